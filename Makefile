@@ -1,0 +1,62 @@
+# securefile: a column type for files.
+#
+#	make, make install, make installcheck	as with every PGXS extension
+#	make check			all tests, in a private installation: no root needed
+#	make check-long		the long loops
+#	make lint			cheap checks of the sources
+#	make FAULTS=1		with fault points, for tests (make clean first)
+
+MODULE_big = securefile
+OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
+
+EXTENSION = securefile
+DATA = securefile--1.0.sql
+
+# by name, in this order; they need shared_preload_libraries = 'securefile'
+REGRESS = \
+	type \
+	type_options
+REGRESS_OPTS = --load-extension=securefile
+
+ISOLATION =
+ISOLATION_OPTS = --inputdir=test/isolation --load-extension=securefile
+
+PG_CPPFLAGS = -I$(srcdir)/src
+PG_CFLAGS = -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare \
+	-Wno-missing-field-initializers -Wno-cast-function-type
+ifdef FAULTS
+PG_CPPFLAGS += -DSF_FAULTS
+endif
+SHLIB_LINK = -laio -luring -lxxhash \
+	-Wl,--version-script=$(srcdir)/src/exports.map
+
+# no function here is worth inlining into a JIT-compiled expression
+override with_llvm = no
+
+PG_CONFIG = pg_config
+
+# PGXS has a check target that only says no, so goals of our own keep it out
+OWN_GOALS = check check-long lint
+.PHONY: $(OWN_GOALS)
+
+ifeq ($(filter $(OWN_GOALS),$(MAKECMDGOALS)),)
+
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# PGXS follows no headers
+$(OBJS): $(wildcard src/*.h src/*/*.h)
+$(shlib): src/exports.map
+
+else
+
+$(filter-out $(OWN_GOALS),$(MAKECMDGOALS)):
+	$(MAKE) $@
+
+check check-long:
+	@PG_CONFIG='$(PG_CONFIG)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' test/run $@
+
+lint:
+	@test/lint
+
+endif

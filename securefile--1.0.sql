@@ -1,0 +1,268 @@
+/* securefile--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION securefile" to load this file. \quit
+
+-- ---------------------------------------------------------------------
+-- sql: type, casts, functions
+-- ---------------------------------------------------------------------
+
+CREATE TYPE securefile;
+
+CREATE FUNCTION securefile_in(cstring) RETURNS securefile
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_in(cstring) IS 'I/O';
+
+CREATE FUNCTION securefile_out(securefile) RETURNS cstring
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_out(securefile) IS 'I/O';
+
+CREATE FUNCTION securefile_recv(internal) RETURNS securefile
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_recv(internal) IS 'I/O';
+
+CREATE FUNCTION securefile_send(securefile) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_send(securefile) IS 'I/O';
+
+CREATE FUNCTION securefile_typmod_in(cstring[]) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_typmod_in(cstring[]) IS 'I/O typmod';
+
+CREATE FUNCTION securefile_typmod_out(integer) RETURNS cstring
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_typmod_out(integer) IS 'I/O typmod';
+
+CREATE FUNCTION securefile_typanalyze(internal) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT;
+COMMENT ON FUNCTION securefile_typanalyze(internal) IS 'securefile typanalyze';
+
+CREATE TYPE securefile (
+	INPUT = securefile_in,
+	OUTPUT = securefile_out,
+	RECEIVE = securefile_recv,
+	SEND = securefile_send,
+	TYPMOD_IN = securefile_typmod_in,
+	TYPMOD_OUT = securefile_typmod_out,
+	ANALYZE = securefile_typanalyze,
+	INTERNALLENGTH = VARIABLE,
+	ALIGNMENT = int4,
+	STORAGE = main
+);
+COMMENT ON TYPE securefile IS 'file: bytes of any length, versioned with their row, stored outside it';
+
+-- No cast securefile -> securefile: a change of options must not rewrite.
+
+CREATE FUNCTION securefile_from_bytea(bytea) RETURNS securefile
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_from_bytea(bytea) IS 'convert bytea to securefile';
+
+CREATE FUNCTION securefile_to_bytea(securefile) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_to_bytea(securefile) IS 'convert securefile to bytea';
+
+CREATE CAST (bytea AS securefile) WITH FUNCTION securefile_from_bytea(bytea) AS ASSIGNMENT;
+CREATE CAST (securefile AS bytea) WITH FUNCTION securefile_to_bytea(securefile) AS IMPLICIT;
+
+-- In pg_catalog, since there the SQL syntax looks for substring(), and a
+-- function found elsewhere or not at all would read the whole value as bytea.
+
+CREATE FUNCTION pg_catalog.length(securefile) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'securefile_length' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.length(securefile) IS 'length in bytes, without reading them';
+
+CREATE FUNCTION pg_catalog.octet_length(securefile) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'securefile_length' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.octet_length(securefile) IS 'length in bytes, without reading them';
+
+CREATE FUNCTION pg_catalog.substring(securefile, integer, integer) RETURNS bytea
+	AS 'MODULE_PATHNAME', 'securefile_substring' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.substring(securefile, integer, integer) IS 'extract portion of file';
+
+CREATE FUNCTION pg_catalog.substring(securefile, integer) RETURNS bytea
+	AS 'MODULE_PATHNAME', 'securefile_substring_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.substring(securefile, integer) IS 'extract portion of file';
+
+-- The bigint forms take a domain: so they are a worse match than the integer
+-- forms, and smallint or untyped arguments (a driver's parameters) are not
+-- ambiguous between the two.
+
+CREATE DOMAIN securefile_wide AS securefile;
+COMMENT ON DOMAIN securefile_wide IS 'first argument of substring() with bigint positions';
+
+CREATE FUNCTION pg_catalog.substring(securefile_wide, bigint, bigint) RETURNS bytea
+	AS 'MODULE_PATHNAME', 'securefile_substring_big' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint, bigint) IS 'extract portion of file';
+
+CREATE FUNCTION pg_catalog.substring(securefile_wide, bigint) RETURNS bytea
+	AS 'MODULE_PATHNAME', 'securefile_substring_big_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint) IS 'extract portion of file';
+
+-- Without an operator of its own, document || '\x00' would be taken as text.
+
+CREATE FUNCTION securefile_concat(securefile, securefile) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_concat(securefile, securefile) IS 'implementation of || operator';
+
+CREATE OPERATOR || (
+	LEFTARG = securefile, RIGHTARG = securefile, FUNCTION = securefile_concat
+);
+COMMENT ON OPERATOR || (securefile, securefile) IS 'concatenate';
+
+-- Equality by content, for DISTINCT, GROUP BY, joins and REPLICA IDENTITY FULL.
+-- No btree: index entries would outlive what they point to.
+
+CREATE FUNCTION securefile_eq(securefile, securefile) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION securefile_eq(securefile, securefile) IS 'implementation of = operator';
+
+CREATE FUNCTION securefile_ne(securefile, securefile) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION securefile_ne(securefile, securefile) IS 'implementation of <> operator';
+
+CREATE FUNCTION securefile_hash(securefile) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION securefile_hash(securefile) IS 'hash of the content';
+
+CREATE FUNCTION securefile_hash_extended(securefile, bigint) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION securefile_hash_extended(securefile, bigint) IS 'hash of the content';
+
+CREATE OPERATOR = (
+	LEFTARG = securefile, RIGHTARG = securefile, FUNCTION = securefile_eq,
+	COMMUTATOR = =, NEGATOR = <>,
+	RESTRICT = eqsel, JOIN = eqjoinsel, HASHES
+);
+COMMENT ON OPERATOR = (securefile, securefile) IS 'equal in content';
+
+CREATE OPERATOR <> (
+	LEFTARG = securefile, RIGHTARG = securefile, FUNCTION = securefile_ne,
+	COMMUTATOR = <>, NEGATOR = =,
+	RESTRICT = neqsel, JOIN = neqjoinsel
+);
+COMMENT ON OPERATOR <> (securefile, securefile) IS 'not equal in content';
+
+CREATE OPERATOR CLASS securefile_hash_ops DEFAULT FOR TYPE securefile USING hash AS
+	OPERATOR 1 = (securefile, securefile),
+	FUNCTION 1 securefile_hash(securefile),
+	FUNCTION 2 securefile_hash_extended(securefile, bigint);
+COMMENT ON OPERATOR CLASS securefile_hash_ops USING hash IS 'by content';
+
+-- Fault points, for tests; every function refuses in a build without them.
+
+CREATE FUNCTION securefile_fault(point text, action text, skip integer DEFAULT 0,
+								 times integer DEFAULT 1, pid integer DEFAULT NULL) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_fault(text, text, integer, integer, integer)
+	IS 'arm a fault point: let skip passes through, then act times times (negative: always), in one process or all';
+REVOKE ALL ON FUNCTION securefile_fault(text, text, integer, integer, integer) FROM PUBLIC;
+
+CREATE FUNCTION securefile_fault_fired(point text) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_fault_fired(text) IS 'how often a fault point acted';
+REVOKE ALL ON FUNCTION securefile_fault_fired(text) FROM PUBLIC;
+
+CREATE FUNCTION securefile_fault_reset() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_fault_reset() IS 'disarm all fault points';
+REVOKE ALL ON FUNCTION securefile_fault_reset() FROM PUBLIC;
+
+-- ---------------------------------------------------------------------
+-- ddl: segments, triggers, columns
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_segment_handler(internal) RETURNS table_am_handler
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+COMMENT ON FUNCTION securefile_segment_handler(internal) IS 'segments of securefile columns';
+CREATE ACCESS METHOD securefile_segment TYPE TABLE HANDLER securefile_segment_handler;
+COMMENT ON ACCESS METHOD securefile_segment IS 'segments of securefile columns; not for use by hand';
+
+-- Internal triggers need no EXECUTE privilege, and nobody else needs these.
+
+CREATE FUNCTION securefile_store() RETURNS trigger
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+REVOKE ALL ON FUNCTION securefile_store() FROM PUBLIC;
+COMMENT ON FUNCTION securefile_store() IS 'trigger of securefile columns: put the value in place';
+
+CREATE FUNCTION securefile_account() RETURNS trigger
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+REVOKE ALL ON FUNCTION securefile_account() FROM PUBLIC;
+COMMENT ON FUNCTION securefile_account() IS 'trigger of securefile columns: confirm new values, free old ones';
+
+CREATE FUNCTION securefile_truncate() RETURNS trigger
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+REVOKE ALL ON FUNCTION securefile_truncate() FROM PUBLIC;
+COMMENT ON FUNCTION securefile_truncate() IS 'trigger of securefile columns: empty the segment';
+
+CREATE FUNCTION securefile_rewrite("table" regclass, "column" name, logging text DEFAULT NULL) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_rewrite(regclass, name, text) IS 'store all values of a column again under its present options';
+
+CREATE FUNCTION securefile_ddl_command_end() RETURNS event_trigger
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+REVOKE ALL ON FUNCTION securefile_ddl_command_end() FROM PUBLIC;
+COMMENT ON FUNCTION securefile_ddl_command_end() IS 'keeps segments and triggers of securefile columns in order';
+CREATE EVENT TRIGGER securefile_ddl ON ddl_command_end
+	EXECUTE FUNCTION securefile_ddl_command_end();
+ALTER EVENT TRIGGER securefile_ddl ENABLE ALWAYS;
+
+-- ---------------------------------------------------------------------
+-- check and monitor
+-- ---------------------------------------------------------------------
+
+-- ---------------------------------------------------------------------
+-- statistics
+-- ---------------------------------------------------------------------
+
+-- The counters themselves, keyed as the server keeps them; lost at restart.
+CREATE FUNCTION securefile_stat_columns(
+	OUT table_oid oid,
+	OUT attnum smallint,
+	OUT allocation_bytes bigint,
+	OUT allocation_chunks bigint,
+	OUT direct_read_bytes bigint,
+	OUT direct_write_bytes bigint,
+	OUT direct_read_ops bigint,
+	OUT direct_write_ops bigint,
+	OUT inode_read_time_us bigint,
+	OUT inode_write_time_us bigint,
+	OUT ioreap_time_us bigint,
+	OUT bytes_nontransformed bigint,
+	OUT flushes bigint,
+	OUT nontransformed_flushes bigint,
+	OUT stats_reset timestamptz
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_stat_columns() IS 'statistics of the columns that counted anything; see securefile_stat';
+
+CREATE FUNCTION securefile_stat_reset() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_stat_reset() IS 'zero the statistics of the columns of tables that the caller owns';
+
+-- One row a column with a segment, also when it has counted nothing yet.
+CREATE VIEW securefile_stat AS
+SELECT c.oid::pg_catalog.regclass AS "table",
+	a.attname AS "column",
+	COALESCE(s.allocation_bytes, 0) AS allocation_bytes,
+	COALESCE(s.allocation_chunks, 0) AS allocation_chunks,
+	COALESCE(s.direct_read_bytes, 0) AS direct_read_bytes,
+	COALESCE(s.direct_write_bytes, 0) AS direct_write_bytes,
+	COALESCE(s.direct_read_ops, 0) AS direct_read_ops,
+	COALESCE(s.direct_write_ops, 0) AS direct_write_ops,
+	COALESCE(s.inode_read_time_us, 0) / 1000.0::double precision AS inode_read_time,
+	COALESCE(s.inode_write_time_us, 0) / 1000.0::double precision AS inode_write_time,
+	COALESCE(s.ioreap_time_us, 0) / 1000.0::double precision AS ioreap_time,
+	COALESCE(s.bytes_nontransformed, 0) AS bytes_nontransformed,
+	COALESCE(s.flushes, 0) AS flushes,
+	COALESCE(s.nontransformed_flushes, 0) AS nontransformed_flushes,
+	s.stats_reset
+FROM pg_catalog.pg_class c
+	JOIN pg_catalog.pg_attribute a
+		ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+	JOIN pg_catalog.pg_class segment
+		ON segment.relnamespace = 'pg_toast'::pg_catalog.regnamespace
+		AND segment.relname = pg_catalog.format('pg_securefile_%s_%s', c.oid, a.attnum)::name
+	LEFT JOIN securefile_stat_columns() s ON s.table_oid = c.oid AND s.attnum = a.attnum
+WHERE c.relkind = 'r';
+COMMENT ON VIEW securefile_stat IS 'cumulative statistics of every securefile column; times in milliseconds';
+GRANT SELECT ON securefile_stat TO PUBLIC;

@@ -1,0 +1,223 @@
+-- ALTER TABLE and securefile_rewrite()
+CREATE EXTENSION IF NOT EXISTS securefile;
+SET client_min_messages = warning;
+
+-- what a table's securefile columns have
+CREATE VIEW ddl_state AS
+SELECT c.oid::regclass AS tab, a.attname AS col,
+	   s.oid IS NOT NULL AS segment,
+	   (SELECT string_agg(substring(t.tgname, '~securefile_([a-z]+)_') || ':' || t.tgenabled::text, ' ' ORDER BY t.tgname)
+		FROM pg_trigger t
+		WHERE t.tgrelid = c.oid AND t.tgisinternal
+			  AND t.tgname LIKE '~securefile_%\_' || a.attnum || '\_%') AS triggers
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+	 LEFT JOIN pg_class s ON s.relname = 'pg_securefile_' || c.oid || '_' || a.attnum
+WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'f') AND a.atttypid IN
+	  (SELECT oid FROM pg_type WHERE typname = 'securefile' OR typbasetype = 'securefile'::regtype);
+
+CREATE FUNCTION segments() RETURNS bigint LANGUAGE sql AS
+$$ SELECT count(*) FROM pg_class c JOIN pg_am m ON m.oid = c.relam WHERE m.amname = 'securefile_segment' $$;
+
+-- a large value, told from others by its seed
+CREATE FUNCTION big(seed text, n int DEFAULT 20000) RETURNS securefile LANGUAGE sql VOLATILE AS
+$$ SELECT convert_to(substr(repeat(md5(seed), n / 32 + 1), 1, n), 'SQL_ASCII')::securefile $$;
+
+CREATE FUNCTION is_big(d securefile, seed text, n int DEFAULT 20000) RETURNS boolean LANGUAGE sql AS
+$$ SELECT d::bytea = big(seed, n)::bytea $$;
+
+
+-- stored: the row holds a locator (small) for a large value
+CREATE FUNCTION is_stored(d securefile) RETURNS boolean LANGUAGE sql AS
+$$ SELECT pg_column_size(d) < 1000 AND length(d) > 1000 $$;
+
+-- bytea to securefile and back
+CREATE TABLE t (id int PRIMARY KEY, d bytea);
+INSERT INTO t VALUES (1, big('1')::bytea), (2, 'small'), (3, NULL);
+ALTER TABLE t ALTER d TYPE securefile;
+SELECT * FROM ddl_state;
+SELECT id, is_big(d, '1'), is_stored(d) FROM t ORDER BY 1;
+UPDATE t SET id = 10 WHERE id = 1;	-- leaves the value as it is
+SELECT id, is_big(d, '1'), is_stored(d) FROM t ORDER BY 1;
+SELECT securefile_rewrite('t', 'd');	-- moves it
+SELECT id, is_big(d, '1'), is_stored(d) FROM t ORDER BY 1;
+UPDATE t SET id = 1 WHERE id = 10;
+ALTER TABLE t ALTER d TYPE bytea;
+SELECT * FROM ddl_state;
+SELECT id, is_big(d, '1') FROM t ORDER BY 1;
+SELECT segments();
+ALTER TABLE t ALTER d TYPE securefile USING d::securefile;
+SELECT securefile_rewrite('t', 'd');
+
+-- other rewrites leave stored values where they are
+SELECT relfilenode AS seg_before FROM pg_class WHERE relname LIKE 'pg\_securefile\_%' \gset
+ALTER TABLE t ALTER id TYPE bigint;
+ALTER TABLE t ADD x int DEFAULT random();
+ALTER TABLE t SET (fillfactor = 50), ALTER x SET NOT NULL, DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id);
+SELECT relfilenode = :seg_before AS same_segment FROM pg_class WHERE relname LIKE 'pg\_securefile\_%';
+SELECT id, is_big(d, '1'), is_stored(d) FROM t ORDER BY 1;
+
+-- options: no rewrite, values follow later
+SELECT relfilenode AS heap_before FROM pg_class WHERE oid = 't'::regclass \gset
+ALTER TABLE t ALTER d TYPE securefile(cache, disable_storage_in_row);
+\d t
+SELECT relfilenode = :heap_before AS same_heap FROM pg_class WHERE oid = 't'::regclass;
+UPDATE t SET d = big('2', 2000) WHERE id = 2;
+SELECT id, length(d), is_stored(d) FROM t ORDER BY 1;
+ALTER TABLE t ALTER d TYPE securefile;
+SELECT id, length(d), is_stored(d) FROM t ORDER BY 1;
+SELECT securefile_rewrite('t', 'd');
+SELECT id, length(d), is_stored(d), is_big(d, '1') OR is_big(d, '2', 2000) FROM t ORDER BY 1;
+
+-- the logging mode: not while values are stored
+ALTER TABLE t ALTER d TYPE securefile(filesystem_like_logging);
+SELECT securefile_rewrite('t', 'd', logging => 'filesystem_like_logging');
+\d t
+SELECT id, is_stored(d), is_big(d, '1') OR is_big(d, '2', 2000) FROM t ORDER BY 1;
+SELECT * FROM ddl_state;
+SELECT segments();
+SELECT securefile_rewrite('t', 'd', logging => 'filesystem_like_logging');	-- nothing to swap
+SELECT securefile_rewrite('t', 'd', logging => 'sometimes');
+BEGIN;
+SELECT securefile_rewrite('t', 'd', logging => 'logging');
+SELECT id, is_big(d, '1') OR is_big(d, '2', 2000) FROM t ORDER BY 1;
+UPDATE t SET d = big('3') WHERE id = 3;
+ROLLBACK;
+SELECT id, is_big(d, '1') OR is_big(d, '2', 2000) FROM t ORDER BY 1;
+SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'd';
+DELETE FROM t;
+ALTER TABLE t ALTER d TYPE securefile(logging, nocache);
+INSERT INTO t VALUES (1, big('again'), 0);
+SELECT is_big(d, 'again') FROM t;
+DROP TABLE t;
+
+-- securefile_rewrite: whom, what, and what it leaves alone
+CREATE TABLE t (id int PRIMARY KEY, d securefile, n bigint GENERATED ALWAYS AS (length(d)) STORED, touched int DEFAULT 0);
+CREATE INDEX ON t (length(d));
+CREATE INDEX ON t ((md5(d::bytea)));
+INSERT INTO t SELECT g, big(g::text) FROM generate_series(1, 20) g;
+CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.touched := NEW.touched + 1; RETURN NEW; END $$;
+CREATE TRIGGER touch BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION touch();
+CREATE RULE nope AS ON UPDATE TO t DO INSTEAD NOTHING;
+ALTER TABLE t ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+SELECT securefile_rewrite('t', 'd');
+SELECT securefile_rewrite('t', 'd', 'filesystem_like_logging');
+SELECT count(*), sum(touched), bool_and(is_big(d, id::text)), bool_and(n = length(d)) FROM t;
+SET enable_seqscan = off;
+SELECT id FROM t WHERE md5(d::bytea) = md5(big('7')::bytea);
+RESET enable_seqscan;
+CREATE ROLE regress_sf_other;
+GRANT ALL ON t TO regress_sf_other;
+SET ROLE regress_sf_other;
+SELECT securefile_rewrite('t', 'd');
+RESET ROLE;
+SELECT securefile_rewrite('t', 'id');
+SELECT securefile_rewrite('t', 'nix');
+SELECT securefile_rewrite('t_pkey', 'id');
+SELECT securefile_rewrite(NULL, 'id');
+SELECT securefile_rewrite(1::oid, 'id');
+SELECT securefile_rewrite('t', 'd') FROM t LIMIT 1;
+BEGIN READ ONLY;
+SELECT securefile_rewrite('t', 'd');
+ROLLBACK;
+DROP TABLE t;
+DROP FUNCTION touch;
+REVOKE ALL ON SCHEMA public FROM regress_sf_other;
+DROP ROLE regress_sf_other;
+
+-- of a whole tree
+CREATE TABLE p (id int, d securefile) PARTITION BY LIST (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1);
+CREATE TABLE p2 PARTITION OF p FOR VALUES IN (2);
+INSERT INTO p VALUES (1, big('1')), (2, big('2'));
+SELECT securefile_rewrite('p1', 'd', 'filesystem_like_logging');
+SELECT securefile_rewrite('p1', 'd');
+SELECT securefile_rewrite('p', 'd', 'filesystem_like_logging');
+SELECT attrelid::regclass, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid::regclass::text IN ('p', 'p1', 'p2') AND attname = 'd' ORDER BY 1::text;
+CREATE TABLE p3 PARTITION OF p FOR VALUES IN (3);
+SELECT id, is_big(d, id::text) FROM p ORDER BY 1;
+SELECT * FROM ddl_state ORDER BY 1::text;
+DROP TABLE p;
+CREATE DOMAIN doc AS securefile;
+CREATE TABLE dom (d doc);
+INSERT INTO dom VALUES (big('dom'));
+SELECT securefile_rewrite('dom', 'd', 'filesystem_like_logging');
+SELECT securefile_rewrite('dom', 'd');
+SELECT is_big(d, 'dom') FROM dom;
+ALTER TABLE dom ALTER d TYPE securefile;
+SELECT is_big(d, 'dom') FROM dom;
+DROP TABLE dom;
+DROP DOMAIN doc;
+
+-- SET LOGGED, SET UNLOGGED
+CREATE UNLOGGED TABLE u (id int, d securefile);
+INSERT INTO u VALUES (1, big('u'));
+ALTER TABLE u SET LOGGED;
+SELECT * FROM ddl_state;
+SELECT is_big(d, 'u'), is_stored(d) FROM u;
+ALTER TABLE u SET UNLOGGED;
+SELECT * FROM ddl_state;
+ALTER TABLE u SET LOGGED;
+SELECT securefile_rewrite('u', 'd');
+ALTER TABLE u SET UNLOGGED;
+SELECT is_big(d, 'u'), is_stored(d) FROM u;
+DELETE FROM u;
+ALTER TABLE u SET UNLOGGED;
+SELECT * FROM ddl_state;
+INSERT INTO u VALUES (1, big('u'));
+SELECT is_big(d, 'u'), is_stored(d) FROM u;
+SELECT securefile_rewrite('u', 'd');
+DROP TABLE u;
+
+-- columns come and go
+CREATE TABLE t (id int);
+INSERT INTO t VALUES (1);
+ALTER TABLE t ADD d securefile DEFAULT 'constant';
+SELECT id, d::bytea FROM t;
+ALTER TABLE t ADD e securefile DEFAULT big('e');
+SELECT is_big(e, 'e'), is_stored(e) FROM t;
+INSERT INTO t (id) VALUES (2);
+SELECT id, is_big(e, 'e'), is_stored(e) FROM t ORDER BY 1;
+SELECT * FROM ddl_state ORDER BY 2;
+ALTER TABLE t DROP d;
+SELECT * FROM ddl_state ORDER BY 2;
+BEGIN;
+ALTER TABLE t DROP e;
+SELECT segments();
+ROLLBACK;
+SELECT id, is_big(e, 'e') FROM t ORDER BY 1;
+ALTER TABLE t ALTER e TYPE text USING encode(substring(e from 1 for 3), 'escape');
+SELECT * FROM ddl_state;
+SELECT * FROM t ORDER BY 1;
+SELECT segments();
+DROP TABLE t;
+
+-- expressions of ALTER TABLE must not smuggle stored values
+CREATE TABLE t (id int, a securefile, b securefile, c bytea);
+INSERT INTO t VALUES (1, big('a'), big('b'), 'c'), (2, 'a', 'b', 'c');
+CREATE FUNCTION fetch() RETURNS securefile LANGUAGE sql VOLATILE AS 'SELECT a FROM t WHERE id = 1';
+CREATE FUNCTION fetch_stable() RETURNS securefile LANGUAGE sql STABLE AS 'SELECT a FROM t WHERE id = 1';
+ALTER TABLE t ALTER b TYPE securefile USING a;
+ALTER TABLE t ALTER c TYPE securefile USING a;
+ALTER TABLE t ADD x securefile DEFAULT fetch();
+CREATE TABLE t2 (id int);
+INSERT INTO t2 VALUES (1);
+ALTER TABLE t2 ADD x securefile DEFAULT fetch();
+ALTER TABLE t2 ADD x securefile DEFAULT fetch_stable();
+ALTER TABLE t2 ADD x securefile DEFAULT fetch()::bytea;
+SELECT id, is_big(x, 'a') FROM t2;
+ALTER TABLE t ALTER b TYPE securefile USING CASE id WHEN 1 THEN b END;
+ALTER TABLE t ALTER b TYPE securefile(nocache) USING b;
+SELECT id, is_big(a, 'a'), is_big(b, 'b') FROM t ORDER BY 1;
+-- all new and INLINE: the segment starts afresh
+ALTER TABLE t ALTER b TYPE securefile USING a::bytea::securefile;
+SELECT id, is_big(a, 'a'), is_big(b, 'a'), is_stored(b) FROM t ORDER BY 1;
+ALTER TABLE t ALTER c TYPE securefile USING a::bytea || c;
+SELECT id, length(c) FROM t ORDER BY 1;
+SELECT * FROM ddl_state ORDER BY 1::text, 2;
+DROP FUNCTION fetch, fetch_stable;
+DROP TABLE t, t2;
+
+SELECT segments();
+DROP FUNCTION is_stored;
+DROP FUNCTION segments, big, is_big;
+DROP VIEW ddl_state;

@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * base.h
+ *	  What every server-side room of securefile starts from: the server's
+ *	  own definitions, the one header of version differences, fault points.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_BASE_H
+#define SF_BASE_H
+
+#include "postgres.h"
+
+#include "base/compat.h"
+#include "base/fault.h"
+
+/* true when the library was loaded through shared_preload_libraries */
+extern bool sf_base_preloaded;
+
+/*
+ * Raise ERROR unless the library was preloaded: 55000 with the line to add to
+ * postgresql.conf as its hint.  Call before anything that touches shared
+ * memory, WAL or data files.
+ */
+extern void sf_base_require_preload(void);
+
+/*
+ * Number that is different at every start of shared memory (server start or
+ * crash restart).  Zero outside a server with shared memory.
+ */
+extern uint64 sf_base_boot_id(void);
+
+/* Shared-memory size and initialisation of this room, and of fault points. */
+extern Size sf_base_shmem_size(void);
+extern void sf_base_shmem_init(void);
+
+#endif							/* SF_BASE_H */

@@ -1,0 +1,313 @@
+/*-------------------------------------------------------------------------
+ *
+ * fault.c
+ *	  The table of armed fault points in shared memory, and the SQL functions
+ *	  that arm them.
+ *
+ * The SQL functions exist in every build, so that the extension script is one
+ * and the same; without SF_FAULTS they only say what is missing.
+ *
+ * Invariants:
+ *	 F1	a point fires only when skip has counted down to 0, and times times
+ *		(negative: always);
+ *	 F2	a spinlock covers the decision only, never the action.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(securefile_fault);
+PG_FUNCTION_INFO_V1(securefile_fault_fired);
+PG_FUNCTION_INFO_V1(securefile_fault_reset);
+
+#ifdef SF_FAULTS
+
+#define WAIT_POLL_MS	10
+
+typedef struct FaultSlot
+{
+	slock_t		lock;
+	SfFaultAction action;
+	int			skip;			/* passes to let through first */
+	int			times;			/* firings left; negative: no end */
+	int			pid;			/* only this process; 0: every one */
+	uint32		arming;			/* counts securefile_fault() calls */
+	uint64		fired;
+} FaultSlot;
+
+static FaultSlot *slots = NULL;
+
+static const char *const point_names[] = {
+#define SF_FAULT_POINT(name, doc) #name,
+#include "base/fault_points.h"
+#undef SF_FAULT_POINT
+};
+
+static const char *const action_names[] = {
+	[SF_FAULT_NONE] = "none",
+	[SF_FAULT_ERROR] = "error",
+	[SF_FAULT_ENOSPC] = "enospc",
+	[SF_FAULT_SHORT] = "short",
+	[SF_FAULT_PANIC] = "panic",
+	[SF_FAULT_KILL] = "kill",
+	[SF_FAULT_WAIT] = "wait",
+};
+
+StaticAssertDecl(lengthof(point_names) == SF_FAULT_COUNT, "a name for every point");
+StaticAssertDecl(lengthof(action_names) == SF_FAULT_WAIT + 1, "a name for every action");
+
+Size
+sf_fault_shmem_size(void)
+{
+	return MAXALIGN(mul_size(SF_FAULT_COUNT, sizeof(FaultSlot)));
+}
+
+void
+sf_fault_shmem_init(void)
+{
+	bool		found;
+
+	slots = ShmemInitStruct("securefile faults", sf_fault_shmem_size(), &found);
+	if (found)
+		return;
+	memset(slots, 0, sf_fault_shmem_size());
+	for (int i = 0; i < SF_FAULT_COUNT; i++)
+		SpinLockInit(&slots[i].lock);
+}
+
+/* Does this pass of the point fire?  Counts it; arming tells which arming. */
+static SfFaultAction
+take(FaultSlot *slot, uint32 *arming)
+{
+	SfFaultAction action = SF_FAULT_NONE;
+
+	SpinLockAcquire(&slot->lock);
+	if (slot->pid == 0 || slot->pid == MyProcPid)
+	{
+		if (slot->skip > 0)
+			slot->skip--;
+		else if (slot->times != 0)
+		{
+			action = slot->action;
+			*arming = slot->arming;
+			slot->fired += action != SF_FAULT_NONE;
+			if (slot->times > 0)
+				slot->times--;
+		}
+	}
+	SpinLockRelease(&slot->lock);
+	return action;
+}
+
+/* Sleep until the point is armed anew or disarmed. */
+static void
+wait_for_change(FaultSlot *slot, uint32 arming)
+{
+	for (;;)
+	{
+		bool		changed;
+
+		SpinLockAcquire(&slot->lock);
+		changed = slot->arming != arming;
+		SpinLockRelease(&slot->lock);
+		if (changed)
+			return;
+
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 WAIT_POLL_MS, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+SfFaultAction
+sf_fault_io(SfFaultPoint point)
+{
+	uint32		arming = 0;
+	SfFaultAction action;
+
+	/* the unlocked look keeps an unarmed point cheap on hot paths */
+	if (slots == NULL || slots[point].action == SF_FAULT_NONE)
+		return SF_FAULT_NONE;
+
+	action = take(&slots[point], &arming);
+	switch (action)
+	{
+		case SF_FAULT_PANIC:
+			elog(PANIC, "fault point %s", point_names[point]);
+			break;
+		case SF_FAULT_KILL:
+			kill(getpid(), SIGKILL);
+			pause();
+			break;
+		case SF_FAULT_WAIT:
+			wait_for_change(&slots[point], arming);
+			return SF_FAULT_NONE;
+		case SF_FAULT_NONE:
+		case SF_FAULT_ERROR:
+		case SF_FAULT_ENOSPC:
+		case SF_FAULT_SHORT:
+			break;
+	}
+	return action;
+}
+
+void
+sf_fault_run(SfFaultPoint point)
+{
+	if (sf_fault_io(point) != SF_FAULT_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("fault point %s", point_names[point])));
+}
+
+/* Index of a name in a list; ERROR when it is not there. */
+static int
+find_name(const char *what, text *name_text, const char *const *names, int n)
+{
+	char	   *name = text_to_cstring(name_text);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(name, names[i]) == 0)
+			return i;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized fault %s \"%s\"", what, name)));
+	return -1;					/* silence stupider compilers */
+}
+
+static FaultSlot *
+find_slot(text *name)
+{
+	return &slots[find_name("point", name, point_names, lengthof(point_names))];
+}
+
+/* Arm a slot; action NONE disarms it.  Wakes whoever waits in it. */
+static void
+arm(FaultSlot *slot, SfFaultAction action, int skip, int times, int pid)
+{
+	SpinLockAcquire(&slot->lock);
+	slot->action = action;
+	slot->skip = skip;
+	slot->times = times;
+	slot->pid = pid;
+	slot->arming++;
+	SpinLockRelease(&slot->lock);
+}
+
+static void
+require_faults(void)
+{
+	if (!superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to use fault points")));
+	sf_base_require_preload();
+}
+
+/* securefile_fault(point text, action text, skip int, times int, pid int) */
+Datum
+securefile_fault(PG_FUNCTION_ARGS)
+{
+	FaultSlot  *slot;
+	SfFaultAction action;
+
+	require_faults();
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2) || PG_ARGISNULL(3))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("point, action, skip and times must not be null")));
+	slot = find_slot(PG_GETARG_TEXT_PP(0));
+	action = find_name("action", PG_GETARG_TEXT_PP(1), action_names, lengthof(action_names));
+	arm(slot, action, PG_GETARG_INT32(2), PG_GETARG_INT32(3),
+		PG_ARGISNULL(4) ? 0 : PG_GETARG_INT32(4));
+	PG_RETURN_VOID();
+}
+
+/* securefile_fault_fired(point text): how often since server start or reset */
+Datum
+securefile_fault_fired(PG_FUNCTION_ARGS)
+{
+	FaultSlot  *slot;
+	uint64		fired;
+
+	require_faults();
+	slot = find_slot(PG_GETARG_TEXT_PP(0));
+	SpinLockAcquire(&slot->lock);
+	fired = slot->fired;
+	SpinLockRelease(&slot->lock);
+	PG_RETURN_INT64((int64) fired);
+}
+
+/* securefile_fault_reset(): disarm all points and forget what fired */
+Datum
+securefile_fault_reset(PG_FUNCTION_ARGS)
+{
+	require_faults();
+	for (int i = 0; i < SF_FAULT_COUNT; i++)
+	{
+		arm(&slots[i], SF_FAULT_NONE, 0, 0, 0);
+		SpinLockAcquire(&slots[i].lock);
+		slots[i].fired = 0;
+		SpinLockRelease(&slots[i].lock);
+	}
+	PG_RETURN_VOID();
+}
+
+#else							/* not SF_FAULTS */
+
+Size
+sf_fault_shmem_size(void)
+{
+	return 0;
+}
+
+void
+sf_fault_shmem_init(void)
+{
+}
+
+static void
+refuse(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("securefile was not built with fault points"),
+			 errhint("Build it for tests with \"make clean\" and \"make FAULTS=1\".")));
+}
+
+Datum
+securefile_fault(PG_FUNCTION_ARGS)
+{
+	refuse();
+	PG_RETURN_NULL();
+}
+
+Datum
+securefile_fault_fired(PG_FUNCTION_ARGS)
+{
+	refuse();
+	PG_RETURN_NULL();
+}
+
+Datum
+securefile_fault_reset(PG_FUNCTION_ARGS)
+{
+	refuse();
+	PG_RETURN_NULL();
+}
+
+#endif							/* SF_FAULTS */

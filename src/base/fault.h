@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * fault.h
+ *	  Named fault points: the places where a test makes the engine fail,
+ *	  stop, die or do a short I/O.
+ *
+ * One list, fault_points.h.  Built in only with -DSF_FAULTS ("make
+ * FAULTS=1"); otherwise every use compiles to nothing.
+ *
+ * A test arms a point from SQL:
+ *	  SELECT securefile_fault('io_write', 'error', skip => 2, times => 1);
+ * The state is in shared memory, so that a point in a background worker can
+ * be armed from a session.  Idea: PostgreSQL's injection points, OrioleDB's
+ * stop events; SQLite's "fail the Nth call".
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_FAULT_H
+#define SF_FAULT_H
+
+typedef enum SfFaultPoint
+{
+#define SF_FAULT_POINT(name, doc) SF_FAULT_##name,
+#include "base/fault_points.h"
+#undef SF_FAULT_POINT
+	SF_FAULT_COUNT
+} SfFaultPoint;
+
+/* What an armed point does. */
+typedef enum SfFaultAction
+{
+	SF_FAULT_NONE = 0,			/* not armed */
+	SF_FAULT_ERROR,				/* ereport(ERROR), or EIO from an I/O point */
+	SF_FAULT_ENOSPC,			/* an I/O point reports ENOSPC */
+	SF_FAULT_SHORT,				/* an I/O point transfers half of the bytes */
+	SF_FAULT_PANIC,				/* ereport(PANIC) */
+	SF_FAULT_KILL,				/* SIGKILL to this process */
+	SF_FAULT_WAIT,				/* sleep until disarmed; interruptible */
+} SfFaultAction;
+
+#ifdef SF_FAULTS
+/*
+ * Run a code point.  ERROR, PANIC, KILL and WAIT act at once; ENOSPC and
+ * SHORT are errors of use and act as ERROR.
+ */
+extern void sf_fault_run(SfFaultPoint point);
+
+/*
+ * Run an I/O point: WAIT, PANIC and KILL act at once; of the others the
+ * action is returned and the caller simulates it.
+ */
+extern SfFaultAction sf_fault_io(SfFaultPoint point);
+
+#define SF_FAULT(name)		sf_fault_run(SF_FAULT_##name)
+#define SF_FAULT_IO(name)	sf_fault_io(SF_FAULT_##name)
+#else
+#define SF_FAULT(name)		((void) 0)
+#define SF_FAULT_IO(name)	SF_FAULT_NONE
+#endif
+
+extern Size sf_fault_shmem_size(void);
+extern void sf_fault_shmem_init(void);
+
+#endif							/* SF_FAULT_H */

@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * config.h
+ *	  Settings (GUCs) and column options.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_CONFIG_H
+#define SF_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum SfIoMethod
+{
+	SF_IO_METHOD_SYNC,
+	SF_IO_METHOD_LIBAIO,
+	SF_IO_METHOD_IO_URING,
+} SfIoMethod;
+
+#define SF_IO_METHODS			3
+
+extern int	sf_io_method;		/* securefile.io_method, an SfIoMethod */
+extern bool sf_direct_io;		/* securefile.direct_io */
+extern int	sf_io_concurrency;	/* securefile.io_concurrency, requests */
+extern int	sf_write_gather_size_kb;	/* securefile.write_gather_size */
+extern int	sf_monitor_naptime_s;	/* securefile.monitor_naptime */
+extern bool sf_monitor_enabled; /* securefile.monitor */
+extern int	sf_max_columns;		/* securefile.max_columns: statistics slots */
+extern bool sf_keep_memory;		/* securefile.keep_memory */
+
+/* Define all GUCs, and act on those that act at once; called from _PG_init. */
+extern void sf_config_define(void);
+
+/* Bytes of one gather buffer. */
+#define sf_write_gather_bytes()	((uint64_t) sf_write_gather_size_kb * 1024)
+
+/*
+ * Column options: the type modifier.  -1 is "all defaults"; otherwise the low
+ * bits below.  A stored modifier is never 0 and never negative.
+ *
+ *	 bit 0		filesystem_like_logging (else logging)
+ *	 bits 1-2	cache mode: 0 default, 1 nocache, 2 cache_reads, 3 cache
+ *	 bit 3		disable_storage_in_row (else enable_storage_in_row)
+ *	 bits 4-11	reserved for compression, deduplication, encryption, retention
+ */
+#define SF_OPT_FS_LIKE_LOGGING	0x0001
+#define SF_OPT_CACHE_SHIFT		1
+#define SF_OPT_CACHE_MASK		0x0006
+#define SF_OPT_DISABLE_IN_ROW	0x0008
+
+typedef enum SfCacheMode
+{
+	SF_CACHE_DEFAULT = 0,
+	SF_CACHE_NOCACHE,
+	SF_CACHE_READS,
+	SF_CACHE_FULL,
+} SfCacheMode;
+
+/* Options of a column, decoded from its type modifier. */
+typedef struct SfOptions
+{
+	bool		fs_like_logging;
+	bool		in_row;			/* values up to SF_IN_ROW_MAX stay in the row */
+	SfCacheMode cache;			/* never SF_CACHE_DEFAULT */
+} SfOptions;
+
+#define SF_IN_ROW_MAX			4000
+
+/* what SF_CACHE_DEFAULT stands for: the fastest of repeated reads */
+#define SF_CACHE_MODE_DEFAULT	SF_CACHE_READS
+
+extern SfOptions sf_config_options(int32_t typmod);
+
+/*
+ * Type modifier for option words, in any order.  ERROR for an unknown,
+ * repeated, contradicting or not yet supported word.
+ */
+extern int32_t sf_config_parse_options(char **words, int nwords);
+
+/*
+ * Its text as format_type() shows it, "(word, word)", or "" when all is at its
+ * default; palloc'd.  sf_config_parse_options() of these words gives typmod.
+ */
+extern char *sf_config_print_options(int32_t typmod);
+
+#endif							/* SF_CONFIG_H */

@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * guc.c
+ *	  Settings: one definition each, described in doc/reference.md.
+ *
+ * Contexts: what costs only the session that sets it is USERSET; the choice
+ * of a kernel interface is the administrator's (SUSET); what must be the same
+ * for all processes comes from the configuration file (SIGHUP), and what
+ * sizes shared memory or prepares the postmaster is fixed at start.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <malloc.h>
+
+#include "config/config.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#define GATHER_MIN_KB		64
+#define GATHER_MAX_KB		(16 * 1024)
+#define GATHER_DEFAULT_KB	(4 * 1024)
+#define GATHER_STEP_KB		4
+
+/* the most that glibc takes as M_MMAP_THRESHOLD on 64-bit machines */
+#define KEEP_MMAP_THRESHOLD	(32 * 1024 * 1024)
+#define KEEP_TRIM_THRESHOLD	(64 * 1024 * 1024)
+
+int			sf_io_method = SF_IO_METHOD_LIBAIO;
+bool		sf_direct_io = true;
+int			sf_io_concurrency = 8;
+int			sf_write_gather_size_kb = GATHER_DEFAULT_KB;
+int			sf_monitor_naptime_s = 10;
+bool		sf_monitor_enabled = true;
+int			sf_max_columns = 1024;
+bool		sf_keep_memory = true;
+
+static const struct config_enum_entry io_methods[] = {
+	{"sync", SF_IO_METHOD_SYNC, false},
+	{"libaio", SF_IO_METHOD_LIBAIO, false},
+	{"io_uring", SF_IO_METHOD_IO_URING, false},
+	{NULL, 0, false}
+};
+
+StaticAssertDecl(lengthof(io_methods) == SF_IO_METHODS + 1, "a name for every method");
+
+/* Gather buffers are whole allocation blocks. */
+static bool
+round_gather_size(int *newval, void **extra, GucSource source)
+{
+	*newval -= *newval % GATHER_STEP_KB;
+	return true;
+}
+
+static void
+define_io(void)
+{
+	DefineCustomEnumVariable("securefile.io_method",
+							 "How data files are read and written.",
+							 "Where the kernel refuses the method the synchronous one is used.",
+							 &sf_io_method, SF_IO_METHOD_LIBAIO, io_methods,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("securefile.direct_io",
+							 "Data files bypass the operating system's cache.",
+							 "Reads of columns with a cache option use it in any case.",
+							 &sf_direct_io, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("securefile.io_concurrency",
+							"Number of reads or writes a session keeps in flight.",
+							NULL,
+							&sf_io_concurrency, 8, 1, 64,
+							PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("securefile.write_gather_size",
+							"Bytes gathered before they are written together.",
+							"A session that writes uses two buffers of this size.",
+							&sf_write_gather_size_kb, GATHER_DEFAULT_KB,
+							GATHER_MIN_KB, GATHER_MAX_KB,
+							PGC_USERSET, GUC_UNIT_KB, round_gather_size, NULL, NULL);
+}
+
+static void
+define_monitor(void)
+{
+	DefineCustomBoolVariable("securefile.monitor",
+							 "Starts the background free-space monitor.",
+							 NULL,
+							 &sf_monitor_enabled, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("securefile.monitor_naptime",
+							"Time the free-space monitor sleeps between two passes.",
+							NULL,
+							&sf_monitor_naptime_s, 10, 1, 3600,
+							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
+}
+
+/* The server refuses to define such variables later than at start. */
+static void
+define_startup(void)
+{
+	DefineCustomIntVariable("securefile.max_columns",
+							"Number of columns whose statistics are kept.",
+							NULL,
+							&sf_max_columns, 1024, 16, 1024 * 1024,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("securefile.keep_memory",
+							 "Processes keep freed memory for the next value.",
+							 "Up to 64 MB a process; fresh memory costs more than moving the data.",
+							 &sf_keep_memory, true,
+							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+}
+
+/*
+ * Tell malloc, before backends are forked, to keep what a large value used:
+ * else every value of a few hundred KB is given back to the system and its
+ * pages are faulted in again for the next one.
+ */
+static void
+keep_memory(void)
+{
+#ifdef __GLIBC__
+	if (!mallopt(M_MMAP_THRESHOLD, KEEP_MMAP_THRESHOLD) ||
+		!mallopt(M_TRIM_THRESHOLD, KEEP_TRIM_THRESHOLD))
+		ereport(LOG,
+				(errmsg("securefile.keep_memory has no effect here"),
+				 errdetail("The C library refused the thresholds.")));
+#endif
+}
+
+/*
+ * Without preload the prefix stays open: settings of postgresql.conf that are
+ * defined at server start only are then no misspellings.
+ */
+void
+sf_config_define(void)
+{
+	define_io();
+	define_monitor();
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	define_startup();
+	MarkGUCPrefixReserved("securefile");
+	if (sf_keep_memory)
+		keep_memory();
+}

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * catalog.c
+ *	  What the extension consists of in this database, and which types have
+ *	  to do with it.
+ *
+ * Objects are found by membership in the extension, never by name alone: a
+ * hostile search_path or a user's own type "securefile" means nothing here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "ddl/ddl_internal.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+static void note_type(SfDdlObjects *objects, Oid oid);
+static void note_function(SfDdlObjects *objects, Oid oid);
+static void collect_members(SfDdlObjects *objects, Oid extension);
+static bool composite_contains(Oid typid);
+
+Oid
+sf_ddl_am_oid(void)
+{
+	return GetSysCacheOid1(AMNAME, Anum_pg_am_oid,
+						   CStringGetDatum(SF_SEGMENT_AM_NAME));
+}
+
+/*
+ * The access method is the key of the cache: its name is unique in a
+ * database, looking it up costs a hash probe (a negative entry where the
+ * extension is not installed), and all objects come and go together.
+ */
+const SfDdlObjects *
+sf_ddl_objects(void)
+{
+	static SfDdlObjects cached;
+	SfDdlObjects found;
+	Oid			am = sf_ddl_am_oid();
+	Oid			extension;
+
+	if (!OidIsValid(am))
+		return NULL;
+	if (cached.am == am)
+		return &cached;
+
+	extension = getExtensionOfObject(AccessMethodRelationId, am);
+	if (!OidIsValid(extension))
+		return NULL;
+
+	memset(&found, 0, sizeof(found));
+	found.am = am;
+	collect_members(&found, extension);
+
+	/* not whole: CREATE or DROP EXTENSION is at work */
+	if (!OidIsValid(found.type) || !OidIsValid(found.store_fn) ||
+		!OidIsValid(found.account_fn) || !OidIsValid(found.truncate_fn))
+		return NULL;
+
+	cached = found;
+	return &cached;
+}
+
+/* Walk over the members of the extension and note those of interest. */
+static void
+collect_members(SfDdlObjects *objects, Oid extension)
+{
+	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(ExtensionRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(extension));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->deptype != DEPENDENCY_EXTENSION)
+			continue;
+		if (form->classid == TypeRelationId)
+			note_type(objects, form->objid);
+		else if (form->classid == ProcedureRelationId)
+			note_function(objects, form->objid);
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+}
+
+static void
+note_type(SfDdlObjects *objects, Oid oid)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(oid));
+	Form_pg_type form;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_type) GETSTRUCT(tuple);
+	if (form->typtype == TYPTYPE_BASE && form->typlen == -1 &&
+		strcmp(NameStr(form->typname), "securefile") == 0)
+		objects->type = oid;
+	ReleaseSysCache(tuple);
+}
+
+static void
+note_function(SfDdlObjects *objects, Oid oid)
+{
+	char	   *name = get_func_name(oid);
+
+	if (name == NULL || get_func_rettype(oid) != TRIGGEROID)
+		return;
+	if (strcmp(name, "securefile_store") == 0)
+		objects->store_fn = oid;
+	else if (strcmp(name, "securefile_account") == 0)
+		objects->account_fn = oid;
+	else if (strcmp(name, "securefile_truncate") == 0)
+		objects->truncate_fn = oid;
+}
+
+bool
+sf_ddl_is_securefile(Oid typid, int32 *typmod)
+{
+	const SfDdlObjects *objects = sf_ddl_objects();
+	int32		base_typmod = *typmod;
+
+	if (objects == NULL || !OidIsValid(typid))
+		return false;
+	if (getBaseTypeAndTypmod(typid, &base_typmod) != objects->type)
+		return false;
+	*typmod = base_typmod;
+	return true;
+}
+
+bool
+sf_ddl_contains_securefile(Oid typid)
+{
+	const SfDdlObjects *objects = sf_ddl_objects();
+
+	check_stack_depth();
+
+	if (objects == NULL)
+		return false;
+	typid = getBaseType(typid);
+	if (typid == objects->type)
+		return true;
+	if (OidIsValid(get_element_type(typid)))
+		return sf_ddl_contains_securefile(get_element_type(typid));
+
+	switch (get_typtype(typid))
+	{
+		case TYPTYPE_COMPOSITE:
+			return composite_contains(typid);
+		case TYPTYPE_RANGE:
+			return sf_ddl_contains_securefile(get_range_subtype(typid));
+		case TYPTYPE_MULTIRANGE:
+			return sf_ddl_contains_securefile(get_multirange_range(typid));
+		default:
+			return false;
+	}
+}
+
+static bool
+composite_contains(Oid typid)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc_copy(typid, -1);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && sf_ddl_contains_securefile(att->atttypid))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,236 @@
+/*-------------------------------------------------------------------------
+ *
+ * ddl_internal.h
+ *	  What the files of the ddl room share.  README.md has the map.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_DDL_INTERNAL_H
+#define SF_DDL_INTERNAL_H
+
+#include "base/base.h"
+#include "config/config.h"
+#include "nodes/parsenodes.h"
+#include "space/space.h"
+
+#define SF_SEGMENT_AM_NAME		"securefile_segment"
+#define SF_TRIGGER_PREFIX		"~securefile_"
+
+/* ---- catalog.c: what the extension consists of in this database ---- */
+
+typedef struct SfDdlObjects
+{
+	Oid			am;				/* access method securefile_segment */
+	Oid			type;			/* type securefile */
+	Oid			store_fn;		/* the three trigger functions */
+	Oid			account_fn;
+	Oid			truncate_fn;
+} SfDdlObjects;
+
+/*
+ * The extension's objects, or NULL when it is not installed (or not whole) in
+ * this database.  The pointer is valid until the next call.
+ */
+extern const SfDdlObjects *sf_ddl_objects(void);
+
+/* OID of the access method, or InvalidOid. */
+extern Oid	sf_ddl_am_oid(void);
+
+/*
+ * Is this type securefile or a domain over it?  *typmod: in, the column's; out,
+ * the one that counts.
+ */
+extern bool sf_ddl_is_securefile(Oid typid, int32 *typmod);
+
+/* Does a value of this type have a securefile value anywhere inside? */
+extern bool sf_ddl_contains_securefile(Oid typid);
+
+/* ---- segment_am.c, segment.c: the segment relation ---- */
+
+/*
+ * Identity of the storage that is about to be made.  The access method makes
+ * storage only while one is announced here, or for an existing segment.
+ */
+typedef struct SfSegmentBirth
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	bool		logged_data;
+	uint64		next_object_id;
+} SfSegmentBirth;
+
+extern const SfSegmentBirth *sf_ddl_segment_birth;
+
+/*
+ * Make the segment relation of a column, under the given name, and return its
+ * OID.  Takes ShareRowExclusiveLock on the table.
+ */
+extern Oid	sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth);
+
+/* Drop a segment, and its triggers with it. */
+extern void sf_ddl_segment_drop(Oid segrelid);
+
+/* Give a segment new, empty storage, with the logging mode given. */
+extern void sf_ddl_segment_reset(Oid segrelid, bool logged_data);
+
+/* Logging mode of a segment, from its header. */
+extern bool sf_ddl_segment_logged(const SfHeader *header);
+
+/* A segment that hangs on a table. */
+typedef struct SfTableSegment
+{
+	Oid			relid;
+	AttrNumber	attnum;
+} SfTableSegment;
+
+/* All segments of a table (palloc'd SfTableSegment); found by dependency. */
+extern List *sf_ddl_segments_of(Oid table_oid);
+
+/* ---- triggers.c: the internal triggers ---- */
+
+typedef enum SfTriggerKind
+{
+	SF_TRIGGER_STORE,
+	SF_TRIGGER_ACCOUNT,
+	SF_TRIGGER_TRUNCATE,
+} SfTriggerKind;
+
+#define SF_TRIGGER_KINDS		3
+
+typedef struct SfTableTrigger
+{
+	Oid			oid;
+	SfTriggerKind kind;
+	AttrNumber	attnum;
+	char		enabled;		/* pg_trigger.tgenabled */
+} SfTableTrigger;
+
+/* All of our triggers on a table (palloc'd SfTableTrigger). */
+extern List *sf_ddl_triggers_of(Oid table_oid);
+
+/*
+ * Make one.  With a segment, the trigger belongs to that: it goes away with
+ * it and cannot be dropped alone.
+ */
+extern void sf_ddl_trigger_create(Oid table_oid, AttrNumber attnum,
+								  SfTriggerKind kind, Oid segrelid);
+
+/* Set one back to ENABLE ALWAYS. */
+extern void sf_ddl_trigger_enable(Oid table_oid, Oid trigoid);
+
+/* Drop one that does not belong to a segment. */
+extern void sf_ddl_trigger_drop(Oid trigoid);
+
+/* ERROR when a statement drops, renames or reties one of our triggers. */
+extern void sf_ddl_trigger_guard(Node *stmt);
+
+/* ---- values.c: one value of a column ---- */
+
+typedef struct SfColumn
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	bool		permanent;		/* else: no segment, all values INLINE */
+	SfOptions	options;
+	SfSegment  *target;			/* where to write; NULL: the column's segment */
+} SfColumn;
+
+/* Describe a column of an open table; ERROR when it is not securefile. */
+extern SfColumn sf_ddl_column(Relation rel, AttrNumber attnum);
+
+/*
+ * If a datum is STORED, its packed, detoasted form, else NULL.  Never
+ * detoasts what is too large to be a locator.
+ */
+extern struct varlena *sf_ddl_stored(Datum value);
+
+/* Does a STORED value lie in this table and column? */
+extern bool sf_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum);
+
+/* Are two values the same stored object or the same datum? */
+extern bool sf_ddl_same_value(Datum a, Datum b);
+
+/* May an INLINE value stay in the row, by the column's options? */
+extern bool sf_ddl_may_stay_inline(const SfColumn *column, Datum value);
+
+/*
+ * The value as the column is to hold it: written to the segment as a new
+ * object, or INLINE.  Copies whatever is STORED.  Returns false, and no
+ * result, when the value is INLINE and may stay so.
+ */
+extern bool sf_ddl_store_value(const SfColumn *column, Datum value, Datum *result);
+
+/* ---- rows.c: the rows of a table ---- */
+
+typedef enum SfRowFilter
+{
+	SF_ROWS_STORED,				/* any STORED value */
+	SF_ROWS_FOREIGN,			/* a STORED value of another table or column */
+} SfRowFilter;
+
+/* Is there a visible row with such a value in the column? */
+extern bool sf_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter);
+
+/*
+ * Put the values of a column of all visible rows where they belong, updating
+ * the rows without firing any trigger.  all: also those that lie well already.
+ * Returns the number of rows changed.  The caller holds a lock that keeps
+ * writers out.
+ */
+extern int64 sf_ddl_rows_store(Relation rel, const SfColumn *column, bool all);
+
+/* ---- sync.c: bringing one table in line ---- */
+
+/* What a command may have done to a table. */
+typedef struct SfDirtyTable
+{
+	Oid			relid;
+	int			depth;			/* nesting level of the command */
+	bool		created;		/* the table is new */
+	bool		column_added;
+	Oid			relfilenode;	/* when first touched by the command */
+} SfDirtyTable;
+
+/* What is known of the ALTER TABLE being run. */
+typedef struct SfAlter
+{
+	bool		may_bring_values;	/* new column, or change of type */
+	List	   *using_columns;	/* String nodes: ALTER TYPE .. USING something */
+} SfAlter;
+
+/* The ALTER TABLE in progress, or NULL. */
+extern const SfAlter *sf_ddl_alter;
+
+extern SfAlter *sf_ddl_alter_analyze(AlterTableStmt *stmt);
+
+/*
+ * Bring a table in line with its columns: validate, segments, triggers, rows.
+ * Does nothing to relations that are gone or of no concern.
+ */
+extern void sf_ddl_sync_table(const SfDirtyTable *dirty);
+
+/* Would sync have anything to make for this table?  Changes nothing. */
+extern bool sf_ddl_table_has_columns(Oid relid);
+
+/* ---- validate.c: what cannot be ---- */
+
+/*
+ * ERROR when a column of the relation holds securefile values in a way that
+ * cannot work.  Returns whether it has securefile columns.
+ */
+extern bool sf_ddl_validate(Relation rel);
+
+/* ---- database.c: commands on databases ---- */
+
+/* Before the command: ERROR when refused.  Returns the database to clean up after. */
+extern Oid	sf_ddl_database_before(Node *stmt);
+
+/* After it succeeded. */
+extern void sf_ddl_database_after(Oid dropped_db);
+
+/* ---- hooks.c ---- */
+
+/* Bring in line all tables touched by the current command. */
+extern void sf_ddl_drain(void);
+
+#endif							/* SF_DDL_INTERNAL_H */

@@ -1,0 +1,276 @@
+/*-------------------------------------------------------------------------
+ *
+ * rewrite.c
+ *	  securefile_rewrite(table, column [, logging]): store every value of a
+ *	  column again.
+ *
+ * After a change of options new values follow them and old ones do not;
+ * rewriting brings all of them in line, and moves INLINE values that belong
+ * there into the segment.  Writers wait, readers do not.
+ *
+ * With a logging mode the segment itself is swapped: the values are copied
+ * into a new segment of that mode, the old one is dropped, and the column's
+ * type modifier changed to match.  Nobody may read the table meanwhile.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "commands/tablecmds.h"
+#include "ddl/ddl_internal.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(securefile_rewrite);
+
+/* What is asked of the logging mode. */
+typedef enum LoggingWish
+{
+	KEEP_LOGGING,
+	WANT_LOGGED,
+	WANT_FS_LIKE,
+} LoggingWish;
+
+static LoggingWish parse_logging(const char *word);
+static void check_table(Oid relid, const char *column, LoggingWish wish);
+static int64 rewrite_table(Oid relid, const char *column, LoggingWish wish);
+static int64 rewrite_rows(Relation rel, AttrNumber attnum);
+static int64 swap_segment(Relation rel, AttrNumber attnum, bool logged_data);
+static void set_logging_option(Oid relid, const char *column, bool logged_data);
+static void resync(Oid relid);
+
+Datum
+securefile_rewrite(PG_FUNCTION_ARGS)
+{
+	Oid			relid;
+	char	   *column;
+	LoggingWish wish = KEEP_LOGGING;
+	LOCKMODE	lockmode;
+	List	   *tables;
+	ListCell   *lc;
+	int64		nrows = 0;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("table and column must not be null")));
+	relid = PG_GETARG_OID(0);
+	column = NameStr(*PG_GETARG_NAME(1));
+	if (!PG_ARGISNULL(2))
+		wish = parse_logging(text_to_cstring(PG_GETARG_TEXT_PP(2)));
+
+	PreventCommandIfReadOnly("securefile_rewrite()");
+	PreventCommandIfParallelMode("securefile_rewrite()");
+	sf_base_require_preload();
+	check_table(relid, column, wish);
+
+	lockmode = wish == KEEP_LOGGING ? ShareRowExclusiveLock : AccessExclusiveLock;
+	LockRelationOid(relid, lockmode);
+	/* it may have been dropped, or changed, while we waited */
+	check_table(relid, column, wish);
+
+	tables = find_all_inheritors(relid, lockmode, NULL);
+	foreach(lc, tables)
+		nrows += rewrite_table(lfirst_oid(lc), column, wish);
+	PG_RETURN_INT64(nrows);
+}
+
+static LoggingWish
+parse_logging(const char *word)
+{
+	if (pg_strcasecmp(word, "logging") == 0)
+		return WANT_LOGGED;
+	if (pg_strcasecmp(word, "filesystem_like_logging") == 0)
+		return WANT_FS_LIKE;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized logging mode \"%s\"", word),
+			 errhint("Valid modes are \"logging\" and \"filesystem_like_logging\".")));
+}
+
+/* Existence, kind, ownership, column: for the table the caller names. */
+static void
+check_table(Oid relid, const char *column, LoggingWish wish)
+{
+	HeapTuple	tuple;
+	Form_pg_attribute att;
+	char	   *name = get_rel_name(relid);
+	char		relkind = get_rel_relkind(relid);
+	int32		typmod;
+	bool		inherited;
+	bool		domain;
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table with OID %u does not exist", relid)));
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", name)));
+	if (!sf_compat_owns_table(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, name);
+
+	tuple = SearchSysCacheAttName(relid, column);
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist", column, name)));
+	att = (Form_pg_attribute) GETSTRUCT(tuple);
+	typmod = att->atttypmod;
+	if (!sf_ddl_is_securefile(att->atttypid, &typmod))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
+						column, name)));
+	inherited = att->attinhcount > 0;
+	domain = get_typtype(att->atttypid) != TYPTYPE_BASE;
+	ReleaseSysCache(tuple);
+
+	if (wish != KEEP_LOGGING && inherited)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
+				 errmsg("cannot change the logging mode of inherited column \"%s\"", column),
+				 errhint("Call securefile_rewrite() for the parent table.")));
+	if (wish != KEEP_LOGGING && domain)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot change the logging mode of column \"%s\", whose type is a domain", column),
+				 errdetail("The options of the column are those of the domain."),
+				 errhint("Change the type of the column to bytea first, and then to securefile with the options wanted.")));
+}
+
+/* One table of an inheritance tree. */
+static int64
+rewrite_table(Oid relid, const char *column, LoggingWish wish)
+{
+	bool		want_logged = wish == WANT_LOGGED;
+	bool		keep = wish == KEEP_LOGGING;
+	Relation	rel;
+	AttrNumber	attnum;
+	SfColumn	description;
+	int64		nrows;
+
+	if (get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE)
+		return 0;
+	rel = table_open(relid, NoLock);
+	CheckTableNotInUse(rel, "securefile_rewrite()");
+	attnum = get_attnum(relid, column);
+	description = sf_ddl_column(rel, attnum);
+
+	if (!keep && description.options.fs_like_logging == want_logged)
+	{
+		set_logging_option(relid, column, want_logged);
+		if (rel->rd_rel->relkind == RELKIND_RELATION && description.permanent)
+		{
+			nrows = swap_segment(rel, attnum, want_logged);
+			table_close(rel, NoLock);
+			resync(relid);
+			return nrows;
+		}
+	}
+	nrows = rel->rd_rel->relkind == RELKIND_RELATION ? rewrite_rows(rel, attnum) : 0;
+	table_close(rel, NoLock);
+	return nrows;
+}
+
+static int64
+rewrite_rows(Relation rel, AttrNumber attnum)
+{
+	SfColumn	column = sf_ddl_column(rel, attnum);
+
+	CheckCmdReplicaIdentity(rel, CMD_UPDATE);
+	return sf_ddl_rows_store(rel, &column, true);
+}
+
+/*
+ * Copy the values into a new segment.  While both exist the old one is called
+ * .._old, where sf_space_open_incarnation() finds it.
+ */
+static int64
+swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
+{
+	SfColumn	column = sf_ddl_column(rel, attnum);
+	Oid			old_segrelid = sf_space_segment_relid(column.table_oid, attnum);
+	Relation	segrel;
+	SfSegmentBirth birth;
+	char		name[NAMEDATALEN];
+	char		old_name[NAMEDATALEN];
+	int64		nrows;
+
+	CheckCmdReplicaIdentity(rel, CMD_UPDATE);
+	segrel = relation_open(old_segrelid, AccessExclusiveLock);
+	birth.table_oid = column.table_oid;
+	birth.attnum = attnum;
+	birth.logged_data = logged_data;
+	birth.next_object_id = sf_space_header(segrel).next_object_id;
+	relation_close(segrel, NoLock);
+
+	sf_space_segment_name(name, column.table_oid, attnum);
+	snprintf(old_name, NAMEDATALEN, "pg_securefile_%u_%d_old",
+			 column.table_oid, attnum);
+	RenameRelationInternal(old_segrelid, old_name, true, false);
+	CommandCounterIncrement();
+
+	segrel = relation_open(sf_ddl_segment_create(name, &birth), AccessExclusiveLock);
+	column.target = sf_space_open_rel(segrel);
+	relation_close(segrel, NoLock);
+	nrows = sf_ddl_rows_store(rel, &column, true);
+
+	sf_ddl_segment_drop(old_segrelid);
+	return nrows;
+}
+
+/*
+ * Change the logging mode in the column's type modifier, as ALTER COLUMN TYPE
+ * would; the other options stay.
+ */
+static void
+set_logging_option(Oid relid, const char *column, bool logged_data)
+{
+	Relation	pg_attribute = table_open(AttributeRelationId, RowExclusiveLock);
+	HeapTuple	tuple = SearchSysCacheCopyAttName(relid, column);
+	Form_pg_attribute att;
+	int32		bits;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find column \"%s\" of relation %u", column, relid);
+	att = (Form_pg_attribute) GETSTRUCT(tuple);
+	bits = att->atttypmod < 0 ? 0 : att->atttypmod;
+	if (logged_data)
+		bits &= ~SF_OPT_FS_LIKE_LOGGING;
+	else
+		bits |= SF_OPT_FS_LIKE_LOGGING;
+	att->atttypmod = bits == 0 ? -1 : bits;
+	CatalogTupleUpdate(pg_attribute, &tuple->t_self, tuple);
+	heap_freetuple(tuple);
+	table_close(pg_attribute, RowExclusiveLock);
+	CommandCounterIncrement();
+}
+
+/* The old segment took its triggers along. */
+static void
+resync(Oid relid)
+{
+	SfDirtyTable table;
+
+	memset(&table, 0, sizeof(table));
+	table.relid = relid;
+	sf_ddl_sync_table(&table);
+}

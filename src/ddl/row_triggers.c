@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * row_triggers.c
+ *	  The trigger functions: store, account, truncate.
+ *
+ * Before puts the bytes in place, after records the facts.  Between the two
+ * much can happen: another trigger returns NULL, ON CONFLICT turns the INSERT
+ * into an UPDATE, the row moves to another partition, an expression runs
+ * twice.  Hence "store" only places an object, and only "account", which sees
+ * what really became of the row, makes it count; whatever was placed and not
+ * confirmed is given back at transaction end by the write room.
+ *
+ * Which values store leaves alone: NULL; INLINE ones that may stay in the row;
+ * and in UPDATE the very value the row had before.  Everything else STORED,
+ * also a locator of this very column, is another row's value (or an older one
+ * of this row) and is copied.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "commands/trigger.h"
+#include "ddl/ddl_internal.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "write/write.h"
+
+PG_FUNCTION_INFO_V1(securefile_store);
+PG_FUNCTION_INFO_V1(securefile_account);
+PG_FUNCTION_INFO_V1(securefile_truncate);
+
+static TriggerData *check_call(FunctionCallInfo fcinfo, TriggerEvent when,
+							   TriggerEvent level, AttrNumber *attnum);
+static bool get_value(TriggerData *trigdata, HeapTuple tuple,
+					  AttrNumber attnum, Datum *value);
+static void account_insert(Oid table_oid, AttrNumber attnum, Datum value);
+static void account_delete(Oid table_oid, AttrNumber attnum, Datum value);
+
+/*
+ * The functions serve our internal triggers only.  In anyone else's hands
+ * "account" could free what it should not.
+ */
+static TriggerData *
+check_call(FunctionCallInfo fcinfo, TriggerEvent when, TriggerEvent level,
+		   AttrNumber *attnum)
+{
+	TriggerData *trigdata = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		!trigdata->tg_trigger->tgisinternal ||
+		trigdata->tg_trigger->tgnargs != 1 ||
+		(trigdata->tg_event & TRIGGER_EVENT_TIMINGMASK) != when ||
+		(trigdata->tg_event & TRIGGER_EVENT_ROW) != level)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" serves the internal triggers of securefile columns only",
+						get_func_name(fcinfo->flinfo->fn_oid)),
+				 errhint("Columns of type securefile get their triggers by themselves.")));
+	*attnum = pg_strtoint16(trigdata->tg_trigger->tgargs[0]);
+	return trigdata;
+}
+
+/* Value of the column in a tuple; false when it is null. */
+static bool
+get_value(TriggerData *trigdata, HeapTuple tuple, AttrNumber attnum, Datum *value)
+{
+	bool		isnull;
+
+	*value = heap_getattr(tuple, attnum,
+						  RelationGetDescr(trigdata->tg_relation), &isnull);
+	return !isnull;
+}
+
+/*
+ * BEFORE INSERT OR UPDATE: put the value where the column wants it.
+ */
+Datum
+securefile_store(PG_FUNCTION_ARGS)
+{
+	AttrNumber	attnum;
+	TriggerData *trigdata = check_call(fcinfo, TRIGGER_EVENT_BEFORE,
+									   TRIGGER_EVENT_ROW, &attnum);
+	bool		update = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event);
+	HeapTuple	tuple = update ? trigdata->tg_newtuple : trigdata->tg_trigtuple;
+	SfColumn	column;
+	Datum		value;
+	Datum		old;
+	Datum		stored;
+	int			replaced = attnum;
+	bool		isnull = false;
+
+	if (!get_value(trigdata, tuple, attnum, &value))
+		return PointerGetDatum(tuple);
+
+	if (update && get_value(trigdata, trigdata->tg_trigtuple, attnum, &old) &&
+		sf_ddl_same_value(value, old))
+		return PointerGetDatum(tuple);
+
+	column = sf_ddl_column(trigdata->tg_relation, attnum);
+	if (!sf_ddl_store_value(&column, value, &stored))
+		return PointerGetDatum(tuple);
+
+	return PointerGetDatum(heap_modify_tuple_by_cols(tuple,
+													 RelationGetDescr(trigdata->tg_relation),
+													 1, &replaced, &stored, &isnull));
+}
+
+/*
+ * AFTER INSERT OR UPDATE OR DELETE: what the row now has is confirmed, what
+ * it had is freed.
+ */
+Datum
+securefile_account(PG_FUNCTION_ARGS)
+{
+	AttrNumber	attnum;
+	TriggerData *trigdata = check_call(fcinfo, TRIGGER_EVENT_AFTER,
+									   TRIGGER_EVENT_ROW, &attnum);
+	Oid			table_oid = RelationGetRelid(trigdata->tg_relation);
+	TriggerEvent event = trigdata->tg_event;
+	Datum		value;
+	Datum		old;
+	bool		has_value = false;
+	bool		has_old = false;
+
+	if (TRIGGER_FIRED_BY_INSERT(event))
+		has_value = get_value(trigdata, trigdata->tg_trigtuple, attnum, &value);
+	else
+		has_old = get_value(trigdata, trigdata->tg_trigtuple, attnum, &old);
+	if (TRIGGER_FIRED_BY_UPDATE(event))
+		has_value = get_value(trigdata, trigdata->tg_newtuple, attnum, &value);
+
+	if (has_value && has_old && sf_ddl_same_value(value, old))
+		return PointerGetDatum(NULL);
+	if (has_value)
+		account_insert(table_oid, attnum, value);
+	if (has_old)
+		account_delete(table_oid, attnum, old);
+	return PointerGetDatum(NULL);
+}
+
+static void
+account_insert(Oid table_oid, AttrNumber attnum, Datum value)
+{
+	struct varlena *stored = sf_ddl_stored(value);
+
+	if (stored != NULL)
+		sf_write_confirm(table_oid, attnum, stored);
+}
+
+static void
+account_delete(Oid table_oid, AttrNumber attnum, Datum value)
+{
+	struct varlena *stored = sf_ddl_stored(value);
+
+	if (stored != NULL)
+	{
+		sf_base_require_preload();
+		sf_write_free(table_oid, attnum, stored);
+	}
+}
+
+/*
+ * BEFORE TRUNCATE: new, empty storage.  The old one goes when this commits.
+ */
+Datum
+securefile_truncate(PG_FUNCTION_ARGS)
+{
+	AttrNumber	attnum;
+	TriggerData *trigdata = check_call(fcinfo, TRIGGER_EVENT_BEFORE, 0, &attnum);
+	Oid			segrelid;
+	Relation	segrel;
+
+	segrelid = sf_space_segment_relid(RelationGetRelid(trigdata->tg_relation), attnum);
+	if (OidIsValid(segrelid))
+	{
+		sf_base_require_preload();
+		segrel = relation_open(segrelid, AccessExclusiveLock);
+		sf_compat_set_new_relfilenode(segrel, segrel->rd_rel->relpersistence);
+		relation_close(segrel, NoLock);
+	}
+	return PointerGetDatum(NULL);
+}

@@ -1,0 +1,203 @@
+/*-------------------------------------------------------------------------
+ *
+ * rows.c
+ *	  Walking over the rows of a table: are there stored values, and putting
+ *	  them where they belong.
+ *
+ * Rows are updated through the table access method directly: no trigger, rule
+ * or policy of the user's has a say, since the row's contents do not change,
+ * only where they lie.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "ddl/ddl_internal.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "write/write.h"
+
+/* What is needed to replace rows of a table. */
+typedef struct RowWriter
+{
+	Relation	rel;
+	EState	   *estate;
+	ResultRelInfo *result_rel;
+	TupleTableSlot *new_slot;
+	Snapshot	snapshot;
+} RowWriter;
+
+static bool matches(Datum value, Oid table_oid, AttrNumber attnum, SfRowFilter filter);
+static bool wants_store(const SfColumn *column, Datum value, bool all);
+static RowWriter begin_rows(Relation rel, Snapshot snapshot);
+static void end_rows(RowWriter *writer);
+static void replace_value(RowWriter *writer, TupleTableSlot *slot,
+						  const SfColumn *column, Datum old, Datum value);
+static void account(const SfColumn *column, Datum old, Datum value);
+
+bool
+sf_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
+													  "securefile rows",
+													  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old_context = MemoryContextSwitchTo(row_context);
+	bool		found = false;
+
+	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		isnull;
+		Datum		value = slot_getattr(slot, attnum, &isnull);
+
+		CHECK_FOR_INTERRUPTS();
+		found = !isnull && matches(value, RelationGetRelid(rel), attnum, filter);
+		MemoryContextReset(row_context);
+	}
+
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(row_context);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+static bool
+matches(Datum value, Oid table_oid, AttrNumber attnum, SfRowFilter filter)
+{
+	struct varlena *stored = sf_ddl_stored(value);
+
+	if (stored == NULL)
+		return false;
+	return filter == SF_ROWS_STORED ||
+		!sf_ddl_is_own(stored, table_oid, attnum);
+}
+
+int64
+sf_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
+{
+	Snapshot	snapshot;
+	RowWriter	writer;
+	TupleTableSlot *slot;
+	TableScanDesc scan;
+	MemoryContext row_context;
+	MemoryContext old_context;
+	int64		nrows = 0;
+
+	/* rows this transaction has written so far are visible to the scan */
+	CommandCounterIncrement();
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	PushActiveSnapshot(snapshot);
+	writer = begin_rows(rel, snapshot);
+	slot = table_slot_create(rel, NULL);
+	scan = table_beginscan(rel, snapshot, 0, NULL);
+	row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
+										ALLOCSET_DEFAULT_SIZES);
+	old_context = MemoryContextSwitchTo(row_context);
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		isnull;
+		Datum		old = slot_getattr(slot, column->attnum, &isnull);
+		Datum		value;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!isnull && wants_store(column, old, all) &&
+			sf_ddl_store_value(column, old, &value))
+		{
+			replace_value(&writer, slot, column, old, value);
+			nrows++;
+		}
+		ResetPerTupleExprContext(writer.estate);
+		MemoryContextReset(row_context);
+	}
+
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(row_context);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	end_rows(&writer);
+	PopActiveSnapshot();
+	UnregisterSnapshot(snapshot);
+	CommandCounterIncrement();
+	return nrows;
+}
+
+/* Not all: values that lie where they belong are left alone. */
+static bool
+wants_store(const SfColumn *column, Datum value, bool all)
+{
+	struct varlena *stored = sf_ddl_stored(value);
+
+	if (stored == NULL)
+		return !sf_ddl_may_stay_inline(column, value);
+	return all || !sf_ddl_is_own(stored, column->table_oid, column->attnum);
+}
+
+static RowWriter
+begin_rows(Relation rel, Snapshot snapshot)
+{
+	RowWriter	writer;
+
+	writer.rel = rel;
+	writer.snapshot = snapshot;
+	writer.estate = CreateExecutorState();
+	writer.result_rel = makeNode(ResultRelInfo);
+	InitResultRelInfo(writer.result_rel, rel, 0, NULL, 0);
+	ExecOpenIndices(writer.result_rel, false);
+	writer.new_slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
+	return writer;
+}
+
+static void
+end_rows(RowWriter *writer)
+{
+	ExecCloseIndices(writer->result_rel);
+	ExecDropSingleTupleTableSlot(writer->new_slot);
+	FreeExecutorState(writer->estate);
+}
+
+/* Update one row: same contents, but for the column's value. */
+static void
+replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
+			  Datum old, Datum value)
+{
+	TupleTableSlot *new_slot = writer->new_slot;
+	int			natts = slot->tts_tupleDescriptor->natts;
+	bool		update_indexes;
+
+	slot_getallattrs(slot);
+	ExecClearTuple(new_slot);
+	memcpy(new_slot->tts_values, slot->tts_values, natts * sizeof(Datum));
+	memcpy(new_slot->tts_isnull, slot->tts_isnull, natts * sizeof(bool));
+	new_slot->tts_values[column->attnum - 1] = value;
+	ExecStoreVirtualTuple(new_slot);
+
+	simple_table_tuple_update(writer->rel, &slot->tts_tid, new_slot,
+							  writer->snapshot, &update_indexes);
+	if (update_indexes && writer->result_rel->ri_NumIndices > 0)
+		list_free(ExecInsertIndexTuples(writer->result_rel, new_slot,
+										writer->estate, true, false, NULL, NIL));
+	account(column, old, value);
+	ExecClearTuple(new_slot);
+}
+
+/* What the account trigger does; a segment that is swapped out frees whole. */
+static void
+account(const SfColumn *column, Datum old, Datum value)
+{
+	struct varlena *stored = sf_ddl_stored(value);
+
+	if (stored != NULL)
+		sf_write_confirm(column->table_oid, column->attnum, stored);
+	stored = column->target == NULL ? sf_ddl_stored(old) : NULL;
+	if (stored != NULL)
+		sf_write_free(column->table_oid, column->attnum, stored);
+}

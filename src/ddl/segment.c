@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * segment.c
+ *	  Making, dropping and emptying segment relations.
+ *
+ * The form was tried against everything that walks over relations: kind 't'
+ * in pg_toast (no DML, DROP or ALTER by users; not dumped, published,
+ * rewritten), owned by the bootstrap superuser (so that OWNER TO, REASSIGN
+ * OWNED and DROP ROLE have nothing to do with it), and AUTO dependencies on
+ * the table and on the access method (DROP TABLE and DROP EXTENSION CASCADE
+ * take it along; an INTERNAL one would make DROP ACCESS METHOD drop the table,
+ * one on the column would break ALTER COLUMN TYPE).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/heap.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
+#include "ddl/ddl_internal.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/syscache.h"
+
+const SfSegmentBirth *sf_ddl_segment_birth = NULL;
+
+static TupleDesc segment_descriptor(void);
+static Oid	create_relation(const char *name, Oid am);
+static void hang_on(Oid segrelid, Oid table_oid, Oid am);
+static bool segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum);
+
+bool
+sf_ddl_segment_logged(const SfHeader *header)
+{
+	return (header->flags & SF_SEG_UNLOGGED_DATA) == 0;
+}
+
+Oid
+sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
+{
+	Oid			am = sf_ddl_am_oid();
+	Oid			segrelid;
+
+	sf_base_require_preload();
+	LockRelationOid(birth->table_oid, ShareRowExclusiveLock);
+
+	Assert(sf_ddl_segment_birth == NULL);
+	sf_ddl_segment_birth = birth;
+	PG_TRY();
+	{
+		segrelid = create_relation(name, am);
+	}
+	PG_FINALLY();
+	{
+		sf_ddl_segment_birth = NULL;
+	}
+	PG_END_TRY();
+
+	hang_on(segrelid, birth->table_oid, am);
+	CommandCounterIncrement();
+	return segrelid;
+}
+
+/* A relation must have a column; nobody ever reads this one. */
+static TupleDesc
+segment_descriptor(void)
+{
+	TupleDesc	desc = CreateTemplateTupleDesc(1);
+
+	TupleDescInitEntry(desc, 1, "page", BYTEAOID, -1, 0);
+	TupleDescAttr(desc, 0)->attstorage = TYPSTORAGE_PLAIN;
+	return desc;
+}
+
+static Oid
+create_relation(const char *name, Oid am)
+{
+	return heap_create_with_catalog(name,
+									PG_TOAST_NAMESPACE,
+									InvalidOid, /* the database's tablespace */
+									InvalidOid, InvalidOid, InvalidOid,
+									BOOTSTRAP_SUPERUSERID,
+									am,
+									segment_descriptor(),
+									NIL,
+									RELKIND_TOASTVALUE,
+									RELPERSISTENCE_PERMANENT,
+									false,	/* not shared */
+									false,	/* not mapped */
+									ONCOMMIT_NOOP,
+									(Datum) 0,
+									false,	/* no default privileges */
+									true,	/* pg_toast is allowed */
+									true,	/* internal */
+									InvalidOid,
+									NULL);
+}
+
+static void
+hang_on(Oid segrelid, Oid table_oid, Oid am)
+{
+	ObjectAddress segment;
+	ObjectAddress owner;
+
+	ObjectAddressSet(segment, RelationRelationId, segrelid);
+	ObjectAddressSet(owner, RelationRelationId, table_oid);
+	recordDependencyOn(&segment, &owner, DEPENDENCY_AUTO);
+	ObjectAddressSet(owner, AccessMethodRelationId, am);
+	recordDependencyOn(&segment, &owner, DEPENDENCY_AUTO);
+}
+
+void
+sf_ddl_segment_drop(Oid segrelid)
+{
+	ObjectAddress segment;
+
+	ObjectAddressSet(segment, RelationRelationId, segrelid);
+	performDeletion(&segment, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
+	CommandCounterIncrement();
+}
+
+/*
+ * New storage under the same relation, as TRUNCATE does; object ids go on.
+ */
+void
+sf_ddl_segment_reset(Oid segrelid, bool logged_data)
+{
+	Relation	segrel = relation_open(segrelid, AccessExclusiveLock);
+	SfHeader	header = sf_space_header(segrel);
+	SfSegmentBirth birth;
+
+	birth.table_oid = header.table_oid;
+	birth.attnum = header.attnum;
+	birth.logged_data = logged_data;
+	birth.next_object_id = header.next_object_id;
+
+	Assert(sf_ddl_segment_birth == NULL);
+	sf_ddl_segment_birth = &birth;
+	PG_TRY();
+	{
+		sf_compat_set_new_relfilenode(segrel, RELPERSISTENCE_PERMANENT);
+	}
+	PG_FINALLY();
+	{
+		sf_ddl_segment_birth = NULL;
+	}
+	PG_END_TRY();
+	relation_close(segrel, NoLock);
+}
+
+/*
+ * Segments are found by their dependency on the table, not by name, so that
+ * those of dropped columns are found too.
+ */
+List *
+sf_ddl_segments_of(Oid table_oid)
+{
+	Oid			am = sf_ddl_am_oid();
+	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	List	   *segments = NIL;
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(table_oid));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+		AttrNumber	attnum;
+
+		if (form->classid == RelationRelationId &&
+			form->deptype == DEPENDENCY_AUTO &&
+			segment_attnum(form->objid, am, table_oid, &attnum))
+		{
+			SfTableSegment *segment = palloc(sizeof(SfTableSegment));
+
+			segment->relid = form->objid;
+			segment->attnum = attnum;
+			segments = lappend(segments, segment);
+		}
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	return segments;
+}
+
+/* If a relation is a segment, the column it belongs to, told by its name. */
+static bool
+segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Form_pg_class form;
+	unsigned int named_table;
+	int			named_attnum;
+	bool		found;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	found = form->relam == am && form->relkind == RELKIND_TOASTVALUE &&
+		sscanf(NameStr(form->relname), "pg_securefile_%u_%d",
+			   &named_table, &named_attnum) == 2 &&
+		named_table == table_oid;
+	ReleaseSysCache(tuple);
+	if (found)
+		*attnum = (AttrNumber) named_attnum;
+	return found;
+}

@@ -1,0 +1,444 @@
+/*-------------------------------------------------------------------------
+ *
+ * segment_am.c
+ *	  Table access method securefile_segment: gives a segment relation its
+ *	  storage and its vacuum.
+ *
+ * A segment relation is a relation of kind 't' whose pages are ours (header,
+ * space map, pending, inode).  Having an access method of its own is what
+ * makes storage creation, TRUNCATE and autovacuum against wraparound come to
+ * us, and what keeps everybody else from taking the pages for heap tuples: it
+ * has no rows, and every way to look for some is an error.
+ *
+ * It cannot be used by hand.  CREATE TABLE .. USING, SET ACCESS METHOD and
+ * default_table_access_method all end in relation_set_new_filenode, which
+ * serves only relations that segment.c makes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/multixact.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "catalog/pg_am.h"
+#include "catalog/storage.h"
+#include "commands/vacuum.h"
+#include "ddl/ddl_internal.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "storage/bufmgr.h"
+#include "storage/procarray.h"
+#include "utils/snapmgr.h"
+
+PG_FUNCTION_INFO_V1(securefile_segment_handler);
+
+/* ---- what a segment has: storage, size, vacuum ---- */
+
+static void
+refuse_use_by_hand(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("access method \"%s\" cannot be used for relation \"%s\"",
+					SF_SEGMENT_AM_NAME, RelationGetRelationName(rel)),
+			 errdetail("It holds the segments of securefile columns, which are made and dropped with their columns."),
+			 errhint("Create an ordinary table with a column of type securefile.")));
+}
+
+/*
+ * Make the storage of a new segment, or the storage that replaces an existing
+ * one (TRUNCATE); then object ids go on where they were.
+ */
+static void
+segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
+						 TransactionId *freezeXid, MultiXactId *minmulti)
+{
+	SfSegmentBirth birth;
+	bool		replace = (sf_ddl_segment_birth == NULL);
+
+	if (rel->rd_rel->relkind != RELKIND_TOASTVALUE ||
+		persistence != RELPERSISTENCE_PERMANENT)
+		refuse_use_by_hand(rel);
+	sf_base_require_preload();
+
+	if (replace)
+	{
+		SfHeader	header = sf_space_header(rel);
+
+		birth.table_oid = header.table_oid;
+		birth.attnum = header.attnum;
+		birth.logged_data = sf_ddl_segment_logged(&header);
+		birth.next_object_id = header.next_object_id;
+	}
+	else
+	{
+		birth = *sf_ddl_segment_birth;
+		replace = !SfNodeEquals(SfRelNode(rel), *newnode);
+	}
+
+	/* as heap does: nobody older than this can write an entry here */
+	*freezeXid = RecentXmin;
+	*minmulti = GetOldestMultiXactId();
+
+	smgrclose(RelationCreateStorage(*newnode, persistence, true));
+	sf_space_create_storage(rel, *newnode, birth.table_oid, birth.attnum,
+							birth.logged_data, birth.next_object_id);
+	if (replace)
+		sf_space_drop_storage(SfRelNode(rel));
+}
+
+/*
+ * Vacuum: resolve the pending entries and advance relfrozenxid to the oldest
+ * transaction whose outcome is still unknown here.
+ */
+static void
+segment_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy)
+{
+	SfSegment  *segment;
+	SfMaintain	stats;
+	TransactionId frozen;
+	bool		frozen_updated;
+	bool		multi_updated;
+
+	sf_base_require_preload();
+
+	/* taken first: whoever writes an entry from now on is not older */
+	frozen = GetOldestNonRemovableTransactionId(NULL);
+
+	memset(&stats, 0, sizeof(stats));
+	segment = sf_space_open_rel(rel);
+	sf_space_resolve(segment, true, &stats);
+
+	if (FullTransactionIdIsValid(stats.oldest_unresolved) &&
+		TransactionIdPrecedes(XidFromFullTransactionId(stats.oldest_unresolved),
+							  frozen))
+		frozen = XidFromFullTransactionId(stats.oldest_unresolved);
+
+	vac_update_relstats(rel, RelationGetNumberOfBlocks(rel), 0, 0, false,
+						frozen, GetOldestMultiXactId(),
+						&frozen_updated, &multi_updated, false);
+}
+
+static void
+segment_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
+					  double *tuples, double *allvisfrac)
+{
+	*pages = RelationGetNumberOfBlocks(rel);
+	*tuples = 0;
+	*allvisfrac = 0;
+}
+
+static bool
+segment_needs_toast_table(Relation rel)
+{
+	return false;
+}
+
+static const TupleTableSlotOps *
+segment_slot_callbacks(Relation rel)
+{
+	return &TTSOpsVirtual;
+}
+
+/* ---- what it has not: rows ---- */
+
+static void
+refuse_rows(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("segment \"%s\" of a securefile column has no rows",
+					RelationGetRelationName(rel)),
+			 errhint("Read and write the column it belongs to.")));
+}
+
+static void
+refuse_rows_unknown(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("segments of securefile columns have no rows")));
+}
+
+static TableScanDesc
+segment_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
+				   struct ScanKeyData *key, ParallelTableScanDesc pscan,
+				   uint32 flags)
+{
+	refuse_rows(rel);
+	return NULL;
+}
+
+static void
+segment_scan_end(TableScanDesc scan)
+{
+}
+
+static void
+segment_scan_rescan(TableScanDesc scan, struct ScanKeyData *key,
+					bool set_params, bool allow_strat, bool allow_sync,
+					bool allow_pagemode)
+{
+	refuse_rows_unknown();
+}
+
+static bool
+segment_scan_getnextslot(TableScanDesc scan, ScanDirection direction,
+						 TupleTableSlot *slot)
+{
+	refuse_rows_unknown();
+	return false;
+}
+
+static IndexFetchTableData *
+segment_index_fetch_begin(Relation rel)
+{
+	refuse_rows(rel);
+	return NULL;
+}
+
+static void
+segment_index_fetch_reset(IndexFetchTableData *data)
+{
+}
+
+static void
+segment_index_fetch_end(IndexFetchTableData *data)
+{
+}
+
+static bool
+segment_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
+						  Snapshot snapshot, TupleTableSlot *slot,
+						  bool *call_again, bool *all_dead)
+{
+	refuse_rows_unknown();
+	return false;
+}
+
+static bool
+segment_tuple_fetch_row_version(Relation rel, ItemPointer tid,
+								Snapshot snapshot, TupleTableSlot *slot)
+{
+	refuse_rows(rel);
+	return false;
+}
+
+static bool
+segment_tuple_tid_valid(TableScanDesc scan, ItemPointer tid)
+{
+	return false;
+}
+
+static void
+segment_tuple_get_latest_tid(TableScanDesc scan, ItemPointer tid)
+{
+	refuse_rows_unknown();
+}
+
+static bool
+segment_tuple_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
+								 Snapshot snapshot)
+{
+	refuse_rows(rel);
+	return false;
+}
+
+static TransactionId
+segment_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
+{
+	refuse_rows(rel);
+	return InvalidTransactionId;
+}
+
+static void
+segment_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
+					 int options, struct BulkInsertStateData *bistate)
+{
+	refuse_rows(rel);
+}
+
+static void
+segment_tuple_insert_speculative(Relation rel, TupleTableSlot *slot,
+								 CommandId cid, int options,
+								 struct BulkInsertStateData *bistate,
+								 uint32 token)
+{
+	refuse_rows(rel);
+}
+
+static void
+segment_tuple_complete_speculative(Relation rel, TupleTableSlot *slot,
+								   uint32 token, bool succeeded)
+{
+	refuse_rows(rel);
+}
+
+static void
+segment_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
+					 CommandId cid, int options,
+					 struct BulkInsertStateData *bistate)
+{
+	refuse_rows(rel);
+}
+
+static TM_Result
+segment_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
+					 Snapshot snapshot, Snapshot crosscheck, bool wait,
+					 TM_FailureData *tmfd, bool changing_part)
+{
+	refuse_rows(rel);
+	return TM_Invisible;
+}
+
+static TM_Result
+segment_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
+					 CommandId cid, Snapshot snapshot, Snapshot crosscheck,
+					 bool wait, TM_FailureData *tmfd, LockTupleMode *lockmode,
+					 bool *update_indexes)
+{
+	refuse_rows(rel);
+	return TM_Invisible;
+}
+
+static TM_Result
+segment_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
+				   TupleTableSlot *slot, CommandId cid, LockTupleMode mode,
+				   LockWaitPolicy wait_policy, uint8 flags,
+				   TM_FailureData *tmfd)
+{
+	refuse_rows(rel);
+	return TM_Invisible;
+}
+
+static void
+segment_nontransactional_truncate(Relation rel)
+{
+	refuse_rows(rel);
+}
+
+static void
+segment_copy_data(Relation rel, const SfNode *newnode)
+{
+	refuse_rows(rel);
+}
+
+static void
+segment_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index,
+						 bool use_sort, TransactionId oldest_xmin,
+						 TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
+						 double *num_tuples, double *tups_vacuumed,
+						 double *tups_recently_dead)
+{
+	refuse_rows(old_rel);
+}
+
+static bool
+segment_analyze_next_block(TableScanDesc scan, BlockNumber block,
+						   BufferAccessStrategy strategy)
+{
+	refuse_rows_unknown();
+	return false;
+}
+
+static bool
+segment_analyze_next_tuple(TableScanDesc scan, TransactionId oldest_xmin,
+						   double *liverows, double *deadrows,
+						   TupleTableSlot *slot)
+{
+	refuse_rows_unknown();
+	return false;
+}
+
+static double
+segment_index_build_range_scan(Relation rel, Relation index,
+							   struct IndexInfo *info, bool allow_sync,
+							   bool anyvisible, bool progress,
+							   BlockNumber start, BlockNumber nblocks,
+							   IndexBuildCallback callback, void *state,
+							   TableScanDesc scan)
+{
+	refuse_rows(rel);
+	return 0;
+}
+
+static void
+segment_index_validate_scan(Relation rel, Relation index,
+							struct IndexInfo *info, Snapshot snapshot,
+							struct ValidateIndexState *state)
+{
+	refuse_rows(rel);
+}
+
+static bool
+segment_sample_next_block(TableScanDesc scan, struct SampleScanState *state)
+{
+	refuse_rows_unknown();
+	return false;
+}
+
+static bool
+segment_sample_next_tuple(TableScanDesc scan, struct SampleScanState *state,
+						  TupleTableSlot *slot)
+{
+	refuse_rows_unknown();
+	return false;
+}
+
+static const TableAmRoutine segment_methods = {
+	.type = T_TableAmRoutine,
+
+	.slot_callbacks = segment_slot_callbacks,
+
+	.scan_begin = segment_scan_begin,
+	.scan_end = segment_scan_end,
+	.scan_rescan = segment_scan_rescan,
+	.scan_getnextslot = segment_scan_getnextslot,
+
+	.parallelscan_estimate = table_block_parallelscan_estimate,
+	.parallelscan_initialize = table_block_parallelscan_initialize,
+	.parallelscan_reinitialize = table_block_parallelscan_reinitialize,
+
+	.index_fetch_begin = segment_index_fetch_begin,
+	.index_fetch_reset = segment_index_fetch_reset,
+	.index_fetch_end = segment_index_fetch_end,
+	.index_fetch_tuple = segment_index_fetch_tuple,
+
+	.tuple_fetch_row_version = segment_tuple_fetch_row_version,
+	.tuple_tid_valid = segment_tuple_tid_valid,
+	.tuple_get_latest_tid = segment_tuple_get_latest_tid,
+	.tuple_satisfies_snapshot = segment_tuple_satisfies_snapshot,
+	.index_delete_tuples = segment_index_delete_tuples,
+
+	.tuple_insert = segment_tuple_insert,
+	.tuple_insert_speculative = segment_tuple_insert_speculative,
+	.tuple_complete_speculative = segment_tuple_complete_speculative,
+	.multi_insert = segment_multi_insert,
+	.tuple_delete = segment_tuple_delete,
+	.tuple_update = segment_tuple_update,
+	.tuple_lock = segment_tuple_lock,
+
+	.relation_set_new_filenode = segment_set_new_filenode,
+	.relation_nontransactional_truncate = segment_nontransactional_truncate,
+	.relation_copy_data = segment_copy_data,
+	.relation_copy_for_cluster = segment_copy_for_cluster,
+	.relation_vacuum = segment_vacuum,
+	.scan_analyze_next_block = segment_analyze_next_block,
+	.scan_analyze_next_tuple = segment_analyze_next_tuple,
+	.index_build_range_scan = segment_index_build_range_scan,
+	.index_validate_scan = segment_index_validate_scan,
+
+	.relation_size = table_block_relation_size,
+	.relation_needs_toast_table = segment_needs_toast_table,
+	.relation_estimate_size = segment_estimate_size,
+
+	.scan_sample_next_block = segment_sample_next_block,
+	.scan_sample_next_tuple = segment_sample_next_tuple,
+};
+
+Datum
+securefile_segment_handler(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(&segment_methods);
+}

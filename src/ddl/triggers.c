@@ -1,0 +1,266 @@
+/*-------------------------------------------------------------------------
+ *
+ * triggers.c
+ *	  The internal triggers of securefile columns: making, finding, guarding.
+ *
+ * A column of a permanent table has three: "store" (BEFORE INSERT OR UPDATE,
+ * row) puts the bytes in place, "account" (AFTER INSERT OR UPDATE OR DELETE,
+ * row) records the facts, "truncate" (BEFORE TRUNCATE, statement) gives the
+ * segment new storage.  A column of a temporary or unlogged table has "store"
+ * only.  They are found by function and argument (the attribute number), not
+ * by name; the names begin with '~' so that they fire after a user's own.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "ddl/ddl_internal.h"
+#include "nodes/makefuncs.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+typedef struct TriggerShape
+{
+	const char *verb;
+	int16		timing;
+	int16		events;
+	bool		row;
+	size_t		function;		/* offset of its OID in SfDdlObjects */
+} TriggerShape;
+
+static const TriggerShape shapes[] = {
+	[SF_TRIGGER_STORE] = {"store", TRIGGER_TYPE_BEFORE,
+		TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE, true,
+	offsetof(SfDdlObjects, store_fn)},
+	[SF_TRIGGER_ACCOUNT] = {"account", TRIGGER_TYPE_AFTER,
+		TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE, true,
+	offsetof(SfDdlObjects, account_fn)},
+	[SF_TRIGGER_TRUNCATE] = {"truncate", TRIGGER_TYPE_BEFORE,
+		TRIGGER_TYPE_TRUNCATE, false,
+	offsetof(SfDdlObjects, truncate_fn)},
+};
+
+StaticAssertDecl(lengthof(shapes) == SF_TRIGGER_KINDS, "one shape a kind");
+
+static bool function_kind(Oid function, SfTriggerKind *kind);
+static SfTableTrigger *ours(Relation tgrel, HeapTuple tuple);
+static void refuse_if_ours(RangeVar *table, const char *trigger);
+
+static Oid
+shape_function(SfTriggerKind kind)
+{
+	const SfDdlObjects *objects = sf_ddl_objects();
+
+	Assert(objects != NULL);
+	return *(const Oid *) ((const char *) objects + shapes[kind].function);
+}
+
+static bool
+function_kind(Oid function, SfTriggerKind *kind)
+{
+	for (int i = 0; i < SF_TRIGGER_KINDS; i++)
+	{
+		if (shape_function(i) == function)
+		{
+			*kind = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+void
+sf_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
+					  Oid segrelid)
+{
+	const TriggerShape *shape = &shapes[kind];
+	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
+	ObjectAddress trigger;
+	ObjectAddress segment;
+
+	stmt->trigname = psprintf(SF_TRIGGER_PREFIX "%s_%d", shape->verb, attnum);
+	stmt->args = list_make1(makeString(psprintf("%d", attnum)));
+	stmt->row = shape->row;
+	stmt->timing = shape->timing;
+	stmt->events = shape->events;
+
+	trigger = CreateTriggerFiringOn(stmt, NULL, table_oid, InvalidOid,
+									InvalidOid, InvalidOid,
+									shape_function(kind), InvalidOid, NULL,
+									true, false, TRIGGER_FIRES_ALWAYS);
+	if (OidIsValid(segrelid))
+	{
+		ObjectAddressSet(segment, RelationRelationId, segrelid);
+		recordDependencyOn(&trigger, &segment, DEPENDENCY_INTERNAL);
+	}
+	CommandCounterIncrement();
+}
+
+List *
+sf_ddl_triggers_of(Oid table_oid)
+{
+	Relation	tgrel = table_open(TriggerRelationId, AccessShareLock);
+	List	   *triggers = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(table_oid));
+	scan = systable_beginscan(tgrel, TriggerRelidNameIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		SfTableTrigger *trigger = ours(tgrel, tuple);
+
+		if (trigger != NULL)
+			triggers = lappend(triggers, trigger);
+	}
+	systable_endscan(scan);
+	table_close(tgrel, AccessShareLock);
+	return triggers;
+}
+
+/* Decode a pg_trigger row if the trigger is one of ours, else NULL. */
+static SfTableTrigger *
+ours(Relation tgrel, HeapTuple tuple)
+{
+	Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
+	SfTableTrigger *trigger;
+	SfTriggerKind kind;
+	bool		isnull;
+	Datum		args;
+
+	if (!form->tgisinternal || form->tgnargs != 1 ||
+		!function_kind(form->tgfoid, &kind))
+		return NULL;
+
+	args = fastgetattr(tuple, Anum_pg_trigger_tgargs,
+					   RelationGetDescr(tgrel), &isnull);
+	Assert(!isnull);
+
+	trigger = palloc(sizeof(SfTableTrigger));
+	trigger->oid = form->oid;
+	trigger->kind = kind;
+	trigger->enabled = form->tgenabled;
+	/* one argument, ended by a zero byte */
+	trigger->attnum = pg_strtoint16(VARDATA_ANY(DatumGetByteaPP(args)));
+	return trigger;
+}
+
+void
+sf_ddl_trigger_enable(Oid table_oid, Oid trigoid)
+{
+	Relation	tgrel = table_open(TriggerRelationId, RowExclusiveLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(trigoid));
+	scan = systable_beginscan(tgrel, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find tuple for trigger %u", trigoid);
+	tuple = heap_copytuple(tuple);
+	((Form_pg_trigger) GETSTRUCT(tuple))->tgenabled = TRIGGER_FIRES_ALWAYS;
+	CatalogTupleUpdate(tgrel, &tuple->t_self, tuple);
+	systable_endscan(scan);
+	table_close(tgrel, RowExclusiveLock);
+
+	CacheInvalidateRelcacheByRelid(table_oid);
+	CommandCounterIncrement();
+}
+
+void
+sf_ddl_trigger_drop(Oid trigoid)
+{
+	ObjectAddress trigger;
+
+	ObjectAddressSet(trigger, TriggerRelationId, trigoid);
+	performDeletion(&trigger, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
+	CommandCounterIncrement();
+}
+
+/*
+ * DROP TRIGGER, ALTER TRIGGER .. RENAME TO and ALTER TRIGGER .. DEPENDS ON
+ * EXTENSION could leave a column without a trigger, or with one that does not
+ * fire last.  Triggers of permanent tables are protected from DROP by their
+ * dependency as well; this says so in clearer words.
+ */
+void
+sf_ddl_trigger_guard(Node *stmt)
+{
+	if (IsA(stmt, RenameStmt))
+	{
+		RenameStmt *rename = (RenameStmt *) stmt;
+
+		if (rename->renameType == OBJECT_TRIGGER)
+			refuse_if_ours(rename->relation, rename->subname);
+	}
+	else if (IsA(stmt, AlterObjectDependsStmt))
+	{
+		AlterObjectDependsStmt *depends = (AlterObjectDependsStmt *) stmt;
+
+		if (depends->objectType == OBJECT_TRIGGER)
+			refuse_if_ours(depends->relation,
+						   strVal(llast(castNode(List, depends->object))));
+	}
+	else if (IsA(stmt, DropStmt))
+	{
+		DropStmt   *drop = (DropStmt *) stmt;
+		ListCell   *lc;
+
+		if (drop->removeType != OBJECT_TRIGGER)
+			return;
+		foreach(lc, drop->objects)
+		{
+			List	   *name = castNode(List, lfirst(lc));
+			List	   *table = list_truncate(list_copy(name), list_length(name) - 1);
+
+			if (table != NIL)
+				refuse_if_ours(makeRangeVarFromNameList(table),
+							   strVal(llast(name)));
+		}
+	}
+}
+
+static void
+refuse_if_ours(RangeVar *table, const char *trigger)
+{
+	Oid			relid;
+	Oid			trigoid;
+	ListCell   *lc;
+
+	if (table == NULL || sf_ddl_objects() == NULL ||
+		strncmp(trigger, SF_TRIGGER_PREFIX, strlen(SF_TRIGGER_PREFIX)) != 0)
+		return;
+	relid = RangeVarGetRelid(table, NoLock, true);
+	if (!OidIsValid(relid))
+		return;
+	trigoid = get_trigger_oid(relid, trigger, true);
+
+	foreach(lc, sf_ddl_triggers_of(relid))
+	{
+		if (((SfTableTrigger *) lfirst(lc))->oid == trigoid)
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot drop or alter trigger \"%s\" of table \"%s\"",
+							trigger, get_rel_name(relid)),
+					 errdetail("It belongs to a securefile column of the table."),
+					 errhint("Drop the column, or change its type to bytea.")));
+	}
+}

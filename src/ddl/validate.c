@@ -1,0 +1,125 @@
+/*-------------------------------------------------------------------------
+ *
+ * validate.c
+ *	  Columns that cannot hold securefile values, and why.
+ *
+ * A stored value lives exactly as long as its row says, and the row triggers
+ * see it only as a column of its own.  So it must not hide inside another
+ * value (array, composite, range), and not in relations whose rows come into
+ * being without row triggers (materialized views, generated columns).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/dependency.h"
+#include "commands/extension.h"
+#include "commands/tablecmds.h"
+#include "ddl/ddl_internal.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+static bool validate_column(Relation rel, Form_pg_attribute att);
+static void refuse_nested(Relation rel, Form_pg_attribute att);
+static void refuse_materialized_view(Relation rel, Form_pg_attribute att);
+static void refuse_generated(Relation rel, Form_pg_attribute att);
+static void refuse_repack(Relation rel);
+
+bool
+sf_ddl_validate(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		has_columns = false;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && sf_ddl_contains_securefile(att->atttypid))
+			has_columns |= validate_column(rel, att);
+	}
+
+	/* the row type may already be in use as the type of some column */
+	if (has_columns && OidIsValid(rel->rd_rel->reltype))
+		find_composite_type_dependencies(rel->rd_rel->reltype, rel, NULL);
+	if (has_columns && rel->rd_rel->relkind == RELKIND_RELATION)
+		refuse_repack(rel);
+	return has_columns;
+}
+
+/* Returns true for a securefile column, false for a nested one that is fine. */
+static bool
+validate_column(Relation rel, Form_pg_attribute att)
+{
+	int32		typmod = att->atttypmod;
+	bool		direct = sf_ddl_is_securefile(att->atttypid, &typmod);
+
+	/* a composite type holds nothing by itself; but its users do */
+	if (rel->rd_rel->relkind == RELKIND_COMPOSITE_TYPE)
+		return true;
+	if (rel->rd_rel->relkind == RELKIND_MATVIEW)
+		refuse_materialized_view(rel, att);
+	if (!direct)
+		refuse_nested(rel, att);
+	if (att->attgenerated != '\0')
+		refuse_generated(rel, att);
+	return true;
+}
+
+static void
+refuse_nested(Relation rel, Form_pg_attribute att)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("column \"%s\" of table \"%s\" cannot have type %s",
+					NameStr(att->attname), RelationGetRelationName(rel),
+					format_type_be(att->atttypid)),
+			 errdetail("A securefile value must be a column of its own, not part of an array, row or range."),
+			 errhint("Use a table with a column of type securefile, or bytea inside the type.")));
+}
+
+static void
+refuse_materialized_view(Relation rel, Form_pg_attribute att)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("materialized view \"%s\" cannot have column \"%s\" of type %s",
+					RelationGetRelationName(rel), NameStr(att->attname),
+					format_type_be(att->atttypid)),
+			 errhint("Cast the column to bytea, or leave it out and join with the table.")));
+}
+
+static void
+refuse_generated(Relation rel, Form_pg_attribute att)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("generated column \"%s\" of table \"%s\" cannot be of type %s",
+					NameStr(att->attname), RelationGetRelationName(rel),
+					format_type_be(att->atttypid)),
+			 errhint("Use a trigger that sets the column, or generate a bytea.")));
+}
+
+/*
+ * pg_repack copies the rows to a table of its own, swaps the files of the two
+ * and drops the other one, with our segment and all the data.
+ */
+static void
+refuse_repack(Relation rel)
+{
+	Oid			extension = getExtensionOfObject(NamespaceRelationId,
+												 RelationGetNamespace(rel));
+	char	   *name = OidIsValid(extension) ? get_extension_name(extension) : NULL;
+
+	if (name != NULL && strcmp(name, "pg_repack") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pg_repack cannot work on tables with securefile columns"),
+				 errdetail("It would swap the rows, but not the segments they point into."),
+				 errhint("Use VACUUM FULL or CLUSTER, which leave the stored values where they are.")));
+}

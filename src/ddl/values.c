@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * values.c
+ *	  One value of a column: which form it has, where it lies, and how it is
+ *	  put where the column wants it.
+ *
+ * Shared by the row triggers and by what walks over whole tables (rows.c), so
+ * that both follow the same rules.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/detoast.h"
+#include "catalog/pg_class.h"
+#include "ddl/ddl_internal.h"
+#include "object/object.h"
+#include "read/read.h"
+#include "utils/builtins.h"
+#include "write/write.h"
+
+static bool raw_equal(struct varlena *a, struct varlena *b);
+static bool payload_equal(struct varlena *a, struct varlena *b);
+static Datum write_inline(const SfColumn *column, struct varlena *value);
+static Size inline_length(Datum value);
+
+SfColumn
+sf_ddl_column(Relation rel, AttrNumber attnum)
+{
+	Form_pg_attribute att;
+	SfColumn	column;
+	int32		typmod;
+
+	if (attnum <= 0 || attnum > RelationGetNumberOfAttributes(rel))
+		elog(ERROR, "table \"%s\" has no column %d",
+			 RelationGetRelationName(rel), attnum);
+	att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
+	typmod = att->atttypmod;
+	if (att->attisdropped || !sf_ddl_is_securefile(att->atttypid, &typmod))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
+						NameStr(att->attname), RelationGetRelationName(rel))));
+
+	column.table_oid = RelationGetRelid(rel);
+	column.attnum = attnum;
+	column.permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+	column.options = sf_config_options(typmod);
+	column.target = NULL;
+	return column;
+}
+
+/*
+ * A locator is at most SF_LOCATOR_MAX_SIZE bytes.  That decides for large
+ * values by their raw size alone, which toasted ones carry in their header;
+ * what is left costs little to detoast (a locator in a wide row may have been
+ * compressed or moved out by the toaster like any other small value).
+ */
+struct varlena *
+sf_ddl_stored(Datum value)
+{
+	struct varlena *packed;
+
+	if (toast_raw_datum_size(value) > SF_LOCATOR_MAX_SIZE + VARHDRSZ)
+		return NULL;
+	packed = PG_DETOAST_DATUM_PACKED(value);
+	return sf_read_form(packed) == SF_FORM_STORED ? packed : NULL;
+}
+
+bool
+sf_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum)
+{
+	SfLocator	loc = sf_object_locator(stored);
+
+	return loc.table_oid == table_oid && loc.attnum == attnum;
+}
+
+/*
+ * Two datums are compared as they are; only if both can be locators are they
+ * detoasted, since the toaster may have changed the looks of one of them.
+ */
+bool
+sf_ddl_same_value(Datum a, Datum b)
+{
+	struct varlena *stored_a;
+	struct varlena *stored_b;
+
+	if (raw_equal((struct varlena *) DatumGetPointer(a),
+				  (struct varlena *) DatumGetPointer(b)))
+		return true;
+	stored_a = sf_ddl_stored(a);
+	stored_b = stored_a != NULL ? sf_ddl_stored(b) : NULL;
+	return stored_b != NULL && payload_equal(stored_a, stored_b);
+}
+
+static bool
+raw_equal(struct varlena *a, struct varlena *b)
+{
+	return VARSIZE_ANY(a) == VARSIZE_ANY(b) &&
+		memcmp(a, b, VARSIZE_ANY(a)) == 0;
+}
+
+static bool
+payload_equal(struct varlena *a, struct varlena *b)
+{
+	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
+		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
+}
+
+/* Length of an INLINE value in bytes, told without detoasting it. */
+static Size
+inline_length(Datum value)
+{
+	Size		raw = toast_raw_datum_size(value);
+
+	return raw > VARHDRSZ ? raw - VARHDRSZ - 1 : 0;
+}
+
+bool
+sf_ddl_may_stay_inline(const SfColumn *column, Datum value)
+{
+	Size		length = inline_length(value);
+
+	if (!column->permanent || length == 0)
+		return true;
+	return column->options.in_row && length <= SF_IN_ROW_MAX;
+}
+
+bool
+sf_ddl_store_value(const SfColumn *column, Datum value, Datum *result)
+{
+	struct varlena *stored = sf_ddl_stored(value);
+	struct varlena *whole;
+
+	if (stored == NULL)
+	{
+		if (sf_ddl_may_stay_inline(column, value))
+			return false;
+		*result = write_inline(column, PG_DETOAST_DATUM_PACKED(value));
+		return true;
+	}
+
+	whole = sf_read_inline(stored);
+	if (sf_ddl_may_stay_inline(column, PointerGetDatum(whole)))
+		*result = PointerGetDatum(whole);
+	else
+	{
+		*result = write_inline(column, whole);
+		pfree(whole);
+	}
+	return true;
+}
+
+/* Write the bytes of an INLINE value to the column's segment. */
+static Datum
+write_inline(const SfColumn *column, struct varlena *value)
+{
+	SfSegment  *segment = column->target;
+
+	sf_base_require_preload();
+	if (segment == NULL)
+		segment = sf_space_open(column->table_oid, column->attnum,
+								RowExclusiveLock, false);
+	return PointerGetDatum(sf_write_value(segment, VARDATA_ANY(value) + 1,
+										  VARSIZE_ANY_EXHDR(value) - 1));
+}

@@ -1,0 +1,361 @@
+/*-------------------------------------------------------------------------
+ *
+ * format.h
+ *	  Every on-disk format of securefile, byte by byte.
+ *
+ * Pure C over fixed-width integers: no elog, no palloc, no server header, so
+ * that the server, the command and a fuzzer share it.  All integers are in
+ * the machine's byte order, as everything in a PostgreSQL cluster is.
+ *
+ * Ledger of format versions (what reads what):
+ *
+ *	 format				version	since	read by
+ *	 locator			1		1.0		1.0
+ *	 segment page		1		1.0		1.0
+ *	 WAL record			1		1.0		1.0
+ *	 data file			(none: sectors only, all checksums are in unit maps)
+ *
+ * Spaces in which a number may count (never mixed without a conversion):
+ *	 object_offset	bytes from the start of a value
+ *	 sector			512-byte sectors from the start of a segment's data
+ *	 block			4096-byte allocation blocks of the same (8 sectors)
+ *	 page			8 KB pages of the segment relation
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_FORMAT_H
+#define SF_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SF_SECTOR_SIZE			512
+#define SF_BLOCK_SIZE			4096
+#define SF_BLOCK_SECTORS		(SF_BLOCK_SIZE / SF_SECTOR_SIZE)
+#define SF_UNIT_SIZE			(128 * 1024)
+#define SF_UNIT_SECTORS			(SF_UNIT_SIZE / SF_SECTOR_SIZE)
+#define SF_FILE_SIZE			((uint64_t) 1024 * 1024 * 1024)
+#define SF_FILE_SECTORS			(SF_FILE_SIZE / SF_SECTOR_SIZE)
+
+#define SF_BYTES_TO_SECTORS(n)	(((uint64_t) (n) + SF_SECTOR_SIZE - 1) / SF_SECTOR_SIZE)
+#define SF_UNITS_OF(n)			(((uint64_t) (n) + SF_UNIT_SIZE - 1) / SF_UNIT_SIZE)
+
+/* A run of sectors of one segment.  Never crosses a space-map page. */
+typedef struct SfRun
+{
+	uint64_t	start;			/* first sector */
+	uint32_t	nsectors;		/* length, in sectors; never 0 */
+} SfRun;
+
+/* ---------------------------------------------------------------------
+ * Value (the bytes after a varlena header)
+ *
+ *	 offset	size	field
+ *	 0		1		form: 1 INLINE, 2 STORED; 3 EDITED exists in memory only
+ *	 INLINE:
+ *	 1		n		the bytes of the value
+ *	 STORED (locator, version 1):
+ *	 1		1		locator version
+ *	 2		2		flags (SF_LOC_*)
+ *	 4		4		OID of the table the segment belongs to
+ *	 8		2		attribute number of the column
+ *	 10		2		key id (0: not encrypted; reserved)
+ *	 12		4		generation of the object (1 for a new one)
+ *	 16		8		object id, never reused within a segment
+ *	 24		8		length of the value in bytes
+ *	 32		8		incarnation of the segment
+ *	 40		4		number of units of a flat map; 0 with an inode map
+ *	 44		2		number of runs (flat map), or depth of the inode tree
+ *	 46		2		reserved, 0
+ *	 flat map (SF_LOC_INODE not set):
+ *	 48		12 x r	runs: first sector (8), number of sectors (4)
+ *	 ..		8 x u	XXH3-64 of the stored bytes of every unit
+ *	 inode map (SF_LOC_INODE set):
+ *	 48		4		root inode page
+ *	 52		4		reserved, 0
+ *	 56		8		stamp of the root page
+ *
+ * In a flat map the units lie one after the other in the runs, each unit
+ * contiguous and starting on a sector; every unit but the last is
+ * SF_UNIT_SIZE bytes.
+ * ---------------------------------------------------------------------
+ */
+#define SF_FORM_INLINE			1
+#define SF_FORM_STORED			2
+#define SF_FORM_EDITED			3
+
+#define SF_LOCATOR_VERSION		1
+#define SF_LOCATOR_HEADER		48
+#define SF_LOCATOR_INODE_SIZE	64
+#define SF_LOC_INODE			0x0001	/* map is a tree of inode pages */
+#define SF_LOC_KNOWN_FLAGS		SF_LOC_INODE
+
+/* a value of more units than this keeps its map in inode pages (12 MB) */
+#define SF_FLAT_MAX_UNITS		96
+#define SF_FLAT_MAX_RUNS		96
+
+#define SF_ENCODED_RUN_SIZE		12
+#define SF_LOCATOR_MAX_SIZE \
+	(SF_LOCATOR_HEADER + SF_FLAT_MAX_RUNS * SF_ENCODED_RUN_SIZE + SF_FLAT_MAX_UNITS * 8)
+
+/* The fixed part of a locator, decoded. */
+typedef struct SfLocator
+{
+	uint16_t	flags;
+	uint32_t	table_oid;
+	int16_t		attnum;
+	uint16_t	key_id;
+	uint32_t	generation;
+	uint64_t	object_id;
+	uint64_t	length_bytes;
+	uint64_t	incarnation;
+	uint64_t	nunits;
+	uint16_t	nruns;			/* flat map */
+	uint16_t	depth;			/* inode map: 1 = the root is a leaf */
+	uint32_t	root_page;		/* inode map */
+	uint64_t	root_stamp;		/* inode map */
+	const uint8_t *map;			/* flat map: encoded runs, then checksums */
+} SfLocator;
+
+/* One unit of a value: where it lies and what it must hash to. */
+typedef struct SfUnit
+{
+	uint64_t	start;			/* first sector; SF_HOLE: zeros, not stored */
+	uint64_t	checksum;		/* XXH3-64 of the stored bytes */
+	uint32_t	stored_bytes;
+	uint32_t	flags;			/* transforms of this unit; 0 in version 1 */
+} SfUnit;
+
+#define SF_HOLE					UINT64_MAX
+
+/*
+ * Decode the fixed part of a STORED value (data: its bytes from the form on).
+ * Checks everything that can be checked without the segment; returns NULL
+ * when sound, else a static text that says what is wrong.
+ */
+extern const char *sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc);
+
+/* Encoded size of a locator with a flat map of that many runs and units. */
+static inline size_t
+sf_format_locator_flat_size(uint32_t nruns, uint32_t nunits)
+{
+	return SF_LOCATOR_HEADER + (size_t) nruns * SF_ENCODED_RUN_SIZE + (size_t) nunits * 8;
+}
+
+/*
+ * Encode a locator; data must hold SF_LOCATOR_INODE_SIZE bytes (inode map) or
+ * sf_format_locator_flat_size() bytes.  runs and checksums are used for a flat
+ * map only.  Returns the number of bytes written.
+ */
+extern size_t sf_format_locator_encode(uint8_t *data, const SfLocator *loc,
+									   const SfRun *runs, const uint64_t *checksums);
+
+/* Run i of a flat map. */
+extern SfRun sf_format_locator_run(const SfLocator *loc, uint32_t i);
+
+/* Checksum i of a flat map. */
+extern uint64_t sf_format_locator_checksum(const SfLocator *loc, uint32_t i);
+
+/* Seed of the unit checksums of one object. */
+extern uint64_t sf_format_seed(uint64_t incarnation, uint64_t object_id);
+
+/* XXH3-64 of a unit's stored bytes. */
+extern uint64_t sf_format_checksum(const void *data, size_t len, uint64_t seed);
+
+/* ---------------------------------------------------------------------
+ * Pages of the segment relation
+ *
+ * All are standard PostgreSQL pages: the 24-byte header (LSN, checksum), the
+ * contents, and 16 bytes of special space at the end:
+ *
+ *	 offset	size	field
+ *	 8176	4		magic 0x53464c31
+ *	 8180	2		page type (SF_PAGE_*)
+ *	 8182	2		page format version
+ *	 8184	8		reserved, 0
+ *
+ * Page 0 is the header; page 1 + 8k is space-map page k; all others are
+ * dynamic: pending, inode or free.
+ * ---------------------------------------------------------------------
+ */
+#define SF_PAGE_MAGIC			0x53464c31
+#define SF_PAGE_VERSION			1
+#define SF_PAGE_OFFSET			24	/* contents start here */
+#define SF_PAGE_SPECIAL			16
+#define SF_PAGE_CONTENT			(8192 - SF_PAGE_OFFSET - SF_PAGE_SPECIAL)
+
+typedef enum SfPageType
+{
+	SF_PAGE_HEADER = 1,
+	SF_PAGE_MAP,
+	SF_PAGE_PENDING,
+	SF_PAGE_INODE,
+	SF_PAGE_FREE,
+} SfPageType;
+
+typedef struct SfPageTrailer
+{
+	uint32_t	magic;
+	uint16_t	type;
+	uint16_t	version;
+	uint64_t	reserved;
+} SfPageTrailer;
+
+#define SF_MAP_STRIDE			8
+#define SF_MAP_PAGE(k)			(1 + (uint32_t) (k) * SF_MAP_STRIDE)
+#define SF_IS_MAP_PAGE(p)		((p) != 0 && ((p) - 1) % SF_MAP_STRIDE == 0)
+#define SF_NO_PAGE				UINT32_MAX
+
+/*
+ * Header page contents
+ *
+ *	 0	8	incarnation: random, new at every creation of the storage
+ *	 8	8	creator: full transaction id that made this storage
+ *	 16	8	next object id
+ *	 24	8	sectors of data files
+ *	 32	8	unlogged before: LSN; 0 in 1.0 (set at the end of archive recovery)
+ *	 40	4	OID of the table
+ *	 44	2	attribute number
+ *	 46	2	flags (SF_SEG_*)
+ *	 48	4	first free dynamic page, or SF_NO_PAGE
+ *	 52	4	first pending page, or SF_NO_PAGE
+ *	 56	4	last pending page, or SF_NO_PAGE
+ *	 60	4	next dynamic page never used yet
+ *	 64	8	next stamp of an inode page
+ */
+typedef struct SfHeader
+{
+	uint64_t	incarnation;
+	uint64_t	creator_fxid;
+	uint64_t	next_object_id;
+	uint64_t	total_sectors;
+	uint64_t	unlogged_before;
+	uint32_t	table_oid;
+	int16_t		attnum;
+	uint16_t	flags;
+	uint32_t	free_head;
+	uint32_t	pending_head;
+	uint32_t	pending_tail;
+	uint32_t	next_page;
+	uint64_t	next_stamp;
+} SfHeader;
+
+#define SF_SEG_UNLOGGED_DATA	0x0001	/* filesystem_like_logging */
+
+/*
+ * Space-map page contents: 32768 sectors (16 MB) each
+ *
+ *	 0		8		boot id for which the lent plane holds; not logged
+ *	 8		8		LSN of the last record that cleared bits here; not logged
+ *	 16		4		number of used sectors
+ *	 20		4		reserved, 0
+ *	 24		512		lent plane: a bit a block, lent to a backend; not logged
+ *	 536	4096	used plane: a bit a sector, in use or pending
+ */
+#define SF_MAP_SECTORS			32768
+#define SF_MAP_BLOCKS			(SF_MAP_SECTORS / SF_BLOCK_SECTORS)
+
+typedef struct SfMap
+{
+	uint64_t	boot_id;
+	uint64_t	cleared_lsn;
+	uint32_t	used_sectors;
+	uint32_t	reserved;
+	uint8_t		lent[SF_MAP_BLOCKS / 8];
+	uint8_t		used[SF_MAP_SECTORS / 8];	/* a byte is a block */
+} SfMap;
+
+/*
+ * Pending page contents (uncommitted free space), a queue of pages
+ *
+ *	 0	4	next pending page, or SF_NO_PAGE
+ *	 4	2	number of entries
+ *	 6	2	reserved, 0
+ *	 8	24 x n	entries:
+ *		 0	8	full id of the top-level transaction
+ *		 8	8	first sector, or page number
+ *		 16	4	number of sectors, or of pages (1)
+ *		 20	1	kind (SF_PEND_*)
+ *		 21	1	outcome (SF_OUTCOME_*)
+ *		 22	2	reserved, 0
+ */
+typedef enum SfPendKind
+{
+	SF_PEND_ALLOC = 1,			/* run: free it if the transaction failed */
+	SF_PEND_FREE,				/* run: free it if the transaction committed */
+	SF_PEND_ALLOC_PAGE,			/* inode page: likewise */
+	SF_PEND_FREE_PAGE,
+} SfPendKind;
+
+typedef enum SfOutcome
+{
+	SF_OUTCOME_UNKNOWN = 0,
+	SF_OUTCOME_COMMITTED,
+} SfOutcome;
+
+typedef struct SfPendEntry
+{
+	uint64_t	fxid;
+	uint64_t	start;
+	uint32_t	count;
+	uint8_t		kind;
+	uint8_t		outcome;
+	uint16_t	reserved;
+} SfPendEntry;
+
+typedef struct SfPending
+{
+	uint32_t	next;
+	uint16_t	nentries;
+	uint16_t	reserved;
+	SfPendEntry entries[];
+} SfPending;
+
+#define SF_PENDING_MAX \
+	((SF_PAGE_CONTENT - offsetof(SfPending, entries)) / sizeof(SfPendEntry))
+
+/*
+ * Inode page contents: a node of an object's unit map
+ *
+ *	 0	8	object id
+ *	 8	8	stamp, repeated in the pointer to this page
+ *	 16	8	number of the first unit below this page
+ *	 24	2	level: 0 leaf
+ *	 26	2	number of entries
+ *	 28	4	reserved, 0
+ *	 32		leaf: 24 x n units (SfUnit); inner: 16 x n children (SfChild)
+ */
+typedef struct SfChild
+{
+	uint64_t	stamp;
+	uint32_t	page;			/* SF_NO_PAGE: a hole */
+	uint32_t	reserved;
+} SfChild;
+
+typedef struct SfInode
+{
+	uint64_t	object_id;
+	uint64_t	stamp;
+	uint64_t	first_unit;
+	uint16_t	level;
+	uint16_t	nentries;
+	uint32_t	reserved;
+	union
+	{
+		SfUnit		units[1];
+		SfChild		children[1];
+	}			u;
+} SfInode;
+
+#define SF_INODE_HEADER			offsetof(SfInode, u)
+#define SF_INODE_MAX_UNITS		((SF_PAGE_CONTENT - SF_INODE_HEADER) / sizeof(SfUnit))
+#define SF_INODE_MAX_CHILDREN	((SF_PAGE_CONTENT - SF_INODE_HEADER) / sizeof(SfChild))
+
+/* A free dynamic page: page number of the next one (4), or SF_NO_PAGE. */
+typedef struct SfFreePage
+{
+	uint32_t	next;
+} SfFreePage;
+
+#endif							/* SF_FORMAT_H */

@@ -1,0 +1,91 @@
+/*-------------------------------------------------------------------------
+ *
+ * buffer.c
+ *	  Memory for direct I/O.
+ *
+ * Memory of PostgreSQL's allocator is neither aligned nor safe from being
+ * given back by an ERROR while the kernel still writes into it, and touching
+ * fresh 4 KB pages costs more than the transfer.  So buffers are mapped here,
+ * in huge pages when large, and kept for the life of the process.  Those of
+ * middle size share a huge page.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <sys/mman.h>
+
+#include "io/io.h"
+
+#define HUGE_PAGE_SIZE		((Size) 2 * 1024 * 1024)
+
+/* from here on a share of a huge page; below, single pages */
+#define HUGE_THRESHOLD		((Size) 128 * 1024)
+
+/* what is left of the huge page begun last */
+static char *spare = NULL;
+static Size spare_bytes = 0;
+
+static char *
+map_pages(Size size)
+{
+	void	   *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+						 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Failed to map an I/O buffer of %zu bytes.", size)));
+	return (char *) p;
+}
+
+/*
+ * Map one huge page too much and cut the ends off, which is the portable way
+ * to get the alignment.  The advice may be refused; that costs speed only.
+ */
+static char *
+map_huge(Size size)
+{
+	char	   *raw = map_pages(size + HUGE_PAGE_SIZE);
+	char	   *start = (char *) TYPEALIGN(HUGE_PAGE_SIZE, (uintptr_t) raw);
+	char	   *end = start + size;
+
+	if (start > raw)
+		(void) munmap(raw, start - raw);
+	if (raw + size + HUGE_PAGE_SIZE > end)
+		(void) munmap(end, raw + size + HUGE_PAGE_SIZE - end);
+#ifdef MADV_HUGEPAGE
+	(void) madvise(start, size, MADV_HUGEPAGE);
+#endif
+	return start;
+}
+
+/* A part of a huge page. */
+static char *
+carve_huge(Size size)
+{
+	char	   *part;
+
+	if (spare_bytes < size)
+	{
+		spare = map_huge(HUGE_PAGE_SIZE);
+		spare_bytes = HUGE_PAGE_SIZE;
+	}
+	part = spare;
+	spare += size;
+	spare_bytes -= size;
+	return part;
+}
+
+char *
+sf_io_buffer_alloc(Size size)
+{
+	Assert(size > 0);
+	size = TYPEALIGN(SF_IO_ALIGN, size);
+	if (size >= HUGE_PAGE_SIZE)
+		return map_huge(TYPEALIGN(HUGE_PAGE_SIZE, size));
+	if (size >= HUGE_THRESHOLD)
+		return carve_huge(size);
+	return map_pages(size);
+}

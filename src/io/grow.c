@@ -1,0 +1,255 @@
+/*-------------------------------------------------------------------------
+ *
+ * grow.c
+ *	  Making data files longer, with zeros really written; and redo.
+ *
+ * The first write to a block that fallocate() only promised drags in the file
+ * system's journal and costs twice to three times a later one, and a hole may
+ * meet a full disk at the worst moment.  So all new blocks are written here,
+ * in one place, synchronously: zeros that a killed process had left in flight
+ * could land on somebody's data.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "access/xlogutils.h"
+#include "io/methods.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "utils/wait_event.h"
+
+#define ZERO_CHUNK			(1024 * 1024)
+
+/* never written to, so it takes no memory but the kernel's zero page */
+static char zeros[ZERO_CHUNK] pg_attribute_aligned(SF_IO_ALIGN);
+
+/* ---- writing zeros ---- */
+
+static void
+report_extend_failure(SfNode node, uint32 fileno, int error)
+{
+	char		path[SF_IO_PATH_MAX];
+	bool		full = (error == ENOSPC || error == EDQUOT);
+
+	sf_io_file_path(path, node, fileno);
+	errno = error;
+	ereport(ERROR,
+			(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
+			 errmsg("could not extend segment data file \"%s\": %m", path),
+			 full ? errhint("Check free disk space.") : 0));
+}
+
+/* Write one chunk of zeros; bytes done, or -errno. */
+static int32
+write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
+{
+	int32		result;
+
+	switch (SF_FAULT_IO(io_extend))
+	{
+		case SF_FAULT_NONE:
+			break;
+		case SF_FAULT_ENOSPC:
+			return -ENOSPC;
+		case SF_FAULT_SHORT:
+			len_bytes = Max(SF_IO_ALIGN, TYPEALIGN_DOWN(SF_IO_ALIGN, len_bytes / 2));
+			break;
+		default:
+			return -EIO;
+	}
+	pgstat_report_wait_start(sf_io_wait_event(SF_IO_WAIT_EXTEND));
+	result = sf_io_transfer(slot->fd, true, false, zeros, len_bytes, file_offset);
+	pgstat_report_wait_end();
+	return result;
+}
+
+/*
+ * Fill [from, to) of one data file with zeros, durably.  Makes the file when
+ * from is its start.  Interruptible between chunks, but not in recovery.
+ */
+static void
+write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
+{
+	int			flags = (from == 0) ? SF_FD_CREATE : 0;
+
+	Assert(from % SF_IO_ALIGN == 0 && to % SF_IO_ALIGN == 0);
+	while (from < to)
+	{
+		int32		result;
+
+		if (!InRecovery)
+			CHECK_FOR_INTERRUPTS();
+		result = write_chunk(sf_io_fd_get(node, fileno, sf_direct_io, flags),
+							 from, (uint32) Min(to - from, ZERO_CHUNK));
+		if (result == -EINTR || result == -EAGAIN)
+			continue;
+		if (result < 0)
+			report_extend_failure(node, fileno, -result);
+		if (result < SF_IO_ALIGN)
+			report_extend_failure(node, fileno, ENOSPC);
+		from += TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
+	}
+	sf_io_fd_sync(sf_io_fd_get(node, fileno, sf_direct_io, flags), true);
+}
+
+/* The names of new files are durable only with their directory. */
+static void
+sync_directory(SfNode node)
+{
+	char		path[SF_IO_PATH_MAX];
+
+	sf_io_dir_path(path, node);
+	fsync_fname(path, true);
+}
+
+/* End of the part of [.., to_bytes) that lies in a data file. */
+static uint64
+end_in_file(uint32 fileno, uint64 to_bytes)
+{
+	return Min(to_bytes - (uint64) fileno * SF_FILE_SIZE, SF_FILE_SIZE);
+}
+
+/* ---- growth ---- */
+
+static void
+grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
+{
+	bool		new_file = false;
+
+	while (from_bytes < to_bytes)
+	{
+		uint32		fileno = sf_io_fileno(from_bytes);
+		uint64		from = sf_io_file_offset(from_bytes);
+		uint64		to = end_in_file(fileno, to_bytes);
+
+		new_file = new_file || from == 0;
+		write_zeros(node, fileno, from, to);
+		from_bytes += to - from;
+	}
+	if (new_file)
+		sync_directory(node);
+}
+
+void
+sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
+{
+	PG_TRY();
+	{
+		grow(node, from_bytes, to_bytes);
+	}
+	PG_CATCH();
+	{
+		(void) sf_io_cut_files(node, from_bytes, WARNING);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/* ---- redo ---- */
+
+/* Bring one data file to a size, leaving what it has alone. */
+static void
+ensure_file(SfNode node, uint32 fileno, uint64 want_bytes)
+{
+	int64		have = sf_io_file_size(node, fileno);
+	uint64		aligned;
+	SfFd	   *slot;
+
+	if (have >= 0 && (uint64) have >= want_bytes)
+		return;
+
+	slot = sf_io_fd_get(node, fileno, sf_direct_io, SF_FD_CREATE);
+	if (have < 0)
+	{
+		sf_io_fd_sync(slot, true);
+		sync_directory(node);
+		have = 0;
+	}
+
+	/* a file torn inside a block: fill that block up without touching it */
+	aligned = TYPEALIGN64(SF_IO_ALIGN, (uint64) have);
+	if (aligned != (uint64) have && ftruncate(slot->fd, (off_t) aligned) != 0)
+		report_extend_failure(node, fileno, errno);
+	write_zeros(node, fileno, aligned, want_bytes);
+}
+
+/*
+ * Files grow from the first to the last, so those before one that is full are
+ * full too and need no look.
+ */
+void
+sf_io_files_ensure(SfNode node, uint64 to_bytes)
+{
+	uint32		last = (to_bytes == 0) ? 0 : sf_io_fileno(to_bytes - 1);
+	uint32		first = last;
+
+	if (!sf_io_files_exist(node))
+		sf_io_make_directory(node);
+	while (first > 0 && sf_io_file_size(node, first - 1) < (int64) SF_FILE_SIZE)
+		first--;
+	for (uint32 n = first; n <= last; n++)
+		ensure_file(node, n, end_in_file(n, to_bytes));
+}
+
+/* Write bytes into one data file, through the page cache, durably. */
+static void
+redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_bytes)
+{
+	while (len_bytes > 0)
+	{
+		int32		result;
+
+		pgstat_report_wait_start(sf_io_wait_event(SF_IO_WAIT_WRITE));
+		result = sf_io_transfer(slot->fd, true, true, unconstify(char *, data),
+								len_bytes, file_offset);
+		pgstat_report_wait_end();
+		if (result == -EINTR || result == -EAGAIN)
+			continue;
+		if (result <= 0)
+		{
+			char		path[SF_IO_PATH_MAX];
+			int			elevel = (result == -EIO) ? data_sync_elevel(ERROR) : ERROR;
+
+			sf_io_file_path(path, slot->node, slot->fileno);
+			errno = (result == 0) ? ENOSPC : -result;
+			ereport(elevel,
+					(errcode_for_file_access(),
+					 errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
+							path, (unsigned long long) file_offset, len_bytes)));
+		}
+		file_offset += result;
+		data += result;
+		len_bytes -= result;
+	}
+}
+
+/*
+ * Not direct: records have any alignment, and redo is the only writer.  The
+ * kernel keeps direct readers (hot standby) coherent with the page cache.
+ */
+void
+sf_io_redo_write(SfNode node, uint64 segment_offset, const char *data, uint32 len_bytes)
+{
+	while (len_bytes > 0)
+	{
+		uint32		fileno = sf_io_fileno(segment_offset);
+		uint64		file_offset = sf_io_file_offset(segment_offset);
+		uint32		part = (uint32) Min(len_bytes, SF_FILE_SIZE - file_offset);
+		bool		is_new = sf_io_file_size(node, fileno) < 0;
+		SfFd	   *slot = sf_io_fd_get(node, fileno, false,
+										SF_FD_CREATE | SF_FD_MISSING_OK);
+
+		if (slot == NULL)
+			return;
+		redo_write_file(slot, file_offset, data, part);
+		if (is_new)
+			sync_directory(node);
+		segment_offset += part;
+		data += part;
+		len_bytes -= part;
+	}
+}

@@ -1,0 +1,436 @@
+/*-------------------------------------------------------------------------
+ *
+ * io.c
+ *	  Moving blocks: start, wait, reap.
+ *
+ * Files of this room:
+ *	 io.c				requests: the limit, the method, errors, short transfers
+ *	 method_sync.c		pread and pwrite, the reference
+ *	 method_libaio.c	Linux native AIO
+ *	 method_io_uring.c	io_uring
+ *	 open.c				descriptors, direct I/O, sync
+ *	 files.c			life of the files: create, cut, unlink, scan
+ *	 grow.c				making files longer; redo
+ *	 buffer.c			aligned memory
+ *
+ * A request is idle, in flight (in_flight is set), or finished and not looked
+ * at yet.  Only sf_io_start() takes it into flight and only sf_io_completed()
+ * brings it down, so the number in flight and the pins of the descriptors
+ * always agree.  An ERROR may leave requests in flight: their memory and the
+ * buffers stay, and sf_io_reap_all() waits for them at transaction end, before
+ * the space they write to is given back.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "io/methods.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "port/atomics.h"
+#include "utils/wait_event.h"
+
+static const SfIoMethodOps *const method_table[] = {
+	[SF_IO_METHOD_SYNC] = &sf_io_method_sync,
+	[SF_IO_METHOD_LIBAIO] = &sf_io_method_libaio,
+	[SF_IO_METHOD_IO_URING] = &sf_io_method_io_uring,
+};
+
+StaticAssertDecl(lengthof(method_table) == SF_IO_METHODS,
+				 "every I/O method needs its functions");
+
+/* This process's method and what it has in flight. */
+static struct
+{
+	int			pid;			/* process that made the context */
+	const SfIoMethodOps *ops;	/* NULL: none yet */
+	int			depth;			/* requests the context has room for */
+	int			in_flight;
+	bool		refused[SF_IO_METHODS];
+}			engine;
+
+static bool exit_registered = false;
+static SfIoCounts counts;
+
+/* ---- method ---- */
+
+static void
+reap_at_exit(int code, Datum arg)
+{
+	sf_io_reap_all();
+}
+
+/*
+ * The best method at or below the one wanted that the kernel has not refused
+ * yet: containers often block io_uring but not libaio.
+ */
+static SfIoMethod
+best_not_refused(SfIoMethod method)
+{
+	while (engine.refused[method])
+		method--;
+	return method;
+}
+
+/* Start a method, or the next lower one where the kernel refuses. */
+static void
+start_method(SfIoMethod method)
+{
+	int			rc;
+
+	if (!exit_registered)
+	{
+		before_shmem_exit(reap_at_exit, (Datum) 0);
+		exit_registered = true;
+	}
+
+	while ((rc = method_table[method]->init(sf_io_concurrency)) < 0)
+	{
+		Assert(method != SF_IO_METHOD_SYNC);
+		engine.refused[method] = true;
+		if (sf_io_first_notice(SF_IO_NOTICE_METHOD + method))
+			ereport(LOG,
+					(errmsg("securefile.io_method \"%s\" is not available: %s",
+							method_table[method]->name, strerror(-rc)),
+					 errdetail("Falling back to method \"%s\".",
+							   method_table[best_not_refused(method)]->name)));
+		method = best_not_refused(method);
+	}
+	engine.ops = method_table[method];
+	engine.depth = sf_io_concurrency;
+}
+
+/*
+ * Make the method in use the one that is set.  A change waits until nothing
+ * is in flight; so does a longer queue.
+ */
+static void
+choose_method(void)
+{
+	SfIoMethod	wanted;
+
+	Assert(IsUnderPostmaster || !IsPostmasterEnvironment);
+
+	/* a context of our parent's is not ours */
+	if (engine.pid != MyProcPid)
+	{
+		memset(&engine, 0, sizeof(engine));
+		engine.pid = MyProcPid;
+	}
+	if (engine.in_flight > 0)
+		return;
+	wanted = best_not_refused((SfIoMethod) sf_io_method);
+	if (engine.ops == method_table[wanted] && engine.depth >= sf_io_concurrency)
+		return;
+	if (engine.ops != NULL)
+	{
+		const SfIoMethodOps *old = engine.ops;
+
+		engine.ops = NULL;
+		old->shutdown();
+	}
+	start_method(wanted);
+}
+
+const char *
+sf_io_method_in_use(void)
+{
+	choose_method();
+	return engine.ops->name;
+}
+
+/* ---- reaping ---- */
+
+void
+sf_io_completed(SfIo *io, int32 result)
+{
+	Assert(io->in_flight && engine.in_flight > 0);
+
+	io->result = result;
+	io->in_flight = false;
+	engine.in_flight--;
+	sf_io_fd_unpin(io->slot);
+}
+
+/* Add the time since start to what was spent waiting. */
+static void
+count_wait(instr_time start)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, start);
+	counts.reap_us += INSTR_TIME_GET_MICROSEC(now);
+}
+
+static void
+reap_blocking(SfIoWait event)
+{
+	instr_time	start;
+
+	Assert(engine.in_flight > 0 && engine.pid == MyProcPid);
+	INSTR_TIME_SET_CURRENT(start);
+	pgstat_report_wait_start(sf_io_wait_event(event));
+	engine.ops->reap(true);
+	pgstat_report_wait_end();
+	count_wait(start);
+}
+
+bool
+sf_io_reap_one(void)
+{
+	if (engine.in_flight == 0)
+		return false;
+	reap_blocking(SF_IO_WAIT_WRITE);
+	return true;
+}
+
+void
+sf_io_reap_all(void)
+{
+	/* a forked child must not wait for its parent's */
+	if (engine.pid != MyProcPid)
+		return;
+	while (engine.in_flight > 0)
+		reap_blocking(SF_IO_WAIT_WRITE);
+}
+
+/* ---- starting ---- */
+
+static void
+count_start(const SfIo *io)
+{
+	if (io->is_write)
+	{
+		counts.writes++;
+		counts.write_bytes += io->len_bytes;
+	}
+	else
+	{
+		counts.reads++;
+		counts.read_bytes += io->len_bytes;
+	}
+}
+
+/*
+ * How many bytes an armed fault point lets pass: all, half (in whole blocks),
+ * or -errno for a failure.
+ */
+static int32
+bytes_after_fault(const SfIo *io)
+{
+	SfFaultAction action = io->is_write ? SF_FAULT_IO(io_write) : SF_FAULT_IO(io_read);
+
+	switch (action)
+	{
+		case SF_FAULT_NONE:
+			return (int32) io->len_bytes;
+		case SF_FAULT_ENOSPC:
+			return -ENOSPC;
+		case SF_FAULT_SHORT:
+			return (int32) Max(SF_IO_ALIGN, TYPEALIGN_DOWN(SF_IO_ALIGN, io->len_bytes / 2));
+		default:
+			return -EIO;
+	}
+}
+
+static SfFd *
+descriptor_of(const SfIo *io)
+{
+	bool		want_direct = sf_direct_io && !io->files->buffered;
+
+	return sf_io_fd_get(io->files->node, sf_io_fileno(io->segment_offset), want_direct, 0);
+}
+
+/* Hand a request to the method.  The synchronous one is waited for here. */
+static void
+submit(SfIo *io, uint32 len_bytes)
+{
+	instr_time	start;
+
+	if (engine.ops != &sf_io_method_sync)
+	{
+		engine.ops->submit(io, len_bytes);
+		return;
+	}
+	INSTR_TIME_SET_CURRENT(start);
+	pgstat_report_wait_start(sf_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
+											  : SF_IO_WAIT_READ));
+	engine.ops->submit(io, len_bytes);
+	pgstat_report_wait_end();
+	count_wait(start);
+}
+
+void
+sf_io_start(SfIo *io)
+{
+	int32		len_bytes;
+
+	Assert(io->len_bytes > 0 && io->len_bytes % SF_IO_ALIGN == 0);
+	Assert(io->segment_offset % SF_IO_ALIGN == 0);
+	Assert((uintptr_t) io->buf % SF_IO_ALIGN == 0);
+	Assert(sf_io_file_offset(io->segment_offset) + io->len_bytes <= SF_FILE_SIZE);
+
+	if (io->in_flight)
+		elog(ERROR, "I/O request is already in flight");
+
+	len_bytes = bytes_after_fault(io);
+	choose_method();
+	while (engine.in_flight >= Min(engine.depth, sf_io_concurrency))
+		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
+
+	io->slot = descriptor_of(io);
+	io->fd = io->slot->fd;
+	count_start(io);
+	if (len_bytes < 0)
+	{
+		io->result = len_bytes;
+		return;
+	}
+	sf_io_fd_pin(io->slot);
+	io->in_flight = true;
+	engine.in_flight++;
+	submit(io, (uint32) len_bytes);
+}
+
+/* ---- waiting ---- */
+
+bool
+sf_io_done(SfIo *io)
+{
+	if (io->in_flight)
+		engine.ops->reap(false);
+	return !io->in_flight;
+}
+
+/* Report a transfer that failed for good; error 0 is "no progress". */
+static void
+report_failure(const SfIo *io, uint32 done_bytes, int error)
+{
+	char		path[SF_IO_PATH_MAX];
+	unsigned long long file_offset = sf_io_file_offset(io->segment_offset);
+	int			elevel = ERROR;
+
+	sf_io_file_path(path, io->files->node, sf_io_fileno(io->segment_offset));
+	if (error == 0 && !io->is_write)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("could not read segment data file \"%s\" at offset %llu: read only %u of %u bytes",
+						path, file_offset, done_bytes, io->len_bytes)));
+
+	/* a write that stops for no reason given: take it for a full disk */
+	errno = (error == 0) ? ENOSPC : error;
+
+	/* a flush that failed leaves the disk's contents unknown, as any fsync */
+	if (io->is_write && io->durable && error == EIO)
+		elevel = data_sync_elevel(ERROR);
+	ereport(elevel,
+			(errcode_for_file_access(),
+			 io->is_write
+			 ? errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
+					  path, file_offset, io->len_bytes)
+			 : errmsg("could not read segment data file \"%s\" at offset %llu, length %u: %m",
+					  path, file_offset, io->len_bytes),
+			 (error == EINVAL)
+			 ? errhint("If the file system does not support direct I/O, set securefile.direct_io to off.")
+			 : 0));
+}
+
+/* Transfer what a short or interrupted request left, synchronously. */
+static int32
+transfer_rest(SfIo *io, uint32 done_bytes)
+{
+	SfFd	   *slot = descriptor_of(io);
+	instr_time	start;
+	int32		result;
+
+	INSTR_TIME_SET_CURRENT(start);
+	pgstat_report_wait_start(sf_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
+											  : SF_IO_WAIT_READ));
+	result = sf_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
+							io->len_bytes - done_bytes,
+							sf_io_file_offset(io->segment_offset) + done_bytes);
+	pgstat_report_wait_end();
+	count_wait(start);
+	return result;
+}
+
+void
+sf_io_wait(SfIo *io)
+{
+	uint32		done_bytes = 0;
+
+	while (io->in_flight)
+		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
+
+	/* direct I/O goes on at block boundaries only, so count whole blocks */
+	for (;;)
+	{
+		int32		result = io->result;
+
+		if (result == -EAGAIN || result == -EBUSY)
+			pg_usleep(1000L);
+		else if (result >= 0)
+		{
+			uint32		progress = TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
+
+			if (progress == 0)
+				report_failure(io, done_bytes + result, 0);
+			done_bytes += progress;
+			if (done_bytes >= io->len_bytes)
+				break;
+		}
+		else if (result != -EINTR)
+			report_failure(io, done_bytes, -result);
+		io->result = transfer_rest(io, done_bytes);
+	}
+	io->result = (int32) io->len_bytes;
+}
+
+/* ---- statistics, wait events, notices ---- */
+
+SfIoCounts
+sf_io_take_counts(void)
+{
+	SfIoCounts	taken = counts;
+
+	memset(&counts, 0, sizeof(counts));
+	return taken;
+}
+
+uint32
+sf_io_wait_event(SfIoWait which)
+{
+	static const char *const names[SF_IO_WAITS] = {
+		[SF_IO_WAIT_READ] = "SecurefileDataRead",
+		[SF_IO_WAIT_WRITE] = "SecurefileDataWrite",
+		[SF_IO_WAIT_SYNC] = "SecurefileDataSync",
+		[SF_IO_WAIT_EXTEND] = "SecurefileDataExtend",
+	};
+	static uint32 events[SF_IO_WAITS];
+
+	SF_WAIT_EVENT_DEFINE(events[which], names[which]);
+	return events[which];
+}
+
+/*
+ * The flags take a few bytes of shared memory's reserve, and only in a server
+ * that has something to say.  Fresh shared memory is zero.
+ */
+bool
+sf_io_first_notice(int which)
+{
+	static bool said[SF_IO_NOTICES];
+	pg_atomic_uint32 *shared;
+	bool		found;
+
+	if (said[which])
+		return false;
+	said[which] = true;
+	shared = ShmemInitStruct("securefile I/O notices",
+							 SF_IO_NOTICES * sizeof(pg_atomic_uint32), &found);
+	return pg_atomic_exchange_u32(&shared[which], 1) == 0;
+}

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * io.h
+ *	  Moving blocks between memory and data files: direct, asynchronous,
+ *	  checked; and the one owner of the durability of data files.
+ *
+ * A segment's data is a sequence of files of 1 GB,
+ *	  pg_securefile/<tablespace>/<database>/<relfilenumber>/seg-00000000.sf
+ * addressed by segment_offset, in bytes.
+ *
+ * Three methods behind one table (methods.h): sync (pread/pwrite, the
+ * reference), libaio, io_uring.  Requests live in static memory of this room,
+ * and buffers in memory that is never given back, so that an ERROR between
+ * start and wait leaves nothing dangling: sf_io_reap_all() at transaction end
+ * waits for whatever is still in flight.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_IO_H
+#define SF_IO_H
+
+#include "base/base.h"
+
+/* ---- buffers ---- */
+
+#define SF_IO_ALIGN		4096
+
+/*
+ * Memory for direct I/O, aligned to 4 KB (2 MB from 2 MB on), advised to huge
+ * pages from 128 KB on; lives until the process ends.  ERROR when out of
+ * memory.
+ */
+extern char *sf_io_buffer_alloc(Size size);
+
+/* ---- data files: life ---- */
+
+/*
+ * Make the directory of a segment and its first, empty file, durably.  A
+ * directory left over from a crash is emptied first.  ERROR on failure.
+ * Redo uses sf_io_files_ensure() instead, which leaves contents alone.
+ */
+extern void sf_io_files_create(SfNode node);
+
+/*
+ * Remove all data files of a segment and its directory: shorten to 0, unlink,
+ * sync the parent.  Missing ones are fine.  Failures are WARNINGs.  Never
+ * throws: called after commit and in redo.
+ */
+extern void sf_io_files_unlink(SfNode node);
+
+/* Does the segment's directory exist? */
+extern bool sf_io_files_exist(SfNode node);
+
+/* Sum of the sizes of the data files, from the file system. */
+extern uint64 sf_io_files_size(SfNode node);
+
+/*
+ * Make files reach from_bytes .. to_bytes with zeros written (not
+ * fallocate()d) and durable when this returns.  ENOSPC is met here:
+ * ERRCODE_DISK_FULL, and what had been added is cut off again.  Synchronous.
+ * The caller holds the segment's growth lock.
+ */
+extern void sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes);
+
+/*
+ * Redo of creation (to_bytes 0) and growth: make sure the files reach
+ * to_bytes; existing bytes are left alone, missing ones become zeros, durably.
+ * Creates the directory and the first file if need be.
+ */
+extern void sf_io_files_ensure(SfNode node, uint64 to_bytes);
+
+/* Cut the files to size_bytes, unlinking whole ones beyond it, durably. */
+extern void sf_io_files_truncate(SfNode node, uint64 size_bytes);
+
+/* Remove pg_securefile/<any tablespace>/<db> whole.  WARNINGs only. */
+extern void sf_io_database_unlink(Oid db);
+
+/* Does any tablespace directory hold data files of this database? */
+extern bool sf_io_database_has_files(Oid db);
+
+/*
+ * Call fn(node, arg) for each segment directory; db InvalidOid means all
+ * databases.  fn may throw, and may remove the directory.
+ */
+typedef void (*SfIoScanFn) (SfNode node, void *arg);
+extern void sf_io_scan(Oid db, SfIoScanFn fn, void *arg);
+
+/* Path pattern of the data files, relative to PGDATA, palloc'd. */
+extern char *sf_io_files_pattern(SfNode node);
+
+/* ---- open files ---- */
+
+/*
+ * This process's open files of a segment, made on first use.  A small cache;
+ * the pointer is valid until sf_io_close() of the node.
+ */
+typedef struct SfFiles SfFiles;
+
+/*
+ * buffered: go through the page cache (cache modes) rather than direct.  The
+ * two are separate descriptors of the same files.
+ */
+extern SfFiles *sf_io_open(SfNode node, bool buffered);
+
+/*
+ * Close what this process has open of a segment (both kinds), if anything,
+ * after waiting for I/O in flight to it.  Never throws.
+ */
+extern void sf_io_close(SfNode node);
+
+/* ---- moving blocks ---- */
+
+/*
+ * One request.  The caller owns the memory and must keep it (static, or
+ * TopMemoryContext) until sf_io_wait() or sf_io_reap_all().  buf,
+ * segment_offset and len_bytes are multiples of 4096; no request crosses a
+ * data file's end (a multiple of 1 GB).
+ */
+typedef struct SfIo
+{
+	/* set by the caller */
+	SfFiles    *files;
+	uint64		segment_offset;
+	char	   *buf;
+	uint32		len_bytes;
+	bool		is_write;
+	bool		durable;		/* write: with RWF_DSYNC */
+
+	/* owned by this room; zero before the first use */
+	bool		in_flight;
+	int			fd;
+	struct SfFd *slot;			/* descriptor, pinned while in flight */
+	int32		result;			/* bytes done, or -errno */
+	uint64		method_private[8];	/* iocb and the like */
+} SfIo;
+
+/*
+ * Start a request.  May do it at once (sync), may block when the queue is
+ * full.  ERROR when the file cannot be opened; errors of the transfer itself
+ * are reported by sf_io_wait().
+ */
+extern void sf_io_start(SfIo *io);
+
+/*
+ * Wait for a request and check it: short transfers are continued, EINTR and
+ * EAGAIN repeated.  ERROR with errcode_for_file_access() for anything else,
+ * naming file, offset and length; a read beyond the end is DATA_CORRUPTED.
+ * Not interruptible inside one request; callers CHECK_FOR_INTERRUPTS between.
+ */
+extern void sf_io_wait(SfIo *io);
+
+/* Is the request finished?  Polls without blocking. */
+extern bool sf_io_done(SfIo *io);
+
+/*
+ * Wait for everything this process has in flight, ignoring results.  Never
+ * throws.  Called at transaction end, subtransaction abort and process exit.
+ */
+extern void sf_io_reap_all(void);
+
+/*
+ * fdatasync the file(s) that hold a range.  A failure is PANIC unless
+ * data_sync_retry is on (data_sync_elevel), as for PostgreSQL's own files.
+ */
+extern void sf_io_sync(SfNode node, uint64 segment_offset, uint64 len_bytes);
+
+/*
+ * Redo of a data record: write bytes (any alignment of buf; offset and length
+ * are multiples of 512) and make them durable.  A missing directory or a
+ * short file is fine (segment dropped later in WAL): skipped silently when the
+ * directory is missing, file extended otherwise.
+ */
+extern void sf_io_redo_write(SfNode node, uint64 segment_offset,
+							 const char *data, uint32 len_bytes);
+
+/* Wait time and operation counts since the last call, for statistics. */
+typedef struct SfIoCounts
+{
+	uint64		reads;
+	uint64		read_bytes;
+	uint64		writes;
+	uint64		write_bytes;
+	uint64		reap_us;
+} SfIoCounts;
+
+extern SfIoCounts sf_io_take_counts(void);
+
+/* The method in use by this process ("sync", "libaio", "io_uring"); starts it. */
+extern const char *sf_io_method_in_use(void);
+
+#endif							/* SF_IO_H */

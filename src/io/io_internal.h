@@ -1,0 +1,109 @@
+/*-------------------------------------------------------------------------
+ *
+ * io_internal.h
+ *	  What the files of this room share: paths, descriptors, wait events.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_IO_INTERNAL_H
+#define SF_IO_INTERNAL_H
+
+#include "config/config.h"
+#include "format/format.h"
+#include "io/io.h"
+
+/* ---- paths (files.c) ---- */
+
+#define SF_IO_ROOT			"pg_securefile"
+
+/* three OIDs, a file name and their slashes fit with room to spare */
+#define SF_IO_PATH_MAX		128
+
+/* Directory of a segment, and a data file of it; buf has SF_IO_PATH_MAX. */
+extern void sf_io_dir_path(char *buf, SfNode node);
+extern void sf_io_file_path(char *buf, SfNode node, uint32 fileno);
+
+/* Number of the data file that holds an offset, and the offset within it. */
+#define sf_io_fileno(segment_offset)		((uint32) ((segment_offset) / SF_FILE_SIZE))
+#define sf_io_file_offset(segment_offset)	((segment_offset) % SF_FILE_SIZE)
+
+/* Size of a data file in bytes; -1 when it is missing.  ERROR otherwise. */
+extern int64 sf_io_file_size(SfNode node, uint32 fileno);
+
+/* Make the directory of a segment and what is above it, durably. */
+extern void sf_io_make_directory(SfNode node);
+
+/*
+ * Cut a segment's files to size_bytes, highest first.  Not durable.  Reports
+ * failures at elevel; false if there were any.
+ */
+extern bool sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel);
+
+/* ---- descriptors (open.c) ---- */
+
+struct SfFiles
+{
+	/* hash key; no padding inside, SfNode is three OIDs */
+	SfNode		node;
+	uint32		buffered;		/* 0 or 1 */
+};
+
+/* One open data file. */
+typedef struct SfFd
+{
+	SfNode		node;
+	uint32		fileno;
+	bool		want_direct;	/* what was asked for: part of the key */
+	bool		direct;			/* what the file system gave */
+	bool		stale;			/* file was unlinked: serves nobody any more */
+	int			fd;				/* -1: slot is free */
+	int			pins;			/* requests in flight */
+	uint64		last_used;
+} SfFd;
+
+#define SF_FD_CREATE		0x01	/* make the file if it is missing */
+#define SF_FD_MISSING_OK	0x02	/* NULL instead of ERROR on ENOENT */
+
+/*
+ * Descriptor of a data file, from the cache or fresh.  Stays open while
+ * pinned, and until the next call of this function at least.
+ */
+extern SfFd *sf_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags);
+extern void sf_io_fd_pin(SfFd *slot);
+
+/* Never throws. */
+extern void sf_io_fd_unpin(SfFd *slot);
+
+/* Close all descriptors of a segment, waiting for their I/O.  Never throws. */
+extern void sf_io_fd_close_all(SfNode node);
+
+/* fdatasync (or fsync, for a new file) a descriptor; see sf_io_sync(). */
+extern void sf_io_fd_sync(SfFd *slot, bool is_new);
+
+/* ---- dispatch (io.c) ---- */
+
+/* Wait for a request to finish; false if none is in flight.  Never throws. */
+extern bool sf_io_reap_one(void);
+
+/* Wait events. */
+typedef enum SfIoWait
+{
+	SF_IO_WAIT_READ,
+	SF_IO_WAIT_WRITE,
+	SF_IO_WAIT_SYNC,
+	SF_IO_WAIT_EXTEND,
+} SfIoWait;
+
+#define SF_IO_WAITS			4
+
+extern uint32 sf_io_wait_event(SfIoWait which);
+
+/* Things that are reported once in the life of a server, not per process. */
+#define SF_IO_NOTICE_DIRECT	0	/* the file system refuses direct I/O */
+#define SF_IO_NOTICE_METHOD	1	/* + method: the kernel refuses it */
+#define SF_IO_NOTICES		(1 + SF_IO_METHODS)
+
+/* true for the first process that asks. */
+extern bool sf_io_first_notice(int which);
+
+#endif							/* SF_IO_INTERNAL_H */

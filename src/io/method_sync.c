@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * method_sync.c
+ *	  The reference method: pread and pwrite, done when start returns.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <sys/uio.h>
+
+#include "io/methods.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+
+/*
+ * RWF_DSYNC makes one write durable as O_DSYNC would.  fsync = off switches
+ * it off like every other flush of the server.
+ */
+int
+sf_io_rw_flags(bool is_write, bool durable)
+{
+	return (is_write && durable && enableFsync) ? RWF_DSYNC : 0;
+}
+
+int32
+sf_io_transfer(int fd, bool is_write, bool durable, char *buf,
+			   uint32 len_bytes, uint64 file_offset)
+{
+	struct iovec iov = {.iov_base = buf, .iov_len = len_bytes};
+	int			flags = sf_io_rw_flags(is_write, durable);
+	ssize_t		n;
+
+	if (is_write)
+		n = pwritev2(fd, &iov, 1, (off_t) file_offset, flags);
+	else
+		n = preadv2(fd, &iov, 1, (off_t) file_offset, flags);
+	return n < 0 ? -errno : (int32) n;
+}
+
+static int
+sync_init(int depth)
+{
+	return 0;
+}
+
+static void
+sync_shutdown(void)
+{
+}
+
+static void
+sync_submit(SfIo *io, uint32 len_bytes)
+{
+	sf_io_completed(io, sf_io_transfer(io->fd, io->is_write, io->durable, io->buf,
+									   len_bytes, sf_io_file_offset(io->segment_offset)));
+}
+
+/* Nothing is ever in flight. */
+static void
+sync_reap(bool block)
+{
+	Assert(false);
+}
+
+const SfIoMethodOps sf_io_method_sync = {
+	.name = "sync",
+	.init = sync_init,
+	.shutdown = sync_shutdown,
+	.submit = sync_submit,
+	.reap = sync_reap,
+};

@@ -1,0 +1,379 @@
+/*-------------------------------------------------------------------------
+ *
+ * open.c
+ *	  This process's open data files: a small cache of descriptors.
+ *
+ * Asynchronous I/O needs raw descriptors that stay open while a request is in
+ * flight, which PostgreSQL's virtual ones do not promise; so we keep our own
+ * few, announced with AcquireExternalFD, and close the least recently used
+ * one that is not pinned by a request.
+ *
+ * Files are unlinked by other processes (drop; a tail cut off and grown
+ * again), and a relfilenumber may come back.  A cached descriptor would then
+ * lead into a file that no longer has a name, and a write to it be lost.  So
+ * every hit is checked with fstat(): a file without links is never used.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/io_internal.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#define FD_CACHE_SIZE		32
+
+static SfFd cache[FD_CACHE_SIZE];
+static bool cache_ready = false;
+static uint64 use_clock = 0;
+
+static HTAB *open_segments = NULL;
+
+/* ---- segments ---- */
+
+SfFiles *
+sf_io_open(SfNode node, bool buffered)
+{
+	SfFiles		key;
+	bool		found;
+
+	if (open_segments == NULL)
+	{
+		HASHCTL		ctl = {0};
+
+		ctl.keysize = sizeof(SfFiles);
+		ctl.entrysize = sizeof(SfFiles);
+		ctl.hcxt = TopMemoryContext;
+		open_segments = hash_create("securefile open segments", 64, &ctl,
+									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	key.node = node;
+	key.buffered = buffered ? 1 : 0;
+	return (SfFiles *) hash_search(open_segments, &key, HASH_ENTER, &found);
+}
+
+/* ---- descriptors ---- */
+
+static void
+close_slot(SfFd *slot)
+{
+	Assert(slot->fd >= 0 && slot->pins == 0);
+	(void) close(slot->fd);
+	ReleaseExternalFD();
+	slot->fd = -1;
+	slot->stale = false;
+}
+
+void
+sf_io_fd_pin(SfFd *slot)
+{
+	Assert(slot->fd >= 0 && !slot->stale);
+	slot->pins++;
+}
+
+void
+sf_io_fd_unpin(SfFd *slot)
+{
+	Assert(slot->fd >= 0 && slot->pins > 0);
+	if (--slot->pins == 0 && slot->stale)
+		close_slot(slot);
+}
+
+void
+sf_io_fd_close_all(SfNode node)
+{
+	for (int i = 0; cache_ready && i < FD_CACHE_SIZE; i++)
+	{
+		SfFd	   *slot = &cache[i];
+
+		if (slot->fd < 0 || !SfNodeEquals(slot->node, node))
+			continue;
+
+		/* a stale one is closed by its last unpin */
+		while (slot->fd >= 0 && slot->pins > 0)
+			(void) sf_io_reap_one();
+		if (slot->fd >= 0)
+			close_slot(slot);
+	}
+}
+
+void
+sf_io_close(SfNode node)
+{
+	SfFiles		key;
+
+	sf_io_fd_close_all(node);
+	if (open_segments == NULL)
+		return;
+	key.node = node;
+	for (key.buffered = 0; key.buffered <= 1; key.buffered++)
+		(void) hash_search(open_segments, &key, HASH_REMOVE, NULL);
+}
+
+static void
+prepare_cache(void)
+{
+	/* children would inherit what the postmaster opens */
+	Assert(IsUnderPostmaster || !IsPostmasterEnvironment);
+
+	if (cache_ready)
+		return;
+	for (int i = 0; i < FD_CACHE_SIZE; i++)
+		cache[i].fd = -1;
+	cache_ready = true;
+}
+
+/* Does the file still have a name? */
+static bool
+is_linked(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
+static SfFd *
+find_slot(SfNode node, uint32 fileno, bool want_direct)
+{
+	for (int i = 0; i < FD_CACHE_SIZE; i++)
+	{
+		SfFd	   *slot = &cache[i];
+
+		if (slot->fd < 0 || slot->stale || slot->fileno != fileno ||
+			slot->want_direct != want_direct || !SfNodeEquals(slot->node, node))
+			continue;
+		if (is_linked(slot->fd))
+			return slot;
+		if (slot->pins == 0)
+			close_slot(slot);
+		else
+			slot->stale = true;
+		return NULL;
+	}
+	return NULL;
+}
+
+/* Close the least recently used descriptor; false when all are pinned. */
+static bool
+evict_slot(void)
+{
+	SfFd	   *victim = NULL;
+
+	for (int i = 0; i < FD_CACHE_SIZE; i++)
+	{
+		SfFd	   *slot = &cache[i];
+
+		if (slot->fd >= 0 && slot->pins == 0 &&
+			(victim == NULL || slot->last_used < victim->last_used))
+			victim = slot;
+	}
+	if (victim == NULL)
+		return false;
+	close_slot(victim);
+	return true;
+}
+
+static SfFd *
+free_slot(void)
+{
+	for (;;)
+	{
+		for (int i = 0; i < FD_CACHE_SIZE; i++)
+		{
+			if (cache[i].fd < 0)
+				return &cache[i];
+		}
+		if (!evict_slot())
+			(void) sf_io_reap_one();
+	}
+}
+
+/* Count one more descriptor, giving up one of ours if there are too many. */
+static void
+acquire_fd(void)
+{
+	while (!AcquireExternalFD())
+	{
+		if (!evict_slot() && !sf_io_reap_one())
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+					 errmsg("too many open files"),
+					 errhint("Raise the server's max_files_per_process setting.")));
+	}
+}
+
+/*
+ * Is our block size good enough for direct I/O to this file?  Kernels that
+ * do not tell (before 6.1) get the benefit of the doubt.
+ */
+static bool
+alignment_suits(int fd)
+{
+#ifdef STATX_DIOALIGN
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
+		(stx.stx_mask & STATX_DIOALIGN) != 0)
+		return stx.stx_dio_offset_align > 0 &&
+			stx.stx_dio_offset_align <= SF_IO_ALIGN &&
+			stx.stx_dio_mem_align <= SF_IO_ALIGN;
+#endif
+	return true;
+}
+
+/* Open for direct I/O; -1 and EINVAL when the file system refuses. */
+static int
+open_direct(const char *path, int flags)
+{
+	int			fd;
+
+	if (SF_FAULT_IO(io_direct) != SF_FAULT_NONE)
+	{
+		errno = EINVAL;
+		return -1;
+	}
+	fd = BasicOpenFile(path, flags | O_DIRECT);
+	if (fd >= 0 && !alignment_suits(fd))
+	{
+		(void) close(fd);
+		errno = EINVAL;
+		return -1;
+	}
+	return fd;
+}
+
+/*
+ * Open a data file, through the page cache where direct I/O is refused.
+ * Durability does not depend on it: writes and sync say what they need.
+ */
+static int
+open_file(const char *path, int flags, bool want_direct, bool *direct)
+{
+	*direct = false;
+	switch (SF_FAULT_IO(io_open))
+	{
+		case SF_FAULT_NONE:
+			break;
+		case SF_FAULT_ENOSPC:
+			errno = ENOSPC;
+			return -1;
+		default:
+			errno = EIO;
+			return -1;
+	}
+
+	if (want_direct)
+	{
+		int			fd = open_direct(path, flags);
+
+		if (fd >= 0 || errno != EINVAL)
+		{
+			*direct = (fd >= 0);
+			return fd;
+		}
+		if (sf_io_first_notice(SF_IO_NOTICE_DIRECT))
+			ereport(LOG,
+					(errmsg("file system of \"%s\" does not support direct I/O", path),
+					 errdetail("Data files are read and written through the page cache.")));
+	}
+	return BasicOpenFile(path, flags);
+}
+
+/* Open a data file into a free slot.  NULL if missing and that is fine. */
+static SfFd *
+open_slot(SfNode node, uint32 fileno, bool want_direct, int flags)
+{
+	char		path[SF_IO_PATH_MAX];
+	SfFd	   *slot = free_slot();
+	int			open_flags = O_RDWR | O_CLOEXEC | PG_BINARY;
+	int			fd;
+
+	if (flags & SF_FD_CREATE)
+		open_flags |= O_CREAT;
+	sf_io_file_path(path, node, fileno);
+	acquire_fd();
+	fd = open_file(path, open_flags, want_direct, &slot->direct);
+	if (fd < 0)
+	{
+		int			save_errno = errno;
+
+		ReleaseExternalFD();
+		errno = save_errno;
+		if (errno == ENOENT && (flags & SF_FD_MISSING_OK))
+			return NULL;
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not open segment data file \"%s\": %m", path)));
+	}
+	slot->node = node;
+	slot->fileno = fileno;
+	slot->want_direct = want_direct;
+	slot->stale = false;
+	slot->pins = 0;
+	slot->fd = fd;
+	return slot;
+}
+
+SfFd *
+sf_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags)
+{
+	SfFd	   *slot;
+
+	prepare_cache();
+	slot = find_slot(node, fileno, want_direct);
+	if (slot == NULL)
+		slot = open_slot(node, fileno, want_direct, flags);
+	if (slot != NULL)
+		slot->last_used = ++use_clock;
+	return slot;
+}
+
+/* ---- durability ---- */
+
+void
+sf_io_fd_sync(SfFd *slot, bool is_new)
+{
+	int			rc;
+
+	if (SF_FAULT_IO(io_sync) != SF_FAULT_NONE)
+	{
+		errno = EIO;
+		rc = -1;
+	}
+	else
+	{
+		pgstat_report_wait_start(sf_io_wait_event(SF_IO_WAIT_SYNC));
+		rc = is_new ? pg_fsync(slot->fd) : pg_fdatasync(slot->fd);
+		pgstat_report_wait_end();
+	}
+	if (rc != 0)
+	{
+		char		path[SF_IO_PATH_MAX];
+		int			save_errno = errno;
+
+		sf_io_file_path(path, slot->node, slot->fileno);
+		errno = save_errno;
+		ereport(data_sync_elevel(ERROR),
+				(errcode_for_file_access(),
+				 errmsg("could not fsync segment data file \"%s\": %m", path)));
+	}
+}
+
+void
+sf_io_sync(SfNode node, uint64 segment_offset, uint64 len_bytes)
+{
+	uint32		last;
+
+	if (len_bytes == 0)
+		return;
+	last = sf_io_fileno(segment_offset + len_bytes - 1);
+	for (uint32 n = sf_io_fileno(segment_offset); n <= last; n++)
+		sf_io_fd_sync(sf_io_fd_get(node, n, sf_direct_io, 0), false);
+}

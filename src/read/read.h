@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * read.h
+ *	  Getting bytes of stored values back, every one of them checked.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_READ_H
+#define SF_READ_H
+
+#include "base/base.h"
+#include "format/format.h"
+
+/*
+ * How reads learn of data that their own transaction has not written out yet:
+ * sf_write_overlay(), handed down by the module entry since rooms do not call
+ * upward.
+ */
+typedef uint32 (*SfReadOverlay) (SfNode node, uint64 start_sector, uint32 nsectors, char *dst);
+extern void sf_read_set_overlay(SfReadOverlay overlay);
+
+/*
+ * Forms.  A detoasted, packed securefile datum has VARSIZE_ANY_EXHDR() >= 1
+ * bytes, the first of which is the form; anything else is DATA_CORRUPTED.
+ */
+extern uint8 sf_read_form(struct varlena *datum);
+
+/* Length of a value in bytes; touches no data. */
+extern int64 sf_read_length(struct varlena *datum);
+
+/*
+ * Bytes [object_offset, object_offset + len) of a value into dst.  The range
+ * must lie inside the value.  Reads no unit it does not touch.  ERROR
+ * DATA_CORRUPTED or UNDEFINED_OBJECT (value outlived its row).
+ */
+extern void sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst);
+
+/*
+ * Whole value as a bytea (palloc'd).  ERROR PROGRAM_LIMIT_EXCEEDED above 1 GB
+ * that names substring().
+ */
+extern struct varlena *sf_read_bytea(struct varlena *datum);
+
+/* Whole value as an INLINE securefile datum (palloc'd). */
+extern struct varlena *sf_read_inline(struct varlena *datum);
+
+/*
+ * Check one value: calls found(what, segment_offset, len, detail, arg) for each
+ * unit that cannot be read or does not match.  Does not throw for damage.
+ */
+typedef void (*SfReadFinding) (const char *what, int64 segment_offset, int64 len,
+							   const char *detail, void *arg);
+extern void sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg);
+
+#endif							/* SF_READ_H */

@@ -1,0 +1,193 @@
+/*-------------------------------------------------------------------------
+ *
+ * securefile.c
+ *	  Module entry: settings, hooks, shared memory, and the one transaction
+ *	  callback that calls the rooms in a written order.
+ *
+ * PostgreSQL puts a new callback at the head of its list, so rooms that
+ * registered their own would run in an accidental order.  Here it is, top
+ * down; each line may rely on the ones above it having run:
+ *
+ *	 pre-commit, pre-prepare	gather cache flushed and durable, space entries
+ *								in WAL (may throw: the transaction then aborts)
+ *	 commit, prepare, abort		nothing below may throw any more
+ *		 abort only				I/O in flight is waited for, before its space
+ *								can be given to another
+ *		 write					forgets its objects and buffers
+ *		 space					gives back what was lent and not used
+ *		 stats					hands local counters to shared memory
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "config/config.h"
+#include "ddl/ddl.h"
+#include "fmgr.h"
+#include "io/io.h"
+#include "miscadmin.h"
+#include "monitor/monitor.h"
+#include "read/read.h"
+#include "space/space.h"
+#include "stats/stats.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "wal/wal.h"
+#include "write/write.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+static shmem_request_hook_type prev_shmem_request_hook;
+static shmem_startup_hook_type prev_shmem_startup_hook;
+
+/* Ask for the shared memory of all rooms. */
+static void
+shmem_request(void)
+{
+	Size		size = 0;
+
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+
+	size = add_size(size, sf_base_shmem_size());
+	size = add_size(size, sf_stats_shmem_size());
+	size = add_size(size, sf_space_shmem_size());
+	size = add_size(size, sf_monitor_shmem_size());
+	RequestAddinShmemSpace(size);
+}
+
+/* Initialise it: at server start, and again after a crash restart. */
+static void
+shmem_startup(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	sf_base_shmem_init();
+	sf_stats_shmem_init();
+	sf_space_shmem_init();
+	sf_monitor_shmem_init();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * End of a transaction that committed.  An ERROR here would be a PANIC, so
+ * the fault point only waits or kills.
+ */
+static void
+at_commit(void)
+{
+	(void) SF_FAULT_IO(commit_done);
+	sf_write_at_end(true);
+	sf_space_at_commit();
+	sf_stats_flush();
+}
+
+static void
+at_prepare(void)
+{
+	sf_write_at_end(true);
+	sf_space_at_prepare();
+	sf_stats_flush();
+}
+
+static void
+at_abort(void)
+{
+	(void) SF_FAULT_IO(abort_start);
+	sf_io_reap_all();
+	sf_write_at_end(false);
+	sf_space_at_abort();
+	sf_stats_flush();
+}
+
+/* A parallel worker reads only: nothing to confirm or give back. */
+static void
+at_parallel_end(void)
+{
+	sf_io_reap_all();
+	sf_stats_flush();
+}
+
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			sf_write_pre_commit();
+			break;
+		case XACT_EVENT_COMMIT:
+			at_commit();
+			break;
+		case XACT_EVENT_PREPARE:
+			at_prepare();
+			break;
+		case XACT_EVENT_ABORT:
+			at_abort();
+			break;
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			at_parallel_end();
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+			break;
+	}
+}
+
+static void
+subxact_callback(SubXactEvent event, SubTransactionId my_subid,
+				 SubTransactionId parent_subid, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	switch (event)
+	{
+		case SUBXACT_EVENT_COMMIT_SUB:
+			sf_write_at_subcommit(level);
+			sf_space_at_subcommit(level);
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			sf_io_reap_all();
+			sf_write_at_subabort(level);
+			sf_space_at_subabort(level);
+			break;
+		case SUBXACT_EVENT_START_SUB:
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			break;
+	}
+}
+
+/*
+ * Without preload only INLINE values work: no hook, no callback, no shared
+ * memory; everything else is refused by sf_base_require_preload().
+ */
+void
+_PG_init(void)
+{
+	sf_config_define();
+
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	sf_base_preloaded = true;
+
+	sf_wal_register();
+	sf_read_set_overlay(sf_write_overlay);
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = shmem_startup;
+
+	sf_ddl_install_hooks();
+	sf_monitor_register();
+
+	RegisterXactCallback(xact_callback, NULL);
+	RegisterSubXactCallback(subxact_callback, NULL);
+}

@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * arena.c
+ *	  Regions that stay lent between transactions, in shared memory.
+ *
+ * A backend that ends a transaction with room left in its region parks it
+ * here and claims it at its next write, so that single-row commits lie side by
+ * side.  Because the table is shared, space that an idle backend keeps can be
+ * taken when it is needed, and what an aborted or ended backend could not give
+ * back itself is given back by whoever comes next.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "space/space_internal.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+typedef struct ParkedArena
+{
+	bool		used;
+	int			owner_pid;		/* 0: nobody's, to be given back */
+	uint32		next_block;		/* first one not written yet, from the start */
+	SfNode		node;
+	SfRegion	region;
+} ParkedArena;
+
+typedef struct ArenaTable
+{
+	LWLock		lock;
+	int			high;			/* entries at and above were never used */
+	ParkedArena entries[FLEXIBLE_ARRAY_MEMBER];
+} ArenaTable;
+
+static ArenaTable *table;
+
+/* Four for each backend, and room for what aborts leave behind. */
+static int
+table_size(void)
+{
+	return 4 * MaxBackends + 1024;
+}
+
+Size
+sf_arena_shmem_size(void)
+{
+	return add_size(offsetof(ArenaTable, entries),
+					mul_size(table_size(), sizeof(ParkedArena)));
+}
+
+void
+sf_arena_shmem_init(void)
+{
+	bool		found;
+
+	table = ShmemInitStruct("securefile arenas", sf_arena_shmem_size(), &found);
+	if (!found)
+	{
+		int			tranche = LWLockNewTrancheId();
+
+		memset(table, 0, sf_arena_shmem_size());
+		LWLockRegisterTranche(tranche, "securefile_arenas");
+		LWLockInitialize(&table->lock, tranche);
+	}
+}
+
+bool
+sf_space_arena_park(SfNode node, SfRegion region, uint32 next_block, bool owned)
+{
+	bool		parked = false;
+
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < table_size() && !parked; i++)
+	{
+		ParkedArena *entry = &table->entries[i];
+
+		if (entry->used)
+			continue;
+		*entry = (ParkedArena) {true, owned ? MyProcPid : 0, next_block, node, region};
+		table->high = Max(table->high, i + 1);
+		parked = true;
+	}
+	LWLockRelease(&table->lock);
+	return parked;
+}
+
+bool
+sf_space_arena_claim(SfNode node, SfRegion *region, uint32 *next_block)
+{
+	bool		claimed = false;
+
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < table->high && !claimed; i++)
+	{
+		ParkedArena *entry = &table->entries[i];
+
+		if (!entry->used || entry->owner_pid != MyProcPid || !SfNodeEquals(entry->node, node))
+			continue;
+		*region = entry->region;
+		*next_block = entry->next_block;
+		entry->used = false;
+		claimed = true;
+	}
+	LWLockRelease(&table->lock);
+	return claimed;
+}
+
+/* Make this backend's parked regions anybody's: at its exit. */
+void
+sf_space_arena_disown(void)
+{
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < table->high; i++)
+		if (table->entries[i].used && table->entries[i].owner_pid == MyProcPid)
+			table->entries[i].owner_pid = 0;
+	LWLockRelease(&table->lock);
+}
+
+int
+sf_arena_collect(SfNode node, bool idle, SfRegion *regions, int max)
+{
+	int			n = 0;
+
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < table->high && n < max; i++)
+	{
+		ParkedArena *entry = &table->entries[i];
+
+		if (!entry->used || !SfNodeEquals(entry->node, node) ||
+			(entry->owner_pid != 0 && !idle))
+			continue;
+		regions[n++] = entry->region;
+		entry->used = false;
+	}
+	LWLockRelease(&table->lock);
+	return n;
+}
+
+void
+sf_arena_forget(SfNode node)
+{
+	if (table == NULL)
+		return;
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < table->high; i++)
+		if (SfNodeEquals(table->entries[i].node, node))
+			table->entries[i].used = false;
+	LWLockRelease(&table->lock);
+}

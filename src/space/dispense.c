@@ -1,0 +1,231 @@
+/*-------------------------------------------------------------------------
+ *
+ * dispense.c
+ *	  The in-memory dispenser: runs of blocks believed to be free, by segment,
+ *	  best fit first (SecureFiles paper: "in-memory dispenser").
+ *
+ * It holds hints.  The truth is the space map, and a run is checked there when
+ * it is lent; so a slot may be evicted, go stale, or overflow without harm.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "space/space_internal.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#define DISPENSE_SEGMENTS	256
+#define DISPENSE_RUNS		64
+
+typedef struct Dispenser
+{
+	bool		used;
+	SfNode		node;
+	uint64		last_used;		/* value of the clock */
+	uint64		demand_blocks;	/* lent since the monitor looked */
+	uint64		horizon;		/* at which the queue was resolved last */
+	uint32		cursor;			/* map page where the next scan starts */
+	int			nruns;
+	SfRegion	runs[DISPENSE_RUNS];
+} Dispenser;
+
+typedef struct DispenserTable
+{
+	LWLock		lock;
+	uint64		clock;
+	Dispenser	slots[DISPENSE_SEGMENTS];
+} DispenserTable;
+
+static DispenserTable *table;
+
+Size
+sf_dispense_shmem_size(void)
+{
+	return sizeof(DispenserTable);
+}
+
+void
+sf_dispense_shmem_init(void)
+{
+	bool		found;
+
+	table = ShmemInitStruct("securefile dispenser", sizeof(DispenserTable), &found);
+	if (!found)
+	{
+		int			tranche = LWLockNewTrancheId();
+
+		memset(table, 0, sizeof(DispenserTable));
+		LWLockRegisterTranche(tranche, "securefile_dispenser");
+		LWLockInitialize(&table->lock, tranche);
+	}
+}
+
+/* The slot of a segment; with make, the least recently used is taken over. */
+static Dispenser *
+find_slot(SfNode node, bool make)
+{
+	Dispenser  *oldest = &table->slots[0];
+
+	for (int i = 0; i < DISPENSE_SEGMENTS; i++)
+	{
+		Dispenser  *slot = &table->slots[i];
+
+		if (slot->used && SfNodeEquals(slot->node, node))
+		{
+			slot->last_used = ++table->clock;
+			return slot;
+		}
+		if (slot->last_used < oldest->last_used)
+			oldest = slot;
+	}
+	if (!make)
+		return NULL;
+	memset(oldest, 0, sizeof(*oldest));
+	oldest->used = true;
+	oldest->node = node;
+	oldest->last_used = ++table->clock;
+	return oldest;
+}
+
+/*
+ * Index of the smallest run of at least want blocks, else of the largest of
+ * at least need, else -1.
+ */
+static int
+best_fit(const Dispenser *slot, uint32 need, uint32 want)
+{
+	int			best = -1;
+
+	for (int i = 0; i < slot->nruns; i++)
+	{
+		uint32		n = slot->runs[i].nblocks;
+		uint32		best_n = best < 0 ? 0 : slot->runs[best].nblocks;
+
+		if (n < need)
+			continue;
+		if (best < 0 || (best_n < want && n > best_n) || (n >= want && n < best_n))
+			best = i;
+	}
+	return best;
+}
+
+/* Take the run that fits best out of the dispenser. */
+bool
+sf_dispense_take(SfNode node, uint32 need, uint32 want, SfRegion *run)
+{
+	Dispenser  *slot;
+	int			i = -1;
+
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	slot = find_slot(node, false);
+	if (slot != NULL && (i = best_fit(slot, need, want)) >= 0)
+	{
+		*run = slot->runs[i];
+		slot->runs[i] = slot->runs[--slot->nruns];
+	}
+	LWLockRelease(&table->lock);
+	return i >= 0;
+}
+
+/* Does a run start where another is known already? */
+static bool
+knows_run(const Dispenser *slot, SfRegion run)
+{
+	for (int i = 0; i < slot->nruns; i++)
+		if (slot->runs[i].start_block == run.start_block)
+			return true;
+	return false;
+}
+
+/* Put a run in; when full, it takes the place of a smaller one. */
+void
+sf_dispense_put(SfNode node, SfRegion run)
+{
+	Dispenser  *slot;
+
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	slot = find_slot(node, true);
+	if (knows_run(slot, run))
+		 /* keep */ ;
+	else if (slot->nruns < DISPENSE_RUNS)
+		slot->runs[slot->nruns++] = run;
+	else
+	{
+		int			smallest = 0;
+
+		for (int i = 1; i < slot->nruns; i++)
+			if (slot->runs[i].nblocks < slot->runs[smallest].nblocks)
+				smallest = i;
+		if (slot->runs[smallest].nblocks < run.nblocks)
+			slot->runs[smallest] = run;
+	}
+	LWLockRelease(&table->lock);
+}
+
+void
+sf_dispense_forget(SfNode node)
+{
+	Dispenser  *slot;
+
+	if (table == NULL)
+		return;
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	slot = find_slot(node, false);
+	if (slot != NULL)
+		memset(slot, 0, sizeof(*slot));
+	LWLockRelease(&table->lock);
+}
+
+void
+sf_dispense_note_demand(SfNode node, uint32 nblocks)
+{
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	find_slot(node, true)->demand_blocks += nblocks;
+	LWLockRelease(&table->lock);
+}
+
+uint64
+sf_dispense_take_demand(SfNode node)
+{
+	Dispenser  *slot;
+	uint64		demand = 0;
+
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	slot = find_slot(node, false);
+	if (slot != NULL)
+	{
+		demand = slot->demand_blocks;
+		slot->demand_blocks = 0;
+	}
+	LWLockRelease(&table->lock);
+	return demand;
+}
+
+uint32
+sf_dispense_cursor(SfNode node, uint32 npages)
+{
+	uint32		cursor;
+	Dispenser  *slot;
+
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	slot = find_slot(node, true);
+	cursor = slot->cursor;
+	slot->cursor += npages;
+	LWLockRelease(&table->lock);
+	return cursor;
+}
+
+bool
+sf_dispense_worth_resolving(SfNode node, uint64 horizon)
+{
+	Dispenser  *slot;
+	bool		worth;
+
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	slot = find_slot(node, true);
+	worth = slot->horizon != horizon;
+	slot->horizon = horizon;
+	LWLockRelease(&table->lock);
+	return worth;
+}

@@ -1,0 +1,99 @@
+/*-------------------------------------------------------------------------
+ *
+ * fate.c
+ *	  What is to become of a pending entry: rules 1 and 3.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "space/pending.h"
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+
+/* Full id of an xid at or before the next one, at most 2^31 back. */
+uint64
+sf_full_xid(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	uint32		epoch = EpochFromFullTransactionId(next);
+
+	if (xid > XidFromFullTransactionId(next))
+		epoch--;
+	return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
+}
+
+SfHorizon
+sf_pending_horizon(void)
+{
+	SfHorizon	horizon;
+	TransactionId oldest_clog;
+
+	/* all databases, prepared transactions, and both xmins of all slots */
+	horizon.removable = sf_full_xid(GetOldestNonRemovableTransactionId(NULL));
+	LWLockAcquire(XactTruncationLock, LW_SHARED);
+	oldest_clog = ShmemVariableCache->oldestClogXid;
+	LWLockRelease(XactTruncationLock);
+	horizon.clog = sf_full_xid(oldest_clog);
+	return horizon;
+}
+
+typedef enum Outcome
+{
+	RUNNING,
+	COMMITTED,
+	ABORTED,
+	UNKNOWN,
+} Outcome;
+
+/* How an entry's transaction ended.  In-progress is asked before clog. */
+static Outcome
+outcome_of(const SfPendEntry *entry, SfHorizon horizon)
+{
+	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
+
+	if (entry->outcome == SF_OUTCOME_COMMITTED)
+		return COMMITTED;
+	if (entry->fxid < horizon.clog)
+		return UNKNOWN;
+	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
+		return RUNNING;
+	return TransactionIdDidCommit(xid) ? COMMITTED : ABORTED;
+}
+
+static bool
+is_alloc(const SfPendEntry *entry)
+{
+	return entry->kind == SF_PEND_ALLOC || entry->kind == SF_PEND_ALLOC_PAGE;
+}
+
+SfFate
+sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon)
+{
+	switch (outcome_of(entry, horizon))
+	{
+		case RUNNING:
+			return SF_FATE_WAIT;
+		case UNKNOWN:
+			return SF_FATE_LOST;
+		case ABORTED:
+			return is_alloc(entry) ? SF_FATE_FREE : SF_FATE_DROP;
+		case COMMITTED:
+			if (is_alloc(entry))
+				return SF_FATE_DROP;
+			if (entry->fxid < horizon.removable)
+				return SF_FATE_FREE;
+			return entry->outcome == SF_OUTCOME_COMMITTED ? SF_FATE_WAIT : SF_FATE_COMMITTED;
+	}
+	pg_unreachable();
+}
+
+bool
+sf_pending_is_live(const SfPendEntry *entry, SfHorizon horizon)
+{
+	Outcome		outcome = outcome_of(entry, horizon);
+
+	return outcome == (is_alloc(entry) ? COMMITTED : ABORTED);
+}

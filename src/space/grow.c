@@ -1,0 +1,250 @@
+/*-------------------------------------------------------------------------
+ *
+ * grow.c
+ *	  Making segments longer and shorter.
+ *
+ * New blocks are written with zeros, durably, before the header says that they
+ * exist: a write to blocks written before is much faster than to fresh ones,
+ * and a full disk is met here rather than in the middle of a value.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "space/space_internal.h"
+#include "storage/lmgr.h"
+
+#define SECTORS_PER_MB		(1024 * 1024 / SF_SECTOR_SIZE)
+#define MIN_STEP			(1 * SECTORS_PER_MB)
+#define MAX_STEP			(64 * SECTORS_PER_MB)
+
+static uint32
+map_pages(uint64 total_sectors)
+{
+	return (total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
+}
+
+/*
+ * New size: an eighth more, within bounds, with need_sectors side by side on
+ * one map page.
+ */
+static uint64
+new_total(uint64 total, uint64 need_sectors)
+{
+	uint64		step = Min(Max(total / 8, MIN_STEP), MAX_STEP);
+	uint64		in_page = total % SF_MAP_SECTORS;
+
+	if (in_page + need_sectors > SF_MAP_SECTORS)
+		need_sectors += SF_MAP_SECTORS - in_page;
+	step = Max(step, need_sectors);
+	return total + (step + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB;
+}
+
+/* Log and apply a new size; new map pages come with it. */
+static void
+set_total(Relation rel, uint8 info, uint64 total)
+{
+	xl_sf_size	rec = {SF_WAL_VERSION, SfRelNode(rel), total};
+	SfMap		empty = {0};
+	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
+	uint32		first_new = map_pages(h.total_sectors);
+
+	h.total_sectors = total;
+	sf_change_begin();
+	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	for (uint32 map = first_new; map < map_pages(total); map++)
+		sf_change_init(sf_change_add(sf_page_new(rel, SF_MAP_PAGE(map))), SF_PAGE_MAP,
+					   &empty, sizeof(empty));
+	sf_change_finish(info, &rec, sizeof(rec));
+}
+
+/* Tell the dispenser of new blocks, by map page. */
+static void
+dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
+{
+	uint64		block = from_sector / SF_BLOCK_SECTORS;
+	uint64		end = to_sector / SF_BLOCK_SECTORS;
+
+	while (block < end)
+	{
+		uint64		page_end = Min(end, (block / SF_MAP_BLOCKS + 1) * SF_MAP_BLOCKS);
+
+		sf_dispense_put(node, (SfRegion) {block, page_end - block});
+		block = page_end;
+	}
+}
+
+/*
+ * Blocks beyond the end may still be marked lent by the cut that made it the
+ * end; see sf_grow_cut_tail().
+ */
+static void
+unlend_rest_of_page(Relation rel, uint64 total)
+{
+	uint32		first = total % SF_MAP_SECTORS / SF_BLOCK_SECTORS;
+	Buffer		buf;
+
+	if (first == 0)
+		return;
+	buf = sf_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
+					   BUFFER_LOCK_EXCLUSIVE);
+	sf_map_unlend(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
+	sf_map_dirty_lent(buf, SfRelNode(rel));
+	UnlockReleaseBuffer(buf);
+}
+
+/* Grow to a new size; the growth lock is held. */
+static void
+grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
+{
+	sf_io_files_grow(seg->node, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
+	SF_FAULT(grow_after_zero);
+	unlend_rest_of_page(rel, old_total);
+	set_total(rel, XLOG_SF_GROW, total);
+	SF_FAULT(grow_after_record);
+	dispense_range(seg->node, old_total, total);
+}
+
+void
+sf_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks)
+{
+	uint64		total;
+
+	LockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
+	total = sf_space_header(rel).total_sectors;
+	if (total == seen_total_sectors)
+		grow_to(seg, rel, total, new_total(total, (uint64) need_blocks * SF_BLOCK_SECTORS));
+	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
+}
+
+/* Grow by at least that much, ahead of need, unless somebody is at it. */
+uint64
+sf_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
+{
+	uint64		total;
+	uint64		to;
+
+	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
+		return 0;
+	total = sf_space_header(rel).total_sectors;
+	to = total + Min((sectors + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB, MAX_STEP);
+	grow_to(seg, rel, total, to);
+	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
+	return to - total;
+}
+
+/* First block of the free tail of a map page, looking below limit. */
+static uint32
+tail_start(Relation rel, uint32 map, uint32 limit)
+{
+	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+	const SfMap *content = SfPageMap(BufferGetPage(buf));
+	uint32		from = 0;
+	uint32		first;
+	uint32		count;
+	uint32		start = limit;
+
+	while (sf_map_next_free(content, limit, &from, &first, &count))
+		start = first + count == limit ? first : limit;
+	UnlockReleaseBuffer(buf);
+	return start;
+}
+
+/* First block of the free tail of the segment. */
+static uint64
+find_tail(Relation rel, uint64 total_blocks)
+{
+	uint64		end = total_blocks;
+
+	while (end > 0)
+	{
+		uint32		map = (end - 1) / SF_MAP_BLOCKS;
+		uint64		page_first = (uint64) map * SF_MAP_BLOCKS;
+		uint64		start = page_first + tail_start(rel, map, end - page_first);
+
+		CHECK_FOR_INTERRUPTS();
+		if (start > page_first)
+			return start;
+		end = page_first;
+	}
+	return 0;
+}
+
+/* Lend ourselves blocks [first, end) of one map page, if all are free still. */
+static bool
+claim_page(Relation rel, uint32 map, uint32 first, uint32 end)
+{
+	uint32		from = first;
+	uint32		found;
+	uint32		count;
+	bool		claimed = false;
+	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+
+	if (sf_map_next_free(SfPageMap(BufferGetPage(buf)), end, &from, &found, &count) &&
+		found == first && count == end - first)
+	{
+		sf_map_lend(SfPageMap(BufferGetPage(buf)), first, count);
+		sf_map_dirty_lent(buf, SfRelNode(rel));
+		claimed = true;
+	}
+	UnlockReleaseBuffer(buf);
+	return claimed;
+}
+
+/*
+ * Claim the tail from its end towards to_block; returns the first block that
+ * was claimed (end_block when none).
+ */
+static uint64
+claim_tail(Relation rel, uint64 to_block, uint64 end_block)
+{
+	while (end_block > to_block)
+	{
+		uint32		map = (end_block - 1) / SF_MAP_BLOCKS;
+		uint64		page_first = (uint64) map * SF_MAP_BLOCKS;
+		uint64		first = Max(page_first, to_block);
+
+		if (!claim_page(rel, map, first - page_first, end_block - page_first))
+			break;
+		end_block = first;
+	}
+	return end_block;
+}
+
+/*
+ * The tail is claimed (lent) before it is cut, and stays so: a backend that
+ * still believes in the old size finds it lent.  Growth takes the marks away.
+ */
+uint64
+sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 min_cut_sectors)
+{
+	uint64		total;
+	uint64		slack;
+	uint64		target;
+
+	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
+		return 0;
+	total = sf_space_header(rel).total_sectors;
+	slack = Min(total / 8, MAX_STEP);
+	target = find_tail(rel, total / SF_BLOCK_SECTORS) * SF_BLOCK_SECTORS + slack;
+	target = (target + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB;
+	if (target + min_cut_sectors <= total)
+		target = claim_tail(rel, target / SF_BLOCK_SECTORS, total / SF_BLOCK_SECTORS)
+			* SF_BLOCK_SECTORS;
+	if (target + min_cut_sectors <= total)
+	{
+		set_total(rel, XLOG_SF_TRUNCATE, target);
+		XLogFlush(GetXLogInsertRecPtr());	/* rule 2 */
+		SF_FAULT(truncate_before_file);
+	}
+	else
+		target = total;
+	/* also what a crash left beyond the end */
+	if (sf_io_files_size(seg->node) > target * SF_SECTOR_SIZE)
+		sf_io_files_truncate(seg->node, target * SF_SECTOR_SIZE);
+	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
+	return total - target;
+}

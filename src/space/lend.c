@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * lend.c
+ *	  Lending free blocks to a backend.
+ *
+ * What is lent stands in the lent plane of the space map, which is not logged
+ * and holds for one boot of the server only: a crash forgets it, and nothing
+ * can overflow.  Blocks stay lent while their backend may have I/O in flight
+ * to them, so that an abort, or a resolver that is quicker than the abort,
+ * never hands out a block that an old write may still hit.
+ *
+ * Order of attempts: a run the dispenser knows; a scan of the map; what other
+ * backends left behind and what has become free meanwhile; any run at all if
+ * much of the segment is free; growth.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "space/pending.h"
+
+#define SCAN_PAGES			1024	/* map pages (16 GB) looked at in one scan */
+#define COLLECT_AT_ONCE		64
+
+/*
+ * Rule 2: what was freed may be written over only when the record that freed
+ * it is durable.  An LSN beyond the end of WAL is of another history.
+ */
+static void
+flush_freeing(XLogRecPtr cleared_lsn)
+{
+	if (cleared_lsn != InvalidXLogRecPtr && cleared_lsn <= GetXLogInsertRecPtr())
+		XLogFlush(cleared_lsn);
+}
+
+/* Blocks of a map page that lie inside the data files. */
+static uint32
+page_limit(uint64 total_sectors, uint32 map)
+{
+	uint64		first = (uint64) map * SF_MAP_SECTORS;
+
+	if (total_sectors <= first)
+		return 0;
+	return Min((total_sectors - first) / SF_BLOCK_SECTORS, SF_MAP_BLOCKS);
+}
+
+/* Lend from a run believed free; false when it does not hold need blocks. */
+static bool
+lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
+		  uint64 total_sectors, SfRegion *region)
+{
+	uint32		map = hint.start_block / SF_MAP_BLOCKS;
+	uint32		from = hint.start_block % SF_MAP_BLOCKS;
+	uint32		limit = Min(page_limit(total_sectors, map), from + hint.nblocks);
+	uint32		first;
+	uint32		count;
+	bool		found = false;
+	XLogRecPtr	cleared_lsn;
+	Buffer		buf;
+
+	if (limit < from + need)
+		return false;
+	buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+	while (!found && sf_map_next_free(SfPageMap(BufferGetPage(buf)), limit, &from, &first, &count))
+		found = count >= need;
+	if (!found)
+	{
+		UnlockReleaseBuffer(buf);
+		return false;
+	}
+	region->start_block = (uint64) map * SF_MAP_BLOCKS + first;
+	region->nblocks = Min(count, want);
+	sf_map_lend(SfPageMap(BufferGetPage(buf)), first, region->nblocks);
+	sf_map_dirty_lent(buf, seg->node);
+	cleared_lsn = SfPageMap(BufferGetPage(buf))->cleared_lsn;
+	UnlockReleaseBuffer(buf);
+
+	if (count > want)
+		sf_dispense_put(seg->node, (SfRegion) {region->start_block + want, count - want});
+	flush_freeing(cleared_lsn);
+	return true;
+}
+
+/* Try the runs the dispenser knows, best fit first. */
+static bool
+lend_known(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *region)
+{
+	uint64		total = sf_space_header(rel).total_sectors;
+	SfRegion	hint;
+
+	while (sf_dispense_take(seg->node, need, want, &hint))
+		if (lend_from(seg, rel, hint, need, want, total, region))
+			return true;
+	return false;
+}
+
+/* Tell the dispenser of the free runs on one map page; returns free blocks. */
+static uint32
+scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
+{
+	PGAlignedBlock copy;
+	SfMap	   *content = (SfMap *) copy.data;
+	uint32		from = 0;
+	uint32		first;
+	uint32		count;
+	uint32		free_blocks = 0;
+	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+
+	memcpy(content, SfPageMap(BufferGetPage(buf)), sizeof(SfMap));
+	UnlockReleaseBuffer(buf);
+	while (sf_map_next_free(content, limit, &from, &first, &count))
+	{
+		free_blocks += count;
+		if (count >= need)
+			sf_dispense_put(seg->node,
+							(SfRegion) {(uint64) map * SF_MAP_BLOCKS + first, count});
+	}
+	return free_blocks;
+}
+
+/*
+ * Refill the dispenser from the map, going round from where the last scan
+ * stopped.  Returns the free blocks seen.
+ */
+uint64
+sf_lend_scan(SfSegment *seg, Relation rel, uint32 need)
+{
+	uint64		total = sf_space_header(rel).total_sectors;
+	uint32		npages = (total + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
+	uint32		nscan = Min(npages, SCAN_PAGES);
+	uint32		map = npages == 0 ? 0 : sf_dispense_cursor(seg->node, nscan) % npages;
+	uint64		free_blocks = 0;
+
+	for (uint32 i = 0; i < nscan; i++, map = (map + 1) % npages)
+	{
+		CHECK_FOR_INTERRUPTS();
+		free_blocks += scan_page(seg, rel, map, page_limit(total, map), need);
+	}
+	return free_blocks;
+}
+
+/* Clear the lent bits of a region. */
+static void
+unlend(SfSegment *seg, Relation rel, SfRegion region)
+{
+	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(region.start_block / SF_MAP_BLOCKS),
+								   SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+
+	sf_map_unlend(SfPageMap(BufferGetPage(buf)), region.start_block % SF_MAP_BLOCKS,
+				  region.nblocks);
+	sf_map_dirty_lent(buf, seg->node);
+	UnlockReleaseBuffer(buf);
+}
+
+void
+sf_space_unlend(SfSegment *seg, SfRegion region)
+{
+	Relation	rel = try_relation_open(seg->relid, AccessShareLock);
+
+	if (rel == NULL)
+		return;
+	if (SfNodeEquals(SfRelNode(rel), seg->node))
+		unlend(seg, rel, region);
+	relation_close(rel, NoLock);
+}
+
+/* Give back what parked arenas hold; with idle those of idle backends too. */
+bool
+sf_lend_collect(SfSegment *seg, Relation rel, bool idle)
+{
+	SfRegion	regions[COLLECT_AT_ONCE];
+	int			n = sf_arena_collect(seg->node, idle, regions, COLLECT_AT_ONCE);
+
+	for (int i = 0; i < n; i++)
+		unlend(seg, rel, regions[i]);
+	return n > 0;
+}
+
+/* Free space that nobody has counted yet: garbage arenas, ended transactions. */
+static bool
+reclaim(SfSegment *seg, Relation rel)
+{
+	SfMaintain	stats = {0};
+	bool		found = sf_lend_collect(seg, rel, false);
+
+	if (sf_dispense_worth_resolving(seg->node, sf_pending_horizon().removable))
+		sf_space_resolve(seg, false, &stats);
+	return found || stats.sectors_freed > 0;
+}
+
+/* All attempts but growth. */
+static bool
+lend_free(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *region)
+{
+	uint32		decent = Max(need, want / 8);
+	uint64		total_blocks = sf_space_header(rel).total_sectors / SF_BLOCK_SECTORS;
+	uint64		free_blocks;
+
+	if (lend_known(seg, rel, decent, want, region))
+		return true;
+	free_blocks = sf_lend_scan(seg, rel, need);
+	if (lend_known(seg, rel, decent, want, region))
+		return true;
+	if (reclaim(seg, rel))
+		free_blocks = sf_lend_scan(seg, rel, need);
+	if (lend_known(seg, rel, decent, want, region))
+		return true;
+	/* many small runs rather than growth, where they are much of the whole */
+	return free_blocks > total_blocks / 16 && lend_known(seg, rel, need, want, region);
+}
+
+SfRegion
+sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
+{
+	Relation	rel = sf_segment_rel(seg);
+	SfRegion	region;
+
+	Assert(need_blocks > 0 && need_blocks <= want_blocks && want_blocks <= SF_MAP_BLOCKS);
+	for (;;)
+	{
+		uint64		total = sf_space_header(rel).total_sectors;
+
+		CHECK_FOR_INTERRUPTS();
+		if (lend_free(seg, rel, need_blocks, want_blocks, &region))
+			break;
+		sf_grow(seg, rel, total, want_blocks);
+	}
+	sf_dispense_note_demand(seg->node, region.nblocks);
+	sf_segment_close(rel);
+	return region;
+}

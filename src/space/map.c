@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * map.c
+ *	  Bit arithmetic on one space-map page: the used plane (a bit a sector,
+ *	  so that a byte is a block) and the lent plane (a bit a block).
+ *
+ * Nothing here throws or allocates: it runs in critical sections and in redo.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xlog.h"
+#include "catalog/storage.h"
+#include "space/space_internal.h"
+
+/* Range within its page of a run; a run never crosses a page. */
+SfMapRange
+sf_map_range(uint64 start, uint32 count)
+{
+	SfMapRange	range;
+
+	Assert(count > 0 && start / SF_MAP_SECTORS == (start + count - 1) / SF_MAP_SECTORS);
+	range.first = start % SF_MAP_SECTORS;
+	range.count_minus_1 = count - 1;
+	return range;
+}
+
+/* Number of sectors of byte i that a range covers, as a mask. */
+static uint8
+byte_mask(uint32 i, uint32 first, uint32 end)
+{
+	uint8		mask = 0xFF;
+
+	if (i == first / 8)
+		mask &= 0xFF << (first % 8);
+	if (i == (end - 1) / 8)
+		mask &= 0xFF >> (7 - (end - 1) % 8);
+	return mask;
+}
+
+#define FOR_EACH_BYTE(i, range) \
+	for (uint32 first_ = (range).first, end_ = first_ + (range).count_minus_1 + 1, \
+		 i = first_ / 8; i <= (end_ - 1) / 8; i++)
+
+void
+sf_map_set(SfMap *map, SfMapRange range)
+{
+	FOR_EACH_BYTE(i, range)
+		map->used[i] |= byte_mask(i, first_, end_);
+	map->used_sectors += range.count_minus_1 + 1;
+}
+
+void
+sf_map_clear(SfMap *map, SfMapRange range)
+{
+	FOR_EACH_BYTE(i, range)
+		map->used[i] &= ~byte_mask(i, first_, end_);
+	map->used_sectors -= range.count_minus_1 + 1;
+}
+
+bool
+sf_map_all_used(const SfMap *map, SfMapRange range)
+{
+	FOR_EACH_BYTE(i, range)
+	{
+		uint8		mask = byte_mask(i, first_, end_);
+
+		if ((map->used[i] & mask) != mask)
+			return false;
+	}
+	return true;
+}
+
+bool
+sf_map_none_used(const SfMap *map, SfMapRange range)
+{
+	FOR_EACH_BYTE(i, range)
+		if (map->used[i] & byte_mask(i, first_, end_))
+			return false;
+	return true;
+}
+
+#define LENT(map, b)	((map)->lent[(b) / 8] & (1 << ((b) % 8)))
+
+void
+sf_map_lend(SfMap *map, uint32 first, uint32 count)
+{
+	if (map->boot_id != sf_base_boot_id())
+	{
+		memset(map->lent, 0, sizeof(map->lent));
+		map->boot_id = sf_base_boot_id();
+	}
+	for (uint32 b = first; b < first + count; b++)
+	{
+		Assert(map->used[b] == 0 && !LENT(map, b)); /* S2 */
+		map->lent[b / 8] |= 1 << (b % 8);
+	}
+}
+
+void
+sf_map_unlend(SfMap *map, uint32 first, uint32 count)
+{
+	if (map->boot_id != sf_base_boot_id())
+		return;
+	for (uint32 b = first; b < first + count; b++)
+		map->lent[b / 8] &= ~(1 << (b % 8));
+}
+
+bool
+sf_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count)
+{
+	bool		lent_valid = map->boot_id == sf_base_boot_id();
+	uint32		b = *from;
+
+#define IS_FREE(b)	(map->used[b] == 0 && !(lent_valid && LENT(map, b)))
+	while (b < limit && !IS_FREE(b))
+		b++;
+	*first = b;
+	while (b < limit && IS_FREE(b))
+		b++;
+	*count = b - *first;
+	*from = b;
+	return *count > 0;
+#undef IS_FREE
+}
+
+/*
+ * The lent plane is like a hint: not logged, but a page torn by a crash must
+ * still be whole where checksums look.  Storage that skips WAL (made in this
+ * transaction at wal_level=minimal) must not be given hint records, and need
+ * not be: a crash removes it.
+ */
+void
+sf_map_dirty_lent(Buffer buf, SfNode node)
+{
+	if (RelFileNodeSkippingWAL(node))
+		MarkBufferDirty(buf);
+	else
+		MarkBufferDirtyHint(buf, true);
+}

@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * node_pages.c
+ *	  New inode pages: taken, filled and noted as pending in one record.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "space/pending.h"
+
+#define MAX_AT_ONCE		16
+
+void
+sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
+						 uint32 *pages, uint64 *first_stamp)
+{
+	Relation	rel = sf_segment_rel(seg);
+	SfPendEntry entries[MAX_AT_ONCE];
+	Buffer		bufs[MAX_AT_ONCE];
+	char	   *content = palloc0(SF_PAGE_CONTENT);
+	Buffer		hbuf;
+	Buffer		tail;
+	SfHeader	h;
+
+	Assert(n > 0 && n <= MAX_AT_ONCE);
+	(void) GetCurrentTransactionId();
+	tail = sf_pending_lock_tail(rel, n, BUFFER_LOCK_EXCLUSIVE, &hbuf);
+	h = *SfPageHeader(BufferGetPage(hbuf));
+	*first_stamp = h.next_stamp;
+	h.next_stamp += n;
+	for (int i = 0; i < n; i++)
+	{
+		bufs[i] = sf_pending_take_page(rel, &h);
+		pages[i] = BufferGetBlockNumber(bufs[i]);
+		entries[i] = sf_pending_entry(SF_PEND_ALLOC_PAGE, pages[i], 1);
+	}
+
+	sf_change_begin();
+	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sf_change_op(sf_change_add(tail), SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
+	for (int i = 0; i < n; i++)
+	{
+		uint32		len = fill(i, pages, *first_stamp, content, arg);
+
+		sf_change_init(sf_change_add(bufs[i]), SF_PAGE_INODE, content, len);
+	}
+	sf_change_finish(XLOG_SF_INODE, NULL, 0);
+	pfree(content);
+	sf_segment_close(rel);
+}

@@ -1,0 +1,107 @@
+/*-------------------------------------------------------------------------
+ *
+ * page.c
+ *	  Pages of the segment relation: read, check, initialise.
+ *
+ * Every page is checked once, here, where it enters; no other code re-checks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "space/space_internal.h"
+#include "storage/lmgr.h"
+
+#define PageTrailer(page)	((SfPageTrailer *) PageGetSpecialPointer(page))
+
+/* Type of a page, or 0 when it is none of ours. */
+SfPageType
+sf_page_type(Page page)
+{
+	SfPageTrailer *trailer;
+
+	if (PageIsNew(page) || PageGetSpecialSize(page) != MAXALIGN(SF_PAGE_SPECIAL))
+		return 0;
+	trailer = PageTrailer(page);
+	if (trailer->magic != SF_PAGE_MAGIC || trailer->version != SF_PAGE_VERSION)
+		return 0;
+	return (SfPageType) trailer->type;
+}
+
+/*
+ * Initialise a page with contents (zeros behind them).  Used in critical
+ * sections and redo: cannot fail.
+ */
+void
+sf_page_init(Page page, SfPageType type, const void *content, Size len)
+{
+	SfPageTrailer *trailer;
+
+	Assert(len <= SF_PAGE_CONTENT);
+	PageInit(page, BLCKSZ, SF_PAGE_SPECIAL);
+	trailer = PageTrailer(page);
+	trailer->magic = SF_PAGE_MAGIC;
+	trailer->type = type;
+	trailer->version = SF_PAGE_VERSION;
+	trailer->reserved = 0;
+	if (len > 0)
+		memcpy(PageGetContents(page), content, len);
+	/* no hole: all of the contents belongs to full-page images */
+	((PageHeader) page)->pd_lower = ((PageHeader) page)->pd_upper;
+}
+
+Buffer
+sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
+{
+	Buffer		buf;
+
+	if (page >= RelationGetNumberOfBlocks(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("segment relation \"%s\" has no page %u",
+						RelationGetRelationName(rel), page),
+				 errhint("Run securefile_check() on the column.")));
+	buf = ReadBuffer(rel, page);
+	LockBuffer(buf, mode);
+	if (sf_page_type(BufferGetPage(buf)) != type)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("page %u of segment relation \"%s\" is not what it should be",
+						page, RelationGetRelationName(rel)),
+				 errdetail("Expected page type %d, found %d.",
+						   type, sf_page_type(BufferGetPage(buf))),
+				 errhint("Run securefile_check() on the column.")));
+	return buf;
+}
+
+Buffer
+sf_page_new(Relation rel, uint32 page)
+{
+	while (RelationGetNumberOfBlocks(rel) <= page)
+	{
+		LockRelationForExtension(rel, ExclusiveLock);
+		if (RelationGetNumberOfBlocks(rel) <= page)
+			ReleaseBuffer(ReadBuffer(rel, P_NEW));
+		UnlockRelationForExtension(rel, ExclusiveLock);
+	}
+	return ReadBufferExtended(rel, MAIN_FORKNUM, page, RBM_ZERO_AND_LOCK, NULL);
+}
+
+SfPageType
+sf_space_read_page(SfSegment *seg, uint32 page, char *content)
+{
+	Relation	rel = sf_segment_rel(seg);
+	SfPageType	type = 0;
+
+	if (page < RelationGetNumberOfBlocks(rel))
+	{
+		Buffer		buf = ReadBuffer(rel, page);
+
+		LockBuffer(buf, BUFFER_LOCK_SHARE);
+		type = sf_page_type(BufferGetPage(buf));
+		memcpy(content, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
+		UnlockReleaseBuffer(buf);
+	}
+	sf_segment_close(rel);
+	return type;
+}

@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * pending.c
+ *	  The queue of pending pages: what a transaction will have set free
+ *	  (uncommitted free space of the SecureFiles paper), and what it took and
+ *	  will give back should it fail.
+ *
+ * Writers append at the tail page; only the resolver takes entries out.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "space/space_internal.h"
+#include "space/pending.h"
+
+/*
+ * Take a dynamic page: off the free list, else one never used.  The header is
+ * locked exclusively and h is the caller's copy of it, to be logged.  The
+ * page comes back locked, to be initialised.
+ */
+Buffer
+sf_pending_take_page(Relation rel, SfHeader *h)
+{
+	Buffer		buf;
+
+	if (h->free_head != SF_NO_PAGE)
+	{
+		buf = sf_page_read(rel, h->free_head, SF_PAGE_FREE, BUFFER_LOCK_EXCLUSIVE);
+		h->free_head = SfPageFree(BufferGetPage(buf))->next;
+		return buf;
+	}
+	if (SF_IS_MAP_PAGE(h->next_page))
+		h->next_page++;
+	return sf_page_new(rel, h->next_page++);
+}
+
+/* Append an empty page to the queue, unless another did since seen_tail. */
+static void
+add_tail(Relation rel, uint32 seen_tail)
+{
+	SfPending	empty = {.next = SF_NO_PAGE};
+	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		oldbuf = InvalidBuffer;
+	Buffer		newbuf;
+	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
+	uint32		newpage;
+
+	if (h.pending_tail != seen_tail)
+	{
+		UnlockReleaseBuffer(hbuf);
+		return;
+	}
+	if (seen_tail != SF_NO_PAGE)
+		oldbuf = sf_page_read(rel, seen_tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	newbuf = sf_pending_take_page(rel, &h);
+	newpage = BufferGetBlockNumber(newbuf);
+	h.pending_tail = newpage;
+	if (h.pending_head == SF_NO_PAGE)
+		h.pending_head = newpage;
+
+	sf_change_begin();
+	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	if (BufferIsValid(oldbuf))
+		sf_change_op(sf_change_add(oldbuf), SF_OP_PEND_NEXT, &newpage, sizeof(newpage));
+	sf_change_init(sf_change_add(newbuf), SF_PAGE_PENDING, &empty, sizeof(empty));
+	sf_change_finish(XLOG_SF_QUEUE, NULL, 0);
+}
+
+/*
+ * Lock the tail page with room for n entries.  With hmode exclusive the
+ * header stays locked and is returned in *hbuf; with share it is released.
+ */
+Buffer
+sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
+{
+	for (;;)
+	{
+		Buffer		header = sf_page_read(rel, 0, SF_PAGE_HEADER, hmode);
+		uint32		tail = SfPageHeader(BufferGetPage(header))->pending_tail;
+		Buffer		buf = InvalidBuffer;
+
+		if (tail != SF_NO_PAGE)
+		{
+			buf = sf_page_read(rel, tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+			if (SfPagePending(BufferGetPage(buf))->nentries + n <= SF_PENDING_MAX)
+			{
+				if (hmode == BUFFER_LOCK_SHARE)
+					UnlockReleaseBuffer(header);
+				else
+					*hbuf = header;
+				return buf;
+			}
+			UnlockReleaseBuffer(buf);
+		}
+		UnlockReleaseBuffer(header);
+		add_tail(rel, tail);
+	}
+}
+
+/* An entry of the current top-level transaction, which has its xid (rule 3). */
+SfPendEntry
+sf_pending_entry(SfPendKind kind, uint64 start, uint32 count)
+{
+	SfPendEntry entry = {0};
+
+	(void) GetCurrentTransactionId();	/* so that the record carries an xid */
+	entry.fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	entry.start = start;
+	entry.count = count;
+	entry.kind = kind;
+	return entry;
+}
+
+/*
+ * Add the operation that marks a run used to the change; false when the map
+ * page cannot be part of this record (order of locks, number of pages).
+ */
+static bool
+add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
+{
+	uint32		map = run.start / SF_MAP_SECTORS;
+	SfMapRange	range = sf_map_range(run.start, run.nsectors);
+	Buffer		buf;
+
+	if (*map_at < 0 || map != *last_map)
+	{
+		if (*map_at >= SF_CHANGE_MAX - 2 || (*map_at >= 0 && map < *last_map))
+			return false;
+		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+		*map_at = sf_change_add(buf);
+		*last_map = map;
+	}
+	else
+		buf = sf_change_buffer(*map_at);
+	if (!sf_map_none_used(SfPageMap(BufferGetPage(buf)), range))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("space of a new value is in use already in segment \"%s\"",
+						RelationGetRelationName(rel)),
+				 errdetail("Sectors " UINT64_FORMAT " to " UINT64_FORMAT ".",
+						   run.start, run.start + run.nsectors - 1),
+				 errhint("Run securefile_check() on the column.")));
+	sf_change_op(*map_at, SF_OP_MAP_SET, &range, sizeof(range));
+	return true;
+}
+
+/* One record of as many entries as fit; returns how many. */
+static int
+log_some(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
+{
+	xl_sf_entries rec = {SF_WAL_VERSION, kind, 0};
+	SfPendEntry entries[SF_PENDING_MAX];
+	Buffer		tail = sf_pending_lock_tail(rel, 1, BUFFER_LOCK_SHARE, NULL);
+	int			room = SF_PENDING_MAX - SfPagePending(BufferGetPage(tail))->nentries;
+	uint32		last_map = 0;
+	int			map_at = -1;
+	int			tail_at;
+	int			n = 0;
+
+	sf_change_begin();
+	tail_at = sf_change_add(tail);
+	while (n < nruns && n < room)
+	{
+		if (kind == SF_PEND_ALLOC && !add_map_set(rel, runs[n], &last_map, &map_at))
+			break;
+		entries[n] = sf_pending_entry(kind, runs[n].start, runs[n].nsectors);
+		n++;
+	}
+	Assert(n > 0);
+	rec.nentries = n;
+	sf_change_op(tail_at, SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
+	sf_change_finish(XLOG_SF_ENTRIES, &rec, sizeof(rec));
+	return n;
+}
+
+void
+sf_space_log_entries(SfSegment *seg, SfPendKind kind, const SfRun *runs, int nruns)
+{
+	Relation	rel = sf_segment_rel(seg);
+
+	(void) GetCurrentTransactionId();	/* before any page is locked */
+	while (nruns > 0)
+	{
+		int			n = log_some(rel, kind, runs, nruns);
+
+		runs += n;
+		nruns -= n;
+	}
+	sf_segment_close(rel);
+}
+
+void
+sf_space_visit_pending(SfSegment *seg, SfPendVisit fn, void *arg)
+{
+	Relation	rel = sf_segment_rel(seg);
+	uint32		page = sf_space_header(rel).pending_head;
+	PGAlignedBlock copy;
+
+	while (page != SF_NO_PAGE)
+	{
+		SfPending  *pending = (SfPending *) copy.data;
+		Buffer		buf = sf_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
+
+		memcpy(copy.data, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
+		UnlockReleaseBuffer(buf);
+		for (int i = 0; i < pending->nentries; i++)
+			fn(page, &pending->entries[i], arg);
+		page = pending->next;
+	}
+	sf_segment_close(rel);
+}

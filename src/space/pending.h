@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * pending.h
+ *	  The pending queue, for the files of space/ that work on it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_PENDING_H
+#define SF_PENDING_H
+
+#include "space/space_internal.h"
+
+extern Buffer sf_pending_take_page(Relation rel, SfHeader *h);
+extern Buffer sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf);
+extern SfPendEntry sf_pending_entry(SfPendKind kind, uint64 start, uint32 count);
+
+/* What is to become of an entry. */
+typedef enum SfFate
+{
+	SF_FATE_WAIT,				/* its transaction runs, or a snapshot needs it */
+	SF_FATE_COMMITTED,			/* FREE committed, not below the horizon: note it */
+	SF_FATE_DROP,				/* nothing to free: forget the entry */
+	SF_FATE_FREE,				/* free the space and forget the entry */
+	SF_FATE_LOST,				/* outcome cannot be known any more */
+} SfFate;
+
+/* Oldest full xid that may still matter to anybody, and that clog knows. */
+typedef struct SfHorizon
+{
+	uint64		removable;		/* freeing xids below are seen by all */
+	uint64		clog;			/* outcomes below are not known any more */
+} SfHorizon;
+
+extern SfHorizon sf_pending_horizon(void);
+extern SfFate sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon);
+
+/* Is the entry's space live all the same?  (ALLOC committed, FREE aborted) */
+extern bool sf_pending_is_live(const SfPendEntry *entry, SfHorizon horizon);
+
+#endif							/* SF_PENDING_H */

@@ -1,0 +1,329 @@
+/*-------------------------------------------------------------------------
+ *
+ * resolve.c
+ *	  Turning uncommitted free space into committed free space.
+ *
+ * The resolver is the only one that clears used bits and takes entries out of
+ * pending pages (rule 1).  One at a time works on a segment (heavyweight page
+ * lock); others append to the queue meanwhile, which it does not mind.
+ *
+ * What it frees must not be written over before its record is durable (rule
+ * 2): the map page remembers the record's LSN and sf_space_lend() flushes up
+ * to it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/transam.h"
+#include "miscadmin.h"
+#include "space/pending.h"
+#include "storage/lmgr.h"
+
+#define BATCH_MAPS	16			/* map pages in one record */
+
+/* Work on one pending page. */
+typedef struct PageWork
+{
+	Relation	rel;
+	uint32		page;
+	SfHorizon	horizon;
+	int			n;				/* entries as read; only more can be added */
+	SfPendEntry entries[SF_PENDING_MAX];
+	SfMaintain *stats;
+} PageWork;
+
+/* Operations of one record. */
+typedef struct Batch
+{
+	int			nmaps;
+	uint32		maps[BATCH_MAPS];
+	int			nremove;
+	uint16		remove[SF_PENDING_MAX];
+	int			ncommitted;
+	uint16		committed[SF_PENDING_MAX];
+	int			nfree;
+	uint16		free[SF_PENDING_MAX];
+	TransactionId newest_freeing;
+} Batch;
+
+static bool
+is_page_kind(const SfPendEntry *entry)
+{
+	return entry->kind == SF_PEND_ALLOC_PAGE || entry->kind == SF_PEND_FREE_PAGE;
+}
+
+/* Make sure a map page is in the batch; false when the batch is full. */
+static bool
+batch_map(Batch *batch, uint32 map)
+{
+	int			i;
+
+	for (i = 0; i < batch->nmaps; i++)
+		if (batch->maps[i] == map)
+			return true;
+	if (batch->nmaps == BATCH_MAPS)
+		return false;
+	for (i = batch->nmaps++; i > 0 && batch->maps[i - 1] > map; i--)
+		batch->maps[i] = batch->maps[i - 1];
+	batch->maps[i] = map;
+	return true;
+}
+
+/* Remember the newest xid whose freeing a standby's snapshots must outlive. */
+static void
+note_freeing(TransactionId *newest, const SfPendEntry *entry)
+{
+	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
+
+	if (entry->kind != SF_PEND_FREE && entry->kind != SF_PEND_FREE_PAGE)
+		return;
+	if (!TransactionIdIsValid(*newest) || TransactionIdFollows(xid, *newest))
+		*newest = xid;
+}
+
+/* Collect what one record can do; inode pages are left to
+ * free_inode_page(). */
+static void
+collect(PageWork *work, Batch *batch)
+{
+	memset(batch, 0, sizeof(*batch));
+	for (int i = 0; i < work->n; i++)
+	{
+		const SfPendEntry *entry = &work->entries[i];
+
+		switch (sf_pending_fate(entry, work->horizon))
+		{
+			case SF_FATE_WAIT:
+			case SF_FATE_LOST:
+				break;
+			case SF_FATE_COMMITTED:
+				batch->committed[batch->ncommitted++] = i;
+				break;
+			case SF_FATE_DROP:
+				batch->remove[batch->nremove++] = i;
+				break;
+			case SF_FATE_FREE:
+				if (is_page_kind(entry))
+					break;
+				if (!batch_map(batch, entry->start / SF_MAP_SECTORS))
+					break;
+				batch->remove[batch->nremove++] = i;
+				batch->free[batch->nfree++] = i;
+				note_freeing(&batch->newest_freeing, entry);
+				break;
+		}
+	}
+}
+
+/* Add the clearing of one entry's run to the change. */
+static void
+add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Batch *batch)
+{
+	SfMapRange	range = sf_map_range(entry->start, entry->count);
+
+	for (int m = 0; m < batch->nmaps; m++)
+	{
+		if (batch->maps[m] != entry->start / SF_MAP_SECTORS)
+			continue;
+		if (!sf_map_all_used(SfPageMap(BufferGetPage(maps[m])), range))
+		{
+			/* somebody's damage; clearing what is clear would miscount */
+			ereport(WARNING,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("space to be freed is free already in segment \"%s\"",
+							RelationGetRelationName(work->rel)),
+					 errdetail("Sectors " UINT64_FORMAT " to " UINT64_FORMAT ".",
+							   entry->start, entry->start + entry->count - 1),
+					 errhint("Run securefile_check() on the column.")));
+			return;
+		}
+		sf_change_op(sf_change_find(maps[m]), SF_OP_MAP_CLEAR, &range, sizeof(range));
+		work->stats->sectors_freed += entry->count;
+	}
+}
+
+/* Write one record for a batch, and take its entries out of our copy. */
+static void
+run_batch(PageWork *work, const Batch *batch)
+{
+	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelNode(work->rel), batch->newest_freeing,
+	batch->nremove};
+	Buffer		maps[BATCH_MAPS];
+	Buffer		buf;
+	int			at;
+	int			to = 0;
+	int			skip = 0;
+
+	SF_FAULT(resolve_before);
+	buf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	sf_change_begin();
+	at = sf_change_add(buf);
+	for (int m = 0; m < batch->nmaps; m++)
+	{
+		maps[m] = sf_page_read(work->rel, SF_MAP_PAGE(batch->maps[m]), SF_PAGE_MAP,
+							   BUFFER_LOCK_EXCLUSIVE);
+		sf_change_add(maps[m]);
+	}
+	for (int i = 0; i < batch->nfree; i++)
+		add_clear(work, &work->entries[batch->free[i]], maps, batch);
+	if (batch->ncommitted > 0)
+		sf_change_op(at, SF_OP_PEND_COMMITTED, batch->committed,
+					 batch->ncommitted * sizeof(uint16));
+	if (batch->nremove > 0)
+		sf_change_op(at, SF_OP_PEND_REMOVE, batch->remove, batch->nremove * sizeof(uint16));
+	sf_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
+	SF_FAULT(resolve_after);
+
+	work->stats->entries_resolved += batch->nremove;
+	for (int i = 0; i < batch->ncommitted; i++)
+		work->entries[batch->committed[i]].outcome = SF_OUTCOME_COMMITTED;
+	for (int from = 0; from < work->n; from++)
+	{
+		if (skip < batch->nremove && batch->remove[skip] == from)
+			skip++;
+		else
+			work->entries[to++] = work->entries[from];
+	}
+	work->n = to;
+}
+
+/* Put the inode page that an entry names on the free list. */
+static void
+free_inode_page(PageWork *work, int index)
+{
+	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelNode(work->rel), InvalidTransactionId, 1};
+	SfPendEntry entry = work->entries[index];
+	uint16		index16 = index;
+	Buffer		hbuf = sf_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		pbuf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		fbuf = sf_page_read(work->rel, entry.start, SF_PAGE_INODE, BUFFER_LOCK_EXCLUSIVE);
+	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
+	SfFreePage	content = {h.free_head};
+
+	note_freeing(&rec.horizon, &entry);
+	h.free_head = entry.start;
+	sf_change_begin();
+	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sf_change_op(sf_change_add(pbuf), SF_OP_PEND_REMOVE, &index16, sizeof(index16));
+	sf_change_init(sf_change_add(fbuf), SF_PAGE_FREE, &content, sizeof(content));
+	sf_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
+
+	work->stats->entries_resolved++;
+	work->stats->pages_freed++;
+	memmove(&work->entries[index], &work->entries[index + 1],
+			(--work->n - index) * sizeof(SfPendEntry));
+}
+
+/* Resolve what can be resolved on one page; returns entries that stay. */
+static int
+resolve_page(PageWork *work, uint32 *next)
+{
+	Buffer		buf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
+	SfPending  *pending = SfPagePending(BufferGetPage(buf));
+	Batch		batch;
+
+	work->n = pending->nentries;
+	memcpy(work->entries, pending->entries, work->n * sizeof(SfPendEntry));
+	*next = pending->next;
+	UnlockReleaseBuffer(buf);
+	work->stats->entries_seen += work->n;
+
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		collect(work, &batch);
+		if (batch.nremove == 0 && batch.ncommitted == 0)
+			break;
+		run_batch(work, &batch);
+	}
+	for (int i = work->n - 1; i >= 0; i--)
+		if (is_page_kind(&work->entries[i]) &&
+			sf_pending_fate(&work->entries[i], work->horizon) == SF_FATE_FREE)
+			free_inode_page(work, i);
+	return work->n;
+}
+
+/* Take an empty page that is not the tail out of the queue. */
+static bool
+unlink_page(Relation rel, uint32 prev, uint32 page)
+{
+	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
+	Buffer		prevbuf = InvalidBuffer;
+	Buffer		buf;
+	uint32		next;
+	SfFreePage	content = {h.free_head};
+
+	if (prev != SF_NO_PAGE)
+		prevbuf = sf_page_read(rel, prev, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	buf = sf_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	if (h.pending_tail == page || SfPagePending(BufferGetPage(buf))->nentries > 0)
+	{
+		UnlockReleaseBuffer(buf);
+		if (BufferIsValid(prevbuf))
+			UnlockReleaseBuffer(prevbuf);
+		UnlockReleaseBuffer(hbuf);
+		return false;
+	}
+	next = SfPagePending(BufferGetPage(buf))->next;
+	h.free_head = page;
+	if (prev == SF_NO_PAGE)
+		h.pending_head = next;
+	sf_change_begin();
+	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	if (BufferIsValid(prevbuf))
+		sf_change_op(sf_change_add(prevbuf), SF_OP_PEND_NEXT, &next, sizeof(next));
+	sf_change_init(sf_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));
+	sf_change_finish(XLOG_SF_QUEUE, NULL, 0);
+	return true;
+}
+
+/* Keep the oldest xid whose outcome the queue still has to learn. */
+static void
+note_unresolved(PageWork *work)
+{
+	for (int i = 0; i < work->n; i++)
+	{
+		FullTransactionId fxid = FullTransactionIdFromU64(work->entries[i].fxid);
+		FullTransactionId *oldest = &work->stats->oldest_unresolved;
+
+		if (work->entries[i].outcome == SF_OUTCOME_COMMITTED)
+			continue;
+		if (!FullTransactionIdIsValid(*oldest) || FullTransactionIdPrecedes(fxid, *oldest))
+			*oldest = fxid;
+	}
+}
+
+bool
+sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
+{
+	Relation	rel = sf_segment_rel(seg);
+	PageWork   *work;
+	uint32		prev = SF_NO_PAGE;
+	uint32		next;
+
+	if (!wait && !ConditionalLockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock))
+	{
+		sf_segment_close(rel);
+		return false;
+	}
+	if (wait)
+		LockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
+	work = palloc(sizeof(PageWork));
+	work->rel = rel;
+	work->stats = stats;
+	work->horizon = sf_pending_horizon();
+	for (work->page = sf_space_header(rel).pending_head; work->page != SF_NO_PAGE; work->page = next)
+	{
+		int			left = resolve_page(work, &next);
+
+		note_unresolved(work);
+		if (left > 0 || !unlink_page(rel, prev, work->page))
+			prev = work->page;
+	}
+	pfree(work);
+	UnlockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
+	sf_segment_close(rel);
+	return true;
+}

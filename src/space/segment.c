@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * segment.c
+ *	  Finding and opening the segment of a column.
+ *
+ * A segment is found by name (a syscache look-up), so that nothing has to be
+ * invalidated; what its header page says about it is cached for as long as
+ * its storage is the same.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/relation.h"
+#include "catalog/pg_namespace.h"
+#include "space/space_internal.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+static HTAB *segments;			/* SfSegment by relid */
+
+#define IDS_RESERVED_AT_ONCE	64
+
+void
+sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum)
+{
+	snprintf(buf, NAMEDATALEN, "pg_securefile_%u_%d", table_oid, attnum);
+}
+
+Oid
+sf_space_segment_relid(Oid table_oid, AttrNumber attnum)
+{
+	char		name[NAMEDATALEN];
+
+	sf_space_segment_name(name, table_oid, attnum);
+	return get_relname_relid(name, PG_TOAST_NAMESPACE);
+}
+
+SfHeader
+sf_space_header(Relation segrel)
+{
+	Buffer		buf = sf_page_read(segrel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
+
+	UnlockReleaseBuffer(buf);
+	return header;
+}
+
+/* Fill a cache entry from the header page. */
+static void
+load_segment(SfSegment *seg, Relation rel)
+{
+	SfHeader	header = sf_space_header(rel);
+
+	seg->table_oid = header.table_oid;
+	seg->attnum = header.attnum;
+	seg->incarnation = header.incarnation;
+	seg->logged_data = !(header.flags & SF_SEG_UNLOGGED_DATA);
+	seg->next_id = seg->end_id = 0;
+	seg->node = SfRelNode(rel);
+}
+
+SfSegment *
+sf_space_open_rel(Relation segrel)
+{
+	SfSegment  *seg;
+	bool		found;
+	Oid			relid = RelationGetRelid(segrel);
+
+	if (segments == NULL)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(Oid),.entrysize = sizeof(SfSegment),
+		.hcxt = TopMemoryContext};
+
+		segments = hash_create("securefile segments", 64, &ctl,
+							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	seg = hash_search(segments, &relid, HASH_ENTER, &found);
+	if (!found)
+		memset(&seg->node, 0, sizeof(seg->node));
+	if (!SfNodeEquals(seg->node, SfRelNode(segrel)))
+		load_segment(seg, segrel);
+	return seg;
+}
+
+/* Open the segment relation of that name, or return NULL. */
+static SfSegment *
+open_named(const char *name, LOCKMODE lockmode)
+{
+	Oid			relid = get_relname_relid(name, PG_TOAST_NAMESPACE);
+	Relation	rel;
+	SfSegment  *seg;
+
+	if (!OidIsValid(relid))
+		return NULL;
+	rel = try_relation_open(relid, lockmode);
+	if (rel == NULL)
+		return NULL;
+	seg = sf_space_open_rel(rel);
+	relation_close(rel, NoLock);
+	return seg;
+}
+
+SfSegment *
+sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, bool missing_ok)
+{
+	char		name[NAMEDATALEN];
+	SfSegment  *seg;
+
+	sf_base_require_preload();
+	sf_space_segment_name(name, table_oid, attnum);
+	seg = open_named(name, lockmode);
+	if (seg == NULL && !missing_ok)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("column %d of table with OID %u has no securefile segment",
+						attnum, table_oid),
+				 errdetail("The table or column was dropped, or the value outlived its row.")));
+	return seg;
+}
+
+SfSegment *
+sf_space_open_incarnation(Oid table_oid, AttrNumber attnum, uint64 incarnation)
+{
+	char		name[NAMEDATALEN];
+	SfSegment  *seg = sf_space_open(table_oid, attnum, AccessShareLock, false);
+
+	if (seg->incarnation == incarnation)
+		return seg;
+	snprintf(name, NAMEDATALEN, "pg_securefile_%u_%d_old", table_oid, attnum);
+	seg = open_named(name, AccessShareLock);
+	if (seg != NULL && seg->incarnation == incarnation)
+		return seg;
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("securefile value no longer exists"),
+			 errdetail("Its column was truncated or rewritten after the value was read."),
+			 errhint("Read the row again.")));
+}
+
+Relation
+sf_segment_rel(SfSegment *seg)
+{
+	Relation	rel = relation_open(seg->relid, AccessShareLock);
+
+	if (!SfNodeEquals(SfRelNode(rel), seg->node))
+	{
+		seg = sf_space_open_rel(rel);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("segment \"%s\" was replaced in this transaction",
+						RelationGetRelationName(rel))));
+	}
+	return rel;
+}
+
+void
+sf_segment_close(Relation rel)
+{
+	relation_close(rel, NoLock);
+}
+
+/* Reserve ids on the header page; a crash may lose some, never repeat one. */
+static uint64
+reserve_ids(SfSegment *seg, uint32 n)
+{
+	Relation	rel = sf_segment_rel(seg);
+	Buffer		buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
+	uint64		first = header.next_object_id;
+
+	header.next_object_id += n;
+	sf_change_begin();
+	sf_change_op(sf_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
+	sf_change_finish(XLOG_SF_HEADER, NULL, 0);
+	sf_segment_close(rel);
+	return first;
+}
+
+uint64
+sf_space_reserve_ids(SfSegment *seg, uint32 n)
+{
+	Assert(n <= IDS_RESERVED_AT_ONCE);
+	if (seg->next_id + n > seg->end_id)
+	{
+		seg->next_id = reserve_ids(seg, IDS_RESERVED_AT_ONCE);
+		seg->end_id = seg->next_id + IDS_RESERVED_AT_ONCE;
+	}
+	seg->next_id += n;
+	return seg->next_id - n;
+}
+
+SfCacheMode
+sf_space_cache_mode(Oid table_oid, AttrNumber attnum)
+{
+	Oid			type;
+	Oid			collation;
+	int32		typmod = -1;
+
+	get_atttypetypmodcoll(table_oid, attnum, &type, &typmod, &collation);
+	(void) getBaseTypeAndTypmod(type, &typmod);
+	return sf_config_options(typmod).cache;
+}
+
+uint64
+sf_space_total_sectors(SfSegment *seg)
+{
+	Relation	rel = sf_segment_rel(seg);
+	uint64		total = sf_space_header(rel).total_sectors;
+
+	sf_segment_close(rel);
+	return total;
+}

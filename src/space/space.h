@@ -1,0 +1,238 @@
+/*-------------------------------------------------------------------------
+ *
+ * space.h
+ *	  Which blocks: segments, the space map (committed free space), pending
+ *	  pages (uncommitted free space), lending, growth, reclaim.
+ *
+ * Audience: object/, write/, read/, and above.  Insides: space_internal.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_SPACE_H
+#define SF_SPACE_H
+
+#include "access/xlogreader.h"
+#include "base/base.h"
+#include "config/config.h"
+#include "format/format.h"
+#include "io/io.h"
+#include "lib/stringinfo.h"
+#include "storage/lock.h"
+
+/* ---- segments ---- */
+
+/*
+ * A segment this backend has opened: plain data in a cache, valid until the
+ * next sf_space_open() of the same column.  The lock taken on the segment
+ * relation stays until transaction end; functions of this room open and close
+ * the relation themselves.
+ */
+typedef struct SfSegment
+{
+	Oid			relid;			/* key: the segment relation */
+	SfNode		node;			/* its storage */
+	Oid			table_oid;
+	AttrNumber	attnum;
+	uint64		incarnation;
+	bool		logged_data;	/* logging (else filesystem_like_logging) */
+	uint64		next_id;		/* reserved object ids: next, */
+	uint64		end_id;			/* and end */
+} SfSegment;
+
+/*
+ * Name of the segment relation of a column, in pg_toast:
+ * pg_securefile_<table oid>_<attnum>.  buf holds NAMEDATALEN bytes.
+ */
+extern void sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum);
+
+/* OID of the segment relation of a column, or InvalidOid. */
+extern Oid	sf_space_segment_relid(Oid table_oid, AttrNumber attnum);
+
+/*
+ * Open the segment of a column with AccessShareLock (readers) or
+ * RowExclusiveLock (writers), kept until transaction end.  NULL when there is
+ * none and missing_ok; ERROR UNDEFINED_OBJECT otherwise.
+ */
+extern SfSegment *sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode,
+								bool missing_ok);
+
+/*
+ * The segment a locator was made in: that of the column, or, while
+ * securefile_rewrite() swaps segments, the old one, named .._old.  ERROR
+ * UNDEFINED_OBJECT when the incarnation is gone (TRUNCATE, DROP).
+ */
+extern SfSegment *sf_space_open_incarnation(Oid table_oid, AttrNumber attnum,
+											uint64 incarnation);
+
+/* Same, for a segment relation the caller has open and locked (monitor, DDL). */
+extern SfSegment *sf_space_open_rel(Relation segrel);
+
+/*
+ * Make the storage of a segment relation: data files, header page, one WAL
+ * record.  Called by the access method's set_new_filenode after the main fork
+ * exists.  next_object_id continues that of the storage it replaces (1 for the
+ * first).  ERROR leaves files that abort removes.
+ */
+extern void sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid,
+									AttrNumber attnum, bool logged_data,
+									uint64 next_object_id);
+
+/* Note that a segment's storage is dropped, if this (sub)transaction commits. */
+extern void sf_space_drop_storage(SfNode node);
+
+/* Cache mode of a column as its type modifier says now. */
+extern SfCacheMode sf_space_cache_mode(Oid table_oid, AttrNumber attnum);
+
+/* Header page of a segment, copied under a share lock. */
+extern SfHeader sf_space_header(Relation segrel);
+
+/* Sectors of data files that exist now. */
+extern uint64 sf_space_total_sectors(SfSegment *seg);
+
+/* ---- lending: blocks for this backend's use, known in memory only ---- */
+
+/* A contiguous lent region; never crosses a space-map page (16 MB). */
+typedef struct SfRegion
+{
+	uint64		start_block;
+	uint32		nblocks;
+} SfRegion;
+
+/*
+ * Lend a region of at least need_blocks, preferably want_blocks (<= 4096 both).
+ * Grows the segment if free space does not serve.  The WAL that freed the
+ * blocks is durable when this returns (rule 2).  ERROR DISK_FULL.
+ */
+extern SfRegion sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks);
+
+/*
+ * Give lent blocks back; those in use stay in use, of course.  Nothing may be
+ * in flight to them.  Inside a transaction; does nothing when the storage has
+ * been replaced.
+ */
+extern void sf_space_unlend(SfSegment *seg, SfRegion region);
+
+/*
+ * Arenas: what a backend keeps lent between transactions, known to all so that
+ * it can be taken from an idle backend, or from one that is gone.
+ *
+ * park: leave a region idle; owned: this backend may claim it again (else it
+ * is garbage, to be given back by whoever comes next).  Never throws; returns
+ * false when the table is full (the region stays lent until the next start).
+ * claim: take back one parked region of this backend in that storage.
+ * disown: at process exit, what this backend parked becomes garbage.
+ */
+extern bool sf_space_arena_park(SfNode node, SfRegion region, uint32 next_block, bool owned);
+extern bool sf_space_arena_claim(SfNode node, SfRegion *region, uint32 *next_block);
+extern void sf_space_arena_disown(void);
+
+/* ---- facts of a transaction ---- */
+
+/*
+ * Write pending entries of the current top-level transaction, and for
+ * SF_PEND_ALLOC set the bits of the run in the same record (rule 1).  The xid
+ * is assigned first (rule 3).  kinds: SF_PEND_ALLOC, SF_PEND_FREE,
+ * SF_PEND_FREE_PAGE.  start/count as in SfPendEntry.
+ */
+extern void sf_space_log_entries(SfSegment *seg, SfPendKind kind,
+								 const SfRun *runs, int nruns);
+
+/* Data record of a logging column: bytes that already lie on disk, durable. */
+extern void sf_space_log_data(SfSegment *seg, uint64 start_sector,
+							  const char *data, uint32 nsectors);
+
+/* Reserve n object ids; returns the first. */
+extern uint64 sf_space_reserve_ids(SfSegment *seg, uint32 n);
+
+/* ---- inode pages ---- */
+
+/*
+ * Allocate n dynamic pages (n <= 16), fill them with the contents given
+ * (SF_PAGE_CONTENT bytes each or less) and note them as SF_PEND_ALLOC_PAGE of
+ * this transaction, all in one record.  page numbers are told through pages,
+ * before the contents are asked for by fill(i, pages, content, arg), which
+ * returns the number of bytes used.
+ */
+typedef uint32 (*SfPageFill) (int i, const uint32 *pages, uint64 first_stamp, char *content, void *arg);
+extern void sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
+									 uint32 *pages, uint64 *first_stamp);
+
+/* ---- maintenance ---- */
+
+typedef struct SfMaintain
+{
+	uint64		entries_seen;
+	uint64		entries_resolved;
+	uint64		sectors_freed;
+	uint64		pages_freed;
+	uint64		sectors_grown;
+	uint64		sectors_cut;
+	FullTransactionId oldest_unresolved;	/* invalid: none */
+} SfMaintain;
+
+/*
+ * Resolve pending entries whose transaction has ended.  wait: queue for the
+ * resolver's lock; otherwise return false at once when another resolves.
+ */
+extern bool sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats);
+
+/* Monitor: grow ahead of need, cut a free tail, refill the dispenser. */
+extern void sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats);
+
+/* Space accounting; all in bytes.  live + pending + free = file. */
+typedef struct SfUsage
+{
+	uint64		file_bytes;
+	uint64		live_bytes;
+	uint64		pending_bytes;
+	uint64		free_bytes;
+	uint64		metadata_bytes;
+} SfUsage;
+
+extern SfUsage sf_space_usage(SfSegment *seg);
+
+/* Are all sectors of a run marked used?  (stale locator against corruption) */
+extern bool sf_space_is_used(SfSegment *seg, SfRun run);
+
+/*
+ * Copy the contents of a dynamic page (SF_PAGE_CONTENT bytes) and return its
+ * type, or 0 when there is no such page.  Never throws for what it finds.
+ */
+extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
+
+/*
+ * Visit all pending entries / all map pages, for check.  Callbacks run
+ * without page locks.
+ */
+typedef void (*SfPendVisit) (uint32 page, const SfPendEntry *entry, void *arg);
+extern void sf_space_visit_pending(SfSegment *seg, SfPendVisit fn, void *arg);
+typedef void (*SfMapVisit) (uint64 first_sector, const SfMap *map, void *arg);
+extern void sf_space_visit_map(SfSegment *seg, SfMapVisit fn, void *arg);
+
+/* Remove segment directories of this database that no transaction owns. */
+extern int	sf_space_sweep(void);
+
+/* ---- transaction ends; called by the one callback in securefile.c ---- */
+
+extern void sf_space_at_commit(void);	/* after the commit record */
+extern void sf_space_at_abort(void);
+extern void sf_space_at_prepare(void);
+extern void sf_space_at_subcommit(int level);
+extern void sf_space_at_subabort(int level);
+
+/* ---- WAL ---- */
+
+#define SF_RMGR_ID		170		/* see doc/architecture.md */
+
+extern void sf_space_redo(XLogReaderState *record);
+extern void sf_space_desc(StringInfo buf, XLogReaderState *record);
+extern const char *sf_space_identify(uint8 info);
+extern void sf_space_mask(char *pagedata, BlockNumber blkno);
+
+/* WAL of a whole database's removal (DROP DATABASE) */
+extern void sf_space_log_drop_database(Oid db);
+
+extern Size sf_space_shmem_size(void);
+extern void sf_space_shmem_init(void);
+
+#endif							/* SF_SPACE_H */

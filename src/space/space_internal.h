@@ -1,0 +1,235 @@
+/*-------------------------------------------------------------------------
+ *
+ * space_internal.h
+ *	  What the files of space/ share and no other room sees.
+ *
+ * Invariants (asserted where they are made or used):
+ *	 S1	a used bit is set only by the record that adds its ALLOC entry, and
+ *		cleared only by the resolver;
+ *	 S2	a block is lent only when its used byte is 0 and its lent bit is 0;
+ *	 S3	nothing beyond the header's total_sectors is lent or used;
+ *	 S4	every page change is a list of operations applied by change.c, the
+ *		same for the forward path and redo.
+ *
+ * Lock order: growth lock, resolver lock (heavyweight page locks of the
+ * segment relation), header page, pending pages in queue order, inode and free
+ * pages, map pages ascending; the arena and dispenser LWLocks are leaves.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_SPACE_INTERNAL_H
+#define SF_SPACE_INTERNAL_H
+
+#include "access/relation.h"
+#include "space/space.h"
+#include "storage/bufmgr.h"
+#include "storage/bufpage.h"
+
+/* ---- WAL opcodes: what happened; how is in the block data (change.c) ---- */
+
+#define XLOG_SF_CREATE		0x00	/* xl_sf_node; block 0: header */
+#define XLOG_SF_UNLINK		0x10	/* xl_sf_node */
+#define XLOG_SF_GROW		0x20	/* xl_sf_size; header, new map pages */
+#define XLOG_SF_TRUNCATE	0x30	/* xl_sf_size; header */
+#define XLOG_SF_ENTRIES		0x40	/* xl_sf_entries; pending page, map pages */
+#define XLOG_SF_QUEUE		0x50	/* pending page added or removed */
+#define XLOG_SF_RESOLVE		0x60	/* xl_sf_resolve; pending, map or free pages */
+#define XLOG_SF_INODE		0x70	/* header, pending page, inode pages */
+#define XLOG_SF_HEADER		0x80	/* header */
+#define XLOG_SF_DATA		0x90	/* xl_sf_data, bytes */
+#define XLOG_SF_DROP_DB		0xA0	/* xl_sf_drop_db */
+
+#define SF_WAL_VERSION		1
+
+typedef struct xl_sf_node
+{
+	uint8		version;
+	SfNode		node;
+} xl_sf_node;
+
+typedef struct xl_sf_size
+{
+	uint8		version;
+	SfNode		node;
+	uint64		total_sectors;
+} xl_sf_size;
+
+typedef struct xl_sf_entries
+{
+	uint8		version;
+	uint8		kind;			/* SfPendKind */
+	uint16		nentries;
+} xl_sf_entries;
+
+typedef struct xl_sf_resolve
+{
+	uint8		version;
+	SfNode		node;
+	TransactionId horizon;		/* newest freeing xid; conflicts on a standby */
+	uint16		nentries;
+} xl_sf_resolve;
+
+typedef struct xl_sf_data
+{
+	uint8		version;
+	SfNode		node;
+	uint64		start_sector;
+	uint32		nsectors;
+} xl_sf_data;
+
+typedef struct xl_sf_drop_db
+{
+	uint8		version;
+	Oid			db;
+} xl_sf_drop_db;
+
+/* ---- page changes (change.c) ---- */
+
+typedef enum SfOpCode
+{
+	SF_OP_INIT = 1,				/* new page: type (4 bytes), contents */
+	SF_OP_HEADER,				/* SfHeader */
+	SF_OP_MAP_SET,				/* SfMapRange */
+	SF_OP_MAP_CLEAR,			/* SfMapRange */
+	SF_OP_PEND_ADD,				/* SfPendEntry, one or more */
+	SF_OP_PEND_REMOVE,			/* uint16 indexes, ascending */
+	SF_OP_PEND_COMMITTED,		/* uint16 indexes */
+	SF_OP_PEND_NEXT,			/* uint32 page */
+} SfOpCode;
+
+typedef struct SfMapRange
+{
+	uint16		first;			/* sector within the map page */
+	uint16		count_minus_1;
+} SfMapRange;
+
+#define SF_CHANGE_MAX		24	/* pages in one change */
+
+/*
+ * A change under construction: begin, add locked buffers, add operations,
+ * finish.  One at a time per process.  An ERROR in between loses it, which is
+ * fine: nothing was modified.
+ */
+extern void sf_change_begin(void);
+extern int	sf_change_add(Buffer buf);
+extern int	sf_change_find(Buffer buf);
+extern Buffer sf_change_buffer(int i);
+extern void sf_change_op(int i, SfOpCode code, const void *payload, Size len);
+extern void sf_change_init(int i, SfPageType type, const void *content, Size len);
+
+/*
+ * Apply all operations, write the record, unlock and release all buffers.
+ * Returns the record's end.
+ */
+extern XLogRecPtr sf_change_finish(uint8 info, const void *data, Size len);
+
+/* Redo of the pages of a record. */
+extern void sf_change_redo(XLogReaderState *record);
+
+/* ---- pages (page.c) ---- */
+
+/*
+ * Read and lock a page, checking trailer and type: DATA_CORRUPTED if wrong.
+ * mode is BUFFER_LOCK_SHARE or BUFFER_LOCK_EXCLUSIVE.
+ */
+extern Buffer sf_page_read(Relation rel, uint32 page, SfPageType type, int mode);
+
+/* Get a page to be initialised, extending the relation up to it if need be. */
+extern Buffer sf_page_new(Relation rel, uint32 page);
+
+extern SfPageType sf_page_type(Page page);
+extern void sf_page_init(Page page, SfPageType type, const void *content, Size len);
+
+#define SfPageHeader(p)		((SfHeader *) PageGetContents(p))
+#define SfPageMap(p)		((SfMap *) PageGetContents(p))
+#define SfPagePending(p)	((SfPending *) PageGetContents(p))
+#define SfPageInode(p)		((SfInode *) PageGetContents(p))
+#define SfPageFree(p)		((SfFreePage *) PageGetContents(p))
+
+/* ---- relation of a segment, for the time of one function ---- */
+
+extern Relation sf_segment_rel(SfSegment *seg);
+extern void sf_segment_close(Relation rel);
+
+/* Heavyweight locks, released at transaction end when an ERROR intervenes. */
+#define SF_LOCK_RESOLVER	0
+#define SF_LOCK_GROWTH		1
+
+/* ---- map (map.c) ---- */
+
+extern void sf_map_set(SfMap *map, SfMapRange range);
+extern void sf_map_clear(SfMap *map, SfMapRange range);
+extern bool sf_map_all_used(const SfMap *map, SfMapRange range);
+extern bool sf_map_none_used(const SfMap *map, SfMapRange range);
+extern SfMapRange sf_map_range(uint64 start, uint32 count);
+
+/* Lent plane of a page, reset first when it is of another boot. */
+extern void sf_map_lend(SfMap *map, uint32 first, uint32 count);
+extern void sf_map_unlend(SfMap *map, uint32 first, uint32 count);
+
+/*
+ * Next run of blocks neither used nor lent at or after *from, below limit.
+ * False when there is none.  Moves *from behind it.
+ */
+extern bool sf_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count);
+
+/* Mark a page dirty whose lent plane changed; buffer locked exclusively. */
+extern void sf_map_dirty_lent(Buffer buf, SfNode node);
+
+/* ---- growth (grow.c) ---- */
+
+/* Grow unless another did since total_sectors was seen. */
+extern void sf_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks);
+
+/* Grow ahead of need, if nobody else is at it; returns sectors added. */
+extern uint64 sf_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors);
+
+/*
+ * Cut a free tail that leaves the slack and at least min_cut_sectors to be
+ * cut; returns sectors cut.  Does nothing while another grows or cuts.
+ */
+extern uint64 sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 min_cut_sectors);
+
+/* ---- lending (lend.c) ---- */
+
+extern uint64 sf_lend_scan(SfSegment *seg, Relation rel, uint32 need);
+extern bool sf_lend_collect(SfSegment *seg, Relation rel, bool idle);
+
+/* ---- dispenser (dispense.c): hints, never truth ---- */
+
+extern bool sf_dispense_take(SfNode node, uint32 need, uint32 want, SfRegion *run);
+extern void sf_dispense_put(SfNode node, SfRegion run);
+extern void sf_dispense_forget(SfNode node);
+
+/* Where the next scan of the map starts; moves on by npages. */
+extern uint32 sf_dispense_cursor(SfNode node, uint32 npages);
+
+/* False when the queue was resolved in vain at this very horizon. */
+extern bool sf_dispense_worth_resolving(SfNode node, uint64 horizon);
+extern Size sf_dispense_shmem_size(void);
+extern void sf_dispense_shmem_init(void);
+
+/* Blocks lent since the last call: the rate the monitor grows by. */
+extern uint64 sf_dispense_take_demand(SfNode node);
+extern void sf_dispense_note_demand(SfNode node, uint32 nblocks);
+
+/* ---- arenas (arena.c) ---- */
+
+/*
+ * Take parked regions of a storage that may be given back: garbage, and with
+ * idle those of living backends too (not our own).  Returns how many.
+ */
+extern int	sf_arena_collect(SfNode node, bool idle, SfRegion *regions, int max);
+extern void sf_arena_forget(SfNode node);
+extern Size sf_arena_shmem_size(void);
+extern void sf_arena_shmem_init(void);
+
+/* ---- life of storage (storage.c) ---- */
+
+extern void sf_storage_redo_create(const xl_sf_node *rec);
+extern void sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end);
+
+/* Full id of a recent xid. */
+extern uint64 sf_full_xid(TransactionId xid);
+
+#endif							/* SF_SPACE_INTERNAL_H */

@@ -1,0 +1,253 @@
+/*-------------------------------------------------------------------------
+ *
+ * storage.c
+ *	  Life of a segment's storage: data files follow the segment relation.
+ *
+ * As in the server's catalog/storage.c there is one list of what to do at the
+ * end of the transaction, with nest levels: files made by an aborted
+ * (sub)transaction go, files dropped by a committed one go.  Files are made
+ * first and logged then; removal is logged (and the log flushed: rule 2)
+ * first and done then.  Whatever a crash leaves between these steps is found
+ * by sf_space_sweep().
+ *
+ * The removal record is written after the transaction's own commit or abort
+ * record and may carry its xid, which replay tolerates: an xid that was seen
+ * to end is not taken for running again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "miscadmin.h"
+#include "space/space_internal.h"
+#include "storage/procarray.h"
+#include "utils/memutils.h"
+#include "utils/relfilenodemap.h"
+
+typedef struct StorageNote
+{
+	struct StorageNote *next;
+	SfNode		node;
+	bool		at_commit;		/* remove at commit, else at abort */
+	int			level;			/* nest level of the (sub)transaction */
+} StorageNote;
+
+static StorageNote *notes;
+
+static void
+add_note(SfNode node, bool at_commit)
+{
+	StorageNote *note = MemoryContextAlloc(TopMemoryContext, sizeof(*note));
+
+	note->node = node;
+	note->at_commit = at_commit;
+	note->level = GetCurrentTransactionNestLevel();
+	note->next = notes;
+	notes = note;
+}
+
+/* Log the removal of storage, make the log durable, remove it. */
+static void
+unlink_logged(SfNode node)
+{
+	xl_sf_node	rec = {SF_WAL_VERSION, node};
+
+	(void) SF_FAULT_IO(drop_before_unlink);	/* must not throw */
+	sf_dispense_forget(node);
+	sf_arena_forget(node);
+	XLogBeginInsert();
+	XLogRegisterData((char *) &rec, sizeof(rec));
+	XLogFlush(XLogInsert(SF_RMGR_ID, XLOG_SF_UNLINK));
+	sf_io_close(node);
+	sf_io_files_unlink(node);
+}
+
+void
+sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber attnum,
+						bool logged_data, uint64 next_object_id)
+{
+	xl_sf_node	rec = {SF_WAL_VERSION, node};
+	SfHeader	header = {0};
+	Buffer		buf;
+
+	sf_base_require_preload();
+	if (!pg_strong_random(&header.incarnation, sizeof(header.incarnation)))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
+						errmsg("could not generate a random incarnation number")));
+	header.creator_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	header.next_object_id = next_object_id;
+	header.table_oid = table_oid;
+	header.attnum = attnum;
+	header.flags = logged_data ? 0 : SF_SEG_UNLOGGED_DATA;
+	header.free_head = header.pending_head = header.pending_tail = SF_NO_PAGE;
+	header.next_page = 2;
+	header.next_stamp = 1;
+
+	/* the fork gets its block before the files exist: see is_orphan() */
+	buf = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK, NULL, true);
+	if (BufferGetBlockNumber(buf) != 0)
+		elog(ERROR, "new segment relation is not empty");
+	add_note(node, false);
+	sf_io_files_create(node);
+	SF_FAULT(create_after_files);
+
+	sf_change_begin();
+	sf_change_init(sf_change_add(buf), SF_PAGE_HEADER, &header, sizeof(header));
+	sf_change_finish(XLOG_SF_CREATE, &rec, sizeof(rec));
+}
+
+void
+sf_space_drop_storage(SfNode node)
+{
+	add_note(node, true);
+}
+
+/*
+ * Do what the notes of this level and above ask for; they are the first ones
+ * of the list.  Each is taken off before it is acted on, so that an error
+ * cannot make us do a thing twice.
+ */
+static void
+run_notes(bool commit, int min_level)
+{
+	while (notes != NULL && notes->level >= min_level)
+	{
+		StorageNote *note = notes;
+		SfNode		node = note->node;
+		bool		act = note->at_commit == commit;
+
+		notes = note->next;
+		pfree(note);
+		if (act)
+			unlink_logged(node);
+	}
+}
+
+void
+sf_space_at_commit(void)
+{
+	run_notes(true, 0);
+}
+
+void
+sf_space_at_abort(void)
+{
+	run_notes(false, 0);
+}
+
+/*
+ * A prepared transaction is ended by another process, perhaps after a
+ * restart: its files are left to the sweeper.
+ */
+void
+sf_space_at_prepare(void)
+{
+	while (notes != NULL)
+	{
+		StorageNote *note = notes;
+
+		notes = note->next;
+		pfree(note);
+	}
+}
+
+void
+sf_space_at_subcommit(int level)
+{
+	for (StorageNote *note = notes; note != NULL; note = note->next)
+		note->level = Min(note->level, level - 1);
+}
+
+void
+sf_space_at_subabort(int level)
+{
+	run_notes(false, level);
+}
+
+/* ---- redo ---- */
+
+/*
+ * Rule 5: creation makes sure that files exist and touches nothing in them;
+ * after a crash they may hold committed data already.
+ */
+void
+sf_storage_redo_create(const xl_sf_node *rec)
+{
+	sf_io_files_ensure(rec->node, 0);
+}
+
+/* Rule 2, on a standby: what is gone must not come back after a restart. */
+void
+sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end)
+{
+	XLogFlush(end);
+	sf_io_close(rec->node);
+	sf_io_files_unlink(rec->node);
+}
+
+void
+sf_space_log_drop_database(Oid db)
+{
+	xl_sf_drop_db rec = {SF_WAL_VERSION, db};
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &rec, sizeof(rec));
+	XLogFlush(XLogInsert(SF_RMGR_ID, XLOG_SF_DROP_DB));
+}
+
+/* ---- sweeping ---- */
+
+/*
+ * May the files of a segment go?  Only when no transaction that could still
+ * commit made them, and the catalog, looked at after that, does not know them.
+ *
+ * The creator stands in the header page.  It is read from disk, past the
+ * buffers: no process may make buffers of a relation that a drop is removing
+ * (rule 4).  A fork without blocks is one that a committed drop left behind
+ * for the next checkpoint; one whose header has not reached the disk yet is
+ * left alone until it has.
+ */
+static bool
+is_orphan(SfNode node)
+{
+	SMgrRelation smgr = smgropen(node, InvalidBackendId);
+	PGAlignedBlock block;
+	FullTransactionId creator;
+
+	if (smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) > 0)
+	{
+		smgrread(smgr, MAIN_FORKNUM, 0, block.data);
+		if (sf_page_type(block.data) != SF_PAGE_HEADER)
+			return false;
+		creator = FullTransactionIdFromU64(SfPageHeader(block.data)->creator_fxid);
+		if (TransactionIdIsInProgress(XidFromFullTransactionId(creator)))
+			return false;
+	}
+	smgrclose(smgr);
+	return !OidIsValid(RelidByRelfilenode(SfNodeSpc(node), SfNodeRel(node)));
+}
+
+static void
+sweep_one(SfNode node, void *arg)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (!is_orphan(node))
+		return;
+	ereport(LOG,
+			(errmsg("removing data files of dropped segment %s", sf_io_files_pattern(node))));
+	unlink_logged(node);
+	(*(int *) arg)++;
+}
+
+int
+sf_space_sweep(void)
+{
+	int			removed = 0;
+
+	sf_io_scan(MyDatabaseId, sweep_one, &removed);
+	return removed;
+}

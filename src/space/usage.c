@@ -1,0 +1,136 @@
+/*-------------------------------------------------------------------------
+ *
+ * usage.c
+ *	  Counting: live + pending + free = data files.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "space/pending.h"
+
+/* Runs named by pending entries, for the union of them. */
+typedef struct RunList
+{
+	SfHorizon	horizon;
+	SfRun	   *runs;
+	int			n;
+	int			size;
+} RunList;
+
+static void
+add_pending(uint32 page, const SfPendEntry *entry, void *arg)
+{
+	RunList    *list = arg;
+
+	if ((entry->kind != SF_PEND_ALLOC && entry->kind != SF_PEND_FREE) ||
+		sf_pending_is_live(entry, list->horizon))
+		return;
+	if (list->n == list->size)
+	{
+		list->size *= 2;
+		list->runs = repalloc_huge(list->runs, list->size * sizeof(SfRun));
+	}
+	list->runs[list->n++] = (SfRun) {entry->start, entry->count};
+}
+
+static int
+cmp_runs(const void *a, const void *b)
+{
+	uint64		x = ((const SfRun *) a)->start;
+	uint64		y = ((const SfRun *) b)->start;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Sectors in the union of the runs (ALLOC and FREE may name the same ones). */
+static uint64
+union_sectors(RunList *list)
+{
+	uint64		sum = 0;
+	uint64		end = 0;
+
+	qsort(list->runs, list->n, sizeof(SfRun), cmp_runs);
+	for (int i = 0; i < list->n; i++)
+	{
+		uint64		from = Max(list->runs[i].start, end);
+		uint64		to = list->runs[i].start + list->runs[i].nsectors;
+
+		if (to > from)
+			sum += to - from;
+		end = Max(end, to);
+	}
+	return sum;
+}
+
+static void
+add_used(uint64 first_sector, const SfMap *map, void *arg)
+{
+	*(uint64 *) arg += map->used_sectors;
+}
+
+SfUsage
+sf_space_usage(SfSegment *seg)
+{
+	RunList		list = {.horizon = sf_pending_horizon(),.size = 256};
+	SfUsage		usage;
+	uint64		used = 0;
+	uint64		pending;
+	Relation	rel;
+
+	list.runs = palloc(list.size * sizeof(SfRun));
+	sf_space_visit_pending(seg, add_pending, &list);
+	sf_space_visit_map(seg, add_used, &used);
+	/* the two are not one snapshot; keep the sum right under load */
+	pending = Min(union_sectors(&list), used);
+	pfree(list.runs);
+
+	rel = sf_segment_rel(seg);
+	usage.file_bytes = sf_space_header(rel).total_sectors * SF_SECTOR_SIZE;
+	usage.live_bytes = (used - pending) * SF_SECTOR_SIZE;
+	usage.pending_bytes = pending * SF_SECTOR_SIZE;
+	usage.free_bytes = usage.file_bytes - used * SF_SECTOR_SIZE;
+	usage.metadata_bytes = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ;
+	sf_segment_close(rel);
+	return usage;
+}
+
+void
+sf_space_visit_map(SfSegment *seg, SfMapVisit fn, void *arg)
+{
+	Relation	rel = sf_segment_rel(seg);
+	uint64		total = sf_space_header(rel).total_sectors;
+	PGAlignedBlock copy;
+
+	for (uint64 first = 0; first < total; first += SF_MAP_SECTORS)
+	{
+		Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(first / SF_MAP_SECTORS), SF_PAGE_MAP,
+									   BUFFER_LOCK_SHARE);
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(copy.data, SfPageMap(BufferGetPage(buf)), sizeof(SfMap));
+		UnlockReleaseBuffer(buf);
+		fn(first, (SfMap *) copy.data, arg);
+	}
+	sf_segment_close(rel);
+}
+
+bool
+sf_space_is_used(SfSegment *seg, SfRun run)
+{
+	Relation	rel = sf_segment_rel(seg);
+	bool		used = false;
+
+	if (run.start + run.nsectors <= sf_space_header(rel).total_sectors)
+	{
+		Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(run.start / SF_MAP_SECTORS), SF_PAGE_MAP,
+									   BUFFER_LOCK_SHARE);
+
+		used = sf_map_all_used(SfPageMap(BufferGetPage(buf)),
+							   sf_map_range(run.start, run.nsectors));
+		UnlockReleaseBuffer(buf);
+	}
+	sf_segment_close(rel);
+	return used;
+}

@@ -1,0 +1,224 @@
+/*-------------------------------------------------------------------------
+ *
+ * wal.c
+ *	  The records of space/: redo, description, masking; and data records.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/bufmask.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "miscadmin.h"
+#include "space/space_internal.h"
+#include "storage/standby.h"
+
+/* Bytes of one data record: small enough for memory, large enough for speed. */
+#define DATA_RECORD_SECTORS		(1024 * 1024 / SF_SECTOR_SIZE)
+
+void
+sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 nsectors)
+{
+	if (!XLogIsNeeded())
+		return;					/* wal_level=minimal: the data is durable */
+	(void) GetCurrentTransactionId();
+	while (nsectors > 0)
+	{
+		uint32		n = Min(nsectors, DATA_RECORD_SECTORS);
+		xl_sf_data	rec = {SF_WAL_VERSION, seg->node, start_sector, n};
+
+		CHECK_FOR_INTERRUPTS();
+		XLogBeginInsert();
+		XLogRegisterData((char *) &rec, sizeof(rec));
+		XLogRegisterData((char *) data, n * SF_SECTOR_SIZE);
+		XLogInsert(SF_RMGR_ID, XLOG_SF_DATA);
+		data += n * SF_SECTOR_SIZE;
+		start_sector += n;
+		nsectors -= n;
+	}
+}
+
+static void
+redo_data(const xl_sf_data *rec)
+{
+	sf_io_redo_write(rec->node, rec->start_sector * SF_SECTOR_SIZE,
+					 (const char *) (rec + 1), rec->nsectors * SF_SECTOR_SIZE);
+}
+
+/*
+ * Rule 2 on a standby: flush before the blocks can be taken again; and no
+ * reader there may still need what was freed.
+ */
+static void
+redo_resolve(XLogReaderState *record, const xl_sf_resolve *rec)
+{
+	if (InHotStandby && TransactionIdIsValid(rec->horizon))
+		sf_compat_resolve_conflict(rec->horizon, rec->node);
+	XLogFlush(record->EndRecPtr);
+	sf_change_redo(record);
+}
+
+/* Rule 5: growth adds beyond the end only; truncation changes the header only. */
+static void
+redo_grow(XLogReaderState *record, const xl_sf_size *rec)
+{
+	sf_io_files_ensure(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
+	sf_change_redo(record);
+}
+
+static void
+redo_drop_db(const xl_sf_drop_db *rec, XLogRecPtr end)
+{
+	XLogFlush(end);
+	sf_io_database_unlink(rec->db);
+}
+
+void
+sf_space_redo(XLogReaderState *record)
+{
+	void	   *rec = XLogRecGetData(record);
+
+	if (XLogRecGetDataLen(record) > 0 && *(uint8 *) rec != SF_WAL_VERSION)
+		elog(PANIC, "securefile WAL record of unknown version %d", *(uint8 *) rec);
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_SF_CREATE:
+			sf_storage_redo_create(rec);
+			sf_change_redo(record);
+			break;
+		case XLOG_SF_UNLINK:
+			sf_storage_redo_unlink(rec, record->EndRecPtr);
+			break;
+		case XLOG_SF_GROW:
+			redo_grow(record, rec);
+			break;
+		case XLOG_SF_RESOLVE:
+			redo_resolve(record, rec);
+			break;
+		case XLOG_SF_TRUNCATE:
+			XLogFlush(record->EndRecPtr);
+			sf_change_redo(record);
+			break;
+		case XLOG_SF_ENTRIES:
+		case XLOG_SF_QUEUE:
+		case XLOG_SF_INODE:
+		case XLOG_SF_HEADER:
+			sf_change_redo(record);
+			break;
+		case XLOG_SF_DATA:
+			redo_data(rec);
+			break;
+		case XLOG_SF_DROP_DB:
+			redo_drop_db(rec, record->EndRecPtr);
+			break;
+		default:
+			elog(PANIC, "securefile WAL record of unknown kind %u", XLogRecGetInfo(record));
+	}
+}
+
+static void
+desc_node(StringInfo buf, SfNode node)
+{
+	appendStringInfo(buf, "segment %u/%u/%u", SfNodeSpc(node), SfNodeDb(node), SfNodeRel(node));
+}
+
+void
+sf_space_desc(StringInfo buf, XLogReaderState *record)
+{
+	void	   *rec = XLogRecGetData(record);
+
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_SF_CREATE:
+		case XLOG_SF_UNLINK:
+			desc_node(buf, ((xl_sf_node *) rec)->node);
+			break;
+		case XLOG_SF_GROW:
+		case XLOG_SF_TRUNCATE:
+			desc_node(buf, ((xl_sf_size *) rec)->node);
+			appendStringInfo(buf, "; sectors " UINT64_FORMAT,
+							 ((xl_sf_size *) rec)->total_sectors);
+			break;
+		case XLOG_SF_ENTRIES:
+			appendStringInfo(buf, "kind %u; entries %u",
+							 ((xl_sf_entries *) rec)->kind, ((xl_sf_entries *) rec)->nentries);
+			break;
+		case XLOG_SF_RESOLVE:
+			desc_node(buf, ((xl_sf_resolve *) rec)->node);
+			appendStringInfo(buf, "; horizon %u; entries %u",
+							 ((xl_sf_resolve *) rec)->horizon, ((xl_sf_resolve *) rec)->nentries);
+			break;
+		case XLOG_SF_DATA:
+			desc_node(buf, ((xl_sf_data *) rec)->node);
+			appendStringInfo(buf, "; sector " UINT64_FORMAT "; sectors %u",
+							 ((xl_sf_data *) rec)->start_sector, ((xl_sf_data *) rec)->nsectors);
+			break;
+		case XLOG_SF_DROP_DB:
+			appendStringInfo(buf, "database %u", ((xl_sf_drop_db *) rec)->db);
+			break;
+	}
+}
+
+const char *
+sf_space_identify(uint8 info)
+{
+	switch (info & ~XLR_INFO_MASK)
+	{
+		case XLOG_SF_CREATE:
+			return "CREATE";
+		case XLOG_SF_UNLINK:
+			return "UNLINK";
+		case XLOG_SF_GROW:
+			return "GROW";
+		case XLOG_SF_TRUNCATE:
+			return "TRUNCATE";
+		case XLOG_SF_ENTRIES:
+			return "ENTRIES";
+		case XLOG_SF_QUEUE:
+			return "QUEUE";
+		case XLOG_SF_RESOLVE:
+			return "RESOLVE";
+		case XLOG_SF_INODE:
+			return "INODE";
+		case XLOG_SF_HEADER:
+			return "HEADER";
+		case XLOG_SF_DATA:
+			return "DATA";
+		case XLOG_SF_DROP_DB:
+			return "DROP_DATABASE";
+	}
+	return NULL;
+}
+
+/* Blank what is not logged, for wal_consistency_checking. */
+void
+sf_space_mask(char *pagedata, BlockNumber blkno)
+{
+	Page		page = (Page) pagedata;
+
+	mask_page_lsn_and_checksum(page);
+	if (sf_page_type(page) == SF_PAGE_MAP)
+	{
+		SfMap	   *map = SfPageMap(page);
+
+		map->boot_id = 0;
+		map->cleared_lsn = 0;
+		memset(map->lent, 0, sizeof(map->lent));
+	}
+}
+
+Size
+sf_space_shmem_size(void)
+{
+	return add_size(sf_arena_shmem_size(), sf_dispense_shmem_size());
+}
+
+void
+sf_space_shmem_init(void)
+{
+	sf_arena_shmem_init();
+	sf_dispense_shmem_init();
+}

@@ -1,0 +1,119 @@
+/*-------------------------------------------------------------------------
+ *
+ * content.c
+ *	  Making INLINE values, and looking at parts of any value.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sql/content.h"
+
+#include "access/detoast.h"
+#include "fmgr.h"
+#include "format/format.h"
+#include "read/read.h"
+#include "utils/memutils.h"
+
+/* what a varlena holds before the bytes of an INLINE value */
+#define INLINE_OVERHEAD		(VARHDRSZ + 1)
+
+struct varlena *
+sf_sql_new_inline(Size len, char **data)
+{
+	struct varlena *value;
+
+	if (len > MaxAllocSize - INLINE_OVERHEAD)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("value of %zu bytes is too large for type securefile", len),
+				 errdetail("A value that is passed as a whole can have at most %zu bytes.",
+						   MaxAllocSize - INLINE_OVERHEAD)));
+	value = palloc(INLINE_OVERHEAD + len);
+	SET_VARSIZE(value, INLINE_OVERHEAD + len);
+	VARDATA(value)[0] = SF_FORM_INLINE;
+	*data = VARDATA(value) + 1;
+	return value;
+}
+
+/* The form, read from the first byte without detoasting the rest. */
+static uint8
+peek_form(Datum value)
+{
+	struct varlena *head = PG_DETOAST_DATUM_SLICE(value, 0, 1);
+	uint8		form = sf_read_form(head);
+
+	pfree(head);
+	return form;
+}
+
+SfSqlContent
+sf_sql_open(Datum value)
+{
+	SfSqlContent content;
+
+	content.is_inline = peek_form(value) == SF_FORM_INLINE;
+	if (content.is_inline)
+	{
+		content.value = (struct varlena *) DatumGetPointer(value);
+		content.length = (int64) toast_raw_datum_size(value) - INLINE_OVERHEAD;
+	}
+	else
+	{
+		content.value = PG_DETOAST_DATUM_PACKED(value);
+		content.length = sf_read_length(content.value);
+	}
+	Assert(content.length >= 0);
+	return content;
+}
+
+bytea *
+sf_sql_new_bytea(int64 len)
+{
+	bytea	   *result;
+
+	if (len > (int64) (MaxAllocSize - VARHDRSZ))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("%lld bytes are too many for a value of type bytea", (long long) len),
+				 errhint("Read the value in parts with substring().")));
+	result = palloc(VARHDRSZ + len);
+	SET_VARSIZE(result, VARHDRSZ + len);
+	return result;
+}
+
+/* A part of an INLINE value, its form byte skipped; that is a bytea. */
+static bytea *
+inline_slice(const SfSqlContent *content, int64 object_offset, int64 len)
+{
+	return (bytea *) PG_DETOAST_DATUM_SLICE(PointerGetDatum(content->value),
+											(int32) object_offset + 1, (int32) len);
+}
+
+void
+sf_sql_copy(const SfSqlContent *content, int64 object_offset, int64 len, char *dst)
+{
+	Assert(object_offset >= 0 && len >= 0 && object_offset + len <= content->length);
+
+	if (content->is_inline)
+	{
+		bytea	   *slice = inline_slice(content, object_offset, len);
+
+		memcpy(dst, VARDATA(slice), len);
+		pfree(slice);
+	}
+	else
+		sf_read_range(content->value, object_offset, len, dst);
+}
+
+bytea *
+sf_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len)
+{
+	bytea	   *result;
+
+	Assert(object_offset >= 0 && len >= 0 && object_offset + len <= content->length);
+
+	if (content->is_inline)
+		return inline_slice(content, object_offset, len);
+	result = sf_sql_new_bytea(len);
+	sf_read_range(content->value, object_offset, len, VARDATA(result));
+	return result;
+}

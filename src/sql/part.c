@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ *
+ * part.c
+ *	  length(), octet_length(), substring(): what needs no whole value; and
+ *	  concatenation.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "common/int.h"
+#include "fmgr.h"
+#include "sql/content.h"
+
+PG_FUNCTION_INFO_V1(securefile_length);
+PG_FUNCTION_INFO_V1(securefile_concat);
+PG_FUNCTION_INFO_V1(securefile_substring);
+PG_FUNCTION_INFO_V1(securefile_substring_rest);
+PG_FUNCTION_INFO_V1(securefile_substring_big);
+PG_FUNCTION_INFO_V1(securefile_substring_big_rest);
+
+Datum
+securefile_length(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(sf_sql_open(PG_GETARG_DATUM(0)).length);
+}
+
+/*
+ * Bytes from position start (the first is 1) to before position end, as far
+ * as there are any.
+ */
+static bytea *
+substring(Datum value, int64 start, int64 end)
+{
+	SfSqlContent content = sf_sql_open(value);
+	int64		first = Min(Max(start, 1) - 1, content.length);
+	int64		past = Min(Max(end, 1) - 1, content.length);
+
+	return sf_sql_slice(&content, first, Max(past - first, 0));
+}
+
+/* End position of a substring; an overflow means to the end, as for bytea. */
+static int64
+end_position(int64 start, int64 length)
+{
+	int64		end;
+
+	if (length < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_SUBSTRING_ERROR),
+				 errmsg("negative substring length not allowed")));
+	return pg_add_s64_overflow(start, length, &end) ? PG_INT64_MAX : end;
+}
+
+Datum
+securefile_substring(PG_FUNCTION_ARGS)
+{
+	int64		start = PG_GETARG_INT32(1);
+
+	PG_RETURN_BYTEA_P(substring(PG_GETARG_DATUM(0), start,
+								end_position(start, PG_GETARG_INT32(2))));
+}
+
+Datum
+securefile_substring_rest(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BYTEA_P(substring(PG_GETARG_DATUM(0), PG_GETARG_INT32(1), PG_INT64_MAX));
+}
+
+Datum
+securefile_substring_big(PG_FUNCTION_ARGS)
+{
+	int64		start = PG_GETARG_INT64(1);
+
+	PG_RETURN_BYTEA_P(substring(PG_GETARG_DATUM(0), start,
+								end_position(start, PG_GETARG_INT64(2))));
+}
+
+Datum
+securefile_substring_big_rest(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BYTEA_P(substring(PG_GETARG_DATUM(0), PG_GETARG_INT64(1), PG_INT64_MAX));
+}
+
+Datum
+securefile_concat(PG_FUNCTION_ARGS)
+{
+	SfSqlContent a = sf_sql_open(PG_GETARG_DATUM(0));
+	SfSqlContent b = sf_sql_open(PG_GETARG_DATUM(1));
+	bytea	   *result = sf_sql_new_bytea(a.length + b.length);
+
+	sf_sql_copy(&a, 0, a.length, VARDATA(result));
+	sf_sql_copy(&b, 0, b.length, VARDATA(result) + a.length);
+	PG_RETURN_BYTEA_P(result);
+}

@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * stat.c
+ *	  SQL functions over the statistics room.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "stats/stats.h"
+#include "utils/builtins.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(securefile_stat_columns);
+PG_FUNCTION_INFO_V1(securefile_stat_reset);
+
+#define NCOUNTERS	(sizeof(SfStatCounters) / sizeof(uint64))
+#define NCOLUMNS	(2 + NCOUNTERS + 1)
+
+static void
+put_column(ReturnSetInfo *rsinfo, const SfStatColumn *column)
+{
+	Datum		values[NCOLUMNS];
+	bool		nulls[NCOLUMNS] = {false};
+	int			n = 0;
+
+	values[n++] = ObjectIdGetDatum(column->table_oid);
+	values[n++] = Int16GetDatum(column->attnum);
+#define SF_STAT(name) values[n++] = Int64GetDatum((int64) column->counters.name);
+	SF_STAT_LIST
+#undef SF_STAT
+	values[n++] = TimestampTzGetDatum(column->reset);
+	Assert(n == NCOLUMNS);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* One row a column of the current database that ever counted something. */
+Datum
+securefile_stat_columns(PG_FUNCTION_ARGS)
+{
+	SfStatColumn *columns;
+	int			n = sf_stats_list(&columns);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < n; i++)
+		put_column((ReturnSetInfo *) fcinfo->resultinfo, &columns[i]);
+	PG_RETURN_NULL();
+}
+
+/* May the current user reset a table's statistics?  Nobody, if it is gone. */
+static bool
+may_reset(Oid table_oid)
+{
+	return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table_oid)) &&
+		sf_compat_owns_table(table_oid, GetUserId());
+}
+
+/* Resets what the caller owns; for a superuser that is all of them. */
+Datum
+securefile_stat_reset(PG_FUNCTION_ARGS)
+{
+	SfStatColumn *columns;
+	int			n = sf_stats_list(&columns);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (may_reset(columns[i].table_oid))
+			sf_stats_reset(columns[i].table_oid, columns[i].attnum);
+	}
+	PG_RETURN_VOID();
+}

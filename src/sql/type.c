@@ -1,0 +1,130 @@
+/*-------------------------------------------------------------------------
+ *
+ * type.c
+ *	  Input, output, type modifier and casts of the type.
+ *
+ * Text and binary forms are bytea's.  What comes in is always INLINE: a
+ * locator can neither be written down by a client nor be told to one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "catalog/pg_type.h"
+#include "config/config.h"
+#include "fmgr.h"
+#include "libpq/pqformat.h"
+#include "read/read.h"
+#include "sql/content.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(securefile_in);
+PG_FUNCTION_INFO_V1(securefile_out);
+PG_FUNCTION_INFO_V1(securefile_recv);
+PG_FUNCTION_INFO_V1(securefile_send);
+PG_FUNCTION_INFO_V1(securefile_typmod_in);
+PG_FUNCTION_INFO_V1(securefile_typmod_out);
+PG_FUNCTION_INFO_V1(securefile_from_bytea);
+PG_FUNCTION_INFO_V1(securefile_to_bytea);
+
+/* An INLINE value of the bytes of a bytea. */
+static struct varlena *
+inline_from_bytea(bytea *bytes)
+{
+	char	   *data;
+	struct varlena *value = sf_sql_new_inline(VARSIZE_ANY_EXHDR(bytes), &data);
+
+	memcpy(data, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+	return value;
+}
+
+Datum
+securefile_in(PG_FUNCTION_ARGS)
+{
+	bytea	   *bytes = DatumGetByteaPP(DirectFunctionCall1(byteain, PG_GETARG_DATUM(0)));
+	struct varlena *value = inline_from_bytea(bytes);
+
+	pfree(bytes);
+	PG_RETURN_POINTER(value);
+}
+
+Datum
+securefile_out(PG_FUNCTION_ARGS)
+{
+	bytea	   *bytes = sf_read_bytea(PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0)));
+	Datum		text_form = DirectFunctionCall1(byteaout, PointerGetDatum(bytes));
+
+	pfree(bytes);
+	PG_RETURN_DATUM(text_form);
+}
+
+Datum
+securefile_recv(PG_FUNCTION_ARGS)
+{
+	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
+	int			len = buf->len - buf->cursor;
+	char	   *data;
+	struct varlena *value = sf_sql_new_inline(len, &data);
+
+	pq_copymsgbytes(buf, data, len);
+	PG_RETURN_POINTER(value);
+}
+
+/* A bytea is what a send function returns. */
+Datum
+securefile_send(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BYTEA_P(sf_read_bytea(PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0))));
+}
+
+Datum
+securefile_from_bytea(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(inline_from_bytea(PG_GETARG_BYTEA_PP(0)));
+}
+
+Datum
+securefile_to_bytea(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BYTEA_P(sf_read_bytea(PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0))));
+}
+
+/*
+ * The result is -1 for "all defaults", which the parser takes as no modifier.
+ * Callable by everyone, hence checks what the parser guarantees.
+ */
+Datum
+securefile_typmod_in(PG_FUNCTION_ARGS)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
+	Datum	   *elements;
+	char	  **words;
+	int			nwords;
+
+	if (ARR_ELEMTYPE(array) != CSTRINGOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_ELEMENT_ERROR),
+				 errmsg("typmod array must be type cstring[]")));
+	if (ARR_NDIM(array) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("typmod array must be one-dimensional")));
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("typmod array must not contain nulls")));
+
+	deconstruct_array(array, CSTRINGOID, -2, false, TYPALIGN_CHAR,
+					  &elements, NULL, &nwords);
+	words = palloc(nwords * sizeof(char *));
+	for (int i = 0; i < nwords; i++)
+		words[i] = DatumGetCString(elements[i]);
+	PG_RETURN_INT32(sf_config_parse_options(words, nwords));
+}
+
+Datum
+securefile_typmod_out(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_CSTRING(sf_config_print_options(PG_GETARG_INT32(0)));
+}

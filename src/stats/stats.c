@@ -1,0 +1,354 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *	  Local counters of a process, and their sums in shared memory.
+ *
+ * Shared memory has a hash table of fixed size: securefile.max_columns
+ * columns of all databases.  When it is full the column that was flushed
+ * longest ago gives way, which is a dropped one if there is any (nothing
+ * tells this room of a DROP, or of a DROP DATABASE), and the log says so
+ * once.  Counting therefore never fails.
+ *
+ * Locking: shared->lock covers the table's structure, shared to find an entry
+ * and exclusive to add, evict or list; each entry's spinlock covers its
+ * numbers.  Nothing here throws while it holds either, and no other lock is
+ * taken under them.  sf_stats_flush() runs in the commit and abort callbacks,
+ * so it allocates nothing and throws nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "stats/stats.h"
+
+#include "access/xact.h"
+#include "config/config.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* a backend that has touched more columns than this starts afresh */
+#define LOCAL_KEEP		64
+
+typedef struct StatKey
+{
+	Oid			db;
+	Oid			table_oid;
+	int32		attnum;			/* as int32: no padding to hash */
+} StatKey;
+
+typedef struct StatEntry
+{
+	StatKey		key;
+	slock_t		lock;
+	TimestampTz reset;
+	TimestampTz last_flush;
+	SfStatCounters counters;
+} StatEntry;
+
+typedef struct StatShared
+{
+	LWLock		lock;
+	bool		overflowed;		/* logged once */
+} StatShared;
+
+typedef struct LocalEntry
+{
+	StatKey		key;
+	SfStatCounters counters;
+} LocalEntry;
+
+static StatShared *shared = NULL;
+static HTAB *shared_table = NULL;
+
+static HTAB *local_table = NULL;
+static LocalEntry *local_last = NULL;	/* the entry asked for last */
+
+/* ---- shared memory ---- */
+
+Size
+sf_stats_shmem_size(void)
+{
+	return add_size(MAXALIGN(sizeof(StatShared)),
+					hash_estimate_size(sf_max_columns, sizeof(StatEntry)));
+}
+
+void
+sf_stats_shmem_init(void)
+{
+	HASHCTL		ctl = {0};
+	bool		found;
+	static int	tranche = 0;
+
+	if (tranche == 0)
+	{
+		tranche = LWLockNewTrancheId();
+		LWLockRegisterTranche(tranche, "securefile_stats");
+	}
+	shared = ShmemInitStruct("securefile stats", sizeof(StatShared), &found);
+	if (!found)
+	{
+		LWLockInitialize(&shared->lock, tranche);
+		shared->overflowed = false;
+	}
+	ctl.keysize = sizeof(StatKey);
+	ctl.entrysize = sizeof(StatEntry);
+	shared_table = ShmemInitHash("securefile stats columns",
+								 sf_max_columns, sf_max_columns, &ctl,
+								 HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+}
+
+/* ---- counters ---- */
+
+static StatKey
+make_key(Oid table_oid, AttrNumber attnum)
+{
+	StatKey		key;
+
+	key.db = MyDatabaseId;
+	key.table_oid = table_oid;
+	key.attnum = attnum;
+	return key;
+}
+
+static bool
+keys_equal(const StatKey *a, const StatKey *b)
+{
+	return a->table_oid == b->table_oid && a->attnum == b->attnum && a->db == b->db;
+}
+
+static void
+add_counters(SfStatCounters *sum, const SfStatCounters *add)
+{
+#define SF_STAT(name) sum->name += add->name;
+	SF_STAT_LIST
+#undef SF_STAT
+}
+
+static bool
+all_zero(const SfStatCounters *counters)
+{
+	static const SfStatCounters zero;
+
+	return memcmp(counters, &zero, sizeof(zero)) == 0;
+}
+
+static HTAB *
+make_local_table(void)
+{
+	HASHCTL		ctl = {0};
+
+	ctl.keysize = sizeof(StatKey);
+	ctl.entrysize = sizeof(LocalEntry);
+	ctl.hcxt = TopMemoryContext;
+	return hash_create("securefile local stats", 16, &ctl,
+					   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+SfStatCounters *
+sf_stats_local(Oid table_oid, AttrNumber attnum)
+{
+	StatKey		key = make_key(table_oid, attnum);
+	bool		found;
+
+	if (local_last != NULL && keys_equal(&local_last->key, &key))
+		return &local_last->counters;
+
+	if (local_table == NULL)
+		local_table = make_local_table();
+	local_last = hash_search(local_table, &key, HASH_ENTER, &found);
+	if (!found)
+		memset(&local_last->counters, 0, sizeof(SfStatCounters));
+	return &local_last->counters;
+}
+
+/* Throw out the entry flushed longest ago.  Lock held exclusively. */
+static void
+evict_oldest(void)
+{
+	HASH_SEQ_STATUS scan;
+	StatEntry  *entry;
+	StatEntry  *oldest = NULL;
+
+	Assert(LWLockHeldByMeInMode(&shared->lock, LW_EXCLUSIVE));
+
+	hash_seq_init(&scan, shared_table);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (oldest == NULL || entry->last_flush < oldest->last_flush)
+			oldest = entry;
+	}
+	if (oldest != NULL)
+		hash_search(shared_table, &oldest->key, HASH_REMOVE, NULL);
+}
+
+/*
+ * Find or make an entry; NULL when there is no room whatever.  Lock held
+ * exclusively.  Sets *first_overflow when something had to give way for the
+ * first time.
+ */
+static StatEntry *
+enter(const StatKey *key, TimestampTz now, bool *first_overflow)
+{
+	bool		found;
+	StatEntry  *entry;
+
+	entry = hash_search(shared_table, key, HASH_ENTER_NULL, &found);
+	if (entry == NULL)
+	{
+		*first_overflow = !shared->overflowed;
+		shared->overflowed = true;
+		evict_oldest();
+		entry = hash_search(shared_table, key, HASH_ENTER_NULL, &found);
+	}
+	if (entry != NULL && !found)
+	{
+		SpinLockInit(&entry->lock);
+		entry->reset = now;
+		entry->last_flush = now;
+		memset(&entry->counters, 0, sizeof(SfStatCounters));
+	}
+	return entry;
+}
+
+static void
+add_to_entry(StatEntry *entry, const SfStatCounters *add, TimestampTz now)
+{
+	SpinLockAcquire(&entry->lock);
+	add_counters(&entry->counters, add);
+	entry->last_flush = now;
+	SpinLockRelease(&entry->lock);
+}
+
+/* Add local counters to a column's shared ones. */
+static void
+flush_one(const StatKey *key, const SfStatCounters *add)
+{
+	TimestampTz now = GetCurrentTransactionStopTimestamp();
+	bool		first_overflow = false;
+	StatEntry  *entry;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	entry = hash_search(shared_table, key, HASH_FIND, NULL);
+	if (entry == NULL)
+	{
+		LWLockRelease(&shared->lock);
+		LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+		entry = enter(key, now, &first_overflow);
+	}
+	if (entry != NULL)
+		add_to_entry(entry, add, now);
+	LWLockRelease(&shared->lock);
+
+	if (first_overflow)
+		ereport(LOG,
+				(errmsg("more than %d securefile columns are in use, statistics of those unused longest are lost",
+						sf_max_columns),
+				 errhint("Increase securefile.max_columns.")));
+}
+
+void
+sf_stats_flush(void)
+{
+	HASH_SEQ_STATUS scan;
+	LocalEntry *entry;
+
+	if (local_table == NULL || shared == NULL)
+		return;
+
+	hash_seq_init(&scan, local_table);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (all_zero(&entry->counters))
+			continue;
+		flush_one(&entry->key, &entry->counters);
+		memset(&entry->counters, 0, sizeof(SfStatCounters));
+	}
+	if (hash_get_num_entries(local_table) > LOCAL_KEEP)
+	{
+		hash_destroy(local_table);
+		local_table = NULL;
+		local_last = NULL;
+	}
+}
+
+/* ---- looking at them ---- */
+
+static void
+copy_entry(SfStatColumn *column, StatEntry *entry)
+{
+	column->table_oid = entry->key.table_oid;
+	column->attnum = (AttrNumber) entry->key.attnum;
+	SpinLockAcquire(&entry->lock);
+	column->counters = entry->counters;
+	column->reset = entry->reset;
+	SpinLockRelease(&entry->lock);
+}
+
+int
+sf_stats_list(SfStatColumn **columns)
+{
+	HASH_SEQ_STATUS scan;
+	StatEntry  *entry;
+	int			n = 0;
+
+	sf_base_require_preload();
+
+	/* allocated before the lock is taken: at most this many */
+	*columns = MemoryContextAllocHuge(CurrentMemoryContext,
+									  mul_size(sf_max_columns, sizeof(SfStatColumn)));
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	hash_seq_init(&scan, shared_table);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (entry->key.db != MyDatabaseId)
+			continue;
+		Assert(n < sf_max_columns);
+		copy_entry(&(*columns)[n++], entry);
+	}
+	LWLockRelease(&shared->lock);
+	return n;
+}
+
+bool
+sf_stats_read(Oid table_oid, AttrNumber attnum, SfStatCounters *out, TimestampTz *reset)
+{
+	StatKey		key = make_key(table_oid, attnum);
+	StatEntry  *entry;
+	SfStatColumn column = {0};
+
+	sf_base_require_preload();
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	entry = hash_search(shared_table, &key, HASH_FIND, NULL);
+	if (entry != NULL)
+		copy_entry(&column, entry);
+	LWLockRelease(&shared->lock);
+
+	*out = column.counters;
+	*reset = column.reset;
+	return entry != NULL;
+}
+
+void
+sf_stats_reset(Oid table_oid, AttrNumber attnum)
+{
+	StatKey		key = make_key(table_oid, attnum);
+	TimestampTz now = GetCurrentTimestamp();
+	StatEntry  *entry;
+
+	sf_base_require_preload();
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	entry = hash_search(shared_table, &key, HASH_FIND, NULL);
+	if (entry != NULL)
+	{
+		SpinLockAcquire(&entry->lock);
+		memset(&entry->counters, 0, sizeof(SfStatCounters));
+		entry->reset = now;
+		SpinLockRelease(&entry->lock);
+	}
+	LWLockRelease(&shared->lock);
+}

@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.h
+ *	  Cumulative statistics of each column, in shared memory.
+ *
+ * The counters are those the SecureFiles paper reports (section "statistics").
+ * A backend adds to its own local counters (sf_stats_local) and hands them to
+ * shared memory at transaction end, so that a hot path costs an addition.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_STATS_H
+#define SF_STATS_H
+
+#include "base/base.h"
+#include "datatype/timestamp.h"
+
+/* SF_STAT(name): one list, in the order of the columns of securefile_stat */
+#define SF_STAT_LIST \
+	SF_STAT(allocation_bytes) \
+	SF_STAT(allocation_chunks) \
+	SF_STAT(direct_read_bytes) \
+	SF_STAT(direct_write_bytes) \
+	SF_STAT(direct_read_ops) \
+	SF_STAT(direct_write_ops) \
+	SF_STAT(inode_read_time_us) \
+	SF_STAT(inode_write_time_us) \
+	SF_STAT(ioreap_time_us) \
+	SF_STAT(bytes_nontransformed) \
+	SF_STAT(flushes) \
+	SF_STAT(nontransformed_flushes)
+
+typedef struct SfStatCounters
+{
+#define SF_STAT(name) uint64 name;
+	SF_STAT_LIST
+#undef SF_STAT
+} SfStatCounters;
+
+/*
+ * Local counters of a column of the current database, made on first use;
+ * valid until the next sf_stats_flush().  Add to them directly.  Never NULL,
+ * never throws but for memory.
+ */
+extern SfStatCounters *sf_stats_local(Oid table_oid, AttrNumber attnum);
+
+/* Hand the local counters to shared memory.  Called at transaction end. */
+extern void sf_stats_flush(void);
+
+/* Counters of a column; false (and zeros) when there are none. */
+extern bool sf_stats_read(Oid table_oid, AttrNumber attnum, SfStatCounters *out,
+						  TimestampTz *reset);
+
+/* Counters of a column, with its key. */
+typedef struct SfStatColumn
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	SfStatCounters counters;
+	TimestampTz reset;			/* when they last were zero */
+} SfStatColumn;
+
+/*
+ * Copy of the counters of all columns of the current database, also of those
+ * dropped since; palloc'd.  Returns how many.
+ */
+extern int	sf_stats_list(SfStatColumn **columns);
+
+/* Zero the counters of a column of the current database. */
+extern void sf_stats_reset(Oid table_oid, AttrNumber attnum);
+
+extern Size sf_stats_shmem_size(void);
+extern void sf_stats_shmem_init(void);
+
+#endif							/* SF_STATS_H */

@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * arena.c
+ *	  Where the next bytes go: this backend's lent regions, one a segment.
+ *
+ * A region is filled from its start.  Regions grow with what a backend writes,
+ * from 256 KB to the gather size, so that a small value does not reserve much
+ * and a load gets long runs.  A region stays lent until the transaction has
+ * ended (its I/O is done, its used bits are set); the rest of the last one is
+ * kept for the next transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "config/config.h"
+#include "stats/stats.h"
+#include "utils/memutils.h"
+#include "write/write_internal.h"
+
+#define FIRST_WANT_BLOCKS	64	/* 256 KB */
+#define KEEP_ARENAS			4	/* kept between transactions */
+
+typedef struct Arena
+{
+	struct Arena *next;
+	SfSegment	seg;
+	SfRegion	region;
+	uint64		next_sector;
+	uint64		first_sector;	/* where this transaction began */
+	uint32		want_blocks;
+	bool		full;			/* waits for the end of the transaction */
+} Arena;
+
+static Arena *arenas;			/* most recently used first; full ones too */
+
+#define RegionEnd(r)	(((r).start_block + (r).nblocks) * SF_BLOCK_SECTORS)
+
+/* The segment's arena that is being filled, or NULL; moved to the front. */
+static Arena *
+find_arena(SfSegment *seg)
+{
+	Arena	  **link = &arenas;
+
+	for (Arena *arena = arenas; arena != NULL; link = &arena->next, arena = arena->next)
+	{
+		if (arena->full || !SfNodeEquals(arena->seg.node, seg->node))
+			continue;
+		*link = arena->next;
+		arena->next = arenas;
+		arenas = arena;
+		return arena;
+	}
+	return NULL;
+}
+
+/* Make an arena of a region. */
+static Arena *
+add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_blocks)
+{
+	Arena	   *arena = MemoryContextAlloc(TopMemoryContext, sizeof(Arena));
+
+	arena->seg = *seg;
+	arena->region = region;
+	arena->next_sector = arena->first_sector = next_sector;
+	arena->want_blocks = want_blocks;
+	arena->full = false;
+	arena->next = arenas;
+	arenas = arena;
+	return arena;
+}
+
+/* Region size to ask for: what the value still needs, or a step up. */
+static uint32
+want_blocks(uint32 need_blocks, uint64 ahead_sectors, uint32 last_want)
+{
+	uint32		limit = Min(sf_write_gather_bytes() / SF_BLOCK_SIZE, SF_MAP_BLOCKS);
+	uint64		ahead = (ahead_sectors + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
+	uint32		want = Min(Max(ahead, last_want), limit);
+
+	return Max(want, need_blocks);
+}
+
+static Arena *
+lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_want)
+{
+	uint32		need = (nsectors + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
+	uint32		want = want_blocks(need, ahead_sectors, last_want);
+	SfRegion	region = sf_space_lend(seg, need, want);
+	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
+
+	stats->allocation_bytes += (uint64) region.nblocks * SF_BLOCK_SIZE;
+	stats->allocation_chunks++;
+	return add_arena(seg, region, region.start_block * SF_BLOCK_SECTORS, last_want * 2);
+}
+
+/* What this backend parked at the end of an earlier transaction. */
+static Arena *
+claim_arena(SfSegment *seg)
+{
+	SfRegion	region;
+	uint32		next_block;
+
+	if (!sf_space_arena_claim(seg->node, &region, &next_block))
+		return NULL;
+	return add_arena(seg, region, (region.start_block + next_block) * SF_BLOCK_SECTORS,
+					 Max(region.nblocks * 2, FIRST_WANT_BLOCKS));
+}
+
+uint64
+sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
+{
+	Arena	   *arena = find_arena(seg);
+	uint64		sector;
+
+	if (arena == NULL)
+		arena = claim_arena(seg);
+	while (arena == NULL || arena->next_sector + nsectors > RegionEnd(arena->region))
+	{
+		uint32		last_want = arena == NULL ? FIRST_WANT_BLOCKS : arena->want_blocks;
+
+		if (arena != NULL)
+			arena->full = true;
+		arena = lend_arena(seg, nsectors, ahead_sectors, Min(last_want, SF_MAP_BLOCKS));
+	}
+	sector = arena->next_sector;
+	arena->next_sector += nsectors;
+	return sector;
+}
+
+static uint64
+round_up_block(uint64 sector)
+{
+	return (sector + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
+}
+
+void
+sf_arena_skip_partial_blocks(void)
+{
+	for (Arena *arena = arenas; arena != NULL; arena = arena->next)
+		arena->next_sector = round_up_block(arena->next_sector);
+}
+
+void
+sf_arena_release_full(void)
+{
+	int			kept = 0;
+	Arena	  **link = &arenas;
+
+	while (*link != NULL)
+	{
+		Arena	   *arena = *link;
+
+		if (!arena->full && arena->next_sector < RegionEnd(arena->region) &&
+			kept++ < KEEP_ARENAS)
+		{
+			link = &arena->next;
+			continue;
+		}
+		sf_space_unlend(&arena->seg, arena->region);
+		*link = arena->next;
+		pfree(arena);
+	}
+}
+
+/*
+ * After an abort everything this transaction put into its regions is garbage,
+ * and its I/O has been waited for: they start where it began.
+ */
+void
+sf_arena_end(bool commit)
+{
+	int			kept = 0;
+
+	while (arenas != NULL)
+	{
+		Arena	   *arena = arenas;
+		uint64		next = commit ? round_up_block(arena->next_sector) : arena->first_sector;
+		bool		keep = !arena->full && kept++ < KEEP_ARENAS;
+
+		sf_space_arena_park(arena->seg.node, arena->region,
+							next / SF_BLOCK_SECTORS - arena->region.start_block, keep);
+		arenas = arena->next;
+		pfree(arena);
+	}
+}

@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * commit.c
+ *	  The order of things at the end of a transaction.
+ *
+ * Before the commit (or prepare) record is written:
+ *	 1	what is gathered is written, waited for and made durable;
+ *	 2	the bytes of logging columns are in WAL;
+ *	 3	the space entries are in WAL: ALLOC for what rows own now, FREE for
+ *		what they have lost, FREE_PAGE for inode pages that nobody owns;
+ *	 4	regions that are full are given back: their used bits protect them now.
+ * The commit record follows all of these in WAL, so that it is never durable
+ * without them.  An abort needs none: what was not allocated was only lent.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/relation.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "write/write_internal.h"
+
+static bool pre_commit_done;
+static bool exit_registered;
+
+static void
+at_exit(int code, Datum arg)
+{
+	sf_io_reap_all();
+	sf_space_arena_disown();
+}
+
+void
+sf_write_require_open(void)
+{
+	if (pre_commit_done)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("securefile values cannot be changed while the transaction is being committed")));
+	if (!exit_registered)
+	{
+		/* runs after the abort of an open transaction */
+		on_shmem_exit(at_exit, (Datum) 0);
+		exit_registered = true;
+	}
+}
+
+/* Is a segment still what it was when this transaction used it? */
+static bool
+segment_is_there(const SfSegment *seg)
+{
+	Relation	rel = try_relation_open(seg->relid, RowExclusiveLock);
+	bool		same;
+
+	if (rel == NULL)
+		return false;
+	same = SfNodeEquals(SfRelNode(rel), seg->node);
+	relation_close(rel, NoLock);
+	return same;
+}
+
+/* Log facts of one kind, segment by segment; those of dropped ones fall away. */
+static void
+log_facts(SfFacts *facts, SfPendKind kind)
+{
+	SfRun	   *runs;
+	int64		from = 0;
+
+	if (facts->n == 0)
+		return;
+	runs = MemoryContextAllocHuge(sf_write_context(), facts->n * sizeof(SfRun));
+	while (from < facts->n)
+	{
+		SfSegment  *seg = facts->items[from].seg;
+		int64		n = 0;
+
+		while (from + n < facts->n && facts->items[from + n].seg == seg)
+		{
+			runs[n] = facts->items[from + n].run;
+			n++;
+		}
+		if (segment_is_there(seg))
+			sf_space_log_entries(seg, kind, runs, n);
+		from += n;
+	}
+}
+
+void
+sf_write_pre_commit(void)
+{
+	SfFacts		alloc = {0};
+	SfFacts		free = {0};
+	SfFacts		pages = {0};
+
+	SF_FAULT(commit_before_flush);
+	sf_gather_flush_all(true);
+	SF_FAULT(commit_after_data_wal);
+	sf_owner_collect(&alloc, &free, &pages);
+	log_facts(&alloc, SF_PEND_ALLOC);
+	log_facts(&free, SF_PEND_FREE);
+	log_facts(&pages, SF_PEND_FREE_PAGE);
+	SF_FAULT(commit_after_alloc);
+	sf_arena_release_full();
+	pre_commit_done = true;
+}
+
+void
+sf_write_at_end(bool commit)
+{
+	sf_arena_end(commit);
+	sf_gather_reset();
+	sf_owner_reset();
+	pre_commit_done = false;
+}

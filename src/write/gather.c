@@ -1,0 +1,422 @@
+/*-------------------------------------------------------------------------
+ *
+ * gather.c
+ *	  The write gather cache (SecureFiles paper, "write gather cache").
+ *
+ * Two buffers a backend: one fills while the other is in flight.  A buffer is
+ * a list of pieces, each a contiguous range of sectors of one segment, laid
+ * out so that blocks of the segment are aligned blocks of the buffer.  Values
+ * of one transaction follow one another in a piece, whatever their sizes.
+ *
+ * G1	a piece starts on a block;
+ * G2	no block is in two pieces: a partly filled tail block moves along to the
+ *		piece that continues it (carry_tail);
+ * G3	a partly filled block is written only by a flush after which the arena
+ *		goes on with the next block.
+ *
+ * In a logging column the bytes go to WAL when the write of their buffer is
+ * complete (DESIGN section 8: write, wait, record, commit).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "stats/stats.h"
+#include "storage/fd.h"
+#include "utils/memutils.h"
+#include "write/write_internal.h"
+
+#define MAX_PIECES		64
+
+typedef struct Piece
+{
+	SfSegment  *seg;			/* this transaction's copy */
+	uint64		start;			/* first sector, of a whole block */
+	uint32		nsectors;		/* filled */
+	uint32		offset;			/* in the buffer, in bytes */
+	SfIo		io;
+} Piece;
+
+typedef struct GatherBuffer
+{
+	char	   *mem;
+	Size		size;
+	uint32		fill;			/* bytes; a multiple of a block */
+	int			npieces;
+	bool		started;		/* its writes have been started */
+	bool		finished;		/* waited for, and logged */
+	Piece		pieces[MAX_PIECES];
+} GatherBuffer;
+
+/* A data file that this transaction wrote to and has not made durable. */
+typedef struct DirtyFile
+{
+	SfNode		node;
+	uint64		file_no;
+} DirtyFile;
+
+static GatherBuffer buffers[2];
+static int	current;
+
+/*
+ * A write was begun and did not come to its end: an ERROR or a cancel came
+ * between.  A subtransaction may survive that, but values of outer ones may
+ * be lost in the buffers, so the transaction must not commit.
+ */
+static bool damaged;
+
+static DirtyFile *dirty;		/* in the transaction's memory */
+static int	ndirty;
+static int	dirty_size;
+
+#define PieceEnd(p)			((p)->start + (p)->nsectors)
+#define BLOCK_ROUND_UP(n)	(((n) + SF_BLOCK_SIZE - 1) / SF_BLOCK_SIZE * SF_BLOCK_SIZE)
+
+static void
+require_undamaged(void)
+{
+	if (damaged)
+		ereport(ERROR,
+				(errcode(ERRCODE_IN_FAILED_SQL_TRANSACTION),
+				 errmsg("securefile data of this transaction could not be written"),
+				 errdetail("A write failed or was canceled in a subtransaction."),
+				 errhint("Roll back and try again.")));
+}
+
+/* ---- flushing ---- */
+
+static void
+note_dirty(Piece *piece)
+{
+	uint64		file_no = piece->start / SF_FILE_SECTORS;
+
+	for (int i = 0; i < ndirty; i++)
+		if (dirty[i].file_no == file_no && SfNodeEquals(dirty[i].node, piece->seg->node))
+			return;
+	if (ndirty == dirty_size)
+	{
+		dirty_size = Max(16, dirty_size * 2);
+		dirty = dirty == NULL
+			? MemoryContextAlloc(sf_write_context(), dirty_size * sizeof(DirtyFile))
+			: repalloc(dirty, dirty_size * sizeof(DirtyFile));
+	}
+	dirty[ndirty++] = (DirtyFile) {piece->seg->node, file_no};
+}
+
+/* Is the column's data to pass through the page cache when written? */
+static bool
+write_buffered(const SfSegment *seg)
+{
+	return sf_space_cache_mode(seg->table_oid, seg->attnum) == SF_CACHE_FULL;
+}
+
+/* Start the write of one piece; what is behind its end in the last block is
+ * zeros. */
+static void
+start_piece(GatherBuffer *buf, Piece *piece, bool durable)
+{
+	uint32		len = piece->nsectors * SF_SECTOR_SIZE;
+	uint32		padded = BLOCK_ROUND_UP(len);
+	SfStatCounters *stats = sf_stats_local(piece->seg->table_oid, piece->seg->attnum);
+
+	memset(buf->mem + piece->offset + len, 0, padded - len);
+	piece->io.files = sf_io_open(piece->seg->node, write_buffered(piece->seg));
+	piece->io.segment_offset = piece->start * SF_SECTOR_SIZE;
+	piece->io.buf = buf->mem + piece->offset;
+	piece->io.len_bytes = padded;
+	piece->io.is_write = true;
+	piece->io.durable = durable;
+	SF_FAULT(flush_before_write);
+	if (!durable)
+		note_dirty(piece);
+	sf_io_start(&piece->io);
+	stats->flushes++;
+	stats->nontransformed_flushes++;
+	stats->direct_write_bytes += padded;
+	stats->direct_write_ops++;
+}
+
+static void
+start_buffer(GatherBuffer *buf, bool durable)
+{
+	if (buf->started)
+		return;
+	damaged = true;
+	buf->started = true;
+	for (int i = 0; i < buf->npieces; i++)
+		if (buf->pieces[i].nsectors > 0)
+			start_piece(buf, &buf->pieces[i], durable);
+	damaged = false;
+}
+
+/* Wait for a buffer's writes. */
+static void
+finish_buffer(GatherBuffer *buf)
+{
+	damaged = true;
+	for (int i = 0; i < buf->npieces; i++)
+		if (buf->pieces[i].nsectors > 0)
+			sf_io_wait(&buf->pieces[i].io);
+	damaged = false;
+	buf->finished = true;
+}
+
+/* Data records of a finished buffer. */
+static void
+log_buffer(GatherBuffer *buf)
+{
+	damaged = true;
+	for (int i = 0; i < buf->npieces; i++)
+	{
+		Piece	   *piece = &buf->pieces[i];
+
+		if (piece->seg->logged_data && piece->nsectors > 0)
+			sf_space_log_data(piece->seg, piece->start, buf->mem + piece->offset,
+							  piece->nsectors);
+	}
+	damaged = false;
+}
+
+/* Wait for a buffer and make it empty. */
+static void
+recycle_buffer(GatherBuffer *buf)
+{
+	if (buf->started && !buf->finished)
+	{
+		finish_buffer(buf);
+		log_buffer(buf);
+	}
+	buf->fill = 0;
+	buf->npieces = 0;
+	buf->started = buf->finished = false;
+}
+
+/* ---- filling ---- */
+
+static void
+allocate_buffers(void)
+{
+	Size		size = sf_write_gather_bytes() + SF_UNIT_SIZE + 2 * SF_BLOCK_SIZE;
+
+	for (int i = 0; i < 2; i++)
+	{
+		if (buffers[i].size >= size || buffers[i].npieces > 0)
+			continue;
+		buffers[i].mem = sf_io_buffer_alloc(size);
+		buffers[i].size = size;
+	}
+}
+
+static Piece *
+last_piece(GatherBuffer *buf)
+{
+	return buf->npieces == 0 ? NULL : &buf->pieces[buf->npieces - 1];
+}
+
+/* The piece of a buffer that ends in the middle of a block at that sector. */
+static Piece *
+find_open_tail(GatherBuffer *buf, const SfSegment *seg, uint64 sector)
+{
+	if (sector % SF_BLOCK_SECTORS == 0)
+		return NULL;
+	for (int i = 0; i < buf->npieces; i++)
+		if (PieceEnd(&buf->pieces[i]) == sector &&
+			SfNodeEquals(buf->pieces[i].seg->node, seg->node))
+			return &buf->pieces[i];
+	return NULL;
+}
+
+/*
+ * Move the partly filled tail block of a piece to the start of another piece,
+ * which continues it (G2).
+ */
+static void
+carry_tail(GatherBuffer *from_buf, Piece *from, GatherBuffer *to_buf, Piece *to)
+{
+	uint32		n = from->nsectors % SF_BLOCK_SECTORS;
+
+	from->nsectors -= n;
+	to->nsectors = n;
+	memcpy(to_buf->mem + to->offset,
+		   from_buf->mem + from->offset + (Size) from->nsectors * SF_SECTOR_SIZE,
+		   n * SF_SECTOR_SIZE);
+}
+
+/* Begin a piece at a sector, which may be in a block another piece began. */
+static Piece *
+begin_piece(GatherBuffer *buf, SfSegment *seg, uint64 sector)
+{
+	Piece	   *piece = &buf->pieces[buf->npieces++];
+	GatherBuffer *other = &buffers[1 - current];
+	Piece	   *tail;
+
+	piece->seg = seg;
+	piece->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
+	piece->nsectors = 0;
+	piece->offset = buf->fill;
+	piece->io.in_flight = false;
+	if ((tail = find_open_tail(buf, seg, sector)) != NULL && tail != piece)
+		carry_tail(buf, tail, buf, piece);
+	else if ((tail = find_open_tail(other, seg, sector)) != NULL)
+		carry_tail(other, tail, buf, piece);
+	Assert(PieceEnd(piece) == sector);
+	return piece;
+}
+
+/* Does the buffer take nsectors more at that place? */
+static bool
+has_room(GatherBuffer *buf, uint32 nsectors)
+{
+	return buf->npieces < MAX_PIECES - 1 &&
+		buf->fill < sf_write_gather_bytes() &&
+		buf->fill + SF_BLOCK_SIZE + nsectors * SF_SECTOR_SIZE <= buf->size;
+}
+
+/*
+ * The current buffer is full: fill the other one.  Tail blocks that are still
+ * open are carried over before the full one is written, one for each piece
+ * that has one, since any segment may go on.
+ */
+static void
+switch_buffers(void)
+{
+	GatherBuffer *full = &buffers[current];
+	GatherBuffer *next = &buffers[1 - current];
+
+	recycle_buffer(next);
+	current = 1 - current;
+	for (int i = 0; i < full->npieces; i++)
+	{
+		Piece	   *piece = &full->pieces[i];
+
+		if (piece->nsectors % SF_BLOCK_SECTORS == 0)
+			continue;
+		begin_piece(next, piece->seg, PieceEnd(piece));
+		next->fill += SF_BLOCK_SIZE;
+	}
+	start_buffer(full, false);
+}
+
+char *
+sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
+{
+	GatherBuffer *buf = &buffers[current];
+	Piece	   *piece;
+	char	   *dst;
+
+	require_undamaged();
+	allocate_buffers();
+	if (buf->started)
+		recycle_buffer(buf);
+	if (!has_room(buf, nsectors))
+	{
+		switch_buffers();
+		buf = &buffers[current];
+	}
+	piece = last_piece(buf);
+	if (piece == NULL || PieceEnd(piece) != start_sector ||
+		piece->start / SF_MAP_SECTORS != (start_sector + nsectors - 1) / SF_MAP_SECTORS ||
+		!SfNodeEquals(piece->seg->node, seg->node))
+		piece = begin_piece(buf, seg, start_sector);
+	dst = buf->mem + piece->offset + (Size) piece->nsectors * SF_SECTOR_SIZE;
+	piece->nsectors += nsectors;
+	buf->fill = piece->offset + BLOCK_ROUND_UP(piece->nsectors * SF_SECTOR_SIZE);
+	return dst;
+}
+
+/* ---- ends ---- */
+
+/* Is the whole transaction one write, which can be durable by itself? */
+static bool
+single_write(void)
+{
+	return ndirty == 0 && buffers[current].npieces == 1 && !buffers[current].started;
+}
+
+static void
+sync_dirty_files(void)
+{
+	for (int i = 0; i < ndirty; i++)
+		sf_io_sync(dirty[i].node, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
+	ndirty = 0;
+}
+
+void
+sf_gather_flush_all(bool durable)
+{
+	GatherBuffer *buf = &buffers[current];
+
+	require_undamaged();
+	if (buf->npieces > 0)
+		start_buffer(buf, durable && single_write());
+	for (int i = 0; i < 2; i++)
+	{
+		GatherBuffer *b = &buffers[(current + 1 + i) % 2];
+
+		if (b->started && !b->finished)
+		{
+			finish_buffer(b);
+			if (i == 1 && durable)
+			{
+				sync_dirty_files();
+				SF_FAULT(commit_after_data);
+			}
+			log_buffer(b);
+		}
+	}
+	if (durable)
+		sync_dirty_files();
+	sf_arena_skip_partial_blocks();
+}
+
+void
+sf_gather_reset(void)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		GatherBuffer *buf = &buffers[i];
+
+		buf->fill = 0;
+		buf->npieces = 0;
+		buf->started = buf->finished = false;
+	}
+	dirty = NULL;
+	ndirty = dirty_size = 0;
+	damaged = false;
+}
+
+/* Copy what one piece holds of the range; returns sectors copied. */
+static uint32
+overlay_piece(GatherBuffer *buf, Piece *piece, uint64 start, uint32 nsectors, char *dst)
+{
+	uint64		from = Max(start, piece->start);
+	uint64		to = Min(start + nsectors, PieceEnd(piece));
+
+	if (from >= to)
+		return 0;
+	memcpy(dst + (from - start) * SF_SECTOR_SIZE,
+		   buf->mem + piece->offset + (from - piece->start) * SF_SECTOR_SIZE,
+		   (to - from) * SF_SECTOR_SIZE);
+	return to - from;
+}
+
+uint32
+sf_write_overlay(SfNode node, uint64 start_sector, uint32 nsectors, char *dst)
+{
+	uint32		copied = 0;
+
+	for (int b = 0; b < 2; b++)
+		for (int i = 0; i < buffers[b].npieces; i++)
+			if (SfNodeEquals(buffers[b].pieces[i].seg->node, node))
+				copied += overlay_piece(&buffers[b], &buffers[b].pieces[i], start_sector,
+										nsectors, dst);
+	return copied;
+}
+
+void
+sf_write_flush(void)
+{
+	if (buffers[0].npieces + buffers[1].npieces > 0)
+		sf_gather_flush_all(false);
+}

@@ -1,0 +1,374 @@
+/*-------------------------------------------------------------------------
+ *
+ * owner.c
+ *	  Which object is whose: what a transaction placed, confirmed and freed.
+ *
+ * "Before puts the bytes in place, after records the facts" (DESIGN section
+ * 4).  An object is placed when its locator goes into a tuple; the AFTER
+ * trigger confirms it when the row is really there; what is never confirmed is
+ * given back.  State changes go to an undo list with nest levels, so that a
+ * savepoint takes back just what came after it.
+ *
+ *	 state		meaning at commit
+ *	 DEAD		never was: its subtransaction aborted
+ *	 PLACED		not confirmed: no row has it
+ *	 CONFIRMED	a row has it: its space is allocated
+ *	 FREED		a row had it and lost it in this same transaction
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "write/write_internal.h"
+
+typedef enum ObjectState
+{
+	OBJECT_DEAD,
+	OBJECT_PLACED,
+	OBJECT_CONFIRMED,
+	OBJECT_FREED,
+} ObjectState;
+
+typedef struct ObjectKey
+{
+	uint64		incarnation;
+	uint64		object_id;
+} ObjectKey;
+
+/* An object this transaction made. */
+typedef struct Object
+{
+	ObjectKey	key;
+	ObjectState state;
+	SfSegment  *seg;
+	int			nruns;
+	int			npages;
+	SfRun		run;			/* the run, if there is one only */
+	SfRun	   *runs;			/* else all of them */
+	uint32	   *pages;
+} Object;
+
+/* A state change to be taken back when a subtransaction aborts. */
+typedef struct Undo
+{
+	Object	   *object;
+	ObjectState old_state;
+	int			level;
+} Undo;
+
+/* An object of an earlier transaction that this one frees. */
+typedef struct Freed
+{
+	SfSegment  *seg;
+	SfOwned		owned;
+	int			level;
+} Freed;
+
+static MemoryContext context;
+static HTAB *objects;
+static Undo *undo;
+static int64 nundo;
+static int64 undo_size;
+static Freed *freed;
+static int64 nfreed;
+static int64 freed_size;
+static SfSegment **segments;	/* this transaction's copies */
+static int	nsegments;
+
+MemoryContext
+sf_write_context(void)
+{
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext, "securefile transaction",
+										ALLOCSET_DEFAULT_SIZES);
+	return context;
+}
+
+/* Make room for one more item of an array in the transaction's memory. */
+static void *
+make_room(void *array, int64 n, int64 *size, Size item)
+{
+	if (n < *size)
+		return array;
+	*size = Max(64, *size * 2);
+	return array == NULL
+		? MemoryContextAllocHuge(sf_write_context(), *size * item)
+		: repalloc_huge(array, *size * item);
+}
+
+SfSegment *
+sf_owner_segment(SfSegment *seg)
+{
+	SfSegment  *copy;
+
+	for (int i = 0; i < nsegments; i++)
+		if (segments[i] == seg ||
+			(segments[i]->relid == seg->relid && SfNodeEquals(segments[i]->node, seg->node)))
+			return segments[i];
+	if (nsegments % 64 == 0)
+		segments = nsegments == 0
+			? MemoryContextAlloc(sf_write_context(), 64 * sizeof(SfSegment *))
+			: repalloc(segments, (nsegments + 64) * sizeof(SfSegment *));
+	copy = MemoryContextAlloc(sf_write_context(), sizeof(SfSegment));
+	*copy = *seg;
+	copy->next_id = copy->end_id = 0;	/* not to be given out twice */
+	return segments[nsegments++] = copy;
+}
+
+/* ---- objects of this transaction ---- */
+
+static Object *
+find_object(const SfLocator *loc)
+{
+	ObjectKey	key = {loc->incarnation, loc->object_id};
+
+	return objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
+}
+
+static void
+set_state(Object *object, ObjectState state)
+{
+	undo = make_room(undo, nundo, &undo_size, sizeof(Undo));
+	undo[nundo++] = (Undo) {object, object->state, GetCurrentTransactionNestLevel()};
+	object->state = state;
+}
+
+static void
+make_hash(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(ObjectKey),.entrysize = sizeof(Object),
+	.hcxt = sf_write_context()};
+
+	objects = hash_create("securefile objects", 1024, &ctl,
+						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/* Copy an array of owned things into the transaction's memory. */
+static void *
+keep_array(const void *array, Size size)
+{
+	return size == 0 ? NULL
+		: memcpy(MemoryContextAllocHuge(sf_write_context(), size), array, size);
+}
+
+void
+sf_owner_add(SfSegment *seg, const SfLocator *loc, SfOwned *owned)
+{
+	ObjectKey	key = {loc->incarnation, loc->object_id};
+	Object	   *object;
+	bool		found;
+
+	if (objects == NULL)
+		make_hash();
+	object = hash_search(objects, &key, HASH_ENTER, &found);
+	if (found)
+		elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
+	object->state = OBJECT_DEAD;
+	object->seg = seg;
+	object->nruns = object->npages = 0;
+	object->runs = NULL;
+	if (owned->nruns > 0)
+		object->run = owned->runs[0];
+	if (owned->nruns > 1)
+		object->runs = keep_array(owned->runs, owned->nruns * sizeof(SfRun));
+	object->pages = keep_array(owned->pages, owned->npages * sizeof(uint32));
+	object->nruns = owned->nruns;
+	object->npages = owned->npages;
+	set_state(object, OBJECT_PLACED);
+}
+
+/* ---- facts from the AFTER trigger ---- */
+
+void
+sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	Object	   *object = find_object(&loc);
+
+	sf_write_require_open();
+	if (object == NULL || object->state != OBJECT_PLACED ||
+		loc.table_oid != table_oid || loc.attnum != attnum)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+				 errmsg("column \"%s\" of table \"%s\" was given a stored securefile value that was not stored for it",
+						get_attname(table_oid, attnum, false), get_rel_name(table_oid)),
+				 errdetail("A trigger that fires after the extension's own put it there."),
+				 errhint("Assign the value as bytea (value::bytea), or in a trigger that fires earlier.")));
+	set_state(object, OBJECT_CONFIRMED);
+}
+
+/* Note an object of an earlier transaction as freed. */
+static void
+free_old(SfSegment *seg, const SfLocator *loc)
+{
+	MemoryContext old = MemoryContextSwitchTo(sf_write_context());
+	SfOwned		owned = sf_object_owned(seg, loc);
+
+	if (owned.nruns < 64)
+		owned.runs = repalloc(owned.runs, Max(owned.nruns, 1) * sizeof(SfRun));
+	MemoryContextSwitchTo(old);
+	freed = make_room(freed, nfreed, &freed_size, sizeof(Freed));
+	freed[nfreed++] = (Freed) {sf_owner_segment(seg), owned, GetCurrentTransactionNestLevel()};
+}
+
+void
+sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	Object	   *object;
+	SfSegment  *seg;
+
+	if (loc.table_oid != table_oid || loc.attnum != attnum)
+		return;
+	sf_write_require_open();
+	object = find_object(&loc);
+	if (object != NULL)
+	{
+		set_state(object, OBJECT_FREED);
+		return;
+	}
+	seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
+	if (seg == NULL || seg->incarnation != loc.incarnation)
+		return;					/* its storage goes as a whole */
+	free_old(seg, &loc);
+}
+
+/* ---- savepoints ---- */
+
+void
+sf_write_at_subcommit(int level)
+{
+	for (int64 i = nundo; i > 0 && undo[i - 1].level >= level; i--)
+		undo[i - 1].level = level - 1;
+	for (int64 i = nfreed; i > 0 && freed[i - 1].level >= level; i--)
+		freed[i - 1].level = level - 1;
+}
+
+void
+sf_write_at_subabort(int level)
+{
+	while (nundo > 0 && undo[nundo - 1].level >= level)
+	{
+		nundo--;
+		undo[nundo].object->state = undo[nundo].old_state;
+	}
+	while (nfreed > 0 && freed[nfreed - 1].level >= level)
+		nfreed--;
+}
+
+/* ---- what pre-commit has to log ---- */
+
+static void
+add_fact(SfFacts *facts, SfSegment *seg, SfRun run)
+{
+	facts->items = make_room(facts->items, facts->n, &facts->size, sizeof(SfFact));
+	facts->items[facts->n++] = (SfFact) {seg, run};
+}
+
+static void
+add_runs(SfFacts *facts, SfSegment *seg, const SfRun *runs, int n)
+{
+	for (int i = 0; i < n; i++)
+		add_fact(facts, seg, runs[i]);
+}
+
+static void
+add_pages(SfFacts *facts, SfSegment *seg, const uint32 *pages, int n)
+{
+	for (int i = 0; i < n; i++)
+		add_fact(facts, seg, (SfRun) {pages[i], 1});
+}
+
+static int
+cmp_facts(const void *a, const void *b)
+{
+	const SfFact *x = a;
+	const SfFact *y = b;
+
+	if (x->seg != y->seg)
+		return x->seg < y->seg ? -1 : 1;
+	return x->run.start < y->run.start ? -1 : x->run.start > y->run.start;
+}
+
+/* Sort; merge what touches on one map page, if that is wanted. */
+static void
+sort_facts(SfFacts *facts, bool merge)
+{
+	int64		to = 0;
+
+	if (facts->n == 0)
+		return;
+	qsort(facts->items, facts->n, sizeof(SfFact), cmp_facts);
+	for (int64 i = 1; merge && i < facts->n; i++)
+	{
+		SfFact	   *last = &facts->items[to];
+		SfFact	   *fact = &facts->items[i];
+
+		if (last->seg == fact->seg && last->run.start + last->run.nsectors == fact->run.start &&
+			last->run.start / SF_MAP_SECTORS == fact->run.start / SF_MAP_SECTORS)
+			last->run.nsectors += fact->run.nsectors;
+		else
+			facts->items[++to] = *fact;
+	}
+	if (merge)
+		facts->n = to + 1;
+}
+
+/*
+ * What one object of this transaction comes to.  A version that was born and
+ * died here was seen by nobody else; but logical decoding still has to emit
+ * it, so that its space may be used again only at the horizon.
+ */
+static void
+collect_object(const Object *object, SfFacts *alloc, SfFacts *free, SfFacts *pages)
+{
+	const SfRun *runs = object->nruns > 1 ? object->runs : &object->run;
+	bool		decoded = object->state == OBJECT_FREED && XLogLogicalInfoActive();
+
+	if (object->state == OBJECT_CONFIRMED || decoded)
+		add_runs(alloc, object->seg, runs, object->nruns);
+	if (decoded)
+		add_runs(free, object->seg, runs, object->nruns);
+	if (object->state != OBJECT_CONFIRMED)
+		add_pages(pages, object->seg, object->pages, object->npages);
+}
+
+void
+sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages)
+{
+	if (objects != NULL)
+	{
+		HASH_SEQ_STATUS status;
+		Object	   *object;
+
+		hash_seq_init(&status, objects);
+		while ((object = hash_seq_search(&status)) != NULL)
+			collect_object(object, alloc, free, pages);
+	}
+	for (int64 i = 0; i < nfreed; i++)
+	{
+		add_runs(free, freed[i].seg, freed[i].owned.runs, freed[i].owned.nruns);
+		add_pages(pages, freed[i].seg, freed[i].owned.pages, freed[i].owned.npages);
+	}
+	sort_facts(alloc, true);
+	sort_facts(free, true);
+	sort_facts(pages, false);
+}
+
+void
+sf_owner_reset(void)
+{
+	objects = NULL;
+	undo = NULL;
+	freed = NULL;
+	segments = NULL;
+	nundo = undo_size = nfreed = freed_size = 0;
+	nsegments = 0;
+	if (context != NULL)
+		MemoryContextReset(context);
+}

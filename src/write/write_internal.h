@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * write_internal.h
+ *	  What the files of write/ share.
+ *
+ * value.c		a value in: cut into units, placed, checksummed, mapped
+ * arena.c		where the next unit goes: lent regions of this backend
+ * gather.c		the write gather cache: two buffers, pieces, flushes
+ * owner.c		which object is whose: placed, confirmed, freed; savepoints
+ * commit.c		the order of things at the end of a transaction
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_WRITE_INTERNAL_H
+#define SF_WRITE_INTERNAL_H
+
+#include "object/object.h"
+#include "write/write.h"
+
+/* Memory that lives until the top-level transaction ends. */
+extern MemoryContext sf_write_context(void);
+
+/* Throws when a value arrives after this transaction's pre-commit work. */
+extern void sf_write_require_open(void);
+
+/* ---- arena.c ---- */
+
+/*
+ * Sector for the next nsectors (at most a unit) of the segment, contiguous.
+ * ahead_sectors: how much more of the same value follows.
+ */
+extern uint64 sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors);
+
+/* The block that the segment's arena is in the middle of is written: go on
+ * with the next one. */
+extern void sf_arena_skip_partial_blocks(void);
+
+/* All I/O is done and facts are logged: give back what is full. */
+extern void sf_arena_release_full(void);
+
+/* Transaction end: park what is left.  Never throws. */
+extern void sf_arena_end(bool commit);
+
+/* ---- gather.c ---- */
+
+/*
+ * Room for nsectors at that place of the segment in the gather buffer; may
+ * flush first.  The memory is valid until the next call.
+ */
+extern char *sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors);
+
+/* Write out everything and wait; durable also makes it durable. */
+extern void sf_gather_flush_all(bool durable);
+
+/* Transaction end: forget what is gathered.  Nothing is in flight. */
+extern void sf_gather_reset(void);
+
+/* ---- owner.c ---- */
+
+extern void sf_owner_add(SfSegment *seg, const SfLocator *loc, SfOwned *owned);
+
+/*
+ * Lists of what pre-commit has to log, of one kind, sorted by segment and
+ * sector.
+ */
+typedef struct SfFact
+{
+	SfSegment  *seg;			/* this transaction's copy */
+	SfRun		run;
+} SfFact;
+
+typedef struct SfFacts
+{
+	SfFact	   *items;
+	int64		n;
+	int64		size;
+} SfFacts;
+
+/* alloc: runs of confirmed objects; free: runs to be freed; pages likewise. */
+extern void sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages);
+
+/* Transaction end. */
+extern void sf_owner_reset(void);
+
+/* This transaction's copy of a segment (stable address). */
+extern SfSegment *sf_owner_segment(SfSegment *seg);
+
+#endif							/* SF_WRITE_INTERNAL_H */

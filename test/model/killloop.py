@@ -1,0 +1,151 @@
+#!/usr/bin/python3
+"""Kills a server under the load of the model test, again and again.
+
+Each round the clients of model.py work for a moment; then the postmaster with
+all its children, or one process, gets SIGKILL, or the server is stopped at
+once.  The clients outlive the server, so what they saw acknowledged is known.
+After the restart every acknowledged commit must be there, and nothing else: a
+commit that was on its way is there whole or not at all.  securefile_check()
+must be silent, and no space may be lost.
+
+    killloop.py --rounds 3 --seed 42
+
+Exit code 0: sound; 1: not; the cluster's directory is then kept.
+"""
+
+import argparse
+import random
+import sys
+import time
+import traceback
+
+import model
+import verify
+from client import Mismatch
+from server import Server
+from values import Values
+
+WAYS = ["postmaster", "process", "immediate"]
+
+
+def settings(options):
+    """Durable, and with everything frequent that usually is rare."""
+    load = {"fsync": "on", "wal_level": options.wal_level, "max_wal_senders": "0",
+            "restart_after_crash": "on", "max_prepared_transactions": "20",
+            "checkpoint_timeout": "30s", "max_wal_size": "'256MB'",
+            "autovacuum_naptime": "1s", "log_min_messages": "warning",
+            "log_min_error_statement": "panic",
+            "log_line_prefix": "'%m [%p] %b '"}
+    if options.type == "securefile":
+        load.update({"shared_preload_libraries": "'securefile'",
+                     "securefile.monitor_naptime": "'1s'"})
+    return load
+
+
+def strike(server, way, rng):
+    """End the server; returns what was done and whether it restarts by itself."""
+    if way == "postmaster":
+        server.kill_all()
+        return "SIGKILL of everything", False
+    if way == "immediate":
+        server.stop("immediate")
+        return "immediate stop", False
+    return f"SIGKILL of one {server.kill_backend(rng)}", True
+
+
+def settle_prepared(conn, state, rng):
+    """End the prepared transaction of a client; the states it may now be in."""
+    prepared = state["prepared"]
+    there = conn.execute("SELECT count(*) FROM pg_prepared_xacts WHERE gid = %s",
+                         (prepared["gid"],)).fetchone()[0] == 1
+    if there:
+        how = rng.choice(["COMMIT", "ROLLBACK"])
+        conn.execute(f"{how} PREPARED '{prepared['gid']}'")
+        return [prepared["after"] if how == "COMMIT" else state["rows"]]
+    if prepared["step"] == "prepared":
+        raise Mismatch(f"prepared transaction {prepared['gid']} is gone")
+    return [prepared["after"] if prepared["step"] == "COMMIT" else state["rows"]]
+
+
+def examine(conn, options, values, states, rng):
+    """Compare the restarted server with what the clients know."""
+    for number, state in enumerate(states):
+        if state is None:
+            continue
+        if state["prepared"]:
+            candidates = settle_prepared(conn, state, rng)
+        else:
+            candidates = [state["rows"]]
+            if state["doubt"] is not None:
+                candidates.append(state["doubt"])
+        got = verify.client_rows(conn, number, values, options)
+        state["rows"] = verify.compare(number, got, candidates)
+        state["doubt"] = state["prepared"] = None
+    strange = conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall()
+    if strange:
+        raise Mismatch(f"prepared transactions of nobody: {strange}")
+    verify.check_sound(conn, options)
+    verify.check_space(conn, options, values, [s for s in states if s])
+
+
+def one_round(server, options, values, states, way, rng):
+    """Load, kill, restart, compare."""
+    running = model.start(server.dsn, options, states, 120)
+    time.sleep(rng.uniform(0.3, options.load))
+    done, restarts = strike(server, way, rng)
+    totals = model.collect(running, states)
+    began = time.time()
+    if not restarts:
+        server.start()
+    conn = server.connect()
+    recovered = time.time() - began
+    alarms = server.alarms()
+    if alarms:
+        raise Mismatch("in the server's log:\n" + "\n".join(alarms))
+    doubts = sum(1 for s in states if s and (s["doubt"] is not None or s["prepared"]))
+    examine(conn, options, values, states, rng)
+    conn.close()
+    return (f"{done}, {totals['transactions']} transactions, {doubts} in doubt,"
+            f" recovery {recovered:.1f} s")
+
+
+def run(server, options):
+    rng = random.Random(f"{options.seed}:kill")
+    values = Values(options.seed, options.max_size)
+    server.start()
+    with server.connect() as conn:
+        verify.create(conn, options)
+    states = [None] * options.clients
+    order = WAYS[:]
+    for number in range(options.rounds):
+        if number % len(WAYS) == 0:
+            rng.shuffle(order)
+        line = one_round(server, options, values, states, order[number % len(WAYS)], rng)
+        print(f"round {number + 1}: {line}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--load", type=float, default=3.0, help="most seconds before a kill")
+    parser.add_argument("--wal-level", default="replica")
+    model.arguments(parser)
+    options = parser.parse_args()
+    options.prepared = True
+    server = Server(settings(options))
+    try:
+        run(server, options)
+    except Exception as error:
+        print(error if isinstance(error, Mismatch) else traceback.format_exc())
+        print(server.tail())
+        print(f"FAILED; cluster kept in {server.top}; again with: {sys.argv[0]} --seed"
+              f" {options.seed} --rounds {options.rounds} --clients {options.clients}"
+              f" --load {options.load} --type {options.type} --wal-level {options.wal_level}")
+        return 1
+    server.remove()
+    print(f"sound: seed {options.seed}, {options.rounds} kills")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

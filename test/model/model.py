@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+"""Randomised model test of securefile columns.
+
+Clients run random transactions against a shared, partitioned table and tables
+of their own, each beside a model of what its rows must hold.  Readers keep old
+snapshots over many updates, a janitor maintains, checks and vacuums meanwhile.
+At the end every row is compared, securefile_check() must be silent, nothing may
+be pending, and the live bytes must be those of the values.
+
+    model.py --dsn "dbname=postgres" --seed 42 --seconds 10 --clients 3
+
+Exit code 0: sound; 1: not; the last lines tell the seed and how to run it again.
+--type=bytea runs the same against bytea columns: a check of the model itself.
+"""
+
+import argparse
+import multiprocessing
+import random
+import sys
+import time
+import traceback
+
+import psycopg
+
+import verify
+from client import Client, Lost, Mismatch, is_lost
+from operations import OPERATIONS
+from values import Values
+
+
+def arguments(parser):
+    """Options that the kill loop shares."""
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    parser.add_argument("--clients", type=int, default=3)
+    parser.add_argument("--readers", type=int, default=1)
+    parser.add_argument("--keys", type=int, default=16, help="row ids a client has, a table")
+    parser.add_argument("--max-size", type=int, default=14 * 1024 * 1024)
+    parser.add_argument("--type", choices=["securefile", "bytea"], default="securefile")
+
+
+def client_process(dsn, number, options, state, end, pipe):
+    """One client until the end, or until the server goes away."""
+    client = None
+    try:
+        client = Client(dsn, number, options, Values(options.seed, options.max_size),
+                        OPERATIONS, state)
+        client.run(lambda: time.time() > end)
+        pipe.send(("done", client.state(), client.counts))
+    except (Lost, psycopg.OperationalError) as error:
+        if client is None or isinstance(error, Lost):
+            pipe.send(("lost", client.state() if client else state, client and client.counts))
+        else:
+            pipe.send(("failed", traceback.format_exc(), None))
+    except Exception as error:
+        text = str(error) if isinstance(error, Mismatch) else traceback.format_exc()
+        pipe.send(("failed", text, None))
+
+
+def side_process(work, dsn, number, options, end, pipe):
+    """A reader or the janitor; a server that goes away is not its business."""
+    conn = None
+    try:
+        conn = psycopg.connect(dsn, autocommit=True)
+        rng = random.Random(f"{options.seed}:{work.__name__}:{number}:{end}")
+        while time.time() < end:
+            work(conn, options, rng, end)
+        pipe.send(("done", None, None))
+    except Exception as error:
+        if isinstance(error, psycopg.Error) and (conn is None or is_lost(error, conn)):
+            pipe.send(("lost", None, None))
+        else:
+            pipe.send(("failed", f"{work.__name__}: {traceback.format_exc()}", None))
+
+
+def hold_snapshot(conn, options, rng, end):
+    """One old snapshot: what it saw first must stay, to the byte."""
+    values = Values(options.seed, options.max_size)
+    conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    rows = conn.execute("SELECT id, part, va, vb FROM model_shared").fetchall()
+    until = min(end, time.time() + rng.choice([0.3, 1, 3, 8]))
+    while rows and time.time() < until:
+        key, part, va, vb = rng.choice(rows)
+        x, vid = rng.choice([("a", va), ("b", vb)])
+        got = conn.cursor(binary=True).execute(
+            f"SELECT v{x}, {x}::bytea FROM model_shared WHERE id = %s AND part = %s",
+            (key, part)).fetchall()
+        if len(got) != 1 or got[0][0] != vid:
+            raise Mismatch(f"snapshot of {key}.{x}: expected value {vid}, found {got}")
+        if (None if got[0][1] is None else bytes(got[0][1])) != values.data(vid):
+            raise Mismatch(f"snapshot of {key}.{x}: value {vid} differs")
+        time.sleep(0.01)
+    conn.execute("COMMIT")
+
+
+def tidy(conn, options, rng, _end):
+    """What monitors, operators and vacuum do while clients work."""
+    time.sleep(rng.uniform(0.05, 0.4))
+    table, column = rng.choice(verify.leaves(options)), rng.choice("ab")
+    work = rng.choice(["maintain"] * 6 + ["usage"] * 3 + ["vacuum"] * 3
+                      + ["check", "full", "checkpoint"])
+    if options.type == "bytea" and work in ("maintain", "usage", "check"):
+        return
+    conn.execute("SET lock_timeout = '500ms'")
+    try:
+        if work == "maintain":
+            conn.execute(f"SELECT securefile_maintain('{table}', '{column}')")
+        elif work == "usage":
+            conn.execute(f"SELECT * FROM securefile_usage('{table}', '{column}')")
+        elif work == "check":
+            found = conn.execute(f"SELECT * FROM securefile_check('{table}', '{column}')"
+                                 ).fetchall()
+            if found:
+                raise Mismatch(f"securefile_check('{table}', '{column}') during work: {found}")
+        elif work == "checkpoint":
+            conn.execute("CHECKPOINT")
+        else:
+            conn.execute(f"VACUUM {'(FULL)' if work == 'full' else ''} {table}")
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        pass
+
+
+def start(dsn, options, states, seconds):
+    """Start all processes of a round; returns [(name, process, pipe)]."""
+    end = time.time() + seconds
+    running = []
+
+    def launch(name, target, *args):
+        ours, theirs = multiprocessing.Pipe(duplex=False)
+        process = multiprocessing.Process(target=target, args=args + (end, theirs))
+        process.start()
+        theirs.close()
+        running.append((name, process, ours))
+
+    for number in range(options.clients):
+        launch(number, client_process, dsn, number, options, states[number])
+    for number in range(options.readers):
+        launch("reader", side_process, hold_snapshot, dsn, number, options)
+    launch("janitor", side_process, tidy, dsn, 0, options)
+    return running
+
+
+def collect(running, states):
+    """Wait for all processes; new states into states.  Mismatch on failure."""
+    totals = {"transactions": 0, "operations": 0, "values": 0}
+    failures = []
+    for name, process, pipe in running:
+        try:
+            how, result, counts = pipe.recv()
+        except EOFError:
+            how, result, counts = "failed", f"process {name} died", None
+        process.join()
+        if how == "failed":
+            failures.append(result)
+        elif isinstance(name, int):
+            states[name] = result
+        for key in counts or ():
+            totals[key] += counts[key]
+    if failures:
+        raise Mismatch("\n".join(failures))
+    return totals
+
+
+def can_prepare(conn):
+    return int(conn.execute("SHOW max_prepared_transactions").fetchone()[0]) > 0
+
+
+def run(dsn, options):
+    conn = psycopg.connect(dsn, autocommit=True)
+    options.prepared = can_prepare(conn)
+    values = Values(options.seed, options.max_size)
+    verify.create(conn, options)
+    states = [None] * options.clients
+    totals = collect(start(dsn, options, states, options.seconds), states)
+    for number, state in enumerate(states):
+        if state["doubt"] is not None or state["prepared"]:
+            raise Mismatch(f"client {number} lost its server")
+        got = verify.client_rows(conn, number, values, options)
+        verify.compare(number, got, [state["rows"]])
+    verify.check_sound(conn, options)
+    verify.check_space(conn, options, values, states)
+    return totals
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dsn", default="", help="connection string")
+    parser.add_argument("--seconds", type=float, default=10)
+    arguments(parser)
+    options = parser.parse_args()
+    try:
+        totals = run(options.dsn, options)
+    except Exception as error:
+        print(error if isinstance(error, Mismatch) else traceback.format_exc())
+        print(f"FAILED; again with: {sys.argv[0]} --dsn '{options.dsn}' --seed {options.seed}"
+              f" --seconds {options.seconds} --clients {options.clients}"
+              f" --readers {options.readers} --keys {options.keys}"
+              f" --max-size {options.max_size} --type {options.type}")
+        return 1
+    print(f"sound: seed {options.seed}, " + ", ".join(f"{n} {k}" for k, n in totals.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

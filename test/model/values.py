@@ -1,0 +1,93 @@
+"""Contents of the model's values, made again from (seed, value id) alone.
+
+A row carries the ids of its values beside the values themselves, so that any
+reader, also one that holds an old snapshot or reads another client's row, can
+tell which bytes it must see.
+"""
+
+import hashlib
+import random
+from collections import OrderedDict
+
+UNIT = 128 * 1024			# granule of checksums in a segment
+IN_ROW_MAX = 4000			# longest value that stays in the row
+SECTOR = 512				# granule of space accounting
+INODE_FROM = 12 * 1024 * 1024	# longer values keep their map in inode pages
+
+# (weight, smallest, largest); edges that often break are drawn on their own
+LENGTHS = [
+    (4, 0, 0),
+    (22, 1, 4000),
+    (30, 4001, 64 * 1024),
+    (20, 64 * 1024, 512 * 1024),
+    (9, 512 * 1024, 2 * 1024 * 1024),
+    (4, 2 * 1024 * 1024, 10 * 1024 * 1024),
+    (1, INODE_FROM, INODE_FROM + 2 * 1024 * 1024),
+]
+EDGES = [1, 511, 512, 513, 3999, 4000, 4001, 4095, 4096, 4097, 8191, 8192,
+         UNIT - 1, UNIT, UNIT + 1, 2 * UNIT, 2 * UNIT + 1, 8 * UNIT, 8 * UNIT + 511]
+CACHE_BYTES = 48 * 1024 * 1024
+
+
+def stored_bytes(length, in_row_max=IN_ROW_MAX):
+    """Bytes of a segment that a value of this length must occupy."""
+    if length == 0 or length <= in_row_max:
+        return 0
+    return (length + SECTOR - 1) // SECTOR * SECTOR
+
+
+class Values:
+    """Makes and remembers the contents that belong to value ids."""
+
+    def __init__(self, seed, max_size):
+        self.seed = seed
+        self.max_size = max_size
+        self.digests = {}
+        self.cache = OrderedDict()
+        self.cached_bytes = 0
+
+    def length(self, vid):
+        return self._shape(vid)[0]
+
+    def data(self, vid):
+        """The bytes of a value; None for the id None (SQL null)."""
+        if vid is None:
+            return None
+        if vid in self.cache:
+            self.cache.move_to_end(vid)
+            return self.cache[vid]
+        data = self._make(vid)
+        self.cache[vid] = data
+        self.cached_bytes += len(data)
+        while self.cached_bytes > CACHE_BYTES and len(self.cache) > 1:
+            self.cached_bytes -= len(self.cache.popitem(last=False)[1])
+        return data
+
+    def sha256(self, vid):
+        if vid is None:
+            return None
+        if vid not in self.digests:
+            self.digests[vid] = hashlib.sha256(self.data(vid)).digest()
+        return self.digests[vid]
+
+    def _shape(self, vid):
+        rng = random.Random(f"{self.seed}:{vid}")
+        if rng.random() < 0.15:
+            length = rng.choice(EDGES)
+        else:
+            _, low, high = rng.choices(LENGTHS, [w for w, _, _ in LENGTHS])[0]
+            length = rng.randint(low, high)
+        while length > self.max_size:
+            length = length // 3
+        return length, rng
+
+    def _make(self, vid):
+        length, rng = self._shape(vid)
+        key = f"{self.seed}:{vid}".encode()
+        kind = rng.random()
+        if kind < 0.08:
+            return bytes(length)
+        if kind < 0.2:
+            line = hashlib.sha256(key).hexdigest().encode() + b"\n"
+            return (line * (length // len(line) + 1))[:length]
+        return hashlib.shake_128(key).digest(length)

@@ -1,0 +1,277 @@
+# What the TAP tests of securefile share: clusters with the library preloaded,
+# tables whose rows say what their values must be, and checks of rows and space.
+
+package SecurefileTest;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use File::Find;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep time);
+
+our @EXPORT = qw(new_cluster need_faults make_table fill rows_right usage settle
+  sound arm disarm fired crash wait_restart data_files data_bytes fails_with mb
+  background wait_for_sql);
+
+# A cluster with the extension in database postgres.  Keys: conf, a list of
+# settings that override those here; start, 0 to leave it stopped.
+sub new_cluster
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(%{ $params{init} || {} });
+	$node->append_conf('postgresql.conf', $_)
+	  for ("shared_preload_libraries = 'securefile'",
+		'wal_level = replica', 'max_wal_senders = 4',
+		'max_prepared_transactions = 10', 'shared_buffers = 32MB',
+		'autovacuum = off', 'log_statement = none',
+		'log_min_error_statement = panic', "securefile.monitor_naptime = '1s'",
+		@{ $params{conf} || [] });
+	return $node if defined $params{start} && !$params{start};
+	$node->start;
+	prepare_database($node, 'postgres');
+	return $node;
+}
+
+# The extension, and blob(seed, len): bytes that differ in every sector.
+sub prepare_database
+{
+	my ($node, $db) = @_;
+	$node->safe_psql(
+		$db, q{
+		CREATE EXTENSION securefile;
+		CREATE FUNCTION blob(seed int, len int) RETURNS bytea
+		LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+			SELECT substring(coalesce(string_agg(
+					   decode(repeat(md5(seed || ':' || i), 32), 'hex'), '' ORDER BY i), '')
+				   FOR len)
+			FROM generate_series(1, (len + 511) / 512) i
+		$$;});
+	return;
+}
+
+# Skip the whole file where the library was built without fault points.
+sub need_faults
+{
+	my ($node) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres', 'SELECT securefile_fault_reset()');
+	return if $rc == 0;
+	die $err unless $err =~ /not built with fault points/;
+	plan skip_all => 'built without fault points (make FAULTS=1)';
+}
+
+sub mb { return $_[0] * 1024 * 1024; }
+
+# A table whose rows tell their contents: doc is blob(seed, len).
+sub make_table
+{
+	my ($node, $table, $options, $more) = @_;
+	my $type = $options ? "securefile($options)" : 'securefile';
+	$node->safe_psql('postgres',
+		"CREATE TABLE $table (id int PRIMARY KEY, seed int, len int, doc $type) "
+		  . ($more || ''));
+	return;
+}
+
+# Rows from .. to of a length (an SQL expression over i), seed as id.
+sub fill
+{
+	my ($node, $table, $from, $to, $len) = @_;
+	$node->safe_psql('postgres',
+		"INSERT INTO $table SELECT i, i, $len, blob(i, $len)"
+		  . " FROM generate_series($from, $to) i");
+	return;
+}
+
+# Each row holds what it says it holds; $count is how many rows there must be.
+sub rows_right
+{
+	my ($node, $table, $count, $name, $db) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $out, $err) = $node->psql($db || 'postgres',
+		"SELECT count(*), count(*) FILTER (WHERE doc::bytea IS DISTINCT FROM blob(seed, len)"
+		  . " OR length(doc) IS DISTINCT FROM len) FROM $table");
+	return is($rc == 0 ? $out : $err, "$count|0", "$name: rows of $table");
+}
+
+# securefile_usage as a hash reference.
+sub usage
+{
+	my ($node, $table, $column, $db) = @_;
+	my @names = qw(file_bytes live_bytes pending_bytes free_bytes metadata_bytes);
+	my $row = $node->safe_psql($db || 'postgres',
+		'SELECT ' . join(', ', @names)
+		  . " FROM securefile_usage('$table', '$column')");
+	my %usage;
+	@usage{@names} = split /\|/, $row;
+	return \%usage;
+}
+
+# Maintain until nothing is pending; returns the usage then.
+sub settle
+{
+	my ($node, $table, $column, $seconds, $db) = @_;
+	my $end = time() + ($seconds || 20);
+	while (1)
+	{
+		$node->safe_psql($db || 'postgres',
+			"SELECT securefile_maintain('$table', '$column')");
+		my $usage = usage($node, $table, $column, $db);
+		return $usage if $usage->{pending_bytes} == 0 || time() > $end;
+		usleep(50_000);
+	}
+}
+
+# One test: nothing for securefile_check to find, nothing left pending, and the
+# live bytes are those of the rows.  Key in_row: longest value kept in the row.
+sub sound
+{
+	my ($node, $table, $name, %params) = @_;
+	my $column = $params{column} || 'doc';
+	my $db = $params{db} || 'postgres';
+	my $in_row = defined $params{in_row} ? $params{in_row} : 4000;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $usage = settle($node, $table, $column, undef, $db);
+	my $want = $node->safe_psql($db,
+		"SELECT coalesce(sum((length($column) + 511) / 512 * 512), 0)"
+		  . " FROM ONLY $table WHERE length($column) > $in_row");
+	my $found = $node->safe_psql($db,
+		"SELECT * FROM securefile_check('$table', '$column') LIMIT 5");
+	my $sum = $usage->{live_bytes} + $usage->{pending_bytes} + $usage->{free_bytes};
+
+	return is(
+		"check: $found; pending: $usage->{pending_bytes}; live: $usage->{live_bytes};"
+		  . " sum: $sum",
+		"check: ; pending: 0; live: $want; sum: $usage->{file_bytes}",
+		"$name: $table.$column is sound");
+}
+
+# ---- fault points ----
+
+# Arm a fault point; keys: skip, times (default 1), pid.
+sub arm
+{
+	my ($node, $point, $action, %params) = @_;
+	my $skip = $params{skip} || 0;
+	my $times = defined $params{times} ? $params{times} : 1;
+	my $pid = $params{pid} || 0;
+	$node->safe_psql('postgres',
+		"SELECT securefile_fault('$point', '$action', skip => $skip,"
+		  . " times => $times, pid => $pid)");
+	return;
+}
+
+sub disarm
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', 'SELECT securefile_fault_reset()');
+	return;
+}
+
+sub fired
+{
+	my ($node, $point) = @_;
+	return $node->safe_psql('postgres', "SELECT securefile_fault_fired('$point')");
+}
+
+# ---- crashes ----
+
+# Processes whose parent is a process.
+sub children_of
+{
+	my ($parent) = @_;
+	my @found;
+	foreach my $dir (glob '/proc/[0-9]*')
+	{
+		open(my $fh, '<', "$dir/stat") or next;
+		my $line = <$fh>;
+		close $fh;
+		next unless defined $line && $line =~ /.*\) \S (\d+)/;
+		push @found, $dir =~ /(\d+)$/ if $1 == $parent;
+	}
+	return @found;
+}
+
+# SIGKILL of the postmaster and all its children at once; waits till all are gone.
+sub crash
+{
+	my ($node) = @_;
+	my $pid = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+	my @all = ($pid, children_of($pid));
+
+	kill 9, @all;
+	$node->kill9;
+	foreach my $gone (@all)
+	{
+		for (my $i = 0; $i < 3000 && -e "/proc/$gone"; $i++)
+		{
+			usleep(10_000);
+		}
+	}
+	return;
+}
+
+# Wait until a server that restarts by itself takes connections again.
+sub wait_restart
+{
+	my ($node) = @_;
+	$node->poll_query_until('postgres', 'SELECT true', 't')
+	  or die 'server did not come back';
+	return;
+}
+
+# ---- data files ----
+
+# Data files of a cluster, paths below pg_securefile.
+sub data_files
+{
+	my ($node) = @_;
+	my $top = $node->data_dir . '/pg_securefile';
+	my @found;
+	return @found unless -d $top;
+	find({ no_chdir => 1, wanted => sub { push @found, $File::Find::name if -f } }, $top);
+	return sort @found;
+}
+
+sub data_bytes
+{
+	my $sum = 0;
+	$sum += -s $_ for data_files(@_);
+	return $sum;
+}
+
+# ---- statements ----
+
+# One test: a statement fails with that SQLSTATE and a message like that.
+sub fails_with
+{
+	my ($node, $sql, $sqlstate, $like, $name, %params) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $out, $err) = $node->psql(
+		$params{db} || 'postgres', $sql,
+		extra_params => [
+			'-v', 'VERBOSITY=verbose', $params{user} ? ('-U', $params{user}) : () ]);
+	my $text = $rc == 0 ? "no error, but: $out" : $err;
+	return like($text, qr/ERROR:  $sqlstate: .*$like/s, $name);
+}
+
+# A psql session that goes on after errors.
+sub background
+{
+	my ($node, $db) = @_;
+	return $node->background_psql($db || 'postgres', on_error_stop => 0);
+}
+
+sub wait_for_sql
+{
+	my ($node, $sql, $want) = @_;
+	return $node->poll_query_until('postgres', $sql, defined $want ? $want : 't');
+}
+
+1;

@@ -1,0 +1,121 @@
+# Trap 5, promises 4 and 7: a locator that outlives its row gives a clear error,
+# never other data, whatever has taken its place meanwhile.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('stale', conf => ['securefile.monitor = off']);
+
+# Keep row 1's value over COMMITs in a variable, do $between, then read it.
+sub variable_after
+{
+	my ($table, $between) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres', <<"SQL", extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+		DO \$\$
+		DECLARE
+			v securefile;
+			bytes bytea;
+			want bytea;
+		BEGIN
+			SELECT doc, doc::bytea INTO v, want FROM $table WHERE id = 1;
+			COMMIT;
+			$between
+			bytes := v::bytea;
+			RAISE EXCEPTION 'value read: %', CASE WHEN bytes = want THEN 'its own' ELSE 'OTHER DATA' END;
+		END \$\$;
+SQL
+	return $err;
+}
+
+my $reuse = sub {
+	my ($table, $len) = @_;
+	return "DELETE FROM $table WHERE id = 1; COMMIT;"
+	  . " PERFORM securefile_maintain('$table', 'doc'); COMMIT;"
+	  . " INSERT INTO $table SELECT i, i, $len, blob(i, $len) FROM generate_series(100, 103) i; COMMIT;";
+};
+my $clear = qr/ERROR:  (42704|XX001): /;
+
+foreach my $case (
+	[ 'small',  '',                        50_000 ],
+	[ 'fslike', 'filesystem_like_logging', 300_000 ],
+	[ 'cached', 'cache',                   300_000 ],
+	[ 'inode',  '',                        14_000_000 ])
+{
+	my ($table, $options, $len) = @$case;
+	make_table($node, $table, $options);
+	fill($node, $table, 1, 2, $len);
+	my $err = variable_after($table, $reuse->($table, $len));
+	like($err, $clear, "$table: variable over COMMIT, space reused");
+	unlike($err, qr/value read/, "$table: nothing was returned");
+	rows_right($node, $table, 5, $table);
+	sound($node, $table, $table);
+
+	# the same length, the same place, over TRUNCATE
+	$node->safe_psql('postgres', "TRUNCATE $table");
+	fill($node, $table, 1, 2, $len);
+	$err = variable_after($table,
+		"TRUNCATE $table; COMMIT; INSERT INTO $table SELECT i, i + 9, $len, blob(i + 9, $len)"
+		  . ' FROM generate_series(1, 2) i; COMMIT;');
+	like($err, $clear, "$table: variable over TRUNCATE");
+	unlike($err, qr/value read/, "$table: nothing was returned");
+
+	# deleted, freed, nothing written there since
+	$err = variable_after($table,
+		"DELETE FROM $table WHERE id = 1; COMMIT; PERFORM securefile_maintain('$table', 'doc'); COMMIT;");
+	like($err, qr/$clear|value read: its own/, "$table: freed and not reused");
+	unlike($err, qr/OTHER/, "$table: no other data");
+}
+
+# without a reuse it is the value, still
+like(variable_after('small', 'COMMIT;'), qr/value read: its own/, 'variable of a living row');
+
+# dropped table
+make_table($node, 'gone');
+fill($node, 'gone', 1, 1, 50_000);
+like(variable_after('gone', 'DROP TABLE gone; COMMIT;'), $clear, 'variable over DROP TABLE');
+
+# the same column made anew
+make_table($node, 'again');
+fill($node, 'again', 1, 1, 50_000);
+like(
+	variable_after('again',
+		'ALTER TABLE again DROP COLUMN doc, ADD COLUMN doc securefile; COMMIT; UPDATE again SET doc = blob(2, 50000); COMMIT;'),
+	$clear, 'variable over DROP COLUMN');
+
+# holdable cursor
+make_table($node, 'held');
+fill($node, 'held', 1, 3, 200_000);
+my $session = background($node);
+$session->query_safe('BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT doc FROM held WHERE id = 1; COMMIT');
+$session->query_safe("DELETE FROM held WHERE id = 1");
+settle($node, 'held', 'doc');
+fill($node, 'held', 10, 13, 200_000);
+my ($out) = $session->query('FETCH ALL h');
+like($session->{stderr} . $out, qr/ERROR/, 'holdable cursor over a reused value fails')
+  or diag(substr($out, 0, 200));
+$session->quit;
+
+# a stale locator is not stored anywhere either
+make_table($node, 'target');
+like(
+	variable_after('held',
+		"COMMIT; DELETE FROM held; COMMIT; PERFORM securefile_maintain('held', 'doc'); COMMIT;"
+		  . ' INSERT INTO held SELECT i, i, 200000, blob(i, 200000) FROM generate_series(20, 23) i; COMMIT;'
+		  . ' INSERT INTO target VALUES (1, 1, 1, v); COMMIT;'),
+	qr/ERROR/, 'stale locator written into a row')
+  if $node->safe_psql('postgres', 'INSERT INTO held VALUES (1, 1, 200000, blob(1, 200000)) RETURNING id');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM target'), 0, 'no row with a stale locator');
+sound($node, 'target', 'no row with a stale locator');
+
+# nor the bytes of one: they are contents like any others
+$node->safe_psql('postgres',
+	q{INSERT INTO target VALUES (2, 2, 64, ('\x0201' || repeat('ab', 62))::bytea)});
+is( $node->safe_psql('postgres', q{SELECT doc::bytea = ('\x0201' || repeat('ab', 62))::bytea FROM target}),
+	't', 'bytes that look like a locator are contents');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,281 @@
+# Traps 8, 20, 22 and 23, rules 1, 2, 3 and 5: crashes at every named point of a
+# commit, an abort, a free, a growth, a truncation, a CREATE and a DROP.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use PostgreSQL::Test::Utils;
+use SecurefileTest;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $node = new_cluster('crash', conf => [ 'restart_after_crash = on', 'fsync = on' ]);
+need_faults($node);
+
+my %tables = (logged => '', fslike => 'filesystem_like_logging');
+foreach my $t (sort keys %tables)
+{
+	make_table($node, $t, $tables{$t});
+	fill($node, $t, 1, 10, 150_000);
+}
+
+# Run SQL that dies at a point; then the rows must be as before or as after.
+sub dies_at
+{
+	my ($point, $t, $sql, $before, $after, %params) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $name = "$point, $t" . ($params{name} ? ", $params{name}" : '');
+	arm($node, $point, $params{action} || 'kill', skip => $params{skip} || 0);
+	my ($rc, $out, $err) = $node->psql('postgres', $sql);
+	isnt($rc, 0, "$name: the session died") or disarm($node);
+	wait_restart($node);
+	my $count = $node->safe_psql('postgres', "SELECT count(*) FROM $t");
+	ok($count == $before || (defined $after && $count == $after),
+		"$name: rows as before" . (defined $after ? ' or after' : ''))
+	  or diag("$count rows, expected $before or " . ($after || $before));
+	is($count, $after, "$name: committed rows are there") if $params{must_be_after};
+	rows_right($node, $t, $count, $name);
+	sound($node, $t, $name);
+	return $count;
+}
+
+# ---- a commit, at every point ----
+foreach my $t (sort keys %tables)
+{
+	my $rows = 10;
+	my $id = 1000;
+	my @points = ('flush_before_write', 'commit_before_flush', 'commit_after_data',
+		'commit_after_data_wal', 'commit_after_alloc', 'io_write');
+	foreach my $point (@points)
+	{
+		next if $point eq 'commit_after_data_wal' && $t eq 'fslike';
+		$id += 10;
+		is( dies_at(
+				$point, $t,
+				"BEGIN; INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series($id, $id + 4) i;"
+				  . " UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id < 5;"
+				  . " DELETE FROM $t WHERE id = 7; COMMIT",
+				$rows),
+			$rows, "$point, $t: nothing of an unfinished commit");
+	}
+
+	# after the commit record the transaction is there
+	$id += 10;
+	$rows = dies_at('commit_done', $t,
+		"BEGIN; INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series($id, $id + 4) i;"
+		  . " UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id < 5; COMMIT",
+		$rows, $rows + 5, must_be_after => 1);
+
+	# an abort that dies half way, with much written
+	$rows = dies_at('abort_start', $t,
+		"BEGIN; INSERT INTO $t SELECT i, i, 3000000, blob(i, 3000000) FROM generate_series(5000, 5004) i; ROLLBACK",
+		$rows);
+
+	# PREPARE TRANSACTION is a commit, up to the record
+	dies_at('commit_after_alloc', $t,
+		"BEGIN; INSERT INTO $t VALUES ($id + 7, 1, 150000, blob(1, 150000)); PREPARE TRANSACTION 'x'",
+		$rows, undef, name => 'PREPARE');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'),
+		0, "$t: no prepared transaction after a crash before it");
+}
+
+# ---- freeing space: before and after the resolver's record ----
+foreach my $point ('resolve_before', 'resolve_after')
+{
+	foreach my $t (sort keys %tables)
+	{
+		my $rows = $node->safe_psql('postgres', "SELECT count(*) FROM $t");
+		$node->safe_psql('postgres',
+			"UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len)");
+		dies_at($point, $t, "SELECT securefile_maintain('$t', 'doc')", $rows);
+		fill($node, $t, 7001, 7010, 150_000);
+		rows_right($node, $t, $rows + 10, "$point, $t: space reused after it");
+		sound($node, $t, "$point, $t: space reused after it");
+		$node->safe_psql('postgres', "DELETE FROM $t WHERE id > 7000");
+	}
+}
+
+# ---- growth ----
+foreach my $point ('grow_after_zero', 'grow_after_record', 'io_extend')
+{
+	foreach my $t (sort keys %tables)
+	{
+		my $rows = $node->safe_psql('postgres', "SELECT count(*) FROM $t");
+		dies_at($point, $t,
+			"INSERT INTO $t SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(8000, 8030) i",
+			$rows);
+	}
+}
+
+# ---- truncation of a free tail, growth over it, unlogged data there: trap 23 ----
+foreach my $t (sort keys %tables)
+{
+	my $rows = $node->safe_psql('postgres', "SELECT count(*) FROM $t");
+	my $grown;
+	foreach my $kill (0, 1)
+	{
+		fill($node, $t, 9001, 9030, 4_000_000);
+		$grown = usage($node, $t, 'doc')->{file_bytes};
+		$node->safe_psql('postgres', "DELETE FROM $t WHERE id > 9000");
+		settle($node, $t, 'doc') unless $kill;
+		if ($kill)
+		{
+			arm($node, 'truncate_before_file', 'kill');
+			for (my $i = 0; $i < 20 && $node->psql('postgres', "SELECT securefile_maintain('$t', 'doc')") == 0; $i++)
+			{
+				usleep(100_000);
+			}
+			wait_restart($node);
+			disarm($node);
+		}
+		$node->poll_query_until('postgres',
+			"SELECT securefile_maintain('$t', 'doc') IS NOT NULL AND file_bytes < $grown - 60000000 FROM securefile_usage('$t', 'doc')");
+		cmp_ok(usage($node, $t, 'doc')->{file_bytes}, '<', $grown - 60_000_000, "$t: tail truncated");
+		my $on_disk = data_bytes($node);
+		fill($node, $t, 9001, 9025, 4_000_000);
+		$node->safe_psql('postgres', 'INSERT INTO logged VALUES (9999, 1, 1, blob(1, 1)); DELETE FROM logged WHERE id = 9999');
+		crash($node);
+		$node->start;
+		rows_right($node, $t, $rows + 25, "$t: truncated, grown, written, crashed");
+		sound($node, $t, "$t: truncated, grown, written, crashed");
+		$node->safe_psql('postgres', "DELETE FROM $t WHERE id > 9000");
+		settle($node, $t, 'doc');
+	}
+}
+
+# ---- rule 2, trap 20: a delete that was not durable must not cost the bytes ----
+$node->append_conf('postgresql.conf',
+	"wal_writer_delay = '10s'\nwal_writer_flush_after = 0\nsecurefile.monitor_naptime = '60s'\ncheckpoint_timeout = '30min'");
+$node->restart;
+foreach my $round (1 .. 3)
+{
+	foreach my $t (sort keys %tables)
+	{
+		$node->safe_psql('postgres', "DELETE FROM $t WHERE id > 100");
+		settle($node, $t, 'doc');
+		fill($node, $t, 101, 108, 500_000);
+		$node->safe_psql('postgres', 'CHECKPOINT');
+		$node->safe_psql('postgres', <<"SQL");
+			SET synchronous_commit = off;
+			DELETE FROM $t WHERE id > 100;
+			SELECT securefile_maintain('$t', 'doc');
+			SELECT securefile_maintain('$t', 'doc');
+			INSERT INTO $t SELECT i, i, 500000, blob(i, 500000) FROM generate_series(201, 208) i;
+SQL
+		crash($node);
+		$node->start;
+		my $count = $node->safe_psql('postgres', "SELECT count(*) FROM $t WHERE id > 100");
+		ok($count == 8 || $count == 0, "asynchronous delete and reuse, $t: $count rows");
+		rows_right($node, $t, $node->safe_psql('postgres', "SELECT count(*) FROM $t"),
+			"asynchronous delete and reuse, $t, round $round");
+		sound($node, $t, "asynchronous delete and reuse, $t, round $round");
+	}
+}
+
+# ---- trap 22: a savepoint's first write in a transaction without an xid ----
+foreach my $t (sort keys %tables)
+{
+	my $rows = $node->safe_psql('postgres', "SELECT count(*) FROM $t");
+	my $session = background($node);
+	$session->query_safe('BEGIN; SAVEPOINT s');
+	$session->query_safe("INSERT INTO $t SELECT i, i, 5000000, blob(i, 5000000) FROM generate_series(301, 304) i");
+	$node->safe_psql('postgres', "SET synchronous_commit = on; CREATE TABLE IF NOT EXISTS flusher (); DROP TABLE flusher");
+	crash($node);
+	eval { $session->quit };
+	$node->start;
+	# the numbers may be issued again, to transactions that commit
+	$node->safe_psql('postgres', "UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id = $_") for (1 .. 6);
+	rows_right($node, $t, $rows, "$t: savepoint's first write, crash");
+	sound($node, $t, "$t: savepoint's first write, crash");
+}
+
+# ---- CREATE and DROP ----
+$node->append_conf('postgresql.conf', "securefile.monitor_naptime = '1s'\nwal_writer_delay = '200ms'");
+$node->restart;
+my $files = scalar(data_files($node));
+
+# Number of data files, once it has come down to what it should be.
+sub files_left
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	for (my $i = 0; $i < 200 && scalar(data_files($node)) != $files; $i++)
+	{
+		usleep(100_000);
+	}
+	return is(scalar(data_files($node)), $files, "$name: no file left behind");
+}
+
+my $session = background($node);
+$session->query_safe('BEGIN; CREATE TABLE unborn (id int, doc securefile); INSERT INTO unborn VALUES (1, blob(1, 5000000))');
+cmp_ok(scalar(data_files($node)), '>', $files, 'uncommitted CREATE has files');
+$node->safe_psql('postgres', 'CHECKPOINT');
+crash($node);
+eval { $session->quit };
+$node->start;
+files_left('crash in an uncommitted CREATE');
+
+arm($node, 'create_after_files', 'kill');
+$node->psql('postgres', 'CREATE TABLE unborn (id int, doc securefile)');
+wait_restart($node);
+files_left('crash between files and record of a CREATE');
+arm($node, 'create_after_files', 'error');
+$node->psql('postgres', 'CREATE TABLE unborn (id int, doc securefile)');
+files_left('error between files and record of a CREATE');
+disarm($node);
+
+make_table($node, 'doomed');
+fill($node, 'doomed', 1, 3, 2_000_000);
+arm($node, 'drop_before_unlink', 'kill');
+$node->psql('postgres', 'DROP TABLE doomed');
+wait_restart($node);
+disarm($node);
+is($node->safe_psql('postgres', "SELECT to_regclass('doomed') IS NULL"), 't', 'committed DROP is done');
+files_left('crash between commit of a DROP and unlink');
+
+make_table($node, 'cut');
+fill($node, 'cut', 1, 3, 2_000_000);
+$files = scalar(data_files($node));
+arm($node, 'drop_before_unlink', 'kill');
+$node->psql('postgres', 'TRUNCATE cut');
+wait_restart($node);
+disarm($node);
+is($node->safe_psql('postgres', 'SELECT count(*) FROM cut'), 0, 'committed TRUNCATE is done');
+files_left('crash between commit of a TRUNCATE and unlink');
+fill($node, 'cut', 1, 3, 2_000_000);
+rows_right($node, 'cut', 3, 'table truncated in a crash works');
+sound($node, 'cut', 'table truncated in a crash works');
+
+# rows and table of one transaction, minimal WAL, crash
+$node->append_conf('postgresql.conf', "wal_level = minimal\nmax_wal_senders = 0");
+$node->restart;
+foreach my $options ('', 'filesystem_like_logging')
+{
+	my $t = $options ? 'minimal_fs' : 'minimal';
+	my $type = $options ? "securefile($options)" : 'securefile';
+	$node->safe_psql('postgres',
+		"BEGIN; CREATE TABLE $t (id int PRIMARY KEY, seed int, len int, doc $type);"
+		  . " INSERT INTO $t SELECT i, i, 200000 * i, blob(i, 200000 * i) FROM generate_series(1, 8) i; COMMIT;"
+		  . " UPDATE $t SET seed = 9, doc = blob(9, len) WHERE id = 3;"
+		  . " BEGIN; TRUNCATE cut; INSERT INTO cut SELECT id, seed, len, doc FROM $t; COMMIT");
+	crash($node);
+	$node->start;
+	rows_right($node, $t, 8, "$t: wal_level = minimal, crash");
+	sound($node, $t, "$t: wal_level = minimal, crash");
+	rows_right($node, 'cut', 8, "$t: TRUNCATE and refill, wal_level = minimal, crash");
+	sound($node, 'cut', "$t: TRUNCATE and refill, wal_level = minimal, crash");
+}
+
+# a crash right after recovery, and recovery that is itself interrupted
+fill($node, 'minimal', 100, 130, 300_000);
+$node->safe_psql('postgres', 'DELETE FROM minimal WHERE id % 2 = 0');
+crash($node);
+$node->start;
+crash($node);
+$node->start;
+rows_right($node, 'minimal', $node->safe_psql('postgres', 'SELECT count(*) FROM minimal'), 'two crashes');
+sound($node, 'minimal', 'two crashes');
+
+$node->stop;
+done_testing();

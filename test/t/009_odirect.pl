@@ -1,0 +1,58 @@
+# Trap 12: a file system without direct I/O, a kernel without the I/O method:
+# fall back, say so once, work all the same.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use PostgreSQL::Test::Utils;
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('odirect');
+
+# direct I/O switched off
+$node->append_conf('postgresql.conf', 'securefile.direct_io = off');
+$node->reload;
+make_table($node, 'buffered');
+fill($node, 'buffered', 1, 10, 700_000);
+rows_right($node, 'buffered', 10, 'direct_io = off');
+sound($node, 'buffered', 'direct_io = off');
+crash($node);
+$node->start;
+rows_right($node, 'buffered', 10, 'direct_io = off, crash');
+$node->append_conf('postgresql.conf', 'securefile.direct_io = on');
+$node->restart;
+rows_right($node, 'buffered', 10, 'written buffered, read directly');
+
+# reads through the page cache see what was written directly
+make_table($node, 'mixed', 'cache');
+foreach my $round (1 .. 5)
+{
+	$node->safe_psql('postgres',
+		"DELETE FROM mixed; INSERT INTO mixed SELECT i, i + $round, 300000, blob(i + $round, 300000) FROM generate_series(1, 10) i");
+	rows_right($node, 'mixed', 10, "cached reads, round $round");
+	settle($node, 'mixed', 'doc');
+}
+
+# refused by the file system
+need_faults($node);
+my $offset = -s $node->logfile;
+arm($node, 'io_direct', 'error', times => -1);
+my $session = background($node);
+$session->query_safe('CREATE TABLE refused (id int PRIMARY KEY, seed int, len int, doc securefile)');
+$session->query_safe(
+	"INSERT INTO refused SELECT i, i, 700000, blob(i, 700000) FROM generate_series(1, 10) i");
+$session->query_safe('UPDATE refused SET seed = seed + 1, doc = blob(seed + 1, len)');
+is($session->query_safe('SELECT count(*) FROM refused WHERE doc::bytea = blob(seed, len)'),
+	10, 'direct I/O refused: works');
+$session->quit;
+my @lines = grep { /direct I\/O/ } split /\n/, slurp_file($node->logfile, $offset);
+cmp_ok(scalar(@lines), '>=', 1, 'direct I/O refused: the log says so');
+cmp_ok(scalar(@lines), '<=', 2, 'and does not repeat it') or diag(join "\n", @lines);
+sound($node, 'refused', 'direct I/O refused');
+disarm($node);
+rows_right($node, 'refused', 10, 'read directly afterwards');
+
+$node->stop;
+done_testing();

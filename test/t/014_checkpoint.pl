@@ -1,0 +1,134 @@
+# Trap 24: checkpoints and base backups at every point of a commit.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use PostgreSQL::Test::Cluster;
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('checkpoint',
+	init => { allows_streaming => 1 },
+	conf => [ 'restart_after_crash = on', 'fsync = on', 'shared_buffers = 16MB', 'max_connections = 30' ]);
+need_faults($node);
+
+my %tables = (logged => '', fslike => 'filesystem_like_logging');
+foreach my $t (sort keys %tables)
+{
+	make_table($node, $t, $tables{$t});
+	fill($node, $t, 1, 10, 150_000);
+}
+
+# A session that stops at a point of its commit.
+sub stopped_at
+{
+	my ($point, $t, $id) = @_;
+	my $session = background($node);
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	arm($node, $point, 'wait', pid => $pid);
+	$session->{stdin} .=
+	    "BEGIN; INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series($id, $id + 4) i;\n"
+	  . "UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id < 4;\nCOMMIT;\n";
+	$session->{run}->pump_nb;
+	for (my $i = 0; $i < 300 && !fired($node, $point); $i++)
+	{
+		$session->{run}->pump_nb;
+		select(undef, undef, undef, 0.02);
+	}
+	ok(fired($node, $point), "$t: stopped at $point");
+	return $session;
+}
+
+my %rows = (logged => 10, fslike => 10);
+my $id = 1000;
+my $taken = 0;
+foreach my $point ('commit_before_flush', 'flush_before_write', 'commit_after_data',
+	'commit_after_data_wal', 'commit_after_alloc', 'commit_done')
+{
+	foreach my $t (sort keys %tables)
+	{
+		next if $point eq 'commit_after_data_wal' && $t eq 'fslike';
+		$id += 10;
+		my $session = stopped_at($point, $t, $id);
+		my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20s'; CHECKPOINT");
+		is($rc, 0, "$t: checkpoint while a commit stands at $point");
+		my $backup;
+		if ($t eq 'logged')
+		{
+			$backup = "at_$point";
+			my $copied = eval { $node->backup($backup, backup_options => ['--checkpoint=fast']); 1 };
+			ok($copied, "base backup while a commit stands at $point");
+			$backup = undef unless $copied;
+		}
+		disarm($node);
+		is($session->query_safe('SELECT 1'), 1, "$t: goes on after $point");
+		$session->quit;
+		$rows{$t} += 5;
+		rows_right($node, $t, $rows{$t}, "$t: $point");
+		crash($node);
+		$node->start;
+		rows_right($node, $t, $rows{$t}, "$t: checkpoint at $point, commit, crash");
+		sound($node, $t, "$t: checkpoint at $point, commit, crash");
+		restored($backup, $rows{logged} - 5, $rows{logged}) if $backup;
+	}
+}
+
+# The same, but killed while the commit stands there: checkpoint, then crash.
+foreach my $point ('commit_before_flush', 'commit_after_data', 'commit_after_alloc')
+{
+	foreach my $t (sort keys %tables)
+	{
+		$id += 10;
+		my $session = stopped_at($point, $t, $id);
+		$node->safe_psql('postgres', 'CHECKPOINT');
+		crash($node);
+		eval { $session->quit };
+		$node->start;
+		rows_right($node, $t, $rows{$t}, "$t: checkpoint at $point, crash");
+		sound($node, $t, "$t: checkpoint at $point, crash");
+	}
+}
+
+# While a resolver, a growth or a truncation stands, a checkpoint goes on.
+foreach my $point ('resolve_before', 'resolve_after', 'grow_after_zero', 'grow_after_record')
+{
+	my $session = background($node);
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	$node->safe_psql('postgres', 'UPDATE logged SET seed = seed + 1, doc = blob(seed + 1, len)');
+	arm($node, $point, 'wait', pid => $pid);
+	$session->{stdin} .=
+	  $point =~ /resolve/
+	  ? "SELECT securefile_maintain('logged', 'doc');\n"
+	  : "INSERT INTO logged SELECT 9000, 9000, 60000000, blob(9000, 60000000); DELETE FROM logged WHERE id = 9000;\n";
+	for (my $i = 0; $i < 300 && !fired($node, $point); $i++)
+	{
+		$session->{run}->pump_nb;
+		select(undef, undef, undef, 0.02);
+	}
+	my ($rc) = $node->psql('postgres', "SET statement_timeout = '20s'; CHECKPOINT");
+	is($rc, 0, "checkpoint while a session stands at $point");
+	disarm($node);
+	$session->query_safe('SELECT 1');
+	$session->quit;
+	rows_right($node, 'logged', $rows{logged}, $point);
+	sound($node, 'logged', $point);
+}
+
+# A base backup, started on its own: each value it has is whole.
+sub restored
+{
+	my ($backup, @counts) = @_;
+	my $copy = PostgreSQL::Test::Cluster->new("copy_$backup");
+	$copy->init_from_backup($node, $backup);
+	$copy->start;
+	my $count = $copy->safe_psql('postgres', 'SELECT count(*) FROM logged');
+	ok((grep { $_ == $count } @counts), "$backup: rows of the restored backup") or diag($count);
+	rows_right($copy, 'logged', $count, "$backup: restored");
+	sound($copy, 'logged', "$backup: restored");
+	$copy->stop;
+	return;
+}
+
+$node->stop;
+done_testing();

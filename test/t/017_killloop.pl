@@ -1,0 +1,23 @@
+# The kill loop: three kills here, thirty in check-long.
+
+use strict;
+use warnings;
+use FindBin;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $rounds = $ENV{SECUREFILE_KILL_ROUNDS} || 3;
+foreach my $level ('replica', 'minimal')
+{
+	my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
+	my $output = '';
+	my $ok = IPC::Run::run(
+		[
+			'/usr/bin/python3', "$FindBin::RealBin/../model/killloop.py", '--seed', $seed,
+			'--rounds', $rounds, '--wal-level', $level ],
+		'>', \$output, '2>&1');
+	ok($ok, "kill loop, seed $seed, wal_level = $level") or diag($output);
+	note($output);
+	last if $rounds == 3;
+}
+done_testing();
