@@ -15,10 +15,14 @@ DATA = securefile--1.0.sql
 # by name, in this order; they need shared_preload_libraries = 'securefile'
 REGRESS = \
 	type \
-	type_options
+	type_options \
+	stats
 REGRESS_OPTS = --load-extension=securefile
 
-ISOLATION =
+ISOLATION = \
+	snapshot_read \
+	savepoint_read \
+	writers
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=securefile
 
 PG_CPPFLAGS = -I$(srcdir)/src

@@ -1,10 +1,10 @@
 -- segments and triggers come and go with tables and columns
-CREATE EXTENSION IF NOT EXISTS securefile;
 SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS securefile;
 
 -- what a table's securefile columns have
 CREATE VIEW ddl_state AS
-SELECT c.oid::regclass AS tab, a.attname AS col,
+SELECT c.oid::regclass::text COLLATE "C" AS tab, a.attname AS col,
 	   s.oid IS NOT NULL AS segment,
 	   (SELECT string_agg(substring(t.tgname, '~securefile_([a-z]+)_') || ':' || t.tgenabled::text, ' ' ORDER BY t.tgname)
 		FROM pg_trigger t
@@ -20,7 +20,8 @@ $$ SELECT count(*) FROM pg_class c JOIN pg_am m ON m.oid = c.relam WHERE m.amnam
 
 -- a large value, told from others by its seed
 CREATE FUNCTION big(seed text, n int DEFAULT 20000) RETURNS securefile LANGUAGE sql VOLATILE AS
-$$ SELECT convert_to(substr(repeat(md5(seed), n / 32 + 1), 1, n), 'SQL_ASCII')::securefile $$;
+$$ SELECT convert_to(substr(string_agg(md5(seed || g), '' ORDER BY g), 1, n), 'SQL_ASCII')::securefile
+FROM generate_series(1, n / 32 + 1) g $$;
 
 CREATE FUNCTION is_big(d securefile, seed text, n int DEFAULT 20000) RETURNS boolean LANGUAGE sql AS
 $$ SELECT d::bytea = big(seed, n)::bytea $$;
@@ -29,7 +30,7 @@ SELECT segments();
 
 -- ordinary table; the segment's properties
 CREATE TABLE t (id int PRIMARY KEY, a securefile, b securefile(filesystem_like_logging));
-SELECT * FROM ddl_state ORDER BY 1::text, 2;
+SELECT * FROM ddl_state ORDER BY tab, col;
 SELECT c.relkind, c.relpersistence, m.amname, n.nspname, c.relowner = 10 AS bootstrap_owner,
 	   c.reltablespace, c.relfrozenxid::text::bigint >= 3 AS frozenxid
 FROM pg_class c JOIN pg_am m ON m.oid = c.relam JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -69,7 +70,7 @@ ALTER TABLE elsewhere.t2 OWNER TO regress_sf_owner;
 REASSIGN OWNED BY regress_sf_owner TO current_user;
 DROP OWNED BY regress_sf_owner;
 ALTER TABLE elsewhere.t2 OWNER TO regress_sf_owner;
-SELECT * FROM ddl_state ORDER BY 1::text, 2;
+SELECT * FROM ddl_state ORDER BY tab, col;
 DROP OWNED BY regress_sf_owner;
 DROP ROLE regress_sf_owner;
 SELECT segments();
@@ -114,7 +115,7 @@ CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20) PARTITION BY LIST (i
 CREATE TABLE p21 PARTITION OF p2 DEFAULT;
 CREATE TABLE p3 (d securefile, id int);
 ALTER TABLE p ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30);
-SELECT * FROM ddl_state ORDER BY 1::text, 2;
+SELECT * FROM ddl_state ORDER BY tab, col;
 INSERT INTO p VALUES (1, big('1')), (11, big('11')), (21, big('21'));
 UPDATE p SET id = 22 WHERE id = 1;
 UPDATE p SET id = 12, d = big('12') WHERE id = 22;
@@ -122,11 +123,11 @@ SELECT tableoid::regclass, id, is_big(d, CASE id WHEN 12 THEN '12' ELSE id::text
 ALTER TABLE p DETACH PARTITION p3;
 SELECT id, is_big(d, '21') FROM p3;
 ALTER TABLE p ADD COLUMN e securefile(disable_storage_in_row);
-SELECT * FROM ddl_state ORDER BY 1::text, 2;
+SELECT * FROM ddl_state ORDER BY tab, col;
 TRUNCATE p;
 SELECT count(*) FROM p;
 ALTER TABLE p DROP COLUMN d;
-SELECT * FROM ddl_state ORDER BY 1::text, 2;
+SELECT * FROM ddl_state ORDER BY tab, col;
 DROP TABLE p, p3;
 SELECT segments();
 
@@ -139,10 +140,10 @@ CREATE TYPE rowt AS (id int, d securefile);
 CREATE TABLE typed OF rowt;
 CREATE SCHEMA sch CREATE TABLE insch (d securefile) CREATE VIEW insv AS SELECT d FROM insch;
 DO $$ BEGIN CREATE TABLE indo (d securefile); END $$;
-SELECT * FROM ddl_state ORDER BY 1::text, 2;
+SELECT * FROM ddl_state ORDER BY tab, col;
 ALTER TYPE rowt ADD ATTRIBUTE e securefile CASCADE;
 ALTER TYPE rowt DROP ATTRIBUTE d CASCADE;
-SELECT * FROM ddl_state WHERE tab = 'typed'::regclass;
+SELECT * FROM ddl_state WHERE tab = 'typed';
 DROP TABLE par, chi, lik, typed, indo;
 DROP SCHEMA sch CASCADE;
 DROP TYPE rowt;
@@ -165,7 +166,7 @@ CREATE TABLE src (id int, d securefile);
 INSERT INTO src VALUES (1, big('src')), (2, 'tiny');
 CREATE TEMP TABLE tmp (id int, d securefile);
 CREATE UNLOGGED TABLE unl (id int, d securefile);
-SELECT tab::text, segment, triggers FROM ddl_state WHERE tab::text <> 'src' ORDER BY 1;
+SELECT tab, segment, triggers FROM ddl_state WHERE tab <> 'src' ORDER BY 1;
 INSERT INTO tmp SELECT * FROM src;
 INSERT INTO unl SELECT * FROM src;
 DELETE FROM src;
@@ -187,7 +188,7 @@ CREATE TEMP TABLE ctt AS SELECT * FROM src;
 CREATE UNLOGGED TABLE ctu AS SELECT * FROM src;
 CREATE TABLE raw AS SELECT id, convert_to(repeat('r', 9000), 'SQL_ASCII')::securefile AS d FROM src;
 DO $$ BEGIN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) CREATE TABLE exp AS SELECT * FROM src'; END $$;
-SELECT * FROM ddl_state WHERE tab::text NOT IN ('src', 'tmp', 'unl') ORDER BY tab::text;
+SELECT * FROM ddl_state WHERE tab NOT IN ('src', 'tmp', 'unl') ORDER BY tab;
 DELETE FROM src;
 SELECT id, is_big(d, 'src') FROM cta ORDER BY 1;
 SELECT id, is_big(d, 'src') FROM sel ORDER BY 1;

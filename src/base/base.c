@@ -7,12 +7,21 @@
  */
 #include "base/base.h"
 
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "miscadmin.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 typedef struct BaseShared
 {
 	uint64		boot_id;
+	bool		crashed;		/* the server was not shut down before */
+	TimestampTz started;
 } BaseShared;
+
+/* How long a write of a killed process may still be on its way, in ms. */
+#define OLD_IO_MS	1000
 
 bool		sf_base_preloaded = false;
 
@@ -35,6 +44,35 @@ sf_base_boot_id(void)
 	return shared ? shared->boot_id : 0;
 }
 
+void
+sf_base_wait_out_old_io(void)
+{
+	static bool waited = false;
+	TimestampTz end = TimestampTzPlusMilliseconds(shared->started, OLD_IO_MS);
+
+	if (waited || !shared->crashed)
+		return;
+	while (GetCurrentTimestamp() < end)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(10000L);
+	}
+	waited = true;
+}
+
+/* Was the server running, or recovering, when it ended? */
+static bool
+was_crashed(void)
+{
+	bool		crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+	bool		crashed = !crc_ok || (control->state != DB_SHUTDOWNED &&
+									  control->state != DB_SHUTDOWNED_IN_RECOVERY);
+
+	pfree(control);
+	return crashed;
+}
+
 Size
 sf_base_shmem_size(void)
 {
@@ -54,6 +92,8 @@ sf_base_shmem_init(void)
 	if (!found)
 	{
 		shared->boot_id = 0;
+		shared->crashed = was_crashed();
+		shared->started = GetCurrentTimestamp();
 		while (shared->boot_id == 0)
 		{
 			if (!pg_strong_random(&shared->boot_id, sizeof(shared->boot_id)))

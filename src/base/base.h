@@ -30,6 +30,14 @@ extern void sf_base_require_preload(void);
  */
 extern uint64 sf_base_boot_id(void);
 
+/*
+ * After a crash, wait until no write of a killed process can still land: the
+ * kernel may finish what io_uring had in flight shortly after the process is
+ * gone.  Call before writing to space that such a process may have had.
+ * Returns at once but for the first second of a server that crashed.
+ */
+extern void sf_base_wait_out_old_io(void);
+
 /* Shared-memory size and initialisation of this room, and of fault points. */
 extern Size sf_base_shmem_size(void);
 extern void sf_base_shmem_init(void);

@@ -75,4 +75,13 @@ typedef RelFileNode SfNode;
 	pg_class_ownercheck(table_oid, role)
 #endif
 
+/* Did this transaction give a relation that is older new storage? */
+#if PG_VERSION_NUM >= 160000
+#define sf_compat_storage_replaced(rel) \
+	((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
+#else
+#define sf_compat_storage_replaced(rel) \
+	((rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
+#endif
+
 #endif							/* SF_COMPAT_H */

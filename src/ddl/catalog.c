@@ -22,11 +22,13 @@
 #include "catalog/pg_type.h"
 #include "ddl/ddl_internal.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+static bool is_c_function(Oid function, const char *symbol);
 static void note_type(SfDdlObjects *objects, Oid oid);
 static void note_function(SfDdlObjects *objects, Oid oid);
 static void collect_members(SfDdlObjects *objects, Oid extension);
@@ -103,6 +105,26 @@ collect_members(SfDdlObjects *objects, Oid extension)
 	table_close(depend, AccessShareLock);
 }
 
+/*
+ * Types and functions are told by the C function behind them: they may have
+ * been renamed.
+ */
+static bool
+is_c_function(Oid function, const char *symbol)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		isnull;
+	Datum		source;
+	bool		same;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+	same = !isnull && strcmp(TextDatumGetCString(source), symbol) == 0;
+	ReleaseSysCache(tuple);
+	return same;
+}
+
 static void
 note_type(SfDdlObjects *objects, Oid oid)
 {
@@ -112,8 +134,8 @@ note_type(SfDdlObjects *objects, Oid oid)
 	if (!HeapTupleIsValid(tuple))
 		return;
 	form = (Form_pg_type) GETSTRUCT(tuple);
-	if (form->typtype == TYPTYPE_BASE && form->typlen == -1 &&
-		strcmp(NameStr(form->typname), "securefile") == 0)
+	if (form->typtype == TYPTYPE_BASE &&
+		is_c_function(form->typinput, "securefile_in"))
 		objects->type = oid;
 	ReleaseSysCache(tuple);
 }
@@ -121,15 +143,13 @@ note_type(SfDdlObjects *objects, Oid oid)
 static void
 note_function(SfDdlObjects *objects, Oid oid)
 {
-	char	   *name = get_func_name(oid);
-
-	if (name == NULL || get_func_rettype(oid) != TRIGGEROID)
+	if (get_func_rettype(oid) != TRIGGEROID)
 		return;
-	if (strcmp(name, "securefile_store") == 0)
+	if (is_c_function(oid, "securefile_store"))
 		objects->store_fn = oid;
-	else if (strcmp(name, "securefile_account") == 0)
+	else if (is_c_function(oid, "securefile_account"))
 		objects->account_fn = oid;
-	else if (strcmp(name, "securefile_truncate") == 0)
+	else if (is_c_function(oid, "securefile_truncate"))
 		objects->truncate_fn = oid;
 }
 

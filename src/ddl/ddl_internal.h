@@ -132,7 +132,6 @@ typedef struct SfColumn
 	AttrNumber	attnum;
 	bool		permanent;		/* else: no segment, all values INLINE */
 	SfOptions	options;
-	SfSegment  *target;			/* where to write; NULL: the column's segment */
 } SfColumn;
 
 /* Describe a column of an open table; ERROR when it is not securefile. */

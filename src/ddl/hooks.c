@@ -19,12 +19,15 @@
  */
 #include "base/base.h"
 
+#include "access/genam.h"
 #include "access/parallel.h"
 #include "access/relation.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
 #include "commands/event_trigger.h"
 #include "ddl/ddl.h"
 #include "ddl/ddl_internal.h"
@@ -33,6 +36,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -56,6 +60,7 @@ static bool draining = false;	/* our own changes are not noted */
 static void note_access(ObjectAccessType access, Oid class_id, Oid object_id,
 						int sub_id, void *arg);
 static void note_table(Oid relid, bool created, bool column_added);
+static void note_trigger(Oid trigoid);
 static void note_drop(Oid relid);
 static bool watching(void);
 
@@ -68,6 +73,8 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
+	if (class_id == TriggerRelationId && access == OAT_POST_ALTER && watching())
+		note_trigger(object_id);
 	if (class_id != RelationRelationId || !watching())
 		return;
 	switch (access)
@@ -92,8 +99,9 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 static bool
 watching(void)
 {
-	return !IsBinaryUpgrade && IsUnderPostmaster && !IsParallelWorker() &&
-		OidIsValid(MyDatabaseId) && IsTransactionState();
+	return !IsBinaryUpgrade && !IsBootstrapProcessingMode() &&
+		!IsParallelWorker() && OidIsValid(MyDatabaseId) &&
+		IsTransactionState() && !RecoveryInProgress();
 }
 
 /*
@@ -142,6 +150,29 @@ note_table(Oid relid, bool created, bool column_added)
 	}
 }
 
+/* ENABLE and DISABLE TRIGGER announce the trigger only, not its table. */
+static void
+note_trigger(Oid trigoid)
+{
+	Relation	tgrel;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (draining)
+		return;
+	tgrel = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(trigoid));
+	scan = systable_beginscan(tgrel, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple) &&
+		((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal)
+		note_table(((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid, false, false);
+	systable_endscan(scan);
+	table_close(tgrel, AccessShareLock);
+}
+
 /* A relation goes: if it is a segment, so do its files, at commit. */
 static void
 note_drop(Oid relid)
@@ -178,7 +209,9 @@ compare_dirty(const void *a, const void *b)
 
 /*
  * Take the tables noted at this level or below off the list; several notes of
- * one table become one.  The result is palloc'd.
+ * one table become one.  A command of the outermost level also takes what was
+ * noted outside of any (by a function that makes tables in its own way).  The
+ * result is palloc'd.
  */
 static SfDirtyTable *
 take_dirty(int *ntaken)
@@ -190,7 +223,7 @@ take_dirty(int *ntaken)
 
 	for (int i = 0; i < ndirty; i++)
 	{
-		if (dirty[i].depth >= depth)
+		if (dirty[i].depth >= depth || depth == 1)
 			taken[n++] = dirty[i];
 		else
 			dirty[kept++] = dirty[i];
@@ -289,6 +322,9 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	{
 		sf_ddl_alter = IsA(stmt, AlterTableStmt) ?
 			sf_ddl_alter_analyze((AlterTableStmt *) stmt) : NULL;
+		/* may be built by parallel workers */
+		if (IsA(stmt, IndexStmt))
+			sf_write_flush();
 		/* from here on stmt may go away (CALL with COMMIT inside) */
 		call_utility(pstmt, query, read_only, context, params, env, dest, qc);
 		sf_ddl_drain();

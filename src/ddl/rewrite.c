@@ -170,7 +170,7 @@ rewrite_table(Oid relid, const char *column, LoggingWish wish)
 	if (get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE)
 		return 0;
 	rel = table_open(relid, NoLock);
-	CheckTableNotInUse(rel, "securefile_rewrite()");
+	CheckTableNotInUse(rel, "rewrite");
 	attnum = get_attnum(relid, column);
 	description = sf_ddl_column(rel, attnum);
 
@@ -228,11 +228,8 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	RenameRelationInternal(old_segrelid, old_name, true, false);
 	CommandCounterIncrement();
 
-	segrel = relation_open(sf_ddl_segment_create(name, &birth), AccessExclusiveLock);
-	column.target = sf_space_open_rel(segrel);
-	relation_close(segrel, NoLock);
+	(void) sf_ddl_segment_create(name, &birth);
 	nrows = sf_ddl_rows_store(rel, &column, true);
-
 	sf_ddl_segment_drop(old_segrelid);
 	return nrows;
 }

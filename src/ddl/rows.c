@@ -189,7 +189,7 @@ replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 	ExecClearTuple(new_slot);
 }
 
-/* What the account trigger does; a segment that is swapped out frees whole. */
+/* What the account trigger does. */
 static void
 account(const SfColumn *column, Datum old, Datum value)
 {
@@ -197,7 +197,7 @@ account(const SfColumn *column, Datum old, Datum value)
 
 	if (stored != NULL)
 		sf_write_confirm(column->table_oid, column->attnum, stored);
-	stored = column->target == NULL ? sf_ddl_stored(old) : NULL;
+	stored = sf_ddl_stored(old);
 	if (stored != NULL)
 		sf_write_free(column->table_oid, column->attnum, stored);
 }

@@ -36,12 +36,12 @@ PG_FUNCTION_INFO_V1(securefile_segment_handler);
 /* ---- what a segment has: storage, size, vacuum ---- */
 
 static void
-refuse_use_by_hand(Relation rel)
+refuse_use_by_hand(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("access method \"%s\" cannot be used for relation \"%s\"",
-					SF_SEGMENT_AM_NAME, RelationGetRelationName(rel)),
+			 errmsg("access method \"%s\" cannot be used by hand",
+					SF_SEGMENT_AM_NAME),
 			 errdetail("It holds the segments of securefile columns, which are made and dropped with their columns."),
 			 errhint("Create an ordinary table with a column of type securefile.")));
 }
@@ -59,7 +59,7 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 
 	if (rel->rd_rel->relkind != RELKIND_TOASTVALUE ||
 		persistence != RELPERSISTENCE_PERMANENT)
-		refuse_use_by_hand(rel);
+		refuse_use_by_hand();
 	sf_base_require_preload();
 
 	if (replace)

@@ -21,6 +21,7 @@
  */
 #include "base/base.h"
 
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
@@ -33,6 +34,8 @@
 #include "nodes/value.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 const SfAlter *sf_ddl_alter = NULL;
@@ -48,6 +51,7 @@ static void sync_logging(Relation rel, const SfColumn *column, Oid segrelid);
 static void sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid);
 static void check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 							const SfDirtyTable *dirty);
+static bool missing_is_stored(Relation rel, AttrNumber attnum);
 static void refuse_expression(Relation rel, AttrNumber attnum);
 
 static const char *
@@ -191,7 +195,10 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 
 	/* CREATE TABLE AS and the like: rows came without row triggers */
 	if (dirty->created && RelationGetNumberOfBlocks(rel) > 0)
+	{
+		LockRelationOid(column.table_oid, ShareRowExclusiveLock);
 		sf_ddl_rows_store(rel, &column, false);
+	}
 }
 
 /* Returns true when the segment was made now. */
@@ -251,7 +258,8 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 						column_name(rel, column->attnum),
 						RelationGetRelationName(rel)),
 				 errhint("Use securefile_rewrite('%s', '%s', logging => '%s').",
-						 RelationGetRelationName(rel),
+						 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
+													RelationGetRelationName(rel)),
 						 column_name(rel, column->attnum),
 						 want_logged ? "logging" : "filesystem_like_logging")));
 	sf_ddl_segment_reset(segrelid, want_logged);
@@ -300,13 +308,16 @@ check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 	bool		replaced = false;
 	ListCell   *lc;
 
-	if (sf_ddl_alter == NULL || !sf_ddl_alter->may_bring_values ||
-		dirty->created || !(rewritten || dirty->column_added))
+	if (sf_ddl_alter == NULL || !sf_ddl_alter->may_bring_values || dirty->created)
+		return;
+	if (dirty->column_added && missing_is_stored(rel, attnum))
+		refuse_expression(rel, attnum);
+	if (!rewritten)
 		return;
 
 	foreach(lc, sf_ddl_alter->using_columns)
 		replaced |= strcmp(strVal(lfirst(lc)), column_name(rel, attnum)) == 0;
-	replaced &= rewritten && OidIsValid(segrelid);
+	replaced &= OidIsValid(segrelid);
 
 	if (sf_ddl_rows_exist(rel, attnum,
 						  replaced ? SF_ROWS_STORED : SF_ROWS_FOREIGN))
@@ -319,6 +330,18 @@ check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 		relation_close(segrel, NoLock);
 		sf_ddl_segment_reset(segrelid, sf_ddl_segment_logged(&header));
 	}
+}
+
+/* A default that is constant within the command is kept once for all old rows. */
+static bool
+missing_is_stored(Relation rel, AttrNumber attnum)
+{
+	bool		isnull = true;
+	Datum		value = (Datum) 0;
+
+	if (TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atthasmissing)
+		value = getmissingattr(RelationGetDescr(rel), attnum, &isnull);
+	return !isnull && sf_ddl_stored(value) != NULL;
 }
 
 static void

@@ -46,7 +46,6 @@ sf_ddl_column(Relation rel, AttrNumber attnum)
 	column.attnum = attnum;
 	column.permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 	column.options = sf_config_options(typmod);
-	column.target = NULL;
 	return column;
 }
 
@@ -155,12 +154,9 @@ sf_ddl_store_value(const SfColumn *column, Datum value, Datum *result)
 static Datum
 write_inline(const SfColumn *column, struct varlena *value)
 {
-	SfSegment  *segment = column->target;
+	SfSegment  *segment = sf_space_open(column->table_oid, column->attnum,
+										RowExclusiveLock, false);
 
-	sf_base_require_preload();
-	if (segment == NULL)
-		segment = sf_space_open(column->table_oid, column->attnum,
-								RowExclusiveLock, false);
 	return PointerGetDatum(sf_write_value(segment, VARDATA_ANY(value) + 1,
 										  VARSIZE_ANY_EXHDR(value) - 1));
 }

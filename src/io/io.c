@@ -390,6 +390,34 @@ sf_io_wait(SfIo *io)
 	io->result = (int32) io->len_bytes;
 }
 
+/* ---- cached reads ---- */
+
+void
+sf_io_read_cached(SfIo *io)
+{
+	uint32		done_bytes = 0;
+	int32		allowed = bytes_after_fault(io);
+	uint64		file_offset = sf_io_file_offset(io->segment_offset);
+
+	Assert(!io->in_flight && !io->is_write && io->files->buffered);
+	choose_method();
+	io->slot = descriptor_of(io);
+	count_start(io);
+	while (done_bytes < io->len_bytes)
+	{
+		int32		result = allowed;
+
+		if (allowed > 0)
+			result = sf_io_transfer(io->slot->fd, false, false, io->buf + done_bytes,
+									Min(io->len_bytes - done_bytes, (uint32) allowed),
+									file_offset + done_bytes);
+		if (result > 0)
+			done_bytes += result;
+		else if (result != -EINTR && result != -EAGAIN)
+			report_failure(io, done_bytes, -result);
+	}
+}
+
 /* ---- statistics, wait events, notices ---- */
 
 SfIoCounts

@@ -149,6 +149,13 @@ extern void sf_io_start(SfIo *io);
  */
 extern void sf_io_wait(SfIo *io);
 
+/*
+ * Read through the page cache, at once: for files opened buffered.  Buffer,
+ * offset and length may have any alignment, so the bytes go straight to where
+ * they are wanted.  Errors as for sf_io_wait().
+ */
+extern void sf_io_read_cached(SfIo *io);
+
 /* Is the request finished?  Polls without blocking. */
 extern bool sf_io_done(SfIo *io);
 

@@ -81,6 +81,13 @@ prepare_slots(void)
 	return want;
 }
 
+/* Does any part of a run come from gather buffers? */
+static bool
+in_gather_buffers(ReadJob *job, SfRun run)
+{
+	return overlay(job->seg->node, run.start, run.nsectors, NULL) > 0;
+}
+
 /* ---- damage ---- */
 
 /*
@@ -206,6 +213,52 @@ reread_directly(ReadJob *job, Chunk *chunk)
 	sf_io_wait(&chunk->io);
 }
 
+/*
+ * Is a chunk wanted whole, and in the page cache's hands?  Then it is read
+ * straight into the result.
+ */
+static bool
+goes_straight(ReadJob *job, Chunk *chunk)
+{
+	SfReadTarget *target = job->target;
+	uint64		start = chunk->first_unit * SF_UNIT_SIZE;
+	const SfUnit *last = &chunk->units[chunk->nunits - 1];
+	uint64		len = (uint64) (chunk->nunits - 1) * SF_UNIT_SIZE + last->stored_bytes;
+
+	if (!job->buffered || target->dst == NULL || start < target->offset ||
+		start + len > target->offset + target->len)
+		return false;
+	chunk->data = target->dst + (start - target->offset);
+	chunk->io.len_bytes = len;
+	return true;
+}
+
+/*
+ * Read a chunk into the result and check it there.  False when something does
+ * not match or is still in gather buffers: then it goes the usual way.
+ */
+static bool
+read_straight(ReadJob *job, Chunk *chunk)
+{
+	const char *bytes;
+
+	if (!goes_straight(job, chunk) || in_gather_buffers(job, (SfRun) {chunk->units[0].start, chunk->nsectors}))
+		return false;
+	chunk->io.files = job->files;
+	chunk->io.segment_offset = chunk->units[0].start * SF_SECTOR_SIZE;
+	chunk->io.buf = chunk->data;
+	chunk->io.is_write = chunk->io.durable = false;
+	sf_io_read_cached(&chunk->io);
+	job->stats->direct_read_ops++;
+	job->stats->direct_read_bytes += chunk->io.len_bytes;
+	bytes = chunk->data;
+	for (uint32 i = 0; i < chunk->nunits; i++, bytes += SF_UNIT_SIZE)
+		if (sf_format_checksum(bytes, chunk->units[i].stored_bytes, job->seed) !=
+			chunk->units[i].checksum)
+			return false;
+	return true;
+}
+
 /* Copy what the target wants of a unit. */
 static void
 deliver(ReadJob *job, uint64 unit_no, const char *bytes, uint32 len)
@@ -318,13 +371,16 @@ read_window(ReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n)
 
 	for (;;)
 	{
-		CHECK_FOR_INTERRUPTS();
 		while (busy < depth)
 		{
 			Chunk	   *chunk = &slots[(oldest + busy) % depth];
 
+			CHECK_FOR_INTERRUPTS();
+
 			if (!next_chunk(job, units, first_unit, n, &next, chunk))
 				break;
+			if (busy == 0 && read_straight(job, chunk))
+				continue;
 			start_chunk(job, chunk);
 			busy++;
 		}

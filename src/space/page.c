@@ -55,12 +55,6 @@ sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 {
 	Buffer		buf;
 
-	if (page >= RelationGetNumberOfBlocks(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("segment relation \"%s\" has no page %u",
-						RelationGetRelationName(rel), page),
-				 errhint("Run securefile_check() on the column.")));
 	buf = ReadBuffer(rel, page);
 	LockBuffer(buf, mode);
 	if (sf_page_type(BufferGetPage(buf)) != type)

@@ -11,12 +11,15 @@
  */
 #include "base/base.h"
 
+#include "access/htup_details.h"
 #include "access/relation.h"
+#include "catalog/pg_attribute.h"
 #include "catalog/pg_namespace.h"
 #include "space/space_internal.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 static HTAB *segments;			/* SfSegment by relid */
 
@@ -191,15 +194,25 @@ sf_space_reserve_ids(SfSegment *seg, uint32 n)
 	return seg->next_id - n;
 }
 
+/*
+ * A column that was dropped in this very transaction has no mode any more, but
+ * may still have data to be written.
+ */
 SfCacheMode
 sf_space_cache_mode(Oid table_oid, AttrNumber attnum)
 {
-	Oid			type;
-	Oid			collation;
-	int32		typmod = -1;
+	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(table_oid),
+										Int16GetDatum(attnum));
+	Form_pg_attribute att;
+	int32		typmod;
 
-	get_atttypetypmodcoll(table_oid, attnum, &type, &typmod, &collation);
-	(void) getBaseTypeAndTypmod(type, &typmod);
+	if (!HeapTupleIsValid(tuple))
+		return SF_CACHE_NOCACHE;
+	att = (Form_pg_attribute) GETSTRUCT(tuple);
+	typmod = att->atttypmod;
+	if (!att->attisdropped)
+		(void) getBaseTypeAndTypmod(att->atttypid, &typmod);
+	ReleaseSysCache(tuple);
 	return sf_config_options(typmod).cache;
 }
 

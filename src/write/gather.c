@@ -386,7 +386,7 @@ sf_gather_reset(void)
 	damaged = false;
 }
 
-/* Copy what one piece holds of the range; returns sectors copied. */
+/* Copy what one piece holds of the range; returns how many sectors. */
 static uint32
 overlay_piece(GatherBuffer *buf, Piece *piece, uint64 start, uint32 nsectors, char *dst)
 {
@@ -395,9 +395,10 @@ overlay_piece(GatherBuffer *buf, Piece *piece, uint64 start, uint32 nsectors, ch
 
 	if (from >= to)
 		return 0;
-	memcpy(dst + (from - start) * SF_SECTOR_SIZE,
-		   buf->mem + piece->offset + (from - piece->start) * SF_SECTOR_SIZE,
-		   (to - from) * SF_SECTOR_SIZE);
+	if (dst != NULL)
+		memcpy(dst + (from - start) * SF_SECTOR_SIZE,
+			   buf->mem + piece->offset + (from - piece->start) * SF_SECTOR_SIZE,
+			   (to - from) * SF_SECTOR_SIZE);
 	return to - from;
 }
 

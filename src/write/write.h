@@ -38,7 +38,7 @@ extern void sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datu
 /*
  * Overlay: copy those of sectors [start, start + nsectors) of a segment that
  * are still in gather buffers (unflushed, or in flight) to their places in
- * dst; returns how many sectors that were.  What a read of one's own
+ * dst (NULL: only count them); returns how many sectors that were.  What a read of one's own
  * transaction gets from disk is incomplete without it.
  */
 extern uint32 sf_write_overlay(SfNode node, uint64 start_sector, uint32 nsectors, char *dst);

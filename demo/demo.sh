@@ -1,0 +1,174 @@
+#!/bin/bash
+# make demo: install what is missing, build, and show a securefile column at work
+# in a throw-away cluster, on real files.
+#
+#	DIR		directory tree to load (default /usr/share)
+#	SIZE_MB	how much of it at most (default 1024)
+#	TOP		where the cluster lives (default /var/tmp/securefile-demo)
+#	PORT	its port (default 54320)
+#
+# The server keeps running at the end; a second run replaces it.
+
+set -eu
+
+DIR=${DIR:-/usr/share}
+SIZE_MB=${SIZE_MB:-1024}
+TOP=${TOP:-/var/tmp/securefile-demo}
+PORT=${PORT:-54320}
+PG_CONFIG=${PG_CONFIG:-pg_config}
+here=$(cd "$(dirname "$0")" && pwd)
+
+say() { printf '\n== %s\n' "$*"; }
+
+stop_with()
+{
+	echo "demo: $*" >&2
+	exit 1
+}
+
+# Run a command as root: as it is, or through sudo.
+as_root()
+{
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		stop_with "needs root for: $*"
+	fi
+}
+
+# Run a command as the owner of the cluster; the server refuses to be root.
+as_owner()
+{
+	if [ "$(id -u)" -eq 0 ]; then
+		(cd / && runuser -u postgres -- "$@")
+	else
+		(cd / && "$@")
+	fi
+}
+
+install_missing()
+{
+	local packages="postgresql-15 postgresql-server-dev-15 gcc make libaio-dev \
+liburing-dev libxxhash-dev python3-psycopg"
+	local missing=""
+
+	if ! command -v dpkg-query >/dev/null; then
+		echo "This is not Debian: the demo needs what these packages have: $packages"
+		return
+	fi
+	for package in $packages; do
+		dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+			missing="$missing $package"
+	done
+	[ -n "$missing" ] || return 0
+	say "installing:$missing"
+	as_root apt-get update -qq
+	# shellcheck disable=SC2086
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+		--no-install-recommends $missing >/dev/null
+}
+
+build()
+{
+	say "building and installing for $("$PG_CONFIG" --version)"
+	make -s -C "$here/.." PG_CONFIG="$PG_CONFIG"
+	if [ -w "$("$PG_CONFIG" --pkglibdir)" ]; then
+		make -s -C "$here/.." PG_CONFIG="$PG_CONFIG" install
+	else
+		as_root make -s -C "$here/.." PG_CONFIG="$PG_CONFIG" install
+	fi
+}
+
+# Stop and remove the cluster of an earlier run, and nothing else.
+replace_earlier()
+{
+	[ -e "$TOP" ] || return 0
+	[ -f "$TOP/made-by-securefile-demo" ] ||
+		stop_with "$TOP is there and was not made by this demo: choose another TOP"
+	say "replacing the demo that is in $TOP"
+	as_owner "$bin/pg_ctl" -D "$TOP/data" -m immediate -w stop >/dev/null 2>&1 || true
+	rm -rf "$TOP"
+}
+
+make_cluster()
+{
+	say "making a cluster in $TOP"
+	mkdir -p "$TOP"
+	touch "$TOP/made-by-securefile-demo"
+	[ "$(id -u)" -ne 0 ] || chown postgres "$TOP"
+	as_owner "$bin/initdb" -D "$TOP/data" -U postgres -A trust -E UTF8 --no-locale >/dev/null
+	as_owner tee -a "$TOP/data/postgresql.conf" >/dev/null <<-CONF
+		port = $PORT
+		listen_addresses = ''
+		unix_socket_directories = '$TOP'
+		shared_preload_libraries = 'securefile'
+		shared_buffers = 256MB
+		max_wal_size = 4GB
+		log_min_error_statement = panic
+	CONF
+	start_cluster
+	"$bin/createdb" -h "$TOP" -p "$PORT" -U postgres files
+}
+
+start_cluster()
+{
+	as_owner "$bin/pg_ctl" -D "$TOP/data" -l "$TOP/log" -w -t 120 start >/dev/null
+}
+
+# SIGKILL of the postmaster and its children; wait until they are gone.
+kill_cluster()
+{
+	local postmaster pid pids
+
+	postmaster=$(head -n 1 "$TOP/data/postmaster.pid")
+	pids="$postmaster $(ps -o pid= --ppid "$postmaster" | tr '\n' ' ')"
+	for pid in $pids; do
+		kill -9 "$pid" 2>/dev/null || true
+	done
+	for pid in $pids; do
+		while [ -e "/proc/$pid" ]; do
+			sleep 0.05
+		done
+	done
+}
+
+steps()
+{
+	/usr/bin/python3 "$here/demo.py" --dsn "host=$TOP port=$PORT user=postgres dbname=files" \
+		--dir "$DIR" --size-mb "$SIZE_MB" "$@"
+}
+
+install_missing
+command -v "$PG_CONFIG" >/dev/null || stop_with "$PG_CONFIG not found"
+[ -d "$DIR" ] || stop_with "no directory $DIR"
+bin=$("$PG_CONFIG" --bindir)
+build
+replace_earlier
+make_cluster
+
+steps load
+steps compare
+steps reload
+say "killing the server with SIGKILL, starting it again"
+kill_cluster
+start_cluster
+steps compare
+
+cat <<-END
+
+	== The server is still running.
+
+	Connect:     $bin/psql -h $TOP -p $PORT -U postgres files
+	Try:         \d files
+	             SELECT path, length(document) FROM files ORDER BY 2 DESC LIMIT 5;
+	             SELECT substring(document FROM 1 FOR 40) FROM files LIMIT 1;
+	             INSERT INTO files VALUES ('mine', now(), pg_read_binary_file('PG_VERSION'));
+	             SELECT * FROM securefile_columns;
+	             SELECT * FROM securefile_usage('files', 'document');
+	             SELECT * FROM securefile_stat;
+	             SELECT * FROM securefile_check('files', 'document');
+	Stop it:     $([ "$(id -u)" -ne 0 ] || echo "runuser -u postgres -- ")$bin/pg_ctl -D $TOP/data stop
+	Remove it:   rm -rf $TOP   (after stopping it)
+END

@@ -1,0 +1,188 @@
+-- the internal triggers: always on, and what they do with every kind of statement
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS securefile;
+
+-- what a table's securefile columns have
+CREATE VIEW ddl_state AS
+SELECT c.oid::regclass::text COLLATE "C" AS tab, a.attname AS col,
+	   s.oid IS NOT NULL AS segment,
+	   (SELECT string_agg(substring(t.tgname, '~securefile_([a-z]+)_') || ':' || t.tgenabled::text, ' ' ORDER BY t.tgname)
+		FROM pg_trigger t
+		WHERE t.tgrelid = c.oid AND t.tgisinternal
+			  AND t.tgname LIKE '~securefile_%\_' || a.attnum || '\_%') AS triggers
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+	 LEFT JOIN pg_class s ON s.relname = 'pg_securefile_' || c.oid || '_' || a.attnum
+WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'f') AND a.atttypid IN
+	  (SELECT oid FROM pg_type WHERE typname = 'securefile' OR typbasetype = 'securefile'::regtype);
+
+CREATE FUNCTION segments() RETURNS bigint LANGUAGE sql AS
+$$ SELECT count(*) FROM pg_class c JOIN pg_am m ON m.oid = c.relam WHERE m.amname = 'securefile_segment' $$;
+
+-- a large value, told from others by its seed
+CREATE FUNCTION big(seed text, n int DEFAULT 20000) RETURNS securefile LANGUAGE sql VOLATILE AS
+$$ SELECT convert_to(substr(string_agg(md5(seed || g), '' ORDER BY g), 1, n), 'SQL_ASCII')::securefile
+FROM generate_series(1, n / 32 + 1) g $$;
+
+CREATE FUNCTION is_big(d securefile, seed text, n int DEFAULT 20000) RETURNS boolean LANGUAGE sql AS
+$$ SELECT d::bytea = big(seed, n)::bytea $$;
+
+
+CREATE TABLE t (id int PRIMARY KEY, d securefile, e securefile);
+
+-- whatever is switched off comes back
+ALTER TABLE t DISABLE TRIGGER ALL;
+SELECT * FROM ddl_state ORDER BY 2;
+ALTER TABLE t ENABLE TRIGGER ALL;
+SELECT * FROM ddl_state ORDER BY 2;
+ALTER TABLE t DISABLE TRIGGER USER;
+SELECT tgname AS trg FROM pg_trigger WHERE tgrelid = 't'::regclass AND tgname LIKE '~securefile_account_2%' \gset
+ALTER TABLE t DISABLE TRIGGER :"trg";
+ALTER TABLE t ENABLE REPLICA TRIGGER :"trg", ADD x int;
+SELECT * FROM ddl_state ORDER BY 2;
+CREATE TABLE part (id int, d securefile) PARTITION BY LIST (id);
+CREATE TABLE part1 PARTITION OF part DEFAULT;
+ALTER TABLE part DISABLE TRIGGER ALL;
+ALTER TABLE part1 DISABLE TRIGGER ALL;
+SELECT * FROM ddl_state WHERE tab LIKE 'part%' ORDER BY tab, col;
+DROP TABLE part;
+CREATE TEMP TABLE tmp (d securefile);
+ALTER TABLE tmp DISABLE TRIGGER ALL;
+SELECT tab, triggers FROM ddl_state WHERE tab = 'tmp';
+DROP TABLE tmp;
+
+-- nested in other commands, with event triggers off, in replica role
+SET session_replication_role = replica;
+CREATE TABLE rep (d securefile);
+INSERT INTO rep VALUES (big('rep'));
+SELECT is_big(d, 'rep'), pg_column_size(d) < 1000 AS stored FROM rep;
+CREATE TABLE rep2 AS SELECT * FROM rep;
+DELETE FROM rep;
+SELECT is_big(d, 'rep') FROM rep2;
+RESET session_replication_role;
+SELECT * FROM ddl_state WHERE tab LIKE 'rep%' ORDER BY tab;
+DROP TABLE rep, rep2;
+
+-- a command inside a command must not act on a table half altered
+CREATE TABLE half (id int, d securefile);
+INSERT INTO half VALUES (1, big('half'));
+CREATE FUNCTION nested() RETURNS event_trigger LANGUAGE plpgsql AS
+$$ BEGIN CREATE TEMP TABLE nested_tmp (a securefile); DROP TABLE nested_tmp; END $$;
+CREATE EVENT TRIGGER regress_sf_nested ON table_rewrite EXECUTE FUNCTION nested();
+ALTER TABLE half ALTER d TYPE bytea, ADD e securefile DEFAULT big('e');
+SELECT id, d = big('half')::bytea, is_big(e, 'e') FROM half;
+DROP EVENT TRIGGER regress_sf_nested;
+DROP FUNCTION nested;
+SELECT * FROM ddl_state WHERE tab = 'half';
+DROP TABLE half;
+
+-- errors in between leave nothing behind
+BEGIN;
+SAVEPOINT s;
+CREATE TABLE bad (a securefile, b securefile[]);
+ROLLBACK TO s;
+CREATE TABLE good (a securefile);
+COMMIT;
+DO $$
+BEGIN
+	FOR i IN 1..3 LOOP
+		BEGIN
+			EXECUTE 'CREATE TABLE bad (a securefile, b securefile[])';
+		EXCEPTION WHEN feature_not_supported THEN NULL;
+		END;
+	END LOOP;
+END $$;
+SELECT segments();
+DROP TABLE good;
+
+-- every kind of statement, by contents
+INSERT INTO t VALUES (1, big('1')), (2, big('2')), (3, 'small'), (4, NULL), (5, '');
+INSERT INTO t VALUES (6, big('6'), big('6e'));
+SELECT id, length(d), is_big(d, id::text), is_big(e, '6e') FROM t ORDER BY id;
+UPDATE t SET x = 1;
+UPDATE t SET d = (SELECT d FROM t WHERE id = 1) WHERE id = 2;
+UPDATE t SET e = d WHERE id = 1;
+UPDATE t SET d = e, e = d WHERE id = 6;
+DELETE FROM t WHERE id = 3;
+INSERT INTO t SELECT id + 10, d, e FROM t;
+SELECT id, is_big(d, '1'), is_big(d, '6e'), is_big(e, '1'), is_big(e, '6') FROM t ORDER BY id;
+DELETE FROM t WHERE id < 10;
+SELECT id, is_big(d, '1'), is_big(d, '6e'), is_big(e, '1'), is_big(e, '6') FROM t ORDER BY id;
+INSERT INTO t VALUES (11, big('no'), big('no')) ON CONFLICT DO NOTHING;
+INSERT INTO t VALUES (11, big('yes'), big('no')) ON CONFLICT (id) DO UPDATE SET d = excluded.d, e = excluded.d;
+SELECT id, is_big(d, 'yes'), is_big(e, 'yes') FROM t WHERE id = 11;
+WITH ins AS (INSERT INTO t VALUES (21, big('21')) RETURNING d) INSERT INTO t SELECT 22, d, d FROM ins;
+DELETE FROM t WHERE id = 21;
+SELECT is_big(d, '21'), is_big(e, '21') FROM t WHERE id = 22;
+MERGE INTO t USING (VALUES (22, big('m22')), (23, big('m23'))) s (id, d) ON t.id = s.id
+	WHEN MATCHED THEN UPDATE SET d = s.d WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.d);
+SELECT id, is_big(d, 'm' || id), is_big(e, '21') FROM t WHERE id IN (22, 23) ORDER BY 1;
+TRUNCATE t;
+COPY t (id, d) FROM stdin;
+1	abc
+2	\\x616263
+\.
+SELECT id, d::bytea FROM t ORDER BY 1;
+COPY t TO stdout;
+TRUNCATE t;
+
+-- back to the old version, savepoints
+INSERT INTO t VALUES (1, big('old'));
+BEGIN;
+CREATE TEMP TABLE keep AS SELECT d FROM t;
+UPDATE t SET d = big('mid');
+SAVEPOINT s;
+UPDATE t SET d = big('gone'), e = big('gone');
+ROLLBACK TO s;
+SELECT is_big(d, 'mid'), e FROM t;
+UPDATE t SET d = (SELECT d FROM keep);
+COMMIT;
+SELECT is_big(d, 'old') FROM t;
+BEGIN;
+DECLARE c CURSOR FOR SELECT is_big(d, 'old') FROM t;
+UPDATE t SET d = big('new');
+FETCH c;
+COMMIT;
+SELECT is_big(d, 'new') FROM t;
+DROP TABLE keep;
+
+-- users' triggers before ours, after ours, and instead
+CREATE FUNCTION put() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN NEW.d := (SELECT e FROM t WHERE id = 100); RETURN NEW; END $$;
+INSERT INTO t VALUES (100, NULL, big('100'));
+CREATE TRIGGER put BEFORE INSERT OR UPDATE ON t FOR EACH ROW WHEN (NEW.id > 200) EXECUTE FUNCTION put();
+INSERT INTO t VALUES (201, big('lost'));
+SELECT is_big(d, '100') FROM t WHERE id = 201;
+DROP TRIGGER put ON t;
+CREATE TRIGGER "~~put" BEFORE INSERT OR UPDATE ON t FOR EACH ROW WHEN (NEW.id > 200) EXECUTE FUNCTION put();
+\set VERBOSITY sqlstate
+INSERT INTO t VALUES (202, big('lost'));
+\set VERBOSITY default
+DROP TRIGGER "~~put" ON t;
+CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER "~~skip" BEFORE INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION skip();
+INSERT INTO t VALUES (203, big('lost'));
+UPDATE t SET d = big('lost') WHERE id = 201;
+DELETE FROM t;
+SELECT id, is_big(d, '100') FROM t WHERE id > 200;
+DROP TRIGGER "~~skip" ON t;
+DROP FUNCTION put, skip;
+
+-- TRUNCATE rolls back, also in a savepoint
+BEGIN;
+SAVEPOINT s;
+TRUNCATE t;
+INSERT INTO t VALUES (1, big('trunc'));
+SELECT is_big(d, 'trunc') FROM t;
+ROLLBACK TO s;
+SELECT id, is_big(d, '100') FROM t WHERE id = 201;
+TRUNCATE t;
+INSERT INTO t VALUES (1, big('trunc'));
+TRUNCATE t;
+INSERT INTO t VALUES (2, big('trunc2'));
+COMMIT;
+SELECT id, is_big(d, 'trunc2') FROM t;
+
+DROP TABLE t;
+SELECT segments();
+DROP FUNCTION segments, big, is_big;
+DROP VIEW ddl_state;

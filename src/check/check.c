@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * check.c
+ *	  securefile_check(): is a column sound?
+ *
+ * Writers are kept out (ShareLock on the table), readers are not.  Then every
+ * live row is read, and what the rows own is compared with what the pages of
+ * the segment say.  Nothing is changed, and nothing found stops the search.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/relation.h"
+#include "access/table.h"
+#include "check/check_internal.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+
+PG_FUNCTION_INFO_V1(securefile_check);
+
+/* Open the segment and read its header: what may fail for damage. */
+static void
+open_segment(SfCheck *check, void *arg)
+{
+	const SfCheckColumn *column = check->column;
+	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
+
+	if (!OidIsValid(segrelid))
+	{
+		sf_check_report(check, "missing segment", NULL, 0, 0,
+						"the column has no segment relation");
+		return;
+	}
+	check->segrel = relation_open(segrelid, ShareLock);
+	check->header = sf_space_header(check->segrel);
+	check->seg = sf_space_open_rel(check->segrel);
+
+	/* the lock stays, the reference would end with this subtransaction */
+	relation_close(check->segrel, NoLock);
+}
+
+static void
+check_file_size(SfCheck *check)
+{
+	uint64		want = check->header.total_sectors * SF_SECTOR_SIZE;
+	uint64		found = sf_io_files_size(check->seg->node);
+
+	if (found < want)
+		sf_check_report_bytes(check, "data files too short", NULL, found, want - found,
+							  psprintf("expected " UINT64_FORMAT " bytes, found " UINT64_FORMAT,
+									   want, found));
+}
+
+/* What can be seen once the rows are known. */
+static void
+check_segment(SfCheck *check)
+{
+	check->segrel = relation_open(check->seg->relid, NoLock);
+	check_file_size(check);
+	sf_check_overlaps(check);
+	sf_check_pages(check);
+	relation_close(check->segrel, NoLock);
+}
+
+/*
+ * What this transaction has put into new storage cannot be told from what
+ * was there before, and the rest of it is not yet where it will be.
+ */
+static void
+refuse_replaced_storage(Relation rel)
+{
+	if (sf_compat_storage_replaced(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot check table \"%s\" in the transaction that truncated or rewrote it",
+						RelationGetRelationName(rel)),
+				 errhint("Commit first.")));
+}
+
+static void
+check_column(SfCheckColumn *column, ReturnSetInfo *rsinfo)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "securefile check",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	SfCheck    *check = palloc0(sizeof(SfCheck));
+
+	check->column = column;
+	check->rsinfo = rsinfo;
+	ItemPointerSetInvalid(&check->tid);
+	sf_check_runs_init(&check->owned);
+	sf_check_runs_init(&check->owned_pages);
+
+	check->rel = table_open(column->table_oid, NoLock);
+	refuse_replaced_storage(check->rel);
+	if (sf_check_guarded(check, open_segment, NULL))
+	{
+		sf_check_rows(check);
+		if (check->seg != NULL)
+			check_segment(check);
+	}
+	table_close(check->rel, NoLock);
+
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+}
+
+/*
+ * securefile_check(table regclass, column name)
+ * returns setof (finding text, ctid tid, segment_offset bigint,
+ *				  length_bytes bigint, detail text)
+ */
+Datum
+securefile_check(PG_FUNCTION_ARGS)
+{
+	List	   *columns;
+	ListCell   *cell;
+
+	sf_base_require_preload();
+	sf_check_privilege(PG_GETARG_OID(0), false);
+	PreventCommandDuringRecovery("securefile_check()");
+	InitMaterializedSRF(fcinfo, 0);
+	columns = sf_check_columns(fcinfo, ShareLock);
+	foreach(cell, columns)
+	{
+		SfCheckColumn *column = lfirst(cell);
+
+		if (!column->permanent)
+			sf_check_no_segment(column);
+		check_column(column, (ReturnSetInfo *) fcinfo->resultinfo);
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * column.c
+ *	  Whose column a call is about, which tables that means, and whether the
+ *	  caller may.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/table.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "check/check_internal.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+void
+sf_check_privilege(Oid table_oid, bool monitors)
+{
+	char	   *name = get_rel_name(table_oid);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", table_oid)));
+	if (monitors && has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
+		return;
+	if (!sf_compat_owns_table(table_oid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER,
+					   get_relkind_objtype(get_rel_relkind(table_oid)), name);
+}
+
+/*
+ * Type securefile lives in the schema of the functions of this extension,
+ * which the extension cannot leave.
+ */
+static bool
+is_securefile(FunctionCallInfo fcinfo, Oid typid)
+{
+	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	Oid			securefile = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+											 CStringGetDatum("securefile"),
+											 ObjectIdGetDatum(schema));
+
+	return OidIsValid(securefile) && getBaseType(typid) == securefile;
+}
+
+/* The column's number; ERROR when it is missing or of another type. */
+static AttrNumber
+find_column(FunctionCallInfo fcinfo, Relation rel, const char *name)
+{
+	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), name);
+
+	if (attnum == InvalidAttrNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist",
+						name, RelationGetRelationName(rel))));
+	if (attnum < 0 || !is_securefile(fcinfo, get_atttype(RelationGetRelid(rel), attnum)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
+						name, RelationGetRelationName(rel)),
+				 errhint("View securefile_columns lists those that are.")));
+	return attnum;
+}
+
+/* The column of one leaf.  Names are the same in all, numbers need not be. */
+static SfCheckColumn *
+leaf_column(Oid table_oid, const char *name, bool is_partition)
+{
+	SfCheckColumn *column = palloc0(sizeof(SfCheckColumn));
+
+	column->table_oid = table_oid;
+	column->attnum = get_attnum(table_oid, name);
+	column->permanent = get_rel_persistence(table_oid) == RELPERSISTENCE_PERMANENT;
+	column->partition = is_partition ? get_rel_name(table_oid) : NULL;
+	return column;
+}
+
+/* Of partitions, those without a segment have nothing to tell. */
+static List *
+partition_columns(Oid parent, const char *name, LOCKMODE lockmode)
+{
+	List	   *columns = NIL;
+	ListCell   *cell;
+
+	foreach(cell, find_all_inheritors(parent, lockmode, NULL))
+	{
+		Oid			relid = lfirst_oid(cell);
+
+		if (get_rel_relkind(relid) == RELKIND_RELATION &&
+			get_rel_persistence(relid) == RELPERSISTENCE_PERMANENT)
+			columns = lappend(columns, leaf_column(relid, name, true));
+	}
+	return columns;
+}
+
+List *
+sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode)
+{
+	Oid			table_oid = PG_GETARG_OID(0);
+	char	   *name = NameStr(*PG_GETARG_NAME(1));
+	Relation	rel = table_open(table_oid, lockmode);
+	char		relkind = rel->rd_rel->relkind;
+	List	   *columns;
+
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", RelationGetRelationName(rel))));
+	(void) find_column(fcinfo, rel, name);
+
+	if (relkind == RELKIND_PARTITIONED_TABLE)
+		columns = partition_columns(table_oid, name, lockmode);
+	else
+		columns = list_make1(leaf_column(table_oid, name, false));
+	table_close(rel, NoLock);
+	return columns;
+}
+
+void
+sf_check_no_segment(const SfCheckColumn *column)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("column \"%s\" of table \"%s\" has no segment",
+					get_attname(column->table_oid, column->attnum, false),
+					get_rel_name(column->table_oid)),
+			 column->permanent ?
+			 errdetail("Its segment relation is missing.") :
+			 errdetail("Temporary and unlogged tables keep values in their rows.")));
+}
+
+SfSegment *
+sf_check_open_segment(const SfCheckColumn *column)
+{
+	SfSegment  *seg = NULL;
+
+	if (column->permanent)
+		seg = sf_space_open(column->table_oid, column->attnum, AccessShareLock, true);
+	if (seg == NULL)
+		sf_check_no_segment(column);
+	return seg;
+}

@@ -1,0 +1,96 @@
+/*-------------------------------------------------------------------------
+ *
+ * maintain.c
+ *	  securefile_maintain(): one pass of the monitor, now and here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "check/check_internal.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "tcop/utility.h"
+#include "utils/xid8.h"
+
+PG_FUNCTION_INFO_V1(securefile_maintain);
+
+#define MAINTAIN_COLUMNS	8
+
+/* Add the work on one segment; the oldest transaction left is that of all. */
+static void
+add_work(SfMaintain *sum, const SfMaintain *work)
+{
+	sum->entries_seen += work->entries_seen;
+	sum->entries_resolved += work->entries_resolved;
+	sum->sectors_freed += work->sectors_freed;
+	sum->pages_freed += work->pages_freed;
+	sum->sectors_grown += work->sectors_grown;
+	sum->sectors_cut += work->sectors_cut;
+	if (FullTransactionIdIsValid(work->oldest_unresolved) &&
+		(!FullTransactionIdIsValid(sum->oldest_unresolved) ||
+		 FullTransactionIdPrecedes(work->oldest_unresolved, sum->oldest_unresolved)))
+		sum->oldest_unresolved = work->oldest_unresolved;
+}
+
+/*
+ * The lock is what the monitor and vacuum take: one of us at a time, writers
+ * and readers go on.
+ */
+static void
+maintain_column(const SfCheckColumn *column, SfMaintain *sum)
+{
+	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
+	Relation	segrel;
+	SfSegment  *seg;
+	SfMaintain	work = {0};
+
+	if (!column->permanent || !OidIsValid(segrelid))
+		sf_check_no_segment(column);
+	segrel = relation_open(segrelid, ShareUpdateExclusiveLock);
+	seg = sf_space_open_rel(segrel);
+	(void) sf_space_resolve(seg, true, &work);
+	sf_space_tend(seg, true, &work);
+	relation_close(segrel, ShareUpdateExclusiveLock);
+	add_work(sum, &work);
+}
+
+/*
+ * securefile_maintain(table regclass, column name)
+ * returns (entries_seen bigint, entries_resolved bigint, bytes_freed bigint,
+ *			pages_freed bigint, bytes_grown bigint, bytes_cut bigint,
+ *			oldest_unresolved xid8, orphans_removed integer)
+ */
+Datum
+securefile_maintain(PG_FUNCTION_ARGS)
+{
+	SfMaintain	sum = {0};
+	List	   *columns;
+	ListCell   *cell;
+	TupleDesc	desc;
+	Datum		values[MAINTAIN_COLUMNS];
+	bool		nulls[MAINTAIN_COLUMNS] = {0};
+
+	sf_base_require_preload();
+	sf_check_privilege(PG_GETARG_OID(0), false);
+	PreventCommandDuringRecovery("securefile_maintain()");
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	columns = sf_check_columns(fcinfo, AccessShareLock);
+	foreach(cell, columns)
+		maintain_column(lfirst(cell), &sum);
+
+	values[0] = Int64GetDatum(sum.entries_seen);
+	values[1] = Int64GetDatum(sum.entries_resolved);
+	values[2] = Int64GetDatum(sum.sectors_freed * SF_SECTOR_SIZE);
+	values[3] = Int64GetDatum(sum.pages_freed);
+	values[4] = Int64GetDatum(sum.sectors_grown * SF_SECTOR_SIZE);
+	values[5] = Int64GetDatum(sum.sectors_cut * SF_SECTOR_SIZE);
+	values[6] = FullTransactionIdGetDatum(sum.oldest_unresolved);
+	nulls[6] = !FullTransactionIdIsValid(sum.oldest_unresolved);
+	values[7] = Int32GetDatum(sf_space_sweep());
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * usage.c
+ *	  What a column takes: securefile_usage() and what is behind the view
+ *	  securefile_columns.
+ *
+ * All of it comes from the pages of the segment relation.  Nothing here reads
+ * a value or changes anything, so it works on a standby as well.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "catalog/pg_attribute.h"
+#include "check/check_internal.h"
+#include "config/config.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(securefile_usage);
+PG_FUNCTION_INFO_V1(securefile_column_info);
+PG_FUNCTION_INFO_V1(securefile_object_bytes);
+
+#define USAGE_COLUMNS	5
+#define INFO_COLUMNS	6
+
+/* ---- securefile_usage(table regclass, column name) ---- */
+
+static void
+add_usage(SfUsage *sum, SfUsage usage)
+{
+	sum->file_bytes += usage.file_bytes;
+	sum->live_bytes += usage.live_bytes;
+	sum->pending_bytes += usage.pending_bytes;
+	sum->free_bytes += usage.free_bytes;
+	sum->metadata_bytes += usage.metadata_bytes;
+}
+
+/* Result tuple of a function that returns one row. */
+static Datum
+make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* For a partitioned table, the sum of its partitions. */
+Datum
+securefile_usage(PG_FUNCTION_ARGS)
+{
+	SfUsage		sum = {0};
+	List	   *columns;
+	ListCell   *cell;
+	Datum		values[USAGE_COLUMNS];
+	bool		nulls[USAGE_COLUMNS] = {0};
+
+	sf_base_require_preload();
+	sf_check_privilege(PG_GETARG_OID(0), true);
+	columns = sf_check_columns(fcinfo, AccessShareLock);
+	foreach(cell, columns)
+		add_usage(&sum, sf_space_usage(sf_check_open_segment(lfirst(cell))));
+
+	values[0] = Int64GetDatum(sum.file_bytes);
+	values[1] = Int64GetDatum(sum.live_bytes);
+	values[2] = Int64GetDatum(sum.pending_bytes);
+	values[3] = Int64GetDatum(sum.free_bytes);
+	values[4] = Int64GetDatum(sum.metadata_bytes);
+	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
+}
+
+/* ---- behind securefile_columns ---- */
+
+/*
+ * Segment of a column, for anybody to look at; NULL when there is none, or
+ * none any more: a view must not fail over a table that is being dropped.
+ */
+static SfSegment *
+visible_segment(Oid table_oid, AttrNumber attnum)
+{
+	if (!sf_base_preloaded)
+		return NULL;
+	return sf_space_open(table_oid, attnum, AccessShareLock, true);
+}
+
+static const char *
+cache_word(SfCacheMode cache)
+{
+	switch (cache)
+	{
+		case SF_CACHE_NOCACHE:
+			return "nocache";
+		case SF_CACHE_READS:
+			return "cache_reads";
+		case SF_CACHE_FULL:
+			return "cache";
+		case SF_CACHE_DEFAULT:
+			break;
+	}
+	pg_unreachable();
+}
+
+/* Option words as they are written, without the parentheses. */
+static text *
+option_words(int32 typmod)
+{
+	char	   *words = sf_config_print_options(typmod);
+	int			len = strlen(words);
+
+	if (len < 2)
+		return cstring_to_text("");
+	return cstring_to_text_with_len(words + 1, len - 2);
+}
+
+/* The options of a column, through domains; false when there is no column. */
+static bool
+column_typmod(Oid table_oid, AttrNumber attnum, int32 *typmod)
+{
+	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(table_oid),
+										Int16GetDatum(attnum));
+	Oid			typid;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	typid = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
+	*typmod = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypmod;
+	ReleaseSysCache(tuple);
+	(void) getBaseTypeAndTypmod(typid, typmod);
+	return true;
+}
+
+/* What the segment itself tells, in place of what the options say. */
+static void
+fill_segment(SfSegment *seg, Datum *values, bool *nulls)
+{
+	Relation	rel = relation_open(seg->relid, AccessShareLock);
+	SfHeader	header = sf_space_header(rel);
+
+	values[1] = ObjectIdGetDatum(seg->relid);
+	values[2] = CStringGetTextDatum(sf_io_files_pattern(seg->node));
+	values[3] = CStringGetTextDatum(seg->logged_data ? "logging" : "filesystem_like_logging");
+	values[5] = Int64GetDatum(header.total_sectors * SF_SECTOR_SIZE);
+	nulls[1] = nulls[2] = nulls[5] = false;
+	relation_close(rel, NoLock);
+}
+
+/*
+ * securefile_column_info(table oid, attnum smallint)
+ * returns (options text, segment regclass, data_files text, logging text,
+ *			cache text, file_bytes bigint)
+ */
+Datum
+securefile_column_info(PG_FUNCTION_ARGS)
+{
+	Oid			table_oid = PG_GETARG_OID(0);
+	AttrNumber	attnum = PG_GETARG_INT16(1);
+	SfSegment  *seg;
+	SfOptions	options;
+	int32		typmod;
+	Datum		values[INFO_COLUMNS];
+	bool		nulls[INFO_COLUMNS] = {false, true, true, false, false, true};
+
+	if (!column_typmod(table_oid, attnum, &typmod))
+		PG_RETURN_NULL();
+	options = sf_config_options(typmod);
+	values[0] = PointerGetDatum(option_words(typmod));
+	values[3] = CStringGetTextDatum(options.fs_like_logging ?
+									"filesystem_like_logging" : "logging");
+	values[4] = CStringGetTextDatum(cache_word(options.cache));
+	seg = visible_segment(table_oid, attnum);
+	if (seg != NULL)
+		fill_segment(seg, values, nulls);
+	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
+}
+
+/* securefile_object_bytes(table oid, attnum smallint) returns bigint */
+Datum
+securefile_object_bytes(PG_FUNCTION_ARGS)
+{
+	SfSegment  *seg = visible_segment(PG_GETARG_OID(0), PG_GETARG_INT16(1));
+
+	if (seg == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(sf_space_usage(seg).live_bytes);
+}

@@ -1,0 +1,188 @@
+# Promise 4: no byte is ever returned unchecked; what is damaged is reported, by
+# the read and by securefile_check, and nothing else suffers.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use Digest::MD5 qw(md5_hex);
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('corruption', conf => ['securefile.monitor = off', 'full_page_writes = off']);
+my $len = 300_000;
+
+sub slurp
+{
+	my ($file) = @_;
+	local $/;
+	open(my $fh, '<:raw', $file) or die "$file: $!";
+	my $bytes = <$fh>;
+	close $fh;
+	return $bytes;
+}
+
+sub patch
+{
+	my ($file, $offset, $bytes) = @_;
+	open(my $fh, '+<:raw', $file) or die "$file: $!";
+	seek($fh, $offset, 0);
+	print $fh $bytes;
+	close $fh or die "$file: $!";
+	return;
+}
+
+# Where sector $n (from 1) of blob($seed) lies in a data file.
+sub sector_at
+{
+	my ($file, $seed, $n) = @_;
+	return index(slurp($file), pack('H*', md5_hex("$seed:$n") x 2));
+}
+
+sub findings
+{
+	my ($t) = @_;
+	return $node->safe_psql('postgres', "SELECT finding, segment_offset FROM securefile_check('$t', 'doc')");
+}
+
+foreach my $options ('nocache', 'cache', 'filesystem_like_logging, cache_reads')
+{
+	my ($t) = $options =~ /^(\w+)/;
+	$t = "t_$t";
+	my @before = data_files($node);
+	make_table($node, $t, $options);
+	my ($file) = grep { my $f = $_; !grep { $_ eq $f } @before } data_files($node);
+	fill($node, $t, 1, 6, $len);
+	my @bad = ('XX001', '');
+
+	# one bit
+	my $at = sector_at($file, 3, 300);
+	cmp_ok($at, '>', 0, "$options: found the bytes of row 3");
+	my $good = substr(slurp($file), $at, 512);
+	patch($file, $at + 100, chr(ord(substr($good, 100, 1)) ^ 4));
+	fails_with($node, "SELECT doc::bytea FROM $t WHERE id = 3", @bad, "$options: one bit");
+	fails_with($node, "SELECT substring(doc FROM 140000 FOR 10) FROM $t WHERE id = 3", @bad, "$options: one bit of the unit");
+	is($node->safe_psql('postgres', "SELECT substring(doc FROM 1 FOR 10) = substring(blob(3, $len) FROM 1 FOR 10) FROM $t WHERE id = 3"),
+		't', "$options: other units are read");
+	is($node->safe_psql('postgres', "SELECT count(*) FROM $t WHERE id <> 3 AND doc::bytea = blob(seed, len)"), 5, "$options: other rows are read");
+	my $found = findings($t);
+	like($found, qr/^[^\n]+$/, "$options: one finding") or diag($found);
+	fails_with($node, "CREATE TABLE c AS SELECT * FROM $t", @bad, "$options: not copied either");
+	fails_with($node, "INSERT INTO $t SELECT 100 + id, seed, len, doc FROM $t", @bad, "$options: nor inserted again");
+	patch($file, $at, $good);
+	rows_right($node, $t, 6, "$options: mended");
+	sound($node, $t, "$options: mended");
+
+	# two objects change places; zeros; an old version comes back
+	my ($one, $two) = (sector_at($file, 1, 1), sector_at($file, 2, 1));
+	my $all = slurp($file);
+	patch($file, $one, substr($all, $two, $len - $len % 512));
+	patch($file, $two, substr($all, $one, $len - $len % 512));
+	fails_with($node, "SELECT doc::bytea FROM $t WHERE id = 1", @bad, "$options: another object's data");
+	fails_with($node, "SELECT doc::bytea FROM $t WHERE id = 2", @bad, "$options: another object's data");
+	patch($file, $one, substr($all, $one, $len - $len % 512));
+	patch($file, $two, "\0" x 4096);
+	fails_with($node, "SELECT doc::bytea FROM $t WHERE id = 2", @bad, "$options: zeros");
+	patch($file, $two, substr($all, $two, 4096));
+	rows_right($node, $t, 6, "$options: mended again");
+
+	# a file that ends too early, a file that is gone
+	$node->stop;
+	my $size = -s $file;
+	$all = slurp($file);
+	truncate($file, 8192);
+	$node->start;
+	my ($rc, $out, $err) = $node->psql('postgres', "SELECT count(doc::bytea) FROM $t");
+	is($rc, 3, "$options: short file") or diag($out);
+	cmp_ok(scalar(split /\n/, findings($t)), '>=', 3, "$options: securefile_check of a short file");
+	is($node->safe_psql('postgres', 'SELECT 1'), 1, "$options: the server lives");
+	$node->stop;
+	unlink $file;
+	$node->start;
+	($rc, $out, $err) = $node->psql('postgres', "SELECT count(doc::bytea) FROM $t");
+	is($rc, 3, "$options: missing file") or diag($out);
+	like($err, qr/seg-\d+\.sf/, "$options: its name is told") or diag($err);
+	is($node->safe_psql('postgres', 'SELECT 1'), 1, "$options: the server lives");
+	$node->stop;
+	open(my $fh, '>:raw', $file) or die $!;
+	print $fh $all;
+	close $fh;
+	$node->start;
+	rows_right($node, $t, 6, "$options: put back");
+	sound($node, $t, "$options: put back");
+}
+
+# ---- metadata: bits and rows that contradict each other ----
+make_table($node, 'm');
+fill($node, 'm', 1, 6, $len);
+fill($node, 'm', 7, 8, 14_000_000);
+$node->safe_psql('postgres', 'DELETE FROM m WHERE id = 4');
+settle($node, 'm', 'doc');
+$node->safe_psql('postgres', 'VACUUM m');
+$node->safe_psql('postgres', 'CHECKPOINT');
+my $base = $node->data_dir . '/';
+my $relation = $base . $node->safe_psql('postgres',
+	q{SELECT pg_relation_filepath(oid) FROM pg_class WHERE relname = 'pg_securefile_' || 'm'::regclass::oid || '_4'});
+my $heap = $base . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('m')});
+my $plane = 8192 + 24 + 536;
+
+# Change a file of the stopped server, ask securefile_check, undo.
+sub damaged
+{
+	my ($file, $offset, $bytes, $like, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$node->stop;
+	my $was = substr(slurp($file), $offset, length $bytes);
+	patch($file, $offset, $bytes);
+	$node->start;
+	my ($rc, $out, $err) = $node->psql('postgres', "SELECT finding, detail FROM securefile_check('m', 'doc')");
+	like("$out$err", $like, $name);
+	($rc, $out, $err) = $node->psql('postgres', 'SELECT sum(length(doc::bytea)) FROM m');
+	is($node->safe_psql('postgres', 'SELECT 1'), 1, "$name: the server lives");
+	$node->stop('immediate');
+	patch($file, $offset, $was);
+	$node->start;
+	return;
+}
+my $map = substr(slurp($relation), $plane, 4096);
+my $free = index($map, "\0");
+my $used = index($map, "\xff");
+damaged($relation, $plane + $free, "\1", qr/used|own/i, 'a sector marked used that nobody owns');
+damaged($relation, $plane + $used, "\xfe", qr/free|own/i, 'a sector owned but marked free');
+my $line = substr(slurp($heap), 24, 4);
+damaged($heap, 28, $line, qr/twice|own/i, 'a sector owned twice');
+$node->safe_psql('postgres', "SELECT securefile_maintain('m', 'doc')");
+rows_right($node, 'm', 7, 'all undone');
+sound($node, 'm', 'all undone');
+
+# inode pages: another object's, an older one's, none
+my $pages = slurp($relation);
+my @inodes = grep { unpack('V', substr($pages, $_ * 8192 + 8176, 4)) == 0x53464c31
+	  && unpack('v', substr($pages, $_ * 8192 + 8180, 2)) == 4 } 0 .. length($pages) / 8192 - 1;
+cmp_ok(scalar(@inodes), '>=', 2, 'inode pages');
+foreach my $case (
+	[ 'another object', 24, pack('Q<', 999_999) ],
+	[ 'another stamp', 32, pack('Q<', 999_999) ],
+	[ 'a page of another kind', 8180, pack('v', 3) ],
+	[ 'zeros', 0, "\0" x 8192 ])
+{
+	my ($name, $offset, $bytes) = @$case;
+	$node->stop;
+	foreach my $page (@inodes)
+	{
+		patch($relation, $page * 8192 + $offset, $bytes);
+	}
+	$node->start;
+	fails_with($node, 'SELECT doc::bytea FROM m WHERE id IN (7, 8)', '(XX001|42704)', '', "inode page: $name");
+	isnt(findings('m'), '', "inode page: $name: finding");
+	$node->stop('immediate');
+	foreach my $page (@inodes)
+	{
+		patch($relation, $page * 8192, substr($pages, $page * 8192, 8192));
+	}
+	$node->start;
+}
+rows_right($node, 'm', 7, 'inode pages put back');
+sound($node, 'm', 'inode pages put back');
+$node->stop;
+done_testing();
