@@ -210,6 +210,120 @@ ALTER EVENT TRIGGER securefile_ddl ENABLE ALWAYS;
 -- check and monitor
 -- ---------------------------------------------------------------------
 
+CREATE FUNCTION securefile_check(
+	"table" regclass,
+	"column" name,
+	OUT finding text,
+	OUT ctid tid,
+	OUT segment_offset bigint,
+	OUT length_bytes bigint,
+	OUT detail text
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_check(regclass, name) IS 'verify all values of a column and its space; no row: sound';
+
+CREATE FUNCTION securefile_maintain(
+	"table" regclass,
+	"column" name,
+	OUT entries_seen bigint,
+	OUT entries_resolved bigint,
+	OUT bytes_freed bigint,
+	OUT pages_freed bigint,
+	OUT bytes_grown bigint,
+	OUT bytes_cut bigint,
+	OUT oldest_unresolved xid8,
+	OUT orphans_removed integer
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_maintain(regclass, name) IS 'one pass of the free-space monitor over a column, now';
+
+CREATE FUNCTION securefile_usage(
+	"table" regclass,
+	"column" name,
+	OUT file_bytes bigint,
+	OUT live_bytes bigint,
+	OUT pending_bytes bigint,
+	OUT free_bytes bigint,
+	OUT metadata_bytes bigint
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_usage(regclass, name) IS 'what a column takes: live + pending + free = file';
+
+-- Behind securefile_columns; what the catalogs and file sizes show anybody.
+
+CREATE FUNCTION securefile_column_info(
+	table_oid oid,
+	attnum smallint,
+	OUT options text,
+	OUT segment regclass,
+	OUT data_files text,
+	OUT logging text,
+	OUT cache text,
+	OUT file_bytes bigint
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_column_info(oid, smallint) IS 'options and segment of a column; see securefile_columns';
+
+CREATE FUNCTION securefile_object_bytes(table_oid oid, attnum smallint) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_object_bytes(oid, smallint) IS 'bytes of the segment that values take; see securefile_columns';
+
+CREATE VIEW securefile_columns AS
+SELECT c.oid::pg_catalog.regclass AS "table",
+	a.attname AS "column",
+	i.options,
+	i.segment,
+	i.data_files,
+	i.logging,
+	i.cache,
+	securefile_object_bytes(c.oid, a.attnum) AS object_bytes,
+	i.file_bytes
+FROM pg_catalog.pg_class c
+	JOIN pg_catalog.pg_attribute a
+		ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+	CROSS JOIN LATERAL securefile_column_info(c.oid, a.attnum) i
+WHERE c.relkind IN ('r', 'p')
+	AND a.atttypid IN (
+		WITH RECURSIVE types(oid) AS (
+			SELECT 'securefile'::pg_catalog.regtype::pg_catalog.oid
+			UNION ALL
+			SELECT t.oid FROM pg_catalog.pg_type t JOIN types ON t.typbasetype = types.oid
+		)
+		SELECT types.oid FROM types);
+COMMENT ON VIEW securefile_columns IS 'securefile columns of this database: options, segment, data files, size';
+GRANT SELECT ON securefile_columns TO PUBLIC;
+
+CREATE FUNCTION securefile_monitor_state(
+	OUT state text,
+	OUT launcher_pid integer,
+	OUT worker_pid integer,
+	OUT worker_db oid,
+	OUT passes bigint,
+	OUT last_pass timestamptz,
+	OUT workers bigint,
+	OUT failures bigint,
+	OUT last_failure text,
+	OUT last_failure_time timestamptz
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_monitor_state() IS 'state of the free-space monitor; see securefile_monitor';
+
+CREATE VIEW securefile_monitor AS
+SELECT s.state,
+	s.launcher_pid,
+	s.worker_pid,
+	d.datname AS worker_database,
+	s.passes,
+	s.last_pass,
+	s.workers,
+	s.failures,
+	s.last_failure,
+	s.last_failure_time
+FROM securefile_monitor_state() s
+	LEFT JOIN pg_catalog.pg_database d ON d.oid = s.worker_db;
+COMMENT ON VIEW securefile_monitor IS 'the free-space monitor: its processes, its passes, its failures';
+GRANT SELECT ON securefile_monitor TO PUBLIC;
+
 -- ---------------------------------------------------------------------
 -- statistics
 -- ---------------------------------------------------------------------

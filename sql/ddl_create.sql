@@ -200,6 +200,7 @@ SELECT DISTINCT length(d), pg_column_size(d) < 4000 AS stored FROM raw;
 DROP TABLE src, tmp, unl, cta, sel, exe, nodata, ctt, ctu, raw, exp;
 
 -- publications do not see segments, nor do they get in the way
+SET client_min_messages = error;	-- wal_level may not suffice to publish
 CREATE PUBLICATION regress_sf_pub FOR ALL TABLES;
 CREATE TABLE src (id int, d securefile);
 INSERT INTO src VALUES (1, big('src'));
@@ -207,6 +208,7 @@ CREATE TABLE cta AS SELECT * FROM src;
 SELECT is_big(d, 'src') FROM cta;
 SELECT tablename FROM pg_publication_tables WHERE pubname = 'regress_sf_pub' AND (tablename LIKE '%securefile%' OR tablename IN ('src', 'cta')) ORDER BY 1;
 DROP PUBLICATION regress_sf_pub;
+SET client_min_messages = warning;
 DROP TABLE src, cta;
 
 -- DROP EXTENSION takes columns and segments along, never a table

@@ -83,7 +83,8 @@ static void
 at_commit(void)
 {
 	(void) SF_FAULT_IO(commit_done);
-	sf_write_at_end(true);
+	if (sf_write_at_end(true))
+		sf_monitor_wake(MyDatabaseId);
 	sf_space_at_commit();
 	sf_stats_flush();
 }

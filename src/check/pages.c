@@ -364,7 +364,7 @@ fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, Size *from, Size *end)
 /* Report the parts of a row's run that have a bit as it must not be. */
 static void
 report_parts(PageWalk *walk, SfCheckRun *run, uint64 first, const uint8 *plane,
-			 bool bad, const char *finding)
+			 bool bad, const char *finding, const char *detail)
 {
 	uint32		at = run->start - first;
 	uint32		end = at + run->count;
@@ -380,7 +380,7 @@ report_parts(PageWalk *walk, SfCheckRun *run, uint64 first, const uint8 *plane,
 			at++;
 		if (at > from)
 			sf_check_report(walk->check, finding, &run->tid, first + from, at - from,
-							"the space map%s", bad ? " and a pending entry" : "");
+							"%s", detail);
 	}
 }
 
@@ -425,8 +425,12 @@ check_map(PageWalk *walk, uint64 first, const SfMap *map)
 
 	for (Size i = from; i < end; i++)
 	{
-		report_parts(walk, &check->owned.runs[i], first, map->used, false, "owned but free");
-		report_parts(walk, &check->owned.runs[i], first, doomed, true, "owned but to be freed");
+		SfCheckRun *run = &check->owned.runs[i];
+
+		report_parts(walk, run, first, map->used, false, "owned but free",
+					 "the space map takes it for free");
+		report_parts(walk, run, first, doomed, true, "owned but to be freed",
+					 "a pending entry will set it free");
 	}
 	for (uint32 b = 0; b < sizeof(map->used); b++)
 	{

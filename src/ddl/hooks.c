@@ -281,6 +281,26 @@ sf_ddl_drain(void)
 	pfree(taken);
 }
 
+/*
+ * VACUUM, CLUSTER and REINDEX announce what they rewrite, but change no
+ * column; and they work in several transactions, so that looking at all those
+ * tables once more would have to lock them again.
+ */
+static void
+forget_rewritten(NodeTag command)
+{
+	int			kept = 0;
+
+	if (command != T_VacuumStmt && command != T_ClusterStmt && command != T_ReindexStmt)
+		return;
+	for (int i = 0; i < ndirty; i++)
+	{
+		if (dirty[i].depth != depth)
+			dirty[kept++] = dirty[i];
+	}
+	ndirty = kept;
+}
+
 static void
 call_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 			 ProcessUtilityContext context, ParamListInfo params,
@@ -304,6 +324,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 				QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
 {
 	Node	   *stmt = pstmt->utilityStmt;
+	NodeTag		command = nodeTag(stmt);
 	const SfAlter *outer_alter = sf_ddl_alter;
 	int			noted = ndirty;
 	Oid			dropped_db;
@@ -320,13 +341,14 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	depth++;
 	PG_TRY();
 	{
-		sf_ddl_alter = IsA(stmt, AlterTableStmt) ?
+		sf_ddl_alter = command == T_AlterTableStmt ?
 			sf_ddl_alter_analyze((AlterTableStmt *) stmt) : NULL;
 		/* may be built by parallel workers */
-		if (IsA(stmt, IndexStmt))
+		if (command == T_IndexStmt)
 			sf_write_flush();
 		/* from here on stmt may go away (CALL with COMMIT inside) */
 		call_utility(pstmt, query, read_only, context, params, env, dest, qc);
+		forget_rewritten(command);
 		sf_ddl_drain();
 	}
 	PG_CATCH();

@@ -64,22 +64,27 @@ void
 sf_ddl_sync_table(const SfDirtyTable *dirty)
 {
 	Relation	rel;
+	bool		has_columns = false;
+	bool		mend = false;
 
 	if (dirty->relid < FirstNormalObjectId)
 		return;
 	rel = try_relation_open(dirty->relid, AccessShareLock);
 	if (rel == NULL)
 		return;
-	if (of_concern(rel))
+	if (RELATION_IS_OTHER_TEMP(rel))
 	{
-		bool		has_columns = sf_ddl_validate(rel);
-
-		if (rel->rd_rel->relkind == RELKIND_RELATION &&
-			(has_columns || sf_ddl_segments_of(dirty->relid) != NIL ||
-			 sf_ddl_triggers_of(dirty->relid) != NIL))
-			sync_rows_table(rel, dirty);
+		relation_close(rel, AccessShareLock);
+		return;
 	}
-	relation_close(rel, NoLock);
+	if (of_concern(rel))
+		has_columns = sf_ddl_validate(rel);
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+		mend = has_columns || sf_ddl_segments_of(dirty->relid) != NIL ||
+			sf_ddl_triggers_of(dirty->relid) != NIL;
+	if (mend)
+		sync_rows_table(rel, dirty);
+	relation_close(rel, mend ? NoLock : AccessShareLock);
 }
 
 bool
@@ -97,7 +102,7 @@ sf_ddl_table_has_columns(Oid relid)
 	return found;
 }
 
-/* Kinds of relations that can hold securefile values, and not another session's. */
+/* Kinds of relations that can hold securefile values. */
 static bool
 of_concern(Relation rel)
 {
@@ -107,7 +112,7 @@ of_concern(Relation rel)
 		case RELKIND_MATVIEW:
 		case RELKIND_PARTITIONED_TABLE:
 		case RELKIND_COMPOSITE_TYPE:
-			return !RELATION_IS_OTHER_TEMP(rel);
+			return true;
 		default:
 			return false;
 	}

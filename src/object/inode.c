@@ -15,6 +15,8 @@
 
 #include "miscadmin.h"
 #include "object/object_internal.h"
+#include "portability/instr_time.h"
+#include "stats/stats.h"
 
 #define PAGES_AT_ONCE	16
 
@@ -84,8 +86,8 @@ build_level(SfSegment *seg, LevelBuild *build, uint64 *npages)
 	return out;
 }
 
-void
-sf_inode_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits)
+static void
+build_tree(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits)
 {
 	LevelBuild	build = {.object_id = loc->object_id,.units = units,.n = nunits,
 	.units_per_child = 1};
@@ -106,6 +108,20 @@ sf_inode_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunit
 	loc->depth = build.level + 1;
 	loc->root_page = children[0].page;
 	loc->root_stamp = children[0].stamp;
+}
+
+void
+sf_inode_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits)
+{
+	instr_time	start;
+	instr_time	end;
+
+	INSTR_TIME_SET_CURRENT(start);
+	build_tree(seg, loc, units, nunits);
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+	sf_stats_local(seg->table_oid, seg->attnum)->inode_write_time_us +=
+		INSTR_TIME_GET_MICROSEC(end);
 }
 
 /* Read a page and make sure that it is the one meant. */

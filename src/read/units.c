@@ -196,6 +196,7 @@ wait_chunk(ReadJob *job, Chunk *chunk)
 		}
 		PG_END_TRY();
 	}
+	job->stats->ioreap_time_us += sf_io_take_counts().reap_us;
 	if (ok && chunk->overlaid > 0)
 		overlay(job->seg->node, chunk->units[0].start, chunk->nsectors, chunk->data);
 	return ok;

@@ -23,6 +23,7 @@
 #include "write/write_internal.h"
 
 static bool pre_commit_done;
+static bool entries_logged;		/* there is something for the monitor */
 static bool exit_registered;
 
 static void
@@ -101,16 +102,20 @@ sf_write_pre_commit(void)
 	log_facts(&alloc, SF_PEND_ALLOC);
 	log_facts(&free, SF_PEND_FREE);
 	log_facts(&pages, SF_PEND_FREE_PAGE);
+	entries_logged = alloc.n + free.n + pages.n > 0;
 	SF_FAULT(commit_after_alloc);
 	sf_arena_release_full();
 	pre_commit_done = true;
 }
 
-void
+bool
 sf_write_at_end(bool commit)
 {
+	bool		logged = entries_logged;
+
 	sf_arena_end(commit);
 	sf_gather_reset();
 	sf_owner_reset();
-	pre_commit_done = false;
+	pre_commit_done = entries_logged = false;
+	return logged;
 }

@@ -156,8 +156,15 @@ finish_buffer(GatherBuffer *buf)
 {
 	damaged = true;
 	for (int i = 0; i < buf->npieces; i++)
-		if (buf->pieces[i].nsectors > 0)
-			sf_io_wait(&buf->pieces[i].io);
+	{
+		Piece	   *piece = &buf->pieces[i];
+
+		if (piece->nsectors == 0)
+			continue;
+		sf_io_wait(&piece->io);
+		sf_stats_local(piece->seg->table_oid, piece->seg->attnum)->ioreap_time_us +=
+			sf_io_take_counts().reap_us;
+	}
 	damaged = false;
 	buf->finished = true;
 }

@@ -48,7 +48,12 @@ extern void sf_write_flush(void);
 
 /* transaction ends; called by the one callback in securefile.c */
 extern void sf_write_pre_commit(void);
-extern void sf_write_at_end(bool commit);	/* top-level end, both ways; and prepare */
+
+/*
+ * Top-level end, both ways, and prepare.  Returns whether pre-commit left
+ * entries that the monitor will have to resolve.  Never throws.
+ */
+extern bool sf_write_at_end(bool commit);
 extern void sf_write_at_subcommit(int level);
 extern void sf_write_at_subabort(int level);
 

@@ -110,7 +110,7 @@ def insert_select(c, table):
 def insert_returning_insert(c, table):
     """One new value feeds a second INSERT of the same statement."""
     first, second = c.free_id(table), c.free_id(table)
-    if first is None or first == second:
+    if None in (first, second) or first == second:
         return
     vid = c.new_vid()
     c.sql(f"WITH ins AS (INSERT INTO {table} (id, part, va, a) VALUES (%s, 0, %s, {c.binary()})"

@@ -236,7 +236,8 @@ sub data_files
 	my @found;
 	return @found unless -d $top;
 	find({ no_chdir => 1, wanted => sub { push @found, $File::Find::name if -f } }, $top);
-	return sort @found;
+	@found = sort @found;
+	return @found;
 }
 
 sub data_bytes

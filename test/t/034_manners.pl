@@ -114,7 +114,7 @@ for (my $i = 0; $i < 100 && !fired($node, 'io_write'); $i++)
 }
 my $others = "SET statement_timeout = '10s'; SELECT count(*) FROM t WHERE doc::bytea = blob(seed, len);"
   . ' UPDATE t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id > 5; INSERT INTO t VALUES (50, 50, 60000, blob(50, 60000));'
-  . " DELETE FROM t WHERE id = 50; SELECT securefile_maintain('t', 'doc') IS NOT NULL";
+  . " DELETE FROM t WHERE id = 50; SELECT entries_seen >= 0 FROM securefile_maintain('t', 'doc')";
 is($node->safe_psql('postgres', $others), "10\nt", 'others work beside a write that stands still');
 disarm($node);
 $session->query_safe('SELECT 1');

@@ -1,0 +1,352 @@
+/*-------------------------------------------------------------------------
+ *
+ * launcher.c
+ *	  The monitor's launcher: wakes every securefile.monitor_naptime and
+ *	  sends a worker into each database that has something to do.
+ *
+ * It is connected to no database, so it sees shared catalogs only and never
+ * touches a page of a segment.  What it does itself is to remove the data
+ * files of databases that are gone (a crash in DROP DATABASE leaves them).
+ *
+ * Any ERROR ends it; the postmaster starts it again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "config/config.h"
+#include "io/io.h"
+#include "miscadmin.h"
+#include "monitor/monitor_internal.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "space/space.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#define RESTART_SECONDS		5
+
+/* while a worker runs, how often to look whether it is in somebody's way */
+#define POLL_MS				200
+
+/* unmarked databases are visited once in so many passes */
+#define VISIT_ALL_EVERY		30
+
+PGDLLEXPORT void securefile_monitor_launcher(Datum arg) pg_attribute_noreturn();
+
+/* Databases of the cluster, and which of them have data files. */
+typedef struct Databases
+{
+	List	   *with_files;		/* from the file system */
+	List	   *existing;		/* from pg_database */
+	List	   *connectable;	/* of these, those a worker can enter */
+} Databases;
+
+static uint32 wait_event = 0;
+static bool no_slot_logged = false;
+
+void
+sf_monitor_register(void)
+{
+	BackgroundWorker worker = {0};
+
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = RESTART_SECONDS;
+	strlcpy(worker.bgw_library_name, "securefile", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "securefile_monitor_launcher",
+			sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_name, "securefile monitor launcher", sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_type, "securefile monitor launcher", sizeof(worker.bgw_type));
+	RegisterBackgroundWorker(&worker);
+}
+
+/* ---- signals ---- */
+
+/*
+ * Exit code 1, for the postmaster to start us again unless it shuts down.
+ * Where a wait is deeper than our own loops, CHECK_FOR_INTERRUPTS does this
+ * less quietly.
+ */
+static void
+serve_interrupts(void)
+{
+	if (ProcDiePending)
+		proc_exit(1);
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+static void
+nap(long ms)
+{
+	SF_WAIT_EVENT_DEFINE(wait_event, "SecurefileMonitor");
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 ms, wait_event);
+	ResetLatch(MyLatch);
+	serve_interrupts();
+}
+
+static void
+at_exit(int code, Datum arg)
+{
+	sf_monitor_note_launcher(0);
+}
+
+/* ---- one worker ---- */
+
+/* What became of a worker. */
+static void
+note_end(Oid db, bool asked_to_leave)
+{
+	SfMonitorState state;
+	char		message[SF_MONITOR_MESSAGE_MAX];
+
+	sf_monitor_note_worker_pid(0);
+	sf_monitor_state_get(&state);
+	if (state.worker_done)
+		return;
+	sf_monitor_wake(db);
+	if (asked_to_leave)
+		return;
+	snprintf(message, sizeof(message),
+			 "worker in database %u ended early, see the server log", db);
+	sf_monitor_note_failure(message);
+}
+
+/* Wait for a worker's end; when a command wants its database, have it leave. */
+static void
+wait_for_worker(Oid db, BackgroundWorkerHandle *handle)
+{
+	bool		asked_to_leave = false;
+
+	for (;;)
+	{
+		pid_t		pid;
+		BgwHandleStatus status = GetBackgroundWorkerPid(handle, &pid);
+
+		if (status == BGWH_POSTMASTER_DIED)
+			proc_exit(1);
+		if (status == BGWH_STOPPED)
+			break;
+		if (status == BGWH_STARTED && !asked_to_leave && sf_monitor_must_leave(db))
+		{
+			TerminateBackgroundWorker(handle);
+			asked_to_leave = true;
+		}
+		nap(POLL_MS);
+	}
+	note_end(db, asked_to_leave);
+}
+
+/*
+ * Nobody can start a worker for us.  The foreground does the work then, which
+ * is slower: said once in the log, always in the view.
+ */
+static void
+note_no_slot(Oid db)
+{
+	sf_monitor_wake(db);
+	sf_monitor_note_failure("no worker could be started: max_worker_processes is too low");
+	if (!no_slot_logged)
+		ereport(LOG,
+				(errmsg("securefile monitor could not start a worker"),
+				 errhint("Consider increasing the configuration parameter \"max_worker_processes\".")));
+	no_slot_logged = true;
+}
+
+static void
+run_worker(Oid db)
+{
+	BackgroundWorker worker = {0};
+	BackgroundWorkerHandle *handle;
+
+	if (sf_monitor_must_leave(db))
+	{
+		sf_monitor_wake(db);
+		return;
+	}
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_main_arg = ObjectIdGetDatum(db);
+	worker.bgw_notify_pid = MyProcPid;
+	strlcpy(worker.bgw_library_name, "securefile", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "securefile_monitor_worker",
+			sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_name, "securefile monitor worker", sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_type, "securefile monitor worker", sizeof(worker.bgw_type));
+
+	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+	{
+		note_no_slot(db);
+		return;
+	}
+	no_slot_logged = false;
+	sf_monitor_note_worker(db);
+	wait_for_worker(db, handle);
+	pfree(handle);
+}
+
+/* ---- one pass ---- */
+
+static void
+note_database(SfNode node, void *arg)
+{
+	Databases  *dbs = arg;
+
+	dbs->with_files = list_append_unique_oid(dbs->with_files, SfNodeDb(node));
+}
+
+/* Allocates the lists in the given context, which outlives the transaction. */
+static void
+read_pg_database(Databases *dbs, MemoryContext context)
+{
+	Relation	rel = table_open(DatabaseRelationId, AccessShareLock);
+	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		dbs->existing = lappend_oid(dbs->existing, form->oid);
+		if (form->datallowconn && !database_is_invalid_form(form))
+			dbs->connectable = lappend_oid(dbs->connectable, form->oid);
+		MemoryContextSwitchTo(old);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+/*
+ * Data files of databases that do not exist.  The files were listed before
+ * pg_database was read, and no database has files before its row is
+ * committed: a database with files that has no row is gone for good.
+ */
+static void
+remove_orphans(Databases *dbs)
+{
+	List	   *orphans = list_difference_oid(dbs->with_files, dbs->existing);
+	ListCell   *cell;
+
+	foreach(cell, orphans)
+	{
+		Oid			db = lfirst_oid(cell);
+
+		CHECK_FOR_INTERRUPTS();
+		ereport(LOG,
+				(errmsg("removing securefile data files of dropped database %u", db)));
+		sf_space_log_drop_database(db);
+		sf_io_database_unlink(db);
+	}
+}
+
+/* Look around, in a transaction of its own. */
+static Databases
+survey(MemoryContext context)
+{
+	Databases	dbs = {NIL, NIL, NIL};
+	MemoryContext old;
+
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	old = MemoryContextSwitchTo(context);
+	sf_io_scan(InvalidOid, note_database, &dbs);
+	MemoryContextSwitchTo(old);
+	read_pg_database(&dbs, context);
+	remove_orphans(&dbs);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return dbs;
+}
+
+/* One pass: a worker, one after the other, for each database in need. */
+static void
+run_pass(MemoryContext context, bool visit_all)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		overflow;
+	List	   *marked = sf_monitor_take_marks(&overflow);
+
+	if (marked != NIL || overflow || visit_all)
+	{
+		Databases	dbs = survey(context);
+		ListCell   *cell;
+
+		foreach(cell, dbs.with_files)
+		{
+			Oid			db = lfirst_oid(cell);
+
+			if (!list_member_oid(dbs.connectable, db) ||
+				!(visit_all || overflow || list_member_oid(marked, db)))
+				continue;
+			serve_interrupts();
+			if (sf_monitor_enabled)
+				run_worker(db);
+			else
+				sf_monitor_wake(db);
+		}
+	}
+	sf_monitor_note_pass();
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(context);
+}
+
+/* Milliseconds of the nap that are left; follows a change of the setting. */
+static long
+nap_left(TimestampTz last_pass)
+{
+	TimestampTz next = TimestampTzPlusMilliseconds(last_pass, sf_monitor_naptime_s * 1000L);
+
+	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next);
+}
+
+void
+securefile_monitor_launcher(Datum arg)
+{
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
+												  "securefile monitor pass",
+												  ALLOCSET_DEFAULT_SIZES);
+	TimestampTz last_pass = 0;
+	uint64		passes = 0;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	before_shmem_exit(at_exit, (Datum) 0);
+	sf_monitor_note_launcher(MyProcPid);
+
+	for (;;)
+	{
+		long		left = nap_left(last_pass);
+
+		serve_interrupts();
+		if (sf_monitor_enabled && left <= 0)
+		{
+			/* the first pass sees what a crash or a long time off has left */
+			run_pass(context, passes++ % VISIT_ALL_EVERY == 0);
+			last_pass = GetCurrentTimestamp();
+		}
+		else
+			nap(left > 0 ? left : sf_monitor_naptime_s * 1000L);
+	}
+}

@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  A monitor worker: goes once through the segments of one database.
+ *
+ * Each segment gets a transaction of its own, under a lock that is taken only
+ * if it is free: a worker never waits.  The lock keeps out vacuum of the
+ * segment, DDL and securefile_check(), not readers and writers.  An error on
+ * one segment is logged and the next one is next.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/heapam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "monitor/monitor_internal.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "space/space.h"
+#include "storage/lmgr.h"
+#include "tcop/tcopprot.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#define SEGMENT_AM	"securefile_segment"
+
+PGDLLEXPORT void securefile_monitor_worker(Datum arg);
+
+/* Segment relations of this database; none where the extension is not. */
+static List *
+list_segments(MemoryContext context)
+{
+	List	   *segments = NIL;
+	Oid			am;
+	Relation	rel;
+	TableScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SEGMENT_AM));
+	if (!OidIsValid(am))
+		return NIL;
+	rel = table_open(RelationRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_class_relam, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(am));
+	scan = table_beginscan_catalog(rel, 1, &key);
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		if (form->relkind == RELKIND_TOASTVALUE)
+			segments = lappend_oid(segments, form->oid);
+		MemoryContextSwitchTo(old);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return segments;
+}
+
+/*
+ * Work on one segment, locked.  Returns whether to come back: something is
+ * left, or others were in the way.
+ */
+static bool
+tend_segment(Relation rel)
+{
+	SfSegment  *seg = sf_space_open_rel(rel);
+	SfMaintain	work = {0};
+
+	if (!sf_space_resolve(seg, false, &work))
+		return true;
+	CHECK_FOR_INTERRUPTS();
+
+	/* who waits for our lock is more important than what follows */
+	if (LockHasWaitersRelation(rel, ShareUpdateExclusiveLock))
+		return true;
+	sf_space_tend(seg, false, &work);
+	return work.entries_seen > work.entries_resolved;
+}
+
+/* One transaction on one segment.  Leaves segments alone that are in use. */
+static bool
+visit_segment(Oid relid)
+{
+	Relation	rel;
+	bool		come_back = true;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	if (ConditionalLockRelationOid(relid, ShareUpdateExclusiveLock))
+	{
+		rel = try_relation_open(relid, NoLock);
+		if (rel != NULL)
+		{
+			pgstat_report_activity(STATE_RUNNING, RelationGetRelationName(rel));
+			come_back = tend_segment(rel);
+			relation_close(rel, NoLock);
+		}
+		else
+			come_back = false;	/* dropped meanwhile */
+	}
+	CommitTransactionCommand();
+	pgstat_report_activity(STATE_IDLE, NULL);
+	return come_back;
+}
+
+static void
+sweep(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	pgstat_report_activity(STATE_RUNNING, "removing data files of dropped segments");
+	(void) sf_space_sweep();
+	CommitTransactionCommand();
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/*
+ * Visit a segment, or (InvalidOid) sweep; an error is logged, and the rest of
+ * the work goes on.  It is not tried again before somebody writes there, or
+ * all databases have their turn: damage would fill the log.
+ */
+static bool
+visit_guarded(Oid relid)
+{
+	volatile bool come_back = false;
+
+	PG_TRY();
+	{
+		if (OidIsValid(relid))
+			come_back = visit_segment(relid);
+		else
+			sweep();
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		EmitErrorReport();
+		AbortOutOfAnyTransaction();
+		FlushErrorState();
+		pgstat_report_activity(STATE_IDLE, NULL);
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	return come_back;
+}
+
+/* Is it time to go?  At shutdown, and when a command wants the database. */
+static bool
+must_leave(void)
+{
+	return ProcDiePending || sf_monitor_must_leave(MyDatabaseId);
+}
+
+/* Go through the database.  Returns whether to come back in the next pass. */
+static bool
+work_through(List *segments)
+{
+	bool		come_back = false;
+	ListCell   *cell;
+
+	foreach(cell, segments)
+	{
+		if (must_leave())
+			return true;
+		come_back |= visit_guarded(lfirst_oid(cell));
+	}
+	if (must_leave())
+		return true;
+	come_back |= visit_guarded(InvalidOid);
+	return come_back;
+}
+
+/* Settings of the database or the cluster that would be in our way. */
+static void
+override_settings(void)
+{
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("zero_damaged_pages", "false", PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+void
+securefile_monitor_worker(Datum arg)
+{
+	Oid			db = DatumGetObjectId(arg);
+	List	   *segments;
+
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, 0);
+	sf_monitor_note_worker_pid(MyProcPid);
+	override_settings();
+	pgstat_report_appname("securefile monitor");
+
+	StartTransactionCommand();
+	segments = list_segments(TopMemoryContext);
+	CommitTransactionCommand();
+
+	if (work_through(segments))
+		sf_monitor_wake(db);
+	sf_monitor_note_worker_done();
+}
