@@ -16,7 +16,12 @@ DATA = securefile--1.0.sql
 REGRESS = \
 	type \
 	type_options \
-	stats
+	stats \
+	ddl_create \
+	ddl_alter \
+	ddl_triggers \
+	ddl_refuse \
+	gather
 REGRESS_OPTS = --load-extension=securefile
 
 ISOLATION = \

@@ -83,6 +83,9 @@ extern void sf_space_drop_storage(SfNode node);
 /* Cache mode of a column as its type modifier says now. */
 extern SfCacheMode sf_space_cache_mode(Oid table_oid, AttrNumber attnum);
 
+/* Did a rollback to a savepoint of this transaction remove that storage? */
+extern bool sf_space_is_gone(SfNode node);
+
 /* Header page of a segment, copied under a share lock. */
 extern SfHeader sf_space_header(Relation segrel);
 

@@ -23,6 +23,7 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "miscadmin.h"
+#include "nodes/pg_list.h"
 #include "space/space_internal.h"
 #include "storage/procarray.h"
 #include "utils/memutils.h"
@@ -37,6 +38,9 @@ typedef struct StorageNote
 } StorageNote;
 
 static StorageNote *notes;
+
+/* Storage that a rollback to a savepoint of this transaction removed. */
+static List *gone;
 
 static void
 add_note(SfNode node, bool at_commit)
@@ -127,16 +131,25 @@ run_notes(bool commit, int min_level)
 	}
 }
 
+static void
+forget_gone(void)
+{
+	list_free_deep(gone);
+	gone = NIL;
+}
+
 void
 sf_space_at_commit(void)
 {
 	run_notes(true, 0);
+	forget_gone();
 }
 
 void
 sf_space_at_abort(void)
 {
 	run_notes(false, 0);
+	forget_gone();
 }
 
 /*
@@ -153,6 +166,7 @@ sf_space_at_prepare(void)
 		notes = note->next;
 		pfree(note);
 	}
+	forget_gone();
 }
 
 void
@@ -162,10 +176,37 @@ sf_space_at_subcommit(int level)
 		note->level = Min(note->level, level - 1);
 }
 
+/*
+ * What the rolled back subtransaction made goes at once.  Outer levels may
+ * still hold bytes for it, and must know.
+ */
 void
 sf_space_at_subabort(int level)
 {
+	for (StorageNote *note = notes; note != NULL && note->level >= level; note = note->next)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+		SfNode	   *node = palloc(sizeof(SfNode));
+
+		*node = note->node;
+		if (!note->at_commit)
+			gone = lappend(gone, node);
+		MemoryContextSwitchTo(old);
+	}
 	run_notes(false, level);
+}
+
+bool
+sf_space_is_gone(SfNode node)
+{
+	ListCell   *lc;
+
+	foreach(lc, gone)
+	{
+		if (SfNodeEquals(*(SfNode *) lfirst(lc), node))
+			return true;
+	}
+	return false;
 }
 
 /* ---- redo ---- */

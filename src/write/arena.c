@@ -134,6 +134,21 @@ round_up_block(uint64 sector)
 	return (sector + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
 }
 
+bool
+sf_arena_goes_on(SfSegment *seg, uint64 sector)
+{
+	Arena	   *arena = find_arena(seg);
+
+	return arena != NULL && arena->next_sector == sector;
+}
+
+void
+sf_arena_skip_partial_block(SfSegment *seg, uint64 sector)
+{
+	if (sf_arena_goes_on(seg, sector))
+		find_arena(seg)->next_sector = round_up_block(sector);
+}
+
 void
 sf_arena_skip_partial_blocks(void)
 {

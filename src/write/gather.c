@@ -28,6 +28,7 @@
 #include "write/write_internal.h"
 
 #define MAX_PIECES		64
+#define MAX_CARRIED		8		/* tail blocks that go on in the next buffer */
 
 typedef struct Piece
 {
@@ -137,6 +138,15 @@ start_piece(GatherBuffer *buf, Piece *piece, bool durable)
 	stats->direct_write_ops++;
 }
 
+/* Empty the pieces of storage that a rollback to a savepoint removed. */
+static void
+drop_gone_pieces(GatherBuffer *buf)
+{
+	for (int i = 0; i < buf->npieces; i++)
+		if (sf_space_is_gone(buf->pieces[i].seg->node))
+			buf->pieces[i].nsectors = 0;
+}
+
 static void
 start_buffer(GatherBuffer *buf, bool durable)
 {
@@ -144,6 +154,7 @@ start_buffer(GatherBuffer *buf, bool durable)
 		return;
 	damaged = true;
 	buf->started = true;
+	drop_gone_pieces(buf);
 	for (int i = 0; i < buf->npieces; i++)
 		if (buf->pieces[i].nsectors > 0)
 			start_piece(buf, &buf->pieces[i], durable);
@@ -155,6 +166,7 @@ static void
 finish_buffer(GatherBuffer *buf)
 {
 	damaged = true;
+	drop_gone_pieces(buf);
 	for (int i = 0; i < buf->npieces; i++)
 	{
 		Piece	   *piece = &buf->pieces[i];
@@ -250,23 +262,25 @@ carry_tail(GatherBuffer *from_buf, Piece *from, GatherBuffer *to_buf, Piece *to)
 		   n * SF_SECTOR_SIZE);
 }
 
-/* Begin a piece at a sector, which may be in a block another piece began. */
+/*
+ * Begin a piece of the current buffer at a sector.  If that is in a block that
+ * a piece of from_buf has begun, the piece takes the block over.
+ */
 static Piece *
-begin_piece(GatherBuffer *buf, SfSegment *seg, uint64 sector)
+begin_piece(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 {
+	GatherBuffer *buf = &buffers[current];
+	Piece	   *tail = find_open_tail(from_buf, seg, sector);
 	Piece	   *piece = &buf->pieces[buf->npieces++];
-	GatherBuffer *other = &buffers[1 - current];
-	Piece	   *tail;
 
+	Assert(!from_buf->started);
 	piece->seg = seg;
 	piece->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
 	piece->nsectors = 0;
 	piece->offset = buf->fill;
 	piece->io.in_flight = false;
-	if ((tail = find_open_tail(buf, seg, sector)) != NULL && tail != piece)
-		carry_tail(buf, tail, buf, piece);
-	else if ((tail = find_open_tail(other, seg, sector)) != NULL)
-		carry_tail(other, tail, buf, piece);
+	if (tail != NULL)
+		carry_tail(from_buf, tail, buf, piece);
 	Assert(PieceEnd(piece) == sector);
 	return piece;
 }
@@ -282,24 +296,34 @@ has_room(GatherBuffer *buf, uint32 nsectors)
 
 /*
  * The current buffer is full: fill the other one.  Tail blocks that are still
- * open are carried over before the full one is written, one for each piece
- * that has one, since any segment may go on.
+ * open (their arena goes on in them) are carried over before the full one is
+ * written; a few, so that the other buffer is not full with them.  For the
+ * rest the arena goes on with the next block (G3).  The arena of the bytes to
+ * come, at start_sector, has moved behind them already.
  */
 static void
-switch_buffers(void)
+switch_buffers(SfSegment *seg, uint64 start_sector)
 {
 	GatherBuffer *full = &buffers[current];
 	GatherBuffer *next = &buffers[1 - current];
 
 	recycle_buffer(next);
 	current = 1 - current;
-	for (int i = 0; i < full->npieces; i++)
+	for (int i = full->npieces - 1; i >= 0; i--)
 	{
 		Piece	   *piece = &full->pieces[i];
+		bool		wanted = PieceEnd(piece) == start_sector &&
+			SfNodeEquals(piece->seg->node, seg->node);
 
-		if (piece->nsectors % SF_BLOCK_SECTORS == 0)
+		if (piece->nsectors % SF_BLOCK_SECTORS == 0 ||
+			!(wanted || sf_arena_goes_on(piece->seg, PieceEnd(piece))))
 			continue;
-		begin_piece(next, piece->seg, PieceEnd(piece));
+		if (next->npieces >= MAX_CARRIED && !wanted)
+		{
+			sf_arena_skip_partial_block(piece->seg, PieceEnd(piece));
+			continue;
+		}
+		begin_piece(full, piece->seg, PieceEnd(piece));
 		next->fill += SF_BLOCK_SIZE;
 	}
 	start_buffer(full, false);
@@ -318,7 +342,7 @@ sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 		recycle_buffer(buf);
 	if (!has_room(buf, nsectors))
 	{
-		switch_buffers();
+		switch_buffers(seg, start_sector);
 		buf = &buffers[current];
 	}
 	piece = last_piece(buf);
@@ -326,9 +350,11 @@ sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 		piece->start / SF_MAP_SECTORS != (start_sector + nsectors - 1) / SF_MAP_SECTORS ||
 		!SfNodeEquals(piece->seg->node, seg->node))
 		piece = begin_piece(buf, seg, start_sector);
+	Assert(PieceEnd(piece) == start_sector);
 	dst = buf->mem + piece->offset + (Size) piece->nsectors * SF_SECTOR_SIZE;
 	piece->nsectors += nsectors;
 	buf->fill = piece->offset + BLOCK_ROUND_UP(piece->nsectors * SF_SECTOR_SIZE);
+	Assert(buf->fill <= buf->size);
 	return dst;
 }
 
@@ -345,7 +371,8 @@ static void
 sync_dirty_files(void)
 {
 	for (int i = 0; i < ndirty; i++)
-		sf_io_sync(dirty[i].node, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
+		if (!sf_space_is_gone(dirty[i].node))
+			sf_io_sync(dirty[i].node, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
 	ndirty = 0;
 }
 

@@ -31,8 +31,14 @@ extern void sf_write_require_open(void);
  */
 extern uint64 sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors);
 
-/* The block that the segment's arena is in the middle of is written: go on
- * with the next one. */
+/* Will the segment's next bytes go to that sector? */
+extern bool sf_arena_goes_on(SfSegment *seg, uint64 sector);
+
+/*
+ * The block that an arena is in the middle of is written: go on with the next
+ * one.  For the arena at that sector, or for all.
+ */
+extern void sf_arena_skip_partial_block(SfSegment *seg, uint64 sector);
 extern void sf_arena_skip_partial_blocks(void);
 
 /* All I/O is done and facts are logged: give back what is full. */

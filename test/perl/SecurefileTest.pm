@@ -154,6 +154,9 @@ sub sound
 
 # ---- fault points ----
 
+# Size of a cluster's log when a point was armed last.
+my %armed_at;
+
 # Arm a fault point; keys: skip, times (default 1), pid.
 sub arm
 {
@@ -161,6 +164,7 @@ sub arm
 	my $skip = $params{skip} || 0;
 	my $times = defined $params{times} ? $params{times} : 1;
 	my $pid = $params{pid} || 0;
+	$armed_at{ $node->name } = -s $node->logfile;
 	$node->safe_psql('postgres',
 		"SELECT securefile_fault('$point', '$action', skip => $skip,"
 		  . " times => $times, pid => $pid)");
@@ -217,13 +221,20 @@ sub crash
 	return;
 }
 
-# Wait until a server that restarts by itself takes connections again.
+# Wait until a server that dies of an armed fault point is there again.
 sub wait_restart
 {
 	my ($node) = @_;
-	$node->poll_query_until('postgres', 'SELECT true', 't')
-	  or die 'server did not come back';
-	return;
+	my $since = $armed_at{ $node->name };
+
+	for (my $i = 0; $i < 6000; $i++)
+	{
+		return
+		  if slurp_file($node->logfile, $since) =~ /ready to accept connections/
+		  && system('pg_isready', '-q', '-h', $node->host, '-p', $node->port) == 0;
+		usleep(20_000);
+	}
+	die 'server did not come back';
 }
 
 # ---- data files ----

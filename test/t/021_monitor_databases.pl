@@ -1,0 +1,157 @@
+# The free-space monitor and databases: many of them, coming and going, and
+# processes stopped in the middle of the work.
+
+use strict;
+use warnings;
+
+use File::Basename;
+use File::Path qw(make_path);
+use SecurefileTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+my $node = new_cluster('monitor_databases', conf => ['restart_after_crash = on']);
+my $launcher = "backend_type = 'securefile monitor launcher'";
+my $worker = "backend_type = 'securefile monitor worker'";
+
+sub value
+{
+	my ($sql, $db) = @_;
+	return $node->safe_psql($db || 'postgres', $sql);
+}
+
+sub pending_is_gone
+{
+	my ($db, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$node->poll_query_until(
+			$db, "SELECT pending_bytes = 0 FROM securefile_usage('t', 'doc')"),
+		$name);
+}
+
+sub log_has
+{
+	my ($pattern, $from) = @_;
+	return slurp_file($node->logfile, $from) =~ $pattern;
+}
+
+sub wait_for_log
+{
+	my ($pattern, $from) = @_;
+	for (my $i = 0; $i < 600; $i++)
+	{
+		return 1 if log_has($pattern, $from);
+		usleep(100_000);
+	}
+	return 0;
+}
+
+# A database with a table t of $rows rows.
+sub make_database
+{
+	my ($db, $rows) = @_;
+	value("CREATE DATABASE $db");
+	SecurefileTest::prepare_database($node, $db);
+	value(
+		"CREATE TABLE t (id int, seed int, len int, doc securefile);"
+		  . " INSERT INTO t SELECT i, i, 50000, blob(i, 50000) FROM generate_series(1, $rows) i",
+		$db);
+	return;
+}
+
+# Directory of a database's data files.
+sub files_of
+{
+	my ($db) = @_;
+	my ($oid, $spc) = split /\|/,
+	  value("SELECT oid, dattablespace FROM pg_database WHERE datname = '$db'");
+	return $node->data_dir . "/pg_securefile/$spc/$oid";
+}
+
+# ---- many databases ----
+
+my @dbs = map { "db$_" } 1 .. 4;
+make_database($_, 20) foreach @dbs;
+value('DELETE FROM t WHERE id > 10', $_) foreach @dbs;
+pending_is_gone($_, "freed in $_") foreach @dbs;
+is(value("SELECT count(*) FROM securefile_check('t', 'doc')", $_), '0', "$_ is sound") foreach @dbs;
+
+# ---- databases that come, are worked in, and go again ----
+
+my $from = -s $node->logfile;
+foreach my $round (1 .. 4)
+{
+	make_database('shortlived', 50);
+	value('DELETE FROM t', 'shortlived');
+	my $dir = files_of('shortlived');
+	ok(-d $dir, "files of a database (round $round)");
+	usleep(300_000 * $round);
+	my $start = time();
+	value('DROP DATABASE shortlived');
+	cmp_ok(time() - $start, '<', 5, "DROP DATABASE is not held up (round $round)");
+	ok(!-d $dir, "and leaves no file (round $round)");
+}
+value('CREATE DATABASE plain TEMPLATE template0');
+value('DROP DATABASE plain');
+
+# ---- files of a database that is gone ----
+
+my $gone = dirname(files_of('db1')) . '/4000000000';
+make_path("$gone/16400");
+append_to_file("$gone/16400/seg-00000000.sf", 'x');
+my $pid = value("SELECT pid FROM pg_stat_activity WHERE $launcher");
+value("SELECT pg_terminate_backend($pid)");
+ok(wait_for_log(qr/removing securefile data files of dropped database 4000000000/, $from),
+	'files of a dropped database are found');
+for (my $i = 0; $i < 100 && -d $gone; $i++)
+{
+	usleep(100_000);
+}
+ok(!-d $gone, 'and removed');
+is(value('SELECT count(*) FROM t WHERE doc::bytea = blob(seed, len)', $_), '10', "rows of $_") foreach @dbs;
+ok(!log_has(qr/PANIC|terminated by signal/, $from), 'no crash so far');
+
+# ---- stopped in the middle ----
+
+SKIP:
+{
+	my ($rc) = $node->psql('postgres', 'SELECT securefile_fault_reset()');
+	skip 'built without fault points', 10 if $rc != 0;
+
+	# a worker that stands still inside a resolve leaves when it is asked to
+	arm($node, 'resolve_before', 'wait', times => -1);
+	value('DELETE FROM t WHERE id > 5', 'db1');
+	ok(wait_for_sql($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE $worker AND datname = 'db1'"),
+		'a worker stands in db1');
+	my $dir = files_of('db1');
+	my $start = time();
+	value('DROP DATABASE db1');
+	cmp_ok(time() - $start, '<', 5, 'DROP DATABASE gets it out');
+	disarm($node);
+	ok(!-d $dir, 'and leaves no file');
+	is(value('SELECT failures FROM securefile_monitor'), '0', 'which is no failure');
+
+	# SIGKILL of a worker: the server restarts, nothing is lost
+	arm($node, 'resolve_after', 'kill');
+	value('DELETE FROM t WHERE id > 8', 'db2');
+	ok(wait_for_log(qr/all server processes terminated; reinitializing/, $from), 'worker was killed');
+	wait_restart($node);
+	pending_is_gone('db2', 'freed after the crash');
+	is(value('SELECT count(*) FROM t WHERE doc::bytea = blob(seed, len)', 'db2'), '8', 'rows of db2');
+	is(value("SELECT count(*) FROM securefile_check('t', 'doc')", 'db2'), '0', 'db2 is sound');
+
+	# a stop while a worker stands in a resolve
+	arm($node, 'resolve_before', 'wait', times => -1);
+	value('DELETE FROM t WHERE id > 6', 'db2');
+	wait_for_sql($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE $worker AND datname = 'db2'");
+	$node->stop('fast');
+	unlike(slurp_file($node->logfile, $from), qr/PANIC/, 'fast stop with a worker at work');
+	$node->start;
+	pending_is_gone('db2', 'freed after the stop');
+}
+
+$node->stop;
+done_testing();
