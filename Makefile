@@ -21,7 +21,8 @@ REGRESS = \
 	ddl_alter \
 	ddl_triggers \
 	ddl_refuse \
-	gather
+	gather \
+	usage
 REGRESS_OPTS = --load-extension=securefile
 
 ISOLATION = \

@@ -1,6 +1,7 @@
 -- Statistics: one row a column with a segment, counted at transaction end.
 CREATE ROLE regress_securefile_one;
 CREATE ROLE regress_securefile_two;
+CREATE ROLE regress_securefile_none;
 GRANT CREATE ON SCHEMA public TO regress_securefile_one, regress_securefile_two;
 SET ROLE regress_securefile_one;
 CREATE TABLE stats_one (id int, a securefile, plain bytea, b securefile(filesystem_like_logging));
@@ -39,6 +40,8 @@ SELECT count(*) FROM securefile_stat WHERE "table" IN ('stats_one'::regclass, 's
 SELECT securefile_stat_reset();
 SELECT "table", "column", bytes_nontransformed FROM securefile_stat
 WHERE "table" IN ('stats_one'::regclass, 'stats_two'::regclass) ORDER BY "table"::text, "column";
+SET ROLE regress_securefile_none;
+SELECT securefile_stat_reset();
 RESET ROLE;
 SELECT securefile_stat_reset();
 SELECT "table", "column", bytes_nontransformed, stats_reset > now() - interval '1 hour' AS just_now
@@ -60,3 +63,4 @@ RESET ROLE;
 REVOKE CREATE ON SCHEMA public FROM regress_securefile_one, regress_securefile_two;
 DROP ROLE regress_securefile_one;
 DROP ROLE regress_securefile_two;
+DROP ROLE regress_securefile_none;

@@ -56,17 +56,17 @@ void
 sf_check_report(SfCheck *check, const char *finding, ItemPointer tid,
 				uint64 sector, uint64 nsectors, const char *detail,...)
 {
-	char		text[1024];
+	char		buf[1024];
 	va_list		args;
 
 	va_start(args, detail);
-	vsnprintf(text, sizeof(text), detail, args);
+	vsnprintf(buf, sizeof(buf), detail, args);
 	va_end(args);
 	if (nsectors == 0)
-		sf_check_report_bytes(check, finding, tid, -1, -1, text);
+		sf_check_report_bytes(check, finding, tid, -1, -1, buf);
 	else
 		sf_check_report_bytes(check, finding, tid, sector * SF_SECTOR_SIZE,
-							  nsectors * SF_SECTOR_SIZE, text);
+							  nsectors * SF_SECTOR_SIZE, buf);
 }
 
 /*

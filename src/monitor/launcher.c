@@ -192,13 +192,14 @@ run_worker(Oid db)
 	strlcpy(worker.bgw_name, "securefile monitor worker", sizeof(worker.bgw_name));
 	strlcpy(worker.bgw_type, "securefile monitor worker", sizeof(worker.bgw_type));
 
+	/* before it can be through */
+	sf_monitor_note_worker(db);
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
 	{
 		note_no_slot(db);
 		return;
 	}
 	no_slot_logged = false;
-	sf_monitor_note_worker(db);
 	wait_for_worker(db, handle);
 	pfree(handle);
 }

@@ -26,7 +26,7 @@ typedef struct SfMonitorState
 	Oid			worker_db;		/* database of the latest worker */
 	bool		worker_done;	/* the latest worker came to its end */
 	uint64		passes;
-	uint64		workers;		/* started */
+	uint64		workers;		/* that got into their database */
 	uint64		failures;
 	TimestampTz last_pass;		/* end of it; 0: none yet */
 	TimestampTz last_failure_time;
@@ -40,7 +40,7 @@ extern void sf_monitor_note_launcher(int pid);
 extern void sf_monitor_note_pass(void);
 extern void sf_monitor_note_failure(const char *message);
 
-/* Worker: begins (launcher says for which database), runs, is through. */
+/* Worker: about to begin (says the launcher), running or gone, through. */
 extern void sf_monitor_note_worker(Oid db);
 extern void sf_monitor_note_worker_pid(int pid);
 extern void sf_monitor_note_worker_done(void);

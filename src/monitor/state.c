@@ -15,6 +15,7 @@
  */
 #include "base/base.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "config/config.h"
 #include "funcapi.h"
@@ -148,7 +149,6 @@ void
 sf_monitor_note_worker(Oid db)
 {
 	SpinLockAcquire(&shared->lock);
-	shared->state.workers++;
 	shared->state.worker_db = db;
 	shared->state.worker_done = false;
 	SpinLockRelease(&shared->lock);
@@ -159,6 +159,8 @@ sf_monitor_note_worker_pid(int pid)
 {
 	SpinLockAcquire(&shared->lock);
 	shared->state.worker_pid = pid;
+	if (pid != 0)
+		shared->state.workers++;
 	SpinLockRelease(&shared->lock);
 }
 
@@ -195,6 +197,8 @@ sf_monitor_must_leave(Oid db)
 static const char *
 describe(const SfMonitorState *state)
 {
+	if (RecoveryInProgress())
+		return "in recovery";
 	if (!sf_monitor_enabled)
 		return "off";
 	if (state->launcher_pid == 0)

@@ -128,26 +128,30 @@ sf_dispense_take(SfNode node, uint32 need, uint32 want, SfRegion *run)
 	return i >= 0;
 }
 
-/* Does a run start where another is known already? */
-static bool
-knows_run(const Dispenser *slot, SfRegion run)
+/* The run known to start at that block, or NULL. */
+static SfRegion *
+known_run(Dispenser *slot, uint64 start_block)
 {
 	for (int i = 0; i < slot->nruns; i++)
-		if (slot->runs[i].start_block == run.start_block)
-			return true;
-	return false;
+		if (slot->runs[i].start_block == start_block)
+			return &slot->runs[i];
+	return NULL;
 }
 
-/* Put a run in; when full, it takes the place of a smaller one. */
+/*
+ * Put a run in; when full, it takes the place of a smaller one.  Of a run that
+ * is known already the news is its length.
+ */
 void
 sf_dispense_put(SfNode node, SfRegion run)
 {
 	Dispenser  *slot;
+	SfRegion   *known;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	slot = find_slot(node, true);
-	if (knows_run(slot, run))
-		 /* keep */ ;
+	if ((known = known_run(slot, run.start_block)) != NULL)
+		known->nblocks = run.nblocks;
 	else if (slot->nruns < DISPENSE_RUNS)
 		slot->runs[slot->nruns++] = run;
 	else

@@ -28,6 +28,7 @@
 #include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/relfilenodemap.h"
+#include "utils/snapmgr.h"
 
 typedef struct StorageNote
 {
@@ -249,26 +250,40 @@ sf_space_log_drop_database(Oid db)
  * The creator stands in the header page.  It is read from disk, past the
  * buffers: no process may make buffers of a relation that a drop is removing
  * (rule 4).  A fork without blocks is one that a committed drop left behind
- * for the next checkpoint; one whose header has not reached the disk yet is
- * left alone until it has.
+ * for the next checkpoint.  One whose header has not reached the disk has a
+ * creator that is alive, or that a crash ended before it logged the header:
+ * then its files are older than this server's start.
  */
 static bool
-is_orphan(SfNode node)
+creator_may_live(SfNode node)
 {
 	SMgrRelation smgr = smgropen(node, InvalidBackendId);
 	PGAlignedBlock block;
 	FullTransactionId creator;
+	bool		has_blocks = smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) > 0;
 
-	if (smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) > 0)
-	{
+	if (has_blocks)
 		smgrread(smgr, MAIN_FORKNUM, 0, block.data);
-		if (sf_page_type(block.data) != SF_PAGE_HEADER)
-			return false;
-		creator = FullTransactionIdFromU64(SfPageHeader(block.data)->creator_fxid);
-		if (TransactionIdIsInProgress(XidFromFullTransactionId(creator)))
-			return false;
-	}
 	smgrclose(smgr);
+	if (!has_blocks)
+		return false;
+	if (sf_page_type(block.data) != SF_PAGE_HEADER)
+		return sf_io_files_changed(node) >= sf_base_started();
+	creator = FullTransactionIdFromU64(SfPageHeader(block.data)->creator_fxid);
+	return TransactionIdIsInProgress(XidFromFullTransactionId(creator));
+}
+
+static bool
+is_orphan(SfNode node)
+{
+	if (creator_may_live(node))
+		return false;
+
+	/*
+	 * A creator that has just ended may not have sent its invalidations yet,
+	 * and a catalog snapshot taken before does not see what it made.
+	 */
+	InvalidateCatalogSnapshot();
 	return !OidIsValid(RelidByRelfilenode(SfNodeSpc(node), SfNodeRel(node)));
 }
 

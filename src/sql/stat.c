@@ -59,17 +59,27 @@ may_reset(Oid table_oid)
 		sf_compat_owns_table(table_oid, GetUserId());
 }
 
-/* Resets what the caller owns; for a superuser that is all of them. */
+/*
+ * Resets what the caller owns; for a superuser that is all of them.  Whoever
+ * owns nothing is told so, rather than left to believe that it worked.
+ */
 Datum
 securefile_stat_reset(PG_FUNCTION_ARGS)
 {
 	SfStatColumn *columns;
 	int			n = sf_stats_list(&columns);
+	bool		any = superuser();
 
 	for (int i = 0; i < n; i++)
 	{
-		if (may_reset(columns[i].table_oid))
-			sf_stats_reset(columns[i].table_oid, columns[i].attnum);
+		if (!may_reset(columns[i].table_oid))
+			continue;
+		sf_stats_reset(columns[i].table_oid, columns[i].attnum);
+		any = true;
 	}
+	if (!any)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser or owner of a table with statistics to reset")));
 	PG_RETURN_VOID();
 }

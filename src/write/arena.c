@@ -180,10 +180,12 @@ sf_arena_release_full(void)
 
 /*
  * After an abort everything this transaction put into its regions is garbage,
- * and its I/O has been waited for: they start where it began.
+ * and its I/O has been waited for: they start where it began.  But not when it
+ * had entries logged: the used bits that came with them stay until the
+ * resolver has seen the abort, so that nothing can be put there yet.
  */
 void
-sf_arena_end(bool commit)
+sf_arena_end(bool commit, bool logged)
 {
 	int			kept = 0;
 
@@ -191,10 +193,11 @@ sf_arena_end(bool commit)
 	{
 		Arena	   *arena = arenas;
 		uint64		next = commit ? round_up_block(arena->next_sector) : arena->first_sector;
-		bool		keep = !arena->full && kept++ < KEEP_ARENAS;
+		bool		keep = !arena->full && (commit || !logged) && kept++ < KEEP_ARENAS;
 
-		sf_space_arena_park(arena->seg.node, arena->region,
-							next / SF_BLOCK_SECTORS - arena->region.start_block, keep);
+		if (!sf_space_is_gone(arena->seg.node))
+			sf_space_arena_park(arena->seg.node, arena->region,
+								next / SF_BLOCK_SECTORS - arena->region.start_block, keep);
 		arenas = arena->next;
 		pfree(arena);
 	}

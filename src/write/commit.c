@@ -23,7 +23,7 @@
 #include "write/write_internal.h"
 
 static bool pre_commit_done;
-static bool entries_logged;		/* there is something for the monitor */
+static bool entries_logged;		/* or begun to be: work for the monitor */
 static bool exit_registered;
 
 static void
@@ -99,10 +99,10 @@ sf_write_pre_commit(void)
 	sf_gather_flush_all(true);
 	SF_FAULT(commit_after_data_wal);
 	sf_owner_collect(&alloc, &free, &pages);
+	entries_logged = alloc.n + free.n + pages.n > 0;
 	log_facts(&alloc, SF_PEND_ALLOC);
 	log_facts(&free, SF_PEND_FREE);
 	log_facts(&pages, SF_PEND_FREE_PAGE);
-	entries_logged = alloc.n + free.n + pages.n > 0;
 	SF_FAULT(commit_after_alloc);
 	sf_arena_release_full();
 	pre_commit_done = true;
@@ -113,7 +113,7 @@ sf_write_at_end(bool commit)
 {
 	bool		logged = entries_logged;
 
-	sf_arena_end(commit);
+	sf_arena_end(commit, logged);
 	sf_gather_reset();
 	sf_owner_reset();
 	pre_commit_done = entries_logged = false;

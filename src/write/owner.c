@@ -14,6 +14,8 @@
  *	 PLACED		not confirmed: no row has it
  *	 CONFIRMED	a row has it: its space is allocated
  *	 FREED		a row had it and lost it in this same transaction
+ *	 LOST		the same, and the row's own AFTER trigger is still to come:
+ *				a trigger that fired before it took the value away
  *
  *-------------------------------------------------------------------------
  */
@@ -21,9 +23,11 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "write/write_internal.h"
 
 typedef enum ObjectState
@@ -32,6 +36,7 @@ typedef enum ObjectState
 	OBJECT_PLACED,
 	OBJECT_CONFIRMED,
 	OBJECT_FREED,
+	OBJECT_LOST,
 } ObjectState;
 
 typedef struct ObjectKey
@@ -101,6 +106,22 @@ make_room(void *array, int64 n, int64 *size, Size item)
 		: repalloc_huge(array, *size * item);
 }
 
+/*
+ * Keep the segment relation locked until the transaction ends.  The lock that
+ * is held already may be the current subtransaction's and go with it, while
+ * its bytes still wait in the gather cache; a TRUNCATE by somebody else would
+ * then take the files from under them.
+ */
+static void
+lock_to_the_end(Oid relid)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	LockRelationOid(relid, RowExclusiveLock);
+	CurrentResourceOwner = owner;
+}
+
 SfSegment *
 sf_owner_segment(SfSegment *seg)
 {
@@ -110,6 +131,7 @@ sf_owner_segment(SfSegment *seg)
 		if (segments[i] == seg ||
 			(segments[i]->relid == seg->relid && SfNodeEquals(segments[i]->node, seg->node)))
 			return segments[i];
+	lock_to_the_end(seg->relid);
 	if (nsegments % 64 == 0)
 		segments = nsegments == 0
 			? MemoryContextAlloc(sf_write_context(), 64 * sizeof(SfSegment *))
@@ -191,7 +213,8 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum)
 	Object	   *object = find_object(&loc);
 
 	sf_write_require_open();
-	if (object == NULL || object->state != OBJECT_PLACED ||
+	if (object == NULL ||
+		(object->state != OBJECT_PLACED && object->state != OBJECT_LOST) ||
 		loc.table_oid != table_oid || loc.attnum != attnum)
 		ereport(ERROR,
 				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
@@ -199,7 +222,7 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum)
 						get_attname(table_oid, attnum, false), get_rel_name(table_oid)),
 				 errdetail("A trigger that fires after the extension's own put it there."),
 				 errhint("Assign the value as bytea (value::bytea), or in a trigger that fires earlier.")));
-	set_state(object, OBJECT_CONFIRMED);
+	set_state(object, object->state == OBJECT_LOST ? OBJECT_FREED : OBJECT_CONFIRMED);
 }
 
 /* Note an object of an earlier transaction as freed. */
@@ -229,7 +252,7 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum)
 	object = find_object(&loc);
 	if (object != NULL)
 	{
-		set_state(object, OBJECT_FREED);
+		set_state(object, object->state == OBJECT_PLACED ? OBJECT_LOST : OBJECT_FREED);
 		return;
 	}
 	seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
@@ -328,7 +351,8 @@ static void
 collect_object(const Object *object, SfFacts *alloc, SfFacts *free, SfFacts *pages)
 {
 	const SfRun *runs = object->nruns > 1 ? object->runs : &object->run;
-	bool		decoded = object->state == OBJECT_FREED && XLogLogicalInfoActive();
+	bool		decoded = XLogLogicalInfoActive() &&
+		(object->state == OBJECT_FREED || object->state == OBJECT_LOST);
 
 	if (object->state == OBJECT_CONFIRMED || decoded)
 		add_runs(alloc, object->seg, runs, object->nruns);

@@ -44,8 +44,11 @@ extern void sf_arena_skip_partial_blocks(void);
 /* All I/O is done and facts are logged: give back what is full. */
 extern void sf_arena_release_full(void);
 
-/* Transaction end: park what is left.  Never throws. */
-extern void sf_arena_end(bool commit);
+/*
+ * Transaction end: park what is left.  logged: space entries of the transaction
+ * may be in WAL.  Never throws.
+ */
+extern void sf_arena_end(bool commit, bool logged);
 
 /* ---- gather.c ---- */
 

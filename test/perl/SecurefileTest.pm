@@ -14,7 +14,7 @@ use Test::More;
 use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right usage settle
-  sound arm disarm fired crash wait_restart data_files data_bytes fails_with mb
+  sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
   background wait_for_sql);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
@@ -169,6 +169,26 @@ sub arm
 		"SELECT securefile_fault('$point', '$action', skip => $skip,"
 		  . " times => $times, pid => $pid)");
 	return;
+}
+
+# Run SQL in a session of its own that dies at a point; false if it survived.
+sub dies_at
+{
+	my ($node, $point, $action, $sql, %params) = @_;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	arm($node, $point, $action, %params, pid => $session->query_safe('SELECT pg_backend_pid()'));
+	eval { $session->query($sql) };
+	my $died = $@ ne '' || $session->{stderr} =~ /server closed the connection|connection to server was lost/;
+	eval { $session->quit };
+	if ($died)
+	{
+		wait_restart($node);
+	}
+	else
+	{
+		disarm($node);
+	}
+	return $died;
 }
 
 sub disarm

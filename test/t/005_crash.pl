@@ -10,7 +10,7 @@ use SecurefileTest;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $node = new_cluster('crash', conf => [ 'restart_after_crash = on', 'fsync = on' ]);
+my $node = new_cluster('crash', conf => [ 'restart_after_crash = on', 'fsync = on', 'securefile.monitor = off' ]);
 need_faults($node);
 
 my %tables = (logged => '', fslike => 'filesystem_like_logging');
@@ -21,15 +21,12 @@ foreach my $t (sort keys %tables)
 }
 
 # Run SQL that dies at a point; then the rows must be as before or as after.
-sub dies_at
+sub died
 {
 	my ($point, $t, $sql, $before, $after, %params) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $name = "$point, $t" . ($params{name} ? ", $params{name}" : '');
-	arm($node, $point, $params{action} || 'kill', skip => $params{skip} || 0);
-	my ($rc, $out, $err) = $node->psql('postgres', $sql);
-	isnt($rc, 0, "$name: the session died") or disarm($node);
-	wait_restart($node);
+	ok(dies_at($node, $point, 'kill', $sql), "$name: the session died");
 	my $count = $node->safe_psql('postgres', "SELECT count(*) FROM $t");
 	ok($count == $before || (defined $after && $count == $after),
 		"$name: rows as before" . (defined $after ? ' or after' : ''))
@@ -51,7 +48,7 @@ foreach my $t (sort keys %tables)
 	{
 		next if $point eq 'commit_after_data_wal' && $t eq 'fslike';
 		$id += 10;
-		is( dies_at(
+		is( died(
 				$point, $t,
 				"BEGIN; INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series($id, $id + 4) i;"
 				  . " UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id < 5;"
@@ -62,18 +59,18 @@ foreach my $t (sort keys %tables)
 
 	# after the commit record the transaction is there
 	$id += 10;
-	$rows = dies_at('commit_done', $t,
+	$rows = died('commit_done', $t,
 		"BEGIN; INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series($id, $id + 4) i;"
 		  . " UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id < 5; COMMIT",
 		$rows, $rows + 5, must_be_after => 1);
 
 	# an abort that dies half way, with much written
-	$rows = dies_at('abort_start', $t,
+	$rows = died('abort_start', $t,
 		"BEGIN; INSERT INTO $t SELECT i, i, 3000000, blob(i, 3000000) FROM generate_series(5000, 5004) i; ROLLBACK",
 		$rows);
 
 	# PREPARE TRANSACTION is a commit, up to the record
-	dies_at('commit_after_alloc', $t,
+	died('commit_after_alloc', $t,
 		"BEGIN; INSERT INTO $t VALUES ($id + 7, 1, 150000, blob(1, 150000)); PREPARE TRANSACTION 'x'",
 		$rows, undef, name => 'PREPARE');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'),
@@ -88,7 +85,7 @@ foreach my $point ('resolve_before', 'resolve_after')
 		my $rows = $node->safe_psql('postgres', "SELECT count(*) FROM $t");
 		$node->safe_psql('postgres',
 			"UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len)");
-		dies_at($point, $t, "SELECT securefile_maintain('$t', 'doc')", $rows);
+		died($point, $t, "SELECT securefile_maintain('$t', 'doc')", $rows);
 		fill($node, $t, 7001, 7010, 150_000);
 		rows_right($node, $t, $rows + 10, "$point, $t: space reused after it");
 		sound($node, $t, "$point, $t: space reused after it");
@@ -102,7 +99,7 @@ foreach my $point ('grow_after_zero', 'grow_after_record', 'io_extend')
 	foreach my $t (sort keys %tables)
 	{
 		my $rows = $node->safe_psql('postgres', "SELECT count(*) FROM $t");
-		dies_at($point, $t,
+		died($point, $t,
 			"INSERT INTO $t SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(8000, 8030) i",
 			$rows);
 	}
@@ -121,13 +118,9 @@ foreach my $t (sort keys %tables)
 		settle($node, $t, 'doc') unless $kill;
 		if ($kill)
 		{
-			arm($node, 'truncate_before_file', 'kill');
-			for (my $i = 0; $i < 20 && $node->psql('postgres', "SELECT securefile_maintain('$t', 'doc')") == 0; $i++)
-			{
-				usleep(100_000);
-			}
-			wait_restart($node);
-			disarm($node);
+			ok( dies_at($node, 'truncate_before_file', 'kill',
+					join('', "SELECT securefile_maintain('$t', 'doc');\n" x 5)),
+				"$t: died amid a truncation");
 		}
 		$node->poll_query_until('postgres',
 			"SELECT m.entries_seen >= 0 AND u.file_bytes < $grown - 60000000"
@@ -147,7 +140,7 @@ foreach my $t (sort keys %tables)
 
 # ---- rule 2, trap 20: a delete that was not durable must not cost the bytes ----
 $node->append_conf('postgresql.conf',
-	"wal_writer_delay = '10s'\nwal_writer_flush_after = 0\nsecurefile.monitor_naptime = '60s'\ncheckpoint_timeout = '30min'");
+	"wal_writer_delay = '10s'\nwal_writer_flush_after = 0\ncheckpoint_timeout = '30min'");
 $node->restart;
 foreach my $round (1 .. 3)
 {
@@ -192,7 +185,7 @@ foreach my $t (sort keys %tables)
 }
 
 # ---- CREATE and DROP ----
-$node->append_conf('postgresql.conf', "securefile.monitor_naptime = '1s'\nwal_writer_delay = '200ms'");
+$node->append_conf('postgresql.conf', "securefile.monitor = on\nsecurefile.monitor_naptime = '1s'\nwal_writer_delay = '200ms'");
 $node->restart;
 my $files = scalar(data_files($node));
 
@@ -217,9 +210,8 @@ eval { $session->quit };
 $node->start;
 files_left('crash in an uncommitted CREATE');
 
-arm($node, 'create_after_files', 'kill');
-$node->psql('postgres', 'CREATE TABLE unborn (id int, doc securefile)');
-wait_restart($node);
+ok(dies_at($node, 'create_after_files', 'kill', 'CREATE TABLE unborn (id int, doc securefile)'),
+	'died in a CREATE');
 files_left('crash between files and record of a CREATE');
 arm($node, 'create_after_files', 'error');
 $node->psql('postgres', 'CREATE TABLE unborn (id int, doc securefile)');
@@ -228,20 +220,14 @@ disarm($node);
 
 make_table($node, 'doomed');
 fill($node, 'doomed', 1, 3, 2_000_000);
-arm($node, 'drop_before_unlink', 'kill');
-$node->psql('postgres', 'DROP TABLE doomed');
-wait_restart($node);
-disarm($node);
+ok(dies_at($node, 'drop_before_unlink', 'kill', 'DROP TABLE doomed'), 'died in a DROP');
 is($node->safe_psql('postgres', "SELECT to_regclass('doomed') IS NULL"), 't', 'committed DROP is done');
 files_left('crash between commit of a DROP and unlink');
 
 make_table($node, 'cut');
 fill($node, 'cut', 1, 3, 2_000_000);
 $files = scalar(data_files($node));
-arm($node, 'drop_before_unlink', 'kill');
-$node->psql('postgres', 'TRUNCATE cut');
-wait_restart($node);
-disarm($node);
+ok(dies_at($node, 'drop_before_unlink', 'kill', 'TRUNCATE cut'), 'died in a TRUNCATE');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM cut'), 0, 'committed TRUNCATE is done');
 files_left('crash between commit of a TRUNCATE and unlink');
 fill($node, 'cut', 1, 3, 2_000_000);
