@@ -16,13 +16,13 @@ SELECT NULL::securefile IS NULL AS is_null;
 SELECT securefile_send('\x00ff10'), securefile_send('');
 CREATE TEMP TABLE copied (id int, document securefile);
 INSERT INTO copied VALUES (1, '\x00ff10'), (2, ''), (3, NULL), (4, 'abc');
-\set binary_file :abs_builddir '/results/type_binary.data'
-COPY copied TO :'binary_file' (FORMAT binary);
+\cd :abs_builddir
+\copy copied TO 'results/type_binary.data' (FORMAT binary)
 CREATE TEMP TABLE copied_bytea (id int, document bytea);
-COPY copied_bytea FROM :'binary_file' (FORMAT binary);
+\copy copied_bytea FROM 'results/type_binary.data' (FORMAT binary)
 SELECT * FROM copied_bytea ORDER BY id;
 TRUNCATE copied;
-COPY copied FROM :'binary_file' (FORMAT binary);
+\copy copied FROM 'results/type_binary.data' (FORMAT binary)
 SELECT * FROM copied ORDER BY id;
 COPY copied TO STDOUT;
 COPY copied FROM STDIN;

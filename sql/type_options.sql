@@ -100,3 +100,12 @@ SHOW securefile.write_gather_size;
 SET securefile.write_gather_size = '1GB';
 SET securefile.io_method = 'carrier_pigeon';
 SET securefile.no_such_setting = 1;
+
+-- error codes
+\set VERBOSITY sqlstate
+CREATE TEMP TABLE refused (document securefile(encrypt));
+CREATE TEMP TABLE refused (document securefile(fast));
+CREATE TEMP TABLE refused (document securefile(cache, cache));
+CREATE TEMP TABLE refused (document securefile(cache, nocache));
+SELECT substring('\x01'::securefile from 1 for -1);
+SELECT substring('\x01'::bytea from 1 for -1);

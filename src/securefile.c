@@ -75,6 +75,14 @@ shmem_startup(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/* End of write/, and the monitor's call if that left something to do. */
+static void
+end_writing(bool commit)
+{
+	if (sf_write_at_end(commit))
+		sf_monitor_wake(MyDatabaseId);
+}
+
 /*
  * End of a transaction that committed.  An ERROR here would be a PANIC, so
  * the fault point only waits or kills.
@@ -83,8 +91,7 @@ static void
 at_commit(void)
 {
 	(void) SF_FAULT_IO(commit_done);
-	if (sf_write_at_end(true))
-		sf_monitor_wake(MyDatabaseId);
+	end_writing(true);
 	sf_space_at_commit();
 	sf_stats_flush();
 }
@@ -92,7 +99,7 @@ at_commit(void)
 static void
 at_prepare(void)
 {
-	sf_write_at_end(true);
+	end_writing(true);
 	sf_space_at_prepare();
 	sf_stats_flush();
 }
@@ -102,7 +109,7 @@ at_abort(void)
 {
 	(void) SF_FAULT_IO(abort_start);
 	sf_io_reap_all();
-	sf_write_at_end(false);
+	end_writing(false);
 	sf_space_at_abort();
 	sf_stats_flush();
 }

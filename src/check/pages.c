@@ -106,6 +106,7 @@ outcome_of(const SfPendEntry *entry)
 {
 	LOCAL_FCINFO(fcinfo, 1);
 	FullTransactionId fxid = FullTransactionIdFromU64(entry->fxid);
+	Outcome		outcome;
 	Datum		result;
 	char	   *status;
 
@@ -119,8 +120,12 @@ outcome_of(const SfPendEntry *entry)
 		return FORGOTTEN;
 	status = TextDatumGetCString(result);
 	if (strcmp(status, "in progress") == 0)
-		return RUNNING;
-	return strcmp(status, "committed") == 0 ? COMMITTED : ABORTED;
+		outcome = RUNNING;
+	else
+		outcome = strcmp(status, "committed") == 0 ? COMMITTED : ABORTED;
+	pfree(status);
+	pfree(DatumGetPointer(result));
+	return outcome;
 }
 
 static bool

@@ -13,7 +13,6 @@
 #include "nodes/parsenodes.h"
 #include "space/space.h"
 
-#define SF_SEGMENT_AM_NAME		"securefile_segment"
 #define SF_TRIGGER_PREFIX		"~securefile_"
 
 /* ---- catalog.c: what the extension consists of in this database ---- */

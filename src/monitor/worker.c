@@ -31,8 +31,6 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#define SEGMENT_AM	"securefile_segment"
-
 PGDLLEXPORT void securefile_monitor_worker(Datum arg);
 
 /* Segment relations of this database; none where the extension is not. */
@@ -46,7 +44,7 @@ list_segments(MemoryContext context)
 	ScanKeyData key;
 	HeapTuple	tuple;
 
-	am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SEGMENT_AM));
+	am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SF_SEGMENT_AM_NAME));
 	if (!OidIsValid(am))
 		return NIL;
 	rel = table_open(RelationRelationId, AccessShareLock);

@@ -191,24 +191,3 @@ sf_space_log_entries(SfSegment *seg, SfPendKind kind, const SfRun *runs, int nru
 	}
 	sf_segment_close(rel);
 }
-
-void
-sf_space_visit_pending(SfSegment *seg, SfPendVisit fn, void *arg)
-{
-	Relation	rel = sf_segment_rel(seg);
-	uint32		page = sf_space_header(rel).pending_head;
-	PGAlignedBlock copy;
-
-	while (page != SF_NO_PAGE)
-	{
-		SfPending  *pending = (SfPending *) copy.data;
-		Buffer		buf = sf_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
-
-		memcpy(copy.data, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
-		UnlockReleaseBuffer(buf);
-		for (int i = 0; i < pending->nentries; i++)
-			fn(page, &pending->entries[i], arg);
-		page = pending->next;
-	}
-	sf_segment_close(rel);
-}

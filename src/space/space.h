@@ -21,6 +21,9 @@
 
 /* ---- segments ---- */
 
+/* Name of the table access method of segment relations. */
+#define SF_SEGMENT_AM_NAME	"securefile_segment"
+
 /*
  * A segment this backend has opened: plain data in a cache, valid until the
  * next sf_space_open() of the same column.  The lock taken on the segment
@@ -202,15 +205,6 @@ extern bool sf_space_is_used(SfSegment *seg, SfRun run);
  * type, or 0 when there is no such page.  Never throws for what it finds.
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
-
-/*
- * Visit all pending entries / all map pages, for check.  Callbacks run
- * without page locks.
- */
-typedef void (*SfPendVisit) (uint32 page, const SfPendEntry *entry, void *arg);
-extern void sf_space_visit_pending(SfSegment *seg, SfPendVisit fn, void *arg);
-typedef void (*SfMapVisit) (uint64 first_sector, const SfMap *map, void *arg);
-extern void sf_space_visit_map(SfSegment *seg, SfMapVisit fn, void *arg);
 
 /* Remove segment directories of this database that no transaction owns. */
 extern int	sf_space_sweep(void);

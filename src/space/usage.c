@@ -20,10 +20,8 @@ typedef struct RunList
 } RunList;
 
 static void
-add_pending(uint32 page, const SfPendEntry *entry, void *arg)
+add_pending(RunList *list, const SfPendEntry *entry)
 {
-	RunList    *list = arg;
-
 	if ((entry->kind != SF_PEND_ALLOC && entry->kind != SF_PEND_FREE) ||
 		sf_pending_is_live(entry, list->horizon))
 		return;
@@ -64,56 +62,68 @@ union_sectors(RunList *list)
 	return sum;
 }
 
+/* Collect the runs of all pending pages, each copied under its lock. */
 static void
-add_used(uint64 first_sector, const SfMap *map, void *arg)
+read_pending(Relation rel, RunList *list)
 {
-	*(uint64 *) arg += map->used_sectors;
+	PGAlignedBlock copy;
+	SfPending  *pending = (SfPending *) copy.data;
+	uint32		page = sf_space_header(rel).pending_head;
+
+	for (; page != SF_NO_PAGE; page = pending->next)
+	{
+		Buffer		buf = sf_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(copy.data, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
+		UnlockReleaseBuffer(buf);
+		for (int i = 0; i < pending->nentries; i++)
+			add_pending(list, &pending->entries[i]);
+	}
+}
+
+/* Sectors marked used on all map pages. */
+static uint64
+count_used(Relation rel, uint64 total_sectors)
+{
+	uint64		used = 0;
+
+	for (uint64 first = 0; first < total_sectors; first += SF_MAP_SECTORS)
+	{
+		Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(first / SF_MAP_SECTORS), SF_PAGE_MAP,
+									   BUFFER_LOCK_SHARE);
+
+		CHECK_FOR_INTERRUPTS();
+		used += SfPageMap(BufferGetPage(buf))->used_sectors;
+		UnlockReleaseBuffer(buf);
+	}
+	return used;
 }
 
 SfUsage
 sf_space_usage(SfSegment *seg)
 {
 	RunList		list = {.horizon = sf_pending_horizon(),.size = 256};
+	Relation	rel = sf_segment_rel(seg);
+	uint64		total = sf_space_header(rel).total_sectors;
 	SfUsage		usage;
-	uint64		used = 0;
+	uint64		used;
 	uint64		pending;
-	Relation	rel;
 
 	list.runs = palloc(list.size * sizeof(SfRun));
-	sf_space_visit_pending(seg, add_pending, &list);
-	sf_space_visit_map(seg, add_used, &used);
+	read_pending(rel, &list);
+	used = count_used(rel, total);
 	/* the two are not one snapshot; keep the sum right under load */
 	pending = Min(union_sectors(&list), used);
 	pfree(list.runs);
 
-	rel = sf_segment_rel(seg);
-	usage.file_bytes = sf_space_header(rel).total_sectors * SF_SECTOR_SIZE;
+	usage.file_bytes = total * SF_SECTOR_SIZE;
 	usage.live_bytes = (used - pending) * SF_SECTOR_SIZE;
 	usage.pending_bytes = pending * SF_SECTOR_SIZE;
 	usage.free_bytes = usage.file_bytes - used * SF_SECTOR_SIZE;
 	usage.metadata_bytes = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ;
 	sf_segment_close(rel);
 	return usage;
-}
-
-void
-sf_space_visit_map(SfSegment *seg, SfMapVisit fn, void *arg)
-{
-	Relation	rel = sf_segment_rel(seg);
-	uint64		total = sf_space_header(rel).total_sectors;
-	PGAlignedBlock copy;
-
-	for (uint64 first = 0; first < total; first += SF_MAP_SECTORS)
-	{
-		Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(first / SF_MAP_SECTORS), SF_PAGE_MAP,
-									   BUFFER_LOCK_SHARE);
-
-		CHECK_FOR_INTERRUPTS();
-		memcpy(copy.data, SfPageMap(BufferGetPage(buf)), sizeof(SfMap));
-		UnlockReleaseBuffer(buf);
-		fn(first, (SfMap *) copy.data, arg);
-	}
-	sf_segment_close(rel);
 }
 
 bool

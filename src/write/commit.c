@@ -48,6 +48,12 @@ sf_write_require_open(void)
 	}
 }
 
+void
+sf_write_note_entries(void)
+{
+	entries_logged = true;
+}
+
 /* Is a segment still what it was when this transaction used it? */
 static bool
 segment_is_there(const SfSegment *seg)
@@ -99,7 +105,8 @@ sf_write_pre_commit(void)
 	sf_gather_flush_all(true);
 	SF_FAULT(commit_after_data_wal);
 	sf_owner_collect(&alloc, &free, &pages);
-	entries_logged = alloc.n + free.n + pages.n > 0;
+	if (alloc.n + free.n + pages.n > 0)
+		sf_write_note_entries();
 	log_facts(&alloc, SF_PEND_ALLOC);
 	log_facts(&free, SF_PEND_FREE);
 	log_facts(&pages, SF_PEND_FREE_PAGE);

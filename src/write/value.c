@@ -60,6 +60,8 @@ sf_write_value(SfSegment *seg, const char *data, Size len)
 		put_unit(seg, data + done, Min(len - done, SF_UNIT_SIZE), len - done, seed, &units[i]);
 	}
 	datum = sf_object_build(seg, &loc, units, nunits);
+	if (loc.flags & SF_LOC_INODE)
+		sf_write_note_entries();
 	loc = sf_object_locator(datum);
 	owned = sf_object_owned(seg, &loc);
 	sf_owner_add(seg, &loc, &owned);

@@ -23,6 +23,9 @@ extern MemoryContext sf_write_context(void);
 /* Throws when a value arrives after this transaction's pre-commit work. */
 extern void sf_write_require_open(void);
 
+/* Entries of this transaction are in WAL: the monitor will have work. */
+extern void sf_write_note_entries(void);
+
 /* ---- arena.c ---- */
 
 /*

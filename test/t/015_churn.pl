@@ -26,7 +26,7 @@ foreach my $options ('filesystem_like_logging, disable_storage_in_row', 'disable
 	{
 		$node->safe_psql('postgres',
 			"INSERT INTO $t SELECT n, n + $round, len, blob(n + $round, len) FROM"
-			  . " (SELECT row_number() OVER (ORDER BY md5(len || ' $round ' || o)) n, len"
+			  . " (SELECT (row_number() OVER (ORDER BY md5(len || ' $round ' || o)))::int n, len"
 			  . " FROM unnest(ARRAY[$sizes]) WITH ORDINALITY u (len, o)) s");
 		$first = usage($node, $t, 'doc') if $round == 1;
 		last if $round == $rounds;

@@ -103,21 +103,19 @@ is( $node->safe_psql('postgres',
 $node->safe_psql(
 	'postgres', q{
 	CREATE SCHEMA evil;
-	CREATE FUNCTION evil.trap(text) RETURNS boolean LANGUAGE plpgsql AS
-		$$ BEGIN RAISE EXCEPTION 'hijacked: %', $1; END $$;
 	DO $$
 	DECLARE
-		r record;
+		t text;
+		o text;
 	BEGIN
-		FOR r IN SELECT t, o FROM unnest('{oid,name,text,int2,int4,int8,bool,regclass,bytea,"char",xid}'::text[]) t,
-			unnest('{=,<>,<,>,<=,>=}'::text[]) o
+		FOREACH t IN ARRAY '{oid,name,text,int2,int4,int8,bool,regclass,bytea,xid}'::text[]
 		LOOP
-			EXECUTE format('CREATE FUNCTION evil.f(%1$s, %1$s, p text DEFAULT %2$L) RETURNS boolean'
-				|| ' LANGUAGE sql AS ''SELECT evil.trap(%2$L)''', r.t, r.o);
-			EXECUTE format('DROP FUNCTION evil.f(%1$s, %1$s, text)', r.t);
-			EXECUTE format('CREATE OR REPLACE FUNCTION evil.g(%1$s, %1$s) RETURNS boolean'
-				|| ' LANGUAGE plpgsql AS $f$ BEGIN RAISE EXCEPTION ''hijacked''; END $f$', r.t);
-			EXECUTE format('CREATE OPERATOR evil.%2$s (LEFTARG = %1$s, RIGHTARG = %1$s, FUNCTION = evil.g)', r.t, r.o);
+			EXECUTE format('CREATE FUNCTION evil.g(%1$s, %1$s) RETURNS boolean LANGUAGE plpgsql AS'
+				|| ' $f$ BEGIN RAISE EXCEPTION ''hijacked''; END $f$', t);
+			FOREACH o IN ARRAY '{=,<>,<,>,<=,>=}'::text[]
+			LOOP
+				EXECUTE format('CREATE OPERATOR evil.%2$s (LEFTARG = %1$s, RIGHTARG = %1$s, FUNCTION = evil.g)', t, o);
+			END LOOP;
 		END LOOP;
 	END $$;
 	CREATE FUNCTION evil.length(public.securefile) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'hijacked'; END $$;
@@ -126,6 +124,7 @@ $node->safe_psql(
 	CREATE TABLE evil.pg_class (oid oid, relname name); CREATE TABLE evil.pg_attribute (attrelid oid);
 	CREATE TABLE evil.pg_trigger (oid oid); CREATE TABLE evil.pg_type (oid oid); CREATE TYPE evil.securefile AS (x int);});
 my $hostile = 'SET search_path = evil, pg_catalog, public;';
+fails_with($node, "$hostile SELECT 1 = 1", 'P0001', 'hijacked', 'the trap works');
 my ($rc, $out, $err) = $node->psql(
 	'postgres', "$hostile" . q{
 	CREATE TABLE public.h (id int, doc public.securefile);

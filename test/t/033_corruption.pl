@@ -83,7 +83,7 @@ foreach my $options ('nocache', 'cache', 'filesystem_like_logging, cache_reads')
 	patch($file, $one, substr($all, $one, $len - $len % 512));
 	patch($file, $two, "\0" x 4096);
 	fails_with($node, "SELECT doc::bytea FROM $t WHERE id = 2", @bad, "$options: zeros");
-	patch($file, $two, substr($all, $two, 4096));
+	patch($file, $two, substr($all, $two, $len - $len % 512));
 	rows_right($node, $t, 6, "$options: mended again");
 
 	# a file that ends too early, a file that is gone
