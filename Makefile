@@ -3,6 +3,8 @@
 #	make, make install, make installcheck	as with every PGXS extension
 #	make check			all tests, in a private installation: no root needed
 #	make check-long		the long loops
+#	make demo			a throw-away server with real files in it (see demo/demo.sh)
+#	make bench			speed beside bytea (see bench/run)
 #	make lint			cheap checks of the sources
 #	make FAULTS=1		with fault points, for tests (make clean first)
 
@@ -46,7 +48,7 @@ override with_llvm = no
 PG_CONFIG = pg_config
 
 # PGXS has a check target that only says no, so goals of our own keep it out
-OWN_GOALS = check check-long lint
+OWN_GOALS = check check-long lint demo bench
 .PHONY: $(OWN_GOALS)
 
 ifeq ($(filter $(OWN_GOALS),$(MAKECMDGOALS)),)
@@ -68,5 +70,11 @@ check check-long:
 
 lint:
 	@test/lint
+
+demo:
+	@PG_CONFIG='$(PG_CONFIG)' demo/demo.sh
+
+bench:
+	@PG_CONFIG='$(PG_CONFIG)' bench/run
 
 endif

@@ -164,11 +164,6 @@ FROM pg_stats WHERE tablename = 'compared' AND attname = 'document';
 SELECT bool_and(num_nulls(stavalues1, stavalues2, stavalues3, stavalues4, stavalues5) = 5) AS no_values
 FROM pg_statistic WHERE starelid = 'compared'::regclass AND staattnum = 2;
 
--- not callable by hand
-SELECT securefile_in(NULL) IS NULL AS strict;
-SELECT securefile_recv(NULL);
-SELECT securefile_typanalyze(NULL);
-
 -- a hostile search_path changes nothing
 CREATE SCHEMA hostile;
 CREATE FUNCTION hostile.length(securefile) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint';

@@ -44,12 +44,6 @@ sf_base_boot_id(void)
 	return shared ? shared->boot_id : 0;
 }
 
-TimestampTz
-sf_base_started(void)
-{
-	return shared->started;
-}
-
 void
 sf_base_wait_out_old_io(void)
 {

@@ -11,8 +11,6 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-
 #include "base/compat.h"
 #include "base/fault.h"
 
@@ -31,9 +29,6 @@ extern void sf_base_require_preload(void);
  * crash restart).  Zero outside a server with shared memory.
  */
 extern uint64 sf_base_boot_id(void);
-
-/* When shared memory was made: at server start or crash restart. */
-extern TimestampTz sf_base_started(void);
 
 /*
  * After a crash, wait until no write of a killed process can still land: the

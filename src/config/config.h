@@ -32,6 +32,9 @@ extern bool sf_keep_memory;		/* securefile.keep_memory */
 /* Define all GUCs, and act on those that act at once; called from _PG_init. */
 extern void sf_config_define(void);
 
+/* Largest setting of securefile.write_gather_size. */
+#define SF_WRITE_GATHER_MAX_BYTES	(16 * 1024 * 1024)
+
 /* Bytes of one gather buffer. */
 #define sf_write_gather_bytes()	((uint64_t) sf_write_gather_size_kb * 1024)
 

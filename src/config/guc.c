@@ -19,7 +19,7 @@
 #include "utils/guc.h"
 
 #define GATHER_MIN_KB		64
-#define GATHER_MAX_KB		(16 * 1024)
+#define GATHER_MAX_KB		(SF_WRITE_GATHER_MAX_BYTES / 1024)
 #define GATHER_DEFAULT_KB	(4 * 1024)
 #define GATHER_STEP_KB		4
 

@@ -21,7 +21,6 @@
 #include "io/io_internal.h"
 #include "nodes/pg_list.h"
 #include "storage/fd.h"
-#include "utils/timestamp.h"
 
 /* ---- paths ---- */
 
@@ -72,18 +71,6 @@ sf_io_files_exist(SfNode node)
 
 	sf_io_dir_path(path, node);
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-TimestampTz
-sf_io_files_changed(SfNode node)
-{
-	char		path[SF_IO_PATH_MAX];
-	struct stat st;
-
-	sf_io_dir_path(path, node);
-	if (stat(path, &st) != 0)
-		return 0;
-	return time_t_to_timestamptz(st.st_mtim.tv_sec) + st.st_mtim.tv_nsec / 1000;
 }
 
 uint64

@@ -20,7 +20,6 @@
 #define SF_IO_H
 
 #include "base/base.h"
-#include "datatype/timestamp.h"
 
 /* ---- buffers ---- */
 
@@ -51,9 +50,6 @@ extern void sf_io_files_unlink(SfNode node);
 
 /* Does the segment's directory exist? */
 extern bool sf_io_files_exist(SfNode node);
-
-/* When a file was last added to the segment's directory; 0 if it is missing. */
-extern TimestampTz sf_io_files_changed(SfNode node);
 
 /* Sum of the sizes of the data files, from the file system. */
 extern uint64 sf_io_files_size(SfNode node);

@@ -5,8 +5,8 @@
  *	  several requests are in flight, every unit is checked, and goes with one
  *	  copy to where it is wanted.
  *
- * The buffers are kept and aligned; a result's memory never is (PITFALLS of
- * direct I/O: a varlena's data starts behind a 4-byte header).
+ * The buffers are kept and aligned; a result's memory never is, since a
+ * varlena's data starts behind a 4-byte header.
  *
  *-------------------------------------------------------------------------
  */

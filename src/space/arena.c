@@ -13,16 +13,19 @@
  */
 #include "base/base.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "space/space_internal.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 typedef struct ParkedArena
 {
 	bool		used;
 	int			owner_pid;		/* 0: nobody's, to be given back */
 	uint32		next_block;		/* first one not written yet, from the start */
+	TimestampTz since;			/* parked */
 	SfNode		node;
 	SfRegion	region;
 } ParkedArena;
@@ -78,7 +81,8 @@ sf_space_arena_park(SfNode node, SfRegion region, uint32 next_block, bool owned)
 
 		if (entry->used)
 			continue;
-		*entry = (ParkedArena) {true, owned ? MyProcPid : 0, next_block, node, region};
+		*entry = (ParkedArena) {true, owned ? MyProcPid : 0, next_block,
+			GetCurrentTransactionStopTimestamp(), node, region};
 		table->high = Max(table->high, i + 1);
 		parked = true;
 	}
@@ -119,8 +123,9 @@ sf_space_arena_disown(void)
 }
 
 int
-sf_arena_collect(SfNode node, bool idle, SfRegion *regions, int max)
+sf_arena_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
 {
+	TimestampTz limit = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -idle_ms);
 	int			n = 0;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
@@ -129,7 +134,7 @@ sf_arena_collect(SfNode node, bool idle, SfRegion *regions, int max)
 		ParkedArena *entry = &table->entries[i];
 
 		if (!entry->used || !SfNodeEquals(entry->node, node) ||
-			(entry->owner_pid != 0 && !idle))
+			(entry->owner_pid != 0 && entry->since > limit))
 			continue;
 		regions[n++] = entry->region;
 		entry->used = false;

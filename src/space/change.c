@@ -213,8 +213,7 @@ sf_change_finish(uint8 info, const void *data, Size len)
 
 	START_CRIT_SECTION();
 	XLogBeginInsert();
-	if (len > 0)
-		XLogRegisterData((char *) data, len);
+	XLogRegisterData((char *) data, len);
 	for (int i = 0; i < npages; i++)
 	{
 		apply_ops(BufferGetPage(pages[i].buf), pages[i].ops.data, pages[i].ops.len);
@@ -236,6 +235,14 @@ sf_change_finish(uint8 info, const void *data, Size len)
 		UnlockReleaseBuffer(pages[i].buf);
 	npages = 0;
 	return lsn;
+}
+
+XLogRecPtr
+sf_change_finish_plain(uint8 info)
+{
+	xl_sf_plain rec = {SF_WAL_VERSION};
+
+	return sf_change_finish(info, &rec, sizeof(rec));
 }
 
 /*

@@ -227,9 +227,16 @@ sf_dispense_worth_resolving(SfNode node, uint64 horizon)
 	bool		worth;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(node, true);
-	worth = slot->horizon != horizon;
-	slot->horizon = horizon;
+	slot = find_slot(node, false);
+	worth = slot == NULL || slot->horizon != horizon;
 	LWLockRelease(&table->lock);
 	return worth;
+}
+
+void
+sf_dispense_note_resolved(SfNode node, uint64 horizon)
+{
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	find_slot(node, true)->horizon = horizon;
+	LWLockRelease(&table->lock);
 }

@@ -42,8 +42,32 @@ new_total(uint64 total, uint64 need_sectors)
 	return total + (step + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB;
 }
 
-/* Log and apply a new size; new map pages come with it. */
-static void
+/*
+ * Blocks beyond the end may still be marked lent by the cut that made it the
+ * end; see sf_grow_cut_tail().  Takes the marks away and returns the page, to
+ * stay locked until the new size is logged: somebody who still believes in the
+ * size before the cut would else get there first.
+ */
+static Buffer
+unlend_rest_of_page(Relation rel, uint64 total)
+{
+	uint32		first = total % SF_MAP_SECTORS / SF_BLOCK_SECTORS;
+	Buffer		buf;
+
+	if (first == 0)
+		return InvalidBuffer;
+	buf = sf_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
+					   BUFFER_LOCK_EXCLUSIVE);
+	sf_map_unlend(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
+	sf_map_dirty_lent(buf, SfRelNode(rel));
+	return buf;
+}
+
+/*
+ * Log and apply a new size; new map pages come with it.  Returns the record's
+ * end.
+ */
+static XLogRecPtr
 set_total(Relation rel, uint8 info, uint64 total)
 {
 	xl_sf_size	rec = {SF_WAL_VERSION, SfRelNode(rel), total};
@@ -51,14 +75,21 @@ set_total(Relation rel, uint8 info, uint64 total)
 	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
 	uint32		first_new = map_pages(h.total_sectors);
+	Buffer		last = InvalidBuffer;
+	XLogRecPtr	end;
 
+	if (total > h.total_sectors)
+		last = unlend_rest_of_page(rel, h.total_sectors);
 	h.total_sectors = total;
 	sf_change_begin();
 	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
 	for (uint32 map = first_new; map < map_pages(total); map++)
 		sf_change_init(sf_change_add(sf_page_new(rel, SF_MAP_PAGE(map))), SF_PAGE_MAP,
 					   &empty, sizeof(empty));
-	sf_change_finish(info, &rec, sizeof(rec));
+	end = sf_change_finish(info, &rec, sizeof(rec));
+	if (BufferIsValid(last))
+		UnlockReleaseBuffer(last);
+	return end;
 }
 
 /* Tell the dispenser of new blocks, by map page. */
@@ -77,32 +108,12 @@ dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
 	}
 }
 
-/*
- * Blocks beyond the end may still be marked lent by the cut that made it the
- * end; see sf_grow_cut_tail().
- */
-static void
-unlend_rest_of_page(Relation rel, uint64 total)
-{
-	uint32		first = total % SF_MAP_SECTORS / SF_BLOCK_SECTORS;
-	Buffer		buf;
-
-	if (first == 0)
-		return;
-	buf = sf_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
-					   BUFFER_LOCK_EXCLUSIVE);
-	sf_map_unlend(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
-	sf_map_dirty_lent(buf, SfRelNode(rel));
-	UnlockReleaseBuffer(buf);
-}
-
 /* Grow to a new size; the growth lock is held. */
 static void
 grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 {
 	sf_io_files_grow(seg->node, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
 	SF_FAULT(grow_after_zero);
-	unlend_rest_of_page(rel, old_total);
 	set_total(rel, XLOG_SF_GROW, total);
 	SF_FAULT(grow_after_record);
 	dispense_range(seg->node, old_total, total);
@@ -214,6 +225,25 @@ claim_tail(Relation rel, uint64 to_block, uint64 end_block)
 	return end_block;
 }
 
+/* Give back what was claimed, when it turned out to be too little. */
+static void
+unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
+{
+	while (start_block < end_block)
+	{
+		uint32		map = start_block / SF_MAP_BLOCKS;
+		uint64		page_first = (uint64) map * SF_MAP_BLOCKS;
+		uint64		end = Min(end_block, page_first + SF_MAP_BLOCKS);
+		Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP,
+									   BUFFER_LOCK_EXCLUSIVE);
+
+		sf_map_unlend(SfPageMap(BufferGetPage(buf)), start_block - page_first, end - start_block);
+		sf_map_dirty_lent(buf, SfRelNode(rel));
+		UnlockReleaseBuffer(buf);
+		start_block = end;
+	}
+}
+
 /*
  * The tail is claimed (lent) before it is cut, and stays so: a backend that
  * still believes in the old size finds it lent.  Growth takes the marks away.
@@ -224,27 +254,30 @@ sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 min_cut_sectors)
 	uint64		total;
 	uint64		slack;
 	uint64		target;
+	uint64		start;			/* of what is claimed */
 
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
-	total = sf_space_header(rel).total_sectors;
+	start = total = sf_space_header(rel).total_sectors;
 	slack = Min(total / 8, MAX_STEP);
 	target = find_tail(rel, total / SF_BLOCK_SECTORS) * SF_BLOCK_SECTORS + slack;
 	target = (target + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB;
 	if (target + min_cut_sectors <= total)
-		target = claim_tail(rel, target / SF_BLOCK_SECTORS, total / SF_BLOCK_SECTORS)
+		start = claim_tail(rel, target / SF_BLOCK_SECTORS, total / SF_BLOCK_SECTORS)
 			* SF_BLOCK_SECTORS;
-	if (target + min_cut_sectors <= total)
+	if (start + min_cut_sectors <= total)
 	{
-		set_total(rel, XLOG_SF_TRUNCATE, target);
-		XLogFlush(GetXLogInsertRecPtr());	/* rule 2 */
+		XLogFlush(set_total(rel, XLOG_SF_TRUNCATE, start));	/* rule 2 */
 		SF_FAULT(truncate_before_file);
 	}
 	else
-		target = total;
+	{
+		unclaim_tail(rel, start / SF_BLOCK_SECTORS, total / SF_BLOCK_SECTORS);
+		start = total;
+	}
 	/* also what a crash left beyond the end */
-	if (sf_io_files_size(seg->node) > target * SF_SECTOR_SIZE)
-		sf_io_files_truncate(seg->node, target * SF_SECTOR_SIZE);
+	if (sf_io_files_size(seg->node) > start * SF_SECTOR_SIZE)
+		sf_io_files_truncate(seg->node, start * SF_SECTOR_SIZE);
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
-	return total - target;
+	return total - start;
 }

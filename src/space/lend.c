@@ -166,12 +166,12 @@ sf_space_unlend(SfSegment *seg, SfRegion region)
 	relation_close(rel, NoLock);
 }
 
-/* Give back what parked arenas hold; with idle those of idle backends too. */
+/* Give back what parked arenas hold. */
 bool
-sf_lend_collect(SfSegment *seg, Relation rel, bool idle)
+sf_lend_collect(SfSegment *seg, Relation rel, int idle_ms)
 {
 	SfRegion	regions[COLLECT_AT_ONCE];
-	int			n = sf_arena_collect(seg->node, idle, regions, COLLECT_AT_ONCE);
+	int			n = sf_arena_collect(seg->node, idle_ms, regions, COLLECT_AT_ONCE);
 
 	for (int i = 0; i < n; i++)
 		unlend(seg, rel, regions[i]);
@@ -183,10 +183,11 @@ static bool
 reclaim(SfSegment *seg, Relation rel)
 {
 	SfMaintain	stats = {0};
-	bool		found = sf_lend_collect(seg, rel, false);
+	bool		found = sf_lend_collect(seg, rel, SF_ARENA_IDLE_MS);
+	uint64		horizon = sf_pending_horizon().removable;
 
-	if (sf_dispense_worth_resolving(seg->node, sf_pending_horizon().removable))
-		sf_space_resolve(seg, false, &stats);
+	if (sf_dispense_worth_resolving(seg->node, horizon) && sf_space_resolve(seg, false, &stats))
+		sf_dispense_note_resolved(seg->node, horizon);
 	return found || stats.sectors_freed > 0;
 }
 

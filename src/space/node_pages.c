@@ -46,7 +46,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 
 		sf_change_init(sf_change_add(bufs[i]), SF_PAGE_INODE, content, len);
 	}
-	sf_change_finish(XLOG_SF_INODE, NULL, 0);
+	sf_change_finish_plain(XLOG_SF_INODE);
 	pfree(content);
 	sf_segment_close(rel);
 }

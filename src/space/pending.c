@@ -66,7 +66,7 @@ add_tail(Relation rel, uint32 seen_tail)
 	if (BufferIsValid(oldbuf))
 		sf_change_op(sf_change_add(oldbuf), SF_OP_PEND_NEXT, &newpage, sizeof(newpage));
 	sf_change_init(sf_change_add(newbuf), SF_PAGE_PENDING, &empty, sizeof(empty));
-	sf_change_finish(XLOG_SF_QUEUE, NULL, 0);
+	sf_change_finish_plain(XLOG_SF_QUEUE);
 }
 
 /*

@@ -275,7 +275,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	if (BufferIsValid(prevbuf))
 		sf_change_op(sf_change_add(prevbuf), SF_OP_PEND_NEXT, &next, sizeof(next));
 	sf_change_init(sf_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));
-	sf_change_finish(XLOG_SF_QUEUE, NULL, 0);
+	sf_change_finish_plain(XLOG_SF_QUEUE);
 	return true;
 }
 

@@ -176,7 +176,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 	header.next_object_id += n;
 	sf_change_begin();
 	sf_change_op(sf_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
-	sf_change_finish(XLOG_SF_HEADER, NULL, 0);
+	sf_change_finish_plain(XLOG_SF_HEADER);
 	sf_segment_close(rel);
 	return first;
 }

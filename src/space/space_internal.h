@@ -32,14 +32,20 @@
 #define XLOG_SF_GROW		0x20	/* xl_sf_size; header, new map pages */
 #define XLOG_SF_TRUNCATE	0x30	/* xl_sf_size; header */
 #define XLOG_SF_ENTRIES		0x40	/* xl_sf_entries; pending page, map pages */
-#define XLOG_SF_QUEUE		0x50	/* pending page added or removed */
+#define XLOG_SF_QUEUE		0x50	/* xl_sf_plain; pending page added or removed */
 #define XLOG_SF_RESOLVE		0x60	/* xl_sf_resolve; pending, map or free pages */
-#define XLOG_SF_INODE		0x70	/* header, pending page, inode pages */
-#define XLOG_SF_HEADER		0x80	/* header */
+#define XLOG_SF_INODE		0x70	/* xl_sf_plain; header, pending page, inode pages */
+#define XLOG_SF_HEADER		0x80	/* xl_sf_plain; header */
 #define XLOG_SF_DATA		0x90	/* xl_sf_data, bytes */
 #define XLOG_SF_DROP_DB		0xA0	/* xl_sf_drop_db */
 
 #define SF_WAL_VERSION		1
+
+/* Every record begins with the version; those of pages only have no more. */
+typedef struct xl_sf_plain
+{
+	uint8		version;
+} xl_sf_plain;
 
 typedef struct xl_sf_node
 {
@@ -123,6 +129,9 @@ extern void sf_change_init(int i, SfPageType type, const void *content, Size len
  */
 extern XLogRecPtr sf_change_finish(uint8 info, const void *data, Size len);
 
+/* The same for a record that has nothing to say but its pages. */
+extern XLogRecPtr sf_change_finish_plain(uint8 info);
+
 /* Redo of the pages of a record. */
 extern void sf_change_redo(XLogReaderState *record);
 
@@ -193,7 +202,7 @@ extern uint64 sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 min_cut_sect
 /* ---- lending (lend.c) ---- */
 
 extern uint64 sf_lend_scan(SfSegment *seg, Relation rel, uint32 need);
-extern bool sf_lend_collect(SfSegment *seg, Relation rel, bool idle);
+extern bool sf_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
 
 /* ---- dispenser (dispense.c): hints, never truth ---- */
 
@@ -204,8 +213,12 @@ extern void sf_dispense_forget(SfNode node);
 /* Where the next scan of the map starts; moves on by npages. */
 extern uint32 sf_dispense_cursor(SfNode node, uint32 npages);
 
-/* False when the queue was resolved in vain at this very horizon. */
+/*
+ * Was the queue resolved at this very horizon already?  Then there is nothing
+ * to be had from it; note_resolved says so.
+ */
 extern bool sf_dispense_worth_resolving(SfNode node, uint64 horizon);
+extern void sf_dispense_note_resolved(SfNode node, uint64 horizon);
 extern Size sf_dispense_shmem_size(void);
 extern void sf_dispense_shmem_init(void);
 
@@ -216,10 +229,13 @@ extern void sf_dispense_note_demand(SfNode node, uint32 nblocks);
 /* ---- arenas (arena.c) ---- */
 
 /*
- * Take parked regions of a storage that may be given back: garbage, and with
- * idle those of living backends too (not our own).  Returns how many.
+ * Take parked regions of a storage that may be given back: garbage, and those
+ * of backends that have not claimed them for idle_ms.  Returns how many.
  */
-extern int	sf_arena_collect(SfNode node, bool idle, SfRegion *regions, int max);
+extern int	sf_arena_collect(SfNode node, int idle_ms, SfRegion *regions, int max);
+
+/* Idle for so long, a backend's arena may be taken. */
+#define SF_ARENA_IDLE_MS	1000
 extern void sf_arena_forget(SfNode node);
 extern Size sf_arena_shmem_size(void);
 extern void sf_arena_shmem_init(void);

@@ -5,10 +5,9 @@
  *
  * As in the server's catalog/storage.c there is one list of what to do at the
  * end of the transaction, with nest levels: files made by an aborted
- * (sub)transaction go, files dropped by a committed one go.  Files are made
- * first and logged then; removal is logged (and the log flushed: rule 2)
- * first and done then.  Whatever a crash leaves between these steps is found
- * by sf_space_sweep().
+ * (sub)transaction go, files dropped by a committed one go.  Both creation and
+ * removal are logged, and the log flushed, before they are done (rule 2).
+ * Whatever a crash leaves between these steps is found by sf_space_sweep().
  *
  * The removal record is written after the transaction's own commit or abort
  * record and may carry its xid, which replay tolerates: an xid that was seen
@@ -97,12 +96,13 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 	if (BufferGetBlockNumber(buf) != 0)
 		elog(ERROR, "new segment relation is not empty");
 	add_note(node, false);
-	sf_io_files_create(node);
-	SF_FAULT(create_after_files);
-
 	sf_change_begin();
 	sf_change_init(sf_change_add(buf), SF_PAGE_HEADER, &header, sizeof(header));
-	sf_change_finish(XLOG_SF_CREATE, &rec, sizeof(rec));
+
+	/* durable before the files: their header tells the sweeper whose they are */
+	XLogFlush(sf_change_finish(XLOG_SF_CREATE, &rec, sizeof(rec)));
+	sf_io_files_create(node);
+	SF_FAULT(create_after_files);
 }
 
 void
@@ -251,8 +251,8 @@ sf_space_log_drop_database(Oid db)
  * buffers: no process may make buffers of a relation that a drop is removing
  * (rule 4).  A fork without blocks is one that a committed drop left behind
  * for the next checkpoint.  One whose header has not reached the disk has a
- * creator that is alive, or that a crash ended before it logged the header:
- * then its files are older than this server's start.
+ * creator that is alive: recovery puts the headers of the others there, for
+ * they are durable in WAL before there is a file.
  */
 static bool
 creator_may_live(SfNode node)
@@ -268,7 +268,7 @@ creator_may_live(SfNode node)
 	if (!has_blocks)
 		return false;
 	if (sf_page_type(block.data) != SF_PAGE_HEADER)
-		return sf_io_files_changed(node) >= sf_base_started();
+		return true;
 	creator = FullTransactionIdFromU64(SfPageHeader(block.data)->creator_fxid);
 	return TransactionIdIsInProgress(XidFromFullTransactionId(creator));
 }

@@ -81,7 +81,7 @@ sf_space_redo(XLogReaderState *record)
 {
 	void	   *rec = XLogRecGetData(record);
 
-	if (XLogRecGetDataLen(record) > 0 && *(uint8 *) rec != SF_WAL_VERSION)
+	if (*(uint8 *) rec != SF_WAL_VERSION)
 		elog(PANIC, "securefile WAL record of unknown version %d", *(uint8 *) rec);
 	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
 	{

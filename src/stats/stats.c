@@ -312,26 +312,6 @@ sf_stats_list(SfStatColumn **columns)
 	return n;
 }
 
-bool
-sf_stats_read(Oid table_oid, AttrNumber attnum, SfStatCounters *out, TimestampTz *reset)
-{
-	StatKey		key = make_key(table_oid, attnum);
-	StatEntry  *entry;
-	SfStatColumn column = {0};
-
-	sf_base_require_preload();
-
-	LWLockAcquire(&shared->lock, LW_SHARED);
-	entry = hash_search(shared_table, &key, HASH_FIND, NULL);
-	if (entry != NULL)
-		copy_entry(&column, entry);
-	LWLockRelease(&shared->lock);
-
-	*out = column.counters;
-	*reset = column.reset;
-	return entry != NULL;
-}
-
 void
 sf_stats_reset(Oid table_oid, AttrNumber attnum)
 {

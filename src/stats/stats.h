@@ -47,10 +47,6 @@ extern SfStatCounters *sf_stats_local(Oid table_oid, AttrNumber attnum);
 /* Hand the local counters to shared memory.  Called at transaction end. */
 extern void sf_stats_flush(void);
 
-/* Counters of a column; false (and zeros) when there are none. */
-extern bool sf_stats_read(Oid table_oid, AttrNumber attnum, SfStatCounters *out,
-						  TimestampTz *reset);
-
 /* Counters of a column, with its key. */
 typedef struct SfStatColumn
 {

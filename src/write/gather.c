@@ -15,7 +15,7 @@
  *		goes on with the next block.
  *
  * In a logging column the bytes go to WAL when the write of their buffer is
- * complete (DESIGN section 8: write, wait, record, commit).
+ * complete (write, wait, record, commit).
  *
  *-------------------------------------------------------------------------
  */
@@ -213,15 +213,19 @@ recycle_buffer(GatherBuffer *buf)
 
 /* ---- filling ---- */
 
+/*
+ * Buffers for the largest gather size that can be set.  What is not used of
+ * them is address space only.
+ */
 static void
 allocate_buffers(void)
 {
-	Size		size = sf_write_gather_bytes() + SF_UNIT_SIZE + 2 * SF_BLOCK_SIZE;
+	Size		size = SF_WRITE_GATHER_MAX_BYTES + SF_UNIT_SIZE + 2 * SF_BLOCK_SIZE;
 
+	if (buffers[0].mem != NULL)
+		return;
 	for (int i = 0; i < 2; i++)
 	{
-		if (buffers[i].size >= size || buffers[i].npieces > 0)
-			continue;
 		buffers[i].mem = sf_io_buffer_alloc(size);
 		buffers[i].size = size;
 	}

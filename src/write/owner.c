@@ -3,8 +3,7 @@
  * owner.c
  *	  Which object is whose: what a transaction placed, confirmed and freed.
  *
- * "Before puts the bytes in place, after records the facts" (DESIGN section
- * 4).  An object is placed when its locator goes into a tuple; the AFTER
+ * Before puts the bytes in place, after records the facts.  An object is placed when its locator goes into a tuple; the AFTER
  * trigger confirms it when the row is really there; what is never confirmed is
  * given back.  State changes go to an undo list with nest levels, so that a
  * savepoint takes back just what came after it.

@@ -214,7 +214,7 @@ def there_and_back(c, table):
 
 
 def truncate(c, _):
-    """Only of the client's own table; DESIGN: TRUNCATE is not for readers' snapshots."""
+    """Only of the client's own table: TRUNCATE is not for readers' snapshots."""
     if c.rng.random() < 0.4:
         c.sql(f"TRUNCATE {c.own}")
         c.rows[c.own] = {}
