@@ -19,6 +19,7 @@ import psycopg
 
 MB = 1e6
 LARGEST = 256 * 1024 * 1024		# files larger than this are left out
+SLACK = 8 * 1024 * 1024			# what a session may have reserved: two gather buffers
 COMMIT_FILES = 200
 COMMIT_BYTES = 64 * 1024 * 1024
 
@@ -84,21 +85,32 @@ class Progress:
         return time.time() - self.start
 
 
+def batches(files):
+    """Cut a list of files into what makes a transaction."""
+    batch, size_bytes = [], 0
+    for path, size in files:
+        batch.append((path, size))
+        size_bytes += size
+        if len(batch) >= COMMIT_FILES or size_bytes >= COMMIT_BYTES:
+            yield batch
+            batch, size_bytes = [], 0
+    if batch:
+        yield batch
+
+
 def load_files(conn, table, files, what):
     """INSERT each file with binary parameters; returns the seconds it took."""
     progress = Progress(what, len(files), sum(size for _, size in files))
     statement = f"INSERT INTO {table} VALUES (%b, %b, %b)"
-    pending_files = pending_bytes = 0
-    for path, size in files:
-        modified = datetime.datetime.fromtimestamp(os.path.getmtime(path), datetime.timezone.utc)
-        conn.execute(statement, (path, modified, read(path)))
-        progress.step(size)
-        pending_files += 1
-        pending_bytes += size
-        if pending_files >= COMMIT_FILES or pending_bytes >= COMMIT_BYTES:
-            conn.commit()
-            pending_files = pending_bytes = 0
-    conn.commit()
+    for batch in batches(files):
+        # statements of a batch go out without waiting for the one before
+        with conn.pipeline():
+            for path, size in batch:
+                modified = datetime.datetime.fromtimestamp(os.path.getmtime(path),
+                                                           datetime.timezone.utc)
+                conn.execute(statement, (path, modified, read(path)))
+                progress.step(size)
+        conn.commit()
     progress.show("\n")
     return progress.seconds()
 
@@ -108,6 +120,7 @@ def create(conn):
     conn.execute("CREATE EXTENSION securefile")
     conn.execute("CREATE TABLE files " + columns.format("securefile"))
     conn.execute("CREATE TABLE files_bytea " + columns.format("bytea"))
+    conn.execute("ALTER TABLE files_bytea ALTER document SET STORAGE EXTERNAL")
     conn.commit()
 
 
@@ -122,13 +135,13 @@ def load(conn, options):
     rows = []
     for table, kind in (("files", "securefile"), ("files_bytea", "bytea")):
         seconds = load_files(conn, table, files, kind)
-        conn.execute("CHECKPOINT") if conn.autocommit else None
         rows.append((kind, total / MB / seconds, len(files) / seconds, seconds,
                      space(conn, table)))
     say("rate and space")
     print(f"{'column':<12}{'MB/s':>10}{'files/s':>10}{'seconds':>10}{'on disk, MB':>14}")
     for kind, rate, per_second, seconds, used in rows:
         print(f"{kind:<12}{rate:>10.0f}{per_second:>10.0f}{seconds:>10.1f}{used / MB:>14.0f}")
+    print("(bytea with STORAGE EXTERNAL: neither column compresses)")
     show_usage(conn)
     say("counters of the securefile column")
     show_row(conn, "SELECT * FROM securefile_stat WHERE \"table\" = 'files'::regclass")
@@ -180,7 +193,7 @@ def compare(conn, options):
 def reload(conn, options):
     """Half of the files deleted and loaded again: the segment must not grow."""
     files, _ = scan(options)
-    half = files[::2]
+    half = files[:len(files) // 2]
     say(f"deleting {len(half)} of {len(files)} files, loading them again")
     before = file_bytes(conn)
     with conn.cursor() as cur:
@@ -190,7 +203,7 @@ def reload(conn, options):
     after = file_bytes(conn)
     print(f"data files: {before / MB:.1f} MB before, {after / MB:.1f} MB after")
     show_usage(conn)
-    if after > before * 1.15 + 8 * MB:
+    if after > before + SLACK:
         sys.exit("demo: FAILED: the segment grew")
 
 

@@ -30,6 +30,8 @@ typedef struct LevelBuild
 	const SfChild *children;	/* above */
 	uint64		n;				/* number of units or children */
 	uint64		units_per_child;	/* units below one child of this level */
+	SfPagesMade made;
+	void	   *arg;
 } LevelBuild;
 
 static uint64
@@ -79,6 +81,7 @@ build_level(SfSegment *seg, LevelBuild *build, uint64 *npages)
 
 		CHECK_FOR_INTERRUPTS();
 		sf_space_new_inode_pages(seg, n, fill_page, build, pages, &stamp);
+		build->made(pages, n, build->arg);
 		for (int i = 0; i < n; i++)
 			out[build->done + i] = (SfChild) {stamp + i, pages[i], 0};
 		build->done += n;
@@ -87,10 +90,11 @@ build_level(SfSegment *seg, LevelBuild *build, uint64 *npages)
 }
 
 static void
-build_tree(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits)
+build_tree(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits,
+		   SfPagesMade made, void *arg)
 {
 	LevelBuild	build = {.object_id = loc->object_id,.units = units,.n = nunits,
-	.units_per_child = 1};
+	.units_per_child = 1,.made = made,.arg = arg};
 	uint64		npages;
 	SfChild    *children;
 
@@ -111,13 +115,14 @@ build_tree(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits)
 }
 
 void
-sf_inode_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits)
+sf_inode_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits,
+			   SfPagesMade made, void *arg)
 {
 	instr_time	start;
 	instr_time	end;
 
 	INSTR_TIME_SET_CURRENT(start);
-	build_tree(seg, loc, units, nunits);
+	build_tree(seg, loc, units, nunits, made, arg);
 	INSTR_TIME_SET_CURRENT(end);
 	INSTR_TIME_SUBTRACT(end, start);
 	sf_stats_local(seg->table_oid, seg->attnum)->inode_write_time_us +=

@@ -102,7 +102,8 @@ append_run(SfRun *runs, uint32 *nruns, const SfUnit *unit)
 }
 
 struct varlena *
-sf_object_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits)
+sf_object_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits,
+				SfPagesMade made, void *arg)
 {
 	SfRun		runs[SF_FLAT_MAX_RUNS];
 	uint64		checksums[SF_FLAT_MAX_UNITS];
@@ -115,7 +116,7 @@ sf_object_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nuni
 	if (nunits > SF_FLAT_MAX_UNITS)
 	{
 		loc->flags = SF_LOC_INODE;
-		sf_inode_build(seg, loc, units, nunits);
+		sf_inode_build(seg, loc, units, nunits, made, arg);
 	}
 	else
 	{

@@ -24,12 +24,19 @@ extern void sf_object_units(SfSegment *seg, const SfLocator *loc,
 							uint64 first, uint32 n, SfUnit *units);
 
 /*
+ * Told of inode pages as they are made, before the object is whole: an ERROR
+ * may keep it from ever being.
+ */
+typedef void (*SfPagesMade) (const uint32 *pages, int npages, void *arg);
+
+/*
  * Build the STORED datum for a new object: flat when it fits, else its inode
  * pages are written.  loc: table_oid, attnum, object_id, generation,
  * length_bytes, incarnation are set by the caller.
  */
 extern struct varlena *sf_object_build(SfSegment *seg, SfLocator *loc,
-									   const SfUnit *units, uint64 nunits);
+									   const SfUnit *units, uint64 nunits,
+									   SfPagesMade made, void *arg);
 
 /*
  * Runs (merged where adjacent, never across a map page) and inode pages that

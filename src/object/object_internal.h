@@ -13,7 +13,8 @@
 extern uint32 sf_object_unit_bytes(const SfLocator *loc, uint64 i);
 
 /* Write the tree; sets root_page, root_stamp and depth of the locator. */
-extern void sf_inode_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits);
+extern void sf_inode_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits,
+						   SfPagesMade made, void *arg);
 
 /* Read units out of the tree. */
 extern void sf_inode_units(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n,

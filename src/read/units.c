@@ -212,6 +212,8 @@ reread_directly(ReadJob *job, Chunk *chunk)
 	chunk->io.files = sf_io_open(job->seg->node, false);
 	sf_io_start(&chunk->io);
 	sf_io_wait(&chunk->io);
+	if (chunk->overlaid > 0)
+		overlay(job->seg->node, chunk->units[0].start, chunk->nsectors, chunk->data);
 }
 
 /*

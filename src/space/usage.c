@@ -62,24 +62,29 @@ union_sectors(RunList *list)
 	return sum;
 }
 
-/* Collect the runs of all pending pages, each copied under its lock. */
+/*
+ * Collect the runs of all pending pages.  Each page is locked before the lock
+ * of the one that points to it is given up: the resolver takes empty pages out
+ * of the queue meanwhile.
+ */
 static void
 read_pending(Relation rel, RunList *list)
 {
-	PGAlignedBlock copy;
-	SfPending  *pending = (SfPending *) copy.data;
-	uint32		page = sf_space_header(rel).pending_head;
+	Buffer		held = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	uint32		page = SfPageHeader(BufferGetPage(held))->pending_head;
 
-	for (; page != SF_NO_PAGE; page = pending->next)
+	while (page != SF_NO_PAGE)
 	{
 		Buffer		buf = sf_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
+		const SfPending *pending = SfPagePending(BufferGetPage(buf));
 
-		CHECK_FOR_INTERRUPTS();
-		memcpy(copy.data, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
-		UnlockReleaseBuffer(buf);
+		UnlockReleaseBuffer(held);
+		held = buf;
 		for (int i = 0; i < pending->nentries; i++)
 			add_pending(list, &pending->entries[i]);
+		page = pending->next;
 	}
+	UnlockReleaseBuffer(held);
 }
 
 /* Sectors marked used on all map pages. */

@@ -101,6 +101,9 @@ sf_write_pre_commit(void)
 	SfFacts		free = {0};
 	SfFacts		pages = {0};
 
+	pre_commit_done = true;
+	if (!sf_owner_has_work())
+		return;
 	SF_FAULT(commit_before_flush);
 	sf_gather_flush_all(true);
 	SF_FAULT(commit_after_data_wal);
@@ -112,7 +115,6 @@ sf_write_pre_commit(void)
 	log_facts(&pages, SF_PEND_FREE_PAGE);
 	SF_FAULT(commit_after_alloc);
 	sf_arena_release_full();
-	pre_commit_done = true;
 }
 
 bool

@@ -222,12 +222,14 @@ allocate_buffers(void)
 {
 	Size		size = SF_WRITE_GATHER_MAX_BYTES + SF_UNIT_SIZE + 2 * SF_BLOCK_SIZE;
 
-	if (buffers[0].mem != NULL)
-		return;
 	for (int i = 0; i < 2; i++)
 	{
+		if (buffers[i].mem != NULL)
+			continue;
+		damaged = true;			/* the arena is ahead of us if this fails */
 		buffers[i].mem = sf_io_buffer_alloc(size);
 		buffers[i].size = size;
+		damaged = false;
 	}
 }
 

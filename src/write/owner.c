@@ -169,16 +169,8 @@ make_hash(void)
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-/* Copy an array of owned things into the transaction's memory. */
-static void *
-keep_array(const void *array, Size size)
-{
-	return size == 0 ? NULL
-		: memcpy(MemoryContextAllocHuge(sf_write_context(), size), array, size);
-}
-
-void
-sf_owner_add(SfSegment *seg, const SfLocator *loc, SfOwned *owned)
+Object *
+sf_owner_begin(SfSegment *seg, const SfLocator *loc)
 {
 	ObjectKey	key = {loc->incarnation, loc->object_id};
 	Object	   *object;
@@ -193,13 +185,33 @@ sf_owner_add(SfSegment *seg, const SfLocator *loc, SfOwned *owned)
 	object->seg = seg;
 	object->nruns = object->npages = 0;
 	object->runs = NULL;
+	object->pages = NULL;
+	return object;
+}
+
+void
+sf_owner_pages(const uint32 *pages, int npages, void *arg)
+{
+	Object	   *object = arg;
+	Size		size = (object->npages + npages) * sizeof(uint32);
+
+	object->pages = object->pages == NULL
+		? MemoryContextAlloc(sf_write_context(), size)
+		: repalloc_huge(object->pages, size);
+	memcpy(object->pages + object->npages, pages, npages * sizeof(uint32));
+	object->npages += npages;
+}
+
+void
+sf_owner_place(Object *object, const SfOwned *owned)
+{
 	if (owned->nruns > 0)
 		object->run = owned->runs[0];
 	if (owned->nruns > 1)
-		object->runs = keep_array(owned->runs, owned->nruns * sizeof(SfRun));
-	object->pages = keep_array(owned->pages, owned->npages * sizeof(uint32));
+		object->runs = memcpy(MemoryContextAllocHuge(sf_write_context(),
+													 owned->nruns * sizeof(SfRun)),
+							  owned->runs, owned->nruns * sizeof(SfRun));
 	object->nruns = owned->nruns;
-	object->npages = owned->npages;
 	set_state(object, OBJECT_PLACED);
 }
 
@@ -359,6 +371,12 @@ collect_object(const Object *object, SfFacts *alloc, SfFacts *free, SfFacts *pag
 		add_runs(free, object->seg, runs, object->nruns);
 	if (object->state != OBJECT_CONFIRMED)
 		add_pages(pages, object->seg, object->pages, object->npages);
+}
+
+bool
+sf_owner_has_work(void)
+{
+	return objects != NULL || nfreed > 0;
 }
 
 void

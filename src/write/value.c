@@ -35,6 +35,7 @@ sf_write_value(SfSegment *seg, const char *data, Size len)
 	SfLocator	loc = {0};
 	uint64		nunits = SF_UNITS_OF(len);
 	SfUnit	   *units;
+	struct Object *object;
 	struct varlena *datum;
 	SfOwned		owned;
 	uint64		seed;
@@ -59,12 +60,13 @@ sf_write_value(SfSegment *seg, const char *data, Size len)
 		CHECK_FOR_INTERRUPTS();
 		put_unit(seg, data + done, Min(len - done, SF_UNIT_SIZE), len - done, seed, &units[i]);
 	}
-	datum = sf_object_build(seg, &loc, units, nunits);
+	object = sf_owner_begin(seg, &loc);
+	datum = sf_object_build(seg, &loc, units, nunits, sf_owner_pages, object);
 	if (loc.flags & SF_LOC_INODE)
 		sf_write_note_entries();
 	loc = sf_object_locator(datum);
 	owned = sf_object_owned(seg, &loc);
-	sf_owner_add(seg, &loc, &owned);
+	sf_owner_place(object, &owned);
 	sf_stats_local(seg->table_oid, seg->attnum)->bytes_nontransformed += len;
 	pfree(units);
 	return datum;

@@ -69,7 +69,13 @@ extern void sf_gather_reset(void);
 
 /* ---- owner.c ---- */
 
-extern void sf_owner_add(SfSegment *seg, const SfLocator *loc, SfOwned *owned);
+/*
+ * A new object: begun, told of its inode pages while they are made (an
+ * SfPagesMade), and placed when it is whole.  Until then it is dead.
+ */
+extern struct Object *sf_owner_begin(SfSegment *seg, const SfLocator *loc);
+extern void sf_owner_pages(const uint32 *pages, int npages, void *object);
+extern void sf_owner_place(struct Object *object, const SfOwned *owned);
 
 /*
  * Lists of what pre-commit has to log, of one kind, sorted by segment and
@@ -87,6 +93,9 @@ typedef struct SfFacts
 	int64		n;
 	int64		size;
 } SfFacts;
+
+/* Did this transaction place or free anything? */
+extern bool sf_owner_has_work(void);
 
 /* alloc: runs of confirmed objects; free: runs to be freed; pages likewise. */
 extern void sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages);

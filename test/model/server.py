@@ -15,6 +15,10 @@ ALARM = re.compile(r"PANIC|TRAP: |was terminated by signal (?!9)|DATA_CORRUPTED|
 
 
 def bindir():
+    """Where the server's programs are: on the path, or as pg_config says."""
+    initdb = shutil.which("initdb")
+    if initdb:
+        return os.path.dirname(os.path.realpath(initdb))
     config = os.environ.get("PG_CONFIG", "pg_config")
     return subprocess.check_output([config, "--bindir"], text=True).strip()
 

@@ -38,7 +38,8 @@ sub new_cluster
 	return $node;
 }
 
-# The extension, and blob(seed, len): bytes that differ in every sector.
+# The extension, and blob(seed, len): bytes that differ in every sector, or, where
+# that would take long, in every block.
 sub prepare_database
 {
 	my ($node, $db) = @_;
@@ -47,10 +48,11 @@ sub prepare_database
 		CREATE EXTENSION securefile;
 		CREATE FUNCTION blob(seed int, len int) RETURNS bytea
 		LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-			SELECT substring(coalesce(string_agg(
-					   decode(repeat(md5(seed || ':' || i), 32), 'hex'), '' ORDER BY i), '')
+			SELECT substring(coalesce(decode(string_agg(
+					   repeat(md5(seed || ':' || i), size / 16), '' ORDER BY i), 'hex'), '')
 				   FOR len)
-			FROM generate_series(1, (len + 511) / 512) i
+			FROM (SELECT CASE WHEN len <= 65536 THEN 512 ELSE 4096 END) s (size),
+				generate_series(1, (len + size - 1) / size) i
 		$$;});
 	return;
 }

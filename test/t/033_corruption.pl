@@ -32,8 +32,8 @@ sub patch
 	return;
 }
 
-# Where sector $n (from 1) of blob($seed) lies in a data file.
-sub sector_at
+# Where block $n (from 1) of a large blob($seed) lies in a data file.
+sub block_at
 {
 	my ($file, $seed, $n) = @_;
 	return index(slurp($file), pack('H*', md5_hex("$seed:$n") x 2));
@@ -56,7 +56,7 @@ foreach my $options ('nocache', 'cache', 'filesystem_like_logging, cache_reads')
 	my @bad = ('XX001', '');
 
 	# one bit
-	my $at = sector_at($file, 3, 300);
+	my $at = block_at($file, 3, 40);
 	cmp_ok($at, '>', 0, "$options: found the bytes of row 3");
 	my $good = substr(slurp($file), $at, 512);
 	patch($file, $at + 100, chr(ord(substr($good, 100, 1)) ^ 4));
@@ -74,7 +74,7 @@ foreach my $options ('nocache', 'cache', 'filesystem_like_logging, cache_reads')
 	sound($node, $t, "$options: mended");
 
 	# two objects change places; zeros; an old version comes back
-	my ($one, $two) = (sector_at($file, 1, 1), sector_at($file, 2, 1));
+	my ($one, $two) = (block_at($file, 1, 1), block_at($file, 2, 1));
 	my $all = slurp($file);
 	patch($file, $one, substr($all, $two, $len - $len % 512));
 	patch($file, $two, substr($all, $one, $len - $len % 512));

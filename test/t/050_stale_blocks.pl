@@ -1,0 +1,130 @@
+# Promise 4, trap 5: what tells one thing from another that took its place: the
+# incarnation of the segment, the number of the object, the stamp of an inode page,
+# and the seed of the checksums when all of these agree.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('stale_blocks', conf => ['securefile.monitor = off']);
+my $gone = qr/ERROR:  42704: [^\n]*no longer exists/;
+
+# Row 1's value over $sql in a variable, then read.
+sub read_after
+{
+	my ($table, $sql) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres', <<"SQL", extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+		DO \$\$
+		DECLARE
+			v securefile;
+		BEGIN
+			SELECT doc INTO v FROM $table WHERE id = 1;
+			COMMIT;
+			$sql
+			RAISE EXCEPTION 'value read: % bytes', length(v::bytea);
+		END \$\$;
+SQL
+	return $err;
+}
+
+# The file of a table's segment relation.
+sub segment_file
+{
+	my ($table) = @_;
+	return $node->data_dir . '/'
+	  . $node->safe_psql('postgres',
+		"SELECT pg_relation_filepath(segment) FROM securefile_columns WHERE \"table\" = '$table'::regclass");
+}
+
+sub read_at
+{
+	my ($file, $offset, $len) = @_;
+	open(my $fh, '<:raw', $file) or die "$file: $!";
+	seek($fh, $offset, 0);
+	read($fh, my $bytes, $len);
+	close $fh;
+	return $bytes;
+}
+
+sub write_at
+{
+	my ($file, $offset, $bytes) = @_;
+	open(my $fh, '+<:raw', $file) or die "$file: $!";
+	seek($fh, $offset, 0);
+	print $fh $bytes;
+	close $fh or die "$file: $!";
+	return;
+}
+
+# Offsets of the inode pages in a file.
+sub inode_pages
+{
+	my ($file) = @_;
+	return grep {
+		my ($magic, $type) = unpack('V v', read_at($file, $_ + 8176, 6));
+		$magic == 0x53464c31 && $type == 4
+	} map { $_ * 8192 } 0 .. (-s $file) / 8192 - 1;
+}
+
+# ---- TRUNCATE: the same bytes at the same place ----
+make_table($node, 'cut');
+fill($node, 'cut', 1, 1, 50_000);
+like(read_after('cut', 'TRUNCATE cut; COMMIT; INSERT INTO cut VALUES (1, 1, 50000, blob(1, 50000)); COMMIT;'),
+	$gone, 'a value over TRUNCATE, and the same value again');
+my $header = sub {
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	return unpack('Q< x8 Q<', read_at(segment_file('cut'), 24, 24));
+};
+my @before = $header->();
+$node->safe_psql('postgres', 'TRUNCATE cut');
+my @after = $header->();
+isnt($after[0], $before[0], 'TRUNCATE makes a new incarnation');
+cmp_ok($before[1], '>', 1, 'objects were numbered');
+cmp_ok($after[1], '>=', $before[1], 'and the numbers go on over TRUNCATE');
+
+# ---- an inode page that serves another object now ----
+make_table($node, 'inode');
+fill($node, 'inode', 1, 1, 14_000_000);
+like(
+	read_after('inode',
+		'DELETE FROM inode; COMMIT;'
+		  . " PERFORM securefile_maintain('inode', 'doc'); COMMIT;"
+		  . ' INSERT INTO inode SELECT i, i, 14000000, blob(i, 14000000) FROM generate_series(2, 4) i; COMMIT;'),
+	$gone, 'an inode page that was used again');
+rows_right($node, 'inode', 3, 'an inode page that was used again');
+
+# ---- the unit map of another object, in the guise of one's own ----
+make_table($node, 'guise');
+fill($node, 'guise', 1, 2, 14_000_000);
+make_table($node, 'twin');
+fill($node, 'twin', 1, 2, 14_000_000);
+my ($guise, $twin) = map { segment_file($_) } ('guise', 'twin');
+$node->stop;
+my @pages = inode_pages($guise);
+is(scalar(@pages), 2, 'an inode page for each object');
+my $good = read_at($guise, $pages[0], 8192);
+my ($first, $second) = map { read_at($guise, $_ + 24, 8144) } @pages;
+write_at($guise, $pages[0] + 24, substr($first, 0, 16) . substr($second, 16));
+$node->start;
+fails_with($node, 'SELECT doc::bytea FROM guise WHERE id = 1', 'XX001', '', 'another object\'s unit map');
+is($node->safe_psql('postgres', 'SELECT doc::bytea = blob(seed, len) FROM guise WHERE id = 2'),
+	't', 'the other object is read');
+
+# the same object number, page and stamp, of another segment
+$node->stop;
+my $other = read_at($twin, $pages[0], 8192);
+is(substr($other, 24, 16), substr($good, 24, 16), 'a twin of the page');
+write_at($guise, $pages[0] + 24, substr($other, 24, 8144));
+$node->start;
+fails_with($node, 'SELECT doc::bytea FROM guise WHERE id = 1', 'XX001', '', 'another segment\'s unit map');
+$node->stop;
+write_at($guise, $pages[0], $good);
+$node->start;
+rows_right($node, 'guise', 2, 'put back');
+sound($node, 'guise', 'put back');
+
+$node->stop;
+done_testing();
