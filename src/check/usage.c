@@ -78,7 +78,8 @@ securefile_usage(PG_FUNCTION_ARGS)
 /* ---- behind securefile_columns ---- */
 
 /*
- * Segment of a column, for anybody to look at; NULL when there is none, or
+ * Segment of a column, for anybody to look at, to be released at once: who has
+ * no privilege on a table must not be able to hold a lock on it.  NULL when there is none, or
  * none any more: a view must not fail over a table that is being dropped.
  */
 static SfSegment *
@@ -147,7 +148,7 @@ fill_segment(SfSegment *seg, Datum *values, bool *nulls)
 	values[3] = CStringGetTextDatum(seg->logged_data ? "logging" : "filesystem_like_logging");
 	values[5] = Int64GetDatum(header.total_sectors * SF_SECTOR_SIZE);
 	nulls[1] = nulls[2] = nulls[5] = false;
-	relation_close(rel, NoLock);
+	relation_close(rel, AccessShareLock);
 }
 
 /*
@@ -175,7 +176,10 @@ securefile_column_info(PG_FUNCTION_ARGS)
 	values[4] = CStringGetTextDatum(cache_word(options.cache));
 	seg = visible_segment(table_oid, attnum);
 	if (seg != NULL)
+	{
 		fill_segment(seg, values, nulls);
+		sf_space_release(seg);
+	}
 	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
 }
 
@@ -184,8 +188,11 @@ Datum
 securefile_object_bytes(PG_FUNCTION_ARGS)
 {
 	SfSegment  *seg = visible_segment(PG_GETARG_OID(0), PG_GETARG_INT16(1));
+	int64		live_bytes;
 
 	if (seg == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_INT64(sf_space_usage(seg).live_bytes);
+	live_bytes = sf_space_usage(seg).live_bytes;
+	sf_space_release(seg);
+	PG_RETURN_INT64(live_bytes);
 }

@@ -218,6 +218,12 @@ extern bool sf_ddl_table_has_columns(Oid relid);
  */
 extern bool sf_ddl_validate(Relation rel);
 
+/*
+ * Refuse an exclusion constraint over a securefile column: its check reads
+ * rows of others that are not committed, whose bytes are not on disk yet.
+ */
+extern void sf_ddl_validate_index(Relation index);
+
 /* ---- database.c: commands on databases ---- */
 
 /* Before the command: ERROR when refused.  Returns the database to clean up after. */

@@ -79,6 +79,9 @@ sf_ddl_sync_table(const SfDirtyTable *dirty)
 	}
 	if (of_concern(rel))
 		has_columns = sf_ddl_validate(rel);
+	if (rel->rd_rel->relkind == RELKIND_INDEX ||
+		rel->rd_rel->relkind == RELKIND_PARTITIONED_INDEX)
+		sf_ddl_validate_index(rel);
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
 		mend = has_columns || sf_ddl_segments_of(dirty->relid) != NIL ||
 			sf_ddl_triggers_of(dirty->relid) != NIL;

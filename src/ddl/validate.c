@@ -13,6 +13,7 @@
 #include "base/base.h"
 
 #include "access/htup_details.h"
+#include "access/sysattr.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
@@ -20,6 +21,8 @@
 #include "commands/extension.h"
 #include "commands/tablecmds.h"
 #include "ddl/ddl_internal.h"
+#include "nodes/bitmapset.h"
+#include "optimizer/optimizer.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -29,6 +32,7 @@ static void refuse_nested(Relation rel, Form_pg_attribute att);
 static void refuse_materialized_view(Relation rel, Form_pg_attribute att);
 static void refuse_generated(Relation rel, Form_pg_attribute att);
 static void refuse_repack(Relation rel);
+static Bitmapset *index_columns(Relation index);
 
 bool
 sf_ddl_validate(Relation rel)
@@ -122,4 +126,43 @@ refuse_repack(Relation rel)
 				 errmsg("pg_repack cannot work on tables with securefile columns"),
 				 errdetail("It would swap the rows, but not the segments they point into."),
 				 errhint("Use VACUUM FULL or CLUSTER, which leave the stored values where they are.")));
+}
+
+/* Columns of its table that an index or its expressions look at. */
+static Bitmapset *
+index_columns(Relation index)
+{
+	Bitmapset  *columns = NULL;
+
+	for (int i = 0; i < index->rd_index->indnatts; i++)
+		if (index->rd_index->indkey.values[i] > 0)
+			columns = bms_add_member(columns, index->rd_index->indkey.values[i] -
+									 FirstLowInvalidHeapAttributeNumber);
+	pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &columns);
+	pull_varattnos((Node *) RelationGetIndexPredicate(index), 1, &columns);
+	return columns;
+}
+
+void
+sf_ddl_validate_index(Relation index)
+{
+	Oid			table_oid = index->rd_index->indrelid;
+	Bitmapset  *columns;
+	int			member = -1;
+
+	if (!index->rd_index->indisexclusion)
+		return;
+	columns = index_columns(index);
+	while ((member = bms_next_member(columns, member)) >= 0)
+	{
+		AttrNumber	attnum = member + FirstLowInvalidHeapAttributeNumber;
+
+		if (attnum > 0 && sf_ddl_contains_securefile(get_atttype(table_oid, attnum)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("column \"%s\" of type securefile cannot be part of an exclusion constraint",
+							get_attname(table_oid, attnum, false)),
+					 errdetail("The check would read values of other transactions before they are on disk."),
+					 errhint("Use a column with a hash of the contents.")));
+	}
 }

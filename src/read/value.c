@@ -37,6 +37,19 @@ sf_read_length(struct varlena *datum)
 	return sf_object_locator(datum).length_bytes;
 }
 
+/*
+ * The segment stays locked for the time of the read only, as a TOAST table
+ * does: the row, not the lock, keeps the value.
+ */
+static void
+read_units(const SfLocator *loc, SfReadTarget *target)
+{
+	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+
+	sf_read_units(seg, loc, target);
+	sf_space_release(seg);
+}
+
 void
 sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 {
@@ -53,8 +66,7 @@ sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 	}
 	loc = sf_object_locator(datum);
 	Assert(object_offset >= 0 && object_offset + len <= loc.length_bytes);
-	sf_read_units(sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation),
-				  &loc, &target);
+	read_units(&loc, &target);
 }
 
 /* Whole value behind a header of that many bytes (varlena header included). */
@@ -101,6 +113,5 @@ sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 		return;
 	loc = sf_object_locator(datum);
 	target.len = loc.length_bytes;
-	sf_read_units(sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation),
-				  &loc, &target);
+	read_units(&loc, &target);
 }

@@ -16,6 +16,7 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_namespace.h"
 #include "space/space_internal.h"
+#include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -142,6 +143,33 @@ sf_space_open_incarnation(Oid table_oid, AttrNumber attnum, uint64 incarnation)
 			 errhint("Read the row again.")));
 }
 
+void
+sf_space_release(SfSegment *seg)
+{
+	UnlockRelationOid(seg->relid, AccessShareLock);
+}
+
+/*
+ * Whoever drops or truncates holds an exclusive lock until its end.  If the
+ * segment has bytes of ours that count, we hold a lock on it already.
+ */
+bool
+sf_space_is_usable(SfSegment *seg)
+{
+	Relation	rel;
+	bool		same;
+
+	if (sf_space_is_gone(seg->node) ||
+		!ConditionalLockRelationOid(seg->relid, RowExclusiveLock))
+		return false;
+	rel = try_relation_open(seg->relid, NoLock);
+	if (rel == NULL)
+		return false;
+	same = SfNodeEquals(SfRelNode(rel), seg->node);
+	relation_close(rel, NoLock);
+	return same;
+}
+
 Relation
 sf_segment_rel(SfSegment *seg)
 {
@@ -161,7 +189,7 @@ sf_segment_rel(SfSegment *seg)
 void
 sf_segment_close(Relation rel)
 {
-	relation_close(rel, NoLock);
+	relation_close(rel, AccessShareLock);
 }
 
 /* Reserve ids on the header page; a crash may lose some, never repeat one. */

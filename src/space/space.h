@@ -86,8 +86,20 @@ extern void sf_space_drop_storage(SfNode node);
 /* Cache mode of a column as its type modifier says now. */
 extern SfCacheMode sf_space_cache_mode(Oid table_oid, AttrNumber attnum);
 
+/*
+ * May this transaction still write to a segment it once opened?  Not when its
+ * storage was dropped or replaced: by a rollback to a savepoint, by this
+ * transaction, or, after a rollback to a savepoint gave up the locks, by
+ * another one.  Then nothing that was written there is wanted any more.  If so
+ * it is locked again (RowExclusiveLock).  Never waits.
+ */
+extern bool sf_space_is_usable(SfSegment *seg);
+
 /* Did a rollback to a savepoint of this transaction remove that storage? */
 extern bool sf_space_is_gone(SfNode node);
+
+/* Give back the AccessShareLock that sf_space_open() took for a reader. */
+extern void sf_space_release(SfSegment *seg);
 
 /* Header page of a segment, copied under a share lock. */
 extern SfHeader sf_space_header(Relation segrel);

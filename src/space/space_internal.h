@@ -155,7 +155,11 @@ extern void sf_page_init(Page page, SfPageType type, const void *content, Size l
 #define SfPageInode(p)		((SfInode *) PageGetContents(p))
 #define SfPageFree(p)		((SfFreePage *) PageGetContents(p))
 
-/* ---- relation of a segment, for the time of one function ---- */
+/*
+ * ---- relation of a segment, for the time of one function ----
+ *
+ * With a lock of its own; the caller of the room holds one already.
+ */
 
 extern Relation sf_segment_rel(SfSegment *seg);
 extern void sf_segment_close(Relation rel);

@@ -18,6 +18,8 @@
 #include "sql/content.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/bytea.h"
+#include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(securefile_in);
 PG_FUNCTION_INFO_V1(securefile_out);
@@ -49,11 +51,35 @@ securefile_in(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(value);
 }
 
+/* Bytes of the text form that byteaout() will make. */
+static Size
+text_form_size(const bytea *bytes)
+{
+	const unsigned char *data = (const unsigned char *) VARDATA_ANY(bytes);
+	Size		size = 0;
+
+	if (bytea_output == BYTEA_OUTPUT_HEX)
+		return (Size) VARSIZE_ANY_EXHDR(bytes) * 2 + 3;
+	for (const unsigned char *end = data + VARSIZE_ANY_EXHDR(bytes); data < end; data++)
+		size += *data == '\\' ? 2 : *data < 0x20 || *data > 0x7e ? 4 : 1;
+	return size + 1;
+}
+
+/* Like bytea; but byteaout() fails with an internal error above 1 GB. */
 Datum
 securefile_out(PG_FUNCTION_ARGS)
 {
 	bytea	   *bytes = sf_read_bytea(PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0)));
-	Datum		text_form = DirectFunctionCall1(byteaout, PointerGetDatum(bytes));
+	Datum		text_form;
+
+	if (text_form_size(bytes) > MaxAllocSize)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("text form of a securefile value is too long"),
+				 errdetail("The value has %zu bytes, its text form would have more than 1 GB.",
+						   (Size) VARSIZE_ANY_EXHDR(bytes)),
+				 errhint("Read it in binary form, or in pieces with substring().")));
+	text_form = DirectFunctionCall1(byteaout, PointerGetDatum(bytes));
 
 	pfree(bytes);
 	PG_RETURN_DATUM(text_form);

@@ -16,10 +16,8 @@
  */
 #include "base/base.h"
 
-#include "access/relation.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/lmgr.h"
 #include "write/write_internal.h"
 
 static bool pre_commit_done;
@@ -54,20 +52,6 @@ sf_write_note_entries(void)
 	entries_logged = true;
 }
 
-/* Is a segment still what it was when this transaction used it? */
-static bool
-segment_is_there(const SfSegment *seg)
-{
-	Relation	rel = try_relation_open(seg->relid, RowExclusiveLock);
-	bool		same;
-
-	if (rel == NULL)
-		return false;
-	same = SfNodeEquals(SfRelNode(rel), seg->node);
-	relation_close(rel, NoLock);
-	return same;
-}
-
 /* Log facts of one kind, segment by segment; those of dropped ones fall away. */
 static void
 log_facts(SfFacts *facts, SfPendKind kind)
@@ -88,7 +72,7 @@ log_facts(SfFacts *facts, SfPendKind kind)
 			runs[n] = facts->items[from + n].run;
 			n++;
 		}
-		if (segment_is_there(seg))
+		if (sf_space_is_usable(seg))
 			sf_space_log_entries(seg, kind, runs, n);
 		from += n;
 	}

@@ -53,7 +53,7 @@ typedef struct GatherBuffer
 /* A data file that this transaction wrote to and has not made durable. */
 typedef struct DirtyFile
 {
-	SfNode		node;
+	SfSegment  *seg;
 	uint64		file_no;
 } DirtyFile;
 
@@ -93,7 +93,7 @@ note_dirty(Piece *piece)
 	uint64		file_no = piece->start / SF_FILE_SECTORS;
 
 	for (int i = 0; i < ndirty; i++)
-		if (dirty[i].file_no == file_no && SfNodeEquals(dirty[i].node, piece->seg->node))
+		if (dirty[i].file_no == file_no && dirty[i].seg == piece->seg)
 			return;
 	if (ndirty == dirty_size)
 	{
@@ -102,7 +102,7 @@ note_dirty(Piece *piece)
 			? MemoryContextAlloc(sf_write_context(), dirty_size * sizeof(DirtyFile))
 			: repalloc(dirty, dirty_size * sizeof(DirtyFile));
 	}
-	dirty[ndirty++] = (DirtyFile) {piece->seg->node, file_no};
+	dirty[ndirty++] = (DirtyFile) {piece->seg, file_no};
 }
 
 /* Is the column's data to pass through the page cache when written? */
@@ -138,12 +138,12 @@ start_piece(GatherBuffer *buf, Piece *piece, bool durable)
 	stats->direct_write_ops++;
 }
 
-/* Empty the pieces of storage that a rollback to a savepoint removed. */
+/* Empty the pieces of storage that is not there any more. */
 static void
 drop_gone_pieces(GatherBuffer *buf)
 {
 	for (int i = 0; i < buf->npieces; i++)
-		if (sf_space_is_gone(buf->pieces[i].seg->node))
+		if (buf->pieces[i].nsectors > 0 && !sf_space_is_usable(buf->pieces[i].seg))
 			buf->pieces[i].nsectors = 0;
 }
 
@@ -377,8 +377,8 @@ static void
 sync_dirty_files(void)
 {
 	for (int i = 0; i < ndirty; i++)
-		if (!sf_space_is_gone(dirty[i].node))
-			sf_io_sync(dirty[i].node, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
+		if (sf_space_is_usable(dirty[i].seg))
+			sf_io_sync(dirty[i].seg->node, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
 	ndirty = 0;
 }
 

@@ -21,12 +21,9 @@
 #include "base/base.h"
 
 #include "access/xact.h"
-#include "access/xlog.h"
-#include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "write/write_internal.h"
 
 typedef enum ObjectState
@@ -105,22 +102,6 @@ make_room(void *array, int64 n, int64 *size, Size item)
 		: repalloc_huge(array, *size * item);
 }
 
-/*
- * Keep the segment relation locked until the transaction ends.  The lock that
- * is held already may be the current subtransaction's and go with it, while
- * its bytes still wait in the gather cache; a TRUNCATE by somebody else would
- * then take the files from under them.
- */
-static void
-lock_to_the_end(Oid relid)
-{
-	ResourceOwner owner = CurrentResourceOwner;
-
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	LockRelationOid(relid, RowExclusiveLock);
-	CurrentResourceOwner = owner;
-}
-
 SfSegment *
 sf_owner_segment(SfSegment *seg)
 {
@@ -130,7 +111,6 @@ sf_owner_segment(SfSegment *seg)
 		if (segments[i] == seg ||
 			(segments[i]->relid == seg->relid && SfNodeEquals(segments[i]->node, seg->node)))
 			return segments[i];
-	lock_to_the_end(seg->relid);
 	if (nsegments % 64 == 0)
 		segments = nsegments == 0
 			? MemoryContextAlloc(sf_write_context(), 64 * sizeof(SfSegment *))
@@ -355,19 +335,19 @@ sort_facts(SfFacts *facts, bool merge)
 
 /*
  * What one object of this transaction comes to.  A version that was born and
- * died here was seen by nobody else; but logical decoding still has to emit
- * it, so that its space may be used again only at the horizon.
+ * died here is visible to nobody else, but core still looks at it until the
+ * horizon has passed: logical decoding emits it, and CREATE INDEX evaluates
+ * its expressions on it.  So its space is allocated and freed like any other.
  */
 static void
 collect_object(const Object *object, SfFacts *alloc, SfFacts *free, SfFacts *pages)
 {
 	const SfRun *runs = object->nruns > 1 ? object->runs : &object->run;
-	bool		decoded = XLogLogicalInfoActive() &&
-		(object->state == OBJECT_FREED || object->state == OBJECT_LOST);
+	bool		died = object->state == OBJECT_FREED || object->state == OBJECT_LOST;
 
-	if (object->state == OBJECT_CONFIRMED || decoded)
+	if (object->state == OBJECT_CONFIRMED || died)
 		add_runs(alloc, object->seg, runs, object->nruns);
-	if (decoded)
+	if (died)
 		add_runs(free, object->seg, runs, object->nruns);
 	if (object->state != OBJECT_CONFIRMED)
 		add_pages(pages, object->seg, object->pages, object->npages);

@@ -10,11 +10,13 @@ import traceback
 from collections import namedtuple
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 # What a row must hold: partition, id of the value in a and in b
 Row = namedtuple("Row", "part va vb")
 
 LOST = {"57P01", "57P02", "57P03", "08006", "08003", "08001"}
+INJECTED = {"58030", "53100"}	# what a fault in I/O becomes: I/O error, disk full
 
 
 class Mismatch(Exception):
@@ -29,10 +31,19 @@ class Refused(Exception):
     """A statement failed that was allowed to fail."""
 
 
+class Injected(Exception):
+    """A statement failed of a fault that was put there."""
+
+
 def is_lost(error, conn):
     """Did the server go away, rather than refuse a statement?"""
     return conn.closed or error.sqlstate in LOST or (
         error.sqlstate is None and isinstance(error, psycopg.OperationalError))
+
+
+def is_injected(error):
+    """Is it a fault of ours, rather than one of the engine's?"""
+    return error.sqlstate in INJECTED or "fault point" in str(error)
 
 
 def difference(want, got):
@@ -66,7 +77,7 @@ class Client:
         self.rng = random.Random(f"{options.seed}:client:{number}:{self.turn}")
         self.doubt = None		# what may hold as well, once the server is gone
         self.prepared = None	# (gid, state after) of a prepared transaction
-        self.counts = {"transactions": 0, "operations": 0, "values": 0}
+        self.counts = {"transactions": 0, "operations": 0, "values": 0, "faults": 0}
         self.trail = []
 
     def state(self):
@@ -83,9 +94,15 @@ class Client:
             cur.execute(text, params)
             return cur.fetchall() if cur.description else []
         except psycopg.Error as error:
-            if is_lost(error, self.conn):
-                raise Lost(str(error)) from error
-            raise
+            self.pass_on(error)
+
+    def pass_on(self, error):
+        """Raise an error again as what it means to the model."""
+        if is_lost(error, self.conn):
+            raise Lost(str(error)) from error
+        if self.options.faults and is_injected(error):
+            raise Injected(str(error)) from error
+        raise error
 
     def copy(self, text, form, types, rows):
         """COPY .. FROM STDIN of some rows, in text or binary form."""
@@ -96,9 +113,7 @@ class Client:
                 for row in rows:
                     copy.write_row(row)
         except psycopg.Error as error:
-            if is_lost(error, self.conn):
-                raise Lost(str(error)) from error
-            raise
+            self.pass_on(error)
 
     def fails(self, text, params, *sqlstates):
         """Run a statement that may fail with one of these states."""
@@ -165,9 +180,26 @@ class Client:
                 self.transaction()
             except Lost:
                 raise
+            except Injected:
+                self.after_fault()
             except Exception as error:
                 raise Mismatch(self.report(error)) from error
             self.counts["transactions"] += 1
+
+    def after_fault(self):
+        """A transaction that failed has left nothing, but may be prepared."""
+        self.doubt = None
+        self.counts["faults"] += 1
+        if self.prepared is None or self.prepared["step"] == "preparing":
+            self.prepared = None
+            if self.conn.info.transaction_status != TransactionStatus.IDLE:
+                self.sql("ROLLBACK")
+            return
+        while self.prepared:
+            try:
+                self.end_prepared(self.prepared["step"])
+            except Injected:
+                pass
 
     def report(self, error):
         steps = "\n    ".join(self.trail)
@@ -217,10 +249,13 @@ class Client:
         self.prepared["step"] = "prepared"
         if self.rng.random() < 0.3 and not any("truncate" in s for s in self.trail):
             self.check_untouched()
-        self.prepared["step"] = how
-        self.sql(f"{how} PREPARED '{gid}'")
+        self.end_prepared(how)
+
+    def end_prepared(self, how):
+        self.prepared["step"] = how = "ROLLBACK" if how == "prepared" else how
+        self.sql(f"{how} PREPARED '{self.prepared['gid']}'")
         if how == "COMMIT":
-            self.committed = self.rows
+            self.committed = self.prepared["after"]
         self.prepared = None
 
     def check_untouched(self):

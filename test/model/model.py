@@ -23,7 +23,7 @@ import traceback
 import psycopg
 
 import verify
-from client import Client, Lost, Mismatch, is_lost
+from client import Client, Lost, Mismatch, is_injected, is_lost
 from operations import OPERATIONS
 from values import Values
 
@@ -35,6 +35,8 @@ def arguments(parser):
     parser.add_argument("--readers", type=int, default=1)
     parser.add_argument("--keys", type=int, default=16, help="row ids a client has, a table")
     parser.add_argument("--max-size", type=int, default=14 * 1024 * 1024)
+    parser.add_argument("--faults", action="store_true",
+                        help="make I/O and points of a commit fail (a build with fault points)")
     parser.add_argument("--type", choices=["securefile", "bytea"], default="securefile")
 
 
@@ -63,7 +65,12 @@ def side_process(work, dsn, number, options, end, pipe):
         conn = psycopg.connect(dsn, autocommit=True)
         rng = random.Random(f"{options.seed}:{work.__name__}:{number}:{end}")
         while time.time() < end:
-            work(conn, options, rng, end)
+            try:
+                work(conn, options, rng, end)
+            except psycopg.Error as error:
+                if not options.faults or is_lost(error, conn) or not is_injected(error):
+                    raise
+                conn.rollback()
         pipe.send(("done", None, None))
     except Exception as error:
         if isinstance(error, psycopg.Error) and (conn is None or is_lost(error, conn)):
@@ -100,6 +107,8 @@ def tidy(conn, options, rng, _end):
                       + ["check", "full", "checkpoint"])
     if options.type == "bytea" and work in ("maintain", "usage", "check"):
         return
+    if options.faults and work == "check":
+        return					# it would report the faults
     conn.execute("SET lock_timeout = '500ms'")
     try:
         if work == "maintain":
@@ -119,6 +128,29 @@ def tidy(conn, options, rng, _end):
         pass
 
 
+# Points that may fail: everywhere but where a transaction has ended already
+FAULTS = {
+    "io_open": ["error"], "io_write": ["error", "enospc", "short"],
+    "io_read": ["error", "short"], "io_extend": ["error", "enospc"], "io_truncate": ["error"],
+    "flush_before_write": ["error"], "commit_before_flush": ["error"],
+    "commit_after_data": ["error"], "commit_after_data_wal": ["error"],
+    "commit_after_alloc": ["error"], "resolve_before": ["error"], "resolve_after": ["error"],
+    "grow_after_zero": ["error"], "grow_after_record": ["error"],
+    "truncate_before_file": ["error"], "create_after_files": ["error"],
+}
+
+
+def sabotage(conn, _options, rng, end):
+    """Arm one fault point after the other."""
+    point = rng.choice(sorted(FAULTS))
+    conn.execute("SELECT securefile_fault(%s, %s, skip => %s, times => %s)",
+                 (point, rng.choice(FAULTS[point]), rng.choice([0, 0, 1, 3, 10]),
+                  rng.choice([1, 1, 2, 5])))
+    time.sleep(rng.uniform(0.02, 0.3))
+    if time.time() > end - 0.5 or rng.random() < 0.3:
+        conn.execute("SELECT securefile_fault_reset()")
+
+
 def start(dsn, options, states, seconds):
     """Start all processes of a round; returns [(name, process, pipe)]."""
     end = time.time() + seconds
@@ -136,12 +168,14 @@ def start(dsn, options, states, seconds):
     for number in range(options.readers):
         launch("reader", side_process, hold_snapshot, dsn, number, options)
     launch("janitor", side_process, tidy, dsn, 0, options)
+    if options.faults:
+        launch("saboteur", side_process, sabotage, dsn, 0, options)
     return running
 
 
 def collect(running, states):
     """Wait for all processes; new states into states.  Mismatch on failure."""
-    totals = {"transactions": 0, "operations": 0, "values": 0}
+    totals = {"transactions": 0, "operations": 0, "values": 0, "faults": 0}
     failures = []
     for name, process, pipe in running:
         try:
@@ -171,6 +205,8 @@ def run(dsn, options):
     verify.create(conn, options)
     states = [None] * options.clients
     totals = collect(start(dsn, options, states, options.seconds), states)
+    if options.faults:
+        conn.execute("SELECT securefile_fault_reset()")
     for number, state in enumerate(states):
         if state["doubt"] is not None or state["prepared"]:
             raise Mismatch(f"client {number} lost its server")
@@ -194,7 +230,8 @@ def main():
         print(f"FAILED; again with: {sys.argv[0]} --dsn '{options.dsn}' --seed {options.seed}"
               f" --seconds {options.seconds} --clients {options.clients}"
               f" --readers {options.readers} --keys {options.keys}"
-              f" --max-size {options.max_size} --type {options.type}")
+              f" --max-size {options.max_size} --type {options.type}"
+              + (" --faults" if options.faults else ""))
         return 1
     print(f"sound: seed {options.seed}, " + ", ".join(f"{n} {k}" for k, n in totals.items()))
     return 0

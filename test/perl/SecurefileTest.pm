@@ -51,7 +51,7 @@ sub prepare_database
 			SELECT substring(coalesce(decode(string_agg(
 					   repeat(md5(seed || ':' || i), size / 16), '' ORDER BY i), 'hex'), '')
 				   FOR len)
-			FROM (SELECT CASE WHEN len <= 65536 THEN 512 ELSE 4096 END) s (size),
+			FROM (SELECT CASE WHEN len OPERATOR(pg_catalog.<=) 65536 THEN 512 ELSE 4096 END) s (size),
 				generate_series(1, (len + size - 1) / size) i
 		$$;});
 	return;

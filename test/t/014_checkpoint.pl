@@ -54,7 +54,7 @@ foreach my $point ('commit_before_flush', 'flush_before_write', 'commit_after_da
 		my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20s'; CHECKPOINT");
 		is($rc, 0, "$t: checkpoint while a commit stands at $point");
 		my $backup;
-		if ($t eq 'logged')
+		if ($t eq 'logged' && $point =~ /flush_before|after_data_wal|after_alloc/)
 		{
 			$backup = "at_$point";
 			my $copied = eval { $node->backup($backup, backup_options => ['--checkpoint=fast']); 1 };

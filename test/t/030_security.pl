@@ -81,7 +81,7 @@ foreach my $way (
 {
 	my ($rc, $out, $err) = $node->psql('postgres', $way);
 	is( $node->safe_psql('postgres', "SELECT doc::bytea = '$locator'::bytea FROM t WHERE id = 200"),
-		$rc == 0 ? 't' : '', "bytes of a locator are contents: $way");
+		't', "bytes of a locator are contents: $way") or diag($err);
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE id = 200');
 }
 my $file = $node->basedir . '/binary';

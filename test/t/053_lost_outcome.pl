@@ -1,0 +1,51 @@
+# Trap 22, rule 3: pending entries of transactions that the commit log does not
+# know any more.  Nobody can say how they ended, so nothing of theirs is freed;
+# securefile_check says so.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('lost_outcome', conf => ['securefile.monitor = off']);
+make_table($node, 't');
+fill($node, 't', 1, 10, 100_000);
+$node->safe_psql('postgres', 'DELETE FROM t WHERE id > 8');
+$node->safe_psql('postgres', 'UPDATE t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id = 1');
+my $before = usage($node, 't', 'doc');
+
+# the rows forget their transactions, the entries do not
+$node->safe_psql($_, 'VACUUM FREEZE') foreach ('postgres', 'template1');
+my $next = $node->safe_psql('postgres', 'SELECT pg_current_xact_id()::text::bigint');
+my $jump = (int($next / 1_048_576) + 3) * 1_048_576;
+$node->stop;
+$node->command_ok([ 'pg_resetwal', '-x', $jump, '-u', $jump - 10, $node->data_dir ],
+	'the commit log is cut');
+my $clog = sprintf '%s/pg_xact/%04X', $node->data_dir, $jump / 1_048_576;
+open(my $fh, '>:raw', $clog) or die "$clog: $!";
+print $fh "\0" x 262_144;
+close $fh;
+unlink $node->data_dir . '/pg_xact/0000';
+open($fh, '>:raw', sprintf '%s/pg_xact/%04X', $node->data_dir, $jump / 1_048_576 - 1) or die $!;
+print $fh "\0" x 262_144;
+close $fh;
+$node->start;
+
+my $work = $node->safe_psql('postgres',
+	"SELECT entries_resolved, bytes_freed, oldest_unresolved IS NULL FROM securefile_maintain('t', 'doc')");
+is($work, '0|0|f', 'nothing is resolved, nothing freed');
+rows_right($node, 't', 8, 'outcome not known');
+like($node->safe_psql('postgres', "SELECT finding FROM securefile_check('t', 'doc')"),
+	qr/never/, 'securefile_check reports entries that can never be resolved');
+
+# new values do not get that space
+fill($node, 't', 20, 40, 200_000);
+rows_right($node, 't', 29, 'new values beside');
+$node->safe_psql('postgres', 'DELETE FROM t WHERE id >= 20');
+$node->safe_psql('postgres', "SELECT securefile_maintain('t', 'doc')") for 1 .. 2;
+rows_right($node, 't', 8, 'and freed again');
+
+$node->stop;
+done_testing();
