@@ -111,7 +111,6 @@ uint64
 sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
 {
 	Arena	   *arena = find_arena(seg);
-	uint64		sector;
 
 	if (arena == NULL)
 		arena = claim_arena(seg);
@@ -123,9 +122,13 @@ sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
 			arena->full = true;
 		arena = lend_arena(seg, nsectors, ahead_sectors, Min(last_want, SF_MAP_BLOCKS));
 	}
-	sector = arena->next_sector;
-	arena->next_sector += nsectors;
-	return sector;
+	return arena->next_sector;
+}
+
+void
+sf_arena_advance(SfSegment *seg, uint32 nsectors)
+{
+	find_arena(seg)->next_sector += nsectors;
 }
 
 static uint64

@@ -61,9 +61,9 @@ static GatherBuffer buffers[2];
 static int	current;
 
 /*
- * A write was begun and did not come to its end: an ERROR or a cancel came
- * between.  A subtransaction may survive that, but values of outer ones may
- * be lost in the buffers, so the transaction must not commit.
+ * A write was begun and did not come to its end: an ERROR came between.  A
+ * subtransaction may survive that, but values of outer ones may be lost in the
+ * buffers, so the transaction must not commit.
  */
 static bool damaged;
 
@@ -74,6 +74,24 @@ static int	dirty_size;
 #define PieceEnd(p)			((p)->start + (p)->nsectors)
 #define BLOCK_ROUND_UP(n)	(((n) + SF_BLOCK_SIZE - 1) / SF_BLOCK_SIZE * SF_BLOCK_SIZE)
 
+/*
+ * What is in between is done whole, or the transaction is lost.  A cancel or
+ * a timeout waits: a buffer is written in milliseconds.
+ */
+static void
+begin_undivided(void)
+{
+	damaged = true;
+	HOLD_INTERRUPTS();
+}
+
+static void
+end_undivided(void)
+{
+	RESUME_INTERRUPTS();
+	damaged = false;
+}
+
 static void
 require_undamaged(void)
 {
@@ -81,7 +99,7 @@ require_undamaged(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_IN_FAILED_SQL_TRANSACTION),
 				 errmsg("securefile data of this transaction could not be written"),
-				 errdetail("A write failed or was canceled in a subtransaction."),
+				 errdetail("A write failed in a subtransaction."),
 				 errhint("Roll back and try again.")));
 }
 
@@ -128,7 +146,6 @@ start_piece(GatherBuffer *buf, Piece *piece, bool durable)
 	piece->io.len_bytes = padded;
 	piece->io.is_write = true;
 	piece->io.durable = durable;
-	SF_FAULT(flush_before_write);
 	if (!durable)
 		note_dirty(piece);
 	sf_io_start(&piece->io);
@@ -143,8 +160,13 @@ static void
 drop_gone_pieces(GatherBuffer *buf)
 {
 	for (int i = 0; i < buf->npieces; i++)
-		if (buf->pieces[i].nsectors > 0 && !sf_space_is_usable(buf->pieces[i].seg))
-			buf->pieces[i].nsectors = 0;
+	{
+		if (buf->pieces[i].nsectors == 0 || sf_space_is_usable(buf->pieces[i].seg))
+			continue;
+		if (buf->started)
+			sf_io_reap_all();
+		buf->pieces[i].nsectors = 0;
+	}
 }
 
 static void
@@ -152,20 +174,20 @@ start_buffer(GatherBuffer *buf, bool durable)
 {
 	if (buf->started)
 		return;
-	damaged = true;
-	buf->started = true;
+	begin_undivided();
 	drop_gone_pieces(buf);
+	buf->started = true;
 	for (int i = 0; i < buf->npieces; i++)
 		if (buf->pieces[i].nsectors > 0)
 			start_piece(buf, &buf->pieces[i], durable);
-	damaged = false;
+	end_undivided();
 }
 
 /* Wait for a buffer's writes. */
 static void
 finish_buffer(GatherBuffer *buf)
 {
-	damaged = true;
+	begin_undivided();
 	drop_gone_pieces(buf);
 	for (int i = 0; i < buf->npieces; i++)
 	{
@@ -177,7 +199,7 @@ finish_buffer(GatherBuffer *buf)
 		sf_stats_local(piece->seg->table_oid, piece->seg->attnum)->ioreap_time_us +=
 			sf_io_take_counts().reap_us;
 	}
-	damaged = false;
+	end_undivided();
 	buf->finished = true;
 }
 
@@ -185,7 +207,7 @@ finish_buffer(GatherBuffer *buf)
 static void
 log_buffer(GatherBuffer *buf)
 {
-	damaged = true;
+	begin_undivided();
 	for (int i = 0; i < buf->npieces; i++)
 	{
 		Piece	   *piece = &buf->pieces[i];
@@ -194,13 +216,14 @@ log_buffer(GatherBuffer *buf)
 			sf_space_log_data(piece->seg, piece->start, buf->mem + piece->offset,
 							  piece->nsectors);
 	}
-	damaged = false;
+	end_undivided();
 }
 
 /* Wait for a buffer and make it empty. */
 static void
 recycle_buffer(GatherBuffer *buf)
 {
+	Assert(buf->started || buf->npieces == 0);
 	if (buf->started && !buf->finished)
 	{
 		finish_buffer(buf);
@@ -226,10 +249,8 @@ allocate_buffers(void)
 	{
 		if (buffers[i].mem != NULL)
 			continue;
-		damaged = true;			/* the arena is ahead of us if this fails */
 		buffers[i].mem = sf_io_buffer_alloc(size);
 		buffers[i].size = size;
-		damaged = false;
 	}
 }
 
@@ -304,8 +325,8 @@ has_room(GatherBuffer *buf, uint32 nsectors)
  * The current buffer is full: fill the other one.  Tail blocks that are still
  * open (their arena goes on in them) are carried over before the full one is
  * written; a few, so that the other buffer is not full with them.  For the
- * rest the arena goes on with the next block (G3).  The arena of the bytes to
- * come, at start_sector, has moved behind them already.
+ * rest the arena goes on with the next block (G3), except for the one of the
+ * bytes to come, at start_sector.
  */
 static void
 switch_buffers(SfSegment *seg, uint64 start_sector)
@@ -313,6 +334,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 	GatherBuffer *full = &buffers[current];
 	GatherBuffer *next = &buffers[1 - current];
 
+	SF_FAULT(flush_before_write);
 	recycle_buffer(next);
 	current = 1 - current;
 	for (int i = full->npieces - 1; i >= 0; i--)
@@ -388,6 +410,7 @@ sf_gather_flush_all(bool durable)
 	GatherBuffer *buf = &buffers[current];
 
 	require_undamaged();
+	SF_FAULT(flush_before_write);
 	if (buf->npieces > 0)
 		start_buffer(buf, durable && single_write());
 	for (int i = 0; i < 2; i++)

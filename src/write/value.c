@@ -22,6 +22,7 @@ put_unit(SfSegment *seg, const char *data, uint32 len, uint64 ahead_bytes, uint6
 
 	unit->start = sf_arena_place(seg, nsectors, SF_BYTES_TO_SECTORS(ahead_bytes));
 	dst = sf_gather_reserve(seg, unit->start, nsectors);
+	sf_arena_advance(seg, nsectors);
 	memcpy(dst, data, len);
 	memset(dst + len, 0, nsectors * SF_SECTOR_SIZE - len);
 	unit->checksum = sf_format_checksum(dst, len, seed);

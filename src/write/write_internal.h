@@ -30,9 +30,12 @@ extern void sf_write_note_entries(void);
 
 /*
  * Sector for the next nsectors (at most a unit) of the segment, contiguous.
- * ahead_sectors: how much more of the same value follows.
+ * ahead_sectors: how much more of the same value follows.  The place is taken
+ * by sf_arena_advance(), once the bytes have room in the gather cache; an ERROR
+ * in between leaves the two in agreement.
  */
 extern uint64 sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors);
+extern void sf_arena_advance(SfSegment *seg, uint32 nsectors);
 
 /* Will the segment's next bytes go to that sector? */
 extern bool sf_arena_goes_on(SfSegment *seg, uint64 sector);

@@ -16,7 +16,9 @@ from psycopg.pq import TransactionStatus
 Row = namedtuple("Row", "part va vb")
 
 LOST = {"57P01", "57P02", "57P03", "08006", "08003", "08001"}
-INJECTED = {"58030", "53100"}	# what a fault in I/O becomes: I/O error, disk full
+# What a fault in I/O becomes: I/O error, disk full; and a transaction that goes on
+# after a failed write in a savepoint
+INJECTED = {"58030", "53100", "25P02"}
 
 
 class Mismatch(Exception):

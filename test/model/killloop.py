@@ -2,8 +2,8 @@
 """Kills a server under the load of the model test, again and again.
 
 Each round the clients of model.py work for a moment; then the postmaster with
-all its children, or one process, gets SIGKILL, or the server is stopped at
-once.  The clients outlive the server, so what they saw acknowledged is known.
+all its children, or one process, gets SIGKILL, by chance or at a named point of
+the code, or the server is stopped at once.  The clients outlive the server, so what they saw acknowledged is known.
 After the restart every acknowledged commit must be there, and nothing else: a
 commit that was on its way is there whole or not at all.  securefile_check()
 must be silent, and no space may be lost.
@@ -19,6 +19,8 @@ import sys
 import time
 import traceback
 
+import psycopg
+
 import model
 import verify
 from client import Mismatch
@@ -26,6 +28,11 @@ from server import Server
 from values import Values
 
 WAYS = ["postmaster", "process", "immediate"]
+POINTS = ["io_write", "io_read", "io_extend", "io_truncate", "flush_before_write",
+          "commit_before_flush", "commit_after_data", "commit_after_data_wal",
+          "commit_after_alloc", "commit_done", "abort_start", "resolve_before", "resolve_after",
+          "grow_after_zero", "grow_after_record", "truncate_before_file",
+          "create_after_files", "drop_before_unlink"]
 
 
 def settings(options):
@@ -50,7 +57,27 @@ def strike(server, way, rng):
     if way == "immediate":
         server.stop("immediate")
         return "immediate stop", False
+    if way == "point":
+        return strike_at_point(server, rng)
+    if way == "power":
+        server.cut_power()
+        return "power cut", False
     return f"SIGKILL of one {server.kill_backend(rng)}", True
+
+
+def strike_at_point(server, rng):
+    """SIGKILL of whichever process comes to a point of the code next."""
+    point = rng.choice(POINTS)
+    try:
+        with server.connect() as conn:
+            conn.execute("SELECT securefile_fault(%s, 'kill', skip => %s)",
+                         (point, rng.choice([0, 0, 1, 5, 30])))
+    except psycopg.OperationalError:
+        pass					# the point was in our own commit
+    if server.wait_for_death(5):
+        return f"SIGKILL at {point}", True
+    server.kill_all()
+    return f"SIGKILL of everything, as nobody came to {point}", False
 
 
 def settle_prepared(conn, state, rng):
@@ -100,7 +127,7 @@ def one_round(server, options, values, states, way, rng):
     conn = server.connect()
     recovered = time.time() - began
     alarms = server.alarms()
-    if alarms:
+    if alarms and way != "power":
         raise Mismatch("in the server's log:\n" + "\n".join(alarms))
     doubts = sum(1 for s in states if s and (s["doubt"] is not None or s["prepared"]))
     examine(conn, options, values, states, rng)
@@ -109,18 +136,29 @@ def one_round(server, options, values, states, way, rng):
             f" recovery {recovered:.1f} s")
 
 
+def has_fault_points(conn):
+    try:
+        conn.execute("SELECT securefile_fault_reset()")
+        return True
+    except psycopg.Error:
+        return False
+
+
 def run(server, options):
     rng = random.Random(f"{options.seed}:kill")
     values = Values(options.seed, options.max_size)
     server.start()
     with server.connect() as conn:
         verify.create(conn, options)
+        if options.power:
+            order = ["power"]
+        else:
+            order = WAYS + (["point"] * 2 if has_fault_points(conn) else [])
     states = [None] * options.clients
-    order = WAYS[:]
     for number in range(options.rounds):
-        if number % len(WAYS) == 0:
+        if number % len(order) == 0:
             rng.shuffle(order)
-        line = one_round(server, options, values, states, order[number % len(WAYS)], rng)
+        line = one_round(server, options, values, states, order[number % len(order)], rng)
         print(f"round {number + 1}: {line}", flush=True)
 
 
@@ -129,10 +167,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--load", type=float, default=3.0, help="most seconds before a kill")
     parser.add_argument("--wal-level", default="replica")
+    parser.add_argument("--power", action="store_true",
+                        help="cut the power of the cluster's disk instead (root only)")
     model.arguments(parser)
     options = parser.parse_args()
     options.prepared = True
-    server = Server(settings(options))
+    options.faults = options.power	# clients see I/O errors before they lose the server
+    server = Server(settings(options), options.power)
     try:
         run(server, options)
     except Exception as error:
@@ -140,7 +181,8 @@ def main():
         print(server.tail())
         print(f"FAILED; cluster kept in {server.top}; again with: {sys.argv[0]} --seed"
               f" {options.seed} --rounds {options.rounds} --clients {options.clients}"
-              f" --load {options.load} --type {options.type} --wal-level {options.wal_level}")
+              f" --load {options.load} --type {options.type} --wal-level {options.wal_level}"
+              + (" --power" if options.power else ""))
         return 1
     server.remove()
     print(f"sound: seed {options.seed}, {options.rounds} kills")

@@ -168,7 +168,7 @@ def start(dsn, options, states, seconds):
     for number in range(options.readers):
         launch("reader", side_process, hold_snapshot, dsn, number, options)
     launch("janitor", side_process, tidy, dsn, 0, options)
-    if options.faults:
+    if options.faults and not getattr(options, "power", False):
         launch("saboteur", side_process, sabotage, dsn, 0, options)
     return running
 

@@ -1,15 +1,20 @@
 """A throw-away cluster: started, killed in several ways, started again."""
 
+import fcntl
 import os
 import pwd
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
 
 import psycopg
+
+EXT4_IOC_SHUTDOWN = 0x8004587D
+NO_LOG_FLUSH = 2
 
 ALARM = re.compile(r"PANIC|TRAP: |was terminated by signal (?!9)|DATA_CORRUPTED|corrupt")
 
@@ -23,22 +28,71 @@ def bindir():
     return subprocess.check_output([config, "--bindir"], text=True).strip()
 
 
+def children(parent):
+    """Processes whose parent is a process."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(name))
+    return found
+
+
+class Disk:
+    """A file system of its own, whose power can be cut; needs root."""
+
+    def __init__(self, top, size="6G"):
+        self.image = os.path.join(top, "image")
+        self.mounted = os.path.join(top, "disk")
+        os.mkdir(self.mounted)
+        subprocess.run(["truncate", "-s", size, self.image], check=True)
+        subprocess.run(["mkfs.ext4", "-q", self.image], check=True)
+        self.mount()
+
+    def mount(self):
+        subprocess.run(["mount", "-o", "loop", self.image, self.mounted], check=True)
+
+    def cut(self):
+        """From here on nothing gets to the disk, not even the journal."""
+        fd = os.open(self.mounted, os.O_RDONLY)
+        fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+        os.close(fd)
+
+    def unmount(self):
+        """What was not synced is gone after this; users may be slow to let go."""
+        for attempt in range(100):
+            if subprocess.run(["umount", self.mounted], check=attempt == 99,
+                              capture_output=attempt < 99).returncode == 0:
+                return
+            time.sleep(0.1)
+
+
 class Server:
     """A cluster in a directory of its own, reached over a unix socket."""
 
-    def __init__(self, settings):
+    def __init__(self, settings, power=False):
         self.bin = bindir()
         self.user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         self.top = tempfile.mkdtemp(prefix="sfkill")
-        self.data = os.path.join(self.top, "data")
+        os.chmod(self.top, 0o755)
+        self.disk = Disk(self.top) if power else None
+        self.data = os.path.join(self.disk.mounted if power else self.top, "data")
         self.log = os.path.join(self.top, "log")
         if self.user:
             entry = pwd.getpwnam("postgres")
             os.chown(self.top, entry.pw_uid, entry.pw_gid)
-        self.call("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "--no-sync")
+            if power:
+                os.chown(self.disk.mounted, entry.pw_uid, entry.pw_gid)
+        self.call("initdb", "-D", self.data, "-A", "trust", "-U", "postgres")
         with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="ascii") as conf:
             conf.write(f"listen_addresses = ''\nunix_socket_directories = '{self.top}'\n")
             conf.writelines(f"{name} = {value}\n" for name, value in settings.items())
+        if power:
+            os.sync()
         self.dsn = f"host={self.top} dbname=postgres user=postgres"
         self.log_seen = 0
 
@@ -68,23 +122,10 @@ class Server:
         with open(os.path.join(self.data, "postmaster.pid"), encoding="ascii") as file:
             return int(file.readline())
 
-    def children(self):
-        """Processes whose parent is the postmaster."""
-        parent = self.postmaster()
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as file:
-                    fields = file.read().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == parent:
-                found.append(int(name))
-        return found
-
-    def kill_all(self):
+    def kill_all(self, postmaster=None):
         """SIGKILL of the postmaster and of all its children."""
-        victims = [self.postmaster()] + self.children()
+        postmaster = postmaster or self.postmaster()
+        victims = [postmaster] + children(postmaster)
         for pid in victims:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -93,6 +134,15 @@ class Server:
         end = time.time() + 30
         while any(os.path.exists(f"/proc/{pid}") for pid in victims) and time.time() < end:
             time.sleep(0.01)
+
+    def cut_power(self):
+        """The disk stops, then all processes; the disk comes back without them."""
+        postmaster = self.postmaster()
+        self.disk.cut()
+        time.sleep(0.1)
+        self.kill_all(postmaster)
+        self.disk.unmount()
+        self.disk.mount()
 
     def kill_backend(self, rng):
         """SIGKILL of one process; the postmaster restarts all the others."""
@@ -106,6 +156,17 @@ class Server:
                     return kind
                 except ProcessLookupError:
                     pass
+
+    def wait_for_death(self, seconds):
+        """Wait for the postmaster to say that a process of its was killed."""
+        end = time.time() + seconds
+        while time.time() < end:
+            with open(self.log, encoding="utf-8", errors="replace") as file:
+                file.seek(self.log_seen)
+                if "was terminated by signal 9" in file.read():
+                    return True
+            time.sleep(0.02)
+        return False
 
     def connect(self, seconds=120):
         """A connection, as soon as the server takes one."""
@@ -135,4 +196,6 @@ class Server:
     def remove(self):
         if os.path.exists(os.path.join(self.data, "postmaster.pid")):
             self.kill_all()
+        if self.disk:
+            self.disk.unmount()
         shutil.rmtree(self.top, ignore_errors=True)

@@ -104,7 +104,7 @@ my $two = sub {
 	sound($node, 'two', $name);
 	sound($node, 'two', $name, column => 'b');
 };
-$two->('SET a = b', 
+$two->('SET a = b',
 	"INSERT INTO two SELECT i, i, $len, blob(i, $len) FROM generate_series(1, 6) i; UPDATE two SET b = doc", 6);
 $two->('swap', 'UPDATE two SET doc = b, b = doc', 6);
 $two->('one column away', "UPDATE two SET b = NULL WHERE id < 3; UPDATE two SET doc = b, b = NULL WHERE id >= 3", 6);

@@ -1,0 +1,85 @@
+# Promise 1, traps 2 and 8: storage made, cut and dropped under savepoints; values
+# in temporary and unlogged tables stand on their own.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('whose_storage', conf => ['securefile.monitor = off']);
+my $len = 90_000;
+my $columns = '(id int PRIMARY KEY, seed int, len int, doc securefile)';
+
+sub insert
+{
+	my ($table, $id) = @_;
+	return "INSERT INTO $table VALUES ($id, $id, $len, blob($id, $len));";
+}
+
+# ---- what a released savepoint made is not the next one's to undo ----
+my $undone = 'SAVEPOINT b; SELECT 1; ROLLBACK TO b;';
+foreach my $end ('', 'RELEASE b;')
+{
+	$node->safe_psql('postgres',
+		"BEGIN; SAVEPOINT a; CREATE TABLE made $columns;" . insert('made', 1) . "RELEASE a; $undone $end"
+		  . insert('made', 2) . 'COMMIT');
+	rows_right($node, 'made', 2, 'table of a released savepoint');
+	sound($node, 'made', 'table of a released savepoint');
+	my $files = scalar(data_files($node));
+	$node->safe_psql('postgres',
+		"BEGIN; SAVEPOINT a; TRUNCATE made;" . insert('made', 3) . "RELEASE a; $undone $end" . insert('made', 4) . 'COMMIT');
+	rows_right($node, 'made', 2, 'TRUNCATE in a released savepoint');
+	sound($node, 'made', 'TRUNCATE in a released savepoint');
+	is(scalar(data_files($node)), $files, 'TRUNCATE in a released savepoint: data files');
+	$node->safe_psql('postgres',
+		"BEGIN; SAVEPOINT a; SAVEPOINT c; DROP TABLE made; RELEASE c; ROLLBACK TO a; RELEASE a; $undone $end COMMIT");
+	rows_right($node, 'made', 2, 'DROP released and rolled back');
+	$node->safe_psql('postgres', "BEGIN; SAVEPOINT a; DROP TABLE made; RELEASE a; $undone $end COMMIT");
+	is(scalar(data_files($node)), $files - 1, 'DROP in a released savepoint: data files');
+}
+$node->psql('postgres',
+	"BEGIN; SAVEPOINT a; CREATE TABLE made $columns;" . insert('made', 1) . 'RELEASE a; ROLLBACK');
+is(scalar(data_files($node)), 0, 'rolled back at last: data files');
+
+# ---- bytes that wait for their write hold the segment, savepoint or not ----
+$node->safe_psql('postgres', "CREATE TABLE held $columns; CREATE TABLE beside $columns");
+foreach my $way ('TRUNCATE held', 'DROP TABLE held')
+{
+	my $session = background($node);
+	$session->query_safe('BEGIN;' . insert('beside', $way =~ /DROP/ ? 1 : 2));
+	$session->query_safe('SAVEPOINT a;' . insert('held', 1) . 'ROLLBACK TO a');
+	$node->psql('postgres', "SET lock_timeout = '300ms'; $way");
+	$session->query('COMMIT');
+	is($session->{stderr}, '', "$way while bytes wait: the other transaction commits");
+	$session->quit;
+}
+rows_right($node, 'beside', 2, 'beside');
+sound($node, 'beside', 'beside');
+$node->safe_psql('postgres', 'DROP TABLE IF EXISTS held');
+
+# ---- tables without a segment have copies of their own ----
+make_table($node, 't');
+foreach my $kind ('TEMP', 'UNLOGGED')
+{
+	fill($node, 't', 1, 5, $len);
+	my $session = background($node);
+	$session->query_safe("CREATE $kind TABLE k $columns; INSERT INTO k SELECT * FROM t; CREATE $kind TABLE l AS SELECT * FROM t");
+	$node->safe_psql('postgres', 'DELETE FROM t');
+	settle($node, 't', 'doc');
+	fill($node, 't', 11, 20, $len);
+	is($session->query_safe("SELECT count(*) FROM $_ WHERE doc::bytea = blob(seed, len)"), 5, "$kind table $_")
+	  foreach ('k', 'l');
+	$session->query_safe('UPDATE k SET doc = (SELECT doc FROM t WHERE id = 11), seed = 11 WHERE id = 1');
+	$node->safe_psql('postgres', 'DELETE FROM t');
+	settle($node, 't', 'doc');
+	fill($node, 't', 21, 30, $len);
+	is($session->query_safe('SELECT count(*) FROM k WHERE doc::bytea = blob(seed, len)'), 5, "$kind table, updated");
+	$session->query_safe('DROP TABLE k, l');
+	$session->quit;
+	$node->safe_psql('postgres', 'DELETE FROM t');
+}
+sound($node, 't', 'after copies');
+$node->stop;
+done_testing();

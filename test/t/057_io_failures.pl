@@ -1,0 +1,59 @@
+# Trap 11: what a failure on the disk leaves behind it.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use PostgreSQL::Test::Utils;
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('io_failures',
+	conf => [ 'restart_after_crash = on', 'fsync = on', 'securefile.monitor = off' ]);
+need_faults($node);
+make_table($node, 't', 'filesystem_like_logging');
+fill($node, 't', 1, 3, 200_000);
+
+# a growth that fails takes back what it had written
+my $before = data_bytes($node);
+arm($node, 'io_extend', 'enospc', skip => 3, times => -1);
+fails_with($node, 'INSERT INTO t SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(100, 105) i',
+	'53100', 'could not extend', 'no space for the fourth megabyte');
+cmp_ok(fired($node, 'io_extend'), '>', 0, 'no space while zeros were written');
+disarm($node);
+is(data_bytes($node), usage($node, 't', 'doc')->{file_bytes}, 'no byte of a failed growth stays');
+is(data_bytes($node), $before, 'as before');
+rows_right($node, 't', 3, 'after a failed growth');
+
+# a subtransaction whose write failed may not have lost bytes of outer ones
+foreach my $point ('io_write', 'flush_before_write')
+{
+	my $session = background($node);
+	$session->query_safe('BEGIN; INSERT INTO t VALUES (10, 10, 300000, blob(10, 300000)); SAVEPOINT s');
+	arm($node, $point, 'error');
+	$session->query('INSERT INTO t SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(200, 204) i');
+	like($session->{stderr}, qr/ERROR/, "$point: a write fails in a savepoint");
+	$session->{stderr} = '';
+	disarm($node);
+	$session->query('ROLLBACK TO s; COMMIT');
+	$session->{stderr} = '';
+	$session->quit;
+	my $count = $node->safe_psql('postgres', 'SELECT count(*) FROM t');
+	ok($count == 3 || $count == 4, "$point: the outer transaction is there or is not");
+	rows_right($node, 't', $count, "$point: and whole");
+	sound($node, 't', "$point: and whole");
+	$node->safe_psql('postgres', 'DELETE FROM t WHERE id = 10');
+}
+
+# a durable write that fails leaves the disk's contents unknown, as a failed flush
+my $offset = -s $node->logfile;
+arm($node, 'io_write', 'error');
+my ($rc) = $node->psql('postgres', 'INSERT INTO t VALUES (20, 20, 30000, blob(20, 30000))');
+isnt($rc, 0, 'a failed durable write does not go unnoticed');
+wait_restart($node);
+like(slurp_file($node->logfile, $offset), qr/PANIC:  could not write segment data file/, 'it is a PANIC');
+rows_right($node, 't', 3, 'after the PANIC');
+sound($node, 't', 'after the PANIC');
+
+$node->stop;
+done_testing();
