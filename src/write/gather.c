@@ -3,10 +3,11 @@
  * gather.c
  *	  The write gather cache (SecureFiles paper, "write gather cache").
  *
- * Two buffers a backend: one fills while the other is in flight.  A buffer is
- * a list of pieces, each a contiguous range of sectors of one segment, laid
- * out so that blocks of the segment are aligned blocks of the buffer.  Values
- * of one transaction follow one another in a piece, whatever their sizes.
+ * Two buffers a backend: one fills while the other is in flight, and a long
+ * piece of the one that fills is in flight already.  A buffer is a list of
+ * pieces, each a contiguous range of sectors of one segment, laid out so that
+ * blocks of the segment are aligned blocks of the buffer.  Values of one
+ * transaction follow one another in a piece, whatever their sizes.
  *
  * G1	a piece starts on a block;
  * G2	no block is in two pieces: a partly filled tail block moves along to the
@@ -28,6 +29,7 @@
 #include "write/write_internal.h"
 
 #define MAX_PIECES		64
+#define EARLY_SECTORS	1024	/* 512 KB: enough to be written while more comes */
 #define MAX_CARRIED		8		/* tail blocks that go on in the next buffer */
 
 typedef struct Piece
@@ -36,6 +38,8 @@ typedef struct Piece
 	uint64		start;			/* first sector, of a whole block */
 	uint32		nsectors;		/* filled */
 	uint32		offset;			/* in the buffer, in bytes */
+	bool		started;		/* its write has been started: it grows no more */
+	bool		completed;		/* its write was waited for, and logged */
 	SfIo		io;
 } Piece;
 
@@ -45,8 +49,7 @@ typedef struct GatherBuffer
 	Size		size;
 	uint32		fill;			/* bytes; a multiple of a block */
 	int			npieces;
-	bool		started;		/* its writes have been started */
-	bool		finished;		/* waited for, and logged */
+	bool		started;		/* the writes of all pieces have been started */
 	Piece		pieces[MAX_PIECES];
 } GatherBuffer;
 
@@ -148,6 +151,7 @@ start_piece(GatherBuffer *buf, Piece *piece, bool durable)
 	piece->io.durable = durable;
 	if (!durable)
 		note_dirty(piece);
+	piece->started = true;
 	sf_io_start(&piece->io);
 	stats->flushes++;
 	stats->nontransformed_flushes++;
@@ -163,7 +167,7 @@ drop_gone_pieces(GatherBuffer *buf)
 	{
 		if (buf->pieces[i].nsectors == 0 || sf_space_is_usable(buf->pieces[i].seg))
 			continue;
-		if (buf->started)
+		if (buf->pieces[i].started)
 			sf_io_reap_all();
 		buf->pieces[i].nsectors = 0;
 	}
@@ -178,43 +182,41 @@ start_buffer(GatherBuffer *buf, bool durable)
 	drop_gone_pieces(buf);
 	buf->started = true;
 	for (int i = 0; i < buf->npieces; i++)
-		if (buf->pieces[i].nsectors > 0)
+		if (buf->pieces[i].nsectors > 0 && !buf->pieces[i].started)
 			start_piece(buf, &buf->pieces[i], durable);
 	end_undivided();
 }
 
-/* Wait for a buffer's writes. */
 static void
-finish_buffer(GatherBuffer *buf)
+wait_piece(Piece *piece)
+{
+	if (piece->nsectors == 0)
+		return;
+	sf_io_wait(&piece->io);
+	sf_stats_local(piece->seg->table_oid, piece->seg->attnum)->ioreap_time_us +=
+		sf_io_take_counts().reap_us;
+}
+
+/*
+ * Wait for the first n pieces of a buffer, one after the other, and put the
+ * bytes of logging columns into WAL, while the next ones are still in flight.
+ */
+static void
+complete_pieces(GatherBuffer *buf, int n)
 {
 	begin_undivided();
 	drop_gone_pieces(buf);
-	for (int i = 0; i < buf->npieces; i++)
+	for (int i = 0; i < n; i++)
 	{
 		Piece	   *piece = &buf->pieces[i];
 
-		if (piece->nsectors == 0)
+		if (piece->completed)
 			continue;
-		sf_io_wait(&piece->io);
-		sf_stats_local(piece->seg->table_oid, piece->seg->attnum)->ioreap_time_us +=
-			sf_io_take_counts().reap_us;
-	}
-	end_undivided();
-	buf->finished = true;
-}
-
-/* Data records of a finished buffer. */
-static void
-log_buffer(GatherBuffer *buf)
-{
-	begin_undivided();
-	for (int i = 0; i < buf->npieces; i++)
-	{
-		Piece	   *piece = &buf->pieces[i];
-
+		wait_piece(piece);
 		if (piece->seg->logged_data && piece->nsectors > 0)
 			sf_space_log_data(piece->seg, piece->start, buf->mem + piece->offset,
 							  piece->nsectors);
+		piece->completed = true;
 	}
 	end_undivided();
 }
@@ -224,14 +226,10 @@ static void
 recycle_buffer(GatherBuffer *buf)
 {
 	Assert(buf->started || buf->npieces == 0);
-	if (buf->started && !buf->finished)
-	{
-		finish_buffer(buf);
-		log_buffer(buf);
-	}
+	complete_pieces(buf, buf->npieces);
 	buf->fill = 0;
 	buf->npieces = 0;
-	buf->started = buf->finished = false;
+	buf->started = false;
 }
 
 /* ---- filling ---- */
@@ -305,7 +303,7 @@ begin_piece(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 	piece->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
 	piece->nsectors = 0;
 	piece->offset = buf->fill;
-	piece->io.in_flight = false;
+	piece->started = piece->completed = false;
 	if (tail != NULL)
 		carry_tail(from_buf, tail, buf, piece);
 	Assert(PieceEnd(piece) == sector);
@@ -357,6 +355,35 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 	start_buffer(full, false);
 }
 
+/* Does a piece go on with those sectors?  No piece crosses a map page. */
+static bool
+goes_on(const Piece *piece, const SfSegment *seg, uint64 start_sector, uint32 nsectors)
+{
+	return PieceEnd(piece) == start_sector &&
+		piece->start / SF_MAP_SECTORS == (start_sector + nsectors - 1) / SF_MAP_SECTORS &&
+		SfNodeEquals(piece->seg->node, seg->node);
+}
+
+/*
+ * A piece has become long: write it while the next one, which continues it,
+ * fills.  The new piece takes a partly filled tail block along.
+ */
+static Piece *
+write_early(GatherBuffer *buf, Piece *piece, SfSegment *seg, uint64 start_sector)
+{
+	Piece	   *next;
+
+	SF_FAULT(flush_before_write);
+	next = begin_piece(buf, seg, start_sector);
+	begin_undivided();
+	if (sf_space_is_usable(piece->seg))
+		start_piece(buf, piece, false);
+	else
+		piece->nsectors = 0;
+	end_undivided();
+	return next;
+}
+
 char *
 sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 {
@@ -374,10 +401,10 @@ sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 		buf = &buffers[current];
 	}
 	piece = last_piece(buf);
-	if (piece == NULL || PieceEnd(piece) != start_sector ||
-		piece->start / SF_MAP_SECTORS != (start_sector + nsectors - 1) / SF_MAP_SECTORS ||
-		!SfNodeEquals(piece->seg->node, seg->node))
+	if (piece == NULL || !goes_on(piece, seg, start_sector, nsectors))
 		piece = begin_piece(buf, seg, start_sector);
+	else if (piece->nsectors >= EARLY_SECTORS)
+		piece = write_early(buf, piece, seg, start_sector);
 	Assert(PieceEnd(piece) == start_sector);
 	dst = buf->mem + piece->offset + (Size) piece->nsectors * SF_SECTOR_SIZE;
 	piece->nsectors += nsectors;
@@ -404,30 +431,38 @@ sync_dirty_files(void)
 	ndirty = 0;
 }
 
+/*
+ * The last piece of the current buffer, whose write has just been started, is
+ * logged when everything is durable.
+ */
+static void
+complete_last_piece(GatherBuffer *buf, bool durable)
+{
+	complete_pieces(buf, buf->npieces - 1);
+	begin_undivided();
+	wait_piece(last_piece(buf));
+	end_undivided();
+	if (durable)
+	{
+		sync_dirty_files();
+		SF_FAULT(commit_after_data);
+	}
+	complete_pieces(buf, buf->npieces);
+}
+
 void
 sf_gather_flush_all(bool durable)
 {
 	GatherBuffer *buf = &buffers[current];
+	GatherBuffer *other = &buffers[1 - current];
 
 	require_undamaged();
 	SF_FAULT(flush_before_write);
 	if (buf->npieces > 0)
 		start_buffer(buf, durable && single_write());
-	for (int i = 0; i < 2; i++)
-	{
-		GatherBuffer *b = &buffers[(current + 1 + i) % 2];
-
-		if (b->started && !b->finished)
-		{
-			finish_buffer(b);
-			if (i == 1 && durable)
-			{
-				sync_dirty_files();
-				SF_FAULT(commit_after_data);
-			}
-			log_buffer(b);
-		}
-	}
+	complete_pieces(other, other->npieces);
+	if (buf->npieces > 0)
+		complete_last_piece(buf, durable);
 	if (durable)
 		sync_dirty_files();
 	sf_arena_skip_partial_blocks();
@@ -442,7 +477,7 @@ sf_gather_reset(void)
 
 		buf->fill = 0;
 		buf->npieces = 0;
-		buf->started = buf->finished = false;
+		buf->started = false;
 	}
 	dirty = NULL;
 	ndirty = dirty_size = 0;

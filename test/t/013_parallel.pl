@@ -57,6 +57,23 @@ is($session->query_safe("BEGIN; INSERT INTO t VALUES (5000, 5, 50000, blob(5, 50
 is($session->query_safe('ROLLBACK; EXECUTE q'), 202, 'prepared statement, rolled back');
 $session->quit;
 
+# an index built by workers over values that are not written yet
+is( $node->safe_psql(
+		'postgres', q{
+		SET max_parallel_maintenance_workers = 2;
+		CREATE FUNCTION digest(securefile) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+			AS 'SELECT md5($1::bytea)';
+		BEGIN;
+		UPDATE t SET seed = seed + 1, doc = blob(seed + 1, 30000), len = 30000;
+		CREATE INDEX by_digest ON t (digest(doc));
+		COMMIT;
+		SET enable_seqscan = off;
+		SELECT count(*) FROM t a WHERE EXISTS
+			(SELECT 1 FROM t b WHERE digest(b.doc) = md5(blob(a.seed, a.len)) AND b.id = a.id);
+		DROP INDEX by_digest;}),
+	202,
+	'parallel index build over unflushed values');
+
 # writing functions stay out of parallel plans
 is( $node->safe_psql('postgres',
 		"SELECT count(*) FROM pg_proc WHERE proname ~ '^securefile_(maintain|check|rewrite)' AND proparallel <> 'u'"),

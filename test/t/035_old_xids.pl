@@ -16,9 +16,12 @@ make_table($node, 't');
 fill($node, 't', 1, 20, 100_000);
 
 # freed, replaced, aborted: entries of all kinds, and no resolver
-$node->safe_psql('postgres', 'DELETE FROM t WHERE id > 10');
+# (who writes resolves what was left before, so the deletion is last)
+$node->psql('postgres', 'BEGIN; INSERT INTO t SELECT i, i, 14000000, blob(i, 14000000) FROM generate_series(100, 101) i; ROLLBACK');
 $node->safe_psql('postgres', 'UPDATE t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id < 4');
-$node->psql('postgres', 'BEGIN; INSERT INTO t SELECT i, i, 5000000, blob(i, 5000000) FROM generate_series(100, 103) i; ROLLBACK');
+$node->safe_psql('postgres', 'DELETE FROM t WHERE id > 10');
+is($node->safe_psql('postgres', "SELECT pending_bytes >= 10 * 100000 FROM securefile_usage('t', 'doc')"),
+	't', 'entries that nobody has resolved');
 $node->safe_psql('postgres', 'CHECKPOINT');
 
 # three million transactions later

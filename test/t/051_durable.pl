@@ -22,6 +22,7 @@ open(my $fh, '>', "$dir/trace.c") or die $!;
 print $fh <<'C';
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <libaio.h>
 #include <liburing.h>
@@ -85,6 +86,32 @@ io_submit(io_context_t context, long n, struct iocb **cbs)
 		if (cbs[i]->aio_lio_opcode == IO_CMD_PWRITE)
 			note_fd(cbs[i]->aio_rw_flags & RWF_DSYNC ? "durable" : "write", cbs[i]->aio_fildes);
 	return real(context, n, cbs);
+}
+
+int
+io_getevents(io_context_t context, long min, long max, struct io_event *events, struct timespec *timeout)
+{
+	REAL(int, io_getevents);
+	int			n = real(context, min, max, events, timeout);
+
+	for (int i = 0; i < n; i++)
+		if (events[i].obj->aio_lio_opcode == IO_CMD_PWRITE)
+			note_fd("reaped", events[i].obj->aio_fildes);
+	return n;
+}
+
+int
+io_setup(int depth, io_context_t *context)
+{
+	REAL(int, io_setup);
+	return getenv("REFUSE") ? -EPERM : real(depth, context);
+}
+
+int
+io_uring_queue_init(unsigned depth, struct io_uring *ring, unsigned flags)
+{
+	REAL(int, io_uring_queue_init);
+	return getenv("REFUSE") ? -EPERM : real(depth, ring, flags);
 }
 
 int
@@ -296,6 +323,20 @@ SKIP:
 	is(scalar(grep { $kinds[$_] eq 'data' } $first .. $#kinds), 0, 'no data after the record that says it is there');
 }
 
+# ---- trap 7: an abort waits for what is in flight ----
+make_table($node, 'aborted');
+fill($node, 'aborted', 1, 3, 6_000_000);
+my $big = 'INSERT INTO aborted SELECT i, i, 6000000, blob(i, 6000000) FROM generate_series(11, 15) i';
+foreach my $undo ("BEGIN; $big; ROLLBACK", "BEGIN; SAVEPOINT a; $big; ROLLBACK TO a")
+{
+	@events = session($undo, 'SET securefile.io_method = libaio');
+	cmp_ok(count(qr/^reaped .*\.sf$/, @events), '>', 0, "$undo: written asynchronously");
+	# once more: now the segment need not grow, which is done synchronously
+	@events = session($undo, 'SET securefile.io_method = libaio');
+	is(count(qr/^reaped .*\.sf$/, @events), count(qr/^(write|durable) .*\.sf$/, @events),
+		"$undo: all of it waited for");
+}
+
 # ---- recovery: what redo writes is durable, for no checkpoint will see to it ----
 $node->safe_psql('postgres', 'CHECKPOINT');
 fill($node, 'fresh', 1, 10, 700_000);
@@ -309,5 +350,25 @@ cmp_ok(count(qr/^durable .*\.sf$/, @events), '>', 0, 'redo: there were some');
 rows_right($node, 'fresh', 10, 'after recovery');
 sound($node, 'fresh', 'after recovery');
 
+# ---- trap 12: methods that the kernel refuses ----
+$node->stop;
+my $offset = -s $node->logfile;
+{
+	local $ENV{REFUSE} = 1;
+	start_traced();
+}
+foreach my $method ('io_uring', 'libaio', 'io_uring')
+{
+	my $id = 1000 + $offset++;
+	is( $node->safe_psql('postgres',
+			"SET securefile.io_method = $method; INSERT INTO fresh VALUES ($id, 1, 600000, blob(1, 600000));"
+			  . "SELECT doc::bytea = blob(1, 600000) FROM fresh WHERE id = $id"),
+		't', "$method refused: works");
+}
+my $log = slurp_file($node->logfile, $offset - 3);
+foreach my $method ('io_uring', 'libaio')
+{
+	is(scalar(() = $log =~ /io_method "$method" is not available/g), 1, "$method refused: the log says so once");
+}
 $node->stop;
 done_testing();

@@ -72,6 +72,21 @@ foreach my $case (
 rows_right($node, 't', 3, 'trigger functions by hand');
 sound($node, 't', 'trigger functions by hand');
 
+# nobody drops ours, or makes them fire before a user's
+$node->safe_psql('postgres', 'CREATE UNLOGGED TABLE u (doc securefile)');
+foreach my $table ('t', 'u')
+{
+	my @triggers = split /\n/,
+	  $node->safe_psql('postgres', "SELECT tgname FROM pg_trigger WHERE tgrelid = '$table'::regclass AND tgname LIKE '~securefile%'");
+	cmp_ok(scalar(@triggers), '>=', 1, "triggers of $table");
+	foreach my $trigger (@triggers)
+	{
+		fails_with($node, $_, '2BP01', 'cannot drop or alter trigger', $_)
+		  foreach ("DROP TRIGGER \"$trigger\" ON $table", "ALTER TRIGGER \"$trigger\" ON $table RENAME TO \"000\"",
+			"ALTER TRIGGER \"$trigger\" ON $table DEPENDS ON EXTENSION plpgsql");
+	}
+}
+
 # a user's AFTER trigger that takes the value away before ours has seen it
 foreach my $case (
 	[ 'replaced', "UPDATE t SET seed = 7, doc = blob(7, $len) WHERE id = NEW.id AND seed <> 7;", 4 ],

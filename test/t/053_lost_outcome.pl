@@ -10,11 +10,24 @@ use SecurefileTest;
 use Test::More;
 
 my $node = new_cluster('lost_outcome', conf => ['securefile.monitor = off']);
+
+# an outcome is noted as soon as it is known, though the space is needed still
+make_table($node, 'n');
+fill($node, 'n', 1, 4, 100_000);
+my $old = background($node);
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM n');
+$node->safe_psql('postgres', 'DELETE FROM n WHERE id > 2');
+is($node->safe_psql('postgres', "SELECT oldest_unresolved IS NULL FROM securefile_maintain('n', 'doc')"),
+	't', 'the outcome is noted');
+cmp_ok(usage($node, 'n', 'doc')->{pending_bytes}, '>', 0, 'the space is not free');
+$old->query_safe('COMMIT');
+$old->quit;
+$node->safe_psql('postgres', 'DROP TABLE n');
+
 make_table($node, 't');
 fill($node, 't', 1, 10, 100_000);
 $node->safe_psql('postgres', 'DELETE FROM t WHERE id > 8');
 $node->safe_psql('postgres', 'UPDATE t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id = 1');
-my $before = usage($node, 't', 'doc');
 
 # the rows forget their transactions, the entries do not
 $node->safe_psql($_, 'VACUUM FREEZE') foreach ('postgres', 'template1');

@@ -25,24 +25,33 @@ is(data_bytes($node), usage($node, 't', 'doc')->{file_bytes}, 'no byte of a fail
 is(data_bytes($node), $before, 'as before');
 rows_right($node, 't', 3, 'after a failed growth');
 
-# a subtransaction whose write failed may not have lost bytes of outer ones
-foreach my $point ('io_write', 'flush_before_write')
+# a subtransaction whose write failed may not have lost bytes of outer ones; u's
+# file is not open yet in the session, and need not grow
+make_table($node, 'u', 'filesystem_like_logging');
+fill($node, 'u', 1, 12, 4_000_000);
+$node->safe_psql('postgres', 'DELETE FROM u WHERE id < 12');
+settle($node, 'u', 'doc');
+foreach my $case ([ 'io_write', 't', 3 ], [ 'io_open', 'u', 1 ])
 {
+	my ($point, $table, $rows) = @$case;
 	my $session = background($node);
-	$session->query_safe('BEGIN; INSERT INTO t VALUES (10, 10, 300000, blob(10, 300000)); SAVEPOINT s');
+	# its buffers have seen writes that went well
+	$session->query_safe('INSERT INTO t SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(300, 305) i;'
+		  . ' DELETE FROM t WHERE id >= 300');
+	$session->query_safe("BEGIN; INSERT INTO $table VALUES (100, 100, 300000, blob(100, 300000)); SAVEPOINT s");
 	arm($node, $point, 'error');
-	$session->query('INSERT INTO t SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(200, 204) i');
+	$session->query("INSERT INTO $table SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(200, 204) i");
 	like($session->{stderr}, qr/ERROR/, "$point: a write fails in a savepoint");
 	$session->{stderr} = '';
+	cmp_ok(fired($node, $point), '>', 0, "$point: it was that");
 	disarm($node);
 	$session->query('ROLLBACK TO s; COMMIT');
-	$session->{stderr} = '';
 	$session->quit;
-	my $count = $node->safe_psql('postgres', 'SELECT count(*) FROM t');
-	ok($count == 3 || $count == 4, "$point: the outer transaction is there or is not");
-	rows_right($node, 't', $count, "$point: and whole");
-	sound($node, 't', "$point: and whole");
-	$node->safe_psql('postgres', 'DELETE FROM t WHERE id = 10');
+	my $count = $node->safe_psql('postgres', "SELECT count(*) FROM $table");
+	ok($count == $rows || $count == $rows + 1, "$point: the outer transaction is there or is not");
+	rows_right($node, $table, $count, "$point: and whole");
+	sound($node, $table, "$point: and whole");
+	$node->safe_psql('postgres', "DELETE FROM $table WHERE id = 100");
 }
 
 # a durable write that fails leaves the disk's contents unknown, as a failed flush

@@ -112,5 +112,17 @@ cmp_ok(usage($node, 'made', 'doc')->{file_bytes}, '<=', $size + mb(16), 'what wa
 rows_right($node, 'made', 8, 'what was lent at a crash');
 sound($node, 'made', 'what was lent at a crash');
 
+# after a crash nothing is written until what the dead had in flight has landed
+foreach my $way ('crash', 'stop')
+{
+	$way eq 'crash' ? crash($node) : $node->stop;
+	$node->start;
+	my $age = $node->safe_psql('postgres',
+		'INSERT INTO made SELECT coalesce(max(id), 0) + 1, 1, 5000, blob(1, 5000) FROM made;'
+		  . ' SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())');
+	cmp_ok($age, '>=', 1, 'first write after a crash') if $way eq 'crash';
+	note("first write after a $way: $age s");
+}
+
 $node->stop;
 done_testing();
