@@ -186,3 +186,18 @@ DROP TABLE t;
 SELECT segments();
 DROP FUNCTION segments, big, is_big;
 DROP VIEW ddl_state;
+
+-- a row that comes while a command has the triggers off, with a stored value
+-- of another table
+CREATE TABLE trig_lender (id int, doc securefile);
+INSERT INTO trig_lender VALUES (1, decode(repeat('ab', 20000), 'hex'));
+CREATE TABLE trig_borrower (id int, doc securefile);
+INSERT INTO trig_borrower VALUES (1, decode(repeat('cd', 20000), 'hex'));
+CREATE FUNCTION trig_borrow(i int) RETURNS bool LANGUAGE plpgsql AS
+$$ BEGIN IF i < 50 THEN INSERT INTO trig_borrower SELECT 100, doc FROM trig_lender; END IF; RETURN true; END $$;
+ALTER TABLE trig_borrower DISABLE TRIGGER ALL, ADD CHECK (trig_borrow(id));
+SELECT * FROM securefile_check('trig_borrower', 'doc');
+DELETE FROM trig_lender;
+SELECT id, doc = decode(repeat('ab', 20000), 'hex') AS borrowed FROM trig_borrower ORDER BY id;
+DROP TABLE trig_lender, trig_borrower;
+DROP FUNCTION trig_borrow;

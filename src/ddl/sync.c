@@ -48,7 +48,7 @@ static void drop_surplus(Relation rel);
 static void sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty);
 static bool sync_segment(Relation rel, const SfColumn *column, Oid *segrelid);
 static void sync_logging(Relation rel, const SfColumn *column, Oid segrelid);
-static void sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid);
+static bool sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid);
 static void check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 							const SfDirtyTable *dirty);
 static bool missing_is_stored(Relation rel, AttrNumber attnum);
@@ -195,14 +195,21 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 	SfColumn	column = sf_ddl_column(rel, attnum);
 	Oid			segrelid = InvalidOid;
 	bool		made = false;
+	bool		was_off;
 
 	if (permanent(rel))
 		made = sync_segment(rel, &column, &segrelid);
-	sync_triggers(column.table_oid, attnum, segrelid);
+	was_off = sync_triggers(column.table_oid, attnum, segrelid);
 	check_rewritten(rel, attnum, made ? InvalidOid : segrelid, dirty);
+	if (RelationGetNumberOfBlocks(rel) == 0)
+		return;
 
-	/* CREATE TABLE AS and the like: rows came without row triggers */
-	if (dirty->created && RelationGetNumberOfBlocks(rel) > 0)
+	/*
+	 * Rows that came without row triggers: by CREATE TABLE AS and the like, or
+	 * by a function that ran while this command had the triggers off.
+	 */
+	if (dirty->created ||
+		(was_off && sf_ddl_rows_exist(rel, attnum, SF_ROWS_FOREIGN)))
 	{
 		LockRelationOid(column.table_oid, ShareRowExclusiveLock);
 		sf_ddl_rows_store(rel, &column, false);
@@ -273,11 +280,15 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 	sf_ddl_segment_reset(segrelid, want_logged);
 }
 
-/* Make missing triggers; set those that were switched off or over back. */
-static void
+/*
+ * Make missing triggers; set those that were switched off or over back, and
+ * tell whether there were any.
+ */
+static bool
 sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 {
 	bool		have[SF_TRIGGER_KINDS] = {false};
+	bool		was_off = false;
 	ListCell   *lc;
 
 	foreach(lc, sf_ddl_triggers_of(table_oid))
@@ -287,8 +298,10 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 		if (trigger->attnum != attnum)
 			continue;
 		have[trigger->kind] = true;
-		if (trigger->enabled != TRIGGER_FIRES_ALWAYS)
-			sf_ddl_trigger_enable(table_oid, trigger->oid);
+		if (trigger->enabled == TRIGGER_FIRES_ALWAYS)
+			continue;
+		sf_ddl_trigger_enable(table_oid, trigger->oid);
+		was_off = true;
 	}
 
 	for (SfTriggerKind kind = 0; kind < SF_TRIGGER_KINDS; kind++)
@@ -296,6 +309,7 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 		if (!have[kind] && (kind == SF_TRIGGER_STORE || OidIsValid(segrelid)))
 			sf_ddl_trigger_create(table_oid, attnum, kind, segrelid);
 	}
+	return was_off;
 }
 
 /*

@@ -92,6 +92,12 @@ foreach my $case (
 		}
 		ok(fired($node, $point), "$point: the session stands there");
 		$node->safe_psql('postgres', "SELECT pg_${how}_backend($pid)") unless $how eq 'timeout';
+		if ($point =~ /io_write|flush/)
+		{
+			# a write is not divided; the interruption comes right after it
+			usleep(700_000);
+			disarm($node);
+		}
 		ok( wait_for_sql($node,
 				$how eq 'terminate'
 				? "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"
