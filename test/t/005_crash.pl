@@ -140,15 +140,18 @@ foreach my $t (sort keys %tables)
 
 # ---- rule 2, trap 20: a delete that was not durable must not cost the bytes ----
 $node->append_conf('postgresql.conf',
-	"wal_writer_delay = '10s'\nwal_writer_flush_after = 0\ncheckpoint_timeout = '30min'");
+	"wal_writer_delay = '10s'\nwal_writer_flush_after = '1GB'\nwal_buffers = '16MB'\ncheckpoint_timeout = '30min'");
 $node->restart;
 foreach my $round (1 .. 2)
 {
 	foreach my $t (sort keys %tables)
 	{
-		$node->safe_psql('postgres', "DELETE FROM $t WHERE id > 100");
+		$node->safe_psql('postgres', "DELETE FROM $t WHERE id > 98");
 		settle($node, $t, 'doc');
-		fill($node, $t, 101, 108, 500_000);
+
+		# row 99 lies behind the others, so that there is no tail to cut
+		$node->safe_psql('postgres',
+			"INSERT INTO $t SELECT i, i, 500000, blob(i, 500000) FROM unnest('{101,102,103,104,105,106,107,108,99}'::int[]) i");
 		$node->safe_psql('postgres', 'CHECKPOINT');
 		$node->safe_psql('postgres', <<"SQL");
 			SET synchronous_commit = off;

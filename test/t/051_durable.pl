@@ -314,9 +314,10 @@ SKIP:
 	$node->stop;
 	start_traced();
 	arm($node, 'io_write', 'short', times => -1);	# the rest is written by who waits
-	@events = session('INSERT INTO order_of VALUES (2, 2, 2000000, blob(2, 2000000))',
+	@events = session('INSERT INTO order_of VALUES (2, 2, 130000, blob(2, 130000))',
 		'SET securefile.io_method = sync');
 	disarm($node);
+	# one unit, hence one write and one record, longer than the buffers of WAL
 	my @kinds = map { $_->[1] =~ /pg_wal/ ? 'wal' : 'data' } grep { $_->[0] =~ /write|durable/ } @events;
 	my ($first) = grep { $kinds[$_] eq 'wal' && $_ > 0 && $kinds[$_ - 1] eq 'data' } 1 .. $#kinds;
 	cmp_ok($first, '>', 1, 'data, then WAL');
