@@ -17,6 +17,20 @@
 #error "securefile needs PostgreSQL 15 or later: custom WAL resource managers"
 #endif
 
+/* 18 has C11's place for noreturn, in front, and C99's formats */
+#if PG_VERSION_NUM >= 180000
+#define SF_NORETURN		pg_noreturn
+#define SF_HEX64_FORMAT "%016" PRIx64
+#else
+#define SF_NORETURN		pg_attribute_noreturn()
+#define SF_HEX64_FORMAT "%016" INT64_MODIFIER "x"
+#endif
+
+/* 16 moved the access to varlena values out of postgres.h */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
 typedef RelFileLocator SfNode;
@@ -35,13 +49,107 @@ typedef RelFileNode SfNode;
 #define SfNodeEquals(a, b) RelFileNodeEquals(a, b)
 #endif
 
-/* 16 renamed new_filenode to new_filelocator throughout */
+/* 16 renamed filenode to filelocator, and its number to relfilenumber */
 #if PG_VERSION_NUM >= 160000
+#include "utils/relfilenumbermap.h"
+#define SF_AM_SET_NEW_STORAGE	relation_set_new_filelocator
 #define sf_compat_set_new_relfilenode(rel, persistence) \
 	RelationSetNewRelfilenumber(rel, persistence)
+#define sf_compat_relid_of_storage(spc, number) RelidByRelfilenumber(spc, number)
+#define sf_compat_skips_wal(node)	RelFileLocatorSkippingWAL(node)
 #else
+#include "utils/relfilenodemap.h"
+#define SF_AM_SET_NEW_STORAGE	relation_set_new_filenode
 #define sf_compat_set_new_relfilenode(rel, persistence) \
 	RelationSetNewRelfilenode(rel, persistence)
+#define sf_compat_relid_of_storage(spc, number) RelidByRelfilenode(spc, number)
+#define sf_compat_skips_wal(node)	RelFileNodeSkippingWAL(node)
+#endif
+
+/* 16 can do direct I/O, and then wants the buffer of smgrread() aligned */
+#if PG_VERSION_NUM >= 160000
+typedef PGIOAlignedBlock SfIoBlock;
+#else
+typedef PGAlignedBlock SfIoBlock;
+#endif
+
+/* 17 split backend ids from process numbers */
+#if PG_VERSION_NUM >= 170000
+#define sf_compat_smgropen(node)	smgropen(node, INVALID_PROC_NUMBER)
+#else
+#define sf_compat_smgropen(node)	smgropen(node, InvalidBackendId)
+#endif
+
+/*
+ * Add a page to storage that nobody else knows yet, and lock it.  16 has a
+ * function for that, and 17 crashes when it is done the old way.
+ */
+#if PG_VERSION_NUM >= 160000
+#define sf_compat_first_page(node) \
+	ExtendBufferedRel(BMR_SMGR(sf_compat_smgropen(node), RELPERSISTENCE_PERMANENT), \
+					  MAIN_FORKNUM, NULL, \
+					  EB_SKIP_EXTENSION_LOCK | EB_LOCK_FIRST)
+#else
+#define sf_compat_first_page(node) \
+	ReadBufferWithoutRelcache(node, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK, NULL, true)
+#endif
+
+/* 17 renamed ShmemVariableCache; the caller holds XactTruncationLock */
+#if PG_VERSION_NUM >= 170000
+#define sf_compat_oldest_clog_xid()	(TransamVariables->oldestClogXid)
+#else
+#define sf_compat_oldest_clog_xid()	(ShmemVariableCache->oldestClogXid)
+#endif
+
+/* 16 knows updates that only summarizing indexes (BRIN) need to hear of */
+#if PG_VERSION_NUM >= 160000
+#include "access/tableam.h"
+typedef TU_UpdateIndexes SfUpdateIndexes;
+#define sf_compat_any_index(update)	((update) != TU_None)
+#define sf_compat_insert_index_tuples(result_rel, slot, estate, update) \
+	ExecInsertIndexTuples(result_rel, slot, estate, true, false, NULL, NIL, \
+						  (update) == TU_Summarizing)
+#else
+typedef bool SfUpdateIndexes;
+#define sf_compat_any_index(update)	(update)
+#define sf_compat_insert_index_tuples(result_rel, slot, estate, update) \
+	ExecInsertIndexTuples(result_rel, slot, estate, true, false, NULL, NIL)
+#endif
+
+/* 17 gives ANALYZE's blocks to a table access method as a stream */
+#if PG_VERSION_NUM >= 170000
+#define SF_ANALYZE_BLOCK_ARGS \
+	TableScanDesc scan, struct ReadStream *stream
+#else
+#define SF_ANALYZE_BLOCK_ARGS \
+	TableScanDesc scan, BlockNumber block, BufferAccessStrategy strategy
+#endif
+
+/* 17 keeps of a column's pg_attribute row only the target; may be assigned */
+#if PG_VERSION_NUM >= 170000
+#define sf_compat_stats_target(stats)	((stats)->attstattarget)
+#else
+#define sf_compat_stats_target(stats)	((stats)->attr->attstattarget)
+#endif
+
+/* 18 tells vacuum_delay_point() who calls */
+#if PG_VERSION_NUM >= 180000
+#define sf_compat_analyze_delay_point() vacuum_delay_point(true)
+#else
+#define sf_compat_analyze_delay_point() vacuum_delay_point()
+#endif
+
+/* 18 counts frozen pages too; a segment has no tuples and no such pages */
+#if PG_VERSION_NUM >= 180000
+#define sf_compat_update_relstats(rel, pages, frozen, multi, \
+								  frozen_updated, multi_updated) \
+	vac_update_relstats(rel, pages, 0, 0, 0, false, frozen, multi, \
+						frozen_updated, multi_updated, false)
+#else
+#define sf_compat_update_relstats(rel, pages, frozen, multi, \
+								  frozen_updated, multi_updated) \
+	vac_update_relstats(rel, pages, 0, 0, false, frozen, multi, \
+						frozen_updated, multi_updated, false)
 #endif
 
 /* 16 tells the conflict resolver whether the relation is a catalog */

@@ -51,7 +51,7 @@ extern List *sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode);
 extern SfSegment *sf_check_open_segment(const SfCheckColumn *column);
 
 /* ERROR that says why a column has no segment. */
-extern void sf_check_no_segment(const SfCheckColumn *column) pg_attribute_noreturn();
+SF_NORETURN extern void sf_check_no_segment(const SfCheckColumn *column);
 
 /* ---- runs.c ---- */
 

@@ -171,7 +171,7 @@ replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 {
 	TupleTableSlot *new_slot = writer->new_slot;
 	int			natts = slot->tts_tupleDescriptor->natts;
-	bool		update_indexes;
+	SfUpdateIndexes update_indexes;
 
 	slot_getallattrs(slot);
 	ExecClearTuple(new_slot);
@@ -182,9 +182,9 @@ replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 
 	simple_table_tuple_update(writer->rel, &slot->tts_tid, new_slot,
 							  writer->snapshot, &update_indexes);
-	if (update_indexes && writer->result_rel->ri_NumIndices > 0)
-		list_free(ExecInsertIndexTuples(writer->result_rel, new_slot,
-										writer->estate, true, false, NULL, NIL));
+	if (sf_compat_any_index(update_indexes) && writer->result_rel->ri_NumIndices > 0)
+		list_free(sf_compat_insert_index_tuples(writer->result_rel, new_slot,
+												writer->estate, update_indexes));
 	account(column, old, value);
 	ExecClearTuple(new_slot);
 }

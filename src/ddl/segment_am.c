@@ -115,9 +115,9 @@ segment_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy
 							  frozen))
 		frozen = XidFromFullTransactionId(stats.oldest_unresolved);
 
-	vac_update_relstats(rel, RelationGetNumberOfBlocks(rel), 0, 0, false,
-						frozen, GetOldestMultiXactId(),
-						&frozen_updated, &multi_updated, false);
+	sf_compat_update_relstats(rel, RelationGetNumberOfBlocks(rel), frozen,
+							  GetOldestMultiXactId(),
+							  &frozen_updated, &multi_updated);
 }
 
 static void
@@ -296,7 +296,7 @@ static TM_Result
 segment_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 					 CommandId cid, Snapshot snapshot, Snapshot crosscheck,
 					 bool wait, TM_FailureData *tmfd, LockTupleMode *lockmode,
-					 bool *update_indexes)
+					 SfUpdateIndexes *update_indexes)
 {
 	refuse_rows(rel);
 	return TM_Invisible;
@@ -335,8 +335,7 @@ segment_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index,
 }
 
 static bool
-segment_analyze_next_block(TableScanDesc scan, BlockNumber block,
-						   BufferAccessStrategy strategy)
+segment_analyze_next_block(SF_ANALYZE_BLOCK_ARGS)
 {
 	refuse_rows_unknown();
 	return false;
@@ -419,7 +418,7 @@ static const TableAmRoutine segment_methods = {
 	.tuple_update = segment_tuple_update,
 	.tuple_lock = segment_tuple_lock,
 
-	.relation_set_new_filenode = segment_set_new_filenode,
+	.SF_AM_SET_NEW_STORAGE = segment_set_new_filenode,
 	.relation_nontransactional_truncate = segment_nontransactional_truncate,
 	.relation_copy_data = segment_copy_data,
 	.relation_copy_for_cluster = segment_copy_for_cluster,

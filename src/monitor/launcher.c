@@ -43,7 +43,7 @@
 /* unmarked databases are visited once in so many passes */
 #define VISIT_ALL_EVERY		30
 
-PGDLLEXPORT void securefile_monitor_launcher(Datum arg) pg_attribute_noreturn();
+SF_NORETURN PGDLLEXPORT void securefile_monitor_launcher(Datum arg);
 
 /* Databases of the cluster, and which of them have data files. */
 typedef struct Databases

@@ -99,7 +99,7 @@ report_mismatch(ReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
 {
 	SfRun		run = {unit->start, SF_BYTES_TO_SECTORS(unit->stored_bytes)};
 	char	   *detail = psprintf("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
-								  ": expected checksum %016" INT64_MODIFIER "x, found %016" INT64_MODIFIER "x.",
+								  ": expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
 								  unit_no, unit->start * SF_SECTOR_SIZE, unit->checksum, found);
 
 	if (job->target->found != NULL)

@@ -34,7 +34,7 @@ sf_pending_horizon(void)
 	/* all databases, prepared transactions, and both xmins of all slots */
 	horizon.removable = sf_full_xid(GetOldestNonRemovableTransactionId(NULL));
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
-	oldest_clog = ShmemVariableCache->oldestClogXid;
+	oldest_clog = sf_compat_oldest_clog_xid();
 	LWLockRelease(XactTruncationLock);
 	horizon.clog = sf_full_xid(oldest_clog);
 	return horizon;

@@ -134,7 +134,7 @@ sf_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, ui
 void
 sf_map_dirty_lent(Buffer buf, SfNode node)
 {
-	if (RelFileNodeSkippingWAL(node))
+	if (sf_compat_skips_wal(node))
 		MarkBufferDirty(buf);
 	else
 		MarkBufferDirtyHint(buf, true);

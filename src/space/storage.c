@@ -26,7 +26,6 @@
 #include "space/space_internal.h"
 #include "storage/procarray.h"
 #include "utils/memutils.h"
-#include "utils/relfilenodemap.h"
 #include "utils/snapmgr.h"
 
 typedef struct StorageNote
@@ -92,7 +91,7 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 	header.next_stamp = 1;
 
 	/* the fork gets its block before the files exist: see is_orphan() */
-	buf = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK, NULL, true);
+	buf = sf_compat_first_page(node);
 	if (BufferGetBlockNumber(buf) != 0)
 		elog(ERROR, "new segment relation is not empty");
 	add_note(node, false);
@@ -257,8 +256,8 @@ sf_space_log_drop_database(Oid db)
 static bool
 creator_may_live(SfNode node)
 {
-	SMgrRelation smgr = smgropen(node, InvalidBackendId);
-	PGAlignedBlock block;
+	SMgrRelation smgr = sf_compat_smgropen(node);
+	SfIoBlock	block;
 	FullTransactionId creator;
 	bool		has_blocks = smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) > 0;
 
@@ -284,7 +283,7 @@ is_orphan(SfNode node)
 	 * and a catalog snapshot taken before does not see what it made.
 	 */
 	InvalidateCatalogSnapshot();
-	return !OidIsValid(RelidByRelfilenode(SfNodeSpc(node), SfNodeRel(node)));
+	return !OidIsValid(sf_compat_relid_of_storage(SfNodeSpc(node), SfNodeRel(node)));
 }
 
 static void

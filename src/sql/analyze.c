@@ -28,7 +28,7 @@ compute_stats(VacAttrStats *stats, AnalyzeAttrFetchFunc fetchfunc,
 		bool		isnull;
 		Datum		value;
 
-		vacuum_delay_point();
+		sf_compat_analyze_delay_point();
 		value = fetchfunc(stats, i, &isnull);
 		if (isnull)
 			null_count++;
@@ -49,9 +49,9 @@ securefile_typanalyze(PG_FUNCTION_ARGS)
 {
 	VacAttrStats *stats = (VacAttrStats *) PG_GETARG_POINTER(0);
 
-	if (stats->attr->attstattarget < 0)
-		stats->attr->attstattarget = default_statistics_target;
+	if (sf_compat_stats_target(stats) < 0)
+		sf_compat_stats_target(stats) = default_statistics_target;
 	stats->compute_stats = compute_stats;
-	stats->minrows = 300 * stats->attr->attstattarget;
+	stats->minrows = 300 * sf_compat_stats_target(stats);
 	PG_RETURN_BOOL(true);
 }
