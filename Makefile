@@ -24,7 +24,8 @@ REGRESS = \
 	ddl_triggers \
 	ddl_refuse \
 	gather \
-	usage
+	usage \
+	security
 REGRESS_OPTS = --load-extension=securefile
 
 ISOLATION = \
@@ -53,7 +54,10 @@ OWN_GOALS = check check-long lint demo bench
 
 ifeq ($(filter $(OWN_GOALS),$(MAKECMDGOALS)),)
 
-PGXS := $(shell $(PG_CONFIG) --pgxs)
+PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
+ifeq ($(PGXS),)
+$(error $(PG_CONFIG) leads to no PGXS: install postgresql-server-dev-15, or set PG_CONFIG)
+endif
 include $(PGXS)
 
 # PGXS follows no headers

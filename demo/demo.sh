@@ -64,12 +64,6 @@ liburing-dev libxxhash-dev python3-psycopg"
 	done
 	[ -n "$missing" ] || return 0
 	say "installing:$missing"
-	# the package would make a cluster of its own, which nobody here needs
-	if ! [ -e /etc/postgresql-common/createcluster.conf ]; then
-		as_root mkdir -p /etc/postgresql-common
-		echo "create_main_cluster = false" |
-			as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
-	fi
 	as_root apt-get update -qq
 	# shellcheck disable=SC2086
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \

@@ -124,7 +124,7 @@ securefile_check(PG_FUNCTION_ARGS)
 	sf_check_privilege(PG_GETARG_OID(0), false);
 	PreventCommandDuringRecovery("securefile_check()");
 	InitMaterializedSRF(fcinfo, 0);
-	columns = sf_check_columns(fcinfo, ShareLock);
+	columns = sf_check_columns(fcinfo, ShareLock, false);
 	foreach(cell, columns)
 	{
 		SfCheckColumn *column = lfirst(cell);

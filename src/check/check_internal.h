@@ -43,9 +43,10 @@ extern void sf_check_privilege(Oid table_oid, bool monitors);
 /*
  * The columns a call is about, locked: the one named, or those of all leaves
  * of a partitioned table (palloc'd SfCheckColumn).  ERROR when there is no
- * such column, when it is not a securefile, or when it can have no segment.
+ * such column, when it is not a securefile, or when it can have no segment; and
+ * when sf_check_privilege() says so of a partition.
  */
-extern List *sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode);
+extern List *sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors);
 
 /* Open a column's segment for reading; ERROR when there is none. */
 extern SfSegment *sf_check_open_segment(const SfCheckColumn *column);

@@ -86,7 +86,7 @@ leaf_column(Oid table_oid, const char *name, bool is_partition)
 
 /* Of partitions, those without a segment have nothing to tell. */
 static List *
-partition_columns(Oid parent, const char *name, LOCKMODE lockmode)
+partition_columns(Oid parent, const char *name, LOCKMODE lockmode, bool monitors)
 {
 	List	   *columns = NIL;
 	ListCell   *cell;
@@ -95,6 +95,8 @@ partition_columns(Oid parent, const char *name, LOCKMODE lockmode)
 	{
 		Oid			relid = lfirst_oid(cell);
 
+		/* it may be somebody else's */
+		sf_check_privilege(relid, monitors);
 		if (get_rel_relkind(relid) == RELKIND_RELATION &&
 			get_rel_persistence(relid) == RELPERSISTENCE_PERMANENT)
 			columns = lappend(columns, leaf_column(relid, name, true));
@@ -103,7 +105,7 @@ partition_columns(Oid parent, const char *name, LOCKMODE lockmode)
 }
 
 List *
-sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode)
+sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
 {
 	Oid			table_oid = PG_GETARG_OID(0);
 	char	   *name = NameStr(*PG_GETARG_NAME(1));
@@ -118,7 +120,7 @@ sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode)
 	(void) find_column(fcinfo, rel, name);
 
 	if (relkind == RELKIND_PARTITIONED_TABLE)
-		columns = partition_columns(table_oid, name, lockmode);
+		columns = partition_columns(table_oid, name, lockmode, monitors);
 	else
 		columns = list_make1(leaf_column(table_oid, name, false));
 	table_close(rel, NoLock);

@@ -79,7 +79,7 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	columns = sf_check_columns(fcinfo, AccessShareLock);
+	columns = sf_check_columns(fcinfo, AccessShareLock, false);
 	foreach(cell, columns)
 		maintain_column(lfirst(cell), &sum);
 

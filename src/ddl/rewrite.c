@@ -48,6 +48,7 @@ typedef enum LoggingWish
 } LoggingWish;
 
 static LoggingWish parse_logging(const char *word);
+static void check_owner(Oid relid);
 static void check_table(Oid relid, const char *column, LoggingWish wish);
 static int64 rewrite_table(Oid relid, const char *column, LoggingWish wish);
 static int64 rewrite_rows(Relation rel, AttrNumber attnum);
@@ -87,6 +88,8 @@ securefile_rewrite(PG_FUNCTION_ARGS)
 
 	tables = find_all_inheritors(relid, lockmode, NULL);
 	foreach(lc, tables)
+		check_owner(lfirst_oid(lc));
+	foreach(lc, tables)
 		nrows += rewrite_table(lfirst_oid(lc), column, wish);
 	PG_RETURN_INT64(nrows);
 }
@@ -102,6 +105,14 @@ parse_logging(const char *word)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized logging mode \"%s\"", word),
 			 errhint("Valid modes are \"logging\" and \"filesystem_like_logging\".")));
+}
+
+/* A partition or child may be somebody else's. */
+static void
+check_owner(Oid relid)
+{
+	if (!sf_compat_owns_table(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(relid));
 }
 
 /* Existence, kind, ownership, column: for the table the caller names. */
@@ -124,8 +135,7 @@ check_table(Oid relid, const char *column, LoggingWish wish)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", name)));
-	if (!sf_compat_owns_table(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, name);
+	check_owner(relid);
 
 	tuple = SearchSysCacheAttName(relid, column);
 	if (!HeapTupleIsValid(tuple))

@@ -17,6 +17,7 @@
 #include "ddl/ddl_internal.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "write/write.h"
@@ -32,6 +33,7 @@ typedef struct RowWriter
 } RowWriter;
 
 static bool matches(Datum value, Oid table_oid, AttrNumber attnum, SfRowFilter filter);
+static int64 store_rows(Relation rel, const SfColumn *column, bool all);
 static bool wants_store(const SfColumn *column, Datum value, bool all);
 static RowWriter begin_rows(Relation rel, Snapshot snapshot);
 static void end_rows(RowWriter *writer);
@@ -80,8 +82,30 @@ matches(Datum value, Oid table_oid, AttrNumber attnum, SfRowFilter filter)
 		!sf_ddl_is_own(stored, table_oid, attnum);
 }
 
+/*
+ * Index expressions are the owner's code: as in core's maintenance commands
+ * it runs as the owner, in a restricted operation, whoever calls.
+ */
 int64
 sf_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
+{
+	Oid			save_userid;
+	int			save_sec_context;
+	int			save_nestlevel;
+	int64		nrows;
+
+	GetUserIdAndSecContext(&save_userid, &save_sec_context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
+						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
+	save_nestlevel = NewGUCNestLevel();
+	nrows = store_rows(rel, column, all);
+	AtEOXact_GUC(false, save_nestlevel);
+	SetUserIdAndSecContext(save_userid, save_sec_context);
+	return nrows;
+}
+
+static int64
+store_rows(Relation rel, const SfColumn *column, bool all)
 {
 	Snapshot	snapshot;
 	RowWriter	writer;
