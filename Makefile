@@ -40,7 +40,7 @@ PG_CFLAGS = -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare \
 ifdef FAULTS
 PG_CPPFLAGS += -DSF_FAULTS
 endif
-SHLIB_LINK = -laio -luring -lxxhash \
+SHLIB_LINK = -laio -luring -lxxhash -lsodium \
 	-Wl,--version-script=$(srcdir)/src/exports.map
 
 # no function here is worth inlining into a JIT-compiled expression

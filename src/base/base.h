@@ -38,6 +38,14 @@ extern uint64 sf_base_boot_id(void);
  */
 extern void sf_base_wait_out_old_io(void);
 
+/*
+ * Run a step inside a subtransaction.  When it fails for what it found on disk
+ * the error is returned (palloc'd), else NULL; errors that say nothing about
+ * the disk (cancel, out of memory) are thrown on.
+ */
+typedef void (*SfBaseStep) (void *arg);
+extern ErrorData *sf_base_guarded(SfBaseStep step, void *arg);
+
 /* Shared-memory size and initialisation of this room, and of fault points. */
 extern Size sf_base_shmem_size(void);
 extern void sf_base_shmem_init(void);

@@ -11,11 +11,8 @@
  */
 #include "base/base.h"
 
-#include "access/xact.h"
 #include "check/check_internal.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/tuplestore.h"
 
 #define FINDING_COLUMNS	5
@@ -69,26 +66,6 @@ sf_check_report(SfCheck *check, const char *finding, ItemPointer tid,
 							  nsectors * SF_SECTOR_SIZE, buf);
 }
 
-/*
- * Does an error tell of the disk?  Cancel, shortage of memory and the like
- * say nothing about the value and end the check.
- */
-static bool
-is_finding(const ErrorData *edata)
-{
-	switch (ERRCODE_TO_CATEGORY(edata->sqlerrcode))
-	{
-		case ERRCODE_INSUFFICIENT_RESOURCES:
-		case ERRCODE_OPERATOR_INTERVENTION:
-		case ERRCODE_TRANSACTION_ROLLBACK:
-		case ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE:
-		case ERRCODE_PROGRAM_LIMIT_EXCEEDED:
-			return false;
-		default:
-			return true;
-	}
-}
-
 static void
 report_error(SfCheck *check, const ErrorData *edata)
 {
@@ -101,35 +78,30 @@ report_error(SfCheck *check, const ErrorData *edata)
 		sf_check_report(check, "unreadable", tid, 0, 0, "%s", edata->message);
 }
 
+/* A step of the check as one that base knows. */
+typedef struct GuardedStep
+{
+	SfCheck    *check;
+	SfCheckStep step;
+	void	   *arg;
+} GuardedStep;
+
+static void
+run_step(void *arg)
+{
+	GuardedStep *guarded = arg;
+
+	guarded->step(guarded->check, guarded->arg);
+}
+
 bool
 sf_check_guarded(SfCheck *check, SfCheckStep step, void *arg)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile edata = NULL;
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		step(check, arg);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		edata = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
+	GuardedStep guarded = {check, step, arg};
+	ErrorData  *edata = sf_base_guarded(run_step, &guarded);
 
 	if (edata == NULL)
 		return true;
-	if (!is_finding(edata))
-		ReThrowError(edata);
 	report_error(check, edata);
 	FreeErrorData(edata);
 	return false;

@@ -76,6 +76,7 @@ read_map(SfCheck *check, void *arg)
 	loc = sf_object_locator(packed);
 	if (!belongs_here(check, &loc))
 		return;
+	sf_object_require_genuine(check->seg, &loc);
 	work->owned = sf_object_owned(check->seg, &loc);
 	work->stored = packed;
 }

@@ -137,8 +137,9 @@ typedef struct SfColumn
 extern SfColumn sf_ddl_column(Relation rel, AttrNumber attnum);
 
 /*
- * If a datum is STORED, its packed, detoasted form, else NULL.  Never
- * detoasts what is too large to be a locator.
+ * If a datum is not INLINE, its packed, detoasted form, else NULL: STORED, or
+ * damaged, which whoever decodes it finds out.  Never detoasts what is too
+ * large to be a locator.
  */
 extern struct varlena *sf_ddl_stored(Datum value);
 

@@ -63,7 +63,7 @@ sf_ddl_stored(Datum value)
 	if (toast_raw_datum_size(value) > SF_LOCATOR_MAX_SIZE + VARHDRSZ)
 		return NULL;
 	packed = PG_DETOAST_DATUM_PACKED(value);
-	return sf_read_form(packed) == SF_FORM_STORED ? packed : NULL;
+	return sf_read_is_inline(packed) ? NULL : packed;
 }
 
 bool

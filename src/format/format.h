@@ -75,10 +75,16 @@ typedef struct SfRun
  *	 48		4		root inode page
  *	 52		4		reserved, 0
  *	 56		8		stamp of the root page
+ *	 both:
+ *	 last 8			SipHash-2-4 of all bytes before it, keyed with the segment's secret
  *
  * In a flat map the units lie one after the other in the runs, each unit
  * contiguous and starting on a sector; every unit but the last is
  * SF_UNIT_SIZE bytes.
+ *
+ * The server makes locators and takes none from outside.  Should one get in all
+ * the same, by a flaw elsewhere or by damage to a row, the hash at its end
+ * tells: nothing is read or freed through a locator that is not genuine.
  * ---------------------------------------------------------------------
  */
 #define SF_FORM_INLINE			1
@@ -87,7 +93,8 @@ typedef struct SfRun
 
 #define SF_LOCATOR_VERSION		1
 #define SF_LOCATOR_HEADER		48
-#define SF_LOCATOR_INODE_SIZE	64
+#define SF_LOCATOR_MAC_SIZE		8
+#define SF_LOCATOR_INODE_SIZE	(SF_LOCATOR_HEADER + 16 + SF_LOCATOR_MAC_SIZE)
 #define SF_LOC_INODE			0x0001	/* map is a tree of inode pages */
 #define SF_LOC_KNOWN_FLAGS		SF_LOC_INODE
 
@@ -97,7 +104,14 @@ typedef struct SfRun
 
 #define SF_ENCODED_RUN_SIZE		12
 #define SF_LOCATOR_MAX_SIZE \
-	(SF_LOCATOR_HEADER + SF_FLAT_MAX_RUNS * SF_ENCODED_RUN_SIZE + SF_FLAT_MAX_UNITS * 8)
+	(SF_LOCATOR_HEADER + SF_FLAT_MAX_RUNS * SF_ENCODED_RUN_SIZE + SF_FLAT_MAX_UNITS * 8 + \
+	 SF_LOCATOR_MAC_SIZE)
+
+/* What only the server knows of a segment: the key of its locators. */
+typedef struct SfSecret
+{
+	uint8_t		bytes[16];
+} SfSecret;
 
 /* The fixed part of a locator, decoded. */
 typedef struct SfLocator
@@ -116,6 +130,8 @@ typedef struct SfLocator
 	uint32_t	root_page;		/* inode map */
 	uint64_t	root_stamp;		/* inode map */
 	const uint8_t *map;			/* flat map: encoded runs, then checksums */
+	const uint8_t *encoded;		/* the locator itself, */
+	size_t		signed_bytes;	/* and how much of it the hash covers */
 } SfLocator;
 
 /* One unit of a value: where it lies and what it must hash to. */
@@ -130,17 +146,21 @@ typedef struct SfUnit
 #define SF_HOLE					UINT64_MAX
 
 /*
- * Decode the fixed part of a STORED value (data: its bytes from the form on).
- * Checks everything that can be checked without the segment; returns NULL
- * when sound, else a static text that says what is wrong.
+ * Decode the fixed part of a STORED value (data: its bytes from the form on,
+ * which loc points into).  Checks everything that can be checked without the
+ * segment; returns NULL when sound, else a static text that says what is wrong.
  */
 extern const char *sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc);
+
+/* Was this decoded locator made with that secret, and not changed since? */
+extern bool sf_format_locator_genuine(const SfLocator *loc, const SfSecret *secret);
 
 /* Encoded size of a locator with a flat map of that many runs and units. */
 static inline size_t
 sf_format_locator_flat_size(uint32_t nruns, uint32_t nunits)
 {
-	return SF_LOCATOR_HEADER + (size_t) nruns * SF_ENCODED_RUN_SIZE + (size_t) nunits * 8;
+	return SF_LOCATOR_HEADER + (size_t) nruns * SF_ENCODED_RUN_SIZE + (size_t) nunits * 8 +
+		SF_LOCATOR_MAC_SIZE;
 }
 
 /*
@@ -149,7 +169,8 @@ sf_format_locator_flat_size(uint32_t nruns, uint32_t nunits)
  * map only.  Returns the number of bytes written.
  */
 extern size_t sf_format_locator_encode(uint8_t *data, const SfLocator *loc,
-									   const SfRun *runs, const uint64_t *checksums);
+									   const SfRun *runs, const uint64_t *checksums,
+									   const SfSecret *secret);
 
 /* Run i of a flat map. */
 extern SfRun sf_format_locator_run(const SfLocator *loc, uint32_t i);
@@ -223,6 +244,7 @@ typedef struct SfPageTrailer
  *	 56	4	last pending page, or SF_NO_PAGE
  *	 60	4	next dynamic page never used yet
  *	 64	8	next stamp of an inode page
+ *	 72	16	secret: random, new at every creation; the key of the locators
  */
 typedef struct SfHeader
 {
@@ -239,6 +261,7 @@ typedef struct SfHeader
 	uint32_t	pending_tail;
 	uint32_t	next_page;
 	uint64_t	next_stamp;
+	SfSecret	secret;
 } SfHeader;
 
 #define SF_SEG_UNLOGGED_DATA	0x0001	/* filesystem_like_logging */

@@ -5,6 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <sodium/crypto_shorthash_siphash24.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -14,7 +15,9 @@
 
 _Static_assert(sizeof(SfUnit) == 24, "SfUnit is an on-disk format");
 _Static_assert(sizeof(SfChild) == 16, "SfChild is an on-disk format");
-_Static_assert(sizeof(SfHeader) == 72, "SfHeader is an on-disk format");
+_Static_assert(sizeof(SfHeader) == 88, "SfHeader is an on-disk format");
+_Static_assert(sizeof(SfSecret) == crypto_shorthash_siphash24_KEYBYTES, "SipHash has such a key");
+_Static_assert(SF_LOCATOR_MAC_SIZE == crypto_shorthash_siphash24_BYTES, "SipHash is that long");
 _Static_assert(sizeof(SfPendEntry) == 24, "SfPendEntry is an on-disk format");
 _Static_assert(sizeof(SfPageTrailer) == SF_PAGE_SPECIAL, "SfPageTrailer is an on-disk format");
 _Static_assert(sizeof(SfMap) == 24 + 512 + 4096, "SfMap is an on-disk format");
@@ -84,8 +87,12 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	loc->incarnation = GET(uint64_t, data + 32);
 	loc->nunits = SF_UNITS_OF(loc->length_bytes);
 	loc->nruns = GET(uint16_t, data + 44);
+	loc->encoded = data;
+	loc->signed_bytes = len - SF_LOCATOR_MAC_SIZE;
 	if (loc->flags & ~SF_LOC_KNOWN_FLAGS)
 		return "locator has unknown flags";
+	if (loc->key_id != 0)
+		return "locator has an unknown key id";
 	if (loc->length_bytes == 0 || loc->length_bytes > (uint64_t) INT64_MAX ||
 		GET(uint32_t, data + 40) != ((loc->flags & SF_LOC_INODE) ? 0 : loc->nunits))
 		return "length and number of units do not agree";
@@ -93,9 +100,33 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 		: decode_flat_map(data, len, loc);
 }
 
+static uint64_t
+locator_mac(const uint8_t *data, size_t len, const SfSecret *secret)
+{
+	uint64_t	mac;
+
+	(void) crypto_shorthash_siphash24((uint8_t *) &mac, data, len, secret->bytes);
+	return mac;
+}
+
+bool
+sf_format_locator_genuine(const SfLocator *loc, const SfSecret *secret)
+{
+	return GET(uint64_t, loc->encoded + loc->signed_bytes) ==
+		locator_mac(loc->encoded, loc->signed_bytes, secret);
+}
+
+/* Put the hash at the end of a locator; returns its size. */
+static size_t
+sign(uint8_t *data, size_t len, const SfSecret *secret)
+{
+	PUT(uint64_t, data + len, locator_mac(data, len, secret));
+	return len + SF_LOCATOR_MAC_SIZE;
+}
+
 size_t
-sf_format_locator_encode(uint8_t *data, const SfLocator *loc,
-						 const SfRun *runs, const uint64_t *checksums)
+sf_format_locator_encode(uint8_t *data, const SfLocator *loc, const SfRun *runs,
+						 const uint64_t *checksums, const SfSecret *secret)
 {
 	uint8_t    *p = data + SF_LOCATOR_HEADER;
 
@@ -117,7 +148,7 @@ sf_format_locator_encode(uint8_t *data, const SfLocator *loc,
 		PUT(uint32_t, data + 48, loc->root_page);
 		PUT(uint32_t, data + 52, 0);
 		PUT(uint64_t, data + 56, loc->root_stamp);
-		return SF_LOCATOR_INODE_SIZE;
+		return sign(data, 64, secret);
 	}
 	PUT(uint16_t, data + 44, loc->nruns);
 	for (uint32_t i = 0; i < loc->nruns; i++, p += SF_ENCODED_RUN_SIZE)
@@ -126,7 +157,7 @@ sf_format_locator_encode(uint8_t *data, const SfLocator *loc,
 		PUT(uint32_t, p + 8, runs[i].nsectors);
 	}
 	memcpy(p, checksums, (size_t) loc->nunits * 8);
-	return sf_format_locator_flat_size(loc->nruns, loc->nunits);
+	return sign(data, p + (size_t) loc->nunits * 8 - data, secret);
 }
 
 SfRun

@@ -17,14 +17,19 @@
 
 #include "object/object_internal.h"
 
+const char *
+sf_object_decode(struct varlena *datum, SfLocator *loc)
+{
+	return sf_format_locator_decode((uint8 *) VARDATA_ANY(datum),
+									VARSIZE_ANY_EXHDR(datum), loc);
+}
+
 SfLocator
 sf_object_locator(struct varlena *datum)
 {
 	SfLocator	loc;
-	const char *problem;
+	const char *problem = sf_object_decode(datum, &loc);
 
-	problem = sf_format_locator_decode((uint8 *) VARDATA_ANY(datum),
-									   VARSIZE_ANY_EXHDR(datum), &loc);
 	if (problem != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -32,6 +37,17 @@ sf_object_locator(struct varlena *datum)
 				 errdetail("The %s.", problem),
 				 errhint("Run securefile_check() on the column.")));
 	return loc;
+}
+
+void
+sf_object_require_genuine(SfSegment *seg, const SfLocator *loc)
+{
+	if (!sf_format_locator_genuine(loc, &seg->secret))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("invalid securefile locator"),
+				 errdetail("The locator was not made by its segment, or was changed since."),
+				 errhint("Run securefile_check() on the column.")));
 }
 
 /* Bytes of unit i of an object. */
@@ -127,7 +143,8 @@ sf_object_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nuni
 		}
 		loc->nruns = nruns;
 	}
-	len = sf_format_locator_encode((uint8 *) VARDATA(datum), loc, runs, checksums);
+	len = sf_format_locator_encode((uint8 *) VARDATA(datum), loc, runs, checksums,
+								   &seg->secret);
 	SET_VARSIZE(datum, VARHDRSZ + len);
 	return datum;
 }

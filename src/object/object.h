@@ -12,8 +12,18 @@
 #include "format/format.h"
 #include "space/space.h"
 
-/* Decode the locator of a STORED datum; ERROR DATA_CORRUPTED. */
+/* Decode the locator of a STORED datum; returns what is wrong with it, or NULL. */
+extern const char *sf_object_decode(struct varlena *datum, SfLocator *loc);
+
+/* Same; ERROR DATA_CORRUPTED when something is wrong. */
 extern SfLocator sf_object_locator(struct varlena *datum);
+
+/*
+ * Was the locator made by its segment, and not changed since?  ERROR
+ * DATA_CORRUPTED if not.  To be asked before anything is read or freed through
+ * a locator that came in a datum.
+ */
+extern void sf_object_require_genuine(SfSegment *seg, const SfLocator *loc);
 
 /*
  * Units [first, first + n) of an object into units.  Reads inode pages through

@@ -25,6 +25,9 @@ extern void sf_read_set_overlay(SfReadOverlay overlay);
  */
 extern uint8 sf_read_form(struct varlena *datum);
 
+/* Is it INLINE?  Does not throw: what has another form, or none, is not. */
+extern bool sf_read_is_inline(struct varlena *datum);
+
 /* Length of a value in bytes; touches no data. */
 extern int64 sf_read_length(struct varlena *datum);
 

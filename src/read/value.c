@@ -29,6 +29,13 @@ sf_read_form(struct varlena *datum)
 	return form;
 }
 
+bool
+sf_read_is_inline(struct varlena *datum)
+{
+	return VARSIZE_ANY_EXHDR(datum) >= 1 &&
+		*(uint8 *) VARDATA_ANY(datum) == SF_FORM_INLINE;
+}
+
 int64
 sf_read_length(struct varlena *datum)
 {
@@ -46,6 +53,7 @@ read_units(const SfLocator *loc, SfReadTarget *target)
 {
 	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
 
+	sf_object_require_genuine(seg, loc);
 	sf_read_units(seg, loc, target);
 	sf_space_release(seg);
 }

@@ -60,6 +60,7 @@ load_segment(SfSegment *seg, Relation rel)
 	seg->table_oid = header.table_oid;
 	seg->attnum = header.attnum;
 	seg->incarnation = header.incarnation;
+	seg->secret = header.secret;
 	seg->logged_data = !(header.flags & SF_SEG_UNLOGGED_DATA);
 	seg->next_id = seg->end_id = 0;
 	seg->node = SfRelNode(rel);

@@ -37,6 +37,7 @@ typedef struct SfSegment
 	Oid			table_oid;
 	AttrNumber	attnum;
 	uint64		incarnation;
+	SfSecret	secret;			/* key of its locators */
 	bool		logged_data;	/* logging (else filesystem_like_logging) */
 	uint64		next_id;		/* reserved object ids: next, */
 	uint64		end_id;			/* and end */

@@ -78,9 +78,10 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 	Buffer		buf;
 
 	sf_base_require_preload();
-	if (!pg_strong_random(&header.incarnation, sizeof(header.incarnation)))
+	if (!pg_strong_random(&header.incarnation, sizeof(header.incarnation)) ||
+		!pg_strong_random(&header.secret, sizeof(header.secret)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
-						errmsg("could not generate a random incarnation number")));
+						errmsg("could not generate the random numbers of a segment")));
 	header.creator_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 	header.next_object_id = next_object_id;
 	header.table_oid = table_oid;

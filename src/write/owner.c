@@ -213,43 +213,87 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum)
 						get_attname(table_oid, attnum, false), get_rel_name(table_oid)),
 				 errdetail("A trigger that fires after the extension's own put it there."),
 				 errhint("Assign the value as bytea (value::bytea), or in a trigger that fires earlier.")));
+	sf_object_require_genuine(object->seg, &loc);
 	set_state(object, object->state == OBJECT_LOST ? OBJECT_FREED : OBJECT_CONFIRMED);
 }
 
-/* Note an object of an earlier transaction as freed. */
-static void
-free_old(SfSegment *seg, const SfLocator *loc)
+/* An object of an earlier transaction that a row gave up. */
+typedef struct OldObject
 {
-	MemoryContext old = MemoryContextSwitchTo(sf_write_context());
-	SfOwned		owned = sf_object_owned(seg, loc);
+	SfSegment  *seg;
+	const SfLocator *loc;
+} OldObject;
+
+/* Note it as freed (an SfBaseStep). */
+static void
+free_old(void *arg)
+{
+	OldObject  *old = arg;
+	MemoryContext context = MemoryContextSwitchTo(sf_write_context());
+	SfOwned		owned = sf_object_owned(old->seg, old->loc);
 
 	if (owned.nruns < 64)
 		owned.runs = repalloc(owned.runs, Max(owned.nruns, 1) * sizeof(SfRun));
-	MemoryContextSwitchTo(old);
+	MemoryContextSwitchTo(context);
 	freed = make_room(freed, nfreed, &freed_size, sizeof(Freed));
-	freed[nfreed++] = (Freed) {sf_owner_segment(seg), owned, GetCurrentTransactionNestLevel()};
+	freed[nfreed++] = (Freed) {sf_owner_segment(old->seg), owned, GetCurrentTransactionNestLevel()};
+}
+
+/* A damaged row can be removed, but what it says about space is not believed. */
+static void
+warn_not_freed(Oid table_oid, AttrNumber attnum, const char *problem)
+{
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("space of a damaged value of column \"%s\" of table \"%s\" is not given back",
+					get_attname(table_oid, attnum, false), get_rel_name(table_oid)),
+			 errdetail_internal("%s", problem),
+			 errhint("Run securefile_check() on the column.")));
+}
+
+/* Only a map in inode pages can be damaged when its locator is not. */
+static void
+free_genuine(SfSegment *seg, const SfLocator *loc)
+{
+	OldObject	old = {seg, loc};
+	ErrorData  *edata;
+
+	if (!(loc->flags & SF_LOC_INODE))
+	{
+		free_old(&old);
+		return;
+	}
+	edata = sf_base_guarded(free_old, &old);
+	if (edata != NULL)
+		warn_not_freed(loc->table_oid, loc->attnum, edata->message);
 }
 
 void
 sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum)
 {
-	SfLocator	loc = sf_object_locator(datum);
+	SfLocator	loc;
+	const char *problem = sf_object_decode(datum, &loc);
 	Object	   *object;
 	SfSegment  *seg;
 
-	if (loc.table_oid != table_oid || loc.attnum != attnum)
+	if (problem == NULL && (loc.table_oid != table_oid || loc.attnum != attnum))
 		return;
 	sf_write_require_open();
-	object = find_object(&loc);
+	object = problem == NULL ? find_object(&loc) : NULL;
 	if (object != NULL)
 	{
 		set_state(object, object->state == OBJECT_PLACED ? OBJECT_LOST : OBJECT_FREED);
 		return;
 	}
 	seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
-	if (seg == NULL || seg->incarnation != loc.incarnation)
+	if (seg == NULL || (problem == NULL && seg->incarnation != loc.incarnation))
 		return;					/* its storage goes as a whole */
-	free_old(seg, &loc);
+	if (problem == NULL && !sf_format_locator_genuine(&loc, &seg->secret))
+		problem = "locator was not made by its segment, or was changed since";
+	if (problem != NULL)
+		warn_not_freed(table_oid, attnum, psprintf("The %s.", problem));
+	else
+		free_genuine(seg, &loc);
 }
 
 /* ---- savepoints ---- */

@@ -31,7 +31,8 @@ extern void sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *d
 /*
  * account, a row went away: free the object's space if this (sub)transaction
  * commits, once no snapshot needs it.  A locator of another table or column
- * is none of our business and ignored.
+ * is none of our business and ignored; WARNING, and nothing freed, when the
+ * value is damaged.
  */
 extern void sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum);
 

@@ -155,6 +155,26 @@ after('rollback of everything', 'BEGIN; DELETE FROM t; ROLLBACK', 16);
 after('an old cursor of one\'s own transaction',
 	"BEGIN; DECLARE c CURSOR FOR SELECT doc::bytea FROM t; DELETE FROM t WHERE id < 500; FETCH ALL c; COMMIT", 10);
 
+# triggers of the user's that read and write values late: OLD and NEW at commit
+$node->safe_psql(
+	'postgres', qq{
+	CREATE TABLE late (id int, seed int, len int, doc securefile, old bool);
+	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \$\$
+	BEGIN
+		IF TG_OP <> 'INSERT' THEN INSERT INTO late SELECT (OLD.*).*, true; END IF;
+		IF TG_OP <> 'DELETE' THEN INSERT INTO late SELECT (NEW.*).*, false; END IF;
+		RETURN NULL;
+	END \$\$;
+	CREATE CONSTRAINT TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON t
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note();});
+after('deferred trigger that copies values',
+	"BEGIN; INSERT INTO t VALUES (600, 600, $len, blob(600, $len)); UPDATE t SET seed = 601, doc = blob(601, $len) WHERE id = 600;"
+	  . ' UPDATE t SET id = 602 WHERE id = 600; DELETE FROM t WHERE id = 602; COMMIT',
+	10);
+rows_right($node, 'late', 6, 'copies made at commit');
+sound($node, 'late', 'copies made at commit');
+$node->safe_psql('postgres', 'DROP TRIGGER note ON t; DROP TABLE late');
+
 # ---- trap 4: rows that move ----
 $node->safe_psql(
 	'postgres', q{

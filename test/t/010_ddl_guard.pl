@@ -86,6 +86,25 @@ sound($node, 'victim', 'foreign value by a trigger');
 works('foreign value by a trigger');
 $node->safe_psql('postgres', 'DROP TRIGGER zzzzzzzz ON t; DROP TRIGGER "~~~~" ON t');
 
+# the same with a value of another row of the same column
+$node->safe_psql(
+	'postgres', q{
+	CREATE FUNCTION steal_here() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		SELECT seed, len, doc INTO NEW.seed, NEW.len, NEW.doc FROM t WHERE id = 3;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER "~~~~" BEFORE INSERT OR UPDATE ON t FOR EACH ROW
+		WHEN (NEW.id BETWEEN 70 AND 79) EXECUTE FUNCTION steal_here();});
+$node->psql('postgres', "INSERT INTO t VALUES (70, 1, $len, blob(1, $len))");
+$node->psql('postgres', 'UPDATE t SET id = 71 WHERE id = 4');
+$node->psql('postgres', "UPDATE t SET id = 72, doc = blob(9, $len) WHERE id = 5");
+$node->safe_psql('postgres', 'DELETE FROM t WHERE id BETWEEN 70 AND 79');
+settle($node, 't', 'doc');
+fill($node, 't', 80, 89, $len);
+works('value of another row by a trigger');
+$node->safe_psql('postgres', 'DROP TRIGGER "~~~~" ON t');
+
 # a role that may only SELECT cannot free another table's space
 $node->safe_psql('postgres',
 	'CREATE ROLE reader LOGIN; GRANT SELECT ON victim TO reader; CREATE SCHEMA mine AUTHORIZATION reader');

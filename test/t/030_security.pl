@@ -99,6 +99,53 @@ is( $node->safe_psql('postgres',
 	'',
 	'ANALYZE keeps neither contents nor locators');
 
+# ---- forged locators ----
+# Servers before 15.20 confuse the types of a composite value that a holdable
+# cursor keeps over ALTER TYPE; so a role can see a locator of its own rows, and
+# bring in another. Newer ones refuse. 033_corruption has the same for all.
+$node->safe_psql('postgres', "CREATE TABLE large (id int, owner name, doc securefile); GRANT SELECT ON large TO author;"
+	  . ' ALTER TABLE large ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON large USING (owner = current_user);'
+	  . " INSERT INTO large SELECT i, CASE i WHEN 1 THEN 'nobody' ELSE 'author' END, blob(i, 14000000) FROM generate_series(1, 2) i;"
+	  . " INSERT INTO large VALUES (3, 'nobody', blob(3, $len)), (4, 'author', blob(4, $len))");
+my $seen = $as->('author', 'CREATE TYPE seen AS (a securefile); CREATE TABLE raw (id int, b bytea);'
+	  . ' BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT id, row(doc)::seen AS v FROM large; COMMIT;'
+	  . ' ALTER TYPE seen ALTER ATTRIBUTE a TYPE bytea;'
+	  . q{ DO $$ DECLARE c refcursor := 'c'; r record; BEGIN LOOP FETCH c INTO r; EXIT WHEN NOT found;}
+	  . ' INSERT INTO raw VALUES (r.id, (r.v).a); END LOOP; END $$');
+
+# the values that the locators made by an SQL query lead to, or errors; and how often
+sub forge
+{
+	my ($query) = @_;
+	$as->('author', 'DROP TYPE IF EXISTS forged; DROP TABLE IF EXISTS got; CREATE TABLE got (b bytea, code text); CREATE TYPE forged AS (a bytea);'
+		  . " BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT row(l)::forged AS v FROM ($query) s (l); COMMIT;"
+		  . ' ALTER TYPE forged ALTER ATTRIBUTE a TYPE securefile;'
+		  . q{ DO $$ DECLARE c refcursor := 'c'; r record; BEGIN LOOP FETCH c INTO r; EXIT WHEN NOT found;}
+		  . ' BEGIN INSERT INTO got VALUES (substring((r.v).a FROM 1 FOR 8000), NULL);'
+		  . ' EXCEPTION WHEN others THEN INSERT INTO got VALUES (NULL, SQLSTATE); END; END LOOP; END $$');
+	return $as->('author', 'SELECT coalesce(code, (SELECT seed::text FROM generate_series(1, 4) seed'
+		  . ' WHERE b IN (substring(blob(seed, 14000000) FROM 1 FOR 8000), substring(blob(seed, 20000) FROM 1 FOR 8000))), $$?$$), count(*)'
+		  . ' FROM got GROUP BY 1 ORDER BY 1');
+}
+if ($seen eq '')
+{
+	is(forge('SELECT b FROM raw'), "2|1\n4|1", 'an unchanged locator is taken');
+	like(forge('SELECT set_byte(b, i, get_byte(b, i) # 1) FROM raw, LATERAL generate_series(1, length(b) - 1) i'),
+		qr/\A(XX001\|\d+|42704\|\d+|\n)+\z/, 'a changed one is not, whichever byte it is');
+	is(forge('SELECT set_byte(set_byte(set_byte(b, 16, oid), 48, pg), 56, st) FROM raw, generate_series(1, 4) oid,'
+			  . ' generate_series(1, 9) pg, generate_series(1, 4) st WHERE id = 2 AND (oid, pg, st) <> (get_byte(b, 16), get_byte(b, 48), get_byte(b, 56))'),
+		'XX001|143', 'the map of a value in a hidden row is not found by trying');
+	is(forge('SELECT substring(b FROM 1 FOR length(b) - n) FROM raw, generate_series(1, 16) n'), 'XX001|32', 'nor does a shorter one do');
+}
+else
+{
+	like($seen, qr/row type of datum tuple was altered/, 'this server keeps locators in');
+	$as->('author', q{DROP TABLE raw; CREATE TABLE raw AS SELECT '\x0201000000000000'::bytea b});
+	is(forge('SELECT b FROM raw'), '22P07|1', 'and takes none');
+}
+$as->('author', 'DROP TABLE raw, got; DROP TYPE seen, forged');
+sound($node, 'large', 'forged locators');
+
 # ---- search_path ----
 $node->safe_psql(
 	'postgres', q{

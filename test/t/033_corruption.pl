@@ -184,5 +184,63 @@ foreach my $case (
 }
 rows_right($node, 'm', 7, 'inode pages put back');
 sound($node, 'm', 'inode pages put back');
+
+# ---- locators: changed, or another's ----
+my $nrows = 76;
+make_table($node, 'l');
+fill($node, 'l', 1, $nrows + 1, 20000);
+fill($node, 'l', 101, 105, 14_000_000);
+$heap = $base . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('l')});
+my $mine = pack('L<s<', $node->safe_psql('postgres', q{SELECT 'l'::regclass::oid}), 4);
+$node->stop;
+my $rows = slurp($heap);
+my @at;
+push @at, pos($rows) - 10 while $rows =~ /\x02\x01..\Q$mine\E/gs;
+@at = sort { unpack('Q<', substr($rows, $a + 16, 8)) <=> unpack('Q<', substr($rows, $b + 16, 8)) } @at;
+is(scalar(@at), $nrows + 6, 'locators');
+
+# one bit of every byte of a flat one; the length, the map of another, the depth, the hash of a tree
+foreach my $i (0 .. $nrows - 1)
+{
+	patch($heap, $at[$i] + $i, chr(ord(substr($rows, $at[$i] + $i, 1)) ^ 1));
+}
+my ($first, $second, $third, $fourth) = @at[ $nrows + 1 .. $nrows + 4 ];
+my $last = $at[ $nrows + 5 ];
+patch($heap, $first + 24, pack('Q<', 13_000_000));
+patch($heap, $second + 16, substr($rows, $last + 16, 8));
+patch($heap, $second + 48, substr($rows, $last + 48, 16));
+patch($heap, $third + 44, "\2");
+patch($heap, $fourth + 64, substr($rows, $last + 64, 8));
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE FUNCTION head(doc securefile) RETURNS text LANGUAGE plpgsql AS $$
+	BEGIN
+		RETURN left(encode(substring(doc FROM 1 FOR 16), 'hex'), 16);
+	EXCEPTION WHEN others THEN
+		RETURN sqlstate;
+	END $$});
+is( $node->safe_psql('postgres', q{SELECT string_agg(id::text, ',' ORDER BY id) FROM l WHERE head(doc) NOT IN ('XX001', '42704')}),
+	($nrows + 1) . ',105', 'nothing is read through a changed locator');
+is( $node->safe_psql('postgres', "SELECT count(DISTINCT ctid) FROM securefile_check('l', 'doc') WHERE ctid IS NOT NULL"),
+	$nrows + 4, 'securefile_check names them all');
+my ($rc, $out, $err) = $node->psql('postgres', "DELETE FROM l WHERE id NOT IN ($nrows + 1, 105); SELECT count(*) FROM l");
+is($out, 2, 'damaged rows can be deleted') or diag($err);
+is(scalar(() = $err =~ /WARNING:  space of a damaged value of column "doc" of table "l" is not given back/g),
+	$nrows + 4 - 14, 'with a warning, but where the locator speaks of another column or an older segment');
+settle($node, 'l', 'doc');
+fill($node, 'l', 201, 220, 20000);
+is($node->safe_psql('postgres', 'SELECT count(*) FROM l WHERE doc::bytea = blob(seed, len)'), 22, 'and their space is not used again');
+$node->safe_psql('postgres', 'DELETE FROM l WHERE id > 200');
+
+# the same for a tree with a damaged page
+$pages = slurp($base . $node->safe_psql('postgres',
+	q{SELECT pg_relation_filepath(oid) FROM pg_class WHERE relname = 'pg_securefile_' || 'm'::regclass::oid || '_4'}));
+$node->stop;
+patch($relation, $_ * 8192 + 24, pack('Q<', 999_999)) foreach @inodes;
+$node->start;
+($rc, $out, $err) = $node->psql('postgres', 'DELETE FROM m WHERE id IN (7, 8); SELECT count(*) FROM m WHERE doc::bytea = blob(seed, len)');
+is($out, 5, 'rows with damaged inode pages can be deleted') or diag($err);
+like($err, qr/WARNING:  space of a damaged value/, 'with a warning');
 $node->stop;
 done_testing();

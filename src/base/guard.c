@@ -1,0 +1,61 @@
+/*-------------------------------------------------------------------------
+ *
+ * guard.c
+ *	  Steps that may meet damage on disk and must not end the statement.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "utils/resowner.h"
+
+/*
+ * Does an error tell of the disk?  Cancel, shortage of memory and the like
+ * say nothing about what is stored.
+ */
+static bool
+is_damage(const ErrorData *edata)
+{
+	switch (ERRCODE_TO_CATEGORY(edata->sqlerrcode))
+	{
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_OPERATOR_INTERVENTION:
+		case ERRCODE_TRANSACTION_ROLLBACK:
+		case ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE:
+		case ERRCODE_PROGRAM_LIMIT_EXCEEDED:
+			return false;
+		default:
+			return true;
+	}
+}
+
+ErrorData *
+sf_base_guarded(SfBaseStep step, void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile edata = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		step(arg);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+
+	if (edata != NULL && !is_damage(edata))
+		ReThrowError(edata);
+	return edata;
+}
