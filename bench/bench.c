@@ -9,9 +9,13 @@
  * that whatever else the machine does meets both; medians are compared.
  *
  * A write begins with an empty table whose space is there already (one untimed
- * round before), a read comes after one untimed round of reads: warm with warm.
- * Between the columns the server makes a checkpoint, so that none pays for what
- * another has left to be written.
+ * round before, deleted, vacuumed and resolved, nothing cut off), a read comes
+ * after one untimed round of reads: warm with warm.  Between the columns the
+ * server makes a checkpoint, so that none pays for what another has left to be
+ * written.
+ *
+ * "connection only" sends the same parameters and commits a row each, but keeps
+ * only the length: what no storage can do without.
  *
  *	  bench [--quick] [--repeat N] [CONNINFO]
  *
@@ -39,16 +43,20 @@ typedef struct Column
 {
 	const char *name;
 	const char *type;
+	const char *value;			/* what is inserted; $2 is the parameter */
 	const char *storage;		/* further ALTER TABLE, or NULL */
 } Column;
 
 static const Column columns[] = {
-	{"bytea external", "bytea", "ALTER TABLE %s ALTER doc SET STORAGE EXTERNAL"},
-	{"logging", "securefile(logging)", NULL},
-	{"filesystem_like", "securefile(filesystem_like_logging)", NULL},
+	{"bytea external", "bytea", "$2", "ALTER TABLE %s ALTER doc SET STORAGE EXTERNAL, "
+	"SET (vacuum_truncate = off, toast.vacuum_truncate = off)"},
+	{"logging", "securefile(logging)", "$2", NULL},
+	{"filesystem_like", "securefile(filesystem_like_logging)", "$2", NULL},
+	{"connection only", "int", "octet_length($2)", NULL},
 };
 
 #define COLUMNS			((int) (sizeof(columns) / sizeof(columns[0])))
+#define STORING			(COLUMNS - 1)	/* the last one has nothing to be read */
 
 typedef struct Case
 {
@@ -160,9 +168,11 @@ make_tables(void)
 		char		name[16];
 
 		table_name(table, sizeof(table), c);
-		snprintf(sql, sizeof(sql), "INSERT INTO %s VALUES ($1, $2)", table);
+		snprintf(sql, sizeof(sql), "INSERT INTO %s VALUES ($1, %s)", table, columns[c].value);
 		snprintf(name, sizeof(name), "w%d", c);
 		PQclear(PQprepare(conn, name, sql, 2, types));
+		if (c >= STORING)
+			continue;
 		snprintf(sql, sizeof(sql), "SELECT doc::bytea FROM %s WHERE id = $1", table);
 		snprintf(name, sizeof(name), "r%d", c);
 		PQclear(PQprepare(conn, name, sql, 1, types));
@@ -209,6 +219,28 @@ read_one(int column, int id, const char *expected, int size)
 	PQclear(res);
 }
 
+/* Wait for the monitor to give back the space of deleted values. */
+static void
+wait_for_space(const char *table)
+{
+	char		sql[512];
+
+	snprintf(sql, sizeof(sql), "SELECT 1 FROM securefile_usage('%s', 'doc') WHERE pending_bytes > 0",
+			 table);
+	for (;;)
+	{
+		PGresult   *res = PQexec(conn, sql);
+		int			pending = PQntuples(res);
+
+		if (PQresultStatus(res) != PGRES_TUPLES_OK)
+			die(sql);
+		PQclear(res);
+		if (pending == 0)
+			return;
+		run("SELECT pg_sleep(0.1)");
+	}
+}
+
 /* Write all objects of a case; seconds. */
 static double
 write_round(const Case *cs, int column, int objects, char *data)
@@ -220,7 +252,7 @@ write_round(const Case *cs, int column, int objects, char *data)
 	run_on("DELETE FROM %s", table);
 	run_on("VACUUM %s", table);
 	if (strncmp(columns[column].type, "securefile", 10) == 0)
-		run_on("SELECT securefile_maintain('%s', 'doc')", table);
+		wait_for_space(table);
 	run("CHECKPOINT");
 
 	start = now();
@@ -304,16 +336,16 @@ run_case(const Case *cs, int objects, int repeat)
 		for (int c = 0; c < COLUMNS; c++)
 			times.write[c][r] = write_round(cs, c, objects, data);
 	}
-	for (int c = 0; c < COLUMNS; c++)
+	for (int c = 0; c < STORING; c++)
 		(void) read_round(cs, c, objects, data, true);
 	for (int r = 0; r < repeat; r++)
 	{
-		for (int c = 0; c < COLUMNS; c++)
+		for (int c = 0; c < STORING; c++)
 			times.read[c][r] = read_round(cs, c, objects, data, false);
 	}
 	for (int c = 0; c < COLUMNS; c++)
 		reached &= report(cs, objects, c, "write", times.write, repeat, cs->want_write[c]);
-	for (int c = 0; c < COLUMNS; c++)
+	for (int c = 0; c < STORING; c++)
 		reached &= report(cs, objects, c, "read", times.read, repeat, cs->want_read[c]);
 	fflush(stdout);
 	free(data);

@@ -83,7 +83,7 @@ tend_segment(Relation rel)
 	if (LockHasWaitersRelation(rel, ShareUpdateExclusiveLock))
 		return true;
 	sf_space_tend(seg, false, &work);
-	return work.entries_seen > work.entries_resolved;
+	return work.fading || work.entries_seen > work.entries_resolved;
 }
 
 /* One transaction on one segment.  Leaves segments alone that are in use. */

@@ -14,9 +14,11 @@
 #include "space/space_internal.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 #define DISPENSE_SEGMENTS	256
 #define DISPENSE_RUNS		64
+#define RECENT_HALF_LIFE_MS	60000
 
 typedef struct Dispenser
 {
@@ -24,6 +26,8 @@ typedef struct Dispenser
 	SfNode		node;
 	uint64		last_used;		/* value of the clock */
 	uint64		demand_blocks;	/* lent since the monitor looked */
+	uint64		recent_blocks;	/* lent before that, fading */
+	TimestampTz recent_since;	/* when they were halved last */
 	uint64		horizon;		/* at which the queue was resolved last */
 	uint32		cursor;			/* map page where the next scan starts */
 	int			nruns;
@@ -189,18 +193,36 @@ sf_dispense_note_demand(SfNode node, uint32 nblocks)
 	LWLockRelease(&table->lock);
 }
 
-uint64
+/* Halve what was lent in the past, once a minute. */
+static void
+fade(Dispenser *slot, TimestampTz now)
+{
+	while (slot->recent_blocks > 0 &&
+		   TimestampDifferenceExceeds(slot->recent_since, now, RECENT_HALF_LIFE_MS))
+	{
+		slot->recent_blocks /= 2;
+		slot->recent_since = TimestampTzPlusMilliseconds(slot->recent_since, RECENT_HALF_LIFE_MS);
+	}
+	if (slot->recent_blocks == 0)
+		slot->recent_since = now;
+}
+
+SfDemand
 sf_dispense_take_demand(SfNode node)
 {
+	TimestampTz now = GetCurrentTimestamp();
+	SfDemand	demand = {0};
 	Dispenser  *slot;
-	uint64		demand = 0;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	slot = find_slot(node, false);
 	if (slot != NULL)
 	{
-		demand = slot->demand_blocks;
+		fade(slot, now);
+		demand.latest_blocks = slot->demand_blocks;
+		slot->recent_blocks += slot->demand_blocks;
 		slot->demand_blocks = 0;
+		demand.recent_blocks = slot->recent_blocks;
 	}
 	LWLockRelease(&table->lock);
 	return demand;

@@ -249,7 +249,8 @@ unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
  * still believes in the old size finds it lent.  Growth takes the marks away.
  */
 uint64
-sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 min_cut_sectors)
+sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
+				 uint64 min_cut_sectors)
 {
 	uint64		total;
 	uint64		slack;
@@ -259,7 +260,7 @@ sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 min_cut_sectors)
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
 	start = total = sf_space_header(rel).total_sectors;
-	slack = Min(total / 8, MAX_STEP);
+	slack = Max(keep_sectors, Min(total / 8, MAX_STEP));
 	target = find_tail(rel, total / SF_BLOCK_SECTORS) * SF_BLOCK_SECTORS + slack;
 	target = (target + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB;
 	if (target + min_cut_sectors <= total)

@@ -186,6 +186,7 @@ typedef struct SfMaintain
 	uint64		pages_freed;
 	uint64		sectors_grown;
 	uint64		sectors_cut;
+	bool		fading;			/* a tail that is kept for recent demand may go later */
 	FullTransactionId oldest_unresolved;	/* invalid: none */
 } SfMaintain;
 

@@ -198,10 +198,12 @@ extern void sf_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uin
 extern uint64 sf_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors);
 
 /*
- * Cut a free tail that leaves the slack and at least min_cut_sectors to be
- * cut; returns sectors cut.  Does nothing while another grows or cuts.
+ * Cut a free tail, if that is at least min_cut_sectors when the slack (or
+ * keep_sectors, if more) is left; returns sectors cut.  Does nothing while
+ * another grows or cuts.
  */
-extern uint64 sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 min_cut_sectors);
+extern uint64 sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
+							   uint64 min_cut_sectors);
 
 /* ---- lending (lend.c) ---- */
 
@@ -226,8 +228,17 @@ extern void sf_dispense_note_resolved(SfNode node, uint64 horizon);
 extern Size sf_dispense_shmem_size(void);
 extern void sf_dispense_shmem_init(void);
 
-/* Blocks lent since the last call: the rate the monitor grows by. */
-extern uint64 sf_dispense_take_demand(SfNode node);
+/*
+ * Blocks lent: since the last call, the rate the monitor grows by; and in the
+ * recent past (halved every minute), which it keeps free rather than cut.
+ */
+typedef struct SfDemand
+{
+	uint64		latest_blocks;
+	uint64		recent_blocks;
+} SfDemand;
+
+extern SfDemand sf_dispense_take_demand(SfNode node);
 extern void sf_dispense_note_demand(SfNode node, uint32 nblocks);
 
 /* ---- arenas (arena.c) ---- */

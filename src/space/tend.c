@@ -18,30 +18,42 @@
  * at most an eighth of the segment or 64 MB.
  */
 static uint64
-grow_ahead(SfSegment *seg, Relation rel, uint64 free_blocks)
+grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_blocks)
 {
 	uint64		total = sf_space_header(rel).total_sectors;
-	uint64		ahead = sf_dispense_take_demand(seg->node);
+	uint64		ahead = Min(demand_blocks * SF_BLOCK_SECTORS,
+							Min(total / 8, 64 * SECTORS_PER_MB));
 
-	ahead = Min(ahead * SF_BLOCK_SECTORS, Min(total / 8, 64 * SECTORS_PER_MB));
 	if (ahead < SECTORS_PER_MB || free_blocks * SF_BLOCK_SECTORS >= ahead)
 		return 0;
 	return sf_grow_ahead(seg, rel, ahead - free_blocks * SF_BLOCK_SECTORS);
 }
 
+/*
+ * The monitor cuts a tail only where it is much, and leaves what was lent in
+ * the last minutes: who replaces all rows would else grow the files again and
+ * again.  Whoever waits (wait) gets all of it cut.
+ */
 void
 sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats)
 {
 	Relation	rel = sf_segment_rel(seg);
 	uint64		total = sf_space_header(rel).total_sectors;
-	uint64		min_cut = wait ? SECTORS_PER_MB : Max(total / 4, 64 * SECTORS_PER_MB);
+	SfDemand	demand = sf_dispense_take_demand(seg->node);
+	uint64		min_cut = Max(total / 4, 64 * SECTORS_PER_MB);
 	uint64		free_blocks;
 
 	while (sf_lend_collect(seg, rel, wait ? 0 : SF_ARENA_IDLE_MS))
 		 /* until there is nothing left */ ;
 	free_blocks = sf_lend_scan(seg, rel, 1);
-	if (!wait)
-		stats->sectors_grown += grow_ahead(seg, rel, free_blocks);
-	stats->sectors_cut += sf_grow_cut_tail(seg, rel, min_cut);
+	if (wait)
+		stats->sectors_cut += sf_grow_cut_tail(seg, rel, 0, SECTORS_PER_MB);
+	else
+	{
+		stats->sectors_grown += grow_ahead(seg, rel, demand.latest_blocks, free_blocks);
+		stats->sectors_cut += sf_grow_cut_tail(seg, rel, demand.recent_blocks * SF_BLOCK_SECTORS,
+											   min_cut);
+		stats->fading = demand.recent_blocks > 0 && free_blocks * SF_BLOCK_SECTORS >= min_cut;
+	}
 	sf_segment_close(rel);
 }

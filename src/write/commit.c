@@ -4,8 +4,9 @@
  *	  The order of things at the end of a transaction.
  *
  * Before the commit (or prepare) record is written:
- *	 1	what is gathered is written, waited for and made durable;
- *	 2	the bytes of logging columns are in WAL;
+ *	 1	what is gathered is written; the bytes of logging columns go to WAL
+ *		meanwhile;
+ *	 2	the writes are waited for and made durable;
  *	 3	the space entries are in WAL: ALLOC for what rows own now, FREE for
  *		what they have lost, FREE_PAGE for inode pages that nobody owns;
  *	 4	regions that are full are given back: their used bits protect them now.
@@ -90,7 +91,7 @@ sf_write_pre_commit(void)
 		return;
 	SF_FAULT(commit_before_flush);
 	sf_gather_flush_all(true);
-	SF_FAULT(commit_after_data_wal);
+	SF_FAULT(commit_after_data);
 	sf_owner_collect(&alloc, &free, &pages);
 	if (alloc.n + free.n + pages.n > 0)
 		sf_write_note_entries();

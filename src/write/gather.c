@@ -15,8 +15,10 @@
  * G3	a partly filled block is written only by a flush after which the arena
  *		goes on with the next block.
  *
- * In a logging column the bytes go to WAL when the write of their buffer is
- * complete (write, wait, record, commit).
+ * In a logging column the bytes go to WAL too.  A checkpoint, or a base backup,
+ * that begins after their record must have them in the files.  So the record
+ * is inserted when the write is complete; or, at pre-commit, while it is in
+ * flight, with checkpoints held up until it is complete (DELAY_CHKPT_COMPLETE).
  *
  *-------------------------------------------------------------------------
  */
@@ -25,11 +27,11 @@
 #include "miscadmin.h"
 #include "stats/stats.h"
 #include "storage/fd.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
 
 #define MAX_PIECES		64
-#define EARLY_SECTORS	1024	/* 512 KB: enough to be written while more comes */
 #define MAX_CARRIED		8		/* tail blocks that go on in the next buffer */
 
 typedef struct Piece
@@ -39,7 +41,7 @@ typedef struct Piece
 	uint32		nsectors;		/* filled */
 	uint32		offset;			/* in the buffer, in bytes */
 	bool		started;		/* its write has been started: it grows no more */
-	bool		completed;		/* its write was waited for, and logged */
+	bool		logged;			/* it is in WAL, if it has to be */
 	SfIo		io;
 } Piece;
 
@@ -197,26 +199,28 @@ wait_piece(Piece *piece)
 		sf_io_take_counts().reap_us;
 }
 
+static void
+log_piece(GatherBuffer *buf, Piece *piece)
+{
+	if (!piece->logged && piece->seg->logged_data && piece->nsectors > 0)
+		sf_space_log_data(piece->seg, piece->start, buf->mem + piece->offset,
+						  piece->nsectors);
+	piece->logged = true;
+}
+
 /*
- * Wait for the first n pieces of a buffer, one after the other, and put the
- * bytes of logging columns into WAL, while the next ones are still in flight.
+ * Wait for the pieces of a buffer, one after the other, and put the bytes of
+ * logging columns into WAL while the next ones are still in flight.
  */
 static void
-complete_pieces(GatherBuffer *buf, int n)
+complete_buffer(GatherBuffer *buf)
 {
 	begin_undivided();
 	drop_gone_pieces(buf);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < buf->npieces; i++)
 	{
-		Piece	   *piece = &buf->pieces[i];
-
-		if (piece->completed)
-			continue;
-		wait_piece(piece);
-		if (piece->seg->logged_data && piece->nsectors > 0)
-			sf_space_log_data(piece->seg, piece->start, buf->mem + piece->offset,
-							  piece->nsectors);
-		piece->completed = true;
+		wait_piece(&buf->pieces[i]);
+		log_piece(buf, &buf->pieces[i]);
 	}
 	end_undivided();
 }
@@ -226,7 +230,7 @@ static void
 recycle_buffer(GatherBuffer *buf)
 {
 	Assert(buf->started || buf->npieces == 0);
-	complete_pieces(buf, buf->npieces);
+	complete_buffer(buf);
 	buf->fill = 0;
 	buf->npieces = 0;
 	buf->started = false;
@@ -303,7 +307,7 @@ begin_piece(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 	piece->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
 	piece->nsectors = 0;
 	piece->offset = buf->fill;
-	piece->started = piece->completed = false;
+	piece->started = piece->logged = false;
 	if (tail != NULL)
 		carry_tail(from_buf, tail, buf, piece);
 	Assert(PieceEnd(piece) == sector);
@@ -364,23 +368,43 @@ goes_on(const Piece *piece, const SfSegment *seg, uint64 start_sector, uint32 ns
 		SfNodeEquals(piece->seg->node, seg->node);
 }
 
-/*
- * A piece has become long: write it while the next one, which continues it,
- * fills.  The new piece takes a partly filled tail block along.
- */
-static Piece *
-write_early(GatherBuffer *buf, Piece *piece, SfSegment *seg, uint64 start_sector)
+/* Write a piece that has become long, while more comes. */
+static void
+write_early(GatherBuffer *buf, Piece *piece)
 {
-	Piece	   *next;
-
-	SF_FAULT(flush_before_write);
-	next = begin_piece(buf, seg, start_sector);
 	begin_undivided();
 	if (sf_space_is_usable(piece->seg))
 		start_piece(buf, piece, false);
 	else
 		piece->nsectors = 0;
 	end_undivided();
+}
+
+void
+sf_gather_start_early(void)
+{
+	GatherBuffer *buf = &buffers[current];
+	Piece	   *piece = last_piece(buf);
+
+	if (piece->started || piece->nsectors < SF_GATHER_EARLY_SECTORS ||
+		piece->nsectors % SF_BLOCK_SECTORS != 0)
+		return;
+	SF_FAULT(flush_before_write);
+	write_early(buf, piece);
+}
+
+/*
+ * Same, for a piece that ends in the middle of a block: the piece that goes on
+ * at start_sector takes that block along.
+ */
+static Piece *
+write_early_but_tail(GatherBuffer *buf, Piece *piece, SfSegment *seg, uint64 start_sector)
+{
+	Piece	   *next;
+
+	SF_FAULT(flush_before_write);
+	next = begin_piece(buf, seg, start_sector);
+	write_early(buf, piece);
 	return next;
 }
 
@@ -401,10 +425,10 @@ sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 		buf = &buffers[current];
 	}
 	piece = last_piece(buf);
-	if (piece == NULL || !goes_on(piece, seg, start_sector, nsectors))
+	if (piece == NULL || piece->started || !goes_on(piece, seg, start_sector, nsectors))
 		piece = begin_piece(buf, seg, start_sector);
-	else if (piece->nsectors >= EARLY_SECTORS)
-		piece = write_early(buf, piece, seg, start_sector);
+	else if (piece->nsectors >= SF_GATHER_EARLY_SECTORS)
+		piece = write_early_but_tail(buf, piece, seg, start_sector);
 	Assert(PieceEnd(piece) == start_sector);
 	dst = buf->mem + piece->offset + (Size) piece->nsectors * SF_SECTOR_SIZE;
 	piece->nsectors += nsectors;
@@ -432,22 +456,19 @@ sync_dirty_files(void)
 }
 
 /*
- * The last piece of the current buffer, whose write has just been started, is
- * logged when everything is durable.
+ * Put into WAL what is in flight, in the time that the disk needs.  Whoever
+ * throws from here on ends the transaction, which gives checkpoints free.
  */
 static void
-complete_last_piece(GatherBuffer *buf, bool durable)
+log_in_flight(GatherBuffer *buf)
 {
-	complete_pieces(buf, buf->npieces - 1);
+	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
 	begin_undivided();
-	wait_piece(last_piece(buf));
+	drop_gone_pieces(buf);
+	for (int i = 0; i < buf->npieces; i++)
+		log_piece(buf, &buf->pieces[i]);
 	end_undivided();
-	if (durable)
-	{
-		sync_dirty_files();
-		SF_FAULT(commit_after_data);
-	}
-	complete_pieces(buf, buf->npieces);
+	SF_FAULT(commit_data_in_flight);
 }
 
 void
@@ -460,9 +481,11 @@ sf_gather_flush_all(bool durable)
 	SF_FAULT(flush_before_write);
 	if (buf->npieces > 0)
 		start_buffer(buf, durable && single_write());
-	complete_pieces(other, other->npieces);
-	if (buf->npieces > 0)
-		complete_last_piece(buf, durable);
+	complete_buffer(other);
+	if (durable)
+		log_in_flight(buf);
+	complete_buffer(buf);
+	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
 	if (durable)
 		sync_dirty_files();
 	sf_arena_skip_partial_blocks();

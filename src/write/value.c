@@ -2,7 +2,7 @@
  *
  * value.c
  *	  A value in: cut into units, placed, copied to the gather cache,
- *	  checksummed there while it is hot, and mapped.
+ *	  checksummed while its first part is on its way to disk, and mapped.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,10 +12,12 @@
 #include "stats/stats.h"
 #include "write/write_internal.h"
 
+/* as much as makes a piece that is worth a write of its own */
+#define UNITS_AT_ONCE	(SF_GATHER_EARLY_SECTORS / SF_UNIT_SECTORS)
+
 /* Place one unit and copy it in, padded to a sector. */
 static void
-put_unit(SfSegment *seg, const char *data, uint32 len, uint64 ahead_bytes, uint64 seed,
-		 SfUnit *unit)
+put_unit(SfSegment *seg, const char *data, uint32 len, uint64 ahead_bytes, SfUnit *unit)
 {
 	uint32		nsectors = SF_BYTES_TO_SECTORS(len);
 	char	   *dst;
@@ -25,9 +27,30 @@ put_unit(SfSegment *seg, const char *data, uint32 len, uint64 ahead_bytes, uint6
 	sf_arena_advance(seg, nsectors);
 	memcpy(dst, data, len);
 	memset(dst + len, 0, nsectors * SF_SECTOR_SIZE - len);
-	unit->checksum = sf_format_checksum(dst, len, seed);
 	unit->stored_bytes = len;
 	unit->flags = 0;
+}
+
+/* All units of a value; the disk writes while the processor hashes. */
+static void
+put_units(SfSegment *seg, const char *data, Size len, uint64 seed, SfUnit *units, uint64 nunits)
+{
+	for (uint64 first = 0; first < nunits; first += UNITS_AT_ONCE)
+	{
+		uint64		end = Min(first + UNITS_AT_ONCE, nunits);
+
+		CHECK_FOR_INTERRUPTS();
+		for (uint64 i = first; i < end; i++)
+		{
+			Size		done = i * SF_UNIT_SIZE;
+
+			put_unit(seg, data + done, Min(len - done, SF_UNIT_SIZE), len - done, &units[i]);
+		}
+		sf_gather_start_early();
+		for (uint64 i = first; i < end; i++)
+			units[i].checksum = sf_format_checksum(data + i * SF_UNIT_SIZE,
+												   units[i].stored_bytes, seed);
+	}
 }
 
 struct varlena *
@@ -54,13 +77,7 @@ sf_write_value(SfSegment *seg, const char *data, Size len)
 	seed = sf_format_seed(seg->incarnation, loc.object_id);
 
 	units = palloc(nunits * sizeof(SfUnit));
-	for (uint64 i = 0; i < nunits; i++)
-	{
-		Size		done = i * SF_UNIT_SIZE;
-
-		CHECK_FOR_INTERRUPTS();
-		put_unit(seg, data + done, Min(len - done, SF_UNIT_SIZE), len - done, seed, &units[i]);
-	}
+	put_units(seg, data, len, seed, units, nunits);
 	object = sf_owner_begin(seg, &loc);
 	datum = sf_object_build(seg, &loc, units, nunits, sf_owner_pages, object);
 	if (loc.flags & SF_LOC_INODE)

@@ -58,11 +58,20 @@ extern void sf_arena_end(bool commit, bool logged);
 
 /* ---- gather.c ---- */
 
+/* 512 KB: enough to be written while more comes */
+#define SF_GATHER_EARLY_SECTORS	1024
+
 /*
  * Room for nsectors at that place of the segment in the gather buffer; may
  * flush first.  The memory is valid until the next call.
  */
 extern char *sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors);
+
+/*
+ * If what was reserved last has become a long piece that ends with a block,
+ * start its write.
+ */
+extern void sf_gather_start_early(void);
 
 /* Write out everything and wait; durable also makes it durable. */
 extern void sf_gather_flush_all(bool durable);

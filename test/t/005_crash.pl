@@ -42,11 +42,10 @@ foreach my $t (sort keys %tables)
 {
 	my $rows = 10;
 	my $id = 1000;
-	my @points = ('flush_before_write', 'commit_before_flush', 'commit_after_data',
-		'commit_after_data_wal', 'commit_after_alloc', 'io_write');
+	my @points = ('flush_before_write', 'commit_before_flush', 'commit_data_in_flight',
+		'commit_after_data', 'commit_after_alloc', 'io_write');
 	foreach my $point (@points)
 	{
-		next if $point eq 'commit_after_data_wal' && $t eq 'fslike';
 		$id += 10;
 		is( died(
 				$point, $t,

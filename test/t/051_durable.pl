@@ -301,29 +301,6 @@ cmp_ok(count(qr/^sync .*\.sf$/, @events), '>', 0, 'CREATE: the file is flushed')
 cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+/\d+$}, @events), '>', 0, 'CREATE: and its directory');
 cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+$}, @events), '>', 0, 'CREATE: and the one above');
 
-# ---- write, wait, record: a data record says that the bytes are there ----
-SKIP:
-{
-	my ($rc) = $node->psql('postgres', 'SELECT securefile_fault_reset()');
-	skip 'built without fault points', 2 if $rc != 0;
-	make_table($node, 'order_of');
-	fill($node, 'order_of', 1, 1, 8_000_000);
-	$node->safe_psql('postgres', 'DELETE FROM order_of');
-	settle($node, 'order_of', 'doc');
-	$node->append_conf('postgresql.conf', 'wal_buffers = 64kB');	# written while the record is inserted
-	$node->stop;
-	start_traced();
-	arm($node, 'io_write', 'short', times => -1);	# the rest is written by who waits
-	@events = session('INSERT INTO order_of VALUES (2, 2, 130000, blob(2, 130000))',
-		'SET securefile.io_method = sync');
-	disarm($node);
-	# one unit, hence one write and one record, longer than the buffers of WAL
-	my @kinds = map { $_->[1] =~ /pg_wal/ ? 'wal' : 'data' } grep { $_->[0] =~ /write|durable/ } @events;
-	my ($first) = grep { $kinds[$_] eq 'wal' && $_ > 0 && $kinds[$_ - 1] eq 'data' } 1 .. $#kinds;
-	cmp_ok($first, '>', 1, 'data, then WAL');
-	is(scalar(grep { $kinds[$_] eq 'data' } $first .. $#kinds), 0, 'no data after the record that says it is there');
-}
-
 # ---- trap 7: an abort waits for what is in flight ----
 make_table($node, 'aborted');
 fill($node, 'aborted', 1, 3, 6_000_000);
