@@ -18,6 +18,11 @@ NO_LOG_FLUSH = 2
 
 ALARM = re.compile(r"PANIC|TRAP: |was terminated by signal (?!9)|DATA_CORRUPTED|corrupt")
 
+# The leader of parallel workers, when its postmaster is killed, dies in the
+# middle of its abort ("postmaster exited during a parallel transaction"); an
+# assertion of PostgreSQL itself, 15 at least, does not like that.
+NO_ALARM = re.compile(r'TRAP: FailedAssertion\("!IsTransactionOrTransactionBlock\(\)", File: "pgstat.c"')
+
 
 def bindir():
     """Where the server's programs are: on the path, or as pg_config says."""
@@ -185,7 +190,7 @@ class Server:
             file.seek(self.log_seen)
             lines = file.readlines()
             self.log_seen = file.tell()
-        return [line.strip() for line in lines if ALARM.search(line)]
+        return [line.strip() for line in lines if ALARM.search(line) and not NO_ALARM.search(line)]
 
     def tail(self, lines=30):
         if not os.path.exists(self.log):

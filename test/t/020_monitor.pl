@@ -136,6 +136,19 @@ ok(wait_for_sql($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE $launche
 value('DELETE FROM b WHERE id = 2');
 pending_is_gone('b', 'and works');
 
+# ---- a free tail: kept for who was writing lately, cut for who is not ----
+make_table($node, 'tail', 'filesystem_like_logging');
+value('INSERT INTO tail SELECT i, 1, 9000000, b FROM (SELECT blob(1, 9000000)) s (b), generate_series(1, 20) i');
+my $full = usage($node, 'tail', 'doc')->{file_bytes};
+value('DELETE FROM tail');
+pending_is_gone('tail', 'all rows deleted');
+wait_passes(3);
+is(usage($node, 'tail', 'doc')->{file_bytes}, $full, 'space stays for what may come');
+$node->restart;		# nobody remembers the demand
+value("INSERT INTO tail VALUES (1, 1, 100000, blob(1, 100000)); DELETE FROM tail");
+ok(wait_for_sql($node, "SELECT file_bytes < $full / 2 FROM securefile_usage('tail', 'doc')"), 'and is cut when nothing comes');
+value('DROP TABLE tail');
+
 # ---- an error on one segment does not keep it from the others ----
 
 my $from = -s $node->logfile;
