@@ -7,16 +7,20 @@
  * live row is read, and what the rows own is compared with what the pages of
  * the segment say.  Nothing is changed, and nothing found stops the search.
  *
+ * A hot standby cannot keep its writer, the replay, out.  There the values are
+ * read, and what they own must be marked used; whatever else the pages say may
+ * have changed since the rows were seen, and is not looked at.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/xlog.h"
 #include "check/check_internal.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "tcop/utility.h"
 #include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(securefile_check);
@@ -34,7 +38,7 @@ open_segment(SfCheck *check, void *arg)
 						"the column has no segment relation");
 		return;
 	}
-	check->segrel = relation_open(segrelid, ShareLock);
+	check->segrel = relation_open(segrelid, check->moving ? AccessShareLock : ShareLock);
 	check->header = sf_space_header(check->segrel);
 	check->seg = sf_space_open_rel(check->segrel);
 
@@ -59,6 +63,8 @@ static void
 check_segment(SfCheck *check)
 {
 	check->segrel = relation_open(check->seg->relid, NoLock);
+	if (check->moving)
+		check->header = sf_space_header(check->segrel);	/* as new as the rows */
 	check_file_size(check);
 	sf_check_overlaps(check);
 	sf_check_pages(check);
@@ -91,6 +97,7 @@ check_column(SfCheckColumn *column, ReturnSetInfo *rsinfo)
 
 	check->column = column;
 	check->rsinfo = rsinfo;
+	check->moving = RecoveryInProgress();
 	ItemPointerSetInvalid(&check->tid);
 	sf_check_runs_init(&check->owned);
 	sf_check_runs_init(&check->owned_pages);
@@ -122,9 +129,8 @@ securefile_check(PG_FUNCTION_ARGS)
 
 	sf_base_require_preload();
 	sf_check_privilege(PG_GETARG_OID(0), false);
-	PreventCommandDuringRecovery("securefile_check()");
 	InitMaterializedSRF(fcinfo, 0);
-	columns = sf_check_columns(fcinfo, ShareLock, false);
+	columns = sf_check_columns(fcinfo, RecoveryInProgress() ? AccessShareLock : ShareLock, false);
 	foreach(cell, columns)
 	{
 		SfCheckColumn *column = lfirst(cell);

@@ -87,6 +87,7 @@ typedef struct SfCheck
 {
 	const SfCheckColumn *column;
 	ReturnSetInfo *rsinfo;		/* findings go here */
+	bool		moving;			/* a standby: replay goes on meanwhile */
 
 	Relation	rel;
 	Relation	segrel;

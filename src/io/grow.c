@@ -195,6 +195,13 @@ sf_io_files_ensure(SfNode node, uint64 to_bytes)
 		ensure_file(node, n, end_in_file(n, to_bytes));
 }
 
+void
+sf_io_redo_truncate(SfNode node, uint64 size_bytes)
+{
+	if (sf_io_files_exist(node))
+		(void) sf_io_cut_files(node, size_bytes, WARNING);
+}
+
 /* Write bytes into one data file, through the page cache, durably. */
 static void
 redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_bytes)

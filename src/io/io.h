@@ -69,6 +69,12 @@ extern void sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes);
  */
 extern void sf_io_files_ensure(SfNode node, uint64 to_bytes);
 
+/*
+ * Redo: cut what lies beyond size_bytes, if the files exist.  Failures are
+ * WARNINGs: a file that is longer than it should be does no harm.
+ */
+extern void sf_io_redo_truncate(SfNode node, uint64 size_bytes);
+
 /* Cut the files to size_bytes, unlinking whole ones beyond it, durably. */
 extern void sf_io_files_truncate(SfNode node, uint64 size_bytes);
 

@@ -10,6 +10,7 @@
 #include "access/bufmask.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "miscadmin.h"
@@ -61,12 +62,26 @@ redo_resolve(XLogReaderState *record, const xl_sf_resolve *rec)
 	sf_change_redo(record);
 }
 
-/* Rule 5: growth adds beyond the end only; truncation changes the header only. */
+/* Rule 5: growth adds beyond the end only. */
 static void
 redo_grow(XLogReaderState *record, const xl_sf_size *rec)
 {
 	sf_io_files_ensure(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
 	sf_change_redo(record);
+}
+
+/*
+ * Rule 5: in crash recovery the files stay as they are, for unlogged data may
+ * have been committed there since.  Where all that comes is in WAL, which is a
+ * standby, they are cut.
+ */
+static void
+redo_truncate(XLogReaderState *record, const xl_sf_size *rec)
+{
+	XLogFlush(record->EndRecPtr);
+	sf_change_redo(record);
+	if (InArchiveRecovery)
+		sf_io_redo_truncate(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
 }
 
 static void
@@ -99,8 +114,7 @@ sf_space_redo(XLogReaderState *record)
 			redo_resolve(record, rec);
 			break;
 		case XLOG_SF_TRUNCATE:
-			XLogFlush(record->EndRecPtr);
-			sf_change_redo(record);
+			redo_truncate(record, rec);
 			break;
 		case XLOG_SF_ENTRIES:
 		case XLOG_SF_QUEUE:
