@@ -69,6 +69,7 @@ shmem_startup(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	sf_base_shmem_init();
+	sf_io_note_restored();
 	sf_stats_shmem_init();
 	sf_space_shmem_init();
 	sf_monitor_shmem_init();

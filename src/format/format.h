@@ -235,7 +235,8 @@ typedef struct SfPageTrailer
  *	 8	8	creator: full transaction id that made this storage
  *	 16	8	next object id
  *	 24	8	sectors of data files
- *	 32	8	unlogged before: LSN; 0 in 1.0 (set at the end of archive recovery)
+ *	 32	8	kept from: object ids below it are of a time before the cluster was
+ *			restored; their data is here only if it is in WAL or in the backup
  *	 40	4	OID of the table
  *	 44	2	attribute number
  *	 46	2	flags (SF_SEG_*)
@@ -244,7 +245,8 @@ typedef struct SfPageTrailer
  *	 56	4	last pending page, or SF_NO_PAGE
  *	 60	4	next dynamic page never used yet
  *	 64	8	next stamp of an inode page
- *	 72	16	secret: random, new at every creation; the key of the locators
+ *	 72	8	restored: how often the cluster had been, when that was set
+ *	 80	16	secret: random, new at every creation; the key of the locators
  */
 typedef struct SfHeader
 {
@@ -252,7 +254,7 @@ typedef struct SfHeader
 	uint64_t	creator_fxid;
 	uint64_t	next_object_id;
 	uint64_t	total_sectors;
-	uint64_t	unlogged_before;
+	uint64_t	kept_from_id;
 	uint32_t	table_oid;
 	int16_t		attnum;
 	uint16_t	flags;
@@ -261,6 +263,7 @@ typedef struct SfHeader
 	uint32_t	pending_tail;
 	uint32_t	next_page;
 	uint64_t	next_stamp;
+	uint64_t	times_restored;
 	SfSecret	secret;
 } SfHeader;
 

@@ -91,6 +91,29 @@ in_gather_buffers(ReadJob *job, SfRun run)
 /* ---- damage ---- */
 
 /*
+ * Is what is wrong with a unit that its data stayed on another server?  Then
+ * that is reported.
+ */
+static bool
+report_left_behind(ReadJob *job, const SfUnit *unit)
+{
+	const char *detail = "The column is filesystem_like_logging, and the value was stored before this"
+	" server was restored from a backup or became a standby.";
+
+	if (!sf_space_left_behind(job->seg, job->loc->object_id))
+		return false;
+	if (job->target->found == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FILE),
+				 errmsg("data of a securefile value is not on this server"),
+				 errdetail_internal("%s", detail),
+				 errhint("Store the value again, or delete its row; securefile_check() lists such values.")));
+	job->target->found("data left behind", unit->start * SF_SECTOR_SIZE, unit->stored_bytes,
+					   detail, job->target->arg);
+	return true;
+}
+
+/*
  * A unit does not match.  Free space in its place means that the value
  * outlived its row and the space has been given back since.
  */
@@ -102,6 +125,8 @@ report_mismatch(ReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
 								  ": expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
 								  unit_no, unit->start * SF_SECTOR_SIZE, unit->checksum, found);
 
+	if (job->target->found != NULL && report_left_behind(job, unit))
+		return;
 	if (job->target->found != NULL)
 	{
 		job->target->found("checksum mismatch", unit->start * SF_SECTOR_SIZE,
@@ -114,6 +139,7 @@ report_mismatch(ReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
 				 errmsg("securefile value no longer exists"),
 				 errdetail("Its row is gone and its space has been given back."),
 				 errhint("Read the row again.")));
+	(void) report_left_behind(job, unit);
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("securefile value is damaged, or outlived its row"),
@@ -125,6 +151,8 @@ report_mismatch(ReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
 static void
 report_beyond_end(ReadJob *job, const SfUnit *unit)
 {
+	if (report_left_behind(job, unit))
+		return;
 	if (job->target->found != NULL)
 	{
 		job->target->found("unreadable", unit->start * SF_SECTOR_SIZE, unit->stored_bytes,

@@ -202,6 +202,11 @@ reserve_ids(SfSegment *seg, uint32 n)
 	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
 	uint64		first = header.next_object_id;
 
+	if (header.times_restored != sf_io_times_restored())
+	{
+		header.times_restored = sf_io_times_restored();
+		header.kept_from_id = header.next_object_id;
+	}
 	header.next_object_id += n;
 	sf_change_begin();
 	sf_change_op(sf_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
@@ -221,6 +226,20 @@ sf_space_reserve_ids(SfSegment *seg, uint32 n)
 	}
 	seg->next_id += n;
 	return seg->next_id - n;
+}
+
+bool
+sf_space_left_behind(SfSegment *seg, uint64 object_id)
+{
+	Relation	rel;
+	SfHeader	header;
+
+	if (seg->logged_data)
+		return false;
+	rel = sf_segment_rel(seg);
+	header = sf_space_header(rel);
+	sf_segment_close(rel);
+	return header.times_restored != sf_io_times_restored() || object_id < header.kept_from_id;
 }
 
 /*

@@ -99,6 +99,13 @@ extern bool sf_space_is_usable(SfSegment *seg);
 /* Did a rollback to a savepoint of this transaction remove that storage? */
 extern bool sf_space_is_gone(SfNode node);
 
+/*
+ * May the data of an object, which is not what it should be, never have come
+ * to this server?  So it is where only metadata is logged, for what was stored
+ * before the cluster was restored from a backup or became a standby.
+ */
+extern bool sf_space_left_behind(SfSegment *seg, uint64 object_id);
+
 /* Give back the AccessShareLock that sf_space_open() took for a reader. */
 extern void sf_space_release(SfSegment *seg);
 

@@ -268,7 +268,7 @@ sub data_files
 	my $top = $node->data_dir . '/pg_securefile';
 	my @found;
 	return @found unless -d $top;
-	find({ no_chdir => 1, wanted => sub { push @found, $File::Find::name if -f } }, $top);
+	find({ no_chdir => 1, wanted => sub { push @found, $File::Find::name if -f && /\.sf$/ } }, $top);
 	@found = sort @found;
 	return @found;
 }
