@@ -20,8 +20,10 @@ ALARM = re.compile(r"PANIC|TRAP: |was terminated by signal (?!9)|DATA_CORRUPTED|
 
 # The leader of parallel workers, when its postmaster is killed, dies in the
 # middle of its abort ("postmaster exited during a parallel transaction"); an
-# assertion of PostgreSQL itself, 15 at least, does not like that.
-NO_ALARM = re.compile(r'TRAP: FailedAssertion\("!IsTransactionOrTransactionBlock\(\)", File: "pgstat.c"')
+# assertion of PostgreSQL itself, 15 at least, does not like that.  And what it
+# says when a standby was killed.
+NO_ALARM = re.compile(r'TRAP: FailedAssertion\("!IsTransactionOrTransactionBlock\(\)", File: "pgstat.c"'
+                      r"|HINT:  If this has occurred more than once some data might be corrupted")
 
 
 def bindir():
@@ -79,7 +81,8 @@ class Disk:
 class Server:
     """A cluster in a directory of its own, reached over a unix socket."""
 
-    def __init__(self, settings, power=False):
+    def __init__(self, settings, power=False, follow=None):
+        """follow: make it a standby of that server, with its settings."""
         self.bin = bindir()
         self.user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         self.top = tempfile.mkdtemp(prefix="sfkill")
@@ -92,7 +95,11 @@ class Server:
             os.chown(self.top, entry.pw_uid, entry.pw_gid)
             if power:
                 os.chown(self.disk.mounted, entry.pw_uid, entry.pw_gid)
-        self.call("initdb", "-D", self.data, "-A", "trust", "-U", "postgres")
+        if follow:
+            self.call("pg_basebackup", "-D", self.data, "-d", follow.dsn, "-R",
+                      "-c", "fast", "-X", "stream")
+        else:
+            self.call("initdb", "-D", self.data, "-A", "trust", "-U", "postgres")
         with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="ascii") as conf:
             conf.write(f"listen_addresses = ''\nunix_socket_directories = '{self.top}'\n")
             conf.writelines(f"{name} = {value}\n" for name, value in settings.items())

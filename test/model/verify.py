@@ -21,6 +21,9 @@ def create(conn, options):
         shared = ("securefile", "securefile(filesystem_like_logging)")
         own = ("securefile(filesystem_like_logging, disable_storage_in_row, cache)",
                "securefile(nocache)")
+        if getattr(options, "logged", False):
+            shared, own = (tuple(t.replace("filesystem_like_logging", "logging") for t in pair)
+                           for pair in (shared, own))
         conn.execute("CREATE EXTENSION IF NOT EXISTS securefile")
     body = ("(id bigint, part int, note int NOT NULL DEFAULT 0 CHECK (note >= 0),"
             " va bigint, vb bigint, a {}, b {}, PRIMARY KEY (id, part))")
