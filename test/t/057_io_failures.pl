@@ -54,6 +54,24 @@ foreach my $case ([ 'io_write', 't', 3 ], [ 'io_open', 'u', 1 ])
 	$node->safe_psql('postgres', "DELETE FROM $table WHERE id = 100");
 }
 
+# a write that never began is not met again: the mark alone says that it is missing.
+# The row shares a piece with what comes after the savepoint, and the first write of
+# all is that piece's; its slot has seen one that went well.
+my $session = background($node);
+$session->query_safe("SET securefile.write_gather_size = '256kB';"
+	  . ' INSERT INTO t SELECT i, i, 1000000, blob(i, 1000000) FROM generate_series(300, 305) i;'
+	  . ' DELETE FROM t WHERE id >= 300');
+$session->query_safe('BEGIN; INSERT INTO u VALUES (100, 100, 100000, blob(100, 100000)); SAVEPOINT s');
+arm($node, 'io_open', 'error');
+$session->query('INSERT INTO u VALUES (200, 200, 4000000, blob(200, 4000000))');
+like($session->{stderr}, qr/could not open segment data file/, 'a write does not begin');
+disarm($node);
+$session->{stderr} = '';
+$session->query('ROLLBACK TO s; COMMIT');
+like($session->{stderr}, qr/data of this transaction could not be written/, 'and the transaction is lost');
+$session->quit;
+rows_right($node, 'u', 1, 'a write that did not begin');
+
 # a durable write that fails leaves the disk's contents unknown, as a failed flush
 my $offset = -s $node->logfile;
 arm($node, 'io_write', 'error');
