@@ -6,6 +6,7 @@
 SF_FAULT_POINT(io_open, "opening a data file")
 SF_FAULT_POINT(io_write, "one write to a data file")
 SF_FAULT_POINT(io_read, "one read of a data file")
+SF_FAULT_POINT(read_stale, "a read through the page cache; its first byte is spoiled")
 SF_FAULT_POINT(io_sync, "fdatasync of a data file")
 SF_FAULT_POINT(io_extend, "writing zeros at the end of a data file")
 SF_FAULT_POINT(io_truncate, "shortening a data file")

@@ -192,6 +192,14 @@ start_chunk(ReadJob *job, Chunk *chunk)
 	job->stats->direct_read_bytes += chunk->io.len_bytes;
 }
 
+/* For tests: what a page cache that is behind the disk gives. */
+static void
+spoil_cached(ReadJob *job, Chunk *chunk)
+{
+	if (job->buffered && SF_FAULT_IO(read_stale) != SF_FAULT_NONE)
+		chunk->data[0] ^= 1;
+}
+
 /* Wait for a request; in a check, an error is a finding.  False: no data. */
 static bool
 wait_chunk(ReadJob *job, Chunk *chunk)
@@ -225,6 +233,7 @@ wait_chunk(ReadJob *job, Chunk *chunk)
 		PG_END_TRY();
 	}
 	job->stats->ioreap_time_us += sf_io_take_counts().reap_us;
+	spoil_cached(job, chunk);
 	if (ok && chunk->overlaid > 0)
 		overlay(job->seg->node, chunk->units[0].start, chunk->nsectors, chunk->data);
 	return ok;
@@ -280,6 +289,7 @@ read_straight(ReadJob *job, Chunk *chunk)
 	chunk->io.buf = chunk->data;
 	chunk->io.is_write = chunk->io.durable = false;
 	sf_io_read_cached(&chunk->io);
+	spoil_cached(job, chunk);
 	job->stats->direct_read_ops++;
 	job->stats->direct_read_bytes += chunk->io.len_bytes;
 	bytes = chunk->data;

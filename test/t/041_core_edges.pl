@@ -141,5 +141,21 @@ $node->safe_psql(
 	END $$;});
 is(usage($node, 'holes', 'doc')->{file_bytes}, $before, 'holes are filled again');
 
+# A page cache that is behind the disk: the second read is direct, and right.
+make_table($node, 'stale', 'cache_reads');
+fill($node, 'stale', 1, 6, '(ARRAY[5000, 131072, 400000, 3000000])[1 + i % 4]');
+arm($node, 'read_stale', 'error', times => -1);
+rows_right($node, 'stale', 6, 'stale page cache');
+is( $node->safe_psql(
+		'postgres',
+		'SELECT count(*) FROM stale, generate_series(0, 20) part, LATERAL (SELECT 1 + part * (len / 21)) at (place)'
+		  . ' WHERE substring(doc FROM place FOR 2000) = substring(blob(seed, len) FROM place FOR 2000)'),
+	126,
+	'stale page cache: parts');
+is($node->safe_psql('postgres', "SELECT count(*) FROM securefile_check('stale', 'doc')"),
+	0, 'stale page cache: no damage');
+cmp_ok(fired($node, 'read_stale'), '>', 100, 'stale page cache: it was');
+disarm($node);
+
 $node->stop;
 done_testing();
