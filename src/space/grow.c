@@ -44,23 +44,21 @@ new_total(uint64 total, uint64 need_sectors)
 
 /*
  * Blocks beyond the end may still be marked lent by the cut that made it the
- * end; see sf_grow_cut_tail().  Takes the marks away and returns the page, to
- * stay locked until the new size is logged: somebody who still believes in the
- * size before the cut would else get there first.
+ * end; see sf_grow_cut_tail().  Takes the marks away; the header is locked.
  */
-static Buffer
+static void
 unlend_rest_of_page(Relation rel, uint64 total)
 {
 	uint32		first = total % SF_MAP_SECTORS / SF_BLOCK_SECTORS;
 	Buffer		buf;
 
 	if (first == 0)
-		return InvalidBuffer;
+		return;
 	buf = sf_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
 					   BUFFER_LOCK_EXCLUSIVE);
 	sf_map_unlend(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
 	sf_map_dirty_lent(buf, SfRelNode(rel));
-	return buf;
+	UnlockReleaseBuffer(buf);
 }
 
 /*
@@ -75,21 +73,16 @@ set_total(Relation rel, uint8 info, uint64 total)
 	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
 	uint32		first_new = map_pages(h.total_sectors);
-	Buffer		last = InvalidBuffer;
-	XLogRecPtr	end;
 
 	if (total > h.total_sectors)
-		last = unlend_rest_of_page(rel, h.total_sectors);
+		unlend_rest_of_page(rel, h.total_sectors);
 	h.total_sectors = total;
 	sf_change_begin();
 	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
 	for (uint32 map = first_new; map < map_pages(total); map++)
 		sf_change_init(sf_change_add(sf_page_new(rel, SF_MAP_PAGE(map))), SF_PAGE_MAP,
 					   &empty, sizeof(empty));
-	end = sf_change_finish(info, &rec, sizeof(rec));
-	if (BufferIsValid(last))
-		UnlockReleaseBuffer(last);
-	return end;
+	return sf_change_finish(info, &rec, sizeof(rec));
 }
 
 /* Tell the dispenser of new blocks, by map page. */
@@ -245,8 +238,8 @@ unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
 }
 
 /*
- * The tail is claimed (lent) before it is cut, and stays so: a backend that
- * still believes in the old size finds it lent.  Growth takes the marks away.
+ * The tail is claimed (lent) before it is cut: nobody can lend there between
+ * the look for it and the new size.  Growth takes the marks away.
  */
 uint64
 sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
@@ -263,6 +256,7 @@ sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	slack = Max(keep_sectors, Min(total / 8, MAX_STEP));
 	target = find_tail(rel, total / SF_BLOCK_SECTORS) * SF_BLOCK_SECTORS + slack;
 	target = (target + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB;
+	SF_FAULT(truncate_before_claim);
 	if (target + min_cut_sectors <= total)
 		start = claim_tail(rel, target / SF_BLOCK_SECTORS, total / SF_BLOCK_SECTORS)
 			* SF_BLOCK_SECTORS;

@@ -46,36 +46,50 @@ page_limit(uint64 total_sectors, uint32 map)
 	return Min((total_sectors - first) / SF_BLOCK_SECTORS, SF_MAP_BLOCKS);
 }
 
-/* Lend from a run believed free; false when it does not hold need blocks. */
+/*
+ * Lend from a run believed free; false when it does not hold need blocks.  The
+ * header stays locked until the blocks are marked: else their end of the
+ * segment could be cut off, and even grown again in part, after we have looked
+ * how long it is.
+ */
 static bool
 lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
-		  uint64 total_sectors, SfRegion *region)
+		  SfRegion *region)
 {
 	uint32		map = hint.start_block / SF_MAP_BLOCKS;
 	uint32		from = hint.start_block % SF_MAP_BLOCKS;
-	uint32		limit = Min(page_limit(total_sectors, map), from + hint.nblocks);
+	uint32		limit;
 	uint32		first;
 	uint32		count;
 	bool		found = false;
-	XLogRecPtr	cleared_lsn;
+	XLogRecPtr	cleared_lsn = InvalidXLogRecPtr;
+	Buffer		hbuf;
 	Buffer		buf;
 
+	SF_FAULT(lend_before_mark);
+	hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	limit = page_limit(SfPageHeader(BufferGetPage(hbuf))->total_sectors, map);
+	limit = Min(limit, from + hint.nblocks);
 	if (limit < from + need)
+	{
+		UnlockReleaseBuffer(hbuf);
 		return false;
+	}
 	buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 	while (!found && sf_map_next_free(SfPageMap(BufferGetPage(buf)), limit, &from, &first, &count))
 		found = count >= need;
-	if (!found)
+	if (found)
 	{
-		UnlockReleaseBuffer(buf);
-		return false;
+		region->start_block = (uint64) map * SF_MAP_BLOCKS + first;
+		region->nblocks = Min(count, want);
+		sf_map_lend(SfPageMap(BufferGetPage(buf)), first, region->nblocks);
+		sf_map_dirty_lent(buf, seg->node);
+		cleared_lsn = SfPageMap(BufferGetPage(buf))->cleared_lsn;
 	}
-	region->start_block = (uint64) map * SF_MAP_BLOCKS + first;
-	region->nblocks = Min(count, want);
-	sf_map_lend(SfPageMap(BufferGetPage(buf)), first, region->nblocks);
-	sf_map_dirty_lent(buf, seg->node);
-	cleared_lsn = SfPageMap(BufferGetPage(buf))->cleared_lsn;
 	UnlockReleaseBuffer(buf);
+	UnlockReleaseBuffer(hbuf);
+	if (!found)
+		return false;
 
 	if (count > want)
 		sf_dispense_put(seg->node, (SfRegion) {region->start_block + want, count - want});
@@ -87,11 +101,10 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 static bool
 lend_known(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *region)
 {
-	uint64		total = sf_space_header(rel).total_sectors;
 	SfRegion	hint;
 
 	while (sf_dispense_take(seg->node, need, want, &hint))
-		if (lend_from(seg, rel, hint, need, want, total, region))
+		if (lend_from(seg, rel, hint, need, want, region))
 			return true;
 	return false;
 }
