@@ -49,6 +49,18 @@ sub wait_for_log
 	return 0;
 }
 
+# As wait_for_sql, for three seconds.
+sub wait_for_sql_briefly
+{
+	my ($sql) = @_;
+	for (my $i = 0; $i < 30; $i++)
+	{
+		return 1 if value($sql) eq 't';
+		usleep(100_000);
+	}
+	return 0;
+}
+
 # A database with a table t of $rows rows.
 sub make_database
 {
@@ -119,7 +131,7 @@ ok(!log_has(qr/PANIC|terminated by signal/, $from), 'no crash so far');
 SKIP:
 {
 	my ($rc) = $node->psql('postgres', 'SELECT securefile_fault_reset()');
-	skip 'built without fault points', 10 if $rc != 0;
+	skip 'built without fault points', 15 if $rc != 0;
 
 	# a worker that stands still inside a resolve leaves when it is asked to
 	arm($node, 'resolve_before', 'wait', times => -1);
@@ -133,6 +145,43 @@ SKIP:
 	disarm($node);
 	ok(!-d $dir, 'and leaves no file');
 	is(value('SELECT failures FROM securefile_monitor'), '0', 'which is no failure');
+
+	# between two segments it looks by itself; the launcher, which would ask it, stands
+	# still.  The second segment would hold it again.
+	value('CREATE TABLE t2 (LIKE t); INSERT INTO t2 SELECT i, i, 50000, blob(i, 50000) FROM generate_series(1, 10) i;'
+		  . " SELECT securefile_maintain('t', 'doc')", 'db3');
+	arm($node, 'resolve_before', 'wait', times => -1);
+	value('DELETE FROM t WHERE id > 5; DELETE FROM t2', 'db3');
+	wait_for_sql($node, "SELECT securefile_fault_fired('resolve_before') > 0");
+	kill 'STOP', value("SELECT launcher_pid FROM securefile_monitor");
+	my $dropper = background($node);
+	$dropper->query_until(qr/start/, "\\echo start\nDROP DATABASE db3;\n");
+	wait_for_sql($node, "SELECT count(*) > 0 FROM pg_locks WHERE mode = 'AccessExclusiveLock'"
+		  . " AND classid = 'pg_database'::regclass");
+	arm($node, 'resolve_before', 'wait', times => -1);
+	my $left = wait_for_sql_briefly("SELECT count(*) = 0 FROM pg_stat_activity WHERE $worker");
+	ok($left, 'a worker leaves between two segments');
+	kill 'CONT', value("SELECT launcher_pid FROM securefile_monitor");
+	$dropper->query('SELECT 1');
+	is($dropper->{stderr}, '', 'and DROP DATABASE goes on');
+	$dropper->quit;
+	disarm($node);
+
+	# while a command wants a database no worker is sent there, though a session that
+	# is in it gives it work
+	my $user = background($node, 'db4');
+	my $before = -s $node->logfile;
+	$dropper = background($node);
+	$dropper->query_until(qr/start/, "\\echo start\nDROP DATABASE db4;\n");
+	wait_for_sql($node, "SELECT count(*) > 0 FROM pg_locks WHERE mode = 'AccessExclusiveLock'"
+		  . " AND classid = 'pg_database'::regclass");
+	$user->query_safe('DELETE FROM t WHERE id > 5');
+	$dropper->query('SELECT 1');
+	like($dropper->{stderr}, qr/is being accessed by other users/, 'DROP DATABASE waits for a session, in vain');
+	$dropper->quit;
+	$user->quit;
+	ok(!log_has(qr/terminating background worker/, $before), 'no worker came and had to go');
+	pending_is_gone('db4', 'it comes later');
 
 	# SIGKILL of a worker: the server restarts, nothing is lost
 	arm($node, 'resolve_after', 'kill');
