@@ -20,7 +20,6 @@
 
 #include "access/multixact.h"
 #include "access/tableam.h"
-#include "access/transam.h"
 #include "catalog/pg_am.h"
 #include "catalog/storage.h"
 #include "commands/vacuum.h"
@@ -89,31 +88,27 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 }
 
 /*
- * Vacuum: resolve the pending entries and advance relfrozenxid to the oldest
- * transaction whose outcome is still unknown here.
+ * Vacuum: resolve the pending entries and advance relfrozenxid.  An entry that
+ * is undecided afterwards either is of a transaction that runs, or did when we
+ * began: then that is not older than what we have taken first.  Or the commit
+ * log does not know it any more: to hold relfrozenxid back for it would keep
+ * what does not help, until the server stops against wraparound.
  */
 static void
 segment_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy)
 {
 	SfSegment  *segment;
-	SfMaintain	stats;
+	SfMaintain	stats = {0};
 	TransactionId frozen;
 	bool		frozen_updated;
 	bool		multi_updated;
 
 	sf_base_require_preload();
 
-	/* taken first: whoever writes an entry from now on is not older */
+	/* all databases, and prepared transactions */
 	frozen = GetOldestNonRemovableTransactionId(NULL);
-
-	memset(&stats, 0, sizeof(stats));
 	segment = sf_space_open_rel(rel);
 	sf_space_resolve(segment, true, &stats);
-
-	if (FullTransactionIdIsValid(stats.oldest_unresolved) &&
-		TransactionIdPrecedes(XidFromFullTransactionId(stats.oldest_unresolved),
-							  frozen))
-		frozen = XidFromFullTransactionId(stats.oldest_unresolved);
 
 	sf_compat_update_relstats(rel, RelationGetNumberOfBlocks(rel), frozen,
 							  GetOldestMultiXactId(),

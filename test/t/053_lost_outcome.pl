@@ -53,6 +53,14 @@ rows_right($node, 't', 8, 'outcome not known');
 like($node->safe_psql('postgres', "SELECT finding FROM securefile_check('t', 'doc')"),
 	qr/never/, 'securefile_check reports entries that can never be resolved');
 
+# they hold nothing back: their commit log is gone, whatever is done
+my $segment = 'pg_toast.pg_securefile_' . $node->safe_psql('postgres', "SELECT 't'::regclass::oid") . '_4';
+cmp_ok($node->safe_psql('postgres', "SELECT age(relfrozenxid) FROM pg_class WHERE oid = '$segment'::regclass"),
+	'>', 2_000_000, 'relfrozenxid of the segment is old');
+$node->safe_psql('postgres', "VACUUM $segment");
+cmp_ok($node->safe_psql('postgres', "SELECT age(relfrozenxid) FROM pg_class WHERE oid = '$segment'::regclass"),
+	'<', 1000, 'vacuum advances it');
+
 # new values do not get that space
 fill($node, 't', 20, 40, 200_000);
 rows_right($node, 't', 29, 'new values beside');
