@@ -34,6 +34,12 @@ typedef struct Arena
 
 static Arena *arenas;			/* most recently used first; full ones too */
 
+/*
+ * Memory for the next arena, asked for before its region is: a region that
+ * nobody notes stays lent until the server starts again.
+ */
+static Arena *spare;
+
 #define RegionEnd(r)	(((r).start_block + (r).nblocks) * SF_BLOCK_SECTORS)
 
 /* The segment's arena that is being filled, or NULL; moved to the front. */
@@ -54,12 +60,21 @@ find_arena(SfSegment *seg)
 	return NULL;
 }
 
-/* Make an arena of a region. */
+static void
+prepare_arena(void)
+{
+	SF_FAULT(lend_memory);
+	if (spare == NULL)
+		spare = MemoryContextAlloc(TopMemoryContext, sizeof(Arena));
+}
+
+/* Make an arena of a region; prepare_arena() was called.  Throws nothing. */
 static Arena *
 add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_blocks)
 {
-	Arena	   *arena = MemoryContextAlloc(TopMemoryContext, sizeof(Arena));
+	Arena	   *arena = spare;
 
+	spare = NULL;
 	arena->seg = *seg;
 	arena->region = region;
 	arena->next_sector = arena->first_sector = next_sector;
@@ -86,9 +101,11 @@ lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_wa
 {
 	uint32		need = (nsectors + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
 	uint32		want = want_blocks(need, ahead_sectors, last_want);
-	SfRegion	region = sf_space_lend(seg, need, want);
 	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
+	SfRegion	region;
 
+	prepare_arena();
+	region = sf_space_lend(seg, need, want);
 	stats->allocation_bytes += (uint64) region.nblocks * SF_BLOCK_SIZE;
 	stats->allocation_chunks++;
 	return add_arena(seg, region, region.start_block * SF_BLOCK_SECTORS, last_want * 2);
@@ -101,6 +118,7 @@ claim_arena(SfSegment *seg)
 	SfRegion	region;
 	uint32		next_block;
 
+	prepare_arena();
 	if (!sf_space_arena_claim(seg->node, &region, &next_block))
 		return NULL;
 	return add_arena(seg, region, (region.start_block + next_block) * SF_BLOCK_SECTORS,

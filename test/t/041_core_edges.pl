@@ -141,6 +141,17 @@ $node->safe_psql(
 	END $$;});
 is(usage($node, 'holes', 'doc')->{file_bytes}, $before, 'holes are filled again');
 
+# A lack of memory where a region is lent: it does not stay lent.  The segment's end
+# is lent next, and could not be cut off.
+make_table($node, 'short', 'filesystem_like_logging');
+fill($node, 'short', 1, 10, 1_000_000);
+arm($node, 'lend_memory', 'error', skip => 1);
+fails_with($node, 'INSERT INTO short VALUES (20, 20, 100000, blob(20, 100000))', 'XX000', 'fault point',
+	'no memory for a region');
+disarm($node);
+$node->safe_psql('postgres', 'DELETE FROM short');
+cmp_ok(settle($node, 'short', 'doc')->{file_bytes}, '<=', mb(2), 'it does not stay lent');
+
 # A page cache that is behind the disk: the second read is direct, and right.
 make_table($node, 'stale', 'cache_reads');
 fill($node, 'stale', 1, 6, '(ARRAY[5000, 131072, 400000, 3000000])[1 + i % 4]');
