@@ -50,6 +50,38 @@ ALTER TABLE tmp DISABLE TRIGGER ALL;
 SELECT tab, triggers FROM ddl_state WHERE tab = 'tmp';
 DROP TABLE tmp;
 
+-- an owner switches off all of his own, unless somebody else's internal one is there
+CREATE ROLE regress_sf_owner;
+CREATE TABLE owned (id int UNIQUE, d securefile);
+ALTER TABLE owned OWNER TO regress_sf_owner;
+CREATE FUNCTION owned_mark() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN NEW.id := 77; RETURN NEW; END $$;
+CREATE TRIGGER mark BEFORE INSERT ON owned FOR EACH ROW EXECUTE FUNCTION owned_mark();
+SET ROLE regress_sf_owner;
+ALTER TABLE owned DISABLE TRIGGER ALL;
+SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'owned'::regclass AND NOT tgisinternal;
+DO $$ BEGIN FOR i IN 1 .. 2 LOOP
+	ALTER TABLE IF EXISTS owned ENABLE TRIGGER ALL, ALTER id SET NOT NULL;
+	ALTER TABLE IF EXISTS owned_not DISABLE TRIGGER ALL;
+END LOOP; END $$;
+SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'owned'::regclass AND NOT tgisinternal;
+ALTER TABLE t DISABLE TRIGGER ALL;
+RESET ROLE;
+SELECT * FROM ddl_state WHERE tab = 'owned';
+INSERT INTO owned VALUES (1, big('owned'));
+SELECT id, is_big(d, 'owned'), pg_column_size(d) < 1000 AS stored FROM owned;
+CREATE TABLE owned_by (id int REFERENCES owned (id));
+SET ROLE regress_sf_owner;
+\set VERBOSITY sqlstate
+ALTER TABLE owned DISABLE TRIGGER ALL;
+\set VERBOSITY default
+RESET ROLE;
+ALTER TABLE owned DISABLE TRIGGER ALL;
+SELECT tgenabled, count(*) FROM pg_trigger WHERE tgrelid = 'owned'::regclass GROUP BY 1 ORDER BY 1;
+DROP TABLE owned_by, owned;
+DROP FUNCTION owned_mark;
+DROP ROLE regress_sf_owner;
+
 -- nested in other commands, with event triggers off, in replica role
 SET session_replication_role = replica;
 CREATE TABLE rep (d securefile);

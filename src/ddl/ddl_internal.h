@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "config/config.h"
 #include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
 #include "space/space.h"
 
 #define SF_TRIGGER_PREFIX		"~securefile_"
@@ -119,6 +120,13 @@ extern void sf_ddl_trigger_enable(Oid table_oid, Oid trigoid);
 
 /* Drop one that does not belong to a segment. */
 extern void sf_ddl_trigger_drop(Oid trigoid);
+
+/*
+ * ENABLE and DISABLE TRIGGER ALL where no internal trigger but ours is: the
+ * statement with USER in place of ALL, which an owner may who is no superuser,
+ * too.  Else the statement itself.  Locks the table as the statement will.
+ */
+extern PlannedStmt *sf_ddl_trigger_spare(PlannedStmt *pstmt);
 
 /* ERROR when a statement drops, renames or reties one of our triggers. */
 extern void sf_ddl_trigger_guard(Node *stmt);

@@ -347,7 +347,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		if (command == T_IndexStmt)
 			sf_write_flush();
 		/* from here on stmt may go away (CALL with COMMIT inside) */
-		call_utility(pstmt, query, read_only, context, params, env, dest, qc);
+		call_utility(sf_ddl_trigger_spare(pstmt), query, read_only, context, params,
+					 env, dest, qc);
 		forget_rewritten(command);
 		sf_ddl_drain();
 	}

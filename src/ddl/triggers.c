@@ -24,6 +24,7 @@
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
+#include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "ddl/ddl_internal.h"
 #include "nodes/makefuncs.h"
@@ -193,6 +194,45 @@ sf_ddl_trigger_drop(Oid trigoid)
 	ObjectAddressSet(trigger, TriggerRelationId, trigoid);
 	performDeletion(&trigger, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 	CommandCounterIncrement();
+}
+
+/* Are there internal triggers, and all of them ours?  The table is locked. */
+static bool
+only_internal_ones(Oid table_oid)
+{
+	Relation	rel = table_open(table_oid, NoLock);
+	int			ninternal = 0;
+
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+		ninternal += rel->trigdesc->triggers[i].tgisinternal;
+	table_close(rel, NoLock);
+	return ninternal > 0 && ninternal == list_length(sf_ddl_triggers_of(table_oid));
+}
+
+PlannedStmt *
+sf_ddl_trigger_spare(PlannedStmt *pstmt)
+{
+	AlterTableStmt *stmt;
+	ListCell   *lc;
+
+	if (!IsA(pstmt->utilityStmt, AlterTableStmt) || sf_ddl_objects() == NULL)
+		return pstmt;
+	pstmt = copyObject(pstmt);
+	stmt = (AlterTableStmt *) pstmt->utilityStmt;
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		Oid			table_oid;
+
+		if (cmd->subtype != AT_EnableTrigAll && cmd->subtype != AT_DisableTrigAll)
+			continue;
+		/* as core does next; asks for the owner, too */
+		table_oid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
+		if (OidIsValid(table_oid) && only_internal_ones(table_oid))
+			cmd->subtype = cmd->subtype == AT_EnableTrigAll
+				? AT_EnableTrigUser : AT_DisableTrigUser;
+	}
+	return pstmt;
 }
 
 /*
