@@ -77,6 +77,7 @@ class Client:
         self.serial = state["serial"]
         self.turn = state["turn"]
         self.rng = random.Random(f"{options.seed}:client:{number}:{self.turn}")
+        self.earlier = []		# states that may hold again, if commits do not wait
         self.doubt = None		# what may hold as well, once the server is gone
         self.prepared = None	# (gid, state after) of a prepared transaction
         self.counts = {"transactions": 0, "operations": 0, "values": 0, "faults": 0}
@@ -85,7 +86,12 @@ class Client:
     def state(self):
         """What must hold, and what is in doubt, for whoever goes on."""
         return {"rows": self.committed, "serial": self.serial, "turn": self.turn + 1,
-                "doubt": self.doubt, "prepared": self.prepared}
+                "doubt": self.doubt, "prepared": self.prepared, "earlier": self.earlier}
+
+    def now_committed(self, rows, durable):
+        """What must hold from now on; a commit that waits makes all before it durable."""
+        self.earlier = [] if durable else self.earlier + [self.committed]
+        self.committed = rows
 
     # ---- statements ----
 
@@ -239,7 +245,7 @@ class Client:
         elif how == "commit":
             self.doubt = self.rows
             self.sql("COMMIT")
-            self.committed = self.rows
+            self.now_committed(self.rows, not self.options.asynchronous)
             self.doubt = None
         else:
             self.finish_prepared(how.split()[0].upper())
@@ -249,6 +255,7 @@ class Client:
         self.prepared = {"gid": gid, "after": self.rows, "step": "preparing"}
         self.sql(f"PREPARE TRANSACTION '{gid}'")
         self.prepared["step"] = "prepared"
+        self.earlier = []
         if self.rng.random() < 0.3 and not any("truncate" in s for s in self.trail):
             self.check_untouched()
         self.end_prepared(how)
@@ -257,7 +264,7 @@ class Client:
         self.prepared["step"] = how = "ROLLBACK" if how == "prepared" else how
         self.sql(f"{how} PREPARED '{self.prepared['gid']}'")
         if how == "COMMIT":
-            self.committed = self.prepared["after"]
+            self.now_committed(self.prepared["after"], True)
         self.prepared = None
 
     def check_untouched(self):

@@ -3,10 +3,11 @@
 
 Each round the clients of model.py work for a moment; then the postmaster with
 all its children, or one process, gets SIGKILL, by chance or at a named point of
-the code, or the server is stopped at once.  The clients outlive the server, so what they saw acknowledged is known.
-After the restart every acknowledged commit must be there, and nothing else: a
-commit that was on its way is there whole or not at all.  securefile_check()
-must be silent, and no space may be lost.
+the code, or the server is stopped at once.  The clients outlive the server, so
+what they saw acknowledged is known.  After the restart every acknowledged commit
+must be there, and nothing else: a commit that was on its way is there whole or not
+at all.  With --async the last commits of a client may be gone, all of each.
+securefile_check() must be silent, and no space may be lost.
 
     killloop.py --rounds 3 --seed 42
 
@@ -43,6 +44,9 @@ def settings(options):
             "autovacuum_naptime": "1s", "log_min_messages": "warning",
             "log_min_error_statement": "panic",
             "log_line_prefix": "'%m [%p] %b '"}
+    if options.asynchronous:
+        load.update({"synchronous_commit": "off", "wal_writer_delay": "'5s'",
+                     "wal_writer_flush_after": "'1GB'", "wal_buffers": "'64MB'"})
     if options.type == "securefile":
         load.update({"shared_preload_libraries": "'securefile'",
                      "securefile.monitor_naptime": "'1s'"})
@@ -91,28 +95,35 @@ def settle_prepared(conn, state, rng):
         return [prepared["after"] if how == "COMMIT" else state["rows"]]
     if prepared["step"] == "prepared":
         raise Mismatch(f"prepared transaction {prepared['gid']} is gone")
+    if prepared["step"] == "preparing":
+        return [state["rows"], *reversed(state["earlier"])]
     return [prepared["after"] if prepared["step"] == "COMMIT" else state["rows"]]
 
 
 def examine(conn, options, values, states, rng):
-    """Compare the restarted server with what the clients know."""
+    """Compare the restarted server with what the clients know; commits lost."""
+    lost = 0
     for number, state in enumerate(states):
         if state is None:
             continue
         if state["prepared"]:
             candidates = settle_prepared(conn, state, rng)
         else:
-            candidates = [state["rows"]]
+            candidates = [state["rows"], *reversed(state["earlier"])]
             if state["doubt"] is not None:
                 candidates.append(state["doubt"])
         got = verify.client_rows(conn, number, values, options)
         state["rows"] = verify.compare(number, got, candidates)
+        if state["rows"] in state["earlier"]:
+            lost += len(state["earlier"]) - state["earlier"].index(state["rows"])
         state["doubt"] = state["prepared"] = None
+        state["earlier"] = []
     strange = conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall()
     if strange:
         raise Mismatch(f"prepared transactions of nobody: {strange}")
     verify.check_sound(conn, options)
     verify.check_space(conn, options, values, [s for s in states if s])
+    return lost
 
 
 def one_round(server, options, values, states, way, rng):
@@ -130,10 +141,10 @@ def one_round(server, options, values, states, way, rng):
     if alarms and way != "power":
         raise Mismatch("in the server's log:\n" + "\n".join(alarms))
     doubts = sum(1 for s in states if s and (s["doubt"] is not None or s["prepared"]))
-    examine(conn, options, values, states, rng)
+    lost = examine(conn, options, values, states, rng)
     conn.close()
     return (f"{done}, {totals['transactions']} transactions, {doubts} in doubt,"
-            f" recovery {recovered:.1f} s")
+            + (f" {lost} lost," if options.asynchronous else "") + f" recovery {recovered:.1f} s")
 
 
 def has_fault_points(conn):
@@ -150,6 +161,7 @@ def run(server, options):
     server.start()
     with server.connect() as conn:
         verify.create(conn, options)
+        conn.execute("CHECKPOINT")	# durable, whatever a commit waits for
         if options.power:
             order = ["power"]
         else:
@@ -182,7 +194,8 @@ def main():
         print(f"FAILED; cluster kept in {server.top}; again with: {sys.argv[0]} --seed"
               f" {options.seed} --rounds {options.rounds} --clients {options.clients}"
               f" --load {options.load} --type {options.type} --wal-level {options.wal_level}"
-              + (" --power" if options.power else ""))
+              + (" --power" if options.power else "")
+              + (" --async" if options.asynchronous else ""))
         return 1
     server.remove()
     print(f"sound: seed {options.seed}, {options.rounds} kills")

@@ -37,6 +37,8 @@ def arguments(parser):
     parser.add_argument("--max-size", type=int, default=14 * 1024 * 1024)
     parser.add_argument("--faults", action="store_true",
                         help="make I/O and points of a commit fail (a build with fault points)")
+    parser.add_argument("--async", action="store_true", dest="asynchronous",
+                        help="commits do not wait for their WAL")
     parser.add_argument("--type", choices=["securefile", "bytea"], default="securefile")
 
 

@@ -7,16 +7,16 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $rounds = $ENV{SECUREFILE_KILL_ROUNDS} || 3;
-foreach my $level ('replica', 'minimal')
+foreach my $more ([ '--wal-level', 'replica' ], [ '--wal-level', 'minimal' ], ['--async'])
 {
 	my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
 	my $output = '';
 	my $ok = IPC::Run::run(
 		[
 			'/usr/bin/python3', "$FindBin::RealBin/../model/killloop.py", '--seed', $seed,
-			'--rounds', $rounds, '--wal-level', $level ],
+			'--rounds', $rounds, @$more ],
 		'>', \$output, '2>&1');
-	ok($ok, "kill loop, seed $seed, wal_level = $level") or diag($output);
+	ok($ok, "kill loop, seed $seed, @$more") or diag($output);
 	note($output);
 	last if $rounds == 3;
 }

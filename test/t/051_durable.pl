@@ -237,6 +237,12 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 		my $name = "$method, " . ($options || 'logging');
 		my $set = "SET securefile.io_method = $method";
 		make_table($node, $t, $options);
+		# a commit that does not wait for its own record waits for the data all the same
+		my @async = session("INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series(-20, 0) i",
+			"$set; SET synchronous_commit = off");
+		cmp_ok(count(qr/^(write|durable) .*\.sf$/, @async), '>', 0, "$name, asynchronous: written");
+		is_deeply([ early(@async) ], [], "$name, asynchronous: durable");
+		is(count(qr/^sync .*pg_wal/, @async), 0, "$name, asynchronous: WAL not flushed");
 		foreach my $case ([ 'one value', 1, 50_000 ], [ 'many values', 60, 150_000 ], [ 'a large value', 1, 30_000_000 ])
 		{
 			my ($what, $n, $len) = @$case;
