@@ -65,6 +65,9 @@ is(scalar(data_files($node)), 1, 'many segments dropped');
 
 # interruptions while an I/O, a flush or a resolve stands still
 need_faults($node);
+$node->append_conf('postgresql.conf', 'securefile.monitor = off');	# it would resolve first
+$node->reload;
+ok(wait_for_sql($node, "SELECT state = 'off' FROM securefile_monitor"), 'no monitor from here on');
 foreach my $case (
 	[ 'io_read', 'SELECT doc::bytea FROM t WHERE id = 1' ],
 	[ 'io_write', 'UPDATE t SET doc = doc || \'x\'::bytea WHERE id = 1' ],
