@@ -219,7 +219,7 @@ CREATE FUNCTION securefile_check(
 	OUT length_bytes bigint,
 	OUT detail text
 ) RETURNS SETOF record
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_check(regclass, name) IS 'verify all values of a column and its space; no row: sound';
 
 CREATE FUNCTION securefile_maintain(
@@ -234,7 +234,7 @@ CREATE FUNCTION securefile_maintain(
 	OUT oldest_unresolved xid8,
 	OUT orphans_removed integer
 ) RETURNS record
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_maintain(regclass, name) IS 'one pass of the free-space monitor over a column, now';
 
 CREATE FUNCTION securefile_usage(
@@ -246,7 +246,7 @@ CREATE FUNCTION securefile_usage(
 	OUT free_bytes bigint,
 	OUT metadata_bytes bigint
 ) RETURNS record
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION securefile_usage(regclass, name) IS 'what a column takes: live + pending + free = file';
 
 -- Behind securefile_columns; what the catalogs and file sizes show anybody.

@@ -178,6 +178,20 @@ CREATE DATABASE regress_sf_copy TEMPLATE regress_sf_other;
 DROP DATABASE regress_sf_copy;
 DROP DATABASE regress_sf_other;
 
+-- attributes of composite types, and indexes whose values ANALYZE would keep
+CREATE TYPE sf_comp AS (a bytea, b int);
+ALTER TYPE sf_comp ALTER ATTRIBUTE a TYPE securefile;
+ALTER TYPE sf_comp ALTER ATTRIBUTE b TYPE bigint;
+ALTER TYPE sf_comp ADD ATTRIBUTE c securefile;
+ALTER TYPE sf_comp ALTER ATTRIBUTE c TYPE bytea CASCADE;
+ALTER TYPE sf_comp DROP ATTRIBUTE c;
+DROP TYPE sf_comp;
+CREATE TABLE ix (id int, d securefile);
+CREATE INDEX ON ix USING hash ((ARRAY[d]));
+CREATE INDEX ON ix USING hash (d);
+CREATE INDEX ON ix (length(d));
+DROP TABLE ix;
+
 DROP TABLE t;
 SELECT segments();
 DROP FUNCTION segments, big, is_big;

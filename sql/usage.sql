@@ -163,6 +163,15 @@ FROM securefile_monitor;
 RESET ROLE;
 SELECT backend_type FROM pg_stat_activity WHERE backend_type = 'securefile monitor launcher';
 
+-- nulls, and a segment made in this transaction
+SELECT * FROM securefile_check(NULL, 'doc');
+SELECT * FROM securefile_maintain('u', NULL);
+SELECT * FROM securefile_usage(NULL, NULL);
+BEGIN;
+SELECT securefile_rewrite('u', 'doc', 'filesystem_like_logging') >= 0 AS rewritten;
+SELECT * FROM securefile_check('u', 'doc');
+ROLLBACK;
+
 DROP TABLE tmp, u, p, o;
 DROP DOMAIN sf_doc_short, sf_doc;
 DROP FUNCTION bytes, accounts;

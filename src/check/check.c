@@ -25,6 +25,23 @@
 
 PG_FUNCTION_INFO_V1(securefile_check);
 
+/*
+ * What this transaction has put into new storage cannot be told from what
+ * was there before, and the rest of it is not yet where it will be.
+ */
+static void
+refuse_replaced_storage(Relation rel, Relation segrel)
+{
+	if (sf_compat_storage_replaced(rel) ||
+		(segrel->rd_createSubid != InvalidSubTransactionId &&
+		 rel->rd_createSubid == InvalidSubTransactionId))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot check table \"%s\" in the transaction that truncated or rewrote it",
+						RelationGetRelationName(rel)),
+				 errhint("Commit first.")));
+}
+
 /* Open the segment and read its header: what may fail for damage. */
 static void
 open_segment(SfCheck *check, void *arg)
@@ -39,6 +56,7 @@ open_segment(SfCheck *check, void *arg)
 		return;
 	}
 	check->segrel = relation_open(segrelid, check->moving ? AccessShareLock : ShareLock);
+	refuse_replaced_storage(check->rel, check->segrel);
 	check->header = sf_space_header(check->segrel);
 	check->seg = sf_space_open_rel(check->segrel);
 
@@ -71,21 +89,6 @@ check_segment(SfCheck *check)
 	relation_close(check->segrel, NoLock);
 }
 
-/*
- * What this transaction has put into new storage cannot be told from what
- * was there before, and the rest of it is not yet where it will be.
- */
-static void
-refuse_replaced_storage(Relation rel)
-{
-	if (sf_compat_storage_replaced(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot check table \"%s\" in the transaction that truncated or rewrote it",
-						RelationGetRelationName(rel)),
-				 errhint("Commit first.")));
-}
-
 static void
 check_column(SfCheckColumn *column, ReturnSetInfo *rsinfo)
 {
@@ -103,7 +106,6 @@ check_column(SfCheckColumn *column, ReturnSetInfo *rsinfo)
 	sf_check_runs_init(&check->owned_pages);
 
 	check->rel = table_open(column->table_oid, NoLock);
-	refuse_replaced_storage(check->rel);
 	if (sf_check_guarded(check, open_segment, NULL))
 	{
 		sf_check_rows(check);
@@ -128,7 +130,7 @@ securefile_check(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	sf_base_require_preload();
-	sf_check_privilege(PG_GETARG_OID(0), false);
+	sf_check_arguments(fcinfo, false);
 	InitMaterializedSRF(fcinfo, 0);
 	columns = sf_check_columns(fcinfo, RecoveryInProgress() ? AccessShareLock : ShareLock, false);
 	foreach(cell, columns)

@@ -37,6 +37,12 @@ typedef struct SfCheckColumn
 	char	   *partition;		/* its name when a parent was asked for */
 } SfCheckColumn;
 
+/*
+ * Arguments 0, table, and 1, column: ERROR when one is null, or when the caller
+ * does not own the table (or, with monitors, may not look).
+ */
+extern void sf_check_arguments(FunctionCallInfo fcinfo, bool monitors);
+
 /* ERROR unless the caller owns the table (or, with monitors, may look). */
 extern void sf_check_privilege(Oid table_oid, bool monitors);
 

@@ -20,6 +20,17 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+/* Silence about a null would be taken for a good answer. */
+void
+sf_check_arguments(FunctionCallInfo fcinfo, bool monitors)
+{
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("table and column must not be null")));
+	sf_check_privilege(PG_GETARG_OID(0), monitors);
+}
+
 void
 sf_check_privilege(Oid table_oid, bool monitors)
 {

@@ -74,7 +74,7 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	bool		nulls[MAINTAIN_COLUMNS] = {0};
 
 	sf_base_require_preload();
-	sf_check_privilege(PG_GETARG_OID(0), false);
+	sf_check_arguments(fcinfo, false);
 	PreventCommandDuringRecovery("securefile_maintain()");
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");

@@ -62,7 +62,7 @@ securefile_usage(PG_FUNCTION_ARGS)
 	bool		nulls[USAGE_COLUMNS] = {0};
 
 	sf_base_require_preload();
-	sf_check_privilege(PG_GETARG_OID(0), true);
+	sf_check_arguments(fcinfo, true);
 	columns = sf_check_columns(fcinfo, AccessShareLock, true);
 	foreach(cell, columns)
 		add_usage(&sum, sf_space_usage(sf_check_open_segment(lfirst(cell))));

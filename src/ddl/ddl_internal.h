@@ -128,6 +128,13 @@ extern void sf_ddl_trigger_drop(Oid trigoid);
  */
 extern PlannedStmt *sf_ddl_trigger_spare(PlannedStmt *pstmt);
 
+/*
+ * ERROR when ALTER TYPE makes an attribute of a composite type a securefile, or
+ * something else of one: values of the type that are kept somewhere (constants,
+ * cursors) are not rewritten, so bytes would be taken for a locator.
+ */
+extern void sf_ddl_guard_type(Node *stmt);
+
 /* ERROR when a statement drops, renames or reties one of our triggers. */
 extern void sf_ddl_trigger_guard(Node *stmt);
 

@@ -336,6 +336,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	}
 
 	sf_ddl_trigger_guard(stmt);
+	sf_ddl_guard_type(stmt);
 	dropped_db = sf_ddl_database_before(stmt);
 
 	depth++;

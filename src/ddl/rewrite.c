@@ -146,7 +146,7 @@ check_table(Oid relid, const char *column, LoggingWish wish)
 	typmod = att->atttypmod;
 	if (!sf_ddl_is_securefile(att->atttypid, &typmod))
 		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
 						column, name)));
 	inherited = att->attinhcount > 0;

@@ -22,7 +22,9 @@
 #include "commands/tablecmds.h"
 #include "ddl/ddl_internal.h"
 #include "nodes/bitmapset.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "parser/parse_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -143,6 +145,58 @@ index_columns(Relation index)
 	return columns;
 }
 
+/* An expression's values are kept by ANALYZE, which knows securefile only. */
+static void
+refuse_nested_keys(Relation index)
+{
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexExpressions(index))
+	{
+		Oid			type = exprType(lfirst(lc));
+		int32		typmod = -1;
+
+		if (sf_ddl_contains_securefile(type) && !sf_ddl_is_securefile(type, &typmod))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("index \"%s\" cannot have an expression of type %s",
+							RelationGetRelationName(index), format_type_be(type)),
+					 errdetail("A securefile value must not be part of an array, row or range that is kept.")));
+	}
+}
+
+void
+sf_ddl_guard_type(Node *stmt)
+{
+	AlterTableStmt *alter = (AlterTableStmt *) stmt;
+	ListCell   *lc;
+
+	if (!IsA(stmt, AlterTableStmt) || alter->objtype != OBJECT_TYPE ||
+		sf_ddl_objects() == NULL)
+		return;
+	foreach(lc, alter->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		Oid			relid;
+		Oid			old_type;
+		Oid			new_type;
+
+		if (cmd->subtype != AT_AlterColumnType)
+			continue;
+		relid = RangeVarGetRelid(alter->relation, AccessShareLock, true);
+		old_type = OidIsValid(relid) ? get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
+		new_type = LookupTypeNameOid(NULL, castNode(ColumnDef, cmd->def)->typeName, true);
+		if ((OidIsValid(old_type) && sf_ddl_contains_securefile(old_type)) ||
+			(OidIsValid(new_type) && sf_ddl_contains_securefile(new_type)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot change attribute \"%s\" of type \"%s\" to or from securefile",
+							cmd->name, alter->relation->relname),
+					 errdetail("Values of the type that are kept elsewhere would not be changed with it."),
+					 errhint("Create a new type.")));
+	}
+}
+
 void
 sf_ddl_validate_index(Relation index)
 {
@@ -150,6 +204,7 @@ sf_ddl_validate_index(Relation index)
 	Bitmapset  *columns;
 	int			member = -1;
 
+	refuse_nested_keys(index);
 	if (!index->rd_index->indisexclusion)
 		return;
 	columns = index_columns(index);
@@ -163,6 +218,6 @@ sf_ddl_validate_index(Relation index)
 					 errmsg("column \"%s\" of type securefile cannot be part of an exclusion constraint",
 							get_attname(table_oid, attnum, false)),
 					 errdetail("The check would read values of other transactions before they are on disk."),
-					 errhint("Use a column with a hash of the contents.")));
+					 errhint("Use a column with a hash of the contents, set by a trigger.")));
 	}
 }

@@ -38,7 +38,7 @@ sf_ddl_column(Relation rel, AttrNumber attnum)
 	typmod = att->atttypmod;
 	if (att->attisdropped || !sf_ddl_is_securefile(att->atttypid, &typmod))
 		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
 						NameStr(att->attname), RelationGetRelationName(rel))));
 

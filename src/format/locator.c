@@ -74,7 +74,7 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	if (len < SF_LOCATOR_HEADER)
 		return "locator is too short";
 	if (data[0] != SF_FORM_STORED)
-		return "not a locator";
+		return "form of the value is unknown";
 	if (data[1] != SF_LOCATOR_VERSION)
 		return "locator has an unknown version";
 	loc->flags = GET(uint16_t, data + 2);

@@ -101,15 +101,15 @@ is( $node->safe_psql('postgres',
 
 # ---- forged locators ----
 # Servers before 15.20 confuse the types of a composite value that a holdable
-# cursor keeps over ALTER TYPE; so a role can see a locator of its own rows, and
+# cursor keeps over ALTER TABLE; so a role can see a locator of its own rows, and
 # bring in another. Newer ones refuse. 033_corruption has the same for all.
 $node->safe_psql('postgres', "CREATE TABLE large (id int, owner name, doc securefile); GRANT SELECT ON large TO author;"
 	  . ' ALTER TABLE large ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON large USING (owner = current_user);'
 	  . " INSERT INTO large SELECT i, CASE i WHEN 1 THEN 'nobody' ELSE 'author' END, blob(i, 14000000) FROM generate_series(1, 2) i;"
 	  . " INSERT INTO large VALUES (3, 'nobody', blob(3, $len)), (4, 'author', blob(4, $len))");
-my $seen = $as->('author', 'CREATE TYPE seen AS (a securefile); CREATE TABLE raw (id int, b bytea);'
+my $seen = $as->('author', 'CREATE TABLE seen (a securefile); CREATE TABLE raw (id int, b bytea);'
 	  . ' BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT id, row(doc)::seen AS v FROM large; COMMIT;'
-	  . ' ALTER TYPE seen ALTER ATTRIBUTE a TYPE bytea;'
+	  . ' ALTER TABLE seen ALTER a TYPE bytea;'
 	  . q{ DO $$ DECLARE c refcursor := 'c'; r record; BEGIN LOOP FETCH c INTO r; EXIT WHEN NOT found;}
 	  . ' INSERT INTO raw VALUES (r.id, (r.v).a); END LOOP; END $$');
 
@@ -117,9 +117,9 @@ my $seen = $as->('author', 'CREATE TYPE seen AS (a securefile); CREATE TABLE raw
 sub forge
 {
 	my ($query) = @_;
-	$as->('author', 'DROP TYPE IF EXISTS forged; DROP TABLE IF EXISTS got; CREATE TABLE got (b bytea, code text); CREATE TYPE forged AS (a bytea);'
+	$as->('author', 'DROP TABLE IF EXISTS forged, got; CREATE TABLE got (b bytea, code text); CREATE TABLE forged (a bytea);'
 		  . " BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT row(l)::forged AS v FROM ($query) s (l); COMMIT;"
-		  . ' ALTER TYPE forged ALTER ATTRIBUTE a TYPE securefile;'
+		  . ' ALTER TABLE forged ALTER a TYPE securefile;'
 		  . q{ DO $$ DECLARE c refcursor := 'c'; r record; BEGIN LOOP FETCH c INTO r; EXIT WHEN NOT found;}
 		  . ' BEGIN INSERT INTO got VALUES (substring((r.v).a FROM 1 FOR 8000), NULL);'
 		  . ' EXCEPTION WHEN others THEN INSERT INTO got VALUES (NULL, SQLSTATE); END; END LOOP; END $$');
@@ -143,7 +143,7 @@ else
 	$as->('author', q{DROP TABLE raw; CREATE TABLE raw AS SELECT '\x0201000000000000'::bytea b});
 	is(forge('SELECT b FROM raw'), '22P07|1', 'and takes none');
 }
-$as->('author', 'DROP TABLE raw, got; DROP TYPE seen, forged');
+$as->('author', 'DROP TABLE raw, got, seen, forged');
 sound($node, 'large', 'forged locators');
 
 # ---- search_path ----
