@@ -13,8 +13,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep time);
 
-our @EXPORT = qw(new_cluster need_faults make_table fill rows_right usage settle
-  sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
+our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
+  right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
   background wait_for_sql);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
@@ -38,8 +38,9 @@ sub new_cluster
 	return $node;
 }
 
-# The extension, and blob(seed, len): bytes that differ in every sector, or, where
-# that would take long, in every block.
+# The extension; blob(seed, len): bytes that differ in every sector, or, where that
+# would take long, in every block; outcome(): "right", "wrong" or the SQLSTATE of
+# reading a value.
 sub prepare_database
 {
 	my ($node, $db) = @_;
@@ -53,6 +54,15 @@ sub prepare_database
 				   FOR len)
 			FROM (SELECT CASE WHEN len OPERATOR(pg_catalog.<=) 65536 THEN 512 ELSE 4096 END) s (size),
 				generate_series(1, (len + size - 1) / size) i
+		$$;
+		CREATE FUNCTION outcome(doc securefile, seed int, len int) RETURNS text
+		LANGUAGE plpgsql AS $$
+		BEGIN
+			RETURN CASE WHEN doc::bytea = blob(seed, len) AND length(doc) = len
+				THEN 'right' ELSE 'wrong' END;
+		EXCEPTION WHEN OTHERS THEN
+			RETURN SQLSTATE;
+		END
 		$$;});
 	return;
 }
@@ -99,6 +109,24 @@ sub rows_right
 		"SELECT count(*), count(*) FILTER (WHERE doc::bytea IS DISTINCT FROM blob(seed, len)"
 		  . " OR length(doc) IS DISTINCT FROM len) FROM $table");
 	return is($rc == 0 ? $out : $err, "$count|0", "$name: rows of $table");
+}
+
+# One test, for filesystem_like_logging: each value is right or fails with 58P01,
+# and securefile_check finds just the latter.  Returns their ids.
+sub right_or_left_behind
+{
+	my ($node, $table, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $failing = $node->safe_psql('postgres',
+		"SELECT id, o FROM $table, outcome(doc, seed, len) o WHERE o <> 'right' ORDER BY id");
+	my $listed = $node->safe_psql('postgres',
+		    "SELECT DISTINCT id, CASE finding WHEN 'data left behind' THEN '58P01' ELSE finding END"
+		  . " FROM securefile_check('$table', 'doc') c LEFT JOIN $table t ON t.ctid = c.ctid ORDER BY 1");
+	my @ids = $failing =~ /^(\d+)\|58P01$/mg;
+
+	is("fails: $failing; check: $listed", join("\n", map { "$_|58P01" } @ids) =~ s/(.*)/fails: $1; check: $1/sr,
+		"$name: $table is right or left behind");
+	return @ids;
 }
 
 # securefile_usage as a hash reference.
