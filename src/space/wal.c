@@ -12,6 +12,7 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xloginsert.h"
+#include "access/xlogrecovery.h"
 #include "access/xlogutils.h"
 #include "miscadmin.h"
 #include "space/space_internal.h"
@@ -72,15 +73,16 @@ redo_grow(XLogReaderState *record, const xl_sf_size *rec)
 
 /*
  * Rule 5: in crash recovery the files stay as they are, for unlogged data may
- * have been committed there since.  Where all that comes is in WAL, which is a
- * standby, they are cut.
+ * have been committed there since; so it may in a copy that is younger than
+ * this record (a base backup, pg_rewind), which ends where the server becomes
+ * consistent.  After that all that comes is in WAL, and files are cut.
  */
 static void
 redo_truncate(XLogReaderState *record, const xl_sf_size *rec)
 {
 	XLogFlush(record->EndRecPtr);
 	sf_change_redo(record);
-	if (InArchiveRecovery)
+	if (InArchiveRecovery && reachedConsistency)
 		sf_io_redo_truncate(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
 }
 
