@@ -245,7 +245,7 @@ typedef struct SfPageTrailer
  *	 56	4	last pending page, or SF_NO_PAGE
  *	 60	4	next dynamic page never used yet
  *	 64	8	next stamp of an inode page
- *	 72	8	restored: how often the cluster had been, when that was set
+ *	 72	8	restore id: that of the cluster when "kept from" was set
  *	 80	16	secret: random, new at every creation; the key of the locators
  */
 typedef struct SfHeader
@@ -263,7 +263,7 @@ typedef struct SfHeader
 	uint32_t	pending_tail;
 	uint32_t	next_page;
 	uint64_t	next_stamp;
-	uint64_t	times_restored;
+	uint64_t	restore_id;
 	SfSecret	secret;
 } SfHeader;
 

@@ -204,6 +204,12 @@ make_one_directory(const char *path, const char *parent)
 }
 
 void
+sf_io_make_root(void)
+{
+	make_one_directory(SF_IO_ROOT, ".");
+}
+
+void
 sf_io_make_directory(SfNode node)
 {
 	char		spc_path[SF_IO_PATH_MAX];
@@ -215,7 +221,7 @@ sf_io_make_directory(SfNode node)
 			 SfNodeSpc(node), SfNodeDb(node));
 	sf_io_dir_path(path, node);
 
-	make_one_directory(SF_IO_ROOT, ".");
+	sf_io_make_root();
 	make_one_directory(spc_path, SF_IO_ROOT);
 	make_one_directory(db_path, spc_path);
 	make_one_directory(path, db_path);

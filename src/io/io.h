@@ -70,12 +70,12 @@ extern void sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes);
 extern void sf_io_files_ensure(SfNode node, uint64 to_bytes);
 
 /*
- * How often the cluster was started from a backup or as a standby: then data
- * that is not in WAL may have stayed behind.  note_restored, in the postmaster
- * at start, looks and counts.
+ * A number that is new with every start from a backup or as a standby, for then
+ * data that is not in WAL may have stayed behind; 0 before the first.
+ * note_restored, in the postmaster at start, looks and chooses.
  */
 extern void sf_io_note_restored(void);
-extern uint64 sf_io_times_restored(void);
+extern uint64 sf_io_restore_id(void);
 
 /*
  * Redo: cut what lies beyond size_bytes, if the files exist.  Failures are

@@ -30,7 +30,8 @@ extern void sf_io_file_path(char *buf, SfNode node, uint32 fileno);
 /* Size of a data file in bytes; -1 when it is missing.  ERROR otherwise. */
 extern int64 sf_io_file_size(SfNode node, uint32 fileno);
 
-/* Make the directory of a segment and what is above it, durably. */
+/* Make the directory of all data files, or that of a segment and what is above. */
+extern void sf_io_make_root(void);
 extern void sf_io_make_directory(SfNode node);
 
 /*

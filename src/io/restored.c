@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * restored.c
- *	  How often has this cluster begun life from a backup?
+ *	  Has this cluster begun life from a backup since a value was stored?
  *
  * A base backup, a standby and point-in-time recovery rebuild what WAL has, and
  * the data of filesystem_like_logging columns is not in it.  A server that is
- * started on such a copy has a backup_label or a signal file.  The number of
- * such starts is kept in pg_securefile/restored; segments remember the number
- * under which they were written to last, so a value whose data has stayed
- * behind can be told from a damaged one.
+ * started on such a copy has a backup_label or a signal file.  Such a start gets
+ * a random id, kept in pg_securefile/restored; segments remember the id under
+ * which they were written to last, so a value whose data has stayed behind can
+ * be told from a damaged one.  Random, because several copies of one cluster
+ * may follow each other's WAL.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +24,7 @@
 
 #define RESTORED_FILE		SF_IO_ROOT "/restored"
 
-static uint64 times_restored;	/* set in the postmaster */
+static uint64 restore_id;		/* set in the postmaster */
 
 static bool
 exists(const char *path)
@@ -42,9 +43,9 @@ fail(const char *what, const char *path)
 }
 
 static uint64
-read_number(void)
+read_id(void)
 {
-	unsigned long long number = 0;
+	unsigned long long id = 0;
 	FILE	   *file = AllocateFile(RESTORED_FILE, "r");
 
 	if (file == NULL)
@@ -53,39 +54,52 @@ read_number(void)
 			fail("open", RESTORED_FILE);
 		return 0;
 	}
-	if (fscanf(file, "%llu", &number) != 1)
+	if (fscanf(file, "%llu", &id) != 1)
 		ereport(FATAL,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("file \"%s\" does not hold a number", RESTORED_FILE)));
 	FreeFile(file);
-	return number;
+	return id;
 }
 
 static void
-write_number(uint64 number)
+write_id(uint64 id)
 {
 	const char *path = RESTORED_FILE ".new";
 	FILE	   *file = AllocateFile(path, "w");
 
-	if (file == NULL || fprintf(file, UINT64_FORMAT "\n", number) < 0)
+	if (file == NULL || fprintf(file, UINT64_FORMAT "\n", id) < 0)
 		fail("write", path);
 	if (FreeFile(file) != 0)
 		fail("write", path);
 	(void) durable_rename(path, RESTORED_FILE, FATAL);
 }
 
+static uint64
+new_id(void)
+{
+	uint64		id;
+
+	if (!pg_strong_random(&id, sizeof(id)))
+		ereport(FATAL, (errcode(ERRCODE_INTERNAL_ERROR),
+						errmsg("could not generate a random number")));
+	return id;
+}
+
+/* The copy may be older than the first segment: it needs its id all the same. */
 void
 sf_io_note_restored(void)
 {
-	if (!exists(SF_IO_ROOT))
+	restore_id = read_id();
+	if (!exists(BACKUP_LABEL_FILE) && !exists(STANDBY_SIGNAL_FILE) && !exists(RECOVERY_SIGNAL_FILE))
 		return;
-	times_restored = read_number();
-	if (exists(BACKUP_LABEL_FILE) || exists(STANDBY_SIGNAL_FILE) || exists(RECOVERY_SIGNAL_FILE))
-		write_number(++times_restored);
+	sf_io_make_root();
+	restore_id = new_id();
+	write_id(restore_id);
 }
 
 uint64
-sf_io_times_restored(void)
+sf_io_restore_id(void)
 {
-	return times_restored;
+	return restore_id;
 }

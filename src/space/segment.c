@@ -202,9 +202,9 @@ reserve_ids(SfSegment *seg, uint32 n)
 	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
 	uint64		first = header.next_object_id;
 
-	if (header.times_restored != sf_io_times_restored())
+	if (header.restore_id != sf_io_restore_id())
 	{
-		header.times_restored = sf_io_times_restored();
+		header.restore_id = sf_io_restore_id();
 		header.kept_from_id = header.next_object_id;
 	}
 	header.next_object_id += n;
@@ -239,7 +239,7 @@ sf_space_left_behind(SfSegment *seg, uint64 object_id)
 	rel = sf_segment_rel(seg);
 	header = sf_space_header(rel);
 	sf_segment_close(rel);
-	return header.times_restored != sf_io_times_restored() || object_id < header.kept_from_id;
+	return header.restore_id != sf_io_restore_id() || object_id < header.kept_from_id;
 }
 
 /*

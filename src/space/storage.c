@@ -82,7 +82,7 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 		!pg_strong_random(&header.secret, sizeof(header.secret)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
 						errmsg("could not generate the random numbers of a segment")));
-	header.times_restored = sf_io_times_restored();
+	header.restore_id = sf_io_restore_id();
 	header.creator_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 	header.next_object_id = next_object_id;
 	header.table_oid = table_oid;

@@ -13,6 +13,7 @@ use Test::More;
 
 my $len = 300_000;
 my $primary = new_cluster('home', init => { allows_streaming => 1 }, conf => [ 'wal_keep_size = 1GB' ]);
+$primary->backup('empty');
 make_table($primary, 'f', 'filesystem_like_logging');
 make_table($primary, 'l');
 foreach my $t ('f', 'l')
@@ -21,15 +22,19 @@ foreach my $t ('f', 'l')
 }
 $primary->safe_psql('postgres', 'CHECKPOINT');
 $primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('away');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my ($standby, $second, $early) = map {
+	my ($name, $backup) = @$_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init_from_backup($primary, $backup, has_streaming => 1);
+	$node->start;
+	$node
+} ([ 'away', 'base' ], [ 'second', 'base' ], [ 'early', 'empty' ]);
 foreach my $t ('f', 'l')
 {
 	fill($primary, $t, 11, 15, $len);
 }
 fill($primary, 'f', 21, 21, 14_000_000);
-$primary->wait_for_catchup($standby->name, 'replay', $primary->lsn('insert'));
+$primary->wait_for_catchup($_->name, 'replay', $primary->lsn('insert')) for ($standby, $second, $early);
 
 # Values that are not there: the error, and what securefile_check lists.
 sub left_behind
@@ -43,7 +48,7 @@ sub left_behind
 	is( $node->safe_psql('postgres',
 			"SELECT string_agg(DISTINCT f.id || ' ' || finding, ',' ORDER BY f.id || ' ' || finding)"
 			  . " FROM securefile_check('f', 'doc') c LEFT JOIN f ON f.ctid = c.ctid"),
-		join(',', map { "$_ data left behind" } @$ids), "$name: securefile_check lists them");
+		join(',', sort map { "$_ data left behind" } @$ids), "$name: securefile_check lists them");
 	return;
 }
 my @behind = (11 .. 15, 21);
@@ -53,11 +58,24 @@ is($standby->safe_psql('postgres', 'SELECT count(*) FROM f WHERE id < 10 AND doc
 left_behind($standby, \@behind, 'standby');
 is($standby->safe_psql('postgres', "SELECT sum(length(doc)) FROM f WHERE id = 11"), $len, 'the length is known');
 
+# also from a backup of the time before the first column
+rows_right($early, 'l', 10, 'early standby, logging');
+left_behind($early, [ 1 .. 5, @behind ], 'early standby');
+$early->stop;
+
 # promoted, it goes on; new values are as safe as at home
 $standby->promote;
 left_behind($standby, \@behind, 'promoted');
 fill($standby, 'f', 31, 33, $len);
 left_behind($standby, \@behind, 'promoted, written');
+
+# another standby, of the same backup, follows the promoted one
+$second->enable_streaming($standby);
+$second->reload;
+ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_replication"), 'the second standby follows');
+$standby->wait_for_catchup($second->name, 'replay', $standby->lsn('insert'));
+left_behind($second, [ @behind, 31 .. 33 ], 'second standby');
+$second->stop;
 crash($standby);
 $standby->start;
 left_behind($standby, \@behind, 'promoted, crashed');
@@ -88,12 +106,13 @@ my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($primary, 'base');
 $copy->start;
 rows_right($copy, 'f', 5, 'plain restore');
-is(slurp_file($copy->data_dir . '/pg_securefile/restored'), "1\n", 'the restore is counted');
+my $restored = slurp_file($copy->data_dir . '/pg_securefile/restored');
+like($restored, qr/^[0-9]+\n$/, 'the restore is noted');
 fill($copy, 'f', 51, 52, $len);
 rows_right($copy, 'f', 7, 'plain restore, written');
 sound($copy, 'f', 'plain restore, written');
 $copy->restart;
-is(slurp_file($copy->data_dir . '/pg_securefile/restored'), "1\n", 'a restart is not');
+is(slurp_file($copy->data_dir . '/pg_securefile/restored'), $restored, 'a restart is none');
 $copy->stop;
 $primary->stop;
 done_testing();
