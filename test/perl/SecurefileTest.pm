@@ -15,7 +15,7 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background wait_for_sql);
+  background wait_for_sql catch_up);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
 # settings that override those here; start, 0 to leave it stopped.
@@ -328,6 +328,16 @@ sub background
 {
 	my ($node, $db) = @_;
 	return $node->background_psql($db || 'postgres', on_error_stop => 0);
+}
+
+# Wait until a standby has replayed all.  Records of hints stay in memory until
+# somebody commits, and would be waited for long.
+sub catch_up
+{
+	my ($primary, $standby) = @_;
+	$primary->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+	$primary->wait_for_catchup($standby->name, 'replay', $primary->lsn('flush'));
+	return;
 }
 
 sub wait_for_sql

@@ -64,16 +64,18 @@ left_behind($early, [ 1 .. 5, @behind ], 'early standby');
 $early->stop;
 
 # promoted, it goes on; new values are as safe as at home
+$second->enable_streaming($standby);
+$second->reload;
+ok(wait_for_sql($standby, 'SELECT count(*) = 1 FROM pg_stat_replication'), 'the second standby follows');
+catch_up($primary, $standby);
 $standby->promote;
+$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'still in recovery';
 left_behind($standby, \@behind, 'promoted');
 fill($standby, 'f', 31, 33, $len);
 left_behind($standby, \@behind, 'promoted, written');
 
 # another standby, of the same backup, follows the promoted one
-$second->enable_streaming($standby);
-$second->reload;
-ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_replication"), 'the second standby follows');
-$standby->wait_for_catchup($second->name, 'replay', $standby->lsn('insert'));
+catch_up($standby, $second);
 left_behind($second, [ @behind, 31 .. 33 ], 'second standby');
 $second->stop;
 crash($standby);

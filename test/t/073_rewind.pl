@@ -42,7 +42,7 @@ sub same
 {
 	my ($old, $new, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$new->wait_for_catchup($old->name, 'replay', $new->lsn('insert'));
+	catch_up($new, $old);
 	rows_right($old, 'l', count_of($new), $name);
 	is($old->safe_psql('postgres', "SELECT * FROM securefile_check('l', 'doc') LIMIT 5"), '', "$name: l is sound");
 	return right_or_left_behind($old, 'f', $name);
@@ -92,7 +92,7 @@ foreach my $way ('server', 'pgdata')
 	my $new = PostgreSQL::Test::Cluster->new("new_$way");
 	$new->init_from_backup($old, 'base', has_streaming => 1);
 	$new->start;
-	$old->wait_for_catchup($new->name, 'replay', $old->lsn('insert'));
+	catch_up($old, $new);
 
 	# both are primaries for a while
 	$new->promote;

@@ -46,7 +46,7 @@ foreach my $setting ('off', 'local', 'remote_write', 'on', 'remote_apply')
 	}
 	is("@seen", join(' ', ('right') x 12), 'remote_apply: at once on the standby') if $setting eq 'remote_apply';
 	$session->quit;
-	$primary->wait_for_catchup($standby->name, 'replay', $primary->lsn('insert'));
+	catch_up($primary, $standby);
 	foreach my $node ($primary, $standby)
 	{
 		rows_right($node, 't', $id - 90, "$setting, " . $node->name);

@@ -52,7 +52,7 @@ $primary->safe_psql('contrib_regress', q{
 	SELECT securefile_maintain('large', 'doc'), securefile_maintain('large', 'doc_f');
 	INSERT INTO large SELECT i, decode(repeat(md5(i::text), 800000), 'hex'), '' FROM generate_series(5, 6) i;});
 
-$primary->wait_for_catchup($standby->name, 'replay', $primary->lsn('insert'));
+catch_up($primary, $standby);
 is($standby->safe_psql('postgres', 'SELECT pg_is_in_recovery()'), 't', 'the standby lives and has it all');
 unlike(slurp_file($standby->logfile), qr/inconsistent page|FATAL|PANIC/, 'no complaint');
 foreach my $db ('contrib_regress', 'contrib_isolation')
