@@ -93,7 +93,8 @@ at_commit(void)
 {
 	(void) SF_FAULT_IO(commit_done);
 	end_writing(true);
-	sf_space_at_commit();
+	if (sf_space_at_commit())
+		sf_monitor_wake(MyDatabaseId);
 	sf_stats_flush();
 }
 
@@ -131,6 +132,7 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 			sf_write_pre_commit();
+			sf_space_pre_commit();
 			break;
 		case XACT_EVENT_COMMIT:
 			at_commit();

@@ -67,6 +67,7 @@ Datum
 securefile_maintain(PG_FUNCTION_ARGS)
 {
 	SfMaintain	sum = {0};
+	int			kept;
 	List	   *columns;
 	ListCell   *cell;
 	TupleDesc	desc;
@@ -91,6 +92,6 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	values[5] = Int64GetDatum(sum.sectors_cut * SF_SECTOR_SIZE);
 	values[6] = FullTransactionIdGetDatum(sum.oldest_unresolved);
 	nulls[6] = !FullTransactionIdIsValid(sum.oldest_unresolved);
-	values[7] = Int32GetDatum(sf_space_sweep());
+	values[7] = Int32GetDatum(sf_space_sweep(&kept));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

@@ -191,6 +191,8 @@ note_drop(Oid relid)
 	if (!is_segment)
 		return;
 
+	if (sf_space_keeps_dropped())
+		sf_write_flush();
 	rel = relation_open(relid, NoLock);
 	sf_space_drop_storage(SfRelNode(rel));
 	relation_close(rel, NoLock);

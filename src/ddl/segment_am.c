@@ -29,6 +29,7 @@
 #include "storage/bufmgr.h"
 #include "storage/procarray.h"
 #include "utils/snapmgr.h"
+#include "write/write.h"
 
 PG_FUNCTION_INFO_V1(securefile_segment_handler);
 
@@ -80,6 +81,8 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 	*freezeXid = RecentXmin;
 	*minmulti = GetOldestMultiXactId();
 
+	if (replace && sf_space_keeps_dropped())
+		sf_write_flush();
 	smgrclose(RelationCreateStorage(*newnode, persistence, true));
 	sf_space_create_storage(rel, *newnode, birth.table_oid, birth.attnum,
 							birth.logged_data, birth.next_object_id);

@@ -187,6 +187,15 @@ sf_io_files_unlink(SfNode node)
 		remove_directory(path, parent);
 }
 
+void
+sf_io_kept_path(char *buf, SfNode node)
+{
+	char		dir[SF_IO_PATH_MAX];
+
+	sf_io_dir_path(dir, node);
+	snprintf(buf, MAXPGPATH, "%s/kept", dir);
+}
+
 /* ---- creating ---- */
 
 /*

@@ -48,6 +48,9 @@ extern void sf_io_files_create(SfNode node);
  */
 extern void sf_io_files_unlink(SfNode node);
 
+/* Path of the copy of metadata of dropped storage; buf: MAXPGPATH bytes. */
+extern void sf_io_kept_path(char *buf, SfNode node);
+
 /* Does the segment's directory exist? */
 extern bool sf_io_files_exist(SfNode node);
 

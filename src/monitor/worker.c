@@ -112,15 +112,19 @@ visit_segment(Oid relid)
 	return come_back;
 }
 
-static void
+/* Returns whether to come back, for storage that a slot still needs. */
+static bool
 sweep(void)
 {
+	int			kept;
+
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "removing data files of dropped segments");
-	(void) sf_space_sweep();
+	(void) sf_space_sweep(&kept);
 	CommitTransactionCommand();
 	pgstat_report_activity(STATE_IDLE, NULL);
+	return kept > 0;
 }
 
 /*
@@ -138,7 +142,7 @@ visit_guarded(Oid relid)
 		if (OidIsValid(relid))
 			come_back = visit_segment(relid);
 		else
-			sweep();
+			come_back = sweep();
 	}
 	PG_CATCH();
 	{

@@ -84,8 +84,12 @@ sf_page_new(Relation rel, uint32 page)
 SfPageType
 sf_space_read_page(SfSegment *seg, uint32 page, char *content)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel;
 	SfPageType	type = 0;
+
+	if (seg->kept)
+		return sf_kept_page(seg->node, page, content);
+	rel = sf_segment_rel(seg);
 
 	if (page < RelationGetNumberOfBlocks(rel))
 	{

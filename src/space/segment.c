@@ -15,11 +15,15 @@
 #include "access/relation.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_namespace.h"
+#include "miscadmin.h"
 #include "space/space_internal.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 static HTAB *segments;			/* SfSegment by relid */
@@ -53,25 +57,24 @@ sf_space_header(Relation segrel)
 
 /* Fill a cache entry from the header page. */
 static void
-load_segment(SfSegment *seg, Relation rel)
+load_segment(SfSegment *seg, SfNode node, SfHeader header, bool kept)
 {
-	SfHeader	header = sf_space_header(rel);
-
 	seg->table_oid = header.table_oid;
 	seg->attnum = header.attnum;
 	seg->incarnation = header.incarnation;
 	seg->secret = header.secret;
 	seg->logged_data = !(header.flags & SF_SEG_UNLOGGED_DATA);
+	seg->kept = kept;
 	seg->next_id = seg->end_id = 0;
-	seg->node = SfRelNode(rel);
+	seg->node = node;
 }
 
-SfSegment *
-sf_space_open_rel(Relation segrel)
+/* The cache entry of a segment relation; a new one has no node. */
+static SfSegment *
+find_entry(Oid relid)
 {
 	SfSegment  *seg;
 	bool		found;
-	Oid			relid = RelationGetRelid(segrel);
 
 	if (segments == NULL)
 	{
@@ -84,8 +87,16 @@ sf_space_open_rel(Relation segrel)
 	seg = hash_search(segments, &relid, HASH_ENTER, &found);
 	if (!found)
 		memset(&seg->node, 0, sizeof(seg->node));
-	if (!SfNodeEquals(seg->node, SfRelNode(segrel)))
-		load_segment(seg, segrel);
+	return seg;
+}
+
+SfSegment *
+sf_space_open_rel(Relation segrel)
+{
+	SfSegment  *seg = find_entry(RelationGetRelid(segrel));
+
+	if (!SfNodeEquals(seg->node, SfRelNode(segrel)) || seg->kept)
+		load_segment(seg, SfRelNode(segrel), sf_space_header(segrel), false);
 	return seg;
 }
 
@@ -125,12 +136,67 @@ sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, bool missing_
 	return seg;
 }
 
+/* The storage a segment relation has in the catalog as decoding sees it. */
+static bool
+historic_node(Oid relid, SfNode *node)
+{
+	Relation	rel = RelationIdGetRelation(relid);
+
+	if (rel == NULL)
+		return false;
+	*node = SfRelNode(rel);
+	RelationClose(rel);
+	return true;
+}
+
+/*
+ * Logical decoding: the segment as it was, which may have been dropped or
+ * replaced since.  We do not wait for its lock: who drops it may have committed
+ * and wait for a synchronous subscriber, that is for us.
+ */
+static SfSegment *
+open_historic(Oid table_oid, AttrNumber attnum)
+{
+	Oid			relid = sf_space_segment_relid(table_oid, attnum);
+	SfSegment  *seg;
+	SfNode		node;
+
+	if (!OidIsValid(relid) || !historic_node(relid, &node))
+		return NULL;
+	while (!sf_kept_counts(node))
+	{
+		if (ConditionalLockRelationOid(relid, AccessShareLock))
+		{
+			if (!sf_kept_counts(node))
+			{
+				Relation	rel = relation_open(relid, NoLock);
+
+				seg = sf_space_open_rel(rel);
+				relation_close(rel, NoLock);
+				return seg;
+			}
+			UnlockRelationOid(relid, AccessShareLock);
+			break;
+		}
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(10000L);
+	}
+	seg = find_entry(relid);
+	if (!SfNodeEquals(seg->node, node) || !seg->kept)
+		load_segment(seg, node, sf_kept_header(node), true);
+	return seg;
+}
+
 SfSegment *
 sf_space_open_incarnation(Oid table_oid, AttrNumber attnum, uint64 incarnation)
 {
 	char		name[NAMEDATALEN];
-	SfSegment  *seg = sf_space_open(table_oid, attnum, AccessShareLock, false);
+	SfSegment  *seg;
 
+	if (HistoricSnapshotActive() && (seg = open_historic(table_oid, attnum)) != NULL &&
+		seg->incarnation == incarnation)
+		return seg;
+	seg = sf_space_open(table_oid, attnum, AccessShareLock, false);
 	if (seg->incarnation == incarnation)
 		return seg;
 	snprintf(name, NAMEDATALEN, "pg_securefile_%u_%d_old", table_oid, attnum);
@@ -147,7 +213,8 @@ sf_space_open_incarnation(Oid table_oid, AttrNumber attnum, uint64 incarnation)
 void
 sf_space_release(SfSegment *seg)
 {
-	UnlockRelationOid(seg->relid, AccessShareLock);
+	if (!seg->kept)
+		UnlockRelationOid(seg->relid, AccessShareLock);
 }
 
 /*
@@ -228,17 +295,28 @@ sf_space_reserve_ids(SfSegment *seg, uint32 n)
 	return seg->next_id - n;
 }
 
-bool
-sf_space_left_behind(SfSegment *seg, uint64 object_id)
+static SfHeader
+header_of(SfSegment *seg)
 {
 	Relation	rel;
 	SfHeader	header;
 
-	if (seg->logged_data)
-		return false;
+	if (seg->kept)
+		return sf_kept_header(seg->node);
 	rel = sf_segment_rel(seg);
 	header = sf_space_header(rel);
 	sf_segment_close(rel);
+	return header;
+}
+
+bool
+sf_space_left_behind(SfSegment *seg, uint64 object_id)
+{
+	SfHeader	header;
+
+	if (seg->logged_data)
+		return false;
+	header = header_of(seg);
 	return header.restore_id != sf_io_restore_id() || object_id < header.kept_from_id;
 }
 
@@ -267,9 +345,5 @@ sf_space_cache_mode(Oid table_oid, AttrNumber attnum)
 uint64
 sf_space_total_sectors(SfSegment *seg)
 {
-	Relation	rel = sf_segment_rel(seg);
-	uint64		total = sf_space_header(rel).total_sectors;
-
-	sf_segment_close(rel);
-	return total;
+	return header_of(seg).total_sectors;
 }

@@ -39,6 +39,7 @@ typedef struct SfSegment
 	uint64		incarnation;
 	SfSecret	secret;			/* key of its locators */
 	bool		logged_data;	/* logging (else filesystem_like_logging) */
+	bool		kept;			/* dropped, and kept for logical decoding */
 	uint64		next_id;		/* reserved object ids: next, */
 	uint64		end_id;			/* and end */
 } SfSegment;
@@ -80,6 +81,15 @@ extern SfSegment *sf_space_open_rel(Relation segrel);
 extern void sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid,
 									AttrNumber attnum, bool logged_data,
 									uint64 next_object_id);
+
+/*
+ * Does storage that is dropped now stay for logical decoding?  Then what the
+ * transaction has gathered for it is to be written first.
+ */
+extern bool sf_space_keeps_dropped(void);
+
+/* Before the commit (or prepare) record: keep what has to be kept. */
+extern void sf_space_pre_commit(void);
 
 /* Note that a segment's storage is dropped, if this (sub)transaction commits. */
 extern void sf_space_drop_storage(SfNode node);
@@ -227,12 +237,15 @@ extern bool sf_space_is_used(SfSegment *seg, SfRun run);
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
 
-/* Remove segment directories of this database that no transaction owns. */
-extern int	sf_space_sweep(void);
+/*
+ * Remove segment directories of this database that no transaction owns; returns
+ * how many.  kept: how many stay for logical decoding.
+ */
+extern int	sf_space_sweep(int *kept);
 
 /* ---- transaction ends; called by the one callback in securefile.c ---- */
 
-extern void sf_space_at_commit(void);	/* after the commit record */
+extern bool sf_space_at_commit(void);	/* after the commit record; kept storage? */
 extern void sf_space_at_abort(void);
 extern void sf_space_at_prepare(void);
 extern void sf_space_at_subcommit(int level);

@@ -255,6 +255,21 @@ extern void sf_arena_forget(SfNode node);
 extern Size sf_arena_shmem_size(void);
 extern void sf_arena_shmem_init(void);
 
+/* ---- storage kept for logical decoding (kept.c) ---- */
+
+/* Copy the pages of a segment relation beside its data files, durably. */
+extern void sf_kept_save(SfNode node);
+
+/* Is there a copy, and did the transaction that made it commit? */
+extern bool sf_kept_counts(SfNode node);
+
+/* Is there a copy that a slot may still need? */
+extern bool sf_kept_is_needed(SfNode node);
+
+/* As sf_space_read_page() and sf_space_header(), from the copy. */
+extern SfPageType sf_kept_page(SfNode node, uint32 page, char *content);
+extern SfHeader sf_kept_header(SfNode node);
+
 /* ---- life of storage (storage.c) ---- */
 
 extern void sf_storage_redo_create(const xl_sf_node *rec);

@@ -33,6 +33,7 @@ typedef struct StorageNote
 	struct StorageNote *next;
 	SfNode		node;
 	bool		at_commit;		/* remove at commit, else at abort */
+	bool		kept;			/* but leave it to the sweeper */
 	int			level;			/* nest level of the (sub)transaction */
 } StorageNote;
 
@@ -48,9 +49,18 @@ add_note(SfNode node, bool at_commit)
 
 	note->node = node;
 	note->at_commit = at_commit;
+	note->kept = false;
 	note->level = GetCurrentTransactionNestLevel();
 	note->next = notes;
 	notes = note;
+}
+
+static void
+forget_storage(SfNode node)
+{
+	sf_dispense_forget(node);
+	sf_arena_forget(node);
+	sf_io_close(node);
 }
 
 /* Log the removal of storage, make the log durable, remove it. */
@@ -60,12 +70,10 @@ unlink_logged(SfNode node)
 	xl_sf_node	rec = {SF_WAL_VERSION, node};
 
 	(void) SF_FAULT_IO(drop_before_unlink);	/* must not throw */
-	sf_dispense_forget(node);
-	sf_arena_forget(node);
+	forget_storage(node);
 	XLogBeginInsert();
 	XLogRegisterData((char *) &rec, sizeof(rec));
 	XLogFlush(XLogInsert(SF_RMGR_ID, XLOG_SF_UNLINK));
-	sf_io_close(node);
 	sf_io_files_unlink(node);
 }
 
@@ -125,12 +133,26 @@ run_notes(bool commit, int min_level)
 		StorageNote *note = notes;
 		SfNode		node = note->node;
 		bool		act = note->at_commit == commit;
+		bool		kept = note->kept;
 
 		notes = note->next;
 		pfree(note);
-		if (act)
+		if (act && kept)
+			forget_storage(node);
+		else if (act)
 			unlink_logged(node);
 	}
+}
+
+void
+sf_space_pre_commit(void)
+{
+	for (StorageNote *note = notes; note != NULL; note = note->next)
+		if (note->at_commit && !note->kept && sf_space_keeps_dropped())
+		{
+			sf_kept_save(note->node);
+			note->kept = true;
+		}
 }
 
 static void
@@ -140,11 +162,16 @@ forget_gone(void)
 	gone = NIL;
 }
 
-void
+bool
 sf_space_at_commit(void)
 {
+	bool		kept = false;
+
+	for (StorageNote *note = notes; note != NULL; note = note->next)
+		kept |= note->kept;
 	run_notes(true, 0);
 	forget_gone();
+	return kept;
 }
 
 void
@@ -288,23 +315,37 @@ is_orphan(SfNode node)
 	return !OidIsValid(sf_compat_relid_of_storage(SfNodeSpc(node), SfNodeRel(node)));
 }
 
+typedef struct Sweep
+{
+	int			removed;
+	int			kept;
+} Sweep;
+
 static void
 sweep_one(SfNode node, void *arg)
 {
+	Sweep	   *sweep = arg;
+
 	CHECK_FOR_INTERRUPTS();
 	if (!is_orphan(node))
 		return;
+	if (sf_kept_is_needed(node))
+	{
+		sweep->kept++;
+		return;
+	}
 	ereport(LOG,
 			(errmsg("removing data files of dropped segment %s", sf_io_files_pattern(node))));
 	unlink_logged(node);
-	(*(int *) arg)++;
+	sweep->removed++;
 }
 
 int
-sf_space_sweep(void)
+sf_space_sweep(int *kept)
 {
-	int			removed = 0;
+	Sweep		sweep = {0};
 
-	sf_io_scan(MyDatabaseId, sweep_one, &removed);
-	return removed;
+	sf_io_scan(MyDatabaseId, sweep_one, &sweep);
+	*kept = sweep.kept;
+	return sweep.removed;
 }

@@ -134,8 +134,12 @@ sf_space_usage(SfSegment *seg)
 bool
 sf_space_is_used(SfSegment *seg, SfRun run)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel;
 	bool		used = false;
+
+	if (seg->kept)
+		return true;
+	rel = sf_segment_rel(seg);
 
 	if (run.start + run.nsectors <= sf_space_header(rel).total_sectors)
 	{

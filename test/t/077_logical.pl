@@ -1,5 +1,5 @@
-# Logical replication sends contents, also of versions that are gone since, and a
-# slot that lags keeps them.
+# Logical replication sends contents, also of versions and of tables that are gone
+# since; a slot that lags keeps them.
 
 use strict;
 use warnings;
@@ -49,6 +49,62 @@ $sub->safe_psql('postgres', 'ALTER SUBSCRIPTION s ENABLE');
 $pub->wait_for_catchup('s');
 rows_right($sub, 't', 37, 'lagged');
 sound($pub, 't', 'after the slot has caught up');
+
+# ---- storage that goes while the slot lags ----
+sub lagging
+{
+	my ($name, $sql, @want) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$sub->safe_psql('postgres', 'ALTER SUBSCRIPTION s DISABLE');
+	$pub->safe_psql('postgres', $_) foreach ref $sql ? @$sql : ($sql);
+	crash($pub);
+	$pub->start;
+	$sub->safe_psql('postgres', 'ALTER SUBSCRIPTION s ENABLE');
+	$pub->wait_for_catchup('s');
+	while (my ($table, $rows) = splice(@want, 0, 2))
+	{
+		rows_right($sub, $table, $rows, $name);
+	}
+	return;
+}
+my $insert = 'INSERT INTO %s SELECT i, i, %d, blob(i, %d) FROM generate_series(%d, %d) i';
+my $put = sub { my ($t, $len, $from, $to) = @_; return sprintf($insert, $t, $len, $len, $from, $to) };
+lagging('TRUNCATE', [ $put->('t', 30000, 700, 703), $put->('t', 14000000, 704, 704), 'TRUNCATE t', $put->('t', 30000, 710, 713) ], t => 4);
+lagging('TRUNCATE of another table before', [ $put->('t', 30000, 714, 716), 'TRUNCATE whole', $put->('t', 30000, 717, 718) ], t => 9, whole => 0);
+lagging('truncated, rolled back', [ $put->('t', 30000, 721, 722), 'BEGIN; TRUNCATE t; ROLLBACK', "BEGIN; SAVEPOINT a; TRUNCATE t; ROLLBACK TO a; COMMIT", $put->('t', 30000, 723, 724) ], t => 13);
+lagging('filled and truncated in one transaction',
+	'BEGIN; ' . $put->('t', 30000, 731, 733) . '; TRUNCATE t; ' . $put->('t', 30000, 734, 736) . '; COMMIT', t => 3);
+lagging('logging mode swapped', [ $put->('t', 30000, 741, 742), "SELECT securefile_rewrite('t', 'doc', 'filesystem_like_logging')", $put->('t', 30000, 743, 744) ], t => 7);
+$sub->safe_psql('postgres', 'ALTER SUBSCRIPTION s DISABLE');
+is(scalar(grep { /kept$/ } glob($pub->data_dir . '/pg_securefile/*/*/*/*')) > 0, 1, 'storage is kept');
+$sub->safe_psql('postgres', 'ALTER SUBSCRIPTION s ENABLE');
+lagging('DROP TABLE', [ $put->('f', 30000, 800, 803), 'DROP TABLE f', $put->('t', 30000, 810, 813) ], t => 11, f => 14);
+lagging('a table of one transaction',
+	[ 'BEGIN; CREATE TABLE brief (id int PRIMARY KEY, seed int, len int, doc securefile); ' . $put->('brief', 30000, 1, 3) . '; DROP TABLE brief; COMMIT',
+		'ALTER TABLE t ALTER doc TYPE bytea', $put->('t', 30000, 820, 821) ],
+	t => 13);
+
+# who drops storage may wait for a subscriber, which must not wait for its lock
+$pub->safe_psql('postgres', 'CREATE TABLE keep AS SELECT id, seed, len, doc FROM t; DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, seed int, len int, doc securefile); ALTER PUBLICATION p ADD TABLE t');
+$sub->safe_psql('postgres', 'TRUNCATE t; ALTER SUBSCRIPTION s REFRESH PUBLICATION');
+$sub->wait_for_subscription_sync($pub, 's');
+$pub->append_conf('postgresql.conf', "synchronous_standby_names = 's'");
+$pub->reload;
+my ($rc, $out, $err) = $pub->psql('postgres', "SET statement_timeout = '30s'; " . join('; ', map { $put->('t', 300000, $_ * 10, $_ * 10 + 5) . '; TRUNCATE t' } 1 .. 10) . '; ' . $put->('t', 30000, 900, 903));
+is("$rc$err", '0', 'TRUNCATE with a synchronous subscriber');
+$pub->wait_for_catchup('s');
+rows_right($sub, 't', 4, 'TRUNCATE with a synchronous subscriber');
+$pub->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+$pub->reload;
+
+# and goes when no slot needs it any more
+$sub->safe_psql('postgres', 'DROP SUBSCRIPTION s');
+is($pub->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), 0, 'no slot');
+ok($pub->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_ls_dir('pg_securefile', true, false) d (a),"
+		  . " LATERAL pg_ls_dir('pg_securefile/' || a, true, false) e (b), LATERAL pg_ls_dir('pg_securefile/' || a || '/' || b, true, false) g (c),"
+		  . " LATERAL pg_ls_dir('pg_securefile/' || a || '/' || b || '/' || c, true, false) h (f) WHERE a ~ '^[0-9]+\$' AND f = 'kept')"),
+	'the monitor removes kept storage with the last slot');
+is(scalar(data_files($pub)), 2, 'all that is left is of live tables');
 $sub->stop;
 $pub->stop;
 done_testing();

@@ -1,0 +1,202 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept.c
+ *	  Storage that is dropped, or replaced, while logical decoding may need it.
+ *
+ * A slot that lags sends values of rows as they were, also when their table has
+ * been truncated, rewritten or dropped since.  Their bytes lie in our files,
+ * which then stay until no slot needs them; their unit maps lie in pages of the
+ * segment relation, which the server removes at commit.  So before the commit
+ * a copy of these pages is put beside the data files: file "kept", a first
+ * block (KeptHeader) and then the pages in order.
+ *
+ * K1	the copy counts once the transaction that made it has committed; until
+ *		then, and after an abort, the segment relation does.
+ * K2	who reads the segment relation for decoding holds a lock on it, or knows
+ *		that there is no copy that counts and none can come.
+ *
+ * The sweeper removes the storage when no slot's catalog horizon is older than
+ * the transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <fcntl.h>
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "replication/slot.h"
+#include "space/pending.h"
+#include "storage/fd.h"
+
+#define KEPT_MAGIC		UINT64CONST(0x53464b4550543031)
+
+/* The first block of the file; the rest of it is zero. */
+typedef struct KeptHeader
+{
+	uint64		magic;
+	uint64		fxid;			/* transaction that dropped the storage */
+	uint64		npages;
+} KeptHeader;
+
+bool
+sf_space_keeps_dropped(void)
+{
+	bool		found = false;
+
+	if (!XLogLogicalInfoActive())
+		return false;
+	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
+	for (int i = 0; i < max_replication_slots && !found; i++)
+	{
+		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
+
+		found = slot->in_use && slot->data.database == MyDatabaseId;
+	}
+	LWLockRelease(ReplicationSlotControlLock);
+	return found;
+}
+
+static void
+fail(const char *what, const char *path)
+{
+	ereport(ERROR,
+			(errcode_for_file_access(),
+			 errmsg("could not %s file \"%s\": %m", what, path)));
+}
+
+/* ---- making the copy ---- */
+
+static void
+write_block(int fd, const char *path, uint64 n, const char *block)
+{
+	errno = 0;
+	if (pg_pwrite(fd, block, BLCKSZ, n * BLCKSZ) != BLCKSZ)
+	{
+		if (errno == 0)
+			errno = ENOSPC;
+		fail("write", path);
+	}
+}
+
+static void
+copy_page(SfNode node, BlockNumber page, char *block)
+{
+	Buffer		buf = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, page, RBM_NORMAL, NULL, true);
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	memcpy(block, BufferGetPage(buf), BLCKSZ);
+	UnlockReleaseBuffer(buf);
+}
+
+void
+sf_kept_save(SfNode node)
+{
+	PGAlignedBlock block = {0};
+	KeptHeader *header = (KeptHeader *) block.data;
+	BlockNumber npages = smgrnblocks(sf_compat_smgropen(node), MAIN_FORKNUM);
+	char		final[MAXPGPATH];
+	char		path[MAXPGPATH];
+	int			fd;
+
+	sf_io_kept_path(final, node);
+	snprintf(path, MAXPGPATH, "%s.new", final);
+	fd = OpenTransientFile(path, O_RDWR | O_CREAT | O_TRUNC | PG_BINARY);
+	if (fd < 0)
+		fail("create", path);
+	header->magic = KEPT_MAGIC;
+	header->fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	header->npages = npages;
+	write_block(fd, path, 0, block.data);
+	for (BlockNumber page = 0; page < npages; page++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		copy_page(node, page, block.data);
+		write_block(fd, path, 1 + (uint64) page, block.data);
+	}
+	if (CloseTransientFile(fd) != 0)
+		fail("close", path);
+	(void) durable_rename(path, final, ERROR);
+}
+
+/* ---- using it ---- */
+
+/* Read one block of the copy; false when there is no copy, or no such block. */
+static bool
+read_block(SfNode node, uint64 n, char *block)
+{
+	char		path[MAXPGPATH];
+	int			fd;
+	ssize_t		len;
+
+	sf_io_kept_path(path, node);
+	fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	if (fd < 0)
+	{
+		if (errno != ENOENT)
+			fail("open", path);
+		return false;
+	}
+	len = pg_pread(fd, block, BLCKSZ, n * BLCKSZ);
+	if (len < 0)
+		fail("read", path);
+	CloseTransientFile(fd);
+	return len == BLCKSZ;
+}
+
+static bool
+read_header(SfNode node, KeptHeader *header)
+{
+	PGAlignedBlock block;
+
+	if (!read_block(node, 0, block.data))
+		return false;
+	*header = *(KeptHeader *) block.data;
+	return header->magic == KEPT_MAGIC;
+}
+
+bool
+sf_kept_counts(SfNode node)
+{
+	KeptHeader	header;
+	TransactionId xid;
+
+	if (!read_header(node, &header))
+		return false;
+	xid = XidFromFullTransactionId(FullTransactionIdFromU64(header.fxid));
+	return TransactionIdDidCommit(xid);
+}
+
+bool
+sf_kept_is_needed(SfNode node)
+{
+	KeptHeader	header;
+
+	return read_header(node, &header) && header.fxid >= sf_pending_horizon().removable;
+}
+
+SfPageType
+sf_kept_page(SfNode node, uint32 page, char *content)
+{
+	PGAlignedBlock block;
+
+	if (!read_block(node, 1 + (uint64) page, block.data))
+		return 0;
+	memcpy(content, PageGetContents(block.data), SF_PAGE_CONTENT);
+	return sf_page_type(block.data);
+}
+
+SfHeader
+sf_kept_header(SfNode node)
+{
+	char		content[SF_PAGE_CONTENT];
+
+	if (sf_kept_page(node, 0, content) != SF_PAGE_HEADER)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("kept header page of a dropped securefile segment is damaged")));
+	return *(SfHeader *) content;
+}
