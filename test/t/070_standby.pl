@@ -12,7 +12,7 @@ use Test::More;
 
 my $primary = new_cluster('primary',
 	init => { allows_streaming => 1 },
-	conf => [ 'restart_after_crash = on', 'fsync = on', 'wal_keep_size = 1GB', "wal_consistency_checking = 'all'" ]);
+	conf => [ 'restart_after_crash = on', 'fsync = on', 'wal_keep_size = 1GB', "wal_consistency_checking = 'all, securefile'" ]);
 make_table($primary, 'before');
 fill($primary, 'before', 1, 20, 30_000);
 $primary->backup('base');

@@ -1,5 +1,7 @@
 # The tests of pg_regress and its isolation sibling against a primary whose standby
 # compares each page it replays with the primary's (wal_consistency_checking).
+# The setting is read before libraries are loaded, and "all" alone would not mean
+# our resource manager; its name makes the server look again later.
 
 use strict;
 use warnings;
@@ -22,7 +24,7 @@ my $primary = PostgreSQL::Test::Cluster->new('primary');
 $primary->init(allows_streaming => 1, extra => [ '--no-locale', '--encoding=UTF8', '--data-checksums' ]);
 $primary->append_conf('postgresql.conf', $_)
   for (slurp_file("$top/test/temp.conf"), 'shared_buffers = 32MB', 'max_connections = 30', 'log_statement = none',
-	'wal_keep_size = 2GB', 'autovacuum = on', "autovacuum_naptime = '1s'", "wal_consistency_checking = 'all'");
+	'wal_keep_size = 2GB', 'autovacuum = on', "autovacuum_naptime = '1s'", "wal_consistency_checking = 'all, securefile'");
 $primary->start;
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
