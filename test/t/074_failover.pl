@@ -141,6 +141,7 @@ foreach my $threshold ('0', '100MB')
 {
 	my $name = "minimal, wal_skip_threshold $threshold";
 	$node = new_cluster("minimal_$threshold",
+		init => { extra => ['--data-checksums'] },
 		conf => [ 'wal_level = minimal', 'max_wal_senders = 0', "wal_skip_threshold = '$threshold'" ]);
 	make_table($node, 't');
 	fill($node, 't', 1, 10, $len);
