@@ -12,11 +12,14 @@
  */
 #include "base/base.h"
 
+#include "access/transam.h"
+#include "access/xact.h"
 #include "config/config.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "read/read_internal.h"
 #include "stats/stats.h"
+#include "storage/procarray.h"
 #include "utils/memutils.h"
 
 #define UNITS_AT_ONCE		512
@@ -300,6 +303,31 @@ read_straight(ReadJob *job, Chunk *chunk)
 	return true;
 }
 
+/*
+ * Logical decoding may stream a transaction that is still running, whose values
+ * lie in the gather buffers of another process.  Wait for them to be written,
+ * or for its end; false when the data on disk is what there is.
+ */
+static bool
+wait_for_writer(bool *ended)
+{
+	if (!TransactionIdIsValid(CheckXidAlive) || *ended)
+		return false;
+	if (TransactionIdIsInProgress(CheckXidAlive))
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(10000L);
+		return true;
+	}
+	/* decoding knows what to do with this error */
+	if (!TransactionIdDidCommit(CheckXidAlive))
+		ereport(ERROR,
+				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
+				 errmsg("transaction was aborted while its changes were decoded")));
+	*ended = true;
+	return true;
+}
+
 /* Copy what the target wants of a unit. */
 static void
 deliver(ReadJob *job, uint64 unit_no, const char *bytes, uint32 len)
@@ -323,6 +351,7 @@ take_chunk(ReadJob *job, Chunk *chunk)
 {
 	const char *bytes = chunk->data;
 	bool		reread = !job->buffered || !chunk->started;
+	bool		ended = false;
 
 	for (uint32 i = 0; i < chunk->nunits; i++)
 	{
@@ -333,6 +362,11 @@ take_chunk(ReadJob *job, Chunk *chunk)
 		{
 			reread_directly(job, chunk);
 			reread = true;
+			found = sf_format_checksum(bytes, unit->stored_bytes, job->seed);
+		}
+		while (found != unit->checksum && wait_for_writer(&ended))
+		{
+			reread_directly(job, chunk);
 			found = sf_format_checksum(bytes, unit->stored_bytes, job->seed);
 		}
 		if (found == unit->checksum)

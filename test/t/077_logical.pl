@@ -9,6 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $pub = new_cluster('publisher',
 	init => { allows_streaming => 'logical' },
@@ -96,6 +97,27 @@ $pub->wait_for_catchup('s');
 rows_right($sub, 't', 4, 'TRUNCATE with a synchronous subscriber');
 $pub->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 $pub->reload;
+
+# ---- transactions that are streamed before they end ----
+$sub->safe_psql('postgres', 'ALTER SUBSCRIPTION s SET (streaming = on)');
+my $offset = -s $pub->logfile;
+foreach my $end ('COMMIT', 'ROLLBACK', 'ROLLBACK TO a; COMMIT')
+{
+	my $session = background($pub);
+	my $count = $sub->safe_psql('postgres', 'SELECT count(*) FROM t');
+	$session->query_safe('BEGIN; ' . $put->('t', 30000, 2001, 2020));
+	$session->query_safe('SAVEPOINT a; ' . $put->('t', 300000, 2021, 2040));
+	$session->query_safe($put->('t', 10, 2041, 3040));	# enough for the memory of the decoder
+	usleep(1_500_000);		# the walsender stands at what is not on disk
+	$session->query_safe($end);
+	$session->quit;
+	$pub->wait_for_catchup('s');
+	rows_right($sub, 't', $count + ($end eq 'COMMIT' ? 1040 : $end eq 'ROLLBACK' ? 0 : 20), "streaming, $end");
+	$pub->safe_psql('postgres', 'DELETE FROM t WHERE id > 2000');
+	$pub->wait_for_catchup('s');
+}
+cmp_ok($pub->safe_psql('postgres', 'SELECT sum(stream_count) FROM pg_stat_replication_slots'), '>', 0, 'there was streaming');
+unlike(slurp_file($pub->logfile, $offset), qr/damaged|ERROR/, 'and no error');
 
 # and goes when no slot needs it any more
 $sub->safe_psql('postgres', 'DROP SUBSCRIPTION s');
