@@ -53,8 +53,6 @@ sf_ddl_validate(Relation rel)
 	/* the row type may already be in use as the type of some column */
 	if (has_columns && OidIsValid(rel->rd_rel->reltype))
 		find_composite_type_dependencies(rel->rd_rel->reltype, rel, NULL);
-	if (has_columns && rel->rd_rel->relkind == RELKIND_RELATION)
-		refuse_repack(rel);
 	return has_columns;
 }
 
@@ -70,6 +68,8 @@ validate_column(Relation rel, Form_pg_attribute att)
 		return true;
 	if (rel->rd_rel->relkind == RELKIND_MATVIEW)
 		refuse_materialized_view(rel, att);
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+		refuse_repack(rel);
 	if (!direct)
 		refuse_nested(rel, att);
 	if (att->attgenerated != '\0')
@@ -113,7 +113,8 @@ refuse_generated(Relation rel, Form_pg_attribute att)
 
 /*
  * pg_repack copies the rows to a table of its own, swaps the files of the two
- * and drops the other one, with our segment and all the data.
+ * and drops the other one, with our segment and all the data.  Before that it
+ * makes a table of changes, with a column of the row type.
  */
 static void
 refuse_repack(Relation rel)
