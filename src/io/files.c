@@ -86,11 +86,10 @@ sf_io_files_size(SfNode node)
 
 /* ---- removing, without throwing ---- */
 
-/* WARNING about a path, from errno. */
-static void
-warn_path(const char *what, const char *path)
+void
+sf_io_report_path(int elevel, const char *what, const char *path)
 {
-	ereport(WARNING,
+	ereport(elevel,
 			(errcode_for_file_access(),
 			 errmsg("could not %s \"%s\": %m", what, path)));
 }
@@ -105,14 +104,14 @@ remove_file(const char *path)
 	if (SF_FAULT_IO(io_unlink) != SF_FAULT_NONE)
 	{
 		errno = EIO;
-		warn_path("remove segment data file", path);
+		sf_io_report_path(WARNING, "remove segment data file", path);
 		return false;
 	}
 	if (truncate(path, 0) != 0 && errno != ENOENT)
-		warn_path("truncate segment data file", path);
+		sf_io_report_path(WARNING, "truncate segment data file", path);
 	if (unlink(path) != 0 && errno != ENOENT)
 	{
-		warn_path("remove segment data file", path);
+		sf_io_report_path(WARNING, "remove segment data file", path);
 		return false;
 	}
 	return true;
@@ -133,7 +132,7 @@ empty_directory(const char *dir_path)
 	{
 		if (errno == ENOENT)
 			return true;
-		warn_path("open directory", dir_path);
+		sf_io_report_path(WARNING, "open directory", dir_path);
 		return false;
 	}
 	while (errno = 0, (entry = readdir(dir)) != NULL)
@@ -147,7 +146,7 @@ empty_directory(const char *dir_path)
 	}
 	if (errno != 0)
 	{
-		warn_path("read directory", dir_path);
+		sf_io_report_path(WARNING, "read directory", dir_path);
 		ok = false;
 	}
 	(void) closedir(dir);
@@ -163,12 +162,12 @@ remove_directory(const char *path, const char *parent)
 	if (rmdir(path) != 0)
 	{
 		if (errno != ENOENT)
-			warn_path("remove directory", path);
+			sf_io_report_path(WARNING, "remove directory", path);
 		return;
 	}
 	fd = BasicOpenFile(parent, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || pg_fsync(fd) != 0)
-		warn_path("fsync directory", parent);
+		sf_io_report_path(WARNING, "fsync directory", parent);
 	if (fd >= 0)
 		(void) close(fd);
 }

@@ -48,6 +48,9 @@ extern void sf_io_files_create(SfNode node);
  */
 extern void sf_io_files_unlink(SfNode node);
 
+/* Report that something could not be done to a path: "could not <what> "<path>": <errno>". */
+extern void sf_io_report_path(int elevel, const char *what, const char *path);
+
 /* Path of the copy of metadata of dropped storage; buf: MAXPGPATH bytes. */
 extern void sf_io_kept_path(char *buf, SfNode node);
 

@@ -34,14 +34,6 @@ exists(const char *path)
 	return stat(path, &st) == 0;
 }
 
-static void
-fail(const char *what, const char *path)
-{
-	ereport(FATAL,
-			(errcode_for_file_access(),
-			 errmsg("could not %s file \"%s\": %m", what, path)));
-}
-
 static uint64
 read_id(void)
 {
@@ -51,7 +43,7 @@ read_id(void)
 	if (file == NULL)
 	{
 		if (errno != ENOENT)
-			fail("open", RESTORED_FILE);
+			sf_io_report_path(FATAL, "open file", RESTORED_FILE);
 		return 0;
 	}
 	if (fscanf(file, "%llu", &id) != 1)
@@ -69,9 +61,9 @@ write_id(uint64 id)
 	FILE	   *file = AllocateFile(path, "w");
 
 	if (file == NULL || fprintf(file, UINT64_FORMAT "\n", id) < 0)
-		fail("write", path);
+		sf_io_report_path(FATAL, "write file", path);
 	if (FreeFile(file) != 0)
-		fail("write", path);
+		sf_io_report_path(FATAL, "write file", path);
 	(void) durable_rename(path, RESTORED_FILE, FATAL);
 }
 

@@ -39,7 +39,6 @@ typedef struct KeptHeader
 {
 	uint64		magic;
 	uint64		fxid;			/* transaction that dropped the storage */
-	uint64		npages;
 } KeptHeader;
 
 bool
@@ -60,14 +59,6 @@ sf_space_keeps_dropped(void)
 	return found;
 }
 
-static void
-fail(const char *what, const char *path)
-{
-	ereport(ERROR,
-			(errcode_for_file_access(),
-			 errmsg("could not %s file \"%s\": %m", what, path)));
-}
-
 /* ---- making the copy ---- */
 
 static void
@@ -78,7 +69,7 @@ write_block(int fd, const char *path, uint64 n, const char *block)
 	{
 		if (errno == 0)
 			errno = ENOSPC;
-		fail("write", path);
+		sf_io_report_path(ERROR, "write file", path);
 	}
 }
 
@@ -106,10 +97,9 @@ sf_kept_save(SfNode node)
 	snprintf(path, MAXPGPATH, "%s.new", final);
 	fd = OpenTransientFile(path, O_RDWR | O_CREAT | O_TRUNC | PG_BINARY);
 	if (fd < 0)
-		fail("create", path);
+		sf_io_report_path(ERROR, "create file", path);
 	header->magic = KEPT_MAGIC;
 	header->fxid = U64FromFullTransactionId(GetTopFullTransactionId());
-	header->npages = npages;
 	write_block(fd, path, 0, block.data);
 	for (BlockNumber page = 0; page < npages; page++)
 	{
@@ -118,7 +108,7 @@ sf_kept_save(SfNode node)
 		write_block(fd, path, 1 + (uint64) page, block.data);
 	}
 	if (CloseTransientFile(fd) != 0)
-		fail("close", path);
+		sf_io_report_path(ERROR, "close file", path);
 	(void) durable_rename(path, final, ERROR);
 }
 
@@ -137,12 +127,12 @@ read_block(SfNode node, uint64 n, char *block)
 	if (fd < 0)
 	{
 		if (errno != ENOENT)
-			fail("open", path);
+			sf_io_report_path(ERROR, "open file", path);
 		return false;
 	}
 	len = pg_pread(fd, block, BLCKSZ, n * BLCKSZ);
 	if (len < 0)
-		fail("read", path);
+		sf_io_report_path(ERROR, "read file", path);
 	CloseTransientFile(fd);
 	return len == BLCKSZ;
 }

@@ -163,20 +163,24 @@ open_historic(Oid table_oid, AttrNumber attnum)
 
 	if (!OidIsValid(relid) || !historic_node(relid, &node))
 		return NULL;
-	while (!sf_kept_counts(node))
+	for (;;)
 	{
-		if (ConditionalLockRelationOid(relid, AccessShareLock))
-		{
-			if (!sf_kept_counts(node))
-			{
-				Relation	rel = relation_open(relid, NoLock);
+		bool		locked = ConditionalLockRelationOid(relid, AccessShareLock);
 
-				seg = sf_space_open_rel(rel);
-				relation_close(rel, NoLock);
-				return seg;
-			}
-			UnlockRelationOid(relid, AccessShareLock);
+		/* looked for under the lock, if we have it: nobody drops it meanwhile */
+		if (sf_kept_counts(node))
+		{
+			if (locked)
+				UnlockRelationOid(relid, AccessShareLock);
 			break;
+		}
+		if (locked)
+		{
+			Relation	rel = relation_open(relid, NoLock);
+
+			seg = sf_space_open_rel(rel);
+			relation_close(rel, NoLock);
+			return seg;
 		}
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(10000L);

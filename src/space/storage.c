@@ -147,8 +147,10 @@ run_notes(bool commit, int min_level)
 void
 sf_space_pre_commit(void)
 {
+	if (notes == NULL || !sf_space_keeps_dropped())
+		return;
 	for (StorageNote *note = notes; note != NULL; note = note->next)
-		if (note->at_commit && !note->kept && sf_space_keeps_dropped())
+		if (note->at_commit)
 		{
 			sf_kept_save(note->node);
 			note->kept = true;
