@@ -15,7 +15,7 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background wait_for_sql catch_up);
+  background wait_for_sql catch_up prepare_load loaded under_load);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
 # settings that override those here; start, 0 to leave it stopped.
@@ -344,6 +344,68 @@ sub wait_for_sql
 {
 	my ($node, $sql, $want) = @_;
 	return $node->poll_query_until('postgres', $sql, defined $want ? $want : 't');
+}
+
+# ---- a write load ----
+
+# A procedure run_load() that writes to tables l and f until table stop has a row:
+# new rows from 1001 on, of which the last ones stay, and changes of ten rows.
+# Some transactions are rolled back.  Table load has the newest number.  Keys:
+# changed, the first of the ten; keep, how many new rows stay; size, an SQL
+# expression over k, which becomes function size(k).
+sub prepare_load
+{
+	my ($node, %params) = @_;
+	$node->safe_psql('postgres', qq{
+		CREATE TABLE load AS SELECT 1000 AS k;
+		CREATE TABLE stop ();
+		CREATE FUNCTION size(k int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $params{size}';
+		CREATE PROCEDURE run_load() LANGUAGE plpgsql AS \$\$
+		DECLARE
+			n int := (SELECT k FROM load);
+		BEGIN
+			WHILE NOT EXISTS (SELECT FROM stop) LOOP
+				n := n + 1;
+				INSERT INTO l VALUES (n, n, size(n), blob(n, size(n)));
+				INSERT INTO f VALUES (n, n, size(n), blob(n, size(n)));
+				UPDATE l SET seed = n, len = size(n + 1), doc = blob(n, size(n + 1)) WHERE id = $params{changed} + n % 10;
+				UPDATE f SET seed = n, len = size(n + 1), doc = blob(n, size(n + 1)) WHERE id = $params{changed} + n % 10;
+				DELETE FROM l WHERE id BETWEEN 1001 AND n - $params{keep};
+				DELETE FROM f WHERE id BETWEEN 1001 AND n - $params{keep};
+				UPDATE load SET k = n;
+				IF n % 5 = 0 THEN
+					ROLLBACK;
+				ELSE
+					COMMIT;
+				END IF;
+			END LOOP;
+		END
+		\$\$});
+	return;
+}
+
+# How far the load has come.
+sub loaded
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT k FROM load');
+}
+
+# Call $work while a session runs the load, which has come on by $ahead before.
+sub under_load
+{
+	my ($node, $ahead, $work) = @_;
+	my $session = background($node);
+	my $want = loaded($node) + $ahead;
+	$session->{stdin} .= "CALL run_load();\n";
+	$session->{run}->pump_nb;
+	wait_for_sql($node, "SELECT k > $want FROM load");
+	$work->();
+	$node->safe_psql('postgres', 'INSERT INTO stop DEFAULT VALUES');
+	$session->query_safe('SELECT 1');
+	$session->quit;
+	$node->safe_psql('postgres', 'TRUNCATE stop');
+	return;
 }
 
 1;

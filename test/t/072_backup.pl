@@ -22,50 +22,17 @@ foreach my $t (sort keys %options)
 }
 
 # Rows 1 to 10 stay.  The newest number is in "load".
-$primary->safe_psql('postgres', q{
-	CREATE TABLE load AS SELECT 1000 AS k;
-	CREATE TABLE stop ();
-	CREATE FUNCTION size(k int) RETURNS int LANGUAGE sql IMMUTABLE
-		AS 'SELECT CASE WHEN k % 8 = 0 THEN 3000000 ELSE 20000 + k * 7919 % 280000 END';
-	CREATE PROCEDURE run_load() LANGUAGE plpgsql AS $$
-	DECLARE
-		n int := (SELECT k FROM load);
-	BEGIN
-		WHILE NOT EXISTS (SELECT FROM stop) LOOP
-			n := n + 1;
-			INSERT INTO l VALUES (n, n, size(n), blob(n, size(n)));
-			INSERT INTO f VALUES (n, n, size(n), blob(n, size(n)));
-			UPDATE l SET seed = n, len = size(n + 1), doc = blob(n, size(n + 1)) WHERE id = 11 + n % 10;
-			UPDATE f SET seed = n, len = size(n + 1), doc = blob(n, size(n + 1)) WHERE id = 11 + n % 10;
-			DELETE FROM l WHERE id BETWEEN 1001 AND n - 20;
-			DELETE FROM f WHERE id BETWEEN 1001 AND n - 20;
-			UPDATE load SET k = n;
-			IF n % 5 = 0 THEN
-				ROLLBACK;
-			ELSE
-				COMMIT;
-			END IF;
-		END LOOP;
-	END
-	$$});
-
-sub loaded { return $_[0]->safe_psql('postgres', 'SELECT k FROM load'); }
+prepare_load($primary, changed => 11, keep => 20, size => 'CASE WHEN k % 8 = 0 THEN 3000000 ELSE 20000 + k * 7919 % 280000 END');
 
 # A base backup while a session writes; how far that had come when it began.
 sub backup_under_load
 {
 	my ($name, @options) = @_;
-	my $session = background($primary);
-	my $first = loaded($primary);
-	$session->{stdin} .= "CALL run_load();\n";
-	$session->{run}->pump_nb;
-	wait_for_sql($primary, "SELECT k > $first + 20 FROM load");
-	$first = loaded($primary);
-	$primary->backup($name, backup_options => [ '--max-rate=30M', @options ]);
-	$primary->safe_psql('postgres', 'INSERT INTO stop DEFAULT VALUES');
-	$session->query_safe('SELECT 1');
-	$session->quit;
-	$primary->safe_psql('postgres', 'TRUNCATE stop');
+	my $first;
+	under_load($primary, 20, sub {
+		$first = loaded($primary);
+		$primary->backup($name, backup_options => [ '--max-rate=30M', @options ]);
+	});
 	return $first;
 }
 

@@ -31,53 +31,18 @@ command_ok([ @pgbackrest, 'check' ], 'check');
 my @logging = ('l', 'tl');
 my @tables = (@logging, 'f', 'tf');
 make_table($primary, $_, /f/ ? 'filesystem_like_logging' : '') for @tables;
-$primary->safe_psql('postgres', q{
-	CREATE TABLE load AS SELECT 1000 AS k;
-	CREATE TABLE stop ();
-	CREATE FUNCTION size(k int) RETURNS int LANGUAGE sql IMMUTABLE
-		AS 'SELECT CASE WHEN k % 8 = 0 THEN 3000000 ELSE 20000 + k * 7919 % 280000 END';
-	CREATE PROCEDURE run_load() LANGUAGE plpgsql AS $$
-	DECLARE
-		n int := (SELECT k FROM load);
-		t text;
-	BEGIN
-		WHILE NOT EXISTS (SELECT FROM stop) LOOP
-			n := n + 1;
-			FOREACH t IN ARRAY '{l,f}'::text[] LOOP
-				EXECUTE format('INSERT INTO %I VALUES ($1, $1, size($1), blob($1, size($1)))', t) USING n;
-				EXECUTE format('UPDATE %I SET seed = $1, len = size($1 + 1), doc = blob($1, size($1 + 1))'
-					' WHERE id = 31 + $1 %% 10', t) USING n;
-				EXECUTE format('DELETE FROM %I WHERE id BETWEEN 1001 AND $1 - 10', t) USING n;
-			END LOOP;
-			UPDATE load SET k = n;
-			IF n % 5 = 0 THEN
-				ROLLBACK;
-			ELSE
-				COMMIT;
-			END IF;
-		END LOOP;
-	END
-	$$});
+prepare_load($primary, changed => 31, keep => 10, size => 'CASE WHEN k % 8 = 0 THEN 3000000 ELSE 20000 + k * 7919 % 280000 END');
 fill($primary, $_, 1, 40, 'size(i)') for @tables;
-
-sub loaded { return $primary->safe_psql('postgres', 'SELECT k FROM load'); }
 
 # A backup while a session writes; returns its label.
 sub backup_under_load
 {
 	my ($type) = @_;
-	my $session = background($primary);
-	my $first = loaded();
-	$session->{stdin} .= "CALL run_load();\n";
-	$session->{run}->pump_nb;
-	wait_for_sql($primary, "SELECT k > $first + 5 FROM load");
-	$first = loaded();
-	command_ok([ @pgbackrest, "--type=$type", 'backup' ], "$type backup");
-	cmp_ok(loaded(), '>', $first, "$type: there was a load");
-	$primary->safe_psql('postgres', 'INSERT INTO stop DEFAULT VALUES');
-	$session->query_safe('SELECT 1');
-	$session->quit;
-	$primary->safe_psql('postgres', 'TRUNCATE stop');
+	under_load($primary, 5, sub {
+		my $first = loaded($primary);
+		command_ok([ @pgbackrest, "--type=$type", 'backup' ], "$type backup");
+		cmp_ok(loaded($primary), '>', $first, "$type: there was a load");
+	});
 	my ($out) = run_command([ @pgbackrest, 'info' ]);
 	return ($out =~ /$type backup: (\S+)/g)[-1];
 }

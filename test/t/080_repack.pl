@@ -98,34 +98,10 @@ $node->safe_psql('postgres', 'DROP EXTENSION pg_repack; CREATE EXTENSION pg_repa
 
 # ---- VACUUM FULL and CLUSTER beside readers and writers ----
 
+prepare_load($node, changed => 1, keep => 10, size => '5000 + k * 7919 % 120000');
 $node->safe_psql('postgres', q{
-	CREATE TABLE load AS SELECT 1000 AS k;
-	CREATE TABLE stop ();
 	CREATE TABLE failed (what text);
 	CREATE TABLE reads AS SELECT 0 AS k;
-	CREATE PROCEDURE run_load() LANGUAGE plpgsql AS $$
-	DECLARE
-		n int := 1000;
-		size int;
-	BEGIN
-		WHILE NOT EXISTS (SELECT FROM stop) LOOP
-			n := n + 1;
-			size := 5000 + n * 7919 % 120000;
-			INSERT INTO l VALUES (n, n, size, blob(n, size));
-			INSERT INTO f VALUES (n, n, size, blob(n, size));
-			UPDATE l SET seed = n, len = size, doc = blob(n, size) WHERE id = 1 + n % 10;
-			UPDATE f SET seed = n, len = size, doc = blob(n, size) WHERE id = 1 + n % 10;
-			DELETE FROM l WHERE id BETWEEN 1001 AND n - 10;
-			DELETE FROM f WHERE id BETWEEN 1001 AND n - 10;
-			UPDATE load SET k = n;
-			IF n % 4 = 0 THEN
-				ROLLBACK;
-			ELSE
-				COMMIT;
-			END IF;
-		END LOOP;
-	END
-	$$;
 	CREATE PROCEDURE run_reads() LANGUAGE plpgsql AS $$
 	DECLARE
 		bad text;
