@@ -46,6 +46,14 @@ extern void sf_base_wait_out_old_io(void);
 typedef void (*SfBaseStep) (void *arg);
 extern ErrorData *sf_base_guarded(SfBaseStep step, void *arg);
 
+/*
+ * Call before an ERROR about a value that cannot be read.  If it is a value of
+ * a transaction that logical decoding has begun to send before its end, and
+ * that was rolled back meanwhile, its space may be anybody's by now: then this
+ * throws the error (40000) at which decoding leaves the rest of it out.
+ */
+extern void sf_base_check_decoded(void);
+
 /* Shared-memory size and initialisation of this room, and of fault points. */
 extern Size sf_base_shmem_size(void);
 extern void sf_base_shmem_init(void);

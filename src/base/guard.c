@@ -1,13 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * guard.c
- *	  Steps that may meet damage on disk and must not end the statement.
+ *	  What looks like damage on disk: steps that may meet it and must not end
+ *	  the statement, and what only looks like it.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
+#include "storage/procarray.h"
 #include "utils/resowner.h"
 
 /*
@@ -58,4 +61,14 @@ sf_base_guarded(SfBaseStep step, void *arg)
 	if (edata != NULL && !is_damage(edata))
 		ReThrowError(edata);
 	return edata;
+}
+
+void
+sf_base_check_decoded(void)
+{
+	if (TransactionIdIsValid(CheckXidAlive) && !TransactionIdIsInProgress(CheckXidAlive) &&
+		!TransactionIdDidCommit(CheckXidAlive))
+		ereport(ERROR,
+				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
+				 errmsg("transaction was aborted while its changes were decoded")));
 }

@@ -137,12 +137,15 @@ read_inode(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level, 
 
 	if (type != SF_PAGE_INODE || inode->object_id != loc->object_id ||
 		inode->stamp != pointer.stamp)
+	{
+		sf_base_check_decoded();
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("securefile value no longer exists"),
 				 errdetail("Page %u of its segment belongs to another value now.",
 						   pointer.page),
 				 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
+	}
 	if (inode->level != level || inode->nentries == 0 ||
 		inode->nentries > page_capacity(level))
 		ereport(ERROR,

@@ -136,6 +136,7 @@ report_mismatch(ReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
 						   unit->stored_bytes, detail, job->target->arg);
 		return;
 	}
+	sf_base_check_decoded();
 	if (!sf_space_is_used(job->seg, run))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -154,6 +155,7 @@ report_mismatch(ReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
 static void
 report_beyond_end(ReadJob *job, const SfUnit *unit)
 {
+	sf_base_check_decoded();
 	if (report_left_behind(job, unit))
 		return;
 	if (job->target->found != NULL)
@@ -319,11 +321,6 @@ wait_for_writer(bool *ended)
 		pg_usleep(10000L);
 		return true;
 	}
-	/* decoding knows what to do with this error */
-	if (!TransactionIdDidCommit(CheckXidAlive))
-		ereport(ERROR,
-				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
-				 errmsg("transaction was aborted while its changes were decoded")));
 	*ended = true;
 	return true;
 }

@@ -9,6 +9,9 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "replication/slot.h"
 #include "space/pending.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
@@ -25,6 +28,37 @@ sf_full_xid(TransactionId xid)
 	return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
 }
 
+/*
+ * A slot with two-phase decoding sends a transaction at its PREPARE, also when
+ * it lags and ROLLBACK PREPARED has followed since.  PostgreSQL stops at the
+ * first catalog row that it reads then (sf_base_check_decoded() is our part of
+ * that), but not in changes made under a savepoint: so the values stay, until
+ * the slot has passed them.
+ */
+static uint64
+oldest_prepared_to_decode(void)
+{
+	uint64		oldest = PG_UINT64_MAX;
+
+	if (!XLogLogicalInfoActive())
+		return oldest;
+	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
+	for (int i = 0; i < max_replication_slots; i++)
+	{
+		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
+		TransactionId xmin = InvalidTransactionId;
+
+		SpinLockAcquire(&slot->mutex);
+		if (slot->in_use && slot->data.two_phase && slot->data.database == MyDatabaseId)
+			xmin = slot->effective_catalog_xmin;
+		SpinLockRelease(&slot->mutex);
+		if (TransactionIdIsValid(xmin))
+			oldest = Min(oldest, sf_full_xid(xmin));
+	}
+	LWLockRelease(ReplicationSlotControlLock);
+	return oldest;
+}
+
 SfHorizon
 sf_pending_horizon(void)
 {
@@ -33,6 +67,7 @@ sf_pending_horizon(void)
 
 	/* all databases, prepared transactions, and both xmins of all slots */
 	horizon.removable = sf_full_xid(GetOldestNonRemovableTransactionId(NULL));
+	horizon.prepared = oldest_prepared_to_decode();
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
 	oldest_clog = sf_compat_oldest_clog_xid();
 	LWLockRelease(XactTruncationLock);
@@ -79,7 +114,9 @@ sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon)
 		case UNKNOWN:
 			return SF_FATE_LOST;
 		case ABORTED:
-			return is_alloc(entry) ? SF_FATE_FREE : SF_FATE_DROP;
+			if (!is_alloc(entry))
+				return SF_FATE_DROP;
+			return entry->fxid < horizon.prepared ? SF_FATE_FREE : SF_FATE_WAIT;
 		case COMMITTED:
 			if (is_alloc(entry))
 				return SF_FATE_DROP;

@@ -17,7 +17,7 @@ extern SfPendEntry sf_pending_entry(SfPendKind kind, uint64 start, uint32 count)
 /* What is to become of an entry. */
 typedef enum SfFate
 {
-	SF_FATE_WAIT,				/* its transaction runs, or a snapshot needs it */
+	SF_FATE_WAIT,				/* its transaction runs, or somebody needs it */
 	SF_FATE_COMMITTED,			/* FREE committed, not below the horizon: note it */
 	SF_FATE_DROP,				/* nothing to free: forget the entry */
 	SF_FATE_FREE,				/* free the space and forget the entry */
@@ -28,6 +28,7 @@ typedef enum SfFate
 typedef struct SfHorizon
 {
 	uint64		removable;		/* freeing xids below are seen by all */
+	uint64		prepared;		/* PREPARE of xids below was decoded by all */
 	uint64		clog;			/* outcomes below are not known any more */
 } SfHorizon;
 
