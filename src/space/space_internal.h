@@ -255,6 +255,17 @@ extern void sf_arena_forget(SfNode node);
 extern Size sf_arena_shmem_size(void);
 extern void sf_arena_shmem_init(void);
 
+/* ---- the same pages in other storage (copy.c) ---- */
+
+/* Read a page of the segment relation to be copied; ERROR when it is damaged. */
+typedef void (*SfPageSource) (BlockNumber page, char *block, void *arg);
+
+/*
+ * Fill the main fork of new storage, which is there and empty, with the pages
+ * of other storage, in WAL and durably.
+ */
+extern void sf_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg);
+
 /* ---- storage kept for logical decoding (kept.c) ---- */
 
 /* Copy the pages of a segment relation beside its data files, durably. */

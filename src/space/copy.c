@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * copy.c
+ *	  Pages of a segment relation, copied into new storage.
+ *
+ * The new storage is of the same incarnation: locators lead to it as they led
+ * to the old one.  As for an index that is built, or a table that is moved to
+ * another tablespace, pages are logged whole, written past shared buffers and
+ * made durable before the transaction can commit.
+ *
+ * What holds for the old storage only is left out: who made it (the sweeper
+ * asks whether that transaction is still alive), and what is lent.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "miscadmin.h"
+#include "space/space_internal.h"
+
+static void
+make_own(Page page)
+{
+	if (sf_page_type(page) == SF_PAGE_HEADER)
+		SfPageHeader(page)->creator_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	else if (sf_page_type(page) == SF_PAGE_MAP)
+	{
+		SfPageMap(page)->boot_id = 0;
+		SfPageMap(page)->cleared_lsn = 0;
+	}
+}
+
+void
+sf_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
+{
+	SMgrRelation smgr = sf_compat_smgropen(to);
+	SfIoBlock	block;
+
+	for (BlockNumber n = 0; n < npages; n++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		read(n, block.data, arg);
+		make_own(block.data);
+		if (XLogIsNeeded())
+			log_newpage(&to, MAIN_FORKNUM, n, block.data, false);
+		PageSetChecksumInplace(block.data, n);
+		smgrextend(smgr, MAIN_FORKNUM, n, block.data, true);
+	}
+	smgrimmedsync(smgr, MAIN_FORKNUM);
+	smgrclose(smgr);
+}
