@@ -237,6 +237,15 @@ CREATE FUNCTION securefile_maintain(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_maintain(regclass, name) IS 'one pass of the free-space monitor over a column, now';
 
+CREATE FUNCTION securefile_upgrade_finish(
+	OUT "table" regclass,
+	OUT "column" name,
+	OUT file_bytes bigint
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_upgrade_finish() IS 'after pg_upgrade: give the columns of this database their segments back';
+REVOKE ALL ON FUNCTION securefile_upgrade_finish() FROM PUBLIC;
+
 CREATE FUNCTION securefile_usage(
 	"table" regclass,
 	"column" name,

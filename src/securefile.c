@@ -70,6 +70,8 @@ shmem_startup(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	sf_base_shmem_init();
 	sf_io_note_restored();
+	if (IsBinaryUpgrade)
+		sf_space_upgrade_prepare();
 	sf_stats_shmem_init();
 	sf_space_shmem_init();
 	sf_monitor_shmem_init();
@@ -185,7 +187,12 @@ _PG_init(void)
 	sf_config_define();
 
 	if (!process_shared_preload_libraries_in_progress)
+	{
+		/* pg_upgrade loads the library, to see that it is there */
+		if (IsBinaryUpgrade)
+			sf_base_require_preload();
 		return;
+	}
 	sf_base_preloaded = true;
 
 	sf_wal_register();
@@ -197,7 +204,8 @@ _PG_init(void)
 	shmem_startup_hook = shmem_startup;
 
 	sf_ddl_install_hooks();
-	sf_monitor_register();
+	if (!IsBinaryUpgrade)
+		sf_monitor_register();
 
 	RegisterXactCallback(xact_callback, NULL);
 	RegisterSubXactCallback(subxact_callback, NULL);

@@ -183,6 +183,22 @@ typedef bool SfUpdateIndexes;
 	pg_class_ownercheck(table_oid, role)
 #endif
 
+/* 18 returns paths of relations by value */
+#if PG_VERSION_NUM >= 180000
+#define sf_compat_rel_path(node)	(relpathperm(node, MAIN_FORKNUM).str)
+#else
+#define sf_compat_rel_path(node)	relpathperm(node, MAIN_FORKNUM)
+#endif
+
+/* 18 tells of a failed checksum in another way */
+#if PG_VERSION_NUM >= 180000
+#define sf_compat_page_is_verified(page, n) \
+	PageIsVerified(page, n, PIV_LOG_WARNING, NULL)
+#else
+#define sf_compat_page_is_verified(page, n) \
+	PageIsVerifiedExtended(page, n, PIV_LOG_WARNING)
+#endif
+
 /* Did this transaction give a relation that is older new storage? */
 #if PG_VERSION_NUM >= 160000
 #define sf_compat_storage_replaced(rel) \

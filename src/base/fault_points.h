@@ -29,3 +29,4 @@ SF_FAULT_POINT(truncate_before_claim, "tail truncation, tail found, nothing done
 SF_FAULT_POINT(truncate_before_file, "tail truncation, record flushed, file not yet cut")
 SF_FAULT_POINT(create_after_files, "segment creation, logged, files made")
 SF_FAULT_POINT(drop_before_unlink, "drop committed, files not yet unlinked")
+SF_FAULT_POINT(upgrade_after_pages, "pages of a segment that pg_upgrade has left are copied")

@@ -57,6 +57,7 @@ typedef struct SfSegmentBirth
 	AttrNumber	attnum;
 	bool		logged_data;
 	uint64		next_object_id;
+	const SfNode *adopt;		/* left by pg_upgrade; else new storage */
 } SfSegmentBirth;
 
 extern const SfSegmentBirth *sf_ddl_segment_birth;
@@ -103,6 +104,7 @@ typedef struct SfTableTrigger
 	SfTriggerKind kind;
 	AttrNumber	attnum;
 	char		enabled;		/* pg_trigger.tgenabled */
+	bool		unfinished;		/* only there to refuse: see upgrade.c */
 } SfTableTrigger;
 
 /* All of our triggers on a table (palloc'd SfTableTrigger). */
@@ -110,10 +112,11 @@ extern List *sf_ddl_triggers_of(Oid table_oid);
 
 /*
  * Make one.  With a segment, the trigger belongs to that: it goes away with
- * it and cannot be dropped alone.
+ * it and cannot be dropped alone.  unfinished: all it does is to refuse.
  */
 extern void sf_ddl_trigger_create(Oid table_oid, AttrNumber attnum,
-								  SfTriggerKind kind, Oid segrelid);
+								  SfTriggerKind kind, Oid segrelid,
+								  bool unfinished);
 
 /* Set one back to ENABLE ALWAYS. */
 extern void sf_ddl_trigger_enable(Oid table_oid, Oid trigoid);
@@ -239,6 +242,15 @@ extern bool sf_ddl_validate(Relation rel);
  * rows of others that are not committed, whose bytes are not on disk yet.
  */
 extern void sf_ddl_validate_index(Relation index);
+
+/* ---- upgrade.c: pg_upgrade ---- */
+
+/*
+ * After a command that pg_upgrade has run to make the schema: a new table with
+ * securefile columns gets triggers that refuse all use of them until
+ * securefile_upgrade_finish().
+ */
+extern void sf_ddl_upgrade_guard(Node *stmt);
 
 /* ---- database.c: commands on databases ---- */
 

@@ -334,6 +334,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	if (!watching())
 	{
 		call_utility(pstmt, query, read_only, context, params, env, dest, qc);
+		if (IsBinaryUpgrade && IsTransactionState())
+			sf_ddl_upgrade_guard(stmt);
 		return;
 	}
 

@@ -230,6 +230,7 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	birth.attnum = attnum;
 	birth.logged_data = logged_data;
 	birth.next_object_id = sf_space_header(segrel).next_object_id;
+	birth.adopt = NULL;
 	relation_close(segrel, NoLock);
 
 	sf_space_segment_name(name, column.table_oid, attnum);

@@ -52,7 +52,7 @@ check_call(FunctionCallInfo fcinfo, TriggerEvent when, TriggerEvent level,
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
 		!trigdata->tg_trigger->tgisinternal ||
-		trigdata->tg_trigger->tgnargs != 1 ||
+		trigdata->tg_trigger->tgnargs < 1 ||
 		(trigdata->tg_event & TRIGGER_EVENT_TIMINGMASK) != when ||
 		(trigdata->tg_event & TRIGGER_EVENT_ROW) != level)
 		ereport(ERROR,
@@ -61,6 +61,8 @@ check_call(FunctionCallInfo fcinfo, TriggerEvent when, TriggerEvent level,
 						get_func_name(fcinfo->flinfo->fn_oid)),
 				 errhint("Columns of type securefile get their triggers by themselves.")));
 	*attnum = pg_strtoint16(trigdata->tg_trigger->tgargs[0]);
+	if (trigdata->tg_trigger->tgnargs > 1)
+		sf_space_report_unfinished(RelationGetRelid(trigdata->tg_relation), *attnum);
 	return trigdata;
 }
 

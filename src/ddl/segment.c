@@ -31,6 +31,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "ddl/ddl_internal.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/syscache.h"
@@ -38,7 +39,7 @@
 const SfSegmentBirth *sf_ddl_segment_birth = NULL;
 
 static TupleDesc segment_descriptor(void);
-static Oid	create_relation(const char *name, Oid am);
+static Oid	create_relation(const char *name, Oid am, const SfNode *adopt);
 static void hang_on(Oid segrelid, Oid table_oid, Oid am);
 static bool segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum);
 
@@ -61,7 +62,7 @@ sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 	sf_ddl_segment_birth = birth;
 	PG_TRY();
 	{
-		segrelid = create_relation(name, am);
+		segrelid = create_relation(name, am, birth->adopt);
 	}
 	PG_FINALLY();
 	{
@@ -85,13 +86,24 @@ segment_descriptor(void)
 	return desc;
 }
 
+/*
+ * A relation with an OID that is given gets it as its file number, too: so
+ * storage that pg_upgrade has left keeps its place.
+ */
 static Oid
-create_relation(const char *name, Oid am)
+create_relation(const char *name, Oid am, const SfNode *adopt)
 {
+	Oid			relid = adopt ? SfNodeRel(*adopt) : InvalidOid;
+	Oid			tablespace = InvalidOid;	/* the database's */
+
+	if (adopt && SfNodeSpc(*adopt) != MyDatabaseTableSpace)
+		tablespace = SfNodeSpc(*adopt);
+	if (OidIsValid(relid) && SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+		sf_space_report_number_taken(*adopt);
 	return heap_create_with_catalog(name,
 									PG_TOAST_NAMESPACE,
-									InvalidOid, /* the database's tablespace */
-									InvalidOid, InvalidOid, InvalidOid,
+									tablespace,
+									relid, InvalidOid, InvalidOid,
 									BOOTSTRAP_SUPERUSERID,
 									am,
 									segment_descriptor(),
@@ -146,6 +158,7 @@ sf_ddl_segment_reset(Oid segrelid, bool logged_data)
 	birth.attnum = header.attnum;
 	birth.logged_data = logged_data;
 	birth.next_object_id = header.next_object_id;
+	birth.adopt = NULL;
 
 	Assert(sf_ddl_segment_birth == NULL);
 	sf_ddl_segment_birth = &birth;

@@ -18,16 +18,22 @@
  */
 #include "base/base.h"
 
+#include "access/genam.h"
 #include "access/multixact.h"
+#include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_am.h"
+#include "catalog/pg_database.h"
 #include "catalog/storage.h"
 #include "commands/vacuum.h"
 #include "ddl/ddl_internal.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "storage/procarray.h"
+#include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 #include "write/write.h"
 
@@ -44,6 +50,43 @@ refuse_use_by_hand(void)
 					SF_SEGMENT_AM_NAME),
 			 errdetail("It holds the segments of securefile columns, which are made and dropped with their columns."),
 			 errhint("Create an ordinary table with a column of type securefile.")));
+}
+
+/*
+ * How old transaction ids in this database may be: all of them are known to the
+ * commit log.  With a lock that keeps this from changing before the new relation
+ * is there to hold it back.
+ */
+static void
+oldest_ids(TransactionId *xid, MultiXactId *multi)
+{
+	Relation	rel;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	LockDatabaseFrozenIds(ExclusiveLock);
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(MyDatabaseId));
+	scan = systable_beginscan(rel, DatabaseOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find tuple for database %u", MyDatabaseId);
+	*xid = ((Form_pg_database) GETSTRUCT(tuple))->datfrozenxid;
+	*multi = ((Form_pg_database) GETSTRUCT(tuple))->datminmxid;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+/* Storage that pg_upgrade has left, with pages that are older than this cluster. */
+static void
+adopt_storage(SfNode node, char persistence, TransactionId *freezeXid, MultiXactId *minmulti)
+{
+	oldest_ids(freezeXid, minmulti);
+	sf_space_adopt_begin(node);
+	smgrclose(RelationCreateStorage(node, persistence, true));
+	sf_space_adopt_storage(node);
 }
 
 /*
@@ -70,6 +113,7 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 		birth.attnum = header.attnum;
 		birth.logged_data = sf_ddl_segment_logged(&header);
 		birth.next_object_id = header.next_object_id;
+		birth.adopt = NULL;
 	}
 	else
 	{
@@ -81,6 +125,11 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 	*freezeXid = RecentXmin;
 	*minmulti = GetOldestMultiXactId();
 
+	if (birth.adopt != NULL)
+	{
+		adopt_storage(*newnode, persistence, freezeXid, minmulti);
+		return;
+	}
 	if (replace && sf_space_keeps_dropped())
 		sf_write_flush();
 	smgrclose(RelationCreateStorage(*newnode, persistence, true));

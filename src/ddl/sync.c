@@ -236,14 +236,18 @@ sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 	{
 		SfTableTrigger *trigger = lfirst(lc);
 
-		if (trigger->attnum == column->attnum)
-			sf_ddl_trigger_drop(trigger->oid);
+		if (trigger->attnum != column->attnum)
+			continue;
+		if (trigger->unfinished)
+			sf_space_report_unfinished(column->table_oid, column->attnum);
+		sf_ddl_trigger_drop(trigger->oid);
 	}
 
 	birth.table_oid = column->table_oid;
 	birth.attnum = column->attnum;
 	birth.logged_data = !column->options.fs_like_logging;
 	birth.next_object_id = 1;
+	birth.adopt = NULL;
 	sf_space_segment_name(name, column->table_oid, column->attnum);
 	*segrelid = sf_ddl_segment_create(name, &birth);
 	return true;
@@ -307,7 +311,7 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 	for (SfTriggerKind kind = 0; kind < SF_TRIGGER_KINDS; kind++)
 	{
 		if (!have[kind] && (kind == SF_TRIGGER_STORE || OidIsValid(segrelid)))
-			sf_ddl_trigger_create(table_oid, attnum, kind, segrelid);
+			sf_ddl_trigger_create(table_oid, attnum, kind, segrelid, false);
 	}
 	return was_off;
 }

@@ -86,7 +86,7 @@ function_kind(Oid function, SfTriggerKind *kind)
 
 void
 sf_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
-					  Oid segrelid)
+					  Oid segrelid, bool unfinished)
 {
 	const TriggerShape *shape = &shapes[kind];
 	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
@@ -95,6 +95,8 @@ sf_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
 
 	stmt->trigname = psprintf(SF_TRIGGER_PREFIX "%s_%d", shape->verb, attnum);
 	stmt->args = list_make1(makeString(psprintf("%d", attnum)));
+	if (unfinished)
+		stmt->args = lappend(stmt->args, makeString("unfinished"));
 	stmt->row = shape->row;
 	stmt->timing = shape->timing;
 	stmt->events = shape->events;
@@ -145,7 +147,7 @@ ours(Relation tgrel, HeapTuple tuple)
 	bool		isnull;
 	Datum		args;
 
-	if (!form->tgisinternal || form->tgnargs != 1 ||
+	if (!form->tgisinternal || form->tgnargs < 1 || form->tgnargs > 2 ||
 		!function_kind(form->tgfoid, &kind))
 		return NULL;
 
@@ -157,7 +159,8 @@ ours(Relation tgrel, HeapTuple tuple)
 	trigger->oid = form->oid;
 	trigger->kind = kind;
 	trigger->enabled = form->tgenabled;
-	/* one argument, ended by a zero byte */
+	trigger->unfinished = form->tgnargs == 2;
+	/* the first argument, ended by a zero byte */
 	trigger->attnum = pg_strtoint16(VARDATA_ANY(DatumGetByteaPP(args)));
 	return trigger;
 }

@@ -84,6 +84,27 @@ sf_io_files_size(SfNode node)
 	return total;
 }
 
+void
+sf_io_files_require(SfNode node, uint64 to_bytes)
+{
+	for (uint32 n = 0; (uint64) n * SF_FILE_SIZE < to_bytes; n++)
+	{
+		uint64		want = Min(to_bytes - (uint64) n * SF_FILE_SIZE, SF_FILE_SIZE);
+		int64		have = sf_io_file_size(node, n);
+		char		path[SF_IO_PATH_MAX];
+
+		if (have >= 0 && (uint64) have >= want)
+			continue;
+		sf_io_file_path(path, node, n);
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FILE),
+				 have < 0 ? errmsg("segment data file \"%s\" is missing", path)
+				 : errmsg("segment data file \"%s\" is too short", path),
+				 errdetail("It should have %llu bytes.", (unsigned long long) want),
+				 errhint("Move, link or copy all of \"%s\" from the old data directory.", SF_IO_ROOT)));
+	}
+}
+
 /* ---- removing, without throwing ---- */
 
 void
@@ -96,18 +117,21 @@ sf_io_report_path(int elevel, const char *what, const char *path)
 
 /*
  * Shorten a file to nothing, then unlink it: space comes back at once even
- * while another process has it open.  Missing is fine.
+ * while another process has it open.  Not one with another name: that may be in
+ * a cluster which pg_upgrade has made this one from.  Missing is fine.
  */
 static bool
 remove_file(const char *path)
 {
+	struct stat st;
+
 	if (SF_FAULT_IO(io_unlink) != SF_FAULT_NONE)
 	{
 		errno = EIO;
 		sf_io_report_path(WARNING, "remove segment data file", path);
 		return false;
 	}
-	if (truncate(path, 0) != 0 && errno != ENOENT)
+	if (stat(path, &st) == 0 && st.st_nlink == 1 && truncate(path, 0) != 0)
 		sf_io_report_path(WARNING, "truncate segment data file", path);
 	if (unlink(path) != 0 && errno != ENOENT)
 	{
@@ -195,6 +219,31 @@ sf_io_kept_path(char *buf, SfNode node)
 	snprintf(buf, MAXPGPATH, "%s/kept", dir);
 }
 
+void
+sf_io_pages_path(char *buf, SfNode node, uint32 extent)
+{
+	char		dir[SF_IO_PATH_MAX];
+
+	sf_io_dir_path(dir, node);
+	if (extent == 0)
+		snprintf(buf, MAXPGPATH, "%s/pages", dir);
+	else
+		snprintf(buf, MAXPGPATH, "%s/pages.%u", dir, extent);
+}
+
+void
+sf_io_pages_remove(SfNode node)
+{
+	char		path[MAXPGPATH];
+	struct stat st;
+
+	for (uint32 extent = 0; sf_io_pages_path(path, node, extent), stat(path, &st) == 0; extent++)
+	{
+		if (unlink(path) != 0)
+			sf_io_report_path(WARNING, "remove file", path);
+	}
+}
+
 /* ---- creating ---- */
 
 /*
@@ -230,6 +279,7 @@ sf_io_make_directory(SfNode node)
 	sf_io_dir_path(path, node);
 
 	sf_io_make_root();
+	sf_io_database_require_own(SfNodeDb(node));
 	make_one_directory(spc_path, SF_IO_ROOT);
 	make_one_directory(db_path, spc_path);
 	make_one_directory(path, db_path);
@@ -394,6 +444,7 @@ sf_io_database_unlink(Oid db)
 		remove_directory(path, spc_path);
 	}
 	list_free(spcs);
+	sf_io_database_forget_own(db);
 }
 
 bool

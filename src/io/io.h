@@ -51,6 +51,18 @@ extern void sf_io_files_unlink(SfNode node);
 /* Report that something could not be done to a path: "could not <what> "<path>": <errno>". */
 extern void sf_io_report_path(int elevel, const char *what, const char *path);
 
+/*
+ * Path of the pages of the segment relation that are put beside the data files
+ * for pg_upgrade; extent: which gigabyte of them.  buf: MAXPGPATH bytes.
+ */
+extern void sf_io_pages_path(char *buf, SfNode node, uint32 extent);
+
+/* Remove them, if they are there.  WARNINGs only. */
+extern void sf_io_pages_remove(SfNode node);
+
+/* ERROR unless the data files are there up to to_bytes. */
+extern void sf_io_files_require(SfNode node, uint64 to_bytes);
+
 /* Path of the copy of metadata of dropped storage; buf: MAXPGPATH bytes. */
 extern void sf_io_kept_path(char *buf, SfNode node);
 
@@ -94,6 +106,14 @@ extern void sf_io_files_truncate(SfNode node, uint64 size_bytes);
 
 /* Remove pg_securefile/<any tablespace>/<db> whole.  WARNINGs only. */
 extern void sf_io_database_unlink(Oid db);
+
+/*
+ * Does this cluster's catalog know all segments of a database, so that other
+ * data files of it may go?  set_own: from now on it does (after the commit that
+ * made it true).
+ */
+extern bool sf_io_database_is_own(Oid db);
+extern void sf_io_database_set_own(Oid db, int elevel);
 
 /* Does any tablespace directory hold data files of this database? */
 extern bool sf_io_database_has_files(Oid db);

@@ -30,6 +30,20 @@ extern void sf_io_file_path(char *buf, SfNode node, uint32 fileno);
 /* Size of a data file in bytes; -1 when it is missing.  ERROR otherwise. */
 extern int64 sf_io_file_size(SfNode node, uint32 fileno);
 
+/*
+ * A file that holds one number.  read: false when it is missing.  Other failures
+ * are reported at elevel.
+ */
+extern bool sf_io_number_read(const char *path, uint64 *number, int elevel);
+extern void sf_io_number_write(const char *path, uint64 number, int elevel);
+
+/*
+ * Before a segment is made: the files of its database are ours, or become so if
+ * there are none.  ERROR else; in recovery they stay what they are.
+ */
+extern void sf_io_database_require_own(Oid db);
+extern void sf_io_database_forget_own(Oid db);
+
 /* Make the directory of all data files, or that of a segment and what is above. */
 extern void sf_io_make_root(void);
 extern void sf_io_make_directory(SfNode node);

@@ -20,7 +20,6 @@
 
 #include "access/xlog.h"
 #include "io/io_internal.h"
-#include "storage/fd.h"
 
 #define RESTORED_FILE		SF_IO_ROOT "/restored"
 
@@ -32,39 +31,6 @@ exists(const char *path)
 	struct stat st;
 
 	return stat(path, &st) == 0;
-}
-
-static uint64
-read_id(void)
-{
-	unsigned long long id = 0;
-	FILE	   *file = AllocateFile(RESTORED_FILE, "r");
-
-	if (file == NULL)
-	{
-		if (errno != ENOENT)
-			sf_io_report_path(FATAL, "open file", RESTORED_FILE);
-		return 0;
-	}
-	if (fscanf(file, "%llu", &id) != 1)
-		ereport(FATAL,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("file \"%s\" does not hold a number", RESTORED_FILE)));
-	FreeFile(file);
-	return id;
-}
-
-static void
-write_id(uint64 id)
-{
-	const char *path = RESTORED_FILE ".new";
-	FILE	   *file = AllocateFile(path, "w");
-
-	if (file == NULL || fprintf(file, UINT64_FORMAT "\n", id) < 0)
-		sf_io_report_path(FATAL, "write file", path);
-	if (FreeFile(file) != 0)
-		sf_io_report_path(FATAL, "write file", path);
-	(void) durable_rename(path, RESTORED_FILE, FATAL);
 }
 
 static uint64
@@ -82,12 +48,12 @@ new_id(void)
 void
 sf_io_note_restored(void)
 {
-	restore_id = read_id();
+	(void) sf_io_number_read(RESTORED_FILE, &restore_id, FATAL);
 	if (!exists(BACKUP_LABEL_FILE) && !exists(STANDBY_SIGNAL_FILE) && !exists(RECOVERY_SIGNAL_FILE))
 		return;
 	sf_io_make_root();
 	restore_id = new_id();
-	write_id(restore_id);
+	sf_io_number_write(RESTORED_FILE, restore_id, FATAL);
 }
 
 uint64

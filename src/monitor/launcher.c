@@ -252,6 +252,8 @@ remove_orphans(Databases *dbs)
 		Oid			db = lfirst_oid(cell);
 
 		CHECK_FOR_INTERRUPTS();
+		if (!sf_io_database_is_own(db))
+			continue;
 		ereport(LOG,
 				(errmsg("removing securefile data files of dropped database %u", db)));
 		sf_space_log_drop_database(db);

@@ -17,6 +17,7 @@
 #include "format/format.h"
 #include "io/io.h"
 #include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
 #include "storage/lock.h"
 
 /* ---- segments ---- */
@@ -242,6 +243,39 @@ extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content)
  * how many.  kept: how many stay for logical decoding.
  */
 extern int	sf_space_sweep(int *kept);
+
+/* ---- pg_upgrade (upgrade.c) ---- */
+
+/*
+ * In the postmaster, when pg_upgrade starts a server: put the pages of all
+ * segment relations beside their data files.  FATAL when that fails.
+ */
+extern void sf_space_upgrade_prepare(void);
+
+/* Storage with a directory in this database, and what its pages beside it say. */
+typedef struct SfLeftStorage
+{
+	SfNode		node;
+	bool		has_pages;
+	SfHeader	header;			/* if it has pages */
+} SfLeftStorage;
+
+extern List *sf_space_upgrade_left(void);
+
+/*
+ * Make a segment relation's storage from pages beside the data files, which
+ * stay.  begin, before the main fork is made: ERROR UNDEFINED_FILE when data
+ * files are missing, DUPLICATE_OBJECT when the file number is taken.
+ */
+extern void sf_space_adopt_begin(SfNode node);
+extern void sf_space_adopt_storage(SfNode node);
+SF_NORETURN extern void sf_space_report_number_taken(SfNode node);
+
+/* When this transaction has committed, all of this database is adopted. */
+extern void sf_space_upgrade_finished(void);
+
+/* ERROR: the column waits for securefile_upgrade_finish(). */
+SF_NORETURN extern void sf_space_report_unfinished(Oid table_oid, AttrNumber attnum);
 
 /* ---- transaction ends; called by the one callback in securefile.c ---- */
 

@@ -37,7 +37,8 @@
 #define XLOG_SF_INODE		0x70	/* xl_sf_plain; header, pending page, inode pages */
 #define XLOG_SF_HEADER		0x80	/* xl_sf_plain; header */
 #define XLOG_SF_DATA		0x90	/* xl_sf_data, bytes */
-#define XLOG_SF_DROP_DB		0xA0	/* xl_sf_drop_db */
+#define XLOG_SF_DROP_DB		0xA0	/* xl_sf_db */
+#define XLOG_SF_OWN			0xB0	/* xl_sf_db */
 
 #define SF_WAL_VERSION		1
 
@@ -83,11 +84,11 @@ typedef struct xl_sf_data
 	uint32		nsectors;
 } xl_sf_data;
 
-typedef struct xl_sf_drop_db
+typedef struct xl_sf_db
 {
 	uint8		version;
 	Oid			db;
-} xl_sf_drop_db;
+} xl_sf_db;
 
 /* ---- page changes (change.c) ---- */
 
@@ -285,6 +286,9 @@ extern SfHeader sf_kept_header(SfNode node);
 
 extern void sf_storage_redo_create(const xl_sf_node *rec);
 extern void sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end);
+
+/* The same for pg_upgrade (upgrade.c). */
+extern void sf_upgrade_at_end(bool commit);
 
 /* Full id of a recent xid. */
 extern uint64 sf_full_xid(TransactionId xid);

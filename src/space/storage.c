@@ -173,6 +173,7 @@ sf_space_at_commit(void)
 		kept |= note->kept;
 	run_notes(true, 0);
 	forget_gone();
+	sf_upgrade_at_end(true);
 	return kept;
 }
 
@@ -181,6 +182,7 @@ sf_space_at_abort(void)
 {
 	run_notes(false, 0);
 	forget_gone();
+	sf_upgrade_at_end(false);
 }
 
 /*
@@ -264,7 +266,7 @@ sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end)
 void
 sf_space_log_drop_database(Oid db)
 {
-	xl_sf_drop_db rec = {SF_WAL_VERSION, db};
+	xl_sf_db	rec = {SF_WAL_VERSION, db};
 
 	XLogBeginInsert();
 	XLogRegisterData((char *) &rec, sizeof(rec));
@@ -330,7 +332,10 @@ sweep_one(SfNode node, void *arg)
 
 	CHECK_FOR_INTERRUPTS();
 	if (!is_orphan(node))
+	{
+		sf_io_pages_remove(node);
 		return;
+	}
 	if (sf_kept_is_needed(node))
 	{
 		sweep->kept++;
@@ -347,7 +352,8 @@ sf_space_sweep(int *kept)
 {
 	Sweep		sweep = {0};
 
-	sf_io_scan(MyDatabaseId, sweep_one, &sweep);
+	if (sf_io_database_is_own(MyDatabaseId))
+		sf_io_scan(MyDatabaseId, sweep_one, &sweep);
 	*kept = sweep.kept;
 	return sweep.removed;
 }

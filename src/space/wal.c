@@ -87,7 +87,7 @@ redo_truncate(XLogReaderState *record, const xl_sf_size *rec)
 }
 
 static void
-redo_drop_db(const xl_sf_drop_db *rec, XLogRecPtr end)
+redo_drop_db(const xl_sf_db *rec, XLogRecPtr end)
 {
 	XLogFlush(end);
 	sf_io_database_unlink(rec->db);
@@ -129,6 +129,9 @@ sf_space_redo(XLogReaderState *record)
 			break;
 		case XLOG_SF_DROP_DB:
 			redo_drop_db(rec, record->EndRecPtr);
+			break;
+		case XLOG_SF_OWN:
+			sf_io_database_set_own(((xl_sf_db *) rec)->db, ERROR);
 			break;
 		default:
 			elog(PANIC, "securefile WAL record of unknown kind %u", XLogRecGetInfo(record));
@@ -173,7 +176,8 @@ sf_space_desc(StringInfo buf, XLogReaderState *record)
 							 ((xl_sf_data *) rec)->start_sector, ((xl_sf_data *) rec)->nsectors);
 			break;
 		case XLOG_SF_DROP_DB:
-			appendStringInfo(buf, "database %u", ((xl_sf_drop_db *) rec)->db);
+		case XLOG_SF_OWN:
+			appendStringInfo(buf, "database %u", ((xl_sf_db *) rec)->db);
 			break;
 	}
 }
@@ -205,6 +209,8 @@ sf_space_identify(uint8 info)
 			return "DATA";
 		case XLOG_SF_DROP_DB:
 			return "DROP_DATABASE";
+		case XLOG_SF_OWN:
+			return "OWN";
 	}
 	return NULL;
 }

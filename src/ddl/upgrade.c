@@ -1,0 +1,268 @@
+/*-------------------------------------------------------------------------
+ *
+ * upgrade.c
+ *	  pg_upgrade: what it leaves to do in the catalogs of the new cluster.
+ *
+ * pg_upgrade makes tables from a dump, which has neither segments nor internal
+ * triggers, and puts the old rows, with their locators, into them.  A table in
+ * that state must not be written to: values would be copied without their
+ * bytes, and nobody would free what rows lose.  So it gets triggers that refuse,
+ * while pg_upgrade makes it, and securefile_upgrade_finish() replaces them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "ddl/ddl_internal.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(securefile_upgrade_finish);
+
+/* ---- while pg_upgrade runs ---- */
+
+static void
+guard_column(Relation rel, AttrNumber attnum)
+{
+	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+
+	/* an unlogged table has its store trigger back, and is complete */
+	for (SfTriggerKind kind = 0; kind < SF_TRIGGER_KINDS; kind++)
+	{
+		if (permanent || kind == SF_TRIGGER_STORE)
+			sf_ddl_trigger_create(RelationGetRelid(rel), attnum, kind, InvalidOid, permanent);
+	}
+}
+
+void
+sf_ddl_upgrade_guard(Node *stmt)
+{
+	Relation	rel;
+
+	if (!IsA(stmt, CreateStmt) || sf_ddl_objects() == NULL)
+		return;
+	CommandCounterIncrement();
+	rel = relation_openrv(((CreateStmt *) stmt)->relation, ShareRowExclusiveLock);
+	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
+		int32		typmod = att->atttypmod;
+
+		if (rel->rd_rel->relkind == RELKIND_RELATION && !att->attisdropped &&
+			sf_ddl_is_securefile(att->atttypid, &typmod))
+			guard_column(rel, att->attnum);
+	}
+	relation_close(rel, NoLock);
+}
+
+/* ---- afterwards ---- */
+
+/* A column that has no segment yet. */
+typedef struct Unfinished
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+} Unfinished;
+
+static bool
+is_unfinished(Form_pg_attribute att)
+{
+	int32		typmod = att->atttypmod;
+	HeapTuple	tuple;
+	Form_pg_class table;
+	bool		permanent;
+
+	if (att->attnum <= 0 || att->attisdropped || att->atttypid < FirstNormalObjectId ||
+		!sf_ddl_is_securefile(att->atttypid, &typmod))
+		return false;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(att->attrelid));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	table = (Form_pg_class) GETSTRUCT(tuple);
+	permanent = table->relkind == RELKIND_RELATION &&
+		table->relpersistence == RELPERSISTENCE_PERMANENT;
+	ReleaseSysCache(tuple);
+	return permanent && !OidIsValid(sf_space_segment_relid(att->attrelid, att->attnum));
+}
+
+static List *
+unfinished_columns(void)
+{
+	Relation	rel = table_open(AttributeRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	List	   *columns = NIL;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_attribute att = (Form_pg_attribute) GETSTRUCT(tuple);
+
+		CHECK_FOR_INTERRUPTS();
+		if (is_unfinished(att))
+		{
+			Unfinished *column = palloc(sizeof(Unfinished));
+
+			column->table_oid = att->attrelid;
+			column->attnum = att->attnum;
+			columns = lappend(columns, column);
+		}
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return columns;
+}
+
+/* ERROR: nothing that is here belongs to the column. */
+static void
+report_missing(const Unfinished *column, List *left)
+{
+	StringInfoData without;
+	ListCell   *lc;
+
+	initStringInfo(&without);
+	foreach(lc, left)
+	{
+		SfLeftStorage *storage = lfirst(lc);
+
+		if (!storage->has_pages)
+			appendStringInfo(&without, " \"%s\"", sf_io_files_pattern(storage->node));
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_FILE),
+			 errmsg("data files of column \"%s\" of table \"%s\" are not in this data directory",
+					get_attname(column->table_oid, column->attnum, false),
+					get_rel_name(column->table_oid)),
+			 without.len == 0 ? 0 :
+			 errdetail("There is no file \"pages\" beside%s.", without.data),
+			 without.len == 0 ?
+			 errhint("Move, link or copy directory \"pg_securefile\" from the old data directory.") :
+			 errhint("The old server ran without securefile in shared_preload_libraries while pg_upgrade ran. "
+					 "For each of these directories make a hard link or a copy named \"pages\" of the old segment relation, "
+					 "base/<database>/<number> in the old data directory, and of its further files (\"pages.1\" of <number>.1).")));
+}
+
+static SfLeftStorage *
+find_left(const Unfinished *column, List *left)
+{
+	SfLeftStorage *found = NULL;
+	ListCell   *lc;
+
+	foreach(lc, left)
+	{
+		SfLeftStorage *storage = lfirst(lc);
+
+		if (!storage->has_pages || storage->header.table_oid != column->table_oid ||
+			storage->header.attnum != column->attnum)
+			continue;
+		if (found != NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_FILE),
+					 errmsg("both \"%s\" and \"%s\" belong to column \"%s\" of table \"%s\"",
+							sf_io_files_pattern(found->node), sf_io_files_pattern(storage->node),
+							get_attname(column->table_oid, column->attnum, false),
+							get_rel_name(column->table_oid))));
+		found = storage;
+	}
+	if (found == NULL)
+		report_missing(column, left);
+	return found;
+}
+
+static void
+drop_guards(const Unfinished *column)
+{
+	ListCell   *lc;
+
+	foreach(lc, sf_ddl_triggers_of(column->table_oid))
+	{
+		SfTableTrigger *trigger = lfirst(lc);
+
+		if (trigger->attnum == column->attnum)
+			sf_ddl_trigger_drop(trigger->oid);
+	}
+}
+
+/* Give a column its segment; the result gets a row. */
+static void
+finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
+{
+	SfLeftStorage *storage;
+	SfSegmentBirth birth = {0};
+	char		name[NAMEDATALEN];
+	NameData	column_name;
+	Datum		values[3];
+	bool		nulls[3] = {false};
+
+	/* before anything is looked at: who drops the table comes first or waits */
+	relation_close(relation_open(column->table_oid, ShareRowExclusiveLock), NoLock);
+	storage = find_left(column, left);
+
+	drop_guards(column);
+	birth.table_oid = column->table_oid;
+	birth.attnum = column->attnum;
+	birth.adopt = &storage->node;
+	sf_space_segment_name(name, column->table_oid, column->attnum);
+	(void) sf_ddl_segment_create(name, &birth);
+
+	namestrcpy(&column_name, get_attname(column->table_oid, column->attnum, false));
+	values[0] = ObjectIdGetDatum(column->table_oid);
+	values[1] = NameGetDatum(&column_name);
+	values[2] = Int64GetDatum((int64) sf_io_files_size(storage->node));
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+static void
+check_call(void)
+{
+	if (!superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to finish an upgrade")));
+	sf_base_require_preload();
+	PreventCommandIfReadOnly("securefile_upgrade_finish()");
+	PreventCommandDuringRecovery("securefile_upgrade_finish()");
+	PreventCommandIfParallelMode("securefile_upgrade_finish()");
+	PreventInTransactionBlock(true, "securefile_upgrade_finish()");
+}
+
+/*
+ * First all segments, then the triggers: bringing a table in line wants all of
+ * its columns.
+ */
+Datum
+securefile_upgrade_finish(PG_FUNCTION_ARGS)
+{
+	List	   *columns;
+	List	   *left;
+	ListCell   *lc;
+
+	check_call();
+	InitMaterializedSRF(fcinfo, 0);
+	left = sf_space_upgrade_left();
+	columns = unfinished_columns();
+	foreach(lc, columns)
+		finish_column((ReturnSetInfo *) fcinfo->resultinfo, lfirst(lc), left);
+	foreach(lc, columns)
+	{
+		SfDirtyTable table = {0};
+
+		table.relid = ((Unfinished *) lfirst(lc))->table_oid;
+		sf_ddl_sync_table(&table);
+	}
+	sf_space_upgrade_finished();
+	PG_RETURN_NULL();
+}

@@ -1,0 +1,278 @@
+/*-------------------------------------------------------------------------
+ *
+ * upgrade.c
+ *	  pg_upgrade: pages of segment relations, beside the data files and back.
+ *
+ * pg_upgrade moves tables, and keeps the OIDs of databases and tables and the
+ * numbers of columns; of segments it knows nothing.  So:
+ *
+ *	before	when pg_upgrade starts the old server, the main fork of each segment
+ *		relation gets a second name beside the data files, "pages" (further
+ *		gigabytes "pages.1", ...): a hard link, so that it takes no time;
+ *	then	the administrator moves, links or copies the directory of data files;
+ *	after	securefile_upgrade_finish() makes the segment relations again, under
+ *		the file number they had, and fills them from there.  Data files stay
+ *		where they are.  Until this has committed nobody removes or changes
+ *		anything of them (io/own.c), so it can be tried as often as need be.
+ *
+ * Pending entries carry over: pg_upgrade keeps transaction ids, their epoch and
+ * the commit log.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xloginsert.h"
+#include "common/relpath.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "space/space_internal.h"
+#include "storage/copydir.h"
+#include "storage/fd.h"
+#include "utils/lsyscache.h"
+
+#define PagesPerExtent		((BlockNumber) RELSEG_SIZE)
+
+/* Has securefile_upgrade_finish() run in this transaction? */
+static bool finished = false;
+
+/* ---- before: in the old cluster ---- */
+
+static void
+extent_path(char *buf, const char *base, uint32 extent)
+{
+	if (extent == 0)
+		strlcpy(buf, base, MAXPGPATH);
+	else
+		snprintf(buf, MAXPGPATH, "%s.%u", base, extent);
+}
+
+/* The number may be another relation's by now, if the segment was dropped. */
+static bool
+is_segment_fork(const char *path)
+{
+	SfIoBlock	block;
+	int			fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	ssize_t		len;
+
+	if (fd < 0)
+	{
+		if (errno != ENOENT)
+			sf_io_report_path(FATAL, "open file", path);
+		return false;
+	}
+	len = pg_pread(fd, block.data, BLCKSZ, 0);
+	CloseTransientFile(fd);
+	return len == BLCKSZ && sf_page_type(block.data) == SF_PAGE_HEADER;
+}
+
+/* Give a file a second name; where that cannot be, copy it. */
+static void
+link_or_copy(const char *path, const char *name)
+{
+	if (unlink(name) != 0 && errno != ENOENT)
+		sf_io_report_path(FATAL, "remove file", name);
+	if (link(path, name) == 0)
+		return;
+	if (errno != EXDEV && errno != EPERM && errno != EMLINK && errno != ENOTSUP)
+		sf_io_report_path(FATAL, "link segment relation to", name);
+	copy_file(unconstify(char *, path), unconstify(char *, name));
+	fsync_fname(name, false);
+}
+
+static void
+put_pages_beside(SfNode node, void *arg)
+{
+	char	   *base = pstrdup(sf_compat_rel_path(node));
+	char		path[MAXPGPATH];
+	char		name[MAXPGPATH];
+	struct stat st;
+
+	if (!is_segment_fork(base))
+		return;
+	sf_io_pages_remove(node);
+	for (uint32 extent = 0; extent_path(path, base, extent), stat(path, &st) == 0; extent++)
+	{
+		sf_io_pages_path(name, node, extent);
+		link_or_copy(path, name);
+	}
+	get_parent_directory(name);
+	fsync_fname(name, true);
+}
+
+void
+sf_space_upgrade_prepare(void)
+{
+	sf_io_scan(InvalidOid, put_pages_beside, NULL);
+}
+
+/* ---- after: in the new cluster ---- */
+
+/* A page from beside the data files; false at their end. */
+static bool
+read_beside(SfNode node, BlockNumber page, char *block)
+{
+	char		path[MAXPGPATH];
+	ssize_t		len;
+	int			fd;
+
+	sf_io_pages_path(path, node, page / PagesPerExtent);
+	fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	if (fd < 0)
+	{
+		if (errno != ENOENT)
+			sf_io_report_path(ERROR, "open file", path);
+		return false;
+	}
+	len = pg_pread(fd, block, BLCKSZ, (off_t) (page % PagesPerExtent) * BLCKSZ);
+	if (len < 0)
+		sf_io_report_path(ERROR, "read file", path);
+	CloseTransientFile(fd);
+	if (len != BLCKSZ)
+		return false;
+	if (!sf_compat_page_is_verified(block, page))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("page %u of a segment relation is damaged in file \"%s\"", page, path)));
+	return true;
+}
+
+static BlockNumber
+count_beside(SfNode node)
+{
+	char		path[MAXPGPATH];
+	struct stat st;
+	uint64		npages = 0;
+
+	for (uint32 extent = 0; sf_io_pages_path(path, node, extent), stat(path, &st) == 0; extent++)
+		npages += (uint64) st.st_size / BLCKSZ;
+	return (BlockNumber) npages;
+}
+
+static void
+source_beside(BlockNumber page, char *block, void *arg)
+{
+	if (!read_beside(*(SfNode *) arg, page, block))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("page %u of a segment relation is missing beside its data files", page)));
+}
+
+static void
+note_left(SfNode node, void *arg)
+{
+	List	  **list = arg;
+	SfLeftStorage *left = palloc0(sizeof(SfLeftStorage));
+	SfIoBlock	block;
+
+	left->node = node;
+	left->has_pages = read_beside(node, 0, block.data) && sf_page_type(block.data) == SF_PAGE_HEADER;
+	if (left->has_pages)
+		left->header = *SfPageHeader(block.data);
+	*list = lappend(*list, left);
+}
+
+List *
+sf_space_upgrade_left(void)
+{
+	List	   *list = NIL;
+
+	sf_io_scan(MyDatabaseId, note_left, &list);
+	return list;
+}
+
+/*
+ * A fork that a crash in an earlier attempt has left goes at once; one that is
+ * somebody else's does not.
+ */
+static void
+clear_fork(SfNode node, uint64 incarnation)
+{
+	SMgrRelation smgr = sf_compat_smgropen(node);
+	SfIoBlock	block;
+	bool		ours = true;
+
+	if (!smgrexists(smgr, MAIN_FORKNUM))
+		return;
+	if (smgrnblocks(smgr, MAIN_FORKNUM) > 0)
+	{
+		smgrread(smgr, MAIN_FORKNUM, 0, block.data);
+		ours = PageIsNew(block.data) ||
+			(sf_page_type(block.data) == SF_PAGE_HEADER &&
+			 SfPageHeader(block.data)->incarnation == incarnation);
+	}
+	if (!ours || OidIsValid(sf_compat_relid_of_storage(SfNodeSpc(node), SfNodeRel(node))))
+		sf_space_report_number_taken(node);
+	smgrdounlinkall(&smgr, 1, true);
+}
+
+void
+sf_space_report_number_taken(SfNode node)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DUPLICATE_OBJECT),
+			 errmsg("file number %u is in use by another relation", SfNodeRel(node)),
+			 errhint("Rename the directory of \"%s\" to a number that is free, and try again.",
+					 sf_io_files_pattern(node))));
+}
+
+void
+sf_space_adopt_begin(SfNode node)
+{
+	SfIoBlock	block;
+
+	source_beside(0, block.data, &node);
+	sf_io_files_require(node, SfPageHeader(block.data)->total_sectors * SF_SECTOR_SIZE);
+	clear_fork(node, SfPageHeader(block.data)->incarnation);
+}
+
+void
+sf_space_adopt_storage(SfNode node)
+{
+	sf_copy_pages(node, count_beside(node), source_beside, &node);
+	SF_FAULT(upgrade_after_pages);
+}
+
+/* ---- what is known of it elsewhere ---- */
+
+void
+sf_space_report_unfinished(Oid table_oid, AttrNumber attnum)
+{
+	char	   *column = get_attname(table_oid, attnum, true);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("column \"%s\" of table \"%s\" has no segment yet",
+					column ? column : "?", get_rel_name(table_oid)),
+			 errdetail("The upgrade of this database by pg_upgrade is not finished."),
+			 errhint("Run securefile_upgrade_finish() in this database.")));
+}
+
+void
+sf_space_upgrade_finished(void)
+{
+	finished = true;
+}
+
+/*
+ * From here on, what the catalog does not know may go.  If a crash comes before,
+ * it takes another call of securefile_upgrade_finish().
+ */
+void
+sf_upgrade_at_end(bool commit)
+{
+	xl_sf_db	rec = {SF_WAL_VERSION, MyDatabaseId};
+
+	if (finished && commit)
+	{
+		XLogBeginInsert();
+		XLogRegisterData((char *) &rec, sizeof(rec));
+		(void) XLogInsert(SF_RMGR_ID, XLOG_SF_OWN);
+		sf_io_database_set_own(MyDatabaseId, WARNING);
+	}
+	finished = false;
+}
