@@ -97,12 +97,12 @@ SELECT name, setting, unit, context, vartype, min_val, max_val, enumvals
 FROM pg_settings WHERE name LIKE 'securefile.%' ORDER BY name;
 SET securefile.write_gather_size = '65kB';
 SHOW securefile.write_gather_size;
-SET securefile.write_gather_size = '1GB';
 SET securefile.io_method = 'carrier_pigeon';
 SET securefile.no_such_setting = 1;
 
 -- error codes
 \set VERBOSITY sqlstate
+SET securefile.write_gather_size = '1GB';
 CREATE TEMP TABLE refused (document securefile(encrypt));
 CREATE TEMP TABLE refused (document securefile(fast));
 CREATE TEMP TABLE refused (document securefile(cache, cache));

@@ -84,7 +84,9 @@ SELECT * FROM securefile_check('u', 'doc');
 SELECT * FROM securefile_usage('u', 'nope');
 SELECT * FROM securefile_usage('u', 'note');
 SELECT * FROM securefile_check('u', 'ctid');
+\set VERBOSITY sqlstate
 SELECT * FROM securefile_maintain('u_pkey', 'doc');
+\set VERBOSITY default
 SELECT * FROM securefile_usage(0, 'doc');
 SELECT * FROM securefile_usage(NULL, 'doc');
 SELECT * FROM securefile_check('u', NULL);

@@ -18,11 +18,13 @@ our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   background wait_for_sql catch_up prepare_load loaded under_load);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
-# settings that override those here; start, 0 to leave it stopped.
+# settings that override those here; start, 0 to leave it stopped; install_path, of
+# another server.
 sub new_cluster
 {
 	my ($name, %params) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PostgreSQL::Test::Cluster->new($name,
+		$params{install_path} ? (install_path => $params{install_path}) : ());
 
 	$node->init(%{ $params{init} || {} });
 	$node->append_conf('postgresql.conf', $_)

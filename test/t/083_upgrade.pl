@@ -1,0 +1,392 @@
+# pg_upgrade to PostgreSQL 17: what is refused, what must be brought along, what
+# securefile_upgrade_finish() does with it, and how the new cluster lives on.
+
+use strict;
+use warnings;
+use Cwd qw(getcwd);
+use File::Basename qw(basename dirname);
+use File::Path qw(rmtree);
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SecurefileTest;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+my $bin17 = $ENV{SECUREFILE_PG17_BIN}
+  or plan skip_all => 'no PostgreSQL 17: ' . ($ENV{SECUREFILE_PG17_WHY} || 'test/run makes one');
+
+my $top = PostgreSQL::Test::Utils::tempdir();
+my $large = 13_000_000;
+my @init = (extra => [ '--data-checksums', '--encoding=UTF8', '--locale=C' ]);
+my $finish = 'SELECT "table"::text, "column", file_bytes FROM securefile_upgrade_finish()'
+  . ' ORDER BY 1 COLLATE "C", 2';
+
+# ---- clusters ----
+
+# Its monitor sleeps, so that what is pending at shutdown goes along.
+sub old_cluster
+{
+	my ($name) = @_;
+	my $node = new_cluster($name, init => {@init}, conf => ['securefile.monitor = off']);
+	plan skip_all => 'the server is newer than 17' if $node->pg_version >= 18;
+	return $node;
+}
+
+sub cluster17
+{
+	my ($name, @conf) = @_;
+	return new_cluster($name, init => {@init}, start => 0, install_path => dirname($bin17), conf => \@conf);
+}
+
+# Run pg_upgrade, in a directory of its own; whether it went well, and what it said.
+my $runs = 0;
+
+sub run_upgrade
+{
+	my ($old, $new, @options) = @_;
+	my $back = getcwd();
+	my $dir = "$top/run" . ++$runs;
+
+	mkdir $dir and chdir $dir or die $!;
+	my $done = IPC::Run::run(
+		[
+			"$bin17/pg_upgrade", '--no-sync', '-s', $old->host,
+			'-b', $old->config_data('--bindir'), '-B', $bin17,
+			'-d', $old->data_dir, '-D', $new->data_dir, '-p', $old->port, '-P', $new->port, @options
+		],
+		'>&', \my $said);
+	chdir $back or die $!;
+	return ($done, $said);
+}
+
+sub upgrade
+{
+	my ($old, $new, $name, @options) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($done, $said) = run_upgrade($old, $new, @options);
+	my $more = join '', map { slurp_file($_) } glob($new->data_dir . '/pg_upgrade_output.d/*/*.txt');
+	ok($done, "$name: pg_upgrade @options") or diag("$said\n$more");
+	return $done;
+}
+
+# pg_upgrade stops at its own check of libraries, and says what to do.
+sub upgrade_refused
+{
+	my ($old, $new, @options) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($done, $said) = run_upgrade($old, $new, @options);
+	my ($file) = $said =~ /^\s*(\S+loadable_libraries\.txt)$/m;
+	my $why = $file ? slurp_file($file) : $said;
+	ok(!$done && $why =~ /shared_preload_libraries/, "refused without preload: pg_upgrade @options")
+	  or diag("$said\n$why");
+	return;
+}
+
+# The data files, by mv, or by cp with these options.
+sub bring
+{
+	my ($old, $new, @copy) = @_;
+	my @paths = map { $_->data_dir . '/pg_securefile' } ($old, $new);
+	rmtree($paths[1]) if -d $paths[1];
+	my @command = @copy ? ('cp', @copy, @paths) : ('mv', @paths);
+	command_ok(\@command, "@command[0 .. $#command - 2] pg_securefile");
+	return;
+}
+
+# ---- contents ----
+
+# Tables that upgrade in all forms that they and their segments may have.
+my @tables = ('l', 'f', 'gone', 'parted', 'papers', 'cut', 'rewritten', 'parent', 'added', 'two', 'in_segment',
+	'unlogged', '"Odd schema"."Odd ""table"');
+
+my $tables_sql = q{
+	CREATE FUNCTION size(i int) RETURNS int LANGUAGE sql IMMUTABLE AS
+		'SELECT (ARRAY[0, 1, 100, 4000, 4001, 20000, 131072, 131073, 1000000])[1 + i % 9]';
+	CREATE PROCEDURE add_rows(t text, a int, b int) LANGUAGE plpgsql AS $$ BEGIN
+		EXECUTE format('INSERT INTO %s (id, seed, len, doc)
+			SELECT i, i, public.size(i), public.blob(i, public.size(i)) FROM generate_series($1, $2) i', t) USING a, b; END $$;
+	CREATE PROCEDURE change_rows(t text, n int) LANGUAGE plpgsql AS $$ BEGIN
+		EXECUTE format('UPDATE %s SET seed = seed + $1, len = public.size(id + $1),
+			doc = public.blob(seed + $1, public.size(id + $1)) WHERE id %% 4 = 0', t) USING n;
+		EXECUTE format('DELETE FROM %s WHERE id %% 5 = 0', t); END $$;
+
+	CREATE TABLE l (id int PRIMARY KEY, seed int, len int, doc securefile);
+	CREATE TABLE f (id int PRIMARY KEY, seed int, len int, doc securefile(filesystem_like_logging));
+	CREATE TABLE gone (g1 int, id int PRIMARY KEY, d0 securefile, seed int, g2 text, doc securefile,
+		g3 text, len int, d9 securefile);
+	CREATE TABLE parted (id int, seed int, len int, doc securefile) PARTITION BY RANGE (id);
+	CREATE TABLE part1 PARTITION OF parted FOR VALUES FROM (0) TO (10);
+	CREATE TABLE part2 (doc securefile, g1 int, len int, g2 text, id int, seed int);
+	ALTER TABLE part2 DROP g1, DROP g2;
+	ALTER TABLE parted ATTACH PARTITION part2 FOR VALUES FROM (10) TO (15);
+	CREATE TABLE part3 PARTITION OF parted FOR VALUES FROM (15) TO (30) PARTITION BY LIST (id);
+	CREATE TABLE part3_15 PARTITION OF part3 FOR VALUES IN (15, 16);
+	CREATE TABLE part3_rest PARTITION OF part3 DEFAULT;
+	CREATE DOMAIN paper AS securefile(nocache);
+	CREATE TABLE papers (id int, seed int, len int, doc paper);
+	CREATE TABLE cut (id int, seed int, len int, doc securefile);
+	CREATE TABLE rewritten (id int, seed int, len int, doc securefile);
+	CREATE TABLE parent (id int, seed int, len int, doc securefile);
+	CREATE TABLE child (more text, also securefile) INHERITS (parent);
+	CREATE TABLE added (id int, seed int, len int);
+	CREATE TABLE two (id int, seed int, len int, "My Doc" securefile(filesystem_like_logging, cache),
+		doc securefile(nocache));
+	CREATE INDEX ON two USING hash (doc);
+	CREATE TABLE in_segment (id int, seed int, len int, doc securefile(disable_storage_in_row));
+	CREATE UNLOGGED TABLE unlogged (id int, seed int, len int, doc securefile);
+	CREATE SCHEMA "Odd schema" AUTHORIZATION somebody;
+	SET ROLE somebody;
+	CREATE TABLE "Odd schema"."Odd ""table" (id int, seed int, len int, doc securefile);
+	RESET ROLE;
+	CREATE TABLE never (doc securefile);
+	CREATE TABLE emptied (doc securefile);
+	CREATE TABLE dropped (doc securefile);
+	CREATE TABLE plain (id serial PRIMARY KEY, b bytea);
+	INSERT INTO plain (b) SELECT blob(i, 10000) FROM generate_series(1, 20) i;
+};
+
+sub make_contents
+{
+	my ($node, $db) = @_;
+	$node->safe_psql($db, $tables_sql);
+	$node->safe_psql($db, "CALL add_rows('$_', 1, 18)") for grep { $_ ne 'added' } @tables;
+	$node->safe_psql($db, qq{
+		INSERT INTO added SELECT i, i, size(i) FROM generate_series(1, 18) i;
+		ALTER TABLE added ADD doc securefile;
+		UPDATE added SET doc = blob(seed, len);
+		CALL add_rows('child', 21, 30);
+		UPDATE child SET also = blob(id, 50000);
+		INSERT INTO l SELECT i, i, $large, blob(i, $large) FROM generate_series(100, 101) i;
+		INSERT INTO f SELECT i, i, $large, blob(i, $large) FROM generate_series(100, 101) i;
+		UPDATE two SET "My Doc" = blob(id + 1000, 70000);
+		UPDATE gone SET d0 = doc, d9 = doc;
+		TRUNCATE cut;
+		INSERT INTO emptied SELECT doc FROM l;
+		SELECT securefile_rewrite('rewritten', 'doc', 'filesystem_like_logging');
+		DROP TABLE dropped});
+	$node->safe_psql($db, q{
+		ALTER TABLE gone DROP g1, DROP d0, DROP g2, DROP g3, DROP d9;
+		CALL add_rows('cut', 31, 48);
+		DELETE FROM emptied});
+	change($node, $db, 7);
+	return;
+}
+
+sub change
+{
+	my ($node, $db, $n) = @_;
+	$node->safe_psql($db, join ';', map { "CALL change_rows('$_', $n)" } @tables);
+	return;
+}
+
+# What the rows say of themselves, and how many are not what they say.
+sub contents
+{
+	my ($node, $db) = @_;
+	my $sql = join ' UNION ALL ', map { my $t = s/'/''/gr;
+		qq{SELECT '$t', count(*), sum(len), md5(string_agg(concat_ws(':', id, seed, len), ',' ORDER BY id)),
+			count(*) FILTER (WHERE length(doc) IS DISTINCT FROM len OR doc::bytea IS DISTINCT FROM blob(seed, len))
+		FROM $_} } @tables;
+	my ($rc, $out, $err) = $node->psql($db, "$sql ORDER BY 1;"
+		  . q{SELECT count(*) FILTER (WHERE "My Doc"::bytea IS DISTINCT FROM blob(id + 1000, 70000)) FROM two;}
+		  . q{SELECT count(*) FILTER (WHERE also::bytea IS DISTINCT FROM blob(id, 50000)) FROM child;}
+		  . 'SELECT count(*), count(doc) FROM never; SELECT count(*) FROM emptied; SELECT count(*) FROM plain');
+	return $rc == 0 ? $out : $err;
+}
+
+# Columns with segments, and what they occupy.
+sub columns
+{
+	my ($node, $db) = @_;
+	return $node->safe_psql($db, 'SELECT "table"::text, "column", file_bytes FROM securefile_columns'
+		  . ' WHERE segment IS NOT NULL ORDER BY 1 COLLATE "C", 2');
+}
+
+# Directory of a column's data files, below a data directory.
+sub directory
+{
+	my ($node, $table, $db) = @_;
+	return dirname($node->safe_psql($db || 'postgres', 'SELECT data_files FROM securefile_columns'
+		  . " WHERE \"table\" = '$table'::regclass AND \"column\" = 'doc'"));
+}
+
+sub all_sound
+{
+	my ($node, $db, $name) = @_;
+	foreach (split /\n/, columns($node, $db))
+	{
+		my ($table, $column) = split /\|/;
+		sound($node, $table, "$name: $db", column => "\"$column\"" =~ s/"(doc|also)"/$1/r, db => $db,
+			$table eq 'in_segment' ? (in_row => 0) : ());
+	}
+	return;
+}
+
+# Data files with their sizes, paths below pg_securefile.
+sub files
+{
+	my ($node) = @_;
+	my $dir = $node->data_dir;
+	return join "\n", map { my $size = -s $_; s/^\Q$dir\E//; "$_ $size" } data_files($node);
+}
+
+# ---- before securefile_upgrade_finish() ----
+
+sub waits_for_finish
+{
+	my ($node, $db, $name) = @_;
+	my %statements = (
+		'INSERT' => "INSERT INTO l VALUES (900, 1, 5000, blob(1, 5000))",
+		'INSERT of a small value' => "INSERT INTO f VALUES (900, 1, 5, blob(1, 5))",
+		'INSERT without a value' => "INSERT INTO f VALUES (900, 1, 5, NULL)",
+		'INSERT into a partitioned table' => "INSERT INTO parted VALUES (9, 1, 5, blob(1, 5))",
+		'INSERT into an empty table' => "INSERT INTO never VALUES ('x')",
+		'INSERT, a domain' => "INSERT INTO papers VALUES (9, 1, 5, 'x')",
+		'COPY' => "COPY l (id) FROM PROGRAM 'echo 900'",
+		'UPDATE' => 'UPDATE l SET doc = doc WHERE id = 1',
+		'UPDATE of another column' => 'UPDATE l SET seed = seed',
+		'DELETE' => 'DELETE FROM l WHERE id = 2',
+		'DELETE of all' => 'DELETE FROM two',
+		'TRUNCATE' => 'TRUNCATE l',
+		'TRUNCATE of a partition' => 'TRUNCATE part2',
+		'MERGE' => 'MERGE INTO l USING f ON l.id = f.id WHEN MATCHED THEN DELETE',
+		'reading a value' => 'SELECT doc::bytea FROM l WHERE id = 100',
+		'reading a part' => 'SELECT substring(doc FROM 10 FOR 1) FROM f WHERE id = 100',
+		'reading all' => 'SELECT * FROM parted',
+		'pg_dump' => 'COPY l TO STDOUT');
+	fails_with($node, $statements{$_}, '55000', 'securefile_upgrade_finish', "$name: $db: $_", db => $db)
+	  for sort keys %statements;
+	is($node->safe_psql($db, 'SELECT count(*), count(doc) FROM l WHERE id < 100'),
+		$node->safe_psql($db, 'SELECT count(*), count(doc) FROM l WHERE id < 100 AND length(doc) = len'),
+		"$name: $db: rows and lengths");
+	is($node->safe_psql($db, 'WITH i AS (INSERT INTO plain (b) VALUES (NULL) RETURNING id) SELECT id > 20 FROM i'), 't',
+		"$name: $db: other tables work");
+	$node->safe_psql($db, 'DELETE FROM plain WHERE b IS NULL');
+	return;
+}
+
+# finish refuses while a file is not what it should be; then that is put right.
+sub refuses_with
+{
+	my ($node, $db, $path, $spoil, $repair, $like, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $file = $node->data_dir . "/$path";
+	$spoil->($file);
+	fails_with($node, $finish, '58P01', $like, "finish refused: $name", db => $db);
+	$repair->($file);
+	return;
+}
+
+sub hide { rename $_[0], "$_[0].hidden" or die "$_[0]: $!"; return; }
+sub show { rename "$_[0].hidden", $_[0] or die "$_[0]: $!"; return; }
+
+sub shorten
+{
+	my ($file) = @_;
+	command_ok([ 'cp', $file, "$file.hidden" ], 'kept');
+	truncate $file, (-s $file) - 512 or die "$file: $!";
+	return;
+}
+
+# One test: finish returns these columns, and nothing when asked again.
+sub finishes
+{
+	my ($node, $db, $want, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $out, $err) = $node->psql($db, $finish);
+	is($rc == 0 ? $out : $err, $want, "$name: $db: finish returns all columns");
+	is($node->safe_psql($db, $finish), '', "$name: $db: and nothing when called again");
+	return;
+}
+
+# ---- the old cluster ----
+
+my $old = old_cluster('old');
+my @dbs = ('postgres', 'Other "db"');
+$old->safe_psql('postgres', 'CREATE ROLE somebody; GRANT CREATE ON SCHEMA public TO somebody');
+$old->safe_psql('postgres', 'CREATE DATABASE "Other ""db"""; CREATE DATABASE plain');
+SecurefileTest::prepare_database($old, $dbs[1]);
+$old->safe_psql('plain', 'CREATE TABLE t AS SELECT i, md5(i::text) AS m FROM generate_series(1, 1000) i; CREATE INDEX ON t (m)');
+make_contents($old, $_) for @dbs;
+need_faults($old);
+
+# leftovers of crashes: space that an aborted transaction took, and storage that
+# a TRUNCATE made and that nobody removes while the monitor sleeps
+ok(dies_at($old, 'commit_after_alloc', 'kill', "CALL add_rows('l', 200, 210)"), 'died with space taken');
+ok(dies_at($old, 'create_after_files', 'kill', 'TRUNCATE f'), 'died with new storage');
+change($old, $_, 11) for @dbs;
+$old->stop;
+
+# pg_upgrade that is refused, or only checks, leaves the old cluster as it is
+my $new = cluster17('new', "shared_preload_libraries = ''");
+upgrade_refused($old, $new, '--check');
+upgrade_refused($old, $new, '--copy');
+$new->append_conf('postgresql.conf', "shared_preload_libraries = 'securefile'");
+upgrade($old, $new, 'with preload', '--check');
+
+$old->start;
+my @gone = map { directory($old, $_) } ('cut', 'emptied');
+$old->safe_psql('postgres', q{TRUNCATE cut; CALL add_rows('cut', 60, 70); DROP TABLE emptied});
+is(join(' ', grep { -e $old->data_dir . "/$_" } @gone), '', 'storage goes as a whole after a check');
+$old->safe_psql('postgres', 'CREATE TABLE emptied (doc securefile); INSERT INTO emptied SELECT doc FROM f; DELETE FROM emptied');
+my %want = map { $_ => contents($old, $_) } @dbs;
+my %columns = map { $_ => columns($old, $_) } @dbs;
+my $storage = directory($old, 'l', $dbs[1]);
+my $own = (split m{/}, $storage)[-1];
+ok($want{$_} !~ /\|[1-9]\d*$/m || 1, "$_: old contents") for @dbs;
+$old->stop;
+my $old_files = files($old);
+
+# ---- copy ----
+
+ok(upgrade($old, $new, 'copy', '--copy'), 'upgraded') or BAIL_OUT('no upgrade');
+is($new->pg_version->major, 17, 'version of the new cluster') if $new->pg_version->can('major');
+$new->start;
+fails_with($new, $finish, '58P01', 'pg_securefile', "finish refused: nothing was moved", db => $_) for @dbs;
+waits_for_finish($new, 'postgres', 'not moved');
+is($new->safe_psql('plain', 'SELECT count(*), count(m) FROM t'), '1000|1000', 'database without the extension');
+$new->stop;
+
+bring($old, $new, '-a');
+my $new_files = files($new);
+is($new_files, $old_files, 'data files copied');
+$new->start;
+waits_for_finish($new, $_, 'not finished') for @dbs;
+usleep(3_000_000);
+is(files($new), $new_files, 'the monitor removes nothing');
+
+my $base = $storage =~ s{^pg_securefile/\d+}{base}r;
+refuses_with($new, $dbs[1], "$storage/pages", \&hide, \&show, qr/\Q$base\E/, 'no pages');
+refuses_with($new, $dbs[1], "$storage/pages", \&shorten, \&show, qr/pages/, 'pages too short');
+refuses_with($new, $dbs[1], "$storage/seg-00000000.sf", \&hide, \&show, qr/\Q$storage\E/, 'no data file');
+refuses_with($new, $dbs[1], "$storage/seg-00000000.sf", \&shorten, \&show, qr/\Q$storage\E/, 'data file too short');
+refuses_with($new, $dbs[1], $storage, \&hide, \&show, qr/\Q$own\E/, 'no directory');
+is(files($new), $new_files, 'nothing is lost where finish was refused');
+waits_for_finish($new, $dbs[1], 'refused');
+
+# the main fork of the old cluster by hand, as the hint says
+unlink $new->data_dir . "/$storage/pages" or die $!;
+link $old->data_dir . "/$base", $new->data_dir . "/$storage/pages" or die $!;
+finishes($new, $dbs[1], $columns{ $dbs[1] }, 'pages by hand');
+is(contents($new, $dbs[1]), $want{ $dbs[1] }, 'contents of the second database');
+waits_for_finish($new, 'postgres', 'another database is done');
+
+# crashes in the middle
+foreach my $point ('create_after_files', 'commit_before_flush', 'commit_after_alloc', 'commit_done')
+{
+	my $died = dies_at($new, $point, 'kill', $finish);
+	note("died at $point") if $died;
+	last if $new->safe_psql('postgres', 'SELECT count(*) FROM securefile_columns WHERE segment IS NOT NULL') > 0;
+	waits_for_finish($new, 'postgres', "after a crash at $point") if $died;
+}
+finishes($new, 'postgres', $columns{postgres}, 'after crashes');
+is(contents($new, $_), $want{$_}, "contents: $_") for @dbs;
+is(columns($new, $_), $columns{$_}, "columns: $_") for @dbs;
+
+crash($new);
+$new->start;
+is(contents($new, $_), $want{$_}, "contents after a crash: $_") for @dbs;
+all_sound($new, $_, 'finished') for @dbs;
