@@ -137,7 +137,10 @@ securefile_check(PG_FUNCTION_ARGS)
 	{
 		SfCheckColumn *column = lfirst(cell);
 
-		if (!column->permanent)
+		/* without one after pg_upgrade: not damage */
+		if (!column->permanent ||
+			(!OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)) &&
+			 !sf_io_database_is_own(MyDatabaseId)))
 			sf_check_no_segment(column);
 		check_column(column, (ReturnSetInfo *) fcinfo->resultinfo);
 	}

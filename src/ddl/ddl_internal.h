@@ -252,6 +252,12 @@ extern void sf_ddl_validate_index(Relation index);
  */
 extern void sf_ddl_upgrade_guard(Node *stmt);
 
+/*
+ * Before the first segment of a database: ERROR while it waits for that.  Else
+ * this cluster would own the data files, and what is brought later be removed.
+ */
+extern void sf_ddl_upgrade_require_finished(void);
+
 /* ---- database.c: commands on databases ---- */
 
 /* Before the command: ERROR when refused.  Returns the database to clean up after. */

@@ -56,6 +56,8 @@ sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 	Oid			segrelid;
 
 	sf_base_require_preload();
+	if (birth->adopt == NULL)
+		sf_ddl_upgrade_require_finished();
 	LockRelationOid(birth->table_oid, ShareRowExclusiveLock);
 
 	Assert(sf_ddl_segment_birth == NULL);

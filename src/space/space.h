@@ -279,7 +279,7 @@ SF_NORETURN extern void sf_space_report_unfinished(Oid table_oid, AttrNumber att
 
 /* ---- transaction ends; called by the one callback in securefile.c ---- */
 
-extern bool sf_space_at_commit(void);	/* after the commit record; kept storage? */
+extern bool sf_space_at_commit(void);	/* after the commit record; work for the sweeper? */
 extern void sf_space_at_abort(void);
 extern void sf_space_at_prepare(void);
 extern void sf_space_at_subcommit(int level);

@@ -287,8 +287,8 @@ extern SfHeader sf_kept_header(SfNode node);
 extern void sf_storage_redo_create(const xl_sf_node *rec);
 extern void sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end);
 
-/* The same for pg_upgrade (upgrade.c). */
-extern void sf_upgrade_at_end(bool commit);
+/* End of a transaction (upgrade.c): true when it has finished an upgrade. */
+extern bool sf_upgrade_at_end(bool commit);
 
 /* Full id of a recent xid. */
 extern uint64 sf_full_xid(TransactionId xid);

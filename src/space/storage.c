@@ -173,8 +173,7 @@ sf_space_at_commit(void)
 		kept |= note->kept;
 	run_notes(true, 0);
 	forget_gone();
-	sf_upgrade_at_end(true);
-	return kept;
+	return sf_upgrade_at_end(true) || kept;
 }
 
 void
@@ -182,7 +181,7 @@ sf_space_at_abort(void)
 {
 	run_notes(false, 0);
 	forget_gone();
-	sf_upgrade_at_end(false);
+	(void) sf_upgrade_at_end(false);
 }
 
 /*

@@ -262,12 +262,13 @@ sf_space_upgrade_finished(void)
  * From here on, what the catalog does not know may go.  If a crash comes before,
  * it takes another call of securefile_upgrade_finish().
  */
-void
+bool
 sf_upgrade_at_end(bool commit)
 {
 	xl_sf_db	rec = {SF_WAL_VERSION, MyDatabaseId};
+	bool		done = finished && commit;
 
-	if (finished && commit)
+	if (done)
 	{
 		XLogBeginInsert();
 		XLogRegisterData((char *) &rec, sizeof(rec));
@@ -275,4 +276,5 @@ sf_upgrade_at_end(bool commit)
 		sf_io_database_set_own(MyDatabaseId, WARNING);
 	}
 	finished = false;
+	return done;
 }
