@@ -114,6 +114,17 @@ value('DROP DATABASE plain');
 my $gone = dirname(files_of('db1')) . '/4000000000';
 make_path("$gone/16400");
 append_to_file("$gone/16400/seg-00000000.sf", 'x');
+
+# another cluster's, and one that says nothing of itself
+my $root = dirname(dirname($gone));
+foreach my $foreign ('4000000001', '4000000002')
+{
+	make_path(dirname($gone) . "/$foreign/16400");
+	append_to_file(dirname($gone) . "/$foreign/16400/seg-00000000.sf", 'x');
+}
+append_to_file("$root/database.4000000000",
+	value('SELECT system_identifier FROM pg_control_system()') . "\n");
+append_to_file("$root/database.4000000001", "4711\n");
 my $pid = value("SELECT pid FROM pg_stat_activity WHERE $launcher");
 value("SELECT pg_terminate_backend($pid)");
 ok(wait_for_log(qr/removing securefile data files of dropped database 4000000000/, $from),
@@ -123,6 +134,8 @@ for (my $i = 0; $i < 100 && -d $gone; $i++)
 	usleep(100_000);
 }
 ok(!-d $gone, 'and removed');
+ok(!-e "$root/database.4000000000", 'with the mark whose they are');
+ok(-s dirname($gone) . "/$_/16400/seg-00000000.sf", 'files of another cluster stay') foreach ('4000000001', '4000000002');
 is(value('SELECT count(*) FROM t WHERE doc::bytea = blob(seed, len)', $_), '10', "rows of $_") foreach @dbs;
 ok(!log_has(qr/PANIC|terminated by signal/, $from), 'no crash so far');
 
