@@ -14,7 +14,7 @@ use Test::More;
 my $node = new_cluster('durable',
 	start => 0,
 	conf => [ 'fsync = on', 'securefile.monitor = off', 'wal_buffers = 64MB', 'wal_writer_delay = 10s',
-		'wal_writer_flush_after = 0', 'checkpoint_timeout = 1h', 'max_wal_size = 4GB', 'wal_sync_method = fdatasync' ]);
+		'wal_writer_flush_after = 16GB', 'checkpoint_timeout = 1h', 'max_wal_size = 4GB', 'wal_sync_method = fdatasync' ]);
 my $dir = $node->basedir;
 my $trace = "$dir/trace";
 

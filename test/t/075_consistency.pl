@@ -54,6 +54,10 @@ $primary->safe_psql('contrib_regress', q{
 	SELECT securefile_maintain('large', 'doc'), securefile_maintain('large', 'doc_f');
 	INSERT INTO large SELECT i, decode(repeat(md5(i::text), 800000), 'hex'), '' FROM generate_series(5, 6) i;});
 
+# nobody grows or cuts a segment between the looks at it
+$primary->safe_psql('postgres', 'ALTER SYSTEM SET securefile.monitor = off');
+$primary->reload;
+$primary->poll_query_until('contrib_regress', "SELECT state = 'off' FROM securefile_monitor");
 catch_up($primary, $standby);
 is($standby->safe_psql('postgres', 'SELECT pg_is_in_recovery()'), 't', 'the standby lives and has it all');
 unlike(slurp_file($standby->logfile), qr/inconsistent page|FATAL|PANIC/, 'no complaint');

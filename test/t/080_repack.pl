@@ -13,6 +13,9 @@ use Test::More;
 
 my $refusal = qr/pg_repack cannot work on tables with securefile columns/;
 my $node = new_cluster('main');
+plan skip_all => 'no pg_repack for this PostgreSQL'
+  if $node->pg_version >= 16
+  && $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_repack'") == 0;
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_repack');
 make_table($node, 'l');
 make_table($node, 'f', 'filesystem_like_logging');
