@@ -198,6 +198,10 @@ CREATE FUNCTION securefile_rewrite("table" regclass, "column" name, logging text
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_rewrite(regclass, name, text) IS 'store all values of a column again under its present options';
 
+CREATE FUNCTION securefile_set_tablespace("table" regclass, "column" name, tablespace name) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_set_tablespace(regclass, name, name) IS 'move the stored values of a column to another tablespace';
+
 CREATE FUNCTION securefile_ddl_command_end() RETURNS event_trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C;
 REVOKE ALL ON FUNCTION securefile_ddl_command_end() FROM PUBLIC;
@@ -282,6 +286,7 @@ SELECT c.oid::pg_catalog.regclass AS "table",
 	a.attname AS "column",
 	i.options,
 	i.segment,
+	s.spcname AS tablespace,
 	i.data_files,
 	i.logging,
 	i.cache,
@@ -291,6 +296,11 @@ FROM pg_catalog.pg_class c
 	JOIN pg_catalog.pg_attribute a
 		ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 	CROSS JOIN LATERAL securefile_column_info(c.oid, a.attnum) i
+	LEFT JOIN pg_catalog.pg_class r ON r.oid = i.segment
+	LEFT JOIN pg_catalog.pg_database d
+		ON r.reltablespace = 0 AND d.datname = pg_catalog.current_database()
+	LEFT JOIN pg_catalog.pg_tablespace s
+		ON s.oid = CASE WHEN r.reltablespace = 0 THEN d.dattablespace ELSE r.reltablespace END
 WHERE c.relkind IN ('r', 'p')
 	AND a.atttypid IN (
 		WITH RECURSIVE types(oid) AS (
@@ -299,7 +309,7 @@ WHERE c.relkind IN ('r', 'p')
 			SELECT t.oid FROM pg_catalog.pg_type t JOIN types ON t.typbasetype = types.oid
 		)
 		SELECT types.oid FROM types);
-COMMENT ON VIEW securefile_columns IS 'securefile columns of this database: options, segment, data files, size';
+COMMENT ON VIEW securefile_columns IS 'securefile columns of this database: options, segment, tablespace, data files, size';
 GRANT SELECT ON securefile_columns TO PUBLIC;
 
 CREATE FUNCTION securefile_monitor_state(

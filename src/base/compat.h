@@ -57,6 +57,8 @@ typedef RelFileNode SfNode;
 	RelationSetNewRelfilenumber(rel, persistence)
 #define sf_compat_relid_of_storage(spc, number) RelidByRelfilenumber(spc, number)
 #define sf_compat_skips_wal(node)	RelFileLocatorSkippingWAL(node)
+#define sf_compat_new_number(spc, persistence) GetNewRelFileNumber(spc, NULL, persistence)
+#define sf_compat_assume_new_storage(rel) RelationAssumeNewRelfilelocator(rel)
 #else
 #include "utils/relfilenodemap.h"
 #define SF_AM_SET_NEW_STORAGE	relation_set_new_filenode
@@ -64,6 +66,8 @@ typedef RelFileNode SfNode;
 	RelationSetNewRelfilenode(rel, persistence)
 #define sf_compat_relid_of_storage(spc, number) RelidByRelfilenode(spc, number)
 #define sf_compat_skips_wal(node)	RelFileNodeSkippingWAL(node)
+#define sf_compat_new_number(spc, persistence) GetNewRelFileNode(spc, NULL, persistence)
+#define sf_compat_assume_new_storage(rel) RelationAssumeNewRelfilenode(rel)
 #endif
 
 /* 16 can do direct I/O, and then wants the buffer of smgrread() aligned */
@@ -171,14 +175,19 @@ typedef bool SfUpdateIndexes;
 	do { (void) (name); (var) = PG_WAIT_EXTENSION; } while (0)
 #endif
 
-/* 16 has one ownership check for objects of all classes */
+/* 16 has one check of ownership, and one of privileges, for all classes */
 #if PG_VERSION_NUM >= 160000
 #include "catalog/pg_class.h"
+#include "catalog/pg_tablespace.h"
 #include "utils/acl.h"
+#define sf_compat_tablespace_aclcheck(tablespace, role, mode) \
+	object_aclcheck(TableSpaceRelationId, tablespace, role, mode)
 #define sf_compat_owns_table(table_oid, role) \
 	object_ownercheck(RelationRelationId, table_oid, role)
 #else
 #include "utils/acl.h"
+#define sf_compat_tablespace_aclcheck(tablespace, role, mode) \
+	pg_tablespace_aclcheck(tablespace, role, mode)
 #define sf_compat_owns_table(table_oid, role) \
 	pg_class_ownercheck(table_oid, role)
 #endif

@@ -30,3 +30,5 @@ SF_FAULT_POINT(truncate_before_file, "tail truncation, record flushed, file not 
 SF_FAULT_POINT(create_after_files, "segment creation, logged, files made")
 SF_FAULT_POINT(drop_before_unlink, "drop committed, files not yet unlinked")
 SF_FAULT_POINT(upgrade_after_pages, "pages of a segment that pg_upgrade has left are copied")
+SF_FAULT_POINT(move_chunk, "move to another tablespace, a chunk written, not yet logged")
+SF_FAULT_POINT(move_done, "move to another tablespace, all copied and durable")

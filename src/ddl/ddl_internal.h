@@ -58,6 +58,7 @@ typedef struct SfSegmentBirth
 	bool		logged_data;
 	uint64		next_object_id;
 	const SfNode *adopt;		/* left by pg_upgrade; else new storage */
+	Oid			tablespace;		/* as in pg_class: InvalidOid, the database's */
 } SfSegmentBirth;
 
 extern const SfSegmentBirth *sf_ddl_segment_birth;
@@ -73,6 +74,14 @@ extern void sf_ddl_segment_drop(Oid segrelid);
 
 /* Give a segment new, empty storage, with the logging mode given. */
 extern void sf_ddl_segment_reset(Oid segrelid, bool logged_data);
+
+/* ---- tablespace.c: moving a segment ---- */
+
+/*
+ * Move a segment to a tablespace, unless it lies there.  The table is locked
+ * exclusively.
+ */
+extern void sf_ddl_segment_move(Oid segrelid, Oid tablespace);
 
 /* Logging mode of a segment, from its header. */
 extern bool sf_ddl_segment_logged(const SfHeader *header);
@@ -206,7 +215,13 @@ typedef struct SfDirtyTable
 	bool		created;		/* the table is new */
 	bool		column_added;
 	Oid			relfilenode;	/* when first touched by the command */
+	Oid			tablespace;		/* likewise; InvalidOid: not known */
+	bool		moved;			/* was in several tablespaces meanwhile */
 } SfDirtyTable;
+
+/* Where a relation lies: what pg_class has for InvalidOid is the database's. */
+#define sf_ddl_tablespace(reltablespace) \
+	(OidIsValid(reltablespace) ? (reltablespace) : MyDatabaseTableSpace)
 
 /* What is known of the ALTER TABLE being run. */
 typedef struct SfAlter
@@ -265,6 +280,17 @@ extern Oid	sf_ddl_database_before(Node *stmt);
 
 /* After it succeeded. */
 extern void sf_ddl_database_after(Oid dropped_db);
+
+/* ---- rewrite.c: arguments of functions ---- */
+
+/* ERROR unless the caller owns the table. */
+extern void sf_ddl_require_owner(Oid table_oid);
+
+/*
+ * ERROR unless it is an ordinary or partitioned table of the caller's, with a
+ * securefile column of that name.
+ */
+extern void sf_ddl_require_column(Oid table_oid, const char *column);
 
 /* ---- hooks.c ---- */
 

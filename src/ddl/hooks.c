@@ -105,8 +105,8 @@ watching(void)
 }
 
 /*
- * The file number is taken at the first touch, which in ALTER TABLE comes
- * before the rows are rewritten: a later difference tells of the rewrite.
+ * File number and tablespace are taken at the first touch, which in ALTER TABLE
+ * comes before the rows are rewritten or moved: a later difference tells of that.
  */
 static void
 note_table(Oid relid, bool created, bool column_added)
@@ -141,11 +141,15 @@ note_table(Oid relid, bool created, bool column_added)
 	entry->depth = depth;
 	entry->created = created;
 	entry->column_added = column_added;
-	entry->relfilenode = InvalidOid;
+	entry->relfilenode = entry->tablespace = InvalidOid;
+	entry->moved = false;
 	tuple = created ? NULL : SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	if (HeapTupleIsValid(tuple))
 	{
-		entry->relfilenode = ((Form_pg_class) GETSTRUCT(tuple))->relfilenode;
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+		entry->relfilenode = form->relfilenode;
+		entry->tablespace = sf_ddl_tablespace(form->reltablespace);
 		ReleaseSysCache(tuple);
 	}
 }
@@ -247,6 +251,10 @@ take_dirty(int *ntaken)
 		/* any difference between first and last file number is a rewrite */
 		if (!OidIsValid(last->relfilenode))
 			last->relfilenode = taken[i].relfilenode;
+		if (!OidIsValid(last->tablespace))
+			last->tablespace = taken[i].tablespace;
+		last->moved |= OidIsValid(taken[i].tablespace) &&
+			taken[i].tablespace != last->tablespace;
 	}
 	*ntaken = unique;
 	return taken;

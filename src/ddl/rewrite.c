@@ -48,7 +48,6 @@ typedef enum LoggingWish
 } LoggingWish;
 
 static LoggingWish parse_logging(const char *word);
-static void check_owner(Oid relid);
 static void check_table(Oid relid, const char *column, LoggingWish wish);
 static int64 rewrite_table(Oid relid, const char *column, LoggingWish wish);
 static int64 rewrite_rows(Relation rel, AttrNumber attnum);
@@ -88,7 +87,7 @@ securefile_rewrite(PG_FUNCTION_ARGS)
 
 	tables = find_all_inheritors(relid, lockmode, NULL);
 	foreach(lc, tables)
-		check_owner(lfirst_oid(lc));
+		sf_ddl_require_owner(lfirst_oid(lc));
 	foreach(lc, tables)
 		nrows += rewrite_table(lfirst_oid(lc), column, wish);
 	PG_RETURN_INT64(nrows);
@@ -108,47 +107,60 @@ parse_logging(const char *word)
 }
 
 /* A partition or child may be somebody else's. */
-static void
-check_owner(Oid relid)
+void
+sf_ddl_require_owner(Oid table_oid)
 {
-	if (!sf_compat_owns_table(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(relid));
+	if (!sf_compat_owns_table(table_oid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table_oid));
 }
 
-/* Existence, kind, ownership, column: for the table the caller names. */
+void
+sf_ddl_require_column(Oid table_oid, const char *column)
+{
+	char	   *name = get_rel_name(table_oid);
+	char		relkind = get_rel_relkind(table_oid);
+	AttrNumber	attnum;
+	Oid			typid;
+	int32		typmod;
+	Oid			collation;
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table with OID %u does not exist", table_oid)));
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", name)));
+	sf_ddl_require_owner(table_oid);
+
+	attnum = get_attnum(table_oid, column);
+	if (attnum == InvalidAttrNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist", column, name)));
+	get_atttypetypmodcoll(table_oid, attnum, &typid, &typmod, &collation);
+	if (!sf_ddl_is_securefile(typid, &typmod))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
+						column, name)));
+}
+
+/* For the table the caller names. */
 static void
 check_table(Oid relid, const char *column, LoggingWish wish)
 {
 	HeapTuple	tuple;
 	Form_pg_attribute att;
-	char	   *name = get_rel_name(relid);
-	char		relkind = get_rel_relkind(relid);
-	int32		typmod;
 	bool		inherited;
 	bool		domain;
 
-	if (name == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table with OID %u does not exist", relid)));
-	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a table", name)));
-	check_owner(relid);
-
+	sf_ddl_require_column(relid, column);
 	tuple = SearchSysCacheAttName(relid, column);
 	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of relation \"%s\" does not exist", column, name)));
+		elog(ERROR, "could not find column \"%s\" of relation %u", column, relid);
 	att = (Form_pg_attribute) GETSTRUCT(tuple);
-	typmod = att->atttypmod;
-	if (!sf_ddl_is_securefile(att->atttypid, &typmod))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
-						column, name)));
 	inherited = att->attinhcount > 0;
 	domain = get_typtype(att->atttypid) != TYPTYPE_BASE;
 	ReleaseSysCache(tuple);
@@ -231,6 +243,7 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	birth.logged_data = logged_data;
 	birth.next_object_id = sf_space_header(segrel).next_object_id;
 	birth.adopt = NULL;
+	birth.tablespace = segrel->rd_rel->reltablespace;
 	relation_close(segrel, NoLock);
 
 	sf_space_segment_name(name, column.table_oid, attnum);

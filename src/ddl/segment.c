@@ -39,7 +39,7 @@
 const SfSegmentBirth *sf_ddl_segment_birth = NULL;
 
 static TupleDesc segment_descriptor(void);
-static Oid	create_relation(const char *name, Oid am, const SfNode *adopt);
+static Oid	create_relation(const char *name, const SfSegmentBirth *birth, Oid am);
 static void hang_on(Oid segrelid, Oid table_oid, Oid am);
 static bool segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum);
 
@@ -64,7 +64,7 @@ sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 	sf_ddl_segment_birth = birth;
 	PG_TRY();
 	{
-		segrelid = create_relation(name, am, birth->adopt);
+		segrelid = create_relation(name, birth, am);
 	}
 	PG_FINALLY();
 	{
@@ -93,13 +93,14 @@ segment_descriptor(void)
  * storage that pg_upgrade has left keeps its place.
  */
 static Oid
-create_relation(const char *name, Oid am, const SfNode *adopt)
+create_relation(const char *name, const SfSegmentBirth *birth, Oid am)
 {
+	const SfNode *adopt = birth->adopt;
 	Oid			relid = adopt ? SfNodeRel(*adopt) : InvalidOid;
-	Oid			tablespace = InvalidOid;	/* the database's */
+	Oid			tablespace = adopt ? SfNodeSpc(*adopt) : birth->tablespace;
 
-	if (adopt && SfNodeSpc(*adopt) != MyDatabaseTableSpace)
-		tablespace = SfNodeSpc(*adopt);
+	if (tablespace == MyDatabaseTableSpace)
+		tablespace = InvalidOid;
 	if (OidIsValid(relid) && SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
 		sf_space_report_number_taken(*adopt);
 	return heap_create_with_catalog(name,

@@ -30,6 +30,7 @@
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
 #include "ddl/ddl_internal.h"
+#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "nodes/value.h"
 #include "storage/bufmgr.h"
@@ -47,6 +48,7 @@ static bool permanent(Relation rel);
 static void drop_surplus(Relation rel);
 static void sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty);
 static bool sync_segment(Relation rel, const SfColumn *column, Oid *segrelid);
+static void follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty);
 static void sync_logging(Relation rel, const SfColumn *column, Oid segrelid);
 static bool sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid);
 static void check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
@@ -201,6 +203,7 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 		made = sync_segment(rel, &column, &segrelid);
 	was_off = sync_triggers(column.table_oid, attnum, segrelid);
 	check_rewritten(rel, attnum, made ? InvalidOid : segrelid, dirty);
+	follow_table(rel, segrelid, dirty);
 	if (RelationGetNumberOfBlocks(rel) == 0)
 		return;
 
@@ -248,9 +251,25 @@ sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 	birth.logged_data = !column->options.fs_like_logging;
 	birth.next_object_id = 1;
 	birth.adopt = NULL;
+	birth.tablespace = rel->rd_rel->reltablespace;
 	sf_space_segment_name(name, column->table_oid, column->attnum);
 	*segrelid = sf_ddl_segment_create(name, &birth);
 	return true;
+}
+
+/*
+ * A table that was moved takes its segments along.  One that was not leaves them
+ * where they are: a segment may have been moved by itself.
+ */
+static void
+follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty)
+{
+	Oid			tablespace = sf_ddl_tablespace(rel->rd_rel->reltablespace);
+	bool		moved = dirty->moved ||
+		(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
+
+	if (moved && OidIsValid(segrelid))
+		sf_ddl_segment_move(segrelid, tablespace);
 }
 
 /*

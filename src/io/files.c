@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * files.c
- *	  Life of the data files: paths, create, cut, unlink, scan.
+ *	  Life of the data files: create, cut, unlink.
  *
  * Creation is durable when it returns, removal when it can be: a file that
  * comes back after a power cut belongs to no segment, and the sweeper finds
@@ -14,36 +14,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/xlogutils.h"
+#include "commands/tablespace.h"
 #include "io/io_internal.h"
-#include "nodes/pg_list.h"
 #include "storage/fd.h"
 
-/* ---- paths ---- */
-
-void
-sf_io_dir_path(char *buf, SfNode node)
-{
-	snprintf(buf, SF_IO_PATH_MAX, "%s/%u/%u/%u", SF_IO_ROOT,
-			 SfNodeSpc(node), SfNodeDb(node), SfNodeRel(node));
-}
-
-void
-sf_io_file_path(char *buf, SfNode node, uint32 fileno)
-{
-	snprintf(buf, SF_IO_PATH_MAX, "%s/%u/%u/%u/seg-%08u.sf", SF_IO_ROOT,
-			 SfNodeSpc(node), SfNodeDb(node), SfNodeRel(node), fileno);
-}
-
-char *
-sf_io_files_pattern(SfNode node)
-{
-	return psprintf("%s/%u/%u/%u/seg-*.sf", SF_IO_ROOT,
-					SfNodeSpc(node), SfNodeDb(node), SfNodeRel(node));
-}
+static bool empty_directory(const char *dir_path);
 
 /* ---- sizes ---- */
 
@@ -141,8 +120,24 @@ remove_file(const char *path)
 	return true;
 }
 
+/* Remove a file, or a directory with all that is in it. */
+static bool
+remove_entry(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+		return remove_file(path);
+	if (!empty_directory(path))
+		return false;
+	if (rmdir(path) == 0 || errno == ENOENT)
+		return true;
+	sf_io_report_path(WARNING, "remove directory", path);
+	return false;
+}
+
 /*
- * Remove all files in a directory.  Not AllocateDir(), which throws when it
+ * Remove all there is in a directory.  Not AllocateDir(), which throws when it
  * runs out of its slots.
  */
 static bool
@@ -166,7 +161,7 @@ empty_directory(const char *dir_path)
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir_path, entry->d_name);
-		ok = remove_file(path) && ok;
+		ok = remove_entry(path) && ok;
 	}
 	if (errno != 0)
 	{
@@ -177,112 +172,214 @@ empty_directory(const char *dir_path)
 	return ok;
 }
 
-/* Remove an empty directory and make that durable; WARNINGs only. */
-static void
-remove_directory(const char *path, const char *parent)
+bool
+sf_io_remove_directory(const char *path, bool may_be_used)
 {
+	char		parent[SF_IO_PATH_MAX];
 	int			fd;
 
 	if (rmdir(path) != 0)
 	{
-		if (errno != ENOENT)
+		if (errno == ENOENT)
+			return true;
+		if (!may_be_used || (errno != ENOTEMPTY && errno != EEXIST))
 			sf_io_report_path(WARNING, "remove directory", path);
-		return;
+		return false;
 	}
+	strlcpy(parent, path, sizeof(parent));
+	get_parent_directory(parent);
 	fd = BasicOpenFile(parent, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || pg_fsync(fd) != 0)
+	if ((fd < 0 && errno != ENOENT) || (fd >= 0 && pg_fsync(fd) != 0))
 		sf_io_report_path(WARNING, "fsync directory", parent);
 	if (fd >= 0)
 		(void) close(fd);
+	return true;
 }
 
+/*
+ * The last segment of a database in a tablespace takes our directory there
+ * along: DROP TABLESPACE wants those of the databases empty.
+ */
 void
 sf_io_files_unlink(SfNode node)
 {
 	char		path[SF_IO_PATH_MAX];
-	char		parent[SF_IO_PATH_MAX];
 
 	sf_io_close(node);
 	sf_io_dir_path(path, node);
-	snprintf(parent, sizeof(parent), "%s/%u/%u", SF_IO_ROOT,
-			 SfNodeSpc(node), SfNodeDb(node));
-	if (empty_directory(path))
-		remove_directory(path, parent);
+	if (!empty_directory(path) || !sf_io_remove_directory(path, false))
+		return;
+	if (sf_io_has_entry_directories(node))
+	{
+		sf_io_database_path(path, SfNodeSpc(node), SfNodeDb(node));
+		(void) sf_io_remove_directory(path, true);
+	}
 }
 
-void
-sf_io_kept_path(char *buf, SfNode node)
+static void
+pages_name(char *buf, uint32 extent)
 {
-	char		dir[SF_IO_PATH_MAX];
-
-	sf_io_dir_path(dir, node);
-	snprintf(buf, MAXPGPATH, "%s/kept", dir);
+	if (extent == 0)
+		strlcpy(buf, "pages", SF_IO_NAME_MAX);
+	else
+		snprintf(buf, SF_IO_NAME_MAX, "pages.%u", extent);
 }
 
 void
 sf_io_pages_path(char *buf, SfNode node, uint32 extent)
 {
-	char		dir[SF_IO_PATH_MAX];
+	char		name[SF_IO_NAME_MAX];
 
-	sf_io_dir_path(dir, node);
-	if (extent == 0)
-		snprintf(buf, MAXPGPATH, "%s/pages", dir);
-	else
-		snprintf(buf, MAXPGPATH, "%s/pages.%u", dir, extent);
+	pages_name(name, extent);
+	sf_io_named_path(buf, node, name);
 }
 
 void
 sf_io_pages_remove(SfNode node)
 {
-	char		path[MAXPGPATH];
+	char		path[SF_IO_PATH_MAX];
 	struct stat st;
 
 	for (uint32 extent = 0; sf_io_pages_path(path, node, extent), stat(path, &st) == 0; extent++)
 	{
 		if (unlink(path) != 0)
 			sf_io_report_path(WARNING, "remove file", path);
+		if (sf_io_has_entry_directories(node))
+		{
+			get_parent_directory(path);
+			(void) sf_io_remove_directory(path, false);
+		}
 	}
 }
 
 /* ---- creating ---- */
 
-/*
- * Make one directory, and make its name durable even if it is there already:
- * who made it may not have come to that yet.
- */
 static void
-make_one_directory(const char *path, const char *parent)
+make_one_directory(const char *path)
 {
 	if (MakePGDirectory(path) != 0 && errno != EEXIST)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not create directory \"%s\": %m", path)));
-	fsync_fname(parent, true);
+		sf_io_report_path(ERROR, "create directory", path);
+}
+
+/*
+ * Make the names of a directory and of those above it durable, up to top.  Even
+ * those that were there already: who made them may not have come to that yet.
+ */
+static void
+sync_names(const char *path, const char *top)
+{
+	char		parent[SF_IO_PATH_MAX];
+
+	strlcpy(parent, path, sizeof(parent));
+	do
+	{
+		get_parent_directory(parent);
+		fsync_fname(parent, true);
+	} while (strcmp(parent, top) != 0);
 }
 
 void
 sf_io_make_root(void)
 {
-	make_one_directory(SF_IO_ROOT, ".");
+	make_one_directory(SF_IO_ROOT);
+	fsync_fname(".", true);
+}
+
+/*
+ * Make a directory in one that another process may remove as long as it is
+ * empty, see sf_io_files_unlink().
+ */
+static void
+make_two_directories(const char *outer, const char *path)
+{
+	for (int tries = 0;; tries++)
+	{
+		make_one_directory(outer);
+		if (MakePGDirectory(path) == 0 || errno == EEXIST)
+			return;
+		if (errno != ENOENT || tries == 1000)
+			sf_io_report_path(ERROR, "create directory", path);
+	}
 }
 
 void
 sf_io_make_directory(SfNode node)
 {
-	char		spc_path[SF_IO_PATH_MAX];
+	char		space_path[SF_IO_PATH_MAX];
 	char		db_path[SF_IO_PATH_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	snprintf(spc_path, sizeof(spc_path), "%s/%u", SF_IO_ROOT, SfNodeSpc(node));
-	snprintf(db_path, sizeof(db_path), "%s/%u/%u", SF_IO_ROOT,
-			 SfNodeSpc(node), SfNodeDb(node));
+	sf_io_space_path(space_path, SfNodeSpc(node));
+	sf_io_database_path(db_path, SfNodeSpc(node), SfNodeDb(node));
 	sf_io_dir_path(path, node);
 
 	sf_io_make_root();
 	sf_io_database_require_own(SfNodeDb(node));
-	make_one_directory(spc_path, SF_IO_ROOT);
-	make_one_directory(db_path, spc_path);
-	make_one_directory(path, db_path);
+	if (sf_io_has_entry_directories(node))
+		TablespaceCreateDbspace(SfNodeSpc(node), SfNodeDb(node), InRecovery);
+	else
+		make_one_directory(space_path);
+	make_two_directories(db_path, path);
+	sync_names(path, sf_io_has_entry_directories(node) ? space_path : SF_IO_ROOT);
+}
+
+void
+sf_io_make_entry(SfNode node, const char *name)
+{
+	char		path[SF_IO_PATH_MAX];
+
+	if (!sf_io_has_entry_directories(node))
+		return;
+	sf_io_entry_path(path, node, name);
+	make_one_directory(path);
+	sf_io_dir_path(path, node);
+	fsync_fname(path, true);
+}
+
+void
+sf_io_pages_make_entry(SfNode node, uint32 extent)
+{
+	char		name[SF_IO_NAME_MAX];
+
+	pages_name(name, extent);
+	sf_io_make_entry(node, name);
+}
+
+void
+sf_io_make_file_entry(SfNode node, uint32 fileno)
+{
+	char		name[SF_IO_NAME_MAX];
+	char		path[SF_IO_PATH_MAX];
+
+	if (!sf_io_has_entry_directories(node))
+		return;
+	sf_io_file_name(name, fileno);
+	sf_io_entry_path(path, node, name);
+	if (MakePGDirectory(path) != 0 && errno != EEXIST && errno != ENOENT)
+		sf_io_report_path(ERROR, "create directory", path);
+}
+
+void
+sf_io_sync_name(SfNode node, uint32 fileno)
+{
+	char		name[SF_IO_NAME_MAX];
+	char		path[SF_IO_PATH_MAX];
+
+	if (sf_io_has_entry_directories(node))
+	{
+		sf_io_file_name(name, fileno);
+		sf_io_entry_path(path, node, name);
+		fsync_fname(path, true);
+	}
+	sf_io_dir_path(path, node);
+	fsync_fname(path, true);
+}
+
+void
+sf_io_files_add(SfNode node, uint32 fileno)
+{
+	sf_io_fd_sync(sf_io_fd_get(node, fileno, sf_direct_io, SF_FD_CREATE), true);
+	sf_io_sync_name(node, fileno);
 }
 
 void
@@ -298,8 +395,7 @@ sf_io_files_create(SfNode node)
 				 errmsg("could not empty left-over directory \"%s\"", path),
 				 errdetail("Warnings before this message tell the reason.")));
 	sf_io_make_directory(node);
-	sf_io_fd_sync(sf_io_fd_get(node, 0, sf_direct_io, SF_FD_CREATE), true);
-	fsync_fname(path, true);
+	sf_io_files_add(node, 0);
 }
 
 /* ---- cutting ---- */
@@ -320,6 +416,7 @@ bool
 sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 {
 	char		path[SF_IO_PATH_MAX];
+	char		name[SF_IO_NAME_MAX];
 	uint32		keep = (size_bytes == 0) ? 1 : sf_io_fileno(size_bytes - 1) + 1;
 	uint64		last_size = size_bytes - (uint64) (keep - 1) * SF_FILE_SIZE;
 	uint32		nfiles = keep;
@@ -332,8 +429,9 @@ sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 		nfiles++;
 	while (nfiles > keep)
 	{
-		sf_io_file_path(path, node, --nfiles);
-		if (!remove_file(path))
+		sf_io_file_name(name, --nfiles);
+		sf_io_entry_path(path, node, name);
+		if (!remove_entry(path))
 		{
 			if (elevel >= ERROR)
 				ereport(elevel,
@@ -365,128 +463,4 @@ sf_io_files_truncate(SfNode node, uint64 size_bytes)
 	sf_io_fd_sync(sf_io_fd_get(node, last, sf_direct_io, 0), true);
 	sf_io_dir_path(path, node);
 	fsync_fname(path, true);
-}
-
-/* ---- all files of a database ---- */
-
-/*
- * Entries of a directory whose names are OIDs; NIL when it is missing.
- * Failures are reported at elevel.
- */
-static List *
-list_oids(const char *path, int elevel)
-{
-	List	   *oids = NIL;
-	DIR		   *dir = AllocateDir(path);
-	struct dirent *entry;
-
-	if (dir == NULL && errno == ENOENT)
-		return NIL;
-	while ((entry = ReadDirExtended(dir, path, elevel)) != NULL)
-	{
-		unsigned long value;
-		char	   *end;
-
-		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
-			continue;
-		errno = 0;
-		value = strtoul(entry->d_name, &end, 10);
-		if (*end == '\0' && errno == 0 && value > 0 && value <= OID_MAX)
-			oids = lappend_oid(oids, (Oid) value);
-	}
-	if (dir != NULL)
-		FreeDir(dir);
-	return oids;
-}
-
-/* Nodes of one database in one tablespace, appended to a list of palloc'd. */
-static List *
-list_nodes(List *nodes, Oid spc, Oid db, int elevel)
-{
-	char		path[SF_IO_PATH_MAX];
-	List	   *rels;
-	ListCell   *lc;
-
-	snprintf(path, sizeof(path), "%s/%u/%u", SF_IO_ROOT, spc, db);
-	rels = list_oids(path, elevel);
-	foreach(lc, rels)
-	{
-		SfNode	   *node = palloc0(sizeof(SfNode));
-
-		SfNodeSpc(*node) = spc;
-		SfNodeDb(*node) = db;
-		SfNodeRel(*node) = lfirst_oid(lc);
-		nodes = lappend(nodes, node);
-	}
-	list_free(rels);
-	return nodes;
-}
-
-void
-sf_io_database_unlink(Oid db)
-{
-	List	   *spcs = list_oids(SF_IO_ROOT, WARNING);
-	ListCell   *lc;
-
-	foreach(lc, spcs)
-	{
-		char		spc_path[SF_IO_PATH_MAX];
-		char		path[SF_IO_PATH_MAX];
-		List	   *nodes = list_nodes(NIL, lfirst_oid(lc), db, WARNING);
-		ListCell   *nc;
-
-		foreach(nc, nodes)
-			sf_io_files_unlink(*(SfNode *) lfirst(nc));
-		list_free_deep(nodes);
-
-		snprintf(spc_path, sizeof(spc_path), "%s/%u", SF_IO_ROOT, lfirst_oid(lc));
-		snprintf(path, sizeof(path), "%s/%u/%u", SF_IO_ROOT, lfirst_oid(lc), db);
-		remove_directory(path, spc_path);
-	}
-	list_free(spcs);
-	sf_io_database_forget_own(db);
-}
-
-bool
-sf_io_database_has_files(Oid db)
-{
-	List	   *spcs = list_oids(SF_IO_ROOT, ERROR);
-	ListCell   *lc;
-	bool		found = false;
-
-	foreach(lc, spcs)
-	{
-		char		path[SF_IO_PATH_MAX];
-
-		snprintf(path, sizeof(path), "%s/%u/%u", SF_IO_ROOT, lfirst_oid(lc), db);
-		found = found || list_oids(path, ERROR) != NIL;
-	}
-	list_free(spcs);
-	return found;
-}
-
-void
-sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
-{
-	List	   *spcs = list_oids(SF_IO_ROOT, ERROR);
-	List	   *nodes = NIL;
-	ListCell   *lc;
-
-	/* first collect, then call: fn may remove what it is shown */
-	foreach(lc, spcs)
-	{
-		char		path[SF_IO_PATH_MAX];
-		List	   *dbs;
-		ListCell   *dc;
-
-		snprintf(path, sizeof(path), "%s/%u", SF_IO_ROOT, lfirst_oid(lc));
-		dbs = OidIsValid(db) ? list_make1_oid(db) : list_oids(path, ERROR);
-		foreach(dc, dbs)
-			nodes = list_nodes(nodes, lfirst_oid(lc), lfirst_oid(dc), ERROR);
-		list_free(dbs);
-	}
-	foreach(lc, nodes)
-		fn(*(SfNode *) lfirst(lc), arg);
-	list_free_deep(nodes);
-	list_free(spcs);
 }

@@ -96,16 +96,6 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 	sf_io_fd_sync(sf_io_fd_get(node, fileno, sf_direct_io, flags), true);
 }
 
-/* The names of new files are durable only with their directory. */
-static void
-sync_directory(SfNode node)
-{
-	char		path[SF_IO_PATH_MAX];
-
-	sf_io_dir_path(path, node);
-	fsync_fname(path, true);
-}
-
 /* End of the part of [.., to_bytes) that lies in a data file. */
 static uint64
 end_in_file(uint32 fileno, uint64 to_bytes)
@@ -118,20 +108,17 @@ end_in_file(uint32 fileno, uint64 to_bytes)
 static void
 grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 {
-	bool		new_file = false;
-
 	while (from_bytes < to_bytes)
 	{
 		uint32		fileno = sf_io_fileno(from_bytes);
 		uint64		from = sf_io_file_offset(from_bytes);
 		uint64		to = end_in_file(fileno, to_bytes);
 
-		new_file = new_file || from == 0;
 		write_zeros(node, fileno, from, to);
+		if (from == 0)
+			sf_io_sync_name(node, fileno);
 		from_bytes += to - from;
 	}
-	if (new_file)
-		sync_directory(node);
 }
 
 void
@@ -166,7 +153,7 @@ ensure_file(SfNode node, uint32 fileno, uint64 want_bytes)
 	if (have < 0)
 	{
 		sf_io_fd_sync(slot, true);
-		sync_directory(node);
+		sf_io_sync_name(node, fileno);
 		have = 0;
 	}
 
@@ -254,7 +241,7 @@ sf_io_redo_write(SfNode node, uint64 segment_offset, const char *data, uint32 le
 			return;
 		redo_write_file(slot, file_offset, data, part);
 		if (is_new)
-			sync_directory(node);
+			sf_io_sync_name(node, fileno);
 		segment_offset += part;
 		data += part;
 		len_bytes -= part;

@@ -6,7 +6,7 @@
  *
  * A segment's data is a sequence of files of 1 GB,
  *	  pg_securefile/<tablespace>/<database>/<relfilenumber>/seg-00000000.sf
- * addressed by segment_offset, in bytes.
+ * (elsewhere in tablespaces: paths.c), addressed by segment_offset, in bytes.
  *
  * Three methods behind one table (methods.h): sync (pread/pwrite, the
  * reference), libaio, io_uring.  Requests live in static memory of this room,
@@ -41,6 +41,9 @@ extern char *sf_io_buffer_alloc(Size size);
  */
 extern void sf_io_files_create(SfNode node);
 
+/* Make one more data file, empty, durably. */
+extern void sf_io_files_add(SfNode node, uint32 fileno);
+
 /*
  * Remove all data files of a segment and its directory: shorten to 0, unlink,
  * sync the parent.  Missing ones are fine.  Failures are WARNINGs.  Never
@@ -57,14 +60,21 @@ extern void sf_io_report_path(int elevel, const char *what, const char *path);
  */
 extern void sf_io_pages_path(char *buf, SfNode node, uint32 extent);
 
+/* Make what such a file needs before it is made. */
+extern void sf_io_pages_make_entry(SfNode node, uint32 extent);
+
 /* Remove them, if they are there.  WARNINGs only. */
 extern void sf_io_pages_remove(SfNode node);
 
 /* ERROR unless the data files are there up to to_bytes. */
 extern void sf_io_files_require(SfNode node, uint64 to_bytes);
 
-/* Path of the copy of metadata of dropped storage; buf: MAXPGPATH bytes. */
-extern void sf_io_kept_path(char *buf, SfNode node);
+/*
+ * Path of a file that lies beside the data files; buf: MAXPGPATH bytes.  Before
+ * it is made sf_io_make_entry() makes what it needs.
+ */
+extern void sf_io_named_path(char *buf, SfNode node, const char *name);
+extern void sf_io_make_entry(SfNode node, const char *name);
 
 /* Does the segment's directory exist? */
 extern bool sf_io_files_exist(SfNode node);
@@ -104,7 +114,7 @@ extern void sf_io_redo_truncate(SfNode node, uint64 size_bytes);
 /* Cut the files to size_bytes, unlinking whole ones beyond it, durably. */
 extern void sf_io_files_truncate(SfNode node, uint64 size_bytes);
 
-/* Remove pg_securefile/<any tablespace>/<db> whole.  WARNINGs only. */
+/* Remove the files of a database in all tablespaces.  WARNINGs only. */
 extern void sf_io_database_unlink(Oid db);
 
 /*
@@ -115,7 +125,7 @@ extern void sf_io_database_unlink(Oid db);
 extern bool sf_io_database_is_own(Oid db);
 extern void sf_io_database_set_own(Oid db, int elevel);
 
-/* Does any tablespace directory hold data files of this database? */
+/* Has this database data files in any tablespace? */
 extern bool sf_io_database_has_files(Oid db);
 
 /*

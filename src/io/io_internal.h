@@ -12,16 +12,47 @@
 #include "format/format.h"
 #include "io/io.h"
 
-/* ---- paths (files.c) ---- */
+/* ---- paths (paths.c); buf has SF_IO_PATH_MAX ---- */
 
 #define SF_IO_ROOT			"pg_securefile"
+#define SF_IO_TABLESPACES	"pg_tblspc"
 
-/* three OIDs, a file name and their slashes fit with room to spare */
+/* three OIDs, the names between them, a file name: at most 110 */
 #define SF_IO_PATH_MAX		128
+#define SF_IO_NAME_MAX		32
 
-/* Directory of a segment, and a data file of it; buf has SF_IO_PATH_MAX. */
+/* Directory whose entries are the databases with files in a tablespace. */
+extern void sf_io_space_path(char *buf, Oid spc);
+
+/* Directory whose entries are the segments of a database in a tablespace. */
+extern void sf_io_database_path(char *buf, Oid spc, Oid db);
+
+/* Directory of a segment, and a data file of it. */
 extern void sf_io_dir_path(char *buf, SfNode node);
 extern void sf_io_file_path(char *buf, SfNode node, uint32 fileno);
+extern void sf_io_file_name(char *buf, uint32 fileno);
+
+/*
+ * What stands for a name in a segment's directory: the file itself, or where
+ * files have directories of their own, that.
+ */
+extern bool sf_io_has_entry_directories(SfNode node);
+extern void sf_io_entry_path(char *buf, SfNode node, const char *name);
+
+/*
+ * Before a data file is made: its directory, if it has one.  Leaves it to the
+ * caller to find out that the segment's directory is missing.
+ */
+extern void sf_io_make_file_entry(SfNode node, uint32 fileno);
+
+/*
+ * Remove an empty directory and make that durable; WARNINGs only, and none when
+ * it is not empty but may be so.  Returns whether it is gone now.  Never throws.
+ */
+extern bool sf_io_remove_directory(const char *path, bool may_be_used);
+
+/* Make the name of a data file durable. */
+extern void sf_io_sync_name(SfNode node, uint32 fileno);
 
 /* Number of the data file that holds an offset, and the offset within it. */
 #define sf_io_fileno(segment_offset)		((uint32) ((segment_offset) / SF_FILE_SIZE))

@@ -296,7 +296,10 @@ open_slot(SfNode node, uint32 fileno, bool want_direct, int flags)
 	int			fd;
 
 	if (flags & SF_FD_CREATE)
+	{
+		sf_io_make_file_entry(node, fileno);
 		open_flags |= O_CREAT;
+	}
 	sf_io_file_path(path, node, fileno);
 	acquire_fd();
 	fd = open_file(path, open_flags, want_direct, &slot->direct);

@@ -20,6 +20,7 @@
 #include "access/xloginsert.h"
 #include "miscadmin.h"
 #include "space/space_internal.h"
+#include "storage/proc.h"
 
 static void
 make_own(Page page)
@@ -33,6 +34,21 @@ make_own(Page page)
 	}
 }
 
+/*
+ * A base backup that begins after the record must find the page in the file: it
+ * copies files when its checkpoint is complete.
+ */
+static void
+write_page(SMgrRelation smgr, SfNode to, BlockNumber n, char *block)
+{
+	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
+	if (XLogIsNeeded())
+		log_newpage(&to, MAIN_FORKNUM, n, block, false);
+	PageSetChecksumInplace(block, n);
+	smgrextend(smgr, MAIN_FORKNUM, n, block, true);
+	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
+}
+
 void
 sf_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
 {
@@ -44,10 +60,7 @@ sf_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
 		CHECK_FOR_INTERRUPTS();
 		read(n, block.data, arg);
 		make_own(block.data);
-		if (XLogIsNeeded())
-			log_newpage(&to, MAIN_FORKNUM, n, block.data, false);
-		PageSetChecksumInplace(block.data, n);
-		smgrextend(smgr, MAIN_FORKNUM, n, block.data, true);
+		write_page(smgr, to, n, block.data);
 	}
 	smgrimmedsync(smgr, MAIN_FORKNUM);
 	smgrclose(smgr);

@@ -32,6 +32,7 @@
 #include "space/pending.h"
 #include "storage/fd.h"
 
+#define KEPT_NAME		"kept"
 #define KEPT_MAGIC		UINT64CONST(0x53464b4550543031)
 
 /* The first block of the file; the rest of it is zero. */
@@ -73,16 +74,6 @@ write_block(int fd, const char *path, uint64 n, const char *block)
 	}
 }
 
-static void
-copy_page(SfNode node, BlockNumber page, char *block)
-{
-	Buffer		buf = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, page, RBM_NORMAL, NULL, true);
-
-	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	memcpy(block, BufferGetPage(buf), BLCKSZ);
-	UnlockReleaseBuffer(buf);
-}
-
 void
 sf_kept_save(SfNode node)
 {
@@ -93,8 +84,10 @@ sf_kept_save(SfNode node)
 	char		path[MAXPGPATH];
 	int			fd;
 
-	sf_io_kept_path(final, node);
-	snprintf(path, MAXPGPATH, "%s.new", final);
+	sf_io_make_entry(node, KEPT_NAME);
+	sf_io_make_entry(node, KEPT_NAME ".new");
+	sf_io_named_path(final, node, KEPT_NAME);
+	sf_io_named_path(path, node, KEPT_NAME ".new");
 	fd = OpenTransientFile(path, O_RDWR | O_CREAT | O_TRUNC | PG_BINARY);
 	if (fd < 0)
 		sf_io_report_path(ERROR, "create file", path);
@@ -104,7 +97,7 @@ sf_kept_save(SfNode node)
 	for (BlockNumber page = 0; page < npages; page++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		copy_page(node, page, block.data);
+		sf_page_image(node, page, block.data);
 		write_block(fd, path, 1 + (uint64) page, block.data);
 	}
 	if (CloseTransientFile(fd) != 0)
@@ -122,7 +115,7 @@ read_block(SfNode node, uint64 n, char *block)
 	int			fd;
 	ssize_t		len;
 
-	sf_io_kept_path(path, node);
+	sf_io_named_path(path, node, KEPT_NAME);
 	fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
 	if (fd < 0)
 	{

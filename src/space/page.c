@@ -81,6 +81,16 @@ sf_page_new(Relation rel, uint32 page)
 	return ReadBufferExtended(rel, MAIN_FORKNUM, page, RBM_ZERO_AND_LOCK, NULL);
 }
 
+void
+sf_page_image(SfNode node, BlockNumber page, char *block)
+{
+	Buffer		buf = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, page, RBM_NORMAL, NULL, true);
+
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	memcpy(block, BufferGetPage(buf), BLCKSZ);
+	UnlockReleaseBuffer(buf);
+}
+
 SfPageType
 sf_space_read_page(SfSegment *seg, uint32 page, char *content)
 {

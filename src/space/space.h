@@ -84,6 +84,14 @@ extern void sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid,
 									uint64 next_object_id);
 
 /*
+ * Copy the storage of a segment relation, which is locked exclusively, into new
+ * storage, whose main fork is there and empty: pages, data files, WAL.  All of
+ * it is durable when this returns.  The old storage goes when the transaction
+ * commits, the new one when it does not.
+ */
+extern void sf_space_move_storage(Relation segrel, SfNode to);
+
+/*
  * Does storage that is dropped now stay for logical decoding?  Then what the
  * transaction has gathered for it is to be written first.
  */

@@ -147,6 +147,9 @@ extern Buffer sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 /* Get a page to be initialised, extending the relation up to it if need be. */
 extern Buffer sf_page_new(Relation rel, uint32 page);
 
+/* Copy a page of a segment relation as it is, BLCKSZ bytes. */
+extern void sf_page_image(SfNode node, BlockNumber page, char *block);
+
 extern SfPageType sf_page_type(Page page);
 extern void sf_page_init(Page page, SfPageType type, const void *content, Size len);
 
@@ -283,6 +286,9 @@ extern SfPageType sf_kept_page(SfNode node, uint32 page, char *content);
 extern SfHeader sf_kept_header(SfNode node);
 
 /* ---- life of storage (storage.c) ---- */
+
+/* Note new storage that goes if this (sub)transaction aborts. */
+extern void sf_storage_note_made(SfNode node);
 
 extern void sf_storage_redo_create(const xl_sf_node *rec);
 extern void sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end);

@@ -55,6 +55,12 @@ add_note(SfNode node, bool at_commit)
 	notes = note;
 }
 
+void
+sf_storage_note_made(SfNode node)
+{
+	add_note(node, false);
+}
+
 static void
 forget_storage(SfNode node)
 {
@@ -104,7 +110,7 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 	buf = sf_compat_first_page(node);
 	if (BufferGetBlockNumber(buf) != 0)
 		elog(ERROR, "new segment relation is not empty");
-	add_note(node, false);
+	sf_storage_note_made(node);
 	sf_change_begin();
 	sf_change_init(sf_change_add(buf), SF_PAGE_HEADER, &header, sizeof(header));
 

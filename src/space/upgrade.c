@@ -97,11 +97,12 @@ put_pages_beside(SfNode node, void *arg)
 	sf_io_pages_remove(node);
 	for (uint32 extent = 0; extent_path(path, base, extent), stat(path, &st) == 0; extent++)
 	{
+		sf_io_pages_make_entry(node, extent);
 		sf_io_pages_path(name, node, extent);
 		link_or_copy(path, name);
+		get_parent_directory(name);
+		fsync_fname(name, true);
 	}
-	get_parent_directory(name);
-	fsync_fname(name, true);
 }
 
 void

@@ -403,6 +403,24 @@ sf_owner_has_work(void)
 	return objects != NULL || nfreed > 0;
 }
 
+bool
+sf_write_has_facts(SfNode node)
+{
+	HASH_SEQ_STATUS status;
+	Object	   *object;
+	bool		found = false;
+
+	for (int64 i = 0; i < nfreed && !found; i++)
+		found = SfNodeEquals(freed[i].seg->node, node);
+	if (objects == NULL || found)
+		return found;
+	hash_seq_init(&status, objects);
+	while ((object = hash_seq_search(&status)) != NULL)
+		found |= SfNodeEquals(object->seg->node, node) &&
+			(object->state != OBJECT_DEAD || object->npages > 0);
+	return found;
+}
+
 void
 sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages)
 {

@@ -37,6 +37,12 @@ extern void sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *d
 extern void sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum);
 
 /*
+ * Has this transaction stored or freed what its end must note in that storage,
+ * or pages of it to give back?
+ */
+extern bool sf_write_has_facts(SfNode node);
+
+/*
  * Overlay: copy those of sectors [start, start + nsectors) of a segment that
  * are still in gather buffers (unflushed, or in flight) to their places in
  * dst (NULL: only count them); returns how many sectors that were.  What a read of one's own

@@ -1,0 +1,143 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *	  All data files there are, of a database or of all, in all tablespaces.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <dirent.h>
+#include <limits.h>
+
+#include "catalog/pg_tablespace_d.h"
+#include "io/io_internal.h"
+#include "nodes/pg_list.h"
+#include "storage/fd.h"
+
+/*
+ * Entries of a directory whose names are OIDs; NIL when it is missing.
+ * Failures are reported at elevel.
+ */
+static List *
+list_oids(const char *path, int elevel)
+{
+	List	   *oids = NIL;
+	DIR		   *dir = AllocateDir(path);
+	struct dirent *entry;
+
+	if (dir == NULL && errno == ENOENT)
+		return NIL;
+	while ((entry = ReadDirExtended(dir, path, elevel)) != NULL)
+	{
+		unsigned long value;
+		char	   *end;
+
+		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+			continue;
+		errno = 0;
+		value = strtoul(entry->d_name, &end, 10);
+		if (*end == '\0' && errno == 0 && value > 0 && value <= OID_MAX)
+			oids = lappend_oid(oids, (Oid) value);
+	}
+	if (dir != NULL)
+		FreeDir(dir);
+	return oids;
+}
+
+/* All tablespaces that may hold data files. */
+static List *
+list_spaces(int elevel)
+{
+	return lappend_oid(list_oids(SF_IO_TABLESPACES, elevel), DEFAULTTABLESPACE_OID);
+}
+
+/* Nodes of one database in one tablespace, appended to a list of palloc'd. */
+static List *
+list_nodes(List *nodes, Oid spc, Oid db, int elevel)
+{
+	char		path[SF_IO_PATH_MAX];
+	List	   *rels;
+	ListCell   *lc;
+
+	sf_io_database_path(path, spc, db);
+	rels = list_oids(path, elevel);
+	foreach(lc, rels)
+	{
+		SfNode	   *node = palloc0(sizeof(SfNode));
+
+		SfNodeSpc(*node) = spc;
+		SfNodeDb(*node) = db;
+		SfNodeRel(*node) = lfirst_oid(lc);
+		nodes = lappend(nodes, node);
+	}
+	list_free(rels);
+	return nodes;
+}
+
+void
+sf_io_database_unlink(Oid db)
+{
+	List	   *spcs = list_spaces(WARNING);
+	ListCell   *lc;
+
+	foreach(lc, spcs)
+	{
+		char		path[SF_IO_PATH_MAX];
+		List	   *nodes = list_nodes(NIL, lfirst_oid(lc), db, WARNING);
+		ListCell   *nc;
+
+		foreach(nc, nodes)
+			sf_io_files_unlink(*(SfNode *) lfirst(nc));
+		list_free_deep(nodes);
+
+		sf_io_database_path(path, lfirst_oid(lc), db);
+		(void) sf_io_remove_directory(path, false);
+	}
+	list_free(spcs);
+	sf_io_database_forget_own(db);
+}
+
+bool
+sf_io_database_has_files(Oid db)
+{
+	List	   *spcs = list_spaces(ERROR);
+	ListCell   *lc;
+	bool		found = false;
+
+	foreach(lc, spcs)
+	{
+		char		path[SF_IO_PATH_MAX];
+
+		sf_io_database_path(path, lfirst_oid(lc), db);
+		found = found || list_oids(path, ERROR) != NIL;
+	}
+	list_free(spcs);
+	return found;
+}
+
+void
+sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
+{
+	List	   *spcs = list_spaces(ERROR);
+	List	   *nodes = NIL;
+	ListCell   *lc;
+
+	/* first collect, then call: fn may remove what it is shown */
+	foreach(lc, spcs)
+	{
+		char		path[SF_IO_PATH_MAX];
+		List	   *dbs;
+		ListCell   *dc;
+
+		sf_io_space_path(path, lfirst_oid(lc));
+		dbs = OidIsValid(db) ? list_make1_oid(db) : list_oids(path, ERROR);
+		foreach(dc, dbs)
+			nodes = list_nodes(nodes, lfirst_oid(lc), lfirst_oid(dc), ERROR);
+		list_free(dbs);
+	}
+	foreach(lc, nodes)
+		fn(*(SfNode *) lfirst(lc), arg);
+	list_free_deep(nodes);
+	list_free(spcs);
+}
