@@ -157,9 +157,9 @@ historic_node(Oid relid, SfNode *node)
  * and wait for a synchronous subscriber, that is for us.
  */
 static SfSegment *
-open_historic(Oid table_oid, AttrNumber attnum)
+open_historic(const char *name)
 {
-	Oid			relid = sf_space_segment_relid(table_oid, attnum);
+	Oid			relid = get_relname_relid(name, PG_TOAST_NAMESPACE);
 	SfSegment  *seg;
 	SfNode		node;
 
@@ -196,17 +196,17 @@ open_historic(Oid table_oid, AttrNumber attnum)
 SfSegment *
 sf_space_open_incarnation(Oid table_oid, AttrNumber attnum, uint64 incarnation)
 {
+	bool		historic = HistoricSnapshotActive();
 	char		name[NAMEDATALEN];
+	char		old_name[NAMEDATALEN];
 	SfSegment  *seg;
 
-	if (HistoricSnapshotActive() && (seg = open_historic(table_oid, attnum)) != NULL &&
-		seg->incarnation == incarnation)
+	sf_space_segment_name(name, table_oid, attnum);
+	seg = historic ? open_historic(name) : sf_space_open(table_oid, attnum, AccessShareLock, false);
+	if (seg != NULL && seg->incarnation == incarnation)
 		return seg;
-	seg = sf_space_open(table_oid, attnum, AccessShareLock, false);
-	if (seg->incarnation == incarnation)
-		return seg;
-	snprintf(name, NAMEDATALEN, "pg_securefile_%u_%d_old", table_oid, attnum);
-	seg = open_named(name, AccessShareLock);
+	snprintf(old_name, NAMEDATALEN, "%s_old", name);
+	seg = historic ? open_historic(old_name) : open_named(old_name, AccessShareLock);
 	if (seg != NULL && seg->incarnation == incarnation)
 		return seg;
 	ereport(ERROR,

@@ -168,6 +168,11 @@ is(on_sub("SELECT count(*) FROM twins"), on_pub('SELECT count(*) FROM twins'), '
 # old keys of versions that are long gone
 follows_late('identity FULL', 's_ident', [ 'UPDATE twins SET other = doc, doc = other', @changes, 'UPDATE twins SET doc = other, id = id + 1', 'DELETE FROM twins WHERE id = 4', $changes[0] ]);
 twins_same('identity FULL, later');
+# both versions of a row in one change, in storage that has changed within the transaction, and which is gone
+follows_late('identity FULL', 's_ident', [ 'INSERT INTO twins SELECT blob(i, 40000), 5, i, 40000, blob(i, 14000000) FROM generate_series(1, 2) i',
+	(map { "SELECT securefile_rewrite('twins', 'doc', logging => '$_')" } ('filesystem_like_logging', 'logging')),
+	"SELECT securefile_rewrite('twins', 'other', logging => 'filesystem_like_logging')", 'UPDATE twins SET doc = other, seed = 100' ]);
+twins_same('identity FULL, logging mode swapped');
 follows('identity USING INDEX', [ put('by_index', 30000, 1, 6), 'UPDATE by_index SET seed = seed + 100, doc = blob(seed + 100, len) WHERE id < 3', 'UPDATE by_index SET id = -id',
 	'DELETE FROM by_index WHERE seed = 6' ], by_index => 5);
 follows_late('identity USING INDEX', 's_ident', [ ('UPDATE by_index SET seed = seed + 100, len = len + 1, doc = blob(seed + 100, len + 1)') x 3, 'DELETE FROM by_index WHERE id = -5' ], by_index => 4);
