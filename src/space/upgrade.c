@@ -221,14 +221,36 @@ sf_space_report_number_taken(SfNode node)
 					 sf_io_files_pattern(node))));
 }
 
+/* ERROR unless all pages are there that the header knows of. */
+static void
+require_pages(SfNode node, const SfHeader *header)
+{
+	uint64		nmaps = (header->total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
+	uint32		used = header->next_page > 2 ? header->next_page : 1;
+	uint32		want = nmaps == 0 ? used : Max(used, SF_MAP_PAGE(nmaps - 1) + 1);
+	char		path[MAXPGPATH];
+
+	if (count_beside(node) >= want)
+		return;
+	sf_io_pages_path(path, node, 0);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_FILE),
+			 errmsg("file \"%s\" is too short", path),
+			 errdetail("It and those that follow it should have %u pages.", want),
+			 errhint("Link or copy it again from the old data directory, with \"pages.1\" and so on if they are there.")));
+}
+
 void
 sf_space_adopt_begin(SfNode node)
 {
 	SfIoBlock	block;
+	const SfHeader *header;
 
 	source_beside(0, block.data, &node);
-	sf_io_files_require(node, SfPageHeader(block.data)->total_sectors * SF_SECTOR_SIZE);
-	clear_fork(node, SfPageHeader(block.data)->incarnation);
+	header = SfPageHeader(block.data);
+	require_pages(node, header);
+	sf_io_files_require(node, header->total_sectors * SF_SECTOR_SIZE);
+	clear_fork(node, header->incarnation);
 }
 
 void
