@@ -42,6 +42,7 @@
 const SfAlter *sf_ddl_alter = NULL;
 
 static bool of_concern(Relation rel);
+static void refuse_unfinished(Relation rel);
 static void sync_rows_table(Relation rel, const SfDirtyTable *dirty);
 static bool is_column(Relation rel, AttrNumber attnum);
 static bool permanent(Relation rel);
@@ -142,10 +143,26 @@ is_column(Relation rel, AttrNumber attnum)
 	return !att->attisdropped && sf_ddl_is_securefile(att->atttypid, &typmod);
 }
 
+/* A column that waits for the end of pg_upgrade can be dropped, and no more. */
+static void
+refuse_unfinished(Relation rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, sf_ddl_triggers_of(RelationGetRelid(rel)))
+	{
+		SfTableTrigger *trigger = lfirst(lc);
+
+		if (trigger->unfinished && is_column(rel, trigger->attnum))
+			sf_space_report_unfinished(RelationGetRelid(rel), trigger->attnum);
+	}
+}
+
 /* An ordinary table: all its columns, and whatever hangs on it without one. */
 static void
 sync_rows_table(Relation rel, const SfDirtyTable *dirty)
 {
+	refuse_unfinished(rel);
 	drop_surplus(rel);
 	for (AttrNumber attnum = 1; attnum <= RelationGetNumberOfAttributes(rel); attnum++)
 	{
@@ -239,11 +256,8 @@ sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 	{
 		SfTableTrigger *trigger = lfirst(lc);
 
-		if (trigger->attnum != column->attnum)
-			continue;
-		if (trigger->unfinished)
-			sf_space_report_unfinished(column->table_oid, column->attnum);
-		sf_ddl_trigger_drop(trigger->oid);
+		if (trigger->attnum == column->attnum)
+			sf_ddl_trigger_drop(trigger->oid);
 	}
 
 	birth.table_oid = column->table_oid;

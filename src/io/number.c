@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "io/io_internal.h"
+#include "miscadmin.h"
 #include "storage/fd.h"
 
 bool
@@ -62,7 +63,8 @@ sf_io_number_write(const char *path, uint64 number, int elevel)
 	int			fd;
 	bool		ok;
 
-	snprintf(new_path, sizeof(new_path), "%s.new", path);
+	/* another process may be at the same */
+	snprintf(new_path, sizeof(new_path), "%s.new.%d", path, MyProcPid);
 	fd = BasicOpenFile(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | PG_BINARY);
 	ok = fd >= 0 && write(fd, text, len) == len && pg_fsync(fd) == 0;
 	if (fd >= 0)

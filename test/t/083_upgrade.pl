@@ -335,11 +335,8 @@ $old->safe_psql('postgres', 'CREATE TABLE emptied (doc securefile); INSERT INTO 
 my %want = map { $_ => contents($old, $_) } @dbs;
 my %columns = map { $_ => columns($old, $_) } @dbs;
 my $storage = directory($old, 'l', $dbs[1]);
-<<<<<<< HEAD
 my $own = (split m{/}, $storage)[-1];
-=======
 unlike($want{$_}, qr/\|[1-9]\d*$/m, "$_: old contents") for @dbs;
->>>>>>> a3a70a3196cb23d0f7ef240f3f8056ec2687fe18
 $old->stop;
 my $old_files = files($old);
 
