@@ -83,19 +83,31 @@ typedef enum Outcome
 	UNKNOWN,
 } Outcome;
 
-/* How an entry's transaction ended.  In-progress is asked before clog. */
+/* How a transaction ended.  In-progress is asked before clog. */
 static Outcome
-outcome_of(const SfPendEntry *entry, SfHorizon horizon)
+outcome_of_transaction(uint64 fxid, SfHorizon horizon)
 {
-	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
+	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(fxid));
 
-	if (entry->outcome == SF_OUTCOME_COMMITTED)
-		return COMMITTED;
-	if (entry->fxid < horizon.clog)
+	if (fxid < horizon.clog)
 		return UNKNOWN;
 	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
 		return RUNNING;
 	return TransactionIdDidCommit(xid) ? COMMITTED : ABORTED;
+}
+
+static Outcome
+outcome_of(const SfPendEntry *entry, SfHorizon horizon)
+{
+	if (entry->outcome == SF_OUTCOME_COMMITTED)
+		return COMMITTED;
+	return outcome_of_transaction(entry->fxid, horizon);
+}
+
+bool
+sf_pending_transaction_aborted(uint64 fxid)
+{
+	return outcome_of_transaction(fxid, sf_pending_horizon()) == ABORTED;
 }
 
 static bool

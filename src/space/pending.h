@@ -38,4 +38,7 @@ extern SfFate sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon);
 /* Is the entry's space live all the same?  (ALLOC committed, FREE aborted) */
 extern bool sf_pending_is_live(const SfPendEntry *entry, SfHorizon horizon);
 
+/* Is it known of a transaction that it aborted, or ended in a crash? */
+extern bool sf_pending_transaction_aborted(uint64 fxid);
+
 #endif							/* SF_PENDING_H */

@@ -30,6 +30,7 @@
 #include "common/relpath.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
+#include "space/pending.h"
 #include "space/space_internal.h"
 #include "storage/copydir.h"
 #include "storage/fd.h"
@@ -174,6 +175,9 @@ note_left(SfNode node, void *arg)
 	left->has_pages = read_beside(node, 0, block.data) && sf_page_type(block.data) == SF_PAGE_HEADER;
 	if (left->has_pages)
 		left->header = *SfPageHeader(block.data);
+	/* storage that a crash has left half-made is nobody's, as it was before */
+	if (left->has_pages && sf_pending_transaction_aborted(left->header.creator_fxid))
+		return;
 	*list = lappend(*list, left);
 }
 

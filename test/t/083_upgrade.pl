@@ -29,8 +29,8 @@ my $finish = 'SELECT "table"::text, "column", file_bytes FROM securefile_upgrade
 # Its monitor sleeps, so that what is pending at shutdown goes along.
 sub old_cluster
 {
-	my ($name) = @_;
-	my $node = new_cluster($name, init => {@init}, conf => [ 'securefile.monitor = off', 'restart_after_crash = on' ]);
+	my ($name, @conf) = @_;
+	my $node = new_cluster($name, init => {@init}, conf => [ 'securefile.monitor = off', 'restart_after_crash = on', @conf ]);
 	plan skip_all => 'the server is newer than 17' if $node->pg_version >= 18;
 	return $node;
 }
@@ -62,26 +62,32 @@ sub run_upgrade
 	return ($done, $said);
 }
 
+# What it has written down.
+sub reports
+{
+	my ($new) = @_;
+	return join '', map { slurp_file($_) }
+	  map { glob($new->data_dir . "/pg_upgrade_output.d/*/$_") } ('*.txt', 'log/pg_upgrade_dump_*.log');
+}
+
 sub upgrade
 {
 	my ($old, $new, $name, @options) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($done, $said) = run_upgrade($old, $new, @options);
-	my $more = join '', map { slurp_file($_) } glob($new->data_dir . '/pg_upgrade_output.d/*/*.txt');
-	ok($done, "$name: pg_upgrade @options") or diag("$said\n$more");
+	ok($done, "$name: pg_upgrade @options") or diag($said, reports($new));
 	return $done;
 }
 
-# pg_upgrade stops at its own check of libraries, and says what to do.
+# pg_upgrade stops, and says what to do.
 sub upgrade_refused
 {
-	my ($old, $new, @options) = @_;
+	my ($old, $new, $name, @options) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($done, $said) = run_upgrade($old, $new, @options);
-	my ($file) = $said =~ /^\s*(\S+loadable_libraries\.txt)$/m;
-	my $why = $file ? slurp_file($file) : $said;
-	ok(!$done && $why =~ /shared_preload_libraries/, "refused without preload: pg_upgrade @options")
-	  or diag("$said\n$why");
+	my $why = reports($new);
+	ok(!$done && $why =~ /shared_preload_libraries/, "$name: refused: pg_upgrade @options") or diag($said, $why);
+	rmtree($new->data_dir . '/pg_upgrade_output.d');
 	return;
 }
 
@@ -100,7 +106,7 @@ sub bring
 
 # Tables that upgrade in all forms that they and their segments may have.
 my @tables = ('l', 'f', 'gone', 'parted', 'papers', 'cut', 'rewritten', 'parent', 'added', 'two', 'in_segment',
-	'unlogged', '"Odd schema"."Odd ""table"');
+	'"Odd schema"."Odd ""table"');
 
 my $tables_sql = q{
 	CREATE FUNCTION size(i int) RETURNS int LANGUAGE sql IMMUTABLE AS
@@ -216,11 +222,18 @@ sub directory
 sub all_sound
 {
 	my ($node, $db, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	foreach (split /\n/, columns($node, $db))
 	{
 		my ($table, $column) = split /\|/;
-		sound($node, $table, "$name: $db", column => "\"$column\"" =~ s/"(doc|also)"/$1/r, db => $db,
-			$table eq 'in_segment' ? (in_row => 0) : ());
+		if ($column =~ /^\w+$/)
+		{
+			sound($node, $table, "$name, $db", column => $column, db => $db, $table eq 'in_segment' ? (in_row => 0) : ());
+		}
+		else
+		{
+			is($node->safe_psql($db, "SELECT * FROM securefile_check('$table', '$column')"), '', "$name, $db: $table.$column is sound");
+		}
 	}
 	return;
 }
@@ -235,9 +248,11 @@ sub files
 
 # ---- before securefile_upgrade_finish() ----
 
+# All tables but unlogged ones, whose values are in their rows.  Key all: all that
+# one may try, else some of it.
 sub waits_for_finish
 {
-	my ($node, $db, $name) = @_;
+	my ($node, $db, $name, %params) = @_;
 	my %statements = (
 		'INSERT' => "INSERT INTO l VALUES (900, 1, 5000, blob(1, 5000))",
 		'INSERT of a small value' => "INSERT INTO f VALUES (900, 1, 5, blob(1, 5))",
@@ -258,7 +273,11 @@ sub waits_for_finish
 		'reading all' => 'SELECT * FROM parted',
 		'pg_dump' => 'COPY l TO STDOUT');
 	fails_with($node, $statements{$_}, '55000', 'securefile_upgrade_finish', "$name: $db: $_", db => $db)
-	  for sort keys %statements;
+	  for $params{all} ? sort keys %statements : ('INSERT', 'DELETE', 'reading a value');
+	return unless $params{all};
+	$node->safe_psql($db, "CALL add_rows('unlogged', 200, 209)");
+	rows_right($node, 'unlogged WHERE id >= 200', 10, "$name: $db", $db);
+	$node->safe_psql($db, 'DELETE FROM unlogged WHERE id >= 200');
 	is($node->safe_psql($db, 'SELECT count(*), count(doc) FROM l WHERE id < 100'),
 		$node->safe_psql($db, 'SELECT count(*), count(doc) FROM l WHERE id < 100 AND length(doc) = len'),
 		"$name: $db: rows and lengths");
@@ -322,9 +341,11 @@ $old->stop;
 
 # pg_upgrade that is refused, or only checks, leaves the old cluster as it is
 my $new = cluster17('new', "shared_preload_libraries = ''");
-upgrade_refused($old, $new, '--check');
-upgrade_refused($old, $new, '--copy');
+upgrade_refused($old, $new, 'new server without preload', $_) for ('--check', '--copy');
 $new->append_conf('postgresql.conf', "shared_preload_libraries = 'securefile'");
+$old->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+upgrade_refused($old, $new, 'old server without preload', '--copy');
+$old->append_conf('postgresql.conf', "shared_preload_libraries = 'securefile'");
 upgrade($old, $new, 'with preload', '--check');
 
 $old->start;
@@ -332,6 +353,7 @@ my @gone = map { directory($old, $_) } ('cut', 'emptied');
 $old->safe_psql('postgres', q{TRUNCATE cut; CALL add_rows('cut', 60, 70); DROP TABLE emptied});
 is(join(' ', grep { -e $old->data_dir . "/$_" } @gone), '', 'storage goes as a whole after a check');
 $old->safe_psql('postgres', 'CREATE TABLE emptied (doc securefile); INSERT INTO emptied SELECT doc FROM f; DELETE FROM emptied');
+$old->safe_psql($_, "CALL add_rows('unlogged', 1, 18)") for @dbs;
 my %want = map { $_ => contents($old, $_) } @dbs;
 my %columns = map { $_ => columns($old, $_) } @dbs;
 my $storage = directory($old, 'l', $dbs[1]);
@@ -346,7 +368,7 @@ ok(upgrade($old, $new, 'copy', '--copy'), 'upgraded') or BAIL_OUT('no upgrade');
 is($new->pg_version->major, 17, 'version of the new cluster') if $new->pg_version->can('major');
 $new->start;
 fails_with($new, $finish, '58P01', 'pg_securefile', "finish refused: nothing was moved", db => $_) for @dbs;
-waits_for_finish($new, 'postgres', 'not moved');
+waits_for_finish($new, 'postgres', 'not moved', all => 1);
 is($new->safe_psql('plain', 'SELECT count(*), count(m) FROM t'), '1000|1000', 'database without the extension');
 $new->stop;
 
@@ -354,7 +376,7 @@ bring($old, $new, '-a');
 my $new_files = files($new);
 is($new_files, $old_files, 'data files copied');
 $new->start;
-waits_for_finish($new, $_, 'not finished') for @dbs;
+waits_for_finish($new, $_, 'not finished', all => 1) for @dbs;
 usleep(3_000_000);
 is(files($new), $new_files, 'the monitor removes nothing');
 
@@ -372,21 +394,174 @@ unlink $new->data_dir . "/$storage/pages" or die $!;
 link $old->data_dir . "/$base", $new->data_dir . "/$storage/pages" or die $!;
 finishes($new, $dbs[1], $columns{ $dbs[1] }, 'pages by hand');
 is(contents($new, $dbs[1]), $want{ $dbs[1] }, 'contents of the second database');
+rows_right($new, 'unlogged', 18, 'upgraded', $dbs[1]);
 waits_for_finish($new, 'postgres', 'another database is done');
 
-# crashes in the middle
-foreach my $point ('create_after_files', 'commit_before_flush', 'commit_after_alloc', 'commit_done')
+# crashes in the middle: a session, and the whole server
+foreach my $skip (0, 7)
 {
-	my $died = dies_at($new, $point, 'kill', $finish);
-	note("died at $point") if $died;
-	last if $new->safe_psql('postgres', 'SELECT count(*) FROM securefile_columns WHERE segment IS NOT NULL') > 0;
-	waits_for_finish($new, 'postgres', "after a crash at $point") if $died;
+	ok(dies_at($new, 'upgrade_after_pages', 'kill', $finish, skip => $skip), "died after $skip segments and one");
+	waits_for_finish($new, 'postgres', 'died');
 }
+my $session = background($new);
+arm($new, 'upgrade_after_pages', 'wait', skip => 3, pid => $session->query_safe('SELECT pg_backend_pid()'));
+$session->{stdin} .= "$finish;\n";
+for (my $i = 0; $i < 500 && !fired($new, 'upgrade_after_pages'); $i++)
+{
+	$session->{run}->pump_nb;
+	usleep(20_000);
+}
+ok(fired($new, 'upgrade_after_pages'), 'finish stands');
+crash($new);
+eval { $session->quit };
+$new->start;
+is(files($new), $new_files, 'nothing is lost in a crash');
+waits_for_finish($new, 'postgres', 'crashed');
 finishes($new, 'postgres', $columns{postgres}, 'after crashes');
 is(contents($new, $_), $want{$_}, "contents: $_") for @dbs;
-is(columns($new, $_), $columns{$_}, "columns: $_") for @dbs;
-
 crash($new);
 $new->start;
 is(contents($new, $_), $want{$_}, "contents after a crash: $_") for @dbs;
-all_sound($new, $_, 'finished') for @dbs;
+
+# ---- life after it ----
+
+# Nothing is left beside the data files, of what goes the space returns, and what
+# comes finds it; DDL and all options work as in any database.
+sub lives_on
+{
+	my ($node, $db, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	all_sound($node, $db, "$name, upgraded");
+	is(join(' ', glob($node->data_dir . '/pg_securefile/*/*/*/pages*')), '', "$name: no pages are left beside data files");
+
+	$node->safe_psql($db, 'DELETE FROM l WHERE id > 100; DELETE FROM f WHERE id > 100');
+	cmp_ok(settle($node, 'l', 'doc', undef, $db)->{live_bytes}, '<', $large, "$name: space of l returns");
+	my $before = usage($node, 'l', 'doc', $db)->{file_bytes};
+	$node->safe_psql($db, "INSERT INTO l SELECT i, i, $large, blob(i, $large) FROM generate_series(101, 102) i");
+	cmp_ok(usage($node, 'l', 'doc', $db)->{file_bytes}, '<=', $before + $large, "$name: and is used again");
+
+	change($node, $db, 13);
+	$node->safe_psql($db, q{
+		CALL change_rows('unlogged', 13);
+		CREATE TABLE fresh (id int, seed int, len int, doc securefile);
+		CALL add_rows('fresh', 1, 20);
+		ALTER TABLE fresh ADD doc2 securefile;
+		UPDATE fresh SET doc2 = doc;
+		TRUNCATE cut;
+		CALL add_rows('cut', 1, 20);
+		CREATE TABLE part4 PARTITION OF parted FOR VALUES FROM (30) TO (60);
+		CALL add_rows('parted', 25, 40);
+		ALTER TABLE gone DROP doc; ALTER TABLE gone ADD doc securefile; UPDATE gone SET doc = blob(seed, len);
+		SELECT securefile_rewrite('two', 'doc', 'filesystem_like_logging');
+		VACUUM FULL papers});
+	unlike(contents($node, $db), qr/\|[1-9]\d*$/m, "$name: changed contents are right");
+	all_sound($node, $db, "$name, changed");
+	$node->safe_psql($db, 'DROP TABLE fresh; DELETE FROM plain WHERE id > 20');
+	return;
+}
+lives_on($new, $_, 'copy') for @dbs;
+
+# a base backup, restored, and a standby, promoted
+my %after = map { $_ => contents($new, $_) } @dbs;
+$new->backup('after');
+command_ok([ "$bin17/pg_verifybackup", $new->backup_dir . '/after' ], 'base backup verifies');
+my $restored = PostgreSQL::Test::Cluster->new('restored', install_path => dirname($bin17));
+$restored->init_from_backup($new, 'after');
+$restored->start;
+is(contents($restored, $_), $after{$_}, "restored: $_") for @dbs;
+$restored->stop;
+my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => dirname($bin17));
+$standby->init_from_backup($new, 'after', has_streaming => 1);
+$standby->start;
+$new->safe_psql('postgres', "CALL add_rows('l', 300, 320); CALL change_rows('l', 3); CALL change_rows('parted', 3)");
+catch_up($new, $standby);
+is(contents($standby, $_), contents($new, $_), "standby: $_") for @dbs;
+is($standby->safe_psql('postgres', "SELECT * FROM securefile_check('l', 'doc')"), '', 'sound on the standby');
+$new->stop;
+$standby->promote;
+$standby->safe_psql('postgres', "CALL add_rows('l', 400, 420)");
+sound($standby, 'l', 'promoted');
+$standby->stop;
+command_ok([ "$bin17/pg_checksums", '--check', '-D', $new->data_dir ], 'checksums of the new cluster');
+
+# ---- the old cluster has not changed; it goes on, and is upgraded again, with links ----
+
+is(files($old), $old_files, 'data files of the old cluster are as they were');
+$old->start;
+is(contents($old, $_), $want{$_}, "the old cluster: $_") for @dbs;
+change($old, $_, 17) for @dbs;
+$old->safe_psql('postgres', "TRUNCATE in_segment; CALL add_rows('in_segment', 1, 9); CALL add_rows('l', 500, 520)");
+sound($old, 'l', 'the old cluster', db => $_) for @dbs;
+%want = map { $_ => contents($old, $_) } @dbs;
+%columns = map { $_ => columns($old, $_) } @dbs;
+my @dropped = map { directory($old, $_) } ('never', 'emptied');
+$old->stop;
+
+my $linked = cluster17('linked');
+upgrade($old, $linked, 'link', '--link') or BAIL_OUT('no upgrade');
+bring($old, $linked);
+$linked->start;
+
+# tables that go before their turn has come take nothing with them
+fails_with($linked, $_, '55000', 'securefile_upgrade_finish', $_)
+  for ('CREATE TABLE early (doc securefile)', 'ALTER TABLE l ADD doc2 securefile', 'ALTER TABLE l ADD x int',
+	'ALTER TABLE l ALTER doc TYPE bytea', "SELECT securefile_rewrite('l', 'doc')", "SELECT * FROM securefile_check('l', 'doc')");
+$linked->safe_psql('postgres', 'DROP TABLE never, emptied');
+$columns{postgres} =~ s/^(never|emptied)\|.*\n//mg;
+finishes($linked, $_, $columns{$_}, 'link') for @dbs;
+$linked->safe_psql('postgres', 'CREATE TABLE never (doc securefile); CREATE TABLE emptied (doc securefile)');
+is(contents($linked, $_), $want{$_}, "link: $_") for @dbs;
+$linked->safe_psql('postgres', "SELECT securefile_maintain('l', 'doc')");
+is(join(' ', grep { -e $linked->data_dir . "/$_" } @dropped), '', 'storage of tables that were dropped before is removed');
+lives_on($linked, $_, 'link') for @dbs;
+is($linked->safe_psql('postgres', 'SELECT failures FROM securefile_monitor'), '0', 'no failure of the monitor');
+$linked->stop;
+
+# ---- the size of the data does not matter; and the old server without the library:
+# where columns have no options, pg_upgrade does not notice ----
+
+my $sizes = old_cluster('sizes', 'wal_level = minimal', 'max_wal_senders = 0');
+my @sizes = (big => 64, small => 1);
+while (my ($db, $count) = splice @sizes, 0, 2)
+{
+	$sizes->safe_psql('postgres', "CREATE DATABASE $db");
+	SecurefileTest::prepare_database($sizes, $db);
+	$sizes->safe_psql($db, qq{
+		CREATE TABLE t (id int, doc securefile);
+		WITH b AS MATERIALIZED (SELECT blob(1, 16777216) AS v)
+			INSERT INTO t SELECT i, v FROM b, generate_series(1, $count) i});
+}
+my %base = map { $_ => directory($sizes, 't', $_) } ('big', 'small');
+$sizes->stop;
+$sizes->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+my $sized = cluster17('sized');
+my ($done) = run_upgrade($sizes, $sized, '--clone', '--check');
+upgrade($sizes, $sized, 'without preload', $done ? '--clone' : '--link') or BAIL_OUT('no upgrade');
+bring($sizes, $sized, '-al');
+$sized->start;
+foreach my $db ('big', 'small')
+{
+	fails_with($sized, $finish, '58P01', qr/pages.*\Q$base{$db}\E.*preload/, "$db: old server without preload", db => $db);
+	link $sizes->data_dir . '/' . ($base{$db} =~ s{^pg_securefile/\d+}{base}r), $sized->data_dir . "/$base{$db}/pages" or die $!;
+}
+
+# What a session reads and writes while it finishes, and how long that takes.
+my $io = q{SELECT sum(substring(line FROM '\d+')::bigint) FROM regexp_split_to_table(pg_read_file('/proc/self/io'), '\n') line WHERE line ~ '^[rw]char'};
+my (%bytes, %seconds);
+foreach my $db ('small', 'big')
+{
+	my $backend = background($sized, $db);
+	my $before = $backend->query_safe($io);
+	my $start = time();
+	like($backend->query_safe($finish), qr/^t\|doc\|\d+$/, "$db: finished");
+	$seconds{$db} = time() - $start;
+	$bytes{$db} = $backend->query_safe($io) - $before;
+	$backend->quit;
+}
+note("small: $bytes{small} bytes, $seconds{small} s; big: $bytes{big} bytes, $seconds{big} s");
+cmp_ok($bytes{big} - $bytes{small}, '<', 4 * 1024 * 1024, 'no data is read or written');
+cmp_ok($seconds{big}, '<', $seconds{small} * 10 + 2, 'time does not depend on the size');
+is($sized->safe_psql('big', 'SELECT count(*) FROM t WHERE id % 16 = 0 AND doc::bytea = blob(1, 16777216)'), 4, 'values of the big column');
+is($sized->safe_psql('big', "SELECT * FROM securefile_check('t', 'doc')"), '', 'the big column is sound');
+$sized->stop;
+done_testing();
