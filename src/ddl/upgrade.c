@@ -184,7 +184,7 @@ report_missing(const Unfinished *column, List *left)
 			 without.len == 0 ? 0 :
 			 errdetail("There is no file \"pages\" beside%s.", without.data),
 			 without.len == 0 ?
-			 errhint("Move, link or copy directory \"pg_securefile\" from the old data directory.") :
+			 errhint("Move, link or copy directory \"pg_securefile\" from the old data directory, and those in tablespaces.") :
 			 errhint("While pg_upgrade ran, the old server was without securefile in shared_preload_libraries, or without directory \"pg_securefile\". "
 					 "For each of these directories make a hard link or a copy named \"pages\" of the old segment relation, "
 					 "base/<database>/<number> in the old data directory, and of its further files (\"pages.1\" of <number>.1).")));

@@ -80,7 +80,7 @@ sf_io_files_require(SfNode node, uint64 to_bytes)
 				 have < 0 ? errmsg("segment data file \"%s\" is missing", path)
 				 : errmsg("segment data file \"%s\" is too short", path),
 				 errdetail("It should have %llu bytes.", (unsigned long long) want),
-				 errhint("Move, link or copy all of \"%s\" from the old data directory.", SF_IO_ROOT)));
+				 errhint("Move, link or copy all of \"%s\" from the old data directory, and from tablespaces.", SF_IO_ROOT)));
 	}
 }
 

@@ -29,7 +29,7 @@
 
 #define XLOG_SF_CREATE		0x00	/* xl_sf_node; block 0: header */
 #define XLOG_SF_UNLINK		0x10	/* xl_sf_node */
-#define XLOG_SF_GROW		0x20	/* xl_sf_size; header, new map pages */
+#define XLOG_SF_GROW		0x20	/* xl_sf_size; header, new map pages; in a move none */
 #define XLOG_SF_TRUNCATE	0x30	/* xl_sf_size; header */
 #define XLOG_SF_ENTRIES		0x40	/* xl_sf_entries; pending page, map pages */
 #define XLOG_SF_QUEUE		0x50	/* xl_sf_plain; pending page added or removed */

@@ -133,6 +133,7 @@ settle($primary, 't', 'doc');
 my $live = usage($primary, 't', 'doc')->{live_bytes};
 sql('ALTER TABLE t SET TABLESPACE b');
 is(place('t'), 'b', 'SET TABLESPACE');
+ok(!-e $path, 'the old files are gone at once');
 same('t', 7, 'SET TABLESPACE');
 is(sql('SELECT string_agg(ctid::text || xmin, $$ $$ ORDER BY id) FROM t') =~ s/ .*//r, $before =~ s/ .*//r, 'rows are not touched');
 my $data = join '', map { slurp_file($primary->data_dir . "/$_") }
@@ -188,7 +189,7 @@ my $was = files($primary);
 my $put = "INSERT INTO t SELECT i, i, 20000, blob(i, 20000) FROM generate_series(101, 103) i";
 my $more = $put =~ s/101, 103/111, 118/r;
 sql('BEGIN', 'ALTER TABLE t SET TABLESPACE a', 'ROLLBACK');
-files_are($was, 'rolled back');
+is(files($primary), $was, 'rolled back: the new files are gone at once');
 sql('BEGIN', 'SAVEPOINT s', 'ALTER TABLE t SET TABLESPACE a', 'ROLLBACK TO s', $put, 'COMMIT');
 is(place('t'), 'pg_default', 'rolled back to a savepoint');
 sql('BEGIN', 'SAVEPOINT s', 'ALTER TABLE t SET TABLESPACE a', 'RELEASE s', 'SAVEPOINT s', 'ALTER TABLE t SET TABLESPACE b',
@@ -250,6 +251,21 @@ foreach my $case ([ 'io_write', 'enospc', 53100, 2 ], [ 'io_sync', 'wait', 57014
 	rows_right($primary, 't', 39, "$point: $action");
 }
 same_files('after what went wrong');
+
+# the sweeper finds new storage that no catalog row names yet
+my $session = background($primary);
+my $pid = $session->query_safe('SELECT pg_backend_pid()');
+arm($primary, 'move_done', 'wait', times => -1, pid => $pid);
+$session->{stdin} .= "ALTER TABLE t SET TABLESPACE a;\n";
+$session->{run}->pump_nb;
+wait_for_sql($primary, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid");
+is(sql(q{SELECT orphans_removed FROM securefile_maintain('d', 'doc')}), 0, 'nothing of a move is taken for left over');
+disarm($primary);
+$session->query_safe('SELECT 1');
+$session->quit;
+is(place('t'), 'a', 'swept during the move');
+same('t', 39, 'swept during the move');
+sql('ALTER TABLE t SET TABLESPACE b');
 
 # ---- decoding of what was stored before the move ----
 sql('CREATE PUBLICATION pub FOR TABLE t', q{SELECT pg_create_logical_replication_slot('s', 'pgoutput')});

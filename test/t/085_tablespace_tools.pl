@@ -28,6 +28,8 @@ command_ok([ @pgbackrest, 'stanza-create' ], 'stanza-create');
 $primary->safe_psql('postgres', "CREATE TABLESPACE space LOCATION '$top/space'");
 make_table($primary, 'l', '', 'TABLESPACE space');
 make_table($primary, 'f', 'filesystem_like_logging', 'TABLESPACE space');
+make_table($primary, 'm', 'filesystem_like_logging', 'TABLESPACE space');
+fill($primary, 'm', 1, 5, 60_000);
 prepare_load($primary, changed => 11, keep => 10, size => '20000 + k * 7919 % 280000');
 fill($primary, $_, 1, 20, 'size(i)') for ('l', 'f');
 
@@ -140,6 +142,9 @@ my $rest = server('pgbackrest', sub {
 recover($rest);
 is(good_copy($rest, 'pgBackRest'), 0, 'pgBackRest: nothing is left behind');
 $rest->stop;
+$primary->safe_psql('postgres', 'ALTER TABLE m SET TABLESPACE pg_default');
+rows_right($primary, 'm', 5, 'data that is not in WAL, moved');
+archive_all();
 unlike(slurp_file($_), qr/checksum|WARN/, "pgBackRest: no warning in $_") for glob("$top/log/*backup.log");
 
 # ---- the plain one, to the end of the archive: the moves are in it ----
@@ -147,6 +152,7 @@ recover($plain);
 cmp_ok(good_copy($plain, 'plain'), '>', 0, 'plain: what was stored later is left behind');
 is($plain->safe_psql('postgres', q{SELECT string_agg(DISTINCT outcome(doc, seed, len), ' ') FROM f WHERE id BETWEEN 4 AND 10}), 'right',
 	'plain: what was there before is right');
+is(scalar(right_or_left_behind($plain, 'm', 'plain')), 5, 'plain: a move that came later leaves all behind that is not in WAL');
 $plain->stop;
 
 # ---- pg_checksums ----
