@@ -159,7 +159,8 @@ sf_owner_begin(SfSegment *seg, const SfLocator *loc)
 	if (objects == NULL)
 		make_hash();
 	object = hash_search(objects, &key, HASH_ENTER, &found);
-	if (found)
+	/* a move that was rolled back took the number of its own ids with it */
+	if (found && (object->state != OBJECT_DEAD || !sf_space_is_gone(object->seg->node)))
 		elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
 	object->state = OBJECT_DEAD;
 	object->seg = seg;

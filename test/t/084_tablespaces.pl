@@ -192,6 +192,8 @@ sql('BEGIN', 'ALTER TABLE t SET TABLESPACE a', 'ROLLBACK');
 is(files($primary), $was, 'rolled back: the new files are gone at once');
 sql('BEGIN', 'SAVEPOINT s', 'ALTER TABLE t SET TABLESPACE a', 'ROLLBACK TO s', $put, 'COMMIT');
 is(place('t'), 'pg_default', 'rolled back to a savepoint');
+# object ids that the rolled back copy has given out come again
+sql('BEGIN', 'SAVEPOINT s', sprintf($move, 't', 'doc', 'a'), $more, 'ROLLBACK TO s', $more, 'DELETE FROM t WHERE id > 110', 'COMMIT');
 sql('BEGIN', 'SAVEPOINT s', 'ALTER TABLE t SET TABLESPACE a', 'RELEASE s', 'SAVEPOINT s', 'ALTER TABLE t SET TABLESPACE b',
 	'ROLLBACK TO s', 'DELETE FROM t WHERE id > 100', $put, 'COMMIT');
 is(place('t'), 'a', 'moved twice, the second one rolled back');
