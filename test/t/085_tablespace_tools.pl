@@ -28,6 +28,9 @@ command_ok([ @pgbackrest, 'stanza-create' ], 'stanza-create');
 $primary->safe_psql('postgres', "CREATE TABLESPACE space LOCATION '$top/space'");
 make_table($primary, 'l', '', 'TABLESPACE space');
 make_table($primary, 'f', 'filesystem_like_logging', 'TABLESPACE space');
+# to who takes it for pages, bytes of old pages whose checksum is wrong
+$primary->safe_psql('postgres', q{CREATE TABLE pages (doc securefile) TABLESPACE space;
+	INSERT INTO pages SELECT decode(repeat('0000000000000000ffffffffffffffff', 65536), 'hex') FROM generate_series(1, 3)});
 make_table($primary, 'm', 'filesystem_like_logging', 'TABLESPACE space');
 fill($primary, 'm', 1, 5, 60_000);
 prepare_load($primary, changed => 11, keep => 10, size => '20000 + k * 7919 % 280000');
