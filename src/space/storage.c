@@ -24,6 +24,7 @@
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "space/space_internal.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -114,9 +115,15 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 	sf_change_begin();
 	sf_change_init(sf_change_add(buf), SF_PAGE_HEADER, &header, sizeof(header));
 
-	/* durable before the files: their header tells the sweeper whose they are */
+	/*
+	 * Durable before the files: their header tells the sweeper whose they are.
+	 * And a base backup that begins after the record must find the directory.
+	 */
+	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
 	XLogFlush(sf_change_finish(XLOG_SF_CREATE, &rec, sizeof(rec)));
+	SF_FAULT(create_before_files);
 	sf_io_files_create(node);
+	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
 	SF_FAULT(create_after_files);
 }
 
@@ -221,6 +228,8 @@ sf_space_at_subcommit(int level)
 void
 sf_space_at_subabort(int level)
 {
+	/* an error may have left it set; the end of the transaction clears it */
+	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
 	for (StorageNote *note = notes; note != NULL && note->level >= level; note = note->next)
 	{
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);

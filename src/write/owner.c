@@ -123,12 +123,24 @@ sf_owner_segment(SfSegment *seg)
 
 /* ---- objects of this transaction ---- */
 
+/*
+ * A move to another tablespace copies the number of the next object along with
+ * the incarnation.  When it is rolled back to a savepoint, the ids of what was
+ * stored in the copy come again, and not from us only.
+ */
+static bool
+is_void(const Object *object)
+{
+	return object->state == OBJECT_DEAD && sf_space_is_gone(object->seg->node);
+}
+
 static Object *
 find_object(const SfLocator *loc)
 {
 	ObjectKey	key = {loc->incarnation, loc->object_id};
+	Object	   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
 
-	return objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
+	return object == NULL || is_void(object) ? NULL : object;
 }
 
 static void
@@ -159,8 +171,7 @@ sf_owner_begin(SfSegment *seg, const SfLocator *loc)
 	if (objects == NULL)
 		make_hash();
 	object = hash_search(objects, &key, HASH_ENTER, &found);
-	/* a move that was rolled back took the number of its own ids with it */
-	if (found && (object->state != OBJECT_DEAD || !sf_space_is_gone(object->seg->node)))
+	if (found && !is_void(object))
 		elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
 	object->state = OBJECT_DEAD;
 	object->seg = seg;

@@ -194,6 +194,11 @@ sql('BEGIN', 'SAVEPOINT s', 'ALTER TABLE t SET TABLESPACE a', 'ROLLBACK TO s', $
 is(place('t'), 'pg_default', 'rolled back to a savepoint');
 # object ids that the rolled back copy has given out come again
 sql('BEGIN', 'SAVEPOINT s', sprintf($move, 't', 'doc', 'a'), $more, 'ROLLBACK TO s', $more, 'DELETE FROM t WHERE id > 110', 'COMMIT');
+my $mover = background($primary);
+$mover->query_safe($_) foreach ('BEGIN', 'SAVEPOINT s', sprintf($move, 't', 'doc', 'a'), $more, 'ROLLBACK TO s');
+sql($more);
+$mover->query_safe($_) foreach ('DELETE FROM t WHERE id > 110', 'COMMIT');
+$mover->quit;
 sql('BEGIN', 'SAVEPOINT s', 'ALTER TABLE t SET TABLESPACE a', 'RELEASE s', 'SAVEPOINT s', 'ALTER TABLE t SET TABLESPACE b',
 	'ROLLBACK TO s', 'DELETE FROM t WHERE id > 100', $put, 'COMMIT');
 is(place('t'), 'a', 'moved twice, the second one rolled back');
