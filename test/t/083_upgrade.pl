@@ -513,7 +513,10 @@ fails_with($linked, $_, '55000', 'securefile_upgrade_finish', $_)
 	'ALTER TABLE l ALTER doc TYPE bytea', "SELECT securefile_rewrite('l', 'doc')", "SELECT * FROM securefile_check('l', 'doc')");
 $linked->safe_psql('postgres', 'DROP TABLE never, emptied');
 $columns{postgres} =~ s/^(never|emptied)\|.*\n//mg;
-finishes($linked, $_, $columns{$_}, 'link') for @dbs;
+ok(dies_at($linked, 'commit_done', 'kill', $finish), 'died after the commit of finish');
+is(columns($linked, 'postgres'), $columns{postgres}, 'what it did holds');
+is($linked->safe_psql('postgres', $finish), '', 'nothing is left to do');
+finishes($linked, $dbs[1], $columns{ $dbs[1] }, 'link');
 $linked->safe_psql('postgres', 'CREATE TABLE never (doc securefile); CREATE TABLE emptied (doc securefile)');
 is(contents($linked, $_), $want{$_}, "link: $_") for @dbs;
 $linked->safe_psql('postgres', "SELECT securefile_maintain('l', 'doc')");
@@ -568,5 +571,11 @@ cmp_ok($bytes{big} - $bytes{small}, '<', 7 * 1024 * 1024, 'no data is read or wr
 cmp_ok($seconds{big}, '<', $seconds{small} * 10 + 2, 'time does not depend on the size');
 is($sized->safe_psql('big', 'SELECT count(*) FROM t WHERE id % 16 = 0 AND doc::bytea = blob(1, 16777216)'), 4, 'values of the big column');
 is($sized->safe_psql('big', "SELECT * FROM securefile_check('t', 'doc')"), '', 'the big column is sound');
+
+# files that go here stay whole under the names that the old cluster has for them
+my $sizes_files = files($sizes);
+$sized->safe_psql('big', 'DROP TABLE t');
+is(join(' ', grep { -e $sized->data_dir . "/$_" } $base{big}), '', 'dropped here');
+is(files($sizes), $sizes_files, 'and not in the old cluster');
 $sized->stop;
 done_testing();
