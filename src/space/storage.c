@@ -316,7 +316,9 @@ creator_may_live(SfNode node)
 	if (sf_page_type(block.data) != SF_PAGE_HEADER)
 		return true;
 	creator = FullTransactionIdFromU64(SfPageHeader(block.data)->creator_fxid);
-	return TransactionIdIsInProgress(XidFromFullTransactionId(creator));
+	/* an id that is still to come was lost in a crash, with all that it did */
+	return FullTransactionIdPrecedes(creator, ReadNextFullTransactionId()) &&
+		TransactionIdIsInProgress(XidFromFullTransactionId(creator));
 }
 
 static bool

@@ -336,4 +336,29 @@ $standby->safe_psql('postgres', 'ALTER TABLE t SET TABLESPACE pg_default');
 rows_right($standby, 't', 34, 'promoted, moved');
 sound($standby, 't', 'promoted, moved');
 $standby->stop;
+
+# ---- without data in WAL ----
+my $minimal = new_cluster('minimal', conf => [ 'wal_level = minimal', 'max_wal_senders = 0', 'allow_in_place_tablespaces = on', 'securefile.monitor = off', 'restart_after_crash = on' ]);
+$minimal->safe_psql('postgres', 'CREATE TABLESPACE x LOCATION $$$$');
+make_table($minimal, 'l');
+make_table($minimal, 'f', 'filesystem_like_logging');
+foreach my $t ('l', 'f')
+{
+	fill($minimal, $t, 1, 10, '3000 + i * 90000');
+	fill($minimal, $t, 11, 11, 14_000_000);
+	$minimal->safe_psql('postgres', "DELETE FROM $t WHERE id = 5; ALTER TABLE $t SET TABLESPACE x");
+}
+crash($minimal);
+$minimal->start;
+rows_right($minimal, $_, 10, 'wal_level = minimal, moved, crash'), sound($minimal, $_, 'wal_level = minimal, moved, crash') foreach ('l', 'f');
+$was = files($minimal);
+foreach my $point ('move_chunk', 'move_done')
+{
+	ok(dies_at($minimal, $point, 'kill', sprintf($move, 'l', 'doc', 'pg_default')), "wal_level = minimal: killed at $point");
+	is($minimal->safe_psql('postgres', "SELECT orphans_removed FROM securefile_maintain('l', 'doc')"), 1,
+		'files of a transaction whose id never was durable are removed at once');
+	is(files($minimal), $was, "as before: $point");
+	rows_right($minimal, 'l', 10, "wal_level = minimal: killed at $point");
+}
+$minimal->stop;
 done_testing();
