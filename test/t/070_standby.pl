@@ -9,6 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $primary = new_cluster('primary',
 	init => { allows_streaming => 1 },
@@ -26,15 +27,22 @@ sub caught_up
 	return;
 }
 
-# Names below pg_securefile and sizes are those of the primary.
+# Names below pg_securefile and sizes are those of the primary, as soon as its
+# monitor, which may be growing a segment, and the replay of that are through.
 sub same_files
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my @lists = map {
-		my $dir = $_->data_dir;
-		join "\n", map { my $size = -s $_; s/^\Q$dir\E//; "$_ $size" } data_files($_)
-	} ($primary, $standby);
+	my @lists;
+	for (my $i = 0; $i < 200; $i++)
+	{
+		@lists = map {
+			my $dir = $_->data_dir;
+			join "\n", map { my $size = -s $_; s/^\Q$dir\E//; "$_ $size" } data_files($_)
+		} ($primary, $standby);
+		last if $lists[1] eq $lists[0];
+		usleep(50_000);
+	}
 	return is($lists[1], $lists[0], "$name: same data files");
 }
 
