@@ -93,7 +93,11 @@ put_pages_beside(SfNode node, void *arg)
 	char		name[MAXPGPATH];
 	struct stat st;
 
-	if (!is_segment_fork(base))
+	/*
+	 * Where securefile_upgrade_finish() has yet to run after an earlier upgrade,
+	 * the pages are there, and a fork is what a failed attempt has left.
+	 */
+	if (!sf_io_database_is_own(SfNodeDb(node)) || !is_segment_fork(base))
 		return;
 	sf_io_pages_remove(node);
 	for (uint32 extent = 0; extent_path(path, base, extent), stat(path, &st) == 0; extent++)

@@ -408,6 +408,21 @@ foreach my $skip (0, 7)
 	ok(dies_at($new, 'upgrade_after_pages', 'kill', $finish, skip => $skip), "died after $skip segments and one");
 	waits_for_finish($new, 'postgres', 'died');
 }
+
+# a cluster in that state can be upgraded in its turn
+$new->stop;
+my $next = cluster17('next');
+upgrade($new, $next, 'not finished', '--copy') or BAIL_OUT('no upgrade');
+bring($new, $next, '-a');
+$next->start;
+waits_for_finish($next, 'postgres', 'upgraded twice');
+finishes($next, 'postgres', $columns{postgres}, 'upgraded twice');
+finishes($next, $dbs[1], $columns{ $dbs[1] }, 'upgraded twice');
+is(contents($next, $_), $want{$_}, "upgraded twice: $_") for @dbs;
+$next->stop;
+rmtree($next->data_dir);
+$new->start;
+
 my $session = background($new);
 arm($new, 'upgrade_after_pages', 'wait', skip => 3, pid => $session->query_safe('SELECT pg_backend_pid()'));
 $session->{stdin} .= "$finish;\n";
