@@ -133,6 +133,9 @@ extern void sf_ddl_trigger_enable(Oid table_oid, Oid trigoid);
 /* Drop one that does not belong to a segment. */
 extern void sf_ddl_trigger_drop(Oid trigoid);
 
+/* Drop all of a column without a segment. */
+extern void sf_ddl_triggers_drop(Oid table_oid, AttrNumber attnum);
+
 /*
  * ENABLE and DISABLE TRIGGER ALL where no internal trigger but ours is: the
  * statement with USER in place of ALL, which an owner may who is no superuser,

@@ -231,7 +231,7 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	SfColumn	column = sf_ddl_column(rel, attnum);
 	Oid			old_segrelid = sf_space_segment_relid(column.table_oid, attnum);
 	Relation	segrel;
-	SfSegmentBirth birth;
+	SfSegmentBirth birth = {0};
 	char		name[NAMEDATALEN];
 	char		old_name[NAMEDATALEN];
 	int64		nrows;
@@ -242,7 +242,6 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	birth.attnum = attnum;
 	birth.logged_data = logged_data;
 	birth.next_object_id = sf_space_header(segrel).next_object_id;
-	birth.adopt = NULL;
 	birth.tablespace = segrel->rd_rel->reltablespace;
 	relation_close(segrel, NoLock);
 

@@ -155,13 +155,12 @@ sf_ddl_segment_reset(Oid segrelid, bool logged_data)
 {
 	Relation	segrel = relation_open(segrelid, AccessExclusiveLock);
 	SfHeader	header = sf_space_header(segrel);
-	SfSegmentBirth birth;
+	SfSegmentBirth birth = {0};
 
 	birth.table_oid = header.table_oid;
 	birth.attnum = header.attnum;
 	birth.logged_data = logged_data;
 	birth.next_object_id = header.next_object_id;
-	birth.adopt = NULL;
 
 	Assert(sf_ddl_segment_birth == NULL);
 	sf_ddl_segment_birth = &birth;

@@ -97,7 +97,7 @@ static void
 segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 						 TransactionId *freezeXid, MultiXactId *minmulti)
 {
-	SfSegmentBirth birth;
+	SfSegmentBirth birth = {0};
 	bool		replace = (sf_ddl_segment_birth == NULL);
 
 	if (rel->rd_rel->relkind != RELKIND_TOASTVALUE ||
@@ -113,7 +113,6 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 		birth.attnum = header.attnum;
 		birth.logged_data = sf_ddl_segment_logged(&header);
 		birth.next_object_id = header.next_object_id;
-		birth.adopt = NULL;
 	}
 	else
 	{

@@ -240,9 +240,8 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 static bool
 sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 {
-	SfSegmentBirth birth;
+	SfSegmentBirth birth = {0};
 	char		name[NAMEDATALEN];
-	ListCell   *lc;
 
 	*segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
 	if (OidIsValid(*segrelid))
@@ -252,19 +251,12 @@ sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 	}
 
 	/* a table that was unlogged has a store trigger of its own */
-	foreach(lc, sf_ddl_triggers_of(column->table_oid))
-	{
-		SfTableTrigger *trigger = lfirst(lc);
-
-		if (trigger->attnum == column->attnum)
-			sf_ddl_trigger_drop(trigger->oid);
-	}
+	sf_ddl_triggers_drop(column->table_oid, column->attnum);
 
 	birth.table_oid = column->table_oid;
 	birth.attnum = column->attnum;
 	birth.logged_data = !column->options.fs_like_logging;
 	birth.next_object_id = 1;
-	birth.adopt = NULL;
 	birth.tablespace = rel->rd_rel->reltablespace;
 	sf_space_segment_name(name, column->table_oid, column->attnum);
 	*segrelid = sf_ddl_segment_create(name, &birth);

@@ -199,6 +199,20 @@ sf_ddl_trigger_drop(Oid trigoid)
 	CommandCounterIncrement();
 }
 
+void
+sf_ddl_triggers_drop(Oid table_oid, AttrNumber attnum)
+{
+	ListCell   *lc;
+
+	foreach(lc, sf_ddl_triggers_of(table_oid))
+	{
+		SfTableTrigger *trigger = lfirst(lc);
+
+		if (trigger->attnum == attnum)
+			sf_ddl_trigger_drop(trigger->oid);
+	}
+}
+
 /* Are there internal triggers, and all of them ours?  The table is locked. */
 static bool
 only_internal_ones(Oid table_oid)

@@ -217,20 +217,6 @@ find_left(const Unfinished *column, List *left)
 	return found;
 }
 
-static void
-drop_guards(const Unfinished *column)
-{
-	ListCell   *lc;
-
-	foreach(lc, sf_ddl_triggers_of(column->table_oid))
-	{
-		SfTableTrigger *trigger = lfirst(lc);
-
-		if (trigger->attnum == column->attnum)
-			sf_ddl_trigger_drop(trigger->oid);
-	}
-}
-
 /* Give a column its segment; the result gets a row. */
 static void
 finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
@@ -246,7 +232,7 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 	relation_close(relation_open(column->table_oid, ShareRowExclusiveLock), NoLock);
 	storage = find_left(column, left);
 
-	drop_guards(column);
+	sf_ddl_triggers_drop(column->table_oid, column->attnum);
 	birth.table_oid = column->table_oid;
 	birth.attnum = column->attnum;
 	birth.adopt = &storage->node;

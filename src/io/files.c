@@ -68,7 +68,7 @@ sf_io_files_require(SfNode node, uint64 to_bytes)
 {
 	for (uint32 n = 0; (uint64) n * SF_FILE_SIZE < to_bytes; n++)
 	{
-		uint64		want = Min(to_bytes - (uint64) n * SF_FILE_SIZE, SF_FILE_SIZE);
+		uint64		want = sf_io_end_in_file(n, to_bytes);
 		int64		have = sf_io_file_size(node, n);
 		char		path[SF_IO_PATH_MAX];
 
@@ -173,10 +173,22 @@ empty_directory(const char *dir_path)
 }
 
 bool
+sf_io_sync_directory(const char *path)
+{
+	int			fd = BasicOpenFile(path, O_RDONLY | O_CLOEXEC);
+	bool		ok = fd >= 0 && pg_fsync(fd) == 0;
+	int			error = errno;
+
+	if (fd >= 0)
+		(void) close(fd);
+	errno = error;
+	return ok;
+}
+
+bool
 sf_io_remove_directory(const char *path, bool may_be_used)
 {
 	char		parent[SF_IO_PATH_MAX];
-	int			fd;
 
 	if (rmdir(path) != 0)
 	{
@@ -188,11 +200,8 @@ sf_io_remove_directory(const char *path, bool may_be_used)
 	}
 	strlcpy(parent, path, sizeof(parent));
 	get_parent_directory(parent);
-	fd = BasicOpenFile(parent, O_RDONLY | O_CLOEXEC);
-	if ((fd < 0 && errno != ENOENT) || (fd >= 0 && pg_fsync(fd) != 0))
+	if (!sf_io_sync_directory(parent) && errno != ENOENT)
 		sf_io_report_path(WARNING, "fsync directory", parent);
-	if (fd >= 0)
-		(void) close(fd);
 	return true;
 }
 

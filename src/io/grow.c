@@ -96,13 +96,6 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 	sf_io_fd_sync(sf_io_fd_get(node, fileno, sf_direct_io, flags), true);
 }
 
-/* End of the part of [.., to_bytes) that lies in a data file. */
-static uint64
-end_in_file(uint32 fileno, uint64 to_bytes)
-{
-	return Min(to_bytes - (uint64) fileno * SF_FILE_SIZE, SF_FILE_SIZE);
-}
-
 /* ---- growth ---- */
 
 static void
@@ -112,7 +105,7 @@ grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 	{
 		uint32		fileno = sf_io_fileno(from_bytes);
 		uint64		from = sf_io_file_offset(from_bytes);
-		uint64		to = end_in_file(fileno, to_bytes);
+		uint64		to = sf_io_end_in_file(fileno, to_bytes);
 
 		write_zeros(node, fileno, from, to);
 		if (from == 0)
@@ -179,7 +172,7 @@ sf_io_files_ensure(SfNode node, uint64 to_bytes)
 	while (first > 0 && sf_io_file_size(node, first - 1) < (int64) SF_FILE_SIZE)
 		first--;
 	for (uint32 n = first; n <= last; n++)
-		ensure_file(node, n, end_in_file(n, to_bytes));
+		ensure_file(node, n, sf_io_end_in_file(n, to_bytes));
 }
 
 void

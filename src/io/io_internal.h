@@ -51,12 +51,19 @@ extern void sf_io_make_file_entry(SfNode node, uint32 fileno);
  */
 extern bool sf_io_remove_directory(const char *path, bool may_be_used);
 
+/* Make the entries of a directory durable; false, and errno, when that fails.  Never throws. */
+extern bool sf_io_sync_directory(const char *path);
+
 /* Make the name of a data file durable. */
 extern void sf_io_sync_name(SfNode node, uint32 fileno);
 
 /* Number of the data file that holds an offset, and the offset within it. */
 #define sf_io_fileno(segment_offset)		((uint32) ((segment_offset) / SF_FILE_SIZE))
 #define sf_io_file_offset(segment_offset)	((segment_offset) % SF_FILE_SIZE)
+
+/* End of the part of [.., to_bytes) that lies in a data file, in that file. */
+#define sf_io_end_in_file(fileno, to_bytes) \
+	Min((to_bytes) - (uint64) (fileno) * SF_FILE_SIZE, SF_FILE_SIZE)
 
 /* Size of a data file in bytes; -1 when it is missing.  ERROR otherwise. */
 extern int64 sf_io_file_size(SfNode node, uint32 fileno);

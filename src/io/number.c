@@ -42,18 +42,6 @@ sf_io_number_read(const char *path, uint64 *number, int elevel)
 	return false;
 }
 
-/* Make a new or renamed entry of pg_securefile durable. */
-static bool
-sync_root(void)
-{
-	int			fd = BasicOpenFile(SF_IO_ROOT, O_RDONLY | O_CLOEXEC);
-	bool		ok = fd >= 0 && pg_fsync(fd) == 0;
-
-	if (fd >= 0)
-		(void) close(fd);
-	return ok;
-}
-
 void
 sf_io_number_write(const char *path, uint64 number, int elevel)
 {
@@ -69,6 +57,6 @@ sf_io_number_write(const char *path, uint64 number, int elevel)
 	ok = fd >= 0 && write(fd, text, len) == len && pg_fsync(fd) == 0;
 	if (fd >= 0)
 		ok = close(fd) == 0 && ok;
-	if (!ok || rename(new_path, path) != 0 || !sync_root())
+	if (!ok || rename(new_path, path) != 0 || !sf_io_sync_directory(SF_IO_ROOT))
 		sf_io_report_path(elevel, "write file", path);
 }

@@ -112,22 +112,9 @@ static bool
 read_block(SfNode node, uint64 n, char *block)
 {
 	char		path[MAXPGPATH];
-	int			fd;
-	ssize_t		len;
 
 	sf_io_named_path(path, node, KEPT_NAME);
-	fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
-	if (fd < 0)
-	{
-		if (errno != ENOENT)
-			sf_io_report_path(ERROR, "open file", path);
-		return false;
-	}
-	len = pg_pread(fd, block, BLCKSZ, n * BLCKSZ);
-	if (len < 0)
-		sf_io_report_path(ERROR, "read file", path);
-	CloseTransientFile(fd);
-	return len == BLCKSZ;
+	return sf_page_from_file(path, n, block, ERROR);
 }
 
 static bool

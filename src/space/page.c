@@ -9,7 +9,11 @@
  */
 #include "base/base.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "space/space_internal.h"
+#include "storage/fd.h"
 #include "storage/lmgr.h"
 
 #define PageTrailer(page)	((SfPageTrailer *) PageGetSpecialPointer(page))
@@ -89,6 +93,37 @@ sf_page_image(SfNode node, BlockNumber page, char *block)
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	memcpy(block, BufferGetPage(buf), BLCKSZ);
 	UnlockReleaseBuffer(buf);
+}
+
+bool
+sf_page_from_file(const char *path, uint64 n, char *block, int elevel)
+{
+	int			fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	ssize_t		len;
+
+	if (fd < 0)
+	{
+		if (errno != ENOENT)
+			sf_io_report_path(elevel, "open file", path);
+		return false;
+	}
+	len = pg_pread(fd, block, BLCKSZ, (off_t) (n * BLCKSZ));
+	if (len < 0)
+		sf_io_report_path(elevel, "read file", path);
+	CloseTransientFile(fd);
+	return len == BLCKSZ;
+}
+
+bool
+sf_page_first_of_fork(SfNode node, char *block)
+{
+	SMgrRelation smgr = sf_compat_smgropen(node);
+	bool		found = smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) > 0;
+
+	if (found)
+		smgrread(smgr, MAIN_FORKNUM, 0, block);
+	smgrclose(smgr);
+	return found;
 }
 
 SfPageType

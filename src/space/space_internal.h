@@ -150,6 +150,15 @@ extern Buffer sf_page_new(Relation rel, uint32 page);
 /* Copy a page of a segment relation as it is, BLCKSZ bytes. */
 extern void sf_page_image(SfNode node, BlockNumber page, char *block);
 
+/*
+ * Read block n of a file that holds pages; false when there is no file, or no
+ * such block.  Other failures are reported at elevel, ERROR or more.
+ */
+extern bool sf_page_from_file(const char *path, uint64 n, char *block, int elevel);
+
+/* Read the first page of storage past the buffers (an SfIoBlock); false if none. */
+extern bool sf_page_first_of_fork(SfNode node, char *block);
+
 extern SfPageType sf_page_type(Page page);
 extern void sf_page_init(Page page, SfPageType type, const void *content, Size len);
 

@@ -303,15 +303,10 @@ sf_space_log_drop_database(Oid db)
 static bool
 creator_may_live(SfNode node)
 {
-	SMgrRelation smgr = sf_compat_smgropen(node);
 	SfIoBlock	block;
 	FullTransactionId creator;
-	bool		has_blocks = smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) > 0;
 
-	if (has_blocks)
-		smgrread(smgr, MAIN_FORKNUM, 0, block.data);
-	smgrclose(smgr);
-	if (!has_blocks)
+	if (!sf_page_first_of_fork(node, block.data))
 		return false;
 	if (sf_page_type(block.data) != SF_PAGE_HEADER)
 		return true;

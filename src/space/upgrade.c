@@ -22,7 +22,6 @@
  */
 #include "base/base.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,18 +56,9 @@ static bool
 is_segment_fork(const char *path)
 {
 	SfIoBlock	block;
-	int			fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
-	ssize_t		len;
 
-	if (fd < 0)
-	{
-		if (errno != ENOENT)
-			sf_io_report_path(FATAL, "open file", path);
-		return false;
-	}
-	len = pg_pread(fd, block.data, BLCKSZ, 0);
-	CloseTransientFile(fd);
-	return len == BLCKSZ && sf_page_type(block.data) == SF_PAGE_HEADER;
+	return sf_page_from_file(path, 0, block.data, FATAL) &&
+		sf_page_type(block.data) == SF_PAGE_HEADER;
 }
 
 /* Give a file a second name; where that cannot be, copy it. */
@@ -123,22 +113,9 @@ static bool
 read_beside(SfNode node, BlockNumber page, char *block)
 {
 	char		path[MAXPGPATH];
-	ssize_t		len;
-	int			fd;
 
 	sf_io_pages_path(path, node, page / PagesPerExtent);
-	fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
-	if (fd < 0)
-	{
-		if (errno != ENOENT)
-			sf_io_report_path(ERROR, "open file", path);
-		return false;
-	}
-	len = pg_pread(fd, block, BLCKSZ, (off_t) (page % PagesPerExtent) * BLCKSZ);
-	if (len < 0)
-		sf_io_report_path(ERROR, "read file", path);
-	CloseTransientFile(fd);
-	if (len != BLCKSZ)
+	if (!sf_page_from_file(path, page % PagesPerExtent, block, ERROR))
 		return false;
 	if (!sf_compat_page_is_verified(block, page))
 		ereport(ERROR,
@@ -203,19 +180,16 @@ clear_fork(SfNode node, uint64 incarnation)
 {
 	SMgrRelation smgr = sf_compat_smgropen(node);
 	SfIoBlock	block;
-	bool		ours = true;
+	bool		ours;
 
 	if (!smgrexists(smgr, MAIN_FORKNUM))
 		return;
-	if (smgrnblocks(smgr, MAIN_FORKNUM) > 0)
-	{
-		smgrread(smgr, MAIN_FORKNUM, 0, block.data);
-		ours = PageIsNew(block.data) ||
-			(sf_page_type(block.data) == SF_PAGE_HEADER &&
-			 SfPageHeader(block.data)->incarnation == incarnation);
-	}
+	ours = !sf_page_first_of_fork(node, block.data) || PageIsNew(block.data) ||
+		(sf_page_type(block.data) == SF_PAGE_HEADER &&
+		 SfPageHeader(block.data)->incarnation == incarnation);
 	if (!ours || OidIsValid(sf_compat_relid_of_storage(SfNodeSpc(node), SfNodeRel(node))))
 		sf_space_report_number_taken(node);
+	smgr = sf_compat_smgropen(node);
 	smgrdounlinkall(&smgr, 1, true);
 }
 
