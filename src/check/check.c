@@ -137,11 +137,11 @@ securefile_check(PG_FUNCTION_ARGS)
 	{
 		SfCheckColumn *column = lfirst(cell);
 
-		/* without one after pg_upgrade: not damage */
-		if (!column->permanent ||
-			(!OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)) &&
-			 !sf_io_database_is_own(MyDatabaseId)))
+		if (!column->permanent)
 			sf_check_no_segment(column);
+		/* without one after pg_upgrade: not damage */
+		if (!OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)))
+			sf_space_refuse_unfinished(column->table_oid, column->attnum);
 		check_column(column, (ReturnSetInfo *) fcinfo->resultinfo);
 	}
 	return (Datum) 0;

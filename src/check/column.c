@@ -141,8 +141,8 @@ sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
 void
 sf_check_no_segment(const SfCheckColumn *column)
 {
-	if (column->permanent && !sf_io_database_is_own(MyDatabaseId))
-		sf_space_report_unfinished(column->table_oid, column->attnum);
+	if (column->permanent)
+		sf_space_refuse_unfinished(column->table_oid, column->attnum);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("column \"%s\" of table \"%s\" has no segment",

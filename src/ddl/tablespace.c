@@ -118,8 +118,7 @@ move_column(Oid table_oid, const char *column, Oid tablespace)
 static void
 refuse_without_segment(Oid table_oid, const char *column)
 {
-	if (!sf_io_database_is_own(MyDatabaseId))
-		sf_space_report_unfinished(table_oid, get_attnum(table_oid, column));
+	sf_space_refuse_unfinished(table_oid, get_attnum(table_oid, column));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("column \"%s\" of table \"%s\" has no segment",

@@ -127,14 +127,15 @@ sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, bool missing_
 	sf_base_require_preload();
 	sf_space_segment_name(name, table_oid, attnum);
 	seg = open_named(name, lockmode);
-	if (seg == NULL && !missing_ok && !sf_io_database_is_own(MyDatabaseId))
-		sf_space_report_unfinished(table_oid, attnum);
 	if (seg == NULL && !missing_ok)
+	{
+		sf_space_refuse_unfinished(table_oid, attnum);
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("column %d of table with OID %u has no securefile segment",
 						attnum, table_oid),
 				 errdetail("The table or column was dropped, or the value outlived its row.")));
+	}
 	return seg;
 }
 

@@ -282,8 +282,12 @@ SF_NORETURN extern void sf_space_report_number_taken(SfNode node);
 /* When this transaction has committed, all of this database is adopted. */
 extern void sf_space_upgrade_finished(void);
 
-/* ERROR: the column waits for securefile_upgrade_finish(). */
+/*
+ * ERROR: the column waits for securefile_upgrade_finish().  refuse_unfinished,
+ * for a column without a segment: only if that is why.
+ */
 SF_NORETURN extern void sf_space_report_unfinished(Oid table_oid, AttrNumber attnum);
+extern void sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum);
 
 /* ---- transaction ends; called by the one callback in securefile.c ---- */
 

@@ -258,6 +258,13 @@ sf_space_report_unfinished(Oid table_oid, AttrNumber attnum)
 }
 
 void
+sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum)
+{
+	if (!sf_io_database_is_own(MyDatabaseId))
+		sf_space_report_unfinished(table_oid, attnum);
+}
+
+void
 sf_space_upgrade_finished(void)
 {
 	finished = true;
