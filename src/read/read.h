@@ -46,10 +46,10 @@ extern void sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version,
 						int64 object_offset, int64 len, char *dst);
 
 /*
- * The first position of a STORED value, from object_offset on, that is not in
- * a hole; its length when only holes follow.
+ * The next bytes of a STORED value that are not in a hole: from *object_offset
+ * on, at most *len.  Sets both; false when there are none.
  */
-extern int64 sf_read_next_data(struct varlena *datum, int64 object_offset);
+extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len);
 
 /*
  * Whole value as a bytea (palloc'd).  ERROR PROGRAM_LIMIT_EXCEEDED above 1 GB

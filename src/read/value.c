@@ -139,20 +139,44 @@ sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 object
 		sf_read_units(seg, version, &target);
 }
 
-int64
-sf_read_next_data(struct varlena *datum, int64 object_offset)
+/* End of the units that are stored from a stored one on, at most n of them. */
+static uint64
+end_of_data(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n)
+{
+	SfUnit	   *units = palloc(n * sizeof(SfUnit));
+	uint32		i = 0;
+
+	sf_object_units(seg, loc, first, n, units);
+	while (i < n && units[i].start != SF_HOLE)
+		i++;
+	pfree(units);
+	return (first + i) * SF_UNIT_SIZE;
+}
+
+bool
+sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
 {
 	SfLocator	loc = sf_object_locator(datum);
 	SfSegment  *seg;
-	uint64		unit;
+	int64		end = loc.length_bytes;
 
-	if (!(loc.flags & SF_LOC_INODE) || object_offset >= loc.length_bytes)
-		return Min(object_offset, loc.length_bytes);
-	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
-	sf_object_require_genuine(seg, &loc);
-	unit = sf_object_next_stored(seg, &loc, object_offset / SF_UNIT_SIZE);
-	sf_space_release(seg);
-	return Max(object_offset, Min(unit * SF_UNIT_SIZE, loc.length_bytes));
+	if (loc.flags & SF_LOC_INODE)
+	{
+		uint64		unit = *object_offset / SF_UNIT_SIZE;
+		uint64		first;
+
+		seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
+		sf_object_require_genuine(seg, &loc);
+		first = sf_object_next_stored(seg, &loc, unit);
+		if (first > unit)
+			*object_offset = Min(first * SF_UNIT_SIZE, end);
+		if (first < loc.nunits)
+			end = Min(end, end_of_data(seg, &loc, first,
+									   Min(SF_UNITS_OF(*len) + 1, loc.nunits - first)));
+		sf_space_release(seg);
+	}
+	*len = Min(*len, end - *object_offset);
+	return *len > 0;
 }
 
 /* Whole value behind a header of that many bytes (varlena header included). */

@@ -23,28 +23,35 @@ same_value(const struct varlena *a, const struct varlena *b)
 		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
 }
 
+/* How much to copy next: to a unit of the copy, so that the next ones go straight. */
+static int64
+next_length(int64 at, int64 left)
+{
+	return Min(left, COPY_BYTES - at % SF_UNIT_SIZE);
+}
+
 /* Copy a range of a STORED value; what is a hole there becomes one here. */
 static void
 copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 {
 	char	   *buffer = palloc(Min(piece->length, COPY_BYTES));
+	int64		shift = at - (int64) piece->start;
 	int64		end = piece->start + piece->length;
+	int64		done = piece->start;
 	int64		from = piece->start;
+	int64		len = next_length(at, piece->length);
 
-	while (from < end)
+	while (from < end && sf_read_next_data(piece->value, &from, &len) && from < end)
 	{
-		int64		data = Min(sf_read_next_data(piece->value, from), end);
-		int64		len;
-
 		CHECK_FOR_INTERRUPTS();
-		sf_stage_zero(stream, at + (from - piece->start), data - from);
-		from = data;
-		/* to a unit of the copy, so that the next ones go straight */
-		len = Min(end - from, COPY_BYTES - (at + (from - piece->start)) % SF_UNIT_SIZE);
+		len = Min(len, end - from);
+		sf_stage_zero(stream, done + shift, from - done);
 		sf_read_range(piece->value, from, len, buffer);
-		sf_stage_write(stream, at + (from - piece->start), buffer, len);
-		from += len;
+		sf_stage_write(stream, from + shift, buffer, len);
+		done = from += len;
+		len = next_length(from + shift, end - from);
 	}
+	sf_stage_zero(stream, done + shift, end - done);
 	pfree(buffer);
 }
 
