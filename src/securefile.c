@@ -8,7 +8,7 @@
  * registered their own would run in an accidental order.  Here it is, top
  * down; each line may rely on the ones above it having run:
  *
- *	 pre-commit, pre-prepare	gather cache flushed and durable, space entries
+ *	 pre-commit, pre-prepare	handles closed, gather cache flushed and durable, space entries
  *								in WAL (may throw: the transaction then aborts)
  *	 commit, prepare, abort		nothing below may throw any more
  *		 abort only				I/O in flight is waited for, before its space
@@ -34,6 +34,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "stream/stream.h"
 #include "wal/wal.h"
 #include "write/write.h"
 
@@ -113,6 +114,7 @@ at_abort(void)
 {
 	(void) SF_FAULT_IO(abort_start);
 	sf_io_reap_all();
+	sf_handle_forget_all();
 	end_writing(false);
 	sf_space_at_abort();
 	sf_stats_flush();
@@ -133,6 +135,7 @@ xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
+			sf_handle_close_all();
 			sf_write_pre_commit();
 			sf_space_pre_commit();
 			break;
@@ -163,11 +166,13 @@ subxact_callback(SubXactEvent event, SubTransactionId my_subid,
 	switch (event)
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
+			sf_handle_at_subcommit(level);
 			sf_write_at_subcommit(level);
 			sf_space_at_subcommit(level);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			sf_io_reap_all();
+			sf_handle_at_subabort(level);
 			sf_write_at_subabort(level);
 			sf_space_at_subabort(level);
 			break;

@@ -9,7 +9,7 @@
 #define SF_READ_H
 
 #include "base/base.h"
-#include "format/format.h"
+#include "object/object.h"
 
 /*
  * How reads learn of data that their own transaction has not written out yet:
@@ -39,8 +39,21 @@ extern int64 sf_read_length(struct varlena *datum);
 extern void sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst);
 
 /*
+ * The same for a version in the making: what is in its map now.  The caller
+ * has the segment open and locked.
+ */
+extern void sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version,
+						int64 object_offset, int64 len, char *dst);
+
+/*
+ * The next bytes of a STORED value that are not in a hole: from *object_offset
+ * on, at most *len.  Sets both; false when there are none.
+ */
+extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len);
+
+/*
  * Whole value as a bytea (palloc'd).  ERROR PROGRAM_LIMIT_EXCEEDED above 1 GB
- * that names substring().
+ * that names the streaming functions.
  */
 extern struct varlena *sf_read_bytea(struct varlena *datum);
 

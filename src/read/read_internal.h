@@ -20,6 +20,7 @@ typedef struct SfReadTarget
 	char	   *dst;			/* receives bytes [offset, offset + len); or NULL */
 	uint64		offset;			/* object_offset of dst */
 	uint64		len;
+	SfEdit	   *edit;			/* where units are looked up; NULL: in the locator */
 	SfReadFinding found;		/* NULL: throw */
 	void	   *arg;
 } SfReadTarget;

@@ -472,6 +472,11 @@ look_up(ReadJob *job, uint64 first, uint32 n, SfUnit *units)
 	instr_time	start;
 	instr_time	end;
 
+	if (job->target->edit != NULL)
+	{
+		sf_object_edit_units(job->target->edit, first, n, units);
+		return;
+	}
 	if (!(job->loc->flags & SF_LOC_INODE))
 	{
 		sf_object_units(job->seg, job->loc, first, n, units);
