@@ -56,9 +56,9 @@ class Run:
             self.session.trail = [f"round {self.options.done}"]
             try:
                 self.round()
-            except Lost:
-                raise
             except Exception as error:
+                if isinstance(error, Lost) and self.options.kill:
+                    raise
                 raise Mismatch(self.report(error)) from error
             self.options.done += 1
 
