@@ -52,9 +52,11 @@ static void
 read_units(const SfLocator *loc, SfReadTarget *target)
 {
 	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+	SfReadJob	job;
 
 	sf_object_require_genuine(seg, loc);
-	sf_read_units(seg, loc, target);
+	sf_read_prepare_job(&job, seg, loc, target);
+	sf_read_units(&job);
 	sf_space_release(seg);
 }
 
