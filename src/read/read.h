@@ -51,6 +51,7 @@ extern void sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version,
  */
 extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len);
 
+/*
  * A reader: a value that is read in pieces, over several calls.  Pieces that
  * follow one another are read ahead: up to 4 MB a reader, four readers a process
  * at a time; the others, and columns whose reads go through the page cache, are
