@@ -98,6 +98,16 @@ CREATE FUNCTION pg_catalog.substring(securefile_wide, bigint) RETURNS bytea
 	AS 'MODULE_PATHNAME', 'securefile_substring_big_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint) IS 'extract portion of file';
 
+-- RESTRICTED: a piece that goes through the queue of a parallel worker costs more
+-- copies than it saves; the scan below it may be parallel.
+
+CREATE FUNCTION securefile_chunks(document securefile, start bigint DEFAULT 1,
+								  count bigint DEFAULT NULL,
+								  chunk_size integer DEFAULT 262144) RETURNS SETOF bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100 ROWS 100;
+COMMENT ON FUNCTION securefile_chunks(securefile, bigint, bigint, integer)
+	IS 'portion of file, from start on, as a stream of pieces in order';
+
 -- Edited values: they say what they consist of; storing one over what it was
 -- made from writes only what is new.  Without operators of its own,
 -- document || '\x00' would be taken as text, and document || bytea read the

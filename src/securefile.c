@@ -13,6 +13,7 @@
  *	 commit, prepare, abort		nothing below may throw any more
  *		 abort only				I/O in flight is waited for, before its space
  *								can be given to another
+ *		 read					forgets what was read ahead
  *		 write					forgets its objects and buffers
  *		 space					gives back what was lent and not used
  *		 stats					hands local counters to shared memory
@@ -95,6 +96,7 @@ static void
 at_commit(void)
 {
 	(void) SF_FAULT_IO(commit_done);
+	sf_read_at_end();
 	end_writing(true);
 	if (sf_space_at_commit())
 		sf_monitor_wake(MyDatabaseId);
@@ -104,6 +106,7 @@ at_commit(void)
 static void
 at_prepare(void)
 {
+	sf_read_at_end();
 	end_writing(true);
 	sf_space_at_prepare();
 	sf_stats_flush();
@@ -115,6 +118,7 @@ at_abort(void)
 	(void) SF_FAULT_IO(abort_start);
 	sf_io_reap_all();
 	sf_handle_forget_all();
+	sf_read_at_end();
 	end_writing(false);
 	sf_space_at_abort();
 	sf_stats_flush();
@@ -125,6 +129,7 @@ static void
 at_parallel_end(void)
 {
 	sf_io_reap_all();
+	sf_read_at_end();
 	sf_stats_flush();
 }
 

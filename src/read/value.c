@@ -58,9 +58,11 @@ static void
 read_units(const SfLocator *loc, SfReadTarget *target)
 {
 	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+	SfReadJob	job;
 
 	sf_object_require_genuine(seg, loc);
-	sf_read_units(seg, loc, target);
+	sf_read_prepare_job(&job, seg, loc, target);
+	sf_read_units(&job);
 	sf_space_release(seg);
 }
 
@@ -134,9 +136,12 @@ sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 object
 			char *dst)
 {
 	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len,.edit = edit};
+	SfReadJob	job;
 
-	if (len > 0)
-		sf_read_units(seg, version, &target);
+	if (len == 0)
+		return;
+	sf_read_prepare_job(&job, seg, version, &target);
+	sf_read_units(&job);
 }
 
 /* End of the units that are stored from a stored one on, at most n of them. */

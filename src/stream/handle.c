@@ -89,8 +89,6 @@ sf_handle_close(SfHandle *handle)
 	if (handle->snapshot != NULL)
 		UnregisterSnapshotFromOwner(handle->snapshot, TopTransactionResourceOwner);
 	handle->snapshot = NULL;
-	if (handle->stream != NULL)
-		sf_stream_close(handle->stream);
 	forget(handle);
 }
 

@@ -159,7 +159,6 @@ sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
 	}
 	sf_store_pieces(stream, pieces, npieces);
 	result = sf_stream_finish(stream);
-	sf_stream_close(stream);
 	/* nothing was changed: it is what the row has */
 	if (old != NULL && same_value(result, old))
 		return result;

@@ -36,7 +36,10 @@ new_stream(StreamKind kind, struct varlena *value)
 SfStream *
 sf_stream_open(struct varlena *value)
 {
-	return new_stream(STREAM_READ, value);
+	SfStream   *stream = new_stream(STREAM_READ, value);
+
+	stream->reader = sf_read_begin(stream->value);
+	return stream;
 }
 
 SfStream *
@@ -121,7 +124,7 @@ sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 	switch (stream->kind)
 	{
 		case STREAM_READ:
-			sf_read_range(stream->value, object_offset, len, dst);
+			sf_read_at(stream->reader, object_offset, len, dst);
 			break;
 		case STREAM_MEMORY:
 			memcpy(dst, stream->bytes + object_offset, len);
@@ -185,9 +188,4 @@ sf_stream_finish(SfStream *stream)
 	if (stream->kind == STREAM_MEMORY || stream->length <= SF_IN_ROW_MAX)
 		return finish_inline(stream);
 	return sf_stage_finish(stream);
-}
-
-void
-sf_stream_close(SfStream *stream)
-{
 }

@@ -20,7 +20,8 @@
  */
 typedef struct SfStream SfStream;
 
-/* To read a value of any form.  Lives in CurrentMemoryContext, as all do. */
+/* To read a value of any form.  Lives in CurrentMemoryContext, as all do, and
+ * ends with it. */
 extern SfStream *sf_stream_open(struct varlena *value);
 
 /*
@@ -55,12 +56,9 @@ extern void sf_stream_truncate(SfStream *stream, int64 length);
 /*
  * The value: INLINE if it is short or was made in memory; what the stream was
  * opened on if nothing was written; else a draft (see sf_write_adopt()).  The
- * stream can only be closed after that.
+ * stream is of no use after that.
  */
 extern struct varlena *sf_stream_finish(SfStream *stream);
-
-/* Give back what it holds; its memory goes with its context. */
-extern void sf_stream_close(SfStream *stream);
 
 /*
  * Write a value that is not INLINE to a column and place it.  old: the STORED

@@ -29,6 +29,7 @@ struct SfStream
 	MemoryContext context;
 	int64		length;
 	struct varlena *value;		/* what it was opened on, or NULL */
+	SfReader   *reader;			/* to read it */
 
 	/* memory */
 	char	   *bytes;
