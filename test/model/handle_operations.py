@@ -1,5 +1,7 @@
 """What a session of the test of handles does within a transaction."""
 
+import select
+
 import psycopg
 
 from client import Lost, Mismatch, is_lost
@@ -59,6 +61,12 @@ def some_place(s, filled=True):
     return s.rng.choice(places) if places else None
 
 
+def is_inline(s, place):
+    """Does the row itself hold the value?"""
+    length = s.content(place).length
+    return length == 0 or (in_row(place[0], place[2]) and length <= IN_ROW_MAX)
+
+
 def new_place(s):
     """A row that is not there yet, and one of its columns."""
     table = s.rng.choice(LEAVES)
@@ -100,8 +108,7 @@ def open_value(s):
         if fd is not None:
             raise Mismatch(f"a null is opened as {fd}")
         return
-    short = content.length == 0 or (in_row(table, column) and content.length <= IN_ROW_MAX)
-    s.add_handle(fd, mode, content.copy(), inline=short, home=place)
+    s.add_handle(fd, mode, content.copy(), inline=is_inline(s, place), home=place)
 
 
 def open_edited(s):
@@ -130,6 +137,21 @@ def read(s):
     handle.position += len(want)
 
 
+def send_all(s, fd, pieces):
+    """Writes in a pipeline; their cursors."""
+    try:
+        with s.conn.pipeline():
+            cursors = [s.conn.cursor(binary=True).execute(
+                "SELECT securefile_write(%s, %b)", (fd, piece)) for piece in pieces]
+            while s.conn.pgconn.flush():	# psycopg 3.1 does not see to it
+                select.select([], [s.conn.fileno()], [])
+        return cursors
+    except psycopg.Error as error:
+        if is_lost(error, s.conn):
+            raise Lost(str(error)) from error
+        raise
+
+
 def write(s):
     """One piece, or several without waiting for answers."""
     handle = some_handle(s)
@@ -140,14 +162,7 @@ def write(s):
     if handle.mode == "r":
         s.refused("SELECT securefile_write(%s, %b)", (handle.fd, pieces[0]), "55000")
         return
-    try:
-        with s.conn.pipeline():
-            cursors = [s.conn.cursor(binary=True).execute(
-                "SELECT securefile_write(%s, %b)", (handle.fd, piece)) for piece in pieces]
-    except psycopg.Error as error:
-        if is_lost(error, s.conn):
-            raise Lost(str(error)) from error
-        raise
+    cursors = send_all(s, handle.fd, pieces)
     for piece, cursor in zip(pieces, cursors):
         written = cursor.fetchone()[0]
         if written != len(piece):
@@ -413,6 +428,8 @@ def cut(s):
     content.truncate(first)
     content.write(first, data)
     content.truncate(second)
+    if is_inline(s, place):
+        content.fill()
     update(s, place, f"securefile_truncate(securefile_truncate({place[2]}, %s::bigint)"
            " || %b::bytea, %s::bigint)", (first, data, second), content)
 

@@ -106,6 +106,8 @@ class Session:
         self.handles[fd] = Handle(fd, mode, content, self.tick(), **more)
 
     def forget(self, handle):
+        if handle.inline:
+            handle.content.fill()
         del self.handles[handle.fd]
         self.closed.append(handle.fd)
 

@@ -72,6 +72,10 @@ class Sparse:
             self.touched = {u for u in self.touched if u * UNIT < length}
         self.length = length
 
+    def fill(self):
+        """Its gaps may take space, as those of values that are kept in memory do."""
+        self.touched = set(range((self.length + UNIT - 1) // UNIT))
+
     def splice(self, offset, removed, data):
         """Other bytes in the place of some, as overlay() puts them."""
         if removed == len(data) and offset + removed <= self.length:
@@ -80,8 +84,8 @@ class Sparse:
             offset = min(offset, self.length)
             whole = self.bytes()
             changed = Sparse(whole[:offset] + data + whole[offset + removed:])
-            self.length, self.pages = changed.length, changed.pages
-            self.touched |= changed.touched
+            self.length, self.pages, self.touched = (changed.length, changed.pages,
+                                                     changed.touched)
 
     def islands(self):
         """Where the pages are: (offset, length) of each run of them."""
