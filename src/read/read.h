@@ -65,6 +65,7 @@ extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64
  */
 typedef struct SfReader SfReader;
 extern SfReader *sf_read_begin(struct varlena *datum);
+extern struct varlena *sf_read_reader_datum(const SfReader *reader);
 extern int64 sf_read_reader_length(const SfReader *reader);
 extern void sf_read_end(SfReader *reader);
 

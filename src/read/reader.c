@@ -62,6 +62,12 @@ sf_read_end(SfReader *reader)
 	MemoryContextDelete(reader->context);
 }
 
+struct varlena *
+sf_read_reader_datum(const SfReader *reader)
+{
+	return reader->datum;
+}
+
 int64
 sf_read_reader_length(const SfReader *reader)
 {
