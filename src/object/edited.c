@@ -15,7 +15,7 @@
  *	 8		8		length of the value in bytes
  *	 16		24 x n	pieces:
  *		 0	4	kind (SF_PIECE_*)
- *		 4	4	where its bytes, or its value (a varlena), lie behind the pieces
+ *		 4	4	where its bytes, or its value's length (4) and value, lie behind the pieces
  *		 8	8	start in the value
  *		 16	8	length
  *	 ..		..		bytes and values
@@ -44,13 +44,6 @@ typedef struct EditedPiece
 	uint64		length;
 } EditedPiece;
 
-static bool
-same_value(const struct varlena *a, const struct varlena *b)
-{
-	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
-		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
-}
-
 /* Does a piece go on where the one before it ends? */
 static bool
 goes_on(const SfPiece *last, const SfPiece *piece)
@@ -63,7 +56,7 @@ goes_on(const SfPiece *last, const SfPiece *piece)
 			return true;
 		case SF_PIECE_VALUE:
 			return last->start + last->length == piece->start &&
-				same_value(last->value, piece->value);
+				sf_object_same(last->value, piece->value);
 		default:
 			return last->bytes + last->length == piece->bytes;
 	}
@@ -99,7 +92,7 @@ static int
 first_with_value(const SfPiece *pieces, int i)
 {
 	for (int j = 0; j < i; j++)
-		if (pieces[j].kind == SF_PIECE_VALUE && same_value(pieces[j].value, pieces[i].value))
+		if (pieces[j].kind == SF_PIECE_VALUE && sf_object_same(pieces[j].value, pieces[i].value))
 			return j;
 	return i;
 }
@@ -114,7 +107,7 @@ data_size(const SfPiece *pieces, int i)
 			return pieces[i].length;
 		case SF_PIECE_VALUE:
 			return first_with_value(pieces, i) == i
-				? VARHDRSZ + VARSIZE_ANY_EXHDR(pieces[i].value) : 0;
+				? sizeof(uint32) + VARSIZE_ANY_EXHDR(pieces[i].value) : 0;
 		default:
 			return 0;
 	}
@@ -138,15 +131,27 @@ checked_size(const SfPiece *pieces, int n)
 	return size;
 }
 
-/* A value, with a header of four bytes, as the list of pieces expects it. */
+/* A value, behind its length. */
 static void
 put_value(char *dst, const struct varlena *value)
 {
-	uint32		header;
+	uint32		len = VARSIZE_ANY_EXHDR(value);
 
-	SET_VARSIZE(&header, VARHDRSZ + VARSIZE_ANY_EXHDR(value));
-	memcpy(dst, &header, VARHDRSZ);
-	memcpy(dst + VARHDRSZ, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+	memcpy(dst, &len, sizeof(len));
+	memcpy(dst + sizeof(len), VARDATA_ANY(value), len);
+}
+
+static struct varlena *
+get_value(const char *src)
+{
+	struct varlena *value;
+	uint32		len;
+
+	memcpy(&len, src, sizeof(len));
+	value = palloc(VARHDRSZ + len);
+	SET_VARSIZE(value, VARHDRSZ + len);
+	memcpy(VARDATA(value), src + sizeof(len), len);
+	return value;
 }
 
 struct varlena *
@@ -200,19 +205,13 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 	for (int i = 0; i < header.npieces; i++)
 	{
 		EditedPiece piece;
-		uint32		varlena_header;
 
 		memcpy(&piece, data + sizeof(header) + i * sizeof(piece), sizeof(piece));
 		result[i] = (SfPiece) {piece.kind, piece.length, piece.start};
 		if (piece.kind == SF_PIECE_BYTES)
 			result[i].bytes = behind + piece.place;
 		else if (piece.kind == SF_PIECE_VALUE)
-		{
-			/* it may lie anywhere */
-			memcpy(&varlena_header, behind + piece.place, VARHDRSZ);
-			result[i].value = palloc(VARSIZE(&varlena_header));
-			memcpy(result[i].value, behind + piece.place, VARSIZE(&varlena_header));
-		}
+			result[i].value = get_value(behind + piece.place);
 	}
 	*pieces = result;
 	return header.npieces;

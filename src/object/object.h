@@ -18,6 +18,9 @@ extern const char *sf_object_decode(struct varlena *datum, SfLocator *loc);
 /* Same; ERROR DATA_CORRUPTED when something is wrong. */
 extern SfLocator sf_object_locator(struct varlena *datum);
 
+/* Are two detoasted datums the same bytes, whatever their headers? */
+extern bool sf_object_same(const struct varlena *a, const struct varlena *b);
+
 /*
  * Was the locator made by its segment, and not changed since?  ERROR
  * DATA_CORRUPTED if not.  To be asked before anything is read or freed through

@@ -282,18 +282,11 @@ sf_owner_place(Object *object)
 	set_state(object, OBJECT_PLACED);
 }
 
-static bool
-same_bytes(const struct varlena *a, const struct varlena *b)
-{
-	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
-		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
-}
-
 /* Was the object made from that value, or from none (old: what its row has)? */
 static bool
 fits_row(const Object *object, const struct varlena *old)
 {
-	return object->base == NULL || (old != NULL && same_bytes(object->base, old));
+	return object->base == NULL || (old != NULL && sf_object_same(object->base, old));
 }
 
 bool
@@ -413,7 +406,7 @@ is_successor(const SfLocator *loc, struct varlena *datum)
 {
 	Object	   *object = find_object(loc);
 
-	return object != NULL && object->base != NULL && same_bytes(object->base, datum);
+	return object != NULL && object->base != NULL && sf_object_same(object->base, datum);
 }
 
 void
