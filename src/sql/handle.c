@@ -223,14 +223,11 @@ Datum
 securefile_finish(PG_FUNCTION_ARGS)
 {
 	SfHandle   *handle = sf_handle_get(PG_GETARG_INT32(0));
-	struct varlena *value;
 
 	/* what is written now goes with this subtransaction */
 	if (sf_stream_is_writable(handle->stream))
 		handle = handle_to_write(handle->number);
-	value = sf_stream_finish(handle->stream);
-	sf_handle_close(handle);
-	PG_RETURN_POINTER(value);
+	PG_RETURN_POINTER(sf_handle_finish(handle));
 }
 
 Datum

@@ -4,8 +4,9 @@
  *	  Streams by number, with a position: what SQL sees of them.
  *
  * As with large objects, a handle lives at most as long as its transaction, and
- * keeps the snapshot it was opened under, so that the value stays.  It is
- * closed by a rollback to a savepoint that it was opened after, or last written
+ * keeps the snapshot it was opened under, so that the value stays; also when it
+ * is finished, since the result shares space with that value.  It is closed by
+ * a rollback to a savepoint that it was opened after, or last written
  * after: what was written cannot be taken back piece by piece, and must not
  * stay.  Numbers are not used again, so that an old one cannot mean another
  * handle.
@@ -28,9 +29,7 @@ static int	next_number = 1;
 SfHandle *
 sf_handle_new(void)
 {
-	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "securefile handle",
-												  ALLOCSET_DEFAULT_SIZES);
-	SfHandle   *handle = MemoryContextAllocZero(context, sizeof(SfHandle));
+	SfHandle   *handle = MemoryContextAllocZero(TopMemoryContext, sizeof(SfHandle));
 
 	if (nhandles == handles_size)
 	{
@@ -41,7 +40,8 @@ sf_handle_new(void)
 			: repalloc(handles, size * sizeof(SfHandle *));
 		handles_size = size;
 	}
-	handle->context = context;
+	handle->context = AllocSetContextCreate(TopMemoryContext, "securefile handle",
+											ALLOCSET_DEFAULT_SIZES);
 	handle->number = next_number;
 	handle->level = GetCurrentTransactionNestLevel();
 	next_number = next_number == PG_INT32_MAX ? 1 : next_number + 1;
@@ -69,10 +69,21 @@ sf_handle_note_write(SfHandle *handle)
 	handle->level = GetCurrentTransactionNestLevel();
 }
 
-/* Take it off the list, and all its memory with it. */
+/* Its stream is not wanted any more. */
+static void
+end_stream(SfHandle *handle)
+{
+	if (handle->context != NULL)
+		MemoryContextDelete(handle->context);
+	handle->context = NULL;
+	handle->stream = NULL;
+}
+
+/* Take it off the list. */
 static void
 forget(SfHandle *handle)
 {
+	end_stream(handle);
 	for (int i = 0; i < nhandles; i++)
 		if (handles[i] == handle)
 		{
@@ -80,7 +91,7 @@ forget(SfHandle *handle)
 			nhandles--;
 			break;
 		}
-	MemoryContextDelete(handle->context);
+	pfree(handle);
 }
 
 void
@@ -88,8 +99,16 @@ sf_handle_close(SfHandle *handle)
 {
 	if (handle->snapshot != NULL)
 		UnregisterSnapshotFromOwner(handle->snapshot, TopTransactionResourceOwner);
-	handle->snapshot = NULL;
 	forget(handle);
+}
+
+struct varlena *
+sf_handle_finish(SfHandle *handle)
+{
+	struct varlena *value = sf_stream_finish(handle->stream);
+
+	end_stream(handle);
+	return value;
 }
 
 void
@@ -119,13 +138,6 @@ void
 sf_handle_at_subabort(int level)
 {
 	for (int i = nhandles - 1; i >= 0; i--)
-	{
-		SfHandle   *handle = handles[i];
-
-		if (handle->level < level)
-			continue;
-		if (handle->snapshot != NULL)
-			UnregisterSnapshotFromOwner(handle->snapshot, TopTransactionResourceOwner);
-		forget(handle);
-	}
+		if (handles[i]->level >= level)
+			sf_handle_close(handles[i]);
 }

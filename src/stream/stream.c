@@ -36,9 +36,11 @@ new_stream(StreamKind kind, struct varlena *value)
 SfStream *
 sf_stream_open(struct varlena *value)
 {
-	SfStream   *stream = new_stream(STREAM_READ, value);
+	SfStream   *stream = new_stream(STREAM_READ, NULL);
 
-	stream->reader = sf_read_begin(stream->value);
+	stream->reader = sf_read_begin(value);
+	stream->value = sf_read_reader_datum(stream->reader);
+	stream->length = sf_read_reader_length(stream->reader);
 	return stream;
 }
 

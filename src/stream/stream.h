@@ -73,9 +73,9 @@ typedef struct SfHandle
 {
 	int			number;
 	int			level;			/* of the subtransaction whose abort closes it */
-	SfStream   *stream;
-	int64		position;
 	MemoryContext context;
+	SfStream   *stream;			/* NULL: it is finished */
+	int64		position;
 	Snapshot	snapshot;		/* keeps the value; registered */
 } SfHandle;
 
@@ -93,6 +93,9 @@ extern SfHandle *sf_handle_get(int number);
 extern void sf_handle_note_write(SfHandle *handle);
 
 extern void sf_handle_close(SfHandle *handle);
+
+/* The same, for the value; the snapshot stays till the end of the transaction. */
+extern struct varlena *sf_handle_finish(SfHandle *handle);
 
 /* transaction ends; called by the one callback in securefile.c */
 extern void sf_handle_close_all(void);
