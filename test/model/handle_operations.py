@@ -428,7 +428,7 @@ def cut(s):
     content.truncate(first)
     content.write(first, data)
     content.truncate(second)
-    if is_inline(s, place):
+    if first == 0 or is_inline(s, place):
         content.fill()
     update(s, place, f"securefile_truncate(securefile_truncate({place[2]}, %s::bigint)"
            " || %b::bytea, %s::bigint)", (first, data, second), content)

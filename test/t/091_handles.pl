@@ -137,7 +137,6 @@ subtest 'errors' => sub {
 	$s->query_safe('BEGIN');
 	my $w = $s->query_safe("SELECT securefile_open(doc, 'rw') FROM t WHERE id = 1");
 	my $r = $s->query_safe("SELECT securefile_open(doc, 'r') FROM t WHERE id = 1");
-	my $small = $s->query_safe("SELECT securefile_open(doc, 'rw') FROM t WHERE id = 2");
 	my $new = $s->query_safe("SELECT securefile_create('t', 'doc')");
 	cmp_ok($r, '>', $w, 'numbers grow');
 	$s->query_safe("SELECT securefile_seek($r, 7, 0)");
@@ -145,9 +144,11 @@ subtest 'errors' => sub {
 	refused($s, "SELECT securefile_open(doc, '$_') FROM t WHERE id = 1", '22023', '') for ('', 'w', 'R', 'wr', 'r ');
 	refused($s, "SELECT securefile_read($r, -1)", '22023', '');
 	refused($s, "SELECT securefile_read($r, $_)", '54000', '') for (1073741825, 2147483647);
-	refused($s, "SELECT securefile_write($r, 'x')", '55000', 'read');
-	refused($s, "SELECT securefile_truncate($r, 1)", '55000', 'read');
+	refused($s, "SELECT securefile_write($r, 'x')", '55000', 'not opened for writing');
+	refused($s, "SELECT securefile_truncate($r, 1)", '55000', 'not opened for writing');
 	refused($s, "SELECT securefile_truncate($w, -1)", '22023', '');
+	like(error_of($s, "SAVEPOINT a; SELECT securefile_tell($w)"), qr/no error/, 'a call that is refused for its arguments has written nothing');
+	$s->query_safe('ROLLBACK TO a');
 	refused($s, "SELECT securefile_seek($r, 0, $_)", '22023', '') for (-1, 3);
 	refused($s, "SELECT securefile_seek($r, -1, 0)", '22023', '');
 	refused($s, "SELECT securefile_seek($r, -8, 1)", '22023', '');
@@ -156,19 +157,21 @@ subtest 'errors' => sub {
 	refused($s, "SELECT securefile_seek($r, -9223372036854775808, $_)", '22023', '') for (0, 1, 2);
 	is($s->query_safe("SELECT securefile_tell($r)"), 7, 'the position is where it was');
 
-	# the ends of the world
-	foreach my $fd ($w, $new)
+	# the ends of the world; a write that fails counts as one, so the handles are closed then
+	foreach my $how ("securefile_open(doc, 'rw') FROM t WHERE id = 1", "securefile_create('t', 'doc')")
 	{
+		my $fd = $s->query_safe("SELECT $how");
 		is($s->query_safe("SELECT securefile_seek($fd, 9223372036854775800, 0)"), '9223372036854775800', 'a seek to the far end');
 		is($s->query_safe("SELECT securefile_read($fd, 10)"), '\x', 'where nothing is');
 		refused($s, "SELECT securefile_write($fd, repeat('x', 100)::bytea)", '54000', '');
-		$s->query_safe("SELECT securefile_seek($fd, 0, 0)");
 	}
-	refused($s, "SELECT securefile_truncate($small, 1::bigint << 40)", '54000', '');
-	$s->query_safe("SELECT securefile_seek($small, 1100000000, 0)");
-	refused($s, "SELECT securefile_write($small, 'x')", '54000', '');
+	foreach my $call ('truncate(%d, 1::bigint << 40)', "write(%d + 0 * securefile_seek(%1\$d, 1100000000, 0)::int, 'x')")
+	{
+		my $small = $s->query_safe("SELECT securefile_open(doc, 'rw') FROM t WHERE id = 2");
+		refused($s, sprintf("SELECT securefile_$call", $small), '54000', '');
+	}
 
-	foreach my $fd (0, -1, $new + 1, 2147483647, -2147483648)
+	foreach my $fd (0, -1, $new + 100, 2147483647, -2147483648)
 	{
 		refused($s, "SELECT securefile_$_", '42704', '')
 		  for ("read($fd, 1)", "write($fd, 'x')", "seek($fd, 0, 0)", "tell($fd)", "truncate($fd, 0)", "finish($fd)", "close($fd)");
@@ -177,8 +180,8 @@ subtest 'errors' => sub {
 	is($s->query_safe("SELECT securefile_close($r)"), 0, 'close');
 	closed($s, 'close', $r);
 	refused($s, "SELECT securefile_close($r)", '42704', '', 'closed twice');
-	$s->query_safe("SELECT length(securefile_finish($w))");
-	refused($s, "SELECT securefile_finish($w)", '42704', '', 'finished twice');
+	$s->query_safe("SELECT length(securefile_finish($new))");
+	refused($s, "SELECT securefile_finish($new)", '42704', '', 'finished twice');
 
 	# of another session
 	my $other = session();
