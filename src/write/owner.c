@@ -3,24 +3,35 @@
  * owner.c
  *	  Which object is whose: what a transaction placed, confirmed and freed.
  *
- * Before puts the bytes in place, after records the facts.  An object is placed when its locator goes into a tuple; the AFTER
- * trigger confirms it when the row is really there; what is never confirmed is
- * given back.  State changes go to an undo list with nest levels, so that a
- * savepoint takes back just what came after it.
+ * Before puts the bytes in place, after records the facts.  An object is placed
+ * when its locator goes into a tuple; the AFTER trigger confirms it when the
+ * row is really there; what is never confirmed is given back.  State changes go
+ * to an undo list with nest levels, so that a savepoint takes back just what
+ * came after it.
  *
  *	 state		meaning at commit
- *	 DEAD		never was: its subtransaction aborted
+ *	 DEAD		never was: its subtransaction aborted, or it was not finished
+ *	 DRAFT		whole, from a handle, and never stored
  *	 PLACED		not confirmed: no row has it
  *	 CONFIRMED	a row has it: its space is allocated
  *	 FREED		a row had it and lost it in this same transaction
  *	 LOST		the same, and the row's own AFTER trigger is still to come:
  *				a trigger that fired before it took the value away
  *
+ * A version of an object that was made from another one (its base) shares
+ * space with it.  So
+ *
+ * O1	it is placed and confirmed only by an UPDATE of the row that holds its
+ *		base, which by that loses it;
+ * O2	it allocates what the base does not have, and the base, losing the row
+ *		to it, frees what it does not have.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "utils/datum.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -29,6 +40,7 @@
 typedef enum ObjectState
 {
 	OBJECT_DEAD,
+	OBJECT_DRAFT,
 	OBJECT_PLACED,
 	OBJECT_CONFIRMED,
 	OBJECT_FREED,
@@ -39,6 +51,7 @@ typedef struct ObjectKey
 {
 	uint64		incarnation;
 	uint64		object_id;
+	uint64		generation;
 } ObjectKey;
 
 /* An object this transaction made. */
@@ -50,8 +63,11 @@ typedef struct Object
 	int			nruns;
 	int			npages;
 	SfRun		run;			/* the run, if there is one only */
-	SfRun	   *runs;			/* else all of them */
-	uint32	   *pages;
+	SfRun	   *runs;			/* else all of them; without those of the base */
+	uint32	   *pages;			/* likewise */
+	int			nscrap;
+	uint32	   *scrap;			/* pages that were made and written anew since */
+	struct varlena *base;		/* or NULL */
 } Object;
 
 /* A state change to be taken back when a subtransaction aborts. */
@@ -62,7 +78,7 @@ typedef struct Undo
 	int			level;
 } Undo;
 
-/* An object of an earlier transaction that this one frees. */
+/* What a row gave up. */
 typedef struct Freed
 {
 	SfSegment  *seg;
@@ -70,7 +86,6 @@ typedef struct Freed
 	int			level;
 } Freed;
 
-static MemoryContext context;
 static HTAB *objects;
 static Undo *undo;
 static int64 nundo;
@@ -78,50 +93,17 @@ static int64 undo_size;
 static Freed *freed;
 static int64 nfreed;
 static int64 freed_size;
-static SfSegment **segments;	/* this transaction's copies */
-static int	nsegments;
-
-MemoryContext
-sf_write_context(void)
-{
-	if (context == NULL)
-		context = AllocSetContextCreate(TopMemoryContext, "securefile transaction",
-										ALLOCSET_DEFAULT_SIZES);
-	return context;
-}
-
-/* Make room for one more item of an array in the transaction's memory. */
-static void *
-make_room(void *array, int64 n, int64 *size, Size item)
-{
-	if (n < *size)
-		return array;
-	*size = Max(64, *size * 2);
-	return array == NULL
-		? MemoryContextAllocHuge(sf_write_context(), *size * item)
-		: repalloc_huge(array, *size * item);
-}
-
-SfSegment *
-sf_owner_segment(SfSegment *seg)
-{
-	SfSegment  *copy;
-
-	for (int i = 0; i < nsegments; i++)
-		if (segments[i] == seg ||
-			(segments[i]->relid == seg->relid && SfNodeEquals(segments[i]->node, seg->node)))
-			return segments[i];
-	if (nsegments % 64 == 0)
-		segments = nsegments == 0
-			? MemoryContextAlloc(sf_write_context(), 64 * sizeof(SfSegment *))
-			: repalloc(segments, (nsegments + 64) * sizeof(SfSegment *));
-	copy = MemoryContextAlloc(sf_write_context(), sizeof(SfSegment));
-	*copy = *seg;
-	copy->next_id = copy->end_id = 0;	/* not to be given out twice */
-	return segments[nsegments++] = copy;
-}
 
 /* ---- objects of this transaction ---- */
+
+static int
+cmp_pages(const void *a, const void *b)
+{
+	uint32		x = *(const uint32 *) a;
+	uint32		y = *(const uint32 *) b;
+
+	return x < y ? -1 : x > y;
+}
 
 /*
  * A move to another tablespace copies the number of the next object along with
@@ -137,7 +119,7 @@ is_void(const Object *object)
 static Object *
 find_object(const SfLocator *loc)
 {
-	ObjectKey	key = {loc->incarnation, loc->object_id};
+	ObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
 	Object	   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
 
 	return object == NULL || is_void(object) ? NULL : object;
@@ -146,7 +128,7 @@ find_object(const SfLocator *loc)
 static void
 set_state(Object *object, ObjectState state)
 {
-	undo = make_room(undo, nundo, &undo_size, sizeof(Undo));
+	undo = sf_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
 	undo[nundo++] = (Undo) {object, object->state, GetCurrentTransactionNestLevel()};
 	object->state = state;
 }
@@ -161,23 +143,44 @@ make_hash(void)
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-Object *
-sf_owner_begin(SfSegment *seg, const SfLocator *loc)
+/* The generation is the first from that of the locator on that is free. */
+static Object *
+enter_object(SfLocator *loc, bool derived)
 {
-	ObjectKey	key = {loc->incarnation, loc->object_id};
-	Object	   *object;
-	bool		found;
+	for (;; loc->generation++)
+	{
+		ObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
+		bool		found;
+		Object	   *object = hash_search(objects, &key, HASH_ENTER, &found);
 
+		if (!found || is_void(object))
+			return object;
+		if (!derived)
+			elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
+	}
+}
+
+Object *
+sf_owner_begin(SfSegment *seg, SfLocator *loc, struct varlena *base)
+{
+	Object	   *object;
+
+	if (base != NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(sf_write_context());
+
+		base = (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(base), false, -1));
+		MemoryContextSwitchTo(old);
+	}
 	if (objects == NULL)
 		make_hash();
-	object = hash_search(objects, &key, HASH_ENTER, &found);
-	if (found && !is_void(object))
-		elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
+	object = enter_object(loc, base != NULL);
 	object->state = OBJECT_DEAD;
 	object->seg = seg;
-	object->nruns = object->npages = 0;
+	object->nruns = object->npages = object->nscrap = 0;
 	object->runs = NULL;
-	object->pages = NULL;
+	object->pages = object->scrap = NULL;
+	object->base = base;
 	return object;
 }
 
@@ -187,6 +190,7 @@ sf_owner_pages(const uint32 *pages, int npages, void *arg)
 	Object	   *object = arg;
 	Size		size = (object->npages + npages) * sizeof(uint32);
 
+	sf_write_note_entries();
 	object->pages = object->pages == NULL
 		? MemoryContextAlloc(sf_write_context(), size)
 		: repalloc_huge(object->pages, size);
@@ -194,9 +198,31 @@ sf_owner_pages(const uint32 *pages, int npages, void *arg)
 	object->npages += npages;
 }
 
-void
-sf_owner_place(Object *object, const SfOwned *owned)
+/* Of the pages that were made, those that are not owned any more are scrap. */
+static void
+sort_out_pages(Object *object, const SfOwned *owned)
 {
+	int			kept = 0;
+
+	if (owned->npages == object->npages)
+		return;
+	object->scrap = MemoryContextAllocHuge(sf_write_context(), object->npages * sizeof(uint32));
+	qsort(owned->pages, owned->npages, sizeof(uint32), cmp_pages);
+	for (int i = 0; i < object->npages; i++)
+	{
+		if (bsearch(&object->pages[i], owned->pages, owned->npages, sizeof(uint32), cmp_pages) != NULL)
+			object->pages[kept++] = object->pages[i];
+		else
+			object->scrap[object->nscrap++] = object->pages[i];
+	}
+	Assert(kept == owned->npages);
+	object->npages = kept;
+}
+
+void
+sf_owner_finish(Object *object, const SfOwned *owned)
+{
+	sort_out_pages(object, owned);
 	if (owned->nruns > 0)
 		object->run = owned->runs[0];
 	if (owned->nruns > 1)
@@ -204,21 +230,50 @@ sf_owner_place(Object *object, const SfOwned *owned)
 													 owned->nruns * sizeof(SfRun)),
 							  owned->runs, owned->nruns * sizeof(SfRun));
 	object->nruns = owned->nruns;
+	set_state(object, OBJECT_DRAFT);
+}
+
+void
+sf_owner_place(Object *object)
+{
 	set_state(object, OBJECT_PLACED);
+}
+
+/* Was the object made from that value, or from none (old: what its row has)? */
+static bool
+fits_row(const Object *object, const struct varlena *old)
+{
+	return object->base == NULL || (old != NULL && sf_object_same(object->base, old));
+}
+
+bool
+sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	Object	   *object = find_object(&loc);
+
+	if (object == NULL || object->state != OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
+		loc.attnum != seg->attnum || !SfNodeEquals(object->seg->node, seg->node) ||
+		!fits_row(object, old))
+		return false;
+	sf_object_require_genuine(object->seg, &loc);
+	sf_owner_place(object);
+	return true;
 }
 
 /* ---- facts from the AFTER trigger ---- */
 
 void
-sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum)
+sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct varlena *old)
 {
-	SfLocator	loc = sf_object_locator(datum);
-	Object	   *object = find_object(&loc);
+	SfLocator	loc;
+	const char *problem = sf_object_decode(datum, &loc);
+	Object	   *object = problem == NULL ? find_object(&loc) : NULL;
 
 	sf_write_require_open();
 	if (object == NULL ||
 		(object->state != OBJECT_PLACED && object->state != OBJECT_LOST) ||
-		loc.table_oid != table_oid || loc.attnum != attnum)
+		loc.table_oid != table_oid || loc.attnum != attnum || !fits_row(object, old))
 		ereport(ERROR,
 				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
 				 errmsg("column \"%s\" of table \"%s\" was given a stored securefile value that was not stored for it",
@@ -229,26 +284,33 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum)
 	set_state(object, object->state == OBJECT_LOST ? OBJECT_FREED : OBJECT_CONFIRMED);
 }
 
-/* An object of an earlier transaction that a row gave up. */
-typedef struct OldObject
+/* A value that a row gave up, and what it got for it, if that shares space. */
+typedef struct GivenUp
 {
 	SfSegment  *seg;
 	const SfLocator *loc;
-} OldObject;
+	const SfLocator *successor; /* or NULL */
+} GivenUp;
 
-/* Note it as freed (an SfBaseStep). */
 static void
-free_old(void *arg)
+note_freed(SfSegment *seg, SfOwned owned)
 {
-	OldObject  *old = arg;
+	freed = sf_write_make_room(freed, nfreed, &freed_size, sizeof(Freed));
+	freed[nfreed++] = (Freed) {sf_write_segment(seg), owned, GetCurrentTransactionNestLevel()};
+}
+
+/* Note what is not shared as freed (an SfBaseStep). */
+static void
+free_unshared(void *arg)
+{
+	GivenUp    *given = arg;
 	MemoryContext context = MemoryContextSwitchTo(sf_write_context());
-	SfOwned		owned = sf_object_owned(old->seg, old->loc);
+	SfOwned		owned = sf_object_minus(given->seg, given->loc, given->successor);
 
 	if (owned.nruns < 64)
 		owned.runs = repalloc(owned.runs, Max(owned.nruns, 1) * sizeof(SfRun));
 	MemoryContextSwitchTo(context);
-	freed = make_room(freed, nfreed, &freed_size, sizeof(Freed));
-	freed[nfreed++] = (Freed) {sf_owner_segment(old->seg), owned, GetCurrentTransactionNestLevel()};
+	note_freed(given->seg, owned);
 }
 
 /* A damaged row can be removed, but what it says about space is not believed. */
@@ -265,47 +327,78 @@ warn_not_freed(Oid table_oid, AttrNumber attnum, const char *problem)
 
 /* Only a map in inode pages can be damaged when its locator is not. */
 static void
-free_genuine(SfSegment *seg, const SfLocator *loc)
+free_genuine(GivenUp *given)
 {
-	OldObject	old = {seg, loc};
 	ErrorData  *edata;
 
-	if (!(loc->flags & SF_LOC_INODE))
+	if (!(given->loc->flags & SF_LOC_INODE) &&
+		(given->successor == NULL || !(given->successor->flags & SF_LOC_INODE)))
 	{
-		free_old(&old);
+		free_unshared(given);
 		return;
 	}
-	edata = sf_base_guarded(free_old, &old);
+	edata = sf_base_guarded(free_unshared, given);
 	if (edata != NULL)
-		warn_not_freed(loc->table_oid, loc->attnum, edata->message);
+		warn_not_freed(given->loc->table_oid, given->loc->attnum, edata->message);
+}
+
+/* An object of this transaction: what it owns is known, unless it shares. */
+static void
+free_new(Object *object, GivenUp *given)
+{
+	if (object->state == OBJECT_FREED || object->state == OBJECT_LOST)
+		return;
+	given->seg = object->seg;
+	if (object->base == NULL && given->successor == NULL)
+		note_freed(object->seg, (SfOwned) {object->nruns > 1 ? object->runs : &object->run,
+										   object->nruns, object->pages, object->npages});
+	else
+		free_genuine(given);
+	set_state(object, object->state == OBJECT_PLACED ? OBJECT_LOST : OBJECT_FREED);
+}
+
+/* Does the value that comes into a row share space with the one that goes? */
+static bool
+is_successor(const SfLocator *loc, struct varlena *datum)
+{
+	Object	   *object = find_object(loc);
+
+	return object != NULL && object->base != NULL && sf_object_same(object->base, datum);
 }
 
 void
-sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum)
+sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct varlena *next)
 {
 	SfLocator	loc;
+	SfLocator	next_loc;
+	GivenUp		given = {NULL, &loc, NULL};
 	const char *problem = sf_object_decode(datum, &loc);
 	Object	   *object;
-	SfSegment  *seg;
 
 	if (problem == NULL && (loc.table_oid != table_oid || loc.attnum != attnum))
 		return;
 	sf_write_require_open();
+	if (next != NULL)
+	{
+		next_loc = sf_object_locator(next);
+		if (is_successor(&next_loc, datum))
+			given.successor = &next_loc;
+	}
 	object = problem == NULL ? find_object(&loc) : NULL;
 	if (object != NULL)
 	{
-		set_state(object, object->state == OBJECT_PLACED ? OBJECT_LOST : OBJECT_FREED);
+		free_new(object, &given);
 		return;
 	}
-	seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
-	if (seg == NULL || (problem == NULL && seg->incarnation != loc.incarnation))
+	given.seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
+	if (given.seg == NULL || (problem == NULL && given.seg->incarnation != loc.incarnation))
 		return;					/* its storage goes as a whole */
-	if (problem == NULL && !sf_format_locator_genuine(&loc, &seg->secret))
+	if (problem == NULL && !sf_format_locator_genuine(&loc, &given.seg->secret))
 		problem = "locator was not made by its segment, or was changed since";
 	if (problem != NULL)
 		warn_not_freed(table_oid, attnum, psprintf("The %s.", problem));
 	else
-		free_genuine(seg, &loc);
+		free_genuine(&given);
 }
 
 /* ---- savepoints ---- */
@@ -333,80 +426,21 @@ sf_write_at_subabort(int level)
 
 /* ---- what pre-commit has to log ---- */
 
-static void
-add_fact(SfFacts *facts, SfSegment *seg, SfRun run)
-{
-	facts->items = make_room(facts->items, facts->n, &facts->size, sizeof(SfFact));
-	facts->items[facts->n++] = (SfFact) {seg, run};
-}
-
-static void
-add_runs(SfFacts *facts, SfSegment *seg, const SfRun *runs, int n)
-{
-	for (int i = 0; i < n; i++)
-		add_fact(facts, seg, runs[i]);
-}
-
-static void
-add_pages(SfFacts *facts, SfSegment *seg, const uint32 *pages, int n)
-{
-	for (int i = 0; i < n; i++)
-		add_fact(facts, seg, (SfRun) {pages[i], 1});
-}
-
-static int
-cmp_facts(const void *a, const void *b)
-{
-	const SfFact *x = a;
-	const SfFact *y = b;
-
-	if (x->seg != y->seg)
-		return x->seg < y->seg ? -1 : 1;
-	return x->run.start < y->run.start ? -1 : x->run.start > y->run.start;
-}
-
-/* Sort; merge what touches on one map page, if that is wanted. */
-static void
-sort_facts(SfFacts *facts, bool merge)
-{
-	int64		to = 0;
-
-	if (facts->n == 0)
-		return;
-	qsort(facts->items, facts->n, sizeof(SfFact), cmp_facts);
-	for (int64 i = 1; merge && i < facts->n; i++)
-	{
-		SfFact	   *last = &facts->items[to];
-		SfFact	   *fact = &facts->items[i];
-
-		if (last->seg == fact->seg && last->run.start + last->run.nsectors == fact->run.start &&
-			last->run.start / SF_MAP_SECTORS == fact->run.start / SF_MAP_SECTORS)
-			last->run.nsectors += fact->run.nsectors;
-		else
-			facts->items[++to] = *fact;
-	}
-	if (merge)
-		facts->n = to + 1;
-}
-
 /*
  * What one object of this transaction comes to.  A version that was born and
  * died here is visible to nobody else, but core still looks at it until the
  * horizon has passed: logical decoding emits it, and CREATE INDEX evaluates
- * its expressions on it.  So its space is allocated and freed like any other.
+ * its expressions on it.  So its space is allocated, and was noted as freed,
+ * like any other.
  */
 static void
-collect_object(const Object *object, SfFacts *alloc, SfFacts *free, SfFacts *pages)
+collect_object(const Object *object, SfFacts *alloc, SfFacts *pages)
 {
-	const SfRun *runs = object->nruns > 1 ? object->runs : &object->run;
-	bool		died = object->state == OBJECT_FREED || object->state == OBJECT_LOST;
-
-	if (object->state == OBJECT_CONFIRMED || died)
-		add_runs(alloc, object->seg, runs, object->nruns);
-	if (died)
-		add_runs(free, object->seg, runs, object->nruns);
-	if (object->state != OBJECT_CONFIRMED)
-		add_pages(pages, object->seg, object->pages, object->npages);
+	if (object->state >= OBJECT_CONFIRMED)
+		sf_facts_add_runs(alloc, object->seg, object->nruns > 1 ? object->runs : &object->run, object->nruns);
+	else
+		sf_facts_add_pages(pages, object->seg, object->pages, object->npages);
+	sf_facts_add_pages(pages, object->seg, object->scrap, object->nscrap);
 }
 
 bool
@@ -429,7 +463,7 @@ sf_write_has_facts(SfNode node)
 	hash_seq_init(&status, objects);
 	while ((object = hash_seq_search(&status)) != NULL)
 		found |= SfNodeEquals(object->seg->node, node) &&
-			(object->state != OBJECT_DEAD || object->npages > 0);
+			(object->state != OBJECT_DEAD || object->npages + object->nscrap > 0);
 	return found;
 }
 
@@ -443,16 +477,16 @@ sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages)
 
 		hash_seq_init(&status, objects);
 		while ((object = hash_seq_search(&status)) != NULL)
-			collect_object(object, alloc, free, pages);
+			collect_object(object, alloc, pages);
 	}
 	for (int64 i = 0; i < nfreed; i++)
 	{
-		add_runs(free, freed[i].seg, freed[i].owned.runs, freed[i].owned.nruns);
-		add_pages(pages, freed[i].seg, freed[i].owned.pages, freed[i].owned.npages);
+		sf_facts_add_runs(free, freed[i].seg, freed[i].owned.runs, freed[i].owned.nruns);
+		sf_facts_add_pages(pages, freed[i].seg, freed[i].owned.pages, freed[i].owned.npages);
 	}
-	sort_facts(alloc, true);
-	sort_facts(free, true);
-	sort_facts(pages, false);
+	sf_facts_sort(alloc, true);
+	sf_facts_sort(free, true);
+	sf_facts_sort(pages, false);
 }
 
 void
@@ -461,9 +495,5 @@ sf_owner_reset(void)
 	objects = NULL;
 	undo = NULL;
 	freed = NULL;
-	segments = NULL;
 	nundo = undo_size = nfreed = freed_size = 0;
-	nsegments = 0;
-	if (context != NULL)
-		MemoryContextReset(context);
 }
