@@ -187,6 +187,12 @@ extern uint64_t sf_format_seed(uint64_t incarnation, uint64_t object_id);
 /* XXH3-64 of a unit's stored bytes. */
 extern uint64_t sf_format_checksum(const void *data, size_t len, uint64_t seed);
 
+/* The same for processors that have AVX2, where it can be built for them. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SF_FORMAT_AVX2
+extern uint64_t sf_format_checksum_avx2(const void *data, size_t len, uint64_t seed);
+#endif
+
 /* ---------------------------------------------------------------------
  * Pages of the segment relation
  *

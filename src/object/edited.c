@@ -6,14 +6,16 @@
  * Nothing is read or written to make one: it says what of which value it
  * consists of.  Only storing it writes, and then what is in its place already
  * is shared.  It never leaves the transaction's memory (or a tuplestore), so
- * the format is nobody else's business:
+ * the format is nobody else's business.  The boot id tells one from damage to a
+ * row that makes it look like this:
  *
  *	 offset	size	field
  *	 0		1		form: 3
  *	 1		3		0
  *	 4		4		number of pieces
  *	 8		8		length of the value in bytes
- *	 16		24 x n	pieces:
+ *	 16		8	boot id
+ *	 24		24 x n	pieces:
  *		 0	4	kind (SF_PIECE_*)
  *		 4	4	where its bytes, or its value's length (4) and value, lie behind the pieces
  *		 8	8	start in the value
@@ -34,6 +36,7 @@ typedef struct EditedHeader
 	uint8		reserved[3];
 	uint32		npieces;
 	uint64		length;
+	uint64		boot_id;
 } EditedHeader;
 
 typedef struct EditedPiece
@@ -158,13 +161,14 @@ struct varlena *
 sf_object_edited(const SfPiece *pieces, int npieces)
 {
 	SfPiece    *merged = palloc(Max(npieces, 1) * sizeof(SfPiece));
-	EditedHeader header = {.form = SF_FORM_EDITED};
+	EditedHeader header = {.form = SF_FORM_EDITED,.boot_id = sf_base_boot_id()};
 	EditedPiece *out;
 	struct varlena *datum;
 	char	   *data;
 	uint32		place = 0;
 	Size		size;
 
+	sf_base_require_preload();
 	header.npieces = merge_pieces(pieces, npieces, merged, &header.length);
 	size = checked_size(merged, header.npieces);
 	datum = palloc(size);
@@ -191,15 +195,30 @@ sf_object_edited(const SfPiece *pieces, int npieces)
 	return datum;
 }
 
+static EditedHeader
+get_header(const struct varlena *edited)
+{
+	EditedHeader header = {0};
+
+	memcpy(&header, VARDATA_ANY(edited), Min(sizeof(header), VARSIZE_ANY_EXHDR(edited)));
+	if (VARSIZE_ANY_EXHDR(edited) < sizeof(header) || header.boot_id == 0 ||
+		header.boot_id != sf_base_boot_id())
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("invalid securefile value"),
+				 errdetail("The value has the form of an edited one, and was not made by this server."),
+				 errhint("Run securefile_check() on the column.")));
+	return header;
+}
+
 int
 sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 {
 	const char *data = VARDATA_ANY(edited);
-	EditedHeader header;
+	EditedHeader header = get_header(edited);
 	SfPiece    *result;
 	const char *behind;
 
-	memcpy(&header, data, sizeof(header));
 	result = palloc0(Max(header.npieces, 1) * sizeof(SfPiece));
 	behind = data + sizeof(header) + header.npieces * sizeof(EditedPiece);
 	for (int i = 0; i < header.npieces; i++)
@@ -220,8 +239,5 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 uint64
 sf_object_edited_length(const struct varlena *edited)
 {
-	EditedHeader header;
-
-	memcpy(&header, VARDATA_ANY(edited), sizeof(header));
-	return header.length;
+	return get_header(edited).length;
 }

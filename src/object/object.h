@@ -103,10 +103,13 @@ typedef struct SfPiece
  */
 extern struct varlena *sf_object_edited(const SfPiece *pieces, int npieces);
 
-/* Take it apart; pieces are palloc'd, and point into the datum (bytes). */
+/*
+ * Take it apart; pieces are palloc'd, and point into the datum (bytes).  ERROR
+ * DATA_CORRUPTED when this server did not make it.
+ */
 extern int	sf_object_pieces(struct varlena *edited, SfPiece **pieces);
 
-/* Its length in bytes, from its first bytes only. */
+/* Its length in bytes; likewise. */
 extern uint64 sf_object_edited_length(const struct varlena *edited);
 
 /* ---- ownership ---- */
