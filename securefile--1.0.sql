@@ -98,16 +98,106 @@ CREATE FUNCTION pg_catalog.substring(securefile_wide, bigint) RETURNS bytea
 	AS 'MODULE_PATHNAME', 'securefile_substring_big_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint) IS 'extract portion of file';
 
--- Without an operator of its own, document || '\x00' would be taken as text.
+-- RESTRICTED: a piece that goes through the queue of a parallel worker costs more
+-- copies than it saves; the scan below it may be parallel.
 
-CREATE FUNCTION securefile_concat(securefile, securefile) RETURNS bytea
+CREATE FUNCTION securefile_chunks(document securefile, start bigint DEFAULT 1,
+								  count bigint DEFAULT NULL,
+								  chunk_size integer DEFAULT 262144) RETURNS SETOF bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100 ROWS 100;
+COMMENT ON FUNCTION securefile_chunks(securefile, bigint, bigint, integer)
+	IS 'portion of file, from start on, as a stream of pieces in order';
+
+-- Edited values: they say what they consist of; storing one over what it was
+-- made from writes only what is new.  Without operators of its own,
+-- document || '\x00' would be taken as text, and document || bytea read the
+-- document whole.
+
+CREATE FUNCTION securefile_concat(securefile, securefile) RETURNS securefile
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_concat(securefile, securefile) IS 'implementation of || operator';
+
+CREATE FUNCTION securefile_concat(securefile, bytea) RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_concat_bytea' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_concat(securefile, bytea) IS 'implementation of || operator';
+
+CREATE FUNCTION securefile_concat(bytea, securefile) RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_prepend' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_concat(bytea, securefile) IS 'implementation of || operator';
 
 CREATE OPERATOR || (
 	LEFTARG = securefile, RIGHTARG = securefile, FUNCTION = securefile_concat
 );
 COMMENT ON OPERATOR || (securefile, securefile) IS 'concatenate';
+
+CREATE OPERATOR || (
+	LEFTARG = securefile, RIGHTARG = bytea, FUNCTION = securefile_concat
+);
+COMMENT ON OPERATOR || (securefile, bytea) IS 'append';
+
+CREATE OPERATOR || (
+	LEFTARG = bytea, RIGHTARG = securefile, FUNCTION = securefile_concat
+);
+COMMENT ON OPERATOR || (bytea, securefile) IS 'prepend';
+
+CREATE FUNCTION pg_catalog.overlay(securefile, bytea, integer, integer) RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_overlay' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.overlay(securefile, bytea, integer, integer) IS 'substitute portion of file';
+
+CREATE FUNCTION pg_catalog.overlay(securefile, bytea, integer) RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_overlay_all' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.overlay(securefile, bytea, integer) IS 'substitute portion of file';
+
+-- as for substring()
+CREATE FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint, bigint) RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_overlay_big' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint, bigint) IS 'substitute portion of file';
+
+CREATE FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint) RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_overlay_all_big' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint) IS 'substitute portion of file';
+
+CREATE FUNCTION securefile_truncate(securefile, length bigint) RETURNS securefile
+	AS 'MODULE_PATHNAME', 'securefile_truncate_value' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_truncate(securefile, bigint) IS 'the first length bytes of a file, zeros behind its end';
+
+-- Handles: files in pieces, inside a transaction, as lo_open() and its like.
+
+CREATE FUNCTION securefile_create("table" regclass, "column" name) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_create(regclass, name) IS 'handle of a new file, to be stored in that column';
+
+CREATE FUNCTION securefile_open(securefile, mode text) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_open(securefile, text) IS 'handle of a file; mode: r to read, rw to read and write';
+
+CREATE FUNCTION securefile_read(handle integer, length integer) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_read(integer, integer) IS 'read up to length bytes from the position of a handle on';
+
+CREATE FUNCTION securefile_write(handle integer, bytes bytea) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_write(integer, bytea) IS 'write at the position of a handle';
+
+CREATE FUNCTION securefile_seek(handle integer, "offset" bigint, whence integer) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_seek(integer, bigint, integer) IS 'set the position of a handle: from the start (0), the position (1), the end (2)';
+
+CREATE FUNCTION securefile_tell(handle integer) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_tell(integer) IS 'position of a handle; the first byte is 0';
+
+CREATE FUNCTION securefile_truncate(handle integer, length bigint) RETURNS integer
+	AS 'MODULE_PATHNAME', 'securefile_truncate_handle' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_truncate(integer, bigint) IS 'cut the file of a handle, or lengthen it by zeros';
+
+CREATE FUNCTION securefile_finish(handle integer) RETURNS securefile
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_finish(integer) IS 'close a handle; the file, to be stored';
+
+CREATE FUNCTION securefile_close(handle integer) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_close(integer) IS 'close a handle; what was written is given up';
 
 -- Equality by content, for DISTINCT, GROUP BY, joins and REPLICA IDENTITY FULL.
 -- No btree: index entries would outlive what they point to.

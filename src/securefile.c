@@ -8,11 +8,12 @@
  * registered their own would run in an accidental order.  Here it is, top
  * down; each line may rely on the ones above it having run:
  *
- *	 pre-commit, pre-prepare	gather cache flushed and durable, space entries
+ *	 pre-commit, pre-prepare	handles closed, gather cache flushed and durable, space entries
  *								in WAL (may throw: the transaction then aborts)
  *	 commit, prepare, abort		nothing below may throw any more
  *		 abort only				I/O in flight is waited for, before its space
  *								can be given to another
+ *		 read					forgets what was read ahead
  *		 write					forgets its objects and buffers
  *		 space					gives back what was lent and not used
  *		 stats					hands local counters to shared memory
@@ -34,6 +35,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "stream/stream.h"
 #include "wal/wal.h"
 #include "write/write.h"
 
@@ -94,6 +96,7 @@ static void
 at_commit(void)
 {
 	(void) SF_FAULT_IO(commit_done);
+	sf_read_at_end();
 	end_writing(true);
 	if (sf_space_at_commit())
 		sf_monitor_wake(MyDatabaseId);
@@ -103,6 +106,7 @@ at_commit(void)
 static void
 at_prepare(void)
 {
+	sf_read_at_end();
 	end_writing(true);
 	sf_space_at_prepare();
 	sf_stats_flush();
@@ -113,6 +117,8 @@ at_abort(void)
 {
 	(void) SF_FAULT_IO(abort_start);
 	sf_io_reap_all();
+	sf_handle_forget_all();
+	sf_read_at_end();
 	end_writing(false);
 	sf_space_at_abort();
 	sf_stats_flush();
@@ -123,6 +129,7 @@ static void
 at_parallel_end(void)
 {
 	sf_io_reap_all();
+	sf_read_at_end();
 	sf_stats_flush();
 }
 
@@ -133,6 +140,7 @@ xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
+			sf_handle_close_all();
 			sf_write_pre_commit();
 			sf_space_pre_commit();
 			break;
@@ -163,11 +171,13 @@ subxact_callback(SubXactEvent event, SubTransactionId my_subid,
 	switch (event)
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
+			sf_handle_at_subcommit(level);
 			sf_write_at_subcommit(level);
 			sf_space_at_subcommit(level);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			sf_io_reap_all();
+			sf_handle_at_subabort(level);
 			sf_write_at_subabort(level);
 			sf_space_at_subabort(level);
 			break;

@@ -77,7 +77,7 @@ read_map(SfCheck *check, void *arg)
 	if (!belongs_here(check, &loc))
 		return;
 	sf_object_require_genuine(check->seg, &loc);
-	work->owned = sf_object_owned(check->seg, &loc);
+	work->owned = sf_object_minus(check->seg, &loc, NULL);
 	work->stored = packed;
 }
 

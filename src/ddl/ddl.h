@@ -9,10 +9,24 @@
 #ifndef SF_DDL_H
 #define SF_DDL_H
 
+#include "space/space.h"
+
 /*
  * Install the hooks of this room.  Call from _PG_init while preloading; the
  * hooks chain to those that were there before.
  */
 extern void sf_ddl_install_hooks(void);
+
+/*
+ * The segment of a column that the current user means to write a value for;
+ * the table stays locked as INSERT locks it.  NULL: the table is temporary or
+ * unlogged, and has none.  ERROR UNDEFINED_TABLE, WRONG_OBJECT_TYPE (a partitioned
+ * table: the detail names the partitions), UNDEFINED_COLUMN, DATATYPE_MISMATCH,
+ * INSUFFICIENT_PRIVILEGE without INSERT or UPDATE on the column.
+ */
+extern SfSegment *sf_ddl_column_to_write(Oid table_oid, const char *column);
+
+/* ERROR INSUFFICIENT_PRIVILEGE without any of those privileges (ACL_*) on a column. */
+extern void sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of);
 
 #endif							/* SF_DDL_H */

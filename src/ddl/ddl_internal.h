@@ -167,13 +167,13 @@ typedef struct SfColumn
 extern SfColumn sf_ddl_column(Relation rel, AttrNumber attnum);
 
 /*
- * If a datum is not INLINE, its packed, detoasted form, else NULL: STORED, or
- * damaged, which whoever decodes it finds out.  Never detoasts what is too
- * large to be a locator.
+ * If a datum is not INLINE, its packed, detoasted form, else NULL: STORED,
+ * EDITED (if it does not come from a row), or damaged, which whoever decodes it
+ * finds out.  Never detoasts a large INLINE value.
  */
 extern struct varlena *sf_ddl_stored(Datum value);
 
-/* Does a STORED value lie in this table and column? */
+/* Is a value that is not INLINE STORED in this table and column? */
 extern bool sf_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum);
 
 /* Are two values the same stored object or the same datum? */
@@ -184,10 +184,11 @@ extern bool sf_ddl_may_stay_inline(const SfColumn *column, Datum value);
 
 /*
  * The value as the column is to hold it: written to the segment as a new
- * object, or INLINE.  Copies whatever is STORED.  Returns false, and no
- * result, when the value is INLINE and may stay so.
+ * object, or as a new version of old, which is what the row had (0: nothing);
+ * or INLINE.  Copies whatever is STORED, but for what a handle made for this
+ * place.  Returns false, and no result, when the value is INLINE and may stay so.
  */
-extern bool sf_ddl_store_value(const SfColumn *column, Datum value, Datum *result);
+extern bool sf_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result);
 
 /* ---- rows.c: the rows of a table ---- */
 

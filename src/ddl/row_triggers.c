@@ -37,8 +37,8 @@ static TriggerData *check_call(FunctionCallInfo fcinfo, TriggerEvent when,
 							   TriggerEvent level, AttrNumber *attnum);
 static bool get_value(TriggerData *trigdata, HeapTuple tuple,
 					  AttrNumber attnum, Datum *value);
-static void account_insert(Oid table_oid, AttrNumber attnum, Datum value);
-static void account_delete(Oid table_oid, AttrNumber attnum, Datum value);
+static void account(Oid table_oid, AttrNumber attnum, struct varlena *value,
+					struct varlena *old);
 
 /*
  * The functions serve our internal triggers only.  In anyone else's hands
@@ -98,12 +98,13 @@ securefile_store(PG_FUNCTION_ARGS)
 	if (!get_value(trigdata, tuple, attnum, &value))
 		return PointerGetDatum(tuple);
 
-	if (update && get_value(trigdata, trigdata->tg_trigtuple, attnum, &old) &&
-		sf_ddl_same_value(value, old))
+	if (!update || !get_value(trigdata, trigdata->tg_trigtuple, attnum, &old))
+		old = (Datum) 0;
+	else if (sf_ddl_same_value(value, old))
 		return PointerGetDatum(tuple);
 
 	column = sf_ddl_column(trigdata->tg_relation, attnum);
-	if (!sf_ddl_store_value(&column, value, &stored))
+	if (!sf_ddl_store_value(&column, value, old, &stored))
 		return PointerGetDatum(tuple);
 
 	return PointerGetDatum(heap_modify_tuple_by_cols(tuple,
@@ -137,31 +138,21 @@ securefile_account(PG_FUNCTION_ARGS)
 
 	if (has_value && has_old && sf_ddl_same_value(value, old))
 		return PointerGetDatum(NULL);
-	if (has_value)
-		account_insert(table_oid, attnum, value);
-	if (has_old)
-		account_delete(table_oid, attnum, old);
+	account(table_oid, attnum, has_value ? sf_ddl_stored(value) : NULL,
+			has_old ? sf_ddl_stored(old) : NULL);
 	return PointerGetDatum(NULL);
 }
 
+/* What the row has now, and what it had, if that is STORED. */
 static void
-account_insert(Oid table_oid, AttrNumber attnum, Datum value)
+account(Oid table_oid, AttrNumber attnum, struct varlena *value, struct varlena *old)
 {
-	struct varlena *stored = sf_ddl_stored(value);
-
-	if (stored != NULL)
-		sf_write_confirm(table_oid, attnum, stored);
-}
-
-static void
-account_delete(Oid table_oid, AttrNumber attnum, Datum value)
-{
-	struct varlena *stored = sf_ddl_stored(value);
-
-	if (stored != NULL)
+	if (value != NULL)
+		sf_write_confirm(table_oid, attnum, value, old);
+	if (old != NULL)
 	{
 		sf_base_require_preload();
-		sf_write_free(table_oid, attnum, stored);
+		sf_write_free(table_oid, attnum, old, value);
 	}
 }
 

@@ -20,6 +20,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "read/read.h"
 #include "write/write.h"
 
 /* What is needed to replace rows of a table. */
@@ -134,7 +135,7 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 
 		CHECK_FOR_INTERRUPTS();
 		if (!isnull && wants_store(column, old, all) &&
-			sf_ddl_store_value(column, old, &value))
+			sf_ddl_store_value(column, old, (Datum) 0, &value))
 		{
 			replace_value(&writer, slot, column, old, value);
 			nrows++;
@@ -220,8 +221,8 @@ account(const SfColumn *column, Datum old, Datum value)
 	struct varlena *stored = sf_ddl_stored(value);
 
 	if (stored != NULL)
-		sf_write_confirm(column->table_oid, column->attnum, stored);
+		sf_write_confirm(column->table_oid, column->attnum, stored, NULL);
 	stored = sf_ddl_stored(old);
-	if (stored != NULL)
-		sf_write_free(column->table_oid, column->attnum, stored);
+	if (stored != NULL && sf_read_form(stored) == SF_FORM_STORED)
+		sf_write_free(column->table_oid, column->attnum, stored, NULL);
 }

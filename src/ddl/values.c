@@ -14,13 +14,12 @@
 #include "access/detoast.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl_internal.h"
-#include "object/object.h"
-#include "read/read.h"
+#include "stream/stream.h"
 #include "utils/builtins.h"
-#include "write/write.h"
 
 static bool raw_equal(struct varlena *a, struct varlena *b);
 static bool payload_equal(struct varlena *a, struct varlena *b);
+static SfSegment *open_segment(const SfColumn *column);
 static Datum write_inline(const SfColumn *column, struct varlena *value);
 static Size inline_length(Datum value);
 
@@ -50,27 +49,32 @@ sf_ddl_column(Relation rel, AttrNumber attnum)
 }
 
 /*
- * A locator is at most SF_LOCATOR_MAX_SIZE bytes.  That decides for large
- * values by their raw size alone, which toasted ones carry in their header;
- * what is left costs little to detoast (a locator in a wide row may have been
- * compressed or moved out by the toaster like any other small value).
+ * The form is in the first byte, for which a large value that the toaster has
+ * moved out is not fetched whole.  What is not INLINE is small, or in memory.
  */
 struct varlena *
 sf_ddl_stored(Datum value)
 {
-	struct varlena *packed;
+	struct varlena *head;
 
 	if (toast_raw_datum_size(value) > SF_LOCATOR_MAX_SIZE + VARHDRSZ)
-		return NULL;
-	packed = PG_DETOAST_DATUM_PACKED(value);
-	return sf_read_is_inline(packed) ? NULL : packed;
+	{
+		head = PG_DETOAST_DATUM_SLICE(value, 0, 1);
+		if (sf_read_is_inline(head))
+			return NULL;
+	}
+	head = PG_DETOAST_DATUM_PACKED(value);
+	return sf_read_is_inline(head) ? NULL : head;
 }
 
 bool
 sf_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum)
 {
-	SfLocator	loc = sf_object_locator(stored);
+	SfLocator	loc;
 
+	if (sf_read_form(stored) == SF_FORM_EDITED)
+		return false;
+	loc = sf_object_locator(stored);
 	return loc.table_oid == table_oid && loc.attnum == attnum;
 }
 
@@ -126,7 +130,7 @@ sf_ddl_may_stay_inline(const SfColumn *column, Datum value)
 }
 
 bool
-sf_ddl_store_value(const SfColumn *column, Datum value, Datum *result)
+sf_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result)
 {
 	struct varlena *stored = sf_ddl_stored(value);
 	struct varlena *whole;
@@ -138,25 +142,28 @@ sf_ddl_store_value(const SfColumn *column, Datum value, Datum *result)
 		*result = write_inline(column, PG_DETOAST_DATUM_PACKED(value));
 		return true;
 	}
-
-	whole = sf_read_inline(stored);
-	if (sf_ddl_may_stay_inline(column, PointerGetDatum(whole)))
-		*result = PointerGetDatum(whole);
-	else
+	if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
 	{
-		*result = write_inline(column, whole);
-		pfree(whole);
+		*result = PointerGetDatum(sf_stream_store(open_segment(column), stored,
+												  old == (Datum) 0 ? NULL : sf_ddl_stored(old)));
+		return true;
 	}
+	whole = sf_read_inline(stored);
+	*result = sf_ddl_may_stay_inline(column, PointerGetDatum(whole)) ? PointerGetDatum(whole)
+		: write_inline(column, whole);
 	return true;
+}
+
+static SfSegment *
+open_segment(const SfColumn *column)
+{
+	return sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, false);
 }
 
 /* Write the bytes of an INLINE value to the column's segment. */
 static Datum
 write_inline(const SfColumn *column, struct varlena *value)
 {
-	SfSegment  *segment = sf_space_open(column->table_oid, column->attnum,
-										RowExclusiveLock, false);
-
-	return PointerGetDatum(sf_write_value(segment, VARDATA_ANY(value) + 1,
+	return PointerGetDatum(sf_write_value(open_segment(column), VARDATA_ANY(value) + 1,
 										  VARSIZE_ANY_EXHDR(value) - 1));
 }

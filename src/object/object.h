@@ -34,23 +34,84 @@ extern void sf_object_units(SfSegment *seg, const SfLocator *loc,
 							uint64 first, uint32 n, SfUnit *units);
 
 /*
+ * Number of the first unit, from first on, that is not a hole; the number of
+ * units when only holes follow.
+ */
+extern uint64 sf_object_next_stored(SfSegment *seg, const SfLocator *loc, uint64 first);
+
+/* ---- unit maps under construction (edit.c) ---- */
+
+/*
  * Told of inode pages as they are made, before the object is whole: an ERROR
  * may keep it from ever being.
  */
 typedef void (*SfPagesMade) (const uint32 *pages, int npages, void *arg);
 
 /*
- * Build the STORED datum for a new object: flat when it fits, else its inode
- * pages are written.  loc: table_oid, attnum, object_id, generation,
- * length_bytes, incarnation are set by the caller.
+ * The map of a new object, or (base) of a new version of an object, which
+ * shares what is not changed with its base.  version: table_oid, attnum,
+ * object_id, generation and incarnation are set by the caller.  Lives in
+ * CurrentMemoryContext, in bounded memory (about 0.5 MB).
  */
-extern struct varlena *sf_object_build(SfSegment *seg, SfLocator *loc,
-									   const SfUnit *units, uint64 nunits,
-									   SfPagesMade made, void *arg);
+typedef struct SfEdit SfEdit;
+extern SfEdit *sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
+							  SfPagesMade made, void *arg);
+
+/* Cut, or grow by holes. */
+extern void sf_object_edit_resize(SfEdit *edit, uint64 nunits);
+
+/* One unit, which may be a hole; and units as they are now. */
+extern void sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit);
+extern void sf_object_edit_units(SfEdit *edit, uint64 first, uint32 n, SfUnit *units);
+
+/*
+ * Build the STORED datum (palloc'd): flat when it fits, else its inode pages
+ * are written.  The length is above 0 and in the last unit.  Frees the edit.
+ */
+extern struct varlena *sf_object_edit_finish(SfEdit *edit, uint64 length_bytes);
+
+/* ---- EDITED values (edited.c) ---- */
+
+/*
+ * An EDITED value is a list of pieces, which follow one another.  It exists in
+ * memory only, and refers to STORED values without reading them.
+ */
+typedef enum SfPieceKind
+{
+	SF_PIECE_BYTES = 1,			/* the bytes themselves */
+	SF_PIECE_ZEROS,
+	SF_PIECE_VALUE,				/* a range of a STORED value */
+} SfPieceKind;
+
+typedef struct SfPiece
+{
+	SfPieceKind kind;
+	uint64		length;
+	uint64		start;			/* in the value */
+	const char *bytes;
+	struct varlena *value;
+} SfPiece;
+
+/*
+ * Build an EDITED datum (palloc'd) of pieces; empty ones fall away, and what
+ * continues the piece before it is merged with it.  ERROR
+ * PROGRAM_LIMIT_EXCEEDED when its bytes are more than fit into a datum, or the
+ * whole is longer than 2^63 - 1.
+ */
+extern struct varlena *sf_object_edited(const SfPiece *pieces, int npieces);
+
+/* Take it apart; pieces are palloc'd, and point into the datum (bytes). */
+extern int	sf_object_pieces(struct varlena *edited, SfPiece **pieces);
+
+/* Its length in bytes, from its first bytes only. */
+extern uint64 sf_object_edited_length(const struct varlena *edited);
+
+/* ---- ownership ---- */
 
 /*
  * Runs (merged where adjacent, never across a map page) and inode pages that
- * an object owns.  Both palloc'd.
+ * a version of an object owns, without those that another version of the same
+ * object (or NULL) owns too.  Both palloc'd.
  */
 typedef struct SfOwned
 {
@@ -60,6 +121,6 @@ typedef struct SfOwned
 	int			npages;
 } SfOwned;
 
-extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc);
+extern SfOwned sf_object_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other);
 
 #endif							/* SF_OBJECT_H */

@@ -3,6 +3,17 @@
  * object_internal.h
  *	  What the files of object/ share.
  *
+ * object.c		locators, flat maps
+ * inode.c		nodes of unit maps: reading them, ranges of units
+ * edit.c		a unit map under construction
+ * minus.c		what one version of an object owns and another does not
+ * edited.c		EDITED values, which exist in memory only
+ *
+ * A unit map is a tree of nodes, numbered by level and index.  Every node but
+ * the last of its level is full, so the place of a unit is arithmetic, and the
+ * depth of a tree follows from the number of units.  A flat map, which stands
+ * in the locator, is a tree of one leaf without a page.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SF_OBJECT_INTERNAL_H
@@ -10,17 +21,45 @@
 
 #include "object/object.h"
 
+/* Entries that a node of a level holds. */
+static inline uint64
+sf_inode_capacity(uint16 level)
+{
+	return level == 0 ? SF_INODE_MAX_UNITS : SF_INODE_MAX_CHILDREN;
+}
+
+/* Units below one entry of a node of a level. */
+extern uint64 sf_inode_units_below(uint16 level);
+
+/* Levels of a tree for that many units; at least 1. */
+extern uint16 sf_inode_depth(uint64 nunits);
+
+/* The pointer to nothing: all units below it are holes. */
+#define SF_HOLE_CHILD	((SfChild) {0, SF_NO_PAGE, 0})
+
+/* An uninitialised node (palloc'd). */
+extern SfInode *sf_inode_alloc(void);
+
+extern uint16 sf_object_depth(const SfLocator *loc);
+extern SfChild sf_object_root(const SfLocator *loc);
+
+/*
+ * The node that a pointer of an object's map leads to, made sure that it is
+ * the one meant.  For a flat map, which has the root only, the pointer is not
+ * looked at.
+ */
+extern void sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
+						  SfInode *inode);
+
 extern uint32 sf_object_unit_bytes(const SfLocator *loc, uint64 i);
 
-/* Write the tree; sets root_page, root_stamp and depth of the locator. */
-extern void sf_inode_build(SfSegment *seg, SfLocator *loc, const SfUnit *units, uint64 nunits,
-						   SfPagesMade made, void *arg);
+/* Units [first, first + n) of a flat map. */
+extern void sf_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units);
 
-/* Read units out of the tree. */
-extern void sf_inode_units(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n,
-						   SfUnit *units);
-
-/* All pages of the tree into owned->pages. */
-extern void sf_inode_pages(SfSegment *seg, const SfLocator *loc, SfOwned *owned);
+/*
+ * Append a unit's sectors to a list of runs, merging with the last one where
+ * they touch and stay on one map page.  runs has room for one more.
+ */
+extern void sf_object_append_run(SfRun *runs, uint32 *nruns, const SfUnit *unit);
 
 #endif							/* SF_OBJECT_INTERNAL_H */

@@ -9,7 +9,7 @@
 #define SF_READ_H
 
 #include "base/base.h"
-#include "format/format.h"
+#include "object/object.h"
 
 /*
  * How reads learn of data that their own transaction has not written out yet:
@@ -39,8 +39,52 @@ extern int64 sf_read_length(struct varlena *datum);
 extern void sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst);
 
 /*
+ * The same for a version in the making: what is in its map now.  The caller
+ * has the segment open and locked.
+ */
+extern void sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version,
+						int64 object_offset, int64 len, char *dst);
+
+/*
+ * The next bytes of a STORED value that are not in a hole: from *object_offset
+ * on, at most *len.  Sets both; false when there are none.
+ */
+extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len);
+
+/*
+ * A reader: a value that is read in pieces, over several calls.  Pieces that
+ * follow one another are read ahead: up to 4 MB a reader, four readers a process
+ * at a time; the others, and columns whose reads go through the page cache, are
+ * read call by call.
+ *
+ * begin copies the datum, of any form.  The reader lives in the current memory
+ * context and ends with it, or by sf_read_end().  It holds no snapshot: who
+ * keeps it over statements sees to it that its value stays.  While it reads
+ * ahead it keeps the segment locked (AccessShareLock), whatever subtransaction
+ * ends.
+ */
+typedef struct SfReader SfReader;
+extern SfReader *sf_read_begin(struct varlena *datum);
+extern struct varlena *sf_read_reader_datum(const SfReader *reader);
+extern int64 sf_read_reader_length(const SfReader *reader);
+extern void sf_read_end(SfReader *reader);
+
+/*
+ * Bytes [object_offset, object_offset + len) into dst; must lie inside the
+ * value.  Checks and errors are those of sf_read_range(); after an error the
+ * reader may be used on.
+ */
+extern void sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst);
+
+/* Nothing is wanted from there on: it is not read ahead. */
+extern void sf_read_stop_at(SfReader *reader, int64 object_offset);
+
+/* End of a transaction, of any kind; after I/O in flight was waited for. */
+extern void sf_read_at_end(void);
+
+/*
  * Whole value as a bytea (palloc'd).  ERROR PROGRAM_LIMIT_EXCEEDED above 1 GB
- * that names substring().
+ * that names the streaming functions.
  */
 extern struct varlena *sf_read_bytea(struct varlena *datum);
 

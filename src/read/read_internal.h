@@ -4,15 +4,22 @@
  *	  What the files of read/ share.
  *
  * value.c		forms, lengths, whole values
- * units.c		the reading of a range of units: batches, checks
+ * units.c		the reading of a range of units, in one go
+ * reader.c		readers: values that are read piece by piece
+ * ahead.c		reading ahead for them
+ * chunk.c		a request, the check of its units, their delivery
+ * damage.c		what is said of units that cannot be returned
  *
  *-------------------------------------------------------------------------
  */
 #ifndef SF_READ_INTERNAL_H
 #define SF_READ_INTERNAL_H
 
+#include "lib/ilist.h"
 #include "object/object.h"
 #include "read/read.h"
+#include "stats/stats.h"
+#include "utils/palloc.h"
 
 /* What to do with a unit that cannot be returned: throw, or tell. */
 typedef struct SfReadTarget
@@ -20,11 +27,134 @@ typedef struct SfReadTarget
 	char	   *dst;			/* receives bytes [offset, offset + len); or NULL */
 	uint64		offset;			/* object_offset of dst */
 	uint64		len;
+	SfEdit	   *edit;			/* where units are looked up; NULL: in the locator */
 	SfReadFinding found;		/* NULL: throw */
 	void	   *arg;
 } SfReadTarget;
 
-/* Read and check all units that a target touches. */
-extern void sf_read_units(SfSegment *seg, const SfLocator *loc, SfReadTarget *target);
+#define SfReadTargetFirst(t)	((t)->offset / SF_UNIT_SIZE)
+#define SfReadTargetEnd(t)		SF_UNITS_OF((t)->offset + (t)->len)
+
+/* One call: what is read from where to where. */
+typedef struct SfReadJob
+{
+	SfSegment  *seg;
+	const SfLocator *loc;
+	SfReadTarget *target;
+	SfFiles    *files;
+	bool		buffered;
+	uint64		seed;
+	uint64		total_sectors;
+	SfStatCounters *stats;
+} SfReadJob;
+
+extern void sf_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc,
+								SfReadTarget *target);
+
+/* Look up units, and the time that takes. */
+extern void sf_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units);
+
+/* Read and check all units that a job's target touches. */
+extern void sf_read_units(SfReadJob *job);
+
+/* ---- chunk.c: consecutive units that lie side by side, one request ---- */
+
+#define SF_READ_CHUNK_BYTES		(1024 * 1024)
+#define SF_READ_CHUNK_UNITS		(SF_READ_CHUNK_BYTES / SF_UNIT_SIZE)
+
+typedef struct SfReadChunk
+{
+	SfIo		io;
+	char	   *buf;			/* SF_READ_CHUNK_BYTES, aligned */
+	char	   *data;			/* first byte of the first unit, in buf */
+	uint64		first_unit;		/* of the object */
+	uint32		nunits;
+	SfUnit		units[SF_READ_CHUNK_UNITS];
+	uint32		nsectors;
+	uint32		overlaid;		/* sectors that come from gather buffers */
+	bool		started;
+	bool		arrived;		/* has been waited for */
+	bool		may_reread;		/* the disk may know better than the buffer */
+	bool		writer_ended;	/* see wait_for_writer() */
+	uint32		checked;		/* a bit a unit: is what it should be */
+} SfReadChunk;
+
+/* Is a unit, which is no hole, where data files are? */
+extern bool sf_read_is_there(const SfReadJob *job, const SfUnit *unit);
+
+/* Make a chunk of the first of n units, which is there, and those that follow it. */
+extern void sf_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
+							   SfReadChunk *chunk);
+
+/* Do gather buffers hold any part of a chunk? */
+extern bool sf_read_is_gathered(SfReadJob *job, const SfReadChunk *chunk);
+
+extern void sf_read_start_chunk(SfReadJob *job, SfReadChunk *chunk);
+
+/* Wait for it.  False when it could not be read and the target was told so. */
+extern bool sf_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk);
+
+/*
+ * Check a unit of a chunk that has arrived, once, and return its bytes.  NULL
+ * when it does not match and the target was told so.
+ */
+extern const char *sf_read_checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i);
+
+/* For tests: what a page cache that is behind the disk gives. */
+extern void sf_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk);
+
+/* Copy what the target wants of a unit; bytes NULL: of a hole. */
+extern void sf_read_deliver(SfReadJob *job, uint64 unit_no, const char *bytes, uint32 len);
+
+/* ---- damage.c ---- */
+
+/* A unit does not match. */
+extern void sf_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found);
+
+/* A unit lies where no data file is. */
+extern void sf_read_report_beyond_end(SfReadJob *job, const SfUnit *unit);
+
+/* ---- ahead.c: reading ahead ---- */
+
+typedef struct SfReadSeat SfReadSeat;
+
+struct SfReader
+{
+	dlist_node	link;			/* among all readers of this process */
+	MemoryContext context;		/* holds the reader and all it has */
+	MemoryContextCallback at_reset;
+	struct varlena *datum;
+	int64		length_bytes;
+	bool		in_call;		/* between calls: the last one threw */
+	int64		next_offset;	/* end of the last call; -1: none */
+	int64		end_offset;		/* nothing is wanted from there on */
+
+	/* STORED only */
+	bool		stored;
+	bool		genuine;		/* the locator is its segment's */
+	SfLocator	loc;
+	Oid			held;			/* segment relation locked for us, or invalid */
+
+	/* reading ahead; see ahead.c */
+	SfReadSeat *seat;			/* NULL: does not */
+	SfNode		node;			/* storage that it reads ahead in */
+	int			depth;			/* requests it may have now */
+	uint64		next_unit;		/* first unit not planned yet */
+	SfUnit	   *units;			/* known ones: */
+	uint64		first_known;
+	uint32		nknown;
+};
+
+/*
+ * Read a target that goes on where the last one ended, and start reading what
+ * comes next.  A seat is taken if there is one; false, and nothing done, if not.
+ */
+extern bool sf_read_ahead(SfReader *reader, SfReadJob *job);
+
+/* Forget what was read ahead. */
+extern void sf_read_leave_seat(SfReader *reader);
+
+/* All seats are free; the readers that had them are told by the caller. */
+extern void sf_read_clear_seats(void);
 
 #endif							/* SF_READ_INTERNAL_H */

@@ -21,7 +21,7 @@ sf_read_form(struct varlena *datum)
 				 errmsg("invalid securefile value"),
 				 errdetail("The value has no form byte.")));
 	form = *(uint8 *) VARDATA_ANY(datum);
-	if (form != SF_FORM_INLINE && form != SF_FORM_STORED)
+	if (form != SF_FORM_INLINE && form != SF_FORM_STORED && form != SF_FORM_EDITED)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("invalid securefile value"),
@@ -39,9 +39,15 @@ sf_read_is_inline(struct varlena *datum)
 int64
 sf_read_length(struct varlena *datum)
 {
-	if (sf_read_form(datum) == SF_FORM_INLINE)
-		return VARSIZE_ANY_EXHDR(datum) - 1;
-	return sf_object_locator(datum).length_bytes;
+	switch (sf_read_form(datum))
+	{
+		case SF_FORM_INLINE:
+			return VARSIZE_ANY_EXHDR(datum) - 1;
+		case SF_FORM_EDITED:
+			return sf_object_edited_length(datum);
+		default:
+			return sf_object_locator(datum).length_bytes;
+	}
 }
 
 /*
@@ -52,29 +58,130 @@ static void
 read_units(const SfLocator *loc, SfReadTarget *target)
 {
 	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+	SfReadJob	job;
 
 	sf_object_require_genuine(seg, loc);
-	sf_read_units(seg, loc, target);
+	sf_read_prepare_job(&job, seg, loc, target);
+	sf_read_units(&job);
 	sf_space_release(seg);
+}
+
+static void
+read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len};
+
+	Assert(object_offset >= 0 && object_offset + len <= loc.length_bytes);
+	read_units(&loc, &target);
+}
+
+static void
+read_piece(const SfPiece *piece, uint64 offset, uint64 len, char *dst)
+{
+	switch (piece->kind)
+	{
+		case SF_PIECE_BYTES:
+			memcpy(dst, piece->bytes + offset, len);
+			break;
+		case SF_PIECE_ZEROS:
+			memset(dst, 0, len);
+			break;
+		case SF_PIECE_VALUE:
+			read_stored(piece->value, piece->start + offset, len, dst);
+			break;
+	}
+}
+
+static void
+read_edited(struct varlena *datum, uint64 object_offset, uint64 len, char *dst)
+{
+	SfPiece    *pieces;
+	int			npieces = sf_object_pieces(datum, &pieces);
+	uint64		end = object_offset + len;
+	uint64		at = 0;
+
+	for (int i = 0; i < npieces; at += pieces[i++].length)
+	{
+		uint64		from = Max(at, object_offset);
+		uint64		to = Min(at + pieces[i].length, end);
+
+		if (from < to)
+			read_piece(&pieces[i], from - at, to - from, dst + (from - object_offset));
+	}
+	pfree(pieces);
 }
 
 void
 sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 {
-	SfLocator	loc;
-	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len};
+	if (len == 0)
+		return;
+	switch (sf_read_form(datum))
+	{
+		case SF_FORM_INLINE:
+			Assert(object_offset >= 0 && object_offset + len <= VARSIZE_ANY_EXHDR(datum) - 1);
+			memcpy(dst, VARDATA_ANY(datum) + 1 + object_offset, len);
+			break;
+		case SF_FORM_EDITED:
+			read_edited(datum, object_offset, len, dst);
+			break;
+		default:
+			read_stored(datum, object_offset, len, dst);
+	}
+}
+
+void
+sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 object_offset, int64 len,
+			char *dst)
+{
+	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len,.edit = edit};
+	SfReadJob	job;
 
 	if (len == 0)
 		return;
-	if (sf_read_form(datum) == SF_FORM_INLINE)
+	sf_read_prepare_job(&job, seg, version, &target);
+	sf_read_units(&job);
+}
+
+/* End of the units that are stored from a stored one on, at most n of them. */
+static uint64
+end_of_data(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n)
+{
+	SfUnit	   *units = palloc(n * sizeof(SfUnit));
+	uint32		i = 0;
+
+	sf_object_units(seg, loc, first, n, units);
+	while (i < n && units[i].start != SF_HOLE)
+		i++;
+	pfree(units);
+	return (first + i) * SF_UNIT_SIZE;
+}
+
+bool
+sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	SfSegment  *seg;
+	int64		end = loc.length_bytes;
+
+	if (loc.flags & SF_LOC_INODE)
 	{
-		Assert(object_offset >= 0 && object_offset + len <= VARSIZE_ANY_EXHDR(datum) - 1);
-		memcpy(dst, VARDATA_ANY(datum) + 1 + object_offset, len);
-		return;
+		uint64		unit = *object_offset / SF_UNIT_SIZE;
+		uint64		first;
+
+		seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
+		sf_object_require_genuine(seg, &loc);
+		first = sf_object_next_stored(seg, &loc, unit);
+		if (first > unit)
+			*object_offset = Min(first * SF_UNIT_SIZE, end);
+		if (first < loc.nunits)
+			end = Min(end, end_of_data(seg, &loc, first,
+									   Min(SF_UNITS_OF(*len) + 1, loc.nunits - first)));
+		sf_space_release(seg);
 	}
-	loc = sf_object_locator(datum);
-	Assert(object_offset >= 0 && object_offset + len <= loc.length_bytes);
-	read_units(&loc, &target);
+	*len = Min(*len, end - *object_offset);
+	return *len > 0;
 }
 
 /* Whole value behind a header of that many bytes (varlena header included). */
@@ -89,7 +196,7 @@ read_whole(struct varlena *datum, Size header)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("securefile value of " INT64_FORMAT " bytes is too long to be returned whole", len),
 				 errdetail("A whole value may be at most 1 GB."),
-				 errhint("Read it in pieces with substring().")));
+				 errhint("Read it in pieces, with substring() or securefile_chunks().")));
 	result = palloc(header + len);
 	SET_VARSIZE(result, header + len);
 	sf_read_range(datum, 0, len, (char *) result + header);
@@ -117,7 +224,7 @@ sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 	SfLocator	loc;
 	SfReadTarget target = {.found = found,.arg = arg};
 
-	if (sf_read_form(datum) == SF_FORM_INLINE)
+	if (sf_read_form(datum) != SF_FORM_STORED)
 		return;
 	loc = sf_object_locator(datum);
 	target.len = loc.length_bytes;

@@ -23,6 +23,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -222,6 +223,40 @@ sf_space_release(SfSegment *seg)
 {
 	if (!seg->kept)
 		UnlockRelationOid(seg->relid, AccessShareLock);
+}
+
+/*
+ * The lock is the transaction's, not that of the statement or subtransaction in
+ * which it happens to be taken, or given back.
+ */
+Oid
+sf_space_hold(SfSegment *seg)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	if (seg->kept)
+		return InvalidOid;
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	PG_TRY();
+	{
+		LockRelationOid(seg->relid, AccessShareLock);
+	}
+	PG_FINALLY();
+	{
+		CurrentResourceOwner = owner;
+	}
+	PG_END_TRY();
+	return seg->relid;
+}
+
+void
+sf_space_let_go(Oid segment_relid)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	UnlockRelationOid(segment_relid, AccessShareLock);
+	CurrentResourceOwner = owner;
 }
 
 /*

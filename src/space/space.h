@@ -128,6 +128,14 @@ extern bool sf_space_left_behind(SfSegment *seg, uint64 object_id);
 /* Give back the AccessShareLock that sf_space_open() took for a reader. */
 extern void sf_space_release(SfSegment *seg);
 
+/*
+ * Keep an open segment locked (AccessShareLock) beyond that, in whatever
+ * subtransaction: until let_go of what hold returned, or the end of the
+ * transaction.  InvalidOid: it needs no lock.  let_go never throws.
+ */
+extern Oid	sf_space_hold(SfSegment *seg);
+extern void sf_space_let_go(Oid segment_relid);
+
 /* Header page of a segment, copied under a share lock. */
 extern SfHeader sf_space_header(Relation segrel);
 

@@ -74,7 +74,7 @@ sf_sql_new_bytea(int64 len)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("%lld bytes are too many for a value of type bytea", (long long) len),
-				 errhint("Read the value in parts with substring().")));
+				 errhint("Read the value in parts, with substring() or securefile_chunks().")));
 	result = palloc(VARHDRSZ + len);
 	SET_VARSIZE(result, VARHDRSZ + len);
 	return result;

@@ -20,7 +20,7 @@ extern struct varlena *sf_sql_new_inline(Size len, char **data);
  */
 typedef struct SfSqlContent
 {
-	struct varlena *value;		/* INLINE: as given; STORED: detoasted, packed */
+	struct varlena *value;		/* INLINE: as given; else detoasted, packed */
 	bool		is_inline;
 	int64		length;
 } SfSqlContent;

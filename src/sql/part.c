@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * part.c
- *	  length(), octet_length(), substring(): what needs no whole value; and
- *	  concatenation.
+ *	  length(), octet_length(), substring(): what needs no whole value.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +12,6 @@
 #include "sql/content.h"
 
 PG_FUNCTION_INFO_V1(securefile_length);
-PG_FUNCTION_INFO_V1(securefile_concat);
 PG_FUNCTION_INFO_V1(securefile_substring);
 PG_FUNCTION_INFO_V1(securefile_substring_rest);
 PG_FUNCTION_INFO_V1(securefile_substring_big);
@@ -80,16 +78,4 @@ Datum
 securefile_substring_big_rest(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BYTEA_P(substring(PG_GETARG_DATUM(0), PG_GETARG_INT64(1), PG_INT64_MAX));
-}
-
-Datum
-securefile_concat(PG_FUNCTION_ARGS)
-{
-	SfSqlContent a = sf_sql_open(PG_GETARG_DATUM(0));
-	SfSqlContent b = sf_sql_open(PG_GETARG_DATUM(1));
-	bytea	   *result = sf_sql_new_bytea(a.length + b.length);
-
-	sf_sql_copy(&a, 0, a.length, VARDATA(result));
-	sf_sql_copy(&b, 0, b.length, VARDATA(result) + a.length);
-	PG_RETURN_BYTEA_P(result);
 }

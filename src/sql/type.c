@@ -78,7 +78,7 @@ securefile_out(PG_FUNCTION_ARGS)
 				 errmsg("text form of a securefile value is too long"),
 				 errdetail("The value has %zu bytes, its text form would have more than 1 GB.",
 						   (Size) VARSIZE_ANY_EXHDR(bytes)),
-				 errhint("Read it in binary form, or in pieces with substring().")));
+				 errhint("Read it in binary form, or in pieces, with substring() or securefile_chunks().")));
 	text_form = DirectFunctionCall1(byteaout, PointerGetDatum(bytes));
 
 	pfree(bytes);

@@ -3,24 +3,35 @@
  * owner.c
  *	  Which object is whose: what a transaction placed, confirmed and freed.
  *
- * Before puts the bytes in place, after records the facts.  An object is placed when its locator goes into a tuple; the AFTER
- * trigger confirms it when the row is really there; what is never confirmed is
- * given back.  State changes go to an undo list with nest levels, so that a
- * savepoint takes back just what came after it.
+ * Before puts the bytes in place, after records the facts.  An object is placed
+ * when its locator goes into a tuple; the AFTER trigger confirms it when the
+ * row is really there; what is never confirmed is given back.  State changes go
+ * to an undo list with nest levels, so that a savepoint takes back just what
+ * came after it.
  *
  *	 state		meaning at commit
- *	 DEAD		never was: its subtransaction aborted
+ *	 DEAD		never was: its subtransaction aborted, or it was not finished
+ *	 DRAFT		whole, from a handle, and never stored
  *	 PLACED		not confirmed: no row has it
  *	 CONFIRMED	a row has it: its space is allocated
  *	 FREED		a row had it and lost it in this same transaction
  *	 LOST		the same, and the row's own AFTER trigger is still to come:
  *				a trigger that fired before it took the value away
  *
+ * A version of an object that was made from another one (its base) shares
+ * space with it.  So
+ *
+ * O1	it is placed and confirmed only by an UPDATE of the row that holds its
+ *		base, which by that loses it;
+ * O2	it allocates what the base does not have, and the base, losing the row
+ *		to it, frees what it does not have.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "utils/datum.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -29,6 +40,7 @@
 typedef enum ObjectState
 {
 	OBJECT_DEAD,
+	OBJECT_DRAFT,
 	OBJECT_PLACED,
 	OBJECT_CONFIRMED,
 	OBJECT_FREED,
@@ -39,6 +51,7 @@ typedef struct ObjectKey
 {
 	uint64		incarnation;
 	uint64		object_id;
+	uint64		generation;
 } ObjectKey;
 
 /* An object this transaction made. */
@@ -50,8 +63,11 @@ typedef struct Object
 	int			nruns;
 	int			npages;
 	SfRun		run;			/* the run, if there is one only */
-	SfRun	   *runs;			/* else all of them */
-	uint32	   *pages;
+	SfRun	   *runs;			/* else all of them; without those of the base */
+	uint32	   *pages;			/* likewise */
+	int			nscrap;
+	uint32	   *scrap;			/* pages that were made and written anew since */
+	struct varlena *base;		/* or NULL */
 } Object;
 
 /* A state change to be taken back when a subtransaction aborts. */
@@ -62,7 +78,7 @@ typedef struct Undo
 	int			level;
 } Undo;
 
-/* An object of an earlier transaction that this one frees. */
+/* What a row gave up. */
 typedef struct Freed
 {
 	SfSegment  *seg;
@@ -123,6 +139,15 @@ sf_owner_segment(SfSegment *seg)
 
 /* ---- objects of this transaction ---- */
 
+static int
+cmp_pages(const void *a, const void *b)
+{
+	uint32		x = *(const uint32 *) a;
+	uint32		y = *(const uint32 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
 /*
  * A move to another tablespace copies the number of the next object along with
  * the incarnation.  When it is rolled back to a savepoint, the ids of what was
@@ -137,7 +162,7 @@ is_void(const Object *object)
 static Object *
 find_object(const SfLocator *loc)
 {
-	ObjectKey	key = {loc->incarnation, loc->object_id};
+	ObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
 	Object	   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
 
 	return object == NULL || is_void(object) ? NULL : object;
@@ -161,23 +186,44 @@ make_hash(void)
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-Object *
-sf_owner_begin(SfSegment *seg, const SfLocator *loc)
+/* The generation is the first from that of the locator on that is free. */
+static Object *
+enter_object(SfLocator *loc, bool derived)
 {
-	ObjectKey	key = {loc->incarnation, loc->object_id};
-	Object	   *object;
-	bool		found;
+	for (;; loc->generation++)
+	{
+		ObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
+		bool		found;
+		Object	   *object = hash_search(objects, &key, HASH_ENTER, &found);
 
+		if (!found || is_void(object))
+			return object;
+		if (!derived)
+			elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
+	}
+}
+
+Object *
+sf_owner_begin(SfSegment *seg, SfLocator *loc, struct varlena *base)
+{
+	Object	   *object;
+
+	if (base != NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(sf_write_context());
+
+		base = (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(base), false, -1));
+		MemoryContextSwitchTo(old);
+	}
 	if (objects == NULL)
 		make_hash();
-	object = hash_search(objects, &key, HASH_ENTER, &found);
-	if (found && !is_void(object))
-		elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
+	object = enter_object(loc, base != NULL);
 	object->state = OBJECT_DEAD;
 	object->seg = seg;
-	object->nruns = object->npages = 0;
+	object->nruns = object->npages = object->nscrap = 0;
 	object->runs = NULL;
-	object->pages = NULL;
+	object->pages = object->scrap = NULL;
+	object->base = base;
 	return object;
 }
 
@@ -187,6 +233,7 @@ sf_owner_pages(const uint32 *pages, int npages, void *arg)
 	Object	   *object = arg;
 	Size		size = (object->npages + npages) * sizeof(uint32);
 
+	sf_write_note_entries();
 	object->pages = object->pages == NULL
 		? MemoryContextAlloc(sf_write_context(), size)
 		: repalloc_huge(object->pages, size);
@@ -194,9 +241,31 @@ sf_owner_pages(const uint32 *pages, int npages, void *arg)
 	object->npages += npages;
 }
 
-void
-sf_owner_place(Object *object, const SfOwned *owned)
+/* Of the pages that were made, those that are not owned any more are scrap. */
+static void
+sort_out_pages(Object *object, const SfOwned *owned)
 {
+	int			kept = 0;
+
+	if (owned->npages == object->npages)
+		return;
+	object->scrap = MemoryContextAllocHuge(sf_write_context(), object->npages * sizeof(uint32));
+	qsort(owned->pages, owned->npages, sizeof(uint32), cmp_pages);
+	for (int i = 0; i < object->npages; i++)
+	{
+		if (bsearch(&object->pages[i], owned->pages, owned->npages, sizeof(uint32), cmp_pages) != NULL)
+			object->pages[kept++] = object->pages[i];
+		else
+			object->scrap[object->nscrap++] = object->pages[i];
+	}
+	Assert(kept == owned->npages);
+	object->npages = kept;
+}
+
+void
+sf_owner_finish(Object *object, const SfOwned *owned)
+{
+	sort_out_pages(object, owned);
 	if (owned->nruns > 0)
 		object->run = owned->runs[0];
 	if (owned->nruns > 1)
@@ -204,21 +273,57 @@ sf_owner_place(Object *object, const SfOwned *owned)
 													 owned->nruns * sizeof(SfRun)),
 							  owned->runs, owned->nruns * sizeof(SfRun));
 	object->nruns = owned->nruns;
+	set_state(object, OBJECT_DRAFT);
+}
+
+void
+sf_owner_place(Object *object)
+{
 	set_state(object, OBJECT_PLACED);
+}
+
+static bool
+same_bytes(const struct varlena *a, const struct varlena *b)
+{
+	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
+		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
+}
+
+/* Was the object made from that value, or from none (old: what its row has)? */
+static bool
+fits_row(const Object *object, const struct varlena *old)
+{
+	return object->base == NULL || (old != NULL && same_bytes(object->base, old));
+}
+
+bool
+sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	Object	   *object = find_object(&loc);
+
+	if (object == NULL || object->state != OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
+		loc.attnum != seg->attnum || !SfNodeEquals(object->seg->node, seg->node) ||
+		!fits_row(object, old))
+		return false;
+	sf_object_require_genuine(object->seg, &loc);
+	sf_owner_place(object);
+	return true;
 }
 
 /* ---- facts from the AFTER trigger ---- */
 
 void
-sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum)
+sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct varlena *old)
 {
-	SfLocator	loc = sf_object_locator(datum);
-	Object	   *object = find_object(&loc);
+	SfLocator	loc;
+	const char *problem = sf_object_decode(datum, &loc);
+	Object	   *object = problem == NULL ? find_object(&loc) : NULL;
 
 	sf_write_require_open();
 	if (object == NULL ||
 		(object->state != OBJECT_PLACED && object->state != OBJECT_LOST) ||
-		loc.table_oid != table_oid || loc.attnum != attnum)
+		loc.table_oid != table_oid || loc.attnum != attnum || !fits_row(object, old))
 		ereport(ERROR,
 				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
 				 errmsg("column \"%s\" of table \"%s\" was given a stored securefile value that was not stored for it",
@@ -229,26 +334,33 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum)
 	set_state(object, object->state == OBJECT_LOST ? OBJECT_FREED : OBJECT_CONFIRMED);
 }
 
-/* An object of an earlier transaction that a row gave up. */
-typedef struct OldObject
+/* A value that a row gave up, and what it got for it, if that shares space. */
+typedef struct GivenUp
 {
 	SfSegment  *seg;
 	const SfLocator *loc;
-} OldObject;
+	const SfLocator *successor; /* or NULL */
+} GivenUp;
 
-/* Note it as freed (an SfBaseStep). */
 static void
-free_old(void *arg)
+note_freed(SfSegment *seg, SfOwned owned)
 {
-	OldObject  *old = arg;
+	freed = make_room(freed, nfreed, &freed_size, sizeof(Freed));
+	freed[nfreed++] = (Freed) {sf_owner_segment(seg), owned, GetCurrentTransactionNestLevel()};
+}
+
+/* Note what is not shared as freed (an SfBaseStep). */
+static void
+free_unshared(void *arg)
+{
+	GivenUp    *given = arg;
 	MemoryContext context = MemoryContextSwitchTo(sf_write_context());
-	SfOwned		owned = sf_object_owned(old->seg, old->loc);
+	SfOwned		owned = sf_object_minus(given->seg, given->loc, given->successor);
 
 	if (owned.nruns < 64)
 		owned.runs = repalloc(owned.runs, Max(owned.nruns, 1) * sizeof(SfRun));
 	MemoryContextSwitchTo(context);
-	freed = make_room(freed, nfreed, &freed_size, sizeof(Freed));
-	freed[nfreed++] = (Freed) {sf_owner_segment(old->seg), owned, GetCurrentTransactionNestLevel()};
+	note_freed(given->seg, owned);
 }
 
 /* A damaged row can be removed, but what it says about space is not believed. */
@@ -265,47 +377,78 @@ warn_not_freed(Oid table_oid, AttrNumber attnum, const char *problem)
 
 /* Only a map in inode pages can be damaged when its locator is not. */
 static void
-free_genuine(SfSegment *seg, const SfLocator *loc)
+free_genuine(GivenUp *given)
 {
-	OldObject	old = {seg, loc};
 	ErrorData  *edata;
 
-	if (!(loc->flags & SF_LOC_INODE))
+	if (!(given->loc->flags & SF_LOC_INODE) &&
+		(given->successor == NULL || !(given->successor->flags & SF_LOC_INODE)))
 	{
-		free_old(&old);
+		free_unshared(given);
 		return;
 	}
-	edata = sf_base_guarded(free_old, &old);
+	edata = sf_base_guarded(free_unshared, given);
 	if (edata != NULL)
-		warn_not_freed(loc->table_oid, loc->attnum, edata->message);
+		warn_not_freed(given->loc->table_oid, given->loc->attnum, edata->message);
+}
+
+/* An object of this transaction: what it owns is known, unless it shares. */
+static void
+free_new(Object *object, GivenUp *given)
+{
+	if (object->state == OBJECT_FREED || object->state == OBJECT_LOST)
+		return;
+	given->seg = object->seg;
+	if (object->base == NULL && given->successor == NULL)
+		note_freed(object->seg, (SfOwned) {object->nruns > 1 ? object->runs : &object->run,
+										   object->nruns, object->pages, object->npages});
+	else
+		free_genuine(given);
+	set_state(object, object->state == OBJECT_PLACED ? OBJECT_LOST : OBJECT_FREED);
+}
+
+/* Does the value that comes into a row share space with the one that goes? */
+static bool
+is_successor(const SfLocator *loc, struct varlena *datum)
+{
+	Object	   *object = find_object(loc);
+
+	return object != NULL && object->base != NULL && same_bytes(object->base, datum);
 }
 
 void
-sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum)
+sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct varlena *next)
 {
 	SfLocator	loc;
+	SfLocator	next_loc;
+	GivenUp		given = {NULL, &loc, NULL};
 	const char *problem = sf_object_decode(datum, &loc);
 	Object	   *object;
-	SfSegment  *seg;
 
 	if (problem == NULL && (loc.table_oid != table_oid || loc.attnum != attnum))
 		return;
 	sf_write_require_open();
+	if (next != NULL)
+	{
+		next_loc = sf_object_locator(next);
+		if (is_successor(&next_loc, datum))
+			given.successor = &next_loc;
+	}
 	object = problem == NULL ? find_object(&loc) : NULL;
 	if (object != NULL)
 	{
-		set_state(object, object->state == OBJECT_PLACED ? OBJECT_LOST : OBJECT_FREED);
+		free_new(object, &given);
 		return;
 	}
-	seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
-	if (seg == NULL || (problem == NULL && seg->incarnation != loc.incarnation))
+	given.seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
+	if (given.seg == NULL || (problem == NULL && given.seg->incarnation != loc.incarnation))
 		return;					/* its storage goes as a whole */
-	if (problem == NULL && !sf_format_locator_genuine(&loc, &seg->secret))
+	if (problem == NULL && !sf_format_locator_genuine(&loc, &given.seg->secret))
 		problem = "locator was not made by its segment, or was changed since";
 	if (problem != NULL)
 		warn_not_freed(table_oid, attnum, psprintf("The %s.", problem));
 	else
-		free_genuine(seg, &loc);
+		free_genuine(&given);
 }
 
 /* ---- savepoints ---- */
@@ -393,20 +536,17 @@ sort_facts(SfFacts *facts, bool merge)
  * What one object of this transaction comes to.  A version that was born and
  * died here is visible to nobody else, but core still looks at it until the
  * horizon has passed: logical decoding emits it, and CREATE INDEX evaluates
- * its expressions on it.  So its space is allocated and freed like any other.
+ * its expressions on it.  So its space is allocated, and was noted as freed,
+ * like any other.
  */
 static void
-collect_object(const Object *object, SfFacts *alloc, SfFacts *free, SfFacts *pages)
+collect_object(const Object *object, SfFacts *alloc, SfFacts *pages)
 {
-	const SfRun *runs = object->nruns > 1 ? object->runs : &object->run;
-	bool		died = object->state == OBJECT_FREED || object->state == OBJECT_LOST;
-
-	if (object->state == OBJECT_CONFIRMED || died)
-		add_runs(alloc, object->seg, runs, object->nruns);
-	if (died)
-		add_runs(free, object->seg, runs, object->nruns);
-	if (object->state != OBJECT_CONFIRMED)
+	if (object->state >= OBJECT_CONFIRMED)
+		add_runs(alloc, object->seg, object->nruns > 1 ? object->runs : &object->run, object->nruns);
+	else
 		add_pages(pages, object->seg, object->pages, object->npages);
+	add_pages(pages, object->seg, object->scrap, object->nscrap);
 }
 
 bool
@@ -429,7 +569,7 @@ sf_write_has_facts(SfNode node)
 	hash_seq_init(&status, objects);
 	while ((object = hash_seq_search(&status)) != NULL)
 		found |= SfNodeEquals(object->seg->node, node) &&
-			(object->state != OBJECT_DEAD || object->npages > 0);
+			(object->state != OBJECT_DEAD || object->npages + object->nscrap > 0);
 	return found;
 }
 
@@ -443,7 +583,7 @@ sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages)
 
 		hash_seq_init(&status, objects);
 		while ((object = hash_seq_search(&status)) != NULL)
-			collect_object(object, alloc, free, pages);
+			collect_object(object, alloc, pages);
 	}
 	for (int64 i = 0; i < nfreed; i++)
 	{

@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "config/config.h"
+#include "object/object.h"
 #include "space/space.h"
 
 /*
@@ -21,20 +22,69 @@
  */
 extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len);
 
+/* ---- versions in the making (draft.c) ---- */
+
+/*
+ * A new object of the column, or, with base (a STORED value of the segment), a
+ * new version of it, which shares with it what is not put again.  Begins with
+ * the base's units, or none.  Lives in CurrentMemoryContext, in constant
+ * memory; to be given up, it is just forgotten.
+ */
+typedef struct SfDraft SfDraft;
+extern SfDraft *sf_write_draft(SfSegment *seg, struct varlena *base);
+
+/* Cut, or grow by holes. */
+extern void sf_write_draft_resize(SfDraft *draft, uint64 nunits);
+
+/* ERROR: the storage that a draft was begun in is not the column's any more. */
+SF_NORETURN extern void sf_write_report_replaced(void);
+
+/*
+ * Write units, in place of those there are.  All are whole, but perhaps the
+ * last, which may then only be that of the object.  ahead_bytes: how much the
+ * object gets in a row, these included; a hint to where to put it.
+ */
+extern void sf_write_draft_put(SfDraft *draft, uint64 first_unit, const char *data, Size len,
+							   uint64 ahead_bytes);
+
+/* Make a hole of a unit. */
+extern void sf_write_draft_punch(SfDraft *draft, uint64 unit_no);
+
+/* The map as it is now, for reading; seg is this transaction's copy. */
+extern SfEdit *sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version);
+
+/*
+ * The STORED datum (palloc'd), of length_bytes > 0, which end in the last unit.
+ * It can be read in this transaction, adopted by a row once, or copied.
+ */
+extern struct varlena *sf_write_draft_finish(SfDraft *draft, uint64 length_bytes);
+
+/*
+ * Place a finished draft in a row of the column, as it is.  old: what the row
+ * had, if it is an UPDATE of a STORED value.  False: it has to be copied, since
+ * it is no draft (any more), not of this column, or not made from old.
+ */
+extern bool sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old);
+
+/* ---- facts ---- */
+
 /*
  * account, a row appeared: the locator is in a tuple of (table, attnum).
  * ERROR unless this transaction placed it there and had not confirmed it.
- * datum: a packed, detoasted STORED value.
+ * datum: a packed, detoasted STORED value; old: what the row had before, or NULL.
  */
-extern void sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum);
+extern void sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum,
+							 struct varlena *old);
 
 /*
  * account, a row went away: free the object's space if this (sub)transaction
  * commits, once no snapshot needs it.  A locator of another table or column
  * is none of our business and ignored; WARNING, and nothing freed, when the
- * value is damaged.
+ * value is damaged.  next: the STORED value the row has now, or NULL; what it
+ * shares stays.
  */
-extern void sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum);
+extern void sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum,
+						  struct varlena *next);
 
 /*
  * Has this transaction stored or freed what its end must note in that storage,

@@ -3,7 +3,7 @@
  * write_internal.h
  *	  What the files of write/ share.
  *
- * value.c		a value in: cut into units, placed, checksummed, mapped
+ * draft.c		a version in the making: units placed, checksummed, mapped
  * arena.c		where the next unit goes: lent regions of this backend
  * gather.c		the write gather cache: two buffers, pieces, flushes
  * owner.c		which object is whose: placed, confirmed, freed; savepoints
@@ -82,12 +82,14 @@ extern void sf_gather_reset(void);
 /* ---- owner.c ---- */
 
 /*
- * A new object: begun, told of its inode pages while they are made (an
- * SfPagesMade), and placed when it is whole.  Until then it is dead.
+ * A new object, or a new version of base: begun (sets the generation), told of
+ * its inode pages while they are made (an SfPagesMade), and finished when it is
+ * whole: a draft.  Until then it is dead.  place: it goes into a row now.
  */
-extern struct Object *sf_owner_begin(SfSegment *seg, const SfLocator *loc);
+extern struct Object *sf_owner_begin(SfSegment *seg, SfLocator *loc, struct varlena *base);
 extern void sf_owner_pages(const uint32 *pages, int npages, void *object);
-extern void sf_owner_place(struct Object *object, const SfOwned *owned);
+extern void sf_owner_finish(struct Object *object, const SfOwned *owned);
+extern void sf_owner_place(struct Object *object);
 
 /*
  * Lists of what pre-commit has to log, of one kind, sorted by segment and

@@ -1,0 +1,117 @@
+/*-------------------------------------------------------------------------
+ *
+ * writing.c
+ *	  The column that a value is written for, before there is a row: which
+ *	  segment that is, and whether the user may.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/relation.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "ddl/ddl.h"
+#include "ddl/ddl_internal.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#define NAMES_SHOWN		10
+
+/* Names of the partitions that have rows, as far as there is room. */
+static char *
+partition_names(Oid table_oid)
+{
+	StringInfoData names;
+	ListCell   *lc;
+	int			n = 0;
+
+	initStringInfo(&names);
+	foreach(lc, find_all_inheritors(table_oid, AccessShareLock, NULL))
+	{
+		Oid			relid = lfirst_oid(lc);
+
+		if (get_rel_relkind(relid) != RELKIND_RELATION)
+			continue;
+		if (n++ == NAMES_SHOWN)
+		{
+			appendStringInfoString(&names, ", ...");
+			break;
+		}
+		appendStringInfo(&names, "%s%s", n > 1 ? ", " : "",
+						 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+													get_rel_name(relid)));
+	}
+	return names.data;
+}
+
+static void
+require_table(Relation rel)
+{
+	char	   *names;
+
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+		return;
+	if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", RelationGetRelationName(rel))));
+	names = partition_names(RelationGetRelid(rel));
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("\"%s\" is a partitioned table, whose values lie in its partitions",
+					RelationGetRelationName(rel)),
+			 names[0] == '\0' ? errdetail("It has no partitions.") :
+			 errdetail("Its partitions are: %s.", names),
+			 errhint("Name the partition that the row will be in.")));
+}
+
+static AttrNumber
+find_column(Relation rel, const char *column)
+{
+	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), column);
+
+	if (attnum == InvalidAttrNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist",
+						column, RelationGetRelationName(rel))));
+	if (attnum < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
+						column, RelationGetRelationName(rel))));
+	return attnum;
+}
+
+void
+sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of)
+{
+	if (pg_class_aclcheck(table_oid, GetUserId(), any_of) != ACLCHECK_OK &&
+		pg_attribute_aclcheck(table_oid, attnum, GetUserId(), any_of) != ACLCHECK_OK)
+		aclcheck_error_col(ACLCHECK_NO_PRIV, OBJECT_TABLE, get_rel_name(table_oid),
+						   get_attname(table_oid, attnum, true));
+}
+
+SfSegment *
+sf_ddl_column_to_write(Oid table_oid, const char *column)
+{
+	Relation	rel = try_relation_open(table_oid, RowExclusiveLock);
+	AttrNumber	attnum;
+	SfColumn	described;
+
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table with OID %u does not exist", table_oid)));
+	require_table(rel);
+	attnum = find_column(rel, column);
+	described = sf_ddl_column(rel, attnum);
+	sf_ddl_require_privilege(table_oid, attnum, ACL_INSERT | ACL_UPDATE);
+	relation_close(rel, NoLock);
+	return described.permanent
+		? sf_space_open(table_oid, attnum, RowExclusiveLock, false) : NULL;
+}

@@ -1,0 +1,479 @@
+/*-------------------------------------------------------------------------
+ *
+ * edit.c
+ *	  A unit map under construction: a new object's, or that of a new version
+ *	  of an object, copied on write from leaf to root.
+ *
+ * Nodes are loaded when they are looked at, changed in memory, and written as
+ * new pages: when there are too many of them, level by level from the leaves,
+ * and in the end.  So memory is bounded, however large the object.
+ *
+ * E1	the pointer to a node that is changed in memory is stale; writing the
+ *		node sets it, which changes the parent;
+ * E2	entries at and behind the end of the object are holes in memory, and
+ *		are not written;
+ * E3	a node that is not the last of its level is written full, so one that
+ *		was the last is loaded and changed when the object grows behind it;
+ * E4	a node of holes is not written: the pointer to it leads nowhere.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "object/object_internal.h"
+#include "portability/instr_time.h"
+#include "stats/stats.h"
+
+#define MAX_NODES		48		/* 384 KB */
+#define MAX_DEPTH		6
+#define PAGES_AT_ONCE	16
+
+typedef struct EditNode
+{
+	uint64		index;			/* among the nodes of its level */
+	uint16		level;
+	bool		changed;
+	SfInode    *inode;
+} EditNode;
+
+struct SfEdit
+{
+	SfSegment  *seg;
+	SfLocator	loc;			/* the version being made */
+	MemoryContext context;
+	uint64		nunits;
+	uint16		depth;
+	SfChild		root;			/* stale while the root node is changed */
+	SfPagesMade made;
+	void	   *arg;
+	int			nnodes;
+	EditNode		nodes[MAX_NODES * MAX_DEPTH];	/* writing leaves loads their ancestors */
+};
+
+static EditNode *get_node(SfEdit *edit, uint16 level, uint64 index);
+
+static void
+make_hole(SfInode *inode, uint16 level, uint64 i)
+{
+	if (level == 0)
+		inode->u.units[i] = (SfUnit) {.start = SF_HOLE};
+	else
+		inode->u.children[i] = SF_HOLE_CHILD;
+}
+
+static bool
+is_hole(const SfInode *inode, uint16 level, uint64 i)
+{
+	return level == 0 ? inode->u.units[i].start == SF_HOLE
+		: inode->u.children[i].page == SF_NO_PAGE;
+}
+
+/* How many entries of a node are before the end of the object. */
+static uint64
+entries_inside(const SfEdit *edit, uint16 level, uint64 index)
+{
+	uint64		below = sf_inode_units_below(level);
+	uint64		first = index * sf_inode_capacity(level) * below;
+
+	if (edit->nunits <= first)
+		return 0;
+	return Min((edit->nunits - first + below - 1) / below, sf_inode_capacity(level));
+}
+
+/* ---- nodes in memory ---- */
+
+static EditNode *
+find_node(SfEdit *edit, uint16 level, uint64 index)
+{
+	for (int i = edit->nnodes - 1; i >= 0; i--)
+		if (edit->nodes[i].index == index && edit->nodes[i].level == level)
+			return &edit->nodes[i];
+	return NULL;
+}
+
+static EditNode *
+add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode)
+{
+	EditNode	   *node = &edit->nodes[edit->nnodes];
+
+	Assert(edit->nnodes < lengthof(edit->nodes));
+	node->index = index;
+	node->level = level;
+	node->changed = false;
+	node->inode = inode;
+	edit->nnodes++;
+	return node;
+}
+
+/* Takes the last node's place: pointers to nodes do not survive it. */
+static void
+forget_node(SfEdit *edit, EditNode *node)
+{
+	pfree(node->inode);
+	*node = edit->nodes[--edit->nnodes];
+}
+
+static SfChild
+pointer_to(SfEdit *edit, uint16 level, uint64 index)
+{
+	uint64		capacity = sf_inode_capacity(level + 1);
+
+	if (level == edit->depth - 1)
+		return edit->root;
+	return get_node(edit, level + 1, index / capacity)->inode->u.children[index % capacity];
+}
+
+static void
+set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
+{
+	uint64		capacity = sf_inode_capacity(level + 1);
+	EditNode	   *parent;
+
+	if (level == edit->depth - 1)
+	{
+		edit->root = pointer;
+		return;
+	}
+	parent = get_node(edit, level + 1, index / capacity);
+	parent->inode->u.children[index % capacity] = pointer;
+	parent->changed = true;
+}
+
+/* The node, loaded if it is not there.  Valid until the next call. */
+static EditNode *
+get_node(SfEdit *edit, uint16 level, uint64 index)
+{
+	EditNode	   *node = find_node(edit, level, index);
+	SfChild		pointer;
+	SfInode    *inode;
+	uint64		n = 0;
+
+	if (node != NULL)
+		return node;
+	pointer = pointer_to(edit, level, index);
+	inode = MemoryContextAlloc(edit->context, SF_PAGE_CONTENT);
+	memset(inode, 0, SF_INODE_HEADER);
+	if (pointer.page != SF_NO_PAGE)
+	{
+		sf_inode_read(edit->seg, &edit->loc, pointer, level, inode);
+		n = Min(inode->nentries, entries_inside(edit, level, index));
+	}
+	for (; n < sf_inode_capacity(level); n++)
+		make_hole(inode, level, n);
+	return add_node(edit, level, index, inode);
+}
+
+/* ---- writing ---- */
+
+/* Some changed nodes of a level, about to become pages. */
+typedef struct Batch
+{
+	SfEdit	   *edit;
+	EditNode	   *nodes[PAGES_AT_ONCE];
+	int			n;
+} Batch;
+
+/* Contents of page i of a batch (an SfPageFill). */
+static uint32
+fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *arg)
+{
+	Batch	   *batch = arg;
+	EditNode	   *node = batch->nodes[i];
+	SfInode    *inode = node->inode;
+	Size		entry = node->level == 0 ? sizeof(SfUnit) : sizeof(SfChild);
+	Size		len;
+
+	inode->object_id = batch->edit->loc.object_id;
+	inode->stamp = first_stamp + i;
+	inode->first_unit = node->index * sf_inode_units_below(node->level + 1);
+	inode->level = node->level;
+	inode->nentries = entries_inside(batch->edit, node->level, node->index);
+	len = SF_INODE_HEADER + inode->nentries * entry;
+	memcpy(content, inode, len);
+	return len;
+}
+
+static void
+write_batch(Batch *batch)
+{
+	SfEdit	   *edit = batch->edit;
+	uint32		pages[PAGES_AT_ONCE];
+	uint64		stamp;
+
+	if (batch->n == 0)
+		return;
+	CHECK_FOR_INTERRUPTS();
+	sf_space_new_inode_pages(edit->seg, batch->n, fill_page, batch, pages, &stamp);
+	edit->made(pages, batch->n, edit->arg);
+	for (int i = 0; i < batch->n; i++)
+	{
+		set_pointer(edit, batch->nodes[i]->level, batch->nodes[i]->index,
+					(SfChild) {stamp + i, pages[i], 0});
+		batch->nodes[i]->changed = false;
+	}
+	batch->n = 0;
+}
+
+/* Only a root is written when it has holes only: a locator leads to a page. */
+static bool
+is_empty(SfEdit *edit, const EditNode *node)
+{
+	uint64		n = entries_inside(edit, node->level, node->index);
+
+	if (node->level == edit->depth - 1)
+		return false;
+	for (uint64 i = 0; i < n; i++)
+		if (!is_hole(node->inode, node->level, i))
+			return false;
+	return true;
+}
+
+/*
+ * Write the changed nodes of a level.  Their parents may be loaded by that,
+ * which moves no node.
+ */
+static void
+write_level(SfEdit *edit, uint16 level)
+{
+	Batch		batch = {edit};
+	int			n = edit->nnodes;
+
+	for (int i = 0; i < n; i++)
+	{
+		EditNode	   *node = &edit->nodes[i];
+
+		if (node->level != level || !node->changed)
+			continue;
+		if (is_empty(edit, node))
+		{
+			set_pointer(edit, level, node->index, SF_HOLE_CHILD);
+			node->changed = false;
+			continue;
+		}
+		batch.nodes[batch.n++] = node;
+		if (batch.n == PAGES_AT_ONCE)
+			write_batch(&batch);
+	}
+	write_batch(&batch);
+}
+
+static void
+forget_level(SfEdit *edit, uint16 level)
+{
+	for (int i = edit->nnodes - 1; i >= 0; i--)
+		if (edit->nodes[i].level == level)
+			forget_node(edit, &edit->nodes[i]);
+}
+
+/* Before a node is asked for from outside: make room for it and its path. */
+static void
+make_room(SfEdit *edit)
+{
+	for (uint16 level = 0; edit->nnodes >= MAX_NODES; level++)
+	{
+		Assert(level < edit->depth);
+		write_level(edit, level);
+		forget_level(edit, level);
+	}
+}
+
+/* ---- what an editor sees ---- */
+
+SfEdit *
+sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
+			   SfPagesMade made, void *arg)
+{
+	SfEdit	   *edit = palloc(sizeof(SfEdit));
+
+	edit->seg = seg;
+	edit->loc = *version;
+	edit->loc.flags = SF_LOC_INODE;
+	edit->context = CurrentMemoryContext;
+	edit->nunits = base == NULL ? 0 : base->nunits;
+	edit->depth = sf_inode_depth(edit->nunits);
+	edit->root = base == NULL ? SF_HOLE_CHILD : sf_object_root(base);
+	edit->made = made;
+	edit->arg = arg;
+	edit->nnodes = 0;
+	if (base != NULL && !(base->flags & SF_LOC_INODE))
+	{
+		SfInode    *inode = get_node(edit, 0, 0)->inode;
+
+		sf_object_flat_units(base, 0, base->nunits, inode->u.units);
+		edit->nodes[0].changed = true;
+	}
+	return edit;
+}
+
+/* Cut a node at the end of the object (E2). */
+static void
+cut_node(SfEdit *edit, uint16 level, uint64 index)
+{
+	EditNode	   *node = get_node(edit, level, index);
+
+	for (uint64 i = entries_inside(edit, level, index); i < sf_inode_capacity(level); i++)
+		make_hole(node->inode, level, i);
+	node->changed = true;
+}
+
+/* The root becomes what its first entry leads to. */
+static void
+lower_root(SfEdit *edit)
+{
+	uint16		level = edit->depth - 1;
+	EditNode	   *root = get_node(edit, level, 0);
+
+	edit->root = root->inode->u.children[0];
+	forget_node(edit, root);
+	edit->depth--;
+}
+
+static void
+shrink(SfEdit *edit, uint64 nunits)
+{
+	edit->nunits = nunits;
+	for (int i = edit->nnodes - 1; i >= 0; i--)
+		if (entries_inside(edit, edit->nodes[i].level, edit->nodes[i].index) == 0)
+			forget_node(edit, &edit->nodes[i]);
+	while (edit->depth > sf_inode_depth(nunits))
+		lower_root(edit);
+	if (nunits == 0)
+		edit->root = SF_HOLE_CHILD;
+	else
+		for (uint16 level = 0; level < edit->depth; level++)
+			cut_node(edit, level, (nunits - 1) / sf_inode_units_below(level + 1));
+}
+
+static void
+raise_root(SfEdit *edit)
+{
+	SfChild		old = edit->root;
+	EditNode	   *root;
+
+	edit->root = SF_HOLE_CHILD;
+	edit->depth++;
+	root = get_node(edit, edit->depth - 1, 0);
+	root->inode->u.children[0] = old;
+	root->changed = true;
+}
+
+static void
+grow(SfEdit *edit, uint64 nunits)
+{
+	uint64		last = edit->nunits - 1;
+
+	/* E3 */
+	for (uint16 level = 0; edit->nunits > 0 && level < edit->depth; level++)
+	{
+		uint64		index = last / sf_inode_units_below(level + 1);
+
+		if (entries_inside(edit, level, index) < sf_inode_capacity(level))
+			get_node(edit, level, index)->changed = true;
+	}
+	edit->nunits = nunits;
+	while (edit->depth < sf_inode_depth(nunits))
+		raise_root(edit);
+}
+
+void
+sf_object_edit_resize(SfEdit *edit, uint64 nunits)
+{
+	make_room(edit);
+	if (nunits < edit->nunits)
+		shrink(edit, nunits);
+	else if (nunits > edit->nunits)
+		grow(edit, nunits);
+}
+
+void
+sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
+{
+	EditNode	   *leaf;
+
+	Assert(unit_no < edit->nunits);
+	make_room(edit);
+	leaf = get_node(edit, 0, unit_no / SF_INODE_MAX_UNITS);
+	leaf->inode->u.units[unit_no % SF_INODE_MAX_UNITS] = *unit;
+	leaf->changed = true;
+}
+
+void
+sf_object_edit_units(SfEdit *edit, uint64 first, uint32 n, SfUnit *units)
+{
+	Assert(first + n <= edit->nunits);
+	for (uint32 i = 0; i < n; i++)
+	{
+		make_room(edit);
+		units[i] = get_node(edit, 0, (first + i) / SF_INODE_MAX_UNITS)->
+			inode->u.units[(first + i) % SF_INODE_MAX_UNITS];
+	}
+}
+
+/* Can the map stand in the locator?  Then runs and checksums of it. */
+static bool
+as_flat(SfEdit *edit, SfRun *runs, uint32 *nruns, uint64 *checksums)
+{
+	const SfUnit *units;
+
+	if (edit->nunits > SF_FLAT_MAX_UNITS)
+		return false;
+	units = get_node(edit, 0, 0)->inode->u.units;
+	for (uint64 i = 0; i < edit->nunits; i++)
+	{
+		if (units[i].start == SF_HOLE)
+			return false;
+		sf_object_append_run(runs, nruns, &units[i]);
+		checksums[i] = units[i].checksum;
+	}
+	return true;
+}
+
+static void
+write_tree(SfEdit *edit)
+{
+	instr_time	start;
+	instr_time	end;
+
+	INSTR_TIME_SET_CURRENT(start);
+	get_node(edit, edit->depth - 1, 0)->changed |= edit->root.page == SF_NO_PAGE;
+	for (uint16 level = 0; level < edit->depth; level++)
+		write_level(edit, level);
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+	sf_stats_local(edit->seg->table_oid, edit->seg->attnum)->inode_write_time_us +=
+		INSTR_TIME_GET_MICROSEC(end);
+}
+
+struct varlena *
+sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
+{
+	SfRun		runs[SF_FLAT_MAX_RUNS];
+	uint64		checksums[SF_FLAT_MAX_UNITS];
+	SfLocator	loc = edit->loc;
+	uint32		nruns = 0;
+	struct varlena *datum = palloc(VARHDRSZ + SF_LOCATOR_MAX_SIZE);
+	Size		len;
+
+	Assert(SF_UNITS_OF(length_bytes) == edit->nunits && length_bytes > 0);
+	loc.length_bytes = length_bytes;
+	loc.nunits = edit->nunits;
+	loc.flags = 0;
+	if (!as_flat(edit, runs, &nruns, checksums))
+	{
+		make_room(edit);
+		write_tree(edit);
+		loc.flags = SF_LOC_INODE;
+		loc.depth = edit->depth;
+		loc.root_page = edit->root.page;
+		loc.root_stamp = edit->root.stamp;
+	}
+	loc.nruns = nruns;
+	len = sf_format_locator_encode((uint8 *) VARDATA(datum), &loc, runs, checksums,
+								   &edit->seg->secret);
+	SET_VARSIZE(datum, VARHDRSZ + len);
+	for (int i = 0; i < edit->nnodes; i++)
+		pfree(edit->nodes[i].inode);
+	pfree(edit);
+	return datum;
+}

@@ -1,0 +1,317 @@
+/*-------------------------------------------------------------------------
+ *
+ * ahead.c
+ *	  Reading ahead: what a reader will ask for next is on its way while its
+ *	  caller sends off what it got last.
+ *
+ * A reader that reads ahead has a seat: a ring of chunks, in the order of their
+ * units, the oldest being the one that bytes are taken from.  Units between two
+ * chunks are holes.  A chunk stays until its last byte was taken, so that a unit
+ * is read once and checked once, however small the pieces are.  As the reader
+ * goes on, the ring grows from one chunk to all of the seat's.
+ *
+ * Seats are few, in static memory, and their buffers are never given back; so
+ * they can be left at any time, with requests in flight.  Whoever takes the
+ * seat next waits for those.
+ *
+ * What nobody has asked for yet must not be an error: planning ends before a
+ * unit that is not where data files are, and a request that failed is left
+ * aside.  What was asked for is then read in one go, which finds the error
+ * again, if it concerns that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "config/config.h"
+#include "miscadmin.h"
+#include "read/read_internal.h"
+
+#define SEATS			4
+#define SEAT_CHUNKS		4
+#define SEAT_UNITS		(SEAT_CHUNKS * SF_READ_CHUNK_UNITS)
+
+struct SfReadSeat
+{
+	SfReader   *owner;			/* NULL: free */
+	int			oldest;
+	int			busy;
+	SfReadChunk chunks[SEAT_CHUNKS];
+};
+
+static SfReadSeat seats[SEATS];
+
+/* ---- seats ---- */
+
+/* Memory of a seat, made on first use; and nothing of old in flight. */
+static void
+prepare_seat(SfReadSeat *seat)
+{
+	if (seat->chunks[0].buf == NULL)
+	{
+		char	   *mem = sf_io_buffer_alloc(SEAT_CHUNKS * SF_READ_CHUNK_BYTES);
+
+		for (int i = 0; i < SEAT_CHUNKS; i++)
+			seat->chunks[i].buf = mem + i * SF_READ_CHUNK_BYTES;
+	}
+	for (int i = 0; i < SEAT_CHUNKS; i++)
+		if (seat->chunks[i].io.in_flight)
+			sf_io_reap_all();
+	seat->oldest = seat->busy = 0;
+}
+
+static bool
+take_seat(SfReader *reader)
+{
+	for (SfReadSeat *seat = seats; seat < seats + SEATS; seat++)
+	{
+		if (seat->owner != NULL)
+			continue;
+		prepare_seat(seat);
+		seat->owner = reader;
+		reader->seat = seat;
+		reader->depth = 1;
+		reader->nknown = 0;
+		return true;
+	}
+	return false;
+}
+
+void
+sf_read_leave_seat(SfReader *reader)
+{
+	if (reader->seat != NULL)
+		reader->seat->owner = NULL;
+	reader->seat = NULL;
+}
+
+void
+sf_read_clear_seats(void)
+{
+	for (int i = 0; i < SEATS; i++)
+		seats[i].owner = NULL;
+}
+
+/* ---- known units: those of one leaf of the unit map at a time ---- */
+
+typedef struct LookUp
+{
+	SfReader   *reader;
+	SfReadJob  *job;
+	uint64		unit_no;
+} LookUp;
+
+/* An SfBaseStep. */
+static void
+look_up(void *arg)
+{
+	LookUp	   *what = arg;
+	SfReader   *reader = what->reader;
+	uint64		first = what->unit_no / SF_INODE_MAX_UNITS * SF_INODE_MAX_UNITS;
+	uint32		n = Min(reader->loc.nunits - first, SF_INODE_MAX_UNITS);
+
+	if (reader->units == NULL)
+		reader->units = MemoryContextAlloc(reader->context, SF_INODE_MAX_UNITS * sizeof(SfUnit));
+	reader->nknown = 0;
+	sf_read_look_up(what->job, first, n, reader->units);
+	reader->first_known = first;
+	reader->nknown = n;
+}
+
+/*
+ * Look up units that have not been asked for: damage of their page is no error
+ * yet.  A leaf is 42 MB, so that a subtransaction for each costs nothing; where
+ * there can be none, they are looked up when they are asked for.
+ */
+static void
+look_up_ahead(LookUp *what)
+{
+	ErrorData  *error;
+
+	if (IsInParallelMode() || IsParallelWorker())
+		return;
+	error = sf_base_guarded(look_up, what);
+	if (error != NULL)
+		FreeErrorData(error);
+}
+
+/* A unit and how many are known from there on; NULL: not to be known yet. */
+static const SfUnit *
+find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
+{
+	LookUp		what = {reader, job, unit_no};
+
+	if (unit_no - reader->first_known >= reader->nknown)
+	{
+		if (unit_no < SfReadTargetEnd(job->target))
+			look_up(&what);
+		else
+			look_up_ahead(&what);
+	}
+	if (unit_no - reader->first_known >= reader->nknown)
+		return NULL;
+	*n = reader->first_known + reader->nknown - unit_no;
+	return &reader->units[unit_no - reader->first_known];
+}
+
+/* ---- the ring ---- */
+
+static SfReadChunk *
+oldest_chunk(SfReadSeat *seat)
+{
+	return seat->busy > 0 ? &seat->chunks[seat->oldest] : NULL;
+}
+
+/* How many requests are worth it: without asynchronous I/O, one. */
+static int
+max_depth(void)
+{
+	return sf_io_method == SF_IO_METHOD_SYNC ? 1 : Min(sf_io_concurrency, SEAT_CHUNKS);
+}
+
+static void
+drop_oldest(SfReader *reader)
+{
+	SfReadSeat *seat = reader->seat;
+
+	seat->oldest = (seat->oldest + 1) % SEAT_CHUNKS;
+	seat->busy--;
+	reader->depth = Min(reader->depth * 2, max_depth());
+}
+
+/* Where planning ends, as seen from a unit that is being taken. */
+static uint64
+plan_limit(const SfReader *reader, uint64 unit_no)
+{
+	return Min(SF_UNITS_OF(reader->end_offset), unit_no + SEAT_UNITS);
+}
+
+/* Start reading what comes from unit_no on, as far as the reader may. */
+static void
+fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
+{
+	SfReadSeat *seat = reader->seat;
+	uint64		limit = plan_limit(reader, unit_no);
+
+	while (seat->busy < reader->depth && reader->next_unit < limit)
+	{
+		SfReadChunk *chunk = &seat->chunks[(seat->oldest + seat->busy) % SEAT_CHUNKS];
+		uint32		n;
+		const SfUnit *unit = find_unit(reader, job, reader->next_unit, &n);
+
+		if (unit != NULL && unit->start == SF_HOLE)
+		{
+			reader->next_unit++;
+			continue;
+		}
+		if (unit == NULL || !sf_read_is_there(job, unit))
+			break;
+		sf_read_plan_chunk(job, unit, reader->next_unit, Min(n, limit - reader->next_unit), chunk);
+		sf_read_start_chunk(job, chunk);
+		chunk->may_reread = true;
+		reader->next_unit += chunk->nunits;
+		seat->busy++;
+	}
+}
+
+/* An SfReadFinding: what failed is read again if it is asked for. */
+static void
+ignore_finding(const char *what, int64 segment_offset, int64 len, const char *detail, void *arg)
+{
+}
+
+/* Wait for a chunk; false when it could not be read, which is no error yet. */
+static bool
+wait_chunk(SfReadJob *job, SfReadChunk *chunk)
+{
+	SfReadTarget quiet = {.found = ignore_finding};
+	SfReadJob	quiet_job = *job;
+
+	quiet_job.target = &quiet;
+	return sf_read_wait_chunk(&quiet_job, chunk);
+}
+
+/*
+ * Give the target what it wants of the oldest chunk, from unit_no on; returns
+ * the next unit that it wants.
+ */
+static uint64
+take_chunk(SfReader *reader, SfReadJob *job, SfReadChunk *chunk, uint64 unit_no)
+{
+	uint64		chunk_end = chunk->first_unit + chunk->nunits;
+	uint64		end = Min(chunk_end, SfReadTargetEnd(job->target));
+
+	for (; unit_no < end; unit_no++)
+	{
+		uint32		i = unit_no - chunk->first_unit;
+
+		sf_read_deliver(job, unit_no, sf_read_checked_unit(job, chunk, i),
+						chunk->units[i].stored_bytes);
+	}
+	if (chunk_end * SF_UNIT_SIZE <= job->target->offset + job->target->len)
+		drop_oldest(reader);
+	return unit_no;
+}
+
+/* Read the rest of the target, from unit_no on, in one go; ring is empty or useless. */
+static void
+read_rest(SfReader *reader, SfReadJob *job, uint64 unit_no)
+{
+	SfReadTarget rest = *job->target;
+	SfReadJob	rest_job = *job;
+	uint64		skip = Max(unit_no * SF_UNIT_SIZE, rest.offset) - rest.offset;
+
+	rest.dst += skip;
+	rest.offset += skip;
+	rest.len -= skip;
+	rest_job.target = &rest;
+	sf_read_leave_seat(reader);
+	sf_read_units(&rest_job);
+}
+
+/* Take a seat, or go on in the one there is. */
+static bool
+be_seated(SfReader *reader, SfReadJob *job)
+{
+	/* storage that has been moved has other files */
+	if (reader->seat != NULL && !SfNodeEquals(reader->node, job->seg->node))
+		sf_read_leave_seat(reader);
+	if (reader->seat != NULL)
+		return true;
+	if (!take_seat(reader))
+		return false;
+	reader->node = job->seg->node;
+	reader->next_unit = SfReadTargetFirst(job->target);
+	return true;
+}
+
+bool
+sf_read_ahead(SfReader *reader, SfReadJob *job)
+{
+	uint64		unit_no = SfReadTargetFirst(job->target);
+	uint64		end = SfReadTargetEnd(job->target);
+
+	if (!be_seated(reader, job))
+		return false;
+	while (unit_no < end)
+	{
+		SfReadChunk *chunk;
+
+		CHECK_FOR_INTERRUPTS();
+		fill_ring(reader, job, unit_no);
+		chunk = oldest_chunk(reader->seat);
+		if (unit_no < (chunk != NULL ? chunk->first_unit : reader->next_unit))
+			sf_read_deliver(job, unit_no++, NULL, SF_UNIT_SIZE);
+		else if (chunk != NULL && wait_chunk(job, chunk))
+			unit_no = take_chunk(reader, job, chunk, unit_no);
+		else
+		{
+			read_rest(reader, job, unit_no);
+			return true;
+		}
+	}
+	fill_ring(reader, job, unit_no);
+	return true;
+}

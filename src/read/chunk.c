@@ -1,0 +1,275 @@
+/*-------------------------------------------------------------------------
+ *
+ * chunk.c
+ *	  Units that lie side by side become one request; every unit is checked,
+ *	  and goes with one copy to where it is wanted.
+ *
+ * The buffers are kept and aligned; a result's memory never is, since a
+ * varlena's data starts behind a 4-byte header.
+ *
+ * What the own transaction has not written out yet is laid over what comes from
+ * disk: before the request is made, for perhaps none is needed, and again when
+ * it has arrived.  Of a chunk that arrives in a later call than it was started
+ * in, some of it may have been written out in between: not in the gather
+ * buffers any more, and not on disk yet when the disk was read.  The check
+ * tells, and then it is read again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "read/read_internal.h"
+#include "storage/procarray.h"
+#include "utils/memutils.h"
+
+static SfReadOverlay overlay;
+
+void
+sf_read_set_overlay(SfReadOverlay fn)
+{
+	overlay = fn;
+}
+
+/* ---- planning ---- */
+
+static uint64
+unit_end(const SfUnit *unit)
+{
+	return unit->start + SF_BYTES_TO_SECTORS(unit->stored_bytes);
+}
+
+bool
+sf_read_is_there(const SfReadJob *job, const SfUnit *unit)
+{
+	return unit->stored_bytes != 0 && unit_end(unit) <= job->total_sectors;
+}
+
+/* Block-aligned surroundings of a chunk: the first block, and behind the last. */
+static uint64
+first_block(const SfReadChunk *chunk)
+{
+	return chunk->units[0].start / SF_BLOCK_SECTORS;
+}
+
+static uint64
+end_block(uint64 end_sector)
+{
+	return (end_sector + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
+}
+
+/* Does a unit lie right behind a chunk, and can it be read with it? */
+static bool
+continues(const SfReadJob *job, const SfReadChunk *chunk, const SfUnit *unit)
+{
+	return unit->start == unit_end(&chunk->units[chunk->nunits - 1]) &&
+		unit->start / SF_FILE_SECTORS == chunk->units[0].start / SF_FILE_SECTORS &&
+		sf_read_is_there(job, unit) &&
+		(end_block(unit_end(unit)) - first_block(chunk)) * SF_BLOCK_SIZE <= SF_READ_CHUNK_BYTES;
+}
+
+void
+sf_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
+				   SfReadChunk *chunk)
+{
+	Assert(n > 0 && units[0].start != SF_HOLE && sf_read_is_there(job, &units[0]));
+	chunk->first_unit = first_unit;
+	chunk->units[0] = units[0];
+	chunk->nunits = 1;
+	while (chunk->nunits < Min(n, SF_READ_CHUNK_UNITS) &&
+		   continues(job, chunk, &units[chunk->nunits]))
+	{
+		chunk->units[chunk->nunits] = units[chunk->nunits];
+		chunk->nunits++;
+	}
+	chunk->nsectors = unit_end(&chunk->units[chunk->nunits - 1]) - chunk->units[0].start;
+}
+
+/* ---- requests ---- */
+
+/* Lay what gather buffers hold of a chunk over it; returns how many sectors. */
+static uint32
+lay_over(SfReadJob *job, const SfReadChunk *chunk, char *data)
+{
+	return overlay(job->seg->node, chunk->units[0].start, chunk->nsectors, data);
+}
+
+bool
+sf_read_is_gathered(SfReadJob *job, const SfReadChunk *chunk)
+{
+	return lay_over(job, chunk, NULL) > 0;
+}
+
+/* Make a request for the block-aligned surroundings of a chunk. */
+void
+sf_read_start_chunk(SfReadJob *job, SfReadChunk *chunk)
+{
+	uint64		first = first_block(chunk);
+	uint64		end = end_block(chunk->units[0].start + chunk->nsectors);
+
+	Assert(!chunk->io.in_flight);
+	chunk->data = chunk->buf + (chunk->units[0].start - first * SF_BLOCK_SECTORS) * SF_SECTOR_SIZE;
+	chunk->arrived = chunk->started = chunk->writer_ended = false;
+	chunk->checked = 0;
+	chunk->overlaid = lay_over(job, chunk, chunk->data);
+	if (chunk->overlaid == chunk->nsectors)
+		return;
+	chunk->io.files = job->files;
+	chunk->io.segment_offset = first * SF_BLOCK_SIZE;
+	chunk->io.buf = chunk->buf;
+	chunk->io.len_bytes = (end - first) * SF_BLOCK_SIZE;
+	chunk->io.is_write = chunk->io.durable = false;
+	sf_io_start(&chunk->io);
+	chunk->started = true;
+	chunk->may_reread = job->buffered;
+	job->stats->direct_read_ops++;
+	job->stats->direct_read_bytes += chunk->io.len_bytes;
+}
+
+void
+sf_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk)
+{
+	if (job->buffered && SF_FAULT_IO(read_stale) != SF_FAULT_NONE)
+		chunk->data[0] ^= 1;
+}
+
+/* Wait for the request of a chunk; in a check, an error is a finding. */
+static bool
+wait_request(SfReadJob *job, SfReadChunk *chunk)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool ok = true;
+
+	if (job->target->found == NULL)
+	{
+		sf_io_wait(&chunk->io);
+		return true;
+	}
+	PG_TRY();
+	{
+		sf_io_wait(&chunk->io);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		job->target->found("unreadable", chunk->units[0].start * SF_SECTOR_SIZE,
+						   (int64) chunk->nsectors * SF_SECTOR_SIZE, error->message,
+						   job->target->arg);
+		FreeErrorData(error);
+		ok = false;
+	}
+	PG_END_TRY();
+	return ok;
+}
+
+bool
+sf_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk)
+{
+	if (chunk->arrived || !chunk->started)
+		return true;
+	/* what it was started with may have been closed since */
+	chunk->io.files = job->files;
+	if (!wait_request(job, chunk))
+		return false;
+	job->stats->ioreap_time_us += sf_io_take_counts().reap_us;
+	sf_read_spoil_cached(job, chunk);
+	if (chunk->overlaid > 0)
+		(void) lay_over(job, chunk, chunk->data);
+	chunk->arrived = true;
+	return true;
+}
+
+/*
+ * The page cache can be behind a direct write; the disk is the truth.  Reads
+ * the chunk again directly, into the same buffer.
+ */
+static void
+reread_directly(SfReadJob *job, SfReadChunk *chunk)
+{
+	chunk->io.files = sf_io_open(job->seg->node, false);
+	sf_io_start(&chunk->io);
+	sf_io_wait(&chunk->io);
+	if (chunk->overlaid > 0)
+		(void) lay_over(job, chunk, chunk->data);
+}
+
+/* ---- checking ---- */
+
+/*
+ * Logical decoding may stream a transaction that is still running, whose values
+ * lie in the gather buffers of another process.  Wait for them to be written,
+ * or for its end; false when the data on disk is what there is.
+ */
+static bool
+wait_for_writer(bool *ended)
+{
+	if (!TransactionIdIsValid(CheckXidAlive) || *ended)
+		return false;
+	if (TransactionIdIsInProgress(CheckXidAlive))
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(10000L);
+		return true;
+	}
+	*ended = true;
+	return true;
+}
+
+/* Is reading a chunk once more worth it? */
+static bool
+may_be_better(SfReadChunk *chunk)
+{
+	if (!chunk->started)
+		return false;
+	if (chunk->may_reread)
+	{
+		chunk->may_reread = false;
+		return true;
+	}
+	return wait_for_writer(&chunk->writer_ended);
+}
+
+const char *
+sf_read_checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
+{
+	const SfUnit *unit = &chunk->units[i];
+	const char *bytes = chunk->data + (unit->start - chunk->units[0].start) * SF_SECTOR_SIZE;
+	uint64		found;
+
+	Assert(i < chunk->nunits && (chunk->arrived || !chunk->started));
+	if (chunk->checked & (1u << i))
+		return bytes;
+	while ((found = sf_format_checksum(bytes, unit->stored_bytes, job->seed)) != unit->checksum)
+	{
+		if (!may_be_better(chunk))
+		{
+			sf_read_report_mismatch(job, chunk->first_unit + i, unit, found);
+			return NULL;
+		}
+		reread_directly(job, chunk);
+	}
+	chunk->checked |= 1u << i;
+	return bytes;
+}
+
+void
+sf_read_deliver(SfReadJob *job, uint64 unit_no, const char *bytes, uint32 len)
+{
+	SfReadTarget *target = job->target;
+	uint64		start = unit_no * SF_UNIT_SIZE;
+	uint64		from = Max(start, target->offset);
+	uint64		to = Min(start + len, target->offset + target->len);
+
+	if (target->dst == NULL || from >= to)
+		return;
+	if (bytes == NULL)
+		memset(target->dst + (from - target->offset), 0, to - from);
+	else
+		memcpy(target->dst + (from - target->offset), bytes + (from - start), to - from);
+}

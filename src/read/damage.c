@@ -1,0 +1,89 @@
+/*-------------------------------------------------------------------------
+ *
+ * damage.c
+ *	  What is said of a unit that cannot be returned: thrown as an ERROR, or
+ *	  told to a check.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "read/read_internal.h"
+
+/*
+ * Is what is wrong with a unit that its data stayed on another server?  Then
+ * that is reported.
+ */
+static bool
+report_left_behind(SfReadJob *job, const SfUnit *unit)
+{
+	const char *detail = "The column is filesystem_like_logging, and the value was stored before this"
+	" server was restored from a backup or became a standby.";
+
+	if (!sf_space_left_behind(job->seg, job->loc->object_id))
+		return false;
+	if (job->target->found == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FILE),
+				 errmsg("data of a securefile value is not on this server"),
+				 errdetail_internal("%s", detail),
+				 errhint("Store the value again, or delete its row; securefile_check() lists such values.")));
+	job->target->found("data left behind", unit->start * SF_SECTOR_SIZE, unit->stored_bytes,
+					   detail, job->target->arg);
+	return true;
+}
+
+/*
+ * A unit does not match.  Free space in its place means that the value
+ * outlived its row and the space has been given back since.
+ */
+void
+sf_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
+{
+	SfRun		run = {unit->start, SF_BYTES_TO_SECTORS(unit->stored_bytes)};
+	char	   *detail = psprintf("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
+								  ": expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
+								  unit_no, unit->start * SF_SECTOR_SIZE, unit->checksum, found);
+
+	if (job->target->found != NULL && report_left_behind(job, unit))
+		return;
+	if (job->target->found != NULL)
+	{
+		job->target->found("checksum mismatch", unit->start * SF_SECTOR_SIZE,
+						   unit->stored_bytes, detail, job->target->arg);
+		return;
+	}
+	sf_base_check_decoded();
+	if (!sf_space_is_used(job->seg, run))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("securefile value no longer exists"),
+				 errdetail("Its row is gone and its space has been given back."),
+				 errhint("Read the row again.")));
+	(void) report_left_behind(job, unit);
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("securefile value is damaged, or outlived its row"),
+			 errdetail_internal("%s", detail),
+			 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
+}
+
+/* A unit lies where no data file is. */
+void
+sf_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
+{
+	sf_base_check_decoded();
+	if (report_left_behind(job, unit))
+		return;
+	if (job->target->found != NULL)
+	{
+		job->target->found("unreadable", unit->start * SF_SECTOR_SIZE, unit->stored_bytes,
+						   "The unit lies beyond the end of the segment.", job->target->arg);
+		return;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("securefile value no longer exists"),
+			 errdetail("Its place lies beyond the end of its segment now."),
+			 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
+}

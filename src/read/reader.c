@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * reader.c
+ *	  Readers: values that are read piece by piece, over several calls.
+ *
+ * A piece that begins where the one before ended shows that the value is read
+ * in order: from then on the reader reads ahead, directly and asynchronously
+ * (ahead.c).  All else is read as if it were alone.
+ *
+ * A reader lives in a memory context of its own, and is ended by that context's
+ * end: so an ERROR, a rollback to a savepoint or a portal that is closed early
+ * leave no reader behind.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "read/read_internal.h"
+#include "utils/memutils.h"
+
+/* All readers of this process. */
+static dlist_head readers = DLIST_STATIC_INIT(readers);
+
+/* Never throws: called when a memory context goes. */
+static void
+end_reader(void *arg)
+{
+	SfReader   *reader = arg;
+
+	dlist_delete(&reader->link);
+	sf_read_leave_seat(reader);
+	if (OidIsValid(reader->held))
+		sf_space_let_go(reader->held);
+}
+
+SfReader *
+sf_read_begin(struct varlena *datum)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "securefile reader",
+												  ALLOCSET_SMALL_SIZES);
+	SfReader   *reader = MemoryContextAllocZero(context, sizeof(SfReader));
+	Size		size = VARSIZE_ANY(datum);
+
+	reader->context = context;
+	reader->datum = memcpy(MemoryContextAlloc(context, size), datum, size);
+	reader->length_bytes = reader->end_offset = sf_read_length(reader->datum);
+	reader->next_offset = -1;
+	reader->stored = sf_read_form(reader->datum) == SF_FORM_STORED;
+	if (reader->stored)
+		reader->loc = sf_object_locator(reader->datum);
+
+	dlist_push_head(&readers, &reader->link);
+	reader->at_reset.func = end_reader;
+	reader->at_reset.arg = reader;
+	MemoryContextRegisterResetCallback(context, &reader->at_reset);
+	return reader;
+}
+
+void
+sf_read_end(SfReader *reader)
+{
+	MemoryContextDelete(reader->context);
+}
+
+struct varlena *
+sf_read_reader_datum(const SfReader *reader)
+{
+	return reader->datum;
+}
+
+int64
+sf_read_reader_length(const SfReader *reader)
+{
+	return reader->length_bytes;
+}
+
+void
+sf_read_stop_at(SfReader *reader, int64 object_offset)
+{
+	reader->end_offset = Min(object_offset, reader->length_bytes);
+}
+
+/* A piece of a STORED value. */
+static void
+read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
+{
+	SfSegment  *seg = sf_space_open_incarnation(reader->loc.table_oid, reader->loc.attnum,
+												reader->loc.incarnation);
+	SfReadJob	job;
+
+	if (!reader->genuine)
+		sf_object_require_genuine(seg, &reader->loc);
+	reader->genuine = true;
+	sf_read_prepare_job(&job, seg, &reader->loc, target);
+	if (!in_order || job.buffered)
+		sf_read_leave_seat(reader);
+	if (!in_order || job.buffered || !sf_read_ahead(reader, &job))
+		sf_read_units(&job);
+	if (reader->seat != NULL && !OidIsValid(reader->held))
+		reader->held = sf_space_hold(seg);
+	sf_space_release(seg);
+}
+
+void
+sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
+{
+	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len};
+	bool		in_order = object_offset == reader->next_offset && !reader->in_call;
+
+	Assert(object_offset >= 0 && len >= 0 && object_offset + len <= reader->length_bytes);
+	if (len == 0)
+		return;
+	if (!reader->stored)
+	{
+		sf_read_range(reader->datum, object_offset, len, dst);
+		return;
+	}
+	if (object_offset + len > reader->end_offset)
+		reader->end_offset = reader->length_bytes;
+	reader->in_call = true;
+	read_piece(reader, &target, in_order);
+	reader->in_call = false;
+	reader->next_offset = object_offset + len;
+	if (reader->next_offset == reader->end_offset)
+		sf_read_leave_seat(reader);
+}
+
+/*
+ * The locks of readers go with the transaction.  What is in flight for them has
+ * been waited for, or nobody wants it any more.
+ */
+void
+sf_read_at_end(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &readers)
+	{
+		SfReader   *reader = dlist_container(SfReader, link, iter.cur);
+
+		reader->seat = NULL;
+		reader->held = InvalidOid;
+	}
+	sf_read_clear_seats();
+}

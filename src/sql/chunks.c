@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * chunks.c
+ *	  securefile_chunks(): a value as a stream of rows.
+ *
+ * One row a call: in a SELECT list nothing is collected, so that a value of any
+ * length goes to the client in the memory of one piece, and the reader fetches
+ * the next ones while a piece is sent.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/toast_compression.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "read/read.h"
+#include "sql/content.h"
+#include "utils/memutils.h"
+
+PG_FUNCTION_INFO_V1(securefile_chunks);
+
+#define MAX_CHUNK_SIZE	((int32) (MaxAllocSize - VARHDRSZ))
+
+typedef struct ChunkScan
+{
+	SfSqlContent content;
+	SfReader   *reader;			/* NULL: INLINE */
+	int64		next;			/* object_offset of the next piece */
+	int64		end;
+	int32		chunk_size;
+} ChunkScan;
+
+static void
+check_arguments(int64 start, bool has_count, int64 count, int32 chunk_size)
+{
+	if (start < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("start must be at least 1, not %lld", (long long) start),
+				 errdetail("The first byte of a value has position 1.")));
+	if (has_count && count < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("count must not be negative, but is %lld", (long long) count)));
+	if (chunk_size < 1 || chunk_size > MAX_CHUNK_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("chunk_size must be between 1 and %d bytes, not %d",
+						MAX_CHUNK_SIZE, chunk_size)));
+}
+
+/*
+ * An INLINE value is cut where it lies, perhaps in TOAST.  But a piece of a
+ * compressed one costs all that is before it: that is unpacked once.
+ */
+static SfSqlContent
+open_content(Datum value)
+{
+	SfSqlContent content = sf_sql_open(value);
+
+	if (content.is_inline &&
+		toast_get_compression_id(content.value) != TOAST_INVALID_COMPRESSION_ID)
+		content.value = PG_DETOAST_DATUM_PACKED(value);
+	return content;
+}
+
+/* Make the scan; the memory is that of all its calls. */
+static ChunkScan *
+begin_scan(FunctionCallInfo fcinfo)
+{
+	ChunkScan  *scan = palloc0(sizeof(ChunkScan));
+	int64		start = PG_GETARG_INT64(1);
+	int64		count = PG_ARGISNULL(2) ? PG_INT64_MAX : PG_GETARG_INT64(2);
+
+	scan->chunk_size = PG_GETARG_INT32(3);
+	check_arguments(start, !PG_ARGISNULL(2), count, scan->chunk_size);
+	scan->content = open_content(PG_GETARG_DATUM(0));
+	scan->next = Min(start - 1, scan->content.length);
+	scan->end = scan->next + Min(count, scan->content.length - scan->next);
+	if (!scan->content.is_inline)
+	{
+		scan->reader = sf_read_begin(scan->content.value);
+		sf_read_stop_at(scan->reader, scan->end);
+	}
+	return scan;
+}
+
+/* The next piece, in the memory of this call. */
+static bytea *
+next_piece(ChunkScan *scan)
+{
+	int64		len = Min(scan->end - scan->next, scan->chunk_size);
+	bytea	   *piece;
+
+	if (scan->reader == NULL)
+		piece = sf_sql_slice(&scan->content, scan->next, len);
+	else
+	{
+		piece = sf_sql_new_bytea(len);
+		sf_read_at(scan->reader, scan->next, len, VARDATA(piece));
+	}
+	scan->next += len;
+	return piece;
+}
+
+/* Only count may be NULL: to the end. */
+static bool
+wants_nothing(FunctionCallInfo fcinfo)
+{
+	return PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(3);
+}
+
+Datum
+securefile_chunks(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *funcctx;
+	ChunkScan  *scan;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		MemoryContext old;
+
+		funcctx = SRF_FIRSTCALL_INIT();
+		old = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
+		if (!wants_nothing(fcinfo))
+			funcctx->user_fctx = begin_scan(fcinfo);
+		MemoryContextSwitchTo(old);
+	}
+	funcctx = SRF_PERCALL_SETUP();
+	scan = funcctx->user_fctx;
+	if (scan == NULL || scan->next >= scan->end)
+		SRF_RETURN_DONE(funcctx);
+	SRF_RETURN_NEXT(funcctx, PointerGetDatum(next_piece(scan)));
+}

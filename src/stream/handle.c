@@ -1,0 +1,143 @@
+/*-------------------------------------------------------------------------
+ *
+ * handle.c
+ *	  Streams by number, with a position: what SQL sees of them.
+ *
+ * As with large objects, a handle lives at most as long as its transaction, and
+ * keeps the snapshot it was opened under, so that the value stays; also when it
+ * is finished, since the result shares space with that value.  It is closed by
+ * a rollback to a savepoint that it was opened after, or last written
+ * after: what was written cannot be taken back piece by piece, and must not
+ * stay.  Numbers are not used again, so that an old one cannot mean another
+ * handle.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "stream/stream.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+
+static SfHandle **handles;
+static int	nhandles;
+static int	handles_size;
+static int	next_number = 1;
+
+SfHandle *
+sf_handle_new(void)
+{
+	SfHandle   *handle = MemoryContextAllocZero(TopMemoryContext, sizeof(SfHandle));
+
+	if (nhandles == handles_size)
+	{
+		int			size = Max(16, handles_size * 2);
+
+		handles = handles == NULL
+			? MemoryContextAlloc(TopMemoryContext, size * sizeof(SfHandle *))
+			: repalloc(handles, size * sizeof(SfHandle *));
+		handles_size = size;
+	}
+	handle->context = AllocSetContextCreate(TopMemoryContext, "securefile handle",
+											ALLOCSET_DEFAULT_SIZES);
+	handle->number = next_number;
+	handle->level = GetCurrentTransactionNestLevel();
+	next_number = next_number == PG_INT32_MAX ? 1 : next_number + 1;
+	handles[nhandles++] = handle;
+	if (ActiveSnapshotSet())
+		handle->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), TopTransactionResourceOwner);
+	return handle;
+}
+
+SfHandle *
+sf_handle_get(int number)
+{
+	for (int i = nhandles - 1; i >= 0; i--)
+		if (handles[i]->number == number && handles[i]->stream != NULL)
+			return handles[i];
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("securefile handle %d is not open", number),
+			 errhint("Handles are closed by the end of the transaction, and by ROLLBACK TO a savepoint that is older than the handle or what was last written to it.")));
+}
+
+void
+sf_handle_note_write(SfHandle *handle)
+{
+	handle->level = GetCurrentTransactionNestLevel();
+}
+
+/* Its stream is not wanted any more. */
+static void
+end_stream(SfHandle *handle)
+{
+	if (handle->context != NULL)
+		MemoryContextDelete(handle->context);
+	handle->context = NULL;
+	handle->stream = NULL;
+}
+
+/* Take it off the list. */
+static void
+forget(SfHandle *handle)
+{
+	end_stream(handle);
+	for (int i = 0; i < nhandles; i++)
+		if (handles[i] == handle)
+		{
+			memmove(&handles[i], &handles[i + 1], (nhandles - i - 1) * sizeof(SfHandle *));
+			nhandles--;
+			break;
+		}
+	pfree(handle);
+}
+
+void
+sf_handle_close(SfHandle *handle)
+{
+	if (handle->snapshot != NULL)
+		UnregisterSnapshotFromOwner(handle->snapshot, TopTransactionResourceOwner);
+	forget(handle);
+}
+
+struct varlena *
+sf_handle_finish(SfHandle *handle)
+{
+	struct varlena *value = sf_stream_finish(handle->stream);
+
+	end_stream(handle);
+	return value;
+}
+
+void
+sf_handle_close_all(void)
+{
+	while (nhandles > 0)
+		sf_handle_close(handles[nhandles - 1]);
+}
+
+/* The transaction failed: the resource owner gives back the snapshots. */
+void
+sf_handle_forget_all(void)
+{
+	while (nhandles > 0)
+		forget(handles[nhandles - 1]);
+}
+
+void
+sf_handle_at_subcommit(int level)
+{
+	for (int i = 0; i < nhandles; i++)
+		if (handles[i]->level >= level)
+			handles[i]->level = level - 1;
+}
+
+void
+sf_handle_at_subabort(int level)
+{
+	for (int i = nhandles - 1; i >= 0; i--)
+		if (handles[i]->level >= level)
+			sf_handle_close(handles[i]);
+}

@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * memory.c
+ *	  A value that is changed in memory: a small one, whose column is not
+ *	  known, or one of a table without segments.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "stream/stream_internal.h"
+#include "utils/memutils.h"
+
+#define INLINE_OVERHEAD		(VARHDRSZ + 1)
+#define MAX_BYTES			((int64) (MaxAllocSize - INLINE_OVERHEAD))
+
+/* Room for length bytes. */
+static void
+reserve(SfStream *stream, int64 length)
+{
+	int64		size = Max(stream->bytes_size, 8192);
+
+	if (length > MAX_BYTES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("securefile value would be too long to be changed in memory"),
+				 errdetail("A value that lies in its row, or in a temporary or unlogged table, can have at most %lld bytes.",
+						   (long long) MAX_BYTES),
+				 errhint("Write a new value with securefile_create() on the column it goes to.")));
+	if (length <= stream->bytes_size)
+		return;
+	while (size < length)
+		size = Min(size * 2, MAX_BYTES);
+	stream->bytes = stream->bytes == NULL ? MemoryContextAlloc(stream->context, size)
+		: repalloc(stream->bytes, size);
+	stream->bytes_size = size;
+}
+
+SfStream *
+sf_memory_open(struct varlena *value)
+{
+	SfStream   *stream = palloc0(sizeof(SfStream));
+
+	stream->kind = STREAM_MEMORY;
+	stream->context = CurrentMemoryContext;
+	if (value != NULL)
+	{
+		int64		length = sf_read_length(value);
+
+		reserve(stream, length);
+		sf_read_range(value, 0, length, stream->bytes);
+		stream->length = length;
+	}
+	return stream;
+}
+
+void
+sf_memory_resize(SfStream *stream, int64 length)
+{
+	reserve(stream, length);
+	if (length > stream->length)
+		memset(stream->bytes + stream->length, 0, length - stream->length);
+	stream->length = length;
+}

@@ -1,0 +1,267 @@
+/*-------------------------------------------------------------------------
+ *
+ * stage.c
+ *	  A value that is written to a segment, in any order, unit by unit.
+ *
+ * Whole units go straight to the draft.  The others are put together in one
+ * unit in memory, the stage: read when a part of them is wanted, written when
+ * another unit takes their place (SecureFiles paper, section 3.1: updates touch
+ * the chunks they change).
+ *
+ * S1	every unit of the draft has the length that the object's length gives
+ *		it: the last one is staged before the end moves;
+ * S2	what is behind the end of the staged unit are zeros;
+ * S3	from data_end on there is nothing but holes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "stream/stream_internal.h"
+
+/* runs of a stream are as long as the gather cache makes them */
+#define AHEAD_BYTES		((uint64) 1 << 40)
+
+/* Bytes of a unit that are before the end. */
+static uint32
+unit_bytes(const SfStream *stream, uint64 unit_no)
+{
+	int64		start = unit_no * SF_UNIT_SIZE;
+
+	return start >= stream->length ? 0 : Min(stream->length - start, SF_UNIT_SIZE);
+}
+
+/* The segment, if it still is what it was when the stream was opened. */
+static SfSegment *
+open_again(SfStream *stream)
+{
+	SfSegment  *seg = sf_space_open(stream->seg.table_oid, stream->seg.attnum,
+									RowExclusiveLock, true);
+
+	if (seg == NULL || !SfNodeEquals(seg->node, stream->seg.node))
+		sf_write_report_replaced();
+	return seg;
+}
+
+static SfDraft *
+draft_of(SfStream *stream)
+{
+	if (stream->draft == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(stream->context);
+
+		stream->draft = sf_write_draft(open_again(stream), stream->value);
+		MemoryContextSwitchTo(old);
+		sf_write_draft_resize(stream->draft, SF_UNITS_OF(stream->length));
+	}
+	return stream->draft;
+}
+
+/* Read what the draft, or what the stream was opened on, has. */
+static void
+read_stored(SfStream *stream, int64 object_offset, int64 len, char *dst)
+{
+	SfSegment  *seg;
+	const SfLocator *version;
+	SfEdit	   *edit;
+
+	if (stream->draft != NULL)
+	{
+		edit = sf_write_draft_map(stream->draft, &seg, &version);
+		sf_read_map(seg, edit, version, object_offset, len, dst);
+	}
+	else if (stream->value != NULL)
+		sf_read_range(stream->value, object_offset, len, dst);
+	else
+		memset(dst, 0, len);
+}
+
+/* ---- the staged unit ---- */
+
+static void
+write_unit(SfStream *stream)
+{
+	if (stream->unit_loaded && stream->unit_changed)
+		sf_write_draft_put(draft_of(stream), stream->unit_no, stream->unit,
+						   unit_bytes(stream, stream->unit_no), AHEAD_BYTES);
+	stream->unit_changed = false;
+}
+
+/* Stage a unit; its bytes are not read when all of them will be written. */
+static void
+stage_unit(SfStream *stream, uint64 unit_no, bool whole)
+{
+	uint32		len = unit_bytes(stream, unit_no);
+
+	if (stream->unit_loaded && stream->unit_no == unit_no)
+		return;
+	write_unit(stream);
+	if (stream->unit == NULL)
+		stream->unit = MemoryContextAlloc(stream->context, SF_UNIT_SIZE);
+	stream->unit_loaded = false;
+	if (!whole)
+		read_stored(stream, unit_no * SF_UNIT_SIZE, len, stream->unit);
+	memset(stream->unit + len, 0, SF_UNIT_SIZE - len);
+	stream->unit_no = unit_no;
+	stream->unit_loaded = true;
+}
+
+/* Forget the staged unit if it is one of those. */
+static void
+drop_staged(SfStream *stream, uint64 first_unit, uint64 end_unit)
+{
+	if (stream->unit_loaded && stream->unit_no >= first_unit && stream->unit_no < end_unit)
+		stream->unit_loaded = stream->unit_changed = false;
+}
+
+/* ---- moving the end ---- */
+
+static bool
+is_hole(SfStream *stream, uint64 unit_no)
+{
+	SfSegment  *seg;
+	const SfLocator *version;
+	SfUnit		unit;
+
+	if (stream->unit_loaded && stream->unit_no == unit_no)
+		return false;
+	if (stream->draft == NULL && stream->value == NULL)
+		return true;
+	sf_object_edit_units(sf_write_draft_map(draft_of(stream), &seg, &version), unit_no, 1, &unit);
+	return unit.start == SF_HOLE;
+}
+
+/* Stage the unit that the nearer end cuts, since its length changes (S1). */
+static void
+stage_last_unit(SfStream *stream, int64 end)
+{
+	uint64		unit_no = end / SF_UNIT_SIZE;
+	uint32		len = end % SF_UNIT_SIZE;
+
+	if (len == 0 || is_hole(stream, unit_no))
+		return;
+	stage_unit(stream, unit_no, false);
+	memset(stream->unit + len, 0, SF_UNIT_SIZE - len);
+	stream->unit_changed = true;
+}
+
+void
+sf_stage_resize(SfStream *stream, int64 length)
+{
+	if (length == stream->length)
+		return;
+	stream->changed = true;
+	stage_last_unit(stream, Min(length, stream->length));
+	if (length < stream->length)
+		drop_staged(stream, SF_UNITS_OF(length), SF_UNITS_OF(stream->length));
+	stream->data_end = Min(stream->data_end, length);
+	if (stream->draft != NULL || stream->value != NULL)
+		sf_write_draft_resize(draft_of(stream), SF_UNITS_OF(length));
+	stream->length = length;
+}
+
+/* ---- reading and writing ---- */
+
+void
+sf_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
+{
+	int64		end = object_offset + len;
+	int64		from;
+	int64		to;
+
+	if (!stream->unit_loaded)
+	{
+		read_stored(stream, object_offset, len, dst);
+		return;
+	}
+	/* before, in, and behind the staged unit */
+	from = Min(Max(stream->unit_no * SF_UNIT_SIZE, object_offset), end);
+	to = Max(Min((stream->unit_no + 1) * SF_UNIT_SIZE, end), object_offset);
+	if (from >= to)
+	{
+		read_stored(stream, object_offset, len, dst);
+		return;
+	}
+	read_stored(stream, object_offset, from - object_offset, dst);
+	memcpy(dst + (from - object_offset), stream->unit + from % SF_UNIT_SIZE, to - from);
+	read_stored(stream, to, end - to, dst + (to - object_offset));
+}
+
+/* Write whole units, without a copy of ours. */
+static void
+put_whole_units(SfStream *stream, uint64 unit_no, const char *data, uint64 nunits)
+{
+	drop_staged(stream, unit_no, unit_no + nunits);
+	sf_write_draft_put(draft_of(stream), unit_no, data, nunits * SF_UNIT_SIZE, AHEAD_BYTES);
+}
+
+/* A part of one unit; data NULL: zeros. */
+static void
+put_part(SfStream *stream, uint64 unit_no, uint32 offset, const char *data, uint32 len)
+{
+	stage_unit(stream, unit_no, offset == 0 && len == unit_bytes(stream, unit_no));
+	if (data == NULL)
+		memset(stream->unit + offset, 0, len);
+	else
+		memcpy(stream->unit + offset, data, len);
+	stream->unit_changed = true;
+}
+
+void
+sf_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
+{
+	stream->changed |= len > 0;
+	if (object_offset + len > stream->length)
+		sf_stage_resize(stream, object_offset + len);
+	stream->data_end = Max(stream->data_end, object_offset + len);
+	while (len > 0)
+	{
+		uint64		unit_no = object_offset / SF_UNIT_SIZE;
+		uint32		offset = object_offset % SF_UNIT_SIZE;
+		int64		n = Min(SF_UNIT_SIZE - offset, len);
+
+		if (n == SF_UNIT_SIZE)
+		{
+			n = len / SF_UNIT_SIZE * SF_UNIT_SIZE;
+			put_whole_units(stream, unit_no, data, n / SF_UNIT_SIZE);
+		}
+		else
+			put_part(stream, unit_no, offset, data, n);
+		object_offset += n;
+		data += n;
+		len -= n;
+	}
+}
+
+void
+sf_stage_zero(SfStream *stream, int64 object_offset, int64 len)
+{
+	stream->changed |= len > 0;
+	len = Min(len, stream->data_end - object_offset);
+	while (len > 0)
+	{
+		uint64		unit_no = object_offset / SF_UNIT_SIZE;
+		uint32		offset = object_offset % SF_UNIT_SIZE;
+		int64		n = Min(SF_UNIT_SIZE - offset, len);
+
+		CHECK_FOR_INTERRUPTS();
+		if (offset == 0 && n == unit_bytes(stream, unit_no))
+		{
+			drop_staged(stream, unit_no, unit_no + 1);
+			if (!is_hole(stream, unit_no))
+				sf_write_draft_punch(draft_of(stream), unit_no);
+		}
+		else
+			put_part(stream, unit_no, offset, NULL, n);
+		object_offset += n;
+		len -= n;
+	}
+}
+
+struct varlena *
+sf_stage_finish(SfStream *stream)
+{
+	write_unit(stream);
+	return sf_write_draft_finish(draft_of(stream), stream->length);
+}

@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.c
+ *	  Storing a value that is not INLINE: copies, and edits in place.
+ *
+ * What an EDITED value has of the base at the very place it has there is left
+ * alone: that is what makes UPDATE t SET f = f || x as cheap as x.  Everything
+ * else is written.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "stream/stream_internal.h"
+
+#define COPY_BYTES		(4 * 1024 * 1024)
+
+static bool
+same_value(const struct varlena *a, const struct varlena *b)
+{
+	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
+		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
+}
+
+/* How much to copy next: to a unit of the copy, so that the next ones go straight. */
+static int64
+next_length(int64 at, int64 left)
+{
+	return Min(left, COPY_BYTES - at % SF_UNIT_SIZE);
+}
+
+/* Copy a range of a STORED value; what is a hole there becomes one here. */
+static void
+copy_range(SfStream *stream, int64 at, const SfPiece *piece)
+{
+	char	   *buffer = palloc(Min(piece->length, COPY_BYTES));
+	int64		shift = at - (int64) piece->start;
+	int64		end = piece->start + piece->length;
+	int64		done = piece->start;
+	int64		from = piece->start;
+	int64		len = next_length(at, piece->length);
+
+	while (from < end && sf_read_next_data(piece->value, &from, &len) && from < end)
+	{
+		CHECK_FOR_INTERRUPTS();
+		len = Min(len, end - from);
+		sf_stage_zero(stream, done + shift, from - done);
+		sf_read_range(piece->value, from, len, buffer);
+		sf_stage_write(stream, from + shift, buffer, len);
+		done = from += len;
+		len = next_length(from + shift, end - from);
+	}
+	sf_stage_zero(stream, done + shift, end - done);
+	pfree(buffer);
+}
+
+static void
+put_piece(SfStream *stream, int64 at, const SfPiece *piece)
+{
+	switch (piece->kind)
+	{
+		case SF_PIECE_BYTES:
+			sf_stage_write(stream, at, piece->bytes, piece->length);
+			break;
+		case SF_PIECE_ZEROS:
+			sf_stage_zero(stream, at, piece->length);
+			break;
+		case SF_PIECE_VALUE:
+			copy_range(stream, at, piece);
+			break;
+	}
+}
+
+/* Is the piece, at that place, what the stream was opened on? */
+static bool
+is_in_place(const SfStream *stream, int64 at, const SfPiece *piece)
+{
+	return stream->value != NULL && piece->kind == SF_PIECE_VALUE && piece->start == at &&
+		same_value(stream->value, piece->value);
+}
+
+/* Cut first: what comes behind the base then meets zeros that are holes. */
+static void
+cut_to_fit(SfStream *stream, const SfPiece *pieces, int npieces)
+{
+	int64		needed = 0;
+	int64		at = 0;
+
+	for (int i = 0; i < npieces; at += pieces[i++].length)
+		if (is_in_place(stream, at, &pieces[i]))
+			needed = at + pieces[i].length;
+	if (needed < stream->length)
+		sf_stage_resize(stream, needed);
+	if (at > stream->length)
+		sf_stage_resize(stream, at);
+}
+
+void
+sf_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
+{
+	int64		at = 0;
+
+	cut_to_fit(stream, pieces, npieces);
+	for (int i = 0; i < npieces; at += pieces[i++].length)
+		if (!is_in_place(stream, at, &pieces[i]))
+			put_piece(stream, at, &pieces[i]);
+}
+
+struct varlena *
+sf_store_base(const SfPiece *pieces, int npieces)
+{
+	return npieces > 0 && pieces[0].kind == SF_PIECE_VALUE && pieces[0].start == 0
+		? pieces[0].value : NULL;
+}
+
+/* The pieces of any value that is not INLINE. */
+static int
+pieces_of(struct varlena *value, SfPiece **pieces)
+{
+	if (sf_read_form(value) == SF_FORM_EDITED)
+		return sf_object_pieces(value, pieces);
+	*pieces = palloc(sizeof(SfPiece));
+	**pieces = (SfPiece) {SF_PIECE_VALUE, sf_read_length(value), 0, NULL, value};
+	return 1;
+}
+
+/* Does the value have anything of another one in its place? */
+static bool
+builds_on(struct varlena *base, const SfPiece *pieces, int npieces)
+{
+	int64		at = 0;
+
+	for (int i = 0; i < npieces; at += pieces[i++].length)
+		if (pieces[i].kind == SF_PIECE_VALUE && pieces[i].start == at &&
+			same_value(base, pieces[i].value))
+			return true;
+	return false;
+}
+
+struct varlena *
+sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
+{
+	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
+	SfPiece    *pieces;
+	int			npieces;
+	SfStream   *stream;
+	struct varlena *result;
+
+	if (!edited && sf_write_adopt(seg, value, old))
+		return value;
+	npieces = pieces_of(value, &pieces);
+	if (edited && old != NULL && builds_on(old, pieces, npieces))
+		stream = sf_stream_edit(old);
+	else
+	{
+		stream = sf_stream_create(seg);
+		old = NULL;
+	}
+	sf_store_pieces(stream, pieces, npieces);
+	result = sf_stream_finish(stream);
+	/* nothing was changed: it is what the row has */
+	if (old != NULL && same_value(result, old))
+		return result;
+	if (!sf_write_adopt(seg, result, old))
+		elog(ERROR, "securefile value could not be placed");
+	return result;
+}

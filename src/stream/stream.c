@@ -1,0 +1,193 @@
+/*-------------------------------------------------------------------------
+ *
+ * stream.c
+ *	  Values in pieces: which kind of stream, and what all kinds share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "common/int.h"
+#include "config/config.h"
+#include "stream/stream_internal.h"
+#include "utils/datum.h"
+
+static struct varlena *
+copy_value(struct varlena *value)
+{
+	return (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(value), false, -1));
+}
+
+static SfStream *
+new_stream(StreamKind kind, struct varlena *value)
+{
+	SfStream   *stream = palloc0(sizeof(SfStream));
+
+	stream->kind = kind;
+	stream->context = CurrentMemoryContext;
+	if (value != NULL)
+	{
+		stream->value = copy_value(value);
+		stream->length = stream->data_end = sf_read_length(value);
+	}
+	return stream;
+}
+
+SfStream *
+sf_stream_open(struct varlena *value)
+{
+	SfStream   *stream = new_stream(STREAM_READ, NULL);
+
+	stream->reader = sf_read_begin(value);
+	stream->value = sf_read_reader_datum(stream->reader);
+	stream->length = sf_read_reader_length(stream->reader);
+	return stream;
+}
+
+SfStream *
+sf_stream_create(SfSegment *seg)
+{
+	SfStream   *stream;
+
+	if (seg == NULL)
+		return sf_memory_open(NULL);
+	stream = new_stream(STREAM_STAGE, NULL);
+	stream->seg = *seg;
+	return stream;
+}
+
+/* On a STORED value, whose segment is opened for writing. */
+static SfStream *
+edit_stored(struct varlena *value)
+{
+	SfStream   *stream = new_stream(STREAM_STAGE, value);
+	SfLocator	loc = sf_object_locator(stream->value);
+	SfSegment  *seg = sf_space_open(loc.table_oid, loc.attnum, RowExclusiveLock, false);
+
+	if (seg->incarnation != loc.incarnation)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("securefile value no longer exists"),
+				 errdetail("Its column was truncated or rewritten after the value was read."),
+				 errhint("Read the row again.")));
+	sf_object_require_genuine(seg, &loc);
+	stream->seg = *seg;
+	return stream;
+}
+
+static SfStream *
+edit_edited(struct varlena *value)
+{
+	SfPiece    *pieces;
+	int			npieces = sf_object_pieces(value, &pieces);
+	struct varlena *base = sf_store_base(pieces, npieces);
+	SfStream   *stream;
+
+	if (base == NULL)
+		return sf_memory_open(value);
+	stream = edit_stored(base);
+	sf_store_pieces(stream, pieces, npieces);
+	return stream;
+}
+
+SfStream *
+sf_stream_edit(struct varlena *value)
+{
+	switch (sf_read_form(value))
+	{
+		case SF_FORM_STORED:
+			return edit_stored(value);
+		case SF_FORM_EDITED:
+			return edit_edited(value);
+		default:
+			return sf_memory_open(value);
+	}
+}
+
+bool
+sf_stream_is_writable(const SfStream *stream)
+{
+	return stream->kind != STREAM_READ;
+}
+
+int64
+sf_stream_length(const SfStream *stream)
+{
+	return stream->length;
+}
+
+void
+sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
+{
+	Assert(object_offset >= 0 && len >= 0 && object_offset + len <= stream->length);
+
+	if (len == 0)
+		return;
+	switch (stream->kind)
+	{
+		case STREAM_READ:
+			sf_read_at(stream->reader, object_offset, len, dst);
+			break;
+		case STREAM_MEMORY:
+			memcpy(dst, stream->bytes + object_offset, len);
+			break;
+		case STREAM_STAGE:
+			sf_stage_read(stream, object_offset, len, dst);
+			break;
+	}
+}
+
+void
+sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
+{
+	int64		end;
+
+	if (pg_add_s64_overflow(object_offset, len, &end))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("securefile value would be too long"),
+				 errdetail("A value may have at most %lld bytes.", (long long) PG_INT64_MAX)));
+	if (len == 0)
+		return;
+	if (stream->kind == STREAM_STAGE)
+	{
+		sf_stage_write(stream, object_offset, data, len);
+		return;
+	}
+	Assert(stream->kind == STREAM_MEMORY);
+	if (end > stream->length)
+		sf_memory_resize(stream, end);
+	memcpy(stream->bytes + object_offset, data, len);
+}
+
+void
+sf_stream_truncate(SfStream *stream, int64 length)
+{
+	Assert(stream->kind != STREAM_READ && length >= 0);
+	if (stream->kind == STREAM_STAGE)
+		sf_stage_resize(stream, length);
+	else
+		sf_memory_resize(stream, length);
+}
+
+/* A short value goes into its row; and so does an empty one. */
+static struct varlena *
+finish_inline(SfStream *stream)
+{
+	struct varlena *value = palloc(VARHDRSZ + 1 + stream->length);
+
+	SET_VARSIZE(value, VARHDRSZ + 1 + stream->length);
+	VARDATA(value)[0] = SF_FORM_INLINE;
+	sf_stream_read(stream, 0, stream->length, VARDATA(value) + 1);
+	return value;
+}
+
+struct varlena *
+sf_stream_finish(SfStream *stream)
+{
+	if (stream->kind == STREAM_READ || (stream->kind == STREAM_STAGE && stream->value != NULL && !stream->changed))
+		return copy_value(stream->value);
+	if (stream->kind == STREAM_MEMORY || stream->length <= SF_IN_ROW_MAX)
+		return finish_inline(stream);
+	return sf_stage_finish(stream);
+}

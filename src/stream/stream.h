@@ -1,0 +1,106 @@
+/*-------------------------------------------------------------------------
+ *
+ * stream.h
+ *	  Values in pieces: reading and writing at offsets, in constant memory.
+ *
+ * Audience: ddl/ (storing what is not a plain value), sql/ (handles).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_STREAM_H
+#define SF_STREAM_H
+
+#include "read/read.h"
+#include "write/write.h"
+
+/*
+ * A value that is read, or one that is written.  What is written is seen by
+ * reads of the same stream at once, and by nobody else before it is finished
+ * and stored.
+ */
+typedef struct SfStream SfStream;
+
+/* To read a value of any form.  Lives in CurrentMemoryContext, as all do, and
+ * ends with it. */
+extern SfStream *sf_stream_open(struct varlena *value);
+
+/*
+ * To write a new value of a column: seg is its segment.  NULL (the column has
+ * none, being temporary or unlogged): in memory, at most 1 GB.
+ */
+extern SfStream *sf_stream_create(SfSegment *seg);
+
+/*
+ * To change a value.  A STORED one is not copied: the result shares with it
+ * what is not written; nothing is made before the first write.  An INLINE one
+ * is changed in memory.
+ */
+extern SfStream *sf_stream_edit(struct varlena *value);
+
+extern bool sf_stream_is_writable(const SfStream *stream);
+extern int64 sf_stream_length(const SfStream *stream);
+
+/* Bytes [object_offset, object_offset + len), which must lie inside. */
+extern void sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
+
+/*
+ * Write at any offset; what is between the end and it becomes a gap, which
+ * reads as zeros and takes no space.  ERROR PROGRAM_LIMIT_EXCEEDED when the
+ * value would be too long.
+ */
+extern void sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
+
+/* Cut, or lengthen by a gap. */
+extern void sf_stream_truncate(SfStream *stream, int64 length);
+
+/*
+ * The value: INLINE if it is short or was made in memory; what the stream was
+ * opened on if nothing was written; else a draft (see sf_write_adopt()).  The
+ * stream is of no use after that.
+ */
+extern struct varlena *sf_stream_finish(SfStream *stream);
+
+/*
+ * Write a value that is not INLINE to a column and place it.  old: the STORED
+ * value that the row has now, or NULL; space is shared with it where the value
+ * was made from it.  Copies in pieces; gaps stay gaps.
+ */
+extern struct varlena *sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old);
+
+/* ---- handles (handle.c): streams by number, with a position ---- */
+
+typedef struct SfHandle
+{
+	int			number;
+	int			level;			/* of the subtransaction whose abort closes it */
+	MemoryContext context;
+	SfStream   *stream;			/* NULL: it is finished */
+	int64		position;
+	Snapshot	snapshot;		/* keeps the value; registered */
+} SfHandle;
+
+/*
+ * Open a handle.  The caller makes the stream in handle->context, which the
+ * handle owns; an ERROR meanwhile leaves a handle without a stream, which the
+ * end of the (sub)transaction removes.
+ */
+extern SfHandle *sf_handle_new(void);
+
+/* The open handle of that number; ERROR UNDEFINED_OBJECT. */
+extern SfHandle *sf_handle_get(int number);
+
+/* What is written now is undone by an abort of this subtransaction. */
+extern void sf_handle_note_write(SfHandle *handle);
+
+extern void sf_handle_close(SfHandle *handle);
+
+/* The same, for the value; the snapshot stays till the end of the transaction. */
+extern struct varlena *sf_handle_finish(SfHandle *handle);
+
+/* transaction ends; called by the one callback in securefile.c */
+extern void sf_handle_close_all(void);
+extern void sf_handle_forget_all(void);
+extern void sf_handle_at_subcommit(int level);
+extern void sf_handle_at_subabort(int level);
+
+#endif							/* SF_STREAM_H */

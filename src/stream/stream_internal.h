@@ -1,0 +1,73 @@
+/*-------------------------------------------------------------------------
+ *
+ * stream_internal.h
+ *	  What the files of stream/ share.
+ *
+ * handle.c		streams by number
+ * stream.c		which kind of stream; opening, finishing, closing
+ * memory.c		a value that is changed in memory
+ * stage.c		a value that is changed in its segment, unit by unit
+ * store.c		storing what is not INLINE: copies, and edits in place
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_STREAM_INTERNAL_H
+#define SF_STREAM_INTERNAL_H
+
+#include "stream/stream.h"
+
+typedef enum StreamKind
+{
+	STREAM_READ,				/* value is read */
+	STREAM_MEMORY,				/* bytes are changed */
+	STREAM_STAGE,				/* units of seg are written */
+} StreamKind;
+
+struct SfStream
+{
+	StreamKind	kind;
+	MemoryContext context;
+	int64		length;
+	struct varlena *value;		/* what it was opened on, or NULL */
+	SfReader   *reader;			/* to read it */
+
+	/* memory */
+	char	   *bytes;
+	int64		bytes_size;
+
+	/*
+	 * stage.  At most one unit is in memory: what is behind its end are zeros.
+	 * The draft is made when the first unit is written.
+	 */
+	SfSegment	seg;			/* as it was opened */
+	SfDraft    *draft;
+	char	   *unit;			/* NULL: not needed yet */
+	uint64		unit_no;
+	bool		unit_loaded;
+	bool		unit_changed;
+	bool		changed;
+	int64		data_end;		/* behind it are holes only */
+};
+
+/* ---- memory.c ---- */
+
+extern SfStream *sf_memory_open(struct varlena *value);
+extern void sf_memory_resize(SfStream *stream, int64 length);
+
+/* ---- stage.c ---- */
+
+extern void sf_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
+extern void sf_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
+extern void sf_stage_zero(SfStream *stream, int64 object_offset, int64 len);
+extern void sf_stage_resize(SfStream *stream, int64 length);
+extern struct varlena *sf_stage_finish(SfStream *stream);
+
+/* ---- store.c ---- */
+
+/* Make a stage of the column hold what the pieces of an EDITED value say. */
+extern void sf_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces);
+
+/* The STORED value that an EDITED one begins with, or NULL. */
+extern struct varlena *sf_store_base(const SfPiece *pieces, int npieces);
+
+#endif							/* SF_STREAM_INTERNAL_H */
