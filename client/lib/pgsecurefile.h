@@ -25,18 +25,18 @@
  *	 error rolls back at once.  Statements of yours in between belong to it.  For
  *	 two values open at the same time begin a transaction yourself: the library
  *	 joins what it finds.
- * - In a transaction of yours the library begins and ends nothing, sets no
+ * - In a transaction of yours the library begins and ends nothing, keeps no
  *	 savepoint, and what it stored is committed when you commit.  An error of the
  *	 server leaves that transaction failed, as any SQL error does: roll back, or
- *	 roll back to a savepoint of yours.  Ending an operation half-way (cancelled,
+ *	 roll back to a savepoint of yours; until then calls fail with 25P02.  Ending an operation half-way (cancelled,
  *	 local file, callback) may do so too; PQtransactionStatus() tells.  If it did
  *	 not, you may go on and even commit: of the value that failed nothing is kept.
  * Either way an error of the server or of the local side closes the value (the
  * pgsf can open another one), and nothing half-written is ever visible or keeps
  * space.  Only wrong arguments and wrong uses (PGSF_ERROR_ARGUMENT,
  * PGSF_ERROR_STATE) leave the value open as it was.  When you roll back, or roll
- * back to a savepoint, while a value is open, the server has closed it: the next
- * call says so (42704); pgsf_close() is always right.
+ * back to a savepoint, while a value is open, the server may have closed it: the
+ * next call then says so (42704); pgsf_close() is always right.
  *
  * The connection.  It must be in blocking mode or not, in pipeline mode or not, but
  * have no command in progress: else PGSF_ERROR_BUSY.  Every call leaves both modes
@@ -44,7 +44,8 @@
  * pgsf_read() and pgsf_write() it may be in pipeline mode with commands in flight.
  * Call pgsf_flush() before you use it yourself.  (Other calls, also those of
  * another pgsf on the same connection, do so by themselves.)  The unnamed prepared
- * statement is overwritten; no other state of the session is touched.  PQfinish()
+ * statement is overwritten, and an event procedure (libpq-events.h) registered; no
+ * other state of connection and session is touched.  PQfinish()
  * and PQreset() with a value open are allowed: what was open is lost, pgsf_free()
  * remains to be called.
  *
@@ -85,7 +86,7 @@ extern int	pgsf_version(void);
 #define PGSF_ERROR_STATE		"SF002" /* nothing is open; a value is open already;
 										 * open for reading only */
 #define PGSF_ERROR_BUSY			"SF003" /* a command or COPY of the application is in
-										 * progress, or its transaction has failed */
+										 * progress on the connection */
 #define PGSF_ERROR_EXTENSION	"SF004" /* no extension securefile in this database */
 #define PGSF_ERROR_NOT_FOUND	"SF010" /* the SELECT gave no row; the storing
 										 * statement stored none */
@@ -98,6 +99,7 @@ extern int	pgsf_version(void);
 										 * cancel request of somebody else */
 #define PGSF_ERROR_CONNECTION	"08006" /* connection lost; may be 57P01 and the like
 										 * if the server said why */
+#define PGSF_ERROR_UNKNOWN		"08007" /* lost during COMMIT: look whether it is stored */
 #define PGSF_ERROR_CLOSED		"08003" /* PQfinish() or PQreset() was called */
 #define PGSF_ERROR_PROTOCOL		"08P01" /* an answer that was not understood */
 #define PGSF_ERROR_MEMORY		"53200" /* out of memory, here or there */
@@ -372,8 +374,8 @@ extern void pgsf_set_progress(pgsf *h, pgsf_progress progress, void *arg);
 
 /*
  * Cancel the call that h is in, or, if it is in none, the next one that talks to
- * the server: it returns PGSF_ERROR_CANCELLED, once.  pgsf_close() is not cancelled
- * and forgets the request.  The connection stays usable.
+ * the server: it returns PGSF_ERROR_CANCELLED, once.  COMMIT and pgsf_close() are
+ * not cancelled, and forget the request.  The connection stays usable.
  *
  * Safe in signal handlers and in other threads, as long as h is not freed
  * meanwhile.  Returns at once; the cancelled call then asks the server to stop
