@@ -23,7 +23,7 @@ sub enter
 	$ENV{PGHOST} = $node->host;
 	$ENV{PGPORT} = $node->port;
 	$ENV{PGDATABASE} = 'postgres';
-	delete $ENV{PGUSER};
+	delete @ENV{qw(PGUSER PGAPPNAME)};
 	chdir $dir or die "could not enter $dir: $!";
 	return $dir;
 }
