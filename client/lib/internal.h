@@ -93,6 +93,7 @@ typedef struct Link
 	bool		was_idle;		/* outside a transaction */
 	Prepared	prepared;
 	bool		unsynced;		/* commands were sent after the last sync */
+	bool		lost;			/* libpq is not to be asked for results any more */
 	Awaited		queue[QUEUE_MAX];
 	int			queue_head;
 	int			queue_len;
@@ -188,6 +189,7 @@ extern int	pgsfi_send_prepared(pgsf *h, const Awaited *awaited,
 								const pgsf_params *params);
 extern int	pgsfi_request_answers(pgsf *h);
 extern int	pgsfi_sync(pgsf *h);
+extern int	pgsfi_lost_in_flight(pgsf *h);
 extern int	pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result);
 extern int	pgsfi_next_row(pgsf *h, PGresult **row);
 extern int	pgsfi_finish(pgsf *h, PGresult **answer);

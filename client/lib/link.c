@@ -31,6 +31,7 @@ lose_all(Link *link)
 	link->user = NULL;
 	link->queue_len = 0;
 	link->unsynced = false;
+	link->lost = false;
 	free(link->schema);
 	link->schema = NULL;
 	for (pgsf *h = link->handles; h != NULL; h = h->next)

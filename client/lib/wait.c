@@ -99,22 +99,22 @@ pgsfi_wait_result(pgsf *h)
 
 /*
  * Until all that was sent is on its way.  Reads what the server sends meanwhile:
- * it might not read before that is read.  A lost connection is left for those who
- * wait for results to find.
+ * it might not read before that is read.
  */
 int
 pgsfi_send_all(pgsf *h)
 {
 	PGconn	   *conn = h->link->conn;
+	int			unsent;
 
-	while (PQflush(conn) > 0)
+	while ((unsent = PQflush(conn)) > 0)
 	{
 		if (wait_server(h, POLLIN | POLLOUT) < 0)
 			return -1;
 		if (!PQconsumeInput(conn))
 			break;
 	}
-	return 0;
+	return unsent != 0 ? pgsfi_lost_in_flight(h) : 0;
 }
 
 /* Until a local descriptor is ready; -1: cancelled, or it cannot be waited for. */

@@ -9,6 +9,11 @@
  * comes until the next sync; finish() sends one and takes all that is in flight,
  * so that nothing of us is left in the connection whatever happened.
  *
+ * When libpq meets the end of a lost connection it forgets what it awaits, and
+ * takes what it has read and not yet parsed for strange messages, which it prints
+ * or hands to the application's notice processor.  Only the first result after
+ * that is sound: it may be the server's reason.  None is asked for behind it.
+ *
  * Between pieces of a stream no sync is sent, but a request to send the answers:
  * what was sent behind a failed piece is then skipped in silence, where a sync
  * would let the server try each, and log an error for each.
@@ -73,8 +78,6 @@ pgsfi_release(pgsf *h)
 		return 0;
 	rc = pgsfi_finish(h, NULL);
 	link->user = NULL;
-	if (PQstatus(link->conn) != CONNECTION_OK)
-		return rc;
 	if (!PQexitPipelineMode(link->conn))
 		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "could not leave pipeline mode");
 	(void) PQsetnonblocking(link->conn, link->was_nonblocking);
@@ -129,6 +132,32 @@ pgsfi_enter(pgsf *h)
 
 /* ---- sending ---- */
 
+/*
+ * With the connection all that was in flight is lost.  The first result may be
+ * there to tell why.
+ */
+int
+pgsfi_lost_in_flight(pgsf *h)
+{
+	Link	   *link = h->link;
+
+	if (link->queue_len > 0 && !pgsfi_connected(h) && !link->lost)
+	{
+		PGresult   *result;
+
+		link->lost = true;
+		if (pgsfi_wait_result(h) == 0 && (result = PQgetResult(link->conn)) != NULL)
+		{
+			if (PQresultStatus(result) == PGRES_FATAL_ERROR)
+				pgsfi_fail_result(h, result);
+			PQclear(result);
+		}
+	}
+	link->queue_len = 0;
+	link->unsynced = false;
+	return pgsfi_fail_connection(h);
+}
+
 static void
 push(Link *link, AwaitedKind kind, int64_t object_offset, int64_t len_bytes)
 {
@@ -162,7 +191,7 @@ static int
 sent(pgsf *h, int rc, AwaitedKind kind, int64_t object_offset, int64_t len_bytes)
 {
 	if (!rc)
-		return pgsfi_fail_connection(h);
+		return pgsfi_lost_in_flight(h);
 	push(h->link, kind, object_offset, len_bytes);
 	return 0;
 }
@@ -216,7 +245,7 @@ int
 pgsfi_request_answers(pgsf *h)
 {
 	if (!PQsendFlushRequest(h->link->conn))
-		return pgsfi_fail_connection(h);
+		return pgsfi_lost_in_flight(h);
 	return pgsfi_send_all(h);
 }
 
@@ -227,7 +256,7 @@ pgsfi_sync(pgsf *h)
 	if (!h->link->unsynced)
 		return 0;
 	if (!PQpipelineSync(h->link->conn))
-		return pgsfi_fail_connection(h);
+		return pgsfi_lost_in_flight(h);
 	push(h->link, AWAITED_SYNC, 0, 0);
 	return 0;
 }
@@ -244,6 +273,22 @@ pop(Link *link)
 	return awaited;
 }
 
+/*
+ * Wait for a result and get it; NULL is what ends the results of a command.  -1 if
+ * the connection is lost and this is not the first after that.
+ */
+static int
+get_result(pgsf *h, PGresult **result)
+{
+	*result = NULL;
+	if (h->link->lost || pgsfi_wait_result(h) < 0)
+		return -1;
+	if (!pgsfi_connected(h))
+		h->link->lost = true;
+	*result = PQgetResult(h->link->conn);
+	return 0;
+}
+
 /* What else there is of a command, up to the NULL that ends it, goes. */
 static int
 skip_rest(pgsf *h)
@@ -252,24 +297,14 @@ skip_rest(pgsf *h)
 	{
 		PGresult   *result;
 
-		if (pgsfi_wait_result(h) < 0)
+		if (get_result(h, &result) < 0)
 			return -1;
-		result = PQgetResult(h->link->conn);
 		if (result == NULL)
 			return 0;
 		if (PQresultStatus(result) == PGRES_FATAL_ERROR)
 			pgsfi_fail_result(h, result);
 		PQclear(result);
 	}
-}
-
-/* With the connection all that was in flight is lost. */
-static int
-lost_in_flight(pgsf *h)
-{
-	h->link->queue_len = 0;
-	h->link->unsynced = false;
-	return pgsfi_fail_connection(h);
 }
 
 /* Whether a result is a success; if not, its error is set. */
@@ -307,12 +342,8 @@ pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result)
 	Link	   *link = h->link;
 	bool		good;
 
-	*result = NULL;
-	if (pgsfi_wait_result(h) < 0)
-		return lost_in_flight(h);
-	*result = PQgetResult(link->conn);
-	if (*result == NULL)
-		return lost_in_flight(h);
+	if (get_result(h, result) < 0 || *result == NULL)
+		return pgsfi_lost_in_flight(h);
 	*awaited = pop(link);
 	good = succeeded(h, *result);
 	if (awaited->kind != AWAITED_SYNC && skip_rest(h) < 0)
@@ -326,7 +357,7 @@ pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result)
 	PQclear(*result);
 	*result = NULL;
 	if (PQstatus(link->conn) != CONNECTION_OK)
-		return lost_in_flight(h);
+		return pgsfi_lost_in_flight(h);
 	return -1;
 }
 
@@ -337,18 +368,11 @@ pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result)
 int
 pgsfi_next_row(pgsf *h, PGresult **row)
 {
-	Awaited		awaited;
-
-	*row = NULL;
-	if (pgsfi_wait_result(h) < 0)
-		return lost_in_flight(h);
-	*row = PQgetResult(h->link->conn);
-	if (*row == NULL)
-		return lost_in_flight(h);
+	if (get_result(h, row) < 0 || *row == NULL)
+		return pgsfi_lost_in_flight(h);
 	if (PQresultStatus(*row) == PGRES_SINGLE_TUPLE)
 		return 0;
-	awaited = pop(h->link);
-	(void) awaited;
+	(void) pop(h->link);
 	if (succeeded(h, *row) && skip_rest(h) == 0)
 	{
 		PQclear(*row);
@@ -358,7 +382,7 @@ pgsfi_next_row(pgsf *h, PGresult **row)
 	PQclear(*row);
 	*row = NULL;
 	if (PQstatus(h->link->conn) != CONNECTION_OK)
-		return lost_in_flight(h);
+		return pgsfi_lost_in_flight(h);
 	return -1;
 }
 

@@ -39,11 +39,14 @@ prepare_write(pgsf *h, Prepared which)
 	return rc;
 }
 
-/* Wait until fewer pieces are in flight. */
+/* Take what is answered, and wait until fewer pieces are in flight. */
 static int
 wait_for_window(pgsf *h)
 {
-	while (h->link->queue_len >= WINDOW_PIECES)
+	Link	   *link = h->link;
+
+	while (link->queue_len >= WINDOW_PIECES ||
+		   (link->queue_len > 0 && !PQisBusy(link->conn)))
 	{
 		Awaited		awaited;
 		PGresult   *result;

@@ -71,7 +71,7 @@ read_map(SfCheck *check, void *arg)
 	if (toast_raw_datum_size(work->value) > SF_LOCATOR_MAX_SIZE + VARHDRSZ)
 		return;
 	packed = PG_DETOAST_DATUM_PACKED(work->value);
-	if (sf_read_form(packed) != SF_FORM_STORED)
+	if (sf_read_is_inline(packed))
 		return;
 	loc = sf_object_locator(packed);
 	if (!belongs_here(check, &loc))

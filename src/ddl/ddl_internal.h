@@ -190,6 +190,14 @@ extern bool sf_ddl_may_stay_inline(const SfColumn *column, Datum value);
  */
 extern bool sf_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result);
 
+/* ---- published.c ---- */
+
+/*
+ * ERROR PROGRAM_LIMIT_EXCEEDED when a value that is about to be stored is too
+ * long for a publication that the column is in.
+ */
+extern void sf_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, Datum value);
+
 /* ---- rows.c: the rows of a table ---- */
 
 typedef enum SfRowFilter

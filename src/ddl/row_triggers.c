@@ -106,6 +106,7 @@ securefile_store(PG_FUNCTION_ARGS)
 	column = sf_ddl_column(trigdata->tg_relation, attnum);
 	if (!sf_ddl_store_value(&column, value, old, &stored))
 		return PointerGetDatum(tuple);
+	sf_ddl_refuse_unpublishable(trigdata->tg_relation, attnum, stored);
 
 	return PointerGetDatum(heap_modify_tuple_by_cols(tuple,
 													 RelationGetDescr(trigdata->tg_relation),

@@ -18,7 +18,6 @@
 #include "utils/builtins.h"
 
 static bool raw_equal(struct varlena *a, struct varlena *b);
-static bool payload_equal(struct varlena *a, struct varlena *b);
 static SfSegment *open_segment(const SfColumn *column);
 static Datum write_inline(const SfColumn *column, struct varlena *value);
 static Size inline_length(Datum value);
@@ -93,7 +92,7 @@ sf_ddl_same_value(Datum a, Datum b)
 		return true;
 	stored_a = sf_ddl_stored(a);
 	stored_b = stored_a != NULL ? sf_ddl_stored(b) : NULL;
-	return stored_b != NULL && payload_equal(stored_a, stored_b);
+	return stored_b != NULL && sf_object_same(stored_a, stored_b);
 }
 
 static bool
@@ -101,13 +100,6 @@ raw_equal(struct varlena *a, struct varlena *b)
 {
 	return VARSIZE_ANY(a) == VARSIZE_ANY(b) &&
 		memcmp(a, b, VARSIZE_ANY(a)) == 0;
-}
-
-static bool
-payload_equal(struct varlena *a, struct varlena *b)
-{
-	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
-		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
 }
 
 /* Length of an INLINE value in bytes, told without detoasting it. */

@@ -80,7 +80,10 @@ typedef struct SfRun
  *
  * In a flat map the units lie one after the other in the runs, each unit
  * contiguous and starting on a sector; every unit but the last is
- * SF_UNIT_SIZE bytes.
+ * SF_UNIT_SIZE bytes.  A value with holes has an inode map.
+ *
+ * Versions of an object (generations) share units, always at the same place of
+ * the value, and inode pages.
  *
  * The server makes locators and takes none from outside.  Should one get in all
  * the same, by a flaw elsewhere or by damage to a row, the hash at its end
@@ -183,6 +186,12 @@ extern uint64_t sf_format_seed(uint64_t incarnation, uint64_t object_id);
 
 /* XXH3-64 of a unit's stored bytes. */
 extern uint64_t sf_format_checksum(const void *data, size_t len, uint64_t seed);
+
+/* The same for processors that have AVX2, where it can be built for them. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SF_FORMAT_AVX2
+extern uint64_t sf_format_checksum_avx2(const void *data, size_t len, uint64_t seed);
+#endif
 
 /* ---------------------------------------------------------------------
  * Pages of the segment relation
@@ -342,7 +351,8 @@ typedef struct SfPending
 	((SF_PAGE_CONTENT - offsetof(SfPending, entries)) / sizeof(SfPendEntry))
 
 /*
- * Inode page contents: a node of an object's unit map
+ * Inode page contents: a node of an object's unit map.  Every node but the last
+ * of its level is full, and the depth is the least that holds all units.
  *
  *	 0	8	object id
  *	 8	8	stamp, repeated in the pointer to this page

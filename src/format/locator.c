@@ -1,15 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * locator.c
- *	  Encode and decode locators; unit checksums.
+ *	  Encode and decode locators.
  *
  *-------------------------------------------------------------------------
  */
 #include <sodium/crypto_shorthash_siphash24.h>
 #include <string.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "format/format.h"
 
@@ -172,18 +169,4 @@ uint64_t
 sf_format_locator_checksum(const SfLocator *loc, uint32_t i)
 {
 	return GET(uint64_t, loc->map + (size_t) loc->nruns * SF_ENCODED_RUN_SIZE + (size_t) i * 8);
-}
-
-uint64_t
-sf_format_seed(uint64_t incarnation, uint64_t object_id)
-{
-	uint64_t	both[2] = {incarnation, object_id};
-
-	return XXH3_64bits(both, sizeof(both));
-}
-
-uint64_t
-sf_format_checksum(const void *data, size_t len, uint64_t seed)
-{
-	return XXH3_64bits_withSeed(data, len, seed);
 }

@@ -6,16 +6,18 @@
  * Nothing is read or written to make one: it says what of which value it
  * consists of.  Only storing it writes, and then what is in its place already
  * is shared.  It never leaves the transaction's memory (or a tuplestore), so
- * the format is nobody else's business:
+ * the format is nobody else's business.  The boot id tells one from damage to a
+ * row that makes it look like this:
  *
  *	 offset	size	field
  *	 0		1		form: 3
  *	 1		3		0
  *	 4		4		number of pieces
  *	 8		8		length of the value in bytes
- *	 16		24 x n	pieces:
+ *	 16		8	boot id
+ *	 24		24 x n	pieces:
  *		 0	4	kind (SF_PIECE_*)
- *		 4	4	where its bytes, or its value (a varlena), lie behind the pieces
+ *		 4	4	where its bytes, or its value's length (4) and value, lie behind the pieces
  *		 8	8	start in the value
  *		 16	8	length
  *	 ..		..		bytes and values
@@ -34,6 +36,7 @@ typedef struct EditedHeader
 	uint8		reserved[3];
 	uint32		npieces;
 	uint64		length;
+	uint64		boot_id;
 } EditedHeader;
 
 typedef struct EditedPiece
@@ -43,13 +46,6 @@ typedef struct EditedPiece
 	uint64		start;
 	uint64		length;
 } EditedPiece;
-
-static bool
-same_value(const struct varlena *a, const struct varlena *b)
-{
-	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
-		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
-}
 
 /* Does a piece go on where the one before it ends? */
 static bool
@@ -63,7 +59,7 @@ goes_on(const SfPiece *last, const SfPiece *piece)
 			return true;
 		case SF_PIECE_VALUE:
 			return last->start + last->length == piece->start &&
-				same_value(last->value, piece->value);
+				sf_object_same(last->value, piece->value);
 		default:
 			return last->bytes + last->length == piece->bytes;
 	}
@@ -99,7 +95,7 @@ static int
 first_with_value(const SfPiece *pieces, int i)
 {
 	for (int j = 0; j < i; j++)
-		if (pieces[j].kind == SF_PIECE_VALUE && same_value(pieces[j].value, pieces[i].value))
+		if (pieces[j].kind == SF_PIECE_VALUE && sf_object_same(pieces[j].value, pieces[i].value))
 			return j;
 	return i;
 }
@@ -114,7 +110,7 @@ data_size(const SfPiece *pieces, int i)
 			return pieces[i].length;
 		case SF_PIECE_VALUE:
 			return first_with_value(pieces, i) == i
-				? VARHDRSZ + VARSIZE_ANY_EXHDR(pieces[i].value) : 0;
+				? sizeof(uint32) + VARSIZE_ANY_EXHDR(pieces[i].value) : 0;
 		default:
 			return 0;
 	}
@@ -138,28 +134,41 @@ checked_size(const SfPiece *pieces, int n)
 	return size;
 }
 
-/* A value, with a header of four bytes, as the list of pieces expects it. */
+/* A value, behind its length. */
 static void
 put_value(char *dst, const struct varlena *value)
 {
-	uint32		header;
+	uint32		len = VARSIZE_ANY_EXHDR(value);
 
-	SET_VARSIZE(&header, VARHDRSZ + VARSIZE_ANY_EXHDR(value));
-	memcpy(dst, &header, VARHDRSZ);
-	memcpy(dst + VARHDRSZ, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+	memcpy(dst, &len, sizeof(len));
+	memcpy(dst + sizeof(len), VARDATA_ANY(value), len);
+}
+
+static struct varlena *
+get_value(const char *src)
+{
+	struct varlena *value;
+	uint32		len;
+
+	memcpy(&len, src, sizeof(len));
+	value = palloc(VARHDRSZ + len);
+	SET_VARSIZE(value, VARHDRSZ + len);
+	memcpy(VARDATA(value), src + sizeof(len), len);
+	return value;
 }
 
 struct varlena *
 sf_object_edited(const SfPiece *pieces, int npieces)
 {
 	SfPiece    *merged = palloc(Max(npieces, 1) * sizeof(SfPiece));
-	EditedHeader header = {.form = SF_FORM_EDITED};
+	EditedHeader header = {.form = SF_FORM_EDITED,.boot_id = sf_base_boot_id()};
 	EditedPiece *out;
 	struct varlena *datum;
 	char	   *data;
 	uint32		place = 0;
 	Size		size;
 
+	sf_base_require_preload();
 	header.npieces = merge_pieces(pieces, npieces, merged, &header.length);
 	size = checked_size(merged, header.npieces);
 	datum = palloc(size);
@@ -186,33 +195,42 @@ sf_object_edited(const SfPiece *pieces, int npieces)
 	return datum;
 }
 
+static EditedHeader
+get_header(const struct varlena *edited)
+{
+	EditedHeader header = {0};
+
+	memcpy(&header, VARDATA_ANY(edited), Min(sizeof(header), VARSIZE_ANY_EXHDR(edited)));
+	if (VARSIZE_ANY_EXHDR(edited) < sizeof(header) || header.boot_id == 0 ||
+		header.boot_id != sf_base_boot_id())
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("invalid securefile value"),
+				 errdetail("The value has the form of an edited one, and was not made by this server."),
+				 errhint("Run securefile_check() on the column.")));
+	return header;
+}
+
 int
 sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 {
 	const char *data = VARDATA_ANY(edited);
-	EditedHeader header;
+	EditedHeader header = get_header(edited);
 	SfPiece    *result;
 	const char *behind;
 
-	memcpy(&header, data, sizeof(header));
 	result = palloc0(Max(header.npieces, 1) * sizeof(SfPiece));
 	behind = data + sizeof(header) + header.npieces * sizeof(EditedPiece);
 	for (int i = 0; i < header.npieces; i++)
 	{
 		EditedPiece piece;
-		uint32		varlena_header;
 
 		memcpy(&piece, data + sizeof(header) + i * sizeof(piece), sizeof(piece));
 		result[i] = (SfPiece) {piece.kind, piece.length, piece.start};
 		if (piece.kind == SF_PIECE_BYTES)
 			result[i].bytes = behind + piece.place;
 		else if (piece.kind == SF_PIECE_VALUE)
-		{
-			/* it may lie anywhere */
-			memcpy(&varlena_header, behind + piece.place, VARHDRSZ);
-			result[i].value = palloc(VARSIZE(&varlena_header));
-			memcpy(result[i].value, behind + piece.place, VARSIZE(&varlena_header));
-		}
+			result[i].value = get_value(behind + piece.place);
 	}
 	*pieces = result;
 	return header.npieces;
@@ -221,8 +239,5 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 uint64
 sf_object_edited_length(const struct varlena *edited)
 {
-	EditedHeader header;
-
-	memcpy(&header, VARDATA_ANY(edited), sizeof(header));
-	return header.length;
+	return get_header(edited).length;
 }

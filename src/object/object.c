@@ -36,6 +36,13 @@ sf_object_locator(struct varlena *datum)
 	return loc;
 }
 
+bool
+sf_object_same(const struct varlena *a, const struct varlena *b)
+{
+	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
+		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
+}
+
 void
 sf_object_require_genuine(SfSegment *seg, const SfLocator *loc)
 {

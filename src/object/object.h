@@ -18,6 +18,9 @@ extern const char *sf_object_decode(struct varlena *datum, SfLocator *loc);
 /* Same; ERROR DATA_CORRUPTED when something is wrong. */
 extern SfLocator sf_object_locator(struct varlena *datum);
 
+/* Are two detoasted datums the same bytes, whatever their headers? */
+extern bool sf_object_same(const struct varlena *a, const struct varlena *b);
+
 /*
  * Was the locator made by its segment, and not changed since?  ERROR
  * DATA_CORRUPTED if not.  To be asked before anything is read or freed through
@@ -100,10 +103,13 @@ typedef struct SfPiece
  */
 extern struct varlena *sf_object_edited(const SfPiece *pieces, int npieces);
 
-/* Take it apart; pieces are palloc'd, and point into the datum (bytes). */
+/*
+ * Take it apart; pieces are palloc'd, and point into the datum (bytes).  ERROR
+ * DATA_CORRUPTED when this server did not make it.
+ */
 extern int	sf_object_pieces(struct varlena *edited, SfPiece **pieces);
 
-/* Its length in bytes, from its first bytes only. */
+/* Its length in bytes; likewise. */
 extern uint64 sf_object_edited_length(const struct varlena *edited);
 
 /* ---- ownership ---- */

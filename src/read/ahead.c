@@ -14,6 +14,11 @@
  * they can be left at any time, with requests in flight.  Whoever takes the
  * seat next waits for those.
  *
+ * Columns whose reads go through the page cache have the system read ahead, into
+ * that.  Their pieces are read straight into the result if they are whole units;
+ * else from a ring of one small chunk, so that a unit is read and checked once
+ * here, too.
+ *
  * What nobody has asked for yet must not be an error: planning ends before a
  * unit that is not where data files are, and a request that failed is left
  * aside.  What was asked for is then read in one go, which finds the error
@@ -32,6 +37,9 @@
 #define SEATS			4
 #define SEAT_CHUNKS		4
 #define SEAT_UNITS		(SEAT_CHUNKS * SF_READ_CHUNK_UNITS)
+
+/* of a chunk that is copied from the page cache: the processor's cache takes it */
+#define CACHED_CHUNK_UNITS	2
 
 struct SfReadSeat
 {
@@ -73,7 +81,6 @@ take_seat(SfReader *reader)
 		seat->owner = reader;
 		reader->seat = seat;
 		reader->depth = 1;
-		reader->nknown = 0;
 		return true;
 	}
 	return false;
@@ -164,21 +171,28 @@ oldest_chunk(SfReadSeat *seat)
 	return seat->busy > 0 ? &seat->chunks[seat->oldest] : NULL;
 }
 
-/* How many requests are worth it: without asynchronous I/O, one. */
-static int
-max_depth(void)
+/* Do requests go on by themselves, while the caller does other things? */
+static bool
+is_asynchronous(const SfReadJob *job)
 {
-	return sf_io_method == SF_IO_METHOD_SYNC ? 1 : Min(sf_io_concurrency, SEAT_CHUNKS);
+	return !job->buffered && sf_io_method != SF_IO_METHOD_SYNC;
+}
+
+/* How many requests are worth it. */
+static int
+max_depth(const SfReadJob *job)
+{
+	return is_asynchronous(job) ? Min(sf_io_concurrency, SEAT_CHUNKS) : 1;
 }
 
 static void
-drop_oldest(SfReader *reader)
+drop_oldest(SfReader *reader, const SfReadJob *job)
 {
 	SfReadSeat *seat = reader->seat;
 
 	seat->oldest = (seat->oldest + 1) % SEAT_CHUNKS;
 	seat->busy--;
-	reader->depth = Min(reader->depth * 2, max_depth());
+	reader->depth = Min(reader->depth * 2, max_depth(job));
 }
 
 /* Where planning ends, as seen from a unit that is being taken. */
@@ -188,6 +202,27 @@ plan_limit(const SfReader *reader, uint64 unit_no)
 	return Min(SF_UNITS_OF(reader->end_offset), unit_no + SEAT_UNITS);
 }
 
+/*
+ * Plan the next chunk below a limit, and step over the holes before it; false
+ * when there is none, or none that can be read.
+ */
+static bool
+plan_next(SfReader *reader, SfReadJob *job, uint64 *next, uint64 limit, SfReadChunk *chunk)
+{
+	uint32		n;
+	const SfUnit *unit = NULL;
+
+	while (*next < limit && (unit = find_unit(reader, job, *next, &n)) != NULL &&
+		   unit->start == SF_HOLE)
+		(*next)++;
+	if (*next >= limit || unit == NULL || !sf_read_is_there(job, unit))
+		return false;
+	n = Min(n, limit - *next);
+	sf_read_plan_chunk(job, unit, *next, job->buffered ? Min(n, CACHED_CHUNK_UNITS) : n, chunk);
+	*next += chunk->nunits;
+	return true;
+}
+
 /* Start reading what comes from unit_no on, as far as the reader may. */
 static void
 fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
@@ -195,23 +230,14 @@ fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
 	SfReadSeat *seat = reader->seat;
 	uint64		limit = plan_limit(reader, unit_no);
 
-	while (seat->busy < reader->depth && reader->next_unit < limit)
+	while (seat->busy < reader->depth)
 	{
 		SfReadChunk *chunk = &seat->chunks[(seat->oldest + seat->busy) % SEAT_CHUNKS];
-		uint32		n;
-		const SfUnit *unit = find_unit(reader, job, reader->next_unit, &n);
 
-		if (unit != NULL && unit->start == SF_HOLE)
-		{
-			reader->next_unit++;
-			continue;
-		}
-		if (unit == NULL || !sf_read_is_there(job, unit))
+		if (!plan_next(reader, job, &reader->next_unit, limit, chunk))
 			break;
-		sf_read_plan_chunk(job, unit, reader->next_unit, Min(n, limit - reader->next_unit), chunk);
 		sf_read_start_chunk(job, chunk);
 		chunk->may_reread = true;
-		reader->next_unit += chunk->nunits;
 		seat->busy++;
 	}
 }
@@ -251,7 +277,7 @@ take_chunk(SfReader *reader, SfReadJob *job, SfReadChunk *chunk, uint64 unit_no)
 						chunk->units[i].stored_bytes);
 	}
 	if (chunk_end * SF_UNIT_SIZE <= job->target->offset + job->target->len)
-		drop_oldest(reader);
+		drop_oldest(reader, job);
 	return unit_no;
 }
 
@@ -312,6 +338,23 @@ sf_read_ahead(SfReader *reader, SfReadJob *job)
 			return true;
 		}
 	}
-	fill_ring(reader, job, unit_no);
+	if (is_asynchronous(job))
+		fill_ring(reader, job, unit_no);
 	return true;
+}
+
+void
+sf_read_advise_ahead(SfReader *reader, SfReadJob *job)
+{
+	uint64		unit_no = SfReadTargetEnd(job->target);
+	uint64		limit = plan_limit(reader, unit_no);
+	SfReadChunk chunk;
+
+	reader->next_advised = Max(reader->next_advised, unit_no);
+	/* in large steps */
+	if (reader->next_advised >= unit_no + SEAT_UNITS / 2)
+		return;
+	while (plan_next(reader, job, &reader->next_advised, limit, &chunk))
+		sf_io_advise_cached(job->files, chunk.units[0].start * SF_SECTOR_SIZE,
+							(uint64) chunk.nsectors * SF_SECTOR_SIZE);
 }

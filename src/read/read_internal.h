@@ -140,6 +140,7 @@ struct SfReader
 	SfNode		node;			/* storage that it reads ahead in */
 	int			depth;			/* requests it may have now */
 	uint64		next_unit;		/* first unit not planned yet */
+	uint64		next_advised;	/* page cache: first unit not announced yet */
 	SfUnit	   *units;			/* known ones: */
 	uint64		first_known;
 	uint32		nknown;
@@ -150,6 +151,9 @@ struct SfReader
  * comes next.  A seat is taken if there is one; false, and nothing done, if not.
  */
 extern bool sf_read_ahead(SfReader *reader, SfReadJob *job);
+
+/* Page cache: announce what comes behind the target. */
+extern void sf_read_advise_ahead(SfReader *reader, SfReadJob *job);
 
 /* Forget what was read ahead. */
 extern void sf_read_leave_seat(SfReader *reader);

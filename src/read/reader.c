@@ -4,8 +4,8 @@
  *	  Readers: values that are read piece by piece, over several calls.
  *
  * A piece that begins where the one before ended shows that the value is read
- * in order: from then on the reader reads ahead, directly and asynchronously
- * (ahead.c).  All else is read as if it were alone.
+ * in order: from then on the reader reads ahead (ahead.c).  All else is read as if it
+ * were alone.
  *
  * A reader lives in a memory context of its own, and is ended by that context's
  * end: so an ERROR, a rollback to a savepoint or a portal that is closed early
@@ -80,6 +80,36 @@ sf_read_stop_at(SfReader *reader, int64 object_offset)
 	reader->end_offset = Min(object_offset, reader->length_bytes);
 }
 
+/* Does a piece start and end with units? */
+static bool
+is_whole_units(const SfReader *reader, const SfReadTarget *target)
+{
+	uint64		end = target->offset + target->len;
+
+	return target->offset % SF_UNIT_SIZE == 0 &&
+		(end % SF_UNIT_SIZE == 0 || end == reader->length_bytes);
+}
+
+/* A piece by itself. */
+static void
+read_alone(SfReader *reader, SfReadJob *job)
+{
+	sf_read_leave_seat(reader);
+	sf_read_units(job);
+}
+
+/* A piece that goes on where the last one ended. */
+static void
+read_in_order(SfReader *reader, SfReadJob *job)
+{
+	if (job->buffered)
+		sf_read_advise_ahead(reader, job);
+	if ((job->buffered && is_whole_units(reader, job->target)) || !sf_read_ahead(reader, job))
+		read_alone(reader, job);
+	if (reader->seat != NULL && !OidIsValid(reader->held))
+		reader->held = sf_space_hold(job->seg);
+}
+
 /* A piece of a STORED value. */
 static void
 read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
@@ -92,12 +122,10 @@ read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
 		sf_object_require_genuine(seg, &reader->loc);
 	reader->genuine = true;
 	sf_read_prepare_job(&job, seg, &reader->loc, target);
-	if (!in_order || job.buffered)
-		sf_read_leave_seat(reader);
-	if (!in_order || job.buffered || !sf_read_ahead(reader, &job))
-		sf_read_units(&job);
-	if (reader->seat != NULL && !OidIsValid(reader->held))
-		reader->held = sf_space_hold(seg);
+	if (in_order)
+		read_in_order(reader, &job);
+	else
+		read_alone(reader, &job);
 	sf_space_release(seg);
 }
 

@@ -15,6 +15,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "object/object.h"
 #include "sql/content.h"
 
 #define PIECE_BYTES		(1024 * 1024)
@@ -29,9 +30,7 @@ static bool
 same_locator(const SfSqlContent *a, const SfSqlContent *b)
 {
 	return !a->is_inline && !b->is_inline &&
-		VARSIZE_ANY_EXHDR(a->value) == VARSIZE_ANY_EXHDR(b->value) &&
-		memcmp(VARDATA_ANY(a->value), VARDATA_ANY(b->value),
-			   VARSIZE_ANY_EXHDR(a->value)) == 0;
+		sf_object_same(a->value, b->value);
 }
 
 static bool

@@ -16,13 +16,6 @@
 
 #define COPY_BYTES		(4 * 1024 * 1024)
 
-static bool
-same_value(const struct varlena *a, const struct varlena *b)
-{
-	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
-		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
-}
-
 /* How much to copy next: to a unit of the copy, so that the next ones go straight. */
 static int64
 next_length(int64 at, int64 left)
@@ -77,7 +70,7 @@ static bool
 is_in_place(const SfStream *stream, int64 at, const SfPiece *piece)
 {
 	return stream->value != NULL && piece->kind == SF_PIECE_VALUE && piece->start == at &&
-		same_value(stream->value, piece->value);
+		sf_object_same(stream->value, piece->value);
 }
 
 /* Cut first: what comes behind the base then meets zeros that are holes. */
@@ -133,7 +126,7 @@ builds_on(struct varlena *base, const SfPiece *pieces, int npieces)
 
 	for (int i = 0; i < npieces; at += pieces[i++].length)
 		if (pieces[i].kind == SF_PIECE_VALUE && pieces[i].start == at &&
-			same_value(base, pieces[i].value))
+			sf_object_same(base, pieces[i].value))
 			return true;
 	return false;
 }
@@ -160,7 +153,7 @@ sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
 	sf_store_pieces(stream, pieces, npieces);
 	result = sf_stream_finish(stream);
 	/* nothing was changed: it is what the row has */
-	if (old != NULL && same_value(result, old))
+	if (old != NULL && sf_object_same(result, old))
 		return result;
 	if (!sf_write_adopt(seg, result, old))
 		elog(ERROR, "securefile value could not be placed");

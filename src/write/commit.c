@@ -110,6 +110,7 @@ sf_write_at_end(bool commit)
 	sf_arena_end(commit, logged);
 	sf_gather_reset();
 	sf_owner_reset();
+	sf_work_reset();
 	pre_commit_done = entries_logged = false;
 	return logged;
 }

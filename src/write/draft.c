@@ -64,7 +64,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 		Assert(draft->base.incarnation == seg->incarnation);
 	}
 	name_version(draft, seg);
-	draft->seg = seg = sf_owner_segment(seg);
+	draft->seg = seg = sf_write_segment(seg);
 	draft->seed = sf_format_seed(seg->incarnation, draft->version.object_id);
 	draft->object = sf_owner_begin(seg, &draft->version, base);
 	draft->edit = sf_object_edit(seg, &draft->version, draft->has_base ? &draft->base : NULL,

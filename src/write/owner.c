@@ -86,7 +86,6 @@ typedef struct Freed
 	int			level;
 } Freed;
 
-static MemoryContext context;
 static HTAB *objects;
 static Undo *undo;
 static int64 nundo;
@@ -94,48 +93,6 @@ static int64 undo_size;
 static Freed *freed;
 static int64 nfreed;
 static int64 freed_size;
-static SfSegment **segments;	/* this transaction's copies */
-static int	nsegments;
-
-MemoryContext
-sf_write_context(void)
-{
-	if (context == NULL)
-		context = AllocSetContextCreate(TopMemoryContext, "securefile transaction",
-										ALLOCSET_DEFAULT_SIZES);
-	return context;
-}
-
-/* Make room for one more item of an array in the transaction's memory. */
-static void *
-make_room(void *array, int64 n, int64 *size, Size item)
-{
-	if (n < *size)
-		return array;
-	*size = Max(64, *size * 2);
-	return array == NULL
-		? MemoryContextAllocHuge(sf_write_context(), *size * item)
-		: repalloc_huge(array, *size * item);
-}
-
-SfSegment *
-sf_owner_segment(SfSegment *seg)
-{
-	SfSegment  *copy;
-
-	for (int i = 0; i < nsegments; i++)
-		if (segments[i] == seg ||
-			(segments[i]->relid == seg->relid && SfNodeEquals(segments[i]->node, seg->node)))
-			return segments[i];
-	if (nsegments % 64 == 0)
-		segments = nsegments == 0
-			? MemoryContextAlloc(sf_write_context(), 64 * sizeof(SfSegment *))
-			: repalloc(segments, (nsegments + 64) * sizeof(SfSegment *));
-	copy = MemoryContextAlloc(sf_write_context(), sizeof(SfSegment));
-	*copy = *seg;
-	copy->next_id = copy->end_id = 0;	/* not to be given out twice */
-	return segments[nsegments++] = copy;
-}
 
 /* ---- objects of this transaction ---- */
 
@@ -171,7 +128,7 @@ find_object(const SfLocator *loc)
 static void
 set_state(Object *object, ObjectState state)
 {
-	undo = make_room(undo, nundo, &undo_size, sizeof(Undo));
+	undo = sf_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
 	undo[nundo++] = (Undo) {object, object->state, GetCurrentTransactionNestLevel()};
 	object->state = state;
 }
@@ -282,18 +239,11 @@ sf_owner_place(Object *object)
 	set_state(object, OBJECT_PLACED);
 }
 
-static bool
-same_bytes(const struct varlena *a, const struct varlena *b)
-{
-	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
-		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
-}
-
 /* Was the object made from that value, or from none (old: what its row has)? */
 static bool
 fits_row(const Object *object, const struct varlena *old)
 {
-	return object->base == NULL || (old != NULL && same_bytes(object->base, old));
+	return object->base == NULL || (old != NULL && sf_object_same(object->base, old));
 }
 
 bool
@@ -345,8 +295,8 @@ typedef struct GivenUp
 static void
 note_freed(SfSegment *seg, SfOwned owned)
 {
-	freed = make_room(freed, nfreed, &freed_size, sizeof(Freed));
-	freed[nfreed++] = (Freed) {sf_owner_segment(seg), owned, GetCurrentTransactionNestLevel()};
+	freed = sf_write_make_room(freed, nfreed, &freed_size, sizeof(Freed));
+	freed[nfreed++] = (Freed) {sf_write_segment(seg), owned, GetCurrentTransactionNestLevel()};
 }
 
 /* Note what is not shared as freed (an SfBaseStep). */
@@ -413,7 +363,7 @@ is_successor(const SfLocator *loc, struct varlena *datum)
 {
 	Object	   *object = find_object(loc);
 
-	return object != NULL && object->base != NULL && same_bytes(object->base, datum);
+	return object != NULL && object->base != NULL && sf_object_same(object->base, datum);
 }
 
 void
@@ -476,62 +426,6 @@ sf_write_at_subabort(int level)
 
 /* ---- what pre-commit has to log ---- */
 
-static void
-add_fact(SfFacts *facts, SfSegment *seg, SfRun run)
-{
-	facts->items = make_room(facts->items, facts->n, &facts->size, sizeof(SfFact));
-	facts->items[facts->n++] = (SfFact) {seg, run};
-}
-
-static void
-add_runs(SfFacts *facts, SfSegment *seg, const SfRun *runs, int n)
-{
-	for (int i = 0; i < n; i++)
-		add_fact(facts, seg, runs[i]);
-}
-
-static void
-add_pages(SfFacts *facts, SfSegment *seg, const uint32 *pages, int n)
-{
-	for (int i = 0; i < n; i++)
-		add_fact(facts, seg, (SfRun) {pages[i], 1});
-}
-
-static int
-cmp_facts(const void *a, const void *b)
-{
-	const SfFact *x = a;
-	const SfFact *y = b;
-
-	if (x->seg != y->seg)
-		return x->seg < y->seg ? -1 : 1;
-	return x->run.start < y->run.start ? -1 : x->run.start > y->run.start;
-}
-
-/* Sort; merge what touches on one map page, if that is wanted. */
-static void
-sort_facts(SfFacts *facts, bool merge)
-{
-	int64		to = 0;
-
-	if (facts->n == 0)
-		return;
-	qsort(facts->items, facts->n, sizeof(SfFact), cmp_facts);
-	for (int64 i = 1; merge && i < facts->n; i++)
-	{
-		SfFact	   *last = &facts->items[to];
-		SfFact	   *fact = &facts->items[i];
-
-		if (last->seg == fact->seg && last->run.start + last->run.nsectors == fact->run.start &&
-			last->run.start / SF_MAP_SECTORS == fact->run.start / SF_MAP_SECTORS)
-			last->run.nsectors += fact->run.nsectors;
-		else
-			facts->items[++to] = *fact;
-	}
-	if (merge)
-		facts->n = to + 1;
-}
-
 /*
  * What one object of this transaction comes to.  A version that was born and
  * died here is visible to nobody else, but core still looks at it until the
@@ -543,10 +437,10 @@ static void
 collect_object(const Object *object, SfFacts *alloc, SfFacts *pages)
 {
 	if (object->state >= OBJECT_CONFIRMED)
-		add_runs(alloc, object->seg, object->nruns > 1 ? object->runs : &object->run, object->nruns);
+		sf_facts_add_runs(alloc, object->seg, object->nruns > 1 ? object->runs : &object->run, object->nruns);
 	else
-		add_pages(pages, object->seg, object->pages, object->npages);
-	add_pages(pages, object->seg, object->scrap, object->nscrap);
+		sf_facts_add_pages(pages, object->seg, object->pages, object->npages);
+	sf_facts_add_pages(pages, object->seg, object->scrap, object->nscrap);
 }
 
 bool
@@ -587,12 +481,12 @@ sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages)
 	}
 	for (int64 i = 0; i < nfreed; i++)
 	{
-		add_runs(free, freed[i].seg, freed[i].owned.runs, freed[i].owned.nruns);
-		add_pages(pages, freed[i].seg, freed[i].owned.pages, freed[i].owned.npages);
+		sf_facts_add_runs(free, freed[i].seg, freed[i].owned.runs, freed[i].owned.nruns);
+		sf_facts_add_pages(pages, freed[i].seg, freed[i].owned.pages, freed[i].owned.npages);
 	}
-	sort_facts(alloc, true);
-	sort_facts(free, true);
-	sort_facts(pages, false);
+	sf_facts_sort(alloc, true);
+	sf_facts_sort(free, true);
+	sf_facts_sort(pages, false);
 }
 
 void
@@ -601,9 +495,5 @@ sf_owner_reset(void)
 	objects = NULL;
 	undo = NULL;
 	freed = NULL;
-	segments = NULL;
 	nundo = undo_size = nfreed = freed_size = 0;
-	nsegments = 0;
-	if (context != NULL)
-		MemoryContextReset(context);
 }

@@ -7,6 +7,7 @@
  * arena.c		where the next unit goes: lent regions of this backend
  * gather.c		the write gather cache: two buffers, pieces, flushes
  * owner.c		which object is whose: placed, confirmed, freed; savepoints
+ * work.c		memory, copies of segments, lists of facts
  * commit.c		the order of things at the end of a transaction
  *
  *-------------------------------------------------------------------------
@@ -17,14 +18,48 @@
 #include "object/object.h"
 #include "write/write.h"
 
-/* Memory that lives until the top-level transaction ends. */
-extern MemoryContext sf_write_context(void);
-
 /* Throws when a value arrives after this transaction's pre-commit work. */
 extern void sf_write_require_open(void);
 
 /* Entries of this transaction are in WAL: the monitor will have work. */
 extern void sf_write_note_entries(void);
+
+/* ---- work.c ---- */
+
+/* Memory that lives until the top-level transaction ends. */
+extern MemoryContext sf_write_context(void);
+
+/* Make room in it for one more item of an array. */
+extern void *sf_write_make_room(void *array, int64 n, int64 *size, Size item);
+
+/* This transaction's copy of a segment (stable address). */
+extern SfSegment *sf_write_segment(SfSegment *seg);
+
+/*
+ * Lists of what pre-commit has to log, of one kind, sorted by segment and
+ * sector.
+ */
+typedef struct SfFact
+{
+	SfSegment  *seg;			/* this transaction's copy */
+	SfRun		run;
+} SfFact;
+
+typedef struct SfFacts
+{
+	SfFact	   *items;
+	int64		n;
+	int64		size;
+} SfFacts;
+
+extern void sf_facts_add_runs(SfFacts *facts, SfSegment *seg, const SfRun *runs, int n);
+extern void sf_facts_add_pages(SfFacts *facts, SfSegment *seg, const uint32 *pages, int n);
+
+/* Sort; merge what touches on one map page, if that is wanted. */
+extern void sf_facts_sort(SfFacts *facts, bool merge);
+
+/* Transaction end; last. */
+extern void sf_work_reset(void);
 
 /* ---- arena.c ---- */
 
@@ -91,23 +126,6 @@ extern void sf_owner_pages(const uint32 *pages, int npages, void *object);
 extern void sf_owner_finish(struct Object *object, const SfOwned *owned);
 extern void sf_owner_place(struct Object *object);
 
-/*
- * Lists of what pre-commit has to log, of one kind, sorted by segment and
- * sector.
- */
-typedef struct SfFact
-{
-	SfSegment  *seg;			/* this transaction's copy */
-	SfRun		run;
-} SfFact;
-
-typedef struct SfFacts
-{
-	SfFact	   *items;
-	int64		n;
-	int64		size;
-} SfFacts;
-
 /* Did this transaction place or free anything? */
 extern bool sf_owner_has_work(void);
 
@@ -116,8 +134,5 @@ extern void sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages);
 
 /* Transaction end. */
 extern void sf_owner_reset(void);
-
-/* This transaction's copy of a segment (stable address). */
-extern SfSegment *sf_owner_segment(SfSegment *seg);
 
 #endif							/* SF_WRITE_INTERNAL_H */

@@ -1,0 +1,91 @@
+/*-------------------------------------------------------------------------
+ *
+ * published.c
+ *	  Values that are too long to be published.
+ *
+ * Logical replication passes values whole.  A slot that meets one of more than
+ * 1 GB could not get past it, so that the publisher would fill up with WAL.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "catalog/catalog.h"
+#include "catalog/partition.h"
+#include "catalog/pg_publication.h"
+#include "catalog/pg_publication_rel.h"
+#include "ddl/ddl_internal.h"
+#include "read/read.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+/* Does a publication that names the table send the column? */
+static bool
+sends_column(Oid publication, Oid table_oid, AttrNumber attnum)
+{
+	HeapTuple	tuple = SearchSysCache2(PUBLICATIONRELMAP, ObjectIdGetDatum(table_oid),
+										ObjectIdGetDatum(publication));
+	bool		all_columns;
+	bool		sends;
+	Datum		columns;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	columns = SysCacheGetAttr(PUBLICATIONRELMAP, tuple, Anum_pg_publication_rel_prattrs,
+							  &all_columns);
+	sends = all_columns || bms_is_member(attnum, pub_collist_to_bitmapset(NULL, columns, NULL));
+	ReleaseSysCache(tuple);
+	return sends;
+}
+
+/* Is the column of one table, or of a parent, in a publication? */
+static bool
+is_published_as(Oid table_oid, const char *column)
+{
+	ListCell   *lc;
+
+	if (GetSchemaPublications(get_rel_namespace(table_oid)) != NIL)
+		return true;
+	foreach(lc, GetRelationPublications(table_oid))
+		if (sends_column(lfirst_oid(lc), table_oid, get_attnum(table_oid, column)))
+			return true;
+	return false;
+}
+
+static bool
+is_published(Relation rel, const char *column)
+{
+	Oid			table_oid = RelationGetRelid(rel);
+	ListCell   *lc;
+
+	if (GetAllTablesPublications() != NIL || is_published_as(table_oid, column))
+		return true;
+	if (!rel->rd_rel->relispartition)
+		return false;
+	foreach(lc, get_partition_ancestors(table_oid))
+		if (is_published_as(lfirst_oid(lc), column))
+			return true;
+	return false;
+}
+
+void
+sf_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, Datum value)
+{
+	struct varlena *stored = sf_ddl_stored(value);
+	char	   *column;
+
+	if (stored == NULL || sf_read_length(stored) <= (int64) (MaxAllocSize - VARHDRSZ) ||
+		!RelationIsLogicallyLogged(rel))
+		return;
+	column = get_attname(RelationGetRelid(rel), attnum, false);
+	if (!is_published(rel, column))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("securefile value of " INT64_FORMAT " bytes cannot be published",
+					sf_read_length(stored)),
+			 errdetail("Column \"%s\" of table \"%s\" is in a publication, and logical replication passes values of at most 1 GB.",
+					   column, RelationGetRelationName(rel)),
+			 errhint("Leave the column out of the publication, or keep longer values in another table.")));
+}
