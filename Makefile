@@ -1,6 +1,7 @@
 # securefile: a column type for files.
 #
-#	make, make install, make installcheck	as with every PGXS extension
+#	make, make install, make installcheck	as with every PGXS extension; with the
+#			client library, see client/Makefile
 #	make check			all tests, in a private installation: no root needed
 #	make check-long		the long loops
 #	make demo			a throw-away server with real files in it (see demo/demo.sh)
@@ -63,6 +64,16 @@ include $(PGXS)
 # PGXS follows no headers
 $(OBJS): $(wildcard src/*.h src/*/*.h)
 $(shlib): src/exports.map
+
+# what is outside the server has a Makefile of its own
+CLIENT_GOALS = client-all client-install client-uninstall client-clean
+.PHONY: $(CLIENT_GOALS)
+all: client-all
+install: client-install
+uninstall: client-uninstall
+clean: client-clean
+$(CLIENT_GOALS): client-%:
+	$(MAKE) -C $(srcdir)/client $* PG_CONFIG='$(PG_CONFIG)'
 
 else
 

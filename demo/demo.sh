@@ -51,7 +51,7 @@ as_owner()
 install_missing()
 {
 	local packages="postgresql-15 postgresql-server-dev-15 gcc make libaio-dev \
-liburing-dev libxxhash-dev libsodium-dev python3-psycopg"
+liburing-dev libxxhash-dev libsodium-dev libpq-dev python3-psycopg"
 	local missing=""
 
 	if ! command -v dpkg-query >/dev/null; then

@@ -65,7 +65,7 @@ const char *
 pgsf_error(const pgsf *h)
 {
 	if (h == NULL)
-		return "out of memory";
+		return "no handle: not connected, or out of memory";
 	if (h->error.message != NULL)
 		return h->error.message;
 	/* an error there was no memory to describe */
@@ -212,6 +212,8 @@ pgsfi_fail_result(pgsf *h, const PGresult *result)
 int
 pgsfi_start(pgsf *h)
 {
+	if (h == NULL)
+		return -1;
 	if (h->failed_unseen)
 	{
 		h->failed_unseen = false;
@@ -251,6 +253,8 @@ pgsfi_start_closed(pgsf *h)
 void
 pgsf_set_progress(pgsf *h, pgsf_progress progress, void *arg)
 {
+	if (h == NULL)
+		return;
 	h->progress = progress;
 	h->progress_arg = arg;
 }
@@ -271,6 +275,8 @@ pgsf_cancel(pgsf *h)
 	int			saved = errno;
 	uint64_t	one = 1;
 
+	if (h == NULL)
+		return;
 	atomic_store(&h->cancel_wanted, 1);
 	/* fails only if it would count beyond 2^64, and then it wakes as well */
 	if (write(h->cancel_event, &one, sizeof(one)) < 0)

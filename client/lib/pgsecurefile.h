@@ -111,7 +111,7 @@ typedef struct pgsf pgsf;
 /*
  * A handle for that connection, which must be open.  Sends nothing.  NULL if
  * memory or file descriptors (it takes one, for pgsf_cancel) are short, or conn
- * is NULL or not connected.
+ * is NULL or not connected.  All functions may be called with that NULL: they fail.
  */
 extern pgsf *pgsf_new(PGconn *conn);
 
@@ -129,7 +129,6 @@ extern void pgsf_free(pgsf *h);
  *	- pgsf_sqlstate: five characters
  *	- pgsf_errno: of the local system call that failed, or 0; for
  *	  PGSF_ERROR_CALLBACK what the callback left in errno
- * h may be NULL (what pgsf_new returned): then they say out of memory.
  */
 extern const char *pgsf_error(const pgsf *h);
 extern const char *pgsf_error_detail(const pgsf *h);

@@ -220,6 +220,8 @@ pgsf_close(pgsf *h)
 {
 	int			rc;
 
+	if (h == NULL)
+		return -1;
 	pgsfi_error_clear(h);
 	h->failed_unseen = false;
 	pgsfi_forget_cancel(h);
