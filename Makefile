@@ -24,6 +24,7 @@ REGRESS = \
 	ddl_triggers \
 	ddl_refuse \
 	gather \
+	chunks \
 	usage \
 	security
 REGRESS_OPTS = --load-extension=securefile
