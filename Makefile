@@ -32,7 +32,8 @@ REGRESS_OPTS = --load-extension=securefile
 ISOLATION = \
 	snapshot_read \
 	savepoint_read \
-	writers
+	writers \
+	edits
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=securefile
 
 PG_CPPFLAGS = -I$(srcdir)/src

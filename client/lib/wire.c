@@ -368,19 +368,20 @@ pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result)
 int
 pgsfi_next_row(pgsf *h, PGresult **row)
 {
+	bool		good;
+
 	if (get_result(h, row) < 0 || *row == NULL)
 		return pgsfi_lost_in_flight(h);
 	if (PQresultStatus(*row) == PGRES_SINGLE_TUPLE)
 		return 0;
 	(void) pop(h->link);
-	if (succeeded(h, *row) && skip_rest(h) == 0)
-	{
-		PQclear(*row);
-		*row = NULL;
-		return 0;
-	}
+	good = succeeded(h, *row);
+	if (skip_rest(h) < 0)
+		good = false;
 	PQclear(*row);
 	*row = NULL;
+	if (good)
+		return 0;
 	if (PQstatus(h->link->conn) != CONNECTION_OK)
 		return pgsfi_lost_in_flight(h);
 	return -1;

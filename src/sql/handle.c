@@ -222,8 +222,12 @@ securefile_truncate_handle(PG_FUNCTION_ARGS)
 Datum
 securefile_finish(PG_FUNCTION_ARGS)
 {
-	SfHandle   *handle = sf_handle_get(PG_GETARG_INT32(0));
+	struct varlena *value = sf_handle_finished(PG_GETARG_INT32(0));
+	SfHandle   *handle;
 
+	if (value != NULL)
+		PG_RETURN_POINTER(value);
+	handle = sf_handle_get(PG_GETARG_INT32(0));
 	/* what is written now goes with this subtransaction */
 	if (sf_stream_is_writable(handle->stream))
 		handle = handle_to_write(handle->number);

@@ -119,10 +119,9 @@ sf_stream_length(const SfStream *stream)
 void
 sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
-	Assert(object_offset >= 0 && len >= 0 && object_offset + len <= stream->length);
-
 	if (len == 0)
-		return;
+		return;					/* also behind the end */
+	Assert(object_offset >= 0 && len > 0 && object_offset + len <= stream->length);
 	switch (stream->kind)
 	{
 		case STREAM_READ:

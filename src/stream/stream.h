@@ -10,6 +10,7 @@
 #ifndef SF_STREAM_H
 #define SF_STREAM_H
 
+#include "datatype/timestamp.h"
 #include "read/read.h"
 #include "write/write.h"
 
@@ -77,6 +78,9 @@ typedef struct SfHandle
 	SfStream   *stream;			/* NULL: it is finished */
 	int64		position;
 	Snapshot	snapshot;		/* keeps the value; registered */
+	struct varlena *value;		/* if it is finished, */
+	CommandId	command;		/* and by which command, */
+	TimestampTz statement;		/* of which statement of the client */
 } SfHandle;
 
 /*
@@ -96,6 +100,12 @@ extern void sf_handle_close(SfHandle *handle);
 
 /* The same, for the value; the snapshot stays till the end of the transaction. */
 extern struct varlena *sf_handle_finish(SfHandle *handle);
+
+/*
+ * The value of a handle that this very command has finished, or NULL: an UPDATE
+ * evaluates its expressions again when the row was changed by another one.
+ */
+extern struct varlena *sf_handle_finished(int number);
 
 /* transaction ends; called by the one callback in securefile.c */
 extern void sf_handle_close_all(void);
