@@ -55,6 +55,10 @@ trial_arguments(void)
 		  PGSF_ERROR_NOT_FOUND, "get of no row");
 	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM t", NULL),
 		  PGSF_ERROR_MANY, "get of three rows");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM nowhere", NULL),
+		  "42P01", "get from no table");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM t WHERE 1 / (id - 1) = 0",
+						  NULL), "22012", "get of what cannot be calculated");
 	check(memory == NULL && memory_len == 0, "no memory after an error");
 	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID, id_is(2)),
 		  PGSF_ERROR_NULL, "get of NULL");
@@ -127,7 +131,8 @@ is_lost(int64_t rc, const char *name)
 	check(rc < 0 && (strcmp(pgsf_sqlstate(h), "57P01") == 0 ||
 					 strcmp(pgsf_sqlstate(h), PGSF_ERROR_CONNECTION) == 0),
 		  "%s: %s (%s)", name, pgsf_error(h), pgsf_sqlstate(h));
-	check(pgsf_read(h, NULL, 0) < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_STATE) == 0,
+	rc = pgsf_read(h, NULL, 0);
+	check(rc < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_STATE) == 0,
 		  "the value is closed: %s", pgsf_error(h));
 	check(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)) < 0, "nothing can be opened");
 	check(pgsf_close(h) == 0, "close");
@@ -198,7 +203,8 @@ trial_lost(void)
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open after PQreset");
 	check(pgsf_read(h, buf, 1000) == 1000 && memcmp(buf, data, 1000) == 0, "read");
 	PQfinish(conn);
-	check(pgsf_read(h, buf, 10) < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_CLOSED) == 0,
+	rc = pgsf_read(h, buf, 10);
+	check(rc < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_CLOSED) == 0,
 		  "read after PQfinish: %s", pgsf_error(h));
 	check(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)) < 0 &&
 		  strcmp(pgsf_sqlstate(h), PGSF_ERROR_CLOSED) == 0, "open after PQfinish");

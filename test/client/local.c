@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -139,7 +140,7 @@ pipes(bool nonblocking)
 {
 	size_t		len = 3 * MB + 5;
 	Other		other = {-1, bytes(len, 2), len, 0};
-	Other		back = {-1, malloc(len + 1), 0, 0};
+	Other		back = {-1, malloc(len + 40000), 0, 0};
 	int			ends[2];
 	pthread_t	thread;
 	int			id = nonblocking ? 12 : 11;
@@ -170,6 +171,59 @@ pipes(bool nonblocking)
 		  "all came through%s", nonblocking ? ", non-blocking" : "");
 	free(other.data);
 	free(back.data);
+}
+
+/* ---- memory ---- */
+
+static int64_t
+much(void *arg, void *buf, size_t len)
+{
+	int64_t    *left = arg;
+
+	memset(buf, 'x', len);
+	if (*left < (int64_t) len)
+		len = *left;
+	*left -= len;
+	return (int64_t) len;
+}
+
+static int
+drop(void *arg, const void *buf, size_t len)
+{
+	(void) buf;
+	*(int64_t *) arg += len;
+	return 0;
+}
+
+static long
+peak_kb(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_maxrss;
+}
+
+/* How much memory a value takes here does not depend on its length. */
+void
+trial_memory(void)
+{
+	int64_t		len = 200 * MB;
+	int64_t		left = len;
+	int64_t		got = 0;
+	long		before;
+
+	works(put_bytes(1, "", 0), "put");
+	before = peak_kb();
+	works(pgsf_put_callback(h, much, &left, len, "t", "doc", INSERT_ID, id_is(2), NULL), "put");
+	works(pgsf_get_callback(h, drop, &got, 0, -1, SELECT_ID, id_is(2)), "get");
+	check(got == len, "got all");
+	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(2)), "open");
+	for (char buf[8192]; (got = pgsf_read(h, buf, sizeof(buf))) > 0;)
+		;
+	works(got, "read");
+	works(pgsf_close(h), "close");
+	check(peak_kb() - before < 16 * 1024, "%ld KB more", peak_kb() - before);
 }
 
 /* ---- files ---- */

@@ -40,6 +40,7 @@ static const struct
 	{"read_only", trial_read_only},
 	{"local", trial_local},
 	{"changing", trial_changing},
+	{"memory", trial_memory},
 };
 
 bool

@@ -70,5 +70,6 @@ extern void trial_read_only(void);
 /* local.c */
 extern void trial_local(void);
 extern void trial_changing(void);
+extern void trial_memory(void);
 
 #endif							/* TRIAL_H */

@@ -350,7 +350,8 @@ trial_together(void)
 		at += got;
 	}
 	check(at == len, "copied: %s", pgsf_error(h));
-	check(pgsf_store(other, INSERT_ID, id_is(2), NULL) == 0, "store: %s", pgsf_error(other));
+	got = pgsf_store(other, INSERT_ID, id_is(2), NULL);
+	check(got == 0, "store: %s", pgsf_error(other));
 	works(pgsf_close(h), "close");
 	own_sql("COMMIT");
 	value_is(2, data, len, "copy");
@@ -362,7 +363,8 @@ trial_together(void)
 	own_sql("ROLLBACK TO s");
 	check(pgsf_write(other, data, 1000) == 0, "write to what is gone");
 	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "25P02", "open meets the failed transaction");
-	check(pgsf_write(other, data, len) < 0 && strcmp(pgsf_sqlstate(other), "42704") == 0,
+	got = pgsf_write(other, data, len);
+	check(got < 0 && strcmp(pgsf_sqlstate(other), "42704") == 0,
 		  "the error goes to whom it belongs: %s", pgsf_error(other));
 	own_sql("ROLLBACK");
 
@@ -379,12 +381,14 @@ trial_together(void)
 	/* modes stay what they were */
 	PQsetnonblocking(conn, 1);
 	PQenterPipelineMode(conn);
-	check(put_bytes(3, data, len) == (int64_t) len, "put: %s", pgsf_error(h));
+	got = put_bytes(3, data, len);
+	check(got == (int64_t) len, "put: %s", pgsf_error(h));
 	check(PQisnonblocking(conn) && PQpipelineStatus(conn) == PQ_PIPELINE_ON,
 		  "non-blocking and pipeline mode are back");
 	PQsendQueryParams(conn, "SELECT 1", 0, NULL, NULL, NULL, NULL, 0);
 	PQpipelineSync(conn);
-	check(put_bytes(4, data, len) < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_BUSY) == 0,
+	got = put_bytes(4, data, len);
+	check(got < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_BUSY) == 0,
 		  "with a command in progress: %s", pgsf_error(h));
 	while (PQflush(conn) > 0)
 		;
@@ -395,7 +399,8 @@ trial_together(void)
 	value_is(3, data, len, "modes");
 
 	PQclear(PQexec(conn, "COPY t TO STDOUT"));
-	check(put_bytes(4, data, len) < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_BUSY) == 0,
+	got = put_bytes(4, data, len);
+	check(got < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_BUSY) == 0,
 		  "in a COPY: %s", pgsf_error(h));
 	connect_again();
 	rows_are(3, "together");
