@@ -141,13 +141,13 @@ extern int	pgsf_errno(const pgsf *h);
 /*
  * Parameters $1 to $count of a statement, as PQexecParams takes them.  types,
  * lengths and formats may be NULL: types inferred, all text.  A NULL pgsf_params
- * means none.
+ * means none.  At most 65532.
  */
 typedef struct pgsf_params
 {
 	int			count;
 	const Oid  *types;			/* 0: inferred */
-	const char *const *values;	/* NULL: null */
+	const char *const *values;	/* a NULL among them: null */
 	const int  *lengths;		/* of binary values, in bytes */
 	const int  *formats;		/* 0 text, 1 binary */
 } pgsf_params;
