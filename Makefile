@@ -1,6 +1,7 @@
 # securefile: a column type for files.
 #
-#	make, make install, make installcheck	as with every PGXS extension
+#	make, make install, make installcheck	as with every PGXS extension; with the
+#			client library, see client/Makefile
 #	make check			all tests, in a private installation: no root needed
 #	make check-long		the long loops
 #	make demo			a throw-away server with real files in it (see demo/demo.sh)
@@ -24,6 +25,7 @@ REGRESS = \
 	ddl_triggers \
 	ddl_refuse \
 	gather \
+	chunks \
 	usage \
 	security
 REGRESS_OPTS = --load-extension=securefile
@@ -31,7 +33,8 @@ REGRESS_OPTS = --load-extension=securefile
 ISOLATION = \
 	snapshot_read \
 	savepoint_read \
-	writers
+	writers \
+	edits
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=securefile
 
 PG_CPPFLAGS = -I$(srcdir)/src
@@ -63,6 +66,16 @@ include $(PGXS)
 # PGXS follows no headers
 $(OBJS): $(wildcard src/*.h src/*/*.h)
 $(shlib): src/exports.map
+
+# what is outside the server has a Makefile of its own
+CLIENT_GOALS = client-all client-install client-uninstall client-clean
+.PHONY: $(CLIENT_GOALS)
+all: client-all
+install: client-install
+uninstall: client-uninstall
+clean: client-clean
+$(CLIENT_GOALS): client-%:
+	$(MAKE) -C $(srcdir)/client $* PG_CONFIG='$(PG_CONFIG)'
 
 else
 

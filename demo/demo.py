@@ -1,17 +1,19 @@
 #!/usr/bin/python3
 """What the demo shows: a directory tree in a securefile column beside a bytea one.
 
-    demo.py --dsn DSN --dir DIR --size-mb N load|compare|reload
+    demo.py --dsn DSN --dir DIR --size-mb N load|compare|reload|copy
 
 load: both tables from the tree, with rates, space and counters.
 compare: every file's SHA-256 in the table against the disk, and securefile_check().
 reload: half of the files deleted and loaded again; the segment must not grow.
+copy: the same files as a tree below --to, for the command to import.
 """
 
 import argparse
 import datetime
 import hashlib
 import os
+import shutil
 import sys
 import time
 
@@ -207,6 +209,16 @@ def reload(conn, options):
         sys.exit("demo: FAILED: the segment grew")
 
 
+def copy(_conn, options):
+    """The files as a tree of their own: no links, nothing unreadable, no more than the cap."""
+    files, total = scan(options)
+    say(f"copying {len(files)} files, {total / MB:.0f} MB, to {options.to}")
+    for path, _ in files:
+        target = os.path.join(options.to, os.path.relpath(path, options.dir))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copyfile(path, target)
+
+
 def file_bytes(conn):
     size = conn.execute("SELECT file_bytes FROM securefile_usage('files', 'document')").fetchone()[0]
     conn.commit()
@@ -218,10 +230,11 @@ def main():
     parser.add_argument("--dsn", required=True)
     parser.add_argument("--dir", required=True)
     parser.add_argument("--size-mb", type=int, default=1024)
-    parser.add_argument("step", choices=["load", "compare", "reload"])
+    parser.add_argument("step", choices=["load", "compare", "reload", "copy"])
+    parser.add_argument("--to")
     options = parser.parse_args()
     with psycopg.connect(options.dsn) as conn:
-        {"load": load, "compare": compare, "reload": reload}[options.step](conn, options)
+        {"load": load, "compare": compare, "reload": reload, "copy": copy}[options.step](conn, options)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ as_owner()
 install_missing()
 {
 	local packages="postgresql-15 postgresql-server-dev-15 gcc make libaio-dev \
-liburing-dev libxxhash-dev libsodium-dev python3-psycopg"
+liburing-dev libxxhash-dev libsodium-dev libpq-dev libjansson-dev python3-psycopg"
 	local missing=""
 
 	if ! command -v dpkg-query >/dev/null; then
@@ -140,6 +140,38 @@ steps()
 		--dir "$DIR" --size-mb "$SIZE_MB" "$@"
 }
 
+# The command, on a table of the demo.
+securefile()
+{
+	echo "\$ securefile $*"
+	"$bin/securefile" -h "$TOP" -p "$PORT" -U postgres -d files "$@"
+}
+
+# The same from the shell: a tree in, a look at it, the tree out again.
+command_steps()
+{
+	local some
+
+	mkdir "$TOP/tree"
+	SIZE_MB=$((SIZE_MB < 256 ? SIZE_MB : 256)) steps copy --to "$TOP/tree"
+	say "the same with the command securefile"
+	"$bin/psql" -q -h "$TOP" -p "$PORT" -U postgres files \
+		-c 'CREATE TABLE tree (path text PRIMARY KEY, document securefile)'
+	securefile import -t tree "$TOP/tree"
+	echo "once more: what is the same is skipped"
+	securefile import -t tree "$TOP/tree"
+	securefile ls -t tree '*copyright' | head -n 5
+	some=$("$bin/psql" -qAt -h "$TOP" -p "$PORT" -U postgres files \
+		-c "SELECT path FROM tree ORDER BY path LIKE '%copyright' DESC, path LIMIT 1")
+	securefile cat -t tree -- "$some" | head -n 4
+	securefile stat -t tree --hash -- "$some"
+	securefile export -t tree "$TOP/tree.out"
+	diff -r "$TOP/tree" "$TOP/tree.out"
+	echo "diff -r: no difference"
+	securefile verify -t tree --against "$TOP/tree"
+	rm -rf "$TOP/tree" "$TOP/tree.out"
+}
+
 install_missing
 command -v "$PG_CONFIG" >/dev/null || stop_with "$PG_CONFIG not found"
 [ -d "$DIR" ] || stop_with "no directory $DIR"
@@ -155,6 +187,7 @@ say "killing the server with SIGKILL, starting it again"
 kill_cluster
 start_cluster
 steps compare
+command_steps
 
 cat <<-END
 
@@ -169,6 +202,7 @@ cat <<-END
 	             SELECT * FROM securefile_usage('files', 'document');
 	             SELECT * FROM securefile_stat;
 	             SELECT * FROM securefile_check('files', 'document');
+	The command: $bin/securefile ls -h $TOP -p $PORT -U postgres -d files -t tree '*copyright'
 	Stop it:     $([ "$(id -u)" -ne 0 ] || echo "runuser -u postgres -- ")$bin/pg_ctl -D $TOP/data stop
 	Remove it:   rm -rf $TOP   (after stopping it)
 END

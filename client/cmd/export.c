@@ -1,0 +1,184 @@
+/*-------------------------------------------------------------------------
+ *
+ * export.c
+ *	  securefile export DIR [PATTERN]
+ *
+ * All connections read what the first one saw when it made the list, so that the
+ * tree shows one moment of the table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "list.h"
+#include "output.h"
+#include "pool.h"
+#include "tempfile.h"
+#include "transfer.h"
+#include "verbs.h"
+
+#define BEGIN_READING	"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+typedef struct Export
+{
+	const Options *options;
+	int			top;
+	FoundList	list;
+	char	   *snapshot;		/* of the list, as SET TRANSACTION SNAPSHOT has it */
+} Export;
+
+/* The list, seen in a transaction that stays open, and its snapshot. */
+static bool
+make_list(Session *session, Export *export, Failure *failure)
+{
+	const Options *options = export->options;
+	PGresult   *result;
+
+	if (!session_do(session, failure, BEGIN_READING) ||
+		!session_do(session, failure, "SET LOCAL idle_in_transaction_session_timeout = 0"))
+		return false;
+	result = session_query(session, failure, "SELECT pg_catalog.pg_export_snapshot()", 0, NULL);
+	if (result == NULL)
+		return false;
+	export->snapshot = target_sql("SET TRANSACTION SNAPSHOT '%s'", PQgetvalue(result, 0, 0));
+	PQclear(result);
+	return list_all(session, options->nargs > 1 ? options->args[1] : NULL, options->prefix, &export->list, failure);
+}
+
+/* Be in a transaction that sees what the list shows. */
+static bool
+see_snapshot(Session *session, const Export *export, Failure *failure)
+{
+	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE)
+		return true;
+	return session_do(session, failure, BEGIN_READING) && session_do(session, failure, export->snapshot);
+}
+
+/* What is there already?  *known says that there is no more to do. */
+static bool
+look_at_local(Session *session, const Export *export, const Found *found, int directory, const char *last,
+			  bool *exists, bool *known, Failure *failure)
+{
+	Stored		stored = {true, true, found->length};
+	int64_t		length;
+	int			fd = local_open_file(directory, last, &length, failure);
+	bool		good;
+
+	*exists = fd >= 0 || errno != ENOENT;
+	*known = false;
+	/* --replace replaces a link and what may not be read, too */
+	if (fd < 0)
+		return !*exists || (export->options->replace && errno != EISDIR);
+	good = transfer_same(session, found->path, &stored, fd, length, known, failure);
+	close(fd);
+	if (good && !*known && !export->options->replace)
+		good = failure_say(failure, "another file is there already\nHint: --replace replaces it.");
+	return good;
+}
+
+static bool
+write_file(Session *session, const Export *export, const Found *found, int directory, const char *last, Failure *failure)
+{
+	TempFile   *file = tempfile_open(directory, failure);
+
+	if (file == NULL)
+		return false;
+	if (transfer_get(session, found->path, tempfile_fd(file), failure) >= 0)
+		return tempfile_finish(file, last, export->options->replace, failure);
+	tempfile_discard(file);
+	return false;
+}
+
+/* The directory of the file is open, or not there in a dry run. */
+static bool
+export_into(Session *session, const Export *export, const Found *found, int directory, const char *last, Failure *failure)
+{
+	bool		exists = false;
+	bool		known = false;
+
+	if (directory >= 0 && !look_at_local(session, export, found, directory, last, &exists, &known, failure))
+		return false;
+	if (known || export->options->dry_run)
+		progress_bytes(found->length);
+	else if (!write_file(session, export, found, directory, last, failure))
+		return false;
+	output_file(found->path, known ? ACTION_SAME : exists ? ACTION_REPLACED : ACTION_GOT, found->length);
+	return true;
+}
+
+/* PoolWork */
+static bool
+export_one(Session *session, void *arg, size_t number)
+{
+	const Export *export = arg;
+	const Found *found = &export->list.files[number];
+	const char *path = found->path + strlen(export->options->prefix);
+	bool		dry_run = export->options->dry_run;
+	const char *last = NULL;
+	Failure		failure;
+	int			directory = -1;
+	bool		good = local_check_path(path, &failure) && see_snapshot(session, export, &failure);
+
+	if (good && export->top >= 0)
+	{
+		directory = local_open_parent(export->top, path, !dry_run, &last, &failure);
+		good = directory >= 0 || (dry_run && errno == ENOENT);
+	}
+	if (good)
+		good = export_into(session, export, found, directory, last, &failure);
+	if (directory >= 0)
+		close(directory);
+	if (!good)
+		output_failed(found->path, &failure);
+	return good;
+}
+
+/* The directory, made if it is not there; a dry run makes none and goes on without. */
+static bool
+open_top(Export *export, Failure *failure)
+{
+	const char *path = export->options->args[0];
+
+	export->top = local_open_top(path, failure);
+	if (export->top >= 0 || access(path, F_OK) == 0)
+		return export->top >= 0;
+	if (export->options->dry_run)
+		return true;
+	if (mkdir(path, 0777) != 0)
+		return failure_say(failure, "could not make directory \"%s\": %s", path, strerror(errno));
+	export->top = local_open_top(path, failure);
+	return export->top >= 0;
+}
+
+int
+verb_export(const Options *options)
+{
+	Export		export = {.options = options};
+	Target		target;
+	Session    *session;
+	Failure		failure;
+	bool		all;
+
+	if (!open_top(&export, &failure))
+	{
+		output_message(&failure);
+		return EXIT_SETUP;
+	}
+	session = session_first(options, &target);
+	if (session == NULL)
+		return EXIT_SETUP;
+	if (!make_list(session, &export, &failure))
+	{
+		output_message(&failure);
+		return EXIT_SETUP;
+	}
+	if (!options->quiet)
+		progress_begin((int64_t) export.list.count, export.list.bytes);
+	all = pool_run(options, &target, NULL, export.list.count, export_one, &export);
+	session_end(session);
+	return output_end(all ? EXIT_DONE : EXIT_SETUP);
+}

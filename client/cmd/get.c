@@ -1,0 +1,146 @@
+/*-------------------------------------------------------------------------
+ *
+ * get.c
+ *	  securefile get NAME [FILE]
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "local.h"
+#include "output.h"
+#include "tempfile.h"
+#include "transfer.h"
+#include "verbs.h"
+
+/* Where the file goes. */
+typedef struct Place
+{
+	int			fd;				/* of what is written as it is: standard output, a device */
+	int			directory;		/* else: that of the file */
+	char	   *name;			/* and its name there */
+} Place;
+
+/* The last part of a path, unless that is no name for a file. */
+static const char *
+last_part(const char *path, Failure *failure)
+{
+	const char *slash = strrchr(path, '/');
+	const char *last = slash != NULL ? slash + 1 : path;
+
+	return local_check_path(last, failure) ? last : NULL;
+}
+
+/* path, but in the directory path if it is one, under the last part of name. */
+static bool
+find_file(const char *path, const char *name, const struct stat *st, Place *place, Failure *failure)
+{
+	char	   *directory = strdup(path);
+	char	   *slash = strrchr(directory, '/');
+	const char *file = path;
+
+	if (st != NULL && S_ISDIR(st->st_mode))
+		file = last_part(name, failure);
+	else if (slash != NULL)
+	{
+		/* of "/x" the directory is "/" */
+		slash[slash == directory] = '\0';
+		file = path + (strrchr(path, '/') - path) + 1;
+	}
+	else
+		strcpy(directory, ".");
+	place->directory = file != NULL ? local_open_top(directory, failure) : -1;
+	place->name = file != NULL ? strdup(file) : NULL;
+	free(directory);
+	return place->directory >= 0;
+}
+
+static bool
+find_place(const Options *options, Place *place, Failure *failure)
+{
+	const char *name = options->args[0];
+	const char *path = options->nargs > 1 ? options->args[1] : last_part(name, failure);
+	struct stat st;
+	bool		exists;
+
+	memset(place, 0, sizeof(*place));
+	place->fd = place->directory = -1;
+	if (path == NULL)
+		return false;
+	if (options->nargs > 1 && strcmp(path, "-") == 0)
+	{
+		place->fd = STDOUT_FILENO;
+		return true;
+	}
+	exists = stat(path, &st) == 0;
+	if (exists && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+	{
+		place->fd = open(path, O_WRONLY | O_CLOEXEC);
+		return place->fd >= 0 || failure_say(failure, "could not open \"%s\": %s", path, strerror(errno));
+	}
+	if (!find_file(path, name, exists ? &st : NULL, place, failure))
+		return false;
+	if (!options->replace && faccessat(place->directory, place->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return failure_say(failure, "the file \"%s\" is there already\nHint: --replace replaces it.", place->name);
+	return true;
+}
+
+/* Write it, under a temporary name until it is complete. */
+static int64_t
+get_one(Session *session, const Options *options, const Place *place, Failure *failure)
+{
+	const char *name = options->args[0];
+	TempFile   *file;
+	int64_t		bytes;
+
+	if (place->fd >= 0)
+		return transfer_get(session, name, place->fd, failure);
+	file = tempfile_open(place->directory, failure);
+	if (file == NULL)
+		return -1;
+	bytes = transfer_get(session, name, tempfile_fd(file), failure);
+	if (bytes < 0)
+		tempfile_discard(file);
+	else if (!tempfile_finish(file, place->name, options->replace, failure))
+		bytes = -1;
+	return bytes;
+}
+
+int
+verb_get(const Options *options)
+{
+	const char *name = options->args[0];
+	Target		target;
+	Session    *session;
+	Place		place;
+	Failure		failure;
+	Stored		stored;
+	int64_t		bytes = -1;
+
+	if (!find_place(options, &place, &failure))
+	{
+		output_failed(name, &failure);
+		return EXIT_SOME;
+	}
+	session = session_first(options, &target);
+	if (session == NULL)
+		return EXIT_SETUP;
+	if (transfer_look(session, name, &stored, &failure))
+	{
+		/* a terminal has room for one of them */
+		if (!options->quiet && place.fd < 0)
+			progress_begin(0, stored.length);
+		bytes = get_one(session, options, &place, &failure);
+		progress_end();
+	}
+	if (bytes < 0)
+		output_failed(name, &failure);
+	else if (place.fd != STDOUT_FILENO)
+		output_file(name, ACTION_GOT, bytes);
+	return session_leave(session, bytes >= 0);
+}

@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * import.c
+ *	  securefile import DIR
+ *
+ * Each file is a transaction of its own. What is stored already with the same
+ * contents is skipped, so to go on after an interrupt is to run it again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "local.h"
+#include "output.h"
+#include "pool.h"
+#include "transfer.h"
+#include "utf8.h"
+#include "verbs.h"
+
+typedef struct Import
+{
+	const Options *options;
+	int			top;
+	FoundList	list;
+} Import;
+
+/* Is the file stored already?  *known says that there is no more to do. */
+static bool
+look_at_stored(Session *session, const Options *options, const char *name, int fd, int64_t length,
+			   Stored *stored, bool *known, Failure *failure)
+{
+	*known = false;
+	if (!transfer_look(session, name, stored, failure))
+		return false;
+	if (!stored->file)
+		return true;
+	if (!transfer_same(session, name, stored, fd, length, known, failure))
+		return false;
+	if (*known || options->replace)
+		return true;
+	return failure_say(failure, "another file of that name is stored already\nHint: --replace replaces it.");
+}
+
+/* An open file: store it if it is not stored already. */
+static bool
+import_open(Session *session, const Options *options, const char *name, int fd, int64_t length, Failure *failure)
+{
+	Stored		stored;
+	bool		known;
+	Action		action;
+
+	if (session->target->names_are_utf8 && !utf8_valid(name))
+		return failure_say(failure, "the name is not valid UTF-8");
+	if (!look_at_stored(session, options, name, fd, length, &stored, &known, failure))
+		return false;
+	action = known ? ACTION_SAME : stored.file ? ACTION_REPLACED : ACTION_PUT;
+	if (known || options->dry_run)
+		progress_bytes(length);
+	else
+		length = transfer_put(session, options, name, stored.row, fd, failure);
+	if (length < 0)
+		return false;
+	output_file(name, action, length);
+	return true;
+}
+
+/* PoolWork */
+static bool
+import_one(Session *session, void *arg, size_t number)
+{
+	Import	   *import = arg;
+	const Found *found = &import->list.files[number];
+	char	   *name = target_sql("%s%s", import->options->prefix, found->path);
+	Failure		failure;
+	int64_t		length;
+	int			fd = local_open_file(import->top, found->path, &length, &failure);
+	bool		good = fd >= 0 && import_open(session, import->options, name, fd, length, &failure);
+
+	if (!good)
+		output_failed(name, &failure);
+	if (fd >= 0)
+		close(fd);
+	free(name);
+	return good;
+}
+
+int
+verb_import(const Options *options)
+{
+	Import		import = {.options = options};
+	Target		target;
+	Session    *session;
+	Failure		failure;
+	bool		all;
+
+	import.top = local_open_top(options->args[0], &failure);
+	if (import.top < 0)
+	{
+		output_message(&failure);
+		return EXIT_SETUP;
+	}
+	session = session_first(options, &target);
+	if (session == NULL)
+		return EXIT_SETUP;
+	walk_tree(dup(import.top), &import.list, output_failed);
+	if (!options->quiet)
+		progress_begin((int64_t) import.list.count, import.list.bytes);
+	all = pool_run(options, &target, session, import.list.count, import_one, &import);
+	session_end(session);
+	return output_end(all ? EXIT_DONE : EXIT_SETUP);
+}

@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * list.c
+ *	  The files that are stored: names and lengths, a row at a time.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "list.h"
+
+/* A pattern of * and ? as LIKE has it; a backslash takes away their meaning. */
+static char *
+like_pattern(const char *pattern)
+{
+	char	   *like = malloc(strlen(pattern) * 2 + 3);
+	char	   *out = like;
+
+	if (like == NULL)
+		abort();
+	for (; *pattern; pattern++)
+	{
+		if (*pattern == '*' || *pattern == '?')
+		{
+			*out++ = *pattern == '*' ? '%' : '_';
+			continue;
+		}
+		if (*pattern == '\\' && pattern[1] != '\0')
+			pattern++;
+		if (*pattern == '%' || *pattern == '_' || *pattern == '\\')
+			*out++ = '\\';
+		*out++ = *pattern;
+	}
+	*out = '\0';
+	return like;
+}
+
+/* Rows of the statement in flight, handed on as they come. */
+static bool
+take_rows(Session *session, ListEach each, void *arg, Failure *failure)
+{
+	PGresult   *result;
+	bool		good = true;
+
+	while ((result = PQgetResult(session->conn)) != NULL)
+	{
+		ExecStatusType status = PQresultStatus(result);
+
+		if (status == PGRES_SINGLE_TUPLE)
+			each(arg, PQgetvalue(result, 0, 0), strtoll(PQgetvalue(result, 0, 1), NULL, 10));
+		else if (status != PGRES_TUPLES_OK)
+			good = failure_sql(failure, session->conn, result);
+		PQclear(result);
+	}
+	return good;
+}
+
+/*
+ * Hand each file whose name matches the pattern (null: all) and begins with the
+ * prefix to a function, in the order of the names.
+ */
+bool
+list_each(Session *session, const char *pattern, const char *prefix,
+		  ListEach each, void *arg, Failure *failure)
+{
+	const Target *target = session->target;
+	char	   *like = pattern != NULL ? like_pattern(pattern) : NULL;
+	const char *const values[] = {like, prefix};
+
+	/* a pattern means the same whatever the collation of the column is */
+	char	   *sql = target_sql("SELECT %s::text, length(%s) FROM %s WHERE %s IS NOT NULL"
+								 " AND ($1::text IS NULL OR %s::text COLLATE \"C\" LIKE $1)"
+								 " AND starts_with(%s::text, $2) ORDER BY %s",
+								 target->key, target->column, target->table, target->column,
+								 target->key, target->key, target->key);
+	bool		sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
+		PQsetSingleRowMode(session->conn);
+
+	free(sql);
+	free(like);
+	if (!sent)
+		return failure_sql(failure, session->conn, NULL);
+	return take_rows(session, each, arg, failure);
+}
+
+static void
+add_to_list(void *arg, const char *name, int64_t length)
+{
+	walk_add(arg, name, length);
+}
+
+/* All of them at once. */
+bool
+list_all(Session *session, const char *pattern, const char *prefix, FoundList *list, Failure *failure)
+{
+	return list_each(session, pattern, prefix, add_to_list, list, failure);
+}

@@ -1,0 +1,218 @@
+/*-------------------------------------------------------------------------
+ *
+ * local.c
+ *	  Files of this machine: reading and writing all of it, hashing, and finding
+ *	  one below a directory without ever leaving that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "local.h"
+
+#define HASH_BYTES		(256 * 1024)
+
+/* A descriptor somebody else made non-blocking is not ready: wait until it is. */
+static bool
+wait_if_not_ready(int fd, short events)
+{
+	struct pollfd wait = {.fd = fd, .events = events};
+
+	if (errno == EINTR)
+		return true;
+	if (errno != EAGAIN)
+		return false;
+	return poll(&wait, 1, -1) >= 0 || errno == EINTR;
+}
+
+/* Read size bytes; fewer at the end only.  -1 with errno set. */
+int64_t
+local_read(int fd, void *buffer, size_t size)
+{
+	size_t		got = 0;
+
+	while (got < size)
+	{
+		ssize_t		rc = read(fd, (char *) buffer + got, size - got);
+
+		if (rc == 0)
+			break;
+		if (rc > 0)
+			got += rc;
+		else if (!wait_if_not_ready(fd, POLLIN))
+			return -1;
+	}
+	return got;
+}
+
+/* Write all of it; false with errno set. */
+bool
+local_write(int fd, const void *buffer, size_t size)
+{
+	while (size > 0)
+	{
+		ssize_t		rc = write(fd, buffer, size);
+
+		if (rc > 0)
+		{
+			buffer = (const char *) buffer + rc;
+			size -= rc;
+		}
+		else if (rc == 0 || !wait_if_not_ready(fd, POLLOUT))
+			return false;
+	}
+	return true;
+}
+
+/* XXH3-64 of a file from its beginning to its end: securefile_hash_extended(.., 0). */
+bool
+local_hash(int fd, uint64_t *hash, Failure *failure)
+{
+	XXH3_state_t *state = XXH3_createState();
+	char	   *buffer = malloc(HASH_BYTES);
+	int64_t		got;
+
+	if (state == NULL || buffer == NULL)
+		abort();
+	XXH3_64bits_reset(state);
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		got = -1;
+	else
+		while ((got = local_read(fd, buffer, HASH_BYTES)) > 0)
+			XXH3_64bits_update(state, buffer, got);
+	if (got < 0)
+		failure_errno(failure, "could not read the file");
+	*hash = XXH3_64bits_digest(state);
+	XXH3_freeState(state);
+	free(buffer);
+	return got == 0;
+}
+
+/*
+ * Open a regular file for reading, not following a link; -1 after a failure, with
+ * errno ENOENT where there is none.
+ */
+int
+local_open_file(int directory, const char *path, int64_t *length, Failure *failure)
+{
+	struct stat st;
+	int			fd;
+
+	/* whoever put a pipe there does not make us wait for its writer */
+	fd = openat(directory, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+	{
+		int			saved = errno;
+
+		if (errno == ELOOP)
+			failure_say(failure, "a symbolic link, not a regular file");
+		else
+			failure_errno(failure, "could not open the file");
+		errno = saved;
+		return -1;
+	}
+	if (fstat(fd, &st) != 0)
+		failure_errno(failure, "could not look at the file");
+	else if (!S_ISREG(st.st_mode))
+		failure_say(failure, "not a regular file");
+	else
+	{
+		*length = st.st_size;
+		return fd;
+	}
+	close(fd);
+	errno = EISDIR;
+	return -1;
+}
+
+/* Open the directory at the top of a tree, following links: the user named it. */
+int
+local_open_top(const char *path, Failure *failure)
+{
+	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		failure_say(failure, "could not open directory \"%s\": %s", path, strerror(errno));
+	return fd;
+}
+
+/*
+ * Is it a path that stays below where it begins?  Names come from a database, and
+ * who wrote them there may not be who exports them.
+ */
+bool
+local_check_path(const char *path, Failure *failure)
+{
+	const char *part = path;
+
+	if (*path == '/')
+		return failure_say(failure, "the name is an absolute path: refused");
+	while (true)
+	{
+		size_t		length = strcspn(part, "/");
+
+		if (length == 0)
+			return failure_say(failure, "the name has an empty part: it is no path");
+		if ((length == 1 && part[0] == '.') || (length == 2 && part[0] == '.' && part[1] == '.'))
+			return failure_say(failure, "the name has a part \"%.*s\": refused", (int) length, part);
+		if (part[length] == '\0')
+			return true;
+		part += length + 1;
+	}
+}
+
+/* One directory down; made if it is not there and make says so. */
+static int
+open_down(int directory, const char *name, bool make)
+{
+	const int	flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	int			fd = openat(directory, name, flags);
+
+	if (fd >= 0 || errno != ENOENT || !make)
+		return fd;
+	/* another thread may be faster */
+	if (mkdirat(directory, name, 0777) != 0 && errno != EEXIST)
+		return -1;
+	return openat(directory, name, flags);
+}
+
+/*
+ * Open the directory a path leads to, through no symbolic link; *last is the
+ * last part of the path.  -1 with errno set after a failure.
+ */
+int
+local_open_parent(int top, const char *path, bool make, const char **last, Failure *failure)
+{
+	int			directory = dup(top);
+	const char *slash;
+
+	while (directory >= 0 && (slash = strchr(path, '/')) != NULL)
+	{
+		char	   *name = strndup(path, slash - path);
+		int			below;
+		int			saved;
+
+		if (name == NULL)
+			abort();
+		below = open_down(directory, name, make);
+		saved = errno;
+		if (below < 0)
+			failure_say(failure, "could not open directory \"%s\": %s%s", name, strerror(errno),
+						errno == ENOTDIR || errno == ELOOP ? " (links are not followed)" : "");
+		free(name);
+		close(directory);
+		errno = saved;
+		directory = below;
+		path = slash + 1;
+	}
+	*last = path;
+	return directory;
+}

@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * names.c
+ *	  One name after the other, over one connection.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "names.h"
+#include "output.h"
+
+/* Returns the exit status; a failure does not keep the names behind it from being done. */
+int
+names_each(const Options *options, NameWork work)
+{
+	Target		target;
+	Session    *session = session_first(options, &target);
+	Failure		failure;
+	int			status = EXIT_DONE;
+
+	if (session == NULL)
+		return EXIT_SETUP;
+	for (int i = 0; i < options->nargs && !session->lost; i++)
+	{
+		if (work(session, options, options->args[i], &failure))
+			continue;
+		output_failed(options->args[i], &failure);
+		status = EXIT_SOME;
+		if (!session_recover(session, &failure))
+			output_message(&failure);
+	}
+	if (session->lost)
+		status = EXIT_SETUP;
+	session_end(session);
+	return status;
+}

@@ -1,0 +1,339 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.c
+ *	  The command line: one table of options, one of verbs.
+ *
+ * Options may stand before the verb too, so that an alias can hold a
+ * connection.  So the line is parsed twice: up to the verb with all options,
+ * and behind it with those the verb takes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pgsecurefile.h>
+
+#include "verbs.h"
+
+#define MAX_JOBS		64
+#define DEFAULT_JOBS	4
+
+/* options without a letter */
+enum
+{
+	KEY_SET = 256,
+	KEY_REPLACE,
+	KEY_PREFIX,
+	KEY_DRY_RUN,
+	KEY_AGAINST,
+	KEY_HASH,
+	KEY_JSON
+};
+
+/* headings of --help */
+enum
+{
+	GROUP_WORK = 1,
+	GROUP_FILES,
+	GROUP_CONNECTION,
+	GROUP_OUTPUT
+};
+
+typedef struct OptionRow
+{
+	int			verbs;
+	struct argp_option option;
+} OptionRow;
+
+static const OptionRow option_rows[] = {
+	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT,
+	{"replace", KEY_REPLACE, NULL, 0, "Replace what is there already", GROUP_WORK}},
+	{VERB_PUT | VERB_IMPORT,
+	{"set", KEY_SET, "COLUMN=VALUE", 0, "Value of another column of the row; may be repeated", GROUP_WORK}},
+	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
+	{"prefix", KEY_PREFIX, "TEXT", 0, "What names have in front of the paths below DIR", GROUP_WORK}},
+	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
+	{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}},
+	{VERB_IMPORT | VERB_EXPORT,
+	{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}},
+	{VERB_VERIFY,
+	{"against", KEY_AGAINST, "DIR", 0, "Compare with the files below DIR", GROUP_WORK}},
+	{VERB_STAT,
+	{"hash", KEY_HASH, NULL, 0, "Read the contents and show their XXH3-64", GROUP_WORK}},
+
+	{VERB_ALL, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}},
+	{VERB_ALL,
+	{"table", 't', "TABLE", 0, "Table, written as in SQL", GROUP_FILES}},
+	{VERB_ALL,
+	{"column", 'c', "COLUMN", 0, "Column of the files (the only securefile column)", GROUP_FILES}},
+	{VERB_ALL,
+	{"key", 'k', "COLUMN", 0, "Column of the names (the primary key)", GROUP_FILES}},
+
+	{VERB_ALL, {NULL, 0, NULL, 0, "Connection, as for psql:", GROUP_CONNECTION}},
+	{VERB_ALL,
+	{"dbname", 'd', "DBNAME", 0, "Database, or a connection string or URI", GROUP_CONNECTION}},
+	{VERB_ALL,
+	{"host", 'h', "HOST", 0, "Server, or directory of its socket", GROUP_CONNECTION}},
+	{VERB_ALL,
+	{"port", 'p', "PORT", 0, "Port of the server", GROUP_CONNECTION}},
+	{VERB_ALL,
+	{"username", 'U', "USER", 0, "Role to connect as", GROUP_CONNECTION}},
+	{VERB_ALL,
+	{"no-password", 'w', NULL, 0, "Never ask for a password", GROUP_CONNECTION}},
+	{VERB_ALL,
+	{"password", 'W', NULL, 0, "Ask for a password first", GROUP_CONNECTION}},
+
+	{VERB_ALL, {NULL, 0, NULL, 0, "Output:", GROUP_OUTPUT}},
+	{VERB_ALL,
+	{"json", KEY_JSON, NULL, 0, "One JSON object a line on standard output", GROUP_OUTPUT}},
+	{VERB_ALL,
+	{"quiet", 'q', NULL, 0, "No progress and no summary", GROUP_OUTPUT}},
+	{VERB_ALL,
+	{"verbose", 'v', NULL, 0, "A line for each file", GROUP_OUTPUT}},
+};
+
+#define NUM_OPTIONS		((int) (sizeof(option_rows) / sizeof(option_rows[0])))
+
+static const Verb verbs[] = {
+	{"put", VERB_PUT, "FILE [NAME]",
+		"Stores a file (-: standard input) under a name, by default its own.",
+	1, 2, verb_put},
+	{"get", VERB_GET, "NAME [FILE]",
+		"Writes a stored file to FILE (-: standard output), by default to the last part of its name here.",
+	1, 2, verb_get},
+	{"cat", VERB_CAT, "NAME...",
+		"Writes stored files to standard output.",
+	1, -1, verb_cat},
+	{"ls", VERB_LS, "[PATTERN]",
+		"Lists lengths and names. In PATTERN * stands for any characters, ? for one.",
+	0, 1, verb_ls},
+	{"stat", VERB_STAT, "NAME...",
+		"Shows what is known of stored files.",
+	1, -1, verb_stat},
+	{"rm", VERB_RM, "NAME...",
+		"Deletes the rows of stored files.",
+	1, -1, verb_rm},
+	{"import", VERB_IMPORT, "DIR",
+		"Stores all files below DIR under their paths there. What is stored already is skipped, so a second run goes on where the first one stopped.",
+	1, 1, verb_import},
+	{"export", VERB_EXPORT, "DIR [PATTERN]",
+		"Writes stored files below DIR, their names being the paths. What is there already is skipped.",
+	1, 2, verb_export},
+	{"verify", VERB_VERIFY, "[NAME...]",
+		"Reads everything and checks it: the whole column with securefile_check(), or the files named.",
+	0, -1, verb_verify},
+};
+
+#define NUM_VERBS		((int) (sizeof(verbs) / sizeof(verbs[0])))
+
+const char *argp_program_version = "securefile " PGSF_VERSION;
+
+static const char summary_doc[] =
+	"Files in securefile columns of PostgreSQL tables.\n"
+	"\vVerbs: put, get, cat, ls, stat, rm, import, export, verify; \"securefile VERB --help\" tells more.\n\n"
+	"Exit status: 0 done; 1 some files failed or differ; 2 wrong usage; 3 no connection, or no such table or column; "
+	"130 interrupted.";
+
+/* What a parse works on. */
+typedef struct Parse
+{
+	Options    *options;
+	const Verb *verb;			/* null while it is looked for */
+	int			verb_at;		/* where in argv it was found */
+} Parse;
+
+static void
+add_set(Options *options, char *text, struct argp_state *state)
+{
+	char	   *equals = strchr(text, '=');
+
+	if (equals == NULL || equals == text)
+		argp_error(state, "--set wants COLUMN=VALUE, not \"%s\"", text);
+	*equals = '\0';
+	options->sets = realloc(options->sets, (options->nsets + 1) * sizeof(Assignment));
+	if (options->sets == NULL)
+		abort();
+	options->sets[options->nsets].column = text;
+	options->sets[options->nsets++].value = equals + 1;
+}
+
+static int
+parse_jobs(const char *text, struct argp_state *state)
+{
+	char	   *end;
+	long		jobs = strtol(text, &end, 10);
+
+	if (*text == '\0' || *end != '\0' || jobs < 1 || jobs > MAX_JOBS)
+		argp_error(state, "--jobs wants a number from 1 to %d, not \"%s\"", MAX_JOBS, text);
+	return (int) jobs;
+}
+
+/* The verb of that name; an error of usage if there is none. */
+static const Verb *
+find_verb(const char *name, struct argp_state *state)
+{
+	for (int i = 0; i < NUM_VERBS; i++)
+		if (strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+	argp_error(state, "there is no verb \"%s\"", name);
+	return NULL;
+}
+
+/* What can be wrong only when all is known. */
+static void
+check_whole(const Parse *parse, struct argp_state *state)
+{
+	const Options *options = parse->options;
+	const Verb *verb = parse->verb;
+
+	if (options->table == NULL)
+		argp_error(state, "say with -t which table");
+	if (options->nargs < verb->min_args)
+		argp_error(state, "%s wants %s", verb->name, verb->arguments);
+	if (verb->max_args >= 0 && options->nargs > verb->max_args)
+		argp_error(state, "too many arguments: %s wants %s", verb->name, verb->arguments);
+	if (verb->bit == VERB_PUT && strcmp(options->args[0], "-") == 0 && options->nargs == 1)
+		argp_error(state, "standard input has no name: give one");
+	if (verb->bit == VERB_GET && options->json && options->nargs == 2 && strcmp(options->args[1], "-") == 0)
+		argp_error(state, "--json and the file cannot both go to standard output");
+	if (verb->bit == VERB_CAT && options->json)
+		argp_error(state, "--json and the file cannot both go to standard output");
+}
+
+static error_t
+parse_option(int key, char *arg, struct argp_state *state)
+{
+	Parse	   *parse = state->input;
+	Options    *options = parse->options;
+
+	switch (key)
+	{
+		case 'd':
+			options->dbname = arg;
+			break;
+		case 'h':
+			options->host = arg;
+			break;
+		case 'p':
+			options->port = arg;
+			break;
+		case 'U':
+			options->user = arg;
+			break;
+		case 'w':
+			options->password = PASSWORD_NEVER;
+			break;
+		case 'W':
+			options->password = PASSWORD_ALWAYS;
+			break;
+		case 't':
+			options->table = arg;
+			break;
+		case 'c':
+			options->column = arg;
+			break;
+		case 'k':
+			options->key = arg;
+			break;
+		case KEY_SET:
+			add_set(options, arg, state);
+			break;
+		case KEY_REPLACE:
+			options->replace = true;
+			break;
+		case KEY_PREFIX:
+			options->prefix = arg;
+			break;
+		case KEY_DRY_RUN:
+			options->dry_run = true;
+			break;
+		case KEY_AGAINST:
+			options->against = arg;
+			break;
+		case KEY_HASH:
+			options->hash = true;
+			break;
+		case 'j':
+			options->jobs = parse_jobs(arg, state);
+			break;
+		case 'q':
+			options->quiet = true;
+			break;
+		case 'v':
+			options->verbose = true;
+			break;
+		case KEY_JSON:
+			options->json = true;
+			break;
+		case ARGP_KEY_ARG:
+			if (parse->verb != NULL)
+				return ARGP_ERR_UNKNOWN;	/* so that all come as ARGP_KEY_ARGS */
+			parse->verb_at = state->next - 1;
+			parse->verb = find_verb(arg, state);
+			state->next = state->argc;
+			break;
+		case ARGP_KEY_ARGS:
+			options->args = state->argv + state->next;
+			options->nargs = state->argc - state->next;
+			break;
+		case ARGP_KEY_END:
+			if (parse->verb == NULL)
+				argp_error(state, "say what to do: put, get, cat, ls, stat, rm, import, export or verify");
+			if (parse->verb_at == 0)
+				check_whole(parse, state);
+			break;
+		default:
+			return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+/* The rows of the table that these verbs take, in argp's form. */
+static struct argp_option *
+options_of(int bits)
+{
+	struct argp_option *found = calloc(NUM_OPTIONS + 1, sizeof(struct argp_option));
+	int			n = 0;
+
+	if (found == NULL)
+		abort();
+	for (int i = 0; i < NUM_OPTIONS; i++)
+		if (option_rows[i].verbs & bits)
+			found[n++] = option_rows[i].option;
+	return found;
+}
+
+/* Parse the line; leaves the program if that is all there is to do. */
+const Verb *
+options_parse(int argc, char **argv, Options *options)
+{
+	static const char name_of[] = "securefile ";
+	struct argp before = {.options = options_of(VERB_ALL), .parser = parse_option,
+	.args_doc = "VERB [ARGUMENT...]", .doc = summary_doc};
+	struct argp behind = {.parser = parse_option};
+	Parse		parse = {options, NULL, 0};
+	char	   *name;
+
+	memset(options, 0, sizeof(*options));
+	options->prefix = "";
+	options->jobs = DEFAULT_JOBS;
+	argp_err_exit_status = EXIT_USAGE;
+	argp_parse(&before, argc, argv, ARGP_IN_ORDER, NULL, &parse);
+
+	/* "securefile put" is what its messages shall begin with */
+	argc -= parse.verb_at;
+	argv += parse.verb_at;
+	parse.verb_at = 0;
+	name = malloc(sizeof(name_of) + strlen(argv[0]));
+	if (name == NULL)
+		abort();
+	strcat(strcpy(name, name_of), argv[0]);
+	argv[0] = name;
+	behind.options = options_of(parse.verb->bit);
+	behind.args_doc = parse.verb->arguments;
+	behind.doc = parse.verb->purpose;
+	argp_parse(&behind, argc, argv, 0, NULL, &parse);
+	return parse.verb;
+}

@@ -1,0 +1,91 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.h
+ *	  What the command line says, and the verbs it can name.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SECUREFILE_OPTIONS_H
+#define SECUREFILE_OPTIONS_H
+
+#include <stdbool.h>
+
+/* exit statuses; a signal's is 128 and its number, as a shell has it */
+#define EXIT_DONE		0
+#define EXIT_SOME		1		/* some files failed, or differ */
+#define EXIT_USAGE		2
+#define EXIT_SETUP		3		/* no connection, table or column to work with */
+
+typedef enum PasswordMode
+{
+	PASSWORD_IF_ASKED,
+	PASSWORD_ALWAYS,
+	PASSWORD_NEVER
+} PasswordMode;
+
+/* --set column=value */
+typedef struct Assignment
+{
+	const char *column;
+	const char *value;
+} Assignment;
+
+typedef struct Options
+{
+	/* connection, as psql has them; null where libpq's default holds */
+	const char *host;
+	const char *port;
+	const char *user;
+	const char *dbname;
+	PasswordMode password;
+
+	/* whose files */
+	const char *table;
+	const char *column;			/* null: the only securefile column */
+	const char *key;			/* null: the primary key */
+
+	/* what to do with them */
+	Assignment *sets;
+	int			nsets;
+	bool		replace;
+	bool		dry_run;
+	bool		hash;
+	int			jobs;
+	const char *prefix;			/* never null */
+	const char *against;
+
+	/* what to say */
+	bool		quiet;
+	bool		verbose;
+	bool		json;
+
+	char	  **args;
+	int			nargs;
+} Options;
+
+/* a verb's bit in the table of options says which options it takes */
+#define VERB_PUT		0x001
+#define VERB_GET		0x002
+#define VERB_CAT		0x004
+#define VERB_LS			0x008
+#define VERB_STAT		0x010
+#define VERB_RM			0x020
+#define VERB_IMPORT		0x040
+#define VERB_EXPORT		0x080
+#define VERB_VERIFY		0x100
+#define VERB_ALL		0x1ff
+
+typedef struct Verb
+{
+	const char *name;
+	int			bit;
+	const char *arguments;		/* for the usage line */
+	const char *purpose;
+	int			min_args;
+	int			max_args;		/* -1: any number */
+	int			(*run) (const Options *options);
+} Verb;
+
+extern const Verb *options_parse(int argc, char **argv, Options *options);
+
+#endif							/* SECUREFILE_OPTIONS_H */

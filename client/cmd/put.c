@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * put.c
+ *	  securefile put FILE [NAME]
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "output.h"
+#include "transfer.h"
+#include "verbs.h"
+
+static int
+open_source(const char *path, Failure *failure)
+{
+	int			fd = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		failure_say(failure, "could not open \"%s\": %s", path, strerror(errno));
+	else if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+	{
+		failure_say(failure, "\"%s\" is a directory\nHint: \"securefile import\" stores what is in it.", path);
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* Store it, unless there is a file of that name that is to stay. */
+static bool
+put_one(Session *session, const Options *options, const char *name, int fd,
+		Action *action, int64_t *bytes, Failure *failure)
+{
+	struct stat st;
+	Stored		stored;
+
+	if (!transfer_look(session, name, &stored, failure))
+		return false;
+	if (stored.file && !options->replace)
+		return failure_say(failure, "a file of that name is stored already\nHint: --replace replaces it.");
+	*action = stored.file ? ACTION_REPLACED : ACTION_PUT;
+	if (!options->quiet)
+		progress_begin(0, fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : -1);
+	*bytes = transfer_put(session, options, name, stored.row, fd, failure);
+	progress_end();
+	return *bytes >= 0;
+}
+
+int
+verb_put(const Options *options)
+{
+	const char *path = options->args[0];
+	const char *slash = strrchr(path, '/');
+	const char *name = options->nargs > 1 ? options->args[1] : slash != NULL ? slash + 1 : path;
+	Target		target;
+	Session    *session;
+	Failure		failure;
+	Action		action = ACTION_PUT;
+	int64_t		bytes = 0;
+	bool		good;
+	int			fd = open_source(path, &failure);
+
+	if (fd < 0)
+	{
+		output_failed(name, &failure);
+		return EXIT_SOME;
+	}
+	session = session_first(options, &target);
+	if (session == NULL)
+		return EXIT_SETUP;
+	good = put_one(session, options, name, fd, &action, &bytes, &failure);
+	if (good)
+		output_file(name, action, bytes);
+	else
+		output_failed(name, &failure);
+	return session_leave(session, good);
+}

@@ -1,0 +1,93 @@
+/*-------------------------------------------------------------------------
+ *
+ * stat.c
+ *	  securefile stat NAME...
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "names.h"
+#include "output.h"
+#include "transfer.h"
+#include "verbs.h"
+
+/* All there is to know; the table is that of the row, which may be a partition. */
+typedef struct Facts
+{
+	const char *name;
+	const char *table;
+	const char *column;
+	long long	length;
+	long long	in_row;
+	bool		hashed;
+	char		hash[17];
+} Facts;
+
+static void
+show_text(const Facts *facts)
+{
+	static bool first = true;
+
+	if (!first)
+		output_line("%s", "");
+	first = false;
+	output_line("name:    %s", output_quoted(facts->name));
+	output_line("table:   %s", facts->table);
+	output_line("column:  %s", facts->column);
+	output_line("length:  %lld", facts->length);
+	output_line("in row:  %lld", facts->in_row);
+	if (facts->hashed)
+		output_line("xxh3:    %s", facts->hash);
+}
+
+static void
+show_json(const Facts *facts)
+{
+	json_t	   *record = json_pack("{s:o, s:o, s:o, s:I, s:I}", "name", output_json_name(facts->name),
+								   "table", output_json_name(facts->table),
+								   "column", output_json_name(facts->column),
+								   "length", (json_int_t) facts->length, "in_row", (json_int_t) facts->in_row);
+
+	if (facts->hashed)
+		json_object_set_new(record, "xxh3", json_string(facts->hash));
+	output_record(record);
+}
+
+static bool
+stat_one(Session *session, const Options *options, const char *name, Failure *failure)
+{
+	const Target *target = session->target;
+	const char *const values[] = {name};
+	char	   *sql = target_sql("SELECT length(%s), pg_column_size(%s), tableoid::regclass FROM %s"
+								 " WHERE %s = $1 AND %s IS NOT NULL LIMIT 2",
+								 target->column, target->column, target->table, target->key, target->column);
+	PGresult   *result = session_query(session, failure, sql, 1, values);
+	int			rows = PQntuples(result);
+	Facts		facts = {.name = name, .column = target->plain_column, .hashed = options->hash};
+	uint64_t	hash = 0;
+	bool		good = result != NULL;
+
+	free(sql);
+	if (good && rows != 1)
+		good = failure_say(failure, rows == 0 ? "no file of that name" : "more than one row has that name");
+	if (good && options->hash)
+		good = transfer_hash(session, name, &hash, failure);
+	if (good)
+	{
+		facts.length = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+		facts.in_row = strtoll(PQgetvalue(result, 0, 1), NULL, 10);
+		facts.table = PQgetvalue(result, 0, 2);
+		snprintf(facts.hash, sizeof(facts.hash), "%016" PRIx64, hash);
+		(options->json ? show_json : show_text) (&facts);
+	}
+	PQclear(result);
+	return good;
+}
+
+int
+verb_stat(const Options *options)
+{
+	return names_each(options, stat_one);
+}

@@ -1,0 +1,360 @@
+/*-------------------------------------------------------------------------
+ *
+ * transfer.c
+ *	  One file between here and the database, in constant memory.
+ *
+ * A file that fits the buffer goes as a parameter of one statement, which is one
+ * round trip; a longer one as a stream (libpgsecurefile).  Either way it is one
+ * transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "local.h"
+#include "output.h"
+#include "transfer.h"
+
+#define BYTEA_OID		17
+
+/* ---- what is stored ---- */
+
+/* Look up a name; more than one row of it is a failure. */
+bool
+transfer_look(Session *session, const char *name, Stored *stored, Failure *failure)
+{
+	const Target *target = session->target;
+	const char *const values[] = {name};
+	char	   *sql = target_sql("SELECT length(%s) FROM %s WHERE %s = $1 LIMIT 2",
+								 target->column, target->table, target->key);
+	PGresult   *result = session_query(session, failure, sql, 1, values);
+	int			rows = PQntuples(result);
+
+	free(sql);
+	memset(stored, 0, sizeof(*stored));
+	if (result == NULL)
+		return false;
+	stored->row = rows > 0;
+	stored->file = rows > 0 && !PQgetisnull(result, 0, 0);
+	if (stored->file)
+		stored->length = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+	PQclear(result);
+	if (rows > 1)
+		return failure_say(failure, "more than one row has that name");
+	return true;
+}
+
+/* XXH3-64 of a stored file, computed by the server: reads and checks all of it. */
+bool
+transfer_hash(Session *session, const char *name, uint64_t *hash, Failure *failure)
+{
+	const Target *target = session->target;
+	const char *const values[] = {name};
+	char	   *sql = target_sql("SELECT %s.securefile_hash_extended(%s, 0) FROM %s WHERE %s = $1",
+								 target->extension, target->column, target->table, target->key);
+	PGresult   *result = session_query(session, failure, sql, 1, values);
+	bool		found = PQntuples(result) == 1 && !PQgetisnull(result, 0, 0);
+
+	free(sql);
+	if (found)
+		*hash = (uint64_t) strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+	else if (result != NULL)
+		failure_say(failure, PQntuples(result) > 1 ? "more than one row has that name" : "no file of that name");
+	PQclear(result);
+	return found;
+}
+
+/* Is the file here the one that is stored?  Lengths first, then hashes. */
+bool
+transfer_same(Session *session, const char *name, const Stored *stored, int fd, int64_t length,
+			  bool *same, Failure *failure)
+{
+	uint64_t	here,
+				there;
+
+	*same = false;
+	if (stored->length != length)
+		return true;
+	if (!local_hash(fd, &here, failure) || !transfer_hash(session, name, &there, failure))
+		return false;
+	*same = here == there;
+	return lseek(fd, 0, SEEK_SET) == 0 || failure_errno(failure, "could not read the file");
+}
+
+/* ---- putting ---- */
+
+/* Where the bytes of a put come from: what was read ahead, then the file. */
+typedef struct Source
+{
+	int			fd;
+	const char *ahead;
+	size_t		ahead_bytes;
+	struct stat before;
+	int64_t		done;
+	Failure    *failure;
+	bool		failed;			/* failure says why */
+} Source;
+
+static bool
+same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* At the end: is the file still what it was at the start? */
+static bool
+check_unchanged(Source *source)
+{
+	struct stat after;
+
+	if (!S_ISREG(source->before.st_mode))
+		return true;
+	if (fstat(source->fd, &after) != 0)
+		return failure_errno(source->failure, "could not look at the file");
+	if (after.st_size == source->before.st_size && source->done == after.st_size &&
+		same_time(&after.st_mtim, &source->before.st_mtim) &&
+		same_time(&after.st_ctim, &source->before.st_ctim))
+		return true;
+	return failure_say(source->failure, "the file changed while it was read");
+}
+
+/* pgsf_source */
+static int64_t
+next_piece(void *arg, void *buffer, size_t size)
+{
+	Source	   *source = arg;
+	int64_t		got;
+
+	if (source->ahead_bytes > 0)
+	{
+		got = source->ahead_bytes < size ? source->ahead_bytes : size;
+		memcpy(buffer, source->ahead, got);
+		source->ahead += got;
+		source->ahead_bytes -= got;
+	}
+	else
+	{
+		got = local_read(source->fd, buffer, size);
+		if (got < 0)
+			failure_errno(source->failure, "could not read the file");
+	}
+	if (got > 0)
+	{
+		source->done += got;
+		progress_bytes(got);
+	}
+	source->failed = got < 0 || (got == 0 && !check_unchanged(source));
+	return source->failed ? -1 : got;
+}
+
+/*
+ * The statement that stores a value: INSERT, or UPDATE of the row that is there.
+ * $1 is the name, those from $2 on are of --set.
+ */
+static char *
+put_statement(const Session *session, const Options *options, bool row_exists, const char *value)
+{
+	const Target *target = session->target;
+	char	   *columns = strdup("");
+	char	   *sql;
+
+	for (int i = 0; i < options->nsets; i++)
+	{
+		char	   *quoted = PQescapeIdentifier(session->conn, options->sets[i].column,
+												strlen(options->sets[i].column));
+		char	   *more;
+
+		if (quoted == NULL || columns == NULL)
+			abort();
+		more = row_exists ? target_sql("%s, %s = $%d", columns, quoted, i + 2)
+			: target_sql("%s, %s", columns, quoted);
+		PQfreemem(quoted);
+		free(columns);
+		columns = more;
+	}
+	if (row_exists)
+		sql = target_sql("UPDATE %s SET %s = %s%s WHERE %s = $1",
+						 target->table, target->column, value, columns, target->key);
+	else
+	{
+		char	   *values = strdup("");
+
+		for (int i = 0; i < options->nsets; i++)
+		{
+			char	   *more = target_sql("%s, $%d", values, i + 2);
+
+			free(values);
+			values = more;
+		}
+		sql = target_sql("INSERT INTO %s (%s, %s%s) VALUES ($1, %s%s)",
+						 target->table, target->key, target->column, columns, value, values);
+		free(values);
+	}
+	free(columns);
+	return sql;
+}
+
+/* $1, those of --set, and room for one more. */
+static const char **
+put_values(const Options *options, const char *name)
+{
+	const char **values = calloc(options->nsets + 2, sizeof(char *));
+
+	if (values == NULL)
+		abort();
+	values[0] = name;
+	for (int i = 0; i < options->nsets; i++)
+		values[i + 1] = options->sets[i].value;
+	return values;
+}
+
+/* All of it in one statement. */
+static bool
+put_whole(Session *session, const Options *options, const char *name, bool row_exists,
+		  const char *bytes, size_t length, Failure *failure)
+{
+	int			last = options->nsets + 1;
+	char	   *parameter = target_sql("$%d", last + 1);
+	char	   *sql = put_statement(session, options, row_exists, parameter);
+	const char **values = put_values(options, name);
+	Oid		   *types = calloc(last + 1, sizeof(Oid));
+	int		   *lengths = calloc(last + 1, sizeof(int));
+	int		   *formats = calloc(last + 1, sizeof(int));
+	PGresult   *result;
+	bool		stored;
+
+	if (types == NULL || lengths == NULL || formats == NULL)
+		abort();
+	types[last] = BYTEA_OID;
+	values[last] = bytes;
+	lengths[last] = (int) length;
+	formats[last] = 1;
+	result = PQexecParams(session->conn, sql, last + 1, types, values, lengths, formats, 0);
+	stored = PQresultStatus(result) == PGRES_COMMAND_OK;
+	if (!stored)
+		failure_sql(failure, session->conn, result);
+	else if (strcmp(PQcmdTuples(result), "0") == 0)
+		stored = failure_say(failure, "the statement stored no row");
+	PQclear(result);
+	free(formats);
+	free(lengths);
+	free(types);
+	free(values);
+	free(sql);
+	free(parameter);
+	return stored;
+}
+
+static bool
+put_stream(Session *session, const Options *options, const char *name, bool row_exists,
+		   Source *source, Failure *failure)
+{
+	const Target *target = session->target;
+	char	   *sql = put_statement(session, options, row_exists, PGSF_VALUE);
+	const char **values = put_values(options, name);
+	pgsf_params params = {options->nsets + 1, NULL, values, NULL, NULL};
+	int64_t		bytes;
+
+	bytes = pgsf_put_callback(session->handle, next_piece, source,
+							  S_ISREG(source->before.st_mode) ? source->before.st_size : -1,
+							  target->store_table, target->plain_column, sql, &params, NULL);
+	if (bytes < 0 && !source->failed)
+		failure_pgsf(failure, session->handle);
+	free(values);
+	free(sql);
+	return bytes >= 0;
+}
+
+/*
+ * Store what can be read from a file under a name.  Returns how many bytes, -1 if
+ * nothing was stored.
+ */
+int64_t
+transfer_put(Session *session, const Options *options, const char *name, bool row_exists,
+			 int fd, Failure *failure)
+{
+	Source		source = {.fd = fd, .ahead = session->buffer, .failure = failure};
+	int64_t		got;
+	bool		stored;
+
+	if (fstat(fd, &source.before) != 0)
+	{
+		failure_errno(failure, "could not look at the file");
+		return -1;
+	}
+	got = local_read(fd, session->buffer, BUFFER_SIZE);
+	if (got < 0)
+	{
+		failure_errno(failure, "could not read the file");
+		return -1;
+	}
+	if (got < BUFFER_SIZE)
+	{
+		source.done = got;
+		stored = check_unchanged(&source) &&
+			put_whole(session, options, name, row_exists, session->buffer, got, failure);
+		if (stored)
+			progress_bytes(got);
+	}
+	else
+	{
+		source.ahead_bytes = got;
+		stored = put_stream(session, options, name, row_exists, &source, failure);
+	}
+	return stored ? source.done : -1;
+}
+
+/* ---- getting ---- */
+
+typedef struct Sink
+{
+	int			fd;
+	Failure    *failure;
+	bool		failed;			/* failure says why */
+} Sink;
+
+/* pgsf_sink */
+static int
+take_piece(void *arg, const void *buffer, size_t size)
+{
+	Sink	   *sink = arg;
+
+	sink->failed = !local_write(sink->fd, buffer, size);
+	if (sink->failed)
+	{
+		if (sink->fd == STDOUT_FILENO)
+			output_broken();
+		failure_errno(sink->failure, "could not write the file");
+		return -1;
+	}
+	progress_bytes(size);
+	return 0;
+}
+
+/* Write a stored file to an open one.  Returns how many bytes, -1 after a failure. */
+int64_t
+transfer_get(Session *session, const char *name, int fd, Failure *failure)
+{
+	const Target *target = session->target;
+	const char *const values[] = {name};
+	pgsf_params params = {1, NULL, values, NULL, NULL};
+	Sink		sink = {fd, failure, false};
+	char	   *sql = target_sql("SELECT %s FROM %s WHERE %s = $1",
+								 target->column, target->table, target->key);
+	int64_t		bytes = pgsf_get_callback(session->handle, take_piece, &sink, 0, -1, sql, &params);
+
+	free(sql);
+	if (bytes >= 0 || sink.failed)
+		return bytes;
+	failure_pgsf(failure, session->handle);
+	if (strcmp(failure->sqlstate, PGSF_ERROR_NOT_FOUND) == 0 || strcmp(failure->sqlstate, PGSF_ERROR_NULL) == 0)
+		failure_say(failure, "no file of that name");
+	else if (strcmp(failure->sqlstate, PGSF_ERROR_MANY) == 0)
+		failure_say(failure, "more than one row has that name");
+	return bytes;
+}

@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * verbs.h
+ *	  The verbs of the command, a file each.  They return the exit status.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SECUREFILE_VERBS_H
+#define SECUREFILE_VERBS_H
+
+#include "options.h"
+
+extern int	verb_put(const Options *options);
+extern int	verb_get(const Options *options);
+extern int	verb_cat(const Options *options);
+extern int	verb_ls(const Options *options);
+extern int	verb_stat(const Options *options);
+extern int	verb_rm(const Options *options);
+extern int	verb_import(const Options *options);
+extern int	verb_export(const Options *options);
+extern int	verb_verify(const Options *options);
+
+#endif							/* SECUREFILE_VERBS_H */

@@ -1,0 +1,212 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify.c
+ *	  securefile verify [NAME...]
+ *
+ * Without names securefile_check() looks at the whole column.  With --against the
+ * files are compared with those of a tree, by hashes that the server computes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "list.h"
+#include "output.h"
+#include "pool.h"
+#include "transfer.h"
+#include "verbs.h"
+
+typedef struct Verify
+{
+	const Options *options;
+	int			top;			/* of --against, or -1 */
+	FoundList	list;			/* stored files to look at; length -1: named by the user */
+} Verify;
+
+/* ---- the column ---- */
+
+static void
+show_finding(const Options *options, const PGresult *result, int row)
+{
+	bool		has_name = !PQgetisnull(result, row, 1);
+	Failure		failure;
+
+	failure_say(&failure, "%s%s%s", PQgetvalue(result, row, 0),
+				PQgetisnull(result, row, 2) ? "" : ": ", PQgetvalue(result, row, 2));
+	if (has_name)
+		output_failed(PQgetvalue(result, row, 1), &failure);
+	else
+		output_failed(options->table, &failure);
+}
+
+/* securefile_check(): what it finds are failures, of the rows it names if it does. */
+static bool
+check_column(Session *session, const Options *options, Failure *failure)
+{
+	const Target *target = session->target;
+	const char *const values[] = {target->table, target->plain_column};
+
+	/* in a partitioned table a ctid means nothing, and the finding says the partition */
+	char	   *sql = target->partitioned
+		? target_sql("SELECT finding, NULL, detail FROM %s.securefile_check($1, $2)", target->extension)
+		: target_sql("SELECT c.finding, t.%s::text, c.detail FROM %s.securefile_check($1, $2) c"
+					 " LEFT JOIN ONLY %s t ON t.ctid = c.ctid",
+					 target->key, target->extension, target->table);
+	PGresult   *result = session_query(session, failure, sql, 2, values);
+
+	free(sql);
+	for (int i = 0; i < PQntuples(result); i++)
+		show_finding(options, result, i);
+	if (result != NULL && PQntuples(result) == 0 && !options->quiet && !options->json)
+		fprintf(stderr, "securefile: verify: nothing wrong in column %s of %s\n", target->column, target->table);
+	PQclear(result);
+	return result != NULL;
+}
+
+/* ---- files ---- */
+
+/* Compare a stored file with that of the tree. */
+static bool
+compare_one(Session *session, const Verify *verify, const char *name, const char *path,
+			int64_t stored_length, Failure *failure)
+{
+	Stored		stored = {true, true, stored_length};
+	const char *last;
+	int64_t		length;
+	bool		same = false;
+	int			directory;
+	int			fd;
+
+	if (!local_check_path(path, failure))
+		return false;
+	directory = local_open_parent(verify->top, path, false, &last, failure);
+	if (directory < 0)
+		return false;
+	fd = local_open_file(directory, last, &length, failure);
+	close(directory);
+	if (fd < 0)
+		return false;
+	if (transfer_same(session, name, &stored, fd, length, &same, failure) && !same)
+	{
+		if (length != stored_length)
+			failure_say(failure, "differs: %lld bytes are stored, the file has %lld",
+						(long long) stored_length, (long long) length);
+		else
+			failure_say(failure, "differs");
+	}
+	close(fd);
+	return same;
+}
+
+/* PoolWork */
+static bool
+verify_one(Session *session, void *arg, size_t number)
+{
+	const Verify *verify = arg;
+	const Found *found = &verify->list.files[number];
+	size_t		skip = strlen(verify->options->prefix);
+	Stored		stored = {true, true, found->length};
+	uint64_t	hash;
+	Failure		failure;
+	bool		good = found->length >= 0 || transfer_look(session, found->path, &stored, &failure);
+
+	if (good && !stored.file)
+		good = failure_say(&failure, "no file of that name");
+	else if (good && verify->top < 0)
+		good = transfer_hash(session, found->path, &hash, &failure);
+	else if (good && strncmp(found->path, verify->options->prefix, skip) != 0)
+		good = failure_say(&failure, "the name does not begin with the prefix");
+	else if (good)
+		good = compare_one(session, verify, found->path, found->path + skip, stored.length, &failure);
+	progress_bytes(stored.length);
+	if (good)
+		output_file(found->path, verify->top < 0 ? ACTION_SOUND : ACTION_SAME, stored.length);
+	else
+		output_failed(found->path, &failure);
+	return good;
+}
+
+static int
+compare_paths(const void *a, const void *b)
+{
+	return strcmp(((const Found *) a)->path, ((const Found *) b)->path);
+}
+
+/* Files of the tree that are not stored. */
+static void
+find_missing(const Verify *verify)
+{
+	FoundList	local = {NULL, 0, 0, 0};
+	FoundList	stored = verify->list;
+	Failure		failure;
+
+	failure_say(&failure, "is not stored");
+	walk_tree(dup(verify->top), &local, output_failed);
+	stored.files = malloc((stored.count + 1) * sizeof(Found));
+	if (stored.files == NULL)
+		abort();
+	if (stored.count > 0)
+		memcpy(stored.files, verify->list.files, stored.count * sizeof(Found));
+	qsort(stored.files, stored.count, sizeof(Found), compare_paths);
+	for (size_t i = 0; i < local.count; i++)
+	{
+		char	   *name = target_sql("%s%s", verify->options->prefix, local.files[i].path);
+		Found		wanted = {name, 0};
+
+		if (bsearch(&wanted, stored.files, stored.count, sizeof(Found), compare_paths) == NULL)
+			output_failed(name, &failure);
+		free(name);
+	}
+	free(stored.files);
+}
+
+/* What to look at one by one: what is named, or with --against all. */
+static bool
+make_list(Session *session, Verify *verify, Failure *failure)
+{
+	const Options *options = verify->options;
+
+	for (int i = 0; i < options->nargs; i++)
+		walk_add(&verify->list, options->args[i], -1);
+	if (options->nargs > 0 || verify->top < 0)
+		return true;
+	if (!list_all(session, NULL, options->prefix, &verify->list, failure))
+		return false;
+	find_missing(verify);
+	return true;
+}
+
+int
+verb_verify(const Options *options)
+{
+	Verify		verify = {.options = options, .top = -1};
+	Target		target;
+	Session    *session;
+	Failure		failure;
+	bool		all;
+
+	if (options->against != NULL && (verify.top = local_open_top(options->against, &failure)) < 0)
+	{
+		output_message(&failure);
+		return EXIT_SETUP;
+	}
+	session = session_first(options, &target);
+	if (session == NULL)
+		return EXIT_SETUP;
+	if ((options->nargs == 0 && !check_column(session, options, &failure)) ||
+		!make_list(session, &verify, &failure))
+	{
+		output_message(&failure);
+		return EXIT_SETUP;
+	}
+	if (!options->quiet && verify.list.count > 0)
+		progress_begin((int64_t) verify.list.count, options->nargs > 0 ? -1 : verify.list.bytes);
+	all = pool_run(options, &target, session, verify.list.count, verify_one, &verify);
+	session_end(session);
+	if (options->nargs == 0 && options->against == NULL && !options->json)
+		return output_status(EXIT_DONE);
+	return output_end(all ? EXIT_DONE : EXIT_SETUP);
+}

@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * local.c
+ *	  The local file of pgsf_put_fd and pgsf_get_fd.
+ *
+ * It may be anything with a descriptor, blocking or not.  A cancel request is seen
+ * before each read and write, and while waiting for a pipe or socket.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* Look at a file before it is read. */
+int
+pgsfi_local_start(pgsf *h, LocalFile *file, int fd)
+{
+	memset(file, 0, sizeof(LocalFile));
+	file->fd = fd;
+	if (fstat(fd, &file->before) < 0)
+		return pgsfi_fail_errno(h, PGSF_ERROR_FILE, errno, "could not look at local file");
+	if (!S_ISREG(file->before.st_mode))
+		return 0;
+	file->regular = true;
+	file->start = lseek(fd, 0, SEEK_CUR);
+	if (file->start < 0)
+		return pgsfi_fail_errno(h, PGSF_ERROR_FILE, errno, "could not seek in local file");
+	return 0;
+}
+
+/* How many bytes it should give; -1 if that is not known. */
+int64_t
+pgsfi_local_left(const LocalFile *file)
+{
+	if (!file->regular)
+		return -1;
+	return file->start < file->before.st_size ? file->before.st_size - file->start : 0;
+}
+
+/* Whether to go on after a failed system call: it was interrupted, or would wait. */
+static bool
+try_again(pgsf *h, int fd, short events)
+{
+	if (errno == EAGAIN || errno == EWOULDBLOCK)
+		return pgsfi_wait_local(h, fd, events) == 0;
+	return errno == EINTR;
+}
+
+/* Fill buf, if there is as much; less only at the end. */
+int64_t
+pgsfi_local_read(pgsf *h, LocalFile *file, char *buf, int64_t len_bytes)
+{
+	int64_t		done = 0;
+
+	while (done < len_bytes)
+	{
+		ssize_t		rc;
+
+		if (pgsfi_wait_local(h, file->fd, POLLIN) < 0)
+			return -1;
+		rc = read(file->fd, buf + done, len_bytes - done);
+		if (rc == 0)
+			break;
+		if (rc > 0)
+			done += rc;
+		else if (!try_again(h, file->fd, POLLIN))
+			return pgsfi_fail_errno(h, PGSF_ERROR_FILE, errno, "could not read local file");
+	}
+	return done;
+}
+
+static bool
+same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* Whether a file of which so much was read is what it was at the start. */
+int
+pgsfi_local_unchanged(pgsf *h, LocalFile *file, int64_t read_bytes)
+{
+	struct stat now;
+
+	if (!file->regular)
+		return 0;
+	if (fstat(file->fd, &now) < 0)
+		return pgsfi_fail_errno(h, PGSF_ERROR_FILE, errno, "could not look at local file");
+	if (now.st_size != file->before.st_size ||
+		!same_time(&now.st_mtim, &file->before.st_mtim) ||
+		read_bytes != pgsfi_local_left(file))
+		return pgsfi_fail(h, PGSF_ERROR_CHANGED, "the local file changed while it was read");
+	return 0;
+}
+
+/* Write all of it. */
+int
+pgsfi_local_write(pgsf *h, int fd, const char *data, int64_t len_bytes)
+{
+	while (len_bytes > 0)
+	{
+		ssize_t		rc;
+
+		if (pgsfi_wait_local(h, fd, POLLOUT) < 0)
+			return -1;
+		rc = write(fd, data, len_bytes);
+		if (rc >= 0)
+		{
+			data += rc;
+			len_bytes -= rc;
+		}
+		else if (!try_again(h, fd, POLLOUT))
+			return pgsfi_fail_errno(h, PGSF_ERROR_FILE, errno, "could not write local file");
+	}
+	return 0;
+}

@@ -1,0 +1,201 @@
+/*-------------------------------------------------------------------------
+ *
+ * write.c
+ *	  Writing a stream: bytes are gathered to pieces, pieces are sent.
+ *
+ * Pieces end where multiples of PIECE_BYTES are in the object, so that each unit of
+ * the server is written by one of them, whatever the application's sizes are.  At
+ * most WINDOW_PIECES are in flight.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* The statement that writes a piece, and its parameters' types. */
+static int
+prepare_write(pgsf *h, Prepared which)
+{
+	static const Oid types[] = {OID_INT4, OID_BYTEA, OID_INT8};
+	pgsf_params params = {which == PREPARED_WRITE ? 2 : 3, types, NULL, NULL, NULL};
+	const char *schema = h->link->schema;
+	char	   *sql;
+	int			rc;
+
+	if (h->link->prepared == which)
+		return 0;
+	if (which == PREPARED_WRITE)
+		sql = pgsfi_sql(h, "SELECT %s.securefile_write($1, $2)", schema);
+	else
+		sql = pgsfi_sql(h, "SELECT %s.securefile_write("
+						"CASE WHEN %s.securefile_seek($1, $3, 0) IS NOT NULL THEN $1 END, $2)",
+						schema, schema);
+	if (sql == NULL)
+		return -1;
+	rc = pgsfi_prepare(h, which, sql, &params);
+	free(sql);
+	return rc;
+}
+
+/* Take what is answered, and wait until fewer pieces are in flight. */
+static int
+wait_for_window(pgsf *h)
+{
+	Link	   *link = h->link;
+
+	while (link->queue_len >= WINDOW_PIECES ||
+		   (link->queue_len > 0 && !PQisBusy(link->conn)))
+	{
+		Awaited		awaited;
+		PGresult   *result;
+
+		if (pgsfi_next(h, &awaited, &result) < 0)
+			return -1;
+		PQclear(result);
+	}
+	return 0;
+}
+
+/* Send a piece that is written at an offset. */
+static int
+send_piece(pgsf *h, int64_t object_offset, const char *data, int64_t len_bytes)
+{
+	Prepared	which = object_offset == h->server_position ? PREPARED_WRITE : PREPARED_WRITE_AT;
+	Awaited		awaited = {AWAITED_WRITE, object_offset, len_bytes};
+	char		fd[4];
+	char		offset[8];
+	const char *values[] = {fd, data, offset};
+	int			lengths[] = {sizeof(fd), (int) len_bytes, sizeof(offset)};
+	static const int formats[] = {1, 1, 1};
+	pgsf_params params = {which == PREPARED_WRITE ? 2 : 3, NULL, values, lengths, formats};
+
+	pgsfi_put_int4(fd, h->fd);
+	pgsfi_put_int8(offset, object_offset);
+	if (pgsfi_check_cancel(h) < 0 || wait_for_window(h) < 0 ||
+		prepare_write(h, which) < 0 || pgsfi_send_prepared(h, &awaited, &params) < 0)
+		return -1;
+	h->server_position = object_offset + len_bytes;
+	return pgsfi_request_answers(h);
+}
+
+/* Send what is gathered.  The connection must be ours, or there must be nothing. */
+int
+pgsfi_send_gathered(pgsf *h)
+{
+	int64_t		len = h->gathered_len;
+
+	if (len == 0)
+		return 0;
+	h->gathered_len = 0;
+	return send_piece(h, h->gathered_offset, h->gathered, len);
+}
+
+/* Add to what is gathered; it is sent when its piece is full. */
+static int
+gather(pgsf *h, const char *data, int64_t len_bytes, int64_t until_end)
+{
+	if (h->gathered == NULL)
+	{
+		h->gathered = malloc(PIECE_BYTES);
+		if (h->gathered == NULL)
+			return pgsfi_fail_memory(h);
+	}
+	if (h->gathered_len == 0)
+		h->gathered_offset = h->position;
+	memcpy(h->gathered + h->gathered_len, data, len_bytes);
+	h->gathered_len += len_bytes;
+	return len_bytes == until_end ? pgsfi_send_gathered(h) : 0;
+}
+
+/* Write at the position.  The connection must be ours. */
+int
+pgsfi_write(pgsf *h, const char *data, int64_t len_bytes)
+{
+	if (h->gathered_len > 0 && h->gathered_offset + h->gathered_len != h->position &&
+		pgsfi_send_gathered(h) < 0)
+		return -1;
+	while (len_bytes > 0)
+	{
+		int64_t		until_end = PIECE_BYTES - h->position % PIECE_BYTES;
+		int64_t		len = len_bytes < until_end ? len_bytes : until_end;
+		int			rc;
+
+		if (h->gathered_len == 0 && len == until_end)
+			rc = send_piece(h, h->position, data, len);
+		else
+			rc = gather(h, data, len, until_end);
+		if (rc < 0)
+			return -1;
+		h->position += len;
+		if (h->length < h->position)
+			h->length = h->position;
+		data += len;
+		len_bytes -= len;
+	}
+	return 0;
+}
+
+int
+pgsf_write(pgsf *h, const void *buf, size_t len)
+{
+	if (pgsfi_start_open(h, true) < 0)
+		return -1;
+	if (buf == NULL && len > 0)
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "buf must not be NULL");
+	if (pgsfi_enter(h) < 0)
+		return -1;
+	pgsfi_forget_ahead(h);
+	if (len > (uint64_t) (INT64_MAX - h->position))
+		pgsfi_fail(h, "54000", "a value cannot be longer than 2^63 - 1 bytes");
+	else if (pgsfi_write(h, buf, (int64_t) len) == 0)
+		return 0;
+	return pgsfi_give_up(h);
+}
+
+static int
+truncate_at(pgsf *h, int64_t length)
+{
+	Params		params;
+	char	   *sql = NULL;
+	int			rc = -1;
+
+	if (pgsfi_params_start(h, &params, NULL) == 0 && pgsfi_send_gathered(h) == 0)
+	{
+		pgsfi_params_int4(&params, h->fd);
+		pgsfi_params_int8(&params, length);
+		sql = pgsfi_sql(h, "SELECT %s.securefile_truncate($1, $2)", h->link->schema);
+		rc = pgsfi_send(h, AWAITED_NOTHING, sql, &params.all, 1);
+	}
+	free(sql);
+	pgsfi_params_free(&params);
+	return rc < 0 ? -1 : pgsfi_request_answers(h);
+}
+
+int
+pgsf_truncate(pgsf *h, int64_t length)
+{
+	if (pgsfi_start_open(h, true) < 0)
+		return -1;
+	if (length < 0)
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "length must not be negative");
+	if (pgsfi_enter(h) < 0)
+		return -1;
+	pgsfi_forget_ahead(h);
+	if (truncate_at(h, length) < 0)
+		return pgsfi_give_up(h);
+	h->length = length;
+	return 0;
+}
+
+int
+pgsf_flush(pgsf *h)
+{
+	if (pgsfi_start_open(h, false) < 0 || pgsfi_enter(h) < 0)
+		return -1;
+	pgsfi_forget_ahead(h);
+	if (pgsfi_send_gathered(h) == 0 && pgsfi_release(h) == 0)
+		return 0;
+	return pgsfi_give_up(h);
+}
