@@ -25,6 +25,7 @@ REGRESS = \
 	ddl_triggers \
 	ddl_refuse \
 	gather \
+	chunks \
 	usage \
 	security
 REGRESS_OPTS = --load-extension=securefile

@@ -45,9 +45,14 @@ extern int64 sf_stream_length(const SfStream *stream);
 extern void sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
 
 /*
+ * ERROR PROGRAM_LIMIT_EXCEEDED when bytes [object_offset, object_offset + len)
+ * would make the value too long.  To be asked before they are written.
+ */
+extern void sf_stream_require_room(const SfStream *stream, int64 object_offset, int64 len);
+
+/*
  * Write at any offset; what is between the end and it becomes a gap, which
- * reads as zeros and takes no space.  ERROR PROGRAM_LIMIT_EXCEEDED when the
- * value would be too long.
+ * reads as zeros and takes no space.
  */
 extern void sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
 
