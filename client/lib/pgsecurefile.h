@@ -167,6 +167,8 @@ typedef enum pgsf_mode
  * PGSF_READ_WRITE makes a new version, which shares with the old one what is not
  * written; it becomes visible when pgsf_store() puts it into the row.  Lock the row
  * (SELECT .. FOR UPDATE) if others may write it as well: else the last one wins.
+ * A value that is short enough to lie in its row can grow to 1 GB so, others to
+ * any length.
  *
  * Errors: PGSF_ERROR_NOT_FOUND, _MANY, _NULL; 25006 READ_WRITE in a read-only
  * transaction or on a standby; 42501 no privilege; whatever the SELECT raises.
