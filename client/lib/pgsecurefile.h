@@ -193,7 +193,7 @@ extern int	pgsf_create(pgsf *h, const char *table, const char *column);
 /*
  * Read up to len bytes at the position and move it.  Less only at the end; 0 at or
  * beyond the end.  From the second of calls that follow each other without a gap
- * it reads ahead, up to 2 MB: a round trip is then no more waited for.  A read
+ * it reads ahead, up to 4 MB: a round trip is then no more waited for.  A read
  * elsewhere costs one round trip.
  *
  * May leave the connection in use: see pgsf_flush().

@@ -78,7 +78,7 @@ sub trial
 $ENV{TRIAL_SEED} = $ENV{SECUREFILE_SEED} || time;
 note("seed $ENV{TRIAL_SEED}");
 foreach my $trial (
-	qw(whole handles random transactions together arguments read_only lost cancel local changing memory))
+	qw(whole handles random transactions together arguments read_only lost cancel cancel_any local changing memory))
 {
 	trial($trial, options => 'filesystem_like_logging');
 }
