@@ -38,10 +38,10 @@
 #define PIECE_BYTES		(256 * 1024)
 
 /* Pieces in flight: more than the socket, the server and we hold at a time. */
-#define WINDOW_PIECES	8
+#define WINDOW_PIECES	16
 
 /* Commands in flight: pieces, and what may stand between them. */
-#define QUEUE_MAX		32
+#define QUEUE_MAX		64
 
 /* Type OIDs, which are fixed (pg_type.dat). */
 #define OID_INT8		20

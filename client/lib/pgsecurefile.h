@@ -167,6 +167,8 @@ typedef enum pgsf_mode
  * PGSF_READ_WRITE makes a new version, which shares with the old one what is not
  * written; it becomes visible when pgsf_store() puts it into the row.  Lock the row
  * (SELECT .. FOR UPDATE) if others may write it as well: else the last one wins.
+ * A value that is short enough to lie in its row can grow to 1 GB so, others to
+ * any length.
  *
  * Errors: PGSF_ERROR_NOT_FOUND, _MANY, _NULL; 25006 READ_WRITE in a read-only
  * transaction or on a standby; 42501 no privilege; whatever the SELECT raises.
@@ -191,7 +193,7 @@ extern int	pgsf_create(pgsf *h, const char *table, const char *column);
 /*
  * Read up to len bytes at the position and move it.  Less only at the end; 0 at or
  * beyond the end.  From the second of calls that follow each other without a gap
- * it reads ahead, up to 2 MB: a round trip is then no more waited for.  A read
+ * it reads ahead, up to 4 MB: a round trip is then no more waited for.  A read
  * elsewhere costs one round trip.
  *
  * May leave the connection in use: see pgsf_flush().

@@ -236,7 +236,7 @@ pgsf_read(pgsf *h, void *buf, size_t len)
 		return 0;
 	if (pgsfi_enter(h) < 0)
 		return -1;
-	if (pgsfi_send_gathered(h) == 0 && read_bytes(h, buf, want) == 0)
+	if (pgsfi_send_gathered(h) == 0 && read_bytes(h, buf, want) == 0 && !h->cancel_sent)
 		return want;
 	return pgsfi_give_up(h);
 }

@@ -184,20 +184,26 @@ commit(pgsf *h)
 	return rc;
 }
 
-/* Store what is open, and commit if the transaction is ours; then nothing is open. */
+/*
+ * Store what is open, and commit if the transaction is ours; then nothing is open.
+ * A cancel request that did not keep the statement from storing, or COMMIT, is
+ * forgotten: an error must not be told of what is stored.
+ */
 int
 pgsfi_store(pgsf *h, const char *sql, const pgsf_params *params, PGresult **result)
 {
 	PGresult   *answer = NULL;
 
 	if (execute_storing(h, sql, params, &answer) < 0 ||
-		(h->own_transaction && commit(h) < 0) || pgsfi_release(h) < 0)
+		(h->own_transaction && commit(h) < 0))
 	{
 		PQclear(answer);
 		return -1;
 	}
 	pgsfi_closed(h);
 	pgsfi_forget_cancel(h);
+	(void) pgsfi_release(h);
+	pgsfi_error_clear(h);
 	if (result != NULL)
 		*result = answer;
 	else

@@ -77,6 +77,9 @@ pgsfi_release(pgsf *h)
 	if (link->user != h)
 		return 0;
 	rc = pgsfi_finish(h, NULL);
+	/* a cancel request may have come too late for the server, but not for us */
+	if (h->cancel_sent && !h->cancel_masked)
+		rc = -1;
 	link->user = NULL;
 	if (!PQexitPipelineMode(link->conn))
 		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "could not leave pipeline mode");
@@ -413,9 +416,6 @@ pgsfi_finish(pgsf *h, PGresult **answer)
 		else
 			PQclear(result);
 	}
-	/* it may have come too late for the server, but not for us */
-	if (h->cancel_sent && !h->cancel_masked)
-		rc = -1;
 	if (rc < 0 && answer != NULL)
 	{
 		PQclear(*answer);

@@ -45,6 +45,8 @@ wait_for_window(pgsf *h)
 {
 	Link	   *link = h->link;
 
+	if (link->queue_len > 0 && !PQconsumeInput(link->conn))
+		return pgsfi_lost_in_flight(h);
 	while (link->queue_len >= WINDOW_PIECES ||
 		   (link->queue_len > 0 && !PQisBusy(link->conn)))
 	{
@@ -149,7 +151,7 @@ pgsf_write(pgsf *h, const void *buf, size_t len)
 	pgsfi_forget_ahead(h);
 	if (len > (uint64_t) (INT64_MAX - h->position))
 		pgsfi_fail(h, "54000", "a value cannot be longer than 2^63 - 1 bytes");
-	else if (pgsfi_write(h, buf, (int64_t) len) == 0)
+	else if (pgsfi_write(h, buf, (int64_t) len) == 0 && !h->cancel_sent)
 		return 0;
 	return pgsfi_give_up(h);
 }
@@ -183,7 +185,7 @@ pgsf_truncate(pgsf *h, int64_t length)
 	if (pgsfi_enter(h) < 0)
 		return -1;
 	pgsfi_forget_ahead(h);
-	if (truncate_at(h, length) < 0)
+	if (truncate_at(h, length) < 0 || h->cancel_sent)
 		return pgsfi_give_up(h);
 	h->length = length;
 	return 0;

@@ -340,6 +340,49 @@ trial_cancel(void)
 	free(data);
 }
 
+/* One put that is cancelled after so long, or not; what it says must be so. */
+static bool
+cancelled_put(const char *data, size_t len, int us, bool own)
+{
+	bool		stored;
+	const char *found;
+
+	if (!own)
+		own_sql("BEGIN");
+	alarm_soon(us);
+	stored = put_bytes(1, data, len) >= 0;
+	alarm_soon(0);
+	if (!stored && strcmp(pgsf_sqlstate(h), PGSF_ERROR_CANCELLED) != 0)
+		return check(false, "cancelled after %d us: %s (%s)", us, pgsf_error(h), pgsf_sqlstate(h));
+	/* the signal may have come when all was done */
+	(void) pgsf_close(h);
+	if (!own && !stored && PQtransactionStatus(conn) == PQTRANS_INERROR)
+		found = "0";
+	else
+		found = own_sql("SELECT count(*) FROM t");
+	if (atoi(found) != stored)
+		return check(false, "cancelled after %d us: %s rows, stored: %d", us, found, stored);
+	own_sql(own ? "DELETE FROM t" : "ROLLBACK");
+	return true;
+}
+
+/* Cancelled at any moment: an error means that nothing is stored, success that it is. */
+void
+trial_cancel_any(void)
+{
+	size_t		len = 3 * MB;
+	char	   *data = bytes(len, 1);
+	bool		good = true;
+
+	signal(SIGALRM, on_alarm);
+	srand(getenv("TRIAL_SEED") ? (unsigned) atoi(getenv("TRIAL_SEED")) : 1);
+	for (int i = 0; i < 200 && good; i++)
+		good = cancelled_put(data, len, rand() % 30000 + 1, i % 2);
+	check(good, "200 puts, cancelled at any moment");
+	rows_are(0, "cancelled at any moment");
+	free(data);
+}
+
 /* ---- errors of the server ---- */
 
 /* TRIAL_SQLSTATE says with what a put fails, for reasons that the caller made. */

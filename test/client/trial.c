@@ -36,6 +36,7 @@ static const struct
 	{"arguments", trial_arguments},
 	{"lost", trial_lost},
 	{"cancel", trial_cancel},
+	{"cancel_any", trial_cancel_any},
 	{"put_fails", trial_put_fails},
 	{"read_only", trial_read_only},
 	{"local", trial_local},

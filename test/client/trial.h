@@ -64,6 +64,7 @@ extern void trial_together(void);
 extern void trial_arguments(void);
 extern void trial_lost(void);
 extern void trial_cancel(void);
+extern void trial_cancel_any(void);
 extern void trial_put_fails(void);
 extern void trial_read_only(void);
 

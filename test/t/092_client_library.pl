@@ -78,7 +78,7 @@ sub trial
 $ENV{TRIAL_SEED} = $ENV{SECUREFILE_SEED} || time;
 note("seed $ENV{TRIAL_SEED}");
 foreach my $trial (
-	qw(whole handles random transactions together arguments read_only lost cancel local changing memory))
+	qw(whole handles random transactions together arguments read_only lost cancel cancel_any local changing memory))
 {
 	trial($trial, options => 'filesystem_like_logging');
 }
@@ -142,12 +142,17 @@ $node->safe_psql('postgres',
 	ok(example('', 'get', $id) eq $content, 'upload');
 
 	# Ctrl-C while nothing comes any more
-	my ($in, $out, $err) = ($content, '', '');
+	my ($out, $err) = ('', '');
 	my $run = IPC::Run::start([ "$top/client/examples/upload", $conninfo, 'never' ],
-		'<', \$in, '>', \$out, '2>', \$err, IPC::Run::timeout(60));
-	$run->pump until $err =~ /[1-9] MB/;
+		'<pipe', \*TO_UPLOAD, '>', \$out, '2>', \$err, IPC::Run::timeout(60));
+	until ($err =~ /[1-9] MB/)
+	{
+		syswrite(TO_UPLOAD, $content, 300_000);
+		$run->pump_nb;
+	}
 	$run->signal('INT');
 	$run->finish;
+	close TO_UPLOAD;
 	like($err, qr/cancelled.*57014.*\nrows: 2\n/s, 'upload, interrupted');
 	sound($node, 'docs', 'examples', column => 'document');
 }
