@@ -25,6 +25,7 @@ REGRESS = \
 	ddl_triggers \
 	ddl_refuse \
 	gather \
+	chunks \
 	usage \
 	security
 REGRESS_OPTS = --load-extension=securefile
@@ -32,7 +33,8 @@ REGRESS_OPTS = --load-extension=securefile
 ISOLATION = \
 	snapshot_read \
 	savepoint_read \
-	writers
+	writers \
+	edits
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=securefile
 
 PG_CPPFLAGS = -I$(srcdir)/src

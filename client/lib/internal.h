@@ -219,6 +219,7 @@ typedef struct Params
 	char		own[OWN_PARAMS][8];
 } Params;
 
+extern int	pgsfi_check_params(pgsf *h, const pgsf_params *params);
 extern int	pgsfi_params_start(pgsf *h, Params *params, const pgsf_params *given);
 extern void pgsfi_params_int4(Params *params, int32_t value);
 extern void pgsfi_params_int8(Params *params, int64_t value);

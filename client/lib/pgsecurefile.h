@@ -141,13 +141,13 @@ extern int	pgsf_errno(const pgsf *h);
 /*
  * Parameters $1 to $count of a statement, as PQexecParams takes them.  types,
  * lengths and formats may be NULL: types inferred, all text.  A NULL pgsf_params
- * means none.
+ * means none.  At most 65532.
  */
 typedef struct pgsf_params
 {
 	int			count;
 	const Oid  *types;			/* 0: inferred */
-	const char *const *values;	/* NULL: null */
+	const char *const *values;	/* a NULL among them: null */
 	const int  *lengths;		/* of binary values, in bytes */
 	const int  *formats;		/* 0 text, 1 binary */
 } pgsf_params;
@@ -167,6 +167,8 @@ typedef enum pgsf_mode
  * PGSF_READ_WRITE makes a new version, which shares with the old one what is not
  * written; it becomes visible when pgsf_store() puts it into the row.  Lock the row
  * (SELECT .. FOR UPDATE) if others may write it as well: else the last one wins.
+ * A value that is short enough to lie in its row can grow to 1 GB so, others to
+ * any length.
  *
  * Errors: PGSF_ERROR_NOT_FOUND, _MANY, _NULL; 25006 READ_WRITE in a read-only
  * transaction or on a standby; 42501 no privilege; whatever the SELECT raises.

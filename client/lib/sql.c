@@ -113,13 +113,22 @@ pgsfi_get_int(const PGresult *result, int column)
 
 /* ---- parameters ---- */
 
+/* As many as the protocol can count, ours included. */
+int
+pgsfi_check_params(pgsf *h, const pgsf_params *params)
+{
+	if (params->count >= 0 && params->count <= 65535 - OWN_PARAMS)
+		return 0;
+	return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "wrong number of parameters: %d", params->count);
+}
+
 static void
 fill_params(Params *params, const pgsf_params *given)
 {
 	for (int i = 0; i < given->count; i++)
 	{
 		params->types[i] = given->types == NULL ? 0 : given->types[i];
-		params->values[i] = given->values[i];
+		params->values[i] = given->values == NULL ? NULL : given->values[i];
 		params->lengths[i] = given->lengths == NULL ? 0 : given->lengths[i];
 		params->formats[i] = given->formats == NULL ? 0 : given->formats[i];
 	}
@@ -143,8 +152,8 @@ pgsfi_params_start(pgsf *h, Params *params, const pgsf_params *given)
 	memset(params, 0, sizeof(Params));
 	if (given == NULL)
 		given = &none;
-	if (given->count < 0 || (given->count > 0 && given->values == NULL))
-		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "parameters without values");
+	if (pgsfi_check_params(h, given) < 0)
+		return -1;
 	room = (size_t) given->count + OWN_PARAMS;
 	params->types = calloc(room, sizeof(Oid));
 	params->values = calloc(room, sizeof(char *));

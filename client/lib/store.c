@@ -47,9 +47,10 @@ end_transaction(pgsf *h, const char *command)
  * needed.  It may have closed it itself by now (ROLLBACK TO SAVEPOINT), which must
  * not fail the transaction.
  */
-static void
+static int
 close_at_server(pgsf *h)
 {
+	bool		had_error = h->error.sqlstate[0] != '\0';
 	Params		params;
 	char	   *sql = pgsfi_sql(h, "SELECT %s.securefile_close($1)", h->link->schema);
 	PGresult   *result;
@@ -72,6 +73,11 @@ close_at_server(pgsf *h)
 		}
 	}
 	free(sql);
+	if (!pgsfi_connected(h))
+		return pgsfi_fail_connection(h);
+	if (!had_error)
+		pgsfi_error_clear(h);
+	return 0;
 }
 
 /* What has to be sent so that the server has nothing open of us. */
@@ -85,7 +91,7 @@ end_at_server(pgsf *h, const char *command)
 	if (!h->own_transaction)
 	{
 		if (status == PQTRANS_INTRANS && h->mode != PGSF_CLOSED)
-			close_at_server(h);
+			return close_at_server(h);
 		return 0;
 	}
 	if (end_transaction(h, command) == 0)

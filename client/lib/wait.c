@@ -121,6 +121,9 @@ pgsfi_send_all(pgsf *h)
 int
 pgsfi_wait_local(pgsf *h, int fd, short events)
 {
+	/* for poll that is nothing to wait for */
+	if (fd < 0)
+		return pgsfi_fail_errno(h, PGSF_ERROR_FILE, EBADF, "could not use local file");
 	do
 	{
 		if (pgsfi_check_cancel(h) < 0)

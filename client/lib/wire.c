@@ -204,10 +204,10 @@ pgsfi_send(pgsf *h, AwaitedKind kind, const char *sql, const pgsf_params *params
 
 	if (sql == NULL)
 		return pgsfi_fail_memory(h);
-	if (make_room(h) < 0)
-		return -1;
 	if (params == NULL)
 		params = &none;
+	if (pgsfi_check_params(h, params) < 0 || make_room(h) < 0)
+		return -1;
 	h->link->prepared = PREPARED_NONE;
 	return sent(h, PQsendQueryParams(h->link->conn, sql, params->count, params->types,
 									 params->values, params->lengths, params->formats,

@@ -45,6 +45,8 @@ wait_for_window(pgsf *h)
 {
 	Link	   *link = h->link;
 
+	if (link->queue_len > 0 && !PQconsumeInput(link->conn))
+		return pgsfi_lost_in_flight(h);
 	while (link->queue_len >= WINDOW_PIECES ||
 		   (link->queue_len > 0 && !PQisBusy(link->conn)))
 	{

@@ -176,7 +176,7 @@ securefile_tell(PG_FUNCTION_ARGS)
 
 /* ---- writing ---- */
 
-/* A handle that is to be written; an abort of this subtransaction closes it. */
+/* A handle that is open for writing. */
 static SfHandle *
 handle_to_write(int number)
 {
@@ -188,7 +188,6 @@ handle_to_write(int number)
 				 errmsg("securefile handle %d was not opened for writing", number),
 				 errhint("Open the value with mode \"rw\".")));
 	require_writes("writing to a securefile handle");
-	sf_handle_note_write(handle);
 	return handle;
 }
 
@@ -199,6 +198,8 @@ securefile_write(PG_FUNCTION_ARGS)
 	bytea	   *bytes = PG_GETARG_BYTEA_PP(1);
 	int			len = VARSIZE_ANY_EXHDR(bytes);
 
+	sf_stream_require_room(handle->stream, handle->position, len);
+	sf_handle_note_write(handle);
 	sf_stream_write(handle->stream, handle->position, VARDATA_ANY(bytes), len);
 	handle->position += len;
 	PG_RETURN_INT32(len);
@@ -213,6 +214,8 @@ securefile_truncate_handle(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("length of a securefile value cannot be negative")));
+	sf_stream_require_room(handle->stream, 0, PG_GETARG_INT64(1));
+	sf_handle_note_write(handle);
 	sf_stream_truncate(handle->stream, PG_GETARG_INT64(1));
 	PG_RETURN_INT32(0);
 }
@@ -222,11 +225,15 @@ securefile_truncate_handle(PG_FUNCTION_ARGS)
 Datum
 securefile_finish(PG_FUNCTION_ARGS)
 {
-	SfHandle   *handle = sf_handle_get(PG_GETARG_INT32(0));
+	struct varlena *value = sf_handle_finished(PG_GETARG_INT32(0));
+	SfHandle   *handle;
 
+	if (value != NULL)
+		PG_RETURN_POINTER(value);
+	handle = sf_handle_get(PG_GETARG_INT32(0));
 	/* what is written now goes with this subtransaction */
 	if (sf_stream_is_writable(handle->stream))
-		handle = handle_to_write(handle->number);
+		sf_handle_note_write(handle);
 	PG_RETURN_POINTER(sf_handle_finish(handle));
 }
 

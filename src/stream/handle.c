@@ -17,6 +17,7 @@
 
 #include "access/xact.h"
 #include "stream/stream.h"
+#include "utils/datum.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -106,9 +107,28 @@ struct varlena *
 sf_handle_finish(SfHandle *handle)
 {
 	struct varlena *value = sf_stream_finish(handle->stream);
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "securefile finished handle",
+												  ALLOCSET_SMALL_SIZES);
 
 	end_stream(handle);
+	handle->context = context;
+	handle->command = GetCurrentCommandId(false);
+	handle->statement = GetCurrentStatementStartTimestamp();
+	handle->value = MemoryContextAlloc(context, VARSIZE_ANY(value));
+	memcpy(handle->value, value, VARSIZE_ANY(value));
 	return value;
+}
+
+struct varlena *
+sf_handle_finished(int number)
+{
+	for (int i = nhandles - 1; i >= 0; i--)
+		if (handles[i]->number == number && handles[i]->value != NULL &&
+			handles[i]->command == GetCurrentCommandId(false) &&
+			handles[i]->statement == GetCurrentStatementStartTimestamp())
+			return (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(handles[i]->value),
+																false, -1));
+	return NULL;
 }
 
 void

@@ -14,12 +14,9 @@
 #define INLINE_OVERHEAD		(VARHDRSZ + 1)
 #define MAX_BYTES			((int64) (MaxAllocSize - INLINE_OVERHEAD))
 
-/* Room for length bytes. */
-static void
-reserve(SfStream *stream, int64 length)
+void
+sf_memory_require_length(int64 length)
 {
-	int64		size = Max(stream->bytes_size, 8192);
-
 	if (length > MAX_BYTES)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -27,6 +24,15 @@ reserve(SfStream *stream, int64 length)
 				 errdetail("A value that lies in its row, or in a temporary or unlogged table, can have at most %lld bytes.",
 						   (long long) MAX_BYTES),
 				 errhint("Write a new value with securefile_create() on the column it goes to.")));
+}
+
+/* Room for length bytes. */
+static void
+reserve(SfStream *stream, int64 length)
+{
+	int64		size = Max(stream->bytes_size, 8192);
+
+	sf_memory_require_length(length);
 	if (length <= stream->bytes_size)
 		return;
 	while (size < length)

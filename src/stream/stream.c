@@ -119,10 +119,9 @@ sf_stream_length(const SfStream *stream)
 void
 sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
-	Assert(object_offset >= 0 && len >= 0 && object_offset + len <= stream->length);
-
 	if (len == 0)
-		return;
+		return;					/* also behind the end */
+	Assert(object_offset >= 0 && len > 0 && object_offset + len <= stream->length);
 	switch (stream->kind)
 	{
 		case STREAM_READ:
@@ -138,7 +137,7 @@ sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 }
 
 void
-sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
+sf_stream_require_room(const SfStream *stream, int64 object_offset, int64 len)
 {
 	int64		end;
 
@@ -147,6 +146,13 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("securefile value would be too long"),
 				 errdetail("A value may have at most %lld bytes.", (long long) PG_INT64_MAX)));
+	if (stream->kind == STREAM_MEMORY)
+		sf_memory_require_length(end);
+}
+
+void
+sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
+{
 	if (len == 0)
 		return;
 	if (stream->kind == STREAM_STAGE)
@@ -155,8 +161,8 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 		return;
 	}
 	Assert(stream->kind == STREAM_MEMORY);
-	if (end > stream->length)
-		sf_memory_resize(stream, end);
+	if (object_offset + len > stream->length)
+		sf_memory_resize(stream, object_offset + len);
 	memcpy(stream->bytes + object_offset, data, len);
 }
 

@@ -10,6 +10,7 @@
 #ifndef SF_STREAM_H
 #define SF_STREAM_H
 
+#include "datatype/timestamp.h"
 #include "read/read.h"
 #include "write/write.h"
 
@@ -44,9 +45,14 @@ extern int64 sf_stream_length(const SfStream *stream);
 extern void sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
 
 /*
+ * ERROR PROGRAM_LIMIT_EXCEEDED when bytes [object_offset, object_offset + len)
+ * would make the value too long.  To be asked before they are written.
+ */
+extern void sf_stream_require_room(const SfStream *stream, int64 object_offset, int64 len);
+
+/*
  * Write at any offset; what is between the end and it becomes a gap, which
- * reads as zeros and takes no space.  ERROR PROGRAM_LIMIT_EXCEEDED when the
- * value would be too long.
+ * reads as zeros and takes no space.
  */
 extern void sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
 
@@ -77,6 +83,9 @@ typedef struct SfHandle
 	SfStream   *stream;			/* NULL: it is finished */
 	int64		position;
 	Snapshot	snapshot;		/* keeps the value; registered */
+	struct varlena *value;		/* if it is finished, */
+	CommandId	command;		/* and by which command, */
+	TimestampTz statement;		/* of which statement of the client */
 } SfHandle;
 
 /*
@@ -96,6 +105,12 @@ extern void sf_handle_close(SfHandle *handle);
 
 /* The same, for the value; the snapshot stays till the end of the transaction. */
 extern struct varlena *sf_handle_finish(SfHandle *handle);
+
+/*
+ * The value of a handle that this very command has finished, or NULL: an UPDATE
+ * evaluates its expressions again when the row was changed by another one.
+ */
+extern struct varlena *sf_handle_finished(int number);
 
 /* transaction ends; called by the one callback in securefile.c */
 extern void sf_handle_close_all(void);

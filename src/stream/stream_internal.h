@@ -52,6 +52,7 @@ struct SfStream
 /* ---- memory.c ---- */
 
 extern SfStream *sf_memory_open(struct varlena *value);
+extern void sf_memory_require_length(int64 length);
 extern void sf_memory_resize(SfStream *stream, int64 length);
 
 /* ---- stage.c ---- */

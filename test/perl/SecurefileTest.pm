@@ -15,7 +15,7 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background wait_for_sql catch_up prepare_load loaded under_load);
+  background wait_for_sql catch_up prepare_handles prepare_load loaded under_load);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
 # settings that override those here; start, 0 to leave it stopped; install_path, of
@@ -66,6 +66,32 @@ sub prepare_database
 			RETURN SQLSTATE;
 		END
 		$$;});
+	return;
+}
+
+# put(fd, seed, len): blob(seed, len) written through a handle, in pieces of all
+# sizes; made(table, seed, len): a new object of a table with that in it.  Both
+# return the handle.
+sub prepare_handles
+{
+	my ($node, $db) = @_;
+	$node->safe_psql(
+		$db || 'postgres', q{
+		CREATE FUNCTION put(fd int, seed int, len int) RETURNS int LANGUAGE plpgsql AS $$
+		DECLARE
+			data bytea := blob(seed, len);
+			done int := 0;
+		BEGIN
+			WHILE done < len LOOP
+				done := done + securefile_write(fd,
+					substring(data FROM done + 1 FOR 1 + (done % 9973) * 131));
+			END LOOP;
+			RETURN fd;
+		END $$;
+		CREATE FUNCTION made(tab regclass, seed int, len int) RETURNS int LANGUAGE plpgsql AS $$
+		BEGIN
+			RETURN put(securefile_create(tab, 'doc'), seed, len);
+		END $$;});
 	return;
 }
 

@@ -127,6 +127,39 @@ ok($pub->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_ls_dir(
 		  . " LATERAL pg_ls_dir('pg_securefile/' || a || '/' || b || '/' || c, true, false) h (f) WHERE a ~ '^[0-9]+\$' AND f = 'kept')"),
 	'the monitor removes kept storage with the last slot');
 is(scalar(data_files($pub)), 2, 'all that is left is of live tables');
+
+# values that a publication could not send are refused, and only those
+$pub->safe_psql('postgres', q{
+	CREATE TABLE many (id int PRIMARY KEY, doc securefile, other securefile) PARTITION BY RANGE (id);
+	CREATE TABLE many_1 PARTITION OF many DEFAULT;
+	INSERT INTO many VALUES (1, 'x', 'x');
+	CREATE SCHEMA s;
+	CREATE TABLE s.t (id int PRIMARY KEY, doc securefile);
+	INSERT INTO s.t VALUES (1, 'x')});
+my $long = 'securefile_truncate(doc, 1100000000)';
+foreach my $case (
+	[ 'many', 'FOR ALL TABLES', 1 ],
+	[ 'many', 'FOR TABLE many', 1 ],
+	[ 'many', 'FOR TABLE many_1', 1 ],
+	[ 'many', 'FOR TABLE many (id, other) WITH (publish_via_partition_root)', 0 ],
+	[ 'many', 'FOR TABLE many (id, doc) WITH (publish_via_partition_root)', 1 ],
+	[ 'many', 'FOR TABLES IN SCHEMA s', 0 ],
+	[ 's.t', 'FOR TABLES IN SCHEMA s', 1 ])
+{
+	my ($table, $for, $refused) = @$case;
+
+	$pub->safe_psql('postgres', "CREATE PUBLICATION long $for");
+	if ($refused)
+	{
+		fails_with($pub, "UPDATE $table SET doc = $long", 54000, qr/cannot be published/, "$table, $for: refused");
+	}
+	else
+	{
+		$pub->safe_psql('postgres', "UPDATE $table SET doc = $long");
+		is($pub->safe_psql('postgres', "SELECT length(doc) FROM $table"), 1100000000, "$table, $for: stored");
+	}
+	$pub->safe_psql('postgres', "DROP PUBLICATION long; UPDATE $table SET doc = securefile_truncate(doc, 1000000)");
+}
 $sub->stop;
 $pub->stop;
 done_testing();

@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * trial.h
+ *	  What the trials of the client library share.
+ *
+ * A trial uses table t (id int PRIMARY KEY, doc securefile) through handle h of
+ * connection conn; sql() is a second connection.  Each check prints a line "ok -
+ * name" or "not ok - name: why".
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TRIAL_H
+#define TRIAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <pgsecurefile.h>
+
+#define MB	(1024 * 1024)
+
+#define INSERT_ID	"INSERT INTO t (id, doc) VALUES ($1, " PGSF_VALUE ")"
+#define UPDATE_ID	"UPDATE t SET doc = " PGSF_VALUE " WHERE id = $1"
+#define SELECT_ID	"SELECT doc FROM t WHERE id = $1"
+
+extern PGconn *conn;
+extern pgsf *h;
+
+extern bool check(bool good, const char *format, ...)
+			__attribute__((format(printf, 2, 3)));
+
+/* A call on h succeeded, failed with that SQLSTATE; the connection is usable. */
+extern bool works(int64_t rc, const char *name);
+extern bool fails(int64_t rc, const char *sqlstate, const char *name);
+
+/* SQL on the connection of h, on another one; the first column of the first row. */
+extern const char *own_sql(const char *query);
+extern const char *sql(const char *query);
+
+/* A new connection and handle in place of the old ones. */
+extern void connect_again(void);
+
+/* Parameter $1 is id; holds until the next call. */
+extern const pgsf_params *id_is(int id);
+
+/* Bytes that differ everywhere; to be freed. */
+extern char *bytes(size_t len, unsigned seed);
+
+/* Whether the value of a row is that; the rows that there are. */
+extern bool value_is(int id, const char *data, size_t len, const char *name);
+extern void rows_are(int count, const char *name);
+
+extern int64_t put_bytes(int id, const char *data, size_t len);
+
+/* values.c */
+extern void trial_whole(void);
+extern void trial_handles(void);
+extern void trial_random(void);
+extern void trial_transactions(void);
+extern void trial_together(void);
+
+/* faults.c */
+extern void trial_arguments(void);
+extern void trial_lost(void);
+extern void trial_cancel(void);
+extern void trial_put_fails(void);
+extern void trial_read_only(void);
+
+/* local.c */
+extern void trial_local(void);
+extern void trial_changing(void);
+extern void trial_memory(void);
+
+#endif							/* TRIAL_H */

@@ -1,0 +1,163 @@
+"""Tables of the test of handles, and comparing them with what they must hold.
+
+A state is {(table, id): {column: Sparse or None}}.
+"""
+
+from client import Mismatch, difference
+from verify import settle
+
+# columns: type, and whether it keeps short values in the row
+TABLES = {
+    "handles_plain": {"a": ("securefile", True),
+                      "b": ("securefile(filesystem_like_logging)", True)},
+    "handles_stored": {"a": ("securefile(nocache, disable_storage_in_row)", False),
+                       "b": ("securefile(cache, filesystem_like_logging,"
+                             " disable_storage_in_row)", False)},
+    "handles_leaf": {"a": ("securefile(cache)", True),
+                     "b": ("securefile(filesystem_like_logging)", True)},
+}
+LEAVES = list(TABLES)
+COLUMNS = "ab"
+WHOLE_MAX = 48 * 1024 * 1024	# longer values are compared in pieces
+
+
+def create(session):
+    """The tables; one of them is the only partition of another."""
+    session.sql("CREATE EXTENSION IF NOT EXISTS securefile")
+    session.sql("DROP TABLE IF EXISTS handles_plain, handles_stored, handles_parent")
+    for table, columns in TABLES.items():
+        name = "handles_parent" if table == "handles_leaf" else table
+        session.sql(f"CREATE TABLE {name} (id bigint PRIMARY KEY, a {columns['a'][0]},"
+                    f" b {columns['b'][0]})"
+                    + (" PARTITION BY RANGE (id)" if name != table else ""))
+    session.sql("CREATE TABLE handles_leaf PARTITION OF handles_parent"
+                " FOR VALUES FROM (MINVALUE) TO (MAXVALUE)")
+    session.sql("""
+        CREATE OR REPLACE FUNCTION handles_store_twice(fd int, first text, second text)
+        RETURNS void LANGUAGE plpgsql AS $$
+        DECLARE
+            document securefile := securefile_finish(fd);
+        BEGIN
+            EXECUTE first USING document;
+            EXECUTE second USING document;
+        END $$""")
+
+
+def in_row(table, column):
+    return TABLES[table][column][1]
+
+
+def compare_keys(session, state):
+    """All the rows there are, and the lengths in them."""
+    for table in LEAVES:
+        got = {key: (a, b) for key, a, b in
+               session.sql(f"SELECT id, length(a), length(b) FROM {table}")}
+        want = {key: tuple(row[c] and row[c].length for c in COLUMNS)
+                for (name, key), row in state.items() if name == table}
+        if got != want:
+            odd = [key for key in sorted(set(got) | set(want)) if got.get(key) != want.get(key)]
+            raise Mismatch(f"{table}: row {odd[0]} is {got.get(odd[0])},"
+                           f" expected {want.get(odd[0])} ({len(odd)} differ)")
+
+
+def compare_row(session, where, row, rng):
+    """The values of one row, to the byte; row None: it must not be there."""
+    table, key = where
+    there = session.sql(f"SELECT count(*) FROM {table} WHERE id = %s", (key,))[0][0]
+    if there != (row is not None):
+        raise Mismatch(f"{table} {key} is there {there} times")
+    for column in COLUMNS if row else ():
+        compare_value(session, table, key, column, row[column], rng)
+
+
+def compare_value(session, table, key, column, content, rng):
+    """One value in one of the ways it can be read."""
+    if content is None:
+        ways = [read_null]
+    elif content.length > WHOLE_MAX:
+        ways = [read_islands]
+    else:
+        ways = [read_whole, read_substring, read_chunks]
+    way = rng.choice(ways)
+    try:
+        way(session, f"FROM {table} WHERE id = {key}", column, content, rng)
+    except Mismatch as error:
+        raise Mismatch(f"{way.__name__}, {table} {key}.{column}: {error}") from error
+
+
+def same(want, got, what):
+    got = None if got is None else bytes(got)
+    if want != got:
+        raise Mismatch(f"{what}: {difference(want, got)}")
+
+
+def read_null(session, rest, column, _content, _rng):
+    same(None, session.sql(f"SELECT {column}::bytea {rest}")[0][0], "null")
+
+
+def read_whole(session, rest, column, content, _rng):
+    same(content.bytes(), session.sql(f"SELECT {column}::bytea {rest}")[0][0], "all of it")
+
+
+def read_substring(session, rest, column, content, rng):
+    """In pieces of one length."""
+    step = max(1, content.length // rng.randint(1, 4))
+    for offset in range(0, content.length, step):
+        got = session.sql(f"SELECT substring({column}, %s::bigint, %s::bigint) {rest}",
+                          (offset + 1, step))[0][0]
+        same(content.read(offset, step), got, f"{step} bytes from {offset}")
+
+
+def read_chunks(session, rest, column, content, rng):
+    """As a stream of rows: all of it, or a part."""
+    start = rng.choice([0, 0, rng.randint(0, content.length)])
+    count = rng.choice([None, rng.randint(0, content.length)])
+    size = rng.choice([131072, 262144, 1000003, max(1, content.length // 7)])
+    got = [bytes(chunk) for chunk, in session.sql(
+        f"SELECT securefile_chunks({column}, %s::bigint, %s::bigint, %s::int) {rest}",
+        (start + 1, count, size))]
+    want = content.read(start, content.length if count is None else count)
+    same(want, b"".join(got), f"chunks of {size} from {start}, {count} bytes")
+    lengths = [size] * (len(want) // size) + [len(want) % size] * (len(want) % size > 0)
+    if lengths != [len(chunk) for chunk in got]:
+        raise Mismatch(f"chunks of {size} from {start} have other lengths")
+
+
+def read_islands(session, rest, column, content, rng):
+    """A long value: all that is not a gap, its ends, and some of the gaps."""
+    spots = [(offset, length) for offset, length in content.islands()]
+    spots += [(max(0, offset - 700), 1400) for offset, _ in spots]
+    spots += [(rng.randrange(content.length), 70000) for _ in range(3)]
+    spots += [(max(0, content.length - 300), 1000), (content.length, 10)]
+    for offset, length in spots:
+        for piece in range(offset, offset + length, WHOLE_MAX):
+            count = min(WHOLE_MAX, offset + length - piece)
+            got = session.sql(f"SELECT substring({column}, %s::bigint, %s::bigint) {rest}",
+                              (piece + 1, count))[0][0]
+            same(content.read(piece, count), got, f"{count} bytes from {piece}")
+
+
+def check(session, table):
+    for column in COLUMNS:
+        found = session.sql(f"SELECT * FROM securefile_check('{table}', '{column}') LIMIT 5")
+        if found:
+            raise Mismatch(f"securefile_check('{table}', '{column}'): {found}")
+
+
+def compare_space(session, state):
+    """With nothing pending, live bytes are what the values need."""
+    for table in LEAVES:
+        for column in COLUMNS:
+            settle(session.conn, table, column)
+            least = most = 0
+            for (name, _), row in state.items():
+                if name == table and row[column]:
+                    bounds = row[column].stored(in_row(table, column))
+                    least, most = least + bounds[0], most + bounds[1]
+            usage = session.sql("SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
+                                f" FROM securefile_usage('{table}', '{column}')")[0]
+            if not least <= usage[1] <= most or usage[0] != sum(usage[1:]):
+                raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
+                               f" free are {usage}; live must be {least} to {most}")
+    for table in LEAVES:
+        check(session, table)
