@@ -27,7 +27,8 @@ REGRESS = \
 	gather \
 	chunks \
 	usage \
-	security
+	security \
+	edited
 REGRESS_OPTS = --load-extension=securefile
 
 ISOLATION = \
