@@ -10,6 +10,7 @@ use lib "$FindBin::RealBin/../perl";
 use Errno;
 use File::Path qw(make_path remove_tree);
 use IPC::Run ();
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileCommand;
