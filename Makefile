@@ -5,7 +5,7 @@
 #	make check			all tests, in a private installation: no root needed
 #	make check-long		the long loops
 #	make demo			a throw-away server with real files in it (see demo/demo.sh)
-#	make bench			speed beside bytea (see bench/run)
+#	make bench			speed beside bytea and large objects (see bench/run)
 #	make lint			cheap checks of the sources
 #	make FAULTS=1		with fault points, for tests (make clean first)
 
@@ -27,7 +27,8 @@ REGRESS = \
 	gather \
 	chunks \
 	usage \
-	security
+	security \
+	edited
 REGRESS_OPTS = --load-extension=securefile
 
 ISOLATION = \
@@ -92,6 +93,7 @@ demo:
 	@PG_CONFIG='$(PG_CONFIG)' demo/demo.sh
 
 bench:
-	@PG_CONFIG='$(PG_CONFIG)' bench/run
+	@PG_CONFIG='$(PG_CONFIG)' bench/run; first=$$?; \
+	PG_CONFIG='$(PG_CONFIG)' bench/run --stream && exit $$first
 
 endif

@@ -24,16 +24,13 @@
  *-------------------------------------------------------------------------
  */
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <arpa/inet.h>
-#include <libpq-fe.h>
 
-#define MAX_REPEAT		25
+#include "common.h"
+
 #define BINARY			1
 #define OID_INT4		23
 #define OID_BYTEA		17
@@ -84,35 +81,6 @@ typedef struct Times
 	double		read[COLUMNS][MAX_REPEAT];
 } Times;
 
-static PGconn *conn;
-
-static double
-now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
-}
-
-static void
-die(const char *what)
-{
-	fprintf(stderr, "bench: %s: %s", what, conn ? PQerrorMessage(conn) : "\n");
-	exit(1);
-}
-
-static void
-run(const char *sql)
-{
-	PGresult   *res = PQexec(conn, sql);
-	ExecStatusType status = PQresultStatus(res);
-
-	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-		die(sql);
-	PQclear(res);
-}
-
 /* Run a statement with a table's name in it. */
 static void
 run_on(const char *format, const char *table)
@@ -121,21 +89,6 @@ run_on(const char *format, const char *table)
 
 	snprintf(sql, sizeof(sql), format, table);
 	run(sql);
-}
-
-/* Bytes that neither TOAST nor a disk can make smaller. */
-static void
-fill(char *buf, int size, uint64_t seed)
-{
-	uint64_t	x = seed * 2654435761u + 88172645463325252u;
-
-	for (int i = 0; i + 8 <= size; i += 8)
-	{
-		x ^= x << 13;
-		x ^= x >> 7;
-		x ^= x << 17;
-		memcpy(buf + i, &x, 8);
-	}
 }
 
 static void
@@ -219,28 +172,6 @@ read_one(int column, int id, const char *expected, int size)
 	PQclear(res);
 }
 
-/* Wait for the monitor to give back the space of deleted values. */
-static void
-wait_for_space(const char *table)
-{
-	char		sql[512];
-
-	snprintf(sql, sizeof(sql), "SELECT 1 FROM securefile_usage('%s', 'doc') WHERE pending_bytes > 0",
-			 table);
-	for (;;)
-	{
-		PGresult   *res = PQexec(conn, sql);
-		int			pending = PQntuples(res);
-
-		if (PQresultStatus(res) != PGRES_TUPLES_OK)
-			die(sql);
-		PQclear(res);
-		if (pending == 0)
-			return;
-		run("SELECT pg_sleep(0.1)");
-	}
-}
-
 /* Write all objects of a case; seconds. */
 static double
 write_round(const Case *cs, int column, int objects, char *data)
@@ -252,7 +183,7 @@ write_round(const Case *cs, int column, int objects, char *data)
 	run_on("DELETE FROM %s", table);
 	run_on("VACUUM %s", table);
 	if (strncmp(columns[column].type, "securefile", 10) == 0)
-		wait_for_space(table);
+		wait_for_space(table, "doc");
 	run("CHECKPOINT");
 
 	start = now();
@@ -280,25 +211,6 @@ read_round(const Case *cs, int column, int objects, char *data, bool check)
 		read_one(column, i, check ? data : NULL, cs->size_bytes);
 	}
 	return now() - start;
-}
-
-static int
-compare_doubles(const void *a, const void *b)
-{
-	double		x = *(const double *) a;
-	double		y = *(const double *) b;
-
-	return (x > y) - (x < y);
-}
-
-static double
-median(const double *values, int n)
-{
-	double		sorted[MAX_REPEAT];
-
-	memcpy(sorted, values, (size_t) n * sizeof(double));
-	qsort(sorted, (size_t) n, sizeof(double), compare_doubles);
-	return sorted[n / 2];
 }
 
 /* One line of the table; returns false when a ratio is below what is asked. */
@@ -371,16 +283,8 @@ main(int argc, char **argv)
 	}
 	if (quick)
 		repeat = 3;
-	if (repeat < 1 || repeat > MAX_REPEAT)
-	{
-		fprintf(stderr, "bench: --repeat takes 1 to %d\n", MAX_REPEAT);
-		return 2;
-	}
-	conn = PQconnectdb(conninfo);
-	if (PQstatus(conn) != CONNECTION_OK)
-		die("connect");
-	run("SET client_min_messages = warning");
-	run("CREATE EXTENSION IF NOT EXISTS securefile");
+	check_repeat(repeat);
+	open_connection(conninfo);
 
 	printf("%-20s %-6s %-16s %9s %9s %9s   %s\n", "case", "", "column", "MB/s", "objects/s",
 		   "ratio", "asked for");

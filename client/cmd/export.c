@@ -18,6 +18,7 @@
 #include "output.h"
 #include "pool.h"
 #include "tempfile.h"
+#include "text.h"
 #include "transfer.h"
 #include "verbs.h"
 
@@ -44,7 +45,7 @@ make_list(Session *session, Export *export, Failure *failure)
 	result = session_query(session, failure, "SELECT pg_catalog.pg_export_snapshot()", 0, NULL);
 	if (result == NULL)
 		return false;
-	export->snapshot = target_sql("SET TRANSACTION SNAPSHOT '%s'", PQgetvalue(result, 0, 0));
+	export->snapshot = text_make("SET TRANSACTION SNAPSHOT '%s'", PQgetvalue(result, 0, 0));
 	PQclear(result);
 	return list_all(session, options->nargs > 1 ? options->args[1] : NULL, options->prefix, &export->list, failure);
 }

@@ -15,6 +15,7 @@
 #include "local.h"
 #include "output.h"
 #include "pool.h"
+#include "text.h"
 #include "transfer.h"
 #include "utf8.h"
 #include "verbs.h"
@@ -72,7 +73,7 @@ import_one(Session *session, void *arg, size_t number)
 {
 	Import	   *import = arg;
 	const Found *found = &import->list.files[number];
-	char	   *name = target_sql("%s%s", import->options->prefix, found->path);
+	char	   *name = text_make("%s%s", import->options->prefix, found->path);
 	Failure		failure;
 	int64_t		length;
 	int			fd = local_open_file(import->top, found->path, &length, &failure);

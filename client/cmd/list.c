@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "list.h"
+#include "text.h"
 
 /* A pattern of * and ? as LIKE has it; a backslash takes away their meaning. */
 static char *
@@ -69,11 +70,11 @@ list_each(Session *session, const char *pattern, const char *prefix,
 	const char *const values[] = {like, prefix};
 
 	/* a pattern means the same whatever the collation of the column is */
-	char	   *sql = target_sql("SELECT %s::text, length(%s) FROM %s WHERE %s IS NOT NULL"
-								 " AND ($1::text IS NULL OR %s::text COLLATE \"C\" LIKE $1)"
-								 " AND starts_with(%s::text, $2) ORDER BY %s",
-								 target->key, target->column, target->table, target->column,
-								 target->key, target->key, target->key);
+	char	   *sql = text_make("SELECT %s::text, length(%s) FROM %s WHERE %s IS NOT NULL"
+								" AND ($1::text IS NULL OR %s::text COLLATE \"C\" LIKE $1)"
+								" AND starts_with(%s::text, $2) ORDER BY %s",
+								target->key, target->column, target->table, target->column,
+								target->key, target->key, target->key);
 	bool		sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
 		PQsetSingleRowMode(session->conn);
 

@@ -11,6 +11,7 @@
  *		session.c, target.c, password.c	connections; table and columns
  *		local.c, walk.c, tempfile.c	files, trees, files that are being written
  *		output.c, progress.c, failure.c	what the user sees
+ *		text.c, utf8.c	text
  *		interrupt.c		leaving early
  *
  * All of it is plain SQL, and libpgsecurefile for what does not fit one statement.

@@ -10,6 +10,7 @@
 
 #include "names.h"
 #include "output.h"
+#include "text.h"
 #include "transfer.h"
 #include "verbs.h"
 
@@ -27,7 +28,7 @@ remove_one(Session *session, const Options *options, const char *name, Failure *
 	(void) options;
 	if (!transfer_look(session, name, &stored, failure))
 		return false;
-	sql = target_sql("DELETE FROM %s WHERE %s = $1", target->table, target->key);
+	sql = text_make("DELETE FROM %s WHERE %s = $1", target->table, target->key);
 	result = session_query(session, failure, sql, 1, values);
 	good = result != NULL;
 	if (good && strcmp(PQcmdTuples(result), "0") == 0)

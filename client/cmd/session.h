@@ -54,6 +54,5 @@ extern bool session_do(Session *session, Failure *failure, const char *sql);
 /* ---- target.c ---- */
 
 extern bool target_find(Session *session, const Options *options, Target *target, Failure *failure);
-extern char *target_sql(const char *format,...) __attribute__((format(printf, 1, 2)));
 
 #endif							/* SECUREFILE_SESSION_H */

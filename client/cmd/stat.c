@@ -10,6 +10,7 @@
 
 #include "names.h"
 #include "output.h"
+#include "text.h"
 #include "transfer.h"
 #include "verbs.h"
 
@@ -60,9 +61,9 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = target_sql("SELECT length(%s), pg_column_size(%s), tableoid::regclass FROM %s"
-								 " WHERE %s = $1 AND %s IS NOT NULL LIMIT 2",
-								 target->column, target->column, target->table, target->key, target->column);
+	char	   *sql = text_make("SELECT length(%s), pg_column_size(%s), tableoid::regclass FROM %s"
+								" WHERE %s = $1 AND %s IS NOT NULL LIMIT 2",
+								target->column, target->column, target->table, target->key, target->column);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
 	int			rows = PQntuples(result);
 	Facts		facts = {.name = name, .column = target->plain_column, .hashed = options->hash};

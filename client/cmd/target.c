@@ -8,28 +8,12 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "session.h"
-
-/* A statement, in memory of its own. */
-char *
-target_sql(const char *format,...)
-{
-	va_list		args;
-	char	   *sql;
-	int			length;
-
-	va_start(args, format);
-	length = vasprintf(&sql, format, args);
-	va_end(args);
-	if (length < 0)
-		abort();
-	return sql;
-}
+#include "text.h"
 
 static char *
 copy_field(const PGresult *result, int column)
@@ -98,7 +82,7 @@ find_table(Session *session, const Options *options, Target *target, Failure *fa
 static bool
 find_column(Session *session, const Options *options, Target *target, Failure *failure)
 {
-	char	   *type = target_sql("%s.securefile", target->extension);
+	char	   *type = text_make("%s.securefile", target->extension);
 	const char *const values[] = {target->table, options->column, type};
 	PGresult   *result = session_query(session, failure,
 									   "WITH RECURSIVE ours(oid) AS ("

@@ -18,6 +18,7 @@
 
 #include "local.h"
 #include "output.h"
+#include "text.h"
 #include "transfer.h"
 
 #define BYTEA_OID		17
@@ -30,8 +31,8 @@ transfer_look(Session *session, const char *name, Stored *stored, Failure *failu
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = target_sql("SELECT length(%s) FROM %s WHERE %s = $1 LIMIT 2",
-								 target->column, target->table, target->key);
+	char	   *sql = text_make("SELECT length(%s) FROM %s WHERE %s = $1 LIMIT 2",
+								target->column, target->table, target->key);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
 	int			rows = PQntuples(result);
 
@@ -55,8 +56,8 @@ transfer_hash(Session *session, const char *name, uint64_t *hash, Failure *failu
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = target_sql("SELECT %s.securefile_hash_extended(%s, 0) FROM %s WHERE %s = $1",
-								 target->extension, target->column, target->table, target->key);
+	char	   *sql = text_make("SELECT %s.securefile_hash_extended(%s, 0) FROM %s WHERE %s = $1",
+								target->extension, target->column, target->table, target->key);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
 	bool		found = PQntuples(result) == 1 && !PQgetisnull(result, 0, 0);
 
@@ -171,28 +172,28 @@ put_statement(const Session *session, const Options *options, bool row_exists, c
 
 		if (quoted == NULL || columns == NULL)
 			abort();
-		more = row_exists ? target_sql("%s, %s = $%d", columns, quoted, i + 2)
-			: target_sql("%s, %s", columns, quoted);
+		more = row_exists ? text_make("%s, %s = $%d", columns, quoted, i + 2)
+			: text_make("%s, %s", columns, quoted);
 		PQfreemem(quoted);
 		free(columns);
 		columns = more;
 	}
 	if (row_exists)
-		sql = target_sql("UPDATE %s SET %s = %s%s WHERE %s = $1",
-						 target->table, target->column, value, columns, target->key);
+		sql = text_make("UPDATE %s SET %s = %s%s WHERE %s = $1",
+						target->table, target->column, value, columns, target->key);
 	else
 	{
 		char	   *values = strdup("");
 
 		for (int i = 0; i < options->nsets; i++)
 		{
-			char	   *more = target_sql("%s, $%d", values, i + 2);
+			char	   *more = text_make("%s, $%d", values, i + 2);
 
 			free(values);
 			values = more;
 		}
-		sql = target_sql("INSERT INTO %s (%s, %s%s) VALUES ($1, %s%s)",
-						 target->table, target->key, target->column, columns, value, values);
+		sql = text_make("INSERT INTO %s (%s, %s%s) VALUES ($1, %s%s)",
+						target->table, target->key, target->column, columns, value, values);
 		free(values);
 	}
 	free(columns);
@@ -219,7 +220,7 @@ put_whole(Session *session, const Options *options, const char *name, bool row_e
 		  const char *bytes, size_t length, Failure *failure)
 {
 	int			last = options->nsets + 1;
-	char	   *parameter = target_sql("$%d", last + 1);
+	char	   *parameter = text_make("$%d", last + 1);
 	char	   *sql = put_statement(session, options, row_exists, parameter);
 	const char **values = put_values(options, name);
 	Oid		   *types = calloc(last + 1, sizeof(Oid));
@@ -344,8 +345,8 @@ transfer_get(Session *session, const char *name, int fd, Failure *failure)
 	const char *const values[] = {name};
 	pgsf_params params = {1, NULL, values, NULL, NULL};
 	Sink		sink = {fd, failure, false};
-	char	   *sql = target_sql("SELECT %s FROM %s WHERE %s = $1",
-								 target->column, target->table, target->key);
+	char	   *sql = text_make("SELECT %s FROM %s WHERE %s = $1",
+								target->column, target->table, target->key);
 	int64_t		bytes = pgsf_get_callback(session->handle, take_piece, &sink, 0, -1, sql, &params);
 
 	free(sql);

@@ -16,6 +16,7 @@
 #include "list.h"
 #include "output.h"
 #include "pool.h"
+#include "text.h"
 #include "transfer.h"
 #include "verbs.h"
 
@@ -51,10 +52,10 @@ check_column(Session *session, const Options *options, Failure *failure)
 
 	/* in a partitioned table a ctid means nothing, and the finding says the partition */
 	char	   *sql = target->partitioned
-		? target_sql("SELECT finding, NULL, detail FROM %s.securefile_check($1, $2)", target->extension)
-		: target_sql("SELECT c.finding, t.%s::text, c.detail FROM %s.securefile_check($1, $2) c"
-					 " LEFT JOIN ONLY %s t ON t.ctid = c.ctid",
-					 target->key, target->extension, target->table);
+		? text_make("SELECT finding, NULL, detail FROM %s.securefile_check($1, $2)", target->extension)
+		: text_make("SELECT c.finding, t.%s::text, c.detail FROM %s.securefile_check($1, $2) c"
+					" LEFT JOIN ONLY %s t ON t.ctid = c.ctid",
+					target->key, target->extension, target->table);
 	PGresult   *result = session_query(session, failure, sql, 2, values);
 
 	free(sql);
@@ -153,7 +154,7 @@ find_missing(const Verify *verify)
 	qsort(stored.files, stored.count, sizeof(Found), compare_paths);
 	for (size_t i = 0; i < local.count; i++)
 	{
-		char	   *name = target_sql("%s%s", verify->options->prefix, local.files[i].path);
+		char	   *name = text_make("%s%s", verify->options->prefix, local.files[i].path);
 		Found		wanted = {name, 0};
 
 		if (bsearch(&wanted, stored.files, stored.count, sizeof(Found), compare_paths) == NULL)

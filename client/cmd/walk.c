@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "local.h"
-#include "session.h"
+#include "text.h"
 
 /* Add a file to a list; the path is copied. */
 void
@@ -134,7 +134,7 @@ walk_below(int directory, const char *path, FoundList *list, WalkFailed failed)
 	}
 	for (size_t i = 0; i < count; i++)
 	{
-		char	   *below = path == NULL ? target_sql("%s", names[i]) : target_sql("%s/%s", path, names[i]);
+		char	   *below = path == NULL ? text_make("%s", names[i]) : text_make("%s/%s", path, names[i]);
 
 		walk_one(directory, names[i], below, list, failed);
 		free(below);

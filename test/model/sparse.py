@@ -103,7 +103,8 @@ class Sparse:
         """Least and most bytes of a segment that it may take.
 
         Least: what is not zeros, as far as it goes in each unit; most: each unit
-        that was written to, whole.  For bytes without gaps this is the same.
+        that was written to, whole.  For bytes without gaps this is the same.  Short
+        values have no gaps.
         """
         if self.length == 0 or (in_row and self.length <= IN_ROW_MAX):
             return 0, 0
@@ -114,7 +115,8 @@ class Sparse:
                 unit, start = divmod(number * PAGE, UNIT)
                 ends[unit] = max(ends.get(unit, 0), start + used)
         least = sum(sectors(end) for end in ends.values())
-        most = sum(sectors(min(UNIT, self.length - unit * UNIT)) for unit in self.touched)
+        touched = self.touched if self.length > IN_ROW_MAX else {0}
+        most = sum(sectors(min(UNIT, self.length - unit * UNIT)) for unit in touched)
         return least, most
 
 

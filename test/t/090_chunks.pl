@@ -124,6 +124,19 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 	is($session->query_safe("SELECT streamed('d', 3, 100000)"), 'true', "$method: one request at a time");
 	$session->query_safe("RESET securefile.io_concurrency");
 
+	$session->query_safe(
+		q{CREATE FUNCTION pg_temp.more(i int, n int) RETURNS void LANGUAGE plpgsql AS $$
+		DECLARE
+			cur refcursor := 's' || i;
+			piece bytea;
+		BEGIN
+			FOR k IN 1 .. n LOOP
+				FETCH cur INTO piece;
+				EXIT WHEN NOT FOUND;
+				INSERT INTO got (id, p) VALUES (i, piece);
+			END LOOP;
+		END $$});
+
 	# other reads, rollbacks, errors and writes between the pieces
 	foreach my $table ('d', 'c')
 	{
@@ -133,18 +146,6 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 		my %next = (50 => 0, 51 => 0, 1 => 0);
 		$session->query_safe("DECLARE s$_ NO SCROLL CURSOR FOR SELECT securefile_chunks(doc, chunk_size => 77777) FROM $table WHERE id = $_")
 		  foreach keys %next;
-		$session->query_safe(
-			q{CREATE OR REPLACE FUNCTION pg_temp.more(i int, n int) RETURNS void LANGUAGE plpgsql AS $$
-			DECLARE
-				cur refcursor := 's' || i;
-				piece bytea;
-			BEGIN
-				FOR k IN 1 .. n LOOP
-					FETCH cur INTO piece;
-					EXIT WHEN NOT FOUND;
-					INSERT INTO got (id, p) VALUES (i, piece);
-				END LOOP;
-			END $$});
 		my @between = (
 			'SELECT count(doc::bytea) FROM d',
 			"SAVEPOINT p; SELECT streamed('$table', 2, 300000); ROLLBACK TO p",
@@ -168,6 +169,17 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 			"$method, $table: what happens between pieces does not matter");
 		$session->query_safe('ROLLBACK');
 	}
+
+	# read ahead while part of it has not been written yet, which then happens
+	$session->query_safe(
+		"BEGIN; SET LOCAL securefile.write_gather_size = '256kB'; CREATE TEMP TABLE got (n serial, id int, p bytea) ON COMMIT DROP;"
+		  . ' INSERT INTO d VALUES (55, 55, 2000000, blob(55, 2000000));'
+		  . " DECLARE s55 NO SCROLL CURSOR FOR SELECT securefile_chunks(doc, 1000001$small) FROM d WHERE id = 55");
+	$session->query_safe($_)
+	  foreach 'SELECT pg_temp.more(55, 2)', 'INSERT INTO d VALUES (56, 56, 2000000, blob(56, 2000000))', 'SELECT pg_temp.more(55, 100)';
+	is($session->query_safe("SELECT string_agg(p, '' ORDER BY n) = substring(blob(55, 2000000) FROM 1000001) FROM got"),
+		't', "$method: written out after it was read ahead");
+	$session->query_safe('ROLLBACK');
 
 	# locks: as long as the stream, whatever savepoints come and go
 	my $held = q{SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessShareLock'

@@ -223,4 +223,13 @@ ends(0, qr/^$/, 'put, extension in a schema', \"$report", 'put', '-d', 'other', 
 ends(0, qr/^$/, 'put, extension in a schema', \"$report$report", 'put', '-d', 'other', '-t', 't', '-', 'y');
 is((command('cat', '-d', 'other', '-t', 't', 'y'))[1], "$report$report", 'cat');
 ends(0, qr/nothing wrong/, 'verify', 'verify', '-d', 'other', '-t', 't');
+
+# another encoding: names are UTF-8 all the same
+sql(q{CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0});
+$node->safe_psql('latin', 'CREATE EXTENSION securefile; CREATE TABLE docs (name text PRIMARY KEY, document securefile)');
+ends(0, qr/^$/, 'put', \'x', 'put', '-d', 'latin', '-t', 'docs', '-', "gr\xc3\xbc\xc3\x9fe");
+is($node->safe_psql('latin', 'SELECT length(name) FROM docs'), 5, 'five letters');
+ends(0, qr/^ +1  gr\xc3\xbc\xc3\x9fe$/, 'ls', 'ls', '-d', 'latin', '-t', 'docs');
+ends(1, qr/has no equivalent in encoding "LATIN1"/, 'a letter it does not have', \'x', 'put', '-d', 'latin', '-t', 'docs', '-', "\xe2\x82\xac");
+
 done_testing();

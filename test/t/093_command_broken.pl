@@ -10,6 +10,7 @@ use lib "$FindBin::RealBin/../perl";
 use Errno;
 use File::Path qw(make_path remove_tree);
 use IPC::Run ();
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileCommand;
@@ -86,7 +87,15 @@ my %tree = map { ("f$_" => bytes($_, 100_000 * $_)) } 1 .. 9;
 write_file("tree/$_", $tree{$_}) for keys %tree;
 
 # A session that holds up who stores f5: its row is there and not committed.
-my $holder = background($node);
+my $holder = new_holder();
+
+sub new_holder
+{
+	my $session = background($node);
+	$session->set_query_timer_restart;
+	return $session;
+}
+
 sub hold { $holder->query_safe(q{BEGIN; INSERT INTO docs VALUES ('f5', 'held')}); return; }
 sub let_go { $holder->query_safe('ROLLBACK'); return; }
 
@@ -223,7 +232,7 @@ eval { $holder->quit };
 ($err) = (command('import', '-t', 'docs', 'tree'))[2];
 ends(3, qr/connection to server/, 'no server', 'import', '-t', 'docs', 'tree');
 $node->start;
-$holder = background($node);
+$holder = new_holder();
 ends(0, qr/: 1 put, 8 same/, 'the next run goes on', 'import', '-t', 'docs', 'tree');
 
 # it goes while much is left to do
@@ -235,7 +244,7 @@ $node->stop('immediate');
 ended($run, undef, 3, 'import, the server goes while much is left');
 like($err, qr/^securefile: no connection is left: \d+ of 3000 files were not begun$/m, 'says how much');
 $node->start;
-$holder = background($node);
+$holder = new_holder();
 ends(0, qr/put, \d+ same/, 'the next run goes on', 'import', '-t', 'docs', 'lots');
 is(sql('SELECT count(*) FROM docs WHERE name = convert_from(document, \'UTF8\')'), 3000, 'all is there');
 docs_sound('the server went');
@@ -305,6 +314,26 @@ is((objects($out))[0]->{sqlstate}, '42501', 'JSON has the SQLSTATE');
 	ends(0, qr/9 same/, 'verify', 'verify', '-t', 'docs', '--against', 'tree', map { "f$_" } 1 .. 9);
 }
 ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', 'new');
+
+# a standby
+{
+	$node->backup('standby');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($node, 'standby', has_streaming => 1);
+	$standby->start;
+	catch_up($node, $standby);
+	remove_tree('out');
+	my @there = ('-h', $standby->host, '-p', $standby->port, '-t', 'docs');
+	ends(0, qr/9 got/, 'export from a standby', 'export', @there, 'out');
+	trees_same('tree', 'out', 'all is there');
+	ends(0, qr/9 same/, 'verify there', 'verify', @there, '--against', 'tree', map { "f$_" } 1 .. 9);
+	foreach my $file ('f1', 'f9')
+	{
+		($out) = (command('put', '--json', @there, "tree/$file", 'x'))[1];
+		is((objects($out))[0]->{sqlstate}, '25006', "put of $file there");
+	}
+	$standby->stop;
+}
 
 # another one stores the same name meanwhile
 sql('TRUNCATE docs');
@@ -387,8 +416,10 @@ like(slurp_file('full.err'), qr/No space left on device/, 'says so');
 is(system('bash', '-c', 'securefile ls -t docs >/dev/full 2>full.err') >> 8, 1, 'ls to a full device');
 like(slurp_file('full.err'), qr/standard output: No space left on device/, 'says so');
 remove_tree('out');
-is(system('bash', '-c', 'securefile export --json -t docs out | true; exit ${PIPESTATUS[0]}') >> 8, 141, 'export --json | true');
-is(temporaries('out'), 0, 'leaves no temporary file');
+arm($node, 'io_read', 'wait');
+is(system('bash', '-c', 'securefile export -j 2 --json -t docs out | true; exit ${PIPESTATUS[0]}') >> 8, 141, 'export --json | true');
+is(temporaries('out'), 0, 'leaves no temporary file, though one was being written');
+disarm($node);
 
 # ---- a terminal ----
 remove_tree('out');

@@ -14,7 +14,7 @@ use constant UNIT => 131072;
 
 my $node = new_cluster('primary',
 	init => { allows_streaming => 'logical' },
-	conf => [ 'wal_level = logical', 'max_replication_slots = 4', 'securefile.monitor = off', 'restart_after_crash = on' ]);
+	conf => [ 'wal_level = logical', 'max_replication_slots = 4', 'wal_keep_size = 4GB', 'securefile.monitor = off', 'restart_after_crash = on' ]);
 prepare_handles($node);
 
 # What a statement writes and reads in a column's data files.
@@ -295,7 +295,7 @@ subtest 'logical replication' => sub {
 	my $sub = new_cluster('subscriber', init => { allows_streaming => 'logical' });
 	make_table($sub, $_, 'filesystem_like_logging') for ('l', 'f');
 	$node->safe_psql('postgres', 'CREATE PUBLICATION p FOR TABLE l, f');
-	$sub->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION '" . $node->connstr('postgres') . "' PUBLICATION p");
+	$sub->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION '" . $node->connstr . " dbname=postgres' PUBLICATION p");
 	$sub->wait_for_subscription_sync($node, 's');
 	make_versions($_, 40) for ('l', 'f');
 	$node->wait_for_catchup('s');

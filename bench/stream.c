@@ -1,0 +1,399 @@
+/*-------------------------------------------------------------------------
+ *
+ * stream.c
+ *	  Large values in pieces, beside large objects and bytea.
+ *
+ * One connection, one object after the other.  securefile goes through
+ * libpgsecurefile (handles in libpq's pipeline mode, securefile_chunks() in
+ * single-row mode); large objects through lo_write() and lo_read() with pieces of
+ * 1 MB, which is more than most programs use and faster; bytea in one piece, as a
+ * binary parameter and result.  What is read is thrown away; once, before, it is
+ * compared.
+ *
+ * The wire: rows of 256 KB that a query makes in memory, in binary COPY.  That is
+ * what this connection can carry.
+ *
+ * In each repetition all take their turn; medians are compared.  Writes find
+ * space from deleted objects, and a checkpoint before.
+ *
+ *	  stream [--quick] [--repeat N] [CONNINFO]
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <libpq/libpq-fs.h>
+#include <pgsecurefile.h>
+
+#include "common.h"
+
+#define PIECE			(1024 * 1024)
+#define OBJECT_SIZE		((size_t) 100 * 1024 * 1024)
+#define LARGE_SIZE		((int64_t) 1024 * 1024 * 1024)
+
+static pgsf *handle;
+static char *data;
+static Oid	lo_oid;
+
+/* ---- securefile ---- */
+
+static void
+check_pgsf(int64_t result, const char *what)
+{
+	if (result >= 0)
+		return;
+	fprintf(stderr, "bench: %s: %s\n", what, pgsf_error(handle));
+	exit(1);
+}
+
+static void
+write_securefile(void)
+{
+	check_pgsf(pgsf_put_memory(handle, data, OBJECT_SIZE, "stream_s", "f",
+							   "INSERT INTO stream_s VALUES (1, " PGSF_VALUE ")", NULL, NULL),
+			   "put");
+}
+
+static void
+remove_securefile(void)
+{
+	run("DELETE FROM stream_s WHERE id = 1");
+	wait_for_space("stream_s", "f");
+}
+
+/* Where reads go: NULL, or what is expected. */
+typedef struct Expected
+{
+	const char *next;
+} Expected;
+
+static void
+compare(Expected *expected, const void *bytes, size_t len)
+{
+	if (expected->next == NULL)
+		return;
+	if (memcmp(expected->next, bytes, len) != 0)
+	{
+		fprintf(stderr, "bench: an object came back changed\n");
+		exit(1);
+	}
+	expected->next += len;
+}
+
+static int
+take(void *arg, const void *bytes, size_t len)
+{
+	compare(arg, bytes, len);
+	return 0;
+}
+
+static void
+read_securefile(const char *expected)
+{
+	Expected	what = {expected};
+
+	check_pgsf(pgsf_get_callback(handle, take, &what, 0, -1,
+								 "SELECT f FROM stream_s WHERE id = 1", NULL), "get");
+}
+
+/* The 1 GB value: a thousand times the same megabyte. */
+static int64_t
+make_large(void *arg, void *buf, size_t len)
+{
+	int64_t    *left = arg;
+	size_t		n = *left < (int64_t) len ? (size_t) *left : len;
+
+	memcpy(buf, data, n < OBJECT_SIZE ? n : OBJECT_SIZE);
+	*left -= (int64_t) n;
+	return (int64_t) n;
+}
+
+static void
+write_large(void)
+{
+	int64_t		left = LARGE_SIZE;
+
+	check_pgsf(pgsf_put_callback(handle, make_large, &left, LARGE_SIZE, "stream_s", "f",
+								 "INSERT INTO stream_s VALUES (2, " PGSF_VALUE ")", NULL, NULL),
+			   "put");
+}
+
+static void
+read_large(void)
+{
+	Expected	nothing = {NULL};
+
+	check_pgsf(pgsf_get_callback(handle, take, &nothing, 0, -1,
+								 "SELECT f FROM stream_s WHERE id = 2", NULL), "get");
+}
+
+/* ---- large objects ---- */
+
+static void
+write_lo(void)
+{
+	int			fd;
+
+	run("BEGIN");
+	lo_oid = lo_creat(conn, INV_WRITE);
+	fd = lo_open(conn, lo_oid, INV_WRITE);
+	for (size_t done = 0; done < OBJECT_SIZE; done += PIECE)
+		if (lo_write(conn, fd, data + done, PIECE) != PIECE)
+			die("lo_write");
+	run("COMMIT");
+}
+
+static void
+remove_lo(void)
+{
+	run("SELECT lo_unlink(loid) FROM (SELECT DISTINCT loid FROM pg_largeobject) l");
+	run("VACUUM pg_largeobject");
+}
+
+static void
+read_lo(const char *expected)
+{
+	static char buf[PIECE];
+	Expected	what = {expected};
+	int			fd;
+
+	run("BEGIN");
+	fd = lo_open(conn, lo_oid, INV_READ);
+	for (size_t done = 0; done < OBJECT_SIZE; done += PIECE)
+	{
+		if (lo_read(conn, fd, buf, PIECE) != PIECE)
+			die("lo_read");
+		compare(&what, buf, PIECE);
+	}
+	run("COMMIT");
+}
+
+/* ---- bytea ---- */
+
+static void
+write_bytea(void)
+{
+	const char *values[] = {data};
+	const int	lengths[] = {(int) OBJECT_SIZE};
+	const int	formats[] = {1};
+	PGresult   *res = PQexecParams(conn, "INSERT INTO stream_b VALUES (1, $1::bytea)", 1, NULL,
+								   values, lengths, formats, 1);
+
+	if (PQresultStatus(res) != PGRES_COMMAND_OK)
+		die("insert");
+	PQclear(res);
+}
+
+static void
+remove_bytea(void)
+{
+	run("DELETE FROM stream_b");
+	run("VACUUM stream_b");
+}
+
+static void
+read_bytea(const char *expected)
+{
+	PGresult   *res = PQexecParams(conn, "SELECT f FROM stream_b", 0, NULL, NULL, NULL, NULL, 1);
+	Expected	what = {expected};
+
+	if (PQresultStatus(res) != PGRES_TUPLES_OK || PQgetlength(res, 0, 0) != (int) OBJECT_SIZE)
+		die("select");
+	compare(&what, PQgetvalue(res, 0, 0), OBJECT_SIZE);
+	PQclear(res);
+}
+
+/* ---- COPY ---- */
+
+static void
+copy_out(const char *sql)
+{
+	PGresult   *res = PQexec(conn, sql);
+	char	   *row;
+
+	if (PQresultStatus(res) != PGRES_COPY_OUT)
+		die(sql);
+	PQclear(res);
+	while (PQgetCopyData(conn, &row, 0) > 0)
+		PQfreemem(row);
+	res = PQgetResult(conn);
+	if (PQresultStatus(res) != PGRES_COMMAND_OK)
+		die(sql);
+	PQclear(res);
+	while ((res = PQgetResult(conn)) != NULL)
+		PQclear(res);
+}
+
+static void
+read_wire(void)
+{
+	copy_out("COPY (SELECT c FROM (SELECT decode(repeat('5a', 262144), 'hex') AS c OFFSET 0) s,"
+			 " generate_series(1, 4096)) TO STDOUT (FORMAT binary)");
+}
+
+static void
+copy_large(void)
+{
+	copy_out("COPY (SELECT securefile_chunks(f) FROM stream_s WHERE id = 2) TO STDOUT (FORMAT binary)");
+}
+
+/* ---- rounds ---- */
+
+typedef enum What
+{
+	SECUREFILE,
+	LARGE_OBJECT,
+	BYTEA,
+	WAYS,
+} What;
+
+static const char *const names[] = {"securefile", "lo_write, lo_read", "bytea"};
+static void (*const write_one[]) (void) = {write_securefile, write_lo, write_bytea};
+static void (*const remove_one[]) (void) = {remove_securefile, remove_lo, remove_bytea};
+static void (*const read_one[]) (const char *) = {read_securefile, read_lo, read_bytea};
+
+static double
+timed_write(int way)
+{
+	double		start;
+
+	remove_one[way] ();
+	run("CHECKPOINT");
+	start = now();
+	write_one[way] ();
+	return now() - start;
+}
+
+static double
+timed_read(int way)
+{
+	double		start = now();
+
+	read_one[way] (NULL);
+	return now() - start;
+}
+
+static double
+timed(void (*what) (void))
+{
+	double		start = now();
+
+	what();
+	return now() - start;
+}
+
+static void
+print_line(const char *what, const char *name, double mb, const double *times, int repeat)
+{
+	double		sorted[MAX_REPEAT];
+
+	sort_times(sorted, times, repeat);
+	printf("%-14s %-20s %8.0f MB/s   (%.0f to %.0f)\n", what, name, mb / sorted[repeat / 2],
+		   mb / sorted[repeat - 1], mb / sorted[0]);
+}
+
+/* Is the first that many times as fast as the second? */
+static bool
+print_ratio(const char *what, const double *times, const double *other, int repeat, double want)
+{
+	double		ratio = median(other, repeat) / median(times, repeat);
+
+	printf("%-56s %6.2f   at least %.1f: %s\n", what, ratio, want,
+		   ratio >= want ? "reached" : "NOT REACHED");
+	return ratio >= want;
+}
+
+static bool
+bench_objects(int repeat)
+{
+	static double writes[WAYS][MAX_REPEAT];
+	static double reads[WAYS][MAX_REPEAT];
+	bool		reached = true;
+
+	for (int way = 0; way < WAYS; way++)
+		write_one[way] ();
+	for (int r = 0; r < repeat; r++)
+		for (int way = 0; way < WAYS; way++)
+			writes[way][r] = timed_write(way);
+	for (int way = 0; way < WAYS; way++)
+		read_one[way] (data);
+	for (int r = 0; r < repeat; r++)
+		for (int way = 0; way < WAYS; way++)
+			reads[way][r] = timed_read(way);
+	for (int way = 0; way < WAYS; way++)
+		print_line("write 100 MB", names[way], OBJECT_SIZE / 1e6, writes[way], repeat);
+	for (int way = 0; way < WAYS; way++)
+		print_line("read 100 MB", names[way], OBJECT_SIZE / 1e6, reads[way], repeat);
+	reached &= print_ratio("write: securefile to lo_write", writes[SECUREFILE], writes[LARGE_OBJECT], repeat, 4);
+	reached &= print_ratio("write: securefile to bytea", writes[SECUREFILE], writes[BYTEA], repeat, 1.5);
+	reached &= print_ratio("read: securefile to lo_read", reads[SECUREFILE], reads[LARGE_OBJECT], repeat, 2.5);
+	return reached;
+}
+
+static bool
+bench_wire(int repeat)
+{
+	static double wire[MAX_REPEAT];
+	static double copy[MAX_REPEAT];
+	static double get[MAX_REPEAT];
+	bool		reached = true;
+
+	write_large();
+	read_large();
+	for (int r = 0; r < repeat; r++)
+	{
+		wire[r] = timed(read_wire);
+		copy[r] = timed(copy_large);
+		get[r] = timed(read_large);
+	}
+	print_line("read 1 GB", "wire (COPY)", LARGE_SIZE / 1e6, wire, repeat);
+	print_line("read 1 GB", "securefile, COPY", LARGE_SIZE / 1e6, copy, repeat);
+	print_line("read 1 GB", "securefile, library", LARGE_SIZE / 1e6, get, repeat);
+	reached &= print_ratio("1 GB: COPY of securefile_chunks() to the wire", copy, wire, repeat, 0.8);
+	reached &= print_ratio("1 GB: the library to the wire", get, wire, repeat, 0.8);
+	return reached;
+}
+
+static void
+make_tables(void)
+{
+	run("DROP TABLE IF EXISTS stream_s, stream_b");
+	run("CREATE TABLE stream_s (id int PRIMARY KEY, f securefile(filesystem_like_logging))");
+	run("CREATE TABLE stream_b (id int PRIMARY KEY, f bytea)");
+	run("ALTER TABLE stream_b ALTER f SET STORAGE EXTERNAL,"
+		" SET (vacuum_truncate = off, toast.vacuum_truncate = off)");
+}
+
+int
+main(int argc, char **argv)
+{
+	const char *conninfo = "";
+	int			repeat = 7;
+	bool		reached;
+
+	for (int i = 1; i < argc; i++)
+	{
+		if (strcmp(argv[i], "--quick") == 0)
+			repeat = 3;
+		else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
+			repeat = atoi(argv[++i]);
+		else
+			conninfo = argv[i];
+	}
+	check_repeat(repeat);
+	open_connection(conninfo);
+	handle = pgsf_new(conn);
+	data = malloc(OBJECT_SIZE);
+	fill(data, OBJECT_SIZE, 1);
+	make_tables();
+	reached = bench_objects(repeat);
+	reached &= bench_wire(repeat);
+	remove_lo();
+	run("DROP TABLE stream_s, stream_b");
+	free(data);
+	pgsf_free(handle);
+	PQfinish(conn);
+	return reached ? 0 : 1;
+}
