@@ -53,10 +53,10 @@ BEGIN
        OR x.short > 1 OR x.m > $3 ORDER BY 1', tab) USING start, count, size;
 END $$;
 SELECT tab, size, w.* FROM unnest('{chunks_direct,chunks_cached,chunks_inline,chunks_plain}'::regclass[]) tab,
-  unnest(ARRAY[8192, 65536, 131071, 131072, 131073, 262144, 1000000, 1048576, 5000000, 100000000]) size,
+  unnest(ARRAY[8192, 131071, 131072, 131073, 262144, 1048576, 5000000]) size,
   chunks_wrong(tab, 1, NULL, size) w;
 SELECT tab, start, count, w.* FROM unnest('{chunks_direct,chunks_cached,chunks_inline,chunks_plain}'::regclass[]) tab,
-  unnest(ARRAY[1, 2, 131072, 131073, 200000, 2999999]) start,
+  unnest(ARRAY[1, 131072, 131073, 2999999]) start,
   unnest(ARRAY[0, 1, 131072, 400001, NULL]) count,
   chunks_wrong(tab, start, count, 50001) w;
 SELECT tab, w.* FROM unnest('{chunks_direct,chunks_cached,chunks_inline,chunks_plain}'::regclass[]) tab,

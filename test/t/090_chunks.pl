@@ -193,6 +193,12 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 		't', "$method: written out after it was read ahead");
 	$session->query_safe('ROLLBACK');
 
+	# streams that are left with requests in flight, whose buffers serve the next one
+	$session->query_safe('BEGIN');
+	$session->query_safe("DECLARE s CURSOR FOR SELECT securefile_chunks(doc$small) FROM d WHERE id = 1; MOVE 40 IN s; CLOSE s") foreach 1 .. 6;
+	is($session->query_safe("SELECT streamed('d', 2, 65536)"), 'true', "$method: after streams that were left in the middle");
+	$session->query_safe('COMMIT');
+
 	# locks: as long as the stream, whatever savepoints come and go
 	my $held = q{SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessShareLock'
 		AND relation = ('pg_toast.pg_securefile_' || 'd'::regclass::oid || '_4')::regclass};
