@@ -158,6 +158,9 @@ extern const char *sf_format_locator_decode(const uint8_t *data, size_t len, SfL
 /* Was this decoded locator made with that secret, and not changed since? */
 extern bool sf_format_locator_genuine(const SfLocator *loc, const SfSecret *secret);
 
+/* The hash at its end: what tells it from any other locator of its segment. */
+extern uint64_t sf_format_locator_hash(const SfLocator *loc);
+
 /* Encoded size of a locator with a flat map of that many runs and units. */
 static inline size_t
 sf_format_locator_flat_size(uint32_t nruns, uint32_t nunits)

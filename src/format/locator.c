@@ -106,10 +106,16 @@ locator_mac(const uint8_t *data, size_t len, const SfSecret *secret)
 	return mac;
 }
 
+uint64_t
+sf_format_locator_hash(const SfLocator *loc)
+{
+	return GET(uint64_t, loc->encoded + loc->signed_bytes);
+}
+
 bool
 sf_format_locator_genuine(const SfLocator *loc, const SfSecret *secret)
 {
-	return GET(uint64_t, loc->encoded + loc->signed_bytes) ==
+	return sf_format_locator_hash(loc) ==
 		locator_mac(loc->encoded, loc->signed_bytes, secret);
 }
 

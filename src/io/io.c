@@ -24,8 +24,6 @@
  */
 #include "base/base.h"
 
-#include <fcntl.h>
-
 #include "io/methods.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
@@ -418,20 +416,6 @@ sf_io_read_cached(SfIo *io)
 		else if (result != -EINTR && result != -EAGAIN)
 			report_failure(io, done_bytes, -result);
 	}
-}
-
-void
-sf_io_advise_cached(SfFiles *files, uint64 segment_offset, uint64 len_bytes)
-{
-#if defined(POSIX_FADV_WILLNEED)
-	SfFd	   *slot = sf_io_fd_get(files->node, sf_io_fileno(segment_offset), false,
-								   SF_FD_MISSING_OK);
-
-	Assert(files->buffered);
-	if (slot != NULL)
-		(void) posix_fadvise(slot->fd, sf_io_file_offset(segment_offset), len_bytes,
-							 POSIX_FADV_WILLNEED);
-#endif
 }
 
 /* ---- statistics, wait events, notices ---- */

@@ -206,13 +206,6 @@ extern void sf_io_wait(SfIo *io);
  */
 extern void sf_io_read_cached(SfIo *io);
 
-/*
- * Tell the system that a range, within one data file, will be read through the
- * page cache: it fetches what is missing, in the background.  Nothing is read, and
- * nothing said of a missing file.
- */
-extern void sf_io_advise_cached(SfFiles *files, uint64 segment_offset, uint64 len_bytes);
-
 /* Is the request finished?  Polls without blocking. */
 extern bool sf_io_done(SfIo *io);
 

@@ -14,10 +14,8 @@
  * they can be left at any time, with requests in flight.  Whoever takes the
  * seat next waits for those.
  *
- * Columns whose reads go through the page cache have the system read ahead, into
- * that.  Their pieces are read straight into the result if they are whole units;
- * else from a ring of one small chunk, so that a unit is read and checked once
- * here, too.
+ * What is read through the page cache the system reads ahead itself.  Then the
+ * ring is one small chunk, so that a unit is read and checked once here, too.
  *
  * What nobody has asked for yet must not be an error: planning ends before a
  * unit that is not where data files are, and a request that failed is left
@@ -195,31 +193,23 @@ drop_oldest(SfReader *reader, const SfReadJob *job)
 	reader->depth = Min(reader->depth * 2, max_depth(job));
 }
 
-/* Where planning ends, as seen from a unit that is being taken. */
-static uint64
-plan_limit(const SfReader *reader, uint64 unit_no)
-{
-	return Min(SF_UNITS_OF(reader->end_offset), unit_no + SEAT_UNITS);
-}
-
-/*
- * Plan the next chunk below a limit, and step over the holes before it; false
- * when there is none, or none that can be read.
- */
+/* Plan a chunk from the next unit on; false when there is none to be read now. */
 static bool
-plan_next(SfReader *reader, SfReadJob *job, uint64 *next, uint64 limit, SfReadChunk *chunk)
+plan_next(SfReader *reader, SfReadJob *job, uint64 limit, SfReadChunk *chunk)
 {
-	uint32		n;
 	const SfUnit *unit = NULL;
+	uint32		n;
 
-	while (*next < limit && (unit = find_unit(reader, job, *next, &n)) != NULL &&
+	while (reader->next_unit < limit &&
+		   (unit = find_unit(reader, job, reader->next_unit, &n)) != NULL &&
 		   unit->start == SF_HOLE)
-		(*next)++;
-	if (*next >= limit || unit == NULL || !sf_read_is_there(job, unit))
+		reader->next_unit++;
+	if (reader->next_unit >= limit || unit == NULL || !sf_read_is_there(job, unit))
 		return false;
-	n = Min(n, limit - *next);
-	sf_read_plan_chunk(job, unit, *next, job->buffered ? Min(n, CACHED_CHUNK_UNITS) : n, chunk);
-	*next += chunk->nunits;
+	n = Min(n, limit - reader->next_unit);
+	sf_read_plan_chunk(job, unit, reader->next_unit,
+					   job->buffered ? Min(n, CACHED_CHUNK_UNITS) : n, chunk);
+	reader->next_unit += chunk->nunits;
 	return true;
 }
 
@@ -228,13 +218,13 @@ static void
 fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
 {
 	SfReadSeat *seat = reader->seat;
-	uint64		limit = plan_limit(reader, unit_no);
+	uint64		limit = Min(SF_UNITS_OF(reader->end_offset), unit_no + SEAT_UNITS);
 
 	while (seat->busy < reader->depth)
 	{
 		SfReadChunk *chunk = &seat->chunks[(seat->oldest + seat->busy) % SEAT_CHUNKS];
 
-		if (!plan_next(reader, job, &reader->next_unit, limit, chunk))
+		if (!plan_next(reader, job, limit, chunk))
 			break;
 		sf_read_start_chunk(job, chunk);
 		chunk->may_reread = true;
@@ -341,20 +331,4 @@ sf_read_ahead(SfReader *reader, SfReadJob *job)
 	if (is_asynchronous(job))
 		fill_ring(reader, job, unit_no);
 	return true;
-}
-
-void
-sf_read_advise_ahead(SfReader *reader, SfReadJob *job)
-{
-	uint64		unit_no = SfReadTargetEnd(job->target);
-	uint64		limit = plan_limit(reader, unit_no);
-	SfReadChunk chunk;
-
-	reader->next_advised = Max(reader->next_advised, unit_no);
-	/* in large steps */
-	if (reader->next_advised >= unit_no + SEAT_UNITS / 2)
-		return;
-	while (plan_next(reader, job, &reader->next_advised, limit, &chunk))
-		sf_io_advise_cached(job->files, chunk.units[0].start * SF_SECTOR_SIZE,
-							(uint64) chunk.nsectors * SF_SECTOR_SIZE);
 }

@@ -54,8 +54,8 @@ extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64
 /*
  * A reader: a value that is read in pieces, over several calls.  Pieces that
  * follow one another are read ahead: up to 4 MB a reader, four readers a process
- * at a time; the others are read call by call.  Where reads go through the page
- * cache, that is read ahead into.
+ * at a time; the others are read call by call.  What goes through the page cache
+ * is left to the system's reading ahead.
  *
  * begin copies the datum, of any form.  The reader lives in the current memory
  * context and ends with it, or by sf_read_end().  It holds no snapshot: who

@@ -42,7 +42,8 @@ typedef struct SfReadJob
 	const SfLocator *loc;
 	SfReadTarget *target;
 	SfFiles    *files;
-	bool		buffered;
+	SfCacheMode cache;
+	bool		buffered;		/* through the page cache */
 	uint64		seed;
 	uint64		total_sectors;
 	SfStatCounters *stats;
@@ -128,6 +129,7 @@ struct SfReader
 	bool		in_call;		/* between calls: the last one threw */
 	int64		next_offset;	/* end of the last call; -1: none */
 	int64		end_offset;		/* nothing is wanted from there on */
+	bool		direct;			/* a long stream: past the page cache */
 
 	/* STORED only */
 	bool		stored;
@@ -140,7 +142,6 @@ struct SfReader
 	SfNode		node;			/* storage that it reads ahead in */
 	int			depth;			/* requests it may have now */
 	uint64		next_unit;		/* first unit not planned yet */
-	uint64		next_advised;	/* page cache: first unit not announced yet */
 	SfUnit	   *units;			/* known ones: */
 	uint64		first_known;
 	uint32		nknown;
@@ -151,9 +152,6 @@ struct SfReader
  * comes next.  A seat is taken if there is one; false, and nothing done, if not.
  */
 extern bool sf_read_ahead(SfReader *reader, SfReadJob *job);
-
-/* Page cache: announce what comes behind the target. */
-extern void sf_read_advise_ahead(SfReader *reader, SfReadJob *job);
 
 /* Forget what was read ahead. */
 extern void sf_read_leave_seat(SfReader *reader);

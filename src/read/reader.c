@@ -18,6 +18,14 @@
 #include "read/read_internal.h"
 #include "utils/memutils.h"
 
+/*
+ * A stream of that much, in a column of the default cache mode, goes past the page
+ * cache: it would push out of it what is worth keeping, as a scan of a large
+ * table would with shared buffers.  And copying from there costs more than to
+ * read ahead directly.
+ */
+#define LONG_STREAM_BYTES	(64 * 1024 * 1024)
+
 /* All readers of this process. */
 static dlist_head readers = DLIST_STATIC_INIT(readers);
 
@@ -90,6 +98,16 @@ is_whole_units(const SfReader *reader, const SfReadTarget *target)
 		(end % SF_UNIT_SIZE == 0 || end == reader->length_bytes);
 }
 
+/* Is this a long stream?  Once it is, it stays one to its end. */
+static bool
+is_long_stream(SfReader *reader, const SfReadJob *job)
+{
+	if (job->cache == SF_CACHE_READS &&
+		reader->end_offset - (int64) job->target->offset >= LONG_STREAM_BYTES)
+		reader->direct = true;
+	return reader->direct;
+}
+
 /* A piece by itself. */
 static void
 read_alone(SfReader *reader, SfReadJob *job)
@@ -102,8 +120,11 @@ read_alone(SfReader *reader, SfReadJob *job)
 static void
 read_in_order(SfReader *reader, SfReadJob *job)
 {
-	if (job->buffered)
-		sf_read_advise_ahead(reader, job);
+	if (job->buffered && is_long_stream(reader, job))
+	{
+		job->buffered = false;
+		job->files = sf_io_open(job->seg->node, false);
+	}
 	if ((job->buffered && is_whole_units(reader, job->target)) || !sf_read_ahead(reader, job))
 		read_alone(reader, job);
 	if (reader->seat != NULL && !OidIsValid(reader->held))
@@ -125,7 +146,10 @@ read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
 	if (in_order)
 		read_in_order(reader, &job);
 	else
+	{
+		reader->direct = false;
 		read_alone(reader, &job);
+	}
 	sf_space_release(seg);
 }
 

@@ -201,12 +201,11 @@ sf_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 void
 sf_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfReadTarget *target)
 {
-	SfCacheMode cache = sf_space_cache_mode(seg->table_oid, seg->attnum);
-
 	job->seg = seg;
 	job->loc = loc;
 	job->target = target;
-	job->buffered = cache == SF_CACHE_READS || cache == SF_CACHE_FULL;
+	job->cache = sf_space_cache_mode(seg->table_oid, seg->attnum);
+	job->buffered = job->cache == SF_CACHE_READS || job->cache == SF_CACHE_FULL;
 	job->files = sf_io_open(seg->node, job->buffered);
 	job->seed = sf_format_seed(loc->incarnation, loc->object_id);
 	job->total_sectors = sf_space_total_sectors(seg);

@@ -198,6 +198,8 @@ securefile_write(PG_FUNCTION_ARGS)
 	bytea	   *bytes = PG_GETARG_BYTEA_PP(1);
 	int			len = VARSIZE_ANY_EXHDR(bytes);
 
+	if (len == 0)
+		PG_RETURN_INT32(0);
 	sf_stream_require_room(handle->stream, handle->position, len);
 	sf_handle_note_write(handle);
 	sf_stream_write(handle->stream, handle->position, VARDATA_ANY(bytes), len);
@@ -214,6 +216,8 @@ securefile_truncate_handle(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("length of a securefile value cannot be negative")));
+	if (PG_GETARG_INT64(1) == sf_stream_length(handle->stream))
+		PG_RETURN_INT32(0);
 	sf_stream_require_room(handle->stream, 0, PG_GETARG_INT64(1));
 	sf_handle_note_write(handle);
 	sf_stream_truncate(handle->stream, PG_GETARG_INT64(1));

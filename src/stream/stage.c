@@ -32,16 +32,19 @@ unit_bytes(const SfStream *stream, uint64 unit_no)
 	return start >= stream->length ? 0 : Min(stream->length - start, SF_UNIT_SIZE);
 }
 
-/* The segment, if it still is what it was when the stream was opened. */
+/* What the stream has been given is for storage that is the column's still. */
+static void
+require_usable(SfStream *stream)
+{
+	if (!sf_space_is_usable(&stream->seg))
+		sf_write_report_replaced();
+}
+
 static SfSegment *
 open_again(SfStream *stream)
 {
-	SfSegment  *seg = sf_space_open(stream->seg.table_oid, stream->seg.attnum,
-									RowExclusiveLock, true);
-
-	if (seg == NULL || !SfNodeEquals(seg->node, stream->seg.node))
-		sf_write_report_replaced();
-	return seg;
+	require_usable(stream);
+	return sf_space_open(stream->seg.table_oid, stream->seg.attnum, RowExclusiveLock, false);
 }
 
 static SfDraft *
@@ -151,6 +154,7 @@ sf_stage_resize(SfStream *stream, int64 length)
 {
 	if (length == stream->length)
 		return;
+	require_usable(stream);
 	stream->changed = true;
 	stage_last_unit(stream, Min(length, stream->length));
 	if (length < stream->length)
@@ -170,6 +174,7 @@ sf_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 	int64		from;
 	int64		to;
 
+	require_usable(stream);
 	if (!stream->unit_loaded)
 	{
 		read_stored(stream, object_offset, len, dst);
@@ -211,6 +216,7 @@ put_part(SfStream *stream, uint64 unit_no, uint32 offset, const char *data, uint
 void
 sf_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
 {
+	require_usable(stream);
 	stream->changed |= len > 0;
 	if (object_offset + len > stream->length)
 		sf_stage_resize(stream, object_offset + len);

@@ -173,7 +173,7 @@ sf_write_draft_finish(SfDraft *draft, uint64 length_bytes)
 	datum = sf_object_edit_finish(draft->edit, length_bytes);
 	loc = sf_object_locator(datum);
 	owned = sf_object_minus(draft->seg, &loc, draft->has_base ? &draft->base : NULL);
-	sf_owner_finish(draft->object, &owned);
+	sf_owner_finish(draft->object, &loc, &owned);
 	return datum;
 }
 

@@ -60,6 +60,7 @@ typedef struct Object
 	ObjectKey	key;
 	ObjectState state;
 	SfSegment  *seg;
+	uint64		hash;			/* of the locator, once it is whole */
 	int			nruns;
 	int			npages;
 	SfRun		run;			/* the run, if there is one only */
@@ -116,13 +117,20 @@ is_void(const Object *object)
 	return object->state == OBJECT_DEAD && sf_space_is_gone(object->seg->node);
 }
 
+/*
+ * The object of this transaction that a locator names.  Another transaction may
+ * have made a version of the same object under the same generation: it is not
+ * that if the locators differ.
+ */
 static Object *
 find_object(const SfLocator *loc)
 {
 	ObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
 	Object	   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
 
-	return object == NULL || is_void(object) ? NULL : object;
+	if (object == NULL || is_void(object) || object->hash != sf_format_locator_hash(loc))
+		return NULL;
+	return object;
 }
 
 static void
@@ -177,6 +185,7 @@ sf_owner_begin(SfSegment *seg, SfLocator *loc, struct varlena *base)
 	object = enter_object(loc, base != NULL);
 	object->state = OBJECT_DEAD;
 	object->seg = seg;
+	object->hash = 0;
 	object->nruns = object->npages = object->nscrap = 0;
 	object->runs = NULL;
 	object->pages = object->scrap = NULL;
@@ -220,8 +229,9 @@ sort_out_pages(Object *object, const SfOwned *owned)
 }
 
 void
-sf_owner_finish(Object *object, const SfOwned *owned)
+sf_owner_finish(Object *object, const SfLocator *loc, const SfOwned *owned)
 {
+	object->hash = sf_format_locator_hash(loc);
 	sort_out_pages(object, owned);
 	if (owned->nruns > 0)
 		object->run = owned->runs[0];

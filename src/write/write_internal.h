@@ -123,7 +123,7 @@ extern void sf_gather_reset(void);
  */
 extern struct Object *sf_owner_begin(SfSegment *seg, SfLocator *loc, struct varlena *base);
 extern void sf_owner_pages(const uint32 *pages, int npages, void *object);
-extern void sf_owner_finish(struct Object *object, const SfOwned *owned);
+extern void sf_owner_finish(struct Object *object, const SfLocator *loc, const SfOwned *owned);
 extern void sf_owner_place(struct Object *object);
 
 /* Did this transaction place or free anything? */

@@ -327,6 +327,26 @@ trial_cancel(void)
 	pthread_join(thread, NULL);
 	sql("ROLLBACK");
 
+	/* a statement that swallows the first request needs another one */
+	sql("CREATE OR REPLACE FUNCTION slow(id int, doc securefile, again int) RETURNS void"
+		" LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (id, doc);"
+		" BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN END;"
+		" PERFORM pg_sleep(again); END $$");
+	alarm_soon(us);
+	fails(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 60)",
+						  id_is(5), NULL), PGSF_ERROR_CANCELLED, "the server is asked again");
+	/* one that does not stop has stored: we still can roll back, the application's transaction not */
+	alarm_soon(us);
+	fails(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 0)",
+						  id_is(5), NULL), PGSF_ERROR_CANCELLED, "a statement that does not stop");
+	rows_are(1, "a statement that does not stop");
+	own_sql("BEGIN");
+	alarm_soon(us);
+	works(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 0)",
+						  id_is(5), NULL), "the same in a transaction of the application");
+	check(strcmp(own_sql("SELECT count(*) FROM t"), "2") == 0, "is stored");
+	own_sql("ROLLBACK");
+
 	/* before the call, and too late */
 	pgsf_cancel(h);
 	fails(put_bytes(2, data, len), PGSF_ERROR_CANCELLED, "cancelled before");

@@ -298,6 +298,14 @@ trial_local(void)
 	fails_errno(pgsf_get_callback(h, failing_sink, NULL, 0, -1, SELECT_ID, id_is(1)),
 				PGSF_ERROR_CALLBACK, EIO, "get to a sink that fails");
 
+	/* the rest of a long value is not waited for */
+	own_sql("BEGIN");
+	works(pgsf_create(h, "t", "doc"), "create");
+	check(pgsf_seek(h, (int64_t) MB * MB, SEEK_SET) > 0 && pgsf_write(h, "x", 1) == 0, "1 TB of nothing");
+	works(pgsf_store(h, INSERT_ID, id_is(9), NULL), "store");
+	fails_errno(get_fd(9, full), PGSF_ERROR_FILE, ENOSPC, "get of 1 TB to a full disk");
+	own_sql("ROLLBACK");
+
 	/* nobody writes, nobody reads: cancelled while it waits */
 	if (pipe(ends) == 0)
 	{

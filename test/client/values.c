@@ -160,6 +160,29 @@ trial_handles(void)
 	works(pgsf_close(h), "close");
 	works(pgsf_close(h), "close once more");
 
+	/* what was read ahead and is then written is read as written */
+	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID, id_is(1)), "open for writing");
+	for (int i = 0; i < 20; i++)
+		pgsf_read(h, gap, 20000);
+	for (size_t at = 400000; at < len - 1000; at += 100000)
+	{
+		memset(data + at, 'w', 1000);
+		if (pgsf_seek(h, (int64_t) at, SEEK_SET) < 0 || pgsf_write(h, data + at, 1000) < 0)
+			works(-1, "write");
+		if (pgsf_seek(h, (int64_t) at - 10000, SEEK_SET) < 0)
+			works(-1, "seek");
+		for (int i = 0; i < 6; i++)
+			if (pgsf_read(h, gap + i * 2000, 2000) != 2000)
+				works(-1, "read");
+		if (memcmp(gap, data + at - 10000, 12000) != 0)
+			check(false, "read ahead, then written at %zu", at);
+	}
+	read_in(data, len, 50000);
+	works(pgsf_close(h), "close");
+	free(data);
+	data = bytes(len, 1);
+	value_is(1, data, len, "not stored");
+
 	/* a gap, an end cut off, an end of zeros */
 	memset(gap, 0, len + 2 * MB);
 	memcpy(gap, data, len);
