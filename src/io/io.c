@@ -24,6 +24,8 @@
  */
 #include "base/base.h"
 
+#include <sys/uio.h>
+
 #include "io/methods.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
@@ -416,6 +418,28 @@ sf_io_read_cached(SfIo *io)
 		else if (result != -EINTR && result != -EAGAIN)
 			report_failure(io, done_bytes, -result);
 	}
+}
+
+/* Without waiting; a page that starts the system's reading ahead says no, too. */
+static bool
+is_there(int fd, uint64 file_offset)
+{
+	char		byte;
+	struct iovec iov = {&byte, 1};
+
+	return preadv2(fd, &iov, 1, (off_t) file_offset, RWF_NOWAIT) >= 0 || errno != EAGAIN;
+}
+
+bool
+sf_io_is_cached(SfFiles *files, uint64 segment_offset)
+{
+	SfFd	   *slot = sf_io_fd_get(files->node, sf_io_fileno(segment_offset), false,
+								   SF_FD_MISSING_OK);
+	uint64		file_offset = sf_io_file_offset(segment_offset);
+
+	Assert(files->buffered);
+	return slot == NULL || is_there(slot->fd, file_offset) ||
+		is_there(slot->fd, file_offset + SF_BLOCK_SIZE);
 }
 
 /* ---- statistics, wait events, notices ---- */

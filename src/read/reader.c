@@ -20,9 +20,8 @@
 
 /*
  * A stream of that much, in a column of the default cache mode, goes past the page
- * cache: it would push out of it what is worth keeping, as a scan of a large
- * table would with shared buffers.  And copying from there costs more than to
- * read ahead directly.
+ * cache from where that does not have it any more: it would push out of it what is
+ * worth keeping, as a scan of a large table would with shared buffers.
  */
 #define LONG_STREAM_BYTES	(64 * 1024 * 1024)
 
@@ -98,13 +97,24 @@ is_whole_units(const SfReader *reader, const SfReadTarget *target)
 		(end % SF_UNIT_SIZE == 0 || end == reader->length_bytes);
 }
 
-/* Is this a long stream?  Once it is, it stays one to its end. */
+/* Does the page cache have the first unit that is wanted? */
 static bool
-is_long_stream(SfReader *reader, const SfReadJob *job)
+is_cached(SfReadJob *job)
 {
-	if (job->cache == SF_CACHE_READS &&
+	SfUnit		unit;
+
+	sf_read_look_up(job, SfReadTargetFirst(job->target), 1, &unit);
+	return unit.start == SF_HOLE || !sf_read_is_there(job, &unit) ||
+		sf_io_is_cached(job->files, unit.start * SF_SECTOR_SIZE);
+}
+
+/* Does this go past the page cache?  Once it does, it does so to its end. */
+static bool
+goes_direct(SfReader *reader, SfReadJob *job)
+{
+	if (!reader->direct && job->cache == SF_CACHE_READS &&
 		reader->end_offset - (int64) job->target->offset >= LONG_STREAM_BYTES)
-		reader->direct = true;
+		reader->direct = !is_cached(job);
 	return reader->direct;
 }
 
@@ -120,7 +130,7 @@ read_alone(SfReader *reader, SfReadJob *job)
 static void
 read_in_order(SfReader *reader, SfReadJob *job)
 {
-	if (job->buffered && is_long_stream(reader, job))
+	if (job->buffered && goes_direct(reader, job))
 	{
 		job->buffered = false;
 		job->files = sf_io_open(job->seg->node, false);
