@@ -82,6 +82,8 @@ subtest 'a change writes what it touches' => sub {
 				cmp_ok($read, '<=', 2 * UNIT + 8192, "$table, $length: $name reads $read bytes");
 				cmp_ok($wal, '<', ($table eq 'l' ? $units * UNIT : 0) + 200_000, "$table, $length: $name: $wal bytes of WAL");
 			}
+			my ($written) = traffic($table, through($table, 'PERFORM securefile_seek(fd, 100, 0); PERFORM securefile_read(fd, 100);'));
+			is($written, 0, "$table, $length: a handle that changes nothing writes nothing");
 			is( $node->safe_psql(
 					'postgres', qq{SELECT length(doc), substring(doc FOR 4000) = substring(blob(1, $length / 2) FOR 4000),
 						substring(doc FROM $edge - 4 FOR 10) = blob(7, 10),
