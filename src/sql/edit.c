@@ -184,13 +184,13 @@ overlay(struct varlena *value, bytea *bytes, int64 start, int64 len)
 		ereport(ERROR,
 				(errcode(ERRCODE_SUBSTRING_ERROR),
 				 errmsg("negative substring length not allowed")));
-	if (pg_add_s64_overflow(start, len, &past))
+	if (pg_add_s64_overflow(start - 1, len, &past))
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				 errmsg("bigint out of range")));
 	add_range(&list, value, 0, start - 1);
 	add_bytes(&list, bytes);
-	add_range(&list, value, Max(past, 1) - 1, PG_INT64_MAX);
+	add_range(&list, value, Max(past, 0), PG_INT64_MAX);
 	return compose(&list);
 }
 

@@ -24,22 +24,22 @@ securefile_length(PG_FUNCTION_ARGS)
 }
 
 /*
- * Bytes from position start (the first is 1) to before position end, as far
- * as there are any.
+ * Bytes from position start (the first is 1) to before that offset, as far as
+ * there are any.
  */
 static bytea *
-substring(Datum value, int64 start, int64 end)
+substring(Datum value, int64 start, int64 end_offset)
 {
 	SfSqlContent content = sf_sql_open(value);
 	int64		first = Min(Max(start, 1) - 1, content.length);
-	int64		past = Min(Max(end, 1) - 1, content.length);
+	int64		past = Min(Max(end_offset, 0), content.length);
 
 	return sf_sql_slice(&content, first, Max(past - first, 0));
 }
 
-/* End position of a substring; an overflow means to the end, as for bytea. */
+/* Offset of the end of a substring; an overflow means to the end, as for bytea. */
 static int64
-end_position(int64 start, int64 length)
+end_offset(int64 start, int64 length)
 {
 	int64		end;
 
@@ -47,7 +47,7 @@ end_position(int64 start, int64 length)
 		ereport(ERROR,
 				(errcode(ERRCODE_SUBSTRING_ERROR),
 				 errmsg("negative substring length not allowed")));
-	return pg_add_s64_overflow(start, length, &end) ? PG_INT64_MAX : end;
+	return pg_add_s64_overflow(Max(start, PG_INT64_MIN + 1) - 1, length, &end) ? PG_INT64_MAX : end;
 }
 
 Datum
@@ -56,7 +56,7 @@ securefile_substring(PG_FUNCTION_ARGS)
 	int64		start = PG_GETARG_INT32(1);
 
 	PG_RETURN_BYTEA_P(substring(PG_GETARG_DATUM(0), start,
-								end_position(start, PG_GETARG_INT32(2))));
+								end_offset(start, PG_GETARG_INT32(2))));
 }
 
 Datum
@@ -71,7 +71,7 @@ securefile_substring_big(PG_FUNCTION_ARGS)
 	int64		start = PG_GETARG_INT64(1);
 
 	PG_RETURN_BYTEA_P(substring(PG_GETARG_DATUM(0), start,
-								end_position(start, PG_GETARG_INT64(2))));
+								end_offset(start, PG_GETARG_INT64(2))));
 }
 
 Datum
