@@ -168,6 +168,7 @@ extern int	pgsfi_report(pgsf *h, int64_t done, int64_t total);
 /* link.c */
 extern Link *pgsfi_link(PGconn *conn);
 extern void pgsfi_link_leave(pgsf *h);
+extern void pgsfi_disown_transaction(Link *link);
 extern bool pgsfi_connected(const pgsf *h);
 extern int	pgsfi_schema(pgsf *h);
 

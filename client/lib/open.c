@@ -13,9 +13,12 @@
 static int
 begin(pgsf *h)
 {
-	h->own_transaction = h->link->was_idle;
-	if (!h->own_transaction)
+	h->own_transaction = false;
+	if (!h->link->was_idle)
 		return 0;
+	/* what another handle had begun has ended, perhaps by a COMMIT that failed */
+	pgsfi_disown_transaction(h->link);
+	h->own_transaction = true;
 	return pgsfi_send(h, AWAITED_NOTHING, "BEGIN", NULL, 0);
 }
 

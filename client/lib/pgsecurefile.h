@@ -24,19 +24,25 @@
  *	 what was opened with PGSF_READ and rolls back what was open for writing, an
  *	 error rolls back at once.  Statements of yours in between belong to it.  For
  *	 two values open at the same time begin a transaction yourself: the library
- *	 joins what it finds.
+ *	 joins what it finds.  If you end the library's transaction and begin another
+ *	 (not by ROLLBACK AND CHAIN, which the library does not notice), that one is
+ *	 yours.
  * - In a transaction of yours the library begins and ends nothing, keeps no
  *	 savepoint, and what it stored is committed when you commit.  An error of the
  *	 server leaves that transaction failed, as any SQL error does: roll back, or
- *	 roll back to a savepoint of yours; until then calls fail with 25P02.  Ending an operation half-way (cancelled,
- *	 local file, callback) may do so too; PQtransactionStatus() tells.  If it did
- *	 not, you may go on and even commit: of the value that failed nothing is kept.
+ *	 roll back to a savepoint of yours; until then calls fail with 25P02.  Ending
+ *	 an operation half-way (cancelled, local file, callback) may do so too;
+ *	 PQtransactionStatus() tells.  If it did not, you may go on and even commit: of
+ *	 the value that failed nothing is kept.
  * Either way an error of the server or of the local side closes the value (the
  * pgsf can open another one), and nothing half-written is ever visible or keeps
  * space.  Only wrong arguments and wrong uses (PGSF_ERROR_ARGUMENT,
  * PGSF_ERROR_STATE) leave the value open as it was.  When you roll back, or roll
  * back to a savepoint, while a value is open, the server may have closed it: the
- * next call then says so (42704); pgsf_close() is always right.
+ * next call that waits for the server then says so (42704).  pgsf_write() need not
+ * be that call: it may return 0, and pgsf_flush() or pgsf_store() fail.  This error
+ * of the server, too, leaves a transaction of yours failed; pgsf_close() is always
+ * right, and does not.
  *
  * The connection.  It must be in blocking mode or not, in pipeline mode or not, but
  * have no command in progress: else PGSF_ERROR_BUSY.  Every call leaves both modes
