@@ -94,7 +94,7 @@ pgsf_open(pgsf *h, pgsf_mode mode, const char *sql, const pgsf_params *params)
 	if (sql == NULL || (mode != PGSF_READ && mode != PGSF_READ_WRITE))
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
 						  "mode must be PGSF_READ or PGSF_READ_WRITE, and sql not NULL");
-	if (pgsfi_enter(h) < 0)
+	if (pgsfi_check_select(h, sql, params) < 0 || pgsfi_enter(h) < 0)
 		return -1;
 	if (open_row(h, mode, sql, params) == 0 && pgsfi_release(h) == 0)
 		return 0;

@@ -147,7 +147,8 @@ extern int	pgsf_errno(const pgsf *h);
 /*
  * Parameters $1 to $count of a statement, as PQexecParams takes them.  types,
  * lengths and formats may be NULL: types inferred, all text.  A NULL pgsf_params
- * means none.  At most 65532.
+ * means none.  At most 65532.  A statement that uses a parameter beyond $count is a
+ * PGSF_ERROR_ARGUMENT.
  */
 typedef struct pgsf_params
 {
@@ -176,8 +177,9 @@ typedef enum pgsf_mode
  * A value that is short enough to lie in its row can grow to 1 GB so, others to
  * any length.
  *
- * Errors: PGSF_ERROR_NOT_FOUND, _MANY, _NULL; 25006 READ_WRITE in a read-only
- * transaction or on a standby; 42501 no privilege; whatever the SELECT raises.
+ * Errors: PGSF_ERROR_NOT_FOUND, _MANY, _NULL; 42601 more columns than one;
+ * 25006 READ_WRITE in a read-only transaction or on a standby; 42501 no privilege;
+ * whatever the SELECT raises.
  * One round trip (and another the first time on a connection).
  */
 extern int	pgsf_open(pgsf *h, pgsf_mode mode, const char *sql,
@@ -277,14 +279,20 @@ extern int	pgsf_stat(pgsf *h, pgsf_info *info);
  * one statement, with PGSF_VALUE in it and parameters $1.. of your own.  Closes the
  * value, and commits if the library began the transaction.
  *
+ * The statement is an INSERT, UPDATE or MERGE, one of these in WITH, or a SELECT or
+ * CALL of a function or procedure that stores its argument.  PGSF_VALUE stands where
+ * an expression may, not in a comment, string or quoted name.  Whether a function
+ * stores what it is given the library does not see: SELECT :pgsf_value succeeds, and
+ * nothing is stored.
+ *
  * If result is not NULL it receives the statement's result, with what RETURNING
  * gave in text form, to be given to PQclear(); NULL after an error.
  *
  * A value from pgsf_create() is stored without copying in a row of that table, one
  * from pgsf_open() by an UPDATE of the row it came from.
  *
- * Errors: PGSF_ERROR_ARGUMENT: PGSF_VALUE not there exactly once (the value stays
- * open); PGSF_ERROR_NOT_FOUND: the statement did no row (no WHERE match, ON
+ * Errors: PGSF_ERROR_ARGUMENT: PGSF_VALUE not there exactly once, or another kind of
+ * statement (the value stays open); PGSF_ERROR_NOT_FOUND: the statement did no row (no WHERE match, ON
  * CONFLICT DO NOTHING): nothing is stored; those of the statement, of COMMIT, and
  * of the writes before.
  */
