@@ -156,7 +156,7 @@ run(pgsf *h, Get *get)
 	if (get->sql == NULL || get->offset < 0 || get->length < -1 || get->offset == INT64_MAX)
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
 						  "offset must not be negative, length not below -1, sql not NULL");
-	if (pgsfi_enter(h) < 0)
+	if (pgsfi_check_select(h, get->sql, get->params) < 0 || pgsfi_enter(h) < 0)
 		return -1;
 	if (get_value(h, get) == 0)
 		return get->done;

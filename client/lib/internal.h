@@ -168,6 +168,7 @@ extern int	pgsfi_report(pgsf *h, int64_t done, int64_t total);
 /* link.c */
 extern Link *pgsfi_link(PGconn *conn);
 extern void pgsfi_link_leave(pgsf *h);
+extern void pgsfi_disown_transaction(Link *link);
 extern bool pgsfi_connected(const pgsf *h);
 extern int	pgsfi_schema(pgsf *h);
 
@@ -199,7 +200,8 @@ extern int	pgsfi_execute(pgsf *h, const char *sql, PGresult **answer);
 extern char *pgsfi_sql(pgsf *h, const char *format, ...)
 			__attribute__((format(printf, 2, 3)));
 extern char *pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select);
-extern int	pgsfi_check_value_once(pgsf *h, const char *sql);
+extern int	pgsfi_check_select(pgsf *h, const char *sql, const pgsf_params *params);
+extern int	pgsfi_check_storing(pgsf *h, const char *sql, const pgsf_params *params);
 extern char *pgsfi_sql_with_value(pgsf *h, const char *sql, int number);
 extern void pgsfi_put_int4(char *to, int32_t value);
 extern void pgsfi_put_int8(char *to, int64_t value);

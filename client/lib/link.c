@@ -8,6 +8,11 @@
  * PQfinish() and PQreset(): what they had open is lost then.  The Link goes when
  * both the connection and the last handle are gone.
  *
+ * Through the same procedure pass the results of the application's statements.  They
+ * tell when it takes transactions into its own hands while a value is open in one
+ * that we began: without a round trip, and also in a failed transaction, in which
+ * the server could not be asked.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -45,12 +50,44 @@ lose_all(Link *link)
 	}
 }
 
+/* Whatever transaction there is, none of the handles has to end it. */
+void
+pgsfi_disown_transaction(Link *link)
+{
+	for (pgsf *h = link->handles; h != NULL; h = h->next)
+		h->own_transaction = false;
+}
+
+/*
+ * A result of a statement of the application.  After COMMIT and BEGIN the transaction
+ * is not ours any more.  ROLLBACK may have been ROLLBACK TO SAVEPOINT, and tells
+ * nothing: what is begun after a true one is seen then.
+ */
+static void
+watch_result(Link *link, const PGresult *result)
+{
+	const char *tag = PQcmdStatus((PGresult *) result);
+
+	if (strcmp(tag, "COMMIT") == 0 || strcmp(tag, "BEGIN") == 0 ||
+		strcmp(tag, "START TRANSACTION") == 0)
+		pgsfi_disown_transaction(link);
+}
+
 static int
 link_event(PGEventId id, void *info, void *passthrough)
 {
 	Link	   *link;
 
 	(void) passthrough;
+	if (id == PGEVT_RESULTCREATE)
+	{
+		PGEventResultCreate *create = info;
+
+		link = PQinstanceData(create->conn, link_event);
+		if (link != NULL && link->user == NULL)
+			watch_result(link, create->result);
+		return 1;
+	}
 	if (id == PGEVT_CONNRESET)
 		link = PQinstanceData(((PGEventConnReset *) info)->conn, link_event);
 	else if (id == PGEVT_CONNDESTROY)

@@ -13,9 +13,12 @@
 static int
 begin(pgsf *h)
 {
-	h->own_transaction = h->link->was_idle;
-	if (!h->own_transaction)
+	h->own_transaction = false;
+	if (!h->link->was_idle)
 		return 0;
+	/* what another handle had begun has ended, perhaps by a COMMIT that failed */
+	pgsfi_disown_transaction(h->link);
+	h->own_transaction = true;
 	return pgsfi_send(h, AWAITED_NOTHING, "BEGIN", NULL, 0);
 }
 
@@ -91,7 +94,7 @@ pgsf_open(pgsf *h, pgsf_mode mode, const char *sql, const pgsf_params *params)
 	if (sql == NULL || (mode != PGSF_READ && mode != PGSF_READ_WRITE))
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
 						  "mode must be PGSF_READ or PGSF_READ_WRITE, and sql not NULL");
-	if (pgsfi_enter(h) < 0)
+	if (pgsfi_check_select(h, sql, params) < 0 || pgsfi_enter(h) < 0)
 		return -1;
 	if (open_row(h, mode, sql, params) == 0 && pgsfi_release(h) == 0)
 		return 0;

@@ -24,19 +24,25 @@
  *	 what was opened with PGSF_READ and rolls back what was open for writing, an
  *	 error rolls back at once.  Statements of yours in between belong to it.  For
  *	 two values open at the same time begin a transaction yourself: the library
- *	 joins what it finds.
+ *	 joins what it finds.  If you end the library's transaction and begin another
+ *	 (not by ROLLBACK AND CHAIN, which the library does not notice), that one is
+ *	 yours.
  * - In a transaction of yours the library begins and ends nothing, keeps no
  *	 savepoint, and what it stored is committed when you commit.  An error of the
  *	 server leaves that transaction failed, as any SQL error does: roll back, or
- *	 roll back to a savepoint of yours; until then calls fail with 25P02.  Ending an operation half-way (cancelled,
- *	 local file, callback) may do so too; PQtransactionStatus() tells.  If it did
- *	 not, you may go on and even commit: of the value that failed nothing is kept.
+ *	 roll back to a savepoint of yours; until then calls fail with 25P02.  Ending
+ *	 an operation half-way (cancelled, local file, callback) may do so too;
+ *	 PQtransactionStatus() tells.  If it did not, you may go on and even commit: of
+ *	 the value that failed nothing is kept.
  * Either way an error of the server or of the local side closes the value (the
  * pgsf can open another one), and nothing half-written is ever visible or keeps
  * space.  Only wrong arguments and wrong uses (PGSF_ERROR_ARGUMENT,
  * PGSF_ERROR_STATE) leave the value open as it was.  When you roll back, or roll
  * back to a savepoint, while a value is open, the server may have closed it: the
- * next call then says so (42704); pgsf_close() is always right.
+ * next call that waits for the server then says so (42704).  pgsf_write() need not
+ * be that call: it may return 0, and pgsf_flush() or pgsf_store() fail.  This error
+ * of the server, too, leaves a transaction of yours failed; pgsf_close() is always
+ * right, and does not.
  *
  * The connection.  It must be in blocking mode or not, in pipeline mode or not, but
  * have no command in progress: else PGSF_ERROR_BUSY.  Every call leaves both modes
@@ -141,7 +147,8 @@ extern int	pgsf_errno(const pgsf *h);
 /*
  * Parameters $1 to $count of a statement, as PQexecParams takes them.  types,
  * lengths and formats may be NULL: types inferred, all text.  A NULL pgsf_params
- * means none.  At most 65532.
+ * means none.  At most 65532.  A statement that uses a parameter beyond $count is a
+ * PGSF_ERROR_ARGUMENT.
  */
 typedef struct pgsf_params
 {
@@ -170,8 +177,9 @@ typedef enum pgsf_mode
  * A value that is short enough to lie in its row can grow to 1 GB so, others to
  * any length.
  *
- * Errors: PGSF_ERROR_NOT_FOUND, _MANY, _NULL; 25006 READ_WRITE in a read-only
- * transaction or on a standby; 42501 no privilege; whatever the SELECT raises.
+ * Errors: PGSF_ERROR_NOT_FOUND, _MANY, _NULL; 42601 more columns than one;
+ * 25006 READ_WRITE in a read-only transaction or on a standby; 42501 no privilege;
+ * whatever the SELECT raises.
  * One round trip (and another the first time on a connection).
  */
 extern int	pgsf_open(pgsf *h, pgsf_mode mode, const char *sql,
@@ -271,14 +279,20 @@ extern int	pgsf_stat(pgsf *h, pgsf_info *info);
  * one statement, with PGSF_VALUE in it and parameters $1.. of your own.  Closes the
  * value, and commits if the library began the transaction.
  *
+ * The statement is an INSERT, UPDATE or MERGE, one of these in WITH, or a SELECT or
+ * CALL of a function or procedure that stores its argument.  PGSF_VALUE stands where
+ * an expression may, not in a comment, string or quoted name.  Whether a function
+ * stores what it is given the library does not see: SELECT :pgsf_value succeeds, and
+ * nothing is stored.
+ *
  * If result is not NULL it receives the statement's result, with what RETURNING
  * gave in text form, to be given to PQclear(); NULL after an error.
  *
  * A value from pgsf_create() is stored without copying in a row of that table, one
  * from pgsf_open() by an UPDATE of the row it came from.
  *
- * Errors: PGSF_ERROR_ARGUMENT: PGSF_VALUE not there exactly once (the value stays
- * open); PGSF_ERROR_NOT_FOUND: the statement did no row (no WHERE match, ON
+ * Errors: PGSF_ERROR_ARGUMENT: PGSF_VALUE not there exactly once, or another kind of
+ * statement (the value stays open); PGSF_ERROR_NOT_FOUND: the statement did no row (no WHERE match, ON
  * CONFLICT DO NOTHING): nothing is stored; those of the statement, of COMMIT, and
  * of the writes before.
  */

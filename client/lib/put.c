@@ -83,7 +83,7 @@ run(pgsf *h, Put *put)
 {
 	if (put->result != NULL)
 		*put->result = NULL;
-	if (pgsfi_check_value_once(h, put->sql) < 0 || pgsfi_enter(h) < 0)
+	if (pgsfi_check_storing(h, put->sql, put->params) < 0 || pgsfi_enter(h) < 0)
 		return -1;
 	if (put_value(h, put) < 0)
 		return pgsfi_give_up(h);

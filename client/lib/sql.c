@@ -37,6 +37,7 @@ pgsfi_sql(pgsf *h, const char *format,...)
  * Columns over the one row that a SELECT of the application has to give.  They may
  * use v, its value, or NULL if there are more rows than one, and n, how many there
  * are (at most 2 are looked at).  A line comment at the SELECT's end is harmless.
+ * (SELECT q.*) makes more columns than one an error; q (v) would ignore the others.
  */
 char *
 pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select)
@@ -44,22 +45,200 @@ pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select)
 	return pgsfi_sql(h,
 					 "SELECT %s FROM ("
 					 "SELECT n, CASE WHEN n OPERATOR(pg_catalog.=) 1 THEN v END FROM ("
-					 "SELECT v, pg_catalog.count(*) OVER () FROM ("
+					 "SELECT (SELECT q.*), pg_catalog.count(*) OVER () FROM ("
 					 "SELECT * FROM (%s\n) q LIMIT 2"
-					 ") q (v)) q (v, n)) q (n, v)",
+					 ") q) q (v, n)) q (n, v)",
 					 columns, select);
 }
 
-/* PGSF_VALUE has to stand in a storing statement once. */
-int
-pgsfi_check_value_once(pgsf *h, const char *sql)
-{
-	const char *first = sql == NULL ? NULL : strstr(sql, PGSF_VALUE);
+/* ---- looking into statements of the application ---- */
 
-	if (first != NULL && strstr(first + 1, PGSF_VALUE) == NULL)
+/* What is of interest in a statement, outside of comments, strings and names. */
+typedef struct Scan
+{
+	char		keyword[10];	/* the first word, in upper case, cut if longer */
+	int			highest;		/* parameter, 0: none */
+	bool		has_value;		/* PGSF_VALUE is there */
+} Scan;
+
+static bool
+is_name_start(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0;
+}
+
+static bool
+is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static const char *
+skip_name(const char *p)
+{
+	while (is_name_start(*p) || is_digit(*p) || *p == '$')
+		p++;
+	return p;
+}
+
+/* From the opening quote; doubled quotes are two strings side by side. */
+static const char *
+skip_quoted(const char *p, bool backslashes)
+{
+	char		quote = *p++;
+
+	while (*p != '\0' && *p != quote)
+		p += backslashes && *p == '\\' && p[1] != '\0' ? 2 : 1;
+	return *p == '\0' ? p : p + 1;
+}
+
+/* Comments between slash and star can be nested. */
+static const char *
+skip_comment(const char *p)
+{
+	int			depth = 0;
+
+	if (*p == '-')
+		return p + strcspn(p, "\r\n");
+	do
+	{
+		bool		opens = p[0] == '/' && p[1] == '*';
+		bool		closes = p[0] == '*' && p[1] == '/';
+
+		depth += opens ? 1 : closes ? -1 : 0;
+		p += opens || closes ? 2 : 1;
+	} while (depth > 0 && *p != '\0');
+	return p;
+}
+
+/* A dollar: of a parameter, which is noted, or of a quote. */
+static const char *
+skip_dollar(const char *p, Scan *scan)
+{
+	const char *tag = p++;
+	const char *end;
+	size_t		len;
+
+	if (is_digit(*p))
+	{
+		char	   *after;
+		long		number = strtol(p, &after, 10);
+
+		if (number > scan->highest)
+			scan->highest = number > INT32_MAX ? INT32_MAX : (int) number;
+		return after;
+	}
+	if (is_name_start(*p))
+	{
+		while (is_name_start(*p) || is_digit(*p))
+			p++;
+	}
+	if (*p != '$')
+		return tag + 1;
+	len = (size_t) (p + 1 - tag);
+	for (end = strchr(p + 1, '$'); end != NULL; end = strchr(end + 1, '$'))
+	{
+		if (strncmp(end, tag, len) == 0)
+			return end + len;
+	}
+	return p + strlen(p);
+}
+
+static const char *
+skip_word(const char *p, Scan *scan)
+{
+	const char *end = skip_name(p);
+
+	size_t		len = (size_t) (end - p);
+
+	if (scan->keyword[0] != '\0')
+		return end;
+	for (size_t i = 0; i < len && i < sizeof(scan->keyword) - 1; i++)
+		scan->keyword[i] = p[i] >= 'a' && p[i] <= 'z' ? (char) (p[i] - 'a' + 'A') : p[i];
+	return end;
+}
+
+static void
+scan_statement(const char *p, bool backslashes, Scan *scan)
+{
+	memset(scan, 0, sizeof(Scan));
+	while (*p != '\0')
+	{
+		if (*p == '\'' || *p == '"')
+			p = skip_quoted(p, *p == '\'' && backslashes);
+		else if ((*p == 'e' || *p == 'E') && p[1] == '\'')
+			p = skip_quoted(p + 1, true);
+		else if (strncmp(p, "--", 2) == 0 || strncmp(p, "/*", 2) == 0)
+			p = skip_comment(p);
+		else if (*p == '$')
+			p = skip_dollar(p, scan);
+		else if (is_name_start(*p))
+			p = skip_word(p, scan);
+		else if (strncmp(p, PGSF_VALUE, strlen(PGSF_VALUE)) == 0)
+		{
+			scan->has_value = true;
+			p += strlen(PGSF_VALUE);
+		}
+		else
+			p++;
+	}
+}
+
+static int
+check_statement(pgsf *h, const char *sql, const pgsf_params *params, Scan *scan)
+{
+	int			count = params == NULL ? 0 : params->count;
+	const char *conforming = h->link->conn == NULL ? NULL :
+		PQparameterStatus(h->link->conn, "standard_conforming_strings");
+
+	if (params != NULL && pgsfi_check_params(h, params) < 0)
+		return -1;
+	scan_statement(sql, conforming != NULL && strcmp(conforming, "off") == 0, scan);
+	if (scan->highest <= count)
 		return 0;
 	return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
-					  "the storing statement must have " PGSF_VALUE " in it exactly once");
+					  "the statement uses $%d, but has %d parameters", scan->highest, count);
+}
+
+/*
+ * A statement that yields a value.  A parameter that the application has forgotten
+ * would be one of ours: the server cannot find that.
+ */
+int
+pgsfi_check_select(pgsf *h, const char *sql, const pgsf_params *params)
+{
+	Scan		scan;
+
+	return check_statement(h, sql, params, &scan);
+}
+
+/*
+ * A statement that stores.  PGSF_VALUE has to stand in it once, where it is
+ * executed; and a statement that cannot store anything would succeed with the
+ * value lost.
+ */
+int
+pgsfi_check_storing(pgsf *h, const char *sql, const pgsf_params *params)
+{
+	static const char *const storing[] = {"INSERT", "UPDATE", "MERGE", "WITH", "SELECT", "CALL"};
+	const char *first = sql == NULL ? NULL : strstr(sql, PGSF_VALUE);
+	Scan		scan;
+
+	if (first == NULL || strstr(first + 1, PGSF_VALUE) != NULL)
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
+						  "the storing statement must have " PGSF_VALUE " in it exactly once");
+	if (check_statement(h, sql, params, &scan) < 0)
+		return -1;
+	if (!scan.has_value)
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
+						  PGSF_VALUE " must not be in a comment, string or quoted name");
+	for (size_t i = 0; i < sizeof(storing) / sizeof(storing[0]); i++)
+	{
+		if (strcmp(scan.keyword, storing[i]) == 0)
+			return 0;
+	}
+	return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
+					  "the storing statement must be INSERT, UPDATE, MERGE, WITH, SELECT or CALL");
 }
 
 /* The storing statement, with the finished value where PGSF_VALUE is. */

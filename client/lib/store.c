@@ -216,7 +216,7 @@ pgsf_store(pgsf *h, const char *sql, const pgsf_params *params, PGresult **resul
 {
 	if (result != NULL)
 		*result = NULL;
-	if (pgsfi_start_open(h, true) < 0 || pgsfi_check_value_once(h, sql) < 0 ||
+	if (pgsfi_start_open(h, true) < 0 || pgsfi_check_storing(h, sql, params) < 0 ||
 		pgsfi_enter(h) < 0)
 		return -1;
 	pgsfi_forget_ahead(h);

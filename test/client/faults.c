@@ -24,6 +24,19 @@ trial_arguments(void)
 	void	   *memory;
 	size_t		memory_len;
 	const pgsf_params bad = {-1, NULL, NULL, NULL, NULL};
+	static const char *const not_storing[] = {
+		"INSERT INTO t (id) VALUES (5) -- " PGSF_VALUE,
+		"INSERT INTO t (id) VALUES (5) /* /* */ " PGSF_VALUE " */",
+		"INSERT INTO t VALUES (5, '" PGSF_VALUE "')",
+		"INSERT INTO t VALUES (5, $a$" PGSF_VALUE "$a$)",
+		"INSERT INTO t AS \"" PGSF_VALUE "\" VALUES (5, '')",
+		"ROLLBACK /* " PGSF_VALUE " */",
+		"COMMIT " PGSF_VALUE,
+		"VALUES (" PGSF_VALUE ")",
+		"DELETE FROM t WHERE doc = " PGSF_VALUE,
+		"EXPLAIN INSERT INTO t VALUES (5, " PGSF_VALUE ")",
+		NULL
+	};
 
 	check(pgsf_new(NULL) == NULL, "no connection");
 	check(pgsf_open(NULL, PGSF_READ, "SELECT 1", NULL) < 0 && pgsf_error(NULL)[0] != '\0',
@@ -70,6 +83,29 @@ trial_arguments(void)
 	check(pgsf_read(h, buf, 10) == 0, "which is empty");
 	works(pgsf_close(h), "close");
 
+	/* one column, whichever it is, and whatever locks the row */
+	fails(pgsf_open(h, PGSF_READ, "SELECT doc, id FROM t WHERE id = 1", NULL), "42601", "two columns");
+	fails(pgsf_open(h, PGSF_READ, "SELECT FROM t WHERE id = 1", NULL), "42601", "no column");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc, id FROM t WHERE id = 1", NULL),
+		  "42601", "get of two columns");
+	works(pgsf_open(h, PGSF_READ, "SELECT doc AS q FROM t q WHERE id = 1", NULL), "a column like ours");
+	works(pgsf_close(h), "close");
+	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID " FOR UPDATE", id_is(1)), "open and lock");
+	works(pgsf_close(h), "close");
+
+	/* parameters that were not given */
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM t WHERE id = 1 AND $1 = 1", NULL),
+		  PGSF_ERROR_ARGUMENT, "get without a parameter");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID " AND $2 = 0", id_is(1)),
+		  PGSF_ERROR_ARGUMENT, "get with one of two parameters");
+	fails(pgsf_open(h, PGSF_READ, SELECT_ID, NULL), PGSF_ERROR_ARGUMENT, "open without a parameter");
+	fails(pgsf_put_memory(h, data, MB, "t", "doc", INSERT_ID, NULL, NULL), PGSF_ERROR_ARGUMENT,
+		  "put without a parameter");
+	works(pgsf_open(h, PGSF_READ, "SELECT doc AS a$7 FROM t WHERE id = $1 /* $2 /* $3 */ $4 */"
+					" AND '$5''$6' <> $q$ $8 $$ $9 $q$ AND E'\\'$10' <> '' AND \"doc\" IS NOT NULL -- $11",
+					id_is(1)), "what is no parameter");
+	works(pgsf_close(h), "close");
+
 	/* open for reading */
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
 	fails(pgsf_write(h, buf, 10), PGSF_ERROR_STATE, "write to what is read");
@@ -99,7 +135,15 @@ trial_arguments(void)
 		  PGSF_ERROR_ARGUMENT, "store without the value");
 	fails(pgsf_store(h, "INSERT INTO t VALUES (5, " PGSF_VALUE "), (6, " PGSF_VALUE ")",
 					 NULL, NULL), PGSF_ERROR_ARGUMENT, "store the value twice");
+	fails(pgsf_store(h, INSERT_ID, NULL, NULL), PGSF_ERROR_ARGUMENT, "store without a parameter");
+	fails(pgsf_store(h, INSERT_ID, &bad, NULL), PGSF_ERROR_ARGUMENT, "store, a bad count");
+	for (int i = 0; not_storing[i] != NULL; i++)
+		fails(pgsf_store(h, not_storing[i], NULL, NULL), PGSF_ERROR_ARGUMENT, not_storing[i]);
 	works(pgsf_store(h, INSERT_ID, id_is(5), NULL), "store");
+	works(pgsf_put_memory(h, data, MB, "t", "doc", "/* with */ WITH d (d) AS (SELECT " PGSF_VALUE ")"
+						  " INSERT INTO t SELECT $1, d FROM d", id_is(6), NULL), "store by WITH");
+	value_is(6, data, MB, "stored by WITH");
+	sql("DELETE FROM t WHERE id = 6");
 	value_is(5, data, MB, "stored after errors");
 	fails(pgsf_put_memory(h, data, MB, "t", "doc", UPDATE_ID, id_is(77), NULL),
 		  PGSF_ERROR_NOT_FOUND, "store in no row");

@@ -278,6 +278,73 @@ status(void)
 	return PQtransactionStatus(conn);
 }
 
+/*
+ * The application ends the transaction that the library began and begins another, by
+ * these statements: what it does there stays, whatever ends the value.
+ */
+static void
+replace_transaction(const char *statements, bool writing)
+{
+	int			count = atoi(sql("SELECT count(*) FROM t"));
+
+	if (writing)
+		works(pgsf_create(h, "t", "doc"), statements);
+	else
+		works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(2)), statements);
+	own_sql(statements);
+	own_sql("INSERT INTO t VALUES (100, '')");
+	works(pgsf_close(h), "close in the other transaction");
+	check(status() == PQTRANS_INTRANS, "which goes on");
+	rows_are(count, "before its COMMIT");
+	own_sql("COMMIT");
+	rows_are(count + 1, "after its COMMIT");
+	sql("DELETE FROM t WHERE id = 100");
+}
+
+static void
+replace_transactions(void)
+{
+	pgsf	   *other = pgsf_new(conn);
+
+	replace_transaction("COMMIT; BEGIN", true);
+	replace_transaction("COMMIT; BEGIN", false);
+	replace_transaction("ROLLBACK; START TRANSACTION", true);
+	replace_transaction("COMMIT AND CHAIN", true);
+
+	/* a failed one is not ended either */
+	works(pgsf_create(h, "t", "doc"), "create");
+	own_sql("COMMIT");
+	own_sql("BEGIN");
+	fails(pgsf_store(h, INSERT_ID, id_is(100), NULL), "42704", "store in the other transaction");
+	check(status() == PQTRANS_INERROR, "which has failed and goes on");
+	own_sql("ROLLBACK");
+	works(pgsf_create(h, "t", "doc"), "create");
+	own_sql("ROLLBACK");
+	own_sql("BEGIN");
+	PQclear(PQexec(conn, "SELECT 1 / 0"));
+	works(pgsf_close(h), "close in a failed transaction");
+	check(status() == PQTRANS_INERROR, "which goes on");
+	own_sql("ROLLBACK");
+
+	/* ours is, after a savepoint of the application and after an error */
+	works(pgsf_create(h, "t", "doc"), "create");
+	own_sql("SAVEPOINT s");
+	own_sql("ROLLBACK TO s");
+	PQclear(PQexec(conn, "SELECT 1 / 0"));
+	works(pgsf_close(h), "close after an error in the library's transaction");
+	check(status() == PQTRANS_IDLE, "which is ended");
+
+	/* that of another handle is not */
+	works(pgsf_create(h, "t", "doc"), "create");
+	own_sql("ROLLBACK");
+	check(pgsf_create(other, "t", "doc") == 0, "create with another handle");
+	works(pgsf_close(h), "close");
+	check(pgsf_store(other, INSERT_ID, id_is(100), NULL) == 0, "store: %s", pgsf_error(other));
+	check(status() == PQTRANS_IDLE, "and commit");
+	sql("DELETE FROM t WHERE id = 100");
+	pgsf_free(other);
+}
+
 void
 trial_transactions(void)
 {
@@ -349,6 +416,7 @@ trial_transactions(void)
 	works(pgsf_write(h, data, len), "write");
 	works(pgsf_close(h), "close without storing");
 	check(status() == PQTRANS_IDLE, "and ended");
+	replace_transactions();
 	rows_are(1, "transactions");
 	free(data);
 }
