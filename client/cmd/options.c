@@ -5,7 +5,8 @@
  *
  * Options may stand before the verb too, so that an alias can hold a
  * connection.  So the line is parsed twice: up to the verb with all options,
- * and behind it with those the verb takes.
+ * and behind it with those the verb takes.  An option that it does not take is an
+ * error on either side: who writes --dry-run before rm does not want it done.
  *
  *-------------------------------------------------------------------------
  */
@@ -142,6 +143,7 @@ typedef struct Parse
 	Options    *options;
 	const Verb *verb;			/* null while it is looked for */
 	int			verb_at;		/* where in argv it was found */
+	bool		before[NUM_OPTIONS];	/* options that stood before it */
 } Parse;
 
 static void
@@ -181,6 +183,23 @@ find_verb(const char *name, struct argp_state *state)
 	return NULL;
 }
 
+/* Remember an option that stands before the verb, which may turn out not to take it. */
+static void
+note_before(Parse *parse, int key)
+{
+	for (int i = 0; i < NUM_OPTIONS; i++)
+		if (key != 0 && option_rows[i].option.key == key)
+			parse->before[i] = true;
+}
+
+static void
+check_before(const Parse *parse, struct argp_state *state)
+{
+	for (int i = 0; i < NUM_OPTIONS; i++)
+		if (parse->before[i] && (option_rows[i].verbs & parse->verb->bit) == 0)
+			argp_error(state, "%s does not take --%s", parse->verb->name, option_rows[i].option.name);
+}
+
 /* What can be wrong only when all is known. */
 static void
 check_whole(const Parse *parse, struct argp_state *state)
@@ -208,6 +227,8 @@ parse_option(int key, char *arg, struct argp_state *state)
 	Parse	   *parse = state->input;
 	Options    *options = parse->options;
 
+	if (parse->verb == NULL)
+		note_before(parse, key);
 	switch (key)
 	{
 		case 'd':
@@ -272,6 +293,7 @@ parse_option(int key, char *arg, struct argp_state *state)
 				return ARGP_ERR_UNKNOWN;	/* so that all come as ARGP_KEY_ARGS */
 			parse->verb_at = state->next - 1;
 			parse->verb = find_verb(arg, state);
+			check_before(parse, state);
 			state->next = state->argc;
 			break;
 		case ARGP_KEY_ARGS:
@@ -313,7 +335,7 @@ options_parse(int argc, char **argv, Options *options)
 	struct argp before = {.options = options_of(VERB_ALL), .parser = parse_option,
 	.args_doc = "VERB [ARGUMENT...]", .doc = summary_doc};
 	struct argp behind = {.parser = parse_option};
-	Parse		parse = {options, NULL, 0};
+	Parse		parse = {.options = options};
 	char	   *name;
 
 	memset(options, 0, sizeof(*options));

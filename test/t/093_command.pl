@@ -37,6 +37,13 @@ ends(2, qr/put wants FILE/, 'no file', 'put', '-t', 'docs');
 ends(2, qr/too many arguments/, 'too many arguments', 'get', '-t', 'docs', 'a', 'b', 'c');
 ends(2, qr/unrecognized option/, 'unknown option', 'ls', '--frob', '-t', 'docs');
 ends(2, qr/unrecognized option/, 'option of another verb', 'ls', '--replace', '-t', 'docs');
+foreach my $case ([ 'rm', '--dry-run' ], [ 'rm', '--replace' ], [ 'put', '--against', '.' ], [ 'put', '--hash' ],
+	[ 'put', '-j', 3 ], [ 'cat', '--set', 'a=b' ], [ 'ls', '--prefix', 'x' ])
+{
+	my ($verb, @option) = @$case;
+	ends(2, qr/$verb does not take --/, "$option[0] before $verb", @option, '-t', 'docs', $verb, 'x');
+	ends(2, qr/unrecognized option|invalid option/, "$option[0] behind it", $verb, @option, '-t', 'docs', 'x');
+}
 ends(2, qr/COLUMN=VALUE/, '--set without =', 'put', '-t', 'docs', '--set', 'x', 'file');
 foreach my $jobs ('0', '65', 'x', '')
 {
@@ -134,7 +141,12 @@ is(join(' ', map { "$_->{name}=$_->{length}" } objects((command('ls', '--json', 
 	'len0=0 len1=1', 'ls --json');
 
 # rm
-ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', 'len0', 'len1');
+ends(2, qr/rm does not take --dry-run/, '--dry-run before rm', '-t', 'docs', '--dry-run', 'rm', 'len0');
+ends(0, qr/^ +0  len0$/, 'deletes nothing', 'ls', '-t', 'docs', 'len0');
+ends(0, qr/^ +0  len0$/, 'an option of all verbs before the verb', '-q', '-t', 'docs', 'ls', 'len0');
+command(\'ab', 'put', '-t', 'docs', '-', 'j2');
+ends(0, qr/^replaced j2$/m, 'an option that the verb has', \'abc', '-v', '--replace', '-t', 'docs', 'put', '-', 'j2');
+ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', 'len0', 'len1', 'j2');
 ends(1, qr/len0: no file of that name/, 'rm of some', 'rm', '-t', 'docs', 'len0', 'len3999');
 is(sql(q{SELECT count(*) FROM docs WHERE name IN ('len0', 'len1', 'len3999')}), 0, 'all of them are gone');
 ends(0, qr/^removed len4000\n$/, 'rm -v', 'rm', '-v', '-t', 'docs', 'len4000');
