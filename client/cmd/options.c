@@ -16,6 +16,7 @@
 
 #include <pgsecurefile.h>
 
+#include "output.h"
 #include "verbs.h"
 
 #define MAX_JOBS		64
@@ -152,7 +153,7 @@ add_set(Options *options, char *text, struct argp_state *state)
 	char	   *equals = strchr(text, '=');
 
 	if (equals == NULL || equals == text)
-		argp_error(state, "--set wants COLUMN=VALUE, not \"%s\"", text);
+		argp_error(state, "--set wants COLUMN=VALUE, not \"%s\"", output_quoted(text));
 	*equals = '\0';
 	options->sets = realloc(options->sets, (options->nsets + 1) * sizeof(Assignment));
 	if (options->sets == NULL)
@@ -168,7 +169,7 @@ parse_jobs(const char *text, struct argp_state *state)
 	long		jobs = strtol(text, &end, 10);
 
 	if (*text == '\0' || *end != '\0' || jobs < 1 || jobs > MAX_JOBS)
-		argp_error(state, "--jobs wants a number from 1 to %d, not \"%s\"", MAX_JOBS, text);
+		argp_error(state, "--jobs wants a number from 1 to %d, not \"%s\"", MAX_JOBS, output_quoted(text));
 	return (int) jobs;
 }
 
@@ -179,7 +180,7 @@ find_verb(const char *name, struct argp_state *state)
 	for (int i = 0; i < NUM_VERBS; i++)
 		if (strcmp(verbs[i].name, name) == 0)
 			return &verbs[i];
-	argp_error(state, "there is no verb \"%s\"", name);
+	argp_error(state, "there is no verb \"%s\"", output_quoted(name));
 	return NULL;
 }
 
