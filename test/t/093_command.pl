@@ -203,7 +203,7 @@ foreach my $name (sort keys %control)
 	ends(0, qr/^ +1  $shown\n$/, 'ls', 'ls', '-t', 'docs', $name);
 	ends(0, qr/^name:    $shown$/m, 'stat', 'stat', '-t', 'docs', $name);
 	ends(1, qr/^securefile: $shown: a file of/, 'a message about it', \'x', 'put', '-t', 'docs', '-', $name);
-	ends(1, qr/^securefile: x: could not open "$shown/x": /, 'a message with it', 'put', '-t', 'docs', "$name/x");
+	ends(1, qr{^securefile: x: could not open "$shown/x": }, 'a message with it', 'put', '-t', 'docs', "$name/x");
 	ends(3, qr/^securefile: .*\Q$control{$name}\E/, 'a message of the server', 'ls', '-t', qq{"$name"});
 	ends(2, qr/no verb "$shown"/, 'an error of usage', $name);
 	is((objects((command('ls', '--json', '-t', 'docs', $name))[1]))[0]{name}, do { utf8::decode(my $text = $name); $text }, 'JSON');
