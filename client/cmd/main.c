@@ -18,6 +18,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdlib.h>
+
 #include "interrupt.h"
 #include "output.h"
 #include "verbs.h"
@@ -26,9 +28,11 @@ int
 main(int argc, char **argv)
 {
 	Options		options;
-	const Verb *verb = options_parse(argc, argv, &options);
+	const Verb *verb;
 
+	atexit(output_check);
+	verb = options_parse(argc, argv, &options);
 	interrupt_begin();
-	output_begin(&options, verb->name);
+	output_begin(&options, verb);
 	return verb->run(&options);
 }

@@ -5,7 +5,8 @@
  *
  * Options may stand before the verb too, so that an alias can hold a
  * connection.  So the line is parsed twice: up to the verb with all options,
- * and behind it with those the verb takes.
+ * and behind it with those the verb takes.  An option that it does not take is an
+ * error on either side: who writes --dry-run before rm does not want it done.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +16,7 @@
 
 #include <pgsecurefile.h>
 
+#include "output.h"
 #include "verbs.h"
 
 #define MAX_JOBS		64
@@ -142,6 +144,7 @@ typedef struct Parse
 	Options    *options;
 	const Verb *verb;			/* null while it is looked for */
 	int			verb_at;		/* where in argv it was found */
+	bool		before[NUM_OPTIONS];	/* options that stood before it */
 } Parse;
 
 static void
@@ -150,7 +153,7 @@ add_set(Options *options, char *text, struct argp_state *state)
 	char	   *equals = strchr(text, '=');
 
 	if (equals == NULL || equals == text)
-		argp_error(state, "--set wants COLUMN=VALUE, not \"%s\"", text);
+		argp_error(state, "--set wants COLUMN=VALUE, not \"%s\"", output_quoted(text));
 	*equals = '\0';
 	options->sets = realloc(options->sets, (options->nsets + 1) * sizeof(Assignment));
 	if (options->sets == NULL)
@@ -166,7 +169,7 @@ parse_jobs(const char *text, struct argp_state *state)
 	long		jobs = strtol(text, &end, 10);
 
 	if (*text == '\0' || *end != '\0' || jobs < 1 || jobs > MAX_JOBS)
-		argp_error(state, "--jobs wants a number from 1 to %d, not \"%s\"", MAX_JOBS, text);
+		argp_error(state, "--jobs wants a number from 1 to %d, not \"%s\"", MAX_JOBS, output_quoted(text));
 	return (int) jobs;
 }
 
@@ -177,8 +180,25 @@ find_verb(const char *name, struct argp_state *state)
 	for (int i = 0; i < NUM_VERBS; i++)
 		if (strcmp(verbs[i].name, name) == 0)
 			return &verbs[i];
-	argp_error(state, "there is no verb \"%s\"", name);
+	argp_error(state, "there is no verb \"%s\"", output_quoted(name));
 	return NULL;
+}
+
+/* Remember an option that stands before the verb, which may turn out not to take it. */
+static void
+note_before(Parse *parse, int key)
+{
+	for (int i = 0; i < NUM_OPTIONS; i++)
+		if (key != 0 && option_rows[i].option.key == key)
+			parse->before[i] = true;
+}
+
+static void
+check_before(const Parse *parse, struct argp_state *state)
+{
+	for (int i = 0; i < NUM_OPTIONS; i++)
+		if (parse->before[i] && (option_rows[i].verbs & parse->verb->bit) == 0)
+			argp_error(state, "%s does not take --%s", parse->verb->name, option_rows[i].option.name);
 }
 
 /* What can be wrong only when all is known. */
@@ -208,6 +228,8 @@ parse_option(int key, char *arg, struct argp_state *state)
 	Parse	   *parse = state->input;
 	Options    *options = parse->options;
 
+	if (parse->verb == NULL)
+		note_before(parse, key);
 	switch (key)
 	{
 		case 'd':
@@ -272,6 +294,7 @@ parse_option(int key, char *arg, struct argp_state *state)
 				return ARGP_ERR_UNKNOWN;	/* so that all come as ARGP_KEY_ARGS */
 			parse->verb_at = state->next - 1;
 			parse->verb = find_verb(arg, state);
+			check_before(parse, state);
 			state->next = state->argc;
 			break;
 		case ARGP_KEY_ARGS:
@@ -313,7 +336,7 @@ options_parse(int argc, char **argv, Options *options)
 	struct argp before = {.options = options_of(VERB_ALL), .parser = parse_option,
 	.args_doc = "VERB [ARGUMENT...]", .doc = summary_doc};
 	struct argp behind = {.parser = parse_option};
-	Parse		parse = {options, NULL, 0};
+	Parse		parse = {.options = options};
 	char	   *name;
 
 	memset(options, 0, sizeof(*options));

@@ -22,6 +22,8 @@
 #include "output.h"
 #include "utf8.h"
 
+#define REAL_DIGITS		15		/* a decimal number comes out as it went in */
+
 static const char *const action_names[] = {
 	[ACTION_PUT] = "put",
 	[ACTION_REPLACED] = "replaced",
@@ -40,14 +42,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct
 {
 	const Options *options;
-	const char *verb;
+	const Verb *verb;
 	struct timespec start;
 	int64_t		counts[NUM_ACTIONS];
-	int64_t		bytes;			/* of files put, replaced or got */
+	int64_t		bytes;			/* of files put, replaced, got or verified */
 }			told;
 
 void
-output_begin(const Options *options, const char *verb)
+output_begin(const Options *options, const Verb *verb)
 {
 	told.options = options;
 	told.verb = verb;
@@ -88,37 +90,79 @@ check_stdout(void)
 }
 
 /*
- * The name with what would upset a terminal or a line written as \n, \t, \\ or
- * octal.  Belongs to the thread, until its next call.
+ * At exit, for what has its output written elsewhere: --help and --version, which
+ * say nothing of a full disk.
  */
-const char *
-output_quoted(const char *name)
+void
+output_check(void)
 {
-	static _Thread_local char *buffer = NULL;
-	const unsigned char *in = (const unsigned char *) name;
-	char	   *out;
+	if (ferror(stdout) == 0)
+		check_stdout();
+	else
+		output_broken();
+}
 
-	free(buffer);
-	buffer = out = malloc(strlen(name) * 4 + 1);
-	if (buffer == NULL)
+/*
+ * The text with what would upset a terminal written in octal.  A name is one line
+ * besides, and can be read back; a message may have several.
+ */
+static char *
+quote(const char *text, bool is_name)
+{
+	static const char special[] = "\\\n\t";
+	const unsigned char *in = (const unsigned char *) text;
+	char	   *quoted = malloc(strlen(text) * 4 + 1);
+	char	   *out = quoted;
+
+	if (quoted == NULL)
 		abort();
 	while (*in)
 	{
 		int			length = utf8_length(in);
+		int			bytes = length > 0 ? length : 1;
+		const char *found = strchr(special, *in);
 
-		if (*in == '\\' || *in == '\n' || *in == '\t')
-			out += sprintf(out, "\\%c", *in == '\\' ? '\\' : *in == '\n' ? 'n' : 't');
-		else if (length == 0 || *in < ' ' || *in == 0x7f)
-			out += sprintf(out, "\\%03o", *in);
+		if (found != NULL && is_name)
+			out += sprintf(out, "\\%c", "\\nt"[found - special]);
+		else if (found == NULL && (length == 0 || utf8_control(in)))
+			for (int i = 0; i < bytes; i++)
+				out += sprintf(out, "\\%03o", in[i]);
 		else
-		{
-			memcpy(out, in, length);
-			out += length;
-		}
-		in += length > 0 ? length : 1;
+			out = mempcpy(out, in, bytes);
+		in += bytes;
 	}
 	*out = '\0';
+	return quoted;
+}
+
+/* A name, quoted.  Belongs to the thread, until its next call. */
+const char *
+output_quoted(const char *name)
+{
+	static _Thread_local char *buffer = NULL;
+
+	free(buffer);
+	buffer = quote(name, true);
 	return buffer;
+}
+
+/* A message; what the server says can hold anybody's names.  The caller has the lock. */
+static void
+say(const char *format,...)
+{
+	va_list		args;
+	char	   *text,
+			   *quoted;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		abort();
+	va_end(args);
+	quoted = quote(text, false);
+	progress_hide();
+	fprintf(stderr, "%s\n", quoted);
+	free(quoted);
+	free(text);
 }
 
 /* A name in JSON; bytes that are no UTF-8 become U+FFFD. */
@@ -155,7 +199,7 @@ output_record(json_t *record)
 {
 	output_lock();
 	progress_hide();
-	if (json_dumpf(record, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER) != 0)
+	if (json_dumpf(record, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(REAL_DIGITS)) != 0)
 	{
 		fprintf(stderr, "securefile: could not write JSON\n");
 		interrupt_leave(EXIT_SOME);
@@ -187,8 +231,30 @@ void
 output_message(const Failure *failure)
 {
 	output_lock();
-	progress_hide();
-	fprintf(stderr, "securefile: %s\n", failure->text);
+	say("securefile: %s", failure->text);
+	output_unlock();
+}
+
+/* What the server says besides results: PQnoticeProcessor. */
+void
+output_notice(void *arg, const char *message)
+{
+	int			length = (int) strlen(message);
+
+	(void) arg;
+	if (length > 0 && message[length - 1] == '\n')
+		length--;
+	output_lock();
+	say("securefile: %.*s", length, message);
+	output_unlock();
+}
+
+/* verify found a whole column as it should be. */
+void
+output_sound(const char *column, const char *table)
+{
+	output_lock();
+	say("securefile: verify: nothing wrong in column %s of %s", column, table);
 	output_unlock();
 }
 
@@ -214,7 +280,8 @@ count(Action action, int64_t bytes)
 {
 	output_lock();
 	told.counts[action]++;
-	if (action == ACTION_PUT || action == ACTION_REPLACED || action == ACTION_GOT)
+	if (action == ACTION_PUT || action == ACTION_REPLACED || action == ACTION_GOT ||
+		told.verb->bit == VERB_VERIFY)
 		told.bytes += bytes;
 	output_unlock();
 }
@@ -239,8 +306,7 @@ output_failed(const char *name, const Failure *failure)
 {
 	count(ACTION_FAILED, 0);
 	output_lock();
-	progress_hide();
-	fprintf(stderr, "securefile: %s: %s\n", output_quoted(name), failure->text);
+	say("securefile: %s: %s", output_quoted(name), failure->text);
 	output_unlock();
 	if (told.options->json)
 		output_record(json_pack("{s:o, s:s, s:o, s:s}", "name", output_json_name(name),
@@ -261,12 +327,12 @@ seconds_passed(void)
 static void
 summary_json(double seconds)
 {
-	json_t	   *record = json_pack("{s:s}", "summary", told.verb);
+	json_t	   *record = json_pack("{s:s}", "summary", told.verb->name);
 
 	for (int i = 0; i < NUM_ACTIONS; i++)
 		json_object_set_new(record, action_names[i], json_integer(told.counts[i]));
 	json_object_set_new(record, "bytes", json_integer(told.bytes));
-	json_object_set_new(record, "seconds", json_real(seconds));
+	json_object_set_new(record, "seconds", json_real((double) (int64_t) (seconds * 1000 + 0.5) / 1000));
 	if (told.options->dry_run)
 		json_object_set_new(record, "dry_run", json_true());
 	output_record(record);
@@ -288,7 +354,7 @@ summary_text(double seconds)
 	if (told.bytes > 0 && seconds > 0)
 		snprintf(moved, sizeof(moved), "; %s, %s/s", progress_size(told.bytes, size, sizeof(size)),
 				 progress_size((int64_t) ((double) told.bytes / seconds), rate, sizeof(rate)));
-	fprintf(stderr, "securefile: %s%s: %s%s in %.1f s\n", told.verb,
+	fprintf(stderr, "securefile: %s%s: %s%s in %.1f s\n", told.verb->name,
 			told.options->dry_run ? " (dry run)" : "", used > 0 ? text : "no files", moved, seconds);
 }
 

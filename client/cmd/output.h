@@ -30,7 +30,7 @@ typedef enum Action
 	NUM_ACTIONS
 } Action;
 
-extern void output_begin(const Options *options, const char *verb);
+extern void output_begin(const Options *options, const Verb *verb);
 extern void output_lock(void);
 extern void output_unlock(void);
 
@@ -43,6 +43,9 @@ extern void output_line(const char *format,...) __attribute__((format(printf, 1,
 extern json_t *output_json_name(const char *name);
 extern const char *output_quoted(const char *name);
 extern void output_message(const Failure *failure);
+extern void output_notice(void *arg, const char *message);
+extern void output_sound(const char *column, const char *table);
+extern void output_check(void);
 extern void output_broken(void) __attribute__((noreturn));
 extern void output_stop(const char *why);
 extern int	output_status(int status);

@@ -66,6 +66,7 @@ static bool
 equip(Session *session, Failure *failure)
 {
 	interrupt_watch(session->conn);
+	PQsetNoticeProcessor(session->conn, output_notice, NULL);
 	session->handle = pgsf_new(session->conn);
 	if (session->handle == NULL)
 		return failure_say(failure, "out of memory");

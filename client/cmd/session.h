@@ -25,7 +25,7 @@ typedef struct Target
 	char	   *column;			/* of the files */
 	char	   *key;			/* of the names */
 	char	   *plain_column;	/* without quotes, as functions want it */
-	bool		partitioned;
+	bool		has_rows;		/* of its own, neither partitioned nor a view */
 	bool		names_are_utf8; /* the encoding of the connection */
 } Target;
 

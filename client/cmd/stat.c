@@ -35,8 +35,8 @@ show_text(const Facts *facts)
 		output_line("%s", "");
 	first = false;
 	output_line("name:    %s", output_quoted(facts->name));
-	output_line("table:   %s", facts->table);
-	output_line("column:  %s", facts->column);
+	output_line("table:   %s", output_quoted(facts->table));
+	output_line("column:  %s", output_quoted(facts->column));
 	output_line("length:  %lld", facts->length);
 	output_line("in row:  %lld", facts->in_row);
 	if (facts->hashed)

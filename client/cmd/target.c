@@ -52,7 +52,7 @@ find_table(Session *session, const Options *options, Target *target, Failure *fa
 {
 	const char *const values[] = {options->table};
 	PGresult   *result = session_query(session, failure,
-									   "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind = 'p',"
+									   "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind NOT IN ('p', 'v'),"
 									   " CASE WHEN c.relkind = 'p' THEN"
 									   "  (SELECT quote_ident(m.nspname) || '.' || quote_ident(l.relname)"
 									   "   FROM pg_catalog.pg_partition_tree(c.oid) p"
@@ -72,7 +72,7 @@ find_table(Session *session, const Options *options, Target *target, Failure *fa
 		return failure_say(failure, "relation \"%s\" does not exist", options->table);
 	}
 	target->table = copy_field(result, 0);
-	target->partitioned = PQgetvalue(result, 0, 1)[0] == 't';
+	target->has_rows = PQgetvalue(result, 0, 1)[0] == 't';
 	target->store_table = copy_field(result, PQgetisnull(result, 0, 2) ? 0 : 2);
 	PQclear(result);
 	return true;

@@ -37,6 +37,19 @@ utf8_length(const unsigned char *text)
 	return length;
 }
 
+/*
+ * Is the character that begins there a control character, one of U+0080 to U+009F
+ * among them (a terminal takes U+009B for the start of a command), or a separator of
+ * lines or paragraphs?
+ */
+bool
+utf8_control(const unsigned char *text)
+{
+	return text[0] < ' ' || text[0] == 0x7f ||
+		(text[0] == 0xc2 && text[1] < 0xa0) ||
+		(text[0] == 0xe2 && text[1] == 0x80 && (text[2] == 0xa8 || text[2] == 0xa9));
+}
+
 bool
 utf8_valid(const char *text)
 {

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 extern int	utf8_length(const unsigned char *text);
+extern bool utf8_control(const unsigned char *text);
 extern bool utf8_valid(const char *text);
 
 #endif							/* SECUREFILE_UTF8_H */

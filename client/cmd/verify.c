@@ -50,8 +50,8 @@ check_column(Session *session, const Options *options, Failure *failure)
 	const Target *target = session->target;
 	const char *const values[] = {target->table, target->plain_column};
 
-	/* in a partitioned table a ctid means nothing, and the finding says the partition */
-	char	   *sql = target->partitioned
+	/* without rows of its own it has no ctid: partitions stand in the finding, others are an error */
+	char	   *sql = !target->has_rows
 		? text_make("SELECT finding, NULL, detail FROM %s.securefile_check($1, $2)", target->extension)
 		: text_make("SELECT c.finding, t.%s::text, c.detail FROM %s.securefile_check($1, $2) c"
 					" LEFT JOIN ONLY %s t ON t.ctid = c.ctid",
@@ -62,7 +62,7 @@ check_column(Session *session, const Options *options, Failure *failure)
 	for (int i = 0; i < PQntuples(result); i++)
 		show_finding(options, result, i);
 	if (result != NULL && PQntuples(result) == 0 && !options->quiet && !options->json)
-		fprintf(stderr, "securefile: verify: nothing wrong in column %s of %s\n", target->column, target->table);
+		output_sound(target->column, target->table);
 	PQclear(result);
 	return result != NULL;
 }

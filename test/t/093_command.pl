@@ -30,6 +30,11 @@ foreach my $verb (qw(put get cat ls stat rm import export verify))
 	ends(0, qr/^Usage: securefile $verb .*--table=TABLE.*--dbname=DBNAME/s, "$verb --help", $verb, '--help');
 }
 ends(0, qr/\A(?!.*--jobs)/s, 'a verb shows its own options only', 'put', '--help');
+foreach my $args ('--help', '--version', 'put --help')
+{
+	is(system('bash', '-c', "securefile $args >/dev/full 2>full.err") >> 8, 1, "$args to a full device");
+	like(slurp_file('full.err'), qr/^securefile: standard output: No space left on device$/, 'says so');
+}
 ends(2, qr/say what to do/, 'no verb');
 ends(2, qr/there is no verb "frob"/, 'unknown verb', 'frob');
 ends(2, qr/say with -t which table/, 'no table', 'ls');
@@ -37,6 +42,13 @@ ends(2, qr/put wants FILE/, 'no file', 'put', '-t', 'docs');
 ends(2, qr/too many arguments/, 'too many arguments', 'get', '-t', 'docs', 'a', 'b', 'c');
 ends(2, qr/unrecognized option/, 'unknown option', 'ls', '--frob', '-t', 'docs');
 ends(2, qr/unrecognized option/, 'option of another verb', 'ls', '--replace', '-t', 'docs');
+foreach my $case ([ 'rm', '--dry-run' ], [ 'rm', '--replace' ], [ 'put', '--against', '.' ], [ 'put', '--hash' ],
+	[ 'put', '-j', 3 ], [ 'cat', '--set', 'a=b' ], [ 'ls', '--prefix', 'x' ])
+{
+	my ($verb, @option) = @$case;
+	ends(2, qr/$verb does not take --/, "$option[0] before $verb", @option, '-t', 'docs', $verb, 'x');
+	ends(2, qr/unrecognized option|invalid option/, "$option[0] behind it", $verb, @option, '-t', 'docs', 'x');
+}
 ends(2, qr/COLUMN=VALUE/, '--set without =', 'put', '-t', 'docs', '--set', 'x', 'file');
 foreach my $jobs ('0', '65', 'x', '')
 {
@@ -134,7 +146,12 @@ is(join(' ', map { "$_->{name}=$_->{length}" } objects((command('ls', '--json', 
 	'len0=0 len1=1', 'ls --json');
 
 # rm
-ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', 'len0', 'len1');
+ends(2, qr/rm does not take --dry-run/, '--dry-run before rm', '-t', 'docs', '--dry-run', 'rm', 'len0');
+ends(0, qr/^ +0  len0$/, 'deletes nothing', 'ls', '-t', 'docs', 'len0');
+ends(0, qr/^ +0  len0$/, 'an option of all verbs before the verb', '-q', '-t', 'docs', 'ls', 'len0');
+command(\'ab', 'put', '-t', 'docs', '-', 'j2');
+ends(0, qr/^replaced j2$/m, 'an option that the verb has', \'abc', '-v', '--replace', '-t', 'docs', 'put', '-', 'j2');
+ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', 'len0', 'len1', 'j2');
 ends(1, qr/len0: no file of that name/, 'rm of some', 'rm', '-t', 'docs', 'len0', 'len3999');
 is(sql(q{SELECT count(*) FROM docs WHERE name IN ('len0', 'len1', 'len3999')}), 0, 'all of them are gone');
 ends(0, qr/^removed len4000\n$/, 'rm -v', 'rm', '-v', '-t', 'docs', 'len4000');
@@ -174,6 +191,37 @@ ends(0, qr/^ +\d+  st\*r\?\n$/, 'a pattern with escapes', 'ls', '-t', 'docs', 's
 ends(0, qr/^$/, 'a pattern with _', 'ls', '-t', 'docs', 'under_scor_');
 ends(1, qr/0xff/, 'a name that is no text', \'x', 'put', '-t', 'docs', '-', "bad\xff");
 ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', '--', @odd);
+
+# what a terminal takes for commands or ends of lines, in names and in messages
+my %control = ("csi\xc2\x9b2J" => 'csi\302\2332J', "first\xc2\x80" => 'first\302\200', "last\xc2\x9f" => 'last\302\237',
+	"line\xe2\x80\xa8" => 'line\342\200\250', "paragraph\xe2\x80\xa9" => 'paragraph\342\200\251',
+	"esc\e[2J" => 'esc\033[2J', "plain\xc2\xa0\xe2\x80\xa7\xe2\x80\xaa" => "plain\xc2\xa0\xe2\x80\xa7\xe2\x80\xaa");
+foreach my $name (sort keys %control)
+{
+	my $shown = quotemeta $control{$name};
+	ends(0, qr/^put $shown\n$/, "put -v '$control{$name}'", \'x', 'put', '-v', '-t', 'docs', '-', $name);
+	ends(0, qr/^ +1  $shown\n$/, 'ls', 'ls', '-t', 'docs', $name);
+	ends(0, qr/^name:    $shown$/m, 'stat', 'stat', '-t', 'docs', $name);
+	ends(1, qr/^securefile: $shown: a file of/, 'a message about it', \'x', 'put', '-t', 'docs', '-', $name);
+	ends(1, qr{^securefile: x: could not open "$shown/x": }, 'a message with it', 'put', '-t', 'docs', "$name/x");
+	ends(3, qr/^securefile: .*\Q$control{$name}\E/, 'a message of the server', 'ls', '-t', qq{"$name"});
+	ends(2, qr/no verb "$shown"/, 'an error of usage', $name);
+	is((objects((command('ls', '--json', '-t', 'docs', $name))[1]))[0]{name}, do { utf8::decode(my $text = $name); $text }, 'JSON');
+	ends(0, qr/^removed $shown$/, 'rm -v', 'rm', '-v', '-t', 'docs', $name);
+}
+sql(qq{CREATE TABLE "t\xc2\x9b" (name text PRIMARY KEY, "c\xc2\x9b" securefile);
+	CREATE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN RAISE NOTICE 'new %', NEW.name; RETURN NEW; END \$\$;
+	CREATE TRIGGER shout BEFORE INSERT ON "t\xc2\x9b" FOR EACH ROW EXECUTE FUNCTION shout()});
+ends(0, qr/^securefile: NOTICE:  new a\\302\\233\n$/, 'a notice', \'x', 'put', '-t', qq{"t\xc2\x9b"}, '-', "a\xc2\x9b");
+ends(0, qr/table:   "?t\\302\\233"?\ncolumn:  c\\302\\233\n/, 'stat of a table', 'stat', '-t', qq{"t\xc2\x9b"}, "a\xc2\x9b");
+ends(0, qr/column "?c\\302\\233"? of public\."?t\\302\\233"?\n/, 'verify', 'verify', '-t', qq{"t\xc2\x9b"});
+
+# a view
+sql('CREATE VIEW seen AS SELECT * FROM docs');
+ends(0, qr/^$/, 'put through a view', \'x', 'put', '-t', 'seen', '-k', 'name', '-', 'v');
+ends(3, qr/^securefile: "seen" is not a table$/, 'verify of a view', 'verify', '-t', 'seen', '-k', 'name');
+ends(0, qr/1 sound/, 'verify of a name there', 'verify', '-t', 'seen', '-k', 'name', 'v');
+ends(0, qr/^$/, 'rm through a view', 'rm', '-t', 'seen', '-k', 'name', 'v');
 
 # tables and columns
 sql(q{CREATE SCHEMA "Odd Schema";

@@ -28,6 +28,13 @@ sub summary
 	  grep { $summary->{$_} } qw(put replaced got same sound removed failed);
 }
 
+# Bytes in the summary among JSON Lines.
+sub moved
+{
+	my ($summary) = grep { exists $_->{summary} } objects($_[0]);
+	return $summary->{bytes};
+}
+
 # One test: an import, export or verify ends with that status and summary.
 sub sums_up
 {
@@ -205,7 +212,12 @@ sums_up(0, '', 'verify', 'verify');
 sums_up(0, 'sound=2', 'verify of names', 'verify', 'sizes/0', 'sizes/3000000');
 sums_up(1, 'sound=1 failed=1', 'verify of a name that is not there', 'verify', 'sizes/0', 'none');
 sums_up(0, "same=$all", 'verify --against', 'verify', '--against', 'tree');
-sums_up(0, 'same=1', 'verify --against, a name', 'verify', '--against', 'tree', 'sizes/4001');
+($out) = sums_up(0, 'same=1', 'verify --against, a name', 'verify', '--against', 'tree', 'sizes/4001');
+is(moved($out), 4001, 'and its bytes');
+like($out, qr/"seconds":\d+\.\d{1,3}}$/, 'seconds have three decimals');
+is(moved((sums_up(0, 'sound=2', 'verify of names', 'verify', 'sizes/4000', 'sizes/4001'))[0]), 8001, 'and their bytes');
+is(moved((sums_up(0, '', 'verify of the column', 'verify'))[0]), 0, 'counts none');
+is(moved((sums_up(0, "same=$all", 'a second import', 'import', 'tree'))[0]), 0, 'moves none');
 remove_tree('other');
 system('cp', '-a', 'tree', 'other');
 write_file('other/many/5', 'changed');
