@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
 
-my $rounds = $ENV{SECUREFILE_HANDLE_ROUNDS} || 40;
+my $rounds = $ENV{SECUREFILE_HANDLE_ROUNDS} || 80;
 my $runs = $ENV{SECUREFILE_HANDLE_RUNS} || 2;
 my $kills = $ENV{SECUREFILE_HANDLE_KILLS} || 0;
 my $node = new_cluster('handles', conf => ['max_prepared_transactions = 20']);

@@ -53,9 +53,9 @@ subtest 'a change writes what it touches' => sub {
 	my $write = sub { my ($at, $len) = @_; return "PERFORM securefile_seek(fd, $at, 0); PERFORM securefile_write(fd, blob(7, $len));" };
 	foreach my $table ('l', 'f')
 	{
-		foreach my $length (200_000_000, 8_000_000)
+		foreach my $length ($table eq 'f' ? 200_000_000 : 20_000_000, 8_000_000)
 		{
-			my $at = $length > 100_000_000 ? $mid : 20 * UNIT + 5000;
+			my $at = $length > 10_000_000 ? $mid : 20 * UNIT + 5000;
 			my $edge = int($at / UNIT) * UNIT;
 			$node->safe_psql('postgres', "TRUNCATE $table; INSERT INTO $table VALUES (1, 1, $length, securefile_finish(put(made('$table', 1, $length / 2), 2, $length / 2)));"
 				  . " INSERT INTO $table SELECT 2, seed, len, doc FROM $table; INSERT INTO $table SELECT 3, seed, len, blob(1, 4000000) FROM $table LIMIT 1; DELETE FROM $table WHERE id = 3");
