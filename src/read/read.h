@@ -32,6 +32,12 @@ extern bool sf_read_is_inline(struct varlena *datum);
 extern int64 sf_read_length(struct varlena *datum);
 
 /*
+ * What a value consists of (see SfPiece); returns how many pieces, palloc'd,
+ * which point into it.
+ */
+extern int	sf_read_pieces(struct varlena *value, SfPiece **pieces);
+
+/*
  * Bytes [object_offset, object_offset + len) of a value into dst.  The range
  * must lie inside the value.  Reads no unit it does not touch.  ERROR
  * DATA_CORRUPTED or UNDEFINED_OBJECT (value outlived its row).

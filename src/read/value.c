@@ -93,6 +93,21 @@ read_piece(const SfPiece *piece, uint64 offset, uint64 len, char *dst)
 	}
 }
 
+int
+sf_read_pieces(struct varlena *value, SfPiece **pieces)
+{
+	uint8		form = sf_read_form(value);
+
+	if (form == SF_FORM_EDITED)
+		return sf_object_pieces(value, pieces);
+	*pieces = palloc0(sizeof(SfPiece));
+	(*pieces)->kind = form == SF_FORM_INLINE ? SF_PIECE_BYTES : SF_PIECE_VALUE;
+	(*pieces)->length = sf_read_length(value);
+	(*pieces)->bytes = VARDATA_ANY(value) + 1;
+	(*pieces)->value = value;
+	return 1;
+}
+
 static void
 read_edited(struct varlena *datum, uint64 object_offset, uint64 len, char *dst)
 {
