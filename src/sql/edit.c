@@ -95,7 +95,7 @@ fits_inline(const PieceList *list, int64 *length)
 			pg_add_s64_overflow(*length, list->items[i].length, length))
 			return false;
 	}
-	return *length <= (int64) (MaxAllocSize - VARHDRSZ - 1);
+	return *length <= SF_INLINE_MAX;
 }
 
 static struct varlena *
@@ -107,7 +107,7 @@ compose(const PieceList *list)
 
 	if (!fits_inline(list, &length))
 		return sf_object_edited(list->items, list->n);
-	value = sf_sql_new_inline(length, &dst);
+	value = sf_read_new_inline(length, &dst);
 	for (int i = 0; i < list->n; dst += list->items[i++].length)
 	{
 		if (list->items[i].kind == SF_PIECE_ZEROS)
