@@ -240,9 +240,9 @@ subtest 'the end of all offsets' => sub {
 		fails_with($node, "SELECT doc::bytea FROM $table", '54000', '', "$table: nor be selected whole");
 		fails_with($node, "SET statement_timeout = '300ms'; SELECT securefile_hash(doc) FROM $table", '57014', '', "$table: a hash can be cancelled");
 		fails_with($node, "SET statement_timeout = '300ms'; SELECT count(*) FROM (SELECT securefile_chunks(doc) FROM $table OFFSET 0) s", '57014', '', "$table: a stream can be cancelled");
-		$node->safe_psql('postgres', "UPDATE $table SET doc = overlay(doc placing 'THE EN' from $last - 6); INSERT INTO $table SELECT 2, doc FROM $table");
+		$node->safe_psql('postgres', "UPDATE $table SET doc = overlay(doc placing 'THE END' from $last - 6); INSERT INTO $table SELECT 2, doc FROM $table");
 		is($node->safe_psql('postgres', "SET statement_timeout = '60s'; SELECT count(*) FROM securefile_check('$table', 'doc')"), 0, "$table: sound");
-		is($node->safe_psql('postgres', "SELECT id, convert_from(substring(doc, $last - 6), 'UTF8') FROM $table ORDER BY id"), "1|THE ENd\n2|THE ENd", "$table: changed and copied");
+		is($node->safe_psql('postgres', "SELECT id, convert_from(substring(doc, $last - 6), 'UTF8') FROM $table ORDER BY id"), "1|THE END\n2|THE END", "$table: changed and copied");
 		cmp_ok(settle($node, $table, 'doc')->{live_bytes}, '<=', 4 * UNIT, "$table: stored in four units");
 		$node->safe_psql('postgres', "UPDATE $table SET doc = securefile_truncate(doc, $last - 3) WHERE id = 1; UPDATE $table SET doc = securefile_truncate(securefile_truncate(doc, 3), $last) WHERE id = 2");
 		is($node->safe_psql('postgres', "SELECT id, substring(doc, $last - 6) FROM $table ORDER BY id"), "1|\\x54484520\n2|\\x00000000000000", "$table: cut");
