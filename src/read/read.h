@@ -28,8 +28,21 @@ extern uint8 sf_read_form(struct varlena *datum);
 /* Is it INLINE?  Does not throw: what has another form, or none, is not. */
 extern bool sf_read_is_inline(struct varlena *datum);
 
+/* What a varlena holds before the bytes of an INLINE value, and how many at most. */
+#define SF_INLINE_OVERHEAD	(VARHDRSZ + 1)
+#define SF_INLINE_MAX		((int64) (MaxAllocSize - SF_INLINE_OVERHEAD))
+
+/* An INLINE datum with room for len bytes; *data is where they go.  palloc'd. */
+extern struct varlena *sf_read_new_inline(Size len, char **data);
+
 /* Length of a value in bytes; touches no data. */
 extern int64 sf_read_length(struct varlena *datum);
+
+/*
+ * What a value consists of (see SfPiece); returns how many pieces, palloc'd,
+ * which point into it.
+ */
+extern int	sf_read_pieces(struct varlena *value, SfPiece **pieces);
 
 /*
  * Bytes [object_offset, object_offset + len) of a value into dst.  The range

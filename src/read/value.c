@@ -36,6 +36,24 @@ sf_read_is_inline(struct varlena *datum)
 		*(uint8 *) VARDATA_ANY(datum) == SF_FORM_INLINE;
 }
 
+struct varlena *
+sf_read_new_inline(Size len, char **data)
+{
+	struct varlena *value;
+
+	if (len > SF_INLINE_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("value of %zu bytes is too large for type securefile", len),
+				 errdetail("A value that is passed as a whole can have at most %zu bytes.",
+						   (Size) SF_INLINE_MAX)));
+	value = palloc(SF_INLINE_OVERHEAD + len);
+	SET_VARSIZE(value, SF_INLINE_OVERHEAD + len);
+	VARDATA(value)[0] = SF_FORM_INLINE;
+	*data = VARDATA(value) + 1;
+	return value;
+}
+
 int64
 sf_read_length(struct varlena *datum)
 {
@@ -91,6 +109,21 @@ read_piece(const SfPiece *piece, uint64 offset, uint64 len, char *dst)
 			read_stored(piece->value, piece->start + offset, len, dst);
 			break;
 	}
+}
+
+int
+sf_read_pieces(struct varlena *value, SfPiece **pieces)
+{
+	uint8		form = sf_read_form(value);
+
+	if (form == SF_FORM_EDITED)
+		return sf_object_pieces(value, pieces);
+	*pieces = palloc0(sizeof(SfPiece));
+	(*pieces)->kind = form == SF_FORM_INLINE ? SF_PIECE_BYTES : SF_PIECE_VALUE;
+	(*pieces)->length = sf_read_length(value);
+	(*pieces)->bytes = VARDATA_ANY(value) + 1;
+	(*pieces)->value = value;
+	return 1;
 }
 
 static void
@@ -212,7 +245,7 @@ sf_read_bytea(struct varlena *datum)
 struct varlena *
 sf_read_inline(struct varlena *datum)
 {
-	struct varlena *result = read_whole(datum, VARHDRSZ + 1);
+	struct varlena *result = read_whole(datum, SF_INLINE_OVERHEAD);
 
 	*VARDATA(result) = SF_FORM_INLINE;
 	return result;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * content.c
- *	  Making INLINE values, and looking at parts of any value.
+ *	  Looking at parts of any value.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,27 +12,6 @@
 #include "format/format.h"
 #include "read/read.h"
 #include "utils/memutils.h"
-
-/* what a varlena holds before the bytes of an INLINE value */
-#define INLINE_OVERHEAD		(VARHDRSZ + 1)
-
-struct varlena *
-sf_sql_new_inline(Size len, char **data)
-{
-	struct varlena *value;
-
-	if (len > MaxAllocSize - INLINE_OVERHEAD)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("value of %zu bytes is too large for type securefile", len),
-				 errdetail("A value that is passed as a whole can have at most %zu bytes.",
-						   MaxAllocSize - INLINE_OVERHEAD)));
-	value = palloc(INLINE_OVERHEAD + len);
-	SET_VARSIZE(value, INLINE_OVERHEAD + len);
-	VARDATA(value)[0] = SF_FORM_INLINE;
-	*data = VARDATA(value) + 1;
-	return value;
-}
 
 /* The form, read from the first byte without detoasting the rest. */
 static uint8
@@ -54,7 +33,7 @@ sf_sql_open(Datum value)
 	if (content.is_inline)
 	{
 		content.value = (struct varlena *) DatumGetPointer(value);
-		content.length = (int64) toast_raw_datum_size(value) - INLINE_OVERHEAD;
+		content.length = (int64) toast_raw_datum_size(value) - SF_INLINE_OVERHEAD;
 	}
 	else
 	{

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * content.h
- *	  What the files of sql/ share: making INLINE values, and looking at a
- *	  value without unpacking more of it than needed.
+ *	  What the files of sql/ share: looking at a value without unpacking more
+ *	  of it than needed.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,9 +10,6 @@
 #define SF_SQL_CONTENT_H
 
 #include "base/base.h"
-
-/* An INLINE datum with room for len bytes; *data is where they go.  palloc'd. */
-extern struct varlena *sf_sql_new_inline(Size len, char **data);
 
 /*
  * A value opened for reading.  An INLINE one is left as it lies (perhaps in

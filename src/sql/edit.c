@@ -59,28 +59,12 @@ add_zeros(PieceList *list, int64 len)
 	add_piece(list, (SfPiece) {SF_PIECE_ZEROS, len});
 }
 
-/* What a value consists of. */
-static int
-pieces_of(struct varlena *value, SfPiece **pieces)
-{
-	uint8		form = sf_read_form(value);
-
-	if (form == SF_FORM_EDITED)
-		return sf_object_pieces(value, pieces);
-	*pieces = palloc0(sizeof(SfPiece));
-	(*pieces)->length = sf_read_length(value);
-	(*pieces)->kind = form == SF_FORM_INLINE ? SF_PIECE_BYTES : SF_PIECE_VALUE;
-	(*pieces)->bytes = VARDATA_ANY(value) + 1;
-	(*pieces)->value = value;
-	return 1;
-}
-
 /* Bytes [from, to) of a value, as far as it has them. */
 static void
 add_range(PieceList *list, struct varlena *value, int64 from, int64 to)
 {
 	SfPiece    *pieces;
-	int			npieces = pieces_of(value, &pieces);
+	int			npieces = sf_read_pieces(value, &pieces);
 	int64		at = 0;
 
 	for (int i = 0; i < npieces; at += pieces[i++].length)
@@ -111,7 +95,7 @@ fits_inline(const PieceList *list, int64 *length)
 			pg_add_s64_overflow(*length, list->items[i].length, length))
 			return false;
 	}
-	return *length <= (int64) (MaxAllocSize - VARHDRSZ - 1);
+	return *length <= SF_INLINE_MAX;
 }
 
 static struct varlena *
@@ -123,7 +107,7 @@ compose(const PieceList *list)
 
 	if (!fits_inline(list, &length))
 		return sf_object_edited(list->items, list->n);
-	value = sf_sql_new_inline(length, &dst);
+	value = sf_read_new_inline(length, &dst);
 	for (int i = 0; i < list->n; dst += list->items[i++].length)
 	{
 		if (list->items[i].kind == SF_PIECE_ZEROS)

@@ -35,7 +35,7 @@ static struct varlena *
 inline_from_bytea(bytea *bytes)
 {
 	char	   *data;
-	struct varlena *value = sf_sql_new_inline(VARSIZE_ANY_EXHDR(bytes), &data);
+	struct varlena *value = sf_read_new_inline(VARSIZE_ANY_EXHDR(bytes), &data);
 
 	memcpy(data, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
 	return value;
@@ -91,7 +91,7 @@ securefile_recv(PG_FUNCTION_ARGS)
 	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
 	int			len = buf->len - buf->cursor;
 	char	   *data;
-	struct varlena *value = sf_sql_new_inline(len, &data);
+	struct varlena *value = sf_read_new_inline(len, &data);
 
 	pq_copymsgbytes(buf, data, len);
 	PG_RETURN_POINTER(value);

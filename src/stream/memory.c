@@ -11,18 +11,15 @@
 #include "stream/stream_internal.h"
 #include "utils/memutils.h"
 
-#define INLINE_OVERHEAD		(VARHDRSZ + 1)
-#define MAX_BYTES			((int64) (MaxAllocSize - INLINE_OVERHEAD))
-
 void
 sf_memory_require_length(int64 length)
 {
-	if (length > MAX_BYTES)
+	if (length > SF_INLINE_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("securefile value would be too long to be changed in memory"),
 				 errdetail("A value that lies in its row, or in a temporary or unlogged table, can have at most %lld bytes.",
-						   (long long) MAX_BYTES),
+						   (long long) SF_INLINE_MAX),
 				 errhint("Write a new value with securefile_create() on the column it goes to.")));
 }
 
@@ -36,7 +33,7 @@ reserve(SfStream *stream, int64 length)
 	if (length <= stream->bytes_size)
 		return;
 	while (size < length)
-		size = Min(size * 2, MAX_BYTES);
+		size = Min(size * 2, SF_INLINE_MAX);
 	stream->bytes = stream->bytes == NULL ? MemoryContextAlloc(stream->context, size)
 		: repalloc(stream->bytes, size);
 	stream->bytes_size = size;

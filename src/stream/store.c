@@ -107,17 +107,6 @@ sf_store_base(const SfPiece *pieces, int npieces)
 		? pieces[0].value : NULL;
 }
 
-/* The pieces of any value that is not INLINE. */
-static int
-pieces_of(struct varlena *value, SfPiece **pieces)
-{
-	if (sf_read_form(value) == SF_FORM_EDITED)
-		return sf_object_pieces(value, pieces);
-	*pieces = palloc(sizeof(SfPiece));
-	**pieces = (SfPiece) {SF_PIECE_VALUE, sf_read_length(value), 0, NULL, value};
-	return 1;
-}
-
 /* Does the value have anything of another one in its place? */
 static bool
 builds_on(struct varlena *base, const SfPiece *pieces, int npieces)
@@ -142,7 +131,7 @@ sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
 
 	if (!edited && sf_write_adopt(seg, value, old))
 		return value;
-	npieces = pieces_of(value, &pieces);
+	npieces = sf_read_pieces(value, &pieces);
 	if (edited && old != NULL && builds_on(old, pieces, npieces))
 		stream = sf_stream_edit(old);
 	else

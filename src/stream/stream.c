@@ -180,11 +180,10 @@ sf_stream_truncate(SfStream *stream, int64 length)
 static struct varlena *
 finish_inline(SfStream *stream)
 {
-	struct varlena *value = palloc(VARHDRSZ + 1 + stream->length);
+	char	   *data;
+	struct varlena *value = sf_read_new_inline(stream->length, &data);
 
-	SET_VARSIZE(value, VARHDRSZ + 1 + stream->length);
-	VARDATA(value)[0] = SF_FORM_INLINE;
-	sf_stream_read(stream, 0, stream->length, VARDATA(value) + 1);
+	sf_stream_read(stream, 0, stream->length, data);
 	return value;
 }
 
