@@ -22,14 +22,56 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
-static SfHandle **handles;
+static SfHandle **handles;		/* by number */
 static int	nhandles;
 static int	handles_size;
 static int	next_number = 1;
 
+/* Where the handle of that number is, or would be. */
+static int
+position_of(int number)
+{
+	int			low = 0;
+	int			high = nhandles;
+
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (handles[middle]->number < number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The handle of that number, open or finished, or NULL. */
+static SfHandle *
+find(int number)
+{
+	int			i = position_of(number);
+
+	return i < nhandles && handles[i]->number == number ? handles[i] : NULL;
+}
+
+/* A number that is higher than those of all handles there are. */
+static int
+take_number(void)
+{
+	if (nhandles == 0 && next_number > PG_INT32_MAX / 2)
+		next_number = 1;
+	if (next_number == PG_INT32_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many securefile handles in one transaction")));
+	return next_number++;
+}
+
 SfHandle *
 sf_handle_new(void)
 {
+	int			number = take_number();
 	SfHandle   *handle = MemoryContextAllocZero(TopMemoryContext, sizeof(SfHandle));
 
 	if (nhandles == handles_size)
@@ -43,9 +85,8 @@ sf_handle_new(void)
 	}
 	handle->context = AllocSetContextCreate(TopMemoryContext, "securefile handle",
 											ALLOCSET_DEFAULT_SIZES);
-	handle->number = next_number;
+	handle->number = number;
 	handle->level = GetCurrentTransactionNestLevel();
-	next_number = next_number == PG_INT32_MAX ? 1 : next_number + 1;
 	handles[nhandles++] = handle;
 	if (ActiveSnapshotSet())
 		handle->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), TopTransactionResourceOwner);
@@ -55,9 +96,10 @@ sf_handle_new(void)
 SfHandle *
 sf_handle_get(int number)
 {
-	for (int i = nhandles - 1; i >= 0; i--)
-		if (handles[i]->number == number && handles[i]->stream != NULL)
-			return handles[i];
+	SfHandle   *handle = find(number);
+
+	if (handle != NULL && handle->stream != NULL)
+		return handle;
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("securefile handle %d is not open", number),
@@ -84,14 +126,13 @@ end_stream(SfHandle *handle)
 static void
 forget(SfHandle *handle)
 {
+	int			i = position_of(handle->number);
+
 	end_stream(handle);
-	for (int i = 0; i < nhandles; i++)
-		if (handles[i] == handle)
-		{
-			memmove(&handles[i], &handles[i + 1], (nhandles - i - 1) * sizeof(SfHandle *));
-			nhandles--;
-			break;
-		}
+	memmove(&handles[i], &handles[i + 1], (nhandles - i - 1) * sizeof(SfHandle *));
+	nhandles--;
+	if (handle->value != NULL)
+		pfree(handle->value);
 	pfree(handle);
 }
 
@@ -107,14 +148,11 @@ struct varlena *
 sf_handle_finish(SfHandle *handle)
 {
 	struct varlena *value = sf_stream_finish(handle->stream);
-	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "securefile finished handle",
-												  ALLOCSET_SMALL_SIZES);
 
 	end_stream(handle);
-	handle->context = context;
 	handle->command = GetCurrentCommandId(false);
 	handle->statement = GetCurrentStatementStartTimestamp();
-	handle->value = MemoryContextAlloc(context, VARSIZE_ANY(value));
+	handle->value = MemoryContextAlloc(TopMemoryContext, VARSIZE_ANY(value));
 	memcpy(handle->value, value, VARSIZE_ANY(value));
 	return value;
 }
@@ -122,13 +160,13 @@ sf_handle_finish(SfHandle *handle)
 struct varlena *
 sf_handle_finished(int number)
 {
-	for (int i = nhandles - 1; i >= 0; i--)
-		if (handles[i]->number == number && handles[i]->value != NULL &&
-			handles[i]->command == GetCurrentCommandId(false) &&
-			handles[i]->statement == GetCurrentStatementStartTimestamp())
-			return (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(handles[i]->value),
-																false, -1));
-	return NULL;
+	SfHandle   *handle = find(number);
+
+	if (handle == NULL || handle->value == NULL ||
+		handle->command != GetCurrentCommandId(false) ||
+		handle->statement != GetCurrentStatementStartTimestamp())
+		return NULL;
+	return (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(handle->value), false, -1));
 }
 
 void
