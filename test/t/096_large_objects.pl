@@ -19,7 +19,8 @@ my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
 srand($seed);
 note("seed $seed");
 my $real = $ENV{SECUREFILE_LARGE_REAL} || 0;
-my $node = new_cluster('large', conf => [ 'max_wal_size = 4GB', 'securefile.monitor = off' ]);
+# a limit of address space leaves no room for LLVM
+my $node = new_cluster('large', conf => [ 'max_wal_size = 4GB', 'securefile.monitor = off', 'jit = off' ]);
 my $free = (split ' ', (split /\n/, `df -kP '@{[ $node->data_dir ]}'`)[1])[3] * 1024;
 if ($real && $free < 25 * GB)
 {
