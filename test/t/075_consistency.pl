@@ -24,11 +24,13 @@ my $primary = PostgreSQL::Test::Cluster->new('primary');
 $primary->init(allows_streaming => 1, extra => [ '--no-locale', '--encoding=UTF8', '--data-checksums' ]);
 $primary->append_conf('postgresql.conf', $_)
   for (slurp_file("$top/test/temp.conf"), 'shared_buffers = 32MB', 'max_connections = 30', 'log_statement = none',
-	'wal_keep_size = 2GB', 'autovacuum = on', "autovacuum_naptime = '1s'", "wal_consistency_checking = 'all, securefile'");
+	'autovacuum = on', "autovacuum_naptime = '1s'", "wal_consistency_checking = 'all, securefile'");
 $primary->start;
+$primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('consistency', true)});
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', q{primary_slot_name = 'consistency'});
 $standby->start;
 
 foreach my $suite (@suites)
