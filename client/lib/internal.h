@@ -184,8 +184,8 @@ extern int	pgsfi_take(pgsf *h);
 extern int	pgsfi_release(pgsf *h);
 extern int	pgsfi_send(pgsf *h, AwaitedKind kind, const char *sql,
 					   const pgsf_params *params, int binary_result);
-extern int	pgsfi_prepare(pgsf *h, Prepared which, const char *sql,
-						  const pgsf_params *params);
+extern int	pgsfi_prepare(pgsf *h, Prepared which, const char *function,
+						  Oid second);
 extern int	pgsfi_send_prepared(pgsf *h, const Awaited *awaited,
 								const pgsf_params *params);
 extern int	pgsfi_request_answers(pgsf *h);

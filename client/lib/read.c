@@ -12,7 +12,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
@@ -40,30 +39,6 @@ pgsfi_forget_ahead(pgsf *h)
 	}
 }
 
-static int
-prepare_read(pgsf *h, Prepared which)
-{
-	static const Oid types[] = {OID_INT4, OID_INT4, OID_INT8};
-	pgsf_params params = {which == PREPARED_READ ? 2 : 3, types, NULL, NULL, NULL};
-	const char *schema = h->link->schema;
-	char	   *sql;
-	int			rc;
-
-	if (h->link->prepared == which)
-		return 0;
-	if (which == PREPARED_READ)
-		sql = pgsfi_sql(h, "SELECT %s.securefile_read($1, $2)", schema);
-	else
-		sql = pgsfi_sql(h, "SELECT %s.securefile_read("
-						"CASE WHEN %s.securefile_seek($1, $3, 0) IS NOT NULL THEN $1 END, $2)",
-						schema, schema);
-	if (sql == NULL)
-		return -1;
-	rc = pgsfi_prepare(h, which, sql, &params);
-	free(sql);
-	return rc;
-}
-
 /* Ask for the next piece after what is asked for. */
 static int
 ask_piece(pgsf *h, int64_t len_bytes)
@@ -82,7 +57,7 @@ ask_piece(pgsf *h, int64_t len_bytes)
 	pgsfi_put_int4(fd, h->fd);
 	pgsfi_put_int4(len, (int32_t) len_bytes);
 	pgsfi_put_int8(offset, object_offset);
-	if (prepare_read(h, which) < 0 || pgsfi_send_prepared(h, &awaited, &params) < 0)
+	if (pgsfi_prepare(h, which, "securefile_read", OID_INT4) < 0 || pgsfi_send_prepared(h, &awaited, &params) < 0)
 		return -1;
 	h->asked_until += len_bytes;
 	h->server_position = h->asked_until;

@@ -20,6 +20,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
@@ -217,16 +218,35 @@ pgsfi_send(pgsf *h, AwaitedKind kind, const char *sql, const pgsf_params *params
 									 binary_result), kind, 0, 0);
 }
 
-/* Let the unnamed statement be that, if it is not. */
+/*
+ * Let the unnamed statement be that, if it is not: a call of the function with the
+ * handle, $1, and $2, at the position or (_AT) at offset $3.
+ */
 int
-pgsfi_prepare(pgsf *h, Prepared which, const char *sql, const pgsf_params *params)
+pgsfi_prepare(pgsf *h, Prepared which, const char *function, Oid second)
 {
+	const Oid	types[] = {OID_INT4, second, OID_INT8};
+	const char *schema = h->link->schema;
+	int			at = which == PREPARED_READ_AT || which == PREPARED_WRITE_AT;
+	char	   *sql;
+	int			rc;
+
 	if (h->link->prepared == which)
 		return 0;
-	if (make_room(h) < 0)
+	if (at)
+		sql = pgsfi_sql(h, "SELECT %s.%s("
+						"CASE WHEN %s.securefile_seek($1, $3, 0) IS NOT NULL THEN $1 END, $2)",
+						schema, function, schema);
+	else
+		sql = pgsfi_sql(h, "SELECT %s.%s($1, $2)", schema, function);
+	if (sql == NULL)
 		return -1;
-	if (sent(h, PQsendPrepare(h->link->conn, "", sql, params->count, params->types),
-			 AWAITED_NOTHING, 0, 0) < 0)
+	rc = make_room(h);
+	if (rc == 0)
+		rc = sent(h, PQsendPrepare(h->link->conn, "", sql, at ? 3 : 2, types),
+				  AWAITED_NOTHING, 0, 0);
+	free(sql);
+	if (rc < 0)
 		return -1;
 	h->link->prepared = which;
 	return 0;

@@ -14,31 +14,6 @@
 
 #include "internal.h"
 
-/* The statement that writes a piece, and its parameters' types. */
-static int
-prepare_write(pgsf *h, Prepared which)
-{
-	static const Oid types[] = {OID_INT4, OID_BYTEA, OID_INT8};
-	pgsf_params params = {which == PREPARED_WRITE ? 2 : 3, types, NULL, NULL, NULL};
-	const char *schema = h->link->schema;
-	char	   *sql;
-	int			rc;
-
-	if (h->link->prepared == which)
-		return 0;
-	if (which == PREPARED_WRITE)
-		sql = pgsfi_sql(h, "SELECT %s.securefile_write($1, $2)", schema);
-	else
-		sql = pgsfi_sql(h, "SELECT %s.securefile_write("
-						"CASE WHEN %s.securefile_seek($1, $3, 0) IS NOT NULL THEN $1 END, $2)",
-						schema, schema);
-	if (sql == NULL)
-		return -1;
-	rc = pgsfi_prepare(h, which, sql, &params);
-	free(sql);
-	return rc;
-}
-
 /* Take what is answered, and wait until fewer pieces are in flight. */
 static int
 wait_for_window(pgsf *h)
@@ -76,7 +51,7 @@ send_piece(pgsf *h, int64_t object_offset, const char *data, int64_t len_bytes)
 	pgsfi_put_int4(fd, h->fd);
 	pgsfi_put_int8(offset, object_offset);
 	if (pgsfi_check_cancel(h) < 0 || wait_for_window(h) < 0 ||
-		prepare_write(h, which) < 0 || pgsfi_send_prepared(h, &awaited, &params) < 0)
+		pgsfi_prepare(h, which, "securefile_write", OID_BYTEA) < 0 || pgsfi_send_prepared(h, &awaited, &params) < 0)
 		return -1;
 	h->server_position = object_offset + len_bytes;
 	return pgsfi_request_answers(h);
