@@ -15,7 +15,7 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background wait_for_sql catch_up prepare_handles prepare_load loaded under_load);
+  background wait_for_sql slurp patch catch_up prepare_handles prepare_load loaded under_load);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
 # settings that override those here; start, 0 to leave it stopped; install_path, of
@@ -349,6 +349,28 @@ sub fails_with
 			'-v', 'VERBOSITY=verbose', $params{user} ? ('-U', $params{user}) : () ]);
 	my $text = $rc == 0 ? "no error, but: $out" : $err;
 	return like($text, qr/ERROR:  $sqlstate: .*$like/s, $name);
+}
+
+# All bytes of a file.
+sub slurp
+{
+	my ($file) = @_;
+	local $/;
+	open(my $fh, '<:raw', $file) or die "$file: $!";
+	my $bytes = <$fh>;
+	close $fh;
+	return $bytes;
+}
+
+# Put bytes into a file, at an offset.
+sub patch
+{
+	my ($file, $offset, $bytes) = @_;
+	open(my $fh, '+<:raw', $file) or die "$file: $!";
+	seek($fh, $offset, 0);
+	print $fh $bytes;
+	close $fh or die "$file: $!";
+	return;
 }
 
 # A psql session that goes on after errors.

@@ -12,26 +12,6 @@ use Test::More;
 my $node = new_cluster('corruption', conf => ['securefile.monitor = off', 'full_page_writes = off']);
 my $len = 300_000;
 
-sub slurp
-{
-	my ($file) = @_;
-	local $/;
-	open(my $fh, '<:raw', $file) or die "$file: $!";
-	my $bytes = <$fh>;
-	close $fh;
-	return $bytes;
-}
-
-sub patch
-{
-	my ($file, $offset, $bytes) = @_;
-	open(my $fh, '+<:raw', $file) or die "$file: $!";
-	seek($fh, $offset, 0);
-	print $fh $bytes;
-	close $fh or die "$file: $!";
-	return;
-}
-
 # Where block $n (from 1) of a large blob($seed) lies in a data file.
 sub block_at
 {

@@ -49,16 +49,6 @@ sub read_at
 	return $bytes;
 }
 
-sub write_at
-{
-	my ($file, $offset, $bytes) = @_;
-	open(my $fh, '+<:raw', $file) or die "$file: $!";
-	seek($fh, $offset, 0);
-	print $fh $bytes;
-	close $fh or die "$file: $!";
-	return;
-}
-
 # Offsets of the inode pages in a file.
 sub inode_pages
 {
@@ -107,7 +97,7 @@ my @pages = inode_pages($guise);
 is(scalar(@pages), 2, 'an inode page for each object');
 my $good = read_at($guise, $pages[0], 8192);
 my ($first, $second) = map { read_at($guise, $_ + 24, 8144) } @pages;
-write_at($guise, $pages[0] + 24, substr($first, 0, 16) . substr($second, 16));
+patch($guise, $pages[0] + 24, substr($first, 0, 16) . substr($second, 16));
 $node->start;
 fails_with($node, 'SELECT doc::bytea FROM guise WHERE id = 1', 'XX001', '', 'another object\'s unit map');
 is($node->safe_psql('postgres', 'SELECT doc::bytea = blob(seed, len) FROM guise WHERE id = 2'),
@@ -117,11 +107,11 @@ is($node->safe_psql('postgres', 'SELECT doc::bytea = blob(seed, len) FROM guise 
 $node->stop;
 my $other = read_at($twin, $pages[0], 8192);
 is(substr($other, 24, 16), substr($good, 24, 16), 'a twin of the page');
-write_at($guise, $pages[0] + 24, substr($other, 24, 8144));
+patch($guise, $pages[0] + 24, substr($other, 24, 8144));
 $node->start;
 fails_with($node, 'SELECT doc::bytea FROM guise WHERE id = 1', 'XX001', '', 'another segment\'s unit map');
 $node->stop;
-write_at($guise, $pages[0], $good);
+patch($guise, $pages[0], $good);
 $node->start;
 rows_right($node, 'guise', 2, 'put back');
 sound($node, 'guise', 'put back');

@@ -293,26 +293,6 @@ $session->quit;
 
 # ---- damage ----
 
-sub slurp
-{
-	my ($file) = @_;
-	local $/;
-	open(my $fh, '<:raw', $file) or die "$file: $!";
-	my $bytes = <$fh>;
-	close $fh;
-	return $bytes;
-}
-
-sub patch
-{
-	my ($file, $offset, $byte) = @_;
-	open(my $fh, '+<:raw', $file) or die "$file: $!";
-	seek($fh, $offset, 0);
-	print $fh $byte;
-	close $fh or die "$file: $!";
-	return;
-}
-
 foreach my $case ([ 'd', 'libaio' ], [ 'd', 'sync' ], [ 'd', 'io_uring' ], [ 'c', 'libaio' ])
 {
 	my ($table, $method) = @$case;
