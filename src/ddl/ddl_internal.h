@@ -304,6 +304,9 @@ extern void sf_ddl_require_owner(Oid table_oid);
  */
 extern void sf_ddl_require_column(Oid table_oid, const char *column);
 
+/* The number of a table's securefile column; ERROR when it has none of that name. */
+extern AttrNumber sf_ddl_find_column(Oid table_oid, const char *column);
+
 /* ---- hooks.c ---- */
 
 /* Bring in line all tables touched by the current command. */

@@ -119,10 +119,6 @@ sf_ddl_require_column(Oid table_oid, const char *column)
 {
 	char	   *name = get_rel_name(table_oid);
 	char		relkind = get_rel_relkind(table_oid);
-	AttrNumber	attnum;
-	Oid			typid;
-	int32		typmod;
-	Oid			collation;
 
 	if (name == NULL)
 		ereport(ERROR,
@@ -133,18 +129,29 @@ sf_ddl_require_column(Oid table_oid, const char *column)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", name)));
 	sf_ddl_require_owner(table_oid);
+	(void) sf_ddl_find_column(table_oid, column);
+}
 
-	attnum = get_attnum(table_oid, column);
+AttrNumber
+sf_ddl_find_column(Oid table_oid, const char *column)
+{
+	AttrNumber	attnum = get_attnum(table_oid, column);
+	Oid			typid;
+	int32		typmod;
+	Oid			collation;
+
 	if (attnum == InvalidAttrNumber)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of relation \"%s\" does not exist", column, name)));
+				 errmsg("column \"%s\" of relation \"%s\" does not exist",
+						column, get_rel_name(table_oid))));
 	get_atttypetypmodcoll(table_oid, attnum, &typid, &typmod, &collation);
 	if (!sf_ddl_is_securefile(typid, &typmod))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
-						column, name)));
+						column, get_rel_name(table_oid))));
+	return attnum;
 }
 
 /* For the table the caller names. */

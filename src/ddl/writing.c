@@ -69,24 +69,6 @@ require_table(Relation rel)
 			 errhint("Name the partition that the row will be in.")));
 }
 
-static AttrNumber
-find_column(Relation rel, const char *column)
-{
-	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), column);
-
-	if (attnum == InvalidAttrNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of relation \"%s\" does not exist",
-						column, RelationGetRelationName(rel))));
-	if (attnum < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
-						column, RelationGetRelationName(rel))));
-	return attnum;
-}
-
 void
 sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of)
 {
@@ -108,7 +90,7 @@ sf_ddl_column_to_write(Oid table_oid, const char *column)
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("table with OID %u does not exist", table_oid)));
 	require_table(rel);
-	attnum = find_column(rel, column);
+	attnum = sf_ddl_find_column(table_oid, column);
 	described = sf_ddl_column(rel, attnum);
 	sf_ddl_require_privilege(table_oid, attnum, ACL_INSERT | ACL_UPDATE);
 	relation_close(rel, NoLock);

@@ -36,6 +36,14 @@ sf_object_locator(struct varlena *datum)
 	return loc;
 }
 
+struct varlena *
+sf_object_copy(const struct varlena *datum, MemoryContext context)
+{
+	Size		size = VARSIZE_ANY(datum);
+
+	return memcpy(MemoryContextAlloc(context, size), datum, size);
+}
+
 bool
 sf_object_same(const struct varlena *a, const struct varlena *b)
 {

@@ -18,6 +18,9 @@ extern const char *sf_object_decode(struct varlena *datum, SfLocator *loc);
 /* Same; ERROR DATA_CORRUPTED when something is wrong. */
 extern SfLocator sf_object_locator(struct varlena *datum);
 
+/* A copy of a detoasted datum in that context. */
+extern struct varlena *sf_object_copy(const struct varlena *datum, MemoryContext context);
+
 /* Are two detoasted datums the same bytes, whatever their headers? */
 extern bool sf_object_same(const struct varlena *a, const struct varlena *b);
 

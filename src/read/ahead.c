@@ -142,9 +142,8 @@ look_up_ahead(LookUp *what)
 		FreeErrorData(error);
 }
 
-/* A unit and how many are known from there on; NULL: not to be known yet. */
-static const SfUnit *
-find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
+const SfUnit *
+sf_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 {
 	LookUp		what = {reader, job, unit_no};
 
@@ -201,7 +200,7 @@ plan_next(SfReader *reader, SfReadJob *job, uint64 limit, SfReadChunk *chunk)
 	uint32		n;
 
 	while (reader->next_unit < limit &&
-		   (unit = find_unit(reader, job, reader->next_unit, &n)) != NULL &&
+		   (unit = sf_read_find_unit(reader, job, reader->next_unit, &n)) != NULL &&
 		   unit->start == SF_HOLE)
 		reader->next_unit++;
 	if (reader->next_unit >= limit || unit == NULL || !sf_read_is_there(job, unit))

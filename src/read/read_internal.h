@@ -153,6 +153,13 @@ struct SfReader
  */
 extern bool sf_read_ahead(SfReader *reader, SfReadJob *job);
 
+/*
+ * A unit of a reader's value and how many are known from there on.  NULL: it is not
+ * in the job's target, and not to be known yet.
+ */
+extern const SfUnit *sf_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no,
+									   uint32 *n);
+
 /* Forget what was read ahead. */
 extern void sf_read_leave_seat(SfReader *reader);
 

@@ -46,10 +46,9 @@ sf_read_begin(struct varlena *datum)
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "securefile reader",
 												  ALLOCSET_SMALL_SIZES);
 	SfReader   *reader = MemoryContextAllocZero(context, sizeof(SfReader));
-	Size		size = VARSIZE_ANY(datum);
 
 	reader->context = context;
-	reader->datum = memcpy(MemoryContextAlloc(context, size), datum, size);
+	reader->datum = sf_object_copy(datum, context);
 	reader->length_bytes = reader->end_offset = sf_read_length(reader->datum);
 	reader->next_offset = -1;
 	reader->stored = sf_read_form(reader->datum) == SF_FORM_STORED;
@@ -99,13 +98,13 @@ is_whole_units(const SfReader *reader, const SfReadTarget *target)
 
 /* Does the page cache have the first unit that is wanted? */
 static bool
-is_cached(SfReadJob *job)
+is_cached(SfReader *reader, SfReadJob *job)
 {
-	SfUnit		unit;
+	uint32		n;
+	const SfUnit *unit = sf_read_find_unit(reader, job, SfReadTargetFirst(job->target), &n);
 
-	sf_read_look_up(job, SfReadTargetFirst(job->target), 1, &unit);
-	return unit.start == SF_HOLE || !sf_read_is_there(job, &unit) ||
-		sf_io_is_cached(job->files, unit.start * SF_SECTOR_SIZE);
+	return unit->start == SF_HOLE || !sf_read_is_there(job, unit) ||
+		sf_io_is_cached(job->files, unit->start * SF_SECTOR_SIZE);
 }
 
 /* Does this go past the page cache?  Once it does, it does so to its end. */
@@ -114,7 +113,7 @@ goes_direct(SfReader *reader, SfReadJob *job)
 {
 	if (!reader->direct && job->cache == SF_CACHE_READS &&
 		reader->end_offset - (int64) job->target->offset >= LONG_STREAM_BYTES)
-		reader->direct = !is_cached(job);
+		reader->direct = !is_cached(reader, job);
 	return reader->direct;
 }
 

@@ -211,6 +211,12 @@ sf_space_open_incarnation(Oid table_oid, AttrNumber attnum, uint64 incarnation)
 	seg = historic ? open_historic(old_name) : open_named(old_name, AccessShareLock);
 	if (seg != NULL && seg->incarnation == incarnation)
 		return seg;
+	sf_space_report_replaced();
+}
+
+void
+sf_space_report_replaced(void)
+{
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("securefile value no longer exists"),

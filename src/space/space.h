@@ -70,6 +70,9 @@ extern SfSegment *sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockm
 extern SfSegment *sf_space_open_incarnation(Oid table_oid, AttrNumber attnum,
 											uint64 incarnation);
 
+/* That ERROR. */
+SF_NORETURN extern void sf_space_report_replaced(void);
+
 /* Same, for a segment relation the caller has open and locked (monitor, DDL). */
 extern SfSegment *sf_space_open_rel(Relation segrel);
 

@@ -17,7 +17,6 @@
 
 #include "access/xact.h"
 #include "stream/stream.h"
-#include "utils/datum.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -152,8 +151,7 @@ sf_handle_finish(SfHandle *handle)
 	end_stream(handle);
 	handle->command = GetCurrentCommandId(false);
 	handle->statement = GetCurrentStatementStartTimestamp();
-	handle->value = MemoryContextAlloc(TopMemoryContext, VARSIZE_ANY(value));
-	memcpy(handle->value, value, VARSIZE_ANY(value));
+	handle->value = sf_object_copy(value, TopMemoryContext);
 	return value;
 }
 
@@ -166,7 +164,7 @@ sf_handle_finished(int number)
 		handle->command != GetCurrentCommandId(false) ||
 		handle->statement != GetCurrentStatementStartTimestamp())
 		return NULL;
-	return (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(handle->value), false, -1));
+	return sf_object_copy(handle->value, CurrentMemoryContext);
 }
 
 void

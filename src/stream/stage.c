@@ -37,14 +37,10 @@ static void
 require_usable(SfStream *stream)
 {
 	if (!sf_space_is_usable(&stream->seg))
-		sf_write_report_replaced();
-}
-
-static SfSegment *
-open_again(SfStream *stream)
-{
-	require_usable(stream);
-	return sf_space_open(stream->seg.table_oid, stream->seg.attnum, RowExclusiveLock, false);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("securefile column was truncated, rewritten or dropped while a value was being written to it"),
+				 errhint("Write the value again.")));
 }
 
 static SfDraft *
@@ -54,7 +50,9 @@ draft_of(SfStream *stream)
 	{
 		MemoryContext old = MemoryContextSwitchTo(stream->context);
 
-		stream->draft = sf_write_draft(open_again(stream), stream->value);
+		stream->draft = sf_write_draft(sf_space_open(stream->seg.table_oid, stream->seg.attnum,
+													 RowExclusiveLock, false),
+									   stream->value);
 		MemoryContextSwitchTo(old);
 		sf_write_draft_resize(stream->draft, SF_UNITS_OF(stream->length));
 	}
@@ -149,12 +147,9 @@ stage_last_unit(SfStream *stream, int64 end)
 	stream->unit_changed = true;
 }
 
-void
-sf_stage_resize(SfStream *stream, int64 length)
+static void
+move_end(SfStream *stream, int64 length)
 {
-	if (length == stream->length)
-		return;
-	require_usable(stream);
 	stream->changed = true;
 	stage_last_unit(stream, Min(length, stream->length));
 	if (length < stream->length)
@@ -165,29 +160,31 @@ sf_stage_resize(SfStream *stream, int64 length)
 	stream->length = length;
 }
 
+void
+sf_stage_resize(SfStream *stream, int64 length)
+{
+	if (length == stream->length)
+		return;
+	require_usable(stream);
+	move_end(stream, length);
+}
+
 /* ---- reading and writing ---- */
 
 void
 sf_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
 	int64		end = object_offset + len;
-	int64		from;
-	int64		to;
+	int64		from = Max(stream->unit_no * SF_UNIT_SIZE, object_offset);
+	int64		to = Min((stream->unit_no + 1) * SF_UNIT_SIZE, end);
 
 	require_usable(stream);
-	if (!stream->unit_loaded)
+	if (!stream->unit_loaded || from >= to)
 	{
 		read_stored(stream, object_offset, len, dst);
 		return;
 	}
 	/* before, in, and behind the staged unit */
-	from = Min(Max(stream->unit_no * SF_UNIT_SIZE, object_offset), end);
-	to = Max(Min((stream->unit_no + 1) * SF_UNIT_SIZE, end), object_offset);
-	if (from >= to)
-	{
-		read_stored(stream, object_offset, len, dst);
-		return;
-	}
 	read_stored(stream, object_offset, from - object_offset, dst);
 	memcpy(dst + (from - object_offset), stream->unit + from % SF_UNIT_SIZE, to - from);
 	read_stored(stream, to, end - to, dst + (to - object_offset));
@@ -219,7 +216,7 @@ sf_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 le
 	require_usable(stream);
 	stream->changed |= len > 0;
 	if (object_offset + len > stream->length)
-		sf_stage_resize(stream, object_offset + len);
+		move_end(stream, object_offset + len);
 	stream->data_end = Max(stream->data_end, object_offset + len);
 	while (len > 0)
 	{
@@ -245,6 +242,8 @@ sf_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 {
 	stream->changed |= len > 0;
 	len = Min(len, stream->data_end - object_offset);
+	if (len > 0)
+		require_usable(stream);
 	while (len > 0)
 	{
 		uint64		unit_no = object_offset / SF_UNIT_SIZE;
@@ -268,6 +267,7 @@ sf_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 struct varlena *
 sf_stage_finish(SfStream *stream)
 {
+	require_usable(stream);
 	write_unit(stream);
 	return sf_write_draft_finish(draft_of(stream), stream->length);
 }

@@ -65,39 +65,42 @@ put_piece(SfStream *stream, int64 at, const SfPiece *piece)
 	}
 }
 
-/* Is the piece, at that place, what the stream was opened on? */
+/* Is the piece, at that place, what the base (or NULL) has there? */
 static bool
-is_in_place(const SfStream *stream, int64 at, const SfPiece *piece)
+is_in_place(const struct varlena *base, int64 at, const SfPiece *piece)
 {
-	return stream->value != NULL && piece->kind == SF_PIECE_VALUE && piece->start == at &&
-		sf_object_same(stream->value, piece->value);
+	return base != NULL && piece->kind == SF_PIECE_VALUE && piece->start == at &&
+		sf_object_same(base, piece->value);
 }
 
-/* Cut first: what comes behind the base then meets zeros that are holes. */
-static void
-cut_to_fit(SfStream *stream, const SfPiece *pieces, int npieces)
+/* Where the last piece ends that is in its place; 0: none is. */
+static int64
+end_in_place(const struct varlena *base, const SfPiece *pieces, int npieces)
 {
-	int64		needed = 0;
+	int64		end = 0;
 	int64		at = 0;
 
 	for (int i = 0; i < npieces; at += pieces[i++].length)
-		if (is_in_place(stream, at, &pieces[i]))
-			needed = at + pieces[i].length;
-	if (needed < stream->length)
-		sf_stage_resize(stream, needed);
-	if (at > stream->length)
-		sf_stage_resize(stream, at);
+		if (is_in_place(base, at, &pieces[i]))
+			end = at + pieces[i].length;
+	return end;
 }
 
 void
 sf_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
 {
+	int64		needed = end_in_place(stream->value, pieces, npieces);
 	int64		at = 0;
 
-	cut_to_fit(stream, pieces, npieces);
+	/* cut first: what comes behind the base then meets zeros that are holes */
+	if (needed < stream->length)
+		sf_stage_resize(stream, needed);
 	for (int i = 0; i < npieces; at += pieces[i++].length)
-		if (!is_in_place(stream, at, &pieces[i]))
+		if (!is_in_place(stream->value, at, &pieces[i]))
 			put_piece(stream, at, &pieces[i]);
+	/* zeros at the end */
+	if (at > stream->length)
+		sf_stage_resize(stream, at);
 }
 
 struct varlena *
@@ -105,19 +108,6 @@ sf_store_base(const SfPiece *pieces, int npieces)
 {
 	return npieces > 0 && pieces[0].kind == SF_PIECE_VALUE && pieces[0].start == 0
 		? pieces[0].value : NULL;
-}
-
-/* Does the value have anything of another one in its place? */
-static bool
-builds_on(struct varlena *base, const SfPiece *pieces, int npieces)
-{
-	int64		at = 0;
-
-	for (int i = 0; i < npieces; at += pieces[i++].length)
-		if (pieces[i].kind == SF_PIECE_VALUE && pieces[i].start == at &&
-			sf_object_same(base, pieces[i].value))
-			return true;
-	return false;
 }
 
 struct varlena *
@@ -132,7 +122,7 @@ sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
 	if (!edited && sf_write_adopt(seg, value, old))
 		return value;
 	npieces = sf_read_pieces(value, &pieces);
-	if (edited && old != NULL && builds_on(old, pieces, npieces))
+	if (edited && end_in_place(old, pieces, npieces) > 0)
 		stream = sf_stream_edit(old);
 	else
 	{

@@ -10,13 +10,6 @@
 #include "common/int.h"
 #include "config/config.h"
 #include "stream/stream_internal.h"
-#include "utils/datum.h"
-
-static struct varlena *
-copy_value(struct varlena *value)
-{
-	return (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(value), false, -1));
-}
 
 static SfStream *
 new_stream(StreamKind kind, struct varlena *value)
@@ -27,7 +20,7 @@ new_stream(StreamKind kind, struct varlena *value)
 	stream->context = CurrentMemoryContext;
 	if (value != NULL)
 	{
-		stream->value = copy_value(value);
+		stream->value = sf_object_copy(value, CurrentMemoryContext);
 		stream->length = stream->data_end = sf_read_length(value);
 	}
 	return stream;
@@ -65,11 +58,7 @@ edit_stored(struct varlena *value)
 	SfSegment  *seg = sf_space_open(loc.table_oid, loc.attnum, RowExclusiveLock, false);
 
 	if (seg->incarnation != loc.incarnation)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("securefile value no longer exists"),
-				 errdetail("Its column was truncated or rewritten after the value was read."),
-				 errhint("Read the row again.")));
+		sf_space_report_replaced();
 	sf_object_require_genuine(seg, &loc);
 	stream->seg = *seg;
 	return stream;
@@ -191,7 +180,7 @@ struct varlena *
 sf_stream_finish(SfStream *stream)
 {
 	if (stream->kind == STREAM_READ || (stream->kind == STREAM_STAGE && stream->value != NULL && !stream->changed))
-		return copy_value(stream->value);
+		return sf_object_copy(stream->value, CurrentMemoryContext);
 	if (stream->kind == STREAM_MEMORY || stream->length <= SF_IN_ROW_MAX)
 		return finish_inline(stream);
 	return sf_stage_finish(stream);

@@ -11,7 +11,6 @@
 
 #include "miscadmin.h"
 #include "stats/stats.h"
-#include "utils/datum.h"
 #include "write/write_internal.h"
 
 /* as much as makes a piece that is worth a write of its own */
@@ -21,8 +20,7 @@ struct SfDraft
 {
 	SfSegment  *seg;			/* this transaction's copy */
 	SfLocator	version;
-	SfLocator	base;			/* if it has one */
-	bool		has_base;
+	SfLocator  *base;			/* or NULL */
 	uint64		seed;
 	SfEdit	   *edit;
 	struct Object *object;
@@ -37,10 +35,10 @@ name_version(SfDraft *draft, SfSegment *seg)
 	version->table_oid = seg->table_oid;
 	version->attnum = seg->attnum;
 	version->incarnation = seg->incarnation;
-	if (draft->has_base)
+	if (draft->base != NULL)
 	{
-		version->object_id = draft->base.object_id;
-		version->generation = draft->base.generation + 1;
+		version->object_id = draft->base->object_id;
+		version->generation = draft->base->generation + 1;
 	}
 	else
 	{
@@ -55,20 +53,19 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 	SfDraft    *draft = palloc0(sizeof(SfDraft));
 
 	sf_write_require_open();
-	draft->has_base = base != NULL;
-	if (draft->has_base)
+	if (base != NULL)
 	{
-		base = (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(base), false, -1));
-		draft->base = sf_object_locator(base);
-		sf_object_require_genuine(seg, &draft->base);
-		Assert(draft->base.incarnation == seg->incarnation);
+		base = sf_object_copy(base, CurrentMemoryContext);
+		draft->base = palloc(sizeof(SfLocator));
+		*draft->base = sf_object_locator(base);
+		sf_object_require_genuine(seg, draft->base);
+		Assert(draft->base->incarnation == seg->incarnation);
 	}
 	name_version(draft, seg);
 	draft->seg = seg = sf_write_segment(seg);
 	draft->seed = sf_format_seed(seg->incarnation, draft->version.object_id);
 	draft->object = sf_owner_begin(seg, &draft->version, base);
-	draft->edit = sf_object_edit(seg, &draft->version, draft->has_base ? &draft->base : NULL,
-								 sf_owner_pages, draft->object);
+	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sf_owner_pages, draft->object);
 	return draft;
 }
 
@@ -126,23 +123,12 @@ put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 a
 }
 
 void
-sf_write_report_replaced(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("securefile column was truncated, rewritten or dropped while a value was being written to it"),
-			 errhint("Write the value again.")));
-}
-
-void
 sf_write_draft_put(SfDraft *draft, uint64 first_unit, const char *data, Size len,
 				   uint64 ahead_bytes)
 {
 	const Size	at_once = (Size) UNITS_AT_ONCE * SF_UNIT_SIZE;
 
 	sf_write_require_open();
-	if (!sf_space_is_usable(draft->seg))
-		sf_write_report_replaced();
 	for (Size done = 0; done < len; done += at_once)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -168,11 +154,9 @@ sf_write_draft_finish(SfDraft *draft, uint64 length_bytes)
 	SfOwned		owned;
 
 	sf_write_require_open();
-	if (!sf_space_is_usable(draft->seg))
-		sf_write_report_replaced();
 	datum = sf_object_edit_finish(draft->edit, length_bytes);
 	loc = sf_object_locator(datum);
-	owned = sf_object_minus(draft->seg, &loc, draft->has_base ? &draft->base : NULL);
+	owned = sf_object_minus(draft->seg, &loc, draft->base);
 	sf_owner_finish(draft->object, &loc, &owned);
 	return datum;
 }

@@ -31,7 +31,6 @@
 #include "base/base.h"
 
 #include "access/xact.h"
-#include "utils/datum.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -174,12 +173,7 @@ sf_owner_begin(SfSegment *seg, SfLocator *loc, struct varlena *base)
 	Object	   *object;
 
 	if (base != NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(sf_write_context());
-
-		base = (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(base), false, -1));
-		MemoryContextSwitchTo(old);
-	}
+		base = sf_object_copy(base, sf_write_context());
 	if (objects == NULL)
 		make_hash();
 	object = enter_object(loc, base != NULL);

@@ -28,16 +28,14 @@ extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len
  * A new object of the column, or, with base (a STORED value of the segment), a
  * new version of it, which shares with it what is not put again.  Begins with
  * the base's units, or none.  Lives in CurrentMemoryContext, in constant
- * memory; to be given up, it is just forgotten.
+ * memory; to be given up, it is just forgotten.  Who keeps it over statements sees
+ * to it that the segment still has the storage it was begun in.
  */
 typedef struct SfDraft SfDraft;
 extern SfDraft *sf_write_draft(SfSegment *seg, struct varlena *base);
 
 /* Cut, or grow by holes. */
 extern void sf_write_draft_resize(SfDraft *draft, uint64 nunits);
-
-/* ERROR: the storage that a draft was begun in is not the column's any more. */
-SF_NORETURN extern void sf_write_report_replaced(void);
 
 /*
  * Write units, in place of those there are.  All are whole, but perhaps the
