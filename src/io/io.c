@@ -24,7 +24,8 @@
  */
 #include "base/base.h"
 
-#include <sys/uio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "io/methods.h"
 #include "miscadmin.h"
@@ -420,14 +421,24 @@ sf_io_read_cached(SfIo *io)
 	}
 }
 
-/* Without waiting; a page that starts the system's reading ahead says no, too. */
+/*
+ * Has the page cache that byte?  (preadv2(RWF_NOWAIT) would also say no where the
+ * system's reading ahead has left its mark.)
+ */
 static bool
-is_there(int fd, uint64 file_offset)
+is_resident(int fd, uint64 file_offset)
 {
-	char		byte;
-	struct iovec iov = {&byte, 1};
+	const long	page_size = sysconf(_SC_PAGESIZE);
+	unsigned char resident = 0;
+	void	   *page = mmap(NULL, page_size, PROT_READ, MAP_SHARED, fd,
+							(off_t) (file_offset / page_size * page_size));
 
-	return preadv2(fd, &iov, 1, (off_t) file_offset, RWF_NOWAIT) >= 0 || errno != EAGAIN;
+	if (page == MAP_FAILED)
+		return false;
+	if (mincore(page, page_size, &resident) != 0)
+		resident = 0;
+	munmap(page, page_size);
+	return resident & 1;
 }
 
 bool
@@ -438,8 +449,7 @@ sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 	uint64		file_offset = sf_io_file_offset(segment_offset);
 
 	Assert(files->buffered);
-	return slot == NULL || is_there(slot->fd, file_offset) ||
-		is_there(slot->fd, file_offset + SF_BLOCK_SIZE);
+	return slot == NULL || is_resident(slot->fd, file_offset);
 }
 
 /* ---- statistics, wait events, notices ---- */

@@ -207,8 +207,8 @@ extern void sf_io_wait(SfIo *io);
 extern void sf_io_read_cached(SfIo *io);
 
 /*
- * Does the page cache hold what lies at that place?  A guess from the first two
- * blocks; true where the system cannot tell, or where there is no file.
+ * Does the page cache hold the byte at that place?  False where the system does not
+ * tell; true where there is no file.
  */
 extern bool sf_io_is_cached(SfFiles *files, uint64 segment_offset);
 

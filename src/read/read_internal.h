@@ -130,6 +130,7 @@ struct SfReader
 	int64		next_offset;	/* end of the last call; -1: none */
 	int64		end_offset;		/* nothing is wanted from there on */
 	bool		direct;			/* a long stream: past the page cache */
+	int64		decided_until;	/* where that is to be thought over */
 
 	/* STORED only */
 	bool		stored;

@@ -20,10 +20,13 @@
 
 /*
  * A stream of that much, in a column of the default cache mode, goes past the page
- * cache from where that does not have it any more: it would push out of it what is
- * worth keeping, as a scan of a large table would with shared buffers.
+ * cache where that does not have most of it: it would push out of it what is worth
+ * keeping, as a scan of a large table would with shared buffers.  That is found out
+ * from a few units of what comes next, farther ahead than the system reads.
  */
 #define LONG_STREAM_BYTES	(64 * 1024 * 1024)
+#define DECIDED_AT_ONCE		(256 * 1024 * 1024)
+#define SAMPLES				16
 
 /* All readers of this process. */
 static dlist_head readers = DLIST_STATIC_INIT(readers);
@@ -96,24 +99,41 @@ is_whole_units(const SfReader *reader, const SfReadTarget *target)
 		(end % SF_UNIT_SIZE == 0 || end == reader->length_bytes);
 }
 
-/* Does the page cache have the first unit that is wanted? */
+/* Has the page cache most of what comes next, until there? */
 static bool
-is_cached(SfReader *reader, SfReadJob *job)
+is_cached(SfReader *reader, SfReadJob *job, int64 until)
 {
-	uint32		n;
-	const SfUnit *unit = sf_read_find_unit(reader, job, SfReadTargetFirst(job->target), &n);
+	uint64		first = SfReadTargetFirst(job->target);
+	uint64		step = (SF_UNITS_OF(until) - first) / SAMPLES;
+	int			cached = 0;
+	int			asked = 0;
 
-	return unit->start == SF_HOLE || !sf_read_is_there(job, unit) ||
-		sf_io_is_cached(job->files, unit->start * SF_SECTOR_SIZE);
+	/* backwards, for the reader then knows the units that it wants first */
+	for (int i = SAMPLES - 1; i >= 0; i--)
+	{
+		uint32		n;
+		const SfUnit *unit = sf_read_find_unit(reader, job, first + i * step, &n);
+
+		if (unit == NULL || unit->start == SF_HOLE || !sf_read_is_there(job, unit))
+			continue;
+		asked++;
+		cached += sf_io_is_cached(job->files, unit->start * SF_SECTOR_SIZE);
+	}
+	return cached >= asked * 3 / 4;
 }
 
-/* Does this go past the page cache?  Once it does, it does so to its end. */
+/* Does this go past the page cache? */
 static bool
 goes_direct(SfReader *reader, SfReadJob *job)
 {
-	if (!reader->direct && job->cache == SF_CACHE_READS &&
-		reader->end_offset - (int64) job->target->offset >= LONG_STREAM_BYTES)
-		reader->direct = !is_cached(reader, job);
+	int64		offset = job->target->offset;
+
+	if (job->cache == SF_CACHE_READS && offset >= reader->decided_until &&
+		reader->end_offset - offset >= LONG_STREAM_BYTES)
+	{
+		reader->decided_until = Min(offset + DECIDED_AT_ONCE, reader->end_offset);
+		reader->direct = !is_cached(reader, job, reader->decided_until);
+	}
 	return reader->direct;
 }
 
@@ -157,6 +177,7 @@ read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
 	else
 	{
 		reader->direct = false;
+		reader->decided_until = 0;
 		read_alone(reader, &job);
 	}
 	sf_space_release(seg);

@@ -60,7 +60,7 @@ sub reads
 sub cursor
 {
 	my ($table, $fetch, $args) = @_;
-	return "DECLARE s CURSOR FOR SELECT length(securefile_chunks(doc" . ($args || '') . ")) FROM $table WHERE id = 1; $fetch";
+	return "DECLARE s CURSOR FOR SELECT md5(securefile_chunks(doc" . ($args || '') . ")) FROM $table WHERE id = 1; $fetch";
 }
 
 # ---- what is read, and when ----
@@ -82,6 +82,18 @@ cmp_ok($bytes, '<=', 6 * $unit, 'nothing is read beyond what was asked for');
 ($bytes, $ops) = reads('c', cursor('c', 'FETCH ALL FROM s', ', chunk_size => 8192'));
 cmp_ok($bytes, '<', $len + 2 * $unit, 'through the page cache, too, each unit is read once');
 
+# a piece is read when it is looked at
+my $pieces = 'FROM (SELECT securefile_chunks(doc) AS p FROM d WHERE id = 1) s';
+($bytes, $ops) = reads('d', "SELECT count(p), sum(length(p)) $pieces");
+# (of a group the server keeps a copy of the first row)
+cmp_ok($bytes, '<=', 2 * $unit, 'how many pieces there are, and how long: the first one is read');
+($bytes, $ops) = reads('d', "SELECT md5(p) FROM (SELECT securefile_chunks(doc) AS p FROM d WHERE id = 1 OFFSET 3 LIMIT 1) s");
+cmp_ok($bytes, '<=', 2 * $unit, 'what is skipped is not read');
+($bytes, $ops) = reads('d', "SELECT count(md5(p)), count(sha256(p)), count(encode(p, 'base64')) $pieces");
+cmp_ok($bytes, '<', $len + mb(3), 'looked at three times: read once, but the first pieces');
+is( $node->safe_psql('postgres', "SELECT bool_and(sha256(p) = sha256(q) AND md5(p) = md5(q) AND length(p) = length(q)) FROM (SELECT p, substring(f.doc,"
+		  . " (262144 * (row_number() OVER () - 1) + 1)::bigint, 262144) AS q $pieces, (SELECT doc FROM d WHERE id = 1) f) t"),
+	't', 'and always the same');
 
 # a long stream goes past the page cache, if that is not for writes, too: in large requests
 make_table($node, 'f', 'cache');
@@ -89,9 +101,12 @@ $node->safe_psql('postgres', "INSERT INTO $_ SELECT 91, 0, 80000000, decode(repe
 foreach my $case ([ 'c', ', 1', '<', 100 ], [ 'c', ', 15000000', '>', 200 ], [ 'f', ', 1', '>', 200 ])
 {
 	my ($table, $start, $than, $limit) = @$case;
-	($bytes, $ops) = reads($table, "SELECT count(*) FROM (SELECT securefile_chunks(doc$start$small) FROM $table WHERE id = 91) s");
+	($bytes, $ops) = reads($table, "SELECT count(md5(p)) FROM (SELECT securefile_chunks(doc$start$small) p FROM $table WHERE id = 91) s");
 	cmp_ok($ops, $than, $limit, "$table$start: a stream goes past the page cache if it is long and the column does not write through it");
 }
+$node->safe_psql('postgres', "SELECT sum(length(md5(substring(doc, n, 4000000)))) FROM c, generate_series(1, 80000000, 4000000) n WHERE id = 91");
+($bytes, $ops) = reads('c', "SELECT count(md5(p)) FROM (SELECT securefile_chunks(doc$small) p FROM c WHERE id = 91) s");
+cmp_ok($ops, '>', 200, 'nor if the page cache has it');
 $node->safe_psql('postgres', "DELETE FROM $_ WHERE id = 91") foreach ('c', 'f');
 
 foreach my $table ('d', 'c')
@@ -195,21 +210,21 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 
 	# streams that are left with requests in flight, whose buffers serve the next one
 	$session->query_safe('BEGIN');
-	$session->query_safe("DECLARE s CURSOR FOR SELECT securefile_chunks(doc$small) FROM d WHERE id = 1; MOVE 40 IN s; CLOSE s") foreach 1 .. 6;
+	$session->query_safe("DECLARE s CURSOR FOR SELECT md5(securefile_chunks(doc$small)) FROM d WHERE id = 1; MOVE 40 IN s; CLOSE s") foreach 1 .. 6;
 	is($session->query_safe("SELECT streamed('d', 2, 65536)"), 'true', "$method: after streams that were left in the middle");
 	$session->query_safe('COMMIT');
 
 	# locks: as long as the stream, whatever savepoints come and go
 	my $held = q{SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessShareLock'
 		AND relation = ('pg_toast.pg_securefile_' || 'd'::regclass::oid || '_4')::regclass};
-	$session->query_safe("BEGIN; DECLARE s CURSOR FOR SELECT securefile_chunks(doc$small) FROM d WHERE id = 1; SAVEPOINT p");
+	$session->query_safe("BEGIN; DECLARE s CURSOR FOR SELECT md5(securefile_chunks(doc$small)) FROM d WHERE id = 1; SAVEPOINT p");
 	$session->query_safe('MOVE 3 IN s');
 	is($session->query_safe($held), 1, "$method: locked while it reads ahead");
 	$session->query_safe('ROLLBACK TO p');
 	is($session->query_safe($held), 1, "$method: and after the rollback to a savepoint");
 	$session->query_safe('CLOSE s');
 	is($session->query_safe($held), 0, "$method: not when it has ended");
-	$session->query_safe("DECLARE s CURSOR FOR SELECT securefile_chunks(doc$small) FROM d WHERE id = 1; SAVEPOINT p");
+	$session->query_safe("DECLARE s CURSOR FOR SELECT md5(securefile_chunks(doc$small)) FROM d WHERE id = 1; SAVEPOINT p");
 	$session->query_safe('MOVE ALL IN s; RELEASE p');
 	is($session->query_safe($held), 0, "$method: nor when all is read and the savepoint gone");
 	$session->query_safe('COMMIT');
