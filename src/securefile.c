@@ -31,6 +31,7 @@
 #include "monitor/monitor.h"
 #include "read/read.h"
 #include "space/space.h"
+#include "sql/send.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -97,6 +98,7 @@ at_commit(void)
 {
 	(void) SF_FAULT_IO(commit_done);
 	sf_read_at_end();
+	sf_sql_send_at_end();
 	end_writing(true);
 	if (sf_space_at_commit())
 		sf_monitor_wake(MyDatabaseId);
@@ -107,6 +109,7 @@ static void
 at_prepare(void)
 {
 	sf_read_at_end();
+	sf_sql_send_at_end();
 	end_writing(true);
 	sf_space_at_prepare();
 	sf_stats_flush();
@@ -119,6 +122,7 @@ at_abort(void)
 	sf_io_reap_all();
 	sf_handle_forget_all();
 	sf_read_at_end();
+	sf_sql_send_at_end();
 	end_writing(false);
 	sf_space_at_abort();
 	sf_stats_flush();

@@ -192,6 +192,9 @@ typedef bool SfUpdateIndexes;
 	pg_class_ownercheck(table_oid, role)
 #endif
 
+/* 17 gives the socket large messages as they are */
+#define SF_SERVER_SENDS_LARGE	(PG_VERSION_NUM >= 170000)
+
 /* 18 returns paths of relations by value */
 #if PG_VERSION_NUM >= 180000
 #define sf_compat_rel_path(node)	(relpathperm(node, MAIN_FORKNUM).str)

@@ -7,6 +7,11 @@
  * length goes to the client in the memory of one piece, and the reader fetches
  * the next ones while a piece is sent.
  *
+ * A piece of a STORED value is returned as an expanded object that has no bytes yet:
+ * they are read when somebody wants them, straight to where he wants them.  Pieces
+ * that nobody looks at are not read.  Who looks at the same piece twice would have
+ * it read twice; after the first time, pieces are returned as they are.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -16,6 +21,8 @@
 #include "funcapi.h"
 #include "read/read.h"
 #include "sql/content.h"
+#include "sql/send.h"
+#include "utils/expandeddatum.h"
 #include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(securefile_chunks);
@@ -29,7 +36,17 @@ typedef struct ChunkScan
 	int64		next;			/* object_offset of the next piece */
 	int64		end;
 	int32		chunk_size;
+	bool		eager;			/* pieces are looked at more than once */
 } ChunkScan;
+
+typedef struct Piece
+{
+	ExpandedObjectHeader header;
+	ChunkScan  *scan;
+	int64		object_offset;
+	Size		len;
+	bool		taken;
+} Piece;
 
 static void
 check_arguments(int64 start, bool has_count, int64 count, int32 chunk_size)
@@ -75,6 +92,7 @@ begin_scan(FunctionCallInfo fcinfo)
 
 	scan->chunk_size = PG_GETARG_INT32(3);
 	check_arguments(start, !PG_ARGISNULL(2), count, scan->chunk_size);
+	sf_sql_send_large();
 	scan->content = open_content(PG_GETARG_DATUM(0));
 	scan->next = Min(start - 1, scan->content.length);
 	scan->end = scan->next + Min(count, scan->content.length - scan->next);
@@ -86,20 +104,58 @@ begin_scan(FunctionCallInfo fcinfo)
 	return scan;
 }
 
+/* ---- pieces that are not read yet ---- */
+
+static Size
+piece_size(ExpandedObjectHeader *header)
+{
+	return VARHDRSZ + ((Piece *) header)->len;
+}
+
+static void
+piece_read(ExpandedObjectHeader *header, void *result, Size size)
+{
+	Piece	   *piece = (Piece *) header;
+
+	Assert(size == piece_size(header));
+	if (piece->taken)
+		piece->scan->eager = true;
+	piece->taken = true;
+	SET_VARSIZE(result, size);
+	sf_read_at(piece->scan->reader, piece->object_offset, piece->len, VARDATA(result));
+}
+
+/*
+ * Read-only, hence it never outlives the memory of this call, nor this memory the
+ * scan's.
+ */
+static Datum
+new_piece(ChunkScan *scan, Size len)
+{
+	static const ExpandedObjectMethods methods = {piece_size, piece_read};
+	Piece	   *piece = palloc(sizeof(Piece));
+
+	EOH_init_header(&piece->header, &methods, CurrentMemoryContext);
+	piece->scan = scan;
+	piece->object_offset = scan->next;
+	piece->len = len;
+	piece->taken = false;
+	return EOHPGetRODatum(&piece->header);
+}
+
 /* The next piece, in the memory of this call. */
-static bytea *
+static Datum
 next_piece(ChunkScan *scan)
 {
 	int64		len = Min(scan->end - scan->next, scan->chunk_size);
-	bytea	   *piece;
+	Datum		piece;
 
 	if (scan->reader == NULL)
-		piece = sf_sql_slice(&scan->content, scan->next, len);
+		piece = PointerGetDatum(sf_sql_slice(&scan->content, scan->next, len));
 	else
-	{
-		piece = sf_sql_new_bytea(len);
-		sf_read_at(scan->reader, scan->next, len, VARDATA(piece));
-	}
+		piece = new_piece(scan, len);
+	if (scan->eager)
+		piece = PointerGetDatum(PG_DETOAST_DATUM(piece));
 	scan->next += len;
 	return piece;
 }
@@ -131,5 +187,5 @@ securefile_chunks(PG_FUNCTION_ARGS)
 	scan = funcctx->user_fctx;
 	if (scan == NULL || scan->next >= scan->end)
 		SRF_RETURN_DONE(funcctx);
-	SRF_RETURN_NEXT(funcctx, PointerGetDatum(next_piece(scan)));
+	SRF_RETURN_NEXT(funcctx, next_piece(scan));
 }

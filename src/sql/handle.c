@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "sql/content.h"
+#include "sql/send.h"
 #include "stream/stream.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
@@ -128,6 +129,7 @@ securefile_read(PG_FUNCTION_ARGS)
 				 errdetail("At most %lld bytes can be read at once.",
 						   (long long) (MaxAllocSize - VARHDRSZ))));
 	len = Min(len, left);
+	sf_sql_send_large();
 	bytes = sf_sql_new_bytea(len);
 	sf_stream_read(handle->stream, handle->position, len, VARDATA(bytes));
 	handle->position += len;

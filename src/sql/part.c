@@ -10,6 +10,7 @@
 #include "common/int.h"
 #include "fmgr.h"
 #include "sql/content.h"
+#include "sql/send.h"
 
 PG_FUNCTION_INFO_V1(securefile_length);
 PG_FUNCTION_INFO_V1(securefile_substring);
@@ -34,6 +35,7 @@ substring(Datum value, int64 start, int64 end_offset)
 	int64		first = Min(Max(start, 1) - 1, content.length);
 	int64		past = Min(Max(end_offset, 0), content.length);
 
+	sf_sql_send_large();
 	return sf_sql_slice(&content, first, Max(past - first, 0));
 }
 

@@ -16,6 +16,7 @@
 #include "libpq/pqformat.h"
 #include "read/read.h"
 #include "sql/content.h"
+#include "sql/send.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/bytea.h"
@@ -101,6 +102,7 @@ securefile_recv(PG_FUNCTION_ARGS)
 Datum
 securefile_send(PG_FUNCTION_ARGS)
 {
+	sf_sql_send_large();
 	PG_RETURN_BYTEA_P(sf_read_bytea(PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0))));
 }
 
@@ -113,6 +115,7 @@ securefile_from_bytea(PG_FUNCTION_ARGS)
 Datum
 securefile_to_bytea(PG_FUNCTION_ARGS)
 {
+	sf_sql_send_large();
 	PG_RETURN_BYTEA_P(sf_read_bytea(PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0))));
 }
 
