@@ -108,6 +108,12 @@ CREATE FUNCTION securefile_chunks(document securefile, start bigint DEFAULT 1,
 COMMENT ON FUNCTION securefile_chunks(securefile, bigint, bigint, integer)
 	IS 'portion of file, from start on, as a stream of pieces in order';
 
+CREATE FUNCTION securefile_salvage(document securefile, OUT start bigint, OUT length bigint,
+								   OUT data bytea, OUT problem text) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT PARALLEL UNSAFE COST 100 ROWS 1000;
+COMMENT ON FUNCTION securefile_salvage(securefile)
+	IS 'what is still sound of a damaged file, in pieces of 128 kB, and what is wrong with the others';
+
 -- Edited values: they say what they consist of; storing one over what it was
 -- made from writes only what is new.  Without operators of its own,
 -- document || '\x00' would be taken as text, and document || bytea read the

@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * salvage.c
+ *	  securefile_salvage(): what is still sound of a damaged value.
+ *
+ * Unit by unit, each in a subtransaction of its own: what fails becomes a row that
+ * says why.  No byte comes back that was not checked, here either.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "fmgr.h"
+#include "format/format.h"
+#include "funcapi.h"
+#include "read/read.h"
+#include "space/space.h"
+#include "sql/content.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+PG_FUNCTION_INFO_V1(securefile_salvage);
+
+enum
+{
+	COLUMN_START,
+	COLUMN_LENGTH,
+	COLUMN_DATA,
+	COLUMN_PROBLEM,
+	COLUMNS,
+};
+
+typedef struct Salvage
+{
+	SfSqlContent content;
+	int64		next;			/* object_offset of the next unit */
+	int64		len;			/* of it */
+	bytea	   *unit;			/* it, if it could be read */
+} Salvage;
+
+/* A value that is not there at all, or not its segment's, has no sound part. */
+static void
+require_value(const SfSqlContent *content)
+{
+	SfLocator	loc;
+	SfSegment  *seg;
+
+	if (content->is_inline || sf_read_form(content->value) != SF_FORM_STORED)
+		return;
+	loc = sf_object_locator(content->value);
+	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
+	sf_object_require_genuine(seg, &loc);
+	sf_space_release(seg);
+}
+
+static Salvage *
+begin_salvage(FuncCallContext *funcctx, FunctionCallInfo fcinfo)
+{
+	MemoryContext old = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
+	Salvage    *salvage = palloc0(sizeof(Salvage));
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	funcctx->tuple_desc = BlessTupleDesc(desc);
+	salvage->content = sf_sql_open(PG_GETARG_DATUM(0));
+	require_value(&salvage->content);
+	MemoryContextSwitchTo(old);
+	return salvage;
+}
+
+/* An SfBaseStep. */
+static void
+read_unit(void *arg)
+{
+	Salvage    *salvage = arg;
+
+	salvage->unit = sf_sql_slice(&salvage->content, salvage->next, salvage->len);
+}
+
+static char *
+describe(const ErrorData *error)
+{
+	return error->detail == NULL ? pstrdup(error->message)
+		: psprintf("%s: %s", error->message, error->detail);
+}
+
+static Datum
+next_row(Salvage *salvage, TupleDesc desc)
+{
+	ErrorData  *error = sf_base_guarded(read_unit, salvage);
+	Datum		values[COLUMNS] = {0};
+	bool		nulls[COLUMNS] = {false};
+
+	values[COLUMN_START] = Int64GetDatum(salvage->next + 1);
+	values[COLUMN_LENGTH] = Int64GetDatum(salvage->len);
+	nulls[COLUMN_DATA] = error != NULL;
+	nulls[COLUMN_PROBLEM] = error == NULL;
+	if (error == NULL)
+		values[COLUMN_DATA] = PointerGetDatum(salvage->unit);
+	else
+		values[COLUMN_PROBLEM] = CStringGetTextDatum(describe(error));
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+}
+
+Datum
+securefile_salvage(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *funcctx;
+	Salvage    *salvage;
+	Datum		row;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		funcctx = SRF_FIRSTCALL_INIT();
+		funcctx->user_fctx = begin_salvage(funcctx, fcinfo);
+	}
+	funcctx = SRF_PERCALL_SETUP();
+	salvage = funcctx->user_fctx;
+	salvage->len = Min(salvage->content.length - salvage->next, SF_UNIT_SIZE);
+	if (salvage->len == 0)
+		SRF_RETURN_DONE(funcctx);
+	row = next_row(salvage, funcctx->tuple_desc);
+	salvage->next += salvage->len;
+	SRF_RETURN_NEXT(funcctx, row);
+}
