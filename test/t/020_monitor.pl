@@ -143,7 +143,8 @@ my $full = usage($node, 'tail', 'doc')->{file_bytes};
 value('DELETE FROM tail');
 pending_is_gone('tail', 'all rows deleted');
 wait_passes(3);
-is(usage($node, 'tail', 'doc')->{file_bytes}, $full, 'space stays for what may come');
+# the monitor may still have grown it ahead of the rows
+cmp_ok(usage($node, 'tail', 'doc')->{file_bytes}, '>=', $full, 'space stays for what may come');
 $node->restart;		# nobody remembers the demand
 value("INSERT INTO tail VALUES (1, 1, 100000, blob(1, 100000)); DELETE FROM tail");
 ok(wait_for_sql($node, "SELECT file_bytes < $full / 2 FROM securefile_usage('tail', 'doc')"), 'and is cut when nothing comes');

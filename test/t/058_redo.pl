@@ -120,7 +120,8 @@ foreach my $way ('crash', 'stop')
 	my $age = $node->safe_psql('postgres',
 		'INSERT INTO made SELECT coalesce(max(id), 0) + 1, 1, 5000, blob(1, 5000) FROM made;'
 		  . ' SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())');
-	cmp_ok($age, '>=', 1, 'first write after a crash') if $way eq 'crash';
+	# the second begins a little before what the server calls its start
+	cmp_ok($age, '>=', 0.8, 'first write after a crash') if $way eq 'crash';
 	note("first write after a $way: $age s");
 }
 
