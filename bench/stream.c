@@ -406,11 +406,13 @@ bench_objects(int repeat)
 	return reached;
 }
 
-/* Streams of 1 GB, and the wire; cached: from the page cache. */
+/*
+ * Streams of 1 GB, and the wire.  Cached: from the page cache; else from a disk,
+ * which may be slower than the wire.
+ */
 static bool
 bench_wire(int repeat, bool cached)
 {
-	const double want = cached ? 0 : 0.8;
 	const char *what = cached ? "1 GB, cached" : "1 GB";
 	double		memory[MAX_REPEAT];
 	double		one_row[MAX_REPEAT];
@@ -431,8 +433,8 @@ bench_wire(int repeat, bool cached)
 	print_line(what, "wire, one row", LARGE_SIZE / 1e6, one_row, repeat);
 	print_line(what, "securefile, COPY", LARGE_SIZE / 1e6, copy, repeat);
 	print_line(what, "securefile, library", LARGE_SIZE / 1e6, get, repeat);
-	reached &= compare_pairs("COPY of securefile_chunks() to memory", copy, memory, repeat, want);
-	reached &= compare_pairs("the library to memory", get, memory, repeat, want);
+	reached &= compare_pairs("COPY of securefile_chunks() to memory", copy, memory, repeat, 0.8);
+	reached &= compare_pairs("the library to memory", get, memory, repeat, 0.8);
 	(void) compare_pairs("COPY of securefile_chunks() to one row", copy, one_row, repeat, 0);
 	return reached;
 }
@@ -453,6 +455,8 @@ main(int argc, char **argv)
 	const char *conninfo = "";
 	int			repeat = 7;
 	bool		reached;
+	bool		from_disk;
+	bool		cached;
 
 	for (int i = 1; i < argc; i++)
 	{
@@ -471,8 +475,9 @@ main(int argc, char **argv)
 	make_tables();
 	reached = bench_objects(repeat);
 	write_large();
-	reached &= bench_wire(repeat, false);
-	reached &= bench_wire(repeat, true);
+	from_disk = bench_wire(repeat, false);
+	cached = bench_wire(repeat, true);
+	reached &= from_disk || cached;
 	remove_lo();
 	run("DROP TABLE stream_s, stream_b");
 	free(data);
