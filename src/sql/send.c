@@ -114,7 +114,7 @@ comm_reset(void)
 void
 sf_sql_send_large(void)
 {
-	if (SF_SERVER_SENDS_LARGE || wanted || MyProcPort == NULL || whereToSendOutput != DestRemote)
+	if (SF_SERVER_SENDS_LARGE || !sf_base_preloaded || wanted || MyProcPort == NULL || whereToSendOutput != DestRemote)
 		return;
 	if (servers == NULL)
 	{
