@@ -21,7 +21,8 @@ bool
 sf_io_number_read(const char *path, uint64 *number, int elevel)
 {
 	char		text[32] = {0};
-	int			fd = BasicOpenFile(path, O_RDONLY | O_CLOEXEC | PG_BINARY);
+	int			fd = SF_FAULT_FAILS(io_number_read) ? -1 :
+		BasicOpenFile(path, O_RDONLY | O_CLOEXEC | PG_BINARY);
 	ssize_t		len;
 	char	   *end;
 
@@ -54,9 +55,11 @@ sf_io_number_write(const char *path, uint64 number, int elevel)
 	/* another process may be at the same */
 	snprintf(new_path, sizeof(new_path), "%s.new.%d", path, MyProcPid);
 	fd = BasicOpenFile(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | PG_BINARY);
-	ok = fd >= 0 && write(fd, text, len) == len && pg_fsync(fd) == 0;
+	ok = fd >= 0 && !SF_FAULT_FAILS(io_number_write) &&
+		write(fd, text, len) == len && pg_fsync(fd) == 0;
 	if (fd >= 0)
 		ok = close(fd) == 0 && ok;
-	if (!ok || rename(new_path, path) != 0 || !sf_io_sync_directory(SF_IO_ROOT))
+	if (!ok || SF_FAULT_FAILS(io_rename) || rename(new_path, path) != 0 ||
+		!sf_io_sync_directory(SF_IO_ROOT))
 		sf_io_report_path(elevel, "write file", path);
 }

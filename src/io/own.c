@@ -54,7 +54,7 @@ sf_io_database_forget_own(Oid db)
 	char		path[SF_IO_PATH_MAX];
 
 	own_path(path, db);
-	if (unlink(path) != 0 && errno != ENOENT)
+	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
 		sf_io_report_path(WARNING, "remove file", path);
 }
 

@@ -65,9 +65,9 @@ is_segment_fork(const char *path)
 static void
 link_or_copy(const char *path, const char *name)
 {
-	if (unlink(name) != 0 && errno != ENOENT)
+	if ((SF_FAULT_FAILS(io_unlink) || unlink(name) != 0) && errno != ENOENT)
 		sf_io_report_path(FATAL, "remove file", name);
-	if (link(path, name) == 0)
+	if (!SF_FAULT_FAILS(io_link) && link(path, name) == 0)
 		return;
 	if (errno != EXDEV && errno != EPERM && errno != EMLINK && errno != ENOTSUP)
 		sf_io_report_path(FATAL, "link segment relation to", name);
