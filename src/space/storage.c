@@ -369,7 +369,7 @@ sf_space_sweep(int *kept)
 {
 	Sweep		sweep = {0};
 
-	if (sf_io_database_is_own(MyDatabaseId))
+	if (sf_io_database_is_own(MyDatabaseId, WARNING))
 		sf_io_scan(MyDatabaseId, sweep_one, &sweep);
 	*kept = sweep.kept;
 	return sweep.removed;

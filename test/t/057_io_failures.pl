@@ -95,6 +95,12 @@ foreach my $case ([ 'io_number_write', 'enospc' ], [ 'io_rename', 'error' ])
 	is(join(' ', glob($node->data_dir . '/pg_securefile/*.new.*')), '', "$point: nothing stays");
 }
 $node->safe_psql('d', 'CREATE TABLE t (doc securefile)');
+foreach my $pass (0 .. 3)
+{
+	arm($node, 'io_number_read', 'error', skip => $pass);
+	fails_with($node, 'CREATE TABLE u (doc securefile)', '58030', 'database', "what cannot be read, pass $pass", db => 'd');
+	disarm($node);
+}
 
 $node->stop;
 done_testing();
