@@ -400,12 +400,13 @@ sf_io_read_cached(SfIo *io)
 
 		if (allowed > 0)
 			result = sf_io_transfer(io->slot->fd, false, false, io->buf + done_bytes,
-									Min(io->len_bytes - done_bytes, (uint32) allowed),
-									file_offset + done_bytes);
+									allowed, file_offset + done_bytes);
 		if (result > 0)
 			done_bytes += result;
 		else if (result != -EINTR && result != -EAGAIN)
 			report_failure(io, done_bytes, -result);
+		if (done_bytes < io->len_bytes)
+			allowed = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);
 	}
 }
 
