@@ -176,6 +176,7 @@ sub note_errors
 		  if $state !~ /^(?:58030|53100|53200|25P02|3B001|42P01|XX000)$/
 		  || $state eq 'XX000' && $text !~ /Cannot allocate memory|Interrupted system call|Resource temporarily/;
 	}
+	push @bad, 'short transfers are errors' if $kind eq 'short' && $stderr =~ /ERROR/;
 	return @bad;
 }
 
@@ -209,19 +210,18 @@ sub run
 	push @bad, 'session is not usable' if $ended && !$committed{0};
 	push @bad, "in the log: $1" if slurp_file($node->logfile, $offset) =~ /(TRAP:.*|signal 11.*)/;
 
-	my $state = $node->safe_psql('postgres', q{
+	my ($rc, $state, $wrong) = $node->psql('postgres', q{
 		SELECT 'done: ' || coalesce(string_agg(k::text, ' '), '') FROM done;
 		SELECT 'wrong: ' || wrong('l') || wrong('f');
 		SELECT 'unsound: ' || unsound('l') || unsound('f');
 		SELECT 'segments: ' || count(*) FROM securefile_columns;});
-	my ($done) = $state =~ /^done: (.*)$/m;
-	my %done = map { $_ => 1 } split / /, $done;
+	push @bad, "afterwards: $wrong" if $rc != 0;
+	my %done = map { $_ => 1 } $state =~ /^done: (.*)$/m ? split / /, $1 : ();
 	push @bad, "lost: $_" foreach grep { !$done{$_} } sort keys %committed;
 	push @bad, "not rolled back: $_" foreach grep { $done{$_} } sort keys %rolled_back;
 	push @bad, $1 while $state =~ /^((?:wrong|unsound): .+)$/mg;
-	my ($segments) = $state =~ /^segments: (\d+)/m;
 	my $files = () = data_files($node);
-	push @bad, "$files files of $segments segments" if $files != $segments;
+	push @bad, "$files files" if $rc == 0 && $state !~ /^segments: $files$/m;
 
 	$runs++;
 	return (\%fired, @bad ? join("\n", @bad) . "\n$err" : '');
