@@ -108,6 +108,7 @@ at_commit(void)
 static void
 at_prepare(void)
 {
+	(void) SF_FAULT_IO(prepare_done);
 	sf_read_at_end();
 	sf_sql_send_at_end();
 	end_writing(true);

@@ -10,7 +10,8 @@
  * Invariants:
  *	 F1	a point fires only when skip has counted down to 0, and times times
  *		(negative: always);
- *	 F2	a spinlock covers the decision only, never the action.
+ *	 F2	a spinlock covers the decision only, never the action;
+ *	 F3	a pass of an I/O point that does not act is one of io_any, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,6 +35,7 @@ PG_FUNCTION_INFO_V1(securefile_fault_reset);
 #ifdef SF_FAULTS
 
 #define WAIT_POLL_MS	10
+#define SHORT_BLOCK		4096	/* direct I/O goes on at its borders */
 
 typedef struct FaultSlot
 {
@@ -56,8 +58,12 @@ static const char *const point_names[] = {
 
 static const char *const action_names[] = {
 	[SF_FAULT_NONE] = "none",
+	[SF_FAULT_PASS] = "pass",
 	[SF_FAULT_ERROR] = "error",
 	[SF_FAULT_ENOSPC] = "enospc",
+	[SF_FAULT_ENOMEM] = "enomem",
+	[SF_FAULT_EINTR] = "eintr",
+	[SF_FAULT_EAGAIN] = "eagain",
 	[SF_FAULT_SHORT] = "short",
 	[SF_FAULT_PANIC] = "panic",
 	[SF_FAULT_KILL] = "kill",
@@ -66,6 +72,62 @@ static const char *const action_names[] = {
 
 StaticAssertDecl(lengthof(point_names) == SF_FAULT_COUNT, "a name for every point");
 StaticAssertDecl(lengthof(action_names) == SF_FAULT_WAIT + 1, "a name for every action");
+
+/* Index of a name in a list; ERROR when it is not there. */
+static int
+find_name(const char *what, const char *name, const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(name, names[i]) == 0)
+			return i;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized fault %s \"%s\"", what, name)));
+	return -1;					/* silence stupider compilers */
+}
+
+static FaultSlot *
+find_slot(const char *name)
+{
+	return &slots[find_name("point", name, point_names, lengthof(point_names))];
+}
+
+static SfFaultAction
+find_action(const char *name)
+{
+	return find_name("action", name, action_names, lengthof(action_names));
+}
+
+/* Arm a slot; action NONE disarms it.  Wakes whoever waits in it. */
+static void
+arm(FaultSlot *slot, SfFaultAction action, int skip, int times, int pid)
+{
+	SpinLockAcquire(&slot->lock);
+	slot->action = action;
+	slot->skip = skip;
+	slot->times = times;
+	slot->pid = pid;
+	slot->arming++;
+	SpinLockRelease(&slot->lock);
+}
+
+/* SECUREFILE_FAULT=point:action[:skip]; what is wrong with it stops the start. */
+static void
+arm_from_environment(void)
+{
+	const char *setting = getenv("SECUREFILE_FAULT");
+	char		point[NAMEDATALEN];
+	char		action[NAMEDATALEN];
+	int			skip = 0;
+
+	if (setting == NULL)
+		return;
+	if (sscanf(setting, "%63[^:]:%63[^:]:%d", point, action, &skip) < 2)
+		elog(ERROR, "SECUREFILE_FAULT is not point:action[:skip]");
+	arm(find_slot(point), find_action(action), skip, 1, 0);
+}
 
 Size
 sf_fault_shmem_size(void)
@@ -84,6 +146,7 @@ sf_fault_shmem_init(void)
 	memset(slots, 0, sf_fault_shmem_size());
 	for (int i = 0; i < SF_FAULT_COUNT; i++)
 		SpinLockInit(&slots[i].lock);
+	arm_from_environment();
 }
 
 /* Does this pass of the point fire?  Counts it; arming tells which arming. */
@@ -131,8 +194,9 @@ wait_for_change(FaultSlot *slot, uint32 arming)
 	}
 }
 
-SfFaultAction
-sf_fault_io(SfFaultPoint point)
+/* Does this pass of the point act?  Does it, as far as it is done here. */
+static SfFaultAction
+pass(SfFaultPoint point)
 {
 	uint32		arming = 0;
 	SfFaultAction action;
@@ -154,13 +218,71 @@ sf_fault_io(SfFaultPoint point)
 		case SF_FAULT_WAIT:
 			wait_for_change(&slots[point], arming);
 			return SF_FAULT_NONE;
+		case SF_FAULT_PASS:
+			return SF_FAULT_NONE;
 		case SF_FAULT_NONE:
 		case SF_FAULT_ERROR:
 		case SF_FAULT_ENOSPC:
+		case SF_FAULT_ENOMEM:
+		case SF_FAULT_EINTR:
+		case SF_FAULT_EAGAIN:
 		case SF_FAULT_SHORT:
 			break;
 	}
 	return action;
+}
+
+SfFaultAction
+sf_fault_io(SfFaultPoint point)
+{
+	SfFaultAction action = pass(point);
+
+	/* system calls stand first in the list */
+	if (action == SF_FAULT_NONE && point < SF_FAULT_io_any)
+		action = pass(SF_FAULT_io_any);
+	return action;
+}
+
+static int
+errno_of(SfFaultAction action)
+{
+	switch (action)
+	{
+		case SF_FAULT_NONE:
+		case SF_FAULT_SHORT:
+			return 0;
+		case SF_FAULT_ENOSPC:
+			return ENOSPC;
+		case SF_FAULT_ENOMEM:
+			return ENOMEM;
+		case SF_FAULT_EINTR:
+			return EINTR;
+		case SF_FAULT_EAGAIN:
+			return EAGAIN;
+		default:
+			return EIO;
+	}
+}
+
+bool
+sf_fault_fails(SfFaultPoint point)
+{
+	int			error = errno_of(sf_fault_io(point));
+
+	if (error != 0)
+		errno = error;
+	return error != 0;
+}
+
+int32
+sf_fault_bytes(SfFaultPoint point, uint32 len_bytes)
+{
+	SfFaultAction action = sf_fault_io(point);
+
+	if (action == SF_FAULT_SHORT)
+		return (int32) Min(len_bytes, Max(SHORT_BLOCK,
+										  TYPEALIGN_DOWN(SHORT_BLOCK, len_bytes / 2)));
+	return action == SF_FAULT_NONE ? (int32) len_bytes : -errno_of(action);
 }
 
 void
@@ -170,42 +292,6 @@ sf_fault_run(SfFaultPoint point)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("fault point %s", point_names[point])));
-}
-
-/* Index of a name in a list; ERROR when it is not there. */
-static int
-find_name(const char *what, text *name_text, const char *const *names, int n)
-{
-	char	   *name = text_to_cstring(name_text);
-
-	for (int i = 0; i < n; i++)
-	{
-		if (strcmp(name, names[i]) == 0)
-			return i;
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unrecognized fault %s \"%s\"", what, name)));
-	return -1;					/* silence stupider compilers */
-}
-
-static FaultSlot *
-find_slot(text *name)
-{
-	return &slots[find_name("point", name, point_names, lengthof(point_names))];
-}
-
-/* Arm a slot; action NONE disarms it.  Wakes whoever waits in it. */
-static void
-arm(FaultSlot *slot, SfFaultAction action, int skip, int times, int pid)
-{
-	SpinLockAcquire(&slot->lock);
-	slot->action = action;
-	slot->skip = skip;
-	slot->times = times;
-	slot->pid = pid;
-	slot->arming++;
-	SpinLockRelease(&slot->lock);
 }
 
 static void
@@ -230,8 +316,8 @@ securefile_fault(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("point, action, skip and times must not be null")));
-	slot = find_slot(PG_GETARG_TEXT_PP(0));
-	action = find_name("action", PG_GETARG_TEXT_PP(1), action_names, lengthof(action_names));
+	slot = find_slot(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	action = find_action(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	arm(slot, action, PG_GETARG_INT32(2), PG_GETARG_INT32(3),
 		PG_ARGISNULL(4) ? 0 : PG_GETARG_INT32(4));
 	PG_RETURN_VOID();
@@ -245,7 +331,7 @@ securefile_fault_fired(PG_FUNCTION_ARGS)
 	uint64		fired;
 
 	require_faults();
-	slot = find_slot(PG_GETARG_TEXT_PP(0));
+	slot = find_slot(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	SpinLockAcquire(&slot->lock);
 	fired = slot->fired;
 	SpinLockRelease(&slot->lock);

@@ -10,8 +10,11 @@
  * A test arms a point from SQL:
  *	  SELECT securefile_fault('io_write', 'error', skip => 2, times => 1);
  * The state is in shared memory, so that a point in a background worker can
- * be armed from a session.  Idea: PostgreSQL's injection points, OrioleDB's
- * stop events; SQLite's "fail the Nth call".
+ * be armed from a session.  Where there is no session, in recovery, the
+ * environment of the postmaster arms one point whenever shared memory is made:
+ *	  SECUREFILE_FAULT=redo_grow:kill:2		(the last number is skip)
+ * Idea: PostgreSQL's injection points, OrioleDB's stop events; SQLite's "fail
+ * the Nth call".
  *
  *-------------------------------------------------------------------------
  */
@@ -30,8 +33,12 @@ typedef enum SfFaultPoint
 typedef enum SfFaultAction
 {
 	SF_FAULT_NONE = 0,			/* not armed */
+	SF_FAULT_PASS,				/* nothing: passes are counted only */
 	SF_FAULT_ERROR,				/* ereport(ERROR), or EIO from an I/O point */
 	SF_FAULT_ENOSPC,			/* an I/O point reports ENOSPC */
+	SF_FAULT_ENOMEM,			/* .. ENOMEM */
+	SF_FAULT_EINTR,				/* .. EINTR */
+	SF_FAULT_EAGAIN,			/* .. EAGAIN */
 	SF_FAULT_SHORT,				/* an I/O point transfers half of the bytes */
 	SF_FAULT_PANIC,				/* ereport(PANIC) */
 	SF_FAULT_KILL,				/* SIGKILL to this process */
@@ -40,8 +47,8 @@ typedef enum SfFaultAction
 
 #ifdef SF_FAULTS
 /*
- * Run a code point.  ERROR, PANIC, KILL and WAIT act at once; ENOSPC and
- * SHORT are errors of use and act as ERROR.
+ * Run a code point.  ERROR, PANIC, KILL and WAIT act at once; those of I/O
+ * points are errors of use and act as ERROR.
  */
 extern void sf_fault_run(SfFaultPoint point);
 
@@ -51,11 +58,24 @@ extern void sf_fault_run(SfFaultPoint point);
  */
 extern SfFaultAction sf_fault_io(SfFaultPoint point);
 
+/* Does a system call fail here?  Sets errno then.  SHORT lets it be made. */
+extern bool sf_fault_fails(SfFaultPoint point);
+
+/*
+ * How many of len_bytes does a transfer move here: all, half (in whole blocks),
+ * or -errno?
+ */
+extern int32 sf_fault_bytes(SfFaultPoint point, uint32 len_bytes);
+
 #define SF_FAULT(name)		sf_fault_run(SF_FAULT_##name)
 #define SF_FAULT_IO(name)	sf_fault_io(SF_FAULT_##name)
+#define SF_FAULT_FAILS(name)	sf_fault_fails(SF_FAULT_##name)
+#define SF_FAULT_BYTES(name, len_bytes)	sf_fault_bytes(SF_FAULT_##name, len_bytes)
 #else
 #define SF_FAULT(name)		((void) 0)
 #define SF_FAULT_IO(name)	SF_FAULT_NONE
+#define SF_FAULT_FAILS(name)	false
+#define SF_FAULT_BYTES(name, len_bytes)	((int32) (len_bytes))
 #endif
 
 extern Size sf_fault_shmem_size(void);

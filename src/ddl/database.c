@@ -54,7 +54,7 @@ sf_ddl_database_before(Node *stmt)
 void
 sf_ddl_database_after(Oid dropped_db)
 {
-	if (sf_io_database_has_files(dropped_db) || sf_io_database_is_own(dropped_db))
+	if (sf_io_database_has_files(dropped_db) || sf_io_database_is_own(dropped_db, WARNING))
 		sf_space_log_drop_database(dropped_db);
 	/* there may be empty directories */
 	sf_io_database_unlink(dropped_db);

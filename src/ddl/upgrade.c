@@ -97,7 +97,7 @@ has_guards(void)
 void
 sf_ddl_upgrade_require_finished(void)
 {
-	if (!sf_io_database_is_own(MyDatabaseId) && has_guards())
+	if (!sf_io_database_is_own(MyDatabaseId, ERROR) && has_guards())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the upgrade of this database by pg_upgrade is not finished"),

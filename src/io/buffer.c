@@ -29,9 +29,10 @@ static Size spare_bytes = 0;
 static char *
 map_pages(Size size)
 {
-	void	   *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
-						 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void	   *p = MAP_FAILED;
 
+	if (!SF_FAULT_FAILS(io_buffer))
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),

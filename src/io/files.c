@@ -26,6 +26,13 @@ static bool empty_directory(const char *dir_path);
 
 /* ---- sizes ---- */
 
+/* stat() */
+static bool
+look(const char *path, struct stat *st)
+{
+	return !SF_FAULT_FAILS(io_stat) && stat(path, st) == 0;
+}
+
 int64
 sf_io_file_size(SfNode node, uint32 fileno)
 {
@@ -33,7 +40,7 @@ sf_io_file_size(SfNode node, uint32 fileno)
 	struct stat st;
 
 	sf_io_file_path(path, node, fileno);
-	if (stat(path, &st) == 0)
+	if (look(path, &st))
 		return (int64) st.st_size;
 	if (errno != ENOENT)
 		ereport(ERROR,
@@ -49,7 +56,7 @@ sf_io_files_exist(SfNode node)
 	struct stat st;
 
 	sf_io_dir_path(path, node);
-	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	return look(path, &st) && S_ISDIR(st.st_mode);
 }
 
 uint64
@@ -84,6 +91,12 @@ sf_io_files_require(SfNode node, uint64 to_bytes)
 	}
 }
 
+static int
+truncate_file(const char *path, uint64 size_bytes)
+{
+	return SF_FAULT_FAILS(io_truncate) ? -1 : truncate(path, (off_t) size_bytes);
+}
+
 /* ---- removing, without throwing ---- */
 
 void
@@ -104,20 +117,20 @@ remove_file(const char *path)
 {
 	struct stat st;
 
-	if (SF_FAULT_IO(io_unlink) != SF_FAULT_NONE)
-	{
-		errno = EIO;
-		sf_io_report_path(WARNING, "remove segment data file", path);
-		return false;
-	}
-	if (stat(path, &st) == 0 && st.st_nlink == 1 && truncate(path, 0) != 0)
+	if (look(path, &st) && st.st_nlink == 1 && truncate_file(path, 0) != 0)
 		sf_io_report_path(WARNING, "truncate segment data file", path);
-	if (unlink(path) != 0 && errno != ENOENT)
+	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
 	{
 		sf_io_report_path(WARNING, "remove segment data file", path);
 		return false;
 	}
 	return true;
+}
+
+static int
+remove_if_empty(const char *path)
+{
+	return SF_FAULT_FAILS(io_rmdir) ? -1 : rmdir(path);
 }
 
 /* Remove a file, or a directory with all that is in it. */
@@ -130,7 +143,7 @@ remove_entry(const char *path)
 		return remove_file(path);
 	if (!empty_directory(path))
 		return false;
-	if (rmdir(path) == 0 || errno == ENOENT)
+	if (remove_if_empty(path) == 0 || errno == ENOENT)
 		return true;
 	sf_io_report_path(WARNING, "remove directory", path);
 	return false;
@@ -143,7 +156,7 @@ remove_entry(const char *path)
 static bool
 empty_directory(const char *dir_path)
 {
-	DIR		   *dir = opendir(dir_path);
+	DIR		   *dir = SF_FAULT_FAILS(io_opendir) ? NULL : opendir(dir_path);
 	struct dirent *entry;
 	bool		ok = true;
 
@@ -154,7 +167,7 @@ empty_directory(const char *dir_path)
 		sf_io_report_path(WARNING, "open directory", dir_path);
 		return false;
 	}
-	while (errno = 0, (entry = readdir(dir)) != NULL)
+	while (errno = 0, (entry = SF_FAULT_FAILS(io_readdir) ? NULL : readdir(dir)) != NULL)
 	{
 		char		path[MAXPGPATH];
 
@@ -176,7 +189,7 @@ bool
 sf_io_sync_directory(const char *path)
 {
 	int			fd = BasicOpenFile(path, O_RDONLY | O_CLOEXEC);
-	bool		ok = fd >= 0 && pg_fsync(fd) == 0;
+	bool		ok = fd >= 0 && !SF_FAULT_FAILS(io_sync_dir) && pg_fsync(fd) == 0;
 	int			error = errno;
 
 	if (fd >= 0)
@@ -190,7 +203,7 @@ sf_io_remove_directory(const char *path, bool may_be_used)
 {
 	char		parent[SF_IO_PATH_MAX];
 
-	if (rmdir(path) != 0)
+	if (remove_if_empty(path) != 0)
 	{
 		if (errno == ENOENT)
 			return true;
@@ -251,7 +264,7 @@ sf_io_pages_remove(SfNode node)
 
 	for (uint32 extent = 0; sf_io_pages_path(path, node, extent), stat(path, &st) == 0; extent++)
 	{
-		if (unlink(path) != 0)
+		if (SF_FAULT_FAILS(io_unlink) || unlink(path) != 0)
 			sf_io_report_path(WARNING, "remove file", path);
 		if (sf_io_has_entry_directories(node))
 		{
@@ -263,10 +276,25 @@ sf_io_pages_remove(SfNode node)
 
 /* ---- creating ---- */
 
+static int
+make_directory(const char *path)
+{
+	return SF_FAULT_FAILS(io_mkdir) ? -1 : MakePGDirectory(path);
+}
+
+/* fsync_fname() of a directory */
+static void
+require_directory_synced(const char *path)
+{
+	if (SF_FAULT_FAILS(io_sync_dir))
+		sf_io_report_path(data_sync_elevel(ERROR), "fsync file", path);
+	fsync_fname(path, true);
+}
+
 static void
 make_one_directory(const char *path)
 {
-	if (MakePGDirectory(path) != 0 && errno != EEXIST)
+	if (make_directory(path) != 0 && errno != EEXIST)
 		sf_io_report_path(ERROR, "create directory", path);
 }
 
@@ -283,7 +311,7 @@ sync_names(const char *path, const char *top)
 	do
 	{
 		get_parent_directory(parent);
-		fsync_fname(parent, true);
+		require_directory_synced(parent);
 	} while (strcmp(parent, top) != 0);
 }
 
@@ -291,7 +319,7 @@ void
 sf_io_make_root(void)
 {
 	make_one_directory(SF_IO_ROOT);
-	fsync_fname(".", true);
+	require_directory_synced(".");
 }
 
 /*
@@ -304,7 +332,7 @@ make_two_directories(const char *outer, const char *path)
 	for (int tries = 0;; tries++)
 	{
 		make_one_directory(outer);
-		if (MakePGDirectory(path) == 0 || errno == EEXIST)
+		if (make_directory(path) == 0 || errno == EEXIST)
 			return;
 		if (errno != ENOENT || tries == 1000)
 			sf_io_report_path(ERROR, "create directory", path);
@@ -342,7 +370,7 @@ sf_io_make_entry(SfNode node, const char *name)
 	sf_io_entry_path(path, node, name);
 	make_one_directory(path);
 	sf_io_dir_path(path, node);
-	fsync_fname(path, true);
+	require_directory_synced(path);
 }
 
 void
@@ -364,7 +392,7 @@ sf_io_make_file_entry(SfNode node, uint32 fileno)
 		return;
 	sf_io_file_name(name, fileno);
 	sf_io_entry_path(path, node, name);
-	if (MakePGDirectory(path) != 0 && errno != EEXIST && errno != ENOENT)
+	if (make_directory(path) != 0 && errno != EEXIST && errno != ENOENT)
 		sf_io_report_path(ERROR, "create directory", path);
 }
 
@@ -378,10 +406,10 @@ sf_io_sync_name(SfNode node, uint32 fileno)
 	{
 		sf_io_file_name(name, fileno);
 		sf_io_entry_path(path, node, name);
-		fsync_fname(path, true);
+		require_directory_synced(path);
 	}
 	sf_io_dir_path(path, node);
-	fsync_fname(path, true);
+	require_directory_synced(path);
 }
 
 void
@@ -409,18 +437,6 @@ sf_io_files_create(SfNode node)
 
 /* ---- cutting ---- */
 
-/* errno of an armed fault point, or the result of truncate(). */
-static int
-truncate_file(const char *path, uint64 size_bytes)
-{
-	if (SF_FAULT_IO(io_truncate) != SF_FAULT_NONE)
-	{
-		errno = EIO;
-		return -1;
-	}
-	return truncate(path, (off_t) size_bytes);
-}
-
 bool
 sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 {
@@ -434,7 +450,7 @@ sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 	/* descriptors of files that go would keep them alive without a name */
 	sf_io_fd_close_all(node);
 
-	while (sf_io_file_path(path, node, nfiles), stat(path, &st) == 0)
+	while (sf_io_file_path(path, node, nfiles), look(path, &st))
 		nfiles++;
 	while (nfiles > keep)
 	{
@@ -451,7 +467,7 @@ sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 	}
 
 	sf_io_file_path(path, node, keep - 1);
-	if (stat(path, &st) == 0 && (uint64) st.st_size <= last_size)
+	if (look(path, &st) && (uint64) st.st_size <= last_size)
 		return true;
 	if (truncate_file(path, last_size) == 0 || errno == ENOENT)
 		return true;
@@ -471,5 +487,5 @@ sf_io_files_truncate(SfNode node, uint64 size_bytes)
 	(void) sf_io_cut_files(node, size_bytes, ERROR);
 	sf_io_fd_sync(sf_io_fd_get(node, last, sf_direct_io, 0), true);
 	sf_io_dir_path(path, node);
-	fsync_fname(path, true);
+	require_directory_synced(path);
 }

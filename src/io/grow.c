@@ -47,22 +47,13 @@ report_extend_failure(SfNode node, uint32 fileno, int error)
 static int32
 write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
 {
+	int32		allowed = SF_FAULT_BYTES(io_extend, len_bytes);
 	int32		result;
 
-	switch (SF_FAULT_IO(io_extend))
-	{
-		case SF_FAULT_NONE:
-			break;
-		case SF_FAULT_ENOSPC:
-			return -ENOSPC;
-		case SF_FAULT_SHORT:
-			len_bytes = Max(SF_IO_ALIGN, TYPEALIGN_DOWN(SF_IO_ALIGN, len_bytes / 2));
-			break;
-		default:
-			return -EIO;
-	}
+	if (allowed < 0)
+		return allowed;
 	pgstat_report_wait_start(sf_io_wait_event(SF_IO_WAIT_EXTEND));
-	result = sf_io_transfer(slot->fd, true, false, zeros, len_bytes, file_offset);
+	result = sf_io_transfer(slot->fd, true, false, zeros, allowed, file_offset);
 	pgstat_report_wait_end();
 	return result;
 }
@@ -152,7 +143,8 @@ ensure_file(SfNode node, uint32 fileno, uint64 want_bytes)
 
 	/* a file torn inside a block: fill that block up without touching it */
 	aligned = TYPEALIGN64(SF_IO_ALIGN, (uint64) have);
-	if (aligned != (uint64) have && ftruncate(slot->fd, (off_t) aligned) != 0)
+	if (aligned != (uint64) have &&
+		(SF_FAULT_FAILS(io_truncate) || ftruncate(slot->fd, (off_t) aligned) != 0))
 		report_extend_failure(node, fileno, errno);
 	write_zeros(node, fileno, aligned, want_bytes);
 }
@@ -188,11 +180,12 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 {
 	while (len_bytes > 0)
 	{
-		int32		result;
+		int32		result = SF_FAULT_BYTES(io_redo_write, len_bytes);
 
 		pgstat_report_wait_start(sf_io_wait_event(SF_IO_WAIT_WRITE));
-		result = sf_io_transfer(slot->fd, true, true, unconstify(char *, data),
-								len_bytes, file_offset);
+		if (result > 0)
+			result = sf_io_transfer(slot->fd, true, true, unconstify(char *, data),
+									result, file_offset);
 		pgstat_report_wait_end();
 		if (result == -EINTR || result == -EAGAIN)
 			continue;

@@ -218,26 +218,12 @@ count_start(const SfIo *io)
 	}
 }
 
-/*
- * How many bytes an armed fault point lets pass: all, half (in whole blocks),
- * or -errno for a failure.
- */
+/* How many bytes an armed fault point lets pass, or -errno. */
 static int32
 bytes_after_fault(const SfIo *io)
 {
-	SfFaultAction action = io->is_write ? SF_FAULT_IO(io_write) : SF_FAULT_IO(io_read);
-
-	switch (action)
-	{
-		case SF_FAULT_NONE:
-			return (int32) io->len_bytes;
-		case SF_FAULT_ENOSPC:
-			return -ENOSPC;
-		case SF_FAULT_SHORT:
-			return (int32) Max(SF_IO_ALIGN, TYPEALIGN_DOWN(SF_IO_ALIGN, io->len_bytes / 2));
-		default:
-			return -EIO;
-	}
+	return io->is_write ? SF_FAULT_BYTES(io_write, io->len_bytes)
+		: SF_FAULT_BYTES(io_read, io->len_bytes);
 }
 
 static SfFd *
@@ -347,15 +333,17 @@ static int32
 transfer_rest(SfIo *io, uint32 done_bytes)
 {
 	SfFd	   *slot = descriptor_of(io);
+	int32		len_bytes = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);
 	instr_time	start;
 	int32		result;
 
+	if (len_bytes < 0)
+		return len_bytes;
 	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_wait_start(sf_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
 											  : SF_IO_WAIT_READ));
 	result = sf_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
-							io->len_bytes - done_bytes,
-							sf_io_file_offset(io->segment_offset) + done_bytes);
+							len_bytes, sf_io_file_offset(io->segment_offset) + done_bytes);
 	pgstat_report_wait_end();
 	count_wait(start);
 	return result;
@@ -412,12 +400,13 @@ sf_io_read_cached(SfIo *io)
 
 		if (allowed > 0)
 			result = sf_io_transfer(io->slot->fd, false, false, io->buf + done_bytes,
-									Min(io->len_bytes - done_bytes, (uint32) allowed),
-									file_offset + done_bytes);
+									allowed, file_offset + done_bytes);
 		if (result > 0)
 			done_bytes += result;
 		else if (result != -EINTR && result != -EAGAIN)
 			report_failure(io, done_bytes, -result);
+		if (done_bytes < io->len_bytes)
+			allowed = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);
 	}
 }
 
@@ -430,8 +419,12 @@ is_resident(int fd, uint64 file_offset)
 {
 	const long	page_size = sysconf(_SC_PAGESIZE);
 	unsigned char resident = 0;
-	void	   *page = mmap(NULL, page_size, PROT_READ, MAP_SHARED, fd,
-							(off_t) (file_offset / page_size * page_size));
+	void	   *page;
+
+	if (SF_FAULT_FAILS(io_resident))
+		return false;
+	page = mmap(NULL, page_size, PROT_READ, MAP_SHARED, fd,
+				(off_t) (file_offset / page_size * page_size));
 
 	if (page == MAP_FAILED)
 		return false;

@@ -120,9 +120,10 @@ extern void sf_io_database_unlink(Oid db);
 /*
  * Does this cluster's catalog know all segments of a database, so that other
  * data files of it may go?  set_own: from now on it does (after the commit that
- * made it true).
+ * made it true).  is_own: no, if it cannot be told at all, which is reported at
+ * elevel.
  */
-extern bool sf_io_database_is_own(Oid db);
+extern bool sf_io_database_is_own(Oid db, int elevel);
 extern void sf_io_database_set_own(Oid db, int elevel);
 
 /* Has this database data files in any tablespace? */

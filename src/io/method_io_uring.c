@@ -39,7 +39,7 @@ io_uring_method_init(int depth)
 
 	if (!AcquireExternalFD())
 		return -EMFILE;
-	rc = io_uring_queue_init(depth, &ring, 0);
+	rc = SF_FAULT_FAILS(io_setup) ? -errno : io_uring_queue_init(depth, &ring, 0);
 	if (rc == 0 && !ring_is_modern())
 	{
 		io_uring_queue_exit(&ring);
@@ -80,7 +80,7 @@ io_uring_method_submit(SfIo *io, uint32 len_bytes)
 	sqe->rw_flags = sf_io_rw_flags(io->is_write, io->durable);
 	io_uring_sqe_set_data(sqe, io);
 
-	while ((rc = io_uring_submit(&ring)) == -EINTR)
+	while ((rc = SF_FAULT_FAILS(io_submit) ? -errno : io_uring_submit(&ring)) == -EINTR)
 		;
 	if (rc <= 0)
 	{
@@ -98,7 +98,7 @@ io_uring_method_reap(bool block)
 
 	if (block)
 	{
-		while ((rc = io_uring_wait_cqe(&ring, &cqe)) == -EINTR)
+		while ((rc = SF_FAULT_FAILS(io_collect) ? -errno : io_uring_wait_cqe(&ring, &cqe)) == -EINTR)
 			;
 
 		/* buffers in flight whose end cannot be learnt: nothing sane is left */

@@ -24,7 +24,7 @@ static int
 libaio_init(int depth)
 {
 	aio_context = NULL;
-	return io_setup(depth, &aio_context);
+	return SF_FAULT_FAILS(io_setup) ? -errno : io_setup(depth, &aio_context);
 }
 
 static void
@@ -52,7 +52,7 @@ libaio_submit(SfIo *io, uint32 len_bytes)
 	cb->aio_rw_flags = sf_io_rw_flags(io->is_write, io->durable);
 	cb->data = io;
 
-	while ((rc = io_submit(aio_context, 1, &cb)) == -EINTR)
+	while ((rc = SF_FAULT_FAILS(io_submit) ? -errno : io_submit(aio_context, 1, &cb)) == -EINTR)
 		;
 	if (rc != 1)
 		sf_io_completed(io, rc < 0 ? rc : -EAGAIN);
@@ -65,9 +65,11 @@ libaio_reap(bool block)
 	struct timespec zero = {0, 0};
 	int			n;
 
-	while ((n = io_getevents(aio_context, block ? 1 : 0, REAP_BATCH, events,
-							 block ? NULL : &zero)) == -EINTR)
-		;
+	do
+	{
+		n = SF_FAULT_FAILS(io_collect) ? -errno :
+			io_getevents(aio_context, block ? 1 : 0, REAP_BATCH, events, block ? NULL : &zero);
+	} while (n == -EINTR);
 
 	/* buffers in flight whose end cannot be learnt: nothing sane is left */
 	if (n < 0)

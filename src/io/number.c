@@ -17,11 +17,21 @@
 #include "miscadmin.h"
 #include "storage/fd.h"
 
+static void
+close_keeping_errno(int fd)
+{
+	int			error = errno;
+
+	(void) close(fd);
+	errno = error;
+}
+
 bool
 sf_io_number_read(const char *path, uint64 *number, int elevel)
 {
 	char		text[32] = {0};
-	int			fd = BasicOpenFile(path, O_RDONLY | O_CLOEXEC | PG_BINARY);
+	int			fd = SF_FAULT_FAILS(io_number_read) ? -1 :
+		BasicOpenFile(path, O_RDONLY | O_CLOEXEC | PG_BINARY);
 	ssize_t		len;
 	char	   *end;
 
@@ -31,8 +41,13 @@ sf_io_number_read(const char *path, uint64 *number, int elevel)
 			sf_io_report_path(elevel, "open file", path);
 		return false;
 	}
-	len = read(fd, text, sizeof(text) - 1);
-	(void) close(fd);
+	len = SF_FAULT_FAILS(io_number_read) ? -1 : read(fd, text, sizeof(text) - 1);
+	close_keeping_errno(fd);
+	if (len < 0)
+	{
+		sf_io_report_path(elevel, "read file", path);
+		return false;
+	}
 	*number = strtoull(text, &end, 10);
 	if (len > 0 && end != text && *end == '\n')
 		return true;
@@ -42,21 +57,37 @@ sf_io_number_read(const char *path, uint64 *number, int elevel)
 	return false;
 }
 
+/* Make a durable file; false, and errno, when that fails. */
+static bool
+write_file(const char *path, const char *text, int len)
+{
+	int			fd = BasicOpenFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | PG_BINARY);
+	bool		ok;
+
+	if (fd < 0)
+		return false;
+	errno = ENOSPC;				/* a short write says no reason */
+	ok = !SF_FAULT_FAILS(io_number_write) && write(fd, text, len) == len && pg_fsync(fd) == 0;
+	close_keeping_errno(fd);
+	return ok;
+}
+
 void
 sf_io_number_write(const char *path, uint64 number, int elevel)
 {
 	char		new_path[SF_IO_PATH_MAX];
 	char		text[32];
 	int			len = snprintf(text, sizeof(text), UINT64_FORMAT "\n", number);
-	int			fd;
-	bool		ok;
+	int			error;
 
 	/* another process may be at the same */
 	snprintf(new_path, sizeof(new_path), "%s.new.%d", path, MyProcPid);
-	fd = BasicOpenFile(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | PG_BINARY);
-	ok = fd >= 0 && write(fd, text, len) == len && pg_fsync(fd) == 0;
-	if (fd >= 0)
-		ok = close(fd) == 0 && ok;
-	if (!ok || rename(new_path, path) != 0 || !sf_io_sync_directory(SF_IO_ROOT))
-		sf_io_report_path(elevel, "write file", path);
+	if (write_file(new_path, text, len) &&
+		!SF_FAULT_FAILS(io_rename) && rename(new_path, path) == 0 &&
+		sf_io_sync_directory(SF_IO_ROOT))
+		return;
+	error = errno;
+	(void) unlink(new_path);
+	errno = error;
+	sf_io_report_path(elevel, "write file", path);
 }

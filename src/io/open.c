@@ -136,7 +136,7 @@ is_linked(int fd)
 {
 	struct stat st;
 
-	return fstat(fd, &st) == 0 && st.st_nlink > 0;
+	return !SF_FAULT_FAILS(io_fstat) && fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
 static SfFd *
@@ -234,7 +234,7 @@ open_direct(const char *path, int flags)
 {
 	int			fd;
 
-	if (SF_FAULT_IO(io_direct) != SF_FAULT_NONE)
+	if (SF_FAULT_FAILS(io_direct))
 	{
 		errno = EINVAL;
 		return -1;
@@ -257,18 +257,8 @@ static int
 open_file(const char *path, int flags, bool want_direct, bool *direct)
 {
 	*direct = false;
-	switch (SF_FAULT_IO(io_open))
-	{
-		case SF_FAULT_NONE:
-			break;
-		case SF_FAULT_ENOSPC:
-			errno = ENOSPC;
-			return -1;
-		default:
-			errno = EIO;
-			return -1;
-	}
-
+	if (SF_FAULT_FAILS(io_open))
+		return -1;
 	if (want_direct)
 	{
 		int			fd = open_direct(path, flags);
@@ -343,14 +333,9 @@ sf_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags)
 void
 sf_io_fd_sync(SfFd *slot, bool is_new)
 {
-	int			rc;
+	int			rc = -1;
 
-	if (SF_FAULT_IO(io_sync) != SF_FAULT_NONE)
-	{
-		errno = EIO;
-		rc = -1;
-	}
-	else
+	if (!SF_FAULT_FAILS(io_sync))
 	{
 		pgstat_report_wait_start(sf_io_wait_event(SF_IO_WAIT_SYNC));
 		rc = is_new ? pg_fsync(slot->fd) : pg_fdatasync(slot->fd);

@@ -29,13 +29,13 @@ own_path(char *buf, Oid db)
 }
 
 bool
-sf_io_database_is_own(Oid db)
+sf_io_database_is_own(Oid db, int elevel)
 {
 	char		path[SF_IO_PATH_MAX];
 	uint64		identifier;
 
 	own_path(path, db);
-	return sf_io_number_read(path, &identifier, WARNING) &&
+	return sf_io_number_read(path, &identifier, elevel) &&
 		identifier == GetSystemIdentifier();
 }
 
@@ -54,14 +54,14 @@ sf_io_database_forget_own(Oid db)
 	char		path[SF_IO_PATH_MAX];
 
 	own_path(path, db);
-	if (unlink(path) != 0 && errno != ENOENT)
+	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
 		sf_io_report_path(WARNING, "remove file", path);
 }
 
 void
 sf_io_database_require_own(Oid db)
 {
-	if (sf_io_database_is_own(db))
+	if (sf_io_database_is_own(db, InRecovery ? WARNING : ERROR))
 		return;
 	if (!sf_io_database_has_files(db))
 		sf_io_database_set_own(db, ERROR);

@@ -23,7 +23,7 @@ static List *
 list_oids(const char *path, int elevel)
 {
 	List	   *oids = NIL;
-	DIR		   *dir = AllocateDir(path);
+	DIR		   *dir = SF_FAULT_FAILS(io_opendir) ? NULL : AllocateDir(path);
 	struct dirent *entry;
 
 	if (dir == NULL && errno == ENOENT)

@@ -252,7 +252,7 @@ remove_orphans(Databases *dbs)
 		Oid			db = lfirst_oid(cell);
 
 		CHECK_FOR_INTERRUPTS();
-		if (!sf_io_database_is_own(db))
+		if (!sf_io_database_is_own(db, WARNING))
 			continue;
 		ereport(LOG,
 				(errmsg("removing securefile data files of dropped database %u", db)));

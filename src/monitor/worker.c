@@ -95,6 +95,7 @@ visit_segment(Oid relid)
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
+	SF_FAULT(monitor_before_visit);
 	if (ConditionalLockRelationOid(relid, ShareUpdateExclusiveLock))
 	{
 		rel = try_relation_open(relid, NoLock);

@@ -105,6 +105,7 @@ dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
 static void
 grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 {
+	SF_FAULT(grow_before);
 	sf_io_files_grow(seg->node, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
 	SF_FAULT(grow_after_zero);
 	set_total(rel, XLOG_SF_GROW, total);
@@ -260,9 +261,13 @@ sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	if (target + min_cut_sectors <= total)
 		start = claim_tail(rel, target / SF_BLOCK_SECTORS, total / SF_BLOCK_SECTORS)
 			* SF_BLOCK_SECTORS;
+	SF_FAULT(truncate_after_claim);
 	if (start + min_cut_sectors <= total)
 	{
-		XLogFlush(set_total(rel, XLOG_SF_TRUNCATE, start));	/* rule 2 */
+		XLogRecPtr	end = set_total(rel, XLOG_SF_TRUNCATE, start);
+
+		SF_FAULT(truncate_after_record);
+		XLogFlush(end);			/* rule 2 */
 		SF_FAULT(truncate_before_file);
 	}
 	else
@@ -273,6 +278,7 @@ sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	/* also what a crash left beyond the end */
 	if (sf_io_files_size(seg->node) > start * SF_SECTOR_SIZE)
 		sf_io_files_truncate(seg->node, start * SF_SECTOR_SIZE);
+	SF_FAULT(truncate_after_file);
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	return total - start;
 }

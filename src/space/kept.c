@@ -66,7 +66,7 @@ static void
 write_block(int fd, const char *path, uint64 n, const char *block)
 {
 	errno = 0;
-	if (pg_pwrite(fd, block, BLCKSZ, n * BLCKSZ) != BLCKSZ)
+	if (SF_FAULT_FAILS(io_page_write) || pg_pwrite(fd, block, BLCKSZ, n * BLCKSZ) != BLCKSZ)
 	{
 		if (errno == 0)
 			errno = ENOSPC;
@@ -102,7 +102,10 @@ sf_kept_save(SfNode node)
 	}
 	if (CloseTransientFile(fd) != 0)
 		sf_io_report_path(ERROR, "close file", path);
+	if (SF_FAULT_FAILS(io_rename))
+		sf_io_report_path(ERROR, "rename file", path);
 	(void) durable_rename(path, final, ERROR);
+	SF_FAULT(kept_after_copy);
 }
 
 /* ---- using it ---- */

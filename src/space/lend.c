@@ -90,6 +90,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	UnlockReleaseBuffer(hbuf);
 	if (!found)
 		return false;
+	(void) SF_FAULT_IO(lend_after_mark);
 
 	if (count > want)
 		sf_dispense_put(seg->node, (SfRegion) {region->start_block + want, count - want});

@@ -107,7 +107,7 @@ sf_page_from_file(const char *path, uint64 n, char *block, int elevel)
 			sf_io_report_path(elevel, "open file", path);
 		return false;
 	}
-	len = pg_pread(fd, block, BLCKSZ, (off_t) (n * BLCKSZ));
+	len = SF_FAULT_FAILS(io_page_read) ? -1 : pg_pread(fd, block, BLCKSZ, (off_t) (n * BLCKSZ));
 	if (len < 0)
 		sf_io_report_path(elevel, "read file", path);
 	CloseTransientFile(fd);

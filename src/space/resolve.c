@@ -195,12 +195,18 @@ free_inode_page(PageWork *work, int index)
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelNode(work->rel), InvalidTransactionId, 1};
 	SfPendEntry entry = work->entries[index];
 	uint16		index16 = index;
-	Buffer		hbuf = sf_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	Buffer		pbuf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
-	Buffer		fbuf = sf_page_read(work->rel, entry.start, SF_PAGE_INODE, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
-	SfFreePage	content = {h.free_head};
+	Buffer		hbuf;
+	Buffer		pbuf;
+	Buffer		fbuf;
+	SfHeader	h;
+	SfFreePage	content;
 
+	SF_FAULT(resolve_before_inode);
+	hbuf = sf_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	pbuf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	fbuf = sf_page_read(work->rel, entry.start, SF_PAGE_INODE, BUFFER_LOCK_EXCLUSIVE);
+	h = *SfPageHeader(BufferGetPage(hbuf));
+	content.next = h.free_head;
 	note_freeing(&rec.horizon, &entry);
 	h.free_head = entry.start;
 	sf_change_begin();
@@ -208,6 +214,7 @@ free_inode_page(PageWork *work, int index)
 	sf_change_op(sf_change_add(pbuf), SF_OP_PEND_REMOVE, &index16, sizeof(index16));
 	sf_change_init(sf_change_add(fbuf), SF_PAGE_FREE, &content, sizeof(content));
 	sf_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
+	SF_FAULT(resolve_after_inode);
 
 	work->stats->entries_resolved++;
 	work->stats->pages_freed++;
@@ -276,6 +283,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 		sf_change_op(sf_change_add(prevbuf), SF_OP_PEND_NEXT, &next, sizeof(next));
 	sf_change_init(sf_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));
 	sf_change_finish_plain(XLOG_SF_QUEUE);
+	SF_FAULT(resolve_after_unlink);
 	return true;
 }
 
@@ -319,6 +327,8 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 		int			left = resolve_page(work, &next);
 
 		note_unresolved(work);
+		if (left == 0)
+			SF_FAULT(resolve_before_unlink);
 		if (left > 0 || !unlink_page(rel, prev, work->page))
 			prev = work->page;
 	}

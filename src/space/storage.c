@@ -81,7 +81,9 @@ unlink_logged(SfNode node)
 	XLogBeginInsert();
 	XLogRegisterData((char *) &rec, sizeof(rec));
 	XLogFlush(XLogInsert(SF_RMGR_ID, XLOG_SF_UNLINK));
+	(void) SF_FAULT_IO(drop_after_record);
 	sf_io_files_unlink(node);
+	(void) SF_FAULT_IO(drop_after_unlink);
 }
 
 void
@@ -93,6 +95,7 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 	Buffer		buf;
 
 	sf_base_require_preload();
+	SF_FAULT(create_before_record);
 	if (!pg_strong_random(&header.incarnation, sizeof(header.incarnation)) ||
 		!pg_strong_random(&header.secret, sizeof(header.secret)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
@@ -266,6 +269,7 @@ void
 sf_storage_redo_create(const xl_sf_node *rec)
 {
 	sf_io_files_ensure(rec->node, 0);
+	SF_FAULT(redo_create);
 }
 
 /* Rule 2, on a standby: what is gone must not come back after a restart. */
@@ -273,6 +277,7 @@ void
 sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end)
 {
 	XLogFlush(end);
+	SF_FAULT(redo_unlink);
 	sf_io_close(rec->node);
 	sf_io_files_unlink(rec->node);
 }
@@ -352,6 +357,7 @@ sweep_one(SfNode node, void *arg)
 		sweep->kept++;
 		return;
 	}
+	SF_FAULT(sweep_before);
 	ereport(LOG,
 			(errmsg("removing data files of dropped segment %s", sf_io_files_pattern(node))));
 	unlink_logged(node);
@@ -363,7 +369,7 @@ sf_space_sweep(int *kept)
 {
 	Sweep		sweep = {0};
 
-	if (sf_io_database_is_own(MyDatabaseId))
+	if (sf_io_database_is_own(MyDatabaseId, WARNING))
 		sf_io_scan(MyDatabaseId, sweep_one, &sweep);
 	*kept = sweep.kept;
 	return sweep.removed;

@@ -43,6 +43,7 @@ sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats)
 	uint64		min_cut = Max(total / 4, 64 * SECTORS_PER_MB);
 	uint64		free_blocks;
 
+	SF_FAULT(tend_before);
 	while (sf_lend_collect(seg, rel, wait ? 0 : SF_ARENA_IDLE_MS))
 		 /* until there is nothing left */ ;
 	free_blocks = sf_lend_scan(seg, rel, 1);

@@ -65,9 +65,9 @@ is_segment_fork(const char *path)
 static void
 link_or_copy(const char *path, const char *name)
 {
-	if (unlink(name) != 0 && errno != ENOENT)
+	if ((SF_FAULT_FAILS(io_unlink) || unlink(name) != 0) && errno != ENOENT)
 		sf_io_report_path(FATAL, "remove file", name);
-	if (link(path, name) == 0)
+	if (!SF_FAULT_FAILS(io_link) && link(path, name) == 0)
 		return;
 	if (errno != EXDEV && errno != EPERM && errno != EMLINK && errno != ENOTSUP)
 		sf_io_report_path(FATAL, "link segment relation to", name);
@@ -87,7 +87,7 @@ put_pages_beside(SfNode node, void *arg)
 	 * Where securefile_upgrade_finish() has yet to run after an earlier upgrade,
 	 * the pages are there, and a fork is what a failed attempt has left.
 	 */
-	if (!sf_io_database_is_own(SfNodeDb(node)) || !is_segment_fork(base))
+	if (!sf_io_database_is_own(SfNodeDb(node), FATAL) || !is_segment_fork(base))
 		return;
 	sf_io_pages_remove(node);
 	for (uint32 extent = 0; extent_path(path, base, extent), stat(path, &st) == 0; extent++)
@@ -260,7 +260,7 @@ sf_space_report_unfinished(Oid table_oid, AttrNumber attnum)
 void
 sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum)
 {
-	if (!sf_io_database_is_own(MyDatabaseId))
+	if (!sf_io_database_is_own(MyDatabaseId, ERROR))
 		sf_space_report_unfinished(table_oid, attnum);
 }
 

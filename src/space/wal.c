@@ -33,6 +33,7 @@ sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 
 		xl_sf_data	rec = {SF_WAL_VERSION, seg->node, start_sector, n};
 
 		CHECK_FOR_INTERRUPTS();
+		SF_FAULT(data_record);
 		XLogBeginInsert();
 		XLogRegisterData((char *) &rec, sizeof(rec));
 		XLogRegisterData((char *) data, n * SF_SECTOR_SIZE);
@@ -46,6 +47,7 @@ sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 
 static void
 redo_data(const xl_sf_data *rec)
 {
+	SF_FAULT(redo_data);
 	sf_io_redo_write(rec->node, rec->start_sector * SF_SECTOR_SIZE,
 					 (const char *) (rec + 1), rec->nsectors * SF_SECTOR_SIZE);
 }
@@ -60,6 +62,7 @@ redo_resolve(XLogReaderState *record, const xl_sf_resolve *rec)
 	if (InHotStandby && TransactionIdIsValid(rec->horizon))
 		sf_compat_resolve_conflict(rec->horizon, rec->node);
 	XLogFlush(record->EndRecPtr);
+	SF_FAULT(redo_resolve);
 	sf_change_redo(record);
 }
 
@@ -68,6 +71,7 @@ static void
 redo_grow(XLogReaderState *record, const xl_sf_size *rec)
 {
 	sf_io_files_ensure(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
+	SF_FAULT(redo_grow);
 	sf_change_redo(record);
 }
 
@@ -82,6 +86,7 @@ redo_truncate(XLogReaderState *record, const xl_sf_size *rec)
 {
 	XLogFlush(record->EndRecPtr);
 	sf_change_redo(record);
+	SF_FAULT(redo_truncate);
 	if (InArchiveRecovery && reachedConsistency)
 		sf_io_redo_truncate(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
 }
@@ -90,6 +95,7 @@ static void
 redo_drop_db(const xl_sf_db *rec, XLogRecPtr end)
 {
 	XLogFlush(end);
+	SF_FAULT(redo_drop_db);
 	sf_io_database_unlink(rec->db);
 }
 
@@ -119,9 +125,19 @@ sf_space_redo(XLogReaderState *record)
 			redo_truncate(record, rec);
 			break;
 		case XLOG_SF_ENTRIES:
+			SF_FAULT(redo_entries);
+			sf_change_redo(record);
+			break;
 		case XLOG_SF_QUEUE:
+			SF_FAULT(redo_queue);
+			sf_change_redo(record);
+			break;
 		case XLOG_SF_INODE:
+			SF_FAULT(redo_inode);
+			sf_change_redo(record);
+			break;
 		case XLOG_SF_HEADER:
+			SF_FAULT(redo_header);
 			sf_change_redo(record);
 			break;
 		case XLOG_SF_DATA:
@@ -131,11 +147,13 @@ sf_space_redo(XLogReaderState *record)
 			redo_drop_db(rec, record->EndRecPtr);
 			break;
 		case XLOG_SF_OWN:
+			SF_FAULT(redo_own);
 			sf_io_database_set_own(((xl_sf_db *) rec)->db, ERROR);
 			break;
 		default:
 			elog(PANIC, "securefile WAL record of unknown kind %u", XLogRecGetInfo(record));
 	}
+	SF_FAULT(redo_done);
 }
 
 static void

@@ -73,6 +73,7 @@ log_facts(SfFacts *facts, SfPendKind kind)
 			runs[n] = facts->items[from + n].run;
 			n++;
 		}
+		SF_FAULT(commit_before_entries);
 		if (sf_space_is_usable(seg))
 			sf_space_log_entries(seg, kind, runs, n);
 		from += n;
@@ -100,6 +101,7 @@ sf_write_pre_commit(void)
 	log_facts(&pages, SF_PEND_FREE_PAGE);
 	SF_FAULT(commit_after_alloc);
 	sf_arena_release_full();
+	SF_FAULT(commit_before_record);
 }
 
 bool

@@ -488,7 +488,10 @@ sf_gather_flush_all(bool durable)
 	complete_buffer(buf);
 	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
 	if (durable)
+	{
+		SF_FAULT(commit_before_sync);
 		sync_dirty_files();
+	}
 	sf_arena_skip_partial_blocks();
 }
 

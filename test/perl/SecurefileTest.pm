@@ -299,11 +299,12 @@ sub crash
 	return;
 }
 
-# Wait until a server that dies of an armed fault point is there again.
+# Wait until a server that dies of an armed fault point is there again.  $since: size
+# of its log before, if arm() has not noted it.
 sub wait_restart
 {
-	my ($node) = @_;
-	my $since = $armed_at{ $node->name };
+	my ($node, $since) = @_;
+	$since = $armed_at{ $node->name } unless defined $since;
 
 	for (my $i = 0; $i < 6000; $i++)
 	{

@@ -60,6 +60,28 @@ disarm($node);
 is(run_sql($insert), 'ok', 'disarmed');
 is(fired($node, $point), 0, 'reset forgets what fired');
 
+# passes of a point and of any system call; the nth of those
+arm($node, 'io_write', 'pass', times => -1);
+arm($node, 'io_any', 'pass', times => -1);
+is(run_sql($insert), 'ok', 'passes are counted, and that is all');
+cmp_ok(fired($node, 'io_write'), '>=', 1, 'writes were counted');
+my $calls = fired($node, 'io_any');
+cmp_ok($calls, '>', fired($node, 'io_write'), 'and the other calls with them');
+disarm($node);
+arm($node, 'io_any', 'enospc', skip => $calls - 1);
+is(run_sql($insert), 'error', 'the last of them fails');
+disarm($node);
+
+# in recovery a point is armed by the environment
+run_sql($insert);
+$node->stop('immediate');
+{
+	local $ENV{SECUREFILE_FAULT} = 'redo_done:error:1';
+	is($node->start(fail_ok => 1), 0, 'replay of the second record fails');
+}
+like(slurp_file($node->logfile), qr/FATAL: .*fault point redo_done/, 'and says so');
+$node->start;
+
 # waiting ends when the point is disarmed, or by a cancel
 foreach my $end ('disarm', 'cancel')
 {
@@ -78,7 +100,7 @@ foreach my $end ('disarm', 'cancel')
 	$session->quit;
 	disarm($node);
 }
-is($node->safe_psql('postgres', 'SELECT count(*) FROM s1'), 8, 'what was committed is there');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM s1'), 10, 'what was committed is there');
 
 $node->stop;
 done_testing();

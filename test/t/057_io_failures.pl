@@ -82,5 +82,25 @@ like(slurp_file($node->logfile, $offset), qr/PANIC:  could not write segment dat
 rows_right($node, 't', 3, 'after the PANIC');
 sound($node, 't', 'after the PANIC');
 
+# whose data files they are is written before the first segment of a database
+$node->safe_psql('postgres', 'CREATE DATABASE d');
+$node->safe_psql('d', 'CREATE EXTENSION securefile');
+foreach my $case ([ 'io_number_write', 'enospc' ], [ 'io_rename', 'error' ])
+{
+	my ($point, $action) = @$case;
+	arm($node, $point, $action);
+	fails_with($node, 'CREATE TABLE t (doc securefile)', $action eq 'enospc' ? '53100' : '58030',
+		'could not write file "pg_securefile/database', "$point: $action", db => 'd');
+	disarm($node);
+	is(join(' ', glob($node->data_dir . '/pg_securefile/*.new.*')), '', "$point: nothing stays");
+}
+$node->safe_psql('d', 'CREATE TABLE t (doc securefile)');
+foreach my $pass (0 .. 3)
+{
+	arm($node, 'io_number_read', 'error', skip => $pass);
+	fails_with($node, 'CREATE TABLE u (doc securefile)', '58030', 'database', "what cannot be read, pass $pass", db => 'd');
+	disarm($node);
+}
+
 $node->stop;
 done_testing();
