@@ -238,9 +238,11 @@ ends(0, qr/: 1 put, 8 same/, 'the next run goes on', 'import', '-t', 'docs', 'tr
 # it goes while much is left to do
 sql('TRUNCATE docs');
 write_file("lots/$_", $_) for 1 .. 3000;
-$run = begin('import', '-t', 'docs', 'lots');
-wait_for_sql($node, 'SELECT count(*) > 20 FROM docs');
+$holder->query_safe(q{BEGIN; INSERT INTO docs VALUES ('1500', 'held')});
+$run = begin('import', '-j', 1, '-t', 'docs', 'lots');
+wait_for_waiting(q{wait_event_type = 'Lock'}, 1);
 $node->stop('immediate');
+eval { $holder->quit };
 ended($run, undef, 3, 'import, the server goes while much is left');
 like($err, qr/^securefile: no connection is left: \d+ of 3000 files were not begun$/m, 'says how much');
 $node->start;
