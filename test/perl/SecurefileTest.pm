@@ -6,6 +6,7 @@ package SecurefileTest;
 use strict;
 use warnings;
 
+use Digest::MD5 qw(md5_hex);
 use Exporter qw(import);
 use File::Find;
 use PostgreSQL::Test::Cluster;
@@ -15,7 +16,7 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background wait_for_sql slurp patch catch_up prepare_handles prepare_load loaded under_load);
+  background wait_for_sql slurp patch block_at catch_up prepare_handles prepare_load loaded under_load);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
 # settings that override those here; start, 0 to leave it stopped; install_path, of
@@ -372,6 +373,13 @@ sub patch
 	print $fh $bytes;
 	close $fh or die "$file: $!";
 	return;
+}
+
+# Where block $n (from 1) of blob($seed, ...), if that is over 64 KB, lies in a data file.
+sub block_at
+{
+	my ($file, $seed, $n) = @_;
+	return index(slurp($file), pack('H*', md5_hex("$seed:$n") x 2));
 }
 
 # A psql session that goes on after errors.

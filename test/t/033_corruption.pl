@@ -5,19 +5,11 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use Digest::MD5 qw(md5_hex);
 use SecurefileTest;
 use Test::More;
 
 my $node = new_cluster('corruption', conf => ['securefile.monitor = off', 'full_page_writes = off']);
 my $len = 300_000;
-
-# Where block $n (from 1) of a large blob($seed) lies in a data file.
-sub block_at
-{
-	my ($file, $seed, $n) = @_;
-	return index(slurp($file), pack('H*', md5_hex("$seed:$n") x 2));
-}
 
 sub findings
 {

@@ -5,7 +5,6 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use Digest::MD5 qw(md5_hex);
 use SecurefileTest;
 use Test::More;
 
@@ -43,12 +42,11 @@ sub salvages
 	return ok(@rows == $units && !@wrong, $name) || diag(scalar(@rows) . ' rows, ' . join("\n", @wrong));
 }
 
-# Where a byte of blob(seed, ...) lies in a data file: blob is in steps of 4096 bytes.
+# Where a byte of a row's value lies in a data file.
 sub place_of
 {
 	my ($file, $seed, $offset) = @_;
-	my $step = int($offset / 4096);
-	return index(slurp($file), pack('H*', md5_hex($seed . ':' . ($step + 1)) x 4)) + $offset % 4096;
+	return block_at($file, $seed, int($offset / 4096) + 1) + $offset % 4096;
 }
 
 my $mismatch = qr/^securefile value is damaged, or outlived its row: Unit \d+ at segment offset \d+: expected checksum \w+, found \w+\.$/;
