@@ -36,12 +36,13 @@ typedef enum SfFaultAction
 	SF_FAULT_PANIC,				/* ereport(PANIC) */
 	SF_FAULT_KILL,				/* SIGKILL to this process */
 	SF_FAULT_WAIT,				/* sleep until disarmed; interruptible */
+	SF_FAULT_SKIP,				/* the step at the point is left out */
 } SfFaultAction;
 
 #ifdef SF_FAULTS
 /*
- * Run a code point.  ERROR, PANIC, KILL and WAIT act at once; ENOSPC and
- * SHORT are errors of use and act as ERROR.
+ * Run a code point.  ERROR, PANIC, KILL and WAIT act at once; ENOSPC, SHORT
+ * and SKIP are errors of use and act as ERROR.
  */
 extern void sf_fault_run(SfFaultPoint point);
 
@@ -51,11 +52,19 @@ extern void sf_fault_run(SfFaultPoint point);
  */
 extern SfFaultAction sf_fault_io(SfFaultPoint point);
 
+/*
+ * Run a point before a step that can be left out: true if it is to be.  SKIP
+ * plants an error that the tests must find; the others act as above.
+ */
+extern bool sf_fault_skips(SfFaultPoint point);
+
 #define SF_FAULT(name)		sf_fault_run(SF_FAULT_##name)
 #define SF_FAULT_IO(name)	sf_fault_io(SF_FAULT_##name)
+#define SF_FAULT_SKIPS(name)	sf_fault_skips(SF_FAULT_##name)
 #else
 #define SF_FAULT(name)		((void) 0)
 #define SF_FAULT_IO(name)	SF_FAULT_NONE
+#define SF_FAULT_SKIPS(name)	false
 #endif
 
 extern Size sf_fault_shmem_size(void);

@@ -452,7 +452,10 @@ sync_dirty_files(void)
 	for (int i = 0; i < ndirty; i++)
 		if (sf_space_is_usable(dirty[i].seg) ||
 			(sf_space_keeps_dropped() && !sf_space_is_gone(dirty[i].seg->node)))
-			sf_io_sync(dirty[i].seg->node, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
+		{
+			if (!SF_FAULT_SKIPS(commit_sync))
+				sf_io_sync(dirty[i].seg->node, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
+		}
 	ndirty = 0;
 }
 
