@@ -68,10 +68,11 @@ static const char *const action_names[] = {
 	[SF_FAULT_PANIC] = "panic",
 	[SF_FAULT_KILL] = "kill",
 	[SF_FAULT_WAIT] = "wait",
+	[SF_FAULT_SKIP] = "skip",
 };
 
 StaticAssertDecl(lengthof(point_names) == SF_FAULT_COUNT, "a name for every point");
-StaticAssertDecl(lengthof(action_names) == SF_FAULT_WAIT + 1, "a name for every action");
+StaticAssertDecl(lengthof(action_names) == SF_FAULT_SKIP + 1, "a name for every action");
 
 /* Index of a name in a list; ERROR when it is not there. */
 static int
@@ -227,6 +228,7 @@ pass(SfFaultPoint point)
 		case SF_FAULT_EINTR:
 		case SF_FAULT_EAGAIN:
 		case SF_FAULT_SHORT:
+		case SF_FAULT_SKIP:
 			break;
 	}
 	return action;
@@ -285,13 +287,29 @@ sf_fault_bytes(SfFaultPoint point, uint32 len_bytes)
 	return action == SF_FAULT_NONE ? (int32) len_bytes : -errno_of(action);
 }
 
+static void
+fail(SfFaultPoint point)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INTERNAL_ERROR),
+			 errmsg("fault point %s", point_names[point])));
+}
+
 void
 sf_fault_run(SfFaultPoint point)
 {
 	if (sf_fault_io(point) != SF_FAULT_NONE)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("fault point %s", point_names[point])));
+		fail(point);
+}
+
+bool
+sf_fault_skips(SfFaultPoint point)
+{
+	SfFaultAction action = sf_fault_io(point);
+
+	if (action != SF_FAULT_NONE && action != SF_FAULT_SKIP)
+		fail(point);
+	return action == SF_FAULT_SKIP;
 }
 
 static void

@@ -43,12 +43,13 @@ typedef enum SfFaultAction
 	SF_FAULT_PANIC,				/* ereport(PANIC) */
 	SF_FAULT_KILL,				/* SIGKILL to this process */
 	SF_FAULT_WAIT,				/* sleep until disarmed; interruptible */
+	SF_FAULT_SKIP,				/* the step at the point is left out */
 } SfFaultAction;
 
 #ifdef SF_FAULTS
 /*
  * Run a code point.  ERROR, PANIC, KILL and WAIT act at once; those of I/O
- * points are errors of use and act as ERROR.
+ * points, and SKIP, are errors of use and act as ERROR.
  */
 extern void sf_fault_run(SfFaultPoint point);
 
@@ -67,15 +68,23 @@ extern bool sf_fault_fails(SfFaultPoint point);
  */
 extern int32 sf_fault_bytes(SfFaultPoint point, uint32 len_bytes);
 
+/*
+ * Run a point before a step that can be left out: true if it is to be.  SKIP
+ * plants an error that the tests must find; the others act as above.
+ */
+extern bool sf_fault_skips(SfFaultPoint point);
+
 #define SF_FAULT(name)		sf_fault_run(SF_FAULT_##name)
 #define SF_FAULT_IO(name)	sf_fault_io(SF_FAULT_##name)
 #define SF_FAULT_FAILS(name)	sf_fault_fails(SF_FAULT_##name)
 #define SF_FAULT_BYTES(name, len_bytes)	sf_fault_bytes(SF_FAULT_##name, len_bytes)
+#define SF_FAULT_SKIPS(name)	sf_fault_skips(SF_FAULT_##name)
 #else
 #define SF_FAULT(name)		((void) 0)
 #define SF_FAULT_IO(name)	SF_FAULT_NONE
 #define SF_FAULT_FAILS(name)	false
 #define SF_FAULT_BYTES(name, len_bytes)	((int32) (len_bytes))
+#define SF_FAULT_SKIPS(name)	false
 #endif
 
 extern Size sf_fault_shmem_size(void);

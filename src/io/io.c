@@ -271,6 +271,8 @@ sf_io_start(SfIo *io)
 	while (engine.in_flight >= Min(engine.depth, sf_io_concurrency))
 		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
 
+	if (io->is_write && io->durable && SF_FAULT_SKIPS(io_durable))
+		io->durable = false;
 	io->slot = descriptor_of(io);
 	io->fd = io->slot->fd;
 	count_start(io);

@@ -449,6 +449,8 @@ single_write(void)
 static void
 sync_dirty_files(void)
 {
+	if (SF_FAULT_SKIPS(commit_before_sync))
+		ndirty = 0;
 	for (int i = 0; i < ndirty; i++)
 		if (sf_space_is_usable(dirty[i].seg) ||
 			(sf_space_keeps_dropped() && !sf_space_is_gone(dirty[i].seg->node)))
@@ -488,10 +490,7 @@ sf_gather_flush_all(bool durable)
 	complete_buffer(buf);
 	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
 	if (durable)
-	{
-		SF_FAULT(commit_before_sync);
 		sync_dirty_files();
-	}
 	sf_arena_skip_partial_blocks();
 }
 

@@ -47,7 +47,7 @@ def client_process(dsn, number, options, state, end, pipe):
     client = None
     try:
         client = Client(dsn, number, options, Values(options.seed, options.max_size),
-                        OPERATIONS, state)
+                        OPERATIONS + getattr(options, "operations", []), state)
         client.run(lambda: time.time() > end)
         pipe.send(("done", client.state(), client.counts))
     except (Lost, psycopg.OperationalError) as error:

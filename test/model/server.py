@@ -21,9 +21,10 @@ ALARM = re.compile(r"PANIC|TRAP: |was terminated by signal (?!9)|DATA_CORRUPTED|
 # The leader of parallel workers, when its postmaster is killed, dies in the
 # middle of its abort ("postmaster exited during a parallel transaction"); an
 # assertion of PostgreSQL itself, 15 at least, does not like that.  And what it
-# says when a standby was killed.
+# says when a standby was killed, and recovery was.
 NO_ALARM = re.compile(r'TRAP: FailedAssertion\("!IsTransactionOrTransactionBlock\(\)", File: "pgstat.c"'
-                      r"|HINT:  If this has occurred more than once some data might be corrupted")
+                      r"|HINT:  If this has occurred more than once some data might be corrupted"
+                      r"|HINT:  This probably means that some data is corrupted and you will have")
 
 
 def bindir():
@@ -49,8 +50,19 @@ def children(parent):
     return found
 
 
+def is_running(pid):
+    """Neither gone nor dead already, which is as good: nothing of it is open."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 class Disk:
     """A file system of its own, whose power can be cut; needs root."""
+
+    initdb = []				# more arguments for it
 
     def __init__(self, top, size="6G"):
         self.image = os.path.join(top, "image")
@@ -77,17 +89,21 @@ class Disk:
                 return
             time.sleep(0.1)
 
+    def remove(self):
+        self.unmount()
+
 
 class Server:
     """A cluster in a directory of its own, reached over a unix socket."""
 
-    def __init__(self, settings, power=False, follow=None):
-        """follow: make it a standby of that server, with its settings."""
+    def __init__(self, settings, power=False, follow=None, make_disk=Disk):
+        """follow: make it a standby of that server, with its settings.
+        power: its data directory is on what make_disk(directory) returns."""
         self.bin = bindir()
         self.user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         self.top = tempfile.mkdtemp(prefix="sfkill")
         os.chmod(self.top, 0o755)
-        self.disk = Disk(self.top) if power else None
+        self.disk = make_disk(self.top) if power else None
         self.data = os.path.join(self.disk.mounted if power else self.top, "data")
         self.log = os.path.join(self.top, "log")
         if self.user:
@@ -99,7 +115,8 @@ class Server:
             self.call("pg_basebackup", "-D", self.data, "-d", follow.dsn, "-R",
                       "-c", "fast", "-X", "stream")
         else:
-            self.call("initdb", "-D", self.data, "-A", "trust", "-U", "postgres")
+            self.call("initdb", "-D", self.data, "-A", "trust", "-U", "postgres",
+                      *(self.disk.initdb if power else []))
         with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="ascii") as conf:
             conf.write(f"listen_addresses = ''\nunix_socket_directories = '{self.top}'\n")
             conf.writelines(f"{name} = {value}\n" for name, value in settings.items())
@@ -134,8 +151,9 @@ class Server:
         with open(os.path.join(self.data, "postmaster.pid"), encoding="ascii") as file:
             return int(file.readline())
 
-    def kill_all(self, postmaster=None):
-        """SIGKILL of the postmaster and of all its children."""
+    def kill_all(self, postmaster=None, reaped=True):
+        """SIGKILL of the postmaster and of all its children.  reaped: wait until their
+        numbers are free, as whoever looks at postmaster.pid wants it."""
         postmaster = postmaster or self.postmaster()
         victims = [postmaster] + children(postmaster)
         for pid in victims:
@@ -144,7 +162,7 @@ class Server:
             except ProcessLookupError:
                 pass
         end = time.time() + 30
-        while any(os.path.exists(f"/proc/{pid}") for pid in victims) and time.time() < end:
+        while any(os.path.exists(f"/proc/{pid}") if reaped else is_running(pid) for pid in victims) and time.time() < end:
             time.sleep(0.01)
 
     def cut_power(self):
@@ -209,5 +227,5 @@ class Server:
         if os.path.exists(os.path.join(self.data, "postmaster.pid")):
             self.kill_all()
         if self.disk:
-            self.disk.unmount()
+            self.disk.remove()
         shutil.rmtree(self.top, ignore_errors=True)

@@ -24,6 +24,8 @@ def create(conn, options):
         if getattr(options, "logged", False):
             shared, own = (tuple(t.replace("filesystem_like_logging", "logging") for t in pair)
                            for pair in (shared, own))
+        if getattr(options, "uncached", False):
+            own = tuple(t.replace(", cache)", ")") for t in own)
         conn.execute("CREATE EXTENSION IF NOT EXISTS securefile")
     body = ("(id bigint, part int, note int NOT NULL DEFAULT 0 CHECK (note >= 0),"
             " va bigint, vb bigint, a {}, b {}, PRIMARY KEY (id, part))")

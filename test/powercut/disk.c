@@ -1,0 +1,630 @@
+/*-------------------------------------------------------------------------
+ *
+ * disk.c
+ *	  Disks with a volatile write cache, whose power can be cut: a small file
+ *	  system (FUSE) of a few files of fixed size, each the image of one disk.
+ *
+ *		disk [FUSE options] MOUNTPOINT IMAGE...
+ *
+ * File N (0, 1, ...) in MOUNTPOINT is a disk over image file N.  A loop device
+ * on it turns a flush of the disk into an fsync of the file.  What was written
+ * since the last fsync is in the cache only: it is read back, but a cut may keep
+ * of it what it likes.  Each disk has its own cache, and all are cut at once.
+ *
+ * A disk is three layers, of which the uppermost that has a sector counts:
+ *
+ *		now		what was written since the state began
+ *		kept	what of that has been flushed, and what the cut before let live
+ *		base	the image, durable when the state began
+ *
+ * Text written to the file "control" steers:
+ *
+ *		cut			power off: from here on every access to a disk is an I/O error
+ *		cut write N	power off after N more writes
+ *		cut flush N	power off when the Nth flush comes that has anything to do
+ *		cut behind N	power off after a flush of one disk that leaves another one
+ *					with N writes or more that are not flushed
+ *		fix			what was flushed goes into the image; what was not is what
+ *					a state chooses from
+ *		state SEED	power on again, with a choice by that seed
+ *
+ * So from one cut any number of states can be tried, and each of them may be
+ * loaded, cut and fixed in turn.  Reading "control" tells what was done.
+ *
+ * What a state keeps of the unflushed writes (choose()) is any subset of them, in
+ * any order, torn between any two sectors: a disk promises no more, since it may
+ * write back its cache sector by sector and as often as it likes.
+ *
+ * FUSE calls us in one thread ("-s"), so the order of calls is the order in which
+ * they count, and a flush covers what was answered before it came.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define FUSE_USE_VERSION 31
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SECTOR		512
+#define MAX_DISKS	8
+#define MAX_WRITE	(1024 * 1024)
+
+/* layers above base that have a sector */
+#define IN_KEPT		1
+#define IN_NOW		2
+
+typedef struct CachedWrite
+{
+	uint64_t	start;			/* sector */
+	uint32_t	nsectors;
+	char	   *data;
+} CachedWrite;
+
+/* Writes in the order in which they came. */
+typedef struct WriteList
+{
+	CachedWrite *items;
+	size_t		n;
+	size_t		size;
+} WriteList;
+
+typedef struct Disk
+{
+	uint64_t	nsectors;
+	char	   *base;
+	char	   *kept;
+	char	   *now;
+	unsigned char *layers;		/* for each sector */
+	WriteList	unflushed;		/* since the last flush */
+	WriteList	at_cut;			/* what states choose from */
+	uint64_t	writes;
+	uint64_t	flushes;
+} Disk;
+
+static Disk disks[MAX_DISKS];
+static int	ndisks;
+static bool power = true;
+static uint64_t cut_in_writes = 0;	/* 0: not armed */
+static uint64_t cut_in_flushes = 0;
+static uint64_t cut_when_behind = 0;
+static char answer[1024] = "";
+
+/* ---- what cannot be done ---- */
+
+static void
+give_up(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static void *
+allocate(void *old, size_t size)
+{
+	void	   *mem = realloc(old, size);
+
+	if (mem == NULL)
+		give_up("memory");
+	return mem;
+}
+
+/* ---- chance ---- */
+
+/* The next number of a sequence (splitmix64). */
+static uint64_t
+draw(uint64_t *state)
+{
+	uint64_t	z = *state += 0x9e3779b97f4a7c15;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+	return z ^ (z >> 31);
+}
+
+/* 0 .. n - 1 */
+static uint64_t
+draw_below(uint64_t *state, uint64_t n)
+{
+	return n == 0 ? 0 : draw(state) % n;
+}
+
+static bool
+draw_percent(uint64_t *state, int percent)
+{
+	return (int) draw_below(state, 100) < percent;
+}
+
+/* ---- lists of writes ---- */
+
+static void
+remember(WriteList *list, uint64_t start, uint32_t nsectors, const char *data)
+{
+	CachedWrite *item;
+
+	if (list->n == list->size)
+	{
+		list->size = list->size * 2 + 64;
+		list->items = allocate(list->items, list->size * sizeof(CachedWrite));
+	}
+	item = &list->items[list->n++];
+	item->start = start;
+	item->nsectors = nsectors;
+	item->data = allocate(NULL, (size_t) nsectors * SECTOR);
+	memcpy(item->data, data, (size_t) nsectors * SECTOR);
+}
+
+static void
+forget(WriteList *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		free(list->items[i].data);
+	list->n = 0;
+}
+
+/* ---- layers ---- */
+
+static void
+put(Disk *disk, int layer, uint64_t start, uint64_t nsectors, const char *data)
+{
+	char	   *to = layer == IN_KEPT ? disk->kept : disk->now;
+
+	memcpy(to + start * SECTOR, data, nsectors * SECTOR);
+	for (uint64_t s = start; s < start + nsectors; s++)
+		disk->layers[s] |= layer;
+}
+
+static void
+get(const Disk *disk, uint64_t start, uint64_t nsectors, char *data)
+{
+	for (uint64_t s = start; s < start + nsectors; s++, data += SECTOR)
+	{
+		const char *from = (disk->layers[s] & IN_NOW) ? disk->now
+			: (disk->layers[s] & IN_KEPT) ? disk->kept : disk->base;
+
+		memcpy(data, from + s * SECTOR, SECTOR);
+	}
+}
+
+/* The kept layer becomes part of the image. */
+static void
+merge(Disk *disk)
+{
+	for (uint64_t s = 0; s < disk->nsectors; s++)
+		if (disk->layers[s] & IN_KEPT)
+			memcpy(disk->base + s * SECTOR, disk->kept + s * SECTOR, SECTOR);
+	memset(disk->layers, 0, disk->nsectors);
+}
+
+/* The cache gets to the disk. */
+static void
+flush_cache(Disk *disk)
+{
+	for (size_t i = 0; i < disk->unflushed.n; i++)
+	{
+		CachedWrite *item = &disk->unflushed.items[i];
+
+		put(disk, IN_KEPT, item->start, item->nsectors, item->data);
+	}
+	forget(&disk->unflushed);
+	disk->flushes++;
+}
+
+/* ---- what a cut lets live ---- */
+
+/* A random order of 0 .. n - 1. */
+static size_t *
+shuffled(size_t n, uint64_t *rng)
+{
+	size_t	   *order = allocate(NULL, (n + 1) * sizeof(size_t));
+
+	for (size_t i = 0; i < n; i++)
+	{
+		size_t		j = draw_below(rng, i + 1);
+
+		order[i] = order[j];
+		order[j] = i;
+	}
+	return order;
+}
+
+/* Sectors of one write, each with a chance; returns how many. */
+static uint64_t
+keep_sectors(Disk *disk, const CachedWrite *item, int percent, uint64_t *rng)
+{
+	uint64_t	kept = 0;
+
+	for (uint32_t i = 0; i < item->nsectors; i++)
+	{
+		if (!draw_percent(rng, percent))
+			continue;
+		put(disk, IN_KEPT, item->start + i, 1, item->data + (size_t) i * SECTOR);
+		kept++;
+	}
+	return kept;
+}
+
+/* The first writes, and the one after them up to some sector. */
+static uint64_t
+keep_prefix(Disk *disk, uint64_t *rng)
+{
+	WriteList  *list = &disk->at_cut;
+	size_t		whole = draw_below(rng, list->n + 1);
+	uint64_t	kept = 0;
+
+	for (size_t i = 0; i < whole; i++)
+		kept += keep_sectors(disk, &list->items[i], 100, rng);
+	if (whole < list->n)
+	{
+		CachedWrite *torn = &list->items[whole];
+		uint64_t	n = draw_below(rng, torn->nsectors);
+
+		put(disk, IN_KEPT, torn->start, n, torn->data);
+		kept += n;
+	}
+	return kept;
+}
+
+/*
+ * Each write with a chance, in any order, so that of writes to one place any may
+ * be the last; those that live lose sectors, at times.
+ */
+static uint64_t
+keep_some(Disk *disk, int percent, int torn_percent, uint64_t *rng)
+{
+	WriteList  *list = &disk->at_cut;
+	size_t	   *order = shuffled(list->n, rng);
+	uint64_t	kept = 0;
+
+	for (size_t i = 0; i < list->n; i++)
+	{
+		bool		torn;
+
+		if (!draw_percent(rng, percent))
+			continue;
+		torn = draw_percent(rng, torn_percent);
+		kept += keep_sectors(disk, &list->items[order[i]], torn ? 50 : 100, rng);
+	}
+	free(order);
+	return kept;
+}
+
+/* What one disk keeps; says so in the answer. */
+static void
+choose(Disk *disk, uint64_t *rng)
+{
+	static const int chances[] = {5, 30, 50, 70, 95};
+	int			percent = chances[draw_below(rng, 5)];
+	int			kind = (int) draw_below(rng, 100);
+	size_t		total = 0;
+	uint64_t	kept = 0;
+	const char *name;
+
+	for (size_t i = 0; i < disk->at_cut.n; i++)
+		total += disk->at_cut.items[i].nsectors;
+	if (kind < 20)
+		name = "nothing";
+	else if (kind < 25)
+	{
+		name = "all";
+		kept = keep_some(disk, 100, 0, rng);
+	}
+	else if (kind < 45)
+	{
+		name = "a prefix";
+		kept = keep_prefix(disk, rng);
+	}
+	else if (kind < 70)
+	{
+		name = "some writes";
+		kept = keep_some(disk, percent, 0, rng);
+	}
+	else
+	{
+		name = "some sectors";
+		kept = keep_some(disk, percent, 60, rng);
+	}
+	snprintf(answer + strlen(answer), sizeof(answer) - strlen(answer),
+			 "%s%s (%llu of %zu sectors of %zu writes)", answer[0] ? ", " : "", name,
+			 (unsigned long long) kept, total, disk->at_cut.n);
+}
+
+/* ---- commands ---- */
+
+static void
+cut(void)
+{
+	power = false;
+	cut_in_writes = cut_in_flushes = cut_when_behind = 0;
+	answer[0] = '\0';
+	for (int i = 0; i < ndisks; i++)
+		snprintf(answer + strlen(answer), sizeof(answer) - strlen(answer),
+				 "%sdisk %d: %llu writes, %llu flushes, %zu writes not flushed", i ? "; " : "", i,
+				 (unsigned long long) disks[i].writes, (unsigned long long) disks[i].flushes,
+				 disks[i].unflushed.n);
+}
+
+/* Count down to a cut; true when it comes. */
+static bool
+cut_is_due(uint64_t *counter)
+{
+	if (*counter == 0 || --*counter > 0)
+		return false;
+	cut();
+	return true;
+}
+
+/* Cut if a flush has left another disk that far behind. */
+static void
+cut_if_behind(const Disk *flushed)
+{
+	for (int i = 0; i < ndisks; i++)
+	{
+		if (cut_when_behind > 0 && &disks[i] != flushed &&
+			disks[i].unflushed.n >= cut_when_behind)
+			cut();
+	}
+}
+
+static void
+fix(void)
+{
+	for (int i = 0; i < ndisks; i++)
+	{
+		Disk	   *disk = &disks[i];
+		WriteList	old = disk->at_cut;
+
+		merge(disk);
+		forget(&old);
+		disk->at_cut = disk->unflushed;
+		disk->unflushed = old;
+		disk->writes = disk->flushes = 0;
+	}
+	answer[0] = '\0';
+}
+
+static void
+begin_state(uint64_t seed)
+{
+	answer[0] = '\0';
+	for (int i = 0; i < ndisks; i++)
+	{
+		Disk	   *disk = &disks[i];
+
+		forget(&disk->unflushed);
+		memset(disk->layers, 0, disk->nsectors);
+		disk->writes = disk->flushes = 0;
+		choose(disk, &seed);
+	}
+	power = true;
+}
+
+static int
+obey(const char *text, size_t len)
+{
+	char		line[64];
+	unsigned long long number;
+
+	snprintf(line, sizeof(line), "%.*s", (int) len, text);
+	line[strcspn(line, "\n")] = '\0';
+	if (strcmp(line, "cut") == 0)
+	{
+		if (power)
+			cut();
+	}
+	else if (power && sscanf(line, "cut write %llu", &number) == 1)
+		cut_in_writes = number;
+	else if (power && sscanf(line, "cut flush %llu", &number) == 1)
+		cut_in_flushes = number;
+	else if (power && sscanf(line, "cut behind %llu", &number) == 1)
+		cut_when_behind = number;
+	else if (power)
+		return -EBUSY;
+	else if (strcmp(line, "fix") == 0)
+		fix();
+	else if (sscanf(line, "state %llu", &number) == 1)
+		begin_state(number);
+	else
+		return -EINVAL;
+	return (int) len;
+}
+
+/* ---- the file system ---- */
+
+static bool
+is_control(const char *path)
+{
+	return strcmp(path, "/control") == 0;
+}
+
+static Disk *
+find_disk(const char *path)
+{
+	int			i = path[1] - '0';
+
+	return (i >= 0 && i < ndisks && path[2] == '\0') ? &disks[i] : NULL;
+}
+
+static int
+disk_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
+{
+	Disk	   *disk = find_disk(path);
+
+	(void) fi;
+	memset(st, 0, sizeof(*st));
+	st->st_nlink = 1;
+	st->st_mode = S_IFREG | 0600;
+	if (strcmp(path, "/") == 0)
+		st->st_mode = S_IFDIR | 0700;
+	else if (disk != NULL)
+		st->st_size = (off_t) (disk->nsectors * SECTOR);
+	else if (!is_control(path))
+		return -ENOENT;
+	return 0;
+}
+
+/* Nothing here is to be kept by the kernel: each access comes to us, in order. */
+static int
+disk_open(const char *path, struct fuse_file_info *fi)
+{
+	(void) path;
+	fi->direct_io = 1;
+	return 0;
+}
+
+static int
+disk_truncate(const char *path, off_t size, struct fuse_file_info *fi)
+{
+	(void) size;
+	(void) fi;
+	return is_control(path) ? 0 : -EPERM;
+}
+
+static bool
+is_within(const Disk *disk, size_t len, off_t offset)
+{
+	return len % SECTOR == 0 && offset % SECTOR == 0 &&
+		(uint64_t) offset / SECTOR + len / SECTOR <= disk->nsectors;
+}
+
+static int
+disk_read(const char *path, char *buf, size_t len, off_t offset, struct fuse_file_info *fi)
+{
+	Disk	   *disk = find_disk(path);
+	size_t		have = strlen(answer);
+
+	(void) fi;
+	if (disk == NULL)
+	{
+		if ((size_t) offset >= have)
+			return 0;
+		len = len < have - (size_t) offset ? len : have - (size_t) offset;
+		memcpy(buf, answer + offset, len);
+		return (int) len;
+	}
+	if (!power || !is_within(disk, len, offset))
+		return -EIO;
+	get(disk, (uint64_t) offset / SECTOR, len / SECTOR, buf);
+	return (int) len;
+}
+
+static int
+disk_write(const char *path, const char *buf, size_t len, off_t offset,
+		   struct fuse_file_info *fi)
+{
+	Disk	   *disk = find_disk(path);
+
+	(void) fi;
+	if (disk == NULL)
+		return obey(buf, len);
+	if (!power || !is_within(disk, len, offset))
+		return -EIO;
+	put(disk, IN_NOW, (uint64_t) offset / SECTOR, len / SECTOR, buf);
+	remember(&disk->unflushed, (uint64_t) offset / SECTOR, (uint32_t) (len / SECTOR), buf);
+	disk->writes++;
+	(void) cut_is_due(&cut_in_writes);
+	return (int) len;
+}
+
+static int
+disk_fsync(const char *path, int only_data, struct fuse_file_info *fi)
+{
+	Disk	   *disk = find_disk(path);
+	bool		had_writes = disk != NULL && disk->unflushed.n > 0;
+
+	(void) only_data;
+	(void) fi;
+	if (disk == NULL)
+		return 0;
+	if (!power || (had_writes && cut_is_due(&cut_in_flushes)))
+		return -EIO;
+	flush_cache(disk);
+	if (had_writes)
+		cut_if_behind(disk);
+	return 0;
+}
+
+static void *
+disk_init(struct fuse_conn_info *conn, struct fuse_config *config)
+{
+	conn->max_write = MAX_WRITE;
+	config->kernel_cache = 0;
+	return NULL;
+}
+
+static const struct fuse_operations operations = {
+	.getattr = disk_getattr,
+	.open = disk_open,
+	.truncate = disk_truncate,
+	.read = disk_read,
+	.write = disk_write,
+	.fsync = disk_fsync,
+	.init = disk_init,
+};
+
+/* ---- start ---- */
+
+/* Memory in a file without a name, beside the image: only what is used is there. */
+static char *
+map_layer(const char *image, size_t size)
+{
+	char		path[4096];
+	int			fd;
+	void	   *mem;
+
+	snprintf(path, sizeof(path), "%s.layer", image);
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	if (fd < 0 || unlink(path) != 0 || ftruncate(fd, (off_t) size) != 0)
+		give_up(path);
+	mem = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mem == MAP_FAILED)
+		give_up(path);
+	close(fd);
+	return mem;
+}
+
+static void
+open_disk(Disk *disk, const char *image)
+{
+	int			fd = open(image, O_RDWR);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) != 0)
+		give_up(image);
+	disk->nsectors = (uint64_t) st.st_size / SECTOR;
+	disk->base = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (disk->base == MAP_FAILED)
+		give_up(image);
+	close(fd);
+	disk->kept = map_layer(image, (size_t) st.st_size);
+	disk->now = map_layer(image, (size_t) st.st_size);
+	disk->layers = calloc(disk->nsectors, 1);
+	if (disk->layers == NULL)
+		give_up("memory");
+}
+
+int
+main(int argc, char **argv)
+{
+	int			first = 1;
+
+	/* FUSE's options, the mount point, then images */
+	while (first < argc && argv[first][0] == '-')
+		first += strcmp(argv[first], "-o") == 0 ? 2 : 1;
+	if (first + 1 >= argc || argc - first - 1 > MAX_DISKS)
+	{
+		fprintf(stderr, "usage: disk -s -f [-o OPTIONS] MOUNTPOINT IMAGE...\n");
+		return 2;
+	}
+	for (int i = first + 1; i < argc; i++)
+		open_disk(&disks[ndisks++], argv[i]);
+	return fuse_main(first + 1, argv, &operations, NULL);
+}
