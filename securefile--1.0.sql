@@ -322,6 +322,20 @@ CREATE FUNCTION securefile_check(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_check(regclass, name) IS 'verify all values of a column and its space; no row: sound';
 
+CREATE FUNCTION securefile_repair(
+	"table" regclass,
+	"column" name,
+	dry_run boolean DEFAULT true,
+	OUT finding text,
+	OUT ctid tid,
+	OUT segment_offset bigint,
+	OUT length_bytes bigint,
+	OUT detail text,
+	OUT action text
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_repair(regclass, name, boolean) IS 'make space map and pending pages of a column anew from its live rows, or say (dry_run) what that would do; values are never changed';
+
 CREATE FUNCTION securefile_maintain(
 	"table" regclass,
 	"column" name,

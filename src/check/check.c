@@ -51,11 +51,11 @@ open_segment(SfCheck *check, void *arg)
 
 	if (!OidIsValid(segrelid))
 	{
-		sf_check_report(check, "missing segment", NULL, 0, 0,
+		sf_check_report(check, SF_REPAIR_NONE, "missing segment", NULL, 0, 0,
 						"the column has no segment relation");
 		return;
 	}
-	check->segrel = relation_open(segrelid, check->moving ? AccessShareLock : ShareLock);
+	check->segrel = relation_open(segrelid, check->lockmode);
 	refuse_replaced_storage(check->rel, check->segrel);
 	check->header = sf_space_header(check->segrel);
 	check->seg = sf_space_open_rel(check->segrel);
@@ -71,51 +71,52 @@ check_file_size(SfCheck *check)
 	uint64		found = sf_io_files_size(check->seg->node);
 
 	if (found < want)
-		sf_check_report_bytes(check, "data files too short", NULL, found, want - found,
+		sf_check_report_bytes(check, SF_REPAIR_NONE, "data files too short", NULL, found, want - found,
 							  psprintf("expected " UINT64_FORMAT " bytes, found " UINT64_FORMAT,
 									   want, found));
 }
 
 /* What can be seen once the rows are known. */
 static void
-check_segment(SfCheck *check)
+check_segment(SfCheck *check, SfPageWalk *walk)
 {
 	check->segrel = relation_open(check->seg->relid, NoLock);
 	if (check->moving)
 		check->header = sf_space_header(check->segrel);	/* as new as the rows */
 	check_file_size(check);
 	sf_check_overlaps(check);
-	sf_check_pages(check);
+	sf_check_pages(check, walk);
 	relation_close(check->segrel, NoLock);
 }
 
-static void
-check_column(SfCheckColumn *column, ReturnSetInfo *rsinfo)
+bool
+sf_check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
+				ReturnSetInfo *rsinfo, LOCKMODE lockmode)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
-												  "securefile check",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old_context = MemoryContextSwitchTo(context);
-	SfCheck    *check = palloc0(sizeof(SfCheck));
+	if (!column->permanent)
+		sf_check_no_segment(column);
+	/* without one after pg_upgrade: not damage */
+	if (!OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)))
+		sf_space_refuse_unfinished(column->table_oid, column->attnum);
 
+	memset(check, 0, sizeof(SfCheck));
 	check->column = column;
 	check->rsinfo = rsinfo;
+	check->lockmode = lockmode;
 	check->moving = RecoveryInProgress();
 	ItemPointerSetInvalid(&check->tid);
 	sf_check_runs_init(&check->owned);
 	sf_check_runs_init(&check->owned_pages);
 
 	check->rel = table_open(column->table_oid, NoLock);
-	if (sf_check_guarded(check, open_segment, NULL))
+	if (sf_check_guarded(check, SF_REPAIR_NONE, open_segment, NULL))
 	{
 		sf_check_rows(check);
 		if (check->seg != NULL)
-			check_segment(check);
+			check_segment(check, walk);
 	}
 	table_close(check->rel, NoLock);
-
-	MemoryContextSwitchTo(old_context);
-	MemoryContextDelete(context);
+	return check->seg != NULL;
 }
 
 /*
@@ -126,23 +127,28 @@ check_column(SfCheckColumn *column, ReturnSetInfo *rsinfo)
 Datum
 securefile_check(PG_FUNCTION_ARGS)
 {
+	bool		moving = RecoveryInProgress();
+	LOCKMODE	lockmode = moving ? AccessShareLock : ShareLock;
+	MemoryContext context;
 	List	   *columns;
 	ListCell   *cell;
 
 	sf_base_require_preload();
 	sf_check_arguments(fcinfo, false);
 	InitMaterializedSRF(fcinfo, 0);
-	columns = sf_check_columns(fcinfo, RecoveryInProgress() ? AccessShareLock : ShareLock, false);
+	columns = sf_check_columns(fcinfo, lockmode, false);
+	context = AllocSetContextCreate(CurrentMemoryContext, "securefile check",
+									ALLOCSET_DEFAULT_SIZES);
 	foreach(cell, columns)
 	{
-		SfCheckColumn *column = lfirst(cell);
+		MemoryContext old_context = MemoryContextSwitchTo(context);
+		SfCheck		check;
+		SfPageWalk	walk;
 
-		if (!column->permanent)
-			sf_check_no_segment(column);
-		/* without one after pg_upgrade: not damage */
-		if (!OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)))
-			sf_space_refuse_unfinished(column->table_oid, column->attnum);
-		check_column(column, (ReturnSetInfo *) fcinfo->resultinfo);
+		(void) sf_check_column(&check, &walk, lfirst(cell),
+							   (ReturnSetInfo *) fcinfo->resultinfo, lockmode);
+		MemoryContextSwitchTo(old_context);
+		MemoryContextReset(context);
 	}
 	return (Datum) 0;
 }

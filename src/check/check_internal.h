@@ -8,9 +8,11 @@
  * rows.c		the live rows: values verified, what they own collected
  * runs.c		sorted arrays of runs and pages
  * pages.c		the pages of the segment relation, against what rows own
+ * maps.c		the same for the space map
  * report.c		findings, and errors turned into findings
  * usage.c		securefile_usage() and what is behind securefile_columns
  * maintain.c	securefile_maintain()
+ * repair.c		securefile_repair(): check, and mend what rows can tell
  *
  * The room has no header for others: it is called from SQL only.
  *
@@ -89,11 +91,22 @@ extern void sf_check_runs_sort(SfCheckRuns *runs);
 
 /* ---- the check of one column ---- */
 
+/* What a repair does about a finding. */
+#define SF_REPAIR_NONE		"none"
+#define SF_REPAIR_MARK		"mark used"
+#define SF_REPAIR_FREE		"set free"
+#define SF_REPAIR_KEEP		"keep"
+#define SF_REPAIR_LISTS		"rebuild lists of pages"
+#define SF_REPAIR_PAGE		"rebuild page"
+#define SF_REPAIR_CORRECT	"correct"
+
 typedef struct SfCheck
 {
 	const SfCheckColumn *column;
 	ReturnSetInfo *rsinfo;		/* findings go here */
+	uint64		nfindings;
 	bool		moving;			/* a standby: replay goes on meanwhile */
+	LOCKMODE	lockmode;		/* of the segment relation */
 
 	Relation	rel;
 	Relation	segrel;
@@ -103,7 +116,59 @@ typedef struct SfCheck
 	ItemPointerData tid;		/* row being looked at */
 	SfCheckRuns owned;			/* sectors that live rows own */
 	SfCheckRuns owned_pages;	/* inode pages that they own */
+	uint64		max_object_id;	/* of live rows */
 } SfCheck;
+
+/* What is known of a page of the segment relation. */
+#define SF_KNOWN_QUEUED		0x01	/* in the queue of pending pages */
+#define SF_KNOWN_FREE		0x02	/* in the list of free pages */
+#define SF_KNOWN_OWNED		0x04	/* inode page of a live row */
+#define SF_KNOWN_NAMED		0x08	/* by a pending entry */
+#define SF_KNOWN_DOOMED		0x10	/* by one that will set it free */
+
+/* The walk over the pages of a segment relation, and what it has seen. */
+typedef struct SfPageWalk
+{
+	SfCheck    *check;
+	bool		all_sound;		/* all values are: what nobody owns nobody misses */
+	uint32		nblocks;
+	uint8	   *known;			/* of every page */
+	SfCheckRuns named;			/* sectors that pending entries name */
+	SfCheckRuns doomed;			/* of these, those that will be set free */
+	bool		lists_damaged;	/* pending and free pages need new lists */
+	SfCheckRuns damaged_maps;	/* numbers of map pages */
+	bool		header_behind;	/* it would give out again what is in use */
+	bool		running;		/* a transaction with entries has not ended */
+	uint32		end_page;		/* behind the last one that is in use */
+	uint64		max_stamp;		/* of inode pages */
+	uint64		lost_start;		/* sectors that nobody owns, */
+	uint64		lost_count;		/* not yet reported */
+} SfPageWalk;
+
+/* A page of a segment relation, copied. */
+typedef struct SfCheckPage
+{
+	uint32		page;
+	SfPageType	type;
+	union
+	{
+		char		content[SF_PAGE_CONTENT];
+		SfInode		inode;
+		SfPending	pending;
+		SfFreePage	free;
+		SfMap		map;
+		uint64		force_align;
+	}			u;
+} SfCheckPage;
+
+/* ---- check.c ---- */
+
+/*
+ * All of a check of one column, whose table is locked: findings are reported,
+ * and check and walk filled.  False when there is no segment to go by.
+ */
+extern bool sf_check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
+							ReturnSetInfo *rsinfo, LOCKMODE lockmode);
 
 /* ---- rows.c ---- */
 
@@ -116,26 +181,60 @@ extern void sf_check_overlaps(SfCheck *check);
 /* ---- pages.c ---- */
 
 /* Compare the pages of the segment relation with what rows own. */
-extern void sf_check_pages(SfCheck *check);
+extern void sf_check_pages(SfCheck *check, SfPageWalk *walk);
+
+/* Read a page; false, and a finding (unless action is NULL), when it cannot be read. */
+extern bool sf_check_read_any(SfPageWalk *walk, const char *action, uint32 page,
+							  SfCheckPage *read);
+
+/* Same for a page that must be of a type. */
+extern bool sf_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
+						  SfCheckPage *read);
+
+/* What a repair does with space that nobody owns. */
+extern const char *sf_check_unowned(const SfPageWalk *walk);
+
+/* ---- maps.c ---- */
+
+/* Compare the space map with what rows own and pending entries name. */
+extern void sf_check_map(SfPageWalk *walk);
+
+/*
+ * Set the bits of those runs that lie in the map page whose first sector is
+ * given; *from and *end tell which of the sorted runs these are.  Pages come in
+ * ascending order, from runs->next on.
+ */
+extern void sf_check_fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first,
+								Size *from, Size *end);
+
+/*
+ * Next run of bits of a value, from *at on and below end: moves *at to it.  False
+ * when there is none.
+ */
+extern bool sf_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n);
 
 /* ---- report.c ---- */
 
-/* Report sectors; tid NULL: no row; nsectors 0: no place in the data files. */
-extern void sf_check_report(SfCheck *check, const char *finding, ItemPointer tid,
-							uint64 sector, uint64 nsectors, const char *detail,...)
-			pg_attribute_printf(6, 7);
+/*
+ * Report sectors; tid NULL: no row; nsectors 0: no place in the data files.  A
+ * repair says what it does about it: the action.
+ */
+extern void sf_check_report(SfCheck *check, const char *action, const char *finding,
+							ItemPointer tid, uint64 sector, uint64 nsectors,
+							const char *detail,...)
+			pg_attribute_printf(7, 8);
 
 /* Same, for bytes; -1 is NULL. */
-extern void sf_check_report_bytes(SfCheck *check, const char *finding, ItemPointer tid,
-								  int64 segment_offset, int64 len_bytes,
+extern void sf_check_report_bytes(SfCheck *check, const char *action, const char *finding,
+								  ItemPointer tid, int64 segment_offset, int64 len_bytes,
 								  const char *detail);
 
 /*
  * Run a step inside a subtransaction; when it fails for what it found on disk
- * that becomes a finding (of the current row, when there is one), and false is
- * returned.
+ * that becomes a finding (of the current row, when there is one; none if action
+ * is NULL), and false is returned.
  */
 typedef void (*SfCheckStep) (SfCheck *check, void *arg);
-extern bool sf_check_guarded(SfCheck *check, SfCheckStep step, void *arg);
+extern bool sf_check_guarded(SfCheck *check, const char *action, SfCheckStep step, void *arg);
 
 #endif							/* SF_CHECK_INTERNAL_H */

@@ -30,64 +30,40 @@
 #include "utils/builtins.h"
 #include "utils/xid8.h"
 
-/* What is known of a page of the segment relation. */
-#define IN_QUEUE		0x01	/* in the queue of pending pages */
-#define IN_FREE_LIST	0x02
-#define OWNED			0x04	/* inode page of a live row */
-#define NAMED			0x08	/* by a pending entry */
-#define DOOMED			0x10	/* by one that will set it free */
-
-/* The walk over the pages. */
-typedef struct PageWalk
-{
-	SfCheck    *check;
-	uint32		nblocks;
-	uint8	   *known;			/* of every page */
-	SfCheckRuns named;			/* sectors that pending entries name */
-	SfCheckRuns doomed;			/* of these, those that will be set free */
-	uint64		lost_start;		/* sectors that nobody owns, */
-	uint64		lost_count;		/* not yet reported */
-} PageWalk;
-
-/* A copy of a page. */
-typedef union PageCopy
-{
-	char		content[SF_PAGE_CONTENT];
-	SfPending	pending;
-	SfFreePage	free;
-	SfMap		map;
-	uint64		force_align;
-} PageCopy;
-
-typedef struct ReadPage
-{
-	uint32		page;
-	SfPageType	type;
-	PageCopy	copy;
-} ReadPage;
-
 static void
 read_step(SfCheck *check, void *arg)
 {
-	ReadPage   *read = arg;
+	SfCheckPage *read = arg;
 
-	read->type = sf_space_read_page(check->seg, read->page, read->copy.content);
+	read->type = sf_space_read_page(check->seg, read->page, read->u.content);
 }
 
-/* Read a page that must be of a type; false, and a finding, when it is not. */
-static bool
-read_page(PageWalk *walk, uint32 page, SfPageType type, ReadPage *read)
+bool
+sf_check_read_any(SfPageWalk *walk, const char *action, uint32 page, SfCheckPage *read)
 {
 	CHECK_FOR_INTERRUPTS();
 	read->page = page;
-	if (!sf_check_guarded(walk->check, read_step, read))
+	return sf_check_guarded(walk->check, action, read_step, read);
+}
+
+bool
+sf_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
+			  SfCheckPage *read)
+{
+	if (!sf_check_read_any(walk, action, page, read))
 		return false;
 	if (read->type == type)
 		return true;
-	sf_check_report(walk->check, "damaged page", NULL, 0, 0,
+	sf_check_report(walk->check, action, "damaged page", NULL, 0, 0,
 					"page %u of the segment relation: expected type %d, found %d",
 					page, type, read->type);
 	return false;
+}
+
+const char *
+sf_check_unowned(const SfPageWalk *walk)
+{
+	return walk->all_sound ? SF_REPAIR_FREE : SF_REPAIR_KEEP;
 }
 
 /* ---- pending entries ---- */
@@ -139,7 +115,7 @@ names_page(const SfPendEntry *entry)
 
 /* What an entry cannot be; NULL when it is sound. */
 static const char *
-entry_problem(PageWalk *walk, const SfPendEntry *entry)
+entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
 {
 	uint64		end = entry->start + entry->count;
 
@@ -162,12 +138,27 @@ entry_problem(PageWalk *walk, const SfPendEntry *entry)
 	return NULL;
 }
 
+/* A finding that new lists are the cure of. */
 static void
-report_entry(PageWalk *walk, uint32 page, const SfPendEntry *entry, const char *problem)
+report_list(SfPageWalk *walk, const char *detail, ...)
+{
+	char		buf[256];
+	va_list		args;
+
+	walk->lists_damaged = true;
+	va_start(args, detail);
+	vsnprintf(buf, sizeof(buf), detail, args);
+	va_end(args);
+	sf_check_report(walk->check, SF_REPAIR_LISTS, "damaged list of pages", NULL, 0, 0, "%s", buf);
+}
+
+static void
+report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry, const char *problem)
 {
 	bool		is_page = names_page(entry);
 
-	sf_check_report(walk->check, "pending entry can never resolve", NULL,
+	walk->lists_damaged = true;
+	sf_check_report(walk->check, SF_REPAIR_LISTS, "pending entry can never resolve", NULL,
 					entry->start, is_page ? 0 : entry->count,
 					"%s (page %u of the segment relation: kind %u, transaction "
 					UINT64_FORMAT ", %s " UINT64_FORMAT ")",
@@ -177,7 +168,7 @@ report_entry(PageWalk *walk, uint32 page, const SfPendEntry *entry, const char *
 
 /* Note what an entry names, and whether it will be set free. */
 static void
-note_entry(PageWalk *walk, const SfPendEntry *entry, Outcome outcome)
+note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 {
 	bool		is_alloc = entry->kind == SF_PEND_ALLOC ||
 	entry->kind == SF_PEND_ALLOC_PAGE;
@@ -185,7 +176,10 @@ note_entry(PageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 
 	if (names_page(entry))
 	{
-		walk->known[entry->start] |= NAMED | (doomed ? DOOMED : 0);
+		if (doomed && (walk->known[entry->start] & SF_KNOWN_DOOMED))
+			report_list(walk, "two pending entries will set page " UINT64_FORMAT " free",
+						entry->start);
+		walk->known[entry->start] |= SF_KNOWN_NAMED | (doomed ? SF_KNOWN_DOOMED : 0);
 		return;
 	}
 	sf_check_runs_add(&walk->named, entry->start, entry->count, 0, NULL);
@@ -194,7 +188,7 @@ note_entry(PageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 }
 
 static void
-check_entry(PageWalk *walk, uint32 page, const SfPendEntry *entry)
+check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
 {
 	const char *problem = entry_problem(walk, entry);
 	Outcome		outcome;
@@ -205,6 +199,7 @@ check_entry(PageWalk *walk, uint32 page, const SfPendEntry *entry)
 		return;
 	}
 	outcome = outcome_of(entry);
+	walk->running |= outcome == RUNNING;
 	if (outcome == FORGOTTEN)
 		report_entry(walk, page, entry, "the outcome of its transaction is not known any more");
 	note_entry(walk, entry, outcome);
@@ -217,36 +212,37 @@ check_entry(PageWalk *walk, uint32 page, const SfPendEntry *entry)
  * not go on there as it should.
  */
 static bool
-read_linked(PageWalk *walk, uint32 page, SfPageType type, uint8 mark, ReadPage *read)
+read_linked(SfPageWalk *walk, uint32 page, SfPageType type, uint8 mark, SfCheckPage *read)
 {
-	if (page >= walk->nblocks || (walk->known[page] & (IN_QUEUE | IN_FREE_LIST)))
+	if (page >= walk->nblocks || (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)))
 	{
-		sf_check_report(walk->check, "damaged list of pages", NULL, 0, 0,
-						"the list of %s pages leads to page %u, which %s",
-						type == SF_PAGE_PENDING ? "pending" : "free", page,
-						page >= walk->nblocks ? "does not exist" : "is in a list already");
+		report_list(walk, "the list of %s pages leads to page %u, which %s",
+					type == SF_PAGE_PENDING ? "pending" : "free", page,
+					page >= walk->nblocks ? "does not exist" : "is in a list already");
 		return false;
 	}
 	walk->known[page] |= mark;
-	return read_page(walk, page, type, read);
+	if (sf_check_read(walk, SF_REPAIR_LISTS, page, type, read))
+		return true;
+	walk->lists_damaged = true;
+	return false;
 }
 
 static void
-walk_pending(PageWalk *walk)
+walk_pending(SfPageWalk *walk)
 {
-	ReadPage   *read = palloc(sizeof(ReadPage));
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	SfHeader   *header = &walk->check->header;
 	uint32		page = header->pending_head;
 
 	while (page != SF_NO_PAGE &&
-		   read_linked(walk, page, SF_PAGE_PENDING, IN_QUEUE, read))
+		   read_linked(walk, page, SF_PAGE_PENDING, SF_KNOWN_QUEUED, read))
 	{
-		SfPending  *pending = &read->copy.pending;
+		SfPending  *pending = &read->u.pending;
 
 		if (pending->nentries > SF_PENDING_MAX)
 		{
-			sf_check_report(walk->check, "damaged page", NULL, 0, 0,
-							"pending page %u claims %u entries", page, pending->nentries);
+			report_list(walk, "pending page %u claims %u entries", page, pending->nentries);
 			pending->nentries = 0;
 		}
 		for (int i = 0; i < pending->nentries; i++)
@@ -255,22 +251,21 @@ walk_pending(PageWalk *walk)
 	}
 	if (header->pending_tail != SF_NO_PAGE &&
 		(header->pending_tail >= walk->nblocks ||
-		 !(walk->known[header->pending_tail] & IN_QUEUE)))
-		sf_check_report(walk->check, "damaged list of pages", NULL, 0, 0,
-						"the list of pending pages does not reach its last page %u",
-						header->pending_tail);
+		 !(walk->known[header->pending_tail] & SF_KNOWN_QUEUED)))
+		report_list(walk, "the list of pending pages does not reach its last page %u",
+					header->pending_tail);
 	pfree(read);
 }
 
 static void
-walk_free(PageWalk *walk)
+walk_free(SfPageWalk *walk)
 {
-	ReadPage   *read = palloc(sizeof(ReadPage));
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	uint32		page = walk->check->header.free_head;
 
 	while (page != SF_NO_PAGE &&
-		   read_linked(walk, page, SF_PAGE_FREE, IN_FREE_LIST, read))
-		page = read->copy.free.next;
+		   read_linked(walk, page, SF_PAGE_FREE, SF_KNOWN_FREE, read))
+		page = read->u.free.next;
 	pfree(read);
 }
 
@@ -278,7 +273,7 @@ walk_free(PageWalk *walk)
 
 /* Mark the pages that rows own, and report those about to be set free. */
 static void
-mark_owned(PageWalk *walk)
+mark_owned(SfPageWalk *walk)
 {
 	SfCheckRuns *owned = &walk->check->owned_pages;
 
@@ -286,205 +281,119 @@ mark_owned(PageWalk *walk)
 	{
 		SfCheckRun *run = &owned->runs[i];
 
-		if (run->start >= walk->nblocks)
-			continue;			/* the row was reported as unreadable */
-		walk->known[run->start] |= OWNED;
-		if (walk->known[run->start] & DOOMED)
-			sf_check_report(walk->check, "owned but to be freed", &run->tid, 0, 0,
-							"inode page " UINT64_FORMAT, run->start);
+		Assert(run->start < walk->nblocks); /* it has been read */
+		walk->known[run->start] |= SF_KNOWN_OWNED;
+		if (!(walk->known[run->start] & SF_KNOWN_DOOMED))
+			continue;
+		walk->lists_damaged = true;
+		sf_check_report(walk->check, SF_REPAIR_LISTS, "owned but to be freed", &run->tid, 0, 0,
+						"inode page " UINT64_FORMAT, run->start);
 	}
 }
 
 /* What a page is against what is known of it. */
 static void
-check_dynamic(PageWalk *walk, uint32 page, SfPageType type)
+check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 {
-	uint8		known = walk->known[page];
+	uint8		known = walk->known[read->page];
 
-	switch (type)
+	switch (read->type)
 	{
 		case SF_PAGE_INODE:
-			if (!(known & (OWNED | NAMED)))
-				sf_check_report(walk->check, "used but not owned", NULL, 0, 0,
-								"inode page %u", page);
+			if (!(known & (SF_KNOWN_OWNED | SF_KNOWN_NAMED)))
+				sf_check_report(walk->check, sf_check_unowned(walk), "used but not owned",
+								NULL, 0, 0, "inode page %u", read->page);
+			if (known & SF_KNOWN_OWNED)
+				walk->max_stamp = Max(walk->max_stamp, read->u.inode.stamp);
 			break;
 		case SF_PAGE_PENDING:
 		case SF_PAGE_FREE:
-			if (!(known & (IN_QUEUE | IN_FREE_LIST)))
-				sf_check_report(walk->check, "used but not owned", NULL, 0, 0,
-								"page %u is in no list", page);
+			if (!(known & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)))
+				sf_check_report(walk->check, SF_REPAIR_FREE, "used but not owned",
+								NULL, 0, 0, "page %u is in no list", read->page);
 			break;
 		default:
-			sf_check_report(walk->check, "damaged page", NULL, 0, 0,
-							"page %u of the segment relation: found type %d", page, type);
+			sf_check_report(walk->check, sf_check_unowned(walk), "damaged page", NULL, 0, 0,
+							"page %u of the segment relation: found type %d",
+							read->page, read->type);
 			return;
 	}
-	if ((known & DOOMED) && type != SF_PAGE_INODE)
-		sf_check_report(walk->check, "pending entry can never resolve", NULL, 0, 0,
-						"page %u, which it will set free, is not an inode page", page);
-}
-
-static void
-walk_dynamic(PageWalk *walk)
-{
-	ReadPage   *read = palloc(sizeof(ReadPage));
-	uint32		end = Min(walk->check->header.next_page, walk->nblocks);
-
-	for (uint32 page = 2; page < end; page++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (SF_IS_MAP_PAGE(page))
-			continue;
-		read->page = page;
-		if (sf_check_guarded(walk->check, read_step, read))
-			check_dynamic(walk, page, read->type);
-	}
-	pfree(read);
-}
-
-/* ---- the space map ---- */
-
-#define BIT(plane, i)	(((plane)[(i) / 8] >> ((i) % 8)) & 1)
-
-/*
- * Set the bits of those runs that lie in the map page whose first sector is
- * given; *from and *end tell which of the sorted runs these are.
- */
-static void
-fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, Size *from, Size *end)
-{
-	memset(plane, 0, SF_MAP_SECTORS / 8);
-	while (runs->next < runs->n && runs->runs[runs->next].start < first)
-		runs->next++;
-	*from = runs->next;
-	while (runs->next < runs->n && runs->runs[runs->next].start < first + SF_MAP_SECTORS)
-	{
-		SfCheckRun *run = &runs->runs[runs->next++];
-		uint32		at = run->start - first;
-
-		Assert(at + run->count <= SF_MAP_SECTORS);
-		for (uint32 i = at; i < at + run->count; i++)
-			plane[i / 8] |= 1 << (i % 8);
-	}
-	*end = runs->next;
-}
-
-/* Report the parts of a row's run that have a bit as it must not be. */
-static void
-report_parts(PageWalk *walk, SfCheckRun *run, uint64 first, const uint8 *plane,
-			 bool bad, const char *finding, const char *detail)
-{
-	uint32		at = run->start - first;
-	uint32		end = at + run->count;
-
-	while (at < end)
-	{
-		uint32		from;
-
-		while (at < end && BIT(plane, at) != bad)
-			at++;
-		from = at;
-		while (at < end && BIT(plane, at) == bad)
-			at++;
-		if (at > from)
-			sf_check_report(walk->check, finding, &run->tid, first + from, at - from,
-							"%s", detail);
-	}
-}
-
-static void
-flush_lost(PageWalk *walk)
-{
-	if (walk->lost_count > 0)
-		sf_check_report(walk->check, "used but not owned", NULL,
-						walk->lost_start, walk->lost_count,
-						"by no live row and no pending entry");
-	walk->lost_count = 0;
-}
-
-/* Collect sectors that nobody owns; neighbours make one finding. */
-static void
-add_lost(PageWalk *walk, uint64 sector)
-{
-	if (walk->lost_count > 0 && sector == walk->lost_start + walk->lost_count)
-	{
-		walk->lost_count++;
+	if (!(known & SF_KNOWN_DOOMED) || read->type == SF_PAGE_INODE)
 		return;
-	}
-	flush_lost(walk);
-	walk->lost_start = sector;
-	walk->lost_count = 1;
+	walk->lists_damaged = true;
+	sf_check_report(walk->check, SF_REPAIR_LISTS, "pending entry can never resolve", NULL, 0, 0,
+					"page %u, which it will set free, is not an inode page", read->page);
+}
+
+/* Pages behind the last one that was ever handed out are new, or were in use. */
+static bool
+is_beyond(SfPageWalk *walk, const SfCheckPage *read)
+{
+	return read->page >= walk->check->header.next_page &&
+		read->type == 0 && !(walk->known[read->page] & SF_KNOWN_NAMED);
 }
 
 static void
-check_map(PageWalk *walk, uint64 first, const SfMap *map)
+walk_dynamic(SfPageWalk *walk)
 {
-	SfCheck    *check = walk->check;
-	uint8		owned[SF_MAP_SECTORS / 8];
-	uint8		named[SF_MAP_SECTORS / 8];
-	uint8		doomed[SF_MAP_SECTORS / 8];
-	uint64		nused = pg_popcount((const char *) map->used, sizeof(map->used));
-	Size		from;
-	Size		end;
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 
-	fill_plane(named, &walk->named, first, &from, &end);
-	fill_plane(doomed, &walk->doomed, first, &from, &end);
-	fill_plane(owned, &check->owned, first, &from, &end);
-
-	for (Size i = from; i < end; i++)
+	for (uint32 page = 2; page < walk->nblocks; page++)
 	{
-		SfCheckRun *run = &check->owned.runs[i];
-
-		report_parts(walk, run, first, map->used, false, "owned but free",
-					 "the space map takes it for free");
-		report_parts(walk, run, first, doomed, true, "owned but to be freed",
-					 "a pending entry will set it free");
+		if (SF_IS_MAP_PAGE(page) ||
+			!sf_check_read_any(walk, sf_check_unowned(walk), page, read) || is_beyond(walk, read))
+			continue;
+		walk->end_page = page + 1;
+		check_dynamic(walk, read);
 	}
-	for (uint32 b = 0; b < sizeof(map->used) && !check->moving; b++)
-	{
-		uint8		lost = map->used[b] & ~(owned[b] | named[b]);
-
-		for (int i = 0; lost != 0 && i < 8; i++)
-			if (lost & (1 << i))
-				add_lost(walk, first + b * 8 + i);
-	}
-	if (nused != map->used_sectors)
-		sf_check_report(check, "wrong count of used sectors", NULL, first, SF_MAP_SECTORS,
-						"the page says %u, there are " UINT64_FORMAT, map->used_sectors, nused);
-}
-
-static void
-walk_map(PageWalk *walk)
-{
-	ReadPage   *read = palloc(sizeof(ReadPage));
-	uint64		total = walk->check->header.total_sectors;
-
-	walk->check->owned.next = 0;
-	sf_check_runs_sort(&walk->named);
-	sf_check_runs_sort(&walk->doomed);
-	for (uint64 first = 0; first < total; first += SF_MAP_SECTORS)
-		if (read_page(walk, SF_MAP_PAGE(first / SF_MAP_SECTORS), SF_PAGE_MAP, read))
-			check_map(walk, first, &read->copy.map);
-	flush_lost(walk);
 	pfree(read);
+}
+
+/* ---- the header page ---- */
+
+static void
+report_behind(SfPageWalk *walk, const char *what, uint64 next, uint64 last)
+{
+	if (last < next)
+		return;
+	walk->header_behind = true;
+	sf_check_report(walk->check, SF_REPAIR_CORRECT, "header page behind", NULL, 0, 0,
+					"the next %s is to be " UINT64_FORMAT ", but there is one of number " UINT64_FORMAT,
+					what, next, last);
+}
+
+/* What it gives out next must be new; an older copy of it would repeat itself. */
+static void
+check_header(SfPageWalk *walk)
+{
+	SfHeader   *header = &walk->check->header;
+
+	report_behind(walk, "object", header->next_object_id, walk->check->max_object_id);
+	report_behind(walk, "stamp", header->next_stamp, walk->max_stamp);
+	if (walk->end_page > 0)
+		report_behind(walk, "page", header->next_page, walk->end_page - 1);
 }
 
 /* ---- all of it ---- */
 
 void
-sf_check_pages(SfCheck *check)
+sf_check_pages(SfCheck *check, SfPageWalk *walk)
 {
-	PageWalk	walk = {.check = check,.nblocks = RelationGetNumberOfBlocks(check->segrel)};
-
-	walk.known = palloc0(walk.nblocks);
-	sf_check_runs_init(&walk.named);
-	sf_check_runs_init(&walk.doomed);
+	memset(walk, 0, sizeof(SfPageWalk));
+	walk->check = check;
+	walk->all_sound = check->nfindings == 0;
+	walk->nblocks = RelationGetNumberOfBlocks(check->segrel);
+	walk->known = palloc0(walk->nblocks);
+	sf_check_runs_init(&walk->named);
+	sf_check_runs_init(&walk->doomed);
+	sf_check_runs_init(&walk->damaged_maps);
 	if (!check->moving)
 	{
-		walk_pending(&walk);
-		walk_free(&walk);
-		mark_owned(&walk);
-		walk_dynamic(&walk);
+		walk_pending(walk);
+		walk_free(walk);
+		mark_owned(walk);
+		walk_dynamic(walk);
+		check_header(walk);
 	}
-	walk_map(&walk);
+	sf_check_map(walk);
 }

@@ -16,6 +16,7 @@
 #include "utils/tuplestore.h"
 
 #define FINDING_COLUMNS	5
+#define REPAIR_COLUMNS	(FINDING_COLUMNS + 1)
 
 /* The detail, with the partition it is about in front. */
 static text *
@@ -29,11 +30,12 @@ detail_text(SfCheck *check, const char *detail)
 }
 
 void
-sf_check_report_bytes(SfCheck *check, const char *finding, ItemPointer tid,
-					  int64 segment_offset, int64 len_bytes, const char *detail)
+sf_check_report_bytes(SfCheck *check, const char *action, const char *finding,
+					  ItemPointer tid, int64 segment_offset, int64 len_bytes,
+					  const char *detail)
 {
-	Datum		values[FINDING_COLUMNS] = {0};
-	bool		nulls[FINDING_COLUMNS] = {0};
+	Datum		values[REPAIR_COLUMNS] = {0};
+	bool		nulls[REPAIR_COLUMNS] = {0};
 
 	values[0] = CStringGetTextDatum(finding);
 	values[1] = PointerGetDatum(tid);
@@ -45,12 +47,15 @@ sf_check_report_bytes(SfCheck *check, const char *finding, ItemPointer tid,
 	nulls[4] = detail == NULL;
 	if (detail != NULL)
 		values[4] = PointerGetDatum(detail_text(check, detail));
+	if (check->rsinfo->setDesc->natts == REPAIR_COLUMNS)
+		values[FINDING_COLUMNS] = CStringGetTextDatum(action);
+	check->nfindings++;
 	tuplestore_putvalues(check->rsinfo->setResult, check->rsinfo->setDesc,
 						 values, nulls);
 }
 
 void
-sf_check_report(SfCheck *check, const char *finding, ItemPointer tid,
+sf_check_report(SfCheck *check, const char *action, const char *finding, ItemPointer tid,
 				uint64 sector, uint64 nsectors, const char *detail,...)
 {
 	char		buf[1024];
@@ -60,22 +65,24 @@ sf_check_report(SfCheck *check, const char *finding, ItemPointer tid,
 	vsnprintf(buf, sizeof(buf), detail, args);
 	va_end(args);
 	if (nsectors == 0)
-		sf_check_report_bytes(check, finding, tid, -1, -1, buf);
+		sf_check_report_bytes(check, action, finding, tid, -1, -1, buf);
 	else
-		sf_check_report_bytes(check, finding, tid, sector * SF_SECTOR_SIZE,
+		sf_check_report_bytes(check, action, finding, tid, sector * SF_SECTOR_SIZE,
 							  nsectors * SF_SECTOR_SIZE, buf);
 }
 
 static void
-report_error(SfCheck *check, const ErrorData *edata)
+report_error(SfCheck *check, const char *action, const ErrorData *edata)
 {
 	ItemPointer tid = ItemPointerIsValid(&check->tid) ? &check->tid : NULL;
 
+	if (action == NULL)
+		return;
 	if (edata->detail != NULL)
-		sf_check_report(check, "unreadable", tid, 0, 0, "%s: %s",
+		sf_check_report(check, action, "unreadable", tid, 0, 0, "%s: %s",
 						edata->message, edata->detail);
 	else
-		sf_check_report(check, "unreadable", tid, 0, 0, "%s", edata->message);
+		sf_check_report(check, action, "unreadable", tid, 0, 0, "%s", edata->message);
 }
 
 /* A step of the check as one that base knows. */
@@ -95,14 +102,14 @@ run_step(void *arg)
 }
 
 bool
-sf_check_guarded(SfCheck *check, SfCheckStep step, void *arg)
+sf_check_guarded(SfCheck *check, const char *action, SfCheckStep step, void *arg)
 {
 	GuardedStep guarded = {check, step, arg};
 	ErrorData  *edata = sf_base_guarded(run_step, &guarded);
 
 	if (edata == NULL)
 		return true;
-	report_error(check, edata);
+	report_error(check, action, edata);
 	FreeErrorData(edata);
 	return false;
 }

@@ -37,20 +37,20 @@ belongs_here(SfCheck *check, const SfLocator *loc)
 	if (loc->table_oid != check->column->table_oid ||
 		loc->attnum != check->column->attnum)
 	{
-		sf_check_report(check, "bad locator", &check->tid, 0, 0,
+		sf_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
 						"the value lies in the segment of table %u, column %d",
 						loc->table_oid, loc->attnum);
 		return false;
 	}
 	if (check->seg == NULL)
 	{
-		sf_check_report(check, "bad locator", &check->tid, 0, 0,
+		sf_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
 						"the value lies in a segment that does not exist");
 		return false;
 	}
 	if (loc->incarnation != check->seg->incarnation)
 	{
-		sf_check_report(check, "bad locator", &check->tid, 0, 0,
+		sf_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
 						"the value lies in storage that was replaced");
 		return false;
 	}
@@ -78,6 +78,7 @@ read_map(SfCheck *check, void *arg)
 		return;
 	sf_object_require_genuine(check->seg, &loc);
 	work->owned = sf_object_minus(check->seg, &loc, NULL);
+	check->max_object_id = Max(check->max_object_id, loc.object_id);
 	work->stored = packed;
 }
 
@@ -86,7 +87,7 @@ found(const char *what, int64 segment_offset, int64 len, const char *detail, voi
 {
 	SfCheck    *check = arg;
 
-	sf_check_report_bytes(check, what, &check->tid, segment_offset, len, detail);
+	sf_check_report_bytes(check, SF_REPAIR_NONE, what, &check->tid, segment_offset, len, detail);
 }
 
 /* Second step: do the data files hold what the map says? */
@@ -113,10 +114,10 @@ check_value(SfCheck *check, Datum value)
 {
 	ValueWork	work = {.value = value};
 
-	if (!sf_check_guarded(check, read_map, &work) || work.stored == NULL)
+	if (!sf_check_guarded(check, SF_REPAIR_NONE, read_map, &work) || work.stored == NULL)
 		return;
 	note_owned(check, &work.owned);
-	(void) sf_check_guarded(check, verify, &work);
+	(void) sf_check_guarded(check, SF_REPAIR_NONE, verify, &work);
 }
 
 /*
@@ -169,7 +170,7 @@ report_twice(SfCheck *check, SfCheckRun *run, SfCheckRun *before)
 {
 	uint64		end = Min(run->start + run->count, before->start + before->count);
 
-	sf_check_report(check, "sector owned twice", &run->tid,
+	sf_check_report(check, SF_REPAIR_NONE, "sector owned twice", &run->tid,
 					run->start, end - run->start, "also by row (%u,%u)",
 					ItemPointerGetBlockNumberNoCheck(&before->tid),
 					ItemPointerGetOffsetNumberNoCheck(&before->tid));
@@ -187,7 +188,7 @@ check_sectors(SfCheck *check)
 
 		CHECK_FOR_INTERRUPTS();
 		if (run->start + run->count > total)
-			sf_check_report(check, "bad locator", &run->tid, run->start, run->count,
+			sf_check_report(check, SF_REPAIR_NONE, "bad locator", &run->tid, run->start, run->count,
 							"the data files end at byte " UINT64_FORMAT,
 							total * SF_SECTOR_SIZE);
 		if (before != NULL && run->start < before->start + before->count)
@@ -207,7 +208,7 @@ check_inode_pages(SfCheck *check)
 		SfCheckRun *page = &check->owned_pages.runs[i];
 
 		if (page->start == before->start)
-			sf_check_report(check, "inode page owned twice", &page->tid, 0, 0,
+			sf_check_report(check, SF_REPAIR_NONE, "inode page owned twice", &page->tid, 0, 0,
 							"page " UINT64_FORMAT ", also by row (%u,%u)", page->start,
 							ItemPointerGetBlockNumberNoCheck(&before->tid),
 							ItemPointerGetOffsetNumberNoCheck(&before->tid));

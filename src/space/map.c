@@ -81,7 +81,11 @@ sf_map_none_used(const SfMap *map, SfMapRange range)
 	return true;
 }
 
-#define LENT(map, b)	((map)->lent[(b) / 8] & (1 << ((b) % 8)))
+bool
+sf_map_is_lent(const SfMap *map, uint32 block)
+{
+	return (map->lent[block / 8] & (1 << (block % 8))) != 0;
+}
 
 void
 sf_map_lend(SfMap *map, uint32 first, uint32 count)
@@ -93,7 +97,7 @@ sf_map_lend(SfMap *map, uint32 first, uint32 count)
 	}
 	for (uint32 b = first; b < first + count; b++)
 	{
-		Assert(map->used[b] == 0 && !LENT(map, b)); /* S2 */
+		Assert(map->used[b] == 0 && !sf_map_is_lent(map, b));	/* S2 */
 		map->lent[b / 8] |= 1 << (b % 8);
 	}
 }
@@ -113,7 +117,7 @@ sf_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, ui
 	bool		lent_valid = map->boot_id == sf_base_boot_id();
 	uint32		b = *from;
 
-#define IS_FREE(b)	(map->used[b] == 0 && !(lent_valid && LENT(map, b)))
+#define IS_FREE(b)	(map->used[b] == 0 && !(lent_valid && sf_map_is_lent(map, b)))
 	while (b < limit && !IS_FREE(b))
 		b++;
 	*first = b;

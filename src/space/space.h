@@ -236,6 +236,31 @@ extern bool sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats);
 /* Monitor: grow ahead of need, cut a free tail, refill the dispenser. */
 extern void sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats);
 
+/*
+ * Steps of a repair.  The segment relation is locked (ShareRowExclusiveLock),
+ * and all that follows holds for it: nobody writes, frees, grows or cuts.
+ *
+ * map: a new map page in place of one that cannot be read; all of it is used.
+ * collect: backends give back what they keep lent between transactions.
+ * bits: mark used (a bit a sector of that map page), and count again.  ERROR OBJECT_IN_USE when a transaction may be writing there.
+ * free_page: put a page that is in no list into that of free pages.
+ * header: raise what is given out next; forget_lists: no pending pages, no free
+ * pages any more.
+ */
+typedef struct SfHeaderRepair
+{
+	uint64		next_object_id;
+	uint64		next_stamp;
+	uint32		next_page;
+	bool		forget_lists;
+} SfHeaderRepair;
+
+extern void sf_space_repair_map(SfSegment *seg, uint32 map);
+extern void sf_space_repair_collect(SfSegment *seg);
+extern void sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used);
+extern void sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair);
+extern void sf_space_repair_free_page(SfSegment *seg, uint32 page);
+
 /* Space accounting; all in bytes.  live + pending + free = file. */
 typedef struct SfUsage
 {

@@ -4,8 +4,9 @@
  *	  What the files of space/ share and no other room sees.
  *
  * Invariants (asserted where they are made or used):
- *	 S1	a used bit is set only by the record that adds its ALLOC entry, and
- *		cleared only by the resolver;
+ *	 S1	a used bit is set only by the record that adds its ALLOC entry (or by
+ *		repair.c, if its owner has committed), and cleared only by the
+ *		resolver;
  *	 S2	a block is lent only when its used byte is 0 and its lent bit is 0;
  *	 S3	nothing beyond the header's total_sectors is lent or used;
  *	 S4	every page change is a list of operations applied by change.c, the
@@ -39,6 +40,7 @@
 #define XLOG_SF_DATA		0x90	/* xl_sf_data, bytes */
 #define XLOG_SF_DROP_DB		0xA0	/* xl_sf_db */
 #define XLOG_SF_OWN			0xB0	/* xl_sf_db */
+#define XLOG_SF_REPAIR		0xC0	/* xl_sf_plain; any pages */
 
 #define SF_WAL_VERSION		1
 
@@ -193,6 +195,9 @@ extern SfMapRange sf_map_range(uint64 start, uint32 count);
 extern void sf_map_lend(SfMap *map, uint32 first, uint32 count);
 extern void sf_map_unlend(SfMap *map, uint32 first, uint32 count);
 
+/* Is a block marked there?  Of no meaning when the page is of another boot. */
+extern bool sf_map_is_lent(const SfMap *map, uint32 block);
+
 /*
  * Next run of blocks neither used nor lent at or after *from, below limit.
  * False when there is none.  Moves *from behind it.
@@ -264,6 +269,7 @@ extern int	sf_arena_collect(SfNode node, int idle_ms, SfRegion *regions, int max
 
 /* Idle for so long, a backend's arena may be taken. */
 #define SF_ARENA_IDLE_MS	1000
+#define SF_ARENA_ANY_AGE	(-1000)	/* also what has just been parked */
 extern void sf_arena_forget(SfNode node);
 extern Size sf_arena_shmem_size(void);
 extern void sf_arena_shmem_init(void);

@@ -140,6 +140,10 @@ sf_space_redo(XLogReaderState *record)
 			SF_FAULT(redo_header);
 			sf_change_redo(record);
 			break;
+		case XLOG_SF_REPAIR:
+			SF_FAULT(redo_repair);
+			sf_change_redo(record);
+			break;
 		case XLOG_SF_DATA:
 			redo_data(rec);
 			break;
@@ -229,6 +233,8 @@ sf_space_identify(uint8 info)
 			return "DROP_DATABASE";
 		case XLOG_SF_OWN:
 			return "OWN";
+		case XLOG_SF_REPAIR:
+			return "REPAIR";
 	}
 	return NULL;
 }

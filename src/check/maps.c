@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * maps.c
+ *	  The space map against what the live rows own and pending entries name.
+ *
+ * Every used sector must be owned by a live row or named by a pending entry;
+ * what a row owns must be marked used, and no entry may be about to free it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "check/check_internal.h"
+#include "port/pg_bitutils.h"
+
+bool
+sf_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n)
+{
+	uint32		i = *at;
+
+#define BIT(i)	((plane[(i) / 8] >> ((i) % 8)) & 1)
+	while (i < end && BIT(i) != bit)
+		i++;
+	*at = i;
+	while (i < end && BIT(i) == bit)
+		i++;
+	*n = i - *at;
+	return *n > 0;
+#undef BIT
+}
+
+void
+sf_check_fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, Size *from, Size *end)
+{
+	memset(plane, 0, SF_MAP_SECTORS / 8);
+	while (runs->next < runs->n && runs->runs[runs->next].start < first)
+		runs->next++;
+	*from = runs->next;
+	while (runs->next < runs->n && runs->runs[runs->next].start < first + SF_MAP_SECTORS)
+	{
+		SfCheckRun *run = &runs->runs[runs->next++];
+		uint32		at = run->start - first;
+
+		Assert(at + run->count <= SF_MAP_SECTORS);
+		for (uint32 i = at; i < at + run->count; i++)
+			plane[i / 8] |= 1 << (i % 8);
+	}
+	*end = runs->next;
+}
+
+/* Report the parts of a row's run that have a bit as it must not be; any? */
+static bool
+report_parts(SfPageWalk *walk, SfCheckRun *run, uint64 first, const uint8 *plane,
+			 bool bad, const char *action, const char *finding, const char *detail)
+{
+	uint32		at = run->start - first;
+	uint32		end = at + run->count;
+	uint32		n;
+	bool		any = false;
+
+	for (; sf_check_next_run(plane, bad, end, &at, &n); at += n)
+	{
+		any = true;
+		sf_check_report(walk->check, action, finding, &run->tid, first + at, n, "%s", detail);
+	}
+	return any;
+}
+
+static void
+flush_lost(SfPageWalk *walk)
+{
+	if (walk->lost_count > 0)
+		sf_check_report(walk->check, sf_check_unowned(walk), "used but not owned", NULL,
+						walk->lost_start, walk->lost_count,
+						"by no live row and no pending entry");
+	walk->lost_count = 0;
+}
+
+/* Collect sectors that nobody owns; neighbours make one finding. */
+static void
+add_lost(SfPageWalk *walk, uint64 sector)
+{
+	if (walk->lost_count > 0 && sector == walk->lost_start + walk->lost_count)
+	{
+		walk->lost_count++;
+		return;
+	}
+	flush_lost(walk);
+	walk->lost_start = sector;
+	walk->lost_count = 1;
+}
+
+/* Who sets sectors free wants to find them used. */
+static void
+report_free_but_doomed(SfPageWalk *walk, uint64 first, const uint8 *used, uint8 *doomed)
+{
+	uint32		at = 0;
+	uint32		n;
+
+	for (int i = 0; i < SF_MAP_SECTORS / 8; i++)
+		doomed[i] &= ~used[i];
+	for (; sf_check_next_run(doomed, true, SF_MAP_SECTORS, &at, &n); at += n)
+		sf_check_report(walk->check, SF_REPAIR_MARK, "to be freed but free", NULL, first + at, n,
+						"a pending entry will set it free, the space map takes it for free");
+}
+
+/* What is set free twice may be in use by others the second time. */
+static void
+report_doomed_twice(SfPageWalk *walk)
+{
+	SfCheckRuns *doomed = &walk->doomed;
+	uint64		end = 0;
+
+	for (Size i = 0; i < doomed->n; i++)
+	{
+		SfCheckRun *run = &doomed->runs[i];
+
+		if (run->start < end)
+		{
+			walk->lists_damaged = true;
+			sf_check_report(walk->check, SF_REPAIR_LISTS, "to be freed twice", NULL,
+							run->start, Min(end - run->start, run->count),
+							"two pending entries will set it free");
+		}
+		end = Max(end, run->start + run->count);
+	}
+}
+
+static void
+check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
+{
+	SfCheck    *check = walk->check;
+	uint8		owned[SF_MAP_SECTORS / 8];
+	uint8		named[SF_MAP_SECTORS / 8];
+	uint8		doomed[SF_MAP_SECTORS / 8];
+	uint64		nused = pg_popcount((const char *) map->used, sizeof(map->used));
+	Size		from;
+	Size		end;
+
+	sf_check_fill_plane(named, &walk->named, first, &from, &end);
+	sf_check_fill_plane(doomed, &walk->doomed, first, &from, &end);
+	sf_check_fill_plane(owned, &check->owned, first, &from, &end);
+
+	for (Size i = from; i < end; i++)
+	{
+		SfCheckRun *run = &check->owned.runs[i];
+
+		report_parts(walk, run, first, map->used, false, SF_REPAIR_MARK, "owned but free",
+					 "the space map takes it for free");
+		walk->lists_damaged |= report_parts(walk, run, first, doomed, true, SF_REPAIR_LISTS,
+											"owned but to be freed",
+											"a pending entry will set it free");
+	}
+	report_free_but_doomed(walk, first, map->used, doomed);
+	for (uint32 b = 0; b < sizeof(map->used) && !check->moving; b++)
+	{
+		uint8		lost = map->used[b] & ~(owned[b] | named[b]);
+
+		for (int i = 0; lost != 0 && i < 8; i++)
+			if (lost & (1 << i))
+				add_lost(walk, first + b * 8 + i);
+	}
+	if (nused != map->used_sectors)
+		sf_check_report(check, SF_REPAIR_CORRECT, "wrong count of used sectors", NULL, first, SF_MAP_SECTORS,
+						"the page says %u, there are " UINT64_FORMAT, map->used_sectors, nused);
+}
+
+void
+sf_check_map(SfPageWalk *walk)
+{
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	uint64		total = walk->check->header.total_sectors;
+
+	walk->check->owned.next = 0;
+	sf_check_runs_sort(&walk->named);
+	sf_check_runs_sort(&walk->doomed);
+	report_doomed_twice(walk);
+	for (uint64 first = 0; first < total; first += SF_MAP_SECTORS)
+	{
+		uint32		map = first / SF_MAP_SECTORS;
+
+		if (sf_check_read(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), SF_PAGE_MAP, read))
+			check_page(walk, first, &read->u.map);
+		else
+			sf_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
+	}
+	flush_lost(walk);
+	pfree(read);
+}

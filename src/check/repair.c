@@ -1,0 +1,277 @@
+/*-------------------------------------------------------------------------
+ *
+ * repair.c
+ *	  securefile_repair(): space map and lists of pages, made anew from the
+ *	  live rows.
+ *
+ * A check finds what is wrong, and each finding names what the rows can mend:
+ *
+ *	what a live row owns			is marked used, and not about to be freed
+ *	what nobody owns or names		gets a pending entry of this transaction
+ *	a map page that is damaged		all of it is used, then as above
+ *	damaged queue, damaged list		new ones; their entries as above
+ *
+ * As long as any value is not sound, which may be because the way to its data
+ * is damaged, nothing is set free but what sound pending entries name.  Values
+ * are never changed; what is wrong with them is told.
+ *
+ * Writers are kept out (ShareRowExclusiveLock on table and segment relation),
+ * readers are not: pages of live values are not touched.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "check/check_internal.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "tcop/utility.h"
+#include "utils/memutils.h"
+
+PG_FUNCTION_INFO_V1(securefile_repair);
+
+#define REPAIR_LOCK		ShareRowExclusiveLock
+#define RUNS_AT_ONCE	1024
+
+/* Entries of this transaction that will set free what nobody owns. */
+typedef struct Entries
+{
+	SfSegment  *seg;
+	SfPendKind	kind;
+	int			nruns;
+	SfRun		runs[RUNS_AT_ONCE];
+} Entries;
+
+static void
+flush_entries(Entries *entries)
+{
+	if (entries->nruns > 0)
+		sf_space_log_entries(entries->seg, entries->kind, entries->runs, entries->nruns);
+	entries->nruns = 0;
+}
+
+static void
+add_entry(Entries *entries, uint64 start, uint32 count)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (entries->nruns == RUNS_AT_ONCE)
+		flush_entries(entries);
+	entries->runs[entries->nruns++] = (SfRun) {start, count};
+}
+
+/*
+ * Is what no live row owns to be set free?  When the lists stay, entries in
+ * them do so with what they name; when they go, new ones have to.
+ */
+static bool
+to_be_freed(const SfPageWalk *walk, bool named, bool doomed)
+{
+	if (!walk->lists_damaged && named)
+		return false;
+	return walk->all_sound || (walk->lists_damaged && doomed);
+}
+
+/* ---- the space map ---- */
+
+static void
+repair_damaged_maps(SfPageWalk *walk)
+{
+	for (Size i = 0; i < walk->damaged_maps.n; i++)
+		sf_space_repair_map(walk->check->seg, walk->damaged_maps.runs[i].start);
+}
+
+/* Log entries for the sectors of a map page that nobody owns. */
+static void
+free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const uint8 *owned,
+			 const uint8 *named, const uint8 *doomed)
+{
+	SfCheckPage read;
+	uint8	   *free = read.u.map.used;
+	uint32		at = 0;
+	uint32		n;
+
+	(void) sf_space_read_page(walk->check->seg, SF_MAP_PAGE(map), read.u.content);
+	for (uint32 i = 0; i < SF_MAP_SECTORS / 8; i++)
+	{
+		uint8		unnamed = to_be_freed(walk, false, false) ? 0xFF : 0;
+		uint8		others = to_be_freed(walk, true, false) ? 0xFF : 0;
+		uint8		freed = to_be_freed(walk, true, true) ? 0xFF : 0;
+
+		free[i] &= ~owned[i] &
+			((unnamed & ~named[i]) | (others & named[i] & ~doomed[i]) | (freed & doomed[i]));
+	}
+	while (sf_check_next_run(free, true, SF_MAP_SECTORS, &at, &n))
+	{
+		add_entry(entries, (uint64) map * SF_MAP_SECTORS + at, n);
+		at += n;
+	}
+}
+
+static void
+repair_maps(SfPageWalk *walk)
+{
+	SfCheck    *check = walk->check;
+	Entries    *entries = palloc(sizeof(Entries));
+	uint8		owned[SF_MAP_SECTORS / 8];
+	uint8		named[SF_MAP_SECTORS / 8];
+	uint8		doomed[SF_MAP_SECTORS / 8];
+	uint8		used[SF_MAP_SECTORS / 8];	/* at least */
+	Size		from;
+	Size		end;
+
+	entries->seg = check->seg;
+	entries->kind = SF_PEND_FREE;
+	entries->nruns = 0;
+	check->owned.next = walk->named.next = walk->doomed.next = 0;
+	for (uint64 first = 0; first < check->header.total_sectors; first += SF_MAP_SECTORS)
+	{
+		uint32		map = first / SF_MAP_SECTORS;
+
+		sf_check_fill_plane(owned, &check->owned, first, &from, &end);
+		sf_check_fill_plane(named, &walk->named, first, &from, &end);
+		sf_check_fill_plane(doomed, &walk->doomed, first, &from, &end);
+		for (int i = 0; i < SF_MAP_SECTORS / 8; i++)
+			used[i] = owned[i] | doomed[i];
+		sf_space_repair_bits(check->seg, map, used);
+		free_sectors(walk, entries, map, owned, named, doomed);
+	}
+	flush_entries(entries);
+	pfree(entries);
+}
+
+/* ---- lists of pages ---- */
+
+static void
+repair_header(SfPageWalk *walk)
+{
+	SfCheck    *check = walk->check;
+	SfHeaderRepair repair = {check->max_object_id + 1, walk->max_stamp + 1, walk->end_page,
+	walk->lists_damaged};
+
+	if (walk->lists_damaged || walk->header_behind)
+		sf_space_repair_header(check->seg, repair);
+}
+
+/* A page that is not an inode page, or damaged. */
+static void
+repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
+{
+	bool		listed = (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)) &&
+		!walk->lists_damaged;
+
+	if (listed || (walk->known[page] & SF_KNOWN_OWNED))
+		return;
+	/* what cannot be read may be an inode page of a value that is not sound */
+	if (type == 0 && !walk->all_sound)
+		return;
+	sf_space_repair_free_page(walk->check->seg, page);
+}
+
+static SfPageType
+type_of(SfPageWalk *walk, uint32 page, SfCheckPage *read)
+{
+	return sf_check_read_any(walk, NULL, page, read) ? read->type : 0;
+}
+
+static void
+repair_dynamic(SfPageWalk *walk)
+{
+	Entries    *entries = palloc(sizeof(Entries));
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+
+	entries->seg = walk->check->seg;
+	entries->kind = SF_PEND_FREE_PAGE;
+	entries->nruns = 0;
+	for (uint32 page = 2; page < walk->end_page; page++)
+	{
+		uint8		known = walk->known[page];
+		SfPageType	type;
+
+		if (SF_IS_MAP_PAGE(page))
+			continue;
+		type = type_of(walk, page, read);
+		if (type != SF_PAGE_INODE)
+			repair_other_page(walk, page, type);
+		else if (!(known & SF_KNOWN_OWNED) &&
+				 to_be_freed(walk, known & SF_KNOWN_NAMED, known & SF_KNOWN_DOOMED))
+			add_entry(entries, page, 1);
+	}
+	flush_entries(entries);
+	pfree(entries);
+	pfree(read);
+}
+
+/* ---- the whole ---- */
+
+static void
+repair_column(SfPageWalk *walk)
+{
+	if (walk->lists_damaged && walk->running)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("pending pages name a transaction that has not ended"),
+				 errhint("Wait for it, or end it, and try again.")));
+	repair_damaged_maps(walk);
+	sf_space_repair_collect(walk->check->seg);
+	repair_header(walk);
+	repair_dynamic(walk);
+	repair_maps(walk);
+	SF_FAULT(repair_done);
+}
+
+/*
+ * The rows are those that have committed: what the transaction itself has done
+ * is not among them, and must not be taken for nobody's.
+ */
+static void
+refuse_unless_alone(void)
+{
+	PreventCommandIfReadOnly("securefile_repair()");
+	PreventCommandIfParallelMode("securefile_repair()");
+	if (FullTransactionIdIsValid(GetTopFullTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("securefile_repair() cannot repair in a transaction that has changed something"),
+				 errhint("Commit first.")));
+}
+
+/*
+ * securefile_repair(table regclass, column name, dry_run boolean)
+ * returns setof (finding text, ctid tid, segment_offset bigint,
+ *				  length_bytes bigint, detail text, action text)
+ */
+Datum
+securefile_repair(PG_FUNCTION_ARGS)
+{
+	bool		dry_run = PG_ARGISNULL(2) || PG_GETARG_BOOL(2);
+	LOCKMODE	lockmode = dry_run ? ShareLock : REPAIR_LOCK;
+	MemoryContext context;
+	List	   *columns;
+	ListCell   *cell;
+
+	sf_base_require_preload();
+	sf_check_arguments(fcinfo, false);
+	PreventCommandDuringRecovery("securefile_repair()");
+	if (!dry_run)
+		refuse_unless_alone();
+	InitMaterializedSRF(fcinfo, 0);
+	columns = sf_check_columns(fcinfo, lockmode, false);
+	context = AllocSetContextCreate(CurrentMemoryContext, "securefile repair",
+									ALLOCSET_DEFAULT_SIZES);
+	foreach(cell, columns)
+	{
+		MemoryContext old_context = MemoryContextSwitchTo(context);
+		SfCheck		check;
+		SfPageWalk	walk;
+
+		if (sf_check_column(&check, &walk, lfirst(cell), (ReturnSetInfo *) fcinfo->resultinfo,
+							lockmode) &&
+			!dry_run && check.nfindings > 0)
+			repair_column(&walk);
+		MemoryContextSwitchTo(old_context);
+		MemoryContextReset(context);
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,143 @@
+/*-------------------------------------------------------------------------
+ *
+ * repair.c
+ *	  Steps of a repair: pages of a segment relation made anew, from what the
+ *	  rows say.  What is to be done, and why, is known to check/repair.c.
+ *
+ * The caller's lock on the segment relation keeps out who writes, frees, grows
+ * or cuts; readers go on.  Each step is one record, and no step frees anything
+ * that could be needed: space is set free by pending entries of the repairing
+ * transaction, so that snapshots, slots and standbys are waited for as ever.
+ * So a crash or an error between two steps loses no more than space, which the
+ * next repair finds.
+ *
+ * The one exception from invariant S1 is here: bits are set without an entry,
+ * for sectors whose owner has committed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "port/pg_bitutils.h"
+#include "space/space_internal.h"
+
+/* Sectors of a map page that lie inside the data files. */
+static uint32
+sectors_of(Relation rel, uint32 map)
+{
+	uint64		total = sf_space_header(rel).total_sectors;
+	uint64		first = (uint64) map * SF_MAP_SECTORS;
+
+	Assert(first < total);
+	return Min(total - first, SF_MAP_SECTORS);
+}
+
+/* Write a page anew; the buffer is locked and is released. */
+static void
+write_page(Buffer buf, SfPageType type, const void *content, Size len)
+{
+	SF_FAULT(repair_page);
+	sf_change_begin();
+	sf_change_init(sf_change_add(buf), type, content, len);
+	sf_change_finish_plain(XLOG_SF_REPAIR);
+}
+
+void
+sf_space_repair_map(SfSegment *seg, uint32 map)
+{
+	Relation	rel = sf_segment_rel(seg);
+	SfMap		content = {0};
+
+	sf_map_set(&content, sf_map_range(0, sectors_of(rel, map)));
+	write_page(sf_page_new(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP, &content, sizeof(content));
+	sf_segment_close(rel);
+}
+
+void
+sf_space_repair_collect(SfSegment *seg)
+{
+	Relation	rel = sf_segment_rel(seg);
+
+	while (sf_lend_collect(seg, rel, SF_ARENA_ANY_AGE))
+		;
+	sf_segment_close(rel);
+}
+
+/*
+ * A block that is lent still, after all that was parked has been given back, is
+ * held by a transaction that rolled back to a savepoint: it may write there.
+ */
+static void
+require_not_lent(Relation rel, const SfMap *map, const uint8 *new_used)
+{
+	if (map->boot_id != sf_base_boot_id())
+		return;
+	for (uint32 b = 0; b < SF_MAP_BLOCKS; b++)
+	{
+		if (map->used[b] == new_used[b] || !sf_map_is_lent(map, b))
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("segment \"%s\" is in use by a transaction that has been rolled back to a savepoint",
+						RelationGetRelationName(rel)),
+				 errhint("Try again when the transactions that have written to the table are over, at the latest after a restart.")));
+	}
+}
+
+void
+sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
+{
+	Relation	rel = sf_segment_rel(seg);
+	uint32		limit = sectors_of(rel, map);
+	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+	SfMap	   *old = SfPageMap(BufferGetPage(buf));
+	SfMap		content = *old;
+
+	Assert(limit % 8 == 0);
+	for (uint32 b = 0; b < SF_MAP_SECTORS / 8; b++)
+		content.used[b] = b < limit / 8 ? old->used[b] | used[b] : 0;
+	content.used_sectors = pg_popcount((char *) content.used, sizeof(content.used));
+	require_not_lent(rel, old, content.used);
+	if (memcmp(&content, old, sizeof(SfMap)) == 0)
+		UnlockReleaseBuffer(buf);
+	else
+		write_page(buf, SF_PAGE_MAP, &content, sizeof(content));
+	sf_segment_close(rel);
+}
+
+/* A new list of pages begins behind all pages, so that none is taken twice. */
+void
+sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
+{
+	Relation	rel = sf_segment_rel(seg);
+	Buffer		buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
+
+	header.next_object_id = Max(header.next_object_id, repair.next_object_id);
+	header.next_stamp = Max(header.next_stamp, repair.next_stamp);
+	header.next_page = Max(header.next_page, repair.next_page);
+	if (repair.forget_lists)
+		header.pending_head = header.pending_tail = header.free_head = SF_NO_PAGE;
+	SF_FAULT(repair_page);
+	sf_change_begin();
+	sf_change_op(sf_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
+	sf_change_finish_plain(XLOG_SF_REPAIR);
+	sf_segment_close(rel);
+}
+
+void
+sf_space_repair_free_page(SfSegment *seg, uint32 page)
+{
+	Relation	rel = sf_segment_rel(seg);
+	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	SfHeader	header = *SfPageHeader(BufferGetPage(hbuf));
+	SfFreePage	content = {header.free_head};
+
+	SF_FAULT(repair_page);
+	header.free_head = page;
+	sf_change_begin();
+	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &header, sizeof(header));
+	sf_change_init(sf_change_add(sf_page_new(rel, page)), SF_PAGE_FREE, &content, sizeof(content));
+	sf_change_finish_plain(XLOG_SF_REPAIR);
+	sf_segment_close(rel);
+}
