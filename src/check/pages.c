@@ -237,6 +237,7 @@ walk_pending(PageWalk *walk)
 	ReadPage   *read = palloc(sizeof(ReadPage));
 	SfHeader   *header = &walk->check->header;
 	uint32		page = header->pending_head;
+	uint32		last = SF_NO_PAGE;
 
 	while (page != SF_NO_PAGE &&
 		   read_linked(walk, page, SF_PAGE_PENDING, IN_QUEUE, read))
@@ -251,13 +252,12 @@ walk_pending(PageWalk *walk)
 		}
 		for (int i = 0; i < pending->nentries; i++)
 			check_entry(walk, page, &pending->entries[i]);
+		last = page;
 		page = pending->next;
 	}
-	if (header->pending_tail != SF_NO_PAGE &&
-		(header->pending_tail >= walk->nblocks ||
-		 !(walk->known[header->pending_tail] & IN_QUEUE)))
+	if (header->pending_tail != last)
 		sf_check_report(walk->check, "damaged list of pages", NULL, 0, 0,
-						"the list of pending pages does not reach its last page %u",
+						"the list of pending pages does not end at its last page %u",
 						header->pending_tail);
 	pfree(read);
 }
@@ -338,6 +338,16 @@ walk_dynamic(PageWalk *walk)
 		read->page = page;
 		if (sf_check_guarded(walk->check, read_step, read))
 			check_dynamic(walk, page, read->type);
+	}
+	for (uint32 page = end; page < walk->nblocks; page++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		read->page = page;
+		if (!SF_IS_MAP_PAGE(page) && page > 1 &&
+			sf_check_guarded(walk->check, read_step, read) && read->type != 0)
+			sf_check_report(walk->check, "damaged page", NULL, 0, 0,
+							"page 0 of the segment relation takes page %u, of type %d, for unused",
+							page, read->type);
 	}
 	pfree(read);
 }
@@ -453,19 +463,47 @@ check_map(PageWalk *walk, uint64 first, const SfMap *map)
 						"the page says %u, there are " UINT64_FORMAT, map->used_sectors, nused);
 }
 
+/* There is nothing to be known of the space behind the end. */
+static void
+check_behind(PageWalk *walk, ReadPage *read, uint64 first)
+{
+	for (; SF_MAP_PAGE(first / SF_MAP_SECTORS) < walk->nblocks; first += SF_MAP_SECTORS)
+	{
+		CHECK_FOR_INTERRUPTS();
+		read->page = SF_MAP_PAGE(first / SF_MAP_SECTORS);
+		if (sf_check_guarded(walk->check, read_step, read) &&
+			read->type == SF_PAGE_MAP && read->copy.map.used_sectors > 0)
+			sf_check_report(walk->check, "damaged page", NULL, first, SF_MAP_SECTORS,
+							"page 0 of the segment relation takes this space in use for the end");
+	}
+}
+
 static void
 walk_map(PageWalk *walk)
 {
 	ReadPage   *read = palloc(sizeof(ReadPage));
 	uint64		total = walk->check->header.total_sectors;
+	uint64		first;
 
 	walk->check->owned.next = 0;
 	sf_check_runs_sort(&walk->named);
 	sf_check_runs_sort(&walk->doomed);
-	for (uint64 first = 0; first < total; first += SF_MAP_SECTORS)
-		if (read_page(walk, SF_MAP_PAGE(first / SF_MAP_SECTORS), SF_PAGE_MAP, read))
+	for (first = 0; first < total; first += SF_MAP_SECTORS)
+	{
+		uint32		page = SF_MAP_PAGE(first / SF_MAP_SECTORS);
+
+		if (page < walk->nblocks && read_page(walk, page, SF_PAGE_MAP, read))
 			check_map(walk, first, &read->copy.map);
+		else
+			sf_check_report(walk->check, "damaged page", NULL, first,
+							page < walk->nblocks ? SF_MAP_SECTORS : total - first,
+							"the space map has no page %u for this", page);
+		if (page >= walk->nblocks)
+			break;
+	}
 	flush_lost(walk);
+	if (!walk->check->moving)
+		check_behind(walk, read, first);
 	pfree(read);
 }
 

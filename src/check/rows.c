@@ -54,6 +54,11 @@ belongs_here(SfCheck *check, const SfLocator *loc)
 						"the value lies in storage that was replaced");
 		return false;
 	}
+	if (loc->object_id >= check->header.next_object_id && !check->moving)
+		sf_check_report(check, "damaged page", &check->tid, 0, 0,
+						"page 0 of the segment relation is older than this row: object "
+						UINT64_FORMAT ", next is " UINT64_FORMAT,
+						loc->object_id, check->header.next_object_id);
 	return true;
 }
 

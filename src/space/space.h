@@ -248,12 +248,15 @@ typedef struct SfUsage
 
 extern SfUsage sf_space_usage(SfSegment *seg);
 
-/* Are all sectors of a run marked used?  (stale locator against corruption) */
+/*
+ * Are all sectors of a run marked used?  (stale locator against corruption)  None
+ * is beyond the end of the segment, when that is as it should be.
+ */
 extern bool sf_space_is_used(SfSegment *seg, SfRun run);
 
 /*
  * Copy the contents of a dynamic page (SF_PAGE_CONTENT bytes) and return its
- * type, or 0 when there is no such page.  Never throws for what it finds.
+ * type, or 0 when there is no such page.  DATA_CORRUPTED when it is damaged.
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
 
