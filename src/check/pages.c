@@ -497,7 +497,7 @@ walk_map(PageWalk *walk)
 		else
 			sf_check_report(walk->check, "damaged page", NULL, first,
 							page < walk->nblocks ? SF_MAP_SECTORS : total - first,
-							"the space map has no page %u for this", page);
+							"page %u of the segment relation does not tell what is in use here", page);
 		if (page >= walk->nblocks)
 			break;
 	}
