@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "access/transam.h"
 #include "space/space_internal.h"
 #include "storage/buf_internals.h"
 #include "storage/fd.h"
@@ -69,7 +70,7 @@ header_is_sane(const SfHeader *h)
 static bool
 entry_is_sane(const SfPendEntry *entry)
 {
-	if (entry->outcome > SF_OUTCOME_COMMITTED)
+	if (entry->outcome > SF_OUTCOME_COMMITTED || !TransactionIdIsNormal((TransactionId) entry->fxid))
 		return false;
 	if (entry->kind == SF_PEND_ALLOC_PAGE || entry->kind == SF_PEND_FREE_PAGE)
 		return entry->start < SF_NO_PAGE;
