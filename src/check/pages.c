@@ -463,17 +463,30 @@ check_map(PageWalk *walk, uint64 first, const SfMap *map)
 						"the page says %u, there are " UINT64_FORMAT, map->used_sectors, nused);
 }
 
-/* There is nothing to be known of the space behind the end. */
-static void
-check_behind(PageWalk *walk, ReadPage *read, uint64 first)
+/* Is a block from that one on in use? */
+static bool
+has_used(const SfMap *map, uint32 from_block)
 {
-	for (; SF_MAP_PAGE(first / SF_MAP_SECTORS) < walk->nblocks; first += SF_MAP_SECTORS)
+	for (uint32 b = from_block; b < SF_MAP_BLOCKS; b++)
+		if (map->used[b] != 0)
+			return true;
+	return false;
+}
+
+/* Nothing is in use behind the end. */
+static void
+check_behind(PageWalk *walk, ReadPage *read, uint64 total)
+{
+	for (uint64 map = total / SF_MAP_SECTORS; SF_MAP_PAGE(map) < walk->nblocks; map++)
 	{
+		uint64		first = Max(map * SF_MAP_SECTORS, total);
+
 		CHECK_FOR_INTERRUPTS();
-		read->page = SF_MAP_PAGE(first / SF_MAP_SECTORS);
-		if (sf_check_guarded(walk->check, read_step, read) &&
-			read->type == SF_PAGE_MAP && read->copy.map.used_sectors > 0)
-			sf_check_report(walk->check, "damaged page", NULL, first, SF_MAP_SECTORS,
+		read->page = SF_MAP_PAGE(map);
+		if (sf_check_guarded(walk->check, read_step, read) && read->type == SF_PAGE_MAP &&
+			has_used(&read->copy.map, first % SF_MAP_SECTORS / SF_BLOCK_SECTORS))
+			sf_check_report(walk->check, "damaged page", NULL, first,
+							(map + 1) * SF_MAP_SECTORS - first,
 							"page 0 of the segment relation takes this space in use for the end");
 	}
 }
@@ -503,7 +516,7 @@ walk_map(PageWalk *walk)
 	}
 	flush_lost(walk);
 	if (!walk->check->moving)
-		check_behind(walk, read, first);
+		check_behind(walk, read, total);
 	pfree(read);
 }
 
