@@ -141,6 +141,7 @@ typedef struct SfPageWalk
 	bool		running;		/* a transaction with entries has not ended */
 	uint32		end_page;		/* behind the last one that is in use */
 	uint64		max_stamp;		/* of inode pages */
+	uint64		end_sector;		/* if not 0: of what map pages have behind the end */
 	uint64		lost_start;		/* sectors that nobody owns, */
 	uint64		lost_count;		/* not yet reported */
 } SfPageWalk;

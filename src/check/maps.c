@@ -165,6 +165,37 @@ check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 						"the page says %u, there are " UINT64_FORMAT, map->used_sectors, nused);
 }
 
+/*
+ * Nothing is in use behind the end: else the header is an old one.  The data
+ * files tell how far the segment may reach.
+ */
+static void
+check_behind(SfPageWalk *walk, SfCheckPage *read)
+{
+	SfCheck    *check = walk->check;
+	uint64		total = check->header.total_sectors;
+	uint64		in_files = sf_io_files_size(check->seg->node) / SF_BLOCK_SIZE * SF_BLOCK_SECTORS;
+
+	for (uint64 map = total / SF_MAP_SECTORS; SF_MAP_PAGE(map) < walk->nblocks; map++)
+	{
+		uint32		at = total > map * SF_MAP_SECTORS ? total % SF_MAP_SECTORS : 0;
+		uint64		end = Min((map + 1) * SF_MAP_SECTORS, in_files);
+		uint32		n;
+
+		if (!sf_check_read_any(walk, SF_REPAIR_NONE, SF_MAP_PAGE(map), read) ||
+			read->type != SF_PAGE_MAP ||
+			!sf_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, &at, &n))
+			continue;
+		if (end > map * SF_MAP_SECTORS + at)
+			walk->end_sector = end;
+		walk->header_behind = true;
+		sf_check_report(check, walk->end_sector == end ? SF_REPAIR_CORRECT : SF_REPAIR_NONE,
+						"header page behind", NULL, map * SF_MAP_SECTORS + at, n,
+						"page 0 of the segment relation takes sector " UINT64_FORMAT
+						" for the end, there are some in use behind", total);
+	}
+}
+
 void
 sf_check_map(SfPageWalk *walk)
 {
@@ -185,5 +216,7 @@ sf_check_map(SfPageWalk *walk)
 			sf_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
 	}
 	flush_lost(walk);
+	if (!walk->check->moving)
+		check_behind(walk, read);
 	pfree(read);
 }

@@ -234,6 +234,7 @@ walk_pending(SfPageWalk *walk)
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	SfHeader   *header = &walk->check->header;
 	uint32		page = header->pending_head;
+	uint32		last = SF_NO_PAGE;
 
 	while (page != SF_NO_PAGE &&
 		   read_linked(walk, page, SF_PAGE_PENDING, SF_KNOWN_QUEUED, read))
@@ -247,12 +248,11 @@ walk_pending(SfPageWalk *walk)
 		}
 		for (int i = 0; i < pending->nentries; i++)
 			check_entry(walk, page, &pending->entries[i]);
+		last = page;
 		page = pending->next;
 	}
-	if (header->pending_tail != SF_NO_PAGE &&
-		(header->pending_tail >= walk->nblocks ||
-		 !(walk->known[header->pending_tail] & SF_KNOWN_QUEUED)))
-		report_list(walk, "the list of pending pages does not reach its last page %u",
+	if (header->pending_tail != last)
+		report_list(walk, "the list of pending pages does not end at its last page %u",
 					header->pending_tail);
 	pfree(read);
 }
@@ -340,17 +340,23 @@ walk_dynamic(SfPageWalk *walk)
 
 	for (uint32 page = 2; page < walk->nblocks; page++)
 	{
-		if (SF_IS_MAP_PAGE(page) ||
-			!sf_check_read_any(walk, sf_check_unowned(walk), page, read) || is_beyond(walk, read))
+		bool		readable;
+
+		if (SF_IS_MAP_PAGE(page))
+			continue;
+		readable = sf_check_read_any(walk, sf_check_unowned(walk), page, read);
+		if (readable && is_beyond(walk, read))
 			continue;
 		walk->end_page = page + 1;
-		check_dynamic(walk, read);
+		if (readable)
+			check_dynamic(walk, read);
 	}
 	pfree(read);
 }
 
 /* ---- the header page ---- */
 
+/* The last thing of a kind, and what the header says is the next. */
 static void
 report_behind(SfPageWalk *walk, const char *what, uint64 next, uint64 last)
 {
@@ -358,8 +364,8 @@ report_behind(SfPageWalk *walk, const char *what, uint64 next, uint64 last)
 		return;
 	walk->header_behind = true;
 	sf_check_report(walk->check, SF_REPAIR_CORRECT, "header page behind", NULL, 0, 0,
-					"the next %s is to be " UINT64_FORMAT ", but there is one of number " UINT64_FORMAT,
-					what, next, last);
+					"page 0 of the segment relation takes %s " UINT64_FORMAT
+					" for the next, there is one of number " UINT64_FORMAT, what, next, last);
 }
 
 /* What it gives out next must be new; an older copy of it would repeat itself. */

@@ -147,8 +147,13 @@ static void
 repair_header(SfPageWalk *walk)
 {
 	SfCheck    *check = walk->check;
-	SfHeaderRepair repair = {check->max_object_id + 1, walk->max_stamp + 1, walk->end_page,
-	walk->lists_damaged};
+	SfHeaderRepair repair = {
+		.next_object_id = check->max_object_id + 1,
+		.next_stamp = walk->max_stamp + 1,
+		.total_sectors = walk->end_sector,
+		.next_page = walk->end_page,
+		.forget_lists = walk->lists_damaged,
+	};
 
 	if (walk->lists_damaged || walk->header_behind)
 		sf_space_repair_header(check->seg, repair);

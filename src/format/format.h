@@ -206,7 +206,8 @@ extern uint64_t sf_format_checksum_avx2(const void *data, size_t len, uint64_t s
  *	 8176	4		magic 0x53464c31
  *	 8180	2		page type (SF_PAGE_*)
  *	 8182	2		page format version
- *	 8184	8		reserved, 0
+ *	 8184	4		checksum of what the page says, which and whose page it is
+ *	 8188	4		file number of the segment relation then; both 0: none
  *
  * Page 0 is the header; page 1 + 8k is space-map page k; all others are
  * dynamic: pending, inode or free.
@@ -232,7 +233,7 @@ typedef struct SfPageTrailer
 	uint32_t	magic;
 	uint16_t	type;
 	uint16_t	version;
-	uint64_t	reserved;
+	uint64_t	seal;
 } SfPageTrailer;
 
 #define SF_MAP_STRIDE			8

@@ -50,6 +50,32 @@ read_flat(const SfLocator *loc, SfInode *inode)
 	sf_object_flat_units(loc, 0, loc->nunits, inode->u.units);
 }
 
+SF_NORETURN static void
+report_damaged_page(uint32 page, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("inode page %u of a securefile segment is damaged", page),
+			 errdetail_internal("%s", detail),
+			 errhint("Run securefile_check() on the column.")));
+}
+
+/*
+ * A page that is not the one meant may have been used again, by something that
+ * came later.  If not so, it is damaged.
+ */
+static void
+require_reused(SfPageType type, const SfInode *inode, SfChild pointer)
+{
+	if (type == SF_PAGE_INODE && inode->stamp <= pointer.stamp)
+		report_damaged_page(pointer.page, psprintf("Expected stamp " UINT64_FORMAT
+												   ", found " UINT64_FORMAT " of object " UINT64_FORMAT ".",
+												   pointer.stamp, inode->stamp, inode->object_id));
+	if (type != SF_PAGE_INODE && type != SF_PAGE_FREE && type != SF_PAGE_PENDING)
+		report_damaged_page(pointer.page, psprintf("Expected page type %d, found %d.",
+												   SF_PAGE_INODE, type));
+}
+
 void
 sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level, SfInode *inode)
 {
@@ -65,6 +91,7 @@ sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 leve
 		inode->stamp != pointer.stamp)
 	{
 		sf_base_check_decoded();
+		require_reused(type, inode, pointer);
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("securefile value no longer exists"),
@@ -74,12 +101,8 @@ sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 leve
 	}
 	if (inode->level != level || inode->nentries == 0 ||
 		inode->nentries > sf_inode_capacity(level))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("inode page %u of a securefile segment is damaged", pointer.page),
-				 errdetail("Expected level %u, found level %u with %u entries.",
-						   level, inode->level, inode->nentries),
-				 errhint("Run securefile_check() on the column.")));
+		report_damaged_page(pointer.page, psprintf("Expected level %u, found level %u with %u entries.",
+												   level, inode->level, inode->nentries));
 }
 
 /* Range of units to be read, relative to the object. */
@@ -97,7 +120,8 @@ check_unit(const SfLocator *loc, uint64 i, const SfUnit *unit)
 	if (unit->start == SF_HOLE)
 		return;
 	if (unit->stored_bytes != sf_object_unit_bytes(loc, i) || unit->flags != 0 ||
-		unit->start > (uint64) PG_INT64_MAX / SF_SECTOR_SIZE - SF_UNIT_SECTORS)
+		unit->start > (uint64) PG_INT64_MAX / SF_SECTOR_SIZE - SF_UNIT_SECTORS ||
+		unit->start % SF_MAP_SECTORS + SF_BYTES_TO_SECTORS(unit->stored_bytes) > SF_MAP_SECTORS)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("unit map of a securefile value is damaged"),

@@ -68,10 +68,12 @@ sf_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint
 			 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
 }
 
-/* A unit lies where no data file is. */
+/* A unit lies where no data file is: gone, unless its place is in use. */
 void
 sf_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
 {
+	SfRun		run = {unit->start, SF_BYTES_TO_SECTORS(unit->stored_bytes)};
+
 	sf_base_check_decoded();
 	if (report_left_behind(job, unit))
 		return;
@@ -81,6 +83,14 @@ sf_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
 						   "The unit lies beyond the end of the segment.", job->target->arg);
 		return;
 	}
+	if (sf_space_is_used(job->seg, run))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("securefile value lies beyond the end of its segment"),
+				 errdetail("Segment offset " UINT64_FORMAT "; the segment is expected to end at "
+						   UINT64_FORMAT ", but has space in use there.",
+						   unit->start * SF_SECTOR_SIZE, job->total_sectors * SF_SECTOR_SIZE),
+				 errhint("Run securefile_check() on the column.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("securefile value no longer exists"),

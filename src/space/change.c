@@ -206,6 +206,26 @@ apply_ops(Page page, const char *ops, Size len)
 	}
 }
 
+/*
+ * Change a page and seal it again.  Redo may meet one that is damaged: that
+ * stays to be seen.
+ */
+static void
+apply_and_seal(Buffer buf, const char *ops, Size len, bool init)
+{
+	Page		page = BufferGetPage(buf);
+	SfNode		node;
+	ForkNumber	fork;
+	BlockNumber n;
+	bool		sound;
+
+	BufferGetTag(buf, &node, &fork, &n);
+	sound = init || sf_seal_holds(page, SfNodeRel(node), n);
+	apply_ops(page, ops, len);
+	if (sound)
+		sf_seal_put(page, SfNodeRel(node), n);
+}
+
 XLogRecPtr
 sf_change_finish(uint8 info, const void *data, Size len)
 {
@@ -216,7 +236,7 @@ sf_change_finish(uint8 info, const void *data, Size len)
 	XLogRegisterData((char *) data, len);
 	for (int i = 0; i < npages; i++)
 	{
-		apply_ops(BufferGetPage(pages[i].buf), pages[i].ops.data, pages[i].ops.len);
+		apply_and_seal(pages[i].buf, pages[i].ops.data, pages[i].ops.len, pages[i].init);
 		MarkBufferDirty(pages[i].buf);
 		XLogRegisterBuffer(i, pages[i].buf,
 						   pages[i].init ? REGBUF_WILL_INIT : REGBUF_STANDARD);
@@ -260,17 +280,18 @@ sf_change_redo(XLogReaderState *record)
 	for (int i = 0; i < n; i++)
 	{
 		XLogRedoAction action = BLK_NEEDS_REDO;
+		bool		init = (XLogRecGetBlock(record, i)->flags & BKPBLOCK_WILL_INIT) != 0;
 		Size		len;
 		char	   *ops;
 
-		if (XLogRecGetBlock(record, i)->flags & BKPBLOCK_WILL_INIT)
+		if (init)
 			bufs[i] = XLogInitBufferForRedo(record, i);
 		else
 			action = XLogReadBufferForRedo(record, i, &bufs[i]);
 		if (action != BLK_NEEDS_REDO)
 			continue;
 		ops = XLogRecGetBlockData(record, i, &len);
-		apply_ops(BufferGetPage(bufs[i]), ops, len);
+		apply_and_seal(bufs[i], ops, len, init);
 		PageSetLSN(BufferGetPage(bufs[i]), record->EndRecPtr);
 		MarkBufferDirty(bufs[i]);
 	}

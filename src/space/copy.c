@@ -63,6 +63,8 @@ sf_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
 		if (PageIsNew(block.data) && n < npages - 1)
 			continue;
 		make_own(block.data);
+		if (sf_page_type(block.data) != 0)
+			sf_seal_put(block.data, SfNodeRel(to), n);
 		write_page(smgr, to, n, block.data);
 	}
 	smgrimmedsync(smgr, MAIN_FORKNUM);

@@ -72,6 +72,7 @@ sf_pending_horizon(void)
 	oldest_clog = sf_compat_oldest_clog_xid();
 	LWLockRelease(XactTruncationLock);
 	horizon.clog = sf_full_xid(oldest_clog);
+	horizon.next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	return horizon;
 }
 
@@ -83,7 +84,10 @@ typedef enum Outcome
 	UNKNOWN,
 } Outcome;
 
-/* How a transaction ended.  In-progress is asked before clog. */
+/*
+ * How a transaction ended.  In-progress is asked before clog, which would call one
+ * aborted that is still to come: one begun since the horizon, or damage.
+ */
 static Outcome
 outcome_of_transaction(uint64 fxid, SfHorizon horizon)
 {
@@ -91,6 +95,8 @@ outcome_of_transaction(uint64 fxid, SfHorizon horizon)
 
 	if (fxid < horizon.clog)
 		return UNKNOWN;
+	if (fxid >= horizon.next)
+		return RUNNING;
 	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
 		return RUNNING;
 	return TransactionIdDidCommit(xid) ? COMMITTED : ABORTED;
@@ -107,7 +113,10 @@ outcome_of(const SfPendEntry *entry, SfHorizon horizon)
 bool
 sf_pending_transaction_aborted(uint64 fxid)
 {
-	return outcome_of_transaction(fxid, sf_pending_horizon()) == ABORTED;
+	SfHorizon	horizon = sf_pending_horizon();
+
+	horizon.next = PG_UINT64_MAX;	/* one still to come was lost in a crash */
+	return outcome_of_transaction(fxid, horizon) == ABORTED;
 }
 
 static bool

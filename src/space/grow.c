@@ -80,8 +80,8 @@ set_total(Relation rel, uint8 info, uint64 total)
 	sf_change_begin();
 	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
 	for (uint32 map = first_new; map < map_pages(total); map++)
-		sf_change_init(sf_change_add(sf_page_new(rel, SF_MAP_PAGE(map))), SF_PAGE_MAP,
-					   &empty, sizeof(empty));
+		sf_change_init(sf_change_add(sf_page_new(rel, SF_MAP_PAGE(map), SF_PAGE_MAP)),
+					   SF_PAGE_MAP, &empty, sizeof(empty));
 	return sf_change_finish(info, &rec, sizeof(rec));
 }
 
@@ -101,11 +101,36 @@ dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
 	}
 }
 
+/*
+ * Growth writes zeros.  Sectors in use there show that the header is an old one:
+ * they would be lost.
+ */
+static void
+require_unused(Relation rel, uint64 from_sector, uint64 to_sector)
+{
+	for (uint32 map = from_sector / SF_MAP_SECTORS; map < map_pages(to_sector); map++)
+	{
+		uint64		first = Max(from_sector, (uint64) map * SF_MAP_SECTORS);
+		uint64		end = Min(to_sector, ((uint64) map + 1) * SF_MAP_SECTORS);
+		Buffer		buf;
+
+		if (!sf_page_is_used(rel, SF_MAP_PAGE(map)))
+			continue;
+		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+		if (!sf_map_none_used(SfPageMap(BufferGetPage(buf)), sf_map_range(first, end - first)))
+			sf_page_report_damaged(rel, SF_MAP_PAGE(map),
+								   psprintf("The header says that the segment ends at sector " UINT64_FORMAT
+											", and there are sectors in use behind.", from_sector));
+		UnlockReleaseBuffer(buf);
+	}
+}
+
 /* Grow to a new size; the growth lock is held. */
 static void
 grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 {
 	SF_FAULT(grow_before);
+	require_unused(rel, old_total, total);
 	sf_io_files_grow(seg->node, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
 	SF_FAULT(grow_after_zero);
 	set_total(rel, XLOG_SF_GROW, total);

@@ -79,7 +79,8 @@ sf_kept_save(SfNode node)
 {
 	PGAlignedBlock block = {0};
 	KeptHeader *header = (KeptHeader *) block.data;
-	BlockNumber npages = smgrnblocks(sf_compat_smgropen(node), MAIN_FORKNUM);
+	SMgrRelation smgr = sf_compat_smgropen(node);
+	BlockNumber npages = smgrexists(smgr, MAIN_FORKNUM) ? smgrnblocks(smgr, MAIN_FORKNUM) : 0;
 	char		final[MAXPGPATH];
 	char		path[MAXPGPATH];
 	int			fd;
@@ -97,7 +98,8 @@ sf_kept_save(SfNode node)
 	for (BlockNumber page = 0; page < npages; page++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		sf_page_image(node, page, block.data);
+		/* a drop goes on over damage: what needs that page will say so */
+		sf_page_image(node, page, RBM_ZERO_ON_ERROR, block.data);
 		write_block(fd, path, 1 + (uint64) page, block.data);
 	}
 	if (CloseTransientFile(fd) != 0)
@@ -158,6 +160,7 @@ sf_kept_page(SfNode node, uint32 page, char *content)
 
 	if (!read_block(node, 1 + (uint64) page, block.data))
 		return 0;
+	sf_page_require_sound(block.data, node, SfNodeRel(node), page);
 	memcpy(content, PageGetContents(block.data), SF_PAGE_CONTENT);
 	return sf_page_type(block.data);
 }

@@ -56,7 +56,8 @@ read_page(BlockNumber page, char *block, void *arg)
 {
 	Move	   *move = arg;
 
-	sf_page_image(move->from.node, page, block);
+	sf_page_image(move->from.node, page, RBM_NORMAL, block);
+	sf_page_require_sound(block, move->from.node, SfNodeRel(move->from.node), page);
 }
 
 /* For redo: the directory is there, and files of that size. */

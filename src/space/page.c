@@ -12,21 +12,22 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "access/transam.h"
 #include "space/space_internal.h"
+#include "storage/buf_internals.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 
-#define PageTrailer(page)	((SfPageTrailer *) PageGetSpecialPointer(page))
-
-/* Type of a page, or 0 when it is none of ours. */
+/* Type of a page, or 0 when it is none of ours; as sf_page_init() leaves it. */
 SfPageType
 sf_page_type(Page page)
 {
-	SfPageTrailer *trailer;
+	const PageHeaderData *head = (const PageHeaderData *) page;
+	const SfPageTrailer *trailer = sf_page_trailer(page);
 
-	if (PageIsNew(page) || PageGetSpecialSize(page) != MAXALIGN(SF_PAGE_SPECIAL))
+	if (PageGetPageSize(page) != BLCKSZ || head->pd_special != BLCKSZ - SF_PAGE_SPECIAL ||
+		head->pd_upper != head->pd_special || head->pd_lower != head->pd_upper)
 		return 0;
-	trailer = PageTrailer(page);
 	if (trailer->magic != SF_PAGE_MAGIC || trailer->version != SF_PAGE_VERSION)
 		return 0;
 	return (SfPageType) trailer->type;
@@ -43,37 +44,173 @@ sf_page_init(Page page, SfPageType type, const void *content, Size len)
 
 	Assert(len <= SF_PAGE_CONTENT);
 	PageInit(page, BLCKSZ, SF_PAGE_SPECIAL);
-	trailer = PageTrailer(page);
+	trailer = sf_page_trailer(page);
 	trailer->magic = SF_PAGE_MAGIC;
 	trailer->type = type;
 	trailer->version = SF_PAGE_VERSION;
-	trailer->reserved = 0;
+	trailer->seal = 0;
 	if (len > 0)
 		memcpy(PageGetContents(page), content, len);
 	/* no hole: all of the contents belongs to full-page images */
 	((PageHeader) page)->pd_lower = ((PageHeader) page)->pd_upper;
 }
 
-Buffer
-sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
+/* ---- what a page may be ---- */
+
+/* Can these be the fields of a header? */
+static bool
+header_is_sane(const SfHeader *h)
 {
+	return h->total_sectors % SF_BLOCK_SECTORS == 0 &&
+		h->total_sectors / SF_MAP_SECTORS < SF_NO_PAGE / SF_MAP_STRIDE &&
+		h->next_page >= 2 && h->next_page != SF_NO_PAGE &&
+		(h->pending_head == SF_NO_PAGE) == (h->pending_tail == SF_NO_PAGE);
+}
+
+static bool
+entry_is_sane(const SfPendEntry *entry)
+{
+	if (entry->outcome > SF_OUTCOME_COMMITTED || !TransactionIdIsNormal((TransactionId) entry->fxid))
+		return false;
+	if (entry->kind == SF_PEND_ALLOC_PAGE || entry->kind == SF_PEND_FREE_PAGE)
+		return entry->start < SF_NO_PAGE;
+	return (entry->kind == SF_PEND_ALLOC || entry->kind == SF_PEND_FREE) &&
+		entry->count > 0 && entry->start / SF_MAP_SECTORS < SF_NO_PAGE / SF_MAP_STRIDE &&
+		entry->start % SF_MAP_SECTORS + entry->count <= SF_MAP_SECTORS;
+}
+
+static bool
+pending_is_sane(const SfPending *pending)
+{
+	if (pending->nentries > SF_PENDING_MAX)
+		return false;
+	for (int i = 0; i < pending->nentries; i++)
+		if (!entry_is_sane(&pending->entries[i]))
+			return false;
+	return true;
+}
+
+/* What is read from pages without a seal must do no harm either. */
+static bool
+is_sane(Page page, SfPageType type)
+{
+	switch (type)
+	{
+		case SF_PAGE_HEADER:
+			return header_is_sane(SfPageHeader(page));
+		case SF_PAGE_MAP:
+			return SfPageMap(page)->used_sectors <= SF_MAP_SECTORS;
+		case SF_PAGE_PENDING:
+			return pending_is_sane(SfPagePending(page));
+		case SF_PAGE_INODE:
+		case SF_PAGE_FREE:
+			break;				/* who follows their pointers looks where they lead */
+	}
+	return true;
+}
+
+/* The one message of a damaged page; relname NULL: that of storage. */
+SF_NORETURN static void
+report_damaged(const char *relname, SfNode node, BlockNumber page, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 relname != NULL
+			 ? errmsg("page %u of segment relation \"%s\" is damaged", page, relname)
+			 : errmsg("page %u of the segment relation with file number %u is damaged",
+					  page, SfNodeRel(node)),
+			 errdetail_internal("%s", detail),
+			 errhint("Run securefile_check() on the column.")));
+}
+
+void
+sf_page_report_damaged(Relation rel, uint32 page, const char *detail)
+{
+	report_damaged(RelationGetRelationName(rel), SfRelNode(rel), page, detail);
+}
+
+/* What is wrong with a page of that type, palloc'd; NULL when it is sound. */
+static char *
+page_problem(Page page, uint32 relnumber, BlockNumber n, SfPageType type)
+{
+	if (!sf_seal_holds(page, relnumber, n))
+		return psprintf("Expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
+						sf_page_trailer(page)->seal, sf_seal_compute(page, relnumber, n));
+	if (!is_sane(page, type))
+		return pstrdup("It says what cannot be.");
+	return NULL;
+}
+
+void
+sf_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n)
+{
+	SfPageType	type = sf_page_type(page);
+	char	   *problem;
+
+	if (PageIsNew(page))
+		return;
+	problem = type == 0 ? pstrdup("It is no page of a segment.")
+		: page_problem(page, relnumber, n, type);
+	if (problem != NULL)
+		report_damaged(NULL, node, n, problem);
+}
+
+/* ---- reading ---- */
+
+/* Do we hold the lock of a buffer?  Then a link leads back to where we are. */
+static bool
+is_locked_by_us(Buffer buf)
+{
+	return LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1)));
+}
+
+/* The buffer of a page that there is. */
+static Buffer
+read_buffer(Relation rel, uint32 page)
+{
+	BlockNumber npages = RelationGetNumberOfBlocks(rel);
 	Buffer		buf;
 
+	if (page >= npages)
+		sf_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
 	buf = ReadBuffer(rel, page);
-	LockBuffer(buf, mode);
-	if (sf_page_type(BufferGetPage(buf)) != type)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("page %u of segment relation \"%s\" is not what it should be",
-						page, RelationGetRelationName(rel)),
-				 errdetail("Expected page type %d, found %d.",
-						   type, sf_page_type(BufferGetPage(buf))),
-				 errhint("Run securefile_check() on the column.")));
+	if (is_locked_by_us(buf))
+		sf_page_report_damaged(rel, page, "It is in a list that leads back to itself.");
 	return buf;
 }
 
 Buffer
-sf_page_new(Relation rel, uint32 page)
+sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
+{
+	Buffer		buf = read_buffer(rel, page);
+	SfPageType	found;
+	char	   *problem;
+
+	LockBuffer(buf, mode);
+	found = sf_page_type(BufferGetPage(buf));
+	problem = found != type
+		? psprintf("Expected page type %d, found %d.", type, found)
+		: page_problem(BufferGetPage(buf), SfNodeRel(SfRelNode(rel)), page, type);
+	if (problem != NULL)
+		sf_page_report_damaged(rel, page, problem);
+	return buf;
+}
+
+/*
+ * What was never used must be empty, or a map page that was cut off: else what
+ * told us so is older than what is there.
+ */
+static bool
+may_be_taken(Page page, SfPageType type)
+{
+	return PageIsNew(page) ||
+		(type == SF_PAGE_MAP && sf_page_type(page) == SF_PAGE_MAP &&
+		 SfPageMap(page)->used_sectors == 0);
+}
+
+/* Make a relation long enough to have a page. */
+static void
+extend_to(Relation rel, uint32 page)
 {
 	while (RelationGetNumberOfBlocks(rel) <= page)
 	{
@@ -82,13 +219,47 @@ sf_page_new(Relation rel, uint32 page)
 			ReleaseBuffer(ReadBuffer(rel, P_NEW));
 		UnlockRelationForExtension(rel, ExclusiveLock);
 	}
+}
+
+Buffer
+sf_page_new(Relation rel, uint32 page, SfPageType type)
+{
+	Buffer		buf;
+
+	extend_to(rel, page);
+	buf = read_buffer(rel, page);
+	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+	if (!may_be_taken(BufferGetPage(buf), type))
+		sf_page_report_damaged(rel, page, "The header takes it for unused.");
+	return buf;
+}
+
+Buffer
+sf_page_anew(Relation rel, uint32 page)
+{
+	extend_to(rel, page);
 	return ReadBufferExtended(rel, MAIN_FORKNUM, page, RBM_ZERO_AND_LOCK, NULL);
 }
 
-void
-sf_page_image(SfNode node, BlockNumber page, char *block)
+bool
+sf_page_is_used(Relation rel, uint32 page)
 {
-	Buffer		buf = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, page, RBM_NORMAL, NULL, true);
+	Buffer		buf;
+	bool		is_new;
+
+	if (page >= RelationGetNumberOfBlocks(rel))
+		return false;
+	buf = read_buffer(rel, page);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	is_new = PageIsNew(BufferGetPage(buf));
+	UnlockReleaseBuffer(buf);
+	return !is_new;
+}
+
+void
+sf_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block)
+{
+	Buffer		buf = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, page, mode, NULL, true);
 
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	memcpy(block, BufferGetPage(buf), BLCKSZ);
@@ -140,10 +311,16 @@ sf_space_read_page(SfSegment *seg, uint32 page, char *content)
 	{
 		Buffer		buf = ReadBuffer(rel, page);
 
+		char	   *problem = NULL;
+
 		LockBuffer(buf, BUFFER_LOCK_SHARE);
 		type = sf_page_type(BufferGetPage(buf));
+		if (type != 0)
+			problem = page_problem(BufferGetPage(buf), SfNodeRel(seg->node), page, type);
 		memcpy(content, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
 		UnlockReleaseBuffer(buf);
+		if (problem != NULL)
+			sf_page_report_damaged(rel, page, problem);
 	}
 	sf_segment_close(rel);
 	return type;

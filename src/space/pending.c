@@ -34,7 +34,21 @@ sf_pending_take_page(Relation rel, SfHeader *h)
 	}
 	if (SF_IS_MAP_PAGE(h->next_page))
 		h->next_page++;
-	return sf_page_new(rel, h->next_page++);
+	return sf_page_new(rel, h->next_page++, SF_PAGE_PENDING);
+}
+
+/*
+ * Lock the last page of the queue.  One that leads on to another shows that the
+ * header is an old one: what is added here could get lost.
+ */
+static Buffer
+read_tail(Relation rel, uint32 tail)
+{
+	Buffer		buf = sf_page_read(rel, tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+
+	if (SfPagePending(BufferGetPage(buf))->next != SF_NO_PAGE)
+		sf_page_report_damaged(rel, tail, "It is not the last pending page, as the header has it.");
+	return buf;
 }
 
 /* Append an empty page to the queue, unless another did since seen_tail. */
@@ -54,7 +68,7 @@ add_tail(Relation rel, uint32 seen_tail)
 		return;
 	}
 	if (seen_tail != SF_NO_PAGE)
-		oldbuf = sf_page_read(rel, seen_tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+		oldbuf = read_tail(rel, seen_tail);
 	newbuf = sf_pending_take_page(rel, &h);
 	newpage = BufferGetBlockNumber(newbuf);
 	h.pending_tail = newpage;
@@ -84,7 +98,7 @@ sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
 
 		if (tail != SF_NO_PAGE)
 		{
-			buf = sf_page_read(rel, tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+			buf = read_tail(rel, tail);
 			if (SfPagePending(BufferGetPage(buf))->nentries + n <= SF_PENDING_MAX)
 			{
 				if (hmode == BUFFER_LOCK_SHARE)

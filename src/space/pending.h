@@ -30,6 +30,7 @@ typedef struct SfHorizon
 	uint64		removable;		/* freeing xids below are seen by all */
 	uint64		prepared;		/* PREPARE of xids below was decoded by all */
 	uint64		clog;			/* outcomes below are not known any more */
+	uint64		next;			/* no transaction from here on has ended */
 } SfHorizon;
 
 extern SfHorizon sf_pending_horizon(void);

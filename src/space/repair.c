@@ -49,7 +49,7 @@ sf_space_repair_map(SfSegment *seg, uint32 map)
 	SfMap		content = {0};
 
 	sf_map_set(&content, sf_map_range(0, sectors_of(rel, map)));
-	write_page(sf_page_new(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP, &content, sizeof(content));
+	write_page(sf_page_anew(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP, &content, sizeof(content));
 	sf_segment_close(rel);
 }
 
@@ -116,6 +116,7 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	header.next_object_id = Max(header.next_object_id, repair.next_object_id);
 	header.next_stamp = Max(header.next_stamp, repair.next_stamp);
 	header.next_page = Max(header.next_page, repair.next_page);
+	header.total_sectors = Max(header.total_sectors, repair.total_sectors);
 	if (repair.forget_lists)
 		header.pending_head = header.pending_tail = header.free_head = SF_NO_PAGE;
 	SF_FAULT(repair_page);
@@ -137,7 +138,7 @@ sf_space_repair_free_page(SfSegment *seg, uint32 page)
 	header.free_head = page;
 	sf_change_begin();
 	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &header, sizeof(header));
-	sf_change_init(sf_change_add(sf_page_new(rel, page)), SF_PAGE_FREE, &content, sizeof(content));
+	sf_change_init(sf_change_add(sf_page_anew(rel, page)), SF_PAGE_FREE, &content, sizeof(content));
 	sf_change_finish_plain(XLOG_SF_REPAIR);
 	sf_segment_close(rel);
 }

@@ -309,6 +309,7 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	Relation	rel = sf_segment_rel(seg);
 	PageWork   *work;
 	uint32		prev = SF_NO_PAGE;
+	uint32		nstay = 0;
 	uint32		next;
 
 	if (!wait && !ConditionalLockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock))
@@ -329,8 +330,11 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 		note_unresolved(work);
 		if (left == 0)
 			SF_FAULT(resolve_before_unlink);
-		if (left > 0 || !unlink_page(rel, prev, work->page))
-			prev = work->page;
+		if (left == 0 && unlink_page(rel, prev, work->page))
+			continue;
+		prev = work->page;
+		if (++nstay > RelationGetNumberOfBlocks(rel))
+			sf_page_report_damaged(rel, prev, "The list of pending pages leads back to it.");
 	}
 	pfree(work);
 	UnlockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);

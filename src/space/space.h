@@ -244,13 +244,14 @@ extern void sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats);
  * collect: backends give back what they keep lent between transactions.
  * bits: mark used (a bit a sector of that map page), and count again.  ERROR OBJECT_IN_USE when a transaction may be writing there.
  * free_page: put a page that is in no list into that of free pages.
- * header: raise what is given out next; forget_lists: no pending pages, no free
+ * header: raise what is given out next, and the end; forget_lists: no pending pages, no free
  * pages any more.
  */
 typedef struct SfHeaderRepair
 {
 	uint64		next_object_id;
 	uint64		next_stamp;
+	uint64		total_sectors;
 	uint32		next_page;
 	bool		forget_lists;
 } SfHeaderRepair;
@@ -273,12 +274,15 @@ typedef struct SfUsage
 
 extern SfUsage sf_space_usage(SfSegment *seg);
 
-/* Are all sectors of a run marked used?  (stale locator against corruption) */
+/*
+ * Are all sectors of a run marked used?  (stale locator against corruption)  None
+ * is beyond the end of the segment, when that is as it should be.
+ */
 extern bool sf_space_is_used(SfSegment *seg, SfRun run);
 
 /*
  * Copy the contents of a dynamic page (SF_PAGE_CONTENT bytes) and return its
- * type, or 0 when there is no such page.  Never throws for what it finds.
+ * type, or 0 when there is no such page.  DATA_CORRUPTED when it is damaged.
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
 

@@ -141,16 +141,31 @@ extern void sf_change_redo(XLogReaderState *record);
 /* ---- pages (page.c) ---- */
 
 /*
- * Read and lock a page, checking trailer and type: DATA_CORRUPTED if wrong.
+ * Read and lock a page, checking type, seal and fields: DATA_CORRUPTED if wrong.
  * mode is BUFFER_LOCK_SHARE or BUFFER_LOCK_EXCLUSIVE.
  */
 extern Buffer sf_page_read(Relation rel, uint32 page, SfPageType type, int mode);
 
-/* Get a page to be initialised, extending the relation up to it if need be. */
-extern Buffer sf_page_new(Relation rel, uint32 page);
+/*
+ * Get a page to be initialised, extending the relation up to it if need be;
+ * locked.  DATA_CORRUPTED when there is something on it.
+ */
+extern Buffer sf_page_new(Relation rel, uint32 page, SfPageType type);
+
+/* The same whatever is on it. */
+extern Buffer sf_page_anew(Relation rel, uint32 page);
 
 /* Copy a page of a segment relation as it is, BLCKSZ bytes. */
-extern void sf_page_image(SfNode node, BlockNumber page, char *block);
+extern void sf_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block);
+
+/* The ERROR of a damaged page; detail is a sentence. */
+SF_NORETURN extern void sf_page_report_damaged(Relation rel, uint32 page, const char *detail);
+
+/* Is there such a page, and has it been initialised? */
+extern bool sf_page_is_used(Relation rel, uint32 page);
+
+/* DATA_CORRUPTED unless a copy of a page is sound, or new; sealed for relnumber. */
+extern void sf_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n);
 
 /*
  * Read block n of a file that holds pages; false when there is no file, or no
@@ -164,11 +179,30 @@ extern bool sf_page_first_of_fork(SfNode node, char *block);
 extern SfPageType sf_page_type(Page page);
 extern void sf_page_init(Page page, SfPageType type, const void *content, Size len);
 
+static inline SfPageTrailer *
+sf_page_trailer(Page page)
+{
+	return (SfPageTrailer *) ((char *) page + BLCKSZ - SF_PAGE_SPECIAL);
+}
+
 #define SfPageHeader(p)		((SfHeader *) PageGetContents(p))
 #define SfPageMap(p)		((SfMap *) PageGetContents(p))
 #define SfPagePending(p)	((SfPending *) PageGetContents(p))
 #define SfPageInode(p)		((SfInode *) PageGetContents(p))
 #define SfPageFree(p)		((SfFreePage *) PageGetContents(p))
+
+/*
+ * ---- seals of pages (seal.c) ----
+ *
+ * None of these fails or allocates: critical sections and redo use them.
+ */
+
+extern uint64 sf_seal_compute(Page page, uint32 relnumber, BlockNumber n);
+extern bool sf_seal_holds(Page page, uint32 relnumber, BlockNumber n);
+extern void sf_seal_put(Page page, uint32 relnumber, BlockNumber n);
+
+/* The file number that a page was sealed for; 0 when it is not sealed. */
+extern uint32 sf_seal_relnumber(Page page);
 
 /*
  * ---- relation of a segment, for the time of one function ----

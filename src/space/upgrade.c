@@ -136,13 +136,20 @@ count_beside(SfNode node)
 	return (BlockNumber) npages;
 }
 
+/* The directory may have been given another number: page 0 says which it was. */
 static void
 source_beside(BlockNumber page, char *block, void *arg)
 {
-	if (!read_beside(*(SfNode *) arg, page, block))
+	SfNode		node = *(SfNode *) arg;
+	static uint32 sealed_for;
+
+	if (!read_beside(node, page, block))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("page %u of a segment relation is missing beside its data files", page)));
+	if (page == 0)
+		sealed_for = sf_seal_relnumber(block);
+	sf_page_require_sound(block, node, sealed_for, page);
 }
 
 static void

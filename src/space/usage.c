@@ -72,6 +72,7 @@ read_pending(Relation rel, RunList *list)
 {
 	Buffer		held = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	uint32		page = SfPageHeader(BufferGetPage(held))->pending_head;
+	uint32		limit = 2 * RelationGetNumberOfBlocks(rel);	/* even if it moves */
 
 	while (page != SF_NO_PAGE)
 	{
@@ -83,6 +84,8 @@ read_pending(Relation rel, RunList *list)
 		for (int i = 0; i < pending->nentries; i++)
 			add_pending(list, &pending->entries[i]);
 		page = pending->next;
+		if (limit-- == 0)
+			sf_page_report_damaged(rel, page, "The list of pending pages leads back to it.");
 	}
 	UnlockReleaseBuffer(held);
 }
@@ -134,6 +137,7 @@ sf_space_usage(SfSegment *seg)
 bool
 sf_space_is_used(SfSegment *seg, SfRun run)
 {
+	uint32		page = SF_MAP_PAGE(run.start / SF_MAP_SECTORS);
 	Relation	rel;
 	bool		used = false;
 
@@ -141,10 +145,9 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 		return true;
 	rel = sf_segment_rel(seg);
 
-	if (run.start + run.nsectors <= sf_space_header(rel).total_sectors)
+	if (sf_page_is_used(rel, page))
 	{
-		Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(run.start / SF_MAP_SECTORS), SF_PAGE_MAP,
-									   BUFFER_LOCK_SHARE);
+		Buffer		buf = sf_page_read(rel, page, SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
 		used = sf_map_all_used(SfPageMap(BufferGetPage(buf)),
 							   sf_map_range(run.start, run.nsectors));

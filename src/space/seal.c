@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * seal.c
+ *	  The seal of a page: a checksum of our own over what it says.
+ *
+ * What a page of a segment relation says decides what is written over and what
+ * reads as zeros, and nothing else would tell a wrong bit in it where the
+ * cluster has no data checksums.  The seal also covers which page of which
+ * relation this is, so that a page in the place of another one is noticed.  It
+ * cannot tell that a page is an older one of its own (see doc/testing.md).
+ *
+ * Whoever changes a page (change.c, copy.c) seals it again; a page whose seal
+ * is broken stays so, also when redo changes it.  A seal of 0 is none: nothing
+ * is known of that page, and it is believed.
+ *
+ * The upper half of a seal is the file number it was made for, in clear: after
+ * pg_upgrade the storage may have another one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "space/space_internal.h"
+
+/* Which page it is. */
+typedef struct Place
+{
+	uint32		relnumber;
+	uint32		page;
+	uint32		type;
+	uint32		version;
+} Place;
+
+/*
+ * How much of the contents counts, and from where: not what is left over behind
+ * it, nor what is changed without a record (the lent plane).  0: no such page.
+ */
+static Size
+sealed_part(Page page, SfPageType type, const char **from)
+{
+	*from = PageGetContents(page);
+	switch (type)
+	{
+		case SF_PAGE_HEADER:
+			return sizeof(SfHeader);
+		case SF_PAGE_MAP:
+			*from = (const char *) SfPageMap(page)->used;
+			return sizeof(SfPageMap(page)->used);
+		case SF_PAGE_PENDING:
+			if (SfPagePending(page)->nentries > SF_PENDING_MAX)
+				return 0;
+			return offsetof(SfPending, entries) +
+				SfPagePending(page)->nentries * sizeof(SfPendEntry);
+		case SF_PAGE_INODE:
+			return SF_PAGE_CONTENT;
+		case SF_PAGE_FREE:
+			return sizeof(SfFreePage);
+	}
+	return 0;
+}
+
+uint32
+sf_seal_relnumber(Page page)
+{
+	return sf_page_trailer(page)->seal >> 32;
+}
+
+/* The seal that a page must have; not 0, since no file has that number. */
+uint64
+sf_seal_compute(Page page, uint32 relnumber, BlockNumber n)
+{
+	Place		place = {relnumber, n, sf_page_type(page), SF_PAGE_VERSION};
+	uint64		seed = sf_format_checksum(&place, sizeof(place), 0);
+	const char *from;
+	Size		len = sealed_part(page, (SfPageType) place.type, &from);
+
+	if (place.type == SF_PAGE_MAP)
+		seed ^= SfPageMap(page)->used_sectors;
+	return (uint64) relnumber << 32 | (uint32) sf_format_checksum(from, len, seed);
+}
+
+bool
+sf_seal_holds(Page page, uint32 relnumber, BlockNumber n)
+{
+	uint64		seal = sf_page_trailer(page)->seal;
+
+	return seal == 0 || seal == sf_seal_compute(page, relnumber, n);
+}
+
+void
+sf_seal_put(Page page, uint32 relnumber, BlockNumber n)
+{
+	sf_page_trailer(page)->seal = sf_seal_compute(page, relnumber, n);
+}
