@@ -16,7 +16,7 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background wait_for_sql slurp patch block_at catch_up prepare_handles prepare_load loaded under_load);
+  background wait_for_sql slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
 # settings that override those here; start, 0 to leave it stopped; install_path, of
@@ -372,6 +372,15 @@ sub patch
 	seek($fh, $offset, 0);
 	print $fh $bytes;
 	close $fh or die "$file: $!";
+	return;
+}
+
+# Take the seal off the page of a segment relation that an offset lies in: what is
+# changed there is believed then.
+sub unseal
+{
+	my ($file, $offset) = @_;
+	patch($file, $offset - $offset % 8192 + 8184, "\0" x 8);
 	return;
 }
 

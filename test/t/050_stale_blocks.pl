@@ -98,6 +98,7 @@ is(scalar(@pages), 2, 'an inode page for each object');
 my $good = read_at($guise, $pages[0], 8192);
 my ($first, $second) = map { read_at($guise, $_ + 24, 8144) } @pages;
 patch($guise, $pages[0] + 24, substr($first, 0, 16) . substr($second, 16));
+unseal($guise, $pages[0]);
 $node->start;
 fails_with($node, 'SELECT doc::bytea FROM guise WHERE id = 1', 'XX001', '', 'another object\'s unit map');
 is($node->safe_psql('postgres', 'SELECT doc::bytea = blob(seed, len) FROM guise WHERE id = 2'),
@@ -108,6 +109,7 @@ $node->stop;
 my $other = read_at($twin, $pages[0], 8192);
 is(substr($other, 24, 16), substr($good, 24, 16), 'a twin of the page');
 patch($guise, $pages[0] + 24, substr($other, 24, 8144));
+unseal($guise, $pages[0]);
 $node->start;
 fails_with($node, 'SELECT doc::bytea FROM guise WHERE id = 1', 'XX001', '', 'another segment\'s unit map');
 $node->stop;

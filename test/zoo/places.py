@@ -40,6 +40,14 @@ def put(path, data):
         file.truncate(len(data))
 
 
+def place_of(data, piece, at):
+    """Where a unit of a piece lies in the data file, and its length; -1: not known."""
+    size = min(UNIT, len(piece) - at)
+    before = SECTOR if size < SECTOR and at > 0 else 0		# too short to be known by itself
+    where = data.find(piece[at - before:at + min(size, SECTOR)])
+    return (where + before if where >= 0 else -1), size
+
+
 class Table:
     """A table: the pieces of each row's value, and what was done to it."""
 
@@ -74,9 +82,8 @@ class Table:
         for key in self.stored():
             for _, piece in self.rows[key]:
                 for at in range(0, len(piece), UNIT):
-                    unit = piece[at:at + UNIT]
-                    where = data.find(unit[:min(len(unit), SECTOR)])
-                    if where < 0 or (where < end and where + len(unit) > first):
+                    where, size = place_of(data, piece, at)
+                    if where < 0 or (where < end and where + size > first):
                         found.add(key)
         return found
 
@@ -163,6 +170,8 @@ def damage_relation(rng, table, path, kind, old, crashed):
         put(path, data[:cut * PAGE])
         return table.note(kind, "relation", table.mapped() if cut else table.stored(), stops_recovery=crashed)
     used = [n for n, what in enumerate(types) if what != "unused"]
+    if not used:
+        return None
     now = change(rng, kind, data, rng.choice(used) * PAGE, PAGE, old)
     if now is None:
         return None

@@ -232,7 +232,7 @@ class Zoo:
         self.conn.close()
         self.server.stop(how)
         self.copy_files(self.server.data, self.copy)
-        for _ in range(self.rng.randint(1, 5)):
+        for _ in range(self.rng.randint(1, 8)):
             table = self.rng.choice(self.tables)
             kind = places.damage(self.rng, table, self.server.data, older, how == "immediate")
             if kind:
