@@ -72,16 +72,23 @@ sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 	return buf;
 }
 
-Buffer
-sf_page_new(Relation rel, uint32 page)
+void
+sf_page_extend(Relation rel, uint32 page)
 {
 	while (RelationGetNumberOfBlocks(rel) <= page)
 	{
 		LockRelationForExtension(rel, ExclusiveLock);
+		SF_FAULT(page_extend);
 		if (RelationGetNumberOfBlocks(rel) <= page)
 			ReleaseBuffer(ReadBuffer(rel, P_NEW));
 		UnlockRelationForExtension(rel, ExclusiveLock);
 	}
+}
+
+Buffer
+sf_page_new(Relation rel, uint32 page)
+{
+	sf_page_extend(rel, page);
 	return ReadBufferExtended(rel, MAIN_FORKNUM, page, RBM_ZERO_AND_LOCK, NULL);
 }
 
