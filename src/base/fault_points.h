@@ -61,6 +61,7 @@ SF_FAULT_POINT(resolve_after_unlink, "resolver, an empty pending page has left t
 SF_FAULT_POINT(tend_before, "monitor or securefile_maintain(), entries resolved, nothing else done")
 SF_FAULT_POINT(monitor_before_visit, "monitor, before it opens a segment")
 SF_FAULT_POINT(sweep_before, "sweeper, files found to be nobody's, not yet removed")
+SF_FAULT_POINT(page_extend, "making the segment relation longer by a page")
 SF_FAULT_POINT(grow_before, "growth, locked, nothing done")
 SF_FAULT_POINT(grow_after_zero, "growth, zeros durable, no record yet")
 SF_FAULT_POINT(grow_after_record, "growth, record inserted")

@@ -102,9 +102,12 @@ truncate_file(const char *path, uint64 size_bytes)
 void
 sf_io_report_path(int elevel, const char *what, const char *path)
 {
+	bool		full = sf_io_is_full(errno);
+
 	ereport(elevel,
-			(errcode_for_file_access(),
-			 errmsg("could not %s \"%s\": %m", what, path)));
+			(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
+			 errmsg("could not %s \"%s\": %m", what, path),
+			 full ? errhint("Check free disk space.") : 0));
 }
 
 /*

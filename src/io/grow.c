@@ -33,7 +33,7 @@ static void
 report_extend_failure(SfNode node, uint32 fileno, int error)
 {
 	char		path[SF_IO_PATH_MAX];
-	bool		full = (error == ENOSPC || error == EDQUOT);
+	bool		full = sf_io_is_full(error);
 
 	sf_io_file_path(path, node, fileno);
 	errno = error;
@@ -193,13 +193,16 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 		{
 			char		path[SF_IO_PATH_MAX];
 			int			elevel = (result == -EIO) ? data_sync_elevel(ERROR) : ERROR;
+			bool		full;
 
 			sf_io_file_path(path, slot->node, slot->fileno);
 			errno = (result == 0) ? ENOSPC : -result;
+			full = sf_io_is_full(errno);
 			ereport(elevel,
-					(errcode_for_file_access(),
+					(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
 					 errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
-							path, (unsigned long long) file_offset, len_bytes)));
+							path, (unsigned long long) file_offset, len_bytes),
+					 full ? errhint("Check free disk space.") : 0));
 		}
 		file_offset += result;
 		data += result;

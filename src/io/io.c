@@ -145,6 +145,32 @@ sf_io_method_in_use(void)
 	return engine.ops->name;
 }
 
+/* ---- what is in flight stays as it is ---- */
+
+/*
+ * A buffer that changes while it is being written gives the disk a mixture; a file
+ * system with checksums of its own may store one that does not fit it.  Builds for
+ * tests watch each write.
+ */
+#ifdef SF_FAULTS
+static void
+note_bytes(SfIo *io)
+{
+	if (io->is_write)
+		io->sum = sf_format_checksum(io->buf, io->len_bytes, 0);
+}
+
+static void
+require_same_bytes(const SfIo *io)
+{
+	if (io->is_write && io->sum != sf_format_checksum(io->buf, io->len_bytes, 0))
+		elog(PANIC, "a buffer was changed while it was being written");
+}
+#else
+#define note_bytes(io)			((void) 0)
+#define require_same_bytes(io)	((void) 0)
+#endif
+
 /* ---- reaping ---- */
 
 void
@@ -152,6 +178,7 @@ sf_io_completed(SfIo *io, int32 result)
 {
 	Assert(io->in_flight && engine.in_flight > 0);
 
+	require_same_bytes(io);
 	io->result = result;
 	io->in_flight = false;
 	engine.in_flight--;
@@ -284,6 +311,7 @@ sf_io_start(SfIo *io)
 	sf_io_fd_pin(io->slot);
 	io->in_flight = true;
 	engine.in_flight++;
+	note_bytes(io);
 	submit(io, (uint32) len_bytes);
 }
 
@@ -304,6 +332,7 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 	char		path[SF_IO_PATH_MAX];
 	unsigned long long file_offset = sf_io_file_offset(io->segment_offset);
 	int			elevel = ERROR;
+	bool		full;
 
 	sf_io_file_path(path, io->files->node, sf_io_fileno(io->segment_offset));
 	if (error == 0 && !io->is_write)
@@ -314,12 +343,13 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 
 	/* a write that stops for no reason given: take it for a full disk */
 	errno = (error == 0) ? ENOSPC : error;
+	full = sf_io_is_full(errno);
 
 	/* a flush that failed leaves the disk's contents unknown, as any fsync */
 	if (io->is_write && io->durable && error == EIO)
 		elevel = data_sync_elevel(ERROR);
 	ereport(elevel,
-			(errcode_for_file_access(),
+			(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
 			 io->is_write
 			 ? errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
 					  path, file_offset, io->len_bytes)
@@ -327,7 +357,7 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 					  path, file_offset, io->len_bytes),
 			 (error == EINVAL)
 			 ? errhint("If the file system does not support direct I/O, set securefile.direct_io to off.")
-			 : 0));
+			 : full ? errhint("Check free disk space.") : 0));
 }
 
 /* Transfer what a short or interrupted request left, synchronously. */

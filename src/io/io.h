@@ -183,6 +183,9 @@ typedef struct SfIo
 	struct SfFd *slot;			/* descriptor, pinned while in flight */
 	int32		result;			/* bytes done, or -errno */
 	uint64		method_private[8];	/* iocb and the like */
+#ifdef SF_FAULTS
+	uint64		sum;			/* of what is being written, see io.c */
+#endif
 } SfIo;
 
 /*

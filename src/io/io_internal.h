@@ -151,6 +151,9 @@ typedef enum SfIoWait
 
 extern uint32 sf_io_wait_event(SfIoWait which);
 
+/* Does that errno mean that there is no space, or no more for us? */
+#define sf_io_is_full(error)	((error) == ENOSPC || (error) == EDQUOT)
+
 /* Things that are reported once in the life of a server, not per process. */
 #define SF_IO_NOTICE_DIRECT	0	/* the file system refuses direct I/O */
 #define SF_IO_NOTICE_METHOD	1	/* + method: the kernel refuses it */

@@ -125,12 +125,16 @@ require_unused(Relation rel, uint64 from_sector, uint64 to_sector)
 	}
 }
 
-/* Grow to a new size; the growth lock is held. */
+/*
+ * Grow to a new size; the growth lock is held.  The places of new map pages come
+ * first: where the disk is full for them, no zeros must be left to fill it.
+ */
 static void
 grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 {
 	SF_FAULT(grow_before);
 	require_unused(rel, old_total, total);
+	sf_page_extend(rel, SF_MAP_PAGE(map_pages(total) - 1));
 	sf_io_files_grow(seg->node, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
 	SF_FAULT(grow_after_zero);
 	set_total(rel, XLOG_SF_GROW, total);

@@ -208,13 +208,13 @@ may_be_taken(Page page, SfPageType type)
 		 SfPageMap(page)->used_sectors == 0);
 }
 
-/* Make a relation long enough to have a page. */
-static void
-extend_to(Relation rel, uint32 page)
+void
+sf_page_extend(Relation rel, uint32 page)
 {
 	while (RelationGetNumberOfBlocks(rel) <= page)
 	{
 		LockRelationForExtension(rel, ExclusiveLock);
+		SF_FAULT(page_extend);
 		if (RelationGetNumberOfBlocks(rel) <= page)
 			ReleaseBuffer(ReadBuffer(rel, P_NEW));
 		UnlockRelationForExtension(rel, ExclusiveLock);
@@ -226,7 +226,7 @@ sf_page_new(Relation rel, uint32 page, SfPageType type)
 {
 	Buffer		buf;
 
-	extend_to(rel, page);
+	sf_page_extend(rel, page);
 	buf = read_buffer(rel, page);
 	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
 	if (!may_be_taken(BufferGetPage(buf), type))
@@ -237,7 +237,7 @@ sf_page_new(Relation rel, uint32 page, SfPageType type)
 Buffer
 sf_page_anew(Relation rel, uint32 page)
 {
-	extend_to(rel, page);
+	sf_page_extend(rel, page);
 	return ReadBufferExtended(rel, MAIN_FORKNUM, page, RBM_ZERO_AND_LOCK, NULL);
 }
 

@@ -146,6 +146,9 @@ extern void sf_change_redo(XLogReaderState *record);
  */
 extern Buffer sf_page_read(Relation rel, uint32 page, SfPageType type, int mode);
 
+/* Make sure that the relation has a place for a page; an ERROR where there is no space. */
+extern void sf_page_extend(Relation rel, uint32 page);
+
 /*
  * Get a page to be initialised, extending the relation up to it if need be;
  * locked.  DATA_CORRUPTED when there is something on it.

@@ -16,7 +16,8 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background wait_for_sql slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
+  background held let_go waits_for_lock wait_for_sql slurp patch unseal block_at catch_up prepare_handles prepare_load
+  loaded under_load);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
 # settings that override those here; start, 0 to leave it stopped; install_path, of
@@ -406,6 +407,40 @@ sub catch_up
 	$primary->safe_psql('postgres', 'SELECT pg_current_xact_id()');
 	$primary->wait_for_catchup($standby->name, 'replay', $primary->lsn('flush'));
 	return;
+}
+
+# ---- stops ----
+
+# Start statements in a session and wait until it stands in a fault point; false if
+# it never does.  Keys: skip.  They begin a query of their own each, so that more of
+# them than one can be given.
+sub held
+{
+	my ($node, $session, $point, $sql, %params) = @_;
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	my $before = fired($node, $point);
+	arm($node, $point, 'wait', %params, pid => $pid);
+	$session->query_until(qr/start/, "\\echo start\n$sql;\n");
+	return wait_for_sql($node, "SELECT securefile_fault_fired('$point') > $before");
+}
+
+# Let it go on, and wait until it is through; what it has printed.
+sub let_go
+{
+	my ($node, $session, $point) = @_;
+	$node->safe_psql('postgres', "SELECT securefile_fault('$point', 'none')");
+	return $session->query('SELECT') =~ s/\s+$//r;
+}
+
+# Start statements in a session; does it come to wait for a lock?  False if it gets
+# through.
+sub waits_for_lock
+{
+	my ($node, $session, $sql) = @_;
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	$session->query_until(qr/start/, "\\echo start\n$sql;\nSET application_name = 'through';\n");
+	wait_for_sql($node, "SELECT wait_event_type = 'Lock' OR application_name = 'through' FROM pg_stat_activity WHERE pid = $pid");
+	return $node->safe_psql('postgres', "SELECT application_name <> 'through' FROM pg_stat_activity WHERE pid = $pid") eq 't';
 }
 
 sub wait_for_sql

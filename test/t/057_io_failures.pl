@@ -25,6 +25,14 @@ is(data_bytes($node), usage($node, 't', 'doc')->{file_bytes}, 'no byte of a fail
 is(data_bytes($node), $before, 'as before');
 rows_right($node, 't', 3, 'after a failed growth');
 
+# nor does one that finds no space for the map page it needs
+arm($node, 'page_extend', 'error', times => -1);
+fails_with($node, 'INSERT INTO t SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(100, 105) i',
+	'XX000', 'fault point page_extend', 'no space for a map page');
+disarm($node);
+is(data_bytes($node), usage($node, 't', 'doc')->{file_bytes}, 'no zeros of that growth stay');
+sound($node, 't', 'no space for a map page');
+
 # a subtransaction whose write failed may not have lost bytes of outer ones; u's
 # file is not open yet in the session, and need not grow
 make_table($node, 'u', 'filesystem_like_logging');
