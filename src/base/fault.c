@@ -114,20 +114,26 @@ arm(FaultSlot *slot, SfFaultAction action, int skip, int times, int pid)
 	SpinLockRelease(&slot->lock);
 }
 
-/* SECUREFILE_FAULT=point:action[:skip]; what is wrong with it stops the start. */
+/*
+ * SECUREFILE_FAULT=point:action[:skip[:times]], or several with commas between;
+ * what is wrong with it stops the start.
+ */
 static void
 arm_from_environment(void)
 {
-	const char *setting = getenv("SECUREFILE_FAULT");
-	char		point[NAMEDATALEN];
-	char		action[NAMEDATALEN];
-	int			skip = 0;
+	for (const char *setting = getenv("SECUREFILE_FAULT"); setting != NULL;
+		 setting = strchr(setting, ','))
+	{
+		char		point[NAMEDATALEN];
+		char		action[NAMEDATALEN];
+		int			skip = 0;
+		int			times = 1;
 
-	if (setting == NULL)
-		return;
-	if (sscanf(setting, "%63[^:]:%63[^:]:%d", point, action, &skip) < 2)
-		elog(ERROR, "SECUREFILE_FAULT is not point:action[:skip]");
-	arm(find_slot(point), find_action(action), skip, 1, 0);
+		setting += *setting == ',';
+		if (sscanf(setting, "%63[^:,]:%63[^:,]:%d:%d", point, action, &skip, &times) < 2)
+			elog(ERROR, "SECUREFILE_FAULT is not point:action[:skip[:times]]");
+		arm(find_slot(point), find_action(action), skip, times, 0);
+	}
 }
 
 Size

@@ -51,10 +51,14 @@ sf_ddl_database_before(Node *stmt)
 	return InvalidOid;
 }
 
+/*
+ * The database's own files are gone by now: what fails here is a WARNING, and the
+ * monitor's launcher removes what is left.
+ */
 void
 sf_ddl_database_after(Oid dropped_db)
 {
-	if (sf_io_database_has_files(dropped_db) || sf_io_database_is_own(dropped_db, WARNING))
+	if (sf_io_database_has_files(dropped_db, WARNING) || sf_io_database_is_own(dropped_db, WARNING))
 		sf_space_log_drop_database(dropped_db);
 	/* there may be empty directories */
 	sf_io_database_unlink(dropped_db);
@@ -103,13 +107,13 @@ has_files_locked(const char *name, LOCKMODE lockmode)
 
 	if (!OidIsValid(db))
 		return false;
-	if (sf_io_database_has_files(db))
+	if (sf_io_database_has_files(db, ERROR))
 		return true;
 	if (db == MyDatabaseId)
 		return false;
 	LockSharedObject(DatabaseRelationId, db, 0, lockmode);
 	(void) CountOtherDBBackends(db, &nbackends, &nprepared);
-	return sf_io_database_has_files(db);
+	return sf_io_database_has_files(db, ERROR);
 }
 
 /* Who may not create databases must not be able to lock one. */

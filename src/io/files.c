@@ -33,30 +33,35 @@ look(const char *path, struct stat *st)
 	return !SF_FAULT_FAILS(io_stat) && stat(path, st) == 0;
 }
 
+/* Only ENOENT is "missing"; of anything else nobody knows what is there. */
+int64
+sf_io_path_size(const char *path, int elevel)
+{
+	struct stat st;
+
+	if (look(path, &st))
+		return (int64) st.st_size;
+	if (errno != ENOENT)
+		sf_io_report_path(elevel, "stat file", path);
+	return -1;
+}
+
 int64
 sf_io_file_size(SfNode node, uint32 fileno)
 {
 	char		path[SF_IO_PATH_MAX];
-	struct stat st;
 
 	sf_io_file_path(path, node, fileno);
-	if (look(path, &st))
-		return (int64) st.st_size;
-	if (errno != ENOENT)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not stat segment data file \"%s\": %m", path)));
-	return -1;
+	return sf_io_path_size(path, ERROR);
 }
 
 bool
 sf_io_files_exist(SfNode node)
 {
 	char		path[SF_IO_PATH_MAX];
-	struct stat st;
 
 	sf_io_dir_path(path, node);
-	return look(path, &st) && S_ISDIR(st.st_mode);
+	return sf_io_path_size(path, ERROR) >= 0;
 }
 
 uint64
@@ -142,7 +147,7 @@ remove_entry(const char *path)
 {
 	struct stat st;
 
-	if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+	if (SF_FAULT_FAILS(io_stat) || lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
 		return remove_file(path);
 	if (!empty_directory(path))
 		return false;
@@ -191,7 +196,7 @@ empty_directory(const char *dir_path)
 bool
 sf_io_sync_directory(const char *path)
 {
-	int			fd = BasicOpenFile(path, O_RDONLY | O_CLOEXEC);
+	int			fd = SF_FAULT_FAILS(io_sync_dir) ? -1 : BasicOpenFile(path, O_RDONLY | O_CLOEXEC);
 	bool		ok = fd >= 0 && !SF_FAULT_FAILS(io_sync_dir) && pg_fsync(fd) == 0;
 	int			error = errno;
 
@@ -263,12 +268,16 @@ void
 sf_io_pages_remove(SfNode node)
 {
 	char		path[SF_IO_PATH_MAX];
-	struct stat st;
 
-	for (uint32 extent = 0; sf_io_pages_path(path, node, extent), stat(path, &st) == 0; extent++)
+	for (uint32 extent = 0;; extent++)
 	{
+		sf_io_pages_path(path, node, extent);
 		if (SF_FAULT_FAILS(io_unlink) || unlink(path) != 0)
-			sf_io_report_path(WARNING, "remove file", path);
+		{
+			if (errno != ENOENT)
+				sf_io_report_path(WARNING, "remove file", path);
+			return;
+		}
 		if (sf_io_has_entry_directories(node))
 		{
 			get_parent_directory(path);
@@ -285,9 +294,8 @@ make_directory(const char *path)
 	return SF_FAULT_FAILS(io_mkdir) ? -1 : MakePGDirectory(path);
 }
 
-/* fsync_fname() of a directory */
-static void
-require_directory_synced(const char *path)
+void
+sf_io_require_directory_synced(const char *path)
 {
 	if (SF_FAULT_FAILS(io_sync_dir))
 		sf_io_report_path(data_sync_elevel(ERROR), "fsync file", path);
@@ -314,7 +322,7 @@ sync_names(const char *path, const char *top)
 	do
 	{
 		get_parent_directory(parent);
-		require_directory_synced(parent);
+		sf_io_require_directory_synced(parent);
 	} while (strcmp(parent, top) != 0);
 }
 
@@ -322,7 +330,7 @@ void
 sf_io_make_root(void)
 {
 	make_one_directory(SF_IO_ROOT);
-	require_directory_synced(".");
+	sf_io_require_directory_synced(".");
 }
 
 /*
@@ -356,7 +364,11 @@ sf_io_make_directory(SfNode node)
 	sf_io_make_root();
 	sf_io_database_require_own(SfNodeDb(node));
 	if (sf_io_has_entry_directories(node))
+	{
+		if (SF_FAULT_FAILS(io_mkdir))
+			sf_io_report_path(ERROR, "create directory", db_path);
 		TablespaceCreateDbspace(SfNodeSpc(node), SfNodeDb(node), InRecovery);
+	}
 	else
 		make_one_directory(space_path);
 	make_two_directories(db_path, path);
@@ -373,7 +385,7 @@ sf_io_make_entry(SfNode node, const char *name)
 	sf_io_entry_path(path, node, name);
 	make_one_directory(path);
 	sf_io_dir_path(path, node);
-	require_directory_synced(path);
+	sf_io_require_directory_synced(path);
 }
 
 void
@@ -409,10 +421,10 @@ sf_io_sync_name(SfNode node, uint32 fileno)
 	{
 		sf_io_file_name(name, fileno);
 		sf_io_entry_path(path, node, name);
-		require_directory_synced(path);
+		sf_io_require_directory_synced(path);
 	}
 	sf_io_dir_path(path, node);
-	require_directory_synced(path);
+	sf_io_require_directory_synced(path);
 }
 
 void
@@ -440,6 +452,16 @@ sf_io_files_create(SfNode node)
 
 /* ---- cutting ---- */
 
+/* A file that cannot be looked at: true if it is missing, else reported. */
+static bool
+is_missing(const char *path, int elevel)
+{
+	if (errno == ENOENT)
+		return true;
+	sf_io_report_path(elevel, "stat segment data file", path);
+	return false;
+}
+
 bool
 sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 {
@@ -455,6 +477,8 @@ sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 
 	while (sf_io_file_path(path, node, nfiles), look(path, &st))
 		nfiles++;
+	if (!is_missing(path, elevel))
+		return false;
 	while (nfiles > keep)
 	{
 		sf_io_file_name(name, --nfiles);
@@ -470,9 +494,9 @@ sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 	}
 
 	sf_io_file_path(path, node, keep - 1);
-	if (look(path, &st) && (uint64) st.st_size <= last_size)
-		return true;
-	if (truncate_file(path, last_size) == 0 || errno == ENOENT)
+	if (!look(path, &st))
+		return is_missing(path, elevel);
+	if ((uint64) st.st_size <= last_size || truncate_file(path, last_size) == 0 || errno == ENOENT)
 		return true;
 	ereport(elevel,
 			(errcode_for_file_access(),
@@ -490,5 +514,5 @@ sf_io_files_truncate(SfNode node, uint64 size_bytes)
 	(void) sf_io_cut_files(node, size_bytes, ERROR);
 	sf_io_fd_sync(sf_io_fd_get(node, last, sf_direct_io, 0), true);
 	sf_io_dir_path(path, node);
-	require_directory_synced(path);
+	sf_io_require_directory_synced(path);
 }

@@ -76,8 +76,11 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 			CHECK_FOR_INTERRUPTS();
 		result = write_chunk(sf_io_fd_get(node, fileno, sf_direct_io, flags),
 							 from, (uint32) Min(to - from, ZERO_CHUNK));
-		if (result == -EINTR || result == -EAGAIN)
+		if (sf_io_is_to_repeat(result))
+		{
+			sf_io_before_repeating(result);
 			continue;
+		}
 		if (result < 0)
 			report_extend_failure(node, fileno, -result);
 		if (result < SF_IO_ALIGN)
@@ -170,8 +173,7 @@ sf_io_files_ensure(SfNode node, uint64 to_bytes)
 void
 sf_io_redo_truncate(SfNode node, uint64 size_bytes)
 {
-	if (sf_io_files_exist(node))
-		(void) sf_io_cut_files(node, size_bytes, WARNING);
+	(void) sf_io_cut_files(node, size_bytes, WARNING);
 }
 
 /* Write bytes into one data file, through the page cache, durably. */
@@ -187,8 +189,11 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 			result = sf_io_transfer(slot->fd, true, true, unconstify(char *, data),
 									result, file_offset);
 		pgstat_report_wait_end();
-		if (result == -EINTR || result == -EAGAIN)
+		if (sf_io_is_to_repeat(result))
+		{
+			sf_io_before_repeating(result);
 			continue;
+		}
 		if (result <= 0)
 		{
 			char		path[SF_IO_PATH_MAX];

@@ -360,6 +360,20 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 			 : full ? errhint("Check free disk space.") : 0));
 }
 
+bool
+sf_io_is_to_repeat(int32 result)
+{
+	return result == -EINTR || result == -EAGAIN || result == -EBUSY;
+}
+
+void
+sf_io_before_repeating(int32 result)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (result != -EINTR)
+		pg_usleep(1000L);
+}
+
 /* Transfer what a short or interrupted request left, synchronously. */
 static int32
 transfer_rest(SfIo *io, uint32 done_bytes)
@@ -394,8 +408,8 @@ sf_io_wait(SfIo *io)
 	{
 		int32		result = io->result;
 
-		if (result == -EAGAIN || result == -EBUSY)
-			pg_usleep(1000L);
+		if (sf_io_is_to_repeat(result))
+			sf_io_before_repeating(result);
 		else if (result >= 0)
 		{
 			uint32		progress = TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
@@ -406,7 +420,7 @@ sf_io_wait(SfIo *io)
 			if (done_bytes >= io->len_bytes)
 				break;
 		}
-		else if (result != -EINTR)
+		else
 			report_failure(io, done_bytes, -result);
 		io->result = transfer_rest(io, done_bytes);
 	}
@@ -435,7 +449,9 @@ sf_io_read_cached(SfIo *io)
 									allowed, file_offset + done_bytes);
 		if (result > 0)
 			done_bytes += result;
-		else if (result != -EINTR && result != -EAGAIN)
+		else if (sf_io_is_to_repeat(result))
+			sf_io_before_repeating(result);
+		else
 			report_failure(io, done_bytes, -result);
 		if (done_bytes < io->len_bytes)
 			allowed = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);
@@ -460,7 +476,7 @@ is_resident(int fd, uint64 file_offset)
 
 	if (page == MAP_FAILED)
 		return false;
-	if (mincore(page, page_size, &resident) != 0)
+	if (SF_FAULT_FAILS(io_resident) || mincore(page, page_size, &resident) != 0)
 		resident = 0;
 	munmap(page, page_size);
 	return resident & 1;

@@ -55,6 +55,15 @@ extern void sf_io_files_unlink(SfNode node);
 extern void sf_io_report_path(int elevel, const char *what, const char *path);
 
 /*
+ * Size of a file in bytes; -1 when it is missing.  Other failures are reported at
+ * elevel, and -1 then.
+ */
+extern int64 sf_io_path_size(const char *path, int elevel);
+
+/* fsync a directory; on failure what PostgreSQL does. */
+extern void sf_io_require_directory_synced(const char *path);
+
+/*
  * Path of the pages of the segment relation that are put beside the data files
  * for pg_upgrade; extent: which gigabyte of them.  buf: MAXPGPATH bytes.
  */
@@ -76,7 +85,7 @@ extern void sf_io_files_require(SfNode node, uint64 to_bytes);
 extern void sf_io_named_path(char *buf, SfNode node, const char *name);
 extern void sf_io_make_entry(SfNode node, const char *name);
 
-/* Does the segment's directory exist? */
+/* Does the segment's directory exist?  ERROR if that cannot be told. */
 extern bool sf_io_files_exist(SfNode node);
 
 /* Sum of the sizes of the data files, from the file system. */
@@ -126,8 +135,11 @@ extern void sf_io_database_unlink(Oid db);
 extern bool sf_io_database_is_own(Oid db, int elevel);
 extern void sf_io_database_set_own(Oid db, int elevel);
 
-/* Has this database data files in any tablespace? */
-extern bool sf_io_database_has_files(Oid db);
+/*
+ * Has this database data files in any tablespace?  If it cannot be told, that is
+ * reported at elevel, and true.
+ */
+extern bool sf_io_database_has_files(Oid db, int elevel);
 
 /*
  * Call fn(node, arg) for each segment directory; db InvalidOid means all
@@ -199,7 +211,8 @@ extern void sf_io_start(SfIo *io);
  * Wait for a request and check it: short transfers are continued, EINTR and
  * EAGAIN repeated.  ERROR with errcode_for_file_access() for anything else,
  * naming file, offset and length; a read beyond the end is DATA_CORRUPTED.
- * Not interruptible inside one request; callers CHECK_FOR_INTERRUPTS between.
+ * Interruptible only before a repetition; callers CHECK_FOR_INTERRUPTS between
+ * requests.
  */
 extern void sf_io_wait(SfIo *io);
 

@@ -75,6 +75,12 @@ extern int64 sf_io_file_size(SfNode node, uint32 fileno);
 extern bool sf_io_number_read(const char *path, uint64 *number, int elevel);
 extern void sf_io_number_write(const char *path, uint64 number, int elevel);
 
+/* What the name of such a file has in it while it is being written. */
+#define SF_IO_NEW_NUMBER	".new."
+
+/* At start: remove those that a crash has left.  WARNINGs only. */
+extern void sf_io_numbers_clean(void);
+
 /*
  * Before a segment is made: the files of its database are ours, or become so if
  * there are none.  ERROR else; in recovery they stay what they are.
@@ -134,6 +140,13 @@ extern void sf_io_fd_close_all(SfNode node);
 extern void sf_io_fd_sync(SfFd *slot, bool is_new);
 
 /* ---- dispatch (io.c) ---- */
+
+/*
+ * Is a call that ended so to be made again?  Before that, wait a little where it
+ * needs that.  Nothing may be in flight that a cancel would leave half-done.
+ */
+extern bool sf_io_is_to_repeat(int32 result);
+extern void sf_io_before_repeating(int32 result);
 
 /* Wait for a request to finish; false if none is in flight.  Never throws. */
 extern bool sf_io_reap_one(void);

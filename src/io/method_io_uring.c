@@ -21,7 +21,7 @@ static struct io_uring ring;
 static bool
 ring_is_modern(void)
 {
-	struct io_uring_probe *probe = io_uring_get_probe_ring(&ring);
+	struct io_uring_probe *probe = SF_FAULT_FAILS(io_setup) ? NULL : io_uring_get_probe_ring(&ring);
 	bool		modern;
 
 	if (probe == NULL)

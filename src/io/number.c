@@ -61,13 +61,15 @@ sf_io_number_read(const char *path, uint64 *number, int elevel)
 static bool
 write_file(const char *path, const char *text, int len)
 {
-	int			fd = BasicOpenFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | PG_BINARY);
+	int			fd = SF_FAULT_FAILS(io_number_write) ? -1 :
+		BasicOpenFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | PG_BINARY);
 	bool		ok;
 
 	if (fd < 0)
 		return false;
 	errno = ENOSPC;				/* a short write says no reason */
-	ok = !SF_FAULT_FAILS(io_number_write) && write(fd, text, len) == len && pg_fsync(fd) == 0;
+	ok = !SF_FAULT_FAILS(io_number_write) && write(fd, text, len) == len &&
+		!SF_FAULT_FAILS(io_number_write) && pg_fsync(fd) == 0;
 	close_keeping_errno(fd);
 	return ok;
 }
@@ -81,13 +83,14 @@ sf_io_number_write(const char *path, uint64 number, int elevel)
 	int			error;
 
 	/* another process may be at the same */
-	snprintf(new_path, sizeof(new_path), "%s.new.%d", path, MyProcPid);
+	snprintf(new_path, sizeof(new_path), "%s" SF_IO_NEW_NUMBER "%d", path, MyProcPid);
 	if (write_file(new_path, text, len) &&
 		!SF_FAULT_FAILS(io_rename) && rename(new_path, path) == 0 &&
 		sf_io_sync_directory(SF_IO_ROOT))
 		return;
 	error = errno;
-	(void) unlink(new_path);
+	if (!SF_FAULT_FAILS(io_unlink))
+		(void) unlink(new_path);
 	errno = error;
 	sf_io_report_path(elevel, "write file", path);
 }

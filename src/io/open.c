@@ -219,7 +219,7 @@ alignment_suits(int fd)
 #ifdef STATX_DIOALIGN
 	struct statx stx;
 
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
+	if (!SF_FAULT_FAILS(io_stat) && statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
 		(stx.stx_mask & STATX_DIOALIGN) != 0)
 		return stx.stx_dio_offset_align > 0 &&
 			stx.stx_dio_offset_align <= SF_IO_ALIGN &&

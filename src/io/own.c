@@ -63,7 +63,7 @@ sf_io_database_require_own(Oid db)
 {
 	if (sf_io_database_is_own(db, InRecovery ? WARNING : ERROR))
 		return;
-	if (!sf_io_database_has_files(db))
+	if (!sf_io_database_has_files(db, ERROR))
 		sf_io_database_set_own(db, ERROR);
 	else if (!InRecovery)
 		ereport(ERROR,

@@ -15,9 +15,6 @@
  */
 #include "base/base.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "access/xlog.h"
 #include "io/io_internal.h"
 
@@ -28,9 +25,7 @@ static uint64 restore_id;		/* set in the postmaster */
 static bool
 exists(const char *path)
 {
-	struct stat st;
-
-	return stat(path, &st) == 0;
+	return sf_io_path_size(path, FATAL) >= 0;
 }
 
 static uint64
@@ -48,6 +43,7 @@ new_id(void)
 void
 sf_io_note_restored(void)
 {
+	sf_io_numbers_clean();
 	(void) sf_io_number_read(RESTORED_FILE, &restore_id, FATAL);
 	if (!exists(BACKUP_LABEL_FILE) && !exists(STANDBY_SIGNAL_FILE) && !exists(RECOVERY_SIGNAL_FILE))
 		return;

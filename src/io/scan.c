@@ -9,11 +9,31 @@
 
 #include <dirent.h>
 #include <limits.h>
+#include <unistd.h>
 
 #include "catalog/pg_tablespace_d.h"
 #include "io/io_internal.h"
 #include "nodes/pg_list.h"
 #include "storage/fd.h"
+
+/* Has a directory not been listed in full?  Since it was last set to false. */
+static bool list_failed;
+
+/* readdir(); NULL at the end, and, reported and noted, on failure. */
+static struct dirent *
+next_entry(DIR *dir, const char *path, int elevel)
+{
+	struct dirent *entry;
+
+	errno = 0;
+	entry = SF_FAULT_FAILS(io_readdir) ? NULL : readdir(dir);
+	if (entry == NULL && errno != 0)
+	{
+		list_failed = true;
+		sf_io_report_path(elevel, "read directory", path);
+	}
+	return entry;
+}
 
 /*
  * Entries of a directory whose names are OIDs; NIL when it is missing.
@@ -26,9 +46,16 @@ list_oids(const char *path, int elevel)
 	DIR		   *dir = SF_FAULT_FAILS(io_opendir) ? NULL : AllocateDir(path);
 	struct dirent *entry;
 
-	if (dir == NULL && errno == ENOENT)
+	if (dir == NULL)
+	{
+		if (errno != ENOENT)
+		{
+			list_failed = true;
+			sf_io_report_path(elevel, "open directory", path);
+		}
 		return NIL;
-	while ((entry = ReadDirExtended(dir, path, elevel)) != NULL)
+	}
+	while ((entry = next_entry(dir, path, elevel)) != NULL)
 	{
 		unsigned long value;
 		char	   *end;
@@ -40,8 +67,7 @@ list_oids(const char *path, int elevel)
 		if (*end == '\0' && errno == 0 && value > 0 && value <= OID_MAX)
 			oids = lappend_oid(oids, (Oid) value);
 	}
-	if (dir != NULL)
-		FreeDir(dir);
+	FreeDir(dir);
 	return oids;
 }
 
@@ -75,12 +101,16 @@ list_nodes(List *nodes, Oid spc, Oid db, int elevel)
 	return nodes;
 }
 
+/* Who the files belong to stays known until all are gone. */
 void
 sf_io_database_unlink(Oid db)
 {
-	List	   *spcs = list_spaces(WARNING);
+	List	   *spcs;
 	ListCell   *lc;
+	bool		gone = true;
 
+	list_failed = false;
+	spcs = list_spaces(WARNING);
 	foreach(lc, spcs)
 	{
 		char		path[SF_IO_PATH_MAX];
@@ -92,28 +122,31 @@ sf_io_database_unlink(Oid db)
 		list_free_deep(nodes);
 
 		sf_io_database_path(path, lfirst_oid(lc), db);
-		(void) sf_io_remove_directory(path, false);
+		gone = sf_io_remove_directory(path, false) && gone;
 	}
 	list_free(spcs);
-	sf_io_database_forget_own(db);
+	if (gone && !list_failed)
+		sf_io_database_forget_own(db);
 }
 
 bool
-sf_io_database_has_files(Oid db)
+sf_io_database_has_files(Oid db, int elevel)
 {
-	List	   *spcs = list_spaces(ERROR);
+	List	   *spcs;
 	ListCell   *lc;
 	bool		found = false;
 
+	list_failed = false;
+	spcs = list_spaces(elevel);
 	foreach(lc, spcs)
 	{
 		char		path[SF_IO_PATH_MAX];
 
 		sf_io_database_path(path, lfirst_oid(lc), db);
-		found = found || list_oids(path, ERROR) != NIL;
+		found = found || list_oids(path, elevel) != NIL;
 	}
 	list_free(spcs);
-	return found;
+	return found || list_failed;
 }
 
 void
@@ -140,4 +173,33 @@ sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
 		fn(*(SfNode *) lfirst(lc), arg);
 	list_free_deep(nodes);
 	list_free(spcs);
+}
+
+/*
+ * Remove what a crash has left of files that hold one number.  Only while no
+ * other process can be writing one.
+ */
+void
+sf_io_numbers_clean(void)
+{
+	DIR		   *dir = SF_FAULT_FAILS(io_opendir) ? NULL : AllocateDir(SF_IO_ROOT);
+	struct dirent *entry;
+
+	if (dir == NULL)
+	{
+		if (errno != ENOENT)
+			sf_io_report_path(WARNING, "open directory", SF_IO_ROOT);
+		return;
+	}
+	while ((entry = next_entry(dir, SF_IO_ROOT, WARNING)) != NULL)
+	{
+		char		path[MAXPGPATH];
+
+		if (strstr(entry->d_name, SF_IO_NEW_NUMBER) == NULL)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", SF_IO_ROOT, entry->d_name);
+		if (SF_FAULT_FAILS(io_unlink) || unlink(path) != 0)
+			sf_io_report_path(WARNING, "remove file", path);
+	}
+	FreeDir(dir);
 }

@@ -89,7 +89,8 @@ sf_kept_save(SfNode node)
 	sf_io_make_entry(node, KEPT_NAME ".new");
 	sf_io_named_path(final, node, KEPT_NAME);
 	sf_io_named_path(path, node, KEPT_NAME ".new");
-	fd = OpenTransientFile(path, O_RDWR | O_CREAT | O_TRUNC | PG_BINARY);
+	fd = SF_FAULT_FAILS(io_page_write) ? -1 :
+		OpenTransientFile(path, O_RDWR | O_CREAT | O_TRUNC | PG_BINARY);
 	if (fd < 0)
 		sf_io_report_path(ERROR, "create file", path);
 	header->magic = KEPT_MAGIC;

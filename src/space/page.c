@@ -269,7 +269,7 @@ sf_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block)
 bool
 sf_page_from_file(const char *path, uint64 n, char *block, int elevel)
 {
-	int			fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	int			fd = SF_FAULT_FAILS(io_page_read) ? -1 : OpenTransientFile(path, O_RDONLY | PG_BINARY);
 	ssize_t		len;
 
 	if (fd < 0)

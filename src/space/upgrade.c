@@ -22,7 +22,6 @@
  */
 #include "base/base.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/xloginsert.h"
@@ -71,7 +70,11 @@ link_or_copy(const char *path, const char *name)
 		return;
 	if (errno != EXDEV && errno != EPERM && errno != EMLINK && errno != ENOTSUP)
 		sf_io_report_path(FATAL, "link segment relation to", name);
+	if (SF_FAULT_FAILS(io_page_write))
+		sf_io_report_path(FATAL, "copy segment relation to", name);
 	copy_file(unconstify(char *, path), unconstify(char *, name));
+	if (SF_FAULT_FAILS(io_sync))
+		sf_io_report_path(FATAL, "fsync file", name);
 	fsync_fname(name, false);
 }
 
@@ -81,7 +84,6 @@ put_pages_beside(SfNode node, void *arg)
 	char	   *base = pstrdup(sf_compat_rel_path(node));
 	char		path[MAXPGPATH];
 	char		name[MAXPGPATH];
-	struct stat st;
 
 	/*
 	 * Where securefile_upgrade_finish() has yet to run after an earlier upgrade,
@@ -90,13 +92,13 @@ put_pages_beside(SfNode node, void *arg)
 	if (!sf_io_database_is_own(SfNodeDb(node), FATAL) || !is_segment_fork(base))
 		return;
 	sf_io_pages_remove(node);
-	for (uint32 extent = 0; extent_path(path, base, extent), stat(path, &st) == 0; extent++)
+	for (uint32 extent = 0; extent_path(path, base, extent), sf_io_path_size(path, FATAL) >= 0; extent++)
 	{
 		sf_io_pages_make_entry(node, extent);
 		sf_io_pages_path(name, node, extent);
 		link_or_copy(path, name);
 		get_parent_directory(name);
-		fsync_fname(name, true);
+		sf_io_require_directory_synced(name);
 	}
 }
 
@@ -128,11 +130,11 @@ static BlockNumber
 count_beside(SfNode node)
 {
 	char		path[MAXPGPATH];
-	struct stat st;
+	int64		size;
 	uint64		npages = 0;
 
-	for (uint32 extent = 0; sf_io_pages_path(path, node, extent), stat(path, &st) == 0; extent++)
-		npages += (uint64) st.st_size / BLCKSZ;
+	for (uint32 extent = 0; sf_io_pages_path(path, node, extent), (size = sf_io_path_size(path, ERROR)) >= 0; extent++)
+		npages += (uint64) size / BLCKSZ;
 	return (BlockNumber) npages;
 }
 

@@ -12,6 +12,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
+use SecurefileBytes;
 use SecurefileTest;
 use Test::More;
 
@@ -27,62 +28,14 @@ my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
 srand($seed);
 
 # system calls, and io_any
-my @points = slurp("$FindBin::RealBin/../../src/base/fault_points.h") =~ /^SF_FAULT_POINT\((io_\w+)/mg;
+my @points = fault_points('^io_');
 
 my $node = new_cluster('nth',
 	conf => [ 'restart_after_crash = on', 'securefile.monitor = off', 'wal_level = logical',
 		"securefile.write_gather_size = '1MB'" ]);
 need_faults($node);
 
-# bytes: what a row of a name holds.  wrong(t): ids of rows that do not hold that;
-# unsound(t): what securefile_check and the sums of securefile_usage find
-$node->safe_psql('postgres', q{
-	CREATE TABLE bytes (name text PRIMARY KEY, data bytea);
-	ALTER TABLE bytes ALTER data SET STORAGE EXTERNAL;
-	INSERT INTO bytes VALUES ('small', blob(1, 100)), ('page', blob(2, 9000)), ('mid', blob(3, 300000)),
-		('other', blob(4, 310000)), ('large', blob(6, 4000000)), ('big', blob(5, 20000000));
-	INSERT INTO bytes SELECT 'edited', overlay(b.data PLACING m.data FROM 10000001)
-		FROM bytes b, bytes m WHERE b.name = 'big' AND m.name = 'mid';
-	INSERT INTO bytes SELECT 'joined', p.data || m.data
-		FROM bytes p, bytes m WHERE p.name = 'page' AND m.name = 'mid';
-	CREATE FUNCTION wrong(t regclass) RETURNS text LANGUAGE plpgsql AS $$
-	DECLARE
-		found text;
-	BEGIN
-		EXECUTE format('SELECT string_agg(id::text, '' '') FROM %s LEFT JOIN bytes USING (name)
-			WHERE doc::bytea IS DISTINCT FROM data', t) INTO found;
-		RETURN coalesce(found, '');
-	END $$;
-	CREATE FUNCTION unsound(t regclass) RETURNS text LANGUAGE plpgsql AS $$
-	DECLARE
-		u record;
-		live bigint;
-		found text;
-	BEGIN
-		FOR i IN 1 .. 20 LOOP
-			PERFORM securefile_maintain(t, 'doc');
-			SELECT * INTO u FROM securefile_usage(t, 'doc');
-			EXIT WHEN u.pending_bytes = 0;
-		END LOOP;
-		EXECUTE format('SELECT coalesce(sum((length(doc) + 511) / 512 * 512), 0) FROM %s
-			WHERE length(doc) > 4000', t) INTO live;
-		SELECT string_agg(c::text, ' ') INTO found FROM securefile_check(t, 'doc') c;
-		RETURN concat_ws(' ', found, CASE WHEN (u.pending_bytes, u.live_bytes, u.live_bytes + u.free_bytes)
-			IS DISTINCT FROM (0, live, u.file_bytes) THEN format('rows have %s bytes: %s', live, u) END);
-	END $$;
-	CREATE FUNCTION edit(t regclass, wanted int) RETURNS void LANGUAGE plpgsql AS $$
-	DECLARE
-		fd int;
-	BEGIN
-		EXECUTE format('SELECT securefile_open(doc, ''rw'') FROM %s WHERE id = %s', t, wanted) INTO fd;
-		IF fd IS NULL THEN
-			RETURN;	-- the row could not be stored
-		END IF;
-		PERFORM securefile_seek(fd, 10000000, 0);
-		PERFORM securefile_write(fd, data) FROM bytes WHERE name = 'mid';
-		EXECUTE format('UPDATE %s SET name = ''edited'', doc = securefile_finish(%s) WHERE id = %s', t, fd, wanted);
-	END $$;
-});
+prepare_bytes($node, 'postgres', 20_000_000);
 
 my $setup = q{
 	SET client_min_messages = error;
@@ -93,12 +46,6 @@ my $setup = q{
 	INSERT INTO l SELECT row_number() OVER (), name, data FROM bytes WHERE name IN ('page', 'mid', 'other');
 	INSERT INTO f SELECT row_number() OVER (), name, data FROM bytes WHERE name IN ('page', 'mid', 'other');
 };
-
-sub insert_into
-{
-	my ($t, $id, $name) = @_;
-	return "INSERT INTO $t SELECT $id, name, data FROM bytes WHERE name = '$name';";
-}
 
 # ---- the script ----
 
