@@ -131,6 +131,7 @@ ok(slurp($relation) eq $before, 'its pages stay as they are');
 mends('a map page of zeros', qr/^rebuild page\|damaged page.*page 1 /m, sub { patch($relation, PAGE, "\0" x PAGE) });
 mends('a map page of garbage', qr/^rebuild page\|/m, sub { patch($relation, 9 * PAGE, join('', map { chr(int(rand(256))) } 1 .. PAGE)) });
 mends('a map that takes all for free', qr/^mark used\|owned but free\|\d+\|\d+\|/m, sub { change(1, USED, "\0" x 4096) });
+mends('a map of one sector in eight', qr/^mark used\|to be freed but free\|/m, sub { change(1, USED, "\1" x 4096) });
 mends('a map that takes all for used', qr/^set free\|used but not owned\|\d+\|\d+\|/m, sub { change(1, USED, "\xff" x 4096) });
 mends('a wrong count', qr/^correct\|wrong count of used sectors/m, sub { change(1, CONTENT + 16, "\1\2") });
 mends('map pages of each other', qr/^mark used\|/m, sub
@@ -207,8 +208,8 @@ unlike($plan, qr/^set free/m, 'and nothing is set free');
 my $inode = oldest_inode($was);
 my $count = $node->safe_psql('postgres', "SELECT count(*) FROM m, securefile_salvage(doc) s WHERE problem IS NOT NULL");
 is($count, 1, 'one of its units cannot be read');
-fill($node, 'm', 301, 330, 500_000);
 $node->safe_psql('postgres', "SELECT securefile_maintain('m', 'doc')");
+fill($node, 'm', 301, 330, 500_000);
 $node->safe_psql('postgres', 'CHECKPOINT');
 $node->stop;
 patch($relation, $inode * PAGE, substr($was, $inode * PAGE, PAGE));
@@ -326,6 +327,20 @@ ok(dies_at($node, 'repair_done', 'kill', q{SELECT count(*) FROM securefile_repai
 rows_right($node, 'm', $nrows, 'killed before the commit');
 repair('false');
 sound($node, 'm', 'killed before the commit, repaired');
+
+# ---- and a crash in its replay ----
+stir();
+damage(sub { patch($relation, PAGE, "\0" x PAGE) });
+repair('false');
+$node->safe_psql('postgres', "INSERT INTO m VALUES (601, 1, 200000, blob(1, 200000))");
+$node->stop('immediate');
+{
+	local $ENV{SECUREFILE_FAULT} = 'redo_repair:kill:1';
+	ok(!$node->start(fail_ok => 1), 'recovery dies at a page that was made anew');
+}
+$node->start;
+rows_right($node, 'm', $nrows + 1, 'after it');
+sound($node, 'm', 'after it');
 
 # ---- who may, when ----
 $node->safe_psql('postgres', q{
