@@ -335,7 +335,7 @@ repair('false');
 $node->safe_psql('postgres', "INSERT INTO m VALUES (601, 1, 200000, blob(1, 200000))");
 $node->stop('immediate');
 {
-	local $ENV{SECUREFILE_FAULT} = 'redo_repair:kill:1';
+	local $ENV{SECUREFILE_FAULT} = 'redo_repair:kill';
 	ok(!$node->start(fail_ok => 1), 'recovery dies at a page that was made anew');
 }
 $node->start;
