@@ -11,7 +11,7 @@
  *	  SELECT securefile_fault('io_write', 'error', skip => 2, times => 1);
  * The state is in shared memory, so that a point in a background worker can
  * be armed from a session.  Where there is no session, in recovery, the
- * environment of the postmaster arms one point whenever shared memory is made:
+ * environment of the postmaster arms points whenever shared memory is made:
  *	  SECUREFILE_FAULT=redo_grow:kill:2		(the last number is skip)
  * Idea: PostgreSQL's injection points, OrioleDB's stop events; SQLite's "fail
  * the Nth call".

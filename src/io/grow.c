@@ -66,6 +66,7 @@ static void
 write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 {
 	int			flags = (from == 0) ? SF_FD_CREATE : 0;
+	uint32		repeats = 0;
 
 	Assert(from % SF_IO_ALIGN == 0 && to % SF_IO_ALIGN == 0);
 	while (from < to)
@@ -76,16 +77,14 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 			CHECK_FOR_INTERRUPTS();
 		result = write_chunk(sf_io_fd_get(node, fileno, sf_direct_io, flags),
 							 from, (uint32) Min(to - from, ZERO_CHUNK));
-		if (sf_io_is_to_repeat(result))
-		{
-			sf_io_before_repeating(result);
+		if (sf_io_repeat(result, &repeats))
 			continue;
-		}
 		if (result < 0)
 			report_extend_failure(node, fileno, -result);
 		if (result < SF_IO_ALIGN)
 			report_extend_failure(node, fileno, ENOSPC);
 		from += TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
+		repeats = 0;
 	}
 	sf_io_fd_sync(sf_io_fd_get(node, fileno, sf_direct_io, flags), true);
 }
@@ -180,6 +179,8 @@ sf_io_redo_truncate(SfNode node, uint64 size_bytes)
 static void
 redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_bytes)
 {
+	uint32		repeats = 0;
+
 	while (len_bytes > 0)
 	{
 		int32		result = SF_FAULT_BYTES(io_redo_write, len_bytes);
@@ -189,11 +190,8 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 			result = sf_io_transfer(slot->fd, true, true, unconstify(char *, data),
 									result, file_offset);
 		pgstat_report_wait_end();
-		if (sf_io_is_to_repeat(result))
-		{
-			sf_io_before_repeating(result);
+		if (sf_io_repeat(result, &repeats))
 			continue;
-		}
 		if (result <= 0)
 		{
 			char		path[SF_IO_PATH_MAX];

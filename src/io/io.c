@@ -55,6 +55,9 @@ static struct
 	bool		refused[SF_IO_METHODS];
 }			engine;
 
+/* How often in a row a call is made again: for some ten seconds of EAGAIN. */
+#define MAX_REPEATS		10000
+
 static bool exit_registered = false;
 static SfIoCounts counts;
 
@@ -360,18 +363,19 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 			 : full ? errhint("Check free disk space.") : 0));
 }
 
+/*
+ * Writers hold interrupts while they wait, so a call that the system never takes
+ * has to end by itself.
+ */
 bool
-sf_io_is_to_repeat(int32 result)
+sf_io_repeat(int32 result, uint32 *repeats)
 {
-	return result == -EINTR || result == -EAGAIN || result == -EBUSY;
-}
-
-void
-sf_io_before_repeating(int32 result)
-{
+	if ((result != -EINTR && result != -EAGAIN && result != -EBUSY) || ++*repeats > MAX_REPEATS)
+		return false;
 	CHECK_FOR_INTERRUPTS();
 	if (result != -EINTR)
 		pg_usleep(1000L);
+	return true;
 }
 
 /* Transfer what a short or interrupted request left, synchronously. */
@@ -399,6 +403,7 @@ void
 sf_io_wait(SfIo *io)
 {
 	uint32		done_bytes = 0;
+	uint32		repeats = 0;
 
 	while (io->in_flight)
 		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
@@ -408,19 +413,18 @@ sf_io_wait(SfIo *io)
 	{
 		int32		result = io->result;
 
-		if (sf_io_is_to_repeat(result))
-			sf_io_before_repeating(result);
-		else if (result >= 0)
+		if (result >= 0)
 		{
 			uint32		progress = TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
 
 			if (progress == 0)
 				report_failure(io, done_bytes + result, 0);
 			done_bytes += progress;
+			repeats = 0;
 			if (done_bytes >= io->len_bytes)
 				break;
 		}
-		else
+		else if (!sf_io_repeat(result, &repeats))
 			report_failure(io, done_bytes, -result);
 		io->result = transfer_rest(io, done_bytes);
 	}
@@ -433,6 +437,7 @@ void
 sf_io_read_cached(SfIo *io)
 {
 	uint32		done_bytes = 0;
+	uint32		repeats = 0;
 	int32		allowed = bytes_after_fault(io);
 	uint64		file_offset = sf_io_file_offset(io->segment_offset);
 
@@ -449,9 +454,7 @@ sf_io_read_cached(SfIo *io)
 									allowed, file_offset + done_bytes);
 		if (result > 0)
 			done_bytes += result;
-		else if (sf_io_is_to_repeat(result))
-			sf_io_before_repeating(result);
-		else
+		else if (!sf_io_repeat(result, &repeats))
 			report_failure(io, done_bytes, -result);
 		if (done_bytes < io->len_bytes)
 			allowed = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);

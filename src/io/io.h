@@ -209,7 +209,7 @@ extern void sf_io_start(SfIo *io);
 
 /*
  * Wait for a request and check it: short transfers are continued, EINTR and
- * EAGAIN repeated.  ERROR with errcode_for_file_access() for anything else,
+ * EAGAIN repeated, for some time.  ERROR with errcode_for_file_access() for anything else,
  * naming file, offset and length; a read beyond the end is DATA_CORRUPTED.
  * Interruptible only before a repetition; callers CHECK_FOR_INTERRUPTS between
  * requests.

@@ -142,11 +142,11 @@ extern void sf_io_fd_sync(SfFd *slot, bool is_new);
 /* ---- dispatch (io.c) ---- */
 
 /*
- * Is a call that ended so to be made again?  Before that, wait a little where it
- * needs that.  Nothing may be in flight that a cancel would leave half-done.
+ * Is a call that ended with this (-errno) to be made again?  Not for ever: counts
+ * in *repeats, which begins as 0.  Waits a little where that is needed, and may be
+ * interrupted.
  */
-extern bool sf_io_is_to_repeat(int32 result);
-extern void sf_io_before_repeating(int32 result);
+extern bool sf_io_repeat(int32 result, uint32 *repeats);
 
 /* Wait for a request to finish; false if none is in flight.  Never throws. */
 extern bool sf_io_reap_one(void);

@@ -7,6 +7,7 @@ use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $node = new_cluster('io_failures',
 	conf => [ 'restart_after_crash = on', 'fsync = on', 'securefile.monitor = off' ]);
@@ -93,10 +94,10 @@ sound($node, 't', 'after the PANIC');
 # whose data files they are is written before the first segment of a database
 $node->safe_psql('postgres', 'CREATE DATABASE d');
 $node->safe_psql('d', 'CREATE EXTENSION securefile');
-foreach my $case ([ 'io_number_write', 'enospc' ], [ 'io_rename', 'error' ])
+foreach my $case ((map { [ 'io_number_write', 'enospc', $_ ] } (0 .. 2)), [ 'io_rename', 'error', 0 ])
 {
-	my ($point, $action) = @$case;
-	arm($node, $point, $action);
+	my ($point, $action, $skip) = @$case;
+	arm($node, $point, $action, skip => $skip);
 	fails_with($node, 'CREATE TABLE t (doc securefile)', $action eq 'enospc' ? '53100' : '58030',
 		'could not write file "pg_securefile/database', "$point: $action", db => 'd');
 	disarm($node);
@@ -109,6 +110,56 @@ foreach my $pass (0 .. 3)
 	fails_with($node, 'CREATE TABLE u (doc securefile)', '58030', 'database', "what cannot be read, pass $pass", db => 'd');
 	disarm($node);
 }
+
+# calls that the system wants to have repeated, again and again: that can be cancelled
+make_table($node, 'direct', 'nocache');
+fill($node, 'direct', 1, 1, 1_000_000);
+fill($node, 't', 30, 30, 1_000_000);
+foreach my $case (
+	[ 'io_read', 'eagain', 'SELECT md5(doc::bytea) FROM direct' ],
+	[ 'io_read', 'eagain', 'SELECT md5(doc::bytea) FROM t WHERE id = 30' ],
+	[ 'io_extend', 'eagain', 'INSERT INTO direct SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(20, 35) i' ])
+{
+	my ($point, $action, $sql) = @$case;
+	arm($node, $_, $action, times => -1) foreach ($point, 'io_rest');
+	fails_with($node, "SET statement_timeout = '500ms'; $sql", '57014', 'statement timeout', "$point: $action for ever");
+	cmp_ok(fired($node, $point), '>', 0, "$point: $action acted");
+	disarm($node);
+}
+
+# writes cannot, but end by themselves
+arm($node, $_, 'eintr', times => -1) foreach ('io_write', 'io_rest');
+fails_with($node, 'INSERT INTO direct SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(10, 12) i',
+	'XX000', 'could not write segment data file .* Interrupted system call', 'a write is not repeated for ever');
+disarm($node);
+rows_right($node, 'direct', 1, 'after cancelled repetitions');
+sound($node, 'direct', 'after cancelled repetitions');
+
+# DROP DATABASE has removed the server's own files when it comes to ours: it does not
+# fail for them, and what it leaves the monitor's launcher removes
+my @left;
+foreach my $point ('io_opendir', 'io_readdir', 'io_unlink', 'io_rmdir', 'io_stat')
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE gone TEMPLATE template0');
+	SecurefileTest::prepare_database($node, 'gone');
+	$node->safe_psql('gone', 'CREATE TABLE t AS SELECT 1 AS id, blob(1, 500000)::securefile AS doc');
+	my $oid = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'gone'");
+	my ($dropped, $out, $err) = $node->psql('postgres',
+		"SELECT securefile_fault('$point', 'error', times => -1);\nDROP DATABASE gone;");
+	is($dropped, 0, "$point: DROP DATABASE succeeds") or diag($err);
+	like($err, qr/WARNING/, "$point: says what it could not do") unless $point eq 'io_stat';
+	disarm($node);
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_database WHERE oid = $oid"), 0, "$point: it is gone");
+	push @left, $oid;
+}
+$node->append_conf('postgresql.conf', 'securefile.monitor = on');
+$node->reload;
+my @paths = map { $node->data_dir . "/pg_securefile/$_" } map { ("1663/$_", "database.$_") } @left;
+for (my $i = 0; $i < 1800 && grep({ -e } @paths); $i++)
+{
+	usleep(100_000);
+}
+is(join(' ', grep { -e } @paths), '', 'the launcher removes what was left');
 
 $node->stop;
 done_testing();

@@ -440,6 +440,10 @@ waits_for_finish($new, 'postgres', 'crashed');
 finishes($new, 'postgres', $columns{postgres}, 'after crashes');
 is(contents($new, $_), $want{$_}, "contents: $_") for @dbs;
 crash($new);
+{
+	local $ENV{SECUREFILE_FAULT} = 'redo_own:kill';
+	ok(!$new->start(fail_ok => 1), 'died in the replay of the end of an upgrade');
+}
 $new->start;
 is(contents($new, $_), $want{$_}, "contents after a crash: $_") for @dbs;
 
