@@ -202,9 +202,12 @@ sub damage
 	patch($t->{file}, $at, "\0" x 4096) if $kind eq 'zeros';
 	patch($t->{file}, $at, $old) if $kind eq 'stale';
 	patch($t->{file}, $at, substr($old, 0, $size / 2)) if $kind eq 'torn';
-	# all ones are a hole of a map, and no page at all
-	my $from = $is_page ? ($t->{place}{page} == 5 ? 24 : 56) : 0;
-	patch($t->{file}, $at + $from, $is_page ? ($from == 24 ? "\xee" : "\xff") x (8176 - $from) : join('', map { chr(int(rand 256)) } 1 .. 4096)) if $kind eq 'garbage';
+	if ($kind eq 'garbage')
+	{
+		# all ones are a hole of a map, and no page at all
+		my ($from, $byte) = !$is_page ? (0, '') : $t->{place}{page} == 5 ? (24, "\xee") : (56, "\xff");
+		patch($t->{file}, $at + $from, $is_page ? $byte x (8176 - $from) : join('', map { chr(int(rand 256)) } 1 .. 4096));
+	}
 	truncate($t->{file}, $at) || die $! if $kind eq 'truncated';
 	unlink($t->{file}) || die $! if $kind eq 'missing';
 	if ($kind eq 'swapped')
