@@ -32,6 +32,7 @@ my %places = (
 # in the contents, what is put there (of a page's own number, and that of another), and
 # which statements must be refused.
 my $all = 'insert|update|delete|maintain';
+my $rolled_back;
 my $far = pack('Q<', 2**50 + 100);
 my %odd = (
 	header => [
@@ -41,8 +42,9 @@ my %odd = (
 	map => [ [ 16, pack('V', 40000), 'insert' ], [ 536, "\0" x 16 ], [ 536 + 3000, "\xff" x 16 ] ],
 	pending => [
 		[ 0, sub { pack('V', $_[0]) }, $all ], [ 0, pack('V', 0), $all ], [ 0, pack('V', 0xfffffff0), $all ], [ 4, "\xff\xff", $all ], [ 8, pack('Q<', 2**62), $all ],
-		# the place of row 2, as if taken by a transaction that is still to come
-		[ 8, pack('Q< Q< V C C', 2**62 + 5000, 40, 40, 1, 0) ], [ 28, "\x09", $all ], [ 29, "\x07", $all ],
+		# the place of row 2, as if taken by a transaction that is still to come, four
+		# billion after one that was rolled back
+		[ 8, sub { pack('Q< Q< V C C', 2**32 + $rolled_back, 40, 40, 1, 0) } ], [ 28, "\x09", $all ], [ 29, "\x07", $all ],
 		# transaction, start, count, kind, outcome of an entry
 		map { my @entry = @$_; [ 8, sub { pack('Q< Q< V C C', 700, map { $_ eq 'n' ? $_[0] : $_ } @entry, 1) }, 'maintain' ] }
 		  [ 2**50 + 100, 1, 2 ], [ 2**62, 1, 2 ], [ 32767, 5, 2 ], [ 5, 0, 2 ], [ 5, 0xffffffff, 2 ],
@@ -111,6 +113,7 @@ sub build
 			GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
 			RETURN SQLSTATE || ': ' || message || '; ' || detail;
 		END $$});
+	$rolled_back = $node->safe_psql('postgres', 'BEGIN; SELECT pg_current_xact_id(); ROLLBACK');
 	run_script('build', sub {
 		my $t = $_[0]->{name};
 		return "CREATE TABLE $t (id int PRIMARY KEY, want text, doc securefile($_[0]->{options}));"
