@@ -360,6 +360,8 @@ sub write_to_all
 sub acknowledged
 {
 	my $reads = run_script('after undoing', sub { "SELECT '$_[0]{name}', id, CASE WHEN want IS NULL THEN left(seen(doc, want), 5) ELSE seen(doc, want) END FROM $_[0]{name} ORDER BY id;\n" });
+	my $checks = run_script('check after undoing', sub { my $t = $_[0]->{name};
+		return "SELECT '$t', finding, segment_offset FROM securefile_check('$t', 'doc') WHERE finding ~ 'but free|to be freed|twice';\n" });
 	foreach my $t (@tables)
 	{
 		my $done = $t->{done};
@@ -373,6 +375,7 @@ sub acknowledged
 		# what an old page says, or one without a seal, was believed: values may be lost, and are said to be
 		my $lenient = $t->{place}{page} && ($t->{kind} eq 'stale' || $t->{kind} eq 'odd' && $t->{where} =~ /header|map/);
 		my $right = $lenient ? qr/^right|^XX001|^42704/ : qr/^right/;
+		is("@{ $checks->{ $t->{name} } || [] }", '', $node->name . ", $t->{name}: no space of a value was freed") unless $lenient;
 		my %says = (11 => $t->{where} eq 'inode' && $t->{kind} eq 'odd' ? qr/^XX001|^42704|^WRONG/ : $done->{edit} ? qr/^WRONG|^XX001|$right/ : $right);
 		my @bad = grep { ($is{$_} // 'none') !~ ($says{$_} // $right) } keys %want;
 		ok(!@bad && keys(%is) == keys(%want), $node->name . ", $t->{name}: what was acknowledged is there")
