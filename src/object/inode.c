@@ -50,6 +50,23 @@ read_flat(const SfLocator *loc, SfInode *inode)
 	sf_object_flat_units(loc, 0, loc->nunits, inode->u.units);
 }
 
+/* Can these be units, each on one page of the space map? */
+static bool
+units_are_sane(const SfInode *leaf)
+{
+	for (int i = 0; i < leaf->nentries; i++)
+	{
+		const SfUnit *unit = &leaf->u.units[i];
+
+		if (unit->start != SF_HOLE &&
+			(unit->flags != 0 || unit->stored_bytes == 0 || unit->stored_bytes > SF_UNIT_SIZE ||
+			 unit->start > (uint64) PG_INT64_MAX / SF_SECTOR_SIZE - SF_UNIT_SECTORS ||
+			 unit->start % SF_MAP_SECTORS + SF_BYTES_TO_SECTORS(unit->stored_bytes) > SF_MAP_SECTORS))
+			return false;
+	}
+	return true;
+}
+
 SF_NORETURN static void
 report_damaged_page(uint32 page, const char *detail)
 {
@@ -100,7 +117,8 @@ sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 leve
 				 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
 	}
 	if (inode->level != level || inode->nentries == 0 ||
-		inode->nentries > sf_inode_capacity(level))
+		inode->nentries > sf_inode_capacity(level) ||
+		(level == 0 && !units_are_sane(inode)))
 		report_damaged_page(pointer.page, psprintf("Expected level %u, found level %u with %u entries.",
 												   level, inode->level, inode->nentries));
 }
@@ -119,9 +137,7 @@ check_unit(const SfLocator *loc, uint64 i, const SfUnit *unit)
 {
 	if (unit->start == SF_HOLE)
 		return;
-	if (unit->stored_bytes != sf_object_unit_bytes(loc, i) || unit->flags != 0 ||
-		unit->start > (uint64) PG_INT64_MAX / SF_SECTOR_SIZE - SF_UNIT_SECTORS ||
-		unit->start % SF_MAP_SECTORS + SF_BYTES_TO_SECTORS(unit->stored_bytes) > SF_MAP_SECTORS)
+	if (unit->stored_bytes != sf_object_unit_bytes(loc, i))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("unit map of a securefile value is damaged"),

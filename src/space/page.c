@@ -73,7 +73,7 @@ entry_is_sane(const SfPendEntry *entry)
 	if (entry->outcome > SF_OUTCOME_COMMITTED || !TransactionIdIsNormal((TransactionId) entry->fxid))
 		return false;
 	if (entry->kind == SF_PEND_ALLOC_PAGE || entry->kind == SF_PEND_FREE_PAGE)
-		return entry->start < SF_NO_PAGE;
+		return entry->start > 0 && entry->start < SF_NO_PAGE && !SF_IS_MAP_PAGE(entry->start);
 	return (entry->kind == SF_PEND_ALLOC || entry->kind == SF_PEND_FREE) &&
 		entry->count > 0 && entry->start / SF_MAP_SECTORS < SF_NO_PAGE / SF_MAP_STRIDE &&
 		entry->start % SF_MAP_SECTORS + entry->count <= SF_MAP_SECTORS;

@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
 
-my $node = new_cluster('rest', conf => [ 'securefile.monitor = off', 'wal_level = logical', 'max_replication_slots = 2' ]);
+my $node = new_cluster('rest', conf => [ 'securefile.monitor = off', 'wal_level = logical', 'max_replication_slots = 2', 'full_page_writes = off' ]);
 my @verbose = (extra_params => [ '-v', 'VERBOSITY=verbose' ]);
 my $damages = 0;
 
@@ -73,6 +73,17 @@ stopped(sub { patch($relation, 0, $new) });
 rows_right($node, 's WHERE seed > 0', 8, 'old header: undone');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE seed < 0 AND substring(doc FROM 500001) = blob(id, 20000)'), 4, 'old header: undone');
 is($node->safe_psql('postgres', q{SELECT * FROM securefile_check('s', 'doc')}), '', 'old header: undone, sound');
+
+# ---- replay over a damaged page: it is not taken for sound afterwards ----
+make_table($node, 'r');
+fill($node, 'r', 1, 3, 20000);
+$node->safe_psql('postgres', 'CHECKPOINT');
+fill($node, 'r', 4, 5, 20000);
+my $replayed = segment_file('r');
+stopped(sub { patch($replayed, 8192 + 24 + 536 + 4000, "\1"); $damages++ }, 'immediate');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM r WHERE doc::bytea = blob(seed, len)'), 5, 'replay over a damaged page: values are read');
+fails_with($node, 'INSERT INTO r VALUES (6, 6, 20000, blob(6, 20000))', 'XX001', 'page 1 of segment relation .* is damaged', 'replay over a damaged page: it stays damaged');
+$node->safe_psql('postgres', 'DROP TABLE r');
 
 # ---- locators ----
 make_table($node, 'l', 'nocache');

@@ -80,9 +80,12 @@ class Table:
         """Rows that have a unit in these bytes of the data file."""
         found = set()
         for key in self.stored():
-            for _, piece in self.rows[key]:
+            pieces = [piece for _, piece in self.rows[key]]
+            for n, piece in enumerate(pieces):
                 for at in range(0, len(piece), UNIT):
                     where, size = place_of(data, piece, at)
+                    # only the last unit of a value is shorter than others
+                    size = UNIT if n < len(pieces) - 1 else size
                     if where < 0 or (where < end and where + size > first):
                         found.add(key)
         return found
