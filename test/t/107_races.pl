@@ -54,8 +54,14 @@ sub right
 
 sub file_bytes { return usage($node, $_[0], 'doc')->{file_bytes}; }
 
-my $one = background($node);
-my $two = background($node);
+my ($one, $two);
+sub new_sessions
+{
+	($one, $two) = (background($node), background($node));
+	$_->set_query_timer_restart(1) foreach ($one, $two);
+	return;
+}
+new_sessions();
 my $read = 'SELECT count(*) FROM %s WHERE doc::bytea = blob(seed, len)';
 
 sub maintain { return "SELECT entries_seen FROM securefile_maintain('$_[0]', 'doc')"; }
@@ -81,8 +87,7 @@ foreach my $point ('grow_before', 'grow_after_zero', 'grow_after_record')
 	my $t = new_table(6, 1_000_000);
 	sql("DELETE FROM $t WHERE id < 6", maintain($t));
 	$node->restart;
-	($one, $two) = (background($node), background($node));
-	my $before = file_bytes($t);
+	new_sessions();
 	ok(held($node, $one, 'lend_before_mark', insert($t, 10, 400_000)), 'a place has been chosen');
 	sql(insert($t, 11, 400_000));
 	let_go($node, $one, 'lend_before_mark');
