@@ -487,7 +487,7 @@ sub prepare
 make_table($node, 'elsewhere');
 fill($node, 'elsewhere', 1, 3, 4_000_000);
 my @here = grep { ($rounds || !$_->{long}) && prepare($_) } @kinds;
-foreach my $round (0 .. $rounds ? 3 * $rounds - 1 : 0)
+foreach my $round (0 .. ($rounds ? 3 * $rounds - 1 : 0))
 {
 	my @turns = map { [ $here[$_], $methods[ ($round + $_) % 3 ], $rounds || $_ == 0 ] } (0 .. $#here);
 	nearly_full(@$_) foreach (grep { !$_->[0]{cow} } @turns);
