@@ -16,7 +16,7 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background held let_go waits_for_lock wait_for_sql slurp patch unseal block_at catch_up prepare_handles prepare_load
+  background held resume waits_for_lock wait_for_sql slurp patch unseal block_at catch_up prepare_handles prepare_load
   loaded under_load);
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
@@ -425,7 +425,7 @@ sub held
 }
 
 # Let it go on, and wait until it is through; what it has printed.
-sub let_go
+sub resume
 {
 	my ($node, $session, $point) = @_;
 	$node->safe_psql('postgres', "SELECT securefile_fault('$point', 'none')");

@@ -97,7 +97,7 @@ sub new_holder
 }
 
 sub hold { $holder->query_safe(q{BEGIN; INSERT INTO docs VALUES ('f5', 'held')}); return; }
-sub release { $holder->query_safe('ROLLBACK'); return; }
+sub let_go { $holder->query_safe('ROLLBACK'); return; }
 
 # ---- interrupts: import ----
 my %statuses = (INT => 130, TERM => 143, HUP => 129, KILL => 137);
@@ -110,7 +110,7 @@ foreach my $signal (qw(INT TERM HUP KILL))
 	wait_for_waiting(q{wait_event_type = 'Lock'}, 1);
 	ended($run, $signal, $statuses{$signal}, "import, SIG$signal");
 	like($err, qr/^securefile: interrupted$/m, 'says so') if $signal ne 'KILL';
-	release();
+	let_go();
 	wait_for_none();
 	is(stored(), 'f1 f2 f3 f4 f6 f7 f8 f9', 'what was done is there, the rest not');
 	docs_sound("after SIG$signal");
@@ -189,7 +189,7 @@ sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_n
 ended($run, undef, 1, 'import, a session is terminated');
 like($err, qr/^securefile: f5: terminating connection due to administrator command/m, 'its file failed');
 like($err, qr/: 8 put, 1 failed/, 'the others did not');
-release();
+let_go();
 ends(0, qr/: 1 put, 8 same/, 'the next run goes on', 'import', '-t', 'docs', 'tree');
 docs_sound('terminated');
 
@@ -201,7 +201,7 @@ wait_for_waiting(q{wait_event_type = 'Lock'}, 1);
 sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'securefile'});
 ended($run, undef, 1, 'import over one connection, which is terminated');
 is(stored(), 'f1 f2 f3 f4 f6 f7 f8 f9', 'goes on over another one');
-release();
+let_go();
 $run = begin('import', '-j', 1, '-t', 'docs', 'tree');
 ended($run, undef, 0, 'goes on');
 
@@ -215,7 +215,7 @@ foreach my $how ('terminate', 'cancel')
 	sql(qq{SELECT pg_${how}_backend(pid) FROM pg_stat_activity WHERE application_name = 'securefile'});
 	ended($run, undef, $how eq 'cancel' ? 1 : 3, "put, $how");
 	like($err, $how eq 'cancel' ? qr/canceling statement due to user request|cancel/ : qr/terminating connection/, 'says so');
-	release();
+	let_go();
 	is(stored(), 'f1 f2 f3 f4 f6 f7 f8 f9', 'is not there');
 	docs_sound("put, $how");
 }
