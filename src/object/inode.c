@@ -96,8 +96,8 @@ check_unit(const SfLocator *loc, uint64 i, const SfUnit *unit)
 {
 	if (unit->start == SF_HOLE)
 		return;
-	if (unit->stored_bytes != sf_object_unit_bytes(loc, i) || unit->flags != 0 ||
-		unit->start > (uint64) PG_INT64_MAX / SF_SECTOR_SIZE - SF_UNIT_SECTORS)
+	if (unit->stored_bytes != sf_object_unit_bytes(loc, i) ||
+		sf_format_unit_problem(unit) != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("unit map of a securefile value is damaged"),

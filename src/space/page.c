@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "space/space_internal.h"
+#include "storage/buf_internals.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 
@@ -24,7 +25,9 @@ sf_page_type(Page page)
 {
 	SfPageTrailer *trailer;
 
-	if (PageIsNew(page) || PageGetSpecialSize(page) != MAXALIGN(SF_PAGE_SPECIAL))
+	/* a page from a file may hold anything */
+	if (PageGetPageSize(page) != BLCKSZ ||
+		((PageHeader) page)->pd_special != BLCKSZ - MAXALIGN(SF_PAGE_SPECIAL))
 		return 0;
 	trailer = PageTrailer(page);
 	if (trailer->magic != SF_PAGE_MAGIC || trailer->version != SF_PAGE_VERSION)
@@ -54,12 +57,34 @@ sf_page_init(Page page, SfPageType type, const void *content, Size len)
 	((PageHeader) page)->pd_lower = ((PageHeader) page)->pd_upper;
 }
 
+/*
+ * Damage may lead to a page that we have locked: to wait for it would be for ever, and
+ * could not be interrupted.
+ */
+static void
+check_not_locked(Relation rel, Buffer buf, int mode)
+{
+	LWLock	   *lock = BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1));
+
+	if (LWLockHeldByMeInMode(lock, LW_EXCLUSIVE) ||
+		(mode == BUFFER_LOCK_EXCLUSIVE && LWLockHeldByMe(lock)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("pages of segment relation \"%s\" lead in a circle",
+						RelationGetRelationName(rel)),
+				 errdetail("Page %u is met a second time.", BufferGetBlockNumber(buf)),
+				 errhint("Run securefile_check() on the column.")));
+}
+
 Buffer
 sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 {
 	Buffer		buf;
+	const char *problem;
 
 	buf = ReadBuffer(rel, page);
+	if (!BufferIsLocal(buf))
+		check_not_locked(rel, buf, mode);
 	LockBuffer(buf, mode);
 	if (sf_page_type(BufferGetPage(buf)) != type)
 		ereport(ERROR,
@@ -69,12 +94,36 @@ sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 				 errdetail("Expected page type %d, found %d.",
 						   type, sf_page_type(BufferGetPage(buf))),
 				 errhint("Run securefile_check() on the column.")));
+	problem = sf_format_page_problem(type, PageGetContents(BufferGetPage(buf)));
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("page %u of segment relation \"%s\" is damaged",
+						page, RelationGetRelationName(rel)),
+				 errdetail_internal("The %s.", problem),
+				 errhint("Run securefile_check() on the column.")));
 	return buf;
+}
+
+/* A number beyond the next map page is a damaged header's: not to be extended to. */
+static void
+check_new_number(Relation rel, uint32 page)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+
+	if (page > nblocks && page - nblocks >= SF_MAP_STRIDE)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("segment relation \"%s\" has lost pages, or its header is damaged",
+						RelationGetRelationName(rel)),
+				 errdetail("It should have %u pages, and has %u.", page, nblocks),
+				 errhint("Run securefile_check() on the column.")));
 }
 
 Buffer
 sf_page_new(Relation rel, uint32 page)
 {
+	check_new_number(rel, page);
 	while (RelationGetNumberOfBlocks(rel) <= page)
 	{
 		LockRelationForExtension(rel, ExclusiveLock);

@@ -37,6 +37,18 @@ sf_pending_take_page(Relation rel, SfHeader *h)
 	return sf_page_new(rel, h->next_page++);
 }
 
+/* A damaged page may lead back to itself, of which no two locks can be had, or to another. */
+void
+sf_pending_check_next(Relation rel, uint32 page, uint32 next, uint32 *npages)
+{
+	if (next == page || ++*npages > RelationGetNumberOfBlocks(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("pending pages of segment relation \"%s\" lead in a circle",
+						RelationGetRelationName(rel)),
+				 errhint("Run securefile_check() on the column.")));
+}
+
 /* Append an empty page to the queue, unless another did since seen_tail. */
 static void
 add_tail(Relation rel, uint32 seen_tail)
@@ -135,7 +147,7 @@ add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
 	}
 	else
 		buf = sf_change_buffer(*map_at);
-	if (!sf_map_none_used(SfPageMap(BufferGetPage(buf)), range))
+	if (!sf_format_map_none_used(SfPageMap(BufferGetPage(buf)), range))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("space of a new value is in use already in segment \"%s\"",

@@ -14,6 +14,12 @@ extern Buffer sf_pending_take_page(Relation rel, SfHeader *h);
 extern Buffer sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf);
 extern SfPendEntry sf_pending_entry(SfPendKind kind, uint64 start, uint32 count);
 
+/*
+ * Going on from a page of the queue to the next; npages counts them.  ERROR when that
+ * leads in a circle.
+ */
+extern void sf_pending_check_next(Relation rel, uint32 page, uint32 next, uint32 *npages);
+
 /* What is to become of an entry. */
 typedef enum SfFate
 {

@@ -82,6 +82,14 @@ note_freeing(TransactionId *newest, const SfPendEntry *entry)
 		*newest = xid;
 }
 
+/* A damaged entry, which securefile_check() reports, frees nothing. */
+static SfFate
+fate_of(const PageWork *work, const SfPendEntry *entry)
+{
+	return sf_format_entry_problem(entry) != NULL ? SF_FATE_LOST :
+		sf_pending_fate(entry, work->horizon);
+}
+
 /* Collect what one record can do; inode pages are left to
  * free_inode_page(). */
 static void
@@ -92,7 +100,7 @@ collect(PageWork *work, Batch *batch)
 	{
 		const SfPendEntry *entry = &work->entries[i];
 
-		switch (sf_pending_fate(entry, work->horizon))
+		switch (fate_of(work, entry))
 		{
 			case SF_FATE_WAIT:
 			case SF_FATE_LOST:
@@ -126,7 +134,7 @@ add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Ba
 	{
 		if (batch->maps[m] != entry->start / SF_MAP_SECTORS)
 			continue;
-		if (!sf_map_all_used(SfPageMap(BufferGetPage(maps[m])), range))
+		if (!sf_format_map_all_used(SfPageMap(BufferGetPage(maps[m])), range))
 		{
 			/* somebody's damage; clearing what is clear would miscount */
 			ereport(WARNING,
@@ -246,7 +254,7 @@ resolve_page(PageWork *work, uint32 *next)
 	}
 	for (int i = work->n - 1; i >= 0; i--)
 		if (is_page_kind(&work->entries[i]) &&
-			sf_pending_fate(&work->entries[i], work->horizon) == SF_FATE_FREE)
+			fate_of(work, &work->entries[i]) == SF_FATE_FREE)
 			free_inode_page(work, i);
 	return work->n;
 }
@@ -309,6 +317,7 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	Relation	rel = sf_segment_rel(seg);
 	PageWork   *work;
 	uint32		prev = SF_NO_PAGE;
+	uint32		npages = 0;
 	uint32		next;
 
 	if (!wait && !ConditionalLockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock))
@@ -326,6 +335,7 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	{
 		int			left = resolve_page(work, &next);
 
+		sf_pending_check_next(rel, work->page, next, &npages);
 		note_unresolved(work);
 		if (left == 0)
 			SF_FAULT(resolve_before_unlink);

@@ -72,12 +72,14 @@ read_pending(Relation rel, RunList *list)
 {
 	Buffer		held = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	uint32		page = SfPageHeader(BufferGetPage(held))->pending_head;
+	uint32		npages = 0;
 
 	while (page != SF_NO_PAGE)
 	{
 		Buffer		buf = sf_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
 		const SfPending *pending = SfPagePending(BufferGetPage(buf));
 
+		sf_pending_check_next(rel, page, pending->next, &npages);
 		UnlockReleaseBuffer(held);
 		held = buf;
 		for (int i = 0; i < pending->nentries; i++)
@@ -146,8 +148,8 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 		Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(run.start / SF_MAP_SECTORS), SF_PAGE_MAP,
 									   BUFFER_LOCK_SHARE);
 
-		used = sf_map_all_used(SfPageMap(BufferGetPage(buf)),
-							   sf_map_range(run.start, run.nsectors));
+		used = sf_format_map_all_used(SfPageMap(BufferGetPage(buf)),
+									  sf_map_range(run.start, run.nsectors));
 		UnlockReleaseBuffer(buf);
 	}
 	sf_segment_close(rel);
