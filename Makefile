@@ -8,6 +8,8 @@
 #	make bench			speed beside bytea and large objects (see bench/run)
 #	make lint			cheap checks of the sources
 #	make FAULTS=1		with fault points, for tests (make clean first)
+#	make SANITIZE=1		with the address and undefined behaviour sanitizers, for
+#			servers that have their libraries preloaded (see doc/testing.md)
 
 MODULE_big = securefile
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
@@ -44,7 +46,12 @@ PG_CFLAGS = -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare \
 ifdef FAULTS
 PG_CPPFLAGS += -DSF_FAULTS
 endif
-SHLIB_LINK = -laio -luring -lxxhash -lsodium \
+SANITIZERS =
+ifdef SANITIZE
+SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined
+PG_CFLAGS += -O1 -fno-omit-frame-pointer $(SANITIZERS)
+endif
+SHLIB_LINK = $(SANITIZERS) -laio -luring -lxxhash -lsodium \
 	-Wl,--version-script=$(srcdir)/src/exports.map
 
 # no function here is worth inlining into a JIT-compiled expression

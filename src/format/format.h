@@ -305,6 +305,22 @@ typedef struct SfMap
 	uint8_t		used[SF_MAP_SECTORS / 8];	/* a byte is a block */
 } SfMap;
 
+/* Sectors of one space-map page; all that there are must end within it. */
+typedef struct SfMapRange
+{
+	uint16_t	first;			/* sector within the map page */
+	uint16_t	count_minus_1;
+} SfMapRange;
+
+/* Set or clear bits of the used plane, and count them; ask for all of a range. */
+extern void sf_format_map_set(SfMap *map, SfMapRange range);
+extern void sf_format_map_clear(SfMap *map, SfMapRange range);
+extern bool sf_format_map_all_used(const SfMap *map, SfMapRange range);
+extern bool sf_format_map_none_used(const SfMap *map, SfMapRange range);
+
+/* A segment has no more sectors than it can have map pages for. */
+#define SF_MAX_SECTORS			((uint64_t) (UINT32_MAX / SF_MAP_STRIDE) * SF_MAP_SECTORS)
+
 /*
  * Pending page contents (uncommitted free space), a queue of pages
  *
@@ -351,6 +367,9 @@ typedef struct SfPending
 	SfPendEntry entries[];
 } SfPending;
 
+/* Transaction ids below it, of whatever epoch, are none. */
+#define SF_FIRST_XID			3
+
 #define SF_PENDING_MAX \
 	((SF_PAGE_CONTENT - offsetof(SfPending, entries)) / sizeof(SfPendEntry))
 
@@ -392,10 +411,76 @@ typedef struct SfInode
 #define SF_INODE_MAX_UNITS		((SF_PAGE_CONTENT - SF_INODE_HEADER) / sizeof(SfUnit))
 #define SF_INODE_MAX_CHILDREN	((SF_PAGE_CONTENT - SF_INODE_HEADER) / sizeof(SfChild))
 
+/* Inode trees have at most this many levels: they hold more than INT64_MAX bytes. */
+#define SF_INODE_MAX_DEPTH		6
+
 /* A free dynamic page: page number of the next one (4), or SF_NO_PAGE. */
 typedef struct SfFreePage
 {
 	uint32_t	next;
 } SfFreePage;
+
+/*
+ * What is wrong with the contents of a page of a type, as far as a look at their
+ * fixed part tells, such that code that goes by them would leave the page; NULL
+ * when nothing is.
+ */
+extern const char *sf_format_page_problem(SfPageType type, const void *content);
+
+/* The same for an entry of a pending page, and for a unit of a leaf. */
+extern const char *sf_format_entry_problem(const SfPendEntry *entry);
+extern const char *sf_format_unit_problem(const SfUnit *unit);
+
+/* ---------------------------------------------------------------------
+ * Changes of a page: the data of a block in WAL records, version 1
+ *
+ * Operations one after the other, each
+ *	 0	2	code (SfOpCode)
+ *	 2	2	length of the payload
+ *	 4	n	payload
+ * ---------------------------------------------------------------------
+ */
+typedef enum SfOpCode
+{
+	SF_OP_INIT = 1,				/* new page: type (4 bytes), contents */
+	SF_OP_HEADER,				/* SfHeader */
+	SF_OP_MAP_SET,				/* SfMapRange */
+	SF_OP_MAP_CLEAR,			/* SfMapRange */
+	SF_OP_PEND_ADD,				/* SfPendEntry, one or more */
+	SF_OP_PEND_REMOVE,			/* uint16 indexes, ascending */
+	SF_OP_PEND_COMMITTED,		/* uint16 indexes */
+	SF_OP_PEND_NEXT,			/* uint32 page */
+} SfOpCode;
+
+typedef struct SfOpHeader
+{
+	uint16_t	code;
+	uint16_t	len;
+} SfOpHeader;
+
+/* One operation, read; payload points into the list. */
+typedef struct SfOp
+{
+	SfOpCode	code;
+	size_t		len;
+	const uint8_t *payload;
+} SfOp;
+
+/* Take the first operation off a list that has been checked. */
+extern SfOp sf_format_op_next(const uint8_t **ops);
+
+/*
+ * May these operations be applied to a page of that type (0: none of ours) and
+ * contents?  NULL, or what is wrong.  Whatever they are: afterwards applying them
+ * touches nothing but the contents.
+ */
+extern const char *sf_format_ops_problem(SfPageType type, const void *content,
+										 const uint8_t *ops, size_t len);
+
+/*
+ * Apply one operation to the contents of a page, any but SF_OP_INIT, which makes
+ * the page around them new, too.  No allocation, no error.
+ */
+extern void sf_format_op_apply(void *content, SfOp op);
 
 #endif							/* SF_FORMAT_H */

@@ -32,7 +32,7 @@ decode_inode_map(const uint8_t *data, size_t len, SfLocator *loc)
 	loc->nruns = 0;
 	if (len != SF_LOCATOR_INODE_SIZE)
 		return "locator with an inode map has the wrong size";
-	if (loc->depth < 1 || loc->depth > 6)
+	if (loc->depth < 1 || loc->depth > SF_INODE_MAX_DEPTH)
 		return "inode tree has an impossible depth";
 	loc->root_page = GET(uint32_t, data + 48);
 	loc->root_stamp = GET(uint64_t, data + 56);

@@ -55,15 +55,8 @@ static bool
 units_are_sane(const SfInode *leaf)
 {
 	for (int i = 0; i < leaf->nentries; i++)
-	{
-		const SfUnit *unit = &leaf->u.units[i];
-
-		if (unit->start != SF_HOLE &&
-			(unit->flags != 0 || unit->stored_bytes == 0 || unit->stored_bytes > SF_UNIT_SIZE ||
-			 unit->start > (uint64) PG_INT64_MAX / SF_SECTOR_SIZE - SF_UNIT_SECTORS ||
-			 unit->start % SF_MAP_SECTORS + SF_BYTES_TO_SECTORS(unit->stored_bytes) > SF_MAP_SECTORS))
+		if (sf_format_unit_problem(&leaf->u.units[i]) != NULL)
 			return false;
-	}
 	return true;
 }
 

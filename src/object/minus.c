@@ -60,6 +60,12 @@ add_unit(Minus *minus, const SfUnit *unit)
 	SfOwned    *owned = minus->owned;
 	uint32		nruns = owned->nruns;
 
+	if (sf_format_unit_problem(unit) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("unit map of a securefile value is damaged"),
+				 errdetail_internal("The %s.", sf_format_unit_problem(unit)),
+				 errhint("Run securefile_check() on the column.")));
 	if (nruns == minus->runs_size)
 	{
 		minus->runs_size *= 2;

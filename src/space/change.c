@@ -9,10 +9,7 @@
  * the same operations with the same function.  So a forward path that works
  * has a redo that works, and the opcodes only say what the change was for.
  *
- * Block data: operations one after the other, each
- *	 0	2	code (SfOpCode)
- *	 2	2	length of the payload
- *	 4	n	payload
+ * What an operation is, and how it is applied, is in format/change.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,12 +22,6 @@
 #include "miscadmin.h"
 #include "space/space_internal.h"
 #include "utils/memutils.h"
-
-typedef struct SfOpHeader
-{
-	uint16		code;
-	uint16		len;
-} SfOpHeader;
 
 /* One page of the change under construction. */
 typedef struct SfChangePage
@@ -120,110 +111,83 @@ sf_change_init(int i, SfPageType type, const void *content, Size len)
 	pages[i].init = true;
 }
 
-/* Remove entries by ascending index, keeping the order of the others. */
-static void
-pend_remove(SfPending *pending, const uint16 *indexes, int n)
-{
-	int			to = 0;
-	int			skip = 0;
-
-	for (int from = 0; from < pending->nentries; from++)
-	{
-		if (skip < n && indexes[skip] == from)
-			skip++;
-		else
-			pending->entries[to++] = pending->entries[from];
-	}
-	Assert(skip == n);
-	pending->nentries = to;
-}
-
 /*
- * Apply one operation to a page.  Runs in critical sections and in redo: no
- * allocation, no error.  The payload may be unaligned.
+ * Apply a page's list of operations, which was checked.  Runs in critical sections
+ * and in redo: no allocation, no error.
  */
-static void
-apply_op(Page page, SfOpCode code, const char *payload, Size len)
-{
-	SfMapRange	range;
-	uint16		indexes[SF_PENDING_MAX];
-
-	switch (code)
-	{
-		case SF_OP_INIT:
-			{
-				uint32		type;
-
-				memcpy(&type, payload, sizeof(type));
-				sf_page_init(page, type, payload + sizeof(type), len - sizeof(type));
-				break;
-			}
-		case SF_OP_HEADER:
-			memcpy(SfPageHeader(page), payload, sizeof(SfHeader));
-			break;
-		case SF_OP_MAP_SET:
-			memcpy(&range, payload, sizeof(range));
-			sf_map_set(SfPageMap(page), range);
-			break;
-		case SF_OP_MAP_CLEAR:
-			memcpy(&range, payload, sizeof(range));
-			sf_map_clear(SfPageMap(page), range);
-			break;
-		case SF_OP_PEND_ADD:
-			memcpy(&SfPagePending(page)->entries[SfPagePending(page)->nentries], payload, len);
-			SfPagePending(page)->nentries += len / sizeof(SfPendEntry);
-			Assert(SfPagePending(page)->nentries <= SF_PENDING_MAX);
-			break;
-		case SF_OP_PEND_REMOVE:
-			memcpy(indexes, payload, len);
-			pend_remove(SfPagePending(page), indexes, len / sizeof(uint16));
-			break;
-		case SF_OP_PEND_COMMITTED:
-			memcpy(indexes, payload, len);
-			for (int i = 0; i < len / sizeof(uint16); i++)
-				SfPagePending(page)->entries[indexes[i]].outcome = SF_OUTCOME_COMMITTED;
-			break;
-		case SF_OP_PEND_NEXT:
-			memcpy(&SfPagePending(page)->next, payload, sizeof(uint32));
-			break;
-	}
-}
-
-/* Apply a page's list of operations. */
 static void
 apply_ops(Page page, const char *ops, Size len)
 {
-	const char *end = ops + len;
+	const uint8 *next = (const uint8 *) ops;
 
-	while (ops < end)
+	while (next < (const uint8 *) ops + len)
 	{
-		SfOpHeader	head;
+		SfOp		op = sf_format_op_next(&next);
+		uint32		type;
 
-		memcpy(&head, ops, sizeof(head));
-		ops += sizeof(head);
-		apply_op(page, head.code, ops, head.len);
-		ops += head.len;
+		if (op.code == SF_OP_INIT)
+		{
+			memcpy(&type, op.payload, sizeof(type));
+			sf_page_init(page, type, op.payload + sizeof(type), op.len - sizeof(type));
+		}
+		else
+			sf_format_op_apply(PageGetContents(page), op);
 	}
 }
 
-/*
- * Change a page and seal it again.  Redo may meet one that is damaged: that
- * stays to be seen.
- */
+/* Change a page and seal it again. */
 static void
-apply_and_seal(Buffer buf, const char *ops, Size len, bool init)
+apply_and_seal(Buffer buf, const char *ops, Size len)
 {
 	Page		page = BufferGetPage(buf);
 	SfNode		node;
 	ForkNumber	fork;
 	BlockNumber n;
-	bool		sound;
 
 	BufferGetTag(buf, &node, &fork, &n);
-	sound = init || sf_seal_holds(page, SfNodeRel(node), n);
 	apply_ops(page, ops, len);
-	if (sound)
-		sf_seal_put(page, SfNodeRel(node), n);
+	sf_seal_put(page, SfNodeRel(node), n);
+}
+
+/*
+ * Redo of a page that is damaged already: it stays so, and to be seen as such;
+ * the server must start.
+ */
+static bool
+is_damaged(Buffer buf)
+{
+	SfNode		node;
+	ForkNumber	fork;
+	BlockNumber n;
+
+	BufferGetTag(buf, &node, &fork, &n);
+	if (sf_page_is_sound(BufferGetPage(buf), SfNodeRel(node), n))
+		return false;
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("page %u of the segment relation with file number %u is damaged",
+					n, SfNodeRel(node)),
+			 errdetail("A change of it is left out.")));
+	return true;
+}
+
+/*
+ * ERROR when a page is such that a list of operations cannot be applied to it: it
+ * or they are damaged.  Asked before the record is written, too, or what redo
+ * refuses would be met at the next start only.
+ */
+static void
+check_ops(Buffer buf, const char *ops, Size len)
+{
+	Page		page = BufferGetPage(buf);
+	const char *problem = sf_format_ops_problem(sf_page_type(page), PageGetContents(page),
+												(const uint8 *) ops, len);
+
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("page %u of a securefile segment cannot be changed", BufferGetBlockNumber(buf)),
+				 errdetail_internal("%s.", problem)));
 }
 
 XLogRecPtr
@@ -231,12 +195,15 @@ sf_change_finish(uint8 info, const void *data, Size len)
 {
 	XLogRecPtr	lsn;
 
+	for (int i = 0; i < npages; i++)
+		check_ops(pages[i].buf, pages[i].ops.data, pages[i].ops.len);
+
 	START_CRIT_SECTION();
 	XLogBeginInsert();
 	XLogRegisterData((char *) data, len);
 	for (int i = 0; i < npages; i++)
 	{
-		apply_and_seal(pages[i].buf, pages[i].ops.data, pages[i].ops.len, pages[i].init);
+		apply_and_seal(pages[i].buf, pages[i].ops.data, pages[i].ops.len);
 		MarkBufferDirty(pages[i].buf);
 		XLogRegisterBuffer(i, pages[i].buf,
 						   pages[i].init ? REGBUF_WILL_INIT : REGBUF_STANDARD);
@@ -275,8 +242,7 @@ sf_change_redo(XLogReaderState *record)
 	Buffer		bufs[SF_CHANGE_MAX];
 	int			n = XLogRecMaxBlockId(record) + 1;
 
-	if (n > SF_CHANGE_MAX)
-		elog(PANIC, "securefile record with %d pages", n);
+	Assert(n <= SF_CHANGE_MAX);
 	for (int i = 0; i < n; i++)
 	{
 		XLogRedoAction action = BLK_NEEDS_REDO;
@@ -288,10 +254,11 @@ sf_change_redo(XLogReaderState *record)
 			bufs[i] = XLogInitBufferForRedo(record, i);
 		else
 			action = XLogReadBufferForRedo(record, i, &bufs[i]);
-		if (action != BLK_NEEDS_REDO)
+		if (action != BLK_NEEDS_REDO || (!init && is_damaged(bufs[i])))
 			continue;
 		ops = XLogRecGetBlockData(record, i, &len);
-		apply_and_seal(bufs[i], ops, len, init);
+		check_ops(bufs[i], ops, len);
+		apply_and_seal(bufs[i], ops, len);
 		PageSetLSN(BufferGetPage(bufs[i]), record->EndRecPtr);
 		MarkBufferDirty(bufs[i]);
 	}

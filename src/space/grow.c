@@ -117,7 +117,7 @@ require_unused(Relation rel, uint64 from_sector, uint64 to_sector)
 		if (!sf_page_is_used(rel, SF_MAP_PAGE(map)))
 			continue;
 		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
-		if (!sf_map_none_used(SfPageMap(BufferGetPage(buf)), sf_map_range(first, end - first)))
+		if (!sf_format_map_none_used(SfPageMap(BufferGetPage(buf)), sf_map_range(first, end - first)))
 			sf_page_report_damaged(rel, SF_MAP_PAGE(map),
 								   psprintf("The header says that the segment ends at sector " UINT64_FORMAT
 											", and there are sectors in use behind.", from_sector));
@@ -134,7 +134,8 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 {
 	SF_FAULT(grow_before);
 	require_unused(rel, old_total, total);
-	sf_page_extend(rel, SF_MAP_PAGE(map_pages(total) - 1));
+	for (uint32 map = map_pages(old_total); map < map_pages(total); map++)
+		sf_page_extend(rel, SF_MAP_PAGE(map));
 	sf_io_files_grow(seg->node, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
 	SF_FAULT(grow_after_zero);
 	set_total(rel, XLOG_SF_GROW, total);

@@ -26,61 +26,6 @@ sf_map_range(uint64 start, uint32 count)
 	return range;
 }
 
-/* Number of sectors of byte i that a range covers, as a mask. */
-static uint8
-byte_mask(uint32 i, uint32 first, uint32 end)
-{
-	uint8		mask = 0xFF;
-
-	if (i == first / 8)
-		mask &= 0xFF << (first % 8);
-	if (i == (end - 1) / 8)
-		mask &= 0xFF >> (7 - (end - 1) % 8);
-	return mask;
-}
-
-#define FOR_EACH_BYTE(i, range) \
-	for (uint32 first_ = (range).first, end_ = first_ + (range).count_minus_1 + 1, \
-		 i = first_ / 8; i <= (end_ - 1) / 8; i++)
-
-void
-sf_map_set(SfMap *map, SfMapRange range)
-{
-	FOR_EACH_BYTE(i, range)
-		map->used[i] |= byte_mask(i, first_, end_);
-	map->used_sectors += range.count_minus_1 + 1;
-}
-
-void
-sf_map_clear(SfMap *map, SfMapRange range)
-{
-	FOR_EACH_BYTE(i, range)
-		map->used[i] &= ~byte_mask(i, first_, end_);
-	map->used_sectors -= range.count_minus_1 + 1;
-}
-
-bool
-sf_map_all_used(const SfMap *map, SfMapRange range)
-{
-	FOR_EACH_BYTE(i, range)
-	{
-		uint8		mask = byte_mask(i, first_, end_);
-
-		if ((map->used[i] & mask) != mask)
-			return false;
-	}
-	return true;
-}
-
-bool
-sf_map_none_used(const SfMap *map, SfMapRange range)
-{
-	FOR_EACH_BYTE(i, range)
-		if (map->used[i] & byte_mask(i, first_, end_))
-			return false;
-	return true;
-}
-
 bool
 sf_map_is_lent(const SfMap *map, uint32 block)
 {

@@ -57,56 +57,26 @@ sf_page_init(Page page, SfPageType type, const void *content, Size len)
 
 /* ---- what a page may be ---- */
 
-/* Can these be the fields of a header? */
-static bool
-header_is_sane(const SfHeader *h)
-{
-	return h->total_sectors % SF_BLOCK_SECTORS == 0 &&
-		h->total_sectors / SF_MAP_SECTORS < SF_NO_PAGE / SF_MAP_STRIDE &&
-		h->next_page >= 2 && h->next_page != SF_NO_PAGE &&
-		(h->pending_head == SF_NO_PAGE) == (h->pending_tail == SF_NO_PAGE);
-}
-
-static bool
-entry_is_sane(const SfPendEntry *entry)
-{
-	if (entry->outcome > SF_OUTCOME_COMMITTED || !TransactionIdIsNormal((TransactionId) entry->fxid))
-		return false;
-	if (entry->kind == SF_PEND_ALLOC_PAGE || entry->kind == SF_PEND_FREE_PAGE)
-		return entry->start > 0 && entry->start < SF_NO_PAGE && !SF_IS_MAP_PAGE(entry->start);
-	return (entry->kind == SF_PEND_ALLOC || entry->kind == SF_PEND_FREE) &&
-		entry->count > 0 && entry->start / SF_MAP_SECTORS < SF_NO_PAGE / SF_MAP_STRIDE &&
-		entry->start % SF_MAP_SECTORS + entry->count <= SF_MAP_SECTORS;
-}
-
-static bool
-pending_is_sane(const SfPending *pending)
-{
-	if (pending->nentries > SF_PENDING_MAX)
-		return false;
-	for (int i = 0; i < pending->nentries; i++)
-		if (!entry_is_sane(&pending->entries[i]))
-			return false;
-	return true;
-}
-
 /* What is read from pages without a seal must do no harm either. */
-static bool
-is_sane(Page page, SfPageType type)
+static const char *
+content_problem(Page page, SfPageType type)
 {
-	switch (type)
-	{
-		case SF_PAGE_HEADER:
-			return header_is_sane(SfPageHeader(page));
-		case SF_PAGE_MAP:
-			return SfPageMap(page)->used_sectors <= SF_MAP_SECTORS;
-		case SF_PAGE_PENDING:
-			return pending_is_sane(SfPagePending(page));
-		case SF_PAGE_INODE:
-		case SF_PAGE_FREE:
-			break;				/* who follows their pointers looks where they lead */
-	}
-	return true;
+	const char *problem = sf_format_page_problem(type, PageGetContents(page));
+	SfPending  *pending = SfPagePending(page);
+
+	if (type != SF_PAGE_PENDING)
+		return problem;
+	for (int i = 0; problem == NULL && i < pending->nentries; i++)
+		problem = sf_format_entry_problem(&pending->entries[i]);
+	return problem;
+}
+
+bool
+sf_page_is_sound(Page page, uint32 relnumber, BlockNumber n)
+{
+	SfPageType	type = sf_page_type(page);
+
+	return type != 0 && sf_seal_holds(page, relnumber, n) && content_problem(page, type) == NULL;
 }
 
 /* The one message of a damaged page; relname NULL: that of storage. */
@@ -136,9 +106,8 @@ page_problem(Page page, uint32 relnumber, BlockNumber n, SfPageType type)
 	if (!sf_seal_holds(page, relnumber, n))
 		return psprintf("Expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
 						sf_page_trailer(page)->seal, sf_seal_compute(page, relnumber, n));
-	if (!is_sane(page, type))
-		return pstrdup("It says what cannot be.");
-	return NULL;
+	return content_problem(page, type) == NULL ? NULL
+		: psprintf("The %s.", content_problem(page, type));
 }
 
 void
@@ -211,6 +180,11 @@ may_be_taken(Page page, SfPageType type)
 void
 sf_page_extend(Relation rel, uint32 page)
 {
+	BlockNumber npages = RelationGetNumberOfBlocks(rel);
+
+	/* not by a damaged header's number, all the way */
+	if (page >= npages + SF_MAP_STRIDE)
+		sf_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
 	while (RelationGetNumberOfBlocks(rel) <= page)
 	{
 		LockRelationForExtension(rel, ExclusiveLock);

@@ -149,7 +149,7 @@ add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
 	}
 	else
 		buf = sf_change_buffer(*map_at);
-	if (!sf_map_none_used(SfPageMap(BufferGetPage(buf)), range))
+	if (!sf_format_map_none_used(SfPageMap(BufferGetPage(buf)), range))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("space of a new value is in use already in segment \"%s\"",

@@ -21,35 +21,52 @@
 #include "port/pg_bitutils.h"
 #include "space/space_internal.h"
 
-/* Sectors of a map page that lie inside the data files. */
-static uint32
-sectors_of(Relation rel, uint32 map)
+/* The header page locked, and a copy of what it says. */
+static Buffer
+lock_header(Relation rel, SfHeader *header)
 {
-	uint64		total = sf_space_header(rel).total_sectors;
-	uint64		first = (uint64) map * SF_MAP_SECTORS;
+	Buffer		buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 
-	Assert(first < total);
-	return Min(total - first, SF_MAP_SECTORS);
+	*header = *SfPageHeader(BufferGetPage(buf));
+	return buf;
 }
 
-/* Write a page anew; the buffer is locked and is released. */
+/*
+ * Write a page anew, and with it, in the same record, the header that knows it
+ * (redo makes no page that none knows).  Both are locked, and are released.
+ */
 static void
-write_page(Buffer buf, SfPageType type, const void *content, Size len)
+write_page(Buffer hbuf, const SfHeader *header, Buffer buf, SfPageType type,
+		   const void *content, Size len)
 {
 	SF_FAULT(repair_page);
 	sf_change_begin();
+	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, header, sizeof(SfHeader));
 	sf_change_init(sf_change_add(buf), type, content, len);
 	sf_change_finish_plain(XLOG_SF_REPAIR);
+}
+
+/* Sectors of a map page that lie inside the data files. */
+static uint32
+sectors_of(const SfHeader *header, uint32 map)
+{
+	uint64		first = (uint64) map * SF_MAP_SECTORS;
+
+	Assert(first < header->total_sectors);
+	return Min(header->total_sectors - first, SF_MAP_SECTORS);
 }
 
 void
 sf_space_repair_map(SfSegment *seg, uint32 map)
 {
 	Relation	rel = sf_segment_rel(seg);
+	SfHeader	header;
+	Buffer		hbuf = lock_header(rel, &header);
 	SfMap		content = {0};
 
-	sf_map_set(&content, sf_map_range(0, sectors_of(rel, map)));
-	write_page(sf_page_anew(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP, &content, sizeof(content));
+	sf_format_map_set(&content, sf_map_range(0, sectors_of(&header, map)));
+	write_page(hbuf, &header, sf_page_anew(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
+			   &content, sizeof(content));
 	sf_segment_close(rel);
 }
 
@@ -88,20 +105,24 @@ void
 sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
 {
 	Relation	rel = sf_segment_rel(seg);
-	uint32		limit = sectors_of(rel, map);
+	SfHeader	header;
+	Buffer		hbuf = lock_header(rel, &header);
 	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 	SfMap	   *old = SfPageMap(BufferGetPage(buf));
 	SfMap		content = *old;
+	uint32		limit = sectors_of(&header, map) / 8;
 
-	Assert(limit % 8 == 0);
 	for (uint32 b = 0; b < SF_MAP_SECTORS / 8; b++)
-		content.used[b] = b < limit / 8 ? old->used[b] | used[b] : 0;
+		content.used[b] = b < limit ? old->used[b] | used[b] : 0;
 	content.used_sectors = pg_popcount((char *) content.used, sizeof(content.used));
 	require_not_lent(rel, old, content.used);
-	if (memcmp(&content, old, sizeof(SfMap)) == 0)
-		UnlockReleaseBuffer(buf);
+	if (memcmp(&content, old, sizeof(SfMap)) != 0)
+		write_page(hbuf, &header, buf, SF_PAGE_MAP, &content, sizeof(content));
 	else
-		write_page(buf, SF_PAGE_MAP, &content, sizeof(content));
+	{
+		UnlockReleaseBuffer(buf);
+		UnlockReleaseBuffer(hbuf);
+	}
 	sf_segment_close(rel);
 }
 
@@ -110,8 +131,8 @@ void
 sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 {
 	Relation	rel = sf_segment_rel(seg);
-	Buffer		buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
+	SfHeader	header;
+	Buffer		buf = lock_header(rel, &header);
 
 	header.next_object_id = Max(header.next_object_id, repair.next_object_id);
 	header.next_stamp = Max(header.next_stamp, repair.next_stamp);
@@ -130,15 +151,11 @@ void
 sf_space_repair_free_page(SfSegment *seg, uint32 page)
 {
 	Relation	rel = sf_segment_rel(seg);
-	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	header = *SfPageHeader(BufferGetPage(hbuf));
+	SfHeader	header;
+	Buffer		hbuf = lock_header(rel, &header);
 	SfFreePage	content = {header.free_head};
 
-	SF_FAULT(repair_page);
 	header.free_head = page;
-	sf_change_begin();
-	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &header, sizeof(header));
-	sf_change_init(sf_change_add(sf_page_anew(rel, page)), SF_PAGE_FREE, &content, sizeof(content));
-	sf_change_finish_plain(XLOG_SF_REPAIR);
+	write_page(hbuf, &header, sf_page_anew(rel, page), SF_PAGE_FREE, &content, sizeof(content));
 	sf_segment_close(rel);
 }

@@ -82,6 +82,14 @@ note_freeing(TransactionId *newest, const SfPendEntry *entry)
 		*newest = xid;
 }
 
+/* A damaged entry, which securefile_check() reports, frees nothing. */
+static SfFate
+fate_of(const PageWork *work, const SfPendEntry *entry)
+{
+	return sf_format_entry_problem(entry) != NULL ? SF_FATE_LOST :
+		sf_pending_fate(entry, work->horizon);
+}
+
 /* Collect what one record can do; inode pages are left to
  * free_inode_page(). */
 static void
@@ -92,7 +100,7 @@ collect(PageWork *work, Batch *batch)
 	{
 		const SfPendEntry *entry = &work->entries[i];
 
-		switch (sf_pending_fate(entry, work->horizon))
+		switch (fate_of(work, entry))
 		{
 			case SF_FATE_WAIT:
 			case SF_FATE_LOST:
@@ -126,7 +134,7 @@ add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Ba
 	{
 		if (batch->maps[m] != entry->start / SF_MAP_SECTORS)
 			continue;
-		if (!sf_map_all_used(SfPageMap(BufferGetPage(maps[m])), range))
+		if (!sf_format_map_all_used(SfPageMap(BufferGetPage(maps[m])), range))
 		{
 			/* somebody's damage; clearing what is clear would miscount */
 			ereport(WARNING,
@@ -246,7 +254,7 @@ resolve_page(PageWork *work, uint32 *next)
 	}
 	for (int i = work->n - 1; i >= 0; i--)
 		if (is_page_kind(&work->entries[i]) &&
-			sf_pending_fate(&work->entries[i], work->horizon) == SF_FATE_FREE)
+			fate_of(work, &work->entries[i]) == SF_FATE_FREE)
 			free_inode_page(work, i);
 	return work->n;
 }

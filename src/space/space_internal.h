@@ -92,25 +92,21 @@ typedef struct xl_sf_db
 	Oid			db;
 } xl_sf_db;
 
+/* Bytes of one data record: small enough for memory, large enough for speed. */
+#define SF_DATA_RECORD_SECTORS	(1024 * 1024 / SF_SECTOR_SIZE)
+
+/* ---- what records may be (record.c) ---- */
+
+#define sf_record_kind(record)	(XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+
+/* Is there as much main data as this kind has, of our version? */
+extern bool sf_record_is_readable(XLogReaderState *record);
+
+/* DATA_CORRUPTED unless redo can go by what a record says; see also sf_change_redo(). */
+extern void sf_record_check(XLogReaderState *record);
+extern void sf_record_report(const char *problem) pg_attribute_noreturn();
+
 /* ---- page changes (change.c) ---- */
-
-typedef enum SfOpCode
-{
-	SF_OP_INIT = 1,				/* new page: type (4 bytes), contents */
-	SF_OP_HEADER,				/* SfHeader */
-	SF_OP_MAP_SET,				/* SfMapRange */
-	SF_OP_MAP_CLEAR,			/* SfMapRange */
-	SF_OP_PEND_ADD,				/* SfPendEntry, one or more */
-	SF_OP_PEND_REMOVE,			/* uint16 indexes, ascending */
-	SF_OP_PEND_COMMITTED,		/* uint16 indexes */
-	SF_OP_PEND_NEXT,			/* uint32 page */
-} SfOpCode;
-
-typedef struct SfMapRange
-{
-	uint16		first;			/* sector within the map page */
-	uint16		count_minus_1;
-} SfMapRange;
 
 #define SF_CHANGE_MAX		24	/* pages in one change */
 
@@ -167,6 +163,9 @@ SF_NORETURN extern void sf_page_report_damaged(Relation rel, uint32 page, const 
 /* Is there such a page, and has it been initialised? */
 extern bool sf_page_is_used(Relation rel, uint32 page);
 
+/* Is a page one of ours, its seal unbroken, and does it say what can be?  Never throws. */
+extern bool sf_page_is_sound(Page page, uint32 relnumber, BlockNumber n);
+
 /* DATA_CORRUPTED unless a copy of a page is sound, or new; sealed for relnumber. */
 extern void sf_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n);
 
@@ -222,10 +221,6 @@ extern void sf_segment_close(Relation rel);
 
 /* ---- map (map.c) ---- */
 
-extern void sf_map_set(SfMap *map, SfMapRange range);
-extern void sf_map_clear(SfMap *map, SfMapRange range);
-extern bool sf_map_all_used(const SfMap *map, SfMapRange range);
-extern bool sf_map_none_used(const SfMap *map, SfMapRange range);
 extern SfMapRange sf_map_range(uint64 start, uint32 count);
 
 /* Lent plane of a page, reset first when it is of another boot. */

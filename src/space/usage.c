@@ -149,8 +149,8 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 	{
 		Buffer		buf = sf_page_read(rel, page, SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
-		used = sf_map_all_used(SfPageMap(BufferGetPage(buf)),
-							   sf_map_range(run.start, run.nsectors));
+		used = sf_format_map_all_used(SfPageMap(BufferGetPage(buf)),
+									  sf_map_range(run.start, run.nsectors));
 		UnlockReleaseBuffer(buf);
 	}
 	sf_segment_close(rel);

@@ -18,9 +18,6 @@
 #include "space/space_internal.h"
 #include "storage/standby.h"
 
-/* Bytes of one data record: small enough for memory, large enough for speed. */
-#define DATA_RECORD_SECTORS		(1024 * 1024 / SF_SECTOR_SIZE)
-
 void
 sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 nsectors)
 {
@@ -29,7 +26,7 @@ sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 
 	(void) GetCurrentTransactionId();
 	while (nsectors > 0)
 	{
-		uint32		n = Min(nsectors, DATA_RECORD_SECTORS);
+		uint32		n = Min(nsectors, SF_DATA_RECORD_SECTORS);
 		xl_sf_data	rec = {SF_WAL_VERSION, seg->node, start_sector, n};
 
 		CHECK_FOR_INTERRUPTS();
@@ -66,10 +63,38 @@ redo_resolve(XLogReaderState *record, const xl_sf_resolve *rec)
 	sf_change_redo(record);
 }
 
+/*
+ * The record of a move has no page that repeats the size.  The header page, which
+ * was copied before, knows it, unless it was written as it was later.  False when
+ * there is none: the segment has been dropped since, and needs no files.
+ */
+static bool
+check_moved_size(const xl_sf_size *rec, XLogRecPtr end)
+{
+	Buffer		buf = InvalidBuffer;
+	Page		page;
+	bool		possible;
+
+	if (smgrexists(sf_compat_smgropen(rec->node), MAIN_FORKNUM))
+		buf = XLogReadBufferExtended(rec->node, MAIN_FORKNUM, 0, RBM_NORMAL_NO_LOG,
+									 InvalidBuffer);
+	if (!BufferIsValid(buf))
+		return false;
+	page = BufferGetPage(buf);
+	possible = sf_page_type(page) != SF_PAGE_HEADER || PageGetLSN(page) >= end ||
+		rec->total_sectors <= SfPageHeader(page)->total_sectors;
+	ReleaseBuffer(buf);
+	if (!possible)
+		sf_record_report("its segment is not that long");
+	return true;
+}
+
 /* Rule 5: growth adds beyond the end only. */
 static void
 redo_grow(XLogReaderState *record, const xl_sf_size *rec)
 {
+	if (XLogRecMaxBlockId(record) < 0 && !check_moved_size(rec, record->EndRecPtr))
+		return;
 	sf_io_files_ensure(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
 	SF_FAULT(redo_grow);
 	sf_change_redo(record);
@@ -104,9 +129,8 @@ sf_space_redo(XLogReaderState *record)
 {
 	void	   *rec = XLogRecGetData(record);
 
-	if (*(uint8 *) rec != SF_WAL_VERSION)
-		elog(PANIC, "securefile WAL record of unknown version %d", *(uint8 *) rec);
-	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	sf_record_check(record);
+	switch (sf_record_kind(record))
 	{
 		case XLOG_SF_CREATE:
 			sf_storage_redo_create(rec);
@@ -154,8 +178,6 @@ sf_space_redo(XLogReaderState *record)
 			SF_FAULT(redo_own);
 			sf_io_database_set_own(((xl_sf_db *) rec)->db, ERROR);
 			break;
-		default:
-			elog(PANIC, "securefile WAL record of unknown kind %u", XLogRecGetInfo(record));
 	}
 	SF_FAULT(redo_done);
 }
@@ -171,7 +193,13 @@ sf_space_desc(StringInfo buf, XLogReaderState *record)
 {
 	void	   *rec = XLogRecGetData(record);
 
-	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	/* also called for a record that cannot be replayed */
+	if (!sf_record_is_readable(record))
+	{
+		appendStringInfoString(buf, "damaged");
+		return;
+	}
+	switch (sf_record_kind(record))
 	{
 		case XLOG_SF_CREATE:
 		case XLOG_SF_UNLINK:

@@ -57,6 +57,7 @@ sub bytes_read
 }
 
 subtest 'twenty gigabytes in little memory' => sub {
+	plan skip_all => 'the sanitizers want address space of their own' if $ENV{SANITIZE};
 	my $more = 64 * 1024 * 1024;
 	my $s = background($node);
 	my $pid = $s->query_safe('SELECT pg_backend_pid()');

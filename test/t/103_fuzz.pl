@@ -1,28 +1,35 @@
 # Fuzzers of what needs no server (test/fuzz), built with the address and undefined
-# behaviour sanitizers: 5 seconds, or SECUREFILE_FUZZ_SECONDS.
+# behaviour sanitizers: 3 seconds each, or SECUREFILE_FUZZ_SECONDS.
 
 use strict;
 use warnings;
 use Cwd qw(abs_path);
-use File::Copy qw(copy);
 use FindBin;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $source = abs_path("$FindBin::RealBin/../fuzz");
-my $seconds = $ENV{SECUREFILE_FUZZ_SECONDS} || 5;
+my $seconds = $ENV{SECUREFILE_FUZZ_SECONDS} || 3;
 my $seed = $ENV{SECUREFILE_SEED} || time;
 
+# name => how many different answers there are to be had
+my %fuzzers = (locator => 13, change => 24);
+
 note("seed $seed");
-is(system('make', '-s', '-C', $source, 'locator'), 0, 'built');
+is(system('make', '-s', '-C', $source, 'all'), 0, 'built');
 chdir PostgreSQL::Test::Utils::tempdir() or die $!;
-my @corpus = glob("$source/corpus/locator/*");
-cmp_ok(scalar(@corpus), '>', 0, 'there are inputs that found something once');
-my ($out, $err) = run_command([ "$source/locator", $seconds, $seed, @corpus ]);
-like($out, qr/^(\d+) inputs, (\d+) answers$/, 'locators') or diag("$err\nseed $seed; the input is: " . (-e 'failed' ? unpack('H*', slurp_file('failed')) : '?'));
-my ($inputs, $answers) = $out =~ /^(\d+) inputs, (\d+) answers/;
-note($out);
-cmp_ok($inputs, '>', 50_000, 'many');
-cmp_ok($answers, '>', 15, 'of many kinds');
+foreach my $name (sort keys %fuzzers)
+{
+	my @corpus = glob("$source/corpus/$name/*");
+	unlink 'failed';
+	my ($out, $err) = run_command([ "$source/$name", $seconds, $seed, @corpus ]);
+	like($out, qr/^\d+ inputs, \d+ answers/m, $name)
+	  or diag("$err\nseed $seed; the input is: " . (-e 'failed' ? unpack('H*', slurp_file('failed')) : '?'));
+	note($out);
+	my ($inputs, $answers) = $out =~ /^(\d+) inputs, (\d+) answers/m;
+	cmp_ok(scalar(@corpus), '>', 0, "$name: there are inputs to begin with");
+	cmp_ok($inputs, '>', 20_000 * $seconds, "$name: many inputs");
+	cmp_ok($answers, '>=', $fuzzers{$name}, "$name: all kinds of answers");
+}
 
 done_testing();

@@ -1,0 +1,258 @@
+/*-------------------------------------------------------------------------
+ *
+ * change.c
+ *	  Changes of pages, as WAL records carry them: may they be applied, and how.
+ *
+ * A record's checksum tells that it is what was written.  Redo still goes by
+ * nothing that it has not looked at: what it writes to are shared buffers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "format/format.h"
+
+/* ---- may they be applied ---- */
+
+/* A page while the operations of a list are looked at. */
+typedef struct Look
+{
+	SfPageType	type;
+	uint32_t	nentries;		/* of a pending page */
+} Look;
+
+/* Of the contents only the fixed part matters, and no page has more of it than a header. */
+static const char *
+init_problem(Look *look, SfOp op)
+{
+	uint32_t	type;
+	union
+	{
+		SfHeader	header;
+		SfPending	pending;
+		uint8_t		bytes[sizeof(SfHeader)];
+	}			fixed = {{0}};
+
+	if (op.len < sizeof(type) || op.len - sizeof(type) > SF_PAGE_CONTENT)
+		return "contents of a new page have an impossible length";
+	memcpy(&type, op.payload, sizeof(type));
+	op.payload += sizeof(type);
+	op.len -= sizeof(type);
+	memcpy(fixed.bytes, op.payload, op.len < sizeof(fixed) ? op.len : sizeof(fixed));
+	look->type = (SfPageType) type;
+	look->nentries = type == SF_PAGE_PENDING ? fixed.pending.nentries : 0;
+	return sf_format_page_problem(look->type, &fixed);
+}
+
+static const char *
+header_op_problem(SfOp op)
+{
+	SfHeader	header;
+
+	if (op.len != sizeof(header))
+		return "segment header has an impossible length";
+	memcpy(&header, op.payload, sizeof(header));
+	return sf_format_page_problem(SF_PAGE_HEADER, &header);
+}
+
+static const char *
+range_problem(SfOp op)
+{
+	SfMapRange	range;
+
+	if (op.len != sizeof(range))
+		return "range of the space map has an impossible length";
+	memcpy(&range, op.payload, sizeof(range));
+	return (uint32_t) range.first + range.count_minus_1 < SF_MAP_SECTORS ? NULL :
+		"range of the space map leaves its page";
+}
+
+static const char *
+add_problem(Look *look, SfOp op)
+{
+	uint32_t	n = op.len / sizeof(SfPendEntry);
+
+	if (n == 0 || op.len % sizeof(SfPendEntry) != 0)
+		return "pending entries have an impossible length";
+	look->nentries += n;
+	if (look->nentries > SF_PENDING_MAX)
+		return "more pending entries than fit their page";
+	for (uint32_t i = 0; i < n; i++)
+	{
+		SfPendEntry entry;
+		const char *problem;
+
+		memcpy(&entry, op.payload + i * sizeof(entry), sizeof(entry));
+		problem = sf_format_entry_problem(&entry);
+		if (problem != NULL)
+			return problem;
+	}
+	return NULL;
+}
+
+/* Places of entries; of those to be removed each one once, in order. */
+static const char *
+indexes_problem(Look *look, SfOp op)
+{
+	uint32_t	n = op.len / sizeof(uint16_t);
+	int32_t		last = -1;
+
+	if (n == 0 || op.len % sizeof(uint16_t) != 0)
+		return "places of pending entries have an impossible length";
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint16_t	index;
+
+		memcpy(&index, op.payload + i * sizeof(index), sizeof(index));
+		if (index >= look->nentries || (int32_t) index <= last)
+			return "place of a pending entry is not one";
+		last = index;
+	}
+	if (op.code == SF_OP_PEND_REMOVE)
+		look->nentries -= n;
+	return NULL;
+}
+
+static const char *
+op_problem(Look *look, SfOp op)
+{
+	static const SfPageType wanted[] = {
+		[SF_OP_HEADER] = SF_PAGE_HEADER,
+		[SF_OP_MAP_SET] = SF_PAGE_MAP,
+		[SF_OP_MAP_CLEAR] = SF_PAGE_MAP,
+		[SF_OP_PEND_ADD] = SF_PAGE_PENDING,
+		[SF_OP_PEND_REMOVE] = SF_PAGE_PENDING,
+		[SF_OP_PEND_COMMITTED] = SF_PAGE_PENDING,
+		[SF_OP_PEND_NEXT] = SF_PAGE_PENDING,
+	};
+
+	if (op.code == SF_OP_INIT)
+		return init_problem(look, op);
+	if (op.code > SF_OP_PEND_NEXT || wanted[op.code] == 0)
+		return "change of an unknown kind";
+	if (wanted[op.code] != look->type)
+		return "change of a page of another type";
+	switch (op.code)
+	{
+		case SF_OP_HEADER:
+			return header_op_problem(op);
+		case SF_OP_MAP_SET:
+		case SF_OP_MAP_CLEAR:
+			return range_problem(op);
+		case SF_OP_PEND_ADD:
+			return add_problem(look, op);
+		case SF_OP_PEND_REMOVE:
+		case SF_OP_PEND_COMMITTED:
+			return indexes_problem(look, op);
+		default:
+			return op.len == sizeof(uint32_t) ? NULL :
+				"number of the next pending page has an impossible length";
+	}
+}
+
+SfOp
+sf_format_op_next(const uint8_t **ops)
+{
+	SfOpHeader	head;
+	SfOp		op;
+
+	memcpy(&head, *ops, sizeof(head));
+	op.code = (SfOpCode) head.code;
+	op.len = head.len;
+	op.payload = *ops + sizeof(head);
+	*ops = op.payload + op.len;
+	return op;
+}
+
+const char *
+sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, size_t len)
+{
+	const uint8_t *end = ops + len;
+	const char *problem = NULL;
+	Look		look = {type, 0};
+
+	if (type == SF_PAGE_PENDING)
+	{
+		look.nentries = ((const SfPending *) content)->nentries;
+		problem = sf_format_page_problem(type, content);
+	}
+	while (ops < end && problem == NULL)
+	{
+		size_t		left = end - ops;
+		SfOpHeader	head;
+
+		if (left < sizeof(head))
+			return "list of changes is cut off";
+		memcpy(&head, ops, sizeof(head));
+		if (left - sizeof(head) < head.len)
+			return "list of changes is cut off";
+		problem = op_problem(&look, sf_format_op_next(&ops));
+	}
+	return problem;
+}
+
+/* ---- applying them ---- */
+
+/* Remove entries by ascending index, keeping the order of the others. */
+static void
+pend_remove(SfPending *pending, const uint16_t *indexes, uint32_t n)
+{
+	uint32_t	to = 0;
+	uint32_t	skip = 0;
+
+	for (uint32_t from = 0; from < pending->nentries; from++)
+	{
+		if (skip < n && indexes[skip] == from)
+			skip++;
+		else
+			pending->entries[to++] = pending->entries[from];
+	}
+	pending->nentries = to;
+}
+
+static void
+pend_add(SfPending *pending, SfOp op)
+{
+	memcpy(&pending->entries[pending->nentries], op.payload, op.len);
+	pending->nentries += op.len / sizeof(SfPendEntry);
+}
+
+void
+sf_format_op_apply(void *content, SfOp op)
+{
+	uint16_t	indexes[SF_PENDING_MAX];
+	uint32_t	nindexes = op.len / sizeof(uint16_t);
+	SfMapRange	range;
+
+	switch (op.code)
+	{
+		case SF_OP_INIT:
+			break;
+		case SF_OP_HEADER:
+			memcpy(content, op.payload, sizeof(SfHeader));
+			break;
+		case SF_OP_MAP_SET:
+			memcpy(&range, op.payload, sizeof(range));
+			sf_format_map_set(content, range);
+			break;
+		case SF_OP_MAP_CLEAR:
+			memcpy(&range, op.payload, sizeof(range));
+			sf_format_map_clear(content, range);
+			break;
+		case SF_OP_PEND_ADD:
+			pend_add(content, op);
+			break;
+		case SF_OP_PEND_REMOVE:
+			memcpy(indexes, op.payload, op.len);
+			pend_remove(content, indexes, nindexes);
+			break;
+		case SF_OP_PEND_COMMITTED:
+			memcpy(indexes, op.payload, op.len);
+			for (uint32_t i = 0; i < nindexes; i++)
+				((SfPending *) content)->entries[indexes[i]].outcome = SF_OUTCOME_COMMITTED;
+			break;
+		case SF_OP_PEND_NEXT:
+			memcpy(&((SfPending *) content)->next, op.payload, sizeof(uint32_t));
+			break;
+	}
+}

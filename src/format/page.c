@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ *
+ * page.c
+ *	  What pages of a segment relation cannot say.
+ *
+ * Only what would lead code out of the page, or to a place that no segment has:
+ * the rest (is a sector in use that nobody owns?) is not to be seen on one page
+ * and is what securefile_check() is for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "format/format.h"
+
+static const char *
+header_problem(const SfHeader *header)
+{
+	if (header->total_sectors > SF_MAX_SECTORS || header->total_sectors % SF_BLOCK_SECTORS != 0)
+		return "segment header has an impossible size";
+	if (header->next_page < 2 || header->next_page == SF_NO_PAGE)
+		return "segment header has no number for the next page";
+	if ((header->pending_head == SF_NO_PAGE) != (header->pending_tail == SF_NO_PAGE))
+		return "segment header has half a list of pending pages";
+	return NULL;
+}
+
+static const char *
+inode_problem(const SfInode *inode)
+{
+	if (inode->level >= SF_INODE_MAX_DEPTH)
+		return "inode page has an impossible level";
+	if (inode->nentries == 0 ||
+		inode->nentries > (inode->level == 0 ? SF_INODE_MAX_UNITS : SF_INODE_MAX_CHILDREN))
+		return "inode page has an impossible number of entries";
+	return NULL;
+}
+
+const char *
+sf_format_page_problem(SfPageType type, const void *content)
+{
+	switch (type)
+	{
+		case SF_PAGE_HEADER:
+			return header_problem(content);
+		case SF_PAGE_PENDING:
+			return ((const SfPending *) content)->nentries > SF_PENDING_MAX ?
+				"pending page has an impossible number of entries" : NULL;
+		case SF_PAGE_INODE:
+			return inode_problem(content);
+		case SF_PAGE_MAP:
+			return ((const SfMap *) content)->used_sectors > SF_MAP_SECTORS ?
+				"space map page has an impossible number of used sectors" : NULL;
+		case SF_PAGE_FREE:
+			return NULL;
+	}
+	return "page is of an unknown type";
+}
+
+/* Does a run lie on one map page, of those there can be? */
+static bool
+is_possible_run(uint64_t start, uint64_t nsectors)
+{
+	return nsectors > 0 && start < SF_MAX_SECTORS &&
+		start % SF_MAP_SECTORS + nsectors <= SF_MAP_SECTORS;
+}
+
+const char *
+sf_format_unit_problem(const SfUnit *unit)
+{
+	if (unit->start == SF_HOLE)
+		return NULL;
+	if (unit->stored_bytes > SF_UNIT_SIZE || unit->flags != 0)
+		return "unit has an impossible length, or unknown flags";
+	return is_possible_run(unit->start, SF_BYTES_TO_SECTORS(unit->stored_bytes)) ? NULL :
+		"unit has an impossible place";
+}
+
+const char *
+sf_format_entry_problem(const SfPendEntry *entry)
+{
+	if (entry->outcome > SF_OUTCOME_COMMITTED)
+		return "pending entry has an unknown outcome";
+	if ((uint32_t) entry->fxid < SF_FIRST_XID)
+		return "pending entry has no transaction";
+	switch (entry->kind)
+	{
+		case SF_PEND_ALLOC:
+		case SF_PEND_FREE:
+			return is_possible_run(entry->start, entry->count) ? NULL :
+				"pending entry names an impossible run";
+		case SF_PEND_ALLOC_PAGE:
+		case SF_PEND_FREE_PAGE:
+			return entry->start > 0 && entry->start < SF_NO_PAGE && !SF_IS_MAP_PAGE(entry->start) ? NULL : "pending entry names an impossible page";
+	}
+	return "pending entry is of an unknown kind";
+}

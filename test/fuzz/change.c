@@ -1,0 +1,228 @@
+/*-------------------------------------------------------------------------
+ *
+ * change.c
+ *	  Damaged pages, and damaged lists of changes for them, as redo gets them: they
+ *	  are refused with a reason, or applying them touches nothing but the page and
+ *	  leaves a page of which the same can be said.
+ *
+ * An input is the type of a page, the first bytes of its contents and the list.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/format.h"
+#include "fuzz.h"
+
+#define FIXED		sizeof(SfHeader)
+#define ENTRIES		10
+
+/* ---- trying one ---- */
+
+/* As redo does it; a new page is empty but for what it is given. */
+static void
+apply(SfPageType *type, uint8_t *content, SfOp op)
+{
+	uint32_t	new_type;
+
+	if (op.code != SF_OP_INIT)
+	{
+		sf_format_op_apply(content, op);
+		return;
+	}
+	memcpy(&new_type, op.payload, sizeof(new_type));
+	*type = (SfPageType) new_type;
+	memset(content, 0, SF_PAGE_CONTENT);
+	memcpy(content, op.payload + sizeof(new_type), op.len - sizeof(new_type));
+}
+
+/* What the resolver and the readers go through, if the page is sound. */
+static void
+walk(SfPageType type, const void *content)
+{
+	const SfPending *pending = content;
+	const SfInode *inode = content;
+	unsigned	sound = 0;
+
+	if (sf_format_page_problem(type, content) != NULL)
+		return;
+	if (type == SF_PAGE_PENDING)
+		for (int i = 0; i < pending->nentries; i++)
+			if (sf_format_entry_problem(&pending->entries[i]) == NULL)
+			{
+				uint64_t	first = pending->entries[i].start % SF_MAP_SECTORS;
+
+				if (pending->entries[i].kind <= SF_PEND_FREE &&
+					first + pending->entries[i].count > SF_MAP_SECTORS)
+					fuzz_stop("an entry leaves its map page");
+				sound++;
+			}
+	if (type == SF_PAGE_INODE && inode->level == 0)
+		for (int i = 0; i < inode->nentries; i++)
+			sound += sf_format_unit_problem(&inode->u.units[i]) == NULL;
+	if (sound > SF_PAGE_CONTENT / sizeof(SfUnit))
+		fuzz_stop("more entries than fit");
+}
+
+/* Apply a list that was taken. */
+static void
+apply_all(SfPageType type, uint8_t *content, const uint8_t *ops, size_t len)
+{
+	const uint8_t *next = ops;
+
+	while (next < ops + len)
+		apply(&type, content, sf_format_op_next(&next));
+	if (next != ops + len)
+		fuzz_stop("the last change goes beyond the list");
+	if (type == SF_PAGE_PENDING && sf_format_page_problem(type, content) != NULL)
+		fuzz_stop("a change has damaged its page");
+	walk(type, content);
+}
+
+const char *
+fuzz_try(const uint8_t *bytes, size_t len)
+{
+	uint8_t    *content;
+	uint8_t    *ops;
+	SfPageType	type;
+	const char *problem;
+
+	if (len < 1 + FIXED)
+		return "too short for this fuzzer";
+	type = (SfPageType) bytes[0];
+	content = malloc(SF_PAGE_CONTENT);
+	memset(content, bytes[1], SF_PAGE_CONTENT);
+	memcpy(content, bytes + 1, FIXED);
+	len -= 1 + FIXED;
+	ops = malloc(len > 0 ? len : 1);
+	memcpy(ops, bytes + 1 + FIXED, len);
+
+	walk(type, content);
+	problem = sf_format_ops_problem(type, content, ops, len);
+	if (problem == NULL)
+		apply_all(type, content, ops, len);
+	free(ops);
+	free(content);
+	return problem;
+}
+
+/* ---- sound ones to begin with ---- */
+
+typedef struct Making
+{
+	uint8_t		bytes[FUZZ_MAX_INPUT];
+	size_t		len;
+} Making;
+
+static void
+begin(Making *making, SfPageType type, const void *content, size_t len)
+{
+	memset(making->bytes, 0, 1 + FIXED);
+	making->bytes[0] = type;
+	memcpy(making->bytes + 1, content, len < FIXED ? len : FIXED);
+	making->len = 1 + FIXED;
+}
+
+static void
+add(Making *making, SfOpCode code, const void *payload, size_t len)
+{
+	SfOpHeader	head = {code, len};
+
+	memcpy(making->bytes + making->len, &head, sizeof(head));
+	memcpy(making->bytes + making->len + sizeof(head), payload, len);
+	making->len += sizeof(head) + len;
+}
+
+static void
+keep(const Making *making)
+{
+	fuzz_keep(making->bytes, making->len);
+}
+
+static void
+keep_pending(uint16_t nentries)
+{
+	SfPending	page = {.next = SF_NO_PAGE,.nentries = nentries};
+	SfPendEntry entries[ENTRIES];
+	uint16_t	indexes[ENTRIES];
+	uint32_t	next = 5;
+	Making		making;
+
+	for (int i = 0; i < ENTRIES; i++)
+	{
+		entries[i] = (SfPendEntry) {.fxid = 700 + i,.start = i * 100,.count = 8,
+			.kind = 1 + i % 4
+		};
+		indexes[i] = 2 * i;
+	}
+	begin(&making, SF_PAGE_PENDING, &page, sizeof(page));
+	add(&making, SF_OP_PEND_ADD, entries, sizeof(entries));
+	add(&making, SF_OP_PEND_COMMITTED, indexes, 3 * sizeof(uint16_t));
+	add(&making, SF_OP_PEND_REMOVE, indexes, 5 * sizeof(uint16_t));
+	add(&making, SF_OP_PEND_NEXT, &next, sizeof(next));
+	keep(&making);
+}
+
+static void
+keep_map(void)
+{
+	SfMap		page = {0};
+	SfMapRange	range = {32760, 7};
+	Making		making;
+
+	begin(&making, SF_PAGE_MAP, &page, sizeof(page));
+	add(&making, SF_OP_MAP_SET, &range, sizeof(range));
+	add(&making, SF_OP_MAP_CLEAR, &range, sizeof(range));
+	keep(&making);
+}
+
+/* A page is made of that type and changed by what may follow. */
+static void
+keep_new(SfPageType type, const void *content, size_t len)
+{
+	uint32_t	type32 = type;
+	uint8_t		payload[sizeof(type32) + FIXED];
+	Making		making;
+
+	memcpy(payload, &type32, sizeof(type32));
+	memcpy(payload + sizeof(type32), content, len);
+	begin(&making, 0, "", 1);
+	add(&making, SF_OP_INIT, payload, sizeof(type32) + len);
+	if (type == SF_PAGE_HEADER)
+		add(&making, SF_OP_HEADER, content, len);
+	keep(&making);
+}
+
+/* A new page with that much in it; there is room for SF_PAGE_CONTENT bytes. */
+static void
+keep_long(size_t len)
+{
+	uint8_t		payload[sizeof(uint32_t) + SF_PAGE_CONTENT + 1] = {SF_PAGE_MAP};
+	Making		making;
+
+	begin(&making, 0, "", 1);
+	add(&making, SF_OP_INIT, payload, sizeof(uint32_t) + len);
+	keep(&making);
+}
+
+void
+fuzz_seeds(void)
+{
+	SfHeader	header = {.total_sectors = 4096,.next_page = 3};
+	SfPending	pending = {.next = SF_NO_PAGE};
+	SfInode		inode = {.nentries = 2};
+	SfFreePage	free_page = {SF_NO_PAGE};
+
+	for (uint16_t n = 0; n <= SF_PENDING_MAX - ENTRIES; n += SF_PENDING_MAX / 4)
+		keep_pending(n);
+	keep_pending(SF_PENDING_MAX);
+	keep_map();
+	keep_new(SF_PAGE_HEADER, &header, sizeof(header));
+	keep_new(SF_PAGE_PENDING, &pending, sizeof(pending));
+	keep_new(SF_PAGE_INODE, &inode, sizeof(inode));
+	keep_new(SF_PAGE_FREE, &free_page, sizeof(free_page));
+	keep_long(SF_PAGE_CONTENT);
+	keep_long(SF_PAGE_CONTENT + 1);
+}

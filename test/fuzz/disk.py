@@ -1,0 +1,281 @@
+#!/usr/bin/python3
+"""Damaged pages of segment relations and damaged locators in rows: every use ends with an
+error that says so, or with what is right.
+
+A cluster is filled and stopped.  Then, again and again, one page or one locator in
+a copy of it is damaged, and a server reads, checks, salvages, maintains, changes,
+copies and drops what is there, by itself (postgres --single).  What must not happen:
+a signal, an assertion, a report of the sanitizers, an internal error, no end, wrong
+bytes of any value, or anything at all in a table whose storage is sound.
+
+    disk.py --seconds 20 --seed 42
+
+Wants the server of SECUREFILE_SANITIZED (a bindir); without, that of the path.
+Exit code 0: sound; 1: not, and the command that does it again is printed.
+"""
+
+import collections
+import os
+import random
+import re
+import struct
+import sys
+
+import trials
+from trials import Failed
+
+LOAD = """
+CREATE TABLE witness (id int PRIMARY KEY, size int, doc securefile);
+INSERT INTO witness SELECT i, i * 9000, blob(i, i * 9000) FROM generate_series(1, 10) i;
+CREATE TABLE flat (id int PRIMARY KEY, size int, doc securefile);
+CREATE TABLE tree (id int PRIMARY KEY, size int, doc securefile(filesystem_like_logging));
+INSERT INTO flat SELECT i, 5000 + i * 7000, blob(i, 5000 + i * 7000) FROM generate_series(1, 20) i;
+INSERT INTO tree SELECT i, 13000000, blob(i, 13000000) FROM generate_series(1, 2) i;
+INSERT INTO tree SELECT i, 5000, blob(i, 5000) FROM generate_series(11, 14) i;
+DELETE FROM flat WHERE id % 3 = 0;
+UPDATE tree SET doc = doc || ''::bytea WHERE id = 1;
+DELETE FROM tree WHERE id = 2;
+SELECT securefile_maintain('tree', 'doc'), securefile_maintain('flat', 'doc');
+SELECT securefile_maintain('tree', 'doc');
+INSERT INTO flat SELECT i, 6000, blob(i, 6000) FROM generate_series(31, 35) i;
+DELETE FROM flat WHERE id % 4 = 0;
+UPDATE tree SET doc = blob(id, size) WHERE id = 11;
+VACUUM flat, tree;
+DELETE FROM flat WHERE id = 5;
+"""
+
+# what is done after all was read; each by itself, for errors may come at its end
+USES = "".join(map(trials.one_line, """
+SELECT 'check', count(*) FROM securefile_check('{0}', 'doc');
+SELECT 'usage', * FROM securefile_usage('{0}', 'doc');
+SELECT 'salvage', t.id, count(s), sum(length(s.data)) FROM {0} t, securefile_salvage(doc) s GROUP BY 2;
+SELECT 'substring', id, length(substring(doc from size - 10 for 5)), length(doc) FROM {0};
+SELECT 'chunks', count(*) FROM {0}, securefile_chunks(doc) c;
+SELECT 'maintain', securefile_maintain('{0}', 'doc');
+UPDATE {0} SET doc = doc || 'x'::bytea, size = -1 WHERE id IN (1, 2, 12);
+UPDATE {0} SET doc = securefile_truncate(doc, 4500), size = -1 WHERE id IN (4, 13);
+INSERT INTO {0} SELECT i, 7000, blob(i, 7000) FROM generate_series(101, 140) i;
+UPDATE {0} SET doc = blob(id, size) WHERE id > 110;
+DELETE FROM {0} WHERE id IN (5, 7, 14, 120);
+DELETE FROM {0} WHERE id = 1;
+SELECT 'maintain', securefile_maintain('{0}', 'doc');
+SELECT 'check', count(*) FROM securefile_check('{0}', 'doc');
+CREATE TABLE c_{0} AS SELECT * FROM {0};
+VACUUM FREEZE {0};
+ALTER TABLE {0} SET TABLESPACE elsewhere;
+TRUNCATE {0};
+INSERT INTO {0} SELECT i, 7000, blob(i, 7000) FROM generate_series(1, 3) i;
+DROP TABLE {0};
+""".strip().split("\n")))
+
+PAGE = 8192
+TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free"}
+
+# where numbers stand in the contents of a page: (offset, size)
+FIELDS = {
+    "header": [(16, 8), (24, 8), (24, 8), (32, 8), (40, 4), (46, 2), (48, 4), (52, 4), (56, 4), (60, 4), (64, 8), (0, 8), (80, 8)],
+    "map": [(0, 8), (8, 8), (16, 4), (24, 8), (536, 8), (600, 8)],
+    "pending": [(0, 4), (4, 2), (4, 2)] + [(8 + 24 * i + at, size) for i in range(3)
+                                           for at, size in ((0, 8), (8, 8), (16, 4), (20, 1), (21, 1))],
+    "inode": [(0, 8), (8, 8), (16, 8), (24, 2), (26, 2), (26, 2)] + [(32 + 24 * i + at, size) for i in range(3)
+                                                               for at, size in ((0, 8), (8, 8), (16, 4), (20, 4))],
+    "free": [(0, 4)],
+}
+FRAME = [(10, 2), (12, 2), (14, 2), (16, 2), (18, 2), (8176, 4), (8180, 2), (8182, 2)]
+# of a locator; see format.h
+LOCATOR = [(0, 1), (1, 1), (2, 2), (4, 4), (8, 2), (10, 2), (12, 4), (16, 8), (24, 8), (32, 8),
+           (40, 4), (44, 2), (48, 8), (56, 4)]
+BORDERS = [0, 1, 2, 3, 4, 8, 255, 338, 339, 340, 509, 510, 32767, 32768, 65535, 131072, 2**31 - 1,
+           2**31, 2**32 - 2, 2**32 - 1, 2**44, 2**44 + 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
+
+# an error that is neither ours nor one of the files below
+INTERNAL = re.compile(r"(?:ERROR|FATAL|PANIC):  (?!.*(?:securefile|segment|could not|invalid page|page )).*|XX000")
+
+
+def prepare(server):
+    """Fill a cluster and stop it."""
+    server.start()
+    with server.connect() as conn:
+        conn.execute("CREATE EXTENSION securefile")
+        conn.execute(trials.BLOB)
+        conn.execute("CREATE TABLESPACE elsewhere LOCATION ''")
+        for statement in LOAD.split(";\n"):
+            if statement.strip():
+                conn.execute(statement)
+        # the tables, and what there is of each: path of the rows, of the segment, OID
+        server.tables = conn.execute("""
+            SELECT t.relname, pg_relation_filepath(t.oid), pg_relation_filepath(s.oid), t.oid::int
+            FROM pg_class t JOIN pg_class s ON s.relname LIKE 'pg_securefile_' || t.oid || '\\_%'
+            WHERE t.relname IN ('flat', 'tree')""").fetchall()
+    server.stop()
+
+
+def some_number(rng):
+    return rng.choice(BORDERS) if rng.random() < 0.8 else rng.getrandbits(64)
+
+
+class Damage:
+    """A change of one file, as chance will have it."""
+
+    def __init__(self, data, table, rng):
+        self.name, self.rows, self.segment, self.oid = table
+        self.data, self.rng = data, rng
+
+    def read(self, path):
+        with open(os.path.join(self.data, path), "rb") as file:
+            return bytearray(file.read())
+
+    def write(self, path, content):
+        with open(os.path.join(self.data, path), "r+b") as file:
+            file.write(content)
+            file.truncate()
+
+    def put_number(self, content, base, field):
+        at, size = field
+        number = some_number(self.rng) % 256**size
+        old = content[base + at:base + at + size]
+        content[base + at:base + at + size] = number.to_bytes(size, "little")
+        return f"{size} bytes at {at}, which were {int.from_bytes(old, 'little')}, become {number}"
+
+    def locator(self):
+        """A number or a bit of a locator in a row."""
+        content = self.read(self.rows)
+        found = [m.start() for m in re.finditer(re.escape(b"\x02\x01") + b"[\0\1]\0"
+                                                + re.escape(struct.pack("<I", self.oid)), content, re.S)]
+        base = self.rng.choice(found)
+        if self.rng.random() < 0.7:
+            said = self.put_number(content, base, self.rng.choice(LOCATOR))
+        else:
+            bit = self.rng.randrange(8 * 70)
+            content[base + bit // 8] ^= 1 << bit % 8
+            said = f"bit {bit}"
+        self.write(self.rows, content)
+        return "locator", said
+
+    @staticmethod
+    def pages_of(content):
+        """Numbers of pages by kind."""
+        pages = collections.defaultdict(list)
+        for page in range(len(content) // PAGE):
+            pages[TYPES.get(struct.unpack_from("<H", content, page * PAGE + PAGE - 12)[0])].append(page)
+        pages.pop(None, None)
+        return pages
+
+    def kept(self, kind, at, size, number):
+        content = self.read(self.segment)
+        at = self.pages_of(content)[kind][0] * PAGE + 24 + int(at)
+        content[at:at + int(size)] = int(number).to_bytes(int(size), "little")
+        self.write(self.segment, content)
+
+    def page(self):
+        """A number or bits of a page; or all of it."""
+        content = self.read(self.segment)
+        pages = self.pages_of(content)
+        kind = self.rng.choice(sorted(pages))
+        page = self.rng.choice(pages[kind])
+        base, way = page * PAGE, self.rng.random()
+        if way < 0.6:
+            said = self.field(content, base, kind)
+        elif way < 0.7:
+            said = "frame: " + self.put_number(content, base, self.rng.choice(FRAME))
+        elif way < 0.85:
+            for _ in range(self.rng.randint(1, 5)):
+                content[base + 24 + self.rng.randrange(200)] ^= 1 << self.rng.randrange(8)
+            said = "some bits"
+        elif way < 0.95:
+            other = self.rng.randrange(len(content) // PAGE)
+            content[base:base + PAGE] = content[other * PAGE:(other + 1) * PAGE]
+            said = f"becomes page {other}"
+        else:
+            del content[base:]
+            said = "and all behind it are gone"
+        self.write(self.segment, content)
+        return kind, f"page {page}: {said}"
+
+    def field(self, content, base, kind):
+        """A number.  That a part of a value is a hole cannot be told from the truth
+        without checksums of pages."""
+        while True:
+            tried = bytearray(content)
+            said = self.put_number(tried, base + 24, self.rng.choice(FIELDS[kind]))
+            if kind != "inode" or not said.endswith(str(2**64 - 1)):
+                content[:] = tried
+                return said
+
+    def do(self):
+        kind, said = self.locator() if self.rng.random() < 0.25 else self.page()
+        return kind, f"{self.name}, {kind} {said}"
+
+
+class Trials(trials.Trials):
+    """One damage after another."""
+
+    def __init__(self, base, options):
+        super().__init__(base, options)
+        self.kinds, self.states = collections.Counter(), collections.Counter()
+        self.met = 0
+        for table in base.tables:
+            _, log = self.work_with(None, self.uses(table[0]))
+            if re.search(r"ERROR|FATAL|PANIC|unreadable", log):
+                raise Failed(f"without any damage:\n{log}")
+
+    @staticmethod
+    def uses(table):
+        return trials.READ + USES.format(table)
+
+    def use(self, table, damage):
+        """Use what is damaged; returns the errors, and whether anything was met."""
+        code, log = self.work_with(damage, self.uses(table[0]))
+        if code != 0:
+            raise Failed(f"exit code {code}:\n{log[-6000:]}")
+        internal = INTERNAL.search(log)
+        if internal:
+            raise Failed(f"an error that says nothing: {internal[0]}\n{log[-6000:]}")
+        errors = sorted(set(re.sub(r"\d+|\"[^\"]*\"", "#", text) for text in
+                            re.findall(r"(?:ERROR:  |unreadable: \w+ \d+ \w+ )(.*)", log)))
+        return errors, bool(errors or "WARNING" in log
+                            or re.search(r'= "check".*\n.*count = "[1-9]', log))
+
+    def one(self, number):
+        """The damage of that number; the seed and it fix what is done."""
+        rng = random.Random(f"{self.options.seed} {number}")
+        table = rng.choice(self.base.tables)
+        said = []
+        try:
+            errors, met = self.use(table, lambda data: said.extend(Damage(data, table, rng).do()))
+        except Failed as failed:
+            raise Failed(f"damage {number}: {said[1:]}:\n{failed}") from failed
+        self.kinds[said[0]] += 1
+        self.met += met
+        self.states.update(errors)
+        if self.options.verbose:
+            print(f"{number}: {said[1]}: {'' if met else 'not '}met: {'; '.join(errors)[:200]}", flush=True)
+
+    def kept(self, name, *what):
+        """A damage that must be met."""
+        table = next(table for table in self.base.tables if table[0] == name)
+        try:
+            errors, met = self.use(table, lambda data: Damage(data, table, None).kept(*what))
+            if not met:
+                raise Failed("not met")
+        except Failed as failed:
+            raise Failed(f"kept damage {name} {what}: {failed}") from failed
+        if self.options.verbose:
+            print(name, *what, "; ".join(errors)[:200], flush=True)
+
+
+def run(options, base):
+    all_of = Trials(base, options)
+    all_kept = trials.read_kept("disk")
+    for kept in all_kept:
+        all_of.kept(*kept)
+    all_of.until_time_is_up(all_of.one)
+    for text, n in all_of.states.most_common() if options.verbose else []:
+        print(f"{n:6d} {text}")
+    print(f"{len(all_kept)} kept damages met")
+    print(f"{sum(all_of.kinds.values())} damages ({', '.join(f'{kind} {n}' for kind, n in sorted(all_of.kinds.items()))}):"
+          f" {all_of.met} met, with {len(all_of.states)} different errors")
+
+
+if __name__ == "__main__":
+    sys.exit(trials.main("disk.py", prepare, run))
