@@ -173,14 +173,15 @@ is_damaged(Buffer buf)
 
 /*
  * ERROR when a page is such that a list of operations cannot be applied to it: it
- * or they are damaged.  Asked before the record is written, too, or what redo
+ * or they are damaged.  What is on a page that is made new does not matter.  Asked before the record is written, too, or what redo
  * refuses would be met at the next start only.
  */
 static void
-check_ops(Buffer buf, const char *ops, Size len)
+check_ops(Buffer buf, const char *ops, Size len, bool init)
 {
 	Page		page = BufferGetPage(buf);
-	const char *problem = sf_format_ops_problem(sf_page_type(page), PageGetContents(page),
+	SfPageType	type = init ? 0 : sf_page_type(page);
+	const char *problem = sf_format_ops_problem(type, PageGetContents(page),
 												(const uint8 *) ops, len);
 
 	if (problem != NULL)
@@ -196,7 +197,7 @@ sf_change_finish(uint8 info, const void *data, Size len)
 	XLogRecPtr	lsn;
 
 	for (int i = 0; i < npages; i++)
-		check_ops(pages[i].buf, pages[i].ops.data, pages[i].ops.len);
+		check_ops(pages[i].buf, pages[i].ops.data, pages[i].ops.len, pages[i].init);
 
 	START_CRIT_SECTION();
 	XLogBeginInsert();
@@ -257,7 +258,7 @@ sf_change_redo(XLogReaderState *record)
 		if (action != BLK_NEEDS_REDO || (!init && is_damaged(bufs[i])))
 			continue;
 		ops = XLogRecGetBlockData(record, i, &len);
-		check_ops(bufs[i], ops, len);
+		check_ops(bufs[i], ops, len, init);
 		apply_and_seal(bufs[i], ops, len);
 		PageSetLSN(BufferGetPage(bufs[i]), record->EndRecPtr);
 		MarkBufferDirty(bufs[i]);

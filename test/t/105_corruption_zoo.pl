@@ -290,7 +290,7 @@ sub expected
 	return (\@stored, qr/^XX001: $page_bad/, $page_check) if $kind eq 'swapped' && substr($t->{damaged}, 0, 8192) ne substr($t->{was}, 0, 8192);
 	return ([], undef, qr/^owned but free\|\d+\|the space map takes it for free/m) if $place eq 'map' && $kind eq 'stale';
 	return ([], undef, qr/^owned but to be freed\|\d+\|a pending entry will set it free/m) if $place eq 'pending' && $kind eq 'stale';
-	return ([], undef, qr/^damaged list of pages\||^damaged page\||^unreadable\|/m);
+	return ([], undef, qr/^damaged list of pages\||^damaged page\||^header page behind\||^unreadable\|/m);
 }
 
 # Without the server writing: reads and securefile_check; then the bytes are put back.
