@@ -217,9 +217,10 @@ foreach my $point ('resolve_before', 'resolve_after', 'resolve_before_unlink')
 sub monitor_at
 {
 	my ($point, $t, $what) = @_;
+	my $before = fired($node, $point);
 	arm($node, $point, 'wait');
 	sql('ALTER SYSTEM SET securefile.monitor = on', 'SELECT pg_reload_conf()', $what);
-	return wait_for_sql($node, "SELECT securefile_fault_fired('$point') > 0");
+	return wait_for_sql($node, "SELECT securefile_fault_fired('$point') > $before");
 }
 
 sub monitor_off
