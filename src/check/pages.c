@@ -139,6 +139,8 @@ entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
 }
 
 /* A finding that new lists are the cure of. */
+static void report_list(SfPageWalk *walk, const char *detail, ...) pg_attribute_printf(2, 3);
+
 static void
 report_list(SfPageWalk *walk, const char *detail, ...)
 {
