@@ -170,7 +170,7 @@ $node->start;
 value('DELETE FROM a');
 value('DELETE FROM b WHERE id = 4');
 pending_is_gone('b', 'a damaged segment does not stop the monitor');
-ok(wait_for_log(qr/page 0 of segment relation "pg_securefile_\d+_4" is not what it should be/, $from),
+ok(wait_for_log(qr/page 0 of segment relation "pg_securefile_\d+_4" is damaged/, $from),
 	'its error is in the log');
 is(value("SELECT finding FROM securefile_check('z', 'doc') LIMIT 1"), 'unreadable', 'and in securefile_check');
 is(value('SELECT failures FROM securefile_monitor'), '0', 'the worker came to its end');
