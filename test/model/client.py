@@ -44,8 +44,10 @@ def is_lost(error, conn):
 
 
 def is_injected(error):
-    """Is it a fault of ours, rather than one of the engine's?"""
-    return error.sqlstate in INJECTED or "fault point" in str(error)
+    """Is it a fault of ours, rather than one of the engine's?  ext4 makes itself
+    read-only when its disk is gone, which has the SQLSTATE of a privilege."""
+    return (error.sqlstate in INJECTED or "fault point" in str(error)
+            or "Read-only file system" in str(error))
 
 
 def difference(want, got):
