@@ -187,13 +187,33 @@ check_behind(SfPageWalk *walk, SfCheckPage *read)
 			!sf_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, &at, &n))
 			continue;
 		if (end > map * SF_MAP_SECTORS + at)
-			walk->end_sector = end;
+			walk->end_sector = Max(walk->end_sector, end);
 		walk->header_behind = true;
 		sf_check_report(check, walk->end_sector == end ? SF_REPAIR_CORRECT : SF_REPAIR_NONE,
 						"header page behind", NULL, map * SF_MAP_SECTORS + at, n,
 						"page 0 of the segment relation takes sector " UINT64_FORMAT
 						" for the end, there are some in use behind", total);
 	}
+}
+
+/* The same, as the values have it: where a genuine locator leads there is an end behind. */
+static void
+check_owned_behind(SfPageWalk *walk)
+{
+	SfCheck    *check = walk->check;
+	uint64		in_files = sf_io_files_size(check->seg->node) / SF_BLOCK_SIZE * SF_BLOCK_SECTORS;
+	uint64		end = 0;
+
+	for (Size i = 0; i < check->owned.n; i++)
+		end = Max(end, check->owned.runs[i].start + check->owned.runs[i].count);
+	if (end <= check->header.total_sectors || end > in_files)
+		return;
+	end = (end + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS * SF_MAP_SECTORS;
+	walk->end_sector = Max(walk->end_sector, Min(end, in_files));
+	walk->header_behind = true;
+	sf_check_report(check, SF_REPAIR_CORRECT, "header page behind", NULL, 0, 0,
+					"page 0 of the segment relation takes sector " UINT64_FORMAT
+					" for the end, there are values behind", check->header.total_sectors);
 }
 
 void
@@ -217,6 +237,9 @@ sf_check_map(SfPageWalk *walk)
 	}
 	flush_lost(walk);
 	if (!walk->check->moving)
+	{
 		check_behind(walk, read);
+		check_owned_behind(walk);
+	}
 	pfree(read);
 }

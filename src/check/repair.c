@@ -24,6 +24,7 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "check/check_internal.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -224,6 +225,8 @@ repair_column(SfPageWalk *walk)
 	repair_dynamic(walk);
 	repair_maps(walk);
 	SF_FAULT(repair_done);
+	/* the commit of a transaction without an id would not wait for that */
+	XLogFlush(GetXLogInsertRecPtr());
 }
 
 /*

@@ -332,6 +332,21 @@ rows_right($node, 'm', $nrows, 'killed before the commit');
 repair('false');
 sound($node, 'm', 'killed before the commit, repaired');
 
+# ---- what was done is durable when it returns, also without a transaction id ----
+stir();
+settle($node, 'm', 'doc');
+damage(sub { change(1, USED, "\0" x 4096) });
+my $did = $node->safe_psql('postgres', q{
+	SET synchronous_commit = off;
+	SELECT string_agg(DISTINCT action, ',') FROM securefile_repair('m', 'doc', false);
+	SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()});
+like($did, qr/^(correct,)?mark used\nt$/, 'repaired, without an entry, and flushed');
+crash($node);
+$node->start;
+unlike(repair('true'), qr/^mark used/m, 'and there after a crash');
+repair('false');
+sound($node, 'm', 'and there after a crash');
+
 # ---- and a crash in its replay ----
 stir();
 damage(sub { patch($relation, PAGE, "\0" x PAGE) });
