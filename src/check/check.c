@@ -89,9 +89,10 @@ check_segment(SfCheck *check, SfPageWalk *walk)
 	relation_close(check->segrel, NoLock);
 }
 
-bool
-sf_check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
-				ReturnSetInfo *rsinfo, LOCKMODE lockmode)
+/* False when there is no segment to go by. */
+static bool
+check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
+			 ReturnSetInfo *rsinfo, LOCKMODE lockmode)
 {
 	if (!column->permanent)
 		sf_check_no_segment(column);
@@ -119,22 +120,13 @@ sf_check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 	return check->seg != NULL;
 }
 
-/*
- * securefile_check(table regclass, column name)
- * returns setof (finding text, ctid tid, segment_offset bigint,
- *				  length_bytes bigint, detail text)
- */
-Datum
-securefile_check(PG_FUNCTION_ARGS)
+void
+sf_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then)
 {
-	bool		moving = RecoveryInProgress();
-	LOCKMODE	lockmode = moving ? AccessShareLock : ShareLock;
 	MemoryContext context;
 	List	   *columns;
 	ListCell   *cell;
 
-	sf_base_require_preload();
-	sf_check_arguments(fcinfo, false);
 	InitMaterializedSRF(fcinfo, 0);
 	columns = sf_check_columns(fcinfo, lockmode, false);
 	context = AllocSetContextCreate(CurrentMemoryContext, "securefile check",
@@ -145,10 +137,25 @@ securefile_check(PG_FUNCTION_ARGS)
 		SfCheck		check;
 		SfPageWalk	walk;
 
-		(void) sf_check_column(&check, &walk, lfirst(cell),
-							   (ReturnSetInfo *) fcinfo->resultinfo, lockmode);
+		if (check_column(&check, &walk, lfirst(cell), (ReturnSetInfo *) fcinfo->resultinfo,
+						 lockmode) &&
+			then != NULL && check.nfindings > 0)
+			then(&walk);
 		MemoryContextSwitchTo(old_context);
 		MemoryContextReset(context);
 	}
+}
+
+/*
+ * securefile_check(table regclass, column name)
+ * returns setof (finding text, ctid tid, segment_offset bigint,
+ *				  length_bytes bigint, detail text)
+ */
+Datum
+securefile_check(PG_FUNCTION_ARGS)
+{
+	sf_base_require_preload();
+	sf_check_arguments(fcinfo, false);
+	sf_check_columns_of_call(fcinfo, RecoveryInProgress() ? AccessShareLock : ShareLock, NULL);
 	return (Datum) 0;
 }

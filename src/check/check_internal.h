@@ -165,11 +165,12 @@ typedef struct SfCheckPage
 /* ---- check.c ---- */
 
 /*
- * All of a check of one column, whose table is locked: findings are reported,
- * and check and walk filled.  False when there is no segment to go by.
+ * Check the columns that a call is about, and report findings as its result;
+ * lockmode is for tables and segment relations.  then, unless NULL, is called for
+ * each column that has a segment to go by, and findings.
  */
-extern bool sf_check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
-							ReturnSetInfo *rsinfo, LOCKMODE lockmode);
+typedef void (*SfCheckThen) (SfPageWalk *walk);
+extern void sf_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then);
 
 /* ---- rows.c ---- */
 
@@ -200,13 +201,22 @@ extern const char *sf_check_unowned(const SfPageWalk *walk);
 /* Compare the space map with what rows own and pending entries name. */
 extern void sf_check_map(SfPageWalk *walk);
 
+/* What is known of the sectors of a map page, a bit a sector. */
+typedef struct SfCheckPlanes
+{
+	uint8		owned[SF_MAP_SECTORS / 8];
+	uint8		named[SF_MAP_SECTORS / 8];
+	uint8		doomed[SF_MAP_SECTORS / 8];
+	Size		owned_from;		/* which of the owned runs lie there */
+	Size		owned_end;
+} SfCheckPlanes;
+
 /*
- * Set the bits of those runs that lie in the map page whose first sector is
- * given; *from and *end tell which of the sorted runs these are.  Pages come in
- * ascending order, from runs->next on.
+ * The planes of the map page whose first sector is given.  Pages come in
+ * ascending order; rewind goes back to the first.
  */
-extern void sf_check_fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first,
-								Size *from, Size *end);
+extern void sf_check_rewind_planes(SfPageWalk *walk);
+extern void sf_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes);
 
 /*
  * Next run of bits of a value, from *at on and below end: moves *at to it.  False

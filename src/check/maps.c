@@ -29,8 +29,12 @@ sf_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *
 #undef BIT
 }
 
-void
-sf_check_fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, Size *from, Size *end)
+/*
+ * Set the bits of those runs that lie in the map page whose first sector is
+ * given; *from and *end tell which of the sorted runs these are.
+ */
+static void
+fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, Size *from, Size *end)
 {
 	memset(plane, 0, SF_MAP_SECTORS / 8);
 	while (runs->next < runs->n && runs->runs[runs->next].start < first)
@@ -46,6 +50,24 @@ sf_check_fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, Size *from, S
 			plane[i / 8] |= 1 << (i % 8);
 	}
 	*end = runs->next;
+}
+
+void
+sf_check_rewind_planes(SfPageWalk *walk)
+{
+	walk->check->owned.next = walk->named.next = walk->doomed.next = 0;
+}
+
+void
+sf_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes)
+{
+	Size		from;
+	Size		end;
+
+	fill_plane(planes->named, &walk->named, first, &from, &end);
+	fill_plane(planes->doomed, &walk->doomed, first, &from, &end);
+	fill_plane(planes->owned, &walk->check->owned, first,
+			   &planes->owned_from, &planes->owned_end);
 }
 
 /* Report the parts of a row's run that have a bit as it must not be; any? */
@@ -130,31 +152,24 @@ static void
 check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 {
 	SfCheck    *check = walk->check;
-	uint8		owned[SF_MAP_SECTORS / 8];
-	uint8		named[SF_MAP_SECTORS / 8];
-	uint8		doomed[SF_MAP_SECTORS / 8];
+	SfCheckPlanes planes;
 	uint64		nused = pg_popcount((const char *) map->used, sizeof(map->used));
-	Size		from;
-	Size		end;
 
-	sf_check_fill_plane(named, &walk->named, first, &from, &end);
-	sf_check_fill_plane(doomed, &walk->doomed, first, &from, &end);
-	sf_check_fill_plane(owned, &check->owned, first, &from, &end);
-
-	for (Size i = from; i < end; i++)
+	sf_check_fill_planes(walk, first, &planes);
+	for (Size i = planes.owned_from; i < planes.owned_end; i++)
 	{
 		SfCheckRun *run = &check->owned.runs[i];
 
 		report_parts(walk, run, first, map->used, false, SF_REPAIR_MARK, "owned but free",
 					 "the space map takes it for free");
-		walk->lists_damaged |= report_parts(walk, run, first, doomed, true, SF_REPAIR_LISTS,
+		walk->lists_damaged |= report_parts(walk, run, first, planes.doomed, true, SF_REPAIR_LISTS,
 											"owned but to be freed",
 											"a pending entry will set it free");
 	}
-	report_free_but_doomed(walk, first, map->used, doomed);
+	report_free_but_doomed(walk, first, map->used, planes.doomed);
 	for (uint32 b = 0; b < sizeof(map->used) && !check->moving; b++)
 	{
-		uint8		lost = map->used[b] & ~(owned[b] | named[b]);
+		uint8		lost = map->used[b] & ~(planes.owned[b] | planes.named[b]);
 
 		for (int i = 0; lost != 0 && i < 8; i++)
 			if (lost & (1 << i))
@@ -167,14 +182,13 @@ check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 
 /*
  * Nothing is in use behind the end: else the header is an old one.  The data
- * files tell how far the segment may reach.
+ * files (their sectors) tell how far the segment may reach.
  */
 static void
-check_behind(SfPageWalk *walk, SfCheckPage *read)
+check_behind(SfPageWalk *walk, uint64 in_files, SfCheckPage *read)
 {
 	SfCheck    *check = walk->check;
 	uint64		total = check->header.total_sectors;
-	uint64		in_files = sf_io_files_size(check->seg->node) / SF_BLOCK_SIZE * SF_BLOCK_SECTORS;
 
 	for (uint64 map = total / SF_MAP_SECTORS; SF_MAP_PAGE(map) < walk->nblocks; map++)
 	{
@@ -198,10 +212,9 @@ check_behind(SfPageWalk *walk, SfCheckPage *read)
 
 /* The same, as the values have it: where a genuine locator leads there is an end behind. */
 static void
-check_owned_behind(SfPageWalk *walk)
+check_owned_behind(SfPageWalk *walk, uint64 in_files)
 {
 	SfCheck    *check = walk->check;
-	uint64		in_files = sf_io_files_size(check->seg->node) / SF_BLOCK_SIZE * SF_BLOCK_SECTORS;
 	uint64		end = 0;
 
 	for (Size i = 0; i < check->owned.n; i++)
@@ -222,9 +235,9 @@ sf_check_map(SfPageWalk *walk)
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	uint64		total = walk->check->header.total_sectors;
 
-	walk->check->owned.next = 0;
 	sf_check_runs_sort(&walk->named);
 	sf_check_runs_sort(&walk->doomed);
+	sf_check_rewind_planes(walk);
 	report_doomed_twice(walk);
 	for (uint64 first = 0; first < total; first += SF_MAP_SECTORS)
 	{
@@ -238,8 +251,11 @@ sf_check_map(SfPageWalk *walk)
 	flush_lost(walk);
 	if (!walk->check->moving)
 	{
-		check_behind(walk, read);
-		check_owned_behind(walk);
+		uint64		in_files = sf_io_files_size(walk->check->seg->node) / SF_BLOCK_SIZE *
+		SF_BLOCK_SECTORS;
+
+		check_behind(walk, in_files, read);
+		check_owned_behind(walk, in_files);
 	}
 	pfree(read);
 }

@@ -25,7 +25,6 @@
 #include "access/transam.h"
 #include "check/check_internal.h"
 #include "miscadmin.h"
-#include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/xid8.h"
@@ -113,29 +112,19 @@ names_page(const SfPendEntry *entry)
 	return entry->kind == SF_PEND_ALLOC_PAGE || entry->kind == SF_PEND_FREE_PAGE;
 }
 
-/* What an entry cannot be; NULL when it is sound. */
+/*
+ * What an entry cannot be; NULL when it is sound.  What a page tells by itself has
+ * been looked at when it was read.
+ */
 static const char *
 entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
 {
-	uint64		end = entry->start + entry->count;
-
-	if (entry->kind < SF_PEND_ALLOC || entry->kind > SF_PEND_FREE_PAGE ||
-		entry->outcome > SF_OUTCOME_COMMITTED)
-		return "it is of an unknown kind";
-	if (entry->fxid >= U64FromFullTransactionId(ReadNextFullTransactionId()) ||
-		!TransactionIdIsNormal((TransactionId) entry->fxid))
+	if (entry->fxid >= U64FromFullTransactionId(ReadNextFullTransactionId()))
 		return "there has been no such transaction";
 	if (names_page(entry))
-	{
-		if (entry->start >= walk->nblocks)
-			return "the segment relation has no such page";
-		return NULL;
-	}
-	if (entry->count == 0 || end < entry->start ||
-		end > walk->check->header.total_sectors ||
-		entry->start / SF_MAP_SECTORS != (end - 1) / SF_MAP_SECTORS)
-		return "the data files have no such run";
-	return NULL;
+		return entry->start < walk->nblocks ? NULL : "the segment relation has no such page";
+	return entry->start + entry->count <= walk->check->header.total_sectors ? NULL :
+		"the data files have no such run";
 }
 
 /* A finding that new lists are the cure of. */
@@ -243,11 +232,6 @@ walk_pending(SfPageWalk *walk)
 	{
 		SfPending  *pending = &read->u.pending;
 
-		if (pending->nentries > SF_PENDING_MAX)
-		{
-			report_list(walk, "pending page %u claims %u entries", page, pending->nentries);
-			pending->nentries = 0;
-		}
 		for (int i = 0; i < pending->nentries; i++)
 			check_entry(walk, page, &pending->entries[i]);
 		last = page;

@@ -22,18 +22,14 @@
  */
 #include "base/base.h"
 
-#include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "check/check_internal.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
-#include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(securefile_repair);
 
-#define REPAIR_LOCK		ShareRowExclusiveLock
 #define RUNS_AT_ONCE	1024
 
 /* Entries of this transaction that will set free what nobody owns. */
@@ -44,6 +40,17 @@ typedef struct Entries
 	int			nruns;
 	SfRun		runs[RUNS_AT_ONCE];
 } Entries;
+
+static Entries *
+begin_entries(SfSegment *seg, SfPendKind kind)
+{
+	Entries    *entries = palloc(sizeof(Entries));
+
+	entries->seg = seg;
+	entries->kind = kind;
+	entries->nruns = 0;
+	return entries;
+}
 
 static void
 flush_entries(Entries *entries)
@@ -63,15 +70,16 @@ add_entry(Entries *entries, uint64 start, uint32 count)
 }
 
 /*
- * Is what no live row owns to be set free?  When the lists stay, entries in
- * them do so with what they name; when they go, new ones have to.
+ * Of what no live row owns, what is to be set free?  As bits, of which named and
+ * doomed tell what entries say.  When the lists stay, these do it with what they
+ * name; when the lists go, new entries have to.
  */
-static bool
-to_be_freed(const SfPageWalk *walk, bool named, bool doomed)
+static uint8
+to_be_freed(const SfPageWalk *walk, uint8 named, uint8 doomed)
 {
-	if (!walk->lists_damaged && named)
-		return false;
-	return walk->all_sound || (walk->lists_damaged && doomed);
+	if (walk->lists_damaged)
+		return walk->all_sound ? 0xFF : doomed;
+	return walk->all_sound ? ~named : 0;
 }
 
 /* ---- the space map ---- */
@@ -85,8 +93,7 @@ repair_damaged_maps(SfPageWalk *walk)
 
 /* Log entries for the sectors of a map page that nobody owns. */
 static void
-free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const uint8 *owned,
-			 const uint8 *named, const uint8 *doomed)
+free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const SfCheckPlanes *planes)
 {
 	SfCheckPage read;
 	uint8	   *free = read.u.map.used;
@@ -95,48 +102,29 @@ free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const uint8 *owned,
 
 	(void) sf_space_read_page(walk->check->seg, SF_MAP_PAGE(map), read.u.content);
 	for (uint32 i = 0; i < SF_MAP_SECTORS / 8; i++)
-	{
-		uint8		unnamed = to_be_freed(walk, false, false) ? 0xFF : 0;
-		uint8		others = to_be_freed(walk, true, false) ? 0xFF : 0;
-		uint8		freed = to_be_freed(walk, true, true) ? 0xFF : 0;
-
-		free[i] &= ~owned[i] &
-			((unnamed & ~named[i]) | (others & named[i] & ~doomed[i]) | (freed & doomed[i]));
-	}
-	while (sf_check_next_run(free, true, SF_MAP_SECTORS, &at, &n))
-	{
+		free[i] &= ~planes->owned[i] & to_be_freed(walk, planes->named[i], planes->doomed[i]);
+	for (; sf_check_next_run(free, true, SF_MAP_SECTORS, &at, &n); at += n)
 		add_entry(entries, (uint64) map * SF_MAP_SECTORS + at, n);
-		at += n;
-	}
 }
 
 static void
 repair_maps(SfPageWalk *walk)
 {
-	SfCheck    *check = walk->check;
-	Entries    *entries = palloc(sizeof(Entries));
-	uint8		owned[SF_MAP_SECTORS / 8];
-	uint8		named[SF_MAP_SECTORS / 8];
-	uint8		doomed[SF_MAP_SECTORS / 8];
+	SfSegment  *seg = walk->check->seg;
+	Entries    *entries = begin_entries(seg, SF_PEND_FREE);
+	SfCheckPlanes planes;
 	uint8		used[SF_MAP_SECTORS / 8];	/* at least */
-	Size		from;
-	Size		end;
 
-	entries->seg = check->seg;
-	entries->kind = SF_PEND_FREE;
-	entries->nruns = 0;
-	check->owned.next = walk->named.next = walk->doomed.next = 0;
-	for (uint64 first = 0; first < check->header.total_sectors; first += SF_MAP_SECTORS)
+	sf_check_rewind_planes(walk);
+	for (uint64 first = 0; first < walk->check->header.total_sectors; first += SF_MAP_SECTORS)
 	{
 		uint32		map = first / SF_MAP_SECTORS;
 
-		sf_check_fill_plane(owned, &check->owned, first, &from, &end);
-		sf_check_fill_plane(named, &walk->named, first, &from, &end);
-		sf_check_fill_plane(doomed, &walk->doomed, first, &from, &end);
+		sf_check_fill_planes(walk, first, &planes);
 		for (int i = 0; i < SF_MAP_SECTORS / 8; i++)
-			used[i] = owned[i] | doomed[i];
-		sf_space_repair_bits(check->seg, map, used);
-		free_sectors(walk, entries, map, owned, named, doomed);
+			used[i] = planes.owned[i] | planes.doomed[i];
+		sf_space_repair_bits(seg, map, used);
+		free_sectors(walk, entries, map, &planes);
 	}
 	flush_entries(entries);
 	pfree(entries);
@@ -184,12 +172,9 @@ type_of(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 static void
 repair_dynamic(SfPageWalk *walk)
 {
-	Entries    *entries = palloc(sizeof(Entries));
+	Entries    *entries = begin_entries(walk->check->seg, SF_PEND_FREE_PAGE);
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 
-	entries->seg = walk->check->seg;
-	entries->kind = SF_PEND_FREE_PAGE;
-	entries->nruns = 0;
 	for (uint32 page = 2; page < walk->end_page; page++)
 	{
 		uint8		known = walk->known[page];
@@ -201,7 +186,8 @@ repair_dynamic(SfPageWalk *walk)
 		if (type != SF_PAGE_INODE)
 			repair_other_page(walk, page, type);
 		else if (!(known & SF_KNOWN_OWNED) &&
-				 to_be_freed(walk, known & SF_KNOWN_NAMED, known & SF_KNOWN_DOOMED))
+				 (to_be_freed(walk, (known & SF_KNOWN_NAMED) != 0,
+							  (known & SF_KNOWN_DOOMED) != 0) & 1))
 			add_entry(entries, page, 1);
 	}
 	flush_entries(entries);
@@ -254,32 +240,16 @@ Datum
 securefile_repair(PG_FUNCTION_ARGS)
 {
 	bool		dry_run = PG_ARGISNULL(2) || PG_GETARG_BOOL(2);
-	LOCKMODE	lockmode = dry_run ? ShareLock : REPAIR_LOCK;
-	MemoryContext context;
-	List	   *columns;
-	ListCell   *cell;
 
 	sf_base_require_preload();
 	sf_check_arguments(fcinfo, false);
 	PreventCommandDuringRecovery("securefile_repair()");
-	if (!dry_run)
-		refuse_unless_alone();
-	InitMaterializedSRF(fcinfo, 0);
-	columns = sf_check_columns(fcinfo, lockmode, false);
-	context = AllocSetContextCreate(CurrentMemoryContext, "securefile repair",
-									ALLOCSET_DEFAULT_SIZES);
-	foreach(cell, columns)
+	if (dry_run)
+		sf_check_columns_of_call(fcinfo, ShareLock, NULL);
+	else
 	{
-		MemoryContext old_context = MemoryContextSwitchTo(context);
-		SfCheck		check;
-		SfPageWalk	walk;
-
-		if (sf_check_column(&check, &walk, lfirst(cell), (ReturnSetInfo *) fcinfo->resultinfo,
-							lockmode) &&
-			!dry_run && check.nfindings > 0)
-			repair_column(&walk);
-		MemoryContextSwitchTo(old_context);
-		MemoryContextReset(context);
+		refuse_unless_alone();
+		sf_check_columns_of_call(fcinfo, ShareRowExclusiveLock, repair_column);
 	}
 	return (Datum) 0;
 }

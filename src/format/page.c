@@ -89,7 +89,8 @@ sf_format_entry_problem(const SfPendEntry *entry)
 				"pending entry names an impossible run";
 		case SF_PEND_ALLOC_PAGE:
 		case SF_PEND_FREE_PAGE:
-			return entry->start > 0 && entry->start < SF_NO_PAGE && !SF_IS_MAP_PAGE(entry->start) ? NULL : "pending entry names an impossible page";
+			return entry->start > 0 && entry->start < SF_NO_PAGE && !SF_IS_MAP_PAGE(entry->start) ?
+				NULL : "pending entry names an impossible page";
 	}
 	return "pending entry is of an unknown kind";
 }

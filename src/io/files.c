@@ -107,12 +107,12 @@ truncate_file(const char *path, uint64 size_bytes)
 void
 sf_io_report_path(int elevel, const char *what, const char *path)
 {
-	bool		full = sf_io_is_full(errno);
+	int			error = errno;
 
 	ereport(elevel,
-			(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
+			(sf_io_errcode(error),
 			 errmsg("could not %s \"%s\": %m", what, path),
-			 full ? errhint("Check free disk space.") : 0));
+			 sf_io_errhint(error)));
 }
 
 /*

@@ -33,14 +33,13 @@ static void
 report_extend_failure(SfNode node, uint32 fileno, int error)
 {
 	char		path[SF_IO_PATH_MAX];
-	bool		full = sf_io_is_full(error);
 
 	sf_io_file_path(path, node, fileno);
 	errno = error;
 	ereport(ERROR,
-			(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
+			(sf_io_errcode(error),
 			 errmsg("could not extend segment data file \"%s\": %m", path),
-			 full ? errhint("Check free disk space.") : 0));
+			 sf_io_errhint(error)));
 }
 
 /* Write one chunk of zeros; bytes done, or -errno. */
@@ -196,16 +195,15 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 		{
 			char		path[SF_IO_PATH_MAX];
 			int			elevel = (result == -EIO) ? data_sync_elevel(ERROR) : ERROR;
-			bool		full;
+			int			error = (result == 0) ? ENOSPC : -result;
 
 			sf_io_file_path(path, slot->node, slot->fileno);
-			errno = (result == 0) ? ENOSPC : -result;
-			full = sf_io_is_full(errno);
+			errno = error;
 			ereport(elevel,
-					(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
+					(sf_io_errcode(error),
 					 errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
 							path, (unsigned long long) file_offset, len_bytes),
-					 full ? errhint("Check free disk space.") : 0));
+					 sf_io_errhint(error)));
 		}
 		file_offset += result;
 		data += result;

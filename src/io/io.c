@@ -335,7 +335,6 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 	char		path[SF_IO_PATH_MAX];
 	unsigned long long file_offset = sf_io_file_offset(io->segment_offset);
 	int			elevel = ERROR;
-	bool		full;
 
 	sf_io_file_path(path, io->files->node, sf_io_fileno(io->segment_offset));
 	if (error == 0 && !io->is_write)
@@ -345,14 +344,15 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 						path, file_offset, done_bytes, io->len_bytes)));
 
 	/* a write that stops for no reason given: take it for a full disk */
-	errno = (error == 0) ? ENOSPC : error;
-	full = sf_io_is_full(errno);
+	if (error == 0)
+		error = ENOSPC;
+	errno = error;
 
 	/* a flush that failed leaves the disk's contents unknown, as any fsync */
 	if (io->is_write && io->durable && error == EIO)
 		elevel = data_sync_elevel(ERROR);
 	ereport(elevel,
-			(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
+			(sf_io_errcode(error),
 			 io->is_write
 			 ? errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
 					  path, file_offset, io->len_bytes)
@@ -360,7 +360,7 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 					  path, file_offset, io->len_bytes),
 			 (error == EINVAL)
 			 ? errhint("If the file system does not support direct I/O, set securefile.direct_io to off.")
-			 : full ? errhint("Check free disk space.") : 0));
+			 : sf_io_errhint(error)));
 }
 
 /*

@@ -167,6 +167,12 @@ extern uint32 sf_io_wait_event(SfIoWait which);
 /* Does that errno mean that there is no space, or no more for us? */
 #define sf_io_is_full(error)	((error) == ENOSPC || (error) == EDQUOT)
 
+/* For ereport(), of an errno kept from before: SQLSTATE, and a hint where that is it. */
+#define sf_io_errcode(error) \
+	(sf_io_is_full(error) ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access())
+#define sf_io_errhint(error) \
+	(sf_io_is_full(error) ? errhint("Check free disk space.") : 0)
+
 /* Things that are reported once in the life of a server, not per process. */
 #define SF_IO_NOTICE_DIRECT	0	/* the file system refuses direct I/O */
 #define SF_IO_NOTICE_METHOD	1	/* + method: the kernel refuses it */

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "access/transam.h"
 #include "space/space_internal.h"
 #include "storage/buf_internals.h"
 #include "storage/fd.h"
@@ -103,11 +102,13 @@ sf_page_report_damaged(Relation rel, uint32 page, const char *detail)
 static char *
 page_problem(Page page, uint32 relnumber, BlockNumber n, SfPageType type)
 {
+	const char *problem;
+
 	if (!sf_seal_holds(page, relnumber, n))
 		return psprintf("Expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
 						sf_page_trailer(page)->seal, sf_seal_compute(page, relnumber, n));
-	return content_problem(page, type) == NULL ? NULL
-		: psprintf("The %s.", content_problem(page, type));
+	problem = content_problem(page, type);
+	return problem == NULL ? NULL : psprintf("The %s.", problem);
 }
 
 void

@@ -31,6 +31,15 @@ lock_header(Relation rel, SfHeader *header)
 	return buf;
 }
 
+/* Begin a change of the header. */
+static void
+begin_change(Buffer hbuf, const SfHeader *header)
+{
+	SF_FAULT(repair_page);
+	sf_change_begin();
+	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, header, sizeof(SfHeader));
+}
+
 /*
  * Write a page anew, and with it, in the same record, the header that knows it
  * (redo makes no page that none knows).  Both are locked, and are released.
@@ -39,9 +48,7 @@ static void
 write_page(Buffer hbuf, const SfHeader *header, Buffer buf, SfPageType type,
 		   const void *content, Size len)
 {
-	SF_FAULT(repair_page);
-	sf_change_begin();
-	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, header, sizeof(SfHeader));
+	begin_change(hbuf, header);
 	sf_change_init(sf_change_add(buf), type, content, len);
 	sf_change_finish_plain(XLOG_SF_REPAIR);
 }
@@ -140,9 +147,7 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	header.total_sectors = Max(header.total_sectors, repair.total_sectors);
 	if (repair.forget_lists)
 		header.pending_head = header.pending_tail = header.free_head = SF_NO_PAGE;
-	SF_FAULT(repair_page);
-	sf_change_begin();
-	sf_change_op(sf_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
+	begin_change(buf, &header);
 	sf_change_finish_plain(XLOG_SF_REPAIR);
 	sf_segment_close(rel);
 }

@@ -96,12 +96,8 @@ def prepare(server):
     """Fill a cluster and stop it."""
     server.start()
     with server.connect() as conn:
-        conn.execute("CREATE EXTENSION securefile")
-        conn.execute(trials.BLOB)
-        conn.execute("CREATE TABLESPACE elsewhere LOCATION ''")
-        for statement in LOAD.split(";\n"):
-            if statement.strip():
-                conn.execute(statement)
+        trials.begin(conn)
+        trials.load(conn, LOAD)
         # the tables, and what there is of each: path of the rows, of the segment, OID
         server.tables = conn.execute("""
             SELECT t.relname, pg_relation_filepath(t.oid), pg_relation_filepath(s.oid), t.oid::int

@@ -23,7 +23,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "model"))
 
+import trials
 from server import Server
+from trials import Failed
 
 SETTINGS = {"shared_preload_libraries": "'securefile'", "securefile.monitor": "off",
             "autovacuum": "off", "fsync": "off", "log_min_messages": "panic",
@@ -43,10 +45,6 @@ WORDS = ["compress", "compress_low", "compress_medium", "compress_high", "nocomp
          "retention_none", "retention_auto", "retention_min", "retention_max"]
 TAKEN = {"nocompress", "keep_duplicates", "decrypt", "logging", "filesystem_like_logging", "cache",
          "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row", "retention_none"}
-
-
-class Failed(Exception):
-    pass
 
 
 def change(data, rng, known):
@@ -214,10 +212,7 @@ def main():
     parser.add_argument("--seed", default=str(int(time.time())))
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
-    os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1")
-    os.environ.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:abort_on_error=1")
-    if os.environ.get("SECUREFILE_SANITIZED"):
-        os.environ["PATH"] = os.environ["SECUREFILE_SANITIZED"] + ":" + os.environ["PATH"]
+    trials.use_sanitizers()
     print(f"seed {options.seed}", flush=True)
     server = Server(SETTINGS)
     try:

@@ -79,9 +79,7 @@ def prepare(server):
     """Work with a cluster, and kill it."""
     server.start()
     with server.connect() as conn:
-        conn.execute("CREATE EXTENSION securefile")
-        conn.execute(trials.BLOB)
-        conn.execute("CREATE TABLESPACE elsewhere LOCATION ''")
+        trials.begin(conn)
         conn.execute("CREATE TABLE witness (id int PRIMARY KEY, size int, doc securefile)")
         conn.execute("INSERT INTO witness SELECT i, i * 9000, blob(i, i * 9000) FROM generate_series(1, 20) i")
         conn.execute("CREATE DATABASE other")
@@ -92,9 +90,7 @@ def prepare(server):
     with server.connect() as conn:
         # which makes a checkpoint, and then our record
         conn.execute("DROP DATABASE other")
-        for statement in LOAD.split(";\n"):
-            if statement.strip():
-                conn.execute(statement)
+        trials.load(conn, LOAD)
         conn.execute("SELECT pg_switch_wal()")
     server.kill_all()
     os.unlink(os.path.join(server.data, "postmaster.pid"))

@@ -141,6 +141,28 @@ class Trials:
             number += 1
 
 
+def begin(conn):
+    """What all clusters have first."""
+    conn.execute("CREATE EXTENSION securefile")
+    conn.execute(BLOB)
+    conn.execute("CREATE TABLESPACE elsewhere LOCATION ''")
+
+
+def load(conn, sql):
+    """Statements, one after the other, each a transaction."""
+    for statement in sql.split(";\n"):
+        if statement.strip():
+            conn.execute(statement)
+
+
+def use_sanitizers():
+    """The environment of servers: the sanitized one, if there is one."""
+    os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1")
+    os.environ.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:abort_on_error=1")
+    if os.environ.get("SECUREFILE_SANITIZED"):
+        os.environ["PATH"] = os.environ["SECUREFILE_SANITIZED"] + ":" + os.environ["PATH"]
+
+
 def main(name, prepare, run):
     """prepare(server) works and stops it; run(options, server) tries."""
     parser = argparse.ArgumentParser()
@@ -151,10 +173,7 @@ def main(name, prepare, run):
     parser.add_argument("--patience", type=float, default=120, help="seconds for one server")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1")
-    os.environ.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:abort_on_error=1")
-    if os.environ.get("SECUREFILE_SANITIZED"):
-        os.environ["PATH"] = os.environ["SECUREFILE_SANITIZED"] + ":" + os.environ["PATH"]
+    use_sanitizers()
     print(f"seed {options.seed}", flush=True)
     base = Server(SETTINGS)
     try:
