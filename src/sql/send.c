@@ -15,6 +15,11 @@
  */
 #include "base/base.h"
 
+/*
+ * Where the server has GSSAPI, this wants the headers of Kerberos, which come with no
+ * package for extensions.  A Port is the same without.
+ */
+#undef ENABLE_GSS
 #include "libpq/libpq.h"
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
