@@ -127,6 +127,35 @@ sf_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n)
 
 /* ---- reading ---- */
 
+typedef struct PageRead
+{
+	Relation	rel;
+	uint32		page;
+} PageRead;
+
+static void
+tell_page(void *arg)
+{
+	PageRead   *read = arg;
+
+	errcontext("page %u of segment relation \"%s\"",
+			   read->page, RelationGetRelationName(read->rel));
+}
+
+/* The server's own errors, of page checksums and of failed reads, name a file only. */
+static Buffer
+read_in_context(Relation rel, uint32 page)
+{
+	PageRead	read = {rel, page};
+	ErrorContextCallback context = {error_context_stack, tell_page, &read};
+	Buffer		buf;
+
+	error_context_stack = &context;
+	buf = ReadBuffer(rel, page);
+	error_context_stack = context.previous;
+	return buf;
+}
+
 /* Do we hold the lock of a buffer?  Then a link leads back to where we are. */
 static bool
 is_locked_by_us(Buffer buf)
@@ -143,7 +172,7 @@ read_buffer(Relation rel, uint32 page)
 
 	if (page >= npages)
 		sf_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
-	buf = ReadBuffer(rel, page);
+	buf = read_in_context(rel, page);
 	if (is_locked_by_us(buf))
 		sf_page_report_damaged(rel, page, "It is in a list that leads back to itself.");
 	return buf;
@@ -284,8 +313,7 @@ sf_space_read_page(SfSegment *seg, uint32 page, char *content)
 
 	if (page < RelationGetNumberOfBlocks(rel))
 	{
-		Buffer		buf = ReadBuffer(rel, page);
-
+		Buffer		buf = read_in_context(rel, page);
 		char	   *problem = NULL;
 
 		LockBuffer(buf, BUFFER_LOCK_SHARE);

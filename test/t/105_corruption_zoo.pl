@@ -107,11 +107,12 @@ sub build
 		DECLARE
 			message text;
 			detail text;
+			context text;
 		BEGIN
 			RETURN CASE WHEN md5(doc::bytea) = want THEN 'right' ELSE 'WRONG' END;
 		EXCEPTION WHEN OTHERS THEN
-			GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
-			RETURN SQLSTATE || ': ' || message || '; ' || detail;
+			GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, context = PG_EXCEPTION_CONTEXT;
+			RETURN SQLSTATE || ': ' || message || '; ' || detail || coalesce(substring(context from 'page .* of segment relation "\w+"'), '');
 		END $$});
 	$rolled_back = $node->safe_psql('postgres', 'BEGIN; SELECT pg_current_xact_id(); ROLLBACK');
 	run_script('build', sub {
@@ -300,7 +301,11 @@ sub look_at_all
 	my $checks = run_script('checks', sub {
 		my $t = $_[0]->{name};
 		return "SELECT '$t', finding, segment_offset, detail FROM securefile_check('$t', 'doc');\n\\echo '$t|check' :SQLSTATE\n" });
+	my $of_server = join("\n", grep { /invalid page in block/ } map { @$_ } values %$reads);
 
+	unlike($of_server, qr/invalid page in block (\d+) (?!.*page \g1 of segment relation "pg_securefile_)/,
+		$node->name . ': errors of the server name the segment');
+	isnt($of_server, '', $node->name . ': there are such errors');
 	foreach my $t (@tables)
 	{
 		my ($victims, $says, $check) = expected($t);
