@@ -195,7 +195,7 @@ note_drop(Oid relid)
 	if (!is_segment)
 		return;
 
-	if (sf_space_keeps_dropped())
+	if (sf_space_dropped_is_wanted())
 		sf_write_flush();
 	rel = relation_open(relid, NoLock);
 	sf_space_drop_storage(SfRelNode(rel));

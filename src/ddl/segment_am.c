@@ -129,7 +129,7 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 		adopt_storage(*newnode, persistence, freezeXid, minmulti);
 		return;
 	}
-	if (replace && sf_space_keeps_dropped())
+	if (replace && sf_space_dropped_is_wanted())
 		sf_write_flush();
 	smgrclose(RelationCreateStorage(*newnode, persistence, true));
 	sf_space_create_storage(rel, *newnode, birth.table_oid, birth.attnum,

@@ -60,6 +60,12 @@ sf_space_keeps_dropped(void)
 	return found;
 }
 
+bool
+sf_space_dropped_is_wanted(void)
+{
+	return GetCurrentTransactionNestLevel() > 1 || sf_space_keeps_dropped();
+}
+
 /* ---- making the copy ---- */
 
 static void

@@ -94,11 +94,15 @@ extern void sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid,
  */
 extern void sf_space_move_storage(Relation segrel, SfNode to);
 
-/*
- * Does storage that is dropped now stay for logical decoding?  Then what the
- * transaction has gathered for it is to be written first.
- */
+/* Does storage that is dropped now stay for logical decoding? */
 extern bool sf_space_keeps_dropped(void);
+
+/*
+ * Is storage that is dropped now still wanted, by logical decoding or after a
+ * rollback to a savepoint?  Then what the transaction has gathered for it is to
+ * be written first: what is gathered for storage that is not there is let go.
+ */
+extern bool sf_space_dropped_is_wanted(void);
 
 /* Before the commit (or prepare) record: keep what has to be kept. */
 extern void sf_space_pre_commit(void);

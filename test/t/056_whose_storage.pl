@@ -59,6 +59,29 @@ rows_right($node, 'beside', 2, 'beside');
 sound($node, 'beside', 'beside');
 $node->safe_psql('postgres', 'DROP TABLE IF EXISTS held');
 
+# ---- what waits when a savepoint drops its storage is wanted again after it ----
+$node->safe_psql('postgres', "CREATE TABLE other $columns");
+my $id = 0;
+foreach my $options ('', '(filesystem_like_logging)')
+{
+	foreach my $drop ('TRUNCATE outer_t', 'DROP TABLE outer_t', 'ALTER TABLE outer_t DROP doc', 'ALTER TABLE outer_t ALTER doc TYPE bytea',
+		"SELECT securefile_rewrite('outer_t', 'doc', '" . ($options ? 'logging' : 'filesystem_like_logging') . "')")
+	{
+		my $name = "$drop$options in a savepoint";
+		foreach my $before ('', 'SAVEPOINT y;')
+		{
+			$node->safe_psql('postgres', "CREATE TABLE outer_t (id int PRIMARY KEY, seed int, len int, doc securefile$options)");
+			$node->safe_psql('postgres', "SET securefile.write_gather_size = '64kB'; BEGIN;" . insert('outer_t', 1) . $before
+				  . "SAVEPOINT z; $drop;" . insert('other', ++$id) . insert('other', ++$id) . 'ROLLBACK TO z;' . insert('outer_t', 2) . 'COMMIT');
+			rows_right($node, 'outer_t', 2, "$name: rows of before and after");
+			sound($node, 'outer_t', $name);
+			$node->safe_psql('postgres', 'DROP TABLE outer_t');
+		}
+	}
+}
+rows_right($node, 'other', 0, 'the other table');
+sound($node, 'other', 'the other table');
+
 # ---- tables without a segment have copies of their own ----
 make_table($node, 't');
 foreach my $kind ('TEMP', 'UNLOGGED')
