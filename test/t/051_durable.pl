@@ -215,7 +215,7 @@ sub early
 	{
 		my ($what, $path) = @$event;
 		push @early, sort keys %open if $what eq 'write' && $path =~ /pg_wal/;
-		next if $path !~ /\.sf$/;
+		next if $path !~ /(\.sf|kept\.new)$/;
 		$open{$path} = 1 if $what eq 'write';
 		delete $open{$path} if $what eq 'sync';
 	}
@@ -266,6 +266,14 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 	}
 }
 
+# ---- several segments in one transaction: the file of each ----
+make_table($node, $_, 'filesystem_like_logging') foreach ('left_one', 'right_one');
+my @both = session('BEGIN; ' . join('; ', map { "INSERT INTO $_ SELECT i, i, 150000, blob(i, 150000) FROM generate_series(1, 20) i" }
+		('left_one', 'right_one')) . '; COMMIT');
+is_deeply([ early(@both) ], [], 'two segments: durable before WAL is written');
+my %written = map { $_->[1] => 1 } grep { "@$_" =~ /^write .*\.sf$/ } @both;
+is(scalar(keys %written), 2, 'two segments: written');
+
 # ---- rule 2: what was freed is overwritten, cut or removed only when the record
 # that freed it is durable, though the transactions themselves did not wait ----
 my $async = 'SET synchronous_commit = off';
@@ -290,6 +298,10 @@ my @events = session(
 	  . 'INSERT INTO reused VALUES (20, 20, 3000000, blob(20, 3000000))',
 	$async);
 is(flushed_before(qr/^(write|durable) .*\.sf$/, @events), 1, 'freed blocks overwritten after a flush');
+# also when all before that record is durable already
+@events = session("SELECT securefile_maintain('reused', 'doc');\nINSERT INTO reused VALUES (21, 21, 3000000, blob(21, 3000000))",
+	"DELETE FROM reused WHERE id = 20;\n$async");
+is(flushed_before(qr/^(write|durable) .*\.sf$/, @events), 1, 'freed blocks overwritten after a flush of that record');
 
 fill($node, 'reused', 30, 39, 9_000_000);
 @events = session("DELETE FROM reused WHERE id >= 30;\nSELECT securefile_maintain('reused', 'doc');\nSELECT securefile_maintain('reused', 'doc')",
@@ -333,6 +345,19 @@ is_deeply([ early(grep { $_->[1] =~ /\.sf$/ } @events) ], [], 'redo: writes are 
 cmp_ok(count(qr/^durable .*\.sf$/, @events), '>', 0, 'redo: there were some');
 rows_right($node, 'fresh', 10, 'after recovery');
 sound($node, 'fresh', 'after recovery');
+
+# ---- pages kept for logical decoding are durable before the DROP is ----
+$node->append_conf('postgresql.conf', 'wal_level = logical');
+$node->stop;
+start_traced();
+make_table($node, 'dropped');
+fill($node, 'dropped', 1, 2, 300_000);
+$node->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('s', 'test_decoding')");
+@events = session('DROP TABLE dropped');
+is_deeply([ early(@events) ], [], 'kept pages: durable before WAL is written');
+cmp_ok(count(qr/^write .*kept\.new$/, @events), '>', 0, 'kept pages: written');
+cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+/\d+$}, @events), '>', 0, 'kept pages: and their name');
+$node->safe_psql('postgres', "SELECT pg_drop_replication_slot('s')");
 
 # ---- trap 12: methods that the kernel refuses ----
 $node->stop;

@@ -69,5 +69,45 @@ fill($node, 'b', 70, 80, 1_000_000);
 rows_right($node, 'b', 15, 'cut off before it was lent, grown over');
 sound($node, 'b', 'cut off before it was lent');
 
+# what the monitor has claimed of a tail and does not cut, since somebody lent in the
+# middle of it, can be lent again
+sub monitor_is
+{
+	my ($setting) = @_;
+	$node->safe_psql('postgres', $_) foreach ("ALTER SYSTEM SET securefile.monitor = $setting", 'SELECT pg_reload_conf()');
+	return;
+}
+$node->safe_psql('postgres', 'DROP TABLE a, b');
+make_table($node, 'c', 'filesystem_like_logging');
+fill($node, 'c', 1, 1, mb(3));
+fill($node, 'c', 2, 59, mb(1));
+fill($node, 'c', 101, 155, mb(1));
+$node->safe_psql('postgres', 'DELETE FROM c WHERE id > 100');
+settle($node, 'c', 'doc');
+$node->safe_psql('postgres', 'DELETE FROM c WHERE id > 1');
+$node->safe_psql('postgres',
+	'VACUUM pg_toast.pg_securefile_' . $node->safe_psql('postgres', "SELECT 'c'::regclass::oid") . '_4');
+$node->restart;
+$size = usage($node, 'c', 'doc');
+is($size->{pending_bytes}, 0, 'a tail of more than 64 MB');
+cmp_ok($size->{file_bytes}, '>=', mb(77), 'which the monitor cuts');
+cmp_ok($size->{file_bytes}, '<', mb(80), 'but not the part on map pages behind the first one');
+arm($node, 'truncate_before_claim', 'wait');
+monitor_is('on');
+ok(wait_for_sql($node, "SELECT securefile_fault_fired('truncate_before_claim') > 0"), 'the monitor has found it');
+my $writer = background($node);
+$writer->query_safe('BEGIN; INSERT INTO c VALUES (200, 200, ' . mb(12) . ', blob(200, ' . mb(12) . '))');
+disarm($node);
+monitor_is('off');
+ok(wait_for_sql($node, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'securefile monitor worker')"),
+	'and has gone');
+is(usage($node, 'c', 'doc')->{file_bytes}, $size->{file_bytes}, 'too little for a cut');
+$writer->query_safe('ROLLBACK');
+$writer->quit;
+fill($node, 'c', 201, 260, mb(1));
+is(usage($node, 'c', 'doc')->{file_bytes}, $size->{file_bytes}, 'what was claimed can be lent again');
+rows_right($node, 'c', 61, 'claimed and given back');
+sound($node, 'c', 'claimed and given back');
+
 $node->stop;
 done_testing();

@@ -73,6 +73,8 @@ my $put = sub { my ($t, $len, $from, $to) = @_; return sprintf($insert, $t, $len
 lagging('TRUNCATE', [ $put->('t', 30000, 700, 703), $put->('t', 14000000, 704, 704), 'TRUNCATE t', $put->('t', 30000, 710, 713) ], t => 4);
 lagging('TRUNCATE of another table before', [ $put->('t', 30000, 714, 716), 'TRUNCATE whole', $put->('t', 30000, 717, 718) ], t => 9, whole => 0);
 lagging('truncated, rolled back', [ $put->('t', 30000, 721, 722), 'BEGIN; TRUNCATE t; ROLLBACK', "BEGIN; SAVEPOINT a; TRUNCATE t; ROLLBACK TO a; COMMIT", $put->('t', 30000, 723, 724) ], t => 13);
+lagging('TRUNCATE, prepared', [ $put->('t', 30000, 726, 727), "BEGIN; TRUNCATE t; " . $put->('t', 30000, 728, 729) . "; PREPARE TRANSACTION 'p'",
+	"COMMIT PREPARED 'p'", "SELECT securefile_maintain('t', 'doc')" ], t => 2);
 lagging('filled and truncated in one transaction',
 	'BEGIN; ' . $put->('t', 30000, 731, 733) . '; TRUNCATE t; ' . $put->('t', 30000, 734, 736) . '; COMMIT', t => 3);
 lagging('logging mode swapped', [ $put->('t', 30000, 741, 742), "SELECT securefile_rewrite('t', 'doc', 'filesystem_like_logging')", $put->('t', 30000, 743, 744) ], t => 7);

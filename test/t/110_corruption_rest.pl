@@ -74,6 +74,15 @@ rows_right($node, 's WHERE seed > 0', 8, 'old header: undone');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE seed < 0 AND substring(doc FROM 500001) = blob(id, 20000)'), 4, 'old header: undone');
 is($node->safe_psql('postgres', q{SELECT * FROM securefile_check('s', 'doc')}), '', 'old header: undone, sound');
 
+# ---- the count of used sectors on a map page is covered by its seal ----
+my $count_at = 8192 + 24 + 16;
+my $count;
+stopped(sub { $count = substr(slurp($relation), $count_at, 1); patch($relation, $count_at, $count ^ "\4") });
+is($node->safe_psql('postgres', q{SELECT count(*) > 0 FROM securefile_check('s', 'doc') WHERE finding = 'unreadable' AND detail LIKE 'page 1 %is damaged%'}),
+	't', 'count of a map page: found');
+stopped(sub { patch($relation, $count_at, $count) });
+is($node->safe_psql('postgres', q{SELECT * FROM securefile_check('s', 'doc')}), '', 'count of a map page: undone, sound');
+
 # ---- replay over a damaged page: it is not taken for sound afterwards ----
 make_table($node, 'r');
 fill($node, 'r', 1, 3, 20000);
