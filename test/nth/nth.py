@@ -16,6 +16,7 @@ code 0: all is well; 1: not, and how to try that again is said.
 import argparse
 import collections
 import multiprocessing
+import os
 import random
 import re
 import sys
@@ -28,6 +29,11 @@ from sections import FORMS, all_sections
 METHODS = ["libaio", "io_uring", "sync"]
 BROKEN_OFF = "broken off"
 
+# system calls, and any of them
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/base/fault_points.h"),
+          encoding="ascii") as header:
+    POINTS = re.findall(r"^SF_FAULT_POINT\((io_\w+)", header.read().partition("(io_any")[0], re.M) + ["io_any"]
+
 # How calls fail; what is to be tried again does not go on for ever.
 WAYS = [(kind, times) for kind in ("error", "enospc", "enomem", "short") for times in ("once", "always")] \
     + [(kind, times) for kind in ("eintr", "eagain") for times in ("once", "often")]
@@ -36,14 +42,14 @@ WAYS = [(kind, times) for kind in ("error", "enospc", "enomem", "short") for tim
 # ---- which runs ----
 
 def count_calls(runner, wanted):
-    """How many calls (section, form, method) make, each."""
+    """How many calls (section, form, method) make, each: {point: how many}."""
     calls = {}
     for one in wanted:
-        case = Case(*one, "pass", "always", 0)
-        outcome = runner.run(case, "'pass', times => -1")
+        case = Case(*one, "pass", "always", "io_any", 0)
+        outcome = runner.run(case, POINTS)
         if outcome.bad or outcome.errors:
             raise RuntimeError(f"without faults, {case}: {outcome.bad} {outcome.errors}")
-        calls[one] = outcome.fired
+        calls[one] = {point: n for point, n in outcome.fired.items() if n > 0}
     return calls
 
 
@@ -55,21 +61,24 @@ def to_count(options, rng):
 
 
 def by_lot(rng, calls, name, ways):
-    """Calls of a section, one in each of some ways."""
+    """Calls of a section, one in each of some ways.  Of whatever kind is as likely as
+    another, though there are far more of one."""
     counts = [key for key in calls if key[0] == name]
     for way in ways if counts else []:
         key = rng.choice(counts)
-        yield Case(*key, *way, rng.randrange(calls[key]))
+        point = rng.choice(sorted(calls[key]))
+        yield Case(*key, *way, point, rng.randrange(calls[key][point]))
 
 
 def every(calls, by_turns):
     """Each call of all sections in each way, by all methods or by turns."""
     for name, form in sorted({(name, form) for name, form, _ in calls if name != "all"}):
-        for n in range(max(calls[name, form, method] for method in METHODS)):
-            methods = [method for method in METHODS if n < calls[name, form, method]]
+        counts = {method: calls[name, form, method]["io_any"] for method in METHODS}
+        for n in range(max(counts.values())):
+            methods = [method for method in METHODS if n < counts[method]]
             for i, way in enumerate(WAYS):
                 for method in [methods[(n + i) % len(methods)]] if by_turns else methods:
-                    yield Case(name, form, method, *way, n)
+                    yield Case(name, form, method, *way, "io_any", n)
 
 
 def choose(options, rng, calls):
@@ -97,7 +106,7 @@ def serve(server, cases, results, wanted):
             results.put(count_calls(runner, wanted))
         for case in iter(cases.get, None):
             outcome = runner.run(case)
-            results.put((case, outcome.fired, outcome.lost_session, [state for state, _ in outcome.errors], outcome.bad))
+            results.put((case, sum(outcome.fired.values()), outcome.lost_session, [state for state, _ in outcome.errors], outcome.bad))
     except Exception:			# pylint: disable=broad-except
         print(f"broken off at {case}: {traceback.format_exc()}", flush=True)
         results.put(BROKEN_OFF)
@@ -145,7 +154,7 @@ def run_all(options):
         calls = results.get()
         if calls == BROKEN_OFF:
             return False
-        print(f"{sum(calls.values())} calls: " + ", ".join(f"{'/'.join(key)} {n}" for key, n in calls.items()))
+        print("calls: " + ", ".join(f"{'/'.join(key)} {counts['io_any']}" for key, counts in calls.items()))
         chosen = choose(options, rng, calls)
     for case in chosen + [None] * len(workers):
         cases.put(case)
@@ -176,7 +185,7 @@ def main():
     parser.add_argument("--lot", type=int, default=8, help="runs of each section")
     parser.add_argument("--every", choices=["turns", "all"], help="every call, by the methods by turns or by all")
     parser.add_argument("--sections", default=".", help="a pattern of sections")
-    parser.add_argument("--case", help='one run, as "large l io_uring error once 17"')
+    parser.add_argument("--case", help='one run, as "large l io_uring error once io_any 17"')
     return 0 if run_all(parser.parse_args()) else 1
 
 

@@ -3,7 +3,7 @@
 #
 # SECUREFILE_NTH=turns takes every call, each in all ways and the methods by turns; all,
 # by all methods.  Else it is so many runs of each section, call and way by lot.  With
-# SECUREFILE_NTH_CASE="large l io_uring error once 17" it is that one;
+# SECUREFILE_NTH_CASE="large l io_uring error once io_any 17" it is that one;
 # SECUREFILE_NTH_SECTIONS is a pattern of sections.
 
 use strict;
