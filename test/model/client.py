@@ -79,6 +79,8 @@ class Client:
         self.serial = state["serial"]
         self.turn = state["turn"]
         self.rng = random.Random(f"{options.seed}:client:{number}:{self.turn}")
+        # full at every value, or at none
+        self.conn.execute(f"SET securefile.write_gather_size = '{self.rng.choice(('64kB', '256kB', '4MB'))}'")
         self.earlier = []		# states that may hold again, if commits do not wait
         self.doubt = None		# what may hold as well, once the server is gone
         self.prepared = None	# (gid, state after) of a prepared transaction
