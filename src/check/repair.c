@@ -230,7 +230,7 @@ repair_column(SfPageWalk *walk)
 	repair_maps(walk);
 	SF_FAULT(repair_done);
 	/* the commit of a transaction without an id would not wait for that */
-	XLogFlush(GetXLogInsertRecPtr());
+	XLogFlush(XactLastRecEnd);
 }
 
 /*
