@@ -260,10 +260,7 @@ walk_free(SfPageWalk *walk)
 
 /* ---- dynamic pages ---- */
 
-/*
- * Mark the pages that rows own, and report those about to be set free, or free
- * already: a page that could not be read may be such.
- */
+/* Mark the pages that rows own, and report those about to be set free, or in a list. */
 static void
 mark_owned(SfPageWalk *walk)
 {
@@ -276,7 +273,9 @@ mark_owned(SfPageWalk *walk)
 		if (run->start >= walk->nblocks)
 			continue;
 		walk->known[run->start] |= SF_KNOWN_OWNED;
-		if (!(walk->known[run->start] & (SF_KNOWN_DOOMED | SF_KNOWN_QUEUED | SF_KNOWN_FREE)))
+		if (walk->known[run->start] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE))
+			report_list(walk, "inode page " UINT64_FORMAT " of a value is in one", run->start);
+		if (!(walk->known[run->start] & SF_KNOWN_DOOMED))
 			continue;
 		walk->lists_damaged = true;
 		sf_check_report(walk->check, SF_REPAIR_LISTS, "owned but to be freed", &run->tid, 0, 0,
