@@ -125,7 +125,7 @@ entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
 	if (entry->fxid >= U64FromFullTransactionId(ReadNextFullTransactionId()))
 		return "there has been no such transaction";
 	if (names_page(entry))
-		return entry->start < walk->nblocks ? NULL : "the segment relation has no such page";
+		return entry->start < walk->npages ? NULL : "the segment relation has no such page";
 	return entry->start + entry->count <= walk->check->total_sectors ? NULL :
 		"the data files have no such run";
 }

@@ -181,6 +181,26 @@ $node->safe_psql('postgres', "$insert; DELETE FROM $table WHERE id >= 100");
 rows_right($node, $table, 3, 'too short');
 sound($node, $table, 'too short, and a new value');
 
+# The same where a value is not sound, so that missing pages are not taken for free ones.
+begin_table(3, 100_000);
+$node->safe_psql('postgres', "INSERT INTO $table SELECT i, 1, 0, leaves('$table', 2) FROM generate_series(100, 130) i; DELETE FROM $table WHERE id >= 100");
+pages_now();
+my ($relfilenode) = $segment =~ m{/(\d+)$};
+my ($data) = grep { m{/$relfilenode/} } data_files($node);
+damage(sub
+{
+	patch($data, block_at($data, 3, 1), "\0" x 512);
+	change($segment, 0, FREE_HEAD, pack('VVV', NONE, NONE, NONE));
+	truncate($segment, 12 * PAGE) or die $!;
+});
+$insert = "INSERT INTO $table SELECT i, i, 3000000, blob(i, 3000000) FROM generate_series(100, 103) i";
+fails_with($node, $insert, 'XX001', 'page', 'too short, and a damaged value: no new page');
+like(repair('false'), qr/^rebuild page\|segment relation too short\|/m, 'its pages get their place');
+$node->safe_psql('postgres', "INSERT INTO $table SELECT i, 1, 0, leaves('$table', 2) FROM generate_series(100, 140) i; DELETE FROM $table WHERE id >= 100 OR id = 3");
+repair('false');
+rows_right($node, $table, 2, 'too short, and a damaged value that is deleted');
+sound($node, $table, 'too short, and a damaged value that is deleted');
+
 # ---- garbage on pages that nobody has used yet ----
 begin_table(3, 100_000);
 $node->safe_psql('postgres', "INSERT INTO $table SELECT i, 1, 0, leaves('$table', 2) FROM generate_series(100, 110) i; DELETE FROM $table WHERE id >= 100");
