@@ -9,6 +9,7 @@
  * runs.c		sorted arrays of runs and pages
  * pages.c		the pages of the segment relation, against what rows own
  * maps.c		the same for the space map
+ * header.c		the header page, which may be an old one
  * report.c		findings, and errors turned into findings
  * usage.c		securefile_usage() and what is behind securefile_columns
  * maintain.c	securefile_maintain()
@@ -117,6 +118,8 @@ typedef struct SfCheck
 	SfCheckRuns owned;			/* sectors that live rows own */
 	SfCheckRuns owned_pages;	/* inode pages that they own */
 	uint64		max_object_id;	/* of live rows */
+	bool		hidden;			/* not all that live rows own is known */
+	uint64		total_sectors;	/* more than the header has, when that is an old one */
 } SfCheck;
 
 /* What is known of a page of the segment relation. */
@@ -131,17 +134,18 @@ typedef struct SfPageWalk
 {
 	SfCheck    *check;
 	bool		all_sound;		/* all values are: what nobody owns nobody misses */
-	uint32		nblocks;
+	uint32		npages;			/* of the relation */
+	uint32		nblocks;		/* that it should have */
 	uint8	   *known;			/* of every page */
 	SfCheckRuns named;			/* sectors that pending entries name */
 	SfCheckRuns doomed;			/* of these, those that will be set free */
 	bool		lists_damaged;	/* pending and free pages need new lists */
 	SfCheckRuns damaged_maps;	/* numbers of map pages */
+	SfCheckRuns distrusted_maps;	/* which may have hidden places for free */
 	bool		header_behind;	/* it would give out again what is in use */
 	bool		running;		/* a transaction with entries has not ended */
 	uint32		end_page;		/* behind the last one that is in use */
 	uint64		max_stamp;		/* of inode pages */
-	uint64		end_sector;		/* if not 0: of what map pages have behind the end */
 	uint64		lost_start;		/* sectors that nobody owns, */
 	uint64		lost_count;		/* not yet reported */
 } SfPageWalk;
@@ -150,7 +154,8 @@ typedef struct SfPageWalk
 typedef struct SfCheckPage
 {
 	uint32		page;
-	SfPageType	type;
+	SfPageType	type;			/* 0: none of ours, or not to be read */
+	bool		is_new;			/* there is nothing on it, or no such page */
 	union
 	{
 		char		content[SF_PAGE_CONTENT];
@@ -182,8 +187,11 @@ extern void sf_check_overlaps(SfCheck *check);
 
 /* ---- pages.c ---- */
 
+/* The walk before it has seen anything. */
+extern void sf_check_begin_walk(SfCheck *check, SfPageWalk *walk);
+
 /* Compare the pages of the segment relation with what rows own. */
-extern void sf_check_pages(SfCheck *check, SfPageWalk *walk);
+extern void sf_check_pages(SfPageWalk *walk);
 
 /* Read a page; false, and a finding (unless action is NULL), when it cannot be read. */
 extern bool sf_check_read_any(SfPageWalk *walk, const char *action, uint32 page,
@@ -224,6 +232,14 @@ extern void sf_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *
  */
 extern bool sf_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n);
 
+/* ---- header.c ---- */
+
+/* Find out where the segment ends: check->total_sectors. */
+extern void sf_check_find_end(SfPageWalk *walk);
+
+/* Report what an old header page would give out again. */
+extern void sf_check_header(SfPageWalk *walk);
+
 /* ---- report.c ---- */
 
 /*
@@ -239,6 +255,12 @@ extern void sf_check_report(SfCheck *check, const char *action, const char *find
 extern void sf_check_report_bytes(SfCheck *check, const char *action, const char *finding,
 								  ItemPointer tid, int64 segment_offset, int64 len_bytes,
 								  const char *detail);
+
+/*
+ * Report an error as a finding, of the current row, when there is one; not if
+ * action is NULL.
+ */
+extern void sf_check_report_error(SfCheck *check, const char *action, const ErrorData *error);
 
 /*
  * Run a step inside a subtransaction; when it fails for what it found on disk

@@ -148,25 +148,42 @@ report_doomed_twice(SfPageWalk *walk)
 	}
 }
 
+/*
+ * A page that is old, or may be, takes for free what it should not, of values
+ * whose place is not known, too.
+ */
+static void
+report_distrusted(SfPageWalk *walk, uint32 map)
+{
+	sf_check_runs_add(&walk->distrusted_maps, map, 1, 0, NULL);
+	sf_check_report(walk->check, SF_REPAIR_PAGE, "damaged page", NULL, 0, 0,
+					"page %u of the segment relation is an old one, and may have the place of a damaged value for free",
+					SF_MAP_PAGE(map));
+}
+
 static void
 check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 {
 	SfCheck    *check = walk->check;
 	SfCheckPlanes planes;
 	uint64		nused = pg_popcount((const char *) map->used, sizeof(map->used));
+	bool		is_old = first + SF_MAP_SECTORS > check->header.total_sectors &&
+	check->total_sectors > check->header.total_sectors;
 
 	sf_check_fill_planes(walk, first, &planes);
 	for (Size i = planes.owned_from; i < planes.owned_end; i++)
 	{
 		SfCheckRun *run = &check->owned.runs[i];
 
-		report_parts(walk, run, first, map->used, false, SF_REPAIR_MARK, "owned but free",
+		is_old |= report_parts(walk, run, first, map->used, false, SF_REPAIR_MARK, "owned but free",
 					 "the space map takes it for free");
 		walk->lists_damaged |= report_parts(walk, run, first, planes.doomed, true, SF_REPAIR_LISTS,
 											"owned but to be freed",
 											"a pending entry will set it free");
 	}
 	report_free_but_doomed(walk, first, map->used, planes.doomed);
+	if (is_old && check->hidden && !check->moving)
+		report_distrusted(walk, first / SF_MAP_SECTORS);
 	for (uint32 b = 0; b < sizeof(map->used) && !check->moving; b++)
 	{
 		uint8		lost = map->used[b] & ~(planes.owned[b] | planes.named[b]);
@@ -180,60 +197,43 @@ check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 						"the page says %u, there are " UINT64_FORMAT, map->used_sectors, nused);
 }
 
-/*
- * Nothing is in use behind the end: else the header is an old one.  The data
- * files (their sectors) tell how far the segment may reach.
- */
-static void
-check_behind(SfPageWalk *walk, uint64 in_files, SfCheckPage *read)
+/* Growth wants to find nothing where a map page will be, or one that was cut off. */
+static bool
+may_be_taken(const SfCheckPage *read)
 {
-	SfCheck    *check = walk->check;
-	uint64		total = check->header.total_sectors;
+	uint32		at = 0;
+	uint32		n;
 
-	for (uint64 map = total / SF_MAP_SECTORS; SF_MAP_PAGE(map) < walk->nblocks; map++)
-	{
-		uint32		at = total > map * SF_MAP_SECTORS ? total % SF_MAP_SECTORS : 0;
-		uint64		end = Min((map + 1) * SF_MAP_SECTORS, in_files);
-		uint32		n;
-
-		if (!sf_check_read_any(walk, SF_REPAIR_NONE, SF_MAP_PAGE(map), read) ||
-			read->type != SF_PAGE_MAP ||
-			!sf_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, &at, &n))
-			continue;
-		if (end > map * SF_MAP_SECTORS + at)
-			walk->end_sector = Max(walk->end_sector, end);
-		walk->header_behind = true;
-		sf_check_report(check, walk->end_sector == end ? SF_REPAIR_CORRECT : SF_REPAIR_NONE,
-						"header page behind", NULL, map * SF_MAP_SECTORS + at, n,
-						"page 0 of the segment relation takes sector " UINT64_FORMAT
-						" for the end, there are some in use behind", total);
-	}
+	return read->is_new ||
+		(read->type == SF_PAGE_MAP && read->u.map.used_sectors == 0 &&
+		 !sf_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, &at, &n));
 }
 
-/* The same, as the values have it: where a genuine locator leads there is an end behind. */
 static void
-check_owned_behind(SfPageWalk *walk, uint64 in_files)
+check_unused(SfPageWalk *walk, SfCheckPage *read)
 {
-	SfCheck    *check = walk->check;
-	uint64		end = 0;
+	uint64		map = (walk->check->total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
 
-	for (Size i = 0; i < check->owned.n; i++)
-		end = Max(end, check->owned.runs[i].start + check->owned.runs[i].count);
-	if (end <= check->header.total_sectors || end > in_files)
-		return;
-	end = (end + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS * SF_MAP_SECTORS;
-	walk->end_sector = Max(walk->end_sector, Min(end, in_files));
-	walk->header_behind = true;
-	sf_check_report(check, SF_REPAIR_CORRECT, "header page behind", NULL, 0, 0,
-					"page 0 of the segment relation takes sector " UINT64_FORMAT
-					" for the end, there are values behind", check->header.total_sectors);
+	for (; SF_MAP_PAGE(map) < walk->npages; map++)
+	{
+		bool		readable = sf_check_read_any(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), read);
+
+		if (readable && may_be_taken(read))
+			continue;
+		if (readable)
+			sf_check_report(walk->check, SF_REPAIR_PAGE, "damaged page", NULL, 0, 0,
+							"page %u of the segment relation: expected none yet, found type %d",
+							read->page, read->type);
+		sf_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
+		walk->end_page = Max(walk->end_page, read->page + 1);
+	}
 }
 
 void
 sf_check_map(SfPageWalk *walk)
 {
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
-	uint64		total = walk->check->header.total_sectors;
+	uint64		total = walk->check->total_sectors;
 
 	sf_check_runs_sort(&walk->named);
 	sf_check_runs_sort(&walk->doomed);
@@ -250,12 +250,6 @@ sf_check_map(SfPageWalk *walk)
 	}
 	flush_lost(walk);
 	if (!walk->check->moving)
-	{
-		uint64		in_files = sf_io_files_size(walk->check->seg->node) / SF_BLOCK_SIZE *
-		SF_BLOCK_SECTORS;
-
-		check_behind(walk, in_files, read);
-		check_owned_behind(walk, in_files);
-	}
+		check_unused(walk, read);
 	pfree(read);
 }

@@ -35,6 +35,7 @@ read_step(SfCheck *check, void *arg)
 	SfCheckPage *read = arg;
 
 	read->type = sf_space_read_page(check->seg, read->page, read->u.content);
+	read->is_new = read->type == 0 && sf_space_page_is_new(check->seg, read->page);
 }
 
 bool
@@ -42,6 +43,8 @@ sf_check_read_any(SfPageWalk *walk, const char *action, uint32 page, SfCheckPage
 {
 	CHECK_FOR_INTERRUPTS();
 	read->page = page;
+	read->type = 0;
+	read->is_new = false;
 	return sf_check_guarded(walk->check, action, read_step, read);
 }
 
@@ -122,8 +125,8 @@ entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
 	if (entry->fxid >= U64FromFullTransactionId(ReadNextFullTransactionId()))
 		return "there has been no such transaction";
 	if (names_page(entry))
-		return entry->start < walk->nblocks ? NULL : "the segment relation has no such page";
-	return entry->start + entry->count <= walk->check->header.total_sectors ? NULL :
+		return entry->start < walk->npages ? NULL : "the segment relation has no such page";
+	return entry->start + entry->count <= walk->check->total_sectors ? NULL :
 		"the data files have no such run";
 }
 
@@ -257,7 +260,7 @@ walk_free(SfPageWalk *walk)
 
 /* ---- dynamic pages ---- */
 
-/* Mark the pages that rows own, and report those about to be set free. */
+/* Mark the pages that rows own, and report those about to be set free, or in a list. */
 static void
 mark_owned(SfPageWalk *walk)
 {
@@ -267,8 +270,11 @@ mark_owned(SfPageWalk *walk)
 	{
 		SfCheckRun *run = &owned->runs[i];
 
-		Assert(run->start < walk->nblocks); /* it has been read */
+		if (run->start >= walk->nblocks)
+			continue;
 		walk->known[run->start] |= SF_KNOWN_OWNED;
+		if (walk->known[run->start] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE))
+			report_list(walk, "inode page " UINT64_FORMAT " of a value is in one", run->start);
 		if (!(walk->known[run->start] & SF_KNOWN_DOOMED))
 			continue;
 		walk->lists_damaged = true;
@@ -294,7 +300,7 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 			break;
 		case SF_PAGE_PENDING:
 		case SF_PAGE_FREE:
-			if (!(known & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)))
+			if (!(known & (SF_KNOWN_QUEUED | SF_KNOWN_FREE | SF_KNOWN_OWNED)))
 				sf_check_report(walk->check, SF_REPAIR_FREE, "used but not owned",
 								NULL, 0, 0, "page %u is in no list", read->page);
 			break;
@@ -316,7 +322,7 @@ static bool
 is_beyond(SfPageWalk *walk, const SfCheckPage *read)
 {
 	return read->page >= walk->check->header.next_page &&
-		read->type == 0 && !(walk->known[read->page] & SF_KNOWN_NAMED);
+		read->is_new && !(walk->known[read->page] & SF_KNOWN_NAMED);
 }
 
 static void
@@ -324,7 +330,7 @@ walk_dynamic(SfPageWalk *walk)
 {
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 
-	for (uint32 page = 2; page < walk->nblocks; page++)
+	for (uint32 page = 2; page < walk->npages; page++)
 	{
 		bool		readable;
 
@@ -340,52 +346,52 @@ walk_dynamic(SfPageWalk *walk)
 	pfree(read);
 }
 
-/* ---- the header page ---- */
-
-/* The last thing of a kind, and what the header says is the next. */
+/* A page is handed out where the relation has a place for it. */
 static void
-report_behind(SfPageWalk *walk, const char *what, uint64 next, uint64 last)
+check_length(SfPageWalk *walk)
 {
-	if (last < next)
+	if (walk->nblocks == walk->npages)
 		return;
-	walk->header_behind = true;
-	sf_check_report(walk->check, SF_REPAIR_CORRECT, "header page behind", NULL, 0, 0,
-					"page 0 of the segment relation takes %s " UINT64_FORMAT
-					" for the next, there is one of number " UINT64_FORMAT, what, next, last);
-}
-
-/* What it gives out next must be new; an older copy of it would repeat itself. */
-static void
-check_header(SfPageWalk *walk)
-{
-	SfHeader   *header = &walk->check->header;
-
-	report_behind(walk, "object", header->next_object_id, walk->check->max_object_id);
-	report_behind(walk, "stamp", header->next_stamp, walk->max_stamp);
-	if (walk->end_page > 0)
-		report_behind(walk, "page", header->next_page, walk->end_page - 1);
+	walk->end_page = walk->nblocks;
+	sf_check_report(walk->check, SF_REPAIR_PAGE, "segment relation too short", NULL, 0, 0,
+					"page 0 takes page %u for the next, the relation has %u pages",
+					walk->check->header.next_page, walk->npages);
 }
 
 /* ---- all of it ---- */
 
 void
-sf_check_pages(SfCheck *check, SfPageWalk *walk)
+sf_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 {
 	memset(walk, 0, sizeof(SfPageWalk));
 	walk->check = check;
-	walk->all_sound = check->nfindings == 0;
-	walk->nblocks = RelationGetNumberOfBlocks(check->segrel);
+	walk->npages = RelationGetNumberOfBlocks(check->segrel);
+	walk->nblocks = walk->npages;
+	/* a new segment has one page, and the number of the next */
+	if (check->header.next_page > Max(walk->npages, 2))
+		walk->nblocks = check->header.next_page;
 	walk->known = palloc0(walk->nblocks);
 	sf_check_runs_init(&walk->named);
 	sf_check_runs_init(&walk->doomed);
 	sf_check_runs_init(&walk->damaged_maps);
-	if (!check->moving)
+	sf_check_runs_init(&walk->distrusted_maps);
+}
+
+void
+sf_check_pages(SfPageWalk *walk)
+{
+	bool		moving = walk->check->moving;
+
+	walk->all_sound = walk->check->nfindings == 0;
+	if (!moving)
 	{
 		walk_pending(walk);
 		walk_free(walk);
 		mark_owned(walk);
 		walk_dynamic(walk);
-		check_header(walk);
+		check_length(walk);
 	}
 	sf_check_map(walk);
+	if (!moving)
+		sf_check_header(walk);
 }

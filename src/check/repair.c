@@ -9,6 +9,9 @@
  *	what a live row owns			is marked used, and not about to be freed
  *	what nobody owns or names		gets a pending entry of this transaction
  *	a map page that is damaged		all of it is used, then as above
+ *	an old map page, where a
+ *	value's place is not known		all of it is used
+ *	an old header page				goes on behind what there is, before all else
  *	damaged queue, damaged list		new ones; their entries as above
  *
  * As long as any value is not sound, which may be because the way to its data
@@ -107,6 +110,18 @@ free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const SfCheckPlanes
 		add_entry(entries, (uint64) map * SF_MAP_SECTORS + at, n);
 }
 
+/* Asked in ascending order. */
+static bool
+is_distrusted(SfPageWalk *walk, uint32 map)
+{
+	SfCheckRuns *maps = &walk->distrusted_maps;
+
+	if (maps->next == maps->n || maps->runs[maps->next].start != map)
+		return false;
+	maps->next++;
+	return true;
+}
+
 static void
 repair_maps(SfPageWalk *walk)
 {
@@ -116,13 +131,15 @@ repair_maps(SfPageWalk *walk)
 	uint8		used[SF_MAP_SECTORS / 8];	/* at least */
 
 	sf_check_rewind_planes(walk);
-	for (uint64 first = 0; first < walk->check->header.total_sectors; first += SF_MAP_SECTORS)
+	for (uint64 first = 0; first < walk->check->total_sectors; first += SF_MAP_SECTORS)
 	{
 		uint32		map = first / SF_MAP_SECTORS;
 
 		sf_check_fill_planes(walk, first, &planes);
 		for (int i = 0; i < SF_MAP_SECTORS / 8; i++)
 			used[i] = planes.owned[i] | planes.doomed[i];
+		if (is_distrusted(walk, map))
+			memset(used, 0xFF, sizeof(used));
 		sf_space_repair_bits(seg, map, used);
 		free_sectors(walk, entries, map, &planes);
 	}
@@ -139,7 +156,7 @@ repair_header(SfPageWalk *walk)
 	SfHeaderRepair repair = {
 		.next_object_id = check->max_object_id + 1,
 		.next_stamp = walk->max_stamp + 1,
-		.total_sectors = walk->end_sector,
+		.total_sectors = check->total_sectors,
 		.next_page = walk->end_page,
 		.forget_lists = walk->lists_damaged,
 	};
@@ -205,14 +222,15 @@ repair_column(SfPageWalk *walk)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("pending pages name a transaction that has not ended"),
 				 errhint("Wait for it, or end it, and try again.")));
+	sf_space_repair_extend(walk->check->seg, walk->nblocks);
+	repair_header(walk);
 	repair_damaged_maps(walk);
 	sf_space_repair_collect(walk->check->seg);
-	repair_header(walk);
 	repair_dynamic(walk);
 	repair_maps(walk);
 	SF_FAULT(repair_done);
 	/* the commit of a transaction without an id would not wait for that */
-	XLogFlush(GetXLogInsertRecPtr());
+	XLogFlush(XactLastRecEnd);
 }
 
 /*

@@ -71,8 +71,8 @@ sf_check_report(SfCheck *check, const char *action, const char *finding, ItemPoi
 							  nsectors * SF_SECTOR_SIZE, buf);
 }
 
-static void
-report_error(SfCheck *check, const char *action, const ErrorData *edata)
+void
+sf_check_report_error(SfCheck *check, const char *action, const ErrorData *edata)
 {
 	ItemPointer tid = ItemPointerIsValid(&check->tid) ? &check->tid : NULL;
 
@@ -109,7 +109,7 @@ sf_check_guarded(SfCheck *check, const char *action, SfCheckStep step, void *arg
 
 	if (edata == NULL)
 		return true;
-	report_error(check, action, edata);
+	sf_check_report_error(check, action, edata);
 	FreeErrorData(edata);
 	return false;
 }

@@ -25,8 +25,10 @@
 /* What one value turned out to be. */
 typedef struct ValueWork
 {
+	SfCheck    *check;
 	Datum		value;
 	struct varlena *stored;		/* its locator, when it is to be verified */
+	bool		map_damaged;
 	SfOwned		owned;
 } ValueWork;
 
@@ -57,6 +59,16 @@ belongs_here(SfCheck *check, const SfLocator *loc)
 	return true;
 }
 
+/* An SfMapDamage. */
+static void
+note_damage(const ErrorData *error, void *arg)
+{
+	ValueWork  *work = arg;
+
+	work->map_damaged = true;
+	sf_check_report_error(work->check, SF_REPAIR_NONE, error);
+}
+
 /*
  * First step: which form has the value, and what does it own?  A locator is
  * small, so larger values are not even fetched.
@@ -77,7 +89,7 @@ read_map(SfCheck *check, void *arg)
 	if (!belongs_here(check, &loc))
 		return;
 	sf_object_require_genuine(check->seg, &loc);
-	work->owned = sf_object_minus(check->seg, &loc, NULL);
+	work->owned = sf_object_owned(check->seg, &loc, note_damage, work);
 	check->max_object_id = Max(check->max_object_id, loc.object_id);
 	work->stored = packed;
 }
@@ -112,12 +124,16 @@ note_owned(SfCheck *check, const SfOwned *owned)
 static void
 check_value(SfCheck *check, Datum value)
 {
-	ValueWork	work = {.value = value};
+	ValueWork	work = {.check = check,.value = value};
+	uint64		nfindings = check->nfindings;
 
-	if (!sf_check_guarded(check, SF_REPAIR_NONE, read_map, &work) || work.stored == NULL)
+	(void) sf_check_guarded(check, SF_REPAIR_NONE, read_map, &work);
+	check->hidden |= check->nfindings > nfindings;
+	if (work.stored == NULL)
 		return;
 	note_owned(check, &work.owned);
-	(void) sf_check_guarded(check, SF_REPAIR_NONE, verify, &work);
+	if (!work.map_damaged)
+		(void) sf_check_guarded(check, SF_REPAIR_NONE, verify, &work);
 }
 
 /*
@@ -180,7 +196,7 @@ static void
 check_sectors(SfCheck *check)
 {
 	SfCheckRun *before = NULL;
-	uint64		total = check->header.total_sectors;
+	uint64		total = check->total_sectors;
 
 	for (Size i = 0; i < check->owned.n; i++)
 	{

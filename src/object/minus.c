@@ -35,7 +35,18 @@ typedef struct Minus
 	SfOwned    *owned;
 	uint32		runs_size;
 	uint32		pages_size;
+	SfMapDamage damaged;		/* NULL: throw */
+	void	   *arg;
 } Minus;
+
+/* A node to be read. */
+typedef struct NodeStep
+{
+	Minus	   *minus;
+	SfChild		pointer;
+	uint16		level;
+	SfInode    *node;
+} NodeStep;
 
 static const Other nothing = {OTHER_NONE};
 
@@ -96,6 +107,35 @@ same_node(Minus *minus, SfChild pointer, const Other *other)
 		other->pointer.page == pointer.page && other->pointer.stamp == pointer.stamp;
 }
 
+/* An SfBaseStep. */
+static void
+read_node(void *arg)
+{
+	NodeStep   *step = arg;
+
+	sf_inode_read(step->minus->seg, step->minus->loc, step->pointer, step->level, step->node);
+}
+
+/* Read a node; without entries when it cannot be and damaged is told. */
+static void
+read_node_or_tell(Minus *minus, SfChild pointer, uint16 level, SfInode *node)
+{
+	NodeStep	step = {minus, pointer, level, node};
+	ErrorData  *error;
+
+	if (minus->damaged == NULL)
+	{
+		read_node(&step);
+		return;
+	}
+	error = sf_base_guarded(read_node, &step);
+	if (error == NULL)
+		return;
+	node->nentries = 0;
+	minus->damaged(error, minus->arg);
+	FreeErrorData(error);
+}
+
 static void
 minus_node(Minus *minus, SfChild pointer, uint16 level, const Other *other)
 {
@@ -110,7 +150,7 @@ minus_node(Minus *minus, SfChild pointer, uint16 level, const Other *other)
 	node = sf_inode_alloc();
 	other_node = sf_inode_alloc();
 	other_node->nentries = 0;
-	sf_inode_read(minus->seg, minus->loc, pointer, level, node);
+	read_node_or_tell(minus, pointer, level, node);
 	if (other->kind == OTHER_NODE)
 		sf_inode_read(minus->seg, minus->other, other->pointer, level, other_node);
 	for (uint32 i = 0; i < node->nentries; i++)
@@ -158,16 +198,33 @@ other_at_root(Minus *minus, uint16 level)
 	return (Other) {OTHER_NODE, pointer};
 }
 
+/* Walk the tree of minus->loc. */
+static SfOwned
+walk(Minus *minus)
+{
+	SfOwned		owned = {0};
+	uint16		level = sf_object_depth(minus->loc) - 1;
+	Other		at_root = other_at_root(minus, level);
+
+	minus->owned = &owned;
+	minus->runs_size = 64;
+	owned.runs = palloc(minus->runs_size * sizeof(SfRun));
+	minus_node(minus, sf_object_root(minus->loc), level, &at_root);
+	return owned;
+}
+
 SfOwned
 sf_object_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
 {
-	SfOwned		owned = {0};
-	Minus		minus = {seg, loc, other, &owned};
-	uint16		level = sf_object_depth(loc) - 1;
-	Other		at_root = other_at_root(&minus, level);
+	Minus		minus = {.seg = seg,.loc = loc,.other = other};
 
-	minus.runs_size = 64;
-	owned.runs = palloc(minus.runs_size * sizeof(SfRun));
-	minus_node(&minus, sf_object_root(loc), level, &at_root);
-	return owned;
+	return walk(&minus);
+}
+
+SfOwned
+sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged, void *arg)
+{
+	Minus		minus = {.seg = seg,.loc = loc,.damaged = damaged,.arg = arg};
+
+	return walk(&minus);
 }

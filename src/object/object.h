@@ -132,4 +132,11 @@ typedef struct SfOwned
 
 extern SfOwned sf_object_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other);
 
+/*
+ * All that a version owns, as far as its map can be read: of each page of it that
+ * cannot be damaged() is told, and what lies below is missing.
+ */
+typedef void (*SfMapDamage) (const ErrorData *error, void *arg);
+extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged, void *arg);
+
 #endif							/* SF_OBJECT_H */

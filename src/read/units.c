@@ -209,6 +209,10 @@ sf_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRead
 	job->files = sf_io_open(seg->node, job->buffered);
 	job->seed = sf_format_seed(loc->incarnation, loc->object_id);
 	job->total_sectors = sf_space_total_sectors(seg);
+	/* for a check, that may be what an old header page says */
+	if (target->found != NULL)
+		job->total_sectors = Max(job->total_sectors,
+								 sf_io_files_size(seg->node) / SF_SECTOR_SIZE);
 	job->stats = sf_stats_local(seg->table_oid, seg->attnum);
 }
 

@@ -301,6 +301,16 @@ sf_page_first_of_fork(SfNode node, char *block)
 	return found;
 }
 
+bool
+sf_space_page_is_new(SfSegment *seg, uint32 page)
+{
+	Relation	rel = sf_segment_rel(seg);
+	bool		is_new = !sf_page_is_used(rel, page);
+
+	sf_segment_close(rel);
+	return is_new;
+}
+
 SfPageType
 sf_space_read_page(SfSegment *seg, uint32 page, char *content)
 {

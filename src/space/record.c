@@ -190,7 +190,8 @@ new_page_problem(BlockNumber page, const SfHeader *header)
 	if (header == NULL)
 		return "it has a new page, and no header that knows it";
 	nmaps = (header->total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
-	if (SF_IS_MAP_PAGE(page) ? (page - 1) / SF_MAP_STRIDE < nmaps : page < header->next_page)
+	/* a repair also makes anew what lies among the pages that there are */
+	if (page < header->next_page || (SF_IS_MAP_PAGE(page) && (page - 1) / SF_MAP_STRIDE < nmaps))
 		return NULL;
 	return "it has a new page that its header does not know";
 }

@@ -18,6 +18,7 @@
  */
 #include "base/base.h"
 
+#include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "space/space_internal.h"
 
@@ -59,8 +60,20 @@ sectors_of(const SfHeader *header, uint32 map)
 {
 	uint64		first = (uint64) map * SF_MAP_SECTORS;
 
-	Assert(first < header->total_sectors);
-	return Min(header->total_sectors - first, SF_MAP_SECTORS);
+	return header->total_sectors <= first ? 0 : Min(header->total_sectors - first, SF_MAP_SECTORS);
+}
+
+void
+sf_space_repair_extend(SfSegment *seg, uint32 npages)
+{
+	Relation	rel = sf_segment_rel(seg);
+
+	for (uint32 page = RelationGetNumberOfBlocks(rel); page < npages; page++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		sf_page_extend(rel, page);
+	}
+	sf_segment_close(rel);
 }
 
 void
@@ -71,7 +84,8 @@ sf_space_repair_map(SfSegment *seg, uint32 map)
 	Buffer		hbuf = lock_header(rel, &header);
 	SfMap		content = {0};
 
-	sf_format_map_set(&content, sf_map_range(0, sectors_of(&header, map)));
+	if (sectors_of(&header, map) > 0)
+		sf_format_map_set(&content, sf_map_range(0, sectors_of(&header, map)));
 	write_page(hbuf, &header, sf_page_anew(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
 			   &content, sizeof(content));
 	sf_segment_close(rel);

@@ -244,7 +244,9 @@ extern void sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats);
  * Steps of a repair.  The segment relation is locked (ShareRowExclusiveLock),
  * and all that follows holds for it: nobody writes, frees, grows or cuts.
  *
- * map: a new map page in place of one that cannot be read; all of it is used.
+ * extend: give the relation that many pages, if it has less.
+ * map: a new map page in place of one that cannot be read; all of it that lies in the
+ * segment is used.
  * collect: backends give back what they keep lent between transactions.
  * bits: mark used (a bit a sector of that map page), and count again.  ERROR OBJECT_IN_USE when a transaction may be writing there.
  * free_page: put a page that is in no list into that of free pages.
@@ -260,6 +262,7 @@ typedef struct SfHeaderRepair
 	bool		forget_lists;
 } SfHeaderRepair;
 
+extern void sf_space_repair_extend(SfSegment *seg, uint32 npages);
 extern void sf_space_repair_map(SfSegment *seg, uint32 map);
 extern void sf_space_repair_collect(SfSegment *seg);
 extern void sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used);
@@ -289,6 +292,9 @@ extern bool sf_space_is_used(SfSegment *seg, SfRun run);
  * type, or 0 when there is no such page.  DATA_CORRUPTED when it is damaged.
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
+
+/* Is there nothing on a page, or no such page? */
+extern bool sf_space_page_is_new(SfSegment *seg, uint32 page);
 
 /*
  * Remove segment directories of this database that no transaction owns; returns

@@ -1,0 +1,131 @@
+/*-------------------------------------------------------------------------
+ *
+ * header.c
+ *	  The header page, which may be an old one, against all else.
+ *
+ * What it would give out again is in use then.  Its end of the segment is the
+ * worst of it: behind lie live values, which cannot be read, and which growth
+ * would write over.  So where the segment really ends is found out first, and
+ * all that is checked goes by that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "check/check_internal.h"
+
+/* Where the data files end. */
+static uint64
+end_of_files(SfCheck *check)
+{
+	return sf_io_files_size(check->seg->node) / SF_BLOCK_SIZE * SF_BLOCK_SECTORS;
+}
+
+/* The end as values have it: where a genuine locator leads there is an end behind. */
+static uint64
+end_of_values(SfCheck *check, uint64 in_files)
+{
+	uint64		end = 0;
+
+	for (Size i = 0; i < check->owned.n; i++)
+	{
+		SfCheckRun *run = &check->owned.runs[i];
+
+		if (run->start + run->count <= in_files)
+			end = Max(end, run->start + run->count);
+	}
+	return end;
+}
+
+/*
+ * Does a map page tell of sectors in use from *at on (moved to the first)?  One that
+ * is damaged may, if values are hidden.
+ */
+static bool
+shows_use(SfPageWalk *walk, uint32 map, uint32 *at, SfCheckPage *read)
+{
+	uint32		n;
+
+	if (sf_check_read_any(walk, NULL, SF_MAP_PAGE(map), read) && read->type == SF_PAGE_MAP)
+		return sf_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, at, &n);
+	return !read->is_new && walk->check->hidden;
+}
+
+/* The end as the map pages behind it have it. */
+static uint64
+end_of_maps(SfPageWalk *walk, uint64 total, uint64 in_files)
+{
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	uint64		end = 0;
+
+	for (uint64 map = total / SF_MAP_SECTORS; SF_MAP_PAGE(map) < walk->nblocks; map++)
+	{
+		uint64		first = map * SF_MAP_SECTORS;
+		uint32		at = Max(total, first) - first;
+
+		if (shows_use(walk, map, &at, read) && first + at < in_files)
+			end = first + at + 1;
+	}
+	pfree(read);
+	return end;
+}
+
+/* What is found behind the end raises it to that of the map page. */
+void
+sf_check_find_end(SfPageWalk *walk)
+{
+	SfCheck    *check = walk->check;
+	uint64		total = check->header.total_sectors;
+	uint64		in_files;
+	uint64		end;
+
+	check->total_sectors = total;
+	if (check->moving)
+		return;
+	in_files = end_of_files(check);
+	end = Max(end_of_values(check, in_files), end_of_maps(walk, total, in_files));
+	if (end <= total)
+		return;
+	end = (end + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS * SF_MAP_SECTORS;
+	check->total_sectors = check->hidden ? in_files : Min(end, in_files);
+}
+
+/* The last thing of a kind, and what the header says is the next. */
+static void
+report_behind(SfPageWalk *walk, const char *what, uint64 next, uint64 last)
+{
+	if (last < next)
+		return;
+	walk->header_behind = true;
+	sf_check_report(walk->check, SF_REPAIR_CORRECT, "header page behind", NULL, 0, 0,
+					"page 0 of the segment relation takes %s " UINT64_FORMAT
+					" for the next, there is one of number " UINT64_FORMAT, what, next, last);
+}
+
+static void
+report_end(SfPageWalk *walk)
+{
+	SfCheck    *check = walk->check;
+	uint64		total = check->header.total_sectors;
+
+	if (check->total_sectors == total)
+		return;
+	walk->header_behind = true;
+	sf_check_report(check, SF_REPAIR_CORRECT, "header page behind", NULL, total,
+					check->total_sectors - total,
+					"page 0 of the segment relation takes sector " UINT64_FORMAT
+					" for the end, there are some in use behind", total);
+}
+
+/* What it gives out next must be new; an older copy of it would repeat itself. */
+void
+sf_check_header(SfPageWalk *walk)
+{
+	SfHeader   *header = &walk->check->header;
+
+	report_end(walk);
+	report_behind(walk, "object", header->next_object_id, walk->check->max_object_id);
+	report_behind(walk, "stamp", header->next_stamp, walk->max_stamp);
+	if (walk->end_page > 0)
+		report_behind(walk, "page", header->next_page, walk->end_page - 1);
+}

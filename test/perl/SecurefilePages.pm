@@ -1,0 +1,57 @@
+# For tests that damage pages of a segment relation: where things lie on them, and
+# ways to change them.
+
+package SecurefilePages;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use SecurefileTest;
+
+use constant {
+	PAGE => 8192,
+	CONTENT => 24,
+	FREE_HEAD => 24 + 48,
+	PENDING_HEAD => 24 + 52,
+	USED => 24 + 536,
+	NONE => 0xffffffff,
+	PAGE_MAP => 2,
+	PAGE_PENDING => 3,
+	PAGE_INODE => 4,
+	PAGE_FREE => 5
+};
+
+our @EXPORT = qw(PAGE CONTENT FREE_HEAD PENDING_HEAD USED NONE PAGE_MAP PAGE_PENDING PAGE_INODE PAGE_FREE
+  segment_of pages_of page_of change garbage);
+
+# File of the segment relation of column 4 of a table.
+sub segment_of
+{
+	my ($node, $table) = @_;
+	return $node->data_dir . '/' . $node->safe_psql('postgres',
+		"SELECT pg_relation_filepath(oid) FROM pg_class WHERE relname = 'pg_securefile_' || '$table'::regclass::oid || '_4'");
+}
+
+# Pages of a type, by number, among the bytes of all pages.
+sub pages_of
+{
+	my ($all, $type) = @_;
+	return grep { unpack('V', substr($all, $_ * PAGE + 8176, 4)) == 0x53464c31
+		  && unpack('v', substr($all, $_ * PAGE + 8180, 2)) == $type } 0 .. length($all) / PAGE - 1;
+}
+
+sub page_of { return substr($_[0], $_[1] * PAGE, PAGE); }
+
+# Change a page where its checksum does not tell: it has none then.
+sub change
+{
+	my ($file, $page, $offset, $bytes) = @_;
+	patch($file, $page * PAGE + $offset, $bytes);
+	patch($file, $page * PAGE + 8184, "\0" x 8);
+	return;
+}
+
+sub garbage { return join('', map { chr(int(rand(256))) } 1 .. PAGE); }
+
+1;
