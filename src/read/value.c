@@ -223,13 +223,18 @@ read_whole(struct varlena *datum, Size header)
 {
 	int64		len = sf_read_length(datum);
 	struct varlena *result;
+	char		first;
 
 	if (len > MaxAllocSize - header)
+	{
+		/* says so if it is the locator that is wrong */
+		sf_read_range(datum, 0, 1, &first);
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("securefile value of " INT64_FORMAT " bytes is too long to be returned whole", len),
 				 errdetail("A whole value may be at most 1 GB."),
 				 errhint("Read it in pieces, with substring() or securefile_chunks().")));
+	}
 	result = palloc(header + len);
 	SET_VARSIZE(result, header + len);
 	sf_read_range(datum, 0, len, (char *) result + header);

@@ -214,7 +214,9 @@ my %scenarios = (
 			transaction(1, insert_into($t, 10, 'large')),
 			transaction(2, "DELETE FROM $t WHERE id = 10;"),
 			q{DO $$ BEGIN WHILE securefile_fault_fired('monitor_before_visit') = 0 LOOP
-				PERFORM pg_sleep(0.01); END LOOP; END $$;} . "\n");
+				PERFORM pg_sleep(0.01); END LOOP;
+				-- the monitor may be about to die of it
+				PERFORM pg_sleep(1); END $$;} . "\n");
 	});
 
 # ---- one crash ----
@@ -241,6 +243,7 @@ sub act
 	my ($setup, @work) = $scenarios{$name}->($t);
 	my $checkpoint = @faults == 1 ? int(rand(2 * @work)) : -1;
 	my $arm = join(', ', map { "securefile_fault($_)" } @faults);
+	my $offset = -s $node->logfile;
 
 	$node->safe_psql('postgres', "TRUNCATE done; $setup");
 	my $script = "SET securefile.io_method = $method;\n";
@@ -251,7 +254,7 @@ sub act
 	}
 	$script .= "\\echo end\n";
 	my ($out, $err) = run_psql($node, $script);
-	my $died = $out !~ /^end$/m;
+	my $died = $out !~ /^end$/m || slurp_file($node->logfile, $offset) =~ /PANIC:  fault point|terminated by signal/;
 	return ($died, $out, $err);
 }
 

@@ -136,6 +136,22 @@ my ($rc, $out, $err) = $node->psql('postgres', 'DELETE FROM l WHERE id < 4; SELE
 is($out, 3, 'rows with damaged locators can be deleted') or diag($err);
 settle($node, 'l', 'doc');
 is($node->safe_psql('postgres', 'SELECT outcome(doc, seed, len) FROM l WHERE id = 6'), 'right', 'and free nothing of others');
+
+# a value with a map of its own, of which nothing but the seal tells its length
+make_table($node, 'longer');
+$node->safe_psql('postgres', q{INSERT INTO longer SELECT 1, 1, 400000, securefile_truncate(blob(1, 300000)::securefile, 400000000) || 'end'::bytea::securefile});
+$node->safe_psql('postgres', 'CHECKPOINT');
+my $longer = $node->data_dir . '/' . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('longer')});
+my $length_at = index(slurp($longer), pack('Q<', 400000003));
+cmp_ok($length_at, '>', 0, 'the length of a locator');
+foreach my $length (400000002, 400000003 + 2**31, 400000003 + 2**41)
+{
+	stopped(sub { patch($longer, $length_at, pack('Q<', $length)); $damages++ });
+	fails_with($node, $_, 'XX001', 'invalid securefile locator', "a length of $length: $_")
+	  foreach ('SELECT doc::bytea FROM longer', 'SELECT doc::text FROM longer', 'SELECT substring(doc, 1, 10) FROM longer');
+	isnt($node->safe_psql('postgres', q{SELECT count(*) FROM securefile_check('longer', 'doc') WHERE finding = 'unreadable'}), 0,
+		"a length of $length: securefile_check");
+}
 no_crash('locators');
 
 # ---- numbers beside the data files ----
