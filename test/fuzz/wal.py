@@ -238,6 +238,9 @@ def change_kind(record, rng):
     return f"kind becomes {KINDS.get(kind, kind)}"
 
 
+OTHER_RELATION = "relation of a page"
+
+
 def change_block(record, rng):
     """Number, fork, flags or relation of a page."""
     if not record.blocks:
@@ -250,7 +253,7 @@ def change_block(record, rng):
     whole = not record.data[part.flags_at] & SAME_REL
     if what == "relation" and whole:
         record.put(part.tag + rng.choice([0, 4, 8]), 4, some_number(rng))
-        return "relation of a page"
+        return OTHER_RELATION
     number = rng.choice([0, 1, 2, 3, 9, 17, 1000, 2**31, 2**32 - 2])
     record.put(part.tag + (12 if whole else 0), 4, number)
     return f"number of a page becomes {number}"

@@ -11,6 +11,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
+use PostgreSQL::Test::Utils;
 use SecurefileBytes;
 use SecurefileTest;
 use Test::More;
@@ -35,10 +36,11 @@ push @arguments, '--sections', $ENV{SECUREFILE_NTH_SECTIONS} if $ENV{SECUREFILE_
 push @arguments, '--case', $ENV{SECUREFILE_NTH_CASE} if $ENV{SECUREFILE_NTH_CASE};
 push @arguments, map { ('--server', $_->connstr('postgres'), $_->data_dir, $_->logfile) } @nodes;
 
-my $output = '';
-my $ok = IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../nth/nth.py", @arguments ], '>', \$output, '2>&1');
-ok($ok, "the nth call fails, seed $seed") or diag($output);
-note($output);
+# a file, for whoever does not want to wait
+my $file = "$PostgreSQL::Test::Utils::log_path/nth.out";
+my $ok = IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../nth/nth.py", @arguments ], '>', $file, '2>&1');
+ok($ok, "the nth call fails, seed $seed") or diag(slurp($file));
+note(slurp($file));
 
 $_->stop foreach @nodes;
 done_testing();
