@@ -13,7 +13,7 @@ use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(wait_for_exit start_with stop_server restart run_psql to_replay);
+our @EXPORT = qw(wait_for_process wait_for_exit start_with stop_server restart run_psql to_replay);
 
 sub is_gone
 {
@@ -41,6 +41,13 @@ sub postmaster_pid
 	my ($node) = @_;
 	open(my $fh, '<', $node->data_dir . '/postmaster.pid') or return 0;
 	return (<$fh> || 0) + 0;
+}
+
+sub wait_for_process
+{
+	my ($pid) = @_;
+	wait_until("process $pid did not end", sub { is_gone($pid) });
+	return;
 }
 
 sub wait_for_exit

@@ -243,10 +243,9 @@ sub act
 	my ($setup, @work) = $scenarios{$name}->($t);
 	my $checkpoint = @faults == 1 ? int(rand(2 * @work)) : -1;
 	my $arm = join(', ', map { "securefile_fault($_)" } @faults);
-	my $offset = -s $node->logfile;
 
 	$node->safe_psql('postgres', "TRUNCATE done; $setup");
-	my $script = "SET securefile.io_method = $method;\n";
+	my $script = "SET securefile.io_method = $method;\nSELECT 'backend ' || pg_backend_pid();\n";
 	$script .= "SELECT $arm;\n" if $arm;
 	foreach my $i (0 .. $#work)
 	{
@@ -254,7 +253,13 @@ sub act
 	}
 	$script .= "\\echo end\n";
 	my ($out, $err) = run_psql($node, $script);
-	my $died = $out !~ /^end$/m || slurp_file($node->logfile, $offset) =~ /PANIC:  fault point|terminated by signal/;
+	my $died = $out !~ /^end$/m;
+	if (!$died)
+	{
+		# some points come when the session ends
+		wait_for_process($out =~ /^backend (\d+)$/m);
+		$died = (run_psql($node, 'SELECT 1'))[0] !~ /^1$/m;
+	}
 	return ($died, $out, $err);
 }
 
