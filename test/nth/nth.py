@@ -71,14 +71,14 @@ def by_lot(rng, calls, name, ways):
 
 
 def every(calls, by_turns):
-    """Each call of all sections in each way, by all methods or by turns."""
-    for name, form in sorted({(name, form) for name, form, _ in calls if name != "all"}):
-        counts = {method: calls[name, form, method]["io_any"] for method in METHODS}
+    """Each call of all sections in each way: in both forms and by all methods, or by turns."""
+    for name in sorted({name for name, _, _ in calls if name != "all"}):
+        counts = {key: calls[key]["io_any"] for key in sorted(calls) if key[0] == name}
         for n in range(max(counts.values())):
-            methods = [method for method in METHODS if n < counts[method]]
+            keys = [key for key, count in counts.items() if n < count]
             for i, way in enumerate(WAYS):
-                for method in [methods[(n + i) % len(methods)]] if by_turns else methods:
-                    yield Case(name, form, method, *way, "io_any", n)
+                for key in [keys[(n + i) % len(keys)]] if by_turns else keys:
+                    yield Case(*key, *way, "io_any", n)
 
 
 def choose(options, rng, calls):
@@ -183,7 +183,7 @@ def main():
     parser.add_argument("--server", nargs=3, action="append", required=True, metavar=("DSN", "DATA", "LOG"))
     parser.add_argument("--seed", type=int, default=random.randrange(10 ** 9))
     parser.add_argument("--lot", type=int, default=8, help="runs of each section")
-    parser.add_argument("--every", choices=["turns", "all"], help="every call, by the methods by turns or by all")
+    parser.add_argument("--every", choices=["turns", "all"], help="every call, by forms and methods by turns or by all")
     parser.add_argument("--sections", default=".", help="a pattern of sections")
     parser.add_argument("--case", help='one run, as "large l io_uring error once io_any 17"')
     return 0 if run_all(parser.parse_args()) else 1

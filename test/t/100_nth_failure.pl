@@ -1,9 +1,9 @@
 # Each system call on files that work with securefiles makes fails, in each way, once
 # and from there on, by each I/O method: test/nth/nth.py, here in clusters of its own.
 #
-# SECUREFILE_NTH=turns takes every call, each in all ways and the methods by turns; all,
-# by all methods.  Else it is so many runs of each section, call and way by lot.  With
-# SECUREFILE_NTH_CASE="large l io_uring error once io_any 17" it is that one;
+# SECUREFILE_NTH=turns takes every call, each in all ways, logging modes and methods by
+# turns; all, in all of these.  Else it is so many runs of each section, call and way by
+# lot.  With SECUREFILE_NTH_CASE="large l io_uring error once io_any 17" it is that one;
 # SECUREFILE_NTH_SECTIONS is a pattern of sections.
 
 use strict;
