@@ -34,7 +34,7 @@ foreach my $options ('filesystem_like_logging, disable_storage_in_row', 'disable
 	}
 	my $now = usage($node, $t, 'doc');
 	my $limit = int(1.15 * $first->{file_bytes}) + $slack;
-	note("$t: one round $first->{file_bytes}, live $first->{live_bytes}, $rounds rounds $now->{file_bytes}");
+	note("figures: $t: one round $first->{file_bytes}, live $first->{live_bytes}, $rounds rounds $now->{file_bytes}");
 	cmp_ok($now->{file_bytes}, '<=', $limit, "$t: file after $rounds rounds");
 	cmp_ok($first->{file_bytes}, '<=', 1.125 * $first->{live_bytes} + $slack + mb(64),
 		"$t: file after the first round");

@@ -28,6 +28,7 @@ foreach my $run (0 .. $runs - 1)
 		'>', \$output, '2>&1');
 	ok($ok, "model, seed $seed $settings[$run % @settings]") or diag($output);
 	note($output);
+	note('figures: ' . (split /\n/, $output)[-1]);
 	unlike(slurp_file($node->logfile, $offset), qr/PANIC|TRAP: |terminated by signal/, 'server log');
 }
 $node->stop;

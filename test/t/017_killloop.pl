@@ -18,6 +18,7 @@ foreach my $more ([ '--wal-level', 'replica' ], [ '--wal-level', 'minimal' ], ['
 		'>', \$output, '2>&1');
 	ok($ok, "kill loop, seed $seed, @$more") or diag($output);
 	note($output);
+	note('figures: ' . (split /\n/, $output)[-1]);
 	last if $rounds == 3;
 }
 done_testing();

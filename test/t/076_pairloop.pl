@@ -16,4 +16,5 @@ my $ok = IPC::Run::run(
 	'>', \$output, '2>&1');
 ok($ok, "pair loop, seed $seed") or diag($output);
 note($output);
+note('figures: ' . (split /\n/, $output)[-1]);
 done_testing();

@@ -25,6 +25,7 @@ sub model
 		'>', \$output, '2>&1');
 	ok($ok, "handles, seed $seed, $name") or diag($output);
 	note($output);
+	note('figures: ' . (split /\n/, $output)[-1]);
 	return;
 }
 

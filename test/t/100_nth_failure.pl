@@ -41,6 +41,7 @@ my $file = "$PostgreSQL::Test::Utils::log_path/nth.out";
 my $ok = IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../nth/nth.py", @arguments ], '>', $file, '2>&1');
 ok($ok, "the nth call fails, seed $seed") or diag(slurp($file));
 note(slurp($file));
+note('figures: ' . (split /\n/, slurp($file))[-1]);
 
 $_->stop foreach @nodes;
 done_testing();

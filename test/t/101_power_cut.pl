@@ -20,7 +20,7 @@ sub powercut
 	plan skip_all => $1 if $status == 77 && $output =~ /^not here: (.*)/m;
 	ok($status == 0, "$name, seed $seed, @arguments") or diag($output);
 	note($output);
-	note((split /\n/, $output)[-1]);
+	note("figures: $name: " . (split /\n/, $output)[-1]);
 	return;
 }
 

@@ -26,6 +26,7 @@ foreach my $name (sort keys %fuzzers)
 	like($out, qr/^\d+ inputs, \d+ answers/m, $name)
 	  or diag("$err\nseed $seed; the input is: " . (-e 'failed' ? unpack('H*', slurp_file('failed')) : '?'));
 	note($out);
+	note("figures: $name: $1") if $out =~ /^(\d+ inputs.*)/m;
 	my ($inputs, $answers) = $out =~ /^(\d+) inputs, (\d+) answers/m;
 	cmp_ok(scalar(@corpus), '>', 0, "$name: there are inputs to begin with");
 	cmp_ok($inputs, '>', 5_000 * $seconds, "$name: many inputs");

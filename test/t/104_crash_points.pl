@@ -542,7 +542,7 @@ if ('io_link' =~ $only)
 
 is(join("\n", @failures), '', 'all is right');
 is(join(' ', grep { $_ =~ $only && !$fired{$_} && !$elsewhere{$_} } @points), '', 'every point was reached');
-note("seed $seed; " . scalar(keys %fired) . " points, $crashes crashes, $recovery_crashes in recovery at "
+note("figures: seed $seed; " . scalar(keys %fired) . " points, $crashes crashes, $recovery_crashes in recovery at "
 	  . scalar(keys %cut) . " points, $recoveries recoveries");
 $node->stop;
 done_testing();

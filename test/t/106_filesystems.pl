@@ -505,6 +505,6 @@ foreach my $kind (grep { prepare($_) } { name => 'ramfs', make => [ 'ramfs', und
 }
 direct_or_not($kinds[0], 1) if $kinds[0]->{dir};
 $node->stop;
-note("statements done: $count{done}, disk full: $count{full}; crashes with full disks: $count{crashes}");
+note("figures: statements done: $count{done}, disk full: $count{full}; crashes with full disks: $count{crashes}");
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP/, 'nothing else in the log');
 done_testing();

@@ -27,6 +27,7 @@ sub fuzz
 	unlike("$out$err", qr/FAILED|Traceback/, $name)
 	  or diag("$out\n$err\n" . (-e 'failed' ? 'the input is: ' . unpack('H*', slurp_file('failed')) : ''));
 	note($out);
+	note("figures: $name: $1") if $out =~ /^(\d+ (?:inputs|damage).*)/m;
 	return $out;
 }
 

@@ -233,7 +233,7 @@ $node->safe_psql('postgres', 'DROP TABLE s, l, k');
 $node->safe_psql('postgres', q{SELECT pg_drop_replication_slot('slot')});
 no_crash('kept pages');
 $node->stop;
-note("$damages damages");
+note("figures: $damages damages");
 
 # ---- at random ----
 my $rounds = $ENV{SECUREFILE_ZOO_ROUNDS} || 3;
@@ -242,4 +242,5 @@ my $output = '';
 my $ok = IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../zoo/zoo.py", '--seed', $seed, '--rounds', $rounds ], '>', \$output, '2>&1');
 ok($ok, "damage at random, seed $seed") or diag($output);
 note($output);
+note('figures: ' . (split /\n/, $output)[-1]);
 done_testing();
