@@ -212,6 +212,15 @@ page_problem(XLogReaderState *record, int block, const SfHeader *header)
 	if (fork != MAIN_FORKNUM || !SfNodeEquals(node, first) ||
 		(named != NULL && !SfNodeEquals(node, *named)))
 		return "it has pages of more than one segment";
+	/* redo would wait for its own lock */
+	for (int i = 0; i < block; i++)
+	{
+		BlockNumber other;
+
+		XLogRecGetBlockTag(record, i, NULL, NULL, &other);
+		if (other == page)
+			return "it has a page twice";
+	}
 	if ((XLogRecGetBlock(record, block)->flags & BKPBLOCK_WILL_INIT) != 0)
 		return new_page_problem(page, header);
 	return NULL;

@@ -314,14 +314,23 @@ def find_part(record, what):
     return None
 
 
+def find_place(record, what):
+    """Where the number of a kept damage is counted from, or None."""
+    if what == "pages":
+        last = record.blocks[-1] if len(record.blocks) > 1 else None
+        return last and last.tag + (0 if record.data[last.flags_at] & SAME_REL else 12)
+    part = find_part(record, what)
+    return part and part.start
+
+
 def do_kept(log, lsns, kept):
     """Do a kept damage to the first record that it fits; None: there is none."""
     kind, what, at, size, number = kept
     for lsn in lsns:
         record = Record(log, lsn)
-        part = find_part(record, what) if record.kind == kind else None
-        if part:
-            record.put(part.start + int(at), int(size), int(number))
+        place = find_place(record, what) if record.kind == kind else None
+        if place:
+            record.put(place + int(at), int(size), int(number))
             record.write()
             return record
     return None

@@ -188,6 +188,17 @@ sub fill_by_commits
 	return;
 }
 
+# While it is off the demand adds up that it grows for.
+sub set_monitor
+{
+	my ($on) = @_;
+	sql("ALTER SYSTEM SET securefile.monitor = $on");
+	$node->reload;
+	ok(wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'securefile monitor worker'"), 'no monitor worker')
+	  if $on eq 'off';
+	return;
+}
+
 # The monitor grows segments ahead of need; that it cannot is no reason to stop.
 sub monitor_goes_on
 {
@@ -332,9 +343,12 @@ sub until_full
 	my ($t, $f) = tables_of($kind);
 	use_method($kind, $method);
 	my $from = -s $node->logfile;
+	my $watched = $with_monitor && !$kind->{cow};
+	set_monitor('off') if $watched;
 	fill_by_commits($kind, $t);
 	take_the_rest($kind->{dir});
-	monitor_goes_on($kind, $t, $from) if $with_monitor && !$kind->{cow};
+	set_monitor('on') if $watched;
+	monitor_goes_on($kind, $t, $from) if $watched;
 	operations($kind, $t, $f);
 	return;
 }
