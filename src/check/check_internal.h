@@ -128,6 +128,7 @@ typedef struct SfCheck
 #define SF_KNOWN_OWNED		0x04	/* inode page of a live row */
 #define SF_KNOWN_NAMED		0x08	/* by a pending entry */
 #define SF_KNOWN_DOOMED		0x10	/* by one that will set it free */
+#define SF_KNOWN_TAKEN		0x20	/* by a committed transaction, which took it */
 
 /* The walk over the pages of a segment relation, and what it has seen. */
 typedef struct SfPageWalk
@@ -137,7 +138,7 @@ typedef struct SfPageWalk
 	uint32		npages;			/* of the relation */
 	uint32		nblocks;		/* that it should have */
 	uint8	   *known;			/* of every page */
-	SfCheckRuns named;			/* sectors that pending entries name */
+	SfCheckRuns named;			/* sectors that pending entries answer for */
 	SfCheckRuns doomed;			/* of these, those that will be set free */
 	bool		lists_damaged;	/* pending and free pages need new lists */
 	SfCheckRuns damaged_maps;	/* numbers of map pages */

@@ -3,7 +3,8 @@
  * maps.c
  *	  The space map against what the live rows own and pending entries name.
  *
- * Every used sector must be owned by a live row or named by a pending entry;
+ * Every used sector must be owned by a live row or named by a pending entry, other
+ * than one that a committed transaction took it by (see pages.c);
  * what a row owns must be marked used, and no entry may be about to free it.
  *
  *-------------------------------------------------------------------------

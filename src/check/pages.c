@@ -8,6 +8,10 @@
  * may be about to free it.  Entries of transactions that are not decided yet,
  * or that have not been taken out yet, are sound.
  *
+ * What a committed transaction took does not count as named by that: its row is
+ * there for us to see, or who removed the row has left an entry that frees, and
+ * that entry is never taken out before the other one.
+ *
  * ShareLock on the segment relation keeps out who frees (monitor, vacuum,
  * securefile_maintain) and who writes, also a transaction that gave up its
  * lock on the table by rolling back to a savepoint.  So the pages stand still.
@@ -167,15 +171,19 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 	bool		is_alloc = entry->kind == SF_PEND_ALLOC ||
 	entry->kind == SF_PEND_ALLOC_PAGE;
 	bool		doomed = outcome == (is_alloc ? ABORTED : COMMITTED);
+	bool		taken = is_alloc && outcome == COMMITTED;
 
 	if (names_page(entry))
 	{
 		if (doomed && (walk->known[entry->start] & SF_KNOWN_DOOMED))
 			report_list(walk, "two pending entries will set page " UINT64_FORMAT " free",
 						entry->start);
-		walk->known[entry->start] |= SF_KNOWN_NAMED | (doomed ? SF_KNOWN_DOOMED : 0);
+		walk->known[entry->start] |= (taken ? SF_KNOWN_TAKEN : SF_KNOWN_NAMED) |
+			(doomed ? SF_KNOWN_DOOMED : 0);
 		return;
 	}
+	if (taken)
+		return;
 	sf_check_runs_add(&walk->named, entry->start, entry->count, 0, NULL);
 	if (doomed)
 		sf_check_runs_add(&walk->doomed, entry->start, entry->count, 0, NULL);
@@ -322,7 +330,7 @@ static bool
 is_beyond(SfPageWalk *walk, const SfCheckPage *read)
 {
 	return read->page >= walk->check->header.next_page &&
-		read->is_new && !(walk->known[read->page] & SF_KNOWN_NAMED);
+		read->is_new && !(walk->known[read->page] & (SF_KNOWN_NAMED | SF_KNOWN_TAKEN));
 }
 
 static void

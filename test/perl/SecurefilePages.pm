@@ -23,7 +23,7 @@ use constant {
 };
 
 our @EXPORT = qw(PAGE CONTENT FREE_HEAD PENDING_HEAD USED NONE PAGE_MAP PAGE_PENDING PAGE_INODE PAGE_FREE
-  segment_of pages_of page_of change garbage);
+  segment_of data_file_of pages_of page_of change garbage repair);
 
 # File of the segment relation of column 4 of a table.
 sub segment_of
@@ -31,6 +31,14 @@ sub segment_of
 	my ($node, $table) = @_;
 	return $node->data_dir . '/' . $node->safe_psql('postgres',
 		"SELECT pg_relation_filepath(oid) FROM pg_class WHERE relname = 'pg_securefile_' || '$table'::regclass::oid || '_4'");
+}
+
+# First data file of a segment relation.
+sub data_file_of
+{
+	my ($node, $segment) = @_;
+	my ($relfilenode) = $segment =~ m{/(\d+)$};
+	return (grep { m{/$relfilenode/} } data_files($node))[0];
 }
 
 # Pages of a type, by number, among the bytes of all pages.
@@ -53,5 +61,13 @@ sub change
 }
 
 sub garbage { return join('', map { chr(int(rand(256))) } 1 .. PAGE); }
+
+# What securefile_repair() says it does, or would do, about column doc.
+sub repair
+{
+	my ($node, $table, $dry_run) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT action, finding, segment_offset, length_bytes, detail FROM securefile_repair('$table', 'doc', $dry_run)");
+}
 
 1;

@@ -159,16 +159,17 @@ sub right_or_left_behind
 	return @ids;
 }
 
-# securefile_usage as a hash reference.
+# securefile_usage as a hash reference; other statements may come before it, in the
+# same session: psql and a backend take longer to start than these statements.
 sub usage
 {
-	my ($node, $table, $column, $db) = @_;
+	my ($node, $table, $column, $db, $before) = @_;
 	my @names = qw(file_bytes live_bytes pending_bytes free_bytes metadata_bytes);
-	my $row = $node->safe_psql($db || 'postgres',
-		'SELECT ' . join(', ', @names)
+	my $rows = $node->safe_psql($db || 'postgres',
+		($before || '') . 'SELECT ' . join(', ', @names)
 		  . " FROM securefile_usage('$table', '$column')");
 	my %usage;
-	@usage{@names} = split /\|/, $row;
+	@usage{@names} = split /\|/, (split /\n/, $rows)[-1];
 	return \%usage;
 }
 
@@ -179,9 +180,7 @@ sub settle
 	my $end = time() + ($seconds || 20);
 	while (1)
 	{
-		$node->safe_psql($db || 'postgres',
-			"SELECT securefile_maintain('$table', '$column')");
-		my $usage = usage($node, $table, $column, $db);
+		my $usage = usage($node, $table, $column, $db, "SELECT securefile_maintain('$table', '$column');\n");
 		return $usage if $usage->{pending_bytes} == 0 || time() > $end;
 		usleep(50_000);
 	}
@@ -198,11 +197,11 @@ sub sound
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $usage = settle($node, $table, $column, undef, $db);
-	my $want = $node->safe_psql($db,
+	my ($want, $found) = split /\n/, $node->safe_psql($db,
 		"SELECT coalesce(sum((length($column) + 511) / 512 * 512), 0)"
-		  . " FROM ONLY $table WHERE length($column) > $in_row");
-	my $found = $node->safe_psql($db,
-		"SELECT * FROM securefile_check('$table', '$column') LIMIT 5");
+		  . " FROM ONLY $table WHERE length($column) > $in_row;\n"
+		  . "SELECT * FROM securefile_check('$table', '$column') LIMIT 5"), 2;
+	$found = '' unless defined $found;
 	my $sum = $usage->{live_bytes} + $usage->{pending_bytes} + $usage->{free_bytes};
 
 	return is(

@@ -193,5 +193,41 @@ $node->start;
 ($rc, $out, $err) = $node->psql('postgres', 'DELETE FROM m WHERE id IN (7, 8); SELECT count(*) FROM m WHERE doc::bytea = blob(seed, len)');
 is($out, 5, 'rows with damaged inode pages can be deleted') or diag($err);
 like($err, qr/WARNING:  space of a damaged value/, 'with a warning');
+# ---- what nobody owns is found before any pending entry has been resolved ----
+make_table($node, 'p');
+my $put = 'INSERT INTO p SELECT i, i, %d, blob(i, %1$d) FROM generate_series(%d, %d) i';
+my $snapshot = background($node);
+$node->safe_psql('postgres', sprintf($put, $len, 1, 6) . ';' . sprintf($put, 14_000_000, 11, 14));
+$snapshot->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM p');
+foreach my $sql (
+	'DELETE FROM p WHERE id IN (1, 11)',
+	'UPDATE p SET seed = 20 + seed, doc = blob(20 + seed, len) WHERE id IN (2, 12)',
+	'UPDATE p SET len = len + 100000, doc = doc || blob(1, 100000) WHERE id IN (3, 13)',
+	'BEGIN; ' . sprintf($put, 14_000_000, 31, 31) . '; UPDATE p SET doc = overlay(doc PLACING blob(2, 9) FROM 7000000) WHERE id = 31; DELETE FROM p WHERE id = 31; COMMIT',
+	'BEGIN; SAVEPOINT a; ' . sprintf($put, 14_000_000, 32, 32) . '; ROLLBACK TO a; ' . sprintf($put, $len, 33, 33) . '; COMMIT',
+	'BEGIN; SAVEPOINT a; DELETE FROM p WHERE id IN (4, 14); ROLLBACK TO a; COMMIT',
+	'BEGIN; DELETE FROM p WHERE id IN (4, 14); ' . sprintf($put, 14_000_000, 34, 34) . "; PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'",
+	'BEGIN; ' . sprintf($put, 14_000_000, 35, 35) . '; ROLLBACK')
+{
+	$node->safe_psql('postgres', $sql);
+	is(findings('p'), '', "nothing resolved yet, nothing found: $sql");
+}
+is(findings('p'), '', 'nothing resolved yet, nothing found');
+$snapshot->quit;
+is($node->safe_psql('postgres', "BEGIN; DELETE FROM p WHERE id = 34; SELECT securefile_check('p', 'doc'); ROLLBACK"), '', 'nor in a transaction of its own');
+
+# rows that are gone without a trace
+make_table($node, 'g');
+fill($node, 'g', 1, 1, $len);
+fill($node, 'g', 2, 2, 14_000_000);
+$heap = $base . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('g')});
+$node->stop;
+patch($heap, 0, "\0" x -s $heap);
+$node->start;
+is( $node->safe_psql('postgres', q{SELECT finding, sum(length_bytes), count(*) FILTER (WHERE detail LIKE 'inode page%') FROM securefile_check('g', 'doc') GROUP BY finding}),
+	'used but not owned|' . ((($len + 511 - ($len + 511) % 512) + (14_000_000 + 511 - (14_000_000 + 511) % 512))) . '|1',
+	'the space of rows that are gone is found at once');
+$node->safe_psql('postgres', "SELECT securefile_repair('g', 'doc', false)");
+sound($node, 'g', 'and set free');
 $node->stop;
 done_testing();

@@ -68,6 +68,14 @@ sub lagging
 	}
 	return;
 }
+
+# Copies that are kept: all, or that of one storage.
+sub kept_copies
+{
+	my $storage = shift // '*';
+	return scalar(grep { /kept$/ } glob($pub->data_dir . "/pg_securefile/*/*/$storage/*"));
+}
+
 my $insert = 'INSERT INTO %s SELECT i, i, %d, blob(i, %d) FROM generate_series(%d, %d) i';
 my $put = sub { my ($t, $len, $from, $to) = @_; return sprintf($insert, $t, $len, $len, $from, $to) };
 lagging('TRUNCATE', [ $put->('t', 30000, 700, 703), $put->('t', 14000000, 704, 704), 'TRUNCATE t', $put->('t', 30000, 710, 713) ], t => 4);
@@ -75,11 +83,21 @@ lagging('TRUNCATE of another table before', [ $put->('t', 30000, 714, 716), 'TRU
 lagging('truncated, rolled back', [ $put->('t', 30000, 721, 722), 'BEGIN; TRUNCATE t; ROLLBACK', "BEGIN; SAVEPOINT a; TRUNCATE t; ROLLBACK TO a; COMMIT", $put->('t', 30000, 723, 724) ], t => 13);
 lagging('TRUNCATE, prepared', [ $put->('t', 30000, 726, 727), "BEGIN; TRUNCATE t; " . $put->('t', 30000, 728, 729) . "; PREPARE TRANSACTION 'p'",
 	"COMMIT PREPARED 'p'", "SELECT securefile_maintain('t', 'doc')" ], t => 2);
+# a copy whose transaction was rolled back is there until the monitor comes, and does not count
+$pub->append_conf('postgresql.conf', 'securefile.monitor = off');
+$pub->reload;
+lagging('TRUNCATE, prepared and rolled back', [ $put->('t', 30000, 751, 752), "BEGIN; TRUNCATE t; PREPARE TRANSACTION 'p'", "ROLLBACK PREPARED 'p'",
+	$put->('t', 14000000, 753, 754), $put->('t', 30000, 755, 755) ], t => 7);
+is(kept_copies($pub->safe_psql('postgres', q{SELECT relfilenode FROM pg_class WHERE relname = 'pg_securefile_' || 't'::regclass::oid || '_4'})), 1,
+	'TRUNCATE, prepared and rolled back: the copy is still there');
+$pub->append_conf('postgresql.conf', 'securefile.monitor = on');
+$pub->reload;
 lagging('filled and truncated in one transaction',
 	'BEGIN; ' . $put->('t', 30000, 731, 733) . '; TRUNCATE t; ' . $put->('t', 30000, 734, 736) . '; COMMIT', t => 3);
 lagging('logging mode swapped', [ $put->('t', 30000, 741, 742), "SELECT securefile_rewrite('t', 'doc', 'filesystem_like_logging')", $put->('t', 30000, 743, 744) ], t => 7);
 $sub->safe_psql('postgres', 'ALTER SUBSCRIPTION s DISABLE');
-is(scalar(grep { /kept$/ } glob($pub->data_dir . '/pg_securefile/*/*/*/*')) > 0, 1, 'storage is kept');
+$pub->safe_psql('postgres', "TRUNCATE whole; SELECT securefile_maintain('t', 'doc')");
+cmp_ok(kept_copies(), '>', 0, 'storage is kept');
 $sub->safe_psql('postgres', 'ALTER SUBSCRIPTION s ENABLE');
 lagging('DROP TABLE', [ $put->('f', 30000, 800, 803), 'DROP TABLE f', $put->('t', 30000, 810, 813) ], t => 11, f => 14);
 lagging('a table of one transaction',
@@ -129,6 +147,27 @@ ok($pub->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_ls_dir(
 		  . " LATERAL pg_ls_dir('pg_securefile/' || a || '/' || b || '/' || c, true, false) h (f) WHERE a ~ '^[0-9]+\$' AND f = 'kept')"),
 	'the monitor removes kept storage with the last slot');
 is(scalar(data_files($pub)), 2, 'all that is left is of live tables');
+
+# storage stays for a slot whose horizon is the very transaction that dropped it
+$pub->safe_psql('postgres', q{
+	CREATE TABLE last (id int PRIMARY KEY, seed int, len int, doc securefile);
+	CREATE PUBLICATION last FOR TABLE last;
+	SELECT pg_create_logical_replication_slot('last', 'pgoutput')});
+my $dropper = background($pub);
+my $dropped_by = $dropper->query_safe('BEGIN; SELECT pg_current_xact_id()');
+$pub->safe_psql('postgres', 'CHECKPOINT');		# tells the slot what is running
+my $lsn = $pub->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+$pub->safe_psql('postgres', $put->('last', 30000, 1, 1));
+$dropper->query_safe('DROP TABLE last; COMMIT');
+$dropper->quit;
+$pub->safe_psql('postgres', "SELECT pg_replication_slot_advance('last', '$lsn')");
+is($pub->safe_psql('postgres', 'SELECT catalog_xmin FROM pg_replication_slots'), $dropped_by, 'a slot whose horizon is the one that dropped');
+$pub->safe_psql('postgres', "SELECT securefile_maintain('t', 'doc')");
+is($pub->safe_psql('postgres', q{
+	SELECT count(*) FROM pg_logical_slot_peek_binary_changes('last', NULL, NULL, 'proto_version', '1', 'publication_names', 'last')
+	WHERE position(convert_to(encode(blob(1, 30000), 'hex'), 'UTF8') IN data) > 0}), 1, 'and it still sends what was there');
+$pub->safe_psql('postgres', q{SELECT pg_drop_replication_slot('last'); SELECT securefile_maintain('t', 'doc')});
+is(kept_copies(), 0, 'then it goes');
 
 # values that a publication could not send are refused, and only those
 $pub->safe_psql('postgres', q{

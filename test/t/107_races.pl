@@ -100,6 +100,16 @@ foreach my $point ('grow_before', 'grow_after_zero', 'grow_after_record')
 	right($t, 4, 'another one got another');
 }
 
+# ---- a commit that has not marked its space used against lending ----
+{
+	my $t = new_table(1, 100_000);
+	my $many = "INSERT INTO $t SELECT i, i, 100000, blob(i, 100000) FROM generate_series(%d, %d) i";
+	ok(held($node, $one, 'commit_before_entries', sprintf($many, 101, 140)), 'a commit stands before its entries');
+	sql(sprintf($many, 201, 240));
+	resume($node, $one, 'commit_before_entries');
+	right($t, 81, 'what is full stays lent until it is marked used');
+}
+
 # ---- a tail that is cut against lending and growth ----
 sub tailed
 {

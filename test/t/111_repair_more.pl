@@ -39,13 +39,6 @@ sub begin_table
 	return;
 }
 
-sub repair
-{
-	my ($dry_run) = @_;
-	return $node->safe_psql('postgres',
-		"SELECT action, finding, segment_offset, length_bytes, detail FROM securefile_repair('$table', 'doc', $dry_run)");
-}
-
 # The pages as they are now, on disk.
 sub pages_now
 {
@@ -69,11 +62,11 @@ sub mends
 {
 	my ($name, $count, $like) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $plan = repair('true');
+	my $plan = repair($node, $table, 'true');
 	like($plan, $like, "$name: what would be done");
 	unlike($plan, qr/^(none|keep)\|/m, "$name: nothing is lost");
-	is(repair('false'), $plan, "$name: the same was done");
-	is(repair('true'), '', "$name: nothing is left to do");
+	is(repair($node, $table, 'false'), $plan, "$name: the same was done");
+	is(repair($node, $table, 'true'), '', "$name: nothing is left to do");
 	rows_right($node, $table, $count, $name);
 	sound($node, $table, $name);
 	fill($node, $table, 1001, 1010, 1_000_000);
@@ -83,42 +76,56 @@ sub mends
 }
 
 # ---- an old header page: values lie behind the end that it has ----
+# ---- garbage on pages that nobody has used yet ----
+# Each table is filled, and damaged by a function that takes its pages as they were before
+# some rows, and as they are.
 my $behind = qr/^correct\|header page behind\|/m;
-begin_table(3, 100_000);
-my $old = pages_now();
-fill($node, $table, 4, 6, 13_000_000);
-damage(sub { patch($segment, 0, page_of($old, 0)) });
-mends('an old header page', 6, $behind);
-
-begin_table(3, 100_000);
-$old = pages_now();
-fill($node, $table, 4, 6, 13_000_000);
-pages_now();
-damage(sub { patch($segment, 0, page_of($old, 0) . page_of($old, 1)) });
-mends('an old header page and an old map page', 6, $behind);
-
-begin_table(3, 100_000);
-$old = pages_now();
-fill($node, $table, 4, 6, 13_000_000);
-pages_now();
-damage(sub
+my $leaves = "INSERT INTO %1\$s SELECT i, 1, 0, leaves('%1\$s', 2) FROM generate_series(100, 110) i; DELETE FROM %1\$s WHERE id >= 100";
+my @cases = (
+	[ 'an old header page', 5, $behind, sub { patch($segment, 0, page_of($_[0], 0)) } ],
+	[ 'an old header page and an old map page', 5, $behind, sub { patch($segment, 0, page_of($_[0], 0) . page_of($_[0], 1)) } ],
+	[ 'an old header page and a damaged map page', 5, $behind, sub
+		{
+			patch($segment, 0, page_of($_[0], 0));
+			patch($segment, 9 * PAGE, garbage());
+		} ],
+	[ 'an old header page and map pages of zeros', 6, $behind, sub
+		{
+			patch($segment, 0, page_of($_[0], 0));
+			patch($segment, $_ * PAGE, "\0" x PAGE) foreach 9, 17;
+		} ],
+	[ 'garbage where no page has been', 3, qr/^rebuild page\|(unreadable|damaged page)\|/m, sub
+		{
+			patch($segment, 9 * PAGE, garbage());
+			patch($segment, 17 * PAGE, page_of($_[1], 2));
+			patch($segment, length($_[1]), garbage());
+		} ]);
+my @places;
+foreach my $case (@cases)
 {
-	patch($segment, 0, page_of($old, 0));
-	patch($segment, 9 * PAGE, garbage());
-});
-fails_with($node, "INSERT INTO $table VALUES (7, 7, 40000000, blob(7, 40000000))", 'XX001', '', 'nothing is written over where the header page is old');
-mends('an old header page and a damaged map page', 6, $behind);
-
-begin_table(3, 100_000);
-$old = pages_now();
-fill($node, $table, 4, 6, 13_000_000);
-pages_now();
-damage(sub
+	begin_table(3, 100_000);
+	$node->safe_psql('postgres', sprintf($leaves, $table)) if $case->[1] == 3;
+	my $old = pages_now();
+	fill($node, $table, 4, $case->[1], 13_000_000) if $case->[1] > 3;
+	push @places, [ $table, $segment, $old ];
+}
+$node->stop;
+foreach my $i (0 .. $#cases)
 {
-	patch($segment, 0, page_of($old, 0));
-	patch($segment, $_ * PAGE, "\0" x PAGE) foreach 9, 17;
-});
-mends('an old header page and map pages of zeros', 6, $behind);
+	$segment = $places[$i][1];
+	$cases[$i][3]->($places[$i][2], slurp($segment));
+}
+$node->start;
+foreach my $i (0 .. $#cases)
+{
+	my ($name, $count, $like) = @{ $cases[$i] };
+	$table = $places[$i][0];
+	fails_with($node, "INSERT INTO $table VALUES (7, 7, 40000000, blob(7, 40000000))", 'XX001', '', 'nothing is written over where the header page is old')
+	  if $name =~ /damaged map page/;
+	mends($name, $count, $like);
+}
+$node->safe_psql('postgres', sprintf($leaves, $table));
+sound($node, $table, 'and new inode pages');
 
 # ---- a unit map with a damaged page: the rest of the value is kept ----
 sub salvaged
@@ -128,7 +135,7 @@ sub salvaged
 
 begin_table(3, 100_000);
 $node->safe_psql('postgres', "INSERT INTO $table VALUES (4, 4, 3000000, blob(4, 3000000)); DELETE FROM $table WHERE id = 4");
-$old = pages_now();
+my $old = pages_now();
 $node->safe_psql('postgres', "INSERT INTO $table SELECT 100, 1, 0, leaves('$table', 5)");
 my $whole = salvaged();
 my $all = pages_now();
@@ -142,18 +149,18 @@ damage(sub
 });
 my $sound_part = salvaged();
 is(split(/\n/, $sound_part), split(/\n/, $whole) - 338, 'the units of one leaf cannot be read');
-my $plan = repair('true');
+my $plan = repair($node, $table, 'true');
 like($plan, qr/^none\|unreadable\|/m, 'a damaged page of a unit map is told');
 like($plan, qr/^mark used\|owned but free\|/m, 'and what the others lead to is marked used');
-repair('false');
-unlike(repair('true'), qr/^mark used/m, 'once');
+repair($node, $table, 'false');
+unlike(repair($node, $table, 'true'), qr/^mark used/m, 'once');
 fill($node, $table, 201, 260, 200_000);
 is(salvaged(), $sound_part, 'what is sound of the value is still there after new rows');
 $node->safe_psql('postgres', 'CHECKPOINT');
 damage(sub { patch($segment, $bad * PAGE, page_of($all, $bad)) });
 is(salvaged(), $whole, 'and what could not be seen then: the value is whole when the page is put back');
-repair('false');
-is(repair('true'), '', 'then all is sound');
+repair($node, $table, 'false');
+is(repair($node, $table, 'true'), '', 'then all is sound');
 
 # ---- a segment relation that is too short ----
 begin_table(3, 100_000);
@@ -172,10 +179,10 @@ my $bytes = data_bytes($node);
 fails_with($node, $insert, 'XX001', 'page', 'nor later') for 1 .. 10;
 cmp_ok(data_bytes($node), '<=', $bytes, 'which does not let data files grow');
 $node->safe_psql('postgres', 'CHECKPOINT');
-$plan = repair('true');
+$plan = repair($node, $table, 'true');
 like($plan, qr/^rebuild page\|segment relation too short\|/m, 'too short: what would be done');
-is(repair('false'), $plan, 'too short: the same was done');
-is(repair('true'), '', 'too short: nothing is left to do');
+is(repair($node, $table, 'false'), $plan, 'too short: the same was done');
+is(repair($node, $table, 'true'), '', 'too short: nothing is left to do');
 sound($node, $table, 'too short');
 $node->safe_psql('postgres', "$insert; DELETE FROM $table WHERE id >= 100");
 rows_right($node, $table, 3, 'too short');
@@ -185,8 +192,7 @@ sound($node, $table, 'too short, and a new value');
 begin_table(3, 100_000);
 $node->safe_psql('postgres', "INSERT INTO $table SELECT i, 1, 0, leaves('$table', 2) FROM generate_series(100, 130) i; DELETE FROM $table WHERE id >= 100");
 pages_now();
-my ($relfilenode) = $segment =~ m{/(\d+)$};
-my ($data) = grep { m{/$relfilenode/} } data_files($node);
+my $data = data_file_of($node, $segment);
 damage(sub
 {
 	patch($data, block_at($data, 3, 1), "\0" x 512);
@@ -195,35 +201,27 @@ damage(sub
 });
 $insert = "INSERT INTO $table SELECT i, i, 3000000, blob(i, 3000000) FROM generate_series(100, 103) i";
 fails_with($node, $insert, 'XX001', 'page', 'too short, and a damaged value: no new page');
-like(repair('false'), qr/^rebuild page\|segment relation too short\|/m, 'its pages get their place');
+like(repair($node, $table, 'false'), qr/^rebuild page\|segment relation too short\|/m, 'its pages get their place');
 $node->safe_psql('postgres', "INSERT INTO $table SELECT i, 1, 0, leaves('$table', 2) FROM generate_series(100, 140) i; DELETE FROM $table WHERE id >= 100 OR id = 3");
-repair('false');
+repair($node, $table, 'false');
 rows_right($node, $table, 2, 'too short, and a damaged value that is deleted');
 sound($node, $table, 'too short, and a damaged value that is deleted');
 
-# ---- garbage on pages that nobody has used yet ----
-begin_table(3, 100_000);
-$node->safe_psql('postgres', "INSERT INTO $table SELECT i, 1, 0, leaves('$table', 2) FROM generate_series(100, 110) i; DELETE FROM $table WHERE id >= 100");
-$all = pages_now();
-$npages = length($all) / PAGE;
-damage(sub
-{
-	patch($segment, 9 * PAGE, garbage());
-	patch($segment, 17 * PAGE, page_of($all, 2));
-	patch($segment, $npages * PAGE, garbage());
-});
-mends('garbage where no page has been', 3, qr/^rebuild page\|(unreadable|damaged page)\|/m);
-$node->safe_psql('postgres', "INSERT INTO $table SELECT i, 1, 0, leaves('$table', 2) FROM generate_series(100, 110) i; DELETE FROM $table WHERE id >= 100");
-sound($node, $table, 'and new inode pages');
-
 # ---- several damages at once, by lot ----
+# Half a queue would be what a header page cannot say: then nothing can be mended.
+sub last_of_queue
+{
+	my ($last) = unpack('V', substr(slurp($segment), PENDING_HEAD + 4, 4));
+	return $last == NONE ? 1 + int(rand(40)) : $last;
+}
+
 # Each takes the pages as they were once and as they are, and what is in use at least.
 my %damages = (
 	'old header' => sub { patch($segment, 0, page_of($_[0], 0)) },
 	'header without free pages' => sub { change($segment, 0, FREE_HEAD, pack('V', NONE)) },
 	'free pages that begin elsewhere' => sub { change($segment, 0, FREE_HEAD, pack('V', 1 + int(rand(40)))) },
 	'header without a queue' => sub { change($segment, 0, PENDING_HEAD, pack('VV', NONE, NONE)) },
-	'queue that begins elsewhere' => sub { change($segment, 0, PENDING_HEAD, pack('V', 1 + int(rand(40)))) },
+	'queue that begins elsewhere' => sub { change($segment, 0, PENDING_HEAD, pack('VV', 1 + int(rand(40)), last_of_queue())) },
 	'old map' => sub { patch($segment, PAGE, page_of($_[0], 1)) },
 	'empty map' => sub { change($segment, 1 + 8 * int(rand(2)), USED, "\0" x 4096) },
 	'full map' => sub { change($segment, 1 + 8 * int(rand(2)), USED, "\xff" x 4096) },
