@@ -1,7 +1,7 @@
 """What the test of twins does: statements with blanks, and what takes more than one.
 
 Blanks: @t any table, @c one of its columns; @u, @d another one, and @x, @e a third,
-neither of them with children; @l, @m a table with rows of its own and its column;
+neither of them with children; @l, @m a table with rows of its own and its column, @i its index;
 @k, @p, @n id, part, note; @w which rows; @v a value, @s a short one, @L a length,
 @S a seed; @o the column's type.  ~ and <<a|b>> see twin_session.
 """
@@ -86,7 +86,7 @@ DEFINITIONS = [
     (2, "ALTER TABLE @t ALTER @c TYPE bytea"),
     (6, "ALTER TABLE @t ALTER @c TYPE @o"),
     (1, "ALTER TABLE @t ALTER @c TYPE @o USING substring(@c FROM 2)"),
-    (1, "ALTER TABLE @t ALTER note TYPE bigint, ALTER note TYPE int"),
+    (1, "ALTER TABLE @t ALTER note TYPE bigint; ALTER TABLE @t ALTER note TYPE int"),
     (3, "<<SELECT securefile_rewrite('@t', '@c')|SELECT 1>>"),
     (2, "<<SELECT securefile_rewrite('@t', '@c', 'logging')|SELECT 1>>"),
     (2, "<<SELECT securefile_rewrite('@t', '@c', 'filesystem_like_logging')|SELECT 1>>"),
@@ -106,14 +106,14 @@ DEFINITIONS = [
     (1, "ALTER TABLE @t RENAME doc TO doc3; ALTER TABLE @t RENAME doc2 TO doc; ALTER TABLE @t RENAME doc3 TO doc2"),
     (1, "DROP INDEX IF EXISTS ~.i; CREATE INDEX i ON @l (length(@m))"),
     (1, "DROP INDEX IF EXISTS ~.i; CREATE INDEX i ON @l USING hash (@m)"),
-    (1, "REINDEX TABLE @l"), (1, "ANALYZE @l"), (1, "CLUSTER @l USING t1_pkey"),
+    (1, "REINDEX TABLE @l"), (1, "ANALYZE @l"), (2, "CLUSTER @l USING @i"),
     (1, "<<SELECT securefile_usage('@l', '@m')|SELECT 1>>"),
     (3, "SELECT public.twin_parallel('@l', '@m')"),
 ]
 
 # Outside of transactions only
 ALONE = [
-    (4, "VACUUM FULL @l"), (3, "VACUUM @l"), (2, "CLUSTER @l USING t1_pkey"), (2, "CLUSTER @l USING t2_pkey"),
+    (4, "VACUUM FULL @l"), (3, "VACUUM @l"), (3, "CLUSTER @l USING @i"),
     (3, "<<SELECT securefile_maintain('@l', '@m')|SELECT 1>>"), (1, "CHECKPOINT"),
 ]
 
@@ -168,6 +168,7 @@ class Filler:
                 return fixed[blank]
             if pair:
                 fixed.update(zip(pair, self.pick(pair[0])))
+                fixed["i"] = fixed[pair[0]].replace("~.", "") + "_pkey"
             elif blank == "o":
                 return self.options()
             else:
@@ -222,7 +223,7 @@ def cancelled(s):
     """A statement that may be cancelled at any moment; if it was, its twin is not tried."""
     text = Filler(s).choose(ROWS)
     s.sql("SAVEPOINT g")
-    serial = s.tick()
+    serial = s.start(text)
     s.sql(f"SET LOCAL statement_timeout = {s.rng.randint(1, 15)}")
     status, result = s.attempt(s.twin(text, "sf"))
     if status is None and result.sqlstate != CANCELLED and not s.may_fail(result, True):
@@ -261,12 +262,18 @@ def regret(s):
 
 
 def fault(s):
-    """A point fails once, of this transaction's many."""
+    """A point fails once, of this transaction's many; at first where it can go on after it."""
     if s.faults:
-        point = s.rng.choice(sorted(POINTS))
+        rows(s)
+        point = s.rng.choice(sorted(POINTS) + ["io_write"] * 12)
         s.injected = True
         s.sql(f"SELECT securefile_fault('{point}', '{s.rng.choice(POINTS[point])}', skip => {s.rng.choice([0, 0, 1, 4])},"
               f" times => 1, pid => {s.conn.info.backend_pid})")
+        for _ in range(4):
+            try:
+                s.do(Filler(s).choose(ROWS), guard=True)
+            except Undone:
+                pass
 
 
 def compare(s):
@@ -366,5 +373,5 @@ def use_handle(s):
 
 
 OPERATIONS = [
-    (60, rows), (6, broken), (14, definition), (8, create), (6, exceptions), (2, copy), (4, cancelled), (1, fault), (8, regret),
+    (60, rows), (6, broken), (14, definition), (8, create), (6, exceptions), (2, copy), (4, cancelled), (3, fault), (8, regret),
     (5, compare), (3, declare), (4, fetch), (2, open_handle), (12, use_handle)]

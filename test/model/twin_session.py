@@ -29,7 +29,7 @@ REFUSED = [
     ("0A000", "unlogged while column"),	# SET UNLOGGED over stored values
 ]
 CANCELLED = "57014"
-REPLACED = ("55000", "replaced")		# the storage that a handle writes to
+REPLACED = ("55000", "42704")	# the storage of a handle's value
 
 TABLES = """
     SELECT c.relnamespace::regnamespace::text, c.relname::text, c.relkind::text, a.names, a.types
@@ -154,9 +154,7 @@ class Session:
         """
         inside = self.in_transaction()
         guard = inside and (self.rng.random() < 0.35 if guard is None else guard)
-        serial = self.tick()
-        if re.search(r"TRUNCATE|DROP|ALTER|CREATE|CLUSTER|securefile_rewrite|set_tablespace", template):
-            self.replaced.append(serial)
+        serial = self.start(template)
         if guard:
             self.sql("SAVEPOINT g")
         ours = self.attempt(self.twin(template, "sf"))
@@ -166,12 +164,21 @@ class Session:
         if ours[0] is None and guard:
             self.undo_guard(serial)
         theirs = self.attempt(self.twin(template, "ba"))
+        if theirs[0] is None and self.injected and is_injected(theirs[1]):
+            self.undo(guard, serial)	# what the transaction has gathered was to be written
         self.same(template, ours, theirs)
         if ours[0] is None:
             self.undo(guard, serial)
         if guard:
             self.sql("RELEASE g")
         return ours[1], theirs[1]
+
+    def start(self, template):
+        """A new serial, noted if the statement may replace storage."""
+        serial = self.tick()
+        if re.search("TRUNCATE|DROP|ALTER|CREATE|CLUSTER|securefile_rewrite|set_tablespace", template):
+            self.replaced.append(serial)
+        return serial
 
     def same(self, template, ours, theirs):
         """Both have done the same, or failed of the same: which row comes first may differ."""
@@ -189,7 +196,7 @@ class Session:
         show that it does, too."""
         if self.injected and is_injected(error):
             return True
-        if handle and error.sqlstate == REPLACED[0] and any(s > handle.opened for s in self.replaced):
+        if handle and error.sqlstate in REPLACED and any(s > handle.opened for s in self.replaced):
             return True
         if any(error.sqlstate == state and part in str(error) for state, part in REFUSED):
             return True
