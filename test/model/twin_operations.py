@@ -12,15 +12,12 @@ from client import Mismatch
 from twin_session import CANCELLED, Handle, Undone
 
 MAX = 3 * 1024 * 1024
-POINTS = {
-    "io_write": ["error", "enospc", "short"], "io_extend": ["error", "enospc"], "io_open": ["error"],
-    "flush_before_write": ["error"], "data_record": ["error"], "lend_memory": ["error"],
-    "lend_before_mark": ["error"], "lend_after_mark": ["error"], "grow_before": ["error"],
-    "grow_after_zero": ["error"], "grow_after_record": ["error"], "page_extend": ["error"],
-    "create_before_record": ["error"], "create_before_files": ["error"], "create_after_files": ["error"],
-    "commit_before_flush": ["error"], "commit_data_in_flight": ["error"], "commit_after_data": ["error"],
-    "commit_before_entries": ["error"], "commit_after_alloc": ["error"], "commit_before_record": ["error"],
-    "move_chunk": ["error"], "move_done": ["error"], "io_submit": ["error", "eagain"]}
+POINTS = dict.fromkeys([
+    "io_open", "flush_before_write", "data_record", "lend_memory", "lend_before_mark", "lend_after_mark", "grow_before",
+    "grow_after_zero", "grow_after_record", "page_extend", "create_before_record", "create_before_files",
+    "create_after_files", "commit_before_flush", "commit_data_in_flight", "commit_after_data", "commit_before_entries",
+    "commit_after_alloc", "commit_before_record", "move_chunk", "move_done"], ["error"]) | {
+        "io_write": ["error", "enospc", "short"], "io_extend": ["error", "enospc"], "io_submit": ["error", "eagain"]}
 
 COLUMNS = "id int, part int DEFAULT 0, note int CHECK (note >= 0)"
 KEY = "PRIMARY KEY (id, part)"
@@ -100,8 +97,7 @@ DEFINITIONS = [
     (1, "ALTER TABLE ~.h_c NO INHERIT ~.h"), (1, "ALTER TABLE ~.h_c INHERIT ~.h"),
     (2, "CREATE TABLE ~.made AS SELECT id, part, note, @d AS doc FROM @u; ALTER TABLE ~.made ADD PRIMARY KEY (id, part)"),
     (1, "CREATE TABLE ~.made (LIKE @u INCLUDING ALL)"),
-    (1, "CREATE UNLOGGED TABLE ~.made AS SELECT id, part, note, @d AS doc FROM @u;"
-        " ALTER TABLE ~.made ADD PRIMARY KEY (id, part)"),
+    (1, "CREATE UNLOGGED TABLE ~.made AS SELECT id, part, note, @d AS doc FROM @u; ALTER TABLE ~.made ADD PRIMARY KEY (id, part)"),
     (2, "ALTER TABLE ~.t1 RENAME TO t; ALTER TABLE ~.t2 RENAME TO t1; ALTER TABLE ~.t RENAME TO t2"),
     (1, "ALTER TABLE @t RENAME doc TO doc3; ALTER TABLE @t RENAME doc2 TO doc; ALTER TABLE @t RENAME doc3 TO doc2"),
     (1, "DROP INDEX IF EXISTS ~.i; CREATE INDEX i ON @l (length(@m))"),
@@ -276,38 +272,14 @@ def fault(s):
                 pass
 
 
-def compare(s):
-    s.compare([s.rng.choice(sorted(s.tables) or [None])])
-
-
-# ---- cursors ----
-
 def declare(s):
-    name = f"c{s.tick()}"
-    hold = s.rng.random() < 0.2
-    text = Filler(s).fill(f"DECLARE ~_{name} CURSOR {'WITH HOLD ' if hold else ''}FOR"
-                          " SELECT id, part, md5(@m::bytea) FROM ONLY @l")
-    s.do(text)
-    s.held |= hold
-    s.cursors[name] = (s.serial, [[], []], hold)
-    fetch(s, name, "1")
+    s.declare("WITH HOLD" if s.rng.random() < 0.2 else "",
+              Filler(s).fill("SELECT id, part, md5(@m::bytea) FROM ONLY @l"))
 
 
-def fetch(s, name=None, count="ALL"):
-    """Rows come in any order: they are compared when all are there."""
-    name = name or (s.cursors and s.rng.choice(sorted(s.cursors)))
-    if not name:
-        return
-    fetched = s.do(f"FETCH <<{count}|{count}>> FROM ~_{name}", guard=True)
-    for mine, more in zip(s.cursors[name][1], fetched):
-        mine.extend(more)
-    if count == "ALL":
-        ours, theirs = (sorted(r, key=str) for r in s.cursors[name][1])
-        if ours != theirs:
-            raise Mismatch(f"cursor {name}: securefile {ours}, bytea {theirs}")
-        if s.in_transaction():
-            s.do(f"CLOSE ~_{name}", guard=False)
-            del s.cursors[name]
+def fetch(s):
+    if s.cursors:
+        s.fetch(s.rng.choice(sorted(s.cursors)))
 
 
 # ---- handles ----
@@ -374,4 +346,4 @@ def use_handle(s):
 
 OPERATIONS = [
     (60, rows), (6, broken), (14, definition), (8, create), (6, exceptions), (2, copy), (4, cancelled), (3, fault), (8, regret),
-    (5, compare), (3, declare), (4, fetch), (2, open_handle), (12, use_handle)]
+    (5, lambda s: s.compare(sorted(s.hot))), (3, declare), (4, fetch), (2, open_handle), (12, use_handle)]

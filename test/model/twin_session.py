@@ -84,7 +84,7 @@ class Session:
         self.hot = []			# tables that this transaction likes best
         self.saved = []			# (name, serial)
         self.handles = {}
-        self.cursors = {}		# name: (serial, rows fetched of both twins)
+        self.cursors = {}		# name: (serial, rows fetched of both twins, WITH HOLD)
         self.replaced = []		# serials of statements that replace storage
         self.serial = 0
         self.injected = False	# a fault point is, or was, armed in this transaction
@@ -255,6 +255,28 @@ class Session:
         self.saved, self.handles, self.replaced = [], {}, []
         self.cursors = {name: c for name, c in self.cursors.items() if c[0] == 0}
         self.injected = self.held = False
+
+    # ---- cursors ----
+
+    def declare(self, hold, query):
+        """A cursor; its first row is fetched at once, the rest some time later."""
+        name = f"c{self.tick()}"
+        self.do(f"DECLARE ~_{name} CURSOR {hold} FOR {query}")
+        self.held |= hold != ""
+        self.cursors[name] = (self.serial, ([], []), hold)
+        self.fetch(name, "1")
+
+    def fetch(self, name, count="ALL"):
+        """Rows come in any order: they are compared when all are there."""
+        fetched = self.do(f"FETCH <<{count}|{count}>> FROM ~_{name}", guard=True)
+        rows = self.cursors[name][1]
+        for mine, more in zip(rows, fetched):
+            mine.extend(more)
+        if count == "ALL":
+            if sorted(rows[0], key=str) != sorted(rows[1], key=str):
+                raise Mismatch(f"cursor {name}: securefile {rows[0]}, bytea {rows[1]}")
+            self.do(f"CLOSE ~_{name}", guard=False)
+            del self.cursors[name]
 
     # ---- looking ----
 

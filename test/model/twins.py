@@ -23,8 +23,8 @@ import psycopg
 
 import verify
 from client import Mismatch, is_injected
-from twin_operations import ALONE, MADE, OPERATIONS, ROWS, Filler, fetch
-from twin_session import COMMON, Session, Undone
+from twin_operations import ALONE, MADE, OPERATIONS, ROWS, Filler
+from twin_session import Session, Undone
 
 PREPARE = """
     DROP SCHEMA IF EXISTS sf, ba CASCADE;
@@ -195,9 +195,9 @@ def turn(s):
         alone(s)
     else:
         transaction(s)
-    if s.cursors and s.rng.random() < 0.5:
-        fetch(s)
-        s.connect()
+    if s.rng.random() < 0.5:
+        for name in sorted(s.cursors):
+            s.fetch(name)
     s.compare()
     s.check()
 
