@@ -96,7 +96,7 @@ class Session:
     def connect(self):
         if self.conn:
             self.conn.close()
-        self.conn = psycopg.connect(self.dsn, autocommit=True)
+        self.conn = psycopg.connect(self.dsn, autocommit=True, prepare_threshold=None)
         self.cursors = {}
 
     def in_transaction(self):
