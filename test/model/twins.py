@@ -1,0 +1,260 @@
+#!/usr/bin/python3
+"""Random test of twins: securefile beside bytea, through all that a transaction may do.
+
+Random statements in random nested transactions: rows, definitions, cursors, handles,
+failures, cancels, faults, with savepoints and rollbacks in any order.  Each is done to
+a table with securefile columns and to its twin with bytea columns, in the same
+transaction.  Both must succeed or fail of the same, and the contents must be equal,
+whenever one looks.  Between transactions securefile_check() must be silent; in the end
+live bytes are those of the values.
+
+    twins.py --dsn "dbname=postgres" --seed 42 --seconds 15
+
+Exit code 0: sound; 1: not; the last lines tell the seed and how to run it again.
+"""
+
+import argparse
+import random
+import sys
+import time
+import traceback
+
+import psycopg
+
+import verify
+from client import Mismatch, is_injected
+from twin_operations import ALONE, MADE, OPERATIONS, ROWS, Filler
+from twin_session import Session, Undone
+
+PREPARE = """
+    DROP SCHEMA IF EXISTS sf, ba CASCADE;
+    CREATE EXTENSION IF NOT EXISTS securefile;
+    CREATE SCHEMA sf; CREATE SCHEMA ba;
+    CREATE UNLOGGED TABLE ba.shadow (fd int, content bytea);
+    ALTER TABLE ba.shadow ALTER content SET STORAGE EXTERNAL;
+    CREATE OR REPLACE FUNCTION public.twin_bytes(seed int, len int) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+        SELECT substring(coalesce(decode(string_agg(repeat(md5(seed || ':' || i), size / 16), '' ORDER BY i), 'hex'), '')
+            FOR len) FROM (SELECT CASE WHEN len <= 65536 THEN 512 ELSE 4096 END) s (size),
+            generate_series(1, (len + size - 1) / size) i $$;
+    CREATE OR REPLACE FUNCTION public.twin_fresh(seed int, len int) RETURNS bytea
+    LANGUAGE sql VOLATILE AS 'SELECT public.twin_bytes(seed, len)';
+    CREATE OR REPLACE FUNCTION public.twin_cut(b bytea, len int) RETURNS bytea
+    LANGUAGE sql IMMUTABLE AS $$
+        SELECT CASE WHEN length(b) >= len THEN substring(b FOR len)
+            ELSE b || decode(repeat('00', len - length(b)), 'hex') END $$;
+    CREATE OR REPLACE FUNCTION public.twin_put(b bytea, at int, piece bytea) RETURNS bytea
+    LANGUAGE sql IMMUTABLE AS $$
+        SELECT overlay(CASE WHEN length(b) < at THEN public.twin_cut(b, at) ELSE b END PLACING piece FROM at + 1) $$;
+    CREATE OR REPLACE FUNCTION public.twin_parallel(t regclass, c name) RETURNS text LANGUAGE plpgsql
+    SET force_parallel_mode = on SET parallel_setup_cost = 0 SET parallel_tuple_cost = 0
+    SET min_parallel_table_scan_size = 0 SET max_parallel_workers_per_gather = 2 AS $$
+    DECLARE
+        found text;
+    BEGIN
+        EXECUTE format('SELECT string_agg(m, '' '' ORDER BY m) FROM (SELECT id || md5(%I::bytea) m FROM ONLY %s) x', c, t)
+            INTO found;
+        RETURN found;
+    END $$"""
+
+# A row's note says what its triggers do
+TRIGGERS = """
+    CREATE FUNCTION ~.before() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF NEW.note = 3 THEN
+            RETURN NULL;
+        ELSIF NEW.note = 4 THEN
+            NEW.doc := public.twin_bytes(NEW.id, 70000);
+        ELSIF NEW.note = 5 THEN
+            NEW.doc := NEW.doc || public.twin_bytes(1, 9000);
+        ELSIF NEW.note = 6 THEN
+            BEGIN
+                INSERT INTO ~.log (id, part, note, doc) VALUES (NEW.id, NEW.part, 1 / (NEW.id % 2), NEW.doc)
+                    ON CONFLICT (id, part) DO UPDATE SET doc = excluded.doc;
+            EXCEPTION WHEN division_by_zero THEN
+                NEW.doc := NULL;
+            END;
+        END IF;
+        RETURN NEW;
+    END $$;
+    CREATE FUNCTION ~.after() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF TG_OP = 'DELETE' THEN
+            INSERT INTO ~.log (id, part, doc) VALUES (OLD.id, OLD.part, OLD.doc)
+                ON CONFLICT (id, part) DO UPDATE SET doc = excluded.doc;
+        ELSIF NEW.note > 6 THEN
+            INSERT INTO ~.log (id, part, doc) VALUES (NEW.id, NEW.part, NEW.doc)
+                ON CONFLICT (id, part) DO UPDATE SET doc = ~.log.doc || excluded.doc;
+        END IF;
+        RETURN NULL;
+    END $$"""
+
+
+def prepare(s):
+    """Schemas, functions, all tables."""
+    s.sql(PREPARE)
+    if not s.sql("SELECT 1 FROM pg_tablespace WHERE spcname = 'twins'"):
+        s.sql("SET allow_in_place_tablespaces = on")
+        s.sql("CREATE TABLESPACE twins LOCATION ''")
+    s.directory = s.sql("SHOW data_directory")[0][0]
+    try:
+        s.sql("SELECT securefile_fault_reset()")
+        s.faults = True
+    except psycopg.Error:
+        s.faults = False
+    s.do(TRIGGERS)
+    for text in MADE.values():
+        s.do(Filler(s).fill(text))
+    s.look()
+
+
+def settings(s):
+    """How this session goes on."""
+    s.sql(f"SET securefile.write_gather_size = '{s.rng.choice(['64kB', '64kB', '256kB', '4MB'])}'")
+    s.sql(f"SET securefile.io_method = {s.rng.choice(['sync', 'libaio', 'io_uring'])}")
+    s.sql(f"SET securefile.io_concurrency = {s.rng.choice([1, 8, 64])}")
+
+
+def step(s):
+    """An operation, or a savepoint, or an end of one."""
+    how = s.rng.random()
+    if how < 0.10:
+        s.savepoint()
+    elif how < 0.15:
+        s.release()
+    elif how < 0.21 and s.saved:
+        s.rollback_to(s.rng.randrange(len(s.saved)))
+        s.compare()
+    else:
+        s.look()
+        operation = s.rng.choices([op for _, op in OPERATIONS], [w for w, _ in OPERATIONS])[0]
+        try:
+            operation(s)
+        except Undone:
+            pass
+
+
+def transaction(s):
+    s.look()
+    s.hot = s.rng.sample(sorted(s.tables), min(3, len(s.tables)))
+    s.sql("DELETE FROM ba.shadow")
+    s.sql("BEGIN" + s.rng.choice(["", "", "", " ISOLATION LEVEL REPEATABLE READ"]))
+    for _ in range(s.rng.choice([2, 4, 8, 16, 30, 60])):
+        if not s.in_transaction():
+            break
+        try:
+            step(s)
+        except psycopg.Error as error:
+            if not (s.injected and is_injected(error)):
+                raise
+            s.recover()
+    if s.in_transaction():
+        end(s)
+    if s.injected:
+        s.sql("SELECT securefile_fault_reset()")
+    s.cursors = {n: (0, *c[1:]) for n, c in s.cursors.items() if c[2]} if s.committed else {
+        n: c for n, c in s.cursors.items() if c[0] == 0}
+    s.forget_transaction()
+
+
+def end(s):
+    """COMMIT, ROLLBACK, or in two phases, by another process perhaps."""
+    how = s.rng.choice(["COMMIT"] * 6 + ["ROLLBACK"] * 2 + ["COMMIT PREPARED", "ROLLBACK PREPARED"])
+    how = how.split()[0] if s.held or not s.prepared else how
+    try:
+        if not how.endswith("PREPARED"):
+            s.sql(how)
+            s.committed = how == "COMMIT"
+            return
+        s.sql("PREPARE TRANSACTION 'twins'")
+    except psycopg.Error as error:
+        if not (s.injected and is_injected(error)):
+            raise
+        return
+    if s.rng.random() < 0.3:
+        s.connect()
+    s.sql(f"{how} 'twins'")
+
+
+def alone(s):
+    """A statement outside of transactions."""
+    s.look()
+    try:
+        s.do(Filler(s).choose(ALONE + [(8, "ROWS")]).replace("ROWS", Filler(s).choose(ROWS)))
+    except Undone:
+        pass
+
+
+def turn(s):
+    """A transaction or a statement, and a look at all of it."""
+    s.trail.clear()
+    s.committed = False
+    if s.rng.random() < 0.4:
+        settings(s)
+    if s.rng.random() < 0.25:
+        alone(s)
+    else:
+        transaction(s)
+    if s.rng.random() < 0.5:
+        for name in sorted(s.cursors):
+            s.fetch(name)
+    s.compare()
+    s.check()
+
+
+def finish(s):
+    """All values in full once more, so that none has gaps, and by today's options: then
+    space is what they need."""
+    s.connect()
+    s.sql("SET session_replication_role = replica")
+    s.look()
+    for name, table in s.tables.items():
+        for column in table.stored() if table.kind == "r" else ():
+            s.sql(f"UPDATE ONLY sf.{name} SET {column} = {column}::bytea")
+            s.sql(f"SELECT securefile_rewrite('sf.{name}', '{column}')")
+    s.compare()
+    s.check()
+    for table, column, in_row in s.sql(
+            'SELECT "table"::text, "column"::text, CASE WHEN options ~ \'disable\' THEN 0 ELSE 4000 END'
+            ' FROM securefile_columns WHERE "table"::text ~ \'^sf[.]\' AND segment IS NOT NULL'):
+        verify.settle(s.conn, table, column)
+        want = s.sql(f"SELECT coalesce(sum((length({column}) + 511) / 512 * 512), 0) FROM ONLY {table}"
+                     f" WHERE length({column}) > {in_row}")[0][0]
+        usage = s.sql("SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
+                      f" FROM securefile_usage('{table}', '{column}')")[0]
+        if usage[1] != want or usage[0] != sum(usage[1:]):
+            raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
+                           f" free are {usage}; live must be {want}")
+    s.sql("DROP SCHEMA sf, ba CASCADE")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dsn", default="", help="connection string")
+    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--turns", type=int, default=10**9)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    parser.add_argument("--script", type=argparse.FileType("w"), help="a file for all statements")
+    options = parser.parse_args()
+    s = Session(options.dsn, random.Random(options.seed), options.script)
+    stop = time.time() + options.seconds
+    turns = 0
+    try:
+        prepare(s)
+        s.prepared = int(s.sql("SHOW max_prepared_transactions")[0][0]) > 0
+        while turns < options.turns and time.time() < stop:
+            turn(s)
+            turns += 1
+        finish(s)
+    except Exception as error:
+        print("statements of the last transaction:\n    " + ";\n    ".join(s.trail))
+        print(f"turn {turns}: {error}" if isinstance(error, Mismatch) else traceback.format_exc())
+        print(f"FAILED; again with: {sys.argv[0]} --dsn '{options.dsn}' --seed {options.seed}"
+              f" --seconds {options.seconds}")
+        return 1
+    print(f"sound: seed {options.seed}, {turns} turns, " + ", ".join(f"{n} {k}" for k, n in s.counts.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
