@@ -193,7 +193,7 @@ class Trials(trials.Trials):
 
     def check_extent(self, said):
         new = {path for path in directories(self.work) - self.known - directories(self.base.data)
-               if os.path.basename(path) not in self.named}
+               if not self.named & set(path.split("/"))}
         if said == wal.OTHER_RELATION:
             # the server itself makes what is missing of a tablespace, for any relation
             new = {path for path in new if "pg_securefile" in path}
