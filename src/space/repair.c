@@ -82,10 +82,11 @@ sf_space_repair_map(SfSegment *seg, uint32 map)
 	Relation	rel = sf_segment_rel(seg);
 	SfHeader	header;
 	Buffer		hbuf = lock_header(rel, &header);
+	uint32		nsectors = sectors_of(&header, map);
 	SfMap		content = {0};
 
-	if (sectors_of(&header, map) > 0)
-		sf_format_map_set(&content, sf_map_range(0, sectors_of(&header, map)));
+	if (nsectors > 0)
+		sf_format_map_set(&content, sf_map_range(0, nsectors));
 	write_page(hbuf, &header, sf_page_anew(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
 			   &content, sizeof(content));
 	sf_segment_close(rel);

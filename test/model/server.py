@@ -93,6 +93,18 @@ class Disk:
         self.unmount()
 
 
+def connect(dsn, seconds):
+    """A connection, as soon as the server takes one."""
+    end = time.time() + seconds
+    while True:
+        try:
+            return psycopg.connect(dsn, autocommit=True)
+        except psycopg.OperationalError:
+            if time.time() > end:
+                raise
+            time.sleep(0.02)
+
+
 class Server:
     """A cluster in a directory of its own, reached over a unix socket."""
 
@@ -200,14 +212,7 @@ class Server:
 
     def connect(self, seconds=120):
         """A connection, as soon as the server takes one."""
-        end = time.time() + seconds
-        while True:
-            try:
-                return psycopg.connect(self.dsn, autocommit=True)
-            except psycopg.OperationalError:
-                if time.time() > end:
-                    raise
-                time.sleep(0.05)
+        return connect(self.dsn, seconds)
 
     def alarms(self):
         """Lines of the log since the last call that must not be there."""

@@ -4,11 +4,15 @@ afterwards."""
 import collections
 import os
 import re
+import sys
 import time
 import typing
 
 import psycopg
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "model"))
+
+from server import connect
 from sections import COPIED, FORMS, START, all_sections, insert
 
 TIMES = {"once": 1, "often": 50, "always": -1}
@@ -91,14 +95,7 @@ class Runner:
                              f" ON name = of) TO '{self.rows}'")
 
     def connect(self):
-        end = time.time() + 180
-        while True:
-            try:
-                return psycopg.connect(self.dsn, autocommit=True)
-            except psycopg.OperationalError:
-                if time.time() > end:
-                    raise
-                time.sleep(0.02)
+        return connect(self.dsn, 180)
 
     # ---- before ----
 
