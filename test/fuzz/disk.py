@@ -262,7 +262,7 @@ class Trials(trials.Trials):
 
 def run(options, base):
     all_of = Trials(base, options)
-    all_kept = trials.read_kept("disk")
+    all_kept = trials.read_kept("disk", options)
     for kept in all_kept:
         all_of.kept(*kept)
     all_of.until_time_is_up(all_of.one)

@@ -209,7 +209,7 @@ def run(options, base):
     missing = set(wal.KINDS.values()) - {"OWN"} - set(all_of.by_kind)
     if missing:
         raise Failed(f"the load has no {missing}")
-    all_kept = trials.read_kept("redo")
+    all_kept = trials.read_kept("redo", options)
     for kept in all_kept:
         all_of.kept(kept)
     all_of.until_time_is_up(all_of.one)

@@ -5,6 +5,7 @@ with that by itself (postgres --single), which takes a moment only."""
 import argparse
 import glob
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -36,11 +37,12 @@ class Failed(Exception):
     """Something happened that must not."""
 
 
-def read_kept(name):
-    """The damages that a fuzzer tries in every run."""
+def read_kept(name, options):
+    """The damages that a fuzzer tries in every run, or some of them."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", name, "kept")
     with open(path, encoding="ascii") as file:
-        return [line.split() for line in file if line.strip() and not line.startswith("#")]
+        kept = [line.split() for line in file if line.strip() and not line.startswith("#")]
+    return kept if options.kept is None else random.Random(options.seed).sample(kept, min(options.kept, len(kept)))
 
 
 def one_line(sql):
@@ -168,6 +170,7 @@ def main(name, prepare, run):
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--least", type=int, default=10, help="damages to be tried in any case")
+    parser.add_argument("--kept", type=int, help="so many of the kept damages, by lot (default all)")
     parser.add_argument("--seed", default=str(int(time.time())))
     parser.add_argument("--first", type=int, default=0, help="number of the first damage")
     parser.add_argument("--patience", type=float, default=120, help="seconds for one server")

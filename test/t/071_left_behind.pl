@@ -91,7 +91,7 @@ $standby->stop;
 foreach my $path (data_files($standby))
 {
 	my $bytes = slurp_file($path);
-	my $at = index($bytes, pack('H*', substr(`printf 31:1 | md5sum`, 0, 32) x 2));
+	my $at = index($bytes, substr(`printf 31:1 | md5sum`, 0, 32));
 	next if $at < 0;
 	open(my $fh, '+<:raw', $path) or die $!;
 	seek($fh, $at + 5, 0);

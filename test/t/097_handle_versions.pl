@@ -53,7 +53,7 @@ subtest 'a change writes what it touches' => sub {
 	my $write = sub { my ($at, $len) = @_; return "PERFORM securefile_seek(fd, $at, 0); PERFORM securefile_write(fd, blob(7, $len));" };
 	foreach my $table ('l', 'f')
 	{
-		foreach my $length ($table eq 'f' ? 200_000_000 : 20_000_000, 8_000_000)
+		foreach my $length ($table eq 'f' ? 80_000_000 : 20_000_000, 8_000_000)
 		{
 			my $at = $length > 10_000_000 ? $mid : 20 * UNIT + 5000;
 			my $edge = int($at / UNIT) * UNIT;
@@ -169,9 +169,9 @@ sub make_versions
 {
 	my ($table, $first) = @_;
 	my @ids = map { $first + $_ } 0 .. 5;
-	$node->safe_psql('postgres', "INSERT INTO $table SELECT i, 1, 0, securefile_finish(made('$table', i, 1000 + 14000000 * (i % 2))) FROM generate_series($ids[0], $ids[5]) i");
+	$node->safe_psql('postgres', "INSERT INTO $table SELECT i, 1, 0, securefile_finish(made('$table', i, 1000 + 5000000 * (i % 2))) FROM generate_series($ids[0], $ids[5]) i");
 	$node->safe_psql('postgres', "UPDATE $table SET doc = doc || blob(3, 700000) WHERE id = $ids[0]; UPDATE $table SET doc = overlay(doc placing blob(4, 300) from 500000 for 5) WHERE id = $ids[1];"
-		  . " UPDATE $table SET doc = securefile_truncate(doc, 13100000) WHERE id = $ids[3]; UPDATE $table SET doc = securefile_truncate(doc, 30000000) || 'end' WHERE id = $ids[4];"
+		  . " UPDATE $table SET doc = securefile_truncate(doc, 4100000) WHERE id = $ids[3]; UPDATE $table SET doc = securefile_truncate(doc, 12000000) || 'end' WHERE id = $ids[4];"
 		  . " UPDATE $table SET doc = securefile_finish(put(securefile_open(doc, 'rw'), 5, 200000)) WHERE id = $ids[5]; UPDATE $table SET doc = doc || doc WHERE id = $ids[2]");
 	return;
 }
@@ -255,12 +255,12 @@ subtest 'crashes' => sub {
 	{
 		foreach my $table ('l', 'f')
 		{
-			$node->safe_psql('postgres', "TRUNCATE $table; INSERT INTO $table VALUES (1, 1, 14000000, blob(1, 14000000))");
+			$node->safe_psql('postgres', "TRUNCATE $table; INSERT INTO $table VALUES (1, 1, 6000000, blob(1, 6000000))");
 			my $before = digests($node, $table);
-			my $sql = through($table, "PERFORM securefile_seek(fd, 5000000, 0); PERFORM securefile_write(fd, blob(6, 500000)); PERFORM securefile_truncate(fd, 13500000);");
+			my $sql = through($table, "PERFORM securefile_seek(fd, 2000000, 0); PERFORM securefile_write(fd, blob(6, 500000)); PERFORM securefile_truncate(fd, 5500000);");
 			$node->safe_psql('postgres', "BEGIN; $sql; CREATE TABLE after AS SELECT id, length(doc), sha256(doc::bytea) FROM $table ORDER BY id; COMMIT");
 			my $after = $node->safe_psql('postgres', 'SELECT * FROM after');
-			$node->safe_psql('postgres', "DROP TABLE after; TRUNCATE $table; INSERT INTO $table VALUES (1, 1, 14000000, blob(1, 14000000))");
+			$node->safe_psql('postgres', "DROP TABLE after; TRUNCATE $table; INSERT INTO $table VALUES (1, 1, 6000000, blob(1, 6000000))");
 			ok(dies_at($node, $point, 'kill', $sql), "$table: dies at $point");
 			is(digests($node, $table), $point eq 'commit_done' ? $after : $before, "$table: the row after $point");
 			is(settle($node, $table, 'doc')->{pending_bytes}, 0, "$table: nothing pending after $point");

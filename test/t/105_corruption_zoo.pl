@@ -169,7 +169,7 @@ sub blob_bytes
 {
 	my ($seed, $len) = @_;
 	my $size = $len <= 65536 ? 512 : 4096;
-	return substr(join('', map { my $one = pack('H*', Digest::MD5::md5_hex("$seed:$_")); $one x ($size / 16) } 1 .. 1 + $len / $size), 0, $len);
+	return substr(join('', map { Digest::MD5::md5_hex("$seed:$_") x ($size / 32) } 1 .. 1 + $len / $size), 0, $len);
 }
 
 # The other page is the last pending one: whoever takes a page has that locked.
