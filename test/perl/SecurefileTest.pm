@@ -392,11 +392,13 @@ sub block_at
 	return index(slurp($file), md5_hex("$seed:$n"));
 }
 
-# A psql session that goes on after errors.
+# A psql session that goes on after errors; the time a query may take is each one's own.
 sub background
 {
 	my ($node, $db) = @_;
-	return $node->background_psql($db || 'postgres', on_error_stop => 0);
+	my $session = $node->background_psql($db || 'postgres', on_error_stop => 0);
+	$session->set_query_timer_restart;
+	return $session;
 }
 
 # Wait until a standby has replayed all.  Records of hints stay in memory until
