@@ -30,6 +30,7 @@ my $ok = IPC::Run::run(
 	'>', \$output, '2>&1');
 ok($ok, "twins, seed $seed") or diag($output);
 note($output);
+note('figures: ' . (split /\n/, $output)[-1]);
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP: |terminated by signal/, 'server log');
 SKIP:
 {
