@@ -1,4 +1,5 @@
 # Trap 24: checkpoints and base backups at every point of a commit.
+# Takes long.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # The churn figure: ten rounds of deleting all and inserting the same amount must
 # not need much more space than one.
+# Takes long.
 
 use strict;
 use warnings;

@@ -1,4 +1,5 @@
 # The randomised model test: short runs here, long ones in check-long.
+# Takes long.
 
 use strict;
 use warnings;

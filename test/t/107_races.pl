@@ -223,13 +223,14 @@ foreach my $point ('resolve_before', 'resolve_after', 'resolve_before_unlink')
 	right($t, 4, 'a writer, and others');
 }
 
-# the monitor stands: others do not wait, but securefile_maintain() does
+# the monitor stands: others do not wait, but securefile_maintain() does.  What is done
+# before it comes is there for it to resolve: else a writer grows, and waits for a cut.
 sub monitor_at
 {
 	my ($point, $t, $what) = @_;
 	my $before = fired($node, $point);
 	arm($node, $point, 'wait');
-	sql('ALTER SYSTEM SET securefile.monitor = on', 'SELECT pg_reload_conf()', $what);
+	sql($what, 'ALTER SYSTEM SET securefile.monitor = on', 'SELECT pg_reload_conf()');
 	return wait_for_sql($node, "SELECT securefile_fault_fired('$point') > $before");
 }
 
