@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
+use SecurefileRandom;
 use SecurefileTest;
 use Test::More;
 
@@ -19,17 +20,8 @@ foreach my $run (0 .. $runs - 1)
 {
 	$node->append_conf('postgresql.conf', $settings[ $run % @settings ]);
 	$node->restart;
-	my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
 	my $offset = -s $node->logfile;
-	my $output = '';
-	my $ok = IPC::Run::run(
-		[
-			'/usr/bin/python3', "$FindBin::RealBin/../model/model.py", '--dsn', $node->connstr('postgres'),
-			'--seed', $seed, '--seconds', $seconds ],
-		'>', \$output, '2>&1');
-	ok($ok, "model, seed $seed $settings[$run % @settings]") or diag($output);
-	note($output);
-	note('figures: ' . (split /\n/, $output)[-1]);
+	random_run("model $settings[$run % @settings]", 'model/model.py', '--dsn', $node->connstr('postgres'), '--seconds', $seconds);
 	unlike(slurp_file($node->logfile, $offset), qr/PANIC|TRAP: |terminated by signal/, 'server log');
 }
 $node->stop;

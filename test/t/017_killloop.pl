@@ -3,22 +3,15 @@
 use strict;
 use warnings;
 use FindBin;
+use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
+use SecurefileRandom;
 use Test::More;
 
 my $rounds = $ENV{SECUREFILE_KILL_ROUNDS} || 3;
 foreach my $more ([ '--wal-level', 'replica' ], [ '--wal-level', 'minimal' ], ['--async'])
 {
-	my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
-	my $output = '';
-	my $ok = IPC::Run::run(
-		[
-			'/usr/bin/python3', "$FindBin::RealBin/../model/killloop.py", '--seed', $seed,
-			'--rounds', $rounds, @$more ],
-		'>', \$output, '2>&1');
-	ok($ok, "kill loop, seed $seed, @$more") or diag($output);
-	note($output);
-	note('figures: ' . (split /\n/, $output)[-1]);
+	random_run("kill loop, @$more", 'model/killloop.py', '--rounds', $rounds, @$more);
 	last if $rounds == 3;
 }
 done_testing();

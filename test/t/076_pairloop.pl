@@ -4,17 +4,10 @@
 use strict;
 use warnings;
 use FindBin;
+use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
+use SecurefileRandom;
 use Test::More;
 
-my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
-my $output = '';
-my $ok = IPC::Run::run(
-	[
-		'/usr/bin/python3', "$FindBin::RealBin/../model/pairloop.py", '--seed', $seed,
-		'--rounds', $ENV{SECUREFILE_PAIR_ROUNDS} || 2 ],
-	'>', \$output, '2>&1');
-ok($ok, "pair loop, seed $seed") or diag($output);
-note($output);
-note('figures: ' . (split /\n/, $output)[-1]);
+random_run('pair loop', 'model/pairloop.py', '--rounds', $ENV{SECUREFILE_PAIR_ROUNDS} || 2);
 done_testing();

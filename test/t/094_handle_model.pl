@@ -5,6 +5,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
+use SecurefileRandom;
 use SecurefileTest;
 use Test::More;
 
@@ -14,29 +15,14 @@ my $kills = $ENV{SECUREFILE_HANDLE_KILLS} || 0;
 my $node = new_cluster('handles', conf => ['max_prepared_transactions = 20']);
 my @settings = ('', "securefile.monitor = off\nsecurefile.write_gather_size = 256kB\nsecurefile.io_method = io_uring");
 
-# One run of the model with these arguments.
-sub model
-{
-	my ($name, @arguments) = @_;
-	my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
-	my $output = '';
-	my $ok = IPC::Run::run(
-		[ '/usr/bin/python3', "$FindBin::RealBin/../model/handles.py", '--seed', $seed, @arguments ],
-		'>', \$output, '2>&1');
-	ok($ok, "handles, seed $seed, $name") or diag($output);
-	note($output);
-	note('figures: ' . (split /\n/, $output)[-1]);
-	return;
-}
-
 foreach my $run (0 .. $runs - 1)
 {
 	$node->append_conf('postgresql.conf', $settings[ $run % @settings ]);
 	$node->restart;
 	my $offset = -s $node->logfile;
-	model("run $run", '--dsn', $node->connstr('postgres'), '--rounds', $rounds);
+	random_run("handles, run $run", 'model/handles.py', '--dsn', $node->connstr('postgres'), '--rounds', $rounds);
 	unlike(slurp_file($node->logfile, $offset), qr/PANIC|TRAP: |terminated by signal/, 'server log');
 }
 $node->stop;
-model("$kills kills", '--kill', $kills) if $kills;
+random_run("handles, $kills kills", 'model/handles.py', '--kill', $kills) if $kills;
 done_testing();

@@ -8,6 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
 use PostgreSQL::Test::Utils;
+use SecurefileRandom;
 use SecurefileTest;
 use Test::More;
 
@@ -236,11 +237,5 @@ $node->stop;
 note("figures: $damages damages");
 
 # ---- at random ----
-my $rounds = $ENV{SECUREFILE_ZOO_ROUNDS} || 3;
-my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
-my $output = '';
-my $ok = IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../zoo/zoo.py", '--seed', $seed, '--rounds', $rounds ], '>', \$output, '2>&1');
-ok($ok, "damage at random, seed $seed") or diag($output);
-note($output);
-note('figures: ' . (split /\n/, $output)[-1]);
+random_run('damage at random', 'zoo/zoo.py', '--rounds', $ENV{SECUREFILE_ZOO_ROUNDS} || 3);
 done_testing();
