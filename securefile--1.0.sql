@@ -1,5 +1,9 @@
 /* securefile--1.0.sql */
 
+-- Operators are named with their schema: the script runs with the schema of the
+-- extension in the search_path, and who may create objects there could plant an
+-- operator that fits the types of an expression better than that of PostgreSQL.
+
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION securefile" to load this file. \quit
 
@@ -404,19 +408,24 @@ SELECT c.oid::pg_catalog.regclass AS "table",
 	i.file_bytes
 FROM pg_catalog.pg_class c
 	JOIN pg_catalog.pg_attribute a
-		ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+		ON a.attrelid OPERATOR(pg_catalog.=) c.oid
+			AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
 	CROSS JOIN LATERAL securefile_column_info(c.oid, a.attnum) i
-	LEFT JOIN pg_catalog.pg_class r ON r.oid = i.segment
+	LEFT JOIN pg_catalog.pg_class r ON r.oid OPERATOR(pg_catalog.=) i.segment
 	LEFT JOIN pg_catalog.pg_database d
-		ON r.reltablespace = 0 AND d.datname = pg_catalog.current_database()
+		ON r.reltablespace OPERATOR(pg_catalog.=) 0
+			AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
 	LEFT JOIN pg_catalog.pg_tablespace s
-		ON s.oid = CASE WHEN r.reltablespace = 0 THEN d.dattablespace ELSE r.reltablespace END
-WHERE c.relkind IN ('r', 'p')
-	AND a.atttypid IN (
+		ON s.oid OPERATOR(pg_catalog.=)
+			CASE WHEN r.reltablespace OPERATOR(pg_catalog.=) 0
+				THEN d.dattablespace ELSE r.reltablespace END
+WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}'::pg_catalog."char"[])
+	AND a.atttypid OPERATOR(pg_catalog.=) ANY (
 		WITH RECURSIVE types(oid) AS (
 			SELECT 'securefile'::pg_catalog.regtype::pg_catalog.oid
 			UNION ALL
-			SELECT t.oid FROM pg_catalog.pg_type t JOIN types ON t.typbasetype = types.oid
+			SELECT t.oid FROM pg_catalog.pg_type t
+				JOIN types ON t.typbasetype OPERATOR(pg_catalog.=) types.oid
 		)
 		SELECT types.oid FROM types);
 COMMENT ON VIEW securefile_columns IS 'securefile columns of this database: options, segment, tablespace, data files, size';
@@ -449,7 +458,7 @@ SELECT s.state,
 	s.last_failure,
 	s.last_failure_time
 FROM securefile_monitor_state() s
-	LEFT JOIN pg_catalog.pg_database d ON d.oid = s.worker_db;
+	LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) s.worker_db;
 COMMENT ON VIEW securefile_monitor IS 'the free-space monitor: its processes, its passes, its failures';
 GRANT SELECT ON securefile_monitor TO PUBLIC;
 
@@ -492,20 +501,23 @@ SELECT c.oid::pg_catalog.regclass AS "table",
 	COALESCE(s.direct_write_bytes, 0) AS direct_write_bytes,
 	COALESCE(s.direct_read_ops, 0) AS direct_read_ops,
 	COALESCE(s.direct_write_ops, 0) AS direct_write_ops,
-	COALESCE(s.inode_read_time_us, 0) / 1000.0::double precision AS inode_read_time,
-	COALESCE(s.inode_write_time_us, 0) / 1000.0::double precision AS inode_write_time,
-	COALESCE(s.ioreap_time_us, 0) / 1000.0::double precision AS ioreap_time,
+	COALESCE(s.inode_read_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS inode_read_time,
+	COALESCE(s.inode_write_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS inode_write_time,
+	COALESCE(s.ioreap_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS ioreap_time,
 	COALESCE(s.bytes_nontransformed, 0) AS bytes_nontransformed,
 	COALESCE(s.flushes, 0) AS flushes,
 	COALESCE(s.nontransformed_flushes, 0) AS nontransformed_flushes,
 	s.stats_reset
 FROM pg_catalog.pg_class c
 	JOIN pg_catalog.pg_attribute a
-		ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+		ON a.attrelid OPERATOR(pg_catalog.=) c.oid
+			AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
 	JOIN pg_catalog.pg_class segment
-		ON segment.relnamespace = 'pg_toast'::pg_catalog.regnamespace
-		AND segment.relname = pg_catalog.format('pg_securefile_%s_%s', c.oid, a.attnum)::name
-	LEFT JOIN securefile_stat_columns() s ON s.table_oid = c.oid AND s.attnum = a.attnum
-WHERE c.relkind = 'r';
+		ON segment.relnamespace OPERATOR(pg_catalog.=) 'pg_toast'::pg_catalog.regnamespace
+			AND segment.relname OPERATOR(pg_catalog.=)
+				pg_catalog.format('pg_securefile_%s_%s', c.oid, a.attnum)::pg_catalog.name
+	LEFT JOIN securefile_stat_columns() s
+		ON s.table_oid OPERATOR(pg_catalog.=) c.oid AND s.attnum OPERATOR(pg_catalog.=) a.attnum
+WHERE c.relkind OPERATOR(pg_catalog.=) 'r';
 COMMENT ON VIEW securefile_stat IS 'cumulative statistics of every securefile column; times in milliseconds';
 GRANT SELECT ON securefile_stat TO PUBLIC;

@@ -8,7 +8,7 @@
  * registered their own would run in an accidental order.  Here it is, top
  * down; each line may rely on the ones above it having run:
  *
- *	 pre-commit, pre-prepare	handles closed, gather cache flushed and durable, space entries
+ *	 pre-commit, pre-prepare	tables have what they should have, handles closed, gather cache flushed and durable, space entries
  *								in WAL (may throw: the transaction then aborts)
  *	 commit, prepare, abort		nothing below may throw any more
  *		 abort only				I/O in flight is waited for, before its space
@@ -97,6 +97,7 @@ static void
 at_commit(void)
 {
 	(void) SF_FAULT_IO(commit_done);
+	sf_ddl_notes_at_end();
 	sf_read_at_end();
 	sf_sql_send_at_end();
 	end_writing(true);
@@ -109,6 +110,7 @@ static void
 at_prepare(void)
 {
 	(void) SF_FAULT_IO(prepare_done);
+	sf_ddl_notes_at_end();
 	sf_read_at_end();
 	sf_sql_send_at_end();
 	end_writing(true);
@@ -122,6 +124,7 @@ at_abort(void)
 	(void) SF_FAULT_IO(abort_start);
 	sf_io_reap_all();
 	sf_handle_forget_all();
+	sf_ddl_notes_at_end();
 	sf_read_at_end();
 	sf_sql_send_at_end();
 	end_writing(false);
@@ -145,6 +148,7 @@ xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
+			sf_ddl_require_followed();
 			sf_handle_close_all();
 			sf_write_pre_commit();
 			sf_space_pre_commit();

@@ -18,6 +18,15 @@
 extern void sf_ddl_install_hooks(void);
 
 /*
+ * Before a commit: ERROR OBJECT_NOT_IN_PREREQUISITE_STATE when a table that this
+ * transaction made or altered lacks the triggers of a securefile column.
+ */
+extern void sf_ddl_require_followed(void);
+
+/* At the end of the transaction, whichever. */
+extern void sf_ddl_notes_at_end(void);
+
+/*
  * The segment of a column that the current user means to write a value for;
  * the table stays locked as INSERT locks it.  NULL: the table is temporary or
  * unlogged, and has none.  ERROR UNDEFINED_TABLE, WRONG_OBJECT_TYPE (a partitioned

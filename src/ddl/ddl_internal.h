@@ -13,6 +13,7 @@
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 #include "space/space.h"
+#include "utils/reltrigger.h"
 
 #define SF_TRIGGER_PREFIX		"~securefile_"
 
@@ -217,6 +218,51 @@ extern bool sf_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filte
  */
 extern int64 sf_ddl_rows_store(Relation rel, const SfColumn *column, bool all);
 
+/* ---- noted.c: which tables commands have touched ---- */
+
+/* Is this a session and a moment in which tables can change?  Else hooks do nothing. */
+extern bool sf_ddl_noting(void);
+
+/*
+ * A utility command begins, ends, fails.  begin returns a mark for fail, which
+ * forgets what was noted since: it did not happen.
+ */
+extern int	sf_ddl_notes_begin(void);
+extern void sf_ddl_notes_end(void);
+extern void sf_ddl_notes_fail(int mark);
+
+/* Forget what the current command itself has noted. */
+extern void sf_ddl_notes_forget(void);
+
+/* Note a relation that was made or altered; added: the column that was added, or 0. */
+extern void sf_ddl_note_table(Oid relid, bool created, AttrNumber added);
+
+/* Note the table of an internal trigger that was altered. */
+extern void sf_ddl_note_trigger(Oid trigoid);
+
+/* The lower one of two numbers of columns that were added; 0: none. */
+extern AttrNumber sf_ddl_first_added(AttrNumber a, AttrNumber b);
+
+/*
+ * Bring in line all tables touched by the current command.  May run functions
+ * of the tables' owners, as these.
+ */
+extern void sf_ddl_drain(void);
+
+/* ---- defend.c: no row is written past the triggers ---- */
+
+/*
+ * ERROR OBJECT_NOT_IN_PREREQUISITE_STATE when a securefile column of an ordinary
+ * table lacks a row trigger in this description of the table's triggers.
+ */
+extern void sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers);
+
+/* The same for tables that the executor writes to (ResultRelInfo nodes). */
+extern void sf_ddl_require_result_triggers(List *result_rels);
+
+/* The same after a COPY FROM; other statements are passed over. */
+extern void sf_ddl_require_copy_triggers(Node *stmt);
+
 /* ---- sync.c: bringing one table in line ---- */
 
 /* What a command may have done to a table. */
@@ -224,8 +270,9 @@ typedef struct SfDirtyTable
 {
 	Oid			relid;
 	int			depth;			/* nesting level of the command */
+	bool		by_command;		/* noted: rows may have come without triggers */
 	bool		created;		/* the table is new */
-	bool		column_added;
+	AttrNumber	first_added;	/* columns from here on are new; 0: none is */
 	Oid			relfilenode;	/* when first touched by the command */
 	Oid			tablespace;		/* likewise; InvalidOid: not known */
 	bool		moved;			/* was in several tablespaces meanwhile */
@@ -306,10 +353,5 @@ extern void sf_ddl_require_column(Oid table_oid, const char *column);
 
 /* The number of a table's securefile column; ERROR when it has none of that name. */
 extern AttrNumber sf_ddl_find_column(Oid table_oid, const char *column);
-
-/* ---- hooks.c ---- */
-
-/* Bring in line all tables touched by the current command. */
-extern void sf_ddl_drain(void);
 
 #endif							/* SF_DDL_INTERNAL_H */

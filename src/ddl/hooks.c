@@ -4,11 +4,9 @@
  *	  How this room learns that a table may have changed, and when it acts.
  *
  * The object access hook notes every table and composite type that is
- * created or altered, by whatever command.  When the command is through, at
- * its own nesting level, the noted tables are brought in line (sf_ddl_drain).
- * Not earlier: a nested command (in an event trigger, say) may end while the
- * outer one has changed the catalogs but not yet rewritten the rows, and a
- * segment dropped then could not be read any more.
+ * created or altered (noted.c).  When a utility command is through, at its own
+ * nesting level, these are brought in line.  The executor's hooks see to it
+ * that no row is written before (defend.c).
  *
  * The event trigger does the same at ddl_command_end; it is what is left in a
  * session without the library preloaded, where it refuses new securefile
@@ -19,12 +17,8 @@
  */
 #include "base/base.h"
 
-#include "access/genam.h"
 #include "access/parallel.h"
 #include "access/relation.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
@@ -36,9 +30,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "write/write.h"
@@ -48,21 +40,9 @@ PG_FUNCTION_INFO_V1(securefile_ddl_command_end);
 static object_access_hook_type prev_object_access_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 static ExecutorStart_hook_type prev_executor_start_hook = NULL;
+static ExecutorFinish_hook_type prev_executor_finish_hook = NULL;
 
-/* Tables noted and not yet looked at; lives until drained. */
-static SfDirtyTable *dirty = NULL;
-static int	ndirty = 0;
-static int	dirty_capacity = 0;
-
-static int	depth = 0;			/* nesting level of utility commands */
-static bool draining = false;	/* our own changes are not noted */
-
-static void note_access(ObjectAccessType access, Oid class_id, Oid object_id,
-						int sub_id, void *arg);
-static void note_table(Oid relid, bool created, bool column_added);
-static void note_trigger(Oid trigoid);
 static void note_drop(Oid relid);
-static bool watching(void);
 
 /* ---- noting ---- */
 
@@ -73,108 +53,27 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
-	if (class_id == TriggerRelationId && access == OAT_POST_ALTER && watching())
-		note_trigger(object_id);
-	if (class_id != RelationRelationId || !watching())
+	if (class_id == TriggerRelationId && access == OAT_POST_ALTER && sf_ddl_noting())
+		sf_ddl_note_trigger(object_id);
+	if (class_id != RelationRelationId || !sf_ddl_noting())
 		return;
 	switch (access)
 	{
 		case OAT_POST_CREATE:
-			note_table(object_id, sub_id == 0, sub_id != 0);
+			sf_ddl_note_table(object_id, sub_id == 0, sub_id);
 			break;
 		case OAT_POST_ALTER:
-			note_table(object_id, false, false);
+			sf_ddl_note_table(object_id, false, 0);
 			break;
 		case OAT_DROP:
 			if (sub_id != 0)
-				note_table(object_id, false, false);
+				sf_ddl_note_table(object_id, false, 0);
 			else
 				note_drop(object_id);
 			break;
 		default:
 			break;
 	}
-}
-
-static bool
-watching(void)
-{
-	return !IsBinaryUpgrade && !IsBootstrapProcessingMode() &&
-		!IsParallelWorker() && OidIsValid(MyDatabaseId) &&
-		IsTransactionState() && !RecoveryInProgress();
-}
-
-/*
- * File number and tablespace are taken at the first touch, which in ALTER TABLE
- * comes before the rows are rewritten or moved: a later difference tells of that.
- */
-static void
-note_table(Oid relid, bool created, bool column_added)
-{
-	SfDirtyTable *entry;
-	HeapTuple	tuple;
-
-	if (draining)
-		return;
-	for (int i = ndirty - 1; i >= 0 && i >= ndirty - 8; i--)
-	{
-		if (dirty[i].relid == relid && dirty[i].depth == depth)
-		{
-			dirty[i].column_added |= column_added;
-			return;
-		}
-	}
-
-	if (ndirty == dirty_capacity)
-	{
-		int			capacity = Max(64, dirty_capacity * 2);
-
-		if (dirty == NULL)
-			dirty = MemoryContextAlloc(TopMemoryContext,
-									   capacity * sizeof(SfDirtyTable));
-		else
-			dirty = repalloc(dirty, capacity * sizeof(SfDirtyTable));
-		dirty_capacity = capacity;
-	}
-	entry = &dirty[ndirty++];
-	entry->relid = relid;
-	entry->depth = depth;
-	entry->created = created;
-	entry->column_added = column_added;
-	entry->relfilenode = entry->tablespace = InvalidOid;
-	entry->moved = false;
-	tuple = created ? NULL : SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	if (HeapTupleIsValid(tuple))
-	{
-		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
-
-		entry->relfilenode = form->relfilenode;
-		entry->tablespace = sf_ddl_tablespace(form->reltablespace);
-		ReleaseSysCache(tuple);
-	}
-}
-
-/* ENABLE and DISABLE TRIGGER announce the trigger only, not its table. */
-static void
-note_trigger(Oid trigoid)
-{
-	Relation	tgrel;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	if (draining)
-		return;
-	tgrel = table_open(TriggerRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(trigoid));
-	scan = systable_beginscan(tgrel, TriggerOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple) &&
-		((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal)
-		note_table(((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid, false, false);
-	systable_endscan(scan);
-	table_close(tgrel, AccessShareLock);
 }
 
 /* A relation goes: if it is a segment, so do its files, at commit. */
@@ -202,113 +101,27 @@ note_drop(Oid relid)
 	relation_close(rel, NoLock);
 }
 
-/* ---- acting ---- */
-
-static int
-compare_dirty(const void *a, const void *b)
-{
-	Oid			x = ((const SfDirtyTable *) a)->relid;
-	Oid			y = ((const SfDirtyTable *) b)->relid;
-
-	return (x > y) - (x < y);
-}
-
-/*
- * Take the tables noted at this level or below off the list; several notes of
- * one table become one.  A command of the outermost level also takes what was
- * noted outside of any (by a function that makes tables in its own way).  The
- * result is palloc'd.
- */
-static SfDirtyTable *
-take_dirty(int *ntaken)
-{
-	SfDirtyTable *taken = palloc(ndirty * sizeof(SfDirtyTable));
-	int			n = 0;
-	int			kept = 0;
-	int			unique = 0;
-
-	for (int i = 0; i < ndirty; i++)
-	{
-		if (dirty[i].depth >= depth || depth == 1)
-			taken[n++] = dirty[i];
-		else
-			dirty[kept++] = dirty[i];
-	}
-	ndirty = kept;
-
-	qsort(taken, n, sizeof(SfDirtyTable), compare_dirty);
-	for (int i = 0; i < n; i++)
-	{
-		SfDirtyTable *last = unique > 0 ? &taken[unique - 1] : NULL;
-
-		if (last == NULL || last->relid != taken[i].relid)
-		{
-			taken[unique++] = taken[i];
-			continue;
-		}
-		last->created |= taken[i].created;
-		last->column_added |= taken[i].column_added;
-		/* any difference between first and last file number is a rewrite */
-		if (!OidIsValid(last->relfilenode))
-			last->relfilenode = taken[i].relfilenode;
-		if (!OidIsValid(last->tablespace))
-			last->tablespace = taken[i].tablespace;
-		last->moved |= OidIsValid(taken[i].tablespace) &&
-			taken[i].tablespace != last->tablespace;
-	}
-	*ntaken = unique;
-	return taken;
-}
-
-void
-sf_ddl_drain(void)
-{
-	SfDirtyTable *taken;
-	int			ntaken;
-
-	if (ndirty == 0 || draining || !watching())
-		return;
-	if (sf_ddl_objects() == NULL)
-	{
-		/* nothing of ours in this database */
-		ndirty = 0;
-		return;
-	}
-
-	CommandCounterIncrement();
-	taken = take_dirty(&ntaken);
-	draining = true;
-	PG_TRY();
-	{
-		for (int i = 0; i < ntaken; i++)
-			sf_ddl_sync_table(&taken[i]);
-	}
-	PG_FINALLY();
-	{
-		draining = false;
-	}
-	PG_END_TRY();
-	pfree(taken);
-}
+/* ---- utility commands ---- */
 
 /*
  * VACUUM, CLUSTER and REINDEX announce what they rewrite, but change no
  * column; and they work in several transactions, so that looking at all those
  * tables once more would have to lock them again.
  */
-static void
-forget_rewritten(NodeTag command)
+static bool
+only_rewrites(NodeTag command)
 {
-	int			kept = 0;
+	return command == T_VacuumStmt || command == T_ClusterStmt || command == T_ReindexStmt;
+}
 
-	if (command != T_VacuumStmt && command != T_ClusterStmt && command != T_ReindexStmt)
-		return;
-	for (int i = 0; i < ndirty; i++)
-	{
-		if (dirty[i].depth != depth)
-			dirty[kept++] = dirty[i];
-	}
-	ndirty = kept;
+/* COMMIT and PREPARE TRANSACTION: after them nothing can be brought in line. */
+static bool
+ends_transaction(Node *stmt)
+{
+	TransactionStmt *end = (TransactionStmt *) stmt;
+
+	return IsA(stmt, TransactionStmt) &&
+		(end->kind == TRANS_STMT_COMMIT || end->kind == TRANS_STMT_PREPARE);
 }
 
 static void
@@ -336,10 +149,10 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	Node	   *stmt = pstmt->utilityStmt;
 	NodeTag		command = nodeTag(stmt);
 	const SfAlter *outer_alter = sf_ddl_alter;
-	int			noted = ndirty;
+	int			mark;
 	Oid			dropped_db;
 
-	if (!watching())
+	if (!sf_ddl_noting())
 	{
 		call_utility(pstmt, query, read_only, context, params, env, dest, qc);
 		if (IsBinaryUpgrade && IsTransactionState())
@@ -351,34 +164,40 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	sf_ddl_guard_type(stmt);
 	dropped_db = sf_ddl_database_before(stmt);
 
-	depth++;
+	mark = sf_ddl_notes_begin();
 	PG_TRY();
 	{
 		sf_ddl_alter = command == T_AlterTableStmt ?
 			sf_ddl_alter_analyze((AlterTableStmt *) stmt) : NULL;
+		if (ends_transaction(stmt))
+			sf_ddl_drain();
 		/* may be built by parallel workers */
 		if (command == T_IndexStmt)
 			sf_write_flush();
 		/* from here on stmt may go away (CALL with COMMIT inside) */
 		call_utility(sf_ddl_trigger_spare(pstmt), query, read_only, context, params,
 					 env, dest, qc);
-		forget_rewritten(command);
+		if (only_rewrites(command))
+			sf_ddl_notes_forget();
 		sf_ddl_drain();
+		if (command == T_CopyStmt)
+			sf_ddl_require_copy_triggers(stmt);
 	}
 	PG_CATCH();
 	{
-		depth--;
+		sf_ddl_notes_fail(mark);
 		sf_ddl_alter = outer_alter;
-		ndirty = Min(ndirty, noted);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	depth--;
+	sf_ddl_notes_end();
 	sf_ddl_alter = outer_alter;
 
 	if (OidIsValid(dropped_db))
 		sf_ddl_database_after(dropped_db);
 }
+
+/* ---- the executor ---- */
 
 /*
  * Parallel workers do not see this backend's gather buffers: what is gathered
@@ -387,14 +206,30 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 static void
 executor_start(QueryDesc *query, int eflags)
 {
-	if (query->plannedstmt->parallelModeNeeded && !IsParallelWorker() &&
-		(eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+	bool		runs = (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0;
+
+	if (query->plannedstmt->parallelModeNeeded && !IsParallelWorker() && runs)
 		sf_write_flush();
 
 	if (prev_executor_start_hook)
 		prev_executor_start_hook(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
+
+	if (runs)
+		sf_ddl_require_result_triggers(query->estate->es_opened_result_relations);
+}
+
+/* Partitions that a row was routed to are opened on the way. */
+static void
+executor_finish(QueryDesc *query)
+{
+	if (prev_executor_finish_hook)
+		prev_executor_finish_hook(query);
+	else
+		standard_ExecutorFinish(query);
+
+	sf_ddl_require_result_triggers(query->estate->es_tuple_routing_result_relations);
 }
 
 void
@@ -406,6 +241,8 @@ sf_ddl_install_hooks(void)
 	ProcessUtility_hook = process_utility;
 	prev_executor_start_hook = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
+	prev_executor_finish_hook = ExecutorFinish_hook;
+	ExecutorFinish_hook = executor_finish;
 }
 
 /* ---- the event trigger ---- */

@@ -208,28 +208,37 @@ drop_surplus(Relation rel)
 	}
 }
 
+/* Was the column added by the command? */
+static bool
+is_new(const SfDirtyTable *dirty, AttrNumber attnum)
+{
+	return dirty->first_added != 0 && attnum >= dirty->first_added;
+}
+
 static void
 sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 {
 	SfColumn	column = sf_ddl_column(rel, attnum);
 	Oid			segrelid = InvalidOid;
 	bool		made = false;
-	bool		was_off;
+	bool		was_open;
 
 	if (permanent(rel))
 		made = sync_segment(rel, &column, &segrelid);
-	was_off = sync_triggers(column.table_oid, attnum, segrelid);
+	was_open = sync_triggers(column.table_oid, attnum, segrelid) &&
+		dirty->by_command && !is_new(dirty, attnum);
 	check_rewritten(rel, attnum, made ? InvalidOid : segrelid, dirty);
 	follow_table(rel, segrelid, dirty);
 	if (RelationGetNumberOfBlocks(rel) == 0)
 		return;
 
 	/*
-	 * Rows that came without row triggers: by CREATE TABLE AS and the like, or
-	 * by a function that ran while this command had the triggers off.
+	 * Rows that came without row triggers: by CREATE TABLE AS and the like, by
+	 * a function that ran while this command had the triggers off, or into a
+	 * table that never had them.
 	 */
 	if (dirty->created ||
-		(was_off && sf_ddl_rows_exist(rel, attnum, SF_ROWS_FOREIGN)))
+		(was_open && sf_ddl_rows_exist(rel, attnum, SF_ROWS_FOREIGN)))
 	{
 		LockRelationOid(column.table_oid, ShareRowExclusiveLock);
 		sf_ddl_rows_store(rel, &column, false);
@@ -310,14 +319,14 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 }
 
 /*
- * Make missing triggers; set those that were switched off or over back, and
- * tell whether there were any.
+ * Make missing triggers, set those that were switched off or over back, and
+ * tell whether there was anything to do.
  */
 static bool
 sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 {
 	bool		have[SF_TRIGGER_KINDS] = {false};
-	bool		was_off = false;
+	bool		was_open = false;
 	ListCell   *lc;
 
 	foreach(lc, sf_ddl_triggers_of(table_oid))
@@ -330,15 +339,17 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 		if (trigger->enabled == TRIGGER_FIRES_ALWAYS)
 			continue;
 		sf_ddl_trigger_enable(table_oid, trigger->oid);
-		was_off = true;
+		was_open = true;
 	}
 
 	for (SfTriggerKind kind = 0; kind < SF_TRIGGER_KINDS; kind++)
 	{
-		if (!have[kind] && (kind == SF_TRIGGER_STORE || OidIsValid(segrelid)))
-			sf_ddl_trigger_create(table_oid, attnum, kind, segrelid, false);
+		if (have[kind] || (kind != SF_TRIGGER_STORE && !OidIsValid(segrelid)))
+			continue;
+		sf_ddl_trigger_create(table_oid, attnum, kind, segrelid, false);
+		was_open = true;
 	}
-	return was_off;
+	return was_open;
 }
 
 /*
@@ -361,7 +372,7 @@ check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 
 	if (sf_ddl_alter == NULL || !sf_ddl_alter->may_bring_values || dirty->created)
 		return;
-	if (dirty->column_added && missing_is_stored(rel, attnum))
+	if (dirty->first_added != 0 && missing_is_stored(rel, attnum))
 		refuse_expression(rel, attnum);
 	if (!rewritten)
 		return;

@@ -16,6 +16,7 @@
 #include "access/sysattr.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/dependency.h"
 #include "commands/extension.h"
@@ -23,11 +24,13 @@
 #include "ddl/ddl_internal.h"
 #include "nodes/bitmapset.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/nodes.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 static bool validate_column(Relation rel, Form_pg_attribute att);
 static void refuse_nested(Relation rel, Form_pg_attribute att);
@@ -131,6 +134,22 @@ refuse_repack(Relation rel)
 				 errhint("Use VACUUM FULL or CLUSTER, which leave the stored values where they are.")));
 }
 
+/*
+ * Expressions or predicate of an index, as the catalog has them; NULL: none.
+ *
+ * What the relation cache gives out (RelationGetIndexExpressions()) is folded to
+ * constants, that is, functions of the table's owner are called on the way.  Here
+ * nothing of the kind may run: the current user is whoever runs the command.
+ */
+static Node *
+read_expressions(Relation index, AttrNumber attribute)
+{
+	bool		isnull;
+	Datum		nodes = SysCacheGetAttr(INDEXRELID, index->rd_indextuple, attribute, &isnull);
+
+	return isnull ? NULL : stringToNode(TextDatumGetCString(nodes));
+}
+
 /* Columns of its table that an index or its expressions look at. */
 static Bitmapset *
 index_columns(Relation index)
@@ -141,8 +160,8 @@ index_columns(Relation index)
 		if (index->rd_index->indkey.values[i] > 0)
 			columns = bms_add_member(columns, index->rd_index->indkey.values[i] -
 									 FirstLowInvalidHeapAttributeNumber);
-	pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &columns);
-	pull_varattnos((Node *) RelationGetIndexPredicate(index), 1, &columns);
+	pull_varattnos(read_expressions(index, Anum_pg_index_indexprs), 1, &columns);
+	pull_varattnos(read_expressions(index, Anum_pg_index_indpred), 1, &columns);
 	return columns;
 }
 
@@ -152,7 +171,7 @@ refuse_nested_keys(Relation index)
 {
 	ListCell   *lc;
 
-	foreach(lc, RelationGetIndexExpressions(index))
+	foreach(lc, castNode(List, read_expressions(index, Anum_pg_index_indexprs)))
 	{
 		Oid			type = exprType(lfirst(lc));
 		int32		typmod = -1;

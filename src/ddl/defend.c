@@ -1,0 +1,154 @@
+/*-------------------------------------------------------------------------
+ *
+ * defend.c
+ *	  The last line of defence: no row is written past the internal triggers.
+ *
+ * A stored value that goes into a row without the trigger "store" would be
+ * shared with the row it was read from, and be lost with that row.  A row that
+ * goes without "account" would leave its space taken for ever.  Every table
+ * gets its triggers when the command that made it is through (noted.c).  These
+ * are the ways of rows into a table before that, or into a table that lost its
+ * triggers in a way nobody has thought of:
+ *
+ *	 INSERT, UPDATE, DELETE, MERGE	the executor's own copy of the triggers is
+ *									looked at, when the plan starts; and at its
+ *									end for partitions that were met on the way
+ *	 COPY FROM						the table, or the partitions it has locked, afterwards
+ *	 CREATE TABLE AS, SELECT INTO	the command's drain looks at all rows
+ *	 a table made by C code			the end of the transaction (noted.c, N2)
+ *
+ * Subscribers get contents, never stored values; their tables are covered by
+ * the last line, for they were made by some transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/relation.h"
+#include "access/transam.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "ddl/ddl_internal.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "storage/lock.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+static bool has_triggers(const TriggerDesc *triggers, AttrNumber attnum, bool permanent);
+static void refuse(Relation rel, AttrNumber attnum);
+
+void
+sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+
+	if (rel->rd_rel->relkind != RELKIND_RELATION)
+		return;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		int32		typmod = att->atttypmod;
+
+		if (att->atttypid >= FirstNormalObjectId && !att->attisdropped &&
+			sf_ddl_is_securefile(att->atttypid, &typmod) &&
+			!has_triggers(triggers, att->attnum, permanent))
+			refuse(rel, att->attnum);
+	}
+}
+
+/* Does a column have the row triggers it needs, switched on for every role? */
+static bool
+has_triggers(const TriggerDesc *triggers, AttrNumber attnum, bool permanent)
+{
+	const SfDdlObjects *objects = sf_ddl_objects();
+	bool		store = false;
+	bool		account = !permanent;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (!trigger->tgisinternal || trigger->tgenabled != TRIGGER_FIRES_ALWAYS ||
+			trigger->tgnargs < 1 || pg_strtoint16(trigger->tgargs[0]) != attnum)
+			continue;
+		store |= trigger->tgfoid == objects->store_fn;
+		account |= trigger->tgfoid == objects->account_fn;
+	}
+	return store && account;
+}
+
+static void
+refuse(Relation rel, AttrNumber attnum)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("column \"%s\" of table \"%s\" does not have its internal triggers",
+					get_attname(RelationGetRelid(rel), attnum, false),
+					RelationGetRelationName(rel)),
+			 errdetail("A stored value in a row that was written without them would be lost with the row it was read from."),
+			 errhint("If the table is being made, write to it when that command is through, in an event trigger under a name that sorts after \"securefile_ddl\". "
+					 "Else ALTER TABLE %s ENABLE TRIGGER USER makes them.",
+					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
+												RelationGetRelationName(rel)))));
+}
+
+/* ---- the executor ---- */
+
+void
+sf_ddl_require_result_triggers(List *result_rels)
+{
+	ListCell   *lc;
+
+	if (result_rels == NIL || !sf_ddl_noting() || sf_ddl_objects() == NULL)
+		return;
+	foreach(lc, result_rels)
+	{
+		ResultRelInfo *info = lfirst(lc);
+
+		sf_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
+	}
+}
+
+/* ---- COPY FROM ---- */
+
+static bool
+is_locked_to_write(Oid relid)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	return LockHeldByMe(&tag, RowExclusiveLock);
+}
+
+/*
+ * The rows carry contents, but a default or a trigger of a user may supply a
+ * stored value.  Partitions that got a row are told by the lock.
+ */
+void
+sf_ddl_require_copy_triggers(Node *stmt)
+{
+	CopyStmt   *copy = (CopyStmt *) stmt;
+	Oid			relid;
+	ListCell   *lc;
+
+	if (!IsA(stmt, CopyStmt) || !copy->is_from || copy->relation == NULL ||
+		sf_ddl_objects() == NULL)
+		return;
+	relid = RangeVarGetRelid(copy->relation, NoLock, true);
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	{
+		Relation	rel;
+
+		if (!is_locked_to_write(lfirst_oid(lc)))
+			continue;
+		rel = relation_open(lfirst_oid(lc), NoLock);
+		sf_ddl_require_triggers(rel, rel->trigdesc);
+		relation_close(rel, NoLock);
+	}
+}

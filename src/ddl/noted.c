@@ -1,0 +1,336 @@
+/*-------------------------------------------------------------------------
+ *
+ * noted.c
+ *	  The tables that commands have touched, until they are brought in line.
+ *
+ * The object access hook notes every relation that is created or altered, by
+ * whatever command.  When the command is through, at its own nesting level,
+ * the noted tables are brought in line (sf_ddl_drain).  Not earlier: a nested
+ * command (in an event trigger, say) may end while the outer one has changed
+ * the catalogs but not yet rewritten the rows, and a segment dropped then
+ * could not be read any more.
+ *
+ * Bringing a table in line may run functions of its owner (index expressions
+ * of rows that are stored), and these may run commands.  So notes are taken at
+ * any time, a nested command drains what it has noted itself, and the drain
+ * goes on until nothing is left.  A note leaves the list only when its table
+ * is in line, or when the command that made it failed.
+ *
+ * N1	Notes stand in the order in which they were made, so those of a nested
+ *		command stand behind those of the commands around it.
+ * N2	No transaction commits while a noted table lacks what it should have
+ *		(sf_ddl_require_followed).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/parallel.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
+#include "ddl/ddl.h"
+#include "ddl/ddl_internal.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+/* how far back a note of the same table is looked for; the drain finds the others */
+#define RECENT_NOTES	8
+
+static SfDirtyTable *notes = NULL;
+static int	nnotes = 0;
+static int	capacity = 0;
+
+static int	depth = 0;			/* nesting level of utility commands */
+
+static SfDirtyTable *find_recent(Oid relid);
+static SfDirtyTable *add_note(Oid relid);
+static bool is_current(const SfDirtyTable *note);
+static SfDirtyTable *current_notes(int *count);
+static void forget_current(int end);
+static int	merge_notes(SfDirtyTable *list, int count);
+
+bool
+sf_ddl_noting(void)
+{
+	return !IsBinaryUpgrade && !IsBootstrapProcessingMode() &&
+		!IsParallelWorker() && OidIsValid(MyDatabaseId) &&
+		IsTransactionState() && !RecoveryInProgress();
+}
+
+/* ---- commands ---- */
+
+int
+sf_ddl_notes_begin(void)
+{
+	depth++;
+	return nnotes;
+}
+
+void
+sf_ddl_notes_end(void)
+{
+	depth--;
+}
+
+void
+sf_ddl_notes_fail(int mark)
+{
+	depth--;
+	nnotes = Min(nnotes, mark);
+}
+
+void
+sf_ddl_notes_forget(void)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < nnotes; i++)
+	{
+		if (notes[i].depth != depth)
+			notes[kept++] = notes[i];
+	}
+	nnotes = kept;
+}
+
+/* ---- noting ---- */
+
+/*
+ * File number and tablespace are taken at the first touch, which in ALTER TABLE
+ * comes before the rows are rewritten or moved: a later difference tells of that.
+ */
+void
+sf_ddl_note_table(Oid relid, bool created, AttrNumber added)
+{
+	SfDirtyTable *note;
+	HeapTuple	tuple;
+
+	/* a segment, which is made while a table is brought in line */
+	if (sf_ddl_segment_birth != NULL)
+		return;
+	note = find_recent(relid);
+	if (note != NULL)
+	{
+		note->first_added = sf_ddl_first_added(note->first_added, added);
+		return;
+	}
+
+	note = add_note(relid);
+	note->created = created;
+	note->first_added = added;
+	tuple = created ? NULL : SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+		note->relfilenode = form->relfilenode;
+		note->tablespace = sf_ddl_tablespace(form->reltablespace);
+		ReleaseSysCache(tuple);
+	}
+}
+
+/* A note of this relation at this level, among the last ones, or NULL. */
+static SfDirtyTable *
+find_recent(Oid relid)
+{
+	for (int i = nnotes - 1; i >= 0 && i >= nnotes - RECENT_NOTES; i--)
+	{
+		if (notes[i].relid == relid && notes[i].depth == depth)
+			return &notes[i];
+	}
+	return NULL;
+}
+
+static SfDirtyTable *
+add_note(Oid relid)
+{
+	SfDirtyTable *note;
+
+	if (nnotes == capacity)
+	{
+		int			larger = Max(64, capacity * 2);
+
+		if (notes == NULL)
+			notes = MemoryContextAlloc(TopMemoryContext, larger * sizeof(SfDirtyTable));
+		else
+			notes = repalloc(notes, larger * sizeof(SfDirtyTable));
+		capacity = larger;
+	}
+	note = &notes[nnotes++];
+	memset(note, 0, sizeof(SfDirtyTable));
+	note->relid = relid;
+	note->depth = depth;
+	note->by_command = true;
+	return note;
+}
+
+/* ENABLE and DISABLE TRIGGER announce the trigger only, not its table. */
+void
+sf_ddl_note_trigger(Oid trigoid)
+{
+	Relation	tgrel = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(trigoid));
+	scan = systable_beginscan(tgrel, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple) &&
+		((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal)
+		sf_ddl_note_table(((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid, false, 0);
+	systable_endscan(scan);
+	table_close(tgrel, AccessShareLock);
+}
+
+AttrNumber
+sf_ddl_first_added(AttrNumber a, AttrNumber b)
+{
+	return a == 0 || b == 0 ? Max(a, b) : Min(a, b);
+}
+
+/* ---- acting ---- */
+
+/*
+ * Is this a note of the current command, or of one inside it?  A command of the
+ * outermost level also has what was noted outside of any (by a function that
+ * makes tables in its own way).
+ */
+static bool
+is_current(const SfDirtyTable *note)
+{
+	return note->depth >= depth || depth == 1;
+}
+
+/* The current notes, one a table, palloc'd; they stay in the list. */
+static SfDirtyTable *
+current_notes(int *count)
+{
+	SfDirtyTable *current = palloc(nnotes * sizeof(SfDirtyTable));
+	int			n = 0;
+
+	for (int i = 0; i < nnotes; i++)
+	{
+		if (is_current(&notes[i]))
+			current[n++] = notes[i];
+	}
+	*count = merge_notes(current, n);
+	return current;
+}
+
+/*
+ * Take the current ones of the first notes off the list.  These have kept
+ * their places: whatever nested commands have added since is behind them (N1).
+ */
+static void
+forget_current(int end)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < nnotes; i++)
+	{
+		if (i >= end || !is_current(&notes[i]))
+			notes[kept++] = notes[i];
+	}
+	nnotes = kept;
+}
+
+static int
+compare_notes(const void *a, const void *b)
+{
+	Oid			x = ((const SfDirtyTable *) a)->relid;
+	Oid			y = ((const SfDirtyTable *) b)->relid;
+
+	return (x > y) - (x < y);
+}
+
+/* Several notes of one table become one; returns how many are left. */
+static int
+merge_notes(SfDirtyTable *list, int count)
+{
+	int			unique = 0;
+
+	qsort(list, count, sizeof(SfDirtyTable), compare_notes);
+	for (int i = 0; i < count; i++)
+	{
+		SfDirtyTable *last = unique > 0 ? &list[unique - 1] : NULL;
+
+		if (last == NULL || last->relid != list[i].relid)
+		{
+			list[unique++] = list[i];
+			continue;
+		}
+		last->created |= list[i].created;
+		last->first_added = sf_ddl_first_added(last->first_added, list[i].first_added);
+		/* any difference between first and last file number is a rewrite */
+		if (!OidIsValid(last->relfilenode))
+			last->relfilenode = list[i].relfilenode;
+		if (!OidIsValid(last->tablespace))
+			last->tablespace = list[i].tablespace;
+		last->moved |= OidIsValid(list[i].tablespace) &&
+			list[i].tablespace != last->tablespace;
+	}
+	return unique;
+}
+
+void
+sf_ddl_drain(void)
+{
+	for (;;)
+	{
+		int			end = nnotes;
+		SfDirtyTable *current;
+		int			count;
+
+		if (end == 0 || !sf_ddl_noting())
+			return;
+		current = current_notes(&count);
+		if (count > 0 && sf_ddl_objects() != NULL)
+		{
+			CommandCounterIncrement();
+			for (int i = 0; i < count; i++)
+				sf_ddl_sync_table(&current[i]);
+		}
+		pfree(current);
+		forget_current(end);
+		if (count == 0)
+			return;
+	}
+}
+
+/* ---- end of the transaction ---- */
+
+void
+sf_ddl_require_followed(void)
+{
+	if (nnotes == 0 || !sf_ddl_noting() || sf_ddl_objects() == NULL)
+		return;
+	for (int i = 0; i < nnotes; i++)
+	{
+		Relation	rel = notes[i].relid < FirstNormalObjectId ? NULL
+			: try_relation_open(notes[i].relid, AccessShareLock);
+
+		if (rel == NULL)
+			continue;
+		sf_ddl_require_triggers(rel, rel->trigdesc);
+		relation_close(rel, NoLock);
+	}
+}
+
+/* What was noted outside of any command goes with its transaction. */
+void
+sf_ddl_notes_at_end(void)
+{
+	if (depth == 0)
+		nnotes = 0;
+}
