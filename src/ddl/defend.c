@@ -86,16 +86,18 @@ has_triggers(const TriggerDesc *triggers, AttrNumber attnum, bool permanent)
 static void
 refuse(Relation rel, AttrNumber attnum)
 {
+	const char *column = get_attname(RelationGetRelid(rel), attnum, false);
+
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("column \"%s\" of table \"%s\" does not have its internal triggers",
-					get_attname(RelationGetRelid(rel), attnum, false),
-					RelationGetRelationName(rel)),
+					column, RelationGetRelationName(rel)),
 			 errdetail("A stored value in a row that was written without them would be lost with the row it was read from."),
 			 errhint("If the table is being made, write to it when that command is through, in an event trigger under a name that sorts after \"securefile_ddl\". "
-					 "Else ALTER TABLE %s ENABLE TRIGGER USER makes them.",
+					 "Else ALTER TABLE %s ALTER COLUMN %s SET STORAGE MAIN makes them.",
 					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-												RelationGetRelationName(rel)))));
+												RelationGetRelationName(rel)),
+					 quote_identifier(column))));
 }
 
 /* ---- the executor ---- */

@@ -1,0 +1,180 @@
+# Every table gets its segment and its triggers, however deep inside another command
+# it is made; and a row never goes into a table that lacks them.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use PostgreSQL::Test::Utils;
+use SecurefileTest;
+use Test::More;
+
+my $node = new_cluster('followed', conf => ["securefile.monitor_naptime = '1h'"]);
+my $len = 9000;
+
+sub sql { return $node->safe_psql('postgres', $_[0]) }
+
+sql(qq{
+	CREATE TABLE docs (id int, d securefile);
+	INSERT INTO docs SELECT i, blob(i, $len) FROM generate_series(1, 3) i;
+	-- a table with values of docs, when the setting names one
+	CREATE FUNCTION make() RETURNS int LANGUAGE plpgsql AS \$\$
+	DECLARE name text := current_setting('my.make', true);
+	BEGIN
+		IF coalesce(name, '') <> '' AND to_regclass('public.' || name) IS NULL THEN
+			PERFORM set_config('my.make', '', false);
+			EXECUTE format('CREATE TABLE public.%I (id int, d public.securefile)', name);
+			EXECUTE format('INSERT INTO public.%I SELECT * FROM public.docs', name);
+		END IF;
+		RETURN 0;
+	END \$\$;
+	CREATE FUNCTION f(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN \$1 + public.make(); END';
+	CREATE FUNCTION file() RETURNS securefile LANGUAGE plpgsql AS 'BEGIN PERFORM public.make(); RETURN ''x''; END';
+	CREATE FUNCTION row_made() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM public.make(); RETURN NEW; END';
+	CREATE FUNCTION command_made() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN PERFORM public.make(); END';
+	CREATE PROCEDURE steps() LANGUAGE plpgsql AS 'BEGIN PERFORM public.make(); COMMIT; PERFORM 1; END';
+	CREATE TABLE base (id int PRIMARY KEY, a int, d securefile);
+	CREATE INDEX base_f ON base ((a + f(0)));
+	INSERT INTO base SELECT i, i, blob(i, $len) FROM generate_series(1, 3) i;
+	CREATE MATERIALIZED VIEW seen AS SELECT f(id) FROM docs;
+	CREATE TABLE deferred (a int);
+	CREATE CONSTRAINT TRIGGER late AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION row_made();
+	CREATE TABLE cascaded (a int);
+	CREATE TRIGGER each BEFORE INSERT ON cascaded FOR EACH ROW EXECUTE FUNCTION row_made();
+	CREATE EVENT TRIGGER aaa ON ddl_command_end WHEN TAG IN ('COMMENT', 'CREATE SEQUENCE') EXECUTE FUNCTION command_made();
+	CREATE EVENT TRIGGER zzz ON sql_drop WHEN TAG IN ('DROP SEQUENCE') EXECUTE FUNCTION command_made();
+	CREATE EVENT TRIGGER rewritten ON table_rewrite EXECUTE FUNCTION command_made()});
+
+# Columns that lack something, and how many there are.
+my $lacking = q{
+	SELECT string_agg(c.relname || '.' || a.attname, ' '), count(*) FILTER (WHERE true)
+	FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+	WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND a.atttypid = 'securefile'::regtype
+		AND (to_regclass(format('pg_toast.pg_securefile_%s_%s', c.oid, a.attnum)) IS NULL OR 3 <> (
+			SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgisinternal AND t.tgenabled = 'A'
+				AND split_part(encode(t.tgargs, 'escape'), '\000', 1) = a.attnum::text))};
+
+# ---- made inside of ----
+my %inside = (
+	index_touched => 'ALTER INDEX base_f SET (fillfactor = 70)',
+	index_made => 'CREATE INDEX base_g ON base ((a + f(1)))',
+	reindex => 'REINDEX TABLE base',
+	analyze => 'ANALYZE base',
+	vacuum_full => 'VACUUM FULL base',
+	clustered => 'CLUSTER base USING base_pkey',
+	rewritten => "SELECT securefile_rewrite('base', 'd')",
+	swapped => "SELECT securefile_rewrite('base', 'd', 'filesystem_like_logging')",
+	set_unlogged => 'CREATE TABLE u (a int DEFAULT f(1)); ALTER TABLE u SET UNLOGGED',
+	added => 'ALTER TABLE base ADD COLUMN e securefile DEFAULT file()',
+	added_int => 'ALTER TABLE base ADD COLUMN i int DEFAULT make()',
+	using => 'ALTER TABLE base ALTER COLUMN i TYPE bigint USING i + make()',
+	check => 'ALTER TABLE base ADD CHECK (f(a::int) > 0)',
+	ctas => 'CREATE TABLE c1 AS SELECT id, d, make() AS m FROM docs',
+	into => 'SELECT id, d, make() AS m INTO c2 FROM docs',
+	explained => 'EXPLAIN ANALYZE CREATE TABLE c3 AS SELECT id, d, make() AS m FROM docs',
+	executed => 'PREPARE p AS SELECT id, d, make() AS m FROM docs; CREATE TABLE c4 AS EXECUTE p',
+	refreshed => 'DROP MATERIALIZED VIEW seen; CREATE MATERIALIZED VIEW seen AS SELECT make()',
+	done => 'DO $$ BEGIN PERFORM make(); END $$',
+	selected => 'SELECT make()',
+	called => 'CALL steps()',
+	caught => 'DO $$ BEGIN PERFORM make(); BEGIN CREATE TABLE lost (d securefile); RAISE division_by_zero; EXCEPTION WHEN OTHERS THEN NULL; END; END $$',
+	copied => "COPY cascaded FROM PROGRAM 'echo 1'",
+	inserted => 'INSERT INTO cascaded VALUES (1)',
+	committed => 'BEGIN; INSERT INTO deferred VALUES (1); COMMIT',
+	event_before => "COMMENT ON TABLE base IS 'x'",
+	event_made => 'CREATE SEQUENCE s1',
+	event_dropped => 'CREATE SEQUENCE s2; DROP SEQUENCE s2',
+	schema => 'CREATE SCHEMA sch CREATE TABLE t (id int, d securefile) CREATE SEQUENCE s',
+	partition => 'CREATE TABLE part (a int, d securefile) PARTITION BY RANGE (a); CREATE TABLE part1 PARTITION OF part FOR VALUES FROM (0) TO (make() + 10)',
+	declared => 'BEGIN; DECLARE cur CURSOR WITH HOLD FOR SELECT make(); COMMIT',
+	replica => 'SET session_replication_role = replica; SELECT make()');
+my %made;
+foreach my $name (sort keys %inside)
+{
+	# the setting is for the last command only: a new session, what is folded stays so
+	my @steps = split /; (?=(?:ALTER|DROP|CREATE TABLE (?:c4|part1)|CREATE MATERIALIZED|SELECT make))/, $inside{$name};
+	my $last = pop @steps;
+	my ($rc, $out, $err) =
+	  $node->psql('postgres', join(';', @steps, "SET my.make = 'in_$name'", $last));
+	# VACUUM and the like want no transaction block; some places have no command inside
+	$made{$name} = sql("SELECT count(*) FROM pg_class WHERE relname = 'in_$name'");
+	is(sql($lacking), '|0', "$name: nothing lacks anything" . ($made{$name} ? '' : ' (no table was made)'));
+	is($rc, 0, "$name: done") or diag($err);
+}
+cmp_ok(scalar(grep { $_ } values %made), '>=', 20, 'most of these did make a table');
+note('no table was made by ' . join(' ', sort grep { !$made{$_} } keys %made));
+
+# ---- by force: a table without triggers, with values that belong to another ----
+sql(q{
+	CREATE TABLE raw (id int, d securefile);
+	CREATE INDEX raw_f ON raw ((id + f(0)));
+	CREATE TABLE root (id int, d securefile) PARTITION BY LIST (id);
+	CREATE TABLE leaf PARTITION OF root FOR VALUES IN (1, 2, 3);
+	CREATE TABLE source (id int, d securefile);
+	CREATE FUNCTION doc() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.d := (SELECT d FROM docs WHERE id = 1); RETURN NEW; END';
+	CREATE TRIGGER supplies BEFORE INSERT ON raw FOR EACH ROW EXECUTE FUNCTION doc();
+	ALTER TABLE raw DISABLE TRIGGER supplies});
+sql("INSERT INTO source SELECT * FROM docs");
+sub strip
+{
+	my ($table) = @_;
+	sql("DELETE FROM pg_depend WHERE classid = 'pg_trigger'::regclass AND objid IN (SELECT oid FROM pg_trigger WHERE tgrelid = '$table'::regclass AND tgisinternal);"
+		. "DELETE FROM pg_trigger WHERE tgrelid = '$table'::regclass AND tgisinternal");
+	return;
+}
+sub as_type
+{
+	my ($type, @tables) = @_;
+	sql("UPDATE pg_attribute SET atttypid = '$type'::regtype WHERE attname = 'd' AND attrelid = '$_'::regclass") foreach @tables;
+	return;
+}
+strip('raw');
+strip('leaf');
+as_type('bytea', 'raw', 'source');
+sql('INSERT INTO raw SELECT * FROM source');
+as_type('securefile', 'raw', 'source');
+like(sql("SELECT string_agg(detail, ' ') FROM securefile_check('raw', 'd')"), qr/lies in the segment of table/, 'values of another table lie in one without triggers');
+
+my $refused = qr/column "d" of table "\w+" does not have its internal triggers/;
+my @writes = (
+	'INSERT INTO raw SELECT * FROM docs', 'INSERT INTO raw VALUES (9, NULL)', "UPDATE raw SET id = 1", 'DELETE FROM raw',
+	'WITH w AS (INSERT INTO raw SELECT * FROM docs RETURNING 1) SELECT * FROM w',
+	'MERGE INTO raw USING docs ON raw.id = docs.id WHEN MATCHED THEN DELETE', 'INSERT INTO root SELECT * FROM docs', 'DELETE FROM root',
+	'DO $$ BEGIN INSERT INTO raw SELECT * FROM docs; END $$', 'EXPLAIN ANALYZE INSERT INTO raw SELECT * FROM docs',
+	'PREPARE w AS INSERT INTO raw SELECT * FROM docs; EXECUTE w', "COPY raw (id) FROM PROGRAM 'echo 1'", "COPY root (id) FROM PROGRAM 'echo 1'");
+foreach my $write (@writes)
+{
+	fails_with($node, $write, '55000', $refused, "refused: $write");
+}
+my ($rc, $out, $err) = $node->psql('postgres', 'EXPLAIN INSERT INTO raw SELECT * FROM docs; SELECT count(*) FROM raw; SELECT id FROM root FOR UPDATE');
+is($rc, 0, 'what writes nothing works');
+
+# the way that the hint shows; index functions run meanwhile, and make a table
+sql("SET my.make = 'in_drain'; ALTER TABLE raw ALTER COLUMN d SET STORAGE MAIN");
+sql('ALTER TABLE leaf ALTER COLUMN d SET STORAGE MAIN');
+is(sql($lacking), '|0', 'mended');
+is(sql("SELECT count(*) FROM pg_class WHERE relname = 'in_drain'"), 1, 'a table was made while tables were brought in line');
+sql('DELETE FROM source; INSERT INTO root SELECT * FROM docs');
+sql("SELECT bytes_freed FROM securefile_maintain('source', 'd')");
+is(sql("SELECT count(*) FROM raw WHERE d::bytea = blob(id, $len)"), 3, 'its rows have their own values now');
+
+# ---- an event trigger that fills the table it hears of ----
+sql(q{
+	CREATE FUNCTION fill() RETURNS event_trigger LANGUAGE plpgsql AS
+		'BEGIN IF to_regclass(''filled'') IS NOT NULL THEN INSERT INTO filled SELECT * FROM docs; END IF; END';
+	CREATE EVENT TRIGGER early ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION fill()});
+fails_with($node, 'CREATE TABLE filled (id int, d securefile)', '55000', $refused, 'too early');
+sql('ALTER EVENT TRIGGER early RENAME TO the_last; CREATE TABLE filled (id int, d securefile)');
+is(sql($lacking), '|0', 'the table that was filled has all');
+
+# ---- all the tables have their own values ----
+sql('DELETE FROM docs; DELETE FROM base');
+sql("SELECT securefile_maintain('docs', 'd'), securefile_maintain('base', 'd')");
+my @tables = ('filled', 'leaf', 'raw', 'c1', 'c2', 'c3', 'c4', map({ "in_$_" } grep { $made{$_} } sort keys %made), 'in_drain');
+my @wrong = grep { sql("SELECT count(*) FROM $_ WHERE d::bytea = blob(id, $len)") != 3 } @tables;
+is("@wrong", '', 'all values are there after those they came from are gone');
+@wrong = grep { sql("SELECT count(*) FROM securefile_check('$_', 'd')") != 0 } @tables;
+is("@wrong", '', 'and sound');
+
+$node->stop;
+done_testing();
