@@ -167,6 +167,22 @@ fails_with($node, 'CREATE TABLE filled (id int, d securefile)', '55000', $refuse
 sql('ALTER EVENT TRIGGER early RENAME TO the_last; CREATE TABLE filled (id int, d securefile)');
 is(sql($lacking), '|0', 'the table that was filled has all');
 
+# ---- tables that no utility command makes ----
+my $library = "$ENV{TESTDIR}/make_table.so";
+system_or_bail('gcc', '-shared', '-fPIC', '-o', $library, '-I', $ENV{SECUREFILE_INCLUDE},
+	"$FindBin::RealBin/../modules/make_table.c");
+sql("CREATE FUNCTION make_table(text) RETURNS void AS '$library' LANGUAGE C STRICT");
+fails_with($node, "SELECT make_table('alone')", '55000', $refused, 'the end of a transaction without a command');
+fails_with($node, "BEGIN; SELECT make_table('written'); INSERT INTO written SELECT d FROM docs", '55000', $refused, 'written to before the next command');
+sql("BEGIN; SELECT make_table('at_commit'); COMMIT");
+sql("BEGIN; SELECT make_table('at_prepare'); PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'");
+sql("BEGIN; SELECT make_table('next_fails'); SAVEPOINT s; DO \$\$ BEGIN CREATE TABLE lost (d securefile); RAISE division_by_zero; EXCEPTION WHEN OTHERS THEN NULL; END \$\$;"
+	  . ' INSERT INTO next_fails SELECT d FROM docs; COMMIT');
+sql("DO \$\$ BEGIN PERFORM make_table('inside'); BEGIN CREATE TABLE lost (d securefile); RAISE division_by_zero; EXCEPTION WHEN OTHERS THEN NULL; END; END \$\$");
+is(sql($lacking), '|0', 'tables that C code makes lack nothing');
+is(sql("SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relname IN ('alone', 'written', 'at_commit', 'at_prepare', 'next_fails', 'inside')"),
+	'at_commit at_prepare inside next_fails', 'and those that would are not there');
+
 # ---- all the tables have their own values ----
 sql('DELETE FROM docs; DELETE FROM base');
 sql("SELECT securefile_maintain('docs', 'd'), securefile_maintain('base', 'd')");
