@@ -192,6 +192,13 @@ typedef bool SfUpdateIndexes;
 	pg_class_ownercheck(table_oid, role)
 #endif
 
+/* 17 runs an owner's code under a search_path that no caller chooses */
+#if PG_VERSION_NUM >= 170000
+#define sf_compat_restrict_search_path()	RestrictSearchPath()
+#else
+#define sf_compat_restrict_search_path()	((void) 0)
+#endif
+
 /* 17 gives the socket large messages as they are */
 #define SF_SERVER_SENDS_LARGE	(PG_VERSION_NUM >= 170000)
 

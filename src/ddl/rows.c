@@ -99,6 +99,7 @@ sf_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
 						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
 	save_nestlevel = NewGUCNestLevel();
+	sf_compat_restrict_search_path();
 	nrows = store_rows(rel, column, all);
 	AtEOXact_GUC(false, save_nestlevel);
 	SetUserIdAndSecContext(save_userid, save_sec_context);

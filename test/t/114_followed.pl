@@ -179,9 +179,10 @@ sql("BEGIN; SELECT make_table('at_prepare'); PREPARE TRANSACTION 'p'; COMMIT PRE
 sql("BEGIN; SELECT make_table('next_fails'); SAVEPOINT s; DO \$\$ BEGIN CREATE TABLE lost (d securefile); RAISE division_by_zero; EXCEPTION WHEN OTHERS THEN NULL; END \$\$;"
 	  . ' INSERT INTO next_fails SELECT d FROM docs; COMMIT');
 sql("DO \$\$ BEGIN PERFORM make_table('inside'); BEGIN CREATE TABLE lost (d securefile); RAISE division_by_zero; EXCEPTION WHEN OTHERS THEN NULL; END; END \$\$");
+$node->psql('postgres', "BEGIN; SELECT make_table('after_error'); SAVEPOINT s; CREATE TABLE bad (d securefile[]); ROLLBACK TO s; COMMIT", on_error_stop => 0);
 is(sql($lacking), '|0', 'tables that C code makes lack nothing');
-is(sql("SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relname IN ('alone', 'written', 'at_commit', 'at_prepare', 'next_fails', 'inside')"),
-	'at_commit at_prepare inside next_fails', 'and those that would are not there');
+is(sql("SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relname IN ('alone', 'written', 'at_commit', 'at_prepare', 'next_fails', 'inside', 'after_error')"),
+	'after_error at_commit at_prepare inside next_fails', 'and those that would are not there');
 
 # ---- all the tables have their own values ----
 sql('DELETE FROM docs; DELETE FROM base');
