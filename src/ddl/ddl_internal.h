@@ -293,6 +293,14 @@ extern Oid	sf_ddl_database_before(Node *stmt);
 /* After it succeeded. */
 extern void sf_ddl_database_after(Oid dropped_db);
 
+/* ---- vacuum.c ---- */
+
+/*
+ * After a VACUUM (or ANALYZE, of which nothing follows) that went through:
+ * vacuum the segments of its tables, or of the database.
+ */
+extern void sf_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level);
+
 /* ---- rewrite.c: arguments of functions ---- */
 
 /* ERROR unless the caller owns the table. */
