@@ -278,6 +278,7 @@ sf_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level)
 	segments = choose_segments(stmt, context);
 	if (segments != NIL)
 	{
+		/* core has popped it, but another hook may have done the work */
 		if (ActiveSnapshotSet())
 			PopActiveSnapshot();
 		CommitTransactionCommand();

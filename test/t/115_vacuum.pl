@@ -136,7 +136,7 @@ sound($node, 'docs', 'after all these');
 SKIP:
 {
 	my ($rc) = $node->psql('postgres', 'SELECT securefile_fault_reset()');
-	skip 'built without fault points', 7 if $rc != 0;
+	skip 'built without fault points', 8 if $rc != 0;
 
 	$node->safe_psql('postgres', 'DELETE FROM docs WHERE id = 5; DELETE FROM other WHERE id = 5');
 	arm($node, 'resolve_before', 'error');
@@ -156,6 +156,9 @@ SKIP:
 		'a segment that is being worked on');
 	$node->safe_psql('postgres', 'VACUUM (SKIP_LOCKED) docs, other');
 	is(done_since($before), 'other', 'SKIP_LOCKED leaves it out');
+	my ($rc_alice, undef, $err_alice) = $node->psql('postgres', "SET lock_timeout = '1s'; VACUUM hers, docs",
+		extra_params => [ '-U', 'alice' ]);
+	is($rc_alice, 0, 'who may not vacuum it does not wait for it') or diag($err_alice);
 	my $waiting = background($node);
 	ok(waits_for_lock($node, $waiting, 'VACUUM docs'), 'VACUUM waits for it');
 	resume($node, $session, 'resolve_before');
