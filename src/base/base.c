@@ -1,16 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * base.c
- *	  Preload check and boot id.
+ *	  Preload check, check for tables of other sessions, boot id.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "catalog/namespace.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 typedef struct BaseShared
@@ -36,6 +38,16 @@ sf_base_require_preload(void)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("securefile must be loaded via shared_preload_libraries"),
 			 errhint("Add the line \"shared_preload_libraries = 'securefile'\" to postgresql.conf (or append securefile to the list there) and restart the server.")));
+}
+
+void
+sf_base_refuse_other_temp(Oid relid)
+{
+	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP &&
+		isOtherTempNamespace(get_rel_namespace(relid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot access temporary tables of other sessions")));
 }
 
 uint64

@@ -25,6 +25,12 @@ extern bool sf_base_preloaded;
 extern void sf_base_require_preload(void);
 
 /*
+ * ERROR FEATURE_NOT_SUPPORTED when a relation is a temporary one of another
+ * session: its rows are in the memory of that one.
+ */
+extern void sf_base_refuse_other_temp(Oid relid);
+
+/*
  * Number that is different at every start of shared memory (server start or
  * crash restart).  Zero outside a server with shared memory.
  */

@@ -178,18 +178,31 @@ typedef bool SfUpdateIndexes;
 /* 16 has one check of ownership, and one of privileges, for all classes */
 #if PG_VERSION_NUM >= 160000
 #include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_tablespace.h"
 #include "utils/acl.h"
 #define sf_compat_tablespace_aclcheck(tablespace, role, mode) \
 	object_aclcheck(TableSpaceRelationId, tablespace, role, mode)
 #define sf_compat_owns_table(table_oid, role) \
 	object_ownercheck(RelationRelationId, table_oid, role)
+#define sf_compat_owns_database(database, role) \
+	object_ownercheck(DatabaseRelationId, database, role)
 #else
 #include "utils/acl.h"
 #define sf_compat_tablespace_aclcheck(tablespace, role, mode) \
 	pg_tablespace_aclcheck(tablespace, role, mode)
 #define sf_compat_owns_table(table_oid, role) \
 	pg_class_ownercheck(table_oid, role)
+#define sf_compat_owns_database(database, role) \
+	pg_database_ownercheck(database, role)
+#endif
+
+/* 17 has a privilege for VACUUM, which the owner has */
+#if PG_VERSION_NUM >= 170000
+#define sf_compat_may_maintain(table_oid, role) \
+	(pg_class_aclcheck(table_oid, role, ACL_MAINTAIN) == ACLCHECK_OK)
+#else
+#define sf_compat_may_maintain(table_oid, role) sf_compat_owns_table(table_oid, role)
 #endif
 
 /* 17 runs an owner's code under a search_path that no caller chooses */

@@ -29,6 +29,7 @@ sf_check_arguments(FunctionCallInfo fcinfo, bool monitors)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("table and column must not be null")));
 	sf_check_privilege(PG_GETARG_OID(0), monitors);
+	sf_base_refuse_other_temp(PG_GETARG_OID(0));
 }
 
 void

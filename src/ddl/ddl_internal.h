@@ -70,7 +70,10 @@ extern const SfSegmentBirth *sf_ddl_segment_birth;
  */
 extern Oid	sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth);
 
-/* Drop a segment, and its triggers with it. */
+/*
+ * Drop a segment, and its triggers with it.  What others have made that depends
+ * on it goes along in DROP COLUMN .. CASCADE; else ERROR.
+ */
 extern void sf_ddl_segment_drop(Oid segrelid);
 
 /* Give a segment new, empty storage, with the logging mode given. */
@@ -286,6 +289,7 @@ typedef struct SfDirtyTable
 typedef struct SfAlter
 {
 	bool		may_bring_values;	/* new column, or change of type */
+	bool		drops_cascade;	/* DROP COLUMN .. CASCADE */
 	List	   *using_columns;	/* String nodes: ALTER TYPE .. USING something */
 } SfAlter;
 
@@ -340,14 +344,22 @@ extern Oid	sf_ddl_database_before(Node *stmt);
 /* After it succeeded. */
 extern void sf_ddl_database_after(Oid dropped_db);
 
+/* ---- vacuum.c ---- */
+
+/*
+ * After a VACUUM (or ANALYZE, of which nothing follows) that went through:
+ * vacuum the segments of its tables, or of the database.
+ */
+extern void sf_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level);
+
 /* ---- rewrite.c: arguments of functions ---- */
 
 /* ERROR unless the caller owns the table. */
 extern void sf_ddl_require_owner(Oid table_oid);
 
 /*
- * ERROR unless it is an ordinary or partitioned table of the caller's, with a
- * securefile column of that name.
+ * ERROR unless it is an ordinary or partitioned table of the caller's, and not a
+ * temporary one of another session, with a securefile column of that name.
  */
 extern void sf_ddl_require_column(Oid table_oid, const char *column);
 

@@ -177,6 +177,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		/* from here on stmt may go away (CALL with COMMIT inside) */
 		call_utility(sf_ddl_trigger_spare(pstmt), query, read_only, context, params,
 					 env, dest, qc);
+		if (command == T_VacuumStmt)
+			sf_ddl_vacuum_segments((VacuumStmt *) stmt, context == PROCESS_UTILITY_TOPLEVEL);
 		if (only_rewrites(command))
 			sf_ddl_notes_forget();
 		sf_ddl_drain();

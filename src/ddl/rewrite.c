@@ -129,6 +129,7 @@ sf_ddl_require_column(Oid table_oid, const char *column)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", name)));
 	sf_ddl_require_owner(table_oid);
+	sf_base_refuse_other_temp(table_oid);
 	(void) sf_ddl_find_column(table_oid, column);
 }
 
@@ -214,7 +215,9 @@ rewrite_table(Oid relid, const char *column, LoggingWish wish)
 			return nrows;
 		}
 	}
-	nrows = rel->rd_rel->relkind == RELKIND_RELATION ? rewrite_rows(rel, attnum) : 0;
+	/* of a child that is temporary in another session we cannot see the rows */
+	nrows = rel->rd_rel->relkind == RELKIND_RELATION && !RELATION_IS_OTHER_TEMP(rel) ?
+		rewrite_rows(rel, attnum) : 0;
 	table_close(rel, NoLock);
 	return nrows;
 }

@@ -137,13 +137,46 @@ hang_on(Oid segrelid, Oid table_oid, Oid am)
 	recordDependencyOn(&segment, &owner, DEPENDENCY_AUTO);
 }
 
+/*
+ * Throw the present error on.  If it says that something depends on a segment,
+ * its hint was for a command that drops just that.
+ */
+SF_NORETURN static void
+explain_dependents(MemoryContext context)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	if (error->sqlerrcode == ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST)
+		error->hint = pstrdup("It holds the values of a securefile column and cannot be read otherwise. Drop what depends on it first, or use DROP COLUMN ... CASCADE.");
+	ReThrowError(error);
+}
+
+/*
+ * Nobody can be kept from making things that depend on a segment, as on any
+ * relation: a constant of type regclass in a default takes no right on it.  So
+ * they are treated as what depends on the column.
+ */
 void
 sf_ddl_segment_drop(Oid segrelid)
 {
+	MemoryContext context = CurrentMemoryContext;
+	bool		cascade = sf_ddl_alter != NULL && sf_ddl_alter->drops_cascade;
 	ObjectAddress segment;
 
 	ObjectAddressSet(segment, RelationRelationId, segrelid);
-	performDeletion(&segment, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
+	PG_TRY();
+	{
+		performDeletion(&segment, cascade ? DROP_CASCADE : DROP_RESTRICT,
+						PERFORM_DELETION_INTERNAL);
+	}
+	PG_CATCH();
+	{
+		explain_dependents(context);
+	}
+	PG_END_TRY();
 	CommandCounterIncrement();
 }
 

@@ -138,6 +138,17 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 		sf_space_drop_storage(SfRelNode(rel));
 }
 
+static void
+report_vacuum(Relation rel, const SfMaintain *stats)
+{
+	ereport(INFO,
+			(errmsg("vacuumed segment \"%s\": %llu of %llu pending entries resolved, %llu bytes freed",
+					RelationGetRelationName(rel),
+					(unsigned long long) stats->entries_resolved,
+					(unsigned long long) stats->entries_seen,
+					(unsigned long long) stats->sectors_freed * SF_SECTOR_SIZE)));
+}
+
 /*
  * Vacuum: resolve the pending entries and advance relfrozenxid.  An entry that
  * is undecided afterwards either is of a transaction that runs, or did when we
@@ -164,6 +175,8 @@ segment_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy
 	sf_compat_update_relstats(rel, RelationGetNumberOfBlocks(rel), frozen,
 							  GetOldestMultiXactId(),
 							  &frozen_updated, &multi_updated);
+	if (params->options & VACOPT_VERBOSE)
+		report_vacuum(rel, &stats);
 }
 
 static void

@@ -440,6 +440,8 @@ sf_ddl_alter_analyze(AlterTableStmt *stmt)
 	{
 		AlterTableCmd *cmd = castNode(AlterTableCmd, lfirst(lc));
 
+		if (cmd->subtype == AT_DropColumn && cmd->behavior == DROP_CASCADE)
+			alter->drops_cascade = true;
 		if (cmd->subtype == AT_AddColumn || cmd->subtype == AT_AlterColumnType)
 			alter->may_bring_values = true;
 		if (cmd->subtype == AT_AlterColumnType)

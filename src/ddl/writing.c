@@ -93,6 +93,7 @@ sf_ddl_column_to_write(Oid table_oid, const char *column)
 	attnum = sf_ddl_find_column(table_oid, column);
 	described = sf_ddl_column(rel, attnum);
 	sf_ddl_require_privilege(table_oid, attnum, ACL_INSERT | ACL_UPDATE);
+	sf_base_refuse_other_temp(table_oid);
 	relation_close(rel, NoLock);
 	return described.permanent
 		? sf_space_open(table_oid, attnum, RowExclusiveLock, false) : NULL;

@@ -135,9 +135,25 @@ sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, bool missing_
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("column %d of table with OID %u has no securefile segment",
 						attnum, table_oid),
-				 errdetail("The table or column was dropped, or the value outlived its row.")));
+				 errdetail("The table or column was dropped, or the segment relation is missing.")));
 	}
 	return seg;
+}
+
+SfSegment *
+sf_space_open_of_value(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode)
+{
+	SfSegment  *seg = sf_space_open(table_oid, attnum, lockmode, true);
+
+	if (seg != NULL)
+		return seg;
+	sf_space_refuse_unfinished(table_oid, attnum);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("securefile value no longer exists"),
+			 errdetail("Column %d of table with OID %u has no segment any more: it was dropped, or given another type, after the value was read.",
+					   attnum, table_oid),
+			 errhint("Read the row again. If that fails too, call securefile_check().")));
 }
 
 /* The storage a segment relation has in the catalog as decoding sees it. */
@@ -204,7 +220,8 @@ sf_space_open_incarnation(Oid table_oid, AttrNumber attnum, uint64 incarnation)
 	SfSegment  *seg;
 
 	sf_space_segment_name(name, table_oid, attnum);
-	seg = historic ? open_historic(name) : sf_space_open(table_oid, attnum, AccessShareLock, false);
+	seg = historic ? open_historic(name) :
+		sf_space_open_of_value(table_oid, attnum, AccessShareLock);
 	if (seg != NULL && seg->incarnation == incarnation)
 		return seg;
 	snprintf(old_name, NAMEDATALEN, "%s_old", name);

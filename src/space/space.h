@@ -62,6 +62,9 @@ extern Oid	sf_space_segment_relid(Oid table_oid, AttrNumber attnum);
 extern SfSegment *sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode,
 								bool missing_ok);
 
+/* The same for the column that a value was read from: ERROR when it is gone. */
+extern SfSegment *sf_space_open_of_value(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode);
+
 /*
  * The segment a locator was made in: that of the column, or, while
  * securefile_rewrite() swaps segments, the old one, named .._old.  ERROR

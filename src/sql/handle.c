@@ -22,6 +22,7 @@
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 PG_FUNCTION_INFO_V1(securefile_create);
 PG_FUNCTION_INFO_V1(securefile_open);
@@ -75,7 +76,21 @@ parse_mode(const char *mode)
 	return false;
 }
 
-/* A new version takes space in the column that the value lies in. */
+static bool
+column_exists(Oid table_oid, AttrNumber attnum)
+{
+	HeapTuple	tuple = SearchSysCacheAttNum(table_oid, attnum);
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+/*
+ * A new version takes space in the column that the value lies in.  Of one that
+ * was dropped nobody has privileges; that its values are gone is said later.
+ */
 static void
 require_update(struct varlena *value)
 {
@@ -84,6 +99,8 @@ require_update(struct varlena *value)
 	if (sf_read_form(value) != SF_FORM_STORED)
 		return;
 	loc = sf_object_locator(value);
+	if (!column_exists(loc.table_oid, loc.attnum))
+		return;
 	sf_ddl_require_privilege(loc.table_oid, loc.attnum, ACL_UPDATE);
 }
 

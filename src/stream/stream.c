@@ -55,7 +55,7 @@ edit_stored(struct varlena *value)
 {
 	SfStream   *stream = new_stream(STREAM_STAGE, value);
 	SfLocator	loc = sf_object_locator(stream->value);
-	SfSegment  *seg = sf_space_open(loc.table_oid, loc.attnum, RowExclusiveLock, false);
+	SfSegment  *seg = sf_space_open_of_value(loc.table_oid, loc.attnum, RowExclusiveLock);
 
 	if (seg->incarnation != loc.incarnation)
 		sf_space_report_replaced();

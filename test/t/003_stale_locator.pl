@@ -103,6 +103,24 @@ like($session->{stderr} . $out, qr/ERROR/, 'holdable cursor over a reused value 
   or diag(substr($out, 0, 200));
 $session->quit;
 
+# the same over what takes the segment away, read and edited: it says what became of the value
+my $no_longer = qr/ERROR:  42704: securefile value no longer exists.*DETAIL:  Column 4 of table with OID \d+ has no segment any more/s;
+foreach my $change ('DROP TABLE %s', 'ALTER TABLE %s DROP COLUMN doc', 'ALTER TABLE %s ALTER doc TYPE bytea')
+{
+	foreach my $read ('FETCH ALL h', q{DO $$ DECLARE v securefile; h refcursor := 'h'; BEGIN FETCH h INTO v; PERFORM securefile_open(v, 'rw'); END $$})
+	{
+		make_table($node, 'short');
+		fill($node, 'short', 1, 3, 50_000);
+		$session = background($node);
+		$session->query('\set VERBOSITY verbose');
+		$session->query_safe('BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT doc FROM short; COMMIT; ' . sprintf($change, 'short'));
+		$out = $session->query($read);
+		like($session->{stderr} . $out, $no_longer, sprintf($change, 'short') . ": $read");
+		$session->quit;
+		$node->safe_psql('postgres', 'DROP TABLE IF EXISTS short');
+	}
+}
+
 # a stale locator is not stored anywhere either
 make_table($node, 'target');
 like(

@@ -258,6 +258,28 @@ foreach my $case (@refused)
 	works("refused: $case->[0]");
 }
 
+# what somebody has made that depends on a segment is treated as what depends on the column
+$node->safe_psql('postgres', 'CREATE ROLE mallory; GRANT ALL ON SCHEMA public TO mallory');
+make_table($node, 'needed');
+fill($node, 'needed', 1, 5, $len);
+my ($segment, $segment_oid) = split /\|/, $node->safe_psql('postgres',
+	q{SELECT segment, segment::oid FROM securefile_columns WHERE "table" = 'needed'::regclass});
+$node->safe_psql('postgres', "CREATE VIEW looks AS SELECT count(*) FROM $segment;"
+	  . " SET ROLE mallory; CREATE TABLE points (r regclass DEFAULT '$segment_oid'::regclass, a int)");
+foreach my $change ('ALTER TABLE needed DROP COLUMN doc', 'ALTER TABLE needed ALTER doc TYPE bytea',
+	"SELECT securefile_rewrite('needed', 'doc', 'filesystem_like_logging')")
+{
+	fails_with($node, $change, '2BP01',
+		'depend on it.*view looks depends on.*default value for column r of table points.*HINT:  It holds the values of a securefile column.*DROP COLUMN \.\.\. CASCADE', $change);
+}
+rows_right($node, 'needed', 5, 'nothing was dropped');
+sound($node, 'needed', 'nothing was dropped');
+my (undef, undef, $said) = $node->psql('postgres', 'ALTER TABLE needed DROP COLUMN doc CASCADE');
+like($said, qr/drop cascades to/, 'CASCADE drops it, and says so');
+is($node->safe_psql('postgres', "SELECT to_regclass('looks') IS NULL, to_regclass('$segment') IS NULL, count(*) FROM pg_attrdef WHERE adrelid = 'points'::regclass"),
+	't|t|0', 'the segment and what depended on it are gone');
+$node->safe_psql('postgres', 'DROP TABLE needed, points');
+
 $node->safe_psql('postgres', 'DROP TABLE t, victim, dom, parent, child, u CASCADE');
 is(scalar(data_files($node)), 0, 'no data file left');
 $node->stop;

@@ -104,5 +104,26 @@ foreach my $kind ('TEMP', 'UNLOGGED')
 	$node->safe_psql('postgres', 'DELETE FROM t');
 }
 sound($node, 't', 'after copies');
+
+# ---- temporary tables of another session ----
+my $owner = background($node);
+$owner->query_safe("CREATE TEMP TABLE k $columns; INSERT INTO k VALUES (1, 1, $len, blob(1, $len));"
+	  . " CREATE TEMP TABLE nothing $columns; CREATE TABLE p $columns; CREATE TEMP TABLE c () INHERITS (p); INSERT INTO c VALUES (2, 2, $len, blob(2, $len))");
+fill($node, 'p', 1, 1, $len);
+my ($theirs) = $owner->query_safe("SELECT 'k'::regclass::oid") =~ /(\d+)/;
+foreach my $call ("securefile_rewrite(%s, 'doc')", "securefile_rewrite(%s, 'doc', 'filesystem_like_logging')",
+	"securefile_set_tablespace(%s, 'doc', 'pg_default')", "securefile_check(%s, 'doc')",
+	"securefile_repair(%s, 'doc', true)", "securefile_usage(%s, 'doc')", "securefile_maintain(%s, 'doc')",
+	"securefile_create(%s, 'doc')")
+{
+	fails_with($node, 'SELECT ' . sprintf($call, $theirs), '0A000', 'cannot access temporary tables of other sessions', $call);
+}
+my ($empty) = $owner->query_safe("SELECT 'nothing'::regclass::oid") =~ /(\d+)/;
+fails_with($node, "SELECT securefile_rewrite($empty, 'doc')", '0A000', 'cannot access temporary tables of other sessions', 'an empty one');
+is($node->safe_psql('postgres', "SELECT securefile_rewrite('p', 'doc')"), 1, 'of a child that is temporary elsewhere the rows are left alone');
+is($owner->query_safe("SELECT securefile_rewrite('p', 'doc') || ' ' || securefile_rewrite('k', 'doc')") =~ s/\s+$//r, '1 0', 'nor has its own session anything to store again');
+is($owner->query_safe('SELECT count(*) FROM (TABLE k UNION ALL TABLE p) t WHERE doc::bytea = blob(seed, len)') =~ s/\s+$//r, 3, 'all is right');
+$owner->query_safe('DROP TABLE k, c, p');
+$owner->quit;
 $node->stop;
 done_testing();

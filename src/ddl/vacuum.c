@@ -1,0 +1,292 @@
+/*-------------------------------------------------------------------------
+ *
+ * vacuum.c
+ *	  VACUUM of a table, or of the database, takes the segments along.
+ *
+ * Core knows that a table has a TOAST table, not that it has segments.  Without
+ * this only autovacuum, which looks for relations of kind 't', would advance
+ * their relfrozenxid, and in single-user mode, where the server sends people
+ * near wraparound, nobody would.
+ *
+ * The segments follow when the statement is through, each in a transaction of
+ * its own, as core does it for each relation.  Core's vacuum() is not called
+ * for them: it would ask for the rights of their owner, the bootstrap
+ * superuser, and to become that one over several transactions is not safe.
+ * What counts is the right to vacuum the table.  No code of a user's runs here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_inherits.h"
+#include "commands/defrem.h"
+#include "commands/vacuum.h"
+#include "ddl/ddl_internal.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+/* ---- what the statement says ---- */
+
+/* A boolean option of the statement; the last one counts, as for core. */
+static bool
+is_set(const VacuumStmt *stmt, const char *name, bool otherwise)
+{
+	bool		value = otherwise;
+	ListCell   *cell;
+
+	foreach(cell, stmt->options)
+	{
+		DefElem    *option = lfirst(cell);
+
+		if (strcmp(option->defname, name) == 0)
+			value = defGetBoolean(option);
+	}
+	return value;
+}
+
+/* Segments are the table's larger TOAST table: what leaves that out, leaves them out. */
+static bool
+wants_segments(const VacuumStmt *stmt)
+{
+	return stmt->is_vacuumcmd && is_set(stmt, "process_toast", true) &&
+		!is_set(stmt, "only_database_stats", false);
+}
+
+/* ---- which segments ---- */
+
+/*
+ * May the caller vacuum the table that a segment hangs on?  False as well when
+ * either is gone.  Takes no lock on them: who may not must not be able to wait
+ * for one, either.
+ */
+static bool
+may_vacuum(Oid segrelid)
+{
+	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	Oid			table_oid = InvalidOid;
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_classid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_objid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(segrelid));
+	scan = systable_beginscan(depend, DependDependerIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->refclassid == RelationRelationId && form->deptype == DEPENDENCY_AUTO)
+			table_oid = form->refobjid;
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+
+	return OidIsValid(table_oid) &&
+		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table_oid)) &&
+		(sf_compat_may_maintain(table_oid, GetUserId()) ||
+		 sf_compat_owns_database(MyDatabaseId, GetUserId()));
+}
+
+/* All segments of the database. */
+static List *
+all_segments(void)
+{
+	List	   *segments = NIL;
+	Relation	rel = table_open(RelationRelationId, AccessShareLock);
+	TableScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_class_relam, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(sf_ddl_am_oid()));
+	scan = table_beginscan_catalog(rel, 1, &key);
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+	{
+		if (((Form_pg_class) GETSTRUCT(tuple))->relkind == RELKIND_TOASTVALUE)
+			segments = lappend_oid(segments, ((Form_pg_class) GETSTRUCT(tuple))->oid);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return segments;
+}
+
+/*
+ * The tables that the statement names, with the partitions of partitioned ones.
+ * Core has found them all; what is gone since does not matter.
+ */
+static List *
+named_tables(const VacuumStmt *stmt)
+{
+	List	   *tables = NIL;
+	ListCell   *cell;
+
+	foreach(cell, stmt->rels)
+	{
+		VacuumRelation *named = lfirst_node(VacuumRelation, cell);
+		Oid			relid = named->oid;
+
+		if (!OidIsValid(relid))
+			relid = RangeVarGetRelid(named->relation, NoLock, true);
+		if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE && named->relation->inh)
+			tables = list_concat(tables, find_all_inheritors(relid, NoLock, NULL));
+		else if (OidIsValid(relid))
+			tables = lappend_oid(tables, relid);
+	}
+	return tables;
+}
+
+static List *
+segments_of_tables(const List *tables)
+{
+	List	   *segments = NIL;
+	const ListCell *table;
+	ListCell   *cell;
+
+	foreach(table, tables)
+	{
+		foreach(cell, sf_ddl_segments_of(lfirst_oid(table)))
+		{
+			SfTableSegment *segment = lfirst(cell);
+
+			segments = lappend_oid(segments, segment->relid);
+		}
+	}
+	list_sort(segments, list_oid_cmp);
+	list_deduplicate_oid(segments);
+	return segments;
+}
+
+/* The segments the caller may vacuum, in a memory context that outlives transactions. */
+static List *
+choose_segments(const VacuumStmt *stmt, MemoryContext context)
+{
+	List	   *segments = stmt->rels == NIL ? all_segments() :
+		segments_of_tables(named_tables(stmt));
+	List	   *chosen = NIL;
+	ListCell   *cell;
+
+	foreach(cell, segments)
+	{
+		MemoryContext old;
+
+		if (!may_vacuum(lfirst_oid(cell)))
+			continue;
+		old = MemoryContextSwitchTo(context);
+		chosen = lappend_oid(chosen, lfirst_oid(cell));
+		MemoryContextSwitchTo(old);
+	}
+	return chosen;
+}
+
+/* ---- one segment ---- */
+
+/*
+ * Nobody has to keep anything for the snapshot of this transaction, which looks
+ * at no rows; as vacuum_rel() does, and before the snapshot is taken.
+ */
+static void
+announce_vacuum(void)
+{
+	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
+	MyProc->statusFlags |= PROC_IN_VACUUM;
+	ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
+	LWLockRelease(ProcArrayLock);
+}
+
+/*
+ * Vacuum one segment in a transaction of its own.  What is gone, or locked when
+ * the statement says SKIP_LOCKED, is left out without a word, as TOAST tables are.
+ */
+static bool
+vacuum_segment(Oid segrelid, VacuumParams *params)
+{
+	Relation	rel;
+	bool		permitted = false;
+
+	StartTransactionCommand();
+	announce_vacuum();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	CHECK_FOR_INTERRUPTS();
+
+	rel = vacuum_open_relation(segrelid, NULL, params->options, false,
+							   ShareUpdateExclusiveLock);
+	if (rel != NULL)
+	{
+		/* the table may have got another owner while we waited */
+		permitted = may_vacuum(segrelid);
+		if (permitted)
+			table_relation_vacuum(rel, params, NULL);
+		relation_close(rel, NoLock);
+	}
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	return permitted;
+}
+
+static bool
+vacuum_segments(const VacuumStmt *stmt, const List *segments)
+{
+	VacuumParams params = {0};
+	bool		any = false;
+	const ListCell *cell;
+
+	params.options = VACOPT_VACUUM |
+		(is_set(stmt, "verbose", false) ? VACOPT_VERBOSE : 0) |
+		(is_set(stmt, "skip_locked", false) ? VACOPT_SKIP_LOCKED : 0);
+	foreach(cell, segments)
+		any |= vacuum_segment(lfirst_oid(cell), &params);
+	return any;
+}
+
+/*
+ * After a VACUUM: the segments of what it was about.  Commits the transaction it
+ * is called in, and ends in another one, as the command itself does.
+ */
+void
+sf_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level)
+{
+	MemoryContext context;
+	List	   *segments;
+	bool		vacuumed;
+
+	/* never in a transaction block: core has refused that already */
+	if (!wants_segments(stmt) || !OidIsValid(sf_ddl_am_oid()) ||
+		IsInTransactionBlock(top_level))
+		return;
+
+	context = AllocSetContextCreate(PortalContext, "securefile vacuum",
+									ALLOCSET_SMALL_SIZES);
+	segments = choose_segments(stmt, context);
+	if (segments != NIL)
+	{
+		/* core has popped it, but another hook may have done the work */
+		if (ActiveSnapshotSet())
+			PopActiveSnapshot();
+		CommitTransactionCommand();
+		vacuumed = vacuum_segments(stmt, segments);
+		StartTransactionCommand();
+		/* core has done it before the segments were through */
+		if (vacuumed && !is_set(stmt, "skip_database_stats", false))
+			vac_update_datfrozenxid();
+	}
+	MemoryContextDelete(context);
+}
