@@ -12,6 +12,7 @@ use IO::Socket::UNIX;
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SecurefilePages;
 use SecurefileTest;
 use Socket qw(SOL_SOCKET SO_LINGER);
 use Test::More;
@@ -19,7 +20,7 @@ use Time::HiRes qw(usleep);
 
 my @types = ('bytea', 'securefile');
 my $node = new_cluster('stopped', init => { allows_streaming => 'logical' },
-	conf => [ 'wal_level = logical', 'max_wal_senders = 10', 'max_replication_slots = 10', "listen_addresses = '127.0.0.1'" ]);
+	conf => [ 'securefile.monitor = off', 'wal_level = logical', 'max_wal_senders = 10', 'max_replication_slots = 10', "listen_addresses = '127.0.0.1'" ]);
 my $dir = $node->basedir;
 my $len = 9_000_000;
 my $seed = 0;
@@ -304,5 +305,39 @@ foreach my $type (@types)
 }
 $node->safe_psql('postgres', "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
 sound($node, 't_securefile', 'after all this');
+
+# ---- a client that does not take a warning ----
+
+# A damaged map is met when space is freed.  The client has taken as many messages as its
+# socket holds, so that the warning waits for it: in a session that can be terminated.
+# (Slots would hold what is to be freed.)
+make_table($node, 'damaged');
+fill($node, 'damaged', 1, 2, 100_000);
+my $segment = segment_of($node, 'damaged');
+$node->safe_psql('postgres', 'CREATE SEQUENCE noticed');
+$node->safe_psql('postgres', 'DELETE FROM damaged');
+$node->stop;
+change($segment, 1, USED, "\0" x 4096);
+$node->start;
+my $notices = "DO 'BEGIN FOR i IN 1 .. %s LOOP PERFORM nextval(''noticed''); RAISE NOTICE ''%%'', i; END LOOP; END';";
+
+my $full = connect_raw('notices');
+say_raw($full, 'Q', sprintf("$notices\0", 10_000_000));
+is_stuck('notices');
+my $count = $node->safe_psql('postgres', 'SELECT last_value - 1 FROM noticed');
+$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) ' . sessions('notices'));
+is_gone('notices', 'terminated');
+close $full;
+
+$full = connect_raw('warning');
+say_raw($full, 'Q', sprintf("$notices SELECT securefile_maintain('damaged', 'doc')\0", $count));
+is_stuck('warning');
+is($node->safe_psql('postgres', 'SELECT query ~ $$^DO$$ AND last_value - 1 = ' . 2 * $count . ' FROM noticed, pg_stat_activity'
+			. " WHERE application_name = 'warning'"), 't', 'warning: all notices came before it');
+like(slurp_file($node->logfile), qr/warning WARNING:  space to be freed is free already/, 'warning: of the damage');
+$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) ' . sessions('warning'));
+is_gone('warning', 'terminated');
+close $full;
+$node->safe_psql('postgres', 'DROP TABLE damaged');
 
 done_testing();
