@@ -1,7 +1,8 @@
 # Whoever is at the other end of a socket of the server stops (SIGSTOP), goes away or sends
 # nonsense, in the middle of a large value: what ends such a session with bytea ends it
 # with securefile, too.  Consumers of logical replication that take binary values, and
-# ordinary clients, also of the fastpath protocol and of SQL over a replication connection.
+# ordinary clients, also of the fastpath protocol and of SQL over a replication connection;
+# a client that does not take a warning; the command, when the server stops.
 
 use strict;
 use warnings;
@@ -283,6 +284,36 @@ foreach my $name (sort keys %streams)
 	like("@errors", qr/C57014.*C08P01/s, "nonsense_$name: cancelled, then refused");
 	is_gone("nonsense_$name", 'ended');
 	close $peer;
+}
+
+# ---- a server that stops ----
+
+# The command, while it waits for its session, or for the whole server, can be interrupted;
+# where the server does not take the cancel request, a second time.
+$node->safe_psql('postgres', 'CREATE TABLE files (path text PRIMARY KEY, document securefile)');
+my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+foreach my $what ('session', 'server')
+{
+	my $lock = background($node);
+	$lock->query_safe('BEGIN; LOCK TABLE files');
+	my $pid = start('securefile', 'ls', '-d', $node->connstr . " dbname=postgres application_name=command_$what", '-t', 'files');
+	wait_for_sql($node, "SELECT count(*) = 1 " . sessions("command_$what") . " AND wait_event_type = 'Lock'") or die 'does not wait';
+	my $session = $node->safe_psql('postgres', 'SELECT pid ' . sessions("command_$what"));
+	my @stopped = $what eq 'server' ? ($session, $postmaster) : ($session);
+	kill 'STOP', @stopped;
+	my $tries = 0;
+	while (waitpid($pid, POSIX::WNOHANG()) == 0 && $tries++ < 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		kill 'INT', $pid;
+		usleep(100_000);
+	}
+	my $status = $?;
+	kill 'CONT', @stopped;
+	@children = grep { $_ != $pid } @children;
+	ok($status == 2 || ($status == 130 << 8 && $what eq 'session'), "command_$what: interrupted ($status)");
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	is_gone("command_$what", 'no session is left');
 }
 
 # ---- shutdown ----
