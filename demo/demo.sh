@@ -48,28 +48,6 @@ as_owner()
 	fi
 }
 
-install_missing()
-{
-	local packages="postgresql-15 postgresql-server-dev-15 gcc make libaio-dev \
-liburing-dev libxxhash-dev libsodium-dev libpq-dev libjansson-dev python3-psycopg"
-	local missing=""
-
-	if ! command -v dpkg-query >/dev/null; then
-		echo "This is not Debian: the demo needs what these packages have: $packages"
-		return
-	fi
-	for package in $packages; do
-		dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
-			missing="$missing $package"
-	done
-	[ -n "$missing" ] || return 0
-	say "installing:$missing"
-	as_root apt-get update -qq
-	# shellcheck disable=SC2086
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-		--no-install-recommends $missing >/dev/null
-}
-
 build()
 {
 	say "building and installing for $("$PG_CONFIG" --version)"
@@ -172,7 +150,7 @@ command_steps()
 	rm -rf "$TOP/tree" "$TOP/tree.out"
 }
 
-install_missing
+PG_CONFIG=$PG_CONFIG "$here/../test/need" demo || exit 1
 command -v "$PG_CONFIG" >/dev/null || stop_with "$PG_CONFIG not found"
 [ -d "$DIR" ] || stop_with "no directory $DIR"
 bin=$("$PG_CONFIG" --bindir)

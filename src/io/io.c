@@ -98,7 +98,7 @@ start_method(SfIoMethod method)
 		Assert(method != SF_IO_METHOD_SYNC);
 		engine.refused[method] = true;
 		if (sf_io_first_notice(SF_IO_NOTICE_METHOD + method))
-			ereport(LOG,
+			ereport(LOG_SERVER_ONLY,
 					(errmsg("securefile.io_method \"%s\" is not available: %s",
 							method_table[method]->name, strerror(-rc)),
 					 errdetail("Falling back to method \"%s\".",

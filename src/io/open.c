@@ -269,7 +269,7 @@ open_file(const char *path, int flags, bool want_direct, bool *direct)
 			return fd;
 		}
 		if (sf_io_first_notice(SF_IO_NOTICE_DIRECT))
-			ereport(LOG,
+			ereport(LOG_SERVER_ONLY,
 					(errmsg("file system of \"%s\" does not support direct I/O", path),
 					 errdetail("Data files are read and written through the page cache.")));
 	}

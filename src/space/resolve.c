@@ -44,6 +44,8 @@ typedef struct Batch
 	uint16		committed[SF_PENDING_MAX];
 	int			nfree;
 	uint16		free[SF_PENDING_MAX];
+	int			nfree_already;
+	uint16		free_already[SF_PENDING_MAX];
 	TransactionId newest_freeing;
 } Batch;
 
@@ -124,8 +126,11 @@ collect(PageWork *work, Batch *batch)
 	}
 }
 
-/* Add the clearing of one entry's run to the change. */
-static void
+/*
+ * Add the clearing of one entry's run to the change.  False if that is free already:
+ * somebody's damage, and clearing what is clear would miscount.
+ */
+static bool
 add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Batch *batch)
 {
 	SfMapRange	range = sf_map_range(entry->start, entry->count);
@@ -135,25 +140,46 @@ add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Ba
 		if (batch->maps[m] != entry->start / SF_MAP_SECTORS)
 			continue;
 		if (!sf_format_map_all_used(SfPageMap(BufferGetPage(maps[m])), range))
-		{
-			/* somebody's damage; clearing what is clear would miscount */
-			ereport(WARNING,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("space to be freed is free already in segment \"%s\"",
-							RelationGetRelationName(work->rel)),
-					 errdetail("Sectors " UINT64_FORMAT " to " UINT64_FORMAT ".",
-							   entry->start, entry->start + entry->count - 1),
-					 errhint("Run securefile_check() on the column.")));
-			return;
-		}
+			return false;
 		sf_change_op(sf_change_find(maps[m]), SF_OP_MAP_CLEAR, &range, sizeof(range));
 		work->stats->sectors_freed += entry->count;
+	}
+	return true;
+}
+
+/* Add the clearing of all runs; those that are free already are noted in the batch. */
+static void
+add_clears(PageWork *work, const Buffer *maps, Batch *batch)
+{
+	for (int i = 0; i < batch->nfree; i++)
+		if (!add_clear(work, &work->entries[batch->free[i]], maps, batch))
+			batch->free_already[batch->nfree_already++] = batch->free[i];
+}
+
+/*
+ * Report the damage that was met.  Not to be called under a page lock: a client that
+ * does not read lets the message wait, and nobody could end that.
+ */
+static void
+warn_free_already(const PageWork *work, const Batch *batch)
+{
+	for (int i = 0; i < batch->nfree_already; i++)
+	{
+		const SfPendEntry *entry = &work->entries[batch->free_already[i]];
+
+		ereport(WARNING,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("space to be freed is free already in segment \"%s\"",
+						RelationGetRelationName(work->rel)),
+				 errdetail("Sectors " UINT64_FORMAT " to " UINT64_FORMAT ".",
+						   entry->start, entry->start + entry->count - 1),
+				 errhint("Run securefile_check() on the column.")));
 	}
 }
 
 /* Write one record for a batch, and take its entries out of our copy. */
 static void
-run_batch(PageWork *work, const Batch *batch)
+run_batch(PageWork *work, Batch *batch)
 {
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelNode(work->rel), batch->newest_freeing,
 	batch->nremove};
@@ -173,8 +199,7 @@ run_batch(PageWork *work, const Batch *batch)
 							   BUFFER_LOCK_EXCLUSIVE);
 		sf_change_add(maps[m]);
 	}
-	for (int i = 0; i < batch->nfree; i++)
-		add_clear(work, &work->entries[batch->free[i]], maps, batch);
+	add_clears(work, maps, batch);
 	if (batch->ncommitted > 0)
 		sf_change_op(at, SF_OP_PEND_COMMITTED, batch->committed,
 					 batch->ncommitted * sizeof(uint16));
@@ -182,6 +207,7 @@ run_batch(PageWork *work, const Batch *batch)
 		sf_change_op(at, SF_OP_PEND_REMOVE, batch->remove, batch->nremove * sizeof(uint16));
 	sf_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
 	SF_FAULT(resolve_after);
+	warn_free_already(work, batch);
 
 	work->stats->entries_resolved += batch->nremove;
 	for (int i = 0; i < batch->ncommitted; i++)

@@ -358,7 +358,7 @@ sweep_one(SfNode node, void *arg)
 		return;
 	}
 	SF_FAULT(sweep_before);
-	ereport(LOG,
+	ereport(LOG_SERVER_ONLY,
 			(errmsg("removing data files of dropped segment %s", sf_io_files_pattern(node))));
 	unlink_logged(node);
 	sweep->removed++;

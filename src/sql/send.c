@@ -9,7 +9,12 @@
  *
  * Done where the server lets an extension do it (PqCommMethods, as parallel workers
  * do), and only in transactions that asked for it: what sends no pieces of
- * values is sent as always.
+ * values is sent as always.  Only in sessions of clients, too: a walsender has to go
+ * on with its work while its peer does not read, and a worker's peer is no socket.
+ *
+ * What the methods promise is kept.  A message may come while another is half sent,
+ * and is dropped then; pq_putmessage_noblock() neither waits nor fails, whoever calls
+ * it: its messages are left to the server.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,6 +39,7 @@
 
 #define HEADER_SIZE		5
 
+/* NULL: the server's methods are in their place */
 static const PQcommMethods *servers;
 static PQcommMethods ours;
 
@@ -43,15 +49,20 @@ static bool wanted;
 /* In the middle of a message: nothing else may be sent. */
 static bool busy;
 
-/* As the server does it: the next check for interrupts ends the connection. */
+/*
+ * As the server does it: the next check for interrupts ends the connection.  A report
+ * is such a check, too, so that the client is noted as lost before it.
+ */
 static int
 lose_client(void)
 {
-	if (!ClientConnectionLost)
+	bool		is_news = !ClientConnectionLost;
+
+	ClientConnectionLost = 1;
+	if (is_news)
 		ereport(COMMERROR,
 				(errcode_for_socket_access(),
 				 errmsg("could not send data to client: %m")));
-	ClientConnectionLost = 1;
 	InterruptPending = 1;
 	return EOF;
 }
@@ -91,6 +102,17 @@ write_message(char type, const char *body, size_t len)
 
 /* ---- methods ---- */
 
+/*
+ * Does the server stand in the middle of a message?  Then flush() has done nothing;
+ * else it has emptied the buffer and left the socket in blocking mode.
+ */
+static bool
+server_is_busy(void)
+{
+	return MyProcPort->noblock || servers->is_send_pending();
+}
+
+/* Send a message.  Waits for the client; terminating the session ends that. */
 static int
 put_message(char type, const char *body, size_t len)
 {
@@ -100,13 +122,32 @@ put_message(char type, const char *body, size_t len)
 		return 0;
 	if (!wanted || len < LARGE_MESSAGE)
 		return servers->putmessage(type, body, len);
-	/* what is in the buffer goes first; leaves the socket in blocking mode */
+	/* what is in the buffer goes first */
 	if (servers->flush() != 0)
 		return EOF;
+	if (server_is_busy())
+		return servers->putmessage(type, body, len);
 	busy = true;
 	rc = write_message(type, body, len);
 	busy = false;
 	return rc;
+}
+
+/*
+ * Put a message into the server's buffer, which grows as it must.  The server's own
+ * function calls put_message() for it.  After an error nothing is sent past the server
+ * in this transaction.
+ */
+static void
+put_message_noblock(char type, const char *body, size_t len)
+{
+	bool		was_wanted = wanted;
+
+	if (busy)
+		return;
+	wanted = false;
+	servers->putmessage_noblock(type, body, len);
+	wanted = was_wanted;
 }
 
 static void
@@ -116,10 +157,17 @@ comm_reset(void)
 	servers->comm_reset();
 }
 
+/* Is there a socket, and a client behind it for whom the session may wait? */
+static bool
+has_client(void)
+{
+	return MyBackendType == B_BACKEND && MyProcPort != NULL && whereToSendOutput == DestRemote;
+}
+
 void
 sf_sql_send_large(void)
 {
-	if (SF_SERVER_SENDS_LARGE || !sf_base_preloaded || wanted || MyProcPort == NULL || whereToSendOutput != DestRemote)
+	if (SF_SERVER_SENDS_LARGE || !sf_base_preloaded || wanted || !has_client())
 		return;
 	if (servers == NULL)
 	{
@@ -127,13 +175,23 @@ sf_sql_send_large(void)
 		ours = *servers;
 		ours.comm_reset = comm_reset;
 		ours.putmessage = put_message;
+		ours.putmessage_noblock = put_message_noblock;
 		PqCommMethods = &ours;
 	}
 	wanted = true;
 }
 
+/*
+ * Take the server's methods back, unless somebody has put his own over them, or the
+ * session dies in the middle of a message.
+ */
 void
 sf_sql_send_at_end(void)
 {
 	wanted = false;
+	if (servers != NULL && !busy && PqCommMethods == &ours)
+	{
+		PqCommMethods = servers;
+		servers = NULL;
+	}
 }

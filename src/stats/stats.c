@@ -243,7 +243,7 @@ flush_one(const StatKey *key, const SfStatCounters *add)
 	LWLockRelease(&shared->lock);
 
 	if (first_overflow)
-		ereport(LOG,
+		ereport(LOG_SERVER_ONLY,
 				(errmsg("more than %d securefile columns are in use, statistics of those unused longest are lost",
 						sf_max_columns),
 				 errhint("Increase securefile.max_columns.")));

@@ -29,11 +29,12 @@ plan skip_all => 'this pgBackRest does not know this PostgreSQL' if "$out$err" =
 command_ok([ @pgbackrest, 'stanza-create' ], 'stanza-create');
 command_ok([ @pgbackrest, 'check' ], 'check');
 
-# l and f stay, tl and tf are truncated; rows 1 to 5 are never touched.
+# l and f stay, tl and tf are truncated; rows 1 to 5 are never touched.  All
+# numbers are the load's, so that none is met twice.
 my @logging = ('l', 'tl');
 my @tables = (@logging, 'f', 'tf');
 make_table($primary, $_, /f/ ? 'filesystem_like_logging' : '') for @tables;
-prepare_load($primary, changed => 31, keep => 10, size => 'CASE WHEN k % 8 = 0 THEN 3000000 ELSE 20000 + k * 7919 % 280000 END');
+prepare_load($primary, changed => 31, keep => 10, size => 'CASE WHEN k % 8 = 0 THEN 3000000 ELSE (20000 + k::bigint * 7919 % 280000)::int END');
 fill($primary, $_, 1, 40, 'size(i)') for @tables;
 
 # A backup while a session writes; returns its label.
@@ -49,10 +50,18 @@ sub backup_under_load
 	return ($out =~ /$type backup: (\S+)/g)[-1];
 }
 
-# Inserts, updates, deletes whose space is used again, TRUNCATE.
+# The next numbers of the load, which are nobody else's however far it has come: what is
+# stored later has a greater one.
+sub numbers
+{
+	my ($node, $count) = @_;
+	return $node->safe_psql('postgres', "UPDATE load SET k = k + $count RETURNING k - $count + 1");
+}
+
+# Inserts, updates, deletes whose space is used again, TRUNCATE; the first of its numbers.
 sub change
 {
-	my ($id) = @_;
+	my $id = numbers($primary, 30);
 	foreach my $t ('l', 'f')
 	{
 		$primary->safe_psql('postgres', "UPDATE $t SET seed = id + $id, len = size(id + $id),"
@@ -66,7 +75,7 @@ sub change
 		$primary->safe_psql('postgres', "TRUNCATE $t");
 		fill($primary, $t, $id, $id + 9, 'size(i)');
 	}
-	return;
+	return $id;
 }
 
 sub model
@@ -87,13 +96,13 @@ sub point
 }
 
 my $full = backup_under_load('full');
-change(2001);
+my $after_full = change();
 point('between');
 my $incremental = backup_under_load('incr');
 like($incremental, qr/^\Q$full\E_\d+-\d+I$/, 'the incremental backup is one of the full');
-change(3001);
+my $after_both = change();
 point('after');
-change(4001);
+change();
 $models{latest} = model($primary);
 my $last = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
 ok(wait_for_sql($primary, "SELECT last_archived_wal >= '$last' FROM pg_stat_archiver"), 'archived');
@@ -111,8 +120,9 @@ sub check_restored
 		'right', "$name: what was there before the backup is in it");
 	is( $node->safe_psql('postgres',
 			"SELECT string_agg(DISTINCT outcome(doc, seed, len), ' ')"
-			  . " FROM (TABLE f UNION ALL TABLE tf) t WHERE seed > $base"),
+			  . " FROM (TABLE f UNION ALL TABLE tf) t WHERE seed >= $base"),
 		'58P01', "$name: what was stored after it is not");
+	my $new = numbers($node, 5);
 	foreach my $step ($name, "$name, written")
 	{
 		if ($step ne $name)
@@ -121,7 +131,7 @@ sub check_restored
 			{
 				$node->safe_psql('postgres', "DELETE FROM $t WHERE id IN (SELECT id FROM $t ORDER BY id LIMIT 3)");
 				$node->safe_psql('postgres', "UPDATE $t SET doc = blob(seed, len) WHERE id IN (SELECT id FROM $t ORDER BY id LIMIT 5)");
-				fill($node, $t, 100001, 100005, 400_000);
+				fill($node, $t, $new, $new + 4, 400_000);
 			}
 		}
 		foreach my $t (@logging)
@@ -143,11 +153,11 @@ sub check_restored
 
 my @restore = (@pgbackrest, '--archive-mode=off', 'restore');
 my @cases = (
-	[ 'latest', 'latest', 3000 ],
-	[ 'to a point', 'after', 3000, '--type=name', '--target=after', '--target-action=promote' ],
-	[ 'from the full backup', 'between', 2000, '--type=name', '--target=between', '--target-action=promote',
+	[ 'latest', 'latest', $after_both ],
+	[ 'to a point', 'after', $after_both, '--type=name', '--target=after', '--target-action=promote' ],
+	[ 'from the full backup', 'between', $after_full, '--type=name', '--target=between', '--target-action=promote',
 		"--set=$full" ],
-	[ 'full, past the other', 'latest', 2000, "--set=$full" ]);
+	[ 'full, past the other', 'latest', $after_full, "--set=$full" ]);
 foreach my $case (@cases)
 {
 	my ($name, $model, $base, @options) = @$case;
@@ -162,5 +172,5 @@ foreach my $case (@cases)
 crash($primary);
 unlink $primary->data_dir . '/postmaster.pid';
 command_ok([ @restore, '--delta', '--type=name', '--target=after', '--target-action=promote' ], 'restore, in place');
-check_restored($primary, 'in place', 'after', 3000);
+check_restored($primary, 'in place', 'after', $after_both);
 done_testing();
