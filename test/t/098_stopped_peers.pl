@@ -63,6 +63,8 @@ sub start
 	die 'fork' unless defined $pid;
 	if ($pid == 0)
 	{
+		# a shell's background jobs ignore it, and what they start
+		$SIG{INT} = 'DEFAULT';
 		open(STDOUT, '>', '/dev/null') && open(STDERR, '>>', "$dir/peers.err") && exec @command;
 		POSIX::_exit(1);
 	}
