@@ -63,6 +63,8 @@ sub start
 	die 'fork' unless defined $pid;
 	if ($pid == 0)
 	{
+		# a shell's background jobs ignore it, and what they start
+		$SIG{INT} = 'DEFAULT';
 		open(STDOUT, '>', '/dev/null') && open(STDERR, '>>', "$dir/peers.err") && exec @command;
 		POSIX::_exit(1);
 	}
@@ -325,7 +327,14 @@ set_timeout('1s');
 command_ok([ 'pg_ctl', '-D', $node->data_dir, '-m', 'fast', '-t', $PostgreSQL::Test::Utils::timeout_default, 'stop' ],
 	'a fast shutdown while all of them are stopped');
 end_children();
-$node->_update_pid(0) if !-e $node->data_dir . '/postmaster.pid';
+if (-e $node->data_dir . '/postmaster.pid')
+{
+	$node->stop('immediate');
+}
+else
+{
+	$node->_update_pid(0);
+}
 
 my $log = slurp_file($node->logfile);
 unlike($log, qr/PANIC|TRAP|terminated by signal/, 'nothing crashed');
