@@ -223,12 +223,13 @@ longest_rope(const Result *result)
 static Datum
 compose_rope(const Result *result, FunctionCallInfo fcinfo)
 {
-	MemoryContext parent = CurrentMemoryContext;
+	MemoryContext parent;
 	SfRope	   *rope;
 	SfPiece    *pieces;
 	int			n;
 
-	(void) AggCheckCallContext(fcinfo, &parent);
+	if (!AggCheckCallContext(fcinfo, &parent))
+		parent = CurrentMemoryContext;
 	rope = sf_rope_begin(longest_rope(result), parent);
 	for (int i = 0; i < result->nparts; i++)
 	{
