@@ -31,8 +31,8 @@
 typedef struct RopeNode RopeNode;
 struct RopeNode
 {
-	RopeNode	   *left;
-	RopeNode	   *right;
+	RopeNode   *left;
+	RopeNode   *right;
 	SfPiece		piece;
 	uint64		length;			/* of all below, as is what follows */
 	uint64		data;			/* upper limit of what a flat one takes behind its pieces */
@@ -45,7 +45,7 @@ typedef struct Store
 {
 	MemoryContext context;
 	int			nropes;
-	RopeNode	   *nodes;			/* not used yet */
+	RopeNode   *nodes;			/* not used yet */
 	int			nnodes;
 	Size		used;
 	Size		move_at;		/* size from which on ropes move away */
@@ -56,7 +56,7 @@ struct SfRope
 	ExpandedObjectHeader header;
 	MemoryContextCallback at_end;
 	Store	   *store;
-	RopeNode	   *root;
+	RopeNode   *root;
 	struct varlena *flat;		/* between get_flat_size and flatten_into */
 };
 
@@ -147,7 +147,7 @@ data_of(const SfPiece *piece)
 static RopeNode *
 new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 {
-	RopeNode	   *node;
+	RopeNode   *node;
 
 	if (store->nnodes == 0)
 	{
@@ -287,7 +287,7 @@ static RopeNode *
 build(Store *store, const SfPiece *pieces, int n, SfValues *values)
 {
 	int			middle = n / 2;
-	RopeNode	   *left;
+	RopeNode   *left;
 	SfPiece		piece;
 
 	if (n == 0)
@@ -314,7 +314,7 @@ copy_tree(Store *store, const RopeNode *node)
 	SfPiece    *pieces = palloc_extended(Max(Pieces(node), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	SfValues   *values = sf_values_begin(Values(node));
 	int			n = 0;
-	RopeNode	   *copy;
+	RopeNode   *copy;
 
 	list_pieces(node, pieces, &n);
 	copy = build(store, pieces, n, values);
@@ -423,7 +423,7 @@ void
 sf_rope_append_pieces(SfRope *rope, const SfPiece *pieces, int npieces)
 {
 	SfValues   *values = sf_values_begin(npieces);
-	RopeNode	   *node = build(rope->store, pieces, npieces, values);
+	RopeNode   *node = build(rope->store, pieces, npieces, values);
 
 	sf_values_end(values);
 	append(rope, node);
@@ -432,7 +432,7 @@ sf_rope_append_pieces(SfRope *rope, const SfPiece *pieces, int npieces)
 void
 sf_rope_append_range(SfRope *rope, const SfRope *from, uint64 start, uint64 end)
 {
-	RopeNode	   *node;
+	RopeNode   *node;
 
 	end = Min(end, Length(from->root));
 	if (start >= end)
@@ -455,7 +455,7 @@ move_to_own_store(SfRope *rope)
 	Store	   *store = rope->store;
 	Size		live = Pieces(rope->root) * (sizeof(RopeNode) + 64) + Data(rope->root);
 	SfRope	   *fresh;
-	RopeNode	   *root;
+	RopeNode   *root;
 
 	if (store->used < store->move_at || store->used < 4 * live)
 		return;

@@ -51,11 +51,11 @@ typedef struct Part
 
 #define MAX_PARTS		3
 
-typedef struct Result
+typedef struct Composed
 {
 	Part		parts[MAX_PARTS];
 	int			nparts;
-} Result;
+} Composed;
 
 static Source
 open_source(Datum value)
@@ -75,7 +75,7 @@ open_source(Datum value)
 }
 
 static Part *
-add_part(Result *result)
+add_part(Composed *result)
 {
 	Part	   *part = &result->parts[result->nparts++];
 
@@ -85,7 +85,7 @@ add_part(Result *result)
 }
 
 static void
-add_piece(Result *result, SfPiece piece)
+add_piece(Composed *result, SfPiece piece)
 {
 	Part	   *part = add_part(result);
 
@@ -96,13 +96,13 @@ add_piece(Result *result, SfPiece piece)
 }
 
 static void
-add_bytes(Result *result, bytea *bytes)
+add_bytes(Composed *result, bytea *bytes)
 {
 	add_piece(result, (SfPiece) {SF_PIECE_BYTES, VARSIZE_ANY_EXHDR(bytes), 0, VARDATA_ANY(bytes)});
 }
 
 static void
-add_zeros(Result *result, int64 len)
+add_zeros(Composed *result, int64 len)
 {
 	add_piece(result, (SfPiece) {SF_PIECE_ZEROS, len});
 }
@@ -132,7 +132,7 @@ cut_pieces(Part *part, const Source *source)
 }
 
 static void
-add_range(Result *result, const Source *source, int64 from, int64 to)
+add_range(Composed *result, const Source *source, int64 from, int64 to)
 {
 	Part	   *part = add_part(result);
 
@@ -180,7 +180,7 @@ compose_flat(const SfPiece *pieces, int n)
 
 /* All pieces in one list; false if some of them are in a rope. */
 static bool
-list_pieces(const Result *result, SfPiece **pieces, int64 *n)
+list_pieces(const Composed *result, SfPiece **pieces, int64 *n)
 {
 	*n = 0;
 	for (int i = 0; i < result->nparts; i++)
@@ -204,7 +204,7 @@ list_pieces(const Result *result, SfPiece **pieces, int64 *n)
 
 /* The longest of the ropes in it, or NULL. */
 static SfRope *
-longest_rope(const Result *result)
+longest_rope(const Composed *result)
 {
 	SfRope	   *longest = NULL;
 
@@ -221,7 +221,7 @@ longest_rope(const Result *result)
 
 /* In an aggregate it is the next state, which has to lie in its memory. */
 static Datum
-compose_rope(const Result *result, FunctionCallInfo fcinfo)
+compose_rope(const Composed *result, FunctionCallInfo fcinfo)
 {
 	MemoryContext parent;
 	SfRope	   *rope;
@@ -247,7 +247,7 @@ compose_rope(const Result *result, FunctionCallInfo fcinfo)
 }
 
 static Datum
-compose(const Result *result, FunctionCallInfo fcinfo)
+compose(const Composed *result, FunctionCallInfo fcinfo)
 {
 	SfPiece    *pieces;
 	int64		n;
@@ -266,7 +266,7 @@ securefile_concat(PG_FUNCTION_ARGS)
 {
 	Source		left = open_source(PG_GETARG_DATUM(0));
 	Source		right = open_source(PG_GETARG_DATUM(1));
-	Result		result = {.nparts = 0};
+	Composed	result = {.nparts = 0};
 
 	add_range(&result, &left, 0, PG_INT64_MAX);
 	add_range(&result, &right, 0, PG_INT64_MAX);
@@ -277,7 +277,7 @@ Datum
 securefile_concat_bytea(PG_FUNCTION_ARGS)
 {
 	Source		left = open_source(PG_GETARG_DATUM(0));
-	Result		result = {.nparts = 0};
+	Composed	result = {.nparts = 0};
 
 	add_range(&result, &left, 0, PG_INT64_MAX);
 	add_bytes(&result, PG_GETARG_BYTEA_PP(1));
@@ -288,7 +288,7 @@ Datum
 securefile_prepend(PG_FUNCTION_ARGS)
 {
 	Source		right = open_source(PG_GETARG_DATUM(1));
-	Result		result = {.nparts = 0};
+	Composed	result = {.nparts = 0};
 
 	add_bytes(&result, PG_GETARG_BYTEA_PP(0));
 	add_range(&result, &right, 0, PG_INT64_MAX);
@@ -305,7 +305,7 @@ static Datum
 overlay(FunctionCallInfo fcinfo, bytea *bytes, int64 start, int64 len)
 {
 	Source		source = open_source(PG_GETARG_DATUM(0));
-	Result		result = {.nparts = 0};
+	Composed	result = {.nparts = 0};
 	int64		past;
 
 	if (start <= 0)
@@ -357,7 +357,7 @@ securefile_truncate_value(PG_FUNCTION_ARGS)
 {
 	Source		source = open_source(PG_GETARG_DATUM(0));
 	int64		length = PG_GETARG_INT64(1);
-	Result		result = {.nparts = 0};
+	Composed	result = {.nparts = 0};
 
 	if (length < 0)
 		ereport(ERROR,

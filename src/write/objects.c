@@ -24,7 +24,7 @@
 /* What an object was before its first change at a level. */
 typedef struct Undo
 {
-	SfObject	   *object;
+	SfObject   *object;
 	uint32		level;
 	uint32		old_level;
 	SfObjectState old_state;
@@ -67,7 +67,7 @@ SfObject *
 sf_objects_find(const SfLocator *loc)
 {
 	SfObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
-	SfObject	   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
+	SfObject   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
 
 	if (object == NULL || is_void(object) || object->hash != sf_format_locator_hash(loc))
 		return NULL;
@@ -104,7 +104,7 @@ make_hash(void)
 static void
 free_lists(SfObject *object)
 {
-	SfObjectLists	   *lists = object->lists;
+	SfObjectLists *lists = object->lists;
 
 	if (lists == NULL)
 		return;
@@ -171,7 +171,7 @@ enter_object(SfLocator *loc, bool derived)
 	{
 		SfObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
 		bool		found;
-		SfObject	   *object = hash_search(objects, &key, HASH_ENTER, &found);
+		SfObject   *object = hash_search(objects, &key, HASH_ENTER, &found);
 
 		if (!found || is_void(object))
 			return object;
@@ -183,7 +183,7 @@ enter_object(SfLocator *loc, bool derived)
 SfObject *
 sf_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
 {
-	SfObject	   *object;
+	SfObject   *object;
 
 	if (objects == NULL)
 		make_hash();
@@ -213,7 +213,7 @@ lists_of(SfObject *object)
 void
 sf_objects_pages(const uint32 *pages, int npages, void *arg)
 {
-	SfObjectLists	   *lists = lists_of(arg);
+	SfObjectLists *lists = lists_of(arg);
 	Size		size = (lists->npages + npages) * sizeof(uint32);
 
 	sf_write_note_entries();
@@ -257,7 +257,7 @@ sf_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned)
 	}
 	else if (owned->nruns > 1)
 	{
-		SfObjectLists	   *lists = lists_of(object);
+		SfObjectLists *lists = lists_of(object);
 		Size		size = owned->nruns * sizeof(SfRun);
 
 		lists->runs = memcpy(MemoryContextAllocHuge(sf_write_context(), size), owned->runs, size);
@@ -377,7 +377,7 @@ void
 sf_objects_collect(void)
 {
 	HASH_SEQ_STATUS status;
-	SfObject	   *object;
+	SfObject   *object;
 
 	if (objects == NULL)
 		return;

@@ -37,7 +37,7 @@
 /* An object in either form. */
 typedef struct Made
 {
-	SfObject	   *object;			/* NULL: plain */
+	SfObject   *object;			/* NULL: plain */
 	SfSegment  *seg;
 	SfObjectState state;
 } Made;
@@ -67,7 +67,7 @@ bool
 sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 {
 	SfLocator	loc = sf_object_locator(datum);
-	SfObject	   *object = sf_objects_find(&loc);
+	SfObject   *object = sf_objects_find(&loc);
 
 	if (object == NULL || object->state != SF_OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
 		loc.attnum != seg->attnum || !SfNodeEquals(object->seg->node, seg->node) ||
@@ -84,7 +84,7 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 static void
 note_allocated(const Made *made, const SfLocator *loc)
 {
-	SfObject	   *object = made->object;
+	SfObject   *object = made->object;
 	SfOwned		owned;
 
 	if (object != NULL && object->lists != NULL && object->lists->nruns > 0)
@@ -225,7 +225,7 @@ free_old(Oid table_oid, AttrNumber attnum, GivenUp *given, const char *problem)
 static bool
 is_successor(const SfLocator *loc, struct varlena *datum)
 {
-	SfObject	   *object = sf_objects_find(loc);
+	SfObject   *object = sf_objects_find(loc);
 
 	return object != NULL && sf_objects_is_base(object, datum);
 }

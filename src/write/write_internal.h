@@ -147,7 +147,7 @@ typedef struct SfObject
 	SfSegment  *seg;
 	uint64		hash;			/* of the locator, once it is whole */
 	uint64		base_hash;		/* likewise of the base's */
-	SfObjectLists	   *lists;			/* or NULL */
+	SfObjectLists *lists;			/* or NULL */
 	uint64		run_start;		/* the run, if there is one only */
 	uint32		run_sectors;
 	uint32		base_generation;	/* 0: no base */
