@@ -42,6 +42,7 @@ SF_FAULT_POINT(read_stale, "a read through the page cache; its first byte is spo
 SF_FAULT_POINT(io_durable, "a write that is durable by itself; may skip that")
 SF_FAULT_POINT(flush_before_write, "gathered data is about to be written")
 SF_FAULT_POINT(data_record, "a record with data is about to be inserted")
+SF_FAULT_POINT(entries_early, "before space entries of a transaction that goes on")
 SF_FAULT_POINT(commit_before_flush, "pre-commit, before the gather cache is flushed")
 SF_FAULT_POINT(commit_data_in_flight, "pre-commit, data records in WAL, writes not waited for")
 SF_FAULT_POINT(commit_before_sync, "pre-commit, data written, not yet flushed; may skip the flush")

@@ -23,6 +23,10 @@
 #define GATHER_DEFAULT_KB	(4 * 1024)
 #define GATHER_STEP_KB		4
 
+#define TRANSACTION_MIN_KB		0
+#define TRANSACTION_MAX_KB		(64 * 1024 * 1024)
+#define TRANSACTION_DEFAULT_KB	(64 * 1024)
+
 /* the most that glibc takes as M_MMAP_THRESHOLD on 64-bit machines */
 #define KEEP_MMAP_THRESHOLD	(32 * 1024 * 1024)
 #define KEEP_TRIM_THRESHOLD	(64 * 1024 * 1024)
@@ -31,6 +35,7 @@ int			sf_io_method = SF_IO_METHOD_LIBAIO;
 bool		sf_direct_io = true;
 int			sf_io_concurrency = 8;
 int			sf_write_gather_size_kb = GATHER_DEFAULT_KB;
+int			sf_transaction_memory_kb = TRANSACTION_DEFAULT_KB;
 int			sf_monitor_naptime_s = 10;
 bool		sf_monitor_enabled = true;
 int			sf_max_columns = 1024;
@@ -77,6 +82,12 @@ define_io(void)
 							&sf_write_gather_size_kb, GATHER_DEFAULT_KB,
 							GATHER_MIN_KB, GATHER_MAX_KB,
 							PGC_USERSET, GUC_UNIT_KB, round_gather_size, NULL, NULL);
+	DefineCustomIntVariable("securefile.transaction_memory",
+							"Memory for what a transaction has to note of space at its end.",
+							"What is more is summed up, and then noted at once.",
+							&sf_transaction_memory_kb, TRANSACTION_DEFAULT_KB,
+							TRANSACTION_MIN_KB, TRANSACTION_MAX_KB,
+							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
 }
 
 static void

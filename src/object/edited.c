@@ -26,8 +26,9 @@
  */
 #include "base/base.h"
 
+#include "common/hashfn.h"
 #include "common/int.h"
-#include "object/object.h"
+#include "object/object_internal.h"
 #include "utils/memutils.h"
 
 typedef struct EditedHeader
@@ -47,9 +48,8 @@ typedef struct EditedPiece
 	uint64		length;
 } EditedPiece;
 
-/* Does a piece go on where the one before it ends? */
-static bool
-goes_on(const SfPiece *last, const SfPiece *piece)
+bool
+sf_object_goes_on(const SfPiece *last, const SfPiece *piece)
 {
 	if (last->kind != piece->kind)
 		return false;
@@ -65,6 +65,97 @@ goes_on(const SfPiece *last, const SfPiece *piece)
 	}
 }
 
+uint64
+sf_object_add_lengths(uint64 a, uint64 b)
+{
+	int64		sum;
+
+	if (pg_add_s64_overflow((int64) a, (int64) b, &sum))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("securefile value would be too long"),
+				 errdetail("A value may have at most %lld bytes.", (long long) PG_INT64_MAX)));
+	return sum;
+}
+
+void
+sf_object_check_edited_size(Size data, uint64 npieces)
+{
+	if (data + npieces * sizeof(EditedPiece) > MaxAllocSize - VARHDRSZ - sizeof(EditedHeader))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("new bytes of a securefile value are too many for one statement"),
+				 errdetail("Together they may have at most 1 GB."),
+				 errhint("Write them in several steps, or with securefile_write().")));
+}
+
+/* ---- values that occur more than once ---- */
+
+typedef struct Slot
+{
+	struct varlena *value;		/* NULL: free */
+	uint64		key;
+	uint32		place;
+} Slot;
+
+struct SfValues
+{
+	Slot	   *slots;
+	uint32		mask;
+};
+
+SfValues *
+sf_values_begin(uint64 n)
+{
+	SfValues   *values = palloc(sizeof(SfValues));
+	uint64		size = 16;
+
+	while (size < 2 * n)
+		size *= 2;
+	values->slots = palloc_extended(size * sizeof(Slot), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	values->mask = size - 1;
+	return values;
+}
+
+void
+sf_values_end(SfValues *values)
+{
+	pfree(values->slots);
+	pfree(values);
+}
+
+/* The slot of a key: the value's, if one is given, else nobody else's. */
+static Slot *
+find_slot(SfValues *values, uint64 key, const struct varlena *value)
+{
+	for (uint64 i = key;; i++)
+	{
+		Slot	   *slot = &values->slots[i & values->mask];
+
+		if (slot->value == NULL ||
+			(slot->key == key && (value == NULL || sf_object_same(slot->value, value))))
+		{
+			slot->key = key;
+			return slot;
+		}
+	}
+}
+
+static Slot *
+slot_of(SfValues *values, const struct varlena *value)
+{
+	return find_slot(values, hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
+												 VARSIZE_ANY_EXHDR(value), 0), value);
+}
+
+struct varlena **
+sf_values_find(SfValues *values, const struct varlena *value)
+{
+	return &slot_of(values, value)->value;
+}
+
+/* ---- making one ---- */
+
 /* Pieces that are left after merging, and the sum of their lengths. */
 static int
 merge_pieces(const SfPiece *pieces, int npieces, SfPiece *merged, uint64 *length)
@@ -76,12 +167,8 @@ merge_pieces(const SfPiece *pieces, int npieces, SfPiece *merged, uint64 *length
 	{
 		if (pieces[i].length == 0)
 			continue;
-		if (pg_add_s64_overflow(sum, (int64) pieces[i].length, &sum))
-			ereport(ERROR,
-					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("securefile value would be too long"),
-					 errdetail("A value may have at most %lld bytes.", (long long) PG_INT64_MAX)));
-		if (n > 0 && goes_on(&merged[n - 1], &pieces[i]))
+		sum = sf_object_add_lengths(sum, pieces[i].length);
+		if (n > 0 && sf_object_goes_on(&merged[n - 1], &pieces[i]))
 			merged[n - 1].length += pieces[i].length;
 		else
 			merged[n++] = pieces[i];
@@ -90,47 +177,34 @@ merge_pieces(const SfPiece *pieces, int npieces, SfPiece *merged, uint64 *length
 	return n;
 }
 
-/* The first piece that has the same value as piece i, which is i itself if none. */
-static int
-first_with_value(const SfPiece *pieces, int i)
-{
-	for (int j = 0; j < i; j++)
-		if (pieces[j].kind == SF_PIECE_VALUE && sf_object_same(pieces[j].value, pieces[i].value))
-			return j;
-	return i;
-}
-
-/* How many bytes a piece takes behind the list of pieces. */
+/* Where the data of each piece lies behind the pieces; returns how much it is. */
 static Size
-data_size(const SfPiece *pieces, int i)
+place_data(const SfPiece *pieces, int n, EditedPiece *out)
 {
-	switch (pieces[i].kind)
-	{
-		case SF_PIECE_BYTES:
-			return pieces[i].length;
-		case SF_PIECE_VALUE:
-			return first_with_value(pieces, i) == i
-				? sizeof(uint32) + VARSIZE_ANY_EXHDR(pieces[i].value) : 0;
-		default:
-			return 0;
-	}
-}
-
-static Size
-checked_size(const SfPiece *pieces, int n)
-{
-	Size		size = VARHDRSZ + sizeof(EditedHeader) + n * sizeof(EditedPiece);
+	SfValues   *values = sf_values_begin(n);
+	Size		size = 0;
 
 	for (int i = 0; i < n; i++)
 	{
-		size += data_size(pieces, i);
-		if (size > MaxAllocSize)
-			ereport(ERROR,
-					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("new bytes of a securefile value are too many for one statement"),
-					 errdetail("Together they may have at most 1 GB."),
-					 errhint("Write them in several steps, or with securefile_write().")));
+		Slot	   *slot;
+
+		out[i] = (EditedPiece) {pieces[i].kind, size, pieces[i].start, pieces[i].length};
+		if (pieces[i].kind == SF_PIECE_BYTES)
+			size += pieces[i].length;
+		else if (pieces[i].kind == SF_PIECE_VALUE)
+		{
+			slot = slot_of(values, pieces[i].value);
+			if (slot->value == NULL)
+			{
+				slot->value = pieces[i].value;
+				slot->place = size;
+				size += sizeof(uint32) + VARSIZE_ANY_EXHDR(pieces[i].value);
+			}
+			out[i].place = slot->place;
+		}
+		sf_object_check_edited_size(size, n);
 	}
+	sf_values_end(values);
 	return size;
 }
 
@@ -157,43 +231,56 @@ get_value(const char *src)
 	return value;
 }
 
+/* Copy the data to their places; a value that is there already comes again. */
+static void
+put_data(char *data, const SfPiece *pieces, int n, const EditedPiece *out)
+{
+	Size		end = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (out[i].place < end)
+			continue;
+		if (pieces[i].kind == SF_PIECE_BYTES)
+		{
+			memcpy(data + out[i].place, pieces[i].bytes, pieces[i].length);
+			end = out[i].place + pieces[i].length;
+		}
+		else if (pieces[i].kind == SF_PIECE_VALUE)
+		{
+			put_value(data + out[i].place, pieces[i].value);
+			end = out[i].place + sizeof(uint32) + VARSIZE_ANY_EXHDR(pieces[i].value);
+		}
+	}
+}
+
 struct varlena *
 sf_object_edited(const SfPiece *pieces, int npieces)
 {
-	SfPiece    *merged = palloc(Max(npieces, 1) * sizeof(SfPiece));
+	SfPiece    *merged = palloc_extended(Max(npieces, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	EditedHeader header = {.form = SF_FORM_EDITED,.boot_id = sf_base_boot_id()};
 	EditedPiece *out;
 	struct varlena *datum;
-	char	   *data;
-	uint32		place = 0;
 	Size		size;
 
 	sf_base_require_preload();
 	header.npieces = merge_pieces(pieces, npieces, merged, &header.length);
-	size = checked_size(merged, header.npieces);
+	sf_object_check_edited_size(0, header.npieces);
+	out = palloc(Max(header.npieces, 1) * sizeof(EditedPiece));
+	size = VARHDRSZ + sizeof(header) + header.npieces * sizeof(EditedPiece) +
+		place_data(merged, header.npieces, out);
 	datum = palloc(size);
 	SET_VARSIZE(datum, size);
 	memcpy(VARDATA(datum), &header, sizeof(header));
-	out = palloc(Max(header.npieces, 1) * sizeof(EditedPiece));
-	data = VARDATA(datum) + sizeof(header) + header.npieces * sizeof(EditedPiece);
-	for (int i = 0; i < header.npieces; i++)
-	{
-		Size		n = data_size(merged, i);
-
-		out[i] = (EditedPiece) {merged[i].kind, place, merged[i].start, merged[i].length};
-		if (merged[i].kind == SF_PIECE_BYTES)
-			memcpy(data + place, merged[i].bytes, n);
-		else if (n > 0)
-			put_value(data + place, merged[i].value);
-		else if (merged[i].kind == SF_PIECE_VALUE)
-			out[i].place = out[first_with_value(merged, i)].place;
-		place += n;
-	}
 	memcpy(VARDATA(datum) + sizeof(header), out, header.npieces * sizeof(EditedPiece));
+	put_data(VARDATA(datum) + sizeof(header) + header.npieces * sizeof(EditedPiece), merged,
+			 header.npieces, out);
 	pfree(out);
 	pfree(merged);
 	return datum;
 }
+
+/* ---- taking it apart ---- */
 
 static EditedHeader
 get_header(const struct varlena *edited)
@@ -216,11 +303,10 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 {
 	const char *data = VARDATA_ANY(edited);
 	EditedHeader header = get_header(edited);
-	SfPiece    *result;
-	const char *behind;
+	SfPiece    *result = palloc_extended(Max(header.npieces, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
+	SfValues   *values = sf_values_begin(header.npieces);
+	const char *behind = data + sizeof(header) + header.npieces * sizeof(EditedPiece);
 
-	result = palloc0(Max(header.npieces, 1) * sizeof(SfPiece));
-	behind = data + sizeof(header) + header.npieces * sizeof(EditedPiece);
 	for (int i = 0; i < header.npieces; i++)
 	{
 		EditedPiece piece;
@@ -230,8 +316,15 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 		if (piece.kind == SF_PIECE_BYTES)
 			result[i].bytes = behind + piece.place;
 		else if (piece.kind == SF_PIECE_VALUE)
-			result[i].value = get_value(behind + piece.place);
+		{
+			Slot	   *slot = find_slot(values, hash_combine64(0, piece.place), NULL);
+
+			if (slot->value == NULL)
+				slot->value = get_value(behind + piece.place);
+			result[i].value = slot->value;
+		}
 	}
+	sf_values_end(values);
 	*pieces = result;
 	return header.npieces;
 }

@@ -207,7 +207,7 @@ walk(Minus *minus)
 	Other		at_root = other_at_root(minus, level);
 
 	minus->owned = &owned;
-	minus->runs_size = 64;
+	minus->runs_size = 8;
 	owned.runs = palloc(minus->runs_size * sizeof(SfRun));
 	minus_node(minus, sf_object_root(minus->loc), level, &at_root);
 	return owned;

@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "format/format.h"
 #include "space/space.h"
+#include "utils/expandeddatum.h"
 
 /* Decode the locator of a STORED datum; returns what is wrong with it, or NULL. */
 extern const char *sf_object_decode(struct varlena *datum, SfLocator *loc);
@@ -114,6 +115,29 @@ extern int	sf_object_pieces(struct varlena *edited, SfPiece **pieces);
 
 /* Its length in bytes; likewise. */
 extern uint64 sf_object_edited_length(const struct varlena *edited);
+
+/* ---- EDITED values of many pieces (rope.c) ---- */
+
+/* The rope that a datum is, or NULL. */
+typedef struct SfRope SfRope;
+extern SfRope *sf_rope_of(Datum value);
+
+/*
+ * Make one, in a context below parent: begin, append, and take its datum.  like:
+ * one that much of it will come from, which makes that cheap; or NULL.  An
+ * ERROR in between needs no cleaning up.
+ */
+extern SfRope *sf_rope_begin(SfRope *like, MemoryContext parent);
+extern void sf_rope_append_pieces(SfRope *rope, const SfPiece *pieces, int npieces);
+extern void sf_rope_append_range(SfRope *rope, const SfRope *from, uint64 start, uint64 end);
+extern Datum sf_rope_datum(SfRope *rope);
+
+extern uint64 sf_rope_length(const SfRope *rope);
+extern int	sf_rope_npieces(const SfRope *rope);
+extern bool sf_rope_has_values(const SfRope *rope);
+
+/* Its pieces (palloc'd), as of sf_object_pieces(); they live as long as the rope. */
+extern int	sf_rope_pieces(const SfRope *rope, SfPiece **pieces);
 
 /* ---- ownership ---- */
 

@@ -8,6 +8,7 @@
  * edit.c		a unit map under construction
  * minus.c		what one version of an object owns and another does not
  * edited.c		EDITED values, which exist in memory only
+ * rope.c		those of many pieces, as trees
  *
  * A unit map is a tree of nodes, numbered by level and index.  Every node but
  * the last of its level is full, so the place of a unit is arithmetic, and the
@@ -61,5 +62,26 @@ extern void sf_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, S
  * they touch and stay on one map page.  runs has room for one more.
  */
 extern void sf_object_append_run(SfRun *runs, uint32 *nruns, const SfUnit *unit);
+
+/* ---- edited.c ---- */
+
+/* Does a piece go on where the one before it ends? */
+extern bool sf_object_goes_on(const SfPiece *last, const SfPiece *piece);
+
+/* The sum of two lengths; ERROR PROGRAM_LIMIT_EXCEEDED above 2^63 - 1. */
+extern uint64 sf_object_add_lengths(uint64 a, uint64 b);
+
+/* ERROR PROGRAM_LIMIT_EXCEEDED when that many bytes and pieces do not fit into a datum. */
+extern void sf_object_check_edited_size(Size data, uint64 npieces);
+
+/*
+ * A set of at most n values, in CurrentMemoryContext, compared by their bytes.
+ * find: the place for the value, NULL at first; what is put there is the value's copy,
+ * or itself.
+ */
+typedef struct SfValues SfValues;
+extern SfValues *sf_values_begin(uint64 n);
+extern struct varlena **sf_values_find(SfValues *values, const struct varlena *value);
+extern void sf_values_end(SfValues *values);
 
 #endif							/* SF_OBJECT_INTERNAL_H */

@@ -23,9 +23,11 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	Buffer		hbuf;
 	Buffer		tail;
 	SfHeader	h;
+	uint64		fxid;
 
 	Assert(n > 0 && n <= MAX_AT_ONCE);
 	(void) GetCurrentTransactionId();
+	fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 	tail = sf_pending_lock_tail(rel, n, BUFFER_LOCK_EXCLUSIVE, &hbuf);
 	h = *SfPageHeader(BufferGetPage(hbuf));
 	*first_stamp = h.next_stamp;
@@ -34,7 +36,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	{
 		bufs[i] = sf_pending_take_page(rel, &h);
 		pages[i] = BufferGetBlockNumber(bufs[i]);
-		entries[i] = sf_pending_entry(SF_PEND_ALLOC_PAGE, pages[i], 1);
+		entries[i] = sf_pending_entry(SF_PEND_ALLOC_PAGE, fxid, pages[i], 1);
 	}
 
 	sf_change_begin();

@@ -114,14 +114,17 @@ sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
 	}
 }
 
-/* An entry of the current top-level transaction, which has its xid (rule 3). */
+/*
+ * An entry of this transaction, which has its xid (rule 3).  fxid is not above
+ * the one of the record: after a crash a higher one might be given out again.
+ */
 SfPendEntry
-sf_pending_entry(SfPendKind kind, uint64 start, uint32 count)
+sf_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
 {
 	SfPendEntry entry = {0};
 
 	(void) GetCurrentTransactionId();	/* so that the record carries an xid */
-	entry.fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	entry.fxid = fxid;
 	entry.start = start;
 	entry.count = count;
 	entry.kind = kind;
@@ -163,7 +166,7 @@ add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
 
 /* One record of as many entries as fit; returns how many. */
 static int
-log_some(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
+log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
 {
 	xl_sf_entries rec = {SF_WAL_VERSION, kind, 0};
 	SfPendEntry entries[SF_PENDING_MAX];
@@ -180,7 +183,7 @@ log_some(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
 	{
 		if (kind == SF_PEND_ALLOC && !add_map_set(rel, runs[n], &last_map, &map_at))
 			break;
-		entries[n] = sf_pending_entry(kind, runs[n].start, runs[n].nsectors);
+		entries[n] = sf_pending_entry(kind, fxid, runs[n].start, runs[n].nsectors);
 		n++;
 	}
 	Assert(n > 0);
@@ -190,18 +193,25 @@ log_some(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
 	return n;
 }
 
+int
+sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
+{
+	Relation	rel = sf_segment_rel(seg);
+	int			n;
+
+	if (fxid > U64FromFullTransactionId(GetCurrentFullTransactionId()))
+		elog(ERROR, "xid of pending entries is above that of their record");
+	n = log_some(rel, kind, fxid, runs, nruns);
+	sf_segment_close(rel);
+	return n;
+}
+
 void
 sf_space_log_entries(SfSegment *seg, SfPendKind kind, const SfRun *runs, int nruns)
 {
-	Relation	rel = sf_segment_rel(seg);
+	uint64		fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	int			n;
 
-	(void) GetCurrentTransactionId();	/* before any page is locked */
-	while (nruns > 0)
-	{
-		int			n = log_some(rel, kind, runs, nruns);
-
-		runs += n;
-		nruns -= n;
-	}
-	sf_segment_close(rel);
+	for (; nruns > 0; runs += n, nruns -= n)
+		n = sf_space_log_some(seg, kind, fxid, runs, nruns);
 }

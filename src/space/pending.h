@@ -12,7 +12,7 @@
 
 extern Buffer sf_pending_take_page(Relation rel, SfHeader *h);
 extern Buffer sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf);
-extern SfPendEntry sf_pending_entry(SfPendKind kind, uint64 start, uint32 count);
+extern SfPendEntry sf_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count);
 
 /* What is to become of an entry. */
 typedef enum SfFate

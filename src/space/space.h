@@ -200,6 +200,14 @@ extern void sf_space_arena_disown(void);
 extern void sf_space_log_entries(SfSegment *seg, SfPendKind kind,
 								 const SfRun *runs, int nruns);
 
+/*
+ * The same in one record, of as many of the first ones as it takes: how many is
+ * returned.  fxid: the top-level one, or that of a subtransaction, not above
+ * the current one.  An ERROR means that nothing was written.
+ */
+extern int	sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid,
+							  const SfRun *runs, int nruns);
+
 /* Data record of a logging column: bytes that already lie on disk, durable. */
 extern void sf_space_log_data(SfSegment *seg, uint64 start_sector,
 							  const char *data, uint32 nsectors);

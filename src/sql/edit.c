@@ -6,7 +6,7 @@
  *	  TRIM, which write).
  *
  * As long as all bytes are at hand the result is INLINE; with a part of a
- * STORED value in it, it is EDITED.
+ * STORED value in it, it is EDITED: flat, or from some tens of pieces on a rope.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,51 +27,98 @@ PG_FUNCTION_INFO_V1(securefile_overlay_all);
 PG_FUNCTION_INFO_V1(securefile_overlay_all_big);
 PG_FUNCTION_INFO_V1(securefile_truncate_value);
 
-/* Pieces of the result so far. */
-typedef struct PieceList
-{
-	SfPiece    *items;
-	int			n;
-	int			size;
-} PieceList;
+/* Up to so many pieces, all of them are copied by each edit. */
+#define FLAT_PIECES		32
 
-static void
-add_piece(PieceList *list, SfPiece piece)
+/* A value that parts of the result are taken from. */
+typedef struct Source
 {
-	if (list->n == list->size)
-	{
-		list->size = Max(8, list->size * 2);
-		list->items = list->items == NULL ? palloc(list->size * sizeof(SfPiece))
-			: repalloc(list->items, list->size * sizeof(SfPiece));
-	}
-	list->items[list->n++] = piece;
-}
-
-static void
-add_bytes(PieceList *list, bytea *bytes)
-{
-	add_piece(list, (SfPiece) {SF_PIECE_BYTES, VARSIZE_ANY_EXHDR(bytes), 0, VARDATA_ANY(bytes)});
-}
-
-static void
-add_zeros(PieceList *list, int64 len)
-{
-	add_piece(list, (SfPiece) {SF_PIECE_ZEROS, len});
-}
-
-/* Bytes [from, to) of a value, as far as it has them. */
-static void
-add_range(PieceList *list, struct varlena *value, int64 from, int64 to)
-{
+	SfRope	   *rope;			/* or NULL, and all its pieces */
 	SfPiece    *pieces;
-	int			npieces = sf_read_pieces(value, &pieces);
+	int			npieces;
+	int64		length;
+} Source;
+
+/* A part of the result: a range of a rope, or (NULL) pieces. */
+typedef struct Part
+{
+	SfRope	   *rope;
+	int64		from;
+	int64		to;
+	SfPiece    *pieces;
+	int			npieces;
+} Part;
+
+#define MAX_PARTS		3
+
+typedef struct Composed
+{
+	Part		parts[MAX_PARTS];
+	int			nparts;
+} Composed;
+
+static Source
+open_source(Datum value)
+{
+	Source		source = {sf_rope_of(value)};
+	struct varlena *flat;
+
+	if (source.rope != NULL)
+		source.length = sf_rope_length(source.rope);
+	else
+	{
+		flat = PG_DETOAST_DATUM_PACKED(value);
+		source.npieces = sf_read_pieces(flat, &source.pieces);
+		source.length = sf_read_length(flat);
+	}
+	return source;
+}
+
+static Part *
+add_part(Composed *result)
+{
+	Part	   *part = &result->parts[result->nparts++];
+
+	Assert(result->nparts <= MAX_PARTS);
+	*part = (Part) {NULL};
+	return part;
+}
+
+static void
+add_piece(Composed *result, SfPiece piece)
+{
+	Part	   *part = add_part(result);
+
+	if (piece.length == 0)
+		return;
+	part->pieces = palloc(sizeof(SfPiece));
+	part->pieces[part->npieces++] = piece;
+}
+
+static void
+add_bytes(Composed *result, bytea *bytes)
+{
+	add_piece(result, (SfPiece) {SF_PIECE_BYTES, VARSIZE_ANY_EXHDR(bytes), 0, VARDATA_ANY(bytes)});
+}
+
+static void
+add_zeros(Composed *result, int64 len)
+{
+	add_piece(result, (SfPiece) {SF_PIECE_ZEROS, len});
+}
+
+/* The pieces of bytes [from, to) of a value, as far as it has them. */
+static void
+cut_pieces(Part *part, const Source *source)
+{
 	int64		at = 0;
 
-	for (int i = 0; i < npieces; at += pieces[i++].length)
+	part->pieces = palloc_extended(Max(source->npieces, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < source->npieces; at += source->pieces[i++].length)
 	{
-		SfPiece		piece = pieces[i];
-		int64		first = Max(from, at);
-		int64		past = Min(to, (int64) (at + piece.length));
+		SfPiece		piece = source->pieces[i];
+		int64		first = Max(part->from, at);
+		int64		past = Min(part->to, (int64) (at + piece.length));
 
 		if (first >= past)
 			continue;
@@ -80,76 +127,172 @@ add_range(PieceList *list, struct varlena *value, int64 from, int64 to)
 		else
 			piece.start += first - at;
 		piece.length = past - first;
-		add_piece(list, piece);
+		part->pieces[part->npieces++] = piece;
 	}
+}
+
+static void
+add_range(Composed *result, const Source *source, int64 from, int64 to)
+{
+	Part	   *part = add_part(result);
+
+	part->rope = source->rope;
+	part->from = from;
+	part->to = to;
+	if (part->rope == NULL)
+		cut_pieces(part, source);
 }
 
 /* Are all bytes here, and few enough? */
 static bool
-fits_inline(const PieceList *list, int64 *length)
+fits_inline(const SfPiece *pieces, int n, int64 *length)
 {
 	*length = 0;
-	for (int i = 0; i < list->n; i++)
+	for (int i = 0; i < n; i++)
 	{
-		if (list->items[i].kind == SF_PIECE_VALUE ||
-			pg_add_s64_overflow(*length, list->items[i].length, length))
+		if (pieces[i].kind == SF_PIECE_VALUE ||
+			pg_add_s64_overflow(*length, pieces[i].length, length))
 			return false;
 	}
 	return *length <= SF_INLINE_MAX;
 }
 
-static struct varlena *
-compose(const PieceList *list)
+/* INLINE if it can be, else a flat EDITED value. */
+static Datum
+compose_flat(const SfPiece *pieces, int n)
 {
 	int64		length;
 	struct varlena *value;
 	char	   *dst;
 
-	if (!fits_inline(list, &length))
-		return sf_object_edited(list->items, list->n);
+	if (!fits_inline(pieces, n, &length))
+		return PointerGetDatum(sf_object_edited(pieces, n));
 	value = sf_read_new_inline(length, &dst);
-	for (int i = 0; i < list->n; dst += list->items[i++].length)
+	for (int i = 0; i < n; dst += pieces[i++].length)
 	{
-		if (list->items[i].kind == SF_PIECE_ZEROS)
-			memset(dst, 0, list->items[i].length);
+		if (pieces[i].kind == SF_PIECE_ZEROS)
+			memset(dst, 0, pieces[i].length);
 		else
-			memcpy(dst, list->items[i].bytes, list->items[i].length);
+			memcpy(dst, pieces[i].bytes, pieces[i].length);
 	}
-	return value;
+	return PointerGetDatum(value);
 }
 
-#define GETARG_VALUE(n)		PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(n))
+/* All pieces in one list; false if some of them are in a rope. */
+static bool
+list_pieces(const Composed *result, SfPiece **pieces, int64 *n)
+{
+	*n = 0;
+	for (int i = 0; i < result->nparts; i++)
+	{
+		if (result->parts[i].rope != NULL)
+			return false;
+		*n += result->parts[i].npieces;
+	}
+	*pieces = palloc_extended(Max(*n, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
+	*n = 0;
+	for (int i = 0; i < result->nparts; i++)
+	{
+		const Part *part = &result->parts[i];
+
+		if (part->npieces > 0)
+			memcpy(*pieces + *n, part->pieces, part->npieces * sizeof(SfPiece));
+		*n += part->npieces;
+	}
+	return true;
+}
+
+/* The longest of the ropes in it, or NULL. */
+static SfRope *
+longest_rope(const Composed *result)
+{
+	SfRope	   *longest = NULL;
+
+	for (int i = 0; i < result->nparts; i++)
+	{
+		SfRope	   *rope = result->parts[i].rope;
+
+		if (rope != NULL &&
+			(longest == NULL || sf_rope_npieces(rope) > sf_rope_npieces(longest)))
+			longest = rope;
+	}
+	return longest;
+}
+
+/* In an aggregate it is the next state, which has to lie in its memory. */
+static Datum
+compose_rope(const Composed *result, FunctionCallInfo fcinfo)
+{
+	MemoryContext parent;
+	SfRope	   *rope;
+	SfPiece    *pieces;
+	int			n;
+
+	if (!AggCheckCallContext(fcinfo, &parent))
+		parent = CurrentMemoryContext;
+	rope = sf_rope_begin(longest_rope(result), parent);
+	for (int i = 0; i < result->nparts; i++)
+	{
+		const Part *part = &result->parts[i];
+
+		if (part->rope != NULL)
+			sf_rope_append_range(rope, part->rope, part->from, part->to);
+		else
+			sf_rope_append_pieces(rope, part->pieces, part->npieces);
+	}
+	if (sf_rope_npieces(rope) > FLAT_PIECES / 2 && sf_rope_has_values(rope))
+		return sf_rope_datum(rope);
+	n = sf_rope_pieces(rope, &pieces);
+	return compose_flat(pieces, n);
+}
+
+static Datum
+compose(const Composed *result, FunctionCallInfo fcinfo)
+{
+	SfPiece    *pieces;
+	int64		n;
+	int64		length;
+
+	if (list_pieces(result, &pieces, &n) &&
+		(n <= FLAT_PIECES || fits_inline(pieces, n, &length)))
+		return compose_flat(pieces, n);
+	return compose_rope(result, fcinfo);
+}
 
 /* ---- || ---- */
 
 Datum
 securefile_concat(PG_FUNCTION_ARGS)
 {
-	PieceList	list = {NULL};
+	Source		left = open_source(PG_GETARG_DATUM(0));
+	Source		right = open_source(PG_GETARG_DATUM(1));
+	Composed	result = {.nparts = 0};
 
-	add_range(&list, GETARG_VALUE(0), 0, PG_INT64_MAX);
-	add_range(&list, GETARG_VALUE(1), 0, PG_INT64_MAX);
-	PG_RETURN_POINTER(compose(&list));
+	add_range(&result, &left, 0, PG_INT64_MAX);
+	add_range(&result, &right, 0, PG_INT64_MAX);
+	return compose(&result, fcinfo);
 }
 
 Datum
 securefile_concat_bytea(PG_FUNCTION_ARGS)
 {
-	PieceList	list = {NULL};
+	Source		left = open_source(PG_GETARG_DATUM(0));
+	Composed	result = {.nparts = 0};
 
-	add_range(&list, GETARG_VALUE(0), 0, PG_INT64_MAX);
-	add_bytes(&list, PG_GETARG_BYTEA_PP(1));
-	PG_RETURN_POINTER(compose(&list));
+	add_range(&result, &left, 0, PG_INT64_MAX);
+	add_bytes(&result, PG_GETARG_BYTEA_PP(1));
+	return compose(&result, fcinfo);
 }
 
 Datum
 securefile_prepend(PG_FUNCTION_ARGS)
 {
-	PieceList	list = {NULL};
+	Source		right = open_source(PG_GETARG_DATUM(1));
+	Composed	result = {.nparts = 0};
 
-	add_bytes(&list, PG_GETARG_BYTEA_PP(0));
-	add_range(&list, GETARG_VALUE(1), 0, PG_INT64_MAX);
-	PG_RETURN_POINTER(compose(&list));
+	add_bytes(&result, PG_GETARG_BYTEA_PP(0));
+	add_range(&result, &right, 0, PG_INT64_MAX);
+	return compose(&result, fcinfo);
 }
 
 /* ---- overlay() ---- */
@@ -158,10 +301,11 @@ securefile_prepend(PG_FUNCTION_ARGS)
  * Bytes in place of len bytes from position start (the first is 1); for what
  * lies outside of the value the rules are those of overlay() for bytea.
  */
-static struct varlena *
-overlay(struct varlena *value, bytea *bytes, int64 start, int64 len)
+static Datum
+overlay(FunctionCallInfo fcinfo, bytea *bytes, int64 start, int64 len)
 {
-	PieceList	list = {NULL};
+	Source		source = open_source(PG_GETARG_DATUM(0));
+	Composed	result = {.nparts = 0};
 	int64		past;
 
 	if (start <= 0)
@@ -172,24 +316,22 @@ overlay(struct varlena *value, bytea *bytes, int64 start, int64 len)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				 errmsg("bigint out of range")));
-	add_range(&list, value, 0, start - 1);
-	add_bytes(&list, bytes);
-	add_range(&list, value, Max(past, 0), PG_INT64_MAX);
-	return compose(&list);
+	add_range(&result, &source, 0, start - 1);
+	add_bytes(&result, bytes);
+	add_range(&result, &source, Max(past, 0), PG_INT64_MAX);
+	return compose(&result, fcinfo);
 }
 
 Datum
 securefile_overlay(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_POINTER(overlay(GETARG_VALUE(0), PG_GETARG_BYTEA_PP(1), PG_GETARG_INT32(2),
-							  PG_GETARG_INT32(3)));
+	return overlay(fcinfo, PG_GETARG_BYTEA_PP(1), PG_GETARG_INT32(2), PG_GETARG_INT32(3));
 }
 
 Datum
 securefile_overlay_big(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_POINTER(overlay(GETARG_VALUE(0), PG_GETARG_BYTEA_PP(1), PG_GETARG_INT64(2),
-							  PG_GETARG_INT64(3)));
+	return overlay(fcinfo, PG_GETARG_BYTEA_PP(1), PG_GETARG_INT64(2), PG_GETARG_INT64(3));
 }
 
 Datum
@@ -197,8 +339,7 @@ securefile_overlay_all(PG_FUNCTION_ARGS)
 {
 	bytea	   *bytes = PG_GETARG_BYTEA_PP(1);
 
-	PG_RETURN_POINTER(overlay(GETARG_VALUE(0), bytes, PG_GETARG_INT32(2),
-							  VARSIZE_ANY_EXHDR(bytes)));
+	return overlay(fcinfo, bytes, PG_GETARG_INT32(2), VARSIZE_ANY_EXHDR(bytes));
 }
 
 Datum
@@ -206,8 +347,7 @@ securefile_overlay_all_big(PG_FUNCTION_ARGS)
 {
 	bytea	   *bytes = PG_GETARG_BYTEA_PP(1);
 
-	PG_RETURN_POINTER(overlay(GETARG_VALUE(0), bytes, PG_GETARG_INT64(2),
-							  VARSIZE_ANY_EXHDR(bytes)));
+	return overlay(fcinfo, bytes, PG_GETARG_INT64(2), VARSIZE_ANY_EXHDR(bytes));
 }
 
 /* ---- securefile_truncate(): the first bytes, or all and zeros ---- */
@@ -215,15 +355,15 @@ securefile_overlay_all_big(PG_FUNCTION_ARGS)
 Datum
 securefile_truncate_value(PG_FUNCTION_ARGS)
 {
-	struct varlena *value = GETARG_VALUE(0);
+	Source		source = open_source(PG_GETARG_DATUM(0));
 	int64		length = PG_GETARG_INT64(1);
-	PieceList	list = {NULL};
+	Composed	result = {.nparts = 0};
 
 	if (length < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("length of a securefile value cannot be negative")));
-	add_range(&list, value, 0, length);
-	add_zeros(&list, Max(length - sf_read_length(value), 0));
-	PG_RETURN_POINTER(compose(&list));
+	add_range(&result, &source, 0, length);
+	add_zeros(&result, Max(length - source.length, 0));
+	return compose(&result, fcinfo);
 }

@@ -9,6 +9,7 @@
 
 #include "common/int.h"
 #include "fmgr.h"
+#include "object/object.h"
 #include "sql/content.h"
 #include "sql/send.h"
 
@@ -21,6 +22,10 @@ PG_FUNCTION_INFO_V1(securefile_substring_big_rest);
 Datum
 securefile_length(PG_FUNCTION_ARGS)
 {
+	SfRope	   *rope = sf_rope_of(PG_GETARG_DATUM(0));
+
+	if (rope != NULL)
+		PG_RETURN_INT64(sf_rope_length(rope));
 	PG_RETURN_INT64(sf_sql_open(PG_GETARG_DATUM(0)).length);
 }
 

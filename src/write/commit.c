@@ -53,52 +53,16 @@ sf_write_note_entries(void)
 	entries_logged = true;
 }
 
-/* Log facts of one kind, segment by segment; those of dropped ones fall away. */
-static void
-log_facts(SfFacts *facts, SfPendKind kind)
-{
-	SfRun	   *runs;
-	int64		from = 0;
-
-	if (facts->n == 0)
-		return;
-	runs = MemoryContextAllocHuge(sf_write_context(), facts->n * sizeof(SfRun));
-	while (from < facts->n)
-	{
-		SfSegment  *seg = facts->items[from].seg;
-		int64		n = 0;
-
-		while (from + n < facts->n && facts->items[from + n].seg == seg)
-		{
-			runs[n] = facts->items[from + n].run;
-			n++;
-		}
-		SF_FAULT(commit_before_entries);
-		if (sf_space_is_usable(seg))
-			sf_space_log_entries(seg, kind, runs, n);
-		from += n;
-	}
-}
-
 void
 sf_write_pre_commit(void)
 {
-	SfFacts		alloc = {0};
-	SfFacts		free = {0};
-	SfFacts		pages = {0};
-
 	pre_commit_done = true;
 	if (!sf_owner_has_work())
 		return;
 	SF_FAULT(commit_before_flush);
 	sf_gather_flush_all(true);
 	SF_FAULT(commit_after_data);
-	sf_owner_collect(&alloc, &free, &pages);
-	if (alloc.n + free.n + pages.n > 0)
-		sf_write_note_entries();
-	log_facts(&alloc, SF_PEND_ALLOC);
-	log_facts(&free, SF_PEND_FREE);
-	log_facts(&pages, SF_PEND_FREE_PAGE);
+	sf_owner_log();
 	SF_FAULT(commit_after_alloc);
 	sf_arena_release_full();
 	SF_FAULT(commit_before_record);

@@ -23,7 +23,7 @@ struct SfDraft
 	SfLocator  *base;			/* or NULL */
 	uint64		seed;
 	SfEdit	   *edit;
-	struct Object *object;
+	SfObject   *object;
 };
 
 /* What a new version has of its base, or a new object for itself. */
@@ -64,8 +64,8 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 	name_version(draft, seg);
 	draft->seg = seg = sf_write_segment(seg);
 	draft->seed = sf_format_seed(seg->incarnation, draft->version.object_id);
-	draft->object = sf_owner_begin(seg, &draft->version, base);
-	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sf_owner_pages, draft->object);
+	draft->object = sf_objects_begin(seg, &draft->version, draft->base);
+	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sf_objects_pages, draft->object);
 	return draft;
 }
 
@@ -146,19 +146,27 @@ sf_write_draft_punch(SfDraft *draft, uint64 unit_no)
 	sf_object_edit_set(draft->edit, unit_no, &hole);
 }
 
-struct varlena *
-sf_write_draft_finish(SfDraft *draft, uint64 length_bytes)
+static struct varlena *
+finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
 {
 	struct varlena *datum;
-	SfLocator	loc;
 	SfOwned		owned;
 
 	sf_write_require_open();
 	datum = sf_object_edit_finish(draft->edit, length_bytes);
-	loc = sf_object_locator(datum);
-	owned = sf_object_minus(draft->seg, &loc, draft->base);
-	sf_owner_finish(draft->object, &loc, &owned);
+	*loc = sf_object_locator(datum);
+	owned = sf_object_minus(draft->seg, loc, draft->base);
+	sf_objects_finish(draft->object, loc, &owned);
+	pfree(owned.runs);
 	return datum;
+}
+
+struct varlena *
+sf_write_draft_finish(SfDraft *draft, uint64 length_bytes)
+{
+	SfLocator	loc;
+
+	return finish(draft, length_bytes, &loc);
 }
 
 struct varlena *
@@ -166,12 +174,13 @@ sf_write_value(SfSegment *seg, const char *data, Size len)
 {
 	SfDraft    *draft = sf_write_draft(seg, NULL);
 	struct varlena *datum;
+	SfLocator	loc;
 
 	Assert(len > 0);
 	sf_write_draft_resize(draft, SF_UNITS_OF(len));
 	sf_write_draft_put(draft, 0, data, len, len);
-	datum = sf_write_draft_finish(draft, len);
-	sf_owner_place(draft->object);
+	datum = finish(draft, len, &loc);
+	sf_objects_place(draft->object, &loc);
 	pfree(draft);
 	return datum;
 }

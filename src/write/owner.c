@@ -5,9 +5,10 @@
  *
  * Before puts the bytes in place, after records the facts.  An object is placed
  * when its locator goes into a tuple; the AFTER trigger confirms it when the
- * row is really there; what is never confirmed is given back.  State changes go
- * to an undo list with nest levels, so that a savepoint takes back just what
- * came after it.
+ * row is really there; what is never confirmed is given back.  States go
+ * back and forth by nest level, so that a savepoint takes back just what came
+ * after it.  They are kept in two forms (plain.c, objects.c); what rows have got
+ * and lost goes to the ledger (ledger.c) at once.
  *
  *	 state		meaning at commit
  *	 DEAD		never was: its subtransaction aborted, or it was not finished
@@ -30,262 +31,109 @@
  */
 #include "base/base.h"
 
-#include "access/xact.h"
-#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "write/write_internal.h"
 
-typedef enum ObjectState
+/* An object in either form. */
+typedef struct Made
 {
-	OBJECT_DEAD,
-	OBJECT_DRAFT,
-	OBJECT_PLACED,
-	OBJECT_CONFIRMED,
-	OBJECT_FREED,
-	OBJECT_LOST,
-} ObjectState;
-
-typedef struct ObjectKey
-{
-	uint64		incarnation;
-	uint64		object_id;
-	uint64		generation;
-} ObjectKey;
-
-/* An object this transaction made. */
-typedef struct Object
-{
-	ObjectKey	key;
-	ObjectState state;
+	SfObject   *object;			/* NULL: plain */
 	SfSegment  *seg;
-	uint64		hash;			/* of the locator, once it is whole */
-	int			nruns;
-	int			npages;
-	SfRun		run;			/* the run, if there is one only */
-	SfRun	   *runs;			/* else all of them; without those of the base */
-	uint32	   *pages;			/* likewise */
-	int			nscrap;
-	uint32	   *scrap;			/* pages that were made and written anew since */
-	struct varlena *base;		/* or NULL */
-} Object;
+	SfObjectState state;
+} Made;
 
-/* A state change to be taken back when a subtransaction aborts. */
-typedef struct Undo
-{
-	Object	   *object;
-	ObjectState old_state;
-	int			level;
-} Undo;
-
-/* What a row gave up. */
-typedef struct Freed
-{
-	SfSegment  *seg;
-	SfOwned		owned;
-	int			level;
-} Freed;
-
-static HTAB *objects;
-static Undo *undo;
-static int64 nundo;
-static int64 undo_size;
-static Freed *freed;
-static int64 nfreed;
-static int64 freed_size;
-
-/* ---- objects of this transaction ---- */
-
-static int
-cmp_pages(const void *a, const void *b)
-{
-	uint32		x = *(const uint32 *) a;
-	uint32		y = *(const uint32 *) b;
-
-	return x < y ? -1 : x > y;
-}
-
-/*
- * A move to another tablespace copies the number of the next object along with
- * the incarnation.  When it is rolled back to a savepoint, the ids of what was
- * stored in the copy come again, and not from us only.
- */
 static bool
-is_void(const Object *object)
+find_made(const SfLocator *loc, Made *made)
 {
-	return object->state == OBJECT_DEAD && sf_space_is_gone(object->seg->node);
-}
-
-/*
- * The object of this transaction that a locator names.  Another transaction may
- * have made a version of the same object under the same generation: it is not
- * that if the locators differ.
- */
-static Object *
-find_object(const SfLocator *loc)
-{
-	ObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
-	Object	   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
-
-	if (object == NULL || is_void(object) || object->hash != sf_format_locator_hash(loc))
-		return NULL;
-	return object;
-}
-
-static void
-set_state(Object *object, ObjectState state)
-{
-	undo = sf_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
-	undo[nundo++] = (Undo) {object, object->state, GetCurrentTransactionNestLevel()};
-	object->state = state;
-}
-
-static void
-make_hash(void)
-{
-	HASHCTL		ctl = {.keysize = sizeof(ObjectKey),.entrysize = sizeof(Object),
-	.hcxt = sf_write_context()};
-
-	objects = hash_create("securefile objects", 1024, &ctl,
-						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
-/* The generation is the first from that of the locator on that is free. */
-static Object *
-enter_object(SfLocator *loc, bool derived)
-{
-	for (;; loc->generation++)
+	made->object = sf_objects_find(loc);
+	if (made->object != NULL)
 	{
-		ObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
-		bool		found;
-		Object	   *object = hash_search(objects, &key, HASH_ENTER, &found);
-
-		if (!found || is_void(object))
-			return object;
-		if (!derived)
-			elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
+		made->seg = made->object->seg;
+		made->state = made->object->state;
+		return true;
 	}
-}
-
-Object *
-sf_owner_begin(SfSegment *seg, SfLocator *loc, struct varlena *base)
-{
-	Object	   *object;
-
-	if (base != NULL)
-		base = sf_object_copy(base, sf_write_context());
-	if (objects == NULL)
-		make_hash();
-	object = enter_object(loc, base != NULL);
-	object->state = OBJECT_DEAD;
-	object->seg = seg;
-	object->hash = 0;
-	object->nruns = object->npages = object->nscrap = 0;
-	object->runs = NULL;
-	object->pages = object->scrap = NULL;
-	object->base = base;
-	return object;
-}
-
-void
-sf_owner_pages(const uint32 *pages, int npages, void *arg)
-{
-	Object	   *object = arg;
-	Size		size = (object->npages + npages) * sizeof(uint32);
-
-	sf_write_note_entries();
-	object->pages = object->pages == NULL
-		? MemoryContextAlloc(sf_write_context(), size)
-		: repalloc_huge(object->pages, size);
-	memcpy(object->pages + object->npages, pages, npages * sizeof(uint32));
-	object->npages += npages;
-}
-
-/* Of the pages that were made, those that are not owned any more are scrap. */
-static void
-sort_out_pages(Object *object, const SfOwned *owned)
-{
-	int			kept = 0;
-
-	if (owned->npages == object->npages)
-		return;
-	object->scrap = MemoryContextAllocHuge(sf_write_context(), object->npages * sizeof(uint32));
-	qsort(owned->pages, owned->npages, sizeof(uint32), cmp_pages);
-	for (int i = 0; i < object->npages; i++)
-	{
-		if (bsearch(&object->pages[i], owned->pages, owned->npages, sizeof(uint32), cmp_pages) != NULL)
-			object->pages[kept++] = object->pages[i];
-		else
-			object->scrap[object->nscrap++] = object->pages[i];
-	}
-	Assert(kept == owned->npages);
-	object->npages = kept;
-}
-
-void
-sf_owner_finish(Object *object, const SfLocator *loc, const SfOwned *owned)
-{
-	object->hash = sf_format_locator_hash(loc);
-	sort_out_pages(object, owned);
-	if (owned->nruns > 0)
-		object->run = owned->runs[0];
-	if (owned->nruns > 1)
-		object->runs = memcpy(MemoryContextAllocHuge(sf_write_context(),
-													 owned->nruns * sizeof(SfRun)),
-							  owned->runs, owned->nruns * sizeof(SfRun));
-	object->nruns = owned->nruns;
-	set_state(object, OBJECT_DRAFT);
-}
-
-void
-sf_owner_place(Object *object)
-{
-	set_state(object, OBJECT_PLACED);
+	made->state = sf_plain_state(loc, &made->seg);
+	return made->state != SF_OBJECT_DEAD;
 }
 
 /* Was the object made from that value, or from none (old: what its row has)? */
 static bool
-fits_row(const Object *object, const struct varlena *old)
+fits_row(const SfObject *object, struct varlena *old)
 {
-	return object->base == NULL || (old != NULL && sf_object_same(object->base, old));
+	return object->base_generation == 0 || (old != NULL && sf_objects_is_base(object, old));
 }
 
 bool
 sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 {
 	SfLocator	loc = sf_object_locator(datum);
-	Object	   *object = find_object(&loc);
+	SfObject   *object = sf_objects_find(&loc);
 
-	if (object == NULL || object->state != OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
+	if (object == NULL || object->state != SF_OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
 		loc.attnum != seg->attnum || !SfNodeEquals(object->seg->node, seg->node) ||
 		!fits_row(object, old))
 		return false;
 	sf_object_require_genuine(object->seg, &loc);
-	sf_owner_place(object);
+	sf_objects_place(object, &loc);
 	return true;
 }
 
 /* ---- facts from the AFTER trigger ---- */
+
+/* Note the runs of an object that a row has got. */
+static void
+note_allocated(const Made *made, const SfLocator *loc)
+{
+	SfObject   *object = made->object;
+	SfOwned		owned;
+
+	if (object != NULL && object->lists != NULL && object->lists->nruns > 0)
+		sf_ledger_add_runs(SF_FACT_ALLOC, object->seg, object->lists->runs, object->lists->nruns);
+	else if (object != NULL && object->run_sectors > 0)
+		sf_ledger_add_runs(SF_FACT_ALLOC, object->seg,
+						   &(SfRun) {object->run_start, object->run_sectors}, 1);
+	else if (object == NULL)
+	{
+		owned = sf_object_minus(made->seg, loc, NULL);
+		sf_ledger_add_runs(SF_FACT_ALLOC, made->seg, owned.runs, owned.nruns);
+		pfree(owned.runs);
+	}
+}
+
+/* A row has it, or had it: its space is allocated. */
+static void
+own(Made *made, const SfLocator *loc, SfObjectState state)
+{
+	if (made->state < SF_OBJECT_CONFIRMED)
+		note_allocated(made, loc);
+	if (made->object != NULL)
+		sf_objects_set_state(made->object, state);
+	else
+		sf_plain_set(loc, state);
+	made->state = state;
+}
 
 void
 sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct varlena *old)
 {
 	SfLocator	loc;
 	const char *problem = sf_object_decode(datum, &loc);
-	Object	   *object = problem == NULL ? find_object(&loc) : NULL;
+	Made		made;
 
 	sf_write_require_open();
-	if (object == NULL ||
-		(object->state != OBJECT_PLACED && object->state != OBJECT_LOST) ||
-		loc.table_oid != table_oid || loc.attnum != attnum || !fits_row(object, old))
+	if (problem != NULL || !find_made(&loc, &made) ||
+		(made.state != SF_OBJECT_PLACED && made.state != SF_OBJECT_LOST) ||
+		loc.table_oid != table_oid || loc.attnum != attnum ||
+		(made.object != NULL && !fits_row(made.object, old)))
 		ereport(ERROR,
 				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
 				 errmsg("column \"%s\" of table \"%s\" was given a stored securefile value that was not stored for it",
 						get_attname(table_oid, attnum, false), get_rel_name(table_oid)),
 				 errdetail("A trigger that fires after the extension's own put it there."),
 				 errhint("Assign the value as bytea (value::bytea), or in a trigger that fires earlier.")));
-	sf_object_require_genuine(object->seg, &loc);
-	set_state(object, object->state == OBJECT_LOST ? OBJECT_FREED : OBJECT_CONFIRMED);
+	sf_object_require_genuine(made.seg, &loc);
+	own(&made, &loc, made.state == SF_OBJECT_LOST ? SF_OBJECT_FREED : SF_OBJECT_CONFIRMED);
+	sf_ledger_bound();
 }
 
 /* A value that a row gave up, and what it got for it, if that shares space. */
@@ -294,27 +142,16 @@ typedef struct GivenUp
 	SfSegment  *seg;
 	const SfLocator *loc;
 	const SfLocator *successor; /* or NULL */
+	SfOwned		unshared;
 } GivenUp;
 
+/* What the two do not share (an SfBaseStep). */
 static void
-note_freed(SfSegment *seg, SfOwned owned)
-{
-	freed = sf_write_make_room(freed, nfreed, &freed_size, sizeof(Freed));
-	freed[nfreed++] = (Freed) {sf_write_segment(seg), owned, GetCurrentTransactionNestLevel()};
-}
-
-/* Note what is not shared as freed (an SfBaseStep). */
-static void
-free_unshared(void *arg)
+find_unshared(void *arg)
 {
 	GivenUp    *given = arg;
-	MemoryContext context = MemoryContextSwitchTo(sf_write_context());
-	SfOwned		owned = sf_object_minus(given->seg, given->loc, given->successor);
 
-	if (owned.nruns < 64)
-		owned.runs = repalloc(owned.runs, Max(owned.nruns, 1) * sizeof(SfRun));
-	MemoryContextSwitchTo(context);
-	note_freed(given->seg, owned);
+	given->unshared = sf_object_minus(given->seg, given->loc, given->successor);
 }
 
 /* A damaged row can be removed, but what it says about space is not believed. */
@@ -330,44 +167,67 @@ warn_not_freed(Oid table_oid, AttrNumber attnum, const char *problem)
 }
 
 /* Only a map in inode pages can be damaged when its locator is not. */
+static ErrorData *
+try_find_unshared(GivenUp *given)
+{
+	if ((given->loc->flags & SF_LOC_INODE) ||
+		(given->successor != NULL && (given->successor->flags & SF_LOC_INODE)))
+		return sf_base_guarded(find_unshared, given);
+	find_unshared(given);
+	return NULL;
+}
+
 static void
 free_genuine(GivenUp *given)
 {
-	ErrorData  *edata;
+	ErrorData  *edata = try_find_unshared(given);
+	SfSegment  *seg = sf_write_segment(given->seg);
 
-	if (!(given->loc->flags & SF_LOC_INODE) &&
-		(given->successor == NULL || !(given->successor->flags & SF_LOC_INODE)))
+	if (edata != NULL)
 	{
-		free_unshared(given);
+		warn_not_freed(given->loc->table_oid, given->loc->attnum, edata->message);
 		return;
 	}
-	edata = sf_base_guarded(free_unshared, given);
-	if (edata != NULL)
-		warn_not_freed(given->loc->table_oid, given->loc->attnum, edata->message);
+	sf_ledger_add_runs(SF_FACT_FREE, seg, given->unshared.runs, given->unshared.nruns);
+	sf_ledger_add_pages(seg, given->unshared.pages, given->unshared.npages);
+	pfree(given->unshared.runs);
+	if (given->unshared.pages != NULL)
+		pfree(given->unshared.pages);
 }
 
-/* An object of this transaction: what it owns is known, unless it shares. */
+/* An object of this transaction. */
 static void
-free_new(Object *object, GivenUp *given)
+free_new(Made *made, GivenUp *given)
 {
-	if (object->state == OBJECT_FREED || object->state == OBJECT_LOST)
+	if (made->state == SF_OBJECT_FREED || made->state == SF_OBJECT_LOST)
 		return;
-	given->seg = object->seg;
-	if (object->base == NULL && given->successor == NULL)
-		note_freed(object->seg, (SfOwned) {object->nruns > 1 ? object->runs : &object->run,
-										   object->nruns, object->pages, object->npages});
+	own(made, given->loc, made->state == SF_OBJECT_PLACED ? SF_OBJECT_LOST : SF_OBJECT_FREED);
+	given->seg = made->seg;
+	free_genuine(given);
+}
+
+/* One of an earlier transaction, or that is like one; problem: with its locator. */
+static void
+free_old(Oid table_oid, AttrNumber attnum, GivenUp *given, const char *problem)
+{
+	given->seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
+	if (given->seg == NULL || (problem == NULL && given->seg->incarnation != given->loc->incarnation))
+		return;					/* its storage goes as a whole */
+	if (problem == NULL && !sf_format_locator_genuine(given->loc, &given->seg->secret))
+		problem = "locator was not made by its segment, or was changed since";
+	if (problem != NULL)
+		warn_not_freed(table_oid, attnum, psprintf("The %s.", problem));
 	else
 		free_genuine(given);
-	set_state(object, object->state == OBJECT_PLACED ? OBJECT_LOST : OBJECT_FREED);
 }
 
 /* Does the value that comes into a row share space with the one that goes? */
 static bool
 is_successor(const SfLocator *loc, struct varlena *datum)
 {
-	Object	   *object = find_object(loc);
+	SfObject   *object = sf_objects_find(loc);
 
-	return object != NULL && object->base != NULL && sf_object_same(object->base, datum);
+	return object != NULL && sf_objects_is_base(object, datum);
 }
 
 void
@@ -377,7 +237,7 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 	SfLocator	next_loc;
 	GivenUp		given = {NULL, &loc, NULL};
 	const char *problem = sf_object_decode(datum, &loc);
-	Object	   *object;
+	Made		made;
 
 	if (problem == NULL && (loc.table_oid != table_oid || loc.attnum != attnum))
 		return;
@@ -388,116 +248,54 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 		if (is_successor(&next_loc, datum))
 			given.successor = &next_loc;
 	}
-	object = problem == NULL ? find_object(&loc) : NULL;
-	if (object != NULL)
-	{
-		free_new(object, &given);
-		return;
-	}
-	given.seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
-	if (given.seg == NULL || (problem == NULL && given.seg->incarnation != loc.incarnation))
-		return;					/* its storage goes as a whole */
-	if (problem == NULL && !sf_format_locator_genuine(&loc, &given.seg->secret))
-		problem = "locator was not made by its segment, or was changed since";
-	if (problem != NULL)
-		warn_not_freed(table_oid, attnum, psprintf("The %s.", problem));
+	if (problem == NULL && find_made(&loc, &made))
+		free_new(&made, &given);
 	else
-		free_genuine(&given);
+		free_old(table_oid, attnum, &given, problem);
+	sf_ledger_bound();
 }
 
-/* ---- savepoints ---- */
+/* ---- savepoints, and what pre-commit has to log ---- */
 
 void
 sf_write_at_subcommit(int level)
 {
-	for (int64 i = nundo; i > 0 && undo[i - 1].level >= level; i--)
-		undo[i - 1].level = level - 1;
-	for (int64 i = nfreed; i > 0 && freed[i - 1].level >= level; i--)
-		freed[i - 1].level = level - 1;
+	sf_objects_at_subcommit(level);
+	sf_plain_at_subcommit(level);
+	sf_ledger_at_subcommit(level);
 }
 
 void
 sf_write_at_subabort(int level)
 {
-	while (nundo > 0 && undo[nundo - 1].level >= level)
-	{
-		nundo--;
-		undo[nundo].object->state = undo[nundo].old_state;
-	}
-	while (nfreed > 0 && freed[nfreed - 1].level >= level)
-		nfreed--;
-}
-
-/* ---- what pre-commit has to log ---- */
-
-/*
- * What one object of this transaction comes to.  A version that was born and
- * died here is visible to nobody else, but core still looks at it until the
- * horizon has passed: logical decoding emits it, and CREATE INDEX evaluates
- * its expressions on it.  So its space is allocated, and was noted as freed,
- * like any other.
- */
-static void
-collect_object(const Object *object, SfFacts *alloc, SfFacts *pages)
-{
-	if (object->state >= OBJECT_CONFIRMED)
-		sf_facts_add_runs(alloc, object->seg, object->nruns > 1 ? object->runs : &object->run, object->nruns);
-	else
-		sf_facts_add_pages(pages, object->seg, object->pages, object->npages);
-	sf_facts_add_pages(pages, object->seg, object->scrap, object->nscrap);
+	sf_objects_at_subabort(level);
+	sf_plain_at_subabort(level);
+	sf_ledger_at_subabort(level);
 }
 
 bool
 sf_owner_has_work(void)
 {
-	return objects != NULL || nfreed > 0;
+	return !sf_objects_is_empty() || !sf_plain_is_empty() || !sf_ledger_is_empty();
 }
 
 bool
 sf_write_has_facts(SfNode node)
 {
-	HASH_SEQ_STATUS status;
-	Object	   *object;
-	bool		found = false;
-
-	for (int64 i = 0; i < nfreed && !found; i++)
-		found = SfNodeEquals(freed[i].seg->node, node);
-	if (objects == NULL || found)
-		return found;
-	hash_seq_init(&status, objects);
-	while ((object = hash_seq_search(&status)) != NULL)
-		found |= SfNodeEquals(object->seg->node, node) &&
-			(object->state != OBJECT_DEAD || object->npages + object->nscrap > 0);
-	return found;
+	return sf_ledger_has(node) || sf_plain_has(node) || sf_objects_has(node);
 }
 
 void
-sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages)
+sf_owner_log(void)
 {
-	if (objects != NULL)
-	{
-		HASH_SEQ_STATUS status;
-		Object	   *object;
-
-		hash_seq_init(&status, objects);
-		while ((object = hash_seq_search(&status)) != NULL)
-			collect_object(object, alloc, pages);
-	}
-	for (int64 i = 0; i < nfreed; i++)
-	{
-		sf_facts_add_runs(free, freed[i].seg, freed[i].owned.runs, freed[i].owned.nruns);
-		sf_facts_add_pages(pages, freed[i].seg, freed[i].owned.pages, freed[i].owned.npages);
-	}
-	sf_facts_sort(alloc, true);
-	sf_facts_sort(free, true);
-	sf_facts_sort(pages, false);
+	sf_objects_collect();
+	sf_ledger_log();
 }
 
 void
 sf_owner_reset(void)
 {
-	objects = NULL;
-	undo = NULL;
-	freed = NULL;
-	nundo = undo_size = nfreed = freed_size = 0;
+	sf_objects_reset();
+	sf_plain_reset();
+	sf_ledger_reset();
 }

@@ -7,7 +7,10 @@
  * arena.c		where the next unit goes: lent regions of this backend
  * gather.c		the write gather cache: two buffers, pieces, flushes
  * owner.c		which object is whose: placed, confirmed, freed; savepoints
- * work.c		memory, copies of segments, lists of facts
+ * objects.c	objects of this transaction that are not plain
+ * plain.c		states of objects of which there is nothing else to know
+ * ledger.c		what is to be logged, by nest level; in bounded memory
+ * work.c		memory, copies of segments
  * commit.c		the order of things at the end of a transaction
  *
  *-------------------------------------------------------------------------
@@ -34,29 +37,6 @@ extern void *sf_write_make_room(void *array, int64 n, int64 *size, Size item);
 
 /* This transaction's copy of a segment (stable address). */
 extern SfSegment *sf_write_segment(SfSegment *seg);
-
-/*
- * Lists of what pre-commit has to log, of one kind, sorted by segment and
- * sector.
- */
-typedef struct SfFact
-{
-	SfSegment  *seg;			/* this transaction's copy */
-	SfRun		run;
-} SfFact;
-
-typedef struct SfFacts
-{
-	SfFact	   *items;
-	int64		n;
-	int64		size;
-} SfFacts;
-
-extern void sf_facts_add_runs(SfFacts *facts, SfSegment *seg, const SfRun *runs, int n);
-extern void sf_facts_add_pages(SfFacts *facts, SfSegment *seg, const uint32 *pages, int n);
-
-/* Sort; merge what touches on one map page, if that is wanted. */
-extern void sf_facts_sort(SfFacts *facts, bool merge);
 
 /* Transaction end; last. */
 extern void sf_work_reset(void);
@@ -116,23 +96,147 @@ extern void sf_gather_reset(void);
 
 /* ---- owner.c ---- */
 
-/*
- * A new object, or a new version of base: begun (sets the generation), told of
- * its inode pages while they are made (an SfPagesMade), and finished when it is
- * whole: a draft.  Until then it is dead.  place: it goes into a row now.
- */
-extern struct Object *sf_owner_begin(SfSegment *seg, SfLocator *loc, struct varlena *base);
-extern void sf_owner_pages(const uint32 *pages, int npages, void *object);
-extern void sf_owner_finish(struct Object *object, const SfLocator *loc, const SfOwned *owned);
-extern void sf_owner_place(struct Object *object);
+/* In order: from CONFIRMED on its space is allocated.  owner.c says what they mean. */
+typedef enum SfObjectState
+{
+	SF_OBJECT_DEAD,
+	SF_OBJECT_DRAFT,
+	SF_OBJECT_PLACED,
+	SF_OBJECT_CONFIRMED,
+	SF_OBJECT_FREED,
+	SF_OBJECT_LOST,
+} SfObjectState;
 
 /* Did this transaction place or free anything? */
 extern bool sf_owner_has_work(void);
 
-/* alloc: runs of confirmed objects; free: runs to be freed; pages likewise. */
-extern void sf_owner_collect(SfFacts *alloc, SfFacts *free, SfFacts *pages);
+/* Pre-commit: log what rows have got and lost, and the pages that nobody owns. */
+extern void sf_owner_log(void);
 
 /* Transaction end. */
 extern void sf_owner_reset(void);
+
+/* ---- objects.c ---- */
+
+typedef struct SfObjectKey
+{
+	uint64		incarnation;
+	uint64		object_id;
+	uint32		generation;
+} SfObjectKey;
+
+/* Runs and pages of an object, if it has more than one run. */
+typedef struct SfObjectLists
+{
+	SfRun	   *runs;			/* without those of the base */
+	int			nruns;
+	int			npages;
+	uint32	   *pages;			/* likewise */
+	uint32	   *scrap;			/* pages that were made and written anew since */
+	int			nscrap;
+} SfObjectLists;
+
+/*
+ * An object this transaction made.  A statement may have millions of them: it
+ * is kept short.  Of the base, which is a version of the same object, there is
+ * what tells it from all others.
+ */
+typedef struct SfObject
+{
+	SfObjectKey	key;			/* only KEY_SIZE of it is compared */
+	SfSegment  *seg;
+	uint64		hash;			/* of the locator, once it is whole */
+	uint64		base_hash;		/* likewise of the base's */
+	SfObjectLists *lists;			/* or NULL */
+	uint64		run_start;		/* the run, if there is one only */
+	uint32		run_sectors;
+	uint32		base_generation;	/* 0: no base */
+	uint32		state;			/* SfObjectState */
+	uint32		level;			/* where it changed last; 1: not to be undone */
+} SfObject;
+
+/*
+ * A new object, or a new version of base: begun (sets the generation), told of
+ * its inode pages while they are made (an SfPagesMade), and finished when it is
+ * whole: a draft.  Until then it is dead.  place: it goes into a row now; the
+ * pointer is not to be used after that.
+ */
+extern SfObject *sf_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base);
+extern void sf_objects_pages(const uint32 *pages, int npages, void *object);
+extern void sf_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned);
+extern void sf_objects_place(SfObject *object, const SfLocator *loc);
+
+/* The one that a locator names, or NULL. */
+extern SfObject *sf_objects_find(const SfLocator *loc);
+extern void sf_objects_set_state(SfObject *object, SfObjectState state);
+
+/* Is a STORED datum the value that the object was made from? */
+extern bool sf_objects_is_base(const SfObject *object, struct varlena *datum);
+
+/* Is there one in that storage; was there ever one in this transaction? */
+extern bool sf_objects_has(SfNode node);
+extern bool sf_objects_is_empty(void);
+
+/* Pre-commit: note in the ledger what pages nobody owns. */
+extern void sf_objects_collect(void);
+
+extern void sf_objects_at_subcommit(int level);
+extern void sf_objects_at_subabort(int level);
+extern void sf_objects_reset(void);
+
+/* ---- plain.c ---- */
+
+/* Can it be plain, as far as its locator tells? */
+extern bool sf_plain_is(const SfLocator *loc);
+
+/* Note a plain object; false if it cannot be noted here. */
+extern bool sf_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state);
+
+/* State of the plain object that a locator names (DEAD: none), and its segment. */
+extern SfObjectState sf_plain_state(const SfLocator *loc, SfSegment **seg);
+
+/* Change the state of one that is not dead. */
+extern void sf_plain_set(const SfLocator *loc, SfObjectState state);
+
+/* Is there one in that storage; was there ever one in this transaction? */
+extern bool sf_plain_has(SfNode node);
+extern bool sf_plain_is_empty(void);
+
+extern void sf_plain_at_subcommit(int level);
+extern void sf_plain_at_subabort(int level);
+extern void sf_plain_reset(void);
+
+/* ---- ledger.c ---- */
+
+/* The kinds of entries that facts become, in the order in which they are logged. */
+typedef enum SfFactKind
+{
+	SF_FACT_ALLOC,
+	SF_FACT_FREE,
+	SF_FACT_FREE_PAGE,
+} SfFactKind;
+
+#define SF_FACT_KINDS	3
+
+/* Note, at the current nest level. */
+extern void sf_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n);
+extern void sf_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n);
+
+/*
+ * Keep to securefile.transaction_memory: sum up, or log early.  Called when no
+ * page is locked and nothing is half noted.
+ */
+extern void sf_ledger_bound(void);
+
+/* Pre-commit: log all that is left. */
+extern void sf_ledger_log(void);
+
+/* Is there a fact about that storage, or was one logged; is there any? */
+extern bool sf_ledger_has(SfNode node);
+extern bool sf_ledger_is_empty(void);
+
+extern void sf_ledger_at_subcommit(int level);
+extern void sf_ledger_at_subabort(int level);
+extern void sf_ledger_reset(void);
 
 #endif							/* SF_WRITE_INTERNAL_H */

@@ -165,6 +165,22 @@ my %scenarios = (
 			transaction(3, 'DELETE FROM queue WHERE id > 2000;'),
 			"SELECT FROM securefile_maintain('queue', 'doc');\n");
 	},
+	early => sub {
+		my ($t) = @_;
+		my $add = 'INSERT INTO queue SELECT i, name, data FROM bytes, generate_series(%d, %d) i WHERE name = \'small\';';
+		return (create_table('queue', $t, 'disable_storage_in_row') . sprintf($add, 1, 300),
+			"SET securefile.transaction_memory = 0;\n",
+			transaction(1, 'DELETE FROM queue WHERE id % 5 = 0; SAVEPOINT a; DELETE FROM queue WHERE id % 5 = 1;',
+				'ROLLBACK TO a; SAVEPOINT b; DELETE FROM queue WHERE id % 5 = 2; RELEASE b;', sprintf($add, 301, 320),
+				'DELETE FROM queue WHERE id > 310;'),
+			"SELECT FROM securefile_maintain('queue', 'doc');\n",
+			"BEGIN; DELETE FROM queue WHERE id % 5 = 3; SAVEPOINT a; DELETE FROM queue; ROLLBACK;\n",
+			'BEGIN; DELETE FROM queue WHERE id > 305; SAVEPOINT a; DELETE FROM queue WHERE id > 290;'
+			  . " INSERT INTO done VALUES (2); PREPARE TRANSACTION 'p';\n\\echo prepared\n",
+			"SELECT FROM securefile_maintain('queue', 'doc');\n",
+			"COMMIT PREPARED 'p';\n\\echo op 2\n",
+			"SELECT FROM securefile_maintain('queue', 'doc');\n");
+	},
 	sparse => sub {
 		my ($t) = @_;
 		return ('CREATE TABLE sparse (id int, doc ' . type($t) . ');',

@@ -10,7 +10,10 @@ use SecurefileTest;
 use Test::More;
 
 my $seconds = $ENV{SECUREFILE_TWIN_SECONDS} || 15;
-my $node = new_cluster('twins', conf => [ 'max_prepared_transactions = 20', 'allow_in_place_tablespaces = on' ]);
+my $memory = int(rand(2)) ? '64MB' : '0';
+my $node = new_cluster('twins', conf => [ 'max_prepared_transactions = 20', 'allow_in_place_tablespaces = on',
+	"securefile.transaction_memory = '$memory'" ]);
+note("securefile.transaction_memory = $memory");
 
 # All files of segments.
 sub files

@@ -1,0 +1,477 @@
+/*-------------------------------------------------------------------------
+ *
+ * rope.c
+ *	  EDITED values of many pieces: balanced trees that share what is the same.
+ *
+ * A flat EDITED value is copied whole by each edit, which is the best there is
+ * for a few pieces and costs the square of their number in a loop.  A rope is an
+ * expanded object (utils/expandeddatum.h) that such a loop keeps in its
+ * variable, or an aggregate in its state.  Its nodes are never changed: an edit
+ * makes those between the root and the place of the edit anew, and shares all
+ * others with the value it was made from.  So it is not asked whether a datum
+ * is read-only, and whoever holds an older value still has that.
+ *
+ * The nodes, and what they point to, lie in a store, which belongs to all ropes
+ * that were made from one another and is freed with the last of them.  Those of
+ * older values that nobody holds any more stay in it: when they are most of it,
+ * the next rope moves to a store of its own.
+ *
+ * In a tuple or any other place that outlives memory, a rope is flat.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "object/object_internal.h"
+#include "utils/memutils.h"
+
+#define NODES_AT_ONCE	64
+#define STORE_SMALL		(64 * 1024) /* bytes that are not worth a move */
+
+typedef struct RopeNode RopeNode;
+struct RopeNode
+{
+	RopeNode   *left;
+	RopeNode   *right;
+	SfPiece		piece;
+	uint64		length;			/* of all below, as is what follows */
+	uint64		data;			/* upper limit of what a flat one takes behind its pieces */
+	uint64		nvalues;
+	uint32		npieces;
+	int			height;
+};
+
+typedef struct Store
+{
+	MemoryContext context;
+	int			nropes;
+	RopeNode   *nodes;			/* not used yet */
+	int			nnodes;
+	Size		used;
+	Size		move_at;		/* size from which on ropes move away */
+} Store;
+
+struct SfRope
+{
+	ExpandedObjectHeader header;
+	MemoryContextCallback at_end;
+	Store	   *store;
+	RopeNode   *root;
+	struct varlena *flat;		/* between get_flat_size and flatten_into */
+};
+
+/* ---- stores ---- */
+
+/* A MemoryContextCallback of a rope. */
+static void
+leave_store(void *arg)
+{
+	SfRope	   *rope = arg;
+
+	if (rope->store != NULL && --rope->store->nropes == 0)
+		MemoryContextDelete(rope->store->context);
+	rope->store = NULL;
+}
+
+static Store *
+new_store(void)
+{
+	/* ropes of different lives may share it, so it belongs to none of them */
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "securefile edited values",
+												  ALLOCSET_DEFAULT_SIZES);
+	Store	   *store = MemoryContextAllocExtended(context, sizeof(Store),
+												   MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
+
+	if (store == NULL)
+	{
+		MemoryContextDelete(context);
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	}
+	store->context = context;
+	store->move_at = STORE_SMALL;
+	return store;
+}
+
+static void
+enter_store(SfRope *rope, Store *store)
+{
+	store->nropes++;
+	rope->store = store;
+}
+
+static void *
+store_alloc(Store *store, Size size)
+{
+	store->used += size;
+	return MemoryContextAllocHuge(store->context, size);
+}
+
+/* A copy of what a piece points to; values: what was copied already. */
+static SfPiece
+store_piece(Store *store, SfPiece piece, SfValues *values)
+{
+	struct varlena **copy;
+
+	if (piece.kind == SF_PIECE_BYTES)
+		piece.bytes = memcpy(store_alloc(store, piece.length), piece.bytes, piece.length);
+	else if (piece.kind == SF_PIECE_VALUE)
+	{
+		copy = sf_values_find(values, piece.value);
+		if (*copy == NULL)
+		{
+			*copy = sf_object_copy(piece.value, store->context);
+			store->used += VARSIZE(*copy);
+		}
+		piece.value = *copy;
+	}
+	return piece;
+}
+
+/* ---- trees: none of these functions changes a node ---- */
+
+#define Height(node)	((node) == NULL ? 0 : (node)->height)
+#define Length(node)	((node) == NULL ? 0 : (node)->length)
+#define Pieces(node)	((node) == NULL ? 0 : (node)->npieces)
+#define Values(node)	((node) == NULL ? 0 : (node)->nvalues)
+#define Data(node)		((node) == NULL ? 0 : (node)->data)
+
+/* What a piece may take behind a flat list; a value is there once, however often it occurs. */
+static uint64
+data_of(const SfPiece *piece)
+{
+	return piece->kind == SF_PIECE_BYTES ? piece->length : 0;
+}
+
+static RopeNode *
+new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
+{
+	RopeNode   *node;
+
+	if (store->nnodes == 0)
+	{
+		store->nodes = store_alloc(store, NODES_AT_ONCE * sizeof(RopeNode));
+		store->nnodes = NODES_AT_ONCE;
+	}
+	node = &store->nodes[--store->nnodes];
+	node->left = left;
+	node->right = right;
+	node->piece = piece;
+	node->length = sf_object_add_lengths(sf_object_add_lengths(Length(left), piece.length),
+										 Length(right));
+	node->data = Data(left) + data_of(&piece) + Data(right);
+	node->nvalues = Values(left) + (piece.kind == SF_PIECE_VALUE) + Values(right);
+	node->npieces = Pieces(left) + 1 + Pieces(right);
+	node->height = Max(Height(left), Height(right)) + 1;
+	return node;
+}
+
+/* Of two trees and a piece between them, whose heights differ by at most 3. */
+static RopeNode *
+balance(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
+{
+	if (Height(left) > Height(right) + 2)
+	{
+		RopeNode	   *inner = left->right;
+
+		if (Height(left->left) >= Height(inner))
+			return new_node(store, left->left, left->piece, new_node(store, inner, piece, right));
+		return new_node(store, new_node(store, left->left, left->piece, inner->left), inner->piece,
+						new_node(store, inner->right, piece, right));
+	}
+	if (Height(right) > Height(left) + 2)
+	{
+		RopeNode	   *inner = right->left;
+
+		if (Height(right->right) >= Height(inner))
+			return new_node(store, new_node(store, left, piece, inner), right->piece, right->right);
+		return new_node(store, new_node(store, left, piece, inner->left), inner->piece,
+						new_node(store, inner->right, right->piece, right->right));
+	}
+	return new_node(store, left, piece, right);
+}
+
+/* The same, of trees of any heights. */
+static RopeNode *
+join(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
+{
+	if (Height(left) > Height(right) + 2)
+		return balance(store, left->left, left->piece, join(store, left->right, piece, right));
+	if (Height(right) > Height(left) + 2)
+		return balance(store, join(store, left, piece, right->left), right->piece, right->right);
+	return new_node(store, left, piece, right);
+}
+
+static RopeNode *
+without_first(Store *store, RopeNode *node)
+{
+	return node->left == NULL ? node->right :
+		balance(store, without_first(store, node->left), node->piece, node->right);
+}
+
+static RopeNode *
+without_last(Store *store, RopeNode *node)
+{
+	return node->right == NULL ? node->left :
+		balance(store, node->left, node->piece, without_last(store, node->right));
+}
+
+/* One tree behind the other; pieces that meet may become one. */
+static RopeNode *
+concat(Store *store, RopeNode *left, RopeNode *right)
+{
+	const RopeNode *last = left;
+	const RopeNode *first = right;
+	SfPiece		piece;
+
+	if (left == NULL || right == NULL)
+		return left == NULL ? right : left;
+	while (last->right != NULL)
+		last = last->right;
+	while (first->left != NULL)
+		first = first->left;
+	right = without_first(store, right);
+	if (!sf_object_goes_on(&last->piece, &first->piece))
+		return join(store, left, first->piece, right);
+	piece = last->piece;
+	piece.length = sf_object_add_lengths(piece.length, first->piece.length);
+	return join(store, without_last(store, left), piece, right);
+}
+
+/* Bytes [from, to) of a piece. */
+static SfPiece
+cut_piece(SfPiece piece, uint64 from, uint64 to)
+{
+	if (piece.kind == SF_PIECE_BYTES)
+		piece.bytes += from;
+	else if (piece.kind == SF_PIECE_VALUE)
+		piece.start += from;
+	piece.length = to - from;
+	return piece;
+}
+
+/* The first length bytes, of which there are at least as many. */
+static RopeNode *
+head_of(Store *store, RopeNode *node, uint64 length)
+{
+	uint64		before = node == NULL ? 0 : Length(node->left);
+
+	if (node == NULL || length == 0)
+		return NULL;
+	if (length <= before)
+		return head_of(store, node->left, length);
+	if (length >= before + node->piece.length)
+		return join(store, node->left, node->piece,
+					head_of(store, node->right, length - before - node->piece.length));
+	return join(store, node->left, cut_piece(node->piece, 0, length - before), NULL);
+}
+
+/* What follows the first skip bytes. */
+static RopeNode *
+tail_of(Store *store, RopeNode *node, uint64 skip)
+{
+	uint64		before = node == NULL ? 0 : Length(node->left);
+
+	if (node == NULL || skip == 0)
+		return node;
+	if (skip <= before)
+		return join(store, tail_of(store, node->left, skip), node->piece, node->right);
+	if (skip >= before + node->piece.length)
+		return tail_of(store, node->right, skip - before - node->piece.length);
+	return join(store, NULL, cut_piece(node->piece, skip - before, node->piece.length), node->right);
+}
+
+/* A tree of pieces, copied to the store. */
+static RopeNode *
+build(Store *store, const SfPiece *pieces, int n, SfValues *values)
+{
+	int			middle = n / 2;
+	RopeNode   *left;
+	SfPiece		piece;
+
+	if (n == 0)
+		return NULL;
+	left = build(store, pieces, middle, values);
+	piece = store_piece(store, pieces[middle], values);
+	return new_node(store, left, piece,
+					build(store, pieces + middle + 1, n - middle - 1, values));
+}
+
+static void
+list_pieces(const RopeNode *node, SfPiece *pieces, int *n)
+{
+	for (; node != NULL; node = node->right)
+	{
+		list_pieces(node->left, pieces, n);
+		pieces[(*n)++] = node->piece;
+	}
+}
+
+static RopeNode *
+copy_tree(Store *store, const RopeNode *node)
+{
+	SfPiece    *pieces = palloc_extended(Max(Pieces(node), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
+	SfValues   *values = sf_values_begin(Values(node));
+	int			n = 0;
+	RopeNode   *copy;
+
+	list_pieces(node, pieces, &n);
+	copy = build(store, pieces, n, values);
+	sf_values_end(values);
+	pfree(pieces);
+	return copy;
+}
+
+/* ---- ropes ---- */
+
+static Size
+flat_size(ExpandedObjectHeader *header)
+{
+	SfRope	   *rope = (SfRope *) header;
+
+	if (rope->flat == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(header->eoh_context);
+		SfPiece    *pieces;
+		int			n = sf_rope_pieces(rope, &pieces);
+
+		rope->flat = sf_object_edited(pieces, n);
+		pfree(pieces);
+		MemoryContextSwitchTo(old);
+	}
+	return VARSIZE(rope->flat);
+}
+
+static void
+flatten(ExpandedObjectHeader *header, void *result, Size size)
+{
+	SfRope	   *rope = (SfRope *) header;
+
+	Assert(rope->flat != NULL && size == VARSIZE(rope->flat));
+	memcpy(result, rope->flat, size);
+	pfree(rope->flat);
+	rope->flat = NULL;
+}
+
+static const ExpandedObjectMethods methods = {flat_size, flatten};
+
+SfRope *
+sf_rope_of(Datum value)
+{
+	SfRope	   *rope;
+
+	if (!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(value)))
+		return NULL;
+	rope = (SfRope *) DatumGetEOHP(value);
+	return rope->header.eoh_methods == &methods ? rope : NULL;
+}
+
+SfRope *
+sf_rope_begin(SfRope *like, MemoryContext parent)
+{
+	MemoryContext context;
+	SfRope	   *rope;
+
+	sf_base_require_preload();
+	context = AllocSetContextCreate(parent, "securefile edited value", ALLOCSET_START_SMALL_SIZES);
+	rope = MemoryContextAllocZero(context, sizeof(SfRope));
+	EOH_init_header(&rope->header, &methods, context);
+	rope->at_end.func = leave_store;
+	rope->at_end.arg = rope;
+	MemoryContextRegisterResetCallback(context, &rope->at_end);
+	enter_store(rope, like != NULL ? like->store : new_store());
+	return rope;
+}
+
+uint64
+sf_rope_length(const SfRope *rope)
+{
+	return Length(rope->root);
+}
+
+bool
+sf_rope_has_values(const SfRope *rope)
+{
+	return Values(rope->root) > 0;
+}
+
+int
+sf_rope_npieces(const SfRope *rope)
+{
+	return Pieces(rope->root);
+}
+
+int
+sf_rope_pieces(const SfRope *rope, SfPiece **pieces)
+{
+	int			n = 0;
+
+	*pieces = palloc_extended(Max(Pieces(rope->root), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
+	list_pieces(rope->root, *pieces, &n);
+	return n;
+}
+
+static void
+append(SfRope *rope, RopeNode *node)
+{
+	rope->root = concat(rope->store, rope->root, node);
+	sf_object_check_edited_size(Data(rope->root), Pieces(rope->root));
+}
+
+void
+sf_rope_append_pieces(SfRope *rope, const SfPiece *pieces, int npieces)
+{
+	SfValues   *values = sf_values_begin(npieces);
+	RopeNode   *node = build(rope->store, pieces, npieces, values);
+
+	sf_values_end(values);
+	append(rope, node);
+}
+
+void
+sf_rope_append_range(SfRope *rope, const SfRope *from, uint64 start, uint64 end)
+{
+	RopeNode   *node;
+
+	end = Min(end, Length(from->root));
+	if (start >= end)
+		return;
+	/* what is made on the way is in the store that has the rest of it */
+	node = tail_of(from->store, head_of(from->store, from->root, end), start);
+	if (from->store != rope->store)
+		node = copy_tree(rope->store, node);
+	append(rope, node);
+}
+
+/*
+ * Move to a store of its own when most of this one is nobody's, as far as this
+ * rope can tell.  Where others are what fills it, moving would not free it: it is
+ * not tried again before it has grown by as much.
+ */
+static void
+move_to_own_store(SfRope *rope)
+{
+	Store	   *store = rope->store;
+	Size		live = Pieces(rope->root) * (sizeof(RopeNode) + 64) + Data(rope->root);
+	SfRope	   *fresh;
+	RopeNode   *root;
+
+	if (store->used < store->move_at || store->used < 4 * live)
+		return;
+	store->move_at = store->used + Max(live, STORE_SMALL);
+	fresh = sf_rope_begin(NULL, CurrentMemoryContext);
+	root = copy_tree(fresh->store, rope->root);
+	leave_store(rope);
+	enter_store(rope, fresh->store);
+	rope->root = root;
+	rope->store->move_at = Max(STORE_SMALL, 2 * rope->store->used);
+	DeleteExpandedObject(EOHPGetRWDatum(&fresh->header));
+}
+
+Datum
+sf_rope_datum(SfRope *rope)
+{
+	move_to_own_store(rope);
+	return EOHPGetRWDatum(&rope->header);
+}

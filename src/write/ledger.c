@@ -1,0 +1,388 @@
+/*-------------------------------------------------------------------------
+ *
+ * ledger.c
+ *	  What a transaction has to log: runs its rows have got, runs and inode
+ *	  pages they have lost, by nest level.
+ *
+ * A fact is noted at the nest level it comes from.  A subtransaction that
+ * aborts takes its facts along; one that commits gives them to its parent.
+ * Neighbours are summed up as they come, and all facts of a level are when
+ * they take more than securefile.transaction_memory.  If that is not enough
+ * they are logged at once, as entries of a transaction that still runs, and
+ * forgotten here:
+ *
+ * L1	an entry carries an xid whose fate is that of the fact's level, so that
+ *		a subtransaction that aborts takes back what it has logged, as it does
+ *		with rows that it has deleted;
+ * L2	that xid is not above the one of the record, so that no crash can make
+ *		the server give it out again while the entry is there;
+ * L3	ALLOC entries of a subtransaction are never early: were it to abort, the
+ *		resolver would clear used bits while the transaction can still write;
+ * L4	a fact is forgotten when its record is written, not when all are: an ERROR
+ *		in between may be caught in a savepoint, and nothing may be logged twice.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "config/config.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "write/write_internal.h"
+
+#define FIRST_FACTS		16
+#define LOOK_BACK		8		/* facts: columns and partitions that are written by turns */
+
+typedef struct Fact
+{
+	SfSegment  *seg;			/* this transaction's copy */
+	SfRun		run;
+} Fact;
+
+typedef struct Facts
+{
+	Fact	   *items;
+	int64		done;			/* these are logged */
+	int64		n;
+	int64		size;
+} Facts;
+
+typedef struct Level
+{
+	int			level;
+	uint64		fxid;			/* of it, or of a child that has committed */
+	Facts		facts[SF_FACT_KINDS];
+} Level;
+
+static Level *levels;			/* ascending; levels may occur more than once */
+static int64 nlevels;
+static int64 levels_size;
+static int64 nfacts;			/* in all of them, and not logged */
+static SfSegment **logged;		/* there were early entries for these */
+static int64 nlogged;
+static int64 logged_size;
+
+/* ---- noting ---- */
+
+/* Make room for n more; false, and nothing changed, if there is no memory. */
+static bool
+reserve(Facts *facts, int64 n)
+{
+	int64		size = Max(Max(FIRST_FACTS, facts->size * 2), facts->n + n);
+	Fact	   *items;
+
+	if (facts->n + n <= facts->size)
+		return true;
+	items = MemoryContextAllocExtended(sf_write_context(), size * sizeof(Fact),
+									   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	if (items == NULL)
+		return false;
+	if (facts->items != NULL)
+	{
+		memcpy(items, facts->items, facts->n * sizeof(Fact));
+		pfree(facts->items);
+	}
+	facts->items = items;
+	facts->size = size;
+	return true;
+}
+
+/* Does a run go on where a fact ends?  Merged ones stay on one map page. */
+static bool
+touches(const Fact *fact, const SfSegment *seg, SfRun run)
+{
+	return fact->seg == seg && fact->run.start + fact->run.nsectors == run.start &&
+		fact->run.start / SF_MAP_SECTORS == run.start / SF_MAP_SECTORS;
+}
+
+static void
+add(Facts *facts, SfSegment *seg, SfRun run, bool merge)
+{
+	for (int64 i = facts->n; merge && i > facts->done && i > facts->n - LOOK_BACK; i--)
+	{
+		Fact	   *fact = &facts->items[i - 1];
+
+		if (touches(fact, seg, run))
+		{
+			fact->run.nsectors += run.nsectors;
+			return;
+		}
+	}
+	if (!reserve(facts, 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Failed to note space of securefile values.")));
+	facts->items[facts->n++] = (Fact) {seg, run};
+	nfacts++;
+}
+
+/* Those of the current nest level, which by this gets an xid if it has none. */
+static Facts *
+facts_now(SfFactKind kind)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (nlevels == 0 || levels[nlevels - 1].level < level)
+	{
+		uint64		fxid = U64FromFullTransactionId(GetCurrentFullTransactionId());
+
+		levels = sf_write_make_room(levels, nlevels, &levels_size, sizeof(Level));
+		levels[nlevels++] = (Level) {.level = level,.fxid = fxid};
+	}
+	Assert(levels[nlevels - 1].level == level);
+	return &levels[nlevels - 1].facts[kind];
+}
+
+void
+sf_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n)
+{
+	Assert(kind != SF_FACT_FREE_PAGE);
+	for (int i = 0; i < n; i++)
+		add(facts_now(kind), seg, runs[i], true);
+}
+
+void
+sf_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n)
+{
+	for (int i = 0; i < n; i++)
+		add(facts_now(SF_FACT_FREE_PAGE), seg, (SfRun) {pages[i], 1}, false);
+}
+
+/* ---- summing up ---- */
+
+static int
+cmp_facts(const void *a, const void *b)
+{
+	const Fact *x = a;
+	const Fact *y = b;
+
+	if (x->seg != y->seg)
+		return x->seg < y->seg ? -1 : 1;
+	return x->run.start < y->run.start ? -1 : x->run.start > y->run.start;
+}
+
+/* Forget what is logged; sort the rest by segment and sector, merge neighbours. */
+static void
+sum_up(Facts *facts, bool merge)
+{
+	int64		to = 0;
+
+	facts->n -= facts->done;
+	if (facts->done > 0)
+		memmove(facts->items, facts->items + facts->done, facts->n * sizeof(Fact));
+	facts->done = 0;
+	if (facts->n == 0)
+		return;
+	qsort(facts->items, facts->n, sizeof(Fact), cmp_facts);
+	for (int64 i = 1; merge && i < facts->n; i++)
+	{
+		if (touches(&facts->items[to], facts->items[i].seg, facts->items[i].run))
+			facts->items[to].run.nsectors += facts->items[i].run.nsectors;
+		else
+			facts->items[++to] = facts->items[i];
+	}
+	if (merge)
+	{
+		nfacts -= facts->n - (to + 1);
+		facts->n = to + 1;
+	}
+}
+
+static void
+sum_up_all(void)
+{
+	for (int64 i = 0; i < nlevels; i++)
+		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+			sum_up(&levels[i].facts[kind], kind != SF_FACT_FREE_PAGE);
+}
+
+/* ---- logging ---- */
+
+/* L1 and L2: the xid that the entries of a level carry. */
+static uint64
+fxid_of(const Level *level)
+{
+	if (level->level == 1)
+		return U64FromFullTransactionId(GetTopFullTransactionId());
+	if (level->level == GetCurrentTransactionNestLevel())
+		return U64FromFullTransactionId(GetCurrentFullTransactionId());
+	return level->fxid;
+}
+
+/* As many of the next facts of one segment as go into one record; L4. */
+static void
+log_some(Facts *facts, SfPendKind kind, uint64 fxid)
+{
+	SfRun		runs[SF_PENDING_MAX];
+	SfSegment  *seg = facts->items[facts->done].seg;
+	int			n = 0;
+
+	while (n < SF_PENDING_MAX && facts->done + n < facts->n &&
+		   facts->items[facts->done + n].seg == seg)
+	{
+		runs[n] = facts->items[facts->done + n].run;
+		n++;
+	}
+	sf_write_note_entries();
+	/* those of storage that is gone fall away */
+	if (sf_space_is_usable(seg))
+		n = sf_space_log_some(seg, kind, fxid, runs, n);
+	facts->done += n;
+	nfacts -= n;
+}
+
+static const SfPendKind pend_kinds[SF_FACT_KINDS] = {
+	[SF_FACT_ALLOC] = SF_PEND_ALLOC,
+	[SF_FACT_FREE] = SF_PEND_FREE,
+	[SF_FACT_FREE_PAGE] = SF_PEND_FREE_PAGE,
+};
+
+void
+sf_ledger_log(void)
+{
+	sum_up_all();
+	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+	{
+		for (int64 i = 0; i < nlevels; i++)
+		{
+			Facts	   *facts = &levels[i].facts[kind];
+			SfSegment  *seg = NULL;
+
+			Assert(levels[i].level == 1);
+			while (facts->done < facts->n)
+			{
+				if (facts->items[facts->done].seg != seg)
+					SF_FAULT(commit_before_entries);
+				seg = facts->items[facts->done].seg;
+				log_some(facts, pend_kinds[kind], fxid_of(&levels[i]));
+			}
+		}
+	}
+}
+
+/* Remember that a segment has early entries. */
+static void
+note_logged(SfSegment *seg)
+{
+	for (int64 i = 0; i < nlogged; i++)
+		if (logged[i] == seg)
+			return;
+	logged = sf_write_make_room(logged, nlogged, &logged_size, sizeof(SfSegment *));
+	logged[nlogged++] = seg;
+}
+
+static void
+log_early(Level *level, SfFactKind kind)
+{
+	Facts	   *facts = &level->facts[kind];
+
+	if (kind == SF_FACT_ALLOC && level->level > 1)
+		return;					/* L3 */
+	while (facts->done < facts->n)
+	{
+		CHECK_FOR_INTERRUPTS();
+		SF_FAULT(entries_early);
+		note_logged(facts->items[facts->done].seg);
+		log_some(facts, pend_kinds[kind], fxid_of(level));
+	}
+	facts->n = facts->done = 0;
+}
+
+void
+sf_ledger_bound(void)
+{
+	int64		limit = sf_transaction_memory_kb * INT64CONST(1024) / sizeof(Fact);
+
+	if (nfacts <= limit)
+		return;
+	sum_up_all();
+	/* else all would be sorted again for each of the next facts */
+	if (nfacts <= limit / 2)
+		return;
+	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+		for (int64 i = 0; i < nlevels; i++)
+			log_early(&levels[i], kind);
+}
+
+bool
+sf_ledger_has(SfNode node)
+{
+	for (int64 i = 0; i < nlogged; i++)
+		if (SfNodeEquals(logged[i]->node, node))
+			return true;
+	for (int64 i = 0; i < nlevels; i++)
+		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+		{
+			const Facts *facts = &levels[i].facts[kind];
+
+			for (int64 f = facts->done; f < facts->n; f++)
+				if (SfNodeEquals(facts->items[f].seg->node, node))
+					return true;
+		}
+	return false;
+}
+
+bool
+sf_ledger_is_empty(void)
+{
+	return nlevels == 0;
+}
+
+/* ---- savepoints ---- */
+
+/* Add what a level has to another one; false if there is no memory for that. */
+static bool
+give(Level *from, Level *to)
+{
+	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+		if (!reserve(&to->facts[kind], from->facts[kind].n - from->facts[kind].done))
+			return false;
+	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+	{
+		Facts	   *source = &from->facts[kind];
+		Facts	   *target = &to->facts[kind];
+		int64		n = source->n - source->done;
+
+		if (n > 0)
+			memcpy(target->items + target->n, source->items + source->done, n * sizeof(Fact));
+		target->n += n;
+		if (source->items != NULL)
+			pfree(source->items);
+	}
+	return true;
+}
+
+/* Throws nothing: what cannot be merged for want of memory stays as it is. */
+void
+sf_ledger_at_subcommit(int level)
+{
+	for (int64 i = nlevels; i > 0 && levels[i - 1].level >= level; i--)
+		levels[i - 1].level = level - 1;
+	while (nlevels > 1 && levels[nlevels - 2].level == levels[nlevels - 1].level &&
+		   give(&levels[nlevels - 1], &levels[nlevels - 2]))
+		nlevels--;
+}
+
+void
+sf_ledger_at_subabort(int level)
+{
+	for (; nlevels > 0 && levels[nlevels - 1].level >= level; nlevels--)
+		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+		{
+			Facts	   *facts = &levels[nlevels - 1].facts[kind];
+
+			nfacts -= facts->n - facts->done;
+			if (facts->items != NULL)
+				pfree(facts->items);
+		}
+}
+
+void
+sf_ledger_reset(void)
+{
+	levels = NULL;
+	logged = NULL;
+	nlevels = levels_size = nfacts = nlogged = logged_size = 0;
+}

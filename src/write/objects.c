@@ -1,0 +1,395 @@
+/*-------------------------------------------------------------------------
+ *
+ * objects.c
+ *	  Objects of this transaction that are not plain: from handles, versions of
+ *	  another one, or with inode pages.
+ *
+ * State changes go to an undo list with nest levels, so that a savepoint takes
+ * back just what came after it; one for each object and level is enough.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "write/write_internal.h"
+
+#define KEY_SIZE	(offsetof(SfObjectKey, generation) + sizeof(uint32))
+
+/* Objects from which on those that have become old are looked for. */
+#define FORGET_FIRST	4096
+
+/* What an object was before its first change at a level. */
+typedef struct Undo
+{
+	SfObject   *object;
+	uint32		level;
+	uint32		old_level;
+	SfObjectState old_state;
+} Undo;
+
+static HTAB *objects;
+static int64 forget_at;			/* number of objects to look for old ones at */
+static Undo *undo;
+static int64 nundo;
+static int64 undo_size;
+
+/* ---- objects of this transaction ---- */
+
+static int
+cmp_pages(const void *a, const void *b)
+{
+	uint32		x = *(const uint32 *) a;
+	uint32		y = *(const uint32 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/*
+ * A move to another tablespace copies the number of the next object along with
+ * the incarnation.  When it is rolled back to a savepoint, the ids of what was
+ * stored in the copy come again, and not from us only.
+ */
+static bool
+is_void(const SfObject *object)
+{
+	return object->state == SF_OBJECT_DEAD && sf_space_is_gone(object->seg->node);
+}
+
+/*
+ * The object of this transaction that a locator names.  Another transaction may
+ * have made a version of the same object under the same generation: it is not
+ * that if the locators differ.
+ */
+SfObject *
+sf_objects_find(const SfLocator *loc)
+{
+	SfObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
+	SfObject   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
+
+	if (object == NULL || is_void(object) || object->hash != sf_format_locator_hash(loc))
+		return NULL;
+	return object;
+}
+
+void
+sf_objects_set_state(SfObject *object, SfObjectState state)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (object->level < level)
+	{
+		undo = sf_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
+		undo[nundo++] = (Undo) {object, level, object->level, object->state};
+		object->level = level;
+	}
+	object->state = state;
+}
+
+/* ---- making one ---- */
+
+static void
+make_hash(void)
+{
+	HASHCTL		ctl = {.keysize = KEY_SIZE,.entrysize = sizeof(SfObject),
+	.hcxt = sf_write_context()};
+
+	objects = hash_create("securefile objects", 64, &ctl,
+						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	forget_at = FORGET_FIRST;
+}
+
+static void
+free_lists(SfObject *object)
+{
+	SfObjectLists *lists = object->lists;
+
+	if (lists == NULL)
+		return;
+	object->lists = NULL;
+	if (lists->runs != NULL)
+		pfree(lists->runs);
+	if (lists->pages != NULL)
+		pfree(lists->pages);
+	if (lists->scrap != NULL)
+		pfree(lists->scrap);
+	pfree(lists);
+}
+
+/*
+ * Once a row has it, an object is like one that an earlier transaction has made:
+ * what it has is in the ledger, and its locator says all that is asked of it.
+ * Nobody can have one any more that was whole and is dead again.
+ */
+static bool
+is_settled(const SfObject *object)
+{
+	return object->level == 1 &&
+		(object->state == SF_OBJECT_CONFIRMED ||
+		 (object->state == SF_OBJECT_DEAD && object->hash != 0));
+}
+
+/* Note the pages that nobody owns when this commits. */
+static void
+note_lost_pages(const SfObject *object)
+{
+	const SfObjectLists *lists = object->lists;
+
+	if (lists == NULL)
+		return;
+	if (object->state < SF_OBJECT_CONFIRMED)
+		sf_ledger_add_pages(object->seg, lists->pages, lists->npages);
+	sf_ledger_add_pages(object->seg, lists->scrap, lists->nscrap);
+}
+
+static void
+forget_settled(void)
+{
+	HASH_SEQ_STATUS status;
+	SfObject   *object;
+
+	Assert(GetCurrentTransactionNestLevel() == 1);
+	hash_seq_init(&status, objects);
+	while ((object = hash_seq_search(&status)) != NULL)
+	{
+		if (!is_settled(object))
+			continue;
+		note_lost_pages(object);
+		free_lists(object);
+		hash_search(objects, &object->key, HASH_REMOVE, NULL);
+	}
+	forget_at = Max(FORGET_FIRST, hash_get_num_entries(objects) * 2);
+}
+
+/* The generation is the first from that of the locator on that is free. */
+static SfObject *
+enter_object(SfLocator *loc, bool derived)
+{
+	for (;; loc->generation++)
+	{
+		SfObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
+		bool		found;
+		SfObject   *object = hash_search(objects, &key, HASH_ENTER, &found);
+
+		if (!found || is_void(object))
+			return object;
+		if (!derived)
+			elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
+	}
+}
+
+SfObject *
+sf_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
+{
+	SfObject   *object;
+
+	if (objects == NULL)
+		make_hash();
+	/* for good; and never between the two halves of an account, which is_base() needs */
+	if (hash_get_num_entries(objects) >= forget_at && GetCurrentTransactionNestLevel() == 1)
+		forget_settled();
+	object = enter_object(loc, base != NULL);
+	object->state = SF_OBJECT_DEAD;
+	object->level = 1;
+	object->seg = seg;
+	object->hash = 0;
+	object->lists = NULL;
+	object->run_sectors = 0;
+	object->base_generation = base == NULL ? 0 : base->generation;
+	object->base_hash = base == NULL ? 0 : sf_format_locator_hash(base);
+	return object;
+}
+
+static SfObjectLists *
+lists_of(SfObject *object)
+{
+	if (object->lists == NULL)
+		object->lists = MemoryContextAllocZero(sf_write_context(), sizeof(SfObjectLists));
+	return object->lists;
+}
+
+void
+sf_objects_pages(const uint32 *pages, int npages, void *arg)
+{
+	SfObjectLists *lists = lists_of(arg);
+	Size		size = (lists->npages + npages) * sizeof(uint32);
+
+	sf_write_note_entries();
+	lists->pages = lists->pages == NULL
+		? MemoryContextAlloc(sf_write_context(), size)
+		: repalloc_huge(lists->pages, size);
+	memcpy(lists->pages + lists->npages, pages, npages * sizeof(uint32));
+	lists->npages += npages;
+}
+
+/* Of the pages that were made, those that are not owned any more are scrap. */
+static void
+sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
+{
+	int			kept = 0;
+
+	if (lists == NULL || owned->npages == lists->npages)
+		return;
+	lists->scrap = MemoryContextAllocHuge(sf_write_context(), lists->npages * sizeof(uint32));
+	qsort(owned->pages, owned->npages, sizeof(uint32), cmp_pages);
+	for (int i = 0; i < lists->npages; i++)
+	{
+		if (bsearch(&lists->pages[i], owned->pages, owned->npages, sizeof(uint32), cmp_pages) != NULL)
+			lists->pages[kept++] = lists->pages[i];
+		else
+			lists->scrap[lists->nscrap++] = lists->pages[i];
+	}
+	Assert(kept == owned->npages);
+	lists->npages = kept;
+}
+
+void
+sf_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned)
+{
+	object->hash = sf_format_locator_hash(loc);
+	sort_out_pages(object->lists, owned);
+	if (owned->nruns == 1)
+	{
+		object->run_start = owned->runs[0].start;
+		object->run_sectors = owned->runs[0].nsectors;
+	}
+	else if (owned->nruns > 1)
+	{
+		SfObjectLists *lists = lists_of(object);
+		Size		size = owned->nruns * sizeof(SfRun);
+
+		lists->runs = memcpy(MemoryContextAllocHuge(sf_write_context(), size), owned->runs, size);
+		lists->nruns = owned->nruns;
+	}
+	sf_objects_set_state(object, SF_OBJECT_DRAFT);
+}
+
+/*
+ * May a draft become plain, so that there is nothing else to be undone?  If it
+ * was made at this very level, that takes both back: its undo is the last one.
+ */
+static bool
+can_be_plain(const SfObject *object, const SfLocator *loc)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (!sf_plain_is(loc) || object->base_generation != 0 ||
+		(object->lists != NULL && object->lists->npages + object->lists->nscrap > 0))
+		return false;
+	if (level == 1)
+		return true;
+	return nundo > 0 && undo[nundo - 1].object == object && undo[nundo - 1].level == level &&
+		undo[nundo - 1].old_level == 1 && undo[nundo - 1].old_state == SF_OBJECT_DEAD;
+}
+
+void
+sf_objects_place(SfObject *object, const SfLocator *loc)
+{
+	bool		has_undo = object->level > 1;
+
+	if (!can_be_plain(object, loc) || !sf_plain_add(object->seg, loc, SF_OBJECT_PLACED))
+	{
+		sf_objects_set_state(object, SF_OBJECT_PLACED);
+		return;
+	}
+	if (has_undo)
+		nundo--;
+	free_lists(object);
+	hash_search(objects, &object->key, HASH_REMOVE, NULL);
+}
+
+/* Is a datum the value that the object was made from? */
+bool
+sf_objects_is_base(const SfObject *object, struct varlena *datum)
+{
+	SfLocator	loc;
+
+	return object->base_generation != 0 && sf_object_decode(datum, &loc) == NULL &&
+		loc.incarnation == object->key.incarnation && loc.object_id == object->key.object_id &&
+		loc.generation == object->base_generation &&
+		sf_format_locator_hash(&loc) == object->base_hash;
+}
+
+/* ---- savepoints ---- */
+
+void
+sf_objects_at_subcommit(int level)
+{
+	int64		from = nundo;
+	int64		to;
+
+	while (from > 0 && undo[from - 1].level >= level)
+		from--;
+	/* of two, of this level and of the one that it becomes, the older one stays */
+	for (to = from; from < nundo; from++)
+	{
+		undo[from].object->level = undo[from].level = level - 1;
+		if (undo[from].old_level < level - 1)
+			undo[to++] = undo[from];
+	}
+	nundo = to;
+}
+
+void
+sf_objects_at_subabort(int level)
+{
+	for (; nundo > 0 && undo[nundo - 1].level >= level; nundo--)
+	{
+		undo[nundo - 1].object->state = undo[nundo - 1].old_state;
+		undo[nundo - 1].object->level = undo[nundo - 1].old_level;
+	}
+}
+
+/* ---- pre-commit and end ---- */
+
+bool
+sf_objects_has(SfNode node)
+{
+	HASH_SEQ_STATUS status;
+	SfObject   *object;
+	bool		found = false;
+
+	if (objects == NULL)
+		return false;
+	hash_seq_init(&status, objects);
+	while ((object = hash_seq_search(&status)) != NULL)
+		found |= SfNodeEquals(object->seg->node, node) &&
+			(object->state != SF_OBJECT_DEAD ||
+			 (object->lists != NULL && object->lists->npages + object->lists->nscrap > 0));
+	return found;
+}
+
+bool
+sf_objects_is_empty(void)
+{
+	return objects == NULL;
+}
+
+/*
+ * A version that was born and died here is visible to nobody else, but core still
+ * looks at it until the horizon has passed: logical decoding emits it, and
+ * CREATE INDEX evaluates its expressions on it.  So its space is allocated, and
+ * was noted as freed, like any other; and only the others lose their pages.
+ */
+void
+sf_objects_collect(void)
+{
+	HASH_SEQ_STATUS status;
+	SfObject   *object;
+
+	if (objects == NULL)
+		return;
+	hash_seq_init(&status, objects);
+	while ((object = hash_seq_search(&status)) != NULL)
+		note_lost_pages(object);
+}
+
+void
+sf_objects_reset(void)
+{
+	objects = NULL;
+	undo = NULL;
+	nundo = undo_size = 0;
+}

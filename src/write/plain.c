@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * plain.c
+ *	  States of plain objects: those that were written whole, share nothing and
+ *	  have no inode pages.
+ *
+ * Nearly all objects are plain, and a statement that stores a million of them
+ * confirms the first one only when it has stored the last: so they cost a
+ * byte each.  All else that there is to know of one stands in its locator.
+ *
+ * Sixty-four objects of successive ids are one entry.  It is copied before it
+ * is first changed at a nest level above 1, and the copy put back when that
+ * level aborts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "utils/hsearch.h"
+#include "write/write_internal.h"
+
+#define GROUP_SIZE	64
+
+typedef struct GroupKey
+{
+	uint64		incarnation;
+	uint64		number;			/* object id / GROUP_SIZE */
+} GroupKey;
+
+typedef struct Group
+{
+	GroupKey	key;
+	SfSegment  *seg;			/* this transaction's copy */
+	int			level;			/* changed since it was begun; 1: no copy is kept */
+	uint8		states[GROUP_SIZE]; /* SfObjectState */
+} Group;
+
+/* A group as it was before its first change at a level. */
+typedef struct Undo
+{
+	Group	   *group;
+	int			level;
+	int			old_level;
+	uint8		states[GROUP_SIZE];
+} Undo;
+
+static HTAB *groups;
+static Undo *undo;
+static int64 nundo;
+static int64 undo_size;
+
+bool
+sf_plain_is(const SfLocator *loc)
+{
+	return loc->generation == 1 && !(loc->flags & SF_LOC_INODE);
+}
+
+static Group *
+find_group(const SfLocator *loc)
+{
+	GroupKey	key = {loc->incarnation, loc->object_id / GROUP_SIZE};
+
+	return groups == NULL || !sf_plain_is(loc) ? NULL : hash_search(groups, &key, HASH_FIND, NULL);
+}
+
+SfObjectState
+sf_plain_state(const SfLocator *loc, SfSegment **seg)
+{
+	Group	   *group = find_group(loc);
+	uint8		state = group == NULL ? SF_OBJECT_DEAD : group->states[loc->object_id % GROUP_SIZE];
+
+	if (state == SF_OBJECT_DEAD || !sf_format_locator_genuine(loc, &group->seg->secret))
+		return SF_OBJECT_DEAD;
+	*seg = group->seg;
+	return state;
+}
+
+/* Keep a copy of the group, unless this level has one. */
+static void
+keep_copy(Group *group)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (group->level == level)
+		return;
+	Assert(group->level < level);
+	undo = sf_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
+	undo[nundo] = (Undo) {group, level, group->level};
+	memcpy(undo[nundo++].states, group->states, sizeof(group->states));
+	group->level = level;
+}
+
+void
+sf_plain_set(const SfLocator *loc, SfObjectState state)
+{
+	Group	   *group = find_group(loc);
+
+	keep_copy(group);
+	group->states[loc->object_id % GROUP_SIZE] = state;
+}
+
+static bool
+is_void(const Group *group)
+{
+	static const uint8 none[GROUP_SIZE];
+
+	return memcmp(group->states, none, sizeof(none)) == 0;
+}
+
+static void
+make_groups(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(GroupKey),.entrysize = sizeof(Group),
+	.hcxt = sf_write_context()};
+
+	groups = hash_create("securefile plain objects", 64, &ctl,
+						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/*
+ * The ids of a group are all of one storage, but for those of a move that was
+ * rolled back (owner.c, is_void()): they come again.
+ */
+bool
+sf_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state)
+{
+	GroupKey	key = {loc->incarnation, loc->object_id / GROUP_SIZE};
+	Group	   *group;
+	bool		found;
+
+	Assert(sf_plain_is(loc));
+	if (groups == NULL)
+		make_groups();
+	group = hash_search(groups, &key, HASH_ENTER, &found);
+	if (!found)
+	{
+		group->seg = seg;
+		group->level = 1;
+		memset(group->states, SF_OBJECT_DEAD, sizeof(group->states));
+	}
+	else if (group->seg != seg && !is_void(group))
+		return false;
+	group->seg = seg;
+	sf_plain_set(loc, state);
+	return true;
+}
+
+bool
+sf_plain_has(SfNode node)
+{
+	HASH_SEQ_STATUS status;
+	Group	   *group;
+	bool		found = false;
+
+	if (groups == NULL)
+		return false;
+	hash_seq_init(&status, groups);
+	while ((group = hash_seq_search(&status)) != NULL)
+		found |= SfNodeEquals(group->seg->node, node) && !is_void(group);
+	return found;
+}
+
+bool
+sf_plain_is_empty(void)
+{
+	return groups == NULL;
+}
+
+/* ---- savepoints ---- */
+
+/* Of two copies, of a level and of the one that it becomes, the older one stays. */
+void
+sf_plain_at_subcommit(int level)
+{
+	int64		from = nundo;
+	int64		to;
+
+	while (from > 0 && undo[from - 1].level >= level)
+		from--;
+	for (to = from; from < nundo; from++)
+	{
+		undo[from].group->level = undo[from].level = level - 1;
+		if (undo[from].old_level < level - 1)
+			undo[to++] = undo[from];
+	}
+	nundo = to;
+}
+
+void
+sf_plain_at_subabort(int level)
+{
+	for (; nundo > 0 && undo[nundo - 1].level >= level; nundo--)
+	{
+		Undo	   *last = &undo[nundo - 1];
+
+		memcpy(last->group->states, last->states, sizeof(last->states));
+		last->group->level = last->old_level;
+	}
+}
+
+void
+sf_plain_reset(void)
+{
+	groups = NULL;
+	undo = NULL;
+	nundo = undo_size = 0;
+}
