@@ -27,10 +27,39 @@
 
 /*
  * Memory for direct I/O, aligned to 4 KB (2 MB from 2 MB on), advised to huge
- * pages from 128 KB on; lives until the process ends.  ERROR when out of
- * memory.
+ * pages from 128 KB on; lives until the process ends, but what it holds only to
+ * the end of the transaction.  ERROR when out of memory.
  */
 extern char *sf_io_buffer_alloc(Size size);
+
+/* ---- memory that is kept between transactions ---- */
+
+/* From so many bytes on a value's memory is worth keeping. */
+#define SF_IO_LARGE			(64 * 1024)
+
+/*
+ * This transaction moves large values: what the process keeps of memory is
+ * counted at its end.  Cheap; nothing happens without preload.
+ */
+extern void sf_io_use_memory(void);
+
+/*
+ * At the end of each transaction, when nothing is in flight any more: count what
+ * is kept, or give it back.  Throws nothing.
+ */
+extern void sf_io_memory_at_end(void);
+
+typedef struct SfKeptMemory
+{
+	uint64		total_bytes;	/* of all processes */
+	uint64		own_bytes;		/* of this one */
+	uint32		processes;		/* how many keep any */
+} SfKeptMemory;
+
+extern SfKeptMemory sf_io_kept_memory(void);
+
+extern Size sf_io_shmem_size(void);
+extern void sf_io_shmem_init(void);
 
 /* ---- data files: life ---- */
 

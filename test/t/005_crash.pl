@@ -176,7 +176,7 @@ files_left('crash in an uncommitted CREATE');
 my $create = 'CREATE TABLE unborn (id int, doc securefile)';
 foreach my $point ('create_after_record', 'grow_before_files', 'grow_after_zero')
 {
-	my $first = "$create; INSERT INTO unborn VALUES (1, blob(1, 10000))";
+	my $first = "BEGIN; $create; INSERT INTO unborn VALUES (1, blob(1, 10000)); COMMIT";
 	ok(dies_at($node, $point, 'kill', $first), "died in a CREATE and its first value: $point");
 	files_left("crash at $point of a new segment");
 	arm($node, $point, 'error');

@@ -237,6 +237,8 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 		my $name = "$method, " . ($options || 'logging');
 		my $set = "SET securefile.io_method = $method";
 		make_table($node, $t, $options);
+		# what has no files yet gets them behind a flush
+		fill($node, $t, -30, -30, 150_000);
 		# a commit that does not wait for its own record waits for the data all the same
 		my @async = session("INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series(-20, 0) i",
 			"$set; SET synchronous_commit = off");
@@ -315,9 +317,13 @@ is(flushed_before(qr/^(cut|remove) .*\.sf$/, @events), 1, 'DROP: files removed a
 
 # ---- new files: the names are durable too ----
 @events = session('CREATE TABLE fresh (id int PRIMARY KEY, seed int, len int, doc securefile)', $async);
-cmp_ok(count(qr/^sync .*\.sf$/, @events), '>', 0, 'CREATE: the file is flushed');
-cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+/\d+$}, @events), '>', 0, 'CREATE: and its directory');
-cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+$}, @events), '>', 0, 'CREATE: and the one above');
+is(count(qr{pg_securefile}, @events), 0, 'CREATE: no file is made');
+@events = session('INSERT INTO fresh VALUES (0, 0, 5000, blob(0, 5000))', $async);
+is(flushed_before(qr/^write .*\.sf$/, @events), 1, 'first value: its file comes after a flush');
+cmp_ok(count(qr/^sync .*\.sf$/, @events), '>', 0, 'first value: the file is flushed');
+cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+/\d+$}, @events), '>', 0, 'first value: and its directory');
+cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+$}, @events), '>', 0, 'first value: and the one above');
+cmp_ok(count(qr{^sync .*pg_securefile$}, @events), '>', 0, 'first value: and the one above that');
 
 # ---- trap 7: an abort waits for what is in flight ----
 make_table($node, 'aborted');
