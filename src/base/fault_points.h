@@ -16,7 +16,6 @@ SF_FAULT_POINT(io_submit, "handing a request to libaio or io_uring")
 SF_FAULT_POINT(io_setup, "making the context of libaio or io_uring, and asking what it can do")
 SF_FAULT_POINT(io_resident, "asking whether the page cache has a page")
 SF_FAULT_POINT(io_buffer, "mapping memory for transfers")
-SF_FAULT_POINT(io_memory, "asking how much memory the process has")
 SF_FAULT_POINT(io_sync, "fsync or fdatasync of a data file")
 SF_FAULT_POINT(io_extend, "writing zeros at the end of a data file")
 SF_FAULT_POINT(io_redo_write, "replay writes to a data file")
@@ -37,6 +36,9 @@ SF_FAULT_POINT(io_any, "any of the points above")
 
 /* Not one of them: a failure is a PANIC, and would be met before most others. */
 SF_FAULT_POINT(io_collect, "waiting for requests of libaio or io_uring")
+
+/* Nor is this, whose failure is none of the statement's. */
+SF_FAULT_POINT(io_memory, "asking how much memory the process has")
 
 /* Steps of the engine. */
 SF_FAULT_POINT(read_stale, "a read through the page cache; its first byte is spoiled")

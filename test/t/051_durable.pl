@@ -349,7 +349,7 @@ start_traced();
 @events = traced();
 is_deeply([ early(grep { $_->[1] =~ /\.sf$/ } @events) ], [], 'redo: writes are durable');
 cmp_ok(count(qr/^durable .*\.sf$/, @events), '>', 0, 'redo: there were some');
-rows_right($node, 'fresh', 10, 'after recovery');
+rows_right($node, 'fresh', 11, 'after recovery');
 sound($node, 'fresh', 'after recovery');
 
 # ---- pages kept for logical decoding are durable before the DROP is ----
