@@ -4,8 +4,9 @@
  *	  Where the next bytes go: this backend's lent regions, one a segment.
  *
  * A region is filled from its start.  Regions grow with what a backend writes,
- * from 256 KB (less in a segment below 1 MB) to the gather size, so that a small
- * value does not reserve much and a load gets long runs.  A region stays lent until the transaction has
+ * from 256 KB to the gather size, so that a small value does not reserve much
+ * and a load gets long runs; but what no value is known to need is no more than a
+ * quarter of the segment.  A region stays lent until the transaction has
  * ended (its I/O is done, its used bits are set); the rest of the last one is
  * kept for the next transaction.
  *
@@ -19,7 +20,7 @@
 #include "write/write_internal.h"
 
 #define FIRST_WANT_BLOCKS	64	/* 256 KB */
-#define SMALL_WANT_BLOCKS	16	/* 64 KB, where a segment is still small */
+#define SMALL_WANT_BLOCKS	16	/* 64 KB, in a small segment */
 #define KEEP_ARENAS			4	/* kept between transactions */
 
 typedef struct Arena
@@ -86,6 +87,15 @@ add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_block
 	return arena;
 }
 
+/* A step up, as far as the segment is large enough for that. */
+static uint32
+limited_want(SfSegment *seg, uint32 want)
+{
+	uint64		quarter = sf_space_total_sectors(seg) / SF_BLOCK_SECTORS / 4;
+
+	return Min(want, Max(quarter, SMALL_WANT_BLOCKS));
+}
+
 /* Region size to ask for: what the value still needs, or a step up. */
 static uint32
 want_blocks(uint32 need_blocks, uint64 ahead_sectors, uint32 last_want)
@@ -101,7 +111,7 @@ static Arena *
 lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_want)
 {
 	uint32		need = (nsectors + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
-	uint32		want = want_blocks(need, ahead_sectors, last_want);
+	uint32		want = want_blocks(need, ahead_sectors, limited_want(seg, last_want));
 	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
 	SfRegion	region;
 
@@ -123,16 +133,7 @@ claim_arena(SfSegment *seg)
 	if (!sf_space_arena_claim(seg->node, &region, &next_block))
 		return NULL;
 	return add_arena(seg, region, (region.start_block + next_block) * SF_BLOCK_SECTORS,
-					 Max(region.nblocks * 2, SMALL_WANT_BLOCKS));
-}
-
-/* So much a first region gets: at most a quarter of the segment, within bounds. */
-static uint32
-first_want(SfSegment *seg)
-{
-	uint64		blocks = sf_space_total_sectors(seg) / SF_BLOCK_SECTORS;
-
-	return Max(SMALL_WANT_BLOCKS, Min(blocks / 4, FIRST_WANT_BLOCKS));
+					 Max(region.nblocks * 2, FIRST_WANT_BLOCKS));
 }
 
 uint64
@@ -144,7 +145,7 @@ sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
 		arena = claim_arena(seg);
 	while (arena == NULL || arena->next_sector + nsectors > RegionEnd(arena->region))
 	{
-		uint32		last_want = arena == NULL ? first_want(seg) : arena->want_blocks;
+		uint32		last_want = arena == NULL ? FIRST_WANT_BLOCKS : arena->want_blocks;
 
 		if (arena != NULL)
 			arena->full = true;
