@@ -147,10 +147,12 @@ count(uint64 bytes)
 	return pg_atomic_read_u64(&shared->kept_bytes);
 }
 
+/* A transaction that is still open ends after this, and is not to be counted. */
 static void
 forget_at_exit(int code, Datum arg)
 {
 	(void) count(0);
+	shared = NULL;
 }
 
 /*
@@ -270,6 +272,8 @@ sf_io_memory_at_end(void)
 	bool		came = timeout_came;
 
 	timeout_came = false;
+	if (shared == NULL)
+		return;
 	if (mine.used)
 	{
 		mine.used = false;
