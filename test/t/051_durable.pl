@@ -270,6 +270,8 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 
 # ---- several segments in one transaction: the file of each ----
 make_table($node, $_, 'filesystem_like_logging') foreach ('left_one', 'right_one');
+# their first growth flushes WAL, too
+fill($node, $_, 0, 0, 9000) foreach ('left_one', 'right_one');
 my @both = session('BEGIN; ' . join('; ', map { "INSERT INTO $_ SELECT i, i, 150000, blob(i, 150000) FROM generate_series(1, 20) i" }
 		('left_one', 'right_one')) . '; COMMIT');
 is_deeply([ early(@both) ], [], 'two segments: durable before WAL is written');
