@@ -220,9 +220,9 @@ give_back(void)
 }
 
 /*
- * Count what is kept.  Some of it is in use still, so we may count too much, but
- * never too little.  Above the limit, buffers are given back now, and the rest
- * when the session waits; until there is room again malloc keeps nothing.
+ * Count what is kept: rather too much, as some of it is in use still.  Above the
+ * limit a session gives back when it waits; until there is room again malloc keeps
+ * nothing.
  */
 static void
 look(void)
