@@ -491,6 +491,14 @@ CREATE FUNCTION securefile_stat_reset() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_stat_reset() IS 'zero the statistics of the columns of tables that the caller owns';
 
+CREATE FUNCTION securefile_kept_memory(
+	OUT total_bytes bigint,
+	OUT processes integer,
+	OUT own_bytes bigint
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_kept_memory() IS 'memory that processes keep between transactions, as counted at their ends';
+
 -- One row a column with a segment, also when it has counted nothing yet.
 CREATE VIEW securefile_stat AS
 SELECT c.oid::pg_catalog.regclass AS "table",

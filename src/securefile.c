@@ -17,6 +17,7 @@
  *		 write					forgets its objects and buffers
  *		 space					gives back what was lent and not used
  *		 stats					hands local counters to shared memory
+ *		 memory					counts what the process keeps, or gives it back
  *
  *-------------------------------------------------------------------------
  */
@@ -57,6 +58,7 @@ shmem_request(void)
 		prev_shmem_request_hook();
 
 	size = add_size(size, sf_base_shmem_size());
+	size = add_size(size, sf_io_shmem_size());
 	size = add_size(size, sf_stats_shmem_size());
 	size = add_size(size, sf_space_shmem_size());
 	size = add_size(size, sf_monitor_shmem_size());
@@ -73,6 +75,7 @@ shmem_startup(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	sf_base_shmem_init();
 	sf_io_note_restored();
+	sf_io_shmem_init();
 	if (IsBinaryUpgrade)
 		sf_space_upgrade_prepare();
 	sf_stats_shmem_init();
@@ -104,6 +107,7 @@ at_commit(void)
 	if (sf_space_at_commit())
 		sf_monitor_wake(MyDatabaseId);
 	sf_stats_flush();
+	sf_io_memory_at_end();
 }
 
 static void
@@ -116,6 +120,7 @@ at_prepare(void)
 	end_writing(true);
 	sf_space_at_prepare();
 	sf_stats_flush();
+	sf_io_memory_at_end();
 }
 
 static void
@@ -130,6 +135,7 @@ at_abort(void)
 	end_writing(false);
 	sf_space_at_abort();
 	sf_stats_flush();
+	sf_io_memory_at_end();
 }
 
 /* A parallel worker reads only: nothing to confirm or give back. */
@@ -139,6 +145,7 @@ at_parallel_end(void)
 	sf_io_reap_all();
 	sf_read_at_end();
 	sf_stats_flush();
+	sf_io_memory_at_end();
 }
 
 static void

@@ -231,6 +231,13 @@ typedef bool SfUpdateIndexes;
 	PageIsVerifiedExtended(page, n, PIV_LOG_WARNING)
 #endif
 
+/*
+ * Have the end of a transaction come round when a session waits for its next
+ * command, outside of one: in a signal handler with SetLatch(), or before it waits.
+ */
+#include "storage/sinval.h"
+#define sf_compat_ask_for_turn()	(catchupInterruptPending = true)
+
 /* Did this transaction give a relation that is older new storage? */
 #if PG_VERSION_NUM >= 160000
 #define sf_compat_storage_replaced(rel) \

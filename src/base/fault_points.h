@@ -37,6 +37,9 @@ SF_FAULT_POINT(io_any, "any of the points above")
 /* Not one of them: a failure is a PANIC, and would be met before most others. */
 SF_FAULT_POINT(io_collect, "waiting for requests of libaio or io_uring")
 
+/* Nor is this, whose failure is none of the statement's. */
+SF_FAULT_POINT(io_memory, "asking how much memory the process has")
+
 /* Steps of the engine. */
 SF_FAULT_POINT(read_stale, "a read through the page cache; its first byte is spoiled")
 SF_FAULT_POINT(io_durable, "a write that is durable by itself; may skip that")
@@ -64,6 +67,7 @@ SF_FAULT_POINT(monitor_before_visit, "monitor, before it opens a segment")
 SF_FAULT_POINT(sweep_before, "sweeper, files found to be nobody's, not yet removed")
 SF_FAULT_POINT(page_extend, "making the segment relation longer by a page")
 SF_FAULT_POINT(grow_before, "growth, locked, nothing done")
+SF_FAULT_POINT(grow_before_files, "growth, header durable, the files as they were or not there yet")
 SF_FAULT_POINT(grow_after_zero, "growth, zeros durable, no record yet")
 SF_FAULT_POINT(grow_after_record, "growth, record inserted")
 SF_FAULT_POINT(lend_memory, "getting memory to note a region that will be lent")
@@ -75,8 +79,7 @@ SF_FAULT_POINT(truncate_after_record, "tail truncation, record inserted, not flu
 SF_FAULT_POINT(truncate_before_file, "tail truncation, record flushed, file not yet cut")
 SF_FAULT_POINT(truncate_after_file, "tail truncation, file cut")
 SF_FAULT_POINT(create_before_record, "segment creation, nothing done")
-SF_FAULT_POINT(create_before_files, "segment creation, logged, no files yet")
-SF_FAULT_POINT(create_after_files, "segment creation, logged, files made")
+SF_FAULT_POINT(create_after_record, "segment creation, logged; files come with the first growth")
 SF_FAULT_POINT(kept_after_copy, "pages of storage that is being dropped are copied for a slot")
 SF_FAULT_POINT(drop_before_unlink, "drop committed, files not yet unlinked")
 SF_FAULT_POINT(drop_after_record, "drop committed, removal logged, files not yet unlinked")
@@ -86,7 +89,7 @@ SF_FAULT_POINT(move_chunk, "move to another tablespace, a chunk written, not yet
 SF_FAULT_POINT(move_done, "move to another tablespace, all copied and durable")
 SF_FAULT_POINT(repair_page, "repair, a page is about to be made anew")
 SF_FAULT_POINT(repair_done, "repair, all pages are made, entries are in WAL")
-SF_FAULT_POINT(redo_create, "replay of a creation, files made, header page not")
+SF_FAULT_POINT(redo_create, "replay of a creation, nothing done")
 SF_FAULT_POINT(redo_unlink, "replay of a removal, files still there")
 SF_FAULT_POINT(redo_grow, "replay of a growth, files longer, pages not changed")
 SF_FAULT_POINT(redo_truncate, "replay of a truncation, pages changed, files not cut")

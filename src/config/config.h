@@ -29,6 +29,8 @@ extern int	sf_monitor_naptime_s;	/* securefile.monitor_naptime */
 extern bool sf_monitor_enabled; /* securefile.monitor */
 extern int	sf_max_columns;		/* securefile.max_columns: statistics slots */
 extern bool sf_keep_memory;		/* securefile.keep_memory */
+extern int	sf_kept_memory_total_kb;	/* securefile.kept_memory_total */
+extern int	sf_kept_memory_timeout_ms;	/* securefile.kept_memory_timeout */
 
 /* Define all GUCs, and act on those that act at once; called from _PG_init. */
 extern void sf_config_define(void);

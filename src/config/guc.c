@@ -12,7 +12,7 @@
  */
 #include "base/base.h"
 
-#include <malloc.h>
+#include <limits.h>
 
 #include "config/config.h"
 #include "miscadmin.h"
@@ -27,9 +27,9 @@
 #define TRANSACTION_MAX_KB		(64 * 1024 * 1024)
 #define TRANSACTION_DEFAULT_KB	(64 * 1024)
 
-/* the most that glibc takes as M_MMAP_THRESHOLD on 64-bit machines */
-#define KEEP_MMAP_THRESHOLD	(32 * 1024 * 1024)
-#define KEEP_TRIM_THRESHOLD	(64 * 1024 * 1024)
+/* what a dozen sessions keep that move values of some MB */
+#define KEPT_DEFAULT_KB		(512 * 1024)
+#define KEPT_TIMEOUT_MS		10000
 
 int			sf_io_method = SF_IO_METHOD_LIBAIO;
 bool		sf_direct_io = true;
@@ -40,6 +40,8 @@ int			sf_monitor_naptime_s = 10;
 bool		sf_monitor_enabled = true;
 int			sf_max_columns = 1024;
 bool		sf_keep_memory = true;
+int			sf_kept_memory_total_kb = KEPT_DEFAULT_KB;
+int			sf_kept_memory_timeout_ms = KEPT_TIMEOUT_MS;
 
 static const struct config_enum_entry io_methods[] = {
 	{"sync", SF_IO_METHOD_SYNC, false},
@@ -105,6 +107,21 @@ define_monitor(void)
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 }
 
+static void
+define_memory(void)
+{
+	DefineCustomIntVariable("securefile.kept_memory_total",
+							"Memory that all sessions together keep between transactions.",
+							"Above it sessions give theirs back when a transaction ends.",
+							&sf_kept_memory_total_kb, KEPT_DEFAULT_KB, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomIntVariable("securefile.kept_memory_timeout",
+							"Time without large values after which a session gives back the memory it keeps.",
+							"0: it keeps it.",
+							&sf_kept_memory_timeout_ms, KEPT_TIMEOUT_MS, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+}
+
 /* The server refuses to define such variables later than at start. */
 static void
 define_startup(void)
@@ -115,27 +132,10 @@ define_startup(void)
 							&sf_max_columns, 1024, 16, 1024 * 1024,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("securefile.keep_memory",
-							 "Processes keep freed memory for the next value.",
-							 "Up to 64 MB a process; fresh memory costs more than moving the data.",
+							 "Sessions that move large values keep freed memory for the next one.",
+							 "Up to 64 MB each; fresh memory costs more than moving the data.",
 							 &sf_keep_memory, true,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
-}
-
-/*
- * Tell malloc, before backends are forked, to keep what a large value used:
- * else every value of a few hundred KB is given back to the system and its
- * pages are faulted in again for the next one.
- */
-static void
-keep_memory(void)
-{
-#ifdef __GLIBC__
-	if (!mallopt(M_MMAP_THRESHOLD, KEEP_MMAP_THRESHOLD) ||
-		!mallopt(M_TRIM_THRESHOLD, KEEP_TRIM_THRESHOLD))
-		ereport(LOG,
-				(errmsg("securefile.keep_memory has no effect here"),
-				 errdetail("The C library refused the thresholds.")));
-#endif
 }
 
 /*
@@ -147,10 +147,9 @@ sf_config_define(void)
 {
 	define_io();
 	define_monitor();
+	define_memory();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	define_startup();
 	MarkGUCPrefixReserved("securefile");
-	if (sf_keep_memory)
-		keep_memory();
 }

@@ -61,6 +61,13 @@ static bool function_kind(Oid function, SfTriggerKind *kind);
 static SfTableTrigger *ours(Relation tgrel, HeapTuple tuple);
 static void refuse_if_ours(RangeVar *table, const char *trigger);
 
+/*
+ * The command in which a trigger was made last.  What makes it visible also builds
+ * the table's list of triggers anew: so that is done when somebody looks for them,
+ * not for each.
+ */
+static CommandId made_in = InvalidCommandId;
+
 static Oid
 shape_function(SfTriggerKind kind)
 {
@@ -110,18 +117,21 @@ sf_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
 		ObjectAddressSet(segment, RelationRelationId, segrelid);
 		recordDependencyOn(&trigger, &segment, DEPENDENCY_INTERNAL);
 	}
-	CommandCounterIncrement();
+	made_in = GetCurrentCommandId(true);
 }
 
 List *
 sf_ddl_triggers_of(Oid table_oid)
 {
-	Relation	tgrel = table_open(TriggerRelationId, AccessShareLock);
+	Relation	tgrel;
 	List	   *triggers = NIL;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	if (made_in == GetCurrentCommandId(false))
+		CommandCounterIncrement();
+	tgrel = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber,
 				F_OIDEQ, ObjectIdGetDatum(table_oid));
 	scan = systable_beginscan(tgrel, TriggerRelidNameIndexId, true, NULL, 1, &key);

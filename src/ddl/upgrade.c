@@ -161,6 +161,20 @@ unfinished_columns(void)
 	return columns;
 }
 
+/*
+ * Storage that never had data has no files that could be moved; the column gets a
+ * new segment when its table is brought in line.
+ */
+static bool
+has_stored(const Unfinished *column)
+{
+	Relation	rel = relation_open(column->table_oid, NoLock);
+	bool		found = sf_ddl_rows_exist(rel, column->attnum, SF_ROWS_STORED);
+
+	relation_close(rel, NoLock);
+	return found;
+}
+
 /* ERROR: nothing that is here belongs to the column. */
 static void
 report_missing(const Unfinished *column, List *left)
@@ -190,6 +204,7 @@ report_missing(const Unfinished *column, List *left)
 					 "base/<database>/<number> in the old data directory, and of its further files (\"pages.1\" of <number>.1).")));
 }
 
+/* What belongs to a column; NULL when it has no stored value and needs none. */
 static SfLeftStorage *
 find_left(const Unfinished *column, List *left)
 {
@@ -212,18 +227,29 @@ find_left(const Unfinished *column, List *left)
 							get_rel_name(column->table_oid))));
 		found = storage;
 	}
-	if (found == NULL)
+	if (found == NULL && has_stored(column))
 		report_missing(column, left);
 	return found;
 }
 
-/* Give a column its segment; the result gets a row. */
+static void
+adopt(const Unfinished *column, SfLeftStorage *storage)
+{
+	SfSegmentBirth birth = {0};
+	char		name[NAMEDATALEN];
+
+	birth.table_oid = column->table_oid;
+	birth.attnum = column->attnum;
+	birth.adopt = &storage->node;
+	sf_space_segment_name(name, column->table_oid, column->attnum);
+	(void) sf_ddl_segment_create(name, &birth);
+}
+
+/* Give a column its segment, if there is one for it; the result gets a row. */
 static void
 finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 {
 	SfLeftStorage *storage;
-	SfSegmentBirth birth = {0};
-	char		name[NAMEDATALEN];
 	NameData	column_name;
 	Datum		values[3];
 	bool		nulls[3] = {false};
@@ -233,16 +259,13 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 	storage = find_left(column, left);
 
 	sf_ddl_triggers_drop(column->table_oid, column->attnum);
-	birth.table_oid = column->table_oid;
-	birth.attnum = column->attnum;
-	birth.adopt = &storage->node;
-	sf_space_segment_name(name, column->table_oid, column->attnum);
-	(void) sf_ddl_segment_create(name, &birth);
+	if (storage != NULL)
+		adopt(column, storage);
 
 	namestrcpy(&column_name, get_attname(column->table_oid, column->attnum, false));
 	values[0] = ObjectIdGetDatum(column->table_oid);
 	values[1] = NameGetDatum(&column_name);
-	values[2] = Int64GetDatum((int64) sf_io_files_size(storage->node));
+	values[2] = Int64GetDatum(storage == NULL ? 0 : (int64) sf_io_files_size(storage->node));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -261,8 +284,8 @@ check_call(void)
 }
 
 /*
- * First all segments, then the triggers: bringing a table in line wants all of
- * its columns.
+ * First all segments that are there, then new ones and the triggers: bringing a
+ * table in line wants all of its columns.
  */
 Datum
 securefile_upgrade_finish(PG_FUNCTION_ARGS)
@@ -277,6 +300,7 @@ securefile_upgrade_finish(PG_FUNCTION_ARGS)
 	columns = unfinished_columns();
 	foreach(lc, columns)
 		finish_column((ReturnSetInfo *) fcinfo->resultinfo, lfirst(lc), left);
+	sf_space_upgrade_finished();
 	foreach(lc, columns)
 	{
 		SfDirtyTable table = {0};
@@ -284,6 +308,5 @@ securefile_upgrade_finish(PG_FUNCTION_ARGS)
 		table.relid = ((Unfinished *) lfirst(lc))->table_oid;
 		sf_ddl_sync_table(&table);
 	}
-	sf_space_upgrade_finished();
 	PG_RETURN_NULL();
 }

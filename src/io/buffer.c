@@ -7,7 +7,8 @@
  * given back by an ERROR while the kernel still writes into it, and touching
  * fresh 4 KB pages costs more than the transfer.  So buffers are mapped here,
  * in huge pages when large, and kept for the life of the process.  Those of
- * middle size share a huge page.
+ * middle size share a huge page.  The addresses are kept; their memory can be
+ * given back between transactions (memory.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +16,7 @@
 
 #include <sys/mman.h>
 
-#include "io/io.h"
+#include "io/io_internal.h"
 
 #define HUGE_PAGE_SIZE		((Size) 2 * 1024 * 1024)
 
@@ -25,6 +26,33 @@
 /* what is left of the huge page begun last */
 static char *spare = NULL;
 static Size spare_bytes = 0;
+
+/* What is mapped; the few buffers there are find room, others are not given back. */
+typedef struct Mapping
+{
+	char	   *start;
+	Size		size;
+} Mapping;
+
+#define MAX_MAPPINGS		64
+
+static Mapping mappings[MAX_MAPPINGS];
+static int	nmappings;
+
+static char *
+note_mapping(char *start, Size size)
+{
+	if (nmappings < MAX_MAPPINGS)
+		mappings[nmappings++] = (Mapping) {start, size};
+	return start;
+}
+
+void
+sf_io_buffers_release(void)
+{
+	for (int i = 0; i < nmappings; i++)
+		(void) madvise(mappings[i].start, mappings[i].size, MADV_DONTNEED);
+}
 
 static char *
 map_pages(Size size)
@@ -59,7 +87,7 @@ map_huge(Size size)
 #ifdef MADV_HUGEPAGE
 	(void) madvise(start, size, MADV_HUGEPAGE);
 #endif
-	return start;
+	return note_mapping(start, size);
 }
 
 /* A part of a huge page. */
@@ -83,10 +111,11 @@ char *
 sf_io_buffer_alloc(Size size)
 {
 	Assert(size > 0);
+	sf_io_use_memory();
 	size = TYPEALIGN(SF_IO_ALIGN, size);
 	if (size >= HUGE_PAGE_SIZE)
 		return map_huge(TYPEALIGN(HUGE_PAGE_SIZE, size));
 	if (size >= HUGE_THRESHOLD)
 		return carve_huge(size);
-	return map_pages(size);
+	return note_mapping(map_pages(size), size);
 }

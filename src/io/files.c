@@ -3,7 +3,8 @@
  * files.c
  *	  Life of the data files: create, cut, unlink.
  *
- * Creation is durable when it returns, removal when it can be: a file that
+ * Creation is durable when it returns, removal when it can be, and for many
+ * segments at once: a file that
  * comes back after a power cut belongs to no segment, and the sweeper finds
  * it.  What runs after a commit (unlink) reports WARNINGs only, and uses
  * nothing of the server that might throw.
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "access/xlogutils.h"
+#include "catalog/pg_tablespace_d.h"
 #include "commands/tablespace.h"
 #include "io/io_internal.h"
 #include "storage/fd.h"
@@ -55,13 +57,20 @@ sf_io_file_size(SfNode node, uint32 fileno)
 	return sf_io_path_size(path, ERROR);
 }
 
+/* With an elevel below ERROR this throws nothing. */
 bool
-sf_io_files_exist(SfNode node)
+sf_io_files_may_exist(SfNode node, int elevel)
 {
 	char		path[SF_IO_PATH_MAX];
+	struct stat st;
 
 	sf_io_dir_path(path, node);
-	return sf_io_path_size(path, ERROR) >= 0;
+	if (look(path, &st))
+		return true;
+	if (errno == ENOENT)
+		return false;
+	sf_io_report_path(elevel, "stat file", path);
+	return true;
 }
 
 uint64
@@ -226,24 +235,38 @@ sf_io_remove_directory(const char *path, bool may_be_used)
 	return true;
 }
 
-/*
- * The last segment of a database in a tablespace takes our directory there
- * along: DROP TABLESPACE wants those of the databases empty.
- */
 void
-sf_io_files_unlink(SfNode node)
+sf_io_files_remove(SfNode node)
 {
 	char		path[SF_IO_PATH_MAX];
 
 	sf_io_close(node);
 	sf_io_dir_path(path, node);
-	if (!empty_directory(path) || !sf_io_remove_directory(path, false))
+	if (empty_directory(path) && remove_if_empty(path) != 0 && errno != ENOENT)
+		sf_io_report_path(WARNING, "remove directory", path);
+}
+
+/*
+ * The last segment of a database in a tablespace takes our directory there
+ * along: DROP TABLESPACE wants those of the databases empty.
+ */
+void
+sf_io_sync_removed(Oid spc, Oid db)
+{
+	char		path[SF_IO_PATH_MAX];
+
+	sf_io_database_path(path, spc, db);
+	if (spc != DEFAULTTABLESPACE_OID && sf_io_remove_directory(path, true))
 		return;
-	if (sf_io_has_entry_directories(node))
-	{
-		sf_io_database_path(path, SfNodeSpc(node), SfNodeDb(node));
-		(void) sf_io_remove_directory(path, true);
-	}
+	if (!sf_io_sync_directory(path) && errno != ENOENT)
+		sf_io_report_path(WARNING, "fsync directory", path);
+}
+
+void
+sf_io_files_unlink(SfNode node)
+{
+	sf_io_files_remove(node);
+	sf_io_sync_removed(SfNodeSpc(node), SfNodeDb(node));
 }
 
 static void
@@ -351,8 +374,24 @@ make_two_directories(const char *outer, const char *path)
 }
 
 void
+sf_io_database_claim(Oid db)
+{
+	if (sf_io_database_is_own(db, InRecovery ? WARNING : ERROR))
+		return;
+	sf_io_make_root();
+	sf_io_database_require_own(db);
+}
+
+/*
+ * The directory of a database in pg_default stays as long as the database, to
+ * which this process is connected: its name need be made durable once only.
+ */
+void
 sf_io_make_directory(SfNode node)
 {
+	static Oid	durable_db = InvalidOid;
+	bool		stays = !InRecovery && !sf_io_has_entry_directories(node);
+	bool		durable = stays && SfNodeDb(node) == durable_db;
 	char		space_path[SF_IO_PATH_MAX];
 	char		db_path[SF_IO_PATH_MAX];
 	char		path[SF_IO_PATH_MAX];
@@ -361,7 +400,8 @@ sf_io_make_directory(SfNode node)
 	sf_io_database_path(db_path, SfNodeSpc(node), SfNodeDb(node));
 	sf_io_dir_path(path, node);
 
-	sf_io_make_root();
+	if (!durable)
+		sf_io_make_root();
 	sf_io_database_require_own(SfNodeDb(node));
 	if (sf_io_has_entry_directories(node))
 	{
@@ -372,7 +412,12 @@ sf_io_make_directory(SfNode node)
 	else
 		make_one_directory(space_path);
 	make_two_directories(db_path, path);
-	sync_names(path, sf_io_has_entry_directories(node) ? space_path : SF_IO_ROOT);
+	if (durable)
+		sf_io_require_directory_synced(db_path);
+	else
+		sync_names(path, sf_io_has_entry_directories(node) ? space_path : SF_IO_ROOT);
+	if (stays)
+		durable_db = SfNodeDb(node);
 }
 
 void
@@ -380,6 +425,8 @@ sf_io_make_entry(SfNode node, const char *name)
 {
 	char		path[SF_IO_PATH_MAX];
 
+	if (!sf_io_files_may_exist(node, ERROR))
+		sf_io_make_directory(node);
 	if (!sf_io_has_entry_directories(node))
 		return;
 	sf_io_entry_path(path, node, name);
@@ -435,17 +482,25 @@ sf_io_files_add(SfNode node, uint32 fileno)
 }
 
 void
-sf_io_files_create(SfNode node)
+sf_io_files_clear(SfNode node)
 {
 	char		path[SF_IO_PATH_MAX];
 
+	if (!sf_io_files_may_exist(node, ERROR))
+		return;
 	sf_io_fd_close_all(node);
 	sf_io_dir_path(path, node);
-	if (!empty_directory(path))
+	if (!empty_directory(path) || !sf_io_remove_directory(path, false))
 		ereport(ERROR,
 				(errcode(ERRCODE_IO_ERROR),
-				 errmsg("could not empty left-over directory \"%s\"", path),
+				 errmsg("could not remove left-over directory \"%s\"", path),
 				 errdetail("Warnings before this message tell the reason.")));
+}
+
+void
+sf_io_files_create(SfNode node)
+{
+	sf_io_files_clear(node);
 	sf_io_make_directory(node);
 	sf_io_files_add(node, 0);
 }

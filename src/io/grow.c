@@ -93,6 +93,8 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 static void
 grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 {
+	if (from_bytes == 0)
+		sf_io_make_directory(node);
 	while (from_bytes < to_bytes)
 	{
 		uint32		fileno = sf_io_fileno(from_bytes);
@@ -160,7 +162,7 @@ sf_io_files_ensure(SfNode node, uint64 to_bytes)
 	uint32		last = (to_bytes == 0) ? 0 : sf_io_fileno(to_bytes - 1);
 	uint32		first = last;
 
-	if (!sf_io_files_exist(node))
+	if (!sf_io_files_may_exist(node, ERROR))
 		sf_io_make_directory(node);
 	while (first > 0 && sf_io_file_size(node, first - 1) < (int64) SF_FILE_SIZE)
 		first--;

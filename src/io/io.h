@@ -27,16 +27,51 @@
 
 /*
  * Memory for direct I/O, aligned to 4 KB (2 MB from 2 MB on), advised to huge
- * pages from 128 KB on; lives until the process ends.  ERROR when out of
- * memory.
+ * pages from 128 KB on; lives until the process ends, but what it holds only to
+ * the end of the transaction.  ERROR when out of memory.
  */
 extern char *sf_io_buffer_alloc(Size size);
+
+/* ---- memory that is kept between transactions ---- */
+
+/* From so many bytes on a value's memory is worth keeping. */
+#define SF_IO_LARGE			(64 * 1024)
+
+/*
+ * This transaction moves large values: what the process keeps of memory is
+ * counted at its end.  Cheap; nothing happens without preload.
+ */
+extern void sf_io_use_memory(void);
+
+/*
+ * At the end of each transaction, when nothing is in flight any more: count what
+ * is kept, or give it back.  Throws nothing.
+ */
+extern void sf_io_memory_at_end(void);
+
+typedef struct SfKeptMemory
+{
+	uint64		total_bytes;	/* of all processes */
+	uint64		own_bytes;		/* of this one */
+	uint32		processes;		/* how many keep any */
+} SfKeptMemory;
+
+extern SfKeptMemory sf_io_kept_memory(void);
+
+extern Size sf_io_shmem_size(void);
+extern void sf_io_shmem_init(void);
 
 /* ---- data files: life ---- */
 
 /*
+ * Before storage is made that has no files yet: remove a directory that a crash
+ * has left under its number, durably.  ERROR on failure.
+ */
+extern void sf_io_files_clear(SfNode node);
+
+/*
  * Make the directory of a segment and its first, empty file, durably.  A
- * directory left over from a crash is emptied first.  ERROR on failure.
+ * directory left over from a crash is removed first.  ERROR on failure.
  * Redo uses sf_io_files_ensure() instead, which leaves contents alone.
  */
 extern void sf_io_files_create(SfNode node);
@@ -45,11 +80,14 @@ extern void sf_io_files_create(SfNode node);
 extern void sf_io_files_add(SfNode node, uint32 fileno);
 
 /*
- * Remove all data files of a segment and its directory: shorten to 0, unlink,
- * sync the parent.  Missing ones are fine.  Failures are WARNINGs.  Never
- * throws: called after commit and in redo.
+ * Remove all data files of a segment and its directory: shorten to 0, unlink.
+ * Missing ones are fine.  Failures are WARNINGs.  Never throws: called after
+ * commit and in redo.  unlink makes that durable; for many segments, remove them
+ * all and then make it durable once for each tablespace and database.
  */
 extern void sf_io_files_unlink(SfNode node);
+extern void sf_io_files_remove(SfNode node);
+extern void sf_io_sync_removed(Oid spc, Oid db);
 
 /* Report that something could not be done to a path: "could not <what> "<path>": <errno>". */
 extern void sf_io_report_path(int elevel, const char *what, const char *path);
@@ -85,8 +123,11 @@ extern void sf_io_files_require(SfNode node, uint64 to_bytes);
 extern void sf_io_named_path(char *buf, SfNode node, const char *name);
 extern void sf_io_make_entry(SfNode node, const char *name);
 
-/* Does the segment's directory exist?  ERROR if that cannot be told. */
-extern bool sf_io_files_exist(SfNode node);
+/*
+ * Has a segment a directory?  It gets one with its first data, and keeps it.  If
+ * that cannot be told, it is reported at elevel, and true.
+ */
+extern bool sf_io_files_may_exist(SfNode node, int elevel);
 
 /* Sum of the sizes of the data files, from the file system. */
 extern uint64 sf_io_files_size(SfNode node);
@@ -95,14 +136,15 @@ extern uint64 sf_io_files_size(SfNode node);
  * Make files reach from_bytes .. to_bytes with zeros written (not
  * fallocate()d) and durable when this returns.  ENOSPC is met here:
  * ERRCODE_DISK_FULL, and what had been added is cut off again.  Synchronous.
- * The caller holds the segment's growth lock.
+ * From 0 on it makes the directory and the first file.  The caller holds the
+ * segment's growth lock.
  */
 extern void sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes);
 
 /*
- * Redo of creation (to_bytes 0) and growth: make sure the files reach
- * to_bytes; existing bytes are left alone, missing ones become zeros, durably.
- * Creates the directory and the first file if need be.
+ * Redo of growth: make sure the files reach to_bytes; existing bytes are left
+ * alone, missing ones become zeros, durably.  Creates the directory and the
+ * first file if need be.
  */
 extern void sf_io_files_ensure(SfNode node, uint64 to_bytes);
 
@@ -133,6 +175,12 @@ extern void sf_io_database_unlink(Oid db);
  * elevel.
  */
 extern bool sf_io_database_is_own(Oid db, int elevel);
+
+/*
+ * When a segment is made: its database's data files are this cluster's, or
+ * become so if there are none.  ERROR else; in recovery they stay what they are.
+ */
+extern void sf_io_database_claim(Oid db);
 extern void sf_io_database_set_own(Oid db, int elevel);
 
 /*

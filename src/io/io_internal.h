@@ -139,6 +139,14 @@ extern void sf_io_fd_close_all(SfNode node);
 /* fdatasync (or fsync, for a new file) a descriptor; see sf_io_sync(). */
 extern void sf_io_fd_sync(SfFd *slot, bool is_new);
 
+/* ---- buffers (buffer.c) ---- */
+
+/*
+ * Give the memory of all buffers back to the system; they stay where they are, and
+ * what they held is gone.  Nothing is in flight.  Never throws.
+ */
+extern void sf_io_buffers_release(void);
+
 /* ---- dispatch (io.c) ---- */
 
 /*

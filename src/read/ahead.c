@@ -55,6 +55,7 @@ static SfReadSeat seats[SEATS];
 static void
 prepare_seat(SfReadSeat *seat)
 {
+	sf_io_use_memory();
 	if (seat->chunks[0].buf == NULL)
 	{
 		char	   *mem = sf_io_buffer_alloc(SEAT_CHUNKS * SF_READ_CHUNK_BYTES);

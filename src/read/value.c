@@ -47,6 +47,8 @@ sf_read_new_inline(Size len, char **data)
 				 errmsg("value of %zu bytes is too large for type securefile", len),
 				 errdetail("A value that is passed as a whole can have at most %zu bytes.",
 						   (Size) SF_INLINE_MAX)));
+	if (len >= SF_IO_LARGE)
+		sf_io_use_memory();
 	value = palloc(SF_INLINE_OVERHEAD + len);
 	SET_VARSIZE(value, SF_INLINE_OVERHEAD + len);
 	VARDATA(value)[0] = SF_FORM_INLINE;
@@ -91,6 +93,8 @@ read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len};
 
 	Assert(object_offset >= 0 && object_offset + len <= loc.length_bytes);
+	if (len >= SF_IO_LARGE)
+		sf_io_use_memory();
 	read_units(&loc, &target);
 }
 

@@ -17,7 +17,6 @@
 #include "storage/lmgr.h"
 
 #define SECTORS_PER_MB		(1024 * 1024 / SF_SECTOR_SIZE)
-#define MIN_STEP			(1 * SECTORS_PER_MB)
 #define MAX_STEP			(64 * SECTORS_PER_MB)
 
 static uint32
@@ -26,20 +25,26 @@ map_pages(uint64 total_sectors)
 	return (total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
 }
 
+static uint64
+round_up(uint64 sectors, uint64 granule)
+{
+	return (sectors + granule - 1) / granule * granule;
+}
+
 /*
- * New size: an eighth more, within bounds, with need_sectors side by side on
- * one map page.
+ * New size: twice as much up to 2 MB, then 1 MB more, then an eighth more up to
+ * 64 MB; with need_sectors side by side on one map page.
  */
 static uint64
 new_total(uint64 total, uint64 need_sectors)
 {
-	uint64		step = Min(Max(total / 8, MIN_STEP), MAX_STEP);
+	uint64		step = Max(Min(total, SECTORS_PER_MB), Min(total / 8, MAX_STEP));
 	uint64		in_page = total % SF_MAP_SECTORS;
 
 	if (in_page + need_sectors > SF_MAP_SECTORS)
 		need_sectors += SF_MAP_SECTORS - in_page;
 	step = Max(step, need_sectors);
-	return total + (step + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB;
+	return total + round_up(Max(step, 1), SF_GROWTH_SECTORS);
 }
 
 /*
@@ -126,6 +131,19 @@ require_unused(Relation rel, uint64 from_sector, uint64 to_sector)
 }
 
 /*
+ * Before there are files: the sweeper asks the header page whose they are.
+ */
+static void
+flush_header(Relation rel)
+{
+	Buffer		buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	XLogRecPtr	lsn = PageGetLSN(BufferGetPage(buf));
+
+	UnlockReleaseBuffer(buf);
+	XLogFlush(lsn);
+}
+
+/*
  * Grow to a new size; the growth lock is held.  The places of new map pages come
  * first: where the disk is full for them, no zeros must be left to fill it.
  */
@@ -136,6 +154,9 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 	require_unused(rel, old_total, total);
 	for (uint32 map = map_pages(old_total); map < map_pages(total); map++)
 		sf_page_extend(rel, SF_MAP_PAGE(map));
+	if (old_total == 0)
+		flush_header(rel);
+	SF_FAULT(grow_before_files);
 	sf_io_files_grow(seg->node, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
 	SF_FAULT(grow_after_zero);
 	set_total(rel, XLOG_SF_GROW, total);
@@ -165,7 +186,7 @@ sf_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
 	total = sf_space_header(rel).total_sectors;
-	to = total + Min((sectors + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB, MAX_STEP);
+	to = total + Min(round_up(sectors, SECTORS_PER_MB), MAX_STEP);
 	grow_to(seg, rel, total, to);
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	return to - total;
@@ -277,6 +298,7 @@ sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 				 uint64 min_cut_sectors)
 {
 	uint64		total;
+	uint64		tail;
 	uint64		slack;
 	uint64		target;
 	uint64		start;			/* of what is claimed */
@@ -284,9 +306,9 @@ sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
 	start = total = sf_space_header(rel).total_sectors;
-	slack = Max(keep_sectors, Min(total / 8, MAX_STEP));
-	target = find_tail(rel, total / SF_BLOCK_SECTORS) * SF_BLOCK_SECTORS + slack;
-	target = (target + SECTORS_PER_MB - 1) / SECTORS_PER_MB * SECTORS_PER_MB;
+	tail = find_tail(rel, total / SF_BLOCK_SECTORS) * SF_BLOCK_SECTORS;
+	slack = Max(keep_sectors, tail == 0 ? 0 : Min(total / 8, MAX_STEP));
+	target = round_up(tail + slack, SF_GROWTH_SECTORS);
 	SF_FAULT(truncate_before_claim);
 	if (target + min_cut_sectors <= total)
 		start = claim_tail(rel, target / SF_BLOCK_SECTORS, total / SF_BLOCK_SECTORS)

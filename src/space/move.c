@@ -169,10 +169,15 @@ sf_space_move_storage(Relation segrel, SfNode to)
 
 	sf_storage_note_made(to);
 	sf_copy_pages(to, RelationGetNumberOfBlocks(segrel), read_page, &move);
-	sf_io_files_create(to);
-	log_size(&move, 0);
-	copy_data(&move);
-	log_size(&move, move.total_sectors);
+	if (sf_io_files_may_exist(move.from.node, ERROR))
+	{
+		sf_io_files_create(to);
+		log_size(&move, 0);
+		copy_data(&move);
+		log_size(&move, move.total_sectors);
+	}
+	else
+		sf_io_files_clear(to);
 	SF_FAULT(move_done);
 	sf_space_drop_storage(move.from.node);
 }

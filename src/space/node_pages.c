@@ -28,6 +28,13 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	Assert(n > 0 && n <= MAX_AT_ONCE);
 	(void) GetCurrentTransactionId();
 	fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+
+	/*
+	 * Who has values has a directory, also if they are holes: pg_upgrade finds
+	 * segments by it.
+	 */
+	if (sf_space_header(rel).total_sectors == 0)
+		sf_grow(seg, rel, 0, 1);
 	tail = sf_pending_lock_tail(rel, n, BUFFER_LOCK_EXCLUSIVE, &hbuf);
 	h = *SfPageHeader(BufferGetPage(hbuf));
 	*first_stamp = h.next_stamp;

@@ -80,10 +80,10 @@ SF_NORETURN extern void sf_space_report_replaced(void);
 extern SfSegment *sf_space_open_rel(Relation segrel);
 
 /*
- * Make the storage of a segment relation: data files, header page, one WAL
- * record.  Called by the access method's set_new_filenode after the main fork
- * exists.  next_object_id continues that of the storage it replaces (1 for the
- * first).  ERROR leaves files that abort removes.
+ * Make the storage of a segment relation: header page, one WAL record.  Data
+ * files come with the first growth; abort removes those that came.  Called by the
+ * access method's set_new_filenode after the main fork exists.  next_object_id
+ * continues that of the storage it replaces (1 for the first).
  */
 extern void sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid,
 									AttrNumber attnum, bool logged_data,

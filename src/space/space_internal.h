@@ -241,6 +241,9 @@ extern void sf_map_dirty_lent(Buffer buf, SfNode node);
 
 /* ---- growth (grow.c) ---- */
 
+/* Granule of growth and cuts: what a column with one small value takes. */
+#define SF_GROWTH_SECTORS	(64 * 1024 / SF_SECTOR_SIZE)
+
 /* Grow unless another did since total_sectors was seen. */
 extern void sf_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks);
 
@@ -249,8 +252,8 @@ extern uint64 sf_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors);
 
 /*
  * Cut a free tail, if that is at least min_cut_sectors when the slack (or
- * keep_sectors, if more) is left; returns sectors cut.  Does nothing while
- * another grows or cuts.
+ * keep_sectors, if more) is left; returns sectors cut.  Of a segment in which
+ * nothing is used no slack is left.  Does nothing while another grows or cuts.
  */
 extern uint64 sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 							   uint64 min_cut_sectors);
@@ -342,6 +345,9 @@ extern void sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end);
 
 /* End of a transaction (upgrade.c): true when it has finished an upgrade. */
 extern bool sf_upgrade_at_end(bool commit);
+
+/* Does this transaction make what pg_upgrade has left its own when it commits? */
+extern bool sf_upgrade_is_finishing(void);
 
 /* Full id of a recent xid. */
 extern uint64 sf_full_xid(TransactionId xid);

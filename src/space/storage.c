@@ -6,7 +6,8 @@
  * As in the server's catalog/storage.c there is one list of what to do at the
  * end of the transaction, with nest levels: files made by an aborted
  * (sub)transaction go, files dropped by a committed one go.  Both creation and
- * removal are logged, and the log flushed, before they are done (rule 2).
+ * removal are logged, and the log flushed, before they are done (rule 2).  New
+ * storage has no files: they come with its first growth (grow.c).
  * Whatever a crash leaves between these steps is found by sf_space_sweep().
  *
  * The removal record is written after the transaction's own commit or abort
@@ -70,19 +71,44 @@ forget_storage(SfNode node)
 	sf_io_close(node);
 }
 
-/* Log the removal of storage, make the log durable, remove it. */
-static void
-unlink_logged(SfNode node)
+static XLogRecPtr
+log_unlink(SfNode node)
 {
 	xl_sf_node	rec = {SF_WAL_VERSION, node};
 
-	(void) SF_FAULT_IO(drop_before_unlink);	/* must not throw */
-	forget_storage(node);
 	XLogBeginInsert();
 	XLogRegisterData((char *) &rec, sizeof(rec));
-	XLogFlush(XLogInsert(SF_RMGR_ID, XLOG_SF_UNLINK));
+	return XLogInsert(SF_RMGR_ID, XLOG_SF_UNLINK);
+}
+
+/*
+ * Log the removal of the storage in a list, make the log durable, remove it, make
+ * that durable: each once for all of them.  Storage that never had data has no
+ * directory, here and on standbys, and there is nothing to do.
+ */
+static void
+unlink_logged(const StorageNote *list)
+{
+	XLogRecPtr	end = InvalidXLogRecPtr;
+
+	(void) SF_FAULT_IO(drop_before_unlink);	/* must not throw */
+	for (const StorageNote *note = list; note != NULL; note = note->next)
+	{
+		forget_storage(note->node);
+		if (sf_io_files_may_exist(note->node, WARNING))
+			end = log_unlink(note->node);
+	}
+	if (end == InvalidXLogRecPtr)
+		return;
+	XLogFlush(end);
 	(void) SF_FAULT_IO(drop_after_record);
-	sf_io_files_unlink(node);
+	for (const StorageNote *note = list; note != NULL; note = note->next)
+	{
+		sf_io_files_remove(note->node);
+		/* those of one tablespace mostly follow one another */
+		if (note->next == NULL || SfNodeSpc(note->next->node) != SfNodeSpc(note->node))
+			sf_io_sync_removed(SfNodeSpc(note->node), SfNodeDb(note->node));
+	}
 	(void) SF_FAULT_IO(drop_after_unlink);
 }
 
@@ -96,6 +122,9 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 
 	sf_base_require_preload();
 	SF_FAULT(create_before_record);
+	if (!sf_upgrade_is_finishing())
+		sf_io_database_claim(SfNodeDb(node));
+	sf_io_files_clear(node);
 	if (!pg_strong_random(&header.incarnation, sizeof(header.incarnation)) ||
 		!pg_strong_random(&header.secret, sizeof(header.secret)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
@@ -110,24 +139,15 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 	header.next_page = 2;
 	header.next_stamp = 1;
 
-	/* the fork gets its block before the files exist: see is_orphan() */
+	/* the fork gets its block before files exist: see creator_may_live() */
 	buf = sf_compat_first_page(node);
 	if (BufferGetBlockNumber(buf) != 0)
 		elog(ERROR, "new segment relation is not empty");
 	sf_storage_note_made(node);
 	sf_change_begin();
 	sf_change_init(sf_change_add(buf), SF_PAGE_HEADER, &header, sizeof(header));
-
-	/*
-	 * Durable before the files: their header tells the sweeper whose they are.
-	 * And a base backup that begins after the record must find the directory.
-	 */
-	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
-	XLogFlush(sf_change_finish(XLOG_SF_CREATE, &rec, sizeof(rec)));
-	SF_FAULT(create_before_files);
-	sf_io_files_create(node);
-	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
-	SF_FAULT(create_after_files);
+	(void) sf_change_finish(XLOG_SF_CREATE, &rec, sizeof(rec));
+	SF_FAULT(create_after_record);
 }
 
 void
@@ -136,28 +156,46 @@ sf_space_drop_storage(SfNode node)
 	add_note(node, true);
 }
 
+static void
+free_notes(StorageNote *list)
+{
+	while (list != NULL)
+	{
+		StorageNote *note = list;
+
+		list = note->next;
+		pfree(note);
+	}
+}
+
 /*
  * Do what the notes of this level and above ask for; they are the first ones
- * of the list.  Each is taken off before it is acted on, so that an error
+ * of the list.  All are taken off before they are acted on, so that an error
  * cannot make us do a thing twice.
  */
 static void
 run_notes(bool commit, int min_level)
 {
+	StorageNote *removed = NULL;
+
 	while (notes != NULL && notes->level >= min_level)
 	{
 		StorageNote *note = notes;
-		SfNode		node = note->node;
-		bool		act = note->at_commit == commit;
-		bool		kept = note->kept;
 
 		notes = note->next;
+		if (note->at_commit == commit && !note->kept)
+		{
+			note->next = removed;
+			removed = note;
+			continue;
+		}
+		if (note->at_commit == commit)
+			forget_storage(note->node);
 		pfree(note);
-		if (act && kept)
-			forget_storage(node);
-		else if (act)
-			unlink_logged(node);
 	}
+	if (removed != NULL)
+		unlink_logged(removed);
+	free_notes(removed);
 }
 
 void
@@ -207,13 +245,8 @@ sf_space_at_abort(void)
 void
 sf_space_at_prepare(void)
 {
-	while (notes != NULL)
-	{
-		StorageNote *note = notes;
-
-		notes = note->next;
-		pfree(note);
-	}
+	free_notes(notes);
+	notes = NULL;
 	forget_gone();
 }
 
@@ -231,7 +264,7 @@ sf_space_at_subcommit(int level)
 void
 sf_space_at_subabort(int level)
 {
-	/* an error may have left it set; the end of the transaction clears it */
+	/* an error in a move may have left it set; the end of the transaction clears it */
 	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
 	for (StorageNote *note = notes; note != NULL && note->level >= level; note = note->next)
 	{
@@ -262,13 +295,13 @@ sf_space_is_gone(SfNode node)
 /* ---- redo ---- */
 
 /*
- * Rule 5: creation makes sure that files exist and touches nothing in them;
- * after a crash they may hold committed data already.
+ * Rule 5: files come with the first growth, and creation touches none; after a
+ * crash they may be there and hold committed data already.
  */
 void
 sf_storage_redo_create(const xl_sf_node *rec)
 {
-	sf_io_files_ensure(rec->node, 0);
+	sf_io_database_claim(SfNodeDb(rec->node));
 	SF_FAULT(redo_create);
 }
 
@@ -345,6 +378,7 @@ static void
 sweep_one(SfNode node, void *arg)
 {
 	Sweep	   *sweep = arg;
+	StorageNote note = {.next = NULL,.node = node};
 
 	CHECK_FOR_INTERRUPTS();
 	if (!is_orphan(node))
@@ -360,7 +394,7 @@ sweep_one(SfNode node, void *arg)
 	SF_FAULT(sweep_before);
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("removing data files of dropped segment %s", sf_io_files_pattern(node))));
-	unlink_logged(node);
+	unlink_logged(&note);
 	sweep->removed++;
 }
 

@@ -18,21 +18,21 @@
  * at most an eighth of the segment or 64 MB.
  */
 static uint64
-grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_blocks)
+grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_sectors)
 {
 	uint64		total = sf_space_header(rel).total_sectors;
 	uint64		ahead = Min(demand_blocks * SF_BLOCK_SECTORS,
 							Min(total / 8, 64 * SECTORS_PER_MB));
 
-	if (ahead < SECTORS_PER_MB || free_blocks * SF_BLOCK_SECTORS >= ahead)
+	if (ahead < SECTORS_PER_MB || free_sectors >= ahead)
 		return 0;
-	return sf_grow_ahead(seg, rel, ahead - free_blocks * SF_BLOCK_SECTORS);
+	return sf_grow_ahead(seg, rel, ahead - free_sectors);
 }
 
 /*
- * The monitor cuts a tail only where it is much, and leaves what was lent in
- * the last minutes: who replaces all rows would else grow the files again and
- * again.  Whoever waits (wait) gets all of it cut.
+ * The monitor cuts a tail only where it is much, or all there is, and leaves
+ * what was lent in the last minutes: who replaces all rows would else grow the
+ * files again and again.  Whoever waits (wait) gets all of it cut.
  */
 void
 sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats)
@@ -41,20 +41,22 @@ sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats)
 	uint64		total = sf_space_header(rel).total_sectors;
 	SfDemand	demand = sf_dispense_take_demand(seg->node);
 	uint64		min_cut = Max(total / 4, 64 * SECTORS_PER_MB);
-	uint64		free_blocks;
+	uint64		free_sectors;
 
 	SF_FAULT(tend_before);
 	while (sf_lend_collect(seg, rel, wait ? 0 : SF_ARENA_IDLE_MS))
 		 /* until there is nothing left */ ;
-	free_blocks = sf_lend_scan(seg, rel, 1);
+	free_sectors = sf_lend_scan(seg, rel, 1) * SF_BLOCK_SECTORS;
+	if (free_sectors == total)
+		min_cut = Min(min_cut, Max(total, SF_GROWTH_SECTORS));
 	if (wait)
-		stats->sectors_cut += sf_grow_cut_tail(seg, rel, 0, SECTORS_PER_MB);
+		stats->sectors_cut += sf_grow_cut_tail(seg, rel, 0, SF_GROWTH_SECTORS);
 	else
 	{
-		stats->sectors_grown += grow_ahead(seg, rel, demand.latest_blocks, free_blocks);
+		stats->sectors_grown += grow_ahead(seg, rel, demand.latest_blocks, free_sectors);
 		stats->sectors_cut += sf_grow_cut_tail(seg, rel, demand.recent_blocks * SF_BLOCK_SECTORS,
 											   min_cut);
-		stats->fading = demand.recent_blocks > 0 && free_blocks * SF_BLOCK_SECTORS >= min_cut;
+		stats->fading = demand.recent_blocks > 0 && free_sectors >= min_cut;
 	}
 	sf_segment_close(rel);
 }

@@ -279,6 +279,12 @@ sf_space_upgrade_finished(void)
 	finished = true;
 }
 
+bool
+sf_upgrade_is_finishing(void)
+{
+	return finished;
+}
+
 /*
  * From here on, what the catalog does not know may go.  If a crash comes before,
  * it takes another call of securefile_upgrade_finish().

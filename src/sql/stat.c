@@ -7,8 +7,10 @@
  */
 #include "base/base.h"
 
+#include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "io/io.h"
 #include "miscadmin.h"
 #include "stats/stats.h"
 #include "utils/builtins.h"
@@ -17,6 +19,7 @@
 
 PG_FUNCTION_INFO_V1(securefile_stat_columns);
 PG_FUNCTION_INFO_V1(securefile_stat_reset);
+PG_FUNCTION_INFO_V1(securefile_kept_memory);
 
 #define NCOUNTERS	(sizeof(SfStatCounters) / sizeof(uint64))
 #define NCOLUMNS	(2 + NCOUNTERS + 1)
@@ -82,4 +85,25 @@ securefile_stat_reset(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be superuser or owner of a table with statistics to reset")));
 	PG_RETURN_VOID();
+}
+
+/*
+ * securefile_kept_memory()
+ * returns (total_bytes bigint, processes integer, own_bytes bigint)
+ */
+Datum
+securefile_kept_memory(PG_FUNCTION_ARGS)
+{
+	SfKeptMemory kept = sf_io_kept_memory();
+	TupleDesc	desc;
+	Datum		values[3];
+	bool		nulls[3] = {false};
+
+	sf_base_require_preload();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[0] = Int64GetDatum((int64) kept.total_bytes);
+	values[1] = Int32GetDatum((int32) kept.processes);
+	values[2] = Int64GetDatum((int64) kept.own_bytes);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

@@ -5,7 +5,8 @@
  *
  * A region is filled from its start.  Regions grow with what a backend writes,
  * from 256 KB to the gather size, so that a small value does not reserve much
- * and a load gets long runs.  A region stays lent until the transaction has
+ * and a load gets long runs; but what no value is known to need is no more than a
+ * quarter of the segment.  A region stays lent until the transaction has
  * ended (its I/O is done, its used bits are set); the rest of the last one is
  * kept for the next transaction.
  *
@@ -19,6 +20,7 @@
 #include "write/write_internal.h"
 
 #define FIRST_WANT_BLOCKS	64	/* 256 KB */
+#define SMALL_WANT_BLOCKS	16	/* 64 KB, in a small segment */
 #define KEEP_ARENAS			4	/* kept between transactions */
 
 typedef struct Arena
@@ -85,6 +87,15 @@ add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_block
 	return arena;
 }
 
+/* A step up, as far as the segment is large enough for that. */
+static uint32
+limited_want(SfSegment *seg, uint32 want)
+{
+	uint64		quarter = sf_space_total_sectors(seg) / SF_BLOCK_SECTORS / 4;
+
+	return Min(want, Max(quarter, SMALL_WANT_BLOCKS));
+}
+
 /* Region size to ask for: what the value still needs, or a step up. */
 static uint32
 want_blocks(uint32 need_blocks, uint64 ahead_sectors, uint32 last_want)
@@ -100,7 +111,7 @@ static Arena *
 lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_want)
 {
 	uint32		need = (nsectors + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
-	uint32		want = want_blocks(need, ahead_sectors, last_want);
+	uint32		want = want_blocks(need, ahead_sectors, limited_want(seg, last_want));
 	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
 	SfRegion	region;
 

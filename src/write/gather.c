@@ -337,6 +337,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 	GatherBuffer *next = &buffers[1 - current];
 
 	SF_FAULT(flush_before_write);
+	sf_io_use_memory();
 	recycle_buffer(next);
 	current = 1 - current;
 	for (int i = full->npieces - 1; i >= 0; i--)
@@ -417,6 +418,8 @@ sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 
 	require_undamaged();
 	allocate_buffers();
+	if (nsectors * SF_SECTOR_SIZE >= SF_IO_LARGE)
+		sf_io_use_memory();
 	if (buf->started)
 		recycle_buffer(buf);
 	if (!has_room(buf, nsectors))

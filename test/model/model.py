@@ -138,7 +138,7 @@ FAULTS = {
     "commit_data_in_flight": ["error"], "commit_after_data": ["error"],
     "commit_after_alloc": ["error"], "resolve_before": ["error"], "resolve_after": ["error"],
     "grow_after_zero": ["error"], "grow_after_record": ["error"],
-    "truncate_before_file": ["error"], "create_after_files": ["error"],
+    "truncate_before_file": ["error"], "create_after_record": ["error"], "grow_before_files": ["error"],
 }
 
 

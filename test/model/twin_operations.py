@@ -14,8 +14,8 @@ from twin_session import CANCELLED, Handle, Undone
 MAX = 3 * 1024 * 1024
 POINTS = dict.fromkeys([
     "io_open", "flush_before_write", "data_record", "lend_memory", "lend_before_mark", "lend_after_mark", "grow_before",
-    "grow_after_zero", "grow_after_record", "page_extend", "create_before_record", "create_before_files",
-    "create_after_files", "commit_before_flush", "commit_data_in_flight", "commit_after_data", "commit_before_entries",
+    "grow_after_zero", "grow_after_record", "page_extend", "create_before_record", "create_after_record",
+    "grow_before_files", "commit_before_flush", "commit_data_in_flight", "commit_after_data", "commit_before_entries",
     "commit_after_alloc", "commit_before_record", "move_chunk", "move_done"], ["error"]) | {
         "io_write": ["error", "enospc", "short"], "io_extend": ["error", "enospc"], "io_submit": ["error", "eagain"]}
 

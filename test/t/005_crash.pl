@@ -173,13 +173,18 @@ eval { $session->quit };
 $node->start;
 files_left('crash in an uncommitted CREATE');
 
-ok(dies_at($node, 'create_after_files', 'kill', 'CREATE TABLE unborn (id int, doc securefile)'),
-	'died in a CREATE');
-files_left('crash between files and record of a CREATE');
-arm($node, 'create_after_files', 'error');
-$node->psql('postgres', 'CREATE TABLE unborn (id int, doc securefile)');
-files_left('error between files and record of a CREATE');
-disarm($node);
+my $create = 'CREATE TABLE unborn (id int, doc securefile)';
+foreach my $point ('create_after_record', 'grow_before_files', 'grow_after_zero')
+{
+	my $first = "BEGIN; $create; INSERT INTO unborn VALUES (1, blob(1, 10000)); COMMIT";
+	ok(dies_at($node, $point, 'kill', $first), "died in a CREATE and its first value: $point");
+	files_left("crash at $point of a new segment");
+	arm($node, $point, 'error');
+	$node->psql('postgres', $first);
+	ok(fired($node, $point), "error at $point of a new segment");
+	files_left("error at $point of a new segment");
+	disarm($node);
+}
 
 make_table($node, 'doomed');
 fill($node, 'doomed', 1, 3, 2_000_000);
@@ -189,7 +194,7 @@ files_left('crash between commit of a DROP and unlink');
 
 make_table($node, 'cut');
 fill($node, 'cut', 1, 3, 2_000_000);
-$files = scalar(data_files($node));
+$files = scalar(data_files($node)) - 1;
 ok(dies_at($node, 'drop_before_unlink', 'kill', 'TRUNCATE cut'), 'died in a TRUNCATE');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM cut'), 0, 'committed TRUNCATE is done');
 files_left('crash between commit of a TRUNCATE and unlink');

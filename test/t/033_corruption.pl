@@ -23,8 +23,8 @@ foreach my $options ('nocache', 'cache', 'filesystem_like_logging, cache_reads')
 	$t = "t_$t";
 	my @before = data_files($node);
 	make_table($node, $t, $options);
-	my ($file) = grep { my $f = $_; !grep { $_ eq $f } @before } data_files($node);
 	fill($node, $t, 1, 6, $len);
+	my ($file) = grep { my $f = $_; !grep { $_ eq $f } @before } data_files($node);
 	my @bad = ('XX001', '');
 
 	# one bit

@@ -237,6 +237,8 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 		my $name = "$method, " . ($options || 'logging');
 		my $set = "SET securefile.io_method = $method";
 		make_table($node, $t, $options);
+		# what has no files yet gets them behind a flush
+		fill($node, $t, -30, -30, 150_000);
 		# a commit that does not wait for its own record waits for the data all the same
 		my @async = session("INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series(-20, 0) i",
 			"$set; SET synchronous_commit = off");
@@ -268,6 +270,8 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 
 # ---- several segments in one transaction: the file of each ----
 make_table($node, $_, 'filesystem_like_logging') foreach ('left_one', 'right_one');
+# their first growth flushes WAL, too
+fill($node, $_, 0, 0, 9000) foreach ('left_one', 'right_one');
 my @both = session('BEGIN; ' . join('; ', map { "INSERT INTO $_ SELECT i, i, 150000, blob(i, 150000) FROM generate_series(1, 20) i" }
 		('left_one', 'right_one')) . '; COMMIT');
 is_deeply([ early(@both) ], [], 'two segments: durable before WAL is written');
@@ -315,9 +319,13 @@ is(flushed_before(qr/^(cut|remove) .*\.sf$/, @events), 1, 'DROP: files removed a
 
 # ---- new files: the names are durable too ----
 @events = session('CREATE TABLE fresh (id int PRIMARY KEY, seed int, len int, doc securefile)', $async);
-cmp_ok(count(qr/^sync .*\.sf$/, @events), '>', 0, 'CREATE: the file is flushed');
-cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+/\d+$}, @events), '>', 0, 'CREATE: and its directory');
-cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+$}, @events), '>', 0, 'CREATE: and the one above');
+is(count(qr{pg_securefile}, @events), 0, 'CREATE: no file is made');
+@events = session('INSERT INTO fresh VALUES (0, 0, 5000, blob(0, 5000))', $async);
+is(flushed_before(qr/^write .*\.sf$/, @events), 1, 'first value: its file comes after a flush');
+cmp_ok(count(qr/^sync .*\.sf$/, @events), '>', 0, 'first value: the file is flushed');
+cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+/\d+$}, @events), '>', 0, 'first value: and its directory');
+cmp_ok(count(qr{^sync .*pg_securefile/\d+/\d+$}, @events), '>', 0, 'first value: and the one above');
+cmp_ok(count(qr{^sync .*pg_securefile$}, @events), '>', 0, 'first value: and the one above that');
 
 # ---- trap 7: an abort waits for what is in flight ----
 make_table($node, 'aborted');
@@ -343,7 +351,7 @@ start_traced();
 @events = traced();
 is_deeply([ early(grep { $_->[1] =~ /\.sf$/ } @events) ], [], 'redo: writes are durable');
 cmp_ok(count(qr/^durable .*\.sf$/, @events), '>', 0, 'redo: there were some');
-rows_right($node, 'fresh', 10, 'after recovery');
+rows_right($node, 'fresh', 11, 'after recovery');
 sound($node, 'fresh', 'after recovery');
 
 # ---- pages kept for logical decoding are durable before the DROP is ----

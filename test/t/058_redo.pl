@@ -25,9 +25,10 @@ sub new_files
 }
 new_files();
 make_table($node, 'logged');
+fill($node, 'logged', 1, 12, 300_000);
 my ($file) = new_files();
 make_table($node, 'fslike', 'filesystem_like_logging');
-fill($node, $_, 1, 12, 300_000) foreach ('logged', 'fslike');
+fill($node, 'fslike', 1, 12, 300_000);
 settle($node, $_, 'doc') foreach ('logged', 'fslike');
 
 # Crash; with $put_back the logged column's file is that of the checkpoint.

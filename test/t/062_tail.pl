@@ -80,7 +80,7 @@ sub monitor_is
 $node->safe_psql('postgres', 'DROP TABLE a, b');
 make_table($node, 'c', 'filesystem_like_logging');
 fill($node, 'c', 1, 1, mb(3));
-fill($node, 'c', 2, 59, mb(1));
+fill($node, 'c', 2, 60, mb(1));
 fill($node, 'c', 101, 155, mb(1));
 $node->safe_psql('postgres', 'DELETE FROM c WHERE id > 100');
 settle($node, 'c', 'doc');

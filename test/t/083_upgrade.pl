@@ -340,7 +340,7 @@ need_faults($old);
 # leftovers of crashes: space that an aborted transaction took, and storage that
 # a TRUNCATE made and that nobody removes while the monitor sleeps
 ok(dies_at($old, 'commit_after_alloc', 'kill', "CALL add_rows('l', 200, 210)"), 'died with space taken');
-ok(dies_at($old, 'create_after_files', 'kill', 'TRUNCATE f'), 'died with new storage');
+ok(dies_at($old, 'grow_after_zero', 'kill', "TRUNCATE f; CALL add_rows('f', 300, 301)"), 'died with new storage');
 change($old, $_, 11) for @dbs;
 $old->stop;
 

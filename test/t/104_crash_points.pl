@@ -42,7 +42,9 @@ my %modes = (l => '', f => 'filesystem_like_logging');
 my $node = new_cluster('crash_points',
 	conf => [ 'restart_after_crash = off', 'wal_level = logical', 'securefile.monitor = off',
 		'allow_in_place_tablespaces = on', "max_wal_size = '1GB'", "checkpoint_timeout = '1h'",
-		"securefile.write_gather_size = '1MB'" ]);
+		"securefile.write_gather_size = '1MB'",
+		# else a session that waits has transactions that nobody counted
+		'securefile.kept_memory_timeout = 0' ]);
 need_faults($node);
 
 sub one_of { return $_[ int(rand(@_)) ]; }

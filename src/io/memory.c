@@ -1,0 +1,299 @@
+/*-------------------------------------------------------------------------
+ *
+ * memory.c
+ *	  What a process keeps of its memory between transactions, and when it
+ *	  gives that back.
+ *
+ * Fresh memory costs more than moving the data, so a process that moves large
+ * values keeps its I/O buffers (buffer.c) and tells malloc to keep what it
+ * frees.  With many sessions that is too much.  So what is kept is counted, by
+ * what the process has grown since it last gave everything back, and the sum of
+ * all processes has a limit (securefile.kept_memory_total): whoever ends a
+ * transaction above it gives back.  A session that has not moved large values
+ * for securefile.kept_memory_timeout gives back, too.
+ *
+ * At the end of a transaction its message, parameters and results are still
+ * there; they go just before the session waits for the next command.  A session
+ * that waits runs no code but for interrupts, so we ask for one that does no
+ * harm: catching up with invalidations.  Outside of a transaction that is a
+ * transaction without any work, whose end comes here.
+ *
+ * A process that never moves a large value has no part in all this.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "io/io_internal.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+/* the most that glibc takes as M_MMAP_THRESHOLD on 64-bit machines */
+#define KEEP_MMAP_THRESHOLD	(32 * 1024 * 1024)
+#define KEEP_TRIM_THRESHOLD	(64 * 1024 * 1024)
+
+/* malloc's own, without growing by itself */
+#define PLAIN_THRESHOLD		(128 * 1024)
+
+/* about what a process has that has done nothing yet */
+#define FRESH_BYTES			(4 * 1024 * 1024)
+
+/* reckoned with where the system does not tell */
+#define ASSUMED_BYTES		KEEP_TRIM_THRESHOLD
+
+typedef struct MemoryShared
+{
+	pg_atomic_uint64 kept_bytes;	/* of all processes */
+	pg_atomic_uint32 processes; /* that keep anything */
+} MemoryShared;
+
+static MemoryShared *shared;
+
+/* This process. */
+static struct
+{
+	bool		joined;			/* it has moved a large value */
+	bool		used;			/* in this transaction */
+	bool		keeping;		/* malloc keeps what is freed */
+	int64		baseline;		/* size of the process with nothing kept */
+	uint64		counted;		/* its part of kept_bytes */
+	uint64		refused;		/* what was too much for the limit */
+	bool		over;			/* gives back as soon as it waits */
+	TimestampTz last_used;
+	TimeoutId	timeout;
+	bool		has_timeout;
+}			mine;
+
+/* The timeout has come; set by a signal. */
+static volatile sig_atomic_t timeout_came = false;
+
+Size
+sf_io_shmem_size(void)
+{
+	return MAXALIGN(sizeof(MemoryShared));
+}
+
+void
+sf_io_shmem_init(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("securefile kept memory", sizeof(MemoryShared), &found);
+	if (found)
+		return;
+	pg_atomic_init_u64(&shared->kept_bytes, 0);
+	pg_atomic_init_u32(&shared->processes, 0);
+}
+
+/*
+ * Private memory of this process that is in use, from the system; -1 when it
+ * does not tell.  The first numbers are pages: of addresses, resident, and
+ * resident ones that are of files or shared.
+ */
+static int64
+private_bytes(void)
+{
+	char		text[128] = {0};
+	long		pages;
+	long		resident;
+	long		of_files;
+	int			fd = SF_FAULT_FAILS(io_memory) ? -1 : open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	ssize_t		len;
+
+	if (fd < 0)
+		return -1;
+	len = SF_FAULT_FAILS(io_memory) ? -1 : read(fd, text, sizeof(text) - 1);
+	(void) close(fd);
+	if (len <= 0 || sscanf(text, "%ld %ld %ld", &pages, &resident, &of_files) != 3)
+		return -1;
+	return (int64) (resident - of_files) * sysconf(_SC_PAGESIZE);
+}
+
+/* Tell malloc to keep what is freed, or to give it back at once. */
+static void
+set_keeping(bool keeping)
+{
+	mine.keeping = keeping;
+#ifdef __GLIBC__
+	if (sf_keep_memory)
+	{
+		(void) mallopt(M_MMAP_THRESHOLD, keeping ? KEEP_MMAP_THRESHOLD : PLAIN_THRESHOLD);
+		(void) mallopt(M_TRIM_THRESHOLD, keeping ? KEEP_TRIM_THRESHOLD : PLAIN_THRESHOLD);
+	}
+#endif
+}
+
+/* Make it known how much this process keeps; returns what all keep. */
+static uint64
+count(uint64 bytes)
+{
+	if ((bytes > 0) != (mine.counted > 0))
+		(void) pg_atomic_fetch_add_u32(&shared->processes, bytes > 0 ? 1 : -1);
+	/* the sum is of 64 bits: what is less is added as what is more */
+	(void) pg_atomic_fetch_add_u64(&shared->kept_bytes, (int64) bytes - (int64) mine.counted);
+	mine.counted = bytes;
+	return pg_atomic_read_u64(&shared->kept_bytes);
+}
+
+/* A transaction that is still open ends after this, and is not to be counted. */
+static void
+forget_at_exit(int code, Datum arg)
+{
+	(void) count(0);
+	shared = NULL;
+}
+
+/*
+ * A process that has never done so begins to keep memory.  It has a large message
+ * or result already, which is not to count as what it always has.
+ */
+static void
+join(void)
+{
+	before_shmem_exit(forget_at_exit, (Datum) 0);
+	mine.joined = true;
+	mine.baseline = Min(private_bytes(), FRESH_BYTES);
+	set_keeping(true);
+}
+
+void
+sf_io_use_memory(void)
+{
+	if (mine.used || shared == NULL)
+		return;
+	if (!mine.joined)
+		join();
+	mine.used = true;
+}
+
+/* Does this process wait for commands of a client, and look at interrupts then? */
+static bool
+is_session(void)
+{
+	return MyBackendType == B_BACKEND;
+}
+
+static void
+timeout_handler(void)
+{
+	timeout_came = true;
+	sf_compat_ask_for_turn();
+	SetLatch(MyLatch);
+}
+
+/* Unless it runs already: then it is found to be too early when it comes. */
+static void
+start_timeout(int ms)
+{
+	if (!is_session() || ms <= 0)
+		return;
+	if (!mine.has_timeout)
+		mine.timeout = RegisterTimeout(USER_TIMEOUT, timeout_handler);
+	mine.has_timeout = true;
+	if (!get_timeout_active(mine.timeout))
+		enable_timeout_after(mine.timeout, ms);
+}
+
+static void
+give_back(void)
+{
+	sf_io_reap_all();
+	sf_io_buffers_release();
+#ifdef __GLIBC__
+	(void) malloc_trim(0);
+#endif
+	mine.baseline = private_bytes();
+	mine.over = false;
+	(void) count(0);
+}
+
+/*
+ * Count what is kept: rather too much, as some of it is in use still.  Above the
+ * limit a session gives back when it waits; until there is room again malloc keeps
+ * nothing.
+ */
+static void
+look(void)
+{
+	int64		now = private_bytes();
+	uint64		limit = (uint64) sf_kept_memory_total_kb * 1024;
+	uint64		bytes = now < 0 || mine.baseline < 0 ? ASSUMED_BYTES : Max(now - mine.baseline, 0);
+	uint64		total = count(bytes);
+
+	mine.last_used = GetCurrentTimestamp();
+	if (total <= limit)
+	{
+		if (!mine.keeping && total - bytes + Max(bytes, mine.refused) <= limit)
+			set_keeping(true);
+		if (bytes > 0)
+			start_timeout(sf_kept_memory_timeout_ms);
+		return;
+	}
+	if (mine.keeping)
+		mine.refused = bytes;
+	set_keeping(false);
+	if (is_session())
+	{
+		mine.over = true;
+		sf_compat_ask_for_turn();
+	}
+	else
+		give_back();
+}
+
+/* The timeout has come: give back, unless large values were moved since it began. */
+static void
+end_timeout(void)
+{
+	TimestampTz end = TimestampTzPlusMilliseconds(mine.last_used, sf_kept_memory_timeout_ms);
+	long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
+
+	if (left > 0)
+		start_timeout((int) Min(left, INT_MAX));
+	else if (sf_kept_memory_timeout_ms > 0)
+		give_back();
+}
+
+void
+sf_io_memory_at_end(void)
+{
+	bool		came = timeout_came;
+
+	timeout_came = false;
+	if (shared == NULL)
+		return;
+	if (mine.used)
+	{
+		mine.used = false;
+		look();
+	}
+	else if (mine.over)
+		give_back();
+	else if (came && mine.counted > 0)
+		end_timeout();
+}
+
+SfKeptMemory
+sf_io_kept_memory(void)
+{
+	SfKeptMemory kept = {0};
+
+	if (shared == NULL)
+		return kept;
+	kept.total_bytes = pg_atomic_read_u64(&shared->kept_bytes);
+	kept.processes = pg_atomic_read_u32(&shared->processes);
+	kept.own_bytes = mine.counted;
+	return kept;
+}
