@@ -158,17 +158,7 @@ sub read_outcomes
 	{
 		# 16 and later speak TAP
 		next unless $line =~ /^(?:test | {5})(\S+)\s+\.\.\. (ok|FAILED)/ || $line =~ /^(?:not )?ok \d+\s+[-+] (\S+)/;
-		my $test = $# One check: none of them is in our source.
-sub nothing_internal
-{
-	my ($node, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $found = internal_errors($node);
-	my @ours = map { "$_: $found->{$_}" } grep { $found->{$_} =~ /^ours/ } sort keys %$found;
-	return is(join("\n", @ours), '', "$name: no internal error comes from here");
-}
-
-1;
+		my $test = $1;
 		push @{ $suite->{tests} }, $test;
 		$suite->{failed}{$test} = 1 if $line =~ /FAILED|^not ok/;
 	}
@@ -196,17 +186,7 @@ sub write_normalised
 		print $out normalised($line), "\n";
 	}
 	close $out or die "$to: $!";
-	return # One check: none of them is in our source.
-sub nothing_internal
-{
-	my ($node, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $found = internal_errors($node);
-	my @ours = map { "$_: $found->{$_}" } grep { $found->{$_} =~ /^ours/ } sort keys %$found;
-	return is(join("\n", @ours), '', "$name: no internal error comes from here");
-}
-
-1;
+	return 1;
 }
 
 # The lines that a test shows more or less than the file that comes closest.
@@ -290,7 +270,7 @@ sub check_suites
 	compare_suites($done[$_], $references[$_], $expected) for 0 .. $#done;
 	log_is_clean($node, $name);
 	nothing_internal($node, $name);
-	note("figures: core: $name, " . (map { scalar @{ $_->{tests} } } @done) . ' tests');
+	note("figures: core: $name, " . scalar(map { @{ $_->{tests} } } @done) . ' tests');
 	$node->stop;
 	return;
 }
@@ -344,17 +324,7 @@ sub findings
 sub log_is_clean
 {
 	my ($node, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + # One check: none of them is in our source.
-sub nothing_internal
-{
-	my ($node, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $found = internal_errors($node);
-	my @ours = map { "$_: $found->{$_}" } grep { $found->{$_} =~ /^ours/ } sort keys %$found;
-	return is(join("\n", @ours), '', "$name: no internal error comes from here");
-}
-
-1;
 	my @bad = grep { /PANIC:|TRAP: |terminated by signal|WARNING: .*(leak|still active|not closed)/ } split /\n/, slurp_file($node->logfile);
 	splice(@bad, 20) if @bad > 20;
 	return is(join("\n", @bad), '', "$name: server log");
