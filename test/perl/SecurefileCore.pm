@@ -21,8 +21,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(need_core need_assertions core_source core_cluster run_suite check_suites
-  log_is_clean internal_errors nothing_internal);
+our @EXPORT = qw(need_core need_assertions core_source core_cluster run_suite check_suites pg_config
+  all_sound log_is_clean internal_errors nothing_internal);
 
 my $expected_dir = "$FindBin::RealBin/../core/expected";
 
@@ -125,7 +125,8 @@ sub make_libraries
 }
 
 # Run pg_regress, or its isolation sibling, on a cluster.  Keys: name; input, a directory
-# of the source; tests, their names, or --schedule=; isolation, for the sibling; options.
+# of the source; tests, their names, or --schedule=; isolation, for the sibling; db, the
+# database that is made; options.
 # What it gives has tests, the names in their order; failed, those that were not as
 # expected; differences, the lines of these.
 sub run_suite
@@ -141,7 +142,7 @@ sub run_suite
 		[
 			dirname(pg_config('--pgxs')) . "/../test/$driver", '--bindir=' . bin_dir(), "--inputdir=$input",
 			"--outputdir=$out", '--dlpath=' . make_libraries("$out/lib"), '--host=' . $node->host,
-			'--port=' . $node->port, '--dbname=' . ($params{isolation} ? 'isolation_regression' : 'regression'),
+			'--port=' . $node->port, '--dbname=' . ($params{db} || 'regression'),
 			'--max-concurrent-tests=20', @{ $params{options} || [] }, @{ $params{tests} }
 		],
 		'<', \undef, '>&', \$suite{said},
@@ -316,6 +317,20 @@ sub findings
 		@more,
 		map({ "expected, and not there: $_" } @missing),
 		map({ "only without the extension: $_" } without($base, $lines)));
+}
+
+# One check: every column of a database is sound.  What there was to look at: columns,
+# and those with data files that are not empty.
+sub all_sound
+{
+	my ($node, $db, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $found, $error) = $node->psql($db, q{
+		SELECT c."table", c."column", f FROM securefile_columns c,
+			LATERAL securefile_check(c."table", c."column") f
+			WHERE c.segment IS NOT NULL LIMIT 20});
+	is("$found$error", '', "$name: every column is sound");
+	return split /\|/, $node->safe_psql($db, 'SELECT count(*), count(*) FILTER (WHERE file_bytes > 0) FROM securefile_columns');
 }
 
 # ---- logs ----

@@ -11,5 +11,5 @@ use Test::More;
 need_core();
 my $input = 'src/test/isolation';
 check_suites('isolation',
-	[ { name => 'isolation', isolation => 1, input => $input, tests => [ '--schedule=' . core_source("$input/isolation_schedule") ] } ]);
+	[ { name => 'isolation', isolation => 1, input => $input, db => 'isolation_regression', tests => [ '--schedule=' . core_source("$input/isolation_schedule") ] } ]);
 done_testing();
