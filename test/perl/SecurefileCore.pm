@@ -109,19 +109,21 @@ sub prepare_templates
 
 # ---- running ----
 
-# The libraries that tests load, in a directory of their own.
+# The libraries that tests load, in a directory of their own, made once.
+my $libraries;
+
 sub make_libraries
 {
-	my ($dir) = @_;
+	return $libraries if $libraries;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
 	my $source = core_source('src/test/regress/regress.c');
-	make_path($dir);
 	system_or_bail('cc', '-shared', '-fPIC', '-O1', '-w', '-I', pg_config('--includedir-server'),
 		'-I', pg_config('--includedir'), '-o', "$dir/regress.so", $source);
 	foreach my $library (qw(refint.so autoinc.so))
 	{
 		copy(pg_config('--pkglibdir') . "/$library", "$dir/$library") or die "$library: $!";
 	}
-	return $dir;
+	return $libraries = $dir;
 }
 
 # Run pg_regress, or its isolation sibling, on a cluster.  Keys: name; input, a directory
@@ -141,7 +143,7 @@ sub run_suite
 	IPC::Run::run(
 		[
 			dirname(pg_config('--pgxs')) . "/../test/$driver", '--bindir=' . bin_dir(), "--inputdir=$input",
-			"--outputdir=$out", '--dlpath=' . make_libraries("$out/lib"), '--host=' . $node->host,
+			"--outputdir=$out", '--dlpath=' . make_libraries(), '--host=' . $node->host,
 			'--port=' . $node->port, '--dbname=' . ($params{db} || 'regression'),
 			'--max-concurrent-tests=20', @{ $params{options} || [] }, @{ $params{tests} }
 		],
