@@ -1,7 +1,7 @@
 -- Tables with securefile columns of all forms, for statements that sqlsmith makes.
 
 CREATE TABLE plain (id int PRIMARY KEY, name text, doc securefile);
-CREATE TABLE words (id int PRIMARY KEY, low securefile(compress_low), high securefile(compress_high, deduplicate),
+CREATE TABLE words (id int PRIMARY KEY, low securefile(cache), high securefile(nocache),
 	outside securefile(disable_storage_in_row), bare securefile(filesystem_like_logging), other bytea);
 CREATE UNLOGGED TABLE unlogged (id int, doc securefile);
 CREATE TABLE parts (id int, doc securefile, more securefile) PARTITION BY RANGE (id);

@@ -14,7 +14,6 @@ use warnings;
 use Exporter qw(import);
 use File::Basename qw(basename dirname);
 use File::Copy qw(copy);
-use File::Path qw(make_path);
 use FindBin;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
@@ -75,8 +74,8 @@ sub reference_needed
 
 # ---- clusters ----
 
-# Keys: without, to have one that does not know the extension; conf, settings; also,
-# libraries to be preloaded besides.
+# Keys: without, to have one that does not know the extension; schema, where it is to be;
+# prepare, SQL for all databases besides; conf, settings; also, libraries to be preloaded.
 sub core_cluster
 {
 	my ($name, %params) = @_;
@@ -93,16 +92,17 @@ sub core_cluster
 		'log_error_verbosity = verbose', "log_line_prefix = '%m [%p] %e %a '", 'log_statement = none',
 		@{ $params{conf} || [] });
 	$node->start;
-	prepare_templates($node, $params{prepare} || '') unless $params{without};
+	prepare_templates($node, $params{schema} || 'public', $params{prepare} || '') unless $params{without};
 	return $node;
 }
 
 # New databases are copies of template1, those of pg_regress of template0.
 sub prepare_templates
 {
-	my ($node, $more) = @_;
+	my ($node, $schema, $more) = @_;
+	my $extension = "CREATE SCHEMA IF NOT EXISTS $schema; CREATE EXTENSION securefile SCHEMA $schema;";
 	$node->safe_psql('postgres', 'ALTER DATABASE template0 ALLOW_CONNECTIONS true');
-	$node->safe_psql($_, "CREATE EXTENSION securefile; $more") for qw(template0 template1 postgres);
+	$node->safe_psql($_, "$extension $more") for qw(template0 template1 postgres);
 	$node->safe_psql('postgres', 'ALTER DATABASE template0 ALLOW_CONNECTIONS false');
 	return;
 }
@@ -139,7 +139,8 @@ sub run_suite
 	my $driver = $params{isolation} ? 'isolation/pg_isolation_regress' : 'regress/pg_regress';
 	my %suite = (%params, dir => $out, said => '', tests_wanted => $params{tests}, tests => []);
 
-	make_path("$out/work");
+	# some tests read files relative to where they run
+	symlink("$input/data", "$out/data") or die $!;
 	IPC::Run::run(
 		[
 			dirname(pg_config('--pgxs')) . "/../test/$driver", '--bindir=' . bin_dir(), "--inputdir=$input",
@@ -148,7 +149,7 @@ sub run_suite
 			'--max-concurrent-tests=20', @{ $params{options} || [] }, @{ $params{tests} }
 		],
 		'<', \undef, '>&', \$suite{said},
-		init => sub { chdir "$out/work" or die $! });
+		init => sub { chdir $out or die $! });
 	read_outcomes(\%suite);
 	find_differences(\%suite);
 	return \%suite;
@@ -254,13 +255,14 @@ sub take_expected
 }
 
 # Run suites on a cluster of their own, one check for each test.  The name is that of the
-# file of test/core/expected; clusters get what else is given.
+# cluster and, unless the key expected is given, of the file of test/core/expected; the
+# cluster gets what else is given.
 sub check_suites
 {
 	my ($name, $suites, %cluster) = @_;
 	my $node = core_cluster($name, %cluster);
 	my @done = map { run_suite($node, %$_) } @$suites;
-	my $expected = expected_differences($name);
+	my $expected = expected_differences($cluster{expected} || $name);
 	my $unexpected = grep { all_findings($_, undef, $expected) } @done;
 	my @references;
 
