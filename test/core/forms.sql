@@ -22,8 +22,8 @@ BEGIN
 	RETURN new;
 END $$;
 CREATE TRIGGER change BEFORE INSERT OR UPDATE ON triggered FOR EACH ROW EXECUTE FUNCTION change();
-CREATE VIEW some AS SELECT id, doc, length(doc) AS size FROM plain WHERE id > 3;
-CREATE VIEW joined AS SELECT p.id, p.doc || h.doc AS both FROM plain p JOIN hashed h USING (id);
+CREATE VIEW later AS SELECT id, doc, length(doc) AS size FROM plain WHERE id > 3;
+CREATE VIEW joined AS SELECT p.id, p.doc || h.doc AS pair FROM plain p JOIN hashed h USING (id);
 CREATE MATERIALIZED VIEW sizes AS SELECT id, length(doc) AS size FROM plain;
 
 CREATE FUNCTION bytes(n int) RETURNS securefile LANGUAGE sql VOLATILE AS $$

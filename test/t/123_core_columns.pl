@@ -14,7 +14,7 @@ use Test::More;
 
 need_assertions();
 my $input = 'src/test/regress';
-my %suite = (name => 'columns', input => $input, tests => [ '--schedule=' . core_source("$input/parallel_schedule") ]);
+my %suite = (name => 'columns', unread => 1, input => $input, tests => [ '--schedule=' . core_source("$input/parallel_schedule") ]);
 
 # Values on both sides of what a row keeps, most of them stored.  Tables that can have no
 # such column are left alone.
