@@ -176,7 +176,7 @@ def run(options, server):
     first, ends, end = list(known), collections.Counter(), time.time() + options.seconds
     data = b""
     try:
-        while first or time.time() < end:
+        while first or sum(ends.values()) < options.least or time.time() < end:
             if first:
                 data = first.pop()
             elif options.kind == "typmod":
@@ -209,6 +209,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kind", choices=["text", "binary", "typmod"], required=True)
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--least", type=int, default=0, help="inputs, however long they take")
     parser.add_argument("--seed", default=str(int(time.time())))
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()

@@ -17,7 +17,7 @@ sub powercut
 my $cuts = $ENV{SECUREFILE_POWER_CUTS} || 3;
 
 # a test that cannot fail proves nothing
-powercut('planted: no flush before commits, loss is found', '--planted', '--cuts', 10);
+powercut('planted: no flush before commits, loss is found', '--planted', '--cuts', 40);
 powercut('WAL on a disk of its own', '--cuts', $cuts);
 if ($cuts > 3)
 {

@@ -33,7 +33,7 @@ sub fuzz
 
 foreach my $kind ('text', 'binary', 'typmod')
 {
-	my $out = fuzz($kind, 'input.py', 2, '--kind', $kind, glob("$source/corpus/$kind/*"));
+	my $out = fuzz($kind, 'input.py', 2, '--least', 100, '--kind', $kind, glob("$source/corpus/$kind/*"));
 	like($out, qr/^\d{3,} inputs, \d+ answers: .*\btaken\b/m, "$kind: many inputs, and some are taken");
 }
 
