@@ -205,6 +205,13 @@ typedef bool SfUpdateIndexes;
 #define sf_compat_may_maintain(table_oid, role) sf_compat_owns_table(table_oid, role)
 #endif
 
+/* 17 asks whether a stronger lock will do */
+#if PG_VERSION_NUM >= 170000
+#define sf_compat_lock_held(tag, mode)	LockHeldByMe(tag, mode, false)
+#else
+#define sf_compat_lock_held(tag, mode)	LockHeldByMe(tag, mode)
+#endif
+
 /* 17 runs an owner's code under a search_path that no caller chooses */
 #if PG_VERSION_NUM >= 170000
 #define sf_compat_restrict_search_path()	RestrictSearchPath()

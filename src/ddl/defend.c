@@ -125,7 +125,7 @@ is_locked_to_write(Oid relid)
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
-	return LockHeldByMe(&tag, RowExclusiveLock);
+	return sf_compat_lock_held(&tag, RowExclusiveLock);
 }
 
 /*
