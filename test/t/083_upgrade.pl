@@ -435,7 +435,12 @@ ok(fired($new, 'upgrade_after_pages'), 'finish stands');
 crash($new);
 eval { $session->quit };
 $new->start;
-is(files($new), $new_files, 'nothing is lost in a crash');
+# in the database that is finished the monitor may have emptied files
+my $unfinished = '/' . $new->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'postgres'") . '/';
+is_deeply(
+	[ map { [ grep { index($_, $unfinished) > 0 } split /\n/ ] } files($new) ],
+	[ map { [ grep { index($_, $unfinished) > 0 } split /\n/ ] } $new_files ],
+	'nothing is lost in a crash');
 waits_for_finish($new, 'postgres', 'crashed');
 finishes($new, 'postgres', $columns{postgres}, 'after crashes');
 is(contents($new, $_), $want{$_}, "contents: $_") for @dbs;
