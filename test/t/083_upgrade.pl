@@ -340,7 +340,7 @@ need_faults($old);
 # leftovers of crashes: space that an aborted transaction took, and storage that
 # a TRUNCATE made and that nobody removes while the monitor sleeps
 ok(dies_at($old, 'commit_after_alloc', 'kill', "CALL add_rows('l', 200, 210)"), 'died with space taken');
-ok(dies_at($old, 'grow_after_zero', 'kill', "TRUNCATE f; CALL add_rows('f', 300, 301)"), 'died with new storage');
+ok(dies_at($old, 'grow_after_zero', 'kill', "BEGIN; TRUNCATE f; CALL add_rows('f', 300, 301); COMMIT"), 'died with new storage');
 change($old, $_, 11) for @dbs;
 $old->stop;
 
@@ -435,7 +435,12 @@ ok(fired($new, 'upgrade_after_pages'), 'finish stands');
 crash($new);
 eval { $session->quit };
 $new->start;
-is(files($new), $new_files, 'nothing is lost in a crash');
+# in the database that is finished the monitor may have emptied files
+my $unfinished = '/' . $new->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'postgres'") . '/';
+is_deeply(
+	[ map { [ grep { index($_, $unfinished) > 0 } split /\n/ ] } files($new) ],
+	[ map { [ grep { index($_, $unfinished) > 0 } split /\n/ ] } $new_files ],
+	'nothing is lost in a crash');
 waits_for_finish($new, 'postgres', 'crashed');
 finishes($new, 'postgres', $columns{postgres}, 'after crashes');
 is(contents($new, $_), $want{$_}, "contents: $_") for @dbs;
@@ -458,11 +463,11 @@ sub lives_on
 	all_sound($node, $db, "$name, upgraded");
 	is(join(' ', glob($node->data_dir . '/pg_securefile/*/*/*/pages*')), '', "$name: no pages are left beside data files");
 
+	my $full = usage($node, 'l', 'doc', $db)->{file_bytes};
 	$node->safe_psql($db, 'DELETE FROM l WHERE id > 100; DELETE FROM f WHERE id > 100');
 	cmp_ok(settle($node, 'l', 'doc', undef, $db)->{live_bytes}, '<', $large, "$name: space of l returns");
-	my $before = usage($node, 'l', 'doc', $db)->{file_bytes};
 	$node->safe_psql($db, "INSERT INTO l SELECT i, i, $large, blob(i, $large) FROM generate_series(101, 102) i");
-	cmp_ok(usage($node, 'l', 'doc', $db)->{file_bytes}, '<=', $before + $large, "$name: and is used again");
+	cmp_ok(usage($node, 'l', 'doc', $db)->{file_bytes}, '<=', $full, "$name: and is used again");
 
 	change($node, $db, 13);
 	$node->safe_psql($db, q{
