@@ -40,8 +40,9 @@ pgsfi_sql(pgsf *h, const char *format,...)
  * use v, its value, or NULL if there are more rows than one, and n, how many there
  * are (at most 2 are looked at).  A line comment at the SELECT's end is harmless.
  * (SELECT q.*) makes more columns than one an error; q (v) would ignore the others.
- * v is of type securefile, not of a domain over it, of whose owner functions could
- * be.  The ELSE makes a value of another type an error: only the cast would not.
+ * v is of type securefile and nothing else (a domain's base type, in CASE): the owner
+ * of a table may give its column another type and make functions that fit it.  The
+ * ELSE makes most other types an error, which the cast alone would take as text.
  */
 char *
 pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select)

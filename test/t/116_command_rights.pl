@@ -52,7 +52,7 @@ sub noting
 }
 
 my @types = (qw(text varchar bpchar name "char" int2 int4 int8 oid regclass regtype regnamespace tid bool bytea),
-	qw(public.securefile mallory.file mallory.word mallory.color));
+	qw(public.securefile public.citext mallory.file mallory.word mallory.ci mallory.color));
 
 # What is there already, of the extension, stays.
 sub unless_there { return "CALL mallory.make(\$make\$$_[0]\$make\$);\n"; }
@@ -79,7 +79,7 @@ sub operators
 my %likes = (
 	text => [qw(text varchar name mallory.color mallory.word)], name => [qw(name text varchar)],
 	'"any"' => [@types], integer => [qw(int4 int2 int8)], bigint => [qw(int8 int4)], regclass => [qw(regclass oid text)],
-	securefile => [qw(public.securefile mallory.file bytea)], bytea => [qw(bytea public.securefile)],
+	securefile => [qw(public.securefile mallory.file bytea int4)], bytea => [qw(bytea public.securefile)],
 );
 
 sub combinations
@@ -126,6 +126,7 @@ as_mallory(q{CREATE FUNCTION mallory.spy(what text) RETURNS void LANGUAGE plpgsq
 		BEGIN EXECUTE sql; EXCEPTION WHEN duplicate_function THEN NULL; END $$;
 	CREATE DOMAIN mallory.file AS public.securefile;
 	CREATE DOMAIN mallory.word AS varchar(100);
+	CREATE DOMAIN mallory.ci AS public.citext;
 	CREATE TYPE mallory.color AS ENUM ('101', '102', '103', '104');
 	CREATE TYPE mallory.tint AS ENUM ('101', '102', '103', '104');
 	CREATE COLLATION public."C" FROM "POSIX"});
@@ -195,12 +196,12 @@ sub trees
 	return;
 }
 
-my @keys = qw(text varchar(100) name int mallory.word mallory.color mallory.tint public.citext bpchar);
+my @keys = qw(text varchar(100) name int mallory.word mallory.color mallory.tint mallory.ci bpchar);
 foreach my $path ('"$user", public', 'public, pg_catalog')
 {
 	foreach my $key ($path =~ /catalog/ ? @keys[ 0, 3 ] : @keys)
 	{
-		foreach my $owner ($key =~ /color|tint|citext|bpchar/ ? ('mallory') : ('mallory', 'super'))
+		foreach my $owner ($key =~ /color|tint|ci\b|bpchar/ ? ('mallory') : ('mallory', 'super'))
 		{
 			my $what = "$path, $key, table of $owner";
 			my $make = "DROP TABLE IF EXISTS $owner.docs; CREATE TABLE $owner.docs (name $key PRIMARY KEY, document "
@@ -257,6 +258,18 @@ spied();
 example('', 'patch', 1, 2, 0, 6);
 example('', 'get', 1);
 is(spied(), '', 'nor when it was changed and read');
+
+# the owner gives the column another type, for which there are functions of these names
+as_mallory('ALTER TABLE public.docs DROP COLUMN document; ALTER TABLE public.docs ADD COLUMN document bytea DEFAULT pg_catalog.decode($$616263$$, $$hex$$)');
+is(example('', 'get', 1), 'abc', 'a bytea is read');
+as_mallory('ALTER TABLE public.docs DROP COLUMN document; ALTER TABLE public.docs ADD COLUMN document int4 DEFAULT 7');
+foreach my $program ('get', 'append')
+{
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ "$top/client/examples/$program", $node->connstr('postgres'), 1 ], '<', \'', '>', \$out, '2>', \$err);
+	like($err, qr/types public\.securefile and integer cannot be matched|types securefile and integer cannot be matched/, "$program: a number is refused");
+}
+is(spied(), '', "nobody's functions ran for columns of other types");
 
 $node->stop;
 done_testing();
