@@ -69,12 +69,19 @@ list_each(Session *session, const char *pattern, const char *prefix,
 	char	   *like = pattern != NULL ? like_pattern(pattern) : NULL;
 	const char *const values[] = {like, prefix};
 
-	/* a pattern means the same whatever the collation of the column is */
-	char	   *sql = text_make("SELECT %s::text, length(%s) FROM %s WHERE %s IS NOT NULL"
-								" AND ($1::text IS NULL OR %s::text COLLATE \"C\" LIKE $1)"
-								" AND starts_with(%s::text, $2) ORDER BY %s",
-								target->key, target->column, target->table, target->column,
-								target->key, target->key, target->key);
+	/*
+	 * A pattern means the same whatever the collation of the column is.  ORDER BY
+	 * has no operator that could be named: it takes that of the default operator
+	 * class of text, and operator classes are a superuser's to make.
+	 */
+	char	   *sql = text_make("SELECT f.name, f.length FROM ("
+								"SELECT %s, pg_catalog.length(%s) FROM %s WHERE %s IS NOT NULL"
+								") f (name, length)"
+								" WHERE ($1::pg_catalog.text IS NULL OR"
+								"  f.name COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.~~) $1::pg_catalog.text)"
+								" AND pg_catalog.starts_with(f.name COLLATE pg_catalog.\"C\", $2::pg_catalog.text)"
+								" ORDER BY f.name",
+								target->key_text, target->column, target->table, target->column);
 	bool		sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
 		PQsetSingleRowMode(session->conn);
 

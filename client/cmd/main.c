@@ -9,6 +9,7 @@
  *		transfer.c		one file to or from the database
  *		list.c			what is stored
  *		session.c, target.c, password.c	connections; table and columns
+ *		key.c			names as text, and how they are compared
  *		local.c, walk.c, tempfile.c	files, trees, files that are being written
  *		output.c, progress.c, failure.c	what the user sees
  *		text.c, utf8.c	text

@@ -28,7 +28,7 @@ remove_one(Session *session, const Options *options, const char *name, Failure *
 	(void) options;
 	if (!transfer_look(session, name, &stored, failure))
 		return false;
-	sql = text_make("DELETE FROM %s WHERE %s = $1", target->table, target->key);
+	sql = text_make("DELETE FROM %s WHERE %s", target->table, target->key_is_name);
 	result = session_query(session, failure, sql, 1, values);
 	good = result != NULL;
 	if (good && strcmp(PQcmdTuples(result), "0") == 0)

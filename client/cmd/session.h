@@ -24,6 +24,8 @@ typedef struct Target
 	char	   *store_table;	/* where new values are made: table, or a partition */
 	char	   *column;			/* of the files */
 	char	   *key;			/* of the names */
+	char	   *key_text;		/* expression: the name as text */
+	char	   *key_is_name;	/* condition: the name of the row is $1 */
 	char	   *plain_column;	/* without quotes, as functions want it */
 	bool		has_rows;		/* of its own, neither partitioned nor a view */
 	bool		names_are_utf8; /* the encoding of the connection */
@@ -50,6 +52,10 @@ extern void session_end(Session *session);
 extern PGresult *session_query(Session *session, Failure *failure, const char *sql,
 							   int count, const char *const *values);
 extern bool session_do(Session *session, Failure *failure, const char *sql);
+
+/* ---- key.c ---- */
+
+extern bool key_describe(Session *session, const char *type_oid, Target *target, Failure *failure);
 
 /* ---- target.c ---- */
 

@@ -61,9 +61,10 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = text_make("SELECT length(%s), pg_column_size(%s), tableoid::regclass FROM %s"
-								" WHERE %s = $1 AND %s IS NOT NULL LIMIT 2",
-								target->column, target->column, target->table, target->key, target->column);
+	char	   *sql = text_make("SELECT pg_catalog.length(%s), pg_catalog.pg_column_size(%s),"
+								" tableoid::pg_catalog.regclass FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2",
+								target->column, target->column, target->table, target->key_is_name,
+								target->column);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
 	int			rows = PQntuples(result);
 	Facts		facts = {.name = name, .column = target->plain_column, .hashed = options->hash};

@@ -6,6 +6,14 @@
  * The table is written as in SQL, the columns as they are in the catalog: as the
  * functions of the extension have it.  Quoting is the server's work.
  *
+ * Statements of the command run with the rights of whoever calls it, often a
+ * superuser's.  The users of the database may make functions and operators in the
+ * schemas of the search path, and PostgreSQL takes the one whose argument types fit
+ * best.  So here and in all other files: functions, types, collations and operators
+ * are named with their schemas; where others can create objects in that schema (the
+ * extension's, for one) the arguments have exactly the declared types.  IN, BETWEEN,
+ * LIKE and CASE x WHEN look up operators and are not used.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>
@@ -29,9 +37,9 @@ static bool
 find_extension(Session *session, Target *target, Failure *failure)
 {
 	PGresult   *result = session_query(session, failure,
-									   "SELECT quote_ident(nspname) FROM pg_catalog.pg_extension"
-									   " JOIN pg_catalog.pg_namespace n ON n.oid = extnamespace"
-									   " WHERE extname = 'securefile'", 0, NULL);
+									   "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e"
+									   " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
+									   " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'", 0, NULL);
 	bool		found = result != NULL && PQntuples(result) == 1;
 
 	if (found)
@@ -52,16 +60,18 @@ find_table(Session *session, const Options *options, Target *target, Failure *fa
 {
 	const char *const values[] = {options->table};
 	PGresult   *result = session_query(session, failure,
-									   "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind NOT IN ('p', 'v'),"
-									   " CASE WHEN c.relkind = 'p' THEN"
-									   "  (SELECT quote_ident(m.nspname) || '.' || quote_ident(l.relname)"
+									   "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname),"
+									   " c.relkind OPERATOR(pg_catalog.<>) 'p' AND c.relkind OPERATOR(pg_catalog.<>) 'v',"
+									   " CASE WHEN c.relkind OPERATOR(pg_catalog.=) 'p' THEN"
+									   "  (SELECT pg_catalog.format('%I.%I', m.nspname, l.relname)"
 									   "   FROM pg_catalog.pg_partition_tree(c.oid) p"
-									   "   JOIN pg_catalog.pg_class l ON l.oid = p.relid"
-									   "   JOIN pg_catalog.pg_namespace m ON m.oid = l.relnamespace"
-									   "   WHERE p.isleaf AND l.relkind = 'r' ORDER BY p.level, l.relname LIMIT 1) END"
+									   "   JOIN pg_catalog.pg_class l ON l.oid OPERATOR(pg_catalog.=) p.relid"
+									   "   JOIN pg_catalog.pg_namespace m ON m.oid OPERATOR(pg_catalog.=) l.relnamespace"
+									   "   WHERE p.isleaf AND l.relkind OPERATOR(pg_catalog.=) 'r'"
+									   "   ORDER BY p.level, l.relname LIMIT 1) END"
 									   " FROM pg_catalog.pg_class c"
-									   " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-									   " WHERE c.oid = $1::pg_catalog.regclass", 1, values);
+									   " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace"
+									   " WHERE c.oid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass", 1, values);
 
 	if (result == NULL)
 		return false;
@@ -85,15 +95,18 @@ find_column(Session *session, const Options *options, Target *target, Failure *f
 	char	   *type = text_make("%s.securefile", target->extension);
 	const char *const values[] = {target->table, options->column, type};
 	PGresult   *result = session_query(session, failure,
-									   "WITH RECURSIVE ours(oid) AS ("
-									   " SELECT $3::text::pg_catalog.regtype::oid"
-									   " UNION ALL SELECT t.oid FROM pg_catalog.pg_type t JOIN ours o"
-									   "  ON t.typbasetype = o.oid AND t.typtype = 'd')"
-									   " SELECT quote_ident(a.attname), a.attname, a.atttypid IN (SELECT oid FROM ours)"
+									   "WITH RECURSIVE files (oid) AS ("
+									   " SELECT $3::pg_catalog.regtype::pg_catalog.oid"
+									   " UNION ALL SELECT t.oid FROM pg_catalog.pg_type t JOIN files f"
+									   "  ON t.typbasetype OPERATOR(pg_catalog.=) f.oid AND t.typtype OPERATOR(pg_catalog.=) 'd')"
+									   " SELECT pg_catalog.quote_ident(a.attname), a.attname,"
+									   "  a.atttypid OPERATOR(pg_catalog.=) ANY (SELECT f.oid FROM files f)"
 									   " FROM pg_catalog.pg_attribute a"
-									   " WHERE a.attrelid = $1::pg_catalog.regclass AND a.attnum > 0 AND NOT a.attisdropped"
-									   " AND CASE WHEN $2::text IS NULL THEN a.atttypid IN (SELECT oid FROM ours)"
-									   "  ELSE a.attname = $2 END", 3, values);
+									   " WHERE a.attrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass"
+									   " AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped"
+									   " AND CASE WHEN $2::pg_catalog.text IS NULL"
+									   "  THEN a.atttypid OPERATOR(pg_catalog.=) ANY (SELECT f.oid FROM files f)"
+									   "  ELSE a.attname OPERATOR(pg_catalog.=) $2::pg_catalog.text END", 3, values);
 	int			rows = PQntuples(result);
 
 	free(type);
@@ -122,26 +135,33 @@ find_key(Session *session, const Options *options, Target *target, Failure *fail
 {
 	const char *const values[] = {target->table, options->key};
 	PGresult   *result = session_query(session, failure,
-									   "SELECT quote_ident(a.attname)"
+									   "SELECT pg_catalog.quote_ident(a.attname), a.atttypid"
 									   " FROM pg_catalog.pg_attribute a"
-									   " LEFT JOIN pg_catalog.pg_index i ON i.indrelid = a.attrelid AND i.indisprimary"
-									   "  AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])"
-									   " WHERE a.attrelid = $1::pg_catalog.regclass AND a.attnum > 0 AND NOT a.attisdropped"
-									   " AND CASE WHEN $2::text IS NULL THEN i.indrelid IS NOT NULL"
-									   "  ELSE a.attname = $2 END", 2, values);
+									   " LEFT JOIN pg_catalog.pg_index i"
+									   "  ON i.indrelid OPERATOR(pg_catalog.=) a.attrelid AND i.indisprimary"
+									   "  AND a.attnum OPERATOR(pg_catalog.=)"
+									   "   ANY ((i.indkey::pg_catalog.int2[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1])"
+									   " WHERE a.attrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass"
+									   " AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped"
+									   " AND CASE WHEN $2::pg_catalog.text IS NULL THEN i.indrelid IS NOT NULL"
+									   "  ELSE a.attname OPERATOR(pg_catalog.=) $2::pg_catalog.text END", 2, values);
 	int			rows = PQntuples(result);
+	bool		found = false;
 
 	if (result == NULL)
 		return false;
 	if (rows == 1)
+	{
 		target->key = copy_field(result, 0);
+		found = key_describe(session, PQgetvalue(result, 0, 1), target, failure);
+	}
 	else if (options->key != NULL)
 		failure_say(failure, "%s has no column \"%s\"", target->table, options->key);
 	else
 		failure_say(failure, "%s has no primary key of one column\nHint: Say with -k which column has the names.",
 					target->table);
 	PQclear(result);
-	return rows == 1;
+	return found;
 }
 
 /* Fill it all in; false if something is not there. */

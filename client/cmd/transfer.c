@@ -31,8 +31,8 @@ transfer_look(Session *session, const char *name, Stored *stored, Failure *failu
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = text_make("SELECT length(%s) FROM %s WHERE %s = $1 LIMIT 2",
-								target->column, target->table, target->key);
+	char	   *sql = text_make("SELECT pg_catalog.length(%s) FROM %s WHERE %s LIMIT 2",
+								target->column, target->table, target->key_is_name);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
 	int			rows = PQntuples(result);
 
@@ -56,8 +56,9 @@ transfer_hash(Session *session, const char *name, uint64_t *hash, Failure *failu
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = text_make("SELECT %s.securefile_hash_extended(%s, 0) FROM %s WHERE %s = $1",
-								target->extension, target->column, target->table, target->key);
+	char	   *sql = text_make("SELECT %s.securefile_hash_extended(%s::%s.securefile, 0::pg_catalog.int8)"
+								" FROM %s WHERE %s", target->extension, target->column,
+								target->extension, target->table, target->key_is_name);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
 	bool		found = PQntuples(result) == 1 && !PQgetisnull(result, 0, 0);
 
@@ -179,8 +180,8 @@ put_statement(const Session *session, const Options *options, bool row_exists, c
 		columns = more;
 	}
 	if (row_exists)
-		sql = text_make("UPDATE %s SET %s = %s%s WHERE %s = $1",
-						target->table, target->column, value, columns, target->key);
+		sql = text_make("UPDATE %s SET %s = %s%s WHERE %s",
+						target->table, target->column, value, columns, target->key_is_name);
 	else
 	{
 		char	   *values = strdup("");
@@ -345,8 +346,8 @@ transfer_get(Session *session, const char *name, int fd, Failure *failure)
 	const char *const values[] = {name};
 	pgsf_params params = {1, NULL, values, NULL, NULL};
 	Sink		sink = {fd, failure, false};
-	char	   *sql = text_make("SELECT %s FROM %s WHERE %s = $1",
-								target->column, target->table, target->key);
+	char	   *sql = text_make("SELECT %s FROM %s WHERE %s",
+								target->column, target->table, target->key_is_name);
 	int64_t		bytes = pgsf_get_callback(session->handle, take_piece, &sink, 0, -1, sql, &params);
 
 	free(sql);

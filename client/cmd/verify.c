@@ -43,6 +43,8 @@ show_finding(const Options *options, const PGresult *result, int row)
 		output_failed(options->table, &failure);
 }
 
+#define CHECK_CALL	"%s.securefile_check($1::pg_catalog.regclass, $2::pg_catalog.name)"
+
 /* securefile_check(): what it finds are failures, of the rows it names if it does. */
 static bool
 check_column(Session *session, const Options *options, Failure *failure)
@@ -52,10 +54,11 @@ check_column(Session *session, const Options *options, Failure *failure)
 
 	/* without rows of its own it has no ctid: partitions stand in the finding, others are an error */
 	char	   *sql = !target->has_rows
-		? text_make("SELECT finding, NULL, detail FROM %s.securefile_check($1, $2)", target->extension)
-		: text_make("SELECT c.finding, t.%s::text, c.detail FROM %s.securefile_check($1, $2) c"
-					" LEFT JOIN ONLY %s t ON t.ctid = c.ctid",
-					target->key, target->extension, target->table);
+		? text_make("SELECT c.finding, NULL, c.detail FROM " CHECK_CALL " c", target->extension)
+		: text_make("SELECT c.finding, t.name, c.detail FROM " CHECK_CALL " c"
+					" LEFT JOIN (SELECT ctid, %s FROM ONLY %s) t (place, name)"
+					" ON t.place OPERATOR(pg_catalog.=) c.ctid",
+					target->extension, target->key_text, target->table);
 	PGresult   *result = session_query(session, failure, sql, 2, values);
 
 	free(sql);

@@ -68,7 +68,7 @@ open_row(pgsf *h, pgsf_mode mode, const char *select, const pgsf_params *params)
 
 	if (pgsfi_schema(h) < 0)
 		return -1;
-	columns = pgsfi_sql(h, "n, pg_catalog.length(v), %s.securefile_open(v, '%s')",
+	columns = pgsfi_sql(h, "n, pg_catalog.length(v), %s.securefile_open(v, '%s'::pg_catalog.text)",
 						h->link->schema, mode == PGSF_READ ? "r" : "rw");
 	if (columns == NULL)
 		return -1;

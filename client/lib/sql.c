@@ -3,7 +3,9 @@
  * sql.c
  *	  Texts of statements, and parameters of ours beside the application's.
  *
- * Whatever stands in a statement of ours is qualified with its schema.
+ * What a statement of the library names is qualified with its schema.  Others may be
+ * able to create functions in the extension's schema, and PostgreSQL takes the one
+ * whose argument types fit best: so arguments have exactly the declared types.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,17 +40,21 @@ pgsfi_sql(pgsf *h, const char *format,...)
  * use v, its value, or NULL if there are more rows than one, and n, how many there
  * are (at most 2 are looked at).  A line comment at the SELECT's end is harmless.
  * (SELECT q.*) makes more columns than one an error; q (v) would ignore the others.
+ * v is of type securefile and nothing else (a domain's base type, in CASE): the owner
+ * of a table may give its column another type and make functions that fit it.  The
+ * ELSE makes most other types an error, which the cast alone would take as text.
  */
 char *
 pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select)
 {
 	return pgsfi_sql(h,
 					 "SELECT %s FROM ("
-					 "SELECT n, CASE WHEN n OPERATOR(pg_catalog.=) 1 THEN v END FROM ("
+					 "SELECT n, (CASE WHEN n OPERATOR(pg_catalog.=) 1 THEN v"
+					 " ELSE NULL::%s.securefile END)::%s.securefile FROM ("
 					 "SELECT (SELECT q.*), pg_catalog.count(*) OVER () FROM ("
 					 "SELECT * FROM (%s\n) q LIMIT 2"
 					 ") q) q (v, n)) q (n, v)",
-					 columns, select);
+					 columns, h->link->schema, h->link->schema, select);
 }
 
 /* ---- looking into statements of the application ---- */

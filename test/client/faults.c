@@ -57,7 +57,7 @@ trial_arguments(void)
 	fails(pgsf_open(h, PGSF_READ, "SELECT doc FROM t", NULL), PGSF_ERROR_MANY, "three rows");
 	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(2)), PGSF_ERROR_NULL, "NULL");
 	fails(pgsf_open(h, PGSF_READ, "SELECT doc FROM nowhere", NULL), "42P01", "no table");
-	fails(pgsf_open(h, PGSF_READ, "SELECT id FROM t WHERE id = 1", NULL), "42883", "no file");
+	fails(pgsf_open(h, PGSF_READ, "SELECT id FROM t WHERE id = 1", NULL), "42804", "no file");
 	fails(pgsf_open(h, PGSF_READ, "SELECT doc FROM t;", NULL), "42601", "a semicolon");
 	fails(pgsf_open(h, PGSF_READ, NULL, NULL), PGSF_ERROR_ARGUMENT, "no statement");
 	fails(pgsf_open(h, PGSF_CLOSED, SELECT_ID, id_is(1)), PGSF_ERROR_ARGUMENT, "no mode");

@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * key.c
+ *	  The column of the names: its values as text, and how they are compared.
+ *
+ * The type of the column is its owner's choice, who may have made functions,
+ * operators, casts and checks for it.  None of them is to be called by whoever looks
+ * for a file.  So the equality is that of the default B-tree operator class of the
+ * type, as a unique index has it, named with its schema and with exactly its argument
+ * types; a domain counts as what it is over.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "session.h"
+#include "text.h"
+
+/* columns of the statement below */
+enum
+{
+	KEY_TYPE,
+	KEY_TYPE_BUILT_IN,
+	KEY_EQUALITY_TYPE,
+	KEY_EQUALITY
+};
+
+/*
+ * Of the type with OID $1: what it is if it is a domain; whether casts from it are
+ * PostgreSQL's own; the argument type and the operator to compare with.
+ *
+ * The operator class is found as GetDefaultOpClass() does: that of the type itself,
+ * or of one that it is binary coercible to, as varchar is to text.  Only superusers
+ * make operator classes, and casts without a function.  Those of polymorphic types
+ * are left out.  A built-in type (an array, a range) is compared with what is found
+ * in pg_catalog, where no user can create any operator.  Enums, composites, arrays
+ * and ranges of users have no equality here: their owner can make casts to what other
+ * operators take, and even the input of a value can run the check of a domain in it.
+ */
+static const char find_equality[] =
+"WITH RECURSIVE chain (oid, typbasetype, typtype) AS ("
+" SELECT t.oid, t.typbasetype, t.typtype FROM pg_catalog.pg_type t"
+"  WHERE t.oid OPERATOR(pg_catalog.=) $1::pg_catalog.oid"
+" UNION ALL SELECT t.oid, t.typbasetype, t.typtype FROM chain d"
+"  JOIN pg_catalog.pg_type t ON t.oid OPERATOR(pg_catalog.=) d.typbasetype"
+"  WHERE d.typtype OPERATOR(pg_catalog.=) 'd'),"
+" base (oid, name, built_in) AS ("
+" SELECT t.oid, pg_catalog.format('%I.%I', n.nspname, t.typname),"
+"  n.nspname OPERATOR(pg_catalog.=) 'pg_catalog'"
+" FROM chain d"
+"  JOIN pg_catalog.pg_type t ON t.oid OPERATOR(pg_catalog.=) d.oid"
+"  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) t.typnamespace"
+" WHERE d.typtype OPERATOR(pg_catalog.<>) 'd'),"
+" equality (type, operator) AS ("
+" SELECT pg_catalog.format('%I.%I', tn.nspname, t.typname), pg_catalog.format('%I.%s', pn.nspname, p.oprname)"
+" FROM base b"
+"  JOIN pg_catalog.pg_opclass o ON o.opcdefault AND (o.opcintype OPERATOR(pg_catalog.=) b.oid OR EXISTS"
+"   (SELECT FROM pg_catalog.pg_cast c WHERE c.castsource OPERATOR(pg_catalog.=) b.oid"
+"    AND c.casttarget OPERATOR(pg_catalog.=) o.opcintype"
+"    AND c.castmethod OPERATOR(pg_catalog.=) 'b' AND c.castcontext OPERATOR(pg_catalog.=) 'i'))"
+"  JOIN pg_catalog.pg_am m ON m.oid OPERATOR(pg_catalog.=) o.opcmethod AND m.amname OPERATOR(pg_catalog.=) 'btree'"
+"  JOIN pg_catalog.pg_type t ON t.oid OPERATOR(pg_catalog.=) o.opcintype"
+"  JOIN pg_catalog.pg_namespace tn ON tn.oid OPERATOR(pg_catalog.=) t.typnamespace"
+"  JOIN pg_catalog.pg_amop a ON a.amopfamily OPERATOR(pg_catalog.=) o.opcfamily"
+"   AND a.amoplefttype OPERATOR(pg_catalog.=) t.oid AND a.amoprighttype OPERATOR(pg_catalog.=) t.oid"
+"   AND a.amopstrategy OPERATOR(pg_catalog.=) 3"	/* BTEqualStrategyNumber */
+"  JOIN pg_catalog.pg_operator p ON p.oid OPERATOR(pg_catalog.=) a.amopopr"
+"  JOIN pg_catalog.pg_namespace pn ON pn.oid OPERATOR(pg_catalog.=) p.oprnamespace"
+" ORDER BY t.oid OPERATOR(pg_catalog.=) b.oid DESC, t.typispreferred DESC LIMIT 1)"
+" SELECT b.name, b.built_in,"
+"  COALESCE(e.type, CASE WHEN b.built_in THEN b.name END), COALESCE(e.operator, 'pg_catalog.=')"
+" FROM base b LEFT JOIN equality e ON true";
+
+/*
+ * The name as text.  The owner of a type can make a cast from it to text; concat()
+ * calls the output function, which only a superuser can make.
+ */
+static char *
+text_of_key(const PGresult *found, const char *key)
+{
+	if (PQgetvalue(found, 0, KEY_TYPE_BUILT_IN)[0] == 't')
+		return text_make("%s::pg_catalog.text", key);
+	return text_make("CASE WHEN %s IS NULL THEN NULL ELSE pg_catalog.concat(%s) END", key, key);
+}
+
+/* The condition that the name is $1; as texts where there is no safe equality. */
+static char *
+compare_key(const PGresult *found, const Target *target)
+{
+	const char *type = PQgetvalue(found, 0, KEY_EQUALITY_TYPE);
+
+	if (PQgetisnull(found, 0, KEY_EQUALITY_TYPE))
+		return text_make("%s OPERATOR(pg_catalog.=) $1::pg_catalog.text", target->key_text);
+	return text_make("%s::%s OPERATOR(%s) $1::%s::%s", target->key, type,
+					 PQgetvalue(found, 0, KEY_EQUALITY), PQgetvalue(found, 0, KEY_TYPE), type);
+}
+
+/* Fill in what depends on the type of the key. */
+bool
+key_describe(Session *session, const char *type_oid, Target *target, Failure *failure)
+{
+	const char *const values[] = {type_oid};
+	PGresult   *found = session_query(session, failure, find_equality, 1, values);
+	bool		good = found != NULL && PQntuples(found) == 1;
+
+	if (good)
+	{
+		target->key_text = text_of_key(found, target->key);
+		target->key_is_name = compare_key(found, target);
+	}
+	else if (found != NULL)
+		failure_say(failure, "the type of column %s of %s is not there any more", target->key, target->table);
+	PQclear(found);
+	return good;
+}
