@@ -57,7 +57,7 @@ SHLIB_LINK = $(SANITIZERS) -laio -luring -lxxhash -lsodium \
 # no function here is worth inlining into a JIT-compiled expression
 override with_llvm = no
 
-PG_CONFIG = pg_config
+PG_CONFIG ?= pg_config
 
 # PGXS has a check target that only says no, so goals of our own keep it out
 OWN_GOALS = check check-long lint demo bench
