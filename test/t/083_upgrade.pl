@@ -417,7 +417,9 @@ bring($new, $next, '-a');
 $next->start;
 waits_for_finish($next, 'postgres', 'upgraded twice');
 finishes($next, 'postgres', $columns{postgres}, 'upgraded twice');
-finishes($next, $dbs[1], $columns{ $dbs[1] }, 'upgraded twice');
+# without sizes: the monitor may have emptied files since the first time
+is($next->safe_psql($dbs[1], $finish) =~ s/\|\d+$//mgr, $columns{ $dbs[1] } =~ s/\|\d+$//mgr,
+	"upgraded twice: $dbs[1]: finish returns all columns");
 is(contents($next, $_), $want{$_}, "upgraded twice: $_") for @dbs;
 $next->stop;
 rmtree($next->data_dir);
