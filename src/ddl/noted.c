@@ -41,6 +41,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 /* how far back a note of the same table is looked for; the drain finds the others */
@@ -58,6 +59,7 @@ static bool is_current(const SfDirtyTable *note);
 static SfDirtyTable *current_notes(int *count);
 static void forget_current(int end);
 static int	merge_notes(SfDirtyTable *list, int count);
+static void sync_tables(const SfDirtyTable *tables, int count);
 
 bool
 sf_ddl_noting(void)
@@ -283,6 +285,21 @@ merge_notes(SfDirtyTable *list, int count)
 	return unique;
 }
 
+/* COMMIT comes without an active snapshot, which changes of catalogs want. */
+static void
+sync_tables(const SfDirtyTable *tables, int count)
+{
+	bool		lacks_snapshot = !ActiveSnapshotSet();
+
+	CommandCounterIncrement();
+	if (lacks_snapshot)
+		PushActiveSnapshot(GetTransactionSnapshot());
+	for (int i = 0; i < count; i++)
+		sf_ddl_sync_table(&tables[i]);
+	if (lacks_snapshot)
+		PopActiveSnapshot();
+}
+
 void
 sf_ddl_drain(void)
 {
@@ -296,11 +313,7 @@ sf_ddl_drain(void)
 			return;
 		current = current_notes(&count);
 		if (count > 0 && sf_ddl_objects() != NULL)
-		{
-			CommandCounterIncrement();
-			for (int i = 0; i < count; i++)
-				sf_ddl_sync_table(&current[i]);
-		}
+			sync_tables(current, count);
 		pfree(current);
 		forget_current(end);
 		if (count == 0)
