@@ -234,6 +234,9 @@ extern int	sf_ddl_notes_begin(void);
 extern void sf_ddl_notes_end(void);
 extern void sf_ddl_notes_fail(int mark);
 
+/* Nesting level of utility commands. */
+extern int	sf_ddl_depth(void);
+
 /* Forget what the current command itself has noted. */
 extern void sf_ddl_notes_forget(void);
 
@@ -263,8 +266,31 @@ extern void sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers);
 /* The same for tables that the executor writes to (ResultRelInfo nodes). */
 extern void sf_ddl_require_result_triggers(List *result_rels);
 
-/* The same after a COPY FROM; other statements are passed over. */
-extern void sf_ddl_require_copy_triggers(Node *stmt);
+/* The table that a COPY FROM writes to; InvalidOid for other statements. */
+extern Oid	sf_ddl_copy_target(Node *stmt);
+
+/* As above, after a COPY FROM into that table. */
+extern void sf_ddl_require_copy_triggers(Oid relid);
+
+/*
+ * A command that may give tables new storage while functions of users run: what
+ * these write to the old one would be lost, or freed although its row stays.
+ */
+typedef struct SfRewriting
+{
+	const struct SfRewriting *outer;	/* commands around it */
+	int			depth;			/* nesting level of the command */
+	Oid			relid;			/* it, or a child; InvalidOid: any that is locked so */
+} SfRewriting;
+
+/* Commands in progress, the innermost first. */
+extern const SfRewriting *sf_ddl_rewriting;
+
+/* Does the statement rewrite tables?  Fills in which. */
+extern bool sf_ddl_rewrites(Node *stmt, SfRewriting *rewriting);
+
+/* The current command has come to its ddl_command_end: all is rewritten. */
+extern void sf_ddl_rewriting_is_over(void);
 
 /* ---- sync.c: bringing one table in line ---- */
 
@@ -314,6 +340,12 @@ extern bool sf_ddl_table_has_columns(Oid relid);
  * cannot work.  Returns whether it has securefile columns.
  */
 extern bool sf_ddl_validate(Relation rel);
+
+/* ERROR: the column has securefile values inside its own. */
+extern void sf_ddl_refuse_nested(Relation rel, Form_pg_attribute att);
+
+/* ERROR when a new statistics object would keep securefile values inside others. */
+extern void sf_ddl_validate_statistics(Oid statistics_oid);
 
 /*
  * Refuse an exclusion constraint over a securefile column: its check reads

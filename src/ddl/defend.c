@@ -14,6 +14,8 @@
  *									looked at, when the plan starts; and at its
  *									end for partitions that were met on the way
  *	 COPY FROM						the table, or the partitions it has locked, afterwards
+ *	 all of these, while a command
+ *	 of this session rewrites it	refused: the old rows would stay, without their values
  *	 CREATE TABLE AS, SELECT INTO	the command's drain looks at all rows
  *	 a table made by C code			the end of the transaction (noted.c, N2)
  *
@@ -41,25 +43,50 @@
 
 static bool has_triggers(const TriggerDesc *triggers, AttrNumber attnum, bool permanent);
 static void refuse(Relation rel, AttrNumber attnum);
+static void refuse_rewriting(Relation rel);
 
-void
-sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
+const SfRewriting *sf_ddl_rewriting = NULL;
+
+/* Look at all securefile columns; are there any? */
+static bool
+check_columns(Relation rel, const TriggerDesc *triggers)
 {
+	bool		has_columns = false;
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION)
-		return;
+		return false;
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 		int32		typmod = att->atttypmod;
 
-		if (att->atttypid >= FirstNormalObjectId && !att->attisdropped &&
-			sf_ddl_is_securefile(att->atttypid, &typmod) &&
-			!has_triggers(triggers, att->attnum, permanent))
+		if (att->atttypid < FirstNormalObjectId || att->attisdropped ||
+			!sf_ddl_contains_securefile(att->atttypid))
+			continue;
+		/* the type was changed by another session while the table was made */
+		if (!sf_ddl_is_securefile(att->atttypid, &typmod))
+			sf_ddl_refuse_nested(rel, att);
+		if (!has_triggers(triggers, att->attnum, permanent))
 			refuse(rel, att->attnum);
+		has_columns = true;
 	}
+	return has_columns;
+}
+
+void
+sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
+{
+	(void) check_columns(rel, triggers);
+}
+
+/* The same for a table that rows are written to. */
+static void
+check_written(Relation rel, const TriggerDesc *triggers)
+{
+	if (check_columns(rel, triggers))
+		refuse_rewriting(rel);
 }
 
 /* Does a column have the row triggers it needs, switched on for every role? */
@@ -113,44 +140,108 @@ sf_ddl_require_result_triggers(List *result_rels)
 	{
 		ResultRelInfo *info = lfirst(lc);
 
-		sf_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
+		check_written(info->ri_RelationDesc, info->ri_TrigDesc);
 	}
 }
 
-/* ---- COPY FROM ---- */
+/* ---- tables that are being rewritten ---- */
+
+bool
+sf_ddl_rewrites(Node *stmt, SfRewriting *rewriting)
+{
+	AlterTableStmt *alter = (AlterTableStmt *) stmt;
+
+	rewriting->outer = sf_ddl_rewriting;
+	rewriting->depth = sf_ddl_depth();
+	rewriting->relid = InvalidOid;
+	if (IsA(stmt, AlterTableStmt) && alter->objtype == OBJECT_TABLE)
+	{
+		rewriting->relid = RangeVarGetRelid(alter->relation, NoLock, true);
+		return OidIsValid(rewriting->relid);
+	}
+	return IsA(stmt, ClusterStmt) ||
+		(IsA(stmt, VacuumStmt) && ((VacuumStmt *) stmt)->is_vacuumcmd);
+}
+
+void
+sf_ddl_rewriting_is_over(void)
+{
+	if (sf_ddl_rewriting != NULL && sf_ddl_rewriting->depth == sf_ddl_depth())
+		sf_ddl_rewriting = sf_ddl_rewriting->outer;
+}
 
 static bool
-is_locked_to_write(Oid relid)
+is_locked(Oid relid, LOCKMODE mode)
 {
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
-	return sf_compat_lock_held(&tag, RowExclusiveLock);
+	return sf_compat_lock_held(&tag, mode);
+}
+
+/* Commands that do not say which table take no new one: that is locked by who made it. */
+static bool
+may_be_rewritten(Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+
+	if (sf_ddl_rewriting == NULL || !is_locked(relid, AccessExclusiveLock))
+		return false;
+	for (const SfRewriting *command = sf_ddl_rewriting; command != NULL; command = command->outer)
+	{
+		if (OidIsValid(command->relid)
+			? list_member_oid(find_all_inheritors(command->relid, NoLock, NULL), relid)
+			: rel->rd_createSubid == InvalidSubTransactionId)
+			return true;
+	}
+	return false;
+}
+
+static void
+refuse_rewriting(Relation rel)
+{
+	if (may_be_rewritten(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot write to table \"%s\" while a command of this session may rewrite it",
+						RelationGetRelationName(rel)),
+				 errdetail("The command would keep the old rows, whose securefile values would be freed."),
+				 errhint("Write to the table before or after the command, not in a function that it calls; in an event trigger under a name that sorts after \"securefile_ddl\".")));
+}
+
+/* ---- COPY FROM ---- */
+
+Oid
+sf_ddl_copy_target(Node *stmt)
+{
+	CopyStmt   *copy = (CopyStmt *) stmt;
+
+	if (!IsA(stmt, CopyStmt) || !copy->is_from || copy->relation == NULL ||
+		sf_ddl_objects() == NULL)
+		return InvalidOid;
+	return RangeVarGetRelid(copy->relation, NoLock, true);
 }
 
 /*
  * The rows carry contents, but a default or a trigger of a user may supply a
- * stored value.  Partitions that got a row are told by the lock.
+ * stored value.  The table is known from before, since its triggers may have
+ * renamed it; partitions that got a row are told by the lock.
  */
 void
-sf_ddl_require_copy_triggers(Node *stmt)
+sf_ddl_require_copy_triggers(Oid relid)
 {
-	CopyStmt   *copy = (CopyStmt *) stmt;
-	Oid			relid;
 	ListCell   *lc;
 
-	if (!IsA(stmt, CopyStmt) || !copy->is_from || copy->relation == NULL ||
-		sf_ddl_objects() == NULL)
+	if (!OidIsValid(relid))
 		return;
-	relid = RangeVarGetRelid(copy->relation, NoLock, true);
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 	{
-		Relation	rel;
+		Relation	rel = is_locked(lfirst_oid(lc), RowExclusiveLock)
+			? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
 
-		if (!is_locked_to_write(lfirst_oid(lc)))
+		if (rel == NULL)
 			continue;
-		rel = relation_open(lfirst_oid(lc), NoLock);
-		sf_ddl_require_triggers(rel, rel->trigdesc);
+		check_written(rel, rel->trigdesc);
 		relation_close(rel, NoLock);
 	}
 }

@@ -21,6 +21,7 @@
 #include "access/relation.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_trigger.h"
 #include "commands/event_trigger.h"
 #include "ddl/ddl.h"
@@ -55,6 +56,8 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 
 	if (class_id == TriggerRelationId && access == OAT_POST_ALTER && sf_ddl_noting())
 		sf_ddl_note_trigger(object_id);
+	if (class_id == StatisticExtRelationId && access == OAT_POST_CREATE && sf_ddl_noting())
+		sf_ddl_validate_statistics(object_id);
 	if (class_id != RelationRelationId || !sf_ddl_noting())
 		return;
 	switch (access)
@@ -149,6 +152,9 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	Node	   *stmt = pstmt->utilityStmt;
 	NodeTag		command = nodeTag(stmt);
 	const SfAlter *outer_alter = sf_ddl_alter;
+	const SfRewriting *outer_rewriting = sf_ddl_rewriting;
+	SfRewriting rewriting;
+	Oid			copied;
 	int			mark;
 	Oid			dropped_db;
 
@@ -167,6 +173,9 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	mark = sf_ddl_notes_begin();
 	PG_TRY();
 	{
+		copied = sf_ddl_copy_target(stmt);
+		if (sf_ddl_rewrites(stmt, &rewriting))
+			sf_ddl_rewriting = &rewriting;
 		sf_ddl_alter = command == T_AlterTableStmt ?
 			sf_ddl_alter_analyze((AlterTableStmt *) stmt) : NULL;
 		if (ends_transaction(stmt))
@@ -183,17 +192,19 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 			sf_ddl_notes_forget();
 		sf_ddl_drain();
 		if (command == T_CopyStmt)
-			sf_ddl_require_copy_triggers(stmt);
+			sf_ddl_require_copy_triggers(copied);
 	}
 	PG_CATCH();
 	{
 		sf_ddl_notes_fail(mark);
 		sf_ddl_alter = outer_alter;
+		sf_ddl_rewriting = outer_rewriting;
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	sf_ddl_notes_end();
 	sf_ddl_alter = outer_alter;
+	sf_ddl_rewriting = outer_rewriting;
 
 	if (OidIsValid(dropped_db))
 		sf_ddl_database_after(dropped_db);
@@ -282,7 +293,10 @@ securefile_ddl_command_end(PG_FUNCTION_ARGS)
 				 errmsg("function \"%s\" must be called as an event trigger",
 						get_func_name(fcinfo->flinfo->fn_oid))));
 	if (sf_base_preloaded)
+	{
+		sf_ddl_rewriting_is_over();
 		sf_ddl_drain();
+	}
 	else if (!IsBinaryUpgrade && sf_ddl_objects() != NULL)
 		refuse_without_preload();
 	PG_RETURN_NULL();

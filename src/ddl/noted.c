@@ -91,6 +91,12 @@ sf_ddl_notes_fail(int mark)
 	nnotes = Min(nnotes, mark);
 }
 
+int
+sf_ddl_depth(void)
+{
+	return depth;
+}
+
 void
 sf_ddl_notes_forget(void)
 {

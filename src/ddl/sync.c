@@ -53,7 +53,7 @@ static void follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty);
 static void sync_logging(Relation rel, const SfColumn *column, Oid segrelid);
 static bool sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid);
 static void check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
-							const SfDirtyTable *dirty);
+							bool had_none, const SfDirtyTable *dirty);
 static bool missing_is_stored(Relation rel, AttrNumber attnum);
 static void refuse_expression(Relation rel, AttrNumber attnum);
 
@@ -118,6 +118,9 @@ of_concern(Relation rel)
 		case RELKIND_MATVIEW:
 		case RELKIND_PARTITIONED_TABLE:
 		case RELKIND_COMPOSITE_TYPE:
+			/* these have no rows of their own, but their row types may be used */
+		case RELKIND_VIEW:
+		case RELKIND_FOREIGN_TABLE:
 			return true;
 		default:
 			return false;
@@ -227,7 +230,7 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 		made = sync_segment(rel, &column, &segrelid);
 	was_open = sync_triggers(column.table_oid, attnum, segrelid) &&
 		dirty->by_command && !is_new(dirty, attnum);
-	check_rewritten(rel, attnum, made ? InvalidOid : segrelid, dirty);
+	check_rewritten(rel, attnum, made ? InvalidOid : segrelid, made || is_new(dirty, attnum), dirty);
 	follow_table(rel, segrelid, dirty);
 	if (RelationGetNumberOfBlocks(rel) == 0)
 		return;
@@ -359,11 +362,13 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
  *
  * If USING made new values for a column that had stored ones, nothing points
  * at those any more and the segment is emptied.  segrelid: the segment the
- * column had before the command, if any.
+ * column had before the command, if any.  had_none: before the command there
+ * was no securefile column, so that any stored value came by an expression, also
+ * one that lies in the place of the column.
  */
 static void
 check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
-				const SfDirtyTable *dirty)
+				bool had_none, const SfDirtyTable *dirty)
 {
 	bool		rewritten = OidIsValid(dirty->relfilenode) &&
 		dirty->relfilenode != rel->rd_rel->relfilenode;
@@ -382,7 +387,7 @@ check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 	replaced &= OidIsValid(segrelid);
 
 	if (sf_ddl_rows_exist(rel, attnum,
-						  replaced ? SF_ROWS_STORED : SF_ROWS_FOREIGN))
+						  replaced || had_none ? SF_ROWS_STORED : SF_ROWS_FOREIGN))
 		refuse_expression(rel, attnum);
 	if (replaced)
 	{

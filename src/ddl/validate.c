@@ -12,12 +12,15 @@
  */
 #include "base/base.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/sysattr.h"
+#include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_statistic_ext.h"
 #include "catalog/dependency.h"
 #include "commands/extension.h"
 #include "commands/tablecmds.h"
@@ -28,12 +31,13 @@
 #include "optimizer/optimizer.h"
 #include "parser/parse_type.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 static bool validate_column(Relation rel, Form_pg_attribute att);
-static void refuse_nested(Relation rel, Form_pg_attribute att);
 static void refuse_materialized_view(Relation rel, Form_pg_attribute att);
 static void refuse_generated(Relation rel, Form_pg_attribute att);
 static void refuse_repack(Relation rel);
@@ -66,22 +70,24 @@ validate_column(Relation rel, Form_pg_attribute att)
 	int32		typmod = att->atttypmod;
 	bool		direct = sf_ddl_is_securefile(att->atttypid, &typmod);
 
-	/* a composite type holds nothing by itself; but its users do */
-	if (rel->rd_rel->relkind == RELKIND_COMPOSITE_TYPE)
+	/* these hold nothing by themselves; but who uses their row types does */
+	if (rel->rd_rel->relkind == RELKIND_COMPOSITE_TYPE ||
+		rel->rd_rel->relkind == RELKIND_VIEW ||
+		rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
 		return true;
 	if (rel->rd_rel->relkind == RELKIND_MATVIEW)
 		refuse_materialized_view(rel, att);
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
 		refuse_repack(rel);
 	if (!direct)
-		refuse_nested(rel, att);
+		sf_ddl_refuse_nested(rel, att);
 	if (att->attgenerated != '\0')
 		refuse_generated(rel, att);
 	return true;
 }
 
-static void
-refuse_nested(Relation rel, Form_pg_attribute att)
+void
+sf_ddl_refuse_nested(Relation rel, Form_pg_attribute att)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -183,6 +189,59 @@ refuse_nested_keys(Relation index)
 							RelationGetRelationName(index), format_type_be(type)),
 					 errdetail("A securefile value must not be part of an array, row or range that is kept.")));
 	}
+}
+
+/* ERROR when one of the expressions has securefile values inside its own. */
+static void
+refuse_nested_statistics(List *expressions, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, expressions)
+	{
+		Oid			type = exprType(lfirst(lc));
+		int32		typmod = -1;
+
+		if (sf_ddl_contains_securefile(type) && !sf_ddl_is_securefile(type, &typmod))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("statistics object \"%s\" cannot have an expression of type %s",
+							name, format_type_be(type)),
+					 errdetail("A securefile value must not be part of an array, row or range that is kept.")));
+	}
+}
+
+/*
+ * The object has just been made: its row is visible to nobody else, and to us only
+ * by the snapshot that sees all.
+ */
+void
+sf_ddl_validate_statistics(Oid statistics_oid)
+{
+	Relation	rel;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (sf_ddl_objects() == NULL)
+		return;
+	rel = table_open(StatisticExtRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_statistic_ext_oid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(statistics_oid));
+	scan = systable_beginscan(rel, StatisticExtOidIndexId, true, SnapshotSelf, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		isnull;
+		Datum		nodes = heap_getattr(tuple, Anum_pg_statistic_ext_stxexprs,
+										 RelationGetDescr(rel), &isnull);
+
+		if (!isnull)
+			refuse_nested_statistics(castNode(List, stringToNode(TextDatumGetCString(nodes))),
+									 NameStr(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxname));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
 }
 
 void

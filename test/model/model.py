@@ -128,6 +128,10 @@ def tidy(conn, options, rng, _end):
             conn.execute(f"VACUUM {'(FULL)' if work == 'full' else ''} {table}")
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
         pass
+    except psycopg.errors.InternalError_ as error:
+        # the disk is gone: the server will be, too
+        if not options.faults or "checkpoint request failed" not in str(error):
+            raise
 
 
 # Points that may fail: everywhere but where a transaction has ended already

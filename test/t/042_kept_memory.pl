@@ -136,7 +136,7 @@ note("page faults: kept $faults{'1GB'}, not kept $faults{0}");
 cmp_ok(2 * $faults{'1GB'}, '<', $faults{0}, 'kept memory spares page faults');
 
 # ---- where the system does not tell ----
-set('kept_memory_total', '100MB');
+set('kept_memory_total', '10GB');
 my $blind = session();
 arm($node, 'io_memory', 'error', times => -1, pid => $blind->{backend});
 is(write_and_read($blind, 5000, 1_000_000), 't', 'without an answer of the system');

@@ -166,6 +166,7 @@ sql(q{
 fails_with($node, 'CREATE TABLE filled (id int, d securefile)', '55000', $refused, 'too early');
 sql('ALTER EVENT TRIGGER early RENAME TO the_last; CREATE TABLE filled (id int, d securefile)');
 is(sql($lacking), '|0', 'the table that was filled has all');
+sql('DROP EVENT TRIGGER the_last');
 
 # ---- tables that no utility command makes ----
 my $library = "$ENV{TESTDIR}/make_table.so";
@@ -183,6 +184,82 @@ $node->psql('postgres', "BEGIN; SELECT make_table('after_error'); SAVEPOINT s; C
 is(sql($lacking), '|0', 'tables that C code makes lack nothing');
 is(sql("SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relname IN ('alone', 'written', 'at_commit', 'at_prepare', 'next_fails', 'inside', 'after_error')"),
 	'after_error at_commit at_prepare inside next_fails', 'and those that would are not there');
+
+# ---- values inside other values ----
+sql('CREATE VIEW vw AS SELECT 1 AS id; CREATE TABLE of_view (r vw)');
+fails_with($node, 'CREATE OR REPLACE VIEW vw AS SELECT 1 AS id, d FROM docs WHERE id = 1', '0A000', qr/uses its row type/, 'the row type of a view');
+sql('CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; CREATE FOREIGN TABLE ft (id int) SERVER s; CREATE TABLE of_foreign (r ft)');
+fails_with($node, 'ALTER FOREIGN TABLE ft ADD COLUMN d securefile', '0A000', qr/uses its row type/, 'the row type of a foreign table');
+sql('CREATE TYPE composite AS (a int)');
+my $other = background($node);
+$other->query_safe('BEGIN; CREATE TABLE raced (r composite)');
+sql('ALTER TYPE composite ADD ATTRIBUTE d securefile');
+$other->query_safe('COMMIT');
+$other->quit;
+fails_with($node, 'INSERT INTO raced SELECT ROW(1, d)::composite FROM docs', '0A000', qr/cannot have type composite/, 'a type that another session has changed');
+fails_with($node, 'CREATE STATISTICS kept ON (ARRAY[d]) FROM docs', '0A000', qr/cannot have an expression of type/, 'statistics of an array');
+sql('CREATE STATISTICS fine ON (length(d)), (id + 1) FROM docs; DROP STATISTICS fine');
+
+# ---- functions that a command calls, and that write ----
+sql(q{
+	CREATE TABLE par (id int);
+	CREATE TABLE ch1 () INHERITS (par);
+	CREATE TABLE ch2 () INHERITS (par);
+	INSERT INTO ch1 VALUES (1);
+	INSERT INTO ch2 VALUES (1);
+	CREATE FUNCTION dodge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		ALTER TABLE ch2 RENAME TO ch2x;
+		CREATE TABLE ch2 (id int);
+		NEW.d := (SELECT d FROM docs WHERE id = 1);
+		RETURN NEW;
+	END $$;
+	CREATE FUNCTION copies(int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN
+		IF to_regclass('ch2x') IS NULL THEN
+			CREATE TRIGGER dodges BEFORE INSERT ON ch2 FOR EACH ROW EXECUTE FUNCTION dodge();
+			COPY ch2 (id) FROM PROGRAM 'echo 2';
+		END IF;
+		RETURN true;
+	END $$;
+	CREATE FUNCTION early() RETURNS securefile LANGUAGE plpgsql AS $$
+	DECLARE h int; BEGIN
+		ALTER TABLE ch2 SET (fillfactor = 50);
+		h := securefile_create('ch2', 'd');
+		PERFORM securefile_write(h, decode(repeat('ab', 9000), 'hex'));
+		RETURN securefile_finish(h);
+	END $$;
+	CREATE TYPE letter AS ENUM ('x');
+	CREATE TABLE casted (id int, d securefile);
+	INSERT INTO casted SELECT * FROM docs;
+	CREATE FUNCTION held(letter) RETURNS securefile LANGUAGE plpgsql AS $$
+	DECLARE c refcursor := 'held'; v securefile; BEGIN FETCH c INTO v; RETURN v; END $$;
+	CREATE CAST (letter AS securefile) WITH FUNCTION held(letter) AS ASSIGNMENT;
+	CREATE TABLE emptied (id int, d securefile);
+	INSERT INTO emptied SELECT * FROM docs;
+	CREATE FUNCTION empties() RETURNS int LANGUAGE plpgsql AS 'BEGIN DELETE FROM emptied; RETURN 1; END';
+	CREATE TABLE plain (id int);
+	CREATE FUNCTION moves() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM set_config(''search_path'', ''pg_catalog'', true); RETURN NEW; END';
+	CREATE TRIGGER moves BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION moves()});
+my ($rc1) = $node->psql('postgres', 'ALTER TABLE par ADD COLUMN d securefile, ADD CHECK (copies(id))');
+isnt($rc1, 0, 'COPY in a function of ALTER TABLE, whose trigger renames the table');
+my ($rc2) = $node->psql('postgres', 'ALTER TABLE par ADD COLUMN d securefile DEFAULT early()');
+isnt($rc2, 0, 'a default that makes the segment before it is its turn');
+fails_with($node, "BEGIN; DECLARE held CURSOR WITH HOLD FOR SELECT d FROM casted; COMMIT; ALTER TABLE casted ALTER d TYPE letter USING 'x'::letter; ALTER TABLE casted ALTER d TYPE securefile",
+	'0A000', qr/must not be stored securefile values/, 'a cast that brings an old value of the column');
+fails_with($node, 'ALTER TABLE emptied ADD COLUMN x int DEFAULT empties()', '55006', qr/may rewrite it/, 'a default that deletes the rows');
+sql("INSERT INTO emptied SELECT id + 10, d FROM docs; SELECT securefile_maintain('emptied', 'd')");
+is(sql("SELECT count(*) FROM emptied WHERE d::bytea = blob((id - 1) % 10 + 1, $len)"), 6, 'they have their values');
+is(sql("SELECT count(*) FROM securefile_check('emptied', 'd')"), 0, 'and are sound');
+sql("COPY plain FROM PROGRAM 'echo 1'");
+is(sql('SELECT count(*) FROM plain'), 1, 'COPY into a table that its trigger makes invisible');
+sql(q{
+	CREATE FUNCTION fill_new() RETURNS event_trigger LANGUAGE plpgsql AS
+		'BEGIN UPDATE emptied SET d = d || ''\x00''; END';
+	CREATE EVENT TRIGGER the_very_last ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION fill_new();
+	ALTER TABLE emptied ADD COLUMN y int DEFAULT random();
+	DROP EVENT TRIGGER the_very_last});
+is(sql("SELECT count(*) FROM emptied WHERE length(d) = $len + 1"), 6, 'an event trigger may write to a table that was rewritten');
+is(sql($lacking), '|0', 'after all that nothing lacks anything');
 
 # ---- all the tables have their own values ----
 sql('DELETE FROM docs; DELETE FROM base');
