@@ -136,6 +136,9 @@ extern uint64 sf_rope_length(const SfRope *rope);
 extern int	sf_rope_npieces(const SfRope *rope);
 extern bool sf_rope_has_values(const SfRope *rope);
 
+/* Bytes that a flat copy takes at most, besides its list of pieces. */
+extern uint64 sf_rope_data(const SfRope *rope);
+
 /* Its pieces (palloc'd), as of sf_object_pieces(); they live as long as the rope. */
 extern int	sf_rope_pieces(const SfRope *rope, SfPiece **pieces);
 

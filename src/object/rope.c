@@ -402,6 +402,12 @@ sf_rope_npieces(const SfRope *rope)
 	return Pieces(rope->root);
 }
 
+uint64
+sf_rope_data(const SfRope *rope)
+{
+	return Data(rope->root);
+}
+
 int
 sf_rope_pieces(const SfRope *rope, SfPiece **pieces)
 {

@@ -398,12 +398,18 @@ sweep_one(SfNode node, void *arg)
 	sweep->removed++;
 }
 
+/*
+ * In a transaction that has written anything nothing is removed: its own view of
+ * the catalog lacks what it has dropped or given new storage itself, and a rollback
+ * would want that again.
+ */
 int
 sf_space_sweep(int *kept)
 {
 	Sweep		sweep = {0};
 
-	if (sf_io_database_is_own(MyDatabaseId, WARNING))
+	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+		sf_io_database_is_own(MyDatabaseId, WARNING))
 		sf_io_scan(MyDatabaseId, sweep_one, &sweep);
 	*kept = sweep.kept;
 	return sweep.removed;

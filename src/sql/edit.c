@@ -6,7 +6,7 @@
  *	  TRIM, which write).
  *
  * As long as all bytes are at hand the result is INLINE; with a part of a
- * STORED value in it, it is EDITED: flat, or from some tens of pieces on a rope.
+ * STORED value in it, it is EDITED: flat, or from some tens of pieces, or kB of new bytes, on a rope.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,8 +27,9 @@ PG_FUNCTION_INFO_V1(securefile_overlay_all);
 PG_FUNCTION_INFO_V1(securefile_overlay_all_big);
 PG_FUNCTION_INFO_V1(securefile_truncate_value);
 
-/* Up to so many pieces, all of them are copied by each edit. */
+/* Up to so many pieces, and so many bytes in them, all is copied by each edit. */
 #define FLAT_PIECES		32
+#define FLAT_BYTES		(64 * 1024)
 
 /* A value that parts of the result are taken from. */
 typedef struct Source
@@ -157,6 +158,17 @@ fits_inline(const SfPiece *pieces, int n, int64 *length)
 	return *length <= SF_INLINE_MAX;
 }
 
+/* Is so little in the pieces that the next edit may copy all of it? */
+static bool
+is_little(const SfPiece *pieces, int64 n)
+{
+	uint64		bytes = 0;
+
+	for (int64 i = 0; i < n && n <= FLAT_PIECES; i++)
+		bytes += pieces[i].kind == SF_PIECE_BYTES ? pieces[i].length : 0;
+	return n <= FLAT_PIECES && bytes <= FLAT_BYTES;
+}
+
 /* INLINE if it can be, else a flat EDITED value. */
 static Datum
 compose_flat(const SfPiece *pieces, int n)
@@ -240,7 +252,8 @@ compose_rope(const Composed *result, FunctionCallInfo fcinfo)
 		else
 			sf_rope_append_pieces(rope, part->pieces, part->npieces);
 	}
-	if (sf_rope_npieces(rope) > FLAT_PIECES / 2 && sf_rope_has_values(rope))
+	if (sf_rope_has_values(rope) &&
+		(sf_rope_npieces(rope) > FLAT_PIECES / 2 || sf_rope_data(rope) > FLAT_BYTES / 2))
 		return sf_rope_datum(rope);
 	n = sf_rope_pieces(rope, &pieces);
 	return compose_flat(pieces, n);
@@ -254,7 +267,7 @@ compose(const Composed *result, FunctionCallInfo fcinfo)
 	int64		length;
 
 	if (list_pieces(result, &pieces, &n) &&
-		(n <= FLAT_PIECES || fits_inline(pieces, n, &length)))
+		(is_little(pieces, n) || fits_inline(pieces, n, &length)))
 		return compose_flat(pieces, n);
 	return compose_rope(result, fcinfo);
 }

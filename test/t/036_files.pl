@@ -50,5 +50,25 @@ values_right(110, 'grown again, crashed');
 sound($node, 't', 'grown again, crashed');
 $node->safe_psql('postgres', 'DROP TABLE t');
 is(scalar(data_files($node)), 0, 'DROP TABLE removes both files');
+
+# ---- maintenance in a transaction that drops or replaces storage, and is rolled back ----
+my @ways = (
+	'TRUNCATE x', 'DROP TABLE x', 'ALTER TABLE x DROP COLUMN doc', 'ALTER TABLE x ALTER doc TYPE bytea',
+	"SELECT securefile_rewrite('x', 'doc', 'filesystem_like_logging')", "SELECT securefile_set_tablespace('x', 'doc', 'space')",
+	'ALTER TABLE x SET TABLESPACE space', 'SAVEPOINT s; TRUNCATE x; SELECT securefile_maintain($$y$$, $$doc$$); ROLLBACK TO s');
+mkdir $node->basedir . '/space' or die "could not make a directory: $!";
+$node->safe_psql('postgres', "CREATE TABLESPACE space LOCATION '" . $node->basedir . "/space'");
+make_table($node, $_) foreach ('x', 'y');
+fill($node, $_, 1, 3, 50_000) foreach ('x', 'y');
+foreach my $way (@ways)
+{
+	# what is not on disk yet is not removed in any case
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	my $removed = $node->safe_psql('postgres',
+		"BEGIN; $way; SELECT 'removed ' || orphans_removed FROM securefile_maintain('y', 'doc'); ROLLBACK");
+	like($removed, qr/^removed 0$/m, "$way, rolled back: no files are removed");
+	rows_right($node, 'x', 3, "$way, rolled back");
+}
+sound($node, 'x', 'in the end');
 $node->stop;
 done_testing();

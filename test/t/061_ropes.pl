@@ -36,6 +36,18 @@ $node->safe_psql(
 		END LOOP;
 		RETURN length(d);
 	END $$;
+	CREATE TABLE big (doc securefile, same bytea);
+	INSERT INTO big VALUES (blob(1, 150000), blob(1, 150000));
+	CREATE FUNCTION lengthen(n int) RETURNS securefile LANGUAGE plpgsql AS $$
+	DECLARE d securefile; x bytea := convert_to(repeat('y', 1000), 'UTF8');
+	BEGIN
+		SELECT doc INTO d FROM big;
+		FOR i IN 1 .. n LOOP
+			d := d || x;
+			d := overlay(d PLACING '\x0102'::bytea FROM i);
+		END LOOP;
+		RETURN d;
+	END $$;
 	CREATE FUNCTION seconds(what text, times int) RETURNS float8 LANGUAGE plpgsql AS $$
 	DECLARE since timestamptz := clock_timestamp();
 	BEGIN
@@ -66,6 +78,7 @@ sub nearly_linear
 nearly_linear('one joined to a variable after the other', 'SELECT join_some(%d)', 1000);
 nearly_linear('in an aggregate', 'SELECT length(joined(doc)) FROM r WHERE id <= %d', 1000);
 nearly_linear('joined and edited by turns', 'SELECT alternate(%d)', 1250);
+nearly_linear('new bytes behind a stored value', 'SELECT length(lengthen(%d))', 250);
 nearly_linear('made flat and taken apart', "SELECT length(overlay(d PLACING 'x'::bytea FROM 9)) FROM (SELECT joined(doc) FROM r WHERE id <= %d OFFSET 0) s (d)", 1000);
 
 # ---- bytes ----
@@ -161,6 +174,8 @@ $node->safe_psql(
 		d := overlay(d PLACING 'abc'::bytea FROM 10); b := overlay(b PLACING 'abc'::bytea FROM 10);
 		IF d::bytea IS DISTINCT FROM b THEN RAISE 'other bytes'; END IF;
 	END $$;});
+gives('new bytes behind a stored value', 't', q{SELECT lengthen(300)::bytea =
+	overlay((SELECT same FROM big) || convert_to(repeat('y', 300000), 'UTF8') PLACING decode(repeat('01', 300) || '02', 'hex') FROM 1)});
 gives('over commits', 't', q{CALL outlive(false); SELECT doc::bytea = same FROM s WHERE id = 1000});
 my ($rc, undef, $err) = $node->psql('postgres', 'CALL outlive(true)');
 like($err, qr/no longer exists/, 'a rope with a part whose row is gone');
