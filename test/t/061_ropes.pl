@@ -39,7 +39,7 @@ $node->safe_psql(
 	CREATE TABLE big (doc securefile, same bytea);
 	INSERT INTO big VALUES (blob(1, 150000), blob(1, 150000));
 	CREATE FUNCTION lengthen(n int) RETURNS securefile LANGUAGE plpgsql AS $$
-	DECLARE d securefile; x bytea := convert_to(repeat('y', 1000), 'UTF8');
+	DECLARE d securefile; x bytea := convert_to(repeat('y', 4000), 'UTF8');
 	BEGIN
 		SELECT doc INTO d FROM big;
 		FOR i IN 1 .. n LOOP
@@ -175,7 +175,7 @@ $node->safe_psql(
 		IF d::bytea IS DISTINCT FROM b THEN RAISE 'other bytes'; END IF;
 	END $$;});
 gives('new bytes behind a stored value', 't', q{SELECT lengthen(300)::bytea =
-	overlay((SELECT same FROM big) || convert_to(repeat('y', 300000), 'UTF8') PLACING decode(repeat('01', 300) || '02', 'hex') FROM 1)});
+	overlay((SELECT same FROM big) || convert_to(repeat('y', 1200000), 'UTF8') PLACING decode(repeat('01', 300) || '02', 'hex') FROM 1)});
 gives('over commits', 't', q{CALL outlive(false); SELECT doc::bytea = same FROM s WHERE id = 1000});
 my ($rc, undef, $err) = $node->psql('postgres', 'CALL outlive(true)');
 like($err, qr/no longer exists/, 'a rope with a part whose row is gone');
