@@ -406,7 +406,8 @@ sub background
 sub catch_up
 {
 	my ($primary, $standby) = @_;
-	$primary->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+	# a transaction that has a number but nothing else in WAL commits without a flush
+	$primary->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'catch_up', '')});
 	$primary->wait_for_catchup($standby->name, 'replay', $primary->lsn('flush'));
 	return;
 }
