@@ -1,18 +1,23 @@
 # securefile: a column type for files.
 #
 #	make, make install, make installcheck	as with every PGXS extension; with the
-#			client library, see client/Makefile
+#			client library and the command, see client/Makefile
+#	make install-server, make install-client	one of the two; NO_CLIENT=1 leaves
+#			the client out of all targets
+#	make -f DIR/Makefile	builds in the current directory, from the sources in DIR
+#	make dist		the sources as an archive, as PGXN takes it
 #	make check			all tests, in a private installation: no root needed
 #	make check-long		the long loops
 #	make demo			a throw-away server with real files in it (see demo/demo.sh)
 #	make bench			speed beside bytea and large objects (see bench/run)
 #	make lint			cheap checks of the sources
 #	make FAULTS=1		with fault points, for tests (make clean first)
+#	make WERROR=1		warnings are errors
 #	make SANITIZE=1		with the address and undefined behaviour sanitizers, for
 #			servers that have their libraries preloaded (see doc/testing.md)
 
 MODULE_big = securefile
-OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
+OBJS = $(patsubst $(srcdir)/%.c,%.o,$(sort $(wildcard $(srcdir)/src/*.c $(srcdir)/src/*/*.c)))
 
 EXTENSION = securefile
 DATA = securefile--1.0.sql
@@ -21,6 +26,7 @@ DATA = securefile--1.0.sql
 REGRESS = \
 	type \
 	type_options \
+	operators \
 	stats \
 	ddl_create \
 	ddl_alter \
@@ -28,6 +34,7 @@ REGRESS = \
 	ddl_refuse \
 	gather \
 	chunks \
+	digest \
 	usage \
 	security \
 	edited
@@ -40,9 +47,17 @@ ISOLATION = \
 	edits
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=securefile
 
-PG_CPPFLAGS = -I$(srcdir)/src
-PG_CFLAGS = -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare \
+PG_CPPFLAGS = -I$(srcdir)/src -DSF_VERSION='"$(version)"'
+PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers -Wno-cast-function-type
+# the server may have been built with another compiler; its flags and headers tell
+ifneq ($(findstring clang,$(CC)),)
+PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument \
+	-Wno-ignored-attributes
+endif
+ifdef WERROR
+PG_CFLAGS += -Werror
+endif
 ifdef FAULTS
 PG_CPPFLAGS += -DSF_FAULTS
 endif
@@ -59,8 +74,13 @@ override with_llvm = no
 
 PG_CONFIG ?= pg_config
 
+# where this file is, with a slash, or nothing
+here := $(filter-out ./,$(dir $(firstword $(MAKEFILE_LIST))))
+
+version := $(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(here)META.json)
+
 # PGXS has a check target that only says no, so goals of our own keep it out
-OWN_GOALS = check check-long lint demo bench
+OWN_GOALS = check check-long lint demo bench dist
 .PHONY: $(OWN_GOALS)
 
 ifeq ($(filter $(OWN_GOALS),$(MAKECMDGOALS)),)
@@ -71,19 +91,39 @@ $(error $(PG_CONFIG) leads to no PGXS: install postgresql-server-dev-15, or set 
 endif
 include $(PGXS)
 
-# PGXS follows no headers
-$(OBJS): $(wildcard src/*.h src/*/*.h)
-$(shlib): src/exports.map
+# PGXS follows no headers, and makes no directories
+$(OBJS): $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
+$(shlib): $(srcdir)/src/exports.map
+$(shell mkdir -p $(sort $(dir $(OBJS))))
+
+# as the sources have them, since they refer to each other
+DOCUMENTS = README.md CHANGELOG.md LICENSE $(patsubst $(srcdir)/%,%, \
+	$(wildcard $(srcdir)/doc/*.md $(srcdir)/client/examples/*.c $(srcdir)/client/examples/Makefile))
+documents = $(DESTDIR)$(docdir)/securefile
+install: install-documents
+uninstall: uninstall-documents
+.PHONY: install-documents uninstall-documents
+install-documents:
+	cd '$(srcdir)' && for path in $(DOCUMENTS); do \
+		$(INSTALL) -D -m 644 "$$path" '$(abspath $(documents))'/"$$path" || exit 1; done
+uninstall-documents:
+	rm -rf '$(documents)'
 
 # what is outside the server has a Makefile of its own
 CLIENT_GOALS = client-all client-install client-uninstall client-clean
-.PHONY: $(CLIENT_GOALS)
+.PHONY: $(CLIENT_GOALS) install-server install-client
+ifndef NO_CLIENT
 all: client-all
 install: client-install
 uninstall: client-uninstall
 clean: client-clean
+endif
 $(CLIENT_GOALS): client-%:
-	$(MAKE) -C $(srcdir)/client $* PG_CONFIG='$(PG_CONFIG)'
+	mkdir -p client
+	$(MAKE) -C client -f '$(abspath $(srcdir))/client/Makefile' $* PG_CONFIG='$(PG_CONFIG)'
+install-server:
+	$(MAKE) -f $(firstword $(MAKEFILE_LIST)) install NO_CLIENT=1
+install-client: client-install
 
 else
 
@@ -91,16 +131,20 @@ $(filter-out $(OWN_GOALS),$(MAKECMDGOALS)):
 	$(MAKE) $@
 
 check check-long:
-	@PG_CONFIG='$(PG_CONFIG)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' test/run $@
+	@PG_CONFIG='$(PG_CONFIG)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' $(here)test/run $@
 
 lint:
-	@test/lint
+	@$(here)test/lint
 
 demo:
-	@PG_CONFIG='$(PG_CONFIG)' demo/demo.sh
+	@PG_CONFIG='$(PG_CONFIG)' $(here)demo/demo.sh
 
 bench:
-	@PG_CONFIG='$(PG_CONFIG)' bench/run; first=$$?; \
-	PG_CONFIG='$(PG_CONFIG)' bench/run --stream && exit $$first
+	@PG_CONFIG='$(PG_CONFIG)' $(here)bench/run; first=$$?; \
+	PG_CONFIG='$(PG_CONFIG)' $(here)bench/run --stream && exit $$first
+
+# of what is committed
+dist:
+	git -C '$(or $(here),.)' archive --format=zip --prefix=securefile-$(version)/ HEAD >securefile-$(version).zip
 
 endif

@@ -68,8 +68,9 @@ COMMENT ON FUNCTION securefile_to_bytea(securefile) IS 'convert securefile to by
 CREATE CAST (bytea AS securefile) WITH FUNCTION securefile_from_bytea(bytea) AS ASSIGNMENT;
 CREATE CAST (securefile AS bytea) WITH FUNCTION securefile_to_bytea(securefile) AS IMPLICIT;
 
--- In pg_catalog, since there the SQL syntax looks for substring(), and a
--- function found elsewhere or not at all would read the whole value as bytea.
+-- In pg_catalog, as the operators, since there the SQL syntax looks for substring(),
+-- and since what is not found, under some search_path, would silently be done by the
+-- functions and operators of bytea, which read the whole value, or of text.
 
 CREATE FUNCTION pg_catalog.length(securefile) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'securefile_length' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -135,20 +136,20 @@ CREATE FUNCTION securefile_concat(bytea, securefile) RETURNS securefile
 	AS 'MODULE_PATHNAME', 'securefile_prepend' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_concat(bytea, securefile) IS 'implementation of || operator';
 
-CREATE OPERATOR || (
+CREATE OPERATOR pg_catalog.|| (
 	LEFTARG = securefile, RIGHTARG = securefile, FUNCTION = securefile_concat
 );
-COMMENT ON OPERATOR || (securefile, securefile) IS 'concatenate';
+COMMENT ON OPERATOR pg_catalog.|| (securefile, securefile) IS 'concatenate';
 
-CREATE OPERATOR || (
+CREATE OPERATOR pg_catalog.|| (
 	LEFTARG = securefile, RIGHTARG = bytea, FUNCTION = securefile_concat
 );
-COMMENT ON OPERATOR || (securefile, bytea) IS 'append';
+COMMENT ON OPERATOR pg_catalog.|| (securefile, bytea) IS 'append';
 
-CREATE OPERATOR || (
+CREATE OPERATOR pg_catalog.|| (
 	LEFTARG = bytea, RIGHTARG = securefile, FUNCTION = securefile_concat
 );
-COMMENT ON OPERATOR || (bytea, securefile) IS 'prepend';
+COMMENT ON OPERATOR pg_catalog.|| (bytea, securefile) IS 'prepend';
 
 CREATE FUNCTION pg_catalog.overlay(securefile, bytea, integer, integer) RETURNS securefile
 	AS 'MODULE_PATHNAME', 'securefile_overlay' LANGUAGE C STABLE STRICT PARALLEL SAFE;
@@ -209,16 +210,33 @@ CREATE FUNCTION securefile_close(handle integer) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_close(integer) IS 'close a handle; what was written is given up';
 
--- Equality by content, for DISTINCT, GROUP BY, joins and REPLICA IDENTITY FULL.
--- No btree: index entries would outlive what they point to.
+-- Equality by content, for DISTINCT, GROUP BY, joins and REPLICA IDENTITY FULL, also
+-- with bytea, which is what drivers send.  No btree: index entries would outlive
+-- what they point to.
 
 CREATE FUNCTION securefile_eq(securefile, securefile) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION securefile_eq(securefile, securefile) IS 'implementation of = operator';
 
+CREATE FUNCTION securefile_eq(securefile, bytea) RETURNS boolean
+	AS 'MODULE_PATHNAME', 'securefile_eq_bytea' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION securefile_eq(securefile, bytea) IS 'implementation of = operator';
+
+CREATE FUNCTION securefile_eq(bytea, securefile) RETURNS boolean
+	AS 'MODULE_PATHNAME', 'securefile_bytea_eq' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION securefile_eq(bytea, securefile) IS 'implementation of = operator';
+
 CREATE FUNCTION securefile_ne(securefile, securefile) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION securefile_ne(securefile, securefile) IS 'implementation of <> operator';
+
+CREATE FUNCTION securefile_ne(securefile, bytea) RETURNS boolean
+	AS 'MODULE_PATHNAME', 'securefile_ne_bytea' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION securefile_ne(securefile, bytea) IS 'implementation of <> operator';
+
+CREATE FUNCTION securefile_ne(bytea, securefile) RETURNS boolean
+	AS 'MODULE_PATHNAME', 'securefile_bytea_ne' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION securefile_ne(bytea, securefile) IS 'implementation of <> operator';
 
 CREATE FUNCTION securefile_hash(securefile) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
@@ -228,25 +246,98 @@ CREATE FUNCTION securefile_hash_extended(securefile, bigint) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION securefile_hash_extended(securefile, bigint) IS 'hash of the content';
 
-CREATE OPERATOR = (
+CREATE FUNCTION securefile_hash_bytea(bytea) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_hash_bytea(bytea) IS 'hash of a file with that content';
+
+CREATE FUNCTION securefile_hash_bytea_extended(bytea, bigint) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_hash_bytea_extended(bytea, bigint) IS 'hash of a file with that content';
+
+CREATE OPERATOR pg_catalog.= (
 	LEFTARG = securefile, RIGHTARG = securefile, FUNCTION = securefile_eq,
-	COMMUTATOR = =, NEGATOR = <>,
+	COMMUTATOR = OPERATOR(pg_catalog.=), NEGATOR = OPERATOR(pg_catalog.<>),
 	RESTRICT = eqsel, JOIN = eqjoinsel, HASHES
 );
-COMMENT ON OPERATOR = (securefile, securefile) IS 'equal in content';
+COMMENT ON OPERATOR pg_catalog.= (securefile, securefile) IS 'equal in content';
 
-CREATE OPERATOR <> (
+CREATE OPERATOR pg_catalog.<> (
 	LEFTARG = securefile, RIGHTARG = securefile, FUNCTION = securefile_ne,
-	COMMUTATOR = <>, NEGATOR = =,
+	COMMUTATOR = OPERATOR(pg_catalog.<>), NEGATOR = OPERATOR(pg_catalog.=),
 	RESTRICT = neqsel, JOIN = neqjoinsel
 );
-COMMENT ON OPERATOR <> (securefile, securefile) IS 'not equal in content';
+COMMENT ON OPERATOR pg_catalog.<> (securefile, securefile) IS 'not equal in content';
+
+CREATE OPERATOR pg_catalog.= (
+	LEFTARG = securefile, RIGHTARG = bytea, FUNCTION = securefile_eq,
+	COMMUTATOR = OPERATOR(pg_catalog.=), NEGATOR = OPERATOR(pg_catalog.<>),
+	RESTRICT = eqsel, JOIN = eqjoinsel, HASHES
+);
+COMMENT ON OPERATOR pg_catalog.= (securefile, bytea) IS 'equal in content';
+
+CREATE OPERATOR pg_catalog.<> (
+	LEFTARG = securefile, RIGHTARG = bytea, FUNCTION = securefile_ne,
+	COMMUTATOR = OPERATOR(pg_catalog.<>), NEGATOR = OPERATOR(pg_catalog.=),
+	RESTRICT = neqsel, JOIN = neqjoinsel
+);
+COMMENT ON OPERATOR pg_catalog.<> (securefile, bytea) IS 'not equal in content';
+
+CREATE OPERATOR pg_catalog.= (
+	LEFTARG = bytea, RIGHTARG = securefile, FUNCTION = securefile_eq,
+	COMMUTATOR = OPERATOR(pg_catalog.=), NEGATOR = OPERATOR(pg_catalog.<>),
+	RESTRICT = eqsel, JOIN = eqjoinsel, HASHES
+);
+COMMENT ON OPERATOR pg_catalog.= (bytea, securefile) IS 'equal in content';
+
+CREATE OPERATOR pg_catalog.<> (
+	LEFTARG = bytea, RIGHTARG = securefile, FUNCTION = securefile_ne,
+	COMMUTATOR = OPERATOR(pg_catalog.<>), NEGATOR = OPERATOR(pg_catalog.=),
+	RESTRICT = neqsel, JOIN = neqjoinsel
+);
+COMMENT ON OPERATOR pg_catalog.<> (bytea, securefile) IS 'not equal in content';
+
+-- The operator family hashes bytea as securefile, so that = of the two finds its way
+-- into hash indexes, hash joins and hashed subplans.  These want an = of bytea and bytea
+-- in the same family.  It must not be PostgreSQL's own: bytea columns that have nothing
+-- to do with files might then be hashed by this library.
+
+CREATE OPERATOR pg_catalog.|=| (
+	LEFTARG = bytea, RIGHTARG = bytea, FUNCTION = pg_catalog.byteaeq,
+	COMMUTATOR = OPERATOR(pg_catalog.|=|),
+	RESTRICT = eqsel, JOIN = eqjoinsel, HASHES
+);
+COMMENT ON OPERATOR pg_catalog.|=| (bytea, bytea) IS 'equal, in securefile_hash_ops';
 
 CREATE OPERATOR CLASS securefile_hash_ops DEFAULT FOR TYPE securefile USING hash AS
-	OPERATOR 1 = (securefile, securefile),
+	OPERATOR 1 pg_catalog.= (securefile, securefile),
 	FUNCTION 1 securefile_hash(securefile),
 	FUNCTION 2 securefile_hash_extended(securefile, bigint);
 COMMENT ON OPERATOR CLASS securefile_hash_ops USING hash IS 'by content';
+
+CREATE OPERATOR CLASS securefile_bytea_hash_ops FOR TYPE bytea USING hash FAMILY securefile_hash_ops AS
+	OPERATOR 1 pg_catalog.|=| (bytea, bytea),
+	FUNCTION 1 securefile_hash_bytea(bytea),
+	FUNCTION 2 securefile_hash_bytea_extended(bytea, bigint);
+COMMENT ON OPERATOR CLASS securefile_bytea_hash_ops USING hash IS 'bytea, to be found by files of that content';
+
+ALTER OPERATOR FAMILY securefile_hash_ops USING hash ADD
+	OPERATOR 1 pg_catalog.= (securefile, bytea),
+	OPERATOR 1 pg_catalog.= (bytea, securefile);
+
+-- Comparisons of rows, (document, id) = ($1, $2), take an = only from a btree family.
+-- This one has nothing else: no operator class, no order, no index.
+
+CREATE OPERATOR FAMILY securefile_row_ops USING btree;
+ALTER OPERATOR FAMILY securefile_row_ops USING btree ADD
+	OPERATOR 3 pg_catalog.= (securefile, securefile),
+	OPERATOR 3 pg_catalog.= (securefile, bytea),
+	OPERATOR 3 pg_catalog.= (bytea, securefile);
+COMMENT ON OPERATOR FAMILY securefile_row_ops USING btree IS '= in comparisons of rows';
+
+CREATE FUNCTION securefile_digest(document securefile, algorithm text) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION securefile_digest(securefile, text)
+	IS 'digest of the content, of any length: sha256, sha512, blake2b, xxh3 or md5';
 
 -- Fault points, for tests; every function refuses in a build without them.
 
@@ -293,6 +384,13 @@ CREATE FUNCTION securefile_truncate() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C;
 REVOKE ALL ON FUNCTION securefile_truncate() FROM PUBLIC;
 COMMENT ON FUNCTION securefile_truncate() IS 'trigger of securefile columns: empty the segment';
+
+-- Takes internal, so only the expression that ALTER TABLE is given calls it, as the
+-- table's owner: VOLATILE, for it is called once a row.
+
+CREATE FUNCTION securefile_convert(securefile, internal) RETURNS securefile
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_convert(securefile, internal) IS 'ALTER COLUMN TYPE: put the value in place';
 
 CREATE FUNCTION securefile_rewrite("table" regclass, "column" name, logging text DEFAULT NULL) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -356,8 +454,10 @@ CREATE FUNCTION securefile_maintain(
 COMMENT ON FUNCTION securefile_maintain(regclass, name) IS 'one pass of the free-space monitor over a column, now';
 
 CREATE FUNCTION securefile_upgrade_finish(
-	OUT "table" regclass,
-	OUT "column" name,
+	OUT schemaname name,
+	OUT relname name,
+	OUT attname name,
+	OUT relid oid,
 	OUT file_bytes bigint
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -376,13 +476,17 @@ CREATE FUNCTION securefile_usage(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION securefile_usage(regclass, name) IS 'what a column takes: live + pending + free = file';
 
+-- Views name a column as pg_stat_user_tables names a table: by names that need no
+-- quotes in a query and do not change with the search_path, as the text of a regclass
+-- does, and by relid for joins and for arguments.
+
 -- Behind securefile_columns; what the catalogs and file sizes show anybody.
 
 CREATE FUNCTION securefile_column_info(
 	table_oid oid,
 	attnum smallint,
 	OUT options text,
-	OUT segment regclass,
+	OUT segment_relid oid,
 	OUT data_files text,
 	OUT logging text,
 	OUT cache text,
@@ -396,10 +500,12 @@ CREATE FUNCTION securefile_object_bytes(table_oid oid, attnum smallint) RETURNS 
 COMMENT ON FUNCTION securefile_object_bytes(oid, smallint) IS 'bytes of the segment that values take; see securefile_columns';
 
 CREATE VIEW securefile_columns AS
-SELECT c.oid::pg_catalog.regclass AS "table",
-	a.attname AS "column",
+SELECT n.nspname AS schemaname,
+	c.relname,
+	a.attname,
+	c.oid AS relid,
 	i.options,
-	i.segment,
+	i.segment_relid,
 	s.spcname AS tablespace,
 	i.data_files,
 	i.logging,
@@ -407,11 +513,12 @@ SELECT c.oid::pg_catalog.regclass AS "table",
 	securefile_object_bytes(c.oid, a.attnum) AS object_bytes,
 	i.file_bytes
 FROM pg_catalog.pg_class c
+	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
 	JOIN pg_catalog.pg_attribute a
 		ON a.attrelid OPERATOR(pg_catalog.=) c.oid
 			AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
 	CROSS JOIN LATERAL securefile_column_info(c.oid, a.attnum) i
-	LEFT JOIN pg_catalog.pg_class r ON r.oid OPERATOR(pg_catalog.=) i.segment
+	LEFT JOIN pg_catalog.pg_class r ON r.oid OPERATOR(pg_catalog.=) i.segment_relid
 	LEFT JOIN pg_catalog.pg_database d
 		ON r.reltablespace OPERATOR(pg_catalog.=) 0
 			AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
@@ -499,10 +606,23 @@ CREATE FUNCTION securefile_kept_memory(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION securefile_kept_memory() IS 'memory that processes keep between transactions, as counted at their ends';
 
+CREATE FUNCTION securefile_version(
+	OUT library text,
+	OUT extension text,
+	OUT locator_format integer,
+	OUT page_format integer,
+	OUT built_for text,
+	OUT build_options text
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_version() IS 'versions of the library, of the SQL objects, and of the formats that they write';
+
 -- One row a column with a segment, also when it has counted nothing yet.
 CREATE VIEW securefile_stat AS
-SELECT c.oid::pg_catalog.regclass AS "table",
-	a.attname AS "column",
+SELECT n.nspname AS schemaname,
+	c.relname,
+	a.attname,
+	c.oid AS relid,
 	COALESCE(s.allocation_bytes, 0) AS allocation_bytes,
 	COALESCE(s.allocation_chunks, 0) AS allocation_chunks,
 	COALESCE(s.direct_read_bytes, 0) AS direct_read_bytes,
@@ -517,6 +637,7 @@ SELECT c.oid::pg_catalog.regclass AS "table",
 	COALESCE(s.nontransformed_flushes, 0) AS nontransformed_flushes,
 	s.stats_reset
 FROM pg_catalog.pg_class c
+	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
 	JOIN pg_catalog.pg_attribute a
 		ON a.attrelid OPERATOR(pg_catalog.=) c.oid
 			AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped

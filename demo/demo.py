@@ -146,7 +146,7 @@ def load(conn, options):
     print("(bytea with STORAGE EXTERNAL: neither column compresses)")
     show_usage(conn)
     say("counters of the securefile column")
-    show_row(conn, "SELECT * FROM securefile_stat WHERE \"table\" = 'files'::regclass")
+    show_row(conn, "SELECT * FROM securefile_stat WHERE relid = 'files'::regclass")
 
 
 def space(conn, table):
@@ -179,7 +179,7 @@ def compare(conn, options):
     left = dict(files)
     wrong = []
     with conn.cursor("compare", binary=True) as cur:
-        cur.execute("SELECT path, sha256(document::bytea) FROM files")
+        cur.execute("SELECT path, securefile_digest(document, 'sha256') FROM files")
         for path, digest in cur:
             size = left.pop(path, None)
             if size is None or hashlib.sha256(read(path)).digest() != bytes(digest):

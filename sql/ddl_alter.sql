@@ -37,17 +37,14 @@ INSERT INTO t VALUES (1, big('1')::bytea), (2, 'small'), (3, NULL);
 ALTER TABLE t ALTER d TYPE securefile;
 SELECT * FROM ddl_state;
 SELECT id, is_big(d, '1'), is_stored(d) FROM t ORDER BY 1;
-UPDATE t SET id = 10 WHERE id = 1;	-- leaves the value as it is
+SELECT securefile_rewrite('t', 'd');
 SELECT id, is_big(d, '1'), is_stored(d) FROM t ORDER BY 1;
-SELECT securefile_rewrite('t', 'd');	-- moves it
-SELECT id, is_big(d, '1'), is_stored(d) FROM t ORDER BY 1;
-UPDATE t SET id = 1 WHERE id = 10;
 ALTER TABLE t ALTER d TYPE bytea;
 SELECT * FROM ddl_state;
 SELECT id, d = big('1')::bytea FROM t ORDER BY 1;
 SELECT segments();
 ALTER TABLE t ALTER d TYPE securefile USING d::securefile;
-SELECT securefile_rewrite('t', 'd');
+SELECT id, is_big(d, '1'), is_stored(d) FROM t ORDER BY 1;
 
 -- other rewrites leave stored values where they are
 SELECT relfilenode AS seg_before FROM pg_class WHERE relname LIKE 'pg\_securefile\_%' \gset
@@ -155,10 +152,6 @@ ALTER TABLE u SET LOGGED;
 SELECT * FROM ddl_state;
 SELECT is_big(d, 'u'), is_stored(d) FROM u;
 ALTER TABLE u SET UNLOGGED;
-SELECT * FROM ddl_state;
-ALTER TABLE u SET LOGGED;
-SELECT securefile_rewrite('u', 'd');
-ALTER TABLE u SET UNLOGGED;
 SELECT is_big(d, 'u'), is_stored(d) FROM u;
 DELETE FROM u;
 ALTER TABLE u SET UNLOGGED;
@@ -178,6 +171,16 @@ SELECT is_big(e, 'e'), is_stored(e) FROM t;
 INSERT INTO t (id) VALUES (2);
 SELECT id, is_big(e, 'e'), is_stored(e) FROM t ORDER BY 1;
 SELECT * FROM ddl_state ORDER BY 2;
+-- a constant that is too large for a row is in none
+ALTER TABLE t ADD f securefile DEFAULT repeat('f', 5000)::bytea, ADD g securefile DEFAULT repeat('g', 4000)::bytea;
+SET client_min_messages = notice;
+ALTER TABLE t ADD h securefile(disable_storage_in_row) DEFAULT 'h';
+SET client_min_messages = warning;
+UPDATE t SET id = id WHERE id = 1;
+SELECT id, is_stored(f) AS f, length(f), pg_column_size(h) > 10 AS h, h::bytea FROM t ORDER BY 1;
+SELECT securefile_rewrite('t', 'f'), securefile_rewrite('t', 'h');
+SELECT id, is_stored(f) AS f, pg_column_size(h) > 10 AS h, h::bytea FROM t ORDER BY 1;
+ALTER TABLE t DROP f, DROP g, DROP h;
 ALTER TABLE t DROP d;
 SELECT * FROM ddl_state ORDER BY 2;
 BEGIN;
@@ -211,8 +214,27 @@ SELECT id, is_big(a, 'a'), is_big(b, 'b') FROM t ORDER BY 1;
 -- all new and INLINE: the segment starts afresh
 ALTER TABLE t ALTER b TYPE securefile USING a::bytea::securefile;
 SELECT id, is_big(a, 'a'), is_big(b, 'a'), is_stored(b) FROM t ORDER BY 1;
-ALTER TABLE t ALTER c TYPE securefile USING a::bytea || c;
-SELECT id, length(c) FROM t ORDER BY 1;
+-- but from another type they are copied, as by INSERT
+SELECT id, is_big(c, 'a'), is_stored(c) FROM t ORDER BY 1;
+UPDATE t SET a = NULL;
+SELECT id, is_big(c, 'a') FROM t ORDER BY 1;
+SELECT * FROM securefile_check('t', 'c');
+ALTER TABLE t ALTER c TYPE bytea, ALTER b TYPE bytea;
+ALTER TABLE t ALTER c TYPE securefile USING b::securefile || c, ALTER b TYPE securefile(disable_storage_in_row) USING substr(b, 1, 5);
+SELECT id, length(c), is_stored(c), length(b), pg_column_size(b) > 10 AS b_stored FROM t ORDER BY 1;
+SELECT * FROM securefile_check('t', 'b');
+SELECT * FROM securefile_check('t', 'c');
+-- messages are those of PostgreSQL
+CREATE TABLE other (n int, x text);
+INSERT INTO other VALUES (1, 'x');
+ALTER TABLE other ALTER x TYPE securefile;
+ALTER TABLE other ALTER x TYPE securefile USING x;
+ALTER TABLE other ALTER x TYPE securefile USING nix;
+ALTER TABLE other ALTER nix TYPE securefile;
+ALTER TABLE IF EXISTS nix ALTER x TYPE securefile USING x::bytea;
+ALTER TABLE other ALTER x TYPE securefile USING convert_to(x, 'UTF8');
+SELECT n, x::bytea FROM other;
+DROP TABLE other;
 SELECT * FROM ddl_state ORDER BY tab, col;
 DROP TABLE t, t2;
 DROP FUNCTION get_a, get_a_stable;

@@ -174,7 +174,7 @@ CREATE FUNCTION hostile.format(text, oid, smallint) RETURNS text LANGUAGE sql AS
 SET search_path = hostile, public;
 SELECT substring('\x0102'::securefile from 1 for 1), length('\x01'::securefile),
 	count(*) AS groups FROM (SELECT DISTINCT document FROM compared) d;
-SELECT count(*) FROM securefile_stat WHERE "table" = 'compared'::regclass;
+SELECT count(*) FROM securefile_stat WHERE relid = 'compared'::regclass;
 SET search_path = '';
 SELECT substring('\x0102'::public.securefile from 1 for 1), length('\x01'::public.securefile),
 	octet_length('\x01'::public.securefile), '\x01'::public.securefile::bytea;

@@ -137,16 +137,34 @@ CREATE TABLE o (a securefile(cache, disable_storage_in_row), b sf_doc, c sf_doc_
 INSERT INTO o VALUES ('a', bytes(4999), bytes(5001));
 CREATE TEMP TABLE tmp (doc securefile);
 SET ROLE regress_sf_other;
-SELECT "table", "column", options, segment IS NOT NULL AS segment,
+SELECT relname, attname, options, segment_relid IS NOT NULL AS segment,
 	   data_files ~ '^pg_securefile/\d+/\d+/\d+/seg-\*\.sf$' AS data_files,
 	   logging, cache, object_bytes, file_bytes >= object_bytes AS file_bytes
 FROM securefile_columns
-WHERE "table" IN ('u'::regclass, 'p', 'p1', 'p2', 'p3', 'o') OR "table"::text LIKE '%tmp'
-ORDER BY "table"::text COLLATE "C", "column";
+WHERE relid IN ('u'::regclass, 'p'::regclass, 'p1'::regclass, 'p2'::regclass, 'p3'::regclass, 'o'::regclass) OR relname LIKE '%tmp'
+ORDER BY relname, attname;
 RESET ROLE;
-SELECT c."table", c."column" FROM securefile_columns c
-WHERE "table" = 'o'::regclass AND object_bytes <>
-	  (SELECT live_bytes FROM securefile_usage(c."table", c."column"));
+SELECT relname, attname FROM securefile_columns c
+WHERE relid = 'o'::regclass AND object_bytes <>
+	  (SELECT live_bytes FROM securefile_usage(c.relid, c.attname));
+
+-- tables have names that are the same for all: a regclass is shown with its schema or without
+SET search_path = '';
+SELECT schemaname, relname, attname, relid = 'public.o'::pg_catalog.regclass AS relid
+FROM public.securefile_columns WHERE relname = 'o'
+INTERSECT
+SELECT schemaname, relname, attname, relid = 'public.o'::pg_catalog.regclass
+FROM public.securefile_stat ORDER BY attname;
+RESET search_path;
+SELECT m.what, m.name, m.type::regtype FROM (
+	SELECT c.oid::regclass::text, a.attname, a.atttypid FROM pg_class c JOIN pg_attribute a ON attrelid = c.oid
+		JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+	UNION ALL
+	SELECT p.oid::regprocedure::text, r.name, r.type FROM pg_proc p
+		JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e',
+		unnest(proargnames, proargmodes, proallargtypes) r(name, mode, type) WHERE r.mode IN ('o', 't')) m(what, name, type)
+WHERE m.what LIKE '%securefile%'
+	AND (m.name IN (SELECT word FROM pg_get_keywords() WHERE catcode = 'R') OR m.type::regtype::text LIKE 'reg%');
 
 -- of a hostile search_path
 CREATE SCHEMA hostile;

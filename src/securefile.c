@@ -32,7 +32,7 @@
 #include "monitor/monitor.h"
 #include "read/read.h"
 #include "space/space.h"
-#include "sql/send.h"
+#include "sql/wire.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -101,6 +101,7 @@ at_commit(void)
 {
 	(void) SF_FAULT_IO(commit_done);
 	sf_ddl_notes_at_end();
+	sf_ddl_replaced_at_end();
 	sf_read_at_end();
 	sf_sql_send_at_end();
 	end_writing(true);
@@ -115,6 +116,7 @@ at_prepare(void)
 {
 	(void) SF_FAULT_IO(prepare_done);
 	sf_ddl_notes_at_end();
+	sf_ddl_replaced_at_end();
 	sf_read_at_end();
 	sf_sql_send_at_end();
 	end_writing(true);
@@ -130,6 +132,7 @@ at_abort(void)
 	sf_io_reap_all();
 	sf_handle_forget_all();
 	sf_ddl_notes_at_end();
+	sf_ddl_replaced_at_end();
 	sf_read_at_end();
 	sf_sql_send_at_end();
 	end_writing(false);
@@ -187,12 +190,14 @@ subxact_callback(SubXactEvent event, SubTransactionId my_subid,
 	switch (event)
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
+			sf_ddl_at_subcommit(level);
 			sf_handle_at_subcommit(level);
 			sf_write_at_subcommit(level);
 			sf_space_at_subcommit(level);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			sf_io_reap_all();
+			sf_ddl_at_subabort(level);
 			sf_handle_at_subabort(level);
 			sf_write_at_subabort(level);
 			sf_space_at_subabort(level);
@@ -230,6 +235,7 @@ _PG_init(void)
 	shmem_startup_hook = shmem_startup;
 
 	sf_ddl_install_hooks();
+	sf_sql_wire_install();
 	if (!IsBinaryUpgrade)
 		sf_monitor_register();
 

@@ -149,20 +149,24 @@ pgsfi_fail_memory(pgsf *h)
 	return pgsfi_fail(h, PGSF_ERROR_MEMORY, "out of memory");
 }
 
-/* A message of libpq is lines; an error of ours is one. */
+/* A message of libpq is lines, some of them indented; an error of ours is one. */
 static void
 fail_lines(pgsf *h, const char *sqlstate, const char *lines)
 {
-	int			len = (int) strlen(lines);
+	char	   *to;
 
-	while (len > 0 && lines[len - 1] == '\n')
-		len--;
-	pgsfi_fail(h, sqlstate, "%.*s", len, lines);
-	for (char *p = h->error.message; p != NULL && *p != '\0'; p++)
+	pgsfi_fail(h, sqlstate, "%s", lines);
+	to = h->error.message;
+	if (to == NULL)
+		return;
+	for (const char *p = to; *p != '\0'; p++)
 	{
-		if (*p == '\n')
-			*p = ' ';
+		if (*p != '\n' && *p != '\t')
+			*to++ = *p;
+		else if (p[1] != '\0' && p[1] != '\t')
+			*to++ = ' ';
 	}
+	*to = '\0';
 }
 
 int

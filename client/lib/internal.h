@@ -6,6 +6,7 @@
  * handle.c		pgsf_new to pgsf_free, errors of a handle, cancel requests
  * link.c		what all handles of one connection share; it outlives PQfinish
  * wait.c		waiting for the socket, watching for cancel requests
+ * reason.c		why the server has ended a session
  * wire.c		commands in flight: libpq's pipeline mode, a queue of what is awaited
  * sql.c		the texts of statements, parameters added to those of the application
  * open.c		opening and creating
@@ -177,6 +178,9 @@ extern int	pgsfi_wait_result(pgsf *h);
 extern int	pgsfi_send_all(pgsf *h);
 extern int	pgsfi_wait_local(pgsf *h, int fd, short events);
 extern void pgsfi_ask_to_stop(pgsf *h);
+
+/* reason.c */
+extern void pgsfi_hear_reason(pgsf *h);
 
 /* wire.c */
 extern int	pgsfi_enter(pgsf *h);

@@ -391,7 +391,9 @@ extern void pgsf_set_progress(pgsf *h, pgsf_progress progress, void *arg);
  * Cancel the call that h is in, or, if it is in none, the next one that talks to
  * the server: it returns PGSF_ERROR_CANCELLED, once.  COMMIT and pgsf_close() are
  * not cancelled, and forget the request; a call that has stored its value before
- * the request could stop it succeeds.  The connection stays usable.
+ * the request could stop it succeeds.  The connection stays usable.  In a
+ * transaction of yours in which another value is open, the server may report a
+ * request that came too late for h to the next call for that value.
  *
  * Safe in signal handlers and in other threads, as long as h is not freed
  * meanwhile.  Returns at once; the cancelled call then asks the server to stop

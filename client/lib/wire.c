@@ -9,10 +9,8 @@
  * comes until the next sync; finish() sends one and takes all that is in flight,
  * so that nothing of us is left in the connection whatever happened.
  *
- * When libpq meets the end of a lost connection it forgets what it awaits, and
- * takes what it has read and not yet parsed for strange messages, which it prints
- * or hands to the application's notice processor.  Only the first result after
- * that is sound: it may be the server's reason.  None is asked for behind it.
+ * When libpq meets the end of a lost connection it forgets what it awaits.  Only the
+ * first result after that is sound; what there is behind it is for reason.c.
  *
  * Between pieces of a stream no sync is sent, but a request to send the answers:
  * what was sent behind a failed piece is then skipped in silence, where a sync
@@ -136,27 +134,14 @@ pgsfi_enter(pgsf *h)
 
 /* ---- sending ---- */
 
-/*
- * With the connection all that was in flight is lost.  The first result may be
- * there to tell why.
- */
+/* With the connection all that was in flight is lost. */
 int
 pgsfi_lost_in_flight(pgsf *h)
 {
 	Link	   *link = h->link;
 
-	if (link->queue_len > 0 && !pgsfi_connected(h) && !link->lost)
-	{
-		PGresult   *result;
-
-		link->lost = true;
-		if (pgsfi_wait_result(h) == 0 && (result = PQgetResult(link->conn)) != NULL)
-		{
-			if (PQresultStatus(result) == PGRES_FATAL_ERROR)
-				pgsfi_fail_result(h, result);
-			PQclear(result);
-		}
-	}
+	if (link->queue_len > 0 && !pgsfi_connected(h))
+		pgsfi_hear_reason(h);
 	link->queue_len = 0;
 	link->unsynced = false;
 	return pgsfi_fail_connection(h);

@@ -59,6 +59,7 @@ typedef RelFileNode SfNode;
 #define sf_compat_skips_wal(node)	RelFileLocatorSkippingWAL(node)
 #define sf_compat_new_number(spc, persistence) GetNewRelFileNumber(spc, NULL, persistence)
 #define sf_compat_assume_new_storage(rel) RelationAssumeNewRelfilelocator(rel)
+#define SfNewStorageSubid(rel) ((rel)->rd_newRelfilelocatorSubid)
 #else
 #include "utils/relfilenodemap.h"
 #define SF_AM_SET_NEW_STORAGE	relation_set_new_filenode
@@ -68,6 +69,7 @@ typedef RelFileNode SfNode;
 #define sf_compat_skips_wal(node)	RelFileNodeSkippingWAL(node)
 #define sf_compat_new_number(spc, persistence) GetNewRelFileNode(spc, NULL, persistence)
 #define sf_compat_assume_new_storage(rel) RelationAssumeNewRelfilenode(rel)
+#define SfNewStorageSubid(rel) ((rel)->rd_newRelfilenodeSubid)
 #endif
 
 /* 16 can do direct I/O, and then wants the buffer of smgrread() aligned */
@@ -244,6 +246,13 @@ typedef bool SfUpdateIndexes;
  */
 #include "storage/sinval.h"
 #define sf_compat_ask_for_turn()	(catchupInterruptPending = true)
+
+/* Set a signal handler; the one there was before, which 18 does not tell: the usual one. */
+#if PG_VERSION_NUM >= 180000
+#define sf_compat_set_handler(signo, func, usual)	(pqsignal(signo, func), (usual))
+#else
+#define sf_compat_set_handler(signo, func, usual)	pqsignal(signo, func)
+#endif
 
 /* Did this transaction give a relation that is older new storage? */
 #if PG_VERSION_NUM >= 160000

@@ -153,7 +153,7 @@ fill_segment(SfSegment *seg, Datum *values, bool *nulls)
 
 /*
  * securefile_column_info(table oid, attnum smallint)
- * returns (options text, segment regclass, data_files text, logging text,
+ * returns (options text, segment_relid oid, data_files text, logging text,
  *			cache text, file_bytes bigint)
  */
 Datum

@@ -20,6 +20,12 @@ typedef enum SfIoMethod
 
 #define SF_IO_METHODS			3
 
+typedef enum SfDescribeAs
+{
+	SF_DESCRIBE_AS_BYTEA,
+	SF_DESCRIBE_AS_SECUREFILE,
+} SfDescribeAs;
+
 extern int	sf_io_method;		/* securefile.io_method, an SfIoMethod */
 extern bool sf_direct_io;		/* securefile.direct_io */
 extern int	sf_io_concurrency;	/* securefile.io_concurrency, requests */
@@ -27,6 +33,7 @@ extern int	sf_write_gather_size_kb;	/* securefile.write_gather_size */
 extern int	sf_transaction_memory_kb;	/* securefile.transaction_memory */
 extern int	sf_monitor_naptime_s;	/* securefile.monitor_naptime */
 extern bool sf_monitor_enabled; /* securefile.monitor */
+extern int	sf_describe_as;		/* securefile.describe_as, an SfDescribeAs */
 extern int	sf_max_columns;		/* securefile.max_columns: statistics slots */
 extern bool sf_keep_memory;		/* securefile.keep_memory */
 extern int	sf_kept_memory_total_kb;	/* securefile.kept_memory_total */

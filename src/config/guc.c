@@ -38,6 +38,7 @@ int			sf_write_gather_size_kb = GATHER_DEFAULT_KB;
 int			sf_transaction_memory_kb = TRANSACTION_DEFAULT_KB;
 int			sf_monitor_naptime_s = 10;
 bool		sf_monitor_enabled = true;
+int			sf_describe_as = SF_DESCRIBE_AS_BYTEA;
 int			sf_max_columns = 1024;
 bool		sf_keep_memory = true;
 int			sf_kept_memory_total_kb = KEPT_DEFAULT_KB;
@@ -51,6 +52,12 @@ static const struct config_enum_entry io_methods[] = {
 };
 
 StaticAssertDecl(lengthof(io_methods) == SF_IO_METHODS + 1, "a name for every method");
+
+static const struct config_enum_entry describe_as[] = {
+	{"bytea", SF_DESCRIBE_AS_BYTEA, false},
+	{"securefile", SF_DESCRIBE_AS_SECUREFILE, false},
+	{NULL, 0, false}
+};
 
 /* Gather buffers are whole allocation blocks. */
 static bool
@@ -122,6 +129,16 @@ define_memory(void)
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 }
 
+static void
+define_clients(void)
+{
+	DefineCustomEnumVariable("securefile.describe_as",
+							 "The type that clients are told that securefile columns and parameters have.",
+							 "Drivers know bytea.  Values have the same form in any case.",
+							 &sf_describe_as, SF_DESCRIBE_AS_BYTEA, describe_as,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+}
+
 /* The server refuses to define such variables later than at start. */
 static void
 define_startup(void)
@@ -148,6 +165,7 @@ sf_config_define(void)
 	define_io();
 	define_monitor();
 	define_memory();
+	define_clients();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	define_startup();

@@ -20,6 +20,7 @@
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "ddl/ddl.h"
 #include "ddl/ddl_internal.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -69,7 +70,8 @@ sf_ddl_objects(void)
 
 	/* not whole: CREATE or DROP EXTENSION is at work */
 	if (!OidIsValid(found.type) || !OidIsValid(found.store_fn) ||
-		!OidIsValid(found.account_fn) || !OidIsValid(found.truncate_fn))
+		!OidIsValid(found.account_fn) || !OidIsValid(found.truncate_fn) ||
+		!OidIsValid(found.convert_fn))
 		return NULL;
 
 	cached = found;
@@ -143,6 +145,8 @@ note_type(SfDdlObjects *objects, Oid oid)
 static void
 note_function(SfDdlObjects *objects, Oid oid)
 {
+	if (is_c_function(oid, "securefile_convert"))
+		objects->convert_fn = oid;
 	if (get_func_rettype(oid) != TRIGGEROID)
 		return;
 	if (is_c_function(oid, "securefile_store"))
@@ -165,6 +169,29 @@ sf_ddl_is_securefile(Oid typid, int32 *typmod)
 		return false;
 	*typmod = base_typmod;
 	return true;
+}
+
+/* As getBaseType(), but not an error when somebody has just dropped the type. */
+static Oid
+base_type(Oid typid)
+{
+	return get_typtype(typid) == TYPTYPE_DOMAIN ? getBaseType(typid) : typid;
+}
+
+Oid
+sf_ddl_described_type(Oid typid)
+{
+	const SfDdlObjects *objects = sf_ddl_objects();
+	Oid			base;
+
+	if (objects == NULL)
+		return typid;
+	base = base_type(typid);
+	if (base == objects->type)
+		return BYTEAOID;
+	if (base_type(get_element_type(base)) == objects->type)
+		return BYTEAARRAYOID;
+	return typid;
 }
 
 bool

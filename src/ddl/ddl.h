@@ -25,6 +25,11 @@ extern void sf_ddl_require_followed(void);
 
 /* At the end of the transaction, whichever. */
 extern void sf_ddl_notes_at_end(void);
+extern void sf_ddl_replaced_at_end(void);
+
+/* A subtransaction ends. */
+extern void sf_ddl_at_subcommit(int level);
+extern void sf_ddl_at_subabort(int level);
 
 /*
  * The segment of a column that the current user means to write a value for;
@@ -34,6 +39,12 @@ extern void sf_ddl_notes_at_end(void);
  * INSUFFICIENT_PRIVILEGE without INSERT or UPDATE on the column.
  */
 extern SfSegment *sf_ddl_column_to_write(Oid table_oid, const char *column);
+
+/*
+ * The built-in type whose text and binary form a type has: bytea for securefile and
+ * domains over it, bytea[] for arrays of these; any other type itself.
+ */
+extern Oid	sf_ddl_described_type(Oid typid);
 
 /* ERROR INSUFFICIENT_PRIVILEGE without any of those privileges (ACL_*) on a column. */
 extern void sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of);

@@ -26,6 +26,7 @@ typedef struct SfDdlObjects
 	Oid			store_fn;		/* the three trigger functions */
 	Oid			account_fn;
 	Oid			truncate_fn;
+	Oid			convert_fn;		/* what ALTER COLUMN TYPE puts values in place with */
 } SfDdlObjects;
 
 /*
@@ -45,6 +46,16 @@ extern bool sf_ddl_is_securefile(Oid typid, int32 *typmod);
 
 /* Does a value of this type have a securefile value anywhere inside? */
 extern bool sf_ddl_contains_securefile(Oid typid);
+
+/* ---- a column, as values.c describes it ---- */
+
+typedef struct SfColumn
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	bool		permanent;		/* else: no segment, all values INLINE */
+	SfOptions	options;
+} SfColumn;
 
 /* ---- segment_am.c, segment.c: the segment relation ---- */
 
@@ -69,6 +80,9 @@ extern const SfSegmentBirth *sf_ddl_segment_birth;
  * OID.  Takes ShareRowExclusiveLock on the table.
  */
 extern Oid	sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth);
+
+/* The same for a column that has none, empty, under the name that it is found by. */
+extern Oid	sf_ddl_segment_make(const SfColumn *column, Oid tablespace);
 
 /*
  * Drop a segment, and its triggers with it.  What others have made that depends
@@ -131,6 +145,9 @@ extern void sf_ddl_trigger_create(Oid table_oid, AttrNumber attnum,
 								  SfTriggerKind kind, Oid segrelid,
 								  bool unfinished);
 
+/* The table of an internal trigger, whoever's; InvalidOid for other triggers. */
+extern Oid	sf_ddl_trigger_table(Oid trigoid);
+
 /* Set one back to ENABLE ALWAYS. */
 extern void sf_ddl_trigger_enable(Oid table_oid, Oid trigoid);
 
@@ -159,14 +176,6 @@ extern void sf_ddl_trigger_guard(Node *stmt);
 
 /* ---- values.c: one value of a column ---- */
 
-typedef struct SfColumn
-{
-	Oid			table_oid;
-	AttrNumber	attnum;
-	bool		permanent;		/* else: no segment, all values INLINE */
-	SfOptions	options;
-} SfColumn;
-
 /* Describe a column of an open table; ERROR when it is not securefile. */
 extern SfColumn sf_ddl_column(Relation rel, AttrNumber attnum);
 
@@ -194,6 +203,12 @@ extern bool sf_ddl_may_stay_inline(const SfColumn *column, Datum value);
  */
 extern bool sf_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result);
 
+/*
+ * The same for a new row that no trigger sees, and that is certain to be
+ * written: what is stored is confirmed at once.
+ */
+extern bool sf_ddl_put_value(const SfColumn *column, Datum value, Datum *result);
+
 /* ---- published.c ---- */
 
 /*
@@ -208,18 +223,43 @@ typedef enum SfRowFilter
 {
 	SF_ROWS_STORED,				/* any STORED value */
 	SF_ROWS_FOREIGN,			/* a STORED value of another table or column */
+	SF_ROWS_OWN,				/* a STORED value of this table and column */
+	SF_ROWS_UNPROVED,			/* FOREIGN, or made by this transaction for no row */
+	SF_ROWS_MISPLACED,			/* FOREIGN, or an INLINE one that belongs in the segment */
 } SfRowFilter;
 
-/* Is there a visible row with such a value in the column? */
+/*
+ * Is there a visible row with such a value in the column?  ERROR while somebody
+ * else in this session has the table open: the rows need not be of the form that
+ * the catalogs say.
+ */
 extern bool sf_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter);
 
 /*
  * Put the values of a column of all visible rows where they belong, updating
  * the rows without firing any trigger.  all: also those that lie well already.
  * Returns the number of rows changed.  The caller holds a lock that keeps
- * writers out.
+ * writers out.  ERROR as above.
  */
 extern int64 sf_ddl_rows_store(Relation rel, const SfColumn *column, bool all);
+
+/* ---- rebuild.c ---- */
+
+/*
+ * Write all rows of a table anew into new storage, with the values of some
+ * columns (AttrNumber) where they belong, as ALTER TABLE rewrites a table: snapshots
+ * that are older see no rows, logical decoding none of the changes.  The table
+ * is locked exclusively, and nobody in this session uses it.
+ */
+extern void sf_ddl_rebuild(Oid table_oid, List *attnums);
+
+/* ---- convert.c: ALTER COLUMN TYPE from another type ---- */
+
+/*
+ * Have ALTER COLUMN TYPE store what its expression yields, if the column becomes
+ * a securefile by it and that can be done: changes the command.
+ */
+extern void sf_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query);
 
 /* ---- noted.c: which tables commands have touched ---- */
 
@@ -243,11 +283,9 @@ extern void sf_ddl_notes_forget(void);
 /* Note a relation that was made or altered; added: the column that was added, or 0. */
 extern void sf_ddl_note_table(Oid relid, bool created, AttrNumber added);
 
-/* Note the table of an internal trigger that was altered. */
-extern void sf_ddl_note_trigger(Oid trigoid);
-
-/* The lower one of two numbers of columns that were added; 0: none. */
-extern AttrNumber sf_ddl_first_added(AttrNumber a, AttrNumber b);
+/* Forget what the current command has noted of a table since a mark. */
+extern int	sf_ddl_notes_mark(void);
+extern void sf_ddl_notes_forget_table(int mark, Oid relid);
 
 /*
  * Bring in line all tables touched by the current command.  May run functions
@@ -272,25 +310,35 @@ extern Oid	sf_ddl_copy_target(Node *stmt);
 /* As above, after a COPY FROM into that table. */
 extern void sf_ddl_require_copy_triggers(Oid relid);
 
+/* ---- replaced.c: tables whose rows a command is replacing ---- */
+
 /*
- * A command that may give tables new storage while functions of users run: what
- * these write to the old one would be lost, or freed although its row stays.
+ * The object access hook has heard that a column was added or altered; that core made a
+ * relation, which may be new storage for the rows of a table.
  */
-typedef struct SfRewriting
-{
-	const struct SfRewriting *outer;	/* commands around it */
-	int			depth;			/* nesting level of the command */
-	Oid			relid;			/* it, or a child; InvalidOid: any that is locked so */
-} SfRewriting;
+extern void sf_ddl_columns_altered(Oid table_oid);
+extern void sf_ddl_storage_made(Oid relid);
 
-/* Commands in progress, the innermost first. */
-extern const SfRewriting *sf_ddl_rewriting;
+/* Is storage for the rows of any table being filled? */
+extern bool sf_ddl_any_copied(void);
 
-/* Does the statement rewrite tables?  Fills in which. */
-extern bool sf_ddl_rewrites(Node *stmt, SfRewriting *rewriting);
+/* The table that the innermost command is rewriting, and its new storage; else ERROR. */
+extern Oid	sf_ddl_rewritten_table(Oid *transient);
 
-/* The current command has come to its ddl_command_end: all is rewritten. */
-extern void sf_ddl_rewriting_is_over(void);
+/* ERROR OBJECT_IN_USE when writing to a table while its rows are rewritten. */
+extern void sf_ddl_refuse_rewritten(Relation rel);
+
+/* The segments of a table are about to get new storage, the table itself later. */
+extern void sf_ddl_truncate_begins(Relation rel);
+
+/* Is the table still to get it?  To be asked for each row that is written. */
+extern bool sf_ddl_is_being_truncated(Relation rel);
+
+/* ERROR OBJECT_IN_USE: a value would be stored in such a table. */
+extern void sf_ddl_refuse_truncated(Relation rel);
+
+/* The current command has replaced what it replaces. */
+extern void sf_ddl_replaced_at_command_end(void);
 
 /* ---- sync.c: bringing one table in line ---- */
 
@@ -300,11 +348,14 @@ typedef struct SfDirtyTable
 	Oid			relid;
 	int			depth;			/* nesting level of the command */
 	bool		by_command;		/* noted: rows may have come without triggers */
+	bool		altering;		/* by ALTER TABLE, or the like */
+	bool		brings_values;	/* which may have brought values: see SfAlter */
 	bool		created;		/* the table is new */
 	AttrNumber	first_added;	/* columns from here on are new; 0: none is */
 	Oid			relfilenode;	/* when first touched by the command */
 	Oid			tablespace;		/* likewise; InvalidOid: not known */
 	bool		moved;			/* was in several tablespaces meanwhile */
+	int			order;			/* among the notes that are drained together */
 } SfDirtyTable;
 
 /* Where a relation lies: what pg_class has for InvalidOid is the database's. */
@@ -316,13 +367,27 @@ typedef struct SfAlter
 {
 	bool		may_bring_values;	/* new column, or change of type */
 	bool		drops_cascade;	/* DROP COLUMN .. CASCADE */
-	List	   *using_columns;	/* String nodes: ALTER TYPE .. USING something */
+	List	   *retyped_names;	/* String nodes: ALTER TYPE */
+	List	   *using_names;	/* of these: with USING something */
+	List	   *retyped;		/* SfAltered: what these were in each table */
 } SfAlter;
 
-/* The ALTER TABLE in progress, or NULL. */
-extern const SfAlter *sf_ddl_alter;
+/* A column that gets a type, by its number: functions may rename it meanwhile. */
+typedef struct SfAltered
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	bool		by_using;
+} SfAltered;
 
-extern SfAlter *sf_ddl_alter_analyze(AlterTableStmt *stmt);
+/* The ALTER TABLE in progress, or NULL. */
+extern SfAlter *sf_ddl_alter;
+
+/* The object access hook has heard that it has altered a column. */
+extern void sf_ddl_alter_note(Oid table_oid, AttrNumber attnum);
+
+/* May change the statement: see sf_ddl_convert(). */
+extern SfAlter *sf_ddl_alter_analyze(AlterTableStmt *stmt, const char *query);
 
 /*
  * Bring a table in line with its columns: validate, segments, triggers, rows.

@@ -15,7 +15,7 @@
  *									end for partitions that were met on the way
  *	 COPY FROM						the table, or the partitions it has locked, afterwards
  *	 all of these, while a command
- *	 of this session rewrites it	refused: the old rows would stay, without their values
+ *	 of this session rewrites it	refused by the triggers (replaced.c)
  *	 CREATE TABLE AS, SELECT INTO	the command's drain looks at all rows
  *	 a table made by C code			the end of the transaction (noted.c, N2)
  *
@@ -43,20 +43,15 @@
 
 static bool has_triggers(const TriggerDesc *triggers, AttrNumber attnum, bool permanent);
 static void refuse(Relation rel, AttrNumber attnum);
-static void refuse_rewriting(Relation rel);
 
-const SfRewriting *sf_ddl_rewriting = NULL;
-
-/* Look at all securefile columns; are there any? */
-static bool
-check_columns(Relation rel, const TriggerDesc *triggers)
+void
+sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 {
-	bool		has_columns = false;
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION)
-		return false;
+		return;
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
@@ -70,23 +65,7 @@ check_columns(Relation rel, const TriggerDesc *triggers)
 			sf_ddl_refuse_nested(rel, att);
 		if (!has_triggers(triggers, att->attnum, permanent))
 			refuse(rel, att->attnum);
-		has_columns = true;
 	}
-	return has_columns;
-}
-
-void
-sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
-{
-	(void) check_columns(rel, triggers);
-}
-
-/* The same for a table that rows are written to. */
-static void
-check_written(Relation rel, const TriggerDesc *triggers)
-{
-	if (check_columns(rel, triggers))
-		refuse_rewriting(rel);
 }
 
 /* Does a column have the row triggers it needs, switched on for every role? */
@@ -140,73 +119,8 @@ sf_ddl_require_result_triggers(List *result_rels)
 	{
 		ResultRelInfo *info = lfirst(lc);
 
-		check_written(info->ri_RelationDesc, info->ri_TrigDesc);
+		sf_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
 	}
-}
-
-/* ---- tables that are being rewritten ---- */
-
-bool
-sf_ddl_rewrites(Node *stmt, SfRewriting *rewriting)
-{
-	AlterTableStmt *alter = (AlterTableStmt *) stmt;
-
-	rewriting->outer = sf_ddl_rewriting;
-	rewriting->depth = sf_ddl_depth();
-	rewriting->relid = InvalidOid;
-	if (IsA(stmt, AlterTableStmt) && alter->objtype == OBJECT_TABLE)
-	{
-		rewriting->relid = RangeVarGetRelid(alter->relation, NoLock, true);
-		return OidIsValid(rewriting->relid);
-	}
-	return IsA(stmt, ClusterStmt) ||
-		(IsA(stmt, VacuumStmt) && ((VacuumStmt *) stmt)->is_vacuumcmd);
-}
-
-void
-sf_ddl_rewriting_is_over(void)
-{
-	if (sf_ddl_rewriting != NULL && sf_ddl_rewriting->depth == sf_ddl_depth())
-		sf_ddl_rewriting = sf_ddl_rewriting->outer;
-}
-
-static bool
-is_locked(Oid relid, LOCKMODE mode)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
-	return sf_compat_lock_held(&tag, mode);
-}
-
-/* Commands that do not say which table take no new one: that is locked by who made it. */
-static bool
-may_be_rewritten(Relation rel)
-{
-	Oid			relid = RelationGetRelid(rel);
-
-	if (sf_ddl_rewriting == NULL || !is_locked(relid, AccessExclusiveLock))
-		return false;
-	for (const SfRewriting *command = sf_ddl_rewriting; command != NULL; command = command->outer)
-	{
-		if (OidIsValid(command->relid)
-			? list_member_oid(find_all_inheritors(command->relid, NoLock, NULL), relid)
-			: rel->rd_createSubid == InvalidSubTransactionId)
-			return true;
-	}
-	return false;
-}
-
-static void
-refuse_rewriting(Relation rel)
-{
-	if (may_be_rewritten(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot write to table \"%s\" while a command of this session may rewrite it",
-						RelationGetRelationName(rel)),
-				 errdetail("The command would keep the old rows, whose securefile values would be freed."),
-				 errhint("Write to the table before or after the command, not in a function that it calls; in an event trigger under a name that sorts after \"securefile_ddl\".")));
 }
 
 /* ---- COPY FROM ---- */
@@ -222,10 +136,20 @@ sf_ddl_copy_target(Node *stmt)
 	return RangeVarGetRelid(copy->relation, NoLock, true);
 }
 
+static bool
+is_written(Oid relid)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	return sf_compat_lock_held(&tag, RowExclusiveLock);
+}
+
 /*
  * The rows carry contents, but a default or a trigger of a user may supply a
  * stored value.  The table is known from before, since its triggers may have
- * renamed it; partitions that got a row are told by the lock.
+ * renamed it; partitions that got a row are told by the lock.  One that is being
+ * altered may have got its triggers after the rows.
  */
 void
 sf_ddl_require_copy_triggers(Oid relid)
@@ -236,12 +160,13 @@ sf_ddl_require_copy_triggers(Oid relid)
 		return;
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 	{
-		Relation	rel = is_locked(lfirst_oid(lc), RowExclusiveLock)
+		Relation	rel = is_written(lfirst_oid(lc))
 			? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
 
 		if (rel == NULL)
 			continue;
-		check_written(rel, rel->trigdesc);
+		sf_ddl_require_triggers(rel, rel->trigdesc);
+		sf_ddl_refuse_rewritten(rel);
 		relation_close(rel, NoLock);
 	}
 }

@@ -48,14 +48,24 @@ static void note_drop(Oid relid);
 /* ---- noting ---- */
 
 static void
+note_trigger(Oid trigoid)
+{
+	Oid			table_oid = sf_ddl_trigger_table(trigoid);
+
+	if (OidIsValid(table_oid))
+		sf_ddl_note_table(table_oid, false, 0);
+}
+
+static void
 note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 			void *arg)
 {
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
 
+	/* ENABLE and DISABLE TRIGGER announce the trigger only, not its table */
 	if (class_id == TriggerRelationId && access == OAT_POST_ALTER && sf_ddl_noting())
-		sf_ddl_note_trigger(object_id);
+		note_trigger(object_id);
 	if (class_id == StatisticExtRelationId && access == OAT_POST_CREATE && sf_ddl_noting())
 		sf_ddl_validate_statistics(object_id);
 	if (class_id != RelationRelationId || !sf_ddl_noting())
@@ -64,9 +74,21 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 	{
 		case OAT_POST_CREATE:
 			sf_ddl_note_table(object_id, sub_id == 0, sub_id);
+			if (sub_id != 0)
+				sf_ddl_columns_altered(object_id);
+			else if (((ObjectAccessPostCreate *) arg)->is_internal)
+				sf_ddl_storage_made(object_id);
 			break;
 		case OAT_POST_ALTER:
+			if (sub_id != 0)
+			{
+				sf_ddl_columns_altered(object_id);
+				sf_ddl_alter_note(object_id, sub_id);
+			}
 			sf_ddl_note_table(object_id, false, 0);
+			/* rows are in place: indexes come next, perhaps by parallel workers */
+			if (sf_ddl_any_copied())
+				sf_write_flush();
 			break;
 		case OAT_DROP:
 			if (sub_id != 0)
@@ -151,9 +173,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 {
 	Node	   *stmt = pstmt->utilityStmt;
 	NodeTag		command = nodeTag(stmt);
-	const SfAlter *outer_alter = sf_ddl_alter;
-	const SfRewriting *outer_rewriting = sf_ddl_rewriting;
-	SfRewriting rewriting;
+	SfAlter *outer_alter = sf_ddl_alter;
+	PlannedStmt *spared;
 	Oid			copied;
 	int			mark;
 	Oid			dropped_db;
@@ -174,18 +195,17 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	PG_TRY();
 	{
 		copied = sf_ddl_copy_target(stmt);
-		if (sf_ddl_rewrites(stmt, &rewriting))
-			sf_ddl_rewriting = &rewriting;
+		/* a copy, if it is an ALTER TABLE */
+		spared = sf_ddl_trigger_spare(pstmt);
 		sf_ddl_alter = command == T_AlterTableStmt ?
-			sf_ddl_alter_analyze((AlterTableStmt *) stmt) : NULL;
+			sf_ddl_alter_analyze((AlterTableStmt *) spared->utilityStmt, query) : NULL;
 		if (ends_transaction(stmt))
 			sf_ddl_drain();
 		/* may be built by parallel workers */
-		if (command == T_IndexStmt)
+		if (command == T_IndexStmt || command == T_ReindexStmt)
 			sf_write_flush();
 		/* from here on stmt may go away (CALL with COMMIT inside) */
-		call_utility(sf_ddl_trigger_spare(pstmt), query, read_only, context, params,
-					 env, dest, qc);
+		call_utility(spared, query, read_only, context, params, env, dest, qc);
 		if (command == T_VacuumStmt)
 			sf_ddl_vacuum_segments((VacuumStmt *) stmt, context == PROCESS_UTILITY_TOPLEVEL);
 		if (only_rewrites(command))
@@ -198,13 +218,12 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	{
 		sf_ddl_notes_fail(mark);
 		sf_ddl_alter = outer_alter;
-		sf_ddl_rewriting = outer_rewriting;
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	sf_ddl_replaced_at_command_end();
 	sf_ddl_notes_end();
 	sf_ddl_alter = outer_alter;
-	sf_ddl_rewriting = outer_rewriting;
 
 	if (OidIsValid(dropped_db))
 		sf_ddl_database_after(dropped_db);
@@ -294,7 +313,7 @@ securefile_ddl_command_end(PG_FUNCTION_ARGS)
 						get_func_name(fcinfo->flinfo->fn_oid))));
 	if (sf_base_preloaded)
 	{
-		sf_ddl_rewriting_is_over();
+		sf_ddl_replaced_at_command_end();
 		sf_ddl_drain();
 	}
 	else if (!IsBinaryUpgrade && sf_ddl_objects() != NULL)

@@ -16,28 +16,33 @@
  * goes on until nothing is left.  A note leaves the list only when its table
  * is in line, or when the command that made it failed.
  *
+ * One kind of note a nested command does not drain: of a table that a command
+ * around it is making, filling or rewriting (RENAME is possible even then).
+ * With a segment and triggers in the middle of that, some rows would have come
+ * with triggers and others without, and nobody could tell which; and the rows
+ * may not be of the form that the catalogs say.  Such a note is handed to the
+ * command around (put_off).
+ *
  * N1	Notes stand in the order in which they were made, so those of a nested
  *		command stand behind those of the commands around it.
  * N2	No transaction commits while a noted table lacks what it should have
  *		(sf_ddl_require_followed).
+ * N3	Nobody looks at the rows of a table, or makes a segment or triggers for it,
+ *		while a command around the current one has it in work (is_in_work).
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/parallel.h"
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_trigger.h"
 #include "ddl/ddl.h"
 #include "ddl/ddl_internal.h"
 #include "miscadmin.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -55,6 +60,7 @@ static int	depth = 0;			/* nesting level of utility commands */
 
 static SfDirtyTable *find_recent(Oid relid);
 static SfDirtyTable *add_note(Oid relid);
+static void note_alter(SfDirtyTable *note);
 static bool is_current(const SfDirtyTable *note);
 static SfDirtyTable *current_notes(int *count);
 static void forget_current(int end);
@@ -110,7 +116,43 @@ sf_ddl_notes_forget(void)
 	nnotes = kept;
 }
 
+int
+sf_ddl_notes_mark(void)
+{
+	return nnotes;
+}
+
+void
+sf_ddl_notes_forget_table(int mark, Oid relid)
+{
+	int			kept = mark;
+
+	for (int i = mark; i < nnotes; i++)
+	{
+		if (notes[i].relid != relid || notes[i].depth != depth)
+			notes[kept++] = notes[i];
+	}
+	nnotes = kept;
+}
+
 /* ---- noting ---- */
+
+/* The lower one of two numbers of columns that were added; 0: none. */
+static AttrNumber
+first_added(AttrNumber a, AttrNumber b)
+{
+	return a == 0 || b == 0 ? Max(a, b) : Min(a, b);
+}
+
+/* What ALTER TABLE may do, if the current command is one. */
+static void
+note_alter(SfDirtyTable *note)
+{
+	if (sf_ddl_alter == NULL)
+		return;
+	note->altering = true;
+	note->brings_values |= sf_ddl_alter->may_bring_values;
+}
 
 /*
  * File number and tablespace are taken at the first touch, which in ALTER TABLE
@@ -128,13 +170,15 @@ sf_ddl_note_table(Oid relid, bool created, AttrNumber added)
 	note = find_recent(relid);
 	if (note != NULL)
 	{
-		note->first_added = sf_ddl_first_added(note->first_added, added);
+		note->first_added = first_added(note->first_added, added);
+		note_alter(note);
 		return;
 	}
 
 	note = add_note(relid);
 	note->created = created;
 	note->first_added = added;
+	note_alter(note);
 	tuple = created ? NULL : SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	if (HeapTupleIsValid(tuple))
 	{
@@ -181,32 +225,6 @@ add_note(Oid relid)
 	return note;
 }
 
-/* ENABLE and DISABLE TRIGGER announce the trigger only, not its table. */
-void
-sf_ddl_note_trigger(Oid trigoid)
-{
-	Relation	tgrel = table_open(TriggerRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(trigoid));
-	scan = systable_beginscan(tgrel, TriggerOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple) &&
-		((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal)
-		sf_ddl_note_table(((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid, false, 0);
-	systable_endscan(scan);
-	table_close(tgrel, AccessShareLock);
-}
-
-AttrNumber
-sf_ddl_first_added(AttrNumber a, AttrNumber b)
-{
-	return a == 0 || b == 0 ? Max(a, b) : Min(a, b);
-}
-
 /* ---- acting ---- */
 
 /*
@@ -220,7 +238,99 @@ is_current(const SfDirtyTable *note)
 	return note->depth >= depth || depth == 1;
 }
 
-/* The current notes, one a table, palloc'd; they stay in the list. */
+/*
+ * A note of the table by a command around the current one; the one that made it,
+ * if there is one.  They stand before all current ones (N1).
+ */
+static SfDirtyTable *
+find_outer(Oid relid)
+{
+	SfDirtyTable *outer = NULL;
+
+	for (int i = 0; i < nnotes && !is_current(&notes[i]); i++)
+	{
+		if (notes[i].relid == relid && (outer == NULL || notes[i].created))
+			outer = &notes[i];
+	}
+	return outer;
+}
+
+/* Does anybody else in this session have the relation open? */
+static bool
+is_open(Oid relid)
+{
+	Relation	rel = try_relation_open(relid, AccessShareLock);
+	bool		open;
+
+	if (rel == NULL)
+		return false;
+	open = rel->rd_refcnt > 1;
+	relation_close(rel, NoLock);
+	return open;
+}
+
+/*
+ * Is the command that made the note in the middle of its work on the table?
+ * ALTER TABLE changes the catalogs of all its tables first, then rewrites one
+ * after the other, and closes them in between.  A table that is being filled is
+ * open (CREATE TABLE AS).
+ */
+static bool
+is_in_work(const SfDirtyTable *outer)
+{
+	return outer->altering || is_open(outer->relid);
+}
+
+/* Has the current ALTER TABLE made securefile columns of others, or such again? */
+static bool
+changed_type(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, sf_ddl_alter == NULL ? NIL : sf_ddl_alter->retyped)
+	{
+		const SfAltered *altered = lfirst(lc);
+		int32		typmod = -1;
+
+		if (altered->table_oid == relid &&
+			sf_ddl_is_securefile(get_atttype(relid, altered->attnum), &typmod))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Hand a note to the command around, whose drain knows that columns were added,
+ * but cannot tell values that a USING has put into rows from those that were there.
+ */
+static void
+put_off(SfDirtyTable *note, const SfDirtyTable *outer)
+{
+	if (changed_type(note->relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot change the type of a securefile column of table \"%s\" inside another command that alters the table",
+						get_rel_name(note->relid)),
+				 errhint("Change it before or after that command, not in a function that it calls; in an event trigger under a name that sorts after \"securefile_ddl\".")));
+	note->depth = outer->depth;
+}
+
+static void
+put_off_notes(void)
+{
+	for (int i = 0; i < nnotes; i++)
+	{
+		const SfDirtyTable *outer = is_current(&notes[i]) ? find_outer(notes[i].relid) : NULL;
+
+		if (outer != NULL && is_in_work(outer))
+			put_off(&notes[i], outer);
+	}
+}
+
+/*
+ * The current notes, one a table, palloc'd; they stay in the list.  A table that
+ * a command around has made is new here, too, if it was not brought in line since.
+ */
 static SfDirtyTable *
 current_notes(int *count)
 {
@@ -229,11 +339,34 @@ current_notes(int *count)
 
 	for (int i = 0; i < nnotes; i++)
 	{
-		if (is_current(&notes[i]))
-			current[n++] = notes[i];
+		const SfDirtyTable *outer;
+
+		if (!is_current(&notes[i]))
+			continue;
+		outer = find_outer(notes[i].relid);
+		current[n] = notes[i];
+		current[n].order = n;
+		current[n].created |= outer != NULL && outer->created;
+		n++;
 	}
 	*count = merge_notes(current, n);
 	return current;
+}
+
+/*
+ * These are in line, so those that a command around has made are new no more.  One
+ * that is open may still be filled: all its rows are looked at in the end.
+ */
+static void
+settle_outer(const SfDirtyTable *tables, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		SfDirtyTable *outer = find_outer(tables[i].relid);
+
+		if (outer != NULL && outer->created && !is_open(outer->relid))
+			outer->created = false;
+	}
 }
 
 /*
@@ -259,7 +392,8 @@ compare_notes(const void *a, const void *b)
 	Oid			x = ((const SfDirtyTable *) a)->relid;
 	Oid			y = ((const SfDirtyTable *) b)->relid;
 
-	return (x > y) - (x < y);
+	return x != y ? (x > y) - (x < y)
+		: ((const SfDirtyTable *) a)->order - ((const SfDirtyTable *) b)->order;
 }
 
 /* Several notes of one table become one; returns how many are left. */
@@ -279,7 +413,8 @@ merge_notes(SfDirtyTable *list, int count)
 			continue;
 		}
 		last->created |= list[i].created;
-		last->first_added = sf_ddl_first_added(last->first_added, list[i].first_added);
+		last->brings_values |= list[i].brings_values;
+		last->first_added = first_added(last->first_added, list[i].first_added);
 		/* any difference between first and last file number is a rewrite */
 		if (!OidIsValid(last->relfilenode))
 			last->relfilenode = list[i].relfilenode;
@@ -297,7 +432,6 @@ sync_tables(const SfDirtyTable *tables, int count)
 {
 	bool		lacks_snapshot = !ActiveSnapshotSet();
 
-	CommandCounterIncrement();
 	if (lacks_snapshot)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	for (int i = 0; i < count; i++)
@@ -317,9 +451,13 @@ sf_ddl_drain(void)
 
 		if (end == 0 || !sf_ddl_noting())
 			return;
+		CommandCounterIncrement();
+		if (sf_ddl_objects() != NULL)
+			put_off_notes();
 		current = current_notes(&count);
 		if (count > 0 && sf_ddl_objects() != NULL)
 			sync_tables(current, count);
+		settle_outer(current, count);
 		pfree(current);
 		forget_current(end);
 		if (count == 0)

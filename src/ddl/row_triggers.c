@@ -11,7 +11,7 @@
  * confirmed is given back at transaction end by the write room.
  *
  * Which values store leaves alone: NULL; INLINE ones that may stay in the row;
- * and in UPDATE the very value the row had before.  Everything else STORED,
+ * and in UPDATE the very value the row had before, if it was in the row.  Everything else STORED,
  * also a locator of this very column, is another row's value (or an older one
  * of this row) and is copied.
  *
@@ -63,6 +63,7 @@ check_call(FunctionCallInfo fcinfo, TriggerEvent when, TriggerEvent level,
 	*attnum = pg_strtoint16(trigdata->tg_trigger->tgargs[0]);
 	if (trigdata->tg_trigger->tgnargs > 1)
 		sf_space_report_unfinished(RelationGetRelid(trigdata->tg_relation), *attnum);
+	sf_ddl_refuse_rewritten(trigdata->tg_relation);
 	return trigdata;
 }
 
@@ -77,6 +78,13 @@ get_value(TriggerData *trigdata, HeapTuple tuple, AttrNumber attnum, Datum *valu
 	return !isnull;
 }
 
+/* Is the column newer than the row, so that its value is a default in the catalog? */
+static bool
+is_missing(HeapTuple tuple, AttrNumber attnum)
+{
+	return HeapTupleHeaderGetNatts(tuple->t_data) < attnum;
+}
+
 /*
  * BEFORE INSERT OR UPDATE: put the value where the column wants it.
  */
@@ -86,6 +94,7 @@ securefile_store(PG_FUNCTION_ARGS)
 	AttrNumber	attnum;
 	TriggerData *trigdata = check_call(fcinfo, TRIGGER_EVENT_BEFORE,
 									   TRIGGER_EVENT_ROW, &attnum);
+	bool		truncated = sf_ddl_is_being_truncated(trigdata->tg_relation);
 	bool		update = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event);
 	HeapTuple	tuple = update ? trigdata->tg_newtuple : trigdata->tg_trigtuple;
 	SfColumn	column;
@@ -100,12 +109,14 @@ securefile_store(PG_FUNCTION_ARGS)
 
 	if (!update || !get_value(trigdata, trigdata->tg_trigtuple, attnum, &old))
 		old = (Datum) 0;
-	else if (sf_ddl_same_value(value, old))
+	else if (sf_ddl_same_value(value, old) && !is_missing(trigdata->tg_trigtuple, attnum))
 		return PointerGetDatum(tuple);
 
 	column = sf_ddl_column(trigdata->tg_relation, attnum);
 	if (!sf_ddl_store_value(&column, value, old, &stored))
 		return PointerGetDatum(tuple);
+	if (truncated)
+		sf_ddl_refuse_truncated(trigdata->tg_relation);
 	sf_ddl_refuse_unpublishable(trigdata->tg_relation, attnum, stored);
 
 	return PointerGetDatum(heap_modify_tuple_by_cols(tuple,
@@ -172,6 +183,7 @@ securefile_truncate(PG_FUNCTION_ARGS)
 	if (OidIsValid(segrelid))
 	{
 		sf_base_require_preload();
+		sf_ddl_truncate_begins(trigdata->tg_relation);
 		segrel = relation_open(segrelid, AccessExclusiveLock);
 		sf_compat_set_new_relfilenode(segrel, segrel->rd_rel->relpersistence);
 		relation_close(segrel, NoLock);

@@ -14,6 +14,7 @@
 
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "commands/tablecmds.h"
 #include "ddl/ddl_internal.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -33,26 +34,32 @@ typedef struct RowWriter
 	Snapshot	snapshot;
 } RowWriter;
 
-static bool matches(Datum value, Oid table_oid, AttrNumber attnum, SfRowFilter filter);
-static int64 store_rows(Relation rel, const SfColumn *column, bool all);
+static bool matches(Datum value, const SfColumn *column, SfRowFilter filter);
 static bool wants_store(const SfColumn *column, Datum value, bool all);
+static int64 store_rows(Relation rel, const SfColumn *column, bool all);
 static RowWriter begin_rows(Relation rel, Snapshot snapshot);
 static void end_rows(RowWriter *writer);
 static void replace_value(RowWriter *writer, TupleTableSlot *slot,
 						  const SfColumn *column, Datum old, Datum value);
-static void account(const SfColumn *column, Datum old, Datum value);
 
 bool
 sf_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
-													  "securefile rows",
-													  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old_context = MemoryContextSwitchTo(row_context);
+	SfColumn	column = sf_ddl_column(rel, attnum);
+	Snapshot	snapshot;
+	TupleTableSlot *slot;
+	TableScanDesc scan;
+	MemoryContext row_context;
+	MemoryContext old_context;
 	bool		found = false;
+
+	CheckTableNotInUse(rel, "look at the rows of");
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	slot = table_slot_create(rel, NULL);
+	scan = table_beginscan(rel, snapshot, 0, NULL);
+	row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
+										ALLOCSET_DEFAULT_SIZES);
+	old_context = MemoryContextSwitchTo(row_context);
 
 	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
@@ -60,7 +67,7 @@ sf_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 		Datum		value = slot_getattr(slot, attnum, &isnull);
 
 		CHECK_FOR_INTERRUPTS();
-		found = !isnull && matches(value, RelationGetRelid(rel), attnum, filter);
+		found = !isnull && matches(value, &column, filter);
 		MemoryContextReset(row_context);
 	}
 
@@ -73,14 +80,28 @@ sf_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 }
 
 static bool
-matches(Datum value, Oid table_oid, AttrNumber attnum, SfRowFilter filter)
+matches(Datum value, const SfColumn *column, SfRowFilter filter)
 {
-	struct varlena *stored = sf_ddl_stored(value);
+	struct varlena *stored;
+	bool		own;
 
+	if (filter == SF_ROWS_MISPLACED)
+		return wants_store(column, value, false);
+	stored = sf_ddl_stored(value);
 	if (stored == NULL)
 		return false;
-	return filter == SF_ROWS_STORED ||
-		!sf_ddl_is_own(stored, table_oid, attnum);
+	own = sf_ddl_is_own(stored, column->table_oid, column->attnum);
+	switch (filter)
+	{
+		case SF_ROWS_FOREIGN:
+			return !own;
+		case SF_ROWS_OWN:
+			return own;
+		case SF_ROWS_UNPROVED:
+			return !own || sf_write_is_unconfirmed(stored);
+		default:
+			return true;
+	}
 }
 
 /*
@@ -95,6 +116,7 @@ sf_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
 	int			save_nestlevel;
 	int64		nrows;
 
+	CheckTableNotInUse(rel, "store the rows of");
 	GetUserIdAndSecContext(&save_userid, &save_sec_context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
 						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
@@ -136,7 +158,7 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 
 		CHECK_FOR_INTERRUPTS();
 		if (!isnull && wants_store(column, old, all) &&
-			sf_ddl_store_value(column, old, (Datum) 0, &value))
+			sf_ddl_put_value(column, old, &value))
 		{
 			replace_value(&writer, slot, column, old, value);
 			nrows++;
@@ -198,6 +220,7 @@ replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 	TupleTableSlot *new_slot = writer->new_slot;
 	int			natts = slot->tts_tupleDescriptor->natts;
 	SfUpdateIndexes update_indexes;
+	struct varlena *stored;
 
 	slot_getallattrs(slot);
 	ExecClearTuple(new_slot);
@@ -211,19 +234,8 @@ replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 	if (sf_compat_any_index(update_indexes) && writer->result_rel->ri_NumIndices > 0)
 		list_free(sf_compat_insert_index_tuples(writer->result_rel, new_slot,
 												writer->estate, update_indexes));
-	account(column, old, value);
-	ExecClearTuple(new_slot);
-}
-
-/* What the account trigger does. */
-static void
-account(const SfColumn *column, Datum old, Datum value)
-{
-	struct varlena *stored = sf_ddl_stored(value);
-
-	if (stored != NULL)
-		sf_write_confirm(column->table_oid, column->attnum, stored, NULL);
 	stored = sf_ddl_stored(old);
 	if (stored != NULL && sf_read_form(stored) == SF_FORM_STORED)
 		sf_write_free(column->table_oid, column->attnum, stored, NULL);
+	ExecClearTuple(new_slot);
 }

@@ -77,6 +77,21 @@ sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 	return segrelid;
 }
 
+Oid
+sf_ddl_segment_make(const SfColumn *column, Oid tablespace)
+{
+	SfSegmentBirth birth = {0};
+	char		name[NAMEDATALEN];
+
+	birth.table_oid = column->table_oid;
+	birth.attnum = column->attnum;
+	birth.logged_data = !column->options.fs_like_logging;
+	birth.next_object_id = 1;
+	birth.tablespace = tablespace;
+	sf_space_segment_name(name, column->table_oid, column->attnum);
+	return sf_ddl_segment_create(name, &birth);
+}
+
 /* A relation must have a column; nobody ever reads this one. */
 static TupleDesc
 segment_descriptor(void)

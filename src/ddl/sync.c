@@ -37,24 +37,29 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 
-const SfAlter *sf_ddl_alter = NULL;
+SfAlter *sf_ddl_alter = NULL;
 
 static bool of_concern(Relation rel);
 static void refuse_unfinished(Relation rel);
-static void sync_rows_table(Relation rel, const SfDirtyTable *dirty);
+static List *sync_rows_table(Relation rel, const SfDirtyTable *dirty);
 static bool is_column(Relation rel, AttrNumber attnum);
 static bool permanent(Relation rel);
 static void drop_surplus(Relation rel);
-static void sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty);
+static bool sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty);
+static void refuse_own(Relation rel, AttrNumber attnum);
 static bool sync_segment(Relation rel, const SfColumn *column, Oid *segrelid);
 static void follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty);
 static void sync_logging(Relation rel, const SfColumn *column, Oid segrelid);
 static bool sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid);
-static void check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
+static bool check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 							bool had_none, const SfDirtyTable *dirty);
-static bool missing_is_stored(Relation rel, AttrNumber attnum);
+static bool check_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none);
+static bool is_replaced(Relation rel, AttrNumber attnum);
+static void check_missing(Relation rel, AttrNumber attnum);
+static char *qualified_name(Relation rel);
 static void refuse_expression(Relation rel, AttrNumber attnum);
 
 static const char *
@@ -69,13 +74,15 @@ sf_ddl_sync_table(const SfDirtyTable *dirty)
 	Relation	rel;
 	bool		has_columns = false;
 	bool		mend = false;
+	List	   *misplaced = NIL;
 
 	if (dirty->relid < FirstNormalObjectId)
 		return;
 	rel = try_relation_open(dirty->relid, AccessShareLock);
 	if (rel == NULL)
 		return;
-	if (RELATION_IS_OTHER_TEMP(rel))
+	/* of others; or about to give its storage to the table it is to replace */
+	if (RELATION_IS_OTHER_TEMP(rel) || OidIsValid(rel->rd_rel->relrewrite))
 	{
 		relation_close(rel, AccessShareLock);
 		return;
@@ -89,8 +96,10 @@ sf_ddl_sync_table(const SfDirtyTable *dirty)
 		mend = has_columns || sf_ddl_segments_of(dirty->relid) != NIL ||
 			sf_ddl_triggers_of(dirty->relid) != NIL;
 	if (mend)
-		sync_rows_table(rel, dirty);
+		misplaced = sync_rows_table(rel, dirty);
 	relation_close(rel, mend ? NoLock : AccessShareLock);
+	if (misplaced != NIL)
+		sf_ddl_rebuild(dirty->relid, misplaced);
 }
 
 bool
@@ -161,17 +170,23 @@ refuse_unfinished(Relation rel)
 	}
 }
 
-/* An ordinary table: all its columns, and whatever hangs on it without one. */
-static void
+/*
+ * An ordinary table: all its columns, and whatever hangs on it without one.
+ * Returns the columns that have values where they do not belong.
+ */
+static List *
 sync_rows_table(Relation rel, const SfDirtyTable *dirty)
 {
+	List	   *misplaced = NIL;
+
 	refuse_unfinished(rel);
 	drop_surplus(rel);
 	for (AttrNumber attnum = 1; attnum <= RelationGetNumberOfAttributes(rel); attnum++)
 	{
-		if (is_column(rel, attnum))
-			sync_column(rel, attnum, dirty);
+		if (is_column(rel, attnum) && sync_column(rel, attnum, dirty))
+			misplaced = lappend_int(misplaced, attnum);
 	}
+	return misplaced;
 }
 
 /*
@@ -218,43 +233,64 @@ is_new(const SfDirtyTable *dirty, AttrNumber attnum)
 	return dirty->first_added != 0 && attnum >= dirty->first_added;
 }
 
-static void
+/* Returns true when rows that ALTER TABLE has written have to be written anew. */
+static bool
 sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 {
 	SfColumn	column = sf_ddl_column(rel, attnum);
 	Oid			segrelid = InvalidOid;
 	bool		made = false;
 	bool		was_open;
+	bool		came_inline;
 
 	if (permanent(rel))
 		made = sync_segment(rel, &column, &segrelid);
 	was_open = sync_triggers(column.table_oid, attnum, segrelid) &&
 		dirty->by_command && !is_new(dirty, attnum);
-	check_rewritten(rel, attnum, made ? InvalidOid : segrelid, made || is_new(dirty, attnum), dirty);
+	came_inline = check_rewritten(rel, attnum, made ? InvalidOid : segrelid,
+								  made || is_new(dirty, attnum), dirty);
 	follow_table(rel, segrelid, dirty);
 	if (RelationGetNumberOfBlocks(rel) == 0)
-		return;
+		return false;
 
 	/*
 	 * Rows that came without row triggers: by CREATE TABLE AS and the like, by
 	 * a function that ran while this command had the triggers off, or into a
-	 * table that never had them.
+	 * table that never had them.  What there was before the segment is none of
+	 * its values, whatever it says.
 	 */
 	if (dirty->created ||
-		(was_open && sf_ddl_rows_exist(rel, attnum, SF_ROWS_FOREIGN)))
+		(was_open && sf_ddl_rows_exist(rel, attnum, made ? SF_ROWS_STORED : SF_ROWS_FOREIGN)))
 	{
 		LockRelationOid(column.table_oid, ShareRowExclusiveLock);
-		sf_ddl_rows_store(rel, &column, false);
+		if (dirty->created && column.permanent && !made)
+			refuse_own(rel, attnum);
+		sf_ddl_rows_store(rel, &column, made);
 	}
+	return came_inline && column.permanent &&
+		sf_ddl_rows_exist(rel, attnum, SF_ROWS_MISPLACED);
+}
+
+/*
+ * A table that is being filled gets its segment when that is over (noted.c, N3).
+ * If it has one all the same, a value in it may be that of several rows.
+ */
+static void
+refuse_own(Relation rel, AttrNumber attnum)
+{
+	if (sf_ddl_rows_exist(rel, attnum, SF_ROWS_OWN))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("column \"%s\" of table \"%s\" has stored securefile values that were made before its rows",
+						column_name(rel, attnum), RelationGetRelationName(rel)),
+				 errdetail("A command that ran while the table was filled has made the column's segment, and it cannot be told which row such a value belongs to."),
+				 errhint("Alter the table when it is filled, not in a function that is called meanwhile.")));
 }
 
 /* Returns true when the segment was made now. */
 static bool
 sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 {
-	SfSegmentBirth birth = {0};
-	char		name[NAMEDATALEN];
-
 	*segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
 	if (OidIsValid(*segrelid))
 	{
@@ -265,13 +301,7 @@ sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 	/* a table that was unlogged has a store trigger of its own */
 	sf_ddl_triggers_drop(column->table_oid, column->attnum);
 
-	birth.table_oid = column->table_oid;
-	birth.attnum = column->attnum;
-	birth.logged_data = !column->options.fs_like_logging;
-	birth.next_object_id = 1;
-	birth.tablespace = rel->rd_rel->reltablespace;
-	sf_space_segment_name(name, column->table_oid, column->attnum);
-	*segrelid = sf_ddl_segment_create(name, &birth);
+	*segrelid = sf_ddl_segment_make(column, rel->rd_rel->reltablespace);
 	return true;
 }
 
@@ -314,9 +344,7 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 						column_name(rel, column->attnum),
 						RelationGetRelationName(rel)),
 				 errhint("Use securefile_rewrite('%s', '%s', logging => '%s').",
-						 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-													RelationGetRelationName(rel)),
-						 column_name(rel, column->attnum),
+						 qualified_name(rel), column_name(rel, column->attnum),
 						 want_logged ? "logging" : "filesystem_like_logging")));
 	sf_ddl_segment_reset(segrelid, want_logged);
 }
@@ -356,59 +384,108 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 }
 
 /*
- * ALTER TABLE can write rows without triggers: ALTER TYPE .. USING, a default
- * of a new column, a cast of somebody's.  Such rows may hold INLINE values
- * only; a locator would name a value that belongs to another row.
+ * ALTER TABLE can write rows without triggers: ALTER TYPE, a default of a new
+ * column, SET LOGGED.  convert.c stores the values of a column that becomes a
+ * securefile.  All others may be INLINE only.
  *
- * If USING made new values for a column that had stored ones, nothing points
- * at those any more and the segment is emptied.  segrelid: the segment the
- * column had before the command, if any.  had_none: before the command there
- * was no securefile column, so that any stored value came by an expression, also
- * one that lies in the place of the column.
+ * segrelid: the segment the column had before the command, if any.  had_none:
+ * before the command there was no securefile column, or it had no segment.
+ * Returns true when there may be INLINE values that belong in the segment.
  */
-static void
+static bool
 check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 				bool had_none, const SfDirtyTable *dirty)
 {
-	bool		rewritten = OidIsValid(dirty->relfilenode) &&
-		dirty->relfilenode != rel->rd_rel->relfilenode;
 	bool		replaced = false;
-	ListCell   *lc;
 
-	if (sf_ddl_alter == NULL || !sf_ddl_alter->may_bring_values || dirty->created)
-		return;
-	if (dirty->first_added != 0 && missing_is_stored(rel, attnum))
-		refuse_expression(rel, attnum);
-	if (!rewritten)
-		return;
-
-	foreach(lc, sf_ddl_alter->using_columns)
-		replaced |= strcmp(strVal(lfirst(lc)), column_name(rel, attnum)) == 0;
-	replaced &= OidIsValid(segrelid);
-
-	if (sf_ddl_rows_exist(rel, attnum,
-						  replaced || had_none ? SF_ROWS_STORED : SF_ROWS_FOREIGN))
-		refuse_expression(rel, attnum);
-	if (replaced)
-	{
-		Relation	segrel = relation_open(segrelid, AccessExclusiveLock);
-		SfHeader	header = sf_space_header(segrel);
-
-		relation_close(segrel, NoLock);
-		sf_ddl_segment_reset(segrelid, sf_ddl_segment_logged(&header));
-	}
+	if (!dirty->altering || dirty->created)
+		return false;
+	if (is_new(dirty, attnum))
+		check_missing(rel, attnum);
+	if (!OidIsValid(dirty->relfilenode) ||
+		dirty->relfilenode == rel->rd_rel->relfilenode)
+		return false;
+	if (dirty->brings_values)
+		replaced = check_expression(rel, attnum, segrelid, had_none);
+	return had_none || replaced;
 }
 
-/* A default that is constant within the command is kept once for all old rows. */
+/*
+ * An expression must not yield a locator, which would name a value that
+ * belongs to another row.  Where there was no securefile column before, any stored
+ * value came by an expression, also one that lies in the place of the column.
+ *
+ * If USING made new values for a column that had stored ones, nothing points
+ * at those any more and the segment is emptied; returns true.
+ */
 static bool
-missing_is_stored(Relation rel, AttrNumber attnum)
+check_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
 {
-	bool		isnull = true;
-	Datum		value = (Datum) 0;
+	bool		replaced = OidIsValid(segrelid) && is_replaced(rel, attnum);
+	Relation	segrel;
+	SfHeader	header;
 
-	if (TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atthasmissing)
-		value = getmissingattr(RelationGetDescr(rel), attnum, &isnull);
-	return !isnull && sf_ddl_stored(value) != NULL;
+	if (sf_ddl_rows_exist(rel, attnum,
+						  replaced || had_none ? SF_ROWS_STORED : SF_ROWS_UNPROVED))
+		refuse_expression(rel, attnum);
+	if (!replaced)
+		return false;
+	segrel = relation_open(segrelid, AccessExclusiveLock);
+	header = sf_space_header(segrel);
+	relation_close(segrel, NoLock);
+	sf_ddl_segment_reset(segrelid, sf_ddl_segment_logged(&header));
+	return true;
+}
+
+/* Does ALTER TYPE .. USING give the column new values? */
+static bool
+is_replaced(Relation rel, AttrNumber attnum)
+{
+	ListCell   *lc;
+
+	foreach(lc, sf_ddl_alter == NULL ? NIL : sf_ddl_alter->retyped)
+	{
+		const SfAltered *altered = lfirst(lc);
+
+		if (altered->table_oid == RelationGetRelid(rel) && altered->attnum == attnum &&
+			altered->by_using)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A default that is constant within the command is kept once, in the catalog, for
+ * all old rows.  Nothing of it is in the table, so there is nothing to move.
+ */
+static void
+check_missing(Relation rel, AttrNumber attnum)
+{
+	SfColumn	column = sf_ddl_column(rel, attnum);
+	bool		isnull;
+	Datum		value;
+
+	if (!TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atthasmissing)
+		return;
+	value = getmissingattr(RelationGetDescr(rel), attnum, &isnull);
+	if (isnull)
+		return;
+	if (sf_ddl_stored(value) != NULL)
+		refuse_expression(rel, attnum);
+	if (!sf_ddl_may_stay_inline(&column, value) && RelationGetNumberOfBlocks(rel) > 0)
+		ereport(NOTICE,
+				(errmsg("the default of column \"%s\" is not stored in the existing rows of table \"%s\"",
+						column_name(rel, attnum), RelationGetRelationName(rel)),
+				 errdetail("PostgreSQL keeps it once, in the catalog, for all of these rows. An UPDATE of a row stores it."),
+				 errhint("Use securefile_rewrite('%s', '%s') to store it in all of them.",
+						 qualified_name(rel), column_name(rel, attnum))));
+}
+
+static char *
+qualified_name(Relation rel)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
+									  RelationGetRelationName(rel));
 }
 
 static void
@@ -436,7 +513,7 @@ is_self_reference(Node *expr, const char *column)
 }
 
 SfAlter *
-sf_ddl_alter_analyze(AlterTableStmt *stmt)
+sf_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
 {
 	SfAlter    *alter = palloc0(sizeof(SfAlter));
 	ListCell   *lc;
@@ -452,12 +529,45 @@ sf_ddl_alter_analyze(AlterTableStmt *stmt)
 		if (cmd->subtype == AT_AlterColumnType)
 		{
 			ColumnDef  *def = castNode(ColumnDef, cmd->def);
+			String	   *name = makeString(pstrdup(cmd->name));
 
+			alter->retyped_names = lappend(alter->retyped_names, name);
+			sf_ddl_convert(stmt, cmd, query);
 			if (def->raw_default != NULL &&
 				!is_self_reference(def->raw_default, cmd->name))
-				alter->using_columns = lappend(alter->using_columns,
-											   makeString(pstrdup(cmd->name)));
+				alter->using_names = lappend(alter->using_names, name);
 		}
 	}
 	return alter;
 }
+
+static bool
+has_name(const List *names, const char *name)
+{
+	const ListCell *lc;
+
+	foreach(lc, names)
+	{
+		if (strcmp(strVal(lfirst(lc)), name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Core has just found the column by that name, and its expression runs later. */
+void
+sf_ddl_alter_note(Oid table_oid, AttrNumber attnum)
+{
+	char	   *name = sf_ddl_alter == NULL ? NULL : get_attname(table_oid, attnum, true);
+	MemoryContext old;
+	SfAltered  *altered;
+
+	if (name == NULL || !has_name(sf_ddl_alter->retyped_names, name))
+		return;
+	old = MemoryContextSwitchTo(GetMemoryChunkContext(sf_ddl_alter));
+	altered = palloc(sizeof(SfAltered));
+	*altered = (SfAltered) {table_oid, attnum, has_name(sf_ddl_alter->using_names, name)};
+	sf_ddl_alter->retyped = lappend(sf_ddl_alter->retyped, altered);
+	MemoryContextSwitchTo(old);
+}
+

@@ -175,10 +175,10 @@ ours(Relation tgrel, HeapTuple tuple)
 	return trigger;
 }
 
-void
-sf_ddl_trigger_enable(Oid table_oid, Oid trigoid)
+/* A copy of a trigger's row, or NULL. */
+static HeapTuple
+copy_trigger(Relation tgrel, Oid trigoid)
 {
-	Relation	tgrel = table_open(TriggerRelationId, RowExclusiveLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -186,13 +186,34 @@ sf_ddl_trigger_enable(Oid table_oid, Oid trigoid)
 	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber,
 				F_OIDEQ, ObjectIdGetDatum(trigoid));
 	scan = systable_beginscan(tgrel, TriggerOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
+	tuple = heap_copytuple(systable_getnext(scan));
+	systable_endscan(scan);
+	return tuple;
+}
+
+Oid
+sf_ddl_trigger_table(Oid trigoid)
+{
+	Relation	tgrel = table_open(TriggerRelationId, AccessShareLock);
+	HeapTuple	tuple = copy_trigger(tgrel, trigoid);
+	Oid			table_oid = InvalidOid;
+
+	if (HeapTupleIsValid(tuple) && ((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal)
+		table_oid = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
+	table_close(tgrel, AccessShareLock);
+	return table_oid;
+}
+
+void
+sf_ddl_trigger_enable(Oid table_oid, Oid trigoid)
+{
+	Relation	tgrel = table_open(TriggerRelationId, RowExclusiveLock);
+	HeapTuple	tuple = copy_trigger(tgrel, trigoid);
+
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find tuple for trigger %u", trigoid);
-	tuple = heap_copytuple(tuple);
 	((Form_pg_trigger) GETSTRUCT(tuple))->tgenabled = TRIGGER_FIRES_ALWAYS;
 	CatalogTupleUpdate(tgrel, &tuple->t_self, tuple);
-	systable_endscan(scan);
 	table_close(tgrel, RowExclusiveLock);
 
 	CacheInvalidateRelcacheByRelid(table_oid);

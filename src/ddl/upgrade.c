@@ -245,14 +245,33 @@ adopt(const Unfinished *column, SfLeftStorage *storage)
 	(void) sf_ddl_segment_create(name, &birth);
 }
 
+static Datum
+name_datum(const char *name)
+{
+	return DirectFunctionCall1(namein, CStringGetDatum(name));
+}
+
+static void
+report_finished(ReturnSetInfo *rsinfo, const Unfinished *column, int64 file_bytes)
+{
+	Oid			table_oid = column->table_oid;
+	Datum		values[] = {
+		name_datum(get_namespace_name(get_rel_namespace(table_oid))),
+		name_datum(get_rel_name(table_oid)),
+		name_datum(get_attname(table_oid, column->attnum, false)),
+		ObjectIdGetDatum(table_oid),
+		Int64GetDatum(file_bytes)
+	};
+	bool		nulls[lengthof(values)] = {false};
+
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
 /* Give a column its segment, if there is one for it; the result gets a row. */
 static void
 finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 {
 	SfLeftStorage *storage;
-	NameData	column_name;
-	Datum		values[3];
-	bool		nulls[3] = {false};
 
 	/* before anything is looked at: who drops the table comes first or waits */
 	relation_close(relation_open(column->table_oid, ShareRowExclusiveLock), NoLock);
@@ -261,12 +280,7 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 	sf_ddl_triggers_drop(column->table_oid, column->attnum);
 	if (storage != NULL)
 		adopt(column, storage);
-
-	namestrcpy(&column_name, get_attname(column->table_oid, column->attnum, false));
-	values[0] = ObjectIdGetDatum(column->table_oid);
-	values[1] = NameGetDatum(&column_name);
-	values[2] = Int64GetDatum(storage == NULL ? 0 : (int64) sf_io_files_size(storage->node));
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	report_finished(rsinfo, column, storage == NULL ? 0 : (int64) sf_io_files_size(storage->node));
 }
 
 static void

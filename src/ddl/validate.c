@@ -171,13 +171,16 @@ index_columns(Relation index)
 	return columns;
 }
 
-/* An expression's values are kept by ANALYZE, which knows securefile only. */
+/*
+ * ERROR when an expression has securefile values inside its own: these are kept by
+ * ANALYZE, which knows securefile only.  kind and name: of what has the expressions.
+ */
 static void
-refuse_nested_keys(Relation index)
+refuse_nested_expressions(Node *expressions, const char *kind, const char *name)
 {
 	ListCell   *lc;
 
-	foreach(lc, castNode(List, read_expressions(index, Anum_pg_index_indexprs)))
+	foreach(lc, castNode(List, expressions))
 	{
 		Oid			type = exprType(lfirst(lc));
 		int32		typmod = -1;
@@ -185,28 +188,8 @@ refuse_nested_keys(Relation index)
 		if (sf_ddl_contains_securefile(type) && !sf_ddl_is_securefile(type, &typmod))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("index \"%s\" cannot have an expression of type %s",
-							RelationGetRelationName(index), format_type_be(type)),
-					 errdetail("A securefile value must not be part of an array, row or range that is kept.")));
-	}
-}
-
-/* ERROR when one of the expressions has securefile values inside its own. */
-static void
-refuse_nested_statistics(List *expressions, const char *name)
-{
-	ListCell   *lc;
-
-	foreach(lc, expressions)
-	{
-		Oid			type = exprType(lfirst(lc));
-		int32		typmod = -1;
-
-		if (sf_ddl_contains_securefile(type) && !sf_ddl_is_securefile(type, &typmod))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("statistics object \"%s\" cannot have an expression of type %s",
-							name, format_type_be(type)),
+					 errmsg("%s \"%s\" cannot have an expression of type %s",
+							kind, name, format_type_be(type)),
 					 errdetail("A securefile value must not be part of an array, row or range that is kept.")));
 	}
 }
@@ -237,8 +220,8 @@ sf_ddl_validate_statistics(Oid statistics_oid)
 										 RelationGetDescr(rel), &isnull);
 
 		if (!isnull)
-			refuse_nested_statistics(castNode(List, stringToNode(TextDatumGetCString(nodes))),
-									 NameStr(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxname));
+			refuse_nested_expressions(stringToNode(TextDatumGetCString(nodes)), "statistics object",
+									  NameStr(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxname));
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -283,7 +266,8 @@ sf_ddl_validate_index(Relation index)
 	Bitmapset  *columns;
 	int			member = -1;
 
-	refuse_nested_keys(index);
+	refuse_nested_expressions(read_expressions(index, Anum_pg_index_indexprs), "index",
+							  RelationGetRelationName(index));
 	if (!index->rd_index->indisexclusion)
 		return;
 	columns = index_columns(index);

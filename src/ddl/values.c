@@ -146,6 +146,19 @@ sf_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result
 	return true;
 }
 
+bool
+sf_ddl_put_value(const SfColumn *column, Datum value, Datum *result)
+{
+	struct varlena *stored;
+
+	if (!sf_ddl_store_value(column, value, (Datum) 0, result))
+		return false;
+	stored = sf_ddl_stored(*result);
+	if (stored != NULL)
+		sf_write_confirm(column->table_oid, column->attnum, stored, NULL);
+	return true;
+}
+
 static SfSegment *
 open_segment(const SfColumn *column)
 {

@@ -135,7 +135,7 @@ sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, bool missing_
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("column %d of table with OID %u has no securefile segment",
 						attnum, table_oid),
-				 errdetail("The table or column was dropped, or the segment relation is missing.")));
+				 errdetail("The table or column was dropped, the command that makes it is not through yet, or the segment relation is missing.")));
 	}
 	return seg;
 }
@@ -237,8 +237,8 @@ sf_space_report_replaced(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("securefile value no longer exists"),
-			 errdetail("Its column was truncated or rewritten after the value was read."),
-			 errhint("Read the row again.")));
+			 errdetail("Its column was truncated or rewritten after the value was read, or is being truncated."),
+			 errhint("Read the row again. A BEFORE TRUNCATE trigger can read the rows of its own table.")));
 }
 
 void

@@ -338,6 +338,9 @@ extern SfHeader sf_kept_header(SfNode node);
 /* ---- life of storage (storage.c) ---- */
 
 /* Note new storage that goes if this (sub)transaction aborts. */
+/* Does any relation of this database, as of now, have that storage? */
+extern bool sf_space_is_named(SfNode node);
+
 extern void sf_storage_note_made(SfNode node);
 
 extern void sf_storage_redo_create(const xl_sf_node *rec);

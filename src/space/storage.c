@@ -18,16 +18,21 @@
  */
 #include "base/base.h"
 
+#include "access/genam.h"
+#include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
+#include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "space/space_internal.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 typedef struct StorageNote
@@ -354,18 +359,39 @@ creator_may_live(SfNode node)
 		TransactionIdIsInProgress(XidFromFullTransactionId(creator));
 }
 
+/*
+ * The catalog is asked as it is now, by a snapshot of this moment, and not through the
+ * cache of file numbers.  That may hold "nobody's" for a number that somebody asked for
+ * while its creator ran, until the creator has sent its invalidations; and before these
+ * its callbacks at commit run, which wait for disks.
+ */
+bool
+sf_space_is_named(SfNode node)
+{
+	Oid			spc = SfNodeSpc(node) == MyDatabaseTableSpace ? InvalidOid : SfNodeSpc(node);
+	Relation	rel = table_open(RelationRelationId, AccessShareLock);
+	Snapshot	now = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	bool		found;
+
+	ScanKeyInit(&key[0], Anum_pg_class_reltablespace, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(spc));
+	ScanKeyInit(&key[1], Anum_pg_class_relfilenode, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(SfNodeRel(node)));
+	scan = systable_beginscan(rel, ClassTblspcRelfilenodeIndexId, true, now, 2, key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	UnregisterSnapshot(now);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/* A creator that has ended is asked for first: what it made is then in the snapshot. */
 static bool
 is_orphan(SfNode node)
 {
-	if (creator_may_live(node))
-		return false;
-
-	/*
-	 * A creator that has just ended may not have sent its invalidations yet,
-	 * and a catalog snapshot taken before does not see what it made.
-	 */
-	InvalidateCatalogSnapshot();
-	return !OidIsValid(sf_compat_relid_of_storage(SfNodeSpc(node), SfNodeRel(node)));
+	return !creator_may_live(node) && !sf_space_is_named(node);
 }
 
 typedef struct Sweep

@@ -196,7 +196,8 @@ clear_fork(SfNode node, uint64 incarnation)
 	ours = !sf_page_first_of_fork(node, block.data) || PageIsNew(block.data) ||
 		(sf_page_type(block.data) == SF_PAGE_HEADER &&
 		 SfPageHeader(block.data)->incarnation == incarnation);
-	if (!ours || OidIsValid(sf_compat_relid_of_storage(SfNodeSpc(node), SfNodeRel(node))))
+	if (!ours || sf_space_is_named(node) ||
+		OidIsValid(sf_compat_relid_of_storage(SfNodeSpc(node), SfNodeRel(node))))
 		sf_space_report_number_taken(node);
 	smgr = sf_compat_smgropen(node);
 	smgrdounlinkall(&smgr, 1, true);

@@ -16,12 +16,11 @@
  */
 #include "base/base.h"
 
-#include "access/toast_compression.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "read/read.h"
 #include "sql/content.h"
-#include "sql/send.h"
+#include "sql/wire.h"
 #include "utils/expandeddatum.h"
 #include "utils/memutils.h"
 
@@ -67,21 +66,6 @@ check_arguments(int64 start, bool has_count, int64 count, int32 chunk_size)
 						MAX_CHUNK_SIZE, chunk_size)));
 }
 
-/*
- * An INLINE value is cut where it lies, perhaps in TOAST.  But a piece of a
- * compressed one costs all that is before it: that is unpacked once.
- */
-static SfSqlContent
-open_content(Datum value)
-{
-	SfSqlContent content = sf_sql_open(value);
-
-	if (content.is_inline &&
-		toast_get_compression_id(content.value) != TOAST_INVALID_COMPRESSION_ID)
-		content.value = PG_DETOAST_DATUM_PACKED(value);
-	return content;
-}
-
 /* Make the scan; the memory is that of all its calls. */
 static ChunkScan *
 begin_scan(FunctionCallInfo fcinfo)
@@ -93,7 +77,8 @@ begin_scan(FunctionCallInfo fcinfo)
 	scan->chunk_size = PG_GETARG_INT32(3);
 	check_arguments(start, !PG_ARGISNULL(2), count, scan->chunk_size);
 	sf_sql_send_large();
-	scan->content = open_content(PG_GETARG_DATUM(0));
+	scan->content = sf_sql_open(PG_GETARG_DATUM(0));
+	sf_sql_unpack(&scan->content);
 	scan->next = Min(start - 1, scan->content.length);
 	scan->end = scan->next + Min(count, scan->content.length - scan->next);
 	if (!scan->content.is_inline)

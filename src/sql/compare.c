@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compare.c
- *	  Equality and hashing by content, a piece at a time.
+ *	  Equality and hashing by content, a piece at a time, also of bytea.
  *
  * The hash is XXH3-64 of the bytes, whatever form they are in.  It ends up in
  * hash indexes and decides hash partitions, so it must never change.
@@ -24,6 +24,12 @@ PG_FUNCTION_INFO_V1(securefile_eq);
 PG_FUNCTION_INFO_V1(securefile_ne);
 PG_FUNCTION_INFO_V1(securefile_hash);
 PG_FUNCTION_INFO_V1(securefile_hash_extended);
+PG_FUNCTION_INFO_V1(securefile_eq_bytea);
+PG_FUNCTION_INFO_V1(securefile_bytea_eq);
+PG_FUNCTION_INFO_V1(securefile_ne_bytea);
+PG_FUNCTION_INFO_V1(securefile_bytea_ne);
+PG_FUNCTION_INFO_V1(securefile_hash_bytea);
+PG_FUNCTION_INFO_V1(securefile_hash_bytea_extended);
 
 /* The same object: equal without reading it. */
 static bool
@@ -47,15 +53,14 @@ pieces_equal(const SfSqlContent *a, const SfSqlContent *b, int64 object_offset, 
 
 /* Reads nothing when the lengths differ. */
 static bool
-contents_equal(Datum datum_a, Datum datum_b)
+contents_equal(SfSqlContent a, SfSqlContent b)
 {
-	SfSqlContent a = sf_sql_open(datum_a);
-	SfSqlContent b = sf_sql_open(datum_b);
-
 	if (a.length != b.length)
 		return false;
 	if (same_locator(&a, &b))
 		return true;
+	sf_sql_unpack(&a);
+	sf_sql_unpack(&b);
 	for (int64 at = 0; at < a.length; at += PIECE_BYTES)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -65,35 +70,41 @@ contents_equal(Datum datum_a, Datum datum_b)
 	return true;
 }
 
+/* An SfSqlTake. */
+static void
+hash_bytes_further(void *state, const char *bytes, Size len)
+{
+	XXH3_64bits_update(state, bytes, len);
+}
+
 static uint64
 content_hash(Datum datum, uint64 seed)
 {
-	SfSqlContent content = sf_sql_open(datum);
 	XXH3_state_t state;
 
 	XXH3_64bits_reset_withSeed(&state, seed);
-	for (int64 at = 0; at < content.length; at += PIECE_BYTES)
-	{
-		int64		len = Min(PIECE_BYTES, content.length - at);
-		bytea	   *piece = sf_sql_slice(&content, at, len);
-
-		CHECK_FOR_INTERRUPTS();
-		XXH3_64bits_update(&state, VARDATA(piece), len);
-		pfree(piece);
-	}
+	sf_sql_feed(datum, hash_bytes_further, &state);
 	return XXH3_64bits_digest(&state);
+}
+
+/* ---- of securefile ---- */
+
+static SfSqlContent
+file_arg(FunctionCallInfo fcinfo, int n)
+{
+	return sf_sql_open(PG_GETARG_DATUM(n));
 }
 
 Datum
 securefile_eq(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(contents_equal(PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)));
+	PG_RETURN_BOOL(contents_equal(file_arg(fcinfo, 0), file_arg(fcinfo, 1)));
 }
 
 Datum
 securefile_ne(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(!contents_equal(PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)));
+	PG_RETURN_BOOL(!contents_equal(file_arg(fcinfo, 0), file_arg(fcinfo, 1)));
 }
 
 /* The low half of securefile_hash_extended() with seed 0, as it must be. */
@@ -107,4 +118,58 @@ Datum
 securefile_hash_extended(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64((int64) content_hash(PG_GETARG_DATUM(0), (uint64) PG_GETARG_INT64(1)));
+}
+
+/* ---- of bytea, with the same results ---- */
+
+static SfSqlContent
+bytea_arg(FunctionCallInfo fcinfo, int n)
+{
+	return sf_sql_open_bytea(PG_GETARG_DATUM(n));
+}
+
+static uint64
+bytea_hash(FunctionCallInfo fcinfo, uint64 seed)
+{
+	bytea	   *bytes = PG_GETARG_BYTEA_PP(0);
+	uint64		hash = XXH3_64bits_withSeed(VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes), seed);
+
+	PG_FREE_IF_COPY(bytes, 0);
+	return hash;
+}
+
+Datum
+securefile_eq_bytea(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(contents_equal(file_arg(fcinfo, 0), bytea_arg(fcinfo, 1)));
+}
+
+Datum
+securefile_bytea_eq(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(contents_equal(bytea_arg(fcinfo, 0), file_arg(fcinfo, 1)));
+}
+
+Datum
+securefile_ne_bytea(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(!contents_equal(file_arg(fcinfo, 0), bytea_arg(fcinfo, 1)));
+}
+
+Datum
+securefile_bytea_ne(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(!contents_equal(bytea_arg(fcinfo, 0), file_arg(fcinfo, 1)));
+}
+
+Datum
+securefile_hash_bytea(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_UINT32((uint32) bytea_hash(fcinfo, 0));
+}
+
+Datum
+securefile_hash_bytea_extended(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64((int64) bytea_hash(fcinfo, (uint64) PG_GETARG_INT64(1)));
 }

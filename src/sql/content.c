@@ -8,6 +8,7 @@
 #include "sql/content.h"
 
 #include "access/detoast.h"
+#include "access/toast_compression.h"
 #include "fmgr.h"
 #include "format/format.h"
 #include "read/read.h"
@@ -27,12 +28,13 @@ peek_form(Datum value)
 SfSqlContent
 sf_sql_open(Datum value)
 {
-	SfSqlContent content;
+	SfSqlContent content = {0};
 
 	content.is_inline = peek_form(value) == SF_FORM_INLINE;
 	if (content.is_inline)
 	{
 		content.value = (struct varlena *) DatumGetPointer(value);
+		content.inline_start = 1;	/* behind the form */
 		content.length = (int64) toast_raw_datum_size(value) - SF_INLINE_OVERHEAD;
 	}
 	else
@@ -42,6 +44,25 @@ sf_sql_open(Datum value)
 	}
 	Assert(content.length >= 0);
 	return content;
+}
+
+SfSqlContent
+sf_sql_open_bytea(Datum value)
+{
+	SfSqlContent content = {0};
+
+	content.value = (struct varlena *) DatumGetPointer(value);
+	content.is_inline = true;
+	content.length = (int64) toast_raw_datum_size(value) - VARHDRSZ;
+	return content;
+}
+
+void
+sf_sql_unpack(SfSqlContent *content)
+{
+	if (content->is_inline &&
+		toast_get_compression_id(content->value) != TOAST_INVALID_COMPRESSION_ID)
+		content->value = PG_DETOAST_DATUM_PACKED(PointerGetDatum(content->value));
 }
 
 bytea *
@@ -59,12 +80,13 @@ sf_sql_new_bytea(int64 len)
 	return result;
 }
 
-/* A part of an INLINE value, its form byte skipped; that is a bytea. */
+/* A part of an INLINE value as a bytea. */
 static bytea *
 inline_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 {
 	return (bytea *) PG_DETOAST_DATUM_SLICE(PointerGetDatum(content->value),
-											(int32) object_offset + 1, (int32) len);
+											content->inline_start + (int32) object_offset,
+											(int32) len);
 }
 
 void

@@ -19,10 +19,20 @@ typedef struct SfSqlContent
 {
 	struct varlena *value;		/* INLINE: as given; else detoasted, packed */
 	bool		is_inline;
+	int32		inline_start;	/* INLINE: where in it the content begins */
 	int64		length;
 } SfSqlContent;
 
 extern SfSqlContent sf_sql_open(Datum value);
+
+/* A bytea, as if it were an INLINE value. */
+extern SfSqlContent sf_sql_open_bytea(Datum value);
+
+/*
+ * Before a value is read in pieces: each piece of a compressed INLINE one would cost
+ * all that is before it, so it is unpacked here, once.
+ */
+extern void sf_sql_unpack(SfSqlContent *content);
 
 /* An uninitialised bytea with room for len bytes; ERROR above 1 GB. */
 extern bytea *sf_sql_new_bytea(int64 len);
@@ -32,5 +42,13 @@ extern void sf_sql_copy(const SfSqlContent *content, int64 object_offset, int64 
 
 /* The same as a new bytea. */
 extern bytea *sf_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len);
+
+/*
+ * Give all bytes of a value, of any form and length, to take(), in order.  The
+ * memory is that of one part, and of what a reader reads ahead; no buffer and no
+ * page is locked while take() runs.
+ */
+typedef void (*SfSqlTake) (void *arg, const char *bytes, Size len);
+extern void sf_sql_feed(Datum value, SfSqlTake take, void *arg);
 
 #endif							/* SF_SQL_CONTENT_H */

@@ -17,7 +17,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "sql/content.h"
-#include "sql/send.h"
+#include "sql/wire.h"
 #include "stream/stream.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
@@ -33,6 +33,14 @@ PG_FUNCTION_INFO_V1(securefile_tell);
 PG_FUNCTION_INFO_V1(securefile_truncate_handle);
 PG_FUNCTION_INFO_V1(securefile_finish);
 PG_FUNCTION_INFO_V1(securefile_close);
+
+/* The open handle of that number, unless the stream is to stop. */
+static SfHandle *
+handle_to_use(int number)
+{
+	sf_cancel_report();
+	return sf_handle_get(number);
+}
 
 /* On a standby, too. */
 static void
@@ -130,7 +138,7 @@ securefile_open(PG_FUNCTION_ARGS)
 Datum
 securefile_read(PG_FUNCTION_ARGS)
 {
-	SfHandle   *handle = sf_handle_get(PG_GETARG_INT32(0));
+	SfHandle   *handle = handle_to_use(PG_GETARG_INT32(0));
 	int64		len = PG_GETARG_INT32(1);
 	int64		left = Max(sf_stream_length(handle->stream) - handle->position, 0);
 	bytea	   *bytes;
@@ -181,7 +189,7 @@ seek_position(const SfHandle *handle, int64 offset, int whence)
 Datum
 securefile_seek(PG_FUNCTION_ARGS)
 {
-	SfHandle   *handle = sf_handle_get(PG_GETARG_INT32(0));
+	SfHandle   *handle = handle_to_use(PG_GETARG_INT32(0));
 
 	handle->position = seek_position(handle, PG_GETARG_INT64(1), PG_GETARG_INT32(2));
 	PG_RETURN_INT64(handle->position);
@@ -190,7 +198,7 @@ securefile_seek(PG_FUNCTION_ARGS)
 Datum
 securefile_tell(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(sf_handle_get(PG_GETARG_INT32(0))->position);
+	PG_RETURN_INT64(handle_to_use(PG_GETARG_INT32(0))->position);
 }
 
 /* ---- writing ---- */
@@ -199,7 +207,7 @@ securefile_tell(PG_FUNCTION_ARGS)
 static SfHandle *
 handle_to_write(int number)
 {
-	SfHandle   *handle = sf_handle_get(number);
+	SfHandle   *handle = handle_to_use(number);
 
 	if (!sf_stream_is_writable(handle->stream))
 		ereport(ERROR,
@@ -253,7 +261,7 @@ securefile_finish(PG_FUNCTION_ARGS)
 
 	if (value != NULL)
 		PG_RETURN_POINTER(value);
-	handle = sf_handle_get(PG_GETARG_INT32(0));
+	handle = handle_to_use(PG_GETARG_INT32(0));
 	/* what is written now goes with this subtransaction */
 	if (sf_stream_is_writable(handle->stream))
 		sf_handle_note_write(handle);

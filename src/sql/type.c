@@ -16,7 +16,7 @@
 #include "libpq/pqformat.h"
 #include "read/read.h"
 #include "sql/content.h"
-#include "sql/send.h"
+#include "sql/wire.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/bytea.h"

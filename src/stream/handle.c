@@ -16,7 +16,7 @@
 #include "base/base.h"
 
 #include "access/xact.h"
-#include "stream/stream.h"
+#include "stream/stream_internal.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -24,6 +24,7 @@
 static SfHandle **handles;		/* by number */
 static int	nhandles;
 static int	handles_size;
+static int	nopen;				/* of them have a stream, or are to have one */
 static int	next_number = 1;
 
 /* Where the handle of that number is, or would be. */
@@ -70,9 +71,12 @@ take_number(void)
 SfHandle *
 sf_handle_new(void)
 {
-	int			number = take_number();
-	SfHandle   *handle = MemoryContextAllocZero(TopMemoryContext, sizeof(SfHandle));
+	int			number;
+	SfHandle   *handle;
 
+	sf_cancel_report();
+	number = take_number();
+	handle = MemoryContextAllocZero(TopMemoryContext, sizeof(SfHandle));
 	if (nhandles == handles_size)
 	{
 		int			size = Max(16, handles_size * 2);
@@ -87,6 +91,7 @@ sf_handle_new(void)
 	handle->number = number;
 	handle->level = GetCurrentTransactionNestLevel();
 	handles[nhandles++] = handle;
+	sf_cancel_watch(++nopen > 0);
 	if (ActiveSnapshotSet())
 		handle->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), TopTransactionResourceOwner);
 	return handle;
@@ -116,7 +121,10 @@ static void
 end_stream(SfHandle *handle)
 {
 	if (handle->context != NULL)
+	{
 		MemoryContextDelete(handle->context);
+		sf_cancel_watch(--nopen > 0);
+	}
 	handle->context = NULL;
 	handle->stream = NULL;
 }
@@ -141,6 +149,7 @@ sf_handle_close(SfHandle *handle)
 	if (handle->snapshot != NULL)
 		UnregisterSnapshotFromOwner(handle->snapshot, TopTransactionResourceOwner);
 	forget(handle);
+	sf_cancel_forget();
 }
 
 struct varlena *
@@ -193,6 +202,7 @@ sf_handle_at_subcommit(int level)
 void
 sf_handle_at_subabort(int level)
 {
+	sf_cancel_forget();
 	for (int i = nhandles - 1; i >= 0; i--)
 		if (handles[i]->level >= level)
 			sf_handle_close(handles[i]);

@@ -20,9 +20,6 @@
 #include "miscadmin.h"
 #include "stream/stream_internal.h"
 
-/* runs of a stream are as long as the gather cache makes them */
-#define AHEAD_BYTES		((uint64) 1 << 40)
-
 /* Bytes of a unit that are before the end. */
 static uint32
 unit_bytes(const SfStream *stream, uint64 unit_no)
@@ -80,12 +77,27 @@ read_stored(SfStream *stream, int64 object_offset, int64 len, char *dst)
 
 /* ---- the staged unit ---- */
 
+/*
+ * What is still to come from a unit on, for the length of its run.  Where nobody knows,
+ * it is as much again as what is before it, so that a small value takes little space
+ * and a large one gets long runs.
+ */
+static uint64
+ahead_bytes(const SfStream *stream, uint64 unit_no, uint64 len)
+{
+	int64		before = unit_no * SF_UNIT_SIZE;
+
+	return Max((int64) len, Max(before, stream->final_length - before));
+}
+
 static void
 write_unit(SfStream *stream)
 {
+	uint32		len = unit_bytes(stream, stream->unit_no);
+
 	if (stream->unit_loaded && stream->unit_changed)
-		sf_write_draft_put(draft_of(stream), stream->unit_no, stream->unit,
-						   unit_bytes(stream, stream->unit_no), AHEAD_BYTES);
+		sf_write_draft_put(draft_of(stream), stream->unit_no, stream->unit, len,
+						   ahead_bytes(stream, stream->unit_no, len));
 	stream->unit_changed = false;
 }
 
@@ -194,8 +206,10 @@ sf_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 static void
 put_whole_units(SfStream *stream, uint64 unit_no, const char *data, uint64 nunits)
 {
+	uint64		len = nunits * SF_UNIT_SIZE;
+
 	drop_staged(stream, unit_no, unit_no + nunits);
-	sf_write_draft_put(draft_of(stream), unit_no, data, nunits * SF_UNIT_SIZE, AHEAD_BYTES);
+	sf_write_draft_put(draft_of(stream), unit_no, data, len, ahead_bytes(stream, unit_no, len));
 }
 
 /* A part of one unit; data NULL: zeros. */

@@ -92,6 +92,9 @@ sf_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
 	int64		needed = end_in_place(stream->value, pieces, npieces);
 	int64		at = 0;
 
+	for (int i = 0; i < npieces; i++)
+		stream->final_length += pieces[i].length;
+
 	/* cut first: what comes behind the base then meets zeros that are holes */
 	if (needed < stream->length)
 		sf_stage_resize(stream, needed);

@@ -95,6 +95,12 @@ typedef struct SfHandle
  */
 extern SfHandle *sf_handle_new(void);
 
+/*
+ * ERROR QUERY_CANCELED if a cancel request has come while a handle was open, and
+ * hit no statement.  Call before a handle is used, but not before it is closed.
+ */
+extern void sf_cancel_report(void);
+
 /* The open handle of that number; ERROR UNDEFINED_OBJECT. */
 extern SfHandle *sf_handle_get(int number);
 

@@ -4,6 +4,7 @@
  *	  What the files of stream/ share.
  *
  * handle.c		streams by number
+ * cancel.c		cancel requests that come between two uses of a handle
  * stream.c		which kind of stream; opening, finishing, closing
  * memory.c		a value that is changed in memory
  * stage.c		a value that is changed in its segment, unit by unit
@@ -47,7 +48,16 @@ struct SfStream
 	bool		unit_changed;
 	bool		changed;
 	int64		data_end;		/* behind it are holes only */
+	int64		final_length;	/* that it will have; 0: nobody knows */
 };
+
+/* ---- cancel.c ---- */
+
+/* Note requests from now on while a handle is open, and no longer. */
+extern void sf_cancel_watch(bool any_open);
+
+/* What was noted has been reported, or is not wanted any more. */
+extern void sf_cancel_forget(void);
 
 /* ---- memory.c ---- */
 

@@ -19,7 +19,10 @@
  * L3	ALLOC entries of a subtransaction are never early: were it to abort, the
  *		resolver would clear used bits while the transaction can still write;
  * L4	a fact is forgotten when its record is written, not when all are: an ERROR
- *		in between may be caught in a savepoint, and nothing may be logged twice.
+ *		in between may be caught in a savepoint, and nothing may be logged twice;
+ * L5	facts of storage that this transaction has replaced or dropped are never
+ *		early: a rollback to a savepoint brings the storage back.  Only when the
+ *		transaction ends do they fall away.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,6 +62,7 @@ static Level *levels;			/* ascending; levels may occur more than once */
 static int64 nlevels;
 static int64 levels_size;
 static int64 nfacts;			/* in all of them, and not logged */
+static int64 nheld;				/* so many of them could not be logged early (L3, L5) */
 static SfSegment **logged;		/* there were early entries for these */
 static int64 nlogged;
 static int64 logged_size;
@@ -163,16 +167,22 @@ cmp_facts(const void *a, const void *b)
 	return x->run.start < y->run.start ? -1 : x->run.start > y->run.start;
 }
 
+static void
+forget_done(Facts *facts)
+{
+	facts->n -= facts->done;
+	if (facts->done > 0)
+		memmove(facts->items, facts->items + facts->done, facts->n * sizeof(Fact));
+	facts->done = 0;
+}
+
 /* Forget what is logged; sort the rest by segment and sector, merge neighbours. */
 static void
 sum_up(Facts *facts, bool merge)
 {
 	int64		to = 0;
 
-	facts->n -= facts->done;
-	if (facts->done > 0)
-		memmove(facts->items, facts->items + facts->done, facts->n * sizeof(Fact));
-	facts->done = 0;
+	forget_done(facts);
 	if (facts->n == 0)
 		return;
 	qsort(facts->items, facts->n, sizeof(Fact), cmp_facts);
@@ -211,15 +221,15 @@ fxid_of(const Level *level)
 	return level->fxid;
 }
 
-/* As many of the next facts of one segment as go into one record; L4. */
+/* As many of the next facts, up to an end, of one segment as go into one record; L4. */
 static void
-log_some(Facts *facts, SfPendKind kind, uint64 fxid)
+log_some(Facts *facts, int64 end, SfPendKind kind, uint64 fxid)
 {
 	SfRun		runs[SF_PENDING_MAX];
 	SfSegment  *seg = facts->items[facts->done].seg;
 	int			n = 0;
 
-	while (n < SF_PENDING_MAX && facts->done + n < facts->n &&
+	while (n < SF_PENDING_MAX && facts->done + n < end &&
 		   facts->items[facts->done + n].seg == seg)
 	{
 		runs[n] = facts->items[facts->done + n].run;
@@ -231,6 +241,29 @@ log_some(Facts *facts, SfPendKind kind, uint64 fxid)
 		n = sf_space_log_some(seg, kind, fxid, runs, n);
 	facts->done += n;
 	nfacts -= n;
+}
+
+/* L5: put those whose storage is there first, in their order; how many. */
+static int64
+usable_first(Facts *facts)
+{
+	SfSegment  *seg = NULL;
+	bool		usable = false;
+	int64		n = 0;
+
+	for (int64 i = 0; i < facts->n; i++)
+	{
+		Fact		fact = facts->items[i];
+
+		if (fact.seg != seg)
+			usable = sf_space_is_usable(fact.seg);
+		seg = fact.seg;
+		if (!usable)
+			continue;
+		facts->items[i] = facts->items[n];
+		facts->items[n++] = fact;
+	}
+	return n;
 }
 
 static const SfPendKind pend_kinds[SF_FACT_KINDS] = {
@@ -256,7 +289,7 @@ sf_ledger_log(void)
 				if (facts->items[facts->done].seg != seg)
 					SF_FAULT(commit_before_entries);
 				seg = facts->items[facts->done].seg;
-				log_some(facts, pend_kinds[kind], fxid_of(&levels[i]));
+				log_some(facts, facts->n, pend_kinds[kind], fxid_of(&levels[i]));
 			}
 		}
 	}
@@ -273,37 +306,47 @@ note_logged(SfSegment *seg)
 	logged[nlogged++] = seg;
 }
 
+/* All have been summed up, so that none is done. */
 static void
 log_early(Level *level, SfFactKind kind)
 {
 	Facts	   *facts = &level->facts[kind];
+	int64		usable;
 
 	if (kind == SF_FACT_ALLOC && level->level > 1)
 		return;					/* L3 */
-	while (facts->done < facts->n)
+	Assert(facts->done == 0);
+	usable = usable_first(facts);
+	while (facts->done < usable)
 	{
 		CHECK_FOR_INTERRUPTS();
 		SF_FAULT(entries_early);
 		note_logged(facts->items[facts->done].seg);
-		log_some(facts, pend_kinds[kind], fxid_of(level));
+		log_some(facts, usable, pend_kinds[kind], fxid_of(level));
 	}
-	facts->n = facts->done = 0;
+	forget_done(facts);
 }
 
+/*
+ * What is held does not count, and nothing is logged when the sum is half of the limit
+ * or less: else all would be sorted again for each of the next facts.
+ */
 void
 sf_ledger_bound(void)
 {
 	int64		limit = sf_transaction_memory_kb * INT64CONST(1024) / sizeof(Fact);
 
+	if (limit > 0)
+		limit += 2 * nheld;
 	if (nfacts <= limit)
 		return;
 	sum_up_all();
-	/* else all would be sorted again for each of the next facts */
 	if (nfacts <= limit / 2)
 		return;
 	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
 		for (int64 i = 0; i < nlevels; i++)
 			log_early(&levels[i], kind);
+	nheld = nfacts;
 }
 
 bool
@@ -360,6 +403,8 @@ sf_ledger_at_subcommit(int level)
 {
 	for (int64 i = nlevels; i > 0 && levels[i - 1].level >= level; i--)
 		levels[i - 1].level = level - 1;
+	if (level == 2)
+		nheld = 0;				/* L3 holds nothing any more */
 	while (nlevels > 1 && levels[nlevels - 2].level == levels[nlevels - 1].level &&
 		   give(&levels[nlevels - 1], &levels[nlevels - 2]))
 		nlevels--;
@@ -377,6 +422,7 @@ sf_ledger_at_subabort(int level)
 			if (facts->items != NULL)
 				pfree(facts->items);
 		}
+	nheld = 0;
 }
 
 void
@@ -384,5 +430,5 @@ sf_ledger_reset(void)
 {
 	levels = NULL;
 	logged = NULL;
-	nlevels = levels_size = nfacts = nlogged = logged_size = 0;
+	nlevels = levels_size = nfacts = nheld = nlogged = logged_size = 0;
 }

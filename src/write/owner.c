@@ -136,6 +136,15 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct
 	sf_ledger_bound();
 }
 
+bool
+sf_write_is_unconfirmed(struct varlena *datum)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	Made		made;
+
+	return find_made(&loc, &made) && made.state != SF_OBJECT_CONFIRMED;
+}
+
 /* A value that a row gave up, and what it got for it, if that shares space. */
 typedef struct GivenUp
 {

@@ -74,6 +74,9 @@ extern bool sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena
 extern void sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum,
 							 struct varlena *old);
 
+/* Has this transaction made a STORED value, without a row that was confirmed to have it? */
+extern bool sf_write_is_unconfirmed(struct varlena *datum);
+
 /*
  * account, a row went away: free the object's space if this (sub)transaction
  * commits, once no snapshot needs it.  A locator of another table or column

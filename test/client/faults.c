@@ -277,6 +277,29 @@ cancel_soon(void *arg)
 	return NULL;
 }
 
+/* When the statement of the stream sleeps, and not before: as another session sees it. */
+static void *
+cancel_in_sleep(void *arg)
+{
+	PGconn	   *other = PQconnectdb(conninfo);
+	char		query[200];
+	bool		sleeps = false;
+
+	snprintf(query, sizeof(query), "SELECT count(*) FROM pg_stat_activity WHERE pid = %d AND wait_event = 'PgSleep'",
+			 *(int *) arg);
+	for (int i = 0; i < 6000 && !sleeps && PQstatus(other) == CONNECTION_OK; i++)
+	{
+		PGresult   *result = PQexec(other, query);
+
+		sleeps = PQntuples(result) == 1 && strcmp(PQgetvalue(result, 0, 0), "1") == 0;
+		PQclear(result);
+		usleep(10000);
+	}
+	PQfinish(other);
+	pgsf_cancel(h);
+	return NULL;
+}
+
 static void
 on_alarm(int sig)
 {
@@ -324,6 +347,7 @@ trial_cancel(void)
 	char	   *data = bytes(len, 1);
 	int64_t		at = 3 * MB;
 	int			us = 100000;
+	int			pid;
 	pthread_t	thread;
 	void	   *memory;
 	size_t		memory_len;
@@ -376,18 +400,22 @@ trial_cancel(void)
 		" LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (id, doc);"
 		" BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN END;"
 		" PERFORM pg_sleep(again); END $$");
-	alarm_soon(us);
+	pid = PQbackendPID(conn);
+	pthread_create(&thread, NULL, cancel_in_sleep, &pid);
 	fails(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 60)",
 						  id_is(5), NULL), PGSF_ERROR_CANCELLED, "the server is asked again");
+	pthread_join(thread, NULL);
 	/* one that does not stop has stored: we still can roll back, the application's transaction not */
-	alarm_soon(us);
+	pthread_create(&thread, NULL, cancel_in_sleep, &pid);
 	fails(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 0)",
 						  id_is(5), NULL), PGSF_ERROR_CANCELLED, "a statement that does not stop");
+	pthread_join(thread, NULL);
 	rows_are(1, "a statement that does not stop");
 	own_sql("BEGIN");
-	alarm_soon(us);
+	pthread_create(&thread, NULL, cancel_in_sleep, &pid);
 	works(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 0)",
 						  id_is(5), NULL), "the same in a transaction of the application");
+	pthread_join(thread, NULL);
 	check(strcmp(own_sql("SELECT count(*) FROM t"), "2") == 0, "is stored");
 	own_sql("ROLLBACK");
 

@@ -20,7 +20,7 @@ PGconn	   *conn;
 pgsf	   *h;
 
 static PGconn *second;
-static const char *conninfo;
+const char *conninfo;
 
 static const struct
 {

@@ -25,6 +25,7 @@
 #define SELECT_ID	"SELECT doc FROM t WHERE id = $1"
 
 extern PGconn *conn;
+extern const char *conninfo;
 extern pgsf *h;
 
 extern bool check(bool good, const char *format, ...)

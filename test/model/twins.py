@@ -215,8 +215,8 @@ def finish(s):
     s.compare()
     s.check()
     for table, column, in_row in s.sql(
-            'SELECT "table"::text, "column"::text, CASE WHEN options ~ \'disable\' THEN 0 ELSE 4000 END'
-            ' FROM securefile_columns WHERE "table"::text ~ \'^sf[.]\' AND segment IS NOT NULL'):
+            'SELECT relid::regclass::text, attname::text, CASE WHEN options ~ \'disable\' THEN 0 ELSE 4000 END'
+            ' FROM securefile_columns WHERE schemaname = \'sf\' AND segment_relid IS NOT NULL'):
         verify.settle(s.conn, table, column)
         want = s.sql(f"SELECT coalesce(sum((length({column}) + 511) / 512 * 512), 0) FROM ONLY {table}"
                      f" WHERE length({column}) > {in_row}")[0][0]

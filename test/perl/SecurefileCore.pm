@@ -334,9 +334,9 @@ sub all_sound
 	my ($node, $db, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($rc, $found, $error) = $node->psql($db, q{
-		SELECT c."table", c."column", f FROM securefile_columns c,
-			LATERAL securefile_check(c."table", c."column") f
-			WHERE c.segment IS NOT NULL LIMIT 20});
+		SELECT c.relid::regclass, c.attname, f FROM securefile_columns c,
+			LATERAL securefile_check(c.relid, c.attname) f
+			WHERE c.segment_relid IS NOT NULL LIMIT 20});
 	is("$found$error", '', "$name: every column is sound");
 	return split /\|/, $node->safe_psql($db, 'SELECT count(*), count(*) FILTER (WHERE file_bytes > 0) FROM securefile_columns');
 }

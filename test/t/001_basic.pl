@@ -69,7 +69,7 @@ my $reads = sub {
 	return $node->safe_psql(
 		'postgres',
 		"SELECT securefile_stat_reset(); $sql"
-		  . ";SELECT direct_read_bytes FROM securefile_stat WHERE \"table\"::text = 'parts'");
+		  . ";SELECT direct_read_bytes FROM securefile_stat WHERE relname = 'parts'");
 };
 like($reads->('SELECT length(doc), octet_length(doc), doc IS NULL FROM parts'),
 	qr/10000000\|10000000\|f\n0$/, 'length, octet_length and IS NULL read nothing');

@@ -263,7 +263,7 @@ $node->safe_psql('postgres', 'CREATE ROLE mallory; GRANT ALL ON SCHEMA public TO
 make_table($node, 'needed');
 fill($node, 'needed', 1, 5, $len);
 my ($segment, $segment_oid) = split /\|/, $node->safe_psql('postgres',
-	q{SELECT segment, segment::oid FROM securefile_columns WHERE "table" = 'needed'::regclass});
+	q{SELECT segment_relid::regclass, segment_relid FROM securefile_columns WHERE relid = 'needed'::regclass});
 $node->safe_psql('postgres', "CREATE VIEW looks AS SELECT count(*) FROM $segment;"
 	  . " SET ROLE mallory; CREATE TABLE points (r regclass DEFAULT '$segment_oid'::regclass, a int)");
 foreach my $change ('ALTER TABLE needed DROP COLUMN doc', 'ALTER TABLE needed ALTER doc TYPE bytea',

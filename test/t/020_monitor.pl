@@ -157,7 +157,7 @@ value('DELETE FROM b WHERE id = 3');
 value('CREATE TABLE z (id int PRIMARY KEY, seed int, len int, doc securefile)');
 fill($node, 'z', 1, 5, 20_000);
 pending_is_gone('b', 'before damage');
-my $path = value(q{SELECT pg_relation_filepath(segment) FROM securefile_columns WHERE "table" = 'z'::regclass});
+my $path = value(q{SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relid = 'z'::regclass});
 $node->stop;
 my $file = $node->data_dir . "/$path";
 my $saved = slurp_file($file);

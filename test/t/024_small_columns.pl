@@ -10,7 +10,7 @@ use SecurefileTest;
 use Test::More;
 
 my $node = new_cluster('small',
-	conf => [ 'fsync = on', 'securefile.monitor = off', 'allow_in_place_tablespaces = on', 'wal_level = logical' ]);
+	conf => [ 'fsync = on', 'wal_writer_delay = 10s', 'securefile.monitor = off', 'allow_in_place_tablespaces = on', 'wal_level = logical' ]);
 need_faults($node);
 
 # Directories of segments.
@@ -57,6 +57,26 @@ foreach my $options ('', 'filesystem_like_logging')
 	is(directories(), 0, "$name: nor does DROP");
 }
 
+# ---- one value that does not come as bytes ----
+make_table($node, 'small');
+fill($node, 'small', 1, 1, 5000);
+my %ways = (
+	'another column' => 'INSERT INTO t SELECT * FROM small',
+	'an edited value' => 'INSERT INTO t SELECT id, seed, len, substring(doc FROM 1 FOR 4500) || substring(doc FROM 4501) FROM small',
+	'a handle' => q{DO $$ DECLARE h int; BEGIN h := securefile_create('t', 'doc'); PERFORM securefile_write(h, blob(1, 5000));
+		INSERT INTO t VALUES (1, 1, 5000, securefile_finish(h)); END $$});
+foreach my $name (sort keys %ways)
+{
+	make_table($node, 't');
+	$node->safe_psql('postgres', $ways{$name});
+	is(file_bytes('t'), 65536, "$name: 64 KB for a small value");
+	rows_right($node, 't', 1, $name);
+	$node->safe_psql('postgres', 'DROP TABLE t');
+}
+$node->safe_psql('postgres', 'CREATE TABLE t AS SELECT * FROM small');
+is(file_bytes('t'), 65536, 'CREATE TABLE AS: 64 KB for a small value');
+$node->safe_psql('postgres', 'DROP TABLE t; DROP TABLE small');
+
 # the end of a file falls on any multiple of 64 KB: several sessions at once, with
 # maintenance in between
 make_table($node, 't');
@@ -81,7 +101,7 @@ sound($node, 't', 'four sessions');
 sub chunk_bytes
 {
 	return $node->safe_psql('postgres',
-		"SELECT allocation_bytes / allocation_chunks FROM securefile_stat WHERE \"table\" = '$_[0]'::regclass");
+		"SELECT allocation_bytes / allocation_chunks FROM securefile_stat WHERE relid = '$_[0]'::regclass");
 }
 make_table($node, 'one');
 fill($node, 'one', 1, 1, 3_000_000);

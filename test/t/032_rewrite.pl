@@ -10,7 +10,7 @@ use Test::More;
 
 my $node = new_cluster('rewrite');
 my $mode = sub {
-	return $node->safe_psql('postgres', "SELECT logging FROM securefile_columns WHERE \"table\" = '$_[0]'::regclass");
+	return $node->safe_psql('postgres', "SELECT logging FROM securefile_columns WHERE relid = '$_[0]'::regclass");
 };
 
 make_table($node, 't');

@@ -70,5 +70,30 @@ foreach my $way (@ways)
 	rows_right($node, 'x', 3, "$way, rolled back");
 }
 sound($node, 'x', 'in the end');
+
+# ---- maintenance by a session that took the files for nobody's while their maker ran ----
+SKIP:
+{
+	eval { $node->safe_psql('postgres', 'SELECT securefile_fault_reset()'); 1 } or skip 'no fault points', 7;
+	my $nobodys = q{SELECT count(*) FROM pg_ls_dir('pg_securefile/1663/' || (SELECT oid FROM pg_database WHERE datname = current_database())) n
+		WHERE pg_filenode_relation(0, n::oid) IS NULL};
+	my $maintain = q{SELECT orphans_removed FROM securefile_maintain('y', 'doc')};
+	foreach my $point ('commit_done', 'drop_before_unlink')
+	{
+		my $maker = background($node);
+		my $other = background($node);
+		$maker->query_safe('BEGIN; TRUNCATE x; INSERT INTO x SELECT i, i, 50000, blob(i, 50000) FROM generate_series(1, 3) i');
+		is($other->query_safe($nobodys), 1, 'files that nobody is known to have yet');
+		$node->safe_psql('postgres', 'CHECKPOINT');
+		ok(held($node, $maker, $point, 'COMMIT'), "held at $point");
+		# the old files may go
+		$other->query_safe($maintain);
+		resume($node, $maker, $point);
+		$maker->quit;
+		$other->quit;
+		rows_right($node, 'x', 3, "$point: rows whose files are new");
+	}
+	sound($node, 'x', 'still there');
+}
 $node->stop;
 done_testing();

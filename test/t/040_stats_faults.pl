@@ -23,7 +23,7 @@ sub counted
 {
 	my ($table) = @_;
 	return $node->safe_psql('postgres',
-		"SELECT bytes_nontransformed FROM securefile_stat WHERE \"table\" = '$table'::regclass");
+		"SELECT bytes_nontransformed FROM securefile_stat WHERE relid = '$table'::regclass");
 }
 
 # more columns than there is room for: the ones unused longest give way

@@ -55,6 +55,8 @@ my $little = 1_500_000;
 
 make_many();
 cheap('insert', insert_into(1, $rows));
+$node->safe_psql('postgres', "CREATE TABLE raw AS SELECT i, int4send(i) AS doc FROM generate_series(1, $rows) i");
+cheap('from bytea', 'ALTER TABLE raw ALTER doc TYPE securefile(disable_storage_in_row), ADD other securefile(disable_storage_in_row) DEFAULT int4send((random() * 1000)::int)');
 cheap('update', 'UPDATE many SET doc = int4send(id + 1)');
 cheap('update of every other row', 'UPDATE many SET doc = int4send(id) WHERE id % 2 = 0', rows => $rows / 2);
 cheap('update that goes on', "UPDATE many SET doc = doc || '\\x00'::bytea");
@@ -149,6 +151,20 @@ right_after('prepared and rolled back', 400, 'DELETE FROM t WHERE id % 4 = 0', '
 right_after('truncated after that', 100, 'DELETE FROM t WHERE id % 2 = 0', 'TRUNCATE t', "$add(1, 100) i", 'COMMIT');
 right_after('truncated, and rolled back to before', 200, 'DELETE FROM t WHERE id % 2 = 0', 'SAVEPOINT a', 'TRUNCATE t', "$add(1, 100) i",
 	'ROLLBACK TO a', 'COMMIT');
+
+# what is noted, and not yet written, when the storage is replaced for a while
+my @noted = ("SET securefile.transaction_memory = '1GB'", "$add(501, 600) i", 'DELETE FROM t WHERE id % 2 = 0', 'SAVEPOINT a');
+my $elsewhere = "CREATE TABLE other (d securefile); INSERT INTO other SELECT blob(i, 5000) FROM generate_series(1, 50) i";
+foreach my $replaced ('TRUNCATE t', 'DROP TABLE t', "SELECT securefile_rewrite('t', 'doc', 'filesystem_like_logging')")
+{
+	right_after("noted, then $replaced, rolled back", 250, @noted, $replaced, "SET securefile.transaction_memory = 0; $elsewhere",
+		'ROLLBACK TO a', 'COMMIT');
+	right_after("noted, then $replaced, all rolled back", 400, @noted, $replaced, "SET securefile.transaction_memory = 0; $elsewhere",
+		'ROLLBACK');
+}
+right_after('noted, then truncated', 0, @noted, 'TRUNCATE t', "SET securefile.transaction_memory = 0; $elsewhere; DROP TABLE other", 'COMMIT');
+right_after('inserted in a savepoint, then truncated, rolled back', 500, 'SAVEPOINT z', "$add(501, 600) i", 'RELEASE z', 'SAVEPOINT a',
+	'TRUNCATE t', "$add(1, 100) i", 'ROLLBACK TO a', 'COMMIT');
 
 # what waits for a running transaction is not taken for damage
 make_rows();

@@ -65,9 +65,9 @@ is($standby->safe_psql('postgres', 'SELECT pg_is_in_recovery()'), 't', 'the stan
 unlike(slurp_file($standby->logfile), qr/inconsistent page|FATAL|PANIC/, 'no complaint');
 foreach my $db ('contrib_regress', 'contrib_isolation')
 {
-	my $columns = 'SELECT "table", "column", file_bytes FROM securefile_columns ORDER BY 1, 2';
+	my $columns = 'SELECT schemaname, relname, attname, file_bytes FROM securefile_columns ORDER BY 1, 2, 3';
 	is($standby->safe_psql($db, $columns), $primary->safe_psql($db, $columns), "$db: same columns and files");
-	is($standby->safe_psql($db, 'SELECT c."table", k.finding FROM securefile_columns c, securefile_check(c."table", c."column") k'
+	is($standby->safe_psql($db, 'SELECT c.relname, k.finding FROM securefile_columns c, securefile_check(c.relid, c.attname) k'
 			. " WHERE k.finding <> 'data left behind' LIMIT 5"), '', "$db: sound there");
 }
 my $sizes = sub {

@@ -44,7 +44,7 @@ sub state
 		SELECT tgrelid::regclass, tgname, tgenabled FROM pg_trigger ORDER BY 1, 2;
 		SELECT relname FROM pg_class WHERE relnamespace = 'repack'::regnamespace ORDER BY 1;
 		SELECT typname FROM pg_type WHERE typnamespace = 'repack'::regnamespace ORDER BY 1;
-		SELECT "table", "column", options FROM securefile_columns ORDER BY 1, 2});
+		SELECT relid::regclass, attname, options FROM securefile_columns ORDER BY 1, 2});
 }
 
 sub all_sound

@@ -53,7 +53,7 @@ sub follows_late
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	on_sub("ALTER SUBSCRIPTION $subscription DISABLE");
 	$pub->safe_psql('postgres', $_) foreach ref $sql ? @$sql : ($sql);
-	on_pub('SELECT count(*) FROM securefile_columns, securefile_maintain("table", "column")') for 1 .. 2;
+	on_pub('SELECT count(*) FROM securefile_columns, securefile_maintain(relid, attname)') for 1 .. 2;
 	on_sub("ALTER SUBSCRIPTION $subscription ENABLE");
 	return follows($name, '', @want);
 }
@@ -316,6 +316,8 @@ on_sub("SELECT nextval('parent_id_seq') FROM generate_series(1, 5)");
 follows('TRUNCATE RESTART IDENTITY', [ put('parent', 30000, 4, 5) . put('child', 30000, 1, 5), 'TRUNCATE parent, child RESTART IDENTITY',
 	'BEGIN; ' . put('parent', 30000, 1, 3) . 'SAVEPOINT a; TRUNCATE parent, child; ROLLBACK TO a; COMMIT', put('child', 30000, 2, 2) ], parent => 3, child => 1);
 is(on_sub("SELECT nextval('parent_id_seq')"), 1, 'the sequence there has restarted');
+follows('TRUNCATE, in place too', [ 'BEGIN; TRUNCATE parent, child; ' . put('parent', 30000, 6, 7) . 'TRUNCATE parent, child; TRUNCATE parent, child; ' . put('parent', 30000, 1, 3) . put('child', 30000, 2, 2) . 'COMMIT' ],
+	parent => 3, child => 1);
 on_sub('ALTER SUBSCRIPTION s_trunc DISABLE; TRUNCATE parent, child; ALTER SUBSCRIPTION s_trunc ENABLE');
 on_pub("ALTER PUBLICATION p_trunc SET (publish = 'insert, update, delete')");
 follows('TRUNCATE that is not published', [ 'TRUNCATE parent, child', put('parent', 30000, 11, 13), 'TRUNCATE parent, child' ], parent => 3, child => 0);

@@ -21,7 +21,7 @@ my $bin17 = $ENV{SECUREFILE_PG17_BIN}
 my $top = PostgreSQL::Test::Utils::tempdir();
 my $large = 13_000_000;
 my @init = (extra => [ '--data-checksums', '--encoding=UTF8', '--locale=C' ]);
-my $finish = 'SELECT "table"::text, "column", file_bytes FROM securefile_upgrade_finish()'
+my $finish = 'SELECT relid::regclass::text, attname, file_bytes FROM securefile_upgrade_finish()'
   . ' ORDER BY 1, 2';
 
 # ---- clusters ----
@@ -207,8 +207,8 @@ sub contents
 sub columns
 {
 	my ($node, $db) = @_;
-	return $node->safe_psql($db, 'SELECT "table"::text, "column", file_bytes FROM securefile_columns'
-		  . ' WHERE segment IS NOT NULL ORDER BY 1, 2');
+	return $node->safe_psql($db, 'SELECT relid::regclass::text, attname, file_bytes FROM securefile_columns'
+		  . ' WHERE segment_relid IS NOT NULL ORDER BY 1, 2');
 }
 
 # Directory of a column's data files, below a data directory.
@@ -216,7 +216,7 @@ sub directory
 {
 	my ($node, $table, $db) = @_;
 	return dirname($node->safe_psql($db || 'postgres', 'SELECT data_files FROM securefile_columns'
-		  . " WHERE \"table\" = '$table'::regclass AND \"column\" = 'doc'"));
+		  . " WHERE relid = '$table'::regclass AND attname = 'doc'"));
 }
 
 sub all_sound

@@ -40,7 +40,7 @@ sub place
 {
 	my ($table, $db) = @_;
 	return $primary->safe_psql($db || 'postgres',
-		qq{SELECT string_agg(tablespace, ' ' ORDER BY "column") FROM securefile_columns WHERE "table" = '$table'::regclass});
+		qq{SELECT string_agg(tablespace, ' ' ORDER BY attname) FROM securefile_columns WHERE relid = '$table'::regclass});
 }
 
 # All files and directories of segments, and the sizes of the files.
@@ -100,7 +100,7 @@ is(place('t'), 'a', 'CREATE TABLE TABLESPACE');
 my ($path) = glob($primary->data_dir . '/pg_tblspc/*/PG_*/*/pg_securefile/*/seg-00000000.sf/*');
 like($path, qr{/pg_filenode\.map$}, 'a file of a name that tools pass over');
 is(scalar(data_files($primary)), 0, 'nothing below pg_securefile');
-like(sql(q{SELECT data_files FROM securefile_columns WHERE "table" = 't'::regclass}),
+like(sql(q{SELECT data_files FROM securefile_columns WHERE relid = 't'::regclass}),
 	qr{^pg_tblspc/\d+/PG_\w+/\d+/pg_securefile/\d+/seg-\*\.sf/pg_filenode\.map$}, 'data_files');
 same('t', 21, 'made');
 same_files('made');
@@ -137,7 +137,7 @@ ok(!-e $path, 'the old files are gone at once');
 same('t', 7, 'SET TABLESPACE');
 is(sql('SELECT string_agg(ctid::text || xmin, $$ $$ ORDER BY id) FROM t') =~ s/ .*//r, $before =~ s/ .*//r, 'rows are not touched');
 my $data = join '', map { slurp_file($primary->data_dir . "/$_") }
-  glob(sql(q{SELECT current_setting('data_directory') || '/' || data_files FROM securefile_columns WHERE "table" = 't'::regclass})) =~ s{^.*?(?=pg_tblspc)}{}r;
+  glob(sql(q{SELECT current_setting('data_directory') || '/' || data_files FROM securefile_columns WHERE relid = 't'::regclass})) =~ s{^.*?(?=pg_tblspc)}{}r;
 cmp_ok(scalar(() = $data =~ /[^\0]{64}/g) * 64, '<=', $live + 65536, 'what was free is zeros');
 cmp_ok(length($data), '>', $live * 1.2, 'and there was free space');
 fill($primary, 't', 31, 60, '3000 + i * 9000');

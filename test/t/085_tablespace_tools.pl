@@ -110,7 +110,7 @@ base_backup('tar', '-D', "$top/tar", '-Ft', '-X', 'none');
 disarm($primary);
 $session->query_safe('SELECT 1');
 $session->quit;
-is($primary->safe_psql('postgres', q{SELECT tablespace FROM securefile_columns WHERE "table" = 'l'::regclass}), 'pg_default', 'moved');
+is($primary->safe_psql('postgres', q{SELECT tablespace FROM securefile_columns WHERE relid = 'l'::regclass}), 'pg_default', 'moved');
 $primary->safe_psql('postgres', 'UPDATE l SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id < 4');
 archive_all();
 

@@ -49,7 +49,7 @@ my ($to) = glob("$top/space/PG_17_*/" . basename(dirname($from)));
 system_or_bail('mv', $from, $to);
 $new->start;
 is($new->safe_psql('postgres', $finish), 3, 'securefile_upgrade_finish()');
-is($new->safe_psql('postgres', q{SELECT string_agg("table" || ' ' || tablespace, ', ' ORDER BY 1) FROM securefile_columns}),
+is($new->safe_psql('postgres', q{SELECT string_agg(relname || ' ' || tablespace, ', ' ORDER BY 1) FROM securefile_columns}),
 	'apart space, here pg_default, there space', 'all are where they were');
 is(join('', glob("$to/pg_securefile/*/pages*")), '', 'the pages beside the data files are gone')
   if $new->safe_psql('postgres', q{SELECT orphans_removed FROM securefile_maintain('here', 'doc')}) ne '';

@@ -49,7 +49,7 @@ $node->safe_psql(
 sub reads
 {
 	my ($table, $sql) = @_;
-	my $ask = "SELECT direct_read_bytes, direct_read_ops FROM securefile_stat WHERE \"table\" = '$table'::regclass";
+	my $ask = "SELECT direct_read_bytes, direct_read_ops FROM securefile_stat WHERE relid = '$table'::regclass";
 	my @before = split /\|/, $node->safe_psql('postgres', $ask);
 	$node->safe_psql('postgres', "BEGIN; $sql; COMMIT");
 	my @after = split /\|/, $node->safe_psql('postgres', $ask);

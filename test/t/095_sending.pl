@@ -153,7 +153,7 @@ foreach my $kind (sort keys %connections)
 	cmp_ok(length $rest, '<', 100 * $len, "$name: the stream ended early");
 
 	# killed: what is left of the stream is not even read
-	my $read_bytes = "SELECT direct_read_bytes FROM securefile_stat WHERE \"table\" = 'docs'::regclass";
+	my $read_bytes = "SELECT direct_read_bytes FROM securefile_stat WHERE relid = 'docs'::regclass";
 	my $before = $node->safe_psql('postgres', $read_bytes);
 	($out, my $pid) = stuck_client($connection, "killed_$name");
 	kill 'KILL', $pid;

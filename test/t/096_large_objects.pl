@@ -50,7 +50,7 @@ sub address_space
 sub bytes_read
 {
 	my ($table, $sql) = @_;
-	my $ask = "SELECT direct_read_bytes FROM securefile_stat WHERE \"table\" = '$table'::regclass";
+	my $ask = "SELECT direct_read_bytes FROM securefile_stat WHERE relid = '$table'::regclass";
 	my $before = $node->safe_psql('postgres', $ask);
 	$node->safe_psql('postgres', $sql);
 	return $node->safe_psql('postgres', $ask) - $before;

@@ -21,7 +21,7 @@ prepare_handles($node);
 sub traffic
 {
 	my ($table, $sql) = @_;
-	my $ask = "SELECT direct_write_bytes, direct_read_bytes FROM securefile_stat WHERE \"table\" = '$table'::regclass";
+	my $ask = "SELECT direct_write_bytes, direct_read_bytes FROM securefile_stat WHERE relid = '$table'::regclass";
 	my @before = split /\|/, $node->safe_psql('postgres', $ask);
 	$node->safe_psql('postgres', $sql);
 	my @after = split /\|/, $node->safe_psql('postgres', $ask);

@@ -8,13 +8,12 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use IO::Socket::INET;
-use IO::Socket::UNIX;
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefilePages;
 use SecurefileTest;
+use SecurefileWire;
 use Socket qw(SOL_SOCKET SO_LINGER);
 use Test::More;
 use Time::HiRes qw(usleep);
@@ -204,42 +203,6 @@ foreach my $name (sort keys %streams)
 
 # ---- clients that speak the protocol as they like ----
 
-# A session over a socket of the test's own.
-sub connect_raw
-{
-	my ($name, $tcp) = @_;
-	my $socket = $tcp ? IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $node->port)
-	  : IO::Socket::UNIX->new(Peer => $node->host . '/.s.PGSQL.' . $node->port);
-	die "no connection: $!" unless $socket;
-	my $user = $node->safe_psql('postgres', 'SELECT current_user');
-	my $startup = pack('N', 196608) . join("\0", 'user', $user, 'database', 'postgres', 'application_name', $name) . "\0\0";
-	$socket->syswrite(pack('N', 4 + length $startup) . $startup);
-	read_until($socket, 'Z');
-	return $socket;
-}
-
-sub say_raw
-{
-	my ($socket, $type, $body) = @_;
-	return $socket->syswrite($type . pack('N', 4 + length $body) . $body);
-}
-
-# The bodies of the messages of one type up to one of another, or to the end.
-sub read_until
-{
-	my ($socket, $last, $wanted) = @_;
-	my @bodies;
-	while (read($socket, my $head, 5) == 5)
-	{
-		my ($type, $size) = unpack('aN', $head);
-		my $body = '';
-		$size == 4 || read($socket, $body, $size - 4) == $size - 4 or last;
-		push @bodies, $body if defined $wanted && $type eq $wanted;
-		return @bodies if $type eq $last;
-	}
-	return @bodies;
-}
-
 # a call of a function, with int4 parameters, in binary
 sub call_raw
 {
@@ -250,7 +213,7 @@ sub call_raw
 }
 
 # the largest is sent in more parts than a socket holds
-my $socket = connect_raw('fastpath');
+my $socket = connect_raw($node, 'fastpath');
 say_raw($socket, 'Q', "BEGIN; SELECT securefile_open(doc, 'r') FROM t_securefile ORDER BY id LIMIT 1\0");
 read_until($socket, 'Z');
 call_raw($socket, 'securefile_read(int, int)', 1, $len);
@@ -270,14 +233,14 @@ close $socket;
 # a client that resets its connection, one that sends nonsense behind its query
 foreach my $name (sort keys %streams)
 {
-	my $peer = connect_raw("reset_$name", 1);
+	my $peer = connect_raw($node, "reset_$name", tcp => 1);
 	say_raw($peer, 'Q', "$streams{$name}\0");
 	is_stuck("reset_$name");
 	setsockopt($peer, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0));
 	close $peer;
 	is_gone("reset_$name", 'ended with its client');
 
-	$peer = connect_raw("nonsense_$name", 1);
+	$peer = connect_raw($node, "nonsense_$name", tcp => 1);
 	say_raw($peer, 'Q', "$streams{$name}\0");
 	is_stuck("nonsense_$name");
 	$peer->syswrite("\xff" x 1000);
@@ -361,7 +324,7 @@ change($segment, 1, USED, "\0" x 4096);
 $node->start;
 my $notices = "DO 'BEGIN FOR i IN 1 .. %s LOOP PERFORM nextval(''noticed''); RAISE NOTICE ''%%'', i; END LOOP; END';";
 
-my $full = connect_raw('notices');
+my $full = connect_raw($node, 'notices');
 say_raw($full, 'Q', sprintf("$notices\0", 10_000_000));
 is_stuck('notices');
 my $count = $node->safe_psql('postgres', 'SELECT last_value - 1 FROM noticed');
@@ -369,7 +332,7 @@ $node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) ' . sessions('not
 is_gone('notices', 'terminated');
 close $full;
 
-$full = connect_raw('warning');
+$full = connect_raw($node, 'warning');
 say_raw($full, 'Q', sprintf("$notices SELECT securefile_maintain('damaged', 'doc')\0", $count));
 is_stuck('warning');
 is($node->safe_psql('postgres', 'SELECT query ~ $$^DO$$ AND last_value - 1 = ' . 2 * $count . ' FROM noticed, pg_stat_activity'

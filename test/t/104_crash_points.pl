@@ -91,7 +91,7 @@ sub prepare
 		DECLARE
 			t regclass;
 		BEGIN
-			FOR t IN SELECT "table" FROM securefile_columns WHERE segment IS NOT NULL ORDER BY 1 LOOP
+			FOR t IN SELECT relid FROM securefile_columns WHERE segment_relid IS NOT NULL ORDER BY 1 LOOP
 				IF t::text = 'sparse' THEN
 					RETURN NEXT 'wrong: ' || wrong_sparse(t);
 					DELETE FROM sparse;
@@ -104,7 +104,7 @@ sub prepare
 		DECLARE
 			t regclass;
 		BEGIN
-			FOR t IN SELECT "table" FROM securefile_columns WHERE segment IS NOT NULL ORDER BY 1 LOOP
+			FOR t IN SELECT relid FROM securefile_columns WHERE segment_relid IS NOT NULL ORDER BY 1 LOOP
 				RETURN NEXT 'unsound: ' || unsound(t, CASE t::text WHEN 'queue' THEN 0 ELSE 4000 END);
 			END LOOP;
 		END $$;

@@ -152,7 +152,7 @@ foreach my $point ('grow_before', 'grow_after_zero')
 sub files_of
 {
 	my ($t) = @_;
-	return glob($node->data_dir . '/' . sql(qq{SELECT data_files FROM securefile_columns WHERE "table" = '$t'::regclass}));
+	return glob($node->data_dir . '/' . sql(qq{SELECT data_files FROM securefile_columns WHERE relid = '$t'::regclass}));
 }
 
 sub data_bytes_of
@@ -467,7 +467,7 @@ foreach my $command ('DROP TABLE', 'TRUNCATE')
 	};
 	my $long = tailed();
 	my $freed = new_table(4, 300_000);
-	my $segment = sql("SELECT segment::regclass FROM securefile_columns WHERE \"table\" = '$freed'::regclass");
+	my $segment = sql("SELECT segment_relid::regclass FROM securefile_columns WHERE relid = '$freed'::regclass");
 	my $pending = "SELECT pending_bytes > 0 FROM securefile_usage('$freed', 'doc')";
 	# not maintained, which would cut the tail, too; some snapshot may be in the way, or
 	# the monitor come first

@@ -22,7 +22,7 @@ sub segment_file
 {
 	my ($table) = @_;
 	return $node->data_dir . '/' . $node->safe_psql('postgres',
-		"SELECT pg_relation_filepath(segment) FROM securefile_columns WHERE \"table\" = '$table'::regclass");
+		"SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relid = '$table'::regclass");
 }
 
 # Work on the stopped server's files.

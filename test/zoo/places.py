@@ -60,8 +60,8 @@ class Table:
 
     def find(self, conn, top):
         """Note the names of its files; they belong to a server that runs."""
-        found = conn.execute("SELECT pg_relation_filepath(segment), data_files, pg_relation_filepath(\"table\"),"
-                             " \"table\"::oid::int FROM securefile_columns WHERE \"table\" = %s::regclass",
+        found = conn.execute("SELECT pg_relation_filepath(segment_relid), data_files, pg_relation_filepath(relid),"
+                             " relid::int FROM securefile_columns WHERE relid = %s::regclass",
                              (self.name,)).fetchone()
         self.relation = found[0]
         self.data = os.path.join(os.path.dirname(found[1]), "seg-00000000.sf")

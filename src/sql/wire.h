@@ -1,12 +1,18 @@
 /*-------------------------------------------------------------------------
  *
- * send.h
- *	  The way of large pieces to the client.
+ * wire.h
+ *	  What stands between the server and the socket of its client.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef SF_SQL_SEND_H
-#define SF_SQL_SEND_H
+#ifndef SF_SQL_WIRE_H
+#define SF_SQL_WIRE_H
+
+/*
+ * From now on the messages of each new session of a client go through this room.
+ * Call from _PG_init while preloading.
+ */
+extern void sf_sql_wire_install(void);
 
 /*
  * Until the end of the transaction, messages of 32 KB and more go from where they
@@ -17,4 +23,4 @@ extern void sf_sql_send_large(void);
 /* The end of the transaction. */
 extern void sf_sql_send_at_end(void);
 
-#endif							/* SF_SQL_SEND_H */
+#endif							/* SF_SQL_WIRE_H */

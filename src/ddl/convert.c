@@ -1,0 +1,204 @@
+/*-------------------------------------------------------------------------
+ *
+ * convert.c
+ *	  ALTER COLUMN TYPE from another type: values go to the segment on the way.
+ *
+ * PostgreSQL rewrites the table by an expression: the old value, or what USING
+ * says, cast to the new type.  No trigger sees these rows.  So the expression is
+ * transformed here, as ALTER TABLE would do it next, and securefile_convert()
+ * put around it.  That function stores what the expression yields.  Each value
+ * is read once, and written once.
+ *
+ * The table is known only when the function is called: one command rewrites
+ * all children of a table, whose columns have the same name but not the same number.
+ * The segment is made when the first value comes; sync finds it there.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "commands/tablecmds.h"
+#include "ddl/ddl_internal.h"
+#include "fmgr.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_relation.h"
+#include "parser/parse_type.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(securefile_convert);
+
+static bool becomes_securefile(ColumnDef *def);
+static bool is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def);
+static bool has_foreign_children(Oid relid);
+static Expr *stored_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd,
+							   const char *query);
+static SfColumn *column_being_rewritten(FunctionCallInfo fcinfo);
+
+/* ---- before the command ---- */
+
+void
+sf_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
+{
+	ColumnDef  *def = castNode(ColumnDef, cmd->def);
+	Expr	   *expr = NULL;
+	Oid			relid;
+	Relation	rel;
+	AttrNumber	attnum;
+
+	if (stmt->objtype != OBJECT_TABLE || sf_ddl_objects() == NULL || !becomes_securefile(def))
+		return;
+	/* as core does next; asks for the owner, too */
+	relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
+	if (!OidIsValid(relid))
+		return;
+	rel = relation_open(relid, NoLock);
+	attnum = get_attnum(relid, cmd->name);
+	if (is_convertible(rel, attnum, def))
+		expr = stored_expression(rel, attnum, cmd, query);
+	relation_close(rel, NoLock);
+	if (expr != NULL)
+	{
+		def->raw_default = NULL;
+		def->cooked_default = (Node *) expr;
+	}
+}
+
+static bool
+becomes_securefile(ColumnDef *def)
+{
+	Type		type = LookupTypeName(NULL, def->typeName, NULL, true);
+	Oid			typid;
+	int32		typmod = -1;
+
+	if (type == NULL)
+		return false;
+	typid = typeTypeId(type);
+	ReleaseSysCache(type);
+	return sf_ddl_is_securefile(typid, &typmod);
+}
+
+/*
+ * Is it a column of another type?  What ALTER TABLE refuses is left to it.  So
+ * is a table with foreign children, which it alters only without an expression.
+ */
+static bool
+is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def)
+{
+	Form_pg_attribute att;
+	int32		typmod = -1;
+
+	if (attnum <= 0 || (rel->rd_rel->relkind != RELKIND_RELATION &&
+						rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE))
+		return false;
+	att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
+	if (att->attgenerated != '\0' || sf_ddl_is_securefile(att->atttypid, &typmod))
+		return false;
+	return def->raw_default != NULL || !has_foreign_children(RelationGetRelid(rel));
+}
+
+static bool
+has_foreign_children(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+			return true;
+	}
+	return false;
+}
+
+/* The call of securefile_convert(); NULL when there is no cast to securefile. */
+static Expr *
+stored_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
+{
+	const SfDdlObjects *objects = sf_ddl_objects();
+	Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
+	Node	   *using = castNode(ColumnDef, cmd->def)->raw_default;
+	ParseState *pstate = make_parsestate(NULL);
+	Node	   *value;
+	Const	   *name;
+
+	pstate->p_sourcetext = query;
+	addNSItemToQuery(pstate,
+					 addRangeTableEntryForRelation(pstate, rel, AccessShareLock, NULL, false, true),
+					 false, true, true);
+	if (using != NULL)
+		value = transformExpr(pstate, copyObject(using), EXPR_KIND_ALTER_COL_TRANSFORM);
+	else
+		value = (Node *) makeVar(1, attnum, att->atttypid, att->atttypmod, att->attcollation, 0);
+	value = coerce_to_target_type(pstate, value, exprType(value), objects->type, -1,
+								  COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
+	if (value == NULL)
+		return NULL;
+	assign_expr_collations(pstate, value);
+	free_parsestate(pstate);
+
+	/* lives as long as the command */
+	name = makeConst(INTERNALOID, -1, InvalidOid, sizeof(Datum),
+					 PointerGetDatum(pstrdup(cmd->name)), false, true);
+	return (Expr *) makeFuncExpr(objects->convert_fn, objects->type, list_make2(value, name),
+								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+/* ---- in the course of it ---- */
+
+/*
+ * securefile_convert(value, column name as C string): the value as the row is to
+ * hold it.  Only the expression above can call this, since SQL has no values of
+ * type internal.
+ */
+Datum
+securefile_convert(PG_FUNCTION_ARGS)
+{
+	SfColumn   *column = fcinfo->flinfo->fn_extra;
+	Datum		value = PG_GETARG_DATUM(0);
+	Datum		stored;
+	Relation	rel;
+
+	/* an expression is initialized for each table */
+	if (column == NULL)
+		fcinfo->flinfo->fn_extra = column = column_being_rewritten(fcinfo);
+	if (!sf_ddl_put_value(column, value, &stored))
+		PG_RETURN_DATUM(value);
+	rel = table_open(column->table_oid, NoLock);
+	sf_ddl_refuse_unpublishable(rel, column->attnum, stored);
+	table_close(rel, NoLock);
+	PG_RETURN_DATUM(stored);
+}
+
+/*
+ * The column, with a segment if it has one to be.  The new storage says where
+ * the table will lie and whether it will be permanent.
+ */
+static SfColumn *
+column_being_rewritten(FunctionCallInfo fcinfo)
+{
+	const char *name = (const char *) PG_GETARG_POINTER(1);
+	SfColumn   *column = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(SfColumn));
+	Oid			transient_oid;
+	Oid			table_oid = sf_ddl_rewritten_table(&transient_oid);
+	Relation	rel = table_open(table_oid, NoLock);
+	Relation	transient = table_open(transient_oid, NoLock);
+
+	*column = sf_ddl_column(rel, get_attnum(table_oid, name));
+	column->permanent = transient->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+	if (column->permanent &&
+		!OidIsValid(sf_space_segment_relid(table_oid, column->attnum)))
+		(void) sf_ddl_segment_make(column, transient->rd_rel->reltablespace);
+	table_close(transient, NoLock);
+	table_close(rel, NoLock);
+	return column;
+}

@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * rebuild.c
+ *	  Writing all rows of a table anew, with values where they belong.
+ *
+ * For rows that ALTER TABLE itself has just written anew, without triggers, and
+ * whose expression could not be changed beforehand (convert.c): a volatile default of a
+ * new column, USING on a column that was a securefile already, SET LOGGED.
+ * Updating them would leave as many dead rows, and logical decoding would send
+ * them.  So this works as ALTER TABLE does, by the same functions of the server:
+ * the rows go to new storage, which takes the place of the old one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/heapam.h"
+#include "access/multixact.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "commands/cluster.h"
+#include "ddl/ddl_internal.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "write/write.h"
+
+static void copy_rows(Relation rel, Relation transient, List *attnums);
+static void put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns);
+
+void
+sf_ddl_rebuild(Oid table_oid, List *attnums)
+{
+	int			mark = sf_ddl_notes_mark();
+	Relation	rel = table_open(table_oid, AccessExclusiveLock);
+	char		persistence = rel->rd_rel->relpersistence;
+	Oid			transient_oid = make_new_heap(table_oid, rel->rd_rel->reltablespace,
+											  rel->rd_rel->relam, persistence,
+											  AccessExclusiveLock);
+	Relation	transient = table_open(transient_oid, NoLock);
+
+	copy_rows(rel, transient, attnums);
+	table_close(transient, NoLock);
+	table_close(rel, NoLock);
+
+	/* indexes may be built by parallel workers */
+	sf_write_flush();
+	finish_heap_swap(table_oid, transient_oid, false, false, true, true,
+					 RecentXmin, ReadNextMultiXactId(), persistence);
+	CommandCounterIncrement();
+	sf_ddl_notes_forget_table(mark, table_oid);
+}
+
+static void
+copy_rows(Relation rel, Relation transient, List *attnums)
+{
+	int			ncolumns = list_length(attnums);
+	SfColumn   *columns = palloc(ncolumns * sizeof(SfColumn));
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TupleTableSlot *new_slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
+	BulkInsertState bulk = GetBulkInsertState();
+	CommandId	cid = GetCurrentCommandId(true);
+	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
+													  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old_context;
+
+	for (int i = 0; i < ncolumns; i++)
+		columns[i] = sf_ddl_column(rel, list_nth_int(attnums, i));
+	old_context = MemoryContextSwitchTo(row_context);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		ExecCopySlot(new_slot, slot);
+		put_values(new_slot, columns, ncolumns);
+		table_tuple_insert(transient, new_slot, cid, TABLE_INSERT_SKIP_FSM, bulk);
+		ExecClearTuple(new_slot);
+		MemoryContextReset(row_context);
+	}
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(row_context);
+	FreeBulkInsertState(bulk);
+	table_finish_bulk_insert(transient, TABLE_INSERT_SKIP_FSM);
+	ExecDropSingleTupleTableSlot(new_slot);
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+}
+
+static void
+put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns)
+{
+	for (int i = 0; i < ncolumns; i++)
+	{
+		int			at = columns[i].attnum - 1;
+
+		if (!slot->tts_isnull[at])
+			(void) sf_ddl_put_value(&columns[i], slot->tts_values[at], &slot->tts_values[at]);
+	}
+}

@@ -1,0 +1,305 @@
+/*-------------------------------------------------------------------------
+ *
+ * replaced.c
+ *	  Tables whose rows a command of this session is about to replace.
+ *
+ * While such a command runs, functions of users may run too and write to the
+ * table.  Three states of a table make that wrong:
+ *
+ *	 ALTERED	ALTER TABLE has added or changed columns, and has neither rewritten
+ *				the rows yet nor made the triggers: the old rows would be read by a
+ *				description that is not theirs, and new ones could come past the
+ *				triggers.  Ends when the table has another file, or with the command.
+ *	 COPIED		the rows are copied to new storage: what is deleted now is
+ *				kept, without its securefile values.  Core makes a relation for the
+ *				new storage, of whatever command, and says in it whose it is
+ *				(relrewrite); it drops that when storage was exchanged.
+ *	 TRUNCATED	the segments have new storage, the table has not: what is stored
+ *				now stays, without its row.  Ends when the table has another file, or,
+ *				if it is truncated in place, when that is empty.
+ *
+ * Nothing is asked about statements, names or locks, so it does not matter by
+ * which command or through which tree a table came into its state.  States are
+ * of this session, and end with the command or the (sub)transaction that
+ * failed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "ddl/ddl.h"
+#include "ddl/ddl_internal.h"
+#include "storage/bufmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+typedef enum ReplacedState
+{
+	ALTERED,
+	COPIED,
+	TRUNCATED,
+} ReplacedState;
+
+typedef struct Replaced
+{
+	ReplacedState state;
+	Oid			table_oid;
+	Oid			transient;		/* COPIED: the relation for the new storage */
+	Oid			relfilenode;	/* the others: file of the rows */
+	bool		in_place;		/* TRUNCATED: that will be truncated, not replaced */
+	int			depth;			/* nesting level of the command */
+	int			level;			/* and of the subtransaction */
+} Replaced;
+
+static List *all_replaced = NIL;	/* in TopTransactionContext */
+
+static Replaced *
+add(ReplacedState state, Oid table_oid)
+{
+	MemoryContext context = MemoryContextSwitchTo(TopTransactionContext);
+	Replaced   *replaced = palloc0(sizeof(Replaced));
+
+	replaced->state = state;
+	replaced->table_oid = table_oid;
+	replaced->depth = sf_ddl_depth();
+	replaced->level = GetCurrentTransactionNestLevel();
+	all_replaced = lappend(all_replaced, replaced);
+	MemoryContextSwitchTo(context);
+	return replaced;
+}
+
+/* ---- rewriting ---- */
+
+void
+sf_ddl_columns_altered(Oid table_oid)
+{
+	HeapTuple	tuple;
+
+	if (sf_ddl_alter == NULL || !sf_ddl_alter->may_bring_values)
+		return;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid));
+	if (!HeapTupleIsValid(tuple))
+		return;
+	add(ALTERED, table_oid)->relfilenode = ((Form_pg_class) GETSTRUCT(tuple))->relfilenode;
+	ReleaseSysCache(tuple);
+}
+
+/* Core has it open; the catalogs do not show it before the next command. */
+void
+sf_ddl_storage_made(Oid relid)
+{
+	Relation	rel = RelationIdGetRelation(relid);
+	Oid			table_oid;
+
+	if (rel == NULL)
+		return;
+	table_oid = rel->rd_rel->relrewrite;
+	RelationClose(rel);
+	if (OidIsValid(table_oid))
+		add(COPIED, table_oid)->transient = relid;
+}
+
+/*
+ * Core drops it when storage was exchanged.  Nobody is believed who says so: a drop may
+ * fail, or be rolled back to a savepoint.
+ */
+static bool
+is_being_copied(const Replaced *replaced)
+{
+	return replaced->state == COPIED &&
+		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(replaced->transient));
+}
+
+/* TOAST tables get new storage, too. */
+static bool
+is_copied_table(const Replaced *replaced)
+{
+	return replaced->state == COPIED && get_rel_relkind(replaced->transient) == RELKIND_RELATION;
+}
+
+bool
+sf_ddl_any_copied(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced)
+	{
+		if (is_being_copied(lfirst(lc)))
+			return true;
+	}
+	return false;
+}
+
+/* What was copied is dropped, so the last one is that of the innermost command. */
+Oid
+sf_ddl_rewritten_table(Oid *transient)
+{
+	for (int i = list_length(all_replaced) - 1; i >= 0; i--)
+	{
+		const Replaced *replaced = list_nth(all_replaced, i);
+
+		if (is_copied_table(replaced))
+		{
+			*transient = replaced->transient;
+			return replaced->table_oid;
+		}
+	}
+	elog(ERROR, "no table is being rewritten by this command");
+}
+
+static bool
+is_rewritten(const Replaced *replaced, Relation rel)
+{
+	return replaced->table_oid == RelationGetRelid(rel) &&
+		(is_being_copied(replaced) ||
+		 (replaced->state == ALTERED && replaced->relfilenode == rel->rd_rel->relfilenode));
+}
+
+void
+sf_ddl_refuse_rewritten(Relation rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced)
+	{
+		if (is_rewritten(lfirst(lc), rel))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("cannot write to table \"%s\" while a command of this session may rewrite it",
+							RelationGetRelationName(rel)),
+					 errdetail("The command would keep the old rows, whose securefile values would be freed."),
+					 errhint("Write to the table before or after the command, not in a function that it calls; in an event trigger under a name that sorts after \"securefile_ddl\".")));
+	}
+}
+
+/* ---- TRUNCATE ---- */
+
+static Replaced *
+find_truncated(Oid table_oid)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced)
+	{
+		Replaced   *replaced = lfirst(lc);
+
+		if (replaced->state == TRUNCATED && replaced->table_oid == table_oid)
+			return replaced;
+	}
+	return NULL;
+}
+
+/* Core truncates in place what goes anyway if this (sub)transaction fails. */
+static bool
+is_truncated_in_place(Relation rel)
+{
+	SubTransactionId mine = GetCurrentSubTransactionId();
+
+	return rel->rd_createSubid == mine || SfNewStorageSubid(rel) == mine;
+}
+
+/*
+ * So that an empty file tells of the truncation.  A block of zeros is what a
+ * crash can leave in a heap, too.
+ */
+static void
+add_empty_block(Relation rel)
+{
+	if (rel->rd_rel->relam == HEAP_TABLE_AM_OID && RelationGetNumberOfBlocks(rel) == 0)
+		ReleaseBuffer(ReadBuffer(rel, P_NEW));
+}
+
+void
+sf_ddl_truncate_begins(Relation rel)
+{
+	Replaced   *replaced = find_truncated(RelationGetRelid(rel));
+
+	/* there may be one from another column, or from an earlier command */
+	if (replaced != NULL)
+		all_replaced = list_delete_ptr(all_replaced, replaced);
+	replaced = add(TRUNCATED, RelationGetRelid(rel));
+	replaced->relfilenode = rel->rd_rel->relfilenode;
+	replaced->in_place = is_truncated_in_place(rel);
+	if (replaced->in_place)
+		add_empty_block(rel);
+}
+
+bool
+sf_ddl_is_being_truncated(Relation rel)
+{
+	Replaced   *replaced = find_truncated(RelationGetRelid(rel));
+
+	if (replaced == NULL)
+		return false;
+	if (replaced->relfilenode == rel->rd_rel->relfilenode &&
+		(!replaced->in_place || RelationGetNumberOfBlocks(rel) > 0))
+		return true;
+	all_replaced = list_delete_ptr(all_replaced, replaced);
+	return false;
+}
+
+void
+sf_ddl_refuse_truncated(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("cannot store a value in table \"%s\" while it is being truncated",
+					RelationGetRelationName(rel)),
+			 errdetail("The row would be truncated with the others, and the space of its value would stay taken."),
+			 errhint("Write to the table in an AFTER TRUNCATE trigger, or after the command.")));
+}
+
+/* ---- ends ---- */
+
+void
+sf_ddl_replaced_at_command_end(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced)
+	{
+		Replaced   *replaced = lfirst(lc);
+
+		if (replaced->depth >= sf_ddl_depth())
+			all_replaced = foreach_delete_current(all_replaced, lc);
+	}
+}
+
+void
+sf_ddl_at_subcommit(int level)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced)
+	{
+		Replaced   *replaced = lfirst(lc);
+
+		replaced->level = Min(replaced->level, level - 1);
+	}
+}
+
+void
+sf_ddl_at_subabort(int level)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced)
+	{
+		Replaced   *replaced = lfirst(lc);
+
+		if (replaced->level >= level)
+			all_replaced = foreach_delete_current(all_replaced, lc);
+	}
+}
+
+void
+sf_ddl_replaced_at_end(void)
+{
+	all_replaced = NIL;
+}

@@ -1,0 +1,132 @@
+/*-------------------------------------------------------------------------
+ *
+ * feed.c
+ *	  All bytes of a value, in order, for one who wants to see each of them once.
+ *
+ * An EDITED value is walked through by its pieces: what is in memory is given as it
+ * lies there, and each range of a STORED value gets a reader of its own.  To ask a
+ * reader for parts of the EDITED value would take it apart again for each of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "read/read.h"
+#include "sql/content.h"
+
+/* Two units: what was read is still in the processor's cache when it is taken. */
+#define PART_BYTES		(2 * SF_UNIT_SIZE)
+
+typedef struct Feed
+{
+	SfSqlTake	take;
+	void	   *arg;
+} Feed;
+
+static void
+give(const Feed *feed, const char *bytes, Size len)
+{
+	CHECK_FOR_INTERRUPTS();
+	feed->take(feed->arg, bytes, len);
+}
+
+static void
+feed_bytes(const Feed *feed, const char *bytes, uint64 length)
+{
+	for (uint64 at = 0; at < length; at += PART_BYTES)
+		give(feed, bytes + at, Min(PART_BYTES, length - at));
+}
+
+static void
+feed_zeros(const Feed *feed, uint64 length)
+{
+	char	   *zeros = palloc0(Min(PART_BYTES, length));
+
+	for (uint64 at = 0; at < length; at += PART_BYTES)
+		give(feed, zeros, Min(PART_BYTES, length - at));
+	pfree(zeros);
+}
+
+/* A range of a STORED value; parts end with units, so that none is read twice. */
+static void
+feed_stored(const Feed *feed, struct varlena *value, uint64 start, uint64 length)
+{
+	char	   *part = palloc(Min(PART_BYTES, length));
+	SfReader   *reader = sf_read_begin(value);
+	uint64		end = start + length;
+	uint64		len;
+
+	sf_read_stop_at(reader, end);
+	for (uint64 at = start; at < end; at += len)
+	{
+		len = Min(PART_BYTES - at % SF_UNIT_SIZE, end - at);
+		sf_read_at(reader, at, len, part);
+		give(feed, part, len);
+	}
+	sf_read_end(reader);
+	pfree(part);
+}
+
+static void
+feed_pieces(const Feed *feed, const SfPiece *pieces, int npieces)
+{
+	for (int i = 0; i < npieces; i++)
+	{
+		const SfPiece *piece = &pieces[i];
+
+		switch (piece->kind)
+		{
+			case SF_PIECE_BYTES:
+				feed_bytes(feed, piece->bytes, piece->length);
+				break;
+			case SF_PIECE_ZEROS:
+				feed_zeros(feed, piece->length);
+				break;
+			case SF_PIECE_VALUE:
+				feed_stored(feed, piece->value, piece->start, piece->length);
+				break;
+		}
+	}
+}
+
+/* As it lies, perhaps in TOAST. */
+static void
+feed_inline(const Feed *feed, const SfSqlContent *content)
+{
+	for (int64 at = 0; at < content->length; at += PART_BYTES)
+	{
+		int64		len = Min(PART_BYTES, content->length - at);
+		bytea	   *part = sf_sql_slice(content, at, len);
+
+		give(feed, VARDATA(part), len);
+		pfree(part);
+	}
+}
+
+void
+sf_sql_feed(Datum value, SfSqlTake take, void *arg)
+{
+	Feed		feed = {take, arg};
+	SfRope	   *rope = sf_rope_of(value);
+	SfSqlContent content;
+	SfPiece    *pieces;
+	int			npieces;
+
+	if (rope != NULL)
+		npieces = sf_rope_pieces(rope, &pieces);
+	else
+	{
+		content = sf_sql_open(value);
+		if (content.is_inline)
+		{
+			sf_sql_unpack(&content);
+			feed_inline(&feed, &content);
+			return;
+		}
+		npieces = sf_read_pieces(content.value, &pieces);
+	}
+	feed_pieces(&feed, pieces, npieces);
+	pfree(pieces);
+}

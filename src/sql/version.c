@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * version.c
+ *	  What runs here: the library, the SQL objects, the formats they write.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_proc.h"
+#include "fmgr.h"
+#include "format/format.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+
+PG_FUNCTION_INFO_V1(securefile_version);
+
+/* How the library was built, where that is not as for a release. */
+static const char build_options[] = ""
+#ifdef SF_FAULTS
+	"faults "
+#endif
+#ifdef __SANITIZE_ADDRESS__
+	"sanitizers "
+#endif
+#ifdef USE_ASSERT_CHECKING
+	"assertions "
+#endif
+;
+
+/* The version of the extension that a function belongs to, or NULL. */
+static text *
+extension_version(Oid function)
+{
+	Oid			extension = getExtensionOfObject(ProcedureRelationId, function);
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	text	   *version = NULL;
+
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(extension));
+	scan = systable_beginscan(rel, ExtensionOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		isnull;
+		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion,
+										 RelationGetDescr(rel), &isnull);
+
+		version = DatumGetTextPCopy(datum);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return version;
+}
+
+/*
+ * securefile_version()
+ * returns (library text, extension text, locator_format integer, page_format integer,
+ *			built_for text, build_options text)
+ */
+Datum
+securefile_version(PG_FUNCTION_ARGS)
+{
+	text	   *extension = extension_version(fcinfo->flinfo->fn_oid);
+	size_t		len = strlen(build_options);
+	TupleDesc	desc;
+	Datum		values[6];
+	bool		nulls[6] = {false};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[0] = CStringGetTextDatum(SF_VERSION);
+	values[1] = PointerGetDatum(extension);
+	nulls[1] = extension == NULL;
+	values[2] = Int32GetDatum(SF_LOCATOR_VERSION);
+	values[3] = Int32GetDatum(SF_PAGE_VERSION);
+	values[4] = CStringGetTextDatum("PostgreSQL " PG_VERSION);
+	/* without the space at the end */
+	values[5] = PointerGetDatum(cstring_to_text_with_len(build_options, len > 0 ? len - 1 : 0));
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
