@@ -11,6 +11,8 @@
  *
  * The table is known only when the function is called: one command rewrites
  * all children of a table, whose columns have the same name but not the same number.
+ * Event triggers run between here and there, and may have given the name to another
+ * column; what the command has altered must be what the expression was made for.
  * The segment is made when the first value comes; sync finds it there.
  *
  *-------------------------------------------------------------------------
@@ -38,11 +40,21 @@
 
 PG_FUNCTION_INFO_V1(securefile_convert);
 
+/* The column that the command names; lives as long as the command. */
+typedef struct ConvertTarget
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	const char *name;
+} ConvertTarget;
+
 static bool becomes_securefile(ColumnDef *def);
 static bool is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def);
 static bool has_foreign_children(Oid relid);
 static Expr *stored_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd,
 							   const char *query);
+static Const *make_target(Oid table_oid, AttrNumber attnum, const char *name);
+static AttrNumber column_to_fill(const ConvertTarget *target, Oid table_oid);
 static SfColumn *column_being_rewritten(FunctionCallInfo fcinfo);
 
 /* ---- before the command ---- */
@@ -129,7 +141,7 @@ stored_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const cha
 	Node	   *using = castNode(ColumnDef, cmd->def)->raw_default;
 	ParseState *pstate = make_parsestate(NULL);
 	Node	   *value;
-	Const	   *name;
+	Const	   *target;
 
 	pstate->p_sourcetext = query;
 	addNSItemToQuery(pstate,
@@ -146,19 +158,26 @@ stored_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const cha
 	assign_expr_collations(pstate, value);
 	free_parsestate(pstate);
 
-	/* lives as long as the command */
-	name = makeConst(INTERNALOID, -1, InvalidOid, sizeof(Datum),
-					 PointerGetDatum(pstrdup(cmd->name)), false, true);
-	return (Expr *) makeFuncExpr(objects->convert_fn, objects->type, list_make2(value, name),
+	target = make_target(RelationGetRelid(rel), attnum, cmd->name);
+	return (Expr *) makeFuncExpr(objects->convert_fn, objects->type, list_make2(value, target),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+static Const *
+make_target(Oid table_oid, AttrNumber attnum, const char *name)
+{
+	ConvertTarget *target = palloc(sizeof(ConvertTarget));
+
+	*target = (ConvertTarget) {table_oid, attnum, pstrdup(name)};
+	return makeConst(INTERNALOID, -1, InvalidOid, sizeof(Datum), PointerGetDatum(target),
+					 false, true);
 }
 
 /* ---- in the course of it ---- */
 
 /*
- * securefile_convert(value, column name as C string): the value as the row is to
- * hold it.  Only the expression above can call this, since SQL has no values of
- * type internal.
+ * securefile_convert(value, ConvertTarget): the value as the row is to hold it.  Only
+ * the expression above can call this, since SQL has no values of type internal.
  */
 Datum
 securefile_convert(PG_FUNCTION_ARGS)
@@ -179,6 +198,23 @@ securefile_convert(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(stored);
 }
 
+/* The number of the column in a table that the command rewrites. */
+static AttrNumber
+column_to_fill(const ConvertTarget *target, Oid table_oid)
+{
+	AttrNumber	attnum = sf_ddl_altered_column(table_oid, target->name);
+
+	if (attnum == InvalidAttrNumber ||
+		sf_ddl_altered_column(target->table_oid, target->name) != target->attnum)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("column \"%s\" was replaced by an event trigger of the command",
+						target->name),
+				 errdetail("The values would come from another column than the one whose type is changed."),
+				 errhint("Run the command again without the event trigger.")));
+	return attnum;
+}
+
 /*
  * The column, with a segment if it has one to be.  The new storage says where
  * the table will lie and whether it will be permanent.
@@ -186,14 +222,14 @@ securefile_convert(PG_FUNCTION_ARGS)
 static SfColumn *
 column_being_rewritten(FunctionCallInfo fcinfo)
 {
-	const char *name = (const char *) PG_GETARG_POINTER(1);
+	const ConvertTarget *target = (const ConvertTarget *) PG_GETARG_POINTER(1);
 	SfColumn   *column = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(SfColumn));
 	Oid			transient_oid;
 	Oid			table_oid = sf_ddl_rewritten_table(&transient_oid);
 	Relation	rel = table_open(table_oid, NoLock);
 	Relation	transient = table_open(transient_oid, NoLock);
 
-	*column = sf_ddl_column(rel, get_attnum(table_oid, name));
+	*column = sf_ddl_column(rel, column_to_fill(target, table_oid));
 	column->permanent = transient->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 	if (column->permanent &&
 		!OidIsValid(sf_space_segment_relid(table_oid, column->attnum)))

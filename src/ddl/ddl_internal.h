@@ -377,6 +377,7 @@ typedef struct SfAltered
 {
 	Oid			table_oid;
 	AttrNumber	attnum;
+	const char *name;			/* by which the command found it */
 	bool		by_using;
 } SfAltered;
 
@@ -385,6 +386,9 @@ extern SfAlter *sf_ddl_alter;
 
 /* The object access hook has heard that it has altered a column. */
 extern void sf_ddl_alter_note(Oid table_oid, AttrNumber attnum);
+
+/* The number of the column that it has altered under that name; 0: none. */
+extern AttrNumber sf_ddl_altered_column(Oid table_oid, const char *name);
 
 /* May change the statement: see sf_ddl_convert(). */
 extern SfAlter *sf_ddl_alter_analyze(AlterTableStmt *stmt, const char *query);

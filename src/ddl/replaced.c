@@ -28,8 +28,8 @@
 #include "base/base.h"
 
 #include "access/htup_details.h"
+#include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
 #include "ddl/ddl_internal.h"
@@ -211,7 +211,7 @@ is_truncated_in_place(Relation rel)
 static void
 add_empty_block(Relation rel)
 {
-	if (rel->rd_rel->relam == HEAP_TABLE_AM_OID && RelationGetNumberOfBlocks(rel) == 0)
+	if (rel->rd_tableam == GetHeapamTableAmRoutine() && RelationGetNumberOfBlocks(rel) == 0)
 		ReleaseBuffer(ReadBuffer(rel, P_NEW));
 }
 

@@ -201,6 +201,7 @@ rewrite_table(Oid relid, const char *column, LoggingWish wish)
 		return 0;
 	rel = table_open(relid, NoLock);
 	CheckTableNotInUse(rel, "rewrite");
+	sf_ddl_refuse_rewritten(rel);
 	attnum = get_attnum(relid, column);
 	description = sf_ddl_column(rel, attnum);
 

@@ -566,8 +566,23 @@ sf_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 		return;
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(sf_ddl_alter));
 	altered = palloc(sizeof(SfAltered));
-	*altered = (SfAltered) {table_oid, attnum, has_name(sf_ddl_alter->using_names, name)};
+	*altered = (SfAltered) {table_oid, attnum, pstrdup(name), has_name(sf_ddl_alter->using_names, name)};
 	sf_ddl_alter->retyped = lappend(sf_ddl_alter->retyped, altered);
 	MemoryContextSwitchTo(old);
+}
+
+AttrNumber
+sf_ddl_altered_column(Oid table_oid, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, sf_ddl_alter == NULL ? NIL : sf_ddl_alter->retyped)
+	{
+		const SfAltered *altered = lfirst(lc);
+
+		if (altered->table_oid == table_oid && strcmp(altered->name, name) == 0)
+			return altered->attnum;
+	}
+	return InvalidAttrNumber;
 }
 

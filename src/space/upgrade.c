@@ -254,8 +254,9 @@ sf_space_adopt_storage(SfNode node)
 
 /* ---- what is known of it elsewhere ---- */
 
-void
-sf_space_report_unfinished(Oid table_oid, AttrNumber attnum)
+/* certain: else the database may be without a segment because it is new */
+SF_NORETURN static void
+report_no_segment(Oid table_oid, AttrNumber attnum, bool certain)
 {
 	char	   *column = get_attname(table_oid, attnum, true);
 
@@ -263,15 +264,23 @@ sf_space_report_unfinished(Oid table_oid, AttrNumber attnum)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("column \"%s\" of table \"%s\" has no segment yet",
 					column ? column : "?", get_rel_name(table_oid)),
-			 errdetail("The upgrade of this database by pg_upgrade is not finished."),
-			 errhint("Run securefile_upgrade_finish() in this database.")));
+			 certain ? errdetail("The upgrade of this database by pg_upgrade is not finished.") :
+			 errdetail("The command that makes the column is not through yet, or the upgrade of this database by pg_upgrade is not finished."),
+			 certain ? errhint("Run securefile_upgrade_finish() in this database.") :
+			 errhint("Use the column after that command. In a database that was upgraded, run securefile_upgrade_finish().")));
+}
+
+void
+sf_space_report_unfinished(Oid table_oid, AttrNumber attnum)
+{
+	report_no_segment(table_oid, attnum, true);
 }
 
 void
 sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum)
 {
 	if (!sf_io_database_is_own(MyDatabaseId, ERROR))
-		sf_space_report_unfinished(table_oid, attnum);
+		report_no_segment(table_oid, attnum, sf_io_database_has_files(MyDatabaseId, ERROR));
 }
 
 void

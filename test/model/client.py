@@ -204,12 +204,20 @@ class Client:
         self.counts["faults"] += 1
         if self.prepared is None or self.prepared["step"] == "preparing":
             self.prepared = None
-            if self.conn.info.transaction_status != TransactionStatus.IDLE:
-                self.sql("ROLLBACK")
+            self.roll_back()
             return
         while self.prepared:
             try:
                 self.end_prepared(self.prepared["step"])
+            except Injected:
+                pass
+
+    def roll_back(self):
+        """End a transaction that met a fault, whose ROLLBACK may meet one, too: PostgreSQL
+        writes the rest of a cursor's temporary file when it closes the cursor."""
+        while self.conn.info.transaction_status != TransactionStatus.IDLE:
+            try:
+                self.sql("ROLLBACK")
             except Injected:
                 pass
 

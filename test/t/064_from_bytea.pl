@@ -69,6 +69,28 @@ is(sql("SELECT count(*) FROM u WHERE doc::bytea IS DISTINCT FROM blob(seed, len)
 sound($node, 'u', 'USING over stored values');
 sound($node, 'u', 'USING over stored values, another column', column => 'lo');
 
+# the column is known by its number, whatever name it gets on the way
+sql('CREATE TABLE swapped (id int, a bytea, b bytea)', 'INSERT INTO swapped SELECT i, blob(i, 5000), blob(100 + i, 5000) FROM generate_series(1, 3) i',
+	q{CREATE FUNCTION rename_once(bytea) RETURNS bytea LANGUAGE plpgsql AS $$
+	BEGIN
+		IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'swapped'::regclass AND attname = 'a') THEN ALTER TABLE swapped RENAME a TO c; END IF;
+		RETURN $1;
+	END $$}, 'ALTER TABLE swapped ALTER a TYPE securefile USING rename_once(a)');
+is(sql('SELECT count(*) FROM swapped WHERE c::bytea = blob(id, 5000) AND b = blob(100 + id, 5000)'), 3, 'renamed by its USING');
+sound($node, 'swapped', 'renamed by its USING', column => 'c');
+sql('ALTER TABLE swapped ALTER c TYPE bytea', q{CREATE FUNCTION swap() RETURNS event_trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF current_setting('my.swap', true) = 'yes' THEN
+			SET my.swap = 'no';
+			ALTER TABLE swapped RENAME c TO x;
+			ALTER TABLE swapped RENAME b TO c;
+			ALTER TABLE swapped RENAME x TO b;
+		END IF;
+	END $$}, q{CREATE EVENT TRIGGER swap ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION swap()});
+fails_with($node, "SET my.swap = 'yes'; ALTER TABLE swapped ALTER c TYPE securefile", '55006', qr/replaced by an event trigger/, 'names swapped by an event trigger');
+sql('DROP EVENT TRIGGER swap', 'ALTER TABLE swapped ALTER c TYPE securefile');
+is(sql('SELECT count(*) FROM swapped WHERE c::bytea = blob(id, 5000) AND b = blob(100 + id, 5000)'), 3, 'and the command again');
+
 # a command inside, before the first value of the one outside is stored
 sql("CREATE TABLE $_ AS TABLE same") for ('outside', 'inside');
 sql(q{CREATE FUNCTION nested(doc bytea, id int) RETURNS bytea LANGUAGE plpgsql AS $$

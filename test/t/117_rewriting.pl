@@ -128,7 +128,8 @@ sql('CREATE TABLE wide (id int, d securefile); CREATE TABLE wide1 () INHERITS (w
 fill_table('wide1', 3);
 fill_table('wide2', 3);
 is_refused('wide2', 'a child whose turn comes', 'ALTER TABLE wide ALTER id TYPE bigint USING id + act()', $_)
-  foreach ('DELETE FROM wide2', "INSERT INTO wide2 VALUES (4, blob(4, $len))", 'TRUNCATE wide2');
+  foreach ('DELETE FROM wide2', "INSERT INTO wide2 VALUES (4, blob(4, $len))", 'TRUNCATE wide2',
+		"SELECT securefile_rewrite('wide2', 'd')");
 
 is_refused('wide2', 'a child that gets a column', 'ALTER TABLE wide ADD COLUMN x int DEFAULT act()', 'DELETE FROM wide2');
 
@@ -182,6 +183,9 @@ sql(with_calls("BEGIN; CREATE TABLE n (id int, d securefile); TRUNCATE n, b; INS
 sound_rows('n', '3', 'after TRUNCATE of an empty table in place');
 fails_with($node, with_calls("BEGIN; CREATE TABLE o (id int, d securefile); TRUNCATE o, b; COMMIT", "INSERT INTO o VALUES (9, blob(9, $len))"),
 	'55006', $truncating, 'before TRUNCATE of an empty table in place');
+sql('CREATE ACCESS METHOD heap2 TYPE TABLE HANDLER heap_tableam_handler');
+fails_with($node, with_calls("BEGIN; CREATE TABLE o (id int, d securefile) USING heap2; TRUNCATE o, b; COMMIT", "INSERT INTO o VALUES (9, blob(9, $len))"),
+	'55006', $truncating, 'the same of another access method with the code of heap');
 sql(with_calls("BEGIN; SAVEPOINT s; TRUNCATE a; ROLLBACK TO s; INSERT INTO a VALUES (4, blob(4, $len)); SAVEPOINT s; TRUNCATE a; RELEASE s; INSERT INTO a VALUES (5, blob(5, $len)); COMMIT"));
 sound_rows('a', '5', 'TRUNCATE in subtransactions');
 sql(with_calls("DO \$\$ BEGIN BEGIN TRUNCATE a, b; EXCEPTION WHEN division_by_zero THEN NULL; END; INSERT INTO a VALUES (6, blob(6, $len)); END \$\$", '', 'SELECT 1 / 0'));
