@@ -124,6 +124,8 @@ $(CLIENT_GOALS): client-%:
 install-server:
 	$(MAKE) -f $(firstword $(MAKEFILE_LIST)) install NO_CLIENT=1
 install-client: client-install
+# one after the other, since both build what is not built
+client-install: client-all
 
 else
 

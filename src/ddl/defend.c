@@ -41,7 +41,11 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-static bool has_triggers(const TriggerDesc *triggers, AttrNumber attnum, bool permanent);
+/* The row triggers that a column has. */
+#define HAS_STORE		1
+#define HAS_ACCOUNT		2
+
+static uint8 *find_triggers(const TriggerDesc *triggers, int natts);
 static void refuse(Relation rel, AttrNumber attnum);
 
 void
@@ -49,6 +53,8 @@ sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+	uint8		required = permanent ? HAS_STORE | HAS_ACCOUNT : HAS_STORE;
+	uint8	   *found = NULL;
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION)
 		return;
@@ -63,30 +69,40 @@ sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 		/* the type was changed by another session while the table was made */
 		if (!sf_ddl_is_securefile(att->atttypid, &typmod))
 			sf_ddl_refuse_nested(rel, att);
-		if (!has_triggers(triggers, att->attnum, permanent))
+		if (found == NULL)
+			found = find_triggers(triggers, desc->natts);
+		if ((found[att->attnum] & required) != required)
 			refuse(rel, att->attnum);
 	}
+	if (found != NULL)
+		pfree(found);
 }
 
-/* Does a column have the row triggers it needs, switched on for every role? */
-static bool
-has_triggers(const TriggerDesc *triggers, AttrNumber attnum, bool permanent)
+/*
+ * By attribute number, which row triggers of a column are switched on for every
+ * role.  A table may have as many columns as it likes, each with its triggers: they
+ * are looked at once.
+ */
+static uint8 *
+find_triggers(const TriggerDesc *triggers, int natts)
 {
 	const SfDdlObjects *objects = sf_ddl_objects();
-	bool		store = false;
-	bool		account = !permanent;
+	uint8	   *found = palloc0(natts + 1);
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
+		int			attnum;
 
 		if (!trigger->tgisinternal || trigger->tgenabled != TRIGGER_FIRES_ALWAYS ||
-			trigger->tgnargs < 1 || pg_strtoint16(trigger->tgargs[0]) != attnum)
+			trigger->tgnargs < 1 ||
+			(trigger->tgfoid != objects->store_fn && trigger->tgfoid != objects->account_fn))
 			continue;
-		store |= trigger->tgfoid == objects->store_fn;
-		account |= trigger->tgfoid == objects->account_fn;
+		attnum = pg_strtoint16(trigger->tgargs[0]);
+		if (attnum > 0 && attnum <= natts)
+			found[attnum] |= trigger->tgfoid == objects->store_fn ? HAS_STORE : HAS_ACCOUNT;
 	}
-	return store && account;
+	return found;
 }
 
 static void

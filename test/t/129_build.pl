@@ -48,7 +48,8 @@ is_deeply([ below("$top/sources") ], \@before, 'the sources are as they were');
 
 ok((quiet(@make, 'install-server', "DESTDIR=$top/server"))[0], 'install-server');
 ok((quiet(@make, 'install-client', "DESTDIR=$top/client"))[0], 'install-client');
-ok((quiet(@make, 'install', "DESTDIR=$top/all"))[0], 'install');
+ok((quiet(@make, 'client-clean'))[0], 'client-clean');
+ok((quiet(@make, '-j4', 'install', "DESTDIR=$top/all"))[0], 'install of what is not built yet, in parallel');
 my @server = below("$top/server");
 my @client = below("$top/client");
 is_deeply([ sort @server, @client ], [ below("$top/all") ], 'the two make up all, and share nothing');
