@@ -142,6 +142,9 @@ extern uint64 sf_rope_data(const SfRope *rope);
 /* Its pieces (palloc'd), as of sf_object_pieces(); they live as long as the rope. */
 extern int	sf_rope_pieces(const SfRope *rope, SfPiece **pieces);
 
+/* Bytes [start, end), which it has, as a flat value; touches no more of it. */
+extern struct varlena *sf_rope_part(const SfRope *rope, uint64 start, uint64 end);
+
 /* ---- ownership ---- */
 
 /*

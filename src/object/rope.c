@@ -308,6 +308,30 @@ list_pieces(const RopeNode *node, SfPiece *pieces, int *n)
 	}
 }
 
+/* How many pieces bytes [from, to) of a tree are; pieces: these, or NULL. */
+static int
+list_part(const RopeNode *node, uint64 from, uint64 to, SfPiece *pieces)
+{
+	uint64		first;
+	uint64		past;
+	int			n;
+
+	if (node == NULL || from >= to)
+		return 0;
+	first = Length(node->left);
+	past = first + node->piece.length;
+	n = list_part(node->left, from, Min(to, first), pieces);
+	if (from < past && to > first)
+	{
+		if (pieces != NULL)
+			pieces[n] = cut_piece(node->piece, Max(from, first) - first, Min(to, past) - first);
+		n++;
+	}
+	if (to > past)
+		n += list_part(node->right, Max(from, past) - past, to - past, pieces ? pieces + n : NULL);
+	return n;
+}
+
 static RopeNode *
 copy_tree(Store *store, const RopeNode *node)
 {
@@ -416,6 +440,20 @@ sf_rope_pieces(const SfRope *rope, SfPiece **pieces)
 	*pieces = palloc_extended(Max(Pieces(rope->root), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	list_pieces(rope->root, *pieces, &n);
 	return n;
+}
+
+struct varlena *
+sf_rope_part(const SfRope *rope, uint64 start, uint64 end)
+{
+	int			n = list_part(rope->root, start, end, NULL);
+	SfPiece    *pieces = palloc_extended(Max(n, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
+	struct varlena *part;
+
+	Assert(start <= end && end <= sf_rope_length(rope));
+	list_part(rope->root, start, end, pieces);
+	part = sf_object_edited(pieces, n);
+	pfree(pieces);
+	return part;
 }
 
 static void

@@ -29,19 +29,48 @@ securefile_length(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(sf_sql_open(PG_GETARG_DATUM(0)).length);
 }
 
-/*
- * Bytes from position start (the first is 1) to before that offset, as far as
- * there are any.
- */
+/* Bytes [first, past) of a value of some length, as far as there are any. */
+typedef struct Part
+{
+	int64		first;
+	int64		past;
+} Part;
+
+static Part
+part_of(int64 length, int64 start, int64 end_offset)
+{
+	Part		part;
+
+	part.first = Min(Max(start, 1) - 1, length);
+	part.past = Max(Min(Max(end_offset, 0), length), part.first);
+	return part;
+}
+
+/* Of a value that grows in a loop: no more of it is made flat than is asked for. */
+static bytea *
+substring_of_rope(const SfRope *rope, int64 start, int64 end_offset)
+{
+	Part		part = part_of(sf_rope_length(rope), start, end_offset);
+	struct varlena *flat = sf_rope_part(rope, part.first, part.past);
+	SfSqlContent content = sf_sql_open(PointerGetDatum(flat));
+
+	return sf_sql_slice(&content, 0, part.past - part.first);
+}
+
+/* Bytes from position start (the first is 1) to before that offset. */
 static bytea *
 substring(Datum value, int64 start, int64 end_offset)
 {
-	SfSqlContent content = sf_sql_open(value);
-	int64		first = Min(Max(start, 1) - 1, content.length);
-	int64		past = Min(Max(end_offset, 0), content.length);
+	SfRope	   *rope = sf_rope_of(value);
+	SfSqlContent content;
+	Part		part;
 
 	sf_sql_send_large();
-	return sf_sql_slice(&content, first, Max(past - first, 0));
+	if (rope != NULL)
+		return substring_of_rope(rope, start, end_offset);
+	content = sf_sql_open(value);
+	part = part_of(content.length, start, end_offset);
+	return sf_sql_slice(&content, part.first, part.past - part.first);
 }
 
 /* Offset of the end of a substring; an overflow means to the end, as for bytea. */

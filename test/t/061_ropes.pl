@@ -48,6 +48,15 @@ $node->safe_psql(
 		END LOOP;
 		RETURN d;
 	END $$;
+	CREATE FUNCTION look(n int) RETURNS bigint LANGUAGE plpgsql AS $$
+	DECLARE d securefile; x record; sum bigint := 0;
+	BEGIN
+		FOR x IN SELECT doc FROM r WHERE id <= n LOOP
+			IF d IS NULL THEN d := x.doc; ELSE d := d || x.doc; END IF;
+			sum := sum + length(substring(d FROM length(d) / 2 FOR 10));
+		END LOOP;
+		RETURN sum;
+	END $$;
 	CREATE FUNCTION seconds(what text, times int) RETURNS float8 LANGUAGE plpgsql AS $$
 	DECLARE since timestamptz := clock_timestamp();
 	BEGIN
@@ -76,6 +85,7 @@ sub nearly_linear
 }
 
 nearly_linear('one joined to a variable after the other', 'SELECT join_some(%d)', 1000);
+nearly_linear('a part looked at after each', 'SELECT look(%d)', 1000);
 nearly_linear('in an aggregate', 'SELECT length(joined(doc)) FROM r WHERE id <= %d', 1000);
 nearly_linear('joined and edited by turns', 'SELECT alternate(%d)', 1250);
 nearly_linear('new bytes behind a stored value', 'SELECT length(lengthen(%d))', 250);
@@ -113,7 +123,7 @@ $node->safe_psql(
 			END CASE;
 			IF length(d) IS DISTINCT FROM length(b) THEN RETURN 'length, step ' || i; END IF;
 			IF i % 97 = 0 AND d::bytea IS DISTINCT FROM b THEN RETURN 'bytes, step ' || i; END IF;
-			IF i % 31 = 0 AND substring(d FROM p FOR 100) IS DISTINCT FROM substring(b FROM p FOR 100) THEN RETURN 'part, step ' || i; END IF;
+			IF i % 5 = 0 AND substring(d FROM p FOR 10 * l) IS DISTINCT FROM substring(b FROM p FOR 10 * l) THEN RETURN 'part, step ' || i; END IF;
 		END LOOP;
 		IF d::bytea = b AND d1::bytea = b1 AND d2::bytea = b2 AND d3::bytea = b3 THEN RETURN 'same'; END IF;
 		RETURN 'not the same in the end';
