@@ -283,8 +283,8 @@ refuse_own(Relation rel, AttrNumber attnum)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("column \"%s\" of table \"%s\" has stored securefile values that were made before its rows",
 						column_name(rel, attnum), RelationGetRelationName(rel)),
-				 errdetail("A command that ran while the table was filled has made the column's segment, and it cannot be told which row such a value belongs to."),
-				 errhint("Alter the table when it is filled, not in a function that is called meanwhile.")));
+				 errdetail("A command that ran while the table was made or filled has made the column's segment, and it cannot be told which row such a value belongs to."),
+				 errhint("Alter the table when it is filled, not in a function that is called meanwhile; in an event trigger under a name that sorts after \"securefile_ddl\".")));
 }
 
 /* Returns true when the segment was made now. */
