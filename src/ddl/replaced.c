@@ -106,21 +106,14 @@ sf_ddl_storage_made(Oid relid)
 }
 
 /*
- * Core drops it when storage was exchanged.  Nobody is believed who says so: a drop may
- * fail, or be rolled back to a savepoint.
+ * What kind of relation the new storage is, since TOAST tables get some, too; '\0' when
+ * there is none.  Core drops it when storage was exchanged.  Nobody is believed who says
+ * so: a drop may fail, or be rolled back to a savepoint.
  */
-static bool
-is_being_copied(const Replaced *replaced)
+static char
+copied_to(const Replaced *replaced)
 {
-	return replaced->state == COPIED &&
-		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(replaced->transient));
-}
-
-/* TOAST tables get new storage, too. */
-static bool
-is_copied_table(const Replaced *replaced)
-{
-	return replaced->state == COPIED && get_rel_relkind(replaced->transient) == RELKIND_RELATION;
+	return replaced->state == COPIED ? get_rel_relkind(replaced->transient) : '\0';
 }
 
 bool
@@ -130,7 +123,7 @@ sf_ddl_any_copied(void)
 
 	foreach(lc, all_replaced)
 	{
-		if (is_being_copied(lfirst(lc)))
+		if (copied_to(lfirst(lc)) != '\0')
 			return true;
 	}
 	return false;
@@ -144,7 +137,7 @@ sf_ddl_rewritten_table(Oid *transient)
 	{
 		const Replaced *replaced = list_nth(all_replaced, i);
 
-		if (is_copied_table(replaced))
+		if (copied_to(replaced) == RELKIND_RELATION)
 		{
 			*transient = replaced->transient;
 			return replaced->table_oid;
@@ -157,7 +150,7 @@ static bool
 is_rewritten(const Replaced *replaced, Relation rel)
 {
 	return replaced->table_oid == RelationGetRelid(rel) &&
-		(is_being_copied(replaced) ||
+		(copied_to(replaced) != '\0' ||
 		 (replaced->state == ALTERED && replaced->relfilenode == rel->rd_rel->relfilenode));
 }
 
