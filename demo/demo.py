@@ -13,6 +13,7 @@ import argparse
 import datetime
 import hashlib
 import os
+import select
 import shutil
 import sys
 import time
@@ -100,6 +101,13 @@ def batches(files):
         yield batch
 
 
+def flush(conn):
+    """Send what libpq still holds.  At the end of a pipeline psycopg before 3.1.18 does
+    not do this, and then waits for answers to what it has not sent."""
+    while conn.pgconn.flush():
+        select.select([], [conn.fileno()], [])
+
+
 def load_files(conn, table, files, what):
     """INSERT each file with binary parameters; returns the seconds it took."""
     progress = Progress(what, len(files), sum(size for _, size in files))
@@ -112,6 +120,7 @@ def load_files(conn, table, files, what):
                                                            datetime.timezone.utc)
                 conn.execute(statement, (path, modified, read(path)))
                 progress.step(size)
+            flush(conn)
         conn.commit()
     progress.show("\n")
     return progress.seconds()
