@@ -17,6 +17,22 @@ SELECT securefile_digest('abc', 'sha');
 SELECT securefile_digest(NULL, 'sha256') IS NULL AS document, securefile_digest('abc', NULL) IS NULL AS algorithm,
 	securefile_digest(NULL, 'sha1') IS NULL AS both;
 SELECT securefile_digest('abc');
+-- an argument without a type is a document; one that a driver
+-- declares as bytea needs a cast, and so it does for the other functions
+PREPARE untyped AS SELECT securefile_digest($1, $2) = sha256('abc') AS digest,
+	(SELECT string_agg(c, '') FROM securefile_chunks($1, 2) c) AS chunks;
+EXECUTE untyped('abc', 'sha256');
+PREPARE typed(bytea) AS SELECT securefile_digest($1, 'sha256');
+PREPARE typed(bytea) AS SELECT securefile_chunks($1);
+PREPARE typed(bytea) AS SELECT securefile_open($1, 'r');
+PREPARE typed(bytea) AS SELECT securefile_truncate($1, 2);
+PREPARE typed(bytea) AS SELECT substring($1, 2::bigint);
+PREPARE typed(bytea) AS SELECT securefile_digest($1::securefile, 'sha256') = sha256($1) AS digest,
+	(SELECT string_agg(c, '') FROM securefile_chunks($1::securefile, 2) c) AS chunks,
+	securefile_truncate($1::securefile, 2) AS truncated, substring($1::securefile, 2::bigint) AS substring,
+	securefile_read(securefile_open($1::securefile, 'r'), 3) AS handle;
+EXECUTE typed('abc');
+DEALLOCATE ALL;
 SELECT provolatile, proparallel, proisstrict FROM pg_proc WHERE oid = 'securefile_digest'::regproc;
 
 -- what is wrong with any of the digests of a value

@@ -1,6 +1,7 @@
 """asyncpg."""
 
 import asyncio
+import hashlib
 import io
 
 import asyncpg
@@ -87,6 +88,9 @@ async def conditions(conn):
     stack.ok(dict(rows) == ROWS, "a cursor of the server")
     array = await conn.fetchval("SELECT array_agg(document) FROM asyncpg_docs WHERE name = '10 B'")
     stack.ok(array == [PAYLOADS["10 B"]], "an array")
+    for argument in ("$1", "$1::securefile"):
+        digest = await conn.fetchval(f"SELECT securefile_digest({argument}, 'sha256')", b"abc")
+        stack.same(digest, hashlib.sha256(b"abc").digest(), f"an argument {argument}")
 
 
 async def whole_rows(conn):

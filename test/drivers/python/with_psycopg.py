@@ -1,5 +1,7 @@
 """psycopg 3."""
 
+import functools
+import hashlib
 import io
 
 import psycopg
@@ -129,6 +131,14 @@ def conditions(conn):
     stack.same(piece, PAYLOADS["5 MB"][1000000:1001000], "a part by substring()")
 
 
+def arguments(conn):
+    for placeholder in ("%s", "%b"):
+        refused = functools.partial(conn.execute, f"SELECT securefile_digest({placeholder}, 'sha256')", (b"abc",))
+        stack.fails(psycopg.errors.UndefinedFunction, refused, f"an argument {placeholder} without a cast is refused")
+        digest = conn.execute(f"SELECT securefile_digest({placeholder}::securefile, 'sha256')", (b"abc",)).fetchone()[0]
+        stack.same(digest, hashlib.sha256(b"abc").digest(), f"an argument {placeholder}::securefile")
+
+
 def what_it_sees(conn):
     cursor = conn.execute("SELECT document, ARRAY[document] FROM psycopg_docs")
     stack.ok([column.type_code for column in cursor.description] == [17, 1001], "the cursor describes bytea and bytea[]")
@@ -158,5 +168,6 @@ with psycopg.connect(autocommit=True) as conn:
     stack.part("parameters", ways_to_write, conn)
     stack.part("many rows", many_rows, conn)
     stack.part("conditions", conditions, conn)
+    stack.part("arguments", arguments, conn)
     stack.part("what it sees", what_it_sees, conn)
     stack.part("large ones", large_ones, conn)

@@ -1,5 +1,6 @@
 """psycopg2."""
 
+import hashlib
 import io
 
 import psycopg2
@@ -101,6 +102,18 @@ def many_rows(conn):
         stack.ok([bytes(d) for d in cursor.fetchone()[1]] == [PAYLOADS["10 B"]], "an array")
 
 
+def arguments(conn):
+    with conn, conn.cursor() as cursor:
+        cursor.execute("SELECT securefile_digest(%s::securefile, 'sha256')", (b"abc",))
+        stack.same(cursor.fetchone()[0], hashlib.sha256(b"abc").digest(), "an argument %s::securefile")
+    with conn, conn.cursor() as cursor:
+        stack.fails(
+            psycopg2.errors.UndefinedFunction,
+            lambda: cursor.execute("SELECT securefile_digest(%s, 'sha256')", (b"abc",)),
+            "an argument %s without a cast is refused",
+        )
+
+
 def large_ones(conn):
     for size in (0, 5 * MB) + ((200 * MB,) if LONG else ()):
         data = bytes_of(size)
@@ -121,4 +134,5 @@ stack.part(
     "Binary",
 )
 stack.part("many rows", many_rows, conn)
+stack.part("arguments", arguments, conn)
 stack.part("large ones", large_ones, conn)
