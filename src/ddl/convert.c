@@ -15,6 +15,9 @@
  * column; what the command has altered must be what the expression was made for.
  * The segment is made when the first value comes; sync finds it there.
  *
+ * The command fails if there is something on the column that a securefile cannot
+ * have, such as an index on md5() of it.  The errors are PostgreSQL's; a hint is added.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -35,6 +38,7 @@
 #include "parser/parse_relation.h"
 #include "parser/parse_type.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
@@ -237,4 +241,59 @@ column_being_rewritten(FunctionCallInfo fcinfo)
 	table_close(transient, NoLock);
 	table_close(rel, NoLock);
 	return column;
+}
+
+/* ---- when it fails ---- */
+
+bool
+sf_ddl_converts(Node *stmt)
+{
+	ListCell   *lc;
+
+	if (!IsA(stmt, AlterTableStmt) || castNode(AlterTableStmt, stmt)->objtype != OBJECT_TABLE ||
+		sf_ddl_objects() == NULL)
+		return false;
+	foreach(lc, castNode(AlterTableStmt, stmt)->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_AlterColumnType && becomes_securefile(castNode(ColumnDef, cmd->def)))
+			return true;
+	}
+	return false;
+}
+
+/* PostgreSQL's messages, untranslated, and what they mean here. */
+static const struct
+{
+	const char *message_id;
+	const char *hint;
+}			hints[] = {
+	{"functions in index expression must be marked IMMUTABLE",
+	"Drop the index first: none can be computed from the bytes of a securefile. A trigger can keep a digest of them in a column of its own."},
+	{"functions in index predicate must be marked IMMUTABLE",
+	"Drop the index first: its condition cannot read the bytes of a securefile."},
+	{"data type %s has no default operator class for access method \"%s\"",
+	"Drop the index or constraint first: a securefile can have hash indexes only, which find it by its content."},
+	{"column \"%s\" cannot be used in statistics because its type %s has no default btree operator class",
+	"Drop the statistics object first, or take the column out of it."},
+	{"cannot alter type of a column used by a generated column",
+	"Drop the generated column first. It can be computed from the length of a securefile, and not from its bytes; a trigger can do that."},
+};
+
+void
+sf_ddl_convert_hint(void)
+{
+	MemoryContext old;
+	ErrorData  *error;
+
+	if (geterrcode() == ERRCODE_OUT_OF_MEMORY)
+		return;
+	old = MemoryContextSwitchTo(CurTransactionContext);
+	error = CopyErrorData();
+	for (int i = 0; i < lengthof(hints); i++)
+		if (error->message_id != NULL && strcmp(error->message_id, hints[i].message_id) == 0)
+			errhint("%s", hints[i].hint);
+	FreeErrorData(error);
+	MemoryContextSwitchTo(old);
 }

@@ -261,6 +261,15 @@ extern void sf_ddl_rebuild(Oid table_oid, List *attnums);
  */
 extern void sf_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query);
 
+/* Is it an ALTER TABLE that gives a column the type securefile? */
+extern bool sf_ddl_converts(Node *stmt);
+
+/*
+ * Such a command has failed: if by something on the column that a securefile cannot
+ * have, give the error a hint.  To be called in PG_CATCH().
+ */
+extern void sf_ddl_convert_hint(void);
+
 /* ---- noted.c: which tables commands have touched ---- */
 
 /* Is this a session and a moment in which tables can change?  Else hooks do nothing. */

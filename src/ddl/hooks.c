@@ -178,6 +178,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	Oid			copied;
 	int			mark;
 	Oid			dropped_db;
+	bool		converts;
 
 	if (!sf_ddl_noting())
 	{
@@ -190,6 +191,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	sf_ddl_trigger_guard(stmt);
 	sf_ddl_guard_type(stmt);
 	dropped_db = sf_ddl_database_before(stmt);
+	converts = sf_ddl_converts(stmt);
 
 	mark = sf_ddl_notes_begin();
 	PG_TRY();
@@ -216,6 +218,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	}
 	PG_CATCH();
 	{
+		if (converts)
+			sf_ddl_convert_hint();
 		sf_ddl_notes_fail(mark);
 		sf_ddl_alter = outer_alter;
 		PG_RE_THROW();

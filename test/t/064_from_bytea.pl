@@ -212,6 +212,72 @@ sql(q{CREATE PROCEDURE there_and_back() LANGUAGE plpgsql AS $$
 	END $$}, 'CALL there_and_back()');
 all_stored('r', 'from a procedure');
 
+# ---- what the column has and a securefile cannot have ----
+
+# the two programs of doc/operations.md: what is on a column, and how digests take the
+# place of indexes
+my ($what_is_on, $with_digests) = slurp("$FindBin::RealBin/../../doc/operations.md") =~ /^### Before you start\n.*?^```sql\n(.*?)^```.*?^```sql\n(.*?)^```/ms;
+my $hint = qr/HINT:  Drop the/;
+
+# made, how the query calls it, SQLSTATE or '' if it stays, what the error says, dropped
+my @on_it = (
+	[ 'CREATE INDEX x ON docs (document)', 'index x', '42704', qr/$hint index or constraint.*hash/, 'DROP INDEX x' ],
+	[ 'CREATE INDEX x ON docs USING brin (document)', 'index x', '42704', qr/$hint index or constraint.*hash/, 'DROP INDEX x' ],
+	[ 'ALTER TABLE docs ADD CONSTRAINT x UNIQUE (id, document)', 'constraint x on table docs', '42704', qr/$hint index or constraint/, 'ALTER TABLE docs DROP CONSTRAINT x' ],
+	[ 'CREATE INDEX x ON docs (md5(document))', 'index x', '42P17', qr/$hint index .*trigger/, 'DROP INDEX x' ],
+	[ 'CREATE INDEX x ON docs (sha256(document))', 'index x', '42P17', qr/$hint index .*trigger/, 'DROP INDEX x' ],
+	[ q{CREATE INDEX x ON docs (id) WHERE substring(document FROM 1 FOR 1) = '\x41'}, 'index x', '42P17', qr/$hint index .*condition/, 'DROP INDEX x' ],
+	[ 'ALTER TABLE docs ADD x text GENERATED ALWAYS AS (md5(document)) STORED', 'default value for column x of table docs', '0A000', qr/$hint generated column.*length/, 'ALTER TABLE docs DROP x' ],
+	[ 'ALTER TABLE docs ADD x int GENERATED ALWAYS AS (length(document)) STORED', 'default value for column x of table docs', '0A000', qr/$hint generated column.*length/,
+		'ALTER TABLE docs DROP x', 'ALTER TABLE docs ADD x bigint GENERATED ALWAYS AS (length(document)) STORED' ],
+	[ 'CREATE STATISTICS x ON id, document FROM docs', 'statistics object x', '0A000', qr/$hint statistics/, 'DROP STATISTICS x' ],
+	[ 'CREATE STATISTICS x ON md5(document) FROM docs', 'statistics object x', '' ],
+	[ 'CREATE VIEW x AS SELECT id, md5(document), document FROM docs', 'rule _RETURN on view x', '0A000', qr/view x/, 'DROP VIEW x', 'again' ],
+	[ 'CREATE MATERIALIZED VIEW x AS SELECT id, document FROM docs', 'rule _RETURN on materialized view x', '0A000', qr/materialized view x/, 'DROP MATERIALIZED VIEW x',
+		'CREATE MATERIALIZED VIEW x AS SELECT id, document::bytea FROM docs' ],
+	[ 'CREATE RULE x AS ON UPDATE TO docs WHERE new.document IS NULL DO INSTEAD NOTHING', 'rule x on table docs', '0A000', qr/rule x/, 'DROP RULE x ON docs', 'again' ],
+	[ 'CREATE POLICY x ON docs USING (document IS NOT NULL)', 'policy x on table docs', '0A000', qr/policy x/, 'DROP POLICY x ON docs', 'again' ],
+	[ 'CREATE TRIGGER x BEFORE UPDATE OF document ON docs FOR EACH ROW EXECUTE FUNCTION fire()', 'trigger x on table docs', '0A000', qr/trigger x/, 'DROP TRIGGER x ON docs', 'again' ],
+	[ 'CREATE TRIGGER x BEFORE UPDATE ON docs FOR EACH ROW WHEN (new.document IS DISTINCT FROM old.document) EXECUTE FUNCTION fire()', 'trigger x on table docs', '0A000', qr/trigger x/,
+		'DROP TRIGGER x ON docs', 'again' ],
+	[ 'CREATE FUNCTION x() RETURNS bigint LANGUAGE sql BEGIN ATOMIC SELECT count(document) FROM docs; END', 'function x()', '0A000', qr/function x/, 'DROP FUNCTION x', 'again' ],
+	[ 'CREATE PUBLICATION x FOR TABLE docs (id, document)', 'publication of table docs in publication x', '0A000', qr/publication x/, 'DROP PUBLICATION x', 'again' ],
+	[ 'CREATE PUBLICATION x FOR TABLE docs WHERE (document IS NOT NULL)', 'publication of table docs in publication x', '0A000', qr/publication x/, 'DROP PUBLICATION x' ],
+	[ 'CREATE INDEX x ON docs USING hash (document)', 'index x', '' ],
+	[ 'CREATE INDEX x ON docs (length(document)) WHERE document IS NOT NULL', 'index x', '' ],
+	[ q{ALTER TABLE docs ALTER document SET DEFAULT '\x41'}, 'default value for column document of table docs', '' ],
+	[ q{ALTER TABLE docs ADD CONSTRAINT x CHECK (md5(document) <> 'x' AND document > '\x')}, 'constraint x on table docs', '' ],
+);
+foreach (@on_it)
+{
+	my ($made, $object, $state, $error, $drop, $again) = @$_;
+	$again = $made if ($again // '') eq 'again';
+	sql('DROP TABLE IF EXISTS docs CASCADE', 'DROP PUBLICATION IF EXISTS x',
+		'CREATE TABLE docs (id int, document bytea)', 'INSERT INTO docs VALUES (1, repeat($$ab$$, 1200)::bytea)', 'CREATE PUBLICATION other FOR TABLE docs', $made);
+	is((split /\|/, sql($what_is_on =~ s/;$//r))[0], $object, "listed: $made");
+	if ($state ne '')
+	{
+		fails_with($node, 'ALTER TABLE docs ALTER document TYPE securefile', $state, $error, "refused: $made");
+		sql($drop);
+	}
+	sql('ALTER TABLE docs ALTER document TYPE securefile', defined $again ? $again : (), 'DROP PUBLICATION other');
+	is(sql('SELECT length(document), securefile_digest(document, $$md5$$) = decode(md5(repeat($$ab$$, 1200)), $$hex$$) FROM docs'), '2400|t', "altered: $made");
+}
+sql('DROP TABLE docs', 'CREATE TABLE docs (id int, document bytea)', 'CREATE TABLE x (d docs)');
+fails_with($node, 'ALTER TABLE docs ALTER document TYPE securefile', '0A000', 'row type', 'a column of the row type');
+sql('CREATE TABLE keyed (id int, document bytea) PARTITION BY HASH (document)');
+fails_with($node, 'ALTER TABLE keyed ALTER document TYPE securefile', '42P16', 'partition key', 'partition key');
+
+# what has failed for another reason has no such hint; nor has a table with no such column
+sql('CREATE TABLE another (id int, document bytea, j json)');
+unlike(($node->psql('postgres', $_))[2], $hint, "no hint: $_")
+  foreach 'ALTER TABLE another ALTER document TYPE securefile USING id', 'CREATE INDEX ON another (j)', 'ALTER TABLE another ADD UNIQUE (j)';
+
+sql('DROP TABLE docs, x', 'CREATE TABLE docs (id int, document bytea)', 'CREATE INDEX docs_md5_idx ON docs (md5(document))', 'ALTER TABLE docs ADD UNIQUE (document)',
+	'INSERT INTO docs SELECT i, repeat(i::text, 1000)::bytea FROM generate_series(1, 10) i', $with_digests);
+is(sql('SELECT count(*) FROM docs WHERE sha = securefile_digest(document, $$sha256$$) AND sha = sha256(repeat(id::text, 1000)::bytea)'), 10, 'digests computed on the way');
+fails_with($node, 'INSERT INTO docs SELECT 11, document, sha FROM docs WHERE id = 1', '23505', 'docs_sha_key', 'which are unique');
+
 # ---- rolled back, prepared, crashed ----
 
 sub as_bytea
