@@ -26,13 +26,16 @@ settings.configure(
 )
 django.setup()
 
+from django.core.exceptions import FieldError
 from django.core.files.base import ContentFile, File
 from django.core.files.storage import Storage
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection, connections, models, transaction
-from django.http import FileResponse, HttpResponse
+from django.db.models.functions import Cast, Coalesce
+from django.db.utils import ProgrammingError
+from django.http import FileResponse, Http404, HttpResponse
 from django.test import Client
-from django.urls import path
+from django.urls import path, reverse
 
 
 class SecureFileField(models.BinaryField):
@@ -76,7 +79,16 @@ class PlainDoc(models.Model):
 def one_value(query, *parameters):
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
-        return cursor.fetchone()[0]
+        row = cursor.fetchone()
+        return None if row is None else row[0]
+
+
+def of_document(name, expression, *parameters):
+    """A value that is computed from a document; an error if there is none, or NULL."""
+    value = one_value(f"SELECT {expression} FROM django_docs WHERE name = %s", *parameters, name)
+    if value is None:
+        raise FileNotFoundError(f"there is no document {name!r}")
+    return value
 
 
 class StoredFile(io.RawIOBase):
@@ -85,7 +97,7 @@ class StoredFile(io.RawIOBase):
     def __init__(self, name):
         self.name = name
         self.position = 0
-        self.size = one_value("SELECT length(document) FROM django_docs WHERE name = %s", name)
+        self.size = of_document(name, "length(document)")
 
     def readable(self):
         return True
@@ -101,9 +113,7 @@ class StoredFile(io.RawIOBase):
         return self.position
 
     def readinto(self, buffer):
-        piece = one_value(
-            "SELECT substring(document FROM %s FOR %s) FROM django_docs WHERE name = %s", self.position + 1, len(buffer), self.name
-        )
+        piece = of_document(self.name, "substring(document FROM %s FOR %s)", self.position + 1, len(buffer))
         buffer[: len(piece)] = piece
         self.position += len(piece)
         return len(piece)
@@ -124,13 +134,17 @@ class SecureFileStorage(Storage):
         return name
 
     def exists(self, name):
+        """Whether the name is taken, also by NULL."""
         return Doc.objects.filter(name=name).exists()
 
     def delete(self, name):
         Doc.objects.filter(name=name).delete()
 
     def size(self, name):
-        return one_value("SELECT length(document) FROM django_docs WHERE name = %s", name)
+        return of_document(name, "length(document)")
+
+    def url(self, name):
+        return reverse("download", args=[name])
 
 
 storage = SecureFileStorage()
@@ -142,10 +156,14 @@ def upload(request):
 
 
 def download(request, name):
-    return FileResponse(storage.open(name), as_attachment=True, filename=name)
+    try:
+        file = storage.open(name)
+    except FileNotFoundError as error:
+        raise Http404 from error
+    return FileResponse(file, as_attachment=True)
 
 
-urlpatterns = [path("upload", upload), path("files/<str:name>", download)]
+urlpatterns = [path("upload", upload), path("files/<path:name>", download, name="download")]
 
 stack = Stack("Django", "django_docs")
 
@@ -210,6 +228,65 @@ def files():
     stack.ok(not storage.exists("1.bin"), "delete() of a stored file")
 
 
+def no_document():
+    browser = Client()
+    Doc.objects.all().delete()
+    Doc.objects.create(name="NULL", document=None)
+    for name in ("missing", "NULL"):
+        stack.fails(FileNotFoundError, lambda: storage.open(name), f"open() of a document that is {name}")
+        stack.fails(FileNotFoundError, lambda: storage.size(name), f"size() of a document that is {name}")
+        stack.ok(browser.get(f"/files/{name}").status_code == 404, f"404 for a document that is {name}")
+    stack.ok(not storage.exists("missing") and storage.exists("NULL"), "exists(): which names are taken")
+    stack.ok(storage.save("NULL", ContentFile(b"new")) != "NULL", "a name that NULL has")
+
+    for change in (lambda: storage.delete("goes"), lambda: Doc.objects.filter(name="goes").update(document=None)):
+        Doc.objects.update_or_create(name="goes", defaults={"document": bytes(5 * MB)})
+        answer = browser.get("/files/goes")
+        pieces = iter(answer.streaming_content)
+        next(pieces)
+        change()
+        stack.fails(FileNotFoundError, lambda: list(pieces), "a document that goes while it is read")
+        answer.close()
+
+    stack.same(storage.open(storage.save("empty", ContentFile(b""))).read(), b"", "an empty document")
+    name = storage.save("a folder/ä b?.bin", ContentFile(b"x"))
+    answer = browser.get(storage.url(name))
+    stack.ok((answer.status_code, b"".join(answer.streaming_content)) == (200, b"x"), f"url(): {storage.url(name)}")
+    stack.ok("filename*=utf-8''%C3%A4%20b%3F.bin" in answer["Content-Disposition"], f"file name: {answer['Content-Disposition']}")
+    answer.close()
+    for call in (lambda: storage.listdir(""), lambda: storage.path(name), lambda: storage.get_modified_time(name)):
+        stack.fails(NotImplementedError, call, "what the storage does not have")
+
+
+def queries():
+    Doc.objects.all().delete()
+    Doc.objects.bulk_create([Doc(name=name, document=data) for name, data in ROWS.items()])
+    again = Doc.objects.create(name="again", document=ROWS["10 KB"])
+    whole = Cast("document", models.BinaryField())
+    for what, query in (
+        ("order_by()", lambda: list(Doc.objects.order_by("document"))),
+        ("distinct() of a field", lambda: list(Doc.objects.order_by("document").distinct("document"))),
+        ("Count(distinct=True)", lambda: Doc.objects.aggregate(models.Count("document", distinct=True))),
+        ("Max()", lambda: Doc.objects.aggregate(models.Max("document"))),
+    ):
+        stack.fails(ProgrammingError, query, f"{what} is refused")
+    values = sorted(data for data in ROWS.values() if data is not None)
+    by_order = [bytes(data) for data in Doc.objects.exclude(document=None).order_by(whole).values_list("document", flat=True)]
+    stack.ok(by_order == sorted(values + [ROWS["10 KB"]]), "order_by(Cast())")
+    stack.ok(Doc.objects.aggregate(n=models.Count(whole, distinct=True)) == {"n": len(values)}, "Count(Cast(), distinct=True)")
+    stack.ok(Doc.objects.values("document").distinct().count() == len(ROWS), "distinct()")
+    groups = dict(Doc.objects.exclude(document=None).values_list("document").annotate(models.Count("name")))
+    stack.ok(groups[ROWS["10 KB"]] == 2 and groups[ROWS["5 MB"]] == 1, "grouped by document")
+
+    def mixed(**more):
+        return models.Case(models.When(name="again", then=models.Value(b"new")), default="document", **more)
+
+    stack.fails(FieldError, lambda: list(Doc.objects.values_list(mixed())), "Case() of two fields is refused")
+    stack.fails(FieldError, lambda: list(Doc.objects.values_list(Coalesce(models.Value(None, models.BinaryField()), "document"))), "Coalesce(), too")
+    Doc.objects.update(document=mixed(output_field=models.BinaryField()))
+    stack.ok(as_bytes(Doc) == ROWS | {again.name: b"new"}, "Case() with an output_field")
+
+
 def migrated():
     with connection.schema_editor(collect_sql=True) as editor:
         editor.create_model(Doc)
@@ -229,5 +306,7 @@ stack.part("migration", migrated)
 stack.part("SecureFileField", fields, Doc)
 stack.part("BinaryField", fields, PlainDoc)
 stack.part("files", files)
+stack.part("no document", no_document)
+stack.part("queries", queries)
 stack.part("inspectdb", inspected)
 connections.close_all()
