@@ -15,7 +15,7 @@ my ($bytea, $byteas) = (17, 1001);
 
 $node->safe_psql('postgres', q{
 	CREATE SCHEMA other;
-	CREATE DOMAIN other.securefile AS text;
+	CREATE TYPE other.securefile AS ENUM ('four');
 	CREATE DOMAIN scan AS securefile(nocache) CHECK (length(VALUE) < 100);
 	CREATE DOMAIN scans AS securefile[];
 	CREATE TYPE mood AS ENUM ('good', 'bad');
@@ -69,7 +69,7 @@ my $price = 'price 1700 -1 ' . (10 * 65536 + 2 + 4);
 
 # ---- the simple protocol ----
 
-row_is('SELECT * FROM docs', "id 23 4 -1, $document, paper $bytea -1 -1, $price, other 25 -1 -1, mood $oid{mood} 4 -1, old $bytea -1 -1");
+row_is('SELECT * FROM docs', "id 23 4 -1, $document, paper $bytea -1 -1, $price, other $oid{'other.securefile'} 4 -1, mood $oid{mood} 4 -1, old $bytea -1 -1");
 row_is('SELECT document FROM docs; SELECT id FROM docs; SELECT paper AS p FROM docs', $document, 'id 23 4 -1', "p $bytea -1 -1");
 row_is('SELECT ARRAY[document], array_agg(paper) OVER (), ARRAY[document]::scans, ARRAY[old] FROM docs',
 	"array $byteas -1 -1, array_agg $byteas -1 -1, array $byteas -1 -1, array $byteas -1 -1");
@@ -118,6 +118,25 @@ row_is('SELECT document, paper, price FROM docs', "document $oid{securefile} -1 
 extended_is('parameters as they are', [$describe], "t: 23, $oid{securefile}, $oid{scan}, $bytea, $oid{mood}");
 rows_of('RESET securefile.describe_as');
 extended_is('and described as bytea again', [$describe], "t: 23, $bytea, $bytea, $bytea, $oid{mood}");
+
+# the rest of a description is as it is without: table, column, length of the type, format
+sub described_in_binary
+{
+	say_raw($socket, @$_) foreach [ 'P', "\0SELECT old, paper, id, document, paper || 'x' FROM docs\0" . pack('n', 0) ],
+	  [ 'B', "\0\0" . pack('n n n n5', 0, 0, 5, 0, 1, 1, 1, 0) ], [ 'D', "P\0" ], [ 'S', '' ];
+	my ($body) = read_until($socket, 'Z', 'T');
+	return unpack('n/(Z* N n N s> N n)', $body);
+}
+my @as_bytea = described_in_binary();
+rows_of('SET securefile.describe_as = securefile');
+my @as_it_is = described_in_binary();
+my $table = $node->safe_psql('postgres', q{SELECT 'docs'::regclass::oid});
+is_deeply([ @as_it_is[ 7 .. 13, 21 .. 27 ] ], [ 'paper', $table, 3, $oid{securefile}, -1, $own_typmod, 1, 'document', $table, 2, $oid{securefile}, -1, $own_typmod, 1 ], 'table, column and format, as they are');
+foreach my $column (1, 3, 4)
+{
+	@as_it_is[ map { 7 * $column + $_ } 3, 5 ] = ($bytea, 0xffffffff);
+}
+is_deeply(\@as_bytea, \@as_it_is, 'and described as bytea');
 $socket->close;
 
 # ---- a replication connection that speaks SQL ----
@@ -129,10 +148,11 @@ $socket->close;
 # ---- the extension comes and goes ----
 
 $node->safe_psql('postgres', 'CREATE DATABASE later');
-$node->safe_psql('later', 'CREATE TYPE mood AS ENUM (); CREATE DOMAIN securefile AS text');
+$node->safe_psql('later', 'CREATE TYPE mood AS ENUM (); CREATE TYPE securefile AS ENUM ()');
+my $namesake = $node->safe_psql('later', "SELECT 'securefile'::regtype::oid");
 $socket = connect_raw($node, 'later', dbname => 'later');
 row_is('SELECT NULL::mood AS m, NULL::securefile AS s',
-	'm ' . $node->safe_psql('later', "SELECT 'mood'::regtype::oid") . ' 4 -1, s 25 -1 -1');
+	'm ' . $node->safe_psql('later', "SELECT 'mood'::regtype::oid") . " 4 -1, s $namesake 4 -1");
 my $elsewhere = 'SELECT document, ARRAY[document] AS a FROM docs';
 foreach my $schema ('one', 'two')
 {
@@ -141,7 +161,7 @@ foreach my $schema ('one', 'two')
 	rows_of('BEGIN; DROP EXTENSION securefile CASCADE; ROLLBACK');
 	row_is($elsewhere, "$document, a $byteas -1 -1");
 	rows_of('DROP EXTENSION securefile CASCADE; DROP TABLE docs; CREATE TABLE docs (document securefile)');
-	row_is('SELECT * FROM docs', 'document 25 -1 -1');
+	row_is('SELECT * FROM docs', "document $namesake 4 -1");
 	rows_of('DROP TABLE docs');
 }
 $socket->close;
