@@ -14,18 +14,21 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "commands/extension.h"
 #include "ddl/ddl.h"
 #include "ddl/ddl_internal.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
@@ -42,6 +45,37 @@ sf_ddl_am_oid(void)
 						   CStringGetDatum(SF_SEGMENT_AM_NAME));
 }
 
+/* The members of interest; false where the extension is not installed. */
+static bool
+find_objects(Oid am, SfDdlObjects *found)
+{
+	Oid			extension = OidIsValid(am) ?
+		getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
+
+	memset(found, 0, sizeof(*found));
+	found->am = am;
+	if (OidIsValid(extension))
+		collect_members(found, extension);
+	return OidIsValid(extension);
+}
+
+/* What the extension lacks, or NULL: CREATE or DROP EXTENSION is at work, or somebody was. */
+static const char *
+missing_object(const SfDdlObjects *found)
+{
+	if (!OidIsValid(found->type))
+		return "type securefile";
+	if (!OidIsValid(found->store_fn))
+		return "function securefile_store()";
+	if (!OidIsValid(found->account_fn))
+		return "function securefile_account()";
+	if (!OidIsValid(found->truncate_fn))
+		return "function securefile_truncate()";
+	if (!OidIsValid(found->convert_fn))
+		return "function securefile_convert()";
+	return NULL;
+}
+
 /*
  * The access method is the key of the cache: its name is unique in a
  * database, looking it up costs a hash probe (a negative entry where the
@@ -53,29 +87,50 @@ sf_ddl_objects(void)
 	static SfDdlObjects cached;
 	SfDdlObjects found;
 	Oid			am = sf_ddl_am_oid();
-	Oid			extension;
 
 	if (!OidIsValid(am))
 		return NULL;
 	if (cached.am == am)
 		return &cached;
-
-	extension = getExtensionOfObject(AccessMethodRelationId, am);
-	if (!OidIsValid(extension))
+	if (!find_objects(am, &found) || missing_object(&found) != NULL)
 		return NULL;
-
-	memset(&found, 0, sizeof(found));
-	found.am = am;
-	collect_members(&found, extension);
-
-	/* not whole: CREATE or DROP EXTENSION is at work */
-	if (!OidIsValid(found.type) || !OidIsValid(found.store_fn) ||
-		!OidIsValid(found.account_fn) || !OidIsValid(found.truncate_fn) ||
-		!OidIsValid(found.convert_fn))
-		return NULL;
-
 	cached = found;
 	return &cached;
+}
+
+/* Is it the type, whether the extension has it or not? */
+static bool
+is_our_type(Oid typid)
+{
+	Oid			base = OidIsValid(typid) ? getBaseType(typid) : InvalidOid;
+	Oid			input = InvalidOid;
+	Oid			ioparam;
+
+	if (!OidIsValid(base) || base < FirstNormalObjectId || get_typtype(base) != TYPTYPE_BASE)
+		return false;
+	getTypeInputInfo(base, &input, &ioparam);
+	return is_c_function(input, "securefile_in");
+}
+
+void
+sf_ddl_require_whole(Relation rel)
+{
+	SfDdlObjects found;
+
+	if (creating_extension || sf_ddl_objects() != NULL || !find_objects(sf_ddl_am_oid(), &found))
+		return;
+	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
+
+		if (!att->attisdropped && is_our_type(att->atttypid))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("extension securefile lacks its %s in this database", missing_object(&found)),
+					 errdetail("Without it table \"%s\", which has securefile columns, cannot be changed safely.",
+							   RelationGetRelationName(rel)),
+					 errhint("Add it to the extension again (ALTER EXTENSION securefile ADD), or dump the database, and restore it where the extension is whole.")));
+	}
 }
 
 /* Walk over the members of the extension and note those of interest. */

@@ -11,8 +11,8 @@
  *
  * The table is known only when the function is called: one command rewrites
  * all children of a table, whose columns have the same name but not the same number.
- * Event triggers run between here and there, and may have given the name to another
- * column; what the command has altered must be what the expression was made for.
+ * Event triggers run between here and there, and may have given names to other columns.
+ * So when core has found the columns, they must be those that the expression was made for.
  * The segment is made when the first value comes; sync finds it there.
  *
  * The command fails if there is something on the column that a securefile cannot
@@ -23,6 +23,7 @@
 #include "base/base.h"
 
 #include "access/relation.h"
+#include "access/sysattr.h"
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -32,6 +33,7 @@
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_collate.h"
 #include "parser/parse_expr.h"
@@ -44,50 +46,57 @@
 
 PG_FUNCTION_INFO_V1(securefile_convert);
 
-/* The column that the command names; lives as long as the command. */
-typedef struct ConvertTarget
+/* What an expression was made for; lives as long as the command. */
+struct SfConvert
 {
-	Oid			table_oid;
-	AttrNumber	attnum;
+	Oid			table_oid;		/* the table that the command names */
+	AttrNumber	attnum;			/* the column */
 	const char *name;
-} ConvertTarget;
+	Oid			type;			/* which it has before */
+	int			natts;
+	const char **taken;			/* names of columns that the expression takes, else NULL */
+};
 
 static bool becomes_securefile(ColumnDef *def);
 static bool is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def);
 static bool has_foreign_children(Oid relid);
-static Expr *stored_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd,
-							   const char *query);
-static Const *make_target(Oid table_oid, AttrNumber attnum, const char *name);
-static AttrNumber column_to_fill(const ConvertTarget *target, Oid table_oid);
+static Node *value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd,
+							  const char *query);
+static SfConvert *describe(Relation rel, AttrNumber attnum, const char *name, Node *value);
+static Expr *call(Node *value, SfConvert *convert);
+static AttrNumber column_to_fill(const SfConvert *convert, Oid table_oid);
 static SfColumn *column_being_rewritten(FunctionCallInfo fcinfo);
 
 /* ---- before the command ---- */
 
-void
+SfConvert *
 sf_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
 {
 	ColumnDef  *def = castNode(ColumnDef, cmd->def);
-	Expr	   *expr = NULL;
+	SfConvert  *convert = NULL;
+	Node	   *value = NULL;
 	Oid			relid;
 	Relation	rel;
 	AttrNumber	attnum;
 
 	if (stmt->objtype != OBJECT_TABLE || sf_ddl_objects() == NULL || !becomes_securefile(def))
-		return;
+		return NULL;
 	/* as core does next; asks for the owner, too */
 	relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
 	if (!OidIsValid(relid))
-		return;
+		return NULL;
 	rel = relation_open(relid, NoLock);
 	attnum = get_attnum(relid, cmd->name);
 	if (is_convertible(rel, attnum, def))
-		expr = stored_expression(rel, attnum, cmd, query);
-	relation_close(rel, NoLock);
-	if (expr != NULL)
+		value = value_expression(rel, attnum, cmd, query);
+	if (value != NULL)
 	{
+		convert = describe(rel, attnum, cmd->name, value);
 		def->raw_default = NULL;
-		def->cooked_default = (Node *) expr;
+		def->cooked_default = (Node *) call(value, convert);
 	}
+	relation_close(rel, NoLock);
+	return convert;
 }
 
 static bool
@@ -136,16 +145,14 @@ has_foreign_children(Oid relid)
 	return false;
 }
 
-/* The call of securefile_convert(); NULL when there is no cast to securefile. */
-static Expr *
-stored_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
+/* What the column is to get, as a securefile; NULL when there is no cast to that. */
+static Node *
+value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
 {
-	const SfDdlObjects *objects = sf_ddl_objects();
 	Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
 	Node	   *using = castNode(ColumnDef, cmd->def)->raw_default;
 	ParseState *pstate = make_parsestate(NULL);
 	Node	   *value;
-	Const	   *target;
 
 	pstate->p_sourcetext = query;
 	addNSItemToQuery(pstate,
@@ -155,32 +162,93 @@ stored_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const cha
 		value = transformExpr(pstate, copyObject(using), EXPR_KIND_ALTER_COL_TRANSFORM);
 	else
 		value = (Node *) makeVar(1, attnum, att->atttypid, att->atttypmod, att->attcollation, 0);
-	value = coerce_to_target_type(pstate, value, exprType(value), objects->type, -1,
+	value = coerce_to_target_type(pstate, value, exprType(value), sf_ddl_objects()->type, -1,
 								  COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
-	if (value == NULL)
-		return NULL;
-	assign_expr_collations(pstate, value);
+	if (value != NULL)
+		assign_expr_collations(pstate, value);
 	free_parsestate(pstate);
+	return value;
+}
 
-	target = make_target(RelationGetRelid(rel), attnum, cmd->name);
+/* Does an expression over the table take a column?  taken: as of pull_varattnos(). */
+static bool
+takes(Bitmapset *taken, AttrNumber attnum)
+{
+	return bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber, taken) ||
+		bms_is_member(-FirstLowInvalidHeapAttributeNumber, taken);	/* the whole row */
+}
+
+static SfConvert *
+describe(Relation rel, AttrNumber attnum, const char *name, Node *value)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	SfConvert  *convert = palloc(sizeof(SfConvert));
+	Bitmapset  *taken = NULL;
+
+	convert->table_oid = RelationGetRelid(rel);
+	convert->attnum = attnum;
+	convert->name = pstrdup(name);
+	convert->type = TupleDescAttr(desc, attnum - 1)->atttypid;
+	convert->natts = desc->natts;
+	convert->taken = palloc0(desc->natts * sizeof(char *));
+	pull_varattnos(value, 1, &taken);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (takes(taken, i + 1))
+			convert->taken[i] = pstrdup(NameStr(TupleDescAttr(desc, i)->attname));
+	}
+	bms_free(taken);
+	return convert;
+}
+
+/* The call of securefile_convert() */
+static Expr *
+call(Node *value, SfConvert *convert)
+{
+	const SfDdlObjects *objects = sf_ddl_objects();
+	Const	   *target = makeConst(INTERNALOID, -1, InvalidOid, sizeof(Datum),
+								   PointerGetDatum(convert), false, true);
+
 	return (Expr *) makeFuncExpr(objects->convert_fn, objects->type, list_make2(value, target),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
-static Const *
-make_target(Oid table_oid, AttrNumber attnum, const char *name)
-{
-	ConvertTarget *target = palloc(sizeof(ConvertTarget));
+/* ---- when core has found the columns ---- */
 
-	*target = (ConvertTarget) {table_oid, attnum, pstrdup(name)};
-	return makeConst(INTERNALOID, -1, InvalidOid, sizeof(Datum), PointerGetDatum(target),
-					 false, true);
+static void
+refuse_changed(const SfConvert *convert)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("columns of table \"%s\" were changed by an event trigger of the command",
+					get_rel_name(convert->table_oid)),
+			 errdetail("The values for column \"%s\" would come from other columns than those that the command means.",
+					   convert->name),
+			 errhint("Run the command again without the event trigger.")));
+}
+
+/* Core has not made its change of the type visible yet. */
+void
+sf_ddl_convert_verify(const SfConvert *convert, Oid table_oid, AttrNumber attnum,
+					  const char *name)
+{
+	if (convert == NULL || convert->table_oid != table_oid || strcmp(convert->name, name) != 0)
+		return;
+	if (convert->attnum != attnum || convert->type != get_atttype(table_oid, attnum))
+		refuse_changed(convert);
+	for (int i = 0; i < convert->natts; i++)
+	{
+		char	   *now = convert->taken[i] ? get_attname(table_oid, i + 1, true) : NULL;
+
+		if (convert->taken[i] != NULL && (now == NULL || strcmp(now, convert->taken[i]) != 0))
+			refuse_changed(convert);
+	}
 }
 
 /* ---- in the course of it ---- */
 
 /*
- * securefile_convert(value, ConvertTarget): the value as the row is to hold it.  Only
+ * securefile_convert(value, SfConvert): the value as the row is to hold it.  Only
  * the expression above can call this, since SQL has no values of type internal.
  */
 Datum
@@ -204,18 +272,14 @@ securefile_convert(PG_FUNCTION_ARGS)
 
 /* The number of the column in a table that the command rewrites. */
 static AttrNumber
-column_to_fill(const ConvertTarget *target, Oid table_oid)
+column_to_fill(const SfConvert *convert, Oid table_oid)
 {
-	AttrNumber	attnum = sf_ddl_altered_column(table_oid, target->name);
+	AttrNumber	attnum = sf_ddl_altered_column(table_oid, convert->name);
 
+	/* the command may have found another table of that name */
 	if (attnum == InvalidAttrNumber ||
-		sf_ddl_altered_column(target->table_oid, target->name) != target->attnum)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("column \"%s\" was replaced by an event trigger of the command",
-						target->name),
-				 errdetail("The values would come from another column than the one whose type is changed."),
-				 errhint("Run the command again without the event trigger.")));
+		sf_ddl_altered_column(convert->table_oid, convert->name) != convert->attnum)
+		refuse_changed(convert);
 	return attnum;
 }
 
@@ -226,14 +290,14 @@ column_to_fill(const ConvertTarget *target, Oid table_oid)
 static SfColumn *
 column_being_rewritten(FunctionCallInfo fcinfo)
 {
-	const ConvertTarget *target = (const ConvertTarget *) PG_GETARG_POINTER(1);
+	const SfConvert *convert = (const SfConvert *) PG_GETARG_POINTER(1);
 	SfColumn   *column = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(SfColumn));
 	Oid			transient_oid;
 	Oid			table_oid = sf_ddl_rewritten_table(&transient_oid);
 	Relation	rel = table_open(table_oid, NoLock);
 	Relation	transient = table_open(transient_oid, NoLock);
 
-	*column = sf_ddl_column(rel, column_to_fill(target, table_oid));
+	*column = sf_ddl_column(rel, column_to_fill(convert, table_oid));
 	column->permanent = transient->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 	if (column->permanent &&
 		!OidIsValid(sf_space_segment_relid(table_oid, column->attnum)))

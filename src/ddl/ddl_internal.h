@@ -35,6 +35,12 @@ typedef struct SfDdlObjects
  */
 extern const SfDdlObjects *sf_ddl_objects(void);
 
+/*
+ * ERROR OBJECT_NOT_IN_PREREQUISITE_STATE for a table with securefile columns when the
+ * extension is there, and something that it consists of is not.
+ */
+extern void sf_ddl_require_whole(Relation rel);
+
 /* OID of the access method, or InvalidOid. */
 extern Oid	sf_ddl_am_oid(void);
 
@@ -259,7 +265,15 @@ extern void sf_ddl_rebuild(Oid table_oid, List *attnums);
  * Have ALTER COLUMN TYPE store what its expression yields, if the column becomes
  * a securefile by it and that can be done: changes the command.
  */
-extern void sf_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query);
+typedef struct SfConvert SfConvert;
+extern SfConvert *sf_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query);
+
+/*
+ * The command alters a column under that name.  ERROR OBJECT_IN_USE when it is the one
+ * of convert (which may be NULL), and what the expression takes is not there any more.
+ */
+extern void sf_ddl_convert_verify(const SfConvert *convert, Oid table_oid, AttrNumber attnum,
+								  const char *name);
 
 /* Is it an ALTER TABLE that gives a column the type securefile? */
 extern bool sf_ddl_converts(Node *stmt);
@@ -325,7 +339,7 @@ extern void sf_ddl_require_copy_triggers(Oid relid);
  * The object access hook has heard that a column was added or altered; that core made a
  * relation, which may be new storage for the rows of a table.
  */
-extern void sf_ddl_columns_altered(Oid table_oid);
+extern void sf_ddl_columns_altered(Oid table_oid, AttrNumber attnum);
 extern void sf_ddl_storage_made(Oid relid);
 
 /* Is storage for the rows of any table being filled? */
@@ -336,6 +350,15 @@ extern Oid	sf_ddl_rewritten_table(Oid *transient);
 
 /* ERROR OBJECT_IN_USE when writing to a table while its rows are rewritten. */
 extern void sf_ddl_refuse_rewritten(Relation rel);
+
+/*
+ * ERROR OBJECT_IN_USE when rows would be read that have the form of another type,
+ * by the locators or as locators: of a table (InvalidOid: any); of those in a plan;
+ * by a command.
+ */
+extern void sf_ddl_refuse_misread(Oid table_oid);
+extern void sf_ddl_refuse_misread_rtes(const List *rtable);
+extern void sf_ddl_refuse_misread_by(const Node *stmt);
 
 /* The segments of a table are about to get new storage, the table itself later. */
 extern void sf_ddl_truncate_begins(Relation rel);
@@ -379,6 +402,7 @@ typedef struct SfAlter
 	List	   *retyped_names;	/* String nodes: ALTER TYPE */
 	List	   *using_names;	/* of these: with USING something */
 	List	   *retyped;		/* SfAltered: what these were in each table */
+	List	   *converts;		/* SfConvert, or NULL, of each */
 } SfAlter;
 
 /* A column that gets a type, by its number: functions may rename it meanwhile. */
@@ -389,6 +413,8 @@ typedef struct SfAltered
 	const char *name;			/* by which the command found it */
 	bool		by_using;
 } SfAltered;
+
+/* ---- alter.c ---- */
 
 /* The ALTER TABLE in progress, or NULL. */
 extern SfAlter *sf_ddl_alter;
@@ -401,6 +427,8 @@ extern AttrNumber sf_ddl_altered_column(Oid table_oid, const char *name);
 
 /* May change the statement: see sf_ddl_convert(). */
 extern SfAlter *sf_ddl_alter_analyze(AlterTableStmt *stmt, const char *query);
+
+/* ---- sync.c ---- */
 
 /*
  * Bring a table in line with its columns: validate, segments, triggers, rows.

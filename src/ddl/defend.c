@@ -129,12 +129,13 @@ sf_ddl_require_result_triggers(List *result_rels)
 {
 	ListCell   *lc;
 
-	if (result_rels == NIL || !sf_ddl_noting() || sf_ddl_objects() == NULL)
+	if (result_rels == NIL || !sf_ddl_noting() || !OidIsValid(sf_ddl_am_oid()))
 		return;
 	foreach(lc, result_rels)
 	{
 		ResultRelInfo *info = lfirst(lc);
 
+		sf_ddl_require_whole(info->ri_RelationDesc);
 		sf_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
 	}
 }
@@ -147,7 +148,7 @@ sf_ddl_copy_target(Node *stmt)
 	CopyStmt   *copy = (CopyStmt *) stmt;
 
 	if (!IsA(stmt, CopyStmt) || !copy->is_from || copy->relation == NULL ||
-		sf_ddl_objects() == NULL)
+		!OidIsValid(sf_ddl_am_oid()))
 		return InvalidOid;
 	return RangeVarGetRelid(copy->relation, NoLock, true);
 }
@@ -181,6 +182,7 @@ sf_ddl_require_copy_triggers(Oid relid)
 
 		if (rel == NULL)
 			continue;
+		sf_ddl_require_whole(rel);
 		sf_ddl_require_triggers(rel, rel->trigdesc);
 		sf_ddl_refuse_rewritten(rel);
 		relation_close(rel, NoLock);

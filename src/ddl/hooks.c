@@ -75,14 +75,14 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 		case OAT_POST_CREATE:
 			sf_ddl_note_table(object_id, sub_id == 0, sub_id);
 			if (sub_id != 0)
-				sf_ddl_columns_altered(object_id);
+				sf_ddl_columns_altered(object_id, sub_id);
 			else if (((ObjectAccessPostCreate *) arg)->is_internal)
 				sf_ddl_storage_made(object_id);
 			break;
 		case OAT_POST_ALTER:
 			if (sub_id != 0)
 			{
-				sf_ddl_columns_altered(object_id);
+				sf_ddl_columns_altered(object_id, sub_id);
 				sf_ddl_alter_note(object_id, sub_id);
 			}
 			sf_ddl_note_table(object_id, false, 0);
@@ -190,6 +190,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 
 	sf_ddl_trigger_guard(stmt);
 	sf_ddl_guard_type(stmt);
+	if (context != PROCESS_UTILITY_SUBCOMMAND)
+		sf_ddl_refuse_misread_by(stmt);
 	dropped_db = sf_ddl_database_before(stmt);
 	converts = sf_ddl_converts(stmt);
 
@@ -246,6 +248,8 @@ executor_start(QueryDesc *query, int eflags)
 
 	if (query->plannedstmt->parallelModeNeeded && !IsParallelWorker() && runs)
 		sf_write_flush();
+	if (runs)
+		sf_ddl_refuse_misread_rtes(query->plannedstmt->rtable);
 
 	if (prev_executor_start_hook)
 		prev_executor_start_hook(query, eflags);

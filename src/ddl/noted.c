@@ -440,6 +440,21 @@ sync_tables(const SfDirtyTable *tables, int count)
 		PopActiveSnapshot();
 }
 
+/* The extension is not installed here, or it is not whole. */
+static void
+require_whole(void)
+{
+	for (int i = 0; i < nnotes && OidIsValid(sf_ddl_am_oid()); i++)
+	{
+		Relation	rel = try_relation_open(notes[i].relid, AccessShareLock);
+
+		if (rel == NULL)
+			continue;
+		sf_ddl_require_whole(rel);
+		relation_close(rel, NoLock);
+	}
+}
+
 void
 sf_ddl_drain(void)
 {
@@ -454,6 +469,8 @@ sf_ddl_drain(void)
 		CommandCounterIncrement();
 		if (sf_ddl_objects() != NULL)
 			put_off_notes();
+		else
+			require_whole();
 		current = current_notes(&count);
 		if (count > 0 && sf_ddl_objects() != NULL)
 			sync_tables(current, count);

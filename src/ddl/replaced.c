@@ -10,6 +10,9 @@
  *				the rows yet nor made the triggers: the old rows would be read by a
  *				description that is not theirs, and new ones could come past the
  *				triggers.  Ends when the table has another file, or with the command.
+ *				If a column becomes a securefile, or something else of one, the rows
+ *				are not read either: locators would be given out as bytes, and bytes
+ *				be taken for locators.
  *	 COPIED		the rows are copied to new storage: what is deleted now is
  *				kept, without its securefile values.  Core makes a relation for the
  *				new storage, of whatever command, and says in it whose it is
@@ -30,7 +33,9 @@
 #include "access/htup_details.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "ddl/ddl.h"
 #include "ddl/ddl_internal.h"
 #include "storage/bufmgr.h"
@@ -52,6 +57,8 @@ typedef struct Replaced
 	Oid			table_oid;
 	Oid			transient;		/* COPIED: the relation for the new storage */
 	Oid			relfilenode;	/* the others: file of the rows */
+	AttrNumber	attnum;			/* ALTERED: the column, and the type that it had; */
+	Oid			old_type;		/* InvalidOid: it is new */
 	bool		in_place;		/* TRUNCATED: that will be truncated, not replaced */
 	int			depth;			/* nesting level of the command */
 	int			level;			/* and of the subtransaction */
@@ -76,18 +83,32 @@ add(ReplacedState state, Oid table_oid)
 
 /* ---- rewriting ---- */
 
-void
-sf_ddl_columns_altered(Oid table_oid)
+static Oid
+file_of(Oid table_oid)
 {
-	HeapTuple	tuple;
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid));
+	Oid			relfilenode = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		relfilenode = ((Form_pg_class) GETSTRUCT(tuple))->relfilenode;
+		ReleaseSysCache(tuple);
+	}
+	return relfilenode;
+}
+
+/* Core has not made its change visible yet: the catalog has the old type. */
+void
+sf_ddl_columns_altered(Oid table_oid, AttrNumber attnum)
+{
+	Replaced   *replaced;
 
 	if (sf_ddl_alter == NULL || !sf_ddl_alter->may_bring_values)
 		return;
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table_oid));
-	if (!HeapTupleIsValid(tuple))
-		return;
-	add(ALTERED, table_oid)->relfilenode = ((Form_pg_class) GETSTRUCT(tuple))->relfilenode;
-	ReleaseSysCache(tuple);
+	replaced = add(ALTERED, table_oid);
+	replaced->relfilenode = file_of(table_oid);
+	replaced->attnum = attnum;
+	replaced->old_type = get_atttype(table_oid, attnum);
 }
 
 /* Core has it open; the catalogs do not show it before the next command. */
@@ -169,6 +190,95 @@ sf_ddl_refuse_rewritten(Relation rel)
 					 errdetail("The command would keep the old rows, whose securefile values would be freed."),
 					 errhint("Write to the table before or after the command, not in a function that it calls; in an event trigger under a name that sorts after \"securefile_ddl\".")));
 	}
+}
+
+/* ---- reading rows that have the form of other types ---- */
+
+static bool
+is_misread(const Replaced *replaced)
+{
+	Oid			type;
+
+	if (replaced->state != ALTERED || !OidIsValid(replaced->old_type) ||
+		!OidIsValid(replaced->relfilenode))
+		return false;
+	type = get_atttype(replaced->table_oid, replaced->attnum);
+	return OidIsValid(type) && getBaseType(type) != getBaseType(replaced->old_type) &&
+		(sf_ddl_contains_securefile(type) || sf_ddl_contains_securefile(replaced->old_type)) &&
+		file_of(replaced->table_oid) == replaced->relfilenode;
+}
+
+void
+sf_ddl_refuse_misread(Oid table_oid)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced)
+	{
+		const Replaced *replaced = lfirst(lc);
+
+		if ((table_oid == replaced->table_oid || !OidIsValid(table_oid)) && is_misread(replaced))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("cannot read table \"%s\" while a command of this session changes the type of its column \"%s\"",
+							get_rel_name(replaced->table_oid),
+							get_attname(replaced->table_oid, replaced->attnum, false)),
+					 errdetail("The rows still have the form of the old type."),
+					 errhint("Read the table before or after the command, not in a function that it calls.")));
+	}
+}
+
+void
+sf_ddl_refuse_misread_rtes(const List *rtable)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced == NIL ? NIL : rtable)
+	{
+		const RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_RELATION)
+			sf_ddl_refuse_misread(rte->relid);
+	}
+}
+
+/* The relation that a command reads past the executor, if it is such a command. */
+static const RangeVar *
+read_by(const Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_AlterTableStmt:
+			return ((const AlterTableStmt *) stmt)->relation;
+		case T_CopyStmt:
+			return ((const CopyStmt *) stmt)->relation;
+		case T_IndexStmt:
+			return ((const IndexStmt *) stmt)->relation;
+		case T_ClusterStmt:
+			return ((const ClusterStmt *) stmt)->relation;
+		default:
+			return NULL;
+	}
+}
+
+void
+sf_ddl_refuse_misread_by(const Node *stmt)
+{
+	const RangeVar *name;
+	Oid			relid;
+	ListCell   *lc;
+
+	if (all_replaced == NIL)
+		return;
+	/* ANALYZE keeps samples */
+	if (IsA(stmt, VacuumStmt))
+		sf_ddl_refuse_misread(InvalidOid);
+	name = read_by(stmt);
+	relid = name == NULL ? InvalidOid : RangeVarGetRelid(name, NoLock, true);
+	if (!OidIsValid(relid))
+		return;
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+		sf_ddl_refuse_misread(lfirst_oid(lc));
 }
 
 /* ---- TRUNCATE ---- */

@@ -40,8 +40,6 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-SfAlter *sf_ddl_alter = NULL;
-
 static bool of_concern(Relation rel);
 static void refuse_unfinished(Relation rel);
 static List *sync_rows_table(Relation rel, const SfDirtyTable *dirty);
@@ -398,10 +396,10 @@ check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 {
 	bool		replaced = false;
 
+	if (dirty->created || is_new(dirty, attnum))
+		check_missing(rel, attnum);
 	if (!dirty->altering || dirty->created)
 		return false;
-	if (is_new(dirty, attnum))
-		check_missing(rel, attnum);
 	if (!OidIsValid(dirty->relfilenode) ||
 		dirty->relfilenode == rel->rd_rel->relfilenode)
 		return false;
@@ -498,91 +496,3 @@ refuse_expression(Relation rel, AttrNumber attnum)
 			 errdetail("ALTER TABLE cannot copy a value that belongs to another row or column."),
 			 errhint("Cast the expression to bytea, or add the column and fill it with UPDATE.")));
 }
-
-/* ---- what an ALTER TABLE statement may do ---- */
-
-/* Is the expression a bare reference to the column itself? */
-static bool
-is_self_reference(Node *expr, const char *column)
-{
-	ColumnRef  *ref = (ColumnRef *) expr;
-
-	return IsA(expr, ColumnRef) && list_length(ref->fields) == 1 &&
-		IsA(linitial(ref->fields), String) &&
-		strcmp(strVal(linitial(ref->fields)), column) == 0;
-}
-
-SfAlter *
-sf_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
-{
-	SfAlter    *alter = palloc0(sizeof(SfAlter));
-	ListCell   *lc;
-
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = castNode(AlterTableCmd, lfirst(lc));
-
-		if (cmd->subtype == AT_DropColumn && cmd->behavior == DROP_CASCADE)
-			alter->drops_cascade = true;
-		if (cmd->subtype == AT_AddColumn || cmd->subtype == AT_AlterColumnType)
-			alter->may_bring_values = true;
-		if (cmd->subtype == AT_AlterColumnType)
-		{
-			ColumnDef  *def = castNode(ColumnDef, cmd->def);
-			String	   *name = makeString(pstrdup(cmd->name));
-
-			alter->retyped_names = lappend(alter->retyped_names, name);
-			sf_ddl_convert(stmt, cmd, query);
-			if (def->raw_default != NULL &&
-				!is_self_reference(def->raw_default, cmd->name))
-				alter->using_names = lappend(alter->using_names, name);
-		}
-	}
-	return alter;
-}
-
-static bool
-has_name(const List *names, const char *name)
-{
-	const ListCell *lc;
-
-	foreach(lc, names)
-	{
-		if (strcmp(strVal(lfirst(lc)), name) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* Core has just found the column by that name, and its expression runs later. */
-void
-sf_ddl_alter_note(Oid table_oid, AttrNumber attnum)
-{
-	char	   *name = sf_ddl_alter == NULL ? NULL : get_attname(table_oid, attnum, true);
-	MemoryContext old;
-	SfAltered  *altered;
-
-	if (name == NULL || !has_name(sf_ddl_alter->retyped_names, name))
-		return;
-	old = MemoryContextSwitchTo(GetMemoryChunkContext(sf_ddl_alter));
-	altered = palloc(sizeof(SfAltered));
-	*altered = (SfAltered) {table_oid, attnum, pstrdup(name), has_name(sf_ddl_alter->using_names, name)};
-	sf_ddl_alter->retyped = lappend(sf_ddl_alter->retyped, altered);
-	MemoryContextSwitchTo(old);
-}
-
-AttrNumber
-sf_ddl_altered_column(Oid table_oid, const char *name)
-{
-	ListCell   *lc;
-
-	foreach(lc, sf_ddl_alter == NULL ? NIL : sf_ddl_alter->retyped)
-	{
-		const SfAltered *altered = lfirst(lc);
-
-		if (altered->table_oid == table_oid && strcmp(altered->name, name) == 0)
-			return altered->attnum;
-	}
-	return InvalidAttrNumber;
-}
-

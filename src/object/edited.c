@@ -7,7 +7,10 @@
  * consists of.  Only storing it writes, and then what is in its place already
  * is shared.  It never leaves the transaction's memory (or a tuplestore), so
  * the format is nobody else's business.  The boot id tells one from damage to a
- * row that makes it look like this:
+ * row that makes it look like this.  Whoever comes to know the id can make bytes
+ * look so (ALTER TYPE of a column, seen from a function that it calls), so what they
+ * say of themselves is checked: it leads nowhere out of them.
+ *
  *
  *	 offset	size	field
  *	 0		1		form: 3
@@ -282,20 +285,58 @@ sf_object_edited(const SfPiece *pieces, int npieces)
 
 /* ---- taking it apart ---- */
 
+static void
+require_sound(bool sound)
+{
+	if (!sound)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("invalid securefile value"),
+				 errdetail("The value has the form of an edited one, and was not made by this server."),
+				 errhint("Run securefile_check() on the column.")));
+}
+
 static EditedHeader
 get_header(const struct varlena *edited)
 {
 	EditedHeader header = {0};
 
 	memcpy(&header, VARDATA_ANY(edited), Min(sizeof(header), VARSIZE_ANY_EXHDR(edited)));
-	if (VARSIZE_ANY_EXHDR(edited) < sizeof(header) || header.boot_id == 0 ||
-		header.boot_id != sf_base_boot_id())
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("invalid securefile value"),
-				 errdetail("The value has the form of an edited one, and was not made by this server."),
-				 errhint("Run securefile_check() on the column.")));
+	require_sound(VARSIZE_ANY_EXHDR(edited) >= sizeof(header) && header.boot_id != 0 &&
+				  header.boot_id == sf_base_boot_id());
+	require_sound(header.npieces <=
+				  (VARSIZE_ANY_EXHDR(edited) - sizeof(header)) / sizeof(EditedPiece));
 	return header;
+}
+
+/* The bytes of a piece, or its value, lie in what is behind the list of pieces. */
+static void
+check_piece(const EditedPiece *piece, const char *behind, Size size)
+{
+	uint32		len;
+
+	switch (piece->kind)
+	{
+		case SF_PIECE_BYTES:
+			require_sound(piece->place <= size && piece->length <= size - piece->place);
+			break;
+		case SF_PIECE_VALUE:
+			require_sound(piece->place <= size && size - piece->place >= sizeof(len));
+			memcpy(&len, behind + piece->place, sizeof(len));
+			require_sound(len <= size - piece->place - sizeof(len));
+			break;
+		default:
+			require_sound(piece->kind == SF_PIECE_ZEROS);
+	}
+}
+
+/* The piece is a part of the value that it names. */
+static void
+check_part(const SfPiece *piece)
+{
+	uint64		length = sf_object_locator(piece->value).length_bytes;
+
+	require_sound(piece->start <= length && piece->length <= length - piece->start);
 }
 
 int
@@ -306,12 +347,17 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 	SfPiece    *result = palloc_extended(Max(header.npieces, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	SfValues   *values = sf_values_begin(header.npieces);
 	const char *behind = data + sizeof(header) + header.npieces * sizeof(EditedPiece);
+	Size		size = data + VARSIZE_ANY_EXHDR(edited) - behind;
+	uint64		total = 0;
 
 	for (int i = 0; i < header.npieces; i++)
 	{
 		EditedPiece piece;
 
 		memcpy(&piece, data + sizeof(header) + i * sizeof(piece), sizeof(piece));
+		check_piece(&piece, behind, size);
+		require_sound(piece.length <= header.length - total);
+		total += piece.length;
 		result[i] = (SfPiece) {piece.kind, piece.length, piece.start};
 		if (piece.kind == SF_PIECE_BYTES)
 			result[i].bytes = behind + piece.place;
@@ -322,8 +368,10 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 			if (slot->value == NULL)
 				slot->value = get_value(behind + piece.place);
 			result[i].value = slot->value;
+			check_part(&result[i]);
 		}
 	}
+	require_sound(total == header.length);
 	sf_values_end(values);
 	*pieces = result;
 	return header.npieces;

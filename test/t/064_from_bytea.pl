@@ -87,7 +87,7 @@ sql('ALTER TABLE swapped ALTER c TYPE bytea', q{CREATE FUNCTION swap() RETURNS e
 			ALTER TABLE swapped RENAME x TO b;
 		END IF;
 	END $$}, q{CREATE EVENT TRIGGER swap ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION swap()});
-fails_with($node, "SET my.swap = 'yes'; ALTER TABLE swapped ALTER c TYPE securefile", '55006', qr/replaced by an event trigger/, 'names swapped by an event trigger');
+fails_with($node, "SET my.swap = 'yes'; ALTER TABLE swapped ALTER c TYPE securefile", '55006', qr/changed by an event trigger/, 'names swapped by an event trigger');
 sql('DROP EVENT TRIGGER swap', 'ALTER TABLE swapped ALTER c TYPE securefile');
 is(sql('SELECT count(*) FROM swapped WHERE c::bytea = blob(id, 5000) AND b = blob(100 + id, 5000)'), 3, 'and the command again');
 

@@ -1,0 +1,105 @@
+/*-------------------------------------------------------------------------
+ *
+ * alter.c
+ *	  The ALTER TABLE that is being run: what it may do to rows.
+ *
+ * The statement is looked at before the command, by names.  When core has found
+ * the columns, the object access hook hears of them, by numbers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "ddl/ddl_internal.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+SfAlter    *sf_ddl_alter = NULL;
+
+/* Is the expression a bare reference to the column itself? */
+static bool
+is_self_reference(Node *expr, const char *column)
+{
+	ColumnRef  *ref = (ColumnRef *) expr;
+
+	return IsA(expr, ColumnRef) && list_length(ref->fields) == 1 &&
+		IsA(linitial(ref->fields), String) &&
+		strcmp(strVal(linitial(ref->fields)), column) == 0;
+}
+
+SfAlter *
+sf_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
+{
+	SfAlter    *alter = palloc0(sizeof(SfAlter));
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = castNode(AlterTableCmd, lfirst(lc));
+
+		if (cmd->subtype == AT_DropColumn && cmd->behavior == DROP_CASCADE)
+			alter->drops_cascade = true;
+		if (cmd->subtype == AT_AddColumn || cmd->subtype == AT_AlterColumnType)
+			alter->may_bring_values = true;
+		if (cmd->subtype == AT_AlterColumnType)
+		{
+			ColumnDef  *def = castNode(ColumnDef, cmd->def);
+			String	   *name = makeString(pstrdup(cmd->name));
+
+			alter->retyped_names = lappend(alter->retyped_names, name);
+			alter->converts = lappend(alter->converts, sf_ddl_convert(stmt, cmd, query));
+			if (def->raw_default != NULL &&
+				!is_self_reference(def->raw_default, cmd->name))
+				alter->using_names = lappend(alter->using_names, name);
+		}
+	}
+	return alter;
+}
+
+static bool
+has_name(const List *names, const char *name)
+{
+	const ListCell *lc;
+
+	foreach(lc, names)
+	{
+		if (strcmp(strVal(lfirst(lc)), name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Core has just found the column by that name, and its expression runs later. */
+void
+sf_ddl_alter_note(Oid table_oid, AttrNumber attnum)
+{
+	char	   *name = sf_ddl_alter == NULL ? NULL : get_attname(table_oid, attnum, true);
+	MemoryContext old;
+	SfAltered  *altered;
+	ListCell   *lc;
+
+	if (name == NULL || !has_name(sf_ddl_alter->retyped_names, name))
+		return;
+	foreach(lc, sf_ddl_alter->converts)
+		sf_ddl_convert_verify(lfirst(lc), table_oid, attnum, name);
+	old = MemoryContextSwitchTo(GetMemoryChunkContext(sf_ddl_alter));
+	altered = palloc(sizeof(SfAltered));
+	*altered = (SfAltered) {table_oid, attnum, pstrdup(name), has_name(sf_ddl_alter->using_names, name)};
+	sf_ddl_alter->retyped = lappend(sf_ddl_alter->retyped, altered);
+	MemoryContextSwitchTo(old);
+}
+
+AttrNumber
+sf_ddl_altered_column(Oid table_oid, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, sf_ddl_alter == NULL ? NIL : sf_ddl_alter->retyped)
+	{
+		const SfAltered *altered = lfirst(lc);
+
+		if (altered->table_oid == table_oid && strcmp(altered->name, name) == 0)
+			return altered->attnum;
+	}
+	return InvalidAttrNumber;
+}
