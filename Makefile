@@ -44,7 +44,8 @@ ISOLATION = \
 	snapshot_read \
 	savepoint_read \
 	writers \
-	edits
+	edits \
+	appends
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=securefile
 
 PG_CPPFLAGS = -I$(srcdir)/src -DSF_VERSION='"$(version)"'

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -24,44 +26,68 @@ func sqlSelect(ctx context.Context, db *sql.DB, id int) (document []byte, err er
 	return document, err
 }
 
-// sqlUpload stores a file of any length in pieces of 1 MB.
+// A sqlHandle writes to a handle of its transaction, each time by a statement.
+type sqlHandle struct {
+	ctx    context.Context
+	tx     *sql.Tx
+	number int
+}
+
+func (h sqlHandle) Write(piece []byte) (int, error) {
+	_, err := h.tx.ExecContext(h.ctx, "SELECT securefile_write($1, $2)", h.number, piece)
+	if err != nil {
+		return 0, err
+	}
+	return len(piece), nil
+}
+
+// sqlUpload stores a file of any length in pieces of 1 MB.  An error of the file, as
+// io.ErrUnexpectedEOF where a request is cut off, is returned, and nothing is stored.
 func sqlUpload(ctx context.Context, db *sql.DB, id int, name string, file io.Reader) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // after Commit it does nothing
-	var handle int
-	err = tx.QueryRowContext(ctx, "SELECT securefile_create('docs', 'document')").Scan(&handle)
+	handle := sqlHandle{ctx: ctx, tx: tx}
+	err = tx.QueryRowContext(ctx, "SELECT securefile_create('docs', 'document')").Scan(&handle.number)
 	if err != nil {
 		return err
 	}
-	piece := make([]byte, 1<<20)
-	for {
-		n, err := io.ReadFull(file, piece)
-		if err == io.EOF {
-			break
-		}
-		if err != nil && err != io.ErrUnexpectedEOF {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, "SELECT securefile_write($1, $2)", handle, piece[:n])
-		if err != nil {
-			return err
-		}
+	pieces := bufio.NewWriterSize(handle, 1<<20)
+	// the struct hides WriteTo(), which could write the whole file as one piece
+	if _, err = io.Copy(pieces, struct{ io.Reader }{file}); err != nil {
+		return err
+	}
+	if err = pieces.Flush(); err != nil {
+		return err
 	}
 	_, err = tx.ExecContext(ctx,
 		"INSERT INTO docs (id, name, document) VALUES ($1, $2, securefile_finish($3))",
-		id, name, handle)
+		id, name, handle.number)
 	if err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// sqlDownload reads a file of any length in pieces of 256 KB.
+// sqlDownload reads a file of any length in pieces of 256 KB.  If "to" fails, the
+// statement is cancelled.
 func sqlDownload(ctx context.Context, db *sql.DB, id int, to io.Writer) error {
-	rows, err := db.QueryContext(ctx, "SELECT securefile_chunks(document) FROM docs WHERE id = $1", id)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	oneSnapshot := sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	tx, err := db.BeginTx(ctx, &oneSnapshot)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	var length int64 // as for Content-Length
+	err = tx.QueryRowContext(ctx, "SELECT length(document) FROM docs WHERE id = $1", id).Scan(&length)
+	if err != nil {
+		return err // sql.ErrNoRows if there is no row; another one if there is NULL
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT securefile_chunks(document) FROM docs WHERE id = $1", id)
 	if err != nil {
 		return err
 	}
@@ -72,6 +98,7 @@ func sqlDownload(ctx context.Context, db *sql.DB, id int, to io.Writer) error {
 			return err
 		}
 		if _, err := to.Write(piece); err != nil {
+			cancel() // else Close() reads the rest of the file, and drops it
 			return err
 		}
 	}
@@ -102,6 +129,9 @@ func (s sqlTests) all(more func()) error {
 	s.stores("INSERT and SELECT")
 	large := streamed()
 	s.run("pieces, "+large.name, func() error { return s.pieces(large) })
+	s.run("an upload whose source ends early", s.cutOff)
+	s.run("a download that is given up", s.givenUp)
+	s.run("a download of no row, and of NULL", s.nothing)
 	s.run("prepared statement used again", s.prepared)
 	s.run("upsert, RETURNING", s.upsert)
 	s.run("WHERE document = $1", s.find)
@@ -163,6 +193,46 @@ func (s sqlTests) pieces(payload payload) error {
 	return same(read.Bytes(), payload.data)
 }
 
+// The first 3 MB of a file, then io.ErrUnexpectedEOF as often as it is asked.
+func (s sqlTests) cutOff() error {
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	err := sqlUpload(ctx, s.db, 51, "cut off", cutOffFile())
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the upload returned: %v", err)
+	}
+	var rows int
+	err = s.db.QueryRowContext(s.ctx, "SELECT count(*) FROM docs WHERE id = 51").Scan(&rows)
+	if err == nil && rows != 0 {
+		err = fmt.Errorf("there are %d rows", rows)
+	}
+	return err
+}
+
+func (s sqlTests) givenUp() error {
+	if _, err := s.db.ExecContext(s.ctx, insertEndless, 52); err != nil {
+		return err
+	}
+	return soon(s.ctx, func(ctx context.Context) error {
+		if err := sqlDownload(ctx, s.db, 52, closedPipe()); err != io.ErrClosedPipe {
+			return fmt.Errorf("the download returned: %v", err)
+		}
+		_, err := s.db.ExecContext(s.ctx, "DELETE FROM docs WHERE id = 52")
+		return err
+	})
+}
+
+func (s sqlTests) nothing() error {
+	var read bytes.Buffer
+	if err := sqlDownload(s.ctx, s.db, 99, &read); !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("of no row: %v", err)
+	}
+	if err := sqlDownload(s.ctx, s.db, 0, &read); err == nil || errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("of NULL: %v", err)
+	}
+	return same(read.Bytes(), nil)
+}
+
 func (s sqlTests) prepared() error {
 	statement, err := s.db.PrepareContext(s.ctx, "INSERT INTO docs (id, document) VALUES ($1, $2)")
 	if err != nil {
@@ -212,16 +282,16 @@ func (s sqlTests) find() error {
 
 func (s sqlTests) concurrent() error {
 	var group sync.WaitGroup
-	errors := make([]error, len(smallPayloads()))
+	failures := make([]error, len(smallPayloads()))
 	for i, payload := range smallPayloads() {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			errors[i] = sqlInsert(s.ctx, s.db, 300+i, payload.name, payload.data)
+			failures[i] = sqlInsert(s.ctx, s.db, 300+i, payload.name, payload.data)
 		}()
 	}
 	group.Wait()
-	for _, err := range errors {
+	for _, err := range failures {
 		if err != nil {
 			return err
 		}

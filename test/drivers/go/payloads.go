@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand"
 	"os"
+	"testing/iotest"
+	"time"
 )
 
 // A payload is a value to store; NULL has no data.
@@ -49,6 +54,39 @@ func streamed() payload {
 		return payload{"200 MB", random(200 << 20)}
 	}
 	return payload{"5 MB", random(5<<20 + 1)}
+}
+
+// For what would go on and on if it were wrong.
+const patience = 30 * time.Second
+
+// A document of 10 TB that takes no space; to read it takes hours.
+const insertEndless = `INSERT INTO docs (id, document) VALUES ($1, securefile_truncate('x'::securefile, 10000000000000))`
+
+// A file that is cut off after 3 MB and some bytes.
+func cutOffFile() io.Reader {
+	return io.MultiReader(bytes.NewReader(random(3<<20+7)), iotest.ErrReader(io.ErrUnexpectedEOF))
+}
+
+// A writer that fails, with io.ErrClosedPipe.
+func closedPipe() io.Writer {
+	reader, writer := io.Pipe()
+	reader.Close()
+	return writer
+}
+
+// Whether a function returns, and without an error, before patience ends.  Then its
+// context is cancelled.
+func soon(ctx context.Context, run func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() { result <- run(ctx) }()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(patience):
+		return errors.New("it goes on and on")
+	}
 }
 
 // Compares what was read with what was written, NULL and the empty value included.

@@ -1,8 +1,10 @@
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
+import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
@@ -68,11 +70,20 @@ class PgJdbc {
 			insert.setInt(3, handle);
 			insert.executeUpdate();
 			db.commit();
-		} catch (SQLException | IOException problem) {
-			db.rollback();
+		} catch (Throwable problem) {
+			giveUp(db, problem);
 			throw problem;
-		} finally {
+		}
+		db.setAutoCommit(true);
+	}
+
+	/** Ends the transaction.  If that fails, too, as on a closed connection, the first problem is the one to tell. */
+	static void giveUp(Connection db, Throwable problem) {
+		try {
+			db.rollback();
 			db.setAutoCommit(true);
+		} catch (SQLException another) {
+			problem.addSuppressed(another);
 		}
 	}
 
@@ -86,9 +97,12 @@ class PgJdbc {
 				while (pieces.next())
 					to.write(pieces.getBytes(1));
 			}
-		} finally {
-			db.setAutoCommit(true);
+			db.commit();
+		} catch (Throwable problem) {
+			giveUp(db, problem);
+			throw problem;
 		}
+		db.setAutoCommit(true);
 	}
 
 	// ---- tests ----
@@ -128,6 +142,10 @@ class PgJdbc {
 			check(50, large.data());
 		});
 		tests.run("pieces, " + large.name(), () -> pieces(large));
+		tests.run("an upload whose source ends early", this::cutOff);
+		tests.run("a download that is given up", this::givenUp);
+		tests.run("what the server says when it ends the session of an upload", () -> ended(false));
+		tests.run("what the server says when it ends the session of a download", () -> ended(true));
 		for (String option : List.of("prepareThreshold=0", "prepareThreshold=1", "prepareThreshold=-1",
 				"binaryTransfer=false", "preferQueryMode=simple", "preferQueryMode=extendedForPrepared",
 				"preferQueryMode=extendedCacheEverything", "stringtype=unspecified"))
@@ -174,6 +192,99 @@ class PgJdbc {
 		ByteArrayOutputStream read = new ByteArrayOutputStream();
 		download(db, 51, read);
 		Payload.same(read.toByteArray(), payload.data());
+	}
+
+	private interface AtEnd {
+		void run() throws IOException;
+	}
+
+	/** Some bytes; then something happens, and that is the end of the file. */
+	private static InputStream fileThen(AtEnd what) {
+		return new ByteArrayInputStream(new byte[100]) {
+			@Override
+			public int read(byte[] to, int at, int length) {
+				int read = super.read(to, at, length);
+				if (read < 0)
+					try {
+						what.run();
+					} catch (IOException problem) {
+						throw new UncheckedIOException(problem);
+					}
+				return read;
+			}
+		};
+	}
+
+	/** Nothing is stored, the connection is fit for use, and the problem is the one that the file had. */
+	private void cutOff() throws Exception {
+		EOFException early = new EOFException("cut off");
+		try {
+			upload(db, 52, "cut off", fileThen(() -> {
+				throw early;
+			}));
+			throw new AssertionError("it was stored");
+		} catch (UncheckedIOException problem) {
+			Payload.equal(problem.getCause(), early);
+		}
+		Payload.equal(db.getAutoCommit(), true);
+		Payload.equal(count("SELECT count(*) FROM docs WHERE id = 52"), 0L);
+	}
+
+	/** A document of 10 TB; reading it takes hours. */
+	private void givenUp() throws Exception {
+		Drivers.execute(db, "INSERT INTO docs (id, document) VALUES (53, securefile_truncate('x'::securefile, 10000000000000))");
+		IOException closed = new IOException("closed");
+		try {
+			download(db, 53, new OutputStream() {
+				@Override
+				public void write(int one) throws IOException {
+					throw closed;
+				}
+			});
+			throw new AssertionError("it was read");
+		} catch (IOException problem) {
+			Payload.equal(problem, closed);
+		}
+		Payload.equal(db.getAutoCommit(), true);
+		Drivers.execute(db, "DELETE FROM docs WHERE id = 53");
+	}
+
+	private void ended(boolean download) throws Exception {
+		try (Connection other = Drivers.connect()) {
+			long session = other.unwrap(PGConnection.class).getBackendPID();
+			AtEnd end = () -> {
+				try {
+					Payload.equal(count("SELECT pg_terminate_backend(" + session + ", 60000)::int"), 1L);
+				} catch (SQLException problem) {
+					throw new IOException(problem);
+				}
+			};
+			if (download)
+				download(other, 51, new OutputStream() {
+					private boolean ended;
+
+					@Override
+					public void write(int one) throws IOException {
+						if (!ended)
+							end.run();
+						ended = true;
+					}
+				});
+			else
+				upload(other, 54, "ended", fileThen(end));
+			throw new AssertionError("it went on");
+		} catch (SQLException problem) {
+			Payload.equal(problem.getSQLState(), "57P01");
+			Payload.equal(problem.getMessage(), "FATAL: terminating connection due to administrator command");
+		}
+		Payload.equal(count("SELECT count(*) FROM docs WHERE id = 54"), 0L);
+	}
+
+	private long count(String query) throws SQLException {
+		try (var statement = db.createStatement(); ResultSet row = statement.executeQuery(query)) {
+			row.next();
+			return row.getLong(1);
+		}
 	}
 
 	private void withOption(String option) throws Exception {
