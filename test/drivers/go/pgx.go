@@ -236,6 +236,9 @@ func (p pgxTests) givenUp() error {
 		if err := pgxDownload(ctx, conn, 52, closedPipe()); err != io.ErrClosedPipe {
 			return fmt.Errorf("the download returned: %v", err)
 		}
+		if !conn.IsClosed() {
+			return errors.New("the connection is open")
+		}
 		return p.exec("DELETE FROM docs WHERE id = 52")
 	})
 }

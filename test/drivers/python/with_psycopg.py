@@ -36,6 +36,33 @@ def download(conn, name, file):
             file.write(piece)
 
 
+LENGTH_FIRST = """
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SELECT length(document) FROM docs WHERE name = $1;             -- no row, or NULL, or the length
+SELECT securefile_chunks(document) FROM docs WHERE name = $1;
+COMMIT;
+"""
+
+
+def length_first(conn):
+    """What tells no row, NULL and the empty document from each other; the other session's update does not show."""
+    begin, ask, read, commit = LENGTH_FIRST.replace(" docs ", " psycopg_docs ").strip().splitlines()
+    cursor = psycopg.RawCursor(conn)
+    stack.server.execute("DELETE FROM psycopg_docs")
+    for name, data in (("NULL", None), ("empty", b""), ("long", bytes_of(MB))):
+        store(conn, name, data)
+    found = {}
+    for name in ("none", "NULL", "empty", "long"):
+        cursor.execute(begin)
+        length = cursor.execute(ask.split("--")[0], (name,)).fetchall()
+        stack.server.execute("UPDATE psycopg_docs SET document = document || 'x'::bytea WHERE name = %s", (name,))
+        pieces = cursor.execute(read, (name,)).fetchall()
+        cursor.execute(commit)
+        found[name] = (length, sum(len(piece) for (piece,) in pieces))
+    expected = {"none": ([], 0), "NULL": ([(None,)], 0), "empty": ([(0,)], 0), "long": ([(MB,)], MB)}
+    stack.ok(found == expected, "no row, NULL, the empty document: the length tells")
+
+
 def ways_to_write(conn):
     stack.round_trip(lambda name, data: store(conn, name, data), lambda name: load(conn, name), "parameters and results in text")
 
@@ -165,6 +192,7 @@ def large_ones(conn):
 
 
 with psycopg.connect(autocommit=True) as conn:
+    stack.part("length first", length_first, conn)
     stack.part("parameters", ways_to_write, conn)
     stack.part("many rows", many_rows, conn)
     stack.part("conditions", conditions, conn)
