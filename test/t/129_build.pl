@@ -3,9 +3,11 @@
 
 use strict;
 use warnings;
+use File::Basename qw(dirname);
 use File::Find;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use IO::Uncompress::Unzip;
 use IPC::Run;
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
@@ -23,6 +25,15 @@ sub quiet
 	$rc = IPC::Run::run(\@command, '>&', \$out);
 	diag("@command: $out") unless $rc;
 	return ($rc, $out);
+}
+
+sub put_file
+{
+	my ($path, $text) = @_;
+	open(my $out, '>', $path) or die "$path: $!";
+	print $out $text;
+	close $out or die "$path: $!";
+	return;
 }
 
 # What is below a directory, as paths from there.
@@ -49,7 +60,15 @@ is_deeply([ below("$top/sources") ], \@before, 'the sources are as they were');
 ok((quiet(@make, 'install-server', "DESTDIR=$top/server"))[0], 'install-server');
 ok((quiet(@make, 'install-client', "DESTDIR=$top/client"))[0], 'install-client');
 ok((quiet(@make, 'client-clean'))[0], 'client-clean');
-ok((quiet(@make, '-j4', 'install', "DESTDIR=$top/all"))[0], 'install of what is not built yet, in parallel');
+# by a compiler that keeps a list, and is slow enough for two to meet
+my $compiler = "$top/" . ($clang ? 'clang' : 'cc');
+put_file($compiler, "#!/bin/sh\necho \"\$*\" >>'$top/compiled'\nsleep 0.2\nexec " . ($clang || 'cc') . " \"\$@\"\n");
+chmod 0755, $compiler or die;
+ok((quiet(@make, '-j4', "CC=$compiler", 'install', "DESTDIR=$top/all"))[0], 'install of what is not built yet, in parallel');
+my %compiled;
+$compiled{$_}++ foreach split /\n/, slurp("$top/compiled");
+cmp_ok(scalar(keys %compiled), '>', 20, 'which compiles');
+is(join("\n", grep { $compiled{$_} > 1 } sort keys %compiled), '', 'nothing twice');
 my @server = below("$top/server");
 my @client = below("$top/client");
 is_deeply([ sort @server, @client ], [ below("$top/all") ], 'the two make up all, and share nothing');
@@ -63,9 +82,13 @@ is_deeply([ below("$top/all") ], [], 'nothing is left');
 my ($library) = grep { m{/securefile\.so$} } @server;
 my %symbols = map { $_ => 1 } (quiet('nm', '-D', '--defined-only', "$top/server/$library"))[1] =~ / T (\w+)$/gm;
 my $script = slurp("$sources/securefile--1.0.sql");
-my %wanted = map { $_ => 1 } $script =~ /^CREATE FUNCTION (?:[\w.]+\.)?(securefile_\w+)\((?:(?!;).)*?AS 'MODULE_PATHNAME' LANGUAGE C/gms;
-cmp_ok(scalar(keys %wanted), '>', 30, 'functions of the script');
-is(join(' ', grep { !$symbols{$_} } sort keys %wanted), '', 'are in the library');
+my %wanted;
+while ($script =~ /^CREATE FUNCTION (?:\w+\.)?(\w+)\((?:(?!;).)*?AS 'MODULE_PATHNAME'(?:, '(\w+)')? LANGUAGE C/gms)
+{
+	$wanted{ $2 // $1 } = 1;
+}
+cmp_ok(scalar(keys %wanted), '>=', 60, 'functions of the script');
+is(join(' ', grep { !$symbols{$_} || !$symbols{"pg_finfo_$_"} } sort keys %wanted), '', 'are in the library');
 
 # ---- a client that is built with it ----
 
@@ -74,6 +97,41 @@ my $text = slurp("$top/client/$pc");
 like($text, qr/^Requires\.private: libpq$/m, 'libpq is for the library');
 my ($prefix) = $text =~ /^prefix=(.*)$/m;
 like($text, qr/^libdir=\Q$prefix\E\//m, 'the prefix is that of the libraries');
+
+# as an application is built, but for where it was installed; and with the library inside
+my $lib = dirname(dirname("$top/client/$pc"));
+put_file("$top/app.c", <<'END');
+#include <pgsecurefile.h>
+#include <stdio.h>
+
+int
+main(void)
+{
+	printf("%d of %d\n", pgsf_version(), PGSF_VERSION_NUM);
+	return 0;
+}
+END
+my $pg = sub { (quiet($ENV{SECUREFILE_PG_CONFIG}, "--$_[0]"))[1] =~ s/\n//r };
+{
+	local $ENV{PKG_CONFIG_PATH} = dirname("$top/client/$pc");
+	local $ENV{PKG_CONFIG_SYSROOT_DIR} = "$top/client";
+	my @flags = split ' ', (quiet('pkg-config', '--cflags', '--libs', 'libpgsecurefile'))[1];
+	my @libpq = ('-I' . $pg->('includedir'), '-L' . $pg->('libdir'), '-Wl,-rpath-link,' . $pg->('libdir'));
+	ok((quiet($clang || 'cc', "$top/app.c", '-o', "$top/app", @flags, @libpq))[0], 'an application');
+	my ($static) = grep { m{/libpgsecurefile\.a$} } @client;
+	ok((quiet($clang || 'cc', "$top/app.c", '-o', "$top/static", @flags[ grep { $flags[$_] =~ /^-I/ } 0 .. $#flags ], "$top/client/$static", @libpq, '-lpq'))[0],
+		'another one, with the library inside');
+}
+my ($major, $minor, $patch) = slurp("$sources/client/lib/pgsecurefile.h") =~ /^#define PGSF_VERSION\s+"(\d+)\.(\d+)\.(\d+)"/m;
+foreach my $app ('app', 'static')
+{
+	local $ENV{LD_LIBRARY_PATH} = $app eq 'app' ? $lib : '';
+	my $number = $major * 10000 + $minor * 100 + $patch;
+	is((quiet("$top/$app"))[1], "$number of $number\n", "$app runs");
+	# and not by a library that lies elsewhere
+	my ($loaded) = (quiet('ldd', "$top/$app"))[1] =~ /libpgsecurefile\S* => (\S+)\/[^\/]+ \(/;
+	is($loaded, $app eq 'app' ? $lib : undef, "$app: what it loads");
+}
 
 # ---- what it says of itself ----
 
@@ -85,10 +143,24 @@ like($node->safe_psql('postgres', 'SELECT build_options FROM securefile_version(
 
 # ---- the archive ----
 
-SKIP:
+# of a clone, which nobody has when these are the sources of an archive
+my $clone = "$top/clone";
+mkdir $clone;
+system_or_bail('sh', '-c', "tar -C '$sources' --exclude=./.git --exclude=./tmp_check -cf - . | tar -C '$clone' -xf -");
+my @git = ('git', '-C', $clone, '-c', 'user.name=x', '-c', 'user.email=x@example.org');
+ok((quiet(@git, @$_))[0], "git $_->[0]") foreach [ 'init', '-q' ], [ 'add', '-A' ], [ 'commit', '-q', '-m', 'all' ];
+put_file("$clone/not_committed", 'x');
+ok((quiet('make', '-s', '-f', "$clone/Makefile", 'dist'))[0], 'dist');
+my @there = sort map { "securefile-$version/$_" } grep { !m{^\.(ci/|git)} } split /\n/, (quiet(@git, 'ls-files'))[1];
+my $zip = IO::Uncompress::Unzip->new("$top/build/securefile-$version.zip") or die 'no archive';
+my %in_it;
+do
 {
-	skip 'the sources are no clone', 1 unless -d "$sources/.git";
-	ok((quiet('make', '-s', '-f', "$sources/Makefile", 'dist'))[0] && -s "securefile-$version.zip", 'dist');
-}
+	local $/;
+	my $name = $zip->getHeaderInfo->{Name};
+	$in_it{$name} = <$zip> // '' unless $name =~ m{/$};
+} while ($zip->nextStream > 0);
+is_deeply([ sort keys %in_it ], \@there, 'has what was committed');
+ok($in_it{"securefile-$version/$_"} eq slurp("$sources/$_"), "has $_") foreach 'META.json', 'Makefile', 'securefile--1.0.sql', 'src/sql/version.c';
 system_or_bail('chmod', '-R', 'u+w', "$top/sources");
 done_testing();
