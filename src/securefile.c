@@ -32,7 +32,7 @@
 #include "monitor/monitor.h"
 #include "read/read.h"
 #include "space/space.h"
-#include "sql/wire.h"
+#include "sql/sql.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"

@@ -4,6 +4,10 @@
  *	  What every server-side room of securefile starts from: the server's
  *	  own definitions, the one header of version differences, fault points.
  *
+ * base.c		preload check, tables of other sessions, boot id
+ * guard.c		steps that may meet damage and must not end the statement
+ * fault.c		the table of armed fault points
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SF_BASE_H

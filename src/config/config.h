@@ -3,6 +3,9 @@
  * config.h
  *	  Settings (GUCs) and column options.
  *
+ * guc.c		settings
+ * options.c	column options: the words of the type modifier
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SF_CONFIG_H

@@ -7,6 +7,12 @@
  * that the server, the command and a fuzzer share it.  All integers are in
  * the machine's byte order, as everything in a PostgreSQL cluster is.
  *
+ * locator.c		encode and decode locators
+ * page.c			check pages of a segment relation
+ * map.c			the used plane of a space-map page
+ * change.c			check and apply the changes that a WAL record carries
+ * checksum.c		checksums of units; checksum_avx2.c: the same for processors with AVX2
+ *
  * Ledger of format versions (what reads what):
  *
  *	 format				version	since	read by

@@ -20,7 +20,7 @@
 #include "funcapi.h"
 #include "read/read.h"
 #include "sql/content.h"
-#include "sql/wire.h"
+#include "sql/sql.h"
 #include "utils/expandeddatum.h"
 #include "utils/memutils.h"
 

@@ -17,7 +17,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "sql/content.h"
-#include "sql/wire.h"
+#include "sql/sql.h"
 #include "stream/stream.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"

@@ -11,7 +11,7 @@
 #include "fmgr.h"
 #include "object/object.h"
 #include "sql/content.h"
-#include "sql/wire.h"
+#include "sql/sql.h"
 
 PG_FUNCTION_INFO_V1(securefile_length);
 PG_FUNCTION_INFO_V1(securefile_substring);

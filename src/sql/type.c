@@ -16,7 +16,7 @@
 #include "libpq/pqformat.h"
 #include "read/read.h"
 #include "sql/content.h"
-#include "sql/wire.h"
+#include "sql/sql.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/bytea.h"

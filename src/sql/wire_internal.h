@@ -16,7 +16,7 @@
 #include "libpq/auth.h"
 #include "libpq/libpq.h"
 #include "libpq/libpq-be.h"
-#include "sql/wire.h"
+#include "sql/sql.h"
 
 /* Send a message, large ones past the server's buffer, others by its methods. */
 extern int	sf_sql_send_message(const PQcommMethods *server, char type, const char *body, size_t len);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *	  Cumulative statistics of each column, in shared memory.
+ *	  Cumulative statistics of each column, in shared memory (stats.c).
  *
  * The counters are those the SecureFiles paper reports (section "statistics").
  * A backend adds to its own local counters (sf_stats_local) and hands them to

@@ -4,6 +4,8 @@
  *	  The custom WAL resource manager: registration and dispatch only; the
  *	  redo of a page lives with the room that owns it.
  *
+ * rmgr.c		all of it
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SF_WAL_H

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * wire.h
+ * sql.h
  *	  What stands between the server and the socket of its client.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef SF_SQL_WIRE_H
-#define SF_SQL_WIRE_H
+#ifndef SF_SQL_H
+#define SF_SQL_H
 
 /*
  * From now on the messages of each new session of a client go through this room.
@@ -23,4 +23,4 @@ extern void sf_sql_send_large(void);
 /* The end of the transaction. */
 extern void sf_sql_send_at_end(void);
 
-#endif							/* SF_SQL_WIRE_H */
+#endif							/* SF_SQL_H */
