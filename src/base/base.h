@@ -6,6 +6,7 @@
  *
  * base.c		preload check, tables of other sessions, boot id
  * guard.c		steps that may meet damage and must not end the statement
+ * assert.c		what happens when an assertion fails
  * fault.c		the table of armed fault points
  *
  *-------------------------------------------------------------------------
@@ -15,6 +16,7 @@
 
 #include "postgres.h"
 
+#include "base/assert.h"
 #include "base/compat.h"
 #include "base/fault.h"
 
