@@ -116,7 +116,7 @@ outcome_of(const SfPendEntry *entry)
 static bool
 names_page(const SfPendEntry *entry)
 {
-	return entry->kind == SF_PEND_ALLOC_PAGE || entry->kind == SF_PEND_FREE_PAGE;
+	return sf_format_pend_kind(entry->kind)->is_page;
 }
 
 /*
@@ -168,8 +168,7 @@ report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry, const char
 static void
 note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 {
-	bool		is_alloc = entry->kind == SF_PEND_ALLOC ||
-	entry->kind == SF_PEND_ALLOC_PAGE;
+	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 	bool		doomed = outcome == (is_alloc ? ABORTED : COMMITTED);
 	bool		taken = is_alloc && outcome == COMMITTED;
 

@@ -349,6 +349,17 @@ typedef enum SfPendKind
 	SF_PEND_FREE_PAGE,
 } SfPendKind;
 
+/* What is to be known of a kind of entries; kinds.c has a row for each. */
+typedef struct SfPendKindInfo
+{
+	const char *name;			/* NULL: there is no such kind */
+	bool		is_alloc;		/* frees if the transaction failed, else if it committed */
+	bool		is_page;		/* names a page, else a run of sectors */
+} SfPendKindInfo;
+
+/* The row of a kind, of whatever number; an unknown kind has no name. */
+extern const SfPendKindInfo *sf_format_pend_kind(uint8_t kind);
+
 typedef enum SfOutcome
 {
 	SF_OUTCOME_UNKNOWN = 0,

@@ -77,20 +77,17 @@ sf_format_unit_problem(const SfUnit *unit)
 const char *
 sf_format_entry_problem(const SfPendEntry *entry)
 {
+	const SfPendKindInfo *kind = sf_format_pend_kind(entry->kind);
+
 	if (entry->outcome > SF_OUTCOME_COMMITTED)
 		return "pending entry has an unknown outcome";
 	if ((uint32_t) entry->fxid < SF_FIRST_XID)
 		return "pending entry has no transaction";
-	switch (entry->kind)
-	{
-		case SF_PEND_ALLOC:
-		case SF_PEND_FREE:
-			return is_possible_run(entry->start, entry->count) ? NULL :
-				"pending entry names an impossible run";
-		case SF_PEND_ALLOC_PAGE:
-		case SF_PEND_FREE_PAGE:
-			return entry->start > 0 && entry->start < SF_NO_PAGE && !SF_IS_MAP_PAGE(entry->start) ?
-				NULL : "pending entry names an impossible page";
-	}
-	return "pending entry is of an unknown kind";
+	if (kind->name == NULL)
+		return "pending entry is of an unknown kind";
+	if (!kind->is_page)
+		return is_possible_run(entry->start, entry->count) ? NULL :
+			"pending entry names an impossible run";
+	return entry->start > 0 && entry->start < SF_NO_PAGE && !SF_IS_MAP_PAGE(entry->start) ?
+		NULL : "pending entry names an impossible page";
 }

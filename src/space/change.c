@@ -7,7 +7,7 @@
  * each.  sf_change_finish() applies the operations in a critical section and
  * writes one WAL record whose block data *are* the operations; redo applies
  * the same operations with the same function.  So a forward path that works
- * has a redo that works, and the opcodes only say what the change was for.
+ * has a redo that works.
  *
  * What an operation is, and how it is applied, is in format/change.c.
  *
@@ -226,11 +226,11 @@ sf_change_finish(uint8 info, const void *data, Size len)
 }
 
 XLogRecPtr
-sf_change_finish_plain(uint8 info)
+sf_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries)
 {
-	xl_sf_plain rec = {SF_WAL_VERSION};
+	xl_sf_pages rec = {SF_WAL_VERSION, reason, kind, 0, nentries};
 
-	return sf_change_finish(info, &rec, sizeof(rec));
+	return sf_change_finish(XLOG_SF_PAGES, &rec, sizeof(rec));
 }
 
 /*

@@ -119,15 +119,11 @@ sf_pending_transaction_aborted(uint64 fxid)
 	return outcome_of_transaction(fxid, horizon) == ABORTED;
 }
 
-static bool
-is_alloc(const SfPendEntry *entry)
-{
-	return entry->kind == SF_PEND_ALLOC || entry->kind == SF_PEND_ALLOC_PAGE;
-}
-
 SfFate
 sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon)
 {
+	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
+
 	switch (outcome_of(entry, horizon))
 	{
 		case RUNNING:
@@ -135,11 +131,11 @@ sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon)
 		case UNKNOWN:
 			return SF_FATE_LOST;
 		case ABORTED:
-			if (!is_alloc(entry))
+			if (!is_alloc)
 				return SF_FATE_DROP;
 			return entry->fxid < horizon.prepared ? SF_FATE_FREE : SF_FATE_WAIT;
 		case COMMITTED:
-			if (is_alloc(entry))
+			if (is_alloc)
 				return SF_FATE_DROP;
 			if (entry->fxid < horizon.removable)
 				return SF_FATE_FREE;
@@ -151,7 +147,7 @@ sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon)
 bool
 sf_pending_is_live(const SfPendEntry *entry, SfHorizon horizon)
 {
-	Outcome		outcome = outcome_of(entry, horizon);
+	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 
-	return outcome == (is_alloc(entry) ? COMMITTED : ABORTED);
+	return outcome_of(entry, horizon) == (is_alloc ? COMMITTED : ABORTED);
 }

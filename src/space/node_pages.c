@@ -55,7 +55,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 
 		sf_change_init(sf_change_add(bufs[i]), SF_PAGE_INODE, content, len);
 	}
-	sf_change_finish_plain(XLOG_SF_INODE);
+	sf_change_finish_pages(SF_PAGES_INODE, SF_PEND_ALLOC_PAGE, n);
 	pfree(content);
 	sf_segment_close(rel);
 }

@@ -80,7 +80,7 @@ add_tail(Relation rel, uint32 seen_tail)
 	if (BufferIsValid(oldbuf))
 		sf_change_op(sf_change_add(oldbuf), SF_OP_PEND_NEXT, &newpage, sizeof(newpage));
 	sf_change_init(sf_change_add(newbuf), SF_PAGE_PENDING, &empty, sizeof(empty));
-	sf_change_finish_plain(XLOG_SF_QUEUE);
+	sf_change_finish_pages(SF_PAGES_QUEUE, 0, 0);
 }
 
 /*
@@ -168,7 +168,6 @@ add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
 static int
 log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
 {
-	xl_sf_entries rec = {SF_WAL_VERSION, kind, 0};
 	SfPendEntry entries[SF_PENDING_MAX];
 	Buffer		tail = sf_pending_lock_tail(rel, 1, BUFFER_LOCK_SHARE, NULL);
 	int			room = SF_PENDING_MAX - SfPagePending(BufferGetPage(tail))->nentries;
@@ -187,9 +186,8 @@ log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nrun
 		n++;
 	}
 	Assert(n > 0);
-	rec.nentries = n;
 	sf_change_op(tail_at, SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
-	sf_change_finish(XLOG_SF_ENTRIES, &rec, sizeof(rec));
+	sf_change_finish_pages(SF_PAGES_ENTRIES, kind, n);
 	return n;
 }
 

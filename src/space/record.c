@@ -15,140 +15,75 @@
  */
 #include "base/base.h"
 
-#include "access/xlogutils.h"
 #include "space/space_internal.h"
-#include "storage/bufmgr.h"
 
 /* ---- main data ---- */
 
-/* Length of the main data of a kind of record, that of DATA without the bytes; 0: unknown. */
-static Size
-data_size(uint8 kind)
-{
-	switch (kind)
-	{
-		case XLOG_SF_CREATE:
-		case XLOG_SF_UNLINK:
-			return sizeof(xl_sf_node);
-		case XLOG_SF_GROW:
-		case XLOG_SF_TRUNCATE:
-			return sizeof(xl_sf_size);
-		case XLOG_SF_ENTRIES:
-			return sizeof(xl_sf_entries);
-		case XLOG_SF_RESOLVE:
-			return sizeof(xl_sf_resolve);
-		case XLOG_SF_QUEUE:
-		case XLOG_SF_INODE:
-		case XLOG_SF_HEADER:
-		case XLOG_SF_REPAIR:
-			return sizeof(xl_sf_plain);
-		case XLOG_SF_DATA:
-			return sizeof(xl_sf_data);
-		case XLOG_SF_DROP_DB:
-		case XLOG_SF_OWN:
-			return sizeof(xl_sf_db);
-	}
-	return 0;
-}
-
 bool
-sf_record_is_readable(XLogReaderState *record)
+sf_record_is_readable(XLogReaderState *record, const SfRecordKind *kind)
 {
-	Size		want = data_size(sf_record_kind(record));
-
-	return want > 0 && XLogRecGetDataLen(record) >= want &&
+	return kind->name != NULL && XLogRecGetDataLen(record) >= kind->size &&
 		*(uint8 *) XLogRecGetData(record) == SF_WAL_VERSION;
 }
 
 /* The segment that the main data names; NULL where it names none. */
 static const SfNode *
-node_of_data(XLogReaderState *record)
+named_node(XLogReaderState *record, const SfRecordKind *kind)
+{
+	xl_sf_node *rec = (xl_sf_node *) XLogRecGetData(record);
+
+	return (kind->holds & SF_HOLDS_NODE) != 0 ? &rec->node : NULL;
+}
+
+/* What is wrong with what many kinds hold; NULL: nothing. */
+static const char *
+held_problem(XLogReaderState *record, const SfRecordKind *kind)
 {
 	void	   *rec = XLogRecGetData(record);
+	const SfNode *node = named_node(record, kind);
 
-	switch (sf_record_kind(record))
-	{
-		case XLOG_SF_CREATE:
-		case XLOG_SF_UNLINK:
-			return &((xl_sf_node *) rec)->node;
-		case XLOG_SF_GROW:
-		case XLOG_SF_TRUNCATE:
-			return &((xl_sf_size *) rec)->node;
-		case XLOG_SF_RESOLVE:
-			return &((xl_sf_resolve *) rec)->node;
-		case XLOG_SF_DATA:
-			return &((xl_sf_data *) rec)->node;
-	}
-	return NULL;
-}
-
-static const char *
-size_problem(uint64 total_sectors)
-{
-	return total_sectors > SF_MAX_SECTORS || total_sectors % SF_BLOCK_SECTORS != 0 ?
-		"it has an impossible size of a segment" : NULL;
-}
-
-static const char *
-bytes_problem(const xl_sf_data *rec, Size len)
-{
-	if (rec->nsectors == 0 || rec->nsectors > SF_DATA_RECORD_SECTORS ||
-		len != sizeof(*rec) + (Size) rec->nsectors * SF_SECTOR_SIZE)
-		return "it has another number of bytes than it says";
-	if (rec->start_sector > SF_MAX_SECTORS - rec->nsectors)
-		return "its bytes have an impossible place";
-	return NULL;
-}
-
-static const char *
-data_problem(XLogReaderState *record)
-{
-	void	   *rec = XLogRecGetData(record);
-	uint8		kind = sf_record_kind(record);
-	const SfNode *node;
-
-	if (!sf_record_is_readable(record))
-		return "it is too short, of an unknown kind or an unknown version";
-	if (kind != XLOG_SF_DATA && XLogRecGetDataLen(record) != data_size(kind))
-		return "it is too long";
-	node = node_of_data(record);
 	if (node != NULL && (SfNodeSpc(*node) == InvalidOid || SfNodeDb(*node) == InvalidOid ||
 						 SfNodeRel(*node) == 0))
 		return "it names no segment";
-	switch (kind)
+	if ((kind->holds & SF_HOLDS_SIZE) != 0)
 	{
-		case XLOG_SF_GROW:
-		case XLOG_SF_TRUNCATE:
-			return size_problem(((xl_sf_size *) rec)->total_sectors);
-		case XLOG_SF_DATA:
-			return bytes_problem(rec, XLogRecGetDataLen(record));
-		case XLOG_SF_DROP_DB:
-		case XLOG_SF_OWN:
-			return OidIsValid(((xl_sf_db *) rec)->db) ? NULL : "it names no database";
+		uint64		total = ((xl_sf_size *) rec)->total_sectors;
+
+		if (total > SF_MAX_SECTORS || total % SF_BLOCK_SECTORS != 0)
+			return "it has an impossible size of a segment";
 	}
+	if ((kind->holds & SF_HOLDS_DB) != 0 && !OidIsValid(((xl_sf_db *) rec)->db))
+		return "it names no database";
 	return NULL;
+}
+
+static const char *
+data_problem(XLogReaderState *record, const SfRecordKind *kind)
+{
+	Size		len = XLogRecGetDataLen(record);
+	const char *problem;
+
+	if (!sf_record_is_readable(record, kind))
+		return "it is too short, of an unknown kind or an unknown version";
+	if ((kind->holds & SF_HOLDS_BYTES) == 0 && len != kind->size)
+		return "it is too long";
+	problem = held_problem(record, kind);
+	if (problem == NULL && kind->problem != NULL)
+		problem = kind->problem(XLogRecGetData(record), len);
+	return problem;
 }
 
 /* ---- pages ---- */
 
 /* May a kind of record have pages, must it? */
 static const char *
-count_problem(uint8 kind, int npages)
+count_problem(const SfRecordKind *kind, int npages)
 {
-	switch (kind)
-	{
-		case XLOG_SF_GROW:		/* of a move: none */
-			break;
-		case XLOG_SF_UNLINK:
-		case XLOG_SF_DATA:
-		case XLOG_SF_DROP_DB:
-		case XLOG_SF_OWN:
-			return npages == 0 ? NULL : "it has pages";
-		default:
-			if (npages == 0)
-				return "it has no pages";
-	}
-	return npages <= SF_CHANGE_MAX ? NULL : "it has too many pages";
+	if (npages < kind->min_pages)
+		return "it has no pages";
+	if (npages > kind->max_pages)
+		return kind->max_pages == 0 ? "it has pages" : "it has too many pages";
+	return NULL;
 }
 
 /* The header page as it is after a record, from its block of page 0. */
@@ -197,13 +132,12 @@ new_page_problem(BlockNumber page, const SfHeader *header)
 }
 
 static const char *
-page_problem(XLogReaderState *record, int block, const SfHeader *header)
+page_problem(XLogReaderState *record, int block, const SfNode *named, const SfHeader *header)
 {
 	SfNode		first;
 	SfNode		node;
 	ForkNumber	fork;
 	BlockNumber page;
-	const SfNode *named = node_of_data(record);
 
 	if (!XLogRecHasBlockRef(record, block))
 		return "its pages are not numbered one after the other";
@@ -227,9 +161,8 @@ page_problem(XLogReaderState *record, int block, const SfHeader *header)
 }
 
 static const char *
-pages_problem(XLogReaderState *record)
+pages_problem(XLogReaderState *record, const SfRecordKind *kind)
 {
-	uint8		kind = sf_record_kind(record);
 	int			n = XLogRecMaxBlockId(record) + 1;
 	const char *problem = count_problem(kind, n);
 	SfHeader	header;
@@ -245,11 +178,11 @@ pages_problem(XLogReaderState *record)
 		if (page == 0 && !has_header)
 			return "its header page is none";
 	}
-	if (has_header && (kind == XLOG_SF_GROW || kind == XLOG_SF_TRUNCATE) &&
+	if (has_header && (kind->holds & SF_HOLDS_SIZE) != 0 &&
 		header.total_sectors != ((xl_sf_size *) XLogRecGetData(record))->total_sectors)
 		return "it has two sizes of a segment";
 	for (int i = 0; i < n && problem == NULL; i++)
-		problem = page_problem(record, i, has_header ? &header : NULL);
+		problem = page_problem(record, i, named_node(record, kind), has_header ? &header : NULL);
 	return problem;
 }
 
@@ -265,12 +198,12 @@ sf_record_report(const char *problem)
 }
 
 void
-sf_record_check(XLogReaderState *record)
+sf_record_check(XLogReaderState *record, const SfRecordKind *kind)
 {
-	const char *problem = data_problem(record);
+	const char *problem = data_problem(record, kind);
 
 	if (problem == NULL)
-		problem = pages_problem(record);
+		problem = pages_problem(record, kind);
 	if (problem != NULL)
 		sf_record_report(problem);
 }

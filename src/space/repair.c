@@ -51,7 +51,7 @@ write_page(Buffer hbuf, const SfHeader *header, Buffer buf, SfPageType type,
 {
 	begin_change(hbuf, header);
 	sf_change_init(sf_change_add(buf), type, content, len);
-	sf_change_finish_plain(XLOG_SF_REPAIR);
+	sf_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
 }
 
 /* Sectors of a map page that lie inside the data files. */
@@ -163,7 +163,7 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	if (repair.forget_lists)
 		header.pending_head = header.pending_tail = header.free_head = SF_NO_PAGE;
 	begin_change(buf, &header);
-	sf_change_finish_plain(XLOG_SF_REPAIR);
+	sf_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
 	sf_segment_close(rel);
 }
 

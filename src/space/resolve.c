@@ -49,12 +49,6 @@ typedef struct Batch
 	TransactionId newest_freeing;
 } Batch;
 
-static bool
-is_page_kind(const SfPendEntry *entry)
-{
-	return entry->kind == SF_PEND_ALLOC_PAGE || entry->kind == SF_PEND_FREE_PAGE;
-}
-
 /* Make sure a map page is in the batch; false when the batch is full. */
 static bool
 batch_map(Batch *batch, uint32 map)
@@ -78,7 +72,7 @@ note_freeing(TransactionId *newest, const SfPendEntry *entry)
 {
 	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
 
-	if (entry->kind != SF_PEND_FREE && entry->kind != SF_PEND_FREE_PAGE)
+	if (sf_format_pend_kind(entry->kind)->is_alloc)
 		return;
 	if (!TransactionIdIsValid(*newest) || TransactionIdFollows(xid, *newest))
 		*newest = xid;
@@ -114,7 +108,7 @@ collect(PageWork *work, Batch *batch)
 				batch->remove[batch->nremove++] = i;
 				break;
 			case SF_FATE_FREE:
-				if (is_page_kind(entry))
+				if (sf_format_pend_kind(entry->kind)->is_page)
 					break;
 				if (!batch_map(batch, entry->start / SF_MAP_SECTORS))
 					break;
@@ -279,7 +273,7 @@ resolve_page(PageWork *work, uint32 *next)
 		run_batch(work, &batch);
 	}
 	for (int i = work->n - 1; i >= 0; i--)
-		if (is_page_kind(&work->entries[i]) &&
+		if (sf_format_pend_kind(work->entries[i].kind)->is_page &&
 			fate_of(work, &work->entries[i]) == SF_FATE_FREE)
 			free_inode_page(work, i);
 	return work->n;
@@ -316,7 +310,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	if (BufferIsValid(prevbuf))
 		sf_change_op(sf_change_add(prevbuf), SF_OP_PEND_NEXT, &next, sizeof(next));
 	sf_change_init(sf_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));
-	sf_change_finish_plain(XLOG_SF_QUEUE);
+	sf_change_finish_pages(SF_PAGES_QUEUE, 0, 0);
 	SF_FAULT(resolve_after_unlink);
 	return true;
 }

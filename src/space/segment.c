@@ -342,7 +342,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 	header.next_object_id += n;
 	sf_change_begin();
 	sf_change_op(sf_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
-	sf_change_finish_plain(XLOG_SF_HEADER);
+	sf_change_finish_pages(SF_PAGES_HEADER, 0, 0);
 	sf_segment_close(rel);
 	return first;
 }

@@ -22,89 +22,10 @@
 #define SF_SPACE_INTERNAL_H
 
 #include "access/relation.h"
+#include "space/record.h"
 #include "space/space.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
-
-/* ---- WAL opcodes: what happened; how is in the block data (change.c) ---- */
-
-#define XLOG_SF_CREATE		0x00	/* xl_sf_node; block 0: header */
-#define XLOG_SF_UNLINK		0x10	/* xl_sf_node */
-#define XLOG_SF_GROW		0x20	/* xl_sf_size; header, new map pages; in a move none */
-#define XLOG_SF_TRUNCATE	0x30	/* xl_sf_size; header */
-#define XLOG_SF_ENTRIES		0x40	/* xl_sf_entries; pending page, map pages */
-#define XLOG_SF_QUEUE		0x50	/* xl_sf_plain; pending page added or removed */
-#define XLOG_SF_RESOLVE		0x60	/* xl_sf_resolve; pending, map or free pages */
-#define XLOG_SF_INODE		0x70	/* xl_sf_plain; header, pending page, inode pages */
-#define XLOG_SF_HEADER		0x80	/* xl_sf_plain; header */
-#define XLOG_SF_DATA		0x90	/* xl_sf_data, bytes */
-#define XLOG_SF_DROP_DB		0xA0	/* xl_sf_db */
-#define XLOG_SF_OWN			0xB0	/* xl_sf_db */
-#define XLOG_SF_REPAIR		0xC0	/* xl_sf_plain; any pages */
-
-#define SF_WAL_VERSION		1
-
-/* Every record begins with the version; those of pages only have no more. */
-typedef struct xl_sf_plain
-{
-	uint8		version;
-} xl_sf_plain;
-
-typedef struct xl_sf_node
-{
-	uint8		version;
-	SfNode		node;
-} xl_sf_node;
-
-typedef struct xl_sf_size
-{
-	uint8		version;
-	SfNode		node;
-	uint64		total_sectors;
-} xl_sf_size;
-
-typedef struct xl_sf_entries
-{
-	uint8		version;
-	uint8		kind;			/* SfPendKind */
-	uint16		nentries;
-} xl_sf_entries;
-
-typedef struct xl_sf_resolve
-{
-	uint8		version;
-	SfNode		node;
-	TransactionId horizon;		/* newest freeing xid; conflicts on a standby */
-	uint16		nentries;
-} xl_sf_resolve;
-
-typedef struct xl_sf_data
-{
-	uint8		version;
-	SfNode		node;
-	uint64		start_sector;
-	uint32		nsectors;
-} xl_sf_data;
-
-typedef struct xl_sf_db
-{
-	uint8		version;
-	Oid			db;
-} xl_sf_db;
-
-/* Bytes of one data record: small enough for memory, large enough for speed. */
-#define SF_DATA_RECORD_SECTORS	(1024 * 1024 / SF_SECTOR_SIZE)
-
-/* ---- what records may be (record.c) ---- */
-
-#define sf_record_kind(record)	(XLogRecGetInfo(record) & ~XLR_INFO_MASK)
-
-/* Is there as much main data as this kind has, of our version? */
-extern bool sf_record_is_readable(XLogReaderState *record);
-
-/* DATA_CORRUPTED unless redo can go by what a record says; see also sf_change_redo(). */
-extern void sf_record_check(XLogReaderState *record);
-extern void sf_record_report(const char *problem) pg_attribute_noreturn();
 
 /* ---- page changes (change.c) ---- */
 
@@ -128,8 +49,11 @@ extern void sf_change_init(int i, SfPageType type, const void *content, Size len
  */
 extern XLogRecPtr sf_change_finish(uint8 info, const void *data, Size len);
 
-/* The same for a record that has nothing to say but its pages. */
-extern XLogRecPtr sf_change_finish_plain(uint8 info);
+/*
+ * The same for a PAGES record.  nentries: of which kind, and how many, pending
+ * entries are added; 0 and 0 where there are none.
+ */
+extern XLogRecPtr sf_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries);
 
 /* Redo of the pages of a record. */
 extern void sf_change_redo(XLogReaderState *record);
@@ -343,8 +267,8 @@ extern bool sf_space_is_named(SfNode node);
 
 extern void sf_storage_note_made(SfNode node);
 
-extern void sf_storage_redo_create(const xl_sf_node *rec);
-extern void sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end);
+extern void sf_storage_redo_create(SfNode node);
+extern void sf_storage_redo_unlink(SfNode node, XLogRecPtr end);
 
 /* End of a transaction (upgrade.c): true when it has finished an upgrade. */
 extern bool sf_upgrade_at_end(bool commit);

@@ -304,20 +304,20 @@ sf_space_is_gone(SfNode node)
  * crash they may be there and hold committed data already.
  */
 void
-sf_storage_redo_create(const xl_sf_node *rec)
+sf_storage_redo_create(SfNode node)
 {
-	sf_io_database_claim(SfNodeDb(rec->node));
+	sf_io_database_claim(SfNodeDb(node));
 	SF_FAULT(redo_create);
 }
 
 /* Rule 2, on a standby: what is gone must not come back after a restart. */
 void
-sf_storage_redo_unlink(const xl_sf_node *rec, XLogRecPtr end)
+sf_storage_redo_unlink(SfNode node, XLogRecPtr end)
 {
 	XLogFlush(end);
 	SF_FAULT(redo_unlink);
-	sf_io_close(rec->node);
-	sf_io_files_unlink(rec->node);
+	sf_io_close(node);
+	sf_io_files_unlink(node);
 }
 
 void

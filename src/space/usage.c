@@ -22,8 +22,7 @@ typedef struct RunList
 static void
 add_pending(RunList *list, const SfPendEntry *entry)
 {
-	if ((entry->kind != SF_PEND_ALLOC && entry->kind != SF_PEND_FREE) ||
-		sf_pending_is_live(entry, list->horizon))
+	if (sf_format_pend_kind(entry->kind)->is_page || sf_pending_is_live(entry, list->horizon))
 		return;
 	if (list->n == list->size)
 	{

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * wal.c
- *	  The records of space/: redo, description, masking; and data records.
+ *	  The records of space/: the table of them, redo, description, masking; and
+ *	  data records.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,9 +42,104 @@ sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 
 	}
 }
 
-static void
-redo_data(const xl_sf_data *rec)
+/* ---- what the structs hold, besides what many of them do ---- */
+
+static const char *const reasons[] = {
+	[SF_PAGES_ENTRIES] = "ENTRIES",
+	[SF_PAGES_QUEUE] = "QUEUE",
+	[SF_PAGES_INODE] = "INODE",
+	[SF_PAGES_HEADER] = "HEADER",
+	[SF_PAGES_REPAIR] = "REPAIR",
+};
+
+/* The name of a reason; NULL: there is no such reason. */
+static const char *
+reason_name(uint8 reason)
 {
+	return reason < lengthof(reasons) ? reasons[reason] : NULL;
+}
+
+static const char *
+pages_problem(const void *data, Size len)
+{
+	const xl_sf_pages *rec = data;
+
+	if (reason_name(rec->reason) == NULL || rec->reserved != 0)
+		return "it changes pages for an unknown reason";
+	if (rec->nentries == 0 ? rec->kind != 0 : sf_format_pend_kind(rec->kind)->name == NULL)
+		return "its pending entries are of an unknown kind";
+	return NULL;
+}
+
+static void
+desc_pages(StringInfo buf, const void *data)
+{
+	const xl_sf_pages *rec = data;
+	const char *reason = reason_name(rec->reason);
+	const char *kind = sf_format_pend_kind(rec->kind)->name;
+
+	appendStringInfo(buf, "reason %s", reason != NULL ? reason : "unknown");
+	if (rec->nentries > 0)
+		appendStringInfo(buf, "; kind %s; entries %u", kind != NULL ? kind : "unknown", rec->nentries);
+}
+
+static void
+desc_resolve(StringInfo buf, const void *data)
+{
+	const xl_sf_resolve *rec = data;
+
+	appendStringInfo(buf, "; horizon %u; entries %u", rec->horizon, rec->nentries);
+}
+
+static const char *
+bytes_problem(const void *data, Size len)
+{
+	const xl_sf_data *rec = data;
+
+	if (rec->nsectors == 0 || rec->nsectors > SF_DATA_RECORD_SECTORS ||
+		len != sizeof(*rec) + (Size) rec->nsectors * SF_SECTOR_SIZE)
+		return "it has another number of bytes than it says";
+	if (rec->start_sector > SF_MAX_SECTORS - rec->nsectors)
+		return "its bytes have an impossible place";
+	return NULL;
+}
+
+static void
+desc_bytes(StringInfo buf, const void *data)
+{
+	const xl_sf_data *rec = data;
+
+	appendStringInfo(buf, "; sector " UINT64_FORMAT "; sectors %u", rec->start_sector, rec->nsectors);
+}
+
+/* ---- redo ---- */
+
+static void
+redo_create(XLogReaderState *record, const void *data)
+{
+	sf_storage_redo_create(((const xl_sf_node *) data)->node);
+	sf_change_redo(record);
+}
+
+static void
+redo_unlink(XLogReaderState *record, const void *data)
+{
+	sf_storage_redo_unlink(((const xl_sf_node *) data)->node, record->EndRecPtr);
+}
+
+/* A record whose pages are all there is to it. */
+static void
+redo_pages(XLogReaderState *record, const void *data)
+{
+	SF_FAULT(redo_pages);
+	sf_change_redo(record);
+}
+
+static void
+redo_data(XLogReaderState *record, const void *data)
+{
+	const xl_sf_data *rec = data;
+
 	SF_FAULT(redo_data);
 	sf_io_redo_write(rec->node, rec->start_sector * SF_SECTOR_SIZE,
 					 (const char *) (rec + 1), rec->nsectors * SF_SECTOR_SIZE);
@@ -54,8 +150,10 @@ redo_data(const xl_sf_data *rec)
  * reader there may still need what was freed.
  */
 static void
-redo_resolve(XLogReaderState *record, const xl_sf_resolve *rec)
+redo_resolve(XLogReaderState *record, const void *data)
 {
+	const xl_sf_resolve *rec = data;
+
 	if (InHotStandby && TransactionIdIsValid(rec->horizon))
 		sf_compat_resolve_conflict(rec->horizon, rec->node);
 	XLogFlush(record->EndRecPtr);
@@ -91,8 +189,10 @@ check_moved_size(const xl_sf_size *rec, XLogRecPtr end)
 
 /* Rule 5: growth adds beyond the end only. */
 static void
-redo_grow(XLogReaderState *record, const xl_sf_size *rec)
+redo_grow(XLogReaderState *record, const void *data)
 {
+	const xl_sf_size *rec = data;
+
 	if (XLogRecMaxBlockId(record) < 0 && !check_moved_size(rec, record->EndRecPtr))
 		return;
 	sf_io_files_ensure(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
@@ -107,8 +207,10 @@ redo_grow(XLogReaderState *record, const xl_sf_size *rec)
  * consistent.  After that all that comes is in WAL, and files are cut.
  */
 static void
-redo_truncate(XLogReaderState *record, const xl_sf_size *rec)
+redo_truncate(XLogReaderState *record, const void *data)
 {
+	const xl_sf_size *rec = data;
+
 	XLogFlush(record->EndRecPtr);
 	sf_change_redo(record);
 	SF_FAULT(redo_truncate);
@@ -117,154 +219,103 @@ redo_truncate(XLogReaderState *record, const xl_sf_size *rec)
 }
 
 static void
-redo_drop_db(const xl_sf_db *rec, XLogRecPtr end)
+redo_drop_db(XLogReaderState *record, const void *data)
 {
-	XLogFlush(end);
+	XLogFlush(record->EndRecPtr);
 	SF_FAULT(redo_drop_db);
-	sf_io_database_unlink(rec->db);
+	sf_io_database_unlink(((const xl_sf_db *) data)->db);
+}
+
+static void
+redo_own(XLogReaderState *record, const void *data)
+{
+	SF_FAULT(redo_own);
+	sf_io_database_set_own(((const xl_sf_db *) data)->db, ERROR);
+}
+
+/* ---- the table of records ---- */
+
+#define OPCODE(info)		((info) >> 4)
+#define NODE				SF_HOLDS_NODE
+#define SIZE				SF_HOLDS_SIZE
+#define DB					SF_HOLDS_DB
+#define BYTES				SF_HOLDS_BYTES
+#define MAX					SF_CHANGE_MAX
+
+/* name; struct; what it holds; fewest and most pages; redo, desc, problem */
+static const SfRecordKind records[SF_RECORD_KINDS] = {
+	[OPCODE(XLOG_SF_CREATE)] =
+	{"CREATE", sizeof(xl_sf_node), NODE, 1, MAX, redo_create},
+	[OPCODE(XLOG_SF_UNLINK)] =
+	{"UNLINK", sizeof(xl_sf_node), NODE, 0, 0, redo_unlink},
+	[OPCODE(XLOG_SF_GROW)] =	/* of a move: no page */
+	{"GROW", sizeof(xl_sf_size), NODE | SIZE, 0, MAX, redo_grow},
+	[OPCODE(XLOG_SF_TRUNCATE)] =
+	{"TRUNCATE", sizeof(xl_sf_size), NODE | SIZE, 1, MAX, redo_truncate},
+	[OPCODE(XLOG_SF_PAGES)] =
+	{"PAGES", sizeof(xl_sf_pages), 0, 1, MAX, redo_pages, desc_pages, pages_problem},
+	[OPCODE(XLOG_SF_RESOLVE)] =
+	{"RESOLVE", sizeof(xl_sf_resolve), NODE, 1, MAX, redo_resolve, desc_resolve},
+	[OPCODE(XLOG_SF_DATA)] =
+	{"DATA", sizeof(xl_sf_data), NODE | BYTES, 0, 0, redo_data, desc_bytes, bytes_problem},
+	[OPCODE(XLOG_SF_DROP_DB)] =
+	{"DROP_DATABASE", sizeof(xl_sf_db), DB, 0, 0, redo_drop_db},
+	[OPCODE(XLOG_SF_OWN)] =
+	{"OWN", sizeof(xl_sf_db), DB, 0, 0, redo_own},
+};
+
+StaticAssertDecl(offsetof(xl_sf_size, node) == offsetof(xl_sf_node, node) &&
+				 offsetof(xl_sf_resolve, node) == offsetof(xl_sf_node, node) &&
+				 offsetof(xl_sf_data, node) == offsetof(xl_sf_node, node),
+				 "what names a segment begins as xl_sf_node");
+
+/* The row of an opcode; one of which there is no record has no name. */
+static const SfRecordKind *
+kind_of(uint8 info)
+{
+	return &records[OPCODE(info & ~XLR_INFO_MASK)];
 }
 
 void
 sf_space_redo(XLogReaderState *record)
 {
-	void	   *rec = XLogRecGetData(record);
+	const SfRecordKind *kind = kind_of(XLogRecGetInfo(record));
 
-	sf_record_check(record);
-	switch (sf_record_kind(record))
-	{
-		case XLOG_SF_CREATE:
-			sf_storage_redo_create(rec);
-			sf_change_redo(record);
-			break;
-		case XLOG_SF_UNLINK:
-			sf_storage_redo_unlink(rec, record->EndRecPtr);
-			break;
-		case XLOG_SF_GROW:
-			redo_grow(record, rec);
-			break;
-		case XLOG_SF_RESOLVE:
-			redo_resolve(record, rec);
-			break;
-		case XLOG_SF_TRUNCATE:
-			redo_truncate(record, rec);
-			break;
-		case XLOG_SF_ENTRIES:
-			SF_FAULT(redo_entries);
-			sf_change_redo(record);
-			break;
-		case XLOG_SF_QUEUE:
-			SF_FAULT(redo_queue);
-			sf_change_redo(record);
-			break;
-		case XLOG_SF_INODE:
-			SF_FAULT(redo_inode);
-			sf_change_redo(record);
-			break;
-		case XLOG_SF_HEADER:
-			SF_FAULT(redo_header);
-			sf_change_redo(record);
-			break;
-		case XLOG_SF_REPAIR:
-			SF_FAULT(redo_repair);
-			sf_change_redo(record);
-			break;
-		case XLOG_SF_DATA:
-			redo_data(rec);
-			break;
-		case XLOG_SF_DROP_DB:
-			redo_drop_db(rec, record->EndRecPtr);
-			break;
-		case XLOG_SF_OWN:
-			SF_FAULT(redo_own);
-			sf_io_database_set_own(((xl_sf_db *) rec)->db, ERROR);
-			break;
-	}
+	sf_record_check(record, kind);
+	kind->redo(record, XLogRecGetData(record));
 	SF_FAULT(redo_done);
-}
-
-static void
-desc_node(StringInfo buf, SfNode node)
-{
-	appendStringInfo(buf, "segment %u/%u/%u", SfNodeSpc(node), SfNodeDb(node), SfNodeRel(node));
 }
 
 void
 sf_space_desc(StringInfo buf, XLogReaderState *record)
 {
+	const SfRecordKind *kind = kind_of(XLogRecGetInfo(record));
 	void	   *rec = XLogRecGetData(record);
+	SfNode		node;
 
 	/* also called for a record that cannot be replayed */
-	if (!sf_record_is_readable(record))
+	if (!sf_record_is_readable(record, kind))
 	{
 		appendStringInfoString(buf, "damaged");
 		return;
 	}
-	switch (sf_record_kind(record))
+	if ((kind->holds & NODE) != 0)
 	{
-		case XLOG_SF_CREATE:
-		case XLOG_SF_UNLINK:
-			desc_node(buf, ((xl_sf_node *) rec)->node);
-			break;
-		case XLOG_SF_GROW:
-		case XLOG_SF_TRUNCATE:
-			desc_node(buf, ((xl_sf_size *) rec)->node);
-			appendStringInfo(buf, "; sectors " UINT64_FORMAT,
-							 ((xl_sf_size *) rec)->total_sectors);
-			break;
-		case XLOG_SF_ENTRIES:
-			appendStringInfo(buf, "kind %u; entries %u",
-							 ((xl_sf_entries *) rec)->kind, ((xl_sf_entries *) rec)->nentries);
-			break;
-		case XLOG_SF_RESOLVE:
-			desc_node(buf, ((xl_sf_resolve *) rec)->node);
-			appendStringInfo(buf, "; horizon %u; entries %u",
-							 ((xl_sf_resolve *) rec)->horizon, ((xl_sf_resolve *) rec)->nentries);
-			break;
-		case XLOG_SF_DATA:
-			desc_node(buf, ((xl_sf_data *) rec)->node);
-			appendStringInfo(buf, "; sector " UINT64_FORMAT "; sectors %u",
-							 ((xl_sf_data *) rec)->start_sector, ((xl_sf_data *) rec)->nsectors);
-			break;
-		case XLOG_SF_DROP_DB:
-		case XLOG_SF_OWN:
-			appendStringInfo(buf, "database %u", ((xl_sf_db *) rec)->db);
-			break;
+		node = ((xl_sf_node *) rec)->node;
+		appendStringInfo(buf, "segment %u/%u/%u", SfNodeSpc(node), SfNodeDb(node), SfNodeRel(node));
 	}
+	if ((kind->holds & SIZE) != 0)
+		appendStringInfo(buf, "; sectors " UINT64_FORMAT, ((xl_sf_size *) rec)->total_sectors);
+	if ((kind->holds & DB) != 0)
+		appendStringInfo(buf, "database %u", ((xl_sf_db *) rec)->db);
+	if (kind->desc != NULL)
+		kind->desc(buf, rec);
 }
 
 const char *
 sf_space_identify(uint8 info)
 {
-	switch (info & ~XLR_INFO_MASK)
-	{
-		case XLOG_SF_CREATE:
-			return "CREATE";
-		case XLOG_SF_UNLINK:
-			return "UNLINK";
-		case XLOG_SF_GROW:
-			return "GROW";
-		case XLOG_SF_TRUNCATE:
-			return "TRUNCATE";
-		case XLOG_SF_ENTRIES:
-			return "ENTRIES";
-		case XLOG_SF_QUEUE:
-			return "QUEUE";
-		case XLOG_SF_RESOLVE:
-			return "RESOLVE";
-		case XLOG_SF_INODE:
-			return "INODE";
-		case XLOG_SF_HEADER:
-			return "HEADER";
-		case XLOG_SF_DATA:
-			return "DATA";
-		case XLOG_SF_DROP_DB:
-			return "DROP_DATABASE";
-		case XLOG_SF_OWN:
-			return "OWN";
-		case XLOG_SF_REPAIR:
-			return "REPAIR";
-	}
-	return NULL;
+	return kind_of(info)->name;
 }
 
 /* Blank what is not logged, for wal_consistency_checking. */

@@ -10,17 +10,18 @@ PAGE = 8192
 HEADER = 24					# of a record
 RMGR = 170
 
-# kinds, by the high bits of xl_info
-KINDS = {0x00: "CREATE", 0x10: "UNLINK", 0x20: "GROW", 0x30: "TRUNCATE", 0x40: "ENTRIES",
-         0x50: "QUEUE", 0x60: "RESOLVE", 0x70: "INODE", 0x80: "HEADER", 0x90: "DATA",
-         0xA0: "DROP_DB", 0xB0: "OWN"}
+# kinds, by the high bits of xl_info; those of PAGES, by their reason
+PAGES = 0x40
+KINDS = {0x00: "CREATE", 0x10: "UNLINK", 0x20: "GROW", 0x30: "TRUNCATE", 0x50: "RESOLVE",
+         0x60: "DATA", 0x70: "DROP_DB", 0x80: "OWN"}
+REASONS = {1: "ENTRIES", 2: "QUEUE", 3: "INODE", 4: "HEADER", 5: "REPAIR"}
 
 # where numbers stand in the main data: (offset, size), by kind
 NODE = [(0, 1), (4, 4), (8, 4), (12, 4)]
 FIELDS = {"CREATE": NODE, "UNLINK": NODE, "GROW": NODE + [(16, 8)], "TRUNCATE": NODE + [(16, 8)],
-          "ENTRIES": [(0, 1), (1, 1), (2, 2)], "RESOLVE": NODE + [(16, 4), (20, 2)],
-          "QUEUE": [(0, 1)], "INODE": [(0, 1)], "HEADER": [(0, 1)],
-          "DATA": NODE + [(16, 8), (24, 4)], "DROP_DB": [(0, 1), (4, 4)], "OWN": [(0, 1), (4, 4)]}
+          "RESOLVE": NODE + [(16, 4), (20, 2)],
+          "DATA": NODE + [(16, 8), (24, 4)], "DROP_DB": [(0, 1), (4, 4)], "OWN": [(0, 1), (4, 4)],
+          **{reason: [(0, 1), (1, 1), (2, 1), (3, 1), (4, 2)] for reason in REASONS.values()}}
 
 BORDERS = [0, 1, 2, 7, 8, 23, 24, 255, 256, 338, 339, 32767, 32768, 65535, 65536, 2**31 - 1,
            2**31, 2**32 - 1, 2**44, 2**63 - 1, 2**63, 2**64 - 1]
@@ -71,6 +72,8 @@ class Record:
 
     @property
     def kind(self):
+        if self.info & 0xF0 == PAGES:
+            return REASONS.get(self.data[self.main.start + 1], "?")
         return KINDS.get(self.info & 0xF0, "?")
 
     def parse(self):
@@ -235,7 +238,7 @@ def change_op(record, rng):
 def change_kind(record, rng):
     kind = rng.randrange(16) << 4
     record.data[16] = kind | record.info & 0x0F
-    return f"kind becomes {KINDS.get(kind, kind)}"
+    return f"kind becomes {'PAGES' if kind == PAGES else KINDS.get(kind, kind)}"
 
 
 OTHER_RELATION = "relation of a page"

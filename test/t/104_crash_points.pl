@@ -32,8 +32,7 @@ my %elsewhere = (
 	upgrade_after_pages => 'securefile_upgrade_finish() needs another cluster: 083_upgrade',
 	redo_own => 'the same',
 	repair_page => 'securefile_repair() needs damage: 108_repair',
-	repair_done => 'the same',
-	redo_repair => 'the same');
+	repair_done => 'the same');
 
 my @points = fault_points('.');
 my @methods = ('libaio', 'io_uring', 'sync');

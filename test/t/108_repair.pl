@@ -341,11 +341,19 @@ repair($node, 'durable', 'false');
 sound($node, 'durable', 'and there after a crash');
 
 # ---- and a crash in its replay ----
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_walinspect; CHECKPOINT');
+my $repair_from = $node->lsn('insert');
 repair($node, 'replayed', 'false');
 $node->safe_psql('postgres', "INSERT INTO replayed VALUES (601, 1, 200000, blob(1, 200000))");
+# how many changes of pages are replayed before the first one of the repair
+my $before_repair = $node->safe_psql('postgres', qq{
+	WITH pages AS (SELECT row_number() OVER (ORDER BY start_lsn) - 1 AS n, description
+		FROM pg_get_wal_records_info('$repair_from', pg_current_wal_flush_lsn()) WHERE record_type = 'PAGES')
+	SELECT min(n) FROM pages WHERE description ~ 'REPAIR'});
+like($before_repair, qr/^\d+$/, 'a repair has records of its own');
 $node->stop('immediate');
 {
-	local $ENV{SECUREFILE_FAULT} = 'redo_repair:kill';
+	local $ENV{SECUREFILE_FAULT} = "redo_pages:kill:$before_repair";
 	ok(!$node->start(fail_ok => 1), 'recovery dies at a page that was made anew');
 }
 $node->start;

@@ -38,7 +38,7 @@ foreach my $kind ('text', 'binary', 'typmod')
 }
 
 # a kept damage of WAL takes a server's start and end
-my $kept = $long ? 33 : 11;
+my $kept = $long ? 39 : 11;
 my $out = fuzz('WAL records', 'redo.py', 4, '--least', 5, $long ? () : ('--kept', $kept));
 my ($records, $kinds) = $out =~ /^(\d+) damaged records of (\d+) kinds: /m;
 cmp_ok($records, '>=', 5, 'damaged records');

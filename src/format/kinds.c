@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * kinds.c
+ *	  The kinds of pending entries: one row for each.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "format/format.h"
+
+static const SfPendKindInfo kinds[] = {
+	[SF_PEND_ALLOC] = {"ALLOC",.is_alloc = true},
+	[SF_PEND_FREE] = {"FREE"},
+	[SF_PEND_ALLOC_PAGE] = {"ALLOC_PAGE",.is_alloc = true,.is_page = true},
+	[SF_PEND_FREE_PAGE] = {"FREE_PAGE",.is_page = true},
+};
+
+const SfPendKindInfo *
+sf_format_pend_kind(uint8_t kind)
+{
+	static const SfPendKindInfo unknown = {0};
+
+	return kind < sizeof(kinds) / sizeof(kinds[0]) ? &kinds[kind] : &unknown;
+}

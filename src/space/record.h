@@ -1,0 +1,129 @@
+/*-------------------------------------------------------------------------
+ *
+ * record.h
+ *	  WAL records of this room: opcodes, main data, and the table of them.
+ *
+ * To add a record: an opcode here, its struct (or one that is there), a row in
+ * the table of wal.c with the function that replays it.  A record that only
+ * changes pages needs no opcode: it is a PAGES record with one more reason.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_RECORD_H
+#define SF_RECORD_H
+
+#include "space/space.h"
+
+/* ---- opcodes; which pages a record has is in the table of wal.c ---- */
+
+#define XLOG_SF_CREATE		0x00	/* xl_sf_node; block 0: header */
+#define XLOG_SF_UNLINK		0x10	/* xl_sf_node */
+#define XLOG_SF_GROW		0x20	/* xl_sf_size; header, new map pages; in a move none */
+#define XLOG_SF_TRUNCATE	0x30	/* xl_sf_size; header */
+#define XLOG_SF_PAGES		0x40	/* xl_sf_pages; the pages of its reason */
+#define XLOG_SF_RESOLVE		0x50	/* xl_sf_resolve; pending, map or free pages */
+#define XLOG_SF_DATA		0x60	/* xl_sf_data, bytes */
+#define XLOG_SF_DROP_DB		0x70	/* xl_sf_db */
+#define XLOG_SF_OWN			0x80	/* xl_sf_db */
+
+/* The server leaves four bits to a resource manager. */
+#define SF_RECORD_KINDS		16
+
+/* What a PAGES record is for.  Redo does the same for all of them. */
+typedef enum SfPagesReason
+{
+	SF_PAGES_ENTRIES = 1,		/* pending page, map pages: entries are added */
+	SF_PAGES_QUEUE,				/* header, pending pages: one is added or taken out */
+	SF_PAGES_INODE,				/* header, pending page, new inode pages */
+	SF_PAGES_HEADER,			/* header: object ids are reserved */
+	SF_PAGES_REPAIR,			/* header, and any page that is made anew */
+} SfPagesReason;
+
+/* ---- main data: every struct begins with the version ---- */
+
+#define SF_WAL_VERSION		1
+
+typedef struct xl_sf_node
+{
+	uint8		version;
+	SfNode		node;
+} xl_sf_node;
+
+/* It begins as xl_sf_node does. */
+typedef struct xl_sf_size
+{
+	uint8		version;
+	SfNode		node;
+	uint64		total_sectors;
+} xl_sf_size;
+
+typedef struct xl_sf_pages
+{
+	uint8		version;
+	uint8		reason;			/* SfPagesReason */
+	uint8		kind;			/* SfPendKind of the entries that are added; 0: none */
+	uint8		reserved;		/* 0 */
+	uint16		nentries;		/* how many */
+} xl_sf_pages;
+
+/* It begins as xl_sf_node does. */
+typedef struct xl_sf_resolve
+{
+	uint8		version;
+	SfNode		node;
+	TransactionId horizon;		/* newest freeing xid; conflicts on a standby */
+	uint16		nentries;
+} xl_sf_resolve;
+
+/* It begins as xl_sf_node does. */
+typedef struct xl_sf_data
+{
+	uint8		version;
+	SfNode		node;
+	uint64		start_sector;
+	uint32		nsectors;
+} xl_sf_data;
+
+typedef struct xl_sf_db
+{
+	uint8		version;
+	Oid			db;
+} xl_sf_db;
+
+/* Bytes of one data record: small enough for memory, large enough for speed. */
+#define SF_DATA_RECORD_SECTORS	(1024 * 1024 / SF_SECTOR_SIZE)
+
+/* ---- the table of records (wal.c) ---- */
+
+/* What the main data of a record holds. */
+#define SF_HOLDS_NODE		0x01	/* a segment: the struct begins as xl_sf_node */
+#define SF_HOLDS_SIZE		0x02	/* and its size: the struct begins as xl_sf_size */
+#define SF_HOLDS_DB			0x04	/* a database: the struct is xl_sf_db */
+#define SF_HOLDS_BYTES		0x08	/* bytes behind the struct */
+
+/* One kind of record: all that redo, desc, identify and the check know of it. */
+typedef struct SfRecordKind
+{
+	const char *name;			/* NULL: there is no such record */
+	Size		size;			/* of its struct */
+	int			holds;			/* SF_HOLDS_* */
+	int			min_pages;
+	int			max_pages;
+	/* Replay it.  It has been checked. */
+	void		(*redo) (XLogReaderState *record, const void *rec);
+	/* Say what its struct holds besides; NULL: nothing.  Also of a damaged one. */
+	void		(*desc) (StringInfo buf, const void *rec);
+	/* What is wrong with what its struct holds besides; NULL: nothing can be. */
+	const char *(*problem) (const void *rec, Size len);
+} SfRecordKind;
+
+/* ---- may a record be replayed (record.c) ---- */
+
+/* Is there as much main data as this kind has, of our version? */
+extern bool sf_record_is_readable(XLogReaderState *record, const SfRecordKind *kind);
+
+/* DATA_CORRUPTED unless redo can go by what a record says; see also sf_change_redo(). */
+extern void sf_record_check(XLogReaderState *record, const SfRecordKind *kind);
+SF_NORETURN extern void sf_record_report(const char *problem);
+
+#endif							/* SF_RECORD_H */
