@@ -20,7 +20,7 @@
 #include "access/xlogutils.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "space/space_internal.h"
+#include "space/pages.h"
 #include "utils/memutils.h"
 
 /* One page of the change under construction. */

@@ -19,7 +19,8 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "miscadmin.h"
-#include "space/space_internal.h"
+#include "space/pages.h"
+#include "space/storage.h"
 #include "storage/proc.h"
 
 static void

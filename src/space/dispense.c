@@ -11,7 +11,7 @@
  */
 #include "base/base.h"
 
-#include "space/space_internal.h"
+#include "space/reserve.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"

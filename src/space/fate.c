@@ -17,8 +17,8 @@
 #include "storage/procarray.h"
 
 /* Full id of an xid at or before the next one, at most 2^31 back. */
-uint64
-sf_full_xid(TransactionId xid)
+static uint64
+full_xid(TransactionId xid)
 {
 	FullTransactionId next = ReadNextFullTransactionId();
 	uint32		epoch = EpochFromFullTransactionId(next);
@@ -53,7 +53,7 @@ oldest_prepared_to_decode(void)
 			xmin = slot->effective_catalog_xmin;
 		SpinLockRelease(&slot->mutex);
 		if (TransactionIdIsValid(xmin))
-			oldest = Min(oldest, sf_full_xid(xmin));
+			oldest = Min(oldest, full_xid(xmin));
 	}
 	LWLockRelease(ReplicationSlotControlLock);
 	return oldest;
@@ -66,12 +66,12 @@ sf_pending_horizon(void)
 	TransactionId oldest_clog;
 
 	/* all databases, prepared transactions, and both xmins of all slots */
-	horizon.removable = sf_full_xid(GetOldestNonRemovableTransactionId(NULL));
+	horizon.removable = full_xid(GetOldestNonRemovableTransactionId(NULL));
 	horizon.prepared = oldest_prepared_to_decode();
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
 	oldest_clog = sf_compat_oldest_clog_xid();
 	LWLockRelease(XactTruncationLock);
-	horizon.clog = sf_full_xid(oldest_clog);
+	horizon.clog = full_xid(oldest_clog);
 	horizon.next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	return horizon;
 }

@@ -13,7 +13,8 @@
 
 #include "access/xlog.h"
 #include "miscadmin.h"
-#include "space/space_internal.h"
+#include "space/pages.h"
+#include "space/reserve.h"
 #include "storage/lmgr.h"
 
 #define SECTORS_PER_MB		(1024 * 1024 / SF_SECTOR_SIZE)

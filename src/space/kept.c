@@ -29,7 +29,9 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "replication/slot.h"
+#include "space/pages.h"
 #include "space/pending.h"
+#include "space/storage.h"
 #include "storage/fd.h"
 
 #define KEPT_NAME		"kept"

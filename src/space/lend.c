@@ -19,7 +19,9 @@
 
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "space/pages.h"
 #include "space/pending.h"
+#include "space/reserve.h"
 
 #define SCAN_PAGES			1024	/* map pages (16 GB) looked at in one scan */
 #define COLLECT_AT_ONCE		64
@@ -180,24 +182,24 @@ sf_space_unlend(SfSegment *seg, SfRegion region)
 	relation_close(rel, NoLock);
 }
 
-/* Give back what parked arenas hold. */
+/* Give back what is parked and may be collected. */
 bool
 sf_lend_collect(SfSegment *seg, Relation rel, int idle_ms)
 {
 	SfRegion	regions[COLLECT_AT_ONCE];
-	int			n = sf_arena_collect(seg->node, idle_ms, regions, COLLECT_AT_ONCE);
+	int			n = sf_parked_collect(seg->node, idle_ms, regions, COLLECT_AT_ONCE);
 
 	for (int i = 0; i < n; i++)
 		unlend(seg, rel, regions[i]);
 	return n > 0;
 }
 
-/* Free space that nobody has counted yet: garbage arenas, ended transactions. */
+/* Free space that nobody has counted yet: parked garbage, ended transactions. */
 static bool
 reclaim(SfSegment *seg, Relation rel)
 {
 	SfMaintain	stats = {0};
-	bool		found = sf_lend_collect(seg, rel, SF_ARENA_IDLE_MS);
+	bool		found = sf_lend_collect(seg, rel, SF_PARKED_IDLE_MS);
 	uint64		horizon = sf_pending_horizon().removable;
 
 	if (sf_dispense_worth_resolving(seg->node, horizon) && sf_space_resolve(seg, false, &stats))

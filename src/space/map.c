@@ -12,7 +12,7 @@
 
 #include "access/xlog.h"
 #include "catalog/storage.h"
-#include "space/space_internal.h"
+#include "space/pages.h"
 
 /* Range within its page of a run; a run never crosses a page. */
 SfMapRange

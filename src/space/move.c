@@ -28,7 +28,8 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "miscadmin.h"
-#include "space/space_internal.h"
+#include "space/pages.h"
+#include "space/storage.h"
 
 #define CHUNK_BYTES			(1024 * 1024)
 #define CHUNK_SECTORS		(CHUNK_BYTES / SF_SECTOR_SIZE)

@@ -8,7 +8,9 @@
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "space/pages.h"
 #include "space/pending.h"
+#include "space/reserve.h"
 
 #define MAX_AT_ONCE		16
 

@@ -12,25 +12,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "space/space_internal.h"
+#include "space/pages.h"
 #include "storage/buf_internals.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
-
-/* Type of a page, or 0 when it is none of ours; as sf_page_init() leaves it. */
-SfPageType
-sf_page_type(Page page)
-{
-	const PageHeaderData *head = (const PageHeaderData *) page;
-	const SfPageTrailer *trailer = sf_page_trailer(page);
-
-	if (PageGetPageSize(page) != BLCKSZ || head->pd_special != BLCKSZ - SF_PAGE_SPECIAL ||
-		head->pd_upper != head->pd_special || head->pd_lower != head->pd_upper)
-		return 0;
-	if (trailer->magic != SF_PAGE_MAGIC || trailer->version != SF_PAGE_VERSION)
-		return 0;
-	return (SfPageType) trailer->type;
-}
 
 /*
  * Initialise a page with contents (zeros behind them).  Used in critical
@@ -260,6 +245,27 @@ sf_page_is_used(Relation rel, uint32 page)
 	return !is_new;
 }
 
+SfPageType
+sf_page_copy(Relation rel, uint32 page, char *content)
+{
+	Buffer		buf;
+	SfPageType	type;
+	char	   *problem = NULL;
+
+	if (page >= RelationGetNumberOfBlocks(rel))
+		return 0;
+	buf = read_in_context(rel, page);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	type = sf_page_type(BufferGetPage(buf));
+	if (type != 0)
+		problem = page_problem(BufferGetPage(buf), SfNodeRel(SfRelNode(rel)), page, type);
+	memcpy(content, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
+	UnlockReleaseBuffer(buf);
+	if (problem != NULL)
+		sf_page_report_damaged(rel, page, problem);
+	return type;
+}
+
 void
 sf_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block)
 {
@@ -299,42 +305,4 @@ sf_page_first_of_fork(SfNode node, char *block)
 		smgrread(smgr, MAIN_FORKNUM, 0, block);
 	smgrclose(smgr);
 	return found;
-}
-
-bool
-sf_space_page_is_new(SfSegment *seg, uint32 page)
-{
-	Relation	rel = sf_segment_rel(seg);
-	bool		is_new = !sf_page_is_used(rel, page);
-
-	sf_segment_close(rel);
-	return is_new;
-}
-
-SfPageType
-sf_space_read_page(SfSegment *seg, uint32 page, char *content)
-{
-	Relation	rel;
-	SfPageType	type = 0;
-
-	if (seg->kept)
-		return sf_kept_page(seg->node, page, content);
-	rel = sf_segment_rel(seg);
-
-	if (page < RelationGetNumberOfBlocks(rel))
-	{
-		Buffer		buf = read_in_context(rel, page);
-		char	   *problem = NULL;
-
-		LockBuffer(buf, BUFFER_LOCK_SHARE);
-		type = sf_page_type(BufferGetPage(buf));
-		if (type != 0)
-			problem = page_problem(BufferGetPage(buf), SfNodeRel(seg->node), page, type);
-		memcpy(content, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
-		UnlockReleaseBuffer(buf);
-		if (problem != NULL)
-			sf_page_report_damaged(rel, page, problem);
-	}
-	sf_segment_close(rel);
-	return type;
 }

@@ -13,7 +13,7 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
-#include "space/space_internal.h"
+#include "space/pages.h"
 #include "space/pending.h"
 
 /*

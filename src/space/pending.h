@@ -8,7 +8,7 @@
 #ifndef SF_PENDING_H
 #define SF_PENDING_H
 
-#include "space/space_internal.h"
+#include "space/pages.h"
 
 extern Buffer sf_pending_take_page(Relation rel, SfHeader *h);
 extern Buffer sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf);

@@ -15,7 +15,8 @@
  */
 #include "base/base.h"
 
-#include "space/space_internal.h"
+#include "space/pages.h"
+#include "space/record.h"
 
 /* ---- main data ---- */
 

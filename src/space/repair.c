@@ -20,7 +20,8 @@
 
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "space/space_internal.h"
+#include "space/pages.h"
+#include "space/reserve.h"
 
 /* The header page locked, and a copy of what it says. */
 static Buffer
@@ -97,7 +98,7 @@ sf_space_repair_collect(SfSegment *seg)
 {
 	Relation	rel = sf_segment_rel(seg);
 
-	while (sf_lend_collect(seg, rel, SF_ARENA_ANY_AGE))
+	while (sf_lend_collect(seg, rel, SF_PARKED_ANY_AGE))
 		;
 	sf_segment_close(rel);
 }

@@ -17,7 +17,9 @@
 
 #include "access/transam.h"
 #include "miscadmin.h"
+#include "space/pages.h"
 #include "space/pending.h"
+#include "space/reserve.h"
 #include "storage/lmgr.h"
 
 #define BATCH_MAPS	16			/* map pages in one record */

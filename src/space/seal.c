@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * seal.c
- *	  The seal of a page: a checksum of our own over what it says.
+ *	  What a page is: its type, and its seal, a checksum of our own over what
+ *	  it says.
  *
  * What a page of a segment relation says decides what is written over and what
  * reads as zeros, and nothing else would tell a wrong bit in it where the
@@ -20,7 +21,7 @@
  */
 #include "base/base.h"
 
-#include "space/space_internal.h"
+#include "space/pages.h"
 
 /* Which page it is. */
 typedef struct Place
@@ -30,6 +31,21 @@ typedef struct Place
 	uint32		type;
 	uint32		version;
 } Place;
+
+/* Type of a page, or 0 when it is none of ours; as sf_page_init() has left it. */
+SfPageType
+sf_page_type(Page page)
+{
+	const PageHeaderData *head = (const PageHeaderData *) page;
+	const SfPageTrailer *trailer = sf_page_trailer(page);
+
+	if (PageGetPageSize(page) != BLCKSZ || head->pd_special != BLCKSZ - SF_PAGE_SPECIAL ||
+		head->pd_upper != head->pd_special || head->pd_lower != head->pd_upper)
+		return 0;
+	if (trailer->magic != SF_PAGE_MAGIC || trailer->version != SF_PAGE_VERSION)
+		return 0;
+	return (SfPageType) trailer->type;
+}
 
 /*
  * How much of the contents counts, and from where: not what is left over behind

@@ -176,7 +176,7 @@ extern SfRegion sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_bl
 extern void sf_space_unlend(SfSegment *seg, SfRegion region);
 
 /*
- * Arenas: what a backend keeps lent between transactions, known to all so that
+ * Parked regions: what a backend keeps lent between transactions, known to all so that
  * it can be taken from an idle backend, or from one that is gone.
  *
  * park: leave a region idle; owned: this backend may claim it again (else it
@@ -185,9 +185,9 @@ extern void sf_space_unlend(SfSegment *seg, SfRegion region);
  * claim: take back one parked region of this backend in that storage.
  * disown: at process exit, what this backend parked becomes garbage.
  */
-extern bool sf_space_arena_park(SfNode node, SfRegion region, uint32 next_block, bool owned);
-extern bool sf_space_arena_claim(SfNode node, SfRegion *region, uint32 *next_block);
-extern void sf_space_arena_disown(void);
+extern bool sf_space_park(SfNode node, SfRegion region, uint32 next_block, bool owned);
+extern bool sf_space_claim_parked(SfNode node, SfRegion *region, uint32 *next_block);
+extern void sf_space_disown_parked(void);
 
 /* ---- facts of a transaction ---- */
 

@@ -27,7 +27,9 @@
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
-#include "space/space_internal.h"
+#include "space/pages.h"
+#include "space/reserve.h"
+#include "space/storage.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/fmgroids.h"
@@ -72,7 +74,7 @@ static void
 forget_storage(SfNode node)
 {
 	sf_dispense_forget(node);
-	sf_arena_forget(node);
+	sf_parked_forget(node);
 	sf_io_close(node);
 }
 

@@ -9,7 +9,7 @@
  */
 #include "base/base.h"
 
-#include "space/space_internal.h"
+#include "space/reserve.h"
 
 #define SECTORS_PER_MB		(1024 * 1024 / SF_SECTOR_SIZE)
 
@@ -44,7 +44,7 @@ sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats)
 	uint64		free_sectors;
 
 	SF_FAULT(tend_before);
-	while (sf_lend_collect(seg, rel, wait ? 0 : SF_ARENA_IDLE_MS))
+	while (sf_lend_collect(seg, rel, wait ? 0 : SF_PARKED_IDLE_MS))
 		 /* until there is nothing left */ ;
 	free_sectors = sf_lend_scan(seg, rel, 1) * SF_BLOCK_SECTORS;
 	if (free_sectors == total)

@@ -1,14 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * usage.c
- *	  Counting: live + pending + free = data files.
+ *	  What other rooms ask of the pages of a segment: what is on one, is a run
+ *	  in use, how much is (live + pending + free = data files).
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include "miscadmin.h"
+#include "space/pages.h"
 #include "space/pending.h"
+#include "space/storage.h"
 
 /* Runs named by pending entries, for the union of them. */
 typedef struct RunList
@@ -154,4 +157,28 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 	}
 	sf_segment_close(rel);
 	return used;
+}
+
+SfPageType
+sf_space_read_page(SfSegment *seg, uint32 page, char *content)
+{
+	Relation	rel;
+	SfPageType	type;
+
+	if (seg->kept)
+		return sf_kept_page(seg->node, page, content);
+	rel = sf_segment_rel(seg);
+	type = sf_page_copy(rel, page, content);
+	sf_segment_close(rel);
+	return type;
+}
+
+bool
+sf_space_page_is_new(SfSegment *seg, uint32 page)
+{
+	Relation	rel = sf_segment_rel(seg);
+	bool		is_new = !sf_page_is_used(rel, page);
+
+	sf_segment_close(rel);
+	return is_new;
 }

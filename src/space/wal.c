@@ -16,7 +16,10 @@
 #include "access/xlogrecovery.h"
 #include "access/xlogutils.h"
 #include "miscadmin.h"
-#include "space/space_internal.h"
+#include "space/pages.h"
+#include "space/record.h"
+#include "space/reserve.h"
+#include "space/storage.h"
 #include "storage/standby.h"
 
 void
@@ -338,12 +341,12 @@ sf_space_mask(char *pagedata, BlockNumber blkno)
 Size
 sf_space_shmem_size(void)
 {
-	return add_size(sf_arena_shmem_size(), sf_dispense_shmem_size());
+	return add_size(sf_parked_shmem_size(), sf_dispense_shmem_size());
 }
 
 void
 sf_space_shmem_init(void)
 {
-	sf_arena_shmem_init();
+	sf_parked_shmem_init();
 	sf_dispense_shmem_init();
 }

@@ -130,7 +130,7 @@ claim_arena(SfSegment *seg)
 	uint32		next_block;
 
 	prepare_arena();
-	if (!sf_space_arena_claim(seg->node, &region, &next_block))
+	if (!sf_space_claim_parked(seg->node, &region, &next_block))
 		return NULL;
 	return add_arena(seg, region, (region.start_block + next_block) * SF_BLOCK_SECTORS,
 					 Max(region.nblocks * 2, FIRST_WANT_BLOCKS));
@@ -228,7 +228,7 @@ sf_arena_end(bool commit, bool logged)
 		bool		keep = !arena->full && (commit || !logged) && kept++ < KEEP_ARENAS;
 
 		if (!sf_space_is_gone(arena->seg.node))
-			sf_space_arena_park(arena->seg.node, arena->region,
+			sf_space_park(arena->seg.node, arena->region,
 								next / SF_BLOCK_SECTORS - arena->region.start_block, keep);
 		arenas = arena->next;
 		pfree(arena);

@@ -29,7 +29,7 @@ static void
 at_exit(int code, Datum arg)
 {
 	sf_io_reap_all();
-	sf_space_arena_disown();
+	sf_space_disown_parked();
 }
 
 void

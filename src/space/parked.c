@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * arena.c
+ * parked.c
  *	  Regions that stay lent between transactions, in shared memory.
  *
  * A backend that ends a transaction with room left in its region parks it
@@ -15,12 +15,12 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "space/space_internal.h"
+#include "space/reserve.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-typedef struct ParkedArena
+typedef struct ParkedRegion
 {
 	bool		used;
 	int			owner_pid;		/* 0: nobody's, to be given back */
@@ -28,16 +28,16 @@ typedef struct ParkedArena
 	TimestampTz since;			/* parked */
 	SfNode		node;
 	SfRegion	region;
-} ParkedArena;
+} ParkedRegion;
 
-typedef struct ArenaTable
+typedef struct ParkedTable
 {
 	LWLock		lock;
 	int			high;			/* entries at and above were never used */
-	ParkedArena entries[FLEXIBLE_ARRAY_MEMBER];
-} ArenaTable;
+	ParkedRegion entries[FLEXIBLE_ARRAY_MEMBER];
+} ParkedTable;
 
-static ArenaTable *table;
+static ParkedTable *table;
 
 /* Four for each backend, and room for what aborts leave behind. */
 static int
@@ -47,41 +47,41 @@ table_size(void)
 }
 
 Size
-sf_arena_shmem_size(void)
+sf_parked_shmem_size(void)
 {
-	return add_size(offsetof(ArenaTable, entries),
-					mul_size(table_size(), sizeof(ParkedArena)));
+	return add_size(offsetof(ParkedTable, entries),
+					mul_size(table_size(), sizeof(ParkedRegion)));
 }
 
 void
-sf_arena_shmem_init(void)
+sf_parked_shmem_init(void)
 {
 	bool		found;
 
-	table = ShmemInitStruct("securefile arenas", sf_arena_shmem_size(), &found);
+	table = ShmemInitStruct("securefile arenas", sf_parked_shmem_size(), &found);
 	if (!found)
 	{
 		int			tranche = LWLockNewTrancheId();
 
-		memset(table, 0, sf_arena_shmem_size());
+		memset(table, 0, sf_parked_shmem_size());
 		LWLockRegisterTranche(tranche, "securefile_arenas");
 		LWLockInitialize(&table->lock, tranche);
 	}
 }
 
 bool
-sf_space_arena_park(SfNode node, SfRegion region, uint32 next_block, bool owned)
+sf_space_park(SfNode node, SfRegion region, uint32 next_block, bool owned)
 {
 	bool		parked = false;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table_size() && !parked; i++)
 	{
-		ParkedArena *entry = &table->entries[i];
+		ParkedRegion *entry = &table->entries[i];
 
 		if (entry->used)
 			continue;
-		*entry = (ParkedArena) {true, owned ? MyProcPid : 0, next_block,
+		*entry = (ParkedRegion) {true, owned ? MyProcPid : 0, next_block,
 			GetCurrentTransactionStopTimestamp(), node, region};
 		table->high = Max(table->high, i + 1);
 		parked = true;
@@ -91,14 +91,14 @@ sf_space_arena_park(SfNode node, SfRegion region, uint32 next_block, bool owned)
 }
 
 bool
-sf_space_arena_claim(SfNode node, SfRegion *region, uint32 *next_block)
+sf_space_claim_parked(SfNode node, SfRegion *region, uint32 *next_block)
 {
 	bool		claimed = false;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table->high && !claimed; i++)
 	{
-		ParkedArena *entry = &table->entries[i];
+		ParkedRegion *entry = &table->entries[i];
 
 		if (!entry->used || entry->owner_pid != MyProcPid || !SfNodeEquals(entry->node, node))
 			continue;
@@ -113,7 +113,7 @@ sf_space_arena_claim(SfNode node, SfRegion *region, uint32 *next_block)
 
 /* Make this backend's parked regions anybody's: at its exit. */
 void
-sf_space_arena_disown(void)
+sf_space_disown_parked(void)
 {
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table->high; i++)
@@ -123,7 +123,7 @@ sf_space_arena_disown(void)
 }
 
 int
-sf_arena_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
+sf_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
 {
 	TimestampTz limit = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -idle_ms);
 	int			n = 0;
@@ -131,7 +131,7 @@ sf_arena_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table->high && n < max; i++)
 	{
-		ParkedArena *entry = &table->entries[i];
+		ParkedRegion *entry = &table->entries[i];
 
 		if (!entry->used || !SfNodeEquals(entry->node, node) ||
 			(entry->owner_pid != 0 && entry->since > limit))
@@ -144,7 +144,7 @@ sf_arena_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
 }
 
 void
-sf_arena_forget(SfNode node)
+sf_parked_forget(SfNode node)
 {
 	if (table == NULL)
 		return;
