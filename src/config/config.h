@@ -83,6 +83,18 @@ typedef struct SfOptions
 
 #define SF_IN_ROW_MAX			4000
 
+/*
+ * A column of type securefile: which one it is, and how its values are wanted.
+ * ddl/ makes it, since only ddl/ reads the catalog; all other rooms are given it.
+ */
+typedef struct SfColumn
+{
+	uint32_t	table_oid;
+	int16_t		attnum;
+	bool		permanent;		/* else: no segment, all values INLINE */
+	SfOptions	options;
+} SfColumn;
+
 /* what SF_CACHE_DEFAULT stands for: the fastest of repeated reads */
 #define SF_CACHE_MODE_DEFAULT	SF_CACHE_READS
 

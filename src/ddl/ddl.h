@@ -18,6 +18,12 @@
 extern void sf_ddl_install_hooks(void);
 
 /*
+ * What the catalog says of a column that has a segment.  space/ asks for those
+ * that only have a value or a segment at hand (see sf_space_set_describe()).
+ */
+extern SfColumn sf_ddl_describe(Oid table_oid, AttrNumber attnum);
+
+/*
  * Before a commit: ERROR OBJECT_NOT_IN_PREREQUISITE_STATE when a table that this
  * transaction made or altered lacks the triggers of a securefile column.
  */

@@ -53,15 +53,10 @@ extern bool sf_ddl_is_securefile(Oid typid, int32 *typmod);
 /* Does a value of this type have a securefile value anywhere inside? */
 extern bool sf_ddl_contains_securefile(Oid typid);
 
-/* ---- a column, as values.c describes it ---- */
+/* ---- column.c: what the catalog says of a column ---- */
 
-typedef struct SfColumn
-{
-	Oid			table_oid;
-	AttrNumber	attnum;
-	bool		permanent;		/* else: no segment, all values INLINE */
-	SfOptions	options;
-} SfColumn;
+/* Describe a column of an open table; ERROR when it is not securefile. */
+extern SfColumn sf_ddl_column(Relation rel, AttrNumber attnum);
 
 /* ---- segment_am.c, segment.c: the segment relation ---- */
 
@@ -181,9 +176,6 @@ extern void sf_ddl_guard_type(Node *stmt);
 extern void sf_ddl_trigger_guard(Node *stmt);
 
 /* ---- values.c: one value of a column ---- */
-
-/* Describe a column of an open table; ERROR when it is not securefile. */
-extern SfColumn sf_ddl_column(Relation rel, AttrNumber attnum);
 
 /*
  * If a datum is not INLINE, its packed, detoasted form, else NULL: STORED,

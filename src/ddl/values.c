@@ -12,7 +12,6 @@
 #include "base/base.h"
 
 #include "access/detoast.h"
-#include "catalog/pg_class.h"
 #include "ddl/ddl_internal.h"
 #include "stream/stream.h"
 #include "utils/builtins.h"
@@ -21,31 +20,6 @@ static bool raw_equal(struct varlena *a, struct varlena *b);
 static SfSegment *open_segment(const SfColumn *column);
 static Datum write_inline(const SfColumn *column, struct varlena *value);
 static Size inline_length(Datum value);
-
-SfColumn
-sf_ddl_column(Relation rel, AttrNumber attnum)
-{
-	Form_pg_attribute att;
-	SfColumn	column;
-	int32		typmod;
-
-	if (attnum <= 0 || attnum > RelationGetNumberOfAttributes(rel))
-		elog(ERROR, "table \"%s\" has no column %d",
-			 RelationGetRelationName(rel), attnum);
-	att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
-	typmod = att->atttypmod;
-	if (att->attisdropped || !sf_ddl_is_securefile(att->atttypid, &typmod))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
-						NameStr(att->attname), RelationGetRelationName(rel))));
-
-	column.table_oid = RelationGetRelid(rel);
-	column.attnum = attnum;
-	column.permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
-	column.options = sf_config_options(typmod);
-	return column;
-}
 
 /*
  * The form is in the first byte, for which a large value that the toaster has

@@ -204,7 +204,7 @@ sf_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRead
 	job->seg = seg;
 	job->loc = loc;
 	job->target = target;
-	job->cache = sf_space_cache_mode(seg->table_oid, seg->attnum);
+	job->cache = sf_space_column(seg)->options.cache;
 	job->buffered = job->cache == SF_CACHE_READS || job->cache == SF_CACHE_FULL;
 	job->files = sf_io_open(seg->node, job->buffered);
 	job->seed = sf_format_seed(loc->incarnation, loc->object_id);

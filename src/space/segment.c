@@ -11,9 +11,7 @@
  */
 #include "base/base.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
-#include "catalog/pg_attribute.h"
 #include "catalog/pg_namespace.h"
 #include "miscadmin.h"
 #include "space/pages.h"
@@ -26,11 +24,13 @@
 #include "utils/relcache.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 static HTAB *segments;			/* SfSegment by relid */
 
 #define IDS_RESERVED_AT_ONCE	64
+
+static SfDescribeColumn describe;
+static uint64 catalog_state = 1;	/* rises whenever a column may have changed */
 
 void
 sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum)
@@ -68,6 +68,7 @@ load_segment(SfSegment *seg, SfNode node, SfHeader header, bool kept)
 	seg->logged_data = !(header.flags & SF_SEG_UNLOGGED_DATA);
 	seg->kept = kept;
 	seg->next_id = seg->end_id = 0;
+	seg->described = 0;
 	seg->node = node;
 }
 
@@ -386,26 +387,32 @@ sf_space_left_behind(SfSegment *seg, uint64 object_id)
 	return header.restore_id != sf_io_restore_id() || object_id < header.kept_from_id;
 }
 
-/*
- * A column that was dropped in this very transaction has no mode any more, but
- * may still have data to be written.
- */
-SfCacheMode
-sf_space_cache_mode(Oid table_oid, AttrNumber attnum)
-{
-	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(table_oid),
-										Int16GetDatum(attnum));
-	Form_pg_attribute att;
-	int32		typmod;
+/* ---- columns ---- */
 
-	if (!HeapTupleIsValid(tuple))
-		return SF_CACHE_NOCACHE;
-	att = (Form_pg_attribute) GETSTRUCT(tuple);
-	typmod = att->atttypmod;
-	if (!att->attisdropped)
-		(void) getBaseTypeAndTypmod(att->atttypid, &typmod);
-	ReleaseSysCache(tuple);
-	return sf_config_options(typmod).cache;
+void
+sf_space_set_describe(SfDescribeColumn fn)
+{
+	describe = fn;
+}
+
+void
+sf_space_forget_columns(void)
+{
+	catalog_state++;
+}
+
+const SfColumn *
+sf_space_column(SfSegment *seg)
+{
+	if (seg->described != catalog_state)
+	{
+		/* the look-up itself may find that the catalog has changed */
+		uint64		state = catalog_state;
+
+		seg->column = describe(seg->table_oid, seg->attnum);
+		seg->described = state;
+	}
+	return &seg->column;
 }
 
 uint64

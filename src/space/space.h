@@ -43,6 +43,8 @@ typedef struct SfSegment
 	bool		kept;			/* dropped, and kept for logical decoding */
 	uint64		next_id;		/* reserved object ids: next, */
 	uint64		end_id;			/* and end */
+	SfColumn	column;			/* see sf_space_column() */
+	uint64		described;		/* when that was asked for; 0: never */
 } SfSegment;
 
 /*
@@ -113,8 +115,21 @@ extern void sf_space_pre_commit(void);
 /* Note that a segment's storage is dropped, if this (sub)transaction commits. */
 extern void sf_space_drop_storage(SfNode node);
 
-/* Cache mode of a column as its type modifier says now. */
-extern SfCacheMode sf_space_cache_mode(Oid table_oid, AttrNumber attnum);
+/*
+ * The column that a segment belongs to, as the catalog describes it now.  The
+ * answer is kept in the segment until the catalog changes, so that asking for
+ * every read and every write costs nothing.
+ */
+extern const SfColumn *sf_space_column(SfSegment *seg);
+
+/*
+ * How this room learns what a column is: sf_ddl_describe(), handed down by the
+ * module entry since rooms do not call upward.  forget: the catalog has changed,
+ * and what was learned may be old; never throws.
+ */
+typedef SfColumn (*SfDescribeColumn) (Oid table_oid, AttrNumber attnum);
+extern void sf_space_set_describe(SfDescribeColumn describe);
+extern void sf_space_forget_columns(void);
 
 /*
  * May this transaction still write to a segment it once opened?  Not when its

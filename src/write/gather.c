@@ -130,9 +130,9 @@ note_dirty(Piece *piece)
 
 /* Is the column's data to pass through the page cache when written? */
 static bool
-write_buffered(const SfSegment *seg)
+write_buffered(SfSegment *seg)
 {
-	return sf_space_cache_mode(seg->table_oid, seg->attnum) == SF_CACHE_FULL;
+	return sf_space_column(seg)->options.cache == SF_CACHE_FULL;
 }
 
 /* Start the write of one piece; what is behind its end in the last block is

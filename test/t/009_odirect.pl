@@ -35,6 +35,29 @@ foreach my $round (1 .. 5)
 	settle($node, 'mixed', 'doc');
 }
 
+# A session that has read a value learns of a new cache mode: what goes through the
+# page cache is read to the byte, a direct read is a number of whole blocks.
+make_table($node, 'modes', 'cache_reads');
+$node->safe_psql('postgres', 'INSERT INTO modes VALUES (1, 1, 300000, blob(1, 300000))');
+my $reader = background($node);
+my $read_bytes = sub {
+	$reader->query_safe('SELECT securefile_stat_reset()');
+	is($reader->query_safe('SELECT count(*) FROM modes WHERE doc::bytea = blob(1, len)'), 1, $_[0]);
+	return $reader->query_safe("SELECT direct_read_bytes FROM securefile_stat WHERE relname = 'modes'");
+};
+foreach my $mode (['cache_reads', 300_000], ['nocache', 303_104], ['cache', 300_000])
+{
+	my ($word, $bytes) = @$mode;
+	$node->safe_psql('postgres', "ALTER TABLE modes ALTER doc TYPE securefile($word)");
+	is($read_bytes->("$word: the value is right"), $bytes, "$word: a session that has the segment open reads so");
+}
+$reader->query_safe('BEGIN');
+$reader->query_safe('ALTER TABLE modes ALTER doc TYPE securefile(nocache)');
+is($read_bytes->('in a transaction: the value is right'), 0, 'counted at its end');
+$reader->query_safe('ROLLBACK');
+is($read_bytes->('rolled back: the value is right'), 300_000, 'a mode that was rolled back is forgotten');
+$reader->quit;
+
 # refused by the file system
 need_faults($node);
 my $offset = -s $node->logfile;
