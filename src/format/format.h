@@ -47,6 +47,31 @@
 #define SF_BYTES_TO_SECTORS(n)	(((uint64_t) (n) + SF_SECTOR_SIZE - 1) / SF_SECTOR_SIZE)
 #define SF_UNITS_OF(n)			(((uint64_t) (n) + SF_UNIT_SIZE - 1) / SF_UNIT_SIZE)
 
+/* Units of a value: which one has a byte, where one begins, how long one is. */
+static inline uint64_t
+sf_unit_of(uint64_t object_offset)
+{
+	return object_offset / SF_UNIT_SIZE;
+}
+
+static inline uint64_t
+sf_unit_start(uint64_t unit_no)
+{
+	return unit_no * SF_UNIT_SIZE;
+}
+
+/* 0: it lies behind the end */
+static inline uint32_t
+sf_unit_plain_bytes(uint64_t length_bytes, uint64_t unit_no)
+{
+	uint64_t	left;
+
+	if (unit_no >= SF_UNITS_OF(length_bytes))
+		return 0;
+	left = length_bytes - sf_unit_start(unit_no);
+	return left < SF_UNIT_SIZE ? (uint32_t) left : SF_UNIT_SIZE;
+}
+
 /* A run of sectors of one segment.  Never crosses a space-map page. */
 typedef struct SfRun
 {
@@ -86,7 +111,8 @@ typedef struct SfRun
  *
  * In a flat map the units lie one after the other in the runs, each unit
  * contiguous and starting on a sector; every unit but the last is
- * SF_UNIT_SIZE bytes.  A value with holes has an inode map.
+ * SF_UNIT_SIZE bytes.  So a run but the last one is a number of whole units.  Runs
+ * that touch on one map page are one run.  A value with holes has an inode map.
  *
  * Versions of an object (generations) share units, always at the same place of
  * the value, and inode pages.
@@ -143,7 +169,11 @@ typedef struct SfLocator
 	size_t		signed_bytes;	/* and how much of it the hash covers */
 } SfLocator;
 
-/* One unit of a value: where it lies and what it must hash to. */
+/*
+ * One unit of a value: where it lies and what it must hash to.  How many bytes
+ * are stored is one thing, how many bytes of the value they stand for (its plain
+ * bytes) another: the unit's place in the value says that (sf_unit_plain_bytes()).
+ */
 typedef struct SfUnit
 {
 	uint64_t	start;			/* first sector; SF_HOLE: zeros, not stored */
@@ -153,6 +183,30 @@ typedef struct SfUnit
 } SfUnit;
 
 #define SF_HOLE					UINT64_MAX
+
+static inline uint32_t
+sf_unit_sectors(const SfUnit *unit)
+{
+	return SF_BYTES_TO_SECTORS(unit->stored_bytes);
+}
+
+/*
+ * What is wrong with a unit of a map; NULL when nothing is.  Every map, be it in
+ * a locator, in an inode page or under construction, is judged by this.
+ * plain_bytes: what the length of the value gives the unit; SF_PLAIN_UNKNOWN: the
+ * length is not known here, and any that a unit can have will do.
+ */
+#define SF_PLAIN_UNKNOWN		0
+extern const char *sf_format_unit_problem(const SfUnit *unit, uint32_t plain_bytes);
+
+/* Does a run lie on one map page, of those there can be? */
+extern bool sf_format_is_possible_run(uint64_t start, uint64_t nsectors);
+
+/*
+ * Append a unit's sectors to a list of runs, merging them with the last run where
+ * the two touch and stay on one map page.  runs has room for one more.
+ */
+extern void sf_format_append_run(SfRun *runs, uint32_t *nruns, const SfUnit *unit);
 
 /*
  * Decode the fixed part of a STORED value (data: its bytes from the form on,
@@ -167,28 +221,32 @@ extern bool sf_format_locator_genuine(const SfLocator *loc, const SfSecret *secr
 /* The hash at its end: what tells it from any other locator of its segment. */
 extern uint64_t sf_format_locator_hash(const SfLocator *loc);
 
-/* Encoded size of a locator with a flat map of that many runs and units. */
-static inline size_t
-sf_format_locator_flat_size(uint32_t nruns, uint32_t nunits)
-{
-	return SF_LOCATOR_HEADER + (size_t) nruns * SF_ENCODED_RUN_SIZE + (size_t) nunits * 8 +
-		SF_LOCATOR_MAC_SIZE;
-}
+/*
+ * Encode a locator with a flat map of the units of a value, loc->nunits of them,
+ * into SF_LOCATOR_MAX_SIZE bytes.  Returns how many bytes it has; 0: the map does
+ * not fit a locator, or has a hole, and has to stand in inode pages.
+ */
+extern size_t sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc,
+											const SfUnit *units, const SfSecret *secret);
+
+/* The same for a locator with an inode map (SF_LOCATOR_INODE_SIZE bytes). */
+extern size_t sf_format_locator_encode_inode(uint8_t *data, const SfLocator *loc,
+											 const SfSecret *secret);
 
 /*
- * Encode a locator; data must hold SF_LOCATOR_INODE_SIZE bytes (inode map) or
- * sf_format_locator_flat_size() bytes.  runs and checksums are used for a flat
- * map only.  Returns the number of bytes written.
+ * Units of a flat map, one after the other from first_unit on.  next: false
+ * behind the last one.
  */
-extern size_t sf_format_locator_encode(uint8_t *data, const SfLocator *loc,
-									   const SfRun *runs, const uint64_t *checksums,
-									   const SfSecret *secret);
+typedef struct SfFlatMap
+{
+	const SfLocator *loc;
+	uint64_t	unit_no;		/* the next one */
+	uint32_t	run_no;			/* the run that it lies in, */
+	SfRun		rest;			/* and what of that is left from it on */
+} SfFlatMap;
 
-/* Run i of a flat map. */
-extern SfRun sf_format_locator_run(const SfLocator *loc, uint32_t i);
-
-/* Checksum i of a flat map. */
-extern uint64_t sf_format_locator_checksum(const SfLocator *loc, uint32_t i);
+extern void sf_format_flat_begin(SfFlatMap *map, const SfLocator *loc, uint64_t first_unit);
+extern bool sf_format_flat_next(SfFlatMap *map, SfUnit *unit);
 
 /* Seed of the unit checksums of one object. */
 extern uint64_t sf_format_seed(uint64_t incarnation, uint64_t object_id);
@@ -444,9 +502,8 @@ typedef struct SfFreePage
  */
 extern const char *sf_format_page_problem(SfPageType type, const void *content);
 
-/* The same for an entry of a pending page, and for a unit of a leaf. */
+/* The same for an entry of a pending page. */
 extern const char *sf_format_entry_problem(const SfPendEntry *entry);
-extern const char *sf_format_unit_problem(const SfUnit *unit);
 
 /* ---------------------------------------------------------------------
  * Changes of a page: the data of a block in WAL records, version 1

@@ -55,22 +55,24 @@ sf_format_page_problem(SfPageType type, const void *content)
 	return "page is of an unknown type";
 }
 
-/* Does a run lie on one map page, of those there can be? */
-static bool
-is_possible_run(uint64_t start, uint64_t nsectors)
+bool
+sf_format_is_possible_run(uint64_t start, uint64_t nsectors)
 {
 	return nsectors > 0 && start < SF_MAX_SECTORS &&
 		start % SF_MAP_SECTORS + nsectors <= SF_MAP_SECTORS;
 }
 
 const char *
-sf_format_unit_problem(const SfUnit *unit)
+sf_format_unit_problem(const SfUnit *unit, uint32_t plain_bytes)
 {
 	if (unit->start == SF_HOLE)
 		return NULL;
-	if (unit->stored_bytes > SF_UNIT_SIZE || unit->flags != 0)
-		return "unit has an impossible length, or unknown flags";
-	return is_possible_run(unit->start, SF_BYTES_TO_SECTORS(unit->stored_bytes)) ? NULL :
+	if (unit->flags != 0)
+		return "unit has unknown flags";
+	if (plain_bytes == SF_PLAIN_UNKNOWN ? unit->stored_bytes > SF_UNIT_SIZE
+		: unit->stored_bytes != plain_bytes)
+		return "unit has a length that is not its own";
+	return sf_format_is_possible_run(unit->start, sf_unit_sectors(unit)) ? NULL :
 		"unit has an impossible place";
 }
 
@@ -86,7 +88,7 @@ sf_format_entry_problem(const SfPendEntry *entry)
 	if (kind->name == NULL)
 		return "pending entry is of an unknown kind";
 	if (!kind->is_page)
-		return is_possible_run(entry->start, entry->count) ? NULL :
+		return sf_format_is_possible_run(entry->start, entry->count) ? NULL :
 			"pending entry names an impossible run";
 	return entry->start > 0 && entry->start < SF_NO_PAGE && !SF_IS_MAP_PAGE(entry->start) ?
 		NULL : "pending entry names an impossible page";

@@ -392,6 +392,7 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 	EditNode	   *leaf;
 
 	Assert(unit_no < edit->nunits);
+	Assert(sf_format_unit_problem(unit, SF_PLAIN_UNKNOWN) == NULL);
 	make_room(edit);
 	leaf = get_node(edit, 0, unit_no / SF_INODE_MAX_UNITS);
 	leaf->inode->u.units[unit_no % SF_INODE_MAX_UNITS] = *unit;
@@ -410,25 +411,6 @@ sf_object_edit_units(SfEdit *edit, uint64 first, uint32 n, SfUnit *units)
 	}
 }
 
-/* Can the map stand in the locator?  Then runs and checksums of it. */
-static bool
-as_flat(SfEdit *edit, SfRun *runs, uint32 *nruns, uint64 *checksums)
-{
-	const SfUnit *units;
-
-	if (edit->nunits > SF_FLAT_MAX_UNITS)
-		return false;
-	units = get_node(edit, 0, 0)->inode->u.units;
-	for (uint64 i = 0; i < edit->nunits; i++)
-	{
-		if (units[i].start == SF_HOLE)
-			return false;
-		sf_object_append_run(runs, nruns, &units[i]);
-		checksums[i] = units[i].checksum;
-	}
-	return true;
-}
-
 static void
 write_tree(SfEdit *edit)
 {
@@ -445,32 +427,49 @@ write_tree(SfEdit *edit)
 		INSTR_TIME_GET_MICROSEC(end);
 }
 
+/* Encode the locator as a flat map, if it fits; S1 of stream/stage.c holds. */
+static Size
+encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
+{
+	const SfUnit *units;
+
+	if (edit->depth > 1)
+		return 0;
+	units = get_node(edit, 0, 0)->inode->u.units;
+#ifdef USE_ASSERT_CHECKING
+	for (uint64 i = 0; i < loc->nunits; i++)
+		Assert(sf_format_unit_problem(&units[i],
+									  sf_unit_plain_bytes(loc->length_bytes, i)) == NULL);
+#endif
+	return sf_format_locator_encode_flat(data, loc, units, &edit->seg->secret);
+}
+
+/* Write the map as a tree of inode pages, and encode the locator that leads to it. */
+static Size
+encode_tree(SfEdit *edit, SfLocator *loc, uint8 *data)
+{
+	make_room(edit);
+	write_tree(edit);
+	loc->depth = edit->depth;
+	loc->root_page = edit->root.page;
+	loc->root_stamp = edit->root.stamp;
+	return sf_format_locator_encode_inode(data, loc, &edit->seg->secret);
+}
+
 struct varlena *
 sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 {
-	SfRun		runs[SF_FLAT_MAX_RUNS];
-	uint64		checksums[SF_FLAT_MAX_UNITS];
 	SfLocator	loc = edit->loc;
-	uint32		nruns = 0;
 	struct varlena *datum = palloc(VARHDRSZ + SF_LOCATOR_MAX_SIZE);
+	uint8	   *data = (uint8 *) VARDATA(datum);
 	Size		len;
 
 	Assert(SF_UNITS_OF(length_bytes) == edit->nunits && length_bytes > 0);
 	loc.length_bytes = length_bytes;
 	loc.nunits = edit->nunits;
-	loc.flags = 0;
-	if (!as_flat(edit, runs, &nruns, checksums))
-	{
-		make_room(edit);
-		write_tree(edit);
-		loc.flags = SF_LOC_INODE;
-		loc.depth = edit->depth;
-		loc.root_page = edit->root.page;
-		loc.root_stamp = edit->root.stamp;
-	}
-	loc.nruns = nruns;
-	len = sf_format_locator_encode((uint8 *) VARDATA(datum), &loc, runs, checksums,
-								   &edit->seg->secret);
+	len = encode_flat(edit, &loc, data);
+	if (len == 0)
+		len = encode_tree(edit, &loc, data);
 	SET_VARSIZE(datum, VARHDRSZ + len);
 	for (int i = 0; i < edit->nnodes; i++)
 		pfree(edit->nodes[i].inode);

@@ -55,7 +55,7 @@ static bool
 units_are_sane(const SfInode *leaf)
 {
 	for (int i = 0; i < leaf->nentries; i++)
-		if (sf_format_unit_problem(&leaf->u.units[i]) != NULL)
+		if (sf_format_unit_problem(&leaf->u.units[i], SF_PLAIN_UNKNOWN) != NULL)
 			return false;
 	return true;
 }
@@ -128,13 +128,13 @@ typedef struct UnitRange
 static void
 check_unit(const SfLocator *loc, uint64 i, const SfUnit *unit)
 {
-	if (unit->start == SF_HOLE)
-		return;
-	if (unit->stored_bytes != sf_object_unit_bytes(loc, i))
+	const char *problem = sf_format_unit_problem(unit, sf_unit_plain_bytes(loc->length_bytes, i));
+
+	if (problem != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("unit map of a securefile value is damaged"),
-				 errdetail("Unit " UINT64_FORMAT ".", i),
+				 errdetail("Unit " UINT64_FORMAT ": the %s.", i, problem),
 				 errhint("Run securefile_check() on the column.")));
 }
 

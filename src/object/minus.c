@@ -70,19 +70,20 @@ add_unit(Minus *minus, const SfUnit *unit)
 {
 	SfOwned    *owned = minus->owned;
 	uint32		nruns = owned->nruns;
+	const char *problem = sf_format_unit_problem(unit, SF_PLAIN_UNKNOWN);
 
-	if (sf_format_unit_problem(unit) != NULL)
+	if (problem != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("unit map of a securefile value is damaged"),
-				 errdetail_internal("The %s.", sf_format_unit_problem(unit)),
+				 errdetail_internal("The %s.", problem),
 				 errhint("Run securefile_check() on the column.")));
 	if (nruns == minus->runs_size)
 	{
 		minus->runs_size *= 2;
 		owned->runs = repalloc_huge(owned->runs, minus->runs_size * sizeof(SfRun));
 	}
-	sf_object_append_run(owned->runs, &nruns, unit);
+	sf_format_append_run(owned->runs, &nruns, unit);
 	owned->nruns = nruns;
 }
 

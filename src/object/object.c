@@ -62,13 +62,6 @@ sf_object_require_genuine(SfSegment *seg, const SfLocator *loc)
 				 errhint("Run securefile_check() on the column.")));
 }
 
-/* Bytes of unit i of an object. */
-uint32
-sf_object_unit_bytes(const SfLocator *loc, uint64 i)
-{
-	return Min(loc->length_bytes - i * SF_UNIT_SIZE, SF_UNIT_SIZE);
-}
-
 uint16
 sf_object_depth(const SfLocator *loc)
 {
@@ -85,43 +78,10 @@ sf_object_root(const SfLocator *loc)
 void
 sf_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units)
 {
-	uint64		skip = first * SF_UNIT_SECTORS;
-	uint32		r = 0;
-	SfRun		run = sf_format_locator_run(loc, 0);
+	SfFlatMap	map;
 
-	/* one after the other in the runs */
+	sf_format_flat_begin(&map, loc, first);
 	for (uint32 i = 0; i < n; i++)
-	{
-		while (skip >= run.nsectors)
-		{
-			skip -= run.nsectors;
-			run = sf_format_locator_run(loc, ++r);
-		}
-		units[i].start = run.start + skip;
-		units[i].stored_bytes = sf_object_unit_bytes(loc, first + i);
-		units[i].checksum = sf_format_locator_checksum(loc, first + i);
-		units[i].flags = 0;
-		skip += SF_BYTES_TO_SECTORS(units[i].stored_bytes);
-	}
-}
-
-void
-sf_object_append_run(SfRun *runs, uint32 *nruns, const SfUnit *unit)
-{
-	uint32		nsectors = SF_BYTES_TO_SECTORS(unit->stored_bytes);
-
-	if (unit->start == SF_HOLE)
-		return;
-	if (*nruns > 0)
-	{
-		SfRun	   *last = &runs[*nruns - 1];
-
-		if (last->start + last->nsectors == unit->start &&
-			last->start / SF_MAP_SECTORS == unit->start / SF_MAP_SECTORS)
-		{
-			last->nsectors += nsectors;
-			return;
-		}
-	}
-	runs[(*nruns)++] = (SfRun) {unit->start, nsectors};
+		if (!sf_format_flat_next(&map, &units[i]))
+			elog(ERROR, "securefile value has no unit " UINT64_FORMAT, first + i);
 }

@@ -52,16 +52,8 @@ extern SfChild sf_object_root(const SfLocator *loc);
 extern void sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 						  SfInode *inode);
 
-extern uint32 sf_object_unit_bytes(const SfLocator *loc, uint64 i);
-
 /* Units [first, first + n) of a flat map. */
 extern void sf_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units);
-
-/*
- * Append a unit's sectors to a list of runs, merging with the last one where
- * they touch and stay on one map page.  runs has room for one more.
- */
-extern void sf_object_append_run(SfRun *runs, uint32 *nruns, const SfUnit *unit);
 
 /* ---- edited.c ---- */
 

@@ -263,10 +263,9 @@ take_chunk(SfReader *reader, SfReadJob *job, SfReadChunk *chunk, uint64 unit_no)
 	{
 		uint32		i = unit_no - chunk->first_unit;
 
-		sf_read_deliver(job, unit_no, sf_read_checked_unit(job, chunk, i),
-						chunk->units[i].stored_bytes);
+		sf_read_deliver(job, unit_no, sf_read_checked_unit(job, chunk, i));
 	}
-	if (chunk_end * SF_UNIT_SIZE <= job->target->offset + job->target->len)
+	if (sf_unit_start(chunk_end) <= job->target->offset + job->target->len)
 		drop_oldest(reader, job);
 	return unit_no;
 }
@@ -277,7 +276,7 @@ read_rest(SfReader *reader, SfReadJob *job, uint64 unit_no)
 {
 	SfReadTarget rest = *job->target;
 	SfReadJob	rest_job = *job;
-	uint64		skip = Max(unit_no * SF_UNIT_SIZE, rest.offset) - rest.offset;
+	uint64		skip = Max(sf_unit_start(unit_no), rest.offset) - rest.offset;
 
 	rest.dst += skip;
 	rest.offset += skip;
@@ -319,7 +318,7 @@ sf_read_ahead(SfReader *reader, SfReadJob *job)
 		fill_ring(reader, job, unit_no);
 		chunk = oldest_chunk(reader->seat);
 		if (unit_no < (chunk != NULL ? chunk->first_unit : reader->next_unit))
-			sf_read_deliver(job, unit_no++, NULL, SF_UNIT_SIZE);
+			sf_read_deliver(job, unit_no++, NULL);
 		else if (chunk != NULL && wait_chunk(job, chunk))
 			unit_no = take_chunk(reader, job, chunk, unit_no);
 		else

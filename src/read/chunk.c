@@ -38,7 +38,7 @@ sf_read_set_overlay(SfReadOverlay fn)
 static uint64
 unit_end(const SfUnit *unit)
 {
-	return unit->start + SF_BYTES_TO_SECTORS(unit->stored_bytes);
+	return unit->start + sf_unit_sectors(unit);
 }
 
 bool
@@ -259,17 +259,18 @@ sf_read_checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
 }
 
 void
-sf_read_deliver(SfReadJob *job, uint64 unit_no, const char *bytes, uint32 len)
+sf_read_deliver(SfReadJob *job, uint64 unit_no, const char *plain)
 {
 	SfReadTarget *target = job->target;
-	uint64		start = unit_no * SF_UNIT_SIZE;
+	uint64		start = sf_unit_start(unit_no);
 	uint64		from = Max(start, target->offset);
-	uint64		to = Min(start + len, target->offset + target->len);
+	uint64		to = Min(start + sf_unit_plain_bytes(job->length_bytes, unit_no),
+						 target->offset + target->len);
 
 	if (target->dst == NULL || from >= to)
 		return;
-	if (bytes == NULL)
+	if (plain == NULL)
 		memset(target->dst + (from - target->offset), 0, to - from);
 	else
-		memcpy(target->dst + (from - target->offset), bytes + (from - start), to - from);
+		memcpy(target->dst + (from - target->offset), plain + (from - start), to - from);
 }

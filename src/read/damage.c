@@ -40,7 +40,7 @@ report_left_behind(SfReadJob *job, const SfUnit *unit)
 void
 sf_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
 {
-	SfRun		run = {unit->start, SF_BYTES_TO_SECTORS(unit->stored_bytes)};
+	SfRun		run = {unit->start, sf_unit_sectors(unit)};
 	char	   *detail = psprintf("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
 								  ": expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
 								  unit_no, unit->start * SF_SECTOR_SIZE, unit->checksum, found);
@@ -72,7 +72,7 @@ sf_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint
 void
 sf_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
 {
-	SfRun		run = {unit->start, SF_BYTES_TO_SECTORS(unit->stored_bytes)};
+	SfRun		run = {unit->start, sf_unit_sectors(unit)};
 
 	sf_base_check_decoded();
 	if (report_left_behind(job, unit))

@@ -52,11 +52,11 @@ extern int	sf_read_pieces(struct varlena *value, SfPiece **pieces);
 extern void sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst);
 
 /*
- * The same for a version in the making: what is in its map now.  The caller
- * has the segment open and locked.
+ * The same for a version in the making, which has length_bytes now: what is in its
+ * map.  The caller has the segment open and locked.
  */
 extern void sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version,
-						int64 object_offset, int64 len, char *dst);
+						int64 length_bytes, int64 object_offset, int64 len, char *dst);
 
 /*
  * The next bytes of a STORED value that are not in a hole: from *object_offset

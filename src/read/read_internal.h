@@ -32,7 +32,7 @@ typedef struct SfReadTarget
 	void	   *arg;
 } SfReadTarget;
 
-#define SfReadTargetFirst(t)	((t)->offset / SF_UNIT_SIZE)
+#define SfReadTargetFirst(t)	sf_unit_of((t)->offset)
 #define SfReadTargetEnd(t)		SF_UNITS_OF((t)->offset + (t)->len)
 
 /* One call: what is read from where to where. */
@@ -41,6 +41,7 @@ typedef struct SfReadJob
 	SfSegment  *seg;
 	const SfLocator *loc;
 	SfReadTarget *target;
+	uint64		length_bytes;	/* of the value: of a draft, loc does not say it */
 	SfFiles    *files;
 	SfCacheMode cache;
 	bool		buffered;		/* through the page cache */
@@ -104,8 +105,8 @@ extern const char *sf_read_checked_unit(SfReadJob *job, SfReadChunk *chunk, uint
 /* For tests: what a page cache that is behind the disk gives. */
 extern void sf_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk);
 
-/* Copy what the target wants of a unit; bytes NULL: of a hole. */
-extern void sf_read_deliver(SfReadJob *job, uint64 unit_no, const char *bytes, uint32 len);
+/* Copy what the target wants of a unit, whose plain bytes these are; NULL: a hole. */
+extern void sf_read_deliver(SfReadJob *job, uint64 unit_no, const char *plain);
 
 /* ---- damage.c ---- */
 

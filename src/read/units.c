@@ -49,15 +49,14 @@ static bool
 goes_straight(SfReadJob *job, SfReadChunk *chunk)
 {
 	SfReadTarget *target = job->target;
-	uint64		start = chunk->first_unit * SF_UNIT_SIZE;
-	const SfUnit *last = &chunk->units[chunk->nunits - 1];
-	uint64		len = (uint64) (chunk->nunits - 1) * SF_UNIT_SIZE + last->stored_bytes;
+	uint64		start = sf_unit_start(chunk->first_unit);
+	uint64		end = Min(sf_unit_start(chunk->first_unit + chunk->nunits), job->length_bytes);
 
 	if (!job->buffered || target->dst == NULL || start < target->offset ||
-		start + len > target->offset + target->len)
+		end > target->offset + target->len)
 		return false;
 	chunk->data = target->dst + (start - target->offset);
-	chunk->io.len_bytes = len;
+	chunk->io.len_bytes = end - start;
 	return true;
 }
 
@@ -99,7 +98,7 @@ take_chunk(SfReadJob *job, SfReadChunk *chunk)
 		const char *bytes = sf_read_checked_unit(job, chunk, i);
 
 		if (bytes != NULL)
-			sf_read_deliver(job, chunk->first_unit + i, bytes, chunk->units[i].stored_bytes);
+			sf_read_deliver(job, chunk->first_unit + i, bytes);
 	}
 }
 
@@ -109,7 +108,7 @@ is_readable(SfReadJob *job, uint64 unit_no, const SfUnit *unit)
 {
 	if (unit->start == SF_HOLE)
 	{
-		sf_read_deliver(job, unit_no, NULL, SF_UNIT_SIZE);
+		sf_read_deliver(job, unit_no, NULL);
 		return false;
 	}
 	if (!sf_read_is_there(job, unit))
@@ -204,6 +203,7 @@ sf_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRead
 	job->seg = seg;
 	job->loc = loc;
 	job->target = target;
+	job->length_bytes = loc->length_bytes;
 	job->cache = sf_space_column(seg)->options.cache;
 	job->buffered = job->cache == SF_CACHE_READS || job->cache == SF_CACHE_FULL;
 	job->files = sf_io_open(seg->node, job->buffered);

@@ -169,8 +169,8 @@ sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 }
 
 void
-sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 object_offset, int64 len,
-			char *dst)
+sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 length_bytes,
+			int64 object_offset, int64 len, char *dst)
 {
 	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len,.edit = edit};
 	SfReadJob	job;
@@ -178,6 +178,7 @@ sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 object
 	if (len == 0)
 		return;
 	sf_read_prepare_job(&job, seg, version, &target);
+	job.length_bytes = length_bytes;
 	sf_read_units(&job);
 }
 

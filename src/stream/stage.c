@@ -24,9 +24,7 @@
 static uint32
 unit_bytes(const SfStream *stream, uint64 unit_no)
 {
-	int64		start = unit_no * SF_UNIT_SIZE;
-
-	return start >= stream->length ? 0 : Min(stream->length - start, SF_UNIT_SIZE);
+	return sf_unit_plain_bytes(stream->length, unit_no);
 }
 
 /* What the stream has been given is for storage that is the column's still. */
@@ -67,7 +65,7 @@ read_stored(SfStream *stream, int64 object_offset, int64 len, char *dst)
 	if (stream->draft != NULL)
 	{
 		edit = sf_write_draft_map(stream->draft, &seg, &version);
-		sf_read_map(seg, edit, version, object_offset, len, dst);
+		sf_read_map(seg, edit, version, stream->length, object_offset, len, dst);
 	}
 	else if (stream->value != NULL)
 		sf_read_range(stream->value, object_offset, len, dst);

@@ -15,29 +15,53 @@ static const SfSecret secret = {"sixteen bytes .."};
 
 /* ---- the decoder's answer ---- */
 
+/* Read a flat map from each of its units on: all ways tell the same, and within the runs. */
+static void
+read_units(const SfLocator *loc, SfUnit *units)
+{
+	SfFlatMap	map;
+	SfUnit		unit;
+	uint64_t	n = 0;
+
+	sf_format_flat_begin(&map, loc, 0);
+	while (sf_format_flat_next(&map, &units[n]))
+	{
+		if (sf_format_unit_problem(&units[n], sf_unit_plain_bytes(loc->length_bytes, n)) != NULL)
+			fuzz_stop("a unit of a map that was taken is unsound");
+		if (++n > loc->nunits)
+			fuzz_stop("more units than there are");
+	}
+	if (n != loc->nunits)
+		fuzz_stop("fewer units than there are");
+	for (uint64_t first = 0; first <= n; first++)
+	{
+		sf_format_flat_begin(&map, loc, first);
+		if (sf_format_flat_next(&map, &unit) != (first < n) ||
+			(first < n && memcmp(&unit, &units[first], sizeof(unit)) != 0))
+			fuzz_stop("a unit is another one when the map is read from it on");
+	}
+}
+
 /* What was taken must be whole: read all of it, and encode it again. */
 static void
 check_taken(const uint8_t *bytes, size_t len, const SfLocator *loc)
 {
-	static SfRun runs[SF_FLAT_MAX_RUNS];
-	static uint64_t checksums[SF_FLAT_MAX_UNITS];
+	static SfUnit units[SF_FLAT_MAX_UNITS + 1];
 	static uint8_t again[SF_LOCATOR_MAX_SIZE];
-	bool		flat = !(loc->flags & SF_LOC_INODE);
-	uint64_t	sectors = 0;
+	size_t		again_len;
 
 	if (loc->nunits != SF_UNITS_OF(loc->length_bytes) || loc->encoded != bytes ||
 		loc->signed_bytes != len - SF_LOCATOR_MAC_SIZE)
 		fuzz_stop("fields contradict each other");
-	for (uint32_t i = 0; flat && i < loc->nruns; i++)
+	memset(units, 0, sizeof(units));
+	if (loc->flags & SF_LOC_INODE)
+		again_len = sf_format_locator_encode_inode(again, loc, &secret);
+	else
 	{
-		runs[i] = sf_format_locator_run(loc, i);
-		sectors += runs[i].nsectors;
+		read_units(loc, units);
+		again_len = sf_format_locator_encode_flat(again, loc, units, &secret);
 	}
-	for (uint32_t i = 0; flat && i < loc->nunits; i++)
-		checksums[i] = sf_format_locator_checksum(loc, i);
-	if (flat && sectors != SF_BYTES_TO_SECTORS(loc->length_bytes))
-		fuzz_stop("runs do not add up");
-	if (sf_format_locator_encode(again, loc, runs, checksums, &secret) != len)
+	if (again_len != len)
 		fuzz_stop("another length");
 	if (sf_format_locator_genuine(loc, &secret) != (memcmp(again, bytes, len) == 0))
 		fuzz_stop("the hash takes others for genuine, or genuine ones for others");
@@ -56,24 +80,43 @@ fuzz_try(const uint8_t *bytes, size_t len)
 
 /* ---- inputs ---- */
 
-/* A flat locator, sound but for its length: runs of that many sectors, one map page each. */
+/* A flat locator of runs of so many units, one map page each; none when it does not fit. */
 static void
-keep_flat(uint64_t length_bytes, uint32_t sectors_a_run)
+keep_flat(uint64_t length_bytes, uint32_t units_a_run)
 {
 	SfLocator	loc = {.length_bytes = length_bytes, .table_oid = 16384, .attnum = 2,
 		.generation = 1, .object_id = 7, .incarnation = 42};
-	SfRun		runs[SF_FLAT_MAX_RUNS + 1];
-	uint64_t	checksums[SF_FLAT_MAX_UNITS + 1] = {0};
-	uint64_t	left = SF_BYTES_TO_SECTORS(length_bytes);
+	SfUnit		units[SF_FLAT_MAX_UNITS + 1] = {0};
 	uint8_t		bytes[FUZZ_MAX_INPUT];
+	size_t		len;
 
 	loc.nunits = SF_UNITS_OF(length_bytes);
-	for (; left > 0; left -= runs[loc.nruns++].nsectors)
+	for (uint64_t i = 0; i < loc.nunits; i++)
 	{
-		runs[loc.nruns].start = (uint64_t) loc.nruns * SF_MAP_SECTORS;
-		runs[loc.nruns].nsectors = left < sectors_a_run ? left : sectors_a_run;
+		units[i].start = i / units_a_run * SF_MAP_SECTORS + i % units_a_run * SF_UNIT_SECTORS;
+		units[i].checksum = i;
+		units[i].stored_bytes = sf_unit_plain_bytes(length_bytes, i);
 	}
-	fuzz_keep(bytes, sf_format_locator_encode(bytes, &loc, runs, checksums, &secret));
+	len = sf_format_locator_encode_flat(bytes, &loc, units, &secret);
+	if ((len != 0) != (loc.nunits <= SF_FLAT_MAX_UNITS))
+		fuzz_stop("a map that fits is refused, or one that does not is encoded");
+	fuzz_keep(bytes, len);
+}
+
+/* Three units in two runs of one and a half: they add up, but the second unit is cut. */
+static void
+keep_cut_unit(void)
+{
+	const uint32_t half = SF_UNIT_SECTORS * 3 / 2;
+	SfLocator	loc = {.length_bytes = 3 * SF_UNIT_SIZE, .nunits = 3, .generation = 1};
+	SfUnit		units[3] = {{0, 1, SF_UNIT_SIZE, 0}, {SF_UNIT_SECTORS, 2, SF_UNIT_SIZE, 0},
+	{SF_MAP_SECTORS, 3, SF_UNIT_SIZE, 0}};
+	uint8_t		bytes[FUZZ_MAX_INPUT];
+	size_t		len = sf_format_locator_encode_flat(bytes, &loc, units, &secret);
+
+	for (int i = 0; i < 2; i++)
+		memcpy(bytes + SF_LOCATOR_HEADER + i * SF_ENCODED_RUN_SIZE + 8, &half, sizeof(half));
+	fuzz_keep(bytes, len);
 }
 
 static void
@@ -85,19 +128,20 @@ keep_inode(uint64_t length_bytes, uint16_t depth)
 	uint8_t		bytes[FUZZ_MAX_INPUT];
 
 	loc.nunits = SF_UNITS_OF(length_bytes);
-	fuzz_keep(bytes, sf_format_locator_encode(bytes, &loc, NULL, NULL, &secret));
+	fuzz_keep(bytes, sf_format_locator_encode_inode(bytes, &loc, &secret));
 }
 
 void
 fuzz_seeds(void)
 {
 	for (uint64_t len = 1; len <= (uint64_t) SF_FLAT_MAX_UNITS * SF_UNIT_SIZE; len = len * 3 + 511)
-		keep_flat(len, SF_MAP_SECTORS);
+		keep_flat(len, SF_MAP_SECTORS / SF_UNIT_SECTORS);
 	for (uint64_t units = SF_FLAT_MAX_UNITS; units <= SF_FLAT_MAX_UNITS + 1; units++)
 	{
-		keep_flat(units * SF_UNIT_SIZE, SF_UNIT_SECTORS);
-		keep_flat(units * SF_UNIT_SIZE, SF_MAP_SECTORS);
+		keep_flat(units * SF_UNIT_SIZE, 1);
+		keep_flat(units * SF_UNIT_SIZE, SF_MAP_SECTORS / SF_UNIT_SECTORS);
 	}
+	keep_cut_unit();
 	for (uint16_t depth = 1; depth <= 6; depth++)
 		keep_inode((uint64_t) INT64_MAX >> (8 * (6 - depth)), depth);
 }
