@@ -17,6 +17,7 @@
  *
  *	 format				version	since	read by
  *	 locator			1		1.0		1.0
+ *	 locator			2		none	1.0 reads it; nothing makes it yet
  *	 segment page		1		1.0		1.0
  *	 WAL record			1		1.0		1.0
  *	 data file			(none: sectors only, all checksums are in unit maps)
@@ -86,12 +87,12 @@ typedef struct SfRun
  *	 0		1		form: 1 INLINE, 2 STORED; 3 EDITED exists in memory only
  *	 INLINE:
  *	 1		n		the bytes of the value
- *	 STORED (locator, version 1):
+ *	 STORED (locator; version 2 if UNITS, SHARED or KEYED is set, else 1):
  *	 1		1		locator version
  *	 2		2		flags (SF_LOC_*)
  *	 4		4		OID of the table the segment belongs to
  *	 8		2		attribute number of the column
- *	 10		2		key id (0: not encrypted; reserved)
+ *	 10		2		key id; not 0 if and only if KEYED
  *	 12		4		generation of the object (1 for a new one)
  *	 16		8		object id, never reused within a segment
  *	 24		8		length of the value in bytes
@@ -99,20 +100,39 @@ typedef struct SfRun
  *	 40		4		number of units of a flat map; 0 with an inode map
  *	 44		2		number of runs (flat map), or depth of the inode tree
  *	 46		2		reserved, 0
- *	 flat map (SF_LOC_INODE not set):
- *	 48		12 x r	runs: first sector (8), number of sectors (4)
+ *	 SHARED only (reference to a share record):
+ *	 48		4		share page
+ *	 52		2		cell of that page
+ *	 54		2		share flags (SF_SHARE_*)
+ *	 56		8		reference id, from the object ids, unique for each row
+ *	 flat map (INODE not set):
+ *	 ..		12 x r	runs: first sector (8), number of sectors (4)
  *	 ..		8 x u	XXH3-64 of the stored bytes of every unit
- *	 inode map (SF_LOC_INODE set):
- *	 48		4		root inode page
- *	 52		4		reserved, 0
- *	 56		8		stamp of the root page
- *	 both:
+ *	 ..		4 x u	UNITS only: bits 0-17 stored bytes, 18-21 codec (SfCodec), rest 0
+ *	 inode map (INODE set):
+ *	 ..		4		root inode page
+ *	 ..		4		reserved, 0
+ *	 ..		8		stamp of the root page
+ *	 all:
+ *	 ..		16		KEYED only: HMAC-SHA-256 of all bytes before it, cut to 128 bits
  *	 last 8			SipHash-2-4 of all bytes before it, keyed with the segment's secret
  *
  * In a flat map the units lie one after the other in the runs, each unit
- * contiguous and starting on a sector; every unit but the last is
- * SF_UNIT_SIZE bytes.  So a run but the last one is a number of whole units.  Runs
- * that touch on one map page are one run.  A value with holes has an inode map.
+ * contiguous, starting on a sector, and within one run.  Runs that touch on one map
+ * page are one run.  A value with holes has an inode map.
+ *
+ * Every unit but the last holds SF_UNIT_SIZE bytes of the value.  Without UNITS it
+ * is stored as it is, in as many bytes.  With UNITS each unit says how many bytes
+ * are stored and what was done to it: in a flat map by the words behind the
+ * checksums, in an inode map by the units of the leaves.
+ *
+ * Stored bytes of a unit:
+ *	 raw			the bytes of the value
+ *	 compressed		number of plain bytes (4), low half of their unseeded XXH3-64 (4),
+ *					output of the codec, shorter than the plain bytes
+ *	 KEYED			nonce (24), ciphertext, tag (16).  The plaintext begins with the same
+ *					8 bytes as a compressed unit, raw or compressed; so 48 bytes more.
+ *					All units of an object have one key
  *
  * Versions of an object (generations) share units, always at the same place of
  * the value, and inode pages.
@@ -127,13 +147,38 @@ typedef struct SfRun
 #define SF_FORM_EDITED			3
 
 #define SF_LOCATOR_VERSION		1
+#define SF_LOCATOR_VERSION_2	2
 #define SF_LOCATOR_HEADER		48
+#define SF_LOCATOR_SHARED_SIZE	16
+#define SF_LOCATOR_TAG_SIZE		16	/* of a KEYED one */
 #define SF_LOCATOR_MAC_SIZE		8
-#define SF_LOCATOR_INODE_SIZE	(SF_LOCATOR_HEADER + 16 + SF_LOCATOR_MAC_SIZE)
 #define SF_LOC_INODE			0x0001	/* map is a tree of inode pages */
-#define SF_LOC_KNOWN_FLAGS		SF_LOC_INODE
+#define SF_LOC_UNITS			0x0002	/* units may be transformed */
+#define SF_LOC_SHARED			0x0004	/* refers to a share record */
+#define SF_LOC_KEYED			0x0008	/* units are encrypted */
+#define SF_LOC_VERSION_2_FLAGS	(SF_LOC_UNITS | SF_LOC_SHARED | SF_LOC_KEYED)
+#define SF_LOC_KNOWN_FLAGS		(SF_LOC_INODE | SF_LOC_VERSION_2_FLAGS)
 
-/* a value of more units than this keeps its map in inode pages (12 MB) */
+#define SF_SHARE_CELLS			126	/* of a share page */
+#define SF_SHARE_BASED			0x0001	/* a changed version of the shared value */
+
+/* What was done to a unit: bits 0-3 of its flags; the other bits are 0. */
+typedef enum SfCodec
+{
+	SF_CODEC_RAW = 0,
+	SF_CODEC_LZ4,				/* a block */
+	SF_CODEC_ZSTD,				/* a frame */
+} SfCodec;
+
+#define SF_CODEC_MAX			SF_CODEC_ZSTD	/* 3: reserved, zstd with a dictionary */
+#define SF_CODED_OVERHEAD		8	/* bytes before the output of a codec */
+#define SF_KEYED_OVERHEAD		48	/* bytes around what is encrypted */
+#define SF_UNIT_STORED_MAX		(SF_UNIT_SIZE + SF_KEYED_OVERHEAD)
+
+/*
+ * A flat map stands in the locator as long as that is no longer than
+ * SF_LOCATOR_MAX_SIZE, and has no more units than this (12 MB).
+ */
 #define SF_FLAT_MAX_UNITS		96
 #define SF_FLAT_MAX_RUNS		96
 
@@ -164,7 +209,12 @@ typedef struct SfLocator
 	uint16_t	depth;			/* inode map: 1 = the root is a leaf */
 	uint32_t	root_page;		/* inode map */
 	uint64_t	root_stamp;		/* inode map */
-	const uint8_t *map;			/* flat map: encoded runs, then checksums */
+	uint32_t	share_page;		/* SHARED */
+	uint16_t	share_cell;
+	uint16_t	share_flags;
+	uint64_t	reference_id;
+	const uint8_t *tag;			/* KEYED: SF_LOCATOR_TAG_SIZE bytes */
+	const uint8_t *map;			/* flat map: encoded runs, checksums, words */
 	const uint8_t *encoded;		/* the locator itself, */
 	size_t		signed_bytes;	/* and how much of it the hash covers */
 } SfLocator;
@@ -179,7 +229,7 @@ typedef struct SfUnit
 	uint64_t	start;			/* first sector; SF_HOLE: zeros, not stored */
 	uint64_t	checksum;		/* XXH3-64 of the stored bytes */
 	uint32_t	stored_bytes;
-	uint32_t	flags;			/* transforms of this unit; 0 in version 1 */
+	uint32_t	flags;			/* SfCodec; 0 unless the locator has UNITS */
 } SfUnit;
 
 #define SF_HOLE					UINT64_MAX
@@ -193,11 +243,13 @@ sf_unit_sectors(const SfUnit *unit)
 /*
  * What is wrong with a unit of a map; NULL when nothing is.  Every map, be it in
  * a locator, in an inode page or under construction, is judged by this.
- * plain_bytes: what the length of the value gives the unit; SF_PLAIN_UNKNOWN: the
- * length is not known here, and any that a unit can have will do.
+ * loc_flags: of the locator whose map it is.  plain_bytes: what the length of the
+ * value gives the unit; SF_PLAIN_UNKNOWN: the length is not known here, and any that
+ * a unit can have will do.
  */
 #define SF_PLAIN_UNKNOWN		0
-extern const char *sf_format_unit_problem(const SfUnit *unit, uint32_t plain_bytes);
+extern const char *sf_format_unit_problem(const SfUnit *unit, uint16_t loc_flags,
+										  uint32_t plain_bytes);
 
 /* Does a run lie on one map page, of those there can be? */
 extern bool sf_format_is_possible_run(uint64_t start, uint64_t nsectors);
@@ -229,7 +281,7 @@ extern uint64_t sf_format_locator_hash(const SfLocator *loc);
 extern size_t sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc,
 											const SfUnit *units, const SfSecret *secret);
 
-/* The same for a locator with an inode map (SF_LOCATOR_INODE_SIZE bytes). */
+/* The same for a locator with an inode map, which fits always. */
 extern size_t sf_format_locator_encode_inode(uint8_t *data, const SfLocator *loc,
 											 const SfSecret *secret);
 
@@ -241,7 +293,7 @@ typedef struct SfFlatMap
 {
 	const SfLocator *loc;
 	uint64_t	unit_no;		/* the next one */
-	uint32_t	run_no;			/* the run that it lies in, */
+	uint32_t	run_no;			/* the run that it lies in or the one before, */
 	SfRun		rest;			/* and what of that is left from it on */
 } SfFlatMap;
 
@@ -345,6 +397,29 @@ typedef struct SfHeader
 } SfHeader;
 
 #define SF_SEG_UNLOGGED_DATA	0x0001	/* filesystem_like_logging */
+#define SF_SEG_MORE				0x0002	/* SfHeaderMore follows */
+
+/*
+ * Header page contents from offset 96 on, if SF_SEG_MORE is set; nothing makes it
+ * yet.  0 stands for "no page".
+ *
+ *	 96		4	key page
+ *	 100	4	its copy
+ *	 104	4	first share page
+ *	 108	4	root page of the advice on duplicates
+ *	 112	48	reserved, 0
+ */
+typedef struct SfHeaderMore
+{
+	uint32_t	key_page;
+	uint32_t	key_page_copy;
+	uint32_t	share_head;
+	uint32_t	advice_root;
+	uint8_t		reserved[48];
+} SfHeaderMore;
+
+/* What is wrong with it; more: the contents of a header page from offset 96 on. */
+extern const char *sf_format_header_more_problem(const SfHeader *header, const void *more);
 
 /*
  * Space-map page contents: 32768 sectors (16 MB) each

@@ -13,6 +13,7 @@
 _Static_assert(sizeof(SfUnit) == 24, "SfUnit is an on-disk format");
 _Static_assert(sizeof(SfChild) == 16, "SfChild is an on-disk format");
 _Static_assert(sizeof(SfHeader) == 96, "SfHeader is an on-disk format");
+_Static_assert(sizeof(SfHeaderMore) == 64, "SfHeaderMore is an on-disk format");
 _Static_assert(sizeof(SfSecret) == crypto_shorthash_siphash24_KEYBYTES, "SipHash has such a key");
 _Static_assert(SF_LOCATOR_MAC_SIZE == crypto_shorthash_siphash24_BYTES, "SipHash is that long");
 _Static_assert(sizeof(SfPendEntry) == 24, "SfPendEntry is an on-disk format");
@@ -25,30 +26,57 @@ _Static_assert(SF_FLAT_MAX_UNITS <= SF_FLAT_MAX_RUNS, "a unit is one run at most
 #define GET(type, p)		({ type v_; memcpy(&v_, (p), sizeof(v_)); v_; })
 #define PUT(type, p, v)		do { type v_ = (v); memcpy((p), &v_, sizeof(v_)); } while (0)
 
+#define WORD_BYTES_BITS		18	/* of a unit's word: its stored bytes */
+#define WORD_BYTES_MASK		((1u << WORD_BYTES_BITS) - 1)
+#define WORD_MAX			((1u << (WORD_BYTES_BITS + 4)) - 1)
+#define INODE_MAP_SIZE		16
+
+_Static_assert(SF_UNIT_STORED_MAX <= WORD_BYTES_MASK, "a word holds any unit's stored bytes");
+
+/* ---- where things are ---- */
+
+/* Where the map begins. */
+static size_t
+map_offset(uint16_t flags)
+{
+	return SF_LOCATOR_HEADER + (flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0);
+}
+
+/* Size of a locator whose map has that many bytes. */
+static size_t
+locator_size(uint16_t flags, size_t map_bytes)
+{
+	return map_offset(flags) + map_bytes + (flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0) +
+		SF_LOCATOR_MAC_SIZE;
+}
+
+static size_t
+flat_map_size(uint16_t flags, uint32_t nruns, uint32_t nunits)
+{
+	return (size_t) nruns * SF_ENCODED_RUN_SIZE +
+		(size_t) nunits * (flags & SF_LOC_UNITS ? 12 : 8);
+}
+
+/* ---- inode maps ---- */
+
 /* Check the part of a locator that describes an inode map. */
 static const char *
 decode_inode_map(const uint8_t *data, size_t len, SfLocator *loc)
 {
+	const uint8_t *p = data + map_offset(loc->flags);
+
 	loc->depth = loc->nruns;
 	loc->nruns = 0;
-	if (len != SF_LOCATOR_INODE_SIZE)
+	if (len != locator_size(loc->flags, INODE_MAP_SIZE))
 		return "locator with an inode map has the wrong size";
 	if (loc->depth < 1 || loc->depth > SF_INODE_MAX_DEPTH)
 		return "inode tree has an impossible depth";
-	loc->root_page = GET(uint32_t, data + 48);
-	loc->root_stamp = GET(uint64_t, data + 56);
+	loc->root_page = GET(uint32_t, p);
+	loc->root_stamp = GET(uint64_t, p + 8);
 	return NULL;
 }
 
 /* ---- flat maps ---- */
-
-/* Encoded size of a locator with a flat map of that many runs and units. */
-static size_t
-flat_size(uint32_t nruns, uint32_t nunits)
-{
-	return SF_LOCATOR_HEADER + (size_t) nruns * SF_ENCODED_RUN_SIZE + (size_t) nunits * 8 +
-		SF_LOCATOR_MAC_SIZE;
-}
 
 static SfRun
 get_run(const SfLocator *loc, uint32_t i)
@@ -62,6 +90,14 @@ static uint64_t
 get_checksum(const SfLocator *loc, uint64_t i)
 {
 	return GET(uint64_t, loc->map + (size_t) loc->nruns * SF_ENCODED_RUN_SIZE + (size_t) i * 8);
+}
+
+/* How a unit is stored, of a map with UNITS. */
+static uint32_t
+get_word(const SfLocator *loc, uint64_t i)
+{
+	return GET(uint32_t, loc->map + (size_t) loc->nruns * SF_ENCODED_RUN_SIZE +
+			   (size_t) loc->nunits * 8 + (size_t) i * 4);
 }
 
 /* Does a run begin where the one before it ends, on the same map page? */
@@ -105,23 +141,12 @@ runs_problem(const SfLocator *loc, uint64_t *sectors)
 }
 
 /*
- * Check the part of a locator that is a flat map.  A unit lies within one run if
- * all runs but the last one are a number of whole units.
+ * The same for the units of a map without UNITS, all of them together: each lies
+ * within one run if all runs but the last one are a number of whole units.
  */
 static const char *
-decode_flat_map(const uint8_t *data, size_t len, SfLocator *loc)
+raw_units_problem(const SfLocator *loc, uint64_t sectors)
 {
-	uint64_t	sectors;
-	const char *problem;
-
-	if (loc->nunits > SF_FLAT_MAX_UNITS || loc->nruns > SF_FLAT_MAX_RUNS)
-		return "flat unit map is too long";
-	if (len != flat_size(loc->nruns, loc->nunits))
-		return "locator has the wrong size";
-	loc->map = data + SF_LOCATOR_HEADER;
-	problem = runs_problem(loc, &sectors);
-	if (problem != NULL)
-		return problem;
 	if (sectors != SF_BYTES_TO_SECTORS(loc->length_bytes))
 		return "runs of the unit map do not add up to the length";
 	for (uint32_t i = 0; i + 1 < loc->nruns; i++)
@@ -130,24 +155,82 @@ decode_flat_map(const uint8_t *data, size_t len, SfLocator *loc)
 	return NULL;
 }
 
-void
-sf_format_flat_begin(SfFlatMap *map, const SfLocator *loc, uint64_t first_unit)
+/* The same for a map with UNITS: unit by unit. */
+static const char *
+units_problem(const SfLocator *loc)
 {
-	uint64_t	skip = first_unit * SF_UNIT_SECTORS;
+	uint32_t	run_no = 0;
+	uint32_t	rest = get_run(loc, 0).nsectors;
 
-	map->loc = loc;
-	map->unit_no = first_unit;
-	map->run_no = 0;
-	if (first_unit >= loc->nunits)
-		return;
-	map->rest = get_run(loc, 0);
-	while (skip >= map->rest.nsectors)
+	for (uint64_t i = 0; i < loc->nunits; i++)
+	{
+		uint32_t	word = get_word(loc, i);
+		SfUnit		unit = {0, 0, word & WORD_BYTES_MASK, word >> WORD_BYTES_BITS};
+		const char *problem = word > WORD_MAX ? "unit has unknown flags" :
+			sf_format_unit_problem(&unit, loc->flags,
+								   sf_unit_plain_bytes(loc->length_bytes, i));
+
+		if (problem != NULL)
+			return problem;
+		if (rest == 0 && ++run_no < loc->nruns)
+			rest = get_run(loc, run_no).nsectors;
+		if (rest < sf_unit_sectors(&unit))
+			return "unit map has a run that ends inside a unit";
+		rest -= sf_unit_sectors(&unit);
+	}
+	return rest == 0 && run_no + 1 == loc->nruns ? NULL :
+		"runs of the unit map do not add up to the units";
+}
+
+/* Check the part of a locator that is a flat map. */
+static const char *
+decode_flat_map(const uint8_t *data, size_t len, SfLocator *loc)
+{
+	uint64_t	sectors;
+	const char *problem;
+
+	if (loc->nunits > SF_FLAT_MAX_UNITS || loc->nruns > SF_FLAT_MAX_RUNS ||
+		len > SF_LOCATOR_MAX_SIZE)
+		return "flat unit map is too long";
+	if (loc->nruns == 0 ||
+		len != locator_size(loc->flags, flat_map_size(loc->flags, loc->nruns, loc->nunits)))
+		return "locator has the wrong size";
+	loc->map = data + map_offset(loc->flags);
+	problem = runs_problem(loc, &sectors);
+	if (problem != NULL)
+		return problem;
+	return loc->flags & SF_LOC_UNITS ? units_problem(loc) : raw_units_problem(loc, sectors);
+}
+
+/* Pass over units that are stored as they are: their places are arithmetic. */
+static void
+skip_raw_units(SfFlatMap *map, uint64_t nunits)
+{
+	uint64_t	skip = nunits * SF_UNIT_SECTORS;
+
+	while (skip > map->rest.nsectors)
 	{
 		skip -= map->rest.nsectors;
-		map->rest = get_run(loc, ++map->run_no);
+		map->rest = get_run(map->loc, ++map->run_no);
 	}
 	map->rest.start += skip;
 	map->rest.nsectors -= skip;
+	map->unit_no = nunits;
+}
+
+void
+sf_format_flat_begin(SfFlatMap *map, const SfLocator *loc, uint64_t first_unit)
+{
+	SfUnit		unit;
+
+	*map = (SfFlatMap) {.loc = loc,.rest = get_run(loc, 0)};
+	if (first_unit >= loc->nunits)
+		map->unit_no = loc->nunits;
+	else if (!(loc->flags & SF_LOC_UNITS))
+		skip_raw_units(map, first_unit);
+	else
+		while (map->unit_no < first_unit)
+			(void) sf_format_flat_next(map, &unit);
 }
 
 bool
@@ -161,8 +244,16 @@ sf_format_flat_next(SfFlatMap *map, SfUnit *unit)
 		map->rest = get_run(loc, ++map->run_no);
 	unit->start = map->rest.start;
 	unit->checksum = get_checksum(loc, map->unit_no);
-	unit->stored_bytes = sf_unit_plain_bytes(loc->length_bytes, map->unit_no);
-	unit->flags = 0;
+	if (loc->flags & SF_LOC_UNITS)
+	{
+		unit->stored_bytes = get_word(loc, map->unit_no) & WORD_BYTES_MASK;
+		unit->flags = get_word(loc, map->unit_no) >> WORD_BYTES_BITS;
+	}
+	else
+	{
+		unit->stored_bytes = sf_unit_plain_bytes(loc->length_bytes, map->unit_no);
+		unit->flags = SF_CODEC_RAW;
+	}
 	map->rest.start += sf_unit_sectors(unit);
 	map->rest.nsectors -= sf_unit_sectors(unit);
 	map->unit_no++;
@@ -171,16 +262,49 @@ sf_format_flat_next(SfFlatMap *map, SfUnit *unit)
 
 /* ---- locators ---- */
 
+/* Do version, flags and key id agree? */
+static const char *
+flags_problem(uint8_t version, const SfLocator *loc)
+{
+	if (version != SF_LOCATOR_VERSION && version != SF_LOCATOR_VERSION_2)
+		return "locator has an unknown version";
+	if (loc->flags & ~(version == SF_LOCATOR_VERSION ? SF_LOC_INODE : SF_LOC_KNOWN_FLAGS))
+		return "locator has unknown flags";
+	if (version == SF_LOCATOR_VERSION_2 && !(loc->flags & SF_LOC_VERSION_2_FLAGS))
+		return "locator has nothing of its version";
+	if ((loc->flags & SF_LOC_KEYED) && !(loc->flags & SF_LOC_UNITS))
+		return "locator has a key for units that it does not describe";
+	if ((loc->key_id != 0) != ((loc->flags & SF_LOC_KEYED) != 0))
+		return "locator has an unknown key id";
+	return NULL;
+}
+
+/* The part of a locator that refers to a share record. */
+static const char *
+decode_share(const uint8_t *data, size_t len, SfLocator *loc)
+{
+	if (len < SF_LOCATOR_HEADER + SF_LOCATOR_SHARED_SIZE)
+		return "locator is too short";
+	loc->share_page = GET(uint32_t, data + 48);
+	loc->share_cell = GET(uint16_t, data + 52);
+	loc->share_flags = GET(uint16_t, data + 54);
+	loc->reference_id = GET(uint64_t, data + 56);
+	if (loc->share_page == 0 || loc->share_page == SF_NO_PAGE || SF_IS_MAP_PAGE(loc->share_page) ||
+		loc->share_cell >= SF_SHARE_CELLS || (loc->share_flags & ~SF_SHARE_BASED))
+		return "locator names an impossible share record";
+	return NULL;
+}
+
 const char *
 sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 {
+	const char *problem;
+
 	memset(loc, 0, sizeof(*loc));
 	if (len < SF_LOCATOR_HEADER)
 		return "locator is too short";
 	if (data[0] != SF_FORM_STORED)
 		return "form of the value is unknown";
-	if (data[1] != SF_LOCATOR_VERSION)
-		return "locator has an unknown version";
 	loc->flags = GET(uint16_t, data + 2);
 	loc->table_oid = GET(uint32_t, data + 4);
 	loc->attnum = GET(int16_t, data + 8);
@@ -193,15 +317,19 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	loc->nruns = GET(uint16_t, data + 44);
 	loc->encoded = data;
 	loc->signed_bytes = len - SF_LOCATOR_MAC_SIZE;
-	if (loc->flags & ~SF_LOC_KNOWN_FLAGS)
-		return "locator has unknown flags";
-	if (loc->key_id != 0)
-		return "locator has an unknown key id";
+	problem = flags_problem(data[1], loc);
+	if (problem == NULL && (loc->flags & SF_LOC_SHARED))
+		problem = decode_share(data, len, loc);
+	if (problem != NULL)
+		return problem;
 	if (loc->length_bytes == 0 || loc->length_bytes > (uint64_t) INT64_MAX ||
 		GET(uint32_t, data + 40) != ((loc->flags & SF_LOC_INODE) ? 0 : loc->nunits))
 		return "length and number of units do not agree";
-	return (loc->flags & SF_LOC_INODE) ? decode_inode_map(data, len, loc)
+	problem = (loc->flags & SF_LOC_INODE) ? decode_inode_map(data, len, loc)
 		: decode_flat_map(data, len, loc);
+	if (problem == NULL && (loc->flags & SF_LOC_KEYED))
+		loc->tag = data + loc->signed_bytes - SF_LOCATOR_TAG_SIZE;
+	return problem;
 }
 
 static uint64_t
@@ -226,21 +354,15 @@ sf_format_locator_genuine(const SfLocator *loc, const SfSecret *secret)
 		locator_mac(loc->encoded, loc->signed_bytes, secret);
 }
 
-/* Put the hash at the end of a locator; returns its size. */
-static size_t
-sign(uint8_t *data, size_t len, const SfSecret *secret)
-{
-	PUT(uint64_t, data + len, locator_mac(data, len, secret));
-	return len + SF_LOCATOR_MAC_SIZE;
-}
+/* ---- encoding ---- */
 
-/* The fixed part. */
-static void
-put_header(uint8_t *data, const SfLocator *loc, uint16_t flags)
+/* The parts before the map; returns where that begins. */
+static uint8_t *
+put_fixed(uint8_t *data, const SfLocator *loc, uint16_t flags)
 {
 	memset(data, 0, SF_LOCATOR_HEADER);
 	data[0] = SF_FORM_STORED;
-	data[1] = SF_LOCATOR_VERSION;
+	data[1] = flags & SF_LOC_VERSION_2_FLAGS ? SF_LOCATOR_VERSION_2 : SF_LOCATOR_VERSION;
 	PUT(uint16_t, data + 2, flags);
 	PUT(uint32_t, data + 4, loc->table_oid);
 	PUT(int16_t, data + 8, loc->attnum);
@@ -249,17 +371,56 @@ put_header(uint8_t *data, const SfLocator *loc, uint16_t flags)
 	PUT(uint64_t, data + 16, loc->object_id);
 	PUT(uint64_t, data + 24, loc->length_bytes);
 	PUT(uint64_t, data + 32, loc->incarnation);
+	if (flags & SF_LOC_SHARED)
+	{
+		PUT(uint32_t, data + 48, loc->share_page);
+		PUT(uint16_t, data + 52, loc->share_cell);
+		PUT(uint16_t, data + 54, loc->share_flags);
+		PUT(uint64_t, data + 56, loc->reference_id);
+	}
+	return data + map_offset(flags);
+}
+
+/* The parts behind the map, which ends at p; returns the size of the locator. */
+static size_t
+put_end(uint8_t *data, uint8_t *p, const SfLocator *loc, const SfSecret *secret)
+{
+	if (loc->flags & SF_LOC_KEYED)
+	{
+		memcpy(p, loc->tag, SF_LOCATOR_TAG_SIZE);
+		p += SF_LOCATOR_TAG_SIZE;
+	}
+	PUT(uint64_t, p, locator_mac(data, p - data, secret));
+	return p + SF_LOCATOR_MAC_SIZE - data;
 }
 
 size_t
 sf_format_locator_encode_inode(uint8_t *data, const SfLocator *loc, const SfSecret *secret)
 {
-	put_header(data, loc, loc->flags | SF_LOC_INODE);
+	uint8_t    *p = put_fixed(data, loc, loc->flags | SF_LOC_INODE);
+
 	PUT(uint16_t, data + 44, loc->depth);
-	PUT(uint32_t, data + 48, loc->root_page);
-	PUT(uint32_t, data + 52, 0);
-	PUT(uint64_t, data + 56, loc->root_stamp);
-	return sign(data, 64, secret);
+	PUT(uint32_t, p, loc->root_page);
+	PUT(uint32_t, p + 4, 0);
+	PUT(uint64_t, p + 8, loc->root_stamp);
+	return put_end(data, p + INODE_MAP_SIZE, loc, secret);
+}
+
+static uint8_t *
+put_flat_map(uint8_t *p, const SfLocator *loc, const SfRun *runs, uint32_t nruns,
+			 const SfUnit *units)
+{
+	for (uint32_t i = 0; i < nruns; i++, p += SF_ENCODED_RUN_SIZE)
+	{
+		PUT(uint64_t, p, runs[i].start);
+		PUT(uint32_t, p + 8, runs[i].nsectors);
+	}
+	for (uint64_t i = 0; i < loc->nunits; i++, p += 8)
+		PUT(uint64_t, p, units[i].checksum);
+	if (loc->flags & SF_LOC_UNITS)
+		for (uint64_t i = 0; i < loc->nunits; i++, p += 4)
+			PUT(uint32_t, p, units[i].stored_bytes | units[i].flags << WORD_BYTES_BITS);
+	return p;
 }
 
 size_t
@@ -268,7 +429,7 @@ sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc, const SfUnit 
 {
 	SfRun		runs[SF_FLAT_MAX_RUNS];
 	uint32_t	nruns = 0;
-	uint8_t    *p = data + SF_LOCATOR_HEADER;
+	uint8_t    *p;
 
 	if (loc->nunits > SF_FLAT_MAX_UNITS)
 		return 0;
@@ -278,17 +439,11 @@ sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc, const SfUnit 
 			return 0;
 		sf_format_append_run(runs, &nruns, &units[i]);
 	}
-	if (flat_size(nruns, loc->nunits) > SF_LOCATOR_MAX_SIZE)
+	if (locator_size(loc->flags, flat_map_size(loc->flags, nruns, loc->nunits)) >
+		SF_LOCATOR_MAX_SIZE)
 		return 0;
-	put_header(data, loc, loc->flags & ~SF_LOC_INODE);
+	p = put_fixed(data, loc, loc->flags & ~SF_LOC_INODE);
 	PUT(uint32_t, data + 40, (uint32_t) loc->nunits);
 	PUT(uint16_t, data + 44, nruns);
-	for (uint32_t i = 0; i < nruns; i++, p += SF_ENCODED_RUN_SIZE)
-	{
-		PUT(uint64_t, p, runs[i].start);
-		PUT(uint32_t, p + 8, runs[i].nsectors);
-	}
-	for (uint64_t i = 0; i < loc->nunits; i++, p += 8)
-		PUT(uint64_t, p, units[i].checksum);
-	return sign(data, p - data, secret);
+	return put_end(data, put_flat_map(p, loc, runs, nruns, units), loc, secret);
 }

@@ -9,6 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <string.h>
+
 #include "format/format.h"
 
 static const char *
@@ -20,6 +22,33 @@ header_problem(const SfHeader *header)
 		return "segment header has no number for the next page";
 	if ((header->pending_head == SF_NO_PAGE) != (header->pending_tail == SF_NO_PAGE))
 		return "segment header has half a list of pending pages";
+	return NULL;
+}
+
+/* 0 is no page; page 0 is the header itself. */
+static bool
+is_possible_page(uint32_t page)
+{
+	return page != SF_NO_PAGE && !SF_IS_MAP_PAGE(page);
+}
+
+const char *
+sf_format_header_more_problem(const SfHeader *header, const void *more)
+{
+	SfHeaderMore m;
+
+	if (!(header->flags & SF_SEG_MORE))
+		return NULL;
+	memcpy(&m, more, sizeof(m));
+	for (size_t i = 0; i < sizeof(m.reserved); i++)
+		if (m.reserved[i] != 0)
+			return "segment header has something in a reserved place";
+	if ((m.key_page == 0) != (m.key_page_copy == 0) ||
+		(m.key_page != 0 && m.key_page == m.key_page_copy))
+		return "segment header has half a pair of key pages";
+	if (!is_possible_page(m.key_page) || !is_possible_page(m.key_page_copy) ||
+		!is_possible_page(m.share_head) || !is_possible_page(m.advice_root))
+		return "segment header names an impossible page";
 	return NULL;
 }
 
@@ -62,16 +91,30 @@ sf_format_is_possible_run(uint64_t start, uint64_t nsectors)
 		start % SF_MAP_SECTORS + nsectors <= SF_MAP_SECTORS;
 }
 
+/* Can so many bytes be what is stored of a unit with so many plain bytes? */
+static bool
+is_possible_length(uint32_t stored_bytes, bool coded, bool keyed, uint32_t plain_bytes)
+{
+	uint32_t	around = keyed ? SF_KEYED_OVERHEAD : coded ? SF_CODED_OVERHEAD : 0;
+	uint32_t	body = stored_bytes - around;
+
+	if (stored_bytes <= around)
+		return false;
+	if (plain_bytes == SF_PLAIN_UNKNOWN)
+		return body <= SF_UNIT_SIZE;
+	return coded ? body < plain_bytes : body == plain_bytes;
+}
+
 const char *
-sf_format_unit_problem(const SfUnit *unit, uint32_t plain_bytes)
+sf_format_unit_problem(const SfUnit *unit, uint16_t loc_flags, uint32_t plain_bytes)
 {
 	if (unit->start == SF_HOLE)
 		return NULL;
-	if (unit->flags != 0)
+	if (unit->flags > (loc_flags & SF_LOC_UNITS ? SF_CODEC_MAX : SF_CODEC_RAW))
 		return "unit has unknown flags";
-	if (plain_bytes == SF_PLAIN_UNKNOWN ? unit->stored_bytes > SF_UNIT_SIZE
-		: unit->stored_bytes != plain_bytes)
-		return "unit has a length that is not its own";
+	if (!is_possible_length(unit->stored_bytes, unit->flags != SF_CODEC_RAW,
+							(loc_flags & SF_LOC_KEYED) != 0, plain_bytes))
+		return "unit has an impossible length";
 	return sf_format_is_possible_run(unit->start, sf_unit_sectors(unit)) ? NULL :
 		"unit has an impossible place";
 }

@@ -288,7 +288,8 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 
 	edit->seg = seg;
 	edit->loc = *version;
-	edit->loc.flags = SF_LOC_INODE;
+	/* one that has a transformed unit once says so of all versions to come */
+	edit->loc.flags = SF_LOC_INODE | (base == NULL ? 0 : base->flags & SF_LOC_UNITS);
 	edit->context = CurrentMemoryContext;
 	edit->nunits = base == NULL ? 0 : base->nunits;
 	edit->depth = sf_inode_depth(edit->nunits);
@@ -392,7 +393,9 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 	EditNode	   *leaf;
 
 	Assert(unit_no < edit->nunits);
-	Assert(sf_format_unit_problem(unit, SF_PLAIN_UNKNOWN) == NULL);
+	if (unit->flags != SF_CODEC_RAW)
+		edit->loc.flags |= SF_LOC_UNITS;
+	Assert(sf_format_unit_problem(unit, edit->loc.flags, SF_PLAIN_UNKNOWN) == NULL);
 	make_room(edit);
 	leaf = get_node(edit, 0, unit_no / SF_INODE_MAX_UNITS);
 	leaf->inode->u.units[unit_no % SF_INODE_MAX_UNITS] = *unit;
@@ -438,7 +441,7 @@ encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 	units = get_node(edit, 0, 0)->inode->u.units;
 #ifdef USE_ASSERT_CHECKING
 	for (uint64 i = 0; i < loc->nunits; i++)
-		Assert(sf_format_unit_problem(&units[i],
+		Assert(sf_format_unit_problem(&units[i], loc->flags,
 									  sf_unit_plain_bytes(loc->length_bytes, i)) == NULL);
 #endif
 	return sf_format_locator_encode_flat(data, loc, units, &edit->seg->secret);

@@ -52,10 +52,10 @@ read_flat(const SfLocator *loc, SfInode *inode)
 
 /* Can these be units, each on one page of the space map? */
 static bool
-units_are_sane(const SfInode *leaf)
+units_are_sane(const SfLocator *loc, const SfInode *leaf)
 {
 	for (int i = 0; i < leaf->nentries; i++)
-		if (sf_format_unit_problem(&leaf->u.units[i], SF_PLAIN_UNKNOWN) != NULL)
+		if (sf_format_unit_problem(&leaf->u.units[i], loc->flags, SF_PLAIN_UNKNOWN) != NULL)
 			return false;
 	return true;
 }
@@ -111,7 +111,7 @@ sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 leve
 	}
 	if (inode->level != level || inode->nentries == 0 ||
 		inode->nentries > sf_inode_capacity(level) ||
-		(level == 0 && !units_are_sane(inode)))
+		(level == 0 && !units_are_sane(loc, inode)))
 		report_damaged_page(pointer.page, psprintf("Expected level %u, found level %u with %u entries.",
 												   level, inode->level, inode->nentries));
 }
@@ -128,7 +128,8 @@ typedef struct UnitRange
 static void
 check_unit(const SfLocator *loc, uint64 i, const SfUnit *unit)
 {
-	const char *problem = sf_format_unit_problem(unit, sf_unit_plain_bytes(loc->length_bytes, i));
+	const char *problem = sf_format_unit_problem(unit, loc->flags,
+												 sf_unit_plain_bytes(loc->length_bytes, i));
 
 	if (problem != NULL)
 		ereport(ERROR,

@@ -70,7 +70,7 @@ add_unit(Minus *minus, const SfUnit *unit)
 {
 	SfOwned    *owned = minus->owned;
 	uint32		nruns = owned->nruns;
-	const char *problem = sf_format_unit_problem(unit, SF_PLAIN_UNKNOWN);
+	const char *problem = sf_format_unit_problem(unit, minus->loc->flags, SF_PLAIN_UNKNOWN);
 
 	if (problem != NULL)
 		ereport(ERROR,

@@ -26,7 +26,8 @@ read_units(const SfLocator *loc, SfUnit *units)
 	sf_format_flat_begin(&map, loc, 0);
 	while (sf_format_flat_next(&map, &units[n]))
 	{
-		if (sf_format_unit_problem(&units[n], sf_unit_plain_bytes(loc->length_bytes, n)) != NULL)
+		if (sf_format_unit_problem(&units[n], loc->flags,
+								   sf_unit_plain_bytes(loc->length_bytes, n)) != NULL)
 			fuzz_stop("a unit of a map that was taken is unsound");
 		if (++n > loc->nunits)
 			fuzz_stop("more units than there are");
@@ -80,25 +81,57 @@ fuzz_try(const uint8_t *bytes, size_t len)
 
 /* ---- inputs ---- */
 
+static const uint8_t tag[SF_LOCATOR_TAG_SIZE] = {1, 2, 3};
+
+/* A locator without a map. */
+static SfLocator
+make(uint64_t length_bytes, uint16_t flags)
+{
+	return (SfLocator) {.length_bytes = length_bytes, .nunits = SF_UNITS_OF(length_bytes),
+		.flags = flags, .table_oid = 16384, .attnum = 2, .key_id = flags & SF_LOC_KEYED ? 5 : 0,
+		.generation = 1, .object_id = 7, .incarnation = 42, .share_page = 3, .share_cell = 125,
+		.share_flags = SF_SHARE_BASED, .reference_id = 8, .tag = tag};
+}
+
+/* How unit i is stored: if units may be transformed, as one of four ways. */
+static SfUnit
+make_unit(const SfLocator *loc, uint64_t i, uint64_t start)
+{
+	uint32_t	plain_bytes = sf_unit_plain_bytes(loc->length_bytes, i);
+	uint32_t	around = loc->flags & SF_LOC_KEYED ? SF_KEYED_OVERHEAD : 0;
+	SfUnit		unit = {start, i, plain_bytes + around, SF_CODEC_RAW};
+
+	if (!(loc->flags & SF_LOC_UNITS) || i % 4 == 0 || plain_bytes < 2)
+		return unit;
+	unit.flags = i % 2 ? SF_CODEC_LZ4 : SF_CODEC_ZSTD;
+	unit.stored_bytes = (around ? around : SF_CODED_OVERHEAD) + (i % 4 == 1 ? plain_bytes - 1 : 1);
+	return unit;
+}
+
 /* A flat locator of runs of so many units, one map page each; none when it does not fit. */
 static void
-keep_flat(uint64_t length_bytes, uint32_t units_a_run)
+keep_flat(uint64_t length_bytes, uint32_t units_a_run, uint16_t flags)
 {
-	SfLocator	loc = {.length_bytes = length_bytes, .table_oid = 16384, .attnum = 2,
-		.generation = 1, .object_id = 7, .incarnation = 42};
+	SfLocator	loc = make(length_bytes, flags);
 	SfUnit		units[SF_FLAT_MAX_UNITS + 1] = {0};
 	uint8_t		bytes[FUZZ_MAX_INPUT];
+	uint64_t	at = 0;
 	size_t		len;
+	size_t		extra = (flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0) +
+		(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0);
+	size_t		nruns = (loc.nunits + units_a_run - 1) / units_a_run;
 
-	loc.nunits = SF_UNITS_OF(length_bytes);
 	for (uint64_t i = 0; i < loc.nunits; i++)
 	{
-		units[i].start = i / units_a_run * SF_MAP_SECTORS + i % units_a_run * SF_UNIT_SECTORS;
-		units[i].checksum = i;
-		units[i].stored_bytes = sf_unit_plain_bytes(length_bytes, i);
+		if (i % units_a_run == 0)
+			at = i / units_a_run * SF_MAP_SECTORS;
+		units[i] = make_unit(&loc, i, at);
+		at += sf_unit_sectors(&units[i]);
 	}
+	extra += SF_LOCATOR_HEADER + 12 * nruns + (flags & SF_LOC_UNITS ? 12 : 8) * loc.nunits +
+		SF_LOCATOR_MAC_SIZE;
 	len = sf_format_locator_encode_flat(bytes, &loc, units, &secret);
-	if ((len != 0) != (loc.nunits <= SF_FLAT_MAX_UNITS))
+	if (len != (loc.nunits <= SF_FLAT_MAX_UNITS && extra <= SF_LOCATOR_MAX_SIZE ? extra : 0))
 		fuzz_stop("a map that fits is refused, or one that does not is encoded");
 	fuzz_keep(bytes, len);
 }
@@ -120,28 +153,40 @@ keep_cut_unit(void)
 }
 
 static void
-keep_inode(uint64_t length_bytes, uint16_t depth)
+keep_inode(uint64_t length_bytes, uint16_t depth, uint16_t flags)
 {
-	SfLocator	loc = {.length_bytes = length_bytes, .flags = SF_LOC_INODE, .depth = depth,
-		.table_oid = 16384, .attnum = 2, .generation = 1, .object_id = 7, .incarnation = 42,
-	.root_page = 2, .root_stamp = 3};
+	SfLocator	loc = make(length_bytes, flags | SF_LOC_INODE);
 	uint8_t		bytes[FUZZ_MAX_INPUT];
 
-	loc.nunits = SF_UNITS_OF(length_bytes);
+	loc.depth = depth;
+	loc.root_page = 2;
+	loc.root_stamp = 3;
 	fuzz_keep(bytes, sf_format_locator_encode_inode(bytes, &loc, &secret));
+}
+
+static void
+keep_all(uint16_t flags)
+{
+	for (uint64_t len = 1; len <= (uint64_t) SF_FLAT_MAX_UNITS * SF_UNIT_SIZE; len = len * 3 + 511)
+		keep_flat(len, 100, flags);
+	/* around the longest ones: as many units as runs, and few runs */
+	for (uint64_t units = 75; units <= SF_FLAT_MAX_UNITS + 1; units++)
+	{
+		keep_flat(units * SF_UNIT_SIZE, 1, flags);
+		if (units >= SF_FLAT_MAX_UNITS)
+			keep_flat(units * SF_UNIT_SIZE, 100, flags);
+	}
+	for (uint16_t depth = 1; depth <= 6; depth++)
+		keep_inode((uint64_t) INT64_MAX >> (8 * (6 - depth)), depth, flags);
 }
 
 void
 fuzz_seeds(void)
 {
-	for (uint64_t len = 1; len <= (uint64_t) SF_FLAT_MAX_UNITS * SF_UNIT_SIZE; len = len * 3 + 511)
-		keep_flat(len, SF_MAP_SECTORS / SF_UNIT_SECTORS);
-	for (uint64_t units = SF_FLAT_MAX_UNITS; units <= SF_FLAT_MAX_UNITS + 1; units++)
-	{
-		keep_flat(units * SF_UNIT_SIZE, 1);
-		keep_flat(units * SF_UNIT_SIZE, SF_MAP_SECTORS / SF_UNIT_SECTORS);
-	}
+	static const uint16_t flags[] = {0, SF_LOC_UNITS, SF_LOC_SHARED, SF_LOC_UNITS | SF_LOC_KEYED,
+		SF_LOC_SHARED | SF_LOC_UNITS, SF_LOC_SHARED | SF_LOC_UNITS | SF_LOC_KEYED};
+
 	keep_cut_unit();
-	for (uint16_t depth = 1; depth <= 6; depth++)
-		keep_inode((uint64_t) INT64_MAX >> (8 * (6 - depth)), depth);
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		keep_all(flags[i]);
 }

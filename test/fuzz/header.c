@@ -1,0 +1,69 @@
+/*-------------------------------------------------------------------------
+ *
+ * header.c
+ *	  Damaged header pages of segments: what follows the fixed part is refused with
+ *	  a reason, or names pages that there can be.
+ *
+ * An input is the contents of a header page, SfHeader and SfHeaderMore.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "format/format.h"
+#include "fuzz.h"
+
+static void
+check_page(uint32_t page)
+{
+	if (page == SF_NO_PAGE || SF_IS_MAP_PAGE(page))
+		fuzz_stop("a page that was taken cannot be one");
+}
+
+const char *
+fuzz_try(const uint8_t *bytes, size_t len)
+{
+	SfHeader	header;
+	SfHeaderMore more;
+	const char *problem;
+
+	if (len != sizeof(header) + sizeof(more))
+		return "not of the length of a header";
+	memcpy(&header, bytes, sizeof(header));
+	memcpy(&more, bytes + sizeof(header), sizeof(more));
+	problem = sf_format_page_problem(SF_PAGE_HEADER, &header);
+	if (problem == NULL)
+		problem = sf_format_header_more_problem(&header, bytes + sizeof(header));
+	if (problem != NULL || !(header.flags & SF_SEG_MORE))
+		return problem;
+	check_page(more.key_page);
+	check_page(more.key_page_copy);
+	check_page(more.share_head);
+	check_page(more.advice_root);
+	if ((more.key_page == 0) != (more.key_page_copy == 0))
+		fuzz_stop("a key page without its copy was taken");
+	return NULL;
+}
+
+static void
+keep(uint16_t flags, SfHeaderMore more)
+{
+	SfHeader	header = {.total_sectors = 4096, .next_page = 30, .flags = flags};
+	uint8_t		bytes[sizeof(header) + sizeof(more)];
+
+	memcpy(bytes, &header, sizeof(header));
+	memcpy(bytes + sizeof(header), &more, sizeof(more));
+	fuzz_keep(bytes, sizeof(bytes));
+}
+
+void
+fuzz_seeds(void)
+{
+	keep(0, (SfHeaderMore) {9, 9, 9, 9, {9}});
+	keep(SF_SEG_MORE, (SfHeaderMore) {0});
+	keep(SF_SEG_MORE, (SfHeaderMore) {.key_page = 2, .key_page_copy = 3, .share_head = 4});
+	keep(SF_SEG_MORE, (SfHeaderMore) {.key_page = 2, .key_page_copy = 2});
+	keep(SF_SEG_MORE, (SfHeaderMore) {.key_page = 2});
+	keep(SF_SEG_MORE | SF_SEG_UNLOGGED_DATA, (SfHeaderMore) {.advice_root = 9});
+	keep(SF_SEG_MORE, (SfHeaderMore) {.reserved = {[47] = 1}});
+}
