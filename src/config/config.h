@@ -79,6 +79,7 @@ typedef struct SfOptions
 	bool		fs_like_logging;
 	bool		in_row;			/* values up to SF_IN_ROW_MAX stay in the row */
 	SfCacheMode cache;			/* never SF_CACHE_DEFAULT */
+	uint32_t	codec;			/* what new units are encoded with: 0, none */
 } SfOptions;
 
 #define SF_IN_ROW_MAX			4000

@@ -181,6 +181,7 @@ sf_config_options(int32_t typmod)
 	options.fs_like_logging = (bits & SF_OPT_FS_LIKE_LOGGING) != 0;
 	options.in_row = (bits & SF_OPT_DISABLE_IN_ROW) == 0;
 	options.cache = (SfCacheMode) ((bits & SF_OPT_CACHE_MASK) >> SF_OPT_CACHE_SHIFT);
+	options.codec = 0;
 	if (options.cache == SF_CACHE_DEFAULT)
 		options.cache = SF_CACHE_MODE_DEFAULT;
 	return options;

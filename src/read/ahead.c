@@ -260,11 +260,7 @@ take_chunk(SfReader *reader, SfReadJob *job, SfReadChunk *chunk, uint64 unit_no)
 	uint64		end = Min(chunk_end, SfReadTargetEnd(job->target));
 
 	for (; unit_no < end; unit_no++)
-	{
-		uint32		i = unit_no - chunk->first_unit;
-
-		sf_read_deliver(job, unit_no, sf_read_checked_unit(job, chunk, i));
-	}
+		sf_read_deliver_unit(job, chunk, unit_no - chunk->first_unit);
 	if (sf_unit_start(chunk_end) <= job->target->offset + job->target->len)
 		drop_oldest(reader, job);
 	return unit_no;
@@ -318,7 +314,7 @@ sf_read_ahead(SfReader *reader, SfReadJob *job)
 		fill_ring(reader, job, unit_no);
 		chunk = oldest_chunk(reader->seat);
 		if (unit_no < (chunk != NULL ? chunk->first_unit : reader->next_unit))
-			sf_read_deliver(job, unit_no++, NULL);
+			sf_read_deliver_hole(job, unit_no++);
 		else if (chunk != NULL && wait_chunk(job, chunk))
 			unit_no = take_chunk(reader, job, chunk, unit_no);
 		else

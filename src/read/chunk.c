@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 #include "read/read_internal.h"
 #include "storage/procarray.h"
+#include "transform/transform.h"
 #include "utils/memutils.h"
 
 static SfReadOverlay overlay;
@@ -235,8 +236,9 @@ may_be_better(SfReadChunk *chunk)
 	return wait_for_writer(&chunk->writer_ended);
 }
 
-const char *
-sf_read_checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
+/* The stored bytes of a unit, checked; NULL when they do not match and the target was told so. */
+static const char *
+checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
 {
 	const SfUnit *unit = &chunk->units[i];
 	const char *bytes = chunk->data + (unit->start - chunk->units[0].start) * SF_SECTOR_SIZE;
@@ -258,19 +260,66 @@ sf_read_checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
 	return bytes;
 }
 
-void
-sf_read_deliver(SfReadJob *job, uint64 unit_no, const char *plain)
+/* ---- delivery ---- */
+
+/* What a target wants of a unit: where it goes, and which of the unit's bytes it is. */
+typedef struct Wanted
 {
-	SfReadTarget *target = job->target;
+	char	   *dst;
+	uint32		skip;			/* plain bytes before it */
+	uint32		len;			/* 0: nothing is wanted */
+} Wanted;
+
+static Wanted
+wanted_of(const SfReadJob *job, uint64 unit_no)
+{
+	const SfReadTarget *target = job->target;
 	uint64		start = sf_unit_start(unit_no);
 	uint64		from = Max(start, target->offset);
 	uint64		to = Min(start + sf_unit_plain_bytes(job->length_bytes, unit_no),
 						 target->offset + target->len);
 
 	if (target->dst == NULL || from >= to)
+		return (Wanted) {NULL, 0, 0};
+	return (Wanted) {target->dst + (from - target->offset), from - start, to - from};
+}
+
+/* Decode a unit, right into the result if all of it is wanted. */
+static void
+decode_unit(SfReadJob *job, uint64 unit_no, const SfUnit *unit, const char *stored, Wanted wanted)
+{
+	uint32		plain_bytes = sf_unit_plain_bytes(job->length_bytes, unit_no);
+	char	   *plain = wanted.len == plain_bytes ? wanted.dst : palloc(plain_bytes);
+
+	if (!sf_transform_decode(unit, stored, plain, plain_bytes))
+		sf_read_report_undecodable(unit_no, unit);
+	if (plain == wanted.dst)
 		return;
-	if (plain == NULL)
-		memset(target->dst + (from - target->offset), 0, to - from);
+	memcpy(wanted.dst, plain + wanted.skip, wanted.len);
+	pfree(plain);
+}
+
+void
+sf_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
+{
+	uint64		unit_no = chunk->first_unit + i;
+	const SfUnit *unit = &chunk->units[i];
+	const char *stored = checked_unit(job, chunk, i);
+	Wanted		wanted = wanted_of(job, unit_no);
+
+	if (stored == NULL || wanted.len == 0)
+		return;
+	if (sf_transform_is_raw(unit))
+		memcpy(wanted.dst, stored + wanted.skip, wanted.len);
 	else
-		memcpy(target->dst + (from - target->offset), plain + (from - start), to - from);
+		decode_unit(job, unit_no, unit, stored, wanted);
+}
+
+void
+sf_read_deliver_hole(SfReadJob *job, uint64 unit_no)
+{
+	Wanted		wanted = wanted_of(job, unit_no);
+
+	if (wanted.len > 0)
+		memset(wanted.dst, 0, wanted.len);
 }

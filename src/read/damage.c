@@ -97,3 +97,16 @@ sf_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
 			 errdetail("Its place lies beyond the end of its segment now."),
 			 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
 }
+
+/* Its stored bytes are what was written: the codec is not one of this version. */
+void
+sf_read_report_undecodable(uint64 unit_no, const SfUnit *unit)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("securefile value cannot be decoded"),
+			 errdetail("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
+					   " has codec %u and %u stored bytes.",
+					   unit_no, unit->start * SF_SECTOR_SIZE, unit->flags, unit->stored_bytes),
+			 errhint("Run securefile_check() on the column.")));
+}

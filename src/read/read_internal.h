@@ -96,19 +96,22 @@ extern void sf_read_start_chunk(SfReadJob *job, SfReadChunk *chunk);
 /* Wait for it.  False when it could not be read and the target was told so. */
 extern bool sf_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk);
 
-/*
- * Check a unit of a chunk that has arrived, once, and return its bytes.  NULL
- * when it does not match and the target was told so.
- */
-extern const char *sf_read_checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i);
-
 /* For tests: what a page cache that is behind the disk gives. */
 extern void sf_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk);
 
-/* Copy what the target wants of a unit, whose plain bytes these are; NULL: a hole. */
-extern void sf_read_deliver(SfReadJob *job, uint64 unit_no, const char *plain);
+/*
+ * Check a unit of a chunk that has arrived, once; decode it, and copy what the target
+ * wants of it.  Nothing is copied when it does not match and the target was told so.
+ */
+extern void sf_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i);
+
+/* The same for a unit that is a hole. */
+extern void sf_read_deliver_hole(SfReadJob *job, uint64 unit_no);
 
 /* ---- damage.c ---- */
+
+/* A unit matches, but there is no codec that can decode it: ERROR. */
+SF_NORETURN extern void sf_read_report_undecodable(uint64 unit_no, const SfUnit *unit);
 
 /* A unit does not match. */
 extern void sf_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found);

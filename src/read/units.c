@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "read/read_internal.h"
+#include "transform/transform.h"
 
 #define UNITS_AT_ONCE		512
 #define MAX_SLOTS			16
@@ -41,9 +42,18 @@ prepare_slots(void)
 
 /* ---- straight into the result ---- */
 
+static bool
+is_raw(const SfReadChunk *chunk)
+{
+	for (uint32 i = 0; i < chunk->nunits; i++)
+		if (!sf_transform_is_raw(&chunk->units[i]))
+			return false;
+	return true;
+}
+
 /*
- * Is a chunk wanted whole, and in the page cache's hands?  Then it is read
- * straight into the result.
+ * Is a chunk wanted whole, as it is stored, and in the page cache's hands?  Then
+ * it is read straight into the result.
  */
 static bool
 goes_straight(SfReadJob *job, SfReadChunk *chunk)
@@ -53,7 +63,7 @@ goes_straight(SfReadJob *job, SfReadChunk *chunk)
 	uint64		end = Min(sf_unit_start(chunk->first_unit + chunk->nunits), job->length_bytes);
 
 	if (!job->buffered || target->dst == NULL || start < target->offset ||
-		end > target->offset + target->len)
+		end > target->offset + target->len || !is_raw(chunk))
 		return false;
 	chunk->data = target->dst + (start - target->offset);
 	chunk->io.len_bytes = end - start;
@@ -94,12 +104,7 @@ static void
 take_chunk(SfReadJob *job, SfReadChunk *chunk)
 {
 	for (uint32 i = 0; i < chunk->nunits; i++)
-	{
-		const char *bytes = sf_read_checked_unit(job, chunk, i);
-
-		if (bytes != NULL)
-			sf_read_deliver(job, chunk->first_unit + i, bytes);
-	}
+		sf_read_deliver_unit(job, chunk, i);
 }
 
 /* Can a unit be read at all?  If not, it has been dealt with. */
@@ -108,7 +113,7 @@ is_readable(SfReadJob *job, uint64 unit_no, const SfUnit *unit)
 {
 	if (unit->start == SF_HOLE)
 	{
-		sf_read_deliver(job, unit_no, NULL);
+		sf_read_deliver_hole(job, unit_no);
 		return false;
 	}
 	if (!sf_read_is_there(job, unit))

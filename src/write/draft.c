@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * draft.c
- *	  A version of an object in the making: units are placed, copied to the
- *	  gather cache, checksummed while the first of them are on their way to
- *	  disk, and noted in the map.
+ *	  A version of an object in the making.  Units are encoded, placed (copied to
+ *	  the gather cache), and sealed (checksummed as they are stored, while the first
+ *	  of them are on their way to disk, and noted in the map).
  *
  *-------------------------------------------------------------------------
  */
@@ -11,6 +11,7 @@
 
 #include "miscadmin.h"
 #include "stats/stats.h"
+#include "transform/transform.h"
 #include "write/write_internal.h"
 
 /* as much as makes a piece that is worth a write of its own */
@@ -22,6 +23,8 @@ struct SfDraft
 	SfLocator	version;
 	SfLocator  *base;			/* or NULL */
 	uint64		seed;
+	const SfTransform *codec;
+	char	   *coded;			/* room for UNITS_AT_ONCE of its units; NULL: no codec */
 	SfEdit	   *edit;
 	SfObject   *object;
 };
@@ -47,6 +50,18 @@ name_version(SfDraft *draft, SfSegment *seg)
 	}
 }
 
+/* The codec that the column asks for now; what the base has is read by its units. */
+static void
+choose_codec(SfDraft *draft)
+{
+	uint32		id = SF_FAULT_SKIPS(draft_codec) ? SF_TRANSFORM_TRIAL
+		: sf_space_column(draft->seg)->options.codec;
+
+	draft->codec = sf_transform_find(id);
+	if (draft->codec->id != SF_CODEC_RAW)
+		draft->coded = palloc(UNITS_AT_ONCE * draft->codec->bound(SF_UNIT_SIZE));
+}
+
 SfDraft *
 sf_write_draft(SfSegment *seg, struct varlena *base)
 {
@@ -64,6 +79,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 	name_version(draft, seg);
 	draft->seg = seg = sf_write_segment(seg);
 	draft->seed = sf_format_seed(seg->incarnation, draft->version.object_id);
+	choose_codec(draft);
 	draft->object = sf_objects_begin(seg, &draft->version, draft->base);
 	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sf_objects_pages, draft->object);
 	return draft;
@@ -83,20 +99,39 @@ sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version)
 	return draft->edit;
 }
 
-/* Place one unit and copy it in, padded to a sector. */
-static void
-put_unit(SfSegment *seg, const char *data, uint32 len, uint64 ahead_bytes, SfUnit *unit)
+/*
+ * Encode unit i of those that are put together; returns what is stored of it,
+ * which is the plain bytes themselves where there is no codec.
+ */
+static const char *
+encode_unit(SfDraft *draft, uint32 i, const char *plain, uint32 len, SfUnit *unit)
 {
-	uint32		nsectors = SF_BYTES_TO_SECTORS(len);
+	Size		room = draft->coded == NULL ? 0 : draft->codec->bound(SF_UNIT_SIZE);
+
+	return sf_transform_encode(draft->codec, plain, len,
+							   draft->coded == NULL ? NULL : draft->coded + i * room, unit);
+}
+
+/* Give a unit its place, and copy there what is stored of it, padded to a sector. */
+static void
+place_unit(SfSegment *seg, const char *stored, uint64 ahead_bytes, SfUnit *unit)
+{
+	uint32		nsectors = sf_unit_sectors(unit);
 	char	   *dst;
 
 	unit->start = sf_arena_place(seg, nsectors, SF_BYTES_TO_SECTORS(ahead_bytes));
 	dst = sf_gather_reserve(seg, unit->start, nsectors);
 	sf_arena_advance(seg, nsectors);
-	memcpy(dst, data, len);
-	memset(dst + len, 0, nsectors * SF_SECTOR_SIZE - len);
-	unit->stored_bytes = len;
-	unit->flags = 0;
+	memcpy(dst, stored, unit->stored_bytes);
+	memset(dst + unit->stored_bytes, 0, nsectors * SF_SECTOR_SIZE - unit->stored_bytes);
+}
+
+/* Note in the map where a unit lies, and what its stored bytes must hash to. */
+static void
+seal_unit(SfDraft *draft, uint64 unit_no, const char *stored, SfUnit *unit)
+{
+	unit->checksum = sf_format_checksum(stored, unit->stored_bytes, draft->seed);
+	sf_object_edit_set(draft->edit, unit_no, unit);
 }
 
 /* A few units; the disk writes while the processor hashes. */
@@ -104,22 +139,19 @@ static void
 put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 ahead_bytes)
 {
 	SfUnit		units[UNITS_AT_ONCE];
+	const char *stored[UNITS_AT_ONCE];
 	uint32		n = SF_UNITS_OF(len);
 
 	for (uint32 i = 0; i < n; i++)
 	{
-		Size		done = (Size) i * SF_UNIT_SIZE;
+		uint64		done = sf_unit_start(i);
 
-		put_unit(draft->seg, data + done, Min(len - done, SF_UNIT_SIZE), ahead_bytes - done,
-				 &units[i]);
+		stored[i] = encode_unit(draft, i, data + done, sf_unit_plain_bytes(len, i), &units[i]);
+		place_unit(draft->seg, stored[i], ahead_bytes - done, &units[i]);
 	}
 	sf_gather_start_early();
 	for (uint32 i = 0; i < n; i++)
-	{
-		units[i].checksum = sf_format_checksum(data + (Size) i * SF_UNIT_SIZE,
-											   units[i].stored_bytes, draft->seed);
-		sf_object_edit_set(draft->edit, first_unit + i, &units[i]);
-	}
+		seal_unit(draft, first_unit + i, stored[i], &units[i]);
 }
 
 void
@@ -132,7 +164,7 @@ sf_write_draft_put(SfDraft *draft, uint64 first_unit, const char *data, Size len
 	for (Size done = 0; done < len; done += at_once)
 	{
 		CHECK_FOR_INTERRUPTS();
-		put_some(draft, first_unit + done / SF_UNIT_SIZE, data + done, Min(len - done, at_once),
+		put_some(draft, first_unit + sf_unit_of(done), data + done, Min(len - done, at_once),
 				 ahead_bytes - done);
 	}
 	sf_stats_local(draft->seg->table_oid, draft->seg->attnum)->bytes_nontransformed += len;
@@ -158,6 +190,8 @@ finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
 	owned = sf_object_minus(draft->seg, loc, draft->base);
 	sf_objects_finish(draft->object, loc, &owned);
 	pfree(owned.runs);
+	if (draft->coded != NULL)
+		pfree(draft->coded);
 	return datum;
 }
 

@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * unit.c
+ *	  Every codec there is (src/transform): what it encodes comes out again, and
+ *	  damaged stored bytes are refused, or decoded within their bounds.
+ *
+ * An input is the number of a codec, what to do (even: encode and decode again, odd: decode),
+ * a length (4 bytes), and bytes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "transform/transform.h"
+
+#define HEAD	6
+
+/* Encode what may be a unit; it is sound, and the plain bytes come out of it. */
+static const char *
+there_and_back(const SfTransform *codec, const char *plain, uint32_t len)
+{
+	char	   *room = malloc(codec->bound(len));
+	char	   *again = malloc(len);
+	SfUnit		unit = {0};
+	const char *stored = sf_transform_encode(codec, plain, len, room, &unit);
+
+	if ((stored == plain) != sf_transform_is_raw(&unit))
+		fuzz_stop("a unit without a codec was copied, or one with a codec was not");
+	if (sf_format_unit_problem(&unit, SF_LOC_UNITS, len) != NULL)
+		fuzz_stop("a unit that was encoded is unsound");
+	if (!sf_transform_decode(&unit, stored, again, len) || memcmp(plain, again, len) != 0)
+		fuzz_stop("what was encoded does not come out again");
+	if (sf_transform_decode(&unit, stored, again, len - 1))
+		fuzz_stop("a unit is taken for a shorter one");
+	free(room);
+	free(again);
+	return sf_transform_is_raw(&unit) ? "stored as it is" : "encoded";
+}
+
+/* Decode any bytes. */
+static const char *
+decode_only(uint32_t id, const char *bytes, uint32_t len, uint32_t plain_bytes)
+{
+	SfUnit		unit = {.stored_bytes = len, .flags = id};
+	char	   *plain = malloc(plain_bytes == 0 ? 1 : plain_bytes);
+	bool		taken = sf_transform_decode(&unit, bytes, plain, plain_bytes);
+
+	free(plain);
+	return taken ? NULL : "these are no stored bytes";
+}
+
+const char *
+fuzz_try(const uint8_t *bytes, size_t len)
+{
+	const SfTransform *codec;
+	uint32_t	plain_bytes;
+	char	   *rest;
+	const char *answer;
+
+	if (len < HEAD + 1)
+		return "too short for this fuzzer";
+	codec = sf_transform_find(bytes[0] % 4);
+	memcpy(&plain_bytes, bytes + 2, sizeof(plain_bytes));
+	rest = malloc(len - HEAD);
+	memcpy(rest, bytes + HEAD, len - HEAD);
+	if (codec == NULL && sf_transform_decode(&(SfUnit) {.flags = bytes[0] % 4}, rest, rest, 0))
+		fuzz_stop("a codec that there is not has decoded something");
+	answer = codec == NULL ? "there is no such codec"
+		: bytes[1] % 2 == 0 ? there_and_back(codec, rest, len - HEAD)
+		: decode_only(codec->id, rest, len - HEAD, plain_bytes % (2 * SF_UNIT_SIZE));
+	free(rest);
+	return answer;
+}
+
+/* Plain bytes, and what every codec makes of them. */
+static void
+keep(const char *plain, uint32_t len)
+{
+	uint8_t		bytes[FUZZ_MAX_INPUT] = {0};
+
+	for (uint32_t id = 0; id < 4; id++)
+	{
+		const SfTransform *codec = sf_transform_find(id);
+		uint32_t	stored_bytes;
+
+		bytes[0] = id;
+		bytes[1] = 0;
+		memcpy(bytes + 2, &len, sizeof(len));
+		memcpy(bytes + HEAD, plain, len);
+		fuzz_keep(bytes, HEAD + len);
+		if (codec == NULL || codec->bound(len) > sizeof(bytes) - HEAD)
+			continue;
+		bytes[1] = 1;
+		stored_bytes = codec->encode(plain, len, (char *) bytes + HEAD);
+		if (stored_bytes != 0)
+			fuzz_keep(bytes, HEAD + stored_bytes);
+	}
+}
+
+void
+fuzz_seeds(void)
+{
+	char		plain[8000] = {0};
+
+	keep(plain, 1);
+	keep(plain, sizeof(plain));
+	for (size_t i = 0; i < sizeof(plain); i++)
+		plain[i] = (char) (i / 3);
+	keep(plain, 3000);
+	for (size_t i = 0; i < sizeof(plain); i++)
+		plain[i] = (char) fuzz_random(256);
+	keep(plain, sizeof(plain));
+}
