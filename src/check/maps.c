@@ -46,7 +46,7 @@ fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, Size *from, Size *end)
 		SfCheckRun *run = &runs->runs[runs->next++];
 		uint32		at = run->start - first;
 
-		Assert(at + run->count <= SF_MAP_SECTORS);
+		SF_ASSERT(at + run->count <= SF_MAP_SECTORS);
 		for (uint32 i = at; i < at + run->count; i++)
 			plane[i / 8] |= 1 << (i % 8);
 	}

@@ -144,7 +144,7 @@ sf_config_parse_options(char **words, int nwords)
 		seen[word->group] = word;
 		typmod |= word->bits;
 	}
-	Assert(typmod >= 0);
+	SF_ASSERT(typmod >= 0);
 	return typmod == 0 ? -1 : typmod;
 }
 

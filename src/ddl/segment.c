@@ -60,7 +60,7 @@ sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 		sf_ddl_upgrade_require_finished();
 	LockRelationOid(birth->table_oid, ShareRowExclusiveLock);
 
-	Assert(sf_ddl_segment_birth == NULL);
+	SF_ASSERT(sf_ddl_segment_birth == NULL);
 	sf_ddl_segment_birth = birth;
 	PG_TRY();
 	{
@@ -210,7 +210,7 @@ sf_ddl_segment_reset(Oid segrelid, bool logged_data)
 	birth.logged_data = logged_data;
 	birth.next_object_id = header.next_object_id;
 
-	Assert(sf_ddl_segment_birth == NULL);
+	SF_ASSERT(sf_ddl_segment_birth == NULL);
 	sf_ddl_segment_birth = &birth;
 	PG_TRY();
 	{

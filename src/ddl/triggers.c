@@ -73,7 +73,7 @@ shape_function(SfTriggerKind kind)
 {
 	const SfDdlObjects *objects = sf_ddl_objects();
 
-	Assert(objects != NULL);
+	SF_ASSERT(objects != NULL);
 	return *(const Oid *) ((const char *) objects + shapes[kind].function);
 }
 
@@ -163,7 +163,7 @@ ours(Relation tgrel, HeapTuple tuple)
 
 	args = fastgetattr(tuple, Anum_pg_trigger_tgargs,
 					   RelationGetDescr(tgrel), &isnull);
-	Assert(!isnull);
+	SF_ASSERT(!isnull);
 
 	trigger = palloc(sizeof(SfTableTrigger));
 	trigger->oid = form->oid;

@@ -110,7 +110,7 @@ carve_huge(Size size)
 char *
 sf_io_buffer_alloc(Size size)
 {
-	Assert(size > 0);
+	SF_ASSERT(size > 0);
 	sf_io_use_memory();
 	size = TYPEALIGN(SF_IO_ALIGN, size);
 	if (size >= HUGE_PAGE_SIZE)

@@ -67,7 +67,7 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 	int			flags = (from == 0) ? SF_FD_CREATE : 0;
 	uint32		repeats = 0;
 
-	Assert(from % SF_IO_ALIGN == 0 && to % SF_IO_ALIGN == 0);
+	SF_ASSERT(from % SF_IO_ALIGN == 0 && to % SF_IO_ALIGN == 0);
 	while (from < to)
 	{
 		int32		result;

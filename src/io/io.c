@@ -95,7 +95,7 @@ start_method(SfIoMethod method)
 
 	while ((rc = method_table[method]->init(sf_io_concurrency)) < 0)
 	{
-		Assert(method != SF_IO_METHOD_SYNC);
+		SF_ASSERT(method != SF_IO_METHOD_SYNC);
 		engine.refused[method] = true;
 		if (sf_io_first_notice(SF_IO_NOTICE_METHOD + method))
 			ereport(LOG_SERVER_ONLY,
@@ -118,7 +118,7 @@ choose_method(void)
 {
 	SfIoMethod	wanted;
 
-	Assert(IsUnderPostmaster || !IsPostmasterEnvironment);
+	SF_ASSERT(IsUnderPostmaster || !IsPostmasterEnvironment);
 
 	/* a context of our parent's is not ours */
 	if (engine.pid != MyProcPid)
@@ -179,7 +179,7 @@ require_same_bytes(const SfIo *io)
 void
 sf_io_completed(SfIo *io, int32 result)
 {
-	Assert(io->in_flight && engine.in_flight > 0);
+	SF_ASSERT(io->in_flight && engine.in_flight > 0);
 
 	require_same_bytes(io);
 	io->result = result;
@@ -204,7 +204,7 @@ reap_blocking(SfIoWait event)
 {
 	instr_time	start;
 
-	Assert(engine.in_flight > 0 && engine.pid == MyProcPid);
+	SF_ASSERT(engine.in_flight > 0 && engine.pid == MyProcPid);
 	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_wait_start(sf_io_wait_event(event));
 	engine.ops->reap(true);
@@ -288,10 +288,10 @@ sf_io_start(SfIo *io)
 {
 	int32		len_bytes;
 
-	Assert(io->len_bytes > 0 && io->len_bytes % SF_IO_ALIGN == 0);
-	Assert(io->segment_offset % SF_IO_ALIGN == 0);
-	Assert((uintptr_t) io->buf % SF_IO_ALIGN == 0);
-	Assert(sf_io_file_offset(io->segment_offset) + io->len_bytes <= SF_FILE_SIZE);
+	SF_ASSERT(io->len_bytes > 0 && io->len_bytes % SF_IO_ALIGN == 0);
+	SF_ASSERT(io->segment_offset % SF_IO_ALIGN == 0);
+	SF_ASSERT((uintptr_t) io->buf % SF_IO_ALIGN == 0);
+	SF_ASSERT(sf_io_file_offset(io->segment_offset) + io->len_bytes <= SF_FILE_SIZE);
 
 	if (io->in_flight)
 		elog(ERROR, "I/O request is already in flight");
@@ -441,7 +441,7 @@ sf_io_read_cached(SfIo *io)
 	int32		allowed = bytes_after_fault(io);
 	uint64		file_offset = sf_io_file_offset(io->segment_offset);
 
-	Assert(!io->in_flight && !io->is_write && io->files->buffered);
+	SF_ASSERT(!io->in_flight && !io->is_write && io->files->buffered);
 	choose_method();
 	io->slot = descriptor_of(io);
 	count_start(io);
@@ -492,7 +492,7 @@ sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 								   SF_FD_MISSING_OK);
 	uint64		file_offset = sf_io_file_offset(segment_offset);
 
-	Assert(files->buffered);
+	SF_ASSERT(files->buffered);
 	return slot == NULL || is_resident(slot->fd, file_offset);
 }
 

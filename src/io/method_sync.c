@@ -60,7 +60,7 @@ sync_submit(SfIo *io, uint32 len_bytes)
 static void
 sync_reap(bool block)
 {
-	Assert(false);
+	SF_ASSERT(false);
 }
 
 const SfIoMethodOps sf_io_method_sync = {

@@ -64,7 +64,7 @@ sf_io_open(SfNode node, bool buffered)
 static void
 close_slot(SfFd *slot)
 {
-	Assert(slot->fd >= 0 && slot->pins == 0);
+	SF_ASSERT(slot->fd >= 0 && slot->pins == 0);
 	(void) close(slot->fd);
 	ReleaseExternalFD();
 	slot->fd = -1;
@@ -74,14 +74,14 @@ close_slot(SfFd *slot)
 void
 sf_io_fd_pin(SfFd *slot)
 {
-	Assert(slot->fd >= 0 && !slot->stale);
+	SF_ASSERT(slot->fd >= 0 && !slot->stale);
 	slot->pins++;
 }
 
 void
 sf_io_fd_unpin(SfFd *slot)
 {
-	Assert(slot->fd >= 0 && slot->pins > 0);
+	SF_ASSERT(slot->fd >= 0 && slot->pins > 0);
 	if (--slot->pins == 0 && slot->stale)
 		close_slot(slot);
 }
@@ -121,7 +121,7 @@ static void
 prepare_cache(void)
 {
 	/* children would inherit what the postmaster opens */
-	Assert(IsUnderPostmaster || !IsPostmasterEnvironment);
+	SF_ASSERT(IsUnderPostmaster || !IsPostmasterEnvironment);
 
 	if (cache_ready)
 		return;

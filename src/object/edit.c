@@ -97,7 +97,7 @@ add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode)
 {
 	EditNode	   *node = &edit->nodes[edit->nnodes];
 
-	Assert(edit->nnodes < lengthof(edit->nodes));
+	SF_ASSERT(edit->nnodes < lengthof(edit->nodes));
 	node->index = index;
 	node->level = level;
 	node->changed = false;
@@ -272,7 +272,7 @@ make_room(SfEdit *edit)
 {
 	for (uint16 level = 0; edit->nnodes >= MAX_NODES; level++)
 	{
-		Assert(level < edit->depth);
+		SF_ASSERT(level < edit->depth);
 		write_level(edit, level);
 		forget_level(edit, level);
 	}
@@ -392,10 +392,10 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 {
 	EditNode	   *leaf;
 
-	Assert(unit_no < edit->nunits);
+	SF_ASSERT(unit_no < edit->nunits);
 	if (unit->flags != SF_CODEC_RAW)
 		edit->loc.flags |= SF_LOC_UNITS;
-	Assert(sf_format_unit_problem(unit, edit->loc.flags, SF_PLAIN_UNKNOWN) == NULL);
+	SF_ASSERT(sf_format_unit_problem(unit, edit->loc.flags, SF_PLAIN_UNKNOWN) == NULL);
 	make_room(edit);
 	leaf = get_node(edit, 0, unit_no / SF_INODE_MAX_UNITS);
 	leaf->inode->u.units[unit_no % SF_INODE_MAX_UNITS] = *unit;
@@ -405,7 +405,7 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 void
 sf_object_edit_units(SfEdit *edit, uint64 first, uint32 n, SfUnit *units)
 {
-	Assert(first + n <= edit->nunits);
+	SF_ASSERT(first + n <= edit->nunits);
 	for (uint32 i = 0; i < n; i++)
 	{
 		make_room(edit);
@@ -441,7 +441,7 @@ encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 	units = get_node(edit, 0, 0)->inode->u.units;
 #ifdef USE_ASSERT_CHECKING
 	for (uint64 i = 0; i < loc->nunits; i++)
-		Assert(sf_format_unit_problem(&units[i], loc->flags,
+		SF_ASSERT(sf_format_unit_problem(&units[i], loc->flags,
 									  sf_unit_plain_bytes(loc->length_bytes, i)) == NULL);
 #endif
 	return sf_format_locator_encode_flat(data, loc, units, &edit->seg->secret);
@@ -467,7 +467,7 @@ sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 	uint8	   *data = (uint8 *) VARDATA(datum);
 	Size		len;
 
-	Assert(SF_UNITS_OF(length_bytes) == edit->nunits && length_bytes > 0);
+	SF_ASSERT(SF_UNITS_OF(length_bytes) == edit->nunits && length_bytes > 0);
 	loc.length_bytes = length_bytes;
 	loc.nunits = edit->nunits;
 	len = encode_flat(edit, &loc, data);

@@ -181,7 +181,7 @@ sf_object_units(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n, Sf
 {
 	UnitRange	range = {first, n, units};
 
-	Assert(first + n <= loc->nunits);
+	SF_ASSERT(first + n <= loc->nunits);
 	if (n == 0)
 		return;
 	if (!(loc->flags & SF_LOC_INODE))

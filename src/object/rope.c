@@ -372,7 +372,7 @@ flatten(ExpandedObjectHeader *header, void *result, Size size)
 {
 	SfRope	   *rope = (SfRope *) header;
 
-	Assert(rope->flat != NULL && size == VARSIZE(rope->flat));
+	SF_ASSERT(rope->flat != NULL && size == VARSIZE(rope->flat));
 	memcpy(result, rope->flat, size);
 	pfree(rope->flat);
 	rope->flat = NULL;
@@ -449,7 +449,7 @@ sf_rope_part(const SfRope *rope, uint64 start, uint64 end)
 	SfPiece    *pieces = palloc_extended(Max(n, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	struct varlena *part;
 
-	Assert(start <= end && end <= sf_rope_length(rope));
+	SF_ASSERT(start <= end && end <= sf_rope_length(rope));
 	list_part(rope->root, start, end, pieces);
 	part = sf_object_edited(pieces, n);
 	pfree(pieces);

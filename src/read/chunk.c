@@ -75,7 +75,7 @@ void
 sf_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
 				   SfReadChunk *chunk)
 {
-	Assert(n > 0 && units[0].start != SF_HOLE && sf_read_is_there(job, &units[0]));
+	SF_ASSERT(n > 0 && units[0].start != SF_HOLE && sf_read_is_there(job, &units[0]));
 	chunk->first_unit = first_unit;
 	chunk->units[0] = units[0];
 	chunk->nunits = 1;
@@ -110,7 +110,7 @@ sf_read_start_chunk(SfReadJob *job, SfReadChunk *chunk)
 	uint64		first = first_block(chunk);
 	uint64		end = end_block(chunk->units[0].start + chunk->nsectors);
 
-	Assert(!chunk->io.in_flight);
+	SF_ASSERT(!chunk->io.in_flight);
 	chunk->data = chunk->buf + (chunk->units[0].start - first * SF_BLOCK_SECTORS) * SF_SECTOR_SIZE;
 	chunk->arrived = chunk->started = chunk->writer_ended = false;
 	chunk->checked = 0;
@@ -244,7 +244,7 @@ checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
 	const char *bytes = chunk->data + (unit->start - chunk->units[0].start) * SF_SECTOR_SIZE;
 	uint64		found;
 
-	Assert(i < chunk->nunits && (chunk->arrived || !chunk->started));
+	SF_ASSERT(i < chunk->nunits && (chunk->arrived || !chunk->started));
 	if (chunk->checked & (1u << i))
 		return bytes;
 	while ((found = sf_format_checksum(bytes, unit->stored_bytes, job->seed)) != unit->checksum)

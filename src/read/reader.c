@@ -189,7 +189,7 @@ sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len};
 	bool		in_order = object_offset == reader->next_offset && !reader->in_call;
 
-	Assert(object_offset >= 0 && len >= 0 && object_offset + len <= reader->length_bytes);
+	SF_ASSERT(object_offset >= 0 && len >= 0 && object_offset + len <= reader->length_bytes);
 	if (len == 0)
 		return;
 	if (!reader->stored)

@@ -92,7 +92,7 @@ read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 	SfLocator	loc = sf_object_locator(datum);
 	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len};
 
-	Assert(object_offset >= 0 && object_offset + len <= loc.length_bytes);
+	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc.length_bytes);
 	if (len >= SF_IO_LARGE)
 		sf_io_use_memory();
 	read_units(&loc, &target);
@@ -157,7 +157,7 @@ sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 	switch (sf_read_form(datum))
 	{
 		case SF_FORM_INLINE:
-			Assert(object_offset >= 0 && object_offset + len <= VARSIZE_ANY_EXHDR(datum) - 1);
+			SF_ASSERT(object_offset >= 0 && object_offset + len <= VARSIZE_ANY_EXHDR(datum) - 1);
 			memcpy(dst, VARDATA_ANY(datum) + 1 + object_offset, len);
 			break;
 		case SF_FORM_EDITED:

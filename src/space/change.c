@@ -79,7 +79,7 @@ sf_change_find(Buffer buf)
 Buffer
 sf_change_buffer(int i)
 {
-	Assert(i >= 0 && i < npages);
+	SF_ASSERT(i >= 0 && i < npages);
 	return pages[i].buf;
 }
 
@@ -88,7 +88,7 @@ sf_change_op(int i, SfOpCode code, const void *payload, Size len)
 {
 	SfOpHeader	head = {code, (uint16) len};
 
-	Assert(i >= 0 && i < npages && len <= PG_UINT16_MAX);
+	SF_ASSERT(i >= 0 && i < npages && len <= PG_UINT16_MAX);
 	appendBinaryStringInfo(&pages[i].ops, (char *) &head, sizeof(head));
 	appendBinaryStringInfo(&pages[i].ops, payload, len);
 	if (code == SF_OP_MAP_CLEAR)
@@ -103,7 +103,7 @@ sf_change_init(int i, SfPageType type, const void *content, Size len)
 	SfOpHeader	head = {SF_OP_INIT, (uint16) (sizeof(type32) + len)};
 	StringInfo	ops = &pages[i].ops;
 
-	Assert(ops->len == 0);
+	SF_ASSERT(ops->len == 0);
 	appendBinaryStringInfo(ops, (char *) &head, sizeof(head));
 	appendBinaryStringInfo(ops, (char *) &type32, sizeof(type32));
 	if (len > 0)
@@ -243,7 +243,7 @@ sf_change_redo(XLogReaderState *record)
 	Buffer		bufs[SF_CHANGE_MAX];
 	int			n = XLogRecMaxBlockId(record) + 1;
 
-	Assert(n <= SF_CHANGE_MAX);
+	SF_ASSERT(n <= SF_CHANGE_MAX);
 	for (int i = 0; i < n; i++)
 	{
 		XLogRedoAction action = BLK_NEEDS_REDO;

@@ -234,7 +234,7 @@ sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
 	Relation	rel = sf_segment_rel(seg);
 	SfRegion	region;
 
-	Assert(need_blocks > 0 && need_blocks <= want_blocks && want_blocks <= SF_MAP_BLOCKS);
+	SF_ASSERT(need_blocks > 0 && need_blocks <= want_blocks && want_blocks <= SF_MAP_BLOCKS);
 	sf_base_wait_out_old_io();
 	for (;;)
 	{

@@ -20,7 +20,7 @@ sf_map_range(uint64 start, uint32 count)
 {
 	SfMapRange	range;
 
-	Assert(count > 0 && start / SF_MAP_SECTORS == (start + count - 1) / SF_MAP_SECTORS);
+	SF_ASSERT(count > 0 && start / SF_MAP_SECTORS == (start + count - 1) / SF_MAP_SECTORS);
 	range.first = start % SF_MAP_SECTORS;
 	range.count_minus_1 = count - 1;
 	return range;
@@ -42,7 +42,7 @@ sf_map_lend(SfMap *map, uint32 first, uint32 count)
 	}
 	for (uint32 b = first; b < first + count; b++)
 	{
-		Assert(map->used[b] == 0 && !sf_map_is_lent(map, b));	/* S2 */
+		SF_ASSERT(map->used[b] == 0 && !sf_map_is_lent(map, b));	/* S2 */
 		map->lent[b / 8] |= 1 << (b % 8);
 	}
 }

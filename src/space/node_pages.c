@@ -27,7 +27,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	SfHeader	h;
 	uint64		fxid;
 
-	Assert(n > 0 && n <= MAX_AT_ONCE);
+	SF_ASSERT(n > 0 && n <= MAX_AT_ONCE);
 	(void) GetCurrentTransactionId();
 	fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 

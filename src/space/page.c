@@ -26,7 +26,7 @@ sf_page_init(Page page, SfPageType type, const void *content, Size len)
 {
 	SfPageTrailer *trailer;
 
-	Assert(len <= SF_PAGE_CONTENT);
+	SF_ASSERT(len <= SF_PAGE_CONTENT);
 	PageInit(page, BLCKSZ, SF_PAGE_SPECIAL);
 	trailer = sf_page_trailer(page);
 	trailer->magic = SF_PAGE_MAGIC;

@@ -185,7 +185,7 @@ log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nrun
 		entries[n] = sf_pending_entry(kind, fxid, runs[n].start, runs[n].nsectors);
 		n++;
 	}
-	Assert(n > 0);
+	SF_ASSERT(n > 0);
 	sf_change_op(tail_at, SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
 	sf_change_finish_pages(SF_PAGES_ENTRIES, kind, n);
 	return n;

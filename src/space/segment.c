@@ -352,7 +352,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 uint64
 sf_space_reserve_ids(SfSegment *seg, uint32 n)
 {
-	Assert(n <= IDS_RESERVED_AT_ONCE);
+	SF_ASSERT(n <= IDS_RESERVED_AT_ONCE);
 	if (seg->next_id + n > seg->end_id)
 	{
 		seg->next_id = reserve_ids(seg, IDS_RESERVED_AT_ONCE);

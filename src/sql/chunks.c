@@ -102,7 +102,7 @@ piece_read(ExpandedObjectHeader *header, void *result, Size size)
 {
 	Piece	   *piece = (Piece *) header;
 
-	Assert(size == piece_size(header));
+	SF_ASSERT(size == piece_size(header));
 	if (piece->taken)
 		piece->scan->eager = true;
 	piece->taken = true;

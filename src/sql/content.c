@@ -42,7 +42,7 @@ sf_sql_open(Datum value)
 		content.value = PG_DETOAST_DATUM_PACKED(value);
 		content.length = sf_read_length(content.value);
 	}
-	Assert(content.length >= 0);
+	SF_ASSERT(content.length >= 0);
 	return content;
 }
 
@@ -92,7 +92,7 @@ inline_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 void
 sf_sql_copy(const SfSqlContent *content, int64 object_offset, int64 len, char *dst)
 {
-	Assert(object_offset >= 0 && len >= 0 && object_offset + len <= content->length);
+	SF_ASSERT(object_offset >= 0 && len >= 0 && object_offset + len <= content->length);
 
 	if (content->is_inline)
 	{
@@ -110,7 +110,7 @@ sf_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 {
 	bytea	   *result;
 
-	Assert(object_offset >= 0 && len >= 0 && object_offset + len <= content->length);
+	SF_ASSERT(object_offset >= 0 && len >= 0 && object_offset + len <= content->length);
 
 	if (content->is_inline)
 		return inline_slice(content, object_offset, len);

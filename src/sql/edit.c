@@ -80,7 +80,7 @@ add_part(Composed *result)
 {
 	Part	   *part = &result->parts[result->nparts++];
 
-	Assert(result->nparts <= MAX_PARTS);
+	SF_ASSERT(result->nparts <= MAX_PARTS);
 	*part = (Part) {NULL};
 	return part;
 }

@@ -37,7 +37,7 @@ put_column(ReturnSetInfo *rsinfo, const SfStatColumn *column)
 	SF_STAT_LIST
 #undef SF_STAT
 	values[n++] = TimestampTzGetDatum(column->reset);
-	Assert(n == NCOLUMNS);
+	SF_ASSERT(n == NCOLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

@@ -172,7 +172,7 @@ evict_oldest(void)
 	StatEntry  *entry;
 	StatEntry  *oldest = NULL;
 
-	Assert(LWLockHeldByMeInMode(&shared->lock, LW_EXCLUSIVE));
+	SF_ASSERT(LWLockHeldByMeInMode(&shared->lock, LW_EXCLUSIVE));
 
 	hash_seq_init(&scan, shared_table);
 	while ((entry = hash_seq_search(&scan)) != NULL)
@@ -305,7 +305,7 @@ sf_stats_list(SfStatColumn **columns)
 	{
 		if (entry->key.db != MyDatabaseId)
 			continue;
-		Assert(n < sf_max_columns);
+		SF_ASSERT(n < sf_max_columns);
 		copy_entry(&(*columns)[n++], entry);
 	}
 	LWLockRelease(&shared->lock);

@@ -110,7 +110,7 @@ sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
 	if (len == 0)
 		return;					/* also behind the end */
-	Assert(object_offset >= 0 && len > 0 && object_offset + len <= stream->length);
+	SF_ASSERT(object_offset >= 0 && len > 0 && object_offset + len <= stream->length);
 	switch (stream->kind)
 	{
 		case STREAM_READ:
@@ -149,7 +149,7 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 		sf_stage_write(stream, object_offset, data, len);
 		return;
 	}
-	Assert(stream->kind == STREAM_MEMORY);
+	SF_ASSERT(stream->kind == STREAM_MEMORY);
 	if (object_offset + len > stream->length)
 		sf_memory_resize(stream, object_offset + len);
 	memcpy(stream->bytes + object_offset, data, len);
@@ -158,7 +158,7 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 void
 sf_stream_truncate(SfStream *stream, int64 length)
 {
-	Assert(stream->kind != STREAM_READ && length >= 0);
+	SF_ASSERT(stream->kind != STREAM_READ && length >= 0);
 	if (stream->kind == STREAM_STAGE)
 		sf_stage_resize(stream, length);
 	else

@@ -74,7 +74,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 		draft->base = palloc(sizeof(SfLocator));
 		*draft->base = sf_object_locator(base);
 		sf_object_require_genuine(seg, draft->base);
-		Assert(draft->base->incarnation == seg->incarnation);
+		SF_ASSERT(draft->base->incarnation == seg->incarnation);
 	}
 	name_version(draft, seg);
 	draft->seg = seg = sf_write_segment(seg);
@@ -210,7 +210,7 @@ sf_write_value(SfSegment *seg, const char *data, Size len)
 	struct varlena *datum;
 	SfLocator	loc;
 
-	Assert(len > 0);
+	SF_ASSERT(len > 0);
 	sf_write_draft_resize(draft, SF_UNITS_OF(len));
 	sf_write_draft_put(draft, 0, data, len, len);
 	datum = finish(draft, len, &loc);

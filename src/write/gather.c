@@ -229,7 +229,7 @@ complete_buffer(GatherBuffer *buf)
 static void
 recycle_buffer(GatherBuffer *buf)
 {
-	Assert(buf->started || buf->npieces == 0);
+	SF_ASSERT(buf->started || buf->npieces == 0);
 	complete_buffer(buf);
 	buf->fill = 0;
 	buf->npieces = 0;
@@ -302,7 +302,7 @@ begin_piece(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 	Piece	   *tail = find_open_tail(from_buf, seg, sector);
 	Piece	   *piece = &buf->pieces[buf->npieces++];
 
-	Assert(!from_buf->started);
+	SF_ASSERT(!from_buf->started);
 	piece->seg = seg;
 	piece->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
 	piece->nsectors = 0;
@@ -310,7 +310,7 @@ begin_piece(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 	piece->started = piece->logged = false;
 	if (tail != NULL)
 		carry_tail(from_buf, tail, buf, piece);
-	Assert(PieceEnd(piece) == sector);
+	SF_ASSERT(PieceEnd(piece) == sector);
 	return piece;
 }
 
@@ -432,11 +432,11 @@ sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 		piece = begin_piece(buf, seg, start_sector);
 	else if (piece->nsectors >= SF_GATHER_EARLY_SECTORS)
 		piece = write_early_but_tail(buf, piece, seg, start_sector);
-	Assert(PieceEnd(piece) == start_sector);
+	SF_ASSERT(PieceEnd(piece) == start_sector);
 	dst = buf->mem + piece->offset + (Size) piece->nsectors * SF_SECTOR_SIZE;
 	piece->nsectors += nsectors;
 	buf->fill = piece->offset + BLOCK_ROUND_UP(piece->nsectors * SF_SECTOR_SIZE);
-	Assert(buf->fill <= buf->size);
+	SF_ASSERT(buf->fill <= buf->size);
 	return dst;
 }
 

@@ -135,14 +135,14 @@ facts_now(SfFactKind kind)
 		levels = sf_write_make_room(levels, nlevels, &levels_size, sizeof(Level));
 		levels[nlevels++] = (Level) {.level = level,.fxid = fxid};
 	}
-	Assert(levels[nlevels - 1].level == level);
+	SF_ASSERT(levels[nlevels - 1].level == level);
 	return &levels[nlevels - 1].facts[kind];
 }
 
 void
 sf_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n)
 {
-	Assert(kind != SF_FACT_FREE_PAGE);
+	SF_ASSERT(kind != SF_FACT_FREE_PAGE);
 	for (int i = 0; i < n; i++)
 		add(facts_now(kind), seg, runs[i], true);
 }
@@ -283,7 +283,7 @@ sf_ledger_log(void)
 			Facts	   *facts = &levels[i].facts[kind];
 			SfSegment  *seg = NULL;
 
-			Assert(levels[i].level == 1);
+			SF_ASSERT(levels[i].level == 1);
 			while (facts->done < facts->n)
 			{
 				if (facts->items[facts->done].seg != seg)
@@ -315,7 +315,7 @@ log_early(Level *level, SfFactKind kind)
 
 	if (kind == SF_FACT_ALLOC && level->level > 1)
 		return;					/* L3 */
-	Assert(facts->done == 0);
+	SF_ASSERT(facts->done == 0);
 	usable = usable_first(facts);
 	while (facts->done < usable)
 	{

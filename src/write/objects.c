@@ -150,7 +150,7 @@ forget_settled(void)
 	HASH_SEQ_STATUS status;
 	SfObject   *object;
 
-	Assert(GetCurrentTransactionNestLevel() == 1);
+	SF_ASSERT(GetCurrentTransactionNestLevel() == 1);
 	hash_seq_init(&status, objects);
 	while ((object = hash_seq_search(&status)) != NULL)
 	{
@@ -241,7 +241,7 @@ sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 		else
 			lists->scrap[lists->nscrap++] = lists->pages[i];
 	}
-	Assert(kept == owned->npages);
+	SF_ASSERT(kept == owned->npages);
 	lists->npages = kept;
 }
 

@@ -84,7 +84,7 @@ keep_copy(Group *group)
 
 	if (group->level == level)
 		return;
-	Assert(group->level < level);
+	SF_ASSERT(group->level < level);
 	undo = sf_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
 	undo[nundo] = (Undo) {group, level, group->level};
 	memcpy(undo[nundo++].states, group->states, sizeof(group->states));
@@ -129,7 +129,7 @@ sf_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state)
 	Group	   *group;
 	bool		found;
 
-	Assert(sf_plain_is(loc));
+	SF_ASSERT(sf_plain_is(loc));
 	if (groups == NULL)
 		make_groups();
 	group = hash_search(groups, &key, HASH_ENTER, &found);
