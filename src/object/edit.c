@@ -439,7 +439,7 @@ encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 	if (edit->depth > 1)
 		return 0;
 	units = get_node(edit, 0, 0)->inode->u.units;
-#ifdef USE_ASSERT_CHECKING
+#ifdef SF_ASSERTIONS
 	for (uint64 i = 0; i < loc->nunits; i++)
 		SF_ASSERT(sf_format_unit_problem(&units[i], loc->flags,
 									  sf_unit_plain_bytes(loc->length_bytes, i)) == NULL);
