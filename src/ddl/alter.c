@@ -80,8 +80,12 @@ sf_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 
 	if (name == NULL || !has_name(sf_ddl_alter->retyped_names, name))
 		return;
-	foreach(lc, sf_ddl_alter->converts)
-		sf_ddl_convert_verify(lfirst(lc), table_oid, attnum, name);
+	/* other parts of the command (SET NOT NULL) alter the column, too, and later */
+	if (sf_ddl_altered_column(table_oid, name) == InvalidAttrNumber)
+	{
+		foreach(lc, sf_ddl_alter->converts)
+			sf_ddl_convert_verify(lfirst(lc), table_oid, attnum, name);
+	}
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(sf_ddl_alter));
 	altered = palloc(sizeof(SfAltered));
 	*altered = (SfAltered) {table_oid, attnum, pstrdup(name), has_name(sf_ddl_alter->using_names, name)};

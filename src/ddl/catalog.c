@@ -53,9 +53,11 @@ find_objects(Oid am, SfDdlObjects *found)
 		getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
 
 	memset(found, 0, sizeof(*found));
-	found->am = am;
 	if (OidIsValid(extension))
+	{
+		found->am = am;
 		collect_members(found, extension);
+	}
 	return OidIsValid(extension);
 }
 
@@ -63,6 +65,8 @@ find_objects(Oid am, SfDdlObjects *found)
 static const char *
 missing_object(const SfDdlObjects *found)
 {
+	if (!OidIsValid(found->am))
+		return "access method securefile_segment";
 	if (!OidIsValid(found->type))
 		return "type securefile";
 	if (!OidIsValid(found->store_fn))
@@ -117,8 +121,9 @@ sf_ddl_require_whole(Relation rel)
 {
 	SfDdlObjects found;
 
-	if (creating_extension || sf_ddl_objects() != NULL || !find_objects(sf_ddl_am_oid(), &found))
+	if (creating_extension || sf_ddl_objects() != NULL || !OidIsValid(sf_ddl_am_oid()))
 		return;
+	(void) find_objects(sf_ddl_am_oid(), &found);
 	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);

@@ -227,6 +227,23 @@ refuse_changed(const SfConvert *convert)
 			 errhint("Run the command again without the event trigger.")));
 }
 
+/* One that was dropped may be dropped by the command itself, which still reads it. */
+static bool
+is_renamed(Oid table_oid, AttrNumber attnum, const char *before)
+{
+	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(table_oid),
+										Int16GetDatum(attnum));
+	Form_pg_attribute att;
+	bool		renamed;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	att = (Form_pg_attribute) GETSTRUCT(tuple);
+	renamed = !att->attisdropped && strcmp(NameStr(att->attname), before) != 0;
+	ReleaseSysCache(tuple);
+	return renamed;
+}
+
 /* Core has not made its change of the type visible yet. */
 void
 sf_ddl_convert_verify(const SfConvert *convert, Oid table_oid, AttrNumber attnum,
@@ -238,9 +255,7 @@ sf_ddl_convert_verify(const SfConvert *convert, Oid table_oid, AttrNumber attnum
 		refuse_changed(convert);
 	for (int i = 0; i < convert->natts; i++)
 	{
-		char	   *now = convert->taken[i] ? get_attname(table_oid, i + 1, true) : NULL;
-
-		if (convert->taken[i] != NULL && (now == NULL || strcmp(now, convert->taken[i]) != 0))
+		if (convert->taken[i] != NULL && is_renamed(table_oid, i + 1, convert->taken[i]))
 			refuse_changed(convert);
 	}
 }

@@ -31,6 +31,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -62,6 +63,11 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 {
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class_id, object_id, sub_id, arg);
+
+	/* functions that read a table past the executor */
+	if (access == OAT_FUNCTION_EXECUTE &&
+		(object_id == F_BRIN_SUMMARIZE_NEW_VALUES || object_id == F_BRIN_SUMMARIZE_RANGE))
+		sf_ddl_refuse_misread(InvalidOid);
 
 	/* ENABLE and DISABLE TRIGGER announce the trigger only, not its table */
 	if (class_id == TriggerRelationId && access == OAT_POST_ALTER && sf_ddl_noting())
@@ -314,10 +320,11 @@ refuse_without_preload(void)
 Datum
 securefile_ddl_command_end(PG_FUNCTION_ARGS)
 {
-	if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
+	if (!CALLED_AS_EVENT_TRIGGER(fcinfo) ||
+		strcmp(((EventTriggerData *) fcinfo->context)->event, "ddl_command_end") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" must be called as an event trigger",
+				 errmsg("function \"%s\" must be called as an event trigger on ddl_command_end",
 						get_func_name(fcinfo->flinfo->fn_oid))));
 	if (sf_base_preloaded)
 	{

@@ -228,6 +228,16 @@ sf_ddl_refuse_misread(Oid table_oid)
 	}
 }
 
+/* Of a table, and of all that is read with it. */
+static void
+refuse_misread_tree(Oid table_oid)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(table_oid, NoLock, NULL))
+		sf_ddl_refuse_misread(lfirst_oid(lc));
+}
+
 void
 sf_ddl_refuse_misread_rtes(const List *rtable)
 {
@@ -237,8 +247,52 @@ sf_ddl_refuse_misread_rtes(const List *rtable)
 	{
 		const RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 
-		if (rte->rtekind == RTE_RELATION)
+		if (rte->rtekind != RTE_RELATION)
+			continue;
+		/* rows may be routed to leaves that the plan does not name */
+		if (rte->relkind == RELKIND_PARTITIONED_TABLE)
+			refuse_misread_tree(rte->relid);
+		else
 			sf_ddl_refuse_misread(rte->relid);
+	}
+}
+
+static void
+refuse_misread_name(const RangeVar *name)
+{
+	Oid			relid = name == NULL ? InvalidOid : RangeVarGetRelid(name, NoLock, true);
+
+	if (OidIsValid(relid))
+		refuse_misread_tree(relid);
+}
+
+static void
+refuse_misread_attached(const AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_AttachPartition)
+			refuse_misread_name(castNode(PartitionCmd, cmd->def)->name);
+	}
+}
+
+/* Does a command read rows of tables, or replace their files, that it does not name? */
+static bool
+reads_unnamed(const Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_VacuumStmt:		/* ANALYZE keeps samples */
+		case T_ReindexStmt:
+		case T_AlterDomainStmt:
+		case T_AlterTableMoveAllStmt:
+			return true;
+		default:
+			return false;
 	}
 }
 
@@ -264,21 +318,13 @@ read_by(const Node *stmt)
 void
 sf_ddl_refuse_misread_by(const Node *stmt)
 {
-	const RangeVar *name;
-	Oid			relid;
-	ListCell   *lc;
-
 	if (all_replaced == NIL)
 		return;
-	/* ANALYZE keeps samples */
-	if (IsA(stmt, VacuumStmt))
+	if (reads_unnamed(stmt))
 		sf_ddl_refuse_misread(InvalidOid);
-	name = read_by(stmt);
-	relid = name == NULL ? InvalidOid : RangeVarGetRelid(name, NoLock, true);
-	if (!OidIsValid(relid))
-		return;
-	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
-		sf_ddl_refuse_misread(lfirst_oid(lc));
+	refuse_misread_name(read_by(stmt));
+	if (IsA(stmt, AlterTableStmt))
+		refuse_misread_attached((const AlterTableStmt *) stmt);
 }
 
 /* ---- TRUNCATE ---- */

@@ -9,7 +9,7 @@ use lib "$FindBin::RealBin/../perl";
 use SecurefileTest;
 use Test::More;
 
-my $node = new_cluster('forms', conf => ["securefile.monitor_naptime = '1h'"]);
+my $node = new_cluster('forms', conf => [ "securefile.monitor_naptime = '1h'", 'allow_in_place_tablespaces = on' ]);
 my $unread = qr/cannot read table "\w+" while a command of this session changes the type of its column "d"/;
 
 sub sql { return $node->safe_psql('postgres', join(';', @_)) }
@@ -59,6 +59,38 @@ sql(within('SELECT 1 / (count(*) = 3)::int FROM child2 WHERE d::bytea = blob(id,
 is(sql('SELECT count(*) FROM par WHERE d::bytea = blob(id, 6000)'), 6, 'and so may this one when another column is changed');
 sql('CREATE DOMAIN file AS securefile');
 sql(within('SELECT 1 / (count(*) = 3)::int FROM child2 WHERE d::bytea = blob(id, 6000)', 'ALTER TABLE par ALTER d TYPE file, ADD CHECK (same(id) > 0)'));
+
+# past the executor, and where the command does not name the table
+$node->safe_psql('postgres', "CREATE TABLESPACE ts LOCATION ''");
+sql(q{
+	CREATE DOMAIN bytes AS bytea;
+	CREATE FUNCTION of_row(child2) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END';
+	CREATE INDEX of_rows ON child2 (of_row(child2));
+	CREATE INDEX of_ranges ON child2 USING brin (of_row(child2));
+	ALTER TABLE child2 SET TABLESPACE ts;
+	CREATE TABLE attached (LIKE child2) PARTITION BY RANGE (id)});
+fails_with($node, within($_, 'ALTER TABLE par ALTER d TYPE bytes USING same(d)'), '55006', $unread, "past the executor: $_")
+  foreach ('ALTER DOMAIN bytes ADD CHECK (length(VALUE) > 0)', 'REINDEX INDEX of_rows', 'REINDEX TABLE child2', q{SELECT brin_summarize_new_values('of_ranges')}, q{SELECT brin_summarize_range('of_ranges', 0)},
+	'ALTER TABLE ALL IN TABLESPACE ts SET TABLESPACE pg_default', 'ALTER TABLE child2 NO INHERIT par', 'ALTER TABLE attached ATTACH PARTITION child2 FOR VALUES FROM (0) TO (9)');
+sql('DROP INDEX of_rows, of_ranges', 'ALTER TABLE child2 SET TABLESPACE pg_default');
+sql(q{
+	CREATE TABLE parted (id int PRIMARY KEY, d bytea) PARTITION BY RANGE (id);
+	CREATE TABLE low PARTITION OF parted FOR VALUES FROM (0) TO (10);
+	CREATE TABLE rest PARTITION OF parted DEFAULT;
+	INSERT INTO parted VALUES (1, 'one'), (11, 'eleven')});
+fails_with($node, within(q{INSERT INTO parted VALUES (11, 'new') ON CONFLICT (id) DO UPDATE SET d = 'x' WHERE length(parted.d) > 0}, 'ALTER TABLE parted ALTER d TYPE securefile USING same(d)'), '55006', $unread,
+	'a row of a leaf that the plan does not name');
+
+# ---- one command that changes the type and more ----
+foreach my $more ('ALTER d SET NOT NULL', 'ALTER d SET STORAGE EXTERNAL', 'ALTER d SET STATISTICS 0', 'ALTER d SET (n_distinct = 5)', 'ALTER d SET COMPRESSION pglz', 'ALTER d DROP NOT NULL', "ALTER d SET DEFAULT 'x'", 'DROP COLUMN a', 'DROP COLUMN a, ADD COLUMN a int DEFAULT 3')
+{
+	foreach my $order ("ALTER d TYPE securefile USING a, $more", "$more, ALTER d TYPE securefile USING a")
+	{
+		sql('CREATE TABLE more (id int, a bytea, d bytea)', q{INSERT INTO more SELECT i, blob(i, 5000), 'x' FROM generate_series(1, 3) i}, "ALTER TABLE more $order");
+		is(sql('SELECT count(*) FROM more WHERE d::bytea = blob(id, 5000)'), 3, "at once: $order");
+		sql('DROP TABLE more');
+	}
+}
 
 # ---- what event triggers change before the command ----
 sql(q{
@@ -134,6 +166,10 @@ foreach my $member ('FUNCTION securefile_convert(securefile, internal)', 'FUNCTI
 	sql('INSERT INTO plain VALUES (1)', 'CREATE TABLE plain2 (id int)', 'DROP TABLE plain2');
 	sql("ALTER EXTENSION securefile ADD $member");
 }
+sql('ALTER EXTENSION securefile DROP ACCESS METHOD securefile_segment');
+fails_with($node, $_, '55000', qr/extension securefile lacks its access method securefile_segment/, "without its access method: $_")
+  foreach ('CREATE TABLE copy1 AS SELECT * FROM docs', 'CREATE TABLE copy1 (d securefile)', 'INSERT INTO docs VALUES (4)');
+sql('ALTER EXTENSION securefile ADD ACCESS METHOD securefile_segment');
 is(sql('SELECT count(*) FROM docs WHERE d::bytea = blob(id, 6000)'), 3, 'whole again: the rows are there');
 sql('ALTER TABLE docs DISABLE TRIGGER ALL', 'INSERT INTO docs VALUES (4, blob(4, 6000))');
 sound($node, 'docs', 'whole again', column => 'd');
