@@ -71,6 +71,10 @@ extern int32 sf_fault_bytes(SfFaultPoint point, uint32 len_bytes);
 /*
  * Run a point before a step that can be left out: true if it is to be.  SKIP
  * plants an error that the tests must find; the others act as above.
+ *
+ * SF_BREAKS(name) is the same for point break_<name>: it stands where a test
+ * breaks the invariant of that name, so that its assertion can be seen to fail.
+ * Callers may hold locks; action skip is the only one for these points.
  */
 extern bool sf_fault_skips(SfFaultPoint point);
 
@@ -79,12 +83,14 @@ extern bool sf_fault_skips(SfFaultPoint point);
 #define SF_FAULT_FAILS(name)	sf_fault_fails(SF_FAULT_##name)
 #define SF_FAULT_BYTES(name, len_bytes)	sf_fault_bytes(SF_FAULT_##name, len_bytes)
 #define SF_FAULT_SKIPS(name)	sf_fault_skips(SF_FAULT_##name)
+#define SF_BREAKS(name)		sf_fault_skips(SF_FAULT_break_##name)
 #else
 #define SF_FAULT(name)		((void) 0)
 #define SF_FAULT_IO(name)	SF_FAULT_NONE
 #define SF_FAULT_FAILS(name)	false
 #define SF_FAULT_BYTES(name, len_bytes)	((int32) (len_bytes))
 #define SF_FAULT_SKIPS(name)	false
+#define SF_BREAKS(name)		false
 #endif
 
 extern Size sf_fault_shmem_size(void);

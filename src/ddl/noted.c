@@ -217,10 +217,11 @@ add_note(Oid relid)
 			notes = repalloc(notes, larger * sizeof(SfDirtyTable));
 		capacity = larger;
 	}
+	SF_INVARIANT(N1, nnotes == 0 || notes[nnotes - 1].depth <= depth);
 	note = &notes[nnotes++];
 	memset(note, 0, sizeof(SfDirtyTable));
 	note->relid = relid;
-	note->depth = depth;
+	note->depth = depth + (SF_BREAKS(n1) ? 1 : 0);
 	note->by_command = true;
 	return note;
 }
@@ -322,7 +323,7 @@ put_off_notes(void)
 	{
 		const SfDirtyTable *outer = is_current(&notes[i]) ? find_outer(notes[i].relid) : NULL;
 
-		if (outer != NULL && is_in_work(outer))
+		if (outer != NULL && is_in_work(outer) && !SF_BREAKS(n3))
 			put_off(&notes[i], outer);
 	}
 }
@@ -426,6 +427,19 @@ merge_notes(SfDirtyTable *list, int count)
 	return unique;
 }
 
+#ifdef SF_ASSERTIONS
+/* N3, for a table that is about to be brought in line. */
+static void
+check_not_in_work(Oid relid)
+{
+	const SfDirtyTable *outer = find_outer(relid);
+
+	SF_INVARIANT(N3, outer == NULL || !is_in_work(outer));
+}
+#else
+#define check_not_in_work(relid)	((void) 0)
+#endif
+
 /* COMMIT comes without an active snapshot, which changes of catalogs want. */
 static void
 sync_tables(const SfDirtyTable *tables, int count)
@@ -435,7 +449,10 @@ sync_tables(const SfDirtyTable *tables, int count)
 	if (lacks_snapshot)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	for (int i = 0; i < count; i++)
+	{
+		check_not_in_work(tables[i].relid);
 		sf_ddl_sync_table(&tables[i]);
+	}
 	if (lacks_snapshot)
 		PopActiveSnapshot();
 }

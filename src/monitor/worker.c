@@ -96,7 +96,7 @@ visit_segment(Oid relid)
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	SF_FAULT(monitor_before_visit);
-	if (ConditionalLockRelationOid(relid, ShareUpdateExclusiveLock))
+	if (SF_BREAKS(rule_4) || ConditionalLockRelationOid(relid, ShareUpdateExclusiveLock))
 	{
 		rel = try_relation_open(relid, NoLock);
 		if (rel != NULL)

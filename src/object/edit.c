@@ -97,7 +97,8 @@ add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode)
 {
 	EditNode	   *node = &edit->nodes[edit->nnodes];
 
-	SF_ASSERT(edit->nnodes < lengthof(edit->nodes));
+	SF_ASSERT(edit->nnodes < lengthof(edit->nodes) && level < edit->depth);
+	SF_ASSERT(find_node(edit, level, index) == NULL);
 	node->index = index;
 	node->level = level;
 	node->changed = false;
@@ -110,6 +111,7 @@ add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode)
 static void
 forget_node(SfEdit *edit, EditNode *node)
 {
+	SF_ASSERT(edit->nnodes > 0 && node >= edit->nodes && node < edit->nodes + edit->nnodes);
 	pfree(node->inode);
 	*node = edit->nodes[--edit->nnodes];
 }
@@ -130,6 +132,7 @@ set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 	uint64		capacity = sf_inode_capacity(level + 1);
 	EditNode	   *parent;
 
+	SF_ASSERT(level < edit->depth);
 	if (level == edit->depth - 1)
 	{
 		edit->root = pointer;
@@ -137,7 +140,7 @@ set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 	}
 	parent = get_node(edit, level + 1, index / capacity);
 	parent->inode->u.children[index % capacity] = pointer;
-	parent->changed = true;
+	parent->changed |= !SF_BREAKS(e1);
 }
 
 /* The node, loaded if it is not there.  Valid until the next call. */
@@ -166,6 +169,78 @@ get_node(SfEdit *edit, uint16 level, uint64 index)
 
 /* ---- writing ---- */
 
+/* Only a root is written when it has holes only: a locator leads to a page. */
+static bool
+is_empty(SfEdit *edit, const EditNode *node)
+{
+	uint64		n = entries_inside(edit, node->level, node->index);
+
+	if (node->level == edit->depth - 1)
+		return false;
+	for (uint64 i = 0; i < n; i++)
+		if (!is_hole(node->inode, node->level, i))
+			return false;
+	return true;
+}
+
+#ifdef SF_ASSERTIONS
+/* A node that becomes a page.  Goes through its entries, as who copies it does. */
+static void
+check_node(SfEdit *edit, const EditNode *node)
+{
+	uint64		inside = entries_inside(edit, node->level, node->index);
+
+	SF_ASSERT(node->changed && inside > 0);
+	for (uint64 i = inside; i < sf_inode_capacity(node->level); i++)
+		SF_INVARIANT(E2, is_hole(node->inode, node->level, i));
+	SF_INVARIANT(E4, !is_empty(edit, node));
+}
+
+static bool
+is_changed(SfEdit *edit, uint16 level, uint64 index)
+{
+	const EditNode *node = find_node(edit, level, index);
+
+	return node != NULL && node->changed;
+}
+
+/* E1: the parent of a node that was written knows that it is to be written, too. */
+static void
+check_parent(SfEdit *edit, const EditNode *node)
+{
+	SF_INVARIANT(E1, node->level == edit->depth - 1 ||
+				 is_changed(edit, node->level + 1, node->index / sf_inode_capacity(node->level + 1)));
+}
+
+/* E1: levels are written from the leaves on, so that no pointer is stale. */
+static bool
+is_written(const SfEdit *edit, uint16 levels)
+{
+	for (int i = 0; i < edit->nnodes; i++)
+		if (edit->nodes[i].level < levels && edit->nodes[i].changed)
+			return false;
+	return true;
+}
+
+/* E3: what was the last node of its level, and is written anew with more entries. */
+static void
+check_last_nodes(SfEdit *edit, uint16 depth, uint64 nunits)
+{
+	for (uint16 level = 0; nunits > 0 && level < depth; level++)
+	{
+		uint64		index = (nunits - 1) / sf_inode_units_below(level + 1);
+		uint64		below = sf_inode_units_below(level);
+		uint64		entries = (nunits + below - 1) / below - index * sf_inode_capacity(level);
+
+		SF_INVARIANT(E3, entries == sf_inode_capacity(level) || is_changed(edit, level, index));
+	}
+}
+#else
+#define check_node(edit, node)		((void) 0)
+#define check_parent(edit, node)	((void) 0)
+#define check_last_nodes(edit, depth, nunits)	((void) 0)
+#endif
+
 /* Some changed nodes of a level, about to become pages. */
 typedef struct Batch
 {
@@ -184,6 +259,7 @@ fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *a
 	Size		entry = node->level == 0 ? sizeof(SfUnit) : sizeof(SfChild);
 	Size		len;
 
+	check_node(batch->edit, node);
 	inode->object_id = batch->edit->loc.object_id;
 	inode->stamp = first_stamp + i;
 	inode->first_unit = node->index * sf_inode_units_below(node->level + 1);
@@ -210,23 +286,10 @@ write_batch(Batch *batch)
 	{
 		set_pointer(edit, batch->nodes[i]->level, batch->nodes[i]->index,
 					(SfChild) {stamp + i, pages[i], 0});
+		check_parent(edit, batch->nodes[i]);
 		batch->nodes[i]->changed = false;
 	}
 	batch->n = 0;
-}
-
-/* Only a root is written when it has holes only: a locator leads to a page. */
-static bool
-is_empty(SfEdit *edit, const EditNode *node)
-{
-	uint64		n = entries_inside(edit, node->level, node->index);
-
-	if (node->level == edit->depth - 1)
-		return false;
-	for (uint64 i = 0; i < n; i++)
-		if (!is_hole(node->inode, node->level, i))
-			return false;
-	return true;
 }
 
 /*
@@ -236,16 +299,17 @@ is_empty(SfEdit *edit, const EditNode *node)
 static void
 write_level(SfEdit *edit, uint16 level)
 {
-	Batch		batch = {edit};
+	Batch		batch = {.edit = edit};
 	int			n = edit->nnodes;
 
+	SF_INVARIANT(E1, is_written(edit, level));
 	for (int i = 0; i < n; i++)
 	{
 		EditNode	   *node = &edit->nodes[i];
 
 		if (node->level != level || !node->changed)
 			continue;
-		if (is_empty(edit, node))
+		if (is_empty(edit, node) && !SF_BREAKS(e4))
 		{
 			set_pointer(edit, level, node->index, SF_HOLE_CHILD);
 			node->changed = false;
@@ -261,6 +325,7 @@ write_level(SfEdit *edit, uint16 level)
 static void
 forget_level(SfEdit *edit, uint16 level)
 {
+	SF_INVARIANT(E1, is_written(edit, level + 1));
 	for (int i = edit->nnodes - 1; i >= 0; i--)
 		if (edit->nodes[i].level == level)
 			forget_node(edit, &edit->nodes[i]);
@@ -314,7 +379,8 @@ cut_node(SfEdit *edit, uint16 level, uint64 index)
 	EditNode	   *node = get_node(edit, level, index);
 
 	for (uint64 i = entries_inside(edit, level, index); i < sf_inode_capacity(level); i++)
-		make_hole(node->inode, level, i);
+		if (!SF_BREAKS(e2))
+			make_hole(node->inode, level, i);
 	node->changed = true;
 }
 
@@ -325,6 +391,7 @@ lower_root(SfEdit *edit)
 	uint16		level = edit->depth - 1;
 	EditNode	   *root = get_node(edit, level, 0);
 
+	SF_ASSERT(level > 0);
 	edit->root = root->inode->u.children[0];
 	forget_node(edit, root);
 	edit->depth--;
@@ -363,9 +430,10 @@ static void
 grow(SfEdit *edit, uint64 nunits)
 {
 	uint64		last = edit->nunits - 1;
+	uint16		depth = edit->depth;
 
 	/* E3 */
-	for (uint16 level = 0; edit->nunits > 0 && level < edit->depth; level++)
+	for (uint16 level = 0; edit->nunits > 0 && level < depth && !SF_BREAKS(e3); level++)
 	{
 		uint64		index = last / sf_inode_units_below(level + 1);
 
@@ -373,6 +441,7 @@ grow(SfEdit *edit, uint64 nunits)
 			get_node(edit, level, index)->changed = true;
 	}
 	edit->nunits = nunits;
+	check_last_nodes(edit, depth, last + 1);
 	while (edit->depth < sf_inode_depth(nunits))
 		raise_root(edit);
 }
@@ -385,6 +454,7 @@ sf_object_edit_resize(SfEdit *edit, uint64 nunits)
 		shrink(edit, nunits);
 	else if (nunits > edit->nunits)
 		grow(edit, nunits);
+	SF_ASSERT(edit->nunits == nunits && edit->depth == sf_inode_depth(nunits));
 }
 
 void
@@ -430,7 +500,7 @@ write_tree(SfEdit *edit)
 		INSTR_TIME_GET_MICROSEC(end);
 }
 
-/* Encode the locator as a flat map, if it fits; S1 of stream/stage.c holds. */
+/* Encode the locator as a flat map, if it fits; T1 of stream/stage.c holds. */
 static Size
 encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 {
@@ -441,8 +511,8 @@ encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 	units = get_node(edit, 0, 0)->inode->u.units;
 #ifdef SF_ASSERTIONS
 	for (uint64 i = 0; i < loc->nunits; i++)
-		SF_ASSERT(sf_format_unit_problem(&units[i], loc->flags,
-									  sf_unit_plain_bytes(loc->length_bytes, i)) == NULL);
+		SF_INVARIANT(T1, sf_format_unit_problem(&units[i], loc->flags,
+												sf_unit_plain_bytes(loc->length_bytes, i)) == NULL);
 #endif
 	return sf_format_locator_encode_flat(data, loc, units, &edit->seg->secret);
 }
@@ -453,6 +523,7 @@ encode_tree(SfEdit *edit, SfLocator *loc, uint8 *data)
 {
 	make_room(edit);
 	write_tree(edit);
+	SF_INVARIANT(E1, is_written(edit, edit->depth) && edit->root.page != SF_NO_PAGE);
 	loc->depth = edit->depth;
 	loc->root_page = edit->root.page;
 	loc->root_stamp = edit->root.stamp;

@@ -44,6 +44,7 @@ sf_inode_alloc(void)
 static void
 read_flat(const SfLocator *loc, SfInode *inode)
 {
+	SF_ASSERT(loc->nunits <= SF_FLAT_MAX_UNITS && SF_FLAT_MAX_UNITS <= SF_INODE_MAX_UNITS);
 	memset(inode, 0, SF_INODE_HEADER);
 	inode->object_id = loc->object_id;
 	inode->nentries = loc->nunits;
@@ -91,6 +92,7 @@ sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 leve
 {
 	SfPageType	type;
 
+	SF_ASSERT(pointer.page != SF_NO_PAGE || !(loc->flags & SF_LOC_INODE));
 	if (!(loc->flags & SF_LOC_INODE))
 	{
 		read_flat(loc, inode);
@@ -143,6 +145,7 @@ check_unit(const SfLocator *loc, uint64 i, const SfUnit *unit)
 static void
 put_holes(UnitRange *range, uint64 from, uint64 to)
 {
+	SF_ASSERT(from <= to);
 	from = Max(from, range->first);
 	to = Min(to, range->first + range->n);
 	for (uint64 i = from; i < to; i++)

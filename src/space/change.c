@@ -15,6 +15,7 @@
  */
 #include "base/base.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
@@ -49,6 +50,7 @@ sf_change_add(Buffer buf)
 {
 	SfChangePage *page;
 
+	SF_ASSERT(sf_page_is_locked(buf, LW_EXCLUSIVE) && sf_change_find(buf) < 0);
 	if (npages == SF_CHANGE_MAX)
 		elog(ERROR, "too many pages in one change");
 	page = &pages[npages];
@@ -191,6 +193,115 @@ check_ops(Buffer buf, const char *ops, Size len, bool init)
 				 errdetail_internal("%s.", problem)));
 }
 
+#ifdef SF_ASSERTIONS
+/* What the operations of a change do to space. */
+typedef struct Effects
+{
+	uint64		set;			/* sectors that become used */
+	uint64		allocated;		/* sectors in ALLOC entries */
+	int			nclears;
+	int			nremoved;		/* entries */
+	bool		adds;			/* entries */
+	bool		fills;			/* a new map page has used sectors */
+} Effects;
+
+static void
+note_entries(Effects *effects, SfOp op)
+{
+	SfPendEntry entry;
+
+	effects->adds = true;
+	for (Size at = 0; at < op.len; at += sizeof(entry))
+	{
+		memcpy(&entry, op.payload + at, sizeof(entry));
+		if (entry.kind == SF_PEND_ALLOC)
+			effects->allocated += entry.count;
+	}
+}
+
+static void
+note_init(Effects *effects, SfOp op)
+{
+	uint32		type;
+	SfMap		map = {0};
+
+	memcpy(&type, op.payload, sizeof(type));
+	if (type != SF_PAGE_MAP)
+		return;
+	memcpy(&map, op.payload + sizeof(type), Min(op.len - sizeof(type), sizeof(map)));
+	effects->fills |= map.used_sectors > 0;
+}
+
+static void
+note_effect(Effects *effects, SfOp op)
+{
+	SfMapRange	range;
+
+	switch (op.code)
+	{
+		case SF_OP_INIT:
+			note_init(effects, op);
+			break;
+		case SF_OP_MAP_SET:
+			memcpy(&range, op.payload, sizeof(range));
+			effects->set += range.count_minus_1 + 1;
+			break;
+		case SF_OP_MAP_CLEAR:
+			effects->nclears++;
+			break;
+		case SF_OP_PEND_ADD:
+			note_entries(effects, op);
+			break;
+		case SF_OP_PEND_REMOVE:
+			effects->nremoved += op.len / sizeof(uint16);
+			break;
+		default:
+			break;
+	}
+}
+
+/* S4: nobody has changed the page since its last change was sealed. */
+static void
+check_page(const SfChangePage *page)
+{
+	SfNode		node;
+	ForkNumber	fork;
+	BlockNumber n;
+
+	SF_ASSERT(sf_page_is_locked(page->buf, LW_EXCLUSIVE));
+	BufferGetTag(page->buf, &node, &fork, &n);
+	SF_INVARIANT(S4, page->init || sf_seal_holds(BufferGetPage(page->buf), SfNodeRel(node), n));
+}
+
+/* The change is whole and has been found possible: does it keep to the rules of space? */
+static void
+check_change(uint8 info, const void *data)
+{
+	Effects		effects = {0};
+	bool		repairs = info == XLOG_SF_PAGES &&
+		((const xl_sf_pages *) data)->reason == SF_PAGES_REPAIR;
+
+	SF_ASSERT(npages > 0);
+	for (int i = 0; i < npages; i++)
+	{
+		const uint8 *next = (const uint8 *) pages[i].ops.data;
+		const uint8 *end = next + pages[i].ops.len;
+
+		check_page(&pages[i]);
+		while (next < end)
+			note_effect(&effects, sf_format_op_next(&next));
+	}
+	SF_INVARIANT(S1, effects.set == effects.allocated);
+	SF_INVARIANT(S1, effects.set == 0 || info == XLOG_SF_PAGES);
+	SF_INVARIANT(S1, effects.nclears <= effects.nremoved);
+	SF_INVARIANT(S1, effects.nclears == 0 || info == XLOG_SF_RESOLVE);
+	SF_INVARIANT(S1, !effects.fills || repairs);
+	SF_INVARIANT(rule_3, !effects.adds || TransactionIdIsValid(GetCurrentTransactionIdIfAny()));
+}
+#else
+#define check_change(info, data)	((void) 0)
+#endif
+
 XLogRecPtr
 sf_change_finish(uint8 info, const void *data, Size len)
 {
@@ -198,6 +309,7 @@ sf_change_finish(uint8 info, const void *data, Size len)
 
 	for (int i = 0; i < npages; i++)
 		check_ops(pages[i].buf, pages[i].ops.data, pages[i].ops.len, pages[i].init);
+	check_change(info, data);
 
 	START_CRIT_SECTION();
 	XLogBeginInsert();

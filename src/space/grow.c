@@ -58,6 +58,7 @@ unlend_rest_of_page(Relation rel, uint64 total)
 	uint32		first = total % SF_MAP_SECTORS / SF_BLOCK_SECTORS;
 	Buffer		buf;
 
+	SF_ASSERT(sf_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	if (first == 0)
 		return;
 	buf = sf_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
@@ -80,6 +81,8 @@ set_total(Relation rel, uint8 info, uint64 total)
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
 	uint32		first_new = map_pages(h.total_sectors);
 
+	SF_ASSERT(sf_page_lock_is_held(rel, SF_LOCK_GROWTH));
+	SF_ASSERT(total % SF_GROWTH_SECTORS == 0 && total != h.total_sectors);
 	if (total > h.total_sectors)
 		unlend_rest_of_page(rel, h.total_sectors);
 	h.total_sectors = total;
@@ -107,6 +110,30 @@ dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
 	}
 }
 
+/* The first map page that has sectors in use in a range; 0: none has. */
+static uint32
+find_used(Relation rel, uint64 from_sector, uint64 to_sector)
+{
+	SF_ASSERT(sf_page_lock_is_held(rel, SF_LOCK_GROWTH));
+	for (uint32 map = from_sector / SF_MAP_SECTORS; map < map_pages(to_sector); map++)
+	{
+		uint64		first = Max(from_sector, (uint64) map * SF_MAP_SECTORS);
+		uint64		end = Min(to_sector, ((uint64) map + 1) * SF_MAP_SECTORS);
+		Buffer		buf;
+		bool		found;
+
+		if (!sf_page_is_used(rel, SF_MAP_PAGE(map)))
+			continue;
+		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+		found = !sf_format_map_none_used(SfPageMap(BufferGetPage(buf)),
+										 sf_map_range(first, end - first));
+		UnlockReleaseBuffer(buf);
+		if (found)
+			return SF_MAP_PAGE(map);
+	}
+	return 0;
+}
+
 /*
  * Growth writes zeros.  Sectors in use there show that the header is an old one:
  * they would be lost.
@@ -114,21 +141,12 @@ dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
 static void
 require_unused(Relation rel, uint64 from_sector, uint64 to_sector)
 {
-	for (uint32 map = from_sector / SF_MAP_SECTORS; map < map_pages(to_sector); map++)
-	{
-		uint64		first = Max(from_sector, (uint64) map * SF_MAP_SECTORS);
-		uint64		end = Min(to_sector, ((uint64) map + 1) * SF_MAP_SECTORS);
-		Buffer		buf;
+	uint32		page = find_used(rel, from_sector, to_sector);
 
-		if (!sf_page_is_used(rel, SF_MAP_PAGE(map)))
-			continue;
-		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
-		if (!sf_format_map_none_used(SfPageMap(BufferGetPage(buf)), sf_map_range(first, end - first)))
-			sf_page_report_damaged(rel, SF_MAP_PAGE(map),
-								   psprintf("The header says that the segment ends at sector " UINT64_FORMAT
-											", and there are sectors in use behind.", from_sector));
-		UnlockReleaseBuffer(buf);
-	}
+	if (page != 0)
+		sf_page_report_damaged(rel, page,
+							   psprintf("The header says that the segment ends at sector " UINT64_FORMAT
+										", and there are sectors in use behind.", from_sector));
 }
 
 /*
@@ -151,6 +169,7 @@ flush_header(Relation rel)
 static void
 grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 {
+	SF_ASSERT(total > old_total);
 	SF_FAULT(grow_before);
 	require_unused(rel, old_total, total);
 	for (uint32 map = map_pages(old_total); map < map_pages(total); map++)
@@ -317,10 +336,13 @@ sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	SF_FAULT(truncate_after_claim);
 	if (start + min_cut_sectors <= total)
 	{
-		XLogRecPtr	end = set_total(rel, XLOG_SF_TRUNCATE, start);
+		XLogRecPtr	end;
 
+		SF_INVARIANT(S3, find_used(rel, start, total) == 0);
+		end = set_total(rel, XLOG_SF_TRUNCATE, start);
 		SF_FAULT(truncate_after_record);
-		XLogFlush(end);			/* rule 2 */
+		XLogFlush(end);
+		SF_INVARIANT(rule_2, !XLogNeedsFlush(end));
 		SF_FAULT(truncate_before_file);
 	}
 	else

@@ -142,16 +142,21 @@ read_header(SfNode node, KeptHeader *header)
 	return header->magic == KEPT_MAGIC;
 }
 
+/* Did the transaction that made the copy commit? */
+static bool
+has_committed(const KeptHeader *header)
+{
+	FullTransactionId fxid = FullTransactionIdFromU64(header->fxid);
+
+	return TransactionIdDidCommit(XidFromFullTransactionId(fxid));
+}
+
 bool
 sf_kept_counts(SfNode node)
 {
 	KeptHeader	header;
-	TransactionId xid;
 
-	if (!read_header(node, &header))
-		return false;
-	xid = XidFromFullTransactionId(FullTransactionIdFromU64(header.fxid));
-	return TransactionIdDidCommit(xid);
+	return read_header(node, &header) && (has_committed(&header) || SF_BREAKS(k1));
 }
 
 bool
@@ -174,11 +179,25 @@ sf_kept_page(SfNode node, uint32 page, char *content)
 	return sf_page_type(block.data);
 }
 
+#ifdef SF_ASSERTIONS
+/* K1, where a segment is taken to be the copy. */
+static void
+check_counts(SfNode node)
+{
+	KeptHeader	header;
+
+	SF_INVARIANT(K1, !read_header(node, &header) || has_committed(&header));
+}
+#else
+#define check_counts(node)	((void) 0)
+#endif
+
 SfHeader
 sf_kept_header(SfNode node)
 {
 	char		content[SF_PAGE_CONTENT];
 
+	check_counts(node);
 	if (sf_kept_page(node, 0, content) != SF_PAGE_HEADER)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),

@@ -22,6 +22,7 @@
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
+#include "storage/lmgr.h"
 
 #define SCAN_PAGES			1024	/* map pages (16 GB) looked at in one scan */
 #define COLLECT_AT_ONCE		64
@@ -33,8 +34,10 @@
 static void
 flush_freeing(XLogRecPtr cleared_lsn)
 {
-	if (cleared_lsn != InvalidXLogRecPtr && cleared_lsn <= GetXLogInsertRecPtr())
+	if (cleared_lsn != InvalidXLogRecPtr && cleared_lsn <= GetXLogInsertRecPtr() &&
+		!SF_BREAKS(rule_2))
 		XLogFlush(cleared_lsn);
+	SF_INVARIANT(rule_2, cleared_lsn > GetXLogInsertRecPtr() || !XLogNeedsFlush(cleared_lsn));
 }
 
 /* Blocks of a map page that lie inside the data files. */
@@ -46,6 +49,24 @@ page_limit(uint64 total_sectors, uint32 map)
 	if (total_sectors <= first)
 		return 0;
 	return Min((total_sectors - first) / SF_BLOCK_SECTORS, SF_MAP_BLOCKS);
+}
+
+/* Mark a region of a map page lent.  Both pages are locked, the map exclusively. */
+static void
+mark(SfRegion region, Buffer hbuf, Buffer buf, SfNode node)
+{
+	SfMap	   *map = SfPageMap(BufferGetPage(buf));
+	uint32		first = region.start_block % SF_MAP_BLOCKS;
+
+	SF_ASSERT(sf_page_is_locked(hbuf, LW_SHARED) && sf_page_is_locked(buf, LW_EXCLUSIVE));
+	if (SF_BREAKS(s2))
+		sf_map_lend(map, first, 1);
+	if (SF_BREAKS(s3))
+		region.nblocks = SF_MAP_BLOCKS - first;
+	SF_INVARIANT(S3, (region.start_block + region.nblocks) * SF_BLOCK_SECTORS <=
+				 SfPageHeader(BufferGetPage(hbuf))->total_sectors);
+	sf_map_lend(map, first, region.nblocks);
+	sf_map_dirty_lent(buf, node);
 }
 
 /*
@@ -68,6 +89,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	Buffer		hbuf;
 	Buffer		buf;
 
+	SF_ASSERT(need > 0 && need <= want);
 	SF_FAULT(lend_before_mark);
 	hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	limit = page_limit(SfPageHeader(BufferGetPage(hbuf))->total_sectors, map);
@@ -84,8 +106,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	{
 		region->start_block = (uint64) map * SF_MAP_BLOCKS + first;
 		region->nblocks = Min(count, want);
-		sf_map_lend(SfPageMap(BufferGetPage(buf)), first, region->nblocks);
-		sf_map_dirty_lent(buf, seg->node);
+		mark(*region, hbuf, buf, seg->node);
 		cleared_lsn = SfPageMap(BufferGetPage(buf))->cleared_lsn;
 	}
 	UnlockReleaseBuffer(buf);
@@ -235,6 +256,7 @@ sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
 	SfRegion	region;
 
 	SF_ASSERT(need_blocks > 0 && need_blocks <= want_blocks && want_blocks <= SF_MAP_BLOCKS);
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	sf_base_wait_out_old_io();
 	for (;;)
 	{
@@ -245,6 +267,7 @@ sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
 			break;
 		sf_grow(seg, rel, total, want_blocks);
 	}
+	SF_ASSERT(region.nblocks >= need_blocks && region.nblocks <= want_blocks);
 	sf_dispense_note_demand(seg->node, region.nblocks);
 	sf_segment_close(rel);
 	return region;

@@ -35,6 +35,7 @@ sf_map_is_lent(const SfMap *map, uint32 block)
 void
 sf_map_lend(SfMap *map, uint32 first, uint32 count)
 {
+	SF_ASSERT(count > 0 && first + count <= SF_MAP_BLOCKS);
 	if (map->boot_id != sf_base_boot_id())
 	{
 		memset(map->lent, 0, sizeof(map->lent));
@@ -42,7 +43,7 @@ sf_map_lend(SfMap *map, uint32 first, uint32 count)
 	}
 	for (uint32 b = first; b < first + count; b++)
 	{
-		SF_ASSERT(map->used[b] == 0 && !sf_map_is_lent(map, b));	/* S2 */
+		SF_INVARIANT(S2, map->used[b] == 0 && !sf_map_is_lent(map, b));
 		map->lent[b / 8] |= 1 << (b % 8);
 	}
 }
@@ -50,6 +51,7 @@ sf_map_lend(SfMap *map, uint32 first, uint32 count)
 void
 sf_map_unlend(SfMap *map, uint32 first, uint32 count)
 {
+	SF_ASSERT(first + count <= SF_MAP_BLOCKS);
 	if (map->boot_id != sf_base_boot_id())
 		return;
 	for (uint32 b = first; b < first + count; b++)
@@ -62,6 +64,7 @@ sf_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, ui
 	bool		lent_valid = map->boot_id == sf_base_boot_id();
 	uint32		b = *from;
 
+	SF_ASSERT(limit <= SF_MAP_BLOCKS);
 #define IS_FREE(b)	(map->used[b] == 0 && !(lent_valid && sf_map_is_lent(map, b)))
 	while (b < limit && !IS_FREE(b))
 		b++;
@@ -83,6 +86,7 @@ sf_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, ui
 void
 sf_map_dirty_lent(Buffer buf, SfNode node)
 {
+	SF_ASSERT(sf_page_is_locked(buf, LW_EXCLUSIVE));
 	if (sf_compat_skips_wal(node))
 		MarkBufferDirty(buf);
 	else

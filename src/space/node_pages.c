@@ -11,6 +11,7 @@
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
+#include "storage/lmgr.h"
 
 #define MAX_AT_ONCE		16
 
@@ -28,6 +29,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	uint64		fxid;
 
 	SF_ASSERT(n > 0 && n <= MAX_AT_ONCE);
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	(void) GetCurrentTransactionId();
 	fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 
@@ -45,6 +47,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	{
 		bufs[i] = sf_pending_take_page(rel, &h);
 		pages[i] = BufferGetBlockNumber(bufs[i]);
+		SF_ASSERT(pages[i] != 0 && !SF_IS_MAP_PAGE(pages[i]));
 		entries[i] = sf_pending_entry(SF_PEND_ALLOC_PAGE, fxid, pages[i], 1);
 	}
 

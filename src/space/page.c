@@ -141,11 +141,32 @@ read_in_context(Relation rel, uint32 page)
 	return buf;
 }
 
+static LWLock *
+content_lock(Buffer buf)
+{
+	return BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1));
+}
+
 /* Do we hold the lock of a buffer?  Then a link leads back to where we are. */
 static bool
 is_locked_by_us(Buffer buf)
 {
-	return LWLockHeldByMe(BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1)));
+	return LWLockHeldByMe(content_lock(buf));
+}
+
+bool
+sf_page_is_locked(Buffer buf, LWLockMode mode)
+{
+	return LWLockHeldByMeInMode(content_lock(buf), mode);
+}
+
+bool
+sf_page_lock_is_held(Relation rel, BlockNumber which)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_PAGE(tag, rel->rd_lockInfo.lockRelId.dbId, rel->rd_lockInfo.lockRelId.relId, which);
+	return sf_compat_lock_is_held(&tag, ExclusiveLock);
 }
 
 /* The buffer of a page that there is. */
@@ -155,6 +176,7 @@ read_buffer(Relation rel, uint32 page)
 	BlockNumber npages = RelationGetNumberOfBlocks(rel);
 	Buffer		buf;
 
+	SF_INVARIANT(rule_4, CheckRelationLockedByMe(rel, AccessShareLock, true));
 	if (page >= npages)
 		sf_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
 	buf = read_in_context(rel, page);
@@ -170,6 +192,7 @@ sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 	SfPageType	found;
 	char	   *problem;
 
+	SF_ASSERT(mode == BUFFER_LOCK_SHARE || mode == BUFFER_LOCK_EXCLUSIVE);
 	LockBuffer(buf, mode);
 	found = sf_page_type(BufferGetPage(buf));
 	problem = found != type
@@ -226,6 +249,7 @@ sf_page_new(Relation rel, uint32 page, SfPageType type)
 Buffer
 sf_page_anew(Relation rel, uint32 page)
 {
+	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	sf_page_extend(rel, page);
 	return ReadBufferExtended(rel, MAIN_FORKNUM, page, RBM_ZERO_AND_LOCK, NULL);
 }
@@ -254,6 +278,7 @@ sf_page_copy(Relation rel, uint32 page, char *content)
 
 	if (page >= RelationGetNumberOfBlocks(rel))
 		return 0;
+	SF_INVARIANT(rule_4, CheckRelationLockedByMe(rel, AccessShareLock, true));
 	buf = read_in_context(rel, page);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	type = sf_page_type(BufferGetPage(buf));

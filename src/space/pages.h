@@ -22,6 +22,13 @@
  */
 extern Buffer sf_page_read(Relation rel, uint32 page, SfPageType type, int mode);
 
+/*
+ * For assertions: does this process hold the lock of a buffer in that mode, and a
+ * heavyweight page lock (SF_LOCK_RESOLVER, SF_LOCK_GROWTH) of the relation?
+ */
+extern bool sf_page_is_locked(Buffer buf, LWLockMode mode);
+extern bool sf_page_lock_is_held(Relation rel, BlockNumber which);
+
 /* Make sure that the relation has a place for a page; an ERROR where there is no space. */
 extern void sf_page_extend(Relation rel, uint32 page);
 

@@ -15,6 +15,7 @@
 #include "access/xact.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "storage/lmgr.h"
 
 /*
  * Take a dynamic page: off the free list, else one never used.  The header is
@@ -26,6 +27,7 @@ sf_pending_take_page(Relation rel, SfHeader *h)
 {
 	Buffer		buf;
 
+	SF_ASSERT(h->next_page >= 2);
 	if (h->free_head != SF_NO_PAGE)
 	{
 		buf = sf_page_read(rel, h->free_head, SF_PAGE_FREE, BUFFER_LOCK_EXCLUSIVE);
@@ -176,6 +178,7 @@ log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nrun
 	int			tail_at;
 	int			n = 0;
 
+	SF_ASSERT(nruns > 0 && room > 0);
 	sf_change_begin();
 	tail_at = sf_change_add(tail);
 	while (n < nruns && n < room)
@@ -186,10 +189,28 @@ log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nrun
 		n++;
 	}
 	SF_ASSERT(n > 0);
-	sf_change_op(tail_at, SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
+	if (SF_BREAKS(s4))
+		SfPagePending(BufferGetPage(tail))->next = 0;
+	if (!SF_BREAKS(s1))
+		sf_change_op(tail_at, SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
 	sf_change_finish_pages(SF_PAGES_ENTRIES, kind, n);
 	return n;
 }
+
+#ifdef SF_ASSERTIONS
+/* S3, and each run is on one map page; ALLOC: what is lent to this transaction, which grows no more. */
+static void
+check_runs(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
+{
+	uint64		total = sf_space_header(rel).total_sectors;
+
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
+	for (int i = 0; i < nruns && kind == SF_PEND_ALLOC; i++)
+		SF_INVARIANT(S3, runs[i].nsectors > 0 && runs[i].start + runs[i].nsectors <= total);
+}
+#else
+#define check_runs(rel, kind, runs, nruns)	((void) 0)
+#endif
 
 int
 sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
@@ -199,6 +220,7 @@ sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *run
 
 	if (fxid > U64FromFullTransactionId(GetCurrentFullTransactionId()))
 		elog(ERROR, "xid of pending entries is above that of their record");
+	check_runs(rel, kind, runs, nruns);
 	n = log_some(rel, kind, fxid, runs, nruns);
 	sf_segment_close(rel);
 	return n;

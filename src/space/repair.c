@@ -22,13 +22,16 @@
 #include "port/pg_bitutils.h"
 #include "space/pages.h"
 #include "space/reserve.h"
+#include "storage/lmgr.h"
 
 /* The header page locked, and a copy of what it says. */
 static Buffer
 lock_header(Relation rel, SfHeader *header)
 {
-	Buffer		buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		buf;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
+	buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	*header = *SfPageHeader(BufferGetPage(buf));
 	return buf;
 }
@@ -37,6 +40,7 @@ lock_header(Relation rel, SfHeader *header)
 static void
 begin_change(Buffer hbuf, const SfHeader *header)
 {
+	SF_ASSERT(sf_page_is_locked(hbuf, LW_EXCLUSIVE));
 	SF_FAULT(repair_page);
 	sf_change_begin();
 	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, header, sizeof(SfHeader));

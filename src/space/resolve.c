@@ -185,6 +185,7 @@ run_batch(PageWork *work, Batch *batch)
 	int			to = 0;
 	int			skip = 0;
 
+	SF_INVARIANT(rule_1, sf_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
 	SF_FAULT(resolve_before);
 	buf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	sf_change_begin();
@@ -215,6 +216,7 @@ run_batch(PageWork *work, Batch *batch)
 		else
 			work->entries[to++] = work->entries[from];
 	}
+	SF_ASSERT(skip == batch->nremove && to == work->n - skip);
 	work->n = to;
 }
 
@@ -231,6 +233,7 @@ free_inode_page(PageWork *work, int index)
 	SfHeader	h;
 	SfFreePage	content;
 
+	SF_INVARIANT(rule_1, sf_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
 	SF_FAULT(resolve_before_inode);
 	hbuf = sf_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	pbuf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
@@ -292,6 +295,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	uint32		next;
 	SfFreePage	content = {h.free_head};
 
+	SF_INVARIANT(rule_1, sf_page_lock_is_held(rel, SF_LOCK_RESOLVER));
 	if (prev != SF_NO_PAGE)
 		prevbuf = sf_page_read(rel, prev, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	buf = sf_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
@@ -347,7 +351,7 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 		sf_segment_close(rel);
 		return false;
 	}
-	if (wait)
+	if (wait && !SF_BREAKS(rule_1))
 		LockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
 	work = palloc(sizeof(PageWork));
 	work->rel = rel;

@@ -187,7 +187,7 @@ open_historic(const char *name)
 		return NULL;
 	for (;;)
 	{
-		bool		locked = ConditionalLockRelationOid(relid, AccessShareLock);
+		bool		locked = SF_BREAKS(k2) || ConditionalLockRelationOid(relid, AccessShareLock);
 
 		/* looked for under the lock, if we have it: nobody drops it meanwhile */
 		if (sf_kept_counts(node))
@@ -200,6 +200,7 @@ open_historic(const char *name)
 		{
 			Relation	rel = relation_open(relid, NoLock);
 
+			SF_INVARIANT(K2, CheckRelationLockedByMe(rel, AccessShareLock, true));
 			seg = sf_space_open_rel(rel);
 			relation_close(rel, NoLock);
 			return seg;
@@ -336,6 +337,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
 	uint64		first = header.next_object_id;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	if (header.restore_id != sf_io_restore_id())
 	{
 		header.restore_id = sf_io_restore_id();
@@ -352,7 +354,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 uint64
 sf_space_reserve_ids(SfSegment *seg, uint32 n)
 {
-	SF_ASSERT(n <= IDS_RESERVED_AT_ONCE);
+	SF_ASSERT(n > 0 && n <= IDS_RESERVED_AT_ONCE && !seg->kept);
 	if (seg->next_id + n > seg->end_id)
 	{
 		seg->next_id = reserve_ids(seg, IDS_RESERVED_AT_ONCE);

@@ -61,6 +61,7 @@ add_note(SfNode node, bool at_commit)
 	note->kept = false;
 	note->level = GetCurrentTransactionNestLevel();
 	note->next = notes;
+	SF_ASSERT(notes == NULL || notes->level <= note->level);
 	notes = note;
 }
 
@@ -108,6 +109,7 @@ unlink_logged(const StorageNote *list)
 	if (end == InvalidXLogRecPtr)
 		return;
 	XLogFlush(end);
+	SF_INVARIANT(rule_2, !XLogNeedsFlush(end));
 	(void) SF_FAULT_IO(drop_after_record);
 	for (const StorageNote *note = list; note != NULL; note = note->next)
 	{

@@ -8,10 +8,10 @@
  * another unit takes their place (SecureFiles paper, section 3.1: updates touch
  * the chunks they change).
  *
- * S1	every unit of the draft has the length that the object's length gives
+ * T1	every unit of the draft has the length that the object's length gives
  *		it: the last one is staged before the end moves;
- * S2	what is behind the end of the staged unit are zeros;
- * S3	from data_end on there is nothing but holes.
+ * T2	what is behind the end of the staged unit are zeros;
+ * T3	from data_end on there is nothing but holes.
  *
  *-------------------------------------------------------------------------
  */
@@ -88,11 +88,23 @@ ahead_bytes(const SfStream *stream, uint64 unit_no, uint64 len)
 	return Max((int64) len, Max(before, stream->final_length - before));
 }
 
+/* T2: the staged unit.  Goes through it, as who stores it does. */
+static bool
+has_zeros_behind(const SfStream *stream, uint32 len)
+{
+	for (uint32 i = len; i < SF_UNIT_SIZE; i++)
+		if (stream->unit[i] != 0)
+			return false;
+	return true;
+}
+
 static void
 write_unit(SfStream *stream)
 {
 	uint32		len = unit_bytes(stream, stream->unit_no);
 
+	SF_ASSERT(!stream->unit_changed || stream->unit_loaded);
+	SF_INVARIANT(T2, !stream->unit_loaded || has_zeros_behind(stream, len));
 	if (stream->unit_loaded && stream->unit_changed)
 		sf_write_draft_put(draft_of(stream), stream->unit_no, stream->unit, len,
 						   ahead_bytes(stream, stream->unit_no, len));
@@ -105,6 +117,7 @@ stage_unit(SfStream *stream, uint64 unit_no, bool whole)
 {
 	uint32		len = unit_bytes(stream, unit_no);
 
+	SF_ASSERT(len > 0 && len <= SF_UNIT_SIZE);
 	if (stream->unit_loaded && stream->unit_no == unit_no)
 		return;
 	write_unit(stream);
@@ -113,7 +126,7 @@ stage_unit(SfStream *stream, uint64 unit_no, bool whole)
 	stream->unit_loaded = false;
 	if (!whole)
 		read_stored(stream, unit_no * SF_UNIT_SIZE, len, stream->unit);
-	memset(stream->unit + len, 0, SF_UNIT_SIZE - len);
+	memset(stream->unit + len, SF_BREAKS(t2) ? 1 : 0, SF_UNIT_SIZE - len);
 	stream->unit_no = unit_no;
 	stream->unit_loaded = true;
 }
@@ -143,7 +156,38 @@ is_hole(SfStream *stream, uint64 unit_no)
 	return unit.start == SF_HOLE;
 }
 
-/* Stage the unit that the nearer end cuts, since its length changes (S1). */
+#ifdef SF_ASSERTIONS
+static bool
+is_staged(const SfStream *stream, uint64 unit_no)
+{
+	return stream->unit_loaded && stream->unit_changed && stream->unit_no == unit_no;
+}
+
+/* T1: the end may leave this place, or come to it. */
+static void
+check_cut_unit(SfStream *stream, int64 end)
+{
+	uint64		unit_no = sf_unit_of(end);
+
+	SF_INVARIANT(T1, end % SF_UNIT_SIZE == 0 || is_staged(stream, unit_no) || is_hole(stream, unit_no));
+}
+
+/* T3: looks at the first unit that is behind data_end, and only where there is a draft. */
+static void
+check_data_end(SfStream *stream)
+{
+	uint64		unit_no = SF_UNITS_OF(stream->data_end);
+
+	SF_ASSERT(stream->data_end >= 0 && stream->data_end <= stream->length);
+	SF_INVARIANT(T3, stream->draft == NULL || unit_no >= SF_UNITS_OF(stream->length) ||
+				 is_hole(stream, unit_no));
+}
+#else
+#define check_cut_unit(stream, end)	((void) 0)
+#define check_data_end(stream)		((void) 0)
+#endif
+
+/* Stage the unit that the nearer end cuts, since its length changes (T1). */
 static void
 stage_last_unit(SfStream *stream, int64 end)
 {
@@ -160,14 +204,19 @@ stage_last_unit(SfStream *stream, int64 end)
 static void
 move_end(SfStream *stream, int64 length)
 {
+	int64		nearer = Min(length, stream->length);
+
 	stream->changed = true;
-	stage_last_unit(stream, Min(length, stream->length));
+	if (!SF_BREAKS(t1))
+		stage_last_unit(stream, nearer);
+	check_cut_unit(stream, nearer);
 	if (length < stream->length)
 		drop_staged(stream, SF_UNITS_OF(length), SF_UNITS_OF(stream->length));
 	stream->data_end = Min(stream->data_end, length);
 	if (stream->draft != NULL || stream->value != NULL)
 		sf_write_draft_resize(draft_of(stream), SF_UNITS_OF(length));
 	stream->length = length;
+	check_data_end(stream);
 }
 
 void
@@ -229,7 +278,8 @@ sf_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 le
 	stream->changed |= len > 0;
 	if (object_offset + len > stream->length)
 		move_end(stream, object_offset + len);
-	stream->data_end = Max(stream->data_end, object_offset + len);
+	if (!SF_BREAKS(t3))
+		stream->data_end = Max(stream->data_end, object_offset + len);
 	while (len > 0)
 	{
 		uint64		unit_no = object_offset / SF_UNIT_SIZE;
@@ -247,11 +297,13 @@ sf_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 le
 		data += n;
 		len -= n;
 	}
+	check_data_end(stream);
 }
 
 void
 sf_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 {
+	check_data_end(stream);
 	stream->changed |= len > 0;
 	len = Min(len, stream->data_end - object_offset);
 	if (len > 0)
@@ -280,6 +332,7 @@ struct varlena *
 sf_stage_finish(SfStream *stream)
 {
 	require_usable(stream);
+	check_data_end(stream);
 	write_unit(stream);
 	return sf_write_draft_finish(draft_of(stream), stream->length);
 }

@@ -44,22 +44,41 @@ static Arena *spare;
 
 #define RegionEnd(r)	(((r).start_block + (r).nblocks) * SF_BLOCK_SECTORS)
 
+/* The link to the segment's arena that is being filled, or to NULL. */
+static Arena **
+link_to_arena(const SfSegment *seg)
+{
+	Arena	  **link = &arenas;
+
+	while (*link != NULL && ((*link)->full || !SfNodeEquals((*link)->seg.node, seg->node)))
+		link = &(*link)->next;
+	return link;
+}
+
+static bool
+arena_is_valid(const Arena *arena)
+{
+	uint64		start = arena->region.start_block * SF_BLOCK_SECTORS;
+
+	return start <= arena->first_sector && arena->first_sector <= arena->next_sector &&
+		arena->next_sector <= RegionEnd(arena->region) &&
+		arena->first_sector % SF_BLOCK_SECTORS == 0 && arena->region.nblocks <= SF_MAP_BLOCKS;
+}
+
 /* The segment's arena that is being filled, or NULL; moved to the front. */
 static Arena *
 find_arena(SfSegment *seg)
 {
-	Arena	  **link = &arenas;
+	Arena	  **link = link_to_arena(seg);
+	Arena	   *arena = *link;
 
-	for (Arena *arena = arenas; arena != NULL; link = &arena->next, arena = arena->next)
-	{
-		if (arena->full || !SfNodeEquals(arena->seg.node, seg->node))
-			continue;
-		*link = arena->next;
-		arena->next = arenas;
-		arenas = arena;
-		return arena;
-	}
-	return NULL;
+	if (arena == NULL)
+		return NULL;
+	SF_ASSERT(arena_is_valid(arena));
+	*link = arena->next;
+	arena->next = arenas;
+	arenas = arena;
+	return arena;
 }
 
 static void
@@ -76,6 +95,7 @@ add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_block
 {
 	Arena	   *arena = spare;
 
+	SF_ASSERT(arena != NULL && *link_to_arena(seg) == NULL);
 	spare = NULL;
 	arena->seg = *seg;
 	arena->region = region;
@@ -84,6 +104,7 @@ add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_block
 	arena->full = false;
 	arena->next = arenas;
 	arenas = arena;
+	SF_ASSERT(arena_is_valid(arena));
 	return arena;
 }
 
@@ -141,6 +162,7 @@ sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
 {
 	Arena	   *arena = find_arena(seg);
 
+	SF_ASSERT(nsectors > 0 && nsectors <= SF_MAP_SECTORS);
 	if (arena == NULL)
 		arena = claim_arena(seg);
 	while (arena == NULL || arena->next_sector + nsectors > RegionEnd(arena->region))
@@ -157,7 +179,10 @@ sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
 void
 sf_arena_advance(SfSegment *seg, uint32 nsectors)
 {
-	find_arena(seg)->next_sector += nsectors;
+	Arena	   *arena = find_arena(seg);
+
+	arena->next_sector += nsectors;
+	SF_ASSERT(arena_is_valid(arena));
 }
 
 static uint64
@@ -169,7 +194,7 @@ round_up_block(uint64 sector)
 bool
 sf_arena_goes_on(SfSegment *seg, uint64 sector)
 {
-	Arena	   *arena = find_arena(seg);
+	const Arena *arena = *link_to_arena(seg);
 
 	return arena != NULL && arena->next_sector == sector;
 }
@@ -227,6 +252,7 @@ sf_arena_end(bool commit, bool logged)
 		uint64		next = commit ? round_up_block(arena->next_sector) : arena->first_sector;
 		bool		keep = !arena->full && (commit || !logged) && kept++ < KEEP_ARENAS;
 
+		SF_ASSERT(arena_is_valid(arena));
 		if (!sf_space_is_gone(arena->seg.node))
 			sf_space_park(arena->seg.node, arena->region,
 								next / SF_BLOCK_SECTORS - arena->region.start_block, keep);

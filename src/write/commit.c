@@ -17,6 +17,7 @@
  */
 #include "base/base.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "write/write_internal.h"
@@ -56,6 +57,7 @@ sf_write_note_entries(void)
 void
 sf_write_pre_commit(void)
 {
+	SF_ASSERT(!pre_commit_done && GetCurrentTransactionNestLevel() == 1);
 	pre_commit_done = true;
 	if (!sf_owner_has_work())
 		return;

@@ -119,6 +119,7 @@ place_unit(SfSegment *seg, const char *stored, uint64 ahead_bytes, SfUnit *unit)
 	uint32		nsectors = sf_unit_sectors(unit);
 	char	   *dst;
 
+	SF_ASSERT(unit->stored_bytes > 0 && unit->stored_bytes <= nsectors * SF_SECTOR_SIZE);
 	unit->start = sf_arena_place(seg, nsectors, SF_BYTES_TO_SECTORS(ahead_bytes));
 	dst = sf_gather_reserve(seg, unit->start, nsectors);
 	sf_arena_advance(seg, nsectors);
@@ -142,6 +143,7 @@ put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 a
 	const char *stored[UNITS_AT_ONCE];
 	uint32		n = SF_UNITS_OF(len);
 
+	SF_ASSERT(n > 0 && n <= UNITS_AT_ONCE);
 	for (uint32 i = 0; i < n; i++)
 	{
 		uint64		done = sf_unit_start(i);

@@ -135,6 +135,57 @@ write_buffered(SfSegment *seg)
 	return sf_space_column(seg)->options.cache == SF_CACHE_FULL;
 }
 
+/* ---- what must hold (G1 to G3) ---- */
+
+#ifdef SF_ASSERTIONS
+static bool
+share_block(const Piece *a, const Piece *b)
+{
+	return a->nsectors > 0 && b->nsectors > 0 &&
+		a->start < TYPEALIGN(SF_BLOCK_SECTORS, PieceEnd(b)) &&
+		b->start < TYPEALIGN(SF_BLOCK_SECTORS, PieceEnd(a)) &&
+		SfNodeEquals(a->seg->node, b->seg->node);
+}
+
+/* A piece that is begun or written.  Goes through all pieces, so not for each unit. */
+static void
+check_piece(const GatherBuffer *buf, const Piece *piece)
+{
+	uint32		padded = BLOCK_ROUND_UP(piece->nsectors * SF_SECTOR_SIZE);
+
+	SF_INVARIANT(G1, piece->start % SF_BLOCK_SECTORS == 0);
+	SF_ASSERT(piece->offset % SF_BLOCK_SIZE == 0 && piece->offset + padded <= buf->size);
+	for (int b = 0; b < 2; b++)
+		for (int i = 0; i < buffers[b].npieces; i++)
+			SF_INVARIANT(G2, &buffers[b].pieces[i] == piece ||
+						 !share_block(&buffers[b].pieces[i], piece));
+}
+
+/* The buffer is being written: nothing more goes to a block that one of its pieces fills in part. */
+static void
+check_tails(const GatherBuffer *buf)
+{
+	for (int i = 0; i < buf->npieces; i++)
+		SF_INVARIANT(G3, buf->pieces[i].nsectors % SF_BLOCK_SECTORS == 0 ||
+					 !sf_arena_goes_on(buf->pieces[i].seg, PieceEnd(&buf->pieces[i])));
+}
+
+static bool
+gather_is_valid(void)
+{
+	const GatherBuffer *buf = &buffers[current];
+
+	return buf->npieces >= 0 && buf->npieces < MAX_PIECES && buf->fill <= buf->size &&
+		buf->fill % SF_BLOCK_SIZE == 0 && (buf->npieces > 0 || buf->fill == 0) &&
+		(buf->npieces == 0 || buf->pieces[buf->npieces - 1].offset < buf->size);
+}
+#else
+#define check_piece(buf, piece)		((void) 0)
+#define check_tails(buf)			((void) 0)
+#endif
+
+/* ---- writing ---- */
+
 /* Start the write of one piece; what is behind its end in the last block is
  * zeros. */
 static void
@@ -144,6 +195,8 @@ start_piece(GatherBuffer *buf, Piece *piece, bool durable)
 	uint32		padded = BLOCK_ROUND_UP(len);
 	SfStatCounters *stats = sf_stats_local(piece->seg->table_oid, piece->seg->attnum);
 
+	SF_ASSERT(len > 0 && !piece->started);
+	check_piece(buf, piece);
 	memset(buf->mem + piece->offset + len, 0, padded - len);
 	piece->io.files = sf_io_open(piece->seg->node, write_buffered(piece->seg));
 	piece->io.segment_offset = piece->start * SF_SECTOR_SIZE;
@@ -194,6 +247,7 @@ wait_piece(Piece *piece)
 {
 	if (piece->nsectors == 0)
 		return;
+	SF_ASSERT(piece->started);
 	sf_io_wait(&piece->io);
 	sf_stats_local(piece->seg->table_oid, piece->seg->attnum)->ioreap_time_us +=
 		sf_io_take_counts().reap_us;
@@ -202,6 +256,7 @@ wait_piece(Piece *piece)
 static void
 log_piece(GatherBuffer *buf, Piece *piece)
 {
+	SF_ASSERT(piece->started || piece->nsectors == 0);
 	if (!piece->logged && piece->seg->logged_data && piece->nsectors > 0)
 		sf_space_log_data(piece->seg, piece->start, buf->mem + piece->offset,
 						  piece->nsectors);
@@ -289,6 +344,8 @@ carry_tail(GatherBuffer *from_buf, Piece *from, GatherBuffer *to_buf, Piece *to)
 	memcpy(to_buf->mem + to->offset,
 		   from_buf->mem + from->offset + (Size) from->nsectors * SF_SECTOR_SIZE,
 		   n * SF_SECTOR_SIZE);
+	if (SF_BREAKS(g2))
+		from->nsectors += n;
 }
 
 /*
@@ -302,14 +359,15 @@ begin_piece(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 	Piece	   *tail = find_open_tail(from_buf, seg, sector);
 	Piece	   *piece = &buf->pieces[buf->npieces++];
 
-	SF_ASSERT(!from_buf->started);
+	SF_ASSERT(!from_buf->started && buf->npieces <= MAX_PIECES);
 	piece->seg = seg;
-	piece->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
+	piece->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS + (SF_BREAKS(g1) ? 1 : 0);
 	piece->nsectors = 0;
 	piece->offset = buf->fill;
 	piece->started = piece->logged = false;
 	if (tail != NULL)
 		carry_tail(from_buf, tail, buf, piece);
+	check_piece(buf, piece);
 	SF_ASSERT(PieceEnd(piece) == sector);
 	return piece;
 }
@@ -358,6 +416,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 		next->fill += SF_BLOCK_SIZE;
 	}
 	start_buffer(full, false);
+	check_tails(full);
 }
 
 /* Does a piece go on with those sectors?  No piece crosses a map page. */
@@ -387,6 +446,7 @@ sf_gather_start_early(void)
 	GatherBuffer *buf = &buffers[current];
 	Piece	   *piece = last_piece(buf);
 
+	SF_ASSERT(piece != NULL && gather_is_valid());
 	if (piece->started || piece->nsectors < SF_GATHER_EARLY_SECTORS ||
 		piece->nsectors % SF_BLOCK_SECTORS != 0)
 		return;
@@ -416,8 +476,10 @@ sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 	Piece	   *piece;
 	char	   *dst;
 
+	SF_ASSERT(nsectors > 0);
 	require_undamaged();
 	allocate_buffers();
+	SF_ASSERT(gather_is_valid());
 	if (nsectors * SF_SECTOR_SIZE >= SF_IO_LARGE)
 		sf_io_use_memory();
 	if (buf->started)
@@ -436,7 +498,7 @@ sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 	dst = buf->mem + piece->offset + (Size) piece->nsectors * SF_SECTOR_SIZE;
 	piece->nsectors += nsectors;
 	buf->fill = piece->offset + BLOCK_ROUND_UP(piece->nsectors * SF_SECTOR_SIZE);
-	SF_ASSERT(buf->fill <= buf->size);
+	SF_ASSERT(!piece->started && gather_is_valid());
 	return dst;
 }
 
@@ -494,8 +556,22 @@ sf_gather_flush_all(bool durable)
 	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
 	if (durable)
 		sync_dirty_files();
-	sf_arena_skip_partial_blocks();
+	if (!SF_BREAKS(g3))
+		sf_arena_skip_partial_blocks();
+	check_tails(buf);
+	check_tails(other);
 }
+
+#ifdef SF_ASSERTIONS
+static bool
+is_in_flight(const GatherBuffer *buf)
+{
+	for (int i = 0; i < buf->npieces; i++)
+		if (buf->pieces[i].started && buf->pieces[i].io.in_flight)
+			return true;
+	return false;
+}
+#endif
 
 void
 sf_gather_reset(void)
@@ -504,6 +580,7 @@ sf_gather_reset(void)
 	{
 		GatherBuffer *buf = &buffers[i];
 
+		SF_INVARIANT(rule_1, !is_in_flight(buf));
 		buf->fill = 0;
 		buf->npieces = 0;
 		buf->started = false;

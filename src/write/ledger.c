@@ -76,6 +76,7 @@ reserve(Facts *facts, int64 n)
 	int64		size = Max(Max(FIRST_FACTS, facts->size * 2), facts->n + n);
 	Fact	   *items;
 
+	SF_ASSERT(facts->done <= facts->n && facts->n <= facts->size);
 	if (facts->n + n <= facts->size)
 		return true;
 	items = MemoryContextAllocExtended(sf_write_context(), size * sizeof(Fact),
@@ -96,6 +97,7 @@ reserve(Facts *facts, int64 n)
 static bool
 touches(const Fact *fact, const SfSegment *seg, SfRun run)
 {
+	SF_ASSERT(fact->run.nsectors > 0 && run.nsectors > 0);
 	return fact->seg == seg && fact->run.start + fact->run.nsectors == run.start &&
 		fact->run.start / SF_MAP_SECTORS == run.start / SF_MAP_SECTORS;
 }
@@ -200,24 +202,61 @@ sum_up(Facts *facts, bool merge)
 	}
 }
 
+#ifdef SF_ASSERTIONS
+/* Levels ascend, and the facts that are not logged are counted.  Goes through all levels. */
+static bool
+ledger_is_valid(void)
+{
+	int64		n = 0;
+
+	for (int64 i = 0; i < nlevels; i++)
+	{
+		if (levels[i].level < 1 || (i > 0 && levels[i].level < levels[i - 1].level))
+			return false;
+		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+			n += levels[i].facts[kind].n - levels[i].facts[kind].done;
+	}
+	return n == nfacts && nheld >= 0;
+}
+#endif
+
 static void
 sum_up_all(void)
 {
+	SF_ASSERT(ledger_is_valid());
 	for (int64 i = 0; i < nlevels; i++)
 		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
 			sum_up(&levels[i].facts[kind], kind != SF_FACT_FREE_PAGE);
+	SF_ASSERT(ledger_is_valid());
 }
 
 /* ---- logging ---- */
+
+#ifdef SF_ASSERTIONS
+/* L1 and L2, as far as the server tells: not of which level a subtransaction is. */
+static void
+check_fxid(int level, uint64 fxid)
+{
+	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(fxid));
+	uint64		top = U64FromFullTransactionId(GetTopFullTransactionId());
+
+	SF_INVARIANT(L2, fxid <= U64FromFullTransactionId(GetCurrentFullTransactionId()));
+	SF_INVARIANT(L1, (level == 1) == (fxid == top));
+	SF_INVARIANT(L1, TransactionIdIsCurrentTransactionId(xid));
+}
+#else
+#define check_fxid(level, fxid)		((void) 0)
+#endif
 
 /* L1 and L2: the xid that the entries of a level carry. */
 static uint64
 fxid_of(const Level *level)
 {
-	if (level->level == 1)
+	SF_ASSERT(level->level <= GetCurrentTransactionNestLevel());
+	if (level->level == 1 || SF_BREAKS(l1))
 		return U64FromFullTransactionId(GetTopFullTransactionId());
 	if (level->level == GetCurrentTransactionNestLevel())
-		return U64FromFullTransactionId(GetCurrentFullTransactionId());
+		return U64FromFullTransactionId(GetCurrentFullTransactionId()) + (SF_BREAKS(l2) ? 1 : 0);
 	return level->fxid;
 }
 
@@ -225,10 +264,12 @@ fxid_of(const Level *level)
 static void
 log_some(Facts *facts, int64 end, SfPendKind kind, uint64 fxid)
 {
+	int64		done_before = facts->done;
 	SfRun		runs[SF_PENDING_MAX];
 	SfSegment  *seg = facts->items[facts->done].seg;
 	int			n = 0;
 
+	SF_ASSERT(facts->done < end && end <= facts->n);
 	while (n < SF_PENDING_MAX && facts->done + n < end &&
 		   facts->items[facts->done + n].seg == seg)
 	{
@@ -239,8 +280,10 @@ log_some(Facts *facts, int64 end, SfPendKind kind, uint64 fxid)
 	/* those of storage that is gone fall away */
 	if (sf_space_is_usable(seg))
 		n = sf_space_log_some(seg, kind, fxid, runs, n);
-	facts->done += n;
+	if (!SF_BREAKS(l4))
+		facts->done += n;
 	nfacts -= n;
+	SF_INVARIANT(L4, n > 0 && facts->done == done_before + n);
 }
 
 /* L5: put those whose storage is there first, in their order; how many. */
@@ -251,6 +294,8 @@ usable_first(Facts *facts)
 	bool		usable = false;
 	int64		n = 0;
 
+	if (SF_BREAKS(l5))
+		return facts->n;
 	for (int64 i = 0; i < facts->n; i++)
 	{
 		Fact		fact = facts->items[i];
@@ -289,10 +334,12 @@ sf_ledger_log(void)
 				if (facts->items[facts->done].seg != seg)
 					SF_FAULT(commit_before_entries);
 				seg = facts->items[facts->done].seg;
+				check_fxid(levels[i].level, fxid_of(&levels[i]));
 				log_some(facts, facts->n, pend_kinds[kind], fxid_of(&levels[i]));
 			}
 		}
 	}
+	SF_ASSERT(nfacts == 0 && ledger_is_valid());
 }
 
 /* Remember that a segment has early entries. */
@@ -313,16 +360,21 @@ log_early(Level *level, SfFactKind kind)
 	Facts	   *facts = &level->facts[kind];
 	int64		usable;
 
-	if (kind == SF_FACT_ALLOC && level->level > 1)
+	if (kind == SF_FACT_ALLOC && level->level > 1 && !SF_BREAKS(l3))
 		return;					/* L3 */
 	SF_ASSERT(facts->done == 0);
 	usable = usable_first(facts);
 	while (facts->done < usable)
 	{
+		uint64		fxid = fxid_of(level);
+
 		CHECK_FOR_INTERRUPTS();
 		SF_FAULT(entries_early);
+		check_fxid(level->level, fxid);
+		SF_INVARIANT(L3, kind != SF_FACT_ALLOC || level->level == 1);
+		SF_INVARIANT(L5, sf_space_is_usable(facts->items[facts->done].seg));
 		note_logged(facts->items[facts->done].seg);
-		log_some(facts, usable, pend_kinds[kind], fxid_of(level));
+		log_some(facts, usable, pend_kinds[kind], fxid);
 	}
 	forget_done(facts);
 }
@@ -347,6 +399,7 @@ sf_ledger_bound(void)
 		for (int64 i = 0; i < nlevels; i++)
 			log_early(&levels[i], kind);
 	nheld = nfacts;
+	SF_ASSERT(ledger_is_valid());
 }
 
 bool
@@ -401,6 +454,7 @@ give(Level *from, Level *to)
 void
 sf_ledger_at_subcommit(int level)
 {
+	SF_ASSERT(level > 1 && (nlevels == 0 || levels[nlevels - 1].level <= level));
 	for (int64 i = nlevels; i > 0 && levels[i - 1].level >= level; i--)
 		levels[i - 1].level = level - 1;
 	if (level == 2)
@@ -423,6 +477,7 @@ sf_ledger_at_subabort(int level)
 				pfree(facts->items);
 		}
 	nheld = 0;
+	SF_ASSERT(nfacts >= 0);
 }
 
 void

@@ -79,6 +79,8 @@ sf_objects_set_state(SfObject *object, SfObjectState state)
 {
 	int			level = GetCurrentTransactionNestLevel();
 
+	SF_ASSERT(object->level <= level);
+	SF_ASSERT(state != SF_OBJECT_DEAD && object->hash != 0);
 	if (object->level < level)
 	{
 		undo = sf_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
@@ -216,6 +218,7 @@ sf_objects_pages(const uint32 *pages, int npages, void *arg)
 	SfObjectLists *lists = lists_of(arg);
 	Size		size = (lists->npages + npages) * sizeof(uint32);
 
+	SF_ASSERT(npages > 0 && ((SfObject *) arg)->state == SF_OBJECT_DEAD);
 	sf_write_note_entries();
 	lists->pages = lists->pages == NULL
 		? MemoryContextAlloc(sf_write_context(), size)
@@ -248,6 +251,8 @@ sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 void
 sf_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned)
 {
+	SF_ASSERT(object->state == SF_OBJECT_DEAD && object->hash == 0);
+	SF_ASSERT(object->key.object_id == loc->object_id && object->key.generation == loc->generation);
 	object->hash = sf_format_locator_hash(loc);
 	sort_out_pages(object->lists, owned);
 	if (owned->nruns == 1)
@@ -289,6 +294,7 @@ sf_objects_place(SfObject *object, const SfLocator *loc)
 {
 	bool		has_undo = object->level > 1;
 
+	SF_ASSERT(object->state == SF_OBJECT_DRAFT);
 	if (!can_be_plain(object, loc) || !sf_plain_add(object->seg, loc, SF_OBJECT_PLACED))
 	{
 		sf_objects_set_state(object, SF_OBJECT_PLACED);

@@ -71,8 +71,9 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 
 	if (object == NULL || object->state != SF_OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
 		loc.attnum != seg->attnum || !SfNodeEquals(object->seg->node, seg->node) ||
-		!fits_row(object, old))
+		!(fits_row(object, old) || SF_BREAKS(o1)))
 		return false;
+	SF_INVARIANT(O1, fits_row(object, old));
 	sf_object_require_genuine(object->seg, &loc);
 	sf_objects_place(object, &loc);
 	return true;
@@ -104,6 +105,8 @@ note_allocated(const Made *made, const SfLocator *loc)
 static void
 own(Made *made, const SfLocator *loc, SfObjectState state)
 {
+	SF_ASSERT(made->state != SF_OBJECT_DEAD && state >= SF_OBJECT_CONFIRMED);
+	SF_ASSERT(made->seg->attnum == loc->attnum && made->seg->incarnation == loc->incarnation);
 	if (made->state < SF_OBJECT_CONFIRMED)
 		note_allocated(made, loc);
 	if (made->object != NULL)
@@ -131,6 +134,7 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct
 						get_attname(table_oid, attnum, false), get_rel_name(table_oid)),
 				 errdetail("A trigger that fires after the extension's own put it there."),
 				 errhint("Assign the value as bytea (value::bytea), or in a trigger that fires earlier.")));
+	SF_INVARIANT(O1, made.object == NULL || fits_row(made.object, old));
 	sf_object_require_genuine(made.seg, &loc);
 	own(&made, &loc, made.state == SF_OBJECT_LOST ? SF_OBJECT_FREED : SF_OBJECT_CONFIRMED);
 	sf_ledger_bound();
@@ -154,13 +158,51 @@ typedef struct GivenUp
 	SfOwned		unshared;
 } GivenUp;
 
+#ifdef SF_ASSERTIONS
+/* Sectors that one value has and the other one, if there is one, has not. */
+static uint64
+count_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
+{
+	SfOwned		owned = sf_object_minus(seg, loc, other);
+	uint64		sum = 0;
+
+	for (int i = 0; i < owned.nruns; i++)
+		sum += owned.runs[i].nsectors;
+	pfree(owned.runs);
+	return sum;
+}
+
+/*
+ * O2: what the value does not share, and what its successor has, is as much as the
+ * value has, and what its successor does not share.  Maps in inode pages are left
+ * out: they would have to be read whole.
+ */
+static void
+check_unshared(const GivenUp *given)
+{
+	const SfLocator *next = given->successor;
+	uint64		freed = 0;
+
+	if (next == NULL || ((given->loc->flags | next->flags) & SF_LOC_INODE))
+		return;
+	for (int i = 0; i < given->unshared.nruns; i++)
+		freed += given->unshared.runs[i].nsectors;
+	SF_INVARIANT(O2, freed + count_minus(given->seg, next, NULL) ==
+				 count_minus(given->seg, given->loc, NULL) +
+				 count_minus(given->seg, next, given->loc));
+}
+#else
+#define check_unshared(given)	((void) 0)
+#endif
+
 /* What the two do not share (an SfBaseStep). */
 static void
 find_unshared(void *arg)
 {
 	GivenUp    *given = arg;
 
-	given->unshared = sf_object_minus(given->seg, given->loc, given->successor);
+	given->unshared = sf_object_minus(given->seg, given->loc, SF_BREAKS(o2) ? NULL : given->successor);
+	check_unshared(given);
 }
 
 /* A damaged row can be removed, but what it says about space is not believed. */

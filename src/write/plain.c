@@ -96,6 +96,7 @@ sf_plain_set(const SfLocator *loc, SfObjectState state)
 {
 	Group	   *group = find_group(loc);
 
+	SF_ASSERT(group != NULL && state != SF_OBJECT_DEAD);
 	keep_copy(group);
 	group->states[loc->object_id % GROUP_SIZE] = state;
 }

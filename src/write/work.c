@@ -27,6 +27,7 @@ sf_write_context(void)
 void *
 sf_write_make_room(void *array, int64 n, int64 *size, Size item)
 {
+	SF_ASSERT(n >= 0 && n <= *size);
 	if (n < *size)
 		return array;
 	*size = Max(64, *size * 2);
@@ -40,6 +41,7 @@ sf_write_segment(SfSegment *seg)
 {
 	SfSegment  *copy;
 
+	SF_ASSERT(seg->incarnation != 0 && !seg->kept);
 	for (int i = 0; i < nsegments; i++)
 		if (segments[i] == seg ||
 			(segments[i]->relid == seg->relid && SfNodeEquals(segments[i]->node, seg->node)))
