@@ -13,6 +13,9 @@
  *	 F2	a spinlock covers the decision only, never the action;
  *	 F3	a pass of an I/O point that does not act is one of io_any, too.
  *
+ * F1 is asserted.  F2 and F3 are not: both are one look at the code, at take()
+ * and at sf_fault_io(), and an assertion would repeat that code.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"

@@ -30,6 +30,8 @@
  * N3	Nobody looks at the rows of a table, or makes a segment or triggers for it,
  *		while a command around the current one has it in work (is_in_work).
  *
+ * N1 and N3 are asserted.  N2 needs no assertion: every build looks, and throws.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"

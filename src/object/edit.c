@@ -14,7 +14,8 @@
  *		are not written;
  * E3	a node that is not the last of its level is written full, so one that
  *		was the last is loaded and changed when the object grows behind it;
- * E4	a node of holes is not written: the pointer to it leads nowhere.
+ * E4	a node of holes is not written: the pointer to it leads nowhere, unless
+ *		it is the root.
  *
  *-------------------------------------------------------------------------
  */

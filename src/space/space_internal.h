@@ -51,7 +51,8 @@
  * tend.c		what the monitor does to a segment
  * repair.c		pages made anew for securefile_repair()
  *
- * Invariants (asserted where they are made or used):
+ * Invariants (asserted where they are made or used; S1, S3 and S4 of each change
+ * by change.c, before it is applied):
  *	 S1	a used bit is set only by the record that adds its ALLOC entry (or by
  *		repair.c, if its owner has committed), and cleared only by the
  *		resolver;

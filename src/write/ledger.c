@@ -24,6 +24,10 @@
  *		early: a rollback to a savepoint brings the storage back.  Only when the
  *		transaction ends do they fall away.
  *
+ * Of L1 it is asserted that the xid is one of this transaction's that has not
+ * aborted, and the top one for nest level 1 only.  Of which level another one is
+ * the server does not tell; test 060 does.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"

@@ -27,6 +27,8 @@
  * O2	it allocates what the base does not have, and the base, losing the row
  *		to it, frees what it does not have.
  *
+ * O2 is asserted where both maps stand in locators.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
