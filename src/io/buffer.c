@@ -80,6 +80,7 @@ map_huge(Size size)
 	char	   *start = (char *) TYPEALIGN(HUGE_PAGE_SIZE, (uintptr_t) raw);
 	char	   *end = start + size;
 
+	SF_ASSERT(size % HUGE_PAGE_SIZE == 0);
 	if (start > raw)
 		(void) munmap(raw, start - raw);
 	if (raw + size + HUGE_PAGE_SIZE > end)
@@ -101,6 +102,7 @@ carve_huge(Size size)
 		spare = map_huge(HUGE_PAGE_SIZE);
 		spare_bytes = HUGE_PAGE_SIZE;
 	}
+	SF_ASSERT(size <= spare_bytes && size % SF_IO_ALIGN == 0);
 	part = spare;
 	spare += size;
 	spare_bytes -= size;

@@ -67,7 +67,7 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 	int			flags = (from == 0) ? SF_FD_CREATE : 0;
 	uint32		repeats = 0;
 
-	SF_ASSERT(from % SF_IO_ALIGN == 0 && to % SF_IO_ALIGN == 0);
+	SF_ASSERT(from % SF_IO_ALIGN == 0 && to % SF_IO_ALIGN == 0 && to <= SF_FILE_SIZE);
 	while (from < to)
 	{
 		int32		result;
@@ -101,6 +101,7 @@ grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 		uint64		from = sf_io_file_offset(from_bytes);
 		uint64		to = sf_io_end_in_file(fileno, to_bytes);
 
+		SF_ASSERT(from < to && to <= SF_FILE_SIZE);
 		write_zeros(node, fileno, from, to);
 		if (from == 0)
 			sf_io_sync_name(node, fileno);
@@ -111,6 +112,8 @@ grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 void
 sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 {
+	SF_ASSERT(from_bytes < to_bytes);
+	SF_ASSERT(from_bytes % SF_IO_ALIGN == 0 && to_bytes % SF_IO_ALIGN == 0);
 	PG_TRY();
 	{
 		grow(node, from_bytes, to_bytes);

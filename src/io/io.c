@@ -131,6 +131,7 @@ choose_method(void)
 	wanted = best_not_refused((SfIoMethod) sf_io_method);
 	if (engine.ops == method_table[wanted] && engine.depth >= sf_io_concurrency)
 		return;
+	SF_ASSERT(engine.in_flight == 0);
 	if (engine.ops != NULL)
 	{
 		const SfIoMethodOps *old = engine.ops;
@@ -181,6 +182,7 @@ sf_io_completed(SfIo *io, int32 result)
 {
 	SF_ASSERT(io->in_flight && engine.in_flight > 0);
 
+	SF_ASSERT(result <= (int32) io->len_bytes);
 	require_same_bytes(io);
 	io->result = result;
 	io->in_flight = false;
@@ -270,6 +272,7 @@ submit(SfIo *io, uint32 len_bytes)
 {
 	instr_time	start;
 
+	SF_ASSERT(io->in_flight && len_bytes > 0 && len_bytes <= io->len_bytes);
 	if (engine.ops != &sf_io_method_sync)
 	{
 		engine.ops->submit(io, len_bytes);
@@ -301,6 +304,7 @@ sf_io_start(SfIo *io)
 	while (engine.in_flight >= Min(engine.depth, sf_io_concurrency))
 		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
 
+	SF_ASSERT(engine.in_flight < engine.depth && engine.pid == MyProcPid);
 	if (io->is_write && io->durable && SF_FAULT_SKIPS(io_durable))
 		io->durable = false;
 	io->slot = descriptor_of(io);
@@ -387,6 +391,7 @@ transfer_rest(SfIo *io, uint32 done_bytes)
 	instr_time	start;
 	int32		result;
 
+	SF_ASSERT(!io->in_flight && done_bytes < io->len_bytes);
 	if (len_bytes < 0)
 		return len_bytes;
 	INSTR_TIME_SET_CURRENT(start);
@@ -428,6 +433,7 @@ sf_io_wait(SfIo *io)
 			report_failure(io, done_bytes, -result);
 		io->result = transfer_rest(io, done_bytes);
 	}
+	SF_ASSERT(done_bytes == io->len_bytes);
 	io->result = (int32) io->len_bytes;
 }
 
@@ -452,6 +458,7 @@ sf_io_read_cached(SfIo *io)
 		if (allowed > 0)
 			result = sf_io_transfer(io->slot->fd, false, false, io->buf + done_bytes,
 									allowed, file_offset + done_bytes);
+		SF_ASSERT(result <= (int32) (io->len_bytes - done_bytes));
 		if (result > 0)
 			done_bytes += result;
 		else if (!sf_io_repeat(result, &repeats))

@@ -31,6 +31,7 @@ sf_io_transfer(int fd, bool is_write, bool durable, char *buf,
 	int			flags = sf_io_rw_flags(is_write, durable);
 	ssize_t		n;
 
+	SF_ASSERT(fd >= 0 && len_bytes > 0 && (is_write || !durable));
 	if (is_write)
 		n = pwritev2(fd, &iov, 1, (off_t) file_offset, flags);
 	else

@@ -305,6 +305,7 @@ open_slot(SfNode node, uint32 fileno, bool want_direct, int flags)
 				(errcode_for_file_access(),
 				 errmsg("could not open segment data file \"%s\": %m", path)));
 	}
+	SF_ASSERT(slot->fd < 0 && (want_direct || !slot->direct));
 	slot->node = node;
 	slot->fileno = fileno;
 	slot->want_direct = want_direct;
@@ -323,8 +324,12 @@ sf_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags)
 	slot = find_slot(node, fileno, want_direct);
 	if (slot == NULL)
 		slot = open_slot(node, fileno, want_direct, flags);
-	if (slot != NULL)
-		slot->last_used = ++use_clock;
+	SF_ASSERT(slot != NULL || (flags & SF_FD_MISSING_OK));
+	if (slot == NULL)
+		return NULL;
+	SF_ASSERT(slot->fd >= 0 && !slot->stale && slot->fileno == fileno);
+	SF_ASSERT(SfNodeEquals(slot->node, node) && slot->want_direct == want_direct);
+	slot->last_used = ++use_clock;
 	return slot;
 }
 

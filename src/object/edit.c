@@ -184,6 +184,16 @@ is_empty(SfEdit *edit, const EditNode *node)
 	return true;
 }
 
+/* E1: levels are written from the leaves on, so that no pointer is stale. */
+static bool
+is_written(const SfEdit *edit, uint16 levels)
+{
+	for (int i = 0; i < edit->nnodes; i++)
+		if (edit->nodes[i].level < levels && edit->nodes[i].changed)
+			return false;
+	return true;
+}
+
 #ifdef SF_ASSERTIONS
 /* A node that becomes a page.  Goes through its entries, as who copies it does. */
 static void
@@ -211,16 +221,6 @@ check_parent(SfEdit *edit, const EditNode *node)
 {
 	SF_INVARIANT(E1, node->level == edit->depth - 1 ||
 				 is_changed(edit, node->level + 1, node->index / sf_inode_capacity(node->level + 1)));
-}
-
-/* E1: levels are written from the leaves on, so that no pointer is stale. */
-static bool
-is_written(const SfEdit *edit, uint16 levels)
-{
-	for (int i = 0; i < edit->nnodes; i++)
-		if (edit->nodes[i].level < levels && edit->nodes[i].changed)
-			return false;
-	return true;
 }
 
 /* E3: what was the last node of its level, and is written anew with more entries. */
@@ -352,6 +352,8 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 {
 	SfEdit	   *edit = palloc(sizeof(SfEdit));
 
+	SF_ASSERT(base == NULL || (base->object_id == version->object_id &&
+							   base->generation < version->generation));
 	edit->seg = seg;
 	edit->loc = *version;
 	/* one that has a transformed unit once says so of all versions to come */
@@ -463,7 +465,7 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 {
 	EditNode	   *leaf;
 
-	SF_ASSERT(unit_no < edit->nunits);
+	SF_ASSERT(unit_no < edit->nunits && edit->depth == sf_inode_depth(edit->nunits));
 	if (unit->flags != SF_CODEC_RAW)
 		edit->loc.flags |= SF_LOC_UNITS;
 	SF_ASSERT(sf_format_unit_problem(unit, edit->loc.flags, SF_PLAIN_UNKNOWN) == NULL);

@@ -143,6 +143,7 @@ minus_node(Minus *minus, SfChild pointer, uint16 level, const Other *other)
 	SfInode    *node;
 	SfInode    *other_node;
 
+	SF_ASSERT(level < sf_object_depth(minus->loc));
 	if (same_node(minus, pointer, other))
 		return;
 	CHECK_FOR_INTERRUPTS();
@@ -219,6 +220,8 @@ sf_object_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
 {
 	Minus		minus = {.seg = seg,.loc = loc,.other = other};
 
+	SF_ASSERT(other == NULL || (other->object_id == loc->object_id &&
+								other->incarnation == loc->incarnation));
 	return walk(&minus);
 }
 

@@ -51,6 +51,17 @@ static SfReadSeat seats[SEATS];
 
 /* ---- seats ---- */
 
+/* The seat is the reader's, and its ring is within its chunks. */
+static bool
+seat_is_valid(const SfReader *reader)
+{
+	const SfReadSeat *seat = reader->seat;
+
+	return seat->owner == reader && seat->oldest >= 0 && seat->oldest < SEAT_CHUNKS &&
+		seat->busy >= 0 && seat->busy <= SEAT_CHUNKS && reader->depth > 0 &&
+		reader->depth <= SEAT_CHUNKS;
+}
+
 /* Memory of a seat, made on first use; and nothing of old in flight. */
 static void
 prepare_seat(SfReadSeat *seat)
@@ -80,6 +91,7 @@ take_seat(SfReader *reader)
 		seat->owner = reader;
 		reader->seat = seat;
 		reader->depth = 1;
+		SF_ASSERT(seat_is_valid(reader));
 		return true;
 	}
 	return false;
@@ -88,6 +100,7 @@ take_seat(SfReader *reader)
 void
 sf_read_leave_seat(SfReader *reader)
 {
+	SF_ASSERT(reader->seat == NULL || seat_is_valid(reader));
 	if (reader->seat != NULL)
 		reader->seat->owner = NULL;
 	reader->seat = NULL;
@@ -120,6 +133,7 @@ look_up(void *arg)
 
 	if (reader->units == NULL)
 		reader->units = MemoryContextAlloc(reader->context, SF_INODE_MAX_UNITS * sizeof(SfUnit));
+	SF_ASSERT(first < reader->loc.nunits && what->unit_no < first + n);
 	reader->nknown = 0;
 	sf_read_look_up(what->job, first, n, reader->units);
 	reader->first_known = first;
@@ -259,6 +273,7 @@ take_chunk(SfReader *reader, SfReadJob *job, SfReadChunk *chunk, uint64 unit_no)
 	uint64		chunk_end = chunk->first_unit + chunk->nunits;
 	uint64		end = Min(chunk_end, SfReadTargetEnd(job->target));
 
+	SF_ASSERT(unit_no >= chunk->first_unit && unit_no < end);
 	for (; unit_no < end; unit_no++)
 		sf_read_deliver_unit(job, chunk, unit_no - chunk->first_unit);
 	if (sf_unit_start(chunk_end) <= job->target->offset + job->target->len)
@@ -274,6 +289,7 @@ read_rest(SfReader *reader, SfReadJob *job, uint64 unit_no)
 	SfReadJob	rest_job = *job;
 	uint64		skip = Max(sf_unit_start(unit_no), rest.offset) - rest.offset;
 
+	SF_ASSERT(skip < rest.len);
 	rest.dst += skip;
 	rest.offset += skip;
 	rest.len -= skip;
@@ -312,6 +328,7 @@ sf_read_ahead(SfReader *reader, SfReadJob *job)
 
 		CHECK_FOR_INTERRUPTS();
 		fill_ring(reader, job, unit_no);
+		SF_ASSERT(seat_is_valid(reader));
 		chunk = oldest_chunk(reader->seat);
 		if (unit_no < (chunk != NULL ? chunk->first_unit : reader->next_unit))
 			sf_read_deliver_hole(job, unit_no++);

@@ -90,6 +90,24 @@ sf_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint3
 
 /* ---- requests ---- */
 
+/* Its units lie side by side, and their blocks find room in its buffer. */
+static bool
+chunk_is_valid(const SfReadChunk *chunk)
+{
+	uint64		end = chunk->units[0].start;
+
+	if (chunk->nunits == 0 || chunk->nunits > SF_READ_CHUNK_UNITS || chunk->overlaid > chunk->nsectors)
+		return false;
+	for (uint32 i = 0; i < chunk->nunits; i++)
+	{
+		if (chunk->units[i].start != end)
+			return false;
+		end = unit_end(&chunk->units[i]);
+	}
+	return end == chunk->units[0].start + chunk->nsectors &&
+		(end_block(end) - first_block(chunk)) * SF_BLOCK_SIZE <= SF_READ_CHUNK_BYTES;
+}
+
 /* Lay what gather buffers hold of a chunk over it; returns how many sectors. */
 static uint32
 lay_over(SfReadJob *job, const SfReadChunk *chunk, char *data)
@@ -115,6 +133,7 @@ sf_read_start_chunk(SfReadJob *job, SfReadChunk *chunk)
 	chunk->arrived = chunk->started = chunk->writer_ended = false;
 	chunk->checked = 0;
 	chunk->overlaid = lay_over(job, chunk, chunk->data);
+	SF_ASSERT(chunk_is_valid(chunk));
 	if (chunk->overlaid == chunk->nsectors)
 		return;
 	chunk->io.files = job->files;
@@ -172,6 +191,8 @@ wait_request(SfReadJob *job, SfReadChunk *chunk)
 bool
 sf_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk)
 {
+	SF_ASSERT(chunk_is_valid(chunk));
+	SF_ASSERT(chunk->started || chunk->overlaid == chunk->nsectors);
 	if (chunk->arrived || !chunk->started)
 		return true;
 	/* what it was started with may have been closed since */
@@ -193,6 +214,7 @@ sf_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk)
 static void
 reread_directly(SfReadJob *job, SfReadChunk *chunk)
 {
+	SF_ASSERT(chunk->started && chunk->arrived && !chunk->io.in_flight);
 	chunk->io.files = sf_io_open(job->seg->node, false);
 	sf_io_start(&chunk->io);
 	sf_io_wait(&chunk->io);
@@ -228,6 +250,7 @@ may_be_better(SfReadChunk *chunk)
 {
 	if (!chunk->started)
 		return false;
+	SF_ASSERT(chunk->arrived);
 	if (chunk->may_reread)
 	{
 		chunk->may_reread = false;
@@ -291,6 +314,7 @@ decode_unit(SfReadJob *job, uint64 unit_no, const SfUnit *unit, const char *stor
 	uint32		plain_bytes = sf_unit_plain_bytes(job->length_bytes, unit_no);
 	char	   *plain = wanted.len == plain_bytes ? wanted.dst : palloc(plain_bytes);
 
+	SF_ASSERT(wanted.len > 0 && wanted.skip + wanted.len <= plain_bytes);
 	if (!sf_transform_decode(unit, stored, plain, plain_bytes))
 		sf_read_report_undecodable(unit_no, unit);
 	if (plain == wanted.dst)
@@ -309,6 +333,7 @@ sf_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
 
 	if (stored == NULL || wanted.len == 0)
 		return;
+	SF_ASSERT(!sf_transform_is_raw(unit) || wanted.skip + wanted.len <= unit->stored_bytes);
 	if (sf_transform_is_raw(unit))
 		memcpy(wanted.dst, stored + wanted.skip, wanted.len);
 	else

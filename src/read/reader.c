@@ -86,6 +86,7 @@ sf_read_reader_length(const SfReader *reader)
 void
 sf_read_stop_at(SfReader *reader, int64 object_offset)
 {
+	SF_ASSERT(object_offset >= 0);
 	reader->end_offset = Min(object_offset, reader->length_bytes);
 }
 
@@ -168,6 +169,7 @@ read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
 												reader->loc.incarnation);
 	SfReadJob	job;
 
+	SF_ASSERT(reader->stored && seg->incarnation == reader->loc.incarnation && target->len > 0);
 	if (!reader->genuine)
 		sf_object_require_genuine(seg, &reader->loc);
 	reader->genuine = true;

@@ -65,6 +65,7 @@ goes_straight(SfReadJob *job, SfReadChunk *chunk)
 	if (!job->buffered || target->dst == NULL || start < target->offset ||
 		end > target->offset + target->len || !is_raw(chunk))
 		return false;
+	SF_ASSERT(start < end);
 	chunk->data = target->dst + (start - target->offset);
 	chunk->io.len_bytes = end - start;
 	return true;
@@ -153,6 +154,7 @@ read_window(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n)
 	int			oldest = 0;
 	int			busy = 0;
 
+	SF_ASSERT(n > 0 && n <= UNITS_AT_ONCE);
 	for (;;)
 	{
 		while (busy < depth)
@@ -161,6 +163,7 @@ read_window(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n)
 
 			CHECK_FOR_INTERRUPTS();
 
+			SF_ASSERT(!chunk->io.in_flight);
 			if (!next_chunk(job, units, first_unit, n, &next, chunk))
 				break;
 			if (busy == 0 && read_straight(job, chunk))
@@ -172,6 +175,7 @@ read_window(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n)
 			break;
 		if (sf_read_wait_chunk(job, &slots[oldest]))
 			take_chunk(job, &slots[oldest]);
+		SF_ASSERT(busy > 0 && busy <= depth && depth <= nslots);
 		oldest = (oldest + 1) % depth;
 		busy--;
 	}
@@ -185,6 +189,7 @@ sf_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 	instr_time	start;
 	instr_time	end;
 
+	SF_ASSERT(n > 0);
 	if (job->target->edit != NULL)
 	{
 		sf_object_edit_units(job->target->edit, first, n, units);

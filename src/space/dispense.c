@@ -71,6 +71,7 @@ find_slot(SfNode node, bool make)
 {
 	Dispenser  *oldest = &table->slots[0];
 
+	SF_ASSERT(LWLockHeldByMeInMode(&table->lock, LW_EXCLUSIVE));
 	for (int i = 0; i < DISPENSE_SEGMENTS; i++)
 	{
 		Dispenser  *slot = &table->slots[i];

@@ -92,6 +92,7 @@ add_tail(Relation rel, uint32 seen_tail)
 Buffer
 sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
 {
+	SF_ASSERT(n > 0 && n <= SF_PENDING_MAX && (hmode == BUFFER_LOCK_EXCLUSIVE) == (hbuf != NULL));
 	for (;;)
 	{
 		Buffer		header = sf_page_read(rel, 0, SF_PAGE_HEADER, hmode);
@@ -125,6 +126,7 @@ sf_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
 {
 	SfPendEntry entry = {0};
 
+	SF_ASSERT(count > 0 && count <= SF_MAP_SECTORS);
 	(void) GetCurrentTransactionId();	/* so that the record carries an xid */
 	entry.fxid = fxid;
 	entry.start = start;

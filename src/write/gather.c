@@ -169,6 +169,10 @@ check_tails(const GatherBuffer *buf)
 		SF_INVARIANT(G3, buf->pieces[i].nsectors % SF_BLOCK_SECTORS == 0 ||
 					 !sf_arena_goes_on(buf->pieces[i].seg, PieceEnd(&buf->pieces[i])));
 }
+#else
+#define check_piece(buf, piece)		((void) 0)
+#define check_tails(buf)			((void) 0)
+#endif
 
 static bool
 gather_is_valid(void)
@@ -179,10 +183,6 @@ gather_is_valid(void)
 		buf->fill % SF_BLOCK_SIZE == 0 && (buf->npieces > 0 || buf->fill == 0) &&
 		(buf->npieces == 0 || buf->pieces[buf->npieces - 1].offset < buf->size);
 }
-#else
-#define check_piece(buf, piece)		((void) 0)
-#define check_tails(buf)			((void) 0)
-#endif
 
 /* ---- writing ---- */
 
@@ -562,7 +562,6 @@ sf_gather_flush_all(bool durable)
 	check_tails(other);
 }
 
-#ifdef SF_ASSERTIONS
 static bool
 is_in_flight(const GatherBuffer *buf)
 {
@@ -571,7 +570,6 @@ is_in_flight(const GatherBuffer *buf)
 			return true;
 	return false;
 }
-#endif
 
 void
 sf_gather_reset(void)

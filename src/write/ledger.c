@@ -206,7 +206,6 @@ sum_up(Facts *facts, bool merge)
 	}
 }
 
-#ifdef SF_ASSERTIONS
 /* Levels ascend, and the facts that are not logged are counted.  Goes through all levels. */
 static bool
 ledger_is_valid(void)
@@ -222,7 +221,6 @@ ledger_is_valid(void)
 	}
 	return n == nfacts && nheld >= 0;
 }
-#endif
 
 static void
 sum_up_all(void)
