@@ -100,13 +100,6 @@ typedef PGAlignedBlock SfIoBlock;
 	ReadBufferWithoutRelcache(node, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK, NULL, true)
 #endif
 
-/* 17 can ask for a stronger lock, too */
-#if PG_VERSION_NUM >= 170000
-#define sf_compat_lock_is_held(tag, mode)	LockHeldByMe(tag, mode, false)
-#else
-#define sf_compat_lock_is_held(tag, mode)	LockHeldByMe(tag, mode)
-#endif
-
 /* 17 renamed ShmemVariableCache; the caller holds XactTruncationLock */
 #if PG_VERSION_NUM >= 170000
 #define sf_compat_oldest_clog_xid()	(TransamVariables->oldestClogXid)

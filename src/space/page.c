@@ -166,7 +166,7 @@ sf_page_lock_is_held(Relation rel, BlockNumber which)
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_PAGE(tag, rel->rd_lockInfo.lockRelId.dbId, rel->rd_lockInfo.lockRelId.relId, which);
-	return sf_compat_lock_is_held(&tag, ExclusiveLock);
+	return sf_compat_lock_held(&tag, ExclusiveLock);
 }
 
 /* The buffer of a page that there is. */
