@@ -128,15 +128,20 @@ void
 sf_ddl_require_result_triggers(List *result_rels)
 {
 	ListCell   *lc;
+	bool		whole;
 
 	if (result_rels == NIL || !sf_ddl_noting() || !OidIsValid(sf_ddl_am_oid()))
 		return;
+	/* asked once a statement, which may write to many partitions */
+	whole = sf_ddl_objects() != NULL;
 	foreach(lc, result_rels)
 	{
 		ResultRelInfo *info = lfirst(lc);
 
-		sf_ddl_require_whole(info->ri_RelationDesc);
-		sf_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
+		if (whole)
+			sf_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
+		else
+			sf_ddl_require_whole(info->ri_RelationDesc);
 	}
 }
 
