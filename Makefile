@@ -11,6 +11,7 @@
 #	make demo			a throw-away server with real files in it (see demo/demo.sh)
 #	make bench			speed beside bytea and large objects (see bench/run)
 #	make lint			cheap checks of the sources
+#	make indent			puts the C files in the layout that make lint asks for
 #	make FAULTS=1		with fault points, for tests (make clean first)
 #	make WERROR=1		warnings are errors
 #	make SANITIZE=1		with the address and undefined behaviour sanitizers, for
@@ -81,7 +82,7 @@ here := $(filter-out ./,$(dir $(firstword $(MAKEFILE_LIST))))
 version := $(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(here)META.json)
 
 # PGXS has a check target that only says no, so goals of our own keep it out
-OWN_GOALS = check check-long lint demo bench dist
+OWN_GOALS = check check-long lint indent demo bench dist
 .PHONY: $(OWN_GOALS)
 
 ifeq ($(filter $(OWN_GOALS),$(MAKECMDGOALS)),)
@@ -138,6 +139,9 @@ check check-long:
 
 lint:
 	@$(here)test/lint
+
+indent:
+	@$(here)test/indent
 
 demo:
 	@PG_CONFIG='$(PG_CONFIG)' $(here)demo/demo.sh

@@ -298,9 +298,18 @@ typedef enum What
 } What;
 
 static const char *const names[] = {"securefile", "large object, 8 KB", "large object, 1 MB", "bytea"};
-static void (*const write_one[]) (void) = {write_securefile, write_lo_small, write_lo_large, write_bytea};
-static void (*const remove_one[]) (void) = {remove_securefile, remove_lo, remove_lo, remove_bytea};
-static void (*const read_one[]) (const char *) = {read_securefile, read_lo_small, read_lo_large, read_bytea};
+static void (*const write_one[]) (void) =
+{
+	write_securefile, write_lo_small, write_lo_large, write_bytea
+};
+static void (*const remove_one[]) (void) =
+{
+	remove_securefile, remove_lo, remove_lo, remove_bytea
+};
+static void (*const read_one[]) (const char *) =
+{
+	read_securefile, read_lo_small, read_lo_large, read_bytea
+};
 
 static double
 timed_write(int way)

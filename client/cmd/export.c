@@ -29,7 +29,8 @@ typedef struct Export
 	const Options *options;
 	int			top;
 	FoundList	list;
-	char	   *snapshot;		/* of the list, as SET TRANSACTION SNAPSHOT has it */
+	char	   *snapshot;		/* of the list, as SET TRANSACTION SNAPSHOT
+								 * has it */
 } Export;
 
 /* The list, seen in a transaction that stays open, and its snapshot. */

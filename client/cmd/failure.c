@@ -14,7 +14,7 @@
 
 /* Something found here. */
 bool
-failure_say(Failure *failure, const char *format,...)
+failure_say(Failure *failure, const char *format, ...)
 {
 	va_list		args;
 

@@ -20,7 +20,7 @@ typedef struct Failure
 } Failure;
 
 /* All return false, for "return failure_say(...)". */
-extern bool failure_say(Failure *failure, const char *format,...)
+extern bool failure_say(Failure *failure, const char *format, ...)
 			__attribute__((format(printf, 2, 3)));
 extern bool failure_errno(Failure *failure, const char *what);
 extern bool failure_sql(Failure *failure, PGconn *conn, const PGresult *result);

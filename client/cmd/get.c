@@ -21,7 +21,8 @@
 /* Where the file goes. */
 typedef struct Place
 {
-	int			fd;				/* of what is written as it is: standard output, a device */
+	int			fd;				/* of what is written as it is: standard
+								 * output, a device */
 	int			directory;		/* else: that of the file */
 	char	   *name;			/* and its name there */
 } Place;

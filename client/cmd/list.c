@@ -70,9 +70,9 @@ list_each(Session *session, const char *pattern, const char *prefix,
 	const char *const values[] = {like, prefix};
 
 	/*
-	 * A pattern means the same whatever the collation of the column is.  ORDER BY
-	 * has no operator that could be named: it takes that of the default operator
-	 * class of text, and operator classes are a superuser's to make.
+	 * A pattern means the same whatever the collation of the column is. ORDER
+	 * BY has no operator that could be named: it takes that of the default
+	 * operator class of text, and operator classes are a superuser's to make.
 	 */
 	char	   *sql = text_make("SELECT f.name, f.length FROM ("
 								"SELECT %s, pg_catalog.length(%s) FROM %s WHERE %s IS NOT NULL"
@@ -83,7 +83,7 @@ list_each(Session *session, const char *pattern, const char *prefix,
 								" ORDER BY f.name",
 								target->key_text, target->column, target->table, target->column);
 	bool		sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
-		PQsetSingleRowMode(session->conn);
+	PQsetSingleRowMode(session->conn);
 
 	free(sql);
 	free(like);

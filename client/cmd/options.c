@@ -133,10 +133,10 @@ static const Verb verbs[] = {
 const char *argp_program_version = "securefile " PGSF_VERSION;
 
 static const char summary_doc[] =
-	"Files in securefile columns of PostgreSQL tables.\n"
-	"\vVerbs: put, get, cat, ls, stat, rm, import, export, verify; \"securefile VERB --help\" tells more.\n\n"
-	"Exit status: 0 done; 1 some files failed or differ; 2 wrong usage; 3 no connection, or no such table or column; "
-	"130 interrupted.";
+"Files in securefile columns of PostgreSQL tables.\n"
+"\vVerbs: put, get, cat, ls, stat, rm, import, export, verify; \"securefile VERB --help\" tells more.\n\n"
+"Exit status: 0 done; 1 some files failed or differ; 2 wrong usage; 3 no connection, or no such table or column; "
+"130 interrupted.";
 
 /* What a parse works on. */
 typedef struct Parse
@@ -291,7 +291,8 @@ parse_option(int key, char *arg, struct argp_state *state)
 			break;
 		case ARGP_KEY_ARG:
 			if (parse->verb != NULL)
-				return ARGP_ERR_UNKNOWN;	/* so that all come as ARGP_KEY_ARGS */
+				return ARGP_ERR_UNKNOWN;	/* so that all come as
+											 * ARGP_KEY_ARGS */
 			parse->verb_at = state->next - 1;
 			parse->verb = find_verb(arg, state);
 			check_before(parse, state);

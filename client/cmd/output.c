@@ -148,7 +148,7 @@ output_quoted(const char *name)
 
 /* A message; what the server says can hold anybody's names.  The caller has the lock. */
 static void
-say(const char *format,...)
+say(const char *format, ...)
 {
 	va_list		args;
 	char	   *text,
@@ -212,7 +212,7 @@ output_record(json_t *record)
 
 /* A line of text on standard output; the newline is added. */
 void
-output_line(const char *format,...)
+output_line(const char *format, ...)
 {
 	va_list		args;
 

@@ -39,7 +39,7 @@ extern void output_unlock(void);
 extern void output_file(const char *name, Action action, int64_t bytes);
 extern void output_failed(const char *name, const Failure *failure);
 extern void output_record(json_t *record);
-extern void output_line(const char *format,...) __attribute__((format(printf, 1, 2)));
+extern void output_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern json_t *output_json_name(const char *name);
 extern const char *output_quoted(const char *name);
 extern void output_message(const Failure *failure);

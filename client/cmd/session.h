@@ -21,7 +21,8 @@ typedef struct Target
 {
 	char	   *extension;		/* schema of the extension's functions */
 	char	   *table;			/* with its schema */
-	char	   *store_table;	/* where new values are made: table, or a partition */
+	char	   *store_table;	/* where new values are made: table, or a
+								 * partition */
 	char	   *column;			/* of the files */
 	char	   *key;			/* of the names */
 	char	   *key_text;		/* expression: the name as text */
@@ -38,7 +39,8 @@ typedef struct Session
 	pgsf	   *handle;
 	const Target *target;
 	char	   *buffer;			/* BUFFER_SIZE bytes */
-	bool		lost;			/* the connection is gone and does not come back */
+	bool		lost;			/* the connection is gone and does not come
+								 * back */
 } Session;
 
 #define BUFFER_SIZE		(256 * 1024)

@@ -13,7 +13,7 @@
 
 /* As sprintf, in memory of its own. */
 char *
-text_make(const char *format,...)
+text_make(const char *format, ...)
 {
 	va_list		args;
 	char	   *text;

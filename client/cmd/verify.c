@@ -24,7 +24,8 @@ typedef struct Verify
 {
 	const Options *options;
 	int			top;			/* of --against, or -1 */
-	FoundList	list;			/* stored files to look at; length -1: named by the user */
+	FoundList	list;			/* stored files to look at; length -1: named
+								 * by the user */
 } Verify;
 
 /* ---- the column ---- */
@@ -52,13 +53,16 @@ check_column(Session *session, const Options *options, Failure *failure)
 	const Target *target = session->target;
 	const char *const values[] = {target->table, target->plain_column};
 
-	/* without rows of its own it has no ctid: partitions stand in the finding, others are an error */
+	/*
+	 * without rows of its own it has no ctid: partitions stand in the
+	 * finding, others are an error
+	 */
 	char	   *sql = !target->has_rows
-		? text_make("SELECT c.finding, NULL, c.detail FROM " CHECK_CALL " c", target->extension)
-		: text_make("SELECT c.finding, t.name, c.detail FROM " CHECK_CALL " c"
-					" LEFT JOIN (SELECT ctid, %s FROM ONLY %s) t (place, name)"
-					" ON t.place OPERATOR(pg_catalog.=) c.ctid",
-					target->extension, target->key_text, target->table);
+	? text_make("SELECT c.finding, NULL, c.detail FROM " CHECK_CALL " c", target->extension)
+	: text_make("SELECT c.finding, t.name, c.detail FROM " CHECK_CALL " c"
+				" LEFT JOIN (SELECT ctid, %s FROM ONLY %s) t (place, name)"
+				" ON t.place OPERATOR(pg_catalog.=) c.ctid",
+				target->extension, target->key_text, target->table);
 	PGresult   *result = session_query(session, failure, sql, 2, values);
 
 	free(sql);

@@ -117,7 +117,7 @@ has_failed(pgsf *h, const char *sqlstate)
 
 /* Set the error, unless there is one, and return -1. */
 int
-pgsfi_fail(pgsf *h, const char *sqlstate, const char *format,...)
+pgsfi_fail(pgsf *h, const char *sqlstate, const char *format, ...)
 {
 	va_list		args;
 

@@ -85,16 +85,19 @@ typedef struct Link
 {
 	PGconn	   *conn;			/* NULL: PQfinish was called */
 	pgsf	   *handles;
-	char	   *schema;			/* of the extension, quoted; NULL: not asked yet */
+	char	   *schema;			/* of the extension, quoted; NULL: not asked
+								 * yet */
 
 	/* Between take and release the connection is ours, in pipeline mode. */
-	pgsf	   *user;			/* whose commands are in flight; NULL: nobody's */
+	pgsf	   *user;			/* whose commands are in flight; NULL:
+								 * nobody's */
 	bool		was_nonblocking;
 	bool		was_pipeline;
 	bool		was_idle;		/* outside a transaction */
 	Prepared	prepared;
 	bool		unsynced;		/* commands were sent after the last sync */
-	bool		lost;			/* libpq is not to be asked for results any more */
+	bool		lost;			/* libpq is not to be asked for results any
+								 * more */
 	Awaited		queue[QUEUE_MAX];
 	int			queue_head;
 	int			queue_len;
@@ -115,8 +118,8 @@ struct pgsf
 	pgsf	   *next;			/* of the same connection */
 
 	Error		error;
-	bool		failed_unseen;	/* error is of something between two calls: the next
-								 * one reports it */
+	bool		failed_unseen;	/* error is of something between two calls:
+								 * the next one reports it */
 
 	/* the value */
 	pgsf_mode	mode;
@@ -138,7 +141,8 @@ struct pgsf
 	int64_t		piece_offset;	/* in the object */
 	int64_t		piece_len;
 	int64_t		asked_until;
-	int64_t		last_end;		/* where the last read ended: sequential or not */
+	int64_t		last_end;		/* where the last read ended: sequential or
+								 * not */
 	int			ahead;			/* pieces to have in flight beyond it */
 
 	pgsf_progress progress;

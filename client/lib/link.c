@@ -118,7 +118,11 @@ pgsfi_link(PGconn *conn)
 	if (link == NULL)
 		return NULL;
 	link->conn = conn;
-	/* registering fails if it is registered already, by an attempt that failed below */
+
+	/*
+	 * registering fails if it is registered already, by an attempt that
+	 * failed below
+	 */
 	(void) PQregisterEventProc(conn, link_event, "libpgsecurefile", NULL);
 	if (!PQsetInstanceData(conn, link_event, link))
 	{

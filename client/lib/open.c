@@ -16,7 +16,11 @@ begin(pgsf *h)
 	h->own_transaction = false;
 	if (!h->link->was_idle)
 		return 0;
-	/* what another handle had begun has ended, perhaps by a COMMIT that failed */
+
+	/*
+	 * what another handle had begun has ended, perhaps by a COMMIT that
+	 * failed
+	 */
 	pgsfi_disown_transaction(h->link);
 	h->own_transaction = true;
 	return pgsfi_send(h, AWAITED_NOTHING, "BEGIN", NULL, 0);

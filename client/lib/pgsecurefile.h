@@ -89,23 +89,28 @@ extern int	pgsf_version(void);
  * server's; those of the securefile functions are in doc/reference.md.
  */
 #define PGSF_ERROR_ARGUMENT		"SF001" /* an argument is wrong */
-#define PGSF_ERROR_STATE		"SF002" /* nothing is open; a value is open already;
-										 * open for reading only */
-#define PGSF_ERROR_BUSY			"SF003" /* a command or COPY of the application is in
-										 * progress on the connection */
-#define PGSF_ERROR_EXTENSION	"SF004" /* no extension securefile in this database */
+#define PGSF_ERROR_STATE		"SF002" /* nothing is open; a value is open
+										 * already; open for reading only */
+#define PGSF_ERROR_BUSY			"SF003" /* a command or COPY of the
+										 * application is in progress on the
+										 * connection */
+#define PGSF_ERROR_EXTENSION	"SF004" /* no extension securefile in this
+										 * database */
 #define PGSF_ERROR_NOT_FOUND	"SF010" /* the SELECT gave no row; the storing
 										 * statement stored none */
 #define PGSF_ERROR_MANY			"SF011" /* the SELECT gave more than one row */
 #define PGSF_ERROR_NULL			"SF012" /* the value is NULL */
 #define PGSF_ERROR_FILE			"SF020" /* local file; pgsf_errno() tells why */
 #define PGSF_ERROR_CHANGED		"SF021" /* the file changed while it was put */
-#define PGSF_ERROR_CALLBACK		"SF022" /* a source or sink said that it failed */
-#define PGSF_ERROR_CANCELLED	"57014" /* pgsf_cancel, the progress callback, or a
-										 * cancel request of somebody else */
-#define PGSF_ERROR_CONNECTION	"08006" /* connection lost; may be 57P01 and the like
-										 * if the server said why */
-#define PGSF_ERROR_UNKNOWN		"08007" /* lost during COMMIT: look whether it is stored */
+#define PGSF_ERROR_CALLBACK		"SF022" /* a source or sink said that it
+										 * failed */
+#define PGSF_ERROR_CANCELLED	"57014" /* pgsf_cancel, the progress callback,
+										 * or a cancel request of somebody
+										 * else */
+#define PGSF_ERROR_CONNECTION	"08006" /* connection lost; may be 57P01 and
+										 * the like if the server said why */
+#define PGSF_ERROR_UNKNOWN		"08007" /* lost during COMMIT: look whether it
+										 * is stored */
 #define PGSF_ERROR_CLOSED		"08003" /* PQfinish() or PQreset() was called */
 #define PGSF_ERROR_PROTOCOL		"08P01" /* an answer that was not understood */
 #define PGSF_ERROR_MEMORY		"53200" /* out of memory, here or there */

@@ -14,8 +14,8 @@
 typedef struct Put
 {
 	/*
-	 * Give up to len bytes, in *data or in buf, which *data is at first; 0 at the
-	 * end, -1 with the error set.
+	 * Give up to len bytes, in *data or in buf, which *data is at first; 0 at
+	 * the end, -1 with the error set.
 	 */
 	int64_t		(*next) (pgsf *h, struct Put *put, char *buf, int64_t len,
 						 const char **data);

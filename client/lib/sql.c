@@ -20,7 +20,7 @@
 
 /* Like asprintf; NULL: out of memory, the error is set. */
 char *
-pgsfi_sql(pgsf *h, const char *format,...)
+pgsfi_sql(pgsf *h, const char *format, ...)
 {
 	va_list		args;
 	char	   *text;
@@ -62,7 +62,8 @@ pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select)
 /* What is of interest in a statement, outside of comments, strings and names. */
 typedef struct Scan
 {
-	char		keyword[10];	/* the first word, in upper case, cut if longer */
+	char		keyword[10];	/* the first word, in upper case, cut if
+								 * longer */
 	int			highest;		/* parameter, 0: none */
 	bool		has_value;		/* PGSF_VALUE is there */
 } Scan;
@@ -195,7 +196,7 @@ check_statement(pgsf *h, const char *sql, const pgsf_params *params, Scan *scan)
 {
 	int			count = params == NULL ? 0 : params->count;
 	const char *conforming = h->link->conn == NULL ? NULL :
-		PQparameterStatus(h->link->conn, "standard_conforming_strings");
+	PQparameterStatus(h->link->conn, "standard_conforming_strings");
 
 	if (params != NULL && pgsfi_check_params(h, params) < 0)
 		return -1;

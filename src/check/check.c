@@ -82,7 +82,7 @@ check_segment(SfCheck *check, SfPageWalk *walk)
 {
 	check->segrel = relation_open(check->seg->relid, NoLock);
 	if (check->moving)
-		check->header = sf_space_header(check->segrel);	/* as new as the rows */
+		check->header = sf_space_header(check->segrel); /* as new as the rows */
 	sf_check_begin_walk(check, walk);
 	sf_check_find_end(walk);
 	check_file_size(check);

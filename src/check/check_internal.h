@@ -119,7 +119,8 @@ typedef struct SfCheck
 	SfCheckRuns owned_pages;	/* inode pages that they own */
 	uint64		max_object_id;	/* of live rows */
 	bool		hidden;			/* not all that live rows own is known */
-	uint64		total_sectors;	/* more than the header has, when that is an old one */
+	uint64		total_sectors;	/* more than the header has, when that is an
+								 * old one */
 } SfCheck;
 
 /* What is known of a page of the segment relation. */
@@ -128,13 +129,15 @@ typedef struct SfCheck
 #define SF_KNOWN_OWNED		0x04	/* inode page of a live row */
 #define SF_KNOWN_NAMED		0x08	/* by a pending entry */
 #define SF_KNOWN_DOOMED		0x10	/* by one that will set it free */
-#define SF_KNOWN_TAKEN		0x20	/* by a committed transaction, which took it */
+#define SF_KNOWN_TAKEN		0x20	/* by a committed transaction, which took
+									 * it */
 
 /* The walk over the pages of a segment relation, and what it has seen. */
 typedef struct SfPageWalk
 {
 	SfCheck    *check;
-	bool		all_sound;		/* all values are: what nobody owns nobody misses */
+	bool		all_sound;		/* all values are: what nobody owns nobody
+								 * misses */
 	uint32		npages;			/* of the relation */
 	uint32		nblocks;		/* that it should have */
 	uint8	   *known;			/* of every page */
@@ -249,7 +252,7 @@ extern void sf_check_header(SfPageWalk *walk);
  */
 extern void sf_check_report(SfCheck *check, const char *action, const char *finding,
 							ItemPointer tid, uint64 sector, uint64 nsectors,
-							const char *detail,...)
+							const char *detail, ...)
 			pg_attribute_printf(7, 8);
 
 /* Same, for bytes; -1 is NULL. */

@@ -177,7 +177,7 @@ check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 		SfCheckRun *run = &check->owned.runs[i];
 
 		is_old |= report_parts(walk, run, first, map->used, false, SF_REPAIR_MARK, "owned but free",
-					 "the space map takes it for free");
+							   "the space map takes it for free");
 		walk->lists_damaged |= report_parts(walk, run, first, planes.doomed, true, SF_REPAIR_LISTS,
 											"owned but to be freed",
 											"a pending entry will set it free");

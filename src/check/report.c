@@ -56,7 +56,7 @@ sf_check_report_bytes(SfCheck *check, const char *action, const char *finding,
 
 void
 sf_check_report(SfCheck *check, const char *action, const char *finding, ItemPointer tid,
-				uint64 sector, uint64 nsectors, const char *detail,...)
+				uint64 sector, uint64 nsectors, const char *detail, ...)
 {
 	char		buf[1024];
 	va_list		args;

@@ -124,7 +124,7 @@ note_owned(SfCheck *check, const SfOwned *owned)
 static void
 check_value(SfCheck *check, Datum value)
 {
-	ValueWork	work = {.check = check,.value = value};
+	ValueWork	work = {.check = check, .value = value};
 	uint64		nfindings = check->nfindings;
 
 	(void) sf_check_guarded(check, SF_REPAIR_NONE, read_map, &work);

@@ -80,7 +80,11 @@ sf_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 
 	if (name == NULL || !has_name(sf_ddl_alter->retyped_names, name))
 		return;
-	/* other parts of the command (SET NOT NULL) alter the column, too, and later */
+
+	/*
+	 * other parts of the command (SET NOT NULL) alter the column, too, and
+	 * later
+	 */
 	if (sf_ddl_altered_column(table_oid, name) == InvalidAttrNumber)
 	{
 		foreach(lc, sf_ddl_alter->converts)

@@ -54,7 +54,8 @@ struct SfConvert
 	const char *name;
 	Oid			type;			/* which it has before */
 	int			natts;
-	const char **taken;			/* names of columns that the expression takes, else NULL */
+	const char **taken;			/* names of columns that the expression takes,
+								 * else NULL */
 };
 
 static bool becomes_securefile(ColumnDef *def);
@@ -348,6 +349,7 @@ static const struct
 	const char *message_id;
 	const char *hint;
 }			hints[] = {
+
 	{"functions in index expression must be marked IMMUTABLE",
 	"Drop the index first: none can be computed from the bytes of a securefile. A trigger can keep a digest of them in a column of its own."},
 	{"functions in index predicate must be marked IMMUTABLE",

@@ -26,7 +26,8 @@ typedef struct SfDdlObjects
 	Oid			store_fn;		/* the three trigger functions */
 	Oid			account_fn;
 	Oid			truncate_fn;
-	Oid			convert_fn;		/* what ALTER COLUMN TYPE puts values in place with */
+	Oid			convert_fn;		/* what ALTER COLUMN TYPE puts values in place
+								 * with */
 } SfDdlObjects;
 
 /*
@@ -222,8 +223,10 @@ typedef enum SfRowFilter
 	SF_ROWS_STORED,				/* any STORED value */
 	SF_ROWS_FOREIGN,			/* a STORED value of another table or column */
 	SF_ROWS_OWN,				/* a STORED value of this table and column */
-	SF_ROWS_UNPROVED,			/* FOREIGN, or made by this transaction for no row */
-	SF_ROWS_MISPLACED,			/* FOREIGN, or an INLINE one that belongs in the segment */
+	SF_ROWS_UNPROVED,			/* FOREIGN, or made by this transaction for no
+								 * row */
+	SF_ROWS_MISPLACED,			/* FOREIGN, or an INLINE one that belongs in
+								 * the segment */
 } SfRowFilter;
 
 /*

@@ -183,7 +183,7 @@ sf_ddl_require_copy_triggers(Oid relid)
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 	{
 		Relation	rel = is_written(lfirst_oid(lc))
-			? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
+		? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
 
 		if (rel == NULL)
 			continue;

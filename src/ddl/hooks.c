@@ -92,7 +92,11 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 				sf_ddl_alter_note(object_id, sub_id);
 			}
 			sf_ddl_note_table(object_id, false, 0);
-			/* rows are in place: indexes come next, perhaps by parallel workers */
+
+			/*
+			 * rows are in place: indexes come next, perhaps by parallel
+			 * workers
+			 */
 			if (sf_ddl_any_copied())
 				sf_write_flush();
 			break;
@@ -179,7 +183,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 {
 	Node	   *stmt = pstmt->utilityStmt;
 	NodeTag		command = nodeTag(stmt);
-	SfAlter *outer_alter = sf_ddl_alter;
+	SfAlter    *outer_alter = sf_ddl_alter;
 	PlannedStmt *spared;
 	Oid			copied;
 	int			mark;

@@ -48,8 +48,10 @@ is_published_as(Oid table_oid, const char *column)
 	if (GetSchemaPublications(get_rel_namespace(table_oid)) != NIL)
 		return true;
 	foreach(lc, GetRelationPublications(table_oid))
+	{
 		if (sends_column(lfirst_oid(lc), table_oid, get_attnum(table_oid, column)))
 			return true;
+	}
 	return false;
 }
 
@@ -64,8 +66,10 @@ is_published(Relation rel, const char *column)
 	if (!rel->rd_rel->relispartition)
 		return false;
 	foreach(lc, get_partition_ancestors(table_oid))
+	{
 		if (is_published_as(lfirst_oid(lc), column))
 			return true;
+	}
 	return false;
 }
 

@@ -57,9 +57,11 @@ typedef struct Replaced
 	Oid			table_oid;
 	Oid			transient;		/* COPIED: the relation for the new storage */
 	Oid			relfilenode;	/* the others: file of the rows */
-	AttrNumber	attnum;			/* ALTERED: the column, and the type that it had; */
+	AttrNumber	attnum;			/* ALTERED: the column, and the type that it
+								 * had; */
 	Oid			old_type;		/* InvalidOid: it is new */
-	bool		in_place;		/* TRUNCATED: that will be truncated, not replaced */
+	bool		in_place;		/* TRUNCATED: that will be truncated, not
+								 * replaced */
 	int			depth;			/* nesting level of the command */
 	int			level;			/* and of the subtransaction */
 } Replaced;

@@ -125,7 +125,11 @@ of_concern(Relation rel)
 		case RELKIND_MATVIEW:
 		case RELKIND_PARTITIONED_TABLE:
 		case RELKIND_COMPOSITE_TYPE:
-			/* these have no rows of their own, but their row types may be used */
+
+			/*
+			 * these have no rows of their own, but their row types may be
+			 * used
+			 */
 		case RELKIND_VIEW:
 		case RELKIND_FOREIGN_TABLE:
 			return true;
@@ -252,10 +256,10 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 		return false;
 
 	/*
-	 * Rows that came without row triggers: by CREATE TABLE AS and the like, by
-	 * a function that ran while this command had the triggers off, or into a
-	 * table that never had them.  What there was before the segment is none of
-	 * its values, whatever it says.
+	 * Rows that came without row triggers: by CREATE TABLE AS and the like,
+	 * by a function that ran while this command had the triggers off, or into
+	 * a table that never had them.  What there was before the segment is none
+	 * of its values, whatever it says.
 	 */
 	if (dirty->created ||
 		(was_open && sf_ddl_rows_exist(rel, attnum, made ? SF_ROWS_STORED : SF_ROWS_FOREIGN)))
@@ -312,7 +316,7 @@ follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty)
 {
 	Oid			tablespace = sf_ddl_tablespace(rel->rd_rel->reltablespace);
 	bool		moved = dirty->moved ||
-		(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
+	(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
 
 	if (moved && OidIsValid(segrelid))
 		sf_ddl_segment_move(segrelid, tablespace);

@@ -180,7 +180,7 @@ static List *
 choose_segments(const VacuumStmt *stmt, MemoryContext context)
 {
 	List	   *segments = stmt->rels == NIL ? all_segments() :
-		segments_of_tables(named_tables(stmt));
+	segments_of_tables(named_tables(stmt));
 	List	   *chosen = NIL;
 	ListCell   *cell;
 

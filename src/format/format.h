@@ -159,8 +159,9 @@ typedef struct SfRun
 #define SF_LOC_VERSION_2_FLAGS	(SF_LOC_UNITS | SF_LOC_SHARED | SF_LOC_KEYED)
 #define SF_LOC_KNOWN_FLAGS		(SF_LOC_INODE | SF_LOC_VERSION_2_FLAGS)
 
-#define SF_SHARE_CELLS			126	/* of a share page */
-#define SF_SHARE_BASED			0x0001	/* a changed version of the shared value */
+#define SF_SHARE_CELLS			126 /* of a share page */
+#define SF_SHARE_BASED			0x0001	/* a changed version of the shared
+										 * value */
 
 /* What was done to a unit: bits 0-3 of its flags; the other bits are 0. */
 typedef enum SfCodec
@@ -170,7 +171,8 @@ typedef enum SfCodec
 	SF_CODEC_ZSTD,				/* a frame */
 } SfCodec;
 
-#define SF_CODEC_MAX			SF_CODEC_ZSTD	/* 3: reserved, zstd with a dictionary */
+#define SF_CODEC_MAX			SF_CODEC_ZSTD	/* 3: reserved, zstd with a
+												 * dictionary */
 #define SF_CODED_OVERHEAD		8	/* bytes before the output of a codec */
 #define SF_KEYED_OVERHEAD		48	/* bytes around what is encrypted */
 #define SF_UNIT_STORED_MAX		(SF_UNIT_SIZE + SF_KEYED_OVERHEAD)
@@ -486,7 +488,8 @@ typedef enum SfPendKind
 typedef struct SfPendKindInfo
 {
 	const char *name;			/* NULL: there is no such kind */
-	bool		is_alloc;		/* frees if the transaction failed, else if it committed */
+	bool		is_alloc;		/* frees if the transaction failed, else if it
+								 * committed */
 	bool		is_page;		/* names a page, else a run of sectors */
 } SfPendKindInfo;
 

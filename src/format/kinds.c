@@ -8,10 +8,10 @@
 #include "format/format.h"
 
 static const SfPendKindInfo kinds[] = {
-	[SF_PEND_ALLOC] = {"ALLOC",.is_alloc = true},
+	[SF_PEND_ALLOC] = {"ALLOC", .is_alloc = true},
 	[SF_PEND_FREE] = {"FREE"},
-	[SF_PEND_ALLOC_PAGE] = {"ALLOC_PAGE",.is_alloc = true,.is_page = true},
-	[SF_PEND_FREE_PAGE] = {"FREE_PAGE",.is_page = true},
+	[SF_PEND_ALLOC_PAGE] = {"ALLOC_PAGE", .is_alloc = true, .is_page = true},
+	[SF_PEND_FREE_PAGE] = {"FREE_PAGE", .is_page = true},
 };
 
 const SfPendKindInfo *

@@ -167,8 +167,8 @@ units_problem(const SfLocator *loc)
 		uint32_t	word = get_word(loc, i);
 		SfUnit		unit = {0, 0, word & WORD_BYTES_MASK, word >> WORD_BYTES_BITS};
 		const char *problem = word > WORD_MAX ? "unit has unknown flags" :
-			sf_format_unit_problem(&unit, loc->flags,
-								   sf_unit_plain_bytes(loc->length_bytes, i));
+		sf_format_unit_problem(&unit, loc->flags,
+							   sf_unit_plain_bytes(loc->length_bytes, i));
 
 		if (problem != NULL)
 			return problem;
@@ -223,7 +223,7 @@ sf_format_flat_begin(SfFlatMap *map, const SfLocator *loc, uint64_t first_unit)
 {
 	SfUnit		unit;
 
-	*map = (SfFlatMap) {.loc = loc,.rest = get_run(loc, 0)};
+	*map = (SfFlatMap) {.loc = loc, .rest = get_run(loc, 0)};
 	if (first_unit >= loc->nunits)
 		map->unit_no = loc->nunits;
 	else if (!(loc->flags & SF_LOC_UNITS))

@@ -58,6 +58,6 @@ sf_format_map_none_used(const SfMap *map, SfMapRange range)
 {
 	FOR_EACH_BYTE(i, range)
 		if (map->used[i] & byte_mask(i, first_, end_))
-			return false;
+		return false;
 	return true;
 }

@@ -496,7 +496,7 @@ bool
 sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 {
 	SfFd	   *slot = sf_io_fd_get(files->node, sf_io_fileno(segment_offset), false,
-								   SF_FD_MISSING_OK);
+									SF_FD_MISSING_OK);
 	uint64		file_offset = sf_io_file_offset(segment_offset);
 
 	SF_ASSERT(files->buffered);

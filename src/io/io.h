@@ -235,7 +235,8 @@ typedef struct SfIo
 	char	   *buf;
 	uint32		len_bytes;
 	bool		is_write;
-	bool		durable;		/* write: with RWF_DSYNC; a fault may take it away */
+	bool		durable;		/* write: with RWF_DSYNC; a fault may take it
+								 * away */
 
 	/* owned by this room; zero before the first use */
 	bool		in_flight;

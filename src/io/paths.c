@@ -25,10 +25,10 @@
 
 #define NAME_IN_TABLESPACE	"pg_filenode.map"
 
-static void append(char *path, const char *format,...) pg_attribute_printf(2, 3);
+static void append(char *path, const char *format, ...) pg_attribute_printf(2, 3);
 
 static void
-append(char *path, const char *format,...)
+append(char *path, const char *format, ...)
 {
 	size_t		len = strlen(path);
 	va_list		args;

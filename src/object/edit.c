@@ -49,7 +49,8 @@ struct SfEdit
 	SfPagesMade made;
 	void	   *arg;
 	int			nnodes;
-	EditNode		nodes[MAX_NODES * MAX_DEPTH];	/* writing leaves loads their ancestors */
+	EditNode	nodes[MAX_NODES * MAX_DEPTH];	/* writing leaves loads their
+												 * ancestors */
 };
 
 static EditNode *get_node(SfEdit *edit, uint16 level, uint64 index);
@@ -96,7 +97,7 @@ find_node(SfEdit *edit, uint16 level, uint64 index)
 static EditNode *
 add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode)
 {
-	EditNode	   *node = &edit->nodes[edit->nnodes];
+	EditNode   *node = &edit->nodes[edit->nnodes];
 
 	SF_ASSERT(edit->nnodes < lengthof(edit->nodes) && level < edit->depth);
 	SF_ASSERT(find_node(edit, level, index) == NULL);
@@ -131,7 +132,7 @@ static void
 set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 {
 	uint64		capacity = sf_inode_capacity(level + 1);
-	EditNode	   *parent;
+	EditNode   *parent;
 
 	SF_ASSERT(level < edit->depth);
 	if (level == edit->depth - 1)
@@ -148,7 +149,7 @@ set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 static EditNode *
 get_node(SfEdit *edit, uint16 level, uint64 index)
 {
-	EditNode	   *node = find_node(edit, level, index);
+	EditNode   *node = find_node(edit, level, index);
 	SfChild		pointer;
 	SfInode    *inode;
 	uint64		n = 0;
@@ -246,7 +247,7 @@ check_last_nodes(SfEdit *edit, uint16 depth, uint64 nunits)
 typedef struct Batch
 {
 	SfEdit	   *edit;
-	EditNode	   *nodes[PAGES_AT_ONCE];
+	EditNode   *nodes[PAGES_AT_ONCE];
 	int			n;
 } Batch;
 
@@ -255,7 +256,7 @@ static uint32
 fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *arg)
 {
 	Batch	   *batch = arg;
-	EditNode	   *node = batch->nodes[i];
+	EditNode   *node = batch->nodes[i];
 	SfInode    *inode = node->inode;
 	Size		entry = node->level == 0 ? sizeof(SfUnit) : sizeof(SfChild);
 	Size		len;
@@ -306,7 +307,7 @@ write_level(SfEdit *edit, uint16 level)
 	SF_INVARIANT(E1, is_written(edit, level));
 	for (int i = 0; i < n; i++)
 	{
-		EditNode	   *node = &edit->nodes[i];
+		EditNode   *node = &edit->nodes[i];
 
 		if (node->level != level || !node->changed)
 			continue;
@@ -379,7 +380,7 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 static void
 cut_node(SfEdit *edit, uint16 level, uint64 index)
 {
-	EditNode	   *node = get_node(edit, level, index);
+	EditNode   *node = get_node(edit, level, index);
 
 	for (uint64 i = entries_inside(edit, level, index); i < sf_inode_capacity(level); i++)
 		if (!SF_BREAKS(e2))
@@ -392,7 +393,7 @@ static void
 lower_root(SfEdit *edit)
 {
 	uint16		level = edit->depth - 1;
-	EditNode	   *root = get_node(edit, level, 0);
+	EditNode   *root = get_node(edit, level, 0);
 
 	SF_ASSERT(level > 0);
 	edit->root = root->inode->u.children[0];
@@ -420,7 +421,7 @@ static void
 raise_root(SfEdit *edit)
 {
 	SfChild		old = edit->root;
-	EditNode	   *root;
+	EditNode   *root;
 
 	edit->root = SF_HOLE_CHILD;
 	edit->depth++;
@@ -463,7 +464,7 @@ sf_object_edit_resize(SfEdit *edit, uint64 nunits)
 void
 sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 {
-	EditNode	   *leaf;
+	EditNode   *leaf;
 
 	SF_ASSERT(unit_no < edit->nunits && edit->depth == sf_inode_depth(edit->nunits));
 	if (unit->flags != SF_CODEC_RAW)

@@ -261,7 +261,7 @@ struct varlena *
 sf_object_edited(const SfPiece *pieces, int npieces)
 {
 	SfPiece    *merged = palloc_extended(Max(npieces, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
-	EditedHeader header = {.form = SF_FORM_EDITED,.boot_id = sf_base_boot_id()};
+	EditedHeader header = {.form = SF_FORM_EDITED, .boot_id = sf_base_boot_id()};
 	EditedPiece *out;
 	struct varlena *datum;
 	Size		size;

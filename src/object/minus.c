@@ -218,7 +218,7 @@ walk(Minus *minus)
 SfOwned
 sf_object_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
 {
-	Minus		minus = {.seg = seg,.loc = loc,.other = other};
+	Minus		minus = {.seg = seg, .loc = loc, .other = other};
 
 	SF_ASSERT(other == NULL || (other->object_id == loc->object_id &&
 								other->incarnation == loc->incarnation));
@@ -228,7 +228,7 @@ sf_object_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
 SfOwned
 sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged, void *arg)
 {
-	Minus		minus = {.seg = seg,.loc = loc,.damaged = damaged,.arg = arg};
+	Minus		minus = {.seg = seg, .loc = loc, .damaged = damaged, .arg = arg};
 
 	return walk(&minus);
 }

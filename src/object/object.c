@@ -20,7 +20,10 @@ sf_object_decode(struct varlena *datum, SfLocator *loc)
 	const char *problem = sf_format_locator_decode((uint8 *) VARDATA_ANY(datum),
 												   VARSIZE_ANY_EXHDR(datum), loc);
 
-	/* what is behind these flags is not built yet: nothing may be read or freed */
+	/*
+	 * what is behind these flags is not built yet: nothing may be read or
+	 * freed
+	 */
 	if (problem == NULL && (loc->flags & (SF_LOC_SHARED | SF_LOC_KEYED)))
 		problem = "locator is one of a later version of securefile";
 	return problem;

@@ -35,7 +35,8 @@ struct RopeNode
 	RopeNode   *right;
 	SfPiece		piece;
 	uint64		length;			/* of all below, as is what follows */
-	uint64		data;			/* upper limit of what a flat one takes behind its pieces */
+	uint64		data;			/* upper limit of what a flat one takes behind
+								 * its pieces */
 	uint64		nvalues;
 	uint32		npieces;
 	int			height;
@@ -173,7 +174,7 @@ balance(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 {
 	if (Height(left) > Height(right) + 2)
 	{
-		RopeNode	   *inner = left->right;
+		RopeNode   *inner = left->right;
 
 		if (Height(left->left) >= Height(inner))
 			return new_node(store, left->left, left->piece, new_node(store, inner, piece, right));
@@ -182,7 +183,7 @@ balance(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 	}
 	if (Height(right) > Height(left) + 2)
 	{
-		RopeNode	   *inner = right->left;
+		RopeNode   *inner = right->left;
 
 		if (Height(right->right) >= Height(inner))
 			return new_node(store, new_node(store, left, piece, inner), right->piece, right->right);

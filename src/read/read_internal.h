@@ -24,10 +24,12 @@
 /* What to do with a unit that cannot be returned: throw, or tell. */
 typedef struct SfReadTarget
 {
-	char	   *dst;			/* receives bytes [offset, offset + len); or NULL */
+	char	   *dst;			/* receives bytes [offset, offset + len); or
+								 * NULL */
 	uint64		offset;			/* object_offset of dst */
 	uint64		len;
-	SfEdit	   *edit;			/* where units are looked up; NULL: in the locator */
+	SfEdit	   *edit;			/* where units are looked up; NULL: in the
+								 * locator */
 	SfReadFinding found;		/* NULL: throw */
 	void	   *arg;
 } SfReadTarget;
@@ -41,7 +43,8 @@ typedef struct SfReadJob
 	SfSegment  *seg;
 	const SfLocator *loc;
 	SfReadTarget *target;
-	uint64		length_bytes;	/* of the value: of a draft, loc does not say it */
+	uint64		length_bytes;	/* of the value: of a draft, loc does not say
+								 * it */
 	SfFiles    *files;
 	SfCacheMode cache;
 	bool		buffered;		/* through the page cache */

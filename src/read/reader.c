@@ -188,7 +188,7 @@ read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
 void
 sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 {
-	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len};
+	SfReadTarget target = {.dst = dst, .offset = object_offset, .len = len};
 	bool		in_order = object_offset == reader->next_offset && !reader->in_call;
 
 	SF_ASSERT(object_offset >= 0 && len >= 0 && object_offset + len <= reader->length_bytes);

@@ -90,7 +90,7 @@ static void
 read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 {
 	SfLocator	loc = sf_object_locator(datum);
-	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len};
+	SfReadTarget target = {.dst = dst, .offset = object_offset, .len = len};
 
 	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc.length_bytes);
 	if (len >= SF_IO_LARGE)
@@ -172,7 +172,7 @@ void
 sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 length_bytes,
 			int64 object_offset, int64 len, char *dst)
 {
-	SfReadTarget target = {.dst = dst,.offset = object_offset,.len = len,.edit = edit};
+	SfReadTarget target = {.dst = dst, .offset = object_offset, .len = len, .edit = edit};
 	SfReadJob	job;
 
 	if (len == 0)
@@ -266,7 +266,7 @@ void
 sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 {
 	SfLocator	loc;
-	SfReadTarget target = {.found = found,.arg = arg};
+	SfReadTarget target = {.found = found, .arg = arg};
 
 	if (sf_read_form(datum) != SF_FORM_STORED)
 		return;

@@ -60,7 +60,11 @@ sf_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
 	{
 		CHECK_FOR_INTERRUPTS();
 		read(n, block.data, arg);
-		/* most pages between those of the map are not used yet: they become holes */
+
+		/*
+		 * most pages between those of the map are not used yet: they become
+		 * holes
+		 */
 		if (PageIsNew(block.data) && n < npages - 1)
 			continue;
 		make_own(block.data);

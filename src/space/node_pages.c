@@ -34,8 +34,8 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 
 	/*
-	 * Who has values has a directory, also if they are holes: pg_upgrade finds
-	 * segments by it.
+	 * Who has values has a directory, also if they are holes: pg_upgrade
+	 * finds segments by it.
 	 */
 	if (sf_space_header(rel).total_sectors == 0)
 		sf_grow(seg, rel, 0, 1);

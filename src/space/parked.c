@@ -85,7 +85,7 @@ sf_space_park(SfNode node, SfRegion region, uint32 next_block, bool owned)
 		if (entry->used)
 			continue;
 		*entry = (ParkedRegion) {true, owned ? MyProcPid : 0, next_block,
-			GetCurrentTransactionStopTimestamp(), node, region};
+										GetCurrentTransactionStopTimestamp(), node, region};
 		table->high = Max(table->high, i + 1);
 		parked = true;
 	}

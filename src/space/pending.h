@@ -18,7 +18,8 @@ extern SfPendEntry sf_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, 
 typedef enum SfFate
 {
 	SF_FATE_WAIT,				/* its transaction runs, or somebody needs it */
-	SF_FATE_COMMITTED,			/* FREE committed, not below the horizon: note it */
+	SF_FATE_COMMITTED,			/* FREE committed, not below the horizon: note
+								 * it */
 	SF_FATE_DROP,				/* nothing to free: forget the entry */
 	SF_FATE_FREE,				/* free the space and forget the entry */
 	SF_FATE_LOST,				/* outcome cannot be known any more */

@@ -18,10 +18,12 @@
 
 #define XLOG_SF_CREATE		0x00	/* xl_sf_node; block 0: header */
 #define XLOG_SF_UNLINK		0x10	/* xl_sf_node */
-#define XLOG_SF_GROW		0x20	/* xl_sf_size; header, new map pages; in a move none */
+#define XLOG_SF_GROW		0x20	/* xl_sf_size; header, new map pages; in a
+									 * move none */
 #define XLOG_SF_TRUNCATE	0x30	/* xl_sf_size; header */
 #define XLOG_SF_PAGES		0x40	/* xl_sf_pages; the pages of its reason */
-#define XLOG_SF_RESOLVE		0x50	/* xl_sf_resolve; pending, map or free pages */
+#define XLOG_SF_RESOLVE		0x50	/* xl_sf_resolve; pending, map or free
+									 * pages */
 #define XLOG_SF_DATA		0x60	/* xl_sf_data, bytes */
 #define XLOG_SF_DROP_DB		0x70	/* xl_sf_db */
 #define XLOG_SF_OWN			0x80	/* xl_sf_db */
@@ -33,7 +35,8 @@
 typedef enum SfPagesReason
 {
 	SF_PAGES_ENTRIES = 1,		/* pending page, map pages: entries are added */
-	SF_PAGES_QUEUE,				/* header, pending pages: one is added or taken out */
+	SF_PAGES_QUEUE,				/* header, pending pages: one is added or
+								 * taken out */
 	SF_PAGES_INODE,				/* header, pending page, new inode pages */
 	SF_PAGES_HEADER,			/* header: object ids are reserved */
 	SF_PAGES_REPAIR,			/* header, and any page that is made anew */
@@ -61,7 +64,8 @@ typedef struct xl_sf_pages
 {
 	uint8		version;
 	uint8		reason;			/* SfPagesReason */
-	uint8		kind;			/* SfPendKind of the entries that are added; 0: none */
+	uint8		kind;			/* SfPendKind of the entries that are added;
+								 * 0: none */
 	uint8		reserved;		/* 0 */
 	uint16		nentries;		/* how many */
 } xl_sf_pages;
@@ -96,8 +100,10 @@ typedef struct xl_sf_db
 /* ---- the table of records (wal.c) ---- */
 
 /* What the main data of a record holds. */
-#define SF_HOLDS_NODE		0x01	/* a segment: the struct begins as xl_sf_node */
-#define SF_HOLDS_SIZE		0x02	/* and its size: the struct begins as xl_sf_size */
+#define SF_HOLDS_NODE		0x01	/* a segment: the struct begins as
+									 * xl_sf_node */
+#define SF_HOLDS_SIZE		0x02	/* and its size: the struct begins as
+									 * xl_sf_size */
 #define SF_HOLDS_DB			0x04	/* a database: the struct is xl_sf_db */
 #define SF_HOLDS_BYTES		0x08	/* bytes behind the struct */
 
@@ -111,7 +117,11 @@ typedef struct SfRecordKind
 	int			max_pages;
 	/* Replay it.  It has been checked. */
 	void		(*redo) (XLogReaderState *record, const void *rec);
-	/* Say what its struct holds besides; NULL: nothing.  Also of a damaged one. */
+
+	/*
+	 * Say what its struct holds besides; NULL: nothing.  Also of a damaged
+	 * one.
+	 */
 	void		(*desc) (StringInfo buf, const void *rec);
 	/* What is wrong with what its struct holds besides; NULL: nothing can be. */
 	const char *(*problem) (const void *rec, Size len);

@@ -76,7 +76,7 @@ extern int	sf_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int ma
 
 /* Idle for so long, a region that a backend has parked may be taken. */
 #define SF_PARKED_IDLE_MS	1000
-#define SF_PARKED_ANY_AGE	(-1000)	/* also what has just been parked */
+#define SF_PARKED_ANY_AGE	(-1000) /* also what has just been parked */
 extern void sf_parked_forget(SfNode node);
 extern Size sf_parked_shmem_size(void);
 extern void sf_parked_shmem_init(void);

@@ -30,7 +30,8 @@ static HTAB *segments;			/* SfSegment by relid */
 #define IDS_RESERVED_AT_ONCE	64
 
 static SfDescribeColumn describe;
-static uint64 catalog_state = 1;	/* rises whenever a column may have changed */
+static uint64 catalog_state = 1;	/* rises whenever a column may have
+									 * changed */
 
 void
 sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum)
@@ -81,7 +82,7 @@ find_entry(Oid relid)
 
 	if (segments == NULL)
 	{
-		HASHCTL		ctl = {.keysize = sizeof(Oid),.entrysize = sizeof(SfSegment),
+		HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(SfSegment),
 		.hcxt = TopMemoryContext};
 
 		segments = hash_create("securefile segments", 64, &ctl,

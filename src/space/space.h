@@ -253,7 +253,8 @@ typedef struct SfMaintain
 	uint64		pages_freed;
 	uint64		sectors_grown;
 	uint64		sectors_cut;
-	bool		fading;			/* a tail that is kept for recent demand may go later */
+	bool		fading;			/* a tail that is kept for recent demand may
+								 * go later */
 	FullTransactionId oldest_unresolved;	/* invalid: none */
 } SfMaintain;
 
@@ -367,7 +368,8 @@ extern void sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum);
 
 /* ---- transaction ends; called by the one callback in securefile.c ---- */
 
-extern bool sf_space_at_commit(void);	/* after the commit record; work for the sweeper? */
+extern bool sf_space_at_commit(void);	/* after the commit record; work for
+										 * the sweeper? */
 extern void sf_space_at_abort(void);
 extern void sf_space_at_prepare(void);
 extern void sf_space_at_subcommit(int level);

@@ -99,7 +99,7 @@ unlink_logged(const StorageNote *list)
 {
 	XLogRecPtr	end = InvalidXLogRecPtr;
 
-	(void) SF_FAULT_IO(drop_before_unlink);	/* must not throw */
+	(void) SF_FAULT_IO(drop_before_unlink); /* must not throw */
 	for (const StorageNote *note = list; note != NULL; note = note->next)
 	{
 		forget_storage(note->node);
@@ -273,7 +273,10 @@ sf_space_at_subcommit(int level)
 void
 sf_space_at_subabort(int level)
 {
-	/* an error in a move may have left it set; the end of the transaction clears it */
+	/*
+	 * an error in a move may have left it set; the end of the transaction
+	 * clears it
+	 */
 	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
 	for (StorageNote *note = notes; note != NULL && note->level >= level; note = note->next)
 	{
@@ -408,7 +411,7 @@ static void
 sweep_one(SfNode node, void *arg)
 {
 	Sweep	   *sweep = arg;
-	StorageNote note = {.next = NULL,.node = node};
+	StorageNote note = {.next = NULL, .node = node};
 
 	CHECK_FOR_INTERRUPTS();
 	if (!is_orphan(node))

@@ -82,8 +82,9 @@ put_pages_beside(SfNode node, void *arg)
 	char		name[MAXPGPATH];
 
 	/*
-	 * Where securefile_upgrade_finish() has yet to run after an earlier upgrade,
-	 * the pages are there, and a fork is what a failed attempt has left.
+	 * Where securefile_upgrade_finish() has yet to run after an earlier
+	 * upgrade, the pages are there, and a fork is what a failed attempt has
+	 * left.
 	 */
 	if (!sf_io_database_is_own(SfNodeDb(node), FATAL) || !is_segment_fork(base))
 		return;

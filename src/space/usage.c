@@ -74,7 +74,7 @@ read_pending(Relation rel, RunList *list)
 {
 	Buffer		held = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	uint32		page = SfPageHeader(BufferGetPage(held))->pending_head;
-	uint32		limit = 2 * RelationGetNumberOfBlocks(rel);	/* even if it moves */
+	uint32		limit = 2 * RelationGetNumberOfBlocks(rel); /* even if it moves */
 
 	while (page != SF_NO_PAGE)
 	{
@@ -113,7 +113,7 @@ count_used(Relation rel, uint64 total_sectors)
 SfUsage
 sf_space_usage(SfSegment *seg)
 {
-	RunList		list = {.horizon = sf_pending_horizon(),.size = 256};
+	RunList		list = {.horizon = sf_pending_horizon(), .size = 256};
 	Relation	rel = sf_segment_rel(seg);
 	uint64		total = sf_space_header(rel).total_sectors;
 	SfUsage		usage;

@@ -10,7 +10,7 @@
  */
 #include "base/base.h"
 
-#define XXH_STATIC_LINKING_ONLY	/* the state's size, to have it on the stack */
+#define XXH_STATIC_LINKING_ONLY /* the state's size, to have it on the stack */
 #include <xxhash.h>
 
 #include "fmgr.h"

@@ -13,7 +13,7 @@
 #include "base/base.h"
 
 #include <sodium.h>
-#define XXH_STATIC_LINKING_ONLY	/* the state's size and alignment */
+#define XXH_STATIC_LINKING_ONLY /* the state's size and alignment */
 #include <xxhash.h>
 
 #include "common/cryptohash.h"
@@ -36,7 +36,8 @@ typedef struct Digest
 	const Algorithm *algorithm;
 	union
 	{
-		pg_cryptohash_ctx *server;	/* an ERROR frees it, by way of the resource owner */
+		pg_cryptohash_ctx *server;	/* an ERROR frees it, by way of the
+									 * resource owner */
 		crypto_generichash_blake2b_state *blake2b;
 		XXH3_state_t *xxh3;
 	};
@@ -99,7 +100,10 @@ new_state(Size size, Size alignment)
 static void
 begin_blake2b(Digest *digest)
 {
-	/* picks the fastest code that the processor has; done before, it does nothing */
+	/*
+	 * picks the fastest code that the processor has; done before, it does
+	 * nothing
+	 */
 	if (sodium_init() < 0)
 		elog(ERROR, "libsodium could not be initialized");
 	digest->blake2b = new_state(sizeof(*digest->blake2b), _Alignof(crypto_generichash_blake2b_state));

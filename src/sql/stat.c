@@ -36,7 +36,7 @@ put_column(ReturnSetInfo *rsinfo, const SfStatColumn *column)
 #define SF_STAT(name) values[n++] = Int64GetDatum((int64) column->counters.name);
 	SF_STAT_LIST
 #undef SF_STAT
-	values[n++] = TimestampTzGetDatum(column->reset);
+		values[n++] = TimestampTzGetDatum(column->reset);
 	SF_ASSERT(n == NCOLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

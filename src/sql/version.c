@@ -24,15 +24,15 @@ PG_FUNCTION_INFO_V1(securefile_version);
 /* How the library was built, where that is not as for a release. */
 static const char build_options[] = ""
 #ifdef SF_FAULTS
-	"faults "
+"faults "
 #endif
 #ifdef __SANITIZE_ADDRESS__
-	"sanitizers "
+"sanitizers "
 #endif
 #ifdef USE_ASSERT_CHECKING
-	"assertions "
+"assertions "
 #endif
-;
+		   ;
 
 /* The version of the extension that a function belongs to, or NULL. */
 static text *

@@ -37,8 +37,8 @@ struct SfStream
 	int64		bytes_size;
 
 	/*
-	 * stage.  At most one unit is in memory: what is behind its end are zeros.
-	 * The draft is made when the first unit is written.
+	 * stage.  At most one unit is in memory: what is behind its end are
+	 * zeros. The draft is made when the first unit is written.
 	 */
 	SfSegment	seg;			/* as it was opened */
 	SfDraft    *draft;

@@ -32,16 +32,17 @@ typedef struct SfTransform
 	uint32_t	(*bound) (uint32_t plain_bytes);
 
 	/*
-	 * Encode 1 to SF_UNIT_SIZE bytes into dst, which has room for bound().  Returns
-	 * the number of stored bytes, a length that sf_format_unit_problem() takes for
-	 * this codec; 0: nothing is gained, and the unit is better stored as it is.
+	 * Encode 1 to SF_UNIT_SIZE bytes into dst, which has room for bound().
+	 * Returns the number of stored bytes, a length that
+	 * sf_format_unit_problem() takes for this codec; 0: nothing is gained,
+	 * and the unit is better stored as it is.
 	 */
 	uint32_t	(*encode) (const char *plain, uint32_t plain_bytes, char *dst);
 
 	/*
-	 * Decode into dst, which has room for plain_bytes.  False when these are not the
-	 * stored bytes of a unit of that length; whatever they are, nothing behind the
-	 * end of either is touched.
+	 * Decode into dst, which has room for plain_bytes.  False when these are
+	 * not the stored bytes of a unit of that length; whatever they are,
+	 * nothing behind the end of either is touched.
 	 */
 	bool		(*decode) (const char *stored, uint32_t stored_bytes, char *dst,
 						   uint32_t plain_bytes);
@@ -60,7 +61,7 @@ sf_transform_encode(const SfTransform *codec, const char *plain, uint32_t plain_
 					SfUnit *unit)
 {
 	uint32_t	stored_bytes = codec->id == SF_CODEC_RAW ? 0
-		: codec->encode(plain, plain_bytes, dst);
+	: codec->encode(plain, plain_bytes, dst);
 
 	unit->stored_bytes = stored_bytes == 0 ? plain_bytes : stored_bytes;
 	unit->flags = stored_bytes == 0 ? SF_CODEC_RAW : codec->id;

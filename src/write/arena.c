@@ -255,7 +255,7 @@ sf_arena_end(bool commit, bool logged)
 		SF_ASSERT(arena_is_valid(arena));
 		if (!sf_space_is_gone(arena->seg.node))
 			sf_space_park(arena->seg.node, arena->region,
-								next / SF_BLOCK_SECTORS - arena->region.start_block, keep);
+						  next / SF_BLOCK_SECTORS - arena->region.start_block, keep);
 		arenas = arena->next;
 		pfree(arena);
 	}

@@ -24,7 +24,8 @@ struct SfDraft
 	SfLocator  *base;			/* or NULL */
 	uint64		seed;
 	const SfTransform *codec;
-	char	   *coded;			/* room for UNITS_AT_ONCE of its units; NULL: no codec */
+	char	   *coded;			/* room for UNITS_AT_ONCE of its units; NULL:
+								 * no codec */
 	SfEdit	   *edit;
 	SfObject   *object;
 };
@@ -55,7 +56,7 @@ static void
 choose_codec(SfDraft *draft)
 {
 	uint32		id = SF_FAULT_SKIPS(draft_codec) ? SF_TRANSFORM_TRIAL
-		: sf_space_column(draft->seg)->options.codec;
+	: sf_space_column(draft->seg)->options.codec;
 
 	draft->codec = sf_transform_find(id);
 	if (draft->codec->id != SF_CODEC_RAW)

@@ -40,7 +40,8 @@ typedef struct Piece
 	uint64		start;			/* first sector, of a whole block */
 	uint32		nsectors;		/* filled */
 	uint32		offset;			/* in the buffer, in bytes */
-	bool		started;		/* its write has been started: it grows no more */
+	bool		started;		/* its write has been started: it grows no
+								 * more */
 	bool		logged;			/* it is in WAL, if it has to be */
 	SfIo		io;
 } Piece;
@@ -402,7 +403,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 	{
 		Piece	   *piece = &full->pieces[i];
 		bool		wanted = PieceEnd(piece) == start_sector &&
-			SfNodeEquals(piece->seg->node, seg->node);
+		SfNodeEquals(piece->seg->node, seg->node);
 
 		if (piece->nsectors % SF_BLOCK_SECTORS == 0 ||
 			!(wanted || sf_arena_goes_on(piece->seg, PieceEnd(piece))))

@@ -39,7 +39,8 @@
 #include "write/write_internal.h"
 
 #define FIRST_FACTS		16
-#define LOOK_BACK		8		/* facts: columns and partitions that are written by turns */
+#define LOOK_BACK		8		/* facts: columns and partitions that are
+								 * written by turns */
 
 typedef struct Fact
 {
@@ -66,7 +67,8 @@ static Level *levels;			/* ascending; levels may occur more than once */
 static int64 nlevels;
 static int64 levels_size;
 static int64 nfacts;			/* in all of them, and not logged */
-static int64 nheld;				/* so many of them could not be logged early (L3, L5) */
+static int64 nheld;				/* so many of them could not be logged early
+								 * (L3, L5) */
 static SfSegment **logged;		/* there were early entries for these */
 static int64 nlogged;
 static int64 logged_size;
@@ -139,7 +141,7 @@ facts_now(SfFactKind kind)
 		uint64		fxid = U64FromFullTransactionId(GetCurrentFullTransactionId());
 
 		levels = sf_write_make_room(levels, nlevels, &levels_size, sizeof(Level));
-		levels[nlevels++] = (Level) {.level = level,.fxid = fxid};
+		levels[nlevels++] = (Level) {.level = level, .fxid = fxid};
 	}
 	SF_ASSERT(levels[nlevels - 1].level == level);
 	return &levels[nlevels - 1].facts[kind];

@@ -66,7 +66,7 @@ is_void(const SfObject *object)
 SfObject *
 sf_objects_find(const SfLocator *loc)
 {
-	SfObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
+	SfObjectKey key = {loc->incarnation, loc->object_id, loc->generation};
 	SfObject   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
 
 	if (object == NULL || is_void(object) || object->hash != sf_format_locator_hash(loc))
@@ -95,7 +95,7 @@ sf_objects_set_state(SfObject *object, SfObjectState state)
 static void
 make_hash(void)
 {
-	HASHCTL		ctl = {.keysize = KEY_SIZE,.entrysize = sizeof(SfObject),
+	HASHCTL		ctl = {.keysize = KEY_SIZE, .entrysize = sizeof(SfObject),
 	.hcxt = sf_write_context()};
 
 	objects = hash_create("securefile objects", 64, &ctl,
@@ -171,7 +171,7 @@ enter_object(SfLocator *loc, bool derived)
 {
 	for (;; loc->generation++)
 	{
-		SfObjectKey	key = {loc->incarnation, loc->object_id, loc->generation};
+		SfObjectKey key = {loc->incarnation, loc->object_id, loc->generation};
 		bool		found;
 		SfObject   *object = hash_search(objects, &key, HASH_ENTER, &found);
 
@@ -189,7 +189,11 @@ sf_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
 
 	if (objects == NULL)
 		make_hash();
-	/* for good; and never between the two halves of an account, which is_base() needs */
+
+	/*
+	 * for good; and never between the two halves of an account, which
+	 * is_base() needs
+	 */
 	if (hash_get_num_entries(objects) >= forget_at && GetCurrentTransactionNestLevel() == 1)
 		forget_settled();
 	object = enter_object(loc, base != NULL);
@@ -328,7 +332,11 @@ sf_objects_at_subcommit(int level)
 
 	while (from > 0 && undo[from - 1].level >= level)
 		from--;
-	/* of two, of this level and of the one that it becomes, the older one stays */
+
+	/*
+	 * of two, of this level and of the one that it becomes, the older one
+	 * stays
+	 */
 	for (to = from; from < nundo; from++)
 	{
 		undo[from].object->level = undo[from].level = level - 1;

@@ -32,7 +32,8 @@ typedef struct Group
 {
 	GroupKey	key;
 	SfSegment  *seg;			/* this transaction's copy */
-	int			level;			/* changed since it was begun; 1: no copy is kept */
+	int			level;			/* changed since it was begun; 1: no copy is
+								 * kept */
 	uint8		states[GROUP_SIZE]; /* SfObjectState */
 } Group;
 
@@ -112,7 +113,7 @@ is_void(const Group *group)
 static void
 make_groups(void)
 {
-	HASHCTL		ctl = {.keysize = sizeof(GroupKey),.entrysize = sizeof(Group),
+	HASHCTL		ctl = {.keysize = sizeof(GroupKey), .entrysize = sizeof(Group),
 	.hcxt = sf_write_context()};
 
 	groups = hash_create("securefile plain objects", 64, &ctl,

@@ -143,11 +143,11 @@ typedef struct SfObjectLists
  */
 typedef struct SfObject
 {
-	SfObjectKey	key;			/* only KEY_SIZE of it is compared */
+	SfObjectKey key;			/* only KEY_SIZE of it is compared */
 	SfSegment  *seg;
 	uint64		hash;			/* of the locator, once it is whole */
 	uint64		base_hash;		/* likewise of the base's */
-	SfObjectLists *lists;			/* or NULL */
+	SfObjectLists *lists;		/* or NULL */
 	uint64		run_start;		/* the run, if there is one only */
 	uint32		run_sectors;
 	uint32		base_generation;	/* 0: no base */

@@ -354,7 +354,10 @@ trial_cancel(void)
 
 	works(put_bytes(1, data, len), "put");
 
-	/* by the progress callback, with a transaction of ours and the application's */
+	/*
+	 * by the progress callback, with a transaction of ours and the
+	 * application's
+	 */
 	for (int own = 1; own >= 0; own--)
 	{
 		pgsf_set_progress(h, stop_at, &at);
@@ -405,7 +408,11 @@ trial_cancel(void)
 	fails(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 60)",
 						  id_is(5), NULL), PGSF_ERROR_CANCELLED, "the server is asked again");
 	pthread_join(thread, NULL);
-	/* one that does not stop has stored: we still can roll back, the application's transaction not */
+
+	/*
+	 * one that does not stop has stored: we still can roll back, the
+	 * application's transaction not
+	 */
 	pthread_create(&thread, NULL, cancel_in_sleep, &pid);
 	fails(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 0)",
 						  id_is(5), NULL), PGSF_ERROR_CANCELLED, "a statement that does not stop");

@@ -27,6 +27,7 @@ static const struct
 	const char *name;
 	void		(*run) (void);
 }			trials[] =
+
 {
 	{"whole", trial_whole},
 	{"handles", trial_handles},
@@ -45,7 +46,7 @@ static const struct
 };
 
 bool
-check(bool good, const char *format,...)
+check(bool good, const char *format, ...)
 {
 	va_list		args;
 

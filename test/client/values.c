@@ -259,7 +259,11 @@ trial_random(void)
 		works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID, id_is(1)), "open");
 		for (int i = 0; i < 600; i++)
 			step(copy, len, buf);
-		/* no end of zeros without space, so that the space used is that of the length */
+
+		/*
+		 * no end of zeros without space, so that the space used is that of
+		 * the length
+		 */
 		copy[len - 1] = 'x';
 		check(pgsf_seek(h, -1, SEEK_END) == (int64_t) len - 1 && pgsf_write(h, "x", 1) == 0,
 			  "the last byte");

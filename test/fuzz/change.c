@@ -144,7 +144,7 @@ keep(const Making *making)
 static void
 keep_pending(uint16_t nentries)
 {
-	SfPending	page = {.next = SF_NO_PAGE,.nentries = nentries};
+	SfPending	page = {.next = SF_NO_PAGE, .nentries = nentries};
 	SfPendEntry entries[ENTRIES];
 	uint16_t	indexes[ENTRIES];
 	uint32_t	next = 5;
@@ -152,9 +152,9 @@ keep_pending(uint16_t nentries)
 
 	for (int i = 0; i < ENTRIES; i++)
 	{
-		entries[i] = (SfPendEntry) {.fxid = 700 + i,.start = i * 100,.count = 8,
-			.kind = 1 + i % 4
-		};
+		entries[i] = (SfPendEntry) {.fxid = 700 + i, .start = i * 100, .count = 8,
+										   .kind = 1 + i % 4
+										  };
 		indexes[i] = 2 * i;
 	}
 	begin(&making, SF_PAGE_PENDING, &page, sizeof(page));
@@ -210,7 +210,7 @@ keep_long(size_t len)
 void
 fuzz_seeds(void)
 {
-	SfHeader	header = {.total_sectors = 4096,.next_page = 3};
+	SfHeader	header = {.total_sectors = 4096, .next_page = 3};
 	SfPending	pending = {.next = SF_NO_PAGE};
 	SfInode		inode = {.nentries = 2};
 	SfFreePage	free_page = {SF_NO_PAGE};

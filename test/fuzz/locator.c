@@ -88,9 +88,9 @@ static SfLocator
 make(uint64_t length_bytes, uint16_t flags)
 {
 	return (SfLocator) {.length_bytes = length_bytes, .nunits = SF_UNITS_OF(length_bytes),
-		.flags = flags, .table_oid = 16384, .attnum = 2, .key_id = flags & SF_LOC_KEYED ? 5 : 0,
-		.generation = 1, .object_id = 7, .incarnation = 42, .share_page = 3, .share_cell = 125,
-		.share_flags = SF_SHARE_BASED, .reference_id = 8, .tag = tag};
+							   .flags = flags, .table_oid = 16384, .attnum = 2, .key_id = flags & SF_LOC_KEYED ? 5 : 0,
+							   .generation = 1, .object_id = 7, .incarnation = 42, .share_page = 3, .share_cell = 125,
+							   .share_flags = SF_SHARE_BASED, .reference_id = 8, .tag = tag};
 }
 
 /* How unit i is stored: if units may be transformed, as one of four ways. */
@@ -118,7 +118,7 @@ keep_flat(uint64_t length_bytes, uint32_t units_a_run, uint16_t flags)
 	uint64_t	at = 0;
 	size_t		len;
 	size_t		extra = (flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0) +
-		(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0);
+	(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0);
 	size_t		nruns = (loc.nunits + units_a_run - 1) / units_a_run;
 
 	for (uint64_t i = 0; i < loc.nunits; i++)
@@ -184,7 +184,7 @@ void
 fuzz_seeds(void)
 {
 	static const uint16_t flags[] = {0, SF_LOC_UNITS, SF_LOC_SHARED, SF_LOC_UNITS | SF_LOC_KEYED,
-		SF_LOC_SHARED | SF_LOC_UNITS, SF_LOC_SHARED | SF_LOC_UNITS | SF_LOC_KEYED};
+	SF_LOC_SHARED | SF_LOC_UNITS, SF_LOC_SHARED | SF_LOC_UNITS | SF_LOC_KEYED};
 
 	keep_cut_unit();
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
