@@ -130,7 +130,7 @@ at_abort(void)
 {
 	(void) SF_FAULT_IO(abort_start);
 	sf_io_reap_all();
-	sf_handle_forget_all();
+	sf_stream_handle_forget_all();
 	sf_ddl_notes_at_end();
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
@@ -159,7 +159,7 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 			sf_ddl_require_followed();
-			sf_handle_close_all();
+			sf_stream_handle_close_all();
 			sf_write_pre_commit();
 			sf_space_pre_commit();
 			break;
@@ -191,14 +191,14 @@ subxact_callback(SubXactEvent event, SubTransactionId my_subid,
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
 			sf_ddl_at_subcommit(level);
-			sf_handle_at_subcommit(level);
+			sf_stream_handle_at_subcommit(level);
 			sf_write_at_subcommit(level);
 			sf_space_at_subcommit(level);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			sf_io_reap_all();
 			sf_ddl_at_subabort(level);
-			sf_handle_at_subabort(level);
+			sf_stream_handle_at_subabort(level);
 			sf_write_at_subabort(level);
 			sf_space_at_subabort(level);
 			break;

@@ -51,8 +51,8 @@ open_segment(SfCheck *check, void *arg)
 
 	if (!OidIsValid(segrelid))
 	{
-		sf_check_report(check, SF_REPAIR_NONE, "missing segment", NULL, 0, 0,
-						"the column has no segment relation");
+		sfi_check_report(check, SF_REPAIR_NONE, "missing segment", NULL, 0, 0,
+						 "the column has no segment relation");
 		return;
 	}
 	check->segrel = relation_open(segrelid, check->lockmode);
@@ -71,9 +71,9 @@ check_file_size(SfCheck *check)
 	uint64		found = sf_io_files_size(check->seg->node);
 
 	if (found < want)
-		sf_check_report_bytes(check, SF_REPAIR_NONE, "data files too short", NULL, found, want - found,
-							  psprintf("expected " UINT64_FORMAT " bytes, found " UINT64_FORMAT,
-									   want, found));
+		sfi_check_report_bytes(check, SF_REPAIR_NONE, "data files too short", NULL, found, want - found,
+							   psprintf("expected " UINT64_FORMAT " bytes, found " UINT64_FORMAT,
+										want, found));
 }
 
 /* What can be seen once the rows are known. */
@@ -83,11 +83,11 @@ check_segment(SfCheck *check, SfPageWalk *walk)
 	check->segrel = relation_open(check->seg->relid, NoLock);
 	if (check->moving)
 		check->header = sf_space_header(check->segrel); /* as new as the rows */
-	sf_check_begin_walk(check, walk);
-	sf_check_find_end(walk);
+	sfi_check_begin_walk(check, walk);
+	sfi_check_find_end(walk);
 	check_file_size(check);
-	sf_check_overlaps(check);
-	sf_check_pages(walk);
+	sfi_check_overlaps(check);
+	sfi_check_pages(walk);
 	relation_close(check->segrel, NoLock);
 }
 
@@ -97,7 +97,7 @@ check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 			 ReturnSetInfo *rsinfo, LOCKMODE lockmode)
 {
 	if (!column->permanent)
-		sf_check_no_segment(column);
+		sfi_check_no_segment(column);
 	/* without one after pg_upgrade: not damage */
 	if (!OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)))
 		sf_space_refuse_unfinished(column->table_oid, column->attnum);
@@ -108,13 +108,13 @@ check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 	check->lockmode = lockmode;
 	check->moving = RecoveryInProgress();
 	ItemPointerSetInvalid(&check->tid);
-	sf_check_runs_init(&check->owned);
-	sf_check_runs_init(&check->owned_pages);
+	sfi_check_runs_init(&check->owned);
+	sfi_check_runs_init(&check->owned_pages);
 
 	check->rel = table_open(column->table_oid, NoLock);
-	if (sf_check_guarded(check, SF_REPAIR_NONE, open_segment, NULL))
+	if (sfi_check_guarded(check, SF_REPAIR_NONE, open_segment, NULL))
 	{
-		sf_check_rows(check);
+		sfi_check_rows(check);
 		if (check->seg != NULL)
 			check_segment(check, walk);
 	}
@@ -123,14 +123,14 @@ check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 }
 
 void
-sf_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then)
+sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then)
 {
 	MemoryContext context;
 	List	   *columns;
 	ListCell   *cell;
 
 	InitMaterializedSRF(fcinfo, 0);
-	columns = sf_check_columns(fcinfo, lockmode, false);
+	columns = sfi_check_columns(fcinfo, lockmode, false);
 	context = AllocSetContextCreate(CurrentMemoryContext, "securefile check",
 									ALLOCSET_DEFAULT_SIZES);
 	foreach(cell, columns)
@@ -157,7 +157,7 @@ Datum
 securefile_check(PG_FUNCTION_ARGS)
 {
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, false);
-	sf_check_columns_of_call(fcinfo, RecoveryInProgress() ? AccessShareLock : ShareLock, NULL);
+	sfi_check_arguments(fcinfo, false);
+	sfi_check_columns_of_call(fcinfo, RecoveryInProgress() ? AccessShareLock : ShareLock, NULL);
 	return (Datum) 0;
 }

@@ -44,24 +44,24 @@ typedef struct SfCheckColumn
  * Arguments 0, table, and 1, column: ERROR when one is null, or when the caller
  * does not own the table (or, with monitors, may not look).
  */
-extern void sf_check_arguments(FunctionCallInfo fcinfo, bool monitors);
+extern void sfi_check_arguments(FunctionCallInfo fcinfo, bool monitors);
 
 /* ERROR unless the caller owns the table (or, with monitors, may look). */
-extern void sf_check_privilege(Oid table_oid, bool monitors);
+extern void sfi_check_privilege(Oid table_oid, bool monitors);
 
 /*
  * The columns a call is about, locked: the one named, or those of all leaves
  * of a partitioned table (palloc'd SfCheckColumn).  ERROR when there is no
  * such column, when it is not a securefile, or when it can have no segment; and
- * when sf_check_privilege() says so of a partition.
+ * when sfi_check_privilege() says so of a partition.
  */
-extern List *sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors);
+extern List *sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors);
 
 /* Open a column's segment for reading; ERROR when there is none. */
-extern SfSegment *sf_check_open_segment(const SfCheckColumn *column);
+extern SfSegment *sfi_check_open_segment(const SfCheckColumn *column);
 
 /* ERROR that says why a column has no segment. */
-SF_NORETURN extern void sf_check_no_segment(const SfCheckColumn *column);
+SF_NORETURN extern void sfi_check_no_segment(const SfCheckColumn *column);
 
 /* ---- runs.c ---- */
 
@@ -81,14 +81,14 @@ typedef struct SfCheckRuns
 	Size		next;			/* of a walk in order */
 } SfCheckRuns;
 
-extern void sf_check_runs_init(SfCheckRuns *runs);
+extern void sfi_check_runs_init(SfCheckRuns *runs);
 
 /* Add one; split, so that no run crosses a multiple of split_at (0: never). */
-extern void sf_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count,
-							  uint32 split_at, ItemPointer tid);
+extern void sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count,
+							   uint32 split_at, ItemPointer tid);
 
 /* Sort by start, and begin a walk. */
-extern void sf_check_runs_sort(SfCheckRuns *runs);
+extern void sfi_check_runs_sort(SfCheckRuns *runs);
 
 /* ---- the check of one column ---- */
 
@@ -179,39 +179,39 @@ typedef struct SfCheckPage
  * each column that has a segment to go by, and findings.
  */
 typedef void (*SfCheckThen) (SfPageWalk *walk);
-extern void sf_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then);
+extern void sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then);
 
 /* ---- rows.c ---- */
 
 /* Verify the values of all live rows; collect what they own. */
-extern void sf_check_rows(SfCheck *check);
+extern void sfi_check_rows(SfCheck *check);
 
 /* Report what two values claim, or what lies outside of the data files. */
-extern void sf_check_overlaps(SfCheck *check);
+extern void sfi_check_overlaps(SfCheck *check);
 
 /* ---- pages.c ---- */
 
 /* The walk before it has seen anything. */
-extern void sf_check_begin_walk(SfCheck *check, SfPageWalk *walk);
+extern void sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk);
 
 /* Compare the pages of the segment relation with what rows own. */
-extern void sf_check_pages(SfPageWalk *walk);
+extern void sfi_check_pages(SfPageWalk *walk);
 
 /* Read a page; false, and a finding (unless action is NULL), when it cannot be read. */
-extern bool sf_check_read_any(SfPageWalk *walk, const char *action, uint32 page,
-							  SfCheckPage *read);
+extern bool sfi_check_read_any(SfPageWalk *walk, const char *action, uint32 page,
+							   SfCheckPage *read);
 
 /* Same for a page that must be of a type. */
-extern bool sf_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
-						  SfCheckPage *read);
+extern bool sfi_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
+						   SfCheckPage *read);
 
 /* What a repair does with space that nobody owns. */
-extern const char *sf_check_unowned(const SfPageWalk *walk);
+extern const char *sfi_check_unowned(const SfPageWalk *walk);
 
 /* ---- maps.c ---- */
 
 /* Compare the space map with what rows own and pending entries name. */
-extern void sf_check_map(SfPageWalk *walk);
+extern void sfi_check_map(SfPageWalk *walk);
 
 /* What is known of the sectors of a map page, a bit a sector. */
 typedef struct SfCheckPlanes
@@ -227,22 +227,22 @@ typedef struct SfCheckPlanes
  * The planes of the map page whose first sector is given.  Pages come in
  * ascending order; rewind goes back to the first.
  */
-extern void sf_check_rewind_planes(SfPageWalk *walk);
-extern void sf_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes);
+extern void sfi_check_rewind_planes(SfPageWalk *walk);
+extern void sfi_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes);
 
 /*
  * Next run of bits of a value, from *at on and below end: moves *at to it.  False
  * when there is none.
  */
-extern bool sf_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n);
+extern bool sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n);
 
 /* ---- header.c ---- */
 
 /* Find out where the segment ends: check->total_sectors. */
-extern void sf_check_find_end(SfPageWalk *walk);
+extern void sfi_check_find_end(SfPageWalk *walk);
 
 /* Report what an old header page would give out again. */
-extern void sf_check_header(SfPageWalk *walk);
+extern void sfi_check_header(SfPageWalk *walk);
 
 /* ---- report.c ---- */
 
@@ -250,21 +250,21 @@ extern void sf_check_header(SfPageWalk *walk);
  * Report sectors; tid NULL: no row; nsectors 0: no place in the data files.  A
  * repair says what it does about it: the action.
  */
-extern void sf_check_report(SfCheck *check, const char *action, const char *finding,
-							ItemPointer tid, uint64 sector, uint64 nsectors,
-							const char *detail, ...)
+extern void sfi_check_report(SfCheck *check, const char *action, const char *finding,
+							 ItemPointer tid, uint64 sector, uint64 nsectors,
+							 const char *detail, ...)
 			pg_attribute_printf(7, 8);
 
 /* Same, for bytes; -1 is NULL. */
-extern void sf_check_report_bytes(SfCheck *check, const char *action, const char *finding,
-								  ItemPointer tid, int64 segment_offset, int64 len_bytes,
-								  const char *detail);
+extern void sfi_check_report_bytes(SfCheck *check, const char *action, const char *finding,
+								   ItemPointer tid, int64 segment_offset, int64 len_bytes,
+								   const char *detail);
 
 /*
  * Report an error as a finding, of the current row, when there is one; not if
  * action is NULL.
  */
-extern void sf_check_report_error(SfCheck *check, const char *action, const ErrorData *error);
+extern void sfi_check_report_error(SfCheck *check, const char *action, const ErrorData *error);
 
 /*
  * Run a step inside a subtransaction; when it fails for what it found on disk
@@ -272,6 +272,6 @@ extern void sf_check_report_error(SfCheck *check, const char *action, const Erro
  * is NULL), and false is returned.
  */
 typedef void (*SfCheckStep) (SfCheck *check, void *arg);
-extern bool sf_check_guarded(SfCheck *check, const char *action, SfCheckStep step, void *arg);
+extern bool sfi_check_guarded(SfCheck *check, const char *action, SfCheckStep step, void *arg);
 
 #endif							/* SF_CHECK_INTERNAL_H */

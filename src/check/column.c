@@ -22,18 +22,18 @@
 
 /* Silence about a null would be taken for a good answer. */
 void
-sf_check_arguments(FunctionCallInfo fcinfo, bool monitors)
+sfi_check_arguments(FunctionCallInfo fcinfo, bool monitors)
 {
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("table and column must not be null")));
-	sf_check_privilege(PG_GETARG_OID(0), monitors);
+	sfi_check_privilege(PG_GETARG_OID(0), monitors);
 	sf_base_refuse_other_temp(PG_GETARG_OID(0));
 }
 
 void
-sf_check_privilege(Oid table_oid, bool monitors)
+sfi_check_privilege(Oid table_oid, bool monitors)
 {
 	char	   *name = get_rel_name(table_oid);
 
@@ -108,7 +108,7 @@ partition_columns(Oid parent, const char *name, LOCKMODE lockmode, bool monitors
 		Oid			relid = lfirst_oid(cell);
 
 		/* it may be somebody else's */
-		sf_check_privilege(relid, monitors);
+		sfi_check_privilege(relid, monitors);
 		if (get_rel_relkind(relid) == RELKIND_RELATION &&
 			get_rel_persistence(relid) == RELPERSISTENCE_PERMANENT)
 			columns = lappend(columns, leaf_column(relid, name, true));
@@ -117,7 +117,7 @@ partition_columns(Oid parent, const char *name, LOCKMODE lockmode, bool monitors
 }
 
 List *
-sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
+sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
 {
 	Oid			table_oid = PG_GETARG_OID(0);
 	char	   *name = NameStr(*PG_GETARG_NAME(1));
@@ -140,7 +140,7 @@ sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
 }
 
 void
-sf_check_no_segment(const SfCheckColumn *column)
+sfi_check_no_segment(const SfCheckColumn *column)
 {
 	if (column->permanent)
 		sf_space_refuse_unfinished(column->table_oid, column->attnum);
@@ -155,13 +155,13 @@ sf_check_no_segment(const SfCheckColumn *column)
 }
 
 SfSegment *
-sf_check_open_segment(const SfCheckColumn *column)
+sfi_check_open_segment(const SfCheckColumn *column)
 {
 	SfSegment  *seg = NULL;
 
 	if (column->permanent)
 		seg = sf_space_open(column->table_oid, column->attnum, AccessShareLock, true);
 	if (seg == NULL)
-		sf_check_no_segment(column);
+		sfi_check_no_segment(column);
 	return seg;
 }

@@ -46,8 +46,8 @@ shows_use(SfPageWalk *walk, uint32 map, uint32 *at, SfCheckPage *read)
 {
 	uint32		n;
 
-	if (sf_check_read_any(walk, NULL, SF_MAP_PAGE(map), read) && read->type == SF_PAGE_MAP)
-		return sf_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, at, &n);
+	if (sfi_check_read_any(walk, NULL, SF_MAP_PAGE(map), read) && read->type == SF_PAGE_MAP)
+		return sfi_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, at, &n);
 	return !read->is_new && walk->check->hidden;
 }
 
@@ -72,7 +72,7 @@ end_of_maps(SfPageWalk *walk, uint64 total, uint64 in_files)
 
 /* What is found behind the end raises it to that of the map page. */
 void
-sf_check_find_end(SfPageWalk *walk)
+sfi_check_find_end(SfPageWalk *walk)
 {
 	SfCheck    *check = walk->check;
 	uint64		total = check->header.total_sectors;
@@ -97,9 +97,9 @@ report_behind(SfPageWalk *walk, const char *what, uint64 next, uint64 last)
 	if (last < next)
 		return;
 	walk->header_behind = true;
-	sf_check_report(walk->check, SF_REPAIR_CORRECT, "header page behind", NULL, 0, 0,
-					"page 0 of the segment relation takes %s " UINT64_FORMAT
-					" for the next, there is one of number " UINT64_FORMAT, what, next, last);
+	sfi_check_report(walk->check, SF_REPAIR_CORRECT, "header page behind", NULL, 0, 0,
+					 "page 0 of the segment relation takes %s " UINT64_FORMAT
+					 " for the next, there is one of number " UINT64_FORMAT, what, next, last);
 }
 
 static void
@@ -111,15 +111,15 @@ report_end(SfPageWalk *walk)
 	if (check->total_sectors == total)
 		return;
 	walk->header_behind = true;
-	sf_check_report(check, SF_REPAIR_CORRECT, "header page behind", NULL, total,
-					check->total_sectors - total,
-					"page 0 of the segment relation takes sector " UINT64_FORMAT
-					" for the end, there are some in use behind", total);
+	sfi_check_report(check, SF_REPAIR_CORRECT, "header page behind", NULL, total,
+					 check->total_sectors - total,
+					 "page 0 of the segment relation takes sector " UINT64_FORMAT
+					 " for the end, there are some in use behind", total);
 }
 
 /* What it gives out next must be new; an older copy of it would repeat itself. */
 void
-sf_check_header(SfPageWalk *walk)
+sfi_check_header(SfPageWalk *walk)
 {
 	SfHeader   *header = &walk->check->header;
 

@@ -48,7 +48,7 @@ maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 	SfMaintain	work = {0};
 
 	if (!column->permanent || !OidIsValid(segrelid))
-		sf_check_no_segment(column);
+		sfi_check_no_segment(column);
 	segrel = relation_open(segrelid, ShareUpdateExclusiveLock);
 	seg = sf_space_open_rel(segrel);
 	(void) sf_space_resolve(seg, true, &work);
@@ -75,12 +75,12 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	bool		nulls[MAINTAIN_COLUMNS] = {0};
 
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, false);
+	sfi_check_arguments(fcinfo, false);
 	PreventCommandDuringRecovery("securefile_maintain()");
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	columns = sf_check_columns(fcinfo, AccessShareLock, false);
+	columns = sfi_check_columns(fcinfo, AccessShareLock, false);
 	foreach(cell, columns)
 		maintain_column(lfirst(cell), &sum);
 

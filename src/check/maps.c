@@ -15,7 +15,7 @@
 #include "port/pg_bitutils.h"
 
 bool
-sf_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n)
+sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n)
 {
 	uint32		i = *at;
 
@@ -54,13 +54,13 @@ fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, Size *from, Size *end)
 }
 
 void
-sf_check_rewind_planes(SfPageWalk *walk)
+sfi_check_rewind_planes(SfPageWalk *walk)
 {
 	walk->check->owned.next = walk->named.next = walk->doomed.next = 0;
 }
 
 void
-sf_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes)
+sfi_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes)
 {
 	Size		from;
 	Size		end;
@@ -81,10 +81,10 @@ report_parts(SfPageWalk *walk, SfCheckRun *run, uint64 first, const uint8 *plane
 	uint32		n;
 	bool		any = false;
 
-	for (; sf_check_next_run(plane, bad, end, &at, &n); at += n)
+	for (; sfi_check_next_run(plane, bad, end, &at, &n); at += n)
 	{
 		any = true;
-		sf_check_report(walk->check, action, finding, &run->tid, first + at, n, "%s", detail);
+		sfi_check_report(walk->check, action, finding, &run->tid, first + at, n, "%s", detail);
 	}
 	return any;
 }
@@ -93,9 +93,9 @@ static void
 flush_lost(SfPageWalk *walk)
 {
 	if (walk->lost_count > 0)
-		sf_check_report(walk->check, sf_check_unowned(walk), "used but not owned", NULL,
-						walk->lost_start, walk->lost_count,
-						"by no live row and no pending entry");
+		sfi_check_report(walk->check, sfi_check_unowned(walk), "used but not owned", NULL,
+						 walk->lost_start, walk->lost_count,
+						 "by no live row and no pending entry");
 	walk->lost_count = 0;
 }
 
@@ -122,9 +122,9 @@ report_free_but_doomed(SfPageWalk *walk, uint64 first, const uint8 *used, uint8 
 
 	for (int i = 0; i < SF_MAP_SECTORS / 8; i++)
 		doomed[i] &= ~used[i];
-	for (; sf_check_next_run(doomed, true, SF_MAP_SECTORS, &at, &n); at += n)
-		sf_check_report(walk->check, SF_REPAIR_MARK, "to be freed but free", NULL, first + at, n,
-						"a pending entry will set it free, the space map takes it for free");
+	for (; sfi_check_next_run(doomed, true, SF_MAP_SECTORS, &at, &n); at += n)
+		sfi_check_report(walk->check, SF_REPAIR_MARK, "to be freed but free", NULL, first + at, n,
+						 "a pending entry will set it free, the space map takes it for free");
 }
 
 /* What is set free twice may be in use by others the second time. */
@@ -141,9 +141,9 @@ report_doomed_twice(SfPageWalk *walk)
 		if (run->start < end)
 		{
 			walk->lists_damaged = true;
-			sf_check_report(walk->check, SF_REPAIR_LISTS, "to be freed twice", NULL,
-							run->start, Min(end - run->start, run->count),
-							"two pending entries will set it free");
+			sfi_check_report(walk->check, SF_REPAIR_LISTS, "to be freed twice", NULL,
+							 run->start, Min(end - run->start, run->count),
+							 "two pending entries will set it free");
 		}
 		end = Max(end, run->start + run->count);
 	}
@@ -156,10 +156,10 @@ report_doomed_twice(SfPageWalk *walk)
 static void
 report_distrusted(SfPageWalk *walk, uint32 map)
 {
-	sf_check_runs_add(&walk->distrusted_maps, map, 1, 0, NULL);
-	sf_check_report(walk->check, SF_REPAIR_PAGE, "damaged page", NULL, 0, 0,
-					"page %u of the segment relation is an old one, and may have the place of a damaged value for free",
-					SF_MAP_PAGE(map));
+	sfi_check_runs_add(&walk->distrusted_maps, map, 1, 0, NULL);
+	sfi_check_report(walk->check, SF_REPAIR_PAGE, "damaged page", NULL, 0, 0,
+					 "page %u of the segment relation is an old one, and may have the place of a damaged value for free",
+					 SF_MAP_PAGE(map));
 }
 
 static void
@@ -171,7 +171,7 @@ check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 	bool		is_old = first + SF_MAP_SECTORS > check->header.total_sectors &&
 	check->total_sectors > check->header.total_sectors;
 
-	sf_check_fill_planes(walk, first, &planes);
+	sfi_check_fill_planes(walk, first, &planes);
 	for (Size i = planes.owned_from; i < planes.owned_end; i++)
 	{
 		SfCheckRun *run = &check->owned.runs[i];
@@ -194,8 +194,8 @@ check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 				add_lost(walk, first + b * 8 + i);
 	}
 	if (nused != map->used_sectors)
-		sf_check_report(check, SF_REPAIR_CORRECT, "wrong count of used sectors", NULL, first, SF_MAP_SECTORS,
-						"the page says %u, there are " UINT64_FORMAT, map->used_sectors, nused);
+		sfi_check_report(check, SF_REPAIR_CORRECT, "wrong count of used sectors", NULL, first, SF_MAP_SECTORS,
+						 "the page says %u, there are " UINT64_FORMAT, map->used_sectors, nused);
 }
 
 /* Growth wants to find nothing where a map page will be, or one that was cut off. */
@@ -207,7 +207,7 @@ may_be_taken(const SfCheckPage *read)
 
 	return read->is_new ||
 		(read->type == SF_PAGE_MAP && read->u.map.used_sectors == 0 &&
-		 !sf_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, &at, &n));
+		 !sfi_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, &at, &n));
 }
 
 static void
@@ -217,37 +217,37 @@ check_unused(SfPageWalk *walk, SfCheckPage *read)
 
 	for (; SF_MAP_PAGE(map) < walk->npages; map++)
 	{
-		bool		readable = sf_check_read_any(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), read);
+		bool		readable = sfi_check_read_any(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), read);
 
 		if (readable && may_be_taken(read))
 			continue;
 		if (readable)
-			sf_check_report(walk->check, SF_REPAIR_PAGE, "damaged page", NULL, 0, 0,
-							"page %u of the segment relation: expected none yet, found type %d",
-							read->page, read->type);
-		sf_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
+			sfi_check_report(walk->check, SF_REPAIR_PAGE, "damaged page", NULL, 0, 0,
+							 "page %u of the segment relation: expected none yet, found type %d",
+							 read->page, read->type);
+		sfi_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
 		walk->end_page = Max(walk->end_page, read->page + 1);
 	}
 }
 
 void
-sf_check_map(SfPageWalk *walk)
+sfi_check_map(SfPageWalk *walk)
 {
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	uint64		total = walk->check->total_sectors;
 
-	sf_check_runs_sort(&walk->named);
-	sf_check_runs_sort(&walk->doomed);
-	sf_check_rewind_planes(walk);
+	sfi_check_runs_sort(&walk->named);
+	sfi_check_runs_sort(&walk->doomed);
+	sfi_check_rewind_planes(walk);
 	report_doomed_twice(walk);
 	for (uint64 first = 0; first < total; first += SF_MAP_SECTORS)
 	{
 		uint32		map = first / SF_MAP_SECTORS;
 
-		if (sf_check_read(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), SF_PAGE_MAP, read))
+		if (sfi_check_read(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), SF_PAGE_MAP, read))
 			check_page(walk, first, &read->u.map);
 		else
-			sf_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
+			sfi_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
 	}
 	flush_lost(walk);
 	if (!walk->check->moving)

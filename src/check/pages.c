@@ -43,31 +43,31 @@ read_step(SfCheck *check, void *arg)
 }
 
 bool
-sf_check_read_any(SfPageWalk *walk, const char *action, uint32 page, SfCheckPage *read)
+sfi_check_read_any(SfPageWalk *walk, const char *action, uint32 page, SfCheckPage *read)
 {
 	CHECK_FOR_INTERRUPTS();
 	read->page = page;
 	read->type = 0;
 	read->is_new = false;
-	return sf_check_guarded(walk->check, action, read_step, read);
+	return sfi_check_guarded(walk->check, action, read_step, read);
 }
 
 bool
-sf_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
-			  SfCheckPage *read)
+sfi_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
+			   SfCheckPage *read)
 {
-	if (!sf_check_read_any(walk, action, page, read))
+	if (!sfi_check_read_any(walk, action, page, read))
 		return false;
 	if (read->type == type)
 		return true;
-	sf_check_report(walk->check, action, "damaged page", NULL, 0, 0,
-					"page %u of the segment relation: expected type %d, found %d",
-					page, type, read->type);
+	sfi_check_report(walk->check, action, "damaged page", NULL, 0, 0,
+					 "page %u of the segment relation: expected type %d, found %d",
+					 page, type, read->type);
 	return false;
 }
 
 const char *
-sf_check_unowned(const SfPageWalk *walk)
+sfi_check_unowned(const SfPageWalk *walk)
 {
 	return walk->all_sound ? SF_REPAIR_FREE : SF_REPAIR_KEEP;
 }
@@ -147,7 +147,7 @@ report_list(SfPageWalk *walk, const char *detail, ...)
 	va_start(args, detail);
 	vsnprintf(buf, sizeof(buf), detail, args);
 	va_end(args);
-	sf_check_report(walk->check, SF_REPAIR_LISTS, "damaged list of pages", NULL, 0, 0, "%s", buf);
+	sfi_check_report(walk->check, SF_REPAIR_LISTS, "damaged list of pages", NULL, 0, 0, "%s", buf);
 }
 
 static void
@@ -156,12 +156,12 @@ report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry, const char
 	bool		is_page = names_page(entry);
 
 	walk->lists_damaged = true;
-	sf_check_report(walk->check, SF_REPAIR_LISTS, "pending entry can never resolve", NULL,
-					entry->start, is_page ? 0 : entry->count,
-					"%s (page %u of the segment relation: kind %u, transaction "
-					UINT64_FORMAT ", %s " UINT64_FORMAT ")",
-					problem, page, entry->kind, entry->fxid,
-					is_page ? "page" : "sector", entry->start);
+	sfi_check_report(walk->check, SF_REPAIR_LISTS, "pending entry can never resolve", NULL,
+					 entry->start, is_page ? 0 : entry->count,
+					 "%s (page %u of the segment relation: kind %u, transaction "
+					 UINT64_FORMAT ", %s " UINT64_FORMAT ")",
+					 problem, page, entry->kind, entry->fxid,
+					 is_page ? "page" : "sector", entry->start);
 }
 
 /* Note what an entry names, and whether it will be set free. */
@@ -183,9 +183,9 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 	}
 	if (taken)
 		return;
-	sf_check_runs_add(&walk->named, entry->start, entry->count, 0, NULL);
+	sfi_check_runs_add(&walk->named, entry->start, entry->count, 0, NULL);
 	if (doomed)
-		sf_check_runs_add(&walk->doomed, entry->start, entry->count, 0, NULL);
+		sfi_check_runs_add(&walk->doomed, entry->start, entry->count, 0, NULL);
 }
 
 static void
@@ -223,7 +223,7 @@ read_linked(SfPageWalk *walk, uint32 page, SfPageType type, uint8 mark, SfCheckP
 		return false;
 	}
 	walk->known[page] |= mark;
-	if (sf_check_read(walk, SF_REPAIR_LISTS, page, type, read))
+	if (sfi_check_read(walk, SF_REPAIR_LISTS, page, type, read))
 		return true;
 	walk->lists_damaged = true;
 	return false;
@@ -285,8 +285,8 @@ mark_owned(SfPageWalk *walk)
 		if (!(walk->known[run->start] & SF_KNOWN_DOOMED))
 			continue;
 		walk->lists_damaged = true;
-		sf_check_report(walk->check, SF_REPAIR_LISTS, "owned but to be freed", &run->tid, 0, 0,
-						"inode page " UINT64_FORMAT, run->start);
+		sfi_check_report(walk->check, SF_REPAIR_LISTS, "owned but to be freed", &run->tid, 0, 0,
+						 "inode page " UINT64_FORMAT, run->start);
 	}
 }
 
@@ -300,28 +300,28 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 	{
 		case SF_PAGE_INODE:
 			if (!(known & (SF_KNOWN_OWNED | SF_KNOWN_NAMED)))
-				sf_check_report(walk->check, sf_check_unowned(walk), "used but not owned",
-								NULL, 0, 0, "inode page %u", read->page);
+				sfi_check_report(walk->check, sfi_check_unowned(walk), "used but not owned",
+								 NULL, 0, 0, "inode page %u", read->page);
 			if (known & SF_KNOWN_OWNED)
 				walk->max_stamp = Max(walk->max_stamp, read->u.inode.stamp);
 			break;
 		case SF_PAGE_PENDING:
 		case SF_PAGE_FREE:
 			if (!(known & (SF_KNOWN_QUEUED | SF_KNOWN_FREE | SF_KNOWN_OWNED)))
-				sf_check_report(walk->check, SF_REPAIR_FREE, "used but not owned",
-								NULL, 0, 0, "page %u is in no list", read->page);
+				sfi_check_report(walk->check, SF_REPAIR_FREE, "used but not owned",
+								 NULL, 0, 0, "page %u is in no list", read->page);
 			break;
 		default:
-			sf_check_report(walk->check, sf_check_unowned(walk), "damaged page", NULL, 0, 0,
-							"page %u of the segment relation: found type %d",
-							read->page, read->type);
+			sfi_check_report(walk->check, sfi_check_unowned(walk), "damaged page", NULL, 0, 0,
+							 "page %u of the segment relation: found type %d",
+							 read->page, read->type);
 			return;
 	}
 	if (!(known & SF_KNOWN_DOOMED) || read->type == SF_PAGE_INODE)
 		return;
 	walk->lists_damaged = true;
-	sf_check_report(walk->check, SF_REPAIR_LISTS, "pending entry can never resolve", NULL, 0, 0,
-					"page %u, which it will set free, is not an inode page", read->page);
+	sfi_check_report(walk->check, SF_REPAIR_LISTS, "pending entry can never resolve", NULL, 0, 0,
+					 "page %u, which it will set free, is not an inode page", read->page);
 }
 
 /* Pages behind the last one that was ever handed out are new, or were in use. */
@@ -343,7 +343,7 @@ walk_dynamic(SfPageWalk *walk)
 
 		if (SF_IS_MAP_PAGE(page))
 			continue;
-		readable = sf_check_read_any(walk, sf_check_unowned(walk), page, read);
+		readable = sfi_check_read_any(walk, sfi_check_unowned(walk), page, read);
 		if (readable && is_beyond(walk, read))
 			continue;
 		walk->end_page = page + 1;
@@ -360,15 +360,15 @@ check_length(SfPageWalk *walk)
 	if (walk->nblocks == walk->npages)
 		return;
 	walk->end_page = walk->nblocks;
-	sf_check_report(walk->check, SF_REPAIR_PAGE, "segment relation too short", NULL, 0, 0,
-					"page 0 takes page %u for the next, the relation has %u pages",
-					walk->check->header.next_page, walk->npages);
+	sfi_check_report(walk->check, SF_REPAIR_PAGE, "segment relation too short", NULL, 0, 0,
+					 "page 0 takes page %u for the next, the relation has %u pages",
+					 walk->check->header.next_page, walk->npages);
 }
 
 /* ---- all of it ---- */
 
 void
-sf_check_begin_walk(SfCheck *check, SfPageWalk *walk)
+sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 {
 	memset(walk, 0, sizeof(SfPageWalk));
 	walk->check = check;
@@ -378,14 +378,14 @@ sf_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 	if (check->header.next_page > Max(walk->npages, 2))
 		walk->nblocks = check->header.next_page;
 	walk->known = palloc0(walk->nblocks);
-	sf_check_runs_init(&walk->named);
-	sf_check_runs_init(&walk->doomed);
-	sf_check_runs_init(&walk->damaged_maps);
-	sf_check_runs_init(&walk->distrusted_maps);
+	sfi_check_runs_init(&walk->named);
+	sfi_check_runs_init(&walk->doomed);
+	sfi_check_runs_init(&walk->damaged_maps);
+	sfi_check_runs_init(&walk->distrusted_maps);
 }
 
 void
-sf_check_pages(SfPageWalk *walk)
+sfi_check_pages(SfPageWalk *walk)
 {
 	bool		moving = walk->check->moving;
 
@@ -398,7 +398,7 @@ sf_check_pages(SfPageWalk *walk)
 		walk_dynamic(walk);
 		check_length(walk);
 	}
-	sf_check_map(walk);
+	sfi_check_map(walk);
 	if (!moving)
-		sf_check_header(walk);
+		sfi_check_header(walk);
 }

@@ -106,7 +106,7 @@ free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const SfCheckPlanes
 	(void) sf_space_read_page(walk->check->seg, SF_MAP_PAGE(map), read.u.content);
 	for (uint32 i = 0; i < SF_MAP_SECTORS / 8; i++)
 		free[i] &= ~planes->owned[i] & to_be_freed(walk, planes->named[i], planes->doomed[i]);
-	for (; sf_check_next_run(free, true, SF_MAP_SECTORS, &at, &n); at += n)
+	for (; sfi_check_next_run(free, true, SF_MAP_SECTORS, &at, &n); at += n)
 		add_entry(entries, (uint64) map * SF_MAP_SECTORS + at, n);
 }
 
@@ -130,12 +130,12 @@ repair_maps(SfPageWalk *walk)
 	SfCheckPlanes planes;
 	uint8		used[SF_MAP_SECTORS / 8];	/* at least */
 
-	sf_check_rewind_planes(walk);
+	sfi_check_rewind_planes(walk);
 	for (uint64 first = 0; first < walk->check->total_sectors; first += SF_MAP_SECTORS)
 	{
 		uint32		map = first / SF_MAP_SECTORS;
 
-		sf_check_fill_planes(walk, first, &planes);
+		sfi_check_fill_planes(walk, first, &planes);
 		for (int i = 0; i < SF_MAP_SECTORS / 8; i++)
 			used[i] = planes.owned[i] | planes.doomed[i];
 		if (is_distrusted(walk, map))
@@ -183,7 +183,7 @@ repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 static SfPageType
 type_of(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 {
-	return sf_check_read_any(walk, NULL, page, read) ? read->type : 0;
+	return sfi_check_read_any(walk, NULL, page, read) ? read->type : 0;
 }
 
 static void
@@ -260,14 +260,14 @@ securefile_repair(PG_FUNCTION_ARGS)
 	bool		dry_run = PG_ARGISNULL(2) || PG_GETARG_BOOL(2);
 
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, false);
+	sfi_check_arguments(fcinfo, false);
 	PreventCommandDuringRecovery("securefile_repair()");
 	if (dry_run)
-		sf_check_columns_of_call(fcinfo, ShareLock, NULL);
+		sfi_check_columns_of_call(fcinfo, ShareLock, NULL);
 	else
 	{
 		refuse_unless_alone();
-		sf_check_columns_of_call(fcinfo, ShareRowExclusiveLock, repair_column);
+		sfi_check_columns_of_call(fcinfo, ShareRowExclusiveLock, repair_column);
 	}
 	return (Datum) 0;
 }

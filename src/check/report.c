@@ -30,9 +30,9 @@ detail_text(SfCheck *check, const char *detail)
 }
 
 void
-sf_check_report_bytes(SfCheck *check, const char *action, const char *finding,
-					  ItemPointer tid, int64 segment_offset, int64 len_bytes,
-					  const char *detail)
+sfi_check_report_bytes(SfCheck *check, const char *action, const char *finding,
+					   ItemPointer tid, int64 segment_offset, int64 len_bytes,
+					   const char *detail)
 {
 	Datum		values[REPAIR_COLUMNS] = {0};
 	bool		nulls[REPAIR_COLUMNS] = {0};
@@ -55,8 +55,8 @@ sf_check_report_bytes(SfCheck *check, const char *action, const char *finding,
 }
 
 void
-sf_check_report(SfCheck *check, const char *action, const char *finding, ItemPointer tid,
-				uint64 sector, uint64 nsectors, const char *detail, ...)
+sfi_check_report(SfCheck *check, const char *action, const char *finding, ItemPointer tid,
+				 uint64 sector, uint64 nsectors, const char *detail, ...)
 {
 	char		buf[1024];
 	va_list		args;
@@ -65,24 +65,24 @@ sf_check_report(SfCheck *check, const char *action, const char *finding, ItemPoi
 	vsnprintf(buf, sizeof(buf), detail, args);
 	va_end(args);
 	if (nsectors == 0)
-		sf_check_report_bytes(check, action, finding, tid, -1, -1, buf);
+		sfi_check_report_bytes(check, action, finding, tid, -1, -1, buf);
 	else
-		sf_check_report_bytes(check, action, finding, tid, sector * SF_SECTOR_SIZE,
-							  nsectors * SF_SECTOR_SIZE, buf);
+		sfi_check_report_bytes(check, action, finding, tid, sector * SF_SECTOR_SIZE,
+							   nsectors * SF_SECTOR_SIZE, buf);
 }
 
 void
-sf_check_report_error(SfCheck *check, const char *action, const ErrorData *edata)
+sfi_check_report_error(SfCheck *check, const char *action, const ErrorData *edata)
 {
 	ItemPointer tid = ItemPointerIsValid(&check->tid) ? &check->tid : NULL;
 
 	if (action == NULL)
 		return;
 	if (edata->detail != NULL)
-		sf_check_report(check, action, "unreadable", tid, 0, 0, "%s: %s",
-						edata->message, edata->detail);
+		sfi_check_report(check, action, "unreadable", tid, 0, 0, "%s: %s",
+						 edata->message, edata->detail);
 	else
-		sf_check_report(check, action, "unreadable", tid, 0, 0, "%s", edata->message);
+		sfi_check_report(check, action, "unreadable", tid, 0, 0, "%s", edata->message);
 }
 
 /* A step of the check as one that base knows. */
@@ -102,14 +102,14 @@ run_step(void *arg)
 }
 
 bool
-sf_check_guarded(SfCheck *check, const char *action, SfCheckStep step, void *arg)
+sfi_check_guarded(SfCheck *check, const char *action, SfCheckStep step, void *arg)
 {
 	GuardedStep guarded = {check, step, arg};
 	ErrorData  *edata = sf_base_guarded(run_step, &guarded);
 
 	if (edata == NULL)
 		return true;
-	sf_check_report_error(check, action, edata);
+	sfi_check_report_error(check, action, edata);
 	FreeErrorData(edata);
 	return false;
 }

@@ -39,21 +39,21 @@ belongs_here(SfCheck *check, const SfLocator *loc)
 	if (loc->table_oid != check->column->table_oid ||
 		loc->attnum != check->column->attnum)
 	{
-		sf_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
-						"the value lies in the segment of table %u, column %d",
-						loc->table_oid, loc->attnum);
+		sfi_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
+						 "the value lies in the segment of table %u, column %d",
+						 loc->table_oid, loc->attnum);
 		return false;
 	}
 	if (check->seg == NULL)
 	{
-		sf_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
-						"the value lies in a segment that does not exist");
+		sfi_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
+						 "the value lies in a segment that does not exist");
 		return false;
 	}
 	if (loc->incarnation != check->seg->incarnation)
 	{
-		sf_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
-						"the value lies in storage that was replaced");
+		sfi_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
+						 "the value lies in storage that was replaced");
 		return false;
 	}
 	return true;
@@ -66,7 +66,7 @@ note_damage(const ErrorData *error, void *arg)
 	ValueWork  *work = arg;
 
 	work->map_damaged = true;
-	sf_check_report_error(work->check, SF_REPAIR_NONE, error);
+	sfi_check_report_error(work->check, SF_REPAIR_NONE, error);
 }
 
 /*
@@ -99,7 +99,7 @@ found(const char *what, int64 segment_offset, int64 len, const char *detail, voi
 {
 	SfCheck    *check = arg;
 
-	sf_check_report_bytes(check, SF_REPAIR_NONE, what, &check->tid, segment_offset, len, detail);
+	sfi_check_report_bytes(check, SF_REPAIR_NONE, what, &check->tid, segment_offset, len, detail);
 }
 
 /* Second step: do the data files hold what the map says? */
@@ -115,10 +115,10 @@ static void
 note_owned(SfCheck *check, const SfOwned *owned)
 {
 	for (int i = 0; i < owned->nruns; i++)
-		sf_check_runs_add(&check->owned, owned->runs[i].start,
-						  owned->runs[i].nsectors, SF_MAP_SECTORS, &check->tid);
+		sfi_check_runs_add(&check->owned, owned->runs[i].start,
+						   owned->runs[i].nsectors, SF_MAP_SECTORS, &check->tid);
 	for (int i = 0; i < owned->npages; i++)
-		sf_check_runs_add(&check->owned_pages, owned->pages[i], 1, 0, &check->tid);
+		sfi_check_runs_add(&check->owned_pages, owned->pages[i], 1, 0, &check->tid);
 }
 
 static void
@@ -127,13 +127,13 @@ check_value(SfCheck *check, Datum value)
 	ValueWork	work = {.check = check, .value = value};
 	uint64		nfindings = check->nfindings;
 
-	(void) sf_check_guarded(check, SF_REPAIR_NONE, read_map, &work);
+	(void) sfi_check_guarded(check, SF_REPAIR_NONE, read_map, &work);
 	check->hidden |= check->nfindings > nfindings;
 	if (work.stored == NULL)
 		return;
 	note_owned(check, &work.owned);
 	if (!work.map_damaged)
-		(void) sf_check_guarded(check, SF_REPAIR_NONE, verify, &work);
+		(void) sfi_check_guarded(check, SF_REPAIR_NONE, verify, &work);
 }
 
 /*
@@ -150,7 +150,7 @@ take_snapshot(void)
 }
 
 void
-sf_check_rows(SfCheck *check)
+sfi_check_rows(SfCheck *check)
 {
 	Snapshot	snapshot = take_snapshot();
 	TupleTableSlot *slot = table_slot_create(check->rel, NULL);
@@ -186,10 +186,10 @@ report_twice(SfCheck *check, SfCheckRun *run, SfCheckRun *before)
 {
 	uint64		end = Min(run->start + run->count, before->start + before->count);
 
-	sf_check_report(check, SF_REPAIR_NONE, "sector owned twice", &run->tid,
-					run->start, end - run->start, "also by row (%u,%u)",
-					ItemPointerGetBlockNumberNoCheck(&before->tid),
-					ItemPointerGetOffsetNumberNoCheck(&before->tid));
+	sfi_check_report(check, SF_REPAIR_NONE, "sector owned twice", &run->tid,
+					 run->start, end - run->start, "also by row (%u,%u)",
+					 ItemPointerGetBlockNumberNoCheck(&before->tid),
+					 ItemPointerGetOffsetNumberNoCheck(&before->tid));
 }
 
 static void
@@ -204,9 +204,9 @@ check_sectors(SfCheck *check)
 
 		CHECK_FOR_INTERRUPTS();
 		if (run->start + run->count > total)
-			sf_check_report(check, SF_REPAIR_NONE, "bad locator", &run->tid, run->start, run->count,
-							"the data files end at byte " UINT64_FORMAT,
-							total * SF_SECTOR_SIZE);
+			sfi_check_report(check, SF_REPAIR_NONE, "bad locator", &run->tid, run->start, run->count,
+							 "the data files end at byte " UINT64_FORMAT,
+							 total * SF_SECTOR_SIZE);
 		if (before != NULL && run->start < before->start + before->count)
 			report_twice(check, run, before);
 		if (before == NULL ||
@@ -224,18 +224,18 @@ check_inode_pages(SfCheck *check)
 		SfCheckRun *page = &check->owned_pages.runs[i];
 
 		if (page->start == before->start)
-			sf_check_report(check, SF_REPAIR_NONE, "inode page owned twice", &page->tid, 0, 0,
-							"page " UINT64_FORMAT ", also by row (%u,%u)", page->start,
-							ItemPointerGetBlockNumberNoCheck(&before->tid),
-							ItemPointerGetOffsetNumberNoCheck(&before->tid));
+			sfi_check_report(check, SF_REPAIR_NONE, "inode page owned twice", &page->tid, 0, 0,
+							 "page " UINT64_FORMAT ", also by row (%u,%u)", page->start,
+							 ItemPointerGetBlockNumberNoCheck(&before->tid),
+							 ItemPointerGetOffsetNumberNoCheck(&before->tid));
 	}
 }
 
 void
-sf_check_overlaps(SfCheck *check)
+sfi_check_overlaps(SfCheck *check)
 {
-	sf_check_runs_sort(&check->owned);
-	sf_check_runs_sort(&check->owned_pages);
+	sfi_check_runs_sort(&check->owned);
+	sfi_check_runs_sort(&check->owned_pages);
 	check_sectors(check);
 	check_inode_pages(check);
 }

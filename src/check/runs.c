@@ -20,7 +20,7 @@ StaticAssertDecl(sizeof(SfCheckRun) == 24, "size of a run in memory");
 
 /* In the current memory context. */
 void
-sf_check_runs_init(SfCheckRuns *runs)
+sfi_check_runs_init(SfCheckRuns *runs)
 {
 	runs->n = 0;
 	runs->size = INITIAL_SIZE;
@@ -48,8 +48,8 @@ append(SfCheckRuns *runs, uint64 start, uint32 count, ItemPointer tid)
 }
 
 void
-sf_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count, uint32 split_at,
-				  ItemPointer tid)
+sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count, uint32 split_at,
+				   ItemPointer tid)
 {
 	while (count > 0)
 	{
@@ -76,7 +76,7 @@ compare(const void *a, const void *b)
 }
 
 void
-sf_check_runs_sort(SfCheckRuns *runs)
+sfi_check_runs_sort(SfCheckRuns *runs)
 {
 	qsort(runs->runs, runs->n, sizeof(SfCheckRun), compare);
 	runs->next = 0;

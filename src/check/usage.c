@@ -62,10 +62,10 @@ securefile_usage(PG_FUNCTION_ARGS)
 	bool		nulls[USAGE_COLUMNS] = {0};
 
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, true);
-	columns = sf_check_columns(fcinfo, AccessShareLock, true);
+	sfi_check_arguments(fcinfo, true);
+	columns = sfi_check_columns(fcinfo, AccessShareLock, true);
 	foreach(cell, columns)
-		add_usage(&sum, sf_space_usage(sf_check_open_segment(lfirst(cell))));
+		add_usage(&sum, sf_space_usage(sfi_check_open_segment(lfirst(cell))));
 
 	values[0] = Int64GetDatum(sum.file_bytes);
 	values[1] = Int64GetDatum(sum.live_bytes);

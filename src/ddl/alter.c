@@ -14,7 +14,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-SfAlter    *sf_ddl_alter = NULL;
+SfAlter    *sfi_ddl_alter = NULL;
 
 /* Is the expression a bare reference to the column itself? */
 static bool
@@ -28,7 +28,7 @@ is_self_reference(Node *expr, const char *column)
 }
 
 SfAlter *
-sf_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
+sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
 {
 	SfAlter    *alter = palloc0(sizeof(SfAlter));
 	ListCell   *lc;
@@ -47,7 +47,7 @@ sf_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
 			String	   *name = makeString(pstrdup(cmd->name));
 
 			alter->retyped_names = lappend(alter->retyped_names, name);
-			alter->converts = lappend(alter->converts, sf_ddl_convert(stmt, cmd, query));
+			alter->converts = lappend(alter->converts, sfi_ddl_convert(stmt, cmd, query));
 			if (def->raw_default != NULL &&
 				!is_self_reference(def->raw_default, cmd->name))
 				alter->using_names = lappend(alter->using_names, name);
@@ -71,38 +71,38 @@ has_name(const List *names, const char *name)
 
 /* Core has just found the column by that name, and its expression runs later. */
 void
-sf_ddl_alter_note(Oid table_oid, AttrNumber attnum)
+sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 {
-	char	   *name = sf_ddl_alter == NULL ? NULL : get_attname(table_oid, attnum, true);
+	char	   *name = sfi_ddl_alter == NULL ? NULL : get_attname(table_oid, attnum, true);
 	MemoryContext old;
 	SfAltered  *altered;
 	ListCell   *lc;
 
-	if (name == NULL || !has_name(sf_ddl_alter->retyped_names, name))
+	if (name == NULL || !has_name(sfi_ddl_alter->retyped_names, name))
 		return;
 
 	/*
 	 * other parts of the command (SET NOT NULL) alter the column, too, and
 	 * later
 	 */
-	if (sf_ddl_altered_column(table_oid, name) == InvalidAttrNumber)
+	if (sfi_ddl_altered_column(table_oid, name) == InvalidAttrNumber)
 	{
-		foreach(lc, sf_ddl_alter->converts)
-			sf_ddl_convert_verify(lfirst(lc), table_oid, attnum, name);
+		foreach(lc, sfi_ddl_alter->converts)
+			sfi_ddl_convert_verify(lfirst(lc), table_oid, attnum, name);
 	}
-	old = MemoryContextSwitchTo(GetMemoryChunkContext(sf_ddl_alter));
+	old = MemoryContextSwitchTo(GetMemoryChunkContext(sfi_ddl_alter));
 	altered = palloc(sizeof(SfAltered));
-	*altered = (SfAltered) {table_oid, attnum, pstrdup(name), has_name(sf_ddl_alter->using_names, name)};
-	sf_ddl_alter->retyped = lappend(sf_ddl_alter->retyped, altered);
+	*altered = (SfAltered) {table_oid, attnum, pstrdup(name), has_name(sfi_ddl_alter->using_names, name)};
+	sfi_ddl_alter->retyped = lappend(sfi_ddl_alter->retyped, altered);
 	MemoryContextSwitchTo(old);
 }
 
 AttrNumber
-sf_ddl_altered_column(Oid table_oid, const char *name)
+sfi_ddl_altered_column(Oid table_oid, const char *name)
 {
 	ListCell   *lc;
 
-	foreach(lc, sf_ddl_alter == NULL ? NIL : sf_ddl_alter->retyped)
+	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
 	{
 		const SfAltered *altered = lfirst(lc);
 

@@ -39,7 +39,7 @@ static void collect_members(SfDdlObjects *objects, Oid extension);
 static bool composite_contains(Oid typid);
 
 Oid
-sf_ddl_am_oid(void)
+sfi_ddl_am_oid(void)
 {
 	return GetSysCacheOid1(AMNAME, Anum_pg_am_oid,
 						   CStringGetDatum(SF_SEGMENT_AM_NAME));
@@ -86,11 +86,11 @@ missing_object(const SfDdlObjects *found)
  * extension is not installed), and all objects come and go together.
  */
 const SfDdlObjects *
-sf_ddl_objects(void)
+sfi_ddl_objects(void)
 {
 	static SfDdlObjects cached;
 	SfDdlObjects found;
-	Oid			am = sf_ddl_am_oid();
+	Oid			am = sfi_ddl_am_oid();
 
 	if (!OidIsValid(am))
 		return NULL;
@@ -117,13 +117,13 @@ is_our_type(Oid typid)
 }
 
 void
-sf_ddl_require_whole(Relation rel)
+sfi_ddl_require_whole(Relation rel)
 {
 	SfDdlObjects found;
 
-	if (creating_extension || sf_ddl_objects() != NULL || !OidIsValid(sf_ddl_am_oid()))
+	if (creating_extension || sfi_ddl_objects() != NULL || !OidIsValid(sfi_ddl_am_oid()))
 		return;
-	(void) find_objects(sf_ddl_am_oid(), &found);
+	(void) find_objects(sfi_ddl_am_oid(), &found);
 	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
@@ -218,9 +218,9 @@ note_function(SfDdlObjects *objects, Oid oid)
 }
 
 bool
-sf_ddl_is_securefile(Oid typid, int32 *typmod)
+sfi_ddl_is_securefile(Oid typid, int32 *typmod)
 {
-	const SfDdlObjects *objects = sf_ddl_objects();
+	const SfDdlObjects *objects = sfi_ddl_objects();
 	int32		base_typmod = *typmod;
 
 	if (objects == NULL || !OidIsValid(typid))
@@ -241,7 +241,7 @@ base_type(Oid typid)
 Oid
 sf_ddl_described_type(Oid typid)
 {
-	const SfDdlObjects *objects = sf_ddl_objects();
+	const SfDdlObjects *objects = sfi_ddl_objects();
 	Oid			base;
 
 	if (objects == NULL)
@@ -255,9 +255,9 @@ sf_ddl_described_type(Oid typid)
 }
 
 bool
-sf_ddl_contains_securefile(Oid typid)
+sfi_ddl_contains_securefile(Oid typid)
 {
-	const SfDdlObjects *objects = sf_ddl_objects();
+	const SfDdlObjects *objects = sfi_ddl_objects();
 
 	check_stack_depth();
 
@@ -267,16 +267,16 @@ sf_ddl_contains_securefile(Oid typid)
 	if (typid == objects->type)
 		return true;
 	if (OidIsValid(get_element_type(typid)))
-		return sf_ddl_contains_securefile(get_element_type(typid));
+		return sfi_ddl_contains_securefile(get_element_type(typid));
 
 	switch (get_typtype(typid))
 	{
 		case TYPTYPE_COMPOSITE:
 			return composite_contains(typid);
 		case TYPTYPE_RANGE:
-			return sf_ddl_contains_securefile(get_range_subtype(typid));
+			return sfi_ddl_contains_securefile(get_range_subtype(typid));
 		case TYPTYPE_MULTIRANGE:
-			return sf_ddl_contains_securefile(get_multirange_range(typid));
+			return sfi_ddl_contains_securefile(get_multirange_range(typid));
 		default:
 			return false;
 	}
@@ -291,7 +291,7 @@ composite_contains(Oid typid)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
-		if (!att->attisdropped && sf_ddl_contains_securefile(att->atttypid))
+		if (!att->attisdropped && sfi_ddl_contains_securefile(att->atttypid))
 			return true;
 	}
 	return false;

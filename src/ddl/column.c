@@ -22,7 +22,7 @@
 #include "utils/syscache.h"
 
 SfColumn
-sf_ddl_column(Relation rel, AttrNumber attnum)
+sfi_ddl_column(Relation rel, AttrNumber attnum)
 {
 	Form_pg_attribute att;
 	SfColumn	column;
@@ -33,7 +33,7 @@ sf_ddl_column(Relation rel, AttrNumber attnum)
 			 RelationGetRelationName(rel), attnum);
 	att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
 	typmod = att->atttypmod;
-	if (att->attisdropped || !sf_ddl_is_securefile(att->atttypid, &typmod))
+	if (att->attisdropped || !sfi_ddl_is_securefile(att->atttypid, &typmod))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",

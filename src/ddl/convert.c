@@ -71,7 +71,7 @@ static SfColumn *column_being_rewritten(FunctionCallInfo fcinfo);
 /* ---- before the command ---- */
 
 SfConvert *
-sf_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
+sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
 {
 	ColumnDef  *def = castNode(ColumnDef, cmd->def);
 	SfConvert  *convert = NULL;
@@ -80,7 +80,7 @@ sf_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
 	Relation	rel;
 	AttrNumber	attnum;
 
-	if (stmt->objtype != OBJECT_TABLE || sf_ddl_objects() == NULL || !becomes_securefile(def))
+	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !becomes_securefile(def))
 		return NULL;
 	/* as core does next; asks for the owner, too */
 	relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
@@ -111,7 +111,7 @@ becomes_securefile(ColumnDef *def)
 		return false;
 	typid = typeTypeId(type);
 	ReleaseSysCache(type);
-	return sf_ddl_is_securefile(typid, &typmod);
+	return sfi_ddl_is_securefile(typid, &typmod);
 }
 
 /*
@@ -128,7 +128,7 @@ is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def)
 						rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE))
 		return false;
 	att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
-	if (att->attgenerated != '\0' || sf_ddl_is_securefile(att->atttypid, &typmod))
+	if (att->attgenerated != '\0' || sfi_ddl_is_securefile(att->atttypid, &typmod))
 		return false;
 	return def->raw_default != NULL || !has_foreign_children(RelationGetRelid(rel));
 }
@@ -163,7 +163,7 @@ value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char
 		value = transformExpr(pstate, copyObject(using), EXPR_KIND_ALTER_COL_TRANSFORM);
 	else
 		value = (Node *) makeVar(1, attnum, att->atttypid, att->atttypmod, att->attcollation, 0);
-	value = coerce_to_target_type(pstate, value, exprType(value), sf_ddl_objects()->type, -1,
+	value = coerce_to_target_type(pstate, value, exprType(value), sfi_ddl_objects()->type, -1,
 								  COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
 	if (value != NULL)
 		assign_expr_collations(pstate, value);
@@ -206,7 +206,7 @@ describe(Relation rel, AttrNumber attnum, const char *name, Node *value)
 static Expr *
 call(Node *value, SfConvert *convert)
 {
-	const SfDdlObjects *objects = sf_ddl_objects();
+	const SfDdlObjects *objects = sfi_ddl_objects();
 	Const	   *target = makeConst(INTERNALOID, -1, InvalidOid, sizeof(Datum),
 								   PointerGetDatum(convert), false, true);
 
@@ -247,8 +247,8 @@ is_renamed(Oid table_oid, AttrNumber attnum, const char *before)
 
 /* Core has not made its change of the type visible yet. */
 void
-sf_ddl_convert_verify(const SfConvert *convert, Oid table_oid, AttrNumber attnum,
-					  const char *name)
+sfi_ddl_convert_verify(const SfConvert *convert, Oid table_oid, AttrNumber attnum,
+					   const char *name)
 {
 	if (convert == NULL || convert->table_oid != table_oid || strcmp(convert->name, name) != 0)
 		return;
@@ -278,10 +278,10 @@ securefile_convert(PG_FUNCTION_ARGS)
 	/* an expression is initialized for each table */
 	if (column == NULL)
 		fcinfo->flinfo->fn_extra = column = column_being_rewritten(fcinfo);
-	if (!sf_ddl_put_value(column, value, &stored))
+	if (!sfi_ddl_put_value(column, value, &stored))
 		PG_RETURN_DATUM(value);
 	rel = table_open(column->table_oid, NoLock);
-	sf_ddl_refuse_unpublishable(rel, column->attnum, stored);
+	sfi_ddl_refuse_unpublishable(rel, column->attnum, stored);
 	table_close(rel, NoLock);
 	PG_RETURN_DATUM(stored);
 }
@@ -290,11 +290,11 @@ securefile_convert(PG_FUNCTION_ARGS)
 static AttrNumber
 column_to_fill(const SfConvert *convert, Oid table_oid)
 {
-	AttrNumber	attnum = sf_ddl_altered_column(table_oid, convert->name);
+	AttrNumber	attnum = sfi_ddl_altered_column(table_oid, convert->name);
 
 	/* the command may have found another table of that name */
 	if (attnum == InvalidAttrNumber ||
-		sf_ddl_altered_column(convert->table_oid, convert->name) != convert->attnum)
+		sfi_ddl_altered_column(convert->table_oid, convert->name) != convert->attnum)
 		refuse_changed(convert);
 	return attnum;
 }
@@ -309,15 +309,15 @@ column_being_rewritten(FunctionCallInfo fcinfo)
 	const SfConvert *convert = (const SfConvert *) PG_GETARG_POINTER(1);
 	SfColumn   *column = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(SfColumn));
 	Oid			transient_oid;
-	Oid			table_oid = sf_ddl_rewritten_table(&transient_oid);
+	Oid			table_oid = sfi_ddl_rewritten_table(&transient_oid);
 	Relation	rel = table_open(table_oid, NoLock);
 	Relation	transient = table_open(transient_oid, NoLock);
 
-	*column = sf_ddl_column(rel, column_to_fill(convert, table_oid));
+	*column = sfi_ddl_column(rel, column_to_fill(convert, table_oid));
 	column->permanent = transient->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 	if (column->permanent &&
 		!OidIsValid(sf_space_segment_relid(table_oid, column->attnum)))
-		(void) sf_ddl_segment_make(column, transient->rd_rel->reltablespace);
+		(void) sfi_ddl_segment_make(column, transient->rd_rel->reltablespace);
 	table_close(transient, NoLock);
 	table_close(rel, NoLock);
 	return column;
@@ -326,12 +326,12 @@ column_being_rewritten(FunctionCallInfo fcinfo)
 /* ---- when it fails ---- */
 
 bool
-sf_ddl_converts(Node *stmt)
+sfi_ddl_converts(Node *stmt)
 {
 	ListCell   *lc;
 
 	if (!IsA(stmt, AlterTableStmt) || castNode(AlterTableStmt, stmt)->objtype != OBJECT_TABLE ||
-		sf_ddl_objects() == NULL)
+		sfi_ddl_objects() == NULL)
 		return false;
 	foreach(lc, castNode(AlterTableStmt, stmt)->cmds)
 	{
@@ -363,7 +363,7 @@ static const struct
 };
 
 void
-sf_ddl_convert_hint(void)
+sfi_ddl_convert_hint(void)
 {
 	MemoryContext old;
 	ErrorData  *error;

@@ -33,7 +33,7 @@ static DefElem *find_option(List *options, const char *name);
  * The database of a DROP DATABASE must be looked up before it is gone.
  */
 Oid
-sf_ddl_database_before(Node *stmt)
+sfi_ddl_database_before(Node *stmt)
 {
 	switch (nodeTag(stmt))
 	{
@@ -56,7 +56,7 @@ sf_ddl_database_before(Node *stmt)
  * monitor's launcher removes what is left.
  */
 void
-sf_ddl_database_after(Oid dropped_db)
+sfi_ddl_database_after(Oid dropped_db)
 {
 	if (sf_io_database_has_files(dropped_db, WARNING) || sf_io_database_is_own(dropped_db, WARNING))
 		sf_space_log_drop_database(dropped_db);

@@ -49,7 +49,7 @@ static uint8 *find_triggers(const TriggerDesc *triggers, int natts);
 static void refuse(Relation rel, AttrNumber attnum);
 
 void
-sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
+sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
@@ -64,11 +64,11 @@ sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 		int32		typmod = att->atttypmod;
 
 		if (att->atttypid < FirstNormalObjectId || att->attisdropped ||
-			!sf_ddl_contains_securefile(att->atttypid))
+			!sfi_ddl_contains_securefile(att->atttypid))
 			continue;
 		/* the type was changed by another session while the table was made */
-		if (!sf_ddl_is_securefile(att->atttypid, &typmod))
-			sf_ddl_refuse_nested(rel, att);
+		if (!sfi_ddl_is_securefile(att->atttypid, &typmod))
+			sfi_ddl_refuse_nested(rel, att);
 		if (found == NULL)
 			found = find_triggers(triggers, desc->natts);
 		if ((found[att->attnum] & required) != required)
@@ -86,7 +86,7 @@ sf_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 static uint8 *
 find_triggers(const TriggerDesc *triggers, int natts)
 {
-	const SfDdlObjects *objects = sf_ddl_objects();
+	const SfDdlObjects *objects = sfi_ddl_objects();
 	uint8	   *found = palloc0(natts + 1);
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
@@ -125,35 +125,35 @@ refuse(Relation rel, AttrNumber attnum)
 /* ---- the executor ---- */
 
 void
-sf_ddl_require_result_triggers(List *result_rels)
+sfi_ddl_require_result_triggers(List *result_rels)
 {
 	ListCell   *lc;
 	bool		whole;
 
-	if (result_rels == NIL || !sf_ddl_noting() || !OidIsValid(sf_ddl_am_oid()))
+	if (result_rels == NIL || !sfi_ddl_noting() || !OidIsValid(sfi_ddl_am_oid()))
 		return;
 	/* asked once a statement, which may write to many partitions */
-	whole = sf_ddl_objects() != NULL;
+	whole = sfi_ddl_objects() != NULL;
 	foreach(lc, result_rels)
 	{
 		ResultRelInfo *info = lfirst(lc);
 
 		if (whole)
-			sf_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
+			sfi_ddl_require_triggers(info->ri_RelationDesc, info->ri_TrigDesc);
 		else
-			sf_ddl_require_whole(info->ri_RelationDesc);
+			sfi_ddl_require_whole(info->ri_RelationDesc);
 	}
 }
 
 /* ---- COPY FROM ---- */
 
 Oid
-sf_ddl_copy_target(Node *stmt)
+sfi_ddl_copy_target(Node *stmt)
 {
 	CopyStmt   *copy = (CopyStmt *) stmt;
 
 	if (!IsA(stmt, CopyStmt) || !copy->is_from || copy->relation == NULL ||
-		!OidIsValid(sf_ddl_am_oid()))
+		!OidIsValid(sfi_ddl_am_oid()))
 		return InvalidOid;
 	return RangeVarGetRelid(copy->relation, NoLock, true);
 }
@@ -174,7 +174,7 @@ is_written(Oid relid)
  * altered may have got its triggers after the rows.
  */
 void
-sf_ddl_require_copy_triggers(Oid relid)
+sfi_ddl_require_copy_triggers(Oid relid)
 {
 	ListCell   *lc;
 
@@ -187,9 +187,9 @@ sf_ddl_require_copy_triggers(Oid relid)
 
 		if (rel == NULL)
 			continue;
-		sf_ddl_require_whole(rel);
-		sf_ddl_require_triggers(rel, rel->trigdesc);
-		sf_ddl_refuse_rewritten(rel);
+		sfi_ddl_require_whole(rel);
+		sfi_ddl_require_triggers(rel, rel->trigdesc);
+		sfi_ddl_refuse_rewritten(rel);
 		relation_close(rel, NoLock);
 	}
 }

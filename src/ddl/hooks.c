@@ -51,10 +51,10 @@ static void note_drop(Oid relid);
 static void
 note_trigger(Oid trigoid)
 {
-	Oid			table_oid = sf_ddl_trigger_table(trigoid);
+	Oid			table_oid = sfi_ddl_trigger_table(trigoid);
 
 	if (OidIsValid(table_oid))
-		sf_ddl_note_table(table_oid, false, 0);
+		sfi_ddl_note_table(table_oid, false, 0);
 }
 
 static void
@@ -67,42 +67,42 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 	/* functions that read a table past the executor */
 	if (access == OAT_FUNCTION_EXECUTE &&
 		(object_id == F_BRIN_SUMMARIZE_NEW_VALUES || object_id == F_BRIN_SUMMARIZE_RANGE))
-		sf_ddl_refuse_misread(InvalidOid);
+		sfi_ddl_refuse_misread(InvalidOid);
 
 	/* ENABLE and DISABLE TRIGGER announce the trigger only, not its table */
-	if (class_id == TriggerRelationId && access == OAT_POST_ALTER && sf_ddl_noting())
+	if (class_id == TriggerRelationId && access == OAT_POST_ALTER && sfi_ddl_noting())
 		note_trigger(object_id);
-	if (class_id == StatisticExtRelationId && access == OAT_POST_CREATE && sf_ddl_noting())
-		sf_ddl_validate_statistics(object_id);
-	if (class_id != RelationRelationId || !sf_ddl_noting())
+	if (class_id == StatisticExtRelationId && access == OAT_POST_CREATE && sfi_ddl_noting())
+		sfi_ddl_validate_statistics(object_id);
+	if (class_id != RelationRelationId || !sfi_ddl_noting())
 		return;
 	switch (access)
 	{
 		case OAT_POST_CREATE:
-			sf_ddl_note_table(object_id, sub_id == 0, sub_id);
+			sfi_ddl_note_table(object_id, sub_id == 0, sub_id);
 			if (sub_id != 0)
-				sf_ddl_columns_altered(object_id, sub_id);
+				sfi_ddl_columns_altered(object_id, sub_id);
 			else if (((ObjectAccessPostCreate *) arg)->is_internal)
-				sf_ddl_storage_made(object_id);
+				sfi_ddl_storage_made(object_id);
 			break;
 		case OAT_POST_ALTER:
 			if (sub_id != 0)
 			{
-				sf_ddl_columns_altered(object_id, sub_id);
-				sf_ddl_alter_note(object_id, sub_id);
+				sfi_ddl_columns_altered(object_id, sub_id);
+				sfi_ddl_alter_note(object_id, sub_id);
 			}
-			sf_ddl_note_table(object_id, false, 0);
+			sfi_ddl_note_table(object_id, false, 0);
 
 			/*
 			 * rows are in place: indexes come next, perhaps by parallel
 			 * workers
 			 */
-			if (sf_ddl_any_copied())
+			if (sfi_ddl_any_copied())
 				sf_write_flush();
 			break;
 		case OAT_DROP:
 			if (sub_id != 0)
-				sf_ddl_note_table(object_id, false, 0);
+				sfi_ddl_note_table(object_id, false, 0);
 			else
 				note_drop(object_id);
 			break;
@@ -124,7 +124,7 @@ note_drop(Oid relid)
 		return;
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	is_segment = form->relkind == RELKIND_TOASTVALUE &&
-		OidIsValid(form->relam) && form->relam == sf_ddl_am_oid();
+		OidIsValid(form->relam) && form->relam == sfi_ddl_am_oid();
 	ReleaseSysCache(tuple);
 	if (!is_segment)
 		return;
@@ -183,66 +183,66 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 {
 	Node	   *stmt = pstmt->utilityStmt;
 	NodeTag		command = nodeTag(stmt);
-	SfAlter    *outer_alter = sf_ddl_alter;
+	SfAlter    *outer_alter = sfi_ddl_alter;
 	PlannedStmt *spared;
 	Oid			copied;
 	int			mark;
 	Oid			dropped_db;
 	bool		converts;
 
-	if (!sf_ddl_noting())
+	if (!sfi_ddl_noting())
 	{
 		call_utility(pstmt, query, read_only, context, params, env, dest, qc);
 		if (IsBinaryUpgrade && IsTransactionState())
-			sf_ddl_upgrade_guard(stmt);
+			sfi_ddl_upgrade_guard(stmt);
 		return;
 	}
 
-	sf_ddl_trigger_guard(stmt);
-	sf_ddl_guard_type(stmt);
+	sfi_ddl_trigger_guard(stmt);
+	sfi_ddl_guard_type(stmt);
 	if (context != PROCESS_UTILITY_SUBCOMMAND)
-		sf_ddl_refuse_misread_by(stmt);
-	dropped_db = sf_ddl_database_before(stmt);
-	converts = sf_ddl_converts(stmt);
+		sfi_ddl_refuse_misread_by(stmt);
+	dropped_db = sfi_ddl_database_before(stmt);
+	converts = sfi_ddl_converts(stmt);
 
-	mark = sf_ddl_notes_begin();
+	mark = sfi_ddl_notes_begin();
 	PG_TRY();
 	{
-		copied = sf_ddl_copy_target(stmt);
+		copied = sfi_ddl_copy_target(stmt);
 		/* a copy, if it is an ALTER TABLE */
-		spared = sf_ddl_trigger_spare(pstmt);
-		sf_ddl_alter = command == T_AlterTableStmt ?
-			sf_ddl_alter_analyze((AlterTableStmt *) spared->utilityStmt, query) : NULL;
+		spared = sfi_ddl_trigger_spare(pstmt);
+		sfi_ddl_alter = command == T_AlterTableStmt ?
+			sfi_ddl_alter_analyze((AlterTableStmt *) spared->utilityStmt, query) : NULL;
 		if (ends_transaction(stmt))
-			sf_ddl_drain();
+			sfi_ddl_drain();
 		/* may be built by parallel workers */
 		if (command == T_IndexStmt || command == T_ReindexStmt)
 			sf_write_flush();
 		/* from here on stmt may go away (CALL with COMMIT inside) */
 		call_utility(spared, query, read_only, context, params, env, dest, qc);
 		if (command == T_VacuumStmt)
-			sf_ddl_vacuum_segments((VacuumStmt *) stmt, context == PROCESS_UTILITY_TOPLEVEL);
+			sfi_ddl_vacuum_segments((VacuumStmt *) stmt, context == PROCESS_UTILITY_TOPLEVEL);
 		if (only_rewrites(command))
-			sf_ddl_notes_forget();
-		sf_ddl_drain();
+			sfi_ddl_notes_forget();
+		sfi_ddl_drain();
 		if (command == T_CopyStmt)
-			sf_ddl_require_copy_triggers(copied);
+			sfi_ddl_require_copy_triggers(copied);
 	}
 	PG_CATCH();
 	{
 		if (converts)
-			sf_ddl_convert_hint();
-		sf_ddl_notes_fail(mark);
-		sf_ddl_alter = outer_alter;
+			sfi_ddl_convert_hint();
+		sfi_ddl_notes_fail(mark);
+		sfi_ddl_alter = outer_alter;
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	sf_ddl_replaced_at_command_end();
-	sf_ddl_notes_end();
-	sf_ddl_alter = outer_alter;
+	sfi_ddl_replaced_at_command_end();
+	sfi_ddl_notes_end();
+	sfi_ddl_alter = outer_alter;
 
 	if (OidIsValid(dropped_db))
-		sf_ddl_database_after(dropped_db);
+		sfi_ddl_database_after(dropped_db);
 }
 
 /* ---- the executor ---- */
@@ -259,7 +259,7 @@ executor_start(QueryDesc *query, int eflags)
 	if (query->plannedstmt->parallelModeNeeded && !IsParallelWorker() && runs)
 		sf_write_flush();
 	if (runs)
-		sf_ddl_refuse_misread_rtes(query->plannedstmt->rtable);
+		sfi_ddl_refuse_misread_rtes(query->plannedstmt->rtable);
 
 	if (prev_executor_start_hook)
 		prev_executor_start_hook(query, eflags);
@@ -267,7 +267,7 @@ executor_start(QueryDesc *query, int eflags)
 		standard_ExecutorStart(query, eflags);
 
 	if (runs)
-		sf_ddl_require_result_triggers(query->estate->es_opened_result_relations);
+		sfi_ddl_require_result_triggers(query->estate->es_opened_result_relations);
 }
 
 /* Partitions that a row was routed to are opened on the way. */
@@ -279,7 +279,7 @@ executor_finish(QueryDesc *query)
 	else
 		standard_ExecutorFinish(query);
 
-	sf_ddl_require_result_triggers(query->estate->es_tuple_routing_result_relations);
+	sfi_ddl_require_result_triggers(query->estate->es_tuple_routing_result_relations);
 }
 
 void
@@ -315,7 +315,7 @@ refuse_without_preload(void)
 		Oid			class_id = DatumGetObjectId(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
 		Oid			object_id = DatumGetObjectId(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
 
-		if (class_id == RelationRelationId && sf_ddl_table_has_columns(object_id))
+		if (class_id == RelationRelationId && sfi_ddl_table_has_columns(object_id))
 			sf_base_require_preload();
 	}
 	SPI_finish();
@@ -332,10 +332,10 @@ securefile_ddl_command_end(PG_FUNCTION_ARGS)
 						get_func_name(fcinfo->flinfo->fn_oid))));
 	if (sf_base_preloaded)
 	{
-		sf_ddl_replaced_at_command_end();
-		sf_ddl_drain();
+		sfi_ddl_replaced_at_command_end();
+		sfi_ddl_drain();
 	}
-	else if (!IsBinaryUpgrade && sf_ddl_objects() != NULL)
+	else if (!IsBinaryUpgrade && sfi_ddl_objects() != NULL)
 		refuse_without_preload();
 	PG_RETURN_NULL();
 }

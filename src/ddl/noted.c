@@ -5,7 +5,7 @@
  *
  * The object access hook notes every relation that is created or altered, by
  * whatever command.  When the command is through, at its own nesting level,
- * the noted tables are brought in line (sf_ddl_drain).  Not earlier: a nested
+ * the noted tables are brought in line (sfi_ddl_drain).  Not earlier: a nested
  * command (in an event trigger, say) may end while the outer one has changed
  * the catalogs but not yet rewritten the rows, and a segment dropped then
  * could not be read any more.
@@ -70,7 +70,7 @@ static int	merge_notes(SfDirtyTable *list, int count);
 static void sync_tables(const SfDirtyTable *tables, int count);
 
 bool
-sf_ddl_noting(void)
+sfi_ddl_noting(void)
 {
 	return !IsBinaryUpgrade && !IsBootstrapProcessingMode() &&
 		!IsParallelWorker() && OidIsValid(MyDatabaseId) &&
@@ -80,33 +80,33 @@ sf_ddl_noting(void)
 /* ---- commands ---- */
 
 int
-sf_ddl_notes_begin(void)
+sfi_ddl_notes_begin(void)
 {
 	depth++;
 	return nnotes;
 }
 
 void
-sf_ddl_notes_end(void)
+sfi_ddl_notes_end(void)
 {
 	depth--;
 }
 
 void
-sf_ddl_notes_fail(int mark)
+sfi_ddl_notes_fail(int mark)
 {
 	depth--;
 	nnotes = Min(nnotes, mark);
 }
 
 int
-sf_ddl_depth(void)
+sfi_ddl_depth(void)
 {
 	return depth;
 }
 
 void
-sf_ddl_notes_forget(void)
+sfi_ddl_notes_forget(void)
 {
 	int			kept = 0;
 
@@ -119,13 +119,13 @@ sf_ddl_notes_forget(void)
 }
 
 int
-sf_ddl_notes_mark(void)
+sfi_ddl_notes_mark(void)
 {
 	return nnotes;
 }
 
 void
-sf_ddl_notes_forget_table(int mark, Oid relid)
+sfi_ddl_notes_forget_table(int mark, Oid relid)
 {
 	int			kept = mark;
 
@@ -150,10 +150,10 @@ first_added(AttrNumber a, AttrNumber b)
 static void
 note_alter(SfDirtyTable *note)
 {
-	if (sf_ddl_alter == NULL)
+	if (sfi_ddl_alter == NULL)
 		return;
 	note->altering = true;
-	note->brings_values |= sf_ddl_alter->may_bring_values;
+	note->brings_values |= sfi_ddl_alter->may_bring_values;
 }
 
 /*
@@ -161,13 +161,13 @@ note_alter(SfDirtyTable *note)
  * comes before the rows are rewritten or moved: a later difference tells of that.
  */
 void
-sf_ddl_note_table(Oid relid, bool created, AttrNumber added)
+sfi_ddl_note_table(Oid relid, bool created, AttrNumber added)
 {
 	SfDirtyTable *note;
 	HeapTuple	tuple;
 
 	/* a segment, which is made while a table is brought in line */
-	if (sf_ddl_segment_birth != NULL)
+	if (sfi_ddl_segment_birth != NULL)
 		return;
 	note = find_recent(relid);
 	if (note != NULL)
@@ -187,7 +187,7 @@ sf_ddl_note_table(Oid relid, bool created, AttrNumber added)
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
 
 		note->relfilenode = form->relfilenode;
-		note->tablespace = sf_ddl_tablespace(form->reltablespace);
+		note->tablespace = sfi_ddl_tablespace(form->reltablespace);
 		ReleaseSysCache(tuple);
 	}
 }
@@ -290,13 +290,13 @@ changed_type(Oid relid)
 {
 	ListCell   *lc;
 
-	foreach(lc, sf_ddl_alter == NULL ? NIL : sf_ddl_alter->retyped)
+	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
 	{
 		const SfAltered *altered = lfirst(lc);
 		int32		typmod = -1;
 
 		if (altered->table_oid == relid &&
-			sf_ddl_is_securefile(get_atttype(relid, altered->attnum), &typmod))
+			sfi_ddl_is_securefile(get_atttype(relid, altered->attnum), &typmod))
 			return true;
 	}
 	return false;
@@ -453,7 +453,7 @@ sync_tables(const SfDirtyTable *tables, int count)
 	for (int i = 0; i < count; i++)
 	{
 		check_not_in_work(tables[i].relid);
-		sf_ddl_sync_table(&tables[i]);
+		sfi_ddl_sync_table(&tables[i]);
 	}
 	if (lacks_snapshot)
 		PopActiveSnapshot();
@@ -463,19 +463,19 @@ sync_tables(const SfDirtyTable *tables, int count)
 static void
 require_whole(void)
 {
-	for (int i = 0; i < nnotes && OidIsValid(sf_ddl_am_oid()); i++)
+	for (int i = 0; i < nnotes && OidIsValid(sfi_ddl_am_oid()); i++)
 	{
 		Relation	rel = try_relation_open(notes[i].relid, AccessShareLock);
 
 		if (rel == NULL)
 			continue;
-		sf_ddl_require_whole(rel);
+		sfi_ddl_require_whole(rel);
 		relation_close(rel, NoLock);
 	}
 }
 
 void
-sf_ddl_drain(void)
+sfi_ddl_drain(void)
 {
 	for (;;)
 	{
@@ -483,15 +483,15 @@ sf_ddl_drain(void)
 		SfDirtyTable *current;
 		int			count;
 
-		if (end == 0 || !sf_ddl_noting())
+		if (end == 0 || !sfi_ddl_noting())
 			return;
 		CommandCounterIncrement();
-		if (sf_ddl_objects() != NULL)
+		if (sfi_ddl_objects() != NULL)
 			put_off_notes();
 		else
 			require_whole();
 		current = current_notes(&count);
-		if (count > 0 && sf_ddl_objects() != NULL)
+		if (count > 0 && sfi_ddl_objects() != NULL)
 			sync_tables(current, count);
 		settle_outer(current, count);
 		pfree(current);
@@ -506,7 +506,7 @@ sf_ddl_drain(void)
 void
 sf_ddl_require_followed(void)
 {
-	if (nnotes == 0 || !sf_ddl_noting() || sf_ddl_objects() == NULL)
+	if (nnotes == 0 || !sfi_ddl_noting() || sfi_ddl_objects() == NULL)
 		return;
 	for (int i = 0; i < nnotes; i++)
 	{
@@ -515,7 +515,7 @@ sf_ddl_require_followed(void)
 
 		if (rel == NULL)
 			continue;
-		sf_ddl_require_triggers(rel, rel->trigdesc);
+		sfi_ddl_require_triggers(rel, rel->trigdesc);
 		relation_close(rel, NoLock);
 	}
 }

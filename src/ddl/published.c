@@ -74,9 +74,9 @@ is_published(Relation rel, const char *column)
 }
 
 void
-sf_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, Datum value)
+sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, Datum value)
 {
-	struct varlena *stored = sf_ddl_stored(value);
+	struct varlena *stored = sfi_ddl_stored(value);
 	char	   *column;
 
 	if (stored == NULL || sf_read_length(stored) <= (int64) (MaxAllocSize - VARHDRSZ) ||

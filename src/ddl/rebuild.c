@@ -30,9 +30,9 @@ static void copy_rows(Relation rel, Relation transient, List *attnums);
 static void put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns);
 
 void
-sf_ddl_rebuild(Oid table_oid, List *attnums)
+sfi_ddl_rebuild(Oid table_oid, List *attnums)
 {
-	int			mark = sf_ddl_notes_mark();
+	int			mark = sfi_ddl_notes_mark();
 	Relation	rel = table_open(table_oid, AccessExclusiveLock);
 	char		persistence = rel->rd_rel->relpersistence;
 	Oid			transient_oid = make_new_heap(table_oid, rel->rd_rel->reltablespace,
@@ -49,7 +49,7 @@ sf_ddl_rebuild(Oid table_oid, List *attnums)
 	finish_heap_swap(table_oid, transient_oid, false, false, true, true,
 					 RecentXmin, ReadNextMultiXactId(), persistence);
 	CommandCounterIncrement();
-	sf_ddl_notes_forget_table(mark, table_oid);
+	sfi_ddl_notes_forget_table(mark, table_oid);
 }
 
 static void
@@ -68,7 +68,7 @@ copy_rows(Relation rel, Relation transient, List *attnums)
 	MemoryContext old_context;
 
 	for (int i = 0; i < ncolumns; i++)
-		columns[i] = sf_ddl_column(rel, list_nth_int(attnums, i));
+		columns[i] = sfi_ddl_column(rel, list_nth_int(attnums, i));
 	old_context = MemoryContextSwitchTo(row_context);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
@@ -97,6 +97,6 @@ put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns)
 		int			at = columns[i].attnum - 1;
 
 		if (!slot->tts_isnull[at])
-			(void) sf_ddl_put_value(&columns[i], slot->tts_values[at], &slot->tts_values[at]);
+			(void) sfi_ddl_put_value(&columns[i], slot->tts_values[at], &slot->tts_values[at]);
 	}
 }

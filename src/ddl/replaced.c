@@ -76,7 +76,7 @@ add(ReplacedState state, Oid table_oid)
 
 	replaced->state = state;
 	replaced->table_oid = table_oid;
-	replaced->depth = sf_ddl_depth();
+	replaced->depth = sfi_ddl_depth();
 	replaced->level = GetCurrentTransactionNestLevel();
 	all_replaced = lappend(all_replaced, replaced);
 	MemoryContextSwitchTo(context);
@@ -101,11 +101,11 @@ file_of(Oid table_oid)
 
 /* Core has not made its change visible yet: the catalog has the old type. */
 void
-sf_ddl_columns_altered(Oid table_oid, AttrNumber attnum)
+sfi_ddl_columns_altered(Oid table_oid, AttrNumber attnum)
 {
 	Replaced   *replaced;
 
-	if (sf_ddl_alter == NULL || !sf_ddl_alter->may_bring_values)
+	if (sfi_ddl_alter == NULL || !sfi_ddl_alter->may_bring_values)
 		return;
 	replaced = add(ALTERED, table_oid);
 	replaced->relfilenode = file_of(table_oid);
@@ -115,7 +115,7 @@ sf_ddl_columns_altered(Oid table_oid, AttrNumber attnum)
 
 /* Core has it open; the catalogs do not show it before the next command. */
 void
-sf_ddl_storage_made(Oid relid)
+sfi_ddl_storage_made(Oid relid)
 {
 	Relation	rel = RelationIdGetRelation(relid);
 	Oid			table_oid;
@@ -140,7 +140,7 @@ copied_to(const Replaced *replaced)
 }
 
 bool
-sf_ddl_any_copied(void)
+sfi_ddl_any_copied(void)
 {
 	ListCell   *lc;
 
@@ -154,7 +154,7 @@ sf_ddl_any_copied(void)
 
 /* What was copied is dropped, so the last one is that of the innermost command. */
 Oid
-sf_ddl_rewritten_table(Oid *transient)
+sfi_ddl_rewritten_table(Oid *transient)
 {
 	for (int i = list_length(all_replaced) - 1; i >= 0; i--)
 	{
@@ -178,7 +178,7 @@ is_rewritten(const Replaced *replaced, Relation rel)
 }
 
 void
-sf_ddl_refuse_rewritten(Relation rel)
+sfi_ddl_refuse_rewritten(Relation rel)
 {
 	ListCell   *lc;
 
@@ -206,12 +206,12 @@ is_misread(const Replaced *replaced)
 		return false;
 	type = get_atttype(replaced->table_oid, replaced->attnum);
 	return OidIsValid(type) && getBaseType(type) != getBaseType(replaced->old_type) &&
-		(sf_ddl_contains_securefile(type) || sf_ddl_contains_securefile(replaced->old_type)) &&
+		(sfi_ddl_contains_securefile(type) || sfi_ddl_contains_securefile(replaced->old_type)) &&
 		file_of(replaced->table_oid) == replaced->relfilenode;
 }
 
 void
-sf_ddl_refuse_misread(Oid table_oid)
+sfi_ddl_refuse_misread(Oid table_oid)
 {
 	ListCell   *lc;
 
@@ -237,11 +237,11 @@ refuse_misread_tree(Oid table_oid)
 	ListCell   *lc;
 
 	foreach(lc, find_all_inheritors(table_oid, NoLock, NULL))
-		sf_ddl_refuse_misread(lfirst_oid(lc));
+		sfi_ddl_refuse_misread(lfirst_oid(lc));
 }
 
 void
-sf_ddl_refuse_misread_rtes(const List *rtable)
+sfi_ddl_refuse_misread_rtes(const List *rtable)
 {
 	ListCell   *lc;
 
@@ -255,7 +255,7 @@ sf_ddl_refuse_misread_rtes(const List *rtable)
 		if (rte->relkind == RELKIND_PARTITIONED_TABLE)
 			refuse_misread_tree(rte->relid);
 		else
-			sf_ddl_refuse_misread(rte->relid);
+			sfi_ddl_refuse_misread(rte->relid);
 	}
 }
 
@@ -318,12 +318,12 @@ read_by(const Node *stmt)
 }
 
 void
-sf_ddl_refuse_misread_by(const Node *stmt)
+sfi_ddl_refuse_misread_by(const Node *stmt)
 {
 	if (all_replaced == NIL)
 		return;
 	if (reads_unnamed(stmt))
-		sf_ddl_refuse_misread(InvalidOid);
+		sfi_ddl_refuse_misread(InvalidOid);
 	refuse_misread_name(read_by(stmt));
 	if (IsA(stmt, AlterTableStmt))
 		refuse_misread_attached((const AlterTableStmt *) stmt);
@@ -367,7 +367,7 @@ add_empty_block(Relation rel)
 }
 
 void
-sf_ddl_truncate_begins(Relation rel)
+sfi_ddl_truncate_begins(Relation rel)
 {
 	Replaced   *replaced = find_truncated(RelationGetRelid(rel));
 
@@ -382,7 +382,7 @@ sf_ddl_truncate_begins(Relation rel)
 }
 
 bool
-sf_ddl_is_being_truncated(Relation rel)
+sfi_ddl_is_being_truncated(Relation rel)
 {
 	Replaced   *replaced = find_truncated(RelationGetRelid(rel));
 
@@ -396,7 +396,7 @@ sf_ddl_is_being_truncated(Relation rel)
 }
 
 void
-sf_ddl_refuse_truncated(Relation rel)
+sfi_ddl_refuse_truncated(Relation rel)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_IN_USE),
@@ -409,7 +409,7 @@ sf_ddl_refuse_truncated(Relation rel)
 /* ---- ends ---- */
 
 void
-sf_ddl_replaced_at_command_end(void)
+sfi_ddl_replaced_at_command_end(void)
 {
 	ListCell   *lc;
 
@@ -417,7 +417,7 @@ sf_ddl_replaced_at_command_end(void)
 	{
 		Replaced   *replaced = lfirst(lc);
 
-		if (replaced->depth >= sf_ddl_depth())
+		if (replaced->depth >= sfi_ddl_depth())
 			all_replaced = foreach_delete_current(all_replaced, lc);
 	}
 }

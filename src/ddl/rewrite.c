@@ -87,7 +87,7 @@ securefile_rewrite(PG_FUNCTION_ARGS)
 
 	tables = find_all_inheritors(relid, lockmode, NULL);
 	foreach(lc, tables)
-		sf_ddl_require_owner(lfirst_oid(lc));
+		sfi_ddl_require_owner(lfirst_oid(lc));
 	foreach(lc, tables)
 		nrows += rewrite_table(lfirst_oid(lc), column, wish);
 	PG_RETURN_INT64(nrows);
@@ -108,14 +108,14 @@ parse_logging(const char *word)
 
 /* A partition or child may be somebody else's. */
 void
-sf_ddl_require_owner(Oid table_oid)
+sfi_ddl_require_owner(Oid table_oid)
 {
 	if (!sf_compat_owns_table(table_oid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table_oid));
 }
 
 void
-sf_ddl_require_column(Oid table_oid, const char *column)
+sfi_ddl_require_column(Oid table_oid, const char *column)
 {
 	char	   *name = get_rel_name(table_oid);
 	char		relkind = get_rel_relkind(table_oid);
@@ -128,13 +128,13 @@ sf_ddl_require_column(Oid table_oid, const char *column)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", name)));
-	sf_ddl_require_owner(table_oid);
+	sfi_ddl_require_owner(table_oid);
 	sf_base_refuse_other_temp(table_oid);
-	(void) sf_ddl_find_column(table_oid, column);
+	(void) sfi_ddl_find_column(table_oid, column);
 }
 
 AttrNumber
-sf_ddl_find_column(Oid table_oid, const char *column)
+sfi_ddl_find_column(Oid table_oid, const char *column)
 {
 	AttrNumber	attnum = get_attnum(table_oid, column);
 	Oid			typid;
@@ -147,7 +147,7 @@ sf_ddl_find_column(Oid table_oid, const char *column)
 				 errmsg("column \"%s\" of relation \"%s\" does not exist",
 						column, get_rel_name(table_oid))));
 	get_atttypetypmodcoll(table_oid, attnum, &typid, &typmod, &collation);
-	if (!sf_ddl_is_securefile(typid, &typmod))
+	if (!sfi_ddl_is_securefile(typid, &typmod))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
@@ -164,7 +164,7 @@ check_table(Oid relid, const char *column, LoggingWish wish)
 	bool		inherited;
 	bool		domain;
 
-	sf_ddl_require_column(relid, column);
+	sfi_ddl_require_column(relid, column);
 	tuple = SearchSysCacheAttName(relid, column);
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find column \"%s\" of relation %u", column, relid);
@@ -201,9 +201,9 @@ rewrite_table(Oid relid, const char *column, LoggingWish wish)
 		return 0;
 	rel = table_open(relid, NoLock);
 	CheckTableNotInUse(rel, "rewrite");
-	sf_ddl_refuse_rewritten(rel);
+	sfi_ddl_refuse_rewritten(rel);
 	attnum = get_attnum(relid, column);
-	description = sf_ddl_column(rel, attnum);
+	description = sfi_ddl_column(rel, attnum);
 
 	if (!keep && description.options.fs_like_logging == want_logged)
 	{
@@ -226,10 +226,10 @@ rewrite_table(Oid relid, const char *column, LoggingWish wish)
 static int64
 rewrite_rows(Relation rel, AttrNumber attnum)
 {
-	SfColumn	column = sf_ddl_column(rel, attnum);
+	SfColumn	column = sfi_ddl_column(rel, attnum);
 
 	CheckCmdReplicaIdentity(rel, CMD_UPDATE);
-	return sf_ddl_rows_store(rel, &column, true);
+	return sfi_ddl_rows_store(rel, &column, true);
 }
 
 /*
@@ -239,7 +239,7 @@ rewrite_rows(Relation rel, AttrNumber attnum)
 static int64
 swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 {
-	SfColumn	column = sf_ddl_column(rel, attnum);
+	SfColumn	column = sfi_ddl_column(rel, attnum);
 	Oid			old_segrelid = sf_space_segment_relid(column.table_oid, attnum);
 	Relation	segrel;
 	SfSegmentBirth birth = {0};
@@ -262,9 +262,9 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	RenameRelationInternal(old_segrelid, old_name, true, false);
 	CommandCounterIncrement();
 
-	(void) sf_ddl_segment_create(name, &birth);
-	nrows = sf_ddl_rows_store(rel, &column, true);
-	sf_ddl_segment_drop(old_segrelid);
+	(void) sfi_ddl_segment_create(name, &birth);
+	nrows = sfi_ddl_rows_store(rel, &column, true);
+	sfi_ddl_segment_drop(old_segrelid);
 	return nrows;
 }
 
@@ -303,5 +303,5 @@ resync(Oid relid)
 
 	memset(&table, 0, sizeof(table));
 	table.relid = relid;
-	sf_ddl_sync_table(&table);
+	sfi_ddl_sync_table(&table);
 }

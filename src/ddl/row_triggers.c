@@ -63,7 +63,7 @@ check_call(FunctionCallInfo fcinfo, TriggerEvent when, TriggerEvent level,
 	*attnum = pg_strtoint16(trigdata->tg_trigger->tgargs[0]);
 	if (trigdata->tg_trigger->tgnargs > 1)
 		sf_space_report_unfinished(RelationGetRelid(trigdata->tg_relation), *attnum);
-	sf_ddl_refuse_rewritten(trigdata->tg_relation);
+	sfi_ddl_refuse_rewritten(trigdata->tg_relation);
 	return trigdata;
 }
 
@@ -94,7 +94,7 @@ securefile_store(PG_FUNCTION_ARGS)
 	AttrNumber	attnum;
 	TriggerData *trigdata = check_call(fcinfo, TRIGGER_EVENT_BEFORE,
 									   TRIGGER_EVENT_ROW, &attnum);
-	bool		truncated = sf_ddl_is_being_truncated(trigdata->tg_relation);
+	bool		truncated = sfi_ddl_is_being_truncated(trigdata->tg_relation);
 	bool		update = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event);
 	HeapTuple	tuple = update ? trigdata->tg_newtuple : trigdata->tg_trigtuple;
 	SfColumn	column;
@@ -109,15 +109,15 @@ securefile_store(PG_FUNCTION_ARGS)
 
 	if (!update || !get_value(trigdata, trigdata->tg_trigtuple, attnum, &old))
 		old = (Datum) 0;
-	else if (sf_ddl_same_value(value, old) && !is_missing(trigdata->tg_trigtuple, attnum))
+	else if (sfi_ddl_same_value(value, old) && !is_missing(trigdata->tg_trigtuple, attnum))
 		return PointerGetDatum(tuple);
 
-	column = sf_ddl_column(trigdata->tg_relation, attnum);
-	if (!sf_ddl_store_value(&column, value, old, &stored))
+	column = sfi_ddl_column(trigdata->tg_relation, attnum);
+	if (!sfi_ddl_store_value(&column, value, old, &stored))
 		return PointerGetDatum(tuple);
 	if (truncated)
-		sf_ddl_refuse_truncated(trigdata->tg_relation);
-	sf_ddl_refuse_unpublishable(trigdata->tg_relation, attnum, stored);
+		sfi_ddl_refuse_truncated(trigdata->tg_relation);
+	sfi_ddl_refuse_unpublishable(trigdata->tg_relation, attnum, stored);
 
 	return PointerGetDatum(heap_modify_tuple_by_cols(tuple,
 													 RelationGetDescr(trigdata->tg_relation),
@@ -148,10 +148,10 @@ securefile_account(PG_FUNCTION_ARGS)
 	if (TRIGGER_FIRED_BY_UPDATE(event))
 		has_value = get_value(trigdata, trigdata->tg_newtuple, attnum, &value);
 
-	if (has_value && has_old && sf_ddl_same_value(value, old))
+	if (has_value && has_old && sfi_ddl_same_value(value, old))
 		return PointerGetDatum(NULL);
-	account(table_oid, attnum, has_value ? sf_ddl_stored(value) : NULL,
-			has_old ? sf_ddl_stored(old) : NULL);
+	account(table_oid, attnum, has_value ? sfi_ddl_stored(value) : NULL,
+			has_old ? sfi_ddl_stored(old) : NULL);
 	return PointerGetDatum(NULL);
 }
 
@@ -183,7 +183,7 @@ securefile_truncate(PG_FUNCTION_ARGS)
 	if (OidIsValid(segrelid))
 	{
 		sf_base_require_preload();
-		sf_ddl_truncate_begins(trigdata->tg_relation);
+		sfi_ddl_truncate_begins(trigdata->tg_relation);
 		segrel = relation_open(segrelid, AccessExclusiveLock);
 		sf_compat_set_new_relfilenode(segrel, segrel->rd_rel->relpersistence);
 		relation_close(segrel, NoLock);

@@ -43,9 +43,9 @@ static void replace_value(RowWriter *writer, TupleTableSlot *slot,
 						  const SfColumn *column, Datum old, Datum value);
 
 bool
-sf_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
+sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 {
-	SfColumn	column = sf_ddl_column(rel, attnum);
+	SfColumn	column = sfi_ddl_column(rel, attnum);
 	Snapshot	snapshot;
 	TupleTableSlot *slot;
 	TableScanDesc scan;
@@ -87,10 +87,10 @@ matches(Datum value, const SfColumn *column, SfRowFilter filter)
 
 	if (filter == SF_ROWS_MISPLACED)
 		return wants_store(column, value, false);
-	stored = sf_ddl_stored(value);
+	stored = sfi_ddl_stored(value);
 	if (stored == NULL)
 		return false;
-	own = sf_ddl_is_own(stored, column->table_oid, column->attnum);
+	own = sfi_ddl_is_own(stored, column->table_oid, column->attnum);
 	switch (filter)
 	{
 		case SF_ROWS_FOREIGN:
@@ -109,7 +109,7 @@ matches(Datum value, const SfColumn *column, SfRowFilter filter)
  * it runs as the owner, in a restricted operation, whoever calls.
  */
 int64
-sf_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
+sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
 {
 	Oid			save_userid;
 	int			save_sec_context;
@@ -158,7 +158,7 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 
 		CHECK_FOR_INTERRUPTS();
 		if (!isnull && wants_store(column, old, all) &&
-			sf_ddl_put_value(column, old, &value))
+			sfi_ddl_put_value(column, old, &value))
 		{
 			replace_value(&writer, slot, column, old, value);
 			nrows++;
@@ -182,11 +182,11 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 static bool
 wants_store(const SfColumn *column, Datum value, bool all)
 {
-	struct varlena *stored = sf_ddl_stored(value);
+	struct varlena *stored = sfi_ddl_stored(value);
 
 	if (stored == NULL)
-		return !sf_ddl_may_stay_inline(column, value);
-	return all || !sf_ddl_is_own(stored, column->table_oid, column->attnum);
+		return !sfi_ddl_may_stay_inline(column, value);
+	return all || !sfi_ddl_is_own(stored, column->table_oid, column->attnum);
 }
 
 static RowWriter
@@ -234,7 +234,7 @@ replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 	if (sf_compat_any_index(update_indexes) && writer->result_rel->ri_NumIndices > 0)
 		list_free(sf_compat_insert_index_tuples(writer->result_rel, new_slot,
 												writer->estate, update_indexes));
-	stored = sf_ddl_stored(old);
+	stored = sfi_ddl_stored(old);
 	if (stored != NULL && sf_read_form(stored) == SF_FORM_STORED)
 		sf_write_free(column->table_oid, column->attnum, stored, NULL);
 	ExecClearTuple(new_slot);

@@ -36,7 +36,7 @@
 #include "utils/fmgroids.h"
 #include "utils/syscache.h"
 
-const SfSegmentBirth *sf_ddl_segment_birth = NULL;
+const SfSegmentBirth *sfi_ddl_segment_birth = NULL;
 
 static TupleDesc segment_descriptor(void);
 static Oid	create_relation(const char *name, const SfSegmentBirth *birth, Oid am);
@@ -44,31 +44,31 @@ static void hang_on(Oid segrelid, Oid table_oid, Oid am);
 static bool segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum);
 
 bool
-sf_ddl_segment_logged(const SfHeader *header)
+sfi_ddl_segment_logged(const SfHeader *header)
 {
 	return (header->flags & SF_SEG_UNLOGGED_DATA) == 0;
 }
 
 Oid
-sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
+sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 {
-	Oid			am = sf_ddl_am_oid();
+	Oid			am = sfi_ddl_am_oid();
 	Oid			segrelid;
 
 	sf_base_require_preload();
 	if (birth->adopt == NULL)
-		sf_ddl_upgrade_require_finished();
+		sfi_ddl_upgrade_require_finished();
 	LockRelationOid(birth->table_oid, ShareRowExclusiveLock);
 
-	SF_ASSERT(sf_ddl_segment_birth == NULL);
-	sf_ddl_segment_birth = birth;
+	SF_ASSERT(sfi_ddl_segment_birth == NULL);
+	sfi_ddl_segment_birth = birth;
 	PG_TRY();
 	{
 		segrelid = create_relation(name, birth, am);
 	}
 	PG_FINALLY();
 	{
-		sf_ddl_segment_birth = NULL;
+		sfi_ddl_segment_birth = NULL;
 	}
 	PG_END_TRY();
 
@@ -78,7 +78,7 @@ sf_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 }
 
 Oid
-sf_ddl_segment_make(const SfColumn *column, Oid tablespace)
+sfi_ddl_segment_make(const SfColumn *column, Oid tablespace)
 {
 	SfSegmentBirth birth = {0};
 	char		name[NAMEDATALEN];
@@ -89,7 +89,7 @@ sf_ddl_segment_make(const SfColumn *column, Oid tablespace)
 	birth.next_object_id = 1;
 	birth.tablespace = tablespace;
 	sf_space_segment_name(name, column->table_oid, column->attnum);
-	return sf_ddl_segment_create(name, &birth);
+	return sfi_ddl_segment_create(name, &birth);
 }
 
 /* A relation must have a column; nobody ever reads this one. */
@@ -175,10 +175,10 @@ explain_dependents(MemoryContext context)
  * they are treated as what depends on the column.
  */
 void
-sf_ddl_segment_drop(Oid segrelid)
+sfi_ddl_segment_drop(Oid segrelid)
 {
 	MemoryContext context = CurrentMemoryContext;
-	bool		cascade = sf_ddl_alter != NULL && sf_ddl_alter->drops_cascade;
+	bool		cascade = sfi_ddl_alter != NULL && sfi_ddl_alter->drops_cascade;
 	ObjectAddress segment;
 
 	ObjectAddressSet(segment, RelationRelationId, segrelid);
@@ -199,7 +199,7 @@ sf_ddl_segment_drop(Oid segrelid)
  * New storage under the same relation, as TRUNCATE does; object ids go on.
  */
 void
-sf_ddl_segment_reset(Oid segrelid, bool logged_data)
+sfi_ddl_segment_reset(Oid segrelid, bool logged_data)
 {
 	Relation	segrel = relation_open(segrelid, AccessExclusiveLock);
 	SfHeader	header = sf_space_header(segrel);
@@ -210,15 +210,15 @@ sf_ddl_segment_reset(Oid segrelid, bool logged_data)
 	birth.logged_data = logged_data;
 	birth.next_object_id = header.next_object_id;
 
-	SF_ASSERT(sf_ddl_segment_birth == NULL);
-	sf_ddl_segment_birth = &birth;
+	SF_ASSERT(sfi_ddl_segment_birth == NULL);
+	sfi_ddl_segment_birth = &birth;
 	PG_TRY();
 	{
 		sf_compat_set_new_relfilenode(segrel, RELPERSISTENCE_PERMANENT);
 	}
 	PG_FINALLY();
 	{
-		sf_ddl_segment_birth = NULL;
+		sfi_ddl_segment_birth = NULL;
 	}
 	PG_END_TRY();
 	relation_close(segrel, NoLock);
@@ -229,9 +229,9 @@ sf_ddl_segment_reset(Oid segrelid, bool logged_data)
  * those of dropped columns are found too.
  */
 List *
-sf_ddl_segments_of(Oid table_oid)
+sfi_ddl_segments_of(Oid table_oid)
 {
-	Oid			am = sf_ddl_am_oid();
+	Oid			am = sfi_ddl_am_oid();
 	Relation	depend = table_open(DependRelationId, AccessShareLock);
 	List	   *segments = NIL;
 	ScanKeyData key[2];

@@ -98,7 +98,7 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 						 TransactionId *freezeXid, MultiXactId *minmulti)
 {
 	SfSegmentBirth birth = {0};
-	bool		replace = (sf_ddl_segment_birth == NULL);
+	bool		replace = (sfi_ddl_segment_birth == NULL);
 
 	if (rel->rd_rel->relkind != RELKIND_TOASTVALUE ||
 		persistence != RELPERSISTENCE_PERMANENT)
@@ -111,12 +111,12 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 
 		birth.table_oid = header.table_oid;
 		birth.attnum = header.attnum;
-		birth.logged_data = sf_ddl_segment_logged(&header);
+		birth.logged_data = sfi_ddl_segment_logged(&header);
 		birth.next_object_id = header.next_object_id;
 	}
 	else
 	{
-		birth = *sf_ddl_segment_birth;
+		birth = *sfi_ddl_segment_birth;
 		replace = !SfNodeEquals(SfRelNode(rel), *newnode);
 	}
 

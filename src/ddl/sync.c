@@ -67,7 +67,7 @@ column_name(Relation rel, AttrNumber attnum)
 }
 
 void
-sf_ddl_sync_table(const SfDirtyTable *dirty)
+sfi_ddl_sync_table(const SfDirtyTable *dirty)
 {
 	Relation	rel;
 	bool		has_columns = false;
@@ -86,22 +86,22 @@ sf_ddl_sync_table(const SfDirtyTable *dirty)
 		return;
 	}
 	if (of_concern(rel))
-		has_columns = sf_ddl_validate(rel);
+		has_columns = sfi_ddl_validate(rel);
 	if (rel->rd_rel->relkind == RELKIND_INDEX ||
 		rel->rd_rel->relkind == RELKIND_PARTITIONED_INDEX)
-		sf_ddl_validate_index(rel);
+		sfi_ddl_validate_index(rel);
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
-		mend = has_columns || sf_ddl_segments_of(dirty->relid) != NIL ||
-			sf_ddl_triggers_of(dirty->relid) != NIL;
+		mend = has_columns || sfi_ddl_segments_of(dirty->relid) != NIL ||
+			sfi_ddl_triggers_of(dirty->relid) != NIL;
 	if (mend)
 		misplaced = sync_rows_table(rel, dirty);
 	relation_close(rel, mend ? NoLock : AccessShareLock);
 	if (misplaced != NIL)
-		sf_ddl_rebuild(dirty->relid, misplaced);
+		sfi_ddl_rebuild(dirty->relid, misplaced);
 }
 
 bool
-sf_ddl_table_has_columns(Oid relid)
+sfi_ddl_table_has_columns(Oid relid)
 {
 	Relation	rel = try_relation_open(relid, AccessShareLock);
 	bool		found = false;
@@ -109,7 +109,7 @@ sf_ddl_table_has_columns(Oid relid)
 	if (rel == NULL)
 		return false;
 	if (of_concern(rel))
-		found = sf_ddl_validate(rel) &&
+		found = sfi_ddl_validate(rel) &&
 			rel->rd_rel->relkind == RELKIND_RELATION;
 	relation_close(rel, NoLock);
 	return found;
@@ -154,7 +154,7 @@ is_column(Relation rel, AttrNumber attnum)
 		return false;
 	att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
 	typmod = att->atttypmod;
-	return !att->attisdropped && sf_ddl_is_securefile(att->atttypid, &typmod);
+	return !att->attisdropped && sfi_ddl_is_securefile(att->atttypid, &typmod);
 }
 
 /* A column that waits for the end of pg_upgrade can be dropped, and no more. */
@@ -163,7 +163,7 @@ refuse_unfinished(Relation rel)
 {
 	ListCell   *lc;
 
-	foreach(lc, sf_ddl_triggers_of(RelationGetRelid(rel)))
+	foreach(lc, sfi_ddl_triggers_of(RelationGetRelid(rel)))
 	{
 		SfTableTrigger *trigger = lfirst(lc);
 
@@ -202,29 +202,29 @@ drop_surplus(Relation rel)
 	Oid			table_oid = RelationGetRelid(rel);
 	ListCell   *lc;
 
-	foreach(lc, sf_ddl_segments_of(table_oid))
+	foreach(lc, sfi_ddl_segments_of(table_oid))
 	{
 		SfTableSegment *segment = lfirst(lc);
 		bool		wanted = is_column(rel, segment->attnum);
 
 		if (wanted && permanent(rel))
 			continue;
-		if (wanted && sf_ddl_rows_exist(rel, segment->attnum, SF_ROWS_STORED))
+		if (wanted && sfi_ddl_rows_exist(rel, segment->attnum, SF_ROWS_STORED))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot make table \"%s\" unlogged while column \"%s\" has stored values",
 							RelationGetRelationName(rel),
 							column_name(rel, segment->attnum)),
 					 errhint("Change the type of the column to bytea first, and back afterwards.")));
-		sf_ddl_segment_drop(segment->relid);
+		sfi_ddl_segment_drop(segment->relid);
 	}
 
-	foreach(lc, sf_ddl_triggers_of(table_oid))
+	foreach(lc, sfi_ddl_triggers_of(table_oid))
 	{
 		SfTableTrigger *trigger = lfirst(lc);
 
 		if (!is_column(rel, trigger->attnum))
-			sf_ddl_trigger_drop(trigger->oid);
+			sfi_ddl_trigger_drop(trigger->oid);
 	}
 }
 
@@ -239,7 +239,7 @@ is_new(const SfDirtyTable *dirty, AttrNumber attnum)
 static bool
 sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 {
-	SfColumn	column = sf_ddl_column(rel, attnum);
+	SfColumn	column = sfi_ddl_column(rel, attnum);
 	Oid			segrelid = InvalidOid;
 	bool		made = false;
 	bool		was_open;
@@ -262,15 +262,15 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 	 * of its values, whatever it says.
 	 */
 	if (dirty->created ||
-		(was_open && sf_ddl_rows_exist(rel, attnum, made ? SF_ROWS_STORED : SF_ROWS_FOREIGN)))
+		(was_open && sfi_ddl_rows_exist(rel, attnum, made ? SF_ROWS_STORED : SF_ROWS_FOREIGN)))
 	{
 		LockRelationOid(column.table_oid, ShareRowExclusiveLock);
 		if (dirty->created && column.permanent && !made)
 			refuse_own(rel, attnum);
-		sf_ddl_rows_store(rel, &column, made);
+		sfi_ddl_rows_store(rel, &column, made);
 	}
 	return came_inline && column.permanent &&
-		sf_ddl_rows_exist(rel, attnum, SF_ROWS_MISPLACED);
+		sfi_ddl_rows_exist(rel, attnum, SF_ROWS_MISPLACED);
 }
 
 /*
@@ -280,7 +280,7 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 static void
 refuse_own(Relation rel, AttrNumber attnum)
 {
-	if (sf_ddl_rows_exist(rel, attnum, SF_ROWS_OWN))
+	if (sfi_ddl_rows_exist(rel, attnum, SF_ROWS_OWN))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("column \"%s\" of table \"%s\" has stored securefile values that were made before its rows",
@@ -301,9 +301,9 @@ sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 	}
 
 	/* a table that was unlogged has a store trigger of its own */
-	sf_ddl_triggers_drop(column->table_oid, column->attnum);
+	sfi_ddl_triggers_drop(column->table_oid, column->attnum);
 
-	*segrelid = sf_ddl_segment_make(column, rel->rd_rel->reltablespace);
+	*segrelid = sfi_ddl_segment_make(column, rel->rd_rel->reltablespace);
 	return true;
 }
 
@@ -314,12 +314,12 @@ sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 static void
 follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty)
 {
-	Oid			tablespace = sf_ddl_tablespace(rel->rd_rel->reltablespace);
+	Oid			tablespace = sfi_ddl_tablespace(rel->rd_rel->reltablespace);
 	bool		moved = dirty->moved ||
 	(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
 
 	if (moved && OidIsValid(segrelid))
-		sf_ddl_segment_move(segrelid, tablespace);
+		sfi_ddl_segment_move(segrelid, tablespace);
 }
 
 /*
@@ -335,11 +335,11 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 	SfHeader	header = sf_space_header(segrel);
 
 	relation_close(segrel, NoLock);
-	if (sf_ddl_segment_logged(&header) == want_logged)
+	if (sfi_ddl_segment_logged(&header) == want_logged)
 		return;
 
 	if (header.next_object_id > 1 &&
-		sf_ddl_rows_exist(rel, column->attnum, SF_ROWS_STORED))
+		sfi_ddl_rows_exist(rel, column->attnum, SF_ROWS_STORED))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot change the logging mode of column \"%s\" of table \"%s\" while values are stored",
@@ -348,7 +348,7 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 				 errhint("Use securefile_rewrite('%s', '%s', logging => '%s').",
 						 qualified_name(rel), column_name(rel, column->attnum),
 						 want_logged ? "logging" : "filesystem_like_logging")));
-	sf_ddl_segment_reset(segrelid, want_logged);
+	sfi_ddl_segment_reset(segrelid, want_logged);
 }
 
 /*
@@ -362,7 +362,7 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 	bool		was_open = false;
 	ListCell   *lc;
 
-	foreach(lc, sf_ddl_triggers_of(table_oid))
+	foreach(lc, sfi_ddl_triggers_of(table_oid))
 	{
 		SfTableTrigger *trigger = lfirst(lc);
 
@@ -371,7 +371,7 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 		have[trigger->kind] = true;
 		if (trigger->enabled == TRIGGER_FIRES_ALWAYS)
 			continue;
-		sf_ddl_trigger_enable(table_oid, trigger->oid);
+		sfi_ddl_trigger_enable(table_oid, trigger->oid);
 		was_open = true;
 	}
 
@@ -379,7 +379,7 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 	{
 		if (have[kind] || (kind != SF_TRIGGER_STORE && !OidIsValid(segrelid)))
 			continue;
-		sf_ddl_trigger_create(table_oid, attnum, kind, segrelid, false);
+		sfi_ddl_trigger_create(table_oid, attnum, kind, segrelid, false);
 		was_open = true;
 	}
 	return was_open;
@@ -427,15 +427,15 @@ check_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
 	Relation	segrel;
 	SfHeader	header;
 
-	if (sf_ddl_rows_exist(rel, attnum,
-						  replaced || had_none ? SF_ROWS_STORED : SF_ROWS_UNPROVED))
+	if (sfi_ddl_rows_exist(rel, attnum,
+						   replaced || had_none ? SF_ROWS_STORED : SF_ROWS_UNPROVED))
 		refuse_expression(rel, attnum);
 	if (!replaced)
 		return false;
 	segrel = relation_open(segrelid, AccessExclusiveLock);
 	header = sf_space_header(segrel);
 	relation_close(segrel, NoLock);
-	sf_ddl_segment_reset(segrelid, sf_ddl_segment_logged(&header));
+	sfi_ddl_segment_reset(segrelid, sfi_ddl_segment_logged(&header));
 	return true;
 }
 
@@ -445,7 +445,7 @@ is_replaced(Relation rel, AttrNumber attnum)
 {
 	ListCell   *lc;
 
-	foreach(lc, sf_ddl_alter == NULL ? NIL : sf_ddl_alter->retyped)
+	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
 	{
 		const SfAltered *altered = lfirst(lc);
 
@@ -463,7 +463,7 @@ is_replaced(Relation rel, AttrNumber attnum)
 static void
 check_missing(Relation rel, AttrNumber attnum)
 {
-	SfColumn	column = sf_ddl_column(rel, attnum);
+	SfColumn	column = sfi_ddl_column(rel, attnum);
 	bool		isnull;
 	Datum		value;
 
@@ -472,9 +472,9 @@ check_missing(Relation rel, AttrNumber attnum)
 	value = getmissingattr(RelationGetDescr(rel), attnum, &isnull);
 	if (isnull)
 		return;
-	if (sf_ddl_stored(value) != NULL)
+	if (sfi_ddl_stored(value) != NULL)
 		refuse_expression(rel, attnum);
-	if (!sf_ddl_may_stay_inline(&column, value) && RelationGetNumberOfBlocks(rel) > 0)
+	if (!sfi_ddl_may_stay_inline(&column, value) && RelationGetNumberOfBlocks(rel) > 0)
 		ereport(NOTICE,
 				(errmsg("the default of column \"%s\" is not stored in the existing rows of table \"%s\"",
 						column_name(rel, attnum), RelationGetRelationName(rel)),

@@ -55,7 +55,7 @@ refuse_own_values(Relation segrel)
 
 /* As ATExecSetTableSpace() does for a table. */
 void
-sf_ddl_segment_move(Oid segrelid, Oid tablespace)
+sfi_ddl_segment_move(Oid segrelid, Oid tablespace)
 {
 	Relation	segrel = relation_open(segrelid, AccessExclusiveLock);
 	SfNode		node = SfRelNode(segrel);
@@ -110,7 +110,7 @@ move_column(Oid table_oid, const char *column, Oid tablespace)
 	CheckTableNotInUse(rel, "securefile_set_tablespace");
 	segrelid = sf_space_segment_relid(table_oid, get_attnum(table_oid, column));
 	if (OidIsValid(segrelid))
-		sf_ddl_segment_move(segrelid, tablespace);
+		sfi_ddl_segment_move(segrelid, tablespace);
 	table_close(rel, NoLock);
 	return OidIsValid(segrelid);
 }
@@ -147,16 +147,16 @@ securefile_set_tablespace(PG_FUNCTION_ARGS)
 	PreventCommandIfReadOnly("securefile_set_tablespace()");
 	PreventCommandIfParallelMode("securefile_set_tablespace()");
 	sf_base_require_preload();
-	sf_ddl_require_column(table_oid, column);
+	sfi_ddl_require_column(table_oid, column);
 	tablespace = usable_tablespace(NameStr(*PG_GETARG_NAME(2)));
 
 	LockRelationOid(table_oid, AccessExclusiveLock);
 	/* it may have been dropped, or changed, while we waited */
-	sf_ddl_require_column(table_oid, column);
+	sfi_ddl_require_column(table_oid, column);
 
 	tables = find_all_inheritors(table_oid, AccessExclusiveLock, NULL);
 	foreach(lc, tables)
-		sf_ddl_require_owner(lfirst_oid(lc));
+		sfi_ddl_require_owner(lfirst_oid(lc));
 	foreach(lc, tables)
 		found |= move_column(lfirst_oid(lc), column, tablespace);
 	if (!found && get_rel_relkind(table_oid) == RELKIND_RELATION)

@@ -71,7 +71,7 @@ static CommandId made_in = InvalidCommandId;
 static Oid
 shape_function(SfTriggerKind kind)
 {
-	const SfDdlObjects *objects = sf_ddl_objects();
+	const SfDdlObjects *objects = sfi_ddl_objects();
 
 	SF_ASSERT(objects != NULL);
 	return *(const Oid *) ((const char *) objects + shapes[kind].function);
@@ -92,8 +92,8 @@ function_kind(Oid function, SfTriggerKind *kind)
 }
 
 void
-sf_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
-					  Oid segrelid, bool unfinished)
+sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
+					   Oid segrelid, bool unfinished)
 {
 	const TriggerShape *shape = &shapes[kind];
 	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
@@ -121,7 +121,7 @@ sf_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
 }
 
 List *
-sf_ddl_triggers_of(Oid table_oid)
+sfi_ddl_triggers_of(Oid table_oid)
 {
 	Relation	tgrel;
 	List	   *triggers = NIL;
@@ -192,7 +192,7 @@ copy_trigger(Relation tgrel, Oid trigoid)
 }
 
 Oid
-sf_ddl_trigger_table(Oid trigoid)
+sfi_ddl_trigger_table(Oid trigoid)
 {
 	Relation	tgrel = table_open(TriggerRelationId, AccessShareLock);
 	HeapTuple	tuple = copy_trigger(tgrel, trigoid);
@@ -205,7 +205,7 @@ sf_ddl_trigger_table(Oid trigoid)
 }
 
 void
-sf_ddl_trigger_enable(Oid table_oid, Oid trigoid)
+sfi_ddl_trigger_enable(Oid table_oid, Oid trigoid)
 {
 	Relation	tgrel = table_open(TriggerRelationId, RowExclusiveLock);
 	HeapTuple	tuple = copy_trigger(tgrel, trigoid);
@@ -221,7 +221,7 @@ sf_ddl_trigger_enable(Oid table_oid, Oid trigoid)
 }
 
 void
-sf_ddl_trigger_drop(Oid trigoid)
+sfi_ddl_trigger_drop(Oid trigoid)
 {
 	ObjectAddress trigger;
 
@@ -231,16 +231,16 @@ sf_ddl_trigger_drop(Oid trigoid)
 }
 
 void
-sf_ddl_triggers_drop(Oid table_oid, AttrNumber attnum)
+sfi_ddl_triggers_drop(Oid table_oid, AttrNumber attnum)
 {
 	ListCell   *lc;
 
-	foreach(lc, sf_ddl_triggers_of(table_oid))
+	foreach(lc, sfi_ddl_triggers_of(table_oid))
 	{
 		SfTableTrigger *trigger = lfirst(lc);
 
 		if (trigger->attnum == attnum)
-			sf_ddl_trigger_drop(trigger->oid);
+			sfi_ddl_trigger_drop(trigger->oid);
 	}
 }
 
@@ -254,16 +254,16 @@ only_internal_ones(Oid table_oid)
 	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
 		ninternal += rel->trigdesc->triggers[i].tgisinternal;
 	table_close(rel, NoLock);
-	return ninternal > 0 && ninternal == list_length(sf_ddl_triggers_of(table_oid));
+	return ninternal > 0 && ninternal == list_length(sfi_ddl_triggers_of(table_oid));
 }
 
 PlannedStmt *
-sf_ddl_trigger_spare(PlannedStmt *pstmt)
+sfi_ddl_trigger_spare(PlannedStmt *pstmt)
 {
 	AlterTableStmt *stmt;
 	ListCell   *lc;
 
-	if (!IsA(pstmt->utilityStmt, AlterTableStmt) || sf_ddl_objects() == NULL)
+	if (!IsA(pstmt->utilityStmt, AlterTableStmt) || sfi_ddl_objects() == NULL)
 		return pstmt;
 	pstmt = copyObject(pstmt);
 	stmt = (AlterTableStmt *) pstmt->utilityStmt;
@@ -290,7 +290,7 @@ sf_ddl_trigger_spare(PlannedStmt *pstmt)
  * dependency as well; this says so in clearer words.
  */
 void
-sf_ddl_trigger_guard(Node *stmt)
+sfi_ddl_trigger_guard(Node *stmt)
 {
 	if (IsA(stmt, RenameStmt))
 	{
@@ -333,7 +333,7 @@ refuse_if_ours(RangeVar *table, const char *trigger)
 	Oid			trigoid;
 	ListCell   *lc;
 
-	if (table == NULL || sf_ddl_objects() == NULL ||
+	if (table == NULL || sfi_ddl_objects() == NULL ||
 		strncmp(trigger, SF_TRIGGER_PREFIX, strlen(SF_TRIGGER_PREFIX)) != 0)
 		return;
 	relid = RangeVarGetRelid(table, NoLock, true);
@@ -341,7 +341,7 @@ refuse_if_ours(RangeVar *table, const char *trigger)
 		return;
 	trigoid = get_trigger_oid(relid, trigger, true);
 
-	foreach(lc, sf_ddl_triggers_of(relid))
+	foreach(lc, sfi_ddl_triggers_of(relid))
 	{
 		if (((SfTableTrigger *) lfirst(lc))->oid == trigoid)
 			ereport(ERROR,

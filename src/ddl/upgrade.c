@@ -45,16 +45,16 @@ guard_column(Relation rel, AttrNumber attnum)
 	for (SfTriggerKind kind = 0; kind < SF_TRIGGER_KINDS; kind++)
 	{
 		if (permanent || kind == SF_TRIGGER_STORE)
-			sf_ddl_trigger_create(RelationGetRelid(rel), attnum, kind, InvalidOid, permanent);
+			sfi_ddl_trigger_create(RelationGetRelid(rel), attnum, kind, InvalidOid, permanent);
 	}
 }
 
 void
-sf_ddl_upgrade_guard(Node *stmt)
+sfi_ddl_upgrade_guard(Node *stmt)
 {
 	Relation	rel;
 
-	if (!IsA(stmt, CreateStmt) || sf_ddl_objects() == NULL)
+	if (!IsA(stmt, CreateStmt) || sfi_ddl_objects() == NULL)
 		return;
 	CommandCounterIncrement();
 	rel = relation_openrv(((CreateStmt *) stmt)->relation, ShareRowExclusiveLock);
@@ -64,7 +64,7 @@ sf_ddl_upgrade_guard(Node *stmt)
 		int32		typmod = att->atttypmod;
 
 		if (rel->rd_rel->relkind == RELKIND_RELATION && !att->attisdropped &&
-			sf_ddl_is_securefile(att->atttypid, &typmod))
+			sfi_ddl_is_securefile(att->atttypid, &typmod))
 			guard_column(rel, att->attnum);
 	}
 	relation_close(rel, NoLock);
@@ -77,7 +77,7 @@ sf_ddl_upgrade_guard(Node *stmt)
 static bool
 has_guards(void)
 {
-	Oid			function = sf_ddl_objects()->account_fn;
+	Oid			function = sfi_ddl_objects()->account_fn;
 	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
 	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	bool		found = false;
@@ -95,7 +95,7 @@ has_guards(void)
 }
 
 void
-sf_ddl_upgrade_require_finished(void)
+sfi_ddl_upgrade_require_finished(void)
 {
 	if (!sf_io_database_is_own(MyDatabaseId, ERROR) && has_guards())
 		ereport(ERROR,
@@ -122,7 +122,7 @@ is_unfinished(Form_pg_attribute att)
 	bool		permanent;
 
 	if (att->attnum <= 0 || att->attisdropped || att->atttypid < FirstNormalObjectId ||
-		!sf_ddl_is_securefile(att->atttypid, &typmod))
+		!sfi_ddl_is_securefile(att->atttypid, &typmod))
 		return false;
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(att->attrelid));
 	if (!HeapTupleIsValid(tuple))
@@ -169,7 +169,7 @@ static bool
 has_stored(const Unfinished *column)
 {
 	Relation	rel = relation_open(column->table_oid, NoLock);
-	bool		found = sf_ddl_rows_exist(rel, column->attnum, SF_ROWS_STORED);
+	bool		found = sfi_ddl_rows_exist(rel, column->attnum, SF_ROWS_STORED);
 
 	relation_close(rel, NoLock);
 	return found;
@@ -242,7 +242,7 @@ adopt(const Unfinished *column, SfLeftStorage *storage)
 	birth.attnum = column->attnum;
 	birth.adopt = &storage->node;
 	sf_space_segment_name(name, column->table_oid, column->attnum);
-	(void) sf_ddl_segment_create(name, &birth);
+	(void) sfi_ddl_segment_create(name, &birth);
 }
 
 static Datum
@@ -277,7 +277,7 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 	relation_close(relation_open(column->table_oid, ShareRowExclusiveLock), NoLock);
 	storage = find_left(column, left);
 
-	sf_ddl_triggers_drop(column->table_oid, column->attnum);
+	sfi_ddl_triggers_drop(column->table_oid, column->attnum);
 	if (storage != NULL)
 		adopt(column, storage);
 	report_finished(rsinfo, column, storage == NULL ? 0 : (int64) sf_io_files_size(storage->node));
@@ -320,7 +320,7 @@ securefile_upgrade_finish(PG_FUNCTION_ARGS)
 		SfDirtyTable table = {0};
 
 		table.relid = ((Unfinished *) lfirst(lc))->table_oid;
-		sf_ddl_sync_table(&table);
+		sfi_ddl_sync_table(&table);
 	}
 	PG_RETURN_NULL();
 }

@@ -117,7 +117,7 @@ all_segments(void)
 	HeapTuple	tuple;
 
 	ScanKeyInit(&key, Anum_pg_class_relam, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(sf_ddl_am_oid()));
+				ObjectIdGetDatum(sfi_ddl_am_oid()));
 	scan = table_beginscan_catalog(rel, 1, &key);
 	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
 	{
@@ -163,7 +163,7 @@ segments_of_tables(const List *tables)
 
 	foreach(table, tables)
 	{
-		foreach(cell, sf_ddl_segments_of(lfirst_oid(table)))
+		foreach(cell, sfi_ddl_segments_of(lfirst_oid(table)))
 		{
 			SfTableSegment *segment = lfirst(cell);
 
@@ -262,14 +262,14 @@ vacuum_segments(const VacuumStmt *stmt, const List *segments)
  * is called in, and ends in another one, as the command itself does.
  */
 void
-sf_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level)
+sfi_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level)
 {
 	MemoryContext context;
 	List	   *segments;
 	bool		vacuumed;
 
 	/* never in a transaction block: core has refused that already */
-	if (!wants_segments(stmt) || !OidIsValid(sf_ddl_am_oid()) ||
+	if (!wants_segments(stmt) || !OidIsValid(sfi_ddl_am_oid()) ||
 		IsInTransactionBlock(top_level))
 		return;
 

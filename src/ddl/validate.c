@@ -44,7 +44,7 @@ static void refuse_repack(Relation rel);
 static Bitmapset *index_columns(Relation index);
 
 bool
-sf_ddl_validate(Relation rel)
+sfi_ddl_validate(Relation rel)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		has_columns = false;
@@ -53,7 +53,7 @@ sf_ddl_validate(Relation rel)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
-		if (!att->attisdropped && sf_ddl_contains_securefile(att->atttypid))
+		if (!att->attisdropped && sfi_ddl_contains_securefile(att->atttypid))
 			has_columns |= validate_column(rel, att);
 	}
 
@@ -68,7 +68,7 @@ static bool
 validate_column(Relation rel, Form_pg_attribute att)
 {
 	int32		typmod = att->atttypmod;
-	bool		direct = sf_ddl_is_securefile(att->atttypid, &typmod);
+	bool		direct = sfi_ddl_is_securefile(att->atttypid, &typmod);
 
 	/* these hold nothing by themselves; but who uses their row types does */
 	if (rel->rd_rel->relkind == RELKIND_COMPOSITE_TYPE ||
@@ -80,14 +80,14 @@ validate_column(Relation rel, Form_pg_attribute att)
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
 		refuse_repack(rel);
 	if (!direct)
-		sf_ddl_refuse_nested(rel, att);
+		sfi_ddl_refuse_nested(rel, att);
 	if (att->attgenerated != '\0')
 		refuse_generated(rel, att);
 	return true;
 }
 
 void
-sf_ddl_refuse_nested(Relation rel, Form_pg_attribute att)
+sfi_ddl_refuse_nested(Relation rel, Form_pg_attribute att)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -185,7 +185,7 @@ refuse_nested_expressions(Node *expressions, const char *kind, const char *name)
 		Oid			type = exprType(lfirst(lc));
 		int32		typmod = -1;
 
-		if (sf_ddl_contains_securefile(type) && !sf_ddl_is_securefile(type, &typmod))
+		if (sfi_ddl_contains_securefile(type) && !sfi_ddl_is_securefile(type, &typmod))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("%s \"%s\" cannot have an expression of type %s",
@@ -199,14 +199,14 @@ refuse_nested_expressions(Node *expressions, const char *kind, const char *name)
  * by the snapshot that sees all.
  */
 void
-sf_ddl_validate_statistics(Oid statistics_oid)
+sfi_ddl_validate_statistics(Oid statistics_oid)
 {
 	Relation	rel;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	if (sf_ddl_objects() == NULL)
+	if (sfi_ddl_objects() == NULL)
 		return;
 	rel = table_open(StatisticExtRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_statistic_ext_oid, BTEqualStrategyNumber,
@@ -228,13 +228,13 @@ sf_ddl_validate_statistics(Oid statistics_oid)
 }
 
 void
-sf_ddl_guard_type(Node *stmt)
+sfi_ddl_guard_type(Node *stmt)
 {
 	AlterTableStmt *alter = (AlterTableStmt *) stmt;
 	ListCell   *lc;
 
 	if (!IsA(stmt, AlterTableStmt) || alter->objtype != OBJECT_TYPE ||
-		sf_ddl_objects() == NULL)
+		sfi_ddl_objects() == NULL)
 		return;
 	foreach(lc, alter->cmds)
 	{
@@ -248,8 +248,8 @@ sf_ddl_guard_type(Node *stmt)
 		relid = RangeVarGetRelid(alter->relation, AccessShareLock, true);
 		old_type = OidIsValid(relid) ? get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
 		new_type = LookupTypeNameOid(NULL, castNode(ColumnDef, cmd->def)->typeName, true);
-		if ((OidIsValid(old_type) && sf_ddl_contains_securefile(old_type)) ||
-			(OidIsValid(new_type) && sf_ddl_contains_securefile(new_type)))
+		if ((OidIsValid(old_type) && sfi_ddl_contains_securefile(old_type)) ||
+			(OidIsValid(new_type) && sfi_ddl_contains_securefile(new_type)))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot change attribute \"%s\" of type \"%s\" to or from securefile",
@@ -260,7 +260,7 @@ sf_ddl_guard_type(Node *stmt)
 }
 
 void
-sf_ddl_validate_index(Relation index)
+sfi_ddl_validate_index(Relation index)
 {
 	Oid			table_oid = index->rd_index->indrelid;
 	Bitmapset  *columns;
@@ -275,7 +275,7 @@ sf_ddl_validate_index(Relation index)
 	{
 		AttrNumber	attnum = member + FirstLowInvalidHeapAttributeNumber;
 
-		if (attnum > 0 && sf_ddl_contains_securefile(get_atttype(table_oid, attnum)))
+		if (attnum > 0 && sfi_ddl_contains_securefile(get_atttype(table_oid, attnum)))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("column \"%s\" of type securefile cannot be part of an exclusion constraint",

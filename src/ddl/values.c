@@ -26,7 +26,7 @@ static Size inline_length(Datum value);
  * moved out is not fetched whole.  What is not INLINE is small, or in memory.
  */
 struct varlena *
-sf_ddl_stored(Datum value)
+sfi_ddl_stored(Datum value)
 {
 	struct varlena *head;
 
@@ -41,7 +41,7 @@ sf_ddl_stored(Datum value)
 }
 
 bool
-sf_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum)
+sfi_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum)
 {
 	SfLocator	loc;
 
@@ -56,7 +56,7 @@ sf_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum)
  * detoasted, since the toaster may have changed the looks of one of them.
  */
 bool
-sf_ddl_same_value(Datum a, Datum b)
+sfi_ddl_same_value(Datum a, Datum b)
 {
 	struct varlena *stored_a;
 	struct varlena *stored_b;
@@ -64,8 +64,8 @@ sf_ddl_same_value(Datum a, Datum b)
 	if (raw_equal((struct varlena *) DatumGetPointer(a),
 				  (struct varlena *) DatumGetPointer(b)))
 		return true;
-	stored_a = sf_ddl_stored(a);
-	stored_b = stored_a != NULL ? sf_ddl_stored(b) : NULL;
+	stored_a = sfi_ddl_stored(a);
+	stored_b = stored_a != NULL ? sfi_ddl_stored(b) : NULL;
 	return stored_b != NULL && sf_object_same(stored_a, stored_b);
 }
 
@@ -86,7 +86,7 @@ inline_length(Datum value)
 }
 
 bool
-sf_ddl_may_stay_inline(const SfColumn *column, Datum value)
+sfi_ddl_may_stay_inline(const SfColumn *column, Datum value)
 {
 	Size		length = inline_length(value);
 
@@ -96,14 +96,14 @@ sf_ddl_may_stay_inline(const SfColumn *column, Datum value)
 }
 
 bool
-sf_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result)
+sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result)
 {
-	struct varlena *stored = sf_ddl_stored(value);
+	struct varlena *stored = sfi_ddl_stored(value);
 	struct varlena *whole;
 
 	if (stored == NULL)
 	{
-		if (sf_ddl_may_stay_inline(column, value))
+		if (sfi_ddl_may_stay_inline(column, value))
 			return false;
 		*result = write_inline(column, PG_DETOAST_DATUM_PACKED(value));
 		return true;
@@ -111,23 +111,23 @@ sf_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result
 	if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
 	{
 		*result = PointerGetDatum(sf_stream_store(open_segment(column), stored,
-												  old == (Datum) 0 ? NULL : sf_ddl_stored(old)));
+												  old == (Datum) 0 ? NULL : sfi_ddl_stored(old)));
 		return true;
 	}
 	whole = sf_read_inline(stored);
-	*result = sf_ddl_may_stay_inline(column, PointerGetDatum(whole)) ? PointerGetDatum(whole)
+	*result = sfi_ddl_may_stay_inline(column, PointerGetDatum(whole)) ? PointerGetDatum(whole)
 		: write_inline(column, whole);
 	return true;
 }
 
 bool
-sf_ddl_put_value(const SfColumn *column, Datum value, Datum *result)
+sfi_ddl_put_value(const SfColumn *column, Datum value, Datum *result)
 {
 	struct varlena *stored;
 
-	if (!sf_ddl_store_value(column, value, (Datum) 0, result))
+	if (!sfi_ddl_store_value(column, value, (Datum) 0, result))
 		return false;
-	stored = sf_ddl_stored(*result);
+	stored = sfi_ddl_stored(*result);
 	if (stored != NULL)
 		sf_write_confirm(column->table_oid, column->attnum, stored, NULL);
 	return true;

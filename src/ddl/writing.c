@@ -90,8 +90,8 @@ sf_ddl_column_to_write(Oid table_oid, const char *column)
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("table with OID %u does not exist", table_oid)));
 	require_table(rel);
-	attnum = sf_ddl_find_column(table_oid, column);
-	described = sf_ddl_column(rel, attnum);
+	attnum = sfi_ddl_find_column(table_oid, column);
+	described = sfi_ddl_column(rel, attnum);
 	sf_ddl_require_privilege(table_oid, attnum, ACL_INSERT | ACL_UPDATE);
 	sf_base_refuse_other_temp(table_oid);
 	relation_close(rel, NoLock);

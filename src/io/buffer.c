@@ -48,7 +48,7 @@ note_mapping(char *start, Size size)
 }
 
 void
-sf_io_buffers_release(void)
+sfi_io_buffers_release(void)
 {
 	for (int i = 0; i < nmappings; i++)
 		(void) madvise(mappings[i].start, mappings[i].size, MADV_DONTNEED);

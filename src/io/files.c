@@ -49,11 +49,11 @@ sf_io_path_size(const char *path, int elevel)
 }
 
 int64
-sf_io_file_size(SfNode node, uint32 fileno)
+sfi_io_file_size(SfNode node, uint32 fileno)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	sf_io_file_path(path, node, fileno);
+	sfi_io_file_path(path, node, fileno);
 	return sf_io_path_size(path, ERROR);
 }
 
@@ -64,7 +64,7 @@ sf_io_files_may_exist(SfNode node, int elevel)
 	char		path[SF_IO_PATH_MAX];
 	struct stat st;
 
-	sf_io_dir_path(path, node);
+	sfi_io_dir_path(path, node);
 	if (look(path, &st))
 		return true;
 	if (errno == ENOENT)
@@ -79,7 +79,7 @@ sf_io_files_size(SfNode node)
 	uint64		total = 0;
 	int64		size;
 
-	for (uint32 n = 0; (size = sf_io_file_size(node, n)) >= 0; n++)
+	for (uint32 n = 0; (size = sfi_io_file_size(node, n)) >= 0; n++)
 		total += (uint64) size;
 	return total;
 }
@@ -89,13 +89,13 @@ sf_io_files_require(SfNode node, uint64 to_bytes)
 {
 	for (uint32 n = 0; (uint64) n * SF_FILE_SIZE < to_bytes; n++)
 	{
-		uint64		want = sf_io_end_in_file(n, to_bytes);
-		int64		have = sf_io_file_size(node, n);
+		uint64		want = sfi_io_end_in_file(n, to_bytes);
+		int64		have = sfi_io_file_size(node, n);
 		char		path[SF_IO_PATH_MAX];
 
 		if (have >= 0 && (uint64) have >= want)
 			continue;
-		sf_io_file_path(path, node, n);
+		sfi_io_file_path(path, node, n);
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FILE),
 				 have < 0 ? errmsg("segment data file \"%s\" is missing", path)
@@ -119,9 +119,9 @@ sf_io_report_path(int elevel, const char *what, const char *path)
 	int			error = errno;
 
 	ereport(elevel,
-			(sf_io_errcode(error),
+			(sfi_io_errcode(error),
 			 errmsg("could not %s \"%s\": %m", what, path),
-			 sf_io_errhint(error)));
+			 sfi_io_errhint(error)));
 }
 
 /*
@@ -203,7 +203,7 @@ empty_directory(const char *dir_path)
 }
 
 bool
-sf_io_sync_directory(const char *path)
+sfi_io_sync_directory(const char *path)
 {
 	int			fd = SF_FAULT_FAILS(io_sync_dir) ? -1 : BasicOpenFile(path, O_RDONLY | O_CLOEXEC);
 	bool		ok = fd >= 0 && !SF_FAULT_FAILS(io_sync_dir) && pg_fsync(fd) == 0;
@@ -216,7 +216,7 @@ sf_io_sync_directory(const char *path)
 }
 
 bool
-sf_io_remove_directory(const char *path, bool may_be_used)
+sfi_io_remove_directory(const char *path, bool may_be_used)
 {
 	char		parent[SF_IO_PATH_MAX];
 
@@ -230,7 +230,7 @@ sf_io_remove_directory(const char *path, bool may_be_used)
 	}
 	strlcpy(parent, path, sizeof(parent));
 	get_parent_directory(parent);
-	if (!sf_io_sync_directory(parent) && errno != ENOENT)
+	if (!sfi_io_sync_directory(parent) && errno != ENOENT)
 		sf_io_report_path(WARNING, "fsync directory", parent);
 	return true;
 }
@@ -241,7 +241,7 @@ sf_io_files_remove(SfNode node)
 	char		path[SF_IO_PATH_MAX];
 
 	sf_io_close(node);
-	sf_io_dir_path(path, node);
+	sfi_io_dir_path(path, node);
 	if (empty_directory(path) && remove_if_empty(path) != 0 && errno != ENOENT)
 		sf_io_report_path(WARNING, "remove directory", path);
 }
@@ -255,10 +255,10 @@ sf_io_sync_removed(Oid spc, Oid db)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	sf_io_database_path(path, spc, db);
-	if (spc != DEFAULTTABLESPACE_OID && sf_io_remove_directory(path, true))
+	sfi_io_database_path(path, spc, db);
+	if (spc != DEFAULTTABLESPACE_OID && sfi_io_remove_directory(path, true))
 		return;
-	if (!sf_io_sync_directory(path) && errno != ENOENT)
+	if (!sfi_io_sync_directory(path) && errno != ENOENT)
 		sf_io_report_path(WARNING, "fsync directory", path);
 }
 
@@ -301,10 +301,10 @@ sf_io_pages_remove(SfNode node)
 				sf_io_report_path(WARNING, "remove file", path);
 			return;
 		}
-		if (sf_io_has_entry_directories(node))
+		if (sfi_io_has_entry_directories(node))
 		{
 			get_parent_directory(path);
-			(void) sf_io_remove_directory(path, false);
+			(void) sfi_io_remove_directory(path, false);
 		}
 	}
 }
@@ -350,7 +350,7 @@ sync_names(const char *path, const char *top)
 }
 
 void
-sf_io_make_root(void)
+sfi_io_make_root(void)
 {
 	make_one_directory(SF_IO_ROOT);
 	sf_io_require_directory_synced(".");
@@ -378,8 +378,8 @@ sf_io_database_claim(Oid db)
 {
 	if (sf_io_database_is_own(db, InRecovery ? WARNING : ERROR))
 		return;
-	sf_io_make_root();
-	sf_io_database_require_own(db);
+	sfi_io_make_root();
+	sfi_io_database_require_own(db);
 }
 
 /*
@@ -387,23 +387,23 @@ sf_io_database_claim(Oid db)
  * which this process is connected: its name need be made durable once only.
  */
 void
-sf_io_make_directory(SfNode node)
+sfi_io_make_directory(SfNode node)
 {
 	static Oid	durable_db = InvalidOid;
-	bool		stays = !InRecovery && !sf_io_has_entry_directories(node);
+	bool		stays = !InRecovery && !sfi_io_has_entry_directories(node);
 	bool		durable = stays && SfNodeDb(node) == durable_db;
 	char		space_path[SF_IO_PATH_MAX];
 	char		db_path[SF_IO_PATH_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	sf_io_space_path(space_path, SfNodeSpc(node));
-	sf_io_database_path(db_path, SfNodeSpc(node), SfNodeDb(node));
-	sf_io_dir_path(path, node);
+	sfi_io_space_path(space_path, SfNodeSpc(node));
+	sfi_io_database_path(db_path, SfNodeSpc(node), SfNodeDb(node));
+	sfi_io_dir_path(path, node);
 
 	if (!durable)
-		sf_io_make_root();
-	sf_io_database_require_own(SfNodeDb(node));
-	if (sf_io_has_entry_directories(node))
+		sfi_io_make_root();
+	sfi_io_database_require_own(SfNodeDb(node));
+	if (sfi_io_has_entry_directories(node))
 	{
 		if (SF_FAULT_FAILS(io_mkdir))
 			sf_io_report_path(ERROR, "create directory", db_path);
@@ -415,7 +415,7 @@ sf_io_make_directory(SfNode node)
 	if (durable)
 		sf_io_require_directory_synced(db_path);
 	else
-		sync_names(path, sf_io_has_entry_directories(node) ? space_path : SF_IO_ROOT);
+		sync_names(path, sfi_io_has_entry_directories(node) ? space_path : SF_IO_ROOT);
 	if (stays)
 		durable_db = SfNodeDb(node);
 }
@@ -426,12 +426,12 @@ sf_io_make_entry(SfNode node, const char *name)
 	char		path[SF_IO_PATH_MAX];
 
 	if (!sf_io_files_may_exist(node, ERROR))
-		sf_io_make_directory(node);
-	if (!sf_io_has_entry_directories(node))
+		sfi_io_make_directory(node);
+	if (!sfi_io_has_entry_directories(node))
 		return;
-	sf_io_entry_path(path, node, name);
+	sfi_io_entry_path(path, node, name);
 	make_one_directory(path);
-	sf_io_dir_path(path, node);
+	sfi_io_dir_path(path, node);
 	sf_io_require_directory_synced(path);
 }
 
@@ -445,40 +445,40 @@ sf_io_pages_make_entry(SfNode node, uint32 extent)
 }
 
 void
-sf_io_make_file_entry(SfNode node, uint32 fileno)
+sfi_io_make_file_entry(SfNode node, uint32 fileno)
 {
 	char		name[SF_IO_NAME_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	if (!sf_io_has_entry_directories(node))
+	if (!sfi_io_has_entry_directories(node))
 		return;
-	sf_io_file_name(name, fileno);
-	sf_io_entry_path(path, node, name);
+	sfi_io_file_name(name, fileno);
+	sfi_io_entry_path(path, node, name);
 	if (make_directory(path) != 0 && errno != EEXIST && errno != ENOENT)
 		sf_io_report_path(ERROR, "create directory", path);
 }
 
 void
-sf_io_sync_name(SfNode node, uint32 fileno)
+sfi_io_sync_name(SfNode node, uint32 fileno)
 {
 	char		name[SF_IO_NAME_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	if (sf_io_has_entry_directories(node))
+	if (sfi_io_has_entry_directories(node))
 	{
-		sf_io_file_name(name, fileno);
-		sf_io_entry_path(path, node, name);
+		sfi_io_file_name(name, fileno);
+		sfi_io_entry_path(path, node, name);
 		sf_io_require_directory_synced(path);
 	}
-	sf_io_dir_path(path, node);
+	sfi_io_dir_path(path, node);
 	sf_io_require_directory_synced(path);
 }
 
 void
 sf_io_files_add(SfNode node, uint32 fileno)
 {
-	sf_io_fd_sync(sf_io_fd_get(node, fileno, sf_direct_io, SF_FD_CREATE), true);
-	sf_io_sync_name(node, fileno);
+	sfi_io_fd_sync(sfi_io_fd_get(node, fileno, sf_direct_io, SF_FD_CREATE), true);
+	sfi_io_sync_name(node, fileno);
 }
 
 void
@@ -488,9 +488,9 @@ sf_io_files_clear(SfNode node)
 
 	if (!sf_io_files_may_exist(node, ERROR))
 		return;
-	sf_io_fd_close_all(node);
-	sf_io_dir_path(path, node);
-	if (!empty_directory(path) || !sf_io_remove_directory(path, false))
+	sfi_io_fd_close_all(node);
+	sfi_io_dir_path(path, node);
+	if (!empty_directory(path) || !sfi_io_remove_directory(path, false))
 		ereport(ERROR,
 				(errcode(ERRCODE_IO_ERROR),
 				 errmsg("could not remove left-over directory \"%s\"", path),
@@ -501,7 +501,7 @@ void
 sf_io_files_create(SfNode node)
 {
 	sf_io_files_clear(node);
-	sf_io_make_directory(node);
+	sfi_io_make_directory(node);
 	sf_io_files_add(node, 0);
 }
 
@@ -518,26 +518,26 @@ is_missing(const char *path, int elevel)
 }
 
 bool
-sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
+sfi_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 {
 	char		path[SF_IO_PATH_MAX];
 	char		name[SF_IO_NAME_MAX];
-	uint32		keep = (size_bytes == 0) ? 1 : sf_io_fileno(size_bytes - 1) + 1;
+	uint32		keep = (size_bytes == 0) ? 1 : sfi_io_fileno(size_bytes - 1) + 1;
 	uint64		last_size = size_bytes - (uint64) (keep - 1) * SF_FILE_SIZE;
 	uint32		nfiles = keep;
 	struct stat st;
 
 	/* descriptors of files that go would keep them alive without a name */
-	sf_io_fd_close_all(node);
+	sfi_io_fd_close_all(node);
 
-	while (sf_io_file_path(path, node, nfiles), look(path, &st))
+	while (sfi_io_file_path(path, node, nfiles), look(path, &st))
 		nfiles++;
 	if (!is_missing(path, elevel))
 		return false;
 	while (nfiles > keep)
 	{
-		sf_io_file_name(name, --nfiles);
-		sf_io_entry_path(path, node, name);
+		sfi_io_file_name(name, --nfiles);
+		sfi_io_entry_path(path, node, name);
 		if (!remove_entry(path))
 		{
 			if (elevel >= ERROR)
@@ -548,7 +548,7 @@ sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 		}
 	}
 
-	sf_io_file_path(path, node, keep - 1);
+	sfi_io_file_path(path, node, keep - 1);
 	if (!look(path, &st))
 		return is_missing(path, elevel);
 	if ((uint64) st.st_size <= last_size || truncate_file(path, last_size) == 0 || errno == ENOENT)
@@ -564,10 +564,10 @@ void
 sf_io_files_truncate(SfNode node, uint64 size_bytes)
 {
 	char		path[SF_IO_PATH_MAX];
-	uint32		last = (size_bytes == 0) ? 0 : sf_io_fileno(size_bytes - 1);
+	uint32		last = (size_bytes == 0) ? 0 : sfi_io_fileno(size_bytes - 1);
 
-	(void) sf_io_cut_files(node, size_bytes, ERROR);
-	sf_io_fd_sync(sf_io_fd_get(node, last, sf_direct_io, 0), true);
-	sf_io_dir_path(path, node);
+	(void) sfi_io_cut_files(node, size_bytes, ERROR);
+	sfi_io_fd_sync(sfi_io_fd_get(node, last, sf_direct_io, 0), true);
+	sfi_io_dir_path(path, node);
 	sf_io_require_directory_synced(path);
 }

@@ -34,12 +34,12 @@ report_extend_failure(SfNode node, uint32 fileno, int error)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	sf_io_file_path(path, node, fileno);
+	sfi_io_file_path(path, node, fileno);
 	errno = error;
 	ereport(ERROR,
-			(sf_io_errcode(error),
+			(sfi_io_errcode(error),
 			 errmsg("could not extend segment data file \"%s\": %m", path),
-			 sf_io_errhint(error)));
+			 sfi_io_errhint(error)));
 }
 
 /* Write one chunk of zeros; bytes done, or -errno. */
@@ -51,8 +51,8 @@ write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
 
 	if (allowed < 0)
 		return allowed;
-	pgstat_report_wait_start(sf_io_wait_event(SF_IO_WAIT_EXTEND));
-	result = sf_io_transfer(slot->fd, true, false, zeros, allowed, file_offset);
+	pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_EXTEND));
+	result = sfi_io_transfer(slot->fd, true, false, zeros, allowed, file_offset);
 	pgstat_report_wait_end();
 	return result;
 }
@@ -74,9 +74,9 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 
 		if (!InRecovery)
 			CHECK_FOR_INTERRUPTS();
-		result = write_chunk(sf_io_fd_get(node, fileno, sf_direct_io, flags),
+		result = write_chunk(sfi_io_fd_get(node, fileno, sf_direct_io, flags),
 							 from, (uint32) Min(to - from, ZERO_CHUNK));
-		if (sf_io_repeat(result, &repeats))
+		if (sfi_io_repeat(result, &repeats))
 			continue;
 		if (result < 0)
 			report_extend_failure(node, fileno, -result);
@@ -85,7 +85,7 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 		from += TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
 		repeats = 0;
 	}
-	sf_io_fd_sync(sf_io_fd_get(node, fileno, sf_direct_io, flags), true);
+	sfi_io_fd_sync(sfi_io_fd_get(node, fileno, sf_direct_io, flags), true);
 }
 
 /* ---- growth ---- */
@@ -94,17 +94,17 @@ static void
 grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 {
 	if (from_bytes == 0)
-		sf_io_make_directory(node);
+		sfi_io_make_directory(node);
 	while (from_bytes < to_bytes)
 	{
-		uint32		fileno = sf_io_fileno(from_bytes);
-		uint64		from = sf_io_file_offset(from_bytes);
-		uint64		to = sf_io_end_in_file(fileno, to_bytes);
+		uint32		fileno = sfi_io_fileno(from_bytes);
+		uint64		from = sfi_io_file_offset(from_bytes);
+		uint64		to = sfi_io_end_in_file(fileno, to_bytes);
 
 		SF_ASSERT(from < to && to <= SF_FILE_SIZE);
 		write_zeros(node, fileno, from, to);
 		if (from == 0)
-			sf_io_sync_name(node, fileno);
+			sfi_io_sync_name(node, fileno);
 		from_bytes += to - from;
 	}
 }
@@ -120,7 +120,7 @@ sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 	}
 	PG_CATCH();
 	{
-		(void) sf_io_cut_files(node, from_bytes, WARNING);
+		(void) sfi_io_cut_files(node, from_bytes, WARNING);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -132,18 +132,18 @@ sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 static void
 ensure_file(SfNode node, uint32 fileno, uint64 want_bytes)
 {
-	int64		have = sf_io_file_size(node, fileno);
+	int64		have = sfi_io_file_size(node, fileno);
 	uint64		aligned;
 	SfFd	   *slot;
 
 	if (have >= 0 && (uint64) have >= want_bytes)
 		return;
 
-	slot = sf_io_fd_get(node, fileno, sf_direct_io, SF_FD_CREATE);
+	slot = sfi_io_fd_get(node, fileno, sf_direct_io, SF_FD_CREATE);
 	if (have < 0)
 	{
-		sf_io_fd_sync(slot, true);
-		sf_io_sync_name(node, fileno);
+		sfi_io_fd_sync(slot, true);
+		sfi_io_sync_name(node, fileno);
 		have = 0;
 	}
 
@@ -162,21 +162,21 @@ ensure_file(SfNode node, uint32 fileno, uint64 want_bytes)
 void
 sf_io_files_ensure(SfNode node, uint64 to_bytes)
 {
-	uint32		last = (to_bytes == 0) ? 0 : sf_io_fileno(to_bytes - 1);
+	uint32		last = (to_bytes == 0) ? 0 : sfi_io_fileno(to_bytes - 1);
 	uint32		first = last;
 
 	if (!sf_io_files_may_exist(node, ERROR))
-		sf_io_make_directory(node);
-	while (first > 0 && sf_io_file_size(node, first - 1) < (int64) SF_FILE_SIZE)
+		sfi_io_make_directory(node);
+	while (first > 0 && sfi_io_file_size(node, first - 1) < (int64) SF_FILE_SIZE)
 		first--;
 	for (uint32 n = first; n <= last; n++)
-		ensure_file(node, n, sf_io_end_in_file(n, to_bytes));
+		ensure_file(node, n, sfi_io_end_in_file(n, to_bytes));
 }
 
 void
 sf_io_redo_truncate(SfNode node, uint64 size_bytes)
 {
-	(void) sf_io_cut_files(node, size_bytes, WARNING);
+	(void) sfi_io_cut_files(node, size_bytes, WARNING);
 }
 
 /* Write bytes into one data file, through the page cache, durably. */
@@ -189,12 +189,12 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 	{
 		int32		result = SF_FAULT_BYTES(io_redo_write, len_bytes);
 
-		pgstat_report_wait_start(sf_io_wait_event(SF_IO_WAIT_WRITE));
+		pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_WRITE));
 		if (result > 0)
-			result = sf_io_transfer(slot->fd, true, true, unconstify(char *, data),
-									result, file_offset);
+			result = sfi_io_transfer(slot->fd, true, true, unconstify(char *, data),
+									 result, file_offset);
 		pgstat_report_wait_end();
-		if (sf_io_repeat(result, &repeats))
+		if (sfi_io_repeat(result, &repeats))
 			continue;
 		if (result <= 0)
 		{
@@ -202,13 +202,13 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 			int			elevel = (result == -EIO) ? data_sync_elevel(ERROR) : ERROR;
 			int			error = (result == 0) ? ENOSPC : -result;
 
-			sf_io_file_path(path, slot->node, slot->fileno);
+			sfi_io_file_path(path, slot->node, slot->fileno);
 			errno = error;
 			ereport(elevel,
-					(sf_io_errcode(error),
+					(sfi_io_errcode(error),
 					 errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
 							path, (unsigned long long) file_offset, len_bytes),
-					 sf_io_errhint(error)));
+					 sfi_io_errhint(error)));
 		}
 		file_offset += result;
 		data += result;
@@ -225,18 +225,18 @@ sf_io_redo_write(SfNode node, uint64 segment_offset, const char *data, uint32 le
 {
 	while (len_bytes > 0)
 	{
-		uint32		fileno = sf_io_fileno(segment_offset);
-		uint64		file_offset = sf_io_file_offset(segment_offset);
+		uint32		fileno = sfi_io_fileno(segment_offset);
+		uint64		file_offset = sfi_io_file_offset(segment_offset);
 		uint32		part = (uint32) Min(len_bytes, SF_FILE_SIZE - file_offset);
-		bool		is_new = sf_io_file_size(node, fileno) < 0;
-		SfFd	   *slot = sf_io_fd_get(node, fileno, false,
-										SF_FD_CREATE | SF_FD_MISSING_OK);
+		bool		is_new = sfi_io_file_size(node, fileno) < 0;
+		SfFd	   *slot = sfi_io_fd_get(node, fileno, false,
+										 SF_FD_CREATE | SF_FD_MISSING_OK);
 
 		if (slot == NULL)
 			return;
 		redo_write_file(slot, file_offset, data, part);
 		if (is_new)
-			sf_io_sync_name(node, fileno);
+			sfi_io_sync_name(node, fileno);
 		segment_offset += part;
 		data += part;
 		len_bytes -= part;

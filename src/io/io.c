@@ -14,7 +14,7 @@
  *	 buffer.c			aligned memory
  *
  * A request is idle, in flight (in_flight is set), or finished and not looked
- * at yet.  Only sf_io_start() takes it into flight and only sf_io_completed()
+ * at yet.  Only sf_io_start() takes it into flight and only sfi_io_completed()
  * brings it down, so the number in flight and the pins of the descriptors
  * always agree.  An ERROR may leave requests in flight: their memory and the
  * buffers stay, and sf_io_reap_all() waits for them at transaction end, before
@@ -37,9 +37,9 @@
 #include "utils/wait_event.h"
 
 static const SfIoMethodOps *const method_table[] = {
-	[SF_IO_METHOD_SYNC] = &sf_io_method_sync,
-	[SF_IO_METHOD_LIBAIO] = &sf_io_method_libaio,
-	[SF_IO_METHOD_IO_URING] = &sf_io_method_io_uring,
+	[SF_IO_METHOD_SYNC] = &sfi_io_method_sync,
+	[SF_IO_METHOD_LIBAIO] = &sfi_io_method_libaio,
+	[SF_IO_METHOD_IO_URING] = &sfi_io_method_io_uring,
 };
 
 StaticAssertDecl(lengthof(method_table) == SF_IO_METHODS,
@@ -97,7 +97,7 @@ start_method(SfIoMethod method)
 	{
 		SF_ASSERT(method != SF_IO_METHOD_SYNC);
 		engine.refused[method] = true;
-		if (sf_io_first_notice(SF_IO_NOTICE_METHOD + method))
+		if (sfi_io_first_notice(SF_IO_NOTICE_METHOD + method))
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("securefile.io_method \"%s\" is not available: %s",
 							method_table[method]->name, strerror(-rc)),
@@ -178,7 +178,7 @@ require_same_bytes(const SfIo *io)
 /* ---- reaping ---- */
 
 void
-sf_io_completed(SfIo *io, int32 result)
+sfi_io_completed(SfIo *io, int32 result)
 {
 	SF_ASSERT(io->in_flight && engine.in_flight > 0);
 
@@ -187,7 +187,7 @@ sf_io_completed(SfIo *io, int32 result)
 	io->result = result;
 	io->in_flight = false;
 	engine.in_flight--;
-	sf_io_fd_unpin(io->slot);
+	sfi_io_fd_unpin(io->slot);
 }
 
 /* Add the time since start to what was spent waiting. */
@@ -208,14 +208,14 @@ reap_blocking(SfIoWait event)
 
 	SF_ASSERT(engine.in_flight > 0 && engine.pid == MyProcPid);
 	INSTR_TIME_SET_CURRENT(start);
-	pgstat_report_wait_start(sf_io_wait_event(event));
+	pgstat_report_wait_start(sfi_io_wait_event(event));
 	engine.ops->reap(true);
 	pgstat_report_wait_end();
 	count_wait(start);
 }
 
 bool
-sf_io_reap_one(void)
+sfi_io_reap_one(void)
 {
 	if (engine.in_flight == 0)
 		return false;
@@ -263,7 +263,7 @@ descriptor_of(const SfIo *io)
 {
 	bool		want_direct = sf_direct_io && !io->files->buffered;
 
-	return sf_io_fd_get(io->files->node, sf_io_fileno(io->segment_offset), want_direct, 0);
+	return sfi_io_fd_get(io->files->node, sfi_io_fileno(io->segment_offset), want_direct, 0);
 }
 
 /* Hand a request to the method.  The synchronous one is waited for here. */
@@ -273,14 +273,14 @@ submit(SfIo *io, uint32 len_bytes)
 	instr_time	start;
 
 	SF_ASSERT(io->in_flight && len_bytes > 0 && len_bytes <= io->len_bytes);
-	if (engine.ops != &sf_io_method_sync)
+	if (engine.ops != &sfi_io_method_sync)
 	{
 		engine.ops->submit(io, len_bytes);
 		return;
 	}
 	INSTR_TIME_SET_CURRENT(start);
-	pgstat_report_wait_start(sf_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
-											  : SF_IO_WAIT_READ));
+	pgstat_report_wait_start(sfi_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
+											   : SF_IO_WAIT_READ));
 	engine.ops->submit(io, len_bytes);
 	pgstat_report_wait_end();
 	count_wait(start);
@@ -294,7 +294,7 @@ sf_io_start(SfIo *io)
 	SF_ASSERT(io->len_bytes > 0 && io->len_bytes % SF_IO_ALIGN == 0);
 	SF_ASSERT(io->segment_offset % SF_IO_ALIGN == 0);
 	SF_ASSERT((uintptr_t) io->buf % SF_IO_ALIGN == 0);
-	SF_ASSERT(sf_io_file_offset(io->segment_offset) + io->len_bytes <= SF_FILE_SIZE);
+	SF_ASSERT(sfi_io_file_offset(io->segment_offset) + io->len_bytes <= SF_FILE_SIZE);
 
 	if (io->in_flight)
 		elog(ERROR, "I/O request is already in flight");
@@ -315,7 +315,7 @@ sf_io_start(SfIo *io)
 		io->result = len_bytes;
 		return;
 	}
-	sf_io_fd_pin(io->slot);
+	sfi_io_fd_pin(io->slot);
 	io->in_flight = true;
 	engine.in_flight++;
 	note_bytes(io);
@@ -337,10 +337,10 @@ static void
 report_failure(const SfIo *io, uint32 done_bytes, int error)
 {
 	char		path[SF_IO_PATH_MAX];
-	unsigned long long file_offset = sf_io_file_offset(io->segment_offset);
+	unsigned long long file_offset = sfi_io_file_offset(io->segment_offset);
 	int			elevel = ERROR;
 
-	sf_io_file_path(path, io->files->node, sf_io_fileno(io->segment_offset));
+	sfi_io_file_path(path, io->files->node, sfi_io_fileno(io->segment_offset));
 	if (error == 0 && !io->is_write)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -356,7 +356,7 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 	if (io->is_write && io->durable && error == EIO)
 		elevel = data_sync_elevel(ERROR);
 	ereport(elevel,
-			(sf_io_errcode(error),
+			(sfi_io_errcode(error),
 			 io->is_write
 			 ? errmsg("could not write segment data file \"%s\" at offset %llu, length %u: %m",
 					  path, file_offset, io->len_bytes)
@@ -364,7 +364,7 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 					  path, file_offset, io->len_bytes),
 			 (error == EINVAL)
 			 ? errhint("If the file system does not support direct I/O, set securefile.direct_io to off.")
-			 : sf_io_errhint(error)));
+			 : sfi_io_errhint(error)));
 }
 
 /*
@@ -372,7 +372,7 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
  * has to end by itself.
  */
 bool
-sf_io_repeat(int32 result, uint32 *repeats)
+sfi_io_repeat(int32 result, uint32 *repeats)
 {
 	if ((result != -EINTR && result != -EAGAIN && result != -EBUSY) || ++*repeats > MAX_REPEATS)
 		return false;
@@ -395,10 +395,10 @@ transfer_rest(SfIo *io, uint32 done_bytes)
 	if (len_bytes < 0)
 		return len_bytes;
 	INSTR_TIME_SET_CURRENT(start);
-	pgstat_report_wait_start(sf_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
-											  : SF_IO_WAIT_READ));
-	result = sf_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
-							len_bytes, sf_io_file_offset(io->segment_offset) + done_bytes);
+	pgstat_report_wait_start(sfi_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
+											   : SF_IO_WAIT_READ));
+	result = sfi_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
+							 len_bytes, sfi_io_file_offset(io->segment_offset) + done_bytes);
 	pgstat_report_wait_end();
 	count_wait(start);
 	return result;
@@ -429,7 +429,7 @@ sf_io_wait(SfIo *io)
 			if (done_bytes >= io->len_bytes)
 				break;
 		}
-		else if (!sf_io_repeat(result, &repeats))
+		else if (!sfi_io_repeat(result, &repeats))
 			report_failure(io, done_bytes, -result);
 		io->result = transfer_rest(io, done_bytes);
 	}
@@ -445,7 +445,7 @@ sf_io_read_cached(SfIo *io)
 	uint32		done_bytes = 0;
 	uint32		repeats = 0;
 	int32		allowed = bytes_after_fault(io);
-	uint64		file_offset = sf_io_file_offset(io->segment_offset);
+	uint64		file_offset = sfi_io_file_offset(io->segment_offset);
 
 	SF_ASSERT(!io->in_flight && !io->is_write && io->files->buffered);
 	choose_method();
@@ -456,12 +456,12 @@ sf_io_read_cached(SfIo *io)
 		int32		result = allowed;
 
 		if (allowed > 0)
-			result = sf_io_transfer(io->slot->fd, false, false, io->buf + done_bytes,
-									allowed, file_offset + done_bytes);
+			result = sfi_io_transfer(io->slot->fd, false, false, io->buf + done_bytes,
+									 allowed, file_offset + done_bytes);
 		SF_ASSERT(result <= (int32) (io->len_bytes - done_bytes));
 		if (result > 0)
 			done_bytes += result;
-		else if (!sf_io_repeat(result, &repeats))
+		else if (!sfi_io_repeat(result, &repeats))
 			report_failure(io, done_bytes, -result);
 		if (done_bytes < io->len_bytes)
 			allowed = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);
@@ -495,9 +495,9 @@ is_resident(int fd, uint64 file_offset)
 bool
 sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 {
-	SfFd	   *slot = sf_io_fd_get(files->node, sf_io_fileno(segment_offset), false,
-									SF_FD_MISSING_OK);
-	uint64		file_offset = sf_io_file_offset(segment_offset);
+	SfFd	   *slot = sfi_io_fd_get(files->node, sfi_io_fileno(segment_offset), false,
+									 SF_FD_MISSING_OK);
+	uint64		file_offset = sfi_io_file_offset(segment_offset);
 
 	SF_ASSERT(files->buffered);
 	return slot == NULL || is_resident(slot->fd, file_offset);
@@ -515,7 +515,7 @@ sf_io_take_counts(void)
 }
 
 uint32
-sf_io_wait_event(SfIoWait which)
+sfi_io_wait_event(SfIoWait which)
 {
 	static const char *const names[SF_IO_WAITS] = {
 		[SF_IO_WAIT_READ] = "SecurefileDataRead",
@@ -534,7 +534,7 @@ sf_io_wait_event(SfIoWait which)
  * that has something to say.  Fresh shared memory is zero.
  */
 bool
-sf_io_first_notice(int which)
+sfi_io_first_notice(int which)
 {
 	static bool said[SF_IO_NOTICES];
 	pg_atomic_uint32 *shared;

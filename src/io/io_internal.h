@@ -22,81 +22,81 @@
 #define SF_IO_NAME_MAX		32
 
 /* Directory whose entries are the databases with files in a tablespace. */
-extern void sf_io_space_path(char *buf, Oid spc);
+extern void sfi_io_space_path(char *buf, Oid spc);
 
 /* Directory whose entries are the segments of a database in a tablespace. */
-extern void sf_io_database_path(char *buf, Oid spc, Oid db);
+extern void sfi_io_database_path(char *buf, Oid spc, Oid db);
 
 /* Directory of a segment, and a data file of it. */
-extern void sf_io_dir_path(char *buf, SfNode node);
-extern void sf_io_file_path(char *buf, SfNode node, uint32 fileno);
-extern void sf_io_file_name(char *buf, uint32 fileno);
+extern void sfi_io_dir_path(char *buf, SfNode node);
+extern void sfi_io_file_path(char *buf, SfNode node, uint32 fileno);
+extern void sfi_io_file_name(char *buf, uint32 fileno);
 
 /*
  * What stands for a name in a segment's directory: the file itself, or where
  * files have directories of their own, that.
  */
-extern bool sf_io_has_entry_directories(SfNode node);
-extern void sf_io_entry_path(char *buf, SfNode node, const char *name);
+extern bool sfi_io_has_entry_directories(SfNode node);
+extern void sfi_io_entry_path(char *buf, SfNode node, const char *name);
 
 /*
  * Before a data file is made: its directory, if it has one.  Leaves it to the
  * caller to find out that the segment's directory is missing.
  */
-extern void sf_io_make_file_entry(SfNode node, uint32 fileno);
+extern void sfi_io_make_file_entry(SfNode node, uint32 fileno);
 
 /*
  * Remove an empty directory and make that durable; WARNINGs only, and none when
  * it is not empty but may be so.  Returns whether it is gone now.  Never throws.
  */
-extern bool sf_io_remove_directory(const char *path, bool may_be_used);
+extern bool sfi_io_remove_directory(const char *path, bool may_be_used);
 
 /* Make the entries of a directory durable; false, and errno, when that fails.  Never throws. */
-extern bool sf_io_sync_directory(const char *path);
+extern bool sfi_io_sync_directory(const char *path);
 
 /* Make the name of a data file durable. */
-extern void sf_io_sync_name(SfNode node, uint32 fileno);
+extern void sfi_io_sync_name(SfNode node, uint32 fileno);
 
 /* Number of the data file that holds an offset, and the offset within it. */
-#define sf_io_fileno(segment_offset)		((uint32) ((segment_offset) / SF_FILE_SIZE))
-#define sf_io_file_offset(segment_offset)	((segment_offset) % SF_FILE_SIZE)
+#define sfi_io_fileno(segment_offset)		((uint32) ((segment_offset) / SF_FILE_SIZE))
+#define sfi_io_file_offset(segment_offset)	((segment_offset) % SF_FILE_SIZE)
 
 /* End of the part of [.., to_bytes) that lies in a data file, in that file. */
-#define sf_io_end_in_file(fileno, to_bytes) \
+#define sfi_io_end_in_file(fileno, to_bytes) \
 	Min((to_bytes) - (uint64) (fileno) * SF_FILE_SIZE, SF_FILE_SIZE)
 
 /* Size of a data file in bytes; -1 when it is missing.  ERROR otherwise. */
-extern int64 sf_io_file_size(SfNode node, uint32 fileno);
+extern int64 sfi_io_file_size(SfNode node, uint32 fileno);
 
 /*
  * A file that holds one number.  read: false when it is missing.  Other failures
  * are reported at elevel.
  */
-extern bool sf_io_number_read(const char *path, uint64 *number, int elevel);
-extern void sf_io_number_write(const char *path, uint64 number, int elevel);
+extern bool sfi_io_number_read(const char *path, uint64 *number, int elevel);
+extern void sfi_io_number_write(const char *path, uint64 number, int elevel);
 
 /* What the name of such a file has in it while it is being written. */
 #define SF_IO_NEW_NUMBER	".new."
 
 /* At start: remove those that a crash has left.  WARNINGs only. */
-extern void sf_io_numbers_clean(void);
+extern void sfi_io_numbers_clean(void);
 
 /*
  * Before a segment is made: the files of its database are ours, or become so if
  * there are none.  ERROR else; in recovery they stay what they are.
  */
-extern void sf_io_database_require_own(Oid db);
-extern void sf_io_database_forget_own(Oid db);
+extern void sfi_io_database_require_own(Oid db);
+extern void sfi_io_database_forget_own(Oid db);
 
 /* Make the directory of all data files, or that of a segment and what is above. */
-extern void sf_io_make_root(void);
-extern void sf_io_make_directory(SfNode node);
+extern void sfi_io_make_root(void);
+extern void sfi_io_make_directory(SfNode node);
 
 /*
  * Cut a segment's files to size_bytes, highest first.  Not durable.  Reports
  * failures at elevel; false if there were any.
  */
-extern bool sf_io_cut_files(SfNode node, uint64 size_bytes, int elevel);
+extern bool sfi_io_cut_files(SfNode node, uint64 size_bytes, int elevel);
 
 /* ---- descriptors (open.c) ---- */
 
@@ -127,17 +127,17 @@ typedef struct SfFd
  * Descriptor of a data file, from the cache or fresh.  Stays open while
  * pinned, and until the next call of this function at least.
  */
-extern SfFd *sf_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags);
-extern void sf_io_fd_pin(SfFd *slot);
+extern SfFd *sfi_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags);
+extern void sfi_io_fd_pin(SfFd *slot);
 
 /* Never throws. */
-extern void sf_io_fd_unpin(SfFd *slot);
+extern void sfi_io_fd_unpin(SfFd *slot);
 
 /* Close all descriptors of a segment, waiting for their I/O.  Never throws. */
-extern void sf_io_fd_close_all(SfNode node);
+extern void sfi_io_fd_close_all(SfNode node);
 
 /* fdatasync (or fsync, for a new file) a descriptor; see sf_io_sync(). */
-extern void sf_io_fd_sync(SfFd *slot, bool is_new);
+extern void sfi_io_fd_sync(SfFd *slot, bool is_new);
 
 /* ---- buffers (buffer.c) ---- */
 
@@ -145,7 +145,7 @@ extern void sf_io_fd_sync(SfFd *slot, bool is_new);
  * Give the memory of all buffers back to the system; they stay where they are, and
  * what they held is gone.  Nothing is in flight.  Never throws.
  */
-extern void sf_io_buffers_release(void);
+extern void sfi_io_buffers_release(void);
 
 /* ---- dispatch (io.c) ---- */
 
@@ -154,10 +154,10 @@ extern void sf_io_buffers_release(void);
  * in *repeats, which begins as 0.  Waits a little where that is needed, and may be
  * interrupted.
  */
-extern bool sf_io_repeat(int32 result, uint32 *repeats);
+extern bool sfi_io_repeat(int32 result, uint32 *repeats);
 
 /* Wait for a request to finish; false if none is in flight.  Never throws. */
-extern bool sf_io_reap_one(void);
+extern bool sfi_io_reap_one(void);
 
 /* Wait events. */
 typedef enum SfIoWait
@@ -170,16 +170,16 @@ typedef enum SfIoWait
 
 #define SF_IO_WAITS			4
 
-extern uint32 sf_io_wait_event(SfIoWait which);
+extern uint32 sfi_io_wait_event(SfIoWait which);
 
 /* Does that errno mean that there is no space, or no more for us? */
-#define sf_io_is_full(error)	((error) == ENOSPC || (error) == EDQUOT)
+#define sfi_io_is_full(error)	((error) == ENOSPC || (error) == EDQUOT)
 
 /* For ereport(), of an errno kept from before: SQLSTATE, and a hint where that is it. */
-#define sf_io_errcode(error) \
-	(sf_io_is_full(error) ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access())
-#define sf_io_errhint(error) \
-	(sf_io_is_full(error) ? errhint("Check free disk space.") : 0)
+#define sfi_io_errcode(error) \
+	(sfi_io_is_full(error) ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access())
+#define sfi_io_errhint(error) \
+	(sfi_io_is_full(error) ? errhint("Check free disk space.") : 0)
 
 /* Things that are reported once in the life of a server, not per process. */
 #define SF_IO_NOTICE_DIRECT	0	/* the file system refuses direct I/O */
@@ -187,6 +187,6 @@ extern uint32 sf_io_wait_event(SfIoWait which);
 #define SF_IO_NOTICES		(1 + SF_IO_METHODS)
 
 /* true for the first process that asks. */
-extern bool sf_io_first_notice(int which);
+extern bool sfi_io_first_notice(int which);
 
 #endif							/* SF_IO_INTERNAL_H */

@@ -210,7 +210,7 @@ static void
 give_back(void)
 {
 	sf_io_reap_all();
-	sf_io_buffers_release();
+	sfi_io_buffers_release();
 #ifdef __GLIBC__
 	(void) malloc_trim(0);
 #endif

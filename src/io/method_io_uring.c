@@ -65,19 +65,19 @@ static void
 io_uring_method_submit(SfIo *io, uint32 len_bytes)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
-	uint64		file_offset = sf_io_file_offset(io->segment_offset);
+	uint64		file_offset = sfi_io_file_offset(io->segment_offset);
 	int			rc;
 
 	if (sqe == NULL)
 	{
-		sf_io_completed(io, -EAGAIN);
+		sfi_io_completed(io, -EAGAIN);
 		return;
 	}
 	if (io->is_write)
 		io_uring_prep_write(sqe, io->fd, io->buf, len_bytes, file_offset);
 	else
 		io_uring_prep_read(sqe, io->fd, io->buf, len_bytes, file_offset);
-	sqe->rw_flags = sf_io_rw_flags(io->is_write, io->durable);
+	sqe->rw_flags = sfi_io_rw_flags(io->is_write, io->durable);
 	io_uring_sqe_set_data(sqe, io);
 
 	while ((rc = SF_FAULT_FAILS(io_submit) ? -errno : io_uring_submit(&ring)) == -EINTR)
@@ -86,7 +86,7 @@ io_uring_method_submit(SfIo *io, uint32 len_bytes)
 	{
 		io_uring_prep_nop(sqe);
 		io_uring_sqe_set_data(sqe, NULL);
-		sf_io_completed(io, rc < 0 ? rc : -EAGAIN);
+		sfi_io_completed(io, rc < 0 ? rc : -EAGAIN);
 	}
 }
 
@@ -113,11 +113,11 @@ io_uring_method_reap(bool block)
 
 		io_uring_cqe_seen(&ring, cqe);
 		if (io != NULL)
-			sf_io_completed(io, result);
+			sfi_io_completed(io, result);
 	}
 }
 
-const SfIoMethodOps sf_io_method_io_uring = {
+const SfIoMethodOps sfi_io_method_io_uring = {
 	.name = "io_uring",
 	.init = io_uring_method_init,
 	.shutdown = io_uring_method_shutdown,

@@ -42,20 +42,20 @@ static void
 libaio_submit(SfIo *io, uint32 len_bytes)
 {
 	struct iocb *cb = (struct iocb *) io->method_private;
-	long long	file_offset = (long long) sf_io_file_offset(io->segment_offset);
+	long long	file_offset = (long long) sfi_io_file_offset(io->segment_offset);
 	int			rc;
 
 	if (io->is_write)
 		io_prep_pwrite(cb, io->fd, io->buf, len_bytes, file_offset);
 	else
 		io_prep_pread(cb, io->fd, io->buf, len_bytes, file_offset);
-	cb->aio_rw_flags = sf_io_rw_flags(io->is_write, io->durable);
+	cb->aio_rw_flags = sfi_io_rw_flags(io->is_write, io->durable);
 	cb->data = io;
 
 	while ((rc = SF_FAULT_FAILS(io_submit) ? -errno : io_submit(aio_context, 1, &cb)) == -EINTR)
 		;
 	if (rc != 1)
-		sf_io_completed(io, rc < 0 ? rc : -EAGAIN);
+		sfi_io_completed(io, rc < 0 ? rc : -EAGAIN);
 }
 
 static void
@@ -76,10 +76,10 @@ libaio_reap(bool block)
 		elog(PANIC, "could not collect asynchronous I/O: %s", strerror(-n));
 
 	for (int i = 0; i < n; i++)
-		sf_io_completed((SfIo *) events[i].data, (int32) (long) events[i].res);
+		sfi_io_completed((SfIo *) events[i].data, (int32) (long) events[i].res);
 }
 
-const SfIoMethodOps sf_io_method_libaio = {
+const SfIoMethodOps sfi_io_method_libaio = {
 	.name = "libaio",
 	.init = libaio_init,
 	.shutdown = libaio_shutdown,

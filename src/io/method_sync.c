@@ -18,17 +18,17 @@
  * it off like every other flush of the server.
  */
 int
-sf_io_rw_flags(bool is_write, bool durable)
+sfi_io_rw_flags(bool is_write, bool durable)
 {
 	return (is_write && durable && enableFsync) ? RWF_DSYNC : 0;
 }
 
 int32
-sf_io_transfer(int fd, bool is_write, bool durable, char *buf,
-			   uint32 len_bytes, uint64 file_offset)
+sfi_io_transfer(int fd, bool is_write, bool durable, char *buf,
+				uint32 len_bytes, uint64 file_offset)
 {
 	struct iovec iov = {.iov_base = buf, .iov_len = len_bytes};
-	int			flags = sf_io_rw_flags(is_write, durable);
+	int			flags = sfi_io_rw_flags(is_write, durable);
 	ssize_t		n;
 
 	SF_ASSERT(fd >= 0 && len_bytes > 0 && (is_write || !durable));
@@ -53,8 +53,8 @@ sync_shutdown(void)
 static void
 sync_submit(SfIo *io, uint32 len_bytes)
 {
-	sf_io_completed(io, sf_io_transfer(io->fd, io->is_write, io->durable, io->buf,
-									   len_bytes, sf_io_file_offset(io->segment_offset)));
+	sfi_io_completed(io, sfi_io_transfer(io->fd, io->is_write, io->durable, io->buf,
+										 len_bytes, sfi_io_file_offset(io->segment_offset)));
 }
 
 /* Nothing is ever in flight. */
@@ -64,7 +64,7 @@ sync_reap(bool block)
 	SF_ASSERT(false);
 }
 
-const SfIoMethodOps sf_io_method_sync = {
+const SfIoMethodOps sfi_io_method_sync = {
 	.name = "sync",
 	.init = sync_init,
 	.shutdown = sync_shutdown,

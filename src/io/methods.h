@@ -25,32 +25,32 @@ typedef struct SfIoMethodOps
 
 	/*
 	 * Start the first len_bytes of a request whose fd is set.  Calls
-	 * sf_io_completed() for it, at once or from reap().  Never throws.
+	 * sfi_io_completed() for it, at once or from reap().  Never throws.
 	 */
 	void		(*submit) (SfIo *io, uint32 len_bytes);
 
 	/*
-	 * Call sf_io_completed() for what has finished; with block, wait until at
-	 * least one has.  Something is in flight.  Never throws.
+	 * Call sfi_io_completed() for what has finished; with block, wait until
+	 * at least one has.  Something is in flight.  Never throws.
 	 */
 	void		(*reap) (bool block);
 } SfIoMethodOps;
 
-extern const SfIoMethodOps sf_io_method_sync;
-extern const SfIoMethodOps sf_io_method_libaio;
-extern const SfIoMethodOps sf_io_method_io_uring;
+extern const SfIoMethodOps sfi_io_method_sync;
+extern const SfIoMethodOps sfi_io_method_libaio;
+extern const SfIoMethodOps sfi_io_method_io_uring;
 
 /* A request has finished: result is bytes done, or -errno. */
-extern void sf_io_completed(SfIo *io, int32 result);
+extern void sfi_io_completed(SfIo *io, int32 result);
 
 /*
  * Transfer synchronously; bytes done, or -errno.  The reference, and what
  * finishes a short transfer of any method.
  */
-extern int32 sf_io_transfer(int fd, bool is_write, bool durable, char *buf,
-							uint32 len_bytes, uint64 file_offset);
+extern int32 sfi_io_transfer(int fd, bool is_write, bool durable, char *buf,
+							 uint32 len_bytes, uint64 file_offset);
 
 /* Flags of preadv2/pwritev2 for a request. */
-extern int	sf_io_rw_flags(bool is_write, bool durable);
+extern int	sfi_io_rw_flags(bool is_write, bool durable);
 
 #endif							/* SF_IO_METHODS_H */

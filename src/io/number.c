@@ -27,7 +27,7 @@ close_keeping_errno(int fd)
 }
 
 bool
-sf_io_number_read(const char *path, uint64 *number, int elevel)
+sfi_io_number_read(const char *path, uint64 *number, int elevel)
 {
 	char		text[32] = {0};
 	int			fd = SF_FAULT_FAILS(io_number_read) ? -1 :
@@ -75,7 +75,7 @@ write_file(const char *path, const char *text, int len)
 }
 
 void
-sf_io_number_write(const char *path, uint64 number, int elevel)
+sfi_io_number_write(const char *path, uint64 number, int elevel)
 {
 	char		new_path[SF_IO_PATH_MAX];
 	char		text[32];
@@ -86,7 +86,7 @@ sf_io_number_write(const char *path, uint64 number, int elevel)
 	snprintf(new_path, sizeof(new_path), "%s" SF_IO_NEW_NUMBER "%d", path, MyProcPid);
 	if (write_file(new_path, text, len) &&
 		!SF_FAULT_FAILS(io_rename) && rename(new_path, path) == 0 &&
-		sf_io_sync_directory(SF_IO_ROOT))
+		sfi_io_sync_directory(SF_IO_ROOT))
 		return;
 	error = errno;
 	if (!SF_FAULT_FAILS(io_unlink))

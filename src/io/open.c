@@ -72,14 +72,14 @@ close_slot(SfFd *slot)
 }
 
 void
-sf_io_fd_pin(SfFd *slot)
+sfi_io_fd_pin(SfFd *slot)
 {
 	SF_ASSERT(slot->fd >= 0 && !slot->stale);
 	slot->pins++;
 }
 
 void
-sf_io_fd_unpin(SfFd *slot)
+sfi_io_fd_unpin(SfFd *slot)
 {
 	SF_ASSERT(slot->fd >= 0 && slot->pins > 0);
 	if (--slot->pins == 0 && slot->stale)
@@ -87,7 +87,7 @@ sf_io_fd_unpin(SfFd *slot)
 }
 
 void
-sf_io_fd_close_all(SfNode node)
+sfi_io_fd_close_all(SfNode node)
 {
 	for (int i = 0; cache_ready && i < FD_CACHE_SIZE; i++)
 	{
@@ -98,7 +98,7 @@ sf_io_fd_close_all(SfNode node)
 
 		/* a stale one is closed by its last unpin */
 		while (slot->fd >= 0 && slot->pins > 0)
-			(void) sf_io_reap_one();
+			(void) sfi_io_reap_one();
 		if (slot->fd >= 0)
 			close_slot(slot);
 	}
@@ -109,7 +109,7 @@ sf_io_close(SfNode node)
 {
 	SfFiles		key;
 
-	sf_io_fd_close_all(node);
+	sfi_io_fd_close_all(node);
 	if (open_segments == NULL)
 		return;
 	key.node = node;
@@ -191,7 +191,7 @@ free_slot(void)
 				return &cache[i];
 		}
 		if (!evict_slot())
-			(void) sf_io_reap_one();
+			(void) sfi_io_reap_one();
 	}
 }
 
@@ -201,7 +201,7 @@ acquire_fd(void)
 {
 	while (!AcquireExternalFD())
 	{
-		if (!evict_slot() && !sf_io_reap_one())
+		if (!evict_slot() && !sfi_io_reap_one())
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 					 errmsg("too many open files"),
@@ -268,7 +268,7 @@ open_file(const char *path, int flags, bool want_direct, bool *direct)
 			*direct = (fd >= 0);
 			return fd;
 		}
-		if (sf_io_first_notice(SF_IO_NOTICE_DIRECT))
+		if (sfi_io_first_notice(SF_IO_NOTICE_DIRECT))
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("file system of \"%s\" does not support direct I/O", path),
 					 errdetail("Data files are read and written through the page cache.")));
@@ -287,10 +287,10 @@ open_slot(SfNode node, uint32 fileno, bool want_direct, int flags)
 
 	if (flags & SF_FD_CREATE)
 	{
-		sf_io_make_file_entry(node, fileno);
+		sfi_io_make_file_entry(node, fileno);
 		open_flags |= O_CREAT;
 	}
-	sf_io_file_path(path, node, fileno);
+	sfi_io_file_path(path, node, fileno);
 	acquire_fd();
 	fd = open_file(path, open_flags, want_direct, &slot->direct);
 	if (fd < 0)
@@ -316,7 +316,7 @@ open_slot(SfNode node, uint32 fileno, bool want_direct, int flags)
 }
 
 SfFd *
-sf_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags)
+sfi_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags)
 {
 	SfFd	   *slot;
 
@@ -336,13 +336,13 @@ sf_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags)
 /* ---- durability ---- */
 
 void
-sf_io_fd_sync(SfFd *slot, bool is_new)
+sfi_io_fd_sync(SfFd *slot, bool is_new)
 {
 	int			rc = -1;
 
 	if (!SF_FAULT_FAILS(io_sync))
 	{
-		pgstat_report_wait_start(sf_io_wait_event(SF_IO_WAIT_SYNC));
+		pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_SYNC));
 		rc = is_new ? pg_fsync(slot->fd) : pg_fdatasync(slot->fd);
 		pgstat_report_wait_end();
 	}
@@ -351,7 +351,7 @@ sf_io_fd_sync(SfFd *slot, bool is_new)
 		char		path[SF_IO_PATH_MAX];
 		int			save_errno = errno;
 
-		sf_io_file_path(path, slot->node, slot->fileno);
+		sfi_io_file_path(path, slot->node, slot->fileno);
 		errno = save_errno;
 		ereport(data_sync_elevel(ERROR),
 				(errcode_for_file_access(),
@@ -366,7 +366,7 @@ sf_io_sync(SfNode node, uint64 segment_offset, uint64 len_bytes)
 
 	if (len_bytes == 0)
 		return;
-	last = sf_io_fileno(segment_offset + len_bytes - 1);
-	for (uint32 n = sf_io_fileno(segment_offset); n <= last; n++)
-		sf_io_fd_sync(sf_io_fd_get(node, n, sf_direct_io, 0), false);
+	last = sfi_io_fileno(segment_offset + len_bytes - 1);
+	for (uint32 n = sfi_io_fileno(segment_offset); n <= last; n++)
+		sfi_io_fd_sync(sfi_io_fd_get(node, n, sf_direct_io, 0), false);
 }

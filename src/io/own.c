@@ -35,7 +35,7 @@ sf_io_database_is_own(Oid db, int elevel)
 	uint64		identifier;
 
 	own_path(path, db);
-	return sf_io_number_read(path, &identifier, elevel) &&
+	return sfi_io_number_read(path, &identifier, elevel) &&
 		identifier == GetSystemIdentifier();
 }
 
@@ -45,11 +45,11 @@ sf_io_database_set_own(Oid db, int elevel)
 	char		path[SF_IO_PATH_MAX];
 
 	own_path(path, db);
-	sf_io_number_write(path, GetSystemIdentifier(), elevel);
+	sfi_io_number_write(path, GetSystemIdentifier(), elevel);
 }
 
 void
-sf_io_database_forget_own(Oid db)
+sfi_io_database_forget_own(Oid db)
 {
 	char		path[SF_IO_PATH_MAX];
 
@@ -59,7 +59,7 @@ sf_io_database_forget_own(Oid db)
 }
 
 void
-sf_io_database_require_own(Oid db)
+sfi_io_database_require_own(Oid db)
 {
 	if (sf_io_database_is_own(db, InRecovery ? WARNING : ERROR))
 		return;

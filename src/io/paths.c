@@ -39,13 +39,13 @@ append(char *path, const char *format, ...)
 }
 
 bool
-sf_io_has_entry_directories(SfNode node)
+sfi_io_has_entry_directories(SfNode node)
 {
 	return SfNodeSpc(node) != DEFAULTTABLESPACE_OID;
 }
 
 void
-sf_io_space_path(char *buf, Oid spc)
+sfi_io_space_path(char *buf, Oid spc)
 {
 	if (spc == DEFAULTTABLESPACE_OID)
 		snprintf(buf, SF_IO_PATH_MAX, "%s/%u", SF_IO_ROOT, spc);
@@ -55,48 +55,48 @@ sf_io_space_path(char *buf, Oid spc)
 }
 
 void
-sf_io_database_path(char *buf, Oid spc, Oid db)
+sfi_io_database_path(char *buf, Oid spc, Oid db)
 {
-	sf_io_space_path(buf, spc);
+	sfi_io_space_path(buf, spc);
 	append(buf, "/%u", db);
 	if (spc != DEFAULTTABLESPACE_OID)
 		append(buf, "/%s", SF_IO_ROOT);
 }
 
 void
-sf_io_dir_path(char *buf, SfNode node)
+sfi_io_dir_path(char *buf, SfNode node)
 {
-	sf_io_database_path(buf, SfNodeSpc(node), SfNodeDb(node));
+	sfi_io_database_path(buf, SfNodeSpc(node), SfNodeDb(node));
 	append(buf, "/%u", SfNodeRel(node));
 }
 
 void
-sf_io_entry_path(char *buf, SfNode node, const char *name)
+sfi_io_entry_path(char *buf, SfNode node, const char *name)
 {
-	sf_io_dir_path(buf, node);
+	sfi_io_dir_path(buf, node);
 	append(buf, "/%s", name);
 }
 
 void
 sf_io_named_path(char *buf, SfNode node, const char *name)
 {
-	sf_io_entry_path(buf, node, name);
-	if (sf_io_has_entry_directories(node))
+	sfi_io_entry_path(buf, node, name);
+	if (sfi_io_has_entry_directories(node))
 		append(buf, "/%s", NAME_IN_TABLESPACE);
 }
 
 void
-sf_io_file_name(char *buf, uint32 fileno)
+sfi_io_file_name(char *buf, uint32 fileno)
 {
 	snprintf(buf, SF_IO_NAME_MAX, "seg-%08u.sf", fileno);
 }
 
 void
-sf_io_file_path(char *buf, SfNode node, uint32 fileno)
+sfi_io_file_path(char *buf, SfNode node, uint32 fileno)
 {
 	char		name[SF_IO_NAME_MAX];
 
-	sf_io_file_name(name, fileno);
+	sfi_io_file_name(name, fileno);
 	sf_io_named_path(buf, node, name);
 }
 

@@ -43,13 +43,13 @@ new_id(void)
 void
 sf_io_note_restored(void)
 {
-	sf_io_numbers_clean();
-	(void) sf_io_number_read(RESTORED_FILE, &restore_id, FATAL);
+	sfi_io_numbers_clean();
+	(void) sfi_io_number_read(RESTORED_FILE, &restore_id, FATAL);
 	if (!exists(BACKUP_LABEL_FILE) && !exists(STANDBY_SIGNAL_FILE) && !exists(RECOVERY_SIGNAL_FILE))
 		return;
-	sf_io_make_root();
+	sfi_io_make_root();
 	restore_id = new_id();
-	sf_io_number_write(RESTORED_FILE, restore_id, FATAL);
+	sfi_io_number_write(RESTORED_FILE, restore_id, FATAL);
 }
 
 uint64

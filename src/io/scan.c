@@ -86,7 +86,7 @@ list_nodes(List *nodes, Oid spc, Oid db, int elevel)
 	List	   *rels;
 	ListCell   *lc;
 
-	sf_io_database_path(path, spc, db);
+	sfi_io_database_path(path, spc, db);
 	rels = list_oids(path, elevel);
 	foreach(lc, rels)
 	{
@@ -121,12 +121,12 @@ sf_io_database_unlink(Oid db)
 			sf_io_files_unlink(*(SfNode *) lfirst(nc));
 		list_free_deep(nodes);
 
-		sf_io_database_path(path, lfirst_oid(lc), db);
-		gone = sf_io_remove_directory(path, false) && gone;
+		sfi_io_database_path(path, lfirst_oid(lc), db);
+		gone = sfi_io_remove_directory(path, false) && gone;
 	}
 	list_free(spcs);
 	if (gone && !list_failed)
-		sf_io_database_forget_own(db);
+		sfi_io_database_forget_own(db);
 }
 
 bool
@@ -142,7 +142,7 @@ sf_io_database_has_files(Oid db, int elevel)
 	{
 		char		path[SF_IO_PATH_MAX];
 
-		sf_io_database_path(path, lfirst_oid(lc), db);
+		sfi_io_database_path(path, lfirst_oid(lc), db);
 		found = found || list_oids(path, elevel) != NIL;
 	}
 	list_free(spcs);
@@ -163,7 +163,7 @@ sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
 		List	   *dbs;
 		ListCell   *dc;
 
-		sf_io_space_path(path, lfirst_oid(lc));
+		sfi_io_space_path(path, lfirst_oid(lc));
 		dbs = OidIsValid(db) ? list_make1_oid(db) : list_oids(path, ERROR);
 		foreach(dc, dbs)
 			nodes = list_nodes(nodes, lfirst_oid(lc), lfirst_oid(dc), ERROR);
@@ -180,7 +180,7 @@ sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
  * other process can be writing one.
  */
 void
-sf_io_numbers_clean(void)
+sfi_io_numbers_clean(void)
 {
 	DIR		   *dir = SF_FAULT_FAILS(io_opendir) ? NULL : AllocateDir(SF_IO_ROOT);
 	struct dirent *entry;

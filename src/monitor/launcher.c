@@ -105,7 +105,7 @@ nap(long ms)
 static void
 at_exit(int code, Datum arg)
 {
-	sf_monitor_note_launcher(0);
+	sfi_monitor_note_launcher(0);
 }
 
 /* ---- one worker ---- */
@@ -117,8 +117,8 @@ note_end(Oid db, bool asked_to_leave)
 	SfMonitorState state;
 	char		message[SF_MONITOR_MESSAGE_MAX];
 
-	sf_monitor_note_worker_pid(0);
-	sf_monitor_state_get(&state);
+	sfi_monitor_note_worker_pid(0);
+	sfi_monitor_state_get(&state);
 	if (state.worker_done)
 		return;
 	sf_monitor_wake(db);
@@ -126,7 +126,7 @@ note_end(Oid db, bool asked_to_leave)
 		return;
 	snprintf(message, sizeof(message),
 			 "worker in database %u ended early, see the server log", db);
-	sf_monitor_note_failure(message);
+	sfi_monitor_note_failure(message);
 }
 
 /* Wait for a worker's end; when a command wants its database, have it leave. */
@@ -144,7 +144,7 @@ wait_for_worker(Oid db, BackgroundWorkerHandle *handle)
 			proc_exit(1);
 		if (status == BGWH_STOPPED)
 			break;
-		if (status == BGWH_STARTED && !asked_to_leave && sf_monitor_must_leave(db))
+		if (status == BGWH_STARTED && !asked_to_leave && sfi_monitor_must_leave(db))
 		{
 			TerminateBackgroundWorker(handle);
 			asked_to_leave = true;
@@ -162,7 +162,7 @@ static void
 note_no_slot(Oid db)
 {
 	sf_monitor_wake(db);
-	sf_monitor_note_failure("no worker could be started: max_worker_processes is too low");
+	sfi_monitor_note_failure("no worker could be started: max_worker_processes is too low");
 	if (!no_slot_logged)
 		ereport(LOG,
 				(errmsg("securefile monitor could not start a worker"),
@@ -176,7 +176,7 @@ run_worker(Oid db)
 	BackgroundWorker worker = {0};
 	BackgroundWorkerHandle *handle;
 
-	if (sf_monitor_must_leave(db))
+	if (sfi_monitor_must_leave(db))
 	{
 		sf_monitor_wake(db);
 		return;
@@ -193,7 +193,7 @@ run_worker(Oid db)
 	strlcpy(worker.bgw_type, "securefile monitor worker", sizeof(worker.bgw_type));
 
 	/* before it can be through */
-	sf_monitor_note_worker(db);
+	sfi_monitor_note_worker(db);
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
 	{
 		note_no_slot(db);
@@ -286,7 +286,7 @@ run_pass(MemoryContext context, bool visit_all)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
 	bool		overflow;
-	List	   *marked = sf_monitor_take_marks(&overflow);
+	List	   *marked = sfi_monitor_take_marks(&overflow);
 
 	if (marked != NIL || overflow || visit_all)
 	{
@@ -307,7 +307,7 @@ run_pass(MemoryContext context, bool visit_all)
 				sf_monitor_wake(db);
 		}
 	}
-	sf_monitor_note_pass();
+	sfi_monitor_note_pass();
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);
 }
@@ -336,7 +336,7 @@ securefile_monitor_launcher(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	before_shmem_exit(at_exit, (Datum) 0);
-	sf_monitor_note_launcher(MyProcPid);
+	sfi_monitor_note_launcher(MyProcPid);
 
 	for (;;)
 	{

@@ -33,28 +33,28 @@ typedef struct SfMonitorState
 	char		last_failure[SF_MONITOR_MESSAGE_MAX];
 } SfMonitorState;
 
-extern void sf_monitor_state_get(SfMonitorState *state);
+extern void sfi_monitor_state_get(SfMonitorState *state);
 
 /* Launcher: who it is, and what it does. */
-extern void sf_monitor_note_launcher(int pid);
-extern void sf_monitor_note_pass(void);
-extern void sf_monitor_note_failure(const char *message);
+extern void sfi_monitor_note_launcher(int pid);
+extern void sfi_monitor_note_pass(void);
+extern void sfi_monitor_note_failure(const char *message);
 
 /* Worker: about to begin (says the launcher), running or gone, through. */
-extern void sf_monitor_note_worker(Oid db);
-extern void sf_monitor_note_worker_pid(int pid);
-extern void sf_monitor_note_worker_done(void);
+extern void sfi_monitor_note_worker(Oid db);
+extern void sfi_monitor_note_worker_pid(int pid);
+extern void sfi_monitor_note_worker_done(void);
 
 /*
  * Take all marks away and return the databases that had one (palloc'd list);
  * *all is set when there were too many to keep.
  */
-extern List *sf_monitor_take_marks(bool *all);
+extern List *sfi_monitor_take_marks(bool *all);
 
 /*
  * Does a command want to have a database for itself (DROP DATABASE, CREATE
  * DATABASE .. TEMPLATE)?  Works without a transaction.
  */
-extern bool sf_monitor_must_leave(Oid db);
+extern bool sfi_monitor_must_leave(Oid db);
 
 #endif							/* SF_MONITOR_INTERNAL_H */

@@ -87,7 +87,7 @@ sf_monitor_wake(Oid db)
 }
 
 List *
-sf_monitor_take_marks(bool *all)
+sfi_monitor_take_marks(bool *all)
 {
 	List	   *dbs = NIL;
 
@@ -105,7 +105,7 @@ sf_monitor_take_marks(bool *all)
 /* ---- state ---- */
 
 void
-sf_monitor_state_get(SfMonitorState *state)
+sfi_monitor_state_get(SfMonitorState *state)
 {
 	SpinLockAcquire(&shared->lock);
 	memcpy(state, &shared->state, sizeof(*state));
@@ -113,7 +113,7 @@ sf_monitor_state_get(SfMonitorState *state)
 }
 
 void
-sf_monitor_note_launcher(int pid)
+sfi_monitor_note_launcher(int pid)
 {
 	SpinLockAcquire(&shared->lock);
 	shared->state.launcher_pid = pid;
@@ -121,7 +121,7 @@ sf_monitor_note_launcher(int pid)
 }
 
 void
-sf_monitor_note_pass(void)
+sfi_monitor_note_pass(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
@@ -132,7 +132,7 @@ sf_monitor_note_pass(void)
 }
 
 void
-sf_monitor_note_failure(const char *message)
+sfi_monitor_note_failure(const char *message)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	char		copy[SF_MONITOR_MESSAGE_MAX];
@@ -146,7 +146,7 @@ sf_monitor_note_failure(const char *message)
 }
 
 void
-sf_monitor_note_worker(Oid db)
+sfi_monitor_note_worker(Oid db)
 {
 	SpinLockAcquire(&shared->lock);
 	shared->state.worker_db = db;
@@ -155,7 +155,7 @@ sf_monitor_note_worker(Oid db)
 }
 
 void
-sf_monitor_note_worker_pid(int pid)
+sfi_monitor_note_worker_pid(int pid)
 {
 	SpinLockAcquire(&shared->lock);
 	shared->state.worker_pid = pid;
@@ -165,7 +165,7 @@ sf_monitor_note_worker_pid(int pid)
 }
 
 void
-sf_monitor_note_worker_done(void)
+sfi_monitor_note_worker_done(void)
 {
 	SpinLockAcquire(&shared->lock);
 	shared->state.worker_done = true;
@@ -181,7 +181,7 @@ sf_monitor_note_worker_done(void)
  * lock needs no transaction.
  */
 bool
-sf_monitor_must_leave(Oid db)
+sfi_monitor_must_leave(Oid db)
 {
 	LOCKTAG		tag;
 
@@ -223,7 +223,7 @@ securefile_monitor_state(PG_FUNCTION_ARGS)
 	sf_base_require_preload();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	sf_monitor_state_get(&state);
+	sfi_monitor_state_get(&state);
 
 	values[0] = CStringGetTextDatum(describe(&state));
 	values[1] = Int32GetDatum(state.launcher_pid);

@@ -162,7 +162,7 @@ visit_guarded(Oid relid)
 static bool
 must_leave(void)
 {
-	return ProcDiePending || sf_monitor_must_leave(MyDatabaseId);
+	return ProcDiePending || sfi_monitor_must_leave(MyDatabaseId);
 }
 
 /* Go through the database.  Returns whether to come back in the next pass. */
@@ -203,7 +203,7 @@ securefile_monitor_worker(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, 0);
-	sf_monitor_note_worker_pid(MyProcPid);
+	sfi_monitor_note_worker_pid(MyProcPid);
 	override_settings();
 	pgstat_report_appname("securefile monitor");
 
@@ -213,5 +213,5 @@ securefile_monitor_worker(Datum arg)
 
 	if (work_through(segments))
 		sf_monitor_wake(db);
-	sf_monitor_note_worker_done();
+	sfi_monitor_note_worker_done();
 }

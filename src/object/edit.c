@@ -75,12 +75,12 @@ is_hole(const SfInode *inode, uint16 level, uint64 i)
 static uint64
 entries_inside(const SfEdit *edit, uint16 level, uint64 index)
 {
-	uint64		below = sf_inode_units_below(level);
-	uint64		first = index * sf_inode_capacity(level) * below;
+	uint64		below = sfi_inode_units_below(level);
+	uint64		first = index * sfi_inode_capacity(level) * below;
 
 	if (edit->nunits <= first)
 		return 0;
-	return Min((edit->nunits - first + below - 1) / below, sf_inode_capacity(level));
+	return Min((edit->nunits - first + below - 1) / below, sfi_inode_capacity(level));
 }
 
 /* ---- nodes in memory ---- */
@@ -121,7 +121,7 @@ forget_node(SfEdit *edit, EditNode *node)
 static SfChild
 pointer_to(SfEdit *edit, uint16 level, uint64 index)
 {
-	uint64		capacity = sf_inode_capacity(level + 1);
+	uint64		capacity = sfi_inode_capacity(level + 1);
 
 	if (level == edit->depth - 1)
 		return edit->root;
@@ -131,7 +131,7 @@ pointer_to(SfEdit *edit, uint16 level, uint64 index)
 static void
 set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 {
-	uint64		capacity = sf_inode_capacity(level + 1);
+	uint64		capacity = sfi_inode_capacity(level + 1);
 	EditNode   *parent;
 
 	SF_ASSERT(level < edit->depth);
@@ -161,10 +161,10 @@ get_node(SfEdit *edit, uint16 level, uint64 index)
 	memset(inode, 0, SF_INODE_HEADER);
 	if (pointer.page != SF_NO_PAGE)
 	{
-		sf_inode_read(edit->seg, &edit->loc, pointer, level, inode);
+		sfi_inode_read(edit->seg, &edit->loc, pointer, level, inode);
 		n = Min(inode->nentries, entries_inside(edit, level, index));
 	}
-	for (; n < sf_inode_capacity(level); n++)
+	for (; n < sfi_inode_capacity(level); n++)
 		make_hole(inode, level, n);
 	return add_node(edit, level, index, inode);
 }
@@ -203,7 +203,7 @@ check_node(SfEdit *edit, const EditNode *node)
 	uint64		inside = entries_inside(edit, node->level, node->index);
 
 	SF_ASSERT(node->changed && inside > 0);
-	for (uint64 i = inside; i < sf_inode_capacity(node->level); i++)
+	for (uint64 i = inside; i < sfi_inode_capacity(node->level); i++)
 		SF_INVARIANT(E2, is_hole(node->inode, node->level, i));
 	SF_INVARIANT(E4, !is_empty(edit, node));
 }
@@ -221,7 +221,7 @@ static void
 check_parent(SfEdit *edit, const EditNode *node)
 {
 	SF_INVARIANT(E1, node->level == edit->depth - 1 ||
-				 is_changed(edit, node->level + 1, node->index / sf_inode_capacity(node->level + 1)));
+				 is_changed(edit, node->level + 1, node->index / sfi_inode_capacity(node->level + 1)));
 }
 
 /* E3: what was the last node of its level, and is written anew with more entries. */
@@ -230,11 +230,11 @@ check_last_nodes(SfEdit *edit, uint16 depth, uint64 nunits)
 {
 	for (uint16 level = 0; nunits > 0 && level < depth; level++)
 	{
-		uint64		index = (nunits - 1) / sf_inode_units_below(level + 1);
-		uint64		below = sf_inode_units_below(level);
-		uint64		entries = (nunits + below - 1) / below - index * sf_inode_capacity(level);
+		uint64		index = (nunits - 1) / sfi_inode_units_below(level + 1);
+		uint64		below = sfi_inode_units_below(level);
+		uint64		entries = (nunits + below - 1) / below - index * sfi_inode_capacity(level);
 
-		SF_INVARIANT(E3, entries == sf_inode_capacity(level) || is_changed(edit, level, index));
+		SF_INVARIANT(E3, entries == sfi_inode_capacity(level) || is_changed(edit, level, index));
 	}
 }
 #else
@@ -264,7 +264,7 @@ fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *a
 	check_node(batch->edit, node);
 	inode->object_id = batch->edit->loc.object_id;
 	inode->stamp = first_stamp + i;
-	inode->first_unit = node->index * sf_inode_units_below(node->level + 1);
+	inode->first_unit = node->index * sfi_inode_units_below(node->level + 1);
 	inode->level = node->level;
 	inode->nentries = entries_inside(batch->edit, node->level, node->index);
 	len = SF_INODE_HEADER + inode->nentries * entry;
@@ -361,8 +361,8 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 	edit->loc.flags = SF_LOC_INODE | (base == NULL ? 0 : base->flags & SF_LOC_UNITS);
 	edit->context = CurrentMemoryContext;
 	edit->nunits = base == NULL ? 0 : base->nunits;
-	edit->depth = sf_inode_depth(edit->nunits);
-	edit->root = base == NULL ? SF_HOLE_CHILD : sf_object_root(base);
+	edit->depth = sfi_inode_depth(edit->nunits);
+	edit->root = base == NULL ? SF_HOLE_CHILD : sfi_object_root(base);
 	edit->made = made;
 	edit->arg = arg;
 	edit->nnodes = 0;
@@ -370,7 +370,7 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 	{
 		SfInode    *inode = get_node(edit, 0, 0)->inode;
 
-		sf_object_flat_units(base, 0, base->nunits, inode->u.units);
+		sfi_object_flat_units(base, 0, base->nunits, inode->u.units);
 		edit->nodes[0].changed = true;
 	}
 	return edit;
@@ -382,7 +382,7 @@ cut_node(SfEdit *edit, uint16 level, uint64 index)
 {
 	EditNode   *node = get_node(edit, level, index);
 
-	for (uint64 i = entries_inside(edit, level, index); i < sf_inode_capacity(level); i++)
+	for (uint64 i = entries_inside(edit, level, index); i < sfi_inode_capacity(level); i++)
 		if (!SF_BREAKS(e2))
 			make_hole(node->inode, level, i);
 	node->changed = true;
@@ -408,13 +408,13 @@ shrink(SfEdit *edit, uint64 nunits)
 	for (int i = edit->nnodes - 1; i >= 0; i--)
 		if (entries_inside(edit, edit->nodes[i].level, edit->nodes[i].index) == 0)
 			forget_node(edit, &edit->nodes[i]);
-	while (edit->depth > sf_inode_depth(nunits))
+	while (edit->depth > sfi_inode_depth(nunits))
 		lower_root(edit);
 	if (nunits == 0)
 		edit->root = SF_HOLE_CHILD;
 	else
 		for (uint16 level = 0; level < edit->depth; level++)
-			cut_node(edit, level, (nunits - 1) / sf_inode_units_below(level + 1));
+			cut_node(edit, level, (nunits - 1) / sfi_inode_units_below(level + 1));
 }
 
 static void
@@ -439,14 +439,14 @@ grow(SfEdit *edit, uint64 nunits)
 	/* E3 */
 	for (uint16 level = 0; edit->nunits > 0 && level < depth && !SF_BREAKS(e3); level++)
 	{
-		uint64		index = last / sf_inode_units_below(level + 1);
+		uint64		index = last / sfi_inode_units_below(level + 1);
 
-		if (entries_inside(edit, level, index) < sf_inode_capacity(level))
+		if (entries_inside(edit, level, index) < sfi_inode_capacity(level))
 			get_node(edit, level, index)->changed = true;
 	}
 	edit->nunits = nunits;
 	check_last_nodes(edit, depth, last + 1);
-	while (edit->depth < sf_inode_depth(nunits))
+	while (edit->depth < sfi_inode_depth(nunits))
 		raise_root(edit);
 }
 
@@ -458,7 +458,7 @@ sf_object_edit_resize(SfEdit *edit, uint64 nunits)
 		shrink(edit, nunits);
 	else if (nunits > edit->nunits)
 		grow(edit, nunits);
-	SF_ASSERT(edit->nunits == nunits && edit->depth == sf_inode_depth(nunits));
+	SF_ASSERT(edit->nunits == nunits && edit->depth == sfi_inode_depth(nunits));
 }
 
 void
@@ -466,7 +466,7 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 {
 	EditNode   *leaf;
 
-	SF_ASSERT(unit_no < edit->nunits && edit->depth == sf_inode_depth(edit->nunits));
+	SF_ASSERT(unit_no < edit->nunits && edit->depth == sfi_inode_depth(edit->nunits));
 	if (unit->flags != SF_CODEC_RAW)
 		edit->loc.flags |= SF_LOC_UNITS;
 	SF_ASSERT(sf_format_unit_problem(unit, edit->loc.flags, SF_PLAIN_UNKNOWN) == NULL);

@@ -52,7 +52,7 @@ typedef struct EditedPiece
 } EditedPiece;
 
 bool
-sf_object_goes_on(const SfPiece *last, const SfPiece *piece)
+sfi_object_goes_on(const SfPiece *last, const SfPiece *piece)
 {
 	if (last->kind != piece->kind)
 		return false;
@@ -69,7 +69,7 @@ sf_object_goes_on(const SfPiece *last, const SfPiece *piece)
 }
 
 uint64
-sf_object_add_lengths(uint64 a, uint64 b)
+sfi_object_add_lengths(uint64 a, uint64 b)
 {
 	int64		sum;
 
@@ -82,7 +82,7 @@ sf_object_add_lengths(uint64 a, uint64 b)
 }
 
 void
-sf_object_check_edited_size(Size data, uint64 npieces)
+sfi_object_check_edited_size(Size data, uint64 npieces)
 {
 	if (data + npieces * sizeof(EditedPiece) > MaxAllocSize - VARHDRSZ - sizeof(EditedHeader))
 		ereport(ERROR,
@@ -108,7 +108,7 @@ struct SfValues
 };
 
 SfValues *
-sf_values_begin(uint64 n)
+sfi_values_begin(uint64 n)
 {
 	SfValues   *values = palloc(sizeof(SfValues));
 	uint64		size = 16;
@@ -121,7 +121,7 @@ sf_values_begin(uint64 n)
 }
 
 void
-sf_values_end(SfValues *values)
+sfi_values_end(SfValues *values)
 {
 	pfree(values->slots);
 	pfree(values);
@@ -152,7 +152,7 @@ slot_of(SfValues *values, const struct varlena *value)
 }
 
 struct varlena **
-sf_values_find(SfValues *values, const struct varlena *value)
+sfi_values_find(SfValues *values, const struct varlena *value)
 {
 	return &slot_of(values, value)->value;
 }
@@ -170,8 +170,8 @@ merge_pieces(const SfPiece *pieces, int npieces, SfPiece *merged, uint64 *length
 	{
 		if (pieces[i].length == 0)
 			continue;
-		sum = sf_object_add_lengths(sum, pieces[i].length);
-		if (n > 0 && sf_object_goes_on(&merged[n - 1], &pieces[i]))
+		sum = sfi_object_add_lengths(sum, pieces[i].length);
+		if (n > 0 && sfi_object_goes_on(&merged[n - 1], &pieces[i]))
 			merged[n - 1].length += pieces[i].length;
 		else
 			merged[n++] = pieces[i];
@@ -184,7 +184,7 @@ merge_pieces(const SfPiece *pieces, int npieces, SfPiece *merged, uint64 *length
 static Size
 place_data(const SfPiece *pieces, int n, EditedPiece *out)
 {
-	SfValues   *values = sf_values_begin(n);
+	SfValues   *values = sfi_values_begin(n);
 	Size		size = 0;
 
 	for (int i = 0; i < n; i++)
@@ -205,9 +205,9 @@ place_data(const SfPiece *pieces, int n, EditedPiece *out)
 			}
 			out[i].place = slot->place;
 		}
-		sf_object_check_edited_size(size, n);
+		sfi_object_check_edited_size(size, n);
 	}
-	sf_values_end(values);
+	sfi_values_end(values);
 	return size;
 }
 
@@ -268,7 +268,7 @@ sf_object_edited(const SfPiece *pieces, int npieces)
 
 	sf_base_require_preload();
 	header.npieces = merge_pieces(pieces, npieces, merged, &header.length);
-	sf_object_check_edited_size(0, header.npieces);
+	sfi_object_check_edited_size(0, header.npieces);
 	out = palloc(Max(header.npieces, 1) * sizeof(EditedPiece));
 	size = VARHDRSZ + sizeof(header) + header.npieces * sizeof(EditedPiece) +
 		place_data(merged, header.npieces, out);
@@ -345,7 +345,7 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 	const char *data = VARDATA_ANY(edited);
 	EditedHeader header = get_header(edited);
 	SfPiece    *result = palloc_extended(Max(header.npieces, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
-	SfValues   *values = sf_values_begin(header.npieces);
+	SfValues   *values = sfi_values_begin(header.npieces);
 	const char *behind = data + sizeof(header) + header.npieces * sizeof(EditedPiece);
 	Size		size = data + VARSIZE_ANY_EXHDR(edited) - behind;
 	uint64		total = 0;
@@ -372,7 +372,7 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 		}
 	}
 	require_sound(total == header.length);
-	sf_values_end(values);
+	sfi_values_end(values);
 	*pieces = result;
 	return header.npieces;
 }

@@ -16,27 +16,27 @@
 #include "object/object_internal.h"
 
 uint64
-sf_inode_units_below(uint16 level)
+sfi_inode_units_below(uint16 level)
 {
 	uint64		n = 1;
 
 	for (uint16 l = 0; l < level; l++)
-		n *= sf_inode_capacity(l);
+		n *= sfi_inode_capacity(l);
 	return n;
 }
 
 uint16
-sf_inode_depth(uint64 nunits)
+sfi_inode_depth(uint64 nunits)
 {
 	uint16		depth = 1;
 
-	while (sf_inode_units_below(depth) < nunits)
+	while (sfi_inode_units_below(depth) < nunits)
 		depth++;
 	return depth;
 }
 
 SfInode *
-sf_inode_alloc(void)
+sfi_inode_alloc(void)
 {
 	return palloc(SF_PAGE_CONTENT);
 }
@@ -48,7 +48,7 @@ read_flat(const SfLocator *loc, SfInode *inode)
 	memset(inode, 0, SF_INODE_HEADER);
 	inode->object_id = loc->object_id;
 	inode->nentries = loc->nunits;
-	sf_object_flat_units(loc, 0, loc->nunits, inode->u.units);
+	sfi_object_flat_units(loc, 0, loc->nunits, inode->u.units);
 }
 
 /* Can these be units, each on one page of the space map? */
@@ -88,7 +88,7 @@ require_reused(SfPageType type, const SfInode *inode, SfChild pointer)
 }
 
 void
-sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level, SfInode *inode)
+sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level, SfInode *inode)
 {
 	SfPageType	type;
 
@@ -112,7 +112,7 @@ sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 leve
 				 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
 	}
 	if (inode->level != level || inode->nentries == 0 ||
-		inode->nentries > sf_inode_capacity(level) ||
+		inode->nentries > sfi_inode_capacity(level) ||
 		(level == 0 && !units_are_sane(loc, inode)))
 		report_damaged_page(pointer.page, psprintf("Expected level %u, found level %u with %u entries.",
 												   level, inode->level, inode->nentries));
@@ -156,12 +156,12 @@ static void
 read_level(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 		   uint64 node_first, UnitRange *range)
 {
-	SfInode    *inode = sf_inode_alloc();
-	uint64		below = sf_inode_units_below(level);
+	SfInode    *inode = sfi_inode_alloc();
+	uint64		below = sfi_inode_units_below(level);
 	uint64		from = range->first > node_first ? (range->first - node_first) / below : 0;
 	uint64		to = (range->first + range->n - 1 - node_first) / below + 1;
 
-	sf_inode_read(seg, loc, pointer, level, inode);
+	sfi_inode_read(seg, loc, pointer, level, inode);
 	for (uint64 i = from; i < Min(to, inode->nentries); i++)
 	{
 		uint64		first = node_first + i * below;
@@ -189,12 +189,12 @@ sf_object_units(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n, Sf
 		return;
 	if (!(loc->flags & SF_LOC_INODE))
 	{
-		sf_object_flat_units(loc, first, n, units);
+		sfi_object_flat_units(loc, first, n, units);
 		return;
 	}
 	/* what the tree does not say shows as a unit that fails its check */
 	memset(units, 0, n * sizeof(SfUnit));
-	read_level(seg, loc, sf_object_root(loc), loc->depth - 1, 0, &range);
+	read_level(seg, loc, sfi_object_root(loc), loc->depth - 1, 0, &range);
 }
 
 /* The first unit from first on, below a node, that is stored; or not_found. */
@@ -202,11 +202,11 @@ static uint64
 next_stored(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 			uint64 node_first, uint64 first, uint64 not_found)
 {
-	SfInode    *inode = sf_inode_alloc();
-	uint64		below = sf_inode_units_below(level);
+	SfInode    *inode = sfi_inode_alloc();
+	uint64		below = sfi_inode_units_below(level);
 	uint64		found = not_found;
 
-	sf_inode_read(seg, loc, pointer, level, inode);
+	sfi_inode_read(seg, loc, pointer, level, inode);
 	for (uint64 i = first > node_first ? (first - node_first) / below : 0;
 		 i < inode->nentries && found == not_found; i++)
 	{
@@ -225,5 +225,5 @@ sf_object_next_stored(SfSegment *seg, const SfLocator *loc, uint64 first)
 {
 	if (!(loc->flags & SF_LOC_INODE) || first >= loc->nunits)
 		return Min(first, loc->nunits);
-	return next_stored(seg, loc, sf_object_root(loc), loc->depth - 1, 0, first, loc->nunits);
+	return next_stored(seg, loc, sfi_object_root(loc), loc->depth - 1, 0, first, loc->nunits);
 }

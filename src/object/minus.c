@@ -96,8 +96,8 @@ other_child(Minus *minus, const Other *other, const SfInode *node, uint16 level,
 			? (Other) {OTHER_NODE, node->u.children[i]} : nothing;
 	if (other->kind == OTHER_NONE || i > 0)
 		return nothing;
-	return level == sf_object_depth(minus->other) - 1
-		? (Other) {OTHER_NODE, sf_object_root(minus->other)} : *other;
+	return level == sfi_object_depth(minus->other) - 1
+		? (Other) {OTHER_NODE, sfi_object_root(minus->other)} : *other;
 }
 
 /* Is it the same page?  A flat map has none. */
@@ -114,7 +114,7 @@ read_node(void *arg)
 {
 	NodeStep   *step = arg;
 
-	sf_inode_read(step->minus->seg, step->minus->loc, step->pointer, step->level, step->node);
+	sfi_inode_read(step->minus->seg, step->minus->loc, step->pointer, step->level, step->node);
 }
 
 /* Read a node; without entries when it cannot be and damaged is told. */
@@ -143,18 +143,18 @@ minus_node(Minus *minus, SfChild pointer, uint16 level, const Other *other)
 	SfInode    *node;
 	SfInode    *other_node;
 
-	SF_ASSERT(level < sf_object_depth(minus->loc));
+	SF_ASSERT(level < sfi_object_depth(minus->loc));
 	if (same_node(minus, pointer, other))
 		return;
 	CHECK_FOR_INTERRUPTS();
 	if (minus->loc->flags & SF_LOC_INODE)
 		add_page(minus, pointer.page);
-	node = sf_inode_alloc();
-	other_node = sf_inode_alloc();
+	node = sfi_inode_alloc();
+	other_node = sfi_inode_alloc();
 	other_node->nentries = 0;
 	read_node_or_tell(minus, pointer, level, node);
 	if (other->kind == OTHER_NODE)
-		sf_inode_read(minus->seg, minus->other, other->pointer, level, other_node);
+		sfi_inode_read(minus->seg, minus->other, other->pointer, level, other_node);
 	for (uint32 i = 0; i < node->nentries; i++)
 	{
 		if (level == 0)
@@ -183,15 +183,15 @@ other_at_root(Minus *minus, uint16 level)
 
 	if (minus->other == NULL)
 		return nothing;
-	other_level = sf_object_depth(minus->other) - 1;
-	pointer = sf_object_root(minus->other);
+	other_level = sfi_object_depth(minus->other) - 1;
+	pointer = sfi_object_root(minus->other);
 	if (other_level < level)
 		return (Other) {OTHER_ABOVE};
 	/* deeper: what corresponds is below its first entries */
-	node = sf_inode_alloc();
+	node = sfi_inode_alloc();
 	for (; other_level > level; other_level--)
 	{
-		sf_inode_read(minus->seg, minus->other, pointer, other_level, node);
+		sfi_inode_read(minus->seg, minus->other, pointer, other_level, node);
 		pointer = node->u.children[0];
 		if (pointer.page == SF_NO_PAGE)
 			return nothing;
@@ -205,13 +205,13 @@ static SfOwned
 walk(Minus *minus)
 {
 	SfOwned		owned = {0};
-	uint16		level = sf_object_depth(minus->loc) - 1;
+	uint16		level = sfi_object_depth(minus->loc) - 1;
 	Other		at_root = other_at_root(minus, level);
 
 	minus->owned = &owned;
 	minus->runs_size = 8;
 	owned.runs = palloc(minus->runs_size * sizeof(SfRun));
-	minus_node(minus, sf_object_root(minus->loc), level, &at_root);
+	minus_node(minus, sfi_object_root(minus->loc), level, &at_root);
 	return owned;
 }
 

@@ -71,20 +71,20 @@ sf_object_require_genuine(SfSegment *seg, const SfLocator *loc)
 }
 
 uint16
-sf_object_depth(const SfLocator *loc)
+sfi_object_depth(const SfLocator *loc)
 {
 	return loc->flags & SF_LOC_INODE ? loc->depth : 1;
 }
 
 SfChild
-sf_object_root(const SfLocator *loc)
+sfi_object_root(const SfLocator *loc)
 {
 	return loc->flags & SF_LOC_INODE ? (SfChild) {loc->root_stamp, loc->root_page, 0}
 		: SF_HOLE_CHILD;
 }
 
 void
-sf_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units)
+sfi_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units)
 {
 	SfFlatMap	map;
 

@@ -120,30 +120,30 @@ extern uint64 sf_object_edited_length(const struct varlena *edited);
 
 /* The rope that a datum is, or NULL. */
 typedef struct SfRope SfRope;
-extern SfRope *sf_rope_of(Datum value);
+extern SfRope *sf_object_rope_of(Datum value);
 
 /*
  * Make one, in a context below parent: begin, append, and take its datum.  like:
  * one that much of it will come from, which makes that cheap; or NULL.  An
  * ERROR in between needs no cleaning up.
  */
-extern SfRope *sf_rope_begin(SfRope *like, MemoryContext parent);
-extern void sf_rope_append_pieces(SfRope *rope, const SfPiece *pieces, int npieces);
-extern void sf_rope_append_range(SfRope *rope, const SfRope *from, uint64 start, uint64 end);
-extern Datum sf_rope_datum(SfRope *rope);
+extern SfRope *sf_object_rope_begin(SfRope *like, MemoryContext parent);
+extern void sf_object_rope_append_pieces(SfRope *rope, const SfPiece *pieces, int npieces);
+extern void sf_object_rope_append_range(SfRope *rope, const SfRope *from, uint64 start, uint64 end);
+extern Datum sf_object_rope_datum(SfRope *rope);
 
-extern uint64 sf_rope_length(const SfRope *rope);
-extern int	sf_rope_npieces(const SfRope *rope);
-extern bool sf_rope_has_values(const SfRope *rope);
+extern uint64 sf_object_rope_length(const SfRope *rope);
+extern int	sf_object_rope_npieces(const SfRope *rope);
+extern bool sf_object_rope_has_values(const SfRope *rope);
 
 /* Bytes that a flat copy takes at most, besides its list of pieces. */
-extern uint64 sf_rope_data(const SfRope *rope);
+extern uint64 sf_object_rope_data(const SfRope *rope);
 
 /* Its pieces (palloc'd), as of sf_object_pieces(); they live as long as the rope. */
-extern int	sf_rope_pieces(const SfRope *rope, SfPiece **pieces);
+extern int	sf_object_rope_pieces(const SfRope *rope, SfPiece **pieces);
 
 /* Bytes [start, end), which it has, as a flat value; touches no more of it. */
-extern struct varlena *sf_rope_part(const SfRope *rope, uint64 start, uint64 end);
+extern struct varlena *sf_object_rope_part(const SfRope *rope, uint64 start, uint64 end);
 
 /* ---- ownership ---- */
 

@@ -24,47 +24,47 @@
 
 /* Entries that a node of a level holds. */
 static inline uint64
-sf_inode_capacity(uint16 level)
+sfi_inode_capacity(uint16 level)
 {
 	return level == 0 ? SF_INODE_MAX_UNITS : SF_INODE_MAX_CHILDREN;
 }
 
 /* Units below one entry of a node of a level. */
-extern uint64 sf_inode_units_below(uint16 level);
+extern uint64 sfi_inode_units_below(uint16 level);
 
 /* Levels of a tree for that many units; at least 1. */
-extern uint16 sf_inode_depth(uint64 nunits);
+extern uint16 sfi_inode_depth(uint64 nunits);
 
 /* The pointer to nothing: all units below it are holes. */
 #define SF_HOLE_CHILD	((SfChild) {0, SF_NO_PAGE, 0})
 
 /* An uninitialised node (palloc'd). */
-extern SfInode *sf_inode_alloc(void);
+extern SfInode *sfi_inode_alloc(void);
 
-extern uint16 sf_object_depth(const SfLocator *loc);
-extern SfChild sf_object_root(const SfLocator *loc);
+extern uint16 sfi_object_depth(const SfLocator *loc);
+extern SfChild sfi_object_root(const SfLocator *loc);
 
 /*
  * The node that a pointer of an object's map leads to, made sure that it is
  * the one meant.  For a flat map, which has the root only, the pointer is not
  * looked at.
  */
-extern void sf_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
-						  SfInode *inode);
+extern void sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
+						   SfInode *inode);
 
 /* Units [first, first + n) of a flat map. */
-extern void sf_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units);
+extern void sfi_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units);
 
 /* ---- edited.c ---- */
 
 /* Does a piece go on where the one before it ends? */
-extern bool sf_object_goes_on(const SfPiece *last, const SfPiece *piece);
+extern bool sfi_object_goes_on(const SfPiece *last, const SfPiece *piece);
 
 /* The sum of two lengths; ERROR PROGRAM_LIMIT_EXCEEDED above 2^63 - 1. */
-extern uint64 sf_object_add_lengths(uint64 a, uint64 b);
+extern uint64 sfi_object_add_lengths(uint64 a, uint64 b);
 
 /* ERROR PROGRAM_LIMIT_EXCEEDED when that many bytes and pieces do not fit into a datum. */
-extern void sf_object_check_edited_size(Size data, uint64 npieces);
+extern void sfi_object_check_edited_size(Size data, uint64 npieces);
 
 /*
  * A set of at most n values, in CurrentMemoryContext, compared by their bytes.
@@ -72,8 +72,8 @@ extern void sf_object_check_edited_size(Size data, uint64 npieces);
  * or itself.
  */
 typedef struct SfValues SfValues;
-extern SfValues *sf_values_begin(uint64 n);
-extern struct varlena **sf_values_find(SfValues *values, const struct varlena *value);
-extern void sf_values_end(SfValues *values);
+extern SfValues *sfi_values_begin(uint64 n);
+extern struct varlena **sfi_values_find(SfValues *values, const struct varlena *value);
+extern void sfi_values_end(SfValues *values);
 
 #endif							/* SF_OBJECT_INTERNAL_H */

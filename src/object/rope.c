@@ -119,7 +119,7 @@ store_piece(Store *store, SfPiece piece, SfValues *values)
 		piece.bytes = memcpy(store_alloc(store, piece.length), piece.bytes, piece.length);
 	else if (piece.kind == SF_PIECE_VALUE)
 	{
-		copy = sf_values_find(values, piece.value);
+		copy = sfi_values_find(values, piece.value);
 		if (*copy == NULL)
 		{
 			*copy = sf_object_copy(piece.value, store->context);
@@ -159,8 +159,8 @@ new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 	node->left = left;
 	node->right = right;
 	node->piece = piece;
-	node->length = sf_object_add_lengths(sf_object_add_lengths(Length(left), piece.length),
-										 Length(right));
+	node->length = sfi_object_add_lengths(sfi_object_add_lengths(Length(left), piece.length),
+										  Length(right));
 	node->data = Data(left) + data_of(&piece) + Data(right);
 	node->nvalues = Values(left) + (piece.kind == SF_PIECE_VALUE) + Values(right);
 	node->npieces = Pieces(left) + 1 + Pieces(right);
@@ -233,10 +233,10 @@ concat(Store *store, RopeNode *left, RopeNode *right)
 	while (first->left != NULL)
 		first = first->left;
 	right = without_first(store, right);
-	if (!sf_object_goes_on(&last->piece, &first->piece))
+	if (!sfi_object_goes_on(&last->piece, &first->piece))
 		return join(store, left, first->piece, right);
 	piece = last->piece;
-	piece.length = sf_object_add_lengths(piece.length, first->piece.length);
+	piece.length = sfi_object_add_lengths(piece.length, first->piece.length);
 	return join(store, without_last(store, left), piece, right);
 }
 
@@ -337,13 +337,13 @@ static RopeNode *
 copy_tree(Store *store, const RopeNode *node)
 {
 	SfPiece    *pieces = palloc_extended(Max(Pieces(node), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
-	SfValues   *values = sf_values_begin(Values(node));
+	SfValues   *values = sfi_values_begin(Values(node));
 	int			n = 0;
 	RopeNode   *copy;
 
 	list_pieces(node, pieces, &n);
 	copy = build(store, pieces, n, values);
-	sf_values_end(values);
+	sfi_values_end(values);
 	pfree(pieces);
 	return copy;
 }
@@ -359,7 +359,7 @@ flat_size(ExpandedObjectHeader *header)
 	{
 		MemoryContext old = MemoryContextSwitchTo(header->eoh_context);
 		SfPiece    *pieces;
-		int			n = sf_rope_pieces(rope, &pieces);
+		int			n = sf_object_rope_pieces(rope, &pieces);
 
 		rope->flat = sf_object_edited(pieces, n);
 		pfree(pieces);
@@ -382,7 +382,7 @@ flatten(ExpandedObjectHeader *header, void *result, Size size)
 static const ExpandedObjectMethods methods = {flat_size, flatten};
 
 SfRope *
-sf_rope_of(Datum value)
+sf_object_rope_of(Datum value)
 {
 	SfRope	   *rope;
 
@@ -393,7 +393,7 @@ sf_rope_of(Datum value)
 }
 
 SfRope *
-sf_rope_begin(SfRope *like, MemoryContext parent)
+sf_object_rope_begin(SfRope *like, MemoryContext parent)
 {
 	MemoryContext context;
 	SfRope	   *rope;
@@ -410,31 +410,31 @@ sf_rope_begin(SfRope *like, MemoryContext parent)
 }
 
 uint64
-sf_rope_length(const SfRope *rope)
+sf_object_rope_length(const SfRope *rope)
 {
 	return Length(rope->root);
 }
 
 bool
-sf_rope_has_values(const SfRope *rope)
+sf_object_rope_has_values(const SfRope *rope)
 {
 	return Values(rope->root) > 0;
 }
 
 int
-sf_rope_npieces(const SfRope *rope)
+sf_object_rope_npieces(const SfRope *rope)
 {
 	return Pieces(rope->root);
 }
 
 uint64
-sf_rope_data(const SfRope *rope)
+sf_object_rope_data(const SfRope *rope)
 {
 	return Data(rope->root);
 }
 
 int
-sf_rope_pieces(const SfRope *rope, SfPiece **pieces)
+sf_object_rope_pieces(const SfRope *rope, SfPiece **pieces)
 {
 	int			n = 0;
 
@@ -444,13 +444,13 @@ sf_rope_pieces(const SfRope *rope, SfPiece **pieces)
 }
 
 struct varlena *
-sf_rope_part(const SfRope *rope, uint64 start, uint64 end)
+sf_object_rope_part(const SfRope *rope, uint64 start, uint64 end)
 {
 	int			n = list_part(rope->root, start, end, NULL);
 	SfPiece    *pieces = palloc_extended(Max(n, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	struct varlena *part;
 
-	SF_ASSERT(start <= end && end <= sf_rope_length(rope));
+	SF_ASSERT(start <= end && end <= sf_object_rope_length(rope));
 	list_part(rope->root, start, end, pieces);
 	part = sf_object_edited(pieces, n);
 	pfree(pieces);
@@ -461,21 +461,21 @@ static void
 append(SfRope *rope, RopeNode *node)
 {
 	rope->root = concat(rope->store, rope->root, node);
-	sf_object_check_edited_size(Data(rope->root), Pieces(rope->root));
+	sfi_object_check_edited_size(Data(rope->root), Pieces(rope->root));
 }
 
 void
-sf_rope_append_pieces(SfRope *rope, const SfPiece *pieces, int npieces)
+sf_object_rope_append_pieces(SfRope *rope, const SfPiece *pieces, int npieces)
 {
-	SfValues   *values = sf_values_begin(npieces);
+	SfValues   *values = sfi_values_begin(npieces);
 	RopeNode   *node = build(rope->store, pieces, npieces, values);
 
-	sf_values_end(values);
+	sfi_values_end(values);
 	append(rope, node);
 }
 
 void
-sf_rope_append_range(SfRope *rope, const SfRope *from, uint64 start, uint64 end)
+sf_object_rope_append_range(SfRope *rope, const SfRope *from, uint64 start, uint64 end)
 {
 	RopeNode   *node;
 
@@ -505,7 +505,7 @@ move_to_own_store(SfRope *rope)
 	if (store->used < store->move_at || store->used < 4 * live)
 		return;
 	store->move_at = store->used + Max(live, STORE_SMALL);
-	fresh = sf_rope_begin(NULL, CurrentMemoryContext);
+	fresh = sf_object_rope_begin(NULL, CurrentMemoryContext);
 	root = copy_tree(fresh->store, rope->root);
 	leave_store(rope);
 	enter_store(rope, fresh->store);
@@ -515,7 +515,7 @@ move_to_own_store(SfRope *rope)
 }
 
 Datum
-sf_rope_datum(SfRope *rope)
+sf_object_rope_datum(SfRope *rope)
 {
 	move_to_own_store(rope);
 	return EOHPGetRWDatum(&rope->header);

@@ -98,7 +98,7 @@ take_seat(SfReader *reader)
 }
 
 void
-sf_read_leave_seat(SfReader *reader)
+sfi_read_leave_seat(SfReader *reader)
 {
 	SF_ASSERT(reader->seat == NULL || seat_is_valid(reader));
 	if (reader->seat != NULL)
@@ -107,7 +107,7 @@ sf_read_leave_seat(SfReader *reader)
 }
 
 void
-sf_read_clear_seats(void)
+sfi_read_clear_seats(void)
 {
 	for (int i = 0; i < SEATS; i++)
 		seats[i].owner = NULL;
@@ -135,7 +135,7 @@ look_up(void *arg)
 		reader->units = MemoryContextAlloc(reader->context, SF_INODE_MAX_UNITS * sizeof(SfUnit));
 	SF_ASSERT(first < reader->loc.nunits && what->unit_no < first + n);
 	reader->nknown = 0;
-	sf_read_look_up(what->job, first, n, reader->units);
+	sfi_read_look_up(what->job, first, n, reader->units);
 	reader->first_known = first;
 	reader->nknown = n;
 }
@@ -158,7 +158,7 @@ look_up_ahead(LookUp *what)
 }
 
 const SfUnit *
-sf_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
+sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 {
 	LookUp		what = {reader, job, unit_no};
 
@@ -215,14 +215,14 @@ plan_next(SfReader *reader, SfReadJob *job, uint64 limit, SfReadChunk *chunk)
 	uint32		n;
 
 	while (reader->next_unit < limit &&
-		   (unit = sf_read_find_unit(reader, job, reader->next_unit, &n)) != NULL &&
+		   (unit = sfi_read_find_unit(reader, job, reader->next_unit, &n)) != NULL &&
 		   unit->start == SF_HOLE)
 		reader->next_unit++;
-	if (reader->next_unit >= limit || unit == NULL || !sf_read_is_there(job, unit))
+	if (reader->next_unit >= limit || unit == NULL || !sfi_read_is_there(job, unit))
 		return false;
 	n = Min(n, limit - reader->next_unit);
-	sf_read_plan_chunk(job, unit, reader->next_unit,
-					   job->buffered ? Min(n, CACHED_CHUNK_UNITS) : n, chunk);
+	sfi_read_plan_chunk(job, unit, reader->next_unit,
+						job->buffered ? Min(n, CACHED_CHUNK_UNITS) : n, chunk);
 	reader->next_unit += chunk->nunits;
 	return true;
 }
@@ -240,7 +240,7 @@ fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
 
 		if (!plan_next(reader, job, limit, chunk))
 			break;
-		sf_read_start_chunk(job, chunk);
+		sfi_read_start_chunk(job, chunk);
 		chunk->may_reread = true;
 		seat->busy++;
 	}
@@ -260,7 +260,7 @@ wait_chunk(SfReadJob *job, SfReadChunk *chunk)
 	SfReadJob	quiet_job = *job;
 
 	quiet_job.target = &quiet;
-	return sf_read_wait_chunk(&quiet_job, chunk);
+	return sfi_read_wait_chunk(&quiet_job, chunk);
 }
 
 /*
@@ -275,7 +275,7 @@ take_chunk(SfReader *reader, SfReadJob *job, SfReadChunk *chunk, uint64 unit_no)
 
 	SF_ASSERT(unit_no >= chunk->first_unit && unit_no < end);
 	for (; unit_no < end; unit_no++)
-		sf_read_deliver_unit(job, chunk, unit_no - chunk->first_unit);
+		sfi_read_deliver_unit(job, chunk, unit_no - chunk->first_unit);
 	if (sf_unit_start(chunk_end) <= job->target->offset + job->target->len)
 		drop_oldest(reader, job);
 	return unit_no;
@@ -294,8 +294,8 @@ read_rest(SfReader *reader, SfReadJob *job, uint64 unit_no)
 	rest.offset += skip;
 	rest.len -= skip;
 	rest_job.target = &rest;
-	sf_read_leave_seat(reader);
-	sf_read_units(&rest_job);
+	sfi_read_leave_seat(reader);
+	sfi_read_units(&rest_job);
 }
 
 /* Take a seat, or go on in the one there is. */
@@ -304,7 +304,7 @@ be_seated(SfReader *reader, SfReadJob *job)
 {
 	/* storage that has been moved has other files */
 	if (reader->seat != NULL && !SfNodeEquals(reader->node, job->seg->node))
-		sf_read_leave_seat(reader);
+		sfi_read_leave_seat(reader);
 	if (reader->seat != NULL)
 		return true;
 	if (!take_seat(reader))
@@ -315,7 +315,7 @@ be_seated(SfReader *reader, SfReadJob *job)
 }
 
 bool
-sf_read_ahead(SfReader *reader, SfReadJob *job)
+sfi_read_ahead(SfReader *reader, SfReadJob *job)
 {
 	uint64		unit_no = SfReadTargetFirst(job->target);
 	uint64		end = SfReadTargetEnd(job->target);
@@ -331,7 +331,7 @@ sf_read_ahead(SfReader *reader, SfReadJob *job)
 		SF_ASSERT(seat_is_valid(reader));
 		chunk = oldest_chunk(reader->seat);
 		if (unit_no < (chunk != NULL ? chunk->first_unit : reader->next_unit))
-			sf_read_deliver_hole(job, unit_no++);
+			sfi_read_deliver_hole(job, unit_no++);
 		else if (chunk != NULL && wait_chunk(job, chunk))
 			unit_no = take_chunk(reader, job, chunk, unit_no);
 		else

@@ -43,7 +43,7 @@ unit_end(const SfUnit *unit)
 }
 
 bool
-sf_read_is_there(const SfReadJob *job, const SfUnit *unit)
+sfi_read_is_there(const SfReadJob *job, const SfUnit *unit)
 {
 	return unit->stored_bytes != 0 && unit_end(unit) <= job->total_sectors;
 }
@@ -67,15 +67,15 @@ continues(const SfReadJob *job, const SfReadChunk *chunk, const SfUnit *unit)
 {
 	return unit->start == unit_end(&chunk->units[chunk->nunits - 1]) &&
 		unit->start / SF_FILE_SECTORS == chunk->units[0].start / SF_FILE_SECTORS &&
-		sf_read_is_there(job, unit) &&
+		sfi_read_is_there(job, unit) &&
 		(end_block(unit_end(unit)) - first_block(chunk)) * SF_BLOCK_SIZE <= SF_READ_CHUNK_BYTES;
 }
 
 void
-sf_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
-				   SfReadChunk *chunk)
+sfi_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
+					SfReadChunk *chunk)
 {
-	SF_ASSERT(n > 0 && units[0].start != SF_HOLE && sf_read_is_there(job, &units[0]));
+	SF_ASSERT(n > 0 && units[0].start != SF_HOLE && sfi_read_is_there(job, &units[0]));
 	chunk->first_unit = first_unit;
 	chunk->units[0] = units[0];
 	chunk->nunits = 1;
@@ -116,14 +116,14 @@ lay_over(SfReadJob *job, const SfReadChunk *chunk, char *data)
 }
 
 bool
-sf_read_is_gathered(SfReadJob *job, const SfReadChunk *chunk)
+sfi_read_is_gathered(SfReadJob *job, const SfReadChunk *chunk)
 {
 	return lay_over(job, chunk, NULL) > 0;
 }
 
 /* Make a request for the block-aligned surroundings of a chunk. */
 void
-sf_read_start_chunk(SfReadJob *job, SfReadChunk *chunk)
+sfi_read_start_chunk(SfReadJob *job, SfReadChunk *chunk)
 {
 	uint64		first = first_block(chunk);
 	uint64		end = end_block(chunk->units[0].start + chunk->nsectors);
@@ -149,7 +149,7 @@ sf_read_start_chunk(SfReadJob *job, SfReadChunk *chunk)
 }
 
 void
-sf_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk)
+sfi_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk)
 {
 	if (job->buffered && SF_FAULT_IO(read_stale) != SF_FAULT_NONE)
 		chunk->data[0] ^= 1;
@@ -189,7 +189,7 @@ wait_request(SfReadJob *job, SfReadChunk *chunk)
 }
 
 bool
-sf_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk)
+sfi_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk)
 {
 	SF_ASSERT(chunk_is_valid(chunk));
 	SF_ASSERT(chunk->started || chunk->overlaid == chunk->nsectors);
@@ -200,7 +200,7 @@ sf_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk)
 	if (!wait_request(job, chunk))
 		return false;
 	job->stats->ioreap_time_us += sf_io_take_counts().reap_us;
-	sf_read_spoil_cached(job, chunk);
+	sfi_read_spoil_cached(job, chunk);
 	if (chunk->overlaid > 0)
 		(void) lay_over(job, chunk, chunk->data);
 	chunk->arrived = true;
@@ -274,7 +274,7 @@ checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
 	{
 		if (!may_be_better(chunk))
 		{
-			sf_read_report_mismatch(job, chunk->first_unit + i, unit, found);
+			sfi_read_report_mismatch(job, chunk->first_unit + i, unit, found);
 			return NULL;
 		}
 		reread_directly(job, chunk);
@@ -316,7 +316,7 @@ decode_unit(SfReadJob *job, uint64 unit_no, const SfUnit *unit, const char *stor
 
 	SF_ASSERT(wanted.len > 0 && wanted.skip + wanted.len <= plain_bytes);
 	if (!sf_transform_decode(unit, stored, plain, plain_bytes))
-		sf_read_report_undecodable(unit_no, unit);
+		sfi_read_report_undecodable(unit_no, unit);
 	if (plain == wanted.dst)
 		return;
 	memcpy(wanted.dst, plain + wanted.skip, wanted.len);
@@ -324,7 +324,7 @@ decode_unit(SfReadJob *job, uint64 unit_no, const SfUnit *unit, const char *stor
 }
 
 void
-sf_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
+sfi_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
 {
 	uint64		unit_no = chunk->first_unit + i;
 	const SfUnit *unit = &chunk->units[i];
@@ -341,7 +341,7 @@ sf_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
 }
 
 void
-sf_read_deliver_hole(SfReadJob *job, uint64 unit_no)
+sfi_read_deliver_hole(SfReadJob *job, uint64 unit_no)
 {
 	Wanted		wanted = wanted_of(job, unit_no);
 

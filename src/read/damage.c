@@ -38,7 +38,7 @@ report_left_behind(SfReadJob *job, const SfUnit *unit)
  * outlived its row and the space has been given back since.
  */
 void
-sf_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
+sfi_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
 {
 	SfRun		run = {unit->start, sf_unit_sectors(unit)};
 	char	   *detail = psprintf("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
@@ -70,7 +70,7 @@ sf_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint
 
 /* A unit lies where no data file is: gone, unless its place is in use. */
 void
-sf_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
+sfi_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
 {
 	SfRun		run = {unit->start, sf_unit_sectors(unit)};
 
@@ -100,7 +100,7 @@ sf_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
 
 /* Its stored bytes are what was written: the codec is not one of this version. */
 void
-sf_read_report_undecodable(uint64 unit_no, const SfUnit *unit)
+sfi_read_report_undecodable(uint64 unit_no, const SfUnit *unit)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),

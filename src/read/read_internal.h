@@ -53,14 +53,14 @@ typedef struct SfReadJob
 	SfStatCounters *stats;
 } SfReadJob;
 
-extern void sf_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc,
-								SfReadTarget *target);
+extern void sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc,
+								 SfReadTarget *target);
 
 /* Look up units, and the time that takes. */
-extern void sf_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units);
+extern void sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units);
 
 /* Read and check all units that a job's target touches. */
-extern void sf_read_units(SfReadJob *job);
+extern void sfi_read_units(SfReadJob *job);
 
 /* ---- chunk.c: consecutive units that lie side by side, one request ---- */
 
@@ -85,42 +85,42 @@ typedef struct SfReadChunk
 } SfReadChunk;
 
 /* Is a unit, which is no hole, where data files are? */
-extern bool sf_read_is_there(const SfReadJob *job, const SfUnit *unit);
+extern bool sfi_read_is_there(const SfReadJob *job, const SfUnit *unit);
 
 /* Make a chunk of the first of n units, which is there, and those that follow it. */
-extern void sf_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
-							   SfReadChunk *chunk);
+extern void sfi_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
+								SfReadChunk *chunk);
 
 /* Do gather buffers hold any part of a chunk? */
-extern bool sf_read_is_gathered(SfReadJob *job, const SfReadChunk *chunk);
+extern bool sfi_read_is_gathered(SfReadJob *job, const SfReadChunk *chunk);
 
-extern void sf_read_start_chunk(SfReadJob *job, SfReadChunk *chunk);
+extern void sfi_read_start_chunk(SfReadJob *job, SfReadChunk *chunk);
 
 /* Wait for it.  False when it could not be read and the target was told so. */
-extern bool sf_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk);
+extern bool sfi_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk);
 
 /* For tests: what a page cache that is behind the disk gives. */
-extern void sf_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk);
+extern void sfi_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk);
 
 /*
  * Check a unit of a chunk that has arrived, once; decode it, and copy what the target
  * wants of it.  Nothing is copied when it does not match and the target was told so.
  */
-extern void sf_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i);
+extern void sfi_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i);
 
 /* The same for a unit that is a hole. */
-extern void sf_read_deliver_hole(SfReadJob *job, uint64 unit_no);
+extern void sfi_read_deliver_hole(SfReadJob *job, uint64 unit_no);
 
 /* ---- damage.c ---- */
 
 /* A unit matches, but there is no codec that can decode it: ERROR. */
-SF_NORETURN extern void sf_read_report_undecodable(uint64 unit_no, const SfUnit *unit);
+SF_NORETURN extern void sfi_read_report_undecodable(uint64 unit_no, const SfUnit *unit);
 
 /* A unit does not match. */
-extern void sf_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found);
+extern void sfi_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found);
 
 /* A unit lies where no data file is. */
-extern void sf_read_report_beyond_end(SfReadJob *job, const SfUnit *unit);
+extern void sfi_read_report_beyond_end(SfReadJob *job, const SfUnit *unit);
 
 /* ---- ahead.c: reading ahead ---- */
 
@@ -159,19 +159,19 @@ struct SfReader
  * Read a target that goes on where the last one ended, and start reading what
  * comes next.  A seat is taken if there is one; false, and nothing done, if not.
  */
-extern bool sf_read_ahead(SfReader *reader, SfReadJob *job);
+extern bool sfi_read_ahead(SfReader *reader, SfReadJob *job);
 
 /*
  * A unit of a reader's value and how many are known from there on.  NULL: it is not
  * in the job's target, and not to be known yet.
  */
-extern const SfUnit *sf_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no,
-									   uint32 *n);
+extern const SfUnit *sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no,
+										uint32 *n);
 
 /* Forget what was read ahead. */
-extern void sf_read_leave_seat(SfReader *reader);
+extern void sfi_read_leave_seat(SfReader *reader);
 
 /* All seats are free; the readers that had them are told by the caller. */
-extern void sf_read_clear_seats(void);
+extern void sfi_read_clear_seats(void);
 
 #endif							/* SF_READ_INTERNAL_H */

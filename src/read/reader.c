@@ -38,7 +38,7 @@ end_reader(void *arg)
 	SfReader   *reader = arg;
 
 	dlist_delete(&reader->link);
-	sf_read_leave_seat(reader);
+	sfi_read_leave_seat(reader);
 	if (OidIsValid(reader->held))
 		sf_space_let_go(reader->held);
 }
@@ -113,9 +113,9 @@ is_cached(SfReader *reader, SfReadJob *job, int64 until)
 	for (int i = SAMPLES - 1; i >= 0; i--)
 	{
 		uint32		n;
-		const SfUnit *unit = sf_read_find_unit(reader, job, first + i * step, &n);
+		const SfUnit *unit = sfi_read_find_unit(reader, job, first + i * step, &n);
 
-		if (unit == NULL || unit->start == SF_HOLE || !sf_read_is_there(job, unit))
+		if (unit == NULL || unit->start == SF_HOLE || !sfi_read_is_there(job, unit))
 			continue;
 		asked++;
 		cached += sf_io_is_cached(job->files, unit->start * SF_SECTOR_SIZE);
@@ -142,8 +142,8 @@ goes_direct(SfReader *reader, SfReadJob *job)
 static void
 read_alone(SfReader *reader, SfReadJob *job)
 {
-	sf_read_leave_seat(reader);
-	sf_read_units(job);
+	sfi_read_leave_seat(reader);
+	sfi_read_units(job);
 }
 
 /* A piece that goes on where the last one ended. */
@@ -155,7 +155,7 @@ read_in_order(SfReader *reader, SfReadJob *job)
 		job->buffered = false;
 		job->files = sf_io_open(job->seg->node, false);
 	}
-	if ((job->buffered && is_whole_units(reader, job->target)) || !sf_read_ahead(reader, job))
+	if ((job->buffered && is_whole_units(reader, job->target)) || !sfi_read_ahead(reader, job))
 		read_alone(reader, job);
 	if (reader->seat != NULL && !OidIsValid(reader->held))
 		reader->held = sf_space_hold(job->seg);
@@ -173,7 +173,7 @@ read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
 	if (!reader->genuine)
 		sf_object_require_genuine(seg, &reader->loc);
 	reader->genuine = true;
-	sf_read_prepare_job(&job, seg, &reader->loc, target);
+	sfi_read_prepare_job(&job, seg, &reader->loc, target);
 	if (in_order)
 		read_in_order(reader, &job);
 	else
@@ -206,7 +206,7 @@ sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 	reader->in_call = false;
 	reader->next_offset = object_offset + len;
 	if (reader->next_offset == reader->end_offset)
-		sf_read_leave_seat(reader);
+		sfi_read_leave_seat(reader);
 }
 
 /*
@@ -225,5 +225,5 @@ sf_read_at_end(void)
 		reader->seat = NULL;
 		reader->held = InvalidOid;
 	}
-	sf_read_clear_seats();
+	sfi_read_clear_seats();
 }

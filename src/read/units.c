@@ -80,14 +80,14 @@ read_straight(SfReadJob *job, SfReadChunk *chunk)
 {
 	const char *bytes;
 
-	if (!goes_straight(job, chunk) || sf_read_is_gathered(job, chunk))
+	if (!goes_straight(job, chunk) || sfi_read_is_gathered(job, chunk))
 		return false;
 	chunk->io.files = job->files;
 	chunk->io.segment_offset = chunk->units[0].start * SF_SECTOR_SIZE;
 	chunk->io.buf = chunk->data;
 	chunk->io.is_write = chunk->io.durable = false;
 	sf_io_read_cached(&chunk->io);
-	sf_read_spoil_cached(job, chunk);
+	sfi_read_spoil_cached(job, chunk);
 	job->stats->direct_read_ops++;
 	job->stats->direct_read_bytes += chunk->io.len_bytes;
 	bytes = chunk->data;
@@ -105,7 +105,7 @@ static void
 take_chunk(SfReadJob *job, SfReadChunk *chunk)
 {
 	for (uint32 i = 0; i < chunk->nunits; i++)
-		sf_read_deliver_unit(job, chunk, i);
+		sfi_read_deliver_unit(job, chunk, i);
 }
 
 /* Can a unit be read at all?  If not, it has been dealt with. */
@@ -114,12 +114,12 @@ is_readable(SfReadJob *job, uint64 unit_no, const SfUnit *unit)
 {
 	if (unit->start == SF_HOLE)
 	{
-		sf_read_deliver_hole(job, unit_no);
+		sfi_read_deliver_hole(job, unit_no);
 		return false;
 	}
-	if (!sf_read_is_there(job, unit))
+	if (!sfi_read_is_there(job, unit))
 	{
-		sf_read_report_beyond_end(job, unit);
+		sfi_read_report_beyond_end(job, unit);
 		return false;
 	}
 	return true;
@@ -140,7 +140,7 @@ next_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n, uin
 	*next = i;
 	if (i == n)
 		return false;
-	sf_read_plan_chunk(job, &units[i], first_unit + i, n - i, chunk);
+	sfi_read_plan_chunk(job, &units[i], first_unit + i, n - i, chunk);
 	*next += chunk->nunits;
 	return true;
 }
@@ -168,12 +168,12 @@ read_window(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n)
 				break;
 			if (busy == 0 && read_straight(job, chunk))
 				continue;
-			sf_read_start_chunk(job, chunk);
+			sfi_read_start_chunk(job, chunk);
 			busy++;
 		}
 		if (busy == 0)
 			break;
-		if (sf_read_wait_chunk(job, &slots[oldest]))
+		if (sfi_read_wait_chunk(job, &slots[oldest]))
 			take_chunk(job, &slots[oldest]);
 		SF_ASSERT(busy > 0 && busy <= depth && depth <= nslots);
 		oldest = (oldest + 1) % depth;
@@ -184,7 +184,7 @@ read_window(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n)
 /* ---- jobs ---- */
 
 void
-sf_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
+sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 {
 	instr_time	start;
 	instr_time	end;
@@ -208,7 +208,7 @@ sf_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 }
 
 void
-sf_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfReadTarget *target)
+sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfReadTarget *target)
 {
 	job->seg = seg;
 	job->loc = loc;
@@ -227,7 +227,7 @@ sf_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRead
 }
 
 void
-sf_read_units(SfReadJob *job)
+sfi_read_units(SfReadJob *job)
 {
 	uint64		first = SfReadTargetFirst(job->target);
 	uint64		end = SfReadTargetEnd(job->target);
@@ -243,7 +243,7 @@ sf_read_units(SfReadJob *job)
 		if (first >= end)
 			break;
 		n = Min(end - first, UNITS_AT_ONCE);
-		sf_read_look_up(job, first, n, units);
+		sfi_read_look_up(job, first, n, units);
 		read_window(job, units, first, n);
 	}
 	pfree(units);

@@ -81,8 +81,8 @@ read_units(const SfLocator *loc, SfReadTarget *target)
 	SfReadJob	job;
 
 	sf_object_require_genuine(seg, loc);
-	sf_read_prepare_job(&job, seg, loc, target);
-	sf_read_units(&job);
+	sfi_read_prepare_job(&job, seg, loc, target);
+	sfi_read_units(&job);
 	sf_space_release(seg);
 }
 
@@ -177,9 +177,9 @@ sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 length
 
 	if (len == 0)
 		return;
-	sf_read_prepare_job(&job, seg, version, &target);
+	sfi_read_prepare_job(&job, seg, version, &target);
 	job.length_bytes = length_bytes;
-	sf_read_units(&job);
+	sfi_read_units(&job);
 }
 
 /* End of the units that are stored from a stored one on, at most n of them. */

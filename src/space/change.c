@@ -4,7 +4,7 @@
  *	  The one way in which pages of a segment relation change.
  *
  * A change is a set of locked buffers with a list of small operations for
- * each.  sf_change_finish() applies the operations in a critical section and
+ * each.  sfi_change_finish() applies the operations in a critical section and
  * writes one WAL record whose block data *are* the operations; redo applies
  * the same operations with the same function.  So a forward path that works
  * has a redo that works.
@@ -37,7 +37,7 @@ static SfChangePage pages[SF_CHANGE_MAX];
 static int	npages;
 
 void
-sf_change_begin(void)
+sfi_change_begin(void)
 {
 	npages = 0;
 	/* one more than the highest block id; main data and a data per block */
@@ -46,11 +46,11 @@ sf_change_begin(void)
 
 /* Add a buffer, locked exclusively; returns its place in the change. */
 int
-sf_change_add(Buffer buf)
+sfi_change_add(Buffer buf)
 {
 	SfChangePage *page;
 
-	SF_ASSERT(sf_page_is_locked(buf, LW_EXCLUSIVE) && sf_change_find(buf) < 0);
+	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE) && sfi_change_find(buf) < 0);
 	if (npages == SF_CHANGE_MAX)
 		elog(ERROR, "too many pages in one change");
 	page = &pages[npages];
@@ -69,7 +69,7 @@ sf_change_add(Buffer buf)
 
 /* Place of a buffer that was added, or -1. */
 int
-sf_change_find(Buffer buf)
+sfi_change_find(Buffer buf)
 {
 	for (int i = 0; i < npages; i++)
 		if (pages[i].buf == buf)
@@ -79,14 +79,14 @@ sf_change_find(Buffer buf)
 
 /* Buffer at a place of the change. */
 Buffer
-sf_change_buffer(int i)
+sfi_change_buffer(int i)
 {
 	SF_ASSERT(i >= 0 && i < npages);
 	return pages[i].buf;
 }
 
 void
-sf_change_op(int i, SfOpCode code, const void *payload, Size len)
+sfi_change_op(int i, SfOpCode code, const void *payload, Size len)
 {
 	SfOpHeader	head = {code, (uint16) len};
 
@@ -99,7 +99,7 @@ sf_change_op(int i, SfOpCode code, const void *payload, Size len)
 
 /* Operation that makes the page new; must be the page's first. */
 void
-sf_change_init(int i, SfPageType type, const void *content, Size len)
+sfi_change_init(int i, SfPageType type, const void *content, Size len)
 {
 	uint32		type32 = type;
 	SfOpHeader	head = {SF_OP_INIT, (uint16) (sizeof(type32) + len)};
@@ -130,7 +130,7 @@ apply_ops(Page page, const char *ops, Size len)
 		if (op.code == SF_OP_INIT)
 		{
 			memcpy(&type, op.payload, sizeof(type));
-			sf_page_init(page, type, op.payload + sizeof(type), op.len - sizeof(type));
+			sfi_page_init(page, type, op.payload + sizeof(type), op.len - sizeof(type));
 		}
 		else
 			sf_format_op_apply(PageGetContents(page), op);
@@ -148,7 +148,7 @@ apply_and_seal(Buffer buf, const char *ops, Size len)
 
 	BufferGetTag(buf, &node, &fork, &n);
 	apply_ops(page, ops, len);
-	sf_seal_put(page, SfNodeRel(node), n);
+	sfi_seal_put(page, SfNodeRel(node), n);
 }
 
 /*
@@ -163,7 +163,7 @@ is_damaged(Buffer buf)
 	BlockNumber n;
 
 	BufferGetTag(buf, &node, &fork, &n);
-	if (sf_page_is_sound(BufferGetPage(buf), SfNodeRel(node), n))
+	if (sfi_page_is_sound(BufferGetPage(buf), SfNodeRel(node), n))
 		return false;
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -182,7 +182,7 @@ static void
 check_ops(Buffer buf, const char *ops, Size len, bool init)
 {
 	Page		page = BufferGetPage(buf);
-	SfPageType	type = init ? 0 : sf_page_type(page);
+	SfPageType	type = init ? 0 : sfi_page_type(page);
 	const char *problem = sf_format_ops_problem(type, PageGetContents(page),
 												(const uint8 *) ops, len);
 
@@ -268,9 +268,9 @@ check_page(const SfChangePage *page)
 	ForkNumber	fork;
 	BlockNumber n;
 
-	SF_ASSERT(sf_page_is_locked(page->buf, LW_EXCLUSIVE));
+	SF_ASSERT(sfi_page_is_locked(page->buf, LW_EXCLUSIVE));
 	BufferGetTag(page->buf, &node, &fork, &n);
-	SF_INVARIANT(S4, page->init || sf_seal_holds(BufferGetPage(page->buf), SfNodeRel(node), n));
+	SF_INVARIANT(S4, page->init || sfi_seal_holds(BufferGetPage(page->buf), SfNodeRel(node), n));
 }
 
 /* The change is whole and has been found possible: does it keep to the rules of space? */
@@ -303,7 +303,7 @@ check_change(uint8 info, const void *data)
 #endif
 
 XLogRecPtr
-sf_change_finish(uint8 info, const void *data, Size len)
+sfi_change_finish(uint8 info, const void *data, Size len)
 {
 	XLogRecPtr	lsn;
 
@@ -338,11 +338,11 @@ sf_change_finish(uint8 info, const void *data, Size len)
 }
 
 XLogRecPtr
-sf_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries)
+sfi_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries)
 {
 	xl_sf_pages rec = {SF_WAL_VERSION, reason, kind, 0, nentries};
 
-	return sf_change_finish(XLOG_SF_PAGES, &rec, sizeof(rec));
+	return sfi_change_finish(XLOG_SF_PAGES, &rec, sizeof(rec));
 }
 
 /*
@@ -350,7 +350,7 @@ sf_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries)
  * on the primary, for readers on a hot standby.
  */
 void
-sf_change_redo(XLogReaderState *record)
+sfi_change_redo(XLogReaderState *record)
 {
 	Buffer		bufs[SF_CHANGE_MAX];
 	int			n = XLogRecMaxBlockId(record) + 1;

@@ -26,9 +26,9 @@
 static void
 make_own(Page page)
 {
-	if (sf_page_type(page) == SF_PAGE_HEADER)
+	if (sfi_page_type(page) == SF_PAGE_HEADER)
 		SfPageHeader(page)->creator_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
-	else if (sf_page_type(page) == SF_PAGE_MAP)
+	else if (sfi_page_type(page) == SF_PAGE_MAP)
 	{
 		SfPageMap(page)->boot_id = 0;
 		SfPageMap(page)->cleared_lsn = 0;
@@ -51,7 +51,7 @@ write_page(SMgrRelation smgr, SfNode to, BlockNumber n, char *block)
 }
 
 void
-sf_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
+sfi_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
 {
 	SMgrRelation smgr = sf_compat_smgropen(to);
 	SfIoBlock	block;
@@ -68,8 +68,8 @@ sf_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
 		if (PageIsNew(block.data) && n < npages - 1)
 			continue;
 		make_own(block.data);
-		if (sf_page_type(block.data) != 0)
-			sf_seal_put(block.data, SfNodeRel(to), n);
+		if (sfi_page_type(block.data) != 0)
+			sfi_seal_put(block.data, SfNodeRel(to), n);
 		write_page(smgr, to, n, block.data);
 	}
 	smgrimmedsync(smgr, MAIN_FORKNUM);

@@ -44,13 +44,13 @@ typedef struct DispenserTable
 static DispenserTable *table;
 
 Size
-sf_dispense_shmem_size(void)
+sfi_dispense_shmem_size(void)
 {
 	return sizeof(DispenserTable);
 }
 
 void
-sf_dispense_shmem_init(void)
+sfi_dispense_shmem_init(void)
 {
 	bool		found;
 
@@ -117,7 +117,7 @@ best_fit(const Dispenser *slot, uint32 need, uint32 want)
 
 /* Take the run that fits best out of the dispenser. */
 bool
-sf_dispense_take(SfNode node, uint32 need, uint32 want, SfRegion *run)
+sfi_dispense_take(SfNode node, uint32 need, uint32 want, SfRegion *run)
 {
 	Dispenser  *slot;
 	int			i = -1;
@@ -148,7 +148,7 @@ known_run(Dispenser *slot, uint64 start_block)
  * is known already the news is its length.
  */
 void
-sf_dispense_put(SfNode node, SfRegion run)
+sfi_dispense_put(SfNode node, SfRegion run)
 {
 	Dispenser  *slot;
 	SfRegion   *known;
@@ -173,7 +173,7 @@ sf_dispense_put(SfNode node, SfRegion run)
 }
 
 void
-sf_dispense_forget(SfNode node)
+sfi_dispense_forget(SfNode node)
 {
 	Dispenser  *slot;
 
@@ -187,7 +187,7 @@ sf_dispense_forget(SfNode node)
 }
 
 void
-sf_dispense_note_demand(SfNode node, uint32 nblocks)
+sfi_dispense_note_demand(SfNode node, uint32 nblocks)
 {
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	find_slot(node, true)->demand_blocks += nblocks;
@@ -209,7 +209,7 @@ fade(Dispenser *slot, TimestampTz now)
 }
 
 SfDemand
-sf_dispense_take_demand(SfNode node)
+sfi_dispense_take_demand(SfNode node)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	SfDemand	demand = {0};
@@ -230,7 +230,7 @@ sf_dispense_take_demand(SfNode node)
 }
 
 uint32
-sf_dispense_cursor(SfNode node, uint32 npages)
+sfi_dispense_cursor(SfNode node, uint32 npages)
 {
 	uint32		cursor;
 	Dispenser  *slot;
@@ -244,7 +244,7 @@ sf_dispense_cursor(SfNode node, uint32 npages)
 }
 
 bool
-sf_dispense_worth_resolving(SfNode node, uint64 horizon)
+sfi_dispense_worth_resolving(SfNode node, uint64 horizon)
 {
 	Dispenser  *slot;
 	bool		worth;
@@ -257,7 +257,7 @@ sf_dispense_worth_resolving(SfNode node, uint64 horizon)
 }
 
 void
-sf_dispense_note_resolved(SfNode node, uint64 horizon)
+sfi_dispense_note_resolved(SfNode node, uint64 horizon)
 {
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	find_slot(node, true)->horizon = horizon;

@@ -60,7 +60,7 @@ oldest_prepared_to_decode(void)
 }
 
 SfHorizon
-sf_pending_horizon(void)
+sfi_pending_horizon(void)
 {
 	SfHorizon	horizon;
 	TransactionId oldest_clog;
@@ -111,16 +111,16 @@ outcome_of(const SfPendEntry *entry, SfHorizon horizon)
 }
 
 bool
-sf_pending_transaction_aborted(uint64 fxid)
+sfi_pending_transaction_aborted(uint64 fxid)
 {
-	SfHorizon	horizon = sf_pending_horizon();
+	SfHorizon	horizon = sfi_pending_horizon();
 
 	horizon.next = PG_UINT64_MAX;	/* one still to come was lost in a crash */
 	return outcome_of_transaction(fxid, horizon) == ABORTED;
 }
 
 SfFate
-sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon)
+sfi_pending_fate(const SfPendEntry *entry, SfHorizon horizon)
 {
 	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 
@@ -145,7 +145,7 @@ sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon)
 }
 
 bool
-sf_pending_is_live(const SfPendEntry *entry, SfHorizon horizon)
+sfi_pending_is_live(const SfPendEntry *entry, SfHorizon horizon)
 {
 	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 

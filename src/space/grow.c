@@ -50,7 +50,7 @@ new_total(uint64 total, uint64 need_sectors)
 
 /*
  * Blocks beyond the end may still be marked lent by the cut that made it the
- * end; see sf_grow_cut_tail().  Takes the marks away; the header is locked.
+ * end; see sfi_grow_cut_tail().  Takes the marks away; the header is locked.
  */
 static void
 unlend_rest_of_page(Relation rel, uint64 total)
@@ -58,13 +58,13 @@ unlend_rest_of_page(Relation rel, uint64 total)
 	uint32		first = total % SF_MAP_SECTORS / SF_BLOCK_SECTORS;
 	Buffer		buf;
 
-	SF_ASSERT(sf_page_lock_is_held(rel, SF_LOCK_GROWTH));
+	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	if (first == 0)
 		return;
-	buf = sf_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
-					   BUFFER_LOCK_EXCLUSIVE);
-	sf_map_unlend(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
-	sf_map_dirty_lent(buf, SfRelNode(rel));
+	buf = sfi_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
+						BUFFER_LOCK_EXCLUSIVE);
+	sfi_map_unlend(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
+	sfi_map_dirty_lent(buf, SfRelNode(rel));
 	UnlockReleaseBuffer(buf);
 }
 
@@ -77,21 +77,21 @@ set_total(Relation rel, uint8 info, uint64 total)
 {
 	xl_sf_size	rec = {SF_WAL_VERSION, SfRelNode(rel), total};
 	SfMap		empty = {0};
-	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
 	uint32		first_new = map_pages(h.total_sectors);
 
-	SF_ASSERT(sf_page_lock_is_held(rel, SF_LOCK_GROWTH));
+	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	SF_ASSERT(total % SF_GROWTH_SECTORS == 0 && total != h.total_sectors);
 	if (total > h.total_sectors)
 		unlend_rest_of_page(rel, h.total_sectors);
 	h.total_sectors = total;
-	sf_change_begin();
-	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_begin();
+	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
 	for (uint32 map = first_new; map < map_pages(total); map++)
-		sf_change_init(sf_change_add(sf_page_new(rel, SF_MAP_PAGE(map), SF_PAGE_MAP)),
-					   SF_PAGE_MAP, &empty, sizeof(empty));
-	return sf_change_finish(info, &rec, sizeof(rec));
+		sfi_change_init(sfi_change_add(sfi_page_new(rel, SF_MAP_PAGE(map), SF_PAGE_MAP)),
+						SF_PAGE_MAP, &empty, sizeof(empty));
+	return sfi_change_finish(info, &rec, sizeof(rec));
 }
 
 /* Tell the dispenser of new blocks, by map page. */
@@ -105,7 +105,7 @@ dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
 	{
 		uint64		page_end = Min(end, (block / SF_MAP_BLOCKS + 1) * SF_MAP_BLOCKS);
 
-		sf_dispense_put(node, (SfRegion) {block, page_end - block});
+		sfi_dispense_put(node, (SfRegion) {block, page_end - block});
 		block = page_end;
 	}
 }
@@ -114,7 +114,7 @@ dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
 static uint32
 find_used(Relation rel, uint64 from_sector, uint64 to_sector)
 {
-	SF_ASSERT(sf_page_lock_is_held(rel, SF_LOCK_GROWTH));
+	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	for (uint32 map = from_sector / SF_MAP_SECTORS; map < map_pages(to_sector); map++)
 	{
 		uint64		first = Max(from_sector, (uint64) map * SF_MAP_SECTORS);
@@ -122,11 +122,11 @@ find_used(Relation rel, uint64 from_sector, uint64 to_sector)
 		Buffer		buf;
 		bool		found;
 
-		if (!sf_page_is_used(rel, SF_MAP_PAGE(map)))
+		if (!sfi_page_is_used(rel, SF_MAP_PAGE(map)))
 			continue;
-		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 		found = !sf_format_map_none_used(SfPageMap(BufferGetPage(buf)),
-										 sf_map_range(first, end - first));
+										 sfi_map_range(first, end - first));
 		UnlockReleaseBuffer(buf);
 		if (found)
 			return SF_MAP_PAGE(map);
@@ -144,9 +144,9 @@ require_unused(Relation rel, uint64 from_sector, uint64 to_sector)
 	uint32		page = find_used(rel, from_sector, to_sector);
 
 	if (page != 0)
-		sf_page_report_damaged(rel, page,
-							   psprintf("The header says that the segment ends at sector " UINT64_FORMAT
-										", and there are sectors in use behind.", from_sector));
+		sfi_page_report_damaged(rel, page,
+								psprintf("The header says that the segment ends at sector " UINT64_FORMAT
+										 ", and there are sectors in use behind.", from_sector));
 }
 
 /*
@@ -155,7 +155,7 @@ require_unused(Relation rel, uint64 from_sector, uint64 to_sector)
 static void
 flush_header(Relation rel)
 {
-	Buffer		buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	Buffer		buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	XLogRecPtr	lsn = PageGetLSN(BufferGetPage(buf));
 
 	UnlockReleaseBuffer(buf);
@@ -173,7 +173,7 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 	SF_FAULT(grow_before);
 	require_unused(rel, old_total, total);
 	for (uint32 map = map_pages(old_total); map < map_pages(total); map++)
-		sf_page_extend(rel, SF_MAP_PAGE(map));
+		sfi_page_extend(rel, SF_MAP_PAGE(map));
 	if (old_total == 0)
 		flush_header(rel);
 	SF_FAULT(grow_before_files);
@@ -185,7 +185,7 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 }
 
 void
-sf_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks)
+sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks)
 {
 	uint64		total;
 
@@ -198,7 +198,7 @@ sf_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blo
 
 /* Grow by at least that much, ahead of need, unless somebody is at it. */
 uint64
-sf_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
+sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 {
 	uint64		total;
 	uint64		to;
@@ -216,14 +216,14 @@ sf_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 static uint32
 tail_start(Relation rel, uint32 map, uint32 limit)
 {
-	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 	const SfMap *content = SfPageMap(BufferGetPage(buf));
 	uint32		from = 0;
 	uint32		first;
 	uint32		count;
 	uint32		start = limit;
 
-	while (sf_map_next_free(content, limit, &from, &first, &count))
+	while (sfi_map_next_free(content, limit, &from, &first, &count))
 		start = first + count == limit ? first : limit;
 	UnlockReleaseBuffer(buf);
 	return start;
@@ -257,13 +257,13 @@ claim_page(Relation rel, uint32 map, uint32 first, uint32 end)
 	uint32		found;
 	uint32		count;
 	bool		claimed = false;
-	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 
-	if (sf_map_next_free(SfPageMap(BufferGetPage(buf)), end, &from, &found, &count) &&
+	if (sfi_map_next_free(SfPageMap(BufferGetPage(buf)), end, &from, &found, &count) &&
 		found == first && count == end - first)
 	{
-		sf_map_lend(SfPageMap(BufferGetPage(buf)), first, count);
-		sf_map_dirty_lent(buf, SfRelNode(rel));
+		sfi_map_lend(SfPageMap(BufferGetPage(buf)), first, count);
+		sfi_map_dirty_lent(buf, SfRelNode(rel));
 		claimed = true;
 	}
 	UnlockReleaseBuffer(buf);
@@ -299,11 +299,11 @@ unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
 		uint32		map = start_block / SF_MAP_BLOCKS;
 		uint64		page_first = (uint64) map * SF_MAP_BLOCKS;
 		uint64		end = Min(end_block, page_first + SF_MAP_BLOCKS);
-		Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP,
-									   BUFFER_LOCK_EXCLUSIVE);
+		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP,
+										BUFFER_LOCK_EXCLUSIVE);
 
-		sf_map_unlend(SfPageMap(BufferGetPage(buf)), start_block - page_first, end - start_block);
-		sf_map_dirty_lent(buf, SfRelNode(rel));
+		sfi_map_unlend(SfPageMap(BufferGetPage(buf)), start_block - page_first, end - start_block);
+		sfi_map_dirty_lent(buf, SfRelNode(rel));
 		UnlockReleaseBuffer(buf);
 		start_block = end;
 	}
@@ -314,8 +314,8 @@ unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
  * the look for it and the new size.  Growth takes the marks away.
  */
 uint64
-sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
-				 uint64 min_cut_sectors)
+sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
+				  uint64 min_cut_sectors)
 {
 	uint64		total;
 	uint64		tail;

@@ -83,7 +83,7 @@ write_block(int fd, const char *path, uint64 n, const char *block)
 }
 
 void
-sf_kept_save(SfNode node)
+sfi_kept_save(SfNode node)
 {
 	PGAlignedBlock block = {0};
 	KeptHeader *header = (KeptHeader *) block.data;
@@ -108,7 +108,7 @@ sf_kept_save(SfNode node)
 	{
 		CHECK_FOR_INTERRUPTS();
 		/* a drop goes on over damage: what needs that page will say so */
-		sf_page_image(node, page, RBM_ZERO_ON_ERROR, block.data);
+		sfi_page_image(node, page, RBM_ZERO_ON_ERROR, block.data);
 		write_block(fd, path, 1 + (uint64) page, block.data);
 	}
 	if (CloseTransientFile(fd) != 0)
@@ -128,7 +128,7 @@ read_block(SfNode node, uint64 n, char *block)
 	char		path[MAXPGPATH];
 
 	sf_io_named_path(path, node, KEPT_NAME);
-	return sf_page_from_file(path, n, block, ERROR);
+	return sfi_page_from_file(path, n, block, ERROR);
 }
 
 static bool
@@ -152,7 +152,7 @@ has_committed(const KeptHeader *header)
 }
 
 bool
-sf_kept_counts(SfNode node)
+sfi_kept_counts(SfNode node)
 {
 	KeptHeader	header;
 
@@ -160,23 +160,23 @@ sf_kept_counts(SfNode node)
 }
 
 bool
-sf_kept_is_needed(SfNode node)
+sfi_kept_is_needed(SfNode node)
 {
 	KeptHeader	header;
 
-	return read_header(node, &header) && header.fxid >= sf_pending_horizon().removable;
+	return read_header(node, &header) && header.fxid >= sfi_pending_horizon().removable;
 }
 
 SfPageType
-sf_kept_page(SfNode node, uint32 page, char *content)
+sfi_kept_page(SfNode node, uint32 page, char *content)
 {
 	PGAlignedBlock block;
 
 	if (!read_block(node, 1 + (uint64) page, block.data))
 		return 0;
-	sf_page_require_sound(block.data, node, SfNodeRel(node), page);
+	sfi_page_require_sound(block.data, node, SfNodeRel(node), page);
 	memcpy(content, PageGetContents(block.data), SF_PAGE_CONTENT);
-	return sf_page_type(block.data);
+	return sfi_page_type(block.data);
 }
 
 #ifdef SF_ASSERTIONS
@@ -193,12 +193,12 @@ check_counts(SfNode node)
 #endif
 
 SfHeader
-sf_kept_header(SfNode node)
+sfi_kept_header(SfNode node)
 {
 	char		content[SF_PAGE_CONTENT];
 
 	check_counts(node);
-	if (sf_kept_page(node, 0, content) != SF_PAGE_HEADER)
+	if (sfi_kept_page(node, 0, content) != SF_PAGE_HEADER)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("kept header page of a dropped securefile segment is damaged")));

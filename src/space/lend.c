@@ -58,15 +58,15 @@ mark(SfRegion region, Buffer hbuf, Buffer buf, SfNode node)
 	SfMap	   *map = SfPageMap(BufferGetPage(buf));
 	uint32		first = region.start_block % SF_MAP_BLOCKS;
 
-	SF_ASSERT(sf_page_is_locked(hbuf, LW_SHARED) && sf_page_is_locked(buf, LW_EXCLUSIVE));
+	SF_ASSERT(sfi_page_is_locked(hbuf, LW_SHARED) && sfi_page_is_locked(buf, LW_EXCLUSIVE));
 	if (SF_BREAKS(s2))
-		sf_map_lend(map, first, 1);
+		sfi_map_lend(map, first, 1);
 	if (SF_BREAKS(s3))
 		region.nblocks = SF_MAP_BLOCKS - first;
 	SF_INVARIANT(S3, (region.start_block + region.nblocks) * SF_BLOCK_SECTORS <=
 				 SfPageHeader(BufferGetPage(hbuf))->total_sectors);
-	sf_map_lend(map, first, region.nblocks);
-	sf_map_dirty_lent(buf, node);
+	sfi_map_lend(map, first, region.nblocks);
+	sfi_map_dirty_lent(buf, node);
 }
 
 /*
@@ -91,7 +91,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 
 	SF_ASSERT(need > 0 && need <= want);
 	SF_FAULT(lend_before_mark);
-	hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	limit = page_limit(SfPageHeader(BufferGetPage(hbuf))->total_sectors, map);
 	limit = Min(limit, from + hint.nblocks);
 	if (limit < from + need)
@@ -99,8 +99,8 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 		UnlockReleaseBuffer(hbuf);
 		return false;
 	}
-	buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
-	while (!found && sf_map_next_free(SfPageMap(BufferGetPage(buf)), limit, &from, &first, &count))
+	buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+	while (!found && sfi_map_next_free(SfPageMap(BufferGetPage(buf)), limit, &from, &first, &count))
 		found = count >= need;
 	if (found)
 	{
@@ -116,7 +116,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	(void) SF_FAULT_IO(lend_after_mark);
 
 	if (count > want)
-		sf_dispense_put(seg->node, (SfRegion) {region->start_block + want, count - want});
+		sfi_dispense_put(seg->node, (SfRegion) {region->start_block + want, count - want});
 	flush_freeing(cleared_lsn);
 	return true;
 }
@@ -127,7 +127,7 @@ lend_known(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *reg
 {
 	SfRegion	hint;
 
-	while (sf_dispense_take(seg->node, need, want, &hint))
+	while (sfi_dispense_take(seg->node, need, want, &hint))
 		if (lend_from(seg, rel, hint, need, want, region))
 			return true;
 	return false;
@@ -143,16 +143,16 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
 	uint32		first;
 	uint32		count;
 	uint32		free_blocks = 0;
-	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
 	memcpy(content, SfPageMap(BufferGetPage(buf)), sizeof(SfMap));
 	UnlockReleaseBuffer(buf);
-	while (sf_map_next_free(content, limit, &from, &first, &count))
+	while (sfi_map_next_free(content, limit, &from, &first, &count))
 	{
 		free_blocks += count;
 		if (count >= need)
-			sf_dispense_put(seg->node,
-							(SfRegion) {(uint64) map * SF_MAP_BLOCKS + first, count});
+			sfi_dispense_put(seg->node,
+							 (SfRegion) {(uint64) map * SF_MAP_BLOCKS + first, count});
 	}
 	return free_blocks;
 }
@@ -162,12 +162,12 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
  * stopped.  Returns the free blocks seen.
  */
 uint64
-sf_lend_scan(SfSegment *seg, Relation rel, uint32 need)
+sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 {
 	uint64		total = sf_space_header(rel).total_sectors;
 	uint32		npages = (total + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
 	uint32		nscan = Min(npages, SCAN_PAGES);
-	uint32		map = npages == 0 ? 0 : sf_dispense_cursor(seg->node, nscan) % npages;
+	uint32		map = npages == 0 ? 0 : sfi_dispense_cursor(seg->node, nscan) % npages;
 	uint64		free_blocks = 0;
 
 	for (uint32 i = 0; i < nscan; i++, map = (map + 1) % npages)
@@ -182,12 +182,12 @@ sf_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 static void
 unlend(SfSegment *seg, Relation rel, SfRegion region)
 {
-	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(region.start_block / SF_MAP_BLOCKS),
-								   SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(region.start_block / SF_MAP_BLOCKS),
+									SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 
-	sf_map_unlend(SfPageMap(BufferGetPage(buf)), region.start_block % SF_MAP_BLOCKS,
-				  region.nblocks);
-	sf_map_dirty_lent(buf, seg->node);
+	sfi_map_unlend(SfPageMap(BufferGetPage(buf)), region.start_block % SF_MAP_BLOCKS,
+				   region.nblocks);
+	sfi_map_dirty_lent(buf, seg->node);
 	UnlockReleaseBuffer(buf);
 }
 
@@ -205,10 +205,10 @@ sf_space_unlend(SfSegment *seg, SfRegion region)
 
 /* Give back what is parked and may be collected. */
 bool
-sf_lend_collect(SfSegment *seg, Relation rel, int idle_ms)
+sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms)
 {
 	SfRegion	regions[COLLECT_AT_ONCE];
-	int			n = sf_parked_collect(seg->node, idle_ms, regions, COLLECT_AT_ONCE);
+	int			n = sfi_parked_collect(seg->node, idle_ms, regions, COLLECT_AT_ONCE);
 
 	for (int i = 0; i < n; i++)
 		unlend(seg, rel, regions[i]);
@@ -220,11 +220,11 @@ static bool
 reclaim(SfSegment *seg, Relation rel)
 {
 	SfMaintain	stats = {0};
-	bool		found = sf_lend_collect(seg, rel, SF_PARKED_IDLE_MS);
-	uint64		horizon = sf_pending_horizon().removable;
+	bool		found = sfi_lend_collect(seg, rel, SF_PARKED_IDLE_MS);
+	uint64		horizon = sfi_pending_horizon().removable;
 
-	if (sf_dispense_worth_resolving(seg->node, horizon) && sf_space_resolve(seg, false, &stats))
-		sf_dispense_note_resolved(seg->node, horizon);
+	if (sfi_dispense_worth_resolving(seg->node, horizon) && sf_space_resolve(seg, false, &stats))
+		sfi_dispense_note_resolved(seg->node, horizon);
 	return found || stats.sectors_freed > 0;
 }
 
@@ -238,11 +238,11 @@ lend_free(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *regi
 
 	if (lend_known(seg, rel, decent, want, region))
 		return true;
-	free_blocks = sf_lend_scan(seg, rel, need);
+	free_blocks = sfi_lend_scan(seg, rel, need);
 	if (lend_known(seg, rel, decent, want, region))
 		return true;
 	if (reclaim(seg, rel))
-		free_blocks = sf_lend_scan(seg, rel, need);
+		free_blocks = sfi_lend_scan(seg, rel, need);
 	if (lend_known(seg, rel, decent, want, region))
 		return true;
 	/* many small runs rather than growth, where they are much of the whole */
@@ -252,7 +252,7 @@ lend_free(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *regi
 SfRegion
 sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 	SfRegion	region;
 
 	SF_ASSERT(need_blocks > 0 && need_blocks <= want_blocks && want_blocks <= SF_MAP_BLOCKS);
@@ -265,10 +265,10 @@ sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
 		CHECK_FOR_INTERRUPTS();
 		if (lend_free(seg, rel, need_blocks, want_blocks, &region))
 			break;
-		sf_grow(seg, rel, total, want_blocks);
+		sfi_grow(seg, rel, total, want_blocks);
 	}
 	SF_ASSERT(region.nblocks >= need_blocks && region.nblocks <= want_blocks);
-	sf_dispense_note_demand(seg->node, region.nblocks);
-	sf_segment_close(rel);
+	sfi_dispense_note_demand(seg->node, region.nblocks);
+	sfi_segment_close(rel);
 	return region;
 }

@@ -16,7 +16,7 @@
 
 /* Range within its page of a run; a run never crosses a page. */
 SfMapRange
-sf_map_range(uint64 start, uint32 count)
+sfi_map_range(uint64 start, uint32 count)
 {
 	SfMapRange	range;
 
@@ -27,13 +27,13 @@ sf_map_range(uint64 start, uint32 count)
 }
 
 bool
-sf_map_is_lent(const SfMap *map, uint32 block)
+sfi_map_is_lent(const SfMap *map, uint32 block)
 {
 	return (map->lent[block / 8] & (1 << (block % 8))) != 0;
 }
 
 void
-sf_map_lend(SfMap *map, uint32 first, uint32 count)
+sfi_map_lend(SfMap *map, uint32 first, uint32 count)
 {
 	SF_ASSERT(count > 0 && first + count <= SF_MAP_BLOCKS);
 	if (map->boot_id != sf_base_boot_id())
@@ -43,13 +43,13 @@ sf_map_lend(SfMap *map, uint32 first, uint32 count)
 	}
 	for (uint32 b = first; b < first + count; b++)
 	{
-		SF_INVARIANT(S2, map->used[b] == 0 && !sf_map_is_lent(map, b));
+		SF_INVARIANT(S2, map->used[b] == 0 && !sfi_map_is_lent(map, b));
 		map->lent[b / 8] |= 1 << (b % 8);
 	}
 }
 
 void
-sf_map_unlend(SfMap *map, uint32 first, uint32 count)
+sfi_map_unlend(SfMap *map, uint32 first, uint32 count)
 {
 	SF_ASSERT(first + count <= SF_MAP_BLOCKS);
 	if (map->boot_id != sf_base_boot_id())
@@ -59,13 +59,13 @@ sf_map_unlend(SfMap *map, uint32 first, uint32 count)
 }
 
 bool
-sf_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count)
+sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count)
 {
 	bool		lent_valid = map->boot_id == sf_base_boot_id();
 	uint32		b = *from;
 
 	SF_ASSERT(limit <= SF_MAP_BLOCKS);
-#define IS_FREE(b)	(map->used[b] == 0 && !(lent_valid && sf_map_is_lent(map, b)))
+#define IS_FREE(b)	(map->used[b] == 0 && !(lent_valid && sfi_map_is_lent(map, b)))
 	while (b < limit && !IS_FREE(b))
 		b++;
 	*first = b;
@@ -84,9 +84,9 @@ sf_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, ui
  * not be: a crash removes it.
  */
 void
-sf_map_dirty_lent(Buffer buf, SfNode node)
+sfi_map_dirty_lent(Buffer buf, SfNode node)
 {
-	SF_ASSERT(sf_page_is_locked(buf, LW_EXCLUSIVE));
+	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE));
 	if (sf_compat_skips_wal(node))
 		MarkBufferDirty(buf);
 	else

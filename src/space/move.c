@@ -10,7 +10,7 @@
  * durable then, so that a crash at any point leaves one of the two whole.
  *
  * WAL, for standbys and backups:
- *	 - the pages, whole (sf_copy_pages());
+ *	 - the pages, whole (sfi_copy_pages());
  *	 - GROW records, without pages, for the directory and the size of the files:
  *	   when the directory is there, before each step, and at the end;
  *	 - DATA records, in a logging column.
@@ -57,8 +57,8 @@ read_page(BlockNumber page, char *block, void *arg)
 {
 	Move	   *move = arg;
 
-	sf_page_image(move->from.node, page, RBM_NORMAL, block);
-	sf_page_require_sound(block, move->from.node, SfNodeRel(move->from.node), page);
+	sfi_page_image(move->from.node, page, RBM_NORMAL, block);
+	sfi_page_require_sound(block, move->from.node, SfNodeRel(move->from.node), page);
 }
 
 /* For redo: the directory is there, and files of that size. */
@@ -77,8 +77,8 @@ log_size(Move *move, uint64 total_sectors)
 static void
 load_used(Move *move, uint64 start)
 {
-	Buffer		buf = sf_page_read(move->segrel, SF_MAP_PAGE(start / SF_MAP_SECTORS),
-								   SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+	Buffer		buf = sfi_page_read(move->segrel, SF_MAP_PAGE(start / SF_MAP_SECTORS),
+									SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
 	memcpy(move->used, SfPageMap(BufferGetPage(buf))->used, sizeof(move->used));
 	UnlockReleaseBuffer(buf);
@@ -168,8 +168,8 @@ sf_space_move_storage(Relation segrel, SfNode to)
 	if (chunk == NULL)
 		chunk = sf_io_buffer_alloc(CHUNK_BYTES);
 
-	sf_storage_note_made(to);
-	sf_copy_pages(to, RelationGetNumberOfBlocks(segrel), read_page, &move);
+	sfi_storage_note_made(to);
+	sfi_copy_pages(to, RelationGetNumberOfBlocks(segrel), read_page, &move);
 	if (sf_io_files_may_exist(move.from.node, ERROR))
 	{
 		sf_io_files_create(to);

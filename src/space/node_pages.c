@@ -19,7 +19,7 @@ void
 sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 						 uint32 *pages, uint64 *first_stamp)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 	SfPendEntry entries[MAX_AT_ONCE];
 	Buffer		bufs[MAX_AT_ONCE];
 	char	   *content = palloc0(SF_PAGE_CONTENT);
@@ -38,29 +38,29 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	 * finds segments by it.
 	 */
 	if (sf_space_header(rel).total_sectors == 0)
-		sf_grow(seg, rel, 0, 1);
-	tail = sf_pending_lock_tail(rel, n, BUFFER_LOCK_EXCLUSIVE, &hbuf);
+		sfi_grow(seg, rel, 0, 1);
+	tail = sfi_pending_lock_tail(rel, n, BUFFER_LOCK_EXCLUSIVE, &hbuf);
 	h = *SfPageHeader(BufferGetPage(hbuf));
 	*first_stamp = h.next_stamp;
 	h.next_stamp += n;
 	for (int i = 0; i < n; i++)
 	{
-		bufs[i] = sf_pending_take_page(rel, &h);
+		bufs[i] = sfi_pending_take_page(rel, &h);
 		pages[i] = BufferGetBlockNumber(bufs[i]);
 		SF_ASSERT(pages[i] != 0 && !SF_IS_MAP_PAGE(pages[i]));
-		entries[i] = sf_pending_entry(SF_PEND_ALLOC_PAGE, fxid, pages[i], 1);
+		entries[i] = sfi_pending_entry(SF_PEND_ALLOC_PAGE, fxid, pages[i], 1);
 	}
 
-	sf_change_begin();
-	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
-	sf_change_op(sf_change_add(tail), SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
+	sfi_change_begin();
+	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
 	for (int i = 0; i < n; i++)
 	{
 		uint32		len = fill(i, pages, *first_stamp, content, arg);
 
-		sf_change_init(sf_change_add(bufs[i]), SF_PAGE_INODE, content, len);
+		sfi_change_init(sfi_change_add(bufs[i]), SF_PAGE_INODE, content, len);
 	}
-	sf_change_finish_pages(SF_PAGES_INODE, SF_PEND_ALLOC_PAGE, n);
+	sfi_change_finish_pages(SF_PAGES_INODE, SF_PEND_ALLOC_PAGE, n);
 	pfree(content);
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 }

@@ -22,13 +22,13 @@
  * sections and redo: cannot fail.
  */
 void
-sf_page_init(Page page, SfPageType type, const void *content, Size len)
+sfi_page_init(Page page, SfPageType type, const void *content, Size len)
 {
 	SfPageTrailer *trailer;
 
 	SF_ASSERT(len <= SF_PAGE_CONTENT);
 	PageInit(page, BLCKSZ, SF_PAGE_SPECIAL);
-	trailer = sf_page_trailer(page);
+	trailer = sfi_page_trailer(page);
 	trailer->magic = SF_PAGE_MAGIC;
 	trailer->type = type;
 	trailer->version = SF_PAGE_VERSION;
@@ -56,11 +56,11 @@ content_problem(Page page, SfPageType type)
 }
 
 bool
-sf_page_is_sound(Page page, uint32 relnumber, BlockNumber n)
+sfi_page_is_sound(Page page, uint32 relnumber, BlockNumber n)
 {
-	SfPageType	type = sf_page_type(page);
+	SfPageType	type = sfi_page_type(page);
 
-	return type != 0 && sf_seal_holds(page, relnumber, n) && content_problem(page, type) == NULL;
+	return type != 0 && sfi_seal_holds(page, relnumber, n) && content_problem(page, type) == NULL;
 }
 
 /* The one message of a damaged page; relname NULL: that of storage. */
@@ -78,7 +78,7 @@ report_damaged(const char *relname, SfNode node, BlockNumber page, const char *d
 }
 
 void
-sf_page_report_damaged(Relation rel, uint32 page, const char *detail)
+sfi_page_report_damaged(Relation rel, uint32 page, const char *detail)
 {
 	report_damaged(RelationGetRelationName(rel), SfRelNode(rel), page, detail);
 }
@@ -89,17 +89,17 @@ page_problem(Page page, uint32 relnumber, BlockNumber n, SfPageType type)
 {
 	const char *problem;
 
-	if (!sf_seal_holds(page, relnumber, n))
+	if (!sfi_seal_holds(page, relnumber, n))
 		return psprintf("Expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
-						sf_page_trailer(page)->seal, sf_seal_compute(page, relnumber, n));
+						sfi_page_trailer(page)->seal, sfi_seal_compute(page, relnumber, n));
 	problem = content_problem(page, type);
 	return problem == NULL ? NULL : psprintf("The %s.", problem);
 }
 
 void
-sf_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n)
+sfi_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n)
 {
-	SfPageType	type = sf_page_type(page);
+	SfPageType	type = sfi_page_type(page);
 	char	   *problem;
 
 	if (PageIsNew(page))
@@ -155,13 +155,13 @@ is_locked_by_us(Buffer buf)
 }
 
 bool
-sf_page_is_locked(Buffer buf, LWLockMode mode)
+sfi_page_is_locked(Buffer buf, LWLockMode mode)
 {
 	return LWLockHeldByMeInMode(content_lock(buf), mode);
 }
 
 bool
-sf_page_lock_is_held(Relation rel, BlockNumber which)
+sfi_page_lock_is_held(Relation rel, BlockNumber which)
 {
 	LOCKTAG		tag;
 
@@ -178,15 +178,15 @@ read_buffer(Relation rel, uint32 page)
 
 	SF_INVARIANT(rule_4, CheckRelationLockedByMe(rel, AccessShareLock, true));
 	if (page >= npages)
-		sf_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
+		sfi_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
 	buf = read_in_context(rel, page);
 	if (is_locked_by_us(buf))
-		sf_page_report_damaged(rel, page, "It is in a list that leads back to itself.");
+		sfi_page_report_damaged(rel, page, "It is in a list that leads back to itself.");
 	return buf;
 }
 
 Buffer
-sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
+sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 {
 	Buffer		buf = read_buffer(rel, page);
 	SfPageType	found;
@@ -194,12 +194,12 @@ sf_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 
 	SF_ASSERT(mode == BUFFER_LOCK_SHARE || mode == BUFFER_LOCK_EXCLUSIVE);
 	LockBuffer(buf, mode);
-	found = sf_page_type(BufferGetPage(buf));
+	found = sfi_page_type(BufferGetPage(buf));
 	problem = found != type
 		? psprintf("Expected page type %d, found %d.", type, found)
 		: page_problem(BufferGetPage(buf), SfNodeRel(SfRelNode(rel)), page, type);
 	if (problem != NULL)
-		sf_page_report_damaged(rel, page, problem);
+		sfi_page_report_damaged(rel, page, problem);
 	return buf;
 }
 
@@ -211,18 +211,18 @@ static bool
 may_be_taken(Page page, SfPageType type)
 {
 	return PageIsNew(page) ||
-		(type == SF_PAGE_MAP && sf_page_type(page) == SF_PAGE_MAP &&
+		(type == SF_PAGE_MAP && sfi_page_type(page) == SF_PAGE_MAP &&
 		 SfPageMap(page)->used_sectors == 0);
 }
 
 void
-sf_page_extend(Relation rel, uint32 page)
+sfi_page_extend(Relation rel, uint32 page)
 {
 	BlockNumber npages = RelationGetNumberOfBlocks(rel);
 
 	/* not by a damaged header's number, all the way */
 	if (page >= npages + SF_MAP_STRIDE)
-		sf_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
+		sfi_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
 	while (RelationGetNumberOfBlocks(rel) <= page)
 	{
 		LockRelationForExtension(rel, ExclusiveLock);
@@ -234,28 +234,28 @@ sf_page_extend(Relation rel, uint32 page)
 }
 
 Buffer
-sf_page_new(Relation rel, uint32 page, SfPageType type)
+sfi_page_new(Relation rel, uint32 page, SfPageType type)
 {
 	Buffer		buf;
 
-	sf_page_extend(rel, page);
+	sfi_page_extend(rel, page);
 	buf = read_buffer(rel, page);
 	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
 	if (!may_be_taken(BufferGetPage(buf), type))
-		sf_page_report_damaged(rel, page, "The header takes it for unused.");
+		sfi_page_report_damaged(rel, page, "The header takes it for unused.");
 	return buf;
 }
 
 Buffer
-sf_page_anew(Relation rel, uint32 page)
+sfi_page_anew(Relation rel, uint32 page)
 {
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
-	sf_page_extend(rel, page);
+	sfi_page_extend(rel, page);
 	return ReadBufferExtended(rel, MAIN_FORKNUM, page, RBM_ZERO_AND_LOCK, NULL);
 }
 
 bool
-sf_page_is_used(Relation rel, uint32 page)
+sfi_page_is_used(Relation rel, uint32 page)
 {
 	Buffer		buf;
 	bool		is_new;
@@ -270,7 +270,7 @@ sf_page_is_used(Relation rel, uint32 page)
 }
 
 SfPageType
-sf_page_copy(Relation rel, uint32 page, char *content)
+sfi_page_copy(Relation rel, uint32 page, char *content)
 {
 	Buffer		buf;
 	SfPageType	type;
@@ -281,18 +281,18 @@ sf_page_copy(Relation rel, uint32 page, char *content)
 	SF_INVARIANT(rule_4, CheckRelationLockedByMe(rel, AccessShareLock, true));
 	buf = read_in_context(rel, page);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
-	type = sf_page_type(BufferGetPage(buf));
+	type = sfi_page_type(BufferGetPage(buf));
 	if (type != 0)
 		problem = page_problem(BufferGetPage(buf), SfNodeRel(SfRelNode(rel)), page, type);
 	memcpy(content, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
 	UnlockReleaseBuffer(buf);
 	if (problem != NULL)
-		sf_page_report_damaged(rel, page, problem);
+		sfi_page_report_damaged(rel, page, problem);
 	return type;
 }
 
 void
-sf_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block)
+sfi_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block)
 {
 	Buffer		buf = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, page, mode, NULL, true);
 
@@ -302,7 +302,7 @@ sf_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block)
 }
 
 bool
-sf_page_from_file(const char *path, uint64 n, char *block, int elevel)
+sfi_page_from_file(const char *path, uint64 n, char *block, int elevel)
 {
 	int			fd = SF_FAULT_FAILS(io_page_read) ? -1 : OpenTransientFile(path, O_RDONLY | PG_BINARY);
 	ssize_t		len;
@@ -321,7 +321,7 @@ sf_page_from_file(const char *path, uint64 n, char *block, int elevel)
 }
 
 bool
-sf_page_first_of_fork(SfNode node, char *block)
+sfi_page_first_of_fork(SfNode node, char *block)
 {
 	SMgrRelation smgr = sf_compat_smgropen(node);
 	bool		found = smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) > 0;

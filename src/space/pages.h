@@ -20,62 +20,62 @@
  * Read and lock a page, checking type, seal and fields: DATA_CORRUPTED if wrong.
  * mode is BUFFER_LOCK_SHARE or BUFFER_LOCK_EXCLUSIVE.
  */
-extern Buffer sf_page_read(Relation rel, uint32 page, SfPageType type, int mode);
+extern Buffer sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode);
 
 /*
  * For assertions: does this process hold the lock of a buffer in that mode, and a
  * heavyweight page lock (SF_LOCK_RESOLVER, SF_LOCK_GROWTH) of the relation?
  */
-extern bool sf_page_is_locked(Buffer buf, LWLockMode mode);
-extern bool sf_page_lock_is_held(Relation rel, BlockNumber which);
+extern bool sfi_page_is_locked(Buffer buf, LWLockMode mode);
+extern bool sfi_page_lock_is_held(Relation rel, BlockNumber which);
 
 /* Make sure that the relation has a place for a page; an ERROR where there is no space. */
-extern void sf_page_extend(Relation rel, uint32 page);
+extern void sfi_page_extend(Relation rel, uint32 page);
 
 /*
  * Get a page to be initialised, extending the relation up to it if need be;
  * locked.  DATA_CORRUPTED when there is something on it.
  */
-extern Buffer sf_page_new(Relation rel, uint32 page, SfPageType type);
+extern Buffer sfi_page_new(Relation rel, uint32 page, SfPageType type);
 
-/* As sf_page_new(), but whatever is on the page is overwritten; for repair only. */
-extern Buffer sf_page_anew(Relation rel, uint32 page);
+/* As sfi_page_new(), but whatever is on the page is overwritten; for repair only. */
+extern Buffer sfi_page_anew(Relation rel, uint32 page);
 
 /*
  * Copy the contents of a page (SF_PAGE_CONTENT bytes) and return its type, or 0
  * when it is none of ours or there is no such page.  DATA_CORRUPTED when it is
  * damaged.
  */
-extern SfPageType sf_page_copy(Relation rel, uint32 page, char *content);
+extern SfPageType sfi_page_copy(Relation rel, uint32 page, char *content);
 
 /* Copy a page of a segment relation as it is, BLCKSZ bytes. */
-extern void sf_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block);
+extern void sfi_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block);
 
 /* The ERROR of a damaged page; detail is a sentence. */
-SF_NORETURN extern void sf_page_report_damaged(Relation rel, uint32 page, const char *detail);
+SF_NORETURN extern void sfi_page_report_damaged(Relation rel, uint32 page, const char *detail);
 
 /* Is there such a page, and has it been initialised? */
-extern bool sf_page_is_used(Relation rel, uint32 page);
+extern bool sfi_page_is_used(Relation rel, uint32 page);
 
 /* Is a page one of ours, its seal unbroken, and does it say what can be?  Never throws. */
-extern bool sf_page_is_sound(Page page, uint32 relnumber, BlockNumber n);
+extern bool sfi_page_is_sound(Page page, uint32 relnumber, BlockNumber n);
 
 /* DATA_CORRUPTED unless a copy of a page is sound, or new; sealed for relnumber. */
-extern void sf_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n);
+extern void sfi_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n);
 
 /*
  * Read block n of a file that holds pages; false when there is no file, or no
  * such block.  Other failures are reported at elevel, ERROR or more.
  */
-extern bool sf_page_from_file(const char *path, uint64 n, char *block, int elevel);
+extern bool sfi_page_from_file(const char *path, uint64 n, char *block, int elevel);
 
 /* Read the first page of storage past the buffers (an SfIoBlock); false if none. */
-extern bool sf_page_first_of_fork(SfNode node, char *block);
+extern bool sfi_page_first_of_fork(SfNode node, char *block);
 
-extern void sf_page_init(Page page, SfPageType type, const void *content, Size len);
+extern void sfi_page_init(Page page, SfPageType type, const void *content, Size len);
 
 static inline SfPageTrailer *
-sf_page_trailer(Page page)
+sfi_page_trailer(Page page)
 {
 	return (SfPageTrailer *) ((char *) page + BLCKSZ - SF_PAGE_SPECIAL);
 }
@@ -93,34 +93,34 @@ sf_page_trailer(Page page)
  */
 
 /* Type of a page, or 0 when it is none of ours. */
-extern SfPageType sf_page_type(Page page);
+extern SfPageType sfi_page_type(Page page);
 
-extern uint64 sf_seal_compute(Page page, uint32 relnumber, BlockNumber n);
-extern bool sf_seal_holds(Page page, uint32 relnumber, BlockNumber n);
-extern void sf_seal_put(Page page, uint32 relnumber, BlockNumber n);
+extern uint64 sfi_seal_compute(Page page, uint32 relnumber, BlockNumber n);
+extern bool sfi_seal_holds(Page page, uint32 relnumber, BlockNumber n);
+extern void sfi_seal_put(Page page, uint32 relnumber, BlockNumber n);
 
 /* The file number that a page was sealed for; 0 when it is not sealed. */
-extern uint32 sf_seal_relnumber(Page page);
+extern uint32 sfi_seal_relnumber(Page page);
 
 /* ---- map (map.c) ---- */
 
-extern SfMapRange sf_map_range(uint64 start, uint32 count);
+extern SfMapRange sfi_map_range(uint64 start, uint32 count);
 
 /* Lent plane of a page, reset first when it is of another boot. */
-extern void sf_map_lend(SfMap *map, uint32 first, uint32 count);
-extern void sf_map_unlend(SfMap *map, uint32 first, uint32 count);
+extern void sfi_map_lend(SfMap *map, uint32 first, uint32 count);
+extern void sfi_map_unlend(SfMap *map, uint32 first, uint32 count);
 
 /* Is a block marked there?  Of no meaning when the page is of another boot. */
-extern bool sf_map_is_lent(const SfMap *map, uint32 block);
+extern bool sfi_map_is_lent(const SfMap *map, uint32 block);
 
 /*
  * Next run of blocks neither used nor lent at or after *from, below limit.
  * False when there is none.  Moves *from behind it.
  */
-extern bool sf_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count);
+extern bool sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count);
 
 /* Mark a page dirty whose lent plane changed; buffer locked exclusively. */
-extern void sf_map_dirty_lent(Buffer buf, SfNode node);
+extern void sfi_map_dirty_lent(Buffer buf, SfNode node);
 
 /* ---- page changes (change.c) ---- */
 
@@ -131,26 +131,26 @@ extern void sf_map_dirty_lent(Buffer buf, SfNode node);
  * finish.  One at a time per process.  An ERROR in between loses it, which is
  * fine: nothing was modified.
  */
-extern void sf_change_begin(void);
-extern int	sf_change_add(Buffer buf);
-extern int	sf_change_find(Buffer buf);
-extern Buffer sf_change_buffer(int i);
-extern void sf_change_op(int i, SfOpCode code, const void *payload, Size len);
-extern void sf_change_init(int i, SfPageType type, const void *content, Size len);
+extern void sfi_change_begin(void);
+extern int	sfi_change_add(Buffer buf);
+extern int	sfi_change_find(Buffer buf);
+extern Buffer sfi_change_buffer(int i);
+extern void sfi_change_op(int i, SfOpCode code, const void *payload, Size len);
+extern void sfi_change_init(int i, SfPageType type, const void *content, Size len);
 
 /*
  * Apply all operations, write the record, unlock and release all buffers.
  * Returns the record's end.
  */
-extern XLogRecPtr sf_change_finish(uint8 info, const void *data, Size len);
+extern XLogRecPtr sfi_change_finish(uint8 info, const void *data, Size len);
 
 /*
  * The same for a PAGES record.  nentries: of which kind, and how many, pending
  * entries are added; 0 and 0 where there are none.
  */
-extern XLogRecPtr sf_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries);
+extern XLogRecPtr sfi_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries);
 
 /* Redo of the pages of a record. */
-extern void sf_change_redo(XLogReaderState *record);
+extern void sfi_change_redo(XLogReaderState *record);
 
 #endif							/* SF_PAGES_H */

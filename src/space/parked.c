@@ -47,23 +47,23 @@ table_size(void)
 }
 
 Size
-sf_parked_shmem_size(void)
+sfi_parked_shmem_size(void)
 {
 	return add_size(offsetof(ParkedTable, entries),
 					mul_size(table_size(), sizeof(ParkedRegion)));
 }
 
 void
-sf_parked_shmem_init(void)
+sfi_parked_shmem_init(void)
 {
 	bool		found;
 
-	table = ShmemInitStruct("securefile arenas", sf_parked_shmem_size(), &found);
+	table = ShmemInitStruct("securefile arenas", sfi_parked_shmem_size(), &found);
 	if (!found)
 	{
 		int			tranche = LWLockNewTrancheId();
 
-		memset(table, 0, sf_parked_shmem_size());
+		memset(table, 0, sfi_parked_shmem_size());
 		LWLockRegisterTranche(tranche, "securefile_arenas");
 		LWLockInitialize(&table->lock, tranche);
 	}
@@ -126,7 +126,7 @@ sf_space_disown_parked(void)
 }
 
 int
-sf_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
+sfi_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
 {
 	TimestampTz limit = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -idle_ms);
 	int			n = 0;
@@ -147,7 +147,7 @@ sf_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
 }
 
 void
-sf_parked_forget(SfNode node)
+sfi_parked_forget(SfNode node)
 {
 	if (table == NULL)
 		return;

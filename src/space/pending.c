@@ -23,20 +23,20 @@
  * page comes back locked, to be initialised.
  */
 Buffer
-sf_pending_take_page(Relation rel, SfHeader *h)
+sfi_pending_take_page(Relation rel, SfHeader *h)
 {
 	Buffer		buf;
 
 	SF_ASSERT(h->next_page >= 2);
 	if (h->free_head != SF_NO_PAGE)
 	{
-		buf = sf_page_read(rel, h->free_head, SF_PAGE_FREE, BUFFER_LOCK_EXCLUSIVE);
+		buf = sfi_page_read(rel, h->free_head, SF_PAGE_FREE, BUFFER_LOCK_EXCLUSIVE);
 		h->free_head = SfPageFree(BufferGetPage(buf))->next;
 		return buf;
 	}
 	if (SF_IS_MAP_PAGE(h->next_page))
 		h->next_page++;
-	return sf_page_new(rel, h->next_page++, SF_PAGE_PENDING);
+	return sfi_page_new(rel, h->next_page++, SF_PAGE_PENDING);
 }
 
 /*
@@ -46,10 +46,10 @@ sf_pending_take_page(Relation rel, SfHeader *h)
 static Buffer
 read_tail(Relation rel, uint32 tail)
 {
-	Buffer		buf = sf_page_read(rel, tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		buf = sfi_page_read(rel, tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 
 	if (SfPagePending(BufferGetPage(buf))->next != SF_NO_PAGE)
-		sf_page_report_damaged(rel, tail, "It is not the last pending page, as the header has it.");
+		sfi_page_report_damaged(rel, tail, "It is not the last pending page, as the header has it.");
 	return buf;
 }
 
@@ -58,7 +58,7 @@ static void
 add_tail(Relation rel, uint32 seen_tail)
 {
 	SfPending	empty = {.next = SF_NO_PAGE};
-	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	Buffer		oldbuf = InvalidBuffer;
 	Buffer		newbuf;
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
@@ -71,18 +71,18 @@ add_tail(Relation rel, uint32 seen_tail)
 	}
 	if (seen_tail != SF_NO_PAGE)
 		oldbuf = read_tail(rel, seen_tail);
-	newbuf = sf_pending_take_page(rel, &h);
+	newbuf = sfi_pending_take_page(rel, &h);
 	newpage = BufferGetBlockNumber(newbuf);
 	h.pending_tail = newpage;
 	if (h.pending_head == SF_NO_PAGE)
 		h.pending_head = newpage;
 
-	sf_change_begin();
-	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_begin();
+	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
 	if (BufferIsValid(oldbuf))
-		sf_change_op(sf_change_add(oldbuf), SF_OP_PEND_NEXT, &newpage, sizeof(newpage));
-	sf_change_init(sf_change_add(newbuf), SF_PAGE_PENDING, &empty, sizeof(empty));
-	sf_change_finish_pages(SF_PAGES_QUEUE, 0, 0);
+		sfi_change_op(sfi_change_add(oldbuf), SF_OP_PEND_NEXT, &newpage, sizeof(newpage));
+	sfi_change_init(sfi_change_add(newbuf), SF_PAGE_PENDING, &empty, sizeof(empty));
+	sfi_change_finish_pages(SF_PAGES_QUEUE, 0, 0);
 }
 
 /*
@@ -90,12 +90,12 @@ add_tail(Relation rel, uint32 seen_tail)
  * header stays locked and is returned in *hbuf; with share it is released.
  */
 Buffer
-sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
+sfi_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
 {
 	SF_ASSERT(n > 0 && n <= SF_PENDING_MAX && (hmode == BUFFER_LOCK_EXCLUSIVE) == (hbuf != NULL));
 	for (;;)
 	{
-		Buffer		header = sf_page_read(rel, 0, SF_PAGE_HEADER, hmode);
+		Buffer		header = sfi_page_read(rel, 0, SF_PAGE_HEADER, hmode);
 		uint32		tail = SfPageHeader(BufferGetPage(header))->pending_tail;
 		Buffer		buf = InvalidBuffer;
 
@@ -122,7 +122,7 @@ sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
  * the one of the record: after a crash a higher one might be given out again.
  */
 SfPendEntry
-sf_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
+sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
 {
 	SfPendEntry entry = {0};
 
@@ -143,19 +143,19 @@ static bool
 add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
 {
 	uint32		map = run.start / SF_MAP_SECTORS;
-	SfMapRange	range = sf_map_range(run.start, run.nsectors);
+	SfMapRange	range = sfi_map_range(run.start, run.nsectors);
 	Buffer		buf;
 
 	if (*map_at < 0 || map != *last_map)
 	{
 		if (*map_at >= SF_CHANGE_MAX - 2 || (*map_at >= 0 && map < *last_map))
 			return false;
-		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
-		*map_at = sf_change_add(buf);
+		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+		*map_at = sfi_change_add(buf);
 		*last_map = map;
 	}
 	else
-		buf = sf_change_buffer(*map_at);
+		buf = sfi_change_buffer(*map_at);
 	if (!sf_format_map_none_used(SfPageMap(BufferGetPage(buf)), range))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -164,7 +164,7 @@ add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
 				 errdetail("Sectors " UINT64_FORMAT " to " UINT64_FORMAT ".",
 						   run.start, run.start + run.nsectors - 1),
 				 errhint("Run securefile_check() on the column.")));
-	sf_change_op(*map_at, SF_OP_MAP_SET, &range, sizeof(range));
+	sfi_change_op(*map_at, SF_OP_MAP_SET, &range, sizeof(range));
 	return true;
 }
 
@@ -173,7 +173,7 @@ static int
 log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
 {
 	SfPendEntry entries[SF_PENDING_MAX];
-	Buffer		tail = sf_pending_lock_tail(rel, 1, BUFFER_LOCK_SHARE, NULL);
+	Buffer		tail = sfi_pending_lock_tail(rel, 1, BUFFER_LOCK_SHARE, NULL);
 	int			room = SF_PENDING_MAX - SfPagePending(BufferGetPage(tail))->nentries;
 	uint32		last_map = 0;
 	int			map_at = -1;
@@ -181,21 +181,21 @@ log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nrun
 	int			n = 0;
 
 	SF_ASSERT(nruns > 0 && room > 0);
-	sf_change_begin();
-	tail_at = sf_change_add(tail);
+	sfi_change_begin();
+	tail_at = sfi_change_add(tail);
 	while (n < nruns && n < room)
 	{
 		if (kind == SF_PEND_ALLOC && !add_map_set(rel, runs[n], &last_map, &map_at))
 			break;
-		entries[n] = sf_pending_entry(kind, fxid, runs[n].start, runs[n].nsectors);
+		entries[n] = sfi_pending_entry(kind, fxid, runs[n].start, runs[n].nsectors);
 		n++;
 	}
 	SF_ASSERT(n > 0);
 	if (SF_BREAKS(s4))
 		SfPagePending(BufferGetPage(tail))->next = 0;
 	if (!SF_BREAKS(s1))
-		sf_change_op(tail_at, SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
-	sf_change_finish_pages(SF_PAGES_ENTRIES, kind, n);
+		sfi_change_op(tail_at, SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
+	sfi_change_finish_pages(SF_PAGES_ENTRIES, kind, n);
 	return n;
 }
 
@@ -217,14 +217,14 @@ check_runs(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
 int
 sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 	int			n;
 
 	if (fxid > U64FromFullTransactionId(GetCurrentFullTransactionId()))
 		elog(ERROR, "xid of pending entries is above that of their record");
 	check_runs(rel, kind, runs, nruns);
 	n = log_some(rel, kind, fxid, runs, nruns);
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 	return n;
 }
 

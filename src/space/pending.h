@@ -10,9 +10,9 @@
 
 #include "space/pages.h"
 
-extern Buffer sf_pending_take_page(Relation rel, SfHeader *h);
-extern Buffer sf_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf);
-extern SfPendEntry sf_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count);
+extern Buffer sfi_pending_take_page(Relation rel, SfHeader *h);
+extern Buffer sfi_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf);
+extern SfPendEntry sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count);
 
 /* What is to become of an entry. */
 typedef enum SfFate
@@ -34,13 +34,13 @@ typedef struct SfHorizon
 	uint64		next;			/* no transaction from here on has ended */
 } SfHorizon;
 
-extern SfHorizon sf_pending_horizon(void);
-extern SfFate sf_pending_fate(const SfPendEntry *entry, SfHorizon horizon);
+extern SfHorizon sfi_pending_horizon(void);
+extern SfFate sfi_pending_fate(const SfPendEntry *entry, SfHorizon horizon);
 
 /* Is the entry's space live all the same?  (ALLOC committed, FREE aborted) */
-extern bool sf_pending_is_live(const SfPendEntry *entry, SfHorizon horizon);
+extern bool sfi_pending_is_live(const SfPendEntry *entry, SfHorizon horizon);
 
 /* Is it known of a transaction that it aborted, or ended in a crash? */
-extern bool sf_pending_transaction_aborted(uint64 fxid);
+extern bool sfi_pending_transaction_aborted(uint64 fxid);
 
 #endif							/* SF_PENDING_H */

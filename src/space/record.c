@@ -21,7 +21,7 @@
 /* ---- main data ---- */
 
 bool
-sf_record_is_readable(XLogReaderState *record, const SfRecordKind *kind)
+sfi_record_is_readable(XLogReaderState *record, const SfRecordKind *kind)
 {
 	return kind->name != NULL && XLogRecGetDataLen(record) >= kind->size &&
 		*(uint8 *) XLogRecGetData(record) == SF_WAL_VERSION;
@@ -64,7 +64,7 @@ data_problem(XLogReaderState *record, const SfRecordKind *kind)
 	Size		len = XLogRecGetDataLen(record);
 	const char *problem;
 
-	if (!sf_record_is_readable(record, kind))
+	if (!sfi_record_is_readable(record, kind))
 		return "it is too short, of an unknown kind or an unknown version";
 	if ((kind->holds & SF_HOLDS_BYTES) == 0 && len != kind->size)
 		return "it is too long";
@@ -99,7 +99,7 @@ header_after(XLogReaderState *record, int block, SfHeader *header)
 	if (XLogRecHasBlockImage(record, block))
 	{
 		if (!RestoreBlockImage(record, block, image.data) ||
-			sf_page_type(image.data) != SF_PAGE_HEADER)
+			sfi_page_type(image.data) != SF_PAGE_HEADER)
 			return false;
 		*header = *SfPageHeader(image.data);
 		return true;
@@ -190,7 +190,7 @@ pages_problem(XLogReaderState *record, const SfRecordKind *kind)
 /* ---- all of it ---- */
 
 void
-sf_record_report(const char *problem)
+sfi_record_report(const char *problem)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -199,12 +199,12 @@ sf_record_report(const char *problem)
 }
 
 void
-sf_record_check(XLogReaderState *record, const SfRecordKind *kind)
+sfi_record_check(XLogReaderState *record, const SfRecordKind *kind)
 {
 	const char *problem = data_problem(record, kind);
 
 	if (problem == NULL)
 		problem = pages_problem(record, kind);
 	if (problem != NULL)
-		sf_record_report(problem);
+		sfi_record_report(problem);
 }

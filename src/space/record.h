@@ -130,10 +130,10 @@ typedef struct SfRecordKind
 /* ---- may a record be replayed (record.c) ---- */
 
 /* Is there as much main data as this kind has, of our version? */
-extern bool sf_record_is_readable(XLogReaderState *record, const SfRecordKind *kind);
+extern bool sfi_record_is_readable(XLogReaderState *record, const SfRecordKind *kind);
 
-/* DATA_CORRUPTED unless redo can go by what a record says; see also sf_change_redo(). */
-extern void sf_record_check(XLogReaderState *record, const SfRecordKind *kind);
-SF_NORETURN extern void sf_record_report(const char *problem);
+/* DATA_CORRUPTED unless redo can go by what a record says; see also sfi_change_redo(). */
+extern void sfi_record_check(XLogReaderState *record, const SfRecordKind *kind);
+SF_NORETURN extern void sfi_record_report(const char *problem);
 
 #endif							/* SF_RECORD_H */

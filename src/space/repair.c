@@ -31,7 +31,7 @@ lock_header(Relation rel, SfHeader *header)
 	Buffer		buf;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
-	buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	*header = *SfPageHeader(BufferGetPage(buf));
 	return buf;
 }
@@ -40,10 +40,10 @@ lock_header(Relation rel, SfHeader *header)
 static void
 begin_change(Buffer hbuf, const SfHeader *header)
 {
-	SF_ASSERT(sf_page_is_locked(hbuf, LW_EXCLUSIVE));
+	SF_ASSERT(sfi_page_is_locked(hbuf, LW_EXCLUSIVE));
 	SF_FAULT(repair_page);
-	sf_change_begin();
-	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, header, sizeof(SfHeader));
+	sfi_change_begin();
+	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, header, sizeof(SfHeader));
 }
 
 /*
@@ -55,8 +55,8 @@ write_page(Buffer hbuf, const SfHeader *header, Buffer buf, SfPageType type,
 		   const void *content, Size len)
 {
 	begin_change(hbuf, header);
-	sf_change_init(sf_change_add(buf), type, content, len);
-	sf_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
+	sfi_change_init(sfi_change_add(buf), type, content, len);
+	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
 }
 
 /* Sectors of a map page that lie inside the data files. */
@@ -71,40 +71,40 @@ sectors_of(const SfHeader *header, uint32 map)
 void
 sf_space_repair_extend(SfSegment *seg, uint32 npages)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 
 	for (uint32 page = RelationGetNumberOfBlocks(rel); page < npages; page++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		sf_page_extend(rel, page);
+		sfi_page_extend(rel, page);
 	}
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 }
 
 void
 sf_space_repair_map(SfSegment *seg, uint32 map)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 	SfHeader	header;
 	Buffer		hbuf = lock_header(rel, &header);
 	uint32		nsectors = sectors_of(&header, map);
 	SfMap		content = {0};
 
 	if (nsectors > 0)
-		sf_format_map_set(&content, sf_map_range(0, nsectors));
-	write_page(hbuf, &header, sf_page_anew(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
+		sf_format_map_set(&content, sfi_map_range(0, nsectors));
+	write_page(hbuf, &header, sfi_page_anew(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
 			   &content, sizeof(content));
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 }
 
 void
 sf_space_repair_collect(SfSegment *seg)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 
-	while (sf_lend_collect(seg, rel, SF_PARKED_ANY_AGE))
+	while (sfi_lend_collect(seg, rel, SF_PARKED_ANY_AGE))
 		;
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 }
 
 /*
@@ -118,7 +118,7 @@ require_not_lent(Relation rel, const SfMap *map, const uint8 *new_used)
 		return;
 	for (uint32 b = 0; b < SF_MAP_BLOCKS; b++)
 	{
-		if (map->used[b] == new_used[b] || !sf_map_is_lent(map, b))
+		if (map->used[b] == new_used[b] || !sfi_map_is_lent(map, b))
 			continue;
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
@@ -131,10 +131,10 @@ require_not_lent(Relation rel, const SfMap *map, const uint8 *new_used)
 void
 sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 	SfHeader	header;
 	Buffer		hbuf = lock_header(rel, &header);
-	Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 	SfMap	   *old = SfPageMap(BufferGetPage(buf));
 	SfMap		content = *old;
 	uint32		limit = sectors_of(&header, map) / 8;
@@ -150,14 +150,14 @@ sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
 		UnlockReleaseBuffer(buf);
 		UnlockReleaseBuffer(hbuf);
 	}
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 }
 
 /* A new list of pages begins behind all pages, so that none is taken twice. */
 void
 sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 	SfHeader	header;
 	Buffer		buf = lock_header(rel, &header);
 
@@ -168,19 +168,19 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	if (repair.forget_lists)
 		header.pending_head = header.pending_tail = header.free_head = SF_NO_PAGE;
 	begin_change(buf, &header);
-	sf_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
-	sf_segment_close(rel);
+	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
+	sfi_segment_close(rel);
 }
 
 void
 sf_space_repair_free_page(SfSegment *seg, uint32 page)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 	SfHeader	header;
 	Buffer		hbuf = lock_header(rel, &header);
 	SfFreePage	content = {header.free_head};
 
 	header.free_head = page;
-	write_page(hbuf, &header, sf_page_anew(rel, page), SF_PAGE_FREE, &content, sizeof(content));
-	sf_segment_close(rel);
+	write_page(hbuf, &header, sfi_page_anew(rel, page), SF_PAGE_FREE, &content, sizeof(content));
+	sfi_segment_close(rel);
 }

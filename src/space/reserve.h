@@ -17,41 +17,41 @@
 #define SF_GROWTH_SECTORS	(64 * 1024 / SF_SECTOR_SIZE)
 
 /* Grow unless another did since total_sectors was seen. */
-extern void sf_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks);
+extern void sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks);
 
 /* Grow ahead of need, if nobody else is at it; returns sectors added. */
-extern uint64 sf_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors);
+extern uint64 sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors);
 
 /*
  * Cut a free tail, if that is at least min_cut_sectors when the slack (or
  * keep_sectors, if more) is left; returns sectors cut.  Of a segment in which
  * nothing is used no slack is left.  Does nothing while another grows or cuts.
  */
-extern uint64 sf_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
-							   uint64 min_cut_sectors);
+extern uint64 sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
+								uint64 min_cut_sectors);
 
 /* ---- lending (lend.c) ---- */
 
-extern uint64 sf_lend_scan(SfSegment *seg, Relation rel, uint32 need);
-extern bool sf_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
+extern uint64 sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need);
+extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
 
 /* ---- dispenser (dispense.c): hints, never truth ---- */
 
-extern bool sf_dispense_take(SfNode node, uint32 need, uint32 want, SfRegion *run);
-extern void sf_dispense_put(SfNode node, SfRegion run);
-extern void sf_dispense_forget(SfNode node);
+extern bool sfi_dispense_take(SfNode node, uint32 need, uint32 want, SfRegion *run);
+extern void sfi_dispense_put(SfNode node, SfRegion run);
+extern void sfi_dispense_forget(SfNode node);
 
 /* Where the next scan of the map starts; moves on by npages. */
-extern uint32 sf_dispense_cursor(SfNode node, uint32 npages);
+extern uint32 sfi_dispense_cursor(SfNode node, uint32 npages);
 
 /*
  * Was the queue resolved at this very horizon already?  Then there is nothing
  * to be had from it; note_resolved says so.
  */
-extern bool sf_dispense_worth_resolving(SfNode node, uint64 horizon);
-extern void sf_dispense_note_resolved(SfNode node, uint64 horizon);
-extern Size sf_dispense_shmem_size(void);
-extern void sf_dispense_shmem_init(void);
+extern bool sfi_dispense_worth_resolving(SfNode node, uint64 horizon);
+extern void sfi_dispense_note_resolved(SfNode node, uint64 horizon);
+extern Size sfi_dispense_shmem_size(void);
+extern void sfi_dispense_shmem_init(void);
 
 /*
  * Blocks lent: since the last call, the rate the monitor grows by; and in the
@@ -63,8 +63,8 @@ typedef struct SfDemand
 	uint64		recent_blocks;
 } SfDemand;
 
-extern SfDemand sf_dispense_take_demand(SfNode node);
-extern void sf_dispense_note_demand(SfNode node, uint32 nblocks);
+extern SfDemand sfi_dispense_take_demand(SfNode node);
+extern void sfi_dispense_note_demand(SfNode node, uint32 nblocks);
 
 /* ---- parked regions (parked.c) ---- */
 
@@ -72,13 +72,13 @@ extern void sf_dispense_note_demand(SfNode node, uint32 nblocks);
  * Take parked regions of a storage that may be given back: garbage, and those
  * of backends that have not claimed them for idle_ms.  Returns how many.
  */
-extern int	sf_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max);
+extern int	sfi_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max);
 
 /* Idle for so long, a region that a backend has parked may be taken. */
 #define SF_PARKED_IDLE_MS	1000
 #define SF_PARKED_ANY_AGE	(-1000) /* also what has just been parked */
-extern void sf_parked_forget(SfNode node);
-extern Size sf_parked_shmem_size(void);
-extern void sf_parked_shmem_init(void);
+extern void sfi_parked_forget(SfNode node);
+extern Size sfi_parked_shmem_size(void);
+extern void sfi_parked_shmem_init(void);
 
 #endif							/* SF_RESERVE_H */

@@ -85,7 +85,7 @@ static SfFate
 fate_of(const PageWork *work, const SfPendEntry *entry)
 {
 	return sf_format_entry_problem(entry) != NULL ? SF_FATE_LOST :
-		sf_pending_fate(entry, work->horizon);
+		sfi_pending_fate(entry, work->horizon);
 }
 
 /* Collect what one record can do; inode pages are left to
@@ -129,7 +129,7 @@ collect(PageWork *work, Batch *batch)
 static bool
 add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Batch *batch)
 {
-	SfMapRange	range = sf_map_range(entry->start, entry->count);
+	SfMapRange	range = sfi_map_range(entry->start, entry->count);
 
 	for (int m = 0; m < batch->nmaps; m++)
 	{
@@ -137,7 +137,7 @@ add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Ba
 			continue;
 		if (!sf_format_map_all_used(SfPageMap(BufferGetPage(maps[m])), range))
 			return false;
-		sf_change_op(sf_change_find(maps[m]), SF_OP_MAP_CLEAR, &range, sizeof(range));
+		sfi_change_op(sfi_change_find(maps[m]), SF_OP_MAP_CLEAR, &range, sizeof(range));
 		work->stats->sectors_freed += entry->count;
 	}
 	return true;
@@ -185,24 +185,24 @@ run_batch(PageWork *work, Batch *batch)
 	int			to = 0;
 	int			skip = 0;
 
-	SF_INVARIANT(rule_1, sf_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
 	SF_FAULT(resolve_before);
-	buf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
-	sf_change_begin();
-	at = sf_change_add(buf);
+	buf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	sfi_change_begin();
+	at = sfi_change_add(buf);
 	for (int m = 0; m < batch->nmaps; m++)
 	{
-		maps[m] = sf_page_read(work->rel, SF_MAP_PAGE(batch->maps[m]), SF_PAGE_MAP,
-							   BUFFER_LOCK_EXCLUSIVE);
-		sf_change_add(maps[m]);
+		maps[m] = sfi_page_read(work->rel, SF_MAP_PAGE(batch->maps[m]), SF_PAGE_MAP,
+								BUFFER_LOCK_EXCLUSIVE);
+		sfi_change_add(maps[m]);
 	}
 	add_clears(work, maps, batch);
 	if (batch->ncommitted > 0)
-		sf_change_op(at, SF_OP_PEND_COMMITTED, batch->committed,
-					 batch->ncommitted * sizeof(uint16));
+		sfi_change_op(at, SF_OP_PEND_COMMITTED, batch->committed,
+					  batch->ncommitted * sizeof(uint16));
 	if (batch->nremove > 0)
-		sf_change_op(at, SF_OP_PEND_REMOVE, batch->remove, batch->nremove * sizeof(uint16));
-	sf_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
+		sfi_change_op(at, SF_OP_PEND_REMOVE, batch->remove, batch->nremove * sizeof(uint16));
+	sfi_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
 	SF_FAULT(resolve_after);
 	warn_free_already(work, batch);
 
@@ -233,20 +233,20 @@ free_inode_page(PageWork *work, int index)
 	SfHeader	h;
 	SfFreePage	content;
 
-	SF_INVARIANT(rule_1, sf_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
 	SF_FAULT(resolve_before_inode);
-	hbuf = sf_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	pbuf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
-	fbuf = sf_page_read(work->rel, entry.start, SF_PAGE_INODE, BUFFER_LOCK_EXCLUSIVE);
+	hbuf = sfi_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	pbuf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	fbuf = sfi_page_read(work->rel, entry.start, SF_PAGE_INODE, BUFFER_LOCK_EXCLUSIVE);
 	h = *SfPageHeader(BufferGetPage(hbuf));
 	content.next = h.free_head;
 	note_freeing(&rec.horizon, &entry);
 	h.free_head = entry.start;
-	sf_change_begin();
-	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
-	sf_change_op(sf_change_add(pbuf), SF_OP_PEND_REMOVE, &index16, sizeof(index16));
-	sf_change_init(sf_change_add(fbuf), SF_PAGE_FREE, &content, sizeof(content));
-	sf_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
+	sfi_change_begin();
+	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_op(sfi_change_add(pbuf), SF_OP_PEND_REMOVE, &index16, sizeof(index16));
+	sfi_change_init(sfi_change_add(fbuf), SF_PAGE_FREE, &content, sizeof(content));
+	sfi_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
 	SF_FAULT(resolve_after_inode);
 
 	work->stats->entries_resolved++;
@@ -259,7 +259,7 @@ free_inode_page(PageWork *work, int index)
 static int
 resolve_page(PageWork *work, uint32 *next)
 {
-	Buffer		buf = sf_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
+	Buffer		buf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
 	SfPending  *pending = SfPagePending(BufferGetPage(buf));
 	Batch		batch;
 
@@ -288,17 +288,17 @@ resolve_page(PageWork *work, uint32 *next)
 static bool
 unlink_page(Relation rel, uint32 prev, uint32 page)
 {
-	Buffer		hbuf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
 	Buffer		prevbuf = InvalidBuffer;
 	Buffer		buf;
 	uint32		next;
 	SfFreePage	content = {h.free_head};
 
-	SF_INVARIANT(rule_1, sf_page_lock_is_held(rel, SF_LOCK_RESOLVER));
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
 	if (prev != SF_NO_PAGE)
-		prevbuf = sf_page_read(rel, prev, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
-	buf = sf_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+		prevbuf = sfi_page_read(rel, prev, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	buf = sfi_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	if (h.pending_tail == page || SfPagePending(BufferGetPage(buf))->nentries > 0)
 	{
 		UnlockReleaseBuffer(buf);
@@ -311,12 +311,12 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	h.free_head = page;
 	if (prev == SF_NO_PAGE)
 		h.pending_head = next;
-	sf_change_begin();
-	sf_change_op(sf_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_begin();
+	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
 	if (BufferIsValid(prevbuf))
-		sf_change_op(sf_change_add(prevbuf), SF_OP_PEND_NEXT, &next, sizeof(next));
-	sf_change_init(sf_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));
-	sf_change_finish_pages(SF_PAGES_QUEUE, 0, 0);
+		sfi_change_op(sfi_change_add(prevbuf), SF_OP_PEND_NEXT, &next, sizeof(next));
+	sfi_change_init(sfi_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));
+	sfi_change_finish_pages(SF_PAGES_QUEUE, 0, 0);
 	SF_FAULT(resolve_after_unlink);
 	return true;
 }
@@ -340,7 +340,7 @@ note_unresolved(PageWork *work)
 bool
 sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 	PageWork   *work;
 	uint32		prev = SF_NO_PAGE;
 	uint32		nstay = 0;
@@ -348,7 +348,7 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 
 	if (!wait && !ConditionalLockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock))
 	{
-		sf_segment_close(rel);
+		sfi_segment_close(rel);
 		return false;
 	}
 	if (wait && !SF_BREAKS(rule_1))
@@ -356,7 +356,7 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	work = palloc(sizeof(PageWork));
 	work->rel = rel;
 	work->stats = stats;
-	work->horizon = sf_pending_horizon();
+	work->horizon = sfi_pending_horizon();
 	for (work->page = sf_space_header(rel).pending_head; work->page != SF_NO_PAGE; work->page = next)
 	{
 		int			left = resolve_page(work, &next);
@@ -368,10 +368,10 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 			continue;
 		prev = work->page;
 		if (++nstay > RelationGetNumberOfBlocks(rel))
-			sf_page_report_damaged(rel, prev, "The list of pending pages leads back to it.");
+			sfi_page_report_damaged(rel, prev, "The list of pending pages leads back to it.");
 	}
 	pfree(work);
 	UnlockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 	return true;
 }

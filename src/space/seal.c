@@ -32,12 +32,12 @@ typedef struct Place
 	uint32		version;
 } Place;
 
-/* Type of a page, or 0 when it is none of ours; as sf_page_init() has left it. */
+/* Type of a page, or 0 when it is none of ours; as sfi_page_init() has left it. */
 SfPageType
-sf_page_type(Page page)
+sfi_page_type(Page page)
 {
 	const PageHeaderData *head = (const PageHeaderData *) page;
-	const SfPageTrailer *trailer = sf_page_trailer(page);
+	const SfPageTrailer *trailer = sfi_page_trailer(page);
 
 	if (PageGetPageSize(page) != BLCKSZ || head->pd_special != BLCKSZ - SF_PAGE_SPECIAL ||
 		head->pd_upper != head->pd_special || head->pd_lower != head->pd_upper)
@@ -76,16 +76,16 @@ sealed_part(Page page, SfPageType type, const char **from)
 }
 
 uint32
-sf_seal_relnumber(Page page)
+sfi_seal_relnumber(Page page)
 {
-	return sf_page_trailer(page)->seal >> 32;
+	return sfi_page_trailer(page)->seal >> 32;
 }
 
 /* The seal that a page must have; not 0, since no file has that number. */
 uint64
-sf_seal_compute(Page page, uint32 relnumber, BlockNumber n)
+sfi_seal_compute(Page page, uint32 relnumber, BlockNumber n)
 {
-	Place		place = {relnumber, n, sf_page_type(page), SF_PAGE_VERSION};
+	Place		place = {relnumber, n, sfi_page_type(page), SF_PAGE_VERSION};
 	uint64		seed = sf_format_checksum(&place, sizeof(place), 0);
 	const char *from;
 	Size		len = sealed_part(page, (SfPageType) place.type, &from);
@@ -96,15 +96,15 @@ sf_seal_compute(Page page, uint32 relnumber, BlockNumber n)
 }
 
 bool
-sf_seal_holds(Page page, uint32 relnumber, BlockNumber n)
+sfi_seal_holds(Page page, uint32 relnumber, BlockNumber n)
 {
-	uint64		seal = sf_page_trailer(page)->seal;
+	uint64		seal = sfi_page_trailer(page)->seal;
 
-	return seal == 0 || seal == sf_seal_compute(page, relnumber, n);
+	return seal == 0 || seal == sfi_seal_compute(page, relnumber, n);
 }
 
 void
-sf_seal_put(Page page, uint32 relnumber, BlockNumber n)
+sfi_seal_put(Page page, uint32 relnumber, BlockNumber n)
 {
-	sf_page_trailer(page)->seal = sf_seal_compute(page, relnumber, n);
+	sfi_page_trailer(page)->seal = sfi_seal_compute(page, relnumber, n);
 }

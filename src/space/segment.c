@@ -51,7 +51,7 @@ sf_space_segment_relid(Oid table_oid, AttrNumber attnum)
 SfHeader
 sf_space_header(Relation segrel)
 {
-	Buffer		buf = sf_page_read(segrel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	Buffer		buf = sfi_page_read(segrel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
 
 	UnlockReleaseBuffer(buf);
@@ -191,7 +191,7 @@ open_historic(const char *name)
 		bool		locked = SF_BREAKS(k2) || ConditionalLockRelationOid(relid, AccessShareLock);
 
 		/* looked for under the lock, if we have it: nobody drops it meanwhile */
-		if (sf_kept_counts(node))
+		if (sfi_kept_counts(node))
 		{
 			if (locked)
 				UnlockRelationOid(relid, AccessShareLock);
@@ -211,7 +211,7 @@ open_historic(const char *name)
 	}
 	seg = find_entry(relid);
 	if (!SfNodeEquals(seg->node, node) || !seg->kept)
-		load_segment(seg, node, sf_kept_header(node), true);
+		load_segment(seg, node, sfi_kept_header(node), true);
 	return seg;
 }
 
@@ -308,7 +308,7 @@ sf_space_is_usable(SfSegment *seg)
 }
 
 Relation
-sf_segment_rel(SfSegment *seg)
+sfi_segment_rel(SfSegment *seg)
 {
 	Relation	rel = relation_open(seg->relid, AccessShareLock);
 
@@ -324,7 +324,7 @@ sf_segment_rel(SfSegment *seg)
 }
 
 void
-sf_segment_close(Relation rel)
+sfi_segment_close(Relation rel)
 {
 	relation_close(rel, AccessShareLock);
 }
@@ -333,8 +333,8 @@ sf_segment_close(Relation rel)
 static uint64
 reserve_ids(SfSegment *seg, uint32 n)
 {
-	Relation	rel = sf_segment_rel(seg);
-	Buffer		buf = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	Relation	rel = sfi_segment_rel(seg);
+	Buffer		buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
 	uint64		first = header.next_object_id;
 
@@ -345,10 +345,10 @@ reserve_ids(SfSegment *seg, uint32 n)
 		header.kept_from_id = header.next_object_id;
 	}
 	header.next_object_id += n;
-	sf_change_begin();
-	sf_change_op(sf_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
-	sf_change_finish_pages(SF_PAGES_HEADER, 0, 0);
-	sf_segment_close(rel);
+	sfi_change_begin();
+	sfi_change_op(sfi_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
+	sfi_change_finish_pages(SF_PAGES_HEADER, 0, 0);
+	sfi_segment_close(rel);
 	return first;
 }
 
@@ -372,10 +372,10 @@ header_of(SfSegment *seg)
 	SfHeader	header;
 
 	if (seg->kept)
-		return sf_kept_header(seg->node);
-	rel = sf_segment_rel(seg);
+		return sfi_kept_header(seg->node);
+	rel = sfi_segment_rel(seg);
 	header = sf_space_header(rel);
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 	return header;
 }
 

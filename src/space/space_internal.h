@@ -80,8 +80,8 @@
  * With a lock of its own; the caller of the room holds one already.
  */
 
-extern Relation sf_segment_rel(SfSegment *seg);
-extern void sf_segment_close(Relation rel);
+extern Relation sfi_segment_rel(SfSegment *seg);
+extern void sfi_segment_close(Relation rel);
 
 /* Heavyweight page locks, released at transaction end when an ERROR intervenes. */
 #define SF_LOCK_RESOLVER	0

@@ -66,7 +66,7 @@ add_note(SfNode node, bool at_commit)
 }
 
 void
-sf_storage_note_made(SfNode node)
+sfi_storage_note_made(SfNode node)
 {
 	add_note(node, false);
 }
@@ -74,8 +74,8 @@ sf_storage_note_made(SfNode node)
 static void
 forget_storage(SfNode node)
 {
-	sf_dispense_forget(node);
-	sf_parked_forget(node);
+	sfi_dispense_forget(node);
+	sfi_parked_forget(node);
 	sf_io_close(node);
 }
 
@@ -131,7 +131,7 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 
 	sf_base_require_preload();
 	SF_FAULT(create_before_record);
-	if (!sf_upgrade_is_finishing())
+	if (!sfi_upgrade_is_finishing())
 		sf_io_database_claim(SfNodeDb(node));
 	sf_io_files_clear(node);
 	if (!pg_strong_random(&header.incarnation, sizeof(header.incarnation)) ||
@@ -152,10 +152,10 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 	buf = sf_compat_first_page(node);
 	if (BufferGetBlockNumber(buf) != 0)
 		elog(ERROR, "new segment relation is not empty");
-	sf_storage_note_made(node);
-	sf_change_begin();
-	sf_change_init(sf_change_add(buf), SF_PAGE_HEADER, &header, sizeof(header));
-	(void) sf_change_finish(XLOG_SF_CREATE, &rec, sizeof(rec));
+	sfi_storage_note_made(node);
+	sfi_change_begin();
+	sfi_change_init(sfi_change_add(buf), SF_PAGE_HEADER, &header, sizeof(header));
+	(void) sfi_change_finish(XLOG_SF_CREATE, &rec, sizeof(rec));
 	SF_FAULT(create_after_record);
 }
 
@@ -215,7 +215,7 @@ sf_space_pre_commit(void)
 	for (StorageNote *note = notes; note != NULL; note = note->next)
 		if (note->at_commit)
 		{
-			sf_kept_save(note->node);
+			sfi_kept_save(note->node);
 			note->kept = true;
 		}
 }
@@ -236,7 +236,7 @@ sf_space_at_commit(void)
 		kept |= note->kept;
 	run_notes(true, 0);
 	forget_gone();
-	return sf_upgrade_at_end(true) || kept;
+	return sfi_upgrade_at_end(true) || kept;
 }
 
 void
@@ -244,7 +244,7 @@ sf_space_at_abort(void)
 {
 	run_notes(false, 0);
 	forget_gone();
-	(void) sf_upgrade_at_end(false);
+	(void) sfi_upgrade_at_end(false);
 }
 
 /*
@@ -311,7 +311,7 @@ sf_space_is_gone(SfNode node)
  * crash they may be there and hold committed data already.
  */
 void
-sf_storage_redo_create(SfNode node)
+sfi_storage_redo_create(SfNode node)
 {
 	sf_io_database_claim(SfNodeDb(node));
 	SF_FAULT(redo_create);
@@ -319,7 +319,7 @@ sf_storage_redo_create(SfNode node)
 
 /* Rule 2, on a standby: what is gone must not come back after a restart. */
 void
-sf_storage_redo_unlink(SfNode node, XLogRecPtr end)
+sfi_storage_redo_unlink(SfNode node, XLogRecPtr end)
 {
 	XLogFlush(end);
 	SF_FAULT(redo_unlink);
@@ -356,9 +356,9 @@ creator_may_live(SfNode node)
 	SfIoBlock	block;
 	FullTransactionId creator;
 
-	if (!sf_page_first_of_fork(node, block.data))
+	if (!sfi_page_first_of_fork(node, block.data))
 		return false;
-	if (sf_page_type(block.data) != SF_PAGE_HEADER)
+	if (sfi_page_type(block.data) != SF_PAGE_HEADER)
 		return true;
 	creator = FullTransactionIdFromU64(SfPageHeader(block.data)->creator_fxid);
 	/* an id that is still to come was lost in a crash, with all that it did */
@@ -373,7 +373,7 @@ creator_may_live(SfNode node)
  * its callbacks at commit run, which wait for disks.
  */
 bool
-sf_space_is_named(SfNode node)
+sfi_space_is_named(SfNode node)
 {
 	Oid			spc = SfNodeSpc(node) == MyDatabaseTableSpace ? InvalidOid : SfNodeSpc(node);
 	Relation	rel = table_open(RelationRelationId, AccessShareLock);
@@ -398,7 +398,7 @@ sf_space_is_named(SfNode node)
 static bool
 is_orphan(SfNode node)
 {
-	return !creator_may_live(node) && !sf_space_is_named(node);
+	return !creator_may_live(node) && !sfi_space_is_named(node);
 }
 
 typedef struct Sweep
@@ -419,7 +419,7 @@ sweep_one(SfNode node, void *arg)
 		sf_io_pages_remove(node);
 		return;
 	}
-	if (sf_kept_is_needed(node))
+	if (sfi_kept_is_needed(node))
 	{
 		sweep->kept++;
 		return;

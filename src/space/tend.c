@@ -26,7 +26,7 @@ grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_secto
 
 	if (ahead < SECTORS_PER_MB || free_sectors >= ahead)
 		return 0;
-	return sf_grow_ahead(seg, rel, ahead - free_sectors);
+	return sfi_grow_ahead(seg, rel, ahead - free_sectors);
 }
 
 /*
@@ -37,26 +37,26 @@ grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_secto
 void
 sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats)
 {
-	Relation	rel = sf_segment_rel(seg);
+	Relation	rel = sfi_segment_rel(seg);
 	uint64		total = sf_space_header(rel).total_sectors;
-	SfDemand	demand = sf_dispense_take_demand(seg->node);
+	SfDemand	demand = sfi_dispense_take_demand(seg->node);
 	uint64		min_cut = Max(total / 4, 64 * SECTORS_PER_MB);
 	uint64		free_sectors;
 
 	SF_FAULT(tend_before);
-	while (sf_lend_collect(seg, rel, wait ? 0 : SF_PARKED_IDLE_MS))
+	while (sfi_lend_collect(seg, rel, wait ? 0 : SF_PARKED_IDLE_MS))
 		 /* until there is nothing left */ ;
-	free_sectors = sf_lend_scan(seg, rel, 1) * SF_BLOCK_SECTORS;
+	free_sectors = sfi_lend_scan(seg, rel, 1) * SF_BLOCK_SECTORS;
 	if (free_sectors == total)
 		min_cut = Min(min_cut, Max(total, SF_GROWTH_SECTORS));
 	if (wait)
-		stats->sectors_cut += sf_grow_cut_tail(seg, rel, 0, SF_GROWTH_SECTORS);
+		stats->sectors_cut += sfi_grow_cut_tail(seg, rel, 0, SF_GROWTH_SECTORS);
 	else
 	{
 		stats->sectors_grown += grow_ahead(seg, rel, demand.latest_blocks, free_sectors);
-		stats->sectors_cut += sf_grow_cut_tail(seg, rel, demand.recent_blocks * SF_BLOCK_SECTORS,
-											   min_cut);
+		stats->sectors_cut += sfi_grow_cut_tail(seg, rel, demand.recent_blocks * SF_BLOCK_SECTORS,
+												min_cut);
 		stats->fading = demand.recent_blocks > 0 && free_sectors >= min_cut;
 	}
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 }

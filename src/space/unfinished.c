@@ -53,7 +53,7 @@ sf_space_upgrade_finished(void)
 }
 
 bool
-sf_upgrade_is_finishing(void)
+sfi_upgrade_is_finishing(void)
 {
 	return finished;
 }
@@ -63,7 +63,7 @@ sf_upgrade_is_finishing(void)
  * it takes another call of securefile_upgrade_finish().
  */
 bool
-sf_upgrade_at_end(bool commit)
+sfi_upgrade_at_end(bool commit)
 {
 	xl_sf_db	rec = {SF_WAL_VERSION, MyDatabaseId};
 	bool		done = finished && commit;

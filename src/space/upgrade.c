@@ -52,8 +52,8 @@ is_segment_fork(const char *path)
 {
 	SfIoBlock	block;
 
-	return sf_page_from_file(path, 0, block.data, FATAL) &&
-		sf_page_type(block.data) == SF_PAGE_HEADER;
+	return sfi_page_from_file(path, 0, block.data, FATAL) &&
+		sfi_page_type(block.data) == SF_PAGE_HEADER;
 }
 
 /* Give a file a second name; where that cannot be, copy it. */
@@ -114,7 +114,7 @@ read_beside(SfNode node, BlockNumber page, char *block)
 	char		path[MAXPGPATH];
 
 	sf_io_pages_path(path, node, page / PagesPerExtent);
-	if (!sf_page_from_file(path, page % PagesPerExtent, block, ERROR))
+	if (!sfi_page_from_file(path, page % PagesPerExtent, block, ERROR))
 		return false;
 	if (!sf_compat_page_is_verified(block, page))
 		ereport(ERROR,
@@ -147,8 +147,8 @@ source_beside(BlockNumber page, char *block, void *arg)
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("page %u of a segment relation is missing beside its data files", page)));
 	if (page == 0)
-		sealed_for = sf_seal_relnumber(block);
-	sf_page_require_sound(block, node, sealed_for, page);
+		sealed_for = sfi_seal_relnumber(block);
+	sfi_page_require_sound(block, node, sealed_for, page);
 }
 
 static void
@@ -159,11 +159,11 @@ note_left(SfNode node, void *arg)
 	SfIoBlock	block;
 
 	left->node = node;
-	left->has_pages = read_beside(node, 0, block.data) && sf_page_type(block.data) == SF_PAGE_HEADER;
+	left->has_pages = read_beside(node, 0, block.data) && sfi_page_type(block.data) == SF_PAGE_HEADER;
 	if (left->has_pages)
 		left->header = *SfPageHeader(block.data);
 	/* storage that a crash has left half-made is nobody's, as it was before */
-	if (left->has_pages && sf_pending_transaction_aborted(left->header.creator_fxid))
+	if (left->has_pages && sfi_pending_transaction_aborted(left->header.creator_fxid))
 		return;
 	*list = lappend(*list, left);
 }
@@ -190,10 +190,10 @@ clear_fork(SfNode node, uint64 incarnation)
 
 	if (!smgrexists(smgr, MAIN_FORKNUM))
 		return;
-	ours = !sf_page_first_of_fork(node, block.data) || PageIsNew(block.data) ||
-		(sf_page_type(block.data) == SF_PAGE_HEADER &&
+	ours = !sfi_page_first_of_fork(node, block.data) || PageIsNew(block.data) ||
+		(sfi_page_type(block.data) == SF_PAGE_HEADER &&
 		 SfPageHeader(block.data)->incarnation == incarnation);
-	if (!ours || sf_space_is_named(node) ||
+	if (!ours || sfi_space_is_named(node) ||
 		OidIsValid(sf_compat_relid_of_storage(SfNodeSpc(node), SfNodeRel(node))))
 		sf_space_report_number_taken(node);
 	smgr = sf_compat_smgropen(node);
@@ -245,6 +245,6 @@ sf_space_adopt_begin(SfNode node)
 void
 sf_space_adopt_storage(SfNode node)
 {
-	sf_copy_pages(node, count_beside(node), source_beside, &node);
+	sfi_copy_pages(node, count_beside(node), source_beside, &node);
 	SF_FAULT(upgrade_after_pages);
 }

@@ -25,7 +25,7 @@ typedef struct RunList
 static void
 add_pending(RunList *list, const SfPendEntry *entry)
 {
-	if (sf_format_pend_kind(entry->kind)->is_page || sf_pending_is_live(entry, list->horizon))
+	if (sf_format_pend_kind(entry->kind)->is_page || sfi_pending_is_live(entry, list->horizon))
 		return;
 	if (list->n == list->size)
 	{
@@ -72,13 +72,13 @@ union_sectors(RunList *list)
 static void
 read_pending(Relation rel, RunList *list)
 {
-	Buffer		held = sf_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	Buffer		held = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	uint32		page = SfPageHeader(BufferGetPage(held))->pending_head;
 	uint32		limit = 2 * RelationGetNumberOfBlocks(rel); /* even if it moves */
 
 	while (page != SF_NO_PAGE)
 	{
-		Buffer		buf = sf_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
+		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
 		const SfPending *pending = SfPagePending(BufferGetPage(buf));
 
 		UnlockReleaseBuffer(held);
@@ -87,7 +87,7 @@ read_pending(Relation rel, RunList *list)
 			add_pending(list, &pending->entries[i]);
 		page = pending->next;
 		if (limit-- == 0)
-			sf_page_report_damaged(rel, page, "The list of pending pages leads back to it.");
+			sfi_page_report_damaged(rel, page, "The list of pending pages leads back to it.");
 	}
 	UnlockReleaseBuffer(held);
 }
@@ -100,8 +100,8 @@ count_used(Relation rel, uint64 total_sectors)
 
 	for (uint64 first = 0; first < total_sectors; first += SF_MAP_SECTORS)
 	{
-		Buffer		buf = sf_page_read(rel, SF_MAP_PAGE(first / SF_MAP_SECTORS), SF_PAGE_MAP,
-									   BUFFER_LOCK_SHARE);
+		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(first / SF_MAP_SECTORS), SF_PAGE_MAP,
+										BUFFER_LOCK_SHARE);
 
 		CHECK_FOR_INTERRUPTS();
 		used += SfPageMap(BufferGetPage(buf))->used_sectors;
@@ -113,8 +113,8 @@ count_used(Relation rel, uint64 total_sectors)
 SfUsage
 sf_space_usage(SfSegment *seg)
 {
-	RunList		list = {.horizon = sf_pending_horizon(), .size = 256};
-	Relation	rel = sf_segment_rel(seg);
+	RunList		list = {.horizon = sfi_pending_horizon(), .size = 256};
+	Relation	rel = sfi_segment_rel(seg);
 	uint64		total = sf_space_header(rel).total_sectors;
 	SfUsage		usage;
 	uint64		used;
@@ -132,7 +132,7 @@ sf_space_usage(SfSegment *seg)
 	usage.pending_bytes = pending * SF_SECTOR_SIZE;
 	usage.free_bytes = usage.file_bytes - used * SF_SECTOR_SIZE;
 	usage.metadata_bytes = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ;
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 	return usage;
 }
 
@@ -145,17 +145,17 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 
 	if (seg->kept)
 		return true;
-	rel = sf_segment_rel(seg);
+	rel = sfi_segment_rel(seg);
 
-	if (sf_page_is_used(rel, page))
+	if (sfi_page_is_used(rel, page))
 	{
-		Buffer		buf = sf_page_read(rel, page, SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
 		used = sf_format_map_all_used(SfPageMap(BufferGetPage(buf)),
-									  sf_map_range(run.start, run.nsectors));
+									  sfi_map_range(run.start, run.nsectors));
 		UnlockReleaseBuffer(buf);
 	}
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 	return used;
 }
 
@@ -166,19 +166,19 @@ sf_space_read_page(SfSegment *seg, uint32 page, char *content)
 	SfPageType	type;
 
 	if (seg->kept)
-		return sf_kept_page(seg->node, page, content);
-	rel = sf_segment_rel(seg);
-	type = sf_page_copy(rel, page, content);
-	sf_segment_close(rel);
+		return sfi_kept_page(seg->node, page, content);
+	rel = sfi_segment_rel(seg);
+	type = sfi_page_copy(rel, page, content);
+	sfi_segment_close(rel);
 	return type;
 }
 
 bool
 sf_space_page_is_new(SfSegment *seg, uint32 page)
 {
-	Relation	rel = sf_segment_rel(seg);
-	bool		is_new = !sf_page_is_used(rel, page);
+	Relation	rel = sfi_segment_rel(seg);
+	bool		is_new = !sfi_page_is_used(rel, page);
 
-	sf_segment_close(rel);
+	sfi_segment_close(rel);
 	return is_new;
 }

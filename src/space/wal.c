@@ -120,14 +120,14 @@ desc_bytes(StringInfo buf, const void *data)
 static void
 redo_create(XLogReaderState *record, const void *data)
 {
-	sf_storage_redo_create(((const xl_sf_node *) data)->node);
-	sf_change_redo(record);
+	sfi_storage_redo_create(((const xl_sf_node *) data)->node);
+	sfi_change_redo(record);
 }
 
 static void
 redo_unlink(XLogReaderState *record, const void *data)
 {
-	sf_storage_redo_unlink(((const xl_sf_node *) data)->node, record->EndRecPtr);
+	sfi_storage_redo_unlink(((const xl_sf_node *) data)->node, record->EndRecPtr);
 }
 
 /* A record whose pages are all there is to it. */
@@ -135,7 +135,7 @@ static void
 redo_pages(XLogReaderState *record, const void *data)
 {
 	SF_FAULT(redo_pages);
-	sf_change_redo(record);
+	sfi_change_redo(record);
 }
 
 static void
@@ -161,7 +161,7 @@ redo_resolve(XLogReaderState *record, const void *data)
 		sf_compat_resolve_conflict(rec->horizon, rec->node);
 	XLogFlush(record->EndRecPtr);
 	SF_FAULT(redo_resolve);
-	sf_change_redo(record);
+	sfi_change_redo(record);
 }
 
 /*
@@ -182,11 +182,11 @@ check_moved_size(const xl_sf_size *rec, XLogRecPtr end)
 	if (!BufferIsValid(buf))
 		return false;
 	page = BufferGetPage(buf);
-	possible = sf_page_type(page) != SF_PAGE_HEADER || PageGetLSN(page) >= end ||
+	possible = sfi_page_type(page) != SF_PAGE_HEADER || PageGetLSN(page) >= end ||
 		rec->total_sectors <= SfPageHeader(page)->total_sectors;
 	ReleaseBuffer(buf);
 	if (!possible)
-		sf_record_report("its segment is not that long");
+		sfi_record_report("its segment is not that long");
 	return true;
 }
 
@@ -200,7 +200,7 @@ redo_grow(XLogReaderState *record, const void *data)
 		return;
 	sf_io_files_ensure(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
 	SF_FAULT(redo_grow);
-	sf_change_redo(record);
+	sfi_change_redo(record);
 }
 
 /*
@@ -215,7 +215,7 @@ redo_truncate(XLogReaderState *record, const void *data)
 	const xl_sf_size *rec = data;
 
 	XLogFlush(record->EndRecPtr);
-	sf_change_redo(record);
+	sfi_change_redo(record);
 	SF_FAULT(redo_truncate);
 	if (InArchiveRecovery && reachedConsistency)
 		sf_io_redo_truncate(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
@@ -284,7 +284,7 @@ sf_space_redo(XLogReaderState *record)
 {
 	const SfRecordKind *kind = kind_of(XLogRecGetInfo(record));
 
-	sf_record_check(record, kind);
+	sfi_record_check(record, kind);
 	kind->redo(record, XLogRecGetData(record));
 	SF_FAULT(redo_done);
 }
@@ -297,7 +297,7 @@ sf_space_desc(StringInfo buf, XLogReaderState *record)
 	SfNode		node;
 
 	/* also called for a record that cannot be replayed */
-	if (!sf_record_is_readable(record, kind))
+	if (!sfi_record_is_readable(record, kind))
 	{
 		appendStringInfoString(buf, "damaged");
 		return;
@@ -328,7 +328,7 @@ sf_space_mask(char *pagedata, BlockNumber blkno)
 	Page		page = (Page) pagedata;
 
 	mask_page_lsn_and_checksum(page);
-	if (sf_page_type(page) == SF_PAGE_MAP)
+	if (sfi_page_type(page) == SF_PAGE_MAP)
 	{
 		SfMap	   *map = SfPageMap(page);
 
@@ -341,12 +341,12 @@ sf_space_mask(char *pagedata, BlockNumber blkno)
 Size
 sf_space_shmem_size(void)
 {
-	return add_size(sf_parked_shmem_size(), sf_dispense_shmem_size());
+	return add_size(sfi_parked_shmem_size(), sfi_dispense_shmem_size());
 }
 
 void
 sf_space_shmem_init(void)
 {
-	sf_parked_shmem_init();
-	sf_dispense_shmem_init();
+	sfi_parked_shmem_init();
+	sfi_dispense_shmem_init();
 }

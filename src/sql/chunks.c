@@ -77,8 +77,8 @@ begin_scan(FunctionCallInfo fcinfo)
 	scan->chunk_size = PG_GETARG_INT32(3);
 	check_arguments(start, !PG_ARGISNULL(2), count, scan->chunk_size);
 	sf_sql_send_large();
-	scan->content = sf_sql_open(PG_GETARG_DATUM(0));
-	sf_sql_unpack(&scan->content);
+	scan->content = sfi_sql_open(PG_GETARG_DATUM(0));
+	sfi_sql_unpack(&scan->content);
 	scan->next = Min(start - 1, scan->content.length);
 	scan->end = scan->next + Min(count, scan->content.length - scan->next);
 	if (!scan->content.is_inline)
@@ -136,7 +136,7 @@ next_piece(ChunkScan *scan)
 	Datum		piece;
 
 	if (scan->reader == NULL)
-		piece = PointerGetDatum(sf_sql_slice(&scan->content, scan->next, len));
+		piece = PointerGetDatum(sfi_sql_slice(&scan->content, scan->next, len));
 	else
 		piece = new_piece(scan, len);
 	if (scan->eager)

@@ -42,8 +42,8 @@ same_locator(const SfSqlContent *a, const SfSqlContent *b)
 static bool
 pieces_equal(const SfSqlContent *a, const SfSqlContent *b, int64 object_offset, int64 len)
 {
-	bytea	   *piece_a = sf_sql_slice(a, object_offset, len);
-	bytea	   *piece_b = sf_sql_slice(b, object_offset, len);
+	bytea	   *piece_a = sfi_sql_slice(a, object_offset, len);
+	bytea	   *piece_b = sfi_sql_slice(b, object_offset, len);
 	bool		equal = memcmp(VARDATA(piece_a), VARDATA(piece_b), len) == 0;
 
 	pfree(piece_a);
@@ -59,8 +59,8 @@ contents_equal(SfSqlContent a, SfSqlContent b)
 		return false;
 	if (same_locator(&a, &b))
 		return true;
-	sf_sql_unpack(&a);
-	sf_sql_unpack(&b);
+	sfi_sql_unpack(&a);
+	sfi_sql_unpack(&b);
 	for (int64 at = 0; at < a.length; at += PIECE_BYTES)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -83,7 +83,7 @@ content_hash(Datum datum, uint64 seed)
 	XXH3_state_t state;
 
 	XXH3_64bits_reset_withSeed(&state, seed);
-	sf_sql_feed(datum, hash_bytes_further, &state);
+	sfi_sql_feed(datum, hash_bytes_further, &state);
 	return XXH3_64bits_digest(&state);
 }
 
@@ -92,7 +92,7 @@ content_hash(Datum datum, uint64 seed)
 static SfSqlContent
 file_arg(FunctionCallInfo fcinfo, int n)
 {
-	return sf_sql_open(PG_GETARG_DATUM(n));
+	return sfi_sql_open(PG_GETARG_DATUM(n));
 }
 
 Datum
@@ -125,7 +125,7 @@ securefile_hash_extended(PG_FUNCTION_ARGS)
 static SfSqlContent
 bytea_arg(FunctionCallInfo fcinfo, int n)
 {
-	return sf_sql_open_bytea(PG_GETARG_DATUM(n));
+	return sfi_sql_open_bytea(PG_GETARG_DATUM(n));
 }
 
 static uint64

@@ -26,7 +26,7 @@ peek_form(Datum value)
 }
 
 SfSqlContent
-sf_sql_open(Datum value)
+sfi_sql_open(Datum value)
 {
 	SfSqlContent content = {0};
 
@@ -47,7 +47,7 @@ sf_sql_open(Datum value)
 }
 
 SfSqlContent
-sf_sql_open_bytea(Datum value)
+sfi_sql_open_bytea(Datum value)
 {
 	SfSqlContent content = {0};
 
@@ -58,7 +58,7 @@ sf_sql_open_bytea(Datum value)
 }
 
 void
-sf_sql_unpack(SfSqlContent *content)
+sfi_sql_unpack(SfSqlContent *content)
 {
 	if (content->is_inline &&
 		toast_get_compression_id(content->value) != TOAST_INVALID_COMPRESSION_ID)
@@ -66,7 +66,7 @@ sf_sql_unpack(SfSqlContent *content)
 }
 
 bytea *
-sf_sql_new_bytea(int64 len)
+sfi_sql_new_bytea(int64 len)
 {
 	bytea	   *result;
 
@@ -90,7 +90,7 @@ inline_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 }
 
 void
-sf_sql_copy(const SfSqlContent *content, int64 object_offset, int64 len, char *dst)
+sfi_sql_copy(const SfSqlContent *content, int64 object_offset, int64 len, char *dst)
 {
 	SF_ASSERT(object_offset >= 0 && len >= 0 && object_offset + len <= content->length);
 
@@ -106,7 +106,7 @@ sf_sql_copy(const SfSqlContent *content, int64 object_offset, int64 len, char *d
 }
 
 bytea *
-sf_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len)
+sfi_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 {
 	bytea	   *result;
 
@@ -114,7 +114,7 @@ sf_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 
 	if (content->is_inline)
 		return inline_slice(content, object_offset, len);
-	result = sf_sql_new_bytea(len);
+	result = sfi_sql_new_bytea(len);
 	sf_read_range(content->value, object_offset, len, VARDATA(result));
 	return result;
 }

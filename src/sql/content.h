@@ -23,25 +23,25 @@ typedef struct SfSqlContent
 	int64		length;
 } SfSqlContent;
 
-extern SfSqlContent sf_sql_open(Datum value);
+extern SfSqlContent sfi_sql_open(Datum value);
 
 /* A bytea, as if it were an INLINE value. */
-extern SfSqlContent sf_sql_open_bytea(Datum value);
+extern SfSqlContent sfi_sql_open_bytea(Datum value);
 
 /*
  * Before a value is read in pieces: each piece of a compressed INLINE one would cost
  * all that is before it, so it is unpacked here, once.
  */
-extern void sf_sql_unpack(SfSqlContent *content);
+extern void sfi_sql_unpack(SfSqlContent *content);
 
 /* An uninitialised bytea with room for len bytes; ERROR above 1 GB. */
-extern bytea *sf_sql_new_bytea(int64 len);
+extern bytea *sfi_sql_new_bytea(int64 len);
 
 /* Bytes [object_offset, object_offset + len) into dst; must lie inside. */
-extern void sf_sql_copy(const SfSqlContent *content, int64 object_offset, int64 len, char *dst);
+extern void sfi_sql_copy(const SfSqlContent *content, int64 object_offset, int64 len, char *dst);
 
 /* The same as a new bytea. */
-extern bytea *sf_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len);
+extern bytea *sfi_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len);
 
 /*
  * Give all bytes of a value, of any form and length, to take(), in order.  The
@@ -49,6 +49,6 @@ extern bytea *sf_sql_slice(const SfSqlContent *content, int64 object_offset, int
  * page is locked while take() runs.
  */
 typedef void (*SfSqlTake) (void *arg, const char *bytes, Size len);
-extern void sf_sql_feed(Datum value, SfSqlTake take, void *arg);
+extern void sfi_sql_feed(Datum value, SfSqlTake take, void *arg);
 
 #endif							/* SF_SQL_CONTENT_H */

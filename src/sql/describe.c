@@ -146,7 +146,7 @@ describe_column(Description *description)
 }
 
 char *
-sf_sql_describe(char type, const char *body, size_t len)
+sfi_sql_describe(char type, const char *body, size_t len)
 {
 	Description description = {
 		.message = {.data = unconstify(char *, body), .len = len},

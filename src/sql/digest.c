@@ -191,10 +191,10 @@ Datum
 securefile_digest(PG_FUNCTION_ARGS)
 {
 	Digest		digest = {.algorithm = find_algorithm(text_to_cstring(PG_GETARG_TEXT_PP(1)))};
-	bytea	   *result = sf_sql_new_bytea(digest.algorithm->len_bytes);
+	bytea	   *result = sfi_sql_new_bytea(digest.algorithm->len_bytes);
 
 	digest.algorithm->begin(&digest);
-	sf_sql_feed(PG_GETARG_DATUM(0), update, &digest);
+	sfi_sql_feed(PG_GETARG_DATUM(0), update, &digest);
 	digest.algorithm->finish(&digest, (uint8 *) VARDATA(result));
 	PG_RETURN_BYTEA_P(result);
 }

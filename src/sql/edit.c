@@ -61,11 +61,11 @@ typedef struct Composed
 static Source
 open_source(Datum value)
 {
-	Source		source = {sf_rope_of(value)};
+	Source		source = {sf_object_rope_of(value)};
 	struct varlena *flat;
 
 	if (source.rope != NULL)
-		source.length = sf_rope_length(source.rope);
+		source.length = sf_object_rope_length(source.rope);
 	else
 	{
 		flat = PG_DETOAST_DATUM_PACKED(value);
@@ -225,7 +225,7 @@ longest_rope(const Composed *result)
 		SfRope	   *rope = result->parts[i].rope;
 
 		if (rope != NULL &&
-			(longest == NULL || sf_rope_npieces(rope) > sf_rope_npieces(longest)))
+			(longest == NULL || sf_object_rope_npieces(rope) > sf_object_rope_npieces(longest)))
 			longest = rope;
 	}
 	return longest;
@@ -242,20 +242,20 @@ compose_rope(const Composed *result, FunctionCallInfo fcinfo)
 
 	if (!AggCheckCallContext(fcinfo, &parent))
 		parent = CurrentMemoryContext;
-	rope = sf_rope_begin(longest_rope(result), parent);
+	rope = sf_object_rope_begin(longest_rope(result), parent);
 	for (int i = 0; i < result->nparts; i++)
 	{
 		const Part *part = &result->parts[i];
 
 		if (part->rope != NULL)
-			sf_rope_append_range(rope, part->rope, part->from, part->to);
+			sf_object_rope_append_range(rope, part->rope, part->from, part->to);
 		else
-			sf_rope_append_pieces(rope, part->pieces, part->npieces);
+			sf_object_rope_append_pieces(rope, part->pieces, part->npieces);
 	}
-	if (sf_rope_has_values(rope) &&
-		(sf_rope_npieces(rope) > FLAT_PIECES / 2 || sf_rope_data(rope) > FLAT_BYTES / 2))
-		return sf_rope_datum(rope);
-	n = sf_rope_pieces(rope, &pieces);
+	if (sf_object_rope_has_values(rope) &&
+		(sf_object_rope_npieces(rope) > FLAT_PIECES / 2 || sf_object_rope_data(rope) > FLAT_BYTES / 2))
+		return sf_object_rope_datum(rope);
+	n = sf_object_rope_pieces(rope, &pieces);
 	return compose_flat(pieces, n);
 }
 

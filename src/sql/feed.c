@@ -98,7 +98,7 @@ feed_inline(const Feed *feed, const SfSqlContent *content)
 	for (int64 at = 0; at < content->length; at += PART_BYTES)
 	{
 		int64		len = Min(PART_BYTES, content->length - at);
-		bytea	   *part = sf_sql_slice(content, at, len);
+		bytea	   *part = sfi_sql_slice(content, at, len);
 
 		give(feed, VARDATA(part), len);
 		pfree(part);
@@ -106,22 +106,22 @@ feed_inline(const Feed *feed, const SfSqlContent *content)
 }
 
 void
-sf_sql_feed(Datum value, SfSqlTake take, void *arg)
+sfi_sql_feed(Datum value, SfSqlTake take, void *arg)
 {
 	Feed		feed = {take, arg};
-	SfRope	   *rope = sf_rope_of(value);
+	SfRope	   *rope = sf_object_rope_of(value);
 	SfSqlContent content;
 	SfPiece    *pieces;
 	int			npieces;
 
 	if (rope != NULL)
-		npieces = sf_rope_pieces(rope, &pieces);
+		npieces = sf_object_rope_pieces(rope, &pieces);
 	else
 	{
-		content = sf_sql_open(value);
+		content = sfi_sql_open(value);
 		if (content.is_inline)
 		{
-			sf_sql_unpack(&content);
+			sfi_sql_unpack(&content);
 			feed_inline(&feed, &content);
 			return;
 		}

@@ -38,8 +38,8 @@ PG_FUNCTION_INFO_V1(securefile_close);
 static SfHandle *
 handle_to_use(int number)
 {
-	sf_cancel_report();
-	return sf_handle_get(number);
+	sf_stream_cancel_report();
+	return sf_stream_handle_get(number);
 }
 
 /* On a standby, too. */
@@ -61,7 +61,7 @@ securefile_create(PG_FUNCTION_ARGS)
 	require_writes("securefile_create()");
 	sf_base_require_preload();
 	seg = sf_ddl_column_to_write(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
-	handle = sf_handle_new();
+	handle = sf_stream_handle_new();
 	old = MemoryContextSwitchTo(handle->context);
 	handle->stream = sf_stream_create(seg);
 	MemoryContextSwitchTo(old);
@@ -126,7 +126,7 @@ securefile_open(PG_FUNCTION_ARGS)
 		sf_base_require_preload();
 		require_update(value);
 	}
-	handle = sf_handle_new();
+	handle = sf_stream_handle_new();
 	old = MemoryContextSwitchTo(handle->context);
 	handle->stream = write ? sf_stream_edit(value) : sf_stream_open(value);
 	MemoryContextSwitchTo(old);
@@ -155,7 +155,7 @@ securefile_read(PG_FUNCTION_ARGS)
 						   (long long) (MaxAllocSize - VARHDRSZ))));
 	len = Min(len, left);
 	sf_sql_send_large();
-	bytes = sf_sql_new_bytea(len);
+	bytes = sfi_sql_new_bytea(len);
 	sf_stream_read(handle->stream, handle->position, len, VARDATA(bytes));
 	handle->position += len;
 	PG_RETURN_BYTEA_P(bytes);
@@ -228,7 +228,7 @@ securefile_write(PG_FUNCTION_ARGS)
 	if (len == 0)
 		PG_RETURN_INT32(0);
 	sf_stream_require_room(handle->stream, handle->position, len);
-	sf_handle_note_write(handle);
+	sf_stream_handle_note_write(handle);
 	sf_stream_write(handle->stream, handle->position, VARDATA_ANY(bytes), len);
 	handle->position += len;
 	PG_RETURN_INT32(len);
@@ -246,7 +246,7 @@ securefile_truncate_handle(PG_FUNCTION_ARGS)
 	if (PG_GETARG_INT64(1) == sf_stream_length(handle->stream))
 		PG_RETURN_INT32(0);
 	sf_stream_require_room(handle->stream, 0, PG_GETARG_INT64(1));
-	sf_handle_note_write(handle);
+	sf_stream_handle_note_write(handle);
 	sf_stream_truncate(handle->stream, PG_GETARG_INT64(1));
 	PG_RETURN_INT32(0);
 }
@@ -256,7 +256,7 @@ securefile_truncate_handle(PG_FUNCTION_ARGS)
 Datum
 securefile_finish(PG_FUNCTION_ARGS)
 {
-	struct varlena *value = sf_handle_finished(PG_GETARG_INT32(0));
+	struct varlena *value = sf_stream_handle_finished(PG_GETARG_INT32(0));
 	SfHandle   *handle;
 
 	if (value != NULL)
@@ -264,13 +264,13 @@ securefile_finish(PG_FUNCTION_ARGS)
 	handle = handle_to_use(PG_GETARG_INT32(0));
 	/* what is written now goes with this subtransaction */
 	if (sf_stream_is_writable(handle->stream))
-		sf_handle_note_write(handle);
-	PG_RETURN_POINTER(sf_handle_finish(handle));
+		sf_stream_handle_note_write(handle);
+	PG_RETURN_POINTER(sf_stream_handle_finish(handle));
 }
 
 Datum
 securefile_close(PG_FUNCTION_ARGS)
 {
-	sf_handle_close(sf_handle_get(PG_GETARG_INT32(0)));
+	sf_stream_handle_close(sf_stream_handle_get(PG_GETARG_INT32(0)));
 	PG_RETURN_INT32(0);
 }

@@ -22,11 +22,11 @@ PG_FUNCTION_INFO_V1(securefile_substring_big_rest);
 Datum
 securefile_length(PG_FUNCTION_ARGS)
 {
-	SfRope	   *rope = sf_rope_of(PG_GETARG_DATUM(0));
+	SfRope	   *rope = sf_object_rope_of(PG_GETARG_DATUM(0));
 
 	if (rope != NULL)
-		PG_RETURN_INT64(sf_rope_length(rope));
-	PG_RETURN_INT64(sf_sql_open(PG_GETARG_DATUM(0)).length);
+		PG_RETURN_INT64(sf_object_rope_length(rope));
+	PG_RETURN_INT64(sfi_sql_open(PG_GETARG_DATUM(0)).length);
 }
 
 /* Bytes [first, past) of a value of some length, as far as there are any. */
@@ -50,27 +50,27 @@ part_of(int64 length, int64 start, int64 end_offset)
 static bytea *
 substring_of_rope(const SfRope *rope, int64 start, int64 end_offset)
 {
-	Part		part = part_of(sf_rope_length(rope), start, end_offset);
-	struct varlena *flat = sf_rope_part(rope, part.first, part.past);
-	SfSqlContent content = sf_sql_open(PointerGetDatum(flat));
+	Part		part = part_of(sf_object_rope_length(rope), start, end_offset);
+	struct varlena *flat = sf_object_rope_part(rope, part.first, part.past);
+	SfSqlContent content = sfi_sql_open(PointerGetDatum(flat));
 
-	return sf_sql_slice(&content, 0, part.past - part.first);
+	return sfi_sql_slice(&content, 0, part.past - part.first);
 }
 
 /* Bytes from position start (the first is 1) to before that offset. */
 static bytea *
 substring(Datum value, int64 start, int64 end_offset)
 {
-	SfRope	   *rope = sf_rope_of(value);
+	SfRope	   *rope = sf_object_rope_of(value);
 	SfSqlContent content;
 	Part		part;
 
 	sf_sql_send_large();
 	if (rope != NULL)
 		return substring_of_rope(rope, start, end_offset);
-	content = sf_sql_open(value);
+	content = sfi_sql_open(value);
 	part = part_of(content.length, start, end_offset);
-	return sf_sql_slice(&content, part.first, part.past - part.first);
+	return sfi_sql_slice(&content, part.first, part.past - part.first);
 }
 
 /* Offset of the end of a substring; an overflow means to the end, as for bytea. */

@@ -63,7 +63,7 @@ begin_salvage(FuncCallContext *funcctx, FunctionCallInfo fcinfo)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	funcctx->tuple_desc = BlessTupleDesc(desc);
-	salvage->content = sf_sql_open(PG_GETARG_DATUM(0));
+	salvage->content = sfi_sql_open(PG_GETARG_DATUM(0));
 	require_value(&salvage->content);
 	MemoryContextSwitchTo(old);
 	return salvage;
@@ -75,7 +75,7 @@ read_unit(void *arg)
 {
 	Salvage    *salvage = arg;
 
-	salvage->unit = sf_sql_slice(&salvage->content, salvage->next, salvage->len);
+	salvage->unit = sfi_sql_slice(&salvage->content, salvage->next, salvage->len);
 }
 
 static char *

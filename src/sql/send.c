@@ -101,7 +101,7 @@ is_busy(const PQcommMethods *server)
 
 /* Waits for the client; terminating the session ends that. */
 int
-sf_sql_send_message(const PQcommMethods *server, char type, const char *body, size_t len)
+sfi_sql_send_message(const PQcommMethods *server, char type, const char *body, size_t len)
 {
 	int			rc;
 
@@ -122,11 +122,11 @@ sf_sql_send_message(const PQcommMethods *server, char type, const char *body, si
 
 /*
  * Put a message into the server's buffer, which grows as it must.  The server's own
- * function calls sf_sql_send_message() for it.  After an error nothing is sent past the
+ * function calls sfi_sql_send_message() for it.  After an error nothing is sent past the
  * server in this transaction.
  */
 void
-sf_sql_send_noblock(const PQcommMethods *server, char type, const char *body, size_t len)
+sfi_sql_send_noblock(const PQcommMethods *server, char type, const char *body, size_t len)
 {
 	bool		was_wanted = wanted;
 
@@ -138,7 +138,7 @@ sf_sql_send_noblock(const PQcommMethods *server, char type, const char *body, si
 }
 
 void
-sf_sql_send_reset(void)
+sfi_sql_send_reset(void)
 {
 	busy = false;
 }

@@ -28,8 +28,8 @@ static PQcommMethods methods;
 static int
 put_message(char type, const char *body, size_t len)
 {
-	char	   *described = sf_sql_describe(type, body, len);
-	int			rc = sf_sql_send_message(server, type, described ? described : body, len);
+	char	   *described = sfi_sql_describe(type, body, len);
+	int			rc = sfi_sql_send_message(server, type, described ? described : body, len);
 
 	if (described)
 		pfree(described);
@@ -39,13 +39,13 @@ put_message(char type, const char *body, size_t len)
 static void
 put_message_noblock(char type, const char *body, size_t len)
 {
-	sf_sql_send_noblock(server, type, body, len);
+	sfi_sql_send_noblock(server, type, body, len);
 }
 
 static void
 comm_reset(void)
 {
-	sf_sql_send_reset();
+	sfi_sql_send_reset();
 	server->comm_reset();
 }
 

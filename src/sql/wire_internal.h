@@ -19,18 +19,18 @@
 #include "sql/sql.h"
 
 /* Send a message, large ones past the server's buffer, others by its methods. */
-extern int	sf_sql_send_message(const PQcommMethods *server, char type, const char *body, size_t len);
+extern int	sfi_sql_send_message(const PQcommMethods *server, char type, const char *body, size_t len);
 
 /* A message that must neither wait nor fail. */
-extern void sf_sql_send_noblock(const PQcommMethods *server, char type, const char *body, size_t len);
+extern void sfi_sql_send_noblock(const PQcommMethods *server, char type, const char *body, size_t len);
 
 /* After an error in the middle of a message. */
-extern void sf_sql_send_reset(void);
+extern void sfi_sql_send_reset(void);
 
 /*
  * The body of a RowDescription or ParameterDescription with bytea in the place of
  * securefile, palloc'd; NULL: the message is right as it is.
  */
-extern char *sf_sql_describe(char type, const char *body, size_t len);
+extern char *sfi_sql_describe(char type, const char *body, size_t len);
 
 #endif							/* SF_SQL_WIRE_INTERNAL_H */

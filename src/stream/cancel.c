@@ -58,7 +58,7 @@ install(void)
 }
 
 void
-sf_cancel_watch(bool any_open)
+sfi_cancel_watch(bool any_open)
 {
 	if (any_open && !watching)
 	{
@@ -69,13 +69,13 @@ sf_cancel_watch(bool any_open)
 }
 
 void
-sf_cancel_forget(void)
+sfi_cancel_forget(void)
 {
 	noted = false;
 }
 
 void
-sf_cancel_report(void)
+sf_stream_cancel_report(void)
 {
 	if (!watching || !noted)
 		return;

@@ -69,12 +69,12 @@ take_number(void)
 }
 
 SfHandle *
-sf_handle_new(void)
+sf_stream_handle_new(void)
 {
 	int			number;
 	SfHandle   *handle;
 
-	sf_cancel_report();
+	sf_stream_cancel_report();
 	number = take_number();
 	handle = MemoryContextAllocZero(TopMemoryContext, sizeof(SfHandle));
 	if (nhandles == handles_size)
@@ -91,14 +91,14 @@ sf_handle_new(void)
 	handle->number = number;
 	handle->level = GetCurrentTransactionNestLevel();
 	handles[nhandles++] = handle;
-	sf_cancel_watch(++nopen > 0);
+	sfi_cancel_watch(++nopen > 0);
 	if (ActiveSnapshotSet())
 		handle->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), TopTransactionResourceOwner);
 	return handle;
 }
 
 SfHandle *
-sf_handle_get(int number)
+sf_stream_handle_get(int number)
 {
 	SfHandle   *handle = find(number);
 
@@ -111,7 +111,7 @@ sf_handle_get(int number)
 }
 
 void
-sf_handle_note_write(SfHandle *handle)
+sf_stream_handle_note_write(SfHandle *handle)
 {
 	handle->level = GetCurrentTransactionNestLevel();
 }
@@ -123,7 +123,7 @@ end_stream(SfHandle *handle)
 	if (handle->context != NULL)
 	{
 		MemoryContextDelete(handle->context);
-		sf_cancel_watch(--nopen > 0);
+		sfi_cancel_watch(--nopen > 0);
 	}
 	handle->context = NULL;
 	handle->stream = NULL;
@@ -144,16 +144,16 @@ forget(SfHandle *handle)
 }
 
 void
-sf_handle_close(SfHandle *handle)
+sf_stream_handle_close(SfHandle *handle)
 {
 	if (handle->snapshot != NULL)
 		UnregisterSnapshotFromOwner(handle->snapshot, TopTransactionResourceOwner);
 	forget(handle);
-	sf_cancel_forget();
+	sfi_cancel_forget();
 }
 
 struct varlena *
-sf_handle_finish(SfHandle *handle)
+sf_stream_handle_finish(SfHandle *handle)
 {
 	struct varlena *value = sf_stream_finish(handle->stream);
 
@@ -165,7 +165,7 @@ sf_handle_finish(SfHandle *handle)
 }
 
 struct varlena *
-sf_handle_finished(int number)
+sf_stream_handle_finished(int number)
 {
 	SfHandle   *handle = find(number);
 
@@ -177,22 +177,22 @@ sf_handle_finished(int number)
 }
 
 void
-sf_handle_close_all(void)
+sf_stream_handle_close_all(void)
 {
 	while (nhandles > 0)
-		sf_handle_close(handles[nhandles - 1]);
+		sf_stream_handle_close(handles[nhandles - 1]);
 }
 
 /* The transaction failed: the resource owner gives back the snapshots. */
 void
-sf_handle_forget_all(void)
+sf_stream_handle_forget_all(void)
 {
 	while (nhandles > 0)
 		forget(handles[nhandles - 1]);
 }
 
 void
-sf_handle_at_subcommit(int level)
+sf_stream_handle_at_subcommit(int level)
 {
 	for (int i = 0; i < nhandles; i++)
 		if (handles[i]->level >= level)
@@ -200,10 +200,10 @@ sf_handle_at_subcommit(int level)
 }
 
 void
-sf_handle_at_subabort(int level)
+sf_stream_handle_at_subabort(int level)
 {
-	sf_cancel_forget();
+	sfi_cancel_forget();
 	for (int i = nhandles - 1; i >= 0; i--)
 		if (handles[i]->level >= level)
-			sf_handle_close(handles[i]);
+			sf_stream_handle_close(handles[i]);
 }

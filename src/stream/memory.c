@@ -12,7 +12,7 @@
 #include "utils/memutils.h"
 
 void
-sf_memory_require_length(int64 length)
+sfi_memory_require_length(int64 length)
 {
 	if (length > SF_INLINE_MAX)
 		ereport(ERROR,
@@ -29,7 +29,7 @@ reserve(SfStream *stream, int64 length)
 {
 	int64		size = Max(stream->bytes_size, 8192);
 
-	sf_memory_require_length(length);
+	sfi_memory_require_length(length);
 	if (length <= stream->bytes_size)
 		return;
 	while (size < length)
@@ -40,7 +40,7 @@ reserve(SfStream *stream, int64 length)
 }
 
 SfStream *
-sf_memory_open(struct varlena *value)
+sfi_memory_open(struct varlena *value)
 {
 	SfStream   *stream = palloc0(sizeof(SfStream));
 
@@ -58,7 +58,7 @@ sf_memory_open(struct varlena *value)
 }
 
 void
-sf_memory_resize(SfStream *stream, int64 length)
+sfi_memory_resize(SfStream *stream, int64 length)
 {
 	reserve(stream, length);
 	if (length > stream->length)

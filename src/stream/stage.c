@@ -220,7 +220,7 @@ move_end(SfStream *stream, int64 length)
 }
 
 void
-sf_stage_resize(SfStream *stream, int64 length)
+sfi_stage_resize(SfStream *stream, int64 length)
 {
 	if (length == stream->length)
 		return;
@@ -231,7 +231,7 @@ sf_stage_resize(SfStream *stream, int64 length)
 /* ---- reading and writing ---- */
 
 void
-sf_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
+sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
 	int64		end = object_offset + len;
 	int64		from = Max(stream->unit_no * SF_UNIT_SIZE, object_offset);
@@ -272,7 +272,7 @@ put_part(SfStream *stream, uint64 unit_no, uint32 offset, const char *data, uint
 }
 
 void
-sf_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
+sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
 {
 	require_usable(stream);
 	stream->changed |= len > 0;
@@ -301,7 +301,7 @@ sf_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 le
 }
 
 void
-sf_stage_zero(SfStream *stream, int64 object_offset, int64 len)
+sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 {
 	check_data_end(stream);
 	stream->changed |= len > 0;
@@ -329,7 +329,7 @@ sf_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 }
 
 struct varlena *
-sf_stage_finish(SfStream *stream)
+sfi_stage_finish(SfStream *stream)
 {
 	require_usable(stream);
 	check_data_end(stream);

@@ -38,13 +38,13 @@ copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 	{
 		CHECK_FOR_INTERRUPTS();
 		len = Min(len, end - from);
-		sf_stage_zero(stream, done + shift, from - done);
+		sfi_stage_zero(stream, done + shift, from - done);
 		sf_read_range(piece->value, from, len, buffer);
-		sf_stage_write(stream, from + shift, buffer, len);
+		sfi_stage_write(stream, from + shift, buffer, len);
 		done = from += len;
 		len = next_length(from + shift, end - from);
 	}
-	sf_stage_zero(stream, done + shift, end - done);
+	sfi_stage_zero(stream, done + shift, end - done);
 	pfree(buffer);
 }
 
@@ -54,10 +54,10 @@ put_piece(SfStream *stream, int64 at, const SfPiece *piece)
 	switch (piece->kind)
 	{
 		case SF_PIECE_BYTES:
-			sf_stage_write(stream, at, piece->bytes, piece->length);
+			sfi_stage_write(stream, at, piece->bytes, piece->length);
 			break;
 		case SF_PIECE_ZEROS:
-			sf_stage_zero(stream, at, piece->length);
+			sfi_stage_zero(stream, at, piece->length);
 			break;
 		case SF_PIECE_VALUE:
 			copy_range(stream, at, piece);
@@ -87,7 +87,7 @@ end_in_place(const struct varlena *base, const SfPiece *pieces, int npieces)
 }
 
 void
-sf_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
+sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
 {
 	int64		needed = end_in_place(stream->value, pieces, npieces);
 	int64		at = 0;
@@ -97,17 +97,17 @@ sf_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
 
 	/* cut first: what comes behind the base then meets zeros that are holes */
 	if (needed < stream->length)
-		sf_stage_resize(stream, needed);
+		sfi_stage_resize(stream, needed);
 	for (int i = 0; i < npieces; at += pieces[i++].length)
 		if (!is_in_place(stream->value, at, &pieces[i]))
 			put_piece(stream, at, &pieces[i]);
 	/* zeros at the end */
 	if (at > stream->length)
-		sf_stage_resize(stream, at);
+		sfi_stage_resize(stream, at);
 }
 
 struct varlena *
-sf_store_base(const SfPiece *pieces, int npieces)
+sfi_store_base(const SfPiece *pieces, int npieces)
 {
 	return npieces > 0 && pieces[0].kind == SF_PIECE_VALUE && pieces[0].start == 0
 		? pieces[0].value : NULL;
@@ -132,7 +132,7 @@ sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
 		stream = sf_stream_create(seg);
 		old = NULL;
 	}
-	sf_store_pieces(stream, pieces, npieces);
+	sfi_store_pieces(stream, pieces, npieces);
 	result = sf_stream_finish(stream);
 	/* nothing was changed: it is what the row has */
 	if (old != NULL && sf_object_same(result, old))

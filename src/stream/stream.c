@@ -43,7 +43,7 @@ sf_stream_create(SfSegment *seg)
 	SfStream   *stream;
 
 	if (seg == NULL)
-		return sf_memory_open(NULL);
+		return sfi_memory_open(NULL);
 	stream = new_stream(STREAM_STAGE, NULL);
 	stream->seg = *seg;
 	return stream;
@@ -69,13 +69,13 @@ edit_edited(struct varlena *value)
 {
 	SfPiece    *pieces;
 	int			npieces = sf_object_pieces(value, &pieces);
-	struct varlena *base = sf_store_base(pieces, npieces);
+	struct varlena *base = sfi_store_base(pieces, npieces);
 	SfStream   *stream;
 
 	if (base == NULL)
-		return sf_memory_open(value);
+		return sfi_memory_open(value);
 	stream = edit_stored(base);
-	sf_store_pieces(stream, pieces, npieces);
+	sfi_store_pieces(stream, pieces, npieces);
 	return stream;
 }
 
@@ -89,7 +89,7 @@ sf_stream_edit(struct varlena *value)
 		case SF_FORM_EDITED:
 			return edit_edited(value);
 		default:
-			return sf_memory_open(value);
+			return sfi_memory_open(value);
 	}
 }
 
@@ -120,7 +120,7 @@ sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 			memcpy(dst, stream->bytes + object_offset, len);
 			break;
 		case STREAM_STAGE:
-			sf_stage_read(stream, object_offset, len, dst);
+			sfi_stage_read(stream, object_offset, len, dst);
 			break;
 	}
 }
@@ -136,7 +136,7 @@ sf_stream_require_room(const SfStream *stream, int64 object_offset, int64 len)
 				 errmsg("securefile value would be too long"),
 				 errdetail("A value may have at most %lld bytes.", (long long) PG_INT64_MAX)));
 	if (stream->kind == STREAM_MEMORY)
-		sf_memory_require_length(end);
+		sfi_memory_require_length(end);
 }
 
 void
@@ -146,12 +146,12 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 		return;
 	if (stream->kind == STREAM_STAGE)
 	{
-		sf_stage_write(stream, object_offset, data, len);
+		sfi_stage_write(stream, object_offset, data, len);
 		return;
 	}
 	SF_ASSERT(stream->kind == STREAM_MEMORY);
 	if (object_offset + len > stream->length)
-		sf_memory_resize(stream, object_offset + len);
+		sfi_memory_resize(stream, object_offset + len);
 	memcpy(stream->bytes + object_offset, data, len);
 }
 
@@ -160,9 +160,9 @@ sf_stream_truncate(SfStream *stream, int64 length)
 {
 	SF_ASSERT(stream->kind != STREAM_READ && length >= 0);
 	if (stream->kind == STREAM_STAGE)
-		sf_stage_resize(stream, length);
+		sfi_stage_resize(stream, length);
 	else
-		sf_memory_resize(stream, length);
+		sfi_memory_resize(stream, length);
 }
 
 /* A short value goes into its row; and so does an empty one. */
@@ -183,5 +183,5 @@ sf_stream_finish(SfStream *stream)
 		return sf_object_copy(stream->value, CurrentMemoryContext);
 	if (stream->kind == STREAM_MEMORY || stream->length <= SF_IN_ROW_MAX)
 		return finish_inline(stream);
-	return sf_stage_finish(stream);
+	return sfi_stage_finish(stream);
 }

@@ -93,35 +93,35 @@ typedef struct SfHandle
  * handle owns; an ERROR meanwhile leaves a handle without a stream, which the
  * end of the (sub)transaction removes.
  */
-extern SfHandle *sf_handle_new(void);
+extern SfHandle *sf_stream_handle_new(void);
 
 /*
  * ERROR QUERY_CANCELED if a cancel request has come while a handle was open, and
  * hit no statement.  Call before a handle is used, but not before it is closed.
  */
-extern void sf_cancel_report(void);
+extern void sf_stream_cancel_report(void);
 
 /* The open handle of that number; ERROR UNDEFINED_OBJECT. */
-extern SfHandle *sf_handle_get(int number);
+extern SfHandle *sf_stream_handle_get(int number);
 
 /* What is written now is undone by an abort of this subtransaction. */
-extern void sf_handle_note_write(SfHandle *handle);
+extern void sf_stream_handle_note_write(SfHandle *handle);
 
-extern void sf_handle_close(SfHandle *handle);
+extern void sf_stream_handle_close(SfHandle *handle);
 
 /* The same, for the value; the snapshot stays till the end of the transaction. */
-extern struct varlena *sf_handle_finish(SfHandle *handle);
+extern struct varlena *sf_stream_handle_finish(SfHandle *handle);
 
 /*
  * The value of a handle that this very command has finished, or NULL: an UPDATE
  * evaluates its expressions again when the row was changed by another one.
  */
-extern struct varlena *sf_handle_finished(int number);
+extern struct varlena *sf_stream_handle_finished(int number);
 
 /* transaction ends; called by the one callback in securefile.c */
-extern void sf_handle_close_all(void);
-extern void sf_handle_forget_all(void);
-extern void sf_handle_at_subcommit(int level);
-extern void sf_handle_at_subabort(int level);
+extern void sf_stream_handle_close_all(void);
+extern void sf_stream_handle_forget_all(void);
+extern void sf_stream_handle_at_subcommit(int level);
+extern void sf_stream_handle_at_subabort(int level);
 
 #endif							/* SF_STREAM_H */

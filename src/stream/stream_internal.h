@@ -54,31 +54,31 @@ struct SfStream
 /* ---- cancel.c ---- */
 
 /* Note requests from now on while a handle is open, and no longer. */
-extern void sf_cancel_watch(bool any_open);
+extern void sfi_cancel_watch(bool any_open);
 
 /* What was noted has been reported, or is not wanted any more. */
-extern void sf_cancel_forget(void);
+extern void sfi_cancel_forget(void);
 
 /* ---- memory.c ---- */
 
-extern SfStream *sf_memory_open(struct varlena *value);
-extern void sf_memory_require_length(int64 length);
-extern void sf_memory_resize(SfStream *stream, int64 length);
+extern SfStream *sfi_memory_open(struct varlena *value);
+extern void sfi_memory_require_length(int64 length);
+extern void sfi_memory_resize(SfStream *stream, int64 length);
 
 /* ---- stage.c ---- */
 
-extern void sf_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
-extern void sf_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
-extern void sf_stage_zero(SfStream *stream, int64 object_offset, int64 len);
-extern void sf_stage_resize(SfStream *stream, int64 length);
-extern struct varlena *sf_stage_finish(SfStream *stream);
+extern void sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
+extern void sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
+extern void sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len);
+extern void sfi_stage_resize(SfStream *stream, int64 length);
+extern struct varlena *sfi_stage_finish(SfStream *stream);
 
 /* ---- store.c ---- */
 
 /* Make a stage of the column hold what the pieces of an EDITED value say. */
-extern void sf_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces);
+extern void sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces);
 
 /* The STORED value that an EDITED one begins with, or NULL. */
-extern struct varlena *sf_store_base(const SfPiece *pieces, int npieces);
+extern struct varlena *sfi_store_base(const SfPiece *pieces, int npieces);
 
 #endif							/* SF_STREAM_INTERNAL_H */

@@ -158,7 +158,7 @@ claim_arena(SfSegment *seg)
 }
 
 uint64
-sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
+sfi_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
 {
 	Arena	   *arena = find_arena(seg);
 
@@ -177,7 +177,7 @@ sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
 }
 
 void
-sf_arena_advance(SfSegment *seg, uint32 nsectors)
+sfi_arena_advance(SfSegment *seg, uint32 nsectors)
 {
 	Arena	   *arena = find_arena(seg);
 
@@ -192,7 +192,7 @@ round_up_block(uint64 sector)
 }
 
 bool
-sf_arena_goes_on(SfSegment *seg, uint64 sector)
+sfi_arena_goes_on(SfSegment *seg, uint64 sector)
 {
 	const Arena *arena = *link_to_arena(seg);
 
@@ -200,21 +200,21 @@ sf_arena_goes_on(SfSegment *seg, uint64 sector)
 }
 
 void
-sf_arena_skip_partial_block(SfSegment *seg, uint64 sector)
+sfi_arena_skip_partial_block(SfSegment *seg, uint64 sector)
 {
-	if (sf_arena_goes_on(seg, sector))
+	if (sfi_arena_goes_on(seg, sector))
 		find_arena(seg)->next_sector = round_up_block(sector);
 }
 
 void
-sf_arena_skip_partial_blocks(void)
+sfi_arena_skip_partial_blocks(void)
 {
 	for (Arena *arena = arenas; arena != NULL; arena = arena->next)
 		arena->next_sector = round_up_block(arena->next_sector);
 }
 
 void
-sf_arena_release_full(void)
+sfi_arena_release_full(void)
 {
 	int			kept = 0;
 	Arena	  **link = &arenas;
@@ -242,7 +242,7 @@ sf_arena_release_full(void)
  * resolver has seen the abort, so that nothing can be put there yet.
  */
 void
-sf_arena_end(bool commit, bool logged)
+sfi_arena_end(bool commit, bool logged)
 {
 	int			kept = 0;
 

@@ -34,7 +34,7 @@ at_exit(int code, Datum arg)
 }
 
 void
-sf_write_require_open(void)
+sfi_write_require_open(void)
 {
 	if (pre_commit_done)
 		ereport(ERROR,
@@ -49,7 +49,7 @@ sf_write_require_open(void)
 }
 
 void
-sf_write_note_entries(void)
+sfi_write_note_entries(void)
 {
 	entries_logged = true;
 }
@@ -59,14 +59,14 @@ sf_write_pre_commit(void)
 {
 	SF_ASSERT(!pre_commit_done && GetCurrentTransactionNestLevel() == 1);
 	pre_commit_done = true;
-	if (!sf_owner_has_work())
+	if (!sfi_owner_has_work())
 		return;
 	SF_FAULT(commit_before_flush);
-	sf_gather_flush_all(true);
+	sfi_gather_flush_all(true);
 	SF_FAULT(commit_after_data);
-	sf_owner_log();
+	sfi_owner_log();
 	SF_FAULT(commit_after_alloc);
-	sf_arena_release_full();
+	sfi_arena_release_full();
 	SF_FAULT(commit_before_record);
 }
 
@@ -75,10 +75,10 @@ sf_write_at_end(bool commit)
 {
 	bool		logged = entries_logged;
 
-	sf_arena_end(commit, logged);
-	sf_gather_reset();
-	sf_owner_reset();
-	sf_work_reset();
+	sfi_arena_end(commit, logged);
+	sfi_gather_reset();
+	sfi_owner_reset();
+	sfi_work_reset();
 	pre_commit_done = entries_logged = false;
 	return logged;
 }

@@ -68,7 +68,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 {
 	SfDraft    *draft = palloc0(sizeof(SfDraft));
 
-	sf_write_require_open();
+	sfi_write_require_open();
 	if (base != NULL)
 	{
 		base = sf_object_copy(base, CurrentMemoryContext);
@@ -78,11 +78,11 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 		SF_ASSERT(draft->base->incarnation == seg->incarnation);
 	}
 	name_version(draft, seg);
-	draft->seg = seg = sf_write_segment(seg);
+	draft->seg = seg = sfi_write_segment(seg);
 	draft->seed = sf_format_seed(seg->incarnation, draft->version.object_id);
 	choose_codec(draft);
-	draft->object = sf_objects_begin(seg, &draft->version, draft->base);
-	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sf_objects_pages, draft->object);
+	draft->object = sfi_objects_begin(seg, &draft->version, draft->base);
+	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sfi_objects_pages, draft->object);
 	return draft;
 }
 
@@ -121,9 +121,9 @@ place_unit(SfSegment *seg, const char *stored, uint64 ahead_bytes, SfUnit *unit)
 	char	   *dst;
 
 	SF_ASSERT(unit->stored_bytes > 0 && unit->stored_bytes <= nsectors * SF_SECTOR_SIZE);
-	unit->start = sf_arena_place(seg, nsectors, SF_BYTES_TO_SECTORS(ahead_bytes));
-	dst = sf_gather_reserve(seg, unit->start, nsectors);
-	sf_arena_advance(seg, nsectors);
+	unit->start = sfi_arena_place(seg, nsectors, SF_BYTES_TO_SECTORS(ahead_bytes));
+	dst = sfi_gather_reserve(seg, unit->start, nsectors);
+	sfi_arena_advance(seg, nsectors);
 	memcpy(dst, stored, unit->stored_bytes);
 	memset(dst + unit->stored_bytes, 0, nsectors * SF_SECTOR_SIZE - unit->stored_bytes);
 }
@@ -152,7 +152,7 @@ put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 a
 		stored[i] = encode_unit(draft, i, data + done, sf_unit_plain_bytes(len, i), &units[i]);
 		place_unit(draft->seg, stored[i], ahead_bytes - done, &units[i]);
 	}
-	sf_gather_start_early();
+	sfi_gather_start_early();
 	for (uint32 i = 0; i < n; i++)
 		seal_unit(draft, first_unit + i, stored[i], &units[i]);
 }
@@ -163,7 +163,7 @@ sf_write_draft_put(SfDraft *draft, uint64 first_unit, const char *data, Size len
 {
 	const Size	at_once = (Size) UNITS_AT_ONCE * SF_UNIT_SIZE;
 
-	sf_write_require_open();
+	sfi_write_require_open();
 	for (Size done = 0; done < len; done += at_once)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -187,11 +187,11 @@ finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
 	struct varlena *datum;
 	SfOwned		owned;
 
-	sf_write_require_open();
+	sfi_write_require_open();
 	datum = sf_object_edit_finish(draft->edit, length_bytes);
 	*loc = sf_object_locator(datum);
 	owned = sf_object_minus(draft->seg, loc, draft->base);
-	sf_objects_finish(draft->object, loc, &owned);
+	sfi_objects_finish(draft->object, loc, &owned);
 	pfree(owned.runs);
 	if (draft->coded != NULL)
 		pfree(draft->coded);
@@ -217,7 +217,7 @@ sf_write_value(SfSegment *seg, const char *data, Size len)
 	sf_write_draft_resize(draft, SF_UNITS_OF(len));
 	sf_write_draft_put(draft, 0, data, len, len);
 	datum = finish(draft, len, &loc);
-	sf_objects_place(draft->object, &loc);
+	sfi_objects_place(draft->object, &loc);
 	pfree(draft);
 	return datum;
 }

@@ -123,7 +123,7 @@ note_dirty(Piece *piece)
 	{
 		dirty_size = Max(16, dirty_size * 2);
 		dirty = dirty == NULL
-			? MemoryContextAlloc(sf_write_context(), dirty_size * sizeof(DirtyFile))
+			? MemoryContextAlloc(sfi_write_context(), dirty_size * sizeof(DirtyFile))
 			: repalloc(dirty, dirty_size * sizeof(DirtyFile));
 	}
 	dirty[ndirty++] = (DirtyFile) {piece->seg, file_no};
@@ -168,7 +168,7 @@ check_tails(const GatherBuffer *buf)
 {
 	for (int i = 0; i < buf->npieces; i++)
 		SF_INVARIANT(G3, buf->pieces[i].nsectors % SF_BLOCK_SECTORS == 0 ||
-					 !sf_arena_goes_on(buf->pieces[i].seg, PieceEnd(&buf->pieces[i])));
+					 !sfi_arena_goes_on(buf->pieces[i].seg, PieceEnd(&buf->pieces[i])));
 }
 #else
 #define check_piece(buf, piece)		((void) 0)
@@ -406,11 +406,11 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 		SfNodeEquals(piece->seg->node, seg->node);
 
 		if (piece->nsectors % SF_BLOCK_SECTORS == 0 ||
-			!(wanted || sf_arena_goes_on(piece->seg, PieceEnd(piece))))
+			!(wanted || sfi_arena_goes_on(piece->seg, PieceEnd(piece))))
 			continue;
 		if (next->npieces >= MAX_CARRIED && !wanted)
 		{
-			sf_arena_skip_partial_block(piece->seg, PieceEnd(piece));
+			sfi_arena_skip_partial_block(piece->seg, PieceEnd(piece));
 			continue;
 		}
 		begin_piece(full, piece->seg, PieceEnd(piece));
@@ -442,7 +442,7 @@ write_early(GatherBuffer *buf, Piece *piece)
 }
 
 void
-sf_gather_start_early(void)
+sfi_gather_start_early(void)
 {
 	GatherBuffer *buf = &buffers[current];
 	Piece	   *piece = last_piece(buf);
@@ -471,7 +471,7 @@ write_early_but_tail(GatherBuffer *buf, Piece *piece, SfSegment *seg, uint64 sta
 }
 
 char *
-sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
+sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 {
 	GatherBuffer *buf = &buffers[current];
 	Piece	   *piece;
@@ -541,7 +541,7 @@ log_in_flight(GatherBuffer *buf)
 }
 
 void
-sf_gather_flush_all(bool durable)
+sfi_gather_flush_all(bool durable)
 {
 	GatherBuffer *buf = &buffers[current];
 	GatherBuffer *other = &buffers[1 - current];
@@ -558,7 +558,7 @@ sf_gather_flush_all(bool durable)
 	if (durable)
 		sync_dirty_files();
 	if (!SF_BREAKS(g3))
-		sf_arena_skip_partial_blocks();
+		sfi_arena_skip_partial_blocks();
 	check_tails(buf);
 	check_tails(other);
 }
@@ -573,7 +573,7 @@ is_in_flight(const GatherBuffer *buf)
 }
 
 void
-sf_gather_reset(void)
+sfi_gather_reset(void)
 {
 	for (int i = 0; i < 2; i++)
 	{
@@ -622,5 +622,5 @@ void
 sf_write_flush(void)
 {
 	if (buffers[0].npieces + buffers[1].npieces > 0)
-		sf_gather_flush_all(false);
+		sfi_gather_flush_all(false);
 }

@@ -85,7 +85,7 @@ reserve(Facts *facts, int64 n)
 	SF_ASSERT(facts->done <= facts->n && facts->n <= facts->size);
 	if (facts->n + n <= facts->size)
 		return true;
-	items = MemoryContextAllocExtended(sf_write_context(), size * sizeof(Fact),
+	items = MemoryContextAllocExtended(sfi_write_context(), size * sizeof(Fact),
 									   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 	if (items == NULL)
 		return false;
@@ -140,7 +140,7 @@ facts_now(SfFactKind kind)
 	{
 		uint64		fxid = U64FromFullTransactionId(GetCurrentFullTransactionId());
 
-		levels = sf_write_make_room(levels, nlevels, &levels_size, sizeof(Level));
+		levels = sfi_write_make_room(levels, nlevels, &levels_size, sizeof(Level));
 		levels[nlevels++] = (Level) {.level = level, .fxid = fxid};
 	}
 	SF_ASSERT(levels[nlevels - 1].level == level);
@@ -148,7 +148,7 @@ facts_now(SfFactKind kind)
 }
 
 void
-sf_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n)
+sfi_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n)
 {
 	SF_ASSERT(kind != SF_FACT_FREE_PAGE);
 	for (int i = 0; i < n; i++)
@@ -156,7 +156,7 @@ sf_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n)
 }
 
 void
-sf_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n)
+sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n)
 {
 	for (int i = 0; i < n; i++)
 		add(facts_now(SF_FACT_FREE_PAGE), seg, (SfRun) {pages[i], 1}, false);
@@ -280,7 +280,7 @@ log_some(Facts *facts, int64 end, SfPendKind kind, uint64 fxid)
 		runs[n] = facts->items[facts->done + n].run;
 		n++;
 	}
-	sf_write_note_entries();
+	sfi_write_note_entries();
 	/* those of storage that is gone fall away */
 	if (sf_space_is_usable(seg))
 		n = sf_space_log_some(seg, kind, fxid, runs, n);
@@ -322,7 +322,7 @@ static const SfPendKind pend_kinds[SF_FACT_KINDS] = {
 };
 
 void
-sf_ledger_log(void)
+sfi_ledger_log(void)
 {
 	sum_up_all();
 	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
@@ -353,7 +353,7 @@ note_logged(SfSegment *seg)
 	for (int64 i = 0; i < nlogged; i++)
 		if (logged[i] == seg)
 			return;
-	logged = sf_write_make_room(logged, nlogged, &logged_size, sizeof(SfSegment *));
+	logged = sfi_write_make_room(logged, nlogged, &logged_size, sizeof(SfSegment *));
 	logged[nlogged++] = seg;
 }
 
@@ -388,7 +388,7 @@ log_early(Level *level, SfFactKind kind)
  * or less: else all would be sorted again for each of the next facts.
  */
 void
-sf_ledger_bound(void)
+sfi_ledger_bound(void)
 {
 	int64		limit = sf_transaction_memory_kb * INT64CONST(1024) / sizeof(Fact);
 
@@ -407,7 +407,7 @@ sf_ledger_bound(void)
 }
 
 bool
-sf_ledger_has(SfNode node)
+sfi_ledger_has(SfNode node)
 {
 	for (int64 i = 0; i < nlogged; i++)
 		if (SfNodeEquals(logged[i]->node, node))
@@ -425,7 +425,7 @@ sf_ledger_has(SfNode node)
 }
 
 bool
-sf_ledger_is_empty(void)
+sfi_ledger_is_empty(void)
 {
 	return nlevels == 0;
 }
@@ -456,7 +456,7 @@ give(Level *from, Level *to)
 
 /* Throws nothing: what cannot be merged for want of memory stays as it is. */
 void
-sf_ledger_at_subcommit(int level)
+sfi_ledger_at_subcommit(int level)
 {
 	SF_ASSERT(level > 1 && (nlevels == 0 || levels[nlevels - 1].level <= level));
 	for (int64 i = nlevels; i > 0 && levels[i - 1].level >= level; i--)
@@ -469,7 +469,7 @@ sf_ledger_at_subcommit(int level)
 }
 
 void
-sf_ledger_at_subabort(int level)
+sfi_ledger_at_subabort(int level)
 {
 	for (; nlevels > 0 && levels[nlevels - 1].level >= level; nlevels--)
 		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
@@ -485,7 +485,7 @@ sf_ledger_at_subabort(int level)
 }
 
 void
-sf_ledger_reset(void)
+sfi_ledger_reset(void)
 {
 	levels = NULL;
 	logged = NULL;

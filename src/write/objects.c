@@ -64,7 +64,7 @@ is_void(const SfObject *object)
  * that if the locators differ.
  */
 SfObject *
-sf_objects_find(const SfLocator *loc)
+sfi_objects_find(const SfLocator *loc)
 {
 	SfObjectKey key = {loc->incarnation, loc->object_id, loc->generation};
 	SfObject   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
@@ -75,7 +75,7 @@ sf_objects_find(const SfLocator *loc)
 }
 
 void
-sf_objects_set_state(SfObject *object, SfObjectState state)
+sfi_objects_set_state(SfObject *object, SfObjectState state)
 {
 	int			level = GetCurrentTransactionNestLevel();
 
@@ -83,7 +83,7 @@ sf_objects_set_state(SfObject *object, SfObjectState state)
 	SF_ASSERT(state != SF_OBJECT_DEAD && object->hash != 0);
 	if (object->level < level)
 	{
-		undo = sf_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
+		undo = sfi_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
 		undo[nundo++] = (Undo) {object, level, object->level, object->state};
 		object->level = level;
 	}
@@ -96,7 +96,7 @@ static void
 make_hash(void)
 {
 	HASHCTL		ctl = {.keysize = KEY_SIZE, .entrysize = sizeof(SfObject),
-	.hcxt = sf_write_context()};
+	.hcxt = sfi_write_context()};
 
 	objects = hash_create("securefile objects", 64, &ctl,
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -142,8 +142,8 @@ note_lost_pages(const SfObject *object)
 	if (lists == NULL)
 		return;
 	if (object->state < SF_OBJECT_CONFIRMED)
-		sf_ledger_add_pages(object->seg, lists->pages, lists->npages);
-	sf_ledger_add_pages(object->seg, lists->scrap, lists->nscrap);
+		sfi_ledger_add_pages(object->seg, lists->pages, lists->npages);
+	sfi_ledger_add_pages(object->seg, lists->scrap, lists->nscrap);
 }
 
 static void
@@ -183,7 +183,7 @@ enter_object(SfLocator *loc, bool derived)
 }
 
 SfObject *
-sf_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
+sfi_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
 {
 	SfObject   *object;
 
@@ -212,20 +212,20 @@ static SfObjectLists *
 lists_of(SfObject *object)
 {
 	if (object->lists == NULL)
-		object->lists = MemoryContextAllocZero(sf_write_context(), sizeof(SfObjectLists));
+		object->lists = MemoryContextAllocZero(sfi_write_context(), sizeof(SfObjectLists));
 	return object->lists;
 }
 
 void
-sf_objects_pages(const uint32 *pages, int npages, void *arg)
+sfi_objects_pages(const uint32 *pages, int npages, void *arg)
 {
 	SfObjectLists *lists = lists_of(arg);
 	Size		size = (lists->npages + npages) * sizeof(uint32);
 
 	SF_ASSERT(npages > 0 && ((SfObject *) arg)->state == SF_OBJECT_DEAD);
-	sf_write_note_entries();
+	sfi_write_note_entries();
 	lists->pages = lists->pages == NULL
-		? MemoryContextAlloc(sf_write_context(), size)
+		? MemoryContextAlloc(sfi_write_context(), size)
 		: repalloc_huge(lists->pages, size);
 	memcpy(lists->pages + lists->npages, pages, npages * sizeof(uint32));
 	lists->npages += npages;
@@ -239,7 +239,7 @@ sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 
 	if (lists == NULL || owned->npages == lists->npages)
 		return;
-	lists->scrap = MemoryContextAllocHuge(sf_write_context(), lists->npages * sizeof(uint32));
+	lists->scrap = MemoryContextAllocHuge(sfi_write_context(), lists->npages * sizeof(uint32));
 	qsort(owned->pages, owned->npages, sizeof(uint32), cmp_pages);
 	for (int i = 0; i < lists->npages; i++)
 	{
@@ -253,7 +253,7 @@ sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 }
 
 void
-sf_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned)
+sfi_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned)
 {
 	SF_ASSERT(object->state == SF_OBJECT_DEAD && object->hash == 0);
 	SF_ASSERT(object->key.object_id == loc->object_id && object->key.generation == loc->generation);
@@ -269,10 +269,10 @@ sf_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned)
 		SfObjectLists *lists = lists_of(object);
 		Size		size = owned->nruns * sizeof(SfRun);
 
-		lists->runs = memcpy(MemoryContextAllocHuge(sf_write_context(), size), owned->runs, size);
+		lists->runs = memcpy(MemoryContextAllocHuge(sfi_write_context(), size), owned->runs, size);
 		lists->nruns = owned->nruns;
 	}
-	sf_objects_set_state(object, SF_OBJECT_DRAFT);
+	sfi_objects_set_state(object, SF_OBJECT_DRAFT);
 }
 
 /*
@@ -284,7 +284,7 @@ can_be_plain(const SfObject *object, const SfLocator *loc)
 {
 	int			level = GetCurrentTransactionNestLevel();
 
-	if (!sf_plain_is(loc) || object->base_generation != 0 ||
+	if (!sfi_plain_is(loc) || object->base_generation != 0 ||
 		(object->lists != NULL && object->lists->npages + object->lists->nscrap > 0))
 		return false;
 	if (level == 1)
@@ -294,14 +294,14 @@ can_be_plain(const SfObject *object, const SfLocator *loc)
 }
 
 void
-sf_objects_place(SfObject *object, const SfLocator *loc)
+sfi_objects_place(SfObject *object, const SfLocator *loc)
 {
 	bool		has_undo = object->level > 1;
 
 	SF_ASSERT(object->state == SF_OBJECT_DRAFT);
-	if (!can_be_plain(object, loc) || !sf_plain_add(object->seg, loc, SF_OBJECT_PLACED))
+	if (!can_be_plain(object, loc) || !sfi_plain_add(object->seg, loc, SF_OBJECT_PLACED))
 	{
-		sf_objects_set_state(object, SF_OBJECT_PLACED);
+		sfi_objects_set_state(object, SF_OBJECT_PLACED);
 		return;
 	}
 	if (has_undo)
@@ -312,7 +312,7 @@ sf_objects_place(SfObject *object, const SfLocator *loc)
 
 /* Is a datum the value that the object was made from? */
 bool
-sf_objects_is_base(const SfObject *object, struct varlena *datum)
+sfi_objects_is_base(const SfObject *object, struct varlena *datum)
 {
 	SfLocator	loc;
 
@@ -325,7 +325,7 @@ sf_objects_is_base(const SfObject *object, struct varlena *datum)
 /* ---- savepoints ---- */
 
 void
-sf_objects_at_subcommit(int level)
+sfi_objects_at_subcommit(int level)
 {
 	int64		from = nundo;
 	int64		to;
@@ -347,7 +347,7 @@ sf_objects_at_subcommit(int level)
 }
 
 void
-sf_objects_at_subabort(int level)
+sfi_objects_at_subabort(int level)
 {
 	for (; nundo > 0 && undo[nundo - 1].level >= level; nundo--)
 	{
@@ -359,7 +359,7 @@ sf_objects_at_subabort(int level)
 /* ---- pre-commit and end ---- */
 
 bool
-sf_objects_has(SfNode node)
+sfi_objects_has(SfNode node)
 {
 	HASH_SEQ_STATUS status;
 	SfObject   *object;
@@ -376,7 +376,7 @@ sf_objects_has(SfNode node)
 }
 
 bool
-sf_objects_is_empty(void)
+sfi_objects_is_empty(void)
 {
 	return objects == NULL;
 }
@@ -388,7 +388,7 @@ sf_objects_is_empty(void)
  * was noted as freed, like any other; and only the others lose their pages.
  */
 void
-sf_objects_collect(void)
+sfi_objects_collect(void)
 {
 	HASH_SEQ_STATUS status;
 	SfObject   *object;
@@ -401,7 +401,7 @@ sf_objects_collect(void)
 }
 
 void
-sf_objects_reset(void)
+sfi_objects_reset(void)
 {
 	objects = NULL;
 	undo = NULL;

@@ -47,14 +47,14 @@ typedef struct Made
 static bool
 find_made(const SfLocator *loc, Made *made)
 {
-	made->object = sf_objects_find(loc);
+	made->object = sfi_objects_find(loc);
 	if (made->object != NULL)
 	{
 		made->seg = made->object->seg;
 		made->state = made->object->state;
 		return true;
 	}
-	made->state = sf_plain_state(loc, &made->seg);
+	made->state = sfi_plain_state(loc, &made->seg);
 	return made->state != SF_OBJECT_DEAD;
 }
 
@@ -62,14 +62,14 @@ find_made(const SfLocator *loc, Made *made)
 static bool
 fits_row(const SfObject *object, struct varlena *old)
 {
-	return object->base_generation == 0 || (old != NULL && sf_objects_is_base(object, old));
+	return object->base_generation == 0 || (old != NULL && sfi_objects_is_base(object, old));
 }
 
 bool
 sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 {
 	SfLocator	loc = sf_object_locator(datum);
-	SfObject   *object = sf_objects_find(&loc);
+	SfObject   *object = sfi_objects_find(&loc);
 
 	if (object == NULL || object->state != SF_OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
 		loc.attnum != seg->attnum || !SfNodeEquals(object->seg->node, seg->node) ||
@@ -77,7 +77,7 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 		return false;
 	SF_INVARIANT(O1, fits_row(object, old));
 	sf_object_require_genuine(object->seg, &loc);
-	sf_objects_place(object, &loc);
+	sfi_objects_place(object, &loc);
 	return true;
 }
 
@@ -91,14 +91,14 @@ note_allocated(const Made *made, const SfLocator *loc)
 	SfOwned		owned;
 
 	if (object != NULL && object->lists != NULL && object->lists->nruns > 0)
-		sf_ledger_add_runs(SF_FACT_ALLOC, object->seg, object->lists->runs, object->lists->nruns);
+		sfi_ledger_add_runs(SF_FACT_ALLOC, object->seg, object->lists->runs, object->lists->nruns);
 	else if (object != NULL && object->run_sectors > 0)
-		sf_ledger_add_runs(SF_FACT_ALLOC, object->seg,
-						   &(SfRun) {object->run_start, object->run_sectors}, 1);
+		sfi_ledger_add_runs(SF_FACT_ALLOC, object->seg,
+							&(SfRun) {object->run_start, object->run_sectors}, 1);
 	else if (object == NULL)
 	{
 		owned = sf_object_minus(made->seg, loc, NULL);
-		sf_ledger_add_runs(SF_FACT_ALLOC, made->seg, owned.runs, owned.nruns);
+		sfi_ledger_add_runs(SF_FACT_ALLOC, made->seg, owned.runs, owned.nruns);
 		pfree(owned.runs);
 	}
 }
@@ -112,9 +112,9 @@ own(Made *made, const SfLocator *loc, SfObjectState state)
 	if (made->state < SF_OBJECT_CONFIRMED)
 		note_allocated(made, loc);
 	if (made->object != NULL)
-		sf_objects_set_state(made->object, state);
+		sfi_objects_set_state(made->object, state);
 	else
-		sf_plain_set(loc, state);
+		sfi_plain_set(loc, state);
 	made->state = state;
 }
 
@@ -125,7 +125,7 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct
 	const char *problem = sf_object_decode(datum, &loc);
 	Made		made;
 
-	sf_write_require_open();
+	sfi_write_require_open();
 	if (problem != NULL || !find_made(&loc, &made) ||
 		(made.state != SF_OBJECT_PLACED && made.state != SF_OBJECT_LOST) ||
 		loc.table_oid != table_oid || loc.attnum != attnum ||
@@ -139,7 +139,7 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct
 	SF_INVARIANT(O1, made.object == NULL || fits_row(made.object, old));
 	sf_object_require_genuine(made.seg, &loc);
 	own(&made, &loc, made.state == SF_OBJECT_LOST ? SF_OBJECT_FREED : SF_OBJECT_CONFIRMED);
-	sf_ledger_bound();
+	sfi_ledger_bound();
 }
 
 bool
@@ -234,15 +234,15 @@ static void
 free_genuine(GivenUp *given)
 {
 	ErrorData  *edata = try_find_unshared(given);
-	SfSegment  *seg = sf_write_segment(given->seg);
+	SfSegment  *seg = sfi_write_segment(given->seg);
 
 	if (edata != NULL)
 	{
 		warn_not_freed(given->loc->table_oid, given->loc->attnum, edata->message);
 		return;
 	}
-	sf_ledger_add_runs(SF_FACT_FREE, seg, given->unshared.runs, given->unshared.nruns);
-	sf_ledger_add_pages(seg, given->unshared.pages, given->unshared.npages);
+	sfi_ledger_add_runs(SF_FACT_FREE, seg, given->unshared.runs, given->unshared.nruns);
+	sfi_ledger_add_pages(seg, given->unshared.pages, given->unshared.npages);
 	pfree(given->unshared.runs);
 	if (given->unshared.pages != NULL)
 		pfree(given->unshared.pages);
@@ -278,9 +278,9 @@ free_old(Oid table_oid, AttrNumber attnum, GivenUp *given, const char *problem)
 static bool
 is_successor(const SfLocator *loc, struct varlena *datum)
 {
-	SfObject   *object = sf_objects_find(loc);
+	SfObject   *object = sfi_objects_find(loc);
 
-	return object != NULL && sf_objects_is_base(object, datum);
+	return object != NULL && sfi_objects_is_base(object, datum);
 }
 
 void
@@ -294,7 +294,7 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 
 	if (problem == NULL && (loc.table_oid != table_oid || loc.attnum != attnum))
 		return;
-	sf_write_require_open();
+	sfi_write_require_open();
 	if (next != NULL)
 	{
 		next_loc = sf_object_locator(next);
@@ -305,7 +305,7 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 		free_new(&made, &given);
 	else
 		free_old(table_oid, attnum, &given, problem);
-	sf_ledger_bound();
+	sfi_ledger_bound();
 }
 
 /* ---- savepoints, and what pre-commit has to log ---- */
@@ -313,42 +313,42 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 void
 sf_write_at_subcommit(int level)
 {
-	sf_objects_at_subcommit(level);
-	sf_plain_at_subcommit(level);
-	sf_ledger_at_subcommit(level);
+	sfi_objects_at_subcommit(level);
+	sfi_plain_at_subcommit(level);
+	sfi_ledger_at_subcommit(level);
 }
 
 void
 sf_write_at_subabort(int level)
 {
-	sf_objects_at_subabort(level);
-	sf_plain_at_subabort(level);
-	sf_ledger_at_subabort(level);
+	sfi_objects_at_subabort(level);
+	sfi_plain_at_subabort(level);
+	sfi_ledger_at_subabort(level);
 }
 
 bool
-sf_owner_has_work(void)
+sfi_owner_has_work(void)
 {
-	return !sf_objects_is_empty() || !sf_plain_is_empty() || !sf_ledger_is_empty();
+	return !sfi_objects_is_empty() || !sfi_plain_is_empty() || !sfi_ledger_is_empty();
 }
 
 bool
 sf_write_has_facts(SfNode node)
 {
-	return sf_ledger_has(node) || sf_plain_has(node) || sf_objects_has(node);
+	return sfi_ledger_has(node) || sfi_plain_has(node) || sfi_objects_has(node);
 }
 
 void
-sf_owner_log(void)
+sfi_owner_log(void)
 {
-	sf_objects_collect();
-	sf_ledger_log();
+	sfi_objects_collect();
+	sfi_ledger_log();
 }
 
 void
-sf_owner_reset(void)
+sfi_owner_reset(void)
 {
-	sf_objects_reset();
-	sf_plain_reset();
-	sf_ledger_reset();
+	sfi_objects_reset();
+	sfi_plain_reset();
+	sfi_ledger_reset();
 }

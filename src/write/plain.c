@@ -52,7 +52,7 @@ static int64 nundo;
 static int64 undo_size;
 
 bool
-sf_plain_is(const SfLocator *loc)
+sfi_plain_is(const SfLocator *loc)
 {
 	return loc->generation == 1 && !(loc->flags & SF_LOC_INODE);
 }
@@ -62,11 +62,11 @@ find_group(const SfLocator *loc)
 {
 	GroupKey	key = {loc->incarnation, loc->object_id / GROUP_SIZE};
 
-	return groups == NULL || !sf_plain_is(loc) ? NULL : hash_search(groups, &key, HASH_FIND, NULL);
+	return groups == NULL || !sfi_plain_is(loc) ? NULL : hash_search(groups, &key, HASH_FIND, NULL);
 }
 
 SfObjectState
-sf_plain_state(const SfLocator *loc, SfSegment **seg)
+sfi_plain_state(const SfLocator *loc, SfSegment **seg)
 {
 	Group	   *group = find_group(loc);
 	uint8		state = group == NULL ? SF_OBJECT_DEAD : group->states[loc->object_id % GROUP_SIZE];
@@ -86,14 +86,14 @@ keep_copy(Group *group)
 	if (group->level == level)
 		return;
 	SF_ASSERT(group->level < level);
-	undo = sf_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
+	undo = sfi_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
 	undo[nundo] = (Undo) {group, level, group->level};
 	memcpy(undo[nundo++].states, group->states, sizeof(group->states));
 	group->level = level;
 }
 
 void
-sf_plain_set(const SfLocator *loc, SfObjectState state)
+sfi_plain_set(const SfLocator *loc, SfObjectState state)
 {
 	Group	   *group = find_group(loc);
 
@@ -114,7 +114,7 @@ static void
 make_groups(void)
 {
 	HASHCTL		ctl = {.keysize = sizeof(GroupKey), .entrysize = sizeof(Group),
-	.hcxt = sf_write_context()};
+	.hcxt = sfi_write_context()};
 
 	groups = hash_create("securefile plain objects", 64, &ctl,
 						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -125,13 +125,13 @@ make_groups(void)
  * rolled back (owner.c, is_void()): they come again.
  */
 bool
-sf_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state)
+sfi_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state)
 {
 	GroupKey	key = {loc->incarnation, loc->object_id / GROUP_SIZE};
 	Group	   *group;
 	bool		found;
 
-	SF_ASSERT(sf_plain_is(loc));
+	SF_ASSERT(sfi_plain_is(loc));
 	if (groups == NULL)
 		make_groups();
 	group = hash_search(groups, &key, HASH_ENTER, &found);
@@ -144,12 +144,12 @@ sf_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state)
 	else if (group->seg != seg && !is_void(group))
 		return false;
 	group->seg = seg;
-	sf_plain_set(loc, state);
+	sfi_plain_set(loc, state);
 	return true;
 }
 
 bool
-sf_plain_has(SfNode node)
+sfi_plain_has(SfNode node)
 {
 	HASH_SEQ_STATUS status;
 	Group	   *group;
@@ -164,7 +164,7 @@ sf_plain_has(SfNode node)
 }
 
 bool
-sf_plain_is_empty(void)
+sfi_plain_is_empty(void)
 {
 	return groups == NULL;
 }
@@ -173,7 +173,7 @@ sf_plain_is_empty(void)
 
 /* Of two copies, of a level and of the one that it becomes, the older one stays. */
 void
-sf_plain_at_subcommit(int level)
+sfi_plain_at_subcommit(int level)
 {
 	int64		from = nundo;
 	int64		to;
@@ -190,7 +190,7 @@ sf_plain_at_subcommit(int level)
 }
 
 void
-sf_plain_at_subabort(int level)
+sfi_plain_at_subabort(int level)
 {
 	for (; nundo > 0 && undo[nundo - 1].level >= level; nundo--)
 	{
@@ -202,7 +202,7 @@ sf_plain_at_subabort(int level)
 }
 
 void
-sf_plain_reset(void)
+sfi_plain_reset(void)
 {
 	groups = NULL;
 	undo = NULL;

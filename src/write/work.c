@@ -16,7 +16,7 @@ static SfSegment **segments;	/* this transaction's copies */
 static int	nsegments;
 
 MemoryContext
-sf_write_context(void)
+sfi_write_context(void)
 {
 	if (context == NULL)
 		context = AllocSetContextCreate(TopMemoryContext, "securefile transaction",
@@ -25,19 +25,19 @@ sf_write_context(void)
 }
 
 void *
-sf_write_make_room(void *array, int64 n, int64 *size, Size item)
+sfi_write_make_room(void *array, int64 n, int64 *size, Size item)
 {
 	SF_ASSERT(n >= 0 && n <= *size);
 	if (n < *size)
 		return array;
 	*size = Max(64, *size * 2);
 	return array == NULL
-		? MemoryContextAllocHuge(sf_write_context(), *size * item)
+		? MemoryContextAllocHuge(sfi_write_context(), *size * item)
 		: repalloc_huge(array, *size * item);
 }
 
 SfSegment *
-sf_write_segment(SfSegment *seg)
+sfi_write_segment(SfSegment *seg)
 {
 	SfSegment  *copy;
 
@@ -48,16 +48,16 @@ sf_write_segment(SfSegment *seg)
 			return segments[i];
 	if (nsegments % 64 == 0)
 		segments = nsegments == 0
-			? MemoryContextAlloc(sf_write_context(), 64 * sizeof(SfSegment *))
+			? MemoryContextAlloc(sfi_write_context(), 64 * sizeof(SfSegment *))
 			: repalloc(segments, (nsegments + 64) * sizeof(SfSegment *));
-	copy = MemoryContextAlloc(sf_write_context(), sizeof(SfSegment));
+	copy = MemoryContextAlloc(sfi_write_context(), sizeof(SfSegment));
 	*copy = *seg;
 	copy->next_id = copy->end_id = 0;	/* not to be given out twice */
 	return segments[nsegments++] = copy;
 }
 
 void
-sf_work_reset(void)
+sfi_work_reset(void)
 {
 	segments = NULL;
 	nsegments = 0;

@@ -22,54 +22,54 @@
 #include "write/write.h"
 
 /* Throws when a value arrives after this transaction's pre-commit work. */
-extern void sf_write_require_open(void);
+extern void sfi_write_require_open(void);
 
 /* Entries of this transaction are in WAL: the monitor will have work. */
-extern void sf_write_note_entries(void);
+extern void sfi_write_note_entries(void);
 
 /* ---- work.c ---- */
 
 /* Memory that lives until the top-level transaction ends. */
-extern MemoryContext sf_write_context(void);
+extern MemoryContext sfi_write_context(void);
 
 /* Make room in it for one more item of an array. */
-extern void *sf_write_make_room(void *array, int64 n, int64 *size, Size item);
+extern void *sfi_write_make_room(void *array, int64 n, int64 *size, Size item);
 
 /* This transaction's copy of a segment (stable address). */
-extern SfSegment *sf_write_segment(SfSegment *seg);
+extern SfSegment *sfi_write_segment(SfSegment *seg);
 
 /* Transaction end; last. */
-extern void sf_work_reset(void);
+extern void sfi_work_reset(void);
 
 /* ---- arena.c ---- */
 
 /*
  * Sector for the next nsectors (at most a unit) of the segment, contiguous.
  * ahead_sectors: how much more of the same value follows.  The place is taken
- * by sf_arena_advance(), once the bytes have room in the gather cache; an ERROR
+ * by sfi_arena_advance(), once the bytes have room in the gather cache; an ERROR
  * in between leaves the two in agreement.
  */
-extern uint64 sf_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors);
-extern void sf_arena_advance(SfSegment *seg, uint32 nsectors);
+extern uint64 sfi_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors);
+extern void sfi_arena_advance(SfSegment *seg, uint32 nsectors);
 
 /* Will the segment's next bytes go to that sector? */
-extern bool sf_arena_goes_on(SfSegment *seg, uint64 sector);
+extern bool sfi_arena_goes_on(SfSegment *seg, uint64 sector);
 
 /*
  * The block that an arena is in the middle of is written: go on with the next
  * one.  For the arena at that sector, or for all.
  */
-extern void sf_arena_skip_partial_block(SfSegment *seg, uint64 sector);
-extern void sf_arena_skip_partial_blocks(void);
+extern void sfi_arena_skip_partial_block(SfSegment *seg, uint64 sector);
+extern void sfi_arena_skip_partial_blocks(void);
 
 /* All I/O is done and facts are logged: give back what is full. */
-extern void sf_arena_release_full(void);
+extern void sfi_arena_release_full(void);
 
 /*
  * Transaction end: park what is left.  logged: space entries of the transaction
  * may be in WAL.  Never throws.
  */
-extern void sf_arena_end(bool commit, bool logged);
+extern void sfi_arena_end(bool commit, bool logged);
 
 /* ---- gather.c ---- */
 
@@ -80,19 +80,19 @@ extern void sf_arena_end(bool commit, bool logged);
  * Room for nsectors at that place of the segment in the gather buffer; may
  * flush first.  The memory is valid until the next call.
  */
-extern char *sf_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors);
+extern char *sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors);
 
 /*
  * If what was reserved last has become a long piece that ends with a block,
  * start its write.
  */
-extern void sf_gather_start_early(void);
+extern void sfi_gather_start_early(void);
 
 /* Write out everything and wait; durable also makes it durable. */
-extern void sf_gather_flush_all(bool durable);
+extern void sfi_gather_flush_all(bool durable);
 
 /* Transaction end: forget what is gathered.  Nothing is in flight. */
-extern void sf_gather_reset(void);
+extern void sfi_gather_reset(void);
 
 /* ---- owner.c ---- */
 
@@ -108,13 +108,13 @@ typedef enum SfObjectState
 } SfObjectState;
 
 /* Did this transaction place or free anything? */
-extern bool sf_owner_has_work(void);
+extern bool sfi_owner_has_work(void);
 
 /* Pre-commit: log what rows have got and lost, and the pages that nobody owns. */
-extern void sf_owner_log(void);
+extern void sfi_owner_log(void);
 
 /* Transaction end. */
-extern void sf_owner_reset(void);
+extern void sfi_owner_reset(void);
 
 /* ---- objects.c ---- */
 
@@ -161,50 +161,50 @@ typedef struct SfObject
  * whole: a draft.  Until then it is dead.  place: it goes into a row now; the
  * pointer is not to be used after that.
  */
-extern SfObject *sf_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base);
-extern void sf_objects_pages(const uint32 *pages, int npages, void *object);
-extern void sf_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned);
-extern void sf_objects_place(SfObject *object, const SfLocator *loc);
+extern SfObject *sfi_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base);
+extern void sfi_objects_pages(const uint32 *pages, int npages, void *object);
+extern void sfi_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned);
+extern void sfi_objects_place(SfObject *object, const SfLocator *loc);
 
 /* The one that a locator names, or NULL. */
-extern SfObject *sf_objects_find(const SfLocator *loc);
-extern void sf_objects_set_state(SfObject *object, SfObjectState state);
+extern SfObject *sfi_objects_find(const SfLocator *loc);
+extern void sfi_objects_set_state(SfObject *object, SfObjectState state);
 
 /* Is a STORED datum the value that the object was made from? */
-extern bool sf_objects_is_base(const SfObject *object, struct varlena *datum);
+extern bool sfi_objects_is_base(const SfObject *object, struct varlena *datum);
 
 /* Is there one in that storage; was there ever one in this transaction? */
-extern bool sf_objects_has(SfNode node);
-extern bool sf_objects_is_empty(void);
+extern bool sfi_objects_has(SfNode node);
+extern bool sfi_objects_is_empty(void);
 
 /* Pre-commit: note in the ledger what pages nobody owns. */
-extern void sf_objects_collect(void);
+extern void sfi_objects_collect(void);
 
-extern void sf_objects_at_subcommit(int level);
-extern void sf_objects_at_subabort(int level);
-extern void sf_objects_reset(void);
+extern void sfi_objects_at_subcommit(int level);
+extern void sfi_objects_at_subabort(int level);
+extern void sfi_objects_reset(void);
 
 /* ---- plain.c ---- */
 
 /* Can it be plain, as far as its locator tells? */
-extern bool sf_plain_is(const SfLocator *loc);
+extern bool sfi_plain_is(const SfLocator *loc);
 
 /* Note a plain object; false if it cannot be noted here. */
-extern bool sf_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state);
+extern bool sfi_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state);
 
 /* State of the plain object that a locator names (DEAD: none), and its segment. */
-extern SfObjectState sf_plain_state(const SfLocator *loc, SfSegment **seg);
+extern SfObjectState sfi_plain_state(const SfLocator *loc, SfSegment **seg);
 
 /* Change the state of one that is not dead. */
-extern void sf_plain_set(const SfLocator *loc, SfObjectState state);
+extern void sfi_plain_set(const SfLocator *loc, SfObjectState state);
 
 /* Is there one in that storage; was there ever one in this transaction? */
-extern bool sf_plain_has(SfNode node);
-extern bool sf_plain_is_empty(void);
+extern bool sfi_plain_has(SfNode node);
+extern bool sfi_plain_is_empty(void);
 
-extern void sf_plain_at_subcommit(int level);
-extern void sf_plain_at_subabort(int level);
-extern void sf_plain_reset(void);
+extern void sfi_plain_at_subcommit(int level);
+extern void sfi_plain_at_subabort(int level);
+extern void sfi_plain_reset(void);
 
 /* ---- ledger.c ---- */
 
@@ -219,24 +219,24 @@ typedef enum SfFactKind
 #define SF_FACT_KINDS	3
 
 /* Note, at the current nest level. */
-extern void sf_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n);
-extern void sf_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n);
+extern void sfi_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n);
+extern void sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n);
 
 /*
  * Keep to securefile.transaction_memory: sum up, or log early.  Called when no
  * page is locked and nothing is half noted.
  */
-extern void sf_ledger_bound(void);
+extern void sfi_ledger_bound(void);
 
 /* Pre-commit: log all that is left. */
-extern void sf_ledger_log(void);
+extern void sfi_ledger_log(void);
 
 /* Is there a fact about that storage, or was one logged; is there any? */
-extern bool sf_ledger_has(SfNode node);
-extern bool sf_ledger_is_empty(void);
+extern bool sfi_ledger_has(SfNode node);
+extern bool sfi_ledger_is_empty(void);
 
-extern void sf_ledger_at_subcommit(int level);
-extern void sf_ledger_at_subabort(int level);
-extern void sf_ledger_reset(void);
+extern void sfi_ledger_at_subcommit(int level);
+extern void sfi_ledger_at_subabort(int level);
+extern void sfi_ledger_reset(void);
 
 #endif							/* SF_WRITE_INTERNAL_H */
