@@ -33,20 +33,20 @@
 
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
-typedef RelFileLocator SfNode;
-#define SfNodeSpc(n)	((n).spcOid)
-#define SfNodeDb(n)		((n).dbOid)
-#define SfNodeRel(n)	((n).relNumber)
-#define SfRelNode(rel)	((rel)->rd_locator)
-#define SfNodeEquals(a, b) RelFileLocatorEquals(a, b)
+typedef RelFileLocator SfStorage;
+#define SfStorageSpc(n)	((n).spcOid)
+#define SfStorageDb(n)		((n).dbOid)
+#define SfStorageRel(n)	((n).relNumber)
+#define SfRelStorage(rel)	((rel)->rd_locator)
+#define SfStorageEquals(a, b) RelFileLocatorEquals(a, b)
 #else
 #include "storage/relfilenode.h"
-typedef RelFileNode SfNode;
-#define SfNodeSpc(n)	((n).spcNode)
-#define SfNodeDb(n)		((n).dbNode)
-#define SfNodeRel(n)	((n).relNode)
-#define SfRelNode(rel)	((rel)->rd_node)
-#define SfNodeEquals(a, b) RelFileNodeEquals(a, b)
+typedef RelFileNode SfStorage;
+#define SfStorageSpc(n)	((n).spcNode)
+#define SfStorageDb(n)		((n).dbNode)
+#define SfStorageRel(n)	((n).relNode)
+#define SfRelStorage(rel)	((rel)->rd_node)
+#define SfStorageEquals(a, b) RelFileNodeEquals(a, b)
 #endif
 
 /* 16 renamed filenode to filelocator, and its number to relfilenumber */
@@ -56,7 +56,7 @@ typedef RelFileNode SfNode;
 #define sf_compat_set_new_relfilenode(rel, persistence) \
 	RelationSetNewRelfilenumber(rel, persistence)
 #define sf_compat_relid_of_storage(spc, number) RelidByRelfilenumber(spc, number)
-#define sf_compat_skips_wal(node)	RelFileLocatorSkippingWAL(node)
+#define sf_compat_skips_wal(storage)	RelFileLocatorSkippingWAL(storage)
 #define sf_compat_new_number(spc, persistence) GetNewRelFileNumber(spc, NULL, persistence)
 #define sf_compat_assume_new_storage(rel) RelationAssumeNewRelfilelocator(rel)
 #define SfNewStorageSubid(rel) ((rel)->rd_newRelfilelocatorSubid)
@@ -66,7 +66,7 @@ typedef RelFileNode SfNode;
 #define sf_compat_set_new_relfilenode(rel, persistence) \
 	RelationSetNewRelfilenode(rel, persistence)
 #define sf_compat_relid_of_storage(spc, number) RelidByRelfilenode(spc, number)
-#define sf_compat_skips_wal(node)	RelFileNodeSkippingWAL(node)
+#define sf_compat_skips_wal(storage)	RelFileNodeSkippingWAL(storage)
 #define sf_compat_new_number(spc, persistence) GetNewRelFileNode(spc, NULL, persistence)
 #define sf_compat_assume_new_storage(rel) RelationAssumeNewRelfilenode(rel)
 #define SfNewStorageSubid(rel) ((rel)->rd_newRelfilenodeSubid)
@@ -81,9 +81,9 @@ typedef PGAlignedBlock SfIoBlock;
 
 /* 17 split backend ids from process numbers */
 #if PG_VERSION_NUM >= 170000
-#define sf_compat_smgropen(node)	smgropen(node, INVALID_PROC_NUMBER)
+#define sf_compat_smgropen(storage)	smgropen(storage, INVALID_PROC_NUMBER)
 #else
-#define sf_compat_smgropen(node)	smgropen(node, InvalidBackendId)
+#define sf_compat_smgropen(storage)	smgropen(storage, InvalidBackendId)
 #endif
 
 /*
@@ -91,13 +91,13 @@ typedef PGAlignedBlock SfIoBlock;
  * function for that, and 17 crashes when it is done the old way.
  */
 #if PG_VERSION_NUM >= 160000
-#define sf_compat_first_page(node) \
-	ExtendBufferedRel(BMR_SMGR(sf_compat_smgropen(node), RELPERSISTENCE_PERMANENT), \
+#define sf_compat_first_page(storage) \
+	ExtendBufferedRel(BMR_SMGR(sf_compat_smgropen(storage), RELPERSISTENCE_PERMANENT), \
 					  MAIN_FORKNUM, NULL, \
 					  EB_SKIP_EXTENSION_LOCK | EB_LOCK_FIRST)
 #else
-#define sf_compat_first_page(node) \
-	ReadBufferWithoutRelcache(node, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK, NULL, true)
+#define sf_compat_first_page(storage) \
+	ReadBufferWithoutRelcache(storage, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK, NULL, true)
 #endif
 
 /* 17 renamed ShmemVariableCache; the caller holds XactTruncationLock */
@@ -160,11 +160,11 @@ typedef bool SfUpdateIndexes;
 
 /* 16 tells the conflict resolver whether the relation is a catalog */
 #if PG_VERSION_NUM >= 160000
-#define sf_compat_resolve_conflict(horizon, node) \
-	ResolveRecoveryConflictWithSnapshot(horizon, false, node)
+#define sf_compat_resolve_conflict(horizon, storage) \
+	ResolveRecoveryConflictWithSnapshot(horizon, false, storage)
 #else
-#define sf_compat_resolve_conflict(horizon, node) \
-	ResolveRecoveryConflictWithSnapshot(horizon, node)
+#define sf_compat_resolve_conflict(horizon, storage) \
+	ResolveRecoveryConflictWithSnapshot(horizon, storage)
 #endif
 
 /* 17 wants named wait events of extensions; before, one class for all */
@@ -226,9 +226,9 @@ typedef bool SfUpdateIndexes;
 
 /* 18 returns paths of relations by value */
 #if PG_VERSION_NUM >= 180000
-#define sf_compat_rel_path(node)	(relpathperm(node, MAIN_FORKNUM).str)
+#define sf_compat_rel_path(storage)	(relpathperm(storage, MAIN_FORKNUM).str)
 #else
-#define sf_compat_rel_path(node)	relpathperm(node, MAIN_FORKNUM)
+#define sf_compat_rel_path(storage)	relpathperm(storage, MAIN_FORKNUM)
 #endif
 
 /* 18 tells of a failed checksum in another way */

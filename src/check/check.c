@@ -68,7 +68,7 @@ static void
 check_file_size(SfCheck *check)
 {
 	uint64		want = check->header.total_sectors * SF_SECTOR_SIZE;
-	uint64		found = sf_io_files_size(check->seg->node);
+	uint64		found = sf_io_files_size(check->seg->storage);
 
 	if (found < want)
 		sfi_check_report_bytes(check, SF_REPAIR_NONE, "data files too short", NULL, found, want - found,

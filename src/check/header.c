@@ -18,7 +18,7 @@
 static uint64
 end_of_files(SfCheck *check)
 {
-	return sf_io_files_size(check->seg->node) / SF_BLOCK_SIZE * SF_BLOCK_SECTORS;
+	return sf_io_files_size(check->seg->storage) / SF_BLOCK_SIZE * SF_BLOCK_SECTORS;
 }
 
 /* The end as values have it: where a genuine locator leads there is an end behind. */

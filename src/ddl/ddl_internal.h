@@ -71,7 +71,7 @@ typedef struct SfSegmentBirth
 	AttrNumber	attnum;
 	bool		logged_data;
 	uint64		next_object_id;
-	const SfNode *adopt;		/* left by pg_upgrade; else new storage */
+	const SfStorage *adopt;		/* left by pg_upgrade; else new storage */
 	Oid			tablespace;		/* as in pg_class: InvalidOid, the database's */
 } SfSegmentBirth;
 

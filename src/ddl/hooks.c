@@ -132,7 +132,7 @@ note_drop(Oid relid)
 	if (sf_space_dropped_is_wanted())
 		sf_write_flush();
 	rel = relation_open(relid, NoLock);
-	sf_space_drop_storage(SfRelNode(rel));
+	sf_space_drop_storage(SfRelStorage(rel));
 	relation_close(rel, NoLock);
 }
 

@@ -110,9 +110,9 @@ segment_descriptor(void)
 static Oid
 create_relation(const char *name, const SfSegmentBirth *birth, Oid am)
 {
-	const SfNode *adopt = birth->adopt;
-	Oid			relid = adopt ? SfNodeRel(*adopt) : InvalidOid;
-	Oid			tablespace = adopt ? SfNodeSpc(*adopt) : birth->tablespace;
+	const SfStorage *adopt = birth->adopt;
+	Oid			relid = adopt ? SfStorageRel(*adopt) : InvalidOid;
+	Oid			tablespace = adopt ? SfStorageSpc(*adopt) : birth->tablespace;
 
 	if (tablespace == MyDatabaseTableSpace)
 		tablespace = InvalidOid;

@@ -81,12 +81,12 @@ oldest_ids(TransactionId *xid, MultiXactId *multi)
 
 /* Storage that pg_upgrade has left, with pages that are older than this cluster. */
 static void
-adopt_storage(SfNode node, char persistence, TransactionId *freezeXid, MultiXactId *minmulti)
+adopt_storage(SfStorage storage, char persistence, TransactionId *freezeXid, MultiXactId *minmulti)
 {
 	oldest_ids(freezeXid, minmulti);
-	sf_space_adopt_begin(node);
-	smgrclose(RelationCreateStorage(node, persistence, true));
-	sf_space_adopt_storage(node);
+	sf_space_adopt_begin(storage);
+	smgrclose(RelationCreateStorage(storage, persistence, true));
+	sf_space_adopt_storage(storage);
 }
 
 /*
@@ -94,7 +94,7 @@ adopt_storage(SfNode node, char persistence, TransactionId *freezeXid, MultiXact
  * one (TRUNCATE); then object ids go on where they were.
  */
 static void
-segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
+segment_set_new_filenode(Relation rel, const SfStorage *newnode, char persistence,
 						 TransactionId *freezeXid, MultiXactId *minmulti)
 {
 	SfSegmentBirth birth = {0};
@@ -117,7 +117,7 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 	else
 	{
 		birth = *sfi_ddl_segment_birth;
-		replace = !SfNodeEquals(SfRelNode(rel), *newnode);
+		replace = !SfStorageEquals(SfRelStorage(rel), *newnode);
 	}
 
 	/* as heap does: nobody older than this can write an entry here */
@@ -135,7 +135,7 @@ segment_set_new_filenode(Relation rel, const SfNode *newnode, char persistence,
 	sf_space_create_storage(rel, *newnode, birth.table_oid, birth.attnum,
 							birth.logged_data, birth.next_object_id);
 	if (replace)
-		sf_space_drop_storage(SfRelNode(rel));
+		sf_space_drop_storage(SfRelStorage(rel));
 }
 
 static void
@@ -378,7 +378,7 @@ segment_nontransactional_truncate(Relation rel)
 }
 
 static void
-segment_copy_data(Relation rel, const SfNode *newnode)
+segment_copy_data(Relation rel, const SfStorage *newnode)
 {
 	refuse_rows(rel);
 }

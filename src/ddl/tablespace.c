@@ -42,7 +42,7 @@ refuse_own_values(Relation segrel)
 {
 	SfHeader	header;
 
-	if (!sf_write_has_facts(SfRelNode(segrel)))
+	if (!sf_write_has_facts(SfRelStorage(segrel)))
 		return;
 	header = sf_space_header(segrel);
 	ereport(ERROR,
@@ -58,7 +58,7 @@ void
 sfi_ddl_segment_move(Oid segrelid, Oid tablespace)
 {
 	Relation	segrel = relation_open(segrelid, AccessExclusiveLock);
-	SfNode		node = SfRelNode(segrel);
+	SfStorage	storage = SfRelStorage(segrel);
 
 	if (!CheckRelationTableSpaceMove(segrel, tablespace))
 	{
@@ -69,13 +69,13 @@ sfi_ddl_segment_move(Oid segrelid, Oid tablespace)
 	refuse_own_values(segrel);
 
 	/* numbers of files are unique in a tablespace only */
-	SfNodeSpc(node) = tablespace;
-	SfNodeRel(node) = sf_compat_new_number(tablespace, RELPERSISTENCE_PERMANENT);
-	smgrclose(RelationCreateStorage(node, RELPERSISTENCE_PERMANENT, true));
-	sf_space_move_storage(segrel, node);
+	SfStorageSpc(storage) = tablespace;
+	SfStorageRel(storage) = sf_compat_new_number(tablespace, RELPERSISTENCE_PERMANENT);
+	smgrclose(RelationCreateStorage(storage, RELPERSISTENCE_PERMANENT, true));
+	sf_space_move_storage(segrel, storage);
 	RelationDropStorage(segrel);
 
-	SetRelationTableSpace(segrel, tablespace, SfNodeRel(node));
+	SetRelationTableSpace(segrel, tablespace, SfStorageRel(storage));
 	sf_compat_assume_new_storage(segrel);
 	relation_close(segrel, NoLock);
 	CommandCounterIncrement();

@@ -188,7 +188,7 @@ report_missing(const Unfinished *column, List *left)
 		SfLeftStorage *storage = lfirst(lc);
 
 		if (!storage->has_pages)
-			appendStringInfo(&without, " \"%s\"", sf_io_files_pattern(storage->node));
+			appendStringInfo(&without, " \"%s\"", sf_io_files_pattern(storage->storage));
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_FILE),
@@ -222,7 +222,7 @@ find_left(const Unfinished *column, List *left)
 			ereport(ERROR,
 					(errcode(ERRCODE_DUPLICATE_FILE),
 					 errmsg("both \"%s\" and \"%s\" belong to column \"%s\" of table \"%s\"",
-							sf_io_files_pattern(found->node), sf_io_files_pattern(storage->node),
+							sf_io_files_pattern(found->storage), sf_io_files_pattern(storage->storage),
 							get_attname(column->table_oid, column->attnum, false),
 							get_rel_name(column->table_oid))));
 		found = storage;
@@ -240,7 +240,7 @@ adopt(const Unfinished *column, SfLeftStorage *storage)
 
 	birth.table_oid = column->table_oid;
 	birth.attnum = column->attnum;
-	birth.adopt = &storage->node;
+	birth.adopt = &storage->storage;
 	sf_space_segment_name(name, column->table_oid, column->attnum);
 	(void) sfi_ddl_segment_create(name, &birth);
 }
@@ -280,7 +280,7 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 	sfi_ddl_triggers_drop(column->table_oid, column->attnum);
 	if (storage != NULL)
 		adopt(column, storage);
-	report_finished(rsinfo, column, storage == NULL ? 0 : (int64) sf_io_files_size(storage->node));
+	report_finished(rsinfo, column, storage == NULL ? 0 : (int64) sf_io_files_size(storage->storage));
 }
 
 static void

@@ -49,22 +49,22 @@ sf_io_path_size(const char *path, int elevel)
 }
 
 int64
-sfi_io_file_size(SfNode node, uint32 fileno)
+sfi_io_file_size(SfStorage storage, uint32 fileno)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	sfi_io_file_path(path, node, fileno);
+	sfi_io_file_path(path, storage, fileno);
 	return sf_io_path_size(path, ERROR);
 }
 
 /* With an elevel below ERROR this throws nothing. */
 bool
-sf_io_files_may_exist(SfNode node, int elevel)
+sf_io_files_may_exist(SfStorage storage, int elevel)
 {
 	char		path[SF_IO_PATH_MAX];
 	struct stat st;
 
-	sfi_io_dir_path(path, node);
+	sfi_io_dir_path(path, storage);
 	if (look(path, &st))
 		return true;
 	if (errno == ENOENT)
@@ -74,28 +74,28 @@ sf_io_files_may_exist(SfNode node, int elevel)
 }
 
 uint64
-sf_io_files_size(SfNode node)
+sf_io_files_size(SfStorage storage)
 {
 	uint64		total = 0;
 	int64		size;
 
-	for (uint32 n = 0; (size = sfi_io_file_size(node, n)) >= 0; n++)
+	for (uint32 n = 0; (size = sfi_io_file_size(storage, n)) >= 0; n++)
 		total += (uint64) size;
 	return total;
 }
 
 void
-sf_io_files_require(SfNode node, uint64 to_bytes)
+sf_io_files_require(SfStorage storage, uint64 to_bytes)
 {
 	for (uint32 n = 0; (uint64) n * SF_FILE_SIZE < to_bytes; n++)
 	{
 		uint64		want = sfi_io_end_in_file(n, to_bytes);
-		int64		have = sfi_io_file_size(node, n);
+		int64		have = sfi_io_file_size(storage, n);
 		char		path[SF_IO_PATH_MAX];
 
 		if (have >= 0 && (uint64) have >= want)
 			continue;
-		sfi_io_file_path(path, node, n);
+		sfi_io_file_path(path, storage, n);
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FILE),
 				 have < 0 ? errmsg("segment data file \"%s\" is missing", path)
@@ -236,12 +236,12 @@ sfi_io_remove_directory(const char *path, bool may_be_used)
 }
 
 void
-sf_io_files_remove(SfNode node)
+sf_io_files_remove(SfStorage storage)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	sf_io_close(node);
-	sfi_io_dir_path(path, node);
+	sf_io_close(storage);
+	sfi_io_dir_path(path, storage);
 	if (empty_directory(path) && remove_if_empty(path) != 0 && errno != ENOENT)
 		sf_io_report_path(WARNING, "remove directory", path);
 }
@@ -263,10 +263,10 @@ sf_io_sync_removed(Oid spc, Oid db)
 }
 
 void
-sf_io_files_unlink(SfNode node)
+sf_io_files_unlink(SfStorage storage)
 {
-	sf_io_files_remove(node);
-	sf_io_sync_removed(SfNodeSpc(node), SfNodeDb(node));
+	sf_io_files_remove(storage);
+	sf_io_sync_removed(SfStorageSpc(storage), SfStorageDb(storage));
 }
 
 static void
@@ -279,29 +279,29 @@ pages_name(char *buf, uint32 extent)
 }
 
 void
-sf_io_pages_path(char *buf, SfNode node, uint32 extent)
+sf_io_pages_path(char *buf, SfStorage storage, uint32 extent)
 {
 	char		name[SF_IO_NAME_MAX];
 
 	pages_name(name, extent);
-	sf_io_named_path(buf, node, name);
+	sf_io_named_path(buf, storage, name);
 }
 
 void
-sf_io_pages_remove(SfNode node)
+sf_io_pages_remove(SfStorage storage)
 {
 	char		path[SF_IO_PATH_MAX];
 
 	for (uint32 extent = 0;; extent++)
 	{
-		sf_io_pages_path(path, node, extent);
+		sf_io_pages_path(path, storage, extent);
 		if (SF_FAULT_FAILS(io_unlink) || unlink(path) != 0)
 		{
 			if (errno != ENOENT)
 				sf_io_report_path(WARNING, "remove file", path);
 			return;
 		}
-		if (sfi_io_has_entry_directories(node))
+		if (sfi_io_has_entry_directories(storage))
 		{
 			get_parent_directory(path);
 			(void) sfi_io_remove_directory(path, false);
@@ -387,27 +387,27 @@ sf_io_database_claim(Oid db)
  * which this process is connected: its name need be made durable once only.
  */
 void
-sfi_io_make_directory(SfNode node)
+sfi_io_make_directory(SfStorage storage)
 {
 	static Oid	durable_db = InvalidOid;
-	bool		stays = !InRecovery && !sfi_io_has_entry_directories(node);
-	bool		durable = stays && SfNodeDb(node) == durable_db;
+	bool		stays = !InRecovery && !sfi_io_has_entry_directories(storage);
+	bool		durable = stays && SfStorageDb(storage) == durable_db;
 	char		space_path[SF_IO_PATH_MAX];
 	char		db_path[SF_IO_PATH_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	sfi_io_space_path(space_path, SfNodeSpc(node));
-	sfi_io_database_path(db_path, SfNodeSpc(node), SfNodeDb(node));
-	sfi_io_dir_path(path, node);
+	sfi_io_space_path(space_path, SfStorageSpc(storage));
+	sfi_io_database_path(db_path, SfStorageSpc(storage), SfStorageDb(storage));
+	sfi_io_dir_path(path, storage);
 
 	if (!durable)
 		sfi_io_make_root();
-	sfi_io_database_require_own(SfNodeDb(node));
-	if (sfi_io_has_entry_directories(node))
+	sfi_io_database_require_own(SfStorageDb(storage));
+	if (sfi_io_has_entry_directories(storage))
 	{
 		if (SF_FAULT_FAILS(io_mkdir))
 			sf_io_report_path(ERROR, "create directory", db_path);
-		TablespaceCreateDbspace(SfNodeSpc(node), SfNodeDb(node), InRecovery);
+		TablespaceCreateDbspace(SfStorageSpc(storage), SfStorageDb(storage), InRecovery);
 	}
 	else
 		make_one_directory(space_path);
@@ -415,81 +415,81 @@ sfi_io_make_directory(SfNode node)
 	if (durable)
 		sf_io_require_directory_synced(db_path);
 	else
-		sync_names(path, sfi_io_has_entry_directories(node) ? space_path : SF_IO_ROOT);
+		sync_names(path, sfi_io_has_entry_directories(storage) ? space_path : SF_IO_ROOT);
 	if (stays)
-		durable_db = SfNodeDb(node);
+		durable_db = SfStorageDb(storage);
 }
 
 void
-sf_io_make_entry(SfNode node, const char *name)
+sf_io_make_entry(SfStorage storage, const char *name)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	if (!sf_io_files_may_exist(node, ERROR))
-		sfi_io_make_directory(node);
-	if (!sfi_io_has_entry_directories(node))
+	if (!sf_io_files_may_exist(storage, ERROR))
+		sfi_io_make_directory(storage);
+	if (!sfi_io_has_entry_directories(storage))
 		return;
-	sfi_io_entry_path(path, node, name);
+	sfi_io_entry_path(path, storage, name);
 	make_one_directory(path);
-	sfi_io_dir_path(path, node);
+	sfi_io_dir_path(path, storage);
 	sf_io_require_directory_synced(path);
 }
 
 void
-sf_io_pages_make_entry(SfNode node, uint32 extent)
+sf_io_pages_make_entry(SfStorage storage, uint32 extent)
 {
 	char		name[SF_IO_NAME_MAX];
 
 	pages_name(name, extent);
-	sf_io_make_entry(node, name);
+	sf_io_make_entry(storage, name);
 }
 
 void
-sfi_io_make_file_entry(SfNode node, uint32 fileno)
+sfi_io_make_file_entry(SfStorage storage, uint32 fileno)
 {
 	char		name[SF_IO_NAME_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	if (!sfi_io_has_entry_directories(node))
+	if (!sfi_io_has_entry_directories(storage))
 		return;
 	sfi_io_file_name(name, fileno);
-	sfi_io_entry_path(path, node, name);
+	sfi_io_entry_path(path, storage, name);
 	if (make_directory(path) != 0 && errno != EEXIST && errno != ENOENT)
 		sf_io_report_path(ERROR, "create directory", path);
 }
 
 void
-sfi_io_sync_name(SfNode node, uint32 fileno)
+sfi_io_sync_name(SfStorage storage, uint32 fileno)
 {
 	char		name[SF_IO_NAME_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	if (sfi_io_has_entry_directories(node))
+	if (sfi_io_has_entry_directories(storage))
 	{
 		sfi_io_file_name(name, fileno);
-		sfi_io_entry_path(path, node, name);
+		sfi_io_entry_path(path, storage, name);
 		sf_io_require_directory_synced(path);
 	}
-	sfi_io_dir_path(path, node);
+	sfi_io_dir_path(path, storage);
 	sf_io_require_directory_synced(path);
 }
 
 void
-sf_io_files_add(SfNode node, uint32 fileno)
+sf_io_files_add(SfStorage storage, uint32 fileno)
 {
-	sfi_io_fd_sync(sfi_io_fd_get(node, fileno, sf_direct_io, SF_FD_CREATE), true);
-	sfi_io_sync_name(node, fileno);
+	sfi_io_fd_sync(sfi_io_fd_get(storage, fileno, sf_direct_io, SF_FD_CREATE), true);
+	sfi_io_sync_name(storage, fileno);
 }
 
 void
-sf_io_files_clear(SfNode node)
+sf_io_files_clear(SfStorage storage)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	if (!sf_io_files_may_exist(node, ERROR))
+	if (!sf_io_files_may_exist(storage, ERROR))
 		return;
-	sfi_io_fd_close_all(node);
-	sfi_io_dir_path(path, node);
+	sfi_io_fd_close_all(storage);
+	sfi_io_dir_path(path, storage);
 	if (!empty_directory(path) || !sfi_io_remove_directory(path, false))
 		ereport(ERROR,
 				(errcode(ERRCODE_IO_ERROR),
@@ -498,11 +498,11 @@ sf_io_files_clear(SfNode node)
 }
 
 void
-sf_io_files_create(SfNode node)
+sf_io_files_create(SfStorage storage)
 {
-	sf_io_files_clear(node);
-	sfi_io_make_directory(node);
-	sf_io_files_add(node, 0);
+	sf_io_files_clear(storage);
+	sfi_io_make_directory(storage);
+	sf_io_files_add(storage, 0);
 }
 
 /* ---- cutting ---- */
@@ -518,7 +518,7 @@ is_missing(const char *path, int elevel)
 }
 
 bool
-sfi_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
+sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 {
 	char		path[SF_IO_PATH_MAX];
 	char		name[SF_IO_NAME_MAX];
@@ -528,16 +528,16 @@ sfi_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 	struct stat st;
 
 	/* descriptors of files that go would keep them alive without a name */
-	sfi_io_fd_close_all(node);
+	sfi_io_fd_close_all(storage);
 
-	while (sfi_io_file_path(path, node, nfiles), look(path, &st))
+	while (sfi_io_file_path(path, storage, nfiles), look(path, &st))
 		nfiles++;
 	if (!is_missing(path, elevel))
 		return false;
 	while (nfiles > keep)
 	{
 		sfi_io_file_name(name, --nfiles);
-		sfi_io_entry_path(path, node, name);
+		sfi_io_entry_path(path, storage, name);
 		if (!remove_entry(path))
 		{
 			if (elevel >= ERROR)
@@ -548,7 +548,7 @@ sfi_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 		}
 	}
 
-	sfi_io_file_path(path, node, keep - 1);
+	sfi_io_file_path(path, storage, keep - 1);
 	if (!look(path, &st))
 		return is_missing(path, elevel);
 	if ((uint64) st.st_size <= last_size || truncate_file(path, last_size) == 0 || errno == ENOENT)
@@ -561,13 +561,13 @@ sfi_io_cut_files(SfNode node, uint64 size_bytes, int elevel)
 }
 
 void
-sf_io_files_truncate(SfNode node, uint64 size_bytes)
+sf_io_files_truncate(SfStorage storage, uint64 size_bytes)
 {
 	char		path[SF_IO_PATH_MAX];
 	uint32		last = (size_bytes == 0) ? 0 : sfi_io_fileno(size_bytes - 1);
 
-	(void) sfi_io_cut_files(node, size_bytes, ERROR);
-	sfi_io_fd_sync(sfi_io_fd_get(node, last, sf_direct_io, 0), true);
-	sfi_io_dir_path(path, node);
+	(void) sfi_io_cut_files(storage, size_bytes, ERROR);
+	sfi_io_fd_sync(sfi_io_fd_get(storage, last, sf_direct_io, 0), true);
+	sfi_io_dir_path(path, storage);
 	sf_io_require_directory_synced(path);
 }

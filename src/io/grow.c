@@ -30,11 +30,11 @@ static char zeros[ZERO_CHUNK] pg_attribute_aligned(SF_IO_ALIGN);
 /* ---- writing zeros ---- */
 
 static void
-report_extend_failure(SfNode node, uint32 fileno, int error)
+report_extend_failure(SfStorage storage, uint32 fileno, int error)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	sfi_io_file_path(path, node, fileno);
+	sfi_io_file_path(path, storage, fileno);
 	errno = error;
 	ereport(ERROR,
 			(sfi_io_errcode(error),
@@ -62,7 +62,7 @@ write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
  * from is its start.  Interruptible between chunks, but not in recovery.
  */
 static void
-write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
+write_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to)
 {
 	int			flags = (from == 0) ? SF_FD_CREATE : 0;
 	uint32		repeats = 0;
@@ -74,27 +74,27 @@ write_zeros(SfNode node, uint32 fileno, uint64 from, uint64 to)
 
 		if (!InRecovery)
 			CHECK_FOR_INTERRUPTS();
-		result = write_chunk(sfi_io_fd_get(node, fileno, sf_direct_io, flags),
+		result = write_chunk(sfi_io_fd_get(storage, fileno, sf_direct_io, flags),
 							 from, (uint32) Min(to - from, ZERO_CHUNK));
 		if (sfi_io_repeat(result, &repeats))
 			continue;
 		if (result < 0)
-			report_extend_failure(node, fileno, -result);
+			report_extend_failure(storage, fileno, -result);
 		if (result < SF_IO_ALIGN)
-			report_extend_failure(node, fileno, ENOSPC);
+			report_extend_failure(storage, fileno, ENOSPC);
 		from += TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
 		repeats = 0;
 	}
-	sfi_io_fd_sync(sfi_io_fd_get(node, fileno, sf_direct_io, flags), true);
+	sfi_io_fd_sync(sfi_io_fd_get(storage, fileno, sf_direct_io, flags), true);
 }
 
 /* ---- growth ---- */
 
 static void
-grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
+grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 {
 	if (from_bytes == 0)
-		sfi_io_make_directory(node);
+		sfi_io_make_directory(storage);
 	while (from_bytes < to_bytes)
 	{
 		uint32		fileno = sfi_io_fileno(from_bytes);
@@ -102,25 +102,25 @@ grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 		uint64		to = sfi_io_end_in_file(fileno, to_bytes);
 
 		SF_ASSERT(from < to && to <= SF_FILE_SIZE);
-		write_zeros(node, fileno, from, to);
+		write_zeros(storage, fileno, from, to);
 		if (from == 0)
-			sfi_io_sync_name(node, fileno);
+			sfi_io_sync_name(storage, fileno);
 		from_bytes += to - from;
 	}
 }
 
 void
-sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
+sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 {
 	SF_ASSERT(from_bytes < to_bytes);
 	SF_ASSERT(from_bytes % SF_IO_ALIGN == 0 && to_bytes % SF_IO_ALIGN == 0);
 	PG_TRY();
 	{
-		grow(node, from_bytes, to_bytes);
+		grow(storage, from_bytes, to_bytes);
 	}
 	PG_CATCH();
 	{
-		(void) sfi_io_cut_files(node, from_bytes, WARNING);
+		(void) sfi_io_cut_files(storage, from_bytes, WARNING);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -130,20 +130,20 @@ sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes)
 
 /* Bring one data file to a size, leaving what it has alone. */
 static void
-ensure_file(SfNode node, uint32 fileno, uint64 want_bytes)
+ensure_file(SfStorage storage, uint32 fileno, uint64 want_bytes)
 {
-	int64		have = sfi_io_file_size(node, fileno);
+	int64		have = sfi_io_file_size(storage, fileno);
 	uint64		aligned;
 	SfFd	   *slot;
 
 	if (have >= 0 && (uint64) have >= want_bytes)
 		return;
 
-	slot = sfi_io_fd_get(node, fileno, sf_direct_io, SF_FD_CREATE);
+	slot = sfi_io_fd_get(storage, fileno, sf_direct_io, SF_FD_CREATE);
 	if (have < 0)
 	{
 		sfi_io_fd_sync(slot, true);
-		sfi_io_sync_name(node, fileno);
+		sfi_io_sync_name(storage, fileno);
 		have = 0;
 	}
 
@@ -151,8 +151,8 @@ ensure_file(SfNode node, uint32 fileno, uint64 want_bytes)
 	aligned = TYPEALIGN64(SF_IO_ALIGN, (uint64) have);
 	if (aligned != (uint64) have &&
 		(SF_FAULT_FAILS(io_truncate) || ftruncate(slot->fd, (off_t) aligned) != 0))
-		report_extend_failure(node, fileno, errno);
-	write_zeros(node, fileno, aligned, want_bytes);
+		report_extend_failure(storage, fileno, errno);
+	write_zeros(storage, fileno, aligned, want_bytes);
 }
 
 /*
@@ -160,23 +160,23 @@ ensure_file(SfNode node, uint32 fileno, uint64 want_bytes)
  * full too and need no look.
  */
 void
-sf_io_files_ensure(SfNode node, uint64 to_bytes)
+sf_io_files_ensure(SfStorage storage, uint64 to_bytes)
 {
 	uint32		last = (to_bytes == 0) ? 0 : sfi_io_fileno(to_bytes - 1);
 	uint32		first = last;
 
-	if (!sf_io_files_may_exist(node, ERROR))
-		sfi_io_make_directory(node);
-	while (first > 0 && sfi_io_file_size(node, first - 1) < (int64) SF_FILE_SIZE)
+	if (!sf_io_files_may_exist(storage, ERROR))
+		sfi_io_make_directory(storage);
+	while (first > 0 && sfi_io_file_size(storage, first - 1) < (int64) SF_FILE_SIZE)
 		first--;
 	for (uint32 n = first; n <= last; n++)
-		ensure_file(node, n, sfi_io_end_in_file(n, to_bytes));
+		ensure_file(storage, n, sfi_io_end_in_file(n, to_bytes));
 }
 
 void
-sf_io_redo_truncate(SfNode node, uint64 size_bytes)
+sf_io_redo_truncate(SfStorage storage, uint64 size_bytes)
 {
-	(void) sfi_io_cut_files(node, size_bytes, WARNING);
+	(void) sfi_io_cut_files(storage, size_bytes, WARNING);
 }
 
 /* Write bytes into one data file, through the page cache, durably. */
@@ -202,7 +202,7 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 			int			elevel = (result == -EIO) ? data_sync_elevel(ERROR) : ERROR;
 			int			error = (result == 0) ? ENOSPC : -result;
 
-			sfi_io_file_path(path, slot->node, slot->fileno);
+			sfi_io_file_path(path, slot->storage, slot->fileno);
 			errno = error;
 			ereport(elevel,
 					(sfi_io_errcode(error),
@@ -221,22 +221,22 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
  * kernel keeps direct readers (hot standby) coherent with the page cache.
  */
 void
-sf_io_redo_write(SfNode node, uint64 segment_offset, const char *data, uint32 len_bytes)
+sf_io_redo_write(SfStorage storage, uint64 segment_offset, const char *data, uint32 len_bytes)
 {
 	while (len_bytes > 0)
 	{
 		uint32		fileno = sfi_io_fileno(segment_offset);
 		uint64		file_offset = sfi_io_file_offset(segment_offset);
 		uint32		part = (uint32) Min(len_bytes, SF_FILE_SIZE - file_offset);
-		bool		is_new = sfi_io_file_size(node, fileno) < 0;
-		SfFd	   *slot = sfi_io_fd_get(node, fileno, false,
+		bool		is_new = sfi_io_file_size(storage, fileno) < 0;
+		SfFd	   *slot = sfi_io_fd_get(storage, fileno, false,
 										 SF_FD_CREATE | SF_FD_MISSING_OK);
 
 		if (slot == NULL)
 			return;
 		redo_write_file(slot, file_offset, data, part);
 		if (is_new)
-			sfi_io_sync_name(node, fileno);
+			sfi_io_sync_name(storage, fileno);
 		segment_offset += part;
 		data += part;
 		len_bytes -= part;

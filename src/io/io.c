@@ -263,7 +263,7 @@ descriptor_of(const SfIo *io)
 {
 	bool		want_direct = sf_direct_io && !io->files->buffered;
 
-	return sfi_io_fd_get(io->files->node, sfi_io_fileno(io->segment_offset), want_direct, 0);
+	return sfi_io_fd_get(io->files->storage, sfi_io_fileno(io->segment_offset), want_direct, 0);
 }
 
 /* Hand a request to the method.  The synchronous one is waited for here. */
@@ -340,7 +340,7 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 	unsigned long long file_offset = sfi_io_file_offset(io->segment_offset);
 	int			elevel = ERROR;
 
-	sfi_io_file_path(path, io->files->node, sfi_io_fileno(io->segment_offset));
+	sfi_io_file_path(path, io->files->storage, sfi_io_fileno(io->segment_offset));
 	if (error == 0 && !io->is_write)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -495,7 +495,7 @@ is_resident(int fd, uint64 file_offset)
 bool
 sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 {
-	SfFd	   *slot = sfi_io_fd_get(files->node, sfi_io_fileno(segment_offset), false,
+	SfFd	   *slot = sfi_io_fd_get(files->storage, sfi_io_fileno(segment_offset), false,
 									 SF_FD_MISSING_OK);
 	uint64		file_offset = sfi_io_file_offset(segment_offset);
 

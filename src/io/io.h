@@ -67,17 +67,17 @@ extern void sf_io_shmem_init(void);
  * Before storage is made that has no files yet: remove a directory that a crash
  * has left under its number, durably.  ERROR on failure.
  */
-extern void sf_io_files_clear(SfNode node);
+extern void sf_io_files_clear(SfStorage storage);
 
 /*
  * Make the directory of a segment and its first, empty file, durably.  A
  * directory left over from a crash is removed first.  ERROR on failure.
  * Redo uses sf_io_files_ensure() instead, which leaves contents alone.
  */
-extern void sf_io_files_create(SfNode node);
+extern void sf_io_files_create(SfStorage storage);
 
 /* Make one more data file, empty, durably. */
-extern void sf_io_files_add(SfNode node, uint32 fileno);
+extern void sf_io_files_add(SfStorage storage, uint32 fileno);
 
 /*
  * Remove all data files of a segment and its directory: shorten to 0, unlink.
@@ -85,8 +85,8 @@ extern void sf_io_files_add(SfNode node, uint32 fileno);
  * commit and in redo.  unlink makes that durable; for many segments, remove them
  * all and then make it durable once for each tablespace and database.
  */
-extern void sf_io_files_unlink(SfNode node);
-extern void sf_io_files_remove(SfNode node);
+extern void sf_io_files_unlink(SfStorage storage);
+extern void sf_io_files_remove(SfStorage storage);
 extern void sf_io_sync_removed(Oid spc, Oid db);
 
 /* Report that something could not be done to a path: "could not <what> "<path>": <errno>". */
@@ -105,32 +105,32 @@ extern void sf_io_require_directory_synced(const char *path);
  * Path of the pages of the segment relation that are put beside the data files
  * for pg_upgrade; extent: which gigabyte of them.  buf: MAXPGPATH bytes.
  */
-extern void sf_io_pages_path(char *buf, SfNode node, uint32 extent);
+extern void sf_io_pages_path(char *buf, SfStorage storage, uint32 extent);
 
 /* Make what such a file needs before it is made. */
-extern void sf_io_pages_make_entry(SfNode node, uint32 extent);
+extern void sf_io_pages_make_entry(SfStorage storage, uint32 extent);
 
 /* Remove them, if they are there.  WARNINGs only. */
-extern void sf_io_pages_remove(SfNode node);
+extern void sf_io_pages_remove(SfStorage storage);
 
 /* ERROR unless the data files are there up to to_bytes. */
-extern void sf_io_files_require(SfNode node, uint64 to_bytes);
+extern void sf_io_files_require(SfStorage storage, uint64 to_bytes);
 
 /*
  * Path of a file that lies beside the data files; buf: MAXPGPATH bytes.  Before
  * it is made sf_io_make_entry() makes what it needs.
  */
-extern void sf_io_named_path(char *buf, SfNode node, const char *name);
-extern void sf_io_make_entry(SfNode node, const char *name);
+extern void sf_io_named_path(char *buf, SfStorage storage, const char *name);
+extern void sf_io_make_entry(SfStorage storage, const char *name);
 
 /*
  * Has a segment a directory?  It gets one with its first data, and keeps it.  If
  * that cannot be told, it is reported at elevel, and true.
  */
-extern bool sf_io_files_may_exist(SfNode node, int elevel);
+extern bool sf_io_files_may_exist(SfStorage storage, int elevel);
 
 /* Sum of the sizes of the data files, from the file system. */
-extern uint64 sf_io_files_size(SfNode node);
+extern uint64 sf_io_files_size(SfStorage storage);
 
 /*
  * Make files reach from_bytes .. to_bytes with zeros written (not
@@ -139,14 +139,14 @@ extern uint64 sf_io_files_size(SfNode node);
  * From 0 on it makes the directory and the first file.  The caller holds the
  * segment's growth lock.
  */
-extern void sf_io_files_grow(SfNode node, uint64 from_bytes, uint64 to_bytes);
+extern void sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes);
 
 /*
  * Redo of growth: make sure the files reach to_bytes; existing bytes are left
  * alone, missing ones become zeros, durably.  Creates the directory and the
  * first file if need be.
  */
-extern void sf_io_files_ensure(SfNode node, uint64 to_bytes);
+extern void sf_io_files_ensure(SfStorage storage, uint64 to_bytes);
 
 /*
  * A number that is new with every start from a backup or as a standby, for then
@@ -160,10 +160,10 @@ extern uint64 sf_io_restore_id(void);
  * Redo: cut what lies beyond size_bytes, if the files exist.  Failures are
  * WARNINGs: a file that is longer than it should be does no harm.
  */
-extern void sf_io_redo_truncate(SfNode node, uint64 size_bytes);
+extern void sf_io_redo_truncate(SfStorage storage, uint64 size_bytes);
 
 /* Cut the files to size_bytes, unlinking whole ones beyond it, durably. */
-extern void sf_io_files_truncate(SfNode node, uint64 size_bytes);
+extern void sf_io_files_truncate(SfStorage storage, uint64 size_bytes);
 
 /* Remove the files of a database in all tablespaces.  WARNINGs only. */
 extern void sf_io_database_unlink(Oid db);
@@ -190,20 +190,20 @@ extern void sf_io_database_set_own(Oid db, int elevel);
 extern bool sf_io_database_has_files(Oid db, int elevel);
 
 /*
- * Call fn(node, arg) for each segment directory; db InvalidOid means all
+ * Call fn(storage, arg) for each segment directory; db InvalidOid means all
  * databases.  fn may throw, and may remove the directory.
  */
-typedef void (*SfIoScanFn) (SfNode node, void *arg);
+typedef void (*SfIoScanFn) (SfStorage storage, void *arg);
 extern void sf_io_scan(Oid db, SfIoScanFn fn, void *arg);
 
 /* Path pattern of the data files, relative to PGDATA, palloc'd. */
-extern char *sf_io_files_pattern(SfNode node);
+extern char *sf_io_files_pattern(SfStorage storage);
 
 /* ---- open files ---- */
 
 /*
  * This process's open files of a segment, made on first use.  A small cache;
- * the pointer is valid until sf_io_close() of the node.
+ * the pointer is valid until sf_io_close() of the storage.
  */
 typedef struct SfFiles SfFiles;
 
@@ -211,13 +211,13 @@ typedef struct SfFiles SfFiles;
  * buffered: go through the page cache (cache modes) rather than direct.  The
  * two are separate descriptors of the same files.
  */
-extern SfFiles *sf_io_open(SfNode node, bool buffered);
+extern SfFiles *sf_io_open(SfStorage storage, bool buffered);
 
 /*
  * Close what this process has open of a segment (both kinds), if anything,
  * after waiting for I/O in flight to it.  Never throws.
  */
-extern void sf_io_close(SfNode node);
+extern void sf_io_close(SfStorage storage);
 
 /* ---- moving blocks ---- */
 
@@ -291,7 +291,7 @@ extern void sf_io_reap_all(void);
  * fdatasync the file(s) that hold a range.  A failure is PANIC unless
  * data_sync_retry is on (data_sync_elevel), as for PostgreSQL's own files.
  */
-extern void sf_io_sync(SfNode node, uint64 segment_offset, uint64 len_bytes);
+extern void sf_io_sync(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
 
 /*
  * Redo of a data record: write bytes (any alignment of buf; offset and length
@@ -299,7 +299,7 @@ extern void sf_io_sync(SfNode node, uint64 segment_offset, uint64 len_bytes);
  * short file is fine (segment dropped later in WAL): skipped silently when the
  * directory is missing, file extended otherwise.
  */
-extern void sf_io_redo_write(SfNode node, uint64 segment_offset,
+extern void sf_io_redo_write(SfStorage storage, uint64 segment_offset,
 							 const char *data, uint32 len_bytes);
 
 /* Wait time and operation counts since the last call, for statistics. */

@@ -28,22 +28,22 @@ extern void sfi_io_space_path(char *buf, Oid spc);
 extern void sfi_io_database_path(char *buf, Oid spc, Oid db);
 
 /* Directory of a segment, and a data file of it. */
-extern void sfi_io_dir_path(char *buf, SfNode node);
-extern void sfi_io_file_path(char *buf, SfNode node, uint32 fileno);
+extern void sfi_io_dir_path(char *buf, SfStorage storage);
+extern void sfi_io_file_path(char *buf, SfStorage storage, uint32 fileno);
 extern void sfi_io_file_name(char *buf, uint32 fileno);
 
 /*
  * What stands for a name in a segment's directory: the file itself, or where
  * files have directories of their own, that.
  */
-extern bool sfi_io_has_entry_directories(SfNode node);
-extern void sfi_io_entry_path(char *buf, SfNode node, const char *name);
+extern bool sfi_io_has_entry_directories(SfStorage storage);
+extern void sfi_io_entry_path(char *buf, SfStorage storage, const char *name);
 
 /*
  * Before a data file is made: its directory, if it has one.  Leaves it to the
  * caller to find out that the segment's directory is missing.
  */
-extern void sfi_io_make_file_entry(SfNode node, uint32 fileno);
+extern void sfi_io_make_file_entry(SfStorage storage, uint32 fileno);
 
 /*
  * Remove an empty directory and make that durable; WARNINGs only, and none when
@@ -55,7 +55,7 @@ extern bool sfi_io_remove_directory(const char *path, bool may_be_used);
 extern bool sfi_io_sync_directory(const char *path);
 
 /* Make the name of a data file durable. */
-extern void sfi_io_sync_name(SfNode node, uint32 fileno);
+extern void sfi_io_sync_name(SfStorage storage, uint32 fileno);
 
 /* Number of the data file that holds an offset, and the offset within it. */
 #define sfi_io_fileno(segment_offset)		((uint32) ((segment_offset) / SF_FILE_SIZE))
@@ -66,7 +66,7 @@ extern void sfi_io_sync_name(SfNode node, uint32 fileno);
 	Min((to_bytes) - (uint64) (fileno) * SF_FILE_SIZE, SF_FILE_SIZE)
 
 /* Size of a data file in bytes; -1 when it is missing.  ERROR otherwise. */
-extern int64 sfi_io_file_size(SfNode node, uint32 fileno);
+extern int64 sfi_io_file_size(SfStorage storage, uint32 fileno);
 
 /*
  * A file that holds one number.  read: false when it is missing.  Other failures
@@ -90,27 +90,27 @@ extern void sfi_io_database_forget_own(Oid db);
 
 /* Make the directory of all data files, or that of a segment and what is above. */
 extern void sfi_io_make_root(void);
-extern void sfi_io_make_directory(SfNode node);
+extern void sfi_io_make_directory(SfStorage storage);
 
 /*
  * Cut a segment's files to size_bytes, highest first.  Not durable.  Reports
  * failures at elevel; false if there were any.
  */
-extern bool sfi_io_cut_files(SfNode node, uint64 size_bytes, int elevel);
+extern bool sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel);
 
 /* ---- descriptors (open.c) ---- */
 
 struct SfFiles
 {
-	/* hash key; no padding inside, SfNode is three OIDs */
-	SfNode		node;
+	/* hash key; no padding inside, SfStorage is three OIDs */
+	SfStorage	storage;
 	uint32		buffered;		/* 0 or 1 */
 };
 
 /* One open data file. */
 typedef struct SfFd
 {
-	SfNode		node;
+	SfStorage	storage;
 	uint32		fileno;
 	bool		want_direct;	/* what was asked for: part of the key */
 	bool		direct;			/* what the file system gave */
@@ -127,14 +127,14 @@ typedef struct SfFd
  * Descriptor of a data file, from the cache or fresh.  Stays open while
  * pinned, and until the next call of this function at least.
  */
-extern SfFd *sfi_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags);
+extern SfFd *sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags);
 extern void sfi_io_fd_pin(SfFd *slot);
 
 /* Never throws. */
 extern void sfi_io_fd_unpin(SfFd *slot);
 
 /* Close all descriptors of a segment, waiting for their I/O.  Never throws. */
-extern void sfi_io_fd_close_all(SfNode node);
+extern void sfi_io_fd_close_all(SfStorage storage);
 
 /* fdatasync (or fsync, for a new file) a descriptor; see sf_io_sync(). */
 extern void sfi_io_fd_sync(SfFd *slot, bool is_new);

@@ -39,7 +39,7 @@ static HTAB *open_segments = NULL;
 /* ---- segments ---- */
 
 SfFiles *
-sf_io_open(SfNode node, bool buffered)
+sf_io_open(SfStorage storage, bool buffered)
 {
 	SfFiles		key;
 	bool		found;
@@ -54,7 +54,7 @@ sf_io_open(SfNode node, bool buffered)
 		open_segments = hash_create("securefile open segments", 64, &ctl,
 									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
-	key.node = node;
+	key.storage = storage;
 	key.buffered = buffered ? 1 : 0;
 	return (SfFiles *) hash_search(open_segments, &key, HASH_ENTER, &found);
 }
@@ -87,13 +87,13 @@ sfi_io_fd_unpin(SfFd *slot)
 }
 
 void
-sfi_io_fd_close_all(SfNode node)
+sfi_io_fd_close_all(SfStorage storage)
 {
 	for (int i = 0; cache_ready && i < FD_CACHE_SIZE; i++)
 	{
 		SfFd	   *slot = &cache[i];
 
-		if (slot->fd < 0 || !SfNodeEquals(slot->node, node))
+		if (slot->fd < 0 || !SfStorageEquals(slot->storage, storage))
 			continue;
 
 		/* a stale one is closed by its last unpin */
@@ -105,14 +105,14 @@ sfi_io_fd_close_all(SfNode node)
 }
 
 void
-sf_io_close(SfNode node)
+sf_io_close(SfStorage storage)
 {
 	SfFiles		key;
 
-	sfi_io_fd_close_all(node);
+	sfi_io_fd_close_all(storage);
 	if (open_segments == NULL)
 		return;
-	key.node = node;
+	key.storage = storage;
 	for (key.buffered = 0; key.buffered <= 1; key.buffered++)
 		(void) hash_search(open_segments, &key, HASH_REMOVE, NULL);
 }
@@ -140,14 +140,14 @@ is_linked(int fd)
 }
 
 static SfFd *
-find_slot(SfNode node, uint32 fileno, bool want_direct)
+find_slot(SfStorage storage, uint32 fileno, bool want_direct)
 {
 	for (int i = 0; i < FD_CACHE_SIZE; i++)
 	{
 		SfFd	   *slot = &cache[i];
 
 		if (slot->fd < 0 || slot->stale || slot->fileno != fileno ||
-			slot->want_direct != want_direct || !SfNodeEquals(slot->node, node))
+			slot->want_direct != want_direct || !SfStorageEquals(slot->storage, storage))
 			continue;
 		if (is_linked(slot->fd))
 			return slot;
@@ -278,7 +278,7 @@ open_file(const char *path, int flags, bool want_direct, bool *direct)
 
 /* Open a data file into a free slot.  NULL if missing and that is fine. */
 static SfFd *
-open_slot(SfNode node, uint32 fileno, bool want_direct, int flags)
+open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 {
 	char		path[SF_IO_PATH_MAX];
 	SfFd	   *slot = free_slot();
@@ -287,10 +287,10 @@ open_slot(SfNode node, uint32 fileno, bool want_direct, int flags)
 
 	if (flags & SF_FD_CREATE)
 	{
-		sfi_io_make_file_entry(node, fileno);
+		sfi_io_make_file_entry(storage, fileno);
 		open_flags |= O_CREAT;
 	}
-	sfi_io_file_path(path, node, fileno);
+	sfi_io_file_path(path, storage, fileno);
 	acquire_fd();
 	fd = open_file(path, open_flags, want_direct, &slot->direct);
 	if (fd < 0)
@@ -306,7 +306,7 @@ open_slot(SfNode node, uint32 fileno, bool want_direct, int flags)
 				 errmsg("could not open segment data file \"%s\": %m", path)));
 	}
 	SF_ASSERT(slot->fd < 0 && (want_direct || !slot->direct));
-	slot->node = node;
+	slot->storage = storage;
 	slot->fileno = fileno;
 	slot->want_direct = want_direct;
 	slot->stale = false;
@@ -316,19 +316,19 @@ open_slot(SfNode node, uint32 fileno, bool want_direct, int flags)
 }
 
 SfFd *
-sfi_io_fd_get(SfNode node, uint32 fileno, bool want_direct, int flags)
+sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 {
 	SfFd	   *slot;
 
 	prepare_cache();
-	slot = find_slot(node, fileno, want_direct);
+	slot = find_slot(storage, fileno, want_direct);
 	if (slot == NULL)
-		slot = open_slot(node, fileno, want_direct, flags);
+		slot = open_slot(storage, fileno, want_direct, flags);
 	SF_ASSERT(slot != NULL || (flags & SF_FD_MISSING_OK));
 	if (slot == NULL)
 		return NULL;
 	SF_ASSERT(slot->fd >= 0 && !slot->stale && slot->fileno == fileno);
-	SF_ASSERT(SfNodeEquals(slot->node, node) && slot->want_direct == want_direct);
+	SF_ASSERT(SfStorageEquals(slot->storage, storage) && slot->want_direct == want_direct);
 	slot->last_used = ++use_clock;
 	return slot;
 }
@@ -351,7 +351,7 @@ sfi_io_fd_sync(SfFd *slot, bool is_new)
 		char		path[SF_IO_PATH_MAX];
 		int			save_errno = errno;
 
-		sfi_io_file_path(path, slot->node, slot->fileno);
+		sfi_io_file_path(path, slot->storage, slot->fileno);
 		errno = save_errno;
 		ereport(data_sync_elevel(ERROR),
 				(errcode_for_file_access(),
@@ -360,7 +360,7 @@ sfi_io_fd_sync(SfFd *slot, bool is_new)
 }
 
 void
-sf_io_sync(SfNode node, uint64 segment_offset, uint64 len_bytes)
+sf_io_sync(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
 {
 	uint32		last;
 
@@ -368,5 +368,5 @@ sf_io_sync(SfNode node, uint64 segment_offset, uint64 len_bytes)
 		return;
 	last = sfi_io_fileno(segment_offset + len_bytes - 1);
 	for (uint32 n = sfi_io_fileno(segment_offset); n <= last; n++)
-		sfi_io_fd_sync(sfi_io_fd_get(node, n, sf_direct_io, 0), false);
+		sfi_io_fd_sync(sfi_io_fd_get(storage, n, sf_direct_io, 0), false);
 }

@@ -39,9 +39,9 @@ append(char *path, const char *format, ...)
 }
 
 bool
-sfi_io_has_entry_directories(SfNode node)
+sfi_io_has_entry_directories(SfStorage storage)
 {
-	return SfNodeSpc(node) != DEFAULTTABLESPACE_OID;
+	return SfStorageSpc(storage) != DEFAULTTABLESPACE_OID;
 }
 
 void
@@ -64,24 +64,24 @@ sfi_io_database_path(char *buf, Oid spc, Oid db)
 }
 
 void
-sfi_io_dir_path(char *buf, SfNode node)
+sfi_io_dir_path(char *buf, SfStorage storage)
 {
-	sfi_io_database_path(buf, SfNodeSpc(node), SfNodeDb(node));
-	append(buf, "/%u", SfNodeRel(node));
+	sfi_io_database_path(buf, SfStorageSpc(storage), SfStorageDb(storage));
+	append(buf, "/%u", SfStorageRel(storage));
 }
 
 void
-sfi_io_entry_path(char *buf, SfNode node, const char *name)
+sfi_io_entry_path(char *buf, SfStorage storage, const char *name)
 {
-	sfi_io_dir_path(buf, node);
+	sfi_io_dir_path(buf, storage);
 	append(buf, "/%s", name);
 }
 
 void
-sf_io_named_path(char *buf, SfNode node, const char *name)
+sf_io_named_path(char *buf, SfStorage storage, const char *name)
 {
-	sfi_io_entry_path(buf, node, name);
-	if (sfi_io_has_entry_directories(node))
+	sfi_io_entry_path(buf, storage, name);
+	if (sfi_io_has_entry_directories(storage))
 		append(buf, "/%s", NAME_IN_TABLESPACE);
 }
 
@@ -92,19 +92,19 @@ sfi_io_file_name(char *buf, uint32 fileno)
 }
 
 void
-sfi_io_file_path(char *buf, SfNode node, uint32 fileno)
+sfi_io_file_path(char *buf, SfStorage storage, uint32 fileno)
 {
 	char		name[SF_IO_NAME_MAX];
 
 	sfi_io_file_name(name, fileno);
-	sf_io_named_path(buf, node, name);
+	sf_io_named_path(buf, storage, name);
 }
 
 char *
-sf_io_files_pattern(SfNode node)
+sf_io_files_pattern(SfStorage storage)
 {
 	char	   *path = palloc(SF_IO_PATH_MAX);
 
-	sf_io_named_path(path, node, "seg-*.sf");
+	sf_io_named_path(path, storage, "seg-*.sf");
 	return path;
 }

@@ -80,7 +80,7 @@ list_spaces(int elevel)
 
 /* Nodes of one database in one tablespace, appended to a list of palloc'd. */
 static List *
-list_nodes(List *nodes, Oid spc, Oid db, int elevel)
+list_storages(List *storages, Oid spc, Oid db, int elevel)
 {
 	char		path[SF_IO_PATH_MAX];
 	List	   *rels;
@@ -90,15 +90,15 @@ list_nodes(List *nodes, Oid spc, Oid db, int elevel)
 	rels = list_oids(path, elevel);
 	foreach(lc, rels)
 	{
-		SfNode	   *node = palloc0(sizeof(SfNode));
+		SfStorage  *storage = palloc0(sizeof(SfStorage));
 
-		SfNodeSpc(*node) = spc;
-		SfNodeDb(*node) = db;
-		SfNodeRel(*node) = lfirst_oid(lc);
-		nodes = lappend(nodes, node);
+		SfStorageSpc(*storage) = spc;
+		SfStorageDb(*storage) = db;
+		SfStorageRel(*storage) = lfirst_oid(lc);
+		storages = lappend(storages, storage);
 	}
 	list_free(rels);
-	return nodes;
+	return storages;
 }
 
 /* Who the files belong to stays known until all are gone. */
@@ -114,12 +114,12 @@ sf_io_database_unlink(Oid db)
 	foreach(lc, spcs)
 	{
 		char		path[SF_IO_PATH_MAX];
-		List	   *nodes = list_nodes(NIL, lfirst_oid(lc), db, WARNING);
+		List	   *storages = list_storages(NIL, lfirst_oid(lc), db, WARNING);
 		ListCell   *nc;
 
-		foreach(nc, nodes)
-			sf_io_files_unlink(*(SfNode *) lfirst(nc));
-		list_free_deep(nodes);
+		foreach(nc, storages)
+			sf_io_files_unlink(*(SfStorage *) lfirst(nc));
+		list_free_deep(storages);
 
 		sfi_io_database_path(path, lfirst_oid(lc), db);
 		gone = sfi_io_remove_directory(path, false) && gone;
@@ -153,7 +153,7 @@ void
 sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
 {
 	List	   *spcs = list_spaces(ERROR);
-	List	   *nodes = NIL;
+	List	   *storages = NIL;
 	ListCell   *lc;
 
 	/* first collect, then call: fn may remove what it is shown */
@@ -166,12 +166,12 @@ sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
 		sfi_io_space_path(path, lfirst_oid(lc));
 		dbs = OidIsValid(db) ? list_make1_oid(db) : list_oids(path, ERROR);
 		foreach(dc, dbs)
-			nodes = list_nodes(nodes, lfirst_oid(lc), lfirst_oid(dc), ERROR);
+			storages = list_storages(storages, lfirst_oid(lc), lfirst_oid(dc), ERROR);
 		list_free(dbs);
 	}
-	foreach(lc, nodes)
-		fn(*(SfNode *) lfirst(lc), arg);
-	list_free_deep(nodes);
+	foreach(lc, storages)
+		fn(*(SfStorage *) lfirst(lc), arg);
+	list_free_deep(storages);
 	list_free(spcs);
 }
 

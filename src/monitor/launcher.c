@@ -207,11 +207,11 @@ run_worker(Oid db)
 /* ---- one pass ---- */
 
 static void
-note_database(SfNode node, void *arg)
+note_database(SfStorage storage, void *arg)
 {
 	Databases  *dbs = arg;
 
-	dbs->with_files = list_append_unique_oid(dbs->with_files, SfNodeDb(node));
+	dbs->with_files = list_append_unique_oid(dbs->with_files, SfStorageDb(storage));
 }
 
 /* Allocates the lists in the given context, which outlives the transaction. */

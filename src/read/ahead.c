@@ -303,13 +303,13 @@ static bool
 be_seated(SfReader *reader, SfReadJob *job)
 {
 	/* storage that has been moved has other files */
-	if (reader->seat != NULL && !SfNodeEquals(reader->node, job->seg->node))
+	if (reader->seat != NULL && !SfStorageEquals(reader->storage, job->seg->storage))
 		sfi_read_leave_seat(reader);
 	if (reader->seat != NULL)
 		return true;
 	if (!take_seat(reader))
 		return false;
-	reader->node = job->seg->node;
+	reader->storage = job->seg->storage;
 	reader->next_unit = SfReadTargetFirst(job->target);
 	return true;
 }

@@ -112,7 +112,7 @@ chunk_is_valid(const SfReadChunk *chunk)
 static uint32
 lay_over(SfReadJob *job, const SfReadChunk *chunk, char *data)
 {
-	return overlay(job->seg->node, chunk->units[0].start, chunk->nsectors, data);
+	return overlay(job->seg->storage, chunk->units[0].start, chunk->nsectors, data);
 }
 
 bool
@@ -215,7 +215,7 @@ static void
 reread_directly(SfReadJob *job, SfReadChunk *chunk)
 {
 	SF_ASSERT(chunk->started && chunk->arrived && !chunk->io.in_flight);
-	chunk->io.files = sf_io_open(job->seg->node, false);
+	chunk->io.files = sf_io_open(job->seg->storage, false);
 	sf_io_start(&chunk->io);
 	sf_io_wait(&chunk->io);
 	if (chunk->overlaid > 0)

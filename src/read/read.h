@@ -16,7 +16,7 @@
  * sf_write_overlay(), handed down by the module entry since rooms do not call
  * upward.
  */
-typedef uint32 (*SfReadOverlay) (SfNode node, uint64 start_sector, uint32 nsectors, char *dst);
+typedef uint32 (*SfReadOverlay) (SfStorage storage, uint64 start_sector, uint32 nsectors, char *dst);
 extern void sf_read_set_overlay(SfReadOverlay overlay);
 
 /*

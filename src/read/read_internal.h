@@ -147,7 +147,7 @@ struct SfReader
 
 	/* reading ahead; see ahead.c */
 	SfReadSeat *seat;			/* NULL: does not */
-	SfNode		node;			/* storage that it reads ahead in */
+	SfStorage	storage;		/* storage that it reads ahead in */
 	int			depth;			/* requests it may have now */
 	uint64		next_unit;		/* first unit not planned yet */
 	SfUnit	   *units;			/* known ones: */

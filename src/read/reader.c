@@ -153,7 +153,7 @@ read_in_order(SfReader *reader, SfReadJob *job)
 	if (job->buffered && goes_direct(reader, job))
 	{
 		job->buffered = false;
-		job->files = sf_io_open(job->seg->node, false);
+		job->files = sf_io_open(job->seg->storage, false);
 	}
 	if ((job->buffered && is_whole_units(reader, job->target)) || !sfi_read_ahead(reader, job))
 		read_alone(reader, job);

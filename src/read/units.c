@@ -216,13 +216,13 @@ sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRea
 	job->length_bytes = loc->length_bytes;
 	job->cache = sf_space_column(seg)->options.cache;
 	job->buffered = job->cache == SF_CACHE_READS || job->cache == SF_CACHE_FULL;
-	job->files = sf_io_open(seg->node, job->buffered);
+	job->files = sf_io_open(seg->storage, job->buffered);
 	job->seed = sf_format_seed(loc->incarnation, loc->object_id);
 	job->total_sectors = sf_space_total_sectors(seg);
 	/* for a check, that may be what an old header page says */
 	if (target->found != NULL)
 		job->total_sectors = Max(job->total_sectors,
-								 sf_io_files_size(seg->node) / SF_SECTOR_SIZE);
+								 sf_io_files_size(seg->storage) / SF_SECTOR_SIZE);
 	job->stats = sf_stats_local(seg->table_oid, seg->attnum);
 }
 

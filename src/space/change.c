@@ -142,13 +142,13 @@ static void
 apply_and_seal(Buffer buf, const char *ops, Size len)
 {
 	Page		page = BufferGetPage(buf);
-	SfNode		node;
+	SfStorage	storage;
 	ForkNumber	fork;
 	BlockNumber n;
 
-	BufferGetTag(buf, &node, &fork, &n);
+	BufferGetTag(buf, &storage, &fork, &n);
 	apply_ops(page, ops, len);
-	sfi_seal_put(page, SfNodeRel(node), n);
+	sfi_seal_put(page, SfStorageRel(storage), n);
 }
 
 /*
@@ -158,17 +158,17 @@ apply_and_seal(Buffer buf, const char *ops, Size len)
 static bool
 is_damaged(Buffer buf)
 {
-	SfNode		node;
+	SfStorage	storage;
 	ForkNumber	fork;
 	BlockNumber n;
 
-	BufferGetTag(buf, &node, &fork, &n);
-	if (sfi_page_is_sound(BufferGetPage(buf), SfNodeRel(node), n))
+	BufferGetTag(buf, &storage, &fork, &n);
+	if (sfi_page_is_sound(BufferGetPage(buf), SfStorageRel(storage), n))
 		return false;
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("page %u of the segment relation with file number %u is damaged",
-					n, SfNodeRel(node)),
+					n, SfStorageRel(storage)),
 			 errdetail("A change of it is left out.")));
 	return true;
 }
@@ -264,13 +264,13 @@ note_effect(Effects *effects, SfOp op)
 static void
 check_page(const SfChangePage *page)
 {
-	SfNode		node;
+	SfStorage	storage;
 	ForkNumber	fork;
 	BlockNumber n;
 
 	SF_ASSERT(sfi_page_is_locked(page->buf, LW_EXCLUSIVE));
-	BufferGetTag(page->buf, &node, &fork, &n);
-	SF_INVARIANT(S4, page->init || sfi_seal_holds(BufferGetPage(page->buf), SfNodeRel(node), n));
+	BufferGetTag(page->buf, &storage, &fork, &n);
+	SF_INVARIANT(S4, page->init || sfi_seal_holds(BufferGetPage(page->buf), SfStorageRel(storage), n));
 }
 
 /* The change is whole and has been found possible: does it keep to the rules of space? */

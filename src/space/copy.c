@@ -40,7 +40,7 @@ make_own(Page page)
  * copies files when its checkpoint is complete.
  */
 static void
-write_page(SMgrRelation smgr, SfNode to, BlockNumber n, char *block)
+write_page(SMgrRelation smgr, SfStorage to, BlockNumber n, char *block)
 {
 	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
 	if (XLogIsNeeded())
@@ -51,7 +51,7 @@ write_page(SMgrRelation smgr, SfNode to, BlockNumber n, char *block)
 }
 
 void
-sfi_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
+sfi_copy_pages(SfStorage to, BlockNumber npages, SfPageSource read, void *arg)
 {
 	SMgrRelation smgr = sf_compat_smgropen(to);
 	SfIoBlock	block;
@@ -69,7 +69,7 @@ sfi_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg)
 			continue;
 		make_own(block.data);
 		if (sfi_page_type(block.data) != 0)
-			sfi_seal_put(block.data, SfNodeRel(to), n);
+			sfi_seal_put(block.data, SfStorageRel(to), n);
 		write_page(smgr, to, n, block.data);
 	}
 	smgrimmedsync(smgr, MAIN_FORKNUM);

@@ -23,7 +23,7 @@
 typedef struct Dispenser
 {
 	bool		used;
-	SfNode		node;
+	SfStorage	storage;
 	uint64		last_used;		/* value of the clock */
 	uint64		demand_blocks;	/* lent since the monitor looked */
 	uint64		recent_blocks;	/* lent before that, fading */
@@ -67,7 +67,7 @@ sfi_dispense_shmem_init(void)
 
 /* The slot of a segment; with make, the least recently used is taken over. */
 static Dispenser *
-find_slot(SfNode node, bool make)
+find_slot(SfStorage storage, bool make)
 {
 	Dispenser  *oldest = &table->slots[0];
 
@@ -76,7 +76,7 @@ find_slot(SfNode node, bool make)
 	{
 		Dispenser  *slot = &table->slots[i];
 
-		if (slot->used && SfNodeEquals(slot->node, node))
+		if (slot->used && SfStorageEquals(slot->storage, storage))
 		{
 			slot->last_used = ++table->clock;
 			return slot;
@@ -88,7 +88,7 @@ find_slot(SfNode node, bool make)
 		return NULL;
 	memset(oldest, 0, sizeof(*oldest));
 	oldest->used = true;
-	oldest->node = node;
+	oldest->storage = storage;
 	oldest->last_used = ++table->clock;
 	return oldest;
 }
@@ -117,13 +117,13 @@ best_fit(const Dispenser *slot, uint32 need, uint32 want)
 
 /* Take the run that fits best out of the dispenser. */
 bool
-sfi_dispense_take(SfNode node, uint32 need, uint32 want, SfRegion *run)
+sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, SfRegion *run)
 {
 	Dispenser  *slot;
 	int			i = -1;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(node, false);
+	slot = find_slot(storage, false);
 	if (slot != NULL && (i = best_fit(slot, need, want)) >= 0)
 	{
 		*run = slot->runs[i];
@@ -148,13 +148,13 @@ known_run(Dispenser *slot, uint64 start_block)
  * is known already the news is its length.
  */
 void
-sfi_dispense_put(SfNode node, SfRegion run)
+sfi_dispense_put(SfStorage storage, SfRegion run)
 {
 	Dispenser  *slot;
 	SfRegion   *known;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(node, true);
+	slot = find_slot(storage, true);
 	if ((known = known_run(slot, run.start_block)) != NULL)
 		known->nblocks = run.nblocks;
 	else if (slot->nruns < DISPENSE_RUNS)
@@ -173,24 +173,24 @@ sfi_dispense_put(SfNode node, SfRegion run)
 }
 
 void
-sfi_dispense_forget(SfNode node)
+sfi_dispense_forget(SfStorage storage)
 {
 	Dispenser  *slot;
 
 	if (table == NULL)
 		return;
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(node, false);
+	slot = find_slot(storage, false);
 	if (slot != NULL)
 		memset(slot, 0, sizeof(*slot));
 	LWLockRelease(&table->lock);
 }
 
 void
-sfi_dispense_note_demand(SfNode node, uint32 nblocks)
+sfi_dispense_note_demand(SfStorage storage, uint32 nblocks)
 {
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	find_slot(node, true)->demand_blocks += nblocks;
+	find_slot(storage, true)->demand_blocks += nblocks;
 	LWLockRelease(&table->lock);
 }
 
@@ -209,14 +209,14 @@ fade(Dispenser *slot, TimestampTz now)
 }
 
 SfDemand
-sfi_dispense_take_demand(SfNode node)
+sfi_dispense_take_demand(SfStorage storage)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	SfDemand	demand = {0};
 	Dispenser  *slot;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(node, false);
+	slot = find_slot(storage, false);
 	if (slot != NULL)
 	{
 		fade(slot, now);
@@ -230,13 +230,13 @@ sfi_dispense_take_demand(SfNode node)
 }
 
 uint32
-sfi_dispense_cursor(SfNode node, uint32 npages)
+sfi_dispense_cursor(SfStorage storage, uint32 npages)
 {
 	uint32		cursor;
 	Dispenser  *slot;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(node, true);
+	slot = find_slot(storage, true);
 	cursor = slot->cursor;
 	slot->cursor += npages;
 	LWLockRelease(&table->lock);
@@ -244,22 +244,22 @@ sfi_dispense_cursor(SfNode node, uint32 npages)
 }
 
 bool
-sfi_dispense_worth_resolving(SfNode node, uint64 horizon)
+sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon)
 {
 	Dispenser  *slot;
 	bool		worth;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(node, false);
+	slot = find_slot(storage, false);
 	worth = slot == NULL || slot->horizon != horizon;
 	LWLockRelease(&table->lock);
 	return worth;
 }
 
 void
-sfi_dispense_note_resolved(SfNode node, uint64 horizon)
+sfi_dispense_note_resolved(SfStorage storage, uint64 horizon)
 {
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	find_slot(node, true)->horizon = horizon;
+	find_slot(storage, true)->horizon = horizon;
 	LWLockRelease(&table->lock);
 }

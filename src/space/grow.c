@@ -64,7 +64,7 @@ unlend_rest_of_page(Relation rel, uint64 total)
 	buf = sfi_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
 						BUFFER_LOCK_EXCLUSIVE);
 	sfi_map_unlend(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
-	sfi_map_dirty_lent(buf, SfRelNode(rel));
+	sfi_map_dirty_lent(buf, SfRelStorage(rel));
 	UnlockReleaseBuffer(buf);
 }
 
@@ -75,7 +75,7 @@ unlend_rest_of_page(Relation rel, uint64 total)
 static XLogRecPtr
 set_total(Relation rel, uint8 info, uint64 total)
 {
-	xl_sf_size	rec = {SF_WAL_VERSION, SfRelNode(rel), total};
+	xl_sf_size	rec = {SF_WAL_VERSION, SfRelStorage(rel), total};
 	SfMap		empty = {0};
 	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
@@ -96,7 +96,7 @@ set_total(Relation rel, uint8 info, uint64 total)
 
 /* Tell the dispenser of new blocks, by map page. */
 static void
-dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
+dispense_range(SfStorage storage, uint64 from_sector, uint64 to_sector)
 {
 	uint64		block = from_sector / SF_BLOCK_SECTORS;
 	uint64		end = to_sector / SF_BLOCK_SECTORS;
@@ -105,7 +105,7 @@ dispense_range(SfNode node, uint64 from_sector, uint64 to_sector)
 	{
 		uint64		page_end = Min(end, (block / SF_MAP_BLOCKS + 1) * SF_MAP_BLOCKS);
 
-		sfi_dispense_put(node, (SfRegion) {block, page_end - block});
+		sfi_dispense_put(storage, (SfRegion) {block, page_end - block});
 		block = page_end;
 	}
 }
@@ -177,11 +177,11 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 	if (old_total == 0)
 		flush_header(rel);
 	SF_FAULT(grow_before_files);
-	sf_io_files_grow(seg->node, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
+	sf_io_files_grow(seg->storage, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
 	SF_FAULT(grow_after_zero);
 	set_total(rel, XLOG_SF_GROW, total);
 	SF_FAULT(grow_after_record);
-	dispense_range(seg->node, old_total, total);
+	dispense_range(seg->storage, old_total, total);
 }
 
 void
@@ -263,7 +263,7 @@ claim_page(Relation rel, uint32 map, uint32 first, uint32 end)
 		found == first && count == end - first)
 	{
 		sfi_map_lend(SfPageMap(BufferGetPage(buf)), first, count);
-		sfi_map_dirty_lent(buf, SfRelNode(rel));
+		sfi_map_dirty_lent(buf, SfRelStorage(rel));
 		claimed = true;
 	}
 	UnlockReleaseBuffer(buf);
@@ -303,7 +303,7 @@ unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
 										BUFFER_LOCK_EXCLUSIVE);
 
 		sfi_map_unlend(SfPageMap(BufferGetPage(buf)), start_block - page_first, end - start_block);
-		sfi_map_dirty_lent(buf, SfRelNode(rel));
+		sfi_map_dirty_lent(buf, SfRelStorage(rel));
 		UnlockReleaseBuffer(buf);
 		start_block = end;
 	}
@@ -351,8 +351,8 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 		start = total;
 	}
 	/* also what a crash left beyond the end */
-	if (sf_io_files_size(seg->node) > start * SF_SECTOR_SIZE)
-		sf_io_files_truncate(seg->node, start * SF_SECTOR_SIZE);
+	if (sf_io_files_size(seg->storage) > start * SF_SECTOR_SIZE)
+		sf_io_files_truncate(seg->storage, start * SF_SECTOR_SIZE);
 	SF_FAULT(truncate_after_file);
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	return total - start;

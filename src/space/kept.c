@@ -83,20 +83,20 @@ write_block(int fd, const char *path, uint64 n, const char *block)
 }
 
 void
-sfi_kept_save(SfNode node)
+sfi_kept_save(SfStorage storage)
 {
 	PGAlignedBlock block = {0};
 	KeptHeader *header = (KeptHeader *) block.data;
-	SMgrRelation smgr = sf_compat_smgropen(node);
+	SMgrRelation smgr = sf_compat_smgropen(storage);
 	BlockNumber npages = smgrexists(smgr, MAIN_FORKNUM) ? smgrnblocks(smgr, MAIN_FORKNUM) : 0;
 	char		final[MAXPGPATH];
 	char		path[MAXPGPATH];
 	int			fd;
 
-	sf_io_make_entry(node, KEPT_NAME);
-	sf_io_make_entry(node, KEPT_NAME ".new");
-	sf_io_named_path(final, node, KEPT_NAME);
-	sf_io_named_path(path, node, KEPT_NAME ".new");
+	sf_io_make_entry(storage, KEPT_NAME);
+	sf_io_make_entry(storage, KEPT_NAME ".new");
+	sf_io_named_path(final, storage, KEPT_NAME);
+	sf_io_named_path(path, storage, KEPT_NAME ".new");
 	fd = SF_FAULT_FAILS(io_page_write) ? -1 :
 		OpenTransientFile(path, O_RDWR | O_CREAT | O_TRUNC | PG_BINARY);
 	if (fd < 0)
@@ -108,7 +108,7 @@ sfi_kept_save(SfNode node)
 	{
 		CHECK_FOR_INTERRUPTS();
 		/* a drop goes on over damage: what needs that page will say so */
-		sfi_page_image(node, page, RBM_ZERO_ON_ERROR, block.data);
+		sfi_page_image(storage, page, RBM_ZERO_ON_ERROR, block.data);
 		write_block(fd, path, 1 + (uint64) page, block.data);
 	}
 	if (CloseTransientFile(fd) != 0)
@@ -123,20 +123,20 @@ sfi_kept_save(SfNode node)
 
 /* Read one block of the copy; false when there is no copy, or no such block. */
 static bool
-read_block(SfNode node, uint64 n, char *block)
+read_block(SfStorage storage, uint64 n, char *block)
 {
 	char		path[MAXPGPATH];
 
-	sf_io_named_path(path, node, KEPT_NAME);
+	sf_io_named_path(path, storage, KEPT_NAME);
 	return sfi_page_from_file(path, n, block, ERROR);
 }
 
 static bool
-read_header(SfNode node, KeptHeader *header)
+read_header(SfStorage storage, KeptHeader *header)
 {
 	PGAlignedBlock block;
 
-	if (!read_block(node, 0, block.data))
+	if (!read_block(storage, 0, block.data))
 		return false;
 	*header = *(KeptHeader *) block.data;
 	return header->magic == KEPT_MAGIC;
@@ -152,29 +152,29 @@ has_committed(const KeptHeader *header)
 }
 
 bool
-sfi_kept_counts(SfNode node)
+sfi_kept_counts(SfStorage storage)
 {
 	KeptHeader	header;
 
-	return read_header(node, &header) && (has_committed(&header) || SF_BREAKS(k1));
+	return read_header(storage, &header) && (has_committed(&header) || SF_BREAKS(k1));
 }
 
 bool
-sfi_kept_is_needed(SfNode node)
+sfi_kept_is_needed(SfStorage storage)
 {
 	KeptHeader	header;
 
-	return read_header(node, &header) && header.fxid >= sfi_pending_horizon().removable;
+	return read_header(storage, &header) && header.fxid >= sfi_pending_horizon().removable;
 }
 
 SfPageType
-sfi_kept_page(SfNode node, uint32 page, char *content)
+sfi_kept_page(SfStorage storage, uint32 page, char *content)
 {
 	PGAlignedBlock block;
 
-	if (!read_block(node, 1 + (uint64) page, block.data))
+	if (!read_block(storage, 1 + (uint64) page, block.data))
 		return 0;
-	sfi_page_require_sound(block.data, node, SfNodeRel(node), page);
+	sfi_page_require_sound(block.data, storage, SfStorageRel(storage), page);
 	memcpy(content, PageGetContents(block.data), SF_PAGE_CONTENT);
 	return sfi_page_type(block.data);
 }
@@ -182,23 +182,23 @@ sfi_kept_page(SfNode node, uint32 page, char *content)
 #ifdef SF_ASSERTIONS
 /* K1, where a segment is taken to be the copy. */
 static void
-check_counts(SfNode node)
+check_counts(SfStorage storage)
 {
 	KeptHeader	header;
 
-	SF_INVARIANT(K1, !read_header(node, &header) || has_committed(&header));
+	SF_INVARIANT(K1, !read_header(storage, &header) || has_committed(&header));
 }
 #else
-#define check_counts(node)	((void) 0)
+#define check_counts(storage)	((void) 0)
 #endif
 
 SfHeader
-sfi_kept_header(SfNode node)
+sfi_kept_header(SfStorage storage)
 {
 	char		content[SF_PAGE_CONTENT];
 
-	check_counts(node);
-	if (sfi_kept_page(node, 0, content) != SF_PAGE_HEADER)
+	check_counts(storage);
+	if (sfi_kept_page(storage, 0, content) != SF_PAGE_HEADER)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("kept header page of a dropped securefile segment is damaged")));

@@ -53,7 +53,7 @@ page_limit(uint64 total_sectors, uint32 map)
 
 /* Mark a region of a map page lent.  Both pages are locked, the map exclusively. */
 static void
-mark(SfRegion region, Buffer hbuf, Buffer buf, SfNode node)
+mark(SfRegion region, Buffer hbuf, Buffer buf, SfStorage storage)
 {
 	SfMap	   *map = SfPageMap(BufferGetPage(buf));
 	uint32		first = region.start_block % SF_MAP_BLOCKS;
@@ -66,7 +66,7 @@ mark(SfRegion region, Buffer hbuf, Buffer buf, SfNode node)
 	SF_INVARIANT(S3, (region.start_block + region.nblocks) * SF_BLOCK_SECTORS <=
 				 SfPageHeader(BufferGetPage(hbuf))->total_sectors);
 	sfi_map_lend(map, first, region.nblocks);
-	sfi_map_dirty_lent(buf, node);
+	sfi_map_dirty_lent(buf, storage);
 }
 
 /*
@@ -106,7 +106,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	{
 		region->start_block = (uint64) map * SF_MAP_BLOCKS + first;
 		region->nblocks = Min(count, want);
-		mark(*region, hbuf, buf, seg->node);
+		mark(*region, hbuf, buf, seg->storage);
 		cleared_lsn = SfPageMap(BufferGetPage(buf))->cleared_lsn;
 	}
 	UnlockReleaseBuffer(buf);
@@ -116,7 +116,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	(void) SF_FAULT_IO(lend_after_mark);
 
 	if (count > want)
-		sfi_dispense_put(seg->node, (SfRegion) {region->start_block + want, count - want});
+		sfi_dispense_put(seg->storage, (SfRegion) {region->start_block + want, count - want});
 	flush_freeing(cleared_lsn);
 	return true;
 }
@@ -127,7 +127,7 @@ lend_known(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *reg
 {
 	SfRegion	hint;
 
-	while (sfi_dispense_take(seg->node, need, want, &hint))
+	while (sfi_dispense_take(seg->storage, need, want, &hint))
 		if (lend_from(seg, rel, hint, need, want, region))
 			return true;
 	return false;
@@ -151,7 +151,7 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
 	{
 		free_blocks += count;
 		if (count >= need)
-			sfi_dispense_put(seg->node,
+			sfi_dispense_put(seg->storage,
 							 (SfRegion) {(uint64) map * SF_MAP_BLOCKS + first, count});
 	}
 	return free_blocks;
@@ -167,7 +167,7 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 	uint64		total = sf_space_header(rel).total_sectors;
 	uint32		npages = (total + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
 	uint32		nscan = Min(npages, SCAN_PAGES);
-	uint32		map = npages == 0 ? 0 : sfi_dispense_cursor(seg->node, nscan) % npages;
+	uint32		map = npages == 0 ? 0 : sfi_dispense_cursor(seg->storage, nscan) % npages;
 	uint64		free_blocks = 0;
 
 	for (uint32 i = 0; i < nscan; i++, map = (map + 1) % npages)
@@ -187,7 +187,7 @@ unlend(SfSegment *seg, Relation rel, SfRegion region)
 
 	sfi_map_unlend(SfPageMap(BufferGetPage(buf)), region.start_block % SF_MAP_BLOCKS,
 				   region.nblocks);
-	sfi_map_dirty_lent(buf, seg->node);
+	sfi_map_dirty_lent(buf, seg->storage);
 	UnlockReleaseBuffer(buf);
 }
 
@@ -198,7 +198,7 @@ sf_space_unlend(SfSegment *seg, SfRegion region)
 
 	if (rel == NULL)
 		return;
-	if (SfNodeEquals(SfRelNode(rel), seg->node))
+	if (SfStorageEquals(SfRelStorage(rel), seg->storage))
 		unlend(seg, rel, region);
 	relation_close(rel, NoLock);
 }
@@ -208,7 +208,7 @@ bool
 sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms)
 {
 	SfRegion	regions[COLLECT_AT_ONCE];
-	int			n = sfi_parked_collect(seg->node, idle_ms, regions, COLLECT_AT_ONCE);
+	int			n = sfi_parked_collect(seg->storage, idle_ms, regions, COLLECT_AT_ONCE);
 
 	for (int i = 0; i < n; i++)
 		unlend(seg, rel, regions[i]);
@@ -223,8 +223,8 @@ reclaim(SfSegment *seg, Relation rel)
 	bool		found = sfi_lend_collect(seg, rel, SF_PARKED_IDLE_MS);
 	uint64		horizon = sfi_pending_horizon().removable;
 
-	if (sfi_dispense_worth_resolving(seg->node, horizon) && sf_space_resolve(seg, false, &stats))
-		sfi_dispense_note_resolved(seg->node, horizon);
+	if (sfi_dispense_worth_resolving(seg->storage, horizon) && sf_space_resolve(seg, false, &stats))
+		sfi_dispense_note_resolved(seg->storage, horizon);
 	return found || stats.sectors_freed > 0;
 }
 
@@ -268,7 +268,7 @@ sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
 		sfi_grow(seg, rel, total, want_blocks);
 	}
 	SF_ASSERT(region.nblocks >= need_blocks && region.nblocks <= want_blocks);
-	sfi_dispense_note_demand(seg->node, region.nblocks);
+	sfi_dispense_note_demand(seg->storage, region.nblocks);
 	sfi_segment_close(rel);
 	return region;
 }

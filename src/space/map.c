@@ -84,10 +84,10 @@ sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, u
  * not be: a crash removes it.
  */
 void
-sfi_map_dirty_lent(Buffer buf, SfNode node)
+sfi_map_dirty_lent(Buffer buf, SfStorage storage)
 {
 	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE));
-	if (sf_compat_skips_wal(node))
+	if (sf_compat_skips_wal(storage))
 		MarkBufferDirty(buf);
 	else
 		MarkBufferDirtyHint(buf, true);

@@ -42,7 +42,7 @@ typedef struct Move
 {
 	Relation	segrel;
 	SfSegment	from;
-	SfSegment	to;				/* the same but for the node */
+	SfSegment	to;				/* the same but for the storage */
 	uint64		total_sectors;
 	uint8		used[SF_MAP_BLOCKS];	/* of the map page at hand */
 } Move;
@@ -57,15 +57,15 @@ read_page(BlockNumber page, char *block, void *arg)
 {
 	Move	   *move = arg;
 
-	sfi_page_image(move->from.node, page, RBM_NORMAL, block);
-	sfi_page_require_sound(block, move->from.node, SfNodeRel(move->from.node), page);
+	sfi_page_image(move->from.storage, page, RBM_NORMAL, block);
+	sfi_page_require_sound(block, move->from.storage, SfStorageRel(move->from.storage), page);
 }
 
 /* For redo: the directory is there, and files of that size. */
 static void
 log_size(Move *move, uint64 total_sectors)
 {
-	xl_sf_size	rec = {SF_WAL_VERSION, move->to.node, total_sectors};
+	xl_sf_size	rec = {SF_WAL_VERSION, move->to.storage, total_sectors};
 
 	if (!XLogIsNeeded())
 		return;					/* wal_level=minimal: they are durable */
@@ -101,11 +101,11 @@ next_used(const Move *move, uint32 limit, uint32 *first, uint32 *count)
 
 /* Read or write part of the chunk, and wait for it. */
 static void
-transfer(SfNode node, bool is_write, uint64 start, uint32 nsectors, char *buf)
+transfer(SfStorage storage, bool is_write, uint64 start, uint32 nsectors, char *buf)
 {
 	static SfIo io;
 
-	io.files = sf_io_open(node, false);
+	io.files = sf_io_open(storage, false);
 	io.segment_offset = start * SF_SECTOR_SIZE;
 	io.buf = buf;
 	io.len_bytes = nsectors * SF_SECTOR_SIZE;
@@ -129,9 +129,9 @@ copy_chunk(Move *move, uint64 start, uint32 nsectors)
 	memset(chunk, 0, (Size) nsectors * SF_SECTOR_SIZE);
 	count = 0;
 	for (uint32 block = from; next_used(move, limit, &block, &count);)
-		transfer(move->from.node, false, RunSector(block), count * SF_BLOCK_SECTORS,
+		transfer(move->from.storage, false, RunSector(block), count * SF_BLOCK_SECTORS,
 				 RunPlace(block));
-	transfer(move->to.node, true, start, nsectors, chunk);
+	transfer(move->to.storage, true, start, nsectors, chunk);
 	SF_FAULT(move_chunk);
 	count = 0;
 	for (uint32 block = from; move->to.logged_data && next_used(move, limit, &block, &count);)
@@ -148,29 +148,29 @@ copy_data(Move *move)
 		if (start % SF_MAP_SECTORS == 0)
 			load_used(move, start);
 		if (start % SF_FILE_SECTORS == 0 && start > 0)
-			sf_io_files_add(move->to.node, start / SF_FILE_SECTORS);
+			sf_io_files_add(move->to.storage, start / SF_FILE_SECTORS);
 		if (start % STEP_SECTORS == 0)
 			log_size(move, Min(start + STEP_SECTORS, move->total_sectors));
 		copy_chunk(move, start, Min(CHUNK_SECTORS, move->total_sectors - start));
 	}
-	sf_io_sync(move->to.node, 0, move->total_sectors * SF_SECTOR_SIZE);
+	sf_io_sync(move->to.storage, 0, move->total_sectors * SF_SECTOR_SIZE);
 }
 
 void
-sf_space_move_storage(Relation segrel, SfNode to)
+sf_space_move_storage(Relation segrel, SfStorage to)
 {
 	Move		move;
 
 	move.segrel = segrel;
 	move.from = move.to = *sf_space_open_rel(segrel);
-	move.to.node = to;
+	move.to.storage = to;
 	move.total_sectors = sf_space_header(segrel).total_sectors;
 	if (chunk == NULL)
 		chunk = sf_io_buffer_alloc(CHUNK_BYTES);
 
 	sfi_storage_note_made(to);
 	sfi_copy_pages(to, RelationGetNumberOfBlocks(segrel), read_page, &move);
-	if (sf_io_files_may_exist(move.from.node, ERROR))
+	if (sf_io_files_may_exist(move.from.storage, ERROR))
 	{
 		sf_io_files_create(to);
 		log_size(&move, 0);
@@ -180,5 +180,5 @@ sf_space_move_storage(Relation segrel, SfNode to)
 	else
 		sf_io_files_clear(to);
 	SF_FAULT(move_done);
-	sf_space_drop_storage(move.from.node);
+	sf_space_drop_storage(move.from.storage);
 }

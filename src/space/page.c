@@ -65,14 +65,14 @@ sfi_page_is_sound(Page page, uint32 relnumber, BlockNumber n)
 
 /* The one message of a damaged page; relname NULL: that of storage. */
 SF_NORETURN static void
-report_damaged(const char *relname, SfNode node, BlockNumber page, const char *detail)
+report_damaged(const char *relname, SfStorage storage, BlockNumber page, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 relname != NULL
 			 ? errmsg("page %u of segment relation \"%s\" is damaged", page, relname)
 			 : errmsg("page %u of the segment relation with file number %u is damaged",
-					  page, SfNodeRel(node)),
+					  page, SfStorageRel(storage)),
 			 errdetail_internal("%s", detail),
 			 errhint("Run securefile_check() on the column.")));
 }
@@ -80,7 +80,7 @@ report_damaged(const char *relname, SfNode node, BlockNumber page, const char *d
 void
 sfi_page_report_damaged(Relation rel, uint32 page, const char *detail)
 {
-	report_damaged(RelationGetRelationName(rel), SfRelNode(rel), page, detail);
+	report_damaged(RelationGetRelationName(rel), SfRelStorage(rel), page, detail);
 }
 
 /* What is wrong with a page of that type, palloc'd; NULL when it is sound. */
@@ -97,7 +97,7 @@ page_problem(Page page, uint32 relnumber, BlockNumber n, SfPageType type)
 }
 
 void
-sfi_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n)
+sfi_page_require_sound(Page page, SfStorage storage, uint32 relnumber, BlockNumber n)
 {
 	SfPageType	type = sfi_page_type(page);
 	char	   *problem;
@@ -107,7 +107,7 @@ sfi_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n)
 	problem = type == 0 ? pstrdup("It is no page of a segment.")
 		: page_problem(page, relnumber, n, type);
 	if (problem != NULL)
-		report_damaged(NULL, node, n, problem);
+		report_damaged(NULL, storage, n, problem);
 }
 
 /* ---- reading ---- */
@@ -197,7 +197,7 @@ sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 	found = sfi_page_type(BufferGetPage(buf));
 	problem = found != type
 		? psprintf("Expected page type %d, found %d.", type, found)
-		: page_problem(BufferGetPage(buf), SfNodeRel(SfRelNode(rel)), page, type);
+		: page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page, type);
 	if (problem != NULL)
 		sfi_page_report_damaged(rel, page, problem);
 	return buf;
@@ -283,7 +283,7 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	type = sfi_page_type(BufferGetPage(buf));
 	if (type != 0)
-		problem = page_problem(BufferGetPage(buf), SfNodeRel(SfRelNode(rel)), page, type);
+		problem = page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page, type);
 	memcpy(content, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
 	UnlockReleaseBuffer(buf);
 	if (problem != NULL)
@@ -292,9 +292,9 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 }
 
 void
-sfi_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block)
+sfi_page_image(SfStorage storage, BlockNumber page, ReadBufferMode mode, char *block)
 {
-	Buffer		buf = ReadBufferWithoutRelcache(node, MAIN_FORKNUM, page, mode, NULL, true);
+	Buffer		buf = ReadBufferWithoutRelcache(storage, MAIN_FORKNUM, page, mode, NULL, true);
 
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	memcpy(block, BufferGetPage(buf), BLCKSZ);
@@ -321,9 +321,9 @@ sfi_page_from_file(const char *path, uint64 n, char *block, int elevel)
 }
 
 bool
-sfi_page_first_of_fork(SfNode node, char *block)
+sfi_page_first_of_fork(SfStorage storage, char *block)
 {
-	SMgrRelation smgr = sf_compat_smgropen(node);
+	SMgrRelation smgr = sf_compat_smgropen(storage);
 	bool		found = smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) > 0;
 
 	if (found)

@@ -49,7 +49,7 @@ extern Buffer sfi_page_anew(Relation rel, uint32 page);
 extern SfPageType sfi_page_copy(Relation rel, uint32 page, char *content);
 
 /* Copy a page of a segment relation as it is, BLCKSZ bytes. */
-extern void sfi_page_image(SfNode node, BlockNumber page, ReadBufferMode mode, char *block);
+extern void sfi_page_image(SfStorage storage, BlockNumber page, ReadBufferMode mode, char *block);
 
 /* The ERROR of a damaged page; detail is a sentence. */
 SF_NORETURN extern void sfi_page_report_damaged(Relation rel, uint32 page, const char *detail);
@@ -61,7 +61,7 @@ extern bool sfi_page_is_used(Relation rel, uint32 page);
 extern bool sfi_page_is_sound(Page page, uint32 relnumber, BlockNumber n);
 
 /* DATA_CORRUPTED unless a copy of a page is sound, or new; sealed for relnumber. */
-extern void sfi_page_require_sound(Page page, SfNode node, uint32 relnumber, BlockNumber n);
+extern void sfi_page_require_sound(Page page, SfStorage storage, uint32 relnumber, BlockNumber n);
 
 /*
  * Read block n of a file that holds pages; false when there is no file, or no
@@ -70,7 +70,7 @@ extern void sfi_page_require_sound(Page page, SfNode node, uint32 relnumber, Blo
 extern bool sfi_page_from_file(const char *path, uint64 n, char *block, int elevel);
 
 /* Read the first page of storage past the buffers (an SfIoBlock); false if none. */
-extern bool sfi_page_first_of_fork(SfNode node, char *block);
+extern bool sfi_page_first_of_fork(SfStorage storage, char *block);
 
 extern void sfi_page_init(Page page, SfPageType type, const void *content, Size len);
 
@@ -120,7 +120,7 @@ extern bool sfi_map_is_lent(const SfMap *map, uint32 block);
 extern bool sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count);
 
 /* Mark a page dirty whose lent plane changed; buffer locked exclusively. */
-extern void sfi_map_dirty_lent(Buffer buf, SfNode node);
+extern void sfi_map_dirty_lent(Buffer buf, SfStorage storage);
 
 /* ---- page changes (change.c) ---- */
 

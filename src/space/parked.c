@@ -26,7 +26,7 @@ typedef struct ParkedRegion
 	int			owner_pid;		/* 0: nobody's, to be given back */
 	uint32		next_block;		/* first one not written yet, from the start */
 	TimestampTz since;			/* parked */
-	SfNode		node;
+	SfStorage	storage;
 	SfRegion	region;
 } ParkedRegion;
 
@@ -70,7 +70,7 @@ sfi_parked_shmem_init(void)
 }
 
 bool
-sf_space_park(SfNode node, SfRegion region, uint32 next_block, bool owned)
+sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned)
 {
 	bool		parked = false;
 
@@ -85,7 +85,7 @@ sf_space_park(SfNode node, SfRegion region, uint32 next_block, bool owned)
 		if (entry->used)
 			continue;
 		*entry = (ParkedRegion) {true, owned ? MyProcPid : 0, next_block,
-										GetCurrentTransactionStopTimestamp(), node, region};
+										GetCurrentTransactionStopTimestamp(), storage, region};
 		table->high = Max(table->high, i + 1);
 		parked = true;
 	}
@@ -94,7 +94,7 @@ sf_space_park(SfNode node, SfRegion region, uint32 next_block, bool owned)
 }
 
 bool
-sf_space_claim_parked(SfNode node, SfRegion *region, uint32 *next_block)
+sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block)
 {
 	bool		claimed = false;
 
@@ -103,7 +103,7 @@ sf_space_claim_parked(SfNode node, SfRegion *region, uint32 *next_block)
 	{
 		ParkedRegion *entry = &table->entries[i];
 
-		if (!entry->used || entry->owner_pid != MyProcPid || !SfNodeEquals(entry->node, node))
+		if (!entry->used || entry->owner_pid != MyProcPid || !SfStorageEquals(entry->storage, storage))
 			continue;
 		*region = entry->region;
 		*next_block = entry->next_block;
@@ -126,7 +126,7 @@ sf_space_disown_parked(void)
 }
 
 int
-sfi_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
+sfi_parked_collect(SfStorage storage, int idle_ms, SfRegion *regions, int max)
 {
 	TimestampTz limit = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -idle_ms);
 	int			n = 0;
@@ -136,7 +136,7 @@ sfi_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
 	{
 		ParkedRegion *entry = &table->entries[i];
 
-		if (!entry->used || !SfNodeEquals(entry->node, node) ||
+		if (!entry->used || !SfStorageEquals(entry->storage, storage) ||
 			(entry->owner_pid != 0 && entry->since > limit))
 			continue;
 		regions[n++] = entry->region;
@@ -147,13 +147,13 @@ sfi_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max)
 }
 
 void
-sfi_parked_forget(SfNode node)
+sfi_parked_forget(SfStorage storage)
 {
 	if (table == NULL)
 		return;
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table->high; i++)
-		if (SfNodeEquals(table->entries[i].node, node))
+		if (SfStorageEquals(table->entries[i].storage, storage))
 			table->entries[i].used = false;
 	LWLockRelease(&table->lock);
 }

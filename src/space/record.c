@@ -28,12 +28,12 @@ sfi_record_is_readable(XLogReaderState *record, const SfRecordKind *kind)
 }
 
 /* The segment that the main data names; NULL where it names none. */
-static const SfNode *
-named_node(XLogReaderState *record, const SfRecordKind *kind)
+static const SfStorage *
+named_storage(XLogReaderState *record, const SfRecordKind *kind)
 {
-	xl_sf_node *rec = (xl_sf_node *) XLogRecGetData(record);
+	xl_sf_storage *rec = (xl_sf_storage *) XLogRecGetData(record);
 
-	return (kind->holds & SF_HOLDS_NODE) != 0 ? &rec->node : NULL;
+	return (kind->holds & SF_HOLDS_STORAGE) != 0 ? &rec->storage : NULL;
 }
 
 /* What is wrong with what many kinds hold; NULL: nothing. */
@@ -41,10 +41,10 @@ static const char *
 held_problem(XLogReaderState *record, const SfRecordKind *kind)
 {
 	void	   *rec = XLogRecGetData(record);
-	const SfNode *node = named_node(record, kind);
+	const SfStorage *storage = named_storage(record, kind);
 
-	if (node != NULL && (SfNodeSpc(*node) == InvalidOid || SfNodeDb(*node) == InvalidOid ||
-						 SfNodeRel(*node) == 0))
+	if (storage != NULL && (SfStorageSpc(*storage) == InvalidOid || SfStorageDb(*storage) == InvalidOid ||
+							SfStorageRel(*storage) == 0))
 		return "it names no segment";
 	if ((kind->holds & SF_HOLDS_SIZE) != 0)
 	{
@@ -133,19 +133,19 @@ new_page_problem(BlockNumber page, const SfHeader *header)
 }
 
 static const char *
-page_problem(XLogReaderState *record, int block, const SfNode *named, const SfHeader *header)
+page_problem(XLogReaderState *record, int block, const SfStorage *named, const SfHeader *header)
 {
-	SfNode		first;
-	SfNode		node;
+	SfStorage	first;
+	SfStorage	storage;
 	ForkNumber	fork;
 	BlockNumber page;
 
 	if (!XLogRecHasBlockRef(record, block))
 		return "its pages are not numbered one after the other";
 	XLogRecGetBlockTag(record, 0, &first, NULL, NULL);
-	XLogRecGetBlockTag(record, block, &node, &fork, &page);
-	if (fork != MAIN_FORKNUM || !SfNodeEquals(node, first) ||
-		(named != NULL && !SfNodeEquals(node, *named)))
+	XLogRecGetBlockTag(record, block, &storage, &fork, &page);
+	if (fork != MAIN_FORKNUM || !SfStorageEquals(storage, first) ||
+		(named != NULL && !SfStorageEquals(storage, *named)))
 		return "it has pages of more than one segment";
 	/* redo would wait for its own lock */
 	for (int i = 0; i < block; i++)
@@ -183,7 +183,7 @@ pages_problem(XLogReaderState *record, const SfRecordKind *kind)
 		header.total_sectors != ((xl_sf_size *) XLogRecGetData(record))->total_sectors)
 		return "it has two sizes of a segment";
 	for (int i = 0; i < n && problem == NULL; i++)
-		problem = page_problem(record, i, named_node(record, kind), has_header ? &header : NULL);
+		problem = page_problem(record, i, named_storage(record, kind), has_header ? &header : NULL);
 	return problem;
 }
 

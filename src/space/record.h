@@ -16,8 +16,8 @@
 
 /* ---- opcodes; which pages a record has is in the table of wal.c ---- */
 
-#define XLOG_SF_CREATE		0x00	/* xl_sf_node; block 0: header */
-#define XLOG_SF_UNLINK		0x10	/* xl_sf_node */
+#define XLOG_SF_CREATE		0x00	/* xl_sf_storage; block 0: header */
+#define XLOG_SF_UNLINK		0x10	/* xl_sf_storage */
 #define XLOG_SF_GROW		0x20	/* xl_sf_size; header, new map pages; in a
 									 * move none */
 #define XLOG_SF_TRUNCATE	0x30	/* xl_sf_size; header */
@@ -46,17 +46,17 @@ typedef enum SfPagesReason
 
 #define SF_WAL_VERSION		1
 
-typedef struct xl_sf_node
+typedef struct xl_sf_storage
 {
 	uint8		version;
-	SfNode		node;
-} xl_sf_node;
+	SfStorage	storage;
+} xl_sf_storage;
 
-/* It begins as xl_sf_node does. */
+/* It begins as xl_sf_storage does. */
 typedef struct xl_sf_size
 {
 	uint8		version;
-	SfNode		node;
+	SfStorage	storage;
 	uint64		total_sectors;
 } xl_sf_size;
 
@@ -70,20 +70,20 @@ typedef struct xl_sf_pages
 	uint16		nentries;		/* how many */
 } xl_sf_pages;
 
-/* It begins as xl_sf_node does. */
+/* It begins as xl_sf_storage does. */
 typedef struct xl_sf_resolve
 {
 	uint8		version;
-	SfNode		node;
+	SfStorage	storage;
 	TransactionId horizon;		/* newest freeing xid; conflicts on a standby */
 	uint16		nentries;
 } xl_sf_resolve;
 
-/* It begins as xl_sf_node does. */
+/* It begins as xl_sf_storage does. */
 typedef struct xl_sf_data
 {
 	uint8		version;
-	SfNode		node;
+	SfStorage	storage;
 	uint64		start_sector;
 	uint32		nsectors;
 } xl_sf_data;
@@ -100,8 +100,8 @@ typedef struct xl_sf_db
 /* ---- the table of records (wal.c) ---- */
 
 /* What the main data of a record holds. */
-#define SF_HOLDS_NODE		0x01	/* a segment: the struct begins as
-									 * xl_sf_node */
+#define SF_HOLDS_STORAGE		0x01	/* a segment: the struct begins as
+										 * xl_sf_storage */
 #define SF_HOLDS_SIZE		0x02	/* and its size: the struct begins as
 									 * xl_sf_size */
 #define SF_HOLDS_DB			0x04	/* a database: the struct is xl_sf_db */

@@ -37,19 +37,19 @@ extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
 
 /* ---- dispenser (dispense.c): hints, never truth ---- */
 
-extern bool sfi_dispense_take(SfNode node, uint32 need, uint32 want, SfRegion *run);
-extern void sfi_dispense_put(SfNode node, SfRegion run);
-extern void sfi_dispense_forget(SfNode node);
+extern bool sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, SfRegion *run);
+extern void sfi_dispense_put(SfStorage storage, SfRegion run);
+extern void sfi_dispense_forget(SfStorage storage);
 
 /* Where the next scan of the map starts; moves on by npages. */
-extern uint32 sfi_dispense_cursor(SfNode node, uint32 npages);
+extern uint32 sfi_dispense_cursor(SfStorage storage, uint32 npages);
 
 /*
  * Was the queue resolved at this very horizon already?  Then there is nothing
  * to be had from it; note_resolved says so.
  */
-extern bool sfi_dispense_worth_resolving(SfNode node, uint64 horizon);
-extern void sfi_dispense_note_resolved(SfNode node, uint64 horizon);
+extern bool sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon);
+extern void sfi_dispense_note_resolved(SfStorage storage, uint64 horizon);
 extern Size sfi_dispense_shmem_size(void);
 extern void sfi_dispense_shmem_init(void);
 
@@ -63,8 +63,8 @@ typedef struct SfDemand
 	uint64		recent_blocks;
 } SfDemand;
 
-extern SfDemand sfi_dispense_take_demand(SfNode node);
-extern void sfi_dispense_note_demand(SfNode node, uint32 nblocks);
+extern SfDemand sfi_dispense_take_demand(SfStorage storage);
+extern void sfi_dispense_note_demand(SfStorage storage, uint32 nblocks);
 
 /* ---- parked regions (parked.c) ---- */
 
@@ -72,12 +72,12 @@ extern void sfi_dispense_note_demand(SfNode node, uint32 nblocks);
  * Take parked regions of a storage that may be given back: garbage, and those
  * of backends that have not claimed them for idle_ms.  Returns how many.
  */
-extern int	sfi_parked_collect(SfNode node, int idle_ms, SfRegion *regions, int max);
+extern int	sfi_parked_collect(SfStorage storage, int idle_ms, SfRegion *regions, int max);
 
 /* Idle for so long, a region that a backend has parked may be taken. */
 #define SF_PARKED_IDLE_MS	1000
 #define SF_PARKED_ANY_AGE	(-1000) /* also what has just been parked */
-extern void sfi_parked_forget(SfNode node);
+extern void sfi_parked_forget(SfStorage storage);
 extern Size sfi_parked_shmem_size(void);
 extern void sfi_parked_shmem_init(void);
 

@@ -177,7 +177,7 @@ warn_free_already(const PageWork *work, const Batch *batch)
 static void
 run_batch(PageWork *work, Batch *batch)
 {
-	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelNode(work->rel), batch->newest_freeing,
+	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel), batch->newest_freeing,
 	batch->nremove};
 	Buffer		maps[BATCH_MAPS];
 	Buffer		buf;
@@ -224,7 +224,7 @@ run_batch(PageWork *work, Batch *batch)
 static void
 free_inode_page(PageWork *work, int index)
 {
-	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelNode(work->rel), InvalidTransactionId, 1};
+	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel), InvalidTransactionId, 1};
 	SfPendEntry entry = work->entries[index];
 	uint16		index16 = index;
 	Buffer		hbuf;

@@ -60,7 +60,7 @@ sf_space_header(Relation segrel)
 
 /* Fill a cache entry from the header page. */
 static void
-load_segment(SfSegment *seg, SfNode node, SfHeader header, bool kept)
+load_segment(SfSegment *seg, SfStorage storage, SfHeader header, bool kept)
 {
 	seg->table_oid = header.table_oid;
 	seg->attnum = header.attnum;
@@ -70,10 +70,10 @@ load_segment(SfSegment *seg, SfNode node, SfHeader header, bool kept)
 	seg->kept = kept;
 	seg->next_id = seg->end_id = 0;
 	seg->described = 0;
-	seg->node = node;
+	seg->storage = storage;
 }
 
-/* The cache entry of a segment relation; a new one has no node. */
+/* The cache entry of a segment relation; a new one has no storage. */
 static SfSegment *
 find_entry(Oid relid)
 {
@@ -90,7 +90,7 @@ find_entry(Oid relid)
 	}
 	seg = hash_search(segments, &relid, HASH_ENTER, &found);
 	if (!found)
-		memset(&seg->node, 0, sizeof(seg->node));
+		memset(&seg->storage, 0, sizeof(seg->storage));
 	return seg;
 }
 
@@ -99,8 +99,8 @@ sf_space_open_rel(Relation segrel)
 {
 	SfSegment  *seg = find_entry(RelationGetRelid(segrel));
 
-	if (!SfNodeEquals(seg->node, SfRelNode(segrel)) || seg->kept)
-		load_segment(seg, SfRelNode(segrel), sf_space_header(segrel), false);
+	if (!SfStorageEquals(seg->storage, SfRelStorage(segrel)) || seg->kept)
+		load_segment(seg, SfRelStorage(segrel), sf_space_header(segrel), false);
 	return seg;
 }
 
@@ -161,13 +161,13 @@ sf_space_open_of_value(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode)
 
 /* The storage a segment relation has in the catalog as decoding sees it. */
 static bool
-historic_node(Oid relid, SfNode *node)
+historic_storage(Oid relid, SfStorage *storage)
 {
 	Relation	rel = RelationIdGetRelation(relid);
 
 	if (rel == NULL)
 		return false;
-	*node = SfRelNode(rel);
+	*storage = SfRelStorage(rel);
 	RelationClose(rel);
 	return true;
 }
@@ -182,16 +182,16 @@ open_historic(const char *name)
 {
 	Oid			relid = get_relname_relid(name, PG_TOAST_NAMESPACE);
 	SfSegment  *seg;
-	SfNode		node;
+	SfStorage	storage;
 
-	if (!OidIsValid(relid) || !historic_node(relid, &node))
+	if (!OidIsValid(relid) || !historic_storage(relid, &storage))
 		return NULL;
 	for (;;)
 	{
 		bool		locked = SF_BREAKS(k2) || ConditionalLockRelationOid(relid, AccessShareLock);
 
 		/* looked for under the lock, if we have it: nobody drops it meanwhile */
-		if (sfi_kept_counts(node))
+		if (sfi_kept_counts(storage))
 		{
 			if (locked)
 				UnlockRelationOid(relid, AccessShareLock);
@@ -210,8 +210,8 @@ open_historic(const char *name)
 		pg_usleep(10000L);
 	}
 	seg = find_entry(relid);
-	if (!SfNodeEquals(seg->node, node) || !seg->kept)
-		load_segment(seg, node, sfi_kept_header(node), true);
+	if (!SfStorageEquals(seg->storage, storage) || !seg->kept)
+		load_segment(seg, storage, sfi_kept_header(storage), true);
 	return seg;
 }
 
@@ -296,13 +296,13 @@ sf_space_is_usable(SfSegment *seg)
 	Relation	rel;
 	bool		same;
 
-	if (sf_space_is_gone(seg->node) ||
+	if (sf_space_is_gone(seg->storage) ||
 		!ConditionalLockRelationOid(seg->relid, RowExclusiveLock))
 		return false;
 	rel = try_relation_open(seg->relid, NoLock);
 	if (rel == NULL)
 		return false;
-	same = SfNodeEquals(SfRelNode(rel), seg->node);
+	same = SfStorageEquals(SfRelStorage(rel), seg->storage);
 	relation_close(rel, NoLock);
 	return same;
 }
@@ -312,7 +312,7 @@ sfi_segment_rel(SfSegment *seg)
 {
 	Relation	rel = relation_open(seg->relid, AccessShareLock);
 
-	if (!SfNodeEquals(SfRelNode(rel), seg->node))
+	if (!SfStorageEquals(SfRelStorage(rel), seg->storage))
 	{
 		seg = sf_space_open_rel(rel);
 		ereport(ERROR,
@@ -372,7 +372,7 @@ header_of(SfSegment *seg)
 	SfHeader	header;
 
 	if (seg->kept)
-		return sfi_kept_header(seg->node);
+		return sfi_kept_header(seg->storage);
 	rel = sfi_segment_rel(seg);
 	header = sf_space_header(rel);
 	sfi_segment_close(rel);

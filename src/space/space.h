@@ -34,7 +34,7 @@
 typedef struct SfSegment
 {
 	Oid			relid;			/* key: the segment relation */
-	SfNode		node;			/* its storage */
+	SfStorage	storage;		/* its storage */
 	Oid			table_oid;
 	AttrNumber	attnum;
 	uint64		incarnation;
@@ -87,7 +87,7 @@ extern SfSegment *sf_space_open_rel(Relation segrel);
  * access method's set_new_filenode after the main fork exists.  next_object_id
  * continues that of the storage it replaces (1 for the first).
  */
-extern void sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid,
+extern void sf_space_create_storage(Relation segrel, SfStorage storage, Oid table_oid,
 									AttrNumber attnum, bool logged_data,
 									uint64 next_object_id);
 
@@ -97,7 +97,7 @@ extern void sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid,
  * it is durable when this returns.  The old storage goes when the transaction
  * commits, the new one when it does not.
  */
-extern void sf_space_move_storage(Relation segrel, SfNode to);
+extern void sf_space_move_storage(Relation segrel, SfStorage to);
 
 /* Does storage that is dropped now stay for logical decoding? */
 extern bool sf_space_keeps_dropped(void);
@@ -113,7 +113,7 @@ extern bool sf_space_dropped_is_wanted(void);
 extern void sf_space_pre_commit(void);
 
 /* Note that a segment's storage is dropped, if this (sub)transaction commits. */
-extern void sf_space_drop_storage(SfNode node);
+extern void sf_space_drop_storage(SfStorage storage);
 
 /*
  * The column that a segment belongs to, as the catalog describes it now.  The
@@ -141,7 +141,7 @@ extern void sf_space_forget_columns(void);
 extern bool sf_space_is_usable(SfSegment *seg);
 
 /* Did a rollback to a savepoint of this transaction remove that storage? */
-extern bool sf_space_is_gone(SfNode node);
+extern bool sf_space_is_gone(SfStorage storage);
 
 /*
  * May the data of an object, which is not what it should be, never have come
@@ -200,8 +200,8 @@ extern void sf_space_unlend(SfSegment *seg, SfRegion region);
  * claim: take back one parked region of this backend in that storage.
  * disown: at process exit, what this backend parked becomes garbage.
  */
-extern bool sf_space_park(SfNode node, SfRegion region, uint32 next_block, bool owned);
-extern bool sf_space_claim_parked(SfNode node, SfRegion *region, uint32 *next_block);
+extern bool sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned);
+extern bool sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block);
 extern void sf_space_disown_parked(void);
 
 /* ---- facts of a transaction ---- */
@@ -340,7 +340,7 @@ extern void sf_space_upgrade_prepare(void);
 /* Storage with a directory in this database, and what its pages beside it say. */
 typedef struct SfLeftStorage
 {
-	SfNode		node;
+	SfStorage	storage;
 	bool		has_pages;
 	SfHeader	header;			/* if it has pages */
 } SfLeftStorage;
@@ -352,9 +352,9 @@ extern List *sf_space_upgrade_left(void);
  * stay.  begin, before the main fork is made: ERROR UNDEFINED_FILE when data
  * files are missing, DUPLICATE_OBJECT when the file number is taken.
  */
-extern void sf_space_adopt_begin(SfNode node);
-extern void sf_space_adopt_storage(SfNode node);
-SF_NORETURN extern void sf_space_report_number_taken(SfNode node);
+extern void sf_space_adopt_begin(SfStorage storage);
+extern void sf_space_adopt_storage(SfStorage storage);
+SF_NORETURN extern void sf_space_report_number_taken(SfStorage storage);
 
 /* When this transaction has committed, all of this database is adopted. */
 extern void sf_space_upgrade_finished(void);

@@ -40,7 +40,7 @@
 typedef struct StorageNote
 {
 	struct StorageNote *next;
-	SfNode		node;
+	SfStorage	storage;
 	bool		at_commit;		/* remove at commit, else at abort */
 	bool		kept;			/* but leave it to the sweeper */
 	int			level;			/* nest level of the (sub)transaction */
@@ -52,11 +52,11 @@ static StorageNote *notes;
 static List *gone;
 
 static void
-add_note(SfNode node, bool at_commit)
+add_note(SfStorage storage, bool at_commit)
 {
 	StorageNote *note = MemoryContextAlloc(TopMemoryContext, sizeof(*note));
 
-	note->node = node;
+	note->storage = storage;
 	note->at_commit = at_commit;
 	note->kept = false;
 	note->level = GetCurrentTransactionNestLevel();
@@ -66,23 +66,23 @@ add_note(SfNode node, bool at_commit)
 }
 
 void
-sfi_storage_note_made(SfNode node)
+sfi_storage_note_made(SfStorage storage)
 {
-	add_note(node, false);
+	add_note(storage, false);
 }
 
 static void
-forget_storage(SfNode node)
+forget_storage(SfStorage storage)
 {
-	sfi_dispense_forget(node);
-	sfi_parked_forget(node);
-	sf_io_close(node);
+	sfi_dispense_forget(storage);
+	sfi_parked_forget(storage);
+	sf_io_close(storage);
 }
 
 static XLogRecPtr
-log_unlink(SfNode node)
+log_unlink(SfStorage storage)
 {
-	xl_sf_node	rec = {SF_WAL_VERSION, node};
+	xl_sf_storage rec = {SF_WAL_VERSION, storage};
 
 	XLogBeginInsert();
 	XLogRegisterData((char *) &rec, sizeof(rec));
@@ -102,9 +102,9 @@ unlink_logged(const StorageNote *list)
 	(void) SF_FAULT_IO(drop_before_unlink); /* must not throw */
 	for (const StorageNote *note = list; note != NULL; note = note->next)
 	{
-		forget_storage(note->node);
-		if (sf_io_files_may_exist(note->node, WARNING))
-			end = log_unlink(note->node);
+		forget_storage(note->storage);
+		if (sf_io_files_may_exist(note->storage, WARNING))
+			end = log_unlink(note->storage);
 	}
 	if (end == InvalidXLogRecPtr)
 		return;
@@ -113,27 +113,27 @@ unlink_logged(const StorageNote *list)
 	(void) SF_FAULT_IO(drop_after_record);
 	for (const StorageNote *note = list; note != NULL; note = note->next)
 	{
-		sf_io_files_remove(note->node);
+		sf_io_files_remove(note->storage);
 		/* those of one tablespace mostly follow one another */
-		if (note->next == NULL || SfNodeSpc(note->next->node) != SfNodeSpc(note->node))
-			sf_io_sync_removed(SfNodeSpc(note->node), SfNodeDb(note->node));
+		if (note->next == NULL || SfStorageSpc(note->next->storage) != SfStorageSpc(note->storage))
+			sf_io_sync_removed(SfStorageSpc(note->storage), SfStorageDb(note->storage));
 	}
 	(void) SF_FAULT_IO(drop_after_unlink);
 }
 
 void
-sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber attnum,
+sf_space_create_storage(Relation segrel, SfStorage storage, Oid table_oid, AttrNumber attnum,
 						bool logged_data, uint64 next_object_id)
 {
-	xl_sf_node	rec = {SF_WAL_VERSION, node};
+	xl_sf_storage rec = {SF_WAL_VERSION, storage};
 	SfHeader	header = {0};
 	Buffer		buf;
 
 	sf_base_require_preload();
 	SF_FAULT(create_before_record);
 	if (!sfi_upgrade_is_finishing())
-		sf_io_database_claim(SfNodeDb(node));
-	sf_io_files_clear(node);
+		sf_io_database_claim(SfStorageDb(storage));
+	sf_io_files_clear(storage);
 	if (!pg_strong_random(&header.incarnation, sizeof(header.incarnation)) ||
 		!pg_strong_random(&header.secret, sizeof(header.secret)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
@@ -149,10 +149,10 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 	header.next_stamp = 1;
 
 	/* the fork gets its block before files exist: see creator_may_live() */
-	buf = sf_compat_first_page(node);
+	buf = sf_compat_first_page(storage);
 	if (BufferGetBlockNumber(buf) != 0)
 		elog(ERROR, "new segment relation is not empty");
-	sfi_storage_note_made(node);
+	sfi_storage_note_made(storage);
 	sfi_change_begin();
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_HEADER, &header, sizeof(header));
 	(void) sfi_change_finish(XLOG_SF_CREATE, &rec, sizeof(rec));
@@ -160,9 +160,9 @@ sf_space_create_storage(Relation segrel, SfNode node, Oid table_oid, AttrNumber 
 }
 
 void
-sf_space_drop_storage(SfNode node)
+sf_space_drop_storage(SfStorage storage)
 {
-	add_note(node, true);
+	add_note(storage, true);
 }
 
 static void
@@ -199,7 +199,7 @@ run_notes(bool commit, int min_level)
 			continue;
 		}
 		if (note->at_commit == commit)
-			forget_storage(note->node);
+			forget_storage(note->storage);
 		pfree(note);
 	}
 	if (removed != NULL)
@@ -215,7 +215,7 @@ sf_space_pre_commit(void)
 	for (StorageNote *note = notes; note != NULL; note = note->next)
 		if (note->at_commit)
 		{
-			sfi_kept_save(note->node);
+			sfi_kept_save(note->storage);
 			note->kept = true;
 		}
 }
@@ -281,24 +281,24 @@ sf_space_at_subabort(int level)
 	for (StorageNote *note = notes; note != NULL && note->level >= level; note = note->next)
 	{
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-		SfNode	   *node = palloc(sizeof(SfNode));
+		SfStorage  *storage = palloc(sizeof(SfStorage));
 
-		*node = note->node;
+		*storage = note->storage;
 		if (!note->at_commit)
-			gone = lappend(gone, node);
+			gone = lappend(gone, storage);
 		MemoryContextSwitchTo(old);
 	}
 	run_notes(false, level);
 }
 
 bool
-sf_space_is_gone(SfNode node)
+sf_space_is_gone(SfStorage storage)
 {
 	ListCell   *lc;
 
 	foreach(lc, gone)
 	{
-		if (SfNodeEquals(*(SfNode *) lfirst(lc), node))
+		if (SfStorageEquals(*(SfStorage *) lfirst(lc), storage))
 			return true;
 	}
 	return false;
@@ -311,20 +311,20 @@ sf_space_is_gone(SfNode node)
  * crash they may be there and hold committed data already.
  */
 void
-sfi_storage_redo_create(SfNode node)
+sfi_storage_redo_create(SfStorage storage)
 {
-	sf_io_database_claim(SfNodeDb(node));
+	sf_io_database_claim(SfStorageDb(storage));
 	SF_FAULT(redo_create);
 }
 
 /* Rule 2, on a standby: what is gone must not come back after a restart. */
 void
-sfi_storage_redo_unlink(SfNode node, XLogRecPtr end)
+sfi_storage_redo_unlink(SfStorage storage, XLogRecPtr end)
 {
 	XLogFlush(end);
 	SF_FAULT(redo_unlink);
-	sf_io_close(node);
-	sf_io_files_unlink(node);
+	sf_io_close(storage);
+	sf_io_files_unlink(storage);
 }
 
 void
@@ -351,12 +351,12 @@ sf_space_log_drop_database(Oid db)
  * they are durable in WAL before there is a file.
  */
 static bool
-creator_may_live(SfNode node)
+creator_may_live(SfStorage storage)
 {
 	SfIoBlock	block;
 	FullTransactionId creator;
 
-	if (!sfi_page_first_of_fork(node, block.data))
+	if (!sfi_page_first_of_fork(storage, block.data))
 		return false;
 	if (sfi_page_type(block.data) != SF_PAGE_HEADER)
 		return true;
@@ -373,9 +373,9 @@ creator_may_live(SfNode node)
  * its callbacks at commit run, which wait for disks.
  */
 bool
-sfi_space_is_named(SfNode node)
+sfi_space_is_named(SfStorage storage)
 {
-	Oid			spc = SfNodeSpc(node) == MyDatabaseTableSpace ? InvalidOid : SfNodeSpc(node);
+	Oid			spc = SfStorageSpc(storage) == MyDatabaseTableSpace ? InvalidOid : SfStorageSpc(storage);
 	Relation	rel = table_open(RelationRelationId, AccessShareLock);
 	Snapshot	now = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData key[2];
@@ -385,7 +385,7 @@ sfi_space_is_named(SfNode node)
 	ScanKeyInit(&key[0], Anum_pg_class_reltablespace, BTEqualStrategyNumber,
 				F_OIDEQ, ObjectIdGetDatum(spc));
 	ScanKeyInit(&key[1], Anum_pg_class_relfilenode, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(SfNodeRel(node)));
+				F_OIDEQ, ObjectIdGetDatum(SfStorageRel(storage)));
 	scan = systable_beginscan(rel, ClassTblspcRelfilenodeIndexId, true, now, 2, key);
 	found = HeapTupleIsValid(systable_getnext(scan));
 	systable_endscan(scan);
@@ -396,9 +396,9 @@ sfi_space_is_named(SfNode node)
 
 /* A creator that has ended is asked for first: what it made is then in the snapshot. */
 static bool
-is_orphan(SfNode node)
+is_orphan(SfStorage storage)
 {
-	return !creator_may_live(node) && !sfi_space_is_named(node);
+	return !creator_may_live(storage) && !sfi_space_is_named(storage);
 }
 
 typedef struct Sweep
@@ -408,25 +408,25 @@ typedef struct Sweep
 } Sweep;
 
 static void
-sweep_one(SfNode node, void *arg)
+sweep_one(SfStorage storage, void *arg)
 {
 	Sweep	   *sweep = arg;
-	StorageNote note = {.next = NULL, .node = node};
+	StorageNote note = {.next = NULL, .storage = storage};
 
 	CHECK_FOR_INTERRUPTS();
-	if (!is_orphan(node))
+	if (!is_orphan(storage))
 	{
-		sf_io_pages_remove(node);
+		sf_io_pages_remove(storage);
 		return;
 	}
-	if (sfi_kept_is_needed(node))
+	if (sfi_kept_is_needed(storage))
 	{
 		sweep->kept++;
 		return;
 	}
 	SF_FAULT(sweep_before);
 	ereport(LOG_SERVER_ONLY,
-			(errmsg("removing data files of dropped segment %s", sf_io_files_pattern(node))));
+			(errmsg("removing data files of dropped segment %s", sf_io_files_pattern(storage))));
 	unlink_logged(&note);
 	sweep->removed++;
 }

@@ -20,34 +20,34 @@ typedef void (*SfPageSource) (BlockNumber page, char *block, void *arg);
  * Fill the main fork of new storage, which is there and empty, with the pages
  * of other storage, in WAL and durably.
  */
-extern void sfi_copy_pages(SfNode to, BlockNumber npages, SfPageSource read, void *arg);
+extern void sfi_copy_pages(SfStorage to, BlockNumber npages, SfPageSource read, void *arg);
 
 /* ---- storage kept for logical decoding (kept.c) ---- */
 
 /* Copy the pages of a segment relation beside its data files, durably. */
-extern void sfi_kept_save(SfNode node);
+extern void sfi_kept_save(SfStorage storage);
 
 /* Is there a copy, and did the transaction that made it commit? */
-extern bool sfi_kept_counts(SfNode node);
+extern bool sfi_kept_counts(SfStorage storage);
 
 /* Is there a copy that a slot may still need? */
-extern bool sfi_kept_is_needed(SfNode node);
+extern bool sfi_kept_is_needed(SfStorage storage);
 
 /* As sf_space_read_page() and sf_space_header(), from the copy. */
-extern SfPageType sfi_kept_page(SfNode node, uint32 page, char *content);
-extern SfHeader sfi_kept_header(SfNode node);
+extern SfPageType sfi_kept_page(SfStorage storage, uint32 page, char *content);
+extern SfHeader sfi_kept_header(SfStorage storage);
 
 /* ---- life of storage (storage.c) ---- */
 
 /* Note new storage that goes if this (sub)transaction aborts. */
-extern void sfi_storage_note_made(SfNode node);
+extern void sfi_storage_note_made(SfStorage storage);
 
 /* Does any relation of this database, as of now, have that storage? */
-extern bool sfi_space_is_named(SfNode node);
+extern bool sfi_space_is_named(SfStorage storage);
 
 /* Redo of what records do to files. */
-extern void sfi_storage_redo_create(SfNode node);
-extern void sfi_storage_redo_unlink(SfNode node, XLogRecPtr end);
+extern void sfi_storage_redo_create(SfStorage storage);
+extern void sfi_storage_redo_unlink(SfStorage storage, XLogRecPtr end);
 
 /* ---- pg_upgrade that is not finished (unfinished.c) ---- */
 

@@ -39,7 +39,7 @@ sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats)
 {
 	Relation	rel = sfi_segment_rel(seg);
 	uint64		total = sf_space_header(rel).total_sectors;
-	SfDemand	demand = sfi_dispense_take_demand(seg->node);
+	SfDemand	demand = sfi_dispense_take_demand(seg->storage);
 	uint64		min_cut = Max(total / 4, 64 * SECTORS_PER_MB);
 	uint64		free_sectors;
 

@@ -75,9 +75,9 @@ link_or_copy(const char *path, const char *name)
 }
 
 static void
-put_pages_beside(SfNode node, void *arg)
+put_pages_beside(SfStorage storage, void *arg)
 {
-	char	   *base = pstrdup(sf_compat_rel_path(node));
+	char	   *base = pstrdup(sf_compat_rel_path(storage));
 	char		path[MAXPGPATH];
 	char		name[MAXPGPATH];
 
@@ -86,13 +86,13 @@ put_pages_beside(SfNode node, void *arg)
 	 * upgrade, the pages are there, and a fork is what a failed attempt has
 	 * left.
 	 */
-	if (!sf_io_database_is_own(SfNodeDb(node), FATAL) || !is_segment_fork(base))
+	if (!sf_io_database_is_own(SfStorageDb(storage), FATAL) || !is_segment_fork(base))
 		return;
-	sf_io_pages_remove(node);
+	sf_io_pages_remove(storage);
 	for (uint32 extent = 0; extent_path(path, base, extent), sf_io_path_size(path, FATAL) >= 0; extent++)
 	{
-		sf_io_pages_make_entry(node, extent);
-		sf_io_pages_path(name, node, extent);
+		sf_io_pages_make_entry(storage, extent);
+		sf_io_pages_path(name, storage, extent);
 		link_or_copy(path, name);
 		get_parent_directory(name);
 		sf_io_require_directory_synced(name);
@@ -109,11 +109,11 @@ sf_space_upgrade_prepare(void)
 
 /* A page from beside the data files; false at their end. */
 static bool
-read_beside(SfNode node, BlockNumber page, char *block)
+read_beside(SfStorage storage, BlockNumber page, char *block)
 {
 	char		path[MAXPGPATH];
 
-	sf_io_pages_path(path, node, page / PagesPerExtent);
+	sf_io_pages_path(path, storage, page / PagesPerExtent);
 	if (!sfi_page_from_file(path, page % PagesPerExtent, block, ERROR))
 		return false;
 	if (!sf_compat_page_is_verified(block, page))
@@ -124,13 +124,13 @@ read_beside(SfNode node, BlockNumber page, char *block)
 }
 
 static BlockNumber
-count_beside(SfNode node)
+count_beside(SfStorage storage)
 {
 	char		path[MAXPGPATH];
 	int64		size;
 	uint64		npages = 0;
 
-	for (uint32 extent = 0; sf_io_pages_path(path, node, extent), (size = sf_io_path_size(path, ERROR)) >= 0; extent++)
+	for (uint32 extent = 0; sf_io_pages_path(path, storage, extent), (size = sf_io_path_size(path, ERROR)) >= 0; extent++)
 		npages += (uint64) size / BLCKSZ;
 	return (BlockNumber) npages;
 }
@@ -139,27 +139,27 @@ count_beside(SfNode node)
 static void
 source_beside(BlockNumber page, char *block, void *arg)
 {
-	SfNode		node = *(SfNode *) arg;
+	SfStorage	storage = *(SfStorage *) arg;
 	static uint32 sealed_for;
 
-	if (!read_beside(node, page, block))
+	if (!read_beside(storage, page, block))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("page %u of a segment relation is missing beside its data files", page)));
 	if (page == 0)
 		sealed_for = sfi_seal_relnumber(block);
-	sfi_page_require_sound(block, node, sealed_for, page);
+	sfi_page_require_sound(block, storage, sealed_for, page);
 }
 
 static void
-note_left(SfNode node, void *arg)
+note_left(SfStorage storage, void *arg)
 {
 	List	  **list = arg;
 	SfLeftStorage *left = palloc0(sizeof(SfLeftStorage));
 	SfIoBlock	block;
 
-	left->node = node;
-	left->has_pages = read_beside(node, 0, block.data) && sfi_page_type(block.data) == SF_PAGE_HEADER;
+	left->storage = storage;
+	left->has_pages = read_beside(storage, 0, block.data) && sfi_page_type(block.data) == SF_PAGE_HEADER;
 	if (left->has_pages)
 		left->header = *SfPageHeader(block.data);
 	/* storage that a crash has left half-made is nobody's, as it was before */
@@ -182,46 +182,46 @@ sf_space_upgrade_left(void)
  * somebody else's does not.
  */
 static void
-clear_fork(SfNode node, uint64 incarnation)
+clear_fork(SfStorage storage, uint64 incarnation)
 {
-	SMgrRelation smgr = sf_compat_smgropen(node);
+	SMgrRelation smgr = sf_compat_smgropen(storage);
 	SfIoBlock	block;
 	bool		ours;
 
 	if (!smgrexists(smgr, MAIN_FORKNUM))
 		return;
-	ours = !sfi_page_first_of_fork(node, block.data) || PageIsNew(block.data) ||
+	ours = !sfi_page_first_of_fork(storage, block.data) || PageIsNew(block.data) ||
 		(sfi_page_type(block.data) == SF_PAGE_HEADER &&
 		 SfPageHeader(block.data)->incarnation == incarnation);
-	if (!ours || sfi_space_is_named(node) ||
-		OidIsValid(sf_compat_relid_of_storage(SfNodeSpc(node), SfNodeRel(node))))
-		sf_space_report_number_taken(node);
-	smgr = sf_compat_smgropen(node);
+	if (!ours || sfi_space_is_named(storage) ||
+		OidIsValid(sf_compat_relid_of_storage(SfStorageSpc(storage), SfStorageRel(storage))))
+		sf_space_report_number_taken(storage);
+	smgr = sf_compat_smgropen(storage);
 	smgrdounlinkall(&smgr, 1, true);
 }
 
 void
-sf_space_report_number_taken(SfNode node)
+sf_space_report_number_taken(SfStorage storage)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DUPLICATE_OBJECT),
-			 errmsg("file number %u is in use by another relation", SfNodeRel(node)),
+			 errmsg("file number %u is in use by another relation", SfStorageRel(storage)),
 			 errhint("Rename the directory of \"%s\" to a number that is free, and try again.",
-					 sf_io_files_pattern(node))));
+					 sf_io_files_pattern(storage))));
 }
 
 /* ERROR unless all pages are there that the header knows of. */
 static void
-require_pages(SfNode node, const SfHeader *header)
+require_pages(SfStorage storage, const SfHeader *header)
 {
 	uint64		nmaps = (header->total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
 	uint32		used = header->next_page > 2 ? header->next_page : 1;
 	uint32		want = nmaps == 0 ? used : Max(used, SF_MAP_PAGE(nmaps - 1) + 1);
 	char		path[MAXPGPATH];
 
-	if (count_beside(node) >= want)
+	if (count_beside(storage) >= want)
 		return;
-	sf_io_pages_path(path, node, 0);
+	sf_io_pages_path(path, storage, 0);
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_FILE),
 			 errmsg("file \"%s\" is too short", path),
@@ -230,21 +230,21 @@ require_pages(SfNode node, const SfHeader *header)
 }
 
 void
-sf_space_adopt_begin(SfNode node)
+sf_space_adopt_begin(SfStorage storage)
 {
 	SfIoBlock	block;
 	const SfHeader *header;
 
-	source_beside(0, block.data, &node);
+	source_beside(0, block.data, &storage);
 	header = SfPageHeader(block.data);
-	require_pages(node, header);
-	sf_io_files_require(node, header->total_sectors * SF_SECTOR_SIZE);
-	clear_fork(node, header->incarnation);
+	require_pages(storage, header);
+	sf_io_files_require(storage, header->total_sectors * SF_SECTOR_SIZE);
+	clear_fork(storage, header->incarnation);
 }
 
 void
-sf_space_adopt_storage(SfNode node)
+sf_space_adopt_storage(SfStorage storage)
 {
-	sfi_copy_pages(node, count_beside(node), source_beside, &node);
+	sfi_copy_pages(storage, count_beside(storage), source_beside, &storage);
 	SF_FAULT(upgrade_after_pages);
 }

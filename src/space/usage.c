@@ -166,7 +166,7 @@ sf_space_read_page(SfSegment *seg, uint32 page, char *content)
 	SfPageType	type;
 
 	if (seg->kept)
-		return sfi_kept_page(seg->node, page, content);
+		return sfi_kept_page(seg->storage, page, content);
 	rel = sfi_segment_rel(seg);
 	type = sfi_page_copy(rel, page, content);
 	sfi_segment_close(rel);

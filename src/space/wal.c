@@ -31,7 +31,7 @@ sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 
 	while (nsectors > 0)
 	{
 		uint32		n = Min(nsectors, SF_DATA_RECORD_SECTORS);
-		xl_sf_data	rec = {SF_WAL_VERSION, seg->node, start_sector, n};
+		xl_sf_data	rec = {SF_WAL_VERSION, seg->storage, start_sector, n};
 
 		CHECK_FOR_INTERRUPTS();
 		SF_FAULT(data_record);
@@ -120,14 +120,14 @@ desc_bytes(StringInfo buf, const void *data)
 static void
 redo_create(XLogReaderState *record, const void *data)
 {
-	sfi_storage_redo_create(((const xl_sf_node *) data)->node);
+	sfi_storage_redo_create(((const xl_sf_storage *) data)->storage);
 	sfi_change_redo(record);
 }
 
 static void
 redo_unlink(XLogReaderState *record, const void *data)
 {
-	sfi_storage_redo_unlink(((const xl_sf_node *) data)->node, record->EndRecPtr);
+	sfi_storage_redo_unlink(((const xl_sf_storage *) data)->storage, record->EndRecPtr);
 }
 
 /* A record whose pages are all there is to it. */
@@ -144,7 +144,7 @@ redo_data(XLogReaderState *record, const void *data)
 	const xl_sf_data *rec = data;
 
 	SF_FAULT(redo_data);
-	sf_io_redo_write(rec->node, rec->start_sector * SF_SECTOR_SIZE,
+	sf_io_redo_write(rec->storage, rec->start_sector * SF_SECTOR_SIZE,
 					 (const char *) (rec + 1), rec->nsectors * SF_SECTOR_SIZE);
 }
 
@@ -158,7 +158,7 @@ redo_resolve(XLogReaderState *record, const void *data)
 	const xl_sf_resolve *rec = data;
 
 	if (InHotStandby && TransactionIdIsValid(rec->horizon))
-		sf_compat_resolve_conflict(rec->horizon, rec->node);
+		sf_compat_resolve_conflict(rec->horizon, rec->storage);
 	XLogFlush(record->EndRecPtr);
 	SF_FAULT(redo_resolve);
 	sfi_change_redo(record);
@@ -176,8 +176,8 @@ check_moved_size(const xl_sf_size *rec, XLogRecPtr end)
 	Page		page;
 	bool		possible;
 
-	if (smgrexists(sf_compat_smgropen(rec->node), MAIN_FORKNUM))
-		buf = XLogReadBufferExtended(rec->node, MAIN_FORKNUM, 0, RBM_NORMAL_NO_LOG,
+	if (smgrexists(sf_compat_smgropen(rec->storage), MAIN_FORKNUM))
+		buf = XLogReadBufferExtended(rec->storage, MAIN_FORKNUM, 0, RBM_NORMAL_NO_LOG,
 									 InvalidBuffer);
 	if (!BufferIsValid(buf))
 		return false;
@@ -198,7 +198,7 @@ redo_grow(XLogReaderState *record, const void *data)
 
 	if (XLogRecMaxBlockId(record) < 0 && !check_moved_size(rec, record->EndRecPtr))
 		return;
-	sf_io_files_ensure(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
+	sf_io_files_ensure(rec->storage, rec->total_sectors * SF_SECTOR_SIZE);
 	SF_FAULT(redo_grow);
 	sfi_change_redo(record);
 }
@@ -218,7 +218,7 @@ redo_truncate(XLogReaderState *record, const void *data)
 	sfi_change_redo(record);
 	SF_FAULT(redo_truncate);
 	if (InArchiveRecovery && reachedConsistency)
-		sf_io_redo_truncate(rec->node, rec->total_sectors * SF_SECTOR_SIZE);
+		sf_io_redo_truncate(rec->storage, rec->total_sectors * SF_SECTOR_SIZE);
 }
 
 static void
@@ -239,7 +239,7 @@ redo_own(XLogReaderState *record, const void *data)
 /* ---- the table of records ---- */
 
 #define OPCODE(info)		((info) >> 4)
-#define NODE				SF_HOLDS_NODE
+#define NODE				SF_HOLDS_STORAGE
 #define SIZE				SF_HOLDS_SIZE
 #define DB					SF_HOLDS_DB
 #define BYTES				SF_HOLDS_BYTES
@@ -248,9 +248,9 @@ redo_own(XLogReaderState *record, const void *data)
 /* name; struct; what it holds; fewest and most pages; redo, desc, problem */
 static const SfRecordKind records[SF_RECORD_KINDS] = {
 	[OPCODE(XLOG_SF_CREATE)] =
-	{"CREATE", sizeof(xl_sf_node), NODE, 1, MAX, redo_create},
+	{"CREATE", sizeof(xl_sf_storage), NODE, 1, MAX, redo_create},
 	[OPCODE(XLOG_SF_UNLINK)] =
-	{"UNLINK", sizeof(xl_sf_node), NODE, 0, 0, redo_unlink},
+	{"UNLINK", sizeof(xl_sf_storage), NODE, 0, 0, redo_unlink},
 	[OPCODE(XLOG_SF_GROW)] =	/* of a move: no page */
 	{"GROW", sizeof(xl_sf_size), NODE | SIZE, 0, MAX, redo_grow},
 	[OPCODE(XLOG_SF_TRUNCATE)] =
@@ -267,10 +267,10 @@ static const SfRecordKind records[SF_RECORD_KINDS] = {
 	{"OWN", sizeof(xl_sf_db), DB, 0, 0, redo_own},
 };
 
-StaticAssertDecl(offsetof(xl_sf_size, node) == offsetof(xl_sf_node, node) &&
-				 offsetof(xl_sf_resolve, node) == offsetof(xl_sf_node, node) &&
-				 offsetof(xl_sf_data, node) == offsetof(xl_sf_node, node),
-				 "what names a segment begins as xl_sf_node");
+StaticAssertDecl(offsetof(xl_sf_size, storage) == offsetof(xl_sf_storage, storage) &&
+				 offsetof(xl_sf_resolve, storage) == offsetof(xl_sf_storage, storage) &&
+				 offsetof(xl_sf_data, storage) == offsetof(xl_sf_storage, storage),
+				 "what names a segment begins as xl_sf_storage");
 
 /* The row of an opcode; one of which there is no record has no name. */
 static const SfRecordKind *
@@ -294,7 +294,7 @@ sf_space_desc(StringInfo buf, XLogReaderState *record)
 {
 	const SfRecordKind *kind = kind_of(XLogRecGetInfo(record));
 	void	   *rec = XLogRecGetData(record);
-	SfNode		node;
+	SfStorage	storage;
 
 	/* also called for a record that cannot be replayed */
 	if (!sfi_record_is_readable(record, kind))
@@ -304,8 +304,8 @@ sf_space_desc(StringInfo buf, XLogReaderState *record)
 	}
 	if ((kind->holds & NODE) != 0)
 	{
-		node = ((xl_sf_node *) rec)->node;
-		appendStringInfo(buf, "segment %u/%u/%u", SfNodeSpc(node), SfNodeDb(node), SfNodeRel(node));
+		storage = ((xl_sf_storage *) rec)->storage;
+		appendStringInfo(buf, "segment %u/%u/%u", SfStorageSpc(storage), SfStorageDb(storage), SfStorageRel(storage));
 	}
 	if ((kind->holds & SIZE) != 0)
 		appendStringInfo(buf, "; sectors " UINT64_FORMAT, ((xl_sf_size *) rec)->total_sectors);

@@ -50,7 +50,7 @@ link_to_arena(const SfSegment *seg)
 {
 	Arena	  **link = &arenas;
 
-	while (*link != NULL && ((*link)->full || !SfNodeEquals((*link)->seg.node, seg->node)))
+	while (*link != NULL && ((*link)->full || !SfStorageEquals((*link)->seg.storage, seg->storage)))
 		link = &(*link)->next;
 	return link;
 }
@@ -151,7 +151,7 @@ claim_arena(SfSegment *seg)
 	uint32		next_block;
 
 	prepare_arena();
-	if (!sf_space_claim_parked(seg->node, &region, &next_block))
+	if (!sf_space_claim_parked(seg->storage, &region, &next_block))
 		return NULL;
 	return add_arena(seg, region, (region.start_block + next_block) * SF_BLOCK_SECTORS,
 					 Max(region.nblocks * 2, FIRST_WANT_BLOCKS));
@@ -253,8 +253,8 @@ sfi_arena_end(bool commit, bool logged)
 		bool		keep = !arena->full && (commit || !logged) && kept++ < KEEP_ARENAS;
 
 		SF_ASSERT(arena_is_valid(arena));
-		if (!sf_space_is_gone(arena->seg.node))
-			sf_space_park(arena->seg.node, arena->region,
+		if (!sf_space_is_gone(arena->seg.storage))
+			sf_space_park(arena->seg.storage, arena->region,
 						  next / SF_BLOCK_SECTORS - arena->region.start_block, keep);
 		arenas = arena->next;
 		pfree(arena);

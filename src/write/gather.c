@@ -145,7 +145,7 @@ share_block(const Piece *a, const Piece *b)
 	return a->nsectors > 0 && b->nsectors > 0 &&
 		a->start < TYPEALIGN(SF_BLOCK_SECTORS, PieceEnd(b)) &&
 		b->start < TYPEALIGN(SF_BLOCK_SECTORS, PieceEnd(a)) &&
-		SfNodeEquals(a->seg->node, b->seg->node);
+		SfStorageEquals(a->seg->storage, b->seg->storage);
 }
 
 /* A piece that is begun or written.  Goes through all pieces, so not for each unit. */
@@ -199,7 +199,7 @@ start_piece(GatherBuffer *buf, Piece *piece, bool durable)
 	SF_ASSERT(len > 0 && !piece->started);
 	check_piece(buf, piece);
 	memset(buf->mem + piece->offset + len, 0, padded - len);
-	piece->io.files = sf_io_open(piece->seg->node, write_buffered(piece->seg));
+	piece->io.files = sf_io_open(piece->seg->storage, write_buffered(piece->seg));
 	piece->io.segment_offset = piece->start * SF_SECTOR_SIZE;
 	piece->io.buf = buf->mem + piece->offset;
 	piece->io.len_bytes = padded;
@@ -326,7 +326,7 @@ find_open_tail(GatherBuffer *buf, const SfSegment *seg, uint64 sector)
 		return NULL;
 	for (int i = 0; i < buf->npieces; i++)
 		if (PieceEnd(&buf->pieces[i]) == sector &&
-			SfNodeEquals(buf->pieces[i].seg->node, seg->node))
+			SfStorageEquals(buf->pieces[i].seg->storage, seg->storage))
 			return &buf->pieces[i];
 	return NULL;
 }
@@ -403,7 +403,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 	{
 		Piece	   *piece = &full->pieces[i];
 		bool		wanted = PieceEnd(piece) == start_sector &&
-		SfNodeEquals(piece->seg->node, seg->node);
+		SfStorageEquals(piece->seg->storage, seg->storage);
 
 		if (piece->nsectors % SF_BLOCK_SECTORS == 0 ||
 			!(wanted || sfi_arena_goes_on(piece->seg, PieceEnd(piece))))
@@ -426,7 +426,7 @@ goes_on(const Piece *piece, const SfSegment *seg, uint64 start_sector, uint32 ns
 {
 	return PieceEnd(piece) == start_sector &&
 		piece->start / SF_MAP_SECTORS == (start_sector + nsectors - 1) / SF_MAP_SECTORS &&
-		SfNodeEquals(piece->seg->node, seg->node);
+		SfStorageEquals(piece->seg->storage, seg->storage);
 }
 
 /* Write a piece that has become long, while more comes. */
@@ -519,8 +519,8 @@ sync_dirty_files(void)
 		ndirty = 0;
 	for (int i = 0; i < ndirty; i++)
 		if (sf_space_is_usable(dirty[i].seg) ||
-			(sf_space_keeps_dropped() && !sf_space_is_gone(dirty[i].seg->node)))
-			sf_io_sync(dirty[i].seg->node, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
+			(sf_space_keeps_dropped() && !sf_space_is_gone(dirty[i].seg->storage)))
+			sf_io_sync(dirty[i].seg->storage, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
 	ndirty = 0;
 }
 
@@ -606,13 +606,13 @@ overlay_piece(GatherBuffer *buf, Piece *piece, uint64 start, uint32 nsectors, ch
 }
 
 uint32
-sf_write_overlay(SfNode node, uint64 start_sector, uint32 nsectors, char *dst)
+sf_write_overlay(SfStorage storage, uint64 start_sector, uint32 nsectors, char *dst)
 {
 	uint32		copied = 0;
 
 	for (int b = 0; b < 2; b++)
 		for (int i = 0; i < buffers[b].npieces; i++)
-			if (SfNodeEquals(buffers[b].pieces[i].seg->node, node))
+			if (SfStorageEquals(buffers[b].pieces[i].seg->storage, storage))
 				copied += overlay_piece(&buffers[b], &buffers[b].pieces[i], start_sector,
 										nsectors, dst);
 	return copied;

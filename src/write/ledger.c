@@ -407,10 +407,10 @@ sfi_ledger_bound(void)
 }
 
 bool
-sfi_ledger_has(SfNode node)
+sfi_ledger_has(SfStorage storage)
 {
 	for (int64 i = 0; i < nlogged; i++)
-		if (SfNodeEquals(logged[i]->node, node))
+		if (SfStorageEquals(logged[i]->storage, storage))
 			return true;
 	for (int64 i = 0; i < nlevels; i++)
 		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
@@ -418,7 +418,7 @@ sfi_ledger_has(SfNode node)
 			const Facts *facts = &levels[i].facts[kind];
 
 			for (int64 f = facts->done; f < facts->n; f++)
-				if (SfNodeEquals(facts->items[f].seg->node, node))
+				if (SfStorageEquals(facts->items[f].seg->storage, storage))
 					return true;
 		}
 	return false;

@@ -55,7 +55,7 @@ cmp_pages(const void *a, const void *b)
 static bool
 is_void(const SfObject *object)
 {
-	return object->state == SF_OBJECT_DEAD && sf_space_is_gone(object->seg->node);
+	return object->state == SF_OBJECT_DEAD && sf_space_is_gone(object->seg->storage);
 }
 
 /*
@@ -359,7 +359,7 @@ sfi_objects_at_subabort(int level)
 /* ---- pre-commit and end ---- */
 
 bool
-sfi_objects_has(SfNode node)
+sfi_objects_has(SfStorage storage)
 {
 	HASH_SEQ_STATUS status;
 	SfObject   *object;
@@ -369,7 +369,7 @@ sfi_objects_has(SfNode node)
 		return false;
 	hash_seq_init(&status, objects);
 	while ((object = hash_seq_search(&status)) != NULL)
-		found |= SfNodeEquals(object->seg->node, node) &&
+		found |= SfStorageEquals(object->seg->storage, storage) &&
 			(object->state != SF_OBJECT_DEAD ||
 			 (object->lists != NULL && object->lists->npages + object->lists->nscrap > 0));
 	return found;

@@ -72,7 +72,7 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 	SfObject   *object = sfi_objects_find(&loc);
 
 	if (object == NULL || object->state != SF_OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
-		loc.attnum != seg->attnum || !SfNodeEquals(object->seg->node, seg->node) ||
+		loc.attnum != seg->attnum || !SfStorageEquals(object->seg->storage, seg->storage) ||
 		!(fits_row(object, old) || SF_BREAKS(o1)))
 		return false;
 	SF_INVARIANT(O1, fits_row(object, old));
@@ -333,9 +333,9 @@ sfi_owner_has_work(void)
 }
 
 bool
-sf_write_has_facts(SfNode node)
+sf_write_has_facts(SfStorage storage)
 {
-	return sfi_ledger_has(node) || sfi_plain_has(node) || sfi_objects_has(node);
+	return sfi_ledger_has(storage) || sfi_plain_has(storage) || sfi_objects_has(storage);
 }
 
 void

@@ -149,7 +149,7 @@ sfi_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state)
 }
 
 bool
-sfi_plain_has(SfNode node)
+sfi_plain_has(SfStorage storage)
 {
 	HASH_SEQ_STATUS status;
 	Group	   *group;
@@ -159,7 +159,7 @@ sfi_plain_has(SfNode node)
 		return false;
 	hash_seq_init(&status, groups);
 	while ((group = hash_seq_search(&status)) != NULL)
-		found |= SfNodeEquals(group->seg->node, node) && !is_void(group);
+		found |= SfStorageEquals(group->seg->storage, storage) && !is_void(group);
 	return found;
 }
 

@@ -44,7 +44,7 @@ sfi_write_segment(SfSegment *seg)
 	SF_ASSERT(seg->incarnation != 0 && !seg->kept);
 	for (int i = 0; i < nsegments; i++)
 		if (segments[i] == seg ||
-			(segments[i]->relid == seg->relid && SfNodeEquals(segments[i]->node, seg->node)))
+			(segments[i]->relid == seg->relid && SfStorageEquals(segments[i]->storage, seg->storage)))
 			return segments[i];
 	if (nsegments % 64 == 0)
 		segments = nsegments == 0

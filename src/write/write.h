@@ -91,7 +91,7 @@ extern void sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datu
  * Has this transaction stored or freed what its end must note in that storage,
  * or pages of it to give back?
  */
-extern bool sf_write_has_facts(SfNode node);
+extern bool sf_write_has_facts(SfStorage storage);
 
 /*
  * Overlay: copy those of sectors [start, start + nsectors) of a segment that
@@ -99,7 +99,7 @@ extern bool sf_write_has_facts(SfNode node);
  * dst (NULL: only count them); returns how many sectors that were.  What a read of one's own
  * transaction gets from disk is incomplete without it.
  */
-extern uint32 sf_write_overlay(SfNode node, uint64 start_sector, uint32 nsectors, char *dst);
+extern uint32 sf_write_overlay(SfStorage storage, uint64 start_sector, uint32 nsectors, char *dst);
 
 /* Write out what is gathered and wait (so that parallel workers can read it). */
 extern void sf_write_flush(void);

@@ -174,7 +174,7 @@ extern void sfi_objects_set_state(SfObject *object, SfObjectState state);
 extern bool sfi_objects_is_base(const SfObject *object, struct varlena *datum);
 
 /* Is there one in that storage; was there ever one in this transaction? */
-extern bool sfi_objects_has(SfNode node);
+extern bool sfi_objects_has(SfStorage storage);
 extern bool sfi_objects_is_empty(void);
 
 /* Pre-commit: note in the ledger what pages nobody owns. */
@@ -199,7 +199,7 @@ extern SfObjectState sfi_plain_state(const SfLocator *loc, SfSegment **seg);
 extern void sfi_plain_set(const SfLocator *loc, SfObjectState state);
 
 /* Is there one in that storage; was there ever one in this transaction? */
-extern bool sfi_plain_has(SfNode node);
+extern bool sfi_plain_has(SfStorage storage);
 extern bool sfi_plain_is_empty(void);
 
 extern void sfi_plain_at_subcommit(int level);
@@ -232,7 +232,7 @@ extern void sfi_ledger_bound(void);
 extern void sfi_ledger_log(void);
 
 /* Is there a fact about that storage, or was one logged; is there any? */
-extern bool sfi_ledger_has(SfNode node);
+extern bool sfi_ledger_has(SfStorage storage);
 extern bool sfi_ledger_is_empty(void);
 
 extern void sfi_ledger_at_subcommit(int level);
