@@ -52,7 +52,7 @@ maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 	segrel = relation_open(segrelid, ShareUpdateExclusiveLock);
 	seg = sf_space_open_rel(segrel);
 	(void) sf_space_resolve(seg, true, &work);
-	sf_space_tend(seg, true, &work);
+	sf_space_maintain(seg, true, &work);
 	relation_close(segrel, ShareUpdateExclusiveLock);
 	add_work(sum, &work);
 }

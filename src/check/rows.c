@@ -88,7 +88,7 @@ read_map(SfCheck *check, void *arg)
 	loc = sf_object_locator(packed);
 	if (!belongs_here(check, &loc))
 		return;
-	sf_object_require_genuine(check->seg, &loc);
+	sf_object_require_tag(check->seg, &loc);
 	work->owned = sf_object_owned(check->seg, &loc, note_damage, work);
 	check->max_object_id = Max(check->max_object_id, loc.object_id);
 	work->stored = packed;

@@ -164,7 +164,7 @@ extern void sfi_ddl_triggers_drop(Oid table_oid, AttrNumber attnum);
  * statement with USER in place of ALL, which an owner may who is no superuser,
  * too.  Else the statement itself.  Locks the table as the statement will.
  */
-extern PlannedStmt *sfi_ddl_trigger_spare(PlannedStmt *pstmt);
+extern PlannedStmt *sfi_ddl_trigger_without_internal(PlannedStmt *pstmt);
 
 /*
  * ERROR when ALTER TYPE makes an attribute of a composite type a securefile, or

@@ -210,7 +210,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	{
 		copied = sfi_ddl_copy_target(stmt);
 		/* a copy, if it is an ALTER TABLE */
-		spared = sfi_ddl_trigger_spare(pstmt);
+		spared = sfi_ddl_trigger_without_internal(pstmt);
 		sfi_ddl_alter = command == T_AlterTableStmt ?
 			sfi_ddl_alter_analyze((AlterTableStmt *) spared->utilityStmt, query) : NULL;
 		if (ends_transaction(stmt))

@@ -3,7 +3,7 @@
  * row_triggers.c
  *	  The trigger functions: store, account, truncate.
  *
- * Before puts the bytes in place, after records the facts.  Between the two
+ * Before puts the bytes in place, after records the notes.  Between the two
  * much can happen: another trigger returns NULL, ON CONFLICT turns the INSERT
  * into an UPDATE, the row moves to another partition, an expression runs
  * twice.  Hence "store" only places an object, and only "account", which sees

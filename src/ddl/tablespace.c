@@ -42,7 +42,7 @@ refuse_own_values(Relation segrel)
 {
 	SfHeader	header;
 
-	if (!sf_write_has_facts(SfRelStorage(segrel)))
+	if (!sf_write_has_notes(SfRelStorage(segrel)))
 		return;
 	header = sf_space_header(segrel);
 	ereport(ERROR,

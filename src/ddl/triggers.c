@@ -5,7 +5,7 @@
  *
  * A column of a permanent table has three: "store" (BEFORE INSERT OR UPDATE,
  * row) puts the bytes in place, "account" (AFTER INSERT OR UPDATE OR DELETE,
- * row) records the facts, "truncate" (BEFORE TRUNCATE, statement) gives the
+ * row) records the notes, "truncate" (BEFORE TRUNCATE, statement) gives the
  * segment new storage.  A column of a temporary or unlogged table has "store"
  * only.  They are found by function and argument (the attribute number), not
  * by name; the names begin with '~' so that they fire after a user's own.
@@ -258,7 +258,7 @@ only_internal_ones(Oid table_oid)
 }
 
 PlannedStmt *
-sfi_ddl_trigger_spare(PlannedStmt *pstmt)
+sfi_ddl_trigger_without_internal(PlannedStmt *pstmt)
 {
 	AlterTableStmt *stmt;
 	ListCell   *lc;

@@ -185,7 +185,7 @@ report_missing(const Unfinished *column, List *left)
 	initStringInfo(&without);
 	foreach(lc, left)
 	{
-		SfLeftStorage *storage = lfirst(lc);
+		SfOrphanedStorage *storage = lfirst(lc);
 
 		if (!storage->has_pages)
 			appendStringInfo(&without, " \"%s\"", sf_io_files_pattern(storage->storage));
@@ -205,15 +205,15 @@ report_missing(const Unfinished *column, List *left)
 }
 
 /* What belongs to a column; NULL when it has no stored value and needs none. */
-static SfLeftStorage *
-find_left(const Unfinished *column, List *left)
+static SfOrphanedStorage *
+find_orphaned(const Unfinished *column, List *left)
 {
-	SfLeftStorage *found = NULL;
+	SfOrphanedStorage *found = NULL;
 	ListCell   *lc;
 
 	foreach(lc, left)
 	{
-		SfLeftStorage *storage = lfirst(lc);
+		SfOrphanedStorage *storage = lfirst(lc);
 
 		if (!storage->has_pages || storage->header.table_oid != column->table_oid ||
 			storage->header.attnum != column->attnum)
@@ -233,7 +233,7 @@ find_left(const Unfinished *column, List *left)
 }
 
 static void
-adopt(const Unfinished *column, SfLeftStorage *storage)
+adopt(const Unfinished *column, SfOrphanedStorage *storage)
 {
 	SfSegmentBirth birth = {0};
 	char		name[NAMEDATALEN];
@@ -271,11 +271,11 @@ report_finished(ReturnSetInfo *rsinfo, const Unfinished *column, int64 file_byte
 static void
 finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 {
-	SfLeftStorage *storage;
+	SfOrphanedStorage *storage;
 
 	/* before anything is looked at: who drops the table comes first or waits */
 	relation_close(relation_open(column->table_oid, ShareRowExclusiveLock), NoLock);
-	storage = find_left(column, left);
+	storage = find_orphaned(column, left);
 
 	sfi_ddl_triggers_drop(column->table_oid, column->attnum);
 	if (storage != NULL)
@@ -310,7 +310,7 @@ securefile_upgrade_finish(PG_FUNCTION_ARGS)
 
 	check_call();
 	InitMaterializedSRF(fcinfo, 0);
-	left = sf_space_upgrade_left();
+	left = sf_space_upgrade_orphaned();
 	columns = unfinished_columns();
 	foreach(lc, columns)
 		finish_column((ReturnSetInfo *) fcinfo->resultinfo, lfirst(lc), left);

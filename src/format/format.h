@@ -218,7 +218,7 @@ typedef struct SfLocator
 	const uint8_t *tag;			/* KEYED: SF_LOCATOR_TAG_SIZE bytes */
 	const uint8_t *map;			/* flat map: encoded runs, checksums, words */
 	const uint8_t *encoded;		/* the locator itself, */
-	size_t		signed_bytes;	/* and how much of it the hash covers */
+	size_t		tagged_bytes;	/* and how much of it the hash covers */
 } SfLocator;
 
 /*
@@ -270,10 +270,10 @@ extern void sf_format_append_run(SfRun *runs, uint32_t *nruns, const SfUnit *uni
 extern const char *sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc);
 
 /* Was this decoded locator made with that secret, and not changed since? */
-extern bool sf_format_locator_genuine(const SfLocator *loc, const SfSecret *secret);
+extern bool sf_format_locator_tag_ok(const SfLocator *loc, const SfSecret *secret);
 
 /* The hash at its end: what tells it from any other locator of its segment. */
-extern uint64_t sf_format_locator_hash(const SfLocator *loc);
+extern uint64_t sf_format_locator_tag(const SfLocator *loc);
 
 /*
  * Encode a locator with a flat map of the units of a value, loc->nunits of them,

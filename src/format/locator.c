@@ -316,7 +316,7 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	loc->nunits = SF_UNITS_OF(loc->length_bytes);
 	loc->nruns = GET(uint16_t, data + 44);
 	loc->encoded = data;
-	loc->signed_bytes = len - SF_LOCATOR_MAC_SIZE;
+	loc->tagged_bytes = len - SF_LOCATOR_MAC_SIZE;
 	problem = flags_problem(data[1], loc);
 	if (problem == NULL && (loc->flags & SF_LOC_SHARED))
 		problem = decode_share(data, len, loc);
@@ -328,30 +328,30 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	problem = (loc->flags & SF_LOC_INODE) ? decode_inode_map(data, len, loc)
 		: decode_flat_map(data, len, loc);
 	if (problem == NULL && (loc->flags & SF_LOC_KEYED))
-		loc->tag = data + loc->signed_bytes - SF_LOCATOR_TAG_SIZE;
+		loc->tag = data + loc->tagged_bytes - SF_LOCATOR_TAG_SIZE;
 	return problem;
 }
 
 static uint64_t
-locator_mac(const uint8_t *data, size_t len, const SfSecret *secret)
+make_tag(const uint8_t *data, size_t len, const SfSecret *secret)
 {
-	uint64_t	mac;
+	uint64_t	tag;
 
-	(void) crypto_shorthash_siphash24((uint8_t *) &mac, data, len, secret->bytes);
-	return mac;
+	(void) crypto_shorthash_siphash24((uint8_t *) &tag, data, len, secret->bytes);
+	return tag;
 }
 
 uint64_t
-sf_format_locator_hash(const SfLocator *loc)
+sf_format_locator_tag(const SfLocator *loc)
 {
-	return GET(uint64_t, loc->encoded + loc->signed_bytes);
+	return GET(uint64_t, loc->encoded + loc->tagged_bytes);
 }
 
 bool
-sf_format_locator_genuine(const SfLocator *loc, const SfSecret *secret)
+sf_format_locator_tag_ok(const SfLocator *loc, const SfSecret *secret)
 {
-	return sf_format_locator_hash(loc) ==
-		locator_mac(loc->encoded, loc->signed_bytes, secret);
+	return sf_format_locator_tag(loc) ==
+		make_tag(loc->encoded, loc->tagged_bytes, secret);
 }
 
 /* ---- encoding ---- */
@@ -390,7 +390,7 @@ put_end(uint8_t *data, uint8_t *p, const SfLocator *loc, const SfSecret *secret)
 		memcpy(p, loc->tag, SF_LOCATOR_TAG_SIZE);
 		p += SF_LOCATOR_TAG_SIZE;
 	}
-	PUT(uint64_t, p, locator_mac(data, p - data, secret));
+	PUT(uint64_t, p, make_tag(data, p - data, secret));
 	return p + SF_LOCATOR_MAC_SIZE - data;
 }
 

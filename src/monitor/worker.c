@@ -70,7 +70,7 @@ list_segments(MemoryContext context)
  * left, or others were in the way.
  */
 static bool
-tend_segment(Relation rel)
+maintain_segment(Relation rel)
 {
 	SfSegment  *seg = sf_space_open_rel(rel);
 	SfMaintain	work = {0};
@@ -82,7 +82,7 @@ tend_segment(Relation rel)
 	/* who waits for our lock is more important than what follows */
 	if (LockHasWaitersRelation(rel, ShareUpdateExclusiveLock))
 		return true;
-	sf_space_tend(seg, false, &work);
+	sf_space_maintain(seg, false, &work);
 	return work.fading || work.entries_seen > work.entries_resolved;
 }
 
@@ -102,7 +102,7 @@ visit_segment(Oid relid)
 		if (rel != NULL)
 		{
 			pgstat_report_activity(STATE_RUNNING, RelationGetRelationName(rel));
-			come_back = tend_segment(rel);
+			come_back = maintain_segment(rel);
 			relation_close(rel, NoLock);
 		}
 		else

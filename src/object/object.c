@@ -60,9 +60,9 @@ sf_object_same(const struct varlena *a, const struct varlena *b)
 }
 
 void
-sf_object_require_genuine(SfSegment *seg, const SfLocator *loc)
+sf_object_require_tag(SfSegment *seg, const SfLocator *loc)
 {
-	if (!sf_format_locator_genuine(loc, &seg->secret))
+	if (!sf_format_locator_tag_ok(loc, &seg->secret))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("invalid securefile locator"),

@@ -30,7 +30,7 @@ extern bool sf_object_same(const struct varlena *a, const struct varlena *b);
  * DATA_CORRUPTED if not.  To be asked before anything is read or freed through
  * a locator that came in a datum.
  */
-extern void sf_object_require_genuine(SfSegment *seg, const SfLocator *loc);
+extern void sf_object_require_tag(SfSegment *seg, const SfLocator *loc);
 
 /*
  * Units [first, first + n) of an object into units.  Reads inode pages through
@@ -160,7 +160,7 @@ typedef struct SfOwned
 	int			npages;
 } SfOwned;
 
-extern SfOwned sf_object_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other);
+extern SfOwned sf_object_difference(SfSegment *seg, const SfLocator *loc, const SfLocator *other);
 
 /*
  * All that a version owns, as far as its map can be read: of each page of it that

@@ -6,7 +6,7 @@
  * object.c		locators, flat maps
  * inode.c		nodes of unit maps: reading them, ranges of units
  * edit.c		a unit map under construction
- * minus.c		what one version of an object owns and another does not
+ * difference.c		what one version of an object owns and another does not
  * edited.c		EDITED values, which exist in memory only
  * rope.c		those of many pieces, as trees
  *

@@ -4,15 +4,15 @@
  *	  Reading ahead: what a reader will ask for next is on its way while its
  *	  caller sends off what it got last.
  *
- * A reader that reads ahead has a seat: a ring of chunks, in the order of their
+ * A reader that reads ahead has a slot: a ring of chunks, in the order of their
  * units, the oldest being the one that bytes are taken from.  Units between two
  * chunks are holes.  A chunk stays until its last byte was taken, so that a unit
  * is read once and checked once, however small the pieces are.  As the reader
- * goes on, the ring grows from one chunk to all of the seat's.
+ * goes on, the ring grows from one chunk to all of the slot's.
  *
  * Seats are few, in static memory, and their buffers are never given back; so
  * they can be left at any time, with requests in flight.  Whoever takes the
- * seat next waits for those.
+ * slot next waits for those.
  *
  * What is read through the page cache the system reads ahead itself.  Then the
  * ring is one small chunk, so that a unit is read and checked once here, too.
@@ -39,7 +39,7 @@
 /* of a chunk that is copied from the page cache: the processor's cache takes it */
 #define CACHED_CHUNK_UNITS	2
 
-struct SfReadSeat
+struct SfReadSlot
 {
 	SfReader   *owner;			/* NULL: free */
 	int			oldest;
@@ -47,70 +47,70 @@ struct SfReadSeat
 	SfReadChunk chunks[SEAT_CHUNKS];
 };
 
-static SfReadSeat seats[SEATS];
+static SfReadSlot slots[SEATS];
 
-/* ---- seats ---- */
+/* ---- slots ---- */
 
-/* The seat is the reader's, and its ring is within its chunks. */
+/* The slot is the reader's, and its ring is within its chunks. */
 static bool
-seat_is_valid(const SfReader *reader)
+slot_is_valid(const SfReader *reader)
 {
-	const SfReadSeat *seat = reader->seat;
+	const SfReadSlot *slot = reader->slot;
 
-	return seat->owner == reader && seat->oldest >= 0 && seat->oldest < SEAT_CHUNKS &&
-		seat->busy >= 0 && seat->busy <= SEAT_CHUNKS && reader->depth > 0 &&
+	return slot->owner == reader && slot->oldest >= 0 && slot->oldest < SEAT_CHUNKS &&
+		slot->busy >= 0 && slot->busy <= SEAT_CHUNKS && reader->depth > 0 &&
 		reader->depth <= SEAT_CHUNKS;
 }
 
-/* Memory of a seat, made on first use; and nothing of old in flight. */
+/* Memory of a slot, made on first use; and nothing of old in flight. */
 static void
-prepare_seat(SfReadSeat *seat)
+prepare_slot(SfReadSlot *slot)
 {
 	sf_io_use_memory();
-	if (seat->chunks[0].buf == NULL)
+	if (slot->chunks[0].buf == NULL)
 	{
 		char	   *mem = sf_io_buffer_alloc(SEAT_CHUNKS * SF_READ_CHUNK_BYTES);
 
 		for (int i = 0; i < SEAT_CHUNKS; i++)
-			seat->chunks[i].buf = mem + i * SF_READ_CHUNK_BYTES;
+			slot->chunks[i].buf = mem + i * SF_READ_CHUNK_BYTES;
 	}
 	for (int i = 0; i < SEAT_CHUNKS; i++)
-		if (seat->chunks[i].io.in_flight)
+		if (slot->chunks[i].io.in_flight)
 			sf_io_reap_all();
-	seat->oldest = seat->busy = 0;
+	slot->oldest = slot->busy = 0;
 }
 
 static bool
-take_seat(SfReader *reader)
+take_slot(SfReader *reader)
 {
-	for (SfReadSeat *seat = seats; seat < seats + SEATS; seat++)
+	for (SfReadSlot *slot = slots; slot < slots + SEATS; slot++)
 	{
-		if (seat->owner != NULL)
+		if (slot->owner != NULL)
 			continue;
-		prepare_seat(seat);
-		seat->owner = reader;
-		reader->seat = seat;
+		prepare_slot(slot);
+		slot->owner = reader;
+		reader->slot = slot;
 		reader->depth = 1;
-		SF_ASSERT(seat_is_valid(reader));
+		SF_ASSERT(slot_is_valid(reader));
 		return true;
 	}
 	return false;
 }
 
 void
-sfi_read_leave_seat(SfReader *reader)
+sfi_read_leave_slot(SfReader *reader)
 {
-	SF_ASSERT(reader->seat == NULL || seat_is_valid(reader));
-	if (reader->seat != NULL)
-		reader->seat->owner = NULL;
-	reader->seat = NULL;
+	SF_ASSERT(reader->slot == NULL || slot_is_valid(reader));
+	if (reader->slot != NULL)
+		reader->slot->owner = NULL;
+	reader->slot = NULL;
 }
 
 void
-sfi_read_clear_seats(void)
+sfi_read_clear_slots(void)
 {
 	for (int i = 0; i < SEATS; i++)
-		seats[i].owner = NULL;
+		slots[i].owner = NULL;
 }
 
 /* ---- known units: those of one leaf of the unit map at a time ---- */
@@ -178,9 +178,9 @@ sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 /* ---- the ring ---- */
 
 static SfReadChunk *
-oldest_chunk(SfReadSeat *seat)
+oldest_chunk(SfReadSlot *slot)
 {
-	return seat->busy > 0 ? &seat->chunks[seat->oldest] : NULL;
+	return slot->busy > 0 ? &slot->chunks[slot->oldest] : NULL;
 }
 
 /* Do requests go on by themselves, while the caller does other things? */
@@ -200,10 +200,10 @@ max_depth(const SfReadJob *job)
 static void
 drop_oldest(SfReader *reader, const SfReadJob *job)
 {
-	SfReadSeat *seat = reader->seat;
+	SfReadSlot *slot = reader->slot;
 
-	seat->oldest = (seat->oldest + 1) % SEAT_CHUNKS;
-	seat->busy--;
+	slot->oldest = (slot->oldest + 1) % SEAT_CHUNKS;
+	slot->busy--;
 	reader->depth = Min(reader->depth * 2, max_depth(job));
 }
 
@@ -231,18 +231,18 @@ plan_next(SfReader *reader, SfReadJob *job, uint64 limit, SfReadChunk *chunk)
 static void
 fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
 {
-	SfReadSeat *seat = reader->seat;
+	SfReadSlot *slot = reader->slot;
 	uint64		limit = Min(SF_UNITS_OF(reader->end_offset), unit_no + SEAT_UNITS);
 
-	while (seat->busy < reader->depth)
+	while (slot->busy < reader->depth)
 	{
-		SfReadChunk *chunk = &seat->chunks[(seat->oldest + seat->busy) % SEAT_CHUNKS];
+		SfReadChunk *chunk = &slot->chunks[(slot->oldest + slot->busy) % SEAT_CHUNKS];
 
 		if (!plan_next(reader, job, limit, chunk))
 			break;
 		sfi_read_start_chunk(job, chunk);
 		chunk->may_reread = true;
-		seat->busy++;
+		slot->busy++;
 	}
 }
 
@@ -294,20 +294,20 @@ read_rest(SfReader *reader, SfReadJob *job, uint64 unit_no)
 	rest.offset += skip;
 	rest.len -= skip;
 	rest_job.target = &rest;
-	sfi_read_leave_seat(reader);
+	sfi_read_leave_slot(reader);
 	sfi_read_units(&rest_job);
 }
 
-/* Take a seat, or go on in the one there is. */
+/* Take a slot, or go on in the one there is. */
 static bool
-be_seated(SfReader *reader, SfReadJob *job)
+take_slot_for(SfReader *reader, SfReadJob *job)
 {
 	/* storage that has been moved has other files */
-	if (reader->seat != NULL && !SfStorageEquals(reader->storage, job->seg->storage))
-		sfi_read_leave_seat(reader);
-	if (reader->seat != NULL)
+	if (reader->slot != NULL && !SfStorageEquals(reader->storage, job->seg->storage))
+		sfi_read_leave_slot(reader);
+	if (reader->slot != NULL)
 		return true;
-	if (!take_seat(reader))
+	if (!take_slot(reader))
 		return false;
 	reader->storage = job->seg->storage;
 	reader->next_unit = SfReadTargetFirst(job->target);
@@ -320,7 +320,7 @@ sfi_read_ahead(SfReader *reader, SfReadJob *job)
 	uint64		unit_no = SfReadTargetFirst(job->target);
 	uint64		end = SfReadTargetEnd(job->target);
 
-	if (!be_seated(reader, job))
+	if (!take_slot_for(reader, job))
 		return false;
 	while (unit_no < end)
 	{
@@ -328,8 +328,8 @@ sfi_read_ahead(SfReader *reader, SfReadJob *job)
 
 		CHECK_FOR_INTERRUPTS();
 		fill_ring(reader, job, unit_no);
-		SF_ASSERT(seat_is_valid(reader));
-		chunk = oldest_chunk(reader->seat);
+		SF_ASSERT(slot_is_valid(reader));
+		chunk = oldest_chunk(reader->slot);
 		if (unit_no < (chunk != NULL ? chunk->first_unit : reader->next_unit))
 			sfi_read_deliver_hole(job, unit_no++);
 		else if (chunk != NULL && wait_chunk(job, chunk))

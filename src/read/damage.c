@@ -20,7 +20,7 @@ report_left_behind(SfReadJob *job, const SfUnit *unit)
 	const char *detail = "The column is filesystem_like_logging, and the value was stored before this"
 	" server was restored from a backup or became a standby.";
 
-	if (!sf_space_left_behind(job->seg, job->loc->object_id))
+	if (!sf_space_orphaned(job->seg, job->loc->object_id))
 		return false;
 	if (job->target->found == NULL)
 		ereport(ERROR,

@@ -124,7 +124,7 @@ extern void sfi_read_report_beyond_end(SfReadJob *job, const SfUnit *unit);
 
 /* ---- ahead.c: reading ahead ---- */
 
-typedef struct SfReadSeat SfReadSeat;
+typedef struct SfReadSlot SfReadSlot;
 
 struct SfReader
 {
@@ -141,12 +141,12 @@ struct SfReader
 
 	/* STORED only */
 	bool		stored;
-	bool		genuine;		/* the locator is its segment's */
+	bool		tag_checked;	/* the locator is its segment's */
 	SfLocator	loc;
 	Oid			held;			/* segment relation locked for us, or invalid */
 
 	/* reading ahead; see ahead.c */
-	SfReadSeat *seat;			/* NULL: does not */
+	SfReadSlot *slot;			/* NULL: does not */
 	SfStorage	storage;		/* storage that it reads ahead in */
 	int			depth;			/* requests it may have now */
 	uint64		next_unit;		/* first unit not planned yet */
@@ -157,7 +157,7 @@ struct SfReader
 
 /*
  * Read a target that goes on where the last one ended, and start reading what
- * comes next.  A seat is taken if there is one; false, and nothing done, if not.
+ * comes next.  A slot is taken if there is one; false, and nothing done, if not.
  */
 extern bool sfi_read_ahead(SfReader *reader, SfReadJob *job);
 
@@ -169,9 +169,9 @@ extern const SfUnit *sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64
 										uint32 *n);
 
 /* Forget what was read ahead. */
-extern void sfi_read_leave_seat(SfReader *reader);
+extern void sfi_read_leave_slot(SfReader *reader);
 
-/* All seats are free; the readers that had them are told by the caller. */
-extern void sfi_read_clear_seats(void);
+/* All slots are free; the readers that had them are told by the caller. */
+extern void sfi_read_clear_slots(void);
 
 #endif							/* SF_READ_INTERNAL_H */

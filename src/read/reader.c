@@ -38,7 +38,7 @@ end_reader(void *arg)
 	SfReader   *reader = arg;
 
 	dlist_delete(&reader->link);
-	sfi_read_leave_seat(reader);
+	sfi_read_leave_slot(reader);
 	if (OidIsValid(reader->held))
 		sf_space_let_go(reader->held);
 }
@@ -142,7 +142,7 @@ goes_direct(SfReader *reader, SfReadJob *job)
 static void
 read_alone(SfReader *reader, SfReadJob *job)
 {
-	sfi_read_leave_seat(reader);
+	sfi_read_leave_slot(reader);
 	sfi_read_units(job);
 }
 
@@ -157,7 +157,7 @@ read_in_order(SfReader *reader, SfReadJob *job)
 	}
 	if ((job->buffered && is_whole_units(reader, job->target)) || !sfi_read_ahead(reader, job))
 		read_alone(reader, job);
-	if (reader->seat != NULL && !OidIsValid(reader->held))
+	if (reader->slot != NULL && !OidIsValid(reader->held))
 		reader->held = sf_space_hold(job->seg);
 }
 
@@ -170,9 +170,9 @@ read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
 	SfReadJob	job;
 
 	SF_ASSERT(reader->stored && seg->incarnation == reader->loc.incarnation && target->len > 0);
-	if (!reader->genuine)
-		sf_object_require_genuine(seg, &reader->loc);
-	reader->genuine = true;
+	if (!reader->tag_checked)
+		sf_object_require_tag(seg, &reader->loc);
+	reader->tag_checked = true;
 	sfi_read_prepare_job(&job, seg, &reader->loc, target);
 	if (in_order)
 		read_in_order(reader, &job);
@@ -206,7 +206,7 @@ sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 	reader->in_call = false;
 	reader->next_offset = object_offset + len;
 	if (reader->next_offset == reader->end_offset)
-		sfi_read_leave_seat(reader);
+		sfi_read_leave_slot(reader);
 }
 
 /*
@@ -222,8 +222,8 @@ sf_read_at_end(void)
 	{
 		SfReader   *reader = dlist_container(SfReader, link, iter.cur);
 
-		reader->seat = NULL;
+		reader->slot = NULL;
 		reader->held = InvalidOid;
 	}
-	sfi_read_clear_seats();
+	sfi_read_clear_slots();
 }

@@ -80,7 +80,7 @@ read_units(const SfLocator *loc, SfReadTarget *target)
 	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
 	SfReadJob	job;
 
-	sf_object_require_genuine(seg, loc);
+	sf_object_require_tag(seg, loc);
 	sfi_read_prepare_job(&job, seg, loc, target);
 	sfi_read_units(&job);
 	sf_space_release(seg);
@@ -209,7 +209,7 @@ sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
 		uint64		first;
 
 		seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
-		sf_object_require_genuine(seg, &loc);
+		sf_object_require_tag(seg, &loc);
 		first = sf_object_next_stored(seg, &loc, unit);
 		if (first > unit)
 			*object_offset = Min(first * SF_UNIT_SIZE, end);

@@ -53,7 +53,7 @@ new_total(uint64 total, uint64 need_sectors)
  * end; see sfi_grow_cut_tail().  Takes the marks away; the header is locked.
  */
 static void
-unlend_rest_of_page(Relation rel, uint64 total)
+take_back_rest_of_page(Relation rel, uint64 total)
 {
 	uint32		first = total % SF_MAP_SECTORS / SF_BLOCK_SECTORS;
 	Buffer		buf;
@@ -63,7 +63,7 @@ unlend_rest_of_page(Relation rel, uint64 total)
 		return;
 	buf = sfi_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
 						BUFFER_LOCK_EXCLUSIVE);
-	sfi_map_unlend(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
+	sfi_map_take_back(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
 	sfi_map_dirty_lent(buf, SfRelStorage(rel));
 	UnlockReleaseBuffer(buf);
 }
@@ -84,7 +84,7 @@ set_total(Relation rel, uint8 info, uint64 total)
 	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	SF_ASSERT(total % SF_GROWTH_SECTORS == 0 && total != h.total_sectors);
 	if (total > h.total_sectors)
-		unlend_rest_of_page(rel, h.total_sectors);
+		take_back_rest_of_page(rel, h.total_sectors);
 	h.total_sectors = total;
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
@@ -302,7 +302,7 @@ unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
 		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP,
 										BUFFER_LOCK_EXCLUSIVE);
 
-		sfi_map_unlend(SfPageMap(BufferGetPage(buf)), start_block - page_first, end - start_block);
+		sfi_map_take_back(SfPageMap(BufferGetPage(buf)), start_block - page_first, end - start_block);
 		sfi_map_dirty_lent(buf, SfRelStorage(rel));
 		UnlockReleaseBuffer(buf);
 		start_block = end;

@@ -180,26 +180,26 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 
 /* Clear the lent bits of a region. */
 static void
-unlend(SfSegment *seg, Relation rel, SfRegion region)
+take_back(SfSegment *seg, Relation rel, SfRegion region)
 {
 	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(region.start_block / SF_MAP_BLOCKS),
 									SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 
-	sfi_map_unlend(SfPageMap(BufferGetPage(buf)), region.start_block % SF_MAP_BLOCKS,
-				   region.nblocks);
+	sfi_map_take_back(SfPageMap(BufferGetPage(buf)), region.start_block % SF_MAP_BLOCKS,
+					  region.nblocks);
 	sfi_map_dirty_lent(buf, seg->storage);
 	UnlockReleaseBuffer(buf);
 }
 
 void
-sf_space_unlend(SfSegment *seg, SfRegion region)
+sf_space_take_back(SfSegment *seg, SfRegion region)
 {
 	Relation	rel = try_relation_open(seg->relid, AccessShareLock);
 
 	if (rel == NULL)
 		return;
 	if (SfStorageEquals(SfRelStorage(rel), seg->storage))
-		unlend(seg, rel, region);
+		take_back(seg, rel, region);
 	relation_close(rel, NoLock);
 }
 
@@ -211,7 +211,7 @@ sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms)
 	int			n = sfi_parked_collect(seg->storage, idle_ms, regions, COLLECT_AT_ONCE);
 
 	for (int i = 0; i < n; i++)
-		unlend(seg, rel, regions[i]);
+		take_back(seg, rel, regions[i]);
 	return n > 0;
 }
 

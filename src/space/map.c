@@ -49,7 +49,7 @@ sfi_map_lend(SfMap *map, uint32 first, uint32 count)
 }
 
 void
-sfi_map_unlend(SfMap *map, uint32 first, uint32 count)
+sfi_map_take_back(SfMap *map, uint32 first, uint32 count)
 {
 	SF_ASSERT(first + count <= SF_MAP_BLOCKS);
 	if (map->boot_id != sf_base_boot_id())

@@ -247,7 +247,7 @@ sfi_page_new(Relation rel, uint32 page, SfPageType type)
 }
 
 Buffer
-sfi_page_anew(Relation rel, uint32 page)
+sfi_page_reinit(Relation rel, uint32 page)
 {
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	sfi_page_extend(rel, page);

@@ -39,7 +39,7 @@ extern void sfi_page_extend(Relation rel, uint32 page);
 extern Buffer sfi_page_new(Relation rel, uint32 page, SfPageType type);
 
 /* As sfi_page_new(), but whatever is on the page is overwritten; for repair only. */
-extern Buffer sfi_page_anew(Relation rel, uint32 page);
+extern Buffer sfi_page_reinit(Relation rel, uint32 page);
 
 /*
  * Copy the contents of a page (SF_PAGE_CONTENT bytes) and return its type, or 0
@@ -108,7 +108,7 @@ extern SfMapRange sfi_map_range(uint64 start, uint32 count);
 
 /* Lent plane of a page, reset first when it is of another boot. */
 extern void sfi_map_lend(SfMap *map, uint32 first, uint32 count);
-extern void sfi_map_unlend(SfMap *map, uint32 first, uint32 count);
+extern void sfi_map_take_back(SfMap *map, uint32 first, uint32 count);
 
 /* Is a block marked there?  Of no meaning when the page is of another boot. */
 extern bool sfi_map_is_lent(const SfMap *map, uint32 block);

@@ -15,15 +15,15 @@ extern Buffer sfi_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf
 extern SfPendEntry sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count);
 
 /* What is to become of an entry. */
-typedef enum SfFate
+typedef enum SfVerdict
 {
-	SF_FATE_WAIT,				/* its transaction runs, or somebody needs it */
-	SF_FATE_COMMITTED,			/* FREE committed, not below the horizon: note
+	SF_VERDICT_WAIT,			/* its transaction runs, or somebody needs it */
+	SF_VERDICT_COMMITTED,		/* FREE committed, not below the horizon: note
 								 * it */
-	SF_FATE_DROP,				/* nothing to free: forget the entry */
-	SF_FATE_FREE,				/* free the space and forget the entry */
-	SF_FATE_LOST,				/* outcome cannot be known any more */
-} SfFate;
+	SF_VERDICT_DROP,			/* nothing to free: forget the entry */
+	SF_VERDICT_FREE,			/* free the space and forget the entry */
+	SF_VERDICT_LOST,			/* outcome cannot be known any more */
+} SfVerdict;
 
 /* Oldest full xid that may still matter to anybody, and that clog knows. */
 typedef struct SfHorizon
@@ -35,7 +35,7 @@ typedef struct SfHorizon
 } SfHorizon;
 
 extern SfHorizon sfi_pending_horizon(void);
-extern SfFate sfi_pending_fate(const SfPendEntry *entry, SfHorizon horizon);
+extern SfVerdict sfi_pending_verdict(const SfPendEntry *entry, SfHorizon horizon);
 
 /* Is the entry's space live all the same?  (ALLOC committed, FREE aborted) */
 extern bool sfi_pending_is_live(const SfPendEntry *entry, SfHorizon horizon);

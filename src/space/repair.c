@@ -92,7 +92,7 @@ sf_space_repair_map(SfSegment *seg, uint32 map)
 
 	if (nsectors > 0)
 		sf_format_map_set(&content, sfi_map_range(0, nsectors));
-	write_page(hbuf, &header, sfi_page_anew(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
+	write_page(hbuf, &header, sfi_page_reinit(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
 			   &content, sizeof(content));
 	sfi_segment_close(rel);
 }
@@ -181,6 +181,6 @@ sf_space_repair_free_page(SfSegment *seg, uint32 page)
 	SfFreePage	content = {header.free_head};
 
 	header.free_head = page;
-	write_page(hbuf, &header, sfi_page_anew(rel, page), SF_PAGE_FREE, &content, sizeof(content));
+	write_page(hbuf, &header, sfi_page_reinit(rel, page), SF_PAGE_FREE, &content, sizeof(content));
 	sfi_segment_close(rel);
 }

@@ -81,11 +81,11 @@ note_freeing(TransactionId *newest, const SfPendEntry *entry)
 }
 
 /* A damaged entry, which securefile_check() reports, frees nothing. */
-static SfFate
-fate_of(const PageWork *work, const SfPendEntry *entry)
+static SfVerdict
+verdict_of(const PageWork *work, const SfPendEntry *entry)
 {
-	return sf_format_entry_problem(entry) != NULL ? SF_FATE_LOST :
-		sfi_pending_fate(entry, work->horizon);
+	return sf_format_entry_problem(entry) != NULL ? SF_VERDICT_LOST :
+		sfi_pending_verdict(entry, work->horizon);
 }
 
 /* Collect what one record can do; inode pages are left to
@@ -98,18 +98,18 @@ collect(PageWork *work, Batch *batch)
 	{
 		const SfPendEntry *entry = &work->entries[i];
 
-		switch (fate_of(work, entry))
+		switch (verdict_of(work, entry))
 		{
-			case SF_FATE_WAIT:
-			case SF_FATE_LOST:
+			case SF_VERDICT_WAIT:
+			case SF_VERDICT_LOST:
 				break;
-			case SF_FATE_COMMITTED:
+			case SF_VERDICT_COMMITTED:
 				batch->committed[batch->ncommitted++] = i;
 				break;
-			case SF_FATE_DROP:
+			case SF_VERDICT_DROP:
 				batch->remove[batch->nremove++] = i;
 				break;
-			case SF_FATE_FREE:
+			case SF_VERDICT_FREE:
 				if (sf_format_pend_kind(entry->kind)->is_page)
 					break;
 				if (!batch_map(batch, entry->start / SF_MAP_SECTORS))
@@ -279,7 +279,7 @@ resolve_page(PageWork *work, uint32 *next)
 	}
 	for (int i = work->n - 1; i >= 0; i--)
 		if (sf_format_pend_kind(work->entries[i].kind)->is_page &&
-			fate_of(work, &work->entries[i]) == SF_FATE_FREE)
+			verdict_of(work, &work->entries[i]) == SF_VERDICT_FREE)
 			free_inode_page(work, i);
 	return work->n;
 }

@@ -67,7 +67,7 @@ load_segment(SfSegment *seg, SfStorage storage, SfHeader header, bool kept)
 	seg->incarnation = header.incarnation;
 	seg->secret = header.secret;
 	seg->logged_data = !(header.flags & SF_SEG_UNLOGGED_DATA);
-	seg->kept = kept;
+	seg->retained = kept;
 	seg->next_id = seg->end_id = 0;
 	seg->described = 0;
 	seg->storage = storage;
@@ -99,7 +99,7 @@ sf_space_open_rel(Relation segrel)
 {
 	SfSegment  *seg = find_entry(RelationGetRelid(segrel));
 
-	if (!SfStorageEquals(seg->storage, SfRelStorage(segrel)) || seg->kept)
+	if (!SfStorageEquals(seg->storage, SfRelStorage(segrel)) || seg->retained)
 		load_segment(seg, SfRelStorage(segrel), sf_space_header(segrel), false);
 	return seg;
 }
@@ -191,7 +191,7 @@ open_historic(const char *name)
 		bool		locked = SF_BREAKS(k2) || ConditionalLockRelationOid(relid, AccessShareLock);
 
 		/* looked for under the lock, if we have it: nobody drops it meanwhile */
-		if (sfi_kept_counts(storage))
+		if (sfi_retained_counts(storage))
 		{
 			if (locked)
 				UnlockRelationOid(relid, AccessShareLock);
@@ -210,8 +210,8 @@ open_historic(const char *name)
 		pg_usleep(10000L);
 	}
 	seg = find_entry(relid);
-	if (!SfStorageEquals(seg->storage, storage) || !seg->kept)
-		load_segment(seg, storage, sfi_kept_header(storage), true);
+	if (!SfStorageEquals(seg->storage, storage) || !seg->retained)
+		load_segment(seg, storage, sfi_retained_header(storage), true);
 	return seg;
 }
 
@@ -248,7 +248,7 @@ sf_space_report_replaced(void)
 void
 sf_space_release(SfSegment *seg)
 {
-	if (!seg->kept)
+	if (!seg->retained)
 		UnlockRelationOid(seg->relid, AccessShareLock);
 }
 
@@ -261,7 +261,7 @@ sf_space_hold(SfSegment *seg)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
-	if (seg->kept)
+	if (seg->retained)
 		return InvalidOid;
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	PG_TRY();
@@ -296,7 +296,7 @@ sf_space_is_usable(SfSegment *seg)
 	Relation	rel;
 	bool		same;
 
-	if (sf_space_is_gone(seg->storage) ||
+	if (sf_space_is_removed(seg->storage) ||
 		!ConditionalLockRelationOid(seg->relid, RowExclusiveLock))
 		return false;
 	rel = try_relation_open(seg->relid, NoLock);
@@ -355,7 +355,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 uint64
 sf_space_reserve_ids(SfSegment *seg, uint32 n)
 {
-	SF_ASSERT(n > 0 && n <= IDS_RESERVED_AT_ONCE && !seg->kept);
+	SF_ASSERT(n > 0 && n <= IDS_RESERVED_AT_ONCE && !seg->retained);
 	if (seg->next_id + n > seg->end_id)
 	{
 		seg->next_id = reserve_ids(seg, IDS_RESERVED_AT_ONCE);
@@ -371,8 +371,8 @@ header_of(SfSegment *seg)
 	Relation	rel;
 	SfHeader	header;
 
-	if (seg->kept)
-		return sfi_kept_header(seg->storage);
+	if (seg->retained)
+		return sfi_retained_header(seg->storage);
 	rel = sfi_segment_rel(seg);
 	header = sf_space_header(rel);
 	sfi_segment_close(rel);
@@ -380,7 +380,7 @@ header_of(SfSegment *seg)
 }
 
 bool
-sf_space_left_behind(SfSegment *seg, uint64 object_id)
+sf_space_orphaned(SfSegment *seg, uint64 object_id)
 {
 	SfHeader	header;
 

@@ -40,7 +40,7 @@ typedef struct SfSegment
 	uint64		incarnation;
 	SfSecret	secret;			/* key of its locators */
 	bool		logged_data;	/* logging (else filesystem_like_logging) */
-	bool		kept;			/* dropped, and kept for logical decoding */
+	bool		retained;		/* dropped, and kept for logical decoding */
 	uint64		next_id;		/* reserved object ids: next, */
 	uint64		end_id;			/* and end */
 	SfColumn	column;			/* see sf_space_column() */
@@ -141,14 +141,14 @@ extern void sf_space_forget_columns(void);
 extern bool sf_space_is_usable(SfSegment *seg);
 
 /* Did a rollback to a savepoint of this transaction remove that storage? */
-extern bool sf_space_is_gone(SfStorage storage);
+extern bool sf_space_is_removed(SfStorage storage);
 
 /*
  * May the data of an object, which is not what it should be, never have come
  * to this server?  So it is where only metadata is logged, for what was stored
  * before the cluster was restored from a backup or became a standby.
  */
-extern bool sf_space_left_behind(SfSegment *seg, uint64 object_id);
+extern bool sf_space_orphaned(SfSegment *seg, uint64 object_id);
 
 /* Give back the AccessShareLock that sf_space_open() took for a reader. */
 extern void sf_space_release(SfSegment *seg);
@@ -188,7 +188,7 @@ extern SfRegion sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_bl
  * in flight to them.  Inside a transaction; does nothing when the storage has
  * been replaced.
  */
-extern void sf_space_unlend(SfSegment *seg, SfRegion region);
+extern void sf_space_take_back(SfSegment *seg, SfRegion region);
 
 /*
  * Parked regions: what a backend keeps lent between transactions, known to all so that
@@ -265,7 +265,7 @@ typedef struct SfMaintain
 extern bool sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats);
 
 /* Monitor: grow ahead of need, cut a free tail, refill the dispenser. */
-extern void sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats);
+extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
 
 /*
  * Steps of a repair.  The segment relation is locked (ShareRowExclusiveLock),
@@ -338,14 +338,14 @@ extern int	sf_space_sweep(int *kept);
 extern void sf_space_upgrade_prepare(void);
 
 /* Storage with a directory in this database, and what its pages beside it say. */
-typedef struct SfLeftStorage
+typedef struct SfOrphanedStorage
 {
 	SfStorage	storage;
 	bool		has_pages;
 	SfHeader	header;			/* if it has pages */
-} SfLeftStorage;
+} SfOrphanedStorage;
 
-extern List *sf_space_upgrade_left(void);
+extern List *sf_space_upgrade_orphaned(void);
 
 /*
  * Make a segment relation's storage from pages beside the data files, which

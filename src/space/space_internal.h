@@ -20,7 +20,7 @@
  * map.c		bits of one map page: used, lent
  * dispense.c	runs believed free, in shared memory
  * parked.c		regions that stay lent between transactions, in shared memory
- * fate.c		horizons; what becomes of a pending entry
+ * verdict.c		horizons; what becomes of a pending entry
  * unfinished.c	a database whose upgrade by pg_upgrade is not finished
  *
  * floor 1, one page or one record:
@@ -30,7 +30,7 @@
  *
  * floor 2:
  * change.c		the one way in which pages change, and its redo
- * kept.c		dropped storage that logical decoding may need
+ * retained.c		dropped storage that logical decoding may need
  *
  * floor 3, storage and segments:
  * storage.c	files follow the segment relation; the sweeper
@@ -48,7 +48,7 @@
  * floor 5, all of it:
  * lend.c		blocks lent to a backend, and given back
  * node_pages.c	new inode pages
- * tend.c		what the monitor does to a segment
+ * maintain.c		what the monitor does to a segment
  * repair.c		pages made anew for securefile_repair()
  *
  * Invariants (asserted where they are made or used; S1, S3 and S4 of each change

@@ -42,7 +42,7 @@ typedef struct StorageNote
 	struct StorageNote *next;
 	SfStorage	storage;
 	bool		at_commit;		/* remove at commit, else at abort */
-	bool		kept;			/* but leave it to the sweeper */
+	bool		retained;		/* but leave it to the sweeper */
 	int			level;			/* nest level of the (sub)transaction */
 } StorageNote;
 
@@ -58,7 +58,7 @@ add_note(SfStorage storage, bool at_commit)
 
 	note->storage = storage;
 	note->at_commit = at_commit;
-	note->kept = false;
+	note->retained = false;
 	note->level = GetCurrentTransactionNestLevel();
 	note->next = notes;
 	SF_ASSERT(notes == NULL || notes->level <= note->level);
@@ -192,7 +192,7 @@ run_notes(bool commit, int min_level)
 		StorageNote *note = notes;
 
 		notes = note->next;
-		if (note->at_commit == commit && !note->kept)
+		if (note->at_commit == commit && !note->retained)
 		{
 			note->next = removed;
 			removed = note;
@@ -215,8 +215,8 @@ sf_space_pre_commit(void)
 	for (StorageNote *note = notes; note != NULL; note = note->next)
 		if (note->at_commit)
 		{
-			sfi_kept_save(note->storage);
-			note->kept = true;
+			sfi_retained_save(note->storage);
+			note->retained = true;
 		}
 }
 
@@ -233,7 +233,7 @@ sf_space_at_commit(void)
 	bool		kept = false;
 
 	for (StorageNote *note = notes; note != NULL; note = note->next)
-		kept |= note->kept;
+		kept |= note->retained;
 	run_notes(true, 0);
 	forget_gone();
 	return sfi_upgrade_at_end(true) || kept;
@@ -292,7 +292,7 @@ sf_space_at_subabort(int level)
 }
 
 bool
-sf_space_is_gone(SfStorage storage)
+sf_space_is_removed(SfStorage storage)
 {
 	ListCell   *lc;
 
@@ -419,7 +419,7 @@ sweep_one(SfStorage storage, void *arg)
 		sf_io_pages_remove(storage);
 		return;
 	}
-	if (sfi_kept_is_needed(storage))
+	if (sfi_retained_is_needed(storage))
 	{
 		sweep->kept++;
 		return;

@@ -22,20 +22,20 @@ typedef void (*SfPageSource) (BlockNumber page, char *block, void *arg);
  */
 extern void sfi_copy_pages(SfStorage to, BlockNumber npages, SfPageSource read, void *arg);
 
-/* ---- storage kept for logical decoding (kept.c) ---- */
+/* ---- storage kept for logical decoding (retained.c) ---- */
 
 /* Copy the pages of a segment relation beside its data files, durably. */
-extern void sfi_kept_save(SfStorage storage);
+extern void sfi_retained_save(SfStorage storage);
 
 /* Is there a copy, and did the transaction that made it commit? */
-extern bool sfi_kept_counts(SfStorage storage);
+extern bool sfi_retained_counts(SfStorage storage);
 
 /* Is there a copy that a slot may still need? */
-extern bool sfi_kept_is_needed(SfStorage storage);
+extern bool sfi_retained_is_needed(SfStorage storage);
 
 /* As sf_space_read_page() and sf_space_header(), from the copy. */
-extern SfPageType sfi_kept_page(SfStorage storage, uint32 page, char *content);
-extern SfHeader sfi_kept_header(SfStorage storage);
+extern SfPageType sfi_retained_page(SfStorage storage, uint32 page, char *content);
+extern SfHeader sfi_retained_header(SfStorage storage);
 
 /* ---- life of storage (storage.c) ---- */
 

@@ -155,7 +155,7 @@ static void
 note_left(SfStorage storage, void *arg)
 {
 	List	  **list = arg;
-	SfLeftStorage *left = palloc0(sizeof(SfLeftStorage));
+	SfOrphanedStorage *left = palloc0(sizeof(SfOrphanedStorage));
 	SfIoBlock	block;
 
 	left->storage = storage;
@@ -169,7 +169,7 @@ note_left(SfStorage storage, void *arg)
 }
 
 List *
-sf_space_upgrade_left(void)
+sf_space_upgrade_orphaned(void)
 {
 	List	   *list = NIL;
 

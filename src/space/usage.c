@@ -143,7 +143,7 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 	Relation	rel;
 	bool		used = false;
 
-	if (seg->kept)
+	if (seg->retained)
 		return true;
 	rel = sfi_segment_rel(seg);
 
@@ -165,8 +165,8 @@ sf_space_read_page(SfSegment *seg, uint32 page, char *content)
 	Relation	rel;
 	SfPageType	type;
 
-	if (seg->kept)
-		return sfi_kept_page(seg->storage, page, content);
+	if (seg->retained)
+		return sfi_retained_page(seg->storage, page, content);
 	rel = sfi_segment_rel(seg);
 	type = sfi_page_copy(rel, page, content);
 	sfi_segment_close(rel);

@@ -49,7 +49,7 @@ require_value(const SfSqlContent *content)
 		return;
 	loc = sf_object_locator(content->value);
 	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
-	sf_object_require_genuine(seg, &loc);
+	sf_object_require_tag(seg, &loc);
 	sf_space_release(seg);
 }
 

@@ -59,7 +59,7 @@ edit_stored(struct varlena *value)
 
 	if (seg->incarnation != loc.incarnation)
 		sf_space_report_replaced();
-	sf_object_require_genuine(seg, &loc);
+	sf_object_require_tag(seg, &loc);
 	stream->seg = *seg;
 	return stream;
 }

@@ -229,7 +229,7 @@ sfi_arena_release_full(void)
 			link = &arena->next;
 			continue;
 		}
-		sf_space_unlend(&arena->seg, arena->region);
+		sf_space_take_back(&arena->seg, arena->region);
 		*link = arena->next;
 		pfree(arena);
 	}
@@ -253,7 +253,7 @@ sfi_arena_end(bool commit, bool logged)
 		bool		keep = !arena->full && (commit || !logged) && kept++ < KEEP_ARENAS;
 
 		SF_ASSERT(arena_is_valid(arena));
-		if (!sf_space_is_gone(arena->seg.storage))
+		if (!sf_space_is_removed(arena->seg.storage))
 			sf_space_park(arena->seg.storage, arena->region,
 						  next / SF_BLOCK_SECTORS - arena->region.start_block, keep);
 		arenas = arena->next;

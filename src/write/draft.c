@@ -74,7 +74,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 		base = sf_object_copy(base, CurrentMemoryContext);
 		draft->base = palloc(sizeof(SfLocator));
 		*draft->base = sf_object_locator(base);
-		sf_object_require_genuine(seg, draft->base);
+		sf_object_require_tag(seg, draft->base);
 		SF_ASSERT(draft->base->incarnation == seg->incarnation);
 	}
 	name_version(draft, seg);
@@ -190,7 +190,7 @@ finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
 	sfi_write_require_open();
 	datum = sf_object_edit_finish(draft->edit, length_bytes);
 	*loc = sf_object_locator(datum);
-	owned = sf_object_minus(draft->seg, loc, draft->base);
+	owned = sf_object_difference(draft->seg, loc, draft->base);
 	sfi_objects_finish(draft->object, loc, &owned);
 	pfree(owned.runs);
 	if (draft->coded != NULL)

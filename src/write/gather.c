@@ -519,7 +519,7 @@ sync_dirty_files(void)
 		ndirty = 0;
 	for (int i = 0; i < ndirty; i++)
 		if (sf_space_is_usable(dirty[i].seg) ||
-			(sf_space_keeps_dropped() && !sf_space_is_gone(dirty[i].seg->storage)))
+			(sf_space_keeps_dropped() && !sf_space_is_removed(dirty[i].seg->storage)))
 			sf_io_sync(dirty[i].seg->storage, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
 	ndirty = 0;
 }

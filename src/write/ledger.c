@@ -4,23 +4,23 @@
  *	  What a transaction has to log: runs its rows have got, runs and inode
  *	  pages they have lost, by nest level.
  *
- * A fact is noted at the nest level it comes from.  A subtransaction that
- * aborts takes its facts along; one that commits gives them to its parent.
- * Neighbours are summed up as they come, and all facts of a level are when
+ * A note is noted at the nest level it comes from.  A subtransaction that
+ * aborts takes its list along; one that commits gives them to its parent.
+ * Neighbours are summed up as they come, and all list of a level are when
  * they take more than securefile.transaction_memory.  If that is not enough
  * they are logged at once, as entries of a transaction that still runs, and
  * forgotten here:
  *
- * L1	an entry carries an xid whose fate is that of the fact's level, so that
+ * L1	an entry carries an xid whose verdict is that of the note's level, so that
  *		a subtransaction that aborts takes back what it has logged, as it does
  *		with rows that it has deleted;
  * L2	that xid is not above the one of the record, so that no crash can make
  *		the server give it out again while the entry is there;
  * L3	ALLOC entries of a subtransaction are never early: were it to abort, the
  *		resolver would clear used bits while the transaction can still write;
- * L4	a fact is forgotten when its record is written, not when all are: an ERROR
+ * L4	a note is forgotten when its record is written, not when all are: an ERROR
  *		in between may be caught in a savepoint, and nothing may be logged twice;
- * L5	facts of storage that this transaction has replaced or dropped are never
+ * L5	list of storage that this transaction has replaced or dropped are never
  *		early: a rollback to a savepoint brings the storage back.  Only when the
  *		transaction ends do they fall away.
  *
@@ -39,34 +39,34 @@
 #include "write/write_internal.h"
 
 #define FIRST_FACTS		16
-#define LOOK_BACK		8		/* facts: columns and partitions that are
+#define LOOK_BACK		8		/* list: columns and partitions that are
 								 * written by turns */
 
-typedef struct Fact
+typedef struct Note
 {
 	SfSegment  *seg;			/* this transaction's copy */
 	SfRun		run;
-} Fact;
+} Note;
 
-typedef struct Facts
+typedef struct NoteList
 {
-	Fact	   *items;
+	Note	   *items;
 	int64		done;			/* these are logged */
 	int64		n;
 	int64		size;
-} Facts;
+} NoteList;
 
 typedef struct Level
 {
 	int			level;
 	uint64		fxid;			/* of it, or of a child that has committed */
-	Facts		facts[SF_FACT_KINDS];
+	NoteList	lists[SF_NOTE_KINDS];
 } Level;
 
 static Level *levels;			/* ascending; levels may occur more than once */
 static int64 nlevels;
 static int64 levels_size;
-static int64 nfacts;			/* in all of them, and not logged */
+static int64 nnotes;			/* in all of them, and not logged */
 static int64 nheld;				/* so many of them could not be logged early
 								 * (L3, L5) */
 static SfSegment **logged;		/* there were early entries for these */
@@ -77,62 +77,62 @@ static int64 logged_size;
 
 /* Make room for n more; false, and nothing changed, if there is no memory. */
 static bool
-reserve(Facts *facts, int64 n)
+reserve(NoteList *list, int64 n)
 {
-	int64		size = Max(Max(FIRST_FACTS, facts->size * 2), facts->n + n);
-	Fact	   *items;
+	int64		size = Max(Max(FIRST_FACTS, list->size * 2), list->n + n);
+	Note	   *items;
 
-	SF_ASSERT(facts->done <= facts->n && facts->n <= facts->size);
-	if (facts->n + n <= facts->size)
+	SF_ASSERT(list->done <= list->n && list->n <= list->size);
+	if (list->n + n <= list->size)
 		return true;
-	items = MemoryContextAllocExtended(sfi_write_context(), size * sizeof(Fact),
+	items = MemoryContextAllocExtended(sfi_write_context(), size * sizeof(Note),
 									   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 	if (items == NULL)
 		return false;
-	if (facts->items != NULL)
+	if (list->items != NULL)
 	{
-		memcpy(items, facts->items, facts->n * sizeof(Fact));
-		pfree(facts->items);
+		memcpy(items, list->items, list->n * sizeof(Note));
+		pfree(list->items);
 	}
-	facts->items = items;
-	facts->size = size;
+	list->items = items;
+	list->size = size;
 	return true;
 }
 
-/* Does a run go on where a fact ends?  Merged ones stay on one map page. */
+/* Does a run go on where a note ends?  Merged ones stay on one map page. */
 static bool
-touches(const Fact *fact, const SfSegment *seg, SfRun run)
+touches(const Note *note, const SfSegment *seg, SfRun run)
 {
-	SF_ASSERT(fact->run.nsectors > 0 && run.nsectors > 0);
-	return fact->seg == seg && fact->run.start + fact->run.nsectors == run.start &&
-		fact->run.start / SF_MAP_SECTORS == run.start / SF_MAP_SECTORS;
+	SF_ASSERT(note->run.nsectors > 0 && run.nsectors > 0);
+	return note->seg == seg && note->run.start + note->run.nsectors == run.start &&
+		note->run.start / SF_MAP_SECTORS == run.start / SF_MAP_SECTORS;
 }
 
 static void
-add(Facts *facts, SfSegment *seg, SfRun run, bool merge)
+add(NoteList *list, SfSegment *seg, SfRun run, bool merge)
 {
-	for (int64 i = facts->n; merge && i > facts->done && i > facts->n - LOOK_BACK; i--)
+	for (int64 i = list->n; merge && i > list->done && i > list->n - LOOK_BACK; i--)
 	{
-		Fact	   *fact = &facts->items[i - 1];
+		Note	   *note = &list->items[i - 1];
 
-		if (touches(fact, seg, run))
+		if (touches(note, seg, run))
 		{
-			fact->run.nsectors += run.nsectors;
+			note->run.nsectors += run.nsectors;
 			return;
 		}
 	}
-	if (!reserve(facts, 1))
+	if (!reserve(list, 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
 				 errdetail("Failed to note space of securefile values.")));
-	facts->items[facts->n++] = (Fact) {seg, run};
-	nfacts++;
+	list->items[list->n++] = (Note) {seg, run};
+	nnotes++;
 }
 
 /* Those of the current nest level, which by this gets an xid if it has none. */
-static Facts *
-facts_now(SfFactKind kind)
+static NoteList *
+current_list(SfNoteKind kind)
 {
 	int			level = GetCurrentTransactionNestLevel();
 
@@ -144,31 +144,31 @@ facts_now(SfFactKind kind)
 		levels[nlevels++] = (Level) {.level = level, .fxid = fxid};
 	}
 	SF_ASSERT(levels[nlevels - 1].level == level);
-	return &levels[nlevels - 1].facts[kind];
+	return &levels[nlevels - 1].lists[kind];
 }
 
 void
-sfi_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n)
+sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n)
 {
-	SF_ASSERT(kind != SF_FACT_FREE_PAGE);
+	SF_ASSERT(kind != SF_NOTE_FREE_PAGE);
 	for (int i = 0; i < n; i++)
-		add(facts_now(kind), seg, runs[i], true);
+		add(current_list(kind), seg, runs[i], true);
 }
 
 void
 sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n)
 {
 	for (int i = 0; i < n; i++)
-		add(facts_now(SF_FACT_FREE_PAGE), seg, (SfRun) {pages[i], 1}, false);
+		add(current_list(SF_NOTE_FREE_PAGE), seg, (SfRun) {pages[i], 1}, false);
 }
 
 /* ---- summing up ---- */
 
 static int
-cmp_facts(const void *a, const void *b)
+cmp_notes(const void *a, const void *b)
 {
-	const Fact *x = a;
-	const Fact *y = b;
+	const Note *x = a;
+	const Note *y = b;
 
 	if (x->seg != y->seg)
 		return x->seg < y->seg ? -1 : 1;
@@ -176,39 +176,39 @@ cmp_facts(const void *a, const void *b)
 }
 
 static void
-forget_done(Facts *facts)
+forget_done(NoteList *list)
 {
-	facts->n -= facts->done;
-	if (facts->done > 0)
-		memmove(facts->items, facts->items + facts->done, facts->n * sizeof(Fact));
-	facts->done = 0;
+	list->n -= list->done;
+	if (list->done > 0)
+		memmove(list->items, list->items + list->done, list->n * sizeof(Note));
+	list->done = 0;
 }
 
 /* Forget what is logged; sort the rest by segment and sector, merge neighbours. */
 static void
-sum_up(Facts *facts, bool merge)
+sum_up(NoteList *list, bool merge)
 {
 	int64		to = 0;
 
-	forget_done(facts);
-	if (facts->n == 0)
+	forget_done(list);
+	if (list->n == 0)
 		return;
-	qsort(facts->items, facts->n, sizeof(Fact), cmp_facts);
-	for (int64 i = 1; merge && i < facts->n; i++)
+	qsort(list->items, list->n, sizeof(Note), cmp_notes);
+	for (int64 i = 1; merge && i < list->n; i++)
 	{
-		if (touches(&facts->items[to], facts->items[i].seg, facts->items[i].run))
-			facts->items[to].run.nsectors += facts->items[i].run.nsectors;
+		if (touches(&list->items[to], list->items[i].seg, list->items[i].run))
+			list->items[to].run.nsectors += list->items[i].run.nsectors;
 		else
-			facts->items[++to] = facts->items[i];
+			list->items[++to] = list->items[i];
 	}
 	if (merge)
 	{
-		nfacts -= facts->n - (to + 1);
-		facts->n = to + 1;
+		nnotes -= list->n - (to + 1);
+		list->n = to + 1;
 	}
 }
 
-/* Levels ascend, and the facts that are not logged are counted.  Goes through all levels. */
+/* Levels ascend, and the list that are not logged are counted.  Goes through all levels. */
 static bool
 ledger_is_valid(void)
 {
@@ -218,10 +218,10 @@ ledger_is_valid(void)
 	{
 		if (levels[i].level < 1 || (i > 0 && levels[i].level < levels[i - 1].level))
 			return false;
-		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
-			n += levels[i].facts[kind].n - levels[i].facts[kind].done;
+		for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
+			n += levels[i].lists[kind].n - levels[i].lists[kind].done;
 	}
-	return n == nfacts && nheld >= 0;
+	return n == nnotes && nheld >= 0;
 }
 
 static void
@@ -229,8 +229,8 @@ sum_up_all(void)
 {
 	SF_ASSERT(ledger_is_valid());
 	for (int64 i = 0; i < nlevels; i++)
-		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
-			sum_up(&levels[i].facts[kind], kind != SF_FACT_FREE_PAGE);
+		for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
+			sum_up(&levels[i].lists[kind], kind != SF_NOTE_FREE_PAGE);
 	SF_ASSERT(ledger_is_valid());
 }
 
@@ -264,20 +264,20 @@ fxid_of(const Level *level)
 	return level->fxid;
 }
 
-/* As many of the next facts, up to an end, of one segment as go into one record; L4. */
+/* As many of the next list, up to an end, of one segment as go into one record; L4. */
 static void
-log_some(Facts *facts, int64 end, SfPendKind kind, uint64 fxid)
+log_some(NoteList *list, int64 end, SfPendKind kind, uint64 fxid)
 {
-	int64		done_before = facts->done;
+	int64		done_before = list->done;
 	SfRun		runs[SF_PENDING_MAX];
-	SfSegment  *seg = facts->items[facts->done].seg;
+	SfSegment  *seg = list->items[list->done].seg;
 	int			n = 0;
 
-	SF_ASSERT(facts->done < end && end <= facts->n);
-	while (n < SF_PENDING_MAX && facts->done + n < end &&
-		   facts->items[facts->done + n].seg == seg)
+	SF_ASSERT(list->done < end && end <= list->n);
+	while (n < SF_PENDING_MAX && list->done + n < end &&
+		   list->items[list->done + n].seg == seg)
 	{
-		runs[n] = facts->items[facts->done + n].run;
+		runs[n] = list->items[list->done + n].run;
 		n++;
 	}
 	sfi_write_note_entries();
@@ -285,65 +285,65 @@ log_some(Facts *facts, int64 end, SfPendKind kind, uint64 fxid)
 	if (sf_space_is_usable(seg))
 		n = sf_space_log_some(seg, kind, fxid, runs, n);
 	if (!SF_BREAKS(l4))
-		facts->done += n;
-	nfacts -= n;
-	SF_INVARIANT(L4, n > 0 && facts->done == done_before + n);
+		list->done += n;
+	nnotes -= n;
+	SF_INVARIANT(L4, n > 0 && list->done == done_before + n);
 }
 
 /* L5: put those whose storage is there first, in their order; how many. */
 static int64
-usable_first(Facts *facts)
+usable_first(NoteList *list)
 {
 	SfSegment  *seg = NULL;
 	bool		usable = false;
 	int64		n = 0;
 
 	if (SF_BREAKS(l5))
-		return facts->n;
-	for (int64 i = 0; i < facts->n; i++)
+		return list->n;
+	for (int64 i = 0; i < list->n; i++)
 	{
-		Fact		fact = facts->items[i];
+		Note		note = list->items[i];
 
-		if (fact.seg != seg)
-			usable = sf_space_is_usable(fact.seg);
-		seg = fact.seg;
+		if (note.seg != seg)
+			usable = sf_space_is_usable(note.seg);
+		seg = note.seg;
 		if (!usable)
 			continue;
-		facts->items[i] = facts->items[n];
-		facts->items[n++] = fact;
+		list->items[i] = list->items[n];
+		list->items[n++] = note;
 	}
 	return n;
 }
 
-static const SfPendKind pend_kinds[SF_FACT_KINDS] = {
-	[SF_FACT_ALLOC] = SF_PEND_ALLOC,
-	[SF_FACT_FREE] = SF_PEND_FREE,
-	[SF_FACT_FREE_PAGE] = SF_PEND_FREE_PAGE,
+static const SfPendKind pend_kinds[SF_NOTE_KINDS] = {
+	[SF_NOTE_ALLOC] = SF_PEND_ALLOC,
+	[SF_NOTE_FREE] = SF_PEND_FREE,
+	[SF_NOTE_FREE_PAGE] = SF_PEND_FREE_PAGE,
 };
 
 void
 sfi_ledger_log(void)
 {
 	sum_up_all();
-	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+	for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
 	{
 		for (int64 i = 0; i < nlevels; i++)
 		{
-			Facts	   *facts = &levels[i].facts[kind];
+			NoteList   *list = &levels[i].lists[kind];
 			SfSegment  *seg = NULL;
 
 			SF_ASSERT(levels[i].level == 1);
-			while (facts->done < facts->n)
+			while (list->done < list->n)
 			{
-				if (facts->items[facts->done].seg != seg)
+				if (list->items[list->done].seg != seg)
 					SF_FAULT(commit_before_entries);
-				seg = facts->items[facts->done].seg;
+				seg = list->items[list->done].seg;
 				check_fxid(levels[i].level, fxid_of(&levels[i]));
-				log_some(facts, facts->n, pend_kinds[kind], fxid_of(&levels[i]));
+				log_some(list, list->n, pend_kinds[kind], fxid_of(&levels[i]));
 			}
 		}
 	}
-	SF_ASSERT(nfacts == 0 && ledger_is_valid());
+	SF_ASSERT(nnotes == 0 && ledger_is_valid());
 }
 
 /* Remember that a segment has early entries. */
@@ -359,50 +359,50 @@ note_logged(SfSegment *seg)
 
 /* All have been summed up, so that none is done. */
 static void
-log_early(Level *level, SfFactKind kind)
+log_early(Level *level, SfNoteKind kind)
 {
-	Facts	   *facts = &level->facts[kind];
+	NoteList   *list = &level->lists[kind];
 	int64		usable;
 
-	if (kind == SF_FACT_ALLOC && level->level > 1 && !SF_BREAKS(l3))
+	if (kind == SF_NOTE_ALLOC && level->level > 1 && !SF_BREAKS(l3))
 		return;					/* L3 */
-	SF_ASSERT(facts->done == 0);
-	usable = usable_first(facts);
-	while (facts->done < usable)
+	SF_ASSERT(list->done == 0);
+	usable = usable_first(list);
+	while (list->done < usable)
 	{
 		uint64		fxid = fxid_of(level);
 
 		CHECK_FOR_INTERRUPTS();
 		SF_FAULT(entries_early);
 		check_fxid(level->level, fxid);
-		SF_INVARIANT(L3, kind != SF_FACT_ALLOC || level->level == 1);
-		SF_INVARIANT(L5, sf_space_is_usable(facts->items[facts->done].seg));
-		note_logged(facts->items[facts->done].seg);
-		log_some(facts, usable, pend_kinds[kind], fxid);
+		SF_INVARIANT(L3, kind != SF_NOTE_ALLOC || level->level == 1);
+		SF_INVARIANT(L5, sf_space_is_usable(list->items[list->done].seg));
+		note_logged(list->items[list->done].seg);
+		log_some(list, usable, pend_kinds[kind], fxid);
 	}
-	forget_done(facts);
+	forget_done(list);
 }
 
 /*
  * What is held does not count, and nothing is logged when the sum is half of the limit
- * or less: else all would be sorted again for each of the next facts.
+ * or less: else all would be sorted again for each of the next list.
  */
 void
 sfi_ledger_bound(void)
 {
-	int64		limit = sf_transaction_memory_kb * INT64CONST(1024) / sizeof(Fact);
+	int64		limit = sf_transaction_memory_kb * INT64CONST(1024) / sizeof(Note);
 
 	if (limit > 0)
 		limit += 2 * nheld;
-	if (nfacts <= limit)
+	if (nnotes <= limit)
 		return;
 	sum_up_all();
-	if (nfacts <= limit / 2)
+	if (nnotes <= limit / 2)
 		return;
-	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+	for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
 		for (int64 i = 0; i < nlevels; i++)
 			log_early(&levels[i], kind);
-	nheld = nfacts;
+	nheld = nnotes;
 	SF_ASSERT(ledger_is_valid());
 }
 
@@ -413,12 +413,12 @@ sfi_ledger_has(SfStorage storage)
 		if (SfStorageEquals(logged[i]->storage, storage))
 			return true;
 	for (int64 i = 0; i < nlevels; i++)
-		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+		for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
 		{
-			const Facts *facts = &levels[i].facts[kind];
+			const NoteList *list = &levels[i].lists[kind];
 
-			for (int64 f = facts->done; f < facts->n; f++)
-				if (SfStorageEquals(facts->items[f].seg->storage, storage))
+			for (int64 f = list->done; f < list->n; f++)
+				if (SfStorageEquals(list->items[f].seg->storage, storage))
 					return true;
 		}
 	return false;
@@ -436,17 +436,17 @@ sfi_ledger_is_empty(void)
 static bool
 give(Level *from, Level *to)
 {
-	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
-		if (!reserve(&to->facts[kind], from->facts[kind].n - from->facts[kind].done))
+	for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
+		if (!reserve(&to->lists[kind], from->lists[kind].n - from->lists[kind].done))
 			return false;
-	for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+	for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
 	{
-		Facts	   *source = &from->facts[kind];
-		Facts	   *target = &to->facts[kind];
+		NoteList   *source = &from->lists[kind];
+		NoteList   *target = &to->lists[kind];
 		int64		n = source->n - source->done;
 
 		if (n > 0)
-			memcpy(target->items + target->n, source->items + source->done, n * sizeof(Fact));
+			memcpy(target->items + target->n, source->items + source->done, n * sizeof(Note));
 		target->n += n;
 		if (source->items != NULL)
 			pfree(source->items);
@@ -472,16 +472,16 @@ void
 sfi_ledger_at_subabort(int level)
 {
 	for (; nlevels > 0 && levels[nlevels - 1].level >= level; nlevels--)
-		for (int kind = 0; kind < SF_FACT_KINDS; kind++)
+		for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
 		{
-			Facts	   *facts = &levels[nlevels - 1].facts[kind];
+			NoteList   *list = &levels[nlevels - 1].lists[kind];
 
-			nfacts -= facts->n - facts->done;
-			if (facts->items != NULL)
-				pfree(facts->items);
+			nnotes -= list->n - list->done;
+			if (list->items != NULL)
+				pfree(list->items);
 		}
 	nheld = 0;
-	SF_ASSERT(nfacts >= 0);
+	SF_ASSERT(nnotes >= 0);
 }
 
 void
@@ -489,5 +489,5 @@ sfi_ledger_reset(void)
 {
 	levels = NULL;
 	logged = NULL;
-	nlevels = levels_size = nfacts = nheld = nlogged = logged_size = 0;
+	nlevels = levels_size = nnotes = nheld = nlogged = logged_size = 0;
 }

@@ -55,7 +55,7 @@ cmp_pages(const void *a, const void *b)
 static bool
 is_void(const SfObject *object)
 {
-	return object->state == SF_OBJECT_DEAD && sf_space_is_gone(object->seg->storage);
+	return object->state == SF_OBJECT_DEAD && sf_space_is_removed(object->seg->storage);
 }
 
 /*
@@ -69,7 +69,7 @@ sfi_objects_find(const SfLocator *loc)
 	SfObjectKey key = {loc->incarnation, loc->object_id, loc->generation};
 	SfObject   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
 
-	if (object == NULL || is_void(object) || object->hash != sf_format_locator_hash(loc))
+	if (object == NULL || is_void(object) || object->tag != sf_format_locator_tag(loc))
 		return NULL;
 	return object;
 }
@@ -80,7 +80,7 @@ sfi_objects_set_state(SfObject *object, SfObjectState state)
 	int			level = GetCurrentTransactionNestLevel();
 
 	SF_ASSERT(object->level <= level);
-	SF_ASSERT(state != SF_OBJECT_DEAD && object->hash != 0);
+	SF_ASSERT(state != SF_OBJECT_DEAD && object->tag != 0);
 	if (object->level < level)
 	{
 		undo = sfi_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
@@ -115,8 +115,8 @@ free_lists(SfObject *object)
 		pfree(lists->runs);
 	if (lists->pages != NULL)
 		pfree(lists->pages);
-	if (lists->scrap != NULL)
-		pfree(lists->scrap);
+	if (lists->orphan_pages != NULL)
+		pfree(lists->orphan_pages);
 	pfree(lists);
 }
 
@@ -130,7 +130,7 @@ is_settled(const SfObject *object)
 {
 	return object->level == 1 &&
 		(object->state == SF_OBJECT_CONFIRMED ||
-		 (object->state == SF_OBJECT_DEAD && object->hash != 0));
+		 (object->state == SF_OBJECT_DEAD && object->tag != 0));
 }
 
 /* Note the pages that nobody owns when this commits. */
@@ -143,7 +143,7 @@ note_lost_pages(const SfObject *object)
 		return;
 	if (object->state < SF_OBJECT_CONFIRMED)
 		sfi_ledger_add_pages(object->seg, lists->pages, lists->npages);
-	sfi_ledger_add_pages(object->seg, lists->scrap, lists->nscrap);
+	sfi_ledger_add_pages(object->seg, lists->orphan_pages, lists->norphan_pages);
 }
 
 static void
@@ -200,11 +200,11 @@ sfi_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
 	object->state = SF_OBJECT_DEAD;
 	object->level = 1;
 	object->seg = seg;
-	object->hash = 0;
+	object->tag = 0;
 	object->lists = NULL;
 	object->run_sectors = 0;
 	object->base_generation = base == NULL ? 0 : base->generation;
-	object->base_hash = base == NULL ? 0 : sf_format_locator_hash(base);
+	object->base_tag = base == NULL ? 0 : sf_format_locator_tag(base);
 	return object;
 }
 
@@ -231,7 +231,7 @@ sfi_objects_pages(const uint32 *pages, int npages, void *arg)
 	lists->npages += npages;
 }
 
-/* Of the pages that were made, those that are not owned any more are scrap. */
+/* Of the pages that were made, those that are not owned any more are orphan_pages. */
 static void
 sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 {
@@ -239,14 +239,14 @@ sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 
 	if (lists == NULL || owned->npages == lists->npages)
 		return;
-	lists->scrap = MemoryContextAllocHuge(sfi_write_context(), lists->npages * sizeof(uint32));
+	lists->orphan_pages = MemoryContextAllocHuge(sfi_write_context(), lists->npages * sizeof(uint32));
 	qsort(owned->pages, owned->npages, sizeof(uint32), cmp_pages);
 	for (int i = 0; i < lists->npages; i++)
 	{
 		if (bsearch(&lists->pages[i], owned->pages, owned->npages, sizeof(uint32), cmp_pages) != NULL)
 			lists->pages[kept++] = lists->pages[i];
 		else
-			lists->scrap[lists->nscrap++] = lists->pages[i];
+			lists->orphan_pages[lists->norphan_pages++] = lists->pages[i];
 	}
 	SF_ASSERT(kept == owned->npages);
 	lists->npages = kept;
@@ -255,9 +255,9 @@ sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 void
 sfi_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned)
 {
-	SF_ASSERT(object->state == SF_OBJECT_DEAD && object->hash == 0);
+	SF_ASSERT(object->state == SF_OBJECT_DEAD && object->tag == 0);
 	SF_ASSERT(object->key.object_id == loc->object_id && object->key.generation == loc->generation);
-	object->hash = sf_format_locator_hash(loc);
+	object->tag = sf_format_locator_tag(loc);
 	sort_out_pages(object->lists, owned);
 	if (owned->nruns == 1)
 	{
@@ -285,7 +285,7 @@ can_be_plain(const SfObject *object, const SfLocator *loc)
 	int			level = GetCurrentTransactionNestLevel();
 
 	if (!sfi_plain_is(loc) || object->base_generation != 0 ||
-		(object->lists != NULL && object->lists->npages + object->lists->nscrap > 0))
+		(object->lists != NULL && object->lists->npages + object->lists->norphan_pages > 0))
 		return false;
 	if (level == 1)
 		return true;
@@ -319,7 +319,7 @@ sfi_objects_is_base(const SfObject *object, struct varlena *datum)
 	return object->base_generation != 0 && sf_object_decode(datum, &loc) == NULL &&
 		loc.incarnation == object->key.incarnation && loc.object_id == object->key.object_id &&
 		loc.generation == object->base_generation &&
-		sf_format_locator_hash(&loc) == object->base_hash;
+		sf_format_locator_tag(&loc) == object->base_tag;
 }
 
 /* ---- savepoints ---- */
@@ -371,7 +371,7 @@ sfi_objects_has(SfStorage storage)
 	while ((object = hash_seq_search(&status)) != NULL)
 		found |= SfStorageEquals(object->seg->storage, storage) &&
 			(object->state != SF_OBJECT_DEAD ||
-			 (object->lists != NULL && object->lists->npages + object->lists->nscrap > 0));
+			 (object->lists != NULL && object->lists->npages + object->lists->norphan_pages > 0));
 	return found;
 }
 

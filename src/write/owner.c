@@ -3,7 +3,7 @@
  * owner.c
  *	  Which object is whose: what a transaction placed, confirmed and freed.
  *
- * Before puts the bytes in place, after records the facts.  An object is placed
+ * Before puts the bytes in place, after records the notes.  An object is placed
  * when its locator goes into a tuple; the AFTER trigger confirms it when the
  * row is really there; what is never confirmed is given back.  States go
  * back and forth by nest level, so that a savepoint takes back just what came
@@ -76,12 +76,12 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 		!(fits_row(object, old) || SF_BREAKS(o1)))
 		return false;
 	SF_INVARIANT(O1, fits_row(object, old));
-	sf_object_require_genuine(object->seg, &loc);
+	sf_object_require_tag(object->seg, &loc);
 	sfi_objects_place(object, &loc);
 	return true;
 }
 
-/* ---- facts from the AFTER trigger ---- */
+/* ---- notes from the AFTER trigger ---- */
 
 /* Note the runs of an object that a row has got. */
 static void
@@ -91,14 +91,14 @@ note_allocated(const Made *made, const SfLocator *loc)
 	SfOwned		owned;
 
 	if (object != NULL && object->lists != NULL && object->lists->nruns > 0)
-		sfi_ledger_add_runs(SF_FACT_ALLOC, object->seg, object->lists->runs, object->lists->nruns);
+		sfi_ledger_add_runs(SF_NOTE_ALLOC, object->seg, object->lists->runs, object->lists->nruns);
 	else if (object != NULL && object->run_sectors > 0)
-		sfi_ledger_add_runs(SF_FACT_ALLOC, object->seg,
+		sfi_ledger_add_runs(SF_NOTE_ALLOC, object->seg,
 							&(SfRun) {object->run_start, object->run_sectors}, 1);
 	else if (object == NULL)
 	{
-		owned = sf_object_minus(made->seg, loc, NULL);
-		sfi_ledger_add_runs(SF_FACT_ALLOC, made->seg, owned.runs, owned.nruns);
+		owned = sf_object_difference(made->seg, loc, NULL);
+		sfi_ledger_add_runs(SF_NOTE_ALLOC, made->seg, owned.runs, owned.nruns);
 		pfree(owned.runs);
 	}
 }
@@ -137,7 +137,7 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct
 				 errdetail("A trigger that fires after the extension's own put it there."),
 				 errhint("Assign the value as bytea (value::bytea), or in a trigger that fires earlier.")));
 	SF_INVARIANT(O1, made.object == NULL || fits_row(made.object, old));
-	sf_object_require_genuine(made.seg, &loc);
+	sf_object_require_tag(made.seg, &loc);
 	own(&made, &loc, made.state == SF_OBJECT_LOST ? SF_OBJECT_FREED : SF_OBJECT_CONFIRMED);
 	sfi_ledger_bound();
 }
@@ -165,7 +165,7 @@ typedef struct GivenUp
 static uint64
 count_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
 {
-	SfOwned		owned = sf_object_minus(seg, loc, other);
+	SfOwned		owned = sf_object_difference(seg, loc, other);
 	uint64		sum = 0;
 
 	for (int i = 0; i < owned.nruns; i++)
@@ -203,7 +203,7 @@ find_unshared(void *arg)
 {
 	GivenUp    *given = arg;
 
-	given->unshared = sf_object_minus(given->seg, given->loc, SF_BREAKS(o2) ? NULL : given->successor);
+	given->unshared = sf_object_difference(given->seg, given->loc, SF_BREAKS(o2) ? NULL : given->successor);
 	check_unshared(given);
 }
 
@@ -241,7 +241,7 @@ free_genuine(GivenUp *given)
 		warn_not_freed(given->loc->table_oid, given->loc->attnum, edata->message);
 		return;
 	}
-	sfi_ledger_add_runs(SF_FACT_FREE, seg, given->unshared.runs, given->unshared.nruns);
+	sfi_ledger_add_runs(SF_NOTE_FREE, seg, given->unshared.runs, given->unshared.nruns);
 	sfi_ledger_add_pages(seg, given->unshared.pages, given->unshared.npages);
 	pfree(given->unshared.runs);
 	if (given->unshared.pages != NULL)
@@ -266,7 +266,7 @@ free_old(Oid table_oid, AttrNumber attnum, GivenUp *given, const char *problem)
 	given->seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
 	if (given->seg == NULL || (problem == NULL && given->seg->incarnation != given->loc->incarnation))
 		return;					/* its storage goes as a whole */
-	if (problem == NULL && !sf_format_locator_genuine(given->loc, &given->seg->secret))
+	if (problem == NULL && !sf_format_locator_tag_ok(given->loc, &given->seg->secret))
 		problem = "locator was not made by its segment, or was changed since";
 	if (problem != NULL)
 		warn_not_freed(table_oid, attnum, psprintf("The %s.", problem));
@@ -333,7 +333,7 @@ sfi_owner_has_work(void)
 }
 
 bool
-sf_write_has_facts(SfStorage storage)
+sf_write_has_notes(SfStorage storage)
 {
 	return sfi_ledger_has(storage) || sfi_plain_has(storage) || sfi_objects_has(storage);
 }

@@ -71,7 +71,7 @@ sfi_plain_state(const SfLocator *loc, SfSegment **seg)
 	Group	   *group = find_group(loc);
 	uint8		state = group == NULL ? SF_OBJECT_DEAD : group->states[loc->object_id % GROUP_SIZE];
 
-	if (state == SF_OBJECT_DEAD || !sf_format_locator_genuine(loc, &group->seg->secret))
+	if (state == SF_OBJECT_DEAD || !sf_format_locator_tag_ok(loc, &group->seg->secret))
 		return SF_OBJECT_DEAD;
 	*seg = group->seg;
 	return state;

@@ -41,7 +41,7 @@ sfi_write_segment(SfSegment *seg)
 {
 	SfSegment  *copy;
 
-	SF_ASSERT(seg->incarnation != 0 && !seg->kept);
+	SF_ASSERT(seg->incarnation != 0 && !seg->retained);
 	for (int i = 0; i < nsegments; i++)
 		if (segments[i] == seg ||
 			(segments[i]->relid == seg->relid && SfStorageEquals(segments[i]->storage, seg->storage)))

@@ -64,7 +64,7 @@ extern struct varlena *sf_write_draft_finish(SfDraft *draft, uint64 length_bytes
  */
 extern bool sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old);
 
-/* ---- facts ---- */
+/* ---- notes ---- */
 
 /*
  * account, a row appeared: the locator is in a tuple of (table, attnum).
@@ -91,7 +91,7 @@ extern void sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datu
  * Has this transaction stored or freed what its end must note in that storage,
  * or pages of it to give back?
  */
-extern bool sf_write_has_facts(SfStorage storage);
+extern bool sf_write_has_notes(SfStorage storage);
 
 /*
  * Overlay: copy those of sectors [start, start + nsectors) of a segment that

@@ -62,7 +62,7 @@ extern bool sfi_arena_goes_on(SfSegment *seg, uint64 sector);
 extern void sfi_arena_skip_partial_block(SfSegment *seg, uint64 sector);
 extern void sfi_arena_skip_partial_blocks(void);
 
-/* All I/O is done and facts are logged: give back what is full. */
+/* All I/O is done and notes are logged: give back what is full. */
 extern void sfi_arena_release_full(void);
 
 /*
@@ -132,8 +132,8 @@ typedef struct SfObjectLists
 	int			nruns;
 	int			npages;
 	uint32	   *pages;			/* likewise */
-	uint32	   *scrap;			/* pages that were made and written anew since */
-	int			nscrap;
+	uint32	   *orphan_pages;	/* pages that were made and written anew since */
+	int			norphan_pages;
 } SfObjectLists;
 
 /*
@@ -145,8 +145,8 @@ typedef struct SfObject
 {
 	SfObjectKey key;			/* only KEY_SIZE of it is compared */
 	SfSegment  *seg;
-	uint64		hash;			/* of the locator, once it is whole */
-	uint64		base_hash;		/* likewise of the base's */
+	uint64		tag;			/* of the locator, once it is whole */
+	uint64		base_tag;		/* likewise of the base's */
 	SfObjectLists *lists;		/* or NULL */
 	uint64		run_start;		/* the run, if there is one only */
 	uint32		run_sectors;
@@ -208,18 +208,18 @@ extern void sfi_plain_reset(void);
 
 /* ---- ledger.c ---- */
 
-/* The kinds of entries that facts become, in the order in which they are logged. */
-typedef enum SfFactKind
+/* The kinds of entries that notes become, in the order in which they are logged. */
+typedef enum SfNoteKind
 {
-	SF_FACT_ALLOC,
-	SF_FACT_FREE,
-	SF_FACT_FREE_PAGE,
-} SfFactKind;
+	SF_NOTE_ALLOC,
+	SF_NOTE_FREE,
+	SF_NOTE_FREE_PAGE,
+} SfNoteKind;
 
-#define SF_FACT_KINDS	3
+#define SF_NOTE_KINDS	3
 
 /* Note, at the current nest level. */
-extern void sfi_ledger_add_runs(SfFactKind kind, SfSegment *seg, const SfRun *runs, int n);
+extern void sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n);
 extern void sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n);
 
 /*
@@ -231,7 +231,7 @@ extern void sfi_ledger_bound(void);
 /* Pre-commit: log all that is left. */
 extern void sfi_ledger_log(void);
 
-/* Is there a fact about that storage, or was one logged; is there any? */
+/* Is there a note about that storage, or was one logged; is there any? */
 extern bool sfi_ledger_has(SfStorage storage);
 extern bool sfi_ledger_is_empty(void);
 

@@ -52,7 +52,7 @@ check_taken(const uint8_t *bytes, size_t len, const SfLocator *loc)
 	size_t		again_len;
 
 	if (loc->nunits != SF_UNITS_OF(loc->length_bytes) || loc->encoded != bytes ||
-		loc->signed_bytes != len - SF_LOCATOR_MAC_SIZE)
+		loc->tagged_bytes != len - SF_LOCATOR_MAC_SIZE)
 		fuzz_stop("fields contradict each other");
 	memset(units, 0, sizeof(units));
 	if (loc->flags & SF_LOC_INODE)
@@ -64,7 +64,7 @@ check_taken(const uint8_t *bytes, size_t len, const SfLocator *loc)
 	}
 	if (again_len != len)
 		fuzz_stop("another length");
-	if (sf_format_locator_genuine(loc, &secret) != (memcmp(again, bytes, len) == 0))
+	if (sf_format_locator_tag_ok(loc, &secret) != (memcmp(again, bytes, len) == 0))
 		fuzz_stop("the hash takes others for genuine, or genuine ones for others");
 }
 

@@ -130,7 +130,7 @@ sub build
 		$t->{old} = slurp($t->{place}{page} ? $t->{relation} : $t->{data});
 	}
 	# space and a page that were another's, by entries that are gone; one page that is
-	# free; entries that wait for their fate
+	# free; entries that wait for their verdict
 	run_script('second state', sub {
 		my $t = $_[0]->{name};
 		return "SELECT securefile_maintain('$t', 'doc');\n"

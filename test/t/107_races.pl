@@ -241,7 +241,7 @@ sub monitor_off
 	return wait_for_sql($node, q{SELECT state = 'off' AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'securefile monitor worker') FROM securefile_monitor});
 }
 
-foreach my $point ('resolve_before', 'tend_before', 'truncate_before_claim')
+foreach my $point ('resolve_before', 'maintain_before', 'truncate_before_claim')
 {
 	my $t = new_table(10, 900_000);
 	ok(monitor_at($point, $t, "DELETE FROM $t WHERE id < 9"), "the monitor stands at $point");

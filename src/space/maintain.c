@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * tend.c
+ * maintain.c
  *	  What the free-space monitor does to one segment besides resolving: give
  *	  back what is parked and nobody's, refill the dispenser, grow ahead of
  *	  need, cut a free tail.
@@ -35,7 +35,7 @@ grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_secto
  * files again and again.  Whoever waits (wait) gets all of it cut.
  */
 void
-sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats)
+sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)
 {
 	Relation	rel = sfi_segment_rel(seg);
 	uint64		total = sf_space_header(rel).total_sectors;
@@ -43,7 +43,7 @@ sf_space_tend(SfSegment *seg, bool wait, SfMaintain *stats)
 	uint64		min_cut = Max(total / 4, 64 * SECTORS_PER_MB);
 	uint64		free_sectors;
 
-	SF_FAULT(tend_before);
+	SF_FAULT(maintain_before);
 	while (sfi_lend_collect(seg, rel, wait ? 0 : SF_PARKED_IDLE_MS))
 		 /* until there is nothing left */ ;
 	free_sectors = sfi_lend_scan(seg, rel, 1) * SF_BLOCK_SECTORS;

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * kept.c
+ * retained.c
  *	  Storage that is dropped, or replaced, while logical decoding may need it.
  *
  * A slot that lags sends values of rows as they were, also when their table has
@@ -83,7 +83,7 @@ write_block(int fd, const char *path, uint64 n, const char *block)
 }
 
 void
-sfi_kept_save(SfStorage storage)
+sfi_retained_save(SfStorage storage)
 {
 	PGAlignedBlock block = {0};
 	KeptHeader *header = (KeptHeader *) block.data;
@@ -152,7 +152,7 @@ has_committed(const KeptHeader *header)
 }
 
 bool
-sfi_kept_counts(SfStorage storage)
+sfi_retained_counts(SfStorage storage)
 {
 	KeptHeader	header;
 
@@ -160,7 +160,7 @@ sfi_kept_counts(SfStorage storage)
 }
 
 bool
-sfi_kept_is_needed(SfStorage storage)
+sfi_retained_is_needed(SfStorage storage)
 {
 	KeptHeader	header;
 
@@ -168,7 +168,7 @@ sfi_kept_is_needed(SfStorage storage)
 }
 
 SfPageType
-sfi_kept_page(SfStorage storage, uint32 page, char *content)
+sfi_retained_page(SfStorage storage, uint32 page, char *content)
 {
 	PGAlignedBlock block;
 
@@ -193,12 +193,12 @@ check_counts(SfStorage storage)
 #endif
 
 SfHeader
-sfi_kept_header(SfStorage storage)
+sfi_retained_header(SfStorage storage)
 {
 	char		content[SF_PAGE_CONTENT];
 
 	check_counts(storage);
-	if (sfi_kept_page(storage, 0, content) != SF_PAGE_HEADER)
+	if (sfi_retained_page(storage, 0, content) != SF_PAGE_HEADER)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("kept header page of a dropped securefile segment is damaged")));

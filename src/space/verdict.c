@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * fate.c
+ * verdict.c
  *	  What is to become of a pending entry: rules 1 and 3.
  *
  *-------------------------------------------------------------------------
@@ -119,27 +119,27 @@ sfi_pending_transaction_aborted(uint64 fxid)
 	return outcome_of_transaction(fxid, horizon) == ABORTED;
 }
 
-SfFate
-sfi_pending_fate(const SfPendEntry *entry, SfHorizon horizon)
+SfVerdict
+sfi_pending_verdict(const SfPendEntry *entry, SfHorizon horizon)
 {
 	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 
 	switch (outcome_of(entry, horizon))
 	{
 		case RUNNING:
-			return SF_FATE_WAIT;
+			return SF_VERDICT_WAIT;
 		case UNKNOWN:
-			return SF_FATE_LOST;
+			return SF_VERDICT_LOST;
 		case ABORTED:
 			if (!is_alloc)
-				return SF_FATE_DROP;
-			return entry->fxid < horizon.prepared ? SF_FATE_FREE : SF_FATE_WAIT;
+				return SF_VERDICT_DROP;
+			return entry->fxid < horizon.prepared ? SF_VERDICT_FREE : SF_VERDICT_WAIT;
 		case COMMITTED:
 			if (is_alloc)
-				return SF_FATE_DROP;
+				return SF_VERDICT_DROP;
 			if (entry->fxid < horizon.removable)
-				return SF_FATE_FREE;
-			return entry->outcome == SF_OUTCOME_COMMITTED ? SF_FATE_WAIT : SF_FATE_COMMITTED;
+				return SF_VERDICT_FREE;
+			return entry->outcome == SF_OUTCOME_COMMITTED ? SF_VERDICT_WAIT : SF_VERDICT_COMMITTED;
 	}
 	pg_unreachable();
 }
