@@ -4,18 +4,18 @@
  *	  Reading ahead: what a reader will ask for next is on its way while its
  *	  caller sends off what it got last.
  *
- * A reader that reads ahead has a slot: a ring of chunks, in the order of their
+ * A reader that reads ahead has a slot: a ring of requests, in the order of their
  * units, the oldest being the one that bytes are taken from.  Units between two
- * chunks are holes.  A chunk stays until its last byte was taken, so that a unit
+ * requests are holes.  A request stays until its last byte was taken, so that a unit
  * is read once and checked once, however small the pieces are.  As the reader
- * goes on, the ring grows from one chunk to all of the slot's.
+ * goes on, the ring grows from one request to all of the slot's.
  *
  * Seats are few, in static memory, and their buffers are never given back; so
  * they can be left at any time, with requests in flight.  Whoever takes the
  * slot next waits for those.
  *
  * What is read through the page cache the system reads ahead itself.  Then the
- * ring is one small chunk, so that a unit is read and checked once here, too.
+ * ring is one small request, so that a unit is read and checked once here, too.
  *
  * What nobody has asked for yet must not be an error: planning ends before a
  * unit that is not where data files are, and a request that failed is left
@@ -32,34 +32,34 @@
 #include "miscadmin.h"
 #include "read/read_internal.h"
 
-#define SEATS			4
-#define SEAT_CHUNKS		4
-#define SEAT_UNITS		(SEAT_CHUNKS * SF_READ_CHUNK_UNITS)
+#define SLOTS			4
+#define SLOT_REQUESTS		4
+#define SLOT_UNITS		(SLOT_REQUESTS * SF_READ_REQUEST_UNITS)
 
-/* of a chunk that is copied from the page cache: the processor's cache takes it */
-#define CACHED_CHUNK_UNITS	2
+/* of a request that is copied from the page cache: the processor's cache takes it */
+#define CACHED_REQUEST_UNITS	2
 
 struct SfReadSlot
 {
 	SfReader   *owner;			/* NULL: free */
 	int			oldest;
 	int			busy;
-	SfReadChunk chunks[SEAT_CHUNKS];
+	SfReadRequest requests[SLOT_REQUESTS];
 };
 
-static SfReadSlot slots[SEATS];
+static SfReadSlot slots[SLOTS];
 
 /* ---- slots ---- */
 
-/* The slot is the reader's, and its ring is within its chunks. */
+/* The slot is the reader's, and its ring is within its requests. */
 static bool
 slot_is_valid(const SfReader *reader)
 {
 	const SfReadSlot *slot = reader->slot;
 
-	return slot->owner == reader && slot->oldest >= 0 && slot->oldest < SEAT_CHUNKS &&
-		slot->busy >= 0 && slot->busy <= SEAT_CHUNKS && reader->depth > 0 &&
-		reader->depth <= SEAT_CHUNKS;
+	return slot->owner == reader && slot->oldest >= 0 && slot->oldest < SLOT_REQUESTS &&
+		slot->busy >= 0 && slot->busy <= SLOT_REQUESTS && reader->depth > 0 &&
+		reader->depth <= SLOT_REQUESTS;
 }
 
 /* Memory of a slot, made on first use; and nothing of old in flight. */
@@ -67,15 +67,15 @@ static void
 prepare_slot(SfReadSlot *slot)
 {
 	sf_io_use_memory();
-	if (slot->chunks[0].buf == NULL)
+	if (slot->requests[0].buf == NULL)
 	{
-		char	   *mem = sf_io_buffer_alloc(SEAT_CHUNKS * SF_READ_CHUNK_BYTES);
+		char	   *mem = sf_io_buffer_alloc(SLOT_REQUESTS * SF_READ_REQUEST_BYTES);
 
-		for (int i = 0; i < SEAT_CHUNKS; i++)
-			slot->chunks[i].buf = mem + i * SF_READ_CHUNK_BYTES;
+		for (int i = 0; i < SLOT_REQUESTS; i++)
+			slot->requests[i].buf = mem + i * SF_READ_REQUEST_BYTES;
 	}
-	for (int i = 0; i < SEAT_CHUNKS; i++)
-		if (slot->chunks[i].io.in_flight)
+	for (int i = 0; i < SLOT_REQUESTS; i++)
+		if (slot->requests[i].io.in_flight)
 			sf_io_reap_all();
 	slot->oldest = slot->busy = 0;
 }
@@ -83,7 +83,7 @@ prepare_slot(SfReadSlot *slot)
 static bool
 take_slot(SfReader *reader)
 {
-	for (SfReadSlot *slot = slots; slot < slots + SEATS; slot++)
+	for (SfReadSlot *slot = slots; slot < slots + SLOTS; slot++)
 	{
 		if (slot->owner != NULL)
 			continue;
@@ -109,7 +109,7 @@ sfi_read_leave_slot(SfReader *reader)
 void
 sfi_read_clear_slots(void)
 {
-	for (int i = 0; i < SEATS; i++)
+	for (int i = 0; i < SLOTS; i++)
 		slots[i].owner = NULL;
 }
 
@@ -177,10 +177,10 @@ sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 
 /* ---- the ring ---- */
 
-static SfReadChunk *
-oldest_chunk(SfReadSlot *slot)
+static SfReadRequest *
+oldest_request(SfReadSlot *slot)
 {
-	return slot->busy > 0 ? &slot->chunks[slot->oldest] : NULL;
+	return slot->busy > 0 ? &slot->requests[slot->oldest] : NULL;
 }
 
 /* Do requests go on by themselves, while the caller does other things? */
@@ -194,7 +194,7 @@ is_asynchronous(const SfReadJob *job)
 static int
 max_depth(const SfReadJob *job)
 {
-	return is_asynchronous(job) ? Min(sf_io_concurrency, SEAT_CHUNKS) : 1;
+	return is_asynchronous(job) ? Min(sf_io_concurrency, SLOT_REQUESTS) : 1;
 }
 
 static void
@@ -202,14 +202,14 @@ drop_oldest(SfReader *reader, const SfReadJob *job)
 {
 	SfReadSlot *slot = reader->slot;
 
-	slot->oldest = (slot->oldest + 1) % SEAT_CHUNKS;
+	slot->oldest = (slot->oldest + 1) % SLOT_REQUESTS;
 	slot->busy--;
 	reader->depth = Min(reader->depth * 2, max_depth(job));
 }
 
-/* Plan a chunk from the next unit on; false when there is none to be read now. */
+/* Plan a request from the next unit on; false when there is none to be read now. */
 static bool
-plan_next(SfReader *reader, SfReadJob *job, uint64 limit, SfReadChunk *chunk)
+plan_next(SfReader *reader, SfReadJob *job, uint64 limit, SfReadRequest *request)
 {
 	const SfUnit *unit = NULL;
 	uint32		n;
@@ -221,9 +221,9 @@ plan_next(SfReader *reader, SfReadJob *job, uint64 limit, SfReadChunk *chunk)
 	if (reader->next_unit >= limit || unit == NULL || !sfi_read_is_there(job, unit))
 		return false;
 	n = Min(n, limit - reader->next_unit);
-	sfi_read_plan_chunk(job, unit, reader->next_unit,
-						job->buffered ? Min(n, CACHED_CHUNK_UNITS) : n, chunk);
-	reader->next_unit += chunk->nunits;
+	sfi_read_plan_request(job, unit, reader->next_unit,
+						  job->buffered ? Min(n, CACHED_REQUEST_UNITS) : n, request);
+	reader->next_unit += request->nunits;
 	return true;
 }
 
@@ -232,16 +232,16 @@ static void
 fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
 {
 	SfReadSlot *slot = reader->slot;
-	uint64		limit = Min(SF_UNITS_OF(reader->end_offset), unit_no + SEAT_UNITS);
+	uint64		limit = Min(SF_UNITS_OF(reader->end_offset), unit_no + SLOT_UNITS);
 
 	while (slot->busy < reader->depth)
 	{
-		SfReadChunk *chunk = &slot->chunks[(slot->oldest + slot->busy) % SEAT_CHUNKS];
+		SfReadRequest *request = &slot->requests[(slot->oldest + slot->busy) % SLOT_REQUESTS];
 
-		if (!plan_next(reader, job, limit, chunk))
+		if (!plan_next(reader, job, limit, request))
 			break;
-		sfi_read_start_chunk(job, chunk);
-		chunk->may_reread = true;
+		sfi_read_start_request(job, request);
+		request->may_reread = true;
 		slot->busy++;
 	}
 }
@@ -252,31 +252,31 @@ ignore_finding(const char *what, int64 segment_offset, int64 len, const char *de
 {
 }
 
-/* Wait for a chunk; false when it could not be read, which is no error yet. */
+/* Wait for a request; false when it could not be read, which is no error yet. */
 static bool
-wait_chunk(SfReadJob *job, SfReadChunk *chunk)
+wait_request(SfReadJob *job, SfReadRequest *request)
 {
 	SfReadTarget quiet = {.found = ignore_finding};
 	SfReadJob	quiet_job = *job;
 
 	quiet_job.target = &quiet;
-	return sfi_read_wait_chunk(&quiet_job, chunk);
+	return sfi_read_wait_request(&quiet_job, request);
 }
 
 /*
- * Give the target what it wants of the oldest chunk, from unit_no on; returns
+ * Give the target what it wants of the oldest request, from unit_no on; returns
  * the next unit that it wants.
  */
 static uint64
-take_chunk(SfReader *reader, SfReadJob *job, SfReadChunk *chunk, uint64 unit_no)
+take_request(SfReader *reader, SfReadJob *job, SfReadRequest *request, uint64 unit_no)
 {
-	uint64		chunk_end = chunk->first_unit + chunk->nunits;
-	uint64		end = Min(chunk_end, SfReadTargetEnd(job->target));
+	uint64		request_end = request->first_unit + request->nunits;
+	uint64		end = Min(request_end, SfReadTargetEnd(job->target));
 
-	SF_ASSERT(unit_no >= chunk->first_unit && unit_no < end);
+	SF_ASSERT(unit_no >= request->first_unit && unit_no < end);
 	for (; unit_no < end; unit_no++)
-		sfi_read_deliver_unit(job, chunk, unit_no - chunk->first_unit);
-	if (sf_unit_start(chunk_end) <= job->target->offset + job->target->len)
+		sfi_read_deliver_unit(job, request, unit_no - request->first_unit);
+	if (sf_unit_start(request_end) <= job->target->offset + job->target->len)
 		drop_oldest(reader, job);
 	return unit_no;
 }
@@ -324,16 +324,16 @@ sfi_read_ahead(SfReader *reader, SfReadJob *job)
 		return false;
 	while (unit_no < end)
 	{
-		SfReadChunk *chunk;
+		SfReadRequest *request;
 
 		CHECK_FOR_INTERRUPTS();
 		fill_ring(reader, job, unit_no);
 		SF_ASSERT(slot_is_valid(reader));
-		chunk = oldest_chunk(reader->slot);
-		if (unit_no < (chunk != NULL ? chunk->first_unit : reader->next_unit))
+		request = oldest_request(reader->slot);
+		if (unit_no < (request != NULL ? request->first_unit : reader->next_unit))
 			sfi_read_deliver_hole(job, unit_no++);
-		else if (chunk != NULL && wait_chunk(job, chunk))
-			unit_no = take_chunk(reader, job, chunk, unit_no);
+		else if (request != NULL && wait_request(job, request))
+			unit_no = take_request(reader, job, request, unit_no);
 		else
 		{
 			read_rest(reader, job, unit_no);

@@ -7,7 +7,7 @@
  * units.c		the reading of a range of units, in one go
  * reader.c		readers: values that are read piece by piece
  * ahead.c		reading ahead for them
- * chunk.c		a request, the check of its units, their delivery
+ * request.c		a request, the check of its units, their delivery
  * damage.c		what is said of units that cannot be returned
  *
  *-------------------------------------------------------------------------
@@ -62,19 +62,19 @@ extern void sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *uni
 /* Read and check all units that a job's target touches. */
 extern void sfi_read_units(SfReadJob *job);
 
-/* ---- chunk.c: consecutive units that lie side by side, one request ---- */
+/* ---- request.c: consecutive units that lie side by side, one request ---- */
 
-#define SF_READ_CHUNK_BYTES		(1024 * 1024)
-#define SF_READ_CHUNK_UNITS		(SF_READ_CHUNK_BYTES / SF_UNIT_SIZE)
+#define SF_READ_REQUEST_BYTES		(1024 * 1024)
+#define SF_READ_REQUEST_UNITS		(SF_READ_REQUEST_BYTES / SF_UNIT_SIZE)
 
-typedef struct SfReadChunk
+typedef struct SfReadRequest
 {
 	SfIo		io;
-	char	   *buf;			/* SF_READ_CHUNK_BYTES, aligned */
+	char	   *buf;			/* SF_READ_REQUEST_BYTES, aligned */
 	char	   *data;			/* first byte of the first unit, in buf */
 	uint64		first_unit;		/* of the object */
 	uint32		nunits;
-	SfUnit		units[SF_READ_CHUNK_UNITS];
+	SfUnit		units[SF_READ_REQUEST_UNITS];
 	uint32		nsectors;
 	uint32		overlaid;		/* sectors that come from gather buffers */
 	bool		started;
@@ -82,31 +82,31 @@ typedef struct SfReadChunk
 	bool		may_reread;		/* the disk may know better than the buffer */
 	bool		writer_ended;	/* see wait_for_writer() */
 	uint32		checked;		/* a bit a unit: is what it should be */
-} SfReadChunk;
+} SfReadRequest;
 
 /* Is a unit, which is no hole, where data files are? */
 extern bool sfi_read_is_there(const SfReadJob *job, const SfUnit *unit);
 
-/* Make a chunk of the first of n units, which is there, and those that follow it. */
-extern void sfi_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
-								SfReadChunk *chunk);
+/* Make a request of the first of n units, which is there, and those that follow it. */
+extern void sfi_read_plan_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
+								  SfReadRequest *request);
 
-/* Do gather buffers hold any part of a chunk? */
-extern bool sfi_read_is_gathered(SfReadJob *job, const SfReadChunk *chunk);
+/* Do gather buffers hold any part of a request? */
+extern bool sfi_read_is_gathered(SfReadJob *job, const SfReadRequest *request);
 
-extern void sfi_read_start_chunk(SfReadJob *job, SfReadChunk *chunk);
+extern void sfi_read_start_request(SfReadJob *job, SfReadRequest *request);
 
 /* Wait for it.  False when it could not be read and the target was told so. */
-extern bool sfi_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk);
+extern bool sfi_read_wait_request(SfReadJob *job, SfReadRequest *request);
 
 /* For tests: what a page cache that is behind the disk gives. */
-extern void sfi_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk);
+extern void sfi_read_spoil_cached(SfReadJob *job, SfReadRequest *request);
 
 /*
- * Check a unit of a chunk that has arrived, once; decode it, and copy what the target
+ * Check a unit of a request that has arrived, once; decode it, and copy what the target
  * wants of it.  Nothing is copied when it does not match and the target was told so.
  */
-extern void sfi_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i);
+extern void sfi_read_deliver_unit(SfReadJob *job, SfReadRequest *request, uint32 i);
 
 /* The same for a unit that is a hole. */
 extern void sfi_read_deliver_hole(SfReadJob *job, uint64 unit_no);

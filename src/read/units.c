@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * units.c
- *	  Reading a range of units in one go: chunks of what lies side by side,
+ *	  Reading a range of units in one go: requests of what lies side by side,
  *	  several of them in flight.
  *
  *-------------------------------------------------------------------------
@@ -17,7 +17,7 @@
 #define UNITS_AT_ONCE		512
 #define MAX_SLOTS			16
 
-static SfReadChunk slots[MAX_SLOTS];
+static SfReadRequest slots[MAX_SLOTS];
 static int	nslots;
 
 /* Depth of the queue; the memory for it is made on first use. */
@@ -28,9 +28,9 @@ prepare_slots(void)
 
 	if (nslots < want)
 	{
-		char	   *mem = sf_io_buffer_alloc((Size) (want - nslots) * SF_READ_CHUNK_BYTES);
+		char	   *mem = sf_io_buffer_alloc((Size) (want - nslots) * SF_READ_REQUEST_BYTES);
 
-		for (; nslots < want; nslots++, mem += SF_READ_CHUNK_BYTES)
+		for (; nslots < want; nslots++, mem += SF_READ_REQUEST_BYTES)
 			slots[nslots].buf = mem;
 	}
 	/* an ERROR may have left some in flight in this transaction */
@@ -43,69 +43,69 @@ prepare_slots(void)
 /* ---- straight into the result ---- */
 
 static bool
-is_raw(const SfReadChunk *chunk)
+is_raw(const SfReadRequest *request)
 {
-	for (uint32 i = 0; i < chunk->nunits; i++)
-		if (!sf_transform_is_raw(&chunk->units[i]))
+	for (uint32 i = 0; i < request->nunits; i++)
+		if (!sf_transform_is_raw(&request->units[i]))
 			return false;
 	return true;
 }
 
 /*
- * Is a chunk wanted whole, as it is stored, and in the page cache's hands?  Then
+ * Is a request wanted whole, as it is stored, and in the page cache's hands?  Then
  * it is read straight into the result.
  */
 static bool
-goes_straight(SfReadJob *job, SfReadChunk *chunk)
+goes_straight(SfReadJob *job, SfReadRequest *request)
 {
 	SfReadTarget *target = job->target;
-	uint64		start = sf_unit_start(chunk->first_unit);
-	uint64		end = Min(sf_unit_start(chunk->first_unit + chunk->nunits), job->length_bytes);
+	uint64		start = sf_unit_start(request->first_unit);
+	uint64		end = Min(sf_unit_start(request->first_unit + request->nunits), job->length_bytes);
 
 	if (!job->buffered || target->dst == NULL || start < target->offset ||
-		end > target->offset + target->len || !is_raw(chunk))
+		end > target->offset + target->len || !is_raw(request))
 		return false;
 	SF_ASSERT(start < end);
-	chunk->data = target->dst + (start - target->offset);
-	chunk->io.len_bytes = end - start;
+	request->data = target->dst + (start - target->offset);
+	request->io.len_bytes = end - start;
 	return true;
 }
 
 /*
- * Read a chunk into the result and check it there.  False when something does
+ * Read a request into the result and check it there.  False when something does
  * not match or is still in gather buffers: then it goes the usual way.
  */
 static bool
-read_straight(SfReadJob *job, SfReadChunk *chunk)
+read_straight(SfReadJob *job, SfReadRequest *request)
 {
 	const char *bytes;
 
-	if (!goes_straight(job, chunk) || sfi_read_is_gathered(job, chunk))
+	if (!goes_straight(job, request) || sfi_read_is_gathered(job, request))
 		return false;
-	chunk->io.files = job->files;
-	chunk->io.segment_offset = chunk->units[0].start * SF_SECTOR_SIZE;
-	chunk->io.buf = chunk->data;
-	chunk->io.is_write = chunk->io.durable = false;
-	sf_io_read_cached(&chunk->io);
-	sfi_read_spoil_cached(job, chunk);
+	request->io.files = job->files;
+	request->io.segment_offset = request->units[0].start * SF_SECTOR_SIZE;
+	request->io.buf = request->data;
+	request->io.is_write = request->io.durable = false;
+	sf_io_read_cached(&request->io);
+	sfi_read_spoil_cached(job, request);
 	job->stats->direct_read_ops++;
-	job->stats->direct_read_bytes += chunk->io.len_bytes;
-	bytes = chunk->data;
-	for (uint32 i = 0; i < chunk->nunits; i++, bytes += SF_UNIT_SIZE)
-		if (sf_format_checksum(bytes, chunk->units[i].stored_bytes, job->seed) !=
-			chunk->units[i].checksum)
+	job->stats->direct_read_bytes += request->io.len_bytes;
+	bytes = request->data;
+	for (uint32 i = 0; i < request->nunits; i++, bytes += SF_UNIT_SIZE)
+		if (sf_format_checksum(bytes, request->units[i].stored_bytes, job->seed) !=
+			request->units[i].checksum)
 			return false;
 	return true;
 }
 
 /* ---- the usual way ---- */
 
-/* Check and deliver the units of a chunk that has arrived. */
+/* Check and deliver the units of a request that has arrived. */
 static void
-take_chunk(SfReadJob *job, SfReadChunk *chunk)
+take_request(SfReadJob *job, SfReadRequest *request)
 {
-	for (uint32 i = 0; i < chunk->nunits; i++)
-		sfi_read_deliver_unit(job, chunk, i);
+	for (uint32 i = 0; i < request->nunits; i++)
+		sfi_read_deliver_unit(job, request, i);
 }
 
 /* Can a unit be read at all?  If not, it has been dealt with. */
@@ -126,12 +126,12 @@ is_readable(SfReadJob *job, uint64 unit_no, const SfUnit *unit)
 }
 
 /*
- * Take the next chunk off the list of units [*next, n); false when there is
+ * Take the next request off the list of units [*next, n); false when there is
  * none any more.
  */
 static bool
-next_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n, uint32 *next,
-		   SfReadChunk *chunk)
+next_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n, uint32 *next,
+			 SfReadRequest *request)
 {
 	uint32		i = *next;
 
@@ -140,8 +140,8 @@ next_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n, uin
 	*next = i;
 	if (i == n)
 		return false;
-	sfi_read_plan_chunk(job, &units[i], first_unit + i, n - i, chunk);
-	*next += chunk->nunits;
+	sfi_read_plan_request(job, &units[i], first_unit + i, n - i, request);
+	*next += request->nunits;
 	return true;
 }
 
@@ -159,22 +159,22 @@ read_window(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n)
 	{
 		while (busy < depth)
 		{
-			SfReadChunk *chunk = &slots[(oldest + busy) % depth];
+			SfReadRequest *request = &slots[(oldest + busy) % depth];
 
 			CHECK_FOR_INTERRUPTS();
 
-			SF_ASSERT(!chunk->io.in_flight);
-			if (!next_chunk(job, units, first_unit, n, &next, chunk))
+			SF_ASSERT(!request->io.in_flight);
+			if (!next_request(job, units, first_unit, n, &next, request))
 				break;
-			if (busy == 0 && read_straight(job, chunk))
+			if (busy == 0 && read_straight(job, request))
 				continue;
-			sfi_read_start_chunk(job, chunk);
+			sfi_read_start_request(job, request);
 			busy++;
 		}
 		if (busy == 0)
 			break;
-		if (sfi_read_wait_chunk(job, &slots[oldest]))
-			take_chunk(job, &slots[oldest]);
+		if (sfi_read_wait_request(job, &slots[oldest]))
+			take_request(job, &slots[oldest]);
 		SF_ASSERT(busy > 0 && busy <= depth && depth <= nslots);
 		oldest = (oldest + 1) % depth;
 		busy--;

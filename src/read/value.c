@@ -238,7 +238,7 @@ read_whole(struct varlena *datum, Size header)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("securefile value of " INT64_FORMAT " bytes is too long to be returned whole", len),
 				 errdetail("A whole value may be at most 1 GB."),
-				 errhint("Read it in pieces, with substring() or securefile_chunks(). "
+				 errhint("Read it in pieces, with substring() or securefile_requests(). "
 						 "For a digest use securefile_digest().")));
 	}
 	result = palloc(header + len);

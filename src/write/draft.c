@@ -14,7 +14,7 @@
 #include "transform/transform.h"
 #include "write/write_internal.h"
 
-/* as much as makes a piece that is worth a write of its own */
+/* as much as makes an extent that is worth a write of its own */
 #define UNITS_AT_ONCE	(SF_GATHER_EARLY_SECTORS / SF_UNIT_SECTORS)
 
 struct SfDraft

@@ -4,14 +4,14 @@
  *	  The write gather cache (SecureFiles paper, "write gather cache").
  *
  * Two buffers a backend: one fills while the other is in flight, and a long
- * piece of the one that fills is in flight already.  A buffer is a list of
- * pieces, each a contiguous range of sectors of one segment, laid out so that
+ * extent of the one that fills is in flight already.  A buffer is a list of
+ * extents, each a contiguous range of sectors of one segment, laid out so that
  * blocks of the segment are aligned blocks of the buffer.  Values of one
- * transaction follow one another in a piece, whatever their sizes.
+ * transaction follow one another in an extent, whatever their sizes.
  *
- * G1	a piece starts on a block;
- * G2	no block is in two pieces: a partly filled tail block moves along to the
- *		piece that continues it (carry_tail);
+ * G1	an extent starts on a block;
+ * G2	no block is in two extents: a partly filled tail block moves along to the
+ *		extent that continues it (carry_tail);
  * G3	a partly filled block is written only by a flush after which the arena
  *		goes on with the next block.
  *
@@ -31,10 +31,10 @@
 #include "utils/memutils.h"
 #include "write/write_internal.h"
 
-#define MAX_PIECES		64
+#define MAX_EXTENTS		64
 #define MAX_CARRIED		8		/* tail blocks that go on in the next buffer */
 
-typedef struct Piece
+typedef struct Extent
 {
 	SfSegment  *seg;			/* this transaction's copy */
 	uint64		start;			/* first sector, of a whole block */
@@ -44,16 +44,16 @@ typedef struct Piece
 								 * more */
 	bool		logged;			/* it is in WAL, if it has to be */
 	SfIo		io;
-} Piece;
+} Extent;
 
 typedef struct GatherBuffer
 {
 	char	   *mem;
 	Size		size;
 	uint32		fill;			/* bytes; a multiple of a block */
-	int			npieces;
-	bool		started;		/* the writes of all pieces have been started */
-	Piece		pieces[MAX_PIECES];
+	int			nextents;
+	bool		started;		/* the writes of all extents have been started */
+	Extent		extents[MAX_EXTENTS];
 } GatherBuffer;
 
 /* A data file that this transaction wrote to and has not made durable. */
@@ -77,7 +77,7 @@ static DirtyFile *dirty;		/* in the transaction's memory */
 static int	ndirty;
 static int	dirty_size;
 
-#define PieceEnd(p)			((p)->start + (p)->nsectors)
+#define ExtentEnd(p)			((p)->start + (p)->nsectors)
 #define BLOCK_ROUND_UP(n)	(((n) + SF_BLOCK_SIZE - 1) / SF_BLOCK_SIZE * SF_BLOCK_SIZE)
 
 /*
@@ -112,12 +112,12 @@ require_undamaged(void)
 /* ---- flushing ---- */
 
 static void
-note_dirty(Piece *piece)
+note_dirty(Extent *extent)
 {
-	uint64		file_no = piece->start / SF_FILE_SECTORS;
+	uint64		file_no = extent->start / SF_FILE_SECTORS;
 
 	for (int i = 0; i < ndirty; i++)
-		if (dirty[i].file_no == file_no && dirty[i].seg == piece->seg)
+		if (dirty[i].file_no == file_no && dirty[i].seg == extent->seg)
 			return;
 	if (ndirty == dirty_size)
 	{
@@ -126,7 +126,7 @@ note_dirty(Piece *piece)
 			? MemoryContextAlloc(sfi_write_context(), dirty_size * sizeof(DirtyFile))
 			: repalloc(dirty, dirty_size * sizeof(DirtyFile));
 	}
-	dirty[ndirty++] = (DirtyFile) {piece->seg, file_no};
+	dirty[ndirty++] = (DirtyFile) {extent->seg, file_no};
 }
 
 /* Is the column's data to pass through the page cache when written? */
@@ -140,38 +140,38 @@ write_buffered(SfSegment *seg)
 
 #ifdef SF_ASSERTIONS
 static bool
-share_block(const Piece *a, const Piece *b)
+share_block(const Extent *a, const Extent *b)
 {
 	return a->nsectors > 0 && b->nsectors > 0 &&
-		a->start < TYPEALIGN(SF_BLOCK_SECTORS, PieceEnd(b)) &&
-		b->start < TYPEALIGN(SF_BLOCK_SECTORS, PieceEnd(a)) &&
+		a->start < TYPEALIGN(SF_BLOCK_SECTORS, ExtentEnd(b)) &&
+		b->start < TYPEALIGN(SF_BLOCK_SECTORS, ExtentEnd(a)) &&
 		SfStorageEquals(a->seg->storage, b->seg->storage);
 }
 
-/* A piece that is begun or written.  Goes through all pieces, so not for each unit. */
+/* An extent that is begun or written.  Goes through all extents, so not for each unit. */
 static void
-check_piece(const GatherBuffer *buf, const Piece *piece)
+check_extent(const GatherBuffer *buf, const Extent *extent)
 {
-	uint32		padded = BLOCK_ROUND_UP(piece->nsectors * SF_SECTOR_SIZE);
+	uint32		padded = BLOCK_ROUND_UP(extent->nsectors * SF_SECTOR_SIZE);
 
-	SF_INVARIANT(G1, piece->start % SF_BLOCK_SECTORS == 0);
-	SF_ASSERT(piece->offset % SF_BLOCK_SIZE == 0 && piece->offset + padded <= buf->size);
+	SF_INVARIANT(G1, extent->start % SF_BLOCK_SECTORS == 0);
+	SF_ASSERT(extent->offset % SF_BLOCK_SIZE == 0 && extent->offset + padded <= buf->size);
 	for (int b = 0; b < 2; b++)
-		for (int i = 0; i < buffers[b].npieces; i++)
-			SF_INVARIANT(G2, &buffers[b].pieces[i] == piece ||
-						 !share_block(&buffers[b].pieces[i], piece));
+		for (int i = 0; i < buffers[b].nextents; i++)
+			SF_INVARIANT(G2, &buffers[b].extents[i] == extent ||
+						 !share_block(&buffers[b].extents[i], extent));
 }
 
-/* The buffer is being written: nothing more goes to a block that one of its pieces fills in part. */
+/* The buffer is being written: nothing more goes to a block that one of its extents fills in part. */
 static void
 check_tails(const GatherBuffer *buf)
 {
-	for (int i = 0; i < buf->npieces; i++)
-		SF_INVARIANT(G3, buf->pieces[i].nsectors % SF_BLOCK_SECTORS == 0 ||
-					 !sfi_arena_goes_on(buf->pieces[i].seg, PieceEnd(&buf->pieces[i])));
+	for (int i = 0; i < buf->nextents; i++)
+		SF_INVARIANT(G3, buf->extents[i].nsectors % SF_BLOCK_SECTORS == 0 ||
+					 !sfi_arena_goes_on(buf->extents[i].seg, ExtentEnd(&buf->extents[i])));
 }
 #else
-#define check_piece(buf, piece)		((void) 0)
+#define check_extent(buf, extent)		((void) 0)
 #define check_tails(buf)			((void) 0)
 #endif
 
@@ -180,52 +180,52 @@ gather_is_valid(void)
 {
 	const GatherBuffer *buf = &buffers[current];
 
-	return buf->npieces >= 0 && buf->npieces < MAX_PIECES && buf->fill <= buf->size &&
-		buf->fill % SF_BLOCK_SIZE == 0 && (buf->npieces > 0 || buf->fill == 0) &&
-		(buf->npieces == 0 || buf->pieces[buf->npieces - 1].offset < buf->size);
+	return buf->nextents >= 0 && buf->nextents < MAX_EXTENTS && buf->fill <= buf->size &&
+		buf->fill % SF_BLOCK_SIZE == 0 && (buf->nextents > 0 || buf->fill == 0) &&
+		(buf->nextents == 0 || buf->extents[buf->nextents - 1].offset < buf->size);
 }
 
 /* ---- writing ---- */
 
-/* Start the write of one piece; what is behind its end in the last block is
+/* Start the write of one extent; what is behind its end in the last block is
  * zeros. */
 static void
-start_piece(GatherBuffer *buf, Piece *piece, bool durable)
+start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 {
-	uint32		len = piece->nsectors * SF_SECTOR_SIZE;
+	uint32		len = extent->nsectors * SF_SECTOR_SIZE;
 	uint32		padded = BLOCK_ROUND_UP(len);
-	SfStatCounters *stats = sf_stats_local(piece->seg->table_oid, piece->seg->attnum);
+	SfStatCounters *stats = sf_stats_local(extent->seg->table_oid, extent->seg->attnum);
 
-	SF_ASSERT(len > 0 && !piece->started);
-	check_piece(buf, piece);
-	memset(buf->mem + piece->offset + len, 0, padded - len);
-	piece->io.files = sf_io_open(piece->seg->storage, write_buffered(piece->seg));
-	piece->io.segment_offset = piece->start * SF_SECTOR_SIZE;
-	piece->io.buf = buf->mem + piece->offset;
-	piece->io.len_bytes = padded;
-	piece->io.is_write = true;
-	piece->io.durable = durable;
+	SF_ASSERT(len > 0 && !extent->started);
+	check_extent(buf, extent);
+	memset(buf->mem + extent->offset + len, 0, padded - len);
+	extent->io.files = sf_io_open(extent->seg->storage, write_buffered(extent->seg));
+	extent->io.segment_offset = extent->start * SF_SECTOR_SIZE;
+	extent->io.buf = buf->mem + extent->offset;
+	extent->io.len_bytes = padded;
+	extent->io.is_write = true;
+	extent->io.durable = durable;
 	if (!durable)
-		note_dirty(piece);
-	piece->started = true;
-	sf_io_start(&piece->io);
+		note_dirty(extent);
+	extent->started = true;
+	sf_io_start(&extent->io);
 	stats->flushes++;
 	stats->nontransformed_flushes++;
 	stats->direct_write_bytes += padded;
 	stats->direct_write_ops++;
 }
 
-/* Empty the pieces of storage that is not there any more. */
+/* Empty the extents of storage that is not there any more. */
 static void
-drop_gone_pieces(GatherBuffer *buf)
+drop_gone_extents(GatherBuffer *buf)
 {
-	for (int i = 0; i < buf->npieces; i++)
+	for (int i = 0; i < buf->nextents; i++)
 	{
-		if (buf->pieces[i].nsectors == 0 || sf_space_is_usable(buf->pieces[i].seg))
+		if (buf->extents[i].nsectors == 0 || sf_space_is_usable(buf->extents[i].seg))
 			continue;
-		if (buf->pieces[i].started)
+		if (buf->extents[i].started)
 			sf_io_reap_all();
-		buf->pieces[i].nsectors = 0;
+		buf->extents[i].nsectors = 0;
 	}
 }
 
@@ -235,48 +235,48 @@ start_buffer(GatherBuffer *buf, bool durable)
 	if (buf->started)
 		return;
 	begin_undivided();
-	drop_gone_pieces(buf);
+	drop_gone_extents(buf);
 	buf->started = true;
-	for (int i = 0; i < buf->npieces; i++)
-		if (buf->pieces[i].nsectors > 0 && !buf->pieces[i].started)
-			start_piece(buf, &buf->pieces[i], durable);
+	for (int i = 0; i < buf->nextents; i++)
+		if (buf->extents[i].nsectors > 0 && !buf->extents[i].started)
+			start_extent(buf, &buf->extents[i], durable);
 	end_undivided();
 }
 
 static void
-wait_piece(Piece *piece)
+wait_extent(Extent *extent)
 {
-	if (piece->nsectors == 0)
+	if (extent->nsectors == 0)
 		return;
-	SF_ASSERT(piece->started);
-	sf_io_wait(&piece->io);
-	sf_stats_local(piece->seg->table_oid, piece->seg->attnum)->ioreap_time_us +=
+	SF_ASSERT(extent->started);
+	sf_io_wait(&extent->io);
+	sf_stats_local(extent->seg->table_oid, extent->seg->attnum)->ioreap_time_us +=
 		sf_io_take_counts().reap_us;
 }
 
 static void
-log_piece(GatherBuffer *buf, Piece *piece)
+log_extent(GatherBuffer *buf, Extent *extent)
 {
-	SF_ASSERT(piece->started || piece->nsectors == 0);
-	if (!piece->logged && piece->seg->logged_data && piece->nsectors > 0)
-		sf_space_log_data(piece->seg, piece->start, buf->mem + piece->offset,
-						  piece->nsectors);
-	piece->logged = true;
+	SF_ASSERT(extent->started || extent->nsectors == 0);
+	if (!extent->logged && extent->seg->logged_data && extent->nsectors > 0)
+		sf_space_log_data(extent->seg, extent->start, buf->mem + extent->offset,
+						  extent->nsectors);
+	extent->logged = true;
 }
 
 /*
- * Wait for the pieces of a buffer, one after the other, and put the bytes of
+ * Wait for the extents of a buffer, one after the other, and put the bytes of
  * logging columns into WAL while the next ones are still in flight.
  */
 static void
 complete_buffer(GatherBuffer *buf)
 {
 	begin_undivided();
-	drop_gone_pieces(buf);
-	for (int i = 0; i < buf->npieces; i++)
+	drop_gone_extents(buf);
+	for (int i = 0; i < buf->nextents; i++)
 	{
-		wait_piece(&buf->pieces[i]);
-		log_piece(buf, &buf->pieces[i]);
+		wait_extent(&buf->extents[i]);
+		log_extent(buf, &buf->extents[i]);
 	}
 	end_undivided();
 }
@@ -285,10 +285,10 @@ complete_buffer(GatherBuffer *buf)
 static void
 recycle_buffer(GatherBuffer *buf)
 {
-	SF_ASSERT(buf->started || buf->npieces == 0);
+	SF_ASSERT(buf->started || buf->nextents == 0);
 	complete_buffer(buf);
 	buf->fill = 0;
-	buf->npieces = 0;
+	buf->nextents = 0;
 	buf->started = false;
 }
 
@@ -312,31 +312,31 @@ allocate_buffers(void)
 	}
 }
 
-static Piece *
-last_piece(GatherBuffer *buf)
+static Extent *
+last_extent(GatherBuffer *buf)
 {
-	return buf->npieces == 0 ? NULL : &buf->pieces[buf->npieces - 1];
+	return buf->nextents == 0 ? NULL : &buf->extents[buf->nextents - 1];
 }
 
-/* The piece of a buffer that ends in the middle of a block at that sector. */
-static Piece *
+/* The extent of a buffer that ends in the middle of a block at that sector. */
+static Extent *
 find_open_tail(GatherBuffer *buf, const SfSegment *seg, uint64 sector)
 {
 	if (sector % SF_BLOCK_SECTORS == 0)
 		return NULL;
-	for (int i = 0; i < buf->npieces; i++)
-		if (PieceEnd(&buf->pieces[i]) == sector &&
-			SfStorageEquals(buf->pieces[i].seg->storage, seg->storage))
-			return &buf->pieces[i];
+	for (int i = 0; i < buf->nextents; i++)
+		if (ExtentEnd(&buf->extents[i]) == sector &&
+			SfStorageEquals(buf->extents[i].seg->storage, seg->storage))
+			return &buf->extents[i];
 	return NULL;
 }
 
 /*
- * Move the partly filled tail block of a piece to the start of another piece,
+ * Move the partly filled tail block of an extent to the start of another extent,
  * which continues it (G2).
  */
 static void
-carry_tail(GatherBuffer *from_buf, Piece *from, GatherBuffer *to_buf, Piece *to)
+carry_tail(GatherBuffer *from_buf, Extent *from, GatherBuffer *to_buf, Extent *to)
 {
 	uint32		n = from->nsectors % SF_BLOCK_SECTORS;
 
@@ -350,34 +350,34 @@ carry_tail(GatherBuffer *from_buf, Piece *from, GatherBuffer *to_buf, Piece *to)
 }
 
 /*
- * Begin a piece of the current buffer at a sector.  If that is in a block that
- * a piece of from_buf has begun, the piece takes the block over.
+ * Begin an extent of the current buffer at a sector.  If that is in a block that
+ * an extent of from_buf has begun, the extent takes the block over.
  */
-static Piece *
-begin_piece(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
+static Extent *
+begin_extent(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 {
 	GatherBuffer *buf = &buffers[current];
-	Piece	   *tail = find_open_tail(from_buf, seg, sector);
-	Piece	   *piece = &buf->pieces[buf->npieces++];
+	Extent	   *tail = find_open_tail(from_buf, seg, sector);
+	Extent	   *extent = &buf->extents[buf->nextents++];
 
-	SF_ASSERT(!from_buf->started && buf->npieces <= MAX_PIECES);
-	piece->seg = seg;
-	piece->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS + (SF_BREAKS(g1) ? 1 : 0);
-	piece->nsectors = 0;
-	piece->offset = buf->fill;
-	piece->started = piece->logged = false;
+	SF_ASSERT(!from_buf->started && buf->nextents <= MAX_EXTENTS);
+	extent->seg = seg;
+	extent->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS + (SF_BREAKS(g1) ? 1 : 0);
+	extent->nsectors = 0;
+	extent->offset = buf->fill;
+	extent->started = extent->logged = false;
 	if (tail != NULL)
-		carry_tail(from_buf, tail, buf, piece);
-	check_piece(buf, piece);
-	SF_ASSERT(PieceEnd(piece) == sector);
-	return piece;
+		carry_tail(from_buf, tail, buf, extent);
+	check_extent(buf, extent);
+	SF_ASSERT(ExtentEnd(extent) == sector);
+	return extent;
 }
 
 /* Does the buffer take nsectors more at that place? */
 static bool
 has_room(GatherBuffer *buf, uint32 nsectors)
 {
-	return buf->npieces < MAX_PIECES - 1 &&
+	return buf->nextents < MAX_EXTENTS - 1 &&
 		buf->fill < sf_write_gather_bytes() &&
 		buf->fill + SF_BLOCK_SIZE + nsectors * SF_SECTOR_SIZE <= buf->size;
 }
@@ -399,45 +399,45 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 	sf_io_use_memory();
 	recycle_buffer(next);
 	current = 1 - current;
-	for (int i = full->npieces - 1; i >= 0; i--)
+	for (int i = full->nextents - 1; i >= 0; i--)
 	{
-		Piece	   *piece = &full->pieces[i];
-		bool		wanted = PieceEnd(piece) == start_sector &&
-		SfStorageEquals(piece->seg->storage, seg->storage);
+		Extent	   *extent = &full->extents[i];
+		bool		wanted = ExtentEnd(extent) == start_sector &&
+		SfStorageEquals(extent->seg->storage, seg->storage);
 
-		if (piece->nsectors % SF_BLOCK_SECTORS == 0 ||
-			!(wanted || sfi_arena_goes_on(piece->seg, PieceEnd(piece))))
+		if (extent->nsectors % SF_BLOCK_SECTORS == 0 ||
+			!(wanted || sfi_arena_goes_on(extent->seg, ExtentEnd(extent))))
 			continue;
-		if (next->npieces >= MAX_CARRIED && !wanted)
+		if (next->nextents >= MAX_CARRIED && !wanted)
 		{
-			sfi_arena_skip_partial_block(piece->seg, PieceEnd(piece));
+			sfi_arena_skip_partial_block(extent->seg, ExtentEnd(extent));
 			continue;
 		}
-		begin_piece(full, piece->seg, PieceEnd(piece));
+		begin_extent(full, extent->seg, ExtentEnd(extent));
 		next->fill += SF_BLOCK_SIZE;
 	}
 	start_buffer(full, false);
 	check_tails(full);
 }
 
-/* Does a piece go on with those sectors?  No piece crosses a map page. */
+/* Does an extent go on with those sectors?  No extent crosses a map page. */
 static bool
-goes_on(const Piece *piece, const SfSegment *seg, uint64 start_sector, uint32 nsectors)
+goes_on(const Extent *extent, const SfSegment *seg, uint64 start_sector, uint32 nsectors)
 {
-	return PieceEnd(piece) == start_sector &&
-		piece->start / SF_MAP_SECTORS == (start_sector + nsectors - 1) / SF_MAP_SECTORS &&
-		SfStorageEquals(piece->seg->storage, seg->storage);
+	return ExtentEnd(extent) == start_sector &&
+		extent->start / SF_MAP_SECTORS == (start_sector + nsectors - 1) / SF_MAP_SECTORS &&
+		SfStorageEquals(extent->seg->storage, seg->storage);
 }
 
-/* Write a piece that has become long, while more comes. */
+/* Write an extent that has become long, while more comes. */
 static void
-write_early(GatherBuffer *buf, Piece *piece)
+write_early(GatherBuffer *buf, Extent *extent)
 {
 	begin_undivided();
-	if (sf_space_is_usable(piece->seg))
-		start_piece(buf, piece, false);
+	if (sf_space_is_usable(extent->seg))
+		start_extent(buf, extent, false);
 	else
-		piece->nsectors = 0;
+		extent->nsectors = 0;
 	end_undivided();
 }
 
@@ -445,28 +445,28 @@ void
 sfi_gather_start_early(void)
 {
 	GatherBuffer *buf = &buffers[current];
-	Piece	   *piece = last_piece(buf);
+	Extent	   *extent = last_extent(buf);
 
-	SF_ASSERT(piece != NULL && gather_is_valid());
-	if (piece->started || piece->nsectors < SF_GATHER_EARLY_SECTORS ||
-		piece->nsectors % SF_BLOCK_SECTORS != 0)
+	SF_ASSERT(extent != NULL && gather_is_valid());
+	if (extent->started || extent->nsectors < SF_GATHER_EARLY_SECTORS ||
+		extent->nsectors % SF_BLOCK_SECTORS != 0)
 		return;
 	SF_FAULT(flush_before_write);
-	write_early(buf, piece);
+	write_early(buf, extent);
 }
 
 /*
- * Same, for a piece that ends in the middle of a block: the piece that goes on
+ * Same, for an extent that ends in the middle of a block: the extent that goes on
  * at start_sector takes that block along.
  */
-static Piece *
-write_early_but_tail(GatherBuffer *buf, Piece *piece, SfSegment *seg, uint64 start_sector)
+static Extent *
+write_early_but_tail(GatherBuffer *buf, Extent *extent, SfSegment *seg, uint64 start_sector)
 {
-	Piece	   *next;
+	Extent	   *next;
 
 	SF_FAULT(flush_before_write);
-	next = begin_piece(buf, seg, start_sector);
-	write_early(buf, piece);
+	next = begin_extent(buf, seg, start_sector);
+	write_early(buf, extent);
 	return next;
 }
 
@@ -474,7 +474,7 @@ char *
 sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 {
 	GatherBuffer *buf = &buffers[current];
-	Piece	   *piece;
+	Extent	   *extent;
 	char	   *dst;
 
 	SF_ASSERT(nsectors > 0);
@@ -490,16 +490,16 @@ sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 		switch_buffers(seg, start_sector);
 		buf = &buffers[current];
 	}
-	piece = last_piece(buf);
-	if (piece == NULL || piece->started || !goes_on(piece, seg, start_sector, nsectors))
-		piece = begin_piece(buf, seg, start_sector);
-	else if (piece->nsectors >= SF_GATHER_EARLY_SECTORS)
-		piece = write_early_but_tail(buf, piece, seg, start_sector);
-	SF_ASSERT(PieceEnd(piece) == start_sector);
-	dst = buf->mem + piece->offset + (Size) piece->nsectors * SF_SECTOR_SIZE;
-	piece->nsectors += nsectors;
-	buf->fill = piece->offset + BLOCK_ROUND_UP(piece->nsectors * SF_SECTOR_SIZE);
-	SF_ASSERT(!piece->started && gather_is_valid());
+	extent = last_extent(buf);
+	if (extent == NULL || extent->started || !goes_on(extent, seg, start_sector, nsectors))
+		extent = begin_extent(buf, seg, start_sector);
+	else if (extent->nsectors >= SF_GATHER_EARLY_SECTORS)
+		extent = write_early_but_tail(buf, extent, seg, start_sector);
+	SF_ASSERT(ExtentEnd(extent) == start_sector);
+	dst = buf->mem + extent->offset + (Size) extent->nsectors * SF_SECTOR_SIZE;
+	extent->nsectors += nsectors;
+	buf->fill = extent->offset + BLOCK_ROUND_UP(extent->nsectors * SF_SECTOR_SIZE);
+	SF_ASSERT(!extent->started && gather_is_valid());
 	return dst;
 }
 
@@ -509,7 +509,7 @@ sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 static bool
 single_write(void)
 {
-	return ndirty == 0 && buffers[current].npieces == 1 && !buffers[current].started;
+	return ndirty == 0 && buffers[current].nextents == 1 && !buffers[current].started;
 }
 
 static void
@@ -533,9 +533,9 @@ log_in_flight(GatherBuffer *buf)
 {
 	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
 	begin_undivided();
-	drop_gone_pieces(buf);
-	for (int i = 0; i < buf->npieces; i++)
-		log_piece(buf, &buf->pieces[i]);
+	drop_gone_extents(buf);
+	for (int i = 0; i < buf->nextents; i++)
+		log_extent(buf, &buf->extents[i]);
 	end_undivided();
 	SF_FAULT(commit_data_in_flight);
 }
@@ -548,7 +548,7 @@ sfi_gather_flush_all(bool durable)
 
 	require_undamaged();
 	SF_FAULT(flush_before_write);
-	if (buf->npieces > 0)
+	if (buf->nextents > 0)
 		start_buffer(buf, durable && single_write());
 	complete_buffer(other);
 	if (durable)
@@ -566,8 +566,8 @@ sfi_gather_flush_all(bool durable)
 static bool
 is_in_flight(const GatherBuffer *buf)
 {
-	for (int i = 0; i < buf->npieces; i++)
-		if (buf->pieces[i].started && buf->pieces[i].io.in_flight)
+	for (int i = 0; i < buf->nextents; i++)
+		if (buf->extents[i].started && buf->extents[i].io.in_flight)
 			return true;
 	return false;
 }
@@ -581,7 +581,7 @@ sfi_gather_reset(void)
 
 		SF_INVARIANT(rule_1, !is_in_flight(buf));
 		buf->fill = 0;
-		buf->npieces = 0;
+		buf->nextents = 0;
 		buf->started = false;
 	}
 	dirty = NULL;
@@ -589,18 +589,18 @@ sfi_gather_reset(void)
 	damaged = false;
 }
 
-/* Copy what one piece holds of the range; returns how many sectors. */
+/* Copy what one extent holds of the range; returns how many sectors. */
 static uint32
-overlay_piece(GatherBuffer *buf, Piece *piece, uint64 start, uint32 nsectors, char *dst)
+overlay_extent(GatherBuffer *buf, Extent *extent, uint64 start, uint32 nsectors, char *dst)
 {
-	uint64		from = Max(start, piece->start);
-	uint64		to = Min(start + nsectors, PieceEnd(piece));
+	uint64		from = Max(start, extent->start);
+	uint64		to = Min(start + nsectors, ExtentEnd(extent));
 
 	if (from >= to)
 		return 0;
 	if (dst != NULL)
 		memcpy(dst + (from - start) * SF_SECTOR_SIZE,
-			   buf->mem + piece->offset + (from - piece->start) * SF_SECTOR_SIZE,
+			   buf->mem + extent->offset + (from - extent->start) * SF_SECTOR_SIZE,
 			   (to - from) * SF_SECTOR_SIZE);
 	return to - from;
 }
@@ -611,16 +611,16 @@ sf_write_overlay(SfStorage storage, uint64 start_sector, uint32 nsectors, char *
 	uint32		copied = 0;
 
 	for (int b = 0; b < 2; b++)
-		for (int i = 0; i < buffers[b].npieces; i++)
-			if (SfStorageEquals(buffers[b].pieces[i].seg->storage, storage))
-				copied += overlay_piece(&buffers[b], &buffers[b].pieces[i], start_sector,
-										nsectors, dst);
+		for (int i = 0; i < buffers[b].nextents; i++)
+			if (SfStorageEquals(buffers[b].extents[i].seg->storage, storage))
+				copied += overlay_extent(&buffers[b], &buffers[b].extents[i], start_sector,
+										 nsectors, dst);
 	return copied;
 }
 
 void
 sf_write_flush(void)
 {
-	if (buffers[0].npieces + buffers[1].npieces > 0)
+	if (buffers[0].nextents + buffers[1].nextents > 0)
 		sfi_gather_flush_all(false);
 }

@@ -5,7 +5,7 @@
  *
  * draft.c		a version in the making: units placed, checksummed, mapped
  * arena.c		where the next unit goes: lent regions of this backend
- * gather.c		the write gather cache: two buffers, pieces, flushes
+ * gather.c		the write gather cache: two buffers, extents, flushes
  * owner.c		which object is whose: placed, confirmed, freed; savepoints
  * objects.c	objects of this transaction that are not plain
  * plain.c		states of objects of which there is nothing else to know
@@ -83,7 +83,7 @@ extern void sfi_arena_end(bool commit, bool logged);
 extern char *sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors);
 
 /*
- * If what was reserved last has become a long piece that ends with a block,
+ * If what was reserved last has become a long extent that ends with a block,
  * start its write.
  */
 extern void sfi_gather_start_early(void);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * chunk.c
+ * request.c
  *	  Units that lie side by side become one request; every unit is checked,
  *	  and goes with one copy to where it is wanted.
  *
@@ -9,7 +9,7 @@
  *
  * What the own transaction has not written out yet is laid over what comes from
  * disk: before the request is made, for perhaps none is needed, and again when
- * it has arrived.  Of a chunk that arrives in a later call than it was started
+ * it has arrived.  Of a request that arrives in a later call than it was started
  * in, some of it may have been written out in between: not in the gather
  * buffers any more, and not on disk yet when the disk was read.  The check
  * tells, and then it is read again.
@@ -48,11 +48,11 @@ sfi_read_is_there(const SfReadJob *job, const SfUnit *unit)
 	return unit->stored_bytes != 0 && unit_end(unit) <= job->total_sectors;
 }
 
-/* Block-aligned surroundings of a chunk: the first block, and behind the last. */
+/* Block-aligned surroundings of a request: the first block, and behind the last. */
 static uint64
-first_block(const SfReadChunk *chunk)
+first_block(const SfReadRequest *request)
 {
-	return chunk->units[0].start / SF_BLOCK_SECTORS;
+	return request->units[0].start / SF_BLOCK_SECTORS;
 }
 
 static uint64
@@ -61,115 +61,115 @@ end_block(uint64 end_sector)
 	return (end_sector + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
 }
 
-/* Does a unit lie right behind a chunk, and can it be read with it? */
+/* Does a unit lie right behind a request, and can it be read with it? */
 static bool
-continues(const SfReadJob *job, const SfReadChunk *chunk, const SfUnit *unit)
+continues(const SfReadJob *job, const SfReadRequest *request, const SfUnit *unit)
 {
-	return unit->start == unit_end(&chunk->units[chunk->nunits - 1]) &&
-		unit->start / SF_FILE_SECTORS == chunk->units[0].start / SF_FILE_SECTORS &&
+	return unit->start == unit_end(&request->units[request->nunits - 1]) &&
+		unit->start / SF_FILE_SECTORS == request->units[0].start / SF_FILE_SECTORS &&
 		sfi_read_is_there(job, unit) &&
-		(end_block(unit_end(unit)) - first_block(chunk)) * SF_BLOCK_SIZE <= SF_READ_CHUNK_BYTES;
+		(end_block(unit_end(unit)) - first_block(request)) * SF_BLOCK_SIZE <= SF_READ_REQUEST_BYTES;
 }
 
 void
-sfi_read_plan_chunk(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
-					SfReadChunk *chunk)
+sfi_read_plan_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
+					  SfReadRequest *request)
 {
 	SF_ASSERT(n > 0 && units[0].start != SF_HOLE && sfi_read_is_there(job, &units[0]));
-	chunk->first_unit = first_unit;
-	chunk->units[0] = units[0];
-	chunk->nunits = 1;
-	while (chunk->nunits < Min(n, SF_READ_CHUNK_UNITS) &&
-		   continues(job, chunk, &units[chunk->nunits]))
+	request->first_unit = first_unit;
+	request->units[0] = units[0];
+	request->nunits = 1;
+	while (request->nunits < Min(n, SF_READ_REQUEST_UNITS) &&
+		   continues(job, request, &units[request->nunits]))
 	{
-		chunk->units[chunk->nunits] = units[chunk->nunits];
-		chunk->nunits++;
+		request->units[request->nunits] = units[request->nunits];
+		request->nunits++;
 	}
-	chunk->nsectors = unit_end(&chunk->units[chunk->nunits - 1]) - chunk->units[0].start;
+	request->nsectors = unit_end(&request->units[request->nunits - 1]) - request->units[0].start;
 }
 
 /* ---- requests ---- */
 
 /* Its units lie side by side, and their blocks find room in its buffer. */
 static bool
-chunk_is_valid(const SfReadChunk *chunk)
+request_is_valid(const SfReadRequest *request)
 {
-	uint64		end = chunk->units[0].start;
+	uint64		end = request->units[0].start;
 
-	if (chunk->nunits == 0 || chunk->nunits > SF_READ_CHUNK_UNITS || chunk->overlaid > chunk->nsectors)
+	if (request->nunits == 0 || request->nunits > SF_READ_REQUEST_UNITS || request->overlaid > request->nsectors)
 		return false;
-	for (uint32 i = 0; i < chunk->nunits; i++)
+	for (uint32 i = 0; i < request->nunits; i++)
 	{
-		if (chunk->units[i].start != end)
+		if (request->units[i].start != end)
 			return false;
-		end = unit_end(&chunk->units[i]);
+		end = unit_end(&request->units[i]);
 	}
-	return end == chunk->units[0].start + chunk->nsectors &&
-		(end_block(end) - first_block(chunk)) * SF_BLOCK_SIZE <= SF_READ_CHUNK_BYTES;
+	return end == request->units[0].start + request->nsectors &&
+		(end_block(end) - first_block(request)) * SF_BLOCK_SIZE <= SF_READ_REQUEST_BYTES;
 }
 
-/* Lay what gather buffers hold of a chunk over it; returns how many sectors. */
+/* Lay what gather buffers hold of a request over it; returns how many sectors. */
 static uint32
-lay_over(SfReadJob *job, const SfReadChunk *chunk, char *data)
+lay_over(SfReadJob *job, const SfReadRequest *request, char *data)
 {
-	return overlay(job->seg->storage, chunk->units[0].start, chunk->nsectors, data);
+	return overlay(job->seg->storage, request->units[0].start, request->nsectors, data);
 }
 
 bool
-sfi_read_is_gathered(SfReadJob *job, const SfReadChunk *chunk)
+sfi_read_is_gathered(SfReadJob *job, const SfReadRequest *request)
 {
-	return lay_over(job, chunk, NULL) > 0;
+	return lay_over(job, request, NULL) > 0;
 }
 
-/* Make a request for the block-aligned surroundings of a chunk. */
+/* Make a request for the block-aligned surroundings of a request. */
 void
-sfi_read_start_chunk(SfReadJob *job, SfReadChunk *chunk)
+sfi_read_start_request(SfReadJob *job, SfReadRequest *request)
 {
-	uint64		first = first_block(chunk);
-	uint64		end = end_block(chunk->units[0].start + chunk->nsectors);
+	uint64		first = first_block(request);
+	uint64		end = end_block(request->units[0].start + request->nsectors);
 
-	SF_ASSERT(!chunk->io.in_flight);
-	chunk->data = chunk->buf + (chunk->units[0].start - first * SF_BLOCK_SECTORS) * SF_SECTOR_SIZE;
-	chunk->arrived = chunk->started = chunk->writer_ended = false;
-	chunk->checked = 0;
-	chunk->overlaid = lay_over(job, chunk, chunk->data);
-	SF_ASSERT(chunk_is_valid(chunk));
-	if (chunk->overlaid == chunk->nsectors)
+	SF_ASSERT(!request->io.in_flight);
+	request->data = request->buf + (request->units[0].start - first * SF_BLOCK_SECTORS) * SF_SECTOR_SIZE;
+	request->arrived = request->started = request->writer_ended = false;
+	request->checked = 0;
+	request->overlaid = lay_over(job, request, request->data);
+	SF_ASSERT(request_is_valid(request));
+	if (request->overlaid == request->nsectors)
 		return;
-	chunk->io.files = job->files;
-	chunk->io.segment_offset = first * SF_BLOCK_SIZE;
-	chunk->io.buf = chunk->buf;
-	chunk->io.len_bytes = (end - first) * SF_BLOCK_SIZE;
-	chunk->io.is_write = chunk->io.durable = false;
-	sf_io_start(&chunk->io);
-	chunk->started = true;
-	chunk->may_reread = job->buffered;
+	request->io.files = job->files;
+	request->io.segment_offset = first * SF_BLOCK_SIZE;
+	request->io.buf = request->buf;
+	request->io.len_bytes = (end - first) * SF_BLOCK_SIZE;
+	request->io.is_write = request->io.durable = false;
+	sf_io_start(&request->io);
+	request->started = true;
+	request->may_reread = job->buffered;
 	job->stats->direct_read_ops++;
-	job->stats->direct_read_bytes += chunk->io.len_bytes;
+	job->stats->direct_read_bytes += request->io.len_bytes;
 }
 
 void
-sfi_read_spoil_cached(SfReadJob *job, SfReadChunk *chunk)
+sfi_read_spoil_cached(SfReadJob *job, SfReadRequest *request)
 {
 	if (job->buffered && SF_FAULT_IO(read_stale) != SF_FAULT_NONE)
-		chunk->data[0] ^= 1;
+		request->data[0] ^= 1;
 }
 
-/* Wait for the request of a chunk; in a check, an error is a finding. */
+/* Wait for the request of a request; in a check, an error is a finding. */
 static bool
-wait_request(SfReadJob *job, SfReadChunk *chunk)
+wait_request(SfReadJob *job, SfReadRequest *request)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool ok = true;
 
 	if (job->target->found == NULL)
 	{
-		sf_io_wait(&chunk->io);
+		sf_io_wait(&request->io);
 		return true;
 	}
 	PG_TRY();
 	{
-		sf_io_wait(&chunk->io);
+		sf_io_wait(&request->io);
 	}
 	PG_CATCH();
 	{
@@ -178,8 +178,8 @@ wait_request(SfReadJob *job, SfReadChunk *chunk)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
-		job->target->found("unreadable", chunk->units[0].start * SF_SECTOR_SIZE,
-						   (int64) chunk->nsectors * SF_SECTOR_SIZE, error->message,
+		job->target->found("unreadable", request->units[0].start * SF_SECTOR_SIZE,
+						   (int64) request->nsectors * SF_SECTOR_SIZE, error->message,
 						   job->target->arg);
 		FreeErrorData(error);
 		ok = false;
@@ -189,37 +189,37 @@ wait_request(SfReadJob *job, SfReadChunk *chunk)
 }
 
 bool
-sfi_read_wait_chunk(SfReadJob *job, SfReadChunk *chunk)
+sfi_read_wait_request(SfReadJob *job, SfReadRequest *request)
 {
-	SF_ASSERT(chunk_is_valid(chunk));
-	SF_ASSERT(chunk->started || chunk->overlaid == chunk->nsectors);
-	if (chunk->arrived || !chunk->started)
+	SF_ASSERT(request_is_valid(request));
+	SF_ASSERT(request->started || request->overlaid == request->nsectors);
+	if (request->arrived || !request->started)
 		return true;
 	/* what it was started with may have been closed since */
-	chunk->io.files = job->files;
-	if (!wait_request(job, chunk))
+	request->io.files = job->files;
+	if (!wait_request(job, request))
 		return false;
 	job->stats->ioreap_time_us += sf_io_take_counts().reap_us;
-	sfi_read_spoil_cached(job, chunk);
-	if (chunk->overlaid > 0)
-		(void) lay_over(job, chunk, chunk->data);
-	chunk->arrived = true;
+	sfi_read_spoil_cached(job, request);
+	if (request->overlaid > 0)
+		(void) lay_over(job, request, request->data);
+	request->arrived = true;
 	return true;
 }
 
 /*
  * The page cache can be behind a direct write; the disk is the truth.  Reads
- * the chunk again directly, into the same buffer.
+ * the request again directly, into the same buffer.
  */
 static void
-reread_directly(SfReadJob *job, SfReadChunk *chunk)
+reread_directly(SfReadJob *job, SfReadRequest *request)
 {
-	SF_ASSERT(chunk->started && chunk->arrived && !chunk->io.in_flight);
-	chunk->io.files = sf_io_open(job->seg->storage, false);
-	sf_io_start(&chunk->io);
-	sf_io_wait(&chunk->io);
-	if (chunk->overlaid > 0)
-		(void) lay_over(job, chunk, chunk->data);
+	SF_ASSERT(request->started && request->arrived && !request->io.in_flight);
+	request->io.files = sf_io_open(job->seg->storage, false);
+	sf_io_start(&request->io);
+	sf_io_wait(&request->io);
+	if (request->overlaid > 0)
+		(void) lay_over(job, request, request->data);
 }
 
 /* ---- checking ---- */
@@ -244,42 +244,42 @@ wait_for_writer(bool *ended)
 	return true;
 }
 
-/* Is reading a chunk once more worth it? */
+/* Is reading a request once more worth it? */
 static bool
-may_be_better(SfReadChunk *chunk)
+may_be_better(SfReadRequest *request)
 {
-	if (!chunk->started)
+	if (!request->started)
 		return false;
-	SF_ASSERT(chunk->arrived);
-	if (chunk->may_reread)
+	SF_ASSERT(request->arrived);
+	if (request->may_reread)
 	{
-		chunk->may_reread = false;
+		request->may_reread = false;
 		return true;
 	}
-	return wait_for_writer(&chunk->writer_ended);
+	return wait_for_writer(&request->writer_ended);
 }
 
 /* The stored bytes of a unit, checked; NULL when they do not match and the target was told so. */
 static const char *
-checked_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
+checked_unit(SfReadJob *job, SfReadRequest *request, uint32 i)
 {
-	const SfUnit *unit = &chunk->units[i];
-	const char *bytes = chunk->data + (unit->start - chunk->units[0].start) * SF_SECTOR_SIZE;
+	const SfUnit *unit = &request->units[i];
+	const char *bytes = request->data + (unit->start - request->units[0].start) * SF_SECTOR_SIZE;
 	uint64		found;
 
-	SF_ASSERT(i < chunk->nunits && (chunk->arrived || !chunk->started));
-	if (chunk->checked & (1u << i))
+	SF_ASSERT(i < request->nunits && (request->arrived || !request->started));
+	if (request->checked & (1u << i))
 		return bytes;
 	while ((found = sf_format_checksum(bytes, unit->stored_bytes, job->seed)) != unit->checksum)
 	{
-		if (!may_be_better(chunk))
+		if (!may_be_better(request))
 		{
-			sfi_read_report_mismatch(job, chunk->first_unit + i, unit, found);
+			sfi_read_report_mismatch(job, request->first_unit + i, unit, found);
 			return NULL;
 		}
-		reread_directly(job, chunk);
+		reread_directly(job, request);
 	}
-	chunk->checked |= 1u << i;
+	request->checked |= 1u << i;
 	return bytes;
 }
 
@@ -324,11 +324,11 @@ decode_unit(SfReadJob *job, uint64 unit_no, const SfUnit *unit, const char *stor
 }
 
 void
-sfi_read_deliver_unit(SfReadJob *job, SfReadChunk *chunk, uint32 i)
+sfi_read_deliver_unit(SfReadJob *job, SfReadRequest *request, uint32 i)
 {
-	uint64		unit_no = chunk->first_unit + i;
-	const SfUnit *unit = &chunk->units[i];
-	const char *stored = checked_unit(job, chunk, i);
+	uint64		unit_no = request->first_unit + i;
+	const SfUnit *unit = &request->units[i];
+	const char *stored = checked_unit(job, request, i);
 	Wanted		wanted = wanted_of(job, unit_no);
 
 	if (stored == NULL || wanted.len == 0)
