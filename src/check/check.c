@@ -67,7 +67,7 @@ open_segment(SfCheck *check, void *arg)
 static void
 check_file_size(SfCheck *check)
 {
-	uint64		want = check->header.total_sectors * SF_SECTOR_SIZE;
+	uint64		want = sf_sectors_to_bytes(check->header.total_sectors);
 	uint64		found = sf_io_files_size(check->seg->storage);
 
 	if (found < want)

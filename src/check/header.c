@@ -18,7 +18,7 @@
 static uint64
 end_of_files(SfCheck *check)
 {
-	return sf_io_files_size(check->seg->storage) / SF_BLOCK_SIZE * SF_BLOCK_SECTORS;
+	return sf_blocks_to_sectors(sf_io_files_size(check->seg->storage) / SF_BLOCK_SIZE);
 }
 
 /* The end as values have it: where a genuine locator leads there is an end behind. */
@@ -58,9 +58,9 @@ end_of_maps(SfPageWalk *walk, uint64 total, uint64 in_files)
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	uint64		end = 0;
 
-	for (uint64 map = total / SF_MAP_SECTORS; SF_MAP_PAGE(map) < walk->nblocks; map++)
+	for (uint64 map = sf_map_of(total); SF_MAP_PAGE(map) < walk->nblocks; map++)
 	{
-		uint64		first = map * SF_MAP_SECTORS;
+		uint64		first = sf_map_start(map);
 		uint32		at = Max(total, first) - first;
 
 		if (shows_use(walk, map, &at, read) && first + at < in_files)
@@ -86,7 +86,7 @@ sfi_check_find_end(SfPageWalk *walk)
 	end = Max(end_of_values(check, in_files), end_of_maps(walk, total, in_files));
 	if (end <= total)
 		return;
-	end = (end + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS * SF_MAP_SECTORS;
+	end = sf_map_start(sf_maps_of(end));
 	check->total_sectors = check->hidden ? in_files : Min(end, in_files);
 }
 

@@ -86,10 +86,10 @@ securefile_maintain(PG_FUNCTION_ARGS)
 
 	values[0] = Int64GetDatum(sum.entries_seen);
 	values[1] = Int64GetDatum(sum.entries_resolved);
-	values[2] = Int64GetDatum(sum.sectors_freed * SF_SECTOR_SIZE);
+	values[2] = Int64GetDatum(sf_sectors_to_bytes(sum.sectors_freed));
 	values[3] = Int64GetDatum(sum.pages_freed);
-	values[4] = Int64GetDatum(sum.sectors_grown * SF_SECTOR_SIZE);
-	values[5] = Int64GetDatum(sum.sectors_cut * SF_SECTOR_SIZE);
+	values[4] = Int64GetDatum(sf_sectors_to_bytes(sum.sectors_grown));
+	values[5] = Int64GetDatum(sf_sectors_to_bytes(sum.sectors_cut));
 	values[6] = FullTransactionIdGetDatum(sum.oldest_unresolved);
 	nulls[6] = !FullTransactionIdIsValid(sum.oldest_unresolved);
 	values[7] = Int32GetDatum(sf_space_sweep(&kept));

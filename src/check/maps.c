@@ -184,7 +184,7 @@ check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 	}
 	report_free_but_doomed(walk, first, map->used, planes.doomed);
 	if (is_old && check->hidden && !check->moving)
-		report_distrusted(walk, first / SF_MAP_SECTORS);
+		report_distrusted(walk, sf_map_of(first));
 	for (uint32 b = 0; b < sizeof(map->used) && !check->moving; b++)
 	{
 		uint8		lost = map->used[b] & ~(planes.owned[b] | planes.named[b]);
@@ -213,7 +213,7 @@ may_be_taken(const SfCheckPage *read)
 static void
 check_unused(SfPageWalk *walk, SfCheckPage *read)
 {
-	uint64		map = (walk->check->total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
+	uint64		map = sf_maps_of(walk->check->total_sectors);
 
 	for (; SF_MAP_PAGE(map) < walk->npages; map++)
 	{
@@ -242,7 +242,7 @@ sfi_check_map(SfPageWalk *walk)
 	report_doomed_twice(walk);
 	for (uint64 first = 0; first < total; first += SF_MAP_SECTORS)
 	{
-		uint32		map = first / SF_MAP_SECTORS;
+		uint32		map = sf_map_of(first);
 
 		if (sfi_check_read(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), SF_PAGE_MAP, read))
 			check_page(walk, first, &read->u.map);

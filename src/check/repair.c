@@ -107,7 +107,7 @@ free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const SfCheckPlanes
 	for (uint32 i = 0; i < SF_MAP_SECTORS / 8; i++)
 		free[i] &= ~planes->owned[i] & to_be_freed(walk, planes->named[i], planes->doomed[i]);
 	for (; sfi_check_next_run(free, true, SF_MAP_SECTORS, &at, &n); at += n)
-		add_entry(entries, (uint64) map * SF_MAP_SECTORS + at, n);
+		add_entry(entries, sf_map_start(map) + at, n);
 }
 
 /* Asked in ascending order. */
@@ -133,7 +133,7 @@ repair_maps(SfPageWalk *walk)
 	sfi_check_rewind_planes(walk);
 	for (uint64 first = 0; first < walk->check->total_sectors; first += SF_MAP_SECTORS)
 	{
-		uint32		map = first / SF_MAP_SECTORS;
+		uint32		map = sf_map_of(first);
 
 		sfi_check_fill_planes(walk, first, &planes);
 		for (int i = 0; i < SF_MAP_SECTORS / 8; i++)

@@ -67,8 +67,8 @@ sfi_check_report(SfCheck *check, const char *action, const char *finding, ItemPo
 	if (nsectors == 0)
 		sfi_check_report_bytes(check, action, finding, tid, -1, -1, buf);
 	else
-		sfi_check_report_bytes(check, action, finding, tid, sector * SF_SECTOR_SIZE,
-							   nsectors * SF_SECTOR_SIZE, buf);
+		sfi_check_report_bytes(check, action, finding, tid, sf_sectors_to_bytes(sector),
+							   sf_sectors_to_bytes(nsectors), buf);
 }
 
 void

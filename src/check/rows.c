@@ -206,7 +206,7 @@ check_sectors(SfCheck *check)
 		if (run->start + run->count > total)
 			sfi_check_report(check, SF_REPAIR_NONE, "bad locator", &run->tid, run->start, run->count,
 							 "the data files end at byte " UINT64_FORMAT,
-							 total * SF_SECTOR_SIZE);
+							 sf_sectors_to_bytes(total));
 		if (before != NULL && run->start < before->start + before->count)
 			report_twice(check, run, before);
 		if (before == NULL ||

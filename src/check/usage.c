@@ -146,7 +146,7 @@ fill_segment(SfSegment *seg, Datum *values, bool *nulls)
 	values[1] = ObjectIdGetDatum(seg->relid);
 	values[2] = CStringGetTextDatum(sf_io_files_pattern(seg->storage));
 	values[3] = CStringGetTextDatum(seg->logged_data ? "logging" : "filesystem_like_logging");
-	values[5] = Int64GetDatum(header.total_sectors * SF_SECTOR_SIZE);
+	values[5] = Int64GetDatum(sf_sectors_to_bytes(header.total_sectors));
 	nulls[1] = nulls[2] = nulls[5] = false;
 	relation_close(rel, AccessShareLock);
 }

@@ -146,7 +146,7 @@ report_vacuum(Relation rel, const SfMaintain *stats)
 					RelationGetRelationName(rel),
 					(unsigned long long) stats->entries_resolved,
 					(unsigned long long) stats->entries_seen,
-					(unsigned long long) stats->sectors_freed * SF_SECTOR_SIZE)));
+					(unsigned long long) sf_sectors_to_bytes(stats->sectors_freed))));
 }
 
 /*

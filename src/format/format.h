@@ -45,10 +45,96 @@
 #define SF_FILE_SIZE			((uint64_t) 1024 * 1024 * 1024)
 #define SF_FILE_SECTORS			(SF_FILE_SIZE / SF_SECTOR_SIZE)
 
-#define SF_BYTES_TO_SECTORS(n)	(((uint64_t) (n) + SF_SECTOR_SIZE - 1) / SF_SECTOR_SIZE)
-#define SF_UNITS_OF(n)			(((uint64_t) (n) + SF_UNIT_SIZE - 1) / SF_UNIT_SIZE)
+/* one space-map page has the bits of this many (16 MB) */
+#define SF_MAP_SECTORS			32768
+#define SF_MAP_BLOCKS			(SF_MAP_SECTORS / SF_BLOCK_SECTORS)
 
-/* Units of a value: which one has a byte, where one begins, how long one is. */
+/*
+ * Arithmetic of the five numbers that count space: bytes, sectors, blocks and
+ * space maps of a segment, units of a value.  "_of" with one sector, block or
+ * byte is where it lies, rounded down; "bytes_to", "blocks_of", "maps_of" and
+ * "units_of" are how many there are room for all, rounded up.
+ */
+static inline uint64_t
+sf_bytes_to_sectors(uint64_t nbytes)
+{
+	return (nbytes + SF_SECTOR_SIZE - 1) / SF_SECTOR_SIZE;
+}
+
+static inline uint64_t
+sf_sectors_to_bytes(uint64_t nsectors)
+{
+	return nsectors * SF_SECTOR_SIZE;
+}
+
+static inline uint64_t
+sf_blocks_to_sectors(uint64_t nblocks)
+{
+	return nblocks * SF_BLOCK_SECTORS;
+}
+
+static inline uint64_t
+sf_block_of(uint64_t sector)
+{
+	return sector / SF_BLOCK_SECTORS;
+}
+
+static inline uint64_t
+sf_blocks_of(uint64_t nsectors)
+{
+	return (nsectors + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
+}
+
+/* The first sector of a block, at or after the given one. */
+static inline uint64_t
+sf_round_up_block(uint64_t sector)
+{
+	return sf_blocks_to_sectors(sf_blocks_of(sector));
+}
+
+static inline uint64_t
+sf_map_of(uint64_t sector)
+{
+	return sector / SF_MAP_SECTORS;
+}
+
+static inline uint64_t
+sf_map_of_block(uint64_t block)
+{
+	return block / SF_MAP_BLOCKS;
+}
+
+static inline bool
+sf_same_map(uint64_t sector, uint64_t other)
+{
+	return sf_map_of(sector) == sf_map_of(other);
+}
+
+/* The first sector, or block, that a space map is about. */
+static inline uint64_t
+sf_map_start(uint64_t map)
+{
+	return map * SF_MAP_SECTORS;
+}
+
+static inline uint64_t
+sf_map_first_block(uint64_t map)
+{
+	return map * SF_MAP_BLOCKS;
+}
+
+static inline uint64_t
+sf_maps_of(uint64_t nsectors)
+{
+	return (nsectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
+}
+
+static inline uint64_t
+sf_units_of(uint64_t length_bytes)
+{
+	return (length_bytes + SF_UNIT_SIZE - 1) / SF_UNIT_SIZE;
+}
+
 static inline uint64_t
 sf_unit_of(uint64_t object_offset)
 {
@@ -61,13 +147,13 @@ sf_unit_start(uint64_t unit_no)
 	return unit_no * SF_UNIT_SIZE;
 }
 
-/* 0: it lies behind the end */
+/* Bytes of the value that a unit has; 0: it lies behind the end. */
 static inline uint32_t
 sf_unit_plain_bytes(uint64_t length_bytes, uint64_t unit_no)
 {
 	uint64_t	left;
 
-	if (unit_no >= SF_UNITS_OF(length_bytes))
+	if (unit_no >= sf_units_of(length_bytes))
 		return 0;
 	left = length_bytes - sf_unit_start(unit_no);
 	return left < SF_UNIT_SIZE ? (uint32_t) left : SF_UNIT_SIZE;
@@ -239,7 +325,7 @@ typedef struct SfUnit
 static inline uint32_t
 sf_unit_sectors(const SfUnit *unit)
 {
-	return SF_BYTES_TO_SECTORS(unit->stored_bytes);
+	return sf_bytes_to_sectors(unit->stored_bytes);
 }
 
 /*
@@ -433,8 +519,6 @@ extern const char *sf_format_header_more_problem(const SfHeader *header, const v
  *	 24		512		lent plane: a bit a block, lent to a backend; not logged
  *	 536	4096	used plane: a bit a sector, in use or pending
  */
-#define SF_MAP_SECTORS			32768
-#define SF_MAP_BLOCKS			(SF_MAP_SECTORS / SF_BLOCK_SECTORS)
 
 typedef struct SfMap
 {

@@ -105,7 +105,7 @@ static bool
 is_continued(const SfRun *last, uint64_t start)
 {
 	return last->start + last->nsectors == start &&
-		last->start / SF_MAP_SECTORS == start / SF_MAP_SECTORS;
+		sf_same_map(last->start, start);
 }
 
 void
@@ -147,7 +147,7 @@ runs_problem(const SfLocator *loc, uint64_t *sectors)
 static const char *
 raw_units_problem(const SfLocator *loc, uint64_t sectors)
 {
-	if (sectors != SF_BYTES_TO_SECTORS(loc->length_bytes))
+	if (sectors != sf_bytes_to_sectors(loc->length_bytes))
 		return "runs of the unit map do not add up to the length";
 	for (uint32_t i = 0; i + 1 < loc->nruns; i++)
 		if (get_run(loc, i).nsectors % SF_UNIT_SECTORS != 0)
@@ -313,7 +313,7 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	loc->object_id = GET(uint64_t, data + 16);
 	loc->length_bytes = GET(uint64_t, data + 24);
 	loc->incarnation = GET(uint64_t, data + 32);
-	loc->nunits = SF_UNITS_OF(loc->length_bytes);
+	loc->nunits = sf_units_of(loc->length_bytes);
 	loc->nruns = GET(uint16_t, data + 44);
 	loc->encoded = data;
 	loc->tagged_bytes = len - SF_LOCATOR_MAC_SIZE;

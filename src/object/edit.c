@@ -542,7 +542,7 @@ sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 	uint8	   *data = (uint8 *) VARDATA(datum);
 	Size		len;
 
-	SF_ASSERT(SF_UNITS_OF(length_bytes) == edit->nunits && length_bytes > 0);
+	SF_ASSERT(sf_units_of(length_bytes) == edit->nunits && length_bytes > 0);
 	loc.length_bytes = length_bytes;
 	loc.nunits = edit->nunits;
 	len = encode_flat(edit, &loc, data);

@@ -10,7 +10,7 @@
  * is read once and checked once, however small the pieces are.  As the reader
  * goes on, the ring grows from one request to all of the slot's.
  *
- * Seats are few, in static memory, and their buffers are never given back; so
+ * Slots are few, in static memory, and their buffers are never given back; so
  * they can be left at any time, with requests in flight.  Whoever takes the
  * slot next waits for those.
  *
@@ -232,7 +232,7 @@ static void
 fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
 {
 	SfReadSlot *slot = reader->slot;
-	uint64		limit = Min(SF_UNITS_OF(reader->end_offset), unit_no + SLOT_UNITS);
+	uint64		limit = Min(sf_units_of(reader->end_offset), unit_no + SLOT_UNITS);
 
 	while (slot->busy < reader->depth)
 	{

@@ -28,7 +28,7 @@ report_left_behind(SfReadJob *job, const SfUnit *unit)
 				 errmsg("data of a securefile value is not on this server"),
 				 errdetail_internal("%s", detail),
 				 errhint("Store the value again, or delete its row; securefile_check() lists such values.")));
-	job->target->found("data left behind", unit->start * SF_SECTOR_SIZE, unit->stored_bytes,
+	job->target->found("data left behind", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
 					   detail, job->target->arg);
 	return true;
 }
@@ -43,13 +43,13 @@ sfi_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uin
 	SfRun		run = {unit->start, sf_unit_sectors(unit)};
 	char	   *detail = psprintf("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
 								  ": expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
-								  unit_no, unit->start * SF_SECTOR_SIZE, unit->checksum, found);
+								  unit_no, sf_sectors_to_bytes(unit->start), unit->checksum, found);
 
 	if (job->target->found != NULL && report_left_behind(job, unit))
 		return;
 	if (job->target->found != NULL)
 	{
-		job->target->found("checksum mismatch", unit->start * SF_SECTOR_SIZE,
+		job->target->found("checksum mismatch", sf_sectors_to_bytes(unit->start),
 						   unit->stored_bytes, detail, job->target->arg);
 		return;
 	}
@@ -79,7 +79,7 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
 		return;
 	if (job->target->found != NULL)
 	{
-		job->target->found("unreadable", unit->start * SF_SECTOR_SIZE, unit->stored_bytes,
+		job->target->found("unreadable", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
 						   "The unit lies beyond the end of the segment.", job->target->arg);
 		return;
 	}
@@ -89,7 +89,7 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
 				 errmsg("securefile value lies beyond the end of its segment"),
 				 errdetail("Segment offset " UINT64_FORMAT "; the segment is expected to end at "
 						   UINT64_FORMAT ", but has space in use there.",
-						   unit->start * SF_SECTOR_SIZE, job->total_sectors * SF_SECTOR_SIZE),
+						   sf_sectors_to_bytes(unit->start), sf_sectors_to_bytes(job->total_sectors)),
 				 errhint("Run securefile_check() on the column.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -107,6 +107,6 @@ sfi_read_report_undecodable(uint64 unit_no, const SfUnit *unit)
 			 errmsg("securefile value cannot be decoded"),
 			 errdetail("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
 					   " has codec %u and %u stored bytes.",
-					   unit_no, unit->start * SF_SECTOR_SIZE, unit->flags, unit->stored_bytes),
+					   unit_no, sf_sectors_to_bytes(unit->start), unit->flags, unit->stored_bytes),
 			 errhint("Run securefile_check() on the column.")));
 }

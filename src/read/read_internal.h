@@ -35,7 +35,7 @@ typedef struct SfReadTarget
 } SfReadTarget;
 
 #define SfReadTargetFirst(t)	sf_unit_of((t)->offset)
-#define SfReadTargetEnd(t)		SF_UNITS_OF((t)->offset + (t)->len)
+#define SfReadTargetEnd(t)		sf_units_of((t)->offset + (t)->len)
 
 /* One call: what is read from where to where. */
 typedef struct SfReadJob

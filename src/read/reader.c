@@ -105,7 +105,7 @@ static bool
 is_cached(SfReader *reader, SfReadJob *job, int64 until)
 {
 	uint64		first = SfReadTargetFirst(job->target);
-	uint64		step = (SF_UNITS_OF(until) - first) / SAMPLES;
+	uint64		step = (sf_units_of(until) - first) / SAMPLES;
 	int			cached = 0;
 	int			asked = 0;
 
@@ -118,7 +118,7 @@ is_cached(SfReader *reader, SfReadJob *job, int64 until)
 		if (unit == NULL || unit->start == SF_HOLE || !sfi_read_is_there(job, unit))
 			continue;
 		asked++;
-		cached += sf_io_is_cached(job->files, unit->start * SF_SECTOR_SIZE);
+		cached += sf_io_is_cached(job->files, sf_sectors_to_bytes(unit->start));
 	}
 	return cached >= asked * 3 / 4;
 }

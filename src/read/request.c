@@ -52,13 +52,13 @@ sfi_read_is_there(const SfReadJob *job, const SfUnit *unit)
 static uint64
 first_block(const SfReadRequest *request)
 {
-	return request->units[0].start / SF_BLOCK_SECTORS;
+	return sf_block_of(request->units[0].start);
 }
 
 static uint64
 end_block(uint64 end_sector)
 {
-	return (end_sector + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
+	return sf_blocks_of(end_sector);
 }
 
 /* Does a unit lie right behind a request, and can it be read with it? */
@@ -129,7 +129,7 @@ sfi_read_start_request(SfReadJob *job, SfReadRequest *request)
 	uint64		end = end_block(request->units[0].start + request->nsectors);
 
 	SF_ASSERT(!request->io.in_flight);
-	request->data = request->buf + (request->units[0].start - first * SF_BLOCK_SECTORS) * SF_SECTOR_SIZE;
+	request->data = request->buf + sf_sectors_to_bytes(request->units[0].start - sf_blocks_to_sectors(first));
 	request->arrived = request->started = request->writer_ended = false;
 	request->checked = 0;
 	request->overlaid = lay_over(job, request, request->data);
@@ -178,8 +178,8 @@ wait_request(SfReadJob *job, SfReadRequest *request)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
-		job->target->found("unreadable", request->units[0].start * SF_SECTOR_SIZE,
-						   (int64) request->nsectors * SF_SECTOR_SIZE, error->message,
+		job->target->found("unreadable", sf_sectors_to_bytes(request->units[0].start),
+						   sf_sectors_to_bytes(request->nsectors), error->message,
 						   job->target->arg);
 		FreeErrorData(error);
 		ok = false;
@@ -264,7 +264,7 @@ static const char *
 checked_unit(SfReadJob *job, SfReadRequest *request, uint32 i)
 {
 	const SfUnit *unit = &request->units[i];
-	const char *bytes = request->data + (unit->start - request->units[0].start) * SF_SECTOR_SIZE;
+	const char *bytes = request->data + sf_sectors_to_bytes(unit->start - request->units[0].start);
 	uint64		found;
 
 	SF_ASSERT(i < request->nunits && (request->arrived || !request->started));

@@ -83,7 +83,7 @@ read_straight(SfReadJob *job, SfReadRequest *request)
 	if (!goes_straight(job, request) || sfi_read_is_gathered(job, request))
 		return false;
 	request->io.files = job->files;
-	request->io.segment_offset = request->units[0].start * SF_SECTOR_SIZE;
+	request->io.segment_offset = sf_sectors_to_bytes(request->units[0].start);
 	request->io.buf = request->data;
 	request->io.is_write = request->io.durable = false;
 	sf_io_read_cached(&request->io);

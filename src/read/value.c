@@ -193,7 +193,7 @@ end_of_data(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n)
 	while (i < n && units[i].start != SF_HOLE)
 		i++;
 	pfree(units);
-	return (first + i) * SF_UNIT_SIZE;
+	return sf_unit_start(first + i);
 }
 
 bool
@@ -205,7 +205,7 @@ sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
 
 	if (loc.flags & SF_LOC_INODE)
 	{
-		uint64		unit = *object_offset / SF_UNIT_SIZE;
+		uint64		unit = sf_unit_of(*object_offset);
 		uint64		first;
 
 		seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
@@ -215,7 +215,7 @@ sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
 			*object_offset = Min(first * SF_UNIT_SIZE, end);
 		if (first < loc.nunits)
 			end = Min(end, end_of_data(seg, &loc, first,
-									   Min(SF_UNITS_OF(*len) + 1, loc.nunits - first)));
+									   Min(sf_units_of(*len) + 1, loc.nunits - first)));
 		sf_space_release(seg);
 	}
 	*len = Min(*len, end - *object_offset);

@@ -20,12 +20,6 @@
 #define SECTORS_PER_MB		(1024 * 1024 / SF_SECTOR_SIZE)
 #define MAX_STEP			(64 * SECTORS_PER_MB)
 
-static uint32
-map_pages(uint64 total_sectors)
-{
-	return (total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
-}
-
 static uint64
 round_up(uint64 sectors, uint64 granule)
 {
@@ -55,13 +49,13 @@ new_total(uint64 total, uint64 need_sectors)
 static void
 take_back_rest_of_page(Relation rel, uint64 total)
 {
-	uint32		first = total % SF_MAP_SECTORS / SF_BLOCK_SECTORS;
+	uint32		first = sf_block_of(total % SF_MAP_SECTORS);
 	Buffer		buf;
 
 	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	if (first == 0)
 		return;
-	buf = sfi_page_read(rel, SF_MAP_PAGE(total / SF_MAP_SECTORS), SF_PAGE_MAP,
+	buf = sfi_page_read(rel, SF_MAP_PAGE(sf_map_of(total)), SF_PAGE_MAP,
 						BUFFER_LOCK_EXCLUSIVE);
 	sfi_map_take_back(SfPageMap(BufferGetPage(buf)), first, SF_MAP_BLOCKS - first);
 	sfi_map_dirty_lent(buf, SfRelStorage(rel));
@@ -79,7 +73,7 @@ set_total(Relation rel, uint8 info, uint64 total)
 	SfMap		empty = {0};
 	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
-	uint32		first_new = map_pages(h.total_sectors);
+	uint32		first_new = sf_maps_of(h.total_sectors);
 
 	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	SF_ASSERT(total % SF_GROWTH_SECTORS == 0 && total != h.total_sectors);
@@ -88,7 +82,7 @@ set_total(Relation rel, uint8 info, uint64 total)
 	h.total_sectors = total;
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
-	for (uint32 map = first_new; map < map_pages(total); map++)
+	for (uint32 map = first_new; map < sf_maps_of(total); map++)
 		sfi_change_init(sfi_change_add(sfi_page_new(rel, SF_MAP_PAGE(map), SF_PAGE_MAP)),
 						SF_PAGE_MAP, &empty, sizeof(empty));
 	return sfi_change_finish(info, &rec, sizeof(rec));
@@ -98,12 +92,12 @@ set_total(Relation rel, uint8 info, uint64 total)
 static void
 dispense_range(SfStorage storage, uint64 from_sector, uint64 to_sector)
 {
-	uint64		block = from_sector / SF_BLOCK_SECTORS;
-	uint64		end = to_sector / SF_BLOCK_SECTORS;
+	uint64		block = sf_block_of(from_sector);
+	uint64		end = sf_block_of(to_sector);
 
 	while (block < end)
 	{
-		uint64		page_end = Min(end, (block / SF_MAP_BLOCKS + 1) * SF_MAP_BLOCKS);
+		uint64		page_end = Min(end, sf_map_first_block(sf_map_of_block(block) + 1));
 
 		sfi_dispense_put(storage, (SfRegion) {block, page_end - block});
 		block = page_end;
@@ -115,10 +109,10 @@ static uint32
 find_used(Relation rel, uint64 from_sector, uint64 to_sector)
 {
 	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
-	for (uint32 map = from_sector / SF_MAP_SECTORS; map < map_pages(to_sector); map++)
+	for (uint32 map = sf_map_of(from_sector); map < sf_maps_of(to_sector); map++)
 	{
-		uint64		first = Max(from_sector, (uint64) map * SF_MAP_SECTORS);
-		uint64		end = Min(to_sector, ((uint64) map + 1) * SF_MAP_SECTORS);
+		uint64		first = Max(from_sector, sf_map_start(map));
+		uint64		end = Min(to_sector, sf_map_start((uint64) map + 1));
 		Buffer		buf;
 		bool		found;
 
@@ -172,12 +166,12 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 	SF_ASSERT(total > old_total);
 	SF_FAULT(grow_before);
 	require_unused(rel, old_total, total);
-	for (uint32 map = map_pages(old_total); map < map_pages(total); map++)
+	for (uint32 map = sf_maps_of(old_total); map < sf_maps_of(total); map++)
 		sfi_page_extend(rel, SF_MAP_PAGE(map));
 	if (old_total == 0)
 		flush_header(rel);
 	SF_FAULT(grow_before_files);
-	sf_io_files_grow(seg->storage, old_total * SF_SECTOR_SIZE, total * SF_SECTOR_SIZE);
+	sf_io_files_grow(seg->storage, sf_sectors_to_bytes(old_total), sf_sectors_to_bytes(total));
 	SF_FAULT(grow_after_zero);
 	set_total(rel, XLOG_SF_GROW, total);
 	SF_FAULT(grow_after_record);
@@ -192,7 +186,7 @@ sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_bl
 	LockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	total = sf_space_header(rel).total_sectors;
 	if (total == seen_total_sectors)
-		grow_to(seg, rel, total, new_total(total, (uint64) need_blocks * SF_BLOCK_SECTORS));
+		grow_to(seg, rel, total, new_total(total, sf_blocks_to_sectors(need_blocks)));
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 }
 
@@ -237,8 +231,8 @@ find_tail(Relation rel, uint64 total_blocks)
 
 	while (end > 0)
 	{
-		uint32		map = (end - 1) / SF_MAP_BLOCKS;
-		uint64		page_first = (uint64) map * SF_MAP_BLOCKS;
+		uint32		map = sf_map_of_block(end - 1);
+		uint64		page_first = sf_map_first_block(map);
 		uint64		start = page_first + tail_start(rel, map, end - page_first);
 
 		CHECK_FOR_INTERRUPTS();
@@ -279,8 +273,8 @@ claim_tail(Relation rel, uint64 to_block, uint64 end_block)
 {
 	while (end_block > to_block)
 	{
-		uint32		map = (end_block - 1) / SF_MAP_BLOCKS;
-		uint64		page_first = (uint64) map * SF_MAP_BLOCKS;
+		uint32		map = sf_map_of_block(end_block - 1);
+		uint64		page_first = sf_map_first_block(map);
 		uint64		first = Max(page_first, to_block);
 
 		if (!claim_page(rel, map, first - page_first, end_block - page_first))
@@ -296,8 +290,8 @@ unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
 {
 	while (start_block < end_block)
 	{
-		uint32		map = start_block / SF_MAP_BLOCKS;
-		uint64		page_first = (uint64) map * SF_MAP_BLOCKS;
+		uint32		map = sf_map_of_block(start_block);
+		uint64		page_first = sf_map_first_block(map);
 		uint64		end = Min(end_block, page_first + SF_MAP_BLOCKS);
 		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP,
 										BUFFER_LOCK_EXCLUSIVE);
@@ -326,12 +320,12 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
 	start = total = sf_space_header(rel).total_sectors;
-	tail = find_tail(rel, total / SF_BLOCK_SECTORS) * SF_BLOCK_SECTORS;
+	tail = sf_blocks_to_sectors(find_tail(rel, sf_block_of(total)));
 	slack = Max(keep_sectors, tail == 0 ? 0 : Min(total / 8, MAX_STEP));
 	target = round_up(tail + slack, SF_GROWTH_SECTORS);
 	SF_FAULT(truncate_before_claim);
 	if (target + min_cut_sectors <= total)
-		start = claim_tail(rel, target / SF_BLOCK_SECTORS, total / SF_BLOCK_SECTORS)
+		start = claim_tail(rel, sf_block_of(target), sf_block_of(total))
 			* SF_BLOCK_SECTORS;
 	SF_FAULT(truncate_after_claim);
 	if (start + min_cut_sectors <= total)
@@ -347,12 +341,12 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	}
 	else
 	{
-		unclaim_tail(rel, start / SF_BLOCK_SECTORS, total / SF_BLOCK_SECTORS);
+		unclaim_tail(rel, sf_block_of(start), sf_block_of(total));
 		start = total;
 	}
 	/* also what a crash left beyond the end */
-	if (sf_io_files_size(seg->storage) > start * SF_SECTOR_SIZE)
-		sf_io_files_truncate(seg->storage, start * SF_SECTOR_SIZE);
+	if (sf_io_files_size(seg->storage) > sf_sectors_to_bytes(start))
+		sf_io_files_truncate(seg->storage, sf_sectors_to_bytes(start));
 	SF_FAULT(truncate_after_file);
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	return total - start;

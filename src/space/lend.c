@@ -44,11 +44,11 @@ flush_freeing(XLogRecPtr cleared_lsn)
 static uint32
 page_limit(uint64 total_sectors, uint32 map)
 {
-	uint64		first = (uint64) map * SF_MAP_SECTORS;
+	uint64		first = sf_map_start(map);
 
 	if (total_sectors <= first)
 		return 0;
-	return Min((total_sectors - first) / SF_BLOCK_SECTORS, SF_MAP_BLOCKS);
+	return Min(sf_block_of(total_sectors - first), SF_MAP_BLOCKS);
 }
 
 /* Mark a region of a map page lent.  Both pages are locked, the map exclusively. */
@@ -63,7 +63,7 @@ mark(SfRegion region, Buffer hbuf, Buffer buf, SfStorage storage)
 		sfi_map_lend(map, first, 1);
 	if (SF_BREAKS(s3))
 		region.nblocks = SF_MAP_BLOCKS - first;
-	SF_INVARIANT(S3, (region.start_block + region.nblocks) * SF_BLOCK_SECTORS <=
+	SF_INVARIANT(S3, sf_blocks_to_sectors(region.start_block + region.nblocks) <=
 				 SfPageHeader(BufferGetPage(hbuf))->total_sectors);
 	sfi_map_lend(map, first, region.nblocks);
 	sfi_map_dirty_lent(buf, storage);
@@ -79,7 +79,7 @@ static bool
 lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 		  SfRegion *region)
 {
-	uint32		map = hint.start_block / SF_MAP_BLOCKS;
+	uint32		map = sf_map_of_block(hint.start_block);
 	uint32		from = hint.start_block % SF_MAP_BLOCKS;
 	uint32		limit;
 	uint32		first;
@@ -104,7 +104,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 		found = count >= need;
 	if (found)
 	{
-		region->start_block = (uint64) map * SF_MAP_BLOCKS + first;
+		region->start_block = sf_map_first_block(map) + first;
 		region->nblocks = Min(count, want);
 		mark(*region, hbuf, buf, seg->storage);
 		cleared_lsn = SfPageMap(BufferGetPage(buf))->cleared_lsn;
@@ -152,7 +152,7 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
 		free_blocks += count;
 		if (count >= need)
 			sfi_dispense_put(seg->storage,
-							 (SfRegion) {(uint64) map * SF_MAP_BLOCKS + first, count});
+							 (SfRegion) {sf_map_first_block(map) + first, count});
 	}
 	return free_blocks;
 }
@@ -165,7 +165,7 @@ uint64
 sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 {
 	uint64		total = sf_space_header(rel).total_sectors;
-	uint32		npages = (total + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
+	uint32		npages = sf_maps_of(total);
 	uint32		nscan = Min(npages, SCAN_PAGES);
 	uint32		map = npages == 0 ? 0 : sfi_dispense_cursor(seg->storage, nscan) % npages;
 	uint64		free_blocks = 0;
@@ -182,7 +182,7 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 static void
 take_back(SfSegment *seg, Relation rel, SfRegion region)
 {
-	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(region.start_block / SF_MAP_BLOCKS),
+	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(sf_map_of_block(region.start_block)),
 									SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 
 	sfi_map_take_back(SfPageMap(BufferGetPage(buf)), region.start_block % SF_MAP_BLOCKS,
@@ -233,7 +233,7 @@ static bool
 lend_free(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *region)
 {
 	uint32		decent = Max(need, want / 8);
-	uint64		total_blocks = sf_space_header(rel).total_sectors / SF_BLOCK_SECTORS;
+	uint64		total_blocks = sf_block_of(sf_space_header(rel).total_sectors);
 	uint64		free_blocks;
 
 	if (lend_known(seg, rel, decent, want, region))

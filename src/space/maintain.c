@@ -21,7 +21,7 @@ static uint64
 grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_sectors)
 {
 	uint64		total = sf_space_header(rel).total_sectors;
-	uint64		ahead = Min(demand_blocks * SF_BLOCK_SECTORS,
+	uint64		ahead = Min(sf_blocks_to_sectors(demand_blocks),
 							Min(total / 8, 64 * SECTORS_PER_MB));
 
 	if (ahead < SECTORS_PER_MB || free_sectors >= ahead)
@@ -46,7 +46,7 @@ sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)
 	SF_FAULT(maintain_before);
 	while (sfi_lend_collect(seg, rel, wait ? 0 : SF_PARKED_IDLE_MS))
 		 /* until there is nothing left */ ;
-	free_sectors = sfi_lend_scan(seg, rel, 1) * SF_BLOCK_SECTORS;
+	free_sectors = sf_blocks_to_sectors(sfi_lend_scan(seg, rel, 1));
 	if (free_sectors == total)
 		min_cut = Min(min_cut, Max(total, SF_GROWTH_SECTORS));
 	if (wait)
@@ -54,7 +54,7 @@ sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)
 	else
 	{
 		stats->sectors_grown += grow_ahead(seg, rel, demand.latest_blocks, free_sectors);
-		stats->sectors_cut += sfi_grow_cut_tail(seg, rel, demand.recent_blocks * SF_BLOCK_SECTORS,
+		stats->sectors_cut += sfi_grow_cut_tail(seg, rel, sf_blocks_to_sectors(demand.recent_blocks),
 												min_cut);
 		stats->fading = demand.recent_blocks > 0 && free_sectors >= min_cut;
 	}

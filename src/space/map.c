@@ -20,7 +20,7 @@ sfi_map_range(uint64 start, uint32 count)
 {
 	SfMapRange	range;
 
-	SF_ASSERT(count > 0 && start / SF_MAP_SECTORS == (start + count - 1) / SF_MAP_SECTORS);
+	SF_ASSERT(count > 0 && sf_same_map(start, start + count - 1));
 	range.first = start % SF_MAP_SECTORS;
 	range.count_minus_1 = count - 1;
 	return range;

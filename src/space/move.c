@@ -77,7 +77,7 @@ log_size(Move *move, uint64 total_sectors)
 static void
 load_used(Move *move, uint64 start)
 {
-	Buffer		buf = sfi_page_read(move->segrel, SF_MAP_PAGE(start / SF_MAP_SECTORS),
+	Buffer		buf = sfi_page_read(move->segrel, SF_MAP_PAGE(sf_map_of(start)),
 									SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
 	memcpy(move->used, SfPageMap(BufferGetPage(buf))->used, sizeof(move->used));
@@ -106,9 +106,9 @@ transfer(SfStorage storage, bool is_write, uint64 start, uint32 nsectors, char *
 	static SfIo io;
 
 	io.files = sf_io_open(storage, false);
-	io.segment_offset = start * SF_SECTOR_SIZE;
+	io.segment_offset = sf_sectors_to_bytes(start);
 	io.buf = buf;
-	io.len_bytes = nsectors * SF_SECTOR_SIZE;
+	io.len_bytes = sf_sectors_to_bytes(nsectors);
 	io.is_write = is_write;
 	io.durable = false;
 	sf_io_start(&io);
@@ -118,25 +118,25 @@ transfer(SfStorage storage, bool is_write, uint64 start, uint32 nsectors, char *
 static void
 copy_chunk(Move *move, uint64 start, uint32 nsectors)
 {
-	uint64		page_start = start / SF_MAP_SECTORS * SF_MAP_SECTORS;
-	uint32		from = (start - page_start) / SF_BLOCK_SECTORS;
-	uint32		limit = from + nsectors / SF_BLOCK_SECTORS;
+	uint64		page_start = sf_map_start(sf_map_of(start));
+	uint32		from = sf_block_of(start - page_start);
+	uint32		limit = from + sf_block_of(nsectors);
 	uint32		count;
 
 #define RunSector(block)	(page_start + (uint64) (block) * SF_BLOCK_SECTORS)
 #define RunPlace(block)		(chunk + (Size) ((block) - from) * SF_BLOCK_SIZE)
 
-	memset(chunk, 0, (Size) nsectors * SF_SECTOR_SIZE);
+	memset(chunk, 0, sf_sectors_to_bytes(nsectors));
 	count = 0;
 	for (uint32 block = from; next_used(move, limit, &block, &count);)
-		transfer(move->from.storage, false, RunSector(block), count * SF_BLOCK_SECTORS,
+		transfer(move->from.storage, false, RunSector(block), sf_blocks_to_sectors(count),
 				 RunPlace(block));
 	transfer(move->to.storage, true, start, nsectors, chunk);
 	SF_FAULT(move_chunk);
 	count = 0;
 	for (uint32 block = from; move->to.logged_data && next_used(move, limit, &block, &count);)
 		sf_space_log_data(&move->to, RunSector(block), RunPlace(block),
-						  count * SF_BLOCK_SECTORS);
+						  sf_blocks_to_sectors(count));
 }
 
 static void
@@ -153,7 +153,7 @@ copy_data(Move *move)
 			log_size(move, Min(start + STEP_SECTORS, move->total_sectors));
 		copy_chunk(move, start, Min(CHUNK_SECTORS, move->total_sectors - start));
 	}
-	sf_io_sync(move->to.storage, 0, move->total_sectors * SF_SECTOR_SIZE);
+	sf_io_sync(move->to.storage, 0, sf_sectors_to_bytes(move->total_sectors));
 }
 
 void

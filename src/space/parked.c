@@ -75,8 +75,8 @@ sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned)
 	bool		parked = false;
 
 	SF_ASSERT(region.nblocks > 0 && next_block <= region.nblocks);
-	SF_ASSERT(region.start_block / SF_MAP_BLOCKS ==
-			  (region.start_block + region.nblocks - 1) / SF_MAP_BLOCKS);
+	SF_ASSERT(sf_map_of_block(region.start_block) ==
+			  sf_map_of_block(region.start_block + region.nblocks - 1));
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table_size() && !parked; i++)
 	{

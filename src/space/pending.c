@@ -142,7 +142,7 @@ sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
 static bool
 add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
 {
-	uint32		map = run.start / SF_MAP_SECTORS;
+	uint32		map = sf_map_of(run.start);
 	SfMapRange	range = sfi_map_range(run.start, run.nsectors);
 	Buffer		buf;
 

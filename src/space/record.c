@@ -125,7 +125,7 @@ new_page_problem(BlockNumber page, const SfHeader *header)
 		return NULL;
 	if (header == NULL)
 		return "it has a new page, and no header that knows it";
-	nmaps = (header->total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
+	nmaps = sf_maps_of(header->total_sectors);
 	/* a repair also makes anew what lies among the pages that there are */
 	if (page < header->next_page || (SF_IS_MAP_PAGE(page) && (page - 1) / SF_MAP_STRIDE < nmaps))
 		return NULL;

@@ -63,7 +63,7 @@ write_page(Buffer hbuf, const SfHeader *header, Buffer buf, SfPageType type,
 static uint32
 sectors_of(const SfHeader *header, uint32 map)
 {
-	uint64		first = (uint64) map * SF_MAP_SECTORS;
+	uint64		first = sf_map_start(map);
 
 	return header->total_sectors <= first ? 0 : Min(header->total_sectors - first, SF_MAP_SECTORS);
 }

@@ -112,7 +112,7 @@ collect(PageWork *work, Batch *batch)
 			case SF_VERDICT_FREE:
 				if (sf_format_pend_kind(entry->kind)->is_page)
 					break;
-				if (!batch_map(batch, entry->start / SF_MAP_SECTORS))
+				if (!batch_map(batch, sf_map_of(entry->start)))
 					break;
 				batch->remove[batch->nremove++] = i;
 				batch->free[batch->nfree++] = i;
@@ -133,7 +133,7 @@ add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Ba
 
 	for (int m = 0; m < batch->nmaps; m++)
 	{
-		if (batch->maps[m] != entry->start / SF_MAP_SECTORS)
+		if (batch->maps[m] != sf_map_of(entry->start))
 			continue;
 		if (!sf_format_map_all_used(SfPageMap(BufferGetPage(maps[m])), range))
 			return false;

@@ -214,7 +214,7 @@ sf_space_report_number_taken(SfStorage storage)
 static void
 require_pages(SfStorage storage, const SfHeader *header)
 {
-	uint64		nmaps = (header->total_sectors + SF_MAP_SECTORS - 1) / SF_MAP_SECTORS;
+	uint64		nmaps = sf_maps_of(header->total_sectors);
 	uint32		used = header->next_page > 2 ? header->next_page : 1;
 	uint32		want = nmaps == 0 ? used : Max(used, SF_MAP_PAGE(nmaps - 1) + 1);
 	char		path[MAXPGPATH];
@@ -238,7 +238,7 @@ sf_space_adopt_begin(SfStorage storage)
 	source_beside(0, block.data, &storage);
 	header = SfPageHeader(block.data);
 	require_pages(storage, header);
-	sf_io_files_require(storage, header->total_sectors * SF_SECTOR_SIZE);
+	sf_io_files_require(storage, sf_sectors_to_bytes(header->total_sectors));
 	clear_fork(storage, header->incarnation);
 }
 

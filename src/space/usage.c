@@ -100,7 +100,7 @@ count_used(Relation rel, uint64 total_sectors)
 
 	for (uint64 first = 0; first < total_sectors; first += SF_MAP_SECTORS)
 	{
-		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(first / SF_MAP_SECTORS), SF_PAGE_MAP,
+		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(sf_map_of(first)), SF_PAGE_MAP,
 										BUFFER_LOCK_SHARE);
 
 		CHECK_FOR_INTERRUPTS();
@@ -127,10 +127,10 @@ sf_space_usage(SfSegment *seg)
 	pending = Min(union_sectors(&list), used);
 	pfree(list.runs);
 
-	usage.file_bytes = total * SF_SECTOR_SIZE;
-	usage.live_bytes = (used - pending) * SF_SECTOR_SIZE;
-	usage.pending_bytes = pending * SF_SECTOR_SIZE;
-	usage.free_bytes = usage.file_bytes - used * SF_SECTOR_SIZE;
+	usage.file_bytes = sf_sectors_to_bytes(total);
+	usage.live_bytes = sf_sectors_to_bytes(used - pending);
+	usage.pending_bytes = sf_sectors_to_bytes(pending);
+	usage.free_bytes = usage.file_bytes - sf_sectors_to_bytes(used);
 	usage.metadata_bytes = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ;
 	sfi_segment_close(rel);
 	return usage;
@@ -139,7 +139,7 @@ sf_space_usage(SfSegment *seg)
 bool
 sf_space_is_used(SfSegment *seg, SfRun run)
 {
-	uint32		page = SF_MAP_PAGE(run.start / SF_MAP_SECTORS);
+	uint32		page = SF_MAP_PAGE(sf_map_of(run.start));
 	Relation	rel;
 	bool		used = false;
 

@@ -37,9 +37,9 @@ sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 
 		SF_FAULT(data_record);
 		XLogBeginInsert();
 		XLogRegisterData((char *) &rec, sizeof(rec));
-		XLogRegisterData((char *) data, n * SF_SECTOR_SIZE);
+		XLogRegisterData((char *) data, sf_sectors_to_bytes(n));
 		XLogInsert(SF_RMGR_ID, XLOG_SF_DATA);
-		data += n * SF_SECTOR_SIZE;
+		data += sf_sectors_to_bytes(n);
 		start_sector += n;
 		nsectors -= n;
 	}
@@ -100,7 +100,7 @@ bytes_problem(const void *data, Size len)
 	const xl_sf_data *rec = data;
 
 	if (rec->nsectors == 0 || rec->nsectors > SF_DATA_RECORD_SECTORS ||
-		len != sizeof(*rec) + (Size) rec->nsectors * SF_SECTOR_SIZE)
+		len != sizeof(*rec) + sf_sectors_to_bytes(rec->nsectors))
 		return "it has another number of bytes than it says";
 	if (rec->start_sector > SF_MAX_SECTORS - rec->nsectors)
 		return "its bytes have an impossible place";
@@ -144,8 +144,8 @@ redo_data(XLogReaderState *record, const void *data)
 	const xl_sf_data *rec = data;
 
 	SF_FAULT(redo_data);
-	sf_io_redo_write(rec->storage, rec->start_sector * SF_SECTOR_SIZE,
-					 (const char *) (rec + 1), rec->nsectors * SF_SECTOR_SIZE);
+	sf_io_redo_write(rec->storage, sf_sectors_to_bytes(rec->start_sector),
+					 (const char *) (rec + 1), sf_sectors_to_bytes(rec->nsectors));
 }
 
 /*
@@ -198,7 +198,7 @@ redo_grow(XLogReaderState *record, const void *data)
 
 	if (XLogRecMaxBlockId(record) < 0 && !check_moved_size(rec, record->EndRecPtr))
 		return;
-	sf_io_files_ensure(rec->storage, rec->total_sectors * SF_SECTOR_SIZE);
+	sf_io_files_ensure(rec->storage, sf_sectors_to_bytes(rec->total_sectors));
 	SF_FAULT(redo_grow);
 	sfi_change_redo(record);
 }
@@ -218,7 +218,7 @@ redo_truncate(XLogReaderState *record, const void *data)
 	sfi_change_redo(record);
 	SF_FAULT(redo_truncate);
 	if (InArchiveRecovery && reachedConsistency)
-		sf_io_redo_truncate(rec->storage, rec->total_sectors * SF_SECTOR_SIZE);
+		sf_io_redo_truncate(rec->storage, sf_sectors_to_bytes(rec->total_sectors));
 }
 
 static void

@@ -49,7 +49,7 @@ draft_of(SfStream *stream)
 													 RowExclusiveLock, false),
 									   stream->value);
 		MemoryContextSwitchTo(old);
-		sf_write_draft_resize(stream->draft, SF_UNITS_OF(stream->length));
+		sf_write_draft_resize(stream->draft, sf_units_of(stream->length));
 	}
 	return stream->draft;
 }
@@ -83,7 +83,7 @@ read_stored(SfStream *stream, int64 object_offset, int64 len, char *dst)
 static uint64
 ahead_bytes(const SfStream *stream, uint64 unit_no, uint64 len)
 {
-	int64		before = unit_no * SF_UNIT_SIZE;
+	int64		before = sf_unit_start(unit_no);
 
 	return Max((int64) len, Max(before, stream->final_length - before));
 }
@@ -125,7 +125,7 @@ stage_unit(SfStream *stream, uint64 unit_no, bool whole)
 		stream->unit = MemoryContextAlloc(stream->context, SF_UNIT_SIZE);
 	stream->unit_loaded = false;
 	if (!whole)
-		read_stored(stream, unit_no * SF_UNIT_SIZE, len, stream->unit);
+		read_stored(stream, sf_unit_start(unit_no), len, stream->unit);
 	memset(stream->unit + len, SF_BREAKS(t2) ? 1 : 0, SF_UNIT_SIZE - len);
 	stream->unit_no = unit_no;
 	stream->unit_loaded = true;
@@ -176,10 +176,10 @@ check_cut_unit(SfStream *stream, int64 end)
 static void
 check_data_end(SfStream *stream)
 {
-	uint64		unit_no = SF_UNITS_OF(stream->data_end);
+	uint64		unit_no = sf_units_of(stream->data_end);
 
 	SF_ASSERT(stream->data_end >= 0 && stream->data_end <= stream->length);
-	SF_INVARIANT(T3, stream->draft == NULL || unit_no >= SF_UNITS_OF(stream->length) ||
+	SF_INVARIANT(T3, stream->draft == NULL || unit_no >= sf_units_of(stream->length) ||
 				 is_hole(stream, unit_no));
 }
 #else
@@ -191,7 +191,7 @@ check_data_end(SfStream *stream)
 static void
 stage_last_unit(SfStream *stream, int64 end)
 {
-	uint64		unit_no = end / SF_UNIT_SIZE;
+	uint64		unit_no = sf_unit_of(end);
 	uint32		len = end % SF_UNIT_SIZE;
 
 	if (len == 0 || is_hole(stream, unit_no))
@@ -211,10 +211,10 @@ move_end(SfStream *stream, int64 length)
 		stage_last_unit(stream, nearer);
 	check_cut_unit(stream, nearer);
 	if (length < stream->length)
-		drop_staged(stream, SF_UNITS_OF(length), SF_UNITS_OF(stream->length));
+		drop_staged(stream, sf_units_of(length), sf_units_of(stream->length));
 	stream->data_end = Min(stream->data_end, length);
 	if (stream->draft != NULL || stream->value != NULL)
-		sf_write_draft_resize(draft_of(stream), SF_UNITS_OF(length));
+		sf_write_draft_resize(draft_of(stream), sf_units_of(length));
 	stream->length = length;
 	check_data_end(stream);
 }
@@ -234,8 +234,8 @@ void
 sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
 	int64		end = object_offset + len;
-	int64		from = Max(stream->unit_no * SF_UNIT_SIZE, object_offset);
-	int64		to = Min((stream->unit_no + 1) * SF_UNIT_SIZE, end);
+	int64		from = Max(sf_unit_start(stream->unit_no), object_offset);
+	int64		to = Min(sf_unit_start(stream->unit_no + 1), end);
 
 	require_usable(stream);
 	if (!stream->unit_loaded || from >= to)
@@ -253,7 +253,7 @@ sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 static void
 put_whole_units(SfStream *stream, uint64 unit_no, const char *data, uint64 nunits)
 {
-	uint64		len = nunits * SF_UNIT_SIZE;
+	uint64		len = sf_unit_start(nunits);
 
 	drop_staged(stream, unit_no, unit_no + nunits);
 	sf_write_draft_put(draft_of(stream), unit_no, data, len, ahead_bytes(stream, unit_no, len));
@@ -282,14 +282,14 @@ sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 		stream->data_end = Max(stream->data_end, object_offset + len);
 	while (len > 0)
 	{
-		uint64		unit_no = object_offset / SF_UNIT_SIZE;
+		uint64		unit_no = sf_unit_of(object_offset);
 		uint32		offset = object_offset % SF_UNIT_SIZE;
 		int64		n = Min(SF_UNIT_SIZE - offset, len);
 
 		if (n == SF_UNIT_SIZE)
 		{
-			n = len / SF_UNIT_SIZE * SF_UNIT_SIZE;
-			put_whole_units(stream, unit_no, data, n / SF_UNIT_SIZE);
+			n = sf_unit_start(sf_unit_of(len));
+			put_whole_units(stream, unit_no, data, sf_unit_of(n));
 		}
 		else
 			put_part(stream, unit_no, offset, data, n);
@@ -310,7 +310,7 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 		require_usable(stream);
 	while (len > 0)
 	{
-		uint64		unit_no = object_offset / SF_UNIT_SIZE;
+		uint64		unit_no = sf_unit_of(object_offset);
 		uint32		offset = object_offset % SF_UNIT_SIZE;
 		int64		n = Min(SF_UNIT_SIZE - offset, len);
 

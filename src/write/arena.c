@@ -58,7 +58,7 @@ link_to_arena(const SfSegment *seg)
 static bool
 arena_is_valid(const Arena *arena)
 {
-	uint64		start = arena->region.start_block * SF_BLOCK_SECTORS;
+	uint64		start = sf_blocks_to_sectors(arena->region.start_block);
 
 	return start <= arena->first_sector && arena->first_sector <= arena->next_sector &&
 		arena->next_sector <= RegionEnd(arena->region) &&
@@ -112,7 +112,7 @@ add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_block
 static uint32
 limited_want(SfSegment *seg, uint32 want)
 {
-	uint64		quarter = sf_space_total_sectors(seg) / SF_BLOCK_SECTORS / 4;
+	uint64		quarter = sf_block_of(sf_space_total_sectors(seg)) / 4;
 
 	return Min(want, Max(quarter, SMALL_WANT_BLOCKS));
 }
@@ -122,7 +122,7 @@ static uint32
 want_blocks(uint32 need_blocks, uint64 ahead_sectors, uint32 last_want)
 {
 	uint32		limit = Min(sf_write_gather_bytes() / SF_BLOCK_SIZE, SF_MAP_BLOCKS);
-	uint64		ahead = (ahead_sectors + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
+	uint64		ahead = sf_blocks_of(ahead_sectors);
 	uint32		want = Min(Max(ahead, last_want), limit);
 
 	return Max(want, need_blocks);
@@ -131,7 +131,7 @@ want_blocks(uint32 need_blocks, uint64 ahead_sectors, uint32 last_want)
 static Arena *
 lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_want)
 {
-	uint32		need = (nsectors + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS;
+	uint32		need = sf_blocks_of(nsectors);
 	uint32		want = want_blocks(need, ahead_sectors, limited_want(seg, last_want));
 	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
 	SfRegion	region;
@@ -140,7 +140,7 @@ lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_wa
 	region = sf_space_lend(seg, need, want);
 	stats->allocation_bytes += (uint64) region.nblocks * SF_BLOCK_SIZE;
 	stats->allocation_chunks++;
-	return add_arena(seg, region, region.start_block * SF_BLOCK_SECTORS, last_want * 2);
+	return add_arena(seg, region, sf_blocks_to_sectors(region.start_block), last_want * 2);
 }
 
 /* What this backend parked at the end of an earlier transaction. */
@@ -153,7 +153,7 @@ claim_arena(SfSegment *seg)
 	prepare_arena();
 	if (!sf_space_claim_parked(seg->storage, &region, &next_block))
 		return NULL;
-	return add_arena(seg, region, (region.start_block + next_block) * SF_BLOCK_SECTORS,
+	return add_arena(seg, region, sf_blocks_to_sectors(region.start_block + next_block),
 					 Max(region.nblocks * 2, FIRST_WANT_BLOCKS));
 }
 
@@ -185,12 +185,6 @@ sfi_arena_advance(SfSegment *seg, uint32 nsectors)
 	SF_ASSERT(arena_is_valid(arena));
 }
 
-static uint64
-round_up_block(uint64 sector)
-{
-	return (sector + SF_BLOCK_SECTORS - 1) / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS;
-}
-
 bool
 sfi_arena_goes_on(SfSegment *seg, uint64 sector)
 {
@@ -203,14 +197,14 @@ void
 sfi_arena_skip_partial_block(SfSegment *seg, uint64 sector)
 {
 	if (sfi_arena_goes_on(seg, sector))
-		find_arena(seg)->next_sector = round_up_block(sector);
+		find_arena(seg)->next_sector = sf_round_up_block(sector);
 }
 
 void
 sfi_arena_skip_partial_blocks(void)
 {
 	for (Arena *arena = arenas; arena != NULL; arena = arena->next)
-		arena->next_sector = round_up_block(arena->next_sector);
+		arena->next_sector = sf_round_up_block(arena->next_sector);
 }
 
 void
@@ -249,13 +243,13 @@ sfi_arena_end(bool commit, bool logged)
 	while (arenas != NULL)
 	{
 		Arena	   *arena = arenas;
-		uint64		next = commit ? round_up_block(arena->next_sector) : arena->first_sector;
+		uint64		next = commit ? sf_round_up_block(arena->next_sector) : arena->first_sector;
 		bool		keep = !arena->full && (commit || !logged) && kept++ < KEEP_ARENAS;
 
 		SF_ASSERT(arena_is_valid(arena));
 		if (!sf_space_is_removed(arena->seg.storage))
 			sf_space_park(arena->seg.storage, arena->region,
-						  next / SF_BLOCK_SECTORS - arena->region.start_block, keep);
+						  sf_block_of(next) - arena->region.start_block, keep);
 		arenas = arena->next;
 		pfree(arena);
 	}

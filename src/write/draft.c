@@ -120,12 +120,12 @@ place_unit(SfSegment *seg, const char *stored, uint64 ahead_bytes, SfUnit *unit)
 	uint32		nsectors = sf_unit_sectors(unit);
 	char	   *dst;
 
-	SF_ASSERT(unit->stored_bytes > 0 && unit->stored_bytes <= nsectors * SF_SECTOR_SIZE);
-	unit->start = sfi_arena_place(seg, nsectors, SF_BYTES_TO_SECTORS(ahead_bytes));
+	SF_ASSERT(unit->stored_bytes > 0 && unit->stored_bytes <= sf_sectors_to_bytes(nsectors));
+	unit->start = sfi_arena_place(seg, nsectors, sf_bytes_to_sectors(ahead_bytes));
 	dst = sfi_gather_reserve(seg, unit->start, nsectors);
 	sfi_arena_advance(seg, nsectors);
 	memcpy(dst, stored, unit->stored_bytes);
-	memset(dst + unit->stored_bytes, 0, nsectors * SF_SECTOR_SIZE - unit->stored_bytes);
+	memset(dst + unit->stored_bytes, 0, sf_sectors_to_bytes(nsectors) - unit->stored_bytes);
 }
 
 /* Note in the map where a unit lies, and what its stored bytes must hash to. */
@@ -142,7 +142,7 @@ put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 a
 {
 	SfUnit		units[UNITS_AT_ONCE];
 	const char *stored[UNITS_AT_ONCE];
-	uint32		n = SF_UNITS_OF(len);
+	uint32		n = sf_units_of(len);
 
 	SF_ASSERT(n > 0 && n <= UNITS_AT_ONCE);
 	for (uint32 i = 0; i < n; i++)
@@ -214,7 +214,7 @@ sf_write_value(SfSegment *seg, const char *data, Size len)
 	SfLocator	loc;
 
 	SF_ASSERT(len > 0);
-	sf_write_draft_resize(draft, SF_UNITS_OF(len));
+	sf_write_draft_resize(draft, sf_units_of(len));
 	sf_write_draft_put(draft, 0, data, len, len);
 	datum = finish(draft, len, &loc);
 	sfi_objects_place(draft->object, &loc);

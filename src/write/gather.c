@@ -152,7 +152,7 @@ share_block(const Extent *a, const Extent *b)
 static void
 check_extent(const GatherBuffer *buf, const Extent *extent)
 {
-	uint32		padded = BLOCK_ROUND_UP(extent->nsectors * SF_SECTOR_SIZE);
+	uint32		padded = BLOCK_ROUND_UP(sf_sectors_to_bytes(extent->nsectors));
 
 	SF_INVARIANT(G1, extent->start % SF_BLOCK_SECTORS == 0);
 	SF_ASSERT(extent->offset % SF_BLOCK_SIZE == 0 && extent->offset + padded <= buf->size);
@@ -192,7 +192,7 @@ gather_is_valid(void)
 static void
 start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 {
-	uint32		len = extent->nsectors * SF_SECTOR_SIZE;
+	uint32		len = sf_sectors_to_bytes(extent->nsectors);
 	uint32		padded = BLOCK_ROUND_UP(len);
 	SfStatCounters *stats = sf_stats_local(extent->seg->table_oid, extent->seg->attnum);
 
@@ -200,7 +200,7 @@ start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 	check_extent(buf, extent);
 	memset(buf->mem + extent->offset + len, 0, padded - len);
 	extent->io.files = sf_io_open(extent->seg->storage, write_buffered(extent->seg));
-	extent->io.segment_offset = extent->start * SF_SECTOR_SIZE;
+	extent->io.segment_offset = sf_sectors_to_bytes(extent->start);
 	extent->io.buf = buf->mem + extent->offset;
 	extent->io.len_bytes = padded;
 	extent->io.is_write = true;
@@ -343,8 +343,8 @@ carry_tail(GatherBuffer *from_buf, Extent *from, GatherBuffer *to_buf, Extent *t
 	from->nsectors -= n;
 	to->nsectors = n;
 	memcpy(to_buf->mem + to->offset,
-		   from_buf->mem + from->offset + (Size) from->nsectors * SF_SECTOR_SIZE,
-		   n * SF_SECTOR_SIZE);
+		   from_buf->mem + from->offset + sf_sectors_to_bytes(from->nsectors),
+		   sf_sectors_to_bytes(n));
 	if (SF_BREAKS(g2))
 		from->nsectors += n;
 }
@@ -362,7 +362,7 @@ begin_extent(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 
 	SF_ASSERT(!from_buf->started && buf->nextents <= MAX_EXTENTS);
 	extent->seg = seg;
-	extent->start = sector / SF_BLOCK_SECTORS * SF_BLOCK_SECTORS + (SF_BREAKS(g1) ? 1 : 0);
+	extent->start = sf_blocks_to_sectors(sf_block_of(sector)) + (SF_BREAKS(g1) ? 1 : 0);
 	extent->nsectors = 0;
 	extent->offset = buf->fill;
 	extent->started = extent->logged = false;
@@ -379,7 +379,7 @@ has_room(GatherBuffer *buf, uint32 nsectors)
 {
 	return buf->nextents < MAX_EXTENTS - 1 &&
 		buf->fill < sf_write_gather_bytes() &&
-		buf->fill + SF_BLOCK_SIZE + nsectors * SF_SECTOR_SIZE <= buf->size;
+		buf->fill + SF_BLOCK_SIZE + sf_sectors_to_bytes(nsectors) <= buf->size;
 }
 
 /*
@@ -425,7 +425,7 @@ static bool
 goes_on(const Extent *extent, const SfSegment *seg, uint64 start_sector, uint32 nsectors)
 {
 	return ExtentEnd(extent) == start_sector &&
-		extent->start / SF_MAP_SECTORS == (start_sector + nsectors - 1) / SF_MAP_SECTORS &&
+		sf_same_map(extent->start, start_sector + nsectors - 1) &&
 		SfStorageEquals(extent->seg->storage, seg->storage);
 }
 
@@ -481,7 +481,7 @@ sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 	require_undamaged();
 	allocate_buffers();
 	SF_ASSERT(gather_is_valid());
-	if (nsectors * SF_SECTOR_SIZE >= SF_IO_LARGE)
+	if (sf_sectors_to_bytes(nsectors) >= SF_IO_LARGE)
 		sf_io_use_memory();
 	if (buf->started)
 		recycle_buffer(buf);
@@ -496,9 +496,9 @@ sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 	else if (extent->nsectors >= SF_GATHER_EARLY_SECTORS)
 		extent = write_early_but_tail(buf, extent, seg, start_sector);
 	SF_ASSERT(ExtentEnd(extent) == start_sector);
-	dst = buf->mem + extent->offset + (Size) extent->nsectors * SF_SECTOR_SIZE;
+	dst = buf->mem + extent->offset + sf_sectors_to_bytes(extent->nsectors);
 	extent->nsectors += nsectors;
-	buf->fill = extent->offset + BLOCK_ROUND_UP(extent->nsectors * SF_SECTOR_SIZE);
+	buf->fill = extent->offset + BLOCK_ROUND_UP(sf_sectors_to_bytes(extent->nsectors));
 	SF_ASSERT(!extent->started && gather_is_valid());
 	return dst;
 }
@@ -599,9 +599,9 @@ overlay_extent(GatherBuffer *buf, Extent *extent, uint64 start, uint32 nsectors,
 	if (from >= to)
 		return 0;
 	if (dst != NULL)
-		memcpy(dst + (from - start) * SF_SECTOR_SIZE,
-			   buf->mem + extent->offset + (from - extent->start) * SF_SECTOR_SIZE,
-			   (to - from) * SF_SECTOR_SIZE);
+		memcpy(dst + sf_sectors_to_bytes(from - start),
+			   buf->mem + extent->offset + sf_sectors_to_bytes(from - extent->start),
+			   sf_sectors_to_bytes(to - from));
 	return to - from;
 }
 

@@ -105,7 +105,7 @@ touches(const Note *note, const SfSegment *seg, SfRun run)
 {
 	SF_ASSERT(note->run.nsectors > 0 && run.nsectors > 0);
 	return note->seg == seg && note->run.start + note->run.nsectors == run.start &&
-		note->run.start / SF_MAP_SECTORS == run.start / SF_MAP_SECTORS;
+		sf_same_map(note->run.start, run.start);
 }
 
 static void

@@ -51,7 +51,7 @@ check_taken(const uint8_t *bytes, size_t len, const SfLocator *loc)
 	static uint8_t again[SF_LOCATOR_MAX_SIZE];
 	size_t		again_len;
 
-	if (loc->nunits != SF_UNITS_OF(loc->length_bytes) || loc->encoded != bytes ||
+	if (loc->nunits != sf_units_of(loc->length_bytes) || loc->encoded != bytes ||
 		loc->tagged_bytes != len - SF_LOCATOR_MAC_SIZE)
 		fuzz_stop("fields contradict each other");
 	memset(units, 0, sizeof(units));
@@ -87,7 +87,7 @@ static const uint8_t tag[SF_LOCATOR_TAG_SIZE] = {1, 2, 3};
 static SfLocator
 make(uint64_t length_bytes, uint16_t flags)
 {
-	return (SfLocator) {.length_bytes = length_bytes, .nunits = SF_UNITS_OF(length_bytes),
+	return (SfLocator) {.length_bytes = length_bytes, .nunits = sf_units_of(length_bytes),
 							   .flags = flags, .table_oid = 16384, .attnum = 2, .key_id = flags & SF_LOC_KEYED ? 5 : 0,
 							   .generation = 1, .object_id = 7, .incarnation = 42, .share_page = 3, .share_cell = 125,
 							   .share_flags = SF_SHARE_BASED, .reference_id = 8, .tag = tag};
@@ -124,7 +124,7 @@ keep_flat(uint64_t length_bytes, uint32_t units_a_run, uint16_t flags)
 	for (uint64_t i = 0; i < loc.nunits; i++)
 	{
 		if (i % units_a_run == 0)
-			at = i / units_a_run * SF_MAP_SECTORS;
+			at = i / usf_map_start(nits_a_run);
 		units[i] = make_unit(&loc, i, at);
 		at += sf_unit_sectors(&units[i]);
 	}
@@ -141,7 +141,7 @@ static void
 keep_cut_unit(void)
 {
 	const uint32_t half = SF_UNIT_SECTORS * 3 / 2;
-	SfLocator	loc = {.length_bytes = 3 * SF_UNIT_SIZE, .nunits = 3, .generation = 1};
+	SfLocator	loc = {.length_bytes = sf_unit_start(3), .nunits = 3, .generation = 1};
 	SfUnit		units[3] = {{0, 1, SF_UNIT_SIZE, 0}, {SF_UNIT_SECTORS, 2, SF_UNIT_SIZE, 0},
 	{SF_MAP_SECTORS, 3, SF_UNIT_SIZE, 0}};
 	uint8_t		bytes[FUZZ_MAX_INPUT];
@@ -167,14 +167,14 @@ keep_inode(uint64_t length_bytes, uint16_t depth, uint16_t flags)
 static void
 keep_all(uint16_t flags)
 {
-	for (uint64_t len = 1; len <= (uint64_t) SF_FLAT_MAX_UNITS * SF_UNIT_SIZE; len = len * 3 + 511)
+	for (uint64_t len = 1; len <= sf_unit_start(SF_FLAT_MAX_UNITS); len = len * 3 + 511)
 		keep_flat(len, 100, flags);
 	/* around the longest ones: as many units as runs, and few runs */
 	for (uint64_t units = 75; units <= SF_FLAT_MAX_UNITS + 1; units++)
 	{
-		keep_flat(units * SF_UNIT_SIZE, 1, flags);
+		keep_flat(sf_unit_start(units), 1, flags);
 		if (units >= SF_FLAT_MAX_UNITS)
-			keep_flat(units * SF_UNIT_SIZE, 100, flags);
+			keep_flat(sf_unit_start(units), 100, flags);
 	}
 	for (uint16_t depth = 1; depth <= 6; depth++)
 		keep_inode((uint64_t) INT64_MAX >> (8 * (6 - depth)), depth, flags);

@@ -69,7 +69,7 @@ fuzz_try(const uint8_t *bytes, size_t len)
 		fuzz_stop("a codec that there is not has decoded something");
 	answer = codec == NULL ? "there is no such codec"
 		: bytes[1] % 2 == 0 ? there_and_back(codec, rest, len - HEAD)
-		: decode_only(codec->id, rest, len - HEAD, plain_bytes % (2 * SF_UNIT_SIZE));
+		: decode_only(codec->id, rest, len - HEAD, plain_bytes % (sf_unit_start(2)));
 	free(rest);
 	return answer;
 }
