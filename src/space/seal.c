@@ -8,7 +8,7 @@
  * reads as zeros, and nothing else would tell a wrong bit in it where the
  * cluster has no data checksums.  The seal also covers which page of which
  * relation this is, so that a page in the place of another one is noticed.  It
- * cannot tell that a page is an older one of its own (see doc/testing.md).
+ * cannot tell that a page is an older one of its own (see doc/proof.md).
  *
  * Whoever changes a page (change.c, copy.c) seals it again; a page whose seal
  * is broken stays so, also when redo changes it.  A seal of 0 is none: nothing

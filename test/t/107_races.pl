@@ -1,5 +1,5 @@
 # Races: two sessions at one place of a segment, with a stop at the worst moment.
-# Each pair comes in both orders.  doc/testing.md has the list, also of those that
+# Each pair comes in both orders.  doc/proof.md has the list, also of those that
 # other files force.
 
 use strict;
