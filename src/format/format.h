@@ -10,6 +10,7 @@
  * locator.c		encode and decode locators
  * page.c			check pages of a segment relation
  * map.c			the used plane of a space-map page
+ * kinds.c			the kinds of pending entries
  * change.c			check and apply the changes that a WAL record carries
  * checksum.c		checksums of units; checksum_avx2.c: the same for processors with AVX2
  *
