@@ -3,8 +3,8 @@
  * get.c
  *	  Whole values, or parts, to a local file, to memory, or to a callback.
  *
- * One statement: its rows are the pieces, taken in single-row mode.  It needs no
- * handle and no transaction around it.
+ * One statement gives all pieces as rows, which are taken in single-row mode.  So a get
+ * needs no handle of the server and no transaction around it, and runs on a standby.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 
 #include "internal.h"
 
-/* Where the bytes go, and where they come from. */
+/* The destination of the bytes, and their source. */
 typedef struct Get
 {
 	/* take bytes; -1 with the error set */
@@ -35,8 +35,8 @@ typedef struct Get
 } Get;
 
 /*
- * The statement.  generate_series gives a row even for a value of which there is
- * nothing to give; the columns before the piece are the same in all rows.
+ * The statement; the caller frees it.  generate_series gives a row even if the value
+ * has no bytes to give; the columns before the piece are the same in all rows.
  */
 static char *
 get_sql(pgsf *h, const Get *get, int first_param)
@@ -56,6 +56,7 @@ get_sql(pgsf *h, const Get *get, int first_param)
 
 #define COLUMN_PIECE	3
 
+/* Send the statement, with a sync behind it, and choose single-row mode for its result. */
 static int
 send_get(pgsf *h, const Get *get)
 {
@@ -97,6 +98,7 @@ check_first(pgsf *h, Get *get, const PGresult *row)
 	return pgsfi_report(h, 0, get->total);
 }
 
+/* Hand the piece of a row to its destination. */
 static int
 take_row(pgsf *h, Get *get, const PGresult *row)
 {
@@ -112,6 +114,7 @@ take_row(pgsf *h, Get *get, const PGresult *row)
 	return pgsfi_report(h, get->done, get->total);
 }
 
+/* Take all rows.  The first may be missing, which is an error that check_first() reports. */
 static int
 get_rows(pgsf *h, Get *get)
 {
@@ -141,7 +144,7 @@ get_value(pgsf *h, Get *get)
 		return -1;
 	if (get_rows(h, get) < 0)
 	{
-		/* the rest is of no use to anybody */
+		/* the server would send the rest of the value, which nobody wants */
 		if (h->link->queue_len > 1 && pgsfi_connected(h))
 			pgsfi_ask_to_stop(h);
 		return -1;
@@ -149,7 +152,7 @@ get_value(pgsf *h, Get *get)
 	return pgsfi_release(h);
 }
 
-/* What all have in common: check, get, or give up. */
+/* The common part of the three functions: check, get, or give up. */
 static int64_t
 run(pgsf *h, Get *get)
 {
@@ -185,7 +188,7 @@ pgsf_get_fd(pgsf *h, int fd, int64_t offset, int64_t length,
 
 /* ---- memory ---- */
 
-/* One byte more than there will be, which is zero. */
+/* Allocates with the first piece; one byte more than the value has, which is zero. */
 static int
 take_to_memory(pgsf *h, Get *get, const char *data, int64_t len)
 {

@@ -3,20 +3,32 @@
  * internal.h
  *	  What the files of libpgsecurefile share.
  *
- * handle.c		pgsf_new to pgsf_free, errors of a handle, cancel requests
- * link.c		what all handles of one connection share; it outlives PQfinish
- * wait.c		waiting for the socket, watching for cancel requests
- * reason.c		why the server has ended a session
- * wire.c		commands in flight: libpq's pipeline mode, a queue of what is awaited
- * sql.c		the texts of statements, parameters added to those of the application
- * open.c		opening and creating
- * write.c, read.c, position.c	the stream
- * store.c		storing, closing, giving up: how a value and its transaction end
- * put.c, get.c whole values; local.c the local file that they work with
+ * From the top down; a file calls files below it only, so that there are no circles:
  *
- * The rule that keeps errors simple: an inner function that returns -1 has set the
- * error of the handle; the first error stands.  The public function that sees
- * the -1 gives up (pgsfi_give_up), which puts connection and transaction right.
+ * put.c, get.c		whole values
+ * handle.c		pgsf_new to pgsf_free
+ * open.c		opening and creating
+ * read.c, write.c	the stream
+ * store.c		storing and closing: how a value and its transaction end
+ * position.c		position and length
+ * take.c		taking the connection, giving it back, giving up after an error
+ * piece.c		one piece of a stream as a command
+ * wire.c		commands in flight: libpq's pipeline mode, a queue of awaited results
+ * sql.c		texts of statements; parameters added to those of the application
+ * local.c		the local file of put and get
+ * wait.c		waiting for a socket, watching for cancel requests
+ * reason.c		a lost connection: why the server has ended the session
+ * link.c		the data that all handles of one connection share; it outlives PQfinish
+ * state.c		the data of an open value; how a public function begins
+ * cancel.c		cancel requests, progress
+ * error.c		the error of a handle
+ *
+ * The rule that keeps errors simple: an inner function that returns -1 (or NULL) has set
+ * the error of the handle, and the first error stands.  The public function that sees the
+ * -1 calls pgsfi_give_up(), which puts connection and transaction right.  Functions below
+ * keep to that rule where their comment says nothing else.
+ *
+ * "Has the connection" means: h is the user of its link (pgsfi_take, pgsfi_enter).
  *
  *-------------------------------------------------------------------------
  */
@@ -32,16 +44,16 @@
 #include "pgsecurefile.h"
 
 /*
- * What one command carries.  A multiple of the unit of 128 KB that the server
- * checksums, and not much more than a socket takes at once: of what is left over
- * libpq moves the rest for each partial send.
+ * The bytes that one command carries.  A multiple of the unit of 128 KB that the server
+ * checksums, and not much more than a socket takes at once: libpq moves the rest of its
+ * buffer after each partial send.
  */
 #define PIECE_BYTES		(256 * 1024)
 
-/* Pieces in flight: more than the socket, the server and we hold at a time. */
+/* Pieces in flight: more than the client, the socket and the server hold at a time. */
 #define WINDOW_PIECES	16
 
-/* Commands in flight: pieces, and what may stand between them. */
+/* Commands in flight: pieces, and the other commands between them. */
 #define QUEUE_MAX		64
 
 /* Type OIDs, which are fixed (pg_type.dat). */
@@ -55,10 +67,10 @@
 
 typedef enum AwaitedKind
 {
-	AWAITED_NOTHING,			/* it has to succeed, that is all */
-	AWAITED_WRITE,				/* so many bytes are taken then */
-	AWAITED_READ,				/* brings bytes of that offset */
-	AWAITED_ANSWER,				/* somebody waits for its result */
+	AWAITED_NOTHING,			/* the command has to succeed, that is all */
+	AWAITED_WRITE,				/* len_bytes are taken by the server then */
+	AWAITED_READ,				/* brings len_bytes from object_offset */
+	AWAITED_ANSWER,				/* the caller waits for the result */
 	AWAITED_SYNC				/* the end of a series */
 } AwaitedKind;
 
@@ -70,7 +82,7 @@ typedef struct Awaited
 	int64_t		len_bytes;
 } Awaited;
 
-/* What the unnamed prepared statement does. */
+/* The statement that is prepared without a name: securefile_read or _write. */
 typedef enum Prepared
 {
 	PREPARED_NONE,
@@ -85,18 +97,17 @@ typedef struct Link
 {
 	PGconn	   *conn;			/* NULL: PQfinish was called */
 	pgsf	   *handles;
-	char	   *schema;			/* of the extension, quoted; NULL: not asked
+	char	   *schema;			/* of the extension, quoted; NULL: not known
 								 * yet */
 
-	/* Between take and release the connection is ours, in pipeline mode. */
-	pgsf	   *user;			/* whose commands are in flight; NULL:
-								 * nobody's */
+	/* Between pgsfi_take and pgsfi_release: the library has the connection. */
+	pgsf	   *user;			/* its commands are in flight; NULL: no handle */
 	bool		was_nonblocking;
 	bool		was_pipeline;
 	bool		was_idle;		/* outside a transaction */
 	Prepared	prepared;
 	bool		unsynced;		/* commands were sent after the last sync */
-	bool		lost;			/* libpq is not to be asked for results any
+	bool		lost;			/* libpq must not be asked for results any
 								 * more */
 	Awaited		queue[QUEUE_MAX];
 	int			queue_head;
@@ -118,8 +129,8 @@ struct pgsf
 	pgsf	   *next;			/* of the same connection */
 
 	Error		error;
-	bool		failed_unseen;	/* error is of something between two calls:
-								 * the next one reports it */
+	bool		failed_unseen;	/* error arose between two calls: the next one
+								 * reports it */
 
 	/* the value */
 	pgsf_mode	mode;
@@ -134,13 +145,13 @@ struct pgsf
 	char	   *gathered;		/* PIECE_BYTES, allocated when first needed */
 	int64_t		gathered_offset;
 	int64_t		gathered_len;
-	int64_t		taken;			/* bytes that the server said it took */
+	int64_t		taken;			/* bytes that the server has taken */
 
-	/* reading: a result, and what is in flight behind it without a gap */
+	/* reading: a received piece, and pieces in flight behind it without a gap */
 	PGresult   *piece;
 	int64_t		piece_offset;	/* in the object */
 	int64_t		piece_len;
-	int64_t		asked_until;
+	int64_t		requested_until;
 	int64_t		last_end;		/* where the last read ended: sequential or
 								 * not */
 	int			ahead;			/* pieces to have in flight beyond it */
@@ -150,72 +161,163 @@ struct pgsf
 
 	/* cancelling */
 	atomic_int	cancel_wanted;
-	int			cancel_event;	/* eventfd: wakes what waits */
+	int			cancel_event;	/* eventfd: wakes the waiting call */
 	bool		cancel_sent;	/* this call is being cancelled */
-	bool		cancel_masked;	/* what runs now must not be cancelled */
+	bool		cancel_masked;	/* the running commands must not be cancelled */
 };
 
-/* handle.c */
-extern int	pgsfi_start(pgsf *h);
-extern int	pgsfi_start_open(pgsf *h, bool writing);
-extern int	pgsfi_start_closed(pgsf *h);
+/* Is there a connection, as far as libpq knows?  Sends nothing. */
+static inline bool
+pgsfi_connected(const pgsf *h)
+{
+	return h->link->conn != NULL && PQstatus(h->link->conn) == CONNECTION_OK;
+}
+
+/* ---- error.c ---- */
+
+/*
+ * Set the error and return -1; if there is an error already, that one stands.  The text
+ * is copied.
+ *	- pgsfi_fail: a text as of printf
+ *	- pgsfi_fail_errno: "what: text of errnum", and pgsf_errno()
+ *	- pgsfi_fail_result: the error that the server, or libpq, made a result of
+ *	- pgsfi_fail_connection: the connection was closed, or libpq's message about it
+ */
 extern int	pgsfi_fail(pgsf *h, const char *sqlstate, const char *format, ...)
 			__attribute__((format(printf, 3, 4)));
 extern int	pgsfi_fail_errno(pgsf *h, const char *sqlstate, int errnum, const char *what);
 extern int	pgsfi_fail_result(pgsf *h, const PGresult *result);
 extern int	pgsfi_fail_connection(pgsf *h);
 extern int	pgsfi_fail_memory(pgsf *h);
+
+/* Forget the error and free its texts. */
 extern void pgsfi_error_clear(pgsf *h);
+
+/* ---- cancel.c ---- */
+
+/* Fail if a cancel request is there and the moment allows for it; asked between pieces. */
 extern int	pgsfi_check_cancel(pgsf *h);
+
+/* Forget a cancel request.  Never fails. */
 extern void pgsfi_forget_cancel(pgsf *h);
+
+/* Tell the progress callback how many bytes of total (-1: not known) are done; it may cancel. */
 extern int	pgsfi_report(pgsf *h, int64_t done, int64_t total);
 
-/* link.c */
-extern Link *pgsfi_link(PGconn *conn);
-extern void pgsfi_link_leave(pgsf *h);
-extern void pgsfi_disown_transaction(Link *link);
-extern bool pgsfi_connected(const pgsf *h);
-extern int	pgsfi_schema(pgsf *h);
+/* ---- state.c ---- */
 
-/* wait.c */
-extern int	pgsfi_wait_result(pgsf *h);
-extern int	pgsfi_send_all(pgsf *h);
-extern int	pgsfi_wait_local(pgsf *h, int fd, short events);
+/*
+ * The start of a public function: clear the error of the call before.  Fails if h is
+ * NULL, or with an error that came up between two calls and has not been reported.
+ *	- pgsfi_start_open: fails if no value is open, or if it is not open for writing
+ *	- pgsfi_start_closed: fails if a value is open
+ */
+extern int	pgsfi_start(pgsf *h);
+extern int	pgsfi_start_open(pgsf *h, bool writing);
+extern int	pgsfi_start_closed(pgsf *h);
+
+/* The server has opened handle fd for a value of that length: it is the open value now. */
+extern void pgsfi_opened(pgsf *h, pgsf_mode mode, bool created, int fd, int64_t length);
+
+/* No value is open any more in h; the server is not told. */
+extern void pgsfi_closed(pgsf *h);
+
+/* Drop the received piece, and ignore the results of all reads in flight. */
+extern void pgsfi_forget_ahead(pgsf *h);
+
+/* None of the handles has to end the transaction of the connection. */
+extern void pgsfi_disown_transaction(Link *link);
+
+/* ---- link.c ---- */
+
+/* The Link of a connection, made if it has none; NULL if there is no memory. */
+extern Link *pgsfi_link(PGconn *conn);
+
+/* Take h from its Link, which is freed if neither a handle nor the connection is left. */
+extern void pgsfi_link_leave(pgsf *h);
+
+/* ---- reason.c ---- */
+
+/*
+ * The connection failed: all commands in flight are lost.  Sets the error, to the
+ * server's reason if it sent one, and returns -1.
+ */
+extern int	pgsfi_lost_in_flight(pgsf *h);
+
+/* ---- wait.c ---- */
+
+/* Ask the server to stop the running command of this connection.  Never fails. */
 extern void pgsfi_ask_to_stop(pgsf *h);
 
-/* reason.c */
-extern void pgsfi_hear_reason(pgsf *h);
+/* Wait until PQgetResult() does not block. */
+extern int	pgsfi_wait_result(pgsf *h);
 
-/* wire.c */
-extern int	pgsfi_enter(pgsf *h);
-extern int	pgsfi_take(pgsf *h);
-extern int	pgsfi_release(pgsf *h);
-extern int	pgsfi_send(pgsf *h, AwaitedKind kind, const char *sql,
-					   const pgsf_params *params, int binary_result);
-extern int	pgsfi_prepare(pgsf *h, Prepared which, const char *function,
-						  Oid second);
-extern int	pgsfi_send_prepared(pgsf *h, const Awaited *awaited,
-								const pgsf_params *params);
-extern int	pgsfi_request_answers(pgsf *h);
-extern int	pgsfi_sync(pgsf *h);
-extern int	pgsfi_lost_in_flight(pgsf *h);
-extern int	pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result);
-extern int	pgsfi_next_row(pgsf *h, PGresult **row);
-extern int	pgsfi_finish(pgsf *h, PGresult **answer);
-extern int	pgsfi_execute(pgsf *h, const char *sql, PGresult **answer);
+/* Send everything in libpq's buffer; reads meanwhile. */
+extern int	pgsfi_send_all(pgsf *h);
 
-/* sql.c */
+/* Wait until a local descriptor has one of the events of poll(); fails if cancelled. */
+extern int	pgsfi_wait_local(pgsf *h, int fd, short events);
+
+/* ---- local.c ---- */
+
+/* A local file that is read. */
+typedef struct LocalFile
+{
+	int			fd;
+	bool		regular;
+	int64_t		start;			/* position at the start; regular files only */
+	struct stat before;
+} LocalFile;
+
+/* Note the state of a file before it is read from its position. */
+extern int	pgsfi_local_start(pgsf *h, LocalFile *file, int fd);
+
+/* The bytes from there to the end; -1 if that is not known (not a regular file). */
+extern int64_t pgsfi_local_left(const LocalFile *file);
+
+/* Read len_bytes; returns how many, fewer only at the end. */
+extern int64_t pgsfi_local_read(pgsf *h, LocalFile *file, char *buf, int64_t len_bytes);
+
+/* Fail if a regular file, of which read_bytes were read, changed since the start. */
+extern int	pgsfi_local_unchanged(pgsf *h, LocalFile *file, int64_t read_bytes);
+
+/* Write all len_bytes at the position of fd. */
+extern int	pgsfi_local_write(pgsf *h, int fd, const char *data, int64_t len_bytes);
+
+/* ---- sql.c ---- */
+
+/* Like asprintf(); the caller frees the text.  NULL: out of memory. */
 extern char *pgsfi_sql(pgsf *h, const char *format, ...)
 			__attribute__((format(printf, 2, 3)));
+
+/*
+ * A statement over the one row that a SELECT of the application has to give.  Its columns
+ * may use v, the value, which is NULL if there is more than one row, and n, the number of
+ * rows (at most 2 are looked at).  It gives no row if the SELECT gives none.  Needs the
+ * schema (pgsfi_schema).  The caller frees the text.
+ */
 extern char *pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select);
+
+/* Fail if a statement that yields a value uses more parameters than it has. */
 extern int	pgsfi_check_select(pgsf *h, const char *sql, const pgsf_params *params);
+
+/* The same for a storing statement; sql may be NULL, and PGSF_VALUE has to stand in it once. */
 extern int	pgsfi_check_storing(pgsf *h, const char *sql, const pgsf_params *params);
+
+/*
+ * A storing statement that was checked, with the finished value of the server's handle,
+ * parameter $number, in the place of PGSF_VALUE.  The caller frees the text.
+ */
 extern char *pgsfi_sql_with_value(pgsf *h, const char *sql, int number);
+
+/* Integers in binary form: 4 or 8 bytes at to. */
 extern void pgsfi_put_int4(char *to, int32_t value);
 extern void pgsfi_put_int8(char *to, int64_t value);
+
+/* An int4 or int8 of the first row; -1 if it is NULL or of another length.  Sets no error. */
 extern int64_t pgsfi_get_int(const PGresult *result, int column);
 
-/* Parameters of the application and up to three of ours after them. */
+/* Parameters of the application, and up to three of the library after them. */
 #define OWN_PARAMS	3
 
 typedef struct Params
@@ -229,42 +331,143 @@ typedef struct Params
 	char		own[OWN_PARAMS][8];
 } Params;
 
+/* Fail if the protocol cannot count so many parameters. */
 extern int	pgsfi_check_params(pgsf *h, const pgsf_params *params);
+
+/*
+ * Copy the arrays of the application's parameters (NULL: none), not the values.  To be
+ * freed with pgsfi_params_free(), also after an error.
+ */
 extern int	pgsfi_params_start(pgsf *h, Params *params, const pgsf_params *given);
+
+/* Add a parameter of the library; at most OWN_PARAMS. */
 extern void pgsfi_params_int4(Params *params, int32_t value);
 extern void pgsfi_params_int8(Params *params, int64_t value);
 extern void pgsfi_params_free(Params *params);
 
-/* open.c */
-extern int	pgsfi_check_row(pgsf *h, const PGresult *result);
-extern int	pgsfi_create(pgsf *h, const char *table, const char *column);
+/* ---- wire.c: all of these need h to have the connection ---- */
 
-/* write.c */
-extern int	pgsfi_write(pgsf *h, const char *data, int64_t len_bytes);
+/*
+ * Send a statement; sql NULL: out of memory.  The result of an AWAITED_ANSWER is in binary
+ * form if binary_result is 1, in text form if it is 0.  May take results to make room.
+ */
+extern int	pgsfi_send(pgsf *h, AwaitedKind kind, const char *sql,
+					   const pgsf_params *params, int binary_result);
+
+/*
+ * Let the unnamed prepared statement be the one that which says; nothing is sent if it is
+ * that already.  It calls function (h->fd as $1, $2 of type second); for the kinds _AT it
+ * seeks to the offset $3 before.
+ */
+extern int	pgsfi_prepare(pgsf *h, Prepared which, const char *function,
+						  Oid second);
+
+/* Execute that statement; its result will be in binary form. */
+extern int	pgsfi_send_prepared(pgsf *h, const Awaited *awaited,
+								const pgsf_params *params);
+
+/* Ask the server to send the answers it has, without ending the series of commands. */
+extern int	pgsfi_request_answers(pgsf *h);
+
+/* End the series of commands with a sync, if any was sent since the last. */
+extern int	pgsfi_sync(pgsf *h);
+
+/* Wait for the result of the first command in flight; the caller clears it.  NULL after an error. */
+extern int	pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result);
+
+/* The same for a result that nobody needs. */
+extern int	pgsfi_drop_next(pgsf *h);
+
+/*
+ * The next row of the only command in flight, which is in single-row mode; NULL after the
+ * last one and after an error.  The caller clears it.
+ */
+extern int	pgsfi_next_row(pgsf *h, PGresult **row);
+
+/*
+ * Send a sync and take the results of all commands in flight, also after an error.  If
+ * answer is not NULL it receives the result of the last AWAITED_ANSWER, which the caller
+ * clears; NULL after an error.
+ */
+extern int	pgsfi_finish(pgsf *h, PGresult **answer);
+
+/* Execute one statement without parameters; the caller clears its result, in text form. */
+extern int	pgsfi_execute(pgsf *h, const char *sql, PGresult **answer);
+
+/* ---- piece.c: all of these need h to have the connection ---- */
+
+/* Send len_bytes, at most a piece, that are to be written at object_offset. */
+extern int	pgsfi_send_piece(pgsf *h, int64_t object_offset, const char *data,
+							 int64_t len_bytes);
+
+/* Send the gathered bytes.  With none it does nothing, and needs no connection. */
 extern int	pgsfi_send_gathered(pgsf *h);
 
-/* read.c */
-extern void pgsfi_forget_ahead(pgsf *h);
+/* Request len_bytes, at most a piece, from requested_until on. */
+extern int	pgsfi_request_piece(pgsf *h, int64_t len_bytes);
 
-/* store.c */
+/* ---- take.c ---- */
+
+/*
+ * Take the connection and put it into pipeline mode; nothing to do if h has it.  The
+ * stream of another handle ends, whose errors are not those of h.  Fails if the connection
+ * is lost, or has a command of the application in progress.
+ */
+extern int	pgsfi_take(pgsf *h);
+
+/*
+ * The same at the start of a public function.  Also fails if the transaction has failed,
+ * or if the one that the value was open in has ended.  The value stays open, unless it is
+ * gone with the connection or the transaction.
+ */
+extern int	pgsfi_enter(pgsf *h);
+
+/* Take all results in flight and give the connection back in its modes of before. */
+extern int	pgsfi_release(pgsf *h);
+
+/* Execute COMMIT or ROLLBACK for the transaction of the library; h has the connection. */
+extern int	pgsfi_end_transaction(pgsf *h, const char *command);
+
+/*
+ * Let the server have nothing open for h: end the transaction with command if the library
+ * began it, else close the server's handle.  h has the connection, nothing is in flight.
+ */
+extern int	pgsfi_end_at_server(pgsf *h, const char *command);
+
+/*
+ * After an error, which stands: take all results in flight, roll back or close, and give
+ * the connection back.  No value is open then, and a cancel request is forgotten.
+ * Returns -1.
+ */
+extern int	pgsfi_give_up(pgsf *h);
+
+/* ---- open.c ---- */
+
+/* Find the schema of the extension, once for a connection; h has the connection. */
+extern int	pgsfi_schema(pgsf *h);
+
+/*
+ * Check a result, in binary form, of pgsfi_sql_one_row(): column 0 is n, column 1 is the
+ * length, NULL for a NULL value.  Fails if the SELECT did not give one row with a value.
+ */
+extern int	pgsfi_check_row(pgsf *h, const PGresult *result);
+
+/* Create a value as pgsf_create() does; h has the connection and keeps it. */
+extern int	pgsfi_create(pgsf *h, const char *table, const char *column);
+
+/* ---- write.c ---- */
+
+/* Write at the position and move it; h has the connection and keeps it. */
+extern int	pgsfi_write(pgsf *h, const char *data, int64_t len_bytes);
+
+/* ---- store.c ---- */
+
+/*
+ * Store the open value, and commit if the library began the transaction; then no value is
+ * open and the connection is given back.  *result as for pgsf_store().  After an error
+ * the value is still open and h has the connection.
+ */
 extern int	pgsfi_store(pgsf *h, const char *sql, const pgsf_params *params,
 						PGresult **result);
-extern int	pgsfi_give_up(pgsf *h);
-extern void pgsfi_closed(pgsf *h);
-
-/* local.c: a local file */
-typedef struct LocalFile
-{
-	int			fd;
-	bool		regular;
-	int64_t		start;			/* position at the start; regular files only */
-	struct stat before;
-} LocalFile;
-
-extern int	pgsfi_local_start(pgsf *h, LocalFile *file, int fd);
-extern int64_t pgsfi_local_left(const LocalFile *file);
-extern int64_t pgsfi_local_read(pgsf *h, LocalFile *file, char *buf, int64_t len_bytes);
-extern int	pgsfi_local_unchanged(pgsf *h, LocalFile *file, int64_t read_bytes);
-extern int	pgsfi_local_write(pgsf *h, int fd, const char *data, int64_t len_bytes);
 
 #endif							/* PGSF_INTERNAL_H */

@@ -3,15 +3,15 @@
  * link.c
  *	  What all handles of one connection share.
  *
- * A Link hangs at its PGconn as instance data of an event procedure
- * (libpq-events.h).  So handles of one connection find each other, and learn of
- * PQfinish() and PQreset(): what they had open is lost then.  The Link goes when
- * both the connection and the last handle are gone.
+ * A Link is attached to its PGconn as instance data of an event procedure
+ * (libpq-events.h).  So the handles of one connection find each other, and learn of
+ * PQfinish() and PQreset(), which lose their open values.  The Link is freed when both
+ * the connection and the last handle are gone.
  *
- * Through the same procedure pass the results of the application's statements.  They
- * tell when it takes transactions into its own hands while a value is open in one
- * that we began: without a round trip, and also in a failed transaction, in which
- * the server could not be asked.
+ * The results of the application's statements pass through the same procedure.  They
+ * tell when the application ends the library's transaction or begins its own while a
+ * value is open.  That needs no round trip, and works in a failed transaction too, in
+ * which the server could not be asked.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +29,7 @@ free_link(Link *link)
 	free(link);
 }
 
-/* Whatever the handles had open is gone with the session. */
+/* The session has ended, and with it every open value: each handle reports that once. */
 static void
 lose_all(Link *link)
 {
@@ -50,18 +50,10 @@ lose_all(Link *link)
 	}
 }
 
-/* Whatever transaction there is, none of the handles has to end it. */
-void
-pgsfi_disown_transaction(Link *link)
-{
-	for (pgsf *h = link->handles; h != NULL; h = h->next)
-		h->own_transaction = false;
-}
-
 /*
- * A result of a statement of the application.  After COMMIT and BEGIN the transaction
- * is not ours any more.  ROLLBACK may have been ROLLBACK TO SAVEPOINT, and tells
- * nothing: what is begun after a true one is seen then.
+ * Look at a result of a statement of the application.  After COMMIT and BEGIN the
+ * library's transaction is over.  The tag ROLLBACK tells nothing, because ROLLBACK TO
+ * SAVEPOINT has the same; after a true ROLLBACK the next BEGIN is seen.
  */
 static void
 watch_result(Link *link, const PGresult *result)
@@ -73,6 +65,7 @@ watch_result(Link *link, const PGresult *result)
 		pgsfi_disown_transaction(link);
 }
 
+/* The event procedure that libpq calls; 1 means success. */
 static int
 link_event(PGEventId id, void *info, void *passthrough)
 {
@@ -106,7 +99,6 @@ link_event(PGEventId id, void *info, void *passthrough)
 	return 1;
 }
 
-/* The Link of a connection; NULL: no memory. */
 Link *
 pgsfi_link(PGconn *conn)
 {
@@ -120,8 +112,8 @@ pgsfi_link(PGconn *conn)
 	link->conn = conn;
 
 	/*
-	 * registering fails if it is registered already, by an attempt that
-	 * failed below
+	 * fails if an earlier attempt registered it and then failed below: no
+	 * matter
 	 */
 	(void) PQregisterEventProc(conn, link_event, "libpgsecurefile", NULL);
 	if (!PQsetInstanceData(conn, link_event, link))
@@ -143,40 +135,4 @@ pgsfi_link_leave(pgsf *h)
 	*at = h->next;
 	if (link->conn == NULL && link->handles == NULL)
 		free_link(link);
-}
-
-bool
-pgsfi_connected(const pgsf *h)
-{
-	return h->link->conn != NULL && PQstatus(h->link->conn) == CONNECTION_OK;
-}
-
-/*
- * Find the schema of the extension, once for a connection: the search path of the
- * application may lack it, or have other functions of these names before it.
- */
-int
-pgsfi_schema(pgsf *h)
-{
-	Link	   *link = h->link;
-	PGresult   *result;
-
-	if (link->schema != NULL)
-		return 0;
-	if (pgsfi_execute(h, "SELECT pg_catalog.quote_ident(n.nspname)"
-					  " FROM pg_catalog.pg_extension e"
-					  " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
-					  " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'", &result) < 0)
-		return -1;
-	if (PQntuples(result) == 1)
-	{
-		link->schema = strdup(PQgetvalue(result, 0, 0));
-		if (link->schema == NULL)
-			pgsfi_fail_memory(h);
-	}
-	else
-		pgsfi_fail(h, PGSF_ERROR_EXTENSION,
-				   "extension securefile is not in this database");
-	PQclear(result);
-	return link->schema == NULL ? -1 : 0;
 }

@@ -16,7 +16,6 @@
 
 #include "internal.h"
 
-/* Look at a file before it is read. */
 int
 pgsfi_local_start(pgsf *h, LocalFile *file, int fd)
 {
@@ -33,7 +32,6 @@ pgsfi_local_start(pgsf *h, LocalFile *file, int fd)
 	return 0;
 }
 
-/* How many bytes it should give; -1 if that is not known. */
 int64_t
 pgsfi_local_left(const LocalFile *file)
 {
@@ -42,7 +40,10 @@ pgsfi_local_left(const LocalFile *file)
 	return file->start < file->before.st_size ? file->before.st_size - file->start : 0;
 }
 
-/* Whether to go on after a failed system call: it was interrupted, or would wait. */
+/*
+ * After a failed system call: wait if it would have blocked; true if it can be tried
+ * again, false with errno as the call left it, or with the error set by the wait.
+ */
 static bool
 try_again(pgsf *h, int fd, short events)
 {
@@ -51,7 +52,6 @@ try_again(pgsf *h, int fd, short events)
 	return errno == EINTR;
 }
 
-/* Fill buf, if there is as much; less only at the end. */
 int64_t
 pgsfi_local_read(pgsf *h, LocalFile *file, char *buf, int64_t len_bytes)
 {
@@ -80,7 +80,6 @@ same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Whether a file of which so much was read is what it was at the start. */
 int
 pgsfi_local_unchanged(pgsf *h, LocalFile *file, int64_t read_bytes)
 {
@@ -97,7 +96,6 @@ pgsfi_local_unchanged(pgsf *h, LocalFile *file, int64_t read_bytes)
 	return 0;
 }
 
-/* Write all of it. */
 int
 pgsfi_local_write(pgsf *h, int fd, const char *data, int64_t len_bytes)
 {

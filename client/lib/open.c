@@ -6,10 +6,11 @@
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "internal.h"
 
-/* Begin a transaction, if there is none; in the pipeline with what follows. */
+/* Begin a transaction if the connection is in none; BEGIN costs no round trip of its own. */
 static int
 begin(pgsf *h)
 {
@@ -18,8 +19,8 @@ begin(pgsf *h)
 		return 0;
 
 	/*
-	 * what another handle had begun has ended, perhaps by a COMMIT that
-	 * failed
+	 * a transaction that another handle began has ended, perhaps by a COMMIT
+	 * that failed
 	 */
 	pgsfi_disown_transaction(h->link);
 	h->own_transaction = true;
@@ -27,9 +28,35 @@ begin(pgsf *h)
 }
 
 /*
- * Check what pgsfi_sql_one_row gave, in binary form: column 0 is n, column 1 the
- * length, NULL for a NULL value.
+ * The search path of the application may lack the schema of the extension, or have
+ * other functions of the same names before it: so each statement names the schema.
  */
+int
+pgsfi_schema(pgsf *h)
+{
+	Link	   *link = h->link;
+	PGresult   *result;
+
+	if (link->schema != NULL)
+		return 0;
+	if (pgsfi_execute(h, "SELECT pg_catalog.quote_ident(n.nspname)"
+					  " FROM pg_catalog.pg_extension e"
+					  " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
+					  " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'", &result) < 0)
+		return -1;
+	if (PQntuples(result) == 1)
+	{
+		link->schema = strdup(PQgetvalue(result, 0, 0));
+		if (link->schema == NULL)
+			pgsfi_fail_memory(h);
+	}
+	else
+		pgsfi_fail(h, PGSF_ERROR_EXTENSION,
+				   "extension securefile is not in this database");
+	PQclear(result);
+	return link->schema == NULL ? -1 : 0;
+}
+
 int
 pgsfi_check_row(pgsf *h, const PGresult *result)
 {
@@ -42,26 +69,7 @@ pgsfi_check_row(pgsf *h, const PGresult *result)
 	return 0;
 }
 
-/* The server has a handle: this is the value now. */
-static void
-opened(pgsf *h, pgsf_mode mode, bool created, int fd, int64_t length)
-{
-	h->mode = mode;
-	h->created = created;
-	h->fd = fd;
-	h->length = length;
-	h->position = 0;
-	h->server_position = 0;
-	h->gathered_offset = 0;
-	h->gathered_len = 0;
-	h->taken = 0;
-	h->piece_offset = 0;
-	h->piece_len = 0;
-	h->asked_until = 0;
-	h->last_end = -1;
-	h->ahead = 0;
-}
-
+/* Let the server open the value that a SELECT yields, and note what it answers. */
 static int
 open_row(pgsf *h, pgsf_mode mode, const char *select, const pgsf_params *params)
 {
@@ -81,7 +89,7 @@ open_row(pgsf *h, pgsf_mode mode, const char *select, const pgsf_params *params)
 		pgsfi_send(h, AWAITED_ANSWER, sql, params, 1) == 0 &&
 		pgsfi_finish(h, &result) == 0 && pgsfi_check_row(h, result) == 0)
 	{
-		opened(h, mode, false, (int) pgsfi_get_int(result, 2), pgsfi_get_int(result, 1));
+		pgsfi_opened(h, mode, false, (int) pgsfi_get_int(result, 2), pgsfi_get_int(result, 1));
 		rc = 0;
 	}
 	PQclear(result);
@@ -105,7 +113,6 @@ pgsf_open(pgsf *h, pgsf_mode mode, const char *sql, const pgsf_params *params)
 	return pgsfi_give_up(h);
 }
 
-/* Create a value and leave the connection ours. */
 int
 pgsfi_create(pgsf *h, const char *table, const char *column)
 {
@@ -125,7 +132,7 @@ pgsfi_create(pgsf *h, const char *table, const char *column)
 		pgsfi_send(h, AWAITED_ANSWER, sql, &params, 1) == 0 &&
 		pgsfi_finish(h, &result) == 0)
 	{
-		opened(h, PGSF_READ_WRITE, true, (int) pgsfi_get_int(result, 0), 0);
+		pgsfi_opened(h, PGSF_READ_WRITE, true, (int) pgsfi_get_int(result, 0), 0);
 		rc = 0;
 	}
 	PQclear(result);

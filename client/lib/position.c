@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * position.c
- *	  Position and length.  Both are known here: nothing is sent.
+ *	  Position and length.  The handle knows both: nothing is sent.
  *
  *-------------------------------------------------------------------------
  */

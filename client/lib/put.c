@@ -10,16 +10,16 @@
 
 #include "internal.h"
 
-/* Where the bytes come from, and where they shall be. */
+/* The source of the bytes, and their destination. */
 typedef struct Put
 {
 	/*
-	 * Give up to len bytes, in *data or in buf, which *data is at first; 0 at
-	 * the end, -1 with the error set.
+	 * Give up to len bytes, in buf or by setting *data, which is buf at
+	 * first; 0 at the end, -1 with the error set.
 	 */
 	int64_t		(*next) (pgsf *h, struct Put *put, char *buf, int64_t len,
 						 const char **data);
-	/* -1, with the error set, if what was given must not be stored; or NULL */
+	/* -1, with the error set, if the bytes must not be stored; may be NULL */
 	int			(*check) (pgsf *h, struct Put *put);
 
 	LocalFile	file;
@@ -37,7 +37,7 @@ typedef struct Put
 	PGresult  **result;
 } Put;
 
-/* Write all there is.  Pieces are sent as they are, past what write gathers. */
+/* Write all bytes.  They come in whole pieces, which pgsfi_write() sends without gathering. */
 static int
 write_all(pgsf *h, Put *put)
 {
@@ -62,6 +62,7 @@ write_all(pgsf *h, Put *put)
 	return (int) len;
 }
 
+/* Create the value, write it, check its source, and store it. */
 static int
 put_value(pgsf *h, Put *put)
 {
@@ -69,7 +70,11 @@ put_value(pgsf *h, Put *put)
 		return -1;
 	if (put->check != NULL && put->check(h, put) < 0)
 		return -1;
-	/* who watches the progress wants to see it complete */
+
+	/*
+	 * the last report tells all bytes: wait for the server to take the last
+	 * pieces
+	 */
 	if (h->progress != NULL &&
 		(pgsfi_send_gathered(h) < 0 || pgsfi_finish(h, NULL) < 0 ||
 		 pgsfi_report(h, h->taken, put->total) < 0))
@@ -77,7 +82,7 @@ put_value(pgsf *h, Put *put)
 	return pgsfi_store(h, put->sql, put->params, put->result);
 }
 
-/* What all have in common: check, put, or give up. */
+/* The common part of the three functions: check, put, or give up. */
 static int64_t
 run(pgsf *h, Put *put)
 {

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * read.c
- *	  Reading a stream: pieces are asked for ahead of the application.
+ *	  Reading a stream: pieces are requested ahead of the application.
  *
- * A read asks for what it wants, in one round trip.  Reads that follow each other
- * ask for more: one piece, then two, four, up to WINDOW_PIECES, which the server
- * sends while the application works on what it has.
+ * A single read requests only its own bytes, in one round trip.  Reads that follow
+ * each other without a gap request more pieces behind them: one, then two, four, up to
+ * WINDOW_PIECES.  The server sends these while the application works on the bytes
+ * before them.
  *
- * Invariant: the bytes from the end of the piece in hand up to asked_until are in
+ * Invariant: the bytes from the end of the received piece up to requested_until are in
  * flight, in order, as the AWAITED_READs of the queue.
  *
  *-------------------------------------------------------------------------
@@ -16,101 +17,53 @@
 
 #include "internal.h"
 
-/* Nothing is in hand, and what is in flight is of no interest. */
-void
-pgsfi_forget_ahead(pgsf *h)
-{
-	Link	   *link = h->link;
-
-	PQclear(h->piece);
-	h->piece = NULL;
-	h->piece_len = 0;
-	h->piece_offset = 0;
-	h->asked_until = 0;
-	h->last_end = -1;
-	if (link->user != h)
-		return;
-	for (int i = 0; i < link->queue_len; i++)
-	{
-		Awaited    *awaited = &link->queue[(link->queue_head + i) % QUEUE_MAX];
-
-		if (awaited->kind == AWAITED_READ)
-			awaited->kind = AWAITED_NOTHING;
-	}
-}
-
-/* Ask for the next piece after what is asked for. */
+/*
+ * Take the answers in front of the first read, if the window is full: otherwise no
+ * read could be sent, and the caller would wait for a piece that nobody requested.
+ */
 static int
-ask_piece(pgsf *h, int64_t len_bytes)
-{
-	int64_t		object_offset = h->asked_until;
-	Prepared	which = object_offset == h->server_position ? PREPARED_READ : PREPARED_READ_AT;
-	Awaited		awaited = {AWAITED_READ, object_offset, len_bytes};
-	char		fd[4];
-	char		len[4];
-	char		offset[8];
-	const char *values[] = {fd, len, offset};
-	static const int lengths[] = {sizeof(fd), sizeof(len), sizeof(offset)};
-	static const int formats[] = {1, 1, 1};
-	pgsf_params params = {which == PREPARED_READ ? 2 : 3, NULL, values, lengths, formats};
-
-	pgsfi_put_int4(fd, h->fd);
-	pgsfi_put_int4(len, (int32_t) len_bytes);
-	pgsfi_put_int8(offset, object_offset);
-	if (pgsfi_prepare(h, which, "securefile_read", OID_INT4) < 0 || pgsfi_send_prepared(h, &awaited, &params) < 0)
-		return -1;
-	h->asked_until += len_bytes;
-	h->server_position = h->asked_until;
-	return 0;
-}
-
-/* Of a full window, take what was sent before the first read in it. */
-static int
-skip_others(pgsf *h)
+drop_others(pgsf *h)
 {
 	Link	   *link = h->link;
 
 	while (link->queue_len >= WINDOW_PIECES &&
 		   link->queue[link->queue_head].kind != AWAITED_READ)
 	{
-		Awaited		awaited;
-		PGresult   *result;
-
-		if (pgsfi_next(h, &awaited, &result) < 0)
+		if (pgsfi_drop_next(h) < 0)
 			return -1;
-		PQclear(result);
 	}
 	return 0;
 }
 
 /*
- * Ask for all up to goal, as far as the window allows.  Without reading ahead the
- * series ends with what is wanted, and the connection can be given back.
+ * Request everything up to goal, as far as the window allows.  A read that does not
+ * read ahead ends the series with a sync, so that the connection can be given back
+ * as soon as the answers are taken.
  */
 static int
-ask_until(pgsf *h, int64_t goal)
+request_until(pgsf *h, int64_t goal)
 {
-	bool		asked = false;
+	bool		sent = false;
 
-	if (skip_others(h) < 0)
+	if (drop_others(h) < 0)
 		return -1;
-	while (h->asked_until < goal && h->link->queue_len < WINDOW_PIECES)
+	while (h->requested_until < goal && h->link->queue_len < WINDOW_PIECES)
 	{
-		int64_t		until_end = PIECE_BYTES - h->asked_until % PIECE_BYTES;
-		int64_t		left = goal - h->asked_until;
+		int64_t		until_end = PIECE_BYTES - h->requested_until % PIECE_BYTES;
+		int64_t		left = goal - h->requested_until;
 
-		if (ask_piece(h, left < until_end ? left : until_end) < 0)
+		if (pgsfi_request_piece(h, left < until_end ? left : until_end) < 0)
 			return -1;
-		asked = true;
+		sent = true;
 	}
-	if (!asked)
+	if (!sent)
 		return 0;
-	if (h->ahead == 0 && h->asked_until == goal)
+	if (h->ahead == 0 && h->requested_until == goal)
 		return pgsfi_sync(h);
 	return pgsfi_request_answers(h);
 }
 
-/* Take the next piece in flight into the hand. */
+/* Receive the next piece in flight; results of other commands before it are dropped. */
 static int
 take_piece(pgsf *h)
 {
@@ -135,7 +88,7 @@ take_piece(pgsf *h)
 	return 0;
 }
 
-/* How far to ask: what is wanted and, for a stream, some pieces more. */
+/* The offset to request up to: the end of this read and, for a stream, some pieces more. */
 static int64_t
 goal_of(pgsf *h, int64_t want)
 {
@@ -143,7 +96,10 @@ goal_of(pgsf *h, int64_t want)
 
 	if (h->ahead > 0)
 	{
-		/* a piece is asked for as a whole */
+		/*
+		 * a stream requests whole pieces, because the next read wants the
+		 * rest of this one
+		 */
 		if (goal > INT64_MAX - (h->ahead + 1) * PIECE_BYTES)
 			goal = h->length;
 		else
@@ -152,34 +108,37 @@ goal_of(pgsf *h, int64_t want)
 	return goal < h->length ? goal : h->length;
 }
 
-/* Be ready to go on at the position, whatever was read before. */
+/*
+ * Prepare to read at the position: drop the pieces of an earlier read that do not
+ * reach it, and decide from the last read how far to read ahead.
+ */
 static void
 aim(pgsf *h)
 {
 	bool		sequential = h->position == h->last_end;
 
-	if (h->position < h->piece_offset || h->position > h->asked_until)
+	if (h->position < h->piece_offset || h->position > h->requested_until)
 		pgsfi_forget_ahead(h);
-	if (h->asked_until == 0)
-		h->asked_until = h->piece_offset = h->position;
+	if (h->requested_until == 0)
+		h->requested_until = h->piece_offset = h->position;
 	if (!sequential)
 		h->ahead = 0;
 	else if (h->ahead < WINDOW_PIECES)
 		h->ahead = h->ahead == 0 ? 1 : h->ahead * 2;
 }
 
-/* Read bytes that are there. */
+/* Copy want bytes at the position to buf; the caller knows that the value has as many. */
 static int
 read_bytes(pgsf *h, char *buf, int64_t want)
 {
 	aim(h);
 	while (want > 0)
 	{
-		int64_t		in_hand = h->piece_offset + h->piece_len - h->position;
+		int64_t		received = h->piece_offset + h->piece_len - h->position;
 
-		if (in_hand > 0)
+		if (received > 0)
 		{
-			int64_t		len = want < in_hand ? want : in_hand;
+			int64_t		len = want < received ? want : received;
 
 			memcpy(buf, PQgetvalue(h->piece, 0, 0) + (h->position - h->piece_offset), len);
 			h->position += len;
@@ -188,7 +147,7 @@ read_bytes(pgsf *h, char *buf, int64_t want)
 			continue;
 		}
 		if (pgsfi_check_cancel(h) < 0 ||
-			ask_until(h, goal_of(h, want)) < 0 || take_piece(h) < 0)
+			request_until(h, goal_of(h, want)) < 0 || take_piece(h) < 0)
 			return -1;
 	}
 	h->last_end = h->position;

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * reason.c
- *	  Why the server has ended a session.
+ *	  A connection is lost with commands in flight: why the server has ended it.
  *
- * A server that ends a session says why, closes, and so fails what is being sent.
- * Its words come behind the results of pieces that were still answered.  If libpq
- * meets the end before it has parsed these, it forgets which commands they are of,
- * and takes them, and the server's words, for strange messages while idle: they go
- * to the notice receiver.  So for that moment this file is the receiver.
+ * A server that ends a session sends its reason and closes the socket, so that the
+ * commands being sent fail.  The reason stands behind the results of pieces that were
+ * still answered.  If libpq meets the end of the socket before it has parsed these, it
+ * forgets which commands they belong to.  It then takes them, and the reason, for
+ * messages of an idle session, and gives them to the notice receiver.  So for that
+ * moment this file is the receiver.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +29,7 @@ hear(void *arg, const PGresult *message)
 	Reason	   *reason = arg;
 	const char *severity = PQresultErrorField(message, PG_DIAG_SEVERITY_NONLOCALIZED);
 
-	/* ERROR, FATAL, PANIC; an error of libpq itself has none */
+	/* ERROR, FATAL, PANIC; an error of libpq itself has no severity */
 	if (reason->heard || severity == NULL || strchr("EFP", severity[0]) == NULL)
 		return;
 	reason->heard = true;
@@ -37,8 +38,9 @@ hear(void *arg, const PGresult *message)
 }
 
 /*
- * Has the application left it to libpq how notices are received?  libpq tells no
- * receiver's argument, so another one could not be put back; the default ignores it.
+ * Is the notice receiver libpq's default?  Only the default can be replaced for a
+ * moment and put back: libpq does not tell the argument of a receiver, and the default
+ * ignores its own.
  */
 static bool
 receiver_is_default(PGconn *conn)
@@ -52,12 +54,12 @@ receiver_is_default(PGconn *conn)
 }
 
 /*
- * The connection is lost with commands in flight: set the error, to the server's
- * reason if there is one.  Past another receiver the first result is all that can be
- * asked for, if it was not taken before.
+ * Set the error to the server's reason, if it sent one, else to libpq's message.  If
+ * the application has a notice receiver of its own, only the first result after the
+ * loss can be looked at, and only if nobody took it before.
  */
-void
-pgsfi_hear_reason(pgsf *h)
+static void
+hear_reason(pgsf *h)
 {
 	Link	   *link = h->link;
 	Reason		reason = {h, false};
@@ -80,7 +82,19 @@ pgsfi_hear_reason(pgsf *h)
 	}
 	if (!all)
 		return;
-	/* idle now: parses the rest */
+	/* libpq is idle now, so that this call parses the rest and calls hear() */
 	(void) PQisBusy(link->conn);
 	(void) PQsetNoticeReceiver(link->conn, usual, NULL);
+}
+
+int
+pgsfi_lost_in_flight(pgsf *h)
+{
+	Link	   *link = h->link;
+
+	if (link->queue_len > 0 && !pgsfi_connected(h))
+		hear_reason(h);
+	link->queue_len = 0;
+	link->unsynced = false;
+	return pgsfi_fail_connection(h);
 }

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * sql.c
- *	  Texts of statements, and parameters of ours beside the application's.
+ *	  Texts of statements, and the library's parameters beside the application's.
  *
- * What a statement of the library names is qualified with its schema.  Others may be
- * able to create functions in the extension's schema, and PostgreSQL takes the one
- * whose argument types fit best: so arguments have exactly the declared types.
+ * A statement of the library names everything with its schema.  Other users may be able
+ * to create functions in the extension's schema, and PostgreSQL takes the function whose
+ * argument types fit best: so the arguments have exactly the declared types.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,6 @@
 
 #include "internal.h"
 
-/* Like asprintf; NULL: out of memory, the error is set. */
 char *
 pgsfi_sql(pgsf *h, const char *format, ...)
 {
@@ -36,13 +35,14 @@ pgsfi_sql(pgsf *h, const char *format, ...)
 }
 
 /*
- * Columns over the one row that a SELECT of the application has to give.  They may
- * use v, its value, or NULL if there are more rows than one, and n, how many there
- * are (at most 2 are looked at).  A line comment at the SELECT's end is harmless.
- * (SELECT q.*) makes more columns than one an error; q (v) would ignore the others.
- * v is of type securefile and nothing else (a domain's base type, in CASE): the owner
- * of a table may give its column another type and make functions that fit it.  The
- * ELSE makes most other types an error, which the cast alone would take as text.
+ * Why the statement looks like this:
+ *	- the newline behind the SELECT ends a line comment at its end
+ *	- LIMIT 2 suffices to see that there is more than one row
+ *	- (SELECT q.*) makes several columns an error, where q (v) would ignore the others
+ *	- the CASE makes v of type securefile and nothing else (the base type, for a
+ *	  domain): the owner of a table may give its column another type and make functions
+ *	  that fit it.  Its ELSE makes most other types an error; the cast alone would
+ *	  convert them as text.
  */
 char *
 pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select)
@@ -59,7 +59,7 @@ pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select)
 
 /* ---- looking into statements of the application ---- */
 
-/* What is of interest in a statement, outside of comments, strings and names. */
+/* The findings in a statement, outside of comments, strings and quoted names. */
 typedef struct Scan
 {
 	char		keyword[10];	/* the first word, in upper case, cut if
@@ -88,7 +88,7 @@ skip_name(const char *p)
 	return p;
 }
 
-/* From the opening quote; doubled quotes are two strings side by side. */
+/* From the opening quote to behind the closing one; a doubled quote reads as two strings. */
 static const char *
 skip_quoted(const char *p, bool backslashes)
 {
@@ -99,7 +99,7 @@ skip_quoted(const char *p, bool backslashes)
 	return *p == '\0' ? p : p + 1;
 }
 
-/* Comments between slash and star can be nested. */
+/* From the start of a comment to its end.  Comments between slash and star can be nested. */
 static const char *
 skip_comment(const char *p)
 {
@@ -118,7 +118,7 @@ skip_comment(const char *p)
 	return p;
 }
 
-/* A dollar: of a parameter, which is noted, or of a quote. */
+/* From a dollar to behind the parameter, which is noted, or behind the dollar-quoted string. */
 static const char *
 skip_dollar(const char *p, Scan *scan)
 {
@@ -151,11 +151,11 @@ skip_dollar(const char *p, Scan *scan)
 	return p + strlen(p);
 }
 
+/* From the start of a word to its end; the first word is noted. */
 static const char *
 skip_word(const char *p, Scan *scan)
 {
 	const char *end = skip_name(p);
-
 	size_t		len = (size_t) (end - p);
 
 	if (scan->keyword[0] != '\0')
@@ -165,6 +165,7 @@ skip_word(const char *p, Scan *scan)
 	return end;
 }
 
+/* Read a statement as far as PostgreSQL's lexer would matter; backslashes: they escape in '..'. */
 static void
 scan_statement(const char *p, bool backslashes, Scan *scan)
 {
@@ -191,6 +192,7 @@ scan_statement(const char *p, bool backslashes, Scan *scan)
 	}
 }
 
+/* Scan a statement, and fail if it uses more parameters than the application gives. */
 static int
 check_statement(pgsf *h, const char *sql, const pgsf_params *params, Scan *scan)
 {
@@ -208,8 +210,8 @@ check_statement(pgsf *h, const char *sql, const pgsf_params *params, Scan *scan)
 }
 
 /*
- * A statement that yields a value.  A parameter that the application has forgotten
- * would be one of ours: the server cannot find that.
+ * A parameter that the application has forgotten would be one of the library's, which
+ * stand behind its own: the server could not find that mistake.
  */
 int
 pgsfi_check_select(pgsf *h, const char *sql, const pgsf_params *params)
@@ -219,11 +221,7 @@ pgsfi_check_select(pgsf *h, const char *sql, const pgsf_params *params)
 	return check_statement(h, sql, params, &scan);
 }
 
-/*
- * A statement that stores.  PGSF_VALUE has to stand in it once, where it is
- * executed; and a statement that cannot store anything would succeed with the
- * value lost.
- */
+/* A statement that cannot store anything is refused: it would succeed with the value lost. */
 int
 pgsfi_check_storing(pgsf *h, const char *sql, const pgsf_params *params)
 {
@@ -248,7 +246,6 @@ pgsfi_check_storing(pgsf *h, const char *sql, const pgsf_params *params)
 					  "the storing statement must be INSERT, UPDATE, MERGE, WITH, SELECT or CALL");
 }
 
-/* The storing statement, with the finished value where PGSF_VALUE is. */
 char *
 pgsfi_sql_with_value(pgsf *h, const char *sql, int number)
 {
@@ -276,7 +273,6 @@ pgsfi_put_int8(char *to, int64_t value)
 	memcpy(to, &wire, sizeof(wire));
 }
 
-/* An int4 or int8 of the first row; -1 if it is NULL or neither. */
 int64_t
 pgsfi_get_int(const PGresult *result, int column)
 {
@@ -299,7 +295,7 @@ pgsfi_get_int(const PGresult *result, int column)
 
 /* ---- parameters ---- */
 
-/* As many as the protocol can count, ours included. */
+/* The protocol counts parameters in 16 bits, the library's included. */
 int
 pgsfi_check_params(pgsf *h, const pgsf_params *params)
 {
@@ -308,6 +304,7 @@ pgsfi_check_params(pgsf *h, const pgsf_params *params)
 	return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "wrong number of parameters: %d", params->count);
 }
 
+/* Copy the application's parameters; arrays that it left out get their defaults. */
 static void
 fill_params(Params *params, const pgsf_params *given)
 {
@@ -325,10 +322,6 @@ fill_params(Params *params, const pgsf_params *given)
 	params->all.formats = params->formats;
 }
 
-/*
- * Copy the application's parameters, with room for ours.  To be freed also after
- * an error.
- */
 int
 pgsfi_params_start(pgsf *h, Params *params, const pgsf_params *given)
 {
@@ -353,7 +346,7 @@ pgsfi_params_start(pgsf *h, Params *params, const pgsf_params *given)
 	return 0;
 }
 
-/* Add a binary parameter of ours; returns where its value goes. */
+/* Add a binary parameter of the library; returns the place for its value. */
 static char *
 add_param(Params *params, Oid type, int len_bytes)
 {

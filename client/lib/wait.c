@@ -3,9 +3,9 @@
  * wait.c
  *	  Waiting: for the server, for a local file, for a cancel request.
  *
- * Nothing else blocks.  A cancel request wakes what waits here; for the server it
- * is then passed on by PQcancel, and again each second: one that arrives between
- * two commands has no effect there.
+ * Nothing else in the library blocks.  A cancel request wakes the waiting call.  If the
+ * call waits for the server, PQcancel passes the request on, and again each second: the
+ * server ignores a request that arrives between two commands.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,6 @@
 
 #define ASK_AGAIN_MS	1000
 
-/* Ask the server to stop what it does for this connection. */
 void
 pgsfi_ask_to_stop(pgsf *h)
 {
@@ -28,14 +27,14 @@ pgsfi_ask_to_stop(pgsf *h)
 	h->cancel_sent = true;
 	if (cancel == NULL)
 		return;
-	/* if it did not work it is tried again, see wait_for */
+	/* the result does not matter: wait_server() repeats the request */
 	(void) PQcancel(cancel, text, sizeof(text));
 	PQfreeCancel(cancel);
 }
 
 /*
- * Wait until one of the events is there for fd, or a cancel request.  With
- * timeout_ms -1 forever.  The result is poll's.
+ * Wait until fd has one of the events or somebody wants to cancel, at most timeout_ms
+ * (-1: without limit).  Returns the result of poll().
  */
 static int
 wait_for(pgsf *h, int fd, short events, int timeout_ms)
@@ -46,7 +45,11 @@ wait_for(pgsf *h, int fd, short events, int timeout_ms)
 	memset(fds, 0, sizeof(fds));
 	fds[0].fd = fd;
 	fds[0].events = events;
-	/* a negative descriptor is ignored */
+
+	/*
+	 * poll ignores a negative descriptor; a request that was passed on would
+	 * wake it at once
+	 */
 	fds[1].fd = h->cancel_masked || h->cancel_sent ? -1 : h->cancel_event;
 	fds[1].events = POLLIN;
 	do
@@ -55,7 +58,7 @@ wait_for(pgsf *h, int fd, short events, int timeout_ms)
 	return rc;
 }
 
-/* Wait for the server; while cancelling, ask it again each second. */
+/* Wait for the server's socket; pass a cancel request on, and repeat it each second. */
 static int
 wait_server(pgsf *h, short events)
 {
@@ -74,10 +77,7 @@ wait_server(pgsf *h, short events)
 	return 0;
 }
 
-/*
- * Until PQgetResult does not block.  If the connection is lost that is so, too, and
- * it will tell the reason.
- */
+/* On a lost connection PQgetResult does not block either, and gives the error. */
 int
 pgsfi_wait_result(pgsf *h)
 {
@@ -98,8 +98,8 @@ pgsfi_wait_result(pgsf *h)
 }
 
 /*
- * Until all that was sent is on its way.  Reads what the server sends meanwhile:
- * it might not read before that is read.
+ * Reads while it sends: a server whose answers nobody takes may stop reading, and both
+ * sides would wait for ever.
  */
 int
 pgsfi_send_all(pgsf *h)
@@ -117,11 +117,10 @@ pgsfi_send_all(pgsf *h)
 	return unsent != 0 ? pgsfi_lost_in_flight(h) : 0;
 }
 
-/* Until a local descriptor is ready; -1: cancelled, or it cannot be waited for. */
 int
 pgsfi_wait_local(pgsf *h, int fd, short events)
 {
-	/* for poll that is nothing to wait for */
+	/* poll would ignore it, and wait for ever */
 	if (fd < 0)
 		return pgsfi_fail_errno(h, PGSF_ERROR_FILE, EBADF, "could not use local file");
 	do

@@ -3,149 +3,26 @@
  * wire.c
  *	  Commands in flight.
  *
- * Whenever the connection is ours it is in pipeline mode and not blocking.
- * Commands are sent one after another; each leaves an Awaited in the queue, and
- * results are taken in the same order.  After an error the server skips what
- * comes until the next sync; finish() sends one and takes all that is in flight,
- * so that nothing of us is left in the connection whatever happened.
+ * While a handle has the connection (take.c), it is in pipeline mode and not
+ * blocking.  Commands are sent one after another; each leaves an Awaited in the queue,
+ * and results are taken in the same order.  After an error the server skips all
+ * commands up to the next sync.  pgsfi_finish() sends a sync and takes all results, so
+ * that the connection is empty whatever happened.
  *
- * When libpq meets the end of a lost connection it forgets what it awaits.  Only the
- * first result after that is sound; what there is behind it is for reason.c.
+ * When libpq meets the end of a lost connection it forgets which commands it awaits.
+ * Only the first result after that is sound; reason.c looks at the rest.
  *
- * Between pieces of a stream no sync is sent, but a request to send the answers:
- * what was sent behind a failed piece is then skipped in silence, where a sync
- * would let the server try each, and log an error for each.
+ * Between pieces of a stream there is no sync, but a request to send the answers: the
+ * server then skips the pieces behind a failed one in silence.  With a sync behind
+ * each piece the server would try each of them, and log an error for each.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "internal.h"
 
-/* ---- whose connection it is ---- */
-
-/* The stream of another handle ends; an error of it is for its next call. */
-static void
-settle(pgsf *other)
-{
-	pgsfi_error_clear(other);
-	pgsfi_forget_ahead(other);
-	if (pgsfi_send_gathered(other) == 0 && pgsfi_release(other) == 0)
-		return;
-	(void) pgsfi_give_up(other);
-	other->failed_unseen = true;
-}
-
-/* Make the connection ours, if it is not. */
-int
-pgsfi_take(pgsf *h)
-{
-	Link	   *link = h->link;
-	PGTransactionStatusType status;
-
-	if (link->conn == NULL || PQstatus(link->conn) != CONNECTION_OK)
-		return pgsfi_fail_connection(h);
-	if (link->user == h)
-		return 0;
-	if (link->user != NULL)
-		settle(link->user);
-	status = PQtransactionStatus(link->conn);
-	if (status == PQTRANS_UNKNOWN)
-		return pgsfi_fail_connection(h);
-	link->was_pipeline = PQpipelineStatus(link->conn) != PQ_PIPELINE_OFF;
-	if (status == PQTRANS_ACTIVE ||
-		(link->was_pipeline && !PQexitPipelineMode(link->conn)) ||
-		!PQenterPipelineMode(link->conn))
-		return pgsfi_fail(h, PGSF_ERROR_BUSY, "the connection has a command in progress");
-	link->was_nonblocking = PQisnonblocking(link->conn);
-	link->was_idle = status == PQTRANS_IDLE;
-	(void) PQsetnonblocking(link->conn, 1);
-	link->prepared = PREPARED_NONE;
-	link->user = h;
-	return 0;
-}
-
-/* Take all that is in flight and give the connection back as it was. */
-int
-pgsfi_release(pgsf *h)
-{
-	Link	   *link = h->link;
-	int			rc;
-
-	if (link->user != h)
-		return 0;
-	rc = pgsfi_finish(h, NULL);
-	/* a cancel request may have come too late for the server, but not for us */
-	if (h->cancel_sent && !h->cancel_masked)
-		rc = -1;
-	link->user = NULL;
-	if (!PQexitPipelineMode(link->conn))
-		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "could not leave pipeline mode");
-	(void) PQsetnonblocking(link->conn, link->was_nonblocking);
-	if (link->was_pipeline)
-		(void) PQenterPipelineMode(link->conn);
-	return rc;
-}
-
-/* The connection is lost, or the transaction that the value was open in. */
-static int
-lost(pgsf *h)
-{
-	pgsfi_forget_ahead(h);
-	pgsfi_closed(h);
-	return -1;
-}
-
-/*
- * Make the connection ours, in a state that allows for commands, at the start of
- * a public function.  What is found wrong here leaves a value open, unless it is
- * gone.
- */
-int
-pgsfi_enter(pgsf *h)
-{
-	PGTransactionStatusType status;
-
-	if (!pgsfi_connected(h))
-	{
-		pgsfi_fail_connection(h);
-		return lost(h);
-	}
-	if (h->link->user == h)
-		return 0;
-	if (pgsfi_take(h) < 0)
-		return pgsfi_connected(h) ? -1 : lost(h);
-
-	/* h is the user and nothing is in flight: this is the state on entry */
-	status = PQtransactionStatus(h->link->conn);
-	if (status == PQTRANS_INERROR)
-		pgsfi_fail(h, STATE_FAILED, "the transaction has failed: roll it back");
-	else if (h->link->was_idle && h->mode != PGSF_CLOSED)
-	{
-		pgsfi_fail(h, STATE_NOT_OPEN, "the transaction in which the value was open has ended");
-		pgsfi_closed(h);
-	}
-	else
-		return 0;
-	(void) pgsfi_release(h);
-	return -1;
-}
-
 /* ---- sending ---- */
-
-/* With the connection all that was in flight is lost. */
-int
-pgsfi_lost_in_flight(pgsf *h)
-{
-	Link	   *link = h->link;
-
-	if (link->queue_len > 0 && !pgsfi_connected(h))
-		pgsfi_hear_reason(h);
-	link->queue_len = 0;
-	link->unsynced = false;
-	return pgsfi_fail_connection(h);
-}
 
 static void
 push(Link *link, AwaitedKind kind, int64_t object_offset, int64_t len_bytes)
@@ -159,23 +36,22 @@ push(Link *link, AwaitedKind kind, int64_t object_offset, int64_t len_bytes)
 	link->unsynced = kind != AWAITED_SYNC;
 }
 
-/* Room for two more commands and a sync, and for what is sent. */
+/*
+ * Make room in the queue for two more commands and a sync, and send all that libpq
+ * still has in its buffer, which would grow otherwise.
+ */
 static int
 make_room(pgsf *h)
 {
 	while (h->link->queue_len > QUEUE_MAX - 3)
 	{
-		Awaited		awaited;
-		PGresult   *result;
-
-		if (pgsfi_next(h, &awaited, &result) < 0)
+		if (pgsfi_drop_next(h) < 0)
 			return -1;
-		PQclear(result);
 	}
 	return pgsfi_send_all(h);
 }
 
-/* After sending: libpq's answer, and what is awaited now. */
+/* After libpq was given a command: rc is libpq's answer, the rest tells what is awaited. */
 static int
 sent(pgsf *h, int rc, AwaitedKind kind, int64_t object_offset, int64_t len_bytes)
 {
@@ -203,10 +79,7 @@ pgsfi_send(pgsf *h, AwaitedKind kind, const char *sql, const pgsf_params *params
 									 binary_result), kind, 0, 0);
 }
 
-/*
- * Let the unnamed statement be that, if it is not: a call of the function with the
- * handle, $1, and $2, at the position or (_AT) at offset $3.
- */
+/* securefile_seek() never yields NULL: the CASE only makes it run before the function. */
 int
 pgsfi_prepare(pgsf *h, Prepared which, const char *function, Oid second)
 {
@@ -237,7 +110,6 @@ pgsfi_prepare(pgsf *h, Prepared which, const char *function, Oid second)
 	return 0;
 }
 
-/* Execute the unnamed statement, for a binary result. */
 int
 pgsfi_send_prepared(pgsf *h, const Awaited *awaited, const pgsf_params *params)
 {
@@ -248,7 +120,6 @@ pgsfi_send_prepared(pgsf *h, const Awaited *awaited, const pgsf_params *params)
 				awaited->kind, awaited->object_offset, awaited->len_bytes);
 }
 
-/* Ask for the answers to what was sent. */
 int
 pgsfi_request_answers(pgsf *h)
 {
@@ -257,7 +128,6 @@ pgsfi_request_answers(pgsf *h)
 	return pgsfi_send_all(h);
 }
 
-/* End the series of commands, if there is one. */
 int
 pgsfi_sync(pgsf *h)
 {
@@ -282,8 +152,8 @@ pop(Link *link)
 }
 
 /*
- * Wait for a result and get it; NULL is what ends the results of a command.  -1 if
- * the connection is lost and this is not the first after that.
+ * Wait for a result and get it; NULL ends the results of a command.  Returns -1 if the
+ * connection is lost and the first result after the loss was taken before.
  */
 static int
 get_result(pgsf *h, PGresult **result)
@@ -297,7 +167,7 @@ get_result(pgsf *h, PGresult **result)
 	return 0;
 }
 
-/* What else there is of a command, up to the NULL that ends it, goes. */
+/* Drop the other results of a command, up to the NULL that ends them; an error is noted. */
 static int
 skip_rest(pgsf *h)
 {
@@ -315,7 +185,7 @@ skip_rest(pgsf *h)
 	}
 }
 
-/* Whether a result is a success; if not, its error is set. */
+/* Is a result a success?  If it is not, its error becomes the handle's. */
 static bool
 succeeded(pgsf *h, const PGresult *result)
 {
@@ -327,7 +197,11 @@ succeeded(pgsf *h, const PGresult *result)
 		case PGRES_PIPELINE_SYNC:
 			return true;
 		case PGRES_PIPELINE_ABORTED:
-			/* skipped after an error, which has been seen */
+
+			/*
+			 * an error before it was seen, and stands: this text is for the
+			 * case without one
+			 */
 			pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "a command was skipped");
 			return false;
 		case PGRES_FATAL_ERROR:
@@ -340,10 +214,7 @@ succeeded(pgsf *h, const PGresult *result)
 	}
 }
 
-/*
- * Take the result of the first command in flight.  Bytes that were written are
- * counted here.
- */
+/* All results of writes pass here, so this is the place to count the bytes that the server took. */
 int
 pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result)
 {
@@ -369,10 +240,18 @@ pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result)
 	return -1;
 }
 
-/*
- * The next row of a command in single-row mode, which is the only one in flight;
- * NULL after the last one.
- */
+int
+pgsfi_drop_next(pgsf *h)
+{
+	Awaited		awaited;
+	PGresult   *result;
+
+	if (pgsfi_next(h, &awaited, &result) < 0)
+		return -1;
+	PQclear(result);
+	return 0;
+}
+
 int
 pgsfi_next_row(pgsf *h, PGresult **row)
 {
@@ -395,10 +274,7 @@ pgsfi_next_row(pgsf *h, PGresult **row)
 	return -1;
 }
 
-/*
- * Send a sync and take all that is in flight, also after an error.  If answer is
- * not NULL it receives the result of the last AWAITED_ANSWER; NULL after an error.
- */
+/* Goes on after an error: the results behind it have to be taken too. */
 int
 pgsfi_finish(pgsf *h, PGresult **answer)
 {
@@ -429,7 +305,6 @@ pgsfi_finish(pgsf *h, PGresult **answer)
 	return rc;
 }
 
-/* One statement without parameters, and its result in text form. */
 int
 pgsfi_execute(pgsf *h, const char *sql, PGresult **answer)
 {

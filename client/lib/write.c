@@ -3,9 +3,9 @@
  * write.c
  *	  Writing a stream: bytes are gathered to pieces, pieces are sent.
  *
- * Pieces end where multiples of PIECE_BYTES are in the object, so that each unit of
- * the server is written by one of them, whatever the application's sizes are.  At
- * most WINDOW_PIECES are in flight.
+ * A piece ends at a multiple of PIECE_BYTES in the object.  So the server receives each
+ * unit of a stream in one command, whatever the sizes of the application's writes are.
+ * At most WINDOW_PIECES are in flight.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,62 +14,7 @@
 
 #include "internal.h"
 
-/* Take what is answered, and wait until fewer pieces are in flight. */
-static int
-wait_for_window(pgsf *h)
-{
-	Link	   *link = h->link;
-
-	if (link->queue_len > 0 && !PQconsumeInput(link->conn))
-		return pgsfi_lost_in_flight(h);
-	while (link->queue_len >= WINDOW_PIECES ||
-		   (link->queue_len > 0 && !PQisBusy(link->conn)))
-	{
-		Awaited		awaited;
-		PGresult   *result;
-
-		if (pgsfi_next(h, &awaited, &result) < 0)
-			return -1;
-		PQclear(result);
-	}
-	return 0;
-}
-
-/* Send a piece that is written at an offset. */
-static int
-send_piece(pgsf *h, int64_t object_offset, const char *data, int64_t len_bytes)
-{
-	Prepared	which = object_offset == h->server_position ? PREPARED_WRITE : PREPARED_WRITE_AT;
-	Awaited		awaited = {AWAITED_WRITE, object_offset, len_bytes};
-	char		fd[4];
-	char		offset[8];
-	const char *values[] = {fd, data, offset};
-	int			lengths[] = {sizeof(fd), (int) len_bytes, sizeof(offset)};
-	static const int formats[] = {1, 1, 1};
-	pgsf_params params = {which == PREPARED_WRITE ? 2 : 3, NULL, values, lengths, formats};
-
-	pgsfi_put_int4(fd, h->fd);
-	pgsfi_put_int8(offset, object_offset);
-	if (pgsfi_check_cancel(h) < 0 || wait_for_window(h) < 0 ||
-		pgsfi_prepare(h, which, "securefile_write", OID_BYTEA) < 0 || pgsfi_send_prepared(h, &awaited, &params) < 0)
-		return -1;
-	h->server_position = object_offset + len_bytes;
-	return pgsfi_request_answers(h);
-}
-
-/* Send what is gathered.  The connection must be ours, or there must be nothing. */
-int
-pgsfi_send_gathered(pgsf *h)
-{
-	int64_t		len = h->gathered_len;
-
-	if (len == 0)
-		return 0;
-	h->gathered_len = 0;
-	return send_piece(h, h->gathered_offset, h->gathered, len);
-}
-
-/* Add to what is gathered; it is sent when its piece is full. */
+/* Add bytes at the position to the gathered ones, which are sent when their piece is full. */
 static int
 gather(pgsf *h, const char *data, int64_t len_bytes, int64_t until_end)
 {
@@ -86,7 +31,6 @@ gather(pgsf *h, const char *data, int64_t len_bytes, int64_t until_end)
 	return len_bytes == until_end ? pgsfi_send_gathered(h) : 0;
 }
 
-/* Write at the position.  The connection must be ours. */
 int
 pgsfi_write(pgsf *h, const char *data, int64_t len_bytes)
 {
@@ -100,7 +44,7 @@ pgsfi_write(pgsf *h, const char *data, int64_t len_bytes)
 		int			rc;
 
 		if (h->gathered_len == 0 && len == until_end)
-			rc = send_piece(h, h->position, data, len);
+			rc = pgsfi_send_piece(h, h->position, data, len);
 		else
 			rc = gather(h, data, len, until_end);
 		if (rc < 0)
@@ -131,6 +75,7 @@ pgsf_write(pgsf *h, const void *buf, size_t len)
 	return pgsfi_give_up(h);
 }
 
+/* Send the new length, behind the writes before it; the answer is not waited for. */
 static int
 truncate_at(pgsf *h, int64_t length)
 {
