@@ -3,8 +3,8 @@
  * export.c
  *	  securefile export DIR [PATTERN]
  *
- * All connections read what the first one saw when it made the list, so that the
- * tree shows one moment of the table.
+ * The first connection makes the list and exports its snapshot; all others read with that
+ * snapshot.  So the tree shows one moment of the table.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,11 +29,10 @@ typedef struct Export
 	const Options *options;
 	int			top;
 	FoundList	list;
-	char	   *snapshot;		/* of the list, as SET TRANSACTION SNAPSHOT
-								 * has it */
+	char	   *snapshot;		/* of the list: a SET TRANSACTION SNAPSHOT */
 } Export;
 
-/* The list, seen in a transaction that stays open, and its snapshot. */
+/* Make the list in a transaction, which stays open, and export its snapshot. */
 static bool
 make_list(Session *session, Export *export, Failure *failure)
 {
@@ -48,22 +47,24 @@ make_list(Session *session, Export *export, Failure *failure)
 		return false;
 	export->snapshot = text_make("SET TRANSACTION SNAPSHOT '%s'", PQgetvalue(result, 0, 0));
 	PQclear(result);
-	return list_all(session, options->nargs > 1 ? options->args[1] : NULL, options->prefix, &export->list, failure);
+	return list_all(session, options->nargs > 1 ? options->args[1] : NULL, options->prefix,
+					&export->list, failure);
 }
 
-/* Be in a transaction that sees what the list shows. */
+/* Begin a transaction with the snapshot of the list, if the session is in none. */
 static bool
 see_snapshot(Session *session, const Export *export, Failure *failure)
 {
 	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE)
 		return true;
-	return session_do(session, failure, BEGIN_READING) && session_do(session, failure, export->snapshot);
+	return session_do(session, failure, BEGIN_READING) &&
+		session_do(session, failure, export->snapshot);
 }
 
-/* What is there already?  *known says that there is no more to do. */
+/* Is a file of that name here already?  *known: yes, with the same contents. */
 static bool
-look_at_local(Session *session, const Export *export, const Found *found, int directory, const char *last,
-			  bool *exists, bool *known, Failure *failure)
+look_at_local(Session *session, const Export *export, const Found *found, int directory,
+			  const char *last, bool *exists, bool *known, Failure *failure)
 {
 	Stored		stored = {true, true, found->length};
 	int64_t		length;
@@ -72,7 +73,7 @@ look_at_local(Session *session, const Export *export, const Found *found, int di
 
 	*exists = fd >= 0 || errno != ENOENT;
 	*known = false;
-	/* --replace replaces a link and what may not be read, too */
+	/* --replace also replaces a link, and a file that may not be read */
 	if (fd < 0)
 		return !*exists || (export->options->replace && errno != EISDIR);
 	good = transfer_same(session, found->path, &stored, fd, length, known, failure);
@@ -82,8 +83,10 @@ look_at_local(Session *session, const Export *export, const Found *found, int di
 	return good;
 }
 
+/* Write one file into an open directory. */
 static bool
-write_file(Session *session, const Export *export, const Found *found, int directory, const char *last, Failure *failure)
+write_file(Session *session, const Export *export, const Found *found, int directory,
+		   const char *last, Failure *failure)
 {
 	TempFile   *file = tempfile_open(directory, failure);
 
@@ -95,24 +98,27 @@ write_file(Session *session, const Export *export, const Found *found, int direc
 	return false;
 }
 
-/* The directory of the file is open, or not there in a dry run. */
+/* Write one file unless it is here already; directory -1: a dry run, and it does not exist. */
 static bool
-export_into(Session *session, const Export *export, const Found *found, int directory, const char *last, Failure *failure)
+export_into(Session *session, const Export *export, const Found *found, int directory,
+			const char *last, Failure *failure)
 {
 	bool		exists = false;
 	bool		known = false;
 
-	if (directory >= 0 && !look_at_local(session, export, found, directory, last, &exists, &known, failure))
+	if (directory >= 0 &&
+		!look_at_local(session, export, found, directory, last, &exists, &known, failure))
 		return false;
 	if (known || export->options->dry_run)
 		progress_bytes(found->length);
 	else if (!write_file(session, export, found, directory, last, failure))
 		return false;
-	output_file(found->path, known ? ACTION_SAME : exists ? ACTION_REPLACED : ACTION_GOT, found->length);
+	output_file(found->path, known ? ACTION_SAME : exists ? ACTION_REPLACED : ACTION_GOT,
+				found->length);
 	return true;
 }
 
-/* PoolWork */
+/* A PoolWork: one file of the list. */
 static bool
 export_one(Session *session, void *arg, size_t number)
 {
@@ -139,7 +145,7 @@ export_one(Session *session, void *arg, size_t number)
 	return good;
 }
 
-/* The directory, made if it is not there; a dry run makes none and goes on without. */
+/* Open the directory, and make it if it is not there; a dry run makes none, and top stays -1. */
 static bool
 open_top(Export *export, Failure *failure)
 {

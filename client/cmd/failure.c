@@ -12,7 +12,6 @@
 
 #include "failure.h"
 
-/* Something found here. */
 bool
 failure_say(Failure *failure, const char *format, ...)
 {
@@ -25,7 +24,6 @@ failure_say(Failure *failure, const char *format, ...)
 	return false;
 }
 
-/* A system call that set errno. */
 bool
 failure_errno(Failure *failure, const char *what)
 {
@@ -34,6 +32,7 @@ failure_errno(Failure *failure, const char *what)
 	return failure_say(failure, "%s: %s", what, strerror(saved));
 }
 
+/* Set the text from the parts of an error; empty parts are left out. */
 static void
 set_text(Failure *failure, const char *message, const char *detail, const char *hint)
 {
@@ -53,7 +52,6 @@ set_sqlstate(Failure *failure, const char *sqlstate)
 	snprintf(failure->sqlstate, sizeof(failure->sqlstate), "%s", sqlstate != NULL ? sqlstate : "");
 }
 
-/* A statement's result that is not what it should be; null if there is none. */
 bool
 failure_sql(Failure *failure, PGconn *conn, const PGresult *result)
 {
@@ -61,7 +59,7 @@ failure_sql(Failure *failure, PGconn *conn, const PGresult *result)
 
 	if (primary == NULL)
 	{
-		/* libpq's own, or the connection's */
+		/* an error of libpq, or of the connection */
 		const char *message = PQresultErrorMessage(result);
 
 		set_text(failure, *message ? message : PQerrorMessage(conn), NULL, NULL);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * failure.h
- *	  Why something could not be done: handed up from where it happens to who
- *	  tells the user, and may go on with the next file.
+ *	  The reason of a failure: the function that meets it fills it in, and the
+ *	  function that talks to the user prints it, and may go on with the next file.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,10 +16,18 @@
 typedef struct Failure
 {
 	char		text[1024];		/* one line or more, no newline at the end */
-	char		sqlstate[6];	/* empty if no server or library said it */
+	char		sqlstate[6];	/* empty: an error of the command itself */
 } Failure;
 
-/* All return false, for "return failure_say(...)". */
+/*
+ * Fill in the reason; a text that is too long is cut.  All return false, for
+ * "return failure_say(...)".
+ *	- failure_say: a text as of printf, found by the command itself
+ *	- failure_errno: "what: text of errno", after a system call
+ *	- failure_sql: a result that is no success; NULL, or one without a message: the error
+ *	  of the connection
+ *	- failure_pgsf: the last call on the handle
+ */
 extern bool failure_say(Failure *failure, const char *format, ...)
 			__attribute__((format(printf, 2, 3)));
 extern bool failure_errno(Failure *failure, const char *what);

@@ -18,16 +18,15 @@
 #include "transfer.h"
 #include "verbs.h"
 
-/* Where the file goes. */
+/* The destination of the file. */
 typedef struct Place
 {
-	int			fd;				/* of what is written as it is: standard
-								 * output, a device */
-	int			directory;		/* else: that of the file */
-	char	   *name;			/* and its name there */
+	int			fd;				/* standard output or a device; -1: a file */
+	int			directory;		/* of that file */
+	char	   *name;			/* its name there */
 } Place;
 
-/* The last part of a path, unless that is no name for a file. */
+/* The last part of a path; NULL if that cannot be the name of a file. */
 static const char *
 last_part(const char *path, Failure *failure)
 {
@@ -37,7 +36,10 @@ last_part(const char *path, Failure *failure)
 	return local_check_path(last, failure) ? last : NULL;
 }
 
-/* path, but in the directory path if it is one, under the last part of name. */
+/*
+ * The directory and the name of the file that path means.  If path is a directory itself,
+ * the file goes into it, under the last part of the stored name.
+ */
 static bool
 find_file(const char *path, const char *name, const struct stat *st, Place *place, Failure *failure)
 {
@@ -61,6 +63,7 @@ find_file(const char *path, const char *name, const struct stat *st, Place *plac
 	return place->directory >= 0;
 }
 
+/* Find out where the user wants the file; fails if a file is there and is to stay. */
 static bool
 find_place(const Options *options, Place *place, Failure *failure)
 {
@@ -82,16 +85,20 @@ find_place(const Options *options, Place *place, Failure *failure)
 	if (exists && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 	{
 		place->fd = open(path, O_WRONLY | O_CLOEXEC);
-		return place->fd >= 0 || failure_say(failure, "could not open \"%s\": %s", path, strerror(errno));
+		return place->fd >= 0 ||
+			failure_say(failure, "could not open \"%s\": %s", path, strerror(errno));
 	}
 	if (!find_file(path, name, exists ? &st : NULL, place, failure))
 		return false;
-	if (!options->replace && faccessat(place->directory, place->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-		return failure_say(failure, "the file \"%s\" is there already\nHint: --replace replaces it.", place->name);
+	if (!options->replace &&
+		faccessat(place->directory, place->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return failure_say(failure,
+						   "the file \"%s\" is there already\nHint: --replace replaces it.",
+						   place->name);
 	return true;
 }
 
-/* Write it, under a temporary name until it is complete. */
+/* Write the file, under a temporary name until it is complete.  Returns its length, or -1. */
 static int64_t
 get_one(Session *session, const Options *options, const Place *place, Failure *failure)
 {
@@ -133,7 +140,10 @@ verb_get(const Options *options)
 		return EXIT_SETUP;
 	if (transfer_look(session, name, &stored, &failure))
 	{
-		/* a terminal has room for one of them */
+		/*
+		 * the progress line and the contents of the file would mix on a
+		 * terminal
+		 */
 		if (!options->quiet && place.fd < 0)
 			progress_begin(0, stored.length);
 		bytes = get_one(session, options, &place, &failure);

@@ -3,8 +3,8 @@
  * import.c
  *	  securefile import DIR
  *
- * Each file is a transaction of its own. What is stored already with the same
- * contents is skipped, so to go on after an interrupt is to run it again.
+ * Each file is a transaction of its own.  A file that is stored with the same contents is
+ * skipped, so that a second run continues after an interrupt.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,10 +27,10 @@ typedef struct Import
 	FoundList	list;
 } Import;
 
-/* Is the file stored already?  *known says that there is no more to do. */
+/* Is the file stored already?  *known: yes, with the same contents. */
 static bool
-look_at_stored(Session *session, const Options *options, const char *name, int fd, int64_t length,
-			   Stored *stored, bool *known, Failure *failure)
+look_at_stored(Session *session, const Options *options, const char *name, int fd,
+			   int64_t length, Stored *stored, bool *known, Failure *failure)
 {
 	*known = false;
 	if (!transfer_look(session, name, stored, failure))
@@ -41,12 +41,14 @@ look_at_stored(Session *session, const Options *options, const char *name, int f
 		return false;
 	if (*known || options->replace)
 		return true;
-	return failure_say(failure, "another file of that name is stored already\nHint: --replace replaces it.");
+	return failure_say(failure,
+					   "another file of that name is stored already\nHint: --replace replaces it.");
 }
 
-/* An open file: store it if it is not stored already. */
+/* Store an open file, unless it is stored already, and tell the user. */
 static bool
-import_open(Session *session, const Options *options, const char *name, int fd, int64_t length, Failure *failure)
+import_open(Session *session, const Options *options, const char *name, int fd,
+			int64_t length, Failure *failure)
 {
 	Stored		stored;
 	bool		known;
@@ -67,7 +69,7 @@ import_open(Session *session, const Options *options, const char *name, int fd, 
 	return true;
 }
 
-/* PoolWork */
+/* A PoolWork: one file of the tree. */
 static bool
 import_one(Session *session, void *arg, size_t number)
 {

@@ -3,11 +3,11 @@
  * interrupt.c
  *	  Signals, taken by a thread of their own.
  *
- * The others need not notice: what a transaction has done goes when its
- * connection does, and what is half-written here has a temporary name.  So the
- * thread removes the temporary files, asks the servers to stop what they do (one
- * that computes looks at its connection late) and ends the process.  Who holds the
- * locks meanwhile cannot make new files, nor half a line of output.
+ * The other threads need not notice: the server rolls a transaction back when its
+ * connection ends, and an incomplete file here has a temporary name.  So this thread
+ * removes the temporary files, cancels the running statements (a server that computes
+ * looks at its connection late) and ends the process.  It keeps the locks of output and
+ * of temporary files, so that no other thread prints half a line or makes a new file.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,7 +36,6 @@ static struct
 static struct termios terminal;
 static bool terminal_changed = false;
 
-/* End the process; what is being written here goes. */
 void
 interrupt_leave(int status)
 {
@@ -46,6 +45,7 @@ interrupt_leave(int status)
 	_exit(status);
 }
 
+/* Cancel the running statements of all connections; each cancel waits for its server. */
 static void
 cancel_all(void)
 {
@@ -58,6 +58,18 @@ cancel_all(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Say why the process ends, and let no other thread print anything behind that. */
+static void
+say_interrupted(void)
+{
+	/* a thread whose reader does not read may hold the lock for ever */
+	if (!output_lock_within(1))
+		return;
+	progress_hide();
+	fprintf(stderr, "securefile: interrupted\n");
+}
+
+/* The thread: waits for the first signal, and ends the process. */
 static void *
 wait_for_signals(void *arg)
 {
@@ -66,15 +78,14 @@ wait_for_signals(void *arg)
 
 	while (sigwait(signals, &number) != 0)
 		;
-	/* whoever is impatient kills us while we talk to a server that is silent */
-	output_stop("interrupted");
+	say_interrupted();
 	tempfile_remove_all();
+	/* a second signal ends the process at once, if a server does not answer */
 	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
 	cancel_all();
 	interrupt_leave(128 + number);
 }
 
-/* To be called before there are other threads. */
 void
 interrupt_begin(void)
 {
@@ -82,7 +93,7 @@ interrupt_begin(void)
 	sigset_t	pipe;
 	pthread_t	thread;
 
-	/* a write to a closed pipe gives EPIPE */
+	/* a write to a closed pipe shall give EPIPE, see output_broken() */
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe, NULL);
@@ -100,7 +111,6 @@ interrupt_begin(void)
 	pthread_detach(thread);
 }
 
-/* What this connection does is to be cancelled by an interrupt. */
 void
 interrupt_watch(PGconn *conn)
 {
@@ -133,7 +143,6 @@ interrupt_unwatch(PGconn *conn)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Settings of the terminal to be put back by an interrupt; null: no more. */
 void
 interrupt_keep_terminal(const struct termios *settings)
 {

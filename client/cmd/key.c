@@ -3,11 +3,11 @@
  * key.c
  *	  The column of the names: its values as text, and how they are compared.
  *
- * The type of the column is its owner's choice, who may have made functions,
- * operators, casts and checks for it.  None of them is to be called by whoever looks
- * for a file.  So the equality is that of the default B-tree operator class of the
- * type, as a unique index has it, named with its schema and with exactly its argument
- * types; a domain counts as what it is over.
+ * The owner of the table chooses the type of the column, and may have made functions,
+ * operators, casts and checks for it.  A user who looks for a file, perhaps a superuser,
+ * must call none of them.  So names are compared with the equality of the type's default
+ * B-tree operator class, as a unique index does.  The statement names that operator with
+ * its schema, and the arguments have exactly its types; for a domain the base type counts.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,16 +26,16 @@ enum
 };
 
 /*
- * Of the type with OID $1: what it is if it is a domain; whether casts from it are
- * PostgreSQL's own; the argument type and the operator to compare with.
+ * For the type with OID $1: its name (the base type of a domain); whether casts from it
+ * are PostgreSQL's own; the argument type and the operator to compare with.
  *
- * The operator class is found as GetDefaultOpClass() does: that of the type itself,
- * or of one that it is binary coercible to, as varchar is to text.  Only superusers
- * make operator classes, and casts without a function.  Those of polymorphic types
- * are left out.  A built-in type (an array, a range) is compared with what is found
- * in pg_catalog, where no user can create any operator.  Enums, composites, arrays
- * and ranges of users have no equality here: their owner can make casts to what other
- * operators take, and even the input of a value can run the check of a domain in it.
+ * The operator class is found as GetDefaultOpClass() does: it belongs to the type itself,
+ * or to a type that it is binary coercible to, as varchar is to text.  Only superusers can
+ * make operator classes, and casts without a function.  Classes of polymorphic types are
+ * left out.  A built-in type without its own class (an array, a range) is compared with an
+ * operator of pg_catalog, where no user can create one.  Enums, composites, arrays and
+ * ranges of users have no equality here: their owner can make casts to the argument types
+ * of other operators, and even the input of a value can run the check of a domain in it.
  */
 static const char find_equality[] =
 "WITH RECURSIVE chain (oid, typbasetype, typtype) AS ("
@@ -83,7 +83,7 @@ text_of_key(const PGresult *found, const char *key)
 	return text_make("CASE WHEN %s IS NULL THEN NULL ELSE pg_catalog.concat(%s) END", key, key);
 }
 
-/* The condition that the name is $1; as texts where there is no safe equality. */
+/* The condition that the name is $1; compares as text if the type has no safe equality. */
 static char *
 compare_key(const PGresult *found, const Target *target)
 {
@@ -95,7 +95,6 @@ compare_key(const PGresult *found, const Target *target)
 					 PQgetvalue(found, 0, KEY_EQUALITY), PQgetvalue(found, 0, KEY_TYPE), type);
 }
 
-/* Fill in what depends on the type of the key. */
 bool
 key_describe(Session *session, const char *type_oid, Target *target, Failure *failure)
 {
@@ -109,7 +108,8 @@ key_describe(Session *session, const char *type_oid, Target *target, Failure *fa
 		target->key_is_name = compare_key(found, target);
 	}
 	else if (found != NULL)
-		failure_say(failure, "the type of column %s of %s is not there any more", target->key, target->table);
+		failure_say(failure, "the type of column %s of %s is not there any more",
+					target->key, target->table);
 	PQclear(found);
 	return good;
 }

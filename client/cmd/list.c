@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * list.c
- *	  The files that are stored: names and lengths, a row at a time.
+ *	  Names and lengths of the stored files, a row at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 #include "list.h"
 #include "text.h"
 
-/* A pattern of * and ? as LIKE has it; a backslash takes away their meaning. */
+/* A pattern of * and ? as a pattern of LIKE; a backslash takes away their meaning. */
 static char *
 like_pattern(const char *pattern)
 {
@@ -37,7 +37,7 @@ like_pattern(const char *pattern)
 	return like;
 }
 
-/* Rows of the statement in flight, handed on as they come. */
+/* Hand the rows of the running statement to a function as they come. */
 static bool
 take_rows(Session *session, ListEach each, void *arg, Failure *failure)
 {
@@ -57,10 +57,6 @@ take_rows(Session *session, ListEach each, void *arg, Failure *failure)
 	return good;
 }
 
-/*
- * Hand each file whose name matches the pattern (null: all) and begins with the
- * prefix to a function, in the order of the names.
- */
 bool
 list_each(Session *session, const char *pattern, const char *prefix,
 		  ListEach each, void *arg, Failure *failure)
@@ -70,9 +66,9 @@ list_each(Session *session, const char *pattern, const char *prefix,
 	const char *const values[] = {like, prefix};
 
 	/*
-	 * A pattern means the same whatever the collation of the column is. ORDER
-	 * BY has no operator that could be named: it takes that of the default
-	 * operator class of text, and operator classes are a superuser's to make.
+	 * COLLATE: a pattern means the same whatever the collation of the column
+	 * is. ORDER BY cannot name an operator: it takes the one of the default
+	 * operator class of text, and only a superuser can make operator classes.
 	 */
 	char	   *sql = text_make("SELECT f.name, f.length FROM ("
 								"SELECT %s, pg_catalog.length(%s) FROM %s WHERE %s IS NOT NULL"
@@ -98,9 +94,9 @@ add_to_list(void *arg, const char *name, int64_t length)
 	walk_add(arg, name, length);
 }
 
-/* All of them at once. */
 bool
-list_all(Session *session, const char *pattern, const char *prefix, FoundList *list, Failure *failure)
+list_all(Session *session, const char *pattern, const char *prefix,
+		 FoundList *list, Failure *failure)
 {
 	return list_each(session, pattern, prefix, add_to_list, list, failure);
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * local.c
- *	  Files of this machine: reading and writing all of it, hashing, and finding
- *	  one below a directory without ever leaving that.
+ *	  Files of this machine: reading and writing them, hashing them, and opening them
+ *	  below a directory without ever leaving it.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,10 @@
 
 #define HASH_BYTES		(256 * 1024)
 
-/* A descriptor somebody else made non-blocking is not ready: wait until it is. */
+/*
+ * After a system call that failed: may it be tried again?  Another program may have made
+ * the descriptor non-blocking; this waits then.
+ */
 static bool
 wait_if_not_ready(int fd, short events)
 {
@@ -33,7 +36,6 @@ wait_if_not_ready(int fd, short events)
 	return poll(&wait, 1, -1) >= 0 || errno == EINTR;
 }
 
-/* Read size bytes; fewer at the end only.  -1 with errno set. */
 int64_t
 local_read(int fd, void *buffer, size_t size)
 {
@@ -53,7 +55,6 @@ local_read(int fd, void *buffer, size_t size)
 	return got;
 }
 
-/* Write all of it; false with errno set. */
 bool
 local_write(int fd, const void *buffer, size_t size)
 {
@@ -72,7 +73,6 @@ local_write(int fd, const void *buffer, size_t size)
 	return true;
 }
 
-/* XXH3-64 of a file from its beginning to its end: securefile_hash_extended(.., 0). */
 bool
 local_hash(int fd, uint64_t *hash, Failure *failure)
 {
@@ -96,17 +96,13 @@ local_hash(int fd, uint64_t *hash, Failure *failure)
 	return got == 0;
 }
 
-/*
- * Open a regular file for reading, not following a link; -1 after a failure, with
- * errno ENOENT where there is none.
- */
 int
 local_open_file(int directory, const char *path, int64_t *length, Failure *failure)
 {
 	struct stat st;
 	int			fd;
 
-	/* whoever put a pipe there does not make us wait for its writer */
+	/* O_NONBLOCK: the open of a pipe would wait for its writer */
 	fd = openat(directory, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 	{
@@ -133,7 +129,6 @@ local_open_file(int directory, const char *path, int64_t *length, Failure *failu
 	return -1;
 }
 
-/* Open the directory at the top of a tree, following links: the user named it. */
 int
 local_open_top(const char *path, Failure *failure)
 {
@@ -144,10 +139,6 @@ local_open_top(const char *path, Failure *failure)
 	return fd;
 }
 
-/*
- * Is it a path that stays below where it begins?  Names come from a database, and
- * who wrote them there may not be who exports them.
- */
 bool
 local_check_path(const char *path, Failure *failure)
 {
@@ -162,14 +153,15 @@ local_check_path(const char *path, Failure *failure)
 		if (length == 0)
 			return failure_say(failure, "the name has an empty part: it is no path");
 		if ((length == 1 && part[0] == '.') || (length == 2 && part[0] == '.' && part[1] == '.'))
-			return failure_say(failure, "the name has a part \"%.*s\": refused", (int) length, part);
+			return failure_say(failure, "the name has a part \"%.*s\": refused",
+							   (int) length, part);
 		if (part[length] == '\0')
 			return true;
 		part += length + 1;
 	}
 }
 
-/* One directory down; made if it is not there and make says so. */
+/* Open a directory in a directory; make: create it if it is not there. */
 static int
 open_down(int directory, const char *name, bool make)
 {
@@ -178,18 +170,15 @@ open_down(int directory, const char *name, bool make)
 
 	if (fd >= 0 || errno != ENOENT || !make)
 		return fd;
-	/* another thread may be faster */
+	/* another thread may have made it */
 	if (mkdirat(directory, name, 0777) != 0 && errno != EEXIST)
 		return -1;
 	return openat(directory, name, flags);
 }
 
-/*
- * Open the directory a path leads to, through no symbolic link; *last is the
- * last part of the path.  -1 with errno set after a failure.
- */
 int
-local_open_parent(int top, const char *path, bool make, const char **last, Failure *failure)
+local_open_parent(int top, const char *path, bool make, const char **last,
+				  Failure *failure)
 {
 	int			directory = dup(top);
 	const char *slash;

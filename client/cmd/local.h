@@ -13,7 +13,7 @@
 
 #include "failure.h"
 
-/* A file of a tree, path relative to its top. */
+/* A file of a tree; its path is relative to the top. */
 typedef struct Found
 {
 	char	   *path;
@@ -28,21 +28,51 @@ typedef struct FoundList
 	int64_t		bytes;			/* sum of the lengths */
 } FoundList;
 
-/* What the tree has that cannot be taken. */
+/* Called for each entry of a tree that is no regular file, and no directory that can be read. */
 typedef void (*WalkFailed) (const char *path, const Failure *failure);
 
+/* Read size bytes, fewer only at the end; waits if fd is non-blocking.  -1 with errno set. */
 extern int64_t local_read(int fd, void *buffer, size_t size);
+
+/* Write size bytes; waits if fd is non-blocking.  False with errno set. */
 extern bool local_write(int fd, const void *buffer, size_t size);
+
+/*
+ * XXH3-64 of a file from its beginning to its end, as securefile_hash_extended(.., 0)
+ * computes it.
+ */
 extern bool local_hash(int fd, uint64_t *hash, Failure *failure);
+
+/*
+ * Open a regular file of a directory for reading, and tell its length; a symbolic link is
+ * not followed.  -1 after a failure, with errno ENOENT if there is nothing of that name and
+ * EISDIR if there is something else than a regular file.
+ */
 extern int	local_open_file(int directory, const char *path, int64_t *length, Failure *failure);
 
+/* Open the top directory of a tree; links are followed, because the user named it.  -1: failure. */
 extern int	local_open_top(const char *path, Failure *failure);
+
+/*
+ * Is it a relative path that stays below its start?  Names come from a database, and the
+ * person who wrote them may be another than the one who exports them.
+ */
 extern bool local_check_path(const char *path, Failure *failure);
-extern int	local_open_parent(int top, const char *path, bool make, const char **last, Failure *failure);
+
+/*
+ * Open the directory that holds the last part of a path below top, through no symbolic
+ * link; *last points to that part.  Missing directories are made if make is true.  -1 with
+ * errno set after a failure.
+ */
+extern int	local_open_parent(int top, const char *path, bool make, const char **last,
+							  Failure *failure);
 
 /* ---- walk.c ---- */
 
+/* Add all regular files below a directory to a list; the descriptor is closed. */
 extern void walk_tree(int top, FoundList *list, WalkFailed failed);
+
+/* Add one file to a list; the path is copied. */
 extern void walk_add(FoundList *list, const char *path, int64_t length);
 
 #endif							/* SECUREFILE_LOCAL_H */

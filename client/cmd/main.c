@@ -5,17 +5,19 @@
  *
  *		options.c		the command line: table of options, table of verbs
  *		put.c ... verify.c	the verbs, one each
- *		names.c, pool.c	one name after the other; many over several connections
+ *		names.c, pool.c	one name after the other; many files over several connections
  *		transfer.c		one file to or from the database
- *		list.c			what is stored
- *		session.c, target.c, password.c	connections; table and columns
- *		key.c			names as text, and how they are compared
+ *		list.c			names and lengths of the stored files
+ *		session.c, password.c	connections
+ *		target.c, key.c	table and columns; names as text, and how they are compared
+ *		query.c			statements
  *		local.c, walk.c, tempfile.c	files, trees, files that are being written
- *		output.c, progress.c, failure.c	what the user sees
- *		text.c, utf8.c	text
  *		interrupt.c		leaving early
+ *		output.c, quote.c, failure.c	results and messages
+ *		progress.c, lock.c	progress; the lock of everything that is printed
+ *		text.c, utf8.c	text
  *
- * All of it is plain SQL, and libpgsecurefile for what does not fit one statement.
+ * The command uses plain SQL, and libpgsecurefile for files that do not fit one statement.
  *
  *-------------------------------------------------------------------------
  */

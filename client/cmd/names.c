@@ -1,14 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * names.c
- *	  One name after the other, over one connection.
+ *	  The loop of verbs that do one name after the other.
  *
  *-------------------------------------------------------------------------
  */
 #include "names.h"
 #include "output.h"
 
-/* Returns the exit status; a failure does not keep the names behind it from being done. */
 int
 names_each(const Options *options, NameWork work)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * names.h
- *	  Verbs that do the same for each name they are given.
+ *	  Verbs that do the same for each of their arguments, which are names.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,9 +10,14 @@
 
 #include "session.h"
 
-/* Do one and tell the user, or fail. */
-typedef bool (*NameWork) (Session *session, const Options *options, const char *name, Failure *failure);
+/* Do the work for one name and tell the user, or return false with the reason. */
+typedef bool (*NameWork) (Session *session, const Options *options, const char *name,
+						  Failure *failure);
 
+/*
+ * Connect, and do the work for all names in their order, over one connection.  A failure
+ * is told to the user and does not stop the names behind it.  Returns the exit status.
+ */
 extern int	names_each(const Options *options, NameWork work);
 
 #endif							/* SECUREFILE_NAMES_H */

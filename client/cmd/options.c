@@ -3,14 +3,15 @@
  * options.c
  *	  The command line: one table of options, one of verbs.
  *
- * Options may stand before the verb too, so that an alias can hold a
- * connection.  So the line is parsed twice: up to the verb with all options,
- * and behind it with those the verb takes.  An option that it does not take is an
- * error on either side: who writes --dry-run before rm does not want it done.
+ * Options may stand before the verb too, so that an alias can hold a connection.  So the
+ * line is parsed twice: up to the verb with all options, and behind it with the options
+ * that the verb takes.  An option that it does not take is an error on either side: a
+ * user who writes --dry-run before rm does not want anything removed.
  *
  *-------------------------------------------------------------------------
  */
 #include <argp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,57 +44,78 @@ enum
 	GROUP_OUTPUT
 };
 
+/* How parse_option() handles an option. */
+typedef enum Effect
+{
+	SPECIAL,					/* by a function */
+	SETS_TEXT,					/* its argument is stored in the field */
+	SETS_FLAG					/* the field becomes true */
+} Effect;
+
 typedef struct OptionRow
 {
 	int			verbs;
 	struct argp_option option;
+	Effect		effect;
+	size_t		field;			/* offset in Options */
 } OptionRow;
+
+#define TEXT(field)		SETS_TEXT, offsetof(Options, field)
+#define FLAG(field)		SETS_FLAG, offsetof(Options, field)
+#define BY_FUNCTION		SPECIAL, 0
 
 static const OptionRow option_rows[] = {
 	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT,
-	{"replace", KEY_REPLACE, NULL, 0, "Replace what is there already", GROUP_WORK}},
+	{"replace", KEY_REPLACE, NULL, 0, "Replace what is there already", GROUP_WORK}, FLAG(replace)},
 	{VERB_PUT | VERB_IMPORT,
-	{"set", KEY_SET, "COLUMN=VALUE", 0, "Value of another column of the row; may be repeated", GROUP_WORK}},
+		{"set", KEY_SET, "COLUMN=VALUE", 0,
+	"Value of another column of the row; may be repeated", GROUP_WORK}, BY_FUNCTION},
 	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
-	{"prefix", KEY_PREFIX, "TEXT", 0, "What names have in front of the paths below DIR", GROUP_WORK}},
+		{"prefix", KEY_PREFIX, "TEXT", 0,
+	"What names have in front of the paths below DIR", GROUP_WORK}, TEXT(prefix)},
 	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
-	{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}},
+	{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}, BY_FUNCTION},
 	{VERB_IMPORT | VERB_EXPORT,
-	{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}},
+	{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
 	{VERB_VERIFY,
-	{"against", KEY_AGAINST, "DIR", 0, "Compare with the files below DIR", GROUP_WORK}},
+		{"against", KEY_AGAINST, "DIR", 0,
+	"Compare with the files below DIR", GROUP_WORK}, TEXT(against)},
 	{VERB_STAT,
-	{"hash", KEY_HASH, NULL, 0, "Read the contents and show their XXH3-64", GROUP_WORK}},
+		{"hash", KEY_HASH, NULL, 0,
+	"Read the contents and show their XXH3-64", GROUP_WORK}, FLAG(hash)},
 
-	{VERB_ALL, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}},
+	{VERB_ALL, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}, BY_FUNCTION},
 	{VERB_ALL,
-	{"table", 't', "TABLE", 0, "Table, written as in SQL", GROUP_FILES}},
+	{"table", 't', "TABLE", 0, "Table, written as in SQL", GROUP_FILES}, TEXT(table)},
 	{VERB_ALL,
-	{"column", 'c', "COLUMN", 0, "Column of the files (the only securefile column)", GROUP_FILES}},
+		{"column", 'c', "COLUMN", 0,
+	"Column of the files (the only securefile column)", GROUP_FILES}, TEXT(column)},
 	{VERB_ALL,
-	{"key", 'k', "COLUMN", 0, "Column of the names (the primary key)", GROUP_FILES}},
+	{"key", 'k', "COLUMN", 0, "Column of the names (the primary key)", GROUP_FILES}, TEXT(key)},
 
-	{VERB_ALL, {NULL, 0, NULL, 0, "Connection, as for psql:", GROUP_CONNECTION}},
+	{VERB_ALL, {NULL, 0, NULL, 0, "Connection, as for psql:", GROUP_CONNECTION}, BY_FUNCTION},
 	{VERB_ALL,
-	{"dbname", 'd', "DBNAME", 0, "Database, or a connection string or URI", GROUP_CONNECTION}},
+		{"dbname", 'd', "DBNAME", 0,
+	"Database, or a connection string or URI", GROUP_CONNECTION}, TEXT(dbname)},
 	{VERB_ALL,
-	{"host", 'h', "HOST", 0, "Server, or directory of its socket", GROUP_CONNECTION}},
+	{"host", 'h', "HOST", 0, "Server, or directory of its socket", GROUP_CONNECTION}, TEXT(host)},
 	{VERB_ALL,
-	{"port", 'p', "PORT", 0, "Port of the server", GROUP_CONNECTION}},
+	{"port", 'p', "PORT", 0, "Port of the server", GROUP_CONNECTION}, TEXT(port)},
 	{VERB_ALL,
-	{"username", 'U', "USER", 0, "Role to connect as", GROUP_CONNECTION}},
+	{"username", 'U', "USER", 0, "Role to connect as", GROUP_CONNECTION}, TEXT(user)},
 	{VERB_ALL,
-	{"no-password", 'w', NULL, 0, "Never ask for a password", GROUP_CONNECTION}},
+	{"no-password", 'w', NULL, 0, "Never ask for a password", GROUP_CONNECTION}, BY_FUNCTION},
 	{VERB_ALL,
-	{"password", 'W', NULL, 0, "Ask for a password first", GROUP_CONNECTION}},
+	{"password", 'W', NULL, 0, "Ask for a password first", GROUP_CONNECTION}, BY_FUNCTION},
 
-	{VERB_ALL, {NULL, 0, NULL, 0, "Output:", GROUP_OUTPUT}},
+	{VERB_ALL, {NULL, 0, NULL, 0, "Output:", GROUP_OUTPUT}, BY_FUNCTION},
 	{VERB_ALL,
-	{"json", KEY_JSON, NULL, 0, "One JSON object a line on standard output", GROUP_OUTPUT}},
+		{"json", KEY_JSON, NULL, 0,
+	"One JSON object a line on standard output", GROUP_OUTPUT}, FLAG(json)},
 	{VERB_ALL,
-	{"quiet", 'q', NULL, 0, "No progress and no summary", GROUP_OUTPUT}},
+	{"quiet", 'q', NULL, 0, "No progress and no summary", GROUP_OUTPUT}, FLAG(quiet)},
 	{VERB_ALL,
-	{"verbose", 'v', NULL, 0, "A line for each file", GROUP_OUTPUT}},
+	{"verbose", 'v', NULL, 0, "A line for each file", GROUP_OUTPUT}, FLAG(verbose)},
 };
 
 #define NUM_OPTIONS		((int) (sizeof(option_rows) / sizeof(option_rows[0])))
@@ -138,15 +160,16 @@ static const char summary_doc[] =
 "Exit status: 0 done; 1 some files failed or differ; 2 wrong usage; 3 no connection, or no such table or column; "
 "130 interrupted.";
 
-/* What a parse works on. */
+/* The state of a parse. */
 typedef struct Parse
 {
 	Options    *options;
-	const Verb *verb;			/* null while it is looked for */
-	int			verb_at;		/* where in argv it was found */
+	const Verb *verb;			/* null: not found yet */
+	int			verb_at;		/* its index in argv; 0 in the second parse */
 	bool		before[NUM_OPTIONS];	/* options that stood before it */
 } Parse;
 
+/* --set: the text becomes column and value, in place. */
 static void
 add_set(Options *options, char *text, struct argp_state *state)
 {
@@ -169,7 +192,8 @@ parse_jobs(const char *text, struct argp_state *state)
 	long		jobs = strtol(text, &end, 10);
 
 	if (*text == '\0' || *end != '\0' || jobs < 1 || jobs > MAX_JOBS)
-		argp_error(state, "--jobs wants a number from 1 to %d, not \"%s\"", MAX_JOBS, output_quoted(text));
+		argp_error(state, "--jobs wants a number from 1 to %d, not \"%s\"",
+				   MAX_JOBS, output_quoted(text));
 	return (int) jobs;
 }
 
@@ -198,10 +222,11 @@ check_before(const Parse *parse, struct argp_state *state)
 {
 	for (int i = 0; i < NUM_OPTIONS; i++)
 		if (parse->before[i] && (option_rows[i].verbs & parse->verb->bit) == 0)
-			argp_error(state, "%s does not take --%s", parse->verb->name, option_rows[i].option.name);
+			argp_error(state, "%s does not take --%s",
+					   parse->verb->name, option_rows[i].option.name);
 }
 
-/* What can be wrong only when all is known. */
+/* Checks that need the whole line. */
 static void
 check_whole(const Parse *parse, struct argp_state *state)
 {
@@ -216,12 +241,44 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "too many arguments: %s wants %s", verb->name, verb->arguments);
 	if (verb->bit == VERB_PUT && strcmp(options->args[0], "-") == 0 && options->nargs == 1)
 		argp_error(state, "standard input has no name: give one");
-	if (verb->bit == VERB_GET && options->json && options->nargs == 2 && strcmp(options->args[1], "-") == 0)
+	if (verb->bit == VERB_GET && options->json && options->nargs == 2 &&
+		strcmp(options->args[1], "-") == 0)
 		argp_error(state, "--json and the file cannot both go to standard output");
 	if (verb->bit == VERB_CAT && options->json)
 		argp_error(state, "--json and the file cannot both go to standard output");
 }
 
+/* Set the field that the table names for an option; false if it names none. */
+static bool
+set_field(Options *options, int key, char *arg)
+{
+	for (int i = 0; i < NUM_OPTIONS; i++)
+	{
+		const OptionRow *row = &option_rows[i];
+		char	   *field = (char *) options + row->field;
+
+		if (row->option.key != key || row->effect == SPECIAL)
+			continue;
+		if (row->effect == SETS_TEXT)
+			*(const char **) field = arg;
+		else
+			*(bool *) field = true;
+		return true;
+	}
+	return false;
+}
+
+/* The first argument is the verb; the first parse ends there. */
+static void
+take_verb(Parse *parse, const char *name, struct argp_state *state)
+{
+	parse->verb_at = state->next - 1;
+	parse->verb = find_verb(name, state);
+	check_before(parse, state);
+	state->next = state->argc;
+}
+
+/* argp calls this for each option, and with its own keys for arguments and the end. */
 static error_t
 parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -230,73 +287,31 @@ parse_option(int key, char *arg, struct argp_state *state)
 
 	if (parse->verb == NULL)
 		note_before(parse, key);
+	if (set_field(options, key, arg))
+		return 0;
 	switch (key)
 	{
-		case 'd':
-			options->dbname = arg;
-			break;
-		case 'h':
-			options->host = arg;
-			break;
-		case 'p':
-			options->port = arg;
-			break;
-		case 'U':
-			options->user = arg;
-			break;
 		case 'w':
 			options->password = PASSWORD_NEVER;
 			break;
 		case 'W':
 			options->password = PASSWORD_ALWAYS;
 			break;
-		case 't':
-			options->table = arg;
-			break;
-		case 'c':
-			options->column = arg;
-			break;
-		case 'k':
-			options->key = arg;
-			break;
 		case KEY_SET:
 			add_set(options, arg, state);
-			break;
-		case KEY_REPLACE:
-			options->replace = true;
-			break;
-		case KEY_PREFIX:
-			options->prefix = arg;
-			break;
-		case KEY_DRY_RUN:
-			options->dry_run = true;
-			break;
-		case KEY_AGAINST:
-			options->against = arg;
-			break;
-		case KEY_HASH:
-			options->hash = true;
 			break;
 		case 'j':
 			options->jobs = parse_jobs(arg, state);
 			break;
-		case 'q':
-			options->quiet = true;
-			break;
-		case 'v':
-			options->verbose = true;
-			break;
-		case KEY_JSON:
-			options->json = true;
-			break;
 		case ARGP_KEY_ARG:
+
+			/*
+			 * behind the verb argp then hands over all arguments as
+			 * ARGP_KEY_ARGS
+			 */
 			if (parse->verb != NULL)
-				return ARGP_ERR_UNKNOWN;	/* so that all come as
-											 * ARGP_KEY_ARGS */
-			parse->verb_at = state->next - 1;
-			parse->verb = find_verb(arg, state);
-			check_before(parse, state);
-			state->next = state->argc;
+				return ARGP_ERR_UNKNOWN;
+			take_verb(parse, arg, state);
 			break;
 		case ARGP_KEY_ARGS:
 			options->args = state->argv + state->next;
@@ -304,7 +319,8 @@ parse_option(int key, char *arg, struct argp_state *state)
 			break;
 		case ARGP_KEY_END:
 			if (parse->verb == NULL)
-				argp_error(state, "say what to do: put, get, cat, ls, stat, rm, import, export or verify");
+				argp_error(state,
+						   "say what to do: put, get, cat, ls, stat, rm, import, export or verify");
 			if (parse->verb_at == 0)
 				check_whole(parse, state);
 			break;
@@ -314,7 +330,7 @@ parse_option(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-/* The rows of the table that these verbs take, in argp's form. */
+/* The options that these verbs take, in argp's form. */
 static struct argp_option *
 options_of(int bits)
 {
@@ -329,7 +345,6 @@ options_of(int bits)
 	return found;
 }
 
-/* Parse the line; leaves the program if that is all there is to do. */
 const Verb *
 options_parse(int argc, char **argv, Options *options)
 {
@@ -346,7 +361,10 @@ options_parse(int argc, char **argv, Options *options)
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&before, argc, argv, ARGP_IN_ORDER, NULL, &parse);
 
-	/* "securefile put" is what its messages shall begin with */
+	/*
+	 * argp begins its messages with argv[0], which is "securefile put" for
+	 * the second parse
+	 */
 	argc -= parse.verb_at;
 	argv += parse.verb_at;
 	parse.verb_at = 0;

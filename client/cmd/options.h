@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * options.h
- *	  What the command line says, and the verbs it can name.
+ *	  The command line: its options, and the verbs that it can name.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-/* exit statuses; a signal's is 128 and its number, as a shell has it */
+/* exit statuses; after a signal it is 128 and the signal's number, as in a shell */
 #define EXIT_DONE		0
 #define EXIT_SOME		1		/* some files failed, or differ */
 #define EXIT_USAGE		2
@@ -32,19 +32,19 @@ typedef struct Assignment
 
 typedef struct Options
 {
-	/* connection, as psql has them; null where libpq's default holds */
+	/* connection, as in psql; null: libpq's default */
 	const char *host;
 	const char *port;
 	const char *user;
 	const char *dbname;
 	PasswordMode password;
 
-	/* whose files */
+	/* the place of the files */
 	const char *table;
 	const char *column;			/* null: the only securefile column */
 	const char *key;			/* null: the primary key */
 
-	/* what to do with them */
+	/* the work */
 	Assignment *sets;
 	int			nsets;
 	bool		replace;
@@ -54,7 +54,7 @@ typedef struct Options
 	const char *prefix;			/* never null */
 	const char *against;
 
-	/* what to say */
+	/* output */
 	bool		quiet;
 	bool		verbose;
 	bool		json;
@@ -86,6 +86,10 @@ typedef struct Verb
 	int			(*run) (const Options *options);
 } Verb;
 
+/*
+ * Parse the command line into options, which point into argv; returns the verb.  Ends the
+ * process after --help, --version and wrong usage.  To be called once.
+ */
 extern const Verb *options_parse(int argc, char **argv, Options *options);
 
 #endif							/* SECUREFILE_OPTIONS_H */

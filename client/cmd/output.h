@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * output.h
- *	  What the user sees: results on standard output, as text or as JSON Lines,
- *	  messages and progress on standard error.  All of it may be called by several
- *	  threads.
+ *	  Everything that the user sees: results on standard output, as text or as JSON
+ *	  Lines, messages and progress on standard error.  All functions may be called by
+ *	  several threads.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +17,7 @@
 #include "failure.h"
 #include "options.h"
 
-/* What became of a file; the names are in output.c. */
+/* The outcome of a file; the names are in output.c. */
 typedef enum Action
 {
 	ACTION_PUT,
@@ -30,34 +30,89 @@ typedef enum Action
 	NUM_ACTIONS
 } Action;
 
+/* ---- output.c ---- */
+
+/* To be called once, before the others. */
 extern void output_begin(const Options *options, const Verb *verb);
+
+/* A file is done: count it, and print its line if the user wants one. */
+extern void output_file(const char *name, Action action, int64_t bytes);
+
+/* A file failed: count it and print the reason. */
+extern void output_failed(const char *name, const Failure *failure);
+
+/* Print an object on a line of its own, and free it. */
+extern void output_record(json_t *record);
+
+/* Print a line of text; the newline is added. */
+extern void output_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A message that is not about one file. */
+extern void output_message(const Failure *failure);
+
+/* A PQnoticeProcessor: prints what the server says besides results. */
+extern void output_notice(void *arg, const char *message);
+
+/* verify found nothing wrong in a whole column. */
+extern void output_sound(const char *column, const char *table);
+
+/*
+ * For atexit(): fail if standard output failed.  The text of --help and --version is
+ * printed by argp, which does not report a full disk.
+ */
+extern void output_check(void);
+
+/* Standard output failed, with errno set: the rest of the run is useless.  Ends the process. */
+extern void output_broken(void) __attribute__((noreturn));
+
+/* The exit status: the given one, or EXIT_SOME if a file failed. */
+extern int	output_status(int status);
+
+/* Print the summary of a verb that works on many files; returns the exit status. */
+extern int	output_end(int status);
+
+/* ---- quote.c ---- */
+
+/* A name for a terminal, quoted.  The text belongs to the thread until its next call. */
+extern const char *output_quoted(const char *name);
+
+/* A name as a JSON string; bytes that are not UTF-8 become U+FFFD. */
+extern json_t *output_json_name(const char *name);
+
+/*
+ * The text with everything that could upset a terminal written in octal.  A name becomes
+ * one line, and can be read back; a message may have several lines.  The caller frees it.
+ */
+extern char *quote_text(const char *text, bool is_name);
+
+/* ---- lock.c ---- */
+
+/*
+ * The lock of everything that is printed.  Lines of several threads do not mix, and an
+ * interrupt can wait for the end of a line.
+ */
 extern void output_lock(void);
 extern void output_unlock(void);
 
-/* ---- results ---- */
-
-extern void output_file(const char *name, Action action, int64_t bytes);
-extern void output_failed(const char *name, const Failure *failure);
-extern void output_record(json_t *record);
-extern void output_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
-extern json_t *output_json_name(const char *name);
-extern const char *output_quoted(const char *name);
-extern void output_message(const Failure *failure);
-extern void output_notice(void *arg, const char *message);
-extern void output_sound(const char *column, const char *table);
-extern void output_check(void);
-extern void output_broken(void) __attribute__((noreturn));
-extern void output_stop(const char *why);
-extern int	output_status(int status);
-extern int	output_end(int status);
+/* Wait for the lock for some seconds; false if another thread still has it. */
+extern bool output_lock_within(int seconds);
 
 /* ---- progress.c ---- */
 
+/* Begin to show progress; files 0: of one file, bytes -1: the total is not known. */
 extern void progress_begin(int64_t files, int64_t bytes);
+
+/* So many more bytes are done; one more file is done. */
 extern void progress_bytes(int64_t bytes);
 extern void progress_file(void);
+
+/* Remove the progress line, because a message follows; the caller has the lock. */
 extern void progress_hide(void);
+
+/* Remove the progress line and show no progress any more. */
 extern void progress_end(void);
+
+/* "12.3 MB": powers of ten, as disks are sold.  Returns buffer. */
 extern const char *progress_size(int64_t bytes, char *buffer, size_t size);
 
 #endif							/* SECUREFILE_OUTPUT_H */

@@ -14,7 +14,7 @@
 #include "interrupt.h"
 #include "password.h"
 
-/* One line from the terminal, or from standard input if there is none, unseen. */
+/* The terminal shows nothing of the password; an interrupt puts its settings back. */
 char *
 password_ask(void)
 {

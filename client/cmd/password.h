@@ -10,6 +10,10 @@
 
 #include <stdbool.h>
 
+/*
+ * Ask on the terminal, or read a line of standard input if there is no terminal.  The
+ * caller owns the text, which has no newline.
+ */
 extern char *password_ask(void);
 
 #endif							/* SECUREFILE_PASSWORD_H */

@@ -3,8 +3,8 @@
  * pool.c
  *	  Threads that take one file after the other from a list.
  *
- * A connection that is lost is made again once; if that fails its thread ends and
- * the others do the rest.
+ * A lost connection is made again once.  If that fails, its thread ends, and the other
+ * threads do the rest.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,10 +28,11 @@ typedef struct Pool
 typedef struct Worker
 {
 	Pool	   *pool;
-	Session    *session;		/* null: makes its own */
+	Session    *session;		/* null: the thread makes its own */
 	pthread_t	thread;
 } Worker;
 
+/* Take files from the list until it is empty or the connection is lost for good. */
 static void
 work_off(Pool *pool, Session *session)
 {
@@ -48,6 +49,7 @@ work_off(Pool *pool, Session *session)
 	}
 }
 
+/* A thread: works with the session it was given, or makes one if there is work left. */
 static void *
 run_worker(void *arg)
 {
@@ -72,11 +74,6 @@ run_worker(void *arg)
 	return NULL;
 }
 
-/*
- * Do all files, over as many connections as --jobs says; first is one of them, or
- * null if it has something else to do.  False if some were not begun because no
- * connection was left, which the user has been told.
- */
 bool
 pool_run(const Options *options, const Target *target, Session *first,
 		 size_t count, PoolWork work, void *arg)

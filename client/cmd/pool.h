@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pool.h
- *	  Many files over several connections, a thread each.
+ *	  Many files over several connections, with a thread for each connection.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,11 +13,17 @@
 #include "session.h"
 
 /*
- * Do the file of that number and tell the user.  False if the connection has to be
- * looked after, because a statement on it failed.
+ * Do the file of that number, from 0 on, and tell the user.  False after a failure: the
+ * pool then calls session_recover(), because a statement may have failed.  Called by
+ * several threads at a time.
  */
 typedef bool (*PoolWork) (Session *session, void *arg, size_t number);
 
+/*
+ * Do all files, over as many connections as --jobs says; first is one of them, or NULL if
+ * it has other work.  False if no connection was left for some of the files, which the
+ * user has been told.
+ */
 extern bool pool_run(const Options *options, const Target *target, Session *first,
 					 size_t count, PoolWork work, void *arg);
 

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * progress.c
- *	  How far it is: a line that is written over on a terminal, else a line now and
- *	  then.
+ *	  Progress on standard error: a line that is overwritten on a terminal, else a
+ *	  line every few seconds.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,16 +20,17 @@
 #define NARROWEST			40
 #define WIDEST				200
 
-/* All of it under output_lock(). */
+/* The state, under output_lock(). */
 static struct
 {
-	bool		shown;			/* wanted at all */
+	bool		shown;			/* between progress_begin and progress_end */
 	bool		terminal;
 	bool		on_line;		/* the cursor is behind the progress line */
 	int64_t		files,
-				files_done;		/* files: 0 if it is about one file */
+				files_done;		/* files 0: one file, whose number is not
+								 * shown */
 	int64_t		bytes,
-				bytes_done;		/* bytes: -1 if unknown */
+				bytes_done;		/* bytes -1: the total is not known */
 	double		start,
 				last;
 }			at;
@@ -43,7 +44,6 @@ now(void)
 	return (double) time.tv_sec + (double) time.tv_nsec / 1e9;
 }
 
-/* Begin to show progress; files 0: of one file, bytes -1: nobody knows how many. */
 void
 progress_begin(int64_t files, int64_t bytes)
 {
@@ -57,7 +57,6 @@ progress_begin(int64_t files, int64_t bytes)
 	output_unlock();
 }
 
-/* "12.3 MB", powers of ten as disks are sold. */
 const char *
 progress_size(int64_t bytes, char *buffer, size_t size)
 {
@@ -74,6 +73,7 @@ progress_size(int64_t bytes, char *buffer, size_t size)
 	return buffer;
 }
 
+/* A bar of # and dots, and the number. */
 static void
 describe_bar(char *text, size_t size, int percent)
 {
@@ -85,7 +85,7 @@ describe_bar(char *text, size_t size, int percent)
 	snprintf(text, size, "[%s] %3d %%  ", bar, percent);
 }
 
-/* The line: how much of how much, rate, what is left. */
+/* The line: done and total, rate, the time that is left. */
 static void
 describe(char *text, size_t size)
 {
@@ -100,13 +100,15 @@ describe(char *text, size_t size)
 	bool		known = at.bytes > 0 && at.bytes_done <= at.bytes;
 
 	if (at.files > 0)
-		snprintf(files, sizeof(files), "%lld of %lld files, ", (long long) at.files_done, (long long) at.files);
+		snprintf(files, sizeof(files), "%lld of %lld files, ",
+				 (long long) at.files_done, (long long) at.files);
 	if (known)
 		describe_bar(bar, sizeof(bar), (int) ((double) at.bytes_done * 100 / (double) at.bytes));
 	if (known && rate > 0)
 	{
 		double		eta = (double) (at.bytes - at.bytes_done) / rate;
 
+		/* longer than 100 hours is no estimate, and too wide */
 		if (eta < 360000)
 			snprintf(left, sizeof(left), ", %d:%02d left", (int) eta / 60, (int) eta % 60);
 	}
@@ -126,6 +128,7 @@ terminal_width(void)
 	return size.ws_col < NARROWEST ? NARROWEST : size.ws_col > WIDEST ? WIDEST : size.ws_col;
 }
 
+/* Print the line now. */
 static void
 show(void)
 {
@@ -134,7 +137,10 @@ show(void)
 	describe(text, sizeof(text));
 	if (at.terminal)
 	{
-		/* not in the last column: some terminals go to the next line then */
+		/*
+		 * leave the last column free: some terminals go to the next line
+		 * behind it
+		 */
 		fprintf(stderr, "\r%.*s\033[K", terminal_width() - 1, text);
 		at.on_line = true;
 	}
@@ -143,6 +149,7 @@ show(void)
 	fflush(stderr);
 }
 
+/* Print the line if the last one is old enough; the caller has the lock. */
 static void
 show_if_due(void)
 {
@@ -166,7 +173,6 @@ progress_bytes(int64_t bytes)
 	output_unlock();
 }
 
-/* One more file is done, in whatever way. */
 void
 progress_file(void)
 {
@@ -176,7 +182,6 @@ progress_file(void)
 	output_unlock();
 }
 
-/* Free the line for a message; the caller has the lock. */
 void
 progress_hide(void)
 {

@@ -15,6 +15,7 @@
 #include "transfer.h"
 #include "verbs.h"
 
+/* Open the file to store, or take standard input; -1 after a failure. */
 static int
 open_source(const char *path, Failure *failure)
 {
@@ -25,14 +26,15 @@ open_source(const char *path, Failure *failure)
 		failure_say(failure, "could not open \"%s\": %s", path, strerror(errno));
 	else if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
 	{
-		failure_say(failure, "\"%s\" is a directory\nHint: \"securefile import\" stores what is in it.", path);
+		failure_say(failure,
+					"\"%s\" is a directory\nHint: \"securefile import\" stores what is in it.", path);
 		close(fd);
 		fd = -1;
 	}
 	return fd;
 }
 
-/* Store it, unless there is a file of that name that is to stay. */
+/* Store the open file; without --replace a stored file of that name is a failure. */
 static bool
 put_one(Session *session, const Options *options, const char *name, int fd,
 		Action *action, int64_t *bytes, Failure *failure)
@@ -43,7 +45,8 @@ put_one(Session *session, const Options *options, const char *name, int fd,
 	if (!transfer_look(session, name, &stored, failure))
 		return false;
 	if (stored.file && !options->replace)
-		return failure_say(failure, "a file of that name is stored already\nHint: --replace replaces it.");
+		return failure_say(failure,
+						   "a file of that name is stored already\nHint: --replace replaces it.");
 	*action = stored.file ? ACTION_REPLACED : ACTION_PUT;
 	if (!options->quiet)
 		progress_begin(0, fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : -1);

@@ -14,7 +14,7 @@
 #include "transfer.h"
 #include "verbs.h"
 
-/* Delete the row of a name, if there is just one. */
+/* Delete the row of a name; several rows of that name are a failure. */
 static bool
 remove_one(Session *session, const Options *options, const char *name, Failure *failure)
 {

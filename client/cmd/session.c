@@ -14,13 +14,14 @@
 #include "password.h"
 #include "session.h"
 
-/* What the user typed; the first connection asks, the others use it. */
+/* The password that the user typed: the first connection asks, the others use it. */
 static char *password = NULL;
 
 /*
- * Names of files are UTF-8 nearly everywhere, whatever the locale of a cron job
- * says.  Who has others says so in PGCLIENTENCODING or the connection string: later
- * words, those of dbname among them, win.
+ * One attempt.  Names of files are UTF-8 nearly everywhere, whatever the locale of a
+ * cron job is.  A user with another encoding sets PGCLIENTENCODING or names it in the
+ * connection string: of two equal words libpq takes the later, and those in dbname
+ * come later.
  */
 static PGconn *
 connect_once(const Options *options)
@@ -37,6 +38,7 @@ connect_once(const Options *options)
 	return PQconnectdbParams(words, values, 1);
 }
 
+/* Connect, and ask for a password if the server wants one, as psql does. */
 static PGconn *
 connect_server(const Options *options, Failure *failure)
 {
@@ -61,7 +63,7 @@ connect_server(const Options *options, Failure *failure)
 	return NULL;
 }
 
-/* A handle and the other things that a connection is used with. */
+/* Give a new connection its handle, and make interrupts and notices know it. */
 static bool
 equip(Session *session, Failure *failure)
 {
@@ -73,6 +75,7 @@ equip(Session *session, Failure *failure)
 	return true;
 }
 
+/* A session without a target; NULL after a failure. */
 static Session *
 session_begin(const Options *options, Failure *failure)
 {
@@ -90,10 +93,6 @@ session_begin(const Options *options, Failure *failure)
 	return NULL;
 }
 
-/*
- * The first connection, with the target found; null if that fails, which the user
- * has been told.
- */
 Session *
 session_first(const Options *options, Target *target)
 {
@@ -111,7 +110,6 @@ session_first(const Options *options, Target *target)
 	return NULL;
 }
 
-/* One more for another thread. */
 Session *
 session_more(const Options *options, const Target *target, Failure *failure)
 {
@@ -122,10 +120,6 @@ session_more(const Options *options, const Target *target, Failure *failure)
 	return session;
 }
 
-/*
- * After a failure: leave its transaction, and if the connection is lost make it
- * again, once.  False if it does not come back.
- */
 bool
 session_recover(Session *session, Failure *failure)
 {
@@ -158,7 +152,6 @@ session_end(Session *session)
 	free(session);
 }
 
-/* End it after the only file of a run; returns the exit status. */
 int
 session_leave(Session *session, bool good)
 {
@@ -166,26 +159,4 @@ session_leave(Session *session, bool good)
 
 	session_end(session);
 	return good ? EXIT_DONE : lost ? EXIT_SETUP : EXIT_SOME;
-}
-
-/* Rows of a statement, whose parameters the server gives types; null if it fails. */
-PGresult *
-session_query(Session *session, Failure *failure, const char *sql, int count, const char *const *values)
-{
-	PGresult   *result = PQexecParams(session->conn, sql, count, NULL, values, NULL, NULL, 0);
-
-	if (PQresultStatus(result) == PGRES_TUPLES_OK || PQresultStatus(result) == PGRES_COMMAND_OK)
-		return result;
-	failure_sql(failure, session->conn, result);
-	PQclear(result);
-	return NULL;
-}
-
-bool
-session_do(Session *session, Failure *failure, const char *sql)
-{
-	PGresult   *result = session_query(session, failure, sql, 0, NULL);
-
-	PQclear(result);
-	return result != NULL;
 }

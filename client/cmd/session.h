@@ -14,53 +14,73 @@
 #include "options.h"
 
 /*
- * What is asked for, found in the database.  The SQL forms are quoted and ready to
- * be put into statements.
+ * The table and columns of a run, as found in the database.  All but plain_column are
+ * quoted and ready to be put into statements.
  */
 typedef struct Target
 {
 	char	   *extension;		/* schema of the extension's functions */
 	char	   *table;			/* with its schema */
-	char	   *store_table;	/* where new values are made: table, or a
-								 * partition */
+	char	   *store_table;	/* for new values: table, or a partition */
 	char	   *column;			/* of the files */
 	char	   *key;			/* of the names */
 	char	   *key_text;		/* expression: the name as text */
 	char	   *key_is_name;	/* condition: the name of the row is $1 */
 	char	   *plain_column;	/* without quotes, as functions want it */
-	bool		has_rows;		/* of its own, neither partitioned nor a view */
+	bool		has_rows;		/* table is neither partitioned nor a view */
 	bool		names_are_utf8; /* the encoding of the connection */
 } Target;
 
-/* A connection with what one thread needs to work on it. */
+/* A connection, and the other things that one thread works with. */
 typedef struct Session
 {
 	PGconn	   *conn;
 	pgsf	   *handle;
 	const Target *target;
 	char	   *buffer;			/* BUFFER_SIZE bytes */
-	bool		lost;			/* the connection is gone and does not come
-								 * back */
+	bool		lost;			/* the connection could not be made again */
 } Session;
 
 #define BUFFER_SIZE		(256 * 1024)
 
+/* Make the first connection and find the target; NULL after a failure, which the user was told. */
 extern Session *session_first(const Options *options, Target *target);
+
+/* Make a connection for another thread; NULL after a failure. */
 extern Session *session_more(const Options *options, const Target *target, Failure *failure);
+
+/*
+ * After a failure: roll back, and if the connection is lost make it again, once.  False if
+ * that failed; session->lost tells whether the connection is gone for good.
+ */
 extern bool session_recover(Session *session, Failure *failure);
+
+/* End the session of a verb that works on one file; returns the exit status. */
 extern int	session_leave(Session *session, bool good);
+
+/* Close the connection and free the session. */
 extern void session_end(Session *session);
 
+/* ---- query.c ---- */
+
+/*
+ * Execute a statement with count parameters, in text form, whose types the server infers.
+ * The caller clears the result; NULL after a failure.
+ */
 extern PGresult *session_query(Session *session, Failure *failure, const char *sql,
 							   int count, const char *const *values);
+
+/* Execute a statement without parameters whose result does not matter. */
 extern bool session_do(Session *session, Failure *failure, const char *sql);
 
 /* ---- key.c ---- */
 
+/* Fill in key_text and key_is_name, for a key of that type. */
 extern bool key_describe(Session *session, const char *type_oid, Target *target, Failure *failure);
 
 /* ---- target.c ---- */
 
+/* Find table and columns; false with the reason if one is missing or not unique. */
 extern bool target_find(Session *session, const Options *options, Target *target, Failure *failure);
 
 #endif							/* SECUREFILE_SESSION_H */

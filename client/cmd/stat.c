@@ -14,7 +14,7 @@
 #include "transfer.h"
 #include "verbs.h"
 
-/* All there is to know; the table is that of the row, which may be a partition. */
+/* The facts about a stored file; table is the row's own, which may be a partition. */
 typedef struct Facts
 {
 	const char *name;
@@ -26,6 +26,7 @@ typedef struct Facts
 	char		hash[17];
 } Facts;
 
+/* Print the facts as lines; an empty line stands between two files. */
 static void
 show_text(const Facts *facts)
 {
@@ -46,16 +47,19 @@ show_text(const Facts *facts)
 static void
 show_json(const Facts *facts)
 {
-	json_t	   *record = json_pack("{s:o, s:o, s:o, s:I, s:I}", "name", output_json_name(facts->name),
+	json_t	   *record = json_pack("{s:o, s:o, s:o, s:I, s:I}",
+								   "name", output_json_name(facts->name),
 								   "table", output_json_name(facts->table),
 								   "column", output_json_name(facts->column),
-								   "length", (json_int_t) facts->length, "in_row", (json_int_t) facts->in_row);
+								   "length", (json_int_t) facts->length,
+								   "in_row", (json_int_t) facts->in_row);
 
 	if (facts->hashed)
 		json_object_set_new(record, "xxh3", json_string(facts->hash));
 	output_record(record);
 }
 
+/* Look up the facts of one name and print them. */
 static bool
 stat_one(Session *session, const Options *options, const char *name, Failure *failure)
 {
@@ -73,7 +77,8 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 
 	free(sql);
 	if (good && rows != 1)
-		good = failure_say(failure, rows == 0 ? "no file of that name" : "more than one row has that name");
+		good = failure_say(failure, rows == 0 ?
+						   "no file of that name" : "more than one row has that name");
 	if (good && options->hash)
 		good = transfer_hash(session, name, &hash, failure);
 	if (good)

@@ -1,18 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * target.c
- *	  Which table, which column has the files, which one the names.
+ *	  Finding the table, the column of the files and the column of the names.
  *
- * The table is written as in SQL, the columns as they are in the catalog: as the
- * functions of the extension have it.  Quoting is the server's work.
+ * The user writes the table as in SQL and the columns as in the catalog, as for the
+ * functions of the extension.  The server does the quoting.
  *
- * Statements of the command run with the rights of whoever calls it, often a
- * superuser's.  The users of the database may make functions and operators in the
- * schemas of the search path, and PostgreSQL takes the one whose argument types fit
- * best.  So here and in all other files: functions, types, collations and operators
- * are named with their schemas; where others can create objects in that schema (the
- * extension's, for one) the arguments have exactly the declared types.  IN, BETWEEN,
- * LIKE and CASE x WHEN look up operators and are not used.
+ * The command's statements run with the rights of its user, often a superuser.  Other
+ * users of the database may make functions and operators in the schemas of the search
+ * path, and PostgreSQL takes the one whose argument types fit best.  So in all files:
+ * functions, types, collations and operators are named with their schemas.  If others can
+ * create objects in that schema (the extension's, for one) the arguments have exactly the
+ * declared types.  IN, BETWEEN, LIKE and CASE x WHEN look up operators and are not used.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,6 +32,7 @@ copy_field(const PGresult *result, int column)
 	return copy;
 }
 
+/* The schema of the extension. */
 static bool
 find_extension(Session *session, Target *target, Failure *failure)
 {
@@ -77,7 +77,7 @@ find_table(Session *session, const Options *options, Target *target, Failure *fa
 		return false;
 	if (PQntuples(result) == 0)
 	{
-		/* a number that is no relation's is a regclass, too */
+		/* the server takes any number as a regclass, also one of no relation */
 		PQclear(result);
 		return failure_say(failure, "relation \"%s\" does not exist", options->table);
 	}
@@ -88,7 +88,7 @@ find_table(Session *session, const Options *options, Target *target, Failure *fa
 	return true;
 }
 
-/* The securefile columns, or the one of that name; domains over the type, too. */
+/* The column of that name, or the only securefile column; domains over the type count. */
 static bool
 find_column(Session *session, const Options *options, Target *target, Failure *failure)
 {
@@ -118,18 +118,20 @@ find_column(Session *session, const Options *options, Target *target, Failure *f
 		target->plain_column = copy_field(result, 1);
 	}
 	else if (rows == 1)
-		failure_say(failure, "column \"%s\" of %s is not of type securefile", options->column, target->table);
+		failure_say(failure, "column \"%s\" of %s is not of type securefile",
+					options->column, target->table);
 	else if (options->column != NULL)
 		failure_say(failure, "%s has no column \"%s\"", target->table, options->column);
 	else if (rows == 0)
 		failure_say(failure, "%s has no securefile column", target->table);
 	else
-		failure_say(failure, "%s has several securefile columns\nHint: Say with -c which one.", target->table);
+		failure_say(failure, "%s has several securefile columns\nHint: Say with -c which one.",
+					target->table);
 	PQclear(result);
 	return target->column != NULL;
 }
 
-/* The column of the names: the one asked for, or the primary key. */
+/* The column of the names: the column that the user named, or the primary key. */
 static bool
 find_key(Session *session, const Options *options, Target *target, Failure *failure)
 {
@@ -158,18 +160,21 @@ find_key(Session *session, const Options *options, Target *target, Failure *fail
 	else if (options->key != NULL)
 		failure_say(failure, "%s has no column \"%s\"", target->table, options->key);
 	else
-		failure_say(failure, "%s has no primary key of one column\nHint: Say with -k which column has the names.",
+		failure_say(failure,
+					"%s has no primary key of one column\n"
+					"Hint: Say with -k which column has the names.",
 					target->table);
 	PQclear(result);
 	return found;
 }
 
-/* Fill it all in; false if something is not there. */
 bool
 target_find(Session *session, const Options *options, Target *target, Failure *failure)
 {
+	const char *encoding = pg_encoding_to_char(PQclientEncoding(session->conn));
+
 	memset(target, 0, sizeof(*target));
-	target->names_are_utf8 = strcmp(pg_encoding_to_char(PQclientEncoding(session->conn)), "UTF8") == 0;
+	target->names_are_utf8 = strcmp(encoding, "UTF8") == 0;
 	return find_extension(session, target, failure) &&
 		find_table(session, options, target, failure) &&
 		find_column(session, options, target, failure) &&

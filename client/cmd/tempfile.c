@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * tempfile.c
- *	  Temporary files: all that there are stand in a list, so that an interrupt
- *	  can remove them.
+ *	  Temporary files, and the list of them, with which an interrupt can remove them.
  *
- * A file is made and put into the list, and renamed and taken out, under one lock.
- * tempfile_remove_all() keeps the lock: nothing is made any more.
+ * One lock covers creating a file and adding it to the list, and renaming it and taking
+ * it out.  tempfile_remove_all() never releases the lock, so that no thread creates
+ * another file.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +43,6 @@ unlink_from_list(TempFile *file)
 	*link = file->next;
 }
 
-/* A new one in a directory; null if that fails. */
 TempFile *
 tempfile_open(int directory, Failure *failure)
 {
@@ -57,7 +56,8 @@ tempfile_open(int directory, Failure *failure)
 	do
 	{
 		snprintf(file->name, sizeof(file->name), ".securefile-%d-%u.tmp", (int) getpid(), number++);
-		file->fd = openat(directory, file->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+		file->fd = openat(directory, file->name,
+						  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	} while (file->fd < 0 && errno == EEXIST);
 	saved = errno;
 	if (file->fd >= 0)
@@ -88,13 +88,12 @@ rename_new(int directory, const char *from, const char *to)
 		return 0;
 	if (errno != EINVAL && errno != ENOSYS)
 		return -1;
-	/* a file system that cannot do it at once */
+	/* a file system that does not know RENAME_NOREPLACE */
 	if (linkat(directory, from, directory, to, 0) != 0)
 		return -1;
 	return unlinkat(directory, from, 0);
 }
 
-/* Give it its name and free it; if that fails it is gone. */
 bool
 tempfile_finish(TempFile *file, const char *name, bool replace, Failure *failure)
 {
@@ -126,7 +125,6 @@ tempfile_finish(TempFile *file, const char *name, bool replace, Failure *failure
 	return true;
 }
 
-/* Remove it and free it. */
 void
 tempfile_discard(TempFile *file)
 {
@@ -139,7 +137,6 @@ tempfile_discard(TempFile *file)
 	free(file);
 }
 
-/* Remove all that there are, for good: the process is about to end. */
 void
 tempfile_remove_all(void)
 {

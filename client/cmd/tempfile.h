@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tempfile.h
- *	  Files that are written under a temporary name and get theirs when they are
- *	  complete.
+ *	  Files that are written under a temporary name, and renamed when they are complete.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,10 +12,22 @@
 
 typedef struct TempFile TempFile;
 
+/* Create a file in an open directory, which has to stay open; NULL after a failure. */
 extern TempFile *tempfile_open(int directory, Failure *failure);
+
+/* Its descriptor, for writing. */
 extern int	tempfile_fd(const TempFile *file);
+
+/*
+ * Close the file, rename it, and free the handle.  Without replace an existing file of that
+ * name is a failure.  After a failure the file is removed.
+ */
 extern bool tempfile_finish(TempFile *file, const char *name, bool replace, Failure *failure);
+
+/* Remove the file and free the handle. */
 extern void tempfile_discard(TempFile *file);
+
+/* Remove all of them and let no thread create another: the process is about to end. */
 extern void tempfile_remove_all(void);
 
 #endif							/* SECUREFILE_TEMPFILE_H */

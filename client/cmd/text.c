@@ -11,7 +11,6 @@
 
 #include "text.h"
 
-/* As sprintf, in memory of its own. */
 char *
 text_make(const char *format, ...)
 {

@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * transfer.c
- *	  One file between here and the database, in constant memory.
+ *	  One file between this machine and the database, in constant memory.
  *
- * A file that fits the buffer goes as a parameter of one statement, which is one
- * round trip; a longer one as a stream (libpgsecurefile).  Either way it is one
- * transaction.
+ * A file that fits the buffer is a parameter of one statement, which costs one round
+ * trip; a longer file is a stream (libpgsecurefile).  Either way it is one transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,9 +22,8 @@
 
 #define BYTEA_OID		17
 
-/* ---- what is stored ---- */
+/* ---- looking ---- */
 
-/* Look up a name; more than one row of it is a failure. */
 bool
 transfer_look(Session *session, const char *name, Stored *stored, Failure *failure)
 {
@@ -50,13 +48,13 @@ transfer_look(Session *session, const char *name, Stored *stored, Failure *failu
 	return true;
 }
 
-/* XXH3-64 of a stored file, computed by the server: reads and checks all of it. */
 bool
 transfer_hash(Session *session, const char *name, uint64_t *hash, Failure *failure)
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = text_make("SELECT %s.securefile_hash_extended(%s::%s.securefile, 0::pg_catalog.int8)"
+	char	   *sql = text_make("SELECT"
+								" %s.securefile_hash_extended(%s::%s.securefile, 0::pg_catalog.int8)"
 								" FROM %s WHERE %s", target->extension, target->column,
 								target->extension, target->table, target->key_is_name);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
@@ -66,15 +64,15 @@ transfer_hash(Session *session, const char *name, uint64_t *hash, Failure *failu
 	if (found)
 		*hash = (uint64_t) strtoll(PQgetvalue(result, 0, 0), NULL, 10);
 	else if (result != NULL)
-		failure_say(failure, PQntuples(result) > 1 ? "more than one row has that name" : "no file of that name");
+		failure_say(failure, PQntuples(result) > 1 ?
+					"more than one row has that name" : "no file of that name");
 	PQclear(result);
 	return found;
 }
 
-/* Is the file here the one that is stored?  Lengths first, then hashes. */
 bool
-transfer_same(Session *session, const char *name, const Stored *stored, int fd, int64_t length,
-			  bool *same, Failure *failure)
+transfer_same(Session *session, const char *name, const Stored *stored, int fd,
+			  int64_t length, bool *same, Failure *failure)
 {
 	uint64_t	here,
 				there;
@@ -90,7 +88,7 @@ transfer_same(Session *session, const char *name, const Stored *stored, int fd, 
 
 /* ---- putting ---- */
 
-/* Where the bytes of a put come from: what was read ahead, then the file. */
+/* The source of the bytes of a put: first the bytes that were read ahead, then the file. */
 typedef struct Source
 {
 	int			fd;
@@ -108,7 +106,7 @@ same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* At the end: is the file still what it was at the start? */
+/* At the end: has nobody changed the file since the start? */
 static bool
 check_unchanged(Source *source)
 {
@@ -125,7 +123,7 @@ check_unchanged(Source *source)
 	return failure_say(source->failure, "the file changed while it was read");
 }
 
-/* pgsf_source */
+/* A pgsf_source: the next bytes; the end of a file that changed is a failure. */
 static int64_t
 next_piece(void *arg, void *buffer, size_t size)
 {
@@ -156,7 +154,7 @@ next_piece(void *arg, void *buffer, size_t size)
 
 /*
  * The statement that stores a value: INSERT, or UPDATE of the row that is there.
- * $1 is the name, those from $2 on are of --set.
+ * $1 is the name, the parameters from $2 on are the values of --set.
  */
 static char *
 put_statement(const Session *session, const Options *options, bool row_exists, const char *value)
@@ -201,7 +199,7 @@ put_statement(const Session *session, const Options *options, bool row_exists, c
 	return sql;
 }
 
-/* $1, those of --set, and room for one more. */
+/* The values of $1 and --set, and room for one more; the caller frees the array. */
 static const char **
 put_values(const Options *options, const char *name)
 {
@@ -215,7 +213,7 @@ put_values(const Options *options, const char *name)
 	return values;
 }
 
-/* All of it in one statement. */
+/* Store all bytes in one statement. */
 static bool
 put_whole(Session *session, const Options *options, const char *name, bool row_exists,
 		  const char *bytes, size_t length, Failure *failure)
@@ -252,6 +250,7 @@ put_whole(Session *session, const Options *options, const char *name, bool row_e
 	return stored;
 }
 
+/* Store a file as a stream; bytes that were read ahead are its start. */
 static bool
 put_stream(Session *session, const Options *options, const char *name, bool row_exists,
 		   Source *source, Failure *failure)
@@ -272,13 +271,9 @@ put_stream(Session *session, const Options *options, const char *name, bool row_
 	return bytes >= 0;
 }
 
-/*
- * Store what can be read from a file under a name.  Returns how many bytes, -1 if
- * nothing was stored.
- */
 int64_t
-transfer_put(Session *session, const Options *options, const char *name, bool row_exists,
-			 int fd, Failure *failure)
+transfer_put(Session *session, const Options *options, const char *name,
+			 bool row_exists, int fd, Failure *failure)
 {
 	Source		source = {.fd = fd, .ahead = session->buffer, .failure = failure};
 	int64_t		got;
@@ -320,7 +315,7 @@ typedef struct Sink
 	bool		failed;			/* failure says why */
 } Sink;
 
-/* pgsf_sink */
+/* A pgsf_sink: writes the bytes. */
 static int
 take_piece(void *arg, const void *buffer, size_t size)
 {
@@ -338,7 +333,6 @@ take_piece(void *arg, const void *buffer, size_t size)
 	return 0;
 }
 
-/* Write a stored file to an open one.  Returns how many bytes, -1 after a failure. */
 int64_t
 transfer_get(Session *session, const char *name, int fd, Failure *failure)
 {
@@ -354,7 +348,8 @@ transfer_get(Session *session, const char *name, int fd, Failure *failure)
 	if (bytes >= 0 || sink.failed)
 		return bytes;
 	failure_pgsf(failure, session->handle);
-	if (strcmp(failure->sqlstate, PGSF_ERROR_NOT_FOUND) == 0 || strcmp(failure->sqlstate, PGSF_ERROR_NULL) == 0)
+	if (strcmp(failure->sqlstate, PGSF_ERROR_NOT_FOUND) == 0 ||
+		strcmp(failure->sqlstate, PGSF_ERROR_NULL) == 0)
 		failure_say(failure, "no file of that name");
 	else if (strcmp(failure->sqlstate, PGSF_ERROR_MANY) == 0)
 		failure_say(failure, "more than one row has that name");

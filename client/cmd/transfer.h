@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * transfer.h
- *	  One file between here and the database.
+ *	  One file between this machine and the database.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 
 #include "session.h"
 
-/* What the database has under a name. */
+/* The contents of the database under a name. */
 typedef struct Stored
 {
 	bool		row;			/* there is a row */
@@ -18,12 +18,30 @@ typedef struct Stored
 	int64_t		length;			/* of the file */
 } Stored;
 
+/* Look up a name; several rows of that name are a failure, none is not. */
 extern bool transfer_look(Session *session, const char *name, Stored *stored, Failure *failure);
+
+/* XXH3-64 of a stored file, computed by the server, which reads and checks the whole file. */
 extern bool transfer_hash(Session *session, const char *name, uint64_t *hash, Failure *failure);
-extern bool transfer_same(Session *session, const char *name, const Stored *stored, int fd, int64_t length,
-						  bool *same, Failure *failure);
-extern int64_t transfer_put(Session *session, const Options *options, const char *name, bool row_exists,
-							int fd, Failure *failure);
+
+/*
+ * Are the open file, of that length, and the stored one the same?  Compares lengths first,
+ * then hashes.  The file is at its beginning afterwards.
+ */
+extern bool transfer_same(Session *session, const char *name, const Stored *stored, int fd,
+						  int64_t length, bool *same, Failure *failure);
+
+/*
+ * Store all bytes from the position of fd to its end under a name, in a new row or, if
+ * row_exists, in the existing one.  Returns the number of bytes; -1 if nothing was stored.
+ */
+extern int64_t transfer_put(Session *session, const Options *options, const char *name,
+							bool row_exists, int fd, Failure *failure);
+
+/*
+ * Write a stored file at the position of fd.  Returns the number of bytes, -1 after a
+ * failure; then fd may have received a part.  If standard output fails the process ends.
+ */
 extern int64_t transfer_get(Session *session, const char *name, int fd, Failure *failure);
 
 #endif							/* SECUREFILE_TRANSFER_H */

@@ -1,17 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * utf8.c
- *	  Names of files are bytes, names in a database are text: this tells which
- *	  can be both.
+ *	  Checks of UTF-8.  Names of files are bytes and names in a database are text: these
+ *	  functions tell which names can be both.
  *
  *-------------------------------------------------------------------------
  */
 #include "utf8.h"
 
-/*
- * Bytes of the character that begins there, 0 if none does: cut short, longer
- * than need be, a surrogate, or beyond U+10FFFF.  Reads no further than a zero byte.
- */
 int
 utf8_length(const unsigned char *text)
 {
@@ -37,11 +33,6 @@ utf8_length(const unsigned char *text)
 	return length;
 }
 
-/*
- * Is the character that begins there a control character, one of U+0080 to U+009F
- * among them (a terminal takes U+009B for the start of a command), or a separator of
- * lines or paragraphs?
- */
 bool
 utf8_control(const unsigned char *text)
 {

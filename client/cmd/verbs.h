@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * verbs.h
- *	  The verbs of the command, a file each.  They return the exit status.
+ *	  The verbs of the command, a file each.  They tell the user everything and return
+ *	  the exit status (options.h).
  *
  *-------------------------------------------------------------------------
  */

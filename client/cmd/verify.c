@@ -3,8 +3,8 @@
  * verify.c
  *	  securefile verify [NAME...]
  *
- * Without names securefile_check() looks at the whole column.  With --against the
- * files are compared with those of a tree, by hashes that the server computes.
+ * Without names securefile_check() looks at the whole column.  With --against the files
+ * are compared with the files of a tree, by hashes, which the server computes.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +30,7 @@ typedef struct Verify
 
 /* ---- the column ---- */
 
+/* A finding is a failure of the row, if it names one, else of the table. */
 static void
 show_finding(const Options *options, const PGresult *result, int row)
 {
@@ -46,7 +47,7 @@ show_finding(const Options *options, const PGresult *result, int row)
 
 #define CHECK_CALL	"%s.securefile_check($1::pg_catalog.regclass, $2::pg_catalog.name)"
 
-/* securefile_check(): what it finds are failures, of the rows it names if it does. */
+/* Call securefile_check() and show its findings; false if the call itself failed. */
 static bool
 check_column(Session *session, const Options *options, Failure *failure)
 {
@@ -54,8 +55,8 @@ check_column(Session *session, const Options *options, Failure *failure)
 	const char *const values[] = {target->table, target->plain_column};
 
 	/*
-	 * without rows of its own it has no ctid: partitions stand in the
-	 * finding, others are an error
+	 * A partitioned table has no ctid of its own: the finding names the
+	 * partition. For a view the call fails.
 	 */
 	char	   *sql = !target->has_rows
 	? text_make("SELECT c.finding, NULL, c.detail FROM " CHECK_CALL " c", target->extension)
@@ -76,7 +77,7 @@ check_column(Session *session, const Options *options, Failure *failure)
 
 /* ---- files ---- */
 
-/* Compare a stored file with that of the tree. */
+/* Compare a stored file with the file of that path in the tree; false if they differ. */
 static bool
 compare_one(Session *session, const Verify *verify, const char *name, const char *path,
 			int64_t stored_length, Failure *failure)
@@ -109,7 +110,7 @@ compare_one(Session *session, const Verify *verify, const char *name, const char
 	return same;
 }
 
-/* PoolWork */
+/* A PoolWork: reads one stored file, or compares it with the tree. */
 static bool
 verify_one(Session *session, void *arg, size_t number)
 {
@@ -128,7 +129,8 @@ verify_one(Session *session, void *arg, size_t number)
 	else if (good && strncmp(found->path, verify->options->prefix, skip) != 0)
 		good = failure_say(&failure, "the name does not begin with the prefix");
 	else if (good)
-		good = compare_one(session, verify, found->path, found->path + skip, stored.length, &failure);
+		good = compare_one(session, verify, found->path, found->path + skip,
+						   stored.length, &failure);
 	progress_bytes(stored.length);
 	if (good)
 		output_file(found->path, verify->top < 0 ? ACTION_SOUND : ACTION_SAME, stored.length);
@@ -143,7 +145,7 @@ compare_paths(const void *a, const void *b)
 	return strcmp(((const Found *) a)->path, ((const Found *) b)->path);
 }
 
-/* Files of the tree that are not stored. */
+/* Tell the user which files of the tree are not stored. */
 static void
 find_missing(const Verify *verify)
 {
@@ -171,7 +173,7 @@ find_missing(const Verify *verify)
 	free(stored.files);
 }
 
-/* What to look at one by one: what is named, or with --against all. */
+/* List the files to look at one by one: the named ones, or with --against all. */
 static bool
 make_list(Session *session, Verify *verify, Failure *failure)
 {
@@ -196,7 +198,8 @@ verb_verify(const Options *options)
 	Failure		failure;
 	bool		all;
 
-	if (options->against != NULL && (verify.top = local_open_top(options->against, &failure)) < 0)
+	if (options->against != NULL &&
+		(verify.top = local_open_top(options->against, &failure)) < 0)
 	{
 		output_message(&failure);
 		return EXIT_SETUP;

@@ -16,7 +16,6 @@
 #include "local.h"
 #include "text.h"
 
-/* Add a file to a list; the path is copied. */
 void
 walk_add(FoundList *list, const char *path, int64_t length)
 {
@@ -43,7 +42,10 @@ compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* Sorted names in a directory; *error is errno if they could not all be read. */
+/*
+ * The sorted names in a directory; *error is errno if reading them failed, with the names
+ * before that.
+ */
 static char **
 read_names(int directory, size_t *count, int *error)
 {
@@ -116,7 +118,7 @@ walk_one(int directory, const char *name, const char *path, FoundList *list, Wal
 	failed(path, &failure);
 }
 
-/* Walk an open directory, and close it; path is its own, null at the top. */
+/* Walk an open directory, and close it; path is its path, null at the top. */
 static void
 walk_below(int directory, const char *path, FoundList *list, WalkFailed failed)
 {
@@ -134,7 +136,8 @@ walk_below(int directory, const char *path, FoundList *list, WalkFailed failed)
 	}
 	for (size_t i = 0; i < count; i++)
 	{
-		char	   *below = path == NULL ? text_make("%s", names[i]) : text_make("%s/%s", path, names[i]);
+		char	   *below = text_make("%s%s%s", path != NULL ? path : "", path != NULL ? "/" : "",
+									  names[i]);
 
 		walk_one(directory, names[i], below, list, failed);
 		free(below);
@@ -144,7 +147,6 @@ walk_below(int directory, const char *path, FoundList *list, WalkFailed failed)
 	close(directory);
 }
 
-/* All regular files below a directory, which is closed. */
 void
 walk_tree(int top, FoundList *list, WalkFailed failed)
 {

@@ -135,7 +135,7 @@ copy_field(const PGresult *result, int field)
 	return text == NULL ? NULL : strdup(text);
 }
 
-/* A result that libpq made itself has no SQLSTATE: the connection is lost, or libpq was confused. */
+/* A result that libpq made has no SQLSTATE: the connection is lost, or the protocol broken. */
 int
 pgsfi_fail_result(pgsf *h, const PGresult *result)
 {

@@ -47,10 +47,10 @@ receiver_is_default(PGconn *conn)
 {
 	/* connects to nothing */
 	PGconn	   *other = PQconnectStart("no_such_word=1");
-	bool		same = PQsetNoticeReceiver(conn, NULL, NULL) == PQsetNoticeReceiver(other, NULL, NULL);
+	PQnoticeReceiver usual = PQsetNoticeReceiver(other, NULL, NULL);
 
 	PQfinish(other);
-	return same;
+	return PQsetNoticeReceiver(conn, NULL, NULL) == usual;
 }
 
 /*
