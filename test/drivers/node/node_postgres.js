@@ -32,7 +32,8 @@ async function upload(client, id, name, file) {
 			[id, name, rows[0].handle]);
 		await client.query('COMMIT');
 	} catch (error) {
-		await client.query('ROLLBACK');
+		// on a lost connection ROLLBACK fails, too: the first error is the reason
+		await client.query('ROLLBACK').catch(() => {});
 		throw error;
 	}
 }
@@ -91,6 +92,22 @@ async function runAll(run, client) {
 			},
 		}));
 		same(Buffer.concat(read), streamed.data);
+	});
+
+	await run('an upload that fails after its session was ended gives the first error', async () => {
+		const other = new pg.Client();
+		other.on('error', () => {});
+		await other.connect();
+		async function* endsAndFails() {
+			yield Buffer.alloc(1000);
+			await client.query('SELECT pg_terminate_backend($1, 10000)', [other.processID]);
+			throw new Error('the file cannot be read');
+		}
+		const error = await upload(other, 51, 'none', endsAndFails()).then(
+			() => new Error('no error'), (reason) => reason);
+		await other.end().catch(() => {});
+		if (error.message !== 'the file cannot be read')
+			throw error;
 	});
 
 	await run('a named statement used again', async () => {
