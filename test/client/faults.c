@@ -16,14 +16,152 @@
 
 #include "trial.h"
 
-void
-trial_arguments(void)
+/* ---- wrong arguments and wrong uses ---- */
+
+static const pgsf_params bad = {-1, NULL, NULL, NULL, NULL};
+
+/* Calls without a handle, and without an open value. */
+static void
+nothing_open(void)
 {
-	char	   *data = bytes(MB, 1);
 	char		buf[10];
+
+	check(pgsf_new(NULL) == NULL, "no connection");
+	check(pgsf_open(NULL, PGSF_READ, "SELECT 1", NULL) < 0 && pgsf_error(NULL)[0] != '\0',
+		  "no handle: %s", pgsf_error(NULL));
+	check(pgsf_version() == PGSF_VERSION_NUM, "version");
+
+	fails(pgsf_read(h, buf, 10), PGSF_ERROR_STATE, "read");
+	fails(pgsf_write(h, buf, 10), PGSF_ERROR_STATE, "write");
+	fails(pgsf_seek(h, 0, SEEK_SET), PGSF_ERROR_STATE, "seek");
+	fails(pgsf_store(h, INSERT_ID, id_is(1), NULL), PGSF_ERROR_STATE, "store");
+	fails(pgsf_flush(h), PGSF_ERROR_STATE, "flush");
+}
+
+/* A SELECT that does not give one row with one value cannot be opened. */
+static void
+selects(void)
+{
+	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(4)), PGSF_ERROR_NOT_FOUND, "no row");
+	fails(pgsf_open(h, PGSF_READ, "SELECT doc FROM t", NULL), PGSF_ERROR_MANY, "three rows");
+	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(2)), PGSF_ERROR_NULL, "NULL");
+	fails(pgsf_open(h, PGSF_READ, "SELECT doc FROM nowhere", NULL), "42P01", "no table");
+	fails(pgsf_open(h, PGSF_READ, "SELECT id FROM t WHERE id = 1", NULL), "42804", "no file");
+	fails(pgsf_open(h, PGSF_READ, "SELECT doc FROM t;", NULL), "42601", "a semicolon");
+	fails(pgsf_open(h, PGSF_READ, NULL, NULL), PGSF_ERROR_ARGUMENT, "no statement");
+	fails(pgsf_open(h, PGSF_CLOSED, SELECT_ID, id_is(1)), PGSF_ERROR_ARGUMENT, "no mode");
+	fails(pgsf_open(h, PGSF_READ, SELECT_ID, &bad), PGSF_ERROR_ARGUMENT, "a bad count");
+}
+
+/* Nor can it be read as a whole; arguments that are out of range. */
+static void
+gets(void)
+{
 	void	   *memory;
 	size_t		memory_len;
-	const pgsf_params bad = {-1, NULL, NULL, NULL, NULL};
+	char		buf[10];
+
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID, &bad),
+		  PGSF_ERROR_ARGUMENT, "a bad count");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID, id_is(4)),
+		  PGSF_ERROR_NOT_FOUND, "get of no row");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM t", NULL),
+		  PGSF_ERROR_MANY, "get of three rows");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM nowhere", NULL),
+		  "42P01", "get from no table");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1,
+						  "SELECT doc FROM t WHERE 1 / (id - 1) = 0", NULL),
+		  "22012", "get of what cannot be calculated");
+	check(memory == NULL && memory_len == 0, "no memory after an error");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID, id_is(2)),
+		  PGSF_ERROR_NULL, "get of NULL");
+	fails(pgsf_get_memory(h, &memory, &memory_len, -1, -1, SELECT_ID, id_is(1)),
+		  PGSF_ERROR_ARGUMENT, "get from before the start");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -2, SELECT_ID, id_is(1)),
+		  PGSF_ERROR_ARGUMENT, "get of a negative length");
+	works(pgsf_open(h, PGSF_READ, SELECT_ID " -- a comment", id_is(3)), "open of an empty value");
+	check(pgsf_read(h, buf, 10) == 0, "which is empty");
+	works(pgsf_close(h), "close");
+}
+
+/* The SELECT has to give one column, whatever its name is; it may lock the row. */
+static void
+columns(void)
+{
+	void	   *memory;
+	size_t		memory_len;
+
+	fails(pgsf_open(h, PGSF_READ, "SELECT doc, id FROM t WHERE id = 1", NULL),
+		  "42601", "two columns");
+	fails(pgsf_open(h, PGSF_READ, "SELECT FROM t WHERE id = 1", NULL), "42601", "no column");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1,
+						  "SELECT doc, id FROM t WHERE id = 1", NULL),
+		  "42601", "get of two columns");
+	works(pgsf_open(h, PGSF_READ, "SELECT doc AS q FROM t q WHERE id = 1", NULL),
+		  "a column like ours");
+	works(pgsf_close(h), "close");
+	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID " FOR UPDATE", id_is(1)), "open and lock");
+	works(pgsf_close(h), "close");
+}
+
+/* A statement that uses a parameter the application does not give. */
+static void
+missing_parameters(const char *data)
+{
+	void	   *memory;
+	size_t		memory_len;
+
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1,
+						  "SELECT doc FROM t WHERE id = 1 AND $1 = 1", NULL),
+		  PGSF_ERROR_ARGUMENT, "get without a parameter");
+	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID " AND $2 = 0", id_is(1)),
+		  PGSF_ERROR_ARGUMENT, "get with one of two parameters");
+	fails(pgsf_open(h, PGSF_READ, SELECT_ID, NULL),
+		  PGSF_ERROR_ARGUMENT, "open without a parameter");
+	fails(pgsf_put_memory(h, data, MB, "t", "doc", INSERT_ID, NULL, NULL), PGSF_ERROR_ARGUMENT,
+		  "put without a parameter");
+	works(pgsf_open(h, PGSF_READ, "SELECT doc AS a$7 FROM t WHERE id = $1 /* $2 /* $3 */ $4 */"
+					" AND '$5''$6' <> $q$ $8 $$ $9 $q$ AND E'\\'$10' <> '' AND \"doc\" IS NOT NULL -- $11",
+					id_is(1)), "what is no parameter");
+	works(pgsf_close(h), "close");
+}
+
+/* Wrong uses of a value that is open for reading: it stays open. */
+static void
+open_for_reading(const char *data)
+{
+	char		buf[10];
+
+	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
+	fails(pgsf_write(h, buf, 10), PGSF_ERROR_STATE, "write to what is read");
+	fails(pgsf_truncate(h, 10), PGSF_ERROR_STATE, "truncate what is read");
+	fails(pgsf_store(h, UPDATE_ID, id_is(1), NULL), PGSF_ERROR_STATE, "store what is read");
+	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), PGSF_ERROR_STATE, "open twice");
+	fails(put_bytes(5, data, MB), PGSF_ERROR_STATE, "put while open");
+	fails(pgsf_seek(h, -1, SEEK_SET), PGSF_ERROR_ARGUMENT, "seek before the start");
+	fails(pgsf_seek(h, INT64_MAX, SEEK_END), PGSF_ERROR_ARGUMENT, "seek beyond 2^63");
+	fails(pgsf_seek(h, 0, 7), PGSF_ERROR_ARGUMENT, "seek from nowhere");
+	check(pgsf_read(h, buf, 10) == 10 && memcmp(buf, data, 10) == 0, "it is still open");
+	works(pgsf_close(h), "close");
+}
+
+/* Wrong arguments of pgsf_create(). */
+static void
+creates(void)
+{
+	fails(pgsf_create(h, "nowhere", "doc"), "42P01", "create in no table");
+	fails(pgsf_create(h, "t", "nothing"), "42703", "create in no column");
+	fails(pgsf_create(h, "t", "id"), "42804", "create in another column");
+	fails(pgsf_create(h, "parts", "doc"), "42809", "create in a partitioned table");
+	check(pgsf_error_detail(h)[0] != '\0' || pgsf_error_hint(h)[0] != '\0',
+		  "which says more: %s %s", pgsf_error_detail(h), pgsf_error_hint(h));
+	fails(pgsf_create(h, "t", NULL), PGSF_ERROR_ARGUMENT, "create in NULL");
+}
+
+/* Statements that cannot store leave the value open: one that can then stores it. */
+static void
+refused_stores(const char *data)
+{
 	static const char *const not_storing[] = {
 		"INSERT INTO t (id) VALUES (5) -- " PGSF_VALUE,
 		"INSERT INTO t (id) VALUES (5) /* /* */ " PGSF_VALUE " */",
@@ -38,95 +176,6 @@ trial_arguments(void)
 		NULL
 	};
 
-	check(pgsf_new(NULL) == NULL, "no connection");
-	check(pgsf_open(NULL, PGSF_READ, "SELECT 1", NULL) < 0 && pgsf_error(NULL)[0] != '\0',
-		  "no handle: %s", pgsf_error(NULL));
-	check(pgsf_version() == PGSF_VERSION_NUM, "version");
-
-	/* nothing is open */
-	fails(pgsf_read(h, buf, 10), PGSF_ERROR_STATE, "read");
-	fails(pgsf_write(h, buf, 10), PGSF_ERROR_STATE, "write");
-	fails(pgsf_seek(h, 0, SEEK_SET), PGSF_ERROR_STATE, "seek");
-	fails(pgsf_store(h, INSERT_ID, id_is(1), NULL), PGSF_ERROR_STATE, "store");
-	fails(pgsf_flush(h), PGSF_ERROR_STATE, "flush");
-
-	/* what a SELECT gives */
-	works(put_bytes(1, data, MB), "put");
-	sql("INSERT INTO t VALUES (2, NULL), (3, '')");
-	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(4)), PGSF_ERROR_NOT_FOUND, "no row");
-	fails(pgsf_open(h, PGSF_READ, "SELECT doc FROM t", NULL), PGSF_ERROR_MANY, "three rows");
-	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(2)), PGSF_ERROR_NULL, "NULL");
-	fails(pgsf_open(h, PGSF_READ, "SELECT doc FROM nowhere", NULL), "42P01", "no table");
-	fails(pgsf_open(h, PGSF_READ, "SELECT id FROM t WHERE id = 1", NULL), "42804", "no file");
-	fails(pgsf_open(h, PGSF_READ, "SELECT doc FROM t;", NULL), "42601", "a semicolon");
-	fails(pgsf_open(h, PGSF_READ, NULL, NULL), PGSF_ERROR_ARGUMENT, "no statement");
-	fails(pgsf_open(h, PGSF_CLOSED, SELECT_ID, id_is(1)), PGSF_ERROR_ARGUMENT, "no mode");
-	fails(pgsf_open(h, PGSF_READ, SELECT_ID, &bad), PGSF_ERROR_ARGUMENT, "a bad count");
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID, &bad),
-		  PGSF_ERROR_ARGUMENT, "a bad count");
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID, id_is(4)),
-		  PGSF_ERROR_NOT_FOUND, "get of no row");
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM t", NULL),
-		  PGSF_ERROR_MANY, "get of three rows");
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM nowhere", NULL),
-		  "42P01", "get from no table");
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM t WHERE 1 / (id - 1) = 0",
-						  NULL), "22012", "get of what cannot be calculated");
-	check(memory == NULL && memory_len == 0, "no memory after an error");
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID, id_is(2)),
-		  PGSF_ERROR_NULL, "get of NULL");
-	fails(pgsf_get_memory(h, &memory, &memory_len, -1, -1, SELECT_ID, id_is(1)),
-		  PGSF_ERROR_ARGUMENT, "get from before the start");
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -2, SELECT_ID, id_is(1)),
-		  PGSF_ERROR_ARGUMENT, "get of a negative length");
-	works(pgsf_open(h, PGSF_READ, SELECT_ID " -- a comment", id_is(3)), "open of an empty value");
-	check(pgsf_read(h, buf, 10) == 0, "which is empty");
-	works(pgsf_close(h), "close");
-
-	/* one column, whichever it is, and whatever locks the row */
-	fails(pgsf_open(h, PGSF_READ, "SELECT doc, id FROM t WHERE id = 1", NULL), "42601", "two columns");
-	fails(pgsf_open(h, PGSF_READ, "SELECT FROM t WHERE id = 1", NULL), "42601", "no column");
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc, id FROM t WHERE id = 1", NULL),
-		  "42601", "get of two columns");
-	works(pgsf_open(h, PGSF_READ, "SELECT doc AS q FROM t q WHERE id = 1", NULL), "a column like ours");
-	works(pgsf_close(h), "close");
-	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID " FOR UPDATE", id_is(1)), "open and lock");
-	works(pgsf_close(h), "close");
-
-	/* parameters that were not given */
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, "SELECT doc FROM t WHERE id = 1 AND $1 = 1", NULL),
-		  PGSF_ERROR_ARGUMENT, "get without a parameter");
-	fails(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID " AND $2 = 0", id_is(1)),
-		  PGSF_ERROR_ARGUMENT, "get with one of two parameters");
-	fails(pgsf_open(h, PGSF_READ, SELECT_ID, NULL), PGSF_ERROR_ARGUMENT, "open without a parameter");
-	fails(pgsf_put_memory(h, data, MB, "t", "doc", INSERT_ID, NULL, NULL), PGSF_ERROR_ARGUMENT,
-		  "put without a parameter");
-	works(pgsf_open(h, PGSF_READ, "SELECT doc AS a$7 FROM t WHERE id = $1 /* $2 /* $3 */ $4 */"
-					" AND '$5''$6' <> $q$ $8 $$ $9 $q$ AND E'\\'$10' <> '' AND \"doc\" IS NOT NULL -- $11",
-					id_is(1)), "what is no parameter");
-	works(pgsf_close(h), "close");
-
-	/* open for reading */
-	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
-	fails(pgsf_write(h, buf, 10), PGSF_ERROR_STATE, "write to what is read");
-	fails(pgsf_truncate(h, 10), PGSF_ERROR_STATE, "truncate what is read");
-	fails(pgsf_store(h, UPDATE_ID, id_is(1), NULL), PGSF_ERROR_STATE, "store what is read");
-	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), PGSF_ERROR_STATE, "open twice");
-	fails(put_bytes(5, data, MB), PGSF_ERROR_STATE, "put while open");
-	fails(pgsf_seek(h, -1, SEEK_SET), PGSF_ERROR_ARGUMENT, "seek before the start");
-	fails(pgsf_seek(h, INT64_MAX, SEEK_END), PGSF_ERROR_ARGUMENT, "seek beyond 2^63");
-	fails(pgsf_seek(h, 0, 7), PGSF_ERROR_ARGUMENT, "seek from nowhere");
-	check(pgsf_read(h, buf, 10) == 10 && memcmp(buf, data, 10) == 0, "it is still open");
-	works(pgsf_close(h), "close");
-
-	/* creating and storing */
-	fails(pgsf_create(h, "nowhere", "doc"), "42P01", "create in no table");
-	fails(pgsf_create(h, "t", "nothing"), "42703", "create in no column");
-	fails(pgsf_create(h, "t", "id"), "42804", "create in another column");
-	fails(pgsf_create(h, "parts", "doc"), "42809", "create in a partitioned table");
-	check(pgsf_error_detail(h)[0] != '\0' || pgsf_error_hint(h)[0] != '\0',
-		  "which says more: %s %s", pgsf_error_detail(h), pgsf_error_hint(h));
-	fails(pgsf_create(h, "t", NULL), PGSF_ERROR_ARGUMENT, "create in NULL");
 	works(pgsf_create(h, "t", "doc"), "create");
 	works(pgsf_write(h, data, MB), "write");
 	works(pgsf_flush(h), "flush");
@@ -140,11 +189,20 @@ trial_arguments(void)
 	for (int i = 0; not_storing[i] != NULL; i++)
 		fails(pgsf_store(h, not_storing[i], NULL, NULL), PGSF_ERROR_ARGUMENT, not_storing[i]);
 	works(pgsf_store(h, INSERT_ID, id_is(5), NULL), "store");
-	works(pgsf_put_memory(h, data, MB, "t", "doc", "/* with */ WITH d (d) AS (SELECT " PGSF_VALUE ")"
+	value_is(5, data, MB, "stored after errors");
+}
+
+/* Statements that may store, and errors of the server. */
+static void
+stores(const char *data)
+{
+	char		buf[10];
+
+	works(pgsf_put_memory(h, data, MB, "t", "doc",
+						  "/* with */ WITH d (d) AS (SELECT " PGSF_VALUE ")"
 						  " INSERT INTO t SELECT $1, d FROM d", id_is(6), NULL), "store by WITH");
 	value_is(6, data, MB, "stored by WITH");
 	sql("DELETE FROM t WHERE id = 6");
-	value_is(5, data, MB, "stored after errors");
 	fails(pgsf_put_memory(h, data, MB, "t", "doc", UPDATE_ID, id_is(77), NULL),
 		  PGSF_ERROR_NOT_FOUND, "store in no row");
 	fails(pgsf_put_memory(h, data, MB, "t", "doc", INSERT_ID " ON CONFLICT DO NOTHING",
@@ -153,6 +211,24 @@ trial_arguments(void)
 	works(pgsf_create(h, "t", "doc"), "create");
 	fails(pgsf_seek(h, INT64_MAX, SEEK_SET) < 0 ? -1 : pgsf_write(h, buf, 1), "54000",
 		  "write beyond 2^63");
+}
+
+void
+trial_arguments(void)
+{
+	char	   *data = bytes(MB, 1);
+
+	nothing_open();
+	works(put_bytes(1, data, MB), "put");
+	sql("INSERT INTO t VALUES (2, NULL), (3, '')");
+	selects();
+	gets();
+	columns();
+	missing_parameters(data);
+	open_for_reading(data);
+	creates();
+	refused_stores(data);
+	stores(data);
 	check(PQtransactionStatus(conn) == PQTRANS_IDLE, "no transaction is left");
 	rows_are(4, "arguments");
 	free(data);
@@ -169,6 +245,7 @@ terminate(void)
 	sql(query);
 }
 
+/* A call failed because the connection was lost: the value is closed; connects again. */
 static void
 is_lost(int64_t rc, const char *name)
 {
@@ -183,6 +260,7 @@ is_lost(int64_t rc, const char *name)
 	connect_again();
 }
 
+/* A progress callback: ends the session when *arg bytes are done, once. */
 static int
 terminate_at(void *arg, int64_t done, int64_t total)
 {
@@ -193,6 +271,29 @@ terminate_at(void *arg, int64_t done, int64_t total)
 		*(int64_t *) arg = INT64_MAX;
 	}
 	return 0;
+}
+
+/* PQreset() and PQfinish() with an open value. */
+static void
+close_by_application(const char *data)
+{
+	char		buf[1000];
+	int64_t		rc;
+
+	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
+	check(pgsf_read(h, buf, 1000) == 1000 && pgsf_read(h, buf, 1000) == 1000, "read");
+	PQreset(conn);
+	fails(pgsf_read(h, buf, 10), PGSF_ERROR_CLOSED, "read after PQreset");
+	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open after PQreset");
+	check(pgsf_read(h, buf, 1000) == 1000 && memcmp(buf, data, 1000) == 0, "read");
+	PQfinish(conn);
+	rc = pgsf_read(h, buf, 10);
+	check(rc < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_CLOSED) == 0,
+		  "read after PQfinish: %s", pgsf_error(h));
+	check(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)) < 0 &&
+		  strcmp(pgsf_sqlstate(h), PGSF_ERROR_CLOSED) == 0, "open after PQfinish");
+	conn = NULL;
+	connect_again();
 }
 
 void
@@ -239,21 +340,7 @@ trial_lost(void)
 	pgsf_set_progress(h, terminate_at, &at);
 	is_lost(pgsf_get_memory(h, &memory, &memory_len, 0, -1, SELECT_ID, id_is(1)), "lost in a get");
 
-	/* closed by the application, or reset */
-	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
-	check(pgsf_read(h, buf, 1000) == 1000 && pgsf_read(h, buf, 1000) == 1000, "read");
-	PQreset(conn);
-	fails(pgsf_read(h, buf, 10), PGSF_ERROR_CLOSED, "read after PQreset");
-	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open after PQreset");
-	check(pgsf_read(h, buf, 1000) == 1000 && memcmp(buf, data, 1000) == 0, "read");
-	PQfinish(conn);
-	rc = pgsf_read(h, buf, 10);
-	check(rc < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_CLOSED) == 0,
-		  "read after PQfinish: %s", pgsf_error(h));
-	check(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)) < 0 &&
-		  strcmp(pgsf_sqlstate(h), PGSF_ERROR_CLOSED) == 0, "open after PQfinish");
-	conn = NULL;
-	connect_again();
+	close_by_application(data);
 	value_is(1, data, len, "nothing else was lost");
 	rows_are(1, "lost");
 	free(data);
@@ -277,7 +364,7 @@ cancel_soon(void *arg)
 	return NULL;
 }
 
-/* When the statement of the stream sleeps, and not before: as another session sees it. */
+/* Cancel as soon as another session sees the statement of the stream sleep. */
 static void *
 cancel_in_sleep(void *arg)
 {
@@ -285,7 +372,8 @@ cancel_in_sleep(void *arg)
 	char		query[200];
 	bool		sleeps = false;
 
-	snprintf(query, sizeof(query), "SELECT count(*) FROM pg_stat_activity WHERE pid = %d AND wait_event = 'PgSleep'",
+	snprintf(query, sizeof(query),
+			 "SELECT count(*) FROM pg_stat_activity WHERE pid = %d AND wait_event = 'PgSleep'",
 			 *(int *) arg);
 	for (int i = 0; i < 6000 && !sleeps && PQstatus(other) == CONNECTION_OK; i++)
 	{
@@ -315,7 +403,7 @@ alarm_soon(int us)
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* Never ends. */
+/* A source that never ends. */
 static int64_t
 endless(void *arg, void *buf, size_t len)
 {
@@ -340,24 +428,14 @@ put_endless(void)
 	return pgsf_put_callback(h, endless, NULL, -1, "t", "doc", INSERT_ID, id_is(9), NULL);
 }
 
-void
-trial_cancel(void)
+/* Cancelled by the progress callback, in the library's transaction and in the application's. */
+static void
+cancel_by_progress(const char *data, size_t len)
 {
-	size_t		len = 20 * MB;
-	char	   *data = bytes(len, 1);
 	int64_t		at = 3 * MB;
-	int			us = 100000;
-	int			pid;
-	pthread_t	thread;
 	void	   *memory;
 	size_t		memory_len;
 
-	works(put_bytes(1, data, len), "put");
-
-	/*
-	 * by the progress callback, with a transaction of ours and the
-	 * application's
-	 */
 	for (int own = 1; own >= 0; own--)
 	{
 		pgsf_set_progress(h, stop_at, &at);
@@ -373,8 +451,15 @@ trial_cancel(void)
 		pgsf_set_progress(h, NULL, NULL);
 		value_is(1, data, len, "after cancelling");
 	}
+}
 
-	/* by a thread, by a signal handler */
+/* Cancelled by another thread, and by a signal handler. */
+static void
+cancel_by_others(const char *data, size_t len)
+{
+	int			us = 100000;
+	pthread_t	thread;
+
 	pthread_create(&thread, NULL, cancel_soon, &us);
 	fails(put_endless(), PGSF_ERROR_CANCELLED, "thread stops a put");
 	pthread_join(thread, NULL);
@@ -385,8 +470,15 @@ trial_cancel(void)
 	fails(pgsf_get_callback(h, slow_sink, NULL, 0, -1, SELECT_ID, id_is(1)),
 		  PGSF_ERROR_CANCELLED, "signal stops a get");
 	value_is(1, data, len, "after cancelling");
+}
 
-	/* while the server waits for a lock */
+/* Cancelled while the server waits for a lock. */
+static void
+cancel_lock_wait(const char *data, size_t len)
+{
+	int			us = 100000;
+	pthread_t	thread;
+
 	sql("BEGIN");
 	sql("UPDATE t SET id = 1 WHERE id = 1");
 	alarm_soon(us);
@@ -397,22 +489,35 @@ trial_cancel(void)
 		  PGSF_ERROR_CANCELLED, "thread stops a wait for a lock");
 	pthread_join(thread, NULL);
 	sql("ROLLBACK");
+}
 
-	/* a statement that swallows the first request needs another one */
+/* A statement that swallows the first request needs another one. */
+static void
+cancel_again(const char *data)
+{
+	int			pid = PQbackendPID(conn);
+	pthread_t	thread;
+
 	sql("CREATE OR REPLACE FUNCTION slow(id int, doc securefile, again int) RETURNS void"
 		" LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (id, doc);"
 		" BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN END;"
 		" PERFORM pg_sleep(again); END $$");
-	pid = PQbackendPID(conn);
 	pthread_create(&thread, NULL, cancel_in_sleep, &pid);
 	fails(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 60)",
 						  id_is(5), NULL), PGSF_ERROR_CANCELLED, "the server is asked again");
 	pthread_join(thread, NULL);
+}
 
-	/*
-	 * one that does not stop has stored: we still can roll back, the
-	 * application's transaction not
-	 */
+/*
+ * A statement that does not stop has stored.  The library can still roll its own
+ * transaction back, but not the application's.
+ */
+static void
+cancel_too_late(const char *data)
+{
+	int			pid = PQbackendPID(conn);
+	pthread_t	thread;
+
 	pthread_create(&thread, NULL, cancel_in_sleep, &pid);
 	fails(pgsf_put_memory(h, data, MB, "t", "doc", "SELECT slow($1, " PGSF_VALUE ", 0)",
 						  id_is(5), NULL), PGSF_ERROR_CANCELLED, "a statement that does not stop");
@@ -425,8 +530,12 @@ trial_cancel(void)
 	pthread_join(thread, NULL);
 	check(strcmp(own_sql("SELECT count(*) FROM t"), "2") == 0, "is stored");
 	own_sql("ROLLBACK");
+}
 
-	/* before the call, and too late */
+/* Cancelled before the call, and when it is too late. */
+static void
+cancel_between_calls(const char *data, size_t len)
+{
 	pgsf_cancel(h);
 	fails(put_bytes(2, data, len), PGSF_ERROR_CANCELLED, "cancelled before");
 	works(put_bytes(2, data, len), "once only");
@@ -434,12 +543,30 @@ trial_cancel(void)
 	pgsf_cancel(h);
 	works(pgsf_close(h), "close is not cancelled");
 	value_is(2, data, len, "and forgets the request");
+}
+
+void
+trial_cancel(void)
+{
+	size_t		len = 20 * MB;
+	char	   *data = bytes(len, 1);
+
+	works(put_bytes(1, data, len), "put");
+	cancel_by_progress(data, len);
+	cancel_by_others(data, len);
+	cancel_lock_wait(data, len);
+	cancel_again(data);
+	cancel_too_late(data);
+	cancel_between_calls(data, len);
 	check(PQtransactionStatus(conn) == PQTRANS_IDLE, "no transaction is left");
 	rows_are(2, "cancel");
 	free(data);
 }
 
-/* One put that is cancelled after so long, or not; what it says must be so. */
+/*
+ * One put that is cancelled after some time, or too late.  If it fails nothing may be
+ * stored, if it succeeds the value must be.
+ */
 static bool
 cancelled_put(const char *data, size_t len, int us, bool own)
 {
@@ -453,7 +580,7 @@ cancelled_put(const char *data, size_t len, int us, bool own)
 	alarm_soon(0);
 	if (!stored && strcmp(pgsf_sqlstate(h), PGSF_ERROR_CANCELLED) != 0)
 		return check(false, "cancelled after %d us: %s (%s)", us, pgsf_error(h), pgsf_sqlstate(h));
-	/* the signal may have come when all was done */
+	/* the signal may have come after the put: forget its request */
 	(void) pgsf_close(h);
 	if (!own && !stored && PQtransactionStatus(conn) == PQTRANS_INERROR)
 		found = "0";
@@ -484,7 +611,7 @@ trial_cancel_any(void)
 
 /* ---- errors of the server ---- */
 
-/* TRIAL_SQLSTATE says with what a put fails, for reasons that the caller made. */
+/* The caller has made puts fail, with the error TRIAL_SQLSTATE. */
 void
 trial_put_fails(void)
 {

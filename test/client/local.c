@@ -19,7 +19,7 @@
 
 #include "trial.h"
 
-/* A file of these bytes that has no name any more, at its start. */
+/* A file with these bytes, positioned at its start; its name is removed. */
 static int
 file_of(const char *data, size_t len)
 {
@@ -56,7 +56,7 @@ get_fd(int id, int fd)
 	return pgsf_get_fd(h, fd, 0, -1, SELECT_ID, id_is(id));
 }
 
-/* ---- pipes, with somebody slow at the other end, and interrupts all the time ---- */
+/* ---- pipes, with a slow program at the other end, and interrupts all the time ---- */
 
 typedef struct Other
 {
@@ -120,7 +120,7 @@ interrupt_often(bool on)
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* The other end runs with SIGALRM blocked, so that it is ours that is hit. */
+/* The other end runs with SIGALRM blocked, so that the signals hit the library. */
 static pthread_t
 start_other(void *(*run) (void *), Other *other)
 {
@@ -135,6 +135,7 @@ start_other(void *(*run) (void *), Other *other)
 	return thread;
 }
 
+/* Put from a pipe and get to a pipe, both slow, with a non-blocking end or not. */
 static void
 pipes(bool nonblocking)
 {
@@ -204,7 +205,7 @@ peak_kb(void)
 	return usage.ru_maxrss;
 }
 
-/* How much memory a value takes here does not depend on its length. */
+/* The memory that the client needs for a value does not depend on its length. */
 void
 trial_memory(void)
 {
@@ -301,12 +302,16 @@ trial_local(void)
 	/* the rest of a long value is not waited for */
 	own_sql("BEGIN");
 	works(pgsf_create(h, "t", "doc"), "create");
-	check(pgsf_seek(h, (int64_t) MB * MB, SEEK_SET) > 0 && pgsf_write(h, "x", 1) == 0, "1 TB of nothing");
+	check(pgsf_seek(h, (int64_t) MB * MB, SEEK_SET) > 0 && pgsf_write(h, "x", 1) == 0,
+		  "1 TB of nothing");
 	works(pgsf_store(h, INSERT_ID, id_is(9), NULL), "store");
 	fails_errno(get_fd(9, full), PGSF_ERROR_FILE, ENOSPC, "get of 1 TB to a full disk");
 	own_sql("ROLLBACK");
 
-	/* nobody writes, nobody reads: cancelled while it waits */
+	/*
+	 * a pipe without a writer, and one without a reader: cancelled while the
+	 * call waits
+	 */
 	if (pipe(ends) == 0)
 	{
 		thread = start_other(cancel_soon, NULL);
@@ -339,7 +344,7 @@ typedef struct Change
 	size_t		len;
 } Change;
 
-/* Called as progress: the change happens when so much is done. */
+/* A progress callback: changes the file when so many bytes are done. */
 static int
 change(void *arg, int64_t done, int64_t total)
 {
@@ -350,7 +355,11 @@ change(void *arg, int64_t done, int64_t total)
 	if (done < todo->at)
 		return 0;
 	todo->at = INT64_MAX;
-	/* more than the clock of the file system's times may stand still */
+
+	/*
+	 * longer than one tick of the clock that the file system takes its times
+	 * from
+	 */
 	usleep(20000);
 	if (strcmp(todo->how, "grows") == 0)
 		rc = pwrite(todo->fd, "x", 1, (off_t) todo->len) - 1;
@@ -376,7 +385,10 @@ trial_changing(void)
 		{
 			Change		todo = {file_of(data, len), at * MB, how[i], len};
 
-			/* when all is sent it is looked at no more */
+			/*
+			 * at the end of the file no more progress is reported before the
+			 * check
+			 */
 			if (at == 9)
 				todo.at = len - 3 * MB;
 			pgsf_set_progress(h, change, &todo);

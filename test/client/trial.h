@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * trial.h
- *	  What the trials of the client library share.
+ *	  The functions that the trials of the client library share.
  *
  * A trial uses table t (id int PRIMARY KEY, doc securefile) through handle h of
  * connection conn; sql() is a second connection.  Each check prints a line "ok -
@@ -31,27 +31,31 @@ extern pgsf *h;
 extern bool check(bool good, const char *format, ...)
 			__attribute__((format(printf, 2, 3)));
 
-/* A call on h succeeded, failed with that SQLSTATE; the connection is usable. */
+/* Check that a call on h succeeded, or failed with that SQLSTATE. */
 extern bool works(int64_t rc, const char *name);
 extern bool fails(int64_t rc, const char *sqlstate, const char *name);
 
-/* SQL on the connection of h, on another one; the first column of the first row. */
+/*
+ * Execute SQL on the connection of h, or on another one.  Returns the first column of the
+ * first row, which holds until the next call.
+ */
 extern const char *own_sql(const char *query);
 extern const char *sql(const char *query);
 
 /* A new connection and handle in place of the old ones. */
 extern void connect_again(void);
 
-/* Parameter $1 is id; holds until the next call. */
+/* Parameters with id as $1; they hold until the next call. */
 extern const pgsf_params *id_is(int id);
 
-/* Bytes that differ everywhere; to be freed. */
+/* Pseudo-random bytes; the caller frees them. */
 extern char *bytes(size_t len, unsigned seed);
 
-/* Whether the value of a row is that; the rows that there are. */
+/* Check the value of a row, and the number of rows. */
 extern bool value_is(int id, const char *data, size_t len, const char *name);
 extern void rows_are(int count, const char *name);
 
+/* pgsf_put_memory() into a new row. */
 extern int64_t put_bytes(int id, const char *data, size_t len);
 
 /* values.c */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * values.c
- *	  Trials: what is written is read, in all ways; transactions.
+ *	  Trials: values are written and read back in all ways; transactions.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@ typedef struct Stream
 	size_t		at;
 } Stream;
 
-/* Gives odd sizes. */
+/* A source that gives pieces of odd sizes. */
 static int64_t
 source(void *arg, void *buf, size_t len)
 {
@@ -49,6 +49,7 @@ sink(void *arg, const void *buf, size_t len)
 	return 0;
 }
 
+/* Read a part of a value and compare it. */
 static void
 part(int id, const char *data, size_t len, int64_t offset, int64_t length)
 {
@@ -118,19 +119,13 @@ read_in(const char *data, size_t len, size_t size)
 	free(found);
 }
 
-void
-trial_handles(void)
+/* Small writes, then a large one. */
+static void
+write_small_then_large(const char *data, size_t len)
 {
-	size_t		len = 5 * MB + 77;
-	char	   *data = bytes(len, 1);
-	char	   *gap = calloc(1, len + 2 * MB);
 	pgsf_info	info;
 	PGresult   *result;
 
-	works(pgsf_stat(h, &info), "stat of nothing");
-	check(info.mode == PGSF_CLOSED, "nothing is open");
-
-	/* small writes, then large ones */
 	works(pgsf_create(h, "t", "doc"), "create");
 	for (size_t at = 0; at < 700001; at += 7)
 		if (pgsf_write(h, data + at, 7) < 0)
@@ -145,6 +140,13 @@ trial_handles(void)
 	check(result != NULL && strcmp(PQgetvalue(result, 0, 0), "2") == 0, "RETURNING");
 	PQclear(result);
 	value_is(1, data, len, "stored");
+}
+
+/* Reads of several sizes, at the end and beyond it. */
+static void
+read_all_ways(const char *data, size_t len)
+{
+	char		buf[100];
 
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
 	read_in(data, len, 1000);
@@ -152,18 +154,24 @@ trial_handles(void)
 	read_in(data, len, 262144);
 	read_in(data, len, 1000003);
 	read_in(data, len, len);
-	check(pgsf_read(h, gap, 10) == 0, "at the end");
+	check(pgsf_read(h, buf, 10) == 0, "at the end");
 	check(pgsf_seek(h, -10, SEEK_END) == (int64_t) len - 10, "seek from the end");
-	check(pgsf_read(h, gap, 100) == 10, "short read at the end");
-	check(pgsf_seek(h, 1000, SEEK_CUR) == (int64_t) len + 1000 && pgsf_read(h, gap, 100) == 0,
+	check(pgsf_read(h, buf, 100) == 10, "short read at the end");
+	check(pgsf_seek(h, 1000, SEEK_CUR) == (int64_t) len + 1000 && pgsf_read(h, buf, 100) == 0,
 		  "beyond the end");
 	works(pgsf_close(h), "close");
 	works(pgsf_close(h), "close once more");
+}
 
-	/* what was read ahead and is then written is read as written */
+/* Bytes that were read ahead and are then written are read as written; data is overwritten. */
+static void
+write_what_was_read_ahead(char *data, size_t len)
+{
+	char		buf[20000];
+
 	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID, id_is(1)), "open for writing");
 	for (int i = 0; i < 20; i++)
-		pgsf_read(h, gap, 20000);
+		pgsf_read(h, buf, 20000);
 	for (size_t at = 400000; at < len - 1000; at += 100000)
 	{
 		memset(data + at, 'w', 1000);
@@ -172,19 +180,21 @@ trial_handles(void)
 		if (pgsf_seek(h, (int64_t) at - 10000, SEEK_SET) < 0)
 			works(-1, "seek");
 		for (int i = 0; i < 6; i++)
-			if (pgsf_read(h, gap + i * 2000, 2000) != 2000)
+			if (pgsf_read(h, buf + i * 2000, 2000) != 2000)
 				works(-1, "read");
-		if (memcmp(gap, data + at - 10000, 12000) != 0)
+		if (memcmp(buf, data + at - 10000, 12000) != 0)
 			check(false, "read ahead, then written at %zu", at);
 	}
 	read_in(data, len, 50000);
 	works(pgsf_close(h), "close");
-	free(data);
-	data = bytes(len, 1);
-	value_is(1, data, len, "not stored");
+}
 
-	/* a gap, an end cut off, an end of zeros */
-	memset(gap, 0, len + 2 * MB);
+/* A gap, an end that is cut off, an end of zeros. */
+static void
+change_length(const char *data, size_t len)
+{
+	char	   *gap = calloc(1, len + 2 * MB);
+
 	memcpy(gap, data, len);
 	memcpy(gap + len + 1 * MB, data, 1000);
 	works(pgsf_open(h, PGSF_READ_WRITE, SELECT_ID, id_is(1)), "open for writing");
@@ -201,13 +211,31 @@ trial_handles(void)
 	works(pgsf_truncate(h, 3), "truncate to less");
 	works(pgsf_store(h, UPDATE_ID, id_is(1), NULL), "store the new version");
 	value_is(1, data, 3, "new version");
-
-	free(data);
 	free(gap);
+}
+
+void
+trial_handles(void)
+{
+	size_t		len = 5 * MB + 77;
+	char	   *data = bytes(len, 1);
+	pgsf_info	info;
+
+	works(pgsf_stat(h, &info), "stat of nothing");
+	check(info.mode == PGSF_CLOSED, "nothing is open");
+	write_small_then_large(data, len);
+	read_all_ways(data, len);
+	write_what_was_read_ahead(data, len);
+	free(data);
+	data = bytes(len, 1);
+	value_is(1, data, len, "not stored");
+	change_length(data, len);
+	free(data);
 }
 
 /* ---- at random, beside a local copy ---- */
 
+/* One read or write at random, sometimes with a flush or a truncation, compared with the copy. */
 static void
 step(char *copy, size_t len, char *buf)
 {
@@ -261,8 +289,8 @@ trial_random(void)
 			step(copy, len, buf);
 
 		/*
-		 * no end of zeros without space, so that the space used is that of
-		 * the length
+		 * zeros at the end would take no space; the caller compares the space
+		 * with the length
 		 */
 		copy[len - 1] = 'x';
 		check(pgsf_seek(h, -1, SEEK_END) == (int64_t) len - 1 && pgsf_write(h, "x", 1) == 0,
@@ -284,7 +312,7 @@ status(void)
 
 /*
  * The application ends the transaction that the library began and begins another, by
- * these statements: what it does there stays, whatever ends the value.
+ * these statements.  Its changes there stay, however the value ends.
  */
 static void
 replace_transaction(const char *statements, bool writing)
@@ -305,6 +333,7 @@ replace_transaction(const char *statements, bool writing)
 	sql("DELETE FROM t WHERE id = 100");
 }
 
+/* All ways to replace the library's transaction. */
 static void
 replace_transactions(void)
 {
@@ -349,14 +378,10 @@ replace_transactions(void)
 	pgsf_free(other);
 }
 
-void
-trial_transactions(void)
+/* A transaction of the application is not ended by the library. */
+static void
+join_transaction(const char *data, size_t len)
 {
-	size_t		len = 1 * MB;
-	char	   *data = bytes(len, 1);
-	char		buf[100];
-
-	/* one of the application is not ended here */
 	own_sql("BEGIN");
 	works(put_bytes(1, data, len), "put in a transaction");
 	check(status() == PQTRANS_INTRANS, "the transaction goes on");
@@ -368,8 +393,12 @@ trial_transactions(void)
 	value_is(1, data, len, "before COMMIT");
 	own_sql("COMMIT");
 	rows_are(1, "after COMMIT");
+}
 
-	/* an error leaves it failed, a savepoint saves it */
+/* An error leaves it failed, a savepoint saves it. */
+static void
+fail_in_transaction(const char *data, size_t len)
+{
 	own_sql("BEGIN");
 	own_sql("SAVEPOINT s");
 	fails(put_bytes(1, data, len), "23505", "a duplicate");
@@ -379,8 +408,12 @@ trial_transactions(void)
 	works(put_bytes(2, data, len), "put after ROLLBACK TO");
 	own_sql("COMMIT");
 	value_is(2, data, len, "after ROLLBACK TO");
+}
 
-	/* a handle that a savepoint takes away */
+/* A value that is lost with a savepoint. */
+static void
+lose_by_savepoint(const char *data, size_t len)
+{
 	own_sql("BEGIN");
 	own_sql("SAVEPOINT s");
 	works(pgsf_create(h, "t", "doc"), "create after a savepoint");
@@ -394,8 +427,14 @@ trial_transactions(void)
 	works(pgsf_write(h, data, 1000), "write to what is gone, gathered");
 	fails(pgsf_flush(h), "42704", "write to what is gone, sent");
 	own_sql("ROLLBACK");
+}
 
-	/* ... and the end of the transaction */
+/* A value that is lost with the transaction. */
+static void
+lose_by_commit(void)
+{
+	char		buf[10];
+
 	own_sql("BEGIN");
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
 	own_sql("COMMIT");
@@ -406,8 +445,14 @@ trial_transactions(void)
 	own_sql("BEGIN");
 	fails(pgsf_read(h, buf, 10), "42704", "read in the next transaction");
 	own_sql("ROLLBACK");
+}
 
-	/* our own ends with what was open */
+/* The library's own transaction ends with the value. */
+static void
+own_transaction(const char *data, size_t len)
+{
+	char		buf[100];
+
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open, idle before");
 	check(status() == PQTRANS_INTRANS, "a transaction was begun");
 	check(pgsf_read(h, buf, 100) == 100 && memcmp(buf, data, 100) == 0, "read");
@@ -420,25 +465,32 @@ trial_transactions(void)
 	works(pgsf_write(h, data, len), "write");
 	works(pgsf_close(h), "close without storing");
 	check(status() == PQTRANS_IDLE, "and ended");
+}
+
+void
+trial_transactions(void)
+{
+	size_t		len = 1 * MB;
+	char	   *data = bytes(len, 1);
+
+	join_transaction(data, len);
+	fail_in_transaction(data, len);
+	lose_by_savepoint(data, len);
+	lose_by_commit();
+	own_transaction(data, len);
 	replace_transactions();
 	rows_are(1, "transactions");
 	free(data);
 }
 
-/* Several handles, and the modes of the connection. */
-void
-trial_together(void)
+/* One handle reads ahead while another one writes the same bytes. */
+static void
+copy_by_two_handles(pgsf *other, const char *data, size_t len)
 {
-	size_t		len = 3 * MB;
-	char	   *data = bytes(len, 1);
-	char	   *buf = malloc(len);
+	char	   *buf = malloc(100000);
 	size_t		at = 0;
 	int64_t		got;
-	pgsf	   *other = pgsf_new(conn);
 
-	works(put_bytes(1, data, len), "put");
-
-	/* one reads ahead what the other writes */
 	own_sql("BEGIN");
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
 	check(pgsf_create(other, "t", "doc") == 0, "create with another handle");
@@ -454,20 +506,34 @@ trial_together(void)
 	works(pgsf_close(h), "close");
 	own_sql("COMMIT");
 	value_is(2, data, len, "copy");
+	free(buf);
+}
 
-	/* an error of the one that the other meets */
+/* An error of one handle that another one meets. */
+static void
+fail_in_other_handle(pgsf *other, const char *data, size_t len)
+{
+	int64_t		got;
+
 	own_sql("BEGIN");
 	own_sql("SAVEPOINT s");
 	check(pgsf_create(other, "t", "doc") == 0, "create");
 	own_sql("ROLLBACK TO s");
 	check(pgsf_write(other, data, 1000) == 0, "write to what is gone");
-	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "25P02", "open meets the failed transaction");
+	fails(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)),
+		  "25P02", "open meets the failed transaction");
 	got = pgsf_write(other, data, len);
 	check(got < 0 && strcmp(pgsf_sqlstate(other), "42704") == 0,
 		  "the error goes to whom it belongs: %s", pgsf_error(other));
 	own_sql("ROLLBACK");
+}
 
-	/* in use by a stream, the connection says so */
+/* While a stream has the connection, it is in pipeline mode. */
+static void
+connection_in_use(void)
+{
+	char		buf[1000];
+
 	works(pgsf_open(h, PGSF_READ, SELECT_ID, id_is(1)), "open");
 	for (int i = 0; i < 3; i++)
 		pgsf_read(h, buf, 1000);
@@ -476,8 +542,14 @@ trial_together(void)
 	works(pgsf_flush(h), "flush");
 	check(strcmp(own_sql("SELECT 2"), "2") == 0, "and gives it back");
 	works(pgsf_close(h), "close");
+}
 
-	/* modes stay what they were */
+/* The modes of the connection stay what they were. */
+static void
+keep_modes(const char *data, size_t len)
+{
+	int64_t		got;
+
 	PQsetnonblocking(conn, 1);
 	PQenterPipelineMode(conn);
 	got = put_bytes(3, data, len);
@@ -496,14 +568,36 @@ trial_together(void)
 	PQexitPipelineMode(conn);
 	PQsetnonblocking(conn, 0);
 	value_is(3, data, len, "modes");
+}
+
+/* The connection is in a COPY. */
+static void
+meet_copy(const char *data, size_t len)
+{
+	int64_t		got;
 
 	PQclear(PQexec(conn, "COPY t TO STDOUT"));
 	got = put_bytes(4, data, len);
 	check(got < 0 && strcmp(pgsf_sqlstate(h), PGSF_ERROR_BUSY) == 0,
 		  "in a COPY: %s", pgsf_error(h));
 	connect_again();
+}
+
+/* Several handles, and the modes of the connection. */
+void
+trial_together(void)
+{
+	size_t		len = 3 * MB;
+	char	   *data = bytes(len, 1);
+	pgsf	   *other = pgsf_new(conn);
+
+	works(put_bytes(1, data, len), "put");
+	copy_by_two_handles(other, data, len);
+	fail_in_other_handle(other, data, len);
+	connection_in_use();
+	keep_modes(data, len);
+	meet_copy(data, len);
 	rows_are(3, "together");
 	pgsf_free(other);
 	free(data);
-	free(buf);
 }
