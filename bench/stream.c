@@ -261,8 +261,10 @@ copy_out(const char *sql)
 static void
 read_memory(void)
 {
-	copy_out("COPY (SELECT unnest(a) FROM (SELECT array_agg(decode(repeat('5a', 262144), 'hex')) AS a"
-			 " FROM generate_series(1, 64) OFFSET 0) s, generate_series(1, 64)) TO STDOUT (FORMAT binary)");
+	copy_out("COPY (SELECT unnest(a) FROM"
+			 " (SELECT array_agg(decode(repeat('5a', 262144), 'hex')) AS a"
+			 "  FROM generate_series(1, 64) OFFSET 0) s, generate_series(1, 64))"
+			 " TO STDOUT (FORMAT binary)");
 }
 
 static void
@@ -275,7 +277,8 @@ read_one_row(void)
 static void
 copy_large(void)
 {
-	copy_out("COPY (SELECT securefile_chunks(f) FROM stream_s WHERE id = 2) TO STDOUT (FORMAT binary)");
+	copy_out("COPY (SELECT securefile_chunks(f) FROM stream_s WHERE id = 2)"
+			 " TO STDOUT (FORMAT binary)");
 }
 
 /* Parts read one by one go through the page cache. */
@@ -297,7 +300,9 @@ typedef enum What
 	WAYS,
 } What;
 
-static const char *const names[] = {"securefile", "large object, 8 KB", "large object, 1 MB", "bytea"};
+static const char *const names[] = {
+	"securefile", "large object, 8 KB", "large object, 1 MB", "bytea"
+};
 static void (*const write_one[]) (void) =
 {
 	write_securefile, write_lo_small, write_lo_large, write_bytea
@@ -407,11 +412,16 @@ bench_objects(int repeat)
 		print_line("write 100 MB", names[way], OBJECT_SIZE / 1e6, writes[way], repeat);
 	for (int way = 0; way < WAYS; way++)
 		print_line("read 100 MB", names[way], OBJECT_SIZE / 1e6, reads[way], repeat);
-	reached &= compare_medians("write: securefile to lo_write, 8 KB", writes[SECUREFILE], writes[LO_SMALL], repeat, 4);
-	reached &= compare_medians("write: securefile to lo_write, 1 MB", writes[SECUREFILE], writes[LO_LARGE], repeat, 4);
-	reached &= compare_medians("write: securefile to bytea", writes[SECUREFILE], writes[BYTEA], repeat, 1.5);
-	reached &= compare_medians("read: securefile to lo_read, 8 KB", reads[SECUREFILE], reads[LO_SMALL], repeat, 2.5);
-	(void) compare_medians("read: securefile to lo_read, 1 MB", reads[SECUREFILE], reads[LO_LARGE], repeat, 0);
+	reached &= compare_medians("write: securefile to lo_write, 8 KB",
+							   writes[SECUREFILE], writes[LO_SMALL], repeat, 4);
+	reached &= compare_medians("write: securefile to lo_write, 1 MB",
+							   writes[SECUREFILE], writes[LO_LARGE], repeat, 4);
+	reached &= compare_medians("write: securefile to bytea",
+							   writes[SECUREFILE], writes[BYTEA], repeat, 1.5);
+	reached &= compare_medians("read: securefile to lo_read, 8 KB",
+							   reads[SECUREFILE], reads[LO_SMALL], repeat, 2.5);
+	(void) compare_medians("read: securefile to lo_read, 1 MB",
+						   reads[SECUREFILE], reads[LO_LARGE], repeat, 0);
 	return reached;
 }
 

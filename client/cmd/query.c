@@ -8,7 +8,8 @@
 #include "session.h"
 
 PGresult *
-session_query(Session *session, Failure *failure, const char *sql, int count, const char *const *values)
+session_query(Session *session, Failure *failure, const char *sql,
+			  int count, const char *const *values)
 {
 	PGresult   *result = PQexecParams(session->conn, sql, count, NULL, values, NULL, NULL, 0);
 

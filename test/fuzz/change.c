@@ -61,7 +61,8 @@ walk(SfPageType type, const void *content)
 			}
 	if (type == SF_PAGE_INODE && inode->level == 0)
 		for (int i = 0; i < inode->nentries; i++)
-			sound += sf_format_unit_problem(&inode->u.units[i], SF_LOC_UNITS, SF_PLAIN_UNKNOWN) == NULL;
+			sound += sf_format_unit_problem(&inode->u.units[i], SF_LOC_UNITS,
+											SF_PLAIN_UNKNOWN) == NULL;
 	if (sound > SF_PAGE_CONTENT / sizeof(SfUnit))
 		fuzz_stop("more entries than fit");
 }

@@ -48,7 +48,7 @@ DELETE FROM flat WHERE id = 5;
 USES = "".join(map(trials.one_line, """
 SELECT 'check', count(*) FROM securefile_check('{0}', 'doc');
 SELECT 'usage', * FROM securefile_usage('{0}', 'doc');
-SELECT 'salvage', t.id, count(s), sum(length(s.data)) FROM {0} t, securefile_salvage(doc) s GROUP BY 2;
+SELECT 'salvage', t.id, sum(length(s.data)) FROM {0} t, securefile_salvage(doc) s GROUP BY 2;
 SELECT 'substring', id, length(substring(doc from size - 10 for 5)), length(doc) FROM {0};
 SELECT 'chunks', count(*) FROM {0}, securefile_chunks(doc) c;
 SELECT 'maintain', securefile_maintain('{0}', 'doc');
@@ -73,12 +73,15 @@ TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free"}
 
 # where numbers stand in the contents of a page: (offset, size)
 FIELDS = {
-    "header": [(16, 8), (24, 8), (24, 8), (32, 8), (40, 4), (46, 2), (48, 4), (52, 4), (56, 4), (60, 4), (64, 8), (0, 8), (80, 8)],
+    "header": [(16, 8), (24, 8), (24, 8), (32, 8), (40, 4), (46, 2), (48, 4), (52, 4), (56, 4),
+               (60, 4), (64, 8), (0, 8), (80, 8)],
     "map": [(0, 8), (8, 8), (16, 4), (24, 8), (536, 8), (600, 8)],
-    "pending": [(0, 4), (4, 2), (4, 2)] + [(8 + 24 * i + at, size) for i in range(3)
-                                           for at, size in ((0, 8), (8, 8), (16, 4), (20, 1), (21, 1))],
-    "inode": [(0, 8), (8, 8), (16, 8), (24, 2), (26, 2), (26, 2)] + [(32 + 24 * i + at, size) for i in range(3)
-                                                               for at, size in ((0, 8), (8, 8), (16, 4), (20, 4))],
+    "pending": [(0, 4), (4, 2), (4, 2)]
+               + [(8 + 24 * i + at, size) for i in range(3)
+                  for at, size in ((0, 8), (8, 8), (16, 4), (20, 1), (21, 1))],
+    "inode": [(0, 8), (8, 8), (16, 8), (24, 2), (26, 2), (26, 2)]
+             + [(32 + 24 * i + at, size) for i in range(3)
+                for at, size in ((0, 8), (8, 8), (16, 4), (20, 4))],
     "free": [(0, 4)],
 }
 FRAME = [(10, 2), (12, 2), (14, 2), (16, 2), (18, 2), (8176, 4), (8180, 2), (8182, 2)]
@@ -88,8 +91,9 @@ LOCATOR = [(0, 1), (1, 1), (2, 2), (4, 4), (8, 2), (10, 2), (12, 4), (16, 8), (2
 BORDERS = [0, 1, 2, 3, 4, 8, 255, 338, 339, 340, 509, 510, 32767, 32768, 65535, 131072, 2**31 - 1,
            2**31, 2**32 - 2, 2**32 - 1, 2**44, 2**44 + 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
 
-# an error that is neither ours nor one of the files below
-INTERNAL = re.compile(r"(?:ERROR|FATAL|PANIC):  (?!.*(?:securefile|segment|could not|invalid page|page )).*|XX000")
+# an error that is neither the extension's nor one of the files below
+INTERNAL = re.compile(
+    r"(?:ERROR|FATAL|PANIC):  (?!.*(?:securefile|segment|could not|invalid page|page )).*|XX000")
 
 
 def prepare(server):
@@ -136,8 +140,9 @@ class Damage:
     def locator(self):
         """A number or a bit of a locator in a row."""
         content = self.read(self.rows)
-        found = [m.start() for m in re.finditer(re.escape(b"\x02\x01") + b"[\0\1]\0"
-                                                + re.escape(struct.pack("<I", self.oid)), content, re.S)]
+        start = (re.escape(b"\x02\x01") + b"[\0\1]\0"
+                 + re.escape(struct.pack("<I", self.oid)))
+        found = [m.start() for m in re.finditer(start, content, re.S)]
         base = self.rng.choice(found)
         if self.rng.random() < 0.7:
             said = self.put_number(content, base, self.rng.choice(LOCATOR))
@@ -153,7 +158,8 @@ class Damage:
         """Numbers of pages by kind."""
         pages = collections.defaultdict(list)
         for page in range(len(content) // PAGE):
-            pages[TYPES.get(struct.unpack_from("<H", content, page * PAGE + PAGE - 12)[0])].append(page)
+            number = struct.unpack_from("<H", content, page * PAGE + PAGE - 12)[0]
+            pages[TYPES.get(number)].append(page)
         pages.pop(None, None)
         return pages
 
@@ -245,7 +251,8 @@ class Trials(trials.Trials):
         self.met += met
         self.states.update(errors)
         if self.options.verbose:
-            print(f"{number}: {said[1]}: {'' if met else 'not '}met: {'; '.join(errors)[:200]}", flush=True)
+            print(f"{number}: {said[1]}: {'' if met else 'not '}met:", "; ".join(errors)[:200],
+                  flush=True)
 
     def kept(self, name, *what):
         """A damage that must be met."""
@@ -269,7 +276,8 @@ def run(options, base):
     for text, n in all_of.states.most_common() if options.verbose else []:
         print(f"{n:6d} {text}")
     print(f"{len(all_kept)} kept damages met")
-    print(f"{sum(all_of.kinds.values())} damages ({', '.join(f'{kind} {n}' for kind, n in sorted(all_of.kinds.items()))}):"
+    kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(all_of.kinds.items()))
+    print(f"{sum(all_of.kinds.values())} damages ({kinds}):"
           f" {all_of.met} met, with {len(all_of.states)} different errors")
 
 

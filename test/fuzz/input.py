@@ -39,12 +39,13 @@ SEEDS = {
                b"\3" + bytes(60), bytes(range(256)), b"z" * 5000, b"\2" + b"\xff" * 71],
 }
 
-WORDS = ["compress", "compress_low", "compress_medium", "compress_high", "nocompress", "deduplicate",
-         "keep_duplicates", "encrypt", "decrypt", "logging", "filesystem_like_logging", "cache",
+WORDS = ["compress", "compress_low", "compress_medium", "compress_high", "nocompress",
+         "deduplicate", "keep_duplicates", "encrypt", "decrypt", "logging", "filesystem_like_logging", "cache",
          "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row",
          "retention_none", "retention_auto", "retention_min", "retention_max"]
 TAKEN = {"nocompress", "keep_duplicates", "decrypt", "logging", "filesystem_like_logging", "cache",
-         "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row", "retention_none"}
+         "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row",
+         "retention_none"}
 
 
 def change(data, rng, known):
@@ -80,7 +81,8 @@ class Session:
 
     def run(self, sql, value, oid, binary):
         """(SQLSTATE, result in binary); SQLSTATE None: no error."""
-        done = self.pg.exec_params(sql, [value], param_types=[oid], param_formats=[binary], result_format=1)
+        done = self.pg.exec_params(sql, [value], param_types=[oid], param_formats=[binary],
+                                   result_format=1)
         state = done.error_field(67)
         if state is not None:
             return state.decode(), None
@@ -106,7 +108,8 @@ def try_value(session, data, binary):
         want = session.run(sql.replace(b"$1", b"$1::bytea"), got[1], BYTEA, True)
         mine = session.run(sql, got[1], session.oid, True)
         if b"length" in sql:
-            want, mine = [(state, value and int.from_bytes(value, "big")) for state, value in (want, mine)]
+            want, mine = [(state, value and int.from_bytes(value, "big"))
+                          for state, value in (want, mine)]
         if want != mine:
             raise Failed(f"{sql!r} of {data!r}: bytea gives {want!r}, securefile {mine!r}")
     return "taken"
@@ -125,18 +128,20 @@ def typmod(session, words):
 
 def shown(session, number):
     """What \\d shows of a modifier."""
-    state, value = session.run(b"SELECT securefile_typmod_out($1::int)", str(number).encode(), 23, False)
+    state, value = session.run(b"SELECT securefile_typmod_out($1::int)", str(number).encode(), 23,
+                               False)
     if state:
         raise Failed(f"modifier {number} cannot be shown: {state}")
     return value.decode().strip("\0")
 
 
 def some_words(rng):
-    words = rng.choices(sorted(TAKEN) if rng.random() < 0.6 else WORDS, k=rng.choice([0, 1, 1, 2, 2, 3, 3, 5, 9, 60]))
+    words = rng.choices(sorted(TAKEN) if rng.random() < 0.6 else WORDS,
+                        k=rng.choice([0, 1, 1, 2, 2, 3, 3, 5, 9, 60]))
     if rng.random() < 0.4 and words:
         at = rng.randrange(len(words))
-        changed = change(words[at].encode(), rng, [b"cache", b""]).replace(b"\0", b"").decode(errors="ignore")
-        words[at] = changed[:200]
+        changed = change(words[at].encode(), rng, [b"cache", b""]).replace(b"\0", b"")
+        words[at] = changed.decode(errors="ignore")[:200]
     return words
 
 
@@ -146,7 +151,8 @@ def try_typmod(session, data, rng):
     for _ in range(2):
         other = rng.sample(words, len(words))
         again = typmod(session, other)
-        if isinstance(first, int) != isinstance(again, int) or isinstance(first, int) and first != again:
+        if (isinstance(first, int) != isinstance(again, int)
+                or isinstance(first, int) and first != again):
             raise Failed(f"{words}: {first}, {other}: {again}")
     if isinstance(first, str):
         if first not in {"22023", "0A000", "2202E", "22004"}:

@@ -81,9 +81,11 @@ def prepare(server):
     with server.connect() as conn:
         trials.begin(conn)
         conn.execute("CREATE TABLE witness (id int PRIMARY KEY, size int, doc securefile)")
-        conn.execute("INSERT INTO witness SELECT i, i * 9000, blob(i, i * 9000) FROM generate_series(1, 20) i")
+        conn.execute("INSERT INTO witness SELECT i, i * 9000, blob(i, i * 9000)"
+                     " FROM generate_series(1, 20) i")
         conn.execute("CREATE DATABASE other")
-    with psycopg.connect(server.dsn.replace("dbname=postgres", "dbname=other"), autocommit=True) as conn:
+    other = server.dsn.replace("dbname=postgres", "dbname=other")
+    with psycopg.connect(other, autocommit=True) as conn:
         conn.execute("CREATE EXTENSION securefile")
         conn.execute("CREATE TABLE t (doc securefile)")
         conn.execute("INSERT INTO t SELECT decode(repeat('ab', 9000), 'hex')")
@@ -177,7 +179,8 @@ class Trials(trials.Trials):
         self.ends[(kind, end)] += 1
         if self.options.verbose:
             after = set(re.findall(r"unreadable: \w+|findings: \w+|cannot be used: \w+ \w+", log))
-            print(f"{number}: {kind} at {lsn:X}, {said[0]}: {end}", *sorted(after), sep="; ", flush=True)
+            print(f"{number}: {kind} at {lsn:X}, {said[0]}: {end}", *sorted(after), sep="; ",
+                  flush=True)
 
     def kept(self, kept):
         """A damage that was found to be one; it must be refused."""
@@ -219,8 +222,10 @@ def run(options, base):
         print(f"{n:6d} {kind}: {how}")
     recovered = sum(n for (_, how), n in all_of.ends.items() if how == "recovered")
     total = sum(all_of.ends.values())
-    print(f"{len(all_kept)} kept damages refused\n{total} damaged records of {len(all_of.by_kind)} kinds: {recovered} replayed, {total - recovered}"
-          f" refused, for {len({how for _, how in all_of.ends} - {'recovered'})} reasons")
+    reasons = {how for _, how in all_of.ends} - {"recovered"}
+    print(f"{len(all_kept)} kept damages refused\n"
+          f"{total} damaged records of {len(all_of.by_kind)} kinds: {recovered} replayed,"
+          f" {total - recovered} refused, for {len(reasons)} reasons")
 
 
 if __name__ == "__main__":

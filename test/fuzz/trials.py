@@ -42,7 +42,9 @@ def read_kept(name, options):
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", name, "kept")
     with open(path, encoding="ascii") as file:
         kept = [line.split() for line in file if line.strip() and not line.startswith("#")]
-    return kept if options.kept is None else random.Random(options.seed).sample(kept, min(options.kept, len(kept)))
+    if options.kept is None:
+        return kept
+    return random.Random(options.seed).sample(kept, min(options.kept, len(kept)))
 
 
 def one_line(sql):
@@ -57,7 +59,8 @@ DO $$ DECLARE t text; r record; ok bool; BEGIN
 		IF to_regclass(t) IS NULL THEN CONTINUE; END IF;
 		FOR r IN EXECUTE 'SELECT id, size FROM ' || t LOOP
 			BEGIN
-				EXECUTE format('SELECT doc::bytea = blob(id, size) FROM %I WHERE id = %s', t, r.id) INTO ok;
+				EXECUTE format('SELECT doc::bytea = blob(id, size) FROM %I WHERE id = %s', t, r.id)
+					INTO ok;
 				IF NOT ok THEN RAISE LOG 'wrong bytes in % %', t, r.id; END IF;
 			EXCEPTION WHEN OTHERS THEN
 				RAISE LOG 'unreadable: % % % %', t, r.id, SQLSTATE, SQLERRM;
@@ -118,8 +121,9 @@ class Trials:
         if damage:
             damage(self.work)
         try:
-            done = subprocess.run([os.path.join(self.base.bin, "postgres"), "--single", "-D", self.work,
-                                   "postgres"], input=sql, capture_output=True, text=True,
+            done = subprocess.run([os.path.join(self.base.bin, "postgres"), "--single",
+                                   "-D", self.work, "postgres"],
+                                  input=sql, capture_output=True, text=True,
                                   errors="replace", cwd="/", env=self.env, check=False,
                                   timeout=self.options.patience, **self.base.user)
         except subprocess.TimeoutExpired as late:
@@ -170,7 +174,8 @@ def main(name, prepare, run):
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--least", type=int, default=10, help="damages to be tried in any case")
-    parser.add_argument("--kept", type=int, help="so many of the kept damages, by lot (default all)")
+    parser.add_argument("--kept", type=int,
+                        help="so many of the kept damages, by lot (default all)")
     parser.add_argument("--seed", default=str(int(time.time())))
     parser.add_argument("--first", type=int, default=0, help="number of the first damage")
     parser.add_argument("--patience", type=float, default=120, help="seconds for one server")

@@ -142,10 +142,12 @@ class Log:
         self.bindir = bindir
 
     def lsns(self):
-        """Where our records begin."""
-        done = subprocess.run([os.path.join(self.bindir, "pg_waldump"), "-p", self.dir, "-s", self.redo],
+        """Positions of the extension's records."""
+        done = subprocess.run([os.path.join(self.bindir, "pg_waldump"), "-p", self.dir,
+                               "-s", self.redo],
                               capture_output=True, text=True, check=False)
-        found = re.findall(rf"^rmgr: custom{RMGR} .*? lsn: ([0-9A-F]+)/([0-9A-F]+),", done.stdout, re.M)
+        found = re.findall(rf"^rmgr: custom{RMGR} .*? lsn: ([0-9A-F]+)/([0-9A-F]+),",
+                           done.stdout, re.M)
         return [int(high, 16) << 32 | int(low, 16) for high, low in found]
 
     def path(self, lsn):

@@ -107,9 +107,11 @@ class Disks:
             os.mkdir(path)
             images.append(os.path.join(top, f"image{number}"))
             subprocess.run(["truncate", "-s", sizes[number], images[-1]], check=True)
-            subprocess.run(["mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
-                            images[-1]], check=True)
-        self.program = subprocess.Popen([os.path.join(HERE, "disk"), "-s", "-f", self.fuse, *images],
+            subprocess.run(["mkfs.ext4", "-q",
+                            "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", images[-1]],
+                           check=True)
+        self.program = subprocess.Popen([os.path.join(HERE, "disk"), "-s", "-f", self.fuse,
+                                         *images],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
         self.volumes = [Volume(os.path.join(self.fuse, str(n)), path)

@@ -263,7 +263,8 @@ def abandon(server):
 def again(options):
     return (f"{sys.argv[0]} --seed {options.seed} --cuts {options.cuts} --states {options.states}"
             f" --clients {options.clients} --load {options.load} --wal-level {options.wal_level}"
-            + (" --planted" if options.planted else "") + (" --one-disk" if options.one_disk else ""))
+            + (" --planted" if options.planted else "")
+            + (" --one-disk" if options.one_disk else ""))
 
 
 def parse():
