@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * append.c
- *	  Append the lines of the standard input to a value that is a log.
+ *	  Append the lines of standard input to a value that is a log.
  *
  *	  append CONNINFO ID
  *
- * What is there already is neither read nor copied.  The row is locked, so that two
- * programs that append do so one after the other.  All lines are one transaction.
+ * The existing bytes are neither read nor copied.  FOR UPDATE locks the row, so that two
+ * programs append one after the other.  All lines are one transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +15,7 @@
 
 #include <pgsecurefile.h>
 
+/* Returns 0, or -1 with the error in h. */
 static int
 append_lines(pgsf *h, const pgsf_params *id)
 {
@@ -61,7 +62,7 @@ main(int argc, char **argv)
 	if (rc < 0)
 		fprintf(stderr, "append: %s (%s)\n", pgsf_error(h), pgsf_sqlstate(h));
 
-	/* closes what is open and rolls back, if anything failed */
+	/* if anything failed, this closes the value and rolls back */
 	pgsf_free(h);
 	PQfinish(conn);
 	return rc < 0 ? 1 : 0;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * get.c
- *	  Write a value, or a part of it, to the standard output.
+ *	  Write a value, or a part of it, to standard output.
  *
  *	  get CONNINFO ID [OFFSET LENGTH]
  *

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * patch.c
- *	  Random access: count the zero bytes at some places of a value and make them
- *	  ones.
+ *	  Random access: replace zero bytes by ones at some places of a value, and count
+ *	  them.
  *
  *	  patch CONNINFO ID LEN OFFSET...
  *
- * Reads LEN bytes at each OFFSET, a round trip each, writes them back changed, and
- * stores the new version.  Of a large value only the units touched are written; the
- * old version stays what it was for everybody who reads it.
+ * Reads LEN bytes at each OFFSET, with a round trip for each, writes them back changed, and
+ * stores the new version.  The server writes only the changed units of a large value.
+ * Readers of the old version still see the old bytes.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +17,7 @@
 
 #include <pgsecurefile.h>
 
-/* Returns how many bytes it changed, or -1. */
+/* Change len bytes at offset.  Returns the number of changed bytes, or -1. */
 static int64_t
 patch_at(pgsf *h, int64_t offset, char *buf, size_t len)
 {
@@ -40,6 +40,7 @@ patch_at(pgsf *h, int64_t offset, char *buf, size_t len)
 	return changed;
 }
 
+/* Change all places and store the new version.  Returns 0, or -1 with the error in h. */
 static int
 patch_all(pgsf *h, const pgsf_params *id, char *buf, size_t len, char **offsets)
 {

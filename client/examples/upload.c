@@ -1,13 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * upload.c
- *	  Stream the standard input into a new row, with progress, until its end or
- *	  Ctrl-C.
+ *	  Stream standard input into a new row, with progress, until its end or Ctrl-C.
  *
  *	  upload CONNINFO NAME
  *
- * Prints the id of the row.  After Ctrl-C nothing is stored, and the connection is
- * used once more to show that it can be.
+ * Prints the id of the row.  After Ctrl-C nothing is stored; a last query shows that the
+ * connection can still be used.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,6 +36,7 @@ show_progress(void *arg, int64_t done, int64_t total)
 	return 0;
 }
 
+/* Returns the number of bytes, or -1 with the error in h. */
 static int64_t
 upload(pgsf *h, const char *name)
 {
