@@ -4,18 +4,17 @@
  *	  A securefile column against a bytea column, STORAGE EXTERNAL.
  *
  * Both are driven in the same way: one connection, libpq, prepared statements,
- * binary parameters and results.  A case is a size, a number of objects and how
- * many make a transaction.  In each repetition every column takes its turn, so
- * that whatever else the machine does meets both; medians are compared.
+ * binary parameters and results.  A case is a size, a number of objects and how many of
+ * them make a transaction.  In each repetition every column takes its turn, so that other
+ * work of the machine slows all of them; medians are compared.
  *
- * A write begins with an empty table whose space is there already (one untimed
- * round before, deleted, vacuumed and resolved, nothing cut off), a read comes
- * after one untimed round of reads: warm with warm.  Between the columns the
- * server makes a checkpoint, so that none pays for what another has left to be
- * written.
+ * A write begins with an empty table that has its space already: one untimed round
+ * before was deleted, vacuumed and resolved, and nothing was cut off.  A read comes
+ * after one untimed round of reads.  Between the columns the server makes a checkpoint,
+ * so that no column pays for the dirty pages of another.
  *
- * "connection only" sends the same parameters and commits a row each, but keeps
- * only the length: what no storage can do without.
+ * "connection only" sends the same parameters and commits a row for each, but keeps only
+ * the length: the cost that every storage has.
  *
  *	  bench [--quick] [--repeat N] [CONNINFO]
  *
@@ -35,12 +34,12 @@
 #define OID_INT4		23
 #define OID_BYTEA		17
 
-/* What is compared; the first one is what the others are measured against. */
+/* The columns to compare; the first one is the yardstick. */
 typedef struct Column
 {
 	const char *name;
 	const char *type;
-	const char *value;			/* what is inserted; $2 is the parameter */
+	const char *value;			/* expression to insert; $2 is the parameter */
 	const char *storage;		/* further ALTER TABLE, or NULL */
 } Column;
 
@@ -132,6 +131,7 @@ make_tables(void)
 	}
 }
 
+/* Insert an object with the prepared statement of its column. */
 static void
 insert_one(int column, int id, const char *data, int size)
 {
@@ -149,6 +149,7 @@ insert_one(int column, int id, const char *data, int size)
 	PQclear(res);
 }
 
+/* Read an object and check its length and, unless expected is NULL, its bytes. */
 static void
 read_one(int column, int id, const char *expected, int size)
 {
@@ -213,7 +214,7 @@ read_round(const Case *cs, int column, int objects, char *data, bool check)
 	return now() - start;
 }
 
-/* One line of the table; returns false when a ratio is below what is asked. */
+/* Print one line of the table; returns false when a ratio is below its goal. */
 static bool
 report(const Case *cs, int objects, int column, const char *what,
 	   double times[COLUMNS][MAX_REPEAT], int repeat, double want)
@@ -232,6 +233,7 @@ report(const Case *cs, int objects, int column, const char *what,
 	return reached;
 }
 
+/* Measure all columns in one case and print the lines.  False if a goal was missed. */
 static bool
 run_case(const Case *cs, int objects, int repeat)
 {

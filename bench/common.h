@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * common.h
- *	  What the benchmarks share: one connection, time, data, medians.
+ *	  The parts that the benchmarks share: one connection, time, data, medians.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,12 +18,19 @@
 
 extern PGconn *conn;
 
-/* Connect, and have the extension; exits on failure, as all of these do. */
+/* Connect, and create the extension if it is not there; all of these exit on failure. */
 extern void open_connection(const char *conninfo);
+
+/* Exit unless the number of repetitions is from 1 to MAX_REPEAT. */
 extern void check_repeat(int repeat);
+
+/* Print what failed and the error of the connection, and exit. */
 extern void die(const char *what);
 
+/* Seconds of a clock that only runs forward. */
 extern double now(void);
+
+/* Execute a statement whose result does not matter. */
 extern void run(const char *sql);
 
 /* Bytes that neither TOAST nor a disk can make smaller. */
@@ -32,7 +39,7 @@ extern void fill(char *buf, size_t size, uint64_t seed);
 /* Wait for the monitor to give back the space of deleted values. */
 extern void wait_for_space(const char *table, const char *column);
 
-/* Of at most MAX_REPEAT values; sorted holds as many. */
+/* Sort n times into sorted; the median of n values.  n is at most MAX_REPEAT. */
 extern void sort_times(double *sorted, const double *times, int n);
 extern double median(const double *values, int n);
 

@@ -7,21 +7,20 @@
  * libpgsecurefile (handles in libpq's pipeline mode, securefile_chunks() in
  * single-row mode); large objects through lo_write() and lo_read(), with pieces of
  * 8 KB, as libpq's own lo_import() and lo_export() do, and of 1 MB; bytea in one
- * piece, as a binary parameter and result.  What is read is thrown away; once,
- * before, it is compared.
+ * piece, as a binary parameter and result.  One untimed round compares the bytes that it
+ * reads; the timed ones throw them away.
  *
  * The wire: 1 GB in rows of 256 KB from the server's memory, in binary COPY.
  * "memory" takes them from 16 MB, which is more than the processor's own cache
  * holds, as real data is; "one row" sends the same row over and over.
  *
- * The value of 1 GB is read as it was written, past the system's page cache; and
- * then from there, into which it is brought before each turn.  Each of these has a turn
- * that does not count before one that does: what a process had left of memory, and
- * what of it the machine had taken back, else decides.
+ * The value of 1 GB is read past the system's page cache, as it was written, and then
+ * from the page cache, which is filled before each turn.  An untimed turn comes before
+ * each timed one: otherwise the memory that a process happens to have left decides.
  *
- * In each repetition all take their turn; medians are compared, and for the wire
- * the median of each repetition's own ratio.  Writes find space from deleted
- * objects, and a checkpoint before.
+ * In each repetition every way takes its turn; medians are compared, and for the wire
+ * the median of each repetition's own ratio.  Writes use the space of deleted objects,
+ * after a checkpoint.
  *
  *	  stream [--quick] [--repeat N] [CONNINFO]
  *
@@ -71,12 +70,13 @@ remove_securefile(void)
 	wait_for_space("stream_s", "f");
 }
 
-/* Where reads go: NULL, or what is expected. */
+/* The destination of reads: the next expected bytes, or NULL to throw them away. */
 typedef struct Expected
 {
 	const char *next;
 } Expected;
 
+/* Compare bytes with the expected ones behind those before; exits if they differ. */
 static void
 compare(Expected *expected, const void *bytes, size_t len)
 {
@@ -139,6 +139,7 @@ read_large(void)
 
 /* ---- large objects ---- */
 
+/* Write the object in pieces of that size, in one transaction. */
 static void
 write_lo(int piece)
 {
@@ -172,6 +173,7 @@ remove_lo(void)
 	run("VACUUM pg_largeobject");
 }
 
+/* Read the object in pieces of that size; expected: NULL, or its contents. */
 static void
 read_lo(const char *expected, int piece)
 {
@@ -204,6 +206,7 @@ read_lo_large(const char *expected)
 
 /* ---- bytea ---- */
 
+/* Insert the object as one binary parameter. */
 static void
 write_bytea(void)
 {
@@ -239,6 +242,7 @@ read_bytea(const char *expected)
 
 /* ---- COPY ---- */
 
+/* Execute a COPY TO STDOUT and throw the rows away. */
 static void
 copy_out(const char *sql)
 {
@@ -391,6 +395,7 @@ compare_pairs(const char *what, const double *times, const double *other, int re
 	return print_ratio(what, median(ratios, repeat), want);
 }
 
+/* Objects of 100 MB: write and read each way, in turns.  False if a goal was missed. */
 static bool
 bench_objects(int repeat)
 {

@@ -3,8 +3,8 @@
  * quote.c
  *	  Names and messages as a terminal and JSON can take them.
  *
- * A name is any sequence of bytes, and a message of the server can hold anybody's
- * names: a terminal would execute the control characters among them.
+ * A name is any sequence of bytes, and a message of the server can hold names of other
+ * users: a terminal would obey the control characters in them.
  *
  *-------------------------------------------------------------------------
  */

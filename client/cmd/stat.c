@@ -44,6 +44,7 @@ show_text(const Facts *facts)
 		output_line("xxh3:    %s", facts->hash);
 }
 
+/* Print the facts as an object. */
 static void
 show_json(const Facts *facts)
 {

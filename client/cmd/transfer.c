@@ -106,7 +106,7 @@ same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* At the end: has nobody changed the file since the start? */
+/* At the end: is the file unchanged since the start?  Only a regular file can be checked. */
 static bool
 check_unchanged(Source *source)
 {

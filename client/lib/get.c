@@ -137,6 +137,7 @@ get_rows(pgsf *h, Get *get)
 	return rc;
 }
 
+/* Send the statement and take its rows; after an error stop the server. */
 static int
 get_value(pgsf *h, Get *get)
 {
@@ -144,7 +145,7 @@ get_value(pgsf *h, Get *get)
 		return -1;
 	if (get_rows(h, get) < 0)
 	{
-		/* the server would send the rest of the value, which nobody wants */
+		/* without that the server would send the rest of the value */
 		if (h->link->queue_len > 1 && pgsfi_connected(h))
 			pgsfi_ask_to_stop(h);
 		return -1;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * internal.h
- *	  What the files of libpgsecurefile share.
+ *	  The map of libpgsecurefile, and everything that its files share.
  *
  * From the top down; a file calls files below it only, so that there are no circles:
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * link.c
- *	  What all handles of one connection share.
+ *	  The data that all handles of one connection share.
  *
  * A Link is attached to its PGconn as instance data of an event procedure
  * (libpq-events.h).  So the handles of one connection find each other, and learn of

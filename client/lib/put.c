@@ -153,6 +153,7 @@ pgsf_put_memory(pgsf *h, const void *data, size_t len,
 
 /* ---- callback ---- */
 
+/* Ask the callback; a number that is out of range is a failure of the callback. */
 static int64_t
 next_of_source(pgsf *h, Put *put, char *buf, int64_t len, const char **data)
 {

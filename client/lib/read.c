@@ -19,7 +19,7 @@
 
 /*
  * Take the answers in front of the first read, if the window is full: otherwise no
- * read could be sent, and the caller would wait for a piece that nobody requested.
+ * read could be sent, and the caller would wait for a piece that was not requested.
  */
 static int
 drop_others(pgsf *h)

@@ -77,7 +77,7 @@ pgsfi_closed(pgsf *h)
 	h->own_transaction = false;
 }
 
-/* Reads in flight stay in the queue, because their results will come: nobody waits for them. */
+/* Reads in flight stay in the queue, because their results will come; they are dropped then. */
 void
 pgsfi_forget_ahead(pgsf *h)
 {

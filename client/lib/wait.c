@@ -33,7 +33,7 @@ pgsfi_ask_to_stop(pgsf *h)
 }
 
 /*
- * Wait until fd has one of the events or somebody wants to cancel, at most timeout_ms
+ * Wait until fd has one of the events or a cancel request comes, at most timeout_ms
  * (-1: without limit).  Returns the result of poll().
  */
 static int
@@ -98,7 +98,7 @@ pgsfi_wait_result(pgsf *h)
 }
 
 /*
- * Reads while it sends: a server whose answers nobody takes may stop reading, and both
+ * Reads while it sends: a server that cannot send its answers may stop reading, and both
  * sides would wait for ever.
  */
 int

@@ -66,6 +66,7 @@ typedef struct Other
 	size_t		at;
 } Other;
 
+/* The thread at the writing end: gives small pieces with pauses. */
 static void *
 slow_writer(void *arg)
 {
@@ -86,6 +87,7 @@ slow_writer(void *arg)
 	return NULL;
 }
 
+/* The thread at the reading end: takes small pieces with pauses. */
 static void *
 slow_reader(void *arg)
 {

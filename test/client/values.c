@@ -359,7 +359,10 @@ replace_transactions(void)
 	check(status() == PQTRANS_INERROR, "which goes on");
 	own_sql("ROLLBACK");
 
-	/* ours is, after a savepoint of the application and after an error */
+	/*
+	 * the library's is ended, after a savepoint of the application and after
+	 * an error
+	 */
 	works(pgsf_create(h, "t", "doc"), "create");
 	own_sql("SAVEPOINT s");
 	own_sql("ROLLBACK TO s");

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * change.c
- *	  Damaged pages, and damaged lists of changes for them, as redo gets them: they
- *	  are refused with a reason, or applying them touches nothing but the page and
- *	  leaves a page of which the same can be said.
+ *	  Damaged pages, and damaged lists of changes for them, as redo gets them.  Either
+ *	  the checks refuse them with a reason, or applying the list touches nothing but the
+ *	  page and leaves a page for which the same holds.
  *
  * An input is the type of a page, the first bytes of its contents and the list.
  *
@@ -21,7 +21,7 @@
 
 /* ---- trying one ---- */
 
-/* As redo does it; a new page is empty but for what it is given. */
+/* Apply an operation as redo does; a new page is zeros behind its contents. */
 static void
 apply(SfPageType *type, uint8_t *content, SfOp op)
 {
@@ -38,7 +38,7 @@ apply(SfPageType *type, uint8_t *content, SfOp op)
 	memcpy(content, op.payload + sizeof(new_type), op.len - sizeof(new_type));
 }
 
-/* What the resolver and the readers go through, if the page is sound. */
+/* Check the parts of a sound page that the resolver and the readers use. */
 static void
 walk(SfPageType type, const void *content)
 {
@@ -67,7 +67,7 @@ walk(SfPageType type, const void *content)
 		fuzz_stop("more entries than fit");
 }
 
-/* Apply a list that was taken. */
+/* Apply a list that the checks took. */
 static void
 apply_all(SfPageType type, uint8_t *content, const uint8_t *ops, size_t len)
 {
@@ -142,6 +142,7 @@ keep(const Making *making)
 	fuzz_keep(making->bytes, making->len);
 }
 
+/* A pending page with nentries entries, and a list that adds, changes and removes some. */
 static void
 keep_pending(uint16_t nentries)
 {
@@ -166,6 +167,7 @@ keep_pending(uint16_t nentries)
 	keep(&making);
 }
 
+/* A map page, and a list that sets and clears bits of it. */
 static void
 keep_map(void)
 {
@@ -179,7 +181,7 @@ keep_map(void)
 	keep(&making);
 }
 
-/* A page is made of that type and changed by what may follow. */
+/* A list that makes a page of that type; for a header also one that changes it. */
 static void
 keep_new(SfPageType type, const void *content, size_t len)
 {
@@ -196,7 +198,7 @@ keep_new(SfPageType type, const void *content, size_t len)
 	keep(&making);
 }
 
-/* A new page with that much in it; there is room for SF_PAGE_CONTENT bytes. */
+/* A new page with len bytes of contents; it has room for SF_PAGE_CONTENT. */
 static void
 keep_long(size_t len)
 {

@@ -28,7 +28,7 @@ static int	nknown;
 static uint64_t random_state;
 static const Input *current;
 
-/* Ways from one place of the code to the next: seen ever, and a new one just now? */
+/* Steps from one place of the code to the next: seen so far, and a new one just now? */
 static bool seen[PLACES];
 static int	nseen;
 static bool found_new;
@@ -154,7 +154,7 @@ change_number(Input *input)
 		memcpy(input->bytes + fuzz_random(input->len - size + 1), &number, size);
 }
 
-/* A part is put in a second time, or taken out. */
+/* Insert a part a second time, or take it out. */
 static void
 change_part(Input *input)
 {
@@ -176,7 +176,7 @@ change_part(Input *input)
 	}
 }
 
-/* The end becomes that of another input. */
+/* Replace the end by the end of another input. */
 static void
 change_end(Input *input)
 {
@@ -189,6 +189,7 @@ change_end(Input *input)
 	input->len = other->len;
 }
 
+/* Change an input at random: half of the changes put another number in. */
 static void
 change(Input *input)
 {
@@ -217,6 +218,7 @@ change(Input *input)
 
 /* ---- the loop ---- */
 
+/* Keep the contents of a file as an input; exits if it cannot be read. */
 static void
 keep_file(const char *name)
 {
@@ -254,7 +256,7 @@ main(int argc, char **argv)
 		fprintf(stderr, "usage: %s SECONDS SEED [FILE ...]\n", argv[0]);
 		return 2;
 	}
-	/* of processor time: as much work on a busy machine */
+	/* seconds of processor time, so that a busy machine does as much work */
 	end = (clock_t) atoi(argv[1]) * CLOCKS_PER_SEC;
 	random_state = strtoull(argv[2], NULL, 10) * 2654435769u + 1;
 	__sanitizer_set_death_callback(at_death);

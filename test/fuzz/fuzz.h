@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz.h
- *	  What the fuzzers share: inputs that change at random, and those among them
- *	  kept and changed further that led through code not seen before.
+ *	  The parts that the fuzzers share: inputs change at random, and an input that led
+ *	  through code not seen before is kept and changed further.
  *
  *	  PROGRAM SECONDS SEED [FILE ...]
  *
- * The files are inputs that found something once.  Code under test is compiled with
- * -fsanitize-coverage=trace-pc, and all with the address and undefined behaviour
- * sanitizers, which stop the program; the input that it stopped at is in ./failed.
+ * The files are inputs that found something once.  The code under test is compiled with
+ * -fsanitize-coverage=trace-pc, and the whole program with the address and undefined
+ * behaviour sanitizers, which stop it.  It leaves the input that stopped it in ./failed.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,23 +20,26 @@
 
 #define FUZZ_MAX_INPUT	9000
 
-/* ---- what each fuzzer has ---- */
+/* ---- defined by each fuzzer ---- */
 
-/* Inputs to begin with, given to fuzz_keep(). */
+/* Give the first inputs to fuzz_keep(). */
 extern void fuzz_seeds(void);
 
 /*
- * Try one input, in memory that ends where it ends.  Returns the decoder's answer:
- * its reason for refusing it, or NULL when it took it.
+ * Try one input, in memory that ends behind its last byte.  Returns the decoder's answer:
+ * its reason for refusing the input, or NULL if it took it.
  */
 extern const char *fuzz_try(const uint8_t *bytes, size_t len);
 
-/* ---- what all have ---- */
+/* ---- defined in fuzz.c ---- */
 
+/* Keep a copy of an input, to be changed further. */
 extern void fuzz_keep(const void *bytes, size_t len);
+
+/* A random number from 0 to limit - 1. */
 extern uint64_t fuzz_random(uint64_t limit);
 
-/* What was decoded contradicts itself. */
+/* Stop the program: decoded data contradict themselves. */
 extern void fuzz_stop(const char *what) __attribute__((noreturn));
 
 #endif							/* SF_TEST_FUZZ_H */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * locator.c
- *	  Damaged locators for the decoder: it says what is wrong with them, or what it
- *	  took can be read to its end and encoded to the same bytes.
+ *	  Damaged locators for the decoder.  Either it gives a reason for refusing them, or
+ *	  the decoded locator can be read to its end and encoded to the same bytes.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +15,7 @@ static const SfSecret secret = {"sixteen bytes .."};
 
 /* ---- the decoder's answer ---- */
 
-/* Read a flat map from each of its units on: all ways tell the same, and within the runs. */
+/* Read a flat map from each of its units on: all ways must give the same units. */
 static void
 read_units(const SfLocator *loc, SfUnit *units)
 {
@@ -43,7 +43,7 @@ read_units(const SfLocator *loc, SfUnit *units)
 	}
 }
 
-/* What was taken must be whole: read all of it, and encode it again. */
+/* A locator that the decoder took must be whole: read all of it, and encode it again. */
 static void
 check_taken(const uint8_t *bytes, size_t len, const SfLocator *loc)
 {
@@ -166,12 +166,13 @@ keep_inode(uint64_t length_bytes, uint16_t depth, uint16_t flags)
 	fuzz_keep(bytes, sf_format_locator_encode_inode(bytes, &loc, &secret));
 }
 
+/* Flat maps of all lengths, and inodes of all depths, with these flags. */
 static void
 keep_all(uint16_t flags)
 {
 	for (uint64_t len = 1; len <= sf_unit_start(SF_FLAT_MAX_UNITS); len = len * 3 + 511)
 		keep_flat(len, 100, flags);
-	/* around the longest ones: as many units as runs, and few runs */
+	/* around the longest maps: a run for each unit, and few runs */
 	for (uint64_t units = 75; units <= SF_FLAT_MAX_UNITS + 1; units++)
 	{
 		keep_flat(sf_unit_start(units), 1, flags);

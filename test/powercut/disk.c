@@ -7,36 +7,36 @@
  *		disk [FUSE options] MOUNTPOINT IMAGE...
  *
  * File N (0, 1, ...) in MOUNTPOINT is a disk over image file N.  A loop device
- * on it turns a flush of the disk into an fsync of the file.  What was written
- * since the last fsync is in the cache only: it is read back, but a cut may keep
- * of it what it likes.  Each disk has its own cache, and all are cut at once.
+ * on it turns a flush of the disk into an fsync of the file.  Bytes written since the
+ * last fsync are in the cache only: they are read back, but a cut keeps any part of
+ * them.  Each disk has its own cache, and a cut hits all disks at once.
  *
- * A disk is three layers, of which the uppermost that has a sector counts:
+ * A disk has three layers; a sector is read from the uppermost layer that has it:
  *
- *		now		what was written since the state began
- *		kept	what of that has been flushed, and what the cut before let live
+ *		now		all writes since the state began
+ *		kept	those that have been flushed, and those that the cut before kept
  *		base	the image, durable when the state began
  *
- * Text written to the file "control" steers:
+ * Commands are written to the file "control":
  *
  *		cut			power off: from here on every access to a disk is an I/O error
  *		cut write N	power off after N more writes
  *		cut flush N	power off when the Nth flush comes that has anything to do
  *		cut behind N	power off after a flush of one disk that leaves another one
  *					with N writes or more that are not flushed
- *		fix			what was flushed goes into the image; what was not is what
- *					a state chooses from
+ *		fix			the flushed writes become part of the image; states choose from
+ *					the unflushed ones
  *		state SEED	power on again, with a choice by that seed
  *
- * So from one cut any number of states can be tried, and each of them may be
- * loaded, cut and fixed in turn.  Reading "control" tells what was done.
+ * So one cut gives any number of states to try, and each state may be loaded, cut and
+ * fixed in turn.  Reading "control" gives the answer of the last command.
  *
- * What a state keeps of the unflushed writes (choose()) is any subset of them, in
- * any order, torn between any two sectors: a disk promises no more, since it may
- * write back its cache sector by sector and as often as it likes.
+ * A state keeps any subset of the unflushed writes (choose()), in any order, torn between
+ * any two sectors.  A disk promises no more: it may write back its cache sector by sector
+ * and as often as it likes.
  *
- * FUSE calls us in one thread ("-s"), so the order of calls is the order in which
- * they count, and a flush covers what was answered before it came.
+ * FUSE calls this program in one thread ("-s").  So the order of calls is the order in
+ * which they count, and a flush covers all writes that were answered before it came.
  *
  *-------------------------------------------------------------------------
  */
@@ -145,6 +145,7 @@ draw_percent(uint64_t *state, int percent)
 
 /* ---- lists of writes ---- */
 
+/* Add a copy of a write to a list. */
 static void
 remember(WriteList *list, uint64_t start, uint32_t nsectors, const char *data)
 {
@@ -194,7 +195,7 @@ get(const Disk *disk, uint64_t start, uint64_t nsectors, char *data)
 	}
 }
 
-/* The kept layer becomes part of the image. */
+/* Write the kept layer into the image. */
 static void
 merge(Disk *disk)
 {
@@ -204,7 +205,7 @@ merge(Disk *disk)
 	memset(disk->layers, 0, disk->nsectors);
 }
 
-/* The cache gets to the disk. */
+/* Write the cache to the disk. */
 static void
 flush_cache(Disk *disk)
 {
@@ -218,7 +219,7 @@ flush_cache(Disk *disk)
 	disk->flushes++;
 }
 
-/* ---- what a cut lets live ---- */
+/* ---- the writes that survive a cut ---- */
 
 /* A random order of 0 .. n - 1. */
 static size_t *
@@ -236,7 +237,7 @@ shuffled(size_t n, uint64_t *rng)
 	return order;
 }
 
-/* Sectors of one write, each with a chance; returns how many. */
+/* Keep each sector of one write with that chance; returns how many. */
 static uint64_t
 keep_sectors(Disk *disk, const CachedWrite *item, int percent, uint64_t *rng)
 {
@@ -252,7 +253,7 @@ keep_sectors(Disk *disk, const CachedWrite *item, int percent, uint64_t *rng)
 	return kept;
 }
 
-/* The first writes, and the one after them up to some sector. */
+/* Keep the first writes, and the next one up to some sector; returns how many sectors. */
 static uint64_t
 keep_prefix(Disk *disk, uint64_t *rng)
 {
@@ -274,8 +275,8 @@ keep_prefix(Disk *disk, uint64_t *rng)
 }
 
 /*
- * Each write with a chance, in any order, so that of writes to one place any may
- * be the last; those that live lose sectors, at times.
+ * Keep each write with a chance, in any order, so that any of several writes to one place
+ * may be the last; some of the kept writes lose sectors.  Returns how many sectors.
  */
 static uint64_t
 keep_some(Disk *disk, int percent, int torn_percent, uint64_t *rng)
@@ -297,7 +298,7 @@ keep_some(Disk *disk, int percent, int torn_percent, uint64_t *rng)
 	return kept;
 }
 
-/* What one disk keeps; says so in the answer. */
+/* Choose the writes that one disk keeps, and add that to the answer. */
 static void
 choose(Disk *disk, uint64_t *rng)
 {
@@ -339,6 +340,7 @@ choose(Disk *disk, uint64_t *rng)
 
 /* ---- commands ---- */
 
+/* The power goes off.  The answer tells how much each disk had done. */
 static void
 cut(void)
 {
@@ -374,6 +376,9 @@ cut_if_behind(const Disk *flushed)
 	}
 }
 
+/*
+ * The kept writes become part of the images, and the unflushed ones those that states choose from.
+ */
 static void
 fix(void)
 {
@@ -391,6 +396,7 @@ fix(void)
 	answer[0] = '\0';
 }
 
+/* The power comes back, with a choice of the unflushed writes that the seed decides. */
 static void
 begin_state(uint64_t seed)
 {
@@ -407,6 +413,7 @@ begin_state(uint64_t seed)
 	power = true;
 }
 
+/* A command, written to "control".  Returns the length, or a negative errno. */
 static int
 obey(const char *text, size_t len)
 {
@@ -453,6 +460,7 @@ find_disk(const char *path)
 	return (i >= 0 && i < ndisks && path[2] == '\0') ? &disks[i] : NULL;
 }
 
+/* Each disk is a regular file with the size of its image. */
 static int
 disk_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
 {
@@ -471,7 +479,7 @@ disk_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
 	return 0;
 }
 
-/* Nothing here is to be kept by the kernel: each access comes to us, in order. */
+/* direct_io: the kernel caches nothing, so that each access comes here, in order. */
 static int
 disk_open(const char *path, struct fuse_file_info *fi)
 {
@@ -495,6 +503,7 @@ is_within(const Disk *disk, size_t len, off_t offset)
 		(uint64_t) offset / SECTOR + len / SECTOR <= disk->nsectors;
 }
 
+/* Reads the answer of the last command, or sectors of a disk. */
 static int
 disk_read(const char *path, char *buf, size_t len, off_t offset, struct fuse_file_info *fi)
 {
@@ -516,6 +525,7 @@ disk_read(const char *path, char *buf, size_t len, off_t offset, struct fuse_fil
 	return (int) len;
 }
 
+/* A command, or a write that goes into the cache of a disk. */
 static int
 disk_write(const char *path, const char *buf, size_t len, off_t offset,
 		   struct fuse_file_info *fi)
@@ -534,6 +544,7 @@ disk_write(const char *path, const char *buf, size_t len, off_t offset,
 	return (int) len;
 }
 
+/* A flush of the cache; one with nothing to do does not count. */
 static int
 disk_fsync(const char *path, int only_data, struct fuse_file_info *fi)
 {
@@ -572,7 +583,7 @@ static const struct fuse_operations operations = {
 
 /* ---- start ---- */
 
-/* Memory in a file without a name, beside the image: only what is used is there. */
+/* Memory in an unnamed file beside the image: it takes space only where it is written. */
 static char *
 map_layer(const char *image, size_t size)
 {
@@ -591,6 +602,7 @@ map_layer(const char *image, size_t size)
 	return mem;
 }
 
+/* Map the image, and make the layers above it. */
 static void
 open_disk(Disk *disk, const char *image)
 {
