@@ -4,7 +4,7 @@
  *	  The command securefile: files in and out of securefile columns.
  *
  *		options.c		the command line: table of options, table of verbs
- *		put.c ... verify.c	the verbs, one each
+ *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, import.c, export.c, verify.c	the verbs
  *		names.c, pool.c	one name after the other; many files over several connections
  *		transfer.c		one file to or from the database
  *		list.c			names and lengths of the stored files

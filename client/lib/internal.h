@@ -372,7 +372,10 @@ extern int	pgsfi_request_answers(pgsf *h);
 /* End the series of commands with a sync, if any was sent since the last. */
 extern int	pgsfi_sync(pgsf *h);
 
-/* Wait for the result of the first command in flight, and count its bytes; the caller clears it. */
+/*
+ * Wait for the result of the first command in flight, which the caller clears, and count
+ * the bytes that a write wrote.  *result is NULL after an error.
+ */
 extern int	pgsfi_next(pgsf *h, Awaited *awaited, PGresult **result);
 
 /* The same for a result that nobody needs. */

@@ -154,17 +154,17 @@ close_at_server(pgsf *h)
 	bool		had_error = h->error.sqlstate[0] != '\0';
 	Params		params;
 	char	   *sql = pgsfi_sql(h, "SELECT %s.securefile_close($1)", h->link->schema);
+	int			ready = pgsfi_params_start(h, &params, NULL);
 	PGresult   *result;
 	int			rc = -1;
 
-	if (sql != NULL && pgsfi_params_start(h, &params, NULL) == 0)
+	if (sql != NULL && ready == 0)
 	{
 		pgsfi_params_int4(&params, h->fd);
 		if (pgsfi_send(h, AWAITED_NOTHING, "SAVEPOINT pgsf_close", NULL, 0) == 0 &&
 			pgsfi_send(h, AWAITED_NOTHING, sql, &params.all, 1) == 0 &&
 			pgsfi_send(h, AWAITED_NOTHING, "RELEASE SAVEPOINT pgsf_close", NULL, 0) == 0)
 			rc = pgsfi_finish(h, NULL);
-		pgsfi_params_free(&params);
 		if (rc < 0 && pgsfi_connected(h) &&
 			pgsfi_execute(h, "ROLLBACK TO SAVEPOINT pgsf_close", &result) == 0)
 		{
@@ -173,6 +173,7 @@ close_at_server(pgsf *h)
 				PQclear(result);
 		}
 	}
+	pgsfi_params_free(&params);
 	free(sql);
 	if (!pgsfi_connected(h))
 		return pgsfi_fail_connection(h);
