@@ -48,7 +48,7 @@ def set_synchronous(primary, names):
             time.sleep(0.05)
 
 
-def wait_for(conn, what, query, *args, seconds=120):
+def wait_for(conn, what, query, *args, seconds=180):
     end = time.time() + seconds
     while not conn.execute(query, args).fetchone()[0]:
         if time.time() > end:
@@ -98,7 +98,7 @@ def strike(pair, way):
         primary.kill_all()
     elif way == "promote":
         primary.kill_all()
-        standby.call("pg_ctl", "-D", standby.data, "-w", "-t", "120", "promote")
+        standby.call("pg_ctl", "-D", standby.data, "-w", "-t", "180", "promote")
         set_synchronous(standby, "")
         primary.remove()
         return standby, None

@@ -50,13 +50,18 @@ def children(parent):
     return found
 
 
-def is_running(pid):
-    """Neither gone nor dead already, which is as good: nothing of it is open."""
+def state(pid):
+    """The letter that says what a process does; X when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+            return file.read().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return "X"
+
+
+def is_running(pid):
+    """Neither gone nor dead already, which is as good: nothing of it is open."""
+    return state(pid) not in "ZX"
 
 
 class Disk:
@@ -91,6 +96,17 @@ class Disk:
 
     def remove(self):
         self.unmount()
+
+
+def halt(pid):
+    """SIGSTOP, and wait for it: a postmaster that is stopped starts nobody else."""
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except ProcessLookupError:
+        return
+    end = time.time() + 10
+    while state(pid) not in "TZX" and time.time() < end:
+        time.sleep(0.005)
 
 
 def connect(dsn, seconds):
@@ -147,12 +163,12 @@ class Server:
 
     def start(self):
         """Start it; a dead server's last children may need a moment to go."""
-        for attempt in range(20):
+        for attempt in range(200):
             try:
-                self.call("pg_ctl", "-D", self.data, "-l", self.log, "-w", "-t", "120", "start")
+                self.call("pg_ctl", "-D", self.data, "-l", self.log, "-w", "-t", "180", "start")
                 return
             except RuntimeError as error:
-                if attempt == 19 or "pre-existing shared memory" not in str(error):
+                if attempt == 199 or "pre-existing shared memory" not in str(error):
                     raise
                 time.sleep(0.3)
 
@@ -167,13 +183,14 @@ class Server:
         """SIGKILL of the postmaster and of all its children.  reaped: wait until their
         numbers are free, as whoever looks at postmaster.pid wants it."""
         postmaster = postmaster or self.postmaster()
+        halt(postmaster)
         victims = [postmaster] + children(postmaster)
         for pid in victims:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        end = time.time() + 30
+        end = time.time() + 180
         while any(os.path.exists(f"/proc/{pid}") if reaped else is_running(pid) for pid in victims) and time.time() < end:
             time.sleep(0.01)
 
@@ -210,7 +227,7 @@ class Server:
             time.sleep(0.02)
         return False
 
-    def connect(self, seconds=120):
+    def connect(self, seconds=180):
         """A connection, as soon as the server takes one."""
         return connect(self.dsn, seconds)
 

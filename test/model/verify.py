@@ -137,7 +137,7 @@ def check_space(conn, options, values, states):
                                f" free are {usage}; live must be {want}")
 
 
-def settle(conn, table, column, seconds=30):
+def settle(conn, table, column, seconds=180):
     """Maintain until nothing is pending."""
     end = time.time() + seconds
     while True:

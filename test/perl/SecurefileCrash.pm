@@ -11,30 +11,10 @@ use Exporter qw(import);
 use FindBin;
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
-use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(wait_for_process wait_for_exit start_with stop_server restart run_psql to_replay);
 
-sub is_gone
-{
-	my ($pid) = @_;
-	open(my $fh, '<', "/proc/$pid/stat") or return 1;
-	my $line = <$fh>;
-	close $fh;
-	return !defined $line || $line =~ /.*\) Z/;
-}
-
-# Poll a condition, generously.
-sub wait_until
-{
-	my ($what, $condition) = @_;
-	for (my $i = 0; $i < 60_000; $i++)
-	{
-		return if $condition->();
-		usleep(3_000);
-	}
-	die "waited in vain: $what";
-}
+sub is_gone { return process_state($_[0]) =~ /^Z?$/; }
 
 sub postmaster_pid
 {
@@ -46,7 +26,7 @@ sub postmaster_pid
 sub wait_for_process
 {
 	my ($pid) = @_;
-	wait_until("process $pid did not end", sub { is_gone($pid) });
+	wait_until(sub { is_gone($pid) }, undef, 3_000) or die "process $pid did not end";
 	return;
 }
 
@@ -54,7 +34,7 @@ sub wait_for_exit
 {
 	my ($node) = @_;
 	my $pid = postmaster_pid($node);
-	wait_until('server did not stop', sub { is_gone($pid) }) if $pid;
+	wait_for_process($pid) if $pid;
 	$node->{_pid} = undef;
 	return;
 }
@@ -69,13 +49,13 @@ sub start_with
 	delete $ENV{SECUREFILE_FAULT} unless $faults;
 	my $pid = qx(setsid postgres -D '$data' @options </dev/null >>'$log' 2>&1 & echo \$!) + 0;
 
-	wait_until('server did not start', sub {
+	wait_until(sub {
 		return 1 if is_gone($pid);
 		# it comes and goes
 		my @lines = split /\n/, eval { slurp("$data/postmaster.pid") } || '';
 		$state = 'ready' if @lines >= 8 && $lines[0] == $pid && $lines[7] =~ /^ready/;
 		return $state eq 'ready';
-	});
+	}, undef, 3_000) or die 'server did not start';
 	$node->_update_pid(1) if $state;
 	die "server did not start: $1" if slurp_file($log, $offset) =~ /(lock file.*)/;
 	unlink "$data/postmaster.pid" unless $state;

@@ -9,6 +9,7 @@ use warnings;
 use Digest::MD5 qw(md5_hex);
 use Exporter qw(import);
 use File::Find;
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -16,8 +17,30 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background held resume waits_for_lock wait_for_sql slurp patch unseal block_at catch_up prepare_handles prepare_load
-  loaded under_load);
+  background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds
+  stop_walwriter monitor_rests slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
+
+# ---- patience ----
+
+# Seconds after which a test gives up to wait (PG_TEST_TIMEOUT_DEFAULT).  Nothing is
+# expected to take so long on any machine: a limit that is shorter would fail where the
+# machine is slow or busy, not where the code is wrong.
+sub patience { return $PostgreSQL::Test::Utils::timeout_default; }
+
+# Poll a condition, a function; false if it does not come true.  The last two arguments
+# have defaults: for how long, and microseconds from one look to the next.
+sub wait_until
+{
+	my ($condition, $seconds, $pause) = @_;
+	my $end = time() + ($seconds || patience());
+	while (1)
+	{
+		my $late = time() > $end;
+		return 1 if $condition->();
+		return 0 if $late;
+		usleep($pause || 20_000);
+	}
+}
 
 # A cluster with the extension in database postgres.  Keys: conf, a list of
 # settings that override those here; start, 0 to leave it stopped; install_path, of
@@ -178,7 +201,7 @@ sub usage
 sub settle
 {
 	my ($node, $table, $column, $seconds, $db) = @_;
-	my $end = time() + ($seconds || 20);
+	my $end = time() + ($seconds || patience());
 	while (1)
 	{
 		my $usage = usage($node, $table, $column, $db, "SELECT securefile_maintain('$table', '$column');\n");
@@ -282,22 +305,18 @@ sub children_of
 	return @found;
 }
 
-# SIGKILL of the postmaster and all its children at once; waits till all are gone.
+# SIGKILL of the postmaster and all its children at once; waits till all are gone.  A
+# postmaster that is stopped starts nobody else while its children are looked for.
 sub crash
 {
 	my ($node) = @_;
 	my $pid = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+	stop_process($pid);
 	my @all = ($pid, children_of($pid));
 
 	kill 9, @all;
 	$node->kill9;
-	foreach my $gone (@all)
-	{
-		for (my $i = 0; $i < 3000 && -e "/proc/$gone"; $i++)
-		{
-			usleep(10_000);
-		}
-	}
+	wait_until(sub { !grep { -e "/proc/$_" } @all }) or die 'processes do not go';
 	return;
 }
 
@@ -308,14 +327,84 @@ sub wait_restart
 	my ($node, $since) = @_;
 	$since = $armed_at{ $node->name } unless defined $since;
 
-	for (my $i = 0; $i < 6000; $i++)
-	{
-		return
-		  if slurp_file($node->logfile, $since) =~ /ready to accept connections/
+	wait_until(sub {
+		slurp_file($node->logfile, $since) =~ /ready to accept connections/
 		  && system('pg_isready', '-q', '-h', $node->host, '-p', $node->port) == 0;
-		usleep(20_000);
-	}
-	die 'server did not come back';
+	}) or die 'server did not come back';
+	return;
+}
+
+# ---- processes ----
+
+# What /proc/PID/stat says behind the name of the process: its state comes first.
+sub process_fields
+{
+	my ($pid) = @_;
+	open(my $fh, '<', "/proc/$pid/stat") or return ('');
+	my $line = <$fh>;
+	close $fh;
+	return split / /, ($line // '') =~ s/^.*\) //sr;
+}
+
+# "R" for running, "S" for asleep, "T" for stopped, and so on; '' when it is gone.
+sub process_state { return (process_fields($_[0]))[0] // ''; }
+
+# Time of the processor that a process has had.  Unlike the time on the clock it does not
+# grow with what else the machine has to do.
+sub cpu_seconds
+{
+	my (undef, @fields) = process_fields($_[0]);
+	return ($fields[10] + $fields[11]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
+sub stop_process
+{
+	my ($pid) = @_;
+	kill 'STOP', $pid;
+	wait_until(sub { process_state($pid) =~ /^[TZX]?$/ }) or die "process $pid does not stop";
+	return;
+}
+
+# From here on no WAL is written but by who waits for it.  The process must go on (SIGCONT)
+# before the server is stopped, if it is not crashed.  Returns its pid.
+sub stop_walwriter
+{
+	my ($node) = @_;
+	my $walwriter = "FROM pg_stat_activity WHERE backend_type = 'walwriter'";
+	wait_for_sql($node, "SELECT count(*) = 1 $walwriter") or die 'no walwriter';
+	my $pid = $node->safe_psql('postgres', "SELECT pid $walwriter");
+	stop_process($pid);
+	return $pid;
+}
+
+# The monitor is off, and its last worker has gone.  A worker that the launcher has just
+# asked for is not to be seen for a moment; hence several looks.
+sub monitor_rests
+{
+	my ($node, $db) = @_;
+	my $looks = 0;
+	return wait_until(sub {
+		my $rests = $node->safe_psql($db || 'postgres',
+			"SELECT state = 'off' AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'securefile monitor worker') FROM securefile_monitor");
+		$looks = $rests eq 't' ? $looks + 1 : 0;
+		return $looks == 3;
+	});
+}
+
+# A server's process for a session ends a little later than the client.
+sub session_is_gone
+{
+	my ($node, $pid) = @_;
+	return wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
+}
+
+# The same of all sessions in a database but that of the question.  Their statistics have
+# been counted then.
+sub sessions_are_gone
+{
+	my ($node, $db) = @_;
+	return wait_for_sql($node,
+		"SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = '$db' AND backend_type = 'client backend' AND pid <> pg_backend_pid()");
 }
 
 # ---- data files ----
