@@ -108,9 +108,11 @@ my $session = $node->background_psql('postgres', on_error_stop => 0);
 my $pid = $session->query_safe('SELECT pg_backend_pid()');
 $session->{stdin} .= "BEGIN;\n" . join('', map { "$big;\nDELETE FROM t WHERE id >= 100 AND id < 200;\n" } 1 .. 5);
 $session->{run}->pump_nb;
-usleep(300_000);
+# it is in the statement after BEGIN, for the 100 ms at least that this is too fast for it
+wait_for_sql($node, "SELECT state = 'active' AND query_start > xact_start FROM pg_stat_activity WHERE pid = $pid");
+usleep(100_000);
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
-$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
+session_is_gone($node, $pid);
 eval { $session->quit };
 rows_right($node, 't', 60, 'backend terminated amid writes');
 sound($node, 't', 'backend terminated amid writes');

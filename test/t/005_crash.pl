@@ -10,7 +10,6 @@ use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $node = new_cluster('crash', conf => [ 'restart_after_crash = on', 'fsync = on', 'securefile.monitor = off' ]);
 need_faults($node);
@@ -114,7 +113,7 @@ foreach my $round (1 .. 2)
 		$node->safe_psql('postgres', 'CHECKPOINT');
 
 		# nobody else may write WAL: what is written survives a killed process
-		kill 'STOP', $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+		stop_walwriter($node);
 		$node->safe_psql('postgres', <<"SQL");
 			SET synchronous_commit = off;
 			DELETE FROM $t WHERE id > 100;
@@ -157,10 +156,7 @@ sub files_left
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	for (my $i = 0; $i < 200 && scalar(data_files($node)) != $files; $i++)
-	{
-		usleep(100_000);
-	}
+	wait_until(sub { data_files($node) == $files });
 	return is(scalar(data_files($node)), $files, "$name: no file left behind");
 }
 

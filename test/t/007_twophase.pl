@@ -113,14 +113,8 @@ foreach my $how ('COMMIT', 'ROLLBACK')
 sub gone_to
 {
 	my ($want) = @_;
-	my $now;
-	for (my $i = 0; $i < 200; $i++)
-	{
-		$now = scalar(data_files($node));
-		last if $now <= $want;
-		select(undef, undef, undef, 0.1);
-	}
-	return $now;
+	wait_until(sub { data_files($node) <= $want });
+	return scalar(data_files($node));
 }
 
 $node->stop;

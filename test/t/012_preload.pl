@@ -52,6 +52,8 @@ if ($dropped == 0)
 {
 	# a DROP without the library leaves files, which are found later
 	$node->safe_psql('postgres', "SELECT securefile_maintain('t', 'doc')");
+	# the monitor may be doing it
+	wait_until(sub { data_files($node) < $files });
 	is(scalar(data_files($node)), $files - 1, 'DROP TABLE without preload: files removed later');
 }
 

@@ -26,21 +26,13 @@ sub stopped_at
 {
 	my ($point, $t, $id) = @_;
 	my $session = background($node);
-	my $pid = $session->query_safe('SELECT pg_backend_pid()');
-	arm($node, $point, 'wait', pid => $pid);
-	$session->{stdin} .=
-	    "BEGIN; INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series($id, $id + 4) i;\n"
-	  . "UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id < 4;\nCOMMIT;\n";
-	$session->{run}->pump_nb;
-	for (my $i = 0; $i < 300 && !fired($node, $point); $i++)
-	{
-		$session->{run}->pump_nb;
-		select(undef, undef, undef, 0.02);
-	}
-	ok(fired($node, $point), "$t: stopped at $point");
+	my $sql = "BEGIN; INSERT INTO $t SELECT i, i, 150000, blob(i, 150000) FROM generate_series($id, $id + 4) i;\n"
+	  . "UPDATE $t SET seed = seed + 1, doc = blob(seed + 1, len) WHERE id < 4;\nCOMMIT";
+	ok(held($node, $session, $point, $sql), "$t: stopped at $point");
 	return $session;
 }
 
+my $checkpoint = "SET statement_timeout = '" . patience() . "s'; CHECKPOINT";
 my %rows = (logged => 10, fslike => 10);
 my $id = 1000;
 my $taken = 0;
@@ -51,7 +43,7 @@ foreach my $point ('commit_before_flush', 'flush_before_write', 'commit_after_da
 	{
 		$id += 10;
 		my $session = stopped_at($point, $t, $id);
-		my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20s'; CHECKPOINT");
+		my ($rc, $out, $err) = $node->psql('postgres', $checkpoint);
 		is($rc, 0, "$t: checkpoint while a commit stands at $point");
 		my $backup;
 		if ($t eq 'logged' && $point =~ /flush_before|after_data|after_alloc/)
@@ -82,14 +74,8 @@ foreach my $point ('commit_before_flush', 'flush_before_write', 'commit_after_da
 	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 	$session->query_safe('SET securefile.io_method = sync');
 	arm($node, 'io_write', 'short', pid => $pid, times => -1);	# the rest is written by who waits
-	arm($node, 'commit_data_in_flight', 'wait', pid => $pid);
-	$session->{stdin} .= "INSERT INTO logged SELECT 8000, 8000, 150000, blob(8000, 150000);\n";
-	for (my $i = 0; $i < 300 && !fired($node, 'commit_data_in_flight'); $i++)
-	{
-		$session->{run}->pump_nb;
-		select(undef, undef, undef, 0.02);
-	}
-	ok(fired($node, 'commit_data_in_flight'), 'data in WAL, not on disk');
+	ok(held($node, $session, 'commit_data_in_flight', 'INSERT INTO logged SELECT 8000, 8000, 150000, blob(8000, 150000)'),
+		'data in WAL, not on disk');
 	my $redo = "SELECT redo_lsn FROM pg_control_checkpoint()";
 	my $before = $node->safe_psql('postgres', $redo);
 	my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '2s'; CHECKPOINT");
@@ -111,7 +97,7 @@ foreach my $point ('commit_before_flush', 'flush_before_write', 'commit_after_da
 	$session->query('INSERT INTO logged SELECT 8001, 8001, 150000, blob(8001, 150000)');
 	ok(fired($node, 'commit_data_in_flight'), 'an error while data is in flight');
 	disarm($node);
-	($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20s'; CHECKPOINT");
+	($rc, $out, $err) = $node->psql('postgres', $checkpoint);
 	is($rc, 0, 'gives checkpoints free') or diag($err);
 	$session->quit;
 	sound($node, 'logged', 'an error while data is in flight');
@@ -121,16 +107,10 @@ foreach my $point ('commit_before_flush', 'flush_before_write', 'commit_after_da
 # up no checkpoint: one that comes in between has both, or neither counts.
 {
 	my $session = background($node);
-	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 	$session->query_safe('CREATE TABLE made (id int PRIMARY KEY, seed int, len int, doc securefile)');
-	arm($node, 'grow_after_zero', 'wait', pid => $pid);
-	$session->{stdin} .= "INSERT INTO made VALUES (1, 1, 150000, blob(1, 150000));\n";
-	for (my $i = 0; $i < 300 && !fired($node, 'grow_after_zero'); $i++)
-	{
-		$session->{run}->pump_nb;
-		select(undef, undef, undef, 0.02);
-	}
-	my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20s'; CHECKPOINT");
+	ok(held($node, $session, 'grow_after_zero', 'INSERT INTO made VALUES (1, 1, 150000, blob(1, 150000))'),
+		'the first files of a segment are being made');
+	my ($rc, $out, $err) = $node->psql('postgres', $checkpoint);
 	is($rc, 0, 'a checkpoint comes while the first files of a segment are made') or diag($err);
 	disarm($node);
 	is($session->query_safe('SELECT 1'), 1, 'which goes on');
@@ -159,23 +139,19 @@ foreach my $point ('commit_before_flush', 'commit_after_data', 'commit_after_all
 	}
 }
 
-# While a resolver, a growth or a truncation stands, a checkpoint goes on.
+# While a resolver or a growth stands, a checkpoint goes on.  The monitor could come before
+# the session.
+$node->append_conf('postgresql.conf', 'securefile.monitor = off');
+$node->reload;
+ok(monitor_rests($node), 'no monitor from here on');
 foreach my $point ('resolve_before', 'resolve_after', 'grow_after_zero', 'grow_after_record')
 {
 	my $session = background($node);
-	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 	$node->safe_psql('postgres', 'UPDATE logged SET seed = seed + 1, doc = blob(seed + 1, len)');
-	arm($node, $point, 'wait', pid => $pid);
-	$session->{stdin} .=
-	  $point =~ /resolve/
-	  ? "SELECT securefile_maintain('logged', 'doc');\n"
-	  : "INSERT INTO logged SELECT 9000, 9000, 60000000, blob(9000, 60000000); DELETE FROM logged WHERE id = 9000;\n";
-	for (my $i = 0; $i < 300 && !fired($node, $point); $i++)
-	{
-		$session->{run}->pump_nb;
-		select(undef, undef, undef, 0.02);
-	}
-	my ($rc) = $node->psql('postgres', "SET statement_timeout = '20s'; CHECKPOINT");
+	my $sql = $point =~ /resolve/ ? "SELECT securefile_maintain('logged', 'doc')"
+	  : 'INSERT INTO logged SELECT 9000, 9000, 60000000, blob(9000, 60000000); DELETE FROM logged WHERE id = 9000';
+	ok(held($node, $session, $point, $sql), "a session stands at $point");
+	my ($rc) = $node->psql('postgres', $checkpoint);
 	is($rc, 0, "checkpoint while a session stands at $point");
 	disarm($node);
 	$session->query_safe('SELECT 1');

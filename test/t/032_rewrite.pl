@@ -81,15 +81,8 @@ eval { $session->quit };
 $node->start;
 is($mode->('t'), $before, 'crash in a swap: mode');
 all_right('crash in a swap', 4000);
-$node->poll_query_until('postgres', "SELECT true") for 1 .. 3;
-my $left;
-for (my $i = 0; $i < 200; $i++)
-{
-	$left = scalar(data_files($node));
-	last if $left == $files + 1;
-	select(undef, undef, undef, 0.1);
-}
-is($left, $files + 1, 'crash in a swap: no file left behind');
+wait_until(sub { data_files($node) == $files + 1 });
+is(scalar(data_files($node)), $files + 1, 'crash in a swap: no file left behind');
 
 # a failed one
 $node->psql('postgres', "SET statement_timeout = '20ms'; SELECT securefile_rewrite('t', 'doc')");

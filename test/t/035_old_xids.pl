@@ -8,7 +8,6 @@ use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $node = new_cluster('old_xids', conf => ['securefile.monitor = off']);
 my $segment = q{(SELECT oid FROM pg_class WHERE relname = 'pg_securefile_' || 't'::regclass::oid || '_4')};
@@ -45,11 +44,7 @@ ok($node->poll_query_until('postgres', "SELECT age(relfrozenxid) < 1000000 FROM 
 	'vacuum of the segment advances its relfrozenxid');
 ok($node->poll_query_until('postgres', 'SELECT max(age(datfrozenxid)) < 1000000 FROM pg_database'),
 	'and the databases their datfrozenxid');
-for (my $i = 0; $i < 300 && -e $node->data_dir . '/pg_xact/0000'; $i++)
-{
-	usleep(100_000);
-}
-ok(!-e $node->data_dir . '/pg_xact/0000', 'old clog is gone');
+ok(wait_until(sub { !-e $node->data_dir . '/pg_xact/0000' }), 'old clog is gone');
 
 rows_right($node, 't', 10, 'after three million transactions');
 sound($node, 't', 'after three million transactions');

@@ -177,6 +177,8 @@ sub start_traced
 }
 start_traced();
 SecurefileTest::prepare_database($node, 'postgres');
+# it flushes WAL every ten seconds, and a session that finds that done does not
+stop_walwriter($node);
 
 # What a session did, as [ operation, path ]; the statements before $mark are
 # left out.

@@ -19,13 +19,7 @@ my $session = background($node);
 $session->query_safe('BEGIN; LOCK TABLE a; TRUNCATE a');
 $node->safe_psql('postgres', 'DELETE FROM b WHERE id > 5');
 my $passes = $node->safe_psql('postgres', 'SELECT passes FROM securefile_monitor');
-my $more = 0;
-for (my $i = 0; $i < 100 && $more < 3; $i++)
-{
-	select(undef, undef, undef, 0.1);
-	$more = $node->safe_psql('postgres', "SELECT passes - $passes FROM securefile_monitor");
-}
-cmp_ok($more, '>=', 3, 'a locked segment does not hold up the monitor');
+ok(wait_for_sql($node, "SELECT passes >= $passes + 3 FROM securefile_monitor"), 'a locked segment does not hold up the monitor');
 is( $node->safe_psql('postgres',
 		"SELECT count(*) FROM pg_locks l JOIN pg_stat_activity s USING (pid)"
 		  . " WHERE NOT granted AND backend_type LIKE 'securefile%'"),
@@ -37,14 +31,12 @@ rows_right($node, 'a', 10, 'after the lock');
 SKIP:
 {
 	my ($rc) = $node->psql('postgres', 'SELECT securefile_fault_reset()');
-	skip 'built without fault points', 3 if $rc != 0;
+	skip 'built without fault points', 4 if $rc != 0;
+	# it is to stand at this one
+	ok(wait_for_sql($node, "SELECT pending_bytes = 0 FROM securefile_usage('b', 'doc')"), 'it has done the other one');
 	arm($node, 'resolve_before', 'wait', times => 1);
 	$node->safe_psql('postgres', 'DELETE FROM a WHERE id > 5');
-	for (my $i = 0; $i < 300 && !fired($node, 'resolve_before'); $i++)
-	{
-		select(undef, undef, undef, 0.05);
-	}
-	ok(fired($node, 'resolve_before'), 'the monitor is at work on a segment');
+	ok(wait_for_sql($node, "SELECT securefile_fault_fired('resolve_before') > 0"), 'the monitor is at work on a segment');
 	fails_with($node, "SET lock_timeout = '300ms'; DROP TABLE a", '55P03', 'lock timeout', 'DROP TABLE waits for it');
 	disarm($node);
 	is($node->safe_psql('postgres', 'DROP TABLE a; SELECT 1'), 1, 'and goes on when it is through');

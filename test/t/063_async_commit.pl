@@ -53,7 +53,7 @@ foreach my $options ('', 'filesystem_like_logging')
 		$node->safe_psql('postgres', "INSERT INTO shadow SELECT id, seed, len FROM $t; CHECKPOINT");
 
 		# nobody else may write WAL: what is written survives a killed process
-		kill 'STOP', $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+		stop_walwriter($node);
 		my $sql = "SET synchronous_commit = off;\n";
 		foreach my $i (0 .. $steps - 1)
 		{

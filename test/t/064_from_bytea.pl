@@ -8,7 +8,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SecurefileTest;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $node = new_cluster('from_bytea',
 	conf => [ 'wal_level = logical', 'max_replication_slots = 4', 'allow_in_place_tablespaces = on',
@@ -41,6 +40,7 @@ sub all_stored
 make_rows('t');
 sql('CREATE TABLE same AS TABLE t', 'ALTER TABLE t ALTER doc TYPE securefile');
 all_stored('t', 'from bytea');
+sessions_are_gone($node, 'postgres');
 my ($dead, $heap, $toast) = split /\|/, sql(
 	"SELECT n_dead_tup, pg_relation_size('t') < 65536, pg_relation_size(reltoastrelid) FROM pg_class c, pg_stat_user_tables s WHERE c.oid = 't'::regclass AND s.relid = c.oid");
 is("$dead|$heap|$toast", '0|t|0', 'no dead rows, nothing in TOAST');
@@ -306,11 +306,7 @@ crash($node);
 eval { $session->quit };
 $node->start;
 as_bytea('b', 'crash before the commit');
-for (1 .. 200)
-{
-	last if data_files($node) == $files;
-	usleep(50_000);
-}
+wait_until(sub { data_files($node) == $files });
 is(scalar(data_files($node)), $files, "no data file left behind");
 
 sql('BEGIN', $alter, q{PREPARE TRANSACTION 'x'});

@@ -9,7 +9,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $primary = new_cluster('primary',
 	init => { allows_streaming => 1 },
@@ -21,11 +20,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->start;
 
-sub caught_up
-{
-	$primary->wait_for_catchup($standby->name, 'replay', $primary->lsn('insert'));
-	return;
-}
+sub caught_up { return catch_up($primary, $standby); }
 
 # Names below pg_securefile and sizes are those of the primary, as soon as its
 # monitor, which may be growing a segment, and the replay of that are through.
@@ -34,15 +29,13 @@ sub same_files
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @lists;
-	for (my $i = 0; $i < 200; $i++)
-	{
+	wait_until(sub {
 		@lists = map {
 			my $dir = $_->data_dir;
-			join "\n", map { my $size = -s $_; s/^\Q$dir\E//; "$_ $size" } data_files($_)
+			join "\n", map { my $size = -s $_ // 0; s/^\Q$dir\E//; "$_ $size" } data_files($_)
 		} ($primary, $standby);
-		last if $lists[1] eq $lists[0];
-		usleep(50_000);
-	}
+		$lists[1] eq $lists[0];
+	});
 	return is($lists[1], $lists[0], "$name: same data files");
 }
 

@@ -34,7 +34,7 @@ foreach my $t ('f', 'l')
 	fill($primary, $t, 11, 15, $len);
 }
 fill($primary, 'f', 21, 21, 14_000_000);
-$primary->wait_for_catchup($_->name, 'replay', $primary->lsn('insert')) for ($standby, $second, $early);
+catch_up($primary, $_) for ($standby, $second, $early);
 
 # Values that are not there: the error, and what securefile_check lists.
 sub left_behind

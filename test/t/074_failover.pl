@@ -109,10 +109,7 @@ decided('decided, crashed');
 
 # files of the table whose creation was rolled back are swept
 $standby->safe_psql('postgres', 'DROP TABLE t, made');
-for (my $i = 0; $i < 300 && data_files($standby) > 0; $i++)
-{
-	select(undef, undef, undef, 0.1);
-}
+wait_until(sub { data_files($standby) == 0 });
 is(scalar(data_files($standby)), 0, 'no files are left');
 $standby->stop;
 

@@ -59,7 +59,7 @@ $primary->safe_psql('contrib_regress', q{
 # nobody grows or cuts a segment between the looks at it
 $primary->safe_psql('postgres', 'ALTER SYSTEM SET securefile.monitor = off');
 $primary->reload;
-$primary->poll_query_until('contrib_regress', "SELECT state = 'off' FROM securefile_monitor");
+monitor_rests($primary, 'contrib_regress') or die 'the monitor does not go';
 catch_up($primary, $standby);
 is($standby->safe_psql('postgres', 'SELECT pg_is_in_recovery()'), 't', 'the standby lives and has it all');
 unlike(slurp_file($standby->logfile), qr/inconsistent page|FATAL|PANIC/, 'no complaint');

@@ -86,6 +86,7 @@ lagging('TRUNCATE, prepared', [ $put->('t', 30000, 726, 727), "BEGIN; TRUNCATE t
 # a copy whose transaction was rolled back is there until the monitor comes, and does not count
 $pub->append_conf('postgresql.conf', 'securefile.monitor = off');
 $pub->reload;
+monitor_rests($pub) or die 'the monitor does not go';
 lagging('TRUNCATE, prepared and rolled back', [ $put->('t', 30000, 751, 752), "BEGIN; TRUNCATE t; PREPARE TRANSACTION 'p'", "ROLLBACK PREPARED 'p'",
 	$put->('t', 14000000, 753, 754), $put->('t', 30000, 755, 755) ], t => 7);
 is(kept_copies($pub->safe_psql('postgres', q{SELECT relfilenode FROM pg_class WHERE relname = 'pg_securefile_' || 't'::regclass::oid || '_4'})), 1,
@@ -111,7 +112,7 @@ $sub->safe_psql('postgres', 'TRUNCATE t; ALTER SUBSCRIPTION s REFRESH PUBLICATIO
 $sub->wait_for_subscription_sync($pub, 's');
 $pub->append_conf('postgresql.conf', "synchronous_standby_names = 's'");
 $pub->reload;
-my ($rc, $out, $err) = $pub->psql('postgres', "SET statement_timeout = '30s'; " . join('; ', map { $put->('t', 300000, $_ * 10, $_ * 10 + 5) . '; TRUNCATE t' } 1 .. 10) . '; ' . $put->('t', 30000, 900, 903));
+my ($rc, $out, $err) = $pub->psql('postgres', "SET statement_timeout = '" . patience() . "s'; " . join('; ', map { $put->('t', 300000, $_ * 10, $_ * 10 + 5) . '; TRUNCATE t' } 1 .. 10) . '; ' . $put->('t', 30000, 900, 903));
 is("$rc$err", '0', 'TRUNCATE with a synchronous subscriber');
 $pub->wait_for_catchup('s');
 rows_right($sub, 't', 4, 'TRUNCATE with a synchronous subscriber');
@@ -136,7 +137,7 @@ foreach my $end ('COMMIT', 'ROLLBACK', 'ROLLBACK TO a; COMMIT')
 	$pub->safe_psql('postgres', 'DELETE FROM t WHERE id > 2000');
 	$pub->wait_for_catchup('s');
 }
-cmp_ok($pub->safe_psql('postgres', 'SELECT sum(stream_count) FROM pg_stat_replication_slots'), '>', 0, 'there was streaming');
+ok(wait_for_sql($pub, 'SELECT sum(stream_count) > 0 FROM pg_stat_replication_slots'), 'there was streaming');
 unlike(slurp_file($pub->logfile, $offset), qr/damaged|ERROR/, 'and no error');
 
 # and goes when no slot needs it any more
@@ -146,8 +147,9 @@ ok($pub->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_ls_dir(
 		  . " LATERAL pg_ls_dir('pg_securefile/' || a, true, false) e (b), LATERAL pg_ls_dir('pg_securefile/' || a || '/' || b, true, false) g (c),"
 		  . " LATERAL pg_ls_dir('pg_securefile/' || a || '/' || b || '/' || c, true, false) h (f) WHERE a ~ '^[0-9]+\$' AND f = 'kept')"),
 	'the monitor removes kept storage with the last slot');
-is(scalar(data_files($pub)), $pub->safe_psql('postgres', 'SELECT count(*) FROM securefile_columns WHERE file_bytes > 0'),
-	'all that is left is of live tables');
+my $live = q{SELECT count(*) FROM securefile_columns WHERE file_bytes > 0};
+wait_until(sub { data_files($pub) == $pub->safe_psql('postgres', $live) });
+is(scalar(data_files($pub)), $pub->safe_psql('postgres', $live), 'all that is left is of live tables');
 
 # storage stays for a slot whose horizon is the very transaction that dropped it
 $pub->safe_psql('postgres', q{
@@ -168,7 +170,7 @@ is($pub->safe_psql('postgres', q{
 	SELECT count(*) FROM pg_logical_slot_peek_binary_changes('last', NULL, NULL, 'proto_version', '1', 'publication_names', 'last')
 	WHERE position(convert_to(encode(blob(1, 30000), 'hex'), 'UTF8') IN data) > 0}), 1, 'and it still sends what was there');
 $pub->safe_psql('postgres', q{SELECT pg_drop_replication_slot('last'); SELECT securefile_maintain('t', 'doc')});
-is(kept_copies(), 0, 'then it goes');
+ok(wait_until(sub { kept_copies() == 0 }), 'then it goes');
 
 # values that a publication could not send are refused, and only those
 $pub->safe_psql('postgres', q{

@@ -78,7 +78,7 @@ all_sound('refused');
 foreach my $t ('l', 'f', 'parts', 'd')
 {
 	$node->safe_psql('postgres', qq{
-		SET lock_timeout = '5s';
+		SET lock_timeout = '@{[ patience() ]}s';
 		ALTER TABLE $t ADD COLUMN more int, ADD COLUMN again securefile;
 		ALTER TABLE $t ALTER COLUMN more TYPE bigint;
 		ALTER TABLE $t DROP COLUMN more, DROP COLUMN again;

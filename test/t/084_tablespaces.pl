@@ -10,7 +10,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $top = PostgreSQL::Test::Utils::tempdir();
 my $primary = new_cluster('primary',
@@ -59,10 +58,7 @@ sub files_are
 {
 	my ($want, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	for (my $i = 0; $i < 600 && files($primary) ne $want; $i++)
-	{
-		usleep(50_000);
-	}
+	wait_until(sub { files($primary) eq $want });
 	return is(files($primary), $want, "$name: files");
 }
 
@@ -85,10 +81,7 @@ sub same_files
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	for (my $i = 0; $i < 600 && files($standby) ne files($primary); $i++)
-	{
-		usleep(50_000);
-	}
+	wait_until(sub { files($standby) eq files($primary) });
 	return is(files($standby), files($primary), "$name: same files on the standby");
 }
 

@@ -62,7 +62,7 @@ sub trial
 
 	new_table($params{options});
 	my $ok = IPC::Run::run([ @{ $params{under} || [] }, "$top/test/client/trial", $conninfo, $trial ],
-		'>', \$out, '2>', \$err, IPC::Run::timeout(300));
+		'>', \$out, '2>', \$err, IPC::Run::timeout(5 * patience()));
 	ok($ok, "$name: ends well");
 	is($err, '', "$name: nothing is printed");
 	foreach my $line (split /\n/, $out)
@@ -113,7 +113,7 @@ sub example
 	my ($input, $program, @args) = @_;
 	my ($out, $err) = ('', '');
 	my $ok = IPC::Run::run([ "$top/client/examples/$program", $conninfo, @args ],
-		'<', \$input, '>', \$out, '2>', \$err, IPC::Run::timeout(60));
+		'<', \$input, '>', \$out, '2>', \$err, IPC::Run::timeout(patience()));
 	ok($ok, "example $program: $err");
 	return $out;
 }
@@ -144,7 +144,7 @@ $node->safe_psql('postgres',
 	# Ctrl-C while nothing comes any more
 	my ($out, $err) = ('', '');
 	my $run = IPC::Run::start([ "$top/client/examples/upload", $conninfo, 'never' ],
-		'<pipe', \*TO_UPLOAD, '>', \$out, '2>', \$err, IPC::Run::timeout(60));
+		'<pipe', \*TO_UPLOAD, '>', \$out, '2>', \$err, IPC::Run::timeout(patience()));
 	until ($err =~ /[1-9] MB/)
 	{
 		syswrite(TO_UPLOAD, $content, 300_000);

@@ -135,7 +135,7 @@ foreach my $kind (sort keys %connections)
 
 	# terminated
 	my ($out) = stuck_client($connection, "terminated_$name");
-	is($node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity'
+	is($node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid, 1000 * ' . patience() . ') FROM pg_stat_activity'
 				. " WHERE application_name = 'terminated_$name'"), 't', "$name: terminated while it waits");
 	ended("terminated_$name");
 	{ local $/; readline($out); }

@@ -217,7 +217,8 @@ subtest 'a terabyte' => sub {
 		is($node->safe_psql('postgres', "SELECT length(doc) = $tb / 2 + 500000 AND substring(doc, $tb / 2 + 1) = substring(island(2) FOR 500000) FROM $table WHERE id = 2"), 't', "$table: cut in half");
 		$node->safe_psql('postgres', "DELETE FROM $table");
 		sound($node, $table, "$table: deleted");
-		cmp_ok(time() - $began, '<', 60, "$table: all within a minute");
+		# to go through all the zeros once takes minutes
+		cmp_ok(time() - $began, '<', 600, "$table: without a look at each byte");
 	}
 };
 
@@ -243,7 +244,7 @@ subtest 'the end of all offsets' => sub {
 		fails_with($node, "SET statement_timeout = '300ms'; SELECT securefile_hash(doc) FROM $table", '57014', '', "$table: a hash can be cancelled");
 		fails_with($node, "SET statement_timeout = '300ms'; SELECT count(*) FROM (SELECT securefile_chunks(doc) FROM $table OFFSET 0) s", '57014', '', "$table: a stream can be cancelled");
 		$node->safe_psql('postgres', "UPDATE $table SET doc = overlay(doc placing 'THE END' from $last - 6); INSERT INTO $table SELECT 2, doc FROM $table");
-		is($node->safe_psql('postgres', "SET statement_timeout = '60s'; SELECT count(*) FROM securefile_check('$table', 'doc')"), 0, "$table: sound");
+		is($node->safe_psql('postgres', "SET statement_timeout = '@{[ patience() ]}s'; SELECT count(*) FROM securefile_check('$table', 'doc')"), 0, "$table: sound");
 		is($node->safe_psql('postgres', "SELECT id, convert_from(substring(doc, $last - 6), 'UTF8') FROM $table ORDER BY id"), "1|THE END\n2|THE END", "$table: changed and copied");
 		cmp_ok(settle($node, $table, 'doc')->{live_bytes}, '<=', 4 * UNIT, "$table: stored in four units");
 		$node->safe_psql('postgres', "UPDATE $table SET doc = securefile_truncate(doc, $last - 3) WHERE id = 1; UPDATE $table SET doc = securefile_truncate(securefile_truncate(doc, 3), $last) WHERE id = 2");

@@ -72,7 +72,7 @@ my ($node, @tables);
 sub run_script
 {
 	my ($what, $sql_of) = @_;
-	my $script = "SET statement_timeout = '60s';\n\\set VERBOSITY verbose\n\\pset format unaligned\n\\pset tuples_only on\n" . join('', map { $sql_of->($_) } @tables);
+	my $script = "SET statement_timeout = '@{[ patience() ]}s';\n\\set VERBOSITY verbose\n\\pset format unaligned\n\\pset tuples_only on\n" . join('', map { $sql_of->($_) } @tables);
 	my ($out, $err) = ('', '');
 	my $since = -s $node->logfile;
 	my %lines;

@@ -14,7 +14,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
-use Time::HiRes qw(usleep time);
 
 my $rounds = $ENV{SECUREFILE_FS_ROUNDS} || 0;
 my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
@@ -205,11 +204,7 @@ sub monitor_goes_on
 	my ($kind, $t, $from) = @_;
 	my $name = "$kind->{name}: monitor";
 	my $log = '';
-	for (my $i = 0; $i < 600 && $log !~ /securefile monitor worker ERROR:  could not extend/; $i++)
-	{
-		usleep(50_000);
-		$log = slurp_file($node->logfile, $from);
-	}
+	wait_until(sub { ($log = slurp_file($node->logfile, $from)) =~ /securefile monitor worker ERROR:  could not extend/ });
 	like($log, qr/securefile monitor worker ERROR:  could not extend segment data file .*No space left/,
 		"$name: cannot grow $t ahead");
 	sql("DELETE FROM $t WHERE id = 2");

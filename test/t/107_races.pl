@@ -10,7 +10,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $node = new_cluster('races',
 	init => { allows_streaming => 1 },
@@ -473,12 +472,10 @@ foreach my $command ('DROP TABLE', 'TRUNCATE')
 	# the monitor come first
 	$is_durable->('space was freed', sub {
 		sql("DELETE FROM $freed WHERE id = 1");
-		for (my $i = 0; $i < 100; $i++)
-		{
+		wait_until(sub {
 			sql("VACUUM $segment");
-			last if sql($pending) eq 'f';
-			usleep(100_000);
-		}
+			sql($pending) eq 'f';
+		}) or die 'the space is not freed';
 	});
 	my $size = file_bytes($long);
 	$is_durable->('a tail was cut', sub { sql(maintain($long)) });

@@ -32,6 +32,8 @@ SKIP:
 {
 	skip 'the tables of a failed run are kept', 1 unless $ok;
 	settle($node, 'last', 'doc');
+	# the monitor may be removing them
+	wait_until(sub { files() eq $files });
 	is(files(), $files, 'no data files are left');
 }
 $node->stop;

@@ -148,7 +148,7 @@ ok(exists $calls{$_}, "called: $_") foreach @others;
 sub all_called
 {
 	my ($name) = @_;
-	$node->poll_query_until('own', 'SELECT count(*) > 0 FROM pg_stat_user_functions');
+	sessions_are_gone($node, 'own');
 	return is(sql($not_called), '', "$name: every function was called");
 }
 

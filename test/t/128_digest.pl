@@ -157,7 +157,7 @@ foreach my $case ([ 12, $endless ], [ 31, 'doc' ])
 	is( $node->safe_psql('postgres', "SELECT string_agg(DISTINCT mode, ' ') FROM pg_locks WHERE pid = $pid AND locktype = 'relation'"),
 		'AccessShareLock', "$value: only the locks of a read");
 	is( $node->safe_psql('postgres',
-			"SET statement_timeout = '60s'; UPDATE d SET doc = doc || 'x'::bytea WHERE id = $id;"
+			"SET statement_timeout = '@{[ patience() ]}s'; UPDATE d SET doc = doc || 'x'::bytea WHERE id = $id;"
 			  . " SELECT entries_seen >= 0 FROM securefile_maintain('d', 'doc'); VACUUM d"),
 		't', "$value: others change the row meanwhile");
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
