@@ -1,5 +1,5 @@
-# Traps 6 and 7, rule 1: objects share regions and blocks; what one of them loses
-# never touches its neighbours, and what is in flight never lands on new data.
+# Traps 6 and 7, rule 1: objects share regions and blocks.  Freeing one object never
+# touches its neighbours, and a write in flight never lands on new data.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# Traps 8, 20, 22 and 23, rules 1, 2, 3 and 5: crashes after a commit record, amid an
-# abort, a PREPARE, a truncation, a CREATE and a DROP, and what must be so then.  A
-# crash at every point there is: 104_crash_points.
+# Traps 8, 20, 22 and 23, rules 1, 2, 3 and 5: crashes after a commit record, and during
+# an abort, a PREPARE, a truncation, a CREATE and a DROP, with the state that each must
+# leave.  104_crash_points has a crash at every point.
 # Takes long.
 
 use strict;

@@ -1,6 +1,6 @@
-# Small columns are cheap: files come with the first value, are as long as what is in
-# them needs, and go when nothing is; making, emptying and dropping many columns does
-# not flush the disk for each.
+# Small columns are cheap.  A segment gets its files with the first value; they are no
+# longer than the values need, and are removed with the last value.  Creating, emptying or
+# dropping many columns does not flush the disk once for each column.
 
 use strict;
 use warnings;

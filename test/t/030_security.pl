@@ -1,5 +1,5 @@
-# Promise 7: who can read a value is who can read its row, who can free it is who
-# can delete its row, no locator comes in or goes out, and search_path is no lever.
+# Promise 7: a role reads a value if it may read the row, and frees it if it may delete
+# the row.  No locator gets into the server or out of it, and search_path gives no access.
 
 use strict;
 use warnings;

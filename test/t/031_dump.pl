@@ -1,5 +1,5 @@
-# Promise 1: dump and restore in every format, in steps, onto what is there, by who
-# may and with what the dump must and must not say.
+# Promise 1: dump and restore in every format, in several steps, into a database that has
+# the tables already, and by different roles; and the contents of the dump.
 
 use strict;
 use warnings;

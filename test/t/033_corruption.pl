@@ -1,5 +1,5 @@
-# Promise 4: no byte is ever returned unchecked; what is damaged is reported, by
-# the read and by securefile_check, and nothing else suffers.
+# Promise 4: no byte is ever returned unchecked.  Damage is reported, by the read and by
+# securefile_check, and other values can still be read.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# What sessions keep of their memory between transactions: nothing where no large
-# value of the type is moved, less than a limit in all, nothing after some time; and
-# it spares a busy session the cost of fresh memory.
+# The memory that sessions keep between transactions: none where the session moves no
+# large value of the type, less than a limit in all sessions together, none after some
+# time.  A busy session is spared the cost of fresh memory.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# Promise 4, trap 5: what tells one thing from another that took its place: the
-# incarnation of the segment, the number of the object, the stamp of an inode page,
-# and the seed of the checksums when all of these agree.
+# Promise 4, trap 5: an object is told from another one that took its place, by the
+# incarnation of the segment, the number of the object, the stamp of an inode page, and by
+# the seed of the checksums when all of these agree.
 
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# Trap 11: what a failure on the disk leaves behind it.
+# Trap 11: the state after an I/O error.
 
 use strict;
 use warnings;

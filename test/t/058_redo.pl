@@ -1,7 +1,7 @@
-# Promises 2 and 6, rule 5, trap 23: what redo writes and what it leaves alone.
-# Data files of a logging column are put back to what they were at the last
-# checkpoint, as a base backup may have them: WAL must bring back the rest.  Those
-# of the other mode stay as they are, and redo must not touch a byte of them.
+# Promises 2 and 6, rule 5, trap 23: the bytes that redo writes, and those that it must not
+# touch.  The test puts the data files of a logging column back to the last checkpoint, as
+# a base backup may have them; WAL must bring back the rest.  It leaves those of the other
+# mode alone, and redo must not change a byte of them.
 
 use strict;
 use warnings;

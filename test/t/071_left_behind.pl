@@ -1,6 +1,6 @@
-# filesystem_like_logging columns away from home: what is not in WAL is said to
-# have stayed behind, never read wrong, and never taken for damage; and damage
-# is not taken for it.
+# filesystem_like_logging columns on another server: data that is not in WAL gives an error
+# that says so.  It is never read wrong, never reported as damage, and damage is never
+# reported as missing data.
 
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# What was acknowledged is there: prepared transactions over a failover,
+# Acknowledged transactions survive: prepared transactions over a failover,
 # synchronous_commit in all its settings, and wal_level = minimal.
 
 use strict;

@@ -1,5 +1,5 @@
-# Trap 19: DROP TABLE and TRUNCATE while the monitor works on the segment, with a
-# standby replaying: nobody spins here, nobody dies there.
+# Trap 19: DROP TABLE and TRUNCATE while the monitor works on the segment, with a standby
+# replaying: no process spins on the primary, none dies on the standby.
 
 use strict;
 use warnings;

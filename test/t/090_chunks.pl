@@ -1,5 +1,5 @@
-# Streams: what securefile_chunks() reads and when, and that it is right whatever
-# happens between two pieces.
+# Streams: which bytes securefile_chunks() reads, and when; and that the pieces are right
+# whatever happens between two of them.
 
 use strict;
 use warnings;

@@ -1,8 +1,8 @@
-# Whoever is at the other end of a socket of the server stops (SIGSTOP), goes away or sends
-# nonsense, in the middle of a large value: what ends such a session with bytea ends it
-# with securefile, too.  Consumers of logical replication that take binary values, and
-# ordinary clients, also of the fastpath protocol and of SQL over a replication connection;
-# a client that does not take a warning; the command, when the server stops.
+# The peer of a session stops (SIGSTOP), goes away or sends nonsense in the middle of a large
+# value: the same events end the session as with bytea.  Peers are consumers of logical
+# replication that take binary values, ordinary clients, also of the fastpath protocol and
+# of SQL over a replication connection, a client that does not read a warning, and the
+# command, when the server stops.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# securefile_salvage(): of a damaged value all that is sound comes back, byte for byte, and
-# nothing else; each part that does not come says why; and the row can be mended with it.
+# securefile_salvage(): it returns every sound part of a damaged value, byte for byte, and
+# the reason for each part that it cannot return; a row can be mended with the result.
 
 use strict;
 use warnings;

@@ -1,8 +1,8 @@
-# Nobody's functions are run with the rights of whoever runs a command.  A role
-# puts functions of its own into every place that a table, a type or a schema has
-# for them; a superuser then runs DDL, maintenance and the functions of the
-# extension.  The same commands in a database without the extension say how often
-# PostgreSQL itself calls such a function as the superuser: no call may be added.
+# A function of one role is never run with the rights of another one.  A role puts functions
+# of its own into every place that a table, a type or a schema has for them; a superuser
+# then runs DDL, maintenance and the functions of the extension.  The same commands in a
+# database without the extension say how often PostgreSQL itself calls such a function as
+# the superuser: the extension may not add a call.
 
 use strict;
 use warnings;

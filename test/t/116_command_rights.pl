@@ -1,8 +1,8 @@
-# The command securefile and libpgsecurefile run nobody's functions with the rights of
-# who calls them.  A role that may create objects in public, where the extension is too,
-# makes functions, operators, types and a collation that fit the arguments of every
-# statement better than PostgreSQL's own; a superuser then runs every verb.  Each
-# function writes a line to the server's log when it runs as a superuser.
+# The command securefile and libpgsecurefile never run functions of another role with the
+# rights of the caller.  A role that may create objects in public, where the extension is
+# too, makes functions, operators, types and a collation that fit the arguments of every
+# statement better than PostgreSQL's own; a superuser then runs every verb.  Each function
+# writes a line to the server's log when it runs as a superuser.
 
 use strict;
 use warnings;

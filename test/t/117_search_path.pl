@@ -1,8 +1,8 @@
-# Whatever the search_path: the extension lies in a schema of its own, and all of it
-# is called with that schema in the search_path and with an empty one.  What there is
-# to call the catalogs say.  The server's own count tells whether a function was called,
-# and so whether an operator was the extension's, and not one of bytea or text that fits
-# through a cast.
+# The extension works with any search_path: it lies in a schema of its own, and every object
+# of it is used with that schema in the search_path and with an empty one.  The catalogs
+# have the list of objects.  The server's own statistics tell whether a function was called,
+# and so whether an operator was the extension's, or one of bytea or text that fits through
+# a cast.
 
 use strict;
 use warnings;

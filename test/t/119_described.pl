@@ -1,5 +1,5 @@
-# What clients are told of types: that a securefile is a bytea, in every description of a
-# row and of parameters, and nothing else of any other type.
+# The types that clients are told of: every description of a row or of parameters calls a
+# securefile a bytea, and leaves all other types as they are.
 
 use strict;
 use warnings;

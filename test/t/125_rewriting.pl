@@ -1,5 +1,6 @@
-# Nobody writes to the old rows of a table while a command of the session copies them,
-# or stores a value in one that is being truncated; everybody may before and after.
+# While a command of the session copies the rows of a table, writing to the old rows is
+# refused; while a table is truncated, storing a value in it is.  Before and after the
+# command both are allowed.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# Rows whose form is not that of their columns: while a command changes the type of a
-# column nobody reads them, and nothing that a value says of itself leads out of it.  A
-# database where the extension is not whole.
+# While a command changes the type of a column, rows do not have the form of their columns,
+# and reading them is refused.  A forged edited value cannot lead to bytes outside of it.
+# And a database where members of the extension are missing.
 
 use strict;
 use warnings;

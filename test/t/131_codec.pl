@@ -1,6 +1,6 @@
-# The way of a codec through writing and reading, with the trial codec that builds with
-# fault points have: whatever is stored with it or without, in maps of both kinds, in
-# versions that mix both, comes out again, in pieces and after a crash.
+# Writing and reading with a codec, the trial codec of builds with fault points: values that
+# are stored with it and without, in unit maps of both kinds, in versions that mix both, are
+# read back right, also in pieces and after a crash.
 
 use strict;
 use warnings;
