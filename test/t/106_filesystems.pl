@@ -193,8 +193,7 @@ sub set_monitor
 	my ($on) = @_;
 	sql("ALTER SYSTEM SET securefile.monitor = $on");
 	$node->reload;
-	ok(wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'securefile monitor worker'"), 'no monitor worker')
-	  if $on eq 'off';
+	ok(monitor_rests($node), 'no monitor worker') if $on eq 'off';
 	return;
 }
 
