@@ -18,47 +18,13 @@
 #include "base/base.h"
 
 #include "access/xact.h"
-#include "miscadmin.h"
-#include "storage/ipc.h"
 #include "write/write_internal.h"
-
-static bool pre_commit_done;
-static bool entries_logged;		/* or begun to be: work for the monitor */
-static bool exit_registered;
-
-static void
-at_exit(int code, Datum arg)
-{
-	sf_io_reap_all();
-	sf_space_disown_parked();
-}
-
-void
-sfi_write_require_open(void)
-{
-	if (pre_commit_done)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("securefile values cannot be changed while the transaction is being committed")));
-	if (!exit_registered)
-	{
-		/* runs after the abort of an open transaction */
-		on_shmem_exit(at_exit, (Datum) 0);
-		exit_registered = true;
-	}
-}
-
-void
-sfi_write_note_entries(void)
-{
-	entries_logged = true;
-}
 
 void
 sf_write_pre_commit(void)
 {
-	SF_ASSERT(!pre_commit_done && GetCurrentTransactionNestLevel() == 1);
-	pre_commit_done = true;
+	SF_ASSERT(GetCurrentTransactionNestLevel() == 1);
+	sfi_work_close();
 	if (!sfi_owner_has_work())
 		return;
 	SF_FAULT(commit_before_flush);
@@ -73,12 +39,11 @@ sf_write_pre_commit(void)
 bool
 sf_write_at_end(bool commit)
 {
-	bool		logged = entries_logged;
+	bool		logged = sfi_work_has_entries();
 
 	sfi_arena_end(commit, logged);
 	sfi_gather_reset();
 	sfi_owner_reset();
 	sfi_work_reset();
-	pre_commit_done = entries_logged = false;
 	return logged;
 }

@@ -74,8 +74,8 @@ static int	current;
 static bool damaged;
 
 static DirtyFile *dirty;		/* in the transaction's memory */
-static int	ndirty;
-static int	dirty_size;
+static int64 ndirty;
+static int64 dirty_size;
 
 #define ExtentEnd(p)			((p)->start + (p)->nsectors)
 #define BLOCK_ROUND_UP(n)	(((n) + SF_BLOCK_SIZE - 1) / SF_BLOCK_SIZE * SF_BLOCK_SIZE)
@@ -116,16 +116,10 @@ note_dirty(Extent *extent)
 {
 	uint64		file_no = extent->start / SF_FILE_SECTORS;
 
-	for (int i = 0; i < ndirty; i++)
+	for (int64 i = 0; i < ndirty; i++)
 		if (dirty[i].file_no == file_no && dirty[i].seg == extent->seg)
 			return;
-	if (ndirty == dirty_size)
-	{
-		dirty_size = Max(16, dirty_size * 2);
-		dirty = dirty == NULL
-			? MemoryContextAlloc(sfi_write_context(), dirty_size * sizeof(DirtyFile))
-			: repalloc(dirty, dirty_size * sizeof(DirtyFile));
-	}
+	dirty = sfi_write_make_room(dirty, ndirty, &dirty_size, sizeof(DirtyFile));
 	dirty[ndirty++] = (DirtyFile) {extent->seg, file_no};
 }
 
@@ -517,7 +511,7 @@ sync_dirty_files(void)
 {
 	if (SF_FAULT_SKIPS(commit_before_sync))
 		ndirty = 0;
-	for (int i = 0; i < ndirty; i++)
+	for (int64 i = 0; i < ndirty; i++)
 		if (sf_space_is_usable(dirty[i].seg) ||
 			(sf_space_keeps_dropped() && !sf_space_is_removed(dirty[i].seg->storage)))
 			sf_io_sync(dirty[i].seg->storage, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);

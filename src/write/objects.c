@@ -53,7 +53,7 @@ cmp_pages(const void *a, const void *b)
  * stored in the copy come again, and not from us only.
  */
 static bool
-is_void(const SfObject *object)
+object_is_void(const SfObject *object)
 {
 	return object->state == SF_OBJECT_DEAD && sf_space_is_removed(object->seg->storage);
 }
@@ -69,7 +69,7 @@ sfi_objects_find(const SfLocator *loc)
 	SfObjectKey key = {loc->incarnation, loc->object_id, loc->generation};
 	SfObject   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
 
-	if (object == NULL || is_void(object) || object->tag != sf_format_locator_tag(loc))
+	if (object == NULL || object_is_void(object) || object->tag != sf_format_locator_tag(loc))
 		return NULL;
 	return object;
 }
@@ -175,7 +175,7 @@ enter_object(SfLocator *loc, bool derived)
 		bool		found;
 		SfObject   *object = hash_search(objects, &key, HASH_ENTER, &found);
 
-		if (!found || is_void(object))
+		if (!found || object_is_void(object))
 			return object;
 		if (!derived)
 			elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
@@ -220,15 +220,15 @@ void
 sfi_objects_pages(const uint32 *pages, int npages, void *arg)
 {
 	SfObjectLists *lists = lists_of(arg);
-	Size		size = (lists->npages + npages) * sizeof(uint32);
 
 	SF_ASSERT(npages > 0 && ((SfObject *) arg)->state == SF_OBJECT_DEAD);
 	sfi_write_note_entries();
-	lists->pages = lists->pages == NULL
-		? MemoryContextAlloc(sfi_write_context(), size)
-		: repalloc_huge(lists->pages, size);
-	memcpy(lists->pages + lists->npages, pages, npages * sizeof(uint32));
-	lists->npages += npages;
+	for (int i = 0; i < npages; i++)
+	{
+		lists->pages = sfi_write_make_room(lists->pages, lists->npages, &lists->pages_size,
+										   sizeof(uint32));
+		lists->pages[lists->npages++] = pages[i];
+	}
 }
 
 /* Of the pages that were made, those that are not owned any more are orphan_pages. */

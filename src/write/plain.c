@@ -103,7 +103,7 @@ sfi_plain_set(const SfLocator *loc, SfObjectState state)
 }
 
 static bool
-is_void(const Group *group)
+group_is_void(const Group *group)
 {
 	static const uint8 none[GROUP_SIZE];
 
@@ -122,7 +122,7 @@ make_groups(void)
 
 /*
  * The ids of a group are all of one storage, but for those of a move that was
- * rolled back (owner.c, is_void()): they come again.
+ * rolled back (objects.c, object_is_void()): they come again.
  */
 bool
 sfi_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state)
@@ -141,7 +141,7 @@ sfi_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state)
 		group->level = 1;
 		memset(group->states, SF_OBJECT_DEAD, sizeof(group->states));
 	}
-	else if (group->seg != seg && !is_void(group))
+	else if (group->seg != seg && !group_is_void(group))
 		return false;
 	group->seg = seg;
 	sfi_plain_set(loc, state);
@@ -159,7 +159,7 @@ sfi_plain_has(SfStorage storage)
 		return false;
 	hash_seq_init(&status, groups);
 	while ((group = hash_seq_search(&status)) != NULL)
-		found |= SfStorageEquals(group->seg->storage, storage) && !is_void(group);
+		found |= SfStorageEquals(group->seg->storage, storage) && !group_is_void(group);
 	return found;
 }
 

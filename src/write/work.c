@@ -8,12 +8,58 @@
  */
 #include "base/base.h"
 
+#include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
 
 static MemoryContext context;
 static SfSegment **segments;	/* this transaction's copies */
-static int	nsegments;
+static int64 nsegments;
+static int64 segments_size;
+static bool closed;				/* pre-commit has begun: nothing may be added */
+static bool has_entries;		/* in WAL, or about to be */
+static bool exit_registered;
+
+static void
+at_exit(int code, Datum arg)
+{
+	sf_io_reap_all();
+	sf_space_disown_parked();
+}
+
+void
+sfi_write_require_open(void)
+{
+	if (closed)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("securefile values cannot be changed while the transaction is being committed")));
+	if (!exit_registered)
+	{
+		/* runs after the abort of an open transaction */
+		on_shmem_exit(at_exit, (Datum) 0);
+		exit_registered = true;
+	}
+}
+
+void
+sfi_work_close(void)
+{
+	SF_ASSERT(!closed);
+	closed = true;
+}
+
+void
+sfi_write_note_entries(void)
+{
+	has_entries = true;
+}
+
+bool
+sfi_work_has_entries(void)
+{
+	return has_entries;
+}
 
 MemoryContext
 sfi_write_context(void)
@@ -42,14 +88,11 @@ sfi_write_segment(SfSegment *seg)
 	SfSegment  *copy;
 
 	SF_ASSERT(seg->incarnation != 0 && !seg->retained);
-	for (int i = 0; i < nsegments; i++)
+	for (int64 i = 0; i < nsegments; i++)
 		if (segments[i] == seg ||
 			(segments[i]->relid == seg->relid && SfStorageEquals(segments[i]->storage, seg->storage)))
 			return segments[i];
-	if (nsegments % 64 == 0)
-		segments = nsegments == 0
-			? MemoryContextAlloc(sfi_write_context(), 64 * sizeof(SfSegment *))
-			: repalloc(segments, (nsegments + 64) * sizeof(SfSegment *));
+	segments = sfi_write_make_room(segments, nsegments, &segments_size, sizeof(SfSegment *));
 	copy = MemoryContextAlloc(sfi_write_context(), sizeof(SfSegment));
 	*copy = *seg;
 	copy->next_id = copy->end_id = 0;	/* not to be given out twice */
@@ -60,7 +103,8 @@ void
 sfi_work_reset(void)
 {
 	segments = NULL;
-	nsegments = 0;
+	nsegments = segments_size = 0;
+	closed = has_entries = false;
 	if (context != NULL)
 		MemoryContextReset(context);
 }

@@ -10,7 +10,7 @@
  * objects.c	objects of this transaction that are not plain
  * plain.c		states of objects of which there is nothing else to know
  * ledger.c		what is to be logged, by nest level; in bounded memory
- * work.c		memory, copies of segments
+ * work.c		memory, copies of segments, may anything still be added
  * commit.c		the order of things at the end of a transaction
  *
  *-------------------------------------------------------------------------
@@ -21,24 +21,44 @@
 #include "object/object.h"
 #include "write/write.h"
 
-/* Throws when a value arrives after this transaction's pre-commit work. */
-extern void sfi_write_require_open(void);
-
-/* Entries of this transaction are in WAL: the monitor will have work. */
-extern void sfi_write_note_entries(void);
-
 /* ---- work.c ---- */
 
-/* Memory that lives until the top-level transaction ends. */
+/*
+ * Call before a value or a note is added to the transaction.  ERROR
+ * OBJECT_NOT_IN_PREREQUISITE_STATE after sfi_work_close().  The first call of a
+ * process registers the work of its end (regions are given up).
+ */
+extern void sfi_write_require_open(void);
+
+/* Pre-commit begins: nothing may be added from now on.  Once a transaction; never throws. */
+extern void sfi_work_close(void);
+
+/*
+ * Entries of this transaction are in WAL, or are about to be: the monitor will have
+ * work, and the space that they name must not be filled again after an abort.
+ * has_entries: was it called in this transaction?  Neither ever throws.
+ */
+extern void sfi_write_note_entries(void);
+extern bool sfi_work_has_entries(void);
+
+/* Memory that lives until the top-level transaction ends.  ERROR when there is none. */
 extern MemoryContext sfi_write_context(void);
 
-/* Make room in it for one more item of an array. */
+/*
+ * Room in that memory for one more item of an array, which has n items and room for
+ * *size; array is NULL when *size is 0.  Returns the array, which may have moved; its
+ * new room is not initialised.  ERROR, and nothing changed, when there is no memory.
+ */
 extern void *sfi_write_make_room(void *array, int64 n, int64 *size, Size item);
 
-/* This transaction's copy of a segment (stable address). */
+/*
+ * This transaction's copy of a segment.  Its address stays the same until the end of
+ * the transaction, so notes and extents may point to it.  The segment is the current
+ * one of a column, not one retained for logical decoding.  ERROR when there is no memory.
+ */
 extern SfSegment *sfi_write_segment(SfSegment *seg);
 
-/* Transaction end; last. */
+/* Transaction end, after everything else of this room.  Never throws. */
 extern void sfi_work_reset(void);
 
 /* ---- arena.c ---- */
@@ -130,8 +150,9 @@ typedef struct SfObjectLists
 {
 	SfRun	   *runs;			/* without those of the base */
 	int			nruns;
-	int			npages;
 	uint32	   *pages;			/* likewise */
+	int			npages;
+	int64		pages_size;		/* room for so many */
 	uint32	   *orphan_pages;	/* pages that were made and written anew since */
 	int			norphan_pages;
 } SfObjectLists;
