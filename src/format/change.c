@@ -21,17 +21,24 @@ typedef struct Look
 	uint32_t	nentries;		/* of a pending page */
 } Look;
 
-/* Of the contents only the fixed part matters, and no page has more of it than a header. */
+/*
+ * The fixed part of the contents of a page, which is as much as
+ * sf_format_page_problem() looks at.  No page has more of it than a header with its
+ * extension.
+ */
+typedef union FixedPart
+{
+	SfHeader	header;
+	SfPending	pending;
+	uint8_t		bytes[sizeof(SfHeader) + sizeof(SfHeaderMore)];
+} FixedPart;
+
+/* The operation that makes a page; what its contents leave out is 0 on the page, too. */
 static const char *
 init_problem(Look *look, SfOp op)
 {
 	uint32_t	type;
-	union
-	{
-		SfHeader	header;
-		SfPending	pending;
-		uint8_t		bytes[sizeof(SfHeader)];
-	}			fixed = {{0}};
+	FixedPart	fixed = {{0}};
 
 	if (op.len < sizeof(type) || op.len - sizeof(type) > SF_PAGE_CONTENT)
 		return "contents of a new page have an impossible length";
@@ -44,15 +51,19 @@ init_problem(Look *look, SfOp op)
 	return sf_format_page_problem(look->type, &fixed);
 }
 
+/*
+ * A new header.  The operation does not touch the extension, which is checked
+ * wherever the page is read; here it counts as empty.
+ */
 static const char *
 header_op_problem(SfOp op)
 {
-	SfHeader	header;
+	FixedPart	fixed = {{0}};
 
-	if (op.len != sizeof(header))
+	if (op.len != sizeof(fixed.header))
 		return "segment header has an impossible length";
-	memcpy(&header, op.payload, sizeof(header));
-	return sf_format_page_problem(SF_PAGE_HEADER, &header);
+	memcpy(&fixed.header, op.payload, op.len);
+	return sf_format_page_problem(SF_PAGE_HEADER, &fixed);
 }
 
 static const char *

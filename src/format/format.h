@@ -507,7 +507,11 @@ typedef struct SfHeaderMore
 	uint8_t		reserved[48];
 } SfHeaderMore;
 
-/* What is wrong with it; more: the contents of a header page from offset 96 on. */
+/*
+ * What is wrong with the extension; NULL when nothing is, or the header has none.
+ * more: the contents of a header page from offset 96 on, of any alignment.  Part of
+ * sf_format_page_problem(), so a page that was read needs no call of its own.
+ */
 extern const char *sf_format_header_more_problem(const SfHeader *header, const void *more);
 
 /*
@@ -661,7 +665,8 @@ typedef struct SfFreePage
 /*
  * What is wrong with the contents of a page of a type, as far as a look at their
  * fixed part tells, such that code that goes by them would leave the page; NULL
- * when nothing is.
+ * when nothing is.  The fixed part is an SfHeader and an SfHeaderMore, or what comes
+ * before the entries; of a header without SF_SEG_MORE the extension is not looked at.
  */
 extern const char *sf_format_page_problem(SfPageType type, const void *content);
 

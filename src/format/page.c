@@ -52,6 +52,17 @@ sf_format_header_more_problem(const SfHeader *header, const void *more)
 	return NULL;
 }
 
+/* A header with what follows it.  Most have nothing there, and then it is not looked at. */
+static const char *
+whole_header_problem(const void *content)
+{
+	const SfHeader *header = content;
+	const char *problem = header_problem(header);
+
+	return problem != NULL ? problem
+		: sf_format_header_more_problem(header, (const uint8_t *) content + sizeof(SfHeader));
+}
+
 static const char *
 inode_problem(const SfInode *inode)
 {
@@ -69,7 +80,7 @@ sf_format_page_problem(SfPageType type, const void *content)
 	switch (type)
 	{
 		case SF_PAGE_HEADER:
-			return header_problem(content);
+			return whole_header_problem(content);
 		case SF_PAGE_PENDING:
 			return ((const SfPending *) content)->nentries > SF_PENDING_MAX ?
 				"pending page has an impossible number of entries" : NULL;

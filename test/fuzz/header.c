@@ -23,18 +23,24 @@ check_page(uint32_t page)
 const char *
 fuzz_try(const uint8_t *bytes, size_t len)
 {
-	SfHeader	header;
+	struct
+	{
+		SfHeader	header;
+		SfHeaderMore more;
+	}			page;
 	SfHeaderMore more;
 	const char *problem;
 
-	if (len != sizeof(header) + sizeof(more))
+	if (len != sizeof(page))
 		return "not of the length of a header";
-	memcpy(&header, bytes, sizeof(header));
-	memcpy(&more, bytes + sizeof(header), sizeof(more));
-	problem = sf_format_page_problem(SF_PAGE_HEADER, &header);
-	if (problem == NULL)
-		problem = sf_format_header_more_problem(&header, bytes + sizeof(header));
-	if (problem != NULL || !(header.flags & SF_SEG_MORE))
+	memcpy(&page, bytes, sizeof(page));
+	more = page.more;
+	/* as the server reads it: the extension is part of the page */
+	problem = sf_format_page_problem(SF_PAGE_HEADER, &page);
+	if (problem == NULL &&
+		sf_format_header_more_problem(&page.header, bytes + sizeof(page.header)) != NULL)
+		fuzz_stop("a page with a damaged extension was taken");
+	if (problem != NULL || !(page.header.flags & SF_SEG_MORE))
 		return problem;
 	check_page(more.key_page);
 	check_page(more.key_page_copy);
