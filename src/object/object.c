@@ -13,6 +13,22 @@
 #include "base/base.h"
 
 #include "object/object_internal.h"
+#include "utils/snapmgr.h"
+
+/*
+ * Keys of segments whose locators this process has checked.  An incarnation is never
+ * given out twice, and has one key for all its life: an entry cannot become wrong, so
+ * that it needs neither a lock nor an invalidation.
+ */
+typedef struct KnownKey
+{
+	uint64		incarnation;	/* 0: none */
+	SfSecret	secret;
+} KnownKey;
+
+#define KNOWN_KEYS		16
+
+static KnownKey known_keys[KNOWN_KEYS];
 
 const char *
 sf_object_decode(struct varlena *datum, SfLocator *loc)
@@ -59,15 +75,55 @@ sf_object_same(const struct varlena *a, const struct varlena *b)
 		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
 }
 
-void
-sf_object_require_tag(SfSegment *seg, const SfLocator *loc)
+static void
+require_tag(const SfLocator *loc, const SfSecret *secret)
 {
-	if (!sf_format_locator_tag_ok(loc, &seg->secret))
+	if (!sf_format_locator_tag_ok(loc, secret))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("invalid securefile locator"),
 				 errdetail("The locator was not made by its segment, or was changed since."),
 				 errhint("Run securefile_check() on the column.")));
+}
+
+void
+sf_object_require_tag(SfSegment *seg, const SfLocator *loc)
+{
+	SF_ASSERT(seg->incarnation == loc->incarnation);
+	require_tag(loc, &seg->secret);
+}
+
+/* Open the segment of a locator and note its key; false when that segment is not there. */
+static bool
+fetch_key(const SfLocator *loc, KnownKey *known)
+{
+	SfSegment  *seg;
+
+	if (!sf_base_preloaded || HistoricSnapshotActive())
+		return false;
+	seg = sf_space_open(loc->table_oid, loc->attnum, AccessShareLock, true);
+	if (seg == NULL)
+		return false;
+	if (seg->incarnation == loc->incarnation)
+		*known = (KnownKey) {seg->incarnation, seg->secret};
+	sf_space_release(seg);
+	return known->incarnation == loc->incarnation;
+}
+
+uint64
+sf_object_length(struct varlena *datum)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	KnownKey   *known = &known_keys[loc.incarnation % KNOWN_KEYS];
+
+	/*
+	 * a forged incarnation of 0 must not meet an empty entry, whose key is no
+	 * secret
+	 */
+	if (loc.incarnation != 0 &&
+		(known->incarnation == loc.incarnation || fetch_key(&loc, known)))
+		require_tag(&loc, &known->secret);
+	return loc.length_bytes;
 }
 
 uint16

@@ -1,0 +1,224 @@
+# What a later version of the extension may put on disk, and this one cannot read yet:
+# locators of shared and of encrypted values, an extension of the header page that is
+# damaged.  Each is refused with an error that says so; nothing is read as other data,
+# and no space is given back.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SecurefilePages;
+use SecurefileTest;
+use Test::More;
+
+use constant {
+	UNIT => 131072,
+	FLAGS => CONTENT + 46,
+	SECRET => CONTENT + 80,
+	MORE => CONTENT + 96,
+	LOC_UNITS => 2,
+	LOC_SHARED => 4,
+	LOC_KEYED => 8,
+	SEG_MORE => 2
+};
+
+my $node = new_cluster('later', conf => ['securefile.monitor = off']);
+sub sql { return $node->safe_psql('postgres', join(';', @_)) }
+
+# the bytes of a locator can be seen as those of another type
+sql(q{
+	CREATE TYPE raw;
+	CREATE FUNCTION raw_in(cstring) RETURNS raw LANGUAGE internal IMMUTABLE STRICT AS 'byteain';
+	CREATE FUNCTION raw_out(raw) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'byteaout';
+	CREATE TYPE raw (INPUT = raw_in, OUTPUT = raw_out, LIKE = securefile);
+	CREATE CAST (securefile AS raw) WITHOUT FUNCTION;
+	CREATE CAST (raw AS bytea) WITHOUT FUNCTION});
+
+# ---- locators ----
+
+# SipHash-2-4 of a string, as locators have it at their end.
+sub siphash
+{
+	my ($key, $data) = @_;
+	use integer;
+	my ($k0, $k1) = unpack('q<2', $key);
+	my @v = unpack('q>4', 'somepseudorandomlygeneratedbytes');
+	@v = ($v[0] ^ $k0, $v[1] ^ $k1, $v[2] ^ $k0, $v[3] ^ $k1);
+	my $left = sub {
+		my ($x, $n) = @_;
+		return $x << $n | (($x >> (64 - $n)) & ((1 << $n) - 1));
+	};
+	my $round = sub {
+		$v[0] += $v[1];
+		$v[1] = $left->($v[1], 13) ^ $v[0];
+		$v[0] = $left->($v[0], 32);
+		$v[2] += $v[3];
+		$v[3] = $left->($v[3], 16) ^ $v[2];
+		$v[0] += $v[3];
+		$v[3] = $left->($v[3], 21) ^ $v[0];
+		$v[2] += $v[1];
+		$v[1] = $left->($v[1], 17) ^ $v[2];
+		$v[2] = $left->($v[2], 32);
+	};
+	my $padded = $data . "\0" x (7 - length($data) % 8) . chr(length($data) & 255);
+	foreach my $word (unpack('q<*', $padded))
+	{
+		$v[3] ^= $word;
+		$round->() foreach 1 .. 2;
+		$v[0] ^= $word;
+	}
+	$v[2] ^= 0xff;
+	$round->() foreach 1 .. 4;
+	return pack('q<', $v[0] ^ $v[1] ^ $v[2] ^ $v[3]);
+}
+
+# A locator of two units made of one with more units and the same size: it begins
+# where that one does, and is what its segment would make.
+sub later_locator
+{
+	my ($locator, $flags, $secret) = @_;
+	my $around = $flags & LOC_KEYED ? 48 : 0;
+	my $stored = UNIT + $around;
+	my $sectors = 2 * int(($stored + 511) / 512);
+	my $start = substr($locator, 48, 8);
+	my $checksums = substr($locator, 60, 16);
+
+	my $bytes = substr($locator, 0, 48);
+	substr($bytes, 1, 3) = pack('Cv', 2, $flags);
+	substr($bytes, 10, 2) = pack('v', $flags & LOC_KEYED ? 1 : 0);
+	substr($bytes, 24, 8) = pack('Q<', 2 * UNIT);
+	substr($bytes, 40, 6) = pack('Vv', 2, 1);
+	$bytes .= pack('V v v Q<', 2, 5, 0, 77) if $flags & LOC_SHARED;
+	$bytes .= $start . pack('V', $sectors) . $checksums;
+	$bytes .= pack('V2', $stored, $stored) if $flags & LOC_UNITS;
+	$bytes .= 't' x 16 if $flags & LOC_KEYED;
+	$bytes .= siphash($secret, $bytes);
+	die 'another size' if length($bytes) != length($locator);
+	return $bytes;
+}
+
+# id => flags, and the number of units that make a locator of the same size
+my %later = (
+	1 => [ LOC_UNITS, 3 ],
+	2 => [ LOC_SHARED, 4 ],
+	3 => [ LOC_KEYED | LOC_UNITS, 5 ],
+	4 => [ LOC_SHARED | LOC_UNITS, 5 ],
+	5 => [ LOC_SHARED | LOC_KEYED | LOC_UNITS, 7 ]);
+
+make_table($node, 't');
+make_table($node, 'other');
+fill($node, 't', 10, 10, mb(8));
+foreach my $id (sort keys %later)
+{
+	my $units = $later{$id}[1];
+	# one run, so that the size is known: a value may begin in the rest of a region
+	foreach (1 .. 20)
+	{
+		fill($node, 't', $id, $id, $units * UNIT - 100);
+		last if sql("SELECT octet_length((doc::raw)::bytea) FROM t WHERE id = $id") == 68 + 8 * $units;
+		sql("DELETE FROM t WHERE id = $id");
+	}
+}
+fill($node, 't', 11, 13, 50_000);
+my $live = settle($node, 't', 'doc')->{live_bytes};
+my $segment = segment_of($node, 't');
+my $heap = $node->data_dir . '/' . sql(q{SELECT pg_relation_filepath('t')});
+my %locator = map { $_ => pack('H*', sql("SELECT encode((doc::raw)::bytea, 'hex') FROM t WHERE id = $_")) } keys %later;
+
+# Put bytes in the place of others, of the same length, in the table's file.
+sub exchange
+{
+	my (%bytes) = @_;
+	$node->stop;
+	foreach my $old (keys %bytes)
+	{
+		my $all = slurp($heap);
+		my $at = index($all, $old);
+		die 'not there' if $at < 0;
+		for (; $at >= 0; $at = index($all, $old, $at + 1)) { patch($heap, $at, $bytes{$old}); }
+	}
+	$node->start;
+	return;
+}
+
+sql('CHECKPOINT');
+my $secret = substr(slurp($segment), SECRET, 16);
+my %planted = map { $_ => later_locator($locator{$_}, $later{$_}[0], $secret) } keys %later;
+is(unpack('H*', siphash($secret, substr($locator{1}, 0, -8))), unpack('H*', substr($locator{1}, -8)), 'tags are computed as the extension does');
+exchange(map { $locator{$_} => $planted{$_} } keys %later);
+
+is(sql('SELECT doc::bytea = substring(blob(seed, len) FOR 262144) AND length(doc) = 262144 FROM t WHERE id = 1'), 't',
+	'a locator that says how units are stored is read');
+my $refused = qr/invalid securefile locator.*locator is one of a later version of securefile/s;
+foreach my $id (2 .. 5)
+{
+	fails_with($node, $_, 'XX001', $refused, "flags $later{$id}[0]: $_")
+	  foreach (
+		"SELECT doc::bytea FROM t WHERE id = $id", "SELECT length(doc) FROM t WHERE id = $id",
+		"SELECT substring(doc FROM 5 FOR 10) FROM t WHERE id = $id", "COPY (SELECT doc FROM t WHERE id = $id) TO STDOUT",
+		"INSERT INTO other SELECT id, seed, len, doc FROM t WHERE id = $id", "UPDATE t SET doc = doc || 'x' WHERE id = $id",
+		"UPDATE t SET doc = overlay(doc PLACING 'abc' FROM 5) WHERE id = $id",
+		"BEGIN; SELECT securefile_open(doc, 'r') FROM t WHERE id = $id", "BEGIN; SELECT securefile_open(doc, 'rw') FROM t WHERE id = $id");
+	foreach my $command ('DELETE FROM t', "UPDATE t SET doc = 'x'", 'UPDATE t SET doc = NULL')
+	{
+		my ($rc, $out, $err) = $node->psql('postgres', "BEGIN; $command WHERE id = $id; ROLLBACK");
+		like($err, qr/WARNING:  space of a damaged value of column "doc" of table "t" is not given back\nDETAIL:  The locator is one of a later version/,
+			"flags $later{$id}[0]: $command");
+	}
+}
+is(sql(q{SELECT finding, count(*), count(DISTINCT ctid) FROM securefile_check('t', 'doc') WHERE detail LIKE '%later version%' GROUP BY 1}), 'unreadable|4|4', 'check finds them');
+sql(q{SELECT securefile_repair('t', 'doc', false)});
+is(settle($node, 't', 'doc')->{live_bytes}, $live, 'repair takes no space of theirs');
+is(sql('SELECT count(*) FROM t WHERE id >= 10 AND doc::bytea = blob(seed, len)'), 4, 'the other rows are right');
+fill($node, 't', 14, 16, 300_000);
+exchange(map { $planted{$_} => $locator{$_} } keys %later);
+rows_right($node, 't', 12, 'locators as they were');
+sound($node, 't', 'locators as they were');
+
+$live = settle($node, 't', 'doc')->{live_bytes};
+exchange($locator{2} => $planted{2});
+sql('DELETE FROM t WHERE id = 2');
+is(settle($node, 't', 'doc')->{live_bytes}, $live, 'deleted: its space stays');
+rows_right($node, 't', 11, 'after the deletion');
+
+# ---- the extension of the header page ----
+my $header = substr(slurp($segment), 0, PAGE);
+my $flags = unpack('v', substr($header, FLAGS, 2));
+
+# The header page says that it has an extension, which is these bytes.
+sub with_extension
+{
+	my ($flag, $more) = @_;
+	$node->stop;
+	patch($segment, 0, $header);
+	change($segment, 0, FLAGS, pack('v', $flags | $flag));
+	patch($segment, MORE, $more);
+	$node->start;
+	return;
+}
+
+with_extension(SEG_MORE, pack('V4', 2, 3, 4, 6));
+rows_right($node, 't', 11, 'an extension');
+with_extension(0, "\xff" x 64);
+rows_right($node, 't', 11, 'no extension: nobody looks at those bytes');
+foreach my $case (
+	[ 'reserved bytes', pack('V4', 0, 0, 0, 0) . ("\0" x 47) . "\1", qr/something in a reserved place/ ],
+	[ 'half a pair', pack('V4', 2, 0, 0, 0), qr/half a pair of key pages/ ],
+	[ 'one page twice', pack('V4', 2, 2, 0, 0), qr/half a pair of key pages/ ],
+	[ 'a page of the space map', pack('V4', 0, 0, 9, 0), qr/names an impossible page/ ],
+	[ 'no page', pack('V4', 0, 0, 0, NONE), qr/names an impossible page/ ])
+{
+	my ($name, $more, $detail) = @$case;
+	with_extension(SEG_MORE, $more);
+	fails_with($node, $_, 'XX001', qr/page 0 of segment relation .* is damaged.*$detail/s, "$name: $_")
+	  foreach ('SELECT count(doc::bytea) FROM t', 'INSERT INTO t SELECT 20, 20, 5000, blob(20, 5000)', 'DELETE FROM t WHERE id = 1');
+	like(sql(q{SELECT finding || ': ' || detail FROM securefile_check('t', 'doc')}), $detail, "$name: check");
+}
+$node->stop;
+patch($segment, 0, $header);
+$node->start;
+rows_right($node, 't', 11, 'the header as it was');
+sql('INSERT INTO t SELECT 20, 20, 5000, blob(20, 5000)');
+rows_right($node, 't', 12, 'and rows are added');
+
+done_testing();
