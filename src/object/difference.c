@@ -8,6 +8,25 @@
  * So two trees are walked side by side, and equal pointers are not followed:
  * the cost is that of the difference.
  *
+ * The trees may differ in depth, since an object grows and is cut. The lower one is then
+ * below the first entries of the higher one: all trees number their units from the left.
+ *
+ * 	this version, depth 3				the other, depth 2
+ *
+ * 				root					(OTHER_ABOVE: not reached yet)
+ * 			 /		  \
+ * 		inner		  inner				root		(OTHER_NODE from here on)
+ * 		/	\		  /	  \				/	\
+ * 	 leaf	leaf	leaf  leaf		  leaf	leaf
+ *
+ * 	below any entry but the first:		(OTHER_NONE: all is owned)
+ *
+ * The walk goes down the first tree and takes the matching place of the other one along.
+ * Where both have the same page (number and stamp), all below is shared. Where pages
+ * differ, units are compared one by one, since one changed unit makes a new leaf: a unit
+ * is shared if it starts at the same sector. The start is enough: sectors that a version
+ * owns are not given to anything else while one version of the object has a row.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -50,11 +69,13 @@ typedef struct NodeStep
 
 static const Other nothing = {OTHER_NONE};
 
+/* Note that the version owns a page. */
 static void
 add_page(Difference *diff, uint32 page)
 {
 	SfOwned    *owned = diff->owned;
 
+	SF_ASSERT(page != 0 && page != SF_NO_PAGE && owned->npages <= diff->pages_size);
 	if (owned->npages == diff->pages_size)
 	{
 		diff->pages_size = Max(32, diff->pages_size * 2);
@@ -65,6 +86,10 @@ add_page(Difference *diff, uint32 page)
 	owned->pages[owned->npages++] = page;
 }
 
+/*
+ * Note that the version owns a unit's sectors. The unit comes from a page or a row, so
+ * it is checked first: its run will be freed by that.
+ */
 static void
 add_unit(Difference *diff, const SfUnit *unit)
 {
@@ -83,14 +108,20 @@ add_unit(Difference *diff, const SfUnit *unit)
 		diff->runs_size *= 2;
 		owned->runs = repalloc_huge(owned->runs, diff->runs_size * sizeof(SfRun));
 	}
+	SF_ASSERT(nruns < diff->runs_size);
 	sf_format_append_run(owned->runs, &nruns, unit);
 	owned->nruns = nruns;
 }
 
-/* The other version at a node of that level, when it is that at its parent. */
+/*
+ * The other version at child i of a node, which is at that level, when it is *other at
+ * the node itself. node: what the other version has there, without entries if it has
+ * nothing.
+ */
 static Other
 other_child(Difference *diff, const Other *other, const SfInode *node, uint16 level, uint32 i)
 {
+	SF_ASSERT(other->kind != OTHER_ABOVE || level < sfi_object_depth(diff->loc) - 1);
 	if (other->kind == OTHER_NODE)
 		return i < node->nentries && node->u.children[i].page != SF_NO_PAGE
 			? (Other) {OTHER_NODE, node->u.children[i]} : nothing;
@@ -100,7 +131,10 @@ other_child(Difference *diff, const Other *other, const SfInode *node, uint16 le
 		? (Other) {OTHER_NODE, sfi_object_root(diff->other)} : *other;
 }
 
-/* Is it the same page?  A flat map has none. */
+/*
+ * Do the two versions share the page, and with it all that is below? A flat map has no
+ * page, so nothing can be said of it as a whole.
+ */
 static bool
 same_node(Difference *diff, SfChild pointer, const Other *other)
 {
@@ -117,7 +151,10 @@ read_node(void *arg)
 	sfi_inode_read(step->diff->seg, step->diff->loc, step->pointer, step->level, step->node);
 }
 
-/* Read a node; without entries when it cannot be and damaged is told. */
+/*
+ * Read a node. If it cannot be read and the caller wants to be told, it has no entries:
+ * what lies below is missing from the list, and the caller knows.
+ */
 static void
 read_node_or_tell(Difference *diff, SfChild pointer, uint16 level, SfInode *node)
 {
@@ -137,6 +174,10 @@ read_node_or_tell(Difference *diff, SfChild pointer, uint16 level, SfInode *node
 	FreeErrorData(error);
 }
 
+/*
+ * Note what the version owns at a node and below: the page, and every unit or child that
+ * the other version does not have at the same place.
+ */
 static void
 walk_node(Difference *diff, SfChild pointer, uint16 level, const Other *other)
 {
@@ -144,6 +185,7 @@ walk_node(Difference *diff, SfChild pointer, uint16 level, const Other *other)
 	SfInode    *other_node;
 
 	SF_ASSERT(level < sfi_object_depth(diff->loc));
+	SF_ASSERT(other->kind == OTHER_NONE || diff->other != NULL);
 	if (same_node(diff, pointer, other))
 		return;
 	CHECK_FOR_INTERRUPTS();
@@ -153,6 +195,11 @@ walk_node(Difference *diff, SfChild pointer, uint16 level, const Other *other)
 	other_node = sfi_inode_alloc();
 	other_node->nentries = 0;
 	read_node_or_tell(diff, pointer, level, node);
+
+	/*
+	 * Damage of the other version is always an ERROR: without its map, space
+	 * that it shares would be taken for space that may be freed.
+	 */
 	if (other->kind == OTHER_NODE)
 		sfi_inode_read(diff->seg, diff->other, other->pointer, level, other_node);
 	for (uint32 i = 0; i < node->nentries; i++)
@@ -173,7 +220,11 @@ walk_node(Difference *diff, SfChild pointer, uint16 level, const Other *other)
 	pfree(other_node);
 }
 
-/* The other version at the root of the first. */
+/*
+ * The other version at the root of the first. If its tree is lower, its root is met on
+ * the way down; if it is higher, the matching node is looked for below its first
+ * entries.
+ */
 static Other
 other_at_root(Difference *diff, uint16 level)
 {
@@ -200,7 +251,7 @@ other_at_root(Difference *diff, uint16 level)
 	return (Other) {OTHER_NODE, pointer};
 }
 
-/* Walk the tree of diff->loc. */
+/* Walk the tree of diff->loc from its root. */
 static SfOwned
 walk(Difference *diff)
 {
@@ -222,6 +273,7 @@ sf_object_difference(SfSegment *seg, const SfLocator *loc, const SfLocator *othe
 
 	SF_ASSERT(other == NULL || (other->object_id == loc->object_id &&
 								other->incarnation == loc->incarnation));
+	SF_ASSERT(seg->incarnation == loc->incarnation);
 	return walk(&diff);
 }
 
@@ -230,5 +282,6 @@ sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged, void 
 {
 	Difference	diff = {.seg = seg, .loc = loc, .damaged = damaged, .arg = arg};
 
+	SF_ASSERT(damaged != NULL && seg->incarnation == loc->incarnation);
 	return walk(&diff);
 }

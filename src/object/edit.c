@@ -17,6 +17,24 @@
  * E4	a node of holes is not written: the pointer to it leads nowhere, unless
  *		it is the root.
  *
+ * The tree, and what an edit of one unit of it does:
+ *
+ * 	level 2					root
+ * 							/	\
+ * 	level 1			 inner		 inner'
+ * 					/	\		/	  \
+ * 	level 0		 leaf	leaf  leaf'	  leaf
+ *
+ * The edit loads the path (marked) and changes leaf'. Writing leaf' makes a new page, so
+ * inner' gets a new pointer and has to be written, too, and then the root. All other
+ * pages are those of the base, which keeps its own path: readers of the base see no
+ * change. That is why a page, once written, is never written again, and why levels are
+ * written from the leaves on: a parent is written when all its pointers are final.
+ *
+ * Room for nodes: MAX_NODES is the limit at which all of one level is written and
+ * forgotten. It is looked at between calls from outside only, so one call may go beyond
+ * it: each of the 48 leaves of a full set can have ancestors of its own, one a level.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -27,7 +45,6 @@
 #include "stats/stats.h"
 
 #define MAX_NODES		48		/* 384 KB */
-#define MAX_DEPTH		6
 #define PAGES_AT_ONCE	16
 
 typedef struct EditNode
@@ -49,12 +66,13 @@ struct SfEdit
 	SfPagesMade made;
 	void	   *arg;
 	int			nnodes;
-	EditNode	nodes[MAX_NODES * MAX_DEPTH];	/* writing leaves loads their
-												 * ancestors */
+	EditNode	nodes[MAX_NODES * SF_INODE_MAX_DEPTH];	/* writing leaves loads
+														 * their ancestors */
 };
 
 static EditNode *get_node(SfEdit *edit, uint16 level, uint64 index);
 
+/* Make entry i of a node a hole, in the form that its level has. */
 static void
 make_hole(SfInode *inode, uint16 level, uint64 i)
 {
@@ -64,6 +82,7 @@ make_hole(SfInode *inode, uint16 level, uint64 i)
 		inode->u.children[i] = SF_HOLE_CHILD;
 }
 
+/* Is entry i of a node a hole? */
 static bool
 is_hole(const SfInode *inode, uint16 level, uint64 i)
 {
@@ -71,13 +90,17 @@ is_hole(const SfInode *inode, uint16 level, uint64 i)
 		: inode->u.children[i].page == SF_NO_PAGE;
 }
 
-/* How many entries of a node are before the end of the object. */
+/*
+ * How many entries of a node are before the end of the object. The tree has no count of
+ * its own: a node's entries follow from its place and the number of units.
+ */
 static uint64
 entries_inside(const SfEdit *edit, uint16 level, uint64 index)
 {
 	uint64		below = sfi_inode_units_below(level);
 	uint64		first = index * sfi_inode_capacity(level) * below;
 
+	SF_ASSERT(level < SF_INODE_MAX_DEPTH);
 	if (edit->nunits <= first)
 		return 0;
 	return Min((edit->nunits - first + below - 1) / below, sfi_inode_capacity(level));
@@ -85,6 +108,10 @@ entries_inside(const SfEdit *edit, uint16 level, uint64 index)
 
 /* ---- nodes in memory ---- */
 
+/*
+ * The node if it is in memory, or NULL. The search is linear, from the end: the node
+ * that was loaded last is nearly always the one asked for, and there are few.
+ */
 static EditNode *
 find_node(SfEdit *edit, uint16 level, uint64 index)
 {
@@ -94,6 +121,7 @@ find_node(SfEdit *edit, uint16 level, uint64 index)
 	return NULL;
 }
 
+/* Note a node as loaded. There is room: see the head of this file. */
 static EditNode *
 add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode)
 {
@@ -118,16 +146,25 @@ forget_node(SfEdit *edit, EditNode *node)
 	*node = edit->nodes[--edit->nnodes];
 }
 
+/*
+ * The pointer to a node: in its parent, which is loaded by that, or in the edit if it is
+ * the root.
+ */
 static SfChild
 pointer_to(SfEdit *edit, uint16 level, uint64 index)
 {
 	uint64		capacity = sfi_inode_capacity(level + 1);
 
+	SF_ASSERT(level < edit->depth);
 	if (level == edit->depth - 1)
 		return edit->root;
 	return get_node(edit, level + 1, index / capacity)->inode->u.children[index % capacity];
 }
 
+/*
+ * Set the pointer to a node that was written, or that has become a hole. The parent is
+ * changed by that (E1), so it will be written with its own level.
+ */
 static void
 set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 {
@@ -145,7 +182,14 @@ set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 	parent->changed |= !SF_BREAKS(e1);
 }
 
-/* The node, loaded if it is not there.  Valid until the next call. */
+/*
+ * The node, loaded with its ancestors if it is not there. Valid until the next call that
+ * loads or forgets one.
+ *
+ * Entries behind the end of the object are made holes here (E2), whatever the page has:
+ * the object may have been cut since, and a later growth must find holes there, not the
+ * units of before.
+ */
 static EditNode *
 get_node(SfEdit *edit, uint16 level, uint64 index)
 {
@@ -243,6 +287,25 @@ check_last_nodes(SfEdit *edit, uint16 depth, uint64 nunits)
 #define check_last_nodes(edit, depth, nunits)	((void) 0)
 #endif
 
+/* The depth fits the size, and no node is loaded twice or lies outside.  Goes through all nodes. */
+static bool
+edit_is_valid(SfEdit *edit)
+{
+	if (edit->depth != sfi_inode_depth(edit->nunits) || edit->nnodes > lengthof(edit->nodes))
+		return false;
+	for (int i = 0; i < edit->nnodes; i++)
+	{
+		const EditNode *node = &edit->nodes[i];
+
+		if (node->level >= edit->depth || find_node(edit, node->level, node->index) != node)
+			return false;
+		/* the root of an empty object is inside, too */
+		if (node->index > 0 && entries_inside(edit, node->level, node->index) == 0)
+			return false;
+	}
+	return true;
+}
+
 /* Some changed nodes of a level, about to become pages. */
 typedef struct Batch
 {
@@ -251,7 +314,11 @@ typedef struct Batch
 	int			n;
 } Batch;
 
-/* Contents of page i of a batch (an SfPageFill). */
+/*
+ * Contents of page i of a batch (an SfPageFill). It copies, and neither loads a node nor
+ * allocates: the numbers of the pages are given out already, and an ERROR would waste
+ * them.
+ */
 static uint32
 fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *arg)
 {
@@ -272,6 +339,11 @@ fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *a
 	return len;
 }
 
+/*
+ * Make pages of some nodes, in one WAL record, and let their parents know. The owner of
+ * the object is told before anything else can fail: if the transaction goes wrong later,
+ * the pages are found in its list and given back.
+ */
 static void
 write_batch(Batch *batch)
 {
@@ -279,13 +351,20 @@ write_batch(Batch *batch)
 	uint32		pages[PAGES_AT_ONCE];
 	uint64		stamp;
 
+	SF_ASSERT(batch->n <= PAGES_AT_ONCE);
 	if (batch->n == 0)
 		return;
 	CHECK_FOR_INTERRUPTS();
 	sf_space_new_inode_pages(edit->seg, batch->n, fill_page, batch, pages, &stamp);
 	edit->made(pages, batch->n, edit->arg);
+	SF_ASSERT(stamp > 0);
 	for (int i = 0; i < batch->n; i++)
 	{
+		/*
+		 * May load the parent, which moves no node: only forget_node() does
+		 * that.
+		 */
+		SF_ASSERT(pages[i] != 0 && pages[i] != SF_NO_PAGE && !SF_IS_MAP_PAGE(pages[i]));
 		set_pointer(edit, batch->nodes[i]->level, batch->nodes[i]->index,
 					(SfChild) {stamp + i, pages[i], 0});
 		check_parent(edit, batch->nodes[i]);
@@ -324,6 +403,10 @@ write_level(SfEdit *edit, uint16 level)
 	write_batch(&batch);
 }
 
+/*
+ * Forget the nodes of a level that was written. From the end, since the last one fills a
+ * gap.
+ */
 static void
 forget_level(SfEdit *edit, uint16 level)
 {
@@ -333,7 +416,11 @@ forget_level(SfEdit *edit, uint16 level)
 			forget_node(edit, &edit->nodes[i]);
 }
 
-/* Before a node is asked for from outside: make room for it and its path. */
+/*
+ * Before a node is asked for from outside: make room for it and its path. Leaves go
+ * first; they are most of the nodes, and writing them may load inner nodes, which then
+ * are the next to go if there still are too many.
+ */
 static void
 make_room(SfEdit *edit)
 {
@@ -366,6 +453,12 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 	edit->made = made;
 	edit->arg = arg;
 	edit->nnodes = 0;
+
+	/*
+	 * A flat map has no page that could be loaded again. So its leaf counts
+	 * as changed from the beginning, and stays in memory until it is encoded
+	 * or written.
+	 */
 	if (base != NULL && !(base->flags & SF_LOC_INODE))
 	{
 		SfInode    *inode = get_node(edit, 0, 0)->inode;
@@ -376,19 +469,26 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 	return edit;
 }
 
-/* Cut a node at the end of the object (E2). */
+/*
+ * Cut a node at the end of the object (E2). It is changed even if nothing fell away: the
+ * page that it was read from has entries behind the end.
+ */
 static void
 cut_node(SfEdit *edit, uint16 level, uint64 index)
 {
 	EditNode   *node = get_node(edit, level, index);
 
+	SF_ASSERT(entries_inside(edit, level, index) > 0);
 	for (uint64 i = entries_inside(edit, level, index); i < sfi_inode_capacity(level); i++)
 		if (!SF_BREAKS(e2))
 			make_hole(node->inode, level, i);
 	node->changed = true;
 }
 
-/* The root becomes what its first entry leads to. */
+/*
+ * The root becomes the node that its first entry leads to: the tree has the least depth
+ * that holds all units, in every version, so that the depth tells where a unit is.
+ */
 static void
 lower_root(SfEdit *edit)
 {
@@ -401,9 +501,14 @@ lower_root(SfEdit *edit)
 	edit->depth--;
 }
 
+/*
+ * Cut the object. Nodes behind the end are forgotten without being written; then the
+ * tree gets its new depth; then the last node of each level is cut.
+ */
 static void
 shrink(SfEdit *edit, uint64 nunits)
 {
+	SF_ASSERT(nunits < edit->nunits);
 	edit->nunits = nunits;
 	for (int i = edit->nnodes - 1; i >= 0; i--)
 		if (entries_inside(edit, edit->nodes[i].level, edit->nodes[i].index) == 0)
@@ -417,6 +522,11 @@ shrink(SfEdit *edit, uint64 nunits)
 			cut_node(edit, level, (nunits - 1) / sfi_inode_units_below(level + 1));
 }
 
+/*
+ * A new root above the old one, whose first entry leads to it. The pointer may be stale,
+ * as the old root may be changed in memory: E1 holds, since the new root is the parent
+ * that will be set.
+ */
 static void
 raise_root(SfEdit *edit)
 {
@@ -425,17 +535,24 @@ raise_root(SfEdit *edit)
 
 	edit->root = SF_HOLE_CHILD;
 	edit->depth++;
+	SF_ASSERT(edit->depth <= SF_INODE_MAX_DEPTH);
 	root = get_node(edit, edit->depth - 1, 0);
 	root->inode->u.children[0] = old;
 	root->changed = true;
 }
 
+/*
+ * Append holes. What was the last node of its level may get entries, or a successor that
+ * makes it one of those that are full (E3): it is loaded and written anew, because its
+ * page has too few entries for a reader that goes by the new number of units.
+ */
 static void
 grow(SfEdit *edit, uint64 nunits)
 {
 	uint64		last = edit->nunits - 1;
 	uint16		depth = edit->depth;
 
+	SF_ASSERT(nunits > edit->nunits);
 	/* E3 */
 	for (uint16 level = 0; edit->nunits > 0 && level < depth && !SF_BREAKS(e3); level++)
 	{
@@ -453,12 +570,13 @@ grow(SfEdit *edit, uint64 nunits)
 void
 sf_object_edit_resize(SfEdit *edit, uint64 nunits)
 {
+	SF_ASSERT(edit_is_valid(edit));
 	make_room(edit);
 	if (nunits < edit->nunits)
 		shrink(edit, nunits);
 	else if (nunits > edit->nunits)
 		grow(edit, nunits);
-	SF_ASSERT(edit->nunits == nunits && edit->depth == sfi_inode_depth(nunits));
+	SF_ASSERT(edit->nunits == nunits && edit_is_valid(edit));
 }
 
 void
@@ -488,6 +606,10 @@ sf_object_edit_units(SfEdit *edit, uint64 first, uint32 n, SfUnit *units)
 	}
 }
 
+/*
+ * Write all that is changed, level by level; the root last. A tree without a page, whose
+ * units are all holes, gets a root: a locator with an inode map leads to a page.
+ */
 static void
 write_tree(SfEdit *edit)
 {
@@ -543,11 +665,13 @@ sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 	Size		len;
 
 	SF_ASSERT(sf_units_of(length_bytes) == edit->nunits && length_bytes > 0);
+	SF_ASSERT(edit_is_valid(edit));
 	loc.length_bytes = length_bytes;
 	loc.nunits = edit->nunits;
 	len = encode_flat(edit, &loc, data);
 	if (len == 0)
 		len = encode_tree(edit, &loc, data);
+	SF_ASSERT(len > SF_LOCATOR_HEADER && len <= SF_LOCATOR_MAX_SIZE);
 	SET_VARSIZE(datum, VARHDRSZ + len);
 	for (int i = 0; i < edit->nnodes; i++)
 		pfree(edit->nodes[i].inode);

@@ -25,6 +25,10 @@
  *		 16	8	length
  *	 ..		..		bytes and values
  *
+ * A value that several pieces refer to is there once: whoever cuts a value into a
+ * thousand pieces (replace(), overlay() in a loop) would else copy its locator, up to 2
+ * KB, for each. So making a value and taking it apart go by a set of values (SfValues).
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -54,6 +58,7 @@ typedef struct EditedPiece
 bool
 sfi_object_goes_on(const SfPiece *last, const SfPiece *piece)
 {
+	SF_ASSERT(last->length > 0 && piece->length > 0);
 	if (last->kind != piece->kind)
 		return false;
 	switch (piece->kind)
@@ -63,6 +68,11 @@ sfi_object_goes_on(const SfPiece *last, const SfPiece *piece)
 		case SF_PIECE_VALUE:
 			return last->start + last->length == piece->start &&
 				sf_object_same(last->value, piece->value);
+
+			/*
+			 * Bytes continue others only where they lie behind them in
+			 * memory: merging such pieces copies nothing.
+			 */
 		default:
 			return last->bytes + last->length == piece->bytes;
 	}
@@ -73,6 +83,7 @@ sfi_object_add_lengths(uint64 a, uint64 b)
 {
 	int64		sum;
 
+	SF_ASSERT(a <= PG_INT64_MAX && b <= PG_INT64_MAX);
 	if (pg_add_s64_overflow((int64) a, (int64) b, &sum))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -127,10 +138,14 @@ sfi_values_end(SfValues *values)
 	pfree(values);
 }
 
-/* The slot of a key: the value's, if one is given, else nobody else's. */
+/*
+ * The slot of a key in a set that is never more than half full: the value's own slot, if
+ * a value is given, else the first with that key; or a free one, which gets the key.
+ */
 static Slot *
 find_slot(SfValues *values, uint64 key, const struct varlena *value)
 {
+	SF_ASSERT((values->mask & (values->mask + 1)) == 0);	/* a power of 2 of slots */
 	for (uint64 i = key;; i++)
 	{
 		Slot	   *slot = &values->slots[i & values->mask];
@@ -144,6 +159,7 @@ find_slot(SfValues *values, uint64 key, const struct varlena *value)
 	}
 }
 
+/* The slot of a value, whose key is the hash of its bytes. */
 static Slot *
 slot_of(SfValues *values, const struct varlena *value)
 {
@@ -176,6 +192,7 @@ merge_pieces(const SfPiece *pieces, int npieces, SfPiece *merged, uint64 *length
 		else
 			merged[n++] = pieces[i];
 	}
+	SF_ASSERT(n <= npieces && sum >= 0);
 	*length = sum;
 	return n;
 }
@@ -211,7 +228,7 @@ place_data(const SfPiece *pieces, int n, EditedPiece *out)
 	return size;
 }
 
-/* A value, behind its length. */
+/* Write a value behind its length; neither is aligned. */
 static void
 put_value(char *dst, const struct varlena *value)
 {
@@ -221,6 +238,10 @@ put_value(char *dst, const struct varlena *value)
 	memcpy(dst + sizeof(len), VARDATA_ANY(value), len);
 }
 
+/*
+ * The value at that place (palloc'd, with a long header): what follows in the flat value
+ * is not aligned, so a datum cannot point there.
+ */
 static struct varlena *
 get_value(const char *src)
 {
@@ -234,7 +255,10 @@ get_value(const char *src)
 	return value;
 }
 
-/* Copy the data to their places; a value that is there already comes again. */
+/*
+ * Copy bytes and values to their places, which ascend but for a value that is there
+ * already: its place is before the end of what was copied, and it is passed over.
+ */
 static void
 put_data(char *data, const SfPiece *pieces, int n, const EditedPiece *out)
 {
@@ -272,6 +296,7 @@ sf_object_edited(const SfPiece *pieces, int npieces)
 	out = palloc(Max(header.npieces, 1) * sizeof(EditedPiece));
 	size = VARHDRSZ + sizeof(header) + header.npieces * sizeof(EditedPiece) +
 		place_data(merged, header.npieces, out);
+	SF_ASSERT(size <= MaxAllocSize);
 	datum = palloc(size);
 	SET_VARSIZE(datum, size);
 	memcpy(VARDATA(datum), &header, sizeof(header));
@@ -285,6 +310,10 @@ sf_object_edited(const SfPiece *pieces, int npieces)
 
 /* ---- taking it apart ---- */
 
+/*
+ * Raise the one error for a value of this form that this server did not make, or that
+ * was changed since.
+ */
 static void
 require_sound(bool sound)
 {
@@ -296,6 +325,10 @@ require_sound(bool sound)
 				 errhint("Run securefile_check() on the column.")));
 }
 
+/*
+ * The header of an EDITED value, checked: of this start of the server, and with room for
+ * its list of pieces. What follows may still be anything; see check_piece().
+ */
 static EditedHeader
 get_header(const struct varlena *edited)
 {
@@ -309,7 +342,10 @@ get_header(const struct varlena *edited)
 	return header;
 }
 
-/* The bytes of a piece, or its value, lie in what is behind the list of pieces. */
+/*
+ * Check that a piece leads nowhere out of the datum: its bytes, or its value, lie in
+ * what is behind the list of pieces. behind, size: that part.
+ */
 static void
 check_piece(const EditedPiece *piece, const char *behind, Size size)
 {
@@ -330,7 +366,10 @@ check_piece(const EditedPiece *piece, const char *behind, Size size)
 	}
 }
 
-/* The piece is a part of the value that it names. */
+/*
+ * Check that a piece is a part of the value that it names. The value's locator is
+ * decoded for that, but its tag is not checked here: reading it does that.
+ */
 static void
 check_part(const SfPiece *piece)
 {
@@ -363,6 +402,10 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 			result[i].bytes = behind + piece.place;
 		else if (piece.kind == SF_PIECE_VALUE)
 		{
+			/*
+			 * By its place, not by its bytes: all pieces of a value have the
+			 * same place, and no bytes have to be hashed.
+			 */
 			Slot	   *slot = find_slot(values, hash_combine64(0, piece.place), NULL);
 
 			if (slot->value == NULL)

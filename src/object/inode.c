@@ -9,6 +9,17 @@
  * again for another object, or for the same one.  So a pointer to no page is
  * to be believed, and what it stands for reads as zeros.
  *
+ * What a reader may meet at the page that a pointer names, and what follows:
+ *
+ * 	the page is an inode page, of that object, with that stamp: it is the one meant
+ * 	another stamp, above the pointer's, or a free or pending page: the value is gone,
+ * 		and its space was used again (UNDEFINED_OBJECT)
+ * 	a stamp that is not above it, or a page that is never used for inodes: no order of
+ * 		events leads there, so the page is damaged (DATA_CORRUPTED)
+ *
+ * Stamps rise with every page that a segment makes, which is what tells the second case
+ * from the third.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -20,6 +31,7 @@ sfi_inode_units_below(uint16 level)
 {
 	uint64		n = 1;
 
+	SF_ASSERT(level <= SF_INODE_MAX_DEPTH);
 	for (uint16 l = 0; l < level; l++)
 		n *= sfi_inode_capacity(l);
 	return n;
@@ -32,6 +44,7 @@ sfi_inode_depth(uint64 nunits)
 
 	while (sfi_inode_units_below(depth) < nunits)
 		depth++;
+	SF_ASSERT(depth <= SF_INODE_MAX_DEPTH);
 	return depth;
 }
 
@@ -41,6 +54,9 @@ sfi_inode_alloc(void)
 	return palloc(SF_PAGE_CONTENT);
 }
 
+/*
+ * A flat map as if it were a leaf, so that whoever walks trees needs no second way.
+ */
 static void
 read_flat(const SfLocator *loc, SfInode *inode)
 {
@@ -102,6 +118,11 @@ sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 lev
 	if (type != SF_PAGE_INODE || inode->object_id != loc->object_id ||
 		inode->stamp != pointer.stamp)
 	{
+		/*
+		 * Not the page that was meant: say why. First the case of logical
+		 * decoding, where the value belongs to a transaction that was rolled
+		 * back while it was being sent.
+		 */
 		sf_base_check_decoded();
 		require_reused(type, inode, pointer);
 		ereport(ERROR,
@@ -146,12 +167,17 @@ static void
 put_holes(UnitRange *range, uint64 from, uint64 to)
 {
 	SF_ASSERT(from <= to);
+	SF_ASSERT(from < range->first + range->n && to > range->first);
 	from = Max(from, range->first);
 	to = Min(to, range->first + range->n);
 	for (uint64 i = from; i < to; i++)
 		range->units[i - range->first] = (SfUnit) {.start = SF_HOLE};
 }
 
+/*
+ * Units of the range below one node, which is at that level and begins with unit
+ * node_first. Only the entries that the range touches are followed.
+ */
 static void
 read_level(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 		   uint64 node_first, UnitRange *range)
@@ -161,7 +187,15 @@ read_level(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 	uint64		from = range->first > node_first ? (range->first - node_first) / below : 0;
 	uint64		to = (range->first + range->n - 1 - node_first) / below + 1;
 
+	SF_ASSERT(level < loc->depth && node_first < range->first + range->n);
+	SF_ASSERT(range->first < node_first + below * sfi_inode_capacity(level));
 	sfi_inode_read(seg, loc, pointer, level, inode);
+
+	/*
+	 * A node of the last column may have fewer entries than its capacity. One
+	 * that has fewer than the length asks for leaves units unset, and
+	 * sf_object_units() has seen to it that those fail their check.
+	 */
 	for (uint64 i = from; i < Min(to, inode->nentries); i++)
 	{
 		uint64		first = node_first + i * below;
@@ -206,6 +240,7 @@ next_stored(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 	uint64		below = sfi_inode_units_below(level);
 	uint64		found = not_found;
 
+	SF_ASSERT(level < loc->depth && first < not_found);
 	sfi_inode_read(seg, loc, pointer, level, inode);
 	for (uint64 i = first > node_first ? (first - node_first) / below : 0;
 		 i < inode->nentries && found == not_found; i++)

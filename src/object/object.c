@@ -8,6 +8,11 @@
  * Both are immutable once their row is committed, which is all that
  * consistent read needs.
  *
+ * A locator that came in a datum is trusted in two steps. sf_object_decode() says that
+ * its parts agree, so that it can be walked without leaving it; that needs no segment.
+ * sf_object_require_tag() says that its segment has made it and nothing has changed it
+ * since: only then does what it names belong to the value.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -42,6 +47,7 @@ sf_object_decode(struct varlena *datum, SfLocator *loc)
 	 */
 	if (problem == NULL && (loc->flags & (SF_LOC_SHARED | SF_LOC_KEYED)))
 		problem = "locator is one of a later version of securefile";
+	SF_ASSERT(problem != NULL || loc->nunits == sf_units_of(loc->length_bytes));
 	return problem;
 }
 
@@ -75,6 +81,7 @@ sf_object_same(const struct varlena *a, const struct varlena *b)
 		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
 }
 
+/* ERROR unless the locator was made with that key. */
 static void
 require_tag(const SfLocator *loc, const SfSecret *secret)
 {
@@ -93,12 +100,16 @@ sf_object_require_tag(SfSegment *seg, const SfLocator *loc)
 	require_tag(loc, &seg->secret);
 }
 
-/* Open the segment of a locator and note its key; false when that segment is not there. */
+/*
+ * Open the segment of a locator and note its key; false when that segment is not there.
+ * The lock is not kept: nothing of the segment is looked at after this.
+ */
 static bool
 fetch_key(const SfLocator *loc, KnownKey *known)
 {
 	SfSegment  *seg;
 
+	SF_ASSERT(loc->incarnation != 0);
 	if (!sf_base_preloaded || HistoricSnapshotActive())
 		return false;
 	seg = sf_space_open(loc->table_oid, loc->attnum, AccessShareLock, true);
@@ -144,6 +155,7 @@ sfi_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *unit
 {
 	SfFlatMap	map;
 
+	SF_ASSERT(!(loc->flags & SF_LOC_INODE) && first + n <= loc->nunits);
 	sf_format_flat_begin(&map, loc, first);
 	for (uint32 i = 0; i < n; i++)
 		if (!sf_format_flat_next(&map, &units[i]))

@@ -18,6 +18,20 @@
  *
  * In a tuple or any other place that outlives memory, a rope is flat.
  *
+ * A node has one piece, with the pieces before it below its left child and those behind
+ * it below its right one; each node knows how many bytes are below it. So byte n is
+ * found, and a tree is cut or joined, in as many steps as the tree is high.
+ *
+ * 					 overlay("...", new piece)
+ *
+ * 		head_of(t, from)	+	new		+	tail_of(t, to)
+ * 		shares the left			a node		shares the right
+ * 		part of t							part of t
+ *
+ * Heights of siblings differ by 2 at most (an AVL tree with some slack, which needs
+ * fewer rotations); balance() mends a difference of 3, and join() goes down the higher
+ * tree until it meets one of the lower one's height. Everything is made of these two.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -69,11 +83,16 @@ leave_store(void *arg)
 {
 	SfRope	   *rope = arg;
 
+	SF_ASSERT(rope->store == NULL || rope->store->nropes > 0);
 	if (rope->store != NULL && --rope->store->nropes == 0)
 		MemoryContextDelete(rope->store->context);
 	rope->store = NULL;
 }
 
+/*
+ * A store with nothing in it. Its memory hangs below no other context until a rope has
+ * entered it, so what fails on the way frees it here.
+ */
 static Store *
 new_store(void)
 {
@@ -95,13 +114,16 @@ new_store(void)
 	return store;
 }
 
+/* The rope keeps the store alive from now on; leave_store() ends that. */
 static void
 enter_store(SfRope *rope, Store *store)
 {
+	SF_ASSERT(rope->store == NULL && store->nropes >= 0);
 	store->nropes++;
 	rope->store = store;
 }
 
+/* Memory of the store, counted: the sum decides when a rope moves away. */
 static void *
 store_alloc(Store *store, Size size)
 {
@@ -109,7 +131,10 @@ store_alloc(Store *store, Size size)
 	return MemoryContextAllocHuge(store->context, size);
 }
 
-/* A copy of what a piece points to; values: what was copied already. */
+/*
+ * A copy in the store of what a piece points to. values: the values that were copied
+ * already, so that a value that many pieces refer to is there once.
+ */
 static SfPiece
 store_piece(Store *store, SfPiece piece, SfValues *values)
 {
@@ -138,18 +163,27 @@ store_piece(Store *store, SfPiece piece, SfValues *values)
 #define Values(node)	((node) == NULL ? 0 : (node)->nvalues)
 #define Data(node)		((node) == NULL ? 0 : (node)->data)
 
-/* What a piece may take behind a flat list; a value is there once, however often it occurs. */
+/*
+ * Bytes that a piece may take behind the list of a flat value. A value is left out: it
+ * is there once, however often it occurs, so its size cannot be added up by nodes.
+ */
 static uint64
 data_of(const SfPiece *piece)
 {
 	return piece->kind == SF_PIECE_BYTES ? piece->length : 0;
 }
 
+/*
+ * A node over two trees of nearly the same height. Nodes come in blocks, as an edit
+ * makes a dozen of them; one that is not used any more stays where it is, for older
+ * ropes may share it.
+ */
 static RopeNode *
 new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 {
 	RopeNode   *node;
 
+	SF_ASSERT(abs(Height(left) - Height(right)) <= 2 && piece.length > 0);
 	if (store->nnodes == 0)
 	{
 		store->nodes = store_alloc(store, NODES_AT_ONCE * sizeof(RopeNode));
@@ -168,10 +202,14 @@ new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 	return node;
 }
 
-/* Of two trees and a piece between them, whose heights differ by at most 3. */
+/*
+ * A tree of two trees and a piece between them, whose heights differ by at most 3: one
+ * rotation, single or double, as in any AVL tree, but with new nodes.
+ */
 static RopeNode *
 balance(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 {
+	SF_ASSERT(abs(Height(left) - Height(right)) <= 3);
 	if (Height(left) > Height(right) + 2)
 	{
 		RopeNode   *inner = left->right;
@@ -193,7 +231,10 @@ balance(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 	return new_node(store, left, piece, right);
 }
 
-/* The same, of trees of any heights. */
+/*
+ * The same, of trees of any heights: goes down the inner edge of the higher one.
+ * Recurses as deep as the heights differ, some forty levels at most.
+ */
 static RopeNode *
 join(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 {
@@ -204,6 +245,7 @@ join(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 	return new_node(store, left, piece, right);
 }
 
+/* A tree without its first piece, which it has. */
 static RopeNode *
 without_first(Store *store, RopeNode *node)
 {
@@ -211,6 +253,7 @@ without_first(Store *store, RopeNode *node)
 		balance(store, without_first(store, node->left), node->piece, node->right);
 }
 
+/* A tree without its last piece, which it has. */
 static RopeNode *
 without_last(Store *store, RopeNode *node)
 {
@@ -218,7 +261,10 @@ without_last(Store *store, RopeNode *node)
 		balance(store, node->left, node->piece, without_last(store, node->right));
 }
 
-/* One tree behind the other; pieces that meet may become one. */
+/*
+ * One tree behind the other. The pieces that meet become one if they can: a loop that
+ * appends small parts of a value would otherwise never get a long piece.
+ */
 static RopeNode *
 concat(Store *store, RopeNode *left, RopeNode *right)
 {
@@ -244,6 +290,7 @@ concat(Store *store, RopeNode *left, RopeNode *right)
 static SfPiece
 cut_piece(SfPiece piece, uint64 from, uint64 to)
 {
+	SF_ASSERT(from < to && to <= piece.length);
 	if (piece.kind == SF_PIECE_BYTES)
 		piece.bytes += from;
 	else if (piece.kind == SF_PIECE_VALUE)
@@ -252,12 +299,13 @@ cut_piece(SfPiece piece, uint64 from, uint64 to)
 	return piece;
 }
 
-/* The first length bytes, of which there are at least as many. */
+/* The first length bytes of a tree, which has at least as many. */
 static RopeNode *
 head_of(Store *store, RopeNode *node, uint64 length)
 {
 	uint64		before = node == NULL ? 0 : Length(node->left);
 
+	SF_ASSERT(length <= Length(node));
 	if (node == NULL || length == 0)
 		return NULL;
 	if (length <= before)
@@ -268,12 +316,13 @@ head_of(Store *store, RopeNode *node, uint64 length)
 	return join(store, node->left, cut_piece(node->piece, 0, length - before), NULL);
 }
 
-/* What follows the first skip bytes. */
+/* The part of a tree that follows its first skip bytes. */
 static RopeNode *
 tail_of(Store *store, RopeNode *node, uint64 skip)
 {
 	uint64		before = node == NULL ? 0 : Length(node->left);
 
+	SF_ASSERT(skip <= Length(node));
 	if (node == NULL || skip == 0)
 		return node;
 	if (skip <= before)
@@ -283,7 +332,10 @@ tail_of(Store *store, RopeNode *node, uint64 skip)
 	return join(store, NULL, cut_piece(node->piece, skip - before, node->piece.length), node->right);
 }
 
-/* A tree of pieces, copied to the store. */
+/*
+ * A tree of n pieces, copied to the store. The middle one is the root, so the tree is
+ * balanced without rotations.
+ */
 static RopeNode *
 build(Store *store, const SfPiece *pieces, int n, SfValues *values)
 {
@@ -299,6 +351,7 @@ build(Store *store, const SfPiece *pieces, int n, SfValues *values)
 					build(store, pieces + middle + 1, n - middle - 1, values));
 }
 
+/* Append the pieces of a tree to a list; recurses to the left only. */
 static void
 list_pieces(const RopeNode *node, SfPiece *pieces, int *n)
 {
@@ -333,6 +386,7 @@ list_part(const RopeNode *node, uint64 from, uint64 to, SfPiece *pieces)
 	return n;
 }
 
+/* The same tree with all that it points to, in another store. */
 static RopeNode *
 copy_tree(Store *store, const RopeNode *node)
 {
@@ -342,6 +396,7 @@ copy_tree(Store *store, const RopeNode *node)
 	RopeNode   *copy;
 
 	list_pieces(node, pieces, &n);
+	SF_ASSERT(n == Pieces(node));
 	copy = build(store, pieces, n, values);
 	sfi_values_end(values);
 	pfree(pieces);
@@ -350,6 +405,11 @@ copy_tree(Store *store, const RopeNode *node)
 
 /* ---- ropes ---- */
 
+/*
+ * Size of the rope as a flat value (a method of expanded objects). The value is built
+ * here and kept for flatten(), which the server calls next: its size is known only when
+ * equal values have been found.
+ */
 static Size
 flat_size(ExpandedObjectHeader *header)
 {
@@ -368,6 +428,7 @@ flat_size(ExpandedObjectHeader *header)
 	return VARSIZE(rope->flat);
 }
 
+/* Copy the flat value that flat_size() has built (likewise). */
 static void
 flatten(ExpandedObjectHeader *header, void *result, Size size)
 {
@@ -440,6 +501,7 @@ sf_object_rope_pieces(const SfRope *rope, SfPiece **pieces)
 
 	*pieces = palloc_extended(Max(Pieces(rope->root), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	list_pieces(rope->root, *pieces, &n);
+	SF_ASSERT(n == Pieces(rope->root));
 	return n;
 }
 
@@ -457,6 +519,10 @@ sf_object_rope_part(const SfRope *rope, uint64 start, uint64 end)
 	return part;
 }
 
+/*
+ * Put a tree behind the rope's. The limit is that of a flat value: a rope that could
+ * never be stored in a tuple is refused where it becomes too long.
+ */
 static void
 append(SfRope *rope, RopeNode *node)
 {
@@ -506,7 +572,13 @@ move_to_own_store(SfRope *rope)
 		return;
 	store->move_at = store->used + Max(live, STORE_SMALL);
 	fresh = sf_object_rope_begin(NULL, CurrentMemoryContext);
+
+	/*
+	 * The new store is entered by way of a rope of its own: an ERROR in
+	 * copy_tree() frees it with that rope, and this one is as it was.
+	 */
 	root = copy_tree(fresh->store, rope->root);
+	SF_ASSERT(Length(root) == Length(rope->root));
 	leave_store(rope);
 	enter_store(rope, fresh->store);
 	rope->root = root;
