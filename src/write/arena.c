@@ -10,6 +10,22 @@
  * ended (its I/O is done, its used bits are set); the rest of the last one is
  * kept for the next transaction.
  *
+ * The life of a region, as this file sees it:
+ *
+ * 	lent (sf_space_lend)  ->  filled  ->  full: waits for the end of the transaction
+ * 										  not full: parked at its end (sf_space_park)
+ * 	parked  ->  claimed by the next transaction of this process, and filled on
+ *
+ * Lent space is not in any transaction's log, so nothing has to be undone when a process
+ * dies: the lent plane holds for one start of the server only. What protects the bytes
+ * before the commit is that nobody else is lent their blocks; what protects them after
+ * it are the used bits, which come with the entries. So a region must not be given back
+ * between the two, and the order in commit.c follows from that.
+ *
+ * Two numbers say how far a region is filled. next_sector is where the next bytes go;
+ * first_sector is where this transaction began: after an abort the region is filled from
+ * there once more, as nothing has come to own the bytes in between.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -44,7 +60,11 @@ static Arena *spare;
 
 #define RegionEnd(r)	(((r).start_block + (r).nblocks) * SF_BLOCK_SECTORS)
 
-/* The link to the segment's arena that is being filled, or to NULL. */
+/*
+ * The link to the segment's arena that is being filled, or to NULL. Looks only; the list
+ * keeps its order. It is short: full arenas of a large load are the exception, and they
+ * lie behind the one that is being filled.
+ */
 static Arena **
 link_to_arena(const SfSegment *seg)
 {
@@ -55,6 +75,10 @@ link_to_arena(const SfSegment *seg)
 	return link;
 }
 
+/*
+ * The numbers of an arena are in order, and its region begins and ends on blocks of one
+ * map.
+ */
 static bool
 arena_is_valid(const Arena *arena)
 {
@@ -81,6 +105,10 @@ find_arena(SfSegment *seg)
 	return arena;
 }
 
+/*
+ * Get the memory of the next arena. Between taking a region and noting it nothing may
+ * fail, so what can fail is done before.
+ */
 static void
 prepare_arena(void)
 {
@@ -108,7 +136,11 @@ add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_block
 	return arena;
 }
 
-/* A step up, as far as the segment is large enough for that. */
+/*
+ * The size of a region that is not known to be needed: a step up from the last one, but
+ * no more than a quarter of the segment, lest many sessions that write a little each
+ * make a small segment several times as large.
+ */
 static uint32
 limited_want(SfSegment *seg, uint32 want)
 {
@@ -117,7 +149,11 @@ limited_want(SfSegment *seg, uint32 want)
 	return Min(want, Max(quarter, SMALL_WANT_BLOCKS));
 }
 
-/* Region size to ask for: what the value still needs, or a step up. */
+/*
+ * Region size to ask for: what the value still needs (ahead_sectors, which includes the
+ * bytes to come) or a step up, whichever is more, as far as the gather size and a map
+ * page allow; and at least need_blocks.
+ */
 static uint32
 want_blocks(uint32 need_blocks, uint64 ahead_sectors, uint32 last_want)
 {
@@ -128,6 +164,10 @@ want_blocks(uint32 need_blocks, uint64 ahead_sectors, uint32 last_want)
 	return Max(want, need_blocks);
 }
 
+/*
+ * An arena with a new region, in which nsectors fit. Throws when the disk is full, or no
+ * region is to be had; the list is as it was then.
+ */
 static Arena *
 lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_want)
 {
@@ -138,12 +178,16 @@ lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_wa
 
 	prepare_arena();
 	region = sf_space_lend(seg, need, want);
+	SF_ASSERT(region.nblocks >= need && region.nblocks <= SF_MAP_BLOCKS);
 	stats->allocation_bytes += (uint64) region.nblocks * SF_BLOCK_SIZE;
 	stats->allocation_chunks++;
 	return add_arena(seg, region, sf_blocks_to_sectors(region.start_block), last_want * 2);
 }
 
-/* What this backend parked at the end of an earlier transaction. */
+/*
+ * What this process parked at the end of an earlier transaction, as an arena; NULL when
+ * there is nothing. It goes on behind what was filled then.
+ */
 static Arena *
 claim_arena(SfSegment *seg)
 {
@@ -153,6 +197,7 @@ claim_arena(SfSegment *seg)
 	prepare_arena();
 	if (!sf_space_claim_parked(seg->storage, &region, &next_block))
 		return NULL;
+	SF_ASSERT(next_block <= region.nblocks);
 	return add_arena(seg, region, sf_blocks_to_sectors(region.start_block + next_block),
 					 Max(region.nblocks * 2, FIRST_WANT_BLOCKS));
 }
@@ -173,6 +218,7 @@ sfi_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
 			arena->full = true;
 		arena = lend_arena(seg, nsectors, ahead_sectors, Min(last_want, SF_MAP_BLOCKS));
 	}
+	SF_ASSERT(arena_is_valid(arena) && !arena->full);
 	return arena->next_sector;
 }
 
@@ -181,6 +227,11 @@ sfi_arena_advance(SfSegment *seg, uint32 nsectors)
 {
 	Arena	   *arena = find_arena(seg);
 
+	/*
+	 * Not in sfi_arena_place(): reserving room in the gather cache may fail,
+	 * and then a later value would find a hole in front of it that its extent
+	 * does not have.
+	 */
 	arena->next_sector += nsectors;
 	SF_ASSERT(arena_is_valid(arena));
 }
@@ -204,7 +255,10 @@ void
 sfi_arena_skip_partial_blocks(void)
 {
 	for (Arena *arena = arenas; arena != NULL; arena = arena->next)
+	{
 		arena->next_sector = sf_round_up_block(arena->next_sector);
+		SF_ASSERT(arena_is_valid(arena));
+	}
 }
 
 void
@@ -223,6 +277,12 @@ sfi_arena_release_full(void)
 			link = &arena->next;
 			continue;
 		}
+
+		/*
+		 * Its used bits are set and in WAL by now, so nobody is lent the
+		 * blocks that have values. The others are free for everybody from
+		 * here on.
+		 */
 		sf_space_take_back(&arena->seg, arena->region);
 		*link = arena->next;
 		pfree(arena);
@@ -230,10 +290,11 @@ sfi_arena_release_full(void)
 }
 
 /*
- * After an abort everything this transaction put into its regions is garbage,
- * and its I/O has been waited for: they start where it began.  But not when it
- * had entries logged: the used bits that came with them stay until the
- * resolver has seen the abort, so that nothing can be put there yet.
+ * After an abort everything this transaction put into its regions is garbage, and its
+ * I/O has been waited for: they start where it began. But not when it had entries
+ * logged: the used bits that came with them stay until the resolver has seen the abort,
+ * so that nothing can be put there yet. Storage that was dropped or rolled back takes
+ * its regions along.
  */
 void
 sfi_arena_end(bool commit, bool logged)

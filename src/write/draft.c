@@ -5,6 +5,19 @@
  *	  the gather cache), and sealed (checksummed as they are stored, while the first
  *	  of them are on their way to disk, and noted in the map).
  *
+ * 	plain bytes --encode--> stored bytes --place--> gather cache --> disk
+ * 									 |
+ * 									 +--seal--> checksum, place and length in the map
+ *
+ * A unit is placed before it is sealed, because a full extent can then be on its way to
+ * disk while its units are hashed: the processor and the disk work at the same time. The
+ * bytes that are hashed are the caller's (or the coded ones), not those in the gather
+ * cache, so that it does not matter when the cache is emptied.
+ *
+ * Nothing that a draft does can be seen by others: its units lie in lent space, its
+ * inode pages are noted as this transaction's, and its locator is in no row. To give one
+ * up is to forget it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -30,7 +43,11 @@ struct SfDraft
 	SfObject   *object;
 };
 
-/* What a new version has of its base, or a new object for itself. */
+/*
+ * What a new version has of its base, or a new object for itself. A version keeps the
+ * object's id, so that checksums of shared units, whose seed it is, stay right; and its
+ * generation tells it from the base.
+ */
 static void
 name_version(SfDraft *draft, SfSegment *seg)
 {
@@ -42,6 +59,7 @@ name_version(SfDraft *draft, SfSegment *seg)
 	if (draft->base != NULL)
 	{
 		version->object_id = draft->base->object_id;
+		SF_ASSERT(draft->base->table_oid == seg->table_oid && draft->base->attnum == seg->attnum);
 		version->generation = draft->base->generation + 1;
 	}
 	else
@@ -51,7 +69,10 @@ name_version(SfDraft *draft, SfSegment *seg)
 	}
 }
 
-/* The codec that the column asks for now; what the base has is read by its units. */
+/*
+ * The codec that the column asks for now. What the base has is read by its own units'
+ * flags, so a changed option needs no rewriting.
+ */
 static void
 choose_codec(SfDraft *draft)
 {
@@ -59,6 +80,7 @@ choose_codec(SfDraft *draft)
 	: sf_space_column(draft->seg)->options.codec;
 
 	draft->codec = sf_transform_find(id);
+	SF_ASSERT(draft->codec != NULL);
 	if (draft->codec->id != SF_CODEC_RAW)
 		draft->coded = palloc(UNITS_AT_ONCE * draft->codec->bound(SF_UNIT_SIZE));
 }
@@ -78,9 +100,16 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 		SF_ASSERT(draft->base->incarnation == seg->incarnation);
 	}
 	name_version(draft, seg);
+
+	/*
+	 * The id was taken from the segment's cache entry. From here on only the
+	 * transaction's copy is used, which stays at its address while statements
+	 * come and go.
+	 */
 	draft->seg = seg = sfi_write_segment(seg);
 	draft->seed = sf_format_seed(seg->incarnation, draft->version.object_id);
 	choose_codec(draft);
+	SF_ASSERT(draft->seg->incarnation == draft->version.incarnation);
 	draft->object = sfi_objects_begin(seg, &draft->version, draft->base);
 	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sfi_objects_pages, draft->object);
 	return draft;
@@ -101,8 +130,8 @@ sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version)
 }
 
 /*
- * Encode unit i of those that are put together; returns what is stored of it,
- * which is the plain bytes themselves where there is no codec.
+ * Encode unit i of those that are put together; returns what is stored of it, which is
+ * the plain bytes themselves where there is no codec, or where it gains nothing.
  */
 static const char *
 encode_unit(SfDraft *draft, uint32 i, const char *plain, uint32 len, SfUnit *unit)
@@ -113,7 +142,10 @@ encode_unit(SfDraft *draft, uint32 i, const char *plain, uint32 len, SfUnit *uni
 							   draft->coded == NULL ? NULL : draft->coded + i * room, unit);
 }
 
-/* Give a unit its place, and copy there what is stored of it, padded to a sector. */
+/*
+ * Give a unit its place, and copy there what is stored of it, padded to a sector with
+ * zeros: the padding is written to disk, and must not be what was in memory.
+ */
 static void
 place_unit(SfSegment *seg, const char *stored, uint64 ahead_bytes, SfUnit *unit)
 {
@@ -132,11 +164,15 @@ place_unit(SfSegment *seg, const char *stored, uint64 ahead_bytes, SfUnit *unit)
 static void
 seal_unit(SfDraft *draft, uint64 unit_no, const char *stored, SfUnit *unit)
 {
+	SF_ASSERT(sf_format_is_possible_run(unit->start, sf_unit_sectors(unit)));
 	unit->checksum = sf_format_checksum(stored, unit->stored_bytes, draft->seed);
 	sf_object_edit_set(draft->edit, unit_no, unit);
 }
 
-/* A few units; the disk writes while the processor hashes. */
+/*
+ * Put a few units, as many as fill an extent that is worth a write. All of them are
+ * placed before any is hashed.
+ */
 static void
 put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 ahead_bytes)
 {
@@ -181,6 +217,10 @@ sf_write_draft_punch(SfDraft *draft, uint64 unit_no)
 	sf_object_edit_set(draft->edit, unit_no, &hole);
 }
 
+/*
+ * Make the datum, and note what the object has now that its base has not: that is what
+ * the row will be charged with, and what is given back if no row takes it.
+ */
 static struct varlena *
 finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
 {
@@ -190,6 +230,7 @@ finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
 	sfi_write_require_open();
 	datum = sf_object_edit_finish(draft->edit, length_bytes);
 	*loc = sf_object_locator(datum);
+	SF_ASSERT(loc->length_bytes == length_bytes && loc->generation == draft->version.generation);
 	owned = sf_object_difference(draft->seg, loc, draft->base);
 	sfi_objects_finish(draft->object, loc, &owned);
 	pfree(owned.runs);

@@ -20,6 +20,26 @@
  * is inserted when the write is complete; or, at pre-commit, while it is in
  * flight, with checkpoints held up until it is complete (DELAY_CHKPT_COMPLETE).
  *
+ * How an extent comes to disk:
+ *
+ * 	begun (begin_extent)
+ * 	filled by sfi_gather_reserve(), as long as the bytes to come go on where it ends
+ * 	started: when it is long (early), when its buffer is full, or at a flush
+ * 	complete: waited for, and in WAL if its column logs
+ * 	forgotten, when its buffer is filled again
+ *
+ * A tail block that is not full is the difficult part. The file is written with direct
+ * I/O, in whole blocks; the rest of such a block is written as zeros. If the arena went
+ * on in it, a later write of the same block would be in flight together with the first
+ * one, and either might reach the disk last. So a block is written once: either the open
+ * tail moves to the extent that continues it (G2), or the arena gives up the rest of the
+ * block (G3). That costs some space where transactions are small, and no read of what is
+ * already on disk.
+ *
+ * Memory of a buffer is valid until its writes are complete, and a reader of this
+ * transaction looks here first (sf_write_overlay()): what is in flight may be in the
+ * file or not.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -81,12 +101,13 @@ static int64 dirty_size;
 #define BLOCK_ROUND_UP(n)	(((n) + SF_BLOCK_SIZE - 1) / SF_BLOCK_SIZE * SF_BLOCK_SIZE)
 
 /*
- * What is in between is done whole, or the transaction is lost.  A cancel or
- * a timeout waits: a buffer is written in milliseconds.
+ * What is in between is done whole, or the transaction is lost. A cancel or a timeout
+ * waits: a buffer is written in milliseconds.
  */
 static void
 begin_undivided(void)
 {
+	SF_ASSERT(!damaged);
 	damaged = true;
 	HOLD_INTERRUPTS();
 }
@@ -94,10 +115,15 @@ begin_undivided(void)
 static void
 end_undivided(void)
 {
+	SF_ASSERT(damaged);
 	RESUME_INTERRUPTS();
 	damaged = false;
 }
 
+/*
+ * Throw if a write of this transaction has failed in a subtransaction that was rolled
+ * back.
+ */
 static void
 require_undamaged(void)
 {
@@ -111,6 +137,10 @@ require_undamaged(void)
 
 /* ---- flushing ---- */
 
+/*
+ * Note the file of an extent that will have to be synced. The last few files come again
+ * and again, and a transaction seldom has more than some.
+ */
 static void
 note_dirty(Extent *extent)
 {
@@ -133,6 +163,7 @@ write_buffered(SfSegment *seg)
 /* ---- what must hold (G1 to G3) ---- */
 
 #ifdef SF_ASSERTIONS
+/* Do two extents have a block in common? */
 static bool
 share_block(const Extent *a, const Extent *b)
 {
@@ -169,6 +200,10 @@ check_tails(const GatherBuffer *buf)
 #define check_tails(buf)			((void) 0)
 #endif
 
+/*
+ * The current buffer's numbers are in order. Looks at no other extent than the last, so
+ * it can be asked for each unit.
+ */
 static bool
 gather_is_valid(void)
 {
@@ -181,8 +216,11 @@ gather_is_valid(void)
 
 /* ---- writing ---- */
 
-/* Start the write of one extent; what is behind its end in the last block is
- * zeros. */
+/*
+ * Start the write of one extent; what is behind its end in the last block is zeros. The
+ * file is opened here and not before: an extent of storage that is dropped meanwhile
+ * never opens it.
+ */
 static void
 start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 {
@@ -209,7 +247,11 @@ start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 	stats->direct_write_ops++;
 }
 
-/* Empty the extents of storage that is not there any more. */
+/*
+ * Empty the extents of storage that is not there any more, after a rollback to a
+ * savepoint or a drop. A write of theirs that was started must be over before that: its
+ * memory will be filled again.
+ */
 static void
 drop_gone_extents(GatherBuffer *buf)
 {
@@ -223,6 +265,10 @@ drop_gone_extents(GatherBuffer *buf)
 	}
 }
 
+/*
+ * Start the writes of all extents of a buffer that have not been started early. Nothing
+ * goes into it any more.
+ */
 static void
 start_buffer(GatherBuffer *buf, bool durable)
 {
@@ -237,6 +283,7 @@ start_buffer(GatherBuffer *buf, bool durable)
 	end_undivided();
 }
 
+/* Wait for the write of an extent; throws what went wrong with it. */
 static void
 wait_extent(Extent *extent)
 {
@@ -244,10 +291,15 @@ wait_extent(Extent *extent)
 		return;
 	SF_ASSERT(extent->started);
 	sf_io_wait(&extent->io);
+	SF_ASSERT(!extent->io.in_flight);
 	sf_stats_local(extent->seg->table_oid, extent->seg->attnum)->ioreap_time_us +=
 		sf_io_take_counts().reap_us;
 }
 
+/*
+ * Put an extent's bytes into WAL if its column logs, once. Not before the write was
+ * started: a checkpoint that begins after the record relies on the write (see the head).
+ */
 static void
 log_extent(GatherBuffer *buf, Extent *extent)
 {
@@ -275,7 +327,7 @@ complete_buffer(GatherBuffer *buf)
 	end_undivided();
 }
 
-/* Wait for a buffer and make it empty. */
+/* Wait for a buffer and make it empty, so that it can be filled again. */
 static void
 recycle_buffer(GatherBuffer *buf)
 {
@@ -306,13 +358,17 @@ allocate_buffers(void)
 	}
 }
 
+/* The extent that the next bytes may go on in, or NULL. */
 static Extent *
 last_extent(GatherBuffer *buf)
 {
 	return buf->nextents == 0 ? NULL : &buf->extents[buf->nextents - 1];
 }
 
-/* The extent of a buffer that ends in the middle of a block at that sector. */
+/*
+ * The extent of a buffer that ends in the middle of a block at that sector, or NULL. Not
+ * only the last extent is looked at: columns that are written by turns have one each.
+ */
 static Extent *
 find_open_tail(GatherBuffer *buf, const SfSegment *seg, uint64 sector)
 {
@@ -326,14 +382,15 @@ find_open_tail(GatherBuffer *buf, const SfSegment *seg, uint64 sector)
 }
 
 /*
- * Move the partly filled tail block of an extent to the start of another extent,
- * which continues it (G2).
+ * Move the partly filled tail block of an extent to the start of another extent, which
+ * continues it (G2). Both end and begin at the same byte of the segment as before.
  */
 static void
 carry_tail(GatherBuffer *from_buf, Extent *from, GatherBuffer *to_buf, Extent *to)
 {
 	uint32		n = from->nsectors % SF_BLOCK_SECTORS;
 
+	SF_ASSERT(n > 0 && to->nsectors == 0 && !from->started);
 	from->nsectors -= n;
 	to->nsectors = n;
 	memcpy(to_buf->mem + to->offset,
@@ -367,7 +424,10 @@ begin_extent(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 	return extent;
 }
 
-/* Does the buffer take nsectors more at that place? */
+/*
+ * Does the buffer take nsectors more at that place? One extent is kept in reserve, and a
+ * block: going on may need both, for a tail that is carried over.
+ */
 static bool
 has_room(GatherBuffer *buf, uint32 nsectors)
 {
@@ -414,7 +474,10 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 	check_tails(full);
 }
 
-/* Does an extent go on with those sectors?  No extent crosses a map page. */
+/*
+ * Does an extent go on with those sectors? No extent crosses a map page, as no run does;
+ * so it lies in one data file, and its write is one.
+ */
 static bool
 goes_on(const Extent *extent, const SfSegment *seg, uint64 start_sector, uint32 nsectors)
 {
@@ -423,7 +486,10 @@ goes_on(const Extent *extent, const SfSegment *seg, uint64 start_sector, uint32 
 		SfStorageEquals(extent->seg->storage, seg->storage);
 }
 
-/* Write an extent that has become long, while more comes. */
+/*
+ * Write an extent that has become long, while more comes. If its storage is gone it is
+ * just emptied.
+ */
 static void
 write_early(GatherBuffer *buf, Extent *extent)
 {
@@ -450,8 +516,8 @@ sfi_gather_start_early(void)
 }
 
 /*
- * Same, for an extent that ends in the middle of a block: the extent that goes on
- * at start_sector takes that block along.
+ * Same, for an extent that ends in the middle of a block: the extent that goes on at
+ * start_sector takes that block along, before the write is started.
  */
 static Extent *
 write_early_but_tail(GatherBuffer *buf, Extent *extent, SfSegment *seg, uint64 start_sector)
@@ -477,6 +543,11 @@ sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 	SF_ASSERT(gather_is_valid());
 	if (sf_sectors_to_bytes(nsectors) >= SF_IO_LARGE)
 		sf_io_use_memory();
+
+	/*
+	 * Started whole by a flush, and not the result of a switch: what comes
+	 * next begins an empty buffer.
+	 */
 	if (buf->started)
 		recycle_buffer(buf);
 	if (!has_room(buf, nsectors))
@@ -499,13 +570,20 @@ sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 
 /* ---- ends ---- */
 
-/* Is the whole transaction one write, which can be durable by itself? */
+/*
+ * Is the whole transaction one write, which can be durable by itself (RWF_DSYNC)? That
+ * saves a small transaction the sync of the file.
+ */
 static bool
 single_write(void)
 {
 	return ndirty == 0 && buffers[current].nextents == 1 && !buffers[current].started;
 }
 
+/*
+ * Make durable what was written and not yet synced. A file whose storage was dropped is
+ * left out, unless logical decoding still reads it.
+ */
 static void
 sync_dirty_files(void)
 {
@@ -525,6 +603,7 @@ sync_dirty_files(void)
 static void
 log_in_flight(GatherBuffer *buf)
 {
+	SF_ASSERT((MyProc->delayChkptFlags & DELAY_CHKPT_COMPLETE) == 0);
 	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
 	begin_undivided();
 	drop_gone_extents(buf);
@@ -542,6 +621,11 @@ sfi_gather_flush_all(bool durable)
 
 	require_undamaged();
 	SF_FAULT(flush_before_write);
+
+	/*
+	 * The current buffer's writes are started first, so that they are in
+	 * flight while the other one is waited for.
+	 */
 	if (buf->nextents > 0)
 		start_buffer(buf, durable && single_write());
 	complete_buffer(other);
@@ -557,6 +641,7 @@ sfi_gather_flush_all(bool durable)
 	check_tails(other);
 }
 
+/* Is a write of the buffer in flight? */
 static bool
 is_in_flight(const GatherBuffer *buf)
 {
@@ -583,7 +668,10 @@ sfi_gather_reset(void)
 	damaged = false;
 }
 
-/* Copy what one extent holds of the range; returns how many sectors. */
+/*
+ * Copy what one extent holds of the range to its places in dst (NULL: only count);
+ * returns how many sectors.
+ */
 static uint32
 overlay_extent(GatherBuffer *buf, Extent *extent, uint64 start, uint32 nsectors, char *dst)
 {
@@ -592,6 +680,7 @@ overlay_extent(GatherBuffer *buf, Extent *extent, uint64 start, uint32 nsectors,
 
 	if (from >= to)
 		return 0;
+	SF_ASSERT(from >= start && to - from <= nsectors);
 	if (dst != NULL)
 		memcpy(dst + sf_sectors_to_bytes(from - start),
 			   buf->mem + extent->offset + sf_sectors_to_bytes(from - extent->start),

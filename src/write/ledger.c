@@ -6,7 +6,7 @@
  *
  * A note is noted at the nest level it comes from.  A subtransaction that
  * aborts takes its list along; one that commits gives them to its parent.
- * Neighbours are summed up as they come, and all list of a level are when
+ * Neighbours are summed up as they come, and all notes of a level are when
  * they take more than securefile.transaction_memory.  If that is not enough
  * they are logged at once, as entries of a transaction that still runs, and
  * forgotten here:
@@ -20,13 +20,25 @@
  *		resolver would clear used bits while the transaction can still write;
  * L4	a note is forgotten when its record is written, not when all are: an ERROR
  *		in between may be caught in a savepoint, and nothing may be logged twice;
- * L5	list of storage that this transaction has replaced or dropped are never
+ * L5	notes about storage that this transaction has replaced or dropped are never
  *		early: a rollback to a savepoint brings the storage back.  Only when the
  *		transaction ends do they fall away.
  *
  * Of L1 it is asserted that the xid is one of this transaction's that has not
  * aborted, and the top one for nest level 1 only.  Of which level another one is
  * the server does not tell; test 060 does.
+ *
+ * 	levels:		1			2			2			4		(ascending, not all are there)
+ * 	lists:		ALLOC		ALLOC		ALLOC		ALLOC
+ * 				FREE		FREE		FREE		FREE
+ * 				FREE_PAGE	FREE_PAGE	FREE_PAGE	FREE_PAGE
+ *
+ * A level may occur twice: when a subtransaction commits its lists are appended to those
+ * of its parent, and if there is no memory for that, which must not be an error at that
+ * place, they stay beside them under the parent's number.
+ *
+ * Kinds are logged in the order of SfNoteKind, for all segments together: space that
+ * rows have got is safe in WAL before anything that they have lost is.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +51,7 @@
 #include "write/write_internal.h"
 
 #define FIRST_FACTS		16
-#define LOOK_BACK		8		/* list: columns and partitions that are
+#define LOOK_BACK		8		/* notes: columns and partitions that are
 								 * written by turns */
 
 typedef struct Note
@@ -75,7 +87,10 @@ static int64 logged_size;
 
 /* ---- noting ---- */
 
-/* Make room for n more; false, and nothing changed, if there is no memory. */
+/*
+ * Make room for n more; false, and nothing changed, if there is no memory. Not
+ * sfi_write_make_room(), which throws: give() is called where nothing may.
+ */
 static bool
 reserve(NoteList *list, int64 n)
 {
@@ -108,6 +123,10 @@ touches(const Note *note, const SfSegment *seg, SfRun run)
 		sf_same_map(note->run.start, run.start);
 }
 
+/*
+ * Add a run to a list, to one of the last notes if it continues that. merge: it may;
+ * pages are noted one by one, as their entries are.
+ */
 static void
 add(NoteList *list, SfSegment *seg, SfRun run, bool merge)
 {
@@ -130,7 +149,10 @@ add(NoteList *list, SfSegment *seg, SfRun run, bool merge)
 	nnotes++;
 }
 
-/* Those of the current nest level, which by this gets an xid if it has none. */
+/*
+ * The list of the current nest level, which by this gets an xid if it has none: early
+ * entries of the level carry it (L1).
+ */
 static NoteList *
 current_list(SfNoteKind kind)
 {
@@ -152,18 +174,25 @@ sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n)
 {
 	SF_ASSERT(kind != SF_NOTE_FREE_PAGE);
 	for (int i = 0; i < n; i++)
+	{
+		SF_ASSERT(sf_format_is_possible_run(runs[i].start, runs[i].nsectors));
 		add(current_list(kind), seg, runs[i], true);
+	}
 }
 
 void
 sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n)
 {
 	for (int i = 0; i < n; i++)
+	{
+		SF_ASSERT(pages[i] != 0 && pages[i] != SF_NO_PAGE && !SF_IS_MAP_PAGE(pages[i]));
 		add(current_list(SF_NOTE_FREE_PAGE), seg, (SfRun) {pages[i], 1}, false);
+	}
 }
 
 /* ---- summing up ---- */
 
+/* By segment, in any order that is the same for a whole sort, then by sector. */
 static int
 cmp_notes(const void *a, const void *b)
 {
@@ -175,9 +204,11 @@ cmp_notes(const void *a, const void *b)
 	return x->run.start < y->run.start ? -1 : x->run.start > y->run.start;
 }
 
+/* Drop the notes at the beginning of a list that are logged. */
 static void
 forget_done(NoteList *list)
 {
+	SF_ASSERT(list->done >= 0 && list->done <= list->n);
 	list->n -= list->done;
 	if (list->done > 0)
 		memmove(list->items, list->items + list->done, list->n * sizeof(Note));
@@ -208,7 +239,7 @@ sum_up(NoteList *list, bool merge)
 	}
 }
 
-/* Levels ascend, and the list that are not logged are counted.  Goes through all levels. */
+/* Levels ascend, and the notes that are not logged are counted.  Goes through all levels. */
 static bool
 ledger_is_valid(void)
 {
@@ -224,6 +255,10 @@ ledger_is_valid(void)
 	return n == nnotes && nheld >= 0;
 }
 
+/*
+ * Sort all lists and merge neighbours. Pages are sorted, but not merged: an entry names
+ * one.
+ */
 static void
 sum_up_all(void)
 {
@@ -252,7 +287,10 @@ check_fxid(int level, uint64 fxid)
 #define check_fxid(level, fxid)		((void) 0)
 #endif
 
-/* L1 and L2: the xid that the entries of a level carry. */
+/*
+ * L1 and L2: the xid that the entries of a level carry. That of the current level is
+ * asked for anew, since a child that has committed meanwhile left its own in the level.
+ */
 static uint64
 fxid_of(const Level *level)
 {
@@ -264,7 +302,10 @@ fxid_of(const Level *level)
 	return level->fxid;
 }
 
-/* As many of the next list, up to an end, of one segment as go into one record; L4. */
+/*
+ * Log as many of the next notes, up to an end, of one segment as go into one record; L4.
+ * Storage that is gone takes its entries along, so notes about it just fall away.
+ */
 static void
 log_some(NoteList *list, int64 end, SfPendKind kind, uint64 fxid)
 {
@@ -283,6 +324,11 @@ log_some(NoteList *list, int64 end, SfPendKind kind, uint64 fxid)
 	sfi_write_note_entries();
 	/* those of storage that is gone fall away */
 	if (sf_space_is_usable(seg))
+
+		/*
+		 * Fewer than asked for may be logged: as many as fit the pending
+		 * page.
+		 */
 		n = sf_space_log_some(seg, kind, fxid, runs, n);
 	if (!SF_BREAKS(l4))
 		list->done += n;
@@ -290,7 +336,10 @@ log_some(NoteList *list, int64 end, SfPendKind kind, uint64 fxid)
 	SF_INVARIANT(L4, n > 0 && list->done == done_before + n);
 }
 
-/* L5: put those whose storage is there first, in their order; how many. */
+/*
+ * L5: move the notes whose storage is there to the front, in their order; returns how
+ * many. Asks once a segment, since the list is sorted by it.
+ */
 static int64
 usable_first(NoteList *list)
 {
@@ -346,7 +395,9 @@ sfi_ledger_log(void)
 	SF_ASSERT(nnotes == 0 && ledger_is_valid());
 }
 
-/* Remember that a segment has early entries. */
+/*
+ * Remember that a segment has early entries: sfi_ledger_has() must still find them.
+ */
 static void
 note_logged(SfSegment *seg)
 {
@@ -357,7 +408,10 @@ note_logged(SfSegment *seg)
 	logged[nlogged++] = seg;
 }
 
-/* All have been summed up, so that none is done. */
+/*
+ * Log what may be logged early of a list. All lists have been summed up, so that nothing
+ * in them is done.
+ */
 static void
 log_early(Level *level, SfNoteKind kind)
 {
@@ -385,7 +439,7 @@ log_early(Level *level, SfNoteKind kind)
 
 /*
  * What is held does not count, and nothing is logged when the sum is half of the limit
- * or less: else all would be sorted again for each of the next list.
+ * or less: else all would be sorted again for each of the next notes.
  */
 void
 sfi_ledger_bound(void)
@@ -432,7 +486,11 @@ sfi_ledger_is_empty(void)
 
 /* ---- savepoints ---- */
 
-/* Add what a level has to another one; false if there is no memory for that. */
+/*
+ * Add what a level has to another one; false, and nothing changed, if there is no memory
+ * for that. Room is made for all kinds first: a level that is half given would be logged
+ * twice or not at all.
+ */
 static bool
 give(Level *from, Level *to)
 {
@@ -448,6 +506,7 @@ give(Level *from, Level *to)
 		if (n > 0)
 			memcpy(target->items + target->n, source->items + source->done, n * sizeof(Note));
 		target->n += n;
+		SF_ASSERT(target->n <= target->size);
 		if (source->items != NULL)
 			pfree(source->items);
 	}

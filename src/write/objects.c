@@ -7,6 +7,14 @@
  * State changes go to an undo list with nest levels, so that a savepoint takes
  * back just what came after it; one for each object and level is enough.
  *
+ * 	begin: DEAD, no tag  ->  finish: DRAFT  ->  place: PLACED  ->  confirm, free (owner.c)
+ * 											->  place: plain, and gone from here
+ *
+ * A savepoint that is rolled back makes the object again what it was, by the undo list.
+ * Of the object's own data nothing has to be undone: runs and pages are set once, when
+ * it is finished. A dead object keeps its list of pages: they were made, in WAL, as this
+ * transaction's, and somebody must give them back when the transaction commits.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -38,6 +46,7 @@ static int64 undo_size;
 
 /* ---- objects of this transaction ---- */
 
+/* Pages by number (for qsort() and bsearch()). */
 static int
 cmp_pages(const void *a, const void *b)
 {
@@ -48,9 +57,12 @@ cmp_pages(const void *a, const void *b)
 }
 
 /*
- * A move to another tablespace copies the number of the next object along with
- * the incarnation.  When it is rolled back to a savepoint, the ids of what was
- * stored in the copy come again, and not from us only.
+ * Is an object of storage that is gone, dead, so that another one may take its key?
+ *
+ * A move to another tablespace copies the number of the next object along with the
+ * incarnation. When it is rolled back to a savepoint, the ids of objects that were
+ * stored in the copy are given out again, and perhaps to another backend: such an object
+ * here must not be found by the locator of the new one.
  */
 static bool
 object_is_void(const SfObject *object)
@@ -92,6 +104,10 @@ sfi_objects_set_state(SfObject *object, SfObjectState state)
 
 /* ---- making one ---- */
 
+/*
+ * Make the table, and begin to count. Only a part of the key struct is compared: it has
+ * padding.
+ */
 static void
 make_hash(void)
 {
@@ -103,6 +119,7 @@ make_hash(void)
 	forget_at = FORGET_FIRST;
 }
 
+/* Free what is known of an object with more than one run. */
 static void
 free_lists(SfObject *object)
 {
@@ -146,6 +163,11 @@ note_lost_pages(const SfObject *object)
 	sfi_ledger_add_pages(object->seg, lists->orphan_pages, lists->norphan_pages);
 }
 
+/*
+ * Forget objects of which nothing will be asked any more: a transaction may make
+ * millions of versions. Not below nest level 1, where a savepoint could bring an older
+ * state back.
+ */
 static void
 forget_settled(void)
 {
@@ -165,7 +187,11 @@ forget_settled(void)
 	forget_at = Max(FORGET_FIRST, hash_get_num_entries(objects) * 2);
 }
 
-/* The generation is the first from that of the locator on that is free. */
+/*
+ * The entry of a new object or version. Its generation is the first from that of the
+ * locator on that is free: several versions may be made of one base, and only one of
+ * them will be in the row.
+ */
 static SfObject *
 enter_object(SfLocator *loc, bool derived)
 {
@@ -205,9 +231,14 @@ sfi_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
 	object->run_sectors = 0;
 	object->base_generation = base == NULL ? 0 : base->generation;
 	object->base_tag = base == NULL ? 0 : sf_format_locator_tag(base);
+	SF_ASSERT(base == NULL || (base->object_id == loc->object_id &&
+							   base->generation < loc->generation));
 	return object;
 }
 
+/*
+ * The lists of an object, made when they are first needed: most objects have one run.
+ */
 static SfObjectLists *
 lists_of(SfObject *object)
 {
@@ -231,7 +262,10 @@ sfi_objects_pages(const uint32 *pages, int npages, void *arg)
 	}
 }
 
-/* Of the pages that were made, those that are not owned any more are orphan_pages. */
+/*
+ * Of the pages that were made, those that are not owned any more are orphans: a node
+ * that was written, loaded again and changed is a new page.
+ */
 static void
 sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 {
@@ -239,6 +273,7 @@ sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 
 	if (lists == NULL || owned->npages == lists->npages)
 		return;
+	/* Room for all of them, if none is owned. */
 	lists->orphan_pages = MemoryContextAllocHuge(sfi_write_context(), lists->npages * sizeof(uint32));
 	qsort(owned->pages, owned->npages, sizeof(uint32), cmp_pages);
 	for (int i = 0; i < lists->npages; i++)
@@ -298,12 +333,17 @@ sfi_objects_place(SfObject *object, const SfLocator *loc)
 {
 	bool		has_undo = object->level > 1;
 
-	SF_ASSERT(object->state == SF_OBJECT_DRAFT);
+	SF_ASSERT(object->state == SF_OBJECT_DRAFT && object->tag == sf_format_locator_tag(loc));
 	if (!can_be_plain(object, loc) || !sfi_plain_add(object->seg, loc, SF_OBJECT_PLACED))
 	{
 		sfi_objects_set_state(object, SF_OBJECT_PLACED);
 		return;
 	}
+
+	/*
+	 * The undo of the draft would bring back an object that is not here any
+	 * more. The state of a plain object has an undo of its own.
+	 */
 	if (has_undo)
 		nundo--;
 	free_lists(object);
@@ -330,6 +370,7 @@ sfi_objects_at_subcommit(int level)
 	int64		from = nundo;
 	int64		to;
 
+	SF_ASSERT(level > 1 && (nundo == 0 || undo[nundo - 1].level <= level));
 	while (from > 0 && undo[from - 1].level >= level)
 		from--;
 
@@ -351,6 +392,8 @@ sfi_objects_at_subabort(int level)
 {
 	for (; nundo > 0 && undo[nundo - 1].level >= level; nundo--)
 	{
+		SF_ASSERT(undo[nundo - 1].object->level == undo[nundo - 1].level);
+		SF_ASSERT(undo[nundo - 1].old_level < level);
 		undo[nundo - 1].object->state = undo[nundo - 1].old_state;
 		undo[nundo - 1].object->level = undo[nundo - 1].old_level;
 	}

@@ -29,6 +29,18 @@
  *
  * O2 is asserted where both maps stand in locators.
  *
+ * An UPDATE of a column, in the usual case, as this file sees it:
+ *
+ * 	BEFORE trigger		sf_write_value()		the new object is PLACED
+ * 	(the row is written by the server)
+ * 	AFTER trigger		sf_write_confirm(new)	PLACED -> CONFIRMED, ALLOC noted
+ * 						sf_write_free(old)		FREE noted, of what new does not share
+ * 	commit				sfi_owner_log()			the notes become entries in WAL
+ *
+ * If the row is not written after all (a condition, an error that is caught), the second
+ * step does not come, and the object stays PLACED: no note, no entry; its space was lent
+ * only and is lent to somebody else later.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -44,6 +56,10 @@ typedef struct Made
 	SfObjectState state;
 } Made;
 
+/*
+ * The object of this transaction that a locator names, in either form; false if it has
+ * none.
+ */
 static bool
 find_made(const SfLocator *loc, Made *made)
 {
@@ -51,6 +67,7 @@ find_made(const SfLocator *loc, Made *made)
 	if (made->object != NULL)
 	{
 		made->seg = made->object->seg;
+		SF_ASSERT(made->seg->incarnation == loc->incarnation);
 		made->state = made->object->state;
 		return true;
 	}
@@ -76,6 +93,11 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 		!(fits_row(object, old) || SF_BREAKS(o1)))
 		return false;
 	SF_INVARIANT(O1, fits_row(object, old));
+
+	/*
+	 * The tag was compared with that of the object already; this compares it
+	 * with the key, which nobody outside the server can have.
+	 */
 	sf_object_require_tag(object->seg, &loc);
 	sfi_objects_place(object, &loc);
 	return true;
@@ -83,7 +105,10 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 
 /* ---- notes from the AFTER trigger ---- */
 
-/* Note the runs of an object that a row has got. */
+/*
+ * Note the runs of an object that a row has got. Those of a plain object are read from
+ * its locator, which is a flat map: nothing else is kept of it.
+ */
 static void
 note_allocated(const Made *made, const SfLocator *loc)
 {
@@ -103,7 +128,7 @@ note_allocated(const Made *made, const SfLocator *loc)
 	}
 }
 
-/* A row has it, or had it: its space is allocated. */
+/* A row has the object, or had it, from now on: its space is allocated, once. */
 static void
 own(Made *made, const SfLocator *loc, SfObjectState state)
 {
@@ -197,7 +222,7 @@ check_unshared(const GivenUp *given)
 #define check_unshared(given)	((void) 0)
 #endif
 
-/* What the two do not share (an SfBaseStep). */
+/* Find what the two values do not share (an SfBaseStep). */
 static void
 find_unshared(void *arg)
 {
@@ -219,7 +244,11 @@ warn_not_freed(Oid table_oid, AttrNumber attnum, const char *problem)
 			 errhint("Run securefile_check() on the column.")));
 }
 
-/* Only a map in inode pages can be damaged when its locator is not. */
+/*
+ * Find what is to be freed; returns an error that damage has caused, or NULL. Only a map
+ * in inode pages can be damaged when its locator is not, so only those pay for a
+ * subtransaction.
+ */
 static ErrorData *
 try_find_unshared(GivenUp *given)
 {
@@ -230,6 +259,11 @@ try_find_unshared(GivenUp *given)
 	return NULL;
 }
 
+/*
+ * Note as freed what a value does not share with its successor. Its locator was made by
+ * its segment, so what it says about space is true. A damaged map frees nothing: the row
+ * goes, the space stays until securefile_repair().
+ */
 static void
 free_genuine(GivenUp *given)
 {
@@ -248,7 +282,10 @@ free_genuine(GivenUp *given)
 		pfree(given->unshared.pages);
 }
 
-/* An object of this transaction. */
+/*
+ * An object of this transaction loses its row. It may be given up before its own AFTER
+ * trigger has fired: a trigger that fires earlier can delete the row again (LOST).
+ */
 static void
 free_new(Made *made, GivenUp *given)
 {
@@ -259,7 +296,11 @@ free_new(Made *made, GivenUp *given)
 	free_genuine(given);
 }
 
-/* One of an earlier transaction, or that is like one; problem: with its locator. */
+/*
+ * A value of an earlier transaction, or that is like one, loses its row; problem: what
+ * is wrong with its locator, or NULL. This is where a forged locator would free the
+ * space of somebody else's value, so its tag is checked first.
+ */
 static void
 free_old(Oid table_oid, AttrNumber attnum, GivenUp *given, const char *problem)
 {

@@ -4,6 +4,13 @@
  *	  What the work of a transaction is noted in: memory until its end, and its
  *	  copies of segments.
  *
+ * Why a copy: an entry of the cache of segments is overwritten when its column gets new
+ * storage, and a transaction must still know where it has written before that. So it has
+ * a copy for each storage that it met; what a copy says stays as it was.
+ *
+ * Nothing here is undone by a savepoint: memory and copies of an aborted level are just
+ * not used any more, and go with the transaction.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -20,6 +27,10 @@ static bool closed;				/* pre-commit has begun: nothing may be added */
 static bool has_entries;		/* in WAL, or about to be */
 static bool exit_registered;
 
+/*
+ * The process ends: no write of it may be in flight when shared memory is let go, and
+ * its parked regions are for others.
+ */
 static void
 at_exit(int code, Datum arg)
 {
@@ -73,7 +84,7 @@ sfi_write_context(void)
 void *
 sfi_write_make_room(void *array, int64 n, int64 *size, Size item)
 {
-	SF_ASSERT(n >= 0 && n <= *size);
+	SF_ASSERT(n >= 0 && n <= *size && (array == NULL) == (*size == 0));
 	if (n < *size)
 		return array;
 	*size = Max(64, *size * 2);
