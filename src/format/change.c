@@ -6,6 +6,15 @@
  * A record's checksum tells that it is what was written.  Redo still goes by
  * nothing that it has not looked at: what it writes to are shared buffers.
  *
+ * Two passes, and why. sf_format_ops_problem() goes through a whole list and keeps
+ * account of what the operations would do to the page (its type, the number of its
+ * entries). Only when all of the list is sound is the first one applied: a page is
+ * changed whole or not at all, and applying cannot fail, so it can be done in a critical
+ * section.
+ *
+ * The same function applies an operation when it is made (space/change.c) and when it is
+ * replayed: the page after a crash is what it was before, by construction.
+ *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
@@ -47,6 +56,7 @@ init_problem(Look *look, SfOp op)
 	op.len -= sizeof(type);
 	memcpy(fixed.bytes, op.payload, op.len < sizeof(fixed) ? op.len : sizeof(fixed));
 	look->type = (SfPageType) type;
+	/* What follows in the list applies to the page that this operation makes. */
 	look->nentries = type == SF_PAGE_PENDING ? fixed.pending.nentries : 0;
 	return sf_format_page_problem(look->type, &fixed);
 }
@@ -66,6 +76,7 @@ header_op_problem(SfOp op)
 	return sf_format_page_problem(SF_PAGE_HEADER, &fixed);
 }
 
+/* A range of a space map ends on its page. */
 static const char *
 range_problem(SfOp op)
 {
@@ -78,6 +89,10 @@ range_problem(SfOp op)
 		"range of the space map leaves its page";
 }
 
+/*
+ * Entries to be added: there is room for them, behind what the operations before have
+ * left, and each of them is one that the resolver can go by.
+ */
 static const char *
 add_problem(Look *look, SfOp op)
 {
@@ -101,7 +116,10 @@ add_problem(Look *look, SfOp op)
 	return NULL;
 }
 
-/* Places of entries; of those to be removed each one once, in order. */
+/*
+ * Places of entries; of those to be removed each one once, in order. pend_remove() goes
+ * through entries and places side by side, so it needs the order.
+ */
 static const char *
 indexes_problem(Look *look, SfOp op)
 {
@@ -124,6 +142,10 @@ indexes_problem(Look *look, SfOp op)
 	return NULL;
 }
 
+/*
+ * One operation: it is of a known kind, for a page of this type, and its payload is
+ * sound. Every kind but SF_OP_INIT works on a page that is there and has a type.
+ */
 static const char *
 op_problem(Look *look, SfOp op)
 {
@@ -139,6 +161,11 @@ op_problem(Look *look, SfOp op)
 
 	if (op.code == SF_OP_INIT)
 		return init_problem(look, op);
+
+	/*
+	 * Codes come from a record. The table says what they apply to; a code
+	 * without a row is one of a later version.
+	 */
 	if (op.code > SF_OP_PEND_NEXT || wanted[op.code] == 0)
 		return "change of an unknown kind";
 	if (wanted[op.code] != look->type)
@@ -182,6 +209,10 @@ sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, 
 	const char *problem = NULL;
 	Look		look = {type, 0};
 
+	/*
+	 * Only a pending page has contents that an operation depends on: how many
+	 * entries it has.
+	 */
 	if (type == SF_PAGE_PENDING)
 	{
 		look.nentries = ((const SfPending *) content)->nentries;
@@ -192,6 +223,10 @@ sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, 
 		size_t		left = end - ops;
 		SfOpHeader	head;
 
+		/*
+		 * Head, then payload: neither is looked at before it is known to lie
+		 * within the list.
+		 */
 		if (left < sizeof(head))
 			return "list of changes is cut off";
 		memcpy(&head, ops, sizeof(head));
@@ -204,7 +239,10 @@ sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, 
 
 /* ---- applying them ---- */
 
-/* Remove entries by ascending index, keeping the order of the others. */
+/*
+ * Remove entries by ascending index, keeping the order of the others: the queue is
+ * resolved from its head, and the oldest entries come first.
+ */
 static void
 pend_remove(SfPending *pending, const uint16_t *indexes, uint32_t n)
 {
@@ -221,6 +259,7 @@ pend_remove(SfPending *pending, const uint16_t *indexes, uint32_t n)
 	pending->nentries = to;
 }
 
+/* Append entries; there is room. */
 static void
 pend_add(SfPending *pending, SfOp op)
 {
@@ -231,6 +270,10 @@ pend_add(SfPending *pending, SfOp op)
 void
 sf_format_op_apply(void *content, SfOp op)
 {
+	/*
+	 * Copied, as a payload is not aligned; it has at most as many places as a
+	 * page has entries, since they ascend.
+	 */
 	uint16_t	indexes[SF_PENDING_MAX];
 	uint32_t	nindexes = op.len / sizeof(uint16_t);
 	SfMapRange	range;

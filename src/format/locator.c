@@ -3,6 +3,25 @@
  * locator.c
  *	  Encode and decode locators.
  *
+ * A locator comes from a row, and a row may be damaged. So decoding takes nothing for
+ * granted: it looks at a field only after it has seen that the bytes are there, and says
+ * no to everything that this version would not have made. Afterwards the rest of the
+ * code walks the map without looking again (get_run() and its like have no checks): what
+ * decode_flat_map() has accepted leads nowhere out of the locator.
+ *
+ * What decoding cannot tell is whether a sound locator is a genuine one. The tag at the
+ * end tells, and needs the segment's secret, which this file gets from its caller.
+ *
+ * A flat map has three lists, so that the usual one is as short as can be:
+ *
+ * 	runs			12 bytes each; one, if the value lies in a row
+ * 	checksums		8 bytes a unit
+ * 	words			4 bytes a unit, only if a unit may be transformed
+ *
+ * Where a unit lies is not stored: units follow one another in the runs, each as long as
+ * its stored bytes. Of units that are stored as they are the place is arithmetic; of
+ * others it is found by going through the words (SfFlatMap).
+ *
  *-------------------------------------------------------------------------
  */
 #include <sodium/crypto_shorthash_siphash24.h>
@@ -35,14 +54,17 @@ _Static_assert(SF_UNIT_STORED_MAX <= WORD_BYTES_MASK, "a word holds any unit's s
 
 /* ---- where things are ---- */
 
-/* Where the map begins. */
+/* Where the map begins. What a shared value refers to stands in front of it. */
 static size_t
 map_offset(uint16_t flags)
 {
 	return SF_LOCATOR_HEADER + (flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0);
 }
 
-/* Size of a locator whose map has that many bytes. */
+/*
+ * Size of a locator whose map has that many bytes. A locator of another size is refused:
+ * no byte of it is without a meaning.
+ */
 static size_t
 locator_size(uint16_t flags, size_t map_bytes)
 {
@@ -50,6 +72,7 @@ locator_size(uint16_t flags, size_t map_bytes)
 		SF_LOCATOR_MAC_SIZE;
 }
 
+/* Bytes of a flat map. */
 static size_t
 flat_map_size(uint16_t flags, uint32_t nruns, uint32_t nunits)
 {
@@ -59,7 +82,10 @@ flat_map_size(uint16_t flags, uint32_t nruns, uint32_t nunits)
 
 /* ---- inode maps ---- */
 
-/* Check the part of a locator that describes an inode map. */
+/*
+ * Check the part of a locator that describes an inode map. Whether the root page is the
+ * one meant is found out when it is read: it repeats the stamp.
+ */
 static const char *
 decode_inode_map(const uint8_t *data, size_t len, SfLocator *loc)
 {
@@ -78,6 +104,7 @@ decode_inode_map(const uint8_t *data, size_t len, SfLocator *loc)
 
 /* ---- flat maps ---- */
 
+/* Run i of a flat map. Copied, as nothing in a locator is aligned. */
 static SfRun
 get_run(const SfLocator *loc, uint32_t i)
 {
@@ -86,6 +113,7 @@ get_run(const SfLocator *loc, uint32_t i)
 	return (SfRun) {GET(uint64_t, p), GET(uint32_t, p + 8)};
 }
 
+/* Checksum of unit i of a flat map. */
 static uint64_t
 get_checksum(const SfLocator *loc, uint64_t i)
 {
@@ -100,7 +128,10 @@ get_word(const SfLocator *loc, uint64_t i)
 			   (size_t) loc->nunits * 8 + (size_t) i * 4);
 }
 
-/* Does a run begin where the one before it ends, on the same map page? */
+/*
+ * Does a run begin where the one before it ends, on the same map page? Such runs are
+ * one: a value has one form of its map only, so two maps can be compared by their bytes.
+ */
 static bool
 is_continued(const SfRun *last, uint64_t start)
 {
@@ -119,7 +150,10 @@ sf_format_append_run(SfRun *runs, uint32_t *nruns, const SfUnit *unit)
 		runs[(*nruns)++] = (SfRun) {unit->start, sf_unit_sectors(unit)};
 }
 
-/* What is wrong with the runs of a flat map; all of them together are *sectors. */
+/*
+ * What is wrong with the runs of a flat map; all of them together are *sectors. There
+ * are 96 runs at most, so the sum cannot overflow.
+ */
 static const char *
 runs_problem(const SfLocator *loc, uint64_t *sectors)
 {
@@ -141,8 +175,9 @@ runs_problem(const SfLocator *loc, uint64_t *sectors)
 }
 
 /*
- * The same for the units of a map without UNITS, all of them together: each lies
- * within one run if all runs but the last one are a number of whole units.
+ * What is wrong with the units of a map without UNITS, all of them together. The runs
+ * must add up to the length, and each unit lies within one run if all runs but the last
+ * one are a number of whole units.
  */
 static const char *
 raw_units_problem(const SfLocator *loc, uint64_t sectors)
@@ -155,7 +190,10 @@ raw_units_problem(const SfLocator *loc, uint64_t sectors)
 	return NULL;
 }
 
-/* The same for a map with UNITS: unit by unit. */
+/*
+ * The same for a map with UNITS: unit by unit, since each has a size of its own. The
+ * runs must be used up by the units, neither less nor more.
+ */
 static const char *
 units_problem(const SfLocator *loc)
 {
@@ -172,6 +210,11 @@ units_problem(const SfLocator *loc)
 
 		if (problem != NULL)
 			return problem;
+
+		/*
+		 * At the end of a run the next unit begins the next one, if there is
+		 * one.
+		 */
 		if (rest == 0 && ++run_no < loc->nruns)
 			rest = get_run(loc, run_no).nsectors;
 		if (rest < sf_unit_sectors(&unit))
@@ -182,13 +225,20 @@ units_problem(const SfLocator *loc)
 		"runs of the unit map do not add up to the units";
 }
 
-/* Check the part of a locator that is a flat map. */
+/*
+ * Check the part of a locator that is a flat map. The counts come first: they say how
+ * many bytes the lists have, and nothing of these is read before that is known to agree.
+ */
 static const char *
 decode_flat_map(const uint8_t *data, size_t len, SfLocator *loc)
 {
 	uint64_t	sectors;
 	const char *problem;
 
+	/*
+	 * The limits first: they keep the sum of the sizes below what a size_t
+	 * holds, and later copies of the lists within their arrays.
+	 */
 	if (loc->nunits > SF_FLAT_MAX_UNITS || loc->nruns > SF_FLAT_MAX_RUNS ||
 		len > SF_LOCATOR_MAX_SIZE)
 		return "flat unit map is too long";
@@ -202,7 +252,11 @@ decode_flat_map(const uint8_t *data, size_t len, SfLocator *loc)
 	return loc->flags & SF_LOC_UNITS ? units_problem(loc) : raw_units_problem(loc, sectors);
 }
 
-/* Pass over units that are stored as they are: their places are arithmetic. */
+/*
+ * Pass over units that are stored as they are: their places are arithmetic, so that the
+ * last unit of a value is found as fast as the first. "> rest" and not ">=": a position
+ * at the end of a run stays there, and the next unit takes the next run if there is one.
+ */
 static void
 skip_raw_units(SfFlatMap *map, uint64_t nunits)
 {
@@ -262,7 +316,10 @@ sf_format_flat_next(SfFlatMap *map, SfUnit *unit)
 
 /* ---- locators ---- */
 
-/* Do version, flags and key id agree? */
+/*
+ * Do version, flags and key id agree? Version 1 is what is made where version 2 is not
+ * needed, so a locator of version 2 without any of its flags was made by nobody.
+ */
 static const char *
 flags_problem(uint8_t version, const SfLocator *loc)
 {
@@ -315,6 +372,11 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	loc->incarnation = GET(uint64_t, data + 32);
 	loc->nunits = sf_units_of(loc->length_bytes);
 	loc->nruns = GET(uint16_t, data + 44);
+
+	/*
+	 * What the tag covers, and where the locator lies: the caller keeps the
+	 * bytes for as long as it uses the decoded form.
+	 */
 	loc->encoded = data;
 	loc->tagged_bytes = len - SF_LOCATOR_MAC_SIZE;
 	problem = flags_problem(data[1], loc);
@@ -322,6 +384,12 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 		problem = decode_share(data, len, loc);
 	if (problem != NULL)
 		return problem;
+
+	/*
+	 * An empty value is INLINE.  The number of units follows from the length
+	 * and stands there a second time: most damage to a length shows here,
+	 * before the sizes of the lists are worked out from it.
+	 */
 	if (loc->length_bytes == 0 || loc->length_bytes > (uint64_t) INT64_MAX ||
 		GET(uint32_t, data + 40) != ((loc->flags & SF_LOC_INODE) ? 0 : loc->nunits))
 		return "length and number of units do not agree";
@@ -332,6 +400,11 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	return problem;
 }
 
+/*
+ * The tag of that many bytes. SipHash is for short messages with a secret key, which is
+ * what locators are: who does not know the secret cannot make a tag, and a changed bit
+ * is found out, too.
+ */
 static uint64_t
 make_tag(const uint8_t *data, size_t len, const SfSecret *secret)
 {
@@ -356,7 +429,7 @@ sf_format_locator_tag_ok(const SfLocator *loc, const SfSecret *secret)
 
 /* ---- encoding ---- */
 
-/* The parts before the map; returns where that begins. */
+/* Write the parts before the map; returns where that begins. */
 static uint8_t *
 put_fixed(uint8_t *data, const SfLocator *loc, uint16_t flags)
 {
@@ -406,6 +479,7 @@ sf_format_locator_encode_inode(uint8_t *data, const SfLocator *loc, const SfSecr
 	return put_end(data, p + INODE_MAP_SIZE, loc, secret);
 }
 
+/* Write runs, checksums and words of a flat map; returns its end. */
 static uint8_t *
 put_flat_map(uint8_t *p, const SfLocator *loc, const SfRun *runs, uint32_t nruns,
 			 const SfUnit *units)
@@ -433,12 +507,22 @@ sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc, const SfUnit 
 
 	if (loc->nunits > SF_FLAT_MAX_UNITS)
 		return 0;
+
+	/*
+	 * The runs have room: a unit makes one run at most (asserted above), and
+	 * there are no more units than runs.
+	 */
 	for (uint64_t i = 0; i < loc->nunits; i++)
 	{
 		if (units[i].start == SF_HOLE)
 			return 0;
 		sf_format_append_run(runs, &nruns, &units[i]);
 	}
+
+	/*
+	 * A locator stays in its row, so it must not become so long that the row
+	 * is moved out.
+	 */
 	if (locator_size(loc->flags, flat_map_size(loc->flags, nruns, loc->nunits)) >
 		SF_LOCATOR_MAX_SIZE)
 		return 0;

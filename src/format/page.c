@@ -7,12 +7,20 @@
  * the rest (is a sector in use that nobody owns?) is not to be seen on one page
  * and is what securefile_check() is for.
  *
+ * These checks stand between a page and all code that reads it: a damaged page that has no
+ * page checksum is met here and nowhere else.  So they are cheap (the fixed part, no loop over entries), and they are asked each time a page
+ * is read.
+ *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
 
 #include "format/format.h"
 
+/*
+ * The header itself. Sizes become loops over map pages, and page numbers become reads: a
+ * wrong one must not lead behind the end of what a segment can have.
+ */
 static const char *
 header_problem(const SfHeader *header)
 {
@@ -25,7 +33,10 @@ header_problem(const SfHeader *header)
 	return NULL;
 }
 
-/* 0 is no page; page 0 is the header itself. */
+/*
+ * Can a header name that page? 0 is no page, since page 0 is the header itself; a map
+ * page is no page that anything else may have.
+ */
 static bool
 is_possible_page(uint32_t page)
 {
@@ -63,6 +74,10 @@ whole_header_problem(const void *content)
 		: sf_format_header_more_problem(header, (const uint8_t *) content + sizeof(SfHeader));
 }
 
+/*
+ * An inode page. The number of entries says how far its units are read, and the level
+ * how large they are.
+ */
 static const char *
 inode_problem(const SfInode *inode)
 {
@@ -102,7 +117,16 @@ sf_format_is_possible_run(uint64_t start, uint64_t nsectors)
 		start % SF_MAP_SECTORS + nsectors <= SF_MAP_SECTORS;
 }
 
-/* Can so many bytes be what is stored of a unit with so many plain bytes? */
+/*
+ * Can so many bytes be what is stored of a unit with so many plain bytes?
+ *
+ * 	raw			as many
+ * 	coded		less, besides the 8 bytes before the output of the codec
+ * 	encrypted	raw or coded, and 48 bytes around it
+ *
+ * A codec that gains nothing is not used, which is why coded bytes are fewer; so a
+ * reader needs no more memory for stored bytes than for plain ones.
+ */
 static bool
 is_possible_length(uint32_t stored_bytes, bool coded, bool keyed, uint32_t plain_bytes)
 {
@@ -119,6 +143,7 @@ is_possible_length(uint32_t stored_bytes, bool coded, bool keyed, uint32_t plain
 const char *
 sf_format_unit_problem(const SfUnit *unit, uint16_t loc_flags, uint32_t plain_bytes)
 {
+	/* Nothing of a hole is stored, so nothing of it can be wrong. */
 	if (unit->start == SF_HOLE)
 		return NULL;
 	if (unit->flags > (loc_flags & SF_LOC_UNITS ? SF_CODEC_MAX : SF_CODEC_RAW))

@@ -510,6 +510,11 @@ shrink(SfEdit *edit, uint64 nunits)
 {
 	SF_ASSERT(nunits < edit->nunits);
 	edit->nunits = nunits;
+
+	/*
+	 * From the end: forget_node() puts the last node into the gap, and that
+	 * one was looked at already.
+	 */
 	for (int i = edit->nnodes - 1; i >= 0; i--)
 		if (entries_inside(edit, edit->nodes[i].level, edit->nodes[i].index) == 0)
 			forget_node(edit, &edit->nodes[i]);
@@ -585,6 +590,11 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 	EditNode   *leaf;
 
 	SF_ASSERT(unit_no < edit->nunits && edit->depth == sfi_inode_depth(edit->nunits));
+
+	/*
+	 * The locator says what units may be; a unit that no locator would allow
+	 * must not get into a page.
+	 */
 	if (unit->flags != SF_CODEC_RAW)
 		edit->loc.flags |= SF_LOC_UNITS;
 	SF_ASSERT(sf_format_unit_problem(unit, edit->loc.flags, SF_PLAIN_UNKNOWN) == NULL);
@@ -632,6 +642,10 @@ encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 {
 	const SfUnit *units;
 
+	/*
+	 * More than a leaf of units is more than a locator holds, so only a tree
+	 * that is one leaf is tried.
+	 */
 	if (edit->depth > 1)
 		return 0;
 	units = get_node(edit, 0, 0)->inode->u.units;
@@ -668,6 +682,12 @@ sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 	SF_ASSERT(edit_is_valid(edit));
 	loc.length_bytes = length_bytes;
 	loc.nunits = edit->nunits;
+
+	/*
+	 * A value that has become small again returns to a flat map: its pages
+	 * are not needed any more, and the difference to its base gives them
+	 * back.
+	 */
 	len = encode_flat(edit, &loc, data);
 	if (len == 0)
 		len = encode_tree(edit, &loc, data);

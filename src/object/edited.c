@@ -29,6 +29,9 @@
  * thousand pieces (replace(), overlay() in a loop) would else copy its locator, up to 2
  * KB, for each. So making a value and taking it apart go by a set of values (SfValues).
  *
+ * Places of bytes and values are 32 bits, as no datum is longer than 1 GB; lengths are
+ * those of the value that it stands for, which can be far longer than the datum.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -291,6 +294,11 @@ sf_object_edited(const SfPiece *pieces, int npieces)
 	Size		size;
 
 	sf_base_require_preload();
+
+	/*
+	 * Merged first, so that a value that was put together from neighbouring
+	 * parts is as short as one that was never cut.
+	 */
 	header.npieces = merge_pieces(pieces, npieces, merged, &header.length);
 	sfi_object_check_edited_size(0, header.npieces);
 	out = palloc(Max(header.npieces, 1) * sizeof(EditedPiece));
@@ -337,6 +345,11 @@ get_header(const struct varlena *edited)
 	memcpy(&header, VARDATA_ANY(edited), Min(sizeof(header), VARSIZE_ANY_EXHDR(edited)));
 	require_sound(VARSIZE_ANY_EXHDR(edited) >= sizeof(header) && header.boot_id != 0 &&
 				  header.boot_id == sf_base_boot_id());
+
+	/*
+	 * Compared as a quotient: a product of what a forged header says could
+	 * overflow.
+	 */
 	require_sound(header.npieces <=
 				  (VARSIZE_ANY_EXHDR(edited) - sizeof(header)) / sizeof(EditedPiece));
 	return header;
@@ -354,6 +367,7 @@ check_piece(const EditedPiece *piece, const char *behind, Size size)
 	switch (piece->kind)
 	{
 		case SF_PIECE_BYTES:
+			/* Differences, not sums: none of these can overflow. */
 			require_sound(piece->place <= size && piece->length <= size - piece->place);
 			break;
 		case SF_PIECE_VALUE:
@@ -395,6 +409,11 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 
 		memcpy(&piece, data + sizeof(header) + i * sizeof(piece), sizeof(piece));
 		check_piece(&piece, behind, size);
+
+		/*
+		 * The running sum stays within the length that the header tells, so
+		 * it cannot overflow.
+		 */
 		require_sound(piece.length <= header.length - total);
 		total += piece.length;
 		result[i] = (SfPiece) {piece.kind, piece.length, piece.start};

@@ -132,6 +132,11 @@ sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 lev
 						   pointer.page),
 				 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
 	}
+
+	/*
+	 * It is the page that was meant, so what it says cannot be the work of a
+	 * later owner: if it does not fit the tree it is damaged.
+	 */
 	if (inode->level != level || inode->nentries == 0 ||
 		inode->nentries > sfi_inode_capacity(level) ||
 		(level == 0 && !units_are_sane(loc, inode)))
@@ -231,7 +236,10 @@ sf_object_units(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n, Sf
 	read_level(seg, loc, sfi_object_root(loc), loc->depth - 1, 0, &range);
 }
 
-/* The first unit from first on, below a node, that is stored; or not_found. */
+/*
+ * The first unit from first on, below a node at that level which begins with unit
+ * node_first, that is stored; not_found if there is none.
+ */
 static uint64
 next_stored(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 			uint64 node_first, uint64 first, uint64 not_found)
@@ -242,6 +250,13 @@ next_stored(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 
 	SF_ASSERT(level < loc->depth && first < not_found);
 	sfi_inode_read(seg, loc, pointer, level, inode);
+
+	/*
+	 * A child without a stored unit from first on returns not_found, and the
+	 * search goes on with its neighbour. Pages of holes only do not exist (E4
+	 * of edit.c), so that happens once a level: the cost is that of one path,
+	 * however long the hole.
+	 */
 	for (uint64 i = first > node_first ? (first - node_first) / below : 0;
 		 i < inode->nentries && found == not_found; i++)
 	{

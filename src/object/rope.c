@@ -32,6 +32,16 @@
  * fewer rotations); balance() mends a difference of 3, and join() goes down the higher
  * tree until it meets one of the lower one's height. Everything is made of these two.
  *
+ * What a loop of n edits costs: each edit makes some tens of nodes, about log(n) for
+ * each of the two cuts and the two joins, and none of the pieces is copied but the new
+ * one. Flat values would copy n pieces n times. The price is memory for nodes of older
+ * ropes; a rope that finds that its store is mostly such garbage copies itself to a new
+ * one, so the memory of a loop stays within a multiple of its result.
+ *
+ * A rope is never locked and never shared between processes. Everything it needs beyond
+ * the store lies in its own context, whose end (a reset callback) is the only thing that
+ * gives the store up: there is no other way for a rope to die.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -278,6 +288,12 @@ concat(Store *store, RopeNode *left, RopeNode *right)
 		last = last->right;
 	while (first->left != NULL)
 		first = first->left;
+
+	/*
+	 * The piece that is taken off the right tree becomes the root that joins
+	 * the two; or, if it goes on where the left one ends, part of the last
+	 * piece there.
+	 */
 	right = without_first(store, right);
 	if (!sfi_object_goes_on(&last->piece, &first->piece))
 		return join(store, left, first->piece, right);
@@ -463,6 +479,11 @@ sf_object_rope_begin(SfRope *like, MemoryContext parent)
 	context = AllocSetContextCreate(parent, "securefile edited value", ALLOCSET_START_SMALL_SIZES);
 	rope = MemoryContextAllocZero(context, sizeof(SfRope));
 	EOH_init_header(&rope->header, &methods, context);
+
+	/*
+	 * Registered before the store is entered: leave_store() does nothing for
+	 * a rope without one, and a rope with one must never go without it.
+	 */
 	rope->at_end.func = leave_store;
 	rope->at_end.arg = rope;
 	MemoryContextRegisterResetCallback(context, &rope->at_end);
@@ -499,6 +520,10 @@ sf_object_rope_pieces(const SfRope *rope, SfPiece **pieces)
 {
 	int			n = 0;
 
+	/*
+	 * The list may be beyond the limit of an allocation: it is for callers
+	 * that go through it.
+	 */
 	*pieces = palloc_extended(Max(Pieces(rope->root), 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
 	list_pieces(rope->root, *pieces, &n);
 	SF_ASSERT(n == Pieces(rope->root));
@@ -514,6 +539,11 @@ sf_object_rope_part(const SfRope *rope, uint64 start, uint64 end)
 
 	SF_ASSERT(start <= end && end <= sf_object_rope_length(rope));
 	list_part(rope->root, start, end, pieces);
+
+	/*
+	 * The flat value copies what the pieces point to, so it does not depend
+	 * on the rope.
+	 */
 	part = sf_object_edited(pieces, n);
 	pfree(pieces);
 	return part;
@@ -568,6 +598,10 @@ move_to_own_store(SfRope *rope)
 	SfRope	   *fresh;
 	RopeNode   *root;
 
+	/*
+	 * Moving copies all that is live. It is worth that when three quarters of
+	 * the store are not, and the store is no trifle.
+	 */
 	if (store->used < store->move_at || store->used < 4 * live)
 		return;
 	store->move_at = store->used + Max(live, STORE_SMALL);

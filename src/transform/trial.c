@@ -17,18 +17,23 @@
 
 #define LONGEST		255
 
+/* What tells that decoding gave the right bytes: the low half of their checksum. */
 static uint32_t
 plain_check(const char *plain, uint32_t plain_bytes)
 {
 	return (uint32_t) sf_format_checksum(plain, plain_bytes, 0);
 }
 
+/* The body stays shorter than the plain bytes; the overhead comes before it. */
 static uint32_t
 bound(uint32_t plain_bytes)
 {
 	return plain_bytes + SF_CODED_OVERHEAD;
 }
 
+/*
+ * Encode runs of equal bytes; 0 as soon as the body would be as long as the plain bytes.
+ */
 static uint32_t
 encode(const char *plain, uint32_t plain_bytes, char *dst)
 {
@@ -51,6 +56,10 @@ encode(const char *plain, uint32_t plain_bytes, char *dst)
 	return at;
 }
 
+/*
+ * Decode, with every length checked before it is used: the stored bytes may be anything,
+ * as their checksum is not looked at here.
+ */
 static bool
 decode(const char *stored, uint32_t stored_bytes, char *dst, uint32_t plain_bytes)
 {

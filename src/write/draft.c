@@ -188,6 +188,11 @@ put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 a
 		stored[i] = encode_unit(draft, i, data + done, sf_unit_plain_bytes(len, i), &units[i]);
 		place_unit(draft->seg, stored[i], ahead_bytes - done, &units[i]);
 	}
+
+	/*
+	 * All units of this call are placed, so the extent is as long as it gets
+	 * for now.
+	 */
 	sfi_gather_start_early();
 	for (uint32 i = 0; i < n; i++)
 		seal_unit(draft, first_unit + i, stored[i], &units[i]);
@@ -200,6 +205,12 @@ sf_write_draft_put(SfDraft *draft, uint64 first_unit, const char *data, Size len
 	const Size	at_once = (Size) UNITS_AT_ONCE * SF_UNIT_SIZE;
 
 	sfi_write_require_open();
+
+	/*
+	 * The caller's memory is read once more after the copy, for the
+	 * checksums; a few units at a time, so that it is still in the
+	 * processor's cache.
+	 */
 	for (Size done = 0; done < len; done += at_once)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -218,8 +229,8 @@ sf_write_draft_punch(SfDraft *draft, uint64 unit_no)
 }
 
 /*
- * Make the datum, and note what the object has now that its base has not: that is what
- * the row will be charged with, and what is given back if no row takes it.
+ * Make the datum, and note what the object has now that its base has not: that is
+ * what a row will own by it.
  */
 static struct varlena *
 finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)

@@ -37,8 +37,8 @@
  * of its parent, and if there is no memory for that, which must not be an error at that
  * place, they stay beside them under the parent's number.
  *
- * Kinds are logged in the order of SfNoteKind, for all segments together: space that
- * rows have got is safe in WAL before anything that they have lost is.
+ * Kinds are logged in the order of SfNoteKind, for all segments together: entries for space that rows have got come
+ * before those for what they have lost.
  *
  *-------------------------------------------------------------------------
  */
@@ -446,6 +446,11 @@ sfi_ledger_bound(void)
 {
 	int64		limit = sf_transaction_memory_kb * INT64CONST(1024) / sizeof(Note);
 
+	/*
+	 * Twice: held notes are in the sum and can double before it is worth
+	 * trying again. A limit of 0 stays 0, for tests that want everything
+	 * logged at once.
+	 */
 	if (limit > 0)
 		limit += 2 * nheld;
 	if (nnotes <= limit)
@@ -456,6 +461,11 @@ sfi_ledger_bound(void)
 	for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
 		for (int64 i = 0; i < nlevels; i++)
 			log_early(&levels[i], kind);
+
+	/*
+	 * Whatever is left could not be logged. Until it can, it must not count:
+	 * else each further note would sort all of them again.
+	 */
 	nheld = nnotes;
 	SF_ASSERT(ledger_is_valid());
 }
@@ -518,6 +528,12 @@ void
 sfi_ledger_at_subcommit(int level)
 {
 	SF_ASSERT(level > 1 && (nlevels == 0 || levels[nlevels - 1].level <= level));
+
+	/*
+	 * The xid of a level stays that of the child: an entry that carries it
+	 * has the same verdict as one of the parent from now on, since the child
+	 * has committed to it.
+	 */
 	for (int64 i = nlevels; i > 0 && levels[i - 1].level >= level; i--)
 		levels[i - 1].level = level - 1;
 	if (level == 2)

@@ -412,6 +412,11 @@ sfi_objects_has(SfStorage storage)
 		return false;
 	hash_seq_init(&status, objects);
 	while ((object = hash_seq_search(&status)) != NULL)
+
+		/*
+		 * A dead object counts if it has pages: somebody must still give them
+		 * back.
+		 */
 		found |= SfStorageEquals(object->seg->storage, storage) &&
 			(object->state != SF_OBJECT_DEAD ||
 			 (object->lists != NULL && object->lists->npages + object->lists->norphan_pages > 0));

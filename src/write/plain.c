@@ -16,7 +16,7 @@
  *
  * An aborted level costs one memcpy() for each group that it touched, whatever number of
  * objects that was; a level that touches a group for the first time, one copy. So a loop
- * with a savepoint a row pays 64 bytes and a few words for each row.
+ * with a savepoint a row pays some 90 bytes for each row.
  *
  *-------------------------------------------------------------------------
  */
@@ -160,6 +160,11 @@ sfi_plain_add(SfSegment *seg, const SfLocator *loc, SfObjectState state)
 	}
 	else if (group->seg != seg && !group_is_void(group))
 		return false;
+
+	/*
+	 * A void group of storage that is gone is taken over by the segment that
+	 * has its ids now.
+	 */
 	group->seg = seg;
 	sfi_plain_set(loc, state);
 	return true;

@@ -87,6 +87,12 @@ sfi_write_make_room(void *array, int64 n, int64 *size, Size item)
 	SF_ASSERT(n >= 0 && n <= *size && (array == NULL) == (*size == 0));
 	if (n < *size)
 		return array;
+
+	/*
+	 * Doubled, so that an array of n items is copied a number of times that
+	 * grows with the logarithm of n only; the limit of 1 GB for an allocation
+	 * does not hold for it.
+	 */
 	*size = Max(64, *size * 2);
 	return array == NULL
 		? MemoryContextAllocHuge(sfi_write_context(), *size * item)
@@ -99,6 +105,12 @@ sfi_write_segment(SfSegment *seg)
 	SfSegment  *copy;
 
 	SF_ASSERT(seg->incarnation != 0 && !seg->retained);
+
+	/*
+	 * By storage and not by relation: a column whose storage was replaced in
+	 * this transaction has two copies, and what was written to the old
+	 * storage is still noted with the first.
+	 */
 	for (int64 i = 0; i < nsegments; i++)
 		if (segments[i] == seg ||
 			(segments[i]->relid == seg->relid && SfStorageEquals(segments[i]->storage, seg->storage)))
@@ -106,7 +118,12 @@ sfi_write_segment(SfSegment *seg)
 	segments = sfi_write_make_room(segments, nsegments, &segments_size, sizeof(SfSegment *));
 	copy = MemoryContextAlloc(sfi_write_context(), sizeof(SfSegment));
 	*copy = *seg;
-	copy->next_id = copy->end_id = 0;	/* not to be given out twice */
+
+	/*
+	 * Ids are reserved in the cache entry only; two places that hand out the
+	 * same range would give an id twice.
+	 */
+	copy->next_id = copy->end_id = 0;
 	return segments[nsegments++] = copy;
 }
 
