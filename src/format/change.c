@@ -100,6 +100,7 @@ add_problem(Look *look, SfOp op)
 
 	if (n == 0 || op.len % sizeof(SfPendEntry) != 0)
 		return "pending entries have an impossible length";
+	/* Counted before the entries are looked at: a list may add twice. */
 	look->nentries += n;
 	if (look->nentries > SF_PENDING_MAX)
 		return "more pending entries than fit their page";
@@ -249,6 +250,7 @@ pend_remove(SfPending *pending, const uint16_t *indexes, uint32_t n)
 	uint32_t	to = 0;
 	uint32_t	skip = 0;
 
+	/* One pass, however many are removed; the places ascend. */
 	for (uint32_t from = 0; from < pending->nentries; from++)
 	{
 		if (skip < n && indexes[skip] == from)

@@ -91,6 +91,7 @@ decode_inode_map(const uint8_t *data, size_t len, SfLocator *loc)
 {
 	const uint8_t *p = data + map_offset(loc->flags);
 
+	/* The two share a field of the fixed part. */
 	loc->depth = loc->nruns;
 	loc->nruns = 0;
 	if (len != locator_size(loc->flags, INODE_MAP_SIZE))
@@ -277,6 +278,7 @@ sf_format_flat_begin(SfFlatMap *map, const SfLocator *loc, uint64_t first_unit)
 {
 	SfUnit		unit;
 
+	/* A flat map has one run at least, as a value has one unit and no holes. */
 	*map = (SfFlatMap) {.loc = loc, .rest = get_run(loc, 0)};
 	if (first_unit >= loc->nunits)
 		map->unit_no = loc->nunits;
@@ -526,6 +528,11 @@ sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc, const SfUnit 
 	if (locator_size(loc->flags, flat_map_size(loc->flags, nruns, loc->nunits)) >
 		SF_LOCATOR_MAX_SIZE)
 		return 0;
+
+	/*
+	 * The flags come from the map under construction, which counts as a tree
+	 * until now.
+	 */
 	p = put_fixed(data, loc, loc->flags & ~SF_LOC_INODE);
 	PUT(uint32_t, data + 40, (uint32_t) loc->nunits);
 	PUT(uint16_t, data + 44, nruns);

@@ -13,12 +13,16 @@
  */
 #include "format/format.h"
 
-/* Number of sectors of byte i that a range covers, as a mask. */
+/*
+ * The sectors of byte i that a range [first, end) covers, as a mask: all bits, but in
+ * the bytes where the range begins and ends.
+ */
 static uint8_t
 byte_mask(uint32_t i, uint32_t first, uint32_t end)
 {
 	uint8_t		mask = 0xFF;
 
+	/* The first byte of a range and its last one may be the same. */
 	if (i == first / 8)
 		mask &= 0xFF << (first % 8);
 	if (i == (end - 1) / 8)

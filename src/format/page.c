@@ -26,6 +26,11 @@ header_problem(const SfHeader *header)
 {
 	if (header->total_sectors > SF_MAX_SECTORS || header->total_sectors % SF_BLOCK_SECTORS != 0)
 		return "segment header has an impossible size";
+
+	/*
+	 * Page 0 is the header and page 1 the first map page; so a segment has
+	 * handed out both.
+	 */
 	if (header->next_page < 2 || header->next_page == SF_NO_PAGE)
 		return "segment header has no number for the next page";
 	if ((header->pending_head == SF_NO_PAGE) != (header->pending_tail == SF_NO_PAGE))

@@ -627,6 +627,12 @@ write_tree(SfEdit *edit)
 	instr_time	end;
 
 	INSTR_TIME_SET_CURRENT(start);
+
+	/*
+	 * Levels are written one by one, and not as nodes come: the nodes of a
+	 * level go into pages together, up to PAGES_AT_ONCE of them in one WAL
+	 * record.
+	 */
 	get_node(edit, edit->depth - 1, 0)->changed |= edit->root.page == SF_NO_PAGE;
 	for (uint16 level = 0; level < edit->depth; level++)
 		write_level(edit, level);

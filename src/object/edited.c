@@ -127,6 +127,7 @@ sfi_values_begin(uint64 n)
 	SfValues   *values = palloc(sizeof(SfValues));
 	uint64		size = 16;
 
+	/* At least half of the slots stay free, so find_slot() always ends. */
 	while (size < 2 * n)
 		size *= 2;
 	values->slots = palloc_extended(size * sizeof(Slot), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);

@@ -13,7 +13,10 @@
 #include "space/space.h"
 #include "utils/expandeddatum.h"
 
-/* Decode the locator of a STORED datum; returns what is wrong with it, or NULL. */
+/*
+ * Decode the locator of a STORED datum (detoasted, maybe packed); returns a static text
+ * that says what is wrong with it, or NULL.  *loc points into the datum.  Never throws.
+ */
 extern const char *sf_object_decode(struct varlena *datum, SfLocator *loc);
 
 /* Same; ERROR DATA_CORRUPTED when something is wrong. */
@@ -32,7 +35,7 @@ extern uint64 sf_object_length(struct varlena *datum);
 /* A copy of a detoasted datum in that context. */
 extern struct varlena *sf_object_copy(const struct varlena *datum, MemoryContext context);
 
-/* Are two detoasted datums the same bytes, whatever their headers? */
+/* Are two detoasted datums the same bytes, whatever their headers?  Never throws. */
 extern bool sf_object_same(const struct varlena *a, const struct varlena *b);
 
 /*
@@ -43,24 +46,24 @@ extern bool sf_object_same(const struct varlena *a, const struct varlena *b);
 extern void sf_object_require_tag(SfSegment *seg, const SfLocator *loc);
 
 /*
- * Units [first, first + n) of an object into units.  Reads inode pages through
- * shared buffers.  ERROR UNDEFINED_OBJECT when an inode page is no longer this
- * object's.
+ * Units [first, first + n), which the object has, into units.  Reads inode pages through
+ * shared buffers; the segment is locked, AccessShareLock or more.  ERROR UNDEFINED_OBJECT
+ * when an inode page is no longer this object's, DATA_CORRUPTED when it is damaged.
  */
 extern void sf_object_units(SfSegment *seg, const SfLocator *loc,
 							uint64 first, uint32 n, SfUnit *units);
 
 /*
- * Number of the first unit, from first on, that is not a hole; the number of
- * units when only holes follow.
+ * Number of the first unit, from first on, that is not a hole; the number of units when
+ * only holes follow.  Locks and errors as above.
  */
 extern uint64 sf_object_next_stored(SfSegment *seg, const SfLocator *loc, uint64 first);
 
 /* ---- unit maps under construction (edit.c) ---- */
 
 /*
- * Told of inode pages as they are made, before the object is whole: an ERROR
- * may keep it from ever being.
+ * Called when inode pages are made, npages > 0 of them.  The object is not complete yet;
+ * if it never is, the callee has to see that the pages are given back.
  */
 typedef void (*SfPagesMade) (const uint32 *pages, int npages, void *arg);
 
@@ -68,16 +71,18 @@ typedef void (*SfPagesMade) (const uint32 *pages, int npages, void *arg);
  * The map of a new object, or (base) of a new version of an object, which
  * shares what is not changed with its base.  version: table_oid, attnum,
  * object_id, generation and incarnation are set by the caller.  Lives in
- * CurrentMemoryContext, in bounded memory (about 0.5 MB).
+ * CurrentMemoryContext, in bounded memory (about 0.5 MB).  Each of these functions may
+ * read and write inode pages, so each throws as these do; an edit after an ERROR may
+ * only be forgotten.
  */
 typedef struct SfEdit SfEdit;
 extern SfEdit *sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 							  SfPagesMade made, void *arg);
 
-/* Cut, or grow by holes. */
+/* Cut, or grow by holes, to so many units. */
 extern void sf_object_edit_resize(SfEdit *edit, uint64 nunits);
 
-/* One unit, which may be a hole; and units as they are now. */
+/* Set one unit, which may be a hole; get units as they are now.  Within the size. */
 extern void sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit);
 extern void sf_object_edit_units(SfEdit *edit, uint64 first, uint32 n, SfUnit *units);
 
@@ -173,8 +178,8 @@ typedef struct SfOwned
 extern SfOwned sf_object_difference(SfSegment *seg, const SfLocator *loc, const SfLocator *other);
 
 /*
- * All that a version owns, as far as its map can be read: of each page of it that
- * cannot be damaged() is told, and what lies below is missing.
+ * All that a version owns, as far as its map can be read: damaged() is called for each
+ * page that cannot be read, and what lies below is missing.
  */
 typedef void (*SfMapDamage) (const ErrorData *error, void *arg);
 extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged, void *arg);

@@ -38,21 +38,23 @@ extern uint16 sfi_inode_depth(uint64 nunits);
 /* The pointer to nothing: all units below it are holes. */
 #define SF_HOLE_CHILD	((SfChild) {0, SF_NO_PAGE, 0})
 
-/* An uninitialised node (palloc'd). */
+/* An uninitialised node (palloc'd), with room for any level. */
 extern SfInode *sfi_inode_alloc(void);
 
+/* Levels of an object's map, and the pointer to its root.  Never throw. */
 extern uint16 sfi_object_depth(const SfLocator *loc);
 extern SfChild sfi_object_root(const SfLocator *loc);
 
 /*
- * The node that a pointer of an object's map leads to, made sure that it is
- * the one meant.  For a flat map, which has the root only, the pointer is not
- * looked at.
+ * Read the node that a pointer of an object's map leads to, and check that it is the one
+ * meant.  For a flat map, which has the root only, the pointer is not looked at.  The
+ * segment is locked.  ERROR UNDEFINED_OBJECT when the page is another value's by now,
+ * DATA_CORRUPTED when it is damaged.
  */
 extern void sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 						   SfInode *inode);
 
-/* Units [first, first + n) of a flat map. */
+/* Units [first, first + n), which it has, of a flat map. */
 extern void sfi_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units);
 
 /* ---- edited.c ---- */

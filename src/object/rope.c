@@ -199,6 +199,11 @@ new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 		store->nodes = store_alloc(store, NODES_AT_ONCE * sizeof(RopeNode));
 		store->nnodes = NODES_AT_ONCE;
 	}
+
+	/*
+	 * All sums are made here and never changed: whoever asks a rope for its
+	 * length, or whether it has values, looks at the root only.
+	 */
 	node = &store->nodes[--store->nnodes];
 	node->left = left;
 	node->right = right;
@@ -362,6 +367,11 @@ build(Store *store, const SfPiece *pieces, int n, SfValues *values)
 	if (n == 0)
 		return NULL;
 	left = build(store, pieces, middle, values);
+
+	/*
+	 * In the order of the list, so that bytes that follow one another there
+	 * do so in the store.
+	 */
 	piece = store_piece(store, pieces[middle], values);
 	return new_node(store, left, piece,
 					build(store, pieces + middle + 1, n - middle - 1, values));
@@ -580,6 +590,12 @@ sf_object_rope_append_range(SfRope *rope, const SfRope *from, uint64 start, uint
 		return;
 	/* what is made on the way is in the store that has the rest of it */
 	node = tail_of(from->store, head_of(from->store, from->root, end), start);
+
+	/*
+	 * Two stores live for different times, so no node may point into the
+	 * other one. Most often the rope was begun like the one it takes from,
+	 * and shares its store.
+	 */
 	if (from->store != rope->store)
 		node = copy_tree(rope->store, node);
 	append(rope, node);

@@ -4,6 +4,11 @@
  *	  Putting values into segments: the gather cache, who owns an object,
  *	  the order of things at commit.
  *
+ * All of this is for one process and its transaction: nothing here lies in shared
+ * memory.  Segments are open with RowExclusiveLock when they are handed in.  Nothing may
+ * be called in a critical section or in replay.  What writes throws when the disk is
+ * full or fails, when memory is short, and after this transaction's pre-commit.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SF_WRITE_H
@@ -15,81 +20,92 @@
 #include "space/space.h"
 
 /*
- * Write a whole value as a new object of the column and return the STORED
- * datum (palloc'd).  The object is *placed*: this transaction must confirm it
- * with sf_write_confirm(), or its space is given back at transaction end.
- * len > 0.
+ * Write a whole value of len > 0 bytes as a new object of the column and return the
+ * STORED datum (palloc'd).  The object is *placed*: this transaction must confirm it
+ * with sf_write_confirm(), or its space is given back at transaction end.  data may be
+ * freed when this returns.
  */
 extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len);
 
 /* ---- versions in the making (draft.c) ---- */
 
 /*
- * A new object of the column, or, with base (a STORED value of the segment), a
- * new version of it, which shares with it what is not put again.  Begins with
- * the base's units, or none.  Lives in CurrentMemoryContext, in constant
- * memory; to be given up, it is just forgotten.  Who keeps it over statements sees
- * to it that the segment still has the storage it was begun in.
+ * A new object of the column, or, with base (a STORED value of the segment), a new
+ * version of it, which shares with the base all units that are not put again.  Begins
+ * with the base's units, or none.  Lives in CurrentMemoryContext, in bounded memory; to
+ * give a draft up is to forget it.  A caller that keeps it over statements sees to it
+ * that the segment still has the storage that the draft was begun in.  ERROR
+ * DATA_CORRUPTED when the base's locator is damaged.
  */
 typedef struct SfDraft SfDraft;
 extern SfDraft *sf_write_draft(SfSegment *seg, struct varlena *base);
 
-/* Cut, or grow by holes. */
+/* Cut, or grow by holes, to so many units.  Writes inode pages when memory is full. */
 extern void sf_write_draft_resize(SfDraft *draft, uint64 nunits);
 
 /*
- * Write units, in place of those there are.  All are whole, but perhaps the
- * last, which may then only be that of the object.  ahead_bytes: how much the
- * object gets in a row, these included; a hint to where to put it.
+ * Write units in place of those that are there, from first_unit on, within the size of
+ * the draft.  Every unit is full, except the object's last one.  ahead_bytes: how much
+ * the object gets in a row, these included (at least len); a hint to where to put it.
+ * data may be freed when this returns.
  */
 extern void sf_write_draft_put(SfDraft *draft, uint64 first_unit, const char *data, Size len,
 							   uint64 ahead_bytes);
 
-/* Make a hole of a unit. */
+/* Make a hole of a unit, which lies within the size of the draft. */
 extern void sf_write_draft_punch(SfDraft *draft, uint64 unit_no);
 
-/* The map as it is now, for reading; seg is this transaction's copy. */
+/*
+ * The map as it is now, for reading; valid until the draft is changed.  seg is this
+ * transaction's copy, version belongs to the draft.  Never throws.
+ */
 extern SfEdit *sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version);
 
 /*
- * The STORED datum (palloc'd), of length_bytes > 0, which end in the last unit.
- * It can be read in this transaction, adopted by a row once, or copied.
+ * The STORED datum (palloc'd), of length_bytes > 0, which end in the last unit.  It can
+ * be read in this transaction, adopted by a row once, or copied.  The draft may only be
+ * forgotten after that.
  */
 extern struct varlena *sf_write_draft_finish(SfDraft *draft, uint64 length_bytes);
 
 /*
- * Place a finished draft in a row of the column, as it is.  old: what the row
- * had, if it is an UPDATE of a STORED value.  False: it has to be copied, since
- * it is no draft (any more), not of this column, or not made from old.
+ * Place a finished draft in a row of the column, as it is.  datum, old: detoasted STORED
+ * values; old is the one that the row had, or NULL.  False: the value has to be copied,
+ * since it is no draft (any more), not of this column, or not made from old.  ERROR
+ * DATA_CORRUPTED when a locator is damaged.
  */
 extern bool sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old);
 
 /* ---- notes ---- */
 
 /*
- * account, a row appeared: the locator is in a tuple of (table, attnum).
- * ERROR unless this transaction placed it there and had not confirmed it.
- * datum: a packed, detoasted STORED value; old: what the row had before, or NULL.
+ * A row appeared (AFTER trigger): the locator is in a tuple of (table, attnum).  ERROR
+ * TRIGGERED_DATA_CHANGE_VIOLATION unless this transaction placed it there and had not
+ * confirmed it.  datum: a packed, detoasted STORED value; old: the one that the row had
+ * before, or NULL.  May log entries early, to keep to securefile.transaction_memory.
  */
 extern void sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum,
 							 struct varlena *old);
 
-/* Has this transaction made a STORED value, without a row that was confirmed to have it? */
+/*
+ * Has this transaction made a STORED value, without a row that was confirmed to have it?
+ * ERROR DATA_CORRUPTED when its locator is damaged.
+ */
 extern bool sf_write_is_unconfirmed(struct varlena *datum);
 
 /*
- * account, a row went away: free the object's space if this (sub)transaction
- * commits, once no snapshot needs it.  A locator of another table or column
- * is none of our business and ignored; WARNING, and nothing freed, when the
- * value is damaged.  next: the STORED value the row has now, or NULL; what it
- * shares stays.
+ * A row went away (AFTER trigger): free the object's space if this (sub)transaction
+ * commits, once no snapshot needs it.  A locator of another table or column is ignored.
+ * WARNING, and nothing freed, when the value is damaged.  next: the STORED value that
+ * the row has now, or NULL; what the two share stays.  Opens the segment if the
+ * value is an older transaction's, and may log entries early.
  */
 extern void sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum,
 						  struct varlena *next);
 
 /*
- * Has this transaction stored or freed what its end must note in that storage,
- * or pages of it to give back?
+ * Has this transaction stored or freed anything that its end must note in that storage,
+ * or pages of it to give back?  Goes through all notes.  Never throws.
  */
 extern bool sf_write_has_notes(SfStorage storage);
 
@@ -97,14 +113,22 @@ extern bool sf_write_has_notes(SfStorage storage);
  * Overlay: copy those of sectors [start, start + nsectors) of a segment that
  * are still in gather buffers (unflushed, or in flight) to their places in
  * dst (NULL: only count them); returns how many sectors that were.  What a read of one's own
- * transaction gets from disk is incomplete without it.
+ * transaction gets from disk is incomplete without it.  Never throws.
  */
 extern uint32 sf_write_overlay(SfStorage storage, uint64 start_sector, uint32 nsectors, char *dst);
 
-/* Write out what is gathered and wait (so that parallel workers can read it). */
+/*
+ * Write out what is gathered and wait, so that parallel workers can read it.  ERROR when
+ * a write of this transaction fails, or has failed before.
+ */
 extern void sf_write_flush(void);
 
-/* transaction ends; called by the one callback in securefile.c */
+/* ---- ends of transactions; called by the one callback in securefile.c ---- */
+
+/*
+ * Before the commit or prepare record: all data durable, all entries in WAL.  Nothing can
+ * be written after that in this transaction.  Throws, which ends the transaction.
+ */
 extern void sf_write_pre_commit(void);
 
 /*
@@ -112,6 +136,8 @@ extern void sf_write_pre_commit(void);
  * entries that the monitor will have to resolve.  Never throws.
  */
 extern bool sf_write_at_end(bool commit);
+
+/* A subtransaction of that nest level (2 and up) ends.  Neither throws. */
 extern void sf_write_at_subcommit(int level);
 extern void sf_write_at_subabort(int level);
 

@@ -64,25 +64,26 @@ extern void sfi_work_reset(void);
 /* ---- arena.c ---- */
 
 /*
- * Sector for the next nsectors (at most a unit) of the segment, contiguous.
- * ahead_sectors: how much more of the same value follows.  The place is taken
- * by sfi_arena_advance(), once the bytes have room in the gather cache; an ERROR
- * in between leaves the two in agreement.
+ * Sector for the next nsectors (at most the sectors of a stored unit) of the segment,
+ * contiguous, on one map page.  ahead_sectors: how much of the same value follows, these
+ * included.  The place is taken by sfi_arena_advance(), once the bytes have room in the
+ * gather cache; an ERROR in between leaves the two in agreement.  place: may grow the
+ * segment; ERROR DISK_FULL.  advance: never throws.
  */
 extern uint64 sfi_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors);
 extern void sfi_arena_advance(SfSegment *seg, uint32 nsectors);
 
-/* Will the segment's next bytes go to that sector? */
+/* Will the segment's next bytes go to that sector?  Never throws. */
 extern bool sfi_arena_goes_on(SfSegment *seg, uint64 sector);
 
 /*
  * The block that an arena is in the middle of is written: go on with the next
- * one.  For the arena at that sector, or for all.
+ * one.  For the arena at that sector, or for all.  Never throws.
  */
 extern void sfi_arena_skip_partial_block(SfSegment *seg, uint64 sector);
 extern void sfi_arena_skip_partial_blocks(void);
 
-/* All I/O is done and notes are logged: give back what is full. */
+/* All I/O is done and notes are logged: give back what is full.  Throws if that fails. */
 extern void sfi_arena_release_full(void);
 
 /*
@@ -97,8 +98,10 @@ extern void sfi_arena_end(bool commit, bool logged);
 #define SF_GATHER_EARLY_SECTORS	1024
 
 /*
- * Room for nsectors at that place of the segment in the gather buffer; may
- * flush first.  The memory is valid until the next call.
+ * Room for nsectors > 0 at that place of the segment in the gather buffer; may start
+ * writes and wait for older ones first, and throws if these fail.  seg: this
+ * transaction's copy.  The memory belongs to the buffer, and is to be filled before the
+ * next call.
  */
 extern char *sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors);
 
@@ -108,10 +111,13 @@ extern char *sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsec
  */
 extern void sfi_gather_start_early(void);
 
-/* Write out everything and wait; durable also makes it durable. */
+/*
+ * Write out everything and wait; durable also makes it durable (at pre-commit).  After
+ * that no arena goes on in a block that was written.  ERROR when a write fails.
+ */
 extern void sfi_gather_flush_all(bool durable);
 
-/* Transaction end: forget what is gathered.  Nothing is in flight. */
+/* Transaction end: forget what is gathered.  Nothing is in flight.  Never throws. */
 extern void sfi_gather_reset(void);
 
 /* ---- owner.c ---- */
@@ -127,7 +133,7 @@ typedef enum SfObjectState
 	SF_OBJECT_LOST,
 } SfObjectState;
 
-/* Did this transaction place or free anything? */
+/* Did this transaction place or free anything?  Never throws. */
 extern bool sfi_owner_has_work(void);
 
 /* Pre-commit: log what rows have got and lost, and the pages that nobody owns. */
@@ -187,11 +193,11 @@ extern void sfi_objects_pages(const uint32 *pages, int npages, void *object);
 extern void sfi_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned);
 extern void sfi_objects_place(SfObject *object, const SfLocator *loc);
 
-/* The one that a locator names, or NULL. */
+/* The one that a locator names, or NULL.  Valid until the next begin or place.  Never throws. */
 extern SfObject *sfi_objects_find(const SfLocator *loc);
 extern void sfi_objects_set_state(SfObject *object, SfObjectState state);
 
-/* Is a STORED datum the value that the object was made from? */
+/* Is a STORED datum (detoasted; may be damaged) the value that the object was made from? */
 extern bool sfi_objects_is_base(const SfObject *object, struct varlena *datum);
 
 /* Is there one in that storage; was there ever one in this transaction? */
@@ -239,7 +245,10 @@ typedef enum SfNoteKind
 
 #define SF_NOTE_KINDS	3
 
-/* Note, at the current nest level. */
+/*
+ * Note runs or pages, at the current nest level; gives it an xid.  ERROR when there is no
+ * memory; some of them may be noted then, which the abort of the level takes back.
+ */
 extern void sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n);
 extern void sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n);
 
