@@ -8,7 +8,7 @@
  *
  * Two passes, and why. sf_format_ops_problem() goes through a whole list and keeps
  * account of what the operations would do to the page (its type, the number of its
- * entries). Only when all of the list is sound is the first one applied: a page is
+ * entries).  Only when all of the list is sound is the first one applied: a page is
  * changed whole or not at all, and applying cannot fail, so it can be done in a critical
  * section.
  *
@@ -145,7 +145,7 @@ indexes_problem(Look *look, SfOp op)
 
 /*
  * One operation: it is of a known kind, for a page of this type, and its payload is
- * sound. Every kind but SF_OP_INIT works on a page that is there and has a type.
+ * sound.  Every kind but SF_OP_INIT works on a page that is there and has a type.
  */
 static const char *
 op_problem(Look *look, SfOp op)
@@ -164,7 +164,7 @@ op_problem(Look *look, SfOp op)
 		return init_problem(look, op);
 
 	/*
-	 * Codes come from a record. The table says what they apply to; a code
+	 * Codes come from a record.  The table says what they apply to; a code
 	 * without a row is one of a later version.
 	 */
 	if (op.code > SF_OP_PEND_NEXT || wanted[op.code] == 0)

@@ -3,23 +3,23 @@
  * locator.c
  *	  Encode and decode locators.
  *
- * A locator comes from a row, and a row may be damaged. So decoding takes nothing for
+ * A locator comes from a row, and a row may be damaged.  So decoding takes nothing for
  * granted: it looks at a field only after it has seen that the bytes are there, and says
- * no to everything that this version would not have made. Afterwards the rest of the
+ * no to everything that this version would not have made.  Afterwards the rest of the
  * code walks the map without looking again (get_run() and its like have no checks): what
  * decode_flat_map() has accepted leads nowhere out of the locator.
  *
- * What decoding cannot tell is whether a sound locator is a genuine one. The tag at the
+ * What decoding cannot tell is whether a sound locator is a genuine one.  The tag at the
  * end tells, and needs the segment's secret, which this file gets from its caller.
  *
  * A flat map has three lists, so that the usual one is as short as can be:
  *
- * 	runs			12 bytes each; one, if the value lies in a row
- * 	checksums		8 bytes a unit
- * 	words			4 bytes a unit, only if a unit may be transformed
+ *	runs			12 bytes each; one, if the value lies in a row
+ *	checksums		8 bytes a unit
+ *	words			4 bytes a unit, only if a unit may be transformed
  *
  * Where a unit lies is not stored: units follow one another in the runs, each as long as
- * its stored bytes. Of units that are stored as they are the place is arithmetic; of
+ * its stored bytes.  Of units that are stored as they are the place is arithmetic; of
  * others it is found by going through the words (SfFlatMap).
  *
  *-------------------------------------------------------------------------
@@ -54,7 +54,7 @@ _Static_assert(SF_UNIT_STORED_MAX <= WORD_BYTES_MASK, "a word holds any unit's s
 
 /* ---- where things are ---- */
 
-/* Where the map begins. What a shared value refers to stands in front of it. */
+/* Where the map begins.  What a shared value refers to stands in front of it. */
 static size_t
 map_offset(uint16_t flags)
 {
@@ -62,7 +62,7 @@ map_offset(uint16_t flags)
 }
 
 /*
- * Size of a locator whose map has that many bytes. A locator of another size is refused:
+ * Size of a locator whose map has that many bytes.  A locator of another size is refused:
  * no byte of it is without a meaning.
  */
 static size_t
@@ -83,7 +83,7 @@ flat_map_size(uint16_t flags, uint32_t nruns, uint32_t nunits)
 /* ---- inode maps ---- */
 
 /*
- * Check the part of a locator that describes an inode map. Whether the root page is the
+ * Check the part of a locator that describes an inode map.  Whether the root page is the
  * one meant is found out when it is read: it repeats the stamp.
  */
 static const char *
@@ -105,7 +105,7 @@ decode_inode_map(const uint8_t *data, size_t len, SfLocator *loc)
 
 /* ---- flat maps ---- */
 
-/* Run i of a flat map. Copied, as nothing in a locator is aligned. */
+/* Run i of a flat map.  Copied, as nothing in a locator is aligned. */
 static SfRun
 get_run(const SfLocator *loc, uint32_t i)
 {
@@ -130,7 +130,7 @@ get_word(const SfLocator *loc, uint64_t i)
 }
 
 /*
- * Does a run begin where the one before it ends, on the same map page? Such runs are
+ * Does a run begin where the one before it ends, on the same map page?  Such runs are
  * one: a value has one form of its map only, so two maps can be compared by their bytes.
  */
 static bool
@@ -152,7 +152,7 @@ sf_format_append_run(SfRun *runs, uint32_t *nruns, const SfUnit *unit)
 }
 
 /*
- * What is wrong with the runs of a flat map; all of them together are *sectors. There
+ * What is wrong with the runs of a flat map; all of them together are *sectors.  There
  * are 96 runs at most, so the sum cannot overflow.
  */
 static const char *
@@ -176,7 +176,7 @@ runs_problem(const SfLocator *loc, uint64_t *sectors)
 }
 
 /*
- * What is wrong with the units of a map without UNITS, all of them together. The runs
+ * What is wrong with the units of a map without UNITS, all of them together.  The runs
  * must add up to the length, and each unit lies within one run if all runs but the last
  * one are a number of whole units.
  */
@@ -192,7 +192,7 @@ raw_units_problem(const SfLocator *loc, uint64_t sectors)
 }
 
 /*
- * The same for a map with UNITS: unit by unit, since each has a size of its own. The
+ * The same for a map with UNITS: unit by unit, since each has a size of its own.  The
  * runs must be used up by the units, neither less nor more.
  */
 static const char *
@@ -227,7 +227,7 @@ units_problem(const SfLocator *loc)
 }
 
 /*
- * Check the part of a locator that is a flat map. The counts come first: they say how
+ * Check the part of a locator that is a flat map.  The counts come first: they say how
  * many bytes the lists have, and nothing of these is read before that is known to agree.
  */
 static const char *
@@ -319,7 +319,7 @@ sf_format_flat_next(SfFlatMap *map, SfUnit *unit)
 /* ---- locators ---- */
 
 /*
- * Do version, flags and key id agree? Version 1 is what is made where version 2 is not
+ * Do version, flags and key id agree?  Version 1 is what is made where version 2 is not
  * needed, so a locator of version 2 without any of its flags was made by nobody.
  */
 static const char *
@@ -403,7 +403,7 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 }
 
 /*
- * The tag of that many bytes. SipHash is for short messages with a secret key, which is
+ * The tag of that many bytes.  SipHash is for short messages with a secret key, which is
  * what locators are: who does not know the secret cannot make a tag, and a changed bit
  * is found out, too.
  */

@@ -5,7 +5,7 @@
  *
  * A range is handled byte by byte with masks, not bit by bit: a unit is 32 bytes of the
  * plane. used_sectors counts along, so the number must be right for what is set: setting
- * bits that are set, or clearing bits that are clear, would make it wrong. Callers ask
+ * bits that are set, or clearing bits that are clear, would make it wrong.  Callers ask
  * first (sf_format_map_none_used(), sf_format_map_all_used()), and replay does what they
  * did.
  *

@@ -18,7 +18,7 @@
 #include "format/format.h"
 
 /*
- * The header itself. Sizes become loops over map pages, and page numbers become reads: a
+ * The header itself.  Sizes become loops over map pages, and page numbers become reads: a
  * wrong one must not lead behind the end of what a segment can have.
  */
 static const char *
@@ -39,7 +39,7 @@ header_problem(const SfHeader *header)
 }
 
 /*
- * Can a header name that page? 0 is no page, since page 0 is the header itself; a map
+ * Can a header name that page?  0 is no page, since page 0 is the header itself; a map
  * page is no page that anything else may have.
  */
 static bool
@@ -80,7 +80,7 @@ whole_header_problem(const void *content)
 }
 
 /*
- * An inode page. The number of entries says how far its units are read, and the level
+ * An inode page.  The number of entries says how far its units are read, and the level
  * how large they are.
  */
 static const char *
@@ -125,9 +125,9 @@ sf_format_is_possible_run(uint64_t start, uint64_t nsectors)
 /*
  * Can so many bytes be what is stored of a unit with so many plain bytes?
  *
- * 	raw			as many
- * 	coded		less, besides the 8 bytes before the output of the codec
- * 	encrypted	raw or coded, and 48 bytes around it
+ *	raw			as many
+ *	coded		less, besides the 8 bytes before the output of the codec
+ *	encrypted	raw or coded, and 48 bytes around it
  *
  * A codec that gains nothing is not used, which is why coded bytes are fewer; so a
  * reader needs no more memory for stored bytes than for plain ones.

@@ -8,23 +8,23 @@
  * So two trees are walked side by side, and equal pointers are not followed:
  * the cost is that of the difference.
  *
- * The trees may differ in depth, since an object grows and is cut. The lower one is then
+ * The trees may differ in depth, since an object grows and is cut.  The lower one is then
  * below the first entries of the higher one: all trees number their units from the left.
  *
- * 	this version, depth 3				the other, depth 2
+ *	this version, depth 3				the other, depth 2
  *
- * 				root					(OTHER_ABOVE: not reached yet)
- * 			 /		  \
- * 		inner		  inner				root		(OTHER_NODE from here on)
- * 		/	\		  /	  \				/	\
- * 	 leaf	leaf	leaf  leaf		  leaf	leaf
+ *				root					(OTHER_ABOVE: not reached yet)
+ *			 /		  \
+ *		inner		  inner				root		(OTHER_NODE from here on)
+ *		/	\		  /	  \				/	\
+ *	 leaf	leaf	leaf  leaf		  leaf	leaf
  *
- * 	below any entry but the first:		(OTHER_NONE: all is owned)
+ *	below any entry but the first:		(OTHER_NONE: all is owned)
  *
  * The walk goes down the first tree and takes the matching place of the other one along.
- * Where both have the same page (number and stamp), all below is shared. Where pages
+ * Where both have the same page (number and stamp), all below is shared.  Where pages
  * differ, units are compared one by one, since one changed unit makes a new leaf: a unit
- * is shared if it starts at the same sector. The start is enough: sectors that a version
+ * is shared if it starts at the same sector.  The start is enough: sectors that a version
  * owns are not given to anything else while one version of the object has a row.
  *
  *-------------------------------------------------------------------------
@@ -87,7 +87,7 @@ add_page(Difference *diff, uint32 page)
 }
 
 /*
- * Note that the version owns a unit's sectors. The unit comes from a page or a row, so
+ * Note that the version owns a unit's sectors.  The unit comes from a page or a row, so
  * it is checked first: its run will be freed by that.
  */
 static void
@@ -132,7 +132,7 @@ other_child(Difference *diff, const Other *other, const SfInode *node, uint16 le
 }
 
 /*
- * Do the two versions share the page, and with it all that is below? A flat map has no
+ * Do the two versions share the page, and with it all that is below?  A flat map has no
  * page, so nothing can be said of it as a whole.
  */
 static bool
@@ -152,7 +152,7 @@ read_node(void *arg)
 }
 
 /*
- * Read a node. If it cannot be read and the caller wants to be told, it has no entries:
+ * Read a node.  If it cannot be read and the caller wants to be told, it has no entries:
  * what lies below is missing from the list, and the caller knows.
  */
 static void
@@ -221,7 +221,7 @@ walk_node(Difference *diff, SfChild pointer, uint16 level, const Other *other)
 }
 
 /*
- * The other version at the root of the first. If its tree is lower, its root is met on
+ * The other version at the root of the first.  If its tree is lower, its root is met on
  * the way down; if it is higher, the matching node is looked for below its first
  * entries.
  */

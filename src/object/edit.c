@@ -19,20 +19,20 @@
  *
  * The tree, and what an edit of one unit of it does:
  *
- * 	level 2					root
- * 							/	\
- * 	level 1			 inner		 inner'
- * 					/	\		/	  \
- * 	level 0		 leaf	leaf  leaf'	  leaf
+ *	level 2					root
+ *							/	\
+ *	level 1			 inner		 inner'
+ *					/	\		/	  \
+ *	level 0		 leaf	leaf  leaf'	  leaf
  *
- * The edit loads the path (marked) and changes leaf'. Writing leaf' makes a new page, so
- * inner' gets a new pointer and has to be written, too, and then the root. All other
+ * The edit loads the path (marked) and changes leaf'.  Writing leaf' makes a new page, so
+ * inner' gets a new pointer and has to be written, too, and then the root.  All other
  * pages are those of the base, which keeps its own path: readers of the base see no
- * change. That is why a page, once written, is never written again, and why levels are
+ * change.  That is why a page, once written, is never written again, and why levels are
  * written from the leaves on: a parent is written when all its pointers are final.
  *
  * Room for nodes: MAX_NODES is the limit at which all of one level is written and
- * forgotten. It is looked at between calls from outside only, so one call may go beyond
+ * forgotten.  It is looked at between calls from outside only, so one call may go beyond
  * it: each of the 48 leaves of a full set can have ancestors of its own, one a level.
  *
  *-------------------------------------------------------------------------
@@ -91,7 +91,7 @@ is_hole(const SfInode *inode, uint16 level, uint64 i)
 }
 
 /*
- * How many entries of a node are before the end of the object. The tree has no count of
+ * How many entries of a node are before the end of the object.  The tree has no count of
  * its own: a node's entries follow from its place and the number of units.
  */
 static uint64
@@ -121,7 +121,7 @@ find_node(SfEdit *edit, uint16 level, uint64 index)
 	return NULL;
 }
 
-/* Note a node as loaded. There is room: see the head of this file. */
+/* Note a node as loaded.  There is room: see the head of this file. */
 static EditNode *
 add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode)
 {
@@ -162,7 +162,7 @@ pointer_to(SfEdit *edit, uint16 level, uint64 index)
 }
 
 /*
- * Set the pointer to a node that was written, or that has become a hole. The parent is
+ * Set the pointer to a node that was written, or that has become a hole.  The parent is
  * changed by that (E1), so it will be written with its own level.
  */
 static void
@@ -183,7 +183,7 @@ set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 }
 
 /*
- * The node, loaded with its ancestors if it is not there. Valid until the next call that
+ * The node, loaded with its ancestors if it is not there.  Valid until the next call that
  * loads or forgets one.
  *
  * Entries behind the end of the object are made holes here (E2), whatever the page has:
@@ -315,7 +315,7 @@ typedef struct Batch
 } Batch;
 
 /*
- * Contents of page i of a batch (an SfPageFill). It copies, and neither loads a node nor
+ * Contents of page i of a batch (an SfPageFill).  It copies, and neither loads a node nor
  * allocates: the numbers of the pages are given out already, and an ERROR would waste
  * them.
  */
@@ -340,7 +340,7 @@ fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *a
 }
 
 /*
- * Make pages of some nodes, in one WAL record, and let their parents know. The owner of
+ * Make pages of some nodes, in one WAL record, and let their parents know.  The owner of
  * the object is told before anything else can fail: if the transaction goes wrong later,
  * the pages are found in its list and given back.
  */
@@ -404,7 +404,7 @@ write_level(SfEdit *edit, uint16 level)
 }
 
 /*
- * Forget the nodes of a level that was written. From the end, since the last one fills a
+ * Forget the nodes of a level that was written.  From the end, since the last one fills a
  * gap.
  */
 static void
@@ -417,7 +417,7 @@ forget_level(SfEdit *edit, uint16 level)
 }
 
 /*
- * Before a node is asked for from outside: make room for it and its path. Leaves go
+ * Before a node is asked for from outside: make room for it and its path.  Leaves go
  * first; they are most of the nodes, and writing them may load inner nodes, which then
  * are the next to go if there still are too many.
  */
@@ -455,7 +455,7 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 	edit->nnodes = 0;
 
 	/*
-	 * A flat map has no page that could be loaded again. So its leaf counts
+	 * A flat map has no page that could be loaded again.  So its leaf counts
 	 * as changed from the beginning, and stays in memory until it is encoded
 	 * or written.
 	 */
@@ -470,7 +470,7 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 }
 
 /*
- * Cut a node at the end of the object (E2). It is changed even if nothing fell away: the
+ * Cut a node at the end of the object (E2).  It is changed even if nothing fell away: the
  * page that it was read from has entries behind the end.
  */
 static void
@@ -502,7 +502,7 @@ lower_root(SfEdit *edit)
 }
 
 /*
- * Cut the object. Nodes behind the end are forgotten without being written; then the
+ * Cut the object.  Nodes behind the end are forgotten without being written; then the
  * tree gets its new depth; then the last node of each level is cut.
  */
 static void
@@ -528,7 +528,7 @@ shrink(SfEdit *edit, uint64 nunits)
 }
 
 /*
- * A new root above the old one, whose first entry leads to it. The pointer may be stale,
+ * A new root above the old one, whose first entry leads to it.  The pointer may be stale,
  * as the old root may be changed in memory: E1 holds, since the new root is the parent
  * that will be set.
  */
@@ -547,7 +547,7 @@ raise_root(SfEdit *edit)
 }
 
 /*
- * Append holes. What was the last node of its level may get entries, or a successor that
+ * Append holes.  What was the last node of its level may get entries, or a successor that
  * makes it one of those that are full (E3): it is loaded and written anew, because its
  * page has too few entries for a reader that goes by the new number of units.
  */
@@ -617,7 +617,7 @@ sf_object_edit_units(SfEdit *edit, uint64 first, uint32 n, SfUnit *units)
 }
 
 /*
- * Write all that is changed, level by level; the root last. A tree without a page, whose
+ * Write all that is changed, level by level; the root last.  A tree without a page, whose
  * units are all holes, gets a root: a locator with an inode map leads to a page.
  */
 static void

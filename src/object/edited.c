@@ -27,7 +27,7 @@
  *
  * A value that several pieces refer to is there once: whoever cuts a value into a
  * thousand pieces (replace(), overlay() in a loop) would else copy its locator, up to 2
- * KB, for each. So making a value and taking it apart go by a set of values (SfValues).
+ * KB, for each.  So making a value and taking it apart go by a set of values (SfValues).
  *
  * Places of bytes and values are 32 bits, as no datum is longer than 1 GB; lengths are
  * those of the value that it stands for, which can be far longer than the datum.
@@ -336,7 +336,7 @@ require_sound(bool sound)
 
 /*
  * The header of an EDITED value, checked: of this start of the server, and with room for
- * its list of pieces. What follows may still be anything; see check_piece().
+ * its list of pieces.  What follows may still be anything; see check_piece().
  */
 static EditedHeader
 get_header(const struct varlena *edited)
@@ -382,7 +382,7 @@ check_piece(const EditedPiece *piece, const char *behind, Size size)
 }
 
 /*
- * Check that a piece is a part of the value that it names. The value's locator is
+ * Check that a piece is a part of the value that it names.  The value's locator is
  * decoded for that, but its tag is not checked here: reading it does that.
  */
 static void

@@ -11,11 +11,11 @@
  *
  * What a reader may meet at the page that a pointer names, and what follows:
  *
- * 	the page is an inode page, of that object, with that stamp: it is the one meant
- * 	another stamp, above the pointer's, or a free or pending page: the value is gone,
- * 		and its space was used again (UNDEFINED_OBJECT)
- * 	a stamp that is not above it, or a page that is never used for inodes: no order of
- * 		events leads there, so the page is damaged (DATA_CORRUPTED)
+ *	the page is an inode page, of that object, with that stamp: it is the one meant
+ *	another stamp, above the pointer's, or a free or pending page: the value is gone,
+ *		and its space was used again (UNDEFINED_OBJECT)
+ *	a stamp that is not above it, or a page that is never used for inodes: no order of
+ *		events leads there, so the page is damaged (DATA_CORRUPTED)
  *
  * Stamps rise with every page that a segment makes, which is what tells the second case
  * from the third.
@@ -119,7 +119,7 @@ sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 lev
 		inode->stamp != pointer.stamp)
 	{
 		/*
-		 * Not the page that was meant: say why. First the case of logical
+		 * Not the page that was meant: say why.  First the case of logical
 		 * decoding, where the value belongs to a transaction that was rolled
 		 * back while it was being sent.
 		 */
@@ -181,7 +181,7 @@ put_holes(UnitRange *range, uint64 from, uint64 to)
 
 /*
  * Units of the range below one node, which is at that level and begins with unit
- * node_first. Only the entries that the range touches are followed.
+ * node_first.  Only the entries that the range touches are followed.
  */
 static void
 read_level(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
@@ -253,9 +253,9 @@ next_stored(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 
 	/*
 	 * A child without a stored unit from first on returns not_found, and the
-	 * search goes on with its neighbour. Pages of holes only do not exist (E4
-	 * of edit.c), so that happens once a level: the cost is that of one path,
-	 * however long the hole.
+	 * search goes on with its neighbour.  Pages of holes only do not exist
+	 * (E4 of edit.c), so that happens once a level: the cost is that of one
+	 * path, however long the hole.
 	 */
 	for (uint64 i = first > node_first ? (first - node_first) / below : 0;
 		 i < inode->nentries && found == not_found; i++)

@@ -19,26 +19,26 @@
  * In a tuple or any other place that outlives memory, a rope is flat.
  *
  * A node has one piece, with the pieces before it below its left child and those behind
- * it below its right one; each node knows how many bytes are below it. So byte n is
+ * it below its right one; each node knows how many bytes are below it.  So byte n is
  * found, and a tree is cut or joined, in as many steps as the tree is high.
  *
- * 					 overlay("...", new piece)
+ *					 overlay("...", new piece)
  *
- * 		head_of(t, from)	+	new		+	tail_of(t, to)
- * 		shares the left			a node		shares the right
- * 		part of t							part of t
+ *		head_of(t, from)	+	new		+	tail_of(t, to)
+ *		shares the left			a node		shares the right
+ *		part of t							part of t
  *
  * Heights of siblings differ by 2 at most (an AVL tree with some slack, which needs
  * fewer rotations); balance() mends a difference of 3, and join() goes down the higher
- * tree until it meets one of the lower one's height. Everything is made of these two.
+ * tree until it meets one of the lower one's height.  Everything is made of these two.
  *
  * What a loop of n edits costs: each edit makes some tens of nodes, about log(n) for
  * each of the two cuts and the two joins, and none of the pieces is copied but the new
- * one. Flat values would copy n pieces n times. The price is memory for nodes of older
+ * one.  Flat values would copy n pieces n times.  The price is memory for nodes of older
  * ropes; a rope that finds that its store is mostly such garbage copies itself to a new
  * one, so the memory of a loop stays within a multiple of its result.
  *
- * A rope is never locked and never shared between processes. Everything it needs beyond
+ * A rope is never locked and never shared between processes.  Everything it needs beyond
  * the store lies in its own context, whose end (a reset callback) is the only thing that
  * gives the store up: there is no other way for a rope to die.
  *
@@ -100,7 +100,7 @@ leave_store(void *arg)
 }
 
 /*
- * A store with nothing in it. Its memory hangs below no other context until a rope has
+ * A store with nothing in it.  Its memory hangs below no other context until a rope has
  * entered it, so what fails on the way frees it here.
  */
 static Store *
@@ -174,7 +174,7 @@ store_piece(Store *store, SfPiece piece, SfValues *values)
 #define Data(node)		((node) == NULL ? 0 : (node)->data)
 
 /*
- * Bytes that a piece may take behind the list of a flat value. A value is left out: it
+ * Bytes that a piece may take behind the list of a flat value.  A value is left out: it
  * is there once, however often it occurs, so its size cannot be added up by nodes.
  */
 static uint64
@@ -184,7 +184,7 @@ data_of(const SfPiece *piece)
 }
 
 /*
- * A node over two trees of nearly the same height. Nodes come in blocks, as an edit
+ * A node over two trees of nearly the same height.  Nodes come in blocks, as an edit
  * makes a dozen of them; one that is not used any more stays where it is, for older
  * ropes may share it.
  */
@@ -277,7 +277,7 @@ without_last(Store *store, RopeNode *node)
 }
 
 /*
- * One tree behind the other. The pieces that meet become one if they can: a loop that
+ * One tree behind the other.  The pieces that meet become one if they can: a loop that
  * appends small parts of a value would otherwise never get a long piece.
  */
 static RopeNode *
@@ -354,7 +354,7 @@ tail_of(Store *store, RopeNode *node, uint64 skip)
 }
 
 /*
- * A tree of n pieces, copied to the store. The middle one is the root, so the tree is
+ * A tree of n pieces, copied to the store.  The middle one is the root, so the tree is
  * balanced without rotations.
  */
 static RopeNode *
@@ -432,7 +432,7 @@ copy_tree(Store *store, const RopeNode *node)
 /* ---- ropes ---- */
 
 /*
- * Size of the rope as a flat value (a method of expanded objects). The value is built
+ * Size of the rope as a flat value (a method of expanded objects).  The value is built
  * here and kept for flatten(), which the server calls next: its size is known only when
  * equal values have been found.
  */
@@ -560,7 +560,7 @@ sf_object_rope_part(const SfRope *rope, uint64 start, uint64 end)
 }
 
 /*
- * Put a tree behind the rope's. The limit is that of a flat value: a rope that could
+ * Put a tree behind the rope's.  The limit is that of a flat value: a rope that could
  * never be stored in a tuple is refused where it becomes too long.
  */
 static void
@@ -593,7 +593,7 @@ sf_object_rope_append_range(SfRope *rope, const SfRope *from, uint64 start, uint
 
 	/*
 	 * Two stores live for different times, so no node may point into the
-	 * other one. Most often the rope was begun like the one it takes from,
+	 * other one.  Most often the rope was begun like the one it takes from,
 	 * and shares its store.
 	 */
 	if (from->store != rope->store)
@@ -615,8 +615,8 @@ move_to_own_store(SfRope *rope)
 	RopeNode   *root;
 
 	/*
-	 * Moving copies all that is live. It is worth that when three quarters of
-	 * the store are not, and the store is no trifle.
+	 * Moving copies all that is live.  It is worth that when three quarters
+	 * of the store are not, and the store is no trifle.
 	 */
 	if (store->used < store->move_at || store->used < 4 * live)
 		return;

@@ -12,14 +12,14 @@
  *
  * The life of a region, as this file sees it:
  *
- * 	lent (sf_space_lend)  ->  filled  ->  full: waits for the end of the transaction
- * 										  not full: parked at its end (sf_space_park)
- * 	parked  ->  claimed by the next transaction of this process, and filled on
+ *	lent (sf_space_lend)  ->  filled  ->  full: waits for the end of the transaction
+ *										  not full: parked at its end (sf_space_park)
+ *	parked  ->  claimed by the next transaction of this process, and filled on
  *
  * Lent space is not in any transaction's log, so nothing has to be undone when a process
- * dies: the lent plane holds for one start of the server only. What protects the bytes
+ * dies: the lent plane holds for one start of the server only.  What protects the bytes
  * before the commit is that nobody else is lent their blocks; what protects them after
- * it are the used bits, which come with the entries. So a region must not be given back
+ * it are the used bits, which come with the entries.  So a region must not be given back
  * between the two, and the order in commit.c follows from that.
  *
  * Two numbers say how far a region is filled. next_sector is where the next bytes go;
@@ -62,7 +62,7 @@ static Arena *spare;
 
 /*
  * The link to the segment's arena that is being filled, or to NULL. Looks only; the list
- * keeps its order. It is short: full arenas of a large load are the exception, and they
+ * keeps its order.  It is short: full arenas of a large load are the exception, and they
  * lie behind the one that is being filled.
  */
 static Arena **
@@ -106,7 +106,7 @@ find_arena(SfSegment *seg)
 }
 
 /*
- * Get the memory of the next arena. Between taking a region and noting it nothing may
+ * Get the memory of the next arena.  Between taking a region and noting it nothing may
  * fail, so what can fail is done before.
  */
 static void
@@ -165,7 +165,7 @@ want_blocks(uint32 need_blocks, uint64 ahead_sectors, uint32 last_want)
 }
 
 /*
- * An arena with a new region, in which nsectors fit. Throws when the disk is full, or no
+ * An arena with a new region, in which nsectors fit.  Throws when the disk is full, or no
  * region is to be had; the list is as it was then.
  */
 static Arena *
@@ -186,7 +186,7 @@ lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_wa
 
 /*
  * What this process parked at the end of an earlier transaction, as an arena; NULL when
- * there is nothing. It goes on behind what was filled then.
+ * there is nothing.  It goes on behind what was filled then.
  */
 static Arena *
 claim_arena(SfSegment *seg)
@@ -280,7 +280,7 @@ sfi_arena_release_full(void)
 
 		/*
 		 * Its used bits are set and in WAL by now, so nobody is lent the
-		 * blocks that have values. The others are free for everybody from
+		 * blocks that have values.  The others are free for everybody from
 		 * here on.
 		 */
 		sf_space_take_back(&arena->seg, arena->region);
@@ -291,9 +291,9 @@ sfi_arena_release_full(void)
 
 /*
  * After an abort everything this transaction put into its regions is garbage, and its
- * I/O has been waited for: they start where it began. But not when it had entries
+ * I/O has been waited for: they start where it began.  But not when it had entries
  * logged: the used bits that came with them stay until the resolver has seen the abort,
- * so that nothing can be put there yet. Storage that was dropped or rolled back takes
+ * so that nothing can be put there yet.  Storage that was dropped or rolled back takes
  * its regions along.
  */
 void

@@ -5,17 +5,17 @@
  *	  the gather cache), and sealed (checksummed as they are stored, while the first
  *	  of them are on their way to disk, and noted in the map).
  *
- * 	plain bytes --encode--> stored bytes --place--> gather cache --> disk
- * 									 |
- * 									 +--seal--> checksum, place and length in the map
+ *	plain bytes --encode--> stored bytes --place--> gather cache --> disk
+ *									 |
+ *									 +--seal--> checksum, place and length in the map
  *
  * A unit is placed before it is sealed, because a full extent can then be on its way to
- * disk while its units are hashed: the processor and the disk work at the same time. The
+ * disk while its units are hashed: the processor and the disk work at the same time.  The
  * bytes that are hashed are the caller's (or the coded ones), not those in the gather
  * cache, so that it does not matter when the cache is emptied.
  *
  * Nothing that a draft does can be seen by others: its units lie in lent space, its
- * inode pages are noted as this transaction's, and its locator is in no row. To give one
+ * inode pages are noted as this transaction's, and its locator is in no row.  To give one
  * up is to forget it.
  *
  *-------------------------------------------------------------------------
@@ -44,7 +44,7 @@ struct SfDraft
 };
 
 /*
- * What a new version has of its base, or a new object for itself. A version keeps the
+ * What a new version has of its base, or a new object for itself.  A version keeps the
  * object's id, so that checksums of shared units, whose seed it is, stay right; and its
  * generation tells it from the base.
  */
@@ -70,7 +70,7 @@ name_version(SfDraft *draft, SfSegment *seg)
 }
 
 /*
- * The codec that the column asks for now. What the base has is read by its own units'
+ * The codec that the column asks for now.  What the base has is read by its own units'
  * flags, so a changed option needs no rewriting.
  */
 static void
@@ -102,7 +102,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 	name_version(draft, seg);
 
 	/*
-	 * The id was taken from the segment's cache entry. From here on only the
+	 * The id was taken from the segment's cache entry.  From here on only the
 	 * transaction's copy is used, which stays at its address while statements
 	 * come and go.
 	 */
@@ -170,7 +170,7 @@ seal_unit(SfDraft *draft, uint64 unit_no, const char *stored, SfUnit *unit)
 }
 
 /*
- * Put a few units, as many as fill an extent that is worth a write. All of them are
+ * Put a few units, as many as fill an extent that is worth a write.  All of them are
  * placed before any is hashed.
  */
 static void

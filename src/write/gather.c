@@ -22,18 +22,18 @@
  *
  * How an extent comes to disk:
  *
- * 	begun (begin_extent)
- * 	filled by sfi_gather_reserve(), as long as the bytes to come go on where it ends
- * 	started: when it is long (early), when its buffer is full, or at a flush
- * 	complete: waited for, and in WAL if its column logs
- * 	forgotten, when its buffer is filled again
+ *	begun (begin_extent)
+ *	filled by sfi_gather_reserve(), as long as the bytes to come go on where it ends
+ *	started: when it is long (early), when its buffer is full, or at a flush
+ *	complete: waited for, and in WAL if its column logs
+ *	forgotten, when its buffer is filled again
  *
- * A tail block that is not full is the difficult part. The file is written with direct
- * I/O, in whole blocks; the rest of such a block is written as zeros. If the arena went
+ * A tail block that is not full is the difficult part.  The file is written with direct
+ * I/O, in whole blocks; the rest of such a block is written as zeros.  If the arena went
  * on in it, a later write of the same block would be in flight together with the first
- * one, and either might reach the disk last. So a block is written once: either the open
+ * one, and either might reach the disk last.  So a block is written once: either the open
  * tail moves to the extent that continues it (G2), or the arena gives up the rest of the
- * block (G3). That costs some space where transactions are small, and no read of what is
+ * block (G3).  That costs some space where transactions are small, and no read of what is
  * already on disk.
  *
  * Memory of a buffer is valid until its writes are complete, and a reader of this
@@ -101,7 +101,7 @@ static int64 dirty_size;
 #define BLOCK_ROUND_UP(n)	(((n) + SF_BLOCK_SIZE - 1) / SF_BLOCK_SIZE * SF_BLOCK_SIZE)
 
 /*
- * What is in between is done whole, or the transaction is lost. A cancel or a timeout
+ * What is in between is done whole, or the transaction is lost.  A cancel or a timeout
  * waits: a buffer is written in milliseconds.
  */
 static void
@@ -138,7 +138,7 @@ require_undamaged(void)
 /* ---- flushing ---- */
 
 /*
- * Note the file of an extent that will have to be synced. The last few files come again
+ * Note the file of an extent that will have to be synced.  The last few files come again
  * and again, and a transaction seldom has more than some.
  */
 static void
@@ -201,7 +201,7 @@ check_tails(const GatherBuffer *buf)
 #endif
 
 /*
- * The current buffer's numbers are in order. Looks at no other extent than the last, so
+ * The current buffer's numbers are in order.  Looks at no other extent than the last, so
  * it can be asked for each unit.
  */
 static bool
@@ -217,7 +217,7 @@ gather_is_valid(void)
 /* ---- writing ---- */
 
 /*
- * Start the write of one extent; what is behind its end in the last block is zeros. The
+ * Start the write of one extent; what is behind its end in the last block is zeros.  The
  * file is opened here and not before: an extent of storage that is dropped meanwhile
  * never opens it.
  */
@@ -249,7 +249,7 @@ start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 
 /*
  * Empty the extents of storage that is not there any more, after a rollback to a
- * savepoint or a drop. A write of theirs that was started must be over before that: its
+ * savepoint or a drop.  A write of theirs that was started must be over before that: its
  * memory will be filled again.
  */
 static void
@@ -266,7 +266,7 @@ drop_gone_extents(GatherBuffer *buf)
 }
 
 /*
- * Start the writes of all extents of a buffer that have not been started early. Nothing
+ * Start the writes of all extents of a buffer that have not been started early.  Nothing
  * goes into it any more.
  */
 static void
@@ -297,7 +297,7 @@ wait_extent(Extent *extent)
 }
 
 /*
- * Put an extent's bytes into WAL if its column logs, once. Not before the write was
+ * Put an extent's bytes into WAL if its column logs, once.  Not before the write was
  * started: a checkpoint that begins after the record relies on the write (see the head).
  */
 static void
@@ -383,7 +383,7 @@ find_open_tail(GatherBuffer *buf, const SfSegment *seg, uint64 sector)
 
 /*
  * Move the partly filled tail block of an extent to the start of another extent, which
- * continues it (G2). Both end and begin at the same byte of the segment as before.
+ * continues it (G2).  Both end and begin at the same byte of the segment as before.
  */
 static void
 carry_tail(GatherBuffer *from_buf, Extent *from, GatherBuffer *to_buf, Extent *to)
@@ -425,7 +425,7 @@ begin_extent(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 }
 
 /*
- * Does the buffer take nsectors more at that place? One extent is kept in reserve, and a
+ * Does the buffer take nsectors more at that place?  One extent is kept in reserve, and a
  * block: going on may need both, for a tail that is carried over.
  */
 static bool
@@ -475,7 +475,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 }
 
 /*
- * Does an extent go on with those sectors? No extent crosses a map page, as no run does;
+ * Does an extent go on with those sectors?  No extent crosses a map page, as no run does;
  * so it lies in one data file, and its write is one.
  */
 static bool
@@ -487,7 +487,7 @@ goes_on(const Extent *extent, const SfSegment *seg, uint64 start_sector, uint32 
 }
 
 /*
- * Write an extent that has become long, while more comes. If its storage is gone it is
+ * Write an extent that has become long, while more comes.  If its storage is gone it is
  * just emptied.
  */
 static void
@@ -571,7 +571,7 @@ sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 /* ---- ends ---- */
 
 /*
- * Is the whole transaction one write, which can be durable by itself (RWF_DSYNC)? That
+ * Is the whole transaction one write, which can be durable by itself (RWF_DSYNC)?  That
  * saves a small transaction the sync of the file.
  */
 static bool
@@ -581,7 +581,7 @@ single_write(void)
 }
 
 /*
- * Make durable what was written and not yet synced. A file whose storage was dropped is
+ * Make durable what was written and not yet synced.  A file whose storage was dropped is
  * left out, unless logical decoding still reads it.
  */
 static void

@@ -28,17 +28,17 @@
  * aborted, and the top one for nest level 1 only.  Of which level another one is
  * the server does not tell; test 060 does.
  *
- * 	levels:		1			2			2			4		(ascending, not all are there)
- * 	lists:		ALLOC		ALLOC		ALLOC		ALLOC
- * 				FREE		FREE		FREE		FREE
- * 				FREE_PAGE	FREE_PAGE	FREE_PAGE	FREE_PAGE
+ *	levels:		1			2			2			4		(ascending, not all are there)
+ *	lists:		ALLOC		ALLOC		ALLOC		ALLOC
+ *				FREE		FREE		FREE		FREE
+ *				FREE_PAGE	FREE_PAGE	FREE_PAGE	FREE_PAGE
  *
  * A level may occur twice: when a subtransaction commits its lists are appended to those
  * of its parent, and if there is no memory for that, which must not be an error at that
  * place, they stay beside them under the parent's number.
  *
- * Kinds are logged in the order of SfNoteKind, for all segments together: entries for space that rows have got come
- * before those for what they have lost.
+ * Kinds are logged in the order of SfNoteKind, for all segments together: entries for
+ * space that rows have got come before those for space that they have lost.
  *
  *-------------------------------------------------------------------------
  */
@@ -88,7 +88,7 @@ static int64 logged_size;
 /* ---- noting ---- */
 
 /*
- * Make room for n more; false, and nothing changed, if there is no memory. Not
+ * Make room for n more; false, and nothing changed, if there is no memory.  Not
  * sfi_write_make_room(), which throws: give() is called where nothing may.
  */
 static bool
@@ -256,7 +256,7 @@ ledger_is_valid(void)
 }
 
 /*
- * Sort all lists and merge neighbours. Pages are sorted, but not merged: an entry names
+ * Sort all lists and merge neighbours.  Pages are sorted, but not merged: an entry names
  * one.
  */
 static void
@@ -288,7 +288,7 @@ check_fxid(int level, uint64 fxid)
 #endif
 
 /*
- * L1 and L2: the xid that the entries of a level carry. That of the current level is
+ * L1 and L2: the xid that the entries of a level carry.  That of the current level is
  * asked for anew, since a child that has committed meanwhile left its own in the level.
  */
 static uint64
@@ -338,7 +338,7 @@ log_some(NoteList *list, int64 end, SfPendKind kind, uint64 fxid)
 
 /*
  * L5: move the notes whose storage is there to the front, in their order; returns how
- * many. Asks once a segment, since the list is sorted by it.
+ * many.  Asks once a segment, since the list is sorted by it.
  */
 static int64
 usable_first(NoteList *list)
@@ -409,7 +409,7 @@ note_logged(SfSegment *seg)
 }
 
 /*
- * Log what may be logged early of a list. All lists have been summed up, so that nothing
+ * Log what may be logged early of a list.  All lists have been summed up, so that nothing
  * in them is done.
  */
 static void
@@ -448,7 +448,7 @@ sfi_ledger_bound(void)
 
 	/*
 	 * Twice: held notes are in the sum and can double before it is worth
-	 * trying again. A limit of 0 stays 0, for tests that want everything
+	 * trying again.  A limit of 0 stays 0, for tests that want everything
 	 * logged at once.
 	 */
 	if (limit > 0)
@@ -463,7 +463,7 @@ sfi_ledger_bound(void)
 			log_early(&levels[i], kind);
 
 	/*
-	 * Whatever is left could not be logged. Until it can, it must not count:
+	 * Whatever is left could not be logged.  Until it can, it must not count:
 	 * else each further note would sort all of them again.
 	 */
 	nheld = nnotes;
@@ -498,7 +498,7 @@ sfi_ledger_is_empty(void)
 
 /*
  * Add what a level has to another one; false, and nothing changed, if there is no memory
- * for that. Room is made for all kinds first: a level that is half given would be logged
+ * for that.  Room is made for all kinds first: a level that is half given would be logged
  * twice or not at all.
  */
 static bool

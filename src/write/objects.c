@@ -7,12 +7,12 @@
  * State changes go to an undo list with nest levels, so that a savepoint takes
  * back just what came after it; one for each object and level is enough.
  *
- * 	begin: DEAD, no tag  ->  finish: DRAFT  ->  place: PLACED  ->  confirm, free (owner.c)
- * 											->  place: plain, and gone from here
+ *	begin: DEAD, no tag  ->  finish: DRAFT  ->  place: PLACED  ->  confirm, free (owner.c)
+ *											->  place: plain, and gone from here
  *
  * A savepoint that is rolled back makes the object again what it was, by the undo list.
  * Of the object's own data nothing has to be undone: runs and pages are set once, when
- * it is finished. A dead object keeps its list of pages: they were made, in WAL, as this
+ * it is finished.  A dead object keeps its list of pages: they were made, in WAL, as this
  * transaction's, and somebody must give them back when the transaction commits.
  *
  *-------------------------------------------------------------------------
@@ -60,7 +60,7 @@ cmp_pages(const void *a, const void *b)
  * Is an object of storage that is gone, dead, so that another one may take its key?
  *
  * A move to another tablespace copies the number of the next object along with the
- * incarnation. When it is rolled back to a savepoint, the ids of objects that were
+ * incarnation.  When it is rolled back to a savepoint, the ids of objects that were
  * stored in the copy are given out again, and perhaps to another backend: such an object
  * here must not be found by the locator of the new one.
  */
@@ -105,7 +105,7 @@ sfi_objects_set_state(SfObject *object, SfObjectState state)
 /* ---- making one ---- */
 
 /*
- * Make the table, and begin to count. Only a part of the key struct is compared: it has
+ * Make the table, and begin to count.  Only a part of the key struct is compared: it has
  * padding.
  */
 static void
@@ -165,7 +165,7 @@ note_lost_pages(const SfObject *object)
 
 /*
  * Forget objects of which nothing will be asked any more: a transaction may make
- * millions of versions. Not below nest level 1, where a savepoint could bring an older
+ * millions of versions.  Not below nest level 1, where a savepoint could bring an older
  * state back.
  */
 static void
@@ -188,7 +188,7 @@ forget_settled(void)
 }
 
 /*
- * The entry of a new object or version. Its generation is the first from that of the
+ * The entry of a new object or version.  Its generation is the first from that of the
  * locator on that is free: several versions may be made of one base, and only one of
  * them will be in the row.
  */
@@ -342,7 +342,7 @@ sfi_objects_place(SfObject *object, const SfLocator *loc)
 
 	/*
 	 * The undo of the draft would bring back an object that is not here any
-	 * more. The state of a plain object has an undo of its own.
+	 * more.  The state of a plain object has an undo of its own.
 	 */
 	if (has_undo)
 		nundo--;

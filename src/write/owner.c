@@ -31,11 +31,11 @@
  *
  * An UPDATE of a column, in the usual case, as this file sees it:
  *
- * 	BEFORE trigger		sf_write_value()		the new object is PLACED
- * 	(the row is written by the server)
- * 	AFTER trigger		sf_write_confirm(new)	PLACED -> CONFIRMED, ALLOC noted
- * 						sf_write_free(old)		FREE noted, of what new does not share
- * 	commit				sfi_owner_log()			the notes become entries in WAL
+ *	BEFORE trigger		sf_write_value()		the new object is PLACED
+ *	(the row is written by the server)
+ *	AFTER trigger		sf_write_confirm(new)	PLACED -> CONFIRMED, ALLOC noted
+ *						sf_write_free(old)		FREE noted, of what new does not share
+ *	commit				sfi_owner_log()			the notes become entries in WAL
  *
  * If the row is not written after all (a condition, an error that is caught), the second
  * step does not come, and the object stays PLACED: no note, no entry; its space was lent
@@ -106,7 +106,7 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 /* ---- notes from the AFTER trigger ---- */
 
 /*
- * Note the runs of an object that a row has got. Those of a plain object are read from
+ * Note the runs of an object that a row has got.  Those of a plain object are read from
  * its locator, which is a flat map: nothing else is kept of it.
  */
 static void
@@ -260,8 +260,8 @@ try_find_unshared(GivenUp *given)
 }
 
 /*
- * Note as freed what a value does not share with its successor. Its locator was made by
- * its segment, so what it says about space is true. A damaged map frees nothing: the row
+ * Note as freed what a value does not share with its successor.  Its locator was made by
+ * its segment, so what it says about space is true.  A damaged map frees nothing: the row
  * goes, the space stays until securefile_repair().
  */
 static void
@@ -283,7 +283,7 @@ free_genuine(GivenUp *given)
 }
 
 /*
- * An object of this transaction loses its row. It may be given up before its own AFTER
+ * An object of this transaction loses its row.  It may be given up before its own AFTER
  * trigger has fired: a trigger that fires earlier can delete the row again (LOST).
  */
 static void

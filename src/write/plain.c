@@ -12,10 +12,10 @@
  * is first changed at a nest level above 1, and the copy put back when that
  * level aborts.
  *
- * 	ids 64 .. 127		P P C C C - - P ..		(a byte each: SfObjectState)
+ *	ids 64 .. 127		P P C C C - - P ..		(a byte each: SfObjectState)
  *
  * An aborted level costs one memcpy() for each group that it touched, whatever number of
- * objects that was; a level that touches a group for the first time, one copy. So a loop
+ * objects that was; a level that touches a group for the first time, one copy.  So a loop
  * with a savepoint a row pays some 90 bytes for each row.
  *
  *-------------------------------------------------------------------------
@@ -79,7 +79,7 @@ sfi_plain_state(const SfLocator *loc, SfSegment **seg)
 	uint8		state = group == NULL ? SF_OBJECT_DEAD : group->states[loc->object_id % GROUP_SIZE];
 
 	/*
-	 * The id and the incarnation are what a locator says of itself. One that
+	 * The id and the incarnation are what a locator says of itself.  One that
 	 * was changed, in a way that it names an object of this transaction, must
 	 * not come to own its space.
 	 */
@@ -91,7 +91,7 @@ sfi_plain_state(const SfLocator *loc, SfSegment **seg)
 
 /*
  * Keep a copy of the group as it is, unless this level has one: a rollback of the level
- * puts it back. At level 1 there is none, as an abort forgets all.
+ * puts it back.  At level 1 there is none, as an abort forgets all.
  */
 static void
 keep_copy(Group *group)

@@ -5,7 +5,7 @@
  *	  copies of segments.
  *
  * Why a copy: an entry of the cache of segments is overwritten when its column gets new
- * storage, and a transaction must still know where it has written before that. So it has
+ * storage, and a transaction must still know where it has written before that.  So it has
  * a copy for each storage that it met; what a copy says stays as it was.
  *
  * Nothing here is undone by a savepoint: memory and copies of an aborted level are just
