@@ -126,7 +126,7 @@ keep_flat(uint64_t length_bytes, uint32_t units_a_run, uint16_t flags)
 	for (uint64_t i = 0; i < loc.nunits; i++)
 	{
 		if (i % units_a_run == 0)
-			at = i / usf_map_start(nits_a_run);
+			at = sf_map_start(i / units_a_run);
 		units[i] = make_unit(&loc, i, at);
 		at += sf_unit_sectors(&units[i]);
 	}
