@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * base.c
- *	  Preload check, check for tables of other sessions, boot id.
+ *	  Check for tables of other sessions, boot id, shared memory of the room.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,20 +25,7 @@ typedef struct BaseShared
 /* How long a write of a killed process may still be on its way, in ms. */
 #define OLD_IO_MS	1000
 
-bool		sf_base_preloaded = false;
-
 static BaseShared *shared = NULL;
-
-void
-sf_base_require_preload(void)
-{
-	if (sf_base_preloaded)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("securefile must be loaded via shared_preload_libraries"),
-			 errhint("Add the line \"shared_preload_libraries = 'securefile'\" to postgresql.conf (or append securefile to the list there) and restart the server.")));
-}
 
 void
 sf_base_refuse_other_temp(Oid relid)

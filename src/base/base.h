@@ -4,7 +4,8 @@
  *	  What every server-side room of securefile starts from: the server's
  *	  own definitions, the one header of version differences, fault points.
  *
- * base.c		preload check, tables of other sessions, boot id
+ * preload.c	whether the library was preloaded
+ * base.c		tables of other sessions, boot id, shared memory of the room
  * guard.c		steps that may meet damage and must not end the statement
  * assert.c		what happens when an assertion fails
  * fault.c		the table of armed fault points

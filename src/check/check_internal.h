@@ -6,7 +6,8 @@
  * column.c		whose column, which leaves, may the caller
  * check.c		securefile_check(): one column after the other
  * rows.c		the live rows: values verified, what they own collected
- * runs.c		sorted arrays of runs and pages
+ * runs.c		sorted arrays of runs and pages; runs of bits
+ * walk.c		the walk over the segment relation, and its reading of pages
  * pages.c		the pages of the segment relation, against what rows own
  * maps.c		the same for the space map
  * header.c		the header page, which may be an old one
@@ -89,6 +90,12 @@ extern void sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count,
 
 /* Sort by start, and begin a walk. */
 extern void sfi_check_runs_sort(SfCheckRuns *runs);
+
+/*
+ * Next run of bits of a value, from *at on and below end: moves *at to it.  False
+ * when there is none.
+ */
+extern bool sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n);
 
 /* ---- the check of one column ---- */
 
@@ -189,13 +196,10 @@ extern void sfi_check_rows(SfCheck *check);
 /* Report what two values claim, or what lies outside of the data files. */
 extern void sfi_check_overlaps(SfCheck *check);
 
-/* ---- pages.c ---- */
+/* ---- walk.c ---- */
 
 /* The walk before it has seen anything. */
 extern void sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk);
-
-/* Compare the pages of the segment relation with what rows own. */
-extern void sfi_check_pages(SfPageWalk *walk);
 
 /* Read a page; false, and a finding (unless action is NULL), when it cannot be read. */
 extern bool sfi_check_read_any(SfPageWalk *walk, const char *action, uint32 page,
@@ -207,6 +211,11 @@ extern bool sfi_check_read(SfPageWalk *walk, const char *action, uint32 page, Sf
 
 /* What a repair does with space that nobody owns. */
 extern const char *sfi_check_unowned(const SfPageWalk *walk);
+
+/* ---- pages.c ---- */
+
+/* Compare the pages of the segment relation with what rows own. */
+extern void sfi_check_pages(SfPageWalk *walk);
 
 /* ---- maps.c ---- */
 
@@ -229,12 +238,6 @@ typedef struct SfCheckPlanes
  */
 extern void sfi_check_rewind_planes(SfPageWalk *walk);
 extern void sfi_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes);
-
-/*
- * Next run of bits of a value, from *at on and below end: moves *at to it.  False
- * when there is none.
- */
-extern bool sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n);
 
 /* ---- header.c ---- */
 

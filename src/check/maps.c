@@ -14,22 +14,6 @@
 #include "check/check_internal.h"
 #include "port/pg_bitutils.h"
 
-bool
-sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n)
-{
-	uint32		i = *at;
-
-#define BIT(i)	((plane[(i) / 8] >> ((i) % 8)) & 1)
-	while (i < end && BIT(i) != bit)
-		i++;
-	*at = i;
-	while (i < end && BIT(i) == bit)
-		i++;
-	*n = i - *at;
-	return *n > 0;
-#undef BIT
-}
-
 /*
  * Set the bits of those runs that lie in the map page whose first sector is
  * given; *from and *end tell which of the sorted runs these are.

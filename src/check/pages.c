@@ -19,58 +19,14 @@
  * On a standby nothing keeps out the replay.  Its map pages may only have more
  * used bits than the rows need: what our snapshot sees is not freed there.
  *
- * Pages are read one by one, each in a subtransaction: a page that cannot be
- * read is a finding.
- *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include "access/transam.h"
 #include "check/check_internal.h"
-#include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/xid8.h"
-
-static void
-read_step(SfCheck *check, void *arg)
-{
-	SfCheckPage *read = arg;
-
-	read->type = sf_space_read_page(check->seg, read->page, read->u.content);
-	read->is_new = read->type == 0 && sf_space_page_is_new(check->seg, read->page);
-}
-
-bool
-sfi_check_read_any(SfPageWalk *walk, const char *action, uint32 page, SfCheckPage *read)
-{
-	CHECK_FOR_INTERRUPTS();
-	read->page = page;
-	read->type = 0;
-	read->is_new = false;
-	return sfi_check_guarded(walk->check, action, read_step, read);
-}
-
-bool
-sfi_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
-			   SfCheckPage *read)
-{
-	if (!sfi_check_read_any(walk, action, page, read))
-		return false;
-	if (read->type == type)
-		return true;
-	sfi_check_report(walk->check, action, "damaged page", NULL, 0, 0,
-					 "page %u of the segment relation: expected type %d, found %d",
-					 page, type, read->type);
-	return false;
-}
-
-const char *
-sfi_check_unowned(const SfPageWalk *walk)
-{
-	return walk->all_sound ? SF_REPAIR_FREE : SF_REPAIR_KEEP;
-}
 
 /* ---- pending entries ---- */
 
@@ -366,23 +322,6 @@ check_length(SfPageWalk *walk)
 }
 
 /* ---- all of it ---- */
-
-void
-sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
-{
-	memset(walk, 0, sizeof(SfPageWalk));
-	walk->check = check;
-	walk->npages = RelationGetNumberOfBlocks(check->segrel);
-	walk->nblocks = walk->npages;
-	/* a new segment has one page, and the number of the next */
-	if (check->header.next_page > Max(walk->npages, 2))
-		walk->nblocks = check->header.next_page;
-	walk->known = palloc0(walk->nblocks);
-	sfi_check_runs_init(&walk->named);
-	sfi_check_runs_init(&walk->doomed);
-	sfi_check_runs_init(&walk->damaged_maps);
-	sfi_check_runs_init(&walk->distrusted_maps);
-}
 
 void
 sfi_check_pages(SfPageWalk *walk)

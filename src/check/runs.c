@@ -81,3 +81,19 @@ sfi_check_runs_sort(SfCheckRuns *runs)
 	qsort(runs->runs, runs->n, sizeof(SfCheckRun), compare);
 	runs->next = 0;
 }
+
+bool
+sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n)
+{
+	uint32		i = *at;
+
+#define BIT(i)	((plane[(i) / 8] >> ((i) % 8)) & 1)
+	while (i < end && BIT(i) != bit)
+		i++;
+	*at = i;
+	while (i < end && BIT(i) == bit)
+		i++;
+	*n = i - *at;
+	return *n > 0;
+#undef BIT
+}

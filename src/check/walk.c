@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * walk.c
+ *	  The start of a walk over the pages of a segment relation, and its reading
+ *	  of pages.
+ *
+ * Each page is read in a subtransaction of its own.  So a page that cannot be
+ * read becomes a finding, and the walk goes on with the next one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "check/check_internal.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+
+void
+sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
+{
+	memset(walk, 0, sizeof(SfPageWalk));
+	walk->check = check;
+	walk->npages = RelationGetNumberOfBlocks(check->segrel);
+	walk->nblocks = walk->npages;
+	/* a new segment has one page, and the number of the next */
+	if (check->header.next_page > Max(walk->npages, 2))
+		walk->nblocks = check->header.next_page;
+	walk->known = palloc0(walk->nblocks);
+	sfi_check_runs_init(&walk->named);
+	sfi_check_runs_init(&walk->doomed);
+	sfi_check_runs_init(&walk->damaged_maps);
+	sfi_check_runs_init(&walk->distrusted_maps);
+}
+
+static void
+read_step(SfCheck *check, void *arg)
+{
+	SfCheckPage *read = arg;
+
+	read->type = sf_space_read_page(check->seg, read->page, read->u.content);
+	read->is_new = read->type == 0 && sf_space_page_is_new(check->seg, read->page);
+}
+
+bool
+sfi_check_read_any(SfPageWalk *walk, const char *action, uint32 page, SfCheckPage *read)
+{
+	CHECK_FOR_INTERRUPTS();
+	read->page = page;
+	read->type = 0;
+	read->is_new = false;
+	return sfi_check_guarded(walk->check, action, read_step, read);
+}
+
+bool
+sfi_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
+			   SfCheckPage *read)
+{
+	if (!sfi_check_read_any(walk, action, page, read))
+		return false;
+	if (read->type == type)
+		return true;
+	sfi_check_report(walk->check, action, "damaged page", NULL, 0, 0,
+					 "page %u of the segment relation: expected type %d, found %d",
+					 page, type, read->type);
+	return false;
+}
+
+const char *
+sfi_check_unowned(const SfPageWalk *walk)
+{
+	return walk->all_sound ? SF_REPAIR_FREE : SF_REPAIR_KEEP;
+}
