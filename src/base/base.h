@@ -6,6 +6,7 @@
  *
  * preload.c	whether the library was preloaded
  * base.c		tables of other sessions, boot id, shared memory of the room
+ * array.c		arrays that grow
  * guard.c		steps that may meet damage and must not end the statement
  * assert.c		what happens when an assertion fails
  * fault.c		the table of armed fault points
@@ -66,6 +67,16 @@ extern ErrorData *sf_base_guarded(SfBaseStep step, void *arg);
  * throws the error (40000) at which decoding leaves the rest of it out.
  */
 extern void sf_base_check_decoded(void);
+
+/*
+ * Make room for an item behind the first n of an array of *size items: returns
+ * the array, which has moved if it was full, and sets *size then.  An array that
+ * is NULL (*size 0) is made, in the given context; one that grows stays in its
+ * own.  More than 1 GB is allowed.  ERROR when memory is short: the array and
+ * *size are then to be given up with their context.
+ */
+extern void *sf_base_array_grow(void *array, int64 n, int64 *size, Size item_bytes,
+								MemoryContext context);
 
 /* Shared-memory size and initialisation of this room, and of fault points. */
 extern Size sf_base_shmem_size(void);
