@@ -3,13 +3,13 @@
  * check.c
  *	  securefile_check(): is a column sound?
  *
- * Writers are kept out (ShareLock on the table), readers are not.  Then every
- * live row is read, and what the rows own is compared with what the pages of
- * the segment say.  Nothing is changed, and nothing found stops the search.
+ * ShareLock on the table keeps writers out, and lets readers in.  Every live row
+ * is read, and the space that the rows own is compared with the pages of the
+ * segment.  The check changes nothing, and no finding ends it.
  *
  * A hot standby cannot keep its writer, the replay, out.  There the values are
- * read, and what they own must be marked used; whatever else the pages say may
- * have changed since the rows were seen, and is not looked at.
+ * read, and their space must be marked as used.  Everything else in the pages may
+ * have changed since the rows were seen, so the check does not look at it.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,13 +21,15 @@
 #include "check/check_internal.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 
 PG_FUNCTION_INFO_V1(securefile_check);
 
 /*
- * What this transaction has put into new storage cannot be told from what
- * was there before, and the rest of it is not yet where it will be.
+ * Refuse a table whose storage this transaction has replaced: values that this
+ * transaction stored there cannot be told from older ones, and the space of some
+ * of them is not yet marked as used.
  */
 static void
 refuse_replaced_storage(Relation rel, Relation segrel)
@@ -42,7 +44,7 @@ refuse_replaced_storage(Relation rel, Relation segrel)
 				 errhint("Commit first.")));
 }
 
-/* Open the segment and read its header: what may fail for damage. */
+/* Open the segment and read its header: the step that damage may end. */
 static void
 open_segment(SfCheck *check, void *arg)
 {
@@ -51,7 +53,7 @@ open_segment(SfCheck *check, void *arg)
 
 	if (!OidIsValid(segrelid))
 	{
-		sfi_check_report(check, SF_REPAIR_NONE, "missing segment", NULL, 0, 0,
+		sfi_check_report(check, SF_FINDING_NO_SEGMENT, NULL, 0, 0,
 						 "the column has no segment relation");
 		return;
 	}
@@ -64,6 +66,7 @@ open_segment(SfCheck *check, void *arg)
 	relation_close(check->segrel, NoLock);
 }
 
+/* Compare the size of the data files with the end that the header page has. */
 static void
 check_file_size(SfCheck *check)
 {
@@ -71,16 +74,17 @@ check_file_size(SfCheck *check)
 	uint64		found = sf_io_files_size(check->seg->storage);
 
 	if (found < want)
-		sfi_check_report_bytes(check, SF_REPAIR_NONE, "data files too short", NULL, found, want - found,
+		sfi_check_report_bytes(check, SF_FINDING_FILES_SHORT, NULL, found, want - found,
 							   psprintf("expected " UINT64_FORMAT " bytes, found " UINT64_FORMAT,
 										want, found));
 }
 
-/* What can be seen once the rows are known. */
+/* Check the segment, once the space of all rows is known. */
 static void
 check_segment(SfCheck *check, SfPageWalk *walk)
 {
 	check->segrel = relation_open(check->seg->relid, NoLock);
+	SF_ASSERT(CheckRelationLockedByMe(check->segrel, check->lockmode, true));
 	if (check->moving)
 		check->header = sf_space_header(check->segrel); /* as new as the rows */
 	sfi_check_begin_walk(check, walk);
@@ -91,14 +95,14 @@ check_segment(SfCheck *check, SfPageWalk *walk)
 	relation_close(check->segrel, NoLock);
 }
 
-/* False when there is no segment to go by. */
+/* Check one column, whose table is locked.  False when there is no segment to go by. */
 static bool
 check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 			 ReturnSetInfo *rsinfo, LOCKMODE lockmode)
 {
 	if (!column->permanent)
 		sfi_check_no_segment(column);
-	/* without one after pg_upgrade: not damage */
+	/* pg_upgrade leaves columns without a segment for a while: not damage */
 	if (!OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)))
 		sf_space_refuse_unfinished(column->table_oid, column->attnum);
 
@@ -129,6 +133,7 @@ sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThe
 	List	   *columns;
 	ListCell   *cell;
 
+	SF_ASSERT(lockmode == AccessShareLock || lockmode >= ShareLock);
 	InitMaterializedSRF(fcinfo, 0);
 	columns = sfi_check_columns(fcinfo, lockmode, false);
 	context = AllocSetContextCreate(CurrentMemoryContext, "securefile check",

@@ -1,22 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * check_internal.h
- *	  What the files of the check room share.
+ *	  Declarations that the files of the check room share.
  *
  * column.c		whose column, which leaves, may the caller
  * check.c		securefile_check(): one column after the other
- * rows.c		the live rows: values verified, what they own collected
+ * rows.c		the live rows: values verified, their space collected
  * runs.c		sorted arrays of runs and pages; runs of bits
  * walk.c		the walk over the segment relation, and its reading of pages
- * pages.c		the pages of the segment relation, against what rows own
+ * pages.c		the pages of the segment relation, against the values' space
  * maps.c		the same for the space map
- * header.c		the header page, which may be an old one
- * report.c		findings, and errors turned into findings
- * usage.c		securefile_usage() and what is behind securefile_columns
+ * header.c		the header page, which may be a stale one
+ * report.c		the table of findings, and errors turned into findings
+ * usage.c		securefile_usage(), and the functions behind view securefile_columns
  * maintain.c	securefile_maintain()
- * repair.c		securefile_repair(): check, and mend what rows can tell
+ * repair.c		securefile_repair(): check, and mend what the rows can tell
  *
- * The room has no header for others: it is called from SQL only.
+ * The room has no header for others: it is called from SQL only.  Unless a
+ * declaration says otherwise, its function may throw, needs a transaction, is
+ * not for critical sections or replay, and returns memory of the current context.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,19 +44,23 @@ typedef struct SfCheckColumn
 } SfCheckColumn;
 
 /*
- * Arguments 0, table, and 1, column: ERROR when one is null, or when the caller
- * does not own the table (or, with monitors, may not look).
+ * Check arguments 0, table, and 1, column, of an SQL function.  ERROR when one
+ * is null, when sfi_check_privilege() refuses the caller, or when the table is a
+ * temporary one of another session.
  */
 extern void sfi_check_arguments(FunctionCallInfo fcinfo, bool monitors);
 
-/* ERROR unless the caller owns the table (or, with monitors, may look). */
+/*
+ * ERROR unless the caller owns the table, or, with monitors, is a member of
+ * pg_monitor.
+ */
 extern void sfi_check_privilege(Oid table_oid, bool monitors);
 
 /*
- * The columns a call is about, locked: the one named, or those of all leaves
- * of a partitioned table (palloc'd SfCheckColumn).  ERROR when there is no
- * such column, when it is not a securefile, or when it can have no segment; and
- * when sfi_check_privilege() says so of a partition.
+ * The columns that a call is about (a palloc'd list of SfCheckColumn), their
+ * tables locked until the transaction ends: the named one, or those of all
+ * leaves of a partitioned table.  ERROR when there is no such column, when it is
+ * not a securefile, or when sfi_check_privilege() refuses a partition.
  */
 extern List *sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors);
 
@@ -77,36 +83,56 @@ typedef struct SfCheckRun
 typedef struct SfCheckRuns
 {
 	SfCheckRun *runs;
-	Size		n;
-	Size		size;
-	Size		next;			/* of a walk in order */
+	int64		n;
+	int64		size;
+	int64		next;			/* of a walk in order */
+	bool		sorted;			/* by start */
 } SfCheckRuns;
 
+/* Make an empty array, in the current memory context. */
 extern void sfi_check_runs_init(SfCheckRuns *runs);
 
-/* Add one; split, so that no run crosses a multiple of split_at (0: never). */
+/*
+ * Add a run (nothing, if count is 0); split, so that no run crosses a multiple
+ * of split_at (0: never).  tid is copied; NULL: no row.
+ */
 extern void sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count,
 							   uint32 split_at, ItemPointer tid);
 
-/* Sort by start, and begin a walk. */
+/* Sort by start, and begin a walk.  Never throws. */
 extern void sfi_check_runs_sort(SfCheckRuns *runs);
 
 /*
- * Next run of bits of a value, from *at on and below end: moves *at to it.  False
- * when there is none.
+ * Find the next run of bits of the given value in [*at, end): sets *at to its
+ * start and *n to its length.  False, with *at at the end, when there is none.
+ * Never throws.
  */
 extern bool sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n);
 
 /* ---- the check of one column ---- */
 
-/* What a repair does about a finding. */
-#define SF_REPAIR_NONE		"none"
-#define SF_REPAIR_MARK		"mark used"
-#define SF_REPAIR_FREE		"set free"
-#define SF_REPAIR_KEEP		"keep"
-#define SF_REPAIR_LISTS		"rebuild lists of pages"
-#define SF_REPAIR_PAGE		"rebuild page"
-#define SF_REPAIR_CORRECT	"correct"
+/* What a check found; findings.h has the list. */
+typedef enum SfFinding
+{
+#define SF_FINDING(kind, text, repair) SF_FINDING_##kind,
+#include "check/findings.h"
+#undef SF_FINDING
+	SF_FINDING_COUNT
+} SfFinding;
+
+/* What a repair does about a finding; report.c has the texts. */
+typedef enum SfRepair
+{
+	SF_REPAIR_NONE,				/* nothing: rows do not tell */
+	SF_REPAIR_MARK,				/* marks sectors used */
+	SF_REPAIR_FREE,				/* has space set free */
+	SF_REPAIR_KEEP,				/* leaves space in use */
+	SF_REPAIR_LISTS,			/* rebuilds both lists of pages */
+	SF_REPAIR_PAGE,				/* rebuilds a page of the space map */
+	SF_REPAIR_CORRECT,			/* corrects a number */
+	SF_REPAIR_UNREPORTED,		/* (the finding was reported before: be
+								 * silent) */
+} SfRepair;
 
 typedef struct SfCheck
 {
@@ -118,42 +144,46 @@ typedef struct SfCheck
 
 	Relation	rel;
 	Relation	segrel;
-	SfSegment  *seg;
+	SfSegment  *seg;			/* NULL: there is no segment to go by */
 	SfHeader	header;
 
 	ItemPointerData tid;		/* row being looked at */
 	SfCheckRuns owned;			/* sectors that live rows own */
 	SfCheckRuns owned_pages;	/* inode pages that they own */
 	uint64		max_object_id;	/* of live rows */
-	bool		hidden;			/* not all that live rows own is known */
-	uint64		total_sectors;	/* more than the header has, when that is an
-								 * old one */
+	bool		hidden;			/* live rows own space that could not be
+								 * located */
+	uint64		total_sectors;	/* end of the segment; behind that of a stale
+								 * header */
 } SfCheck;
 
-/* What is known of a page of the segment relation. */
+/* Facts about a page of the segment relation, as bits of SfPageWalk.known. */
 #define SF_KNOWN_QUEUED		0x01	/* in the queue of pending pages */
 #define SF_KNOWN_FREE		0x02	/* in the list of free pages */
 #define SF_KNOWN_OWNED		0x04	/* inode page of a live row */
-#define SF_KNOWN_NAMED		0x08	/* by a pending entry */
-#define SF_KNOWN_DOOMED		0x10	/* by one that will set it free */
-#define SF_KNOWN_TAKEN		0x20	/* by a committed transaction, which took
-									 * it */
+#define SF_KNOWN_NAMED		0x08	/* named by a pending entry */
+#define SF_KNOWN_DOOMED		0x10	/* named by an entry that will set it free */
+#define SF_KNOWN_TAKEN		0x20	/* named by a committed transaction that
+									 * took it */
 
 /* The walk over the pages of a segment relation, and what it has seen. */
 typedef struct SfPageWalk
 {
 	SfCheck    *check;
-	bool		all_sound;		/* all values are: what nobody owns nobody
-								 * misses */
+	bool		all_sound;		/* every live value was read without a
+								 * finding, so space that no value owns can be
+								 * freed safely */
 	uint32		npages;			/* of the relation */
-	uint32		nblocks;		/* that it should have */
-	uint8	   *known;			/* of every page */
+	uint32		nblocks;		/* that it should have; >= npages */
+	uint8	   *known;			/* SF_KNOWN_ bits of each of nblocks pages */
 	SfCheckRuns named;			/* sectors that pending entries answer for */
 	SfCheckRuns doomed;			/* of these, those that will be set free */
 	bool		lists_damaged;	/* pending and free pages need new lists */
 	SfCheckRuns damaged_maps;	/* numbers of map pages */
-	SfCheckRuns distrusted_maps;	/* which may have hidden places for free */
-	bool		header_behind;	/* it would give out again what is in use */
+	SfCheckRuns distrusted_maps;	/* that may show the place of a damaged
+									 * value as free; ascending */
+	bool		header_behind;	/* the stale header page would give out again
+								 * what is in use */
 	bool		running;		/* a transaction with entries has not ended */
 	uint32		end_page;		/* behind the last one that is in use */
 	uint64		max_stamp;		/* of inode pages */
@@ -165,8 +195,8 @@ typedef struct SfPageWalk
 typedef struct SfCheckPage
 {
 	uint32		page;
-	SfPageType	type;			/* 0: none of ours, or not to be read */
-	bool		is_new;			/* there is nothing on it, or no such page */
+	SfPageType	type;			/* 0: of no type of securefile, or unreadable */
+	bool		is_new;			/* it is empty, or the relation ends before it */
 	union
 	{
 		char		content[SF_PAGE_CONTENT];
@@ -181,40 +211,55 @@ typedef struct SfCheckPage
 /* ---- check.c ---- */
 
 /*
- * Check the columns that a call is about, and report findings as its result;
- * lockmode is for tables and segment relations.  then, unless NULL, is called for
- * each column that has a segment to go by, and findings.
+ * Check the columns that a call is about, and report findings as its result.
+ * Locks tables and segment relations in lockmode, until the transaction ends:
+ * a mode that keeps writers out, or, in recovery, AccessShareLock.  Calls then,
+ * unless it is NULL, for each column that has a segment to go by and findings.
  */
 typedef void (*SfCheckThen) (SfPageWalk *walk);
 extern void sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then);
 
 /* ---- rows.c ---- */
 
-/* Verify the values of all live rows; collect what they own. */
+/*
+ * Verify the values of all live rows of check->rel, and collect the sectors and
+ * pages that they own, unsorted.  Damage becomes findings.
+ */
 extern void sfi_check_rows(SfCheck *check);
 
-/* Report what two values claim, or what lies outside of the data files. */
+/*
+ * Sort what sfi_check_rows() has collected; report space that two values claim,
+ * or that lies behind the end of the data files.
+ */
 extern void sfi_check_overlaps(SfCheck *check);
 
 /* ---- walk.c ---- */
 
-/* The walk before it has seen anything. */
+/*
+ * Set a walk to its state before it has seen anything.  check->segrel is open
+ * and locked, and check->header is that of the segment.
+ */
 extern void sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk);
 
-/* Read a page; false, and a finding (unless action is NULL), when it cannot be read. */
-extern bool sfi_check_read_any(SfPageWalk *walk, const char *action, uint32 page,
-							   SfCheckPage *read);
+/*
+ * Read a page.  When it cannot be read: false, and a finding with this action.
+ * A page behind the end of the relation cannot be read either.
+ */
+extern bool sfi_check_read_any(SfPageWalk *walk, SfRepair action, uint32 page, SfCheckPage *read);
 
-/* Same for a page that must be of a type. */
-extern bool sfi_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
+/* Same for a page that must be of a type; one of another type is a finding too. */
+extern bool sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPageType type,
 						   SfCheckPage *read);
 
-/* What a repair does with space that nobody owns. */
-extern const char *sfi_check_unowned(const SfPageWalk *walk);
+/* What a repair does with space that nobody owns: FREE or KEEP.  Never throws. */
+extern SfRepair sfi_check_unowned(const SfPageWalk *walk);
 
 /* ---- pages.c ---- */
 
-/* Compare the pages of the segment relation with what rows own. */
+/*
+ * Compare the pages of the segment relation with the space that rows own, which
+ * is sorted.  The top of the walk: it calls maps.c and header.c, too.
+ */
 extern void sfi_check_pages(SfPageWalk *walk);
 
 /* ---- maps.c ---- */
@@ -228,53 +273,55 @@ typedef struct SfCheckPlanes
 	uint8		owned[SF_MAP_SECTORS / 8];
 	uint8		named[SF_MAP_SECTORS / 8];
 	uint8		doomed[SF_MAP_SECTORS / 8];
-	Size		owned_from;		/* which of the owned runs lie there */
-	Size		owned_end;
+	int64		owned_from;		/* which of the owned runs lie there */
+	int64		owned_end;
 } SfCheckPlanes;
 
 /*
- * The planes of the map page whose first sector is given.  Pages come in
- * ascending order; rewind goes back to the first.
+ * Fill the planes of the map page whose first sector is given.  Calls go through
+ * the pages in ascending order; rewind goes back to the first one.  Both never throw.
  */
 extern void sfi_check_rewind_planes(SfPageWalk *walk);
 extern void sfi_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes);
 
 /* ---- header.c ---- */
 
-/* Find out where the segment ends: check->total_sectors. */
+/* Find out where the segment ends, and set check->total_sectors. */
 extern void sfi_check_find_end(SfPageWalk *walk);
 
-/* Report what an old header page would give out again. */
+/* Report what a stale header page would give out again.  Not on a standby. */
 extern void sfi_check_header(SfPageWalk *walk);
 
 /* ---- report.c ---- */
 
+/* The finding with a text; ERROR when there is none. */
+extern SfFinding sfi_check_finding_named(const char *text);
+
 /*
- * Report sectors; tid NULL: no row; nsectors 0: no place in the data files.  A
- * repair says what it does about it: the action.
+ * Report sectors; tid NULL: no row; nsectors 0: no place in the data files.  The
+ * action is the usual one of the finding, or, with _as, the given one.
  */
-extern void sfi_check_report(SfCheck *check, const char *action, const char *finding,
-							 ItemPointer tid, uint64 sector, uint64 nsectors,
-							 const char *detail, ...)
+extern void sfi_check_report(SfCheck *check, SfFinding finding, ItemPointer tid, uint64 sector,
+							 uint64 nsectors, const char *detail, ...)
+			pg_attribute_printf(6, 7);
+extern void sfi_check_report_as(SfCheck *check, SfRepair action, SfFinding finding,
+								ItemPointer tid, uint64 sector, uint64 nsectors,
+								const char *detail, ...)
 			pg_attribute_printf(7, 8);
 
-/* Same, for bytes; -1 is NULL. */
-extern void sfi_check_report_bytes(SfCheck *check, const char *action, const char *finding,
-								   ItemPointer tid, int64 segment_offset, int64 len_bytes,
-								   const char *detail);
+/* Report bytes, with the usual action; -1 and -1: no place; detail NULL: none. */
+extern void sfi_check_report_bytes(SfCheck *check, SfFinding finding, ItemPointer tid,
+								   int64 segment_offset, int64 len_bytes, const char *detail);
+
+/* Report an error as a finding, of the current row, when there is one. */
+extern void sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorData *error);
 
 /*
- * Report an error as a finding, of the current row, when there is one; not if
- * action is NULL.
- */
-extern void sfi_check_report_error(SfCheck *check, const char *action, const ErrorData *error);
-
-/*
- * Run a step inside a subtransaction; when it fails for what it found on disk
- * that becomes a finding (of the current row, when there is one; none if action
- * is NULL), and false is returned.
+ * Run a step inside a subtransaction.  When it fails for what it found on disk,
+ * the error becomes a finding with this action (of the current row, when there
+ * is one), and false is returned.
  */
 typedef void (*SfCheckStep) (SfCheck *check, void *arg);
-extern bool sfi_check_guarded(SfCheck *check, const char *action, SfCheckStep step, void *arg);
+extern bool sfi_check_guarded(SfCheck *check, SfRepair action, SfCheckStep step, void *arg);
 
 #endif							/* SF_CHECK_INTERNAL_H */

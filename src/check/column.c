@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * column.c
- *	  Whose column a call is about, which tables that means, and whether the
- *	  caller may.
+ *	  The column that a call is about: which tables it stands for, and whether
+ *	  the caller may look at it.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-/* Silence about a null would be taken for a good answer. */
+/* The functions are not strict: no row for a null would look like "no finding". */
 void
 sfi_check_arguments(FunctionCallInfo fcinfo, bool monitors)
 {
@@ -49,8 +49,8 @@ sfi_check_privilege(Oid table_oid, bool monitors)
 }
 
 /*
- * Type securefile lives in the schema of the functions of this extension,
- * which the extension cannot leave.
+ * Is a type securefile, or a domain over it?  The type lives in the schema of this
+ * extension's functions, and the extension is not relocatable.
  */
 static bool
 is_securefile(FunctionCallInfo fcinfo, Oid typid)
@@ -63,7 +63,7 @@ is_securefile(FunctionCallInfo fcinfo, Oid typid)
 	return OidIsValid(securefile) && getBaseType(typid) == securefile;
 }
 
-/* The column's number; ERROR when it is missing or of another type. */
+/* Find the column's number; ERROR when it is missing or of another type. */
 static AttrNumber
 find_column(FunctionCallInfo fcinfo, Relation rel, const char *name)
 {
@@ -83,12 +83,13 @@ find_column(FunctionCallInfo fcinfo, Relation rel, const char *name)
 	return attnum;
 }
 
-/* The column of one leaf.  Names are the same in all, numbers need not be. */
+/* The column of one leaf.  All leaves have the same names, but perhaps other numbers. */
 static SfCheckColumn *
 leaf_column(Oid table_oid, const char *name, bool is_partition)
 {
 	SfCheckColumn *column = palloc0(sizeof(SfCheckColumn));
 
+	SF_ASSERT(get_rel_relkind(table_oid) == RELKIND_RELATION);
 	column->table_oid = table_oid;
 	column->attnum = get_attnum(table_oid, name);
 	column->permanent = get_rel_persistence(table_oid) == RELPERSISTENCE_PERMANENT;
@@ -96,7 +97,7 @@ leaf_column(Oid table_oid, const char *name, bool is_partition)
 	return column;
 }
 
-/* Of partitions, those without a segment have nothing to tell. */
+/* The columns of all partitions that have segments: those of permanent leaves. */
 static List *
 partition_columns(Oid parent, const char *name, LOCKMODE lockmode, bool monitors)
 {
@@ -107,7 +108,7 @@ partition_columns(Oid parent, const char *name, LOCKMODE lockmode, bool monitors
 	{
 		Oid			relid = lfirst_oid(cell);
 
-		/* it may be somebody else's */
+		/* a partition may have another owner than its parent */
 		sfi_check_privilege(relid, monitors);
 		if (get_rel_relkind(relid) == RELKIND_RELATION &&
 			get_rel_persistence(relid) == RELPERSISTENCE_PERMANENT)
@@ -159,6 +160,7 @@ sfi_check_open_segment(const SfCheckColumn *column)
 {
 	SfSegment  *seg = NULL;
 
+	SF_ASSERT(AttributeNumberIsValid(column->attnum));
 	if (column->permanent)
 		seg = sf_space_open(column->table_oid, column->attnum, AccessShareLock, true);
 	if (seg == NULL)

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * header.c
- *	  The header page, which may be an old one, against all else.
+ *	  The header page, which may be stale, against everything else.
  *
- * What it would give out again is in use then.  Its end of the segment is the
- * worst of it: behind lie live values, which cannot be read, and which growth
- * would write over.  So where the segment really ends is found out first, and
- * all that is checked goes by that.
+ * If the header page is stale, its counters lag behind, and it would give out
+ * numbers and space a second time.  The end of the segment matters most: live
+ * values may lie behind it, where they cannot be read, and where growth would
+ * overwrite them.  Therefore a check first finds out where the segment really
+ * ends, and uses that end for all other comparisons.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,20 +15,23 @@
 
 #include "check/check_internal.h"
 
-/* Where the data files end. */
+/* The end of the data files, in sectors. */
 static uint64
 end_of_files(SfCheck *check)
 {
 	return sf_blocks_to_sectors(sf_io_files_size(check->seg->storage) / SF_BLOCK_SIZE);
 }
 
-/* The end as values have it: where a genuine locator leads there is an end behind. */
+/*
+ * The end according to the values: the tags of their locators were verified, so the
+ * segment has reached as far as these lead.
+ */
 static uint64
 end_of_values(SfCheck *check, uint64 in_files)
 {
 	uint64		end = 0;
 
-	for (Size i = 0; i < check->owned.n; i++)
+	for (int64 i = 0; i < check->owned.n; i++)
 	{
 		SfCheckRun *run = &check->owned.runs[i];
 
@@ -38,20 +42,20 @@ end_of_values(SfCheck *check, uint64 in_files)
 }
 
 /*
- * Does a map page tell of sectors in use from *at on (moved to the first)?  One that
- * is damaged may, if values are hidden.
+ * Does a map page show sectors in use, from *at on?  Moves *at to the first one.  If
+ * some values could not be located, a damaged page counts as one that does.
  */
 static bool
 shows_use(SfPageWalk *walk, uint32 map, uint32 *at, SfCheckPage *read)
 {
 	uint32		n;
 
-	if (sfi_check_read_any(walk, NULL, SF_MAP_PAGE(map), read) && read->type == SF_PAGE_MAP)
+	if (sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, SF_MAP_PAGE(map), read) && read->type == SF_PAGE_MAP)
 		return sfi_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, at, &n);
 	return !read->is_new && walk->check->hidden;
 }
 
-/* The end as the map pages behind it have it. */
+/* The end according to the map pages at and behind the end in the header. */
 static uint64
 end_of_maps(SfPageWalk *walk, uint64 total, uint64 in_files)
 {
@@ -88,41 +92,44 @@ sfi_check_find_end(SfPageWalk *walk)
 		return;
 	end = sf_map_start(sf_maps_of(end));
 	check->total_sectors = check->hidden ? in_files : Min(end, in_files);
+	SF_ASSERT(check->total_sectors > total);
 }
 
-/* The last thing of a kind, and what the header says is the next. */
+/* Report a counter of the header, unless its next number is behind the last one in use. */
 static void
 report_behind(SfPageWalk *walk, const char *what, uint64 next, uint64 last)
 {
 	if (last < next)
 		return;
 	walk->header_behind = true;
-	sfi_check_report(walk->check, SF_REPAIR_CORRECT, "header page behind", NULL, 0, 0,
+	sfi_check_report(walk->check, SF_FINDING_HEADER_BEHIND, NULL, 0, 0,
 					 "page 0 of the segment relation takes %s " UINT64_FORMAT
 					 " for the next, there is one of number " UINT64_FORMAT, what, next, last);
 }
 
+/* Report sectors in use behind the end that the header has. */
 static void
 report_end(SfPageWalk *walk)
 {
 	SfCheck    *check = walk->check;
 	uint64		total = check->header.total_sectors;
 
+	SF_ASSERT(check->total_sectors >= total);
 	if (check->total_sectors == total)
 		return;
 	walk->header_behind = true;
-	sfi_check_report(check, SF_REPAIR_CORRECT, "header page behind", NULL, total,
+	sfi_check_report(check, SF_FINDING_HEADER_BEHIND, NULL, total,
 					 check->total_sectors - total,
 					 "page 0 of the segment relation takes sector " UINT64_FORMAT
 					 " for the end, there are some in use behind", total);
 }
 
-/* What it gives out next must be new; an older copy of it would repeat itself. */
 void
 sfi_check_header(SfPageWalk *walk)
 {
 	SfHeader   *header = &walk->check->header;
 
+	SF_ASSERT(!walk->check->moving);
 	report_end(walk);
 	report_behind(walk, "object", header->next_object_id, walk->check->max_object_id);
 	report_behind(walk, "stamp", header->next_stamp, walk->max_stamp);

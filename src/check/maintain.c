@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * maintain.c
- *	  securefile_maintain(): one pass of the monitor, now and here.
+ *	  securefile_maintain(): one pass of the monitor, in the foreground.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@ PG_FUNCTION_INFO_V1(securefile_maintain);
 
 #define MAINTAIN_COLUMNS	8
 
-/* Add the work on one segment; the oldest transaction left is that of all. */
+/* Add the work on one segment to the sum; the oldest transaction is that of all segments. */
 static void
 add_work(SfMaintain *sum, const SfMaintain *work)
 {
@@ -36,8 +36,8 @@ add_work(SfMaintain *sum, const SfMaintain *work)
 }
 
 /*
- * The lock is what the monitor and vacuum take: one of us at a time, writers
- * and readers go on.
+ * Maintain one column, under the lock that the monitor and vacuum take too: one of
+ * them works on a segment at a time, and writers and readers go on.
  */
 static void
 maintain_column(const SfCheckColumn *column, SfMaintain *sum)
@@ -52,6 +52,7 @@ maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 	segrel = relation_open(segrelid, ShareUpdateExclusiveLock);
 	seg = sf_space_open_rel(segrel);
 	(void) sf_space_resolve(seg, true, &work);
+	SF_ASSERT(work.entries_resolved <= work.entries_seen);
 	sf_space_maintain(seg, true, &work);
 	relation_close(segrel, ShareUpdateExclusiveLock);
 	add_work(sum, &work);

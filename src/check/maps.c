@@ -1,11 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * maps.c
- *	  The space map against what the live rows own and pending entries name.
+ *	  The space map against the space of the live rows and of pending entries.
  *
- * Every used sector must be owned by a live row or named by a pending entry, other
- * than one that a committed transaction took it by (see pages.c);
- * what a row owns must be marked used, and no entry may be about to free it.
+ * Three rules are checked, sector by sector:
+ *
+ *	- A used sector is owned by a live row, or named by a pending entry.  An entry
+ *	  by which a committed transaction took the sector does not count (see pages.c).
+ *	- A sector that a live row owns is marked as used.
+ *	- No pending entry is about to free a sector that a live row owns.
+ *
+ * The owned runs, and those of the entries, are sorted, and the map pages are read
+ * in order.  So one pass suffices: for each page the runs that lie there become
+ * planes, with one bit a sector like the page itself, and whole bytes are compared.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,11 +23,14 @@
 
 /*
  * Set the bits of those runs that lie in the map page whose first sector is
- * given; *from and *end tell which of the sorted runs these are.
+ * given; [*from, *end) tells which of the sorted runs these are.
  */
 static void
-fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, Size *from, Size *end)
+fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, int64 *from, int64 *end)
 {
+	SF_ASSERT(runs->sorted && first % SF_MAP_SECTORS == 0);
+	/* pages come in ascending order: no run of this one has been passed */
+	SF_ASSERT(runs->next == 0 || runs->runs[runs->next - 1].start < first);
 	memset(plane, 0, SF_MAP_SECTORS / 8);
 	while (runs->next < runs->n && runs->runs[runs->next].start < first)
 		runs->next++;
@@ -46,8 +56,8 @@ sfi_check_rewind_planes(SfPageWalk *walk)
 void
 sfi_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes)
 {
-	Size		from;
-	Size		end;
+	int64		from;
+	int64		end;
 
 	fill_plane(planes->named, &walk->named, first, &from, &end);
 	fill_plane(planes->doomed, &walk->doomed, first, &from, &end);
@@ -55,38 +65,44 @@ sfi_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes)
 			   &planes->owned_from, &planes->owned_end);
 }
 
-/* Report the parts of a row's run that have a bit as it must not be; any? */
+/*
+ * Report the parts of a row's run whose bits have the value that they must not
+ * have.  Returns whether there are any.
+ */
 static bool
 report_parts(SfPageWalk *walk, SfCheckRun *run, uint64 first, const uint8 *plane,
-			 bool bad, const char *action, const char *finding, const char *detail)
+			 bool bad, SfFinding finding, const char *detail)
 {
 	uint32		at = run->start - first;
 	uint32		end = at + run->count;
 	uint32		n;
 	bool		any = false;
 
+	SF_ASSERT(run->start >= first && end <= SF_MAP_SECTORS);
 	for (; sfi_check_next_run(plane, bad, end, &at, &n); at += n)
 	{
 		any = true;
-		sfi_check_report(walk->check, action, finding, &run->tid, first + at, n, "%s", detail);
+		sfi_check_report(walk->check, finding, &run->tid, first + at, n, "%s", detail);
 	}
 	return any;
 }
 
+/* Report the collected sectors that nobody owns. */
 static void
 flush_lost(SfPageWalk *walk)
 {
 	if (walk->lost_count > 0)
-		sfi_check_report(walk->check, sfi_check_unowned(walk), "used but not owned", NULL,
-						 walk->lost_start, walk->lost_count,
-						 "by no live row and no pending entry");
+		sfi_check_report_as(walk->check, sfi_check_unowned(walk), SF_FINDING_UNOWNED, NULL,
+							walk->lost_start, walk->lost_count,
+							"by no live row and no pending entry");
 	walk->lost_count = 0;
 }
 
-/* Collect sectors that nobody owns; neighbours make one finding. */
+/* Collect a sector that nobody owns; neighbours, also of two pages, make one finding. */
 static void
 add_lost(SfPageWalk *walk, uint64 sector)
 {
+	SF_ASSERT(walk->lost_count == 0 || sector >= walk->lost_start + walk->lost_count);
 	if (walk->lost_count > 0 && sector == walk->lost_start + walk->lost_count)
 	{
 		walk->lost_count++;
@@ -97,7 +113,10 @@ add_lost(SfPageWalk *walk, uint64 sector)
 	walk->lost_count = 1;
 }
 
-/* Who sets sectors free wants to find them used. */
+/*
+ * Report sectors that a pending entry will set free, and that are free already.
+ * Clears the bits of all others in doomed.
+ */
 static void
 report_free_but_doomed(SfPageWalk *walk, uint64 first, const uint8 *used, uint8 *doomed)
 {
@@ -107,25 +126,29 @@ report_free_but_doomed(SfPageWalk *walk, uint64 first, const uint8 *used, uint8 
 	for (int i = 0; i < SF_MAP_SECTORS / 8; i++)
 		doomed[i] &= ~used[i];
 	for (; sfi_check_next_run(doomed, true, SF_MAP_SECTORS, &at, &n); at += n)
-		sfi_check_report(walk->check, SF_REPAIR_MARK, "to be freed but free", NULL, first + at, n,
+		sfi_check_report(walk->check, SF_FINDING_DOOMED_FREE, NULL, first + at, n,
 						 "a pending entry will set it free, the space map takes it for free");
 }
 
-/* What is set free twice may be in use by others the second time. */
+/*
+ * Report sectors that two pending entries will set free: when the second one does
+ * so, a new value may already lie there.
+ */
 static void
 report_doomed_twice(SfPageWalk *walk)
 {
 	SfCheckRuns *doomed = &walk->doomed;
 	uint64		end = 0;
 
-	for (Size i = 0; i < doomed->n; i++)
+	SF_ASSERT(doomed->sorted);
+	for (int64 i = 0; i < doomed->n; i++)
 	{
 		SfCheckRun *run = &doomed->runs[i];
 
 		if (run->start < end)
 		{
 			walk->lists_damaged = true;
-			sfi_check_report(walk->check, SF_REPAIR_LISTS, "to be freed twice", NULL,
+			sfi_check_report(walk->check, SF_FINDING_DOOMED_TWICE, NULL,
 							 run->start, Min(end - run->start, run->count),
 							 "two pending entries will set it free");
 		}
@@ -134,20 +157,24 @@ report_doomed_twice(SfPageWalk *walk)
 }
 
 /*
- * A page that is old, or may be, takes for free what it should not, of values
- * whose place is not known, too.
+ * Report a map page that is, or may be, stale: it may show sectors as free that are
+ * in use, also by values that could not be located.
  */
 static void
 report_distrusted(SfPageWalk *walk, uint32 map)
 {
 	sfi_check_runs_add(&walk->distrusted_maps, map, 1, 0, NULL);
-	sfi_check_report(walk->check, SF_REPAIR_PAGE, "damaged page", NULL, 0, 0,
-					 "page %u of the segment relation is an old one, and may have the place of a damaged value for free",
-					 SF_MAP_PAGE(map));
+	sfi_check_report(walk->check, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
+					 "page %u of the segment relation is an old one, "
+					 "and may have the place of a damaged value for free", SF_MAP_PAGE(map));
 }
 
+/*
+ * Check one page of the space map, against the planes of its sectors.  It is stale if
+ * it lies behind the end of a stale header, or shows owned sectors as free.
+ */
 static void
-check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
+check_map_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 {
 	SfCheck    *check = walk->check;
 	SfCheckPlanes planes;
@@ -156,14 +183,14 @@ check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 	check->total_sectors > check->header.total_sectors;
 
 	sfi_check_fill_planes(walk, first, &planes);
-	for (Size i = planes.owned_from; i < planes.owned_end; i++)
+	for (int64 i = planes.owned_from; i < planes.owned_end; i++)
 	{
 		SfCheckRun *run = &check->owned.runs[i];
 
-		is_old |= report_parts(walk, run, first, map->used, false, SF_REPAIR_MARK, "owned but free",
+		is_old |= report_parts(walk, run, first, map->used, false, SF_FINDING_OWNED_FREE,
 							   "the space map takes it for free");
-		walk->lists_damaged |= report_parts(walk, run, first, planes.doomed, true, SF_REPAIR_LISTS,
-											"owned but to be freed",
+		walk->lists_damaged |= report_parts(walk, run, first, planes.doomed, true,
+											SF_FINDING_OWNED_DOOMED,
 											"a pending entry will set it free");
 	}
 	report_free_but_doomed(walk, first, map->used, planes.doomed);
@@ -178,13 +205,16 @@ check_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 				add_lost(walk, first + b * 8 + i);
 	}
 	if (nused != map->used_sectors)
-		sfi_check_report(check, SF_REPAIR_CORRECT, "wrong count of used sectors", NULL, first, SF_MAP_SECTORS,
+		sfi_check_report(check, SF_FINDING_WRONG_COUNT, NULL, first, SF_MAP_SECTORS,
 						 "the page says %u, there are " UINT64_FORMAT, map->used_sectors, nused);
 }
 
-/* Growth wants to find nothing where a map page will be, or one that was cut off. */
+/*
+ * May growth put a map page here?  It expects an empty page, or the map page, with
+ * nothing in use, of a tail that was cut off.
+ */
 static bool
-may_be_taken(const SfCheckPage *read)
+is_ready_for_map(const SfCheckPage *read)
 {
 	uint32		at = 0;
 	uint32		n;
@@ -194,6 +224,7 @@ may_be_taken(const SfCheckPage *read)
 		 !sfi_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, &at, &n));
 }
 
+/* Check the places of map pages behind the end of the segment. */
 static void
 check_unused(SfPageWalk *walk, SfCheckPage *read)
 {
@@ -203,10 +234,10 @@ check_unused(SfPageWalk *walk, SfCheckPage *read)
 	{
 		bool		readable = sfi_check_read_any(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), read);
 
-		if (readable && may_be_taken(read))
+		if (readable && is_ready_for_map(read))
 			continue;
 		if (readable)
-			sfi_check_report(walk->check, SF_REPAIR_PAGE, "damaged page", NULL, 0, 0,
+			sfi_check_report(walk->check, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
 							 "page %u of the segment relation: expected none yet, found type %d",
 							 read->page, read->type);
 		sfi_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
@@ -220,6 +251,7 @@ sfi_check_map(SfPageWalk *walk)
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	uint64		total = walk->check->total_sectors;
 
+	SF_ASSERT(walk->lost_count == 0);
 	sfi_check_runs_sort(&walk->named);
 	sfi_check_runs_sort(&walk->doomed);
 	sfi_check_rewind_planes(walk);
@@ -229,11 +261,13 @@ sfi_check_map(SfPageWalk *walk)
 		uint32		map = sf_map_of(first);
 
 		if (sfi_check_read(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), SF_PAGE_MAP, read))
-			check_page(walk, first, &read->u.map);
+			check_map_page(walk, first, &read->u.map);
 		else
 			sfi_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
 	}
 	flush_lost(walk);
+	/* repair looks them up in this order */
+	SF_ASSERT(walk->distrusted_maps.sorted);
 	if (!walk->check->moving)
 		check_unused(walk, read);
 	pfree(read);

@@ -1,23 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * pages.c
- *	  The pages of a segment relation against what the live rows own.
+ *	  The pages of a segment relation against the space of the live rows.
  *
- * Every used sector, and every inode page, must be owned by a live row or
- * named by a pending entry; what a row owns must be marked used, and no entry
- * may be about to free it.  Entries of transactions that are not decided yet,
- * or that have not been taken out yet, are sound.
+ * Every used sector, and every inode page, must be owned by a live row or named
+ * by a pending entry.  The space of a row must be marked as used, and no entry may
+ * be about to free it.  Entries of transactions that are still running are sound,
+ * and so are those that a resolver has not removed yet.
  *
- * What a committed transaction took does not count as named by that: its row is
- * there for us to see, or who removed the row has left an entry that frees, and
- * that entry is never taken out before the other one.
+ * The entry by which a committed transaction took space does not count as one that
+ * names it.  Either the snapshot sees that transaction's row, which owns the space.
+ * Or the row was removed since; then its remover has left an entry that frees the
+ * space, and resolvers never remove that entry before the first one.
  *
- * ShareLock on the segment relation keeps out who frees (monitor, vacuum,
- * securefile_maintain) and who writes, also a transaction that gave up its
- * lock on the table by rolling back to a savepoint.  So the pages stand still.
+ * ShareLock on the segment relation keeps out everybody who frees (monitor, vacuum,
+ * securefile_maintain) or writes.  It also keeps out a transaction that gave up
+ * its lock on the table by a rollback to a savepoint, and may still write to the
+ * segment.  So the pages do not change during the walk.
  *
- * On a standby nothing keeps out the replay.  Its map pages may only have more
- * used bits than the rows need: what our snapshot sees is not freed there.
+ * On a standby nothing keeps out the replay.  There the map pages may only show
+ * more sectors in use than the rows need, since replay frees nothing that the
+ * snapshot of this check sees.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,20 +33,21 @@
 
 /* ---- pending entries ---- */
 
+/* How the transaction of an entry ended. */
 typedef enum Outcome
 {
 	RUNNING,
 	COMMITTED,
 	ABORTED,
-	FORGOTTEN,
+	FORGOTTEN,					/* the commit log does not reach back to it */
 } Outcome;
 
 /*
- * How did an entry's transaction end?  pg_xact_status() is the server's own
- * way to ask without tripping over clog that has been cut.
+ * How did an entry's transaction end?  pg_xact_status() is the server's way to ask
+ * that does not fail where the commit log was truncated.
  */
 static Outcome
-outcome_of(const SfPendEntry *entry)
+entry_outcome(const SfPendEntry *entry)
 {
 	LOCAL_FCINFO(fcinfo, 1);
 	FullTransactionId fxid = FullTransactionIdFromU64(entry->fxid);
@@ -76,8 +80,8 @@ names_page(const SfPendEntry *entry)
 }
 
 /*
- * What an entry cannot be; NULL when it is sound.  What a page tells by itself has
- * been looked at when it was read.
+ * Why an entry cannot be valid; NULL when it is.  The read of the page has verified
+ * everything that the page alone can tell.
  */
 static const char *
 entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
@@ -90,7 +94,7 @@ entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
 		"the data files have no such run";
 }
 
-/* A finding that new lists are the cure of. */
+/* Report a finding that new lists will cure. */
 static void report_list(SfPageWalk *walk, const char *detail, ...) pg_attribute_printf(2, 3);
 
 static void
@@ -103,16 +107,17 @@ report_list(SfPageWalk *walk, const char *detail, ...)
 	va_start(args, detail);
 	vsnprintf(buf, sizeof(buf), detail, args);
 	va_end(args);
-	sfi_check_report(walk->check, SF_REPAIR_LISTS, "damaged list of pages", NULL, 0, 0, "%s", buf);
+	sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0, "%s", buf);
 }
 
+/* Report an entry that no resolver can ever act on, and which new lists leave out. */
 static void
 report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry, const char *problem)
 {
 	bool		is_page = names_page(entry);
 
 	walk->lists_damaged = true;
-	sfi_check_report(walk->check, SF_REPAIR_LISTS, "pending entry can never resolve", NULL,
+	sfi_check_report(walk->check, SF_FINDING_UNRESOLVABLE, NULL,
 					 entry->start, is_page ? 0 : entry->count,
 					 "%s (page %u of the segment relation: kind %u, transaction "
 					 UINT64_FORMAT ", %s " UINT64_FORMAT ")",
@@ -120,7 +125,10 @@ report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry, const char
 					 is_page ? "page" : "sector", entry->start);
 }
 
-/* Note what an entry names, and whether it will be set free. */
+/*
+ * Note the space that an entry names, and whether it will be set free: space that
+ * was taken is, when the transaction aborted; space that was freed, when it committed.
+ */
 static void
 note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 {
@@ -128,6 +136,8 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 	bool		doomed = outcome == (is_alloc ? ABORTED : COMMITTED);
 	bool		taken = is_alloc && outcome == COMMITTED;
 
+	SF_ASSERT(!(doomed && taken));
+	SF_ASSERT(!names_page(entry) || entry->start < walk->npages);
 	if (names_page(entry))
 	{
 		if (doomed && (walk->known[entry->start] & SF_KNOWN_DOOMED))
@@ -144,6 +154,7 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 		sfi_check_runs_add(&walk->doomed, entry->start, entry->count, 0, NULL);
 }
 
+/* Check an entry against the segment and the commit log, and note its space. */
 static void
 check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
 {
@@ -155,7 +166,7 @@ check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
 		report_entry(walk, page, entry, problem);
 		return;
 	}
-	outcome = outcome_of(entry);
+	outcome = entry_outcome(entry);
 	walk->running |= outcome == RUNNING;
 	if (outcome == FORGOTTEN)
 		report_entry(walk, page, entry, "the outcome of its transaction is not known any more");
@@ -165,12 +176,13 @@ check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
 /* ---- lists of pages ---- */
 
 /*
- * Take one step in a list of pages; false, and a finding, when the list does
- * not go on there as it should.
+ * Take one step in a list of pages, and mark the page as a member.  False, and a
+ * finding, when the page does not exist, is in a list already, or is of another type.
  */
 static bool
 read_linked(SfPageWalk *walk, uint32 page, SfPageType type, uint8 mark, SfCheckPage *read)
 {
+	SF_ASSERT(mark == SF_KNOWN_QUEUED || mark == SF_KNOWN_FREE);
 	if (page >= walk->nblocks || (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)))
 	{
 		report_list(walk, "the list of %s pages leads to page %u, which %s",
@@ -185,6 +197,7 @@ read_linked(SfPageWalk *walk, uint32 page, SfPageType type, uint8 mark, SfCheckP
 	return false;
 }
 
+/* Walk through the queue of pending pages, and check all entries. */
 static void
 walk_pending(SfPageWalk *walk)
 {
@@ -209,6 +222,7 @@ walk_pending(SfPageWalk *walk)
 	pfree(read);
 }
 
+/* Walk through the list of free pages. */
 static void
 walk_free(SfPageWalk *walk)
 {
@@ -223,13 +237,13 @@ walk_free(SfPageWalk *walk)
 
 /* ---- dynamic pages ---- */
 
-/* Mark the pages that rows own, and report those about to be set free, or in a list. */
+/* Mark the pages that rows own; report those that will be set free, or are in a list. */
 static void
 mark_owned(SfPageWalk *walk)
 {
 	SfCheckRuns *owned = &walk->check->owned_pages;
 
-	for (Size i = 0; i < owned->n; i++)
+	for (int64 i = 0; i < owned->n; i++)
 	{
 		SfCheckRun *run = &owned->runs[i];
 
@@ -241,46 +255,50 @@ mark_owned(SfPageWalk *walk)
 		if (!(walk->known[run->start] & SF_KNOWN_DOOMED))
 			continue;
 		walk->lists_damaged = true;
-		sfi_check_report(walk->check, SF_REPAIR_LISTS, "owned but to be freed", &run->tid, 0, 0,
+		sfi_check_report(walk->check, SF_FINDING_OWNED_DOOMED, &run->tid, 0, 0,
 						 "inode page " UINT64_FORMAT, run->start);
 	}
 }
 
-/* What a page is against what is known of it. */
+/* Compare the type of a page with the facts that are known about it. */
 static void
 check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 {
 	uint8		known = walk->known[read->page];
 
+	SF_ASSERT(read->page < walk->npages && !SF_IS_MAP_PAGE(read->page));
 	switch (read->type)
 	{
 		case SF_PAGE_INODE:
 			if (!(known & (SF_KNOWN_OWNED | SF_KNOWN_NAMED)))
-				sfi_check_report(walk->check, sfi_check_unowned(walk), "used but not owned",
-								 NULL, 0, 0, "inode page %u", read->page);
+				sfi_check_report_as(walk->check, sfi_check_unowned(walk), SF_FINDING_UNOWNED,
+									NULL, 0, 0, "inode page %u", read->page);
 			if (known & SF_KNOWN_OWNED)
 				walk->max_stamp = Max(walk->max_stamp, read->u.inode.stamp);
 			break;
 		case SF_PAGE_PENDING:
 		case SF_PAGE_FREE:
 			if (!(known & (SF_KNOWN_QUEUED | SF_KNOWN_FREE | SF_KNOWN_OWNED)))
-				sfi_check_report(walk->check, SF_REPAIR_FREE, "used but not owned",
+				sfi_check_report(walk->check, SF_FINDING_UNOWNED,
 								 NULL, 0, 0, "page %u is in no list", read->page);
 			break;
 		default:
-			sfi_check_report(walk->check, sfi_check_unowned(walk), "damaged page", NULL, 0, 0,
-							 "page %u of the segment relation: found type %d",
-							 read->page, read->type);
+			sfi_check_report_as(walk->check, sfi_check_unowned(walk), SF_FINDING_DAMAGED_PAGE,
+								NULL, 0, 0, "page %u of the segment relation: found type %d",
+								read->page, read->type);
 			return;
 	}
 	if (!(known & SF_KNOWN_DOOMED) || read->type == SF_PAGE_INODE)
 		return;
 	walk->lists_damaged = true;
-	sfi_check_report(walk->check, SF_REPAIR_LISTS, "pending entry can never resolve", NULL, 0, 0,
+	sfi_check_report(walk->check, SF_FINDING_UNRESOLVABLE, NULL, 0, 0,
 					 "page %u, which it will set free, is not an inode page", read->page);
 }
 
-/* Pages behind the last one that was ever handed out are new, or were in use. */
+/*
+ * Is it an empty page behind the last one that was ever handed out?  A page that an
+ * entry names was handed out all the same: then the header is stale.
+ */
 static bool
 is_beyond(SfPageWalk *walk, const SfCheckPage *read)
 {
@@ -288,6 +306,7 @@ is_beyond(SfPageWalk *walk, const SfCheckPage *read)
 		read->is_new && !(walk->known[read->page] & (SF_KNOWN_NAMED | SF_KNOWN_TAKEN));
 }
 
+/* Check all pages but the header and the map pages, and find the last one in use. */
 static void
 walk_dynamic(SfPageWalk *walk)
 {
@@ -309,14 +328,15 @@ walk_dynamic(SfPageWalk *walk)
 	pfree(read);
 }
 
-/* A page is handed out where the relation has a place for it. */
+/* A page is handed out only where the relation already reaches: report missing ones. */
 static void
 check_length(SfPageWalk *walk)
 {
 	if (walk->nblocks == walk->npages)
 		return;
+	SF_ASSERT(walk->nblocks > walk->npages);
 	walk->end_page = walk->nblocks;
-	sfi_check_report(walk->check, SF_REPAIR_PAGE, "segment relation too short", NULL, 0, 0,
+	sfi_check_report(walk->check, SF_FINDING_RELATION_SHORT, NULL, 0, 0,
 					 "page 0 takes page %u for the next, the relation has %u pages",
 					 walk->check->header.next_page, walk->npages);
 }
@@ -328,6 +348,8 @@ sfi_check_pages(SfPageWalk *walk)
 {
 	bool		moving = walk->check->moving;
 
+	SF_ASSERT(walk->check->owned.sorted && walk->check->owned_pages.sorted);
+	/* all findings so far are about values and data files */
 	walk->all_sound = walk->check->nfindings == 0;
 	if (!moving)
 	{

@@ -1,25 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * repair.c
- *	  securefile_repair(): space map and lists of pages, made anew from the
- *	  live rows.
+ *	  securefile_repair(): rebuilds the space map and the lists of pages from
+ *	  the live rows.
  *
- * A check finds what is wrong, and each finding names what the rows can mend:
+ * A check comes first.  The live rows tell how to mend these of its findings:
  *
- *	what a live row owns			is marked used, and not about to be freed
- *	what nobody owns or names		gets a pending entry of this transaction
- *	a map page that is damaged		all of it is used, then as above
- *	an old map page, where a
- *	value's place is not known		all of it is used
- *	an old header page				goes on behind what there is, before all else
- *	damaged queue, damaged list		new ones; their entries as above
+ *	space of a live row				is marked used, and no entry will free it
+ *	space that nobody owns or names	gets a pending entry of this transaction
+ *	a damaged map page				is set to all used, then as above
+ *	a stale map page, where a value
+ *	could not be located			is set to all used
+ *	a stale header page				gets numbers behind all that are in use; this
+ *									comes before all other repairs
+ *	a damaged queue or free list	both become new ones; their entries as above
  *
- * As long as any value is not sound, which may be because the way to its data
- * is damaged, nothing is set free but what sound pending entries name.  Values
- * are never changed; what is wrong with them is told.
+ * While any value has a finding, its unit map may be the damaged part, and the
+ * value may own space that the check has not seen.  Then nothing is set free but
+ * the space that sound pending entries name.  Values are never changed, only
+ * reported.
  *
- * Writers are kept out (ShareRowExclusiveLock on table and segment relation),
- * readers are not: pages of live values are not touched.
+ * ShareRowExclusiveLock on the table and the segment relation keeps writers out,
+ * and lets readers in: a repair does not touch the pages of live values.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +37,7 @@ PG_FUNCTION_INFO_V1(securefile_repair);
 
 #define RUNS_AT_ONCE	1024
 
-/* Entries of this transaction that will set free what nobody owns. */
+/* Pending entries of this transaction, for space that nobody owns. */
 typedef struct Entries
 {
 	SfSegment  *seg;
@@ -63,9 +65,11 @@ flush_entries(Entries *entries)
 	entries->nruns = 0;
 }
 
+/* Add an entry; full arrays go into WAL and the queue at once. */
 static void
 add_entry(Entries *entries, uint64 start, uint32 count)
 {
+	SF_ASSERT(count > 0 && entries->nruns >= 0 && entries->nruns <= RUNS_AT_ONCE);
 	CHECK_FOR_INTERRUPTS();
 	if (entries->nruns == RUNS_AT_ONCE)
 		flush_entries(entries);
@@ -73,9 +77,10 @@ add_entry(Entries *entries, uint64 start, uint32 count)
 }
 
 /*
- * Of what no live row owns, what is to be set free?  As bits, of which named and
- * doomed tell what entries say.  When the lists stay, these do it with what they
- * name; when the lists go, new entries have to.
+ * Which sectors (or pages) that no live row owns need a new entry that frees them?
+ * Arguments and result are bits, one for each sector: named by an entry, and doomed to
+ * be freed by one.  If the pending queue is kept, its entries free what they name.  If
+ * it is rebuilt, they are lost, and the same space needs new entries.
  */
 static uint8
 to_be_freed(const SfPageWalk *walk, uint8 named, uint8 doomed)
@@ -90,7 +95,7 @@ to_be_freed(const SfPageWalk *walk, uint8 named, uint8 doomed)
 static void
 repair_damaged_maps(SfPageWalk *walk)
 {
-	for (Size i = 0; i < walk->damaged_maps.n; i++)
+	for (int64 i = 0; i < walk->damaged_maps.n; i++)
 		sf_space_repair_map(walk->check->seg, walk->damaged_maps.runs[i].start);
 }
 
@@ -103,6 +108,8 @@ free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const SfCheckPlanes
 	uint32		at = 0;
 	uint32		n;
 
+	/* if lists are rebuilt, all transactions with entries have ended */
+	SF_ASSERT(!(walk->lists_damaged && walk->running));
 	(void) sf_space_read_page(walk->check->seg, SF_MAP_PAGE(map), read.u.content);
 	for (uint32 i = 0; i < SF_MAP_SECTORS / 8; i++)
 		free[i] &= ~planes->owned[i] & to_be_freed(walk, planes->named[i], planes->doomed[i]);
@@ -110,25 +117,30 @@ free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const SfCheckPlanes
 		add_entry(entries, sf_map_start(map) + at, n);
 }
 
-/* Asked in ascending order. */
+/* Must a map page not be trusted?  Asked for all map pages, in ascending order. */
 static bool
 is_distrusted(SfPageWalk *walk, uint32 map)
 {
 	SfCheckRuns *maps = &walk->distrusted_maps;
 
+	SF_ASSERT(maps->next == maps->n || maps->runs[maps->next].start >= map);
 	if (maps->next == maps->n || maps->runs[maps->next].start != map)
 		return false;
 	maps->next++;
 	return true;
 }
 
+/*
+ * Make each page of the space map show the space of live rows, and of the entries
+ * that will free it, as used; and log entries for the rest that is in use.
+ */
 static void
 repair_maps(SfPageWalk *walk)
 {
 	SfSegment  *seg = walk->check->seg;
 	Entries    *entries = begin_entries(seg, SF_PEND_FREE);
 	SfCheckPlanes planes;
-	uint8		used[SF_MAP_SECTORS / 8];	/* at least */
+	uint8		used[SF_MAP_SECTORS / 8];	/* sectors to be marked used */
 
 	sfi_check_rewind_planes(walk);
 	for (uint64 first = 0; first < walk->check->total_sectors; first += SF_MAP_SECTORS)
@@ -143,12 +155,14 @@ repair_maps(SfPageWalk *walk)
 		sf_space_repair_bits(seg, map, used);
 		free_sectors(walk, entries, map, &planes);
 	}
+	SF_ASSERT(walk->distrusted_maps.next == walk->distrusted_maps.n);
 	flush_entries(entries);
 	pfree(entries);
 }
 
 /* ---- lists of pages ---- */
 
+/* Correct the header, if it is stale; make both lists empty, if one is damaged. */
 static void
 repair_header(SfPageWalk *walk)
 {
@@ -165,7 +179,7 @@ repair_header(SfPageWalk *walk)
 		sf_space_repair_header(check->seg, repair);
 }
 
-/* A page that is not an inode page, or damaged. */
+/* Free a page that is not an inode page, or damaged, unless it is in use or in a list. */
 static void
 repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 {
@@ -174,7 +188,7 @@ repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 
 	if (listed || (walk->known[page] & SF_KNOWN_OWNED))
 		return;
-	/* what cannot be read may be an inode page of a value that is not sound */
+	/* an unreadable page may be an inode page of a value with findings */
 	if (type == 0 && !walk->all_sound)
 		return;
 	sf_space_repair_free_page(walk->check->seg, page);
@@ -183,15 +197,17 @@ repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 static SfPageType
 type_of(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 {
-	return sfi_check_read_any(walk, NULL, page, read) ? read->type : 0;
+	return sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) ? read->type : 0;
 }
 
+/* Free the pages, but the header and map pages, that nobody owns. */
 static void
 repair_dynamic(SfPageWalk *walk)
 {
 	Entries    *entries = begin_entries(walk->check->seg, SF_PEND_FREE_PAGE);
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 
+	SF_ASSERT(walk->end_page <= walk->nblocks);
 	for (uint32 page = 2; page < walk->end_page; page++)
 	{
 		uint8		known = walk->known[page];
@@ -214,9 +230,15 @@ repair_dynamic(SfPageWalk *walk)
 
 /* ---- the whole ---- */
 
+/*
+ * Repair one column, after its check.  The header comes first, since the other
+ * steps take numbers and pages from it.  Damaged map pages come before the pages
+ * and bits, since all steps that follow read the space map.
+ */
 static void
 repair_column(SfPageWalk *walk)
 {
+	SF_ASSERT(!walk->check->moving && walk->check->lockmode >= ShareRowExclusiveLock);
 	if (walk->lists_damaged && walk->running)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
@@ -229,13 +251,14 @@ repair_column(SfPageWalk *walk)
 	repair_dynamic(walk);
 	repair_maps(walk);
 	SF_FAULT(repair_done);
-	/* the commit of a transaction without an id would not wait for that */
+	/* a commit without a transaction id would not wait for these records */
 	XLogFlush(XactLastRecEnd);
 }
 
 /*
- * The rows are those that have committed: what the transaction itself has done
- * is not among them, and must not be taken for nobody's.
+ * Refuse to run in a transaction that has changed something: the check sees
+ * committed rows only, so the space of this transaction's own rows would look as
+ * if nobody owned it.
  */
 static void
 refuse_unless_alone(void)

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * report.c
- *	  Findings: rows of the result, and errors turned into such.
+ *	  The table of findings; findings as rows of the result; errors turned into
+ *	  findings.
  *
- * A checker returns rows, it does not throw: one damaged value must not hide
- * the next.  What the rooms below report as an error is caught in a
- * subtransaction, which releases whatever they held.
+ * A check returns rows and does not throw, so that one damaged value cannot hide
+ * the next one.  An ERROR of the rooms below is caught in a subtransaction, whose
+ * rollback releases the locks and buffers that they held.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +19,34 @@
 #define FINDING_COLUMNS	5
 #define REPAIR_COLUMNS	(FINDING_COLUMNS + 1)
 
-/* The detail, with the partition it is about in front. */
+/* Text of a finding, and the action of a repair unless the caller has another one. */
+typedef struct FindingKind
+{
+	const char *text;
+	SfRepair	repair;
+} FindingKind;
+
+static const FindingKind kinds[] = {
+#define SF_FINDING(kind, text, repair) {text, SF_REPAIR_##repair},
+#include "check/findings.h"
+#undef SF_FINDING
+};
+
+/* Texts of column "action" of securefile_repair(). */
+static const char *const actions[] = {
+	[SF_REPAIR_NONE] = "none",
+	[SF_REPAIR_MARK] = "mark used",
+	[SF_REPAIR_FREE] = "set free",
+	[SF_REPAIR_KEEP] = "keep",
+	[SF_REPAIR_LISTS] = "rebuild lists of pages",
+	[SF_REPAIR_PAGE] = "rebuild page",
+	[SF_REPAIR_CORRECT] = "correct",
+};
+
+StaticAssertDecl(lengthof(kinds) == SF_FINDING_COUNT, "a row for every finding");
+StaticAssertDecl(lengthof(actions) == SF_REPAIR_UNREPORTED, "a text for every action");
+
+/* The detail, with the name of its partition in front. */
 static text *
 detail_text(SfCheck *check, const char *detail)
 {
@@ -29,15 +57,20 @@ detail_text(SfCheck *check, const char *detail)
 									detail));
 }
 
-void
-sfi_check_report_bytes(SfCheck *check, const char *action, const char *finding,
-					   ItemPointer tid, int64 segment_offset, int64 len_bytes,
-					   const char *detail)
+/* Add a row to the result; columns that a finding has no value for are null. */
+static void
+put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
+			int64 segment_offset, int64 len_bytes, const char *detail)
 {
 	Datum		values[REPAIR_COLUMNS] = {0};
 	bool		nulls[REPAIR_COLUMNS] = {0};
+	int			ncolumns = check->rsinfo->setDesc->natts;
 
-	values[0] = CStringGetTextDatum(finding);
+	SF_ASSERT(ncolumns == FINDING_COLUMNS || ncolumns == REPAIR_COLUMNS);
+	SF_ASSERT((segment_offset < 0) == (len_bytes < 0));
+	SF_ASSERT(action < SF_REPAIR_UNREPORTED && finding < SF_FINDING_COUNT);
+
+	values[0] = CStringGetTextDatum(kinds[finding].text);
 	values[1] = PointerGetDatum(tid);
 	nulls[1] = tid == NULL;
 	values[2] = Int64GetDatum(segment_offset);
@@ -47,42 +80,79 @@ sfi_check_report_bytes(SfCheck *check, const char *action, const char *finding,
 	nulls[4] = detail == NULL;
 	if (detail != NULL)
 		values[4] = PointerGetDatum(detail_text(check, detail));
-	if (check->rsinfo->setDesc->natts == REPAIR_COLUMNS)
-		values[FINDING_COLUMNS] = CStringGetTextDatum(action);
+	if (ncolumns == REPAIR_COLUMNS)
+		values[FINDING_COLUMNS] = CStringGetTextDatum(actions[action]);
 	check->nfindings++;
 	tuplestore_putvalues(check->rsinfo->setResult, check->rsinfo->setDesc,
 						 values, nulls);
 }
 
-void
-sfi_check_report(SfCheck *check, const char *action, const char *finding, ItemPointer tid,
-				 uint64 sector, uint64 nsectors, const char *detail, ...)
+/* Format the detail, and turn sectors into bytes. */
+static void
+put_sectors(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
+			uint64 sector, uint64 nsectors, const char *detail, va_list args)
 {
 	char		buf[1024];
-	va_list		args;
 
-	va_start(args, detail);
 	vsnprintf(buf, sizeof(buf), detail, args);
-	va_end(args);
 	if (nsectors == 0)
-		sfi_check_report_bytes(check, action, finding, tid, -1, -1, buf);
+		put_finding(check, action, finding, tid, -1, -1, buf);
 	else
-		sfi_check_report_bytes(check, action, finding, tid, sf_sectors_to_bytes(sector),
-							   sf_sectors_to_bytes(nsectors), buf);
+		put_finding(check, action, finding, tid, sf_sectors_to_bytes(sector),
+					sf_sectors_to_bytes(nsectors), buf);
+}
+
+SfFinding
+sfi_check_finding_named(const char *text)
+{
+	for (int i = 0; i < SF_FINDING_COUNT; i++)
+		if (strcmp(kinds[i].text, text) == 0)
+			return i;
+	elog(ERROR, "unrecognized finding \"%s\"", text);
 }
 
 void
-sfi_check_report_error(SfCheck *check, const char *action, const ErrorData *edata)
+sfi_check_report(SfCheck *check, SfFinding finding, ItemPointer tid, uint64 sector,
+				 uint64 nsectors, const char *detail, ...)
+{
+	va_list		args;
+
+	va_start(args, detail);
+	put_sectors(check, kinds[finding].repair, finding, tid, sector, nsectors, detail, args);
+	va_end(args);
+}
+
+void
+sfi_check_report_as(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
+					uint64 sector, uint64 nsectors, const char *detail, ...)
+{
+	va_list		args;
+
+	va_start(args, detail);
+	put_sectors(check, action, finding, tid, sector, nsectors, detail, args);
+	va_end(args);
+}
+
+void
+sfi_check_report_bytes(SfCheck *check, SfFinding finding, ItemPointer tid,
+					   int64 segment_offset, int64 len_bytes, const char *detail)
+{
+	put_finding(check, kinds[finding].repair, finding, tid, segment_offset, len_bytes, detail);
+}
+
+void
+sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorData *edata)
 {
 	ItemPointer tid = ItemPointerIsValid(&check->tid) ? &check->tid : NULL;
 
-	if (action == NULL)
+	if (action == SF_REPAIR_UNREPORTED)
 		return;
 	if (edata->detail != NULL)
-		sfi_check_report(check, action, "unreadable", tid, 0, 0, "%s: %s",
-						 edata->message, edata->detail);
+		sfi_check_report_as(check, action, SF_FINDING_UNREADABLE, tid, 0, 0, "%s: %s",
+							edata->message, edata->detail);
 	else
-		sfi_check_report(check, action, "unreadable", tid, 0, 0, "%s", edata->message);
+		sfi_check_report_as(check, action, SF_FINDING_UNREADABLE, tid, 0, 0, "%s",
+							edata->message);
 }
 
 /* A step of the check as one that base knows. */
@@ -102,7 +172,7 @@ run_step(void *arg)
 }
 
 bool
-sfi_check_guarded(SfCheck *check, const char *action, SfCheckStep step, void *arg)
+sfi_check_guarded(SfCheck *check, SfRepair action, SfCheckStep step, void *arg)
 {
 	GuardedStep guarded = {check, step, arg};
 	ErrorData  *edata = sf_base_guarded(run_step, &guarded);

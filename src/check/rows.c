@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * rows.c
- *	  The live rows of a table: every stored value verified, and what it owns
- *	  written down.
+ *	  The live rows of a table: every stored value is verified, and the space
+ *	  that it owns is collected.
  *
- * The rows are those that are committed, as seen when no writer is left: what
- * the caller's own transaction did is not looked at, since its data may still
- * lie in memory and its space is not marked before it commits.
+ * The rows are those that are committed once no writer is left.  Rows of the
+ * caller's own transaction are left out: their data may still lie in memory, and
+ * their space is not marked as used before the commit.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,10 +19,11 @@
 #include "miscadmin.h"
 #include "object/object.h"
 #include "read/read.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-/* What one value turned out to be. */
+/* One value, and the results of the steps of its check. */
 typedef struct ValueWork
 {
 	SfCheck    *check;
@@ -32,34 +33,34 @@ typedef struct ValueWork
 	SfOwned		owned;
 } ValueWork;
 
-/* Is the locator one of this very column?  Reports when not. */
+/* Does the locator belong to this very column?  Else that is a finding. */
 static bool
 belongs_here(SfCheck *check, const SfLocator *loc)
 {
 	if (loc->table_oid != check->column->table_oid ||
 		loc->attnum != check->column->attnum)
 	{
-		sfi_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
+		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
 						 "the value lies in the segment of table %u, column %d",
 						 loc->table_oid, loc->attnum);
 		return false;
 	}
 	if (check->seg == NULL)
 	{
-		sfi_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
+		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
 						 "the value lies in a segment that does not exist");
 		return false;
 	}
 	if (loc->incarnation != check->seg->incarnation)
 	{
-		sfi_check_report(check, SF_REPAIR_NONE, "bad locator", &check->tid, 0, 0,
+		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
 						 "the value lies in storage that was replaced");
 		return false;
 	}
 	return true;
 }
 
-/* An SfMapDamage. */
+/* An SfMapDamage: one damaged page of a unit map does not hide the others. */
 static void
 note_damage(const ErrorData *error, void *arg)
 {
@@ -70,8 +71,8 @@ note_damage(const ErrorData *error, void *arg)
 }
 
 /*
- * First step: which form has the value, and what does it own?  A locator is
- * small, so larger values are not even fetched.
+ * First step: find out the value's form and the space that it owns.  A locator
+ * is small, so larger values, which are INLINE, are not even fetched.
  */
 static void
 read_map(SfCheck *check, void *arg)
@@ -94,26 +95,30 @@ read_map(SfCheck *check, void *arg)
 	work->stored = packed;
 }
 
+/* Callback of sf_read_verify(), which names findings by their text. */
 static void
-found(const char *what, int64 segment_offset, int64 len, const char *detail, void *arg)
+report_found(const char *what, int64 segment_offset, int64 len, const char *detail, void *arg)
 {
 	SfCheck    *check = arg;
 
-	sfi_check_report_bytes(check, SF_REPAIR_NONE, what, &check->tid, segment_offset, len, detail);
+	sfi_check_report_bytes(check, sfi_check_finding_named(what), &check->tid, segment_offset, len,
+						   detail);
 }
 
-/* Second step: do the data files hold what the map says? */
+/* Second step: compare the units in the data files with their checksums in the map. */
 static void
 verify(SfCheck *check, void *arg)
 {
 	ValueWork  *work = arg;
 
-	sf_read_verify(work->stored, found, check);
+	sf_read_verify(work->stored, report_found, check);
 }
 
+/* Collect the space of a value; runs are split, so that each lies in one map page. */
 static void
 note_owned(SfCheck *check, const SfOwned *owned)
 {
+	SF_ASSERT(ItemPointerIsValid(&check->tid));
 	for (int i = 0; i < owned->nruns; i++)
 		sfi_check_runs_add(&check->owned, owned->runs[i].start,
 						   owned->runs[i].nsectors, SF_MAP_SECTORS, &check->tid);
@@ -121,12 +126,17 @@ note_owned(SfCheck *check, const SfOwned *owned)
 		sfi_check_runs_add(&check->owned_pages, owned->pages[i], 1, 0, &check->tid);
 }
 
+/*
+ * Check a value in two steps, each guarded.  The space that it owns is noted even
+ * if its data are damaged, for then a repair must not free that space.
+ */
 static void
 check_value(SfCheck *check, Datum value)
 {
 	ValueWork	work = {.check = check, .value = value};
 	uint64		nfindings = check->nfindings;
 
+	SF_ASSERT(ItemPointerIsValid(&check->tid));
 	(void) sfi_check_guarded(check, SF_REPAIR_NONE, read_map, &work);
 	check->hidden |= check->nfindings > nfindings;
 	if (work.stored == NULL)
@@ -137,8 +147,9 @@ check_value(SfCheck *check, Datum value)
 }
 
 /*
- * A snapshot taken after the lock, which keeps writers out: whatever committed
- * is in it.  To it our own transaction has not done anything yet.
+ * Take a snapshot.  The caller's lock keeps writers out, so the snapshot sees all
+ * that will ever be committed of their work.  Command id "first" hides the rows
+ * of the caller's own transaction.
  */
 static Snapshot
 take_snapshot(void)
@@ -152,7 +163,7 @@ take_snapshot(void)
 void
 sfi_check_rows(SfCheck *check)
 {
-	Snapshot	snapshot = take_snapshot();
+	Snapshot	snapshot = take_snapshot(); /* after the lock */
 	TupleTableSlot *slot = table_slot_create(check->rel, NULL);
 	TableScanDesc scan = table_beginscan(check->rel, snapshot, 0, NULL);
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
@@ -160,6 +171,7 @@ sfi_check_rows(SfCheck *check)
 													  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old_context = MemoryContextSwitchTo(row_context);
 
+	SF_ASSERT(CheckRelationLockedByMe(check->rel, check->lockmode, true));
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		bool		isnull;
@@ -180,31 +192,37 @@ sfi_check_rows(SfCheck *check)
 	UnregisterSnapshot(snapshot);
 }
 
-/* Report what a run shares with the one that reaches furthest before it. */
+/* Report the sectors that a run shares with the run that reaches furthest before it. */
 static void
 report_twice(SfCheck *check, SfCheckRun *run, SfCheckRun *before)
 {
 	uint64		end = Min(run->start + run->count, before->start + before->count);
 
-	sfi_check_report(check, SF_REPAIR_NONE, "sector owned twice", &run->tid,
+	SF_ASSERT(before->start <= run->start && run->start < end);
+	sfi_check_report(check, SF_FINDING_SECTOR_TWICE, &run->tid,
 					 run->start, end - run->start, "also by row (%u,%u)",
 					 ItemPointerGetBlockNumberNoCheck(&before->tid),
 					 ItemPointerGetOffsetNumberNoCheck(&before->tid));
 }
 
+/*
+ * Report runs that overlap, or lie behind the end.  The runs are sorted by start,
+ * so a run overlaps an earlier one only if it starts before the furthest end so far.
+ */
 static void
 check_sectors(SfCheck *check)
 {
 	SfCheckRun *before = NULL;
 	uint64		total = check->total_sectors;
 
-	for (Size i = 0; i < check->owned.n; i++)
+	SF_ASSERT(check->owned.sorted);
+	for (int64 i = 0; i < check->owned.n; i++)
 	{
 		SfCheckRun *run = &check->owned.runs[i];
 
 		CHECK_FOR_INTERRUPTS();
 		if (run->start + run->count > total)
-			sfi_check_report(check, SF_REPAIR_NONE, "bad locator", &run->tid, run->start, run->count,
+			sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &run->tid, run->start, run->count,
 							 "the data files end at byte " UINT64_FORMAT,
 							 sf_sectors_to_bytes(total));
 		if (before != NULL && run->start < before->start + before->count)
@@ -215,16 +233,18 @@ check_sectors(SfCheck *check)
 	}
 }
 
+/* Report inode pages that two rows own; in a sorted array these are neighbours. */
 static void
 check_inode_pages(SfCheck *check)
 {
-	for (Size i = 1; i < check->owned_pages.n; i++)
+	SF_ASSERT(check->owned_pages.sorted);
+	for (int64 i = 1; i < check->owned_pages.n; i++)
 	{
 		SfCheckRun *before = &check->owned_pages.runs[i - 1];
 		SfCheckRun *page = &check->owned_pages.runs[i];
 
 		if (page->start == before->start)
-			sfi_check_report(check, SF_REPAIR_NONE, "inode page owned twice", &page->tid, 0, 0,
+			sfi_check_report(check, SF_FINDING_INODE_PAGE_TWICE, &page->tid, 0, 0,
 							 "page " UINT64_FORMAT ", also by row (%u,%u)", page->start,
 							 ItemPointerGetBlockNumberNoCheck(&before->tid),
 							 ItemPointerGetOffsetNumberNoCheck(&before->tid));

@@ -1,43 +1,40 @@
 /*-------------------------------------------------------------------------
  *
  * runs.c
- *	  Sorted arrays of runs: 24 bytes a run, however many sectors that is.
+ *	  Sorted arrays of runs: 24 bytes a run, whatever its number of sectors;
+ *	  and runs of bits.
  *
- * A check has to know who owns every sector.  A value is a run or a few, so
- * an array of runs of ten million values is some 240 MB, where a bit or a hash
- * entry a sector would be out of the question or out of bounds.
+ * A check has to know the owner of every sector.  A value is a run or a few runs.
+ * So the array for ten million values takes some 240 MB.  A hash table with an
+ * entry for each sector would take a hundred times that, and a bit for each
+ * sector could not name the owner.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include "check/check_internal.h"
-#include "utils/memutils.h"
-
-#define INITIAL_SIZE	256
 
 StaticAssertDecl(sizeof(SfCheckRun) == 24, "size of a run in memory");
 
-/* In the current memory context. */
 void
 sfi_check_runs_init(SfCheckRuns *runs)
 {
-	runs->n = 0;
-	runs->size = INITIAL_SIZE;
-	runs->next = 0;
-	runs->runs = palloc(INITIAL_SIZE * sizeof(SfCheckRun));
+	memset(runs, 0, sizeof(SfCheckRuns));
+	runs->sorted = true;
+	runs->runs = sf_base_array_grow(NULL, 0, &runs->size, sizeof(SfCheckRun),
+									CurrentMemoryContext);
 }
 
+/* Add a run as it is, and note whether the array is still in order. */
 static void
-append(SfCheckRuns *runs, uint64 start, uint32 count, ItemPointer tid)
+append_run(SfCheckRuns *runs, uint64 start, uint32 count, ItemPointer tid)
 {
 	SfCheckRun *run;
 
-	if (runs->n == runs->size)
-	{
-		runs->size *= 2;
-		runs->runs = repalloc_huge(runs->runs, runs->size * sizeof(SfCheckRun));
-	}
+	SF_ASSERT(count > 0);
+	runs->runs = sf_base_array_grow(runs->runs, runs->n, &runs->size, sizeof(SfCheckRun), NULL);
+	runs->sorted &= runs->n == 0 || runs->runs[runs->n - 1].start <= start;
 	run = &runs->runs[runs->n++];
 	run->start = start;
 	run->count = count;
@@ -53,18 +50,20 @@ sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count, uint32 split_a
 {
 	while (count > 0)
 	{
-		uint64		piece = count;
+		uint64		part = count;
 
 		if (split_at > 0)
-			piece = Min(count, split_at - start % split_at);
-		append(runs, start, piece, tid);
-		start += piece;
-		count -= piece;
+			part = Min(count, split_at - start % split_at);
+		SF_ASSERT(part <= PG_UINT32_MAX);
+		append_run(runs, start, part, tid);
+		start += part;
+		count -= part;
 	}
 }
 
+/* Order of two runs: by start, and runs of one start by row, for stable reports. */
 static int
-compare(const void *a, const void *b)
+compare_runs(const void *a, const void *b)
 {
 	const SfCheckRun *x = a;
 	const SfCheckRun *y = b;
@@ -78,8 +77,9 @@ compare(const void *a, const void *b)
 void
 sfi_check_runs_sort(SfCheckRuns *runs)
 {
-	qsort(runs->runs, runs->n, sizeof(SfCheckRun), compare);
+	qsort(runs->runs, runs->n, sizeof(SfCheckRun), compare_runs);
 	runs->next = 0;
+	runs->sorted = true;
 }
 
 bool
@@ -87,6 +87,7 @@ sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 
 {
 	uint32		i = *at;
 
+	SF_ASSERT(*at <= end);
 #define BIT(i)	((plane[(i) / 8] >> ((i) % 8)) & 1)
 	while (i < end && BIT(i) != bit)
 		i++;

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * usage.c
- *	  What a column takes: securefile_usage() and what is behind the view
+ *	  The space of a column: securefile_usage(), and the functions behind view
  *	  securefile_columns.
  *
- * All of it comes from the pages of the segment relation.  Nothing here reads
- * a value or changes anything, so it works on a standby as well.
+ * All numbers come from the pages of the segment relation.  No function here reads
+ * a value or changes anything, so they work on a standby, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +30,7 @@ PG_FUNCTION_INFO_V1(securefile_object_bytes);
 
 /* ---- securefile_usage(table regclass, column name) ---- */
 
+/* Add the space of one segment to a sum. */
 static void
 add_usage(SfUsage *sum, SfUsage usage)
 {
@@ -40,7 +41,7 @@ add_usage(SfUsage *sum, SfUsage usage)
 	sum->metadata_bytes += usage.metadata_bytes;
 }
 
-/* Result tuple of a function that returns one row. */
+/* Make the result of a function that returns one row. */
 static Datum
 make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
@@ -78,9 +79,10 @@ securefile_usage(PG_FUNCTION_ARGS)
 /* ---- behind securefile_columns ---- */
 
 /*
- * Segment of a column, for anybody to look at, to be released at once: who has
- * no privilege on a table must not be able to hold a lock on it.  NULL when there is none, or
- * none any more: a view must not fail over a table that is being dropped.
+ * Open the segment of a column, for any caller.  It must be released at once: a user
+ * without privileges on a table must not be able to hold a lock on it.  NULL when there
+ * is no segment, or when it was dropped meanwhile: a view must not fail because of a
+ * table that is being dropped.
  */
 static SfSegment *
 visible_segment(Oid table_oid, AttrNumber attnum)
@@ -90,6 +92,7 @@ visible_segment(Oid table_oid, AttrNumber attnum)
 	return sf_space_open(table_oid, attnum, AccessShareLock, true);
 }
 
+/* The option word of a cache mode. */
 static const char *
 cache_word(SfCacheMode cache)
 {
@@ -136,7 +139,7 @@ column_typmod(Oid table_oid, AttrNumber attnum, int32 *typmod)
 	return true;
 }
 
-/* What the segment itself tells, in place of what the options say. */
+/* Fill in the columns that the segment tells, which wins over the options. */
 static void
 fill_segment(SfSegment *seg, Datum *values, bool *nulls)
 {

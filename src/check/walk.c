@@ -14,17 +14,20 @@
 #include "check/check_internal.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 
 void
 sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 {
+	SF_ASSERT(CheckRelationLockedByMe(check->segrel, check->lockmode, true));
 	memset(walk, 0, sizeof(SfPageWalk));
 	walk->check = check;
 	walk->npages = RelationGetNumberOfBlocks(check->segrel);
 	walk->nblocks = walk->npages;
-	/* a new segment has one page, and the number of the next */
+	/* a new segment has one page, and its header names page 2 as the next one */
 	if (check->header.next_page > Max(walk->npages, 2))
 		walk->nblocks = check->header.next_page;
+	SF_ASSERT(walk->nblocks >= walk->npages);
 	walk->known = palloc0(walk->nblocks);
 	sfi_check_runs_init(&walk->named);
 	sfi_check_runs_init(&walk->doomed);
@@ -32,6 +35,7 @@ sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 	sfi_check_runs_init(&walk->distrusted_maps);
 }
 
+/* Read a page, and see whether it is empty: the step that damage may end. */
 static void
 read_step(SfCheck *check, void *arg)
 {
@@ -42,8 +46,9 @@ read_step(SfCheck *check, void *arg)
 }
 
 bool
-sfi_check_read_any(SfPageWalk *walk, const char *action, uint32 page, SfCheckPage *read)
+sfi_check_read_any(SfPageWalk *walk, SfRepair action, uint32 page, SfCheckPage *read)
 {
+	SF_ASSERT(page != SF_NO_PAGE);
 	CHECK_FOR_INTERRUPTS();
 	read->page = page;
 	read->type = 0;
@@ -52,20 +57,21 @@ sfi_check_read_any(SfPageWalk *walk, const char *action, uint32 page, SfCheckPag
 }
 
 bool
-sfi_check_read(SfPageWalk *walk, const char *action, uint32 page, SfPageType type,
+sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPageType type,
 			   SfCheckPage *read)
 {
+	SF_ASSERT(type != 0);
 	if (!sfi_check_read_any(walk, action, page, read))
 		return false;
 	if (read->type == type)
 		return true;
-	sfi_check_report(walk->check, action, "damaged page", NULL, 0, 0,
-					 "page %u of the segment relation: expected type %d, found %d",
-					 page, type, read->type);
+	sfi_check_report_as(walk->check, action, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
+						"page %u of the segment relation: expected type %d, found %d",
+						page, type, read->type);
 	return false;
 }
 
-const char *
+SfRepair
 sfi_check_unowned(const SfPageWalk *walk)
 {
 	return walk->all_sound ? SF_REPAIR_FREE : SF_REPAIR_KEEP;
