@@ -8,6 +8,7 @@
  * base.c		tables of other sessions, boot id, shared memory of the room
  * array.c		arrays that grow
  * guard.c		steps that may meet damage and must not end the statement
+ * server.c		insides of the server (server.h)
  * assert.c		what happens when an assertion fails
  * fault.c		the table of armed fault points
  *

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  Every difference between the PostgreSQL versions we build for.
+ *	  Every difference between the PostgreSQL versions that securefile is built for.
  *
- * No other file tests PG_VERSION_NUM.
+ * No other file tests PG_VERSION_NUM.  Insides of the server that do not differ
+ * between versions are in server.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -240,12 +241,9 @@ typedef bool SfUpdateIndexes;
 	PageIsVerifiedExtended(page, n, PIV_LOG_WARNING)
 #endif
 
-/*
- * Have the end of a transaction come round when a session waits for its next
- * command, outside of one: in a signal handler with SetLatch(), or before it waits.
- */
-#include "storage/sinval.h"
-#define sf_compat_ask_for_turn()	(catchupInterruptPending = true)
+/* The same in all versions (server.h); under this name until its callers have the other. */
+extern void sf_server_ask_for_turn(void);
+#define sf_compat_ask_for_turn()	sf_server_ask_for_turn()
 
 /* Set a signal handler; the one there was before, which 18 does not tell: the usual one. */
 #if PG_VERSION_NUM >= 180000
@@ -254,7 +252,7 @@ typedef bool SfUpdateIndexes;
 #define sf_compat_set_handler(signo, func, usual)	pqsignal(signo, func)
 #endif
 
-/* Did this transaction give a relation that is older new storage? */
+/* Did this transaction replace the storage of a relation that existed before it? */
 #if PG_VERSION_NUM >= 160000
 #define sf_compat_storage_replaced(rel) \
 	((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)

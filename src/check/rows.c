@@ -14,6 +14,7 @@
 
 #include "access/detoast.h"
 #include "access/tableam.h"
+#include "base/server.h"
 #include "check/check_internal.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
@@ -156,7 +157,7 @@ take_snapshot(void)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
-	snapshot->curcid = FirstCommandId;
+	sf_server_hide_own_changes(snapshot);
 	return snapshot;
 }
 
