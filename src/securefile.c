@@ -8,16 +8,17 @@
  * registered their own would run in an accidental order.  Here it is, top
  * down; each line may rely on the ones above it having run:
  *
- *	 pre-commit, pre-prepare	tables have what they should have, handles closed, gather cache flushed and durable, space entries
- *								in WAL (may throw: the transaction then aborts)
+ *	 pre-commit, pre-prepare	tables have all their triggers and segments, handles are
+ *								closed, gather buffers are flushed and durable, space
+ *								entries are in WAL (may throw: the transaction then aborts)
  *	 commit, prepare, abort		nothing below may throw any more
  *		 abort only				I/O in flight is waited for, before its space
  *								can be given to another
- *		 read					forgets what was read ahead
+ *		 read					forgets units that were read ahead
  *		 write					forgets its objects and buffers
- *		 space					gives back what was lent and not used
+ *		 space					gives back lent space that was not used
  *		 stats					hands local counters to shared memory
- *		 memory					counts what the process keeps, or gives it back
+ *		 memory					counts the memory that the process keeps, or gives it back
  *
  *-------------------------------------------------------------------------
  */
@@ -84,7 +85,7 @@ shmem_startup(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* End of write/, and the monitor's call if that left something to do. */
+/* End the transaction in write/, and wake the monitor if that left work to do. */
 static void
 end_writing(bool commit)
 {

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * base.h
- *	  What every server-side room of securefile starts from: the server's
- *	  own definitions, the one header of version differences, fault points.
+ *	  The base of all rooms: the server's own definitions, the one header of
+ *	  version differences, assertions, fault points, and small common tools.
  *
  * preload.c	whether the library was preloaded
  * base.c		tables of other sessions, boot id, shared memory of the room
@@ -35,7 +35,7 @@ extern void sf_base_require_preload(void);
 
 /*
  * ERROR FEATURE_NOT_SUPPORTED when a relation is a temporary one of another
- * session: its rows are in the memory of that one.
+ * session: its rows are in the memory of that session.
  */
 extern void sf_base_refuse_other_temp(Oid relid);
 
@@ -47,25 +47,26 @@ extern uint64 sf_base_boot_id(void);
 
 /*
  * After a crash, wait until no write of a killed process can still land: the
- * kernel may finish what io_uring had in flight shortly after the process is
- * gone.  Call before writing to space that such a process may have had.
- * Returns at once but for the first second of a server that crashed.
+ * kernel may finish the writes that io_uring had in flight shortly after the
+ * process is gone.  Call before writing to space that such a process may have
+ * held.  Returns at once, except in the first second after a crash.  May throw, for
+ * it looks at interrupts.
  */
 extern void sf_base_wait_out_old_io(void);
 
 /*
- * Run a step inside a subtransaction.  When it fails for what it found on disk
- * the error is returned (palloc'd), else NULL; errors that say nothing about
- * the disk (cancel, out of memory) are thrown on.
+ * Run a step inside a subtransaction.  Returns the error (palloc'd) when the step
+ * failed because of damage on disk, and NULL when it succeeded.  Errors that say
+ * nothing about the disk (cancel, out of memory) are thrown on.
  */
 typedef void (*SfBaseStep) (void *arg);
 extern ErrorData *sf_base_guarded(SfBaseStep step, void *arg);
 
 /*
- * Call before an ERROR about a value that cannot be read.  If it is a value of
- * a transaction that logical decoding has begun to send before its end, and
- * that was rolled back meanwhile, its space may be anybody's by now: then this
- * throws the error (40000) at which decoding leaves the rest of it out.
+ * Call before an ERROR about a value that cannot be read.  Logical decoding may send
+ * a transaction before its end.  If that transaction was rolled back meanwhile, the
+ * space of its values may belong to others by now.  Then this throws the error
+ * (40000) at which decoding leaves out the rest of the transaction.
  */
 extern void sf_base_check_decoded(void);
 

@@ -93,7 +93,7 @@ find_name(const char *what, const char *name, const char *const *names, int n)
 }
 
 static FaultSlot *
-find_slot(const char *name)
+find_point(const char *name)
 {
 	return &slots[find_name("point", name, point_names, lengthof(point_names))];
 }
@@ -118,8 +118,8 @@ arm(FaultSlot *slot, SfFaultAction action, int skip, int times, int pid)
 }
 
 /*
- * SECUREFILE_FAULT=point:action[:skip[:times]], or several with commas between;
- * what is wrong with it stops the start.
+ * Arm points from SECUREFILE_FAULT=point:action[:skip[:times]], or several with commas
+ * between.  An error in it stops the start of the server.
  */
 static void
 arm_from_environment(void)
@@ -135,7 +135,7 @@ arm_from_environment(void)
 		setting += *setting == ',';
 		if (sscanf(setting, "%63[^:,]:%63[^:,]:%d:%d", point, action, &skip, &times) < 2)
 			elog(ERROR, "SECUREFILE_FAULT is not point:action[:skip[:times]]");
-		arm(find_slot(point), find_action(action), skip, times, 0);
+		arm(find_point(point), find_action(action), skip, times, 0);
 	}
 }
 
@@ -159,7 +159,10 @@ sf_fault_shmem_init(void)
 	arm_from_environment();
 }
 
-/* Does this pass of the point fire?  Counts it; arming tells which arming. */
+/*
+ * Count a pass of a point, and return its action if the point fires.  *arming is then
+ * the number of the securefile_fault() call that armed it.
+ */
 static SfFaultAction
 take(FaultSlot *slot, uint32 *arming)
 {
@@ -206,7 +209,10 @@ wait_for_change(FaultSlot *slot, uint32 arming)
 	}
 }
 
-/* Does this pass of the point act?  Does it, as far as it is done here. */
+/*
+ * Pass a point: waits, panics or dies here, if that is the action.  Returns any other
+ * action, which the caller has to simulate.
+ */
 static SfFaultAction
 pass(SfFaultPoint point)
 {
@@ -345,7 +351,7 @@ securefile_fault(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("point, action, skip and times must not be null")));
-	slot = find_slot(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	slot = find_point(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	action = find_action(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	arm(slot, action, PG_GETARG_INT32(2), PG_GETARG_INT32(3),
 		PG_ARGISNULL(4) ? 0 : PG_GETARG_INT32(4));
@@ -360,7 +366,7 @@ securefile_fault_fired(PG_FUNCTION_ARGS)
 	uint64		fired;
 
 	require_faults();
-	slot = find_slot(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	slot = find_point(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	(void) SF_BREAKS(f1);
 	SpinLockAcquire(&slot->lock);
 	fired = slot->fired;
@@ -397,7 +403,7 @@ sf_fault_shmem_init(void)
 }
 
 static void
-refuse(void)
+refuse_faults(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -408,21 +414,21 @@ refuse(void)
 Datum
 securefile_fault(PG_FUNCTION_ARGS)
 {
-	refuse();
+	refuse_faults();
 	PG_RETURN_NULL();
 }
 
 Datum
 securefile_fault_fired(PG_FUNCTION_ARGS)
 {
-	refuse();
+	refuse_faults();
 	PG_RETURN_NULL();
 }
 
 Datum
 securefile_fault_reset(PG_FUNCTION_ARGS)
 {
-	refuse();
+	refuse_faults();
 	PG_RETURN_NULL();
 }
 

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * guard.c
- *	  What looks like damage on disk: steps that may meet it and must not end
- *	  the statement, and what only looks like it.
+ *	  Damage on disk: steps that may meet it and must not end the statement, and
+ *	  a case that only looks like damage.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,8 +14,8 @@
 #include "utils/resowner.h"
 
 /*
- * Does an error tell of the disk?  Cancel, shortage of memory and the like
- * say nothing about what is stored.
+ * Does an error say that stored data are damaged?  A cancel, a lack of memory and
+ * the like say nothing about them.
  */
 static bool
 is_damage(const ErrorData *edata)

@@ -46,7 +46,7 @@ refuse_replaced_storage(Relation rel, Relation segrel)
 
 /* Open the segment and read its header: the step that damage may end. */
 static void
-open_segment(SfCheck *check, void *arg)
+open_segment_step(SfCheck *check, void *arg)
 {
 	const SfCheckColumn *column = check->column;
 	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
@@ -116,7 +116,7 @@ check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 	sfi_check_runs_init(&check->owned_pages);
 
 	check->rel = table_open(column->table_oid, NoLock);
-	if (sfi_check_guarded(check, SF_REPAIR_NONE, open_segment, NULL))
+	if (sfi_check_guarded(check, SF_REPAIR_NONE, open_segment_step, NULL))
 	{
 		sfi_check_rows(check);
 		if (check->seg != NULL)

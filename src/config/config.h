@@ -85,7 +85,7 @@ typedef struct SfOptions
 #define SF_IN_ROW_MAX			4000
 
 /*
- * A column of type securefile: which one it is, and how its values are wanted.
+ * A column of type securefile: its table and number, and how its values are stored.
  * ddl/ makes it, since only ddl/ reads the catalog; all other rooms are given it.
  */
 typedef struct SfColumn
@@ -96,9 +96,10 @@ typedef struct SfColumn
 	SfOptions	options;
 } SfColumn;
 
-/* what SF_CACHE_DEFAULT stands for: the fastest of repeated reads */
+/* the mode that SF_CACHE_DEFAULT stands for: repeated reads are fastest with it */
 #define SF_CACHE_MODE_DEFAULT	SF_CACHE_READS
 
+/* Decode a type modifier; bits that mean nothing are ignored.  Never throws. */
 extern SfOptions sf_config_options(int32_t typmod);
 
 /*

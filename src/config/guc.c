@@ -3,10 +3,10 @@
  * guc.c
  *	  Settings: one definition each, described in doc/reference.md.
  *
- * Contexts: what costs only the session that sets it is USERSET; the choice
- * of a kernel interface is the administrator's (SUSET); what must be the same
- * for all processes comes from the configuration file (SIGHUP), and what
- * sizes shared memory or prepares the postmaster is fixed at start.
+ * Contexts: a setting that costs only the session that sets it is USERSET.  The
+ * choice of a kernel interface is the administrator's (SUSET).  A setting that must
+ * be the same for all processes comes from the configuration file (SIGHUP), and one
+ * that sizes shared memory or prepares the postmaster is fixed at start.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@
 #define TRANSACTION_MAX_KB		(64 * 1024 * 1024)
 #define TRANSACTION_DEFAULT_KB	(64 * 1024)
 
-/* what a dozen sessions keep that move values of some MB */
+/* the memory that a dozen sessions keep which move values of some MB */
 #define KEPT_DEFAULT_KB		(512 * 1024)
 #define KEPT_TIMEOUT_MS		10000
 

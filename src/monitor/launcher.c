@@ -5,8 +5,8 @@
  *	  sends a worker into each database that has something to do.
  *
  * It is connected to no database, so it sees shared catalogs only and never
- * touches a page of a segment.  What it does itself is to remove the data
- * files of databases that are gone (a crash in DROP DATABASE leaves them).
+ * touches a page of a segment.  Its only work of its own is to remove the data
+ * files of databases that are gone, which a crash in DROP DATABASE leaves behind.
  *
  * Any ERROR ends it; the postmaster starts it again.
  *
@@ -37,10 +37,10 @@
 
 #define RESTART_SECONDS		5
 
-/* while a worker runs, how often to look whether it is in somebody's way */
+/* while a worker runs: pause between looks whether a command wants its database */
 #define POLL_MS				200
 
-/* unmarked databases are visited once in so many passes */
+/* each so many passes, unmarked databases are visited, too */
 #define VISIT_ALL_EVERY		30
 
 SF_NORETURN PGDLLEXPORT void securefile_monitor_launcher(Datum arg);
@@ -75,9 +75,9 @@ sf_monitor_register(void)
 /* ---- signals ---- */
 
 /*
- * Exit code 1, for the postmaster to start us again unless it shuts down.
- * Where a wait is deeper than our own loops, CHECK_FOR_INTERRUPTS does this
- * less quietly.
+ * Act on signals.  At SIGTERM the launcher ends with exit code 1: then the postmaster
+ * starts it again, unless the server shuts down.  In waits of the server's own code
+ * CHECK_FOR_INTERRUPTS does the same, with a FATAL in the log.
  */
 static void
 serve_interrupts(void)
@@ -103,14 +103,17 @@ nap(long ms)
 }
 
 static void
-at_exit(int code, Datum arg)
+note_exit(int code, Datum arg)
 {
 	sfi_monitor_note_launcher(0);
 }
 
 /* ---- one worker ---- */
 
-/* What became of a worker. */
+/*
+ * Note the end of a worker.  If it ended early its mark is set again, and it counts as
+ * a failure unless it was asked to leave.
+ */
 static void
 note_end(Oid db, bool asked_to_leave)
 {
@@ -129,12 +132,14 @@ note_end(Oid db, bool asked_to_leave)
 	sfi_monitor_note_failure(message);
 }
 
-/* Wait for a worker's end; when a command wants its database, have it leave. */
+/* Wait for a worker's end; end it when a command wants its database. */
 static void
 wait_for_worker(Oid db, BackgroundWorkerHandle *handle)
 {
 	bool		asked_to_leave = false;
 
+	/* a snapshot kept here would hold back the horizon that the worker needs */
+	SF_ASSERT(!IsTransactionState());
 	for (;;)
 	{
 		pid_t		pid;
@@ -155,8 +160,8 @@ wait_for_worker(Oid db, BackgroundWorkerHandle *handle)
 }
 
 /*
- * Nobody can start a worker for us.  The foreground does the work then, which
- * is slower: said once in the log, always in the view.
+ * Note that no worker could be started, once in the log, each time in the view.  The
+ * foreground does the work then, which is slower.
  */
 static void
 note_no_slot(Oid db)
@@ -170,6 +175,7 @@ note_no_slot(Oid db)
 	no_slot_logged = true;
 }
 
+/* Run a worker in a database, unless a command wants it, and wait for its end. */
 static void
 run_worker(Oid db)
 {
@@ -192,7 +198,7 @@ run_worker(Oid db)
 	strlcpy(worker.bgw_name, "securefile monitor worker", sizeof(worker.bgw_name));
 	strlcpy(worker.bgw_type, "securefile monitor worker", sizeof(worker.bgw_type));
 
-	/* before it can be through */
+	/* the worker must not be done before this is noted */
 	sfi_monitor_note_worker(db);
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
 	{
@@ -237,7 +243,7 @@ read_pg_database(Databases *dbs, MemoryContext context)
 }
 
 /*
- * Data files of databases that do not exist.  The files were listed before
+ * Remove data files of databases that do not exist.  The files were listed before
  * pg_database was read, and no database has files before its row is
  * committed: a database with files that has no row is gone for good.
  */
@@ -247,6 +253,7 @@ remove_orphans(Databases *dbs)
 	List	   *orphans = list_difference_oid(dbs->with_files, dbs->existing);
 	ListCell   *cell;
 
+	SF_ASSERT(!OidIsValid(MyDatabaseId));
 	foreach(cell, orphans)
 	{
 		Oid			db = lfirst_oid(cell);
@@ -261,13 +268,14 @@ remove_orphans(Databases *dbs)
 	}
 }
 
-/* Look around, in a transaction of its own. */
+/* Find out which databases exist and which have data files; a transaction of its own. */
 static Databases
 survey(MemoryContext context)
 {
 	Databases	dbs = {NIL, NIL, NIL};
 	MemoryContext old;
 
+	SF_ASSERT(!IsTransactionState());
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
 	old = MemoryContextSwitchTo(context);
@@ -312,7 +320,7 @@ run_pass(MemoryContext context, bool visit_all)
 	MemoryContextReset(context);
 }
 
-/* Milliseconds of the nap that are left; follows a change of the setting. */
+/* Milliseconds that are left of the nap; a changed setting counts at once. */
 static long
 nap_left(TimestampTz last_pass)
 {
@@ -335,7 +343,7 @@ securefile_monitor_launcher(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
-	before_shmem_exit(at_exit, (Datum) 0);
+	before_shmem_exit(note_exit, (Datum) 0);
 	sfi_monitor_note_launcher(MyProcPid);
 
 	for (;;)
@@ -345,7 +353,10 @@ securefile_monitor_launcher(Datum arg)
 		serve_interrupts();
 		if (sf_monitor_enabled && left <= 0)
 		{
-			/* the first pass sees what a crash or a long time off has left */
+			/*
+			 * the first pass finds the leftovers of a crash, or of a long
+			 * time off
+			 */
 			run_pass(context, passes++ % VISIT_ALL_EVERY == 0);
 			last_pass = GetCurrentTimestamp();
 		}

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * monitor.h
- *	  The free-space monitor: background processes that turn what commits
- *	  have freed into free space, before a writer has to.
+ *	  The free-space monitor: background processes that turn the space that
+ *	  commits have freed into free space, before a writer has to do it.
  *
  * README.md has the protocol between the processes.
  *
@@ -13,15 +13,17 @@
 
 #include "base/base.h"
 
-/* Register the launcher.  Call from _PG_init while preloading. */
+/* Register the launcher.  Call from _PG_init while the postmaster preloads. */
 extern void sf_monitor_register(void);
 
 /*
  * Mark a database as having something to do.  Called after the commit (or
- * abort) of a transaction that wrote space entries: lock-free, never throws.
+ * abort) of a transaction that wrote space entries.  Lock-free, never throws, and
+ * may run in commit callbacks.  Does nothing without shared memory.
  */
 extern void sf_monitor_wake(Oid db);
 
+/* Shared memory of the room; the latter under AddinShmemInitLock. */
 extern Size sf_monitor_shmem_size(void);
 extern void sf_monitor_shmem_init(void);
 

@@ -1,27 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * state.c
- *	  What the monitor's processes and all others share: marks on databases,
- *	  and the state that view securefile_monitor shows.
+ *	  The shared memory of the monitor: marks on databases, and the state that
+ *	  view securefile_monitor shows.
  *
- * A mark is an atomic word that holds a database's OID: to find one's
- * database marked already, which is the rule on a busy server, costs a few
- * loads.  The launcher takes marks away before it starts a worker, and a
- * backend marks after its entries are in the pages, so no work goes unseen: a
- * mark that a backend finds in place is taken away later than that, and the
- * worker comes later still.
+ * A mark is an atomic word that holds the OID of a database.  On a busy server a
+ * backend usually finds its database marked already, and that costs a few loads.
+ * No work is overlooked: a backend looks for a mark after its entries are in the
+ * pages, and the launcher takes marks away before it starts a worker.  So a mark
+ * that a backend finds in place is taken away later, and the worker that follows
+ * sees the entries.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "config/config.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "monitor/monitor_internal.h"
 #include "port/atomics.h"
 #include "storage/lmgr.h"
+#include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
@@ -53,6 +56,7 @@ sf_monitor_shmem_init(void)
 {
 	bool		found;
 
+	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
 	shared = ShmemInitStruct("securefile monitor", sizeof(MonitorShared), &found);
 	if (found)
 		return;
@@ -71,7 +75,7 @@ sf_monitor_wake(Oid db)
 	if (shared == NULL || !OidIsValid(db))
 		return;
 
-	/* what we did must be visible before we look for a mark */
+	/* the entries of this backend must be visible before it looks for a mark */
 	pg_memory_barrier();
 	for (int i = 0; i < MARKS; i++)
 	{
@@ -91,6 +95,8 @@ sfi_monitor_take_marks(bool *all)
 {
 	List	   *dbs = NIL;
 
+	/* two takers could each take what the other one is about to act on */
+	SF_ASSERT(shared->state.launcher_pid == MyProcPid);
 	for (int i = 0; i < MARKS; i++)
 	{
 		Oid			db = pg_atomic_exchange_u32(&shared->marks[i], InvalidOid);
@@ -115,6 +121,7 @@ sfi_monitor_state_get(SfMonitorState *state)
 void
 sfi_monitor_note_launcher(int pid)
 {
+	SF_ASSERT(pid == 0 || pid == MyProcPid);
 	SpinLockAcquire(&shared->lock);
 	shared->state.launcher_pid = pid;
 	SpinLockRelease(&shared->lock);
@@ -157,6 +164,7 @@ sfi_monitor_note_worker(Oid db)
 void
 sfi_monitor_note_worker_pid(int pid)
 {
+	SF_ASSERT(pid == 0 || pid == MyProcPid);
 	SpinLockAcquire(&shared->lock);
 	shared->state.worker_pid = pid;
 	if (pid != 0)
@@ -167,18 +175,20 @@ sfi_monitor_note_worker_pid(int pid)
 void
 sfi_monitor_note_worker_done(void)
 {
+	/* all its transactions have ended: the next worker may begin */
+	SF_ASSERT(!IsTransactionState());
 	SpinLockAcquire(&shared->lock);
 	shared->state.worker_done = true;
 	SpinLockRelease(&shared->lock);
 }
 
-/* ---- who wants us out ---- */
+/* ---- commands that want a database for themselves ---- */
 
 /*
- * Sessions hold RowExclusiveLock on their database while they connect; the
- * commands that want to be alone hold, or wait for, one that conflicts with
- * it, and then wait for five seconds for everybody to go.  A session-level
- * lock needs no transaction.
+ * Sessions hold RowExclusiveLock on their database while they connect.  A command
+ * that wants to be alone takes a lock that conflicts with it, and then waits five
+ * seconds for all others to leave.  So the try to get the lock of a new session
+ * tells.  A session-level lock needs no transaction.
  */
 bool
 sfi_monitor_must_leave(Oid db)
@@ -194,8 +204,9 @@ sfi_monitor_must_leave(Oid db)
 
 /* ---- view ---- */
 
+/* Column "state" of the view. */
 static const char *
-describe(const SfMonitorState *state)
+state_word(const SfMonitorState *state)
 {
 	if (RecoveryInProgress())
 		return "in recovery";
@@ -225,7 +236,7 @@ securefile_monitor_state(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 	sfi_monitor_state_get(&state);
 
-	values[0] = CStringGetTextDatum(describe(&state));
+	values[0] = CStringGetTextDatum(state_word(&state));
 	values[1] = Int32GetDatum(state.launcher_pid);
 	nulls[1] = state.launcher_pid == 0;
 	values[2] = Int32GetDatum(state.worker_pid);

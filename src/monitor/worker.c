@@ -4,9 +4,9 @@
  *	  A monitor worker: goes once through the segments of one database.
  *
  * Each segment gets a transaction of its own, under a lock that is taken only
- * if it is free: a worker never waits.  The lock keeps out vacuum of the
- * segment, DDL and securefile_check(), not readers and writers.  An error on
- * one segment is logged and the next one is next.
+ * if it is free: a worker never waits.  The lock keeps out vacuum of the segment,
+ * DDL and securefile_check(), but lets readers and writers in.  An error on one
+ * segment is logged, and the worker goes on with the next one.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +33,10 @@
 
 PGDLLEXPORT void securefile_monitor_worker(Datum arg);
 
-/* Segment relations of this database; none where the extension is not. */
+/*
+ * List the segment relations of this database; none where the extension is not
+ * installed.  The list is made in the given context.
+ */
 static List *
 list_segments(MemoryContext context)
 {
@@ -44,6 +47,7 @@ list_segments(MemoryContext context)
 	ScanKeyData key;
 	HeapTuple	tuple;
 
+	SF_ASSERT(IsTransactionState());
 	am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SF_SEGMENT_AM_NAME));
 	if (!OidIsValid(am))
 		return NIL;
@@ -66,8 +70,8 @@ list_segments(MemoryContext context)
 }
 
 /*
- * Work on one segment, locked.  Returns whether to come back: something is
- * left, or others were in the way.
+ * Work on one segment, which is locked.  Returns whether to come back: work is left,
+ * or another process holds the resolver's lock or waits for this one.
  */
 static bool
 maintain_segment(Relation rel)
@@ -79,7 +83,7 @@ maintain_segment(Relation rel)
 		return true;
 	CHECK_FOR_INTERRUPTS();
 
-	/* who waits for our lock is more important than what follows */
+	/* a command that waits for the lock is more important than the rest */
 	if (LockHasWaitersRelation(rel, ShareUpdateExclusiveLock))
 		return true;
 	sf_space_maintain(seg, false, &work);
@@ -93,6 +97,7 @@ visit_segment(Oid relid)
 	Relation	rel;
 	bool		come_back = true;
 
+	SF_ASSERT(!IsTransactionState());
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	SF_FAULT(monitor_before_visit);
@@ -113,7 +118,10 @@ visit_segment(Oid relid)
 	return come_back;
 }
 
-/* Returns whether to come back, for storage that a slot still needs. */
+/*
+ * Remove data files of dropped segments.  Returns whether to come back, for files that a
+ * replication slot still needs.
+ */
 static bool
 sweep(void)
 {
@@ -129,9 +137,9 @@ sweep(void)
 }
 
 /*
- * Visit a segment, or (InvalidOid) sweep; an error is logged, and the rest of
- * the work goes on.  It is not tried again before somebody writes there, or
- * all databases have their turn: damage would fill the log.
+ * Visit a segment, or, with InvalidOid, sweep.  An error is logged, and the rest of
+ * the work goes on.  The step is not tried again before a transaction writes there,
+ * or all databases have their turn: otherwise damage would fill the log.
  */
 static bool
 visit_guarded(Oid relid)
@@ -155,17 +163,18 @@ visit_guarded(Oid relid)
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
+	SF_ASSERT(!IsTransactionState());
 	return come_back;
 }
 
-/* Is it time to go?  At shutdown, and when a command wants the database. */
+/* Must the worker end: at shutdown, or because a command wants the database? */
 static bool
 must_leave(void)
 {
 	return ProcDiePending || sfi_monitor_must_leave(MyDatabaseId);
 }
 
-/* Go through the database.  Returns whether to come back in the next pass. */
+/* Visit all segments, and sweep.  Returns whether to come back in the next pass. */
 static bool
 work_through(List *segments)
 {
@@ -184,7 +193,7 @@ work_through(List *segments)
 	return come_back;
 }
 
-/* Settings of the database or the cluster that would be in our way. */
+/* Override settings, of the database or the cluster, that would disturb a worker. */
 static void
 override_settings(void)
 {

@@ -4,10 +4,10 @@
  *	  Local counters of a process, and their sums in shared memory.
  *
  * Shared memory has a hash table of fixed size: securefile.max_columns
- * columns of all databases.  When it is full the column that was flushed
- * longest ago gives way, which is a dropped one if there is any (nothing
- * tells this room of a DROP, or of a DROP DATABASE), and the log says so
- * once.  Counting therefore never fails.
+ * columns of all databases.  When it is full, the column that was flushed longest
+ * ago gives way, and the log says so once.  That is a dropped column if there is
+ * one, since this room does not learn of a DROP or a DROP DATABASE.  Therefore
+ * counting never fails.
  *
  * Locking: shared->lock covers the table's structure, shared to find an entry
  * and exclusive to add, evict or list; each entry's spinlock covers its
@@ -29,7 +29,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/* a backend that has touched more columns than this starts afresh */
+/* with more columns than this a backend gives its local table back after a flush */
 #define LOCAL_KEEP		64
 
 typedef struct StatKey
@@ -87,6 +87,7 @@ sf_stats_shmem_init(void)
 		tranche = LWLockNewTrancheId();
 		LWLockRegisterTranche(tranche, "securefile_stats");
 	}
+	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
 	shared = ShmemInitStruct("securefile stats", sizeof(StatShared), &found);
 	if (!found)
 	{
@@ -164,7 +165,7 @@ sf_stats_local(Oid table_oid, AttrNumber attnum)
 	return &local_last->counters;
 }
 
-/* Throw out the entry flushed longest ago.  Lock held exclusively. */
+/* Remove the entry that was flushed longest ago.  The lock is held exclusively. */
 static void
 evict_oldest(void)
 {
@@ -185,9 +186,9 @@ evict_oldest(void)
 }
 
 /*
- * Find or make an entry; NULL when there is no room whatever.  Lock held
- * exclusively.  Sets *first_overflow when something had to give way for the
- * first time.
+ * Find or make an entry; NULL when there is no memory even so.  The lock is held
+ * exclusively.  Sets *first_overflow when an entry had to give way for the first
+ * time.
  */
 static StatEntry *
 enter(const StatKey *key, TimestampTz now, bool *first_overflow)
@@ -195,6 +196,7 @@ enter(const StatKey *key, TimestampTz now, bool *first_overflow)
 	bool		found;
 	StatEntry  *entry;
 
+	SF_ASSERT(LWLockHeldByMeInMode(&shared->lock, LW_EXCLUSIVE));
 	entry = hash_search(shared_table, key, HASH_ENTER_NULL, &found);
 	if (entry == NULL)
 	{
@@ -216,13 +218,18 @@ enter(const StatKey *key, TimestampTz now, bool *first_overflow)
 static void
 add_to_entry(StatEntry *entry, const SfStatCounters *add, TimestampTz now)
 {
+	/* else the entry could be evicted meanwhile */
+	SF_ASSERT(LWLockHeldByMe(&shared->lock));
 	SpinLockAcquire(&entry->lock);
 	add_counters(&entry->counters, add);
 	entry->last_flush = now;
 	SpinLockRelease(&entry->lock);
 }
 
-/* Add local counters to a column's shared ones. */
+/*
+ * Add local counters to a column's shared ones.  The entry is there but for the first
+ * time, so the lock is first taken in shared mode.
+ */
 static void
 flush_one(const StatKey *key, const SfStatCounters *add)
 {
@@ -274,8 +281,9 @@ sf_stats_flush(void)
 	}
 }
 
-/* ---- looking at them ---- */
+/* ---- views of the counters ---- */
 
+/* Copy an entry of the table, whose lock is held. */
 static void
 copy_entry(SfStatColumn *column, StatEntry *entry)
 {
@@ -296,7 +304,10 @@ sf_stats_list(SfStatColumn **columns)
 
 	sf_base_require_preload();
 
-	/* allocated before the lock is taken: at most this many */
+	/*
+	 * before the lock is taken, since memory may be short; there are at most
+	 * this many
+	 */
 	*columns = MemoryContextAllocHuge(CurrentMemoryContext,
 									  mul_size(sf_max_columns, sizeof(SfStatColumn)));
 	LWLockAcquire(&shared->lock, LW_SHARED);

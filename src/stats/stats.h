@@ -3,7 +3,7 @@
  * stats.h
  *	  Cumulative statistics of each column, in shared memory (stats.c).
  *
- * The counters are those the SecureFiles paper reports (section "statistics").
+ * The counters are those that the SecureFiles paper reports (section "statistics").
  * A backend adds to its own local counters (sf_stats_local) and hands them to
  * shared memory at transaction end, so that a hot path costs an addition.
  *
@@ -39,12 +39,12 @@ typedef struct SfStatCounters
 
 /*
  * Local counters of a column of the current database, made on first use;
- * valid until the next sf_stats_flush().  Add to them directly.  Never NULL,
- * never throws but for memory.
+ * valid until the next sf_stats_flush().  Add to them directly.  Never NULL; throws
+ * only when memory is short.
  */
 extern SfStatCounters *sf_stats_local(Oid table_oid, AttrNumber attnum);
 
-/* Hand the local counters to shared memory.  Called at transaction end. */
+/* Add the local counters to shared memory.  Called in commit callbacks: never throws. */
 extern void sf_stats_flush(void);
 
 /* Counters of a column, with its key. */
@@ -57,14 +57,15 @@ typedef struct SfStatColumn
 } SfStatColumn;
 
 /*
- * Copy of the counters of all columns of the current database, also of those
- * dropped since; palloc'd.  Returns how many.
+ * Copy the counters of all columns of the current database, also of dropped ones;
+ * palloc'd.  Returns their number.  ERROR without preload.
  */
 extern int	sf_stats_list(SfStatColumn **columns);
 
-/* Zero the counters of a column of the current database. */
+/* Set the counters of a column of the current database to zero.  ERROR without preload. */
 extern void sf_stats_reset(Oid table_oid, AttrNumber attnum);
 
+/* Shared memory of the room; the latter under AddinShmemInitLock. */
 extern Size sf_stats_shmem_size(void);
 extern void sf_stats_shmem_init(void);
 

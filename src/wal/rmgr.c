@@ -14,9 +14,10 @@
 #include "wal/wal.h"
 
 /*
- * Logical decoding learns of values from row changes; our records concern it
- * in nothing.  Not even their xids: the removal of files is logged after its
- * transaction's commit, and must not make decoding wait for a second one.
+ * Logical decoding learns of values from row changes, and has to ignore the records
+ * of this resource manager.  It must ignore even their transaction ids: the removal
+ * of files is logged after the commit of its transaction, and would make decoding
+ * wait for a second commit.
  */
 static void
 decode_nothing(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
