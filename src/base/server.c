@@ -76,12 +76,17 @@ sf_server_visit_slots(SfServerSlotVisit visit, void *arg)
 }
 
 const PQcommMethods *
-sf_server_replace_wire(const PQcommMethods *methods)
+sf_server_wire(void)
 {
-	const PQcommMethods *before = PqCommMethods;
+	return PqCommMethods;
+}
 
+void
+sf_server_set_wire(const PQcommMethods *methods)
+{
+	/* a signal handler may send a message at any time */
+	SF_ASSERT(methods->comm_reset != NULL && methods->putmessage != NULL);
 	PqCommMethods = methods;
-	return before;
 }
 
 void

@@ -67,10 +67,11 @@ extern void sf_server_visit_slots(SfServerSlotVisit visit, void *arg);
 /*
  * Messages to the client (PqCommMethods).  Rows of large values are sent without a
  * copy, and securefile columns are described as bytea, which no hook of the server
- * allows.  Puts methods, which must last as long as the process, in place of those
- * that are returned; the new ones are expected to call the old ones.  Never throws.
+ * allows.  The methods that are set must be complete, last as long as the process, and
+ * call the ones that were there before.  Both never throw.
  */
-extern const PQcommMethods *sf_server_replace_wire(const PQcommMethods *methods);
+extern const PQcommMethods *sf_server_wire(void);
+extern void sf_server_set_wire(const PQcommMethods *methods);
 
 /*
  * Rows of the own transaction (SnapshotData.curcid).  A check compares committed rows
