@@ -18,10 +18,10 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
+#include "base/server.h"
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/storage.h"
-#include "storage/proc.h"
 
 static void
 make_own(Page page)
@@ -42,12 +42,12 @@ make_own(Page page)
 static void
 write_page(SMgrRelation smgr, SfStorage to, BlockNumber n, char *block)
 {
-	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
+	sf_server_delay_checkpoint_begin();
 	if (XLogIsNeeded())
 		log_newpage(&to, MAIN_FORKNUM, n, block, false);
 	PageSetChecksumInplace(block, n);
 	smgrextend(smgr, MAIN_FORKNUM, n, block, true);
-	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
+	sf_server_delay_checkpoint_end();
 }
 
 void

@@ -24,13 +24,13 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
+#include "base/server.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "space/pages.h"
 #include "space/reserve.h"
 #include "space/storage.h"
-#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
@@ -277,7 +277,7 @@ sf_space_at_subabort(int level)
 	 * an error in a move may have left it set; the end of the transaction
 	 * clears it
 	 */
-	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
+	sf_server_delay_checkpoint_end();
 	for (StorageNote *note = notes; note != NULL && note->level >= level; note = note->next)
 	{
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);

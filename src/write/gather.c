@@ -44,10 +44,10 @@
  */
 #include "base/base.h"
 
+#include "base/server.h"
 #include "miscadmin.h"
 #include "stats/stats.h"
 #include "storage/fd.h"
-#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
 
@@ -603,8 +603,7 @@ sync_dirty_files(void)
 static void
 log_in_flight(GatherBuffer *buf)
 {
-	SF_ASSERT((MyProc->delayChkptFlags & DELAY_CHKPT_COMPLETE) == 0);
-	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
+	sf_server_delay_checkpoint_begin();
 	begin_undivided();
 	drop_gone_extents(buf);
 	for (int i = 0; i < buf->nextents; i++)
@@ -632,7 +631,7 @@ sfi_gather_flush_all(bool durable)
 	if (durable)
 		log_in_flight(buf);
 	complete_buffer(buf);
-	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
+	sf_server_delay_checkpoint_end();
 	if (durable)
 		sync_dirty_files();
 	if (!SF_BREAKS(g3))
