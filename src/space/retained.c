@@ -18,6 +18,17 @@
  * The sweeper removes the storage when no slot's catalog horizon is older than
  * the transaction.
  *
+ *	 BEGIN; DROP TABLE			pre-commit				commit record		later
+ *	 note: storage goes		->	kept.new, fsync,	->	the copy counts	->	no slot needs it:
+ *								renamed to kept			(K1)				sweeper removes all
+ *
+ * The copy is made before the commit record, since it may fail (a full disk), and the
+ * transaction can still be rolled back then.  An abort leaves the copy where it is.  It
+ * does not count, and the next drop of the same storage replaces it.
+ *
+ * Who decodes compares no names and no catalog entries: the copy itself names the
+ * transaction that made it, and the commit log knows how that has ended.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -28,7 +39,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
-#include "replication/slot.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/storage.h"
@@ -44,21 +54,26 @@ typedef struct KeptHeader
 	uint64		fxid;			/* transaction that dropped the storage */
 } KeptHeader;
 
+StaticAssertDecl(sizeof(KeptHeader) == 16, "the copy has the same layout on all machines");
+StaticAssertDecl(sizeof(KeptHeader) <= BLCKSZ, "its header lies in the first block");
+
+/*
+ * One slot of this database is enough, wherever it stands: what is dropped now comes
+ * after all that the slot has sent.
+ */
+static bool
+note_slot(const SfSlot *slot, void *arg)
+{
+	*(bool *) arg = true;
+	return false;
+}
+
 bool
 sf_space_keeps_dropped(void)
 {
 	bool		found = false;
 
-	if (!XLogLogicalInfoActive())
-		return false;
-	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
-	for (int i = 0; i < max_replication_slots && !found; i++)
-	{
-		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
-
-		found = slot->in_use && slot->data.database == MyDatabaseId;
-	}
-	LWLockRelease(ReplicationSlotControlLock);
+	sfi_slots_visit(note_slot, &found);
 	return found;
 }
 
@@ -70,8 +85,9 @@ sf_space_dropped_is_wanted(void)
 
 /* ---- making the copy ---- */
 
+/* Write one block of the copy; a short write is a full disk. */
 static void
-write_block(int fd, const char *path, uint64 n, const char *block)
+write_kept_block(int fd, const char *path, uint64 n, const char *block)
 {
 	errno = 0;
 	if (SF_FAULT_FAILS(io_page_write) || pg_pwrite(fd, block, BLCKSZ, n * BLCKSZ) != BLCKSZ)
@@ -82,6 +98,10 @@ write_block(int fd, const char *path, uint64 n, const char *block)
 	}
 }
 
+/*
+ * Under a name of its own until it is whole and durable: a crash in the middle must not
+ * leave half of a copy under the name that counts.
+ */
 void
 sfi_retained_save(SfStorage storage)
 {
@@ -93,6 +113,7 @@ sfi_retained_save(SfStorage storage)
 	char		path[MAXPGPATH];
 	int			fd;
 
+	SF_ASSERT(sf_space_keeps_dropped() && CritSectionCount == 0);
 	sf_io_make_entry(storage, KEPT_NAME);
 	sf_io_make_entry(storage, KEPT_NAME ".new");
 	sf_io_named_path(final, storage, KEPT_NAME);
@@ -103,13 +124,13 @@ sfi_retained_save(SfStorage storage)
 		sf_io_report_path(ERROR, "create file", path);
 	header->magic = KEPT_MAGIC;
 	header->fxid = U64FromFullTransactionId(GetTopFullTransactionId());
-	write_block(fd, path, 0, block.data);
+	write_kept_block(fd, path, 0, block.data);
 	for (BlockNumber page = 0; page < npages; page++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		/* a drop goes on over damage: what needs that page will say so */
 		sfi_page_image(storage, page, RBM_ZERO_ON_ERROR, block.data);
-		write_block(fd, path, 1 + (uint64) page, block.data);
+		write_kept_block(fd, path, 1 + (uint64) page, block.data);
 	}
 	if (CloseTransientFile(fd) != 0)
 		sf_io_report_path(ERROR, "close file", path);
@@ -123,7 +144,7 @@ sfi_retained_save(SfStorage storage)
 
 /* Read one block of the copy; false when there is no copy, or no such block. */
 static bool
-read_block(SfStorage storage, uint64 n, char *block)
+read_kept_block(SfStorage storage, uint64 n, char *block)
 {
 	char		path[MAXPGPATH];
 
@@ -131,12 +152,13 @@ read_block(SfStorage storage, uint64 n, char *block)
 	return sfi_page_from_file(path, n, block, ERROR);
 }
 
+/* Read the first block of the copy; false when there is none, or it is none of ours. */
 static bool
-read_header(SfStorage storage, KeptHeader *header)
+read_kept_header(SfStorage storage, KeptHeader *header)
 {
 	PGAlignedBlock block;
 
-	if (!read_block(storage, 0, block.data))
+	if (!read_kept_block(storage, 0, block.data))
 		return false;
 	*header = *(KeptHeader *) block.data;
 	return header->magic == KEPT_MAGIC;
@@ -148,6 +170,7 @@ has_committed(const KeptHeader *header)
 {
 	FullTransactionId fxid = FullTransactionIdFromU64(header->fxid);
 
+	SF_ASSERT(header->magic == KEPT_MAGIC);
 	return TransactionIdDidCommit(XidFromFullTransactionId(fxid));
 }
 
@@ -156,15 +179,19 @@ sfi_retained_counts(SfStorage storage)
 {
 	KeptHeader	header;
 
-	return read_header(storage, &header) && (has_committed(&header) || SF_BREAKS(k1));
+	return read_kept_header(storage, &header) && (has_committed(&header) || SF_BREAKS(k1));
 }
 
+/*
+ * As for what rows have set free: the horizon takes the catalog xmin of all slots into
+ * account.  A slot that is older than the drop may still have to send those rows.
+ */
 bool
 sfi_retained_is_needed(SfStorage storage)
 {
 	KeptHeader	header;
 
-	return read_header(storage, &header) && header.fxid >= sfi_pending_horizon().removable;
+	return read_kept_header(storage, &header) && header.fxid >= sfi_pending_horizon().removable;
 }
 
 SfPageType
@@ -172,7 +199,8 @@ sfi_retained_page(SfStorage storage, uint32 page, char *content)
 {
 	PGAlignedBlock block;
 
-	if (!read_block(storage, 1 + (uint64) page, block.data))
+	SF_ASSERT(page != SF_NO_PAGE);
+	if (!read_kept_block(storage, 1 + (uint64) page, block.data))
 		return 0;
 	sfi_page_require_sound(block.data, storage, SfStorageRel(storage), page);
 	memcpy(content, PageGetContents(block.data), SF_PAGE_CONTENT);
@@ -186,7 +214,7 @@ check_counts(SfStorage storage)
 {
 	KeptHeader	header;
 
-	SF_INVARIANT(K1, !read_header(storage, &header) || has_committed(&header));
+	SF_INVARIANT(K1, !read_kept_header(storage, &header) || has_committed(&header));
 }
 #else
 #define check_counts(storage)	((void) 0)

@@ -11,7 +11,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
-#include "replication/slot.h"
 #include "space/pending.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
@@ -35,27 +34,23 @@ full_xid(TransactionId xid)
  * that), but not in changes made under a savepoint: so the values stay, until
  * the slot has passed them.
  */
+static bool
+note_oldest_prepared(const SfSlot *slot, void *arg)
+{
+	uint64	   *oldest = arg;
+
+	/* a slot that is being made has no xmin yet, and nothing to send */
+	if (slot->two_phase && TransactionIdIsValid(slot->catalog_xmin))
+		*oldest = Min(*oldest, full_xid(slot->catalog_xmin));
+	return true;
+}
+
 static uint64
 oldest_prepared_to_decode(void)
 {
 	uint64		oldest = PG_UINT64_MAX;
 
-	if (!XLogLogicalInfoActive())
-		return oldest;
-	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
-	for (int i = 0; i < max_replication_slots; i++)
-	{
-		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
-		TransactionId xmin = InvalidTransactionId;
-
-		SpinLockAcquire(&slot->mutex);
-		if (slot->in_use && slot->data.two_phase && slot->data.database == MyDatabaseId)
-			xmin = slot->effective_catalog_xmin;
-		SpinLockRelease(&slot->mutex);
-		if (TransactionIdIsValid(xmin))
-			oldest = Min(oldest, full_xid(xmin));
-	}
-	LWLockRelease(ReplicationSlotControlLock);
+	sfi_slots_visit(note_oldest_prepared, &oldest);
 	return oldest;
 }
 
