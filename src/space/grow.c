@@ -7,6 +7,28 @@
  * exist: a write to blocks written before is much faster than to fresh ones,
  * and a full disk is met here rather than in the middle of a value.
  *
+ * Growth, under the growth lock:					a crash after that step leaves
+ *	 1	places of new map pages in the relation		pages that nothing names
+ *	 2	the header page durable, for the first one	a header that the sweeper can ask
+ *	 3	zeros in the files, durable					files longer than the segment
+ *	 4	record GROW: size, new map pages			all of it, if the record is durable
+ *	 5	the dispenser is told						hints only
+ *
+ * Files that are longer than the header says do no harm: nothing leads there, and the
+ * next growth writes zeros again.  The reverse would: a value could get a place that
+ * is not there.  So a cut goes the other way round:
+ *
+ *	 1	the tail is claimed: its blocks are lent to this process
+ *	 2	record TRUNCATE with the new size, durable
+ *	 3	the files are cut
+ *
+ * The marks of the claim stay on the map pages behind the new end, and the next growth
+ * takes them away.  Else somebody who has read the old size could lend there between
+ * the record and the cut.
+ *
+ * Invariant S3 speaks of the header's size.  A reader gets it without the growth lock:
+ * values never lie in a free tail, so the smaller size is enough for each of them.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -23,12 +45,18 @@
 static uint64
 round_up(uint64 sectors, uint64 granule)
 {
+	SF_ASSERT(granule > 0 && granule % SF_BLOCK_SECTORS == 0);
 	return (sectors + granule - 1) / granule * granule;
 }
 
 /*
  * New size: twice as much up to 2 MB, then 1 MB more, then an eighth more up to
  * 64 MB; with need_sectors side by side on one map page.
+ *
+ * Small columns must stay small, since a database may have thousands of them; large
+ * ones should grow rarely, since growth is waited for.  A region never crosses a map
+ * page, so where the rest of the last one is too short for it, the new size reaches
+ * that far into the next one.
  */
 static uint64
 new_total(uint64 total, uint64 need_sectors)
@@ -39,6 +67,7 @@ new_total(uint64 total, uint64 need_sectors)
 	if (in_page + need_sectors > SF_MAP_SECTORS)
 		need_sectors += SF_MAP_SECTORS - in_page;
 	step = Max(step, need_sectors);
+	SF_ASSERT(total % SF_BLOCK_SECTORS == 0 && step <= 2 * (uint64) SF_MAP_SECTORS + MAX_STEP);
 	return total + round_up(Max(step, 1), SF_GROWTH_SECTORS);
 }
 
@@ -76,7 +105,7 @@ set_total(Relation rel, uint8 info, uint64 total)
 	uint32		first_new = sf_maps_of(h.total_sectors);
 
 	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
-	SF_ASSERT(total % SF_GROWTH_SECTORS == 0 && total != h.total_sectors);
+	SF_ASSERT(total % SF_BLOCK_SECTORS == 0 && total != h.total_sectors);
 	if (total > h.total_sectors)
 		take_back_rest_of_page(rel, h.total_sectors);
 	h.total_sectors = total;
@@ -95,6 +124,7 @@ dispense_range(SfStorage storage, uint64 from_sector, uint64 to_sector)
 	uint64		block = sf_block_of(from_sector);
 	uint64		end = sf_block_of(to_sector);
 
+	SF_ASSERT(from_sector % SF_BLOCK_SECTORS == 0 && to_sector % SF_BLOCK_SECTORS == 0);
 	while (block < end)
 	{
 		uint64		page_end = Min(end, sf_map_first_block(sf_map_of_block(block) + 1));
@@ -144,7 +174,9 @@ require_unused(Relation rel, uint64 from_sector, uint64 to_sector)
 }
 
 /*
- * Before there are files: the sweeper asks the header page whose they are.
+ * Make the header page durable in WAL, before there are files: the sweeper asks it
+ * whose they are.  Without it, files that a crash leaves behind would seem to be of a
+ * transaction that still runs.
  */
 static void
 flush_header(Relation rel)
@@ -163,7 +195,8 @@ flush_header(Relation rel)
 static void
 grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 {
-	SF_ASSERT(total > old_total);
+	SF_ASSERT(total > old_total && total <= SF_MAX_SECTORS);
+	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	SF_FAULT(grow_before);
 	require_unused(rel, old_total, total);
 	for (uint32 map = sf_maps_of(old_total); map < sf_maps_of(total); map++)
@@ -175,6 +208,7 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total)
 	SF_FAULT(grow_after_zero);
 	set_total(rel, XLOG_SF_GROW, total);
 	SF_FAULT(grow_after_record);
+	SF_ASSERT(sf_space_header(rel).total_sectors == total);
 	dispense_range(seg->storage, old_total, total);
 }
 
@@ -183,14 +217,20 @@ sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_bl
 {
 	uint64		total;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
+	SF_ASSERT(need_blocks > 0 && need_blocks <= SF_MAP_BLOCKS);
 	LockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	total = sf_space_header(rel).total_sectors;
+
+	/*
+	 * Many backends may find the segment full at once.  Those that come
+	 * second return, and look for space in what the first one has made.
+	 */
 	if (total == seen_total_sectors)
 		grow_to(seg, rel, total, new_total(total, sf_blocks_to_sectors(need_blocks)));
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 }
 
-/* Grow by at least that much, ahead of need, unless somebody is at it. */
 uint64
 sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 {
@@ -206,7 +246,11 @@ sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 	return to - total;
 }
 
-/* First block of the free tail of a map page, looking below limit. */
+/*
+ * First block of the free tail of a map page, looking below limit; limit itself if the
+ * last block is not free.  Of the free runs of the page only the last one counts, if it
+ * reaches up to the limit.
+ */
 static uint32
 tail_start(Relation rel, uint32 map, uint32 limit)
 {
@@ -223,7 +267,10 @@ tail_start(Relation rel, uint32 map, uint32 limit)
 	return start;
 }
 
-/* First block of the free tail of the segment. */
+/*
+ * First block of the free tail of the segment.  A look without claim: others may lend
+ * in it at any time, which claim_tail() finds out.
+ */
 static uint64
 find_tail(Relation rel, uint64 total_blocks)
 {
@@ -253,6 +300,7 @@ claim_page(Relation rel, uint32 map, uint32 first, uint32 end)
 	bool		claimed = false;
 	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 
+	SF_ASSERT(first < end && end <= SF_MAP_BLOCKS && sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	if (sfi_map_next_free(SfPageMap(BufferGetPage(buf)), end, &from, &found, &count) &&
 		found == first && count == end - first)
 	{
@@ -284,10 +332,11 @@ claim_tail(Relation rel, uint64 to_block, uint64 end_block)
 	return end_block;
 }
 
-/* Give back what was claimed, when it turned out to be too little. */
+/* Give back what was claimed, when it has served its purpose, or is too little. */
 static void
 unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
 {
+	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
 	while (start_block < end_block)
 	{
 		uint32		map = sf_map_of_block(start_block);
@@ -303,9 +352,62 @@ unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
 	}
 }
 
+/* Fill up to a block, in a range that is claimed, and give that back in any case. */
+static void
+fill_claimed(SfSegment *seg, Relation rel, uint64 from_block, uint64 end_block)
+{
+	PG_TRY();
+	{
+		sf_io_files_ensure(seg->storage, end_block * SF_BLOCK_SIZE);
+	}
+	PG_CATCH();
+	{
+		unclaim_tail(rel, from_block, end_block);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	unclaim_tail(rel, from_block, end_block);
+}
+
+/*
+ * Fill data files up that end before the segment does: the header page is one of
+ * a time before a tail was cut off.  A whole file may be missing then, in which
+ * nobody could write.  The missing part is claimed first.  If it cannot be, then
+ * somebody writes there, over whom no zeros may come, or values lie there, whose
+ * loss zeros would only hide.  So nothing is done in that case.
+ */
+static void
+fill_up(SfSegment *seg, Relation rel, uint64 total)
+{
+	uint64		end_block = sf_block_of(total);
+	uint64		from_block = sf_io_files_size(seg->storage) / SF_BLOCK_SIZE;
+	uint64		claimed;
+
+	SF_ASSERT(sfi_page_lock_is_held(rel, SF_LOCK_GROWTH));
+	if (from_block >= end_block)
+		return;
+	claimed = claim_tail(rel, from_block, end_block);
+	if (claimed == from_block)
+		fill_claimed(seg, rel, from_block, end_block);
+	else
+		unclaim_tail(rel, claimed, end_block);
+}
+
+void
+sfi_grow_fill_up(SfSegment *seg, Relation rel)
+{
+	LockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
+	fill_up(seg, rel, sf_space_header(rel).total_sectors);
+	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
+}
+
 /*
  * The tail is claimed (lent) before it is cut: nobody can lend there between
  * the look for it and the new size.  Growth takes the marks away.
+ *
+ * slack is what stays free: an eighth of the segment, so that the next value need not
+ * wait for growth.  The claim may get less than was looked for, when somebody has lent
+ * in the tail meanwhile; then the cut begins behind that, if it is worth it still.
  */
 uint64
 sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
@@ -328,6 +430,7 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 		start = claim_tail(rel, sf_block_of(target), sf_block_of(total))
 			* SF_BLOCK_SECTORS;
 	SF_FAULT(truncate_after_claim);
+	SF_ASSERT(start % SF_BLOCK_SECTORS == 0 && start <= total);
 	if (start + min_cut_sectors <= total)
 	{
 		XLogRecPtr	end;
@@ -335,6 +438,11 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 		SF_INVARIANT(S3, find_used(rel, start, total) == 0);
 		end = set_total(rel, XLOG_SF_TRUNCATE, start);
 		SF_FAULT(truncate_after_record);
+
+		/*
+		 * Without the record, recovery would bring back a segment that is
+		 * longer than its files (rule 2).
+		 */
 		XLogFlush(end);
 		SF_INVARIANT(rule_2, !XLogNeedsFlush(end));
 		SF_FAULT(truncate_before_file);
@@ -348,6 +456,7 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	if (sf_io_files_size(seg->storage) > sf_sectors_to_bytes(start))
 		sf_io_files_truncate(seg->storage, sf_sectors_to_bytes(start));
 	SF_FAULT(truncate_after_file);
+	fill_up(seg, rel, start);
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 	return total - start;
 }

@@ -24,39 +24,57 @@
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 
-/* The header page locked, and a copy of what it says. */
-static Buffer
-lock_header(Relation rel, SfHeader *header)
+/*
+ * One step of a repair: the header page locked, and a copy of what it says, which
+ * the step changes and writes.  All steps begin with the header, also those of a
+ * map page, for two reasons: it says which sectors there are, and redo makes no
+ * page that the header of the same record does not know.
+ */
+typedef struct Step
 {
-	Buffer		buf;
+	Relation	rel;
+	Buffer		hbuf;
+	SfHeader	header;
+} Step;
 
-	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
-	buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	*header = *SfPageHeader(BufferGetPage(buf));
-	return buf;
+static Step
+begin_step(SfSegment *seg)
+{
+	Step		step;
+
+	step.rel = sfi_segment_rel(seg);
+	SF_ASSERT(CheckRelationLockedByMe(step.rel, ShareRowExclusiveLock, true));
+	step.hbuf = sfi_page_read(step.rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	step.header = *SfPageHeader(BufferGetPage(step.hbuf));
+	return step;
 }
 
-/* Begin a change of the header. */
+/* End a step that has found nothing to change. */
 static void
-begin_change(Buffer hbuf, const SfHeader *header)
+abandon_step(Step *step)
 {
-	SF_ASSERT(sfi_page_is_locked(hbuf, LW_EXCLUSIVE));
-	SF_FAULT(repair_page);
-	sfi_change_begin();
-	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, header, sizeof(SfHeader));
+	SF_ASSERT(sfi_page_is_locked(step->hbuf, LW_EXCLUSIVE));
+	UnlockReleaseBuffer(step->hbuf);
+	sfi_segment_close(step->rel);
 }
 
 /*
- * Write a page anew, and with it, in the same record, the header that knows it
- * (redo makes no page that none knows).  Both are locked, and are released.
+ * End a step: write the header, and with it a page anew, in one record.  buf is
+ * InvalidBuffer where the header is all that changes.  Both pages are locked, and
+ * are released.
  */
 static void
-write_page(Buffer hbuf, const SfHeader *header, Buffer buf, SfPageType type,
-		   const void *content, Size len)
+finish_step(Step *step, Buffer buf, SfPageType type, const void *content, Size len)
 {
-	begin_change(hbuf, header);
-	sfi_change_init(sfi_change_add(buf), type, content, len);
+	SF_ASSERT(sfi_page_is_locked(step->hbuf, LW_EXCLUSIVE));
+	SF_ASSERT(!BufferIsValid(buf) || sfi_page_is_locked(buf, LW_EXCLUSIVE));
+	SF_FAULT(repair_page);
+	sfi_change_begin();
+	sfi_change_op(sfi_change_add(step->hbuf), SF_OP_HEADER, &step->header, sizeof(SfHeader));
+	if (BufferIsValid(buf))
+		sfi_change_init(sfi_change_add(buf), type, content, len);
 	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
+	sfi_segment_close(step->rel);
 }
 
 /* Sectors of a map page that lie inside the data files. */
@@ -68,6 +86,10 @@ sectors_of(const SfHeader *header, uint32 map)
 	return header->total_sectors <= first ? 0 : Min(header->total_sectors - first, SF_MAP_SECTORS);
 }
 
+/*
+ * A relation that lost its end gets empty pages there.  Pages are read by number, so
+ * the steps that follow need a place for each of them.
+ */
 void
 sf_space_repair_extend(SfSegment *seg, uint32 npages)
 {
@@ -81,22 +103,29 @@ sf_space_repair_extend(SfSegment *seg, uint32 npages)
 	sfi_segment_close(rel);
 }
 
+/*
+ * Too much marked as used costs space until sf_space_repair_bits(), and entries of
+ * the repairing transaction, have freed the rest.  Too little would let somebody
+ * write over values.
+ */
 void
 sf_space_repair_map(SfSegment *seg, uint32 map)
 {
-	Relation	rel = sfi_segment_rel(seg);
-	SfHeader	header;
-	Buffer		hbuf = lock_header(rel, &header);
-	uint32		nsectors = sectors_of(&header, map);
+	Step		step = begin_step(seg);
+	uint32		nsectors = sectors_of(&step.header, map);
 	SfMap		content = {0};
 
 	if (nsectors > 0)
 		sf_format_map_set(&content, sfi_map_range(0, nsectors));
-	write_page(hbuf, &header, sfi_page_reinit(rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
-			   &content, sizeof(content));
-	sfi_segment_close(rel);
+	SF_INVARIANT(S3, content.used_sectors == nsectors);
+	finish_step(&step, sfi_page_reinit(step.rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
+				&content, sizeof(content));
 }
 
+/*
+ * What is parked is lent, and bits of a block that is lent cannot be put right.  So
+ * it is collected first, whatever its age.
+ */
 void
 sf_space_repair_collect(SfSegment *seg)
 {
@@ -104,10 +133,13 @@ sf_space_repair_collect(SfSegment *seg)
 
 	while (sfi_lend_collect(seg, rel, SF_PARKED_ANY_AGE))
 		;
+	sfi_grow_fill_up(seg, rel);
 	sfi_segment_close(rel);
 }
 
 /*
+ * ERROR if bits would change of a block that is lent to somebody.
+ *
  * A block that is lent still, after all that was parked has been given back, is
  * held by a transaction that rolled back to a savepoint: it may write there.
  */
@@ -128,59 +160,67 @@ require_not_lent(Relation rel, const SfMap *map, const uint8 *new_used)
 	}
 }
 
+/*
+ * The bits that are set stay: they may be of a transaction that has not ended, which
+ * the caller's list of owners does not have.  What is used too much is freed by
+ * entries.  Bits behind the end are cleared, since nothing is there (S3).
+ *
+ * The record carries the whole page, not the bits that change: the page may have a
+ * wrong count, which setting bits would only carry on.
+ */
 void
 sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
 {
-	Relation	rel = sfi_segment_rel(seg);
-	SfHeader	header;
-	Buffer		hbuf = lock_header(rel, &header);
-	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+	Step		step = begin_step(seg);
+	Buffer		buf = sfi_page_read(step.rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 	SfMap	   *old = SfPageMap(BufferGetPage(buf));
 	SfMap		content = *old;
-	uint32		limit = sectors_of(&header, map) / 8;
+	uint32		nsectors = sectors_of(&step.header, map);
 
-	for (uint32 b = 0; b < SF_MAP_SECTORS / 8; b++)
-		content.used[b] = b < limit ? old->used[b] | used[b] : 0;
+	SF_ASSERT(nsectors % SF_BLOCK_SECTORS == 0);
+	for (uint32 b = 0; b < SF_MAP_BLOCKS; b++)
+		content.used[b] = b < sf_block_of(nsectors) ? old->used[b] | used[b] : 0;
 	content.used_sectors = pg_popcount((char *) content.used, sizeof(content.used));
-	require_not_lent(rel, old, content.used);
+	SF_INVARIANT(S3, content.used_sectors <= nsectors);
+	require_not_lent(step.rel, old, content.used);
 	if (memcmp(&content, old, sizeof(SfMap)) != 0)
-		write_page(hbuf, &header, buf, SF_PAGE_MAP, &content, sizeof(content));
+		finish_step(&step, buf, SF_PAGE_MAP, &content, sizeof(content));
 	else
 	{
 		UnlockReleaseBuffer(buf);
-		UnlockReleaseBuffer(hbuf);
+		abandon_step(&step);
 	}
-	sfi_segment_close(rel);
 }
 
-/* A new list of pages begins behind all pages, so that none is taken twice. */
+/*
+ * Numbers only rise: of two that the header and the rows disagree about, the higher
+ * one has been given out.  A new list of pages begins behind all pages, so that none
+ * is taken twice.
+ */
 void
 sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 {
-	Relation	rel = sfi_segment_rel(seg);
-	SfHeader	header;
-	Buffer		buf = lock_header(rel, &header);
+	Step		step = begin_step(seg);
+	SfHeader   *header = &step.header;
 
-	header.next_object_id = Max(header.next_object_id, repair.next_object_id);
-	header.next_stamp = Max(header.next_stamp, repair.next_stamp);
-	header.next_page = Max(header.next_page, repair.next_page);
-	header.total_sectors = Max(header.total_sectors, repair.total_sectors);
+	SF_ASSERT(repair.total_sectors % SF_BLOCK_SECTORS == 0 && repair.total_sectors <= SF_MAX_SECTORS);
+	header->next_object_id = Max(header->next_object_id, repair.next_object_id);
+	header->next_stamp = Max(header->next_stamp, repair.next_stamp);
+	header->next_page = Max(header->next_page, repair.next_page);
+	header->total_sectors = Max(header->total_sectors, repair.total_sectors);
 	if (repair.forget_lists)
-		header.pending_head = header.pending_tail = header.free_head = SF_NO_PAGE;
-	begin_change(buf, &header);
-	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
-	sfi_segment_close(rel);
+		header->pending_head = header->pending_tail = header->free_head = SF_NO_PAGE;
+	finish_step(&step, InvalidBuffer, SF_PAGE_HEADER, NULL, 0);
 }
 
 void
 sf_space_repair_free_page(SfSegment *seg, uint32 page)
 {
-	Relation	rel = sfi_segment_rel(seg);
-	SfHeader	header;
-	Buffer		hbuf = lock_header(rel, &header);
-	SfFreePage	content = {header.free_head};
+	Step		step = begin_step(seg);
+	SfFreePage	content = {step.header.free_head};
 
-	header.free_head = page;
-	write_page(hbuf, &header, sfi_page_reinit(rel, page), SF_PAGE_FREE, &content, sizeof(content));
-	sfi_segment_close(rel);
+	SF_ASSERT(page != 0 && !SF_IS_MAP_PAGE(page) && page != step.header.free_head);
+	SF_ASSERT(page < step.header.next_page);
+	step.header.free_head = page;
+	finish_step(&step, sfi_page_reinit(step.rel, page), SF_PAGE_FREE, &content, sizeof(content));
 }

@@ -30,6 +30,13 @@ extern uint64 sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors);
 extern uint64 sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 								uint64 min_cut_sectors);
 
+/*
+ * Fill up data files that end before the segment does, where nothing is in use or
+ * lent in what is missing.  Takes the growth lock, and may wait for it.  ERROR
+ * when the disk is full.
+ */
+extern void sfi_grow_fill_up(SfSegment *seg, Relation rel);
+
 /* ---- lending (lend.c) ---- */
 
 extern uint64 sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need);

@@ -287,8 +287,16 @@ sf_space_let_go(Oid segment_relid)
 }
 
 /*
- * Whoever drops or truncates holds an exclusive lock until its end.  If the
- * segment has bytes of ours that count, we hold a lock on it already.
+ * Whoever drops or truncates holds an exclusive lock until its end, so a lock that is
+ * to be had means that nobody does so now, and then the catalog says which storage
+ * there is.
+ *
+ * A lock that is not to be had means less than "dropped": securefile_check() and
+ * securefile_repair() keep writers out as well.  The answer is the same for them,
+ * and right.  They got their lock, so this transaction held none.  It had one when it
+ * wrote, so a rollback to a savepoint has taken back all that it wrote, and none of
+ * it is wanted.  To write it nevertheless would change what the check believes to
+ * stand still, and to wait for the check would make a commit wait.
  */
 bool
 sf_space_is_usable(SfSegment *seg)

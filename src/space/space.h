@@ -132,11 +132,16 @@ extern void sf_space_set_describe(SfDescribeColumn describe);
 extern void sf_space_forget_columns(void);
 
 /*
- * May this transaction still write to a segment it once opened?  Not when its
- * storage was dropped or replaced: by a rollback to a savepoint, by this
- * transaction, or, after a rollback to a savepoint gave up the locks, by
- * another one.  Then nothing that was written there is wanted any more.  If so
- * it is locked again (RowExclusiveLock).  Never waits.
+ * May this transaction still write to a segment it once opened?  If so the segment
+ * is locked again (RowExclusiveLock, until the end of the transaction).
+ *
+ * False when the storage was dropped or replaced: by a rollback to a savepoint, by
+ * this transaction, or, after a rollback to a savepoint gave up the locks, by another
+ * one.  False, too, when another transaction keeps writers out, as securefile_check()
+ * does: it could only do so because this one has given up its lock.  In each of these
+ * cases nothing that was written there is wanted any more.
+ *
+ * Never waits.  Throws only when there is no memory for the lock.
  */
 extern bool sf_space_is_usable(SfSegment *seg);
 
@@ -274,7 +279,8 @@ extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
  * extend: give the relation that many pages, if it has less.
  * map: a new map page in place of one that cannot be read; all of it that lies in the
  * segment is used.
- * collect: backends give back what they keep lent between transactions.
+ * collect: backends give back what they keep lent between transactions; data files
+ * that end before the segment does are filled up where nothing is in use.
  * bits: mark used (a bit a sector of that map page), and count again.  ERROR OBJECT_IN_USE when a transaction may be writing there.
  * free_page: put a page that is in no list into that of free pages.
  * header: raise what is given out next, and the end; forget_lists: no pending pages, no free
