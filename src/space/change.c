@@ -11,6 +11,24 @@
  *
  * What an operation is, and how it is applied, is in format/change.c.
  *
+ *	 forward									redo
+ *	 lock pages, read them, decide				lock the pages of the record
+ *	 sfi_change_begin, _add, _op				ops = data of the block
+ *	 check_ops: can all of them be applied?		check_ops
+ *	 ---- critical section ----					(redo is one as a whole)
+ *	 apply_ops, seal, mark dirty				apply_ops, seal, mark dirty
+ *	 XLogInsert, set the LSN					set the LSN
+ *	 ---- end ----
+ *	 unlock										unlock
+ *
+ * Nothing is modified before all of the change has been found possible.  So an ERROR
+ * while a change is being put together needs no clean-up: the buffers are released by
+ * the server, and the lists of operations are forgotten with the next begin.
+ *
+ * The operations are kept in memory of this file that is never given back (a few
+ * kilobytes): nothing may be allocated in the critical section, and a change is made
+ * for every commit that has values.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -39,12 +57,13 @@ static int	npages;
 void
 sfi_change_begin(void)
 {
+	/* a list in the middle of a critical section would be half applied */
+	SF_ASSERT(CritSectionCount == 0);
 	npages = 0;
 	/* one more than the highest block id; main data and a data per block */
 	XLogEnsureRecordSpace(SF_CHANGE_MAX, SF_CHANGE_MAX + 4);
 }
 
-/* Add a buffer, locked exclusively; returns its place in the change. */
 int
 sfi_change_add(Buffer buf)
 {
@@ -53,6 +72,7 @@ sfi_change_add(Buffer buf)
 	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE) && sfi_change_find(buf) < 0);
 	if (npages == SF_CHANGE_MAX)
 		elog(ERROR, "too many pages in one change");
+	SF_ASSERT(npages == 0 || sfi_page_storage_is_same(pages[0].buf, buf));
 	page = &pages[npages];
 	page->buf = buf;
 	page->init = page->clears = false;
@@ -67,7 +87,6 @@ sfi_change_add(Buffer buf)
 	return npages++;
 }
 
-/* Place of a buffer that was added, or -1. */
 int
 sfi_change_find(Buffer buf)
 {
@@ -77,7 +96,6 @@ sfi_change_find(Buffer buf)
 	return -1;
 }
 
-/* Buffer at a place of the change. */
 Buffer
 sfi_change_buffer(int i)
 {
@@ -91,13 +109,13 @@ sfi_change_op(int i, SfOpCode code, const void *payload, Size len)
 	SfOpHeader	head = {code, (uint16) len};
 
 	SF_ASSERT(i >= 0 && i < npages && len <= PG_UINT16_MAX);
+	SF_ASSERT(code != SF_OP_INIT && !pages[i].init);
 	appendBinaryStringInfo(&pages[i].ops, (char *) &head, sizeof(head));
 	appendBinaryStringInfo(&pages[i].ops, payload, len);
 	if (code == SF_OP_MAP_CLEAR)
 		pages[i].clears = true;
 }
 
-/* Operation that makes the page new; must be the page's first. */
 void
 sfi_change_init(int i, SfPageType type, const void *content, Size len)
 {
@@ -105,7 +123,10 @@ sfi_change_init(int i, SfPageType type, const void *content, Size len)
 	SfOpHeader	head = {SF_OP_INIT, (uint16) (sizeof(type32) + len)};
 	StringInfo	ops = &pages[i].ops;
 
-	SF_ASSERT(ops->len == 0);
+	SF_ASSERT(i >= 0 && i < npages && ops->len == 0);
+	SF_ASSERT(len <= SF_PAGE_CONTENT && type >= SF_PAGE_HEADER && type <= SF_PAGE_FREE);
+	SF_ASSERT((type == SF_PAGE_HEADER) == (BufferGetBlockNumber(pages[i].buf) == 0));
+	SF_ASSERT((type == SF_PAGE_MAP) == SF_IS_MAP_PAGE(BufferGetBlockNumber(pages[i].buf)));
 	appendBinaryStringInfo(ops, (char *) &head, sizeof(head));
 	appendBinaryStringInfo(ops, (char *) &type32, sizeof(type32));
 	if (len > 0)
@@ -137,7 +158,10 @@ apply_ops(Page page, const char *ops, Size len)
 	}
 }
 
-/* Change a page and seal it again. */
+/*
+ * Change a page and seal it again.  Redo comes here only with a page whose seal held,
+ * or that is made new: to seal a damaged page again would hide the damage for good.
+ */
 static void
 apply_and_seal(Buffer buf, const char *ops, Size len)
 {
@@ -146,6 +170,7 @@ apply_and_seal(Buffer buf, const char *ops, Size len)
 	ForkNumber	fork;
 	BlockNumber n;
 
+	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE) && (CritSectionCount > 0 || InRecovery));
 	BufferGetTag(buf, &storage, &fork, &n);
 	apply_ops(page, ops, len);
 	sfi_seal_put(page, SfStorageRel(storage), n);
@@ -205,6 +230,7 @@ typedef struct Effects
 	bool		fills;			/* a new map page has used sectors */
 } Effects;
 
+/* Entries that are added, and the sectors that those of kind ALLOC name. */
 static void
 note_entries(Effects *effects, SfOp op)
 {
@@ -219,6 +245,7 @@ note_entries(Effects *effects, SfOp op)
 	}
 }
 
+/* A page that is made new: only a repair makes map pages that are not empty. */
 static void
 note_init(Effects *effects, SfOp op)
 {
@@ -232,6 +259,7 @@ note_init(Effects *effects, SfOp op)
 	effects->fills |= map.used_sectors > 0;
 }
 
+/* Add up what one operation does. */
 static void
 note_effect(Effects *effects, SfOp op)
 {
@@ -262,7 +290,7 @@ note_effect(Effects *effects, SfOp op)
 
 /* S4: nobody has changed the page since its last change was sealed. */
 static void
-check_page(const SfChangePage *page)
+check_changed_page(const SfChangePage *page)
 {
 	SfStorage	storage;
 	ForkNumber	fork;
@@ -287,7 +315,7 @@ check_change(uint8 info, const void *data)
 		const uint8 *next = (const uint8 *) pages[i].ops.data;
 		const uint8 *end = next + pages[i].ops.len;
 
-		check_page(&pages[i]);
+		check_changed_page(&pages[i]);
 		while (next < end)
 			note_effect(&effects, sf_format_op_next(&next));
 	}
@@ -311,6 +339,10 @@ sfi_change_finish(uint8 info, const void *data, Size len)
 		check_ops(pages[i].buf, pages[i].ops.data, pages[i].ops.len, pages[i].init);
 	check_change(info, data);
 
+	/*
+	 * From here to the end nothing may fail: the pages in shared buffers are
+	 * ahead of WAL, and another backend's checkpoint waits for their locks.
+	 */
 	START_CRIT_SECTION();
 	XLogBeginInsert();
 	XLogRegisterData((char *) data, len);
@@ -323,6 +355,11 @@ sfi_change_finish(uint8 info, const void *data, Size len)
 		XLogRegisterBufData(i, pages[i].ops.data, pages[i].ops.len);
 	}
 	lsn = XLogInsert(SF_RMGR_ID, info);
+
+	/*
+	 * cleared_lsn is the record's own end, which the operations cannot know.
+	 * It is not logged and not sealed: a standby flushes in redo instead.
+	 */
 	for (int i = 0; i < npages; i++)
 	{
 		PageSetLSN(BufferGetPage(pages[i].buf), lsn);
@@ -342,6 +379,8 @@ sfi_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries)
 {
 	xl_sf_pages rec = {SF_WAL_VERSION, reason, kind, 0, nentries};
 
+	SF_ASSERT(reason >= SF_PAGES_ENTRIES && reason <= SF_PAGES_REPAIR);
+	SF_ASSERT((nentries == 0) == (kind == 0));
 	return sfi_change_finish(XLOG_SF_PAGES, &rec, sizeof(rec));
 }
 
@@ -355,7 +394,7 @@ sfi_change_redo(XLogReaderState *record)
 	Buffer		bufs[SF_CHANGE_MAX];
 	int			n = XLogRecMaxBlockId(record) + 1;
 
-	SF_ASSERT(n <= SF_CHANGE_MAX);
+	SF_ASSERT(InRecovery && n <= SF_CHANGE_MAX);
 	for (int i = 0; i < n; i++)
 	{
 		XLogRedoAction action = BLK_NEEDS_REDO;
@@ -363,6 +402,11 @@ sfi_change_redo(XLogReaderState *record)
 		Size		len;
 		char	   *ops;
 
+		/*
+		 * A full-page image, or a page that is newer than the record, needs
+		 * nothing applied.  A page that is made new is not read at all: on
+		 * disk may be anything.
+		 */
 		if (init)
 			bufs[i] = XLogInitBufferForRedo(record, i);
 		else

@@ -23,6 +23,11 @@
 #include "space/pages.h"
 #include "space/storage.h"
 
+/*
+ * Leave out what holds for the old storage only.  An LSN that is carried over would
+ * make sf_space_lend() flush WAL up to a place that has nothing to do with this
+ * storage; the boot id of this start would make lent bits count that nobody holds.
+ */
 static void
 make_own(Page page)
 {
@@ -40,7 +45,7 @@ make_own(Page page)
  * copies files when its checkpoint is complete.
  */
 static void
-write_page(SMgrRelation smgr, SfStorage to, BlockNumber n, char *block)
+write_copied_page(SMgrRelation smgr, SfStorage to, BlockNumber n, char *block)
 {
 	sf_server_delay_checkpoint_begin();
 	if (XLogIsNeeded())
@@ -56,22 +61,29 @@ sfi_copy_pages(SfStorage to, BlockNumber npages, SfPageSource read, void *arg)
 	SMgrRelation smgr = sf_compat_smgropen(to);
 	SfIoBlock	block;
 
+	SF_ASSERT(npages > 0 && smgrexists(smgr, MAIN_FORKNUM) && smgrnblocks(smgr, MAIN_FORKNUM) == 0);
 	for (BlockNumber n = 0; n < npages; n++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		read(n, block.data, arg);
 
 		/*
-		 * most pages between those of the map are not used yet: they become
-		 * holes
+		 * Most pages between those of the map are not used yet.  They become
+		 * holes, but for the last one: the relation must be as long as it
+		 * was.
 		 */
 		if (PageIsNew(block.data) && n < npages - 1)
 			continue;
 		make_own(block.data);
 		if (sfi_page_type(block.data) != 0)
 			sfi_seal_put(block.data, SfStorageRel(to), n);
-		write_page(smgr, to, n, block.data);
+		write_copied_page(smgr, to, n, block.data);
 	}
+
+	/*
+	 * The pages were written past shared buffers, so no checkpoint knows of
+	 * them: what is not made durable here may be lost after the commit.
+	 */
 	smgrimmedsync(smgr, MAIN_FORKNUM);
 	smgrclose(smgr);
 }

@@ -7,6 +7,28 @@
  * It holds hints.  The truth is the space map, and a run is checked there when
  * it is lent; so a slot may be evicted, go stale, or overflow without harm.
  *
+ * Why hints are worth it: a map page is 8 KB for 16 MB of data, so a segment of 1 TB
+ * has 64,000 of them.  To look for free space from the first page on for each value
+ * would read them all once the segment is nearly full.  The dispenser is filled by a
+ * scan that goes round (sfi_dispense_cursor()), by growth, and by what is left over of
+ * a run when part of it is lent.
+ *
+ *	 scan, growth, rest of a run -> put -> [ runs of a segment ] -> take -> lend.c
+ *														looks at the map page, then lends
+ *
+ * A run is taken out before it is looked at, so two backends never get the same one
+ * from here.  Nobody puts back a run that has turned out not to be free.
+ *
+ * Best fit keeps long runs whole for long values.  The list of a segment is short
+ * (64 runs), so that a look through all of it under the lock costs less than any
+ * ordered structure; and 256 segments at once get a list, which is more than are
+ * written to at the same time in most clusters.  What a segment is known for beside
+ * its runs (demand, cursor, horizon) is lost with its slot: the monitor then grows
+ * less ahead, a scan begins at the front, and a resolver looks once more.
+ *
+ * One LWLock guards the table.  It is a leaf: it is held for a look through a slot,
+ * and nothing else is waited for meanwhile.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -65,9 +87,30 @@ sfi_dispense_shmem_init(void)
 	}
 }
 
-/* The slot of a segment; with make, the least recently used is taken over. */
+/* Do the runs of a slot keep to what sfi_dispense_take() promises of them? */
+static bool
+dispenser_is_valid(const Dispenser *slot)
+{
+	if (!slot->used || slot->nruns < 0 || slot->nruns > DISPENSE_RUNS)
+		return false;
+	for (int i = 0; i < slot->nruns; i++)
+	{
+		const SfRegion *run = &slot->runs[i];
+
+		if (run->nblocks == 0 || sf_map_of_block(run->start_block) !=
+			sf_map_of_block(run->start_block + run->nblocks - 1))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The slot of a segment; with make, the least recently used is taken over.  Ages are
+ * values of a clock that rises with each use: a time of day would tell two uses in one
+ * millisecond for the same age.
+ */
 static Dispenser *
-find_slot(SfStorage storage, bool make)
+find_dispenser(SfStorage storage, bool make)
 {
 	Dispenser  *oldest = &table->slots[0];
 
@@ -102,6 +145,7 @@ best_fit(const Dispenser *slot, uint32 need, uint32 want)
 {
 	int			best = -1;
 
+	SF_ASSERT(need > 0 && dispenser_is_valid(slot));
 	for (int i = 0; i < slot->nruns; i++)
 	{
 		uint32		n = slot->runs[i].nblocks;
@@ -115,7 +159,6 @@ best_fit(const Dispenser *slot, uint32 need, uint32 want)
 	return best;
 }
 
-/* Take the run that fits best out of the dispenser. */
 bool
 sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, SfRegion *run)
 {
@@ -123,11 +166,12 @@ sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, SfRegion *run)
 	int			i = -1;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(storage, false);
+	slot = find_dispenser(storage, false);
 	if (slot != NULL && (i = best_fit(slot, need, want)) >= 0)
 	{
 		*run = slot->runs[i];
 		slot->runs[i] = slot->runs[--slot->nruns];
+		SF_ASSERT(run->nblocks >= need && dispenser_is_valid(slot));
 	}
 	LWLockRelease(&table->lock);
 	return i >= 0;
@@ -144,8 +188,8 @@ known_run(Dispenser *slot, uint64 start_block)
 }
 
 /*
- * Put a run in; when full, it takes the place of a smaller one.  Of a run that
- * is known already the news is its length.
+ * Of a run that is known already the news is its length: a scan found more or less of
+ * it than the last one did.  When the list is full, long runs are worth more.
  */
 void
 sfi_dispense_put(SfStorage storage, SfRegion run)
@@ -153,8 +197,10 @@ sfi_dispense_put(SfStorage storage, SfRegion run)
 	Dispenser  *slot;
 	SfRegion   *known;
 
+	SF_ASSERT(!LWLockHeldByMe(&table->lock));
+	SF_ASSERT(run.nblocks > 0 && run.start_block % SF_MAP_BLOCKS + run.nblocks <= SF_MAP_BLOCKS);
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(storage, true);
+	slot = find_dispenser(storage, true);
 	if ((known = known_run(slot, run.start_block)) != NULL)
 		known->nblocks = run.nblocks;
 	else if (slot->nruns < DISPENSE_RUNS)
@@ -169,6 +215,7 @@ sfi_dispense_put(SfStorage storage, SfRegion run)
 		if (slot->runs[smallest].nblocks < run.nblocks)
 			slot->runs[smallest] = run;
 	}
+	SF_ASSERT(dispenser_is_valid(slot));
 	LWLockRelease(&table->lock);
 }
 
@@ -177,10 +224,12 @@ sfi_dispense_forget(SfStorage storage)
 {
 	Dispenser  *slot;
 
+	/* the end of a transaction in a process without shared memory */
 	if (table == NULL)
 		return;
+	SF_ASSERT(!LWLockHeldByMe(&table->lock));
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(storage, false);
+	slot = find_dispenser(storage, false);
 	if (slot != NULL)
 		memset(slot, 0, sizeof(*slot));
 	LWLockRelease(&table->lock);
@@ -189,15 +238,21 @@ sfi_dispense_forget(SfStorage storage)
 void
 sfi_dispense_note_demand(SfStorage storage, uint32 nblocks)
 {
+	SF_ASSERT(nblocks > 0 && nblocks <= SF_MAP_BLOCKS);
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	find_slot(storage, true)->demand_blocks += nblocks;
+	find_dispenser(storage, true)->demand_blocks += nblocks;
 	LWLockRelease(&table->lock);
 }
 
-/* Halve what was lent in the past, once a minute. */
+/*
+ * Halve what was lent in the past, once a minute.  Nobody calls this every minute, so
+ * it makes up for the minutes that have passed; and it ends at zero, when there is
+ * nothing left to halve, so that an idle segment does not count from years ago.
+ */
 static void
 fade(Dispenser *slot, TimestampTz now)
 {
+	SF_ASSERT(LWLockHeldByMeInMode(&table->lock, LW_EXCLUSIVE));
 	while (slot->recent_blocks > 0 &&
 		   TimestampDifferenceExceeds(slot->recent_since, now, RECENT_HALF_LIFE_MS))
 	{
@@ -216,7 +271,7 @@ sfi_dispense_take_demand(SfStorage storage)
 	Dispenser  *slot;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(storage, false);
+	slot = find_dispenser(storage, false);
 	if (slot != NULL)
 	{
 		fade(slot, now);
@@ -235,8 +290,9 @@ sfi_dispense_cursor(SfStorage storage, uint32 npages)
 	uint32		cursor;
 	Dispenser  *slot;
 
+	SF_ASSERT(npages > 0);
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(storage, true);
+	slot = find_dispenser(storage, true);
 	cursor = slot->cursor;
 	slot->cursor += npages;
 	LWLockRelease(&table->lock);
@@ -250,7 +306,7 @@ sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon)
 	bool		worth;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	slot = find_slot(storage, false);
+	slot = find_dispenser(storage, false);
 	worth = slot == NULL || slot->horizon != horizon;
 	LWLockRelease(&table->lock);
 	return worth;
@@ -260,6 +316,6 @@ void
 sfi_dispense_note_resolved(SfStorage storage, uint64 horizon)
 {
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	find_slot(storage, true)->horizon = horizon;
+	find_dispenser(storage, true)->horizon = horizon;
 	LWLockRelease(&table->lock);
 }

@@ -13,6 +13,20 @@
  * backends left behind and what has become free meanwhile; any run at all if
  * much of the segment is free; growth.
  *
+ * The order is that of cost: a look into shared memory, a thousand pages that are in
+ * shared buffers as a rule, a walk through the pending queue, zeros written to disk.
+ * "A run" is one of a decent length at first, an eighth of what is wanted: a value in
+ * many small pieces is slow to read for as long as it lives, so the last attempt but
+ * growth takes small runs only where free space is more than a sixteenth of the whole.
+ *
+ * What a hint says is looked at under the locks of header and map page:
+ *
+ *	 hint [start, n) --- cut at the end of the segment --- first free run of at least
+ *	 need in it --- mark lent --- locks are let go --- WAL of the freeing is flushed
+ *
+ * The flush comes last, since nobody may wait for a disk under a page lock.  Nobody
+ * else can write to the blocks meanwhile: they are lent already.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -46,6 +60,7 @@ page_limit(uint64 total_sectors, uint32 map)
 {
 	uint64		first = sf_map_start(map);
 
+	SF_ASSERT(total_sectors % SF_BLOCK_SECTORS == 0);
 	if (total_sectors <= first)
 		return 0;
 	return Min(sf_block_of(total_sectors - first), SF_MAP_BLOCKS);
@@ -89,7 +104,8 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	Buffer		hbuf;
 	Buffer		buf;
 
-	SF_ASSERT(need > 0 && need <= want);
+	SF_ASSERT(need > 0 && need <= want && hint.nblocks > 0);
+	SF_ASSERT(from + hint.nblocks <= SF_MAP_BLOCKS);
 	SF_FAULT(lend_before_mark);
 	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	limit = page_limit(SfPageHeader(BufferGetPage(hbuf))->total_sectors, map);
@@ -113,6 +129,12 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	UnlockReleaseBuffer(hbuf);
 	if (!found)
 		return false;
+	SF_ASSERT(region->nblocks >= need && region->nblocks <= want);
+
+	/*
+	 * An ERROR from here on leaves the blocks lent until the next start of
+	 * the server: nobody knows of them but the caller, who gets no answer.
+	 */
 	(void) SF_FAULT_IO(lend_after_mark);
 
 	if (count > want)
@@ -127,13 +149,18 @@ lend_known(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *reg
 {
 	SfRegion	hint;
 
+	SF_ASSERT(need > 0 && need <= want);
 	while (sfi_dispense_take(seg->storage, need, want, &hint))
 		if (lend_from(seg, rel, hint, need, want, region))
 			return true;
 	return false;
 }
 
-/* Tell the dispenser of the free runs on one map page; returns free blocks. */
+/*
+ * Tell the dispenser of the free runs on one map page; returns free blocks.  The page
+ * is copied: to put runs in takes the dispenser's lock, perhaps 4000 times, and whoever
+ * lends or commits on that page would wait for all of it.
+ */
 static uint32
 scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
 {
@@ -145,6 +172,7 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
 	uint32		free_blocks = 0;
 	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
+	SF_ASSERT(limit <= SF_MAP_BLOCKS);
 	memcpy(content, SfPageMap(BufferGetPage(buf)), sizeof(SfMap));
 	UnlockReleaseBuffer(buf);
 	while (sfi_map_next_free(content, limit, &from, &first, &count))
@@ -170,6 +198,7 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 	uint32		map = npages == 0 ? 0 : sfi_dispense_cursor(seg->storage, nscan) % npages;
 	uint64		free_blocks = 0;
 
+	SF_ASSERT(need > 0);
 	for (uint32 i = 0; i < nscan; i++, map = (map + 1) % npages)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -180,17 +209,22 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 
 /* Clear the lent bits of a region. */
 static void
-take_back(SfSegment *seg, Relation rel, SfRegion region)
+take_region_back(SfSegment *seg, Relation rel, SfRegion region)
 {
 	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(sf_map_of_block(region.start_block)),
 									SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 
+	SF_ASSERT(region.start_block % SF_MAP_BLOCKS + region.nblocks <= SF_MAP_BLOCKS);
 	sfi_map_take_back(SfPageMap(BufferGetPage(buf)), region.start_block % SF_MAP_BLOCKS,
 					  region.nblocks);
 	sfi_map_dirty_lent(buf, seg->storage);
 	UnlockReleaseBuffer(buf);
 }
 
+/*
+ * The relation may be gone, or have other storage, when a transaction ends that has
+ * dropped or truncated it; then there is no map page to go back to.
+ */
 void
 sf_space_take_back(SfSegment *seg, SfRegion region)
 {
@@ -199,23 +233,31 @@ sf_space_take_back(SfSegment *seg, SfRegion region)
 	if (rel == NULL)
 		return;
 	if (SfStorageEquals(SfRelStorage(rel), seg->storage))
-		take_back(seg, rel, region);
+		take_region_back(seg, rel, region);
 	relation_close(rel, NoLock);
 }
 
-/* Give back what is parked and may be collected. */
+/*
+ * The regions are copied out of the table first: its lock is a leaf, and map pages may
+ * have to be read from disk.
+ */
 bool
 sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms)
 {
 	SfRegion	regions[COLLECT_AT_ONCE];
 	int			n = sfi_parked_collect(seg->storage, idle_ms, regions, COLLECT_AT_ONCE);
 
+	SF_ASSERT(n >= 0 && n <= COLLECT_AT_ONCE);
 	for (int i = 0; i < n; i++)
-		take_back(seg, rel, regions[i]);
+		take_region_back(seg, rel, regions[i]);
 	return n > 0;
 }
 
-/* Free space that nobody has counted yet: parked garbage, ended transactions. */
+/*
+ * Make space free that nobody has counted yet: parked garbage, ended transactions.
+ * The queue is not resolved twice at the same horizon, which would find nothing new:
+ * while one long snapshot is open every value would walk through all of it.
+ */
 static bool
 reclaim(SfSegment *seg, Relation rel)
 {
@@ -258,6 +300,12 @@ sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
 	SF_ASSERT(need_blocks > 0 && need_blocks <= want_blocks && want_blocks <= SF_MAP_BLOCKS);
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	sf_base_wait_out_old_io();
+
+	/*
+	 * The size is read before the look for space.  If somebody else grows the
+	 * segment meanwhile, sfi_grow() sees that, and the next round looks
+	 * there.
+	 */
 	for (;;)
 	{
 		uint64		total = sf_space_header(rel).total_sectors;

@@ -24,6 +24,7 @@ grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_secto
 	uint64		ahead = Min(sf_blocks_to_sectors(demand_blocks),
 							Min(total / 8, 64 * SECTORS_PER_MB));
 
+	SF_ASSERT(free_sectors % SF_BLOCK_SECTORS == 0);
 	if (ahead < SECTORS_PER_MB || free_sectors >= ahead)
 		return 0;
 	return sfi_grow_ahead(seg, rel, ahead - free_sectors);
@@ -43,6 +44,7 @@ sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)
 	uint64		min_cut = Max(total / 4, 64 * SECTORS_PER_MB);
 	uint64		free_sectors;
 
+	SF_ASSERT(total % SF_BLOCK_SECTORS == 0 && min_cut > 0);
 	SF_FAULT(maintain_before);
 	while (sfi_lend_collect(seg, rel, wait ? 0 : SF_PARKED_IDLE_MS))
 		 /* until there is nothing left */ ;

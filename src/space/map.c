@@ -4,6 +4,21 @@
  *	  Bit arithmetic on one space-map page: the used plane (a bit a sector,
  *	  so that a byte is a block) and the lent plane (a bit a block).
  *
+ *	 block			0			1			2
+ *	 used plane		10110000	00000000	11111111	a bit a sector: values need
+ *													not fill their blocks
+ *	 lent plane		0			1			0			a bit a block: what is lent
+ *													is lent by whole blocks
+ *					used		lent		used
+ *
+ * A block is free when its byte of the used plane is 0 and its lent bit does not count
+ * or is 0.  A block may be used and lent: the first values of a region have committed
+ * while their backend still fills the rest.
+ *
+ * The lent plane counts only for the start of the server whose boot id the page has:
+ * who held a block then is gone.  So a restart gives all lent blocks back without a
+ * write.  A page gets the new boot id when something on it is lent again.
+ *
  * Nothing here throws or allocates: it runs in critical sections and in redo.
  *
  *-------------------------------------------------------------------------
@@ -21,6 +36,7 @@ sfi_map_range(uint64 start, uint32 count)
 	SfMapRange	range;
 
 	SF_ASSERT(count > 0 && sf_same_map(start, start + count - 1));
+	SF_ASSERT(start < SF_MAX_SECTORS);
 	range.first = start % SF_MAP_SECTORS;
 	range.count_minus_1 = count - 1;
 	return range;

@@ -30,6 +30,7 @@
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/storage.h"
+#include "storage/lmgr.h"
 
 #define CHUNK_BYTES			(1024 * 1024)
 #define CHUNK_SECTORS		(CHUNK_BYTES / SF_SECTOR_SIZE)
@@ -53,7 +54,7 @@ StaticAssertDecl(SF_MAP_SECTORS % CHUNK_SECTORS == 0, "a chunk lies on one map p
 StaticAssertDecl(SF_FILE_SECTORS % STEP_SECTORS == 0, "a step lies in one file");
 
 static void
-read_page(BlockNumber page, char *block, void *arg)
+read_page_to_move(BlockNumber page, char *block, void *arg)
 {
 	Move	   *move = arg;
 
@@ -61,12 +62,16 @@ read_page(BlockNumber page, char *block, void *arg)
 	sfi_page_require_sound(block, move->from.storage, SfStorageRel(move->from.storage), page);
 }
 
-/* For redo: the directory is there, and files of that size. */
+/*
+ * For redo: the directory is there, and files of that size.  The record has no pages,
+ * since those were logged whole before.
+ */
 static void
 log_size(Move *move, uint64 total_sectors)
 {
 	xl_sf_size	rec = {SF_WAL_VERSION, move->to.storage, total_sectors};
 
+	SF_ASSERT(total_sectors <= move->total_sectors && total_sectors % SF_BLOCK_SECTORS == 0);
 	if (!XLogIsNeeded())
 		return;					/* wal_level=minimal: they are durable */
 	XLogBeginInsert();
@@ -74,6 +79,7 @@ log_size(Move *move, uint64 total_sectors)
 	XLogInsert(SF_RMGR_ID, XLOG_SF_GROW);
 }
 
+/* Copy the used plane of the map page that a sector lies on. */
 static void
 load_used(Move *move, uint64 start)
 {
@@ -90,6 +96,7 @@ next_used(const Move *move, uint32 limit, uint32 *first, uint32 *count)
 {
 	uint32		block = *first + *count;
 
+	SF_ASSERT(limit <= SF_MAP_BLOCKS && block <= limit);
 	while (block < limit && move->used[block] == 0)
 		block++;
 	*first = block;
@@ -115,6 +122,13 @@ transfer(SfStorage storage, bool is_write, uint64 start, uint32 nsectors, char *
 	sf_io_wait(&io);
 }
 
+/*
+ * Copy one chunk, and log what is used of it.
+ *
+ * All of the chunk is written, also where nothing is used, since new files are made of
+ * zeros really written (grow.c).  Only what is used is read and logged: what lies in
+ * free blocks is of no meaning, and a checksum of a value never covers it.
+ */
 static void
 copy_chunk(Move *move, uint64 start, uint32 nsectors)
 {
@@ -126,6 +140,7 @@ copy_chunk(Move *move, uint64 start, uint32 nsectors)
 #define RunSector(block)	(page_start + (uint64) (block) * SF_BLOCK_SECTORS)
 #define RunPlace(block)		(chunk + (Size) ((block) - from) * SF_BLOCK_SIZE)
 
+	SF_ASSERT(nsectors > 0 && nsectors <= CHUNK_SECTORS && limit <= SF_MAP_BLOCKS);
 	memset(chunk, 0, sf_sectors_to_bytes(nsectors));
 	count = 0;
 	for (uint32 block = from; next_used(move, limit, &block, &count);)
@@ -139,6 +154,11 @@ copy_chunk(Move *move, uint64 start, uint32 nsectors)
 						  sf_blocks_to_sectors(count));
 }
 
+/*
+ * Copy all data, in the order of sectors.  Files are made one after the other, and a
+ * GROW record comes before the data that it makes room for, so that replay on a
+ * standby never writes beyond the end of a file.
+ */
 static void
 copy_data(Move *move)
 {
@@ -161,6 +181,8 @@ sf_space_move_storage(Relation segrel, SfStorage to)
 {
 	Move		move;
 
+	SF_ASSERT(CheckRelationLockedByMe(segrel, AccessExclusiveLock, false));
+	SF_ASSERT(!SfStorageEquals(SfRelStorage(segrel), to));
 	move.segrel = segrel;
 	move.from = move.to = *sf_space_open_rel(segrel);
 	move.to.storage = to;
@@ -168,8 +190,9 @@ sf_space_move_storage(Relation segrel, SfStorage to)
 	if (chunk == NULL)
 		chunk = sf_io_buffer_alloc(CHUNK_BYTES);
 
+	/* noted first, so that an ERROR in the middle leaves nothing behind */
 	sfi_storage_note_made(to);
-	sfi_copy_pages(to, RelationGetNumberOfBlocks(segrel), read_page, &move);
+	sfi_copy_pages(to, RelationGetNumberOfBlocks(segrel), read_page_to_move, &move);
 	if (sf_io_files_may_exist(move.from.storage, ERROR))
 	{
 		sf_io_files_create(to);

@@ -3,6 +3,14 @@
  * node_pages.c
  *	  New inode pages: taken, filled and noted as pending in one record.
  *
+ * One record, so that a crash finds either no page taken, or pages that an ALLOC_PAGE
+ * entry names: should the transaction fail, the resolver gives them back.
+ *
+ * A parent holds numbers and stamps of its children, and children may be made in the
+ * same call.  So the numbers of all pages are known before the contents of the first
+ * are asked for.  A stamp is unique in its segment, and a page that has been given to
+ * another object has another one: a pointer with an old stamp is noticed.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -51,6 +59,8 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 		entries[i] = sfi_pending_entry(SF_PEND_ALLOC_PAGE, fxid, pages[i], 1);
 	}
 
+	SF_ASSERT(h.next_stamp == *first_stamp + n);
+
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
@@ -58,6 +68,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	{
 		uint32		len = fill(i, pages, *first_stamp, content, arg);
 
+		SF_ASSERT(len >= SF_INODE_HEADER && len <= SF_PAGE_CONTENT);
 		sfi_change_init(sfi_change_add(bufs[i]), SF_PAGE_INODE, content, len);
 	}
 	sfi_change_finish_pages(SF_PAGES_INODE, SF_PEND_ALLOC_PAGE, n);

@@ -5,6 +5,27 @@
  *
  * Every page is checked once, here, where it enters; no other code re-checks.
  *
+ * What is asked of a page that is read, in this order, and who asks:
+ *
+ *	 the relation has such a page			read_buffer()
+ *	 this process has not locked it			read_buffer(): a link leads back to a
+ *											page of the same walk, and to wait for
+ *											its lock would never end
+ *	 magic, version and layout				sfi_page_type()
+ *	 the type that was asked for			sfi_page_read()
+ *	 the seal, over contents and place		sfi_seal_holds()
+ *	 fields are within bounds				sf_format_page_problem()
+ *
+ * The last one is asked although the seal holds: a page without a seal (0) is believed,
+ * and numbers and counts on it must not lead out of the page.
+ *
+ * There are three ways to a page.  Normal code comes with a relation that is locked,
+ * and pages go through shared buffers (sfi_page_read()).  Code that runs after the
+ * relation has been dropped, or before there is one, reads files (sfi_page_from_file())
+ * or the fork past the buffers (sfi_page_first_of_fork()): rule 4, no process may make
+ * buffers of a relation that a drop is removing.  A repair overwrites a page unread
+ * (sfi_page_reinit()).
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -17,10 +38,6 @@
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 
-/*
- * Initialise a page with contents (zeros behind them).  Used in critical
- * sections and redo: cannot fail.
- */
 void
 sfi_page_init(Page page, SfPageType type, const void *content, Size len)
 {
@@ -85,7 +102,7 @@ sfi_page_report_damaged(Relation rel, uint32 page, const char *detail)
 
 /* What is wrong with a page of that type, palloc'd; NULL when it is sound. */
 static char *
-page_problem(Page page, uint32 relnumber, BlockNumber n, SfPageType type)
+sealed_page_problem(Page page, uint32 relnumber, BlockNumber n, SfPageType type)
 {
 	const char *problem;
 
@@ -105,7 +122,7 @@ sfi_page_require_sound(Page page, SfStorage storage, uint32 relnumber, BlockNumb
 	if (PageIsNew(page))
 		return;
 	problem = type == 0 ? pstrdup("It is no page of a segment.")
-		: page_problem(page, relnumber, n, type);
+		: sealed_page_problem(page, relnumber, n, type);
 	if (problem != NULL)
 		report_damaged(NULL, storage, n, problem);
 }
@@ -118,6 +135,7 @@ typedef struct PageRead
 	uint32		page;
 } PageRead;
 
+/* Error context: which page of which segment was being read. */
 static void
 tell_page(void *arg)
 {
@@ -127,7 +145,10 @@ tell_page(void *arg)
 			   read->page, RelationGetRelationName(read->rel));
 }
 
-/* The server's own errors, of page checksums and of failed reads, name a file only. */
+/*
+ * Read a page, and name it in errors: the server's own ones, of page checksums and of
+ * failed reads, name a file only.
+ */
 static Buffer
 read_in_context(Relation rel, uint32 page)
 {
@@ -151,6 +172,7 @@ content_lock(Buffer buf)
 static bool
 is_locked_by_us(Buffer buf)
 {
+	SF_ASSERT(BufferIsValid(buf) && !BufferIsLocal(buf));
 	return LWLockHeldByMe(content_lock(buf));
 }
 
@@ -161,10 +183,24 @@ sfi_page_is_locked(Buffer buf, LWLockMode mode)
 }
 
 bool
+sfi_page_storage_is_same(Buffer buf, Buffer other)
+{
+	SfStorage	a;
+	SfStorage	b;
+	ForkNumber	fork;
+	BlockNumber n;
+
+	BufferGetTag(buf, &a, &fork, &n);
+	BufferGetTag(other, &b, &fork, &n);
+	return SfStorageEquals(a, b);
+}
+
+bool
 sfi_page_lock_is_held(Relation rel, BlockNumber which)
 {
 	LOCKTAG		tag;
 
+	SF_ASSERT(which == SF_LOCK_RESOLVER || which == SF_LOCK_GROWTH);
 	SET_LOCKTAG_PAGE(tag, rel->rd_lockInfo.lockRelId.dbId, rel->rd_lockInfo.lockRelId.relId, which);
 	return sf_compat_lock_held(&tag, ExclusiveLock);
 }
@@ -185,6 +221,10 @@ read_buffer(Relation rel, uint32 page)
 	return buf;
 }
 
+/*
+ * An ERROR may leave with the page locked: the server releases LWLocks and pins when a
+ * transaction aborts, and nothing has been changed.
+ */
 Buffer
 sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 {
@@ -193,22 +233,24 @@ sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 	char	   *problem;
 
 	SF_ASSERT(mode == BUFFER_LOCK_SHARE || mode == BUFFER_LOCK_EXCLUSIVE);
+	SF_ASSERT((type == SF_PAGE_HEADER) == (page == 0) && (type == SF_PAGE_MAP) == SF_IS_MAP_PAGE(page));
 	LockBuffer(buf, mode);
 	found = sfi_page_type(BufferGetPage(buf));
 	problem = found != type
 		? psprintf("Expected page type %d, found %d.", type, found)
-		: page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page, type);
+		: sealed_page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page, type);
 	if (problem != NULL)
 		sfi_page_report_damaged(rel, page, problem);
 	return buf;
 }
 
 /*
- * What was never used must be empty, or a map page that was cut off: else what
- * told us so is older than what is there.
+ * Is a page as one that was never used must be: empty, or a map page that was cut off?
+ * Otherwise the header that calls this page unused is stale, and to take the page would
+ * overwrite what somebody owns.
  */
 static bool
-may_be_taken(Page page, SfPageType type)
+is_unused_page(Page page, SfPageType type)
 {
 	return PageIsNew(page) ||
 		(type == SF_PAGE_MAP && sfi_page_type(page) == SF_PAGE_MAP &&
@@ -220,9 +262,15 @@ sfi_page_extend(Relation rel, uint32 page)
 {
 	BlockNumber npages = RelationGetNumberOfBlocks(rel);
 
-	/* not by a damaged header's number, all the way */
+	/*
+	 * Pages are taken one after the other, and map pages lie in fixed places,
+	 * so a page further behind comes from the number of a damaged header.  To
+	 * extend all the way there would fill the disk.
+	 */
 	if (page >= npages + SF_MAP_STRIDE)
 		sfi_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
+
+	/* another process may extend as well: it is asked again under the lock */
 	while (RelationGetNumberOfBlocks(rel) <= page)
 	{
 		LockRelationForExtension(rel, ExclusiveLock);
@@ -238,10 +286,11 @@ sfi_page_new(Relation rel, uint32 page, SfPageType type)
 {
 	Buffer		buf;
 
+	SF_ASSERT(page != 0 && (type == SF_PAGE_MAP) == SF_IS_MAP_PAGE(page));
 	sfi_page_extend(rel, page);
 	buf = read_buffer(rel, page);
 	LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
-	if (!may_be_taken(BufferGetPage(buf), type))
+	if (!is_unused_page(BufferGetPage(buf), type))
 		sfi_page_report_damaged(rel, page, "The header takes it for unused.");
 	return buf;
 }
@@ -249,7 +298,7 @@ sfi_page_new(Relation rel, uint32 page, SfPageType type)
 Buffer
 sfi_page_reinit(Relation rel, uint32 page)
 {
-	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
+	SF_ASSERT(page != 0 && CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	sfi_page_extend(rel, page);
 	return ReadBufferExtended(rel, MAIN_FORKNUM, page, RBM_ZERO_AND_LOCK, NULL);
 }
@@ -283,7 +332,13 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	type = sfi_page_type(BufferGetPage(buf));
 	if (type != 0)
-		problem = page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page, type);
+		problem = sealed_page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page, type);
+
+	/*
+	 * The copy is made under the lock, and the lock is let go before an
+	 * ERROR: a check reads damaged pages by the hundred, each in a
+	 * subtransaction.
+	 */
 	memcpy(content, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
 	UnlockReleaseBuffer(buf);
 	if (problem != NULL)
@@ -304,6 +359,7 @@ sfi_page_image(SfStorage storage, BlockNumber page, ReadBufferMode mode, char *b
 bool
 sfi_page_from_file(const char *path, uint64 n, char *block, int elevel)
 {
+	/* a file that is not there is an answer; any other failure is reported */
 	int			fd = SF_FAULT_FAILS(io_page_read) ? -1 : OpenTransientFile(path, O_RDONLY | PG_BINARY);
 	ssize_t		len;
 

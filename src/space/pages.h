@@ -29,6 +29,9 @@ extern Buffer sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode
 extern bool sfi_page_is_locked(Buffer buf, LWLockMode mode);
 extern bool sfi_page_lock_is_held(Relation rel, BlockNumber which);
 
+/* For assertions: are two pinned buffers of the same storage? */
+extern bool sfi_page_storage_is_same(Buffer buf, Buffer other);
+
 /* Make sure that the relation has a place for a page; an ERROR where there is no space. */
 extern void sfi_page_extend(Relation rel, uint32 page);
 

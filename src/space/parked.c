@@ -9,6 +9,24 @@
  * taken when it is needed, and what an aborted or ended backend could not give
  * back itself is given back by whoever comes next.
  *
+ *					  park, owned							claim (its owner)
+ *	 lent to a backend ---------> idle, of that backend ---------------> lent to it
+ *			|						  |			|
+ *			| park, not owned		  | disown	| collect, when it is idle for long
+ *			v						  v			v
+ *			garbage <-----------------+		given back: lent bits are cleared
+ *			|									^
+ *			+------------ collect --------------+
+ *
+ * Whoever takes an entry out of the table is the only one that has the region, so the
+ * lock is needed for the table alone, and map pages are changed without it.
+ *
+ * Garbage is what an abort leaves: it may not touch pages, since it must not fail.  The
+ * next one that looks for space, or the monitor, gives it back.
+ *
+ * If the table is full, or the server goes down, the region stays lent until the next
+ * start, which gives all lent blocks back (map.c).  That costs space, never data.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -69,11 +87,18 @@ sfi_parked_shmem_init(void)
 	}
 }
 
+/*
+ * The time is that of the end of the transaction, which the server has asked for
+ * already: each commit comes here.  Entries above "high" were never used, so that a
+ * look through the table costs as much as there have been regions at a time, not as
+ * much as there can be.
+ */
 bool
 sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned)
 {
 	bool		parked = false;
 
+	SF_ASSERT(!LWLockHeldByMe(&table->lock) && CritSectionCount == 0);
 	SF_ASSERT(region.nblocks > 0 && next_block <= region.nblocks);
 	SF_ASSERT(sf_map_of_block(region.start_block) ==
 			  sf_map_of_block(region.start_block + region.nblocks - 1));
@@ -87,6 +112,7 @@ sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned)
 		*entry = (ParkedRegion) {true, owned ? MyProcPid : 0, next_block,
 										GetCurrentTransactionStopTimestamp(), storage, region};
 		table->high = Max(table->high, i + 1);
+		SF_ASSERT(table->high <= table_size());
 		parked = true;
 	}
 	LWLockRelease(&table->lock);
@@ -105,6 +131,7 @@ sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block)
 
 		if (!entry->used || entry->owner_pid != MyProcPid || !SfStorageEquals(entry->storage, storage))
 			continue;
+		SF_ASSERT(entry->next_block <= entry->region.nblocks);
 		*region = entry->region;
 		*next_block = entry->next_block;
 		entry->used = false;
@@ -114,10 +141,14 @@ sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block)
 	return claimed;
 }
 
-/* Make this backend's parked regions anybody's: at its exit. */
+/*
+ * The number of this process may be given to another one after its exit, which would
+ * then claim what is not its own.
+ */
 void
 sf_space_disown_parked(void)
 {
+	SF_ASSERT(!LWLockHeldByMe(&table->lock));
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table->high; i++)
 		if (table->entries[i].used && table->entries[i].owner_pid == MyProcPid)
@@ -131,6 +162,7 @@ sfi_parked_collect(SfStorage storage, int idle_ms, SfRegion *regions, int max)
 	TimestampTz limit = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -idle_ms);
 	int			n = 0;
 
+	SF_ASSERT(max > 0 && !LWLockHeldByMe(&table->lock));
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table->high && n < max; i++)
 	{
@@ -146,6 +178,7 @@ sfi_parked_collect(SfStorage storage, int idle_ms, SfRegion *regions, int max)
 	return n;
 }
 
+/* Its map pages go with the storage, and nobody needs to give anything back. */
 void
 sfi_parked_forget(SfStorage storage)
 {

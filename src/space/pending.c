@@ -7,6 +7,25 @@
  *
  * Writers append at the tail page; only the resolver takes entries out.
  *
+ *	 header: pending_head ------------+			  pending_tail ---+
+ *									  v							  v
+ *								 page 5 -> page 12 -> page 3 -> page 7 -> none
+ *								 entries,  full		  full		room: new
+ *								 fewer							entries
+ *
+ * An entry says before the commit what is to happen after it.  If the transaction
+ * fails, or the server does, the entry is there, and the commit log says how the
+ * transaction ended.  So nothing has to be written at the end of a transaction, and an
+ * abort writes nothing at all.
+ *
+ * Entries of one kind for one segment go into as few records as possible: a record has
+ * the tail page and up to SF_CHANGE_MAX - 1 map pages, in ascending order.  Where runs
+ * come in another order, or the page is full, a new record begins.
+ *
+ * To append, the tail page alone is locked: the header is read for its number first and
+ * let go again after the tail is locked.  In between the tail cannot leave the queue,
+ * since only a page that is not the last one does.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -18,15 +37,15 @@
 #include "storage/lmgr.h"
 
 /*
- * Take a dynamic page: off the free list, else one never used.  The header is
- * locked exclusively and h is the caller's copy of it, to be logged.  The
- * page comes back locked, to be initialised.
+ * Pages of the free list come first, so that the relation grows as little as can be.
+ * Numbers of map pages are skipped: they have fixed places among the others.
  */
 Buffer
 sfi_pending_take_page(Relation rel, SfHeader *h)
 {
 	Buffer		buf;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	SF_ASSERT(h->next_page >= 2);
 	if (h->free_head != SF_NO_PAGE)
 	{
@@ -64,6 +83,7 @@ add_tail(Relation rel, uint32 seen_tail)
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
 	uint32		newpage;
 
+	/* many writers find a page full at once: one of them adds the next */
 	if (h.pending_tail != seen_tail)
 	{
 		UnlockReleaseBuffer(hbuf);
@@ -73,6 +93,7 @@ add_tail(Relation rel, uint32 seen_tail)
 		oldbuf = read_tail(rel, seen_tail);
 	newbuf = sfi_pending_take_page(rel, &h);
 	newpage = BufferGetBlockNumber(newbuf);
+	SF_ASSERT(newpage != 0 && newpage != seen_tail && !SF_IS_MAP_PAGE(newpage));
 	h.pending_tail = newpage;
 	if (h.pending_head == SF_NO_PAGE)
 		h.pending_head = newpage;
@@ -86,8 +107,9 @@ add_tail(Relation rel, uint32 seen_tail)
 }
 
 /*
- * Lock the tail page with room for n entries.  With hmode exclusive the
- * header stays locked and is returned in *hbuf; with share it is released.
+ * The lock of the header is let go before a page is added, which takes it exclusively:
+ * LWLocks cannot be raised from one mode to another.  So the look begins anew after
+ * that, and others may have filled the new page meanwhile.
  */
 Buffer
 sfi_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
@@ -118,8 +140,8 @@ sfi_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
 }
 
 /*
- * An entry of this transaction, which has its xid (rule 3).  fxid is not above
- * the one of the record: after a crash a higher one might be given out again.
+ * Rule 3.  fxid is not above the one of the record: after a crash a higher one, which
+ * stands in no record then, might be given out again, to a transaction that commits.
  */
 SfPendEntry
 sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
@@ -127,6 +149,8 @@ sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
 	SfPendEntry entry = {0};
 
 	SF_ASSERT(count > 0 && count <= SF_MAP_SECTORS);
+	SF_ASSERT(sf_format_pend_kind(kind)->name != NULL);
+	SF_ASSERT(sf_format_pend_kind(kind)->is_page ? count == 1 : sf_format_is_possible_run(start, count));
 	(void) GetCurrentTransactionId();	/* so that the record carries an xid */
 	entry.fxid = fxid;
 	entry.start = start;
@@ -138,6 +162,10 @@ sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
 /*
  * Add the operation that marks a run used to the change; false when the map
  * page cannot be part of this record (order of locks, number of pages).
+ *
+ * The bits must be clear.  If one is set, two values would own the sector, and the free
+ * of one of them would destroy the other.  So that is an ERROR while the transaction can
+ * still fail, and no matter how it came about: a stale map page, for instance.
  */
 static bool
 add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
@@ -170,7 +198,7 @@ add_map_set(Relation rel, SfRun run, uint32 *last_map, int *map_at)
 
 /* One record of as many entries as fit; returns how many. */
 static int
-log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
+log_one_record(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nruns)
 {
 	SfPendEntry entries[SF_PENDING_MAX];
 	Buffer		tail = sfi_pending_lock_tail(rel, 1, BUFFER_LOCK_SHARE, NULL);
@@ -190,6 +218,7 @@ log_some(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, int nrun
 		entries[n] = sfi_pending_entry(kind, fxid, runs[n].start, runs[n].nsectors);
 		n++;
 	}
+	/* the first run always fits, or its caller would never come to an end */
 	SF_ASSERT(n > 0);
 	if (SF_BREAKS(s4))
 		SfPagePending(BufferGetPage(tail))->next = 0;
@@ -220,10 +249,11 @@ sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *run
 	Relation	rel = sfi_segment_rel(seg);
 	int			n;
 
+	SF_ASSERT(!seg->retained && nruns > 0);
 	if (fxid > U64FromFullTransactionId(GetCurrentFullTransactionId()))
 		elog(ERROR, "xid of pending entries is above that of their record");
 	check_runs(rel, kind, runs, nruns);
-	n = log_some(rel, kind, fxid, runs, nruns);
+	n = log_one_record(rel, kind, fxid, runs, nruns);
 	sfi_segment_close(rel);
 	return n;
 }

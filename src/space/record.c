@@ -6,8 +6,24 @@
  * Their checksum says so, as a rule.  But redo writes to shared buffers and to
  * files by what they say, with nobody to ask, so each length, kind and range is
  * looked at before anything is done; a record that cannot be right ends recovery
- * with an error, to which the server adds where in WAL it lies.  What is possible
- * and wrong all the same (another number of a sector) is not to be told.
+ * with an error, to which the server adds where in WAL it lies.  A plausible but wrong
+ * value (another sector number) cannot be detected here.
+ *
+ * The looks go from what all records have to what few have, and each relies on those
+ * before it:
+ *
+ *	 main data		opcode known; as long as its struct; version		data_problem()
+ *	 its fields		segment, size, database; then those of one kind		held_problem()
+ *	 blocks			as many as the kind may have, numbered from 0		count_problem()
+ *	 each block		of one segment, no page twice						block_problem()
+ *	 a new page		the header of the same record knows it				new_page_problem()
+ *
+ * The last one keeps a wrong page number from extending the relation by gigabytes of
+ * zeros: redo of a page that is made new extends the relation up to it.
+ *
+ * Why not trust the checksum?  It tells that a record is as it was written.  It does not
+ * tell that who wrote it was this extension, in this version: the number of a resource
+ * manager is not reserved, and a record of another extension would end here.
  *
  * The changes of a page are looked at where that is read, see change.c.
  *
@@ -33,6 +49,7 @@ named_storage(XLogReaderState *record, const SfRecordKind *kind)
 {
 	xl_sf_storage *rec = (xl_sf_storage *) XLogRecGetData(record);
 
+	SF_ASSERT(kind->size >= sizeof(xl_sf_storage) || (kind->holds & SF_HOLDS_STORAGE) == 0);
 	return (kind->holds & SF_HOLDS_STORAGE) != 0 ? &rec->storage : NULL;
 }
 
@@ -43,6 +60,7 @@ held_problem(XLogReaderState *record, const SfRecordKind *kind)
 	void	   *rec = XLogRecGetData(record);
 	const SfStorage *storage = named_storage(record, kind);
 
+	SF_ASSERT(sfi_record_is_readable(record, kind));
 	if (storage != NULL && (SfStorageSpc(*storage) == InvalidOid || SfStorageDb(*storage) == InvalidOid ||
 							SfStorageRel(*storage) == 0))
 		return "it names no segment";
@@ -58,6 +76,7 @@ held_problem(XLogReaderState *record, const SfRecordKind *kind)
 	return NULL;
 }
 
+/* What is wrong with the main data; NULL: nothing. */
 static const char *
 data_problem(XLogReaderState *record, const SfRecordKind *kind)
 {
@@ -80,6 +99,7 @@ data_problem(XLogReaderState *record, const SfRecordKind *kind)
 static const char *
 count_problem(const SfRecordKind *kind, int npages)
 {
+	SF_ASSERT(npages >= 0 && kind->min_pages <= kind->max_pages && kind->max_pages <= SF_CHANGE_MAX);
 	if (npages < kind->min_pages)
 		return "it has no pages";
 	if (npages > kind->max_pages)
@@ -87,7 +107,12 @@ count_problem(const SfRecordKind *kind, int npages)
 	return NULL;
 }
 
-/* The header page as it is after a record, from its block of page 0. */
+/*
+ * The header page as it is after a record, from its block of page 0; false when that
+ * is not one.  The block is a full-page image, or one operation that has all of the
+ * header: the whole header is logged whenever a field of it changes, which makes the
+ * record say by itself which pages there may be.
+ */
 static bool
 header_after(XLogReaderState *record, int block, SfHeader *header)
 {
@@ -121,6 +146,7 @@ new_page_problem(BlockNumber page, const SfHeader *header)
 {
 	uint64		nmaps;
 
+	/* a header page is made new by CREATE, and stands for itself */
 	if (page == 0)
 		return NULL;
 	if (header == NULL)
@@ -132,14 +158,16 @@ new_page_problem(BlockNumber page, const SfHeader *header)
 	return "it has a new page that its header does not know";
 }
 
+/* What is wrong with one block of a record, and with it beside those before it. */
 static const char *
-page_problem(XLogReaderState *record, int block, const SfStorage *named, const SfHeader *header)
+block_problem(XLogReaderState *record, int block, const SfStorage *named, const SfHeader *header)
 {
 	SfStorage	first;
 	SfStorage	storage;
 	ForkNumber	fork;
 	BlockNumber page;
 
+	SF_ASSERT(block >= 0 && block <= XLogRecMaxBlockId(record));
 	if (!XLogRecHasBlockRef(record, block))
 		return "its pages are not numbered one after the other";
 	XLogRecGetBlockTag(record, 0, &first, NULL, NULL);
@@ -161,8 +189,12 @@ page_problem(XLogReaderState *record, int block, const SfStorage *named, const S
 	return NULL;
 }
 
+/*
+ * What is wrong with the blocks of a record; NULL: nothing.  The header page comes first
+ * in every record that has it, so that the other blocks can be held against it.
+ */
 static const char *
-pages_problem(XLogReaderState *record, const SfRecordKind *kind)
+blocks_problem(XLogReaderState *record, const SfRecordKind *kind)
 {
 	int			n = XLogRecMaxBlockId(record) + 1;
 	const char *problem = count_problem(kind, n);
@@ -183,7 +215,7 @@ pages_problem(XLogReaderState *record, const SfRecordKind *kind)
 		header.total_sectors != ((xl_sf_size *) XLogRecGetData(record))->total_sectors)
 		return "it has two sizes of a segment";
 	for (int i = 0; i < n && problem == NULL; i++)
-		problem = page_problem(record, i, named_storage(record, kind), has_header ? &header : NULL);
+		problem = block_problem(record, i, named_storage(record, kind), has_header ? &header : NULL);
 	return problem;
 }
 
@@ -204,7 +236,7 @@ sfi_record_check(XLogReaderState *record, const SfRecordKind *kind)
 	const char *problem = data_problem(record, kind);
 
 	if (problem == NULL)
-		problem = pages_problem(record, kind);
+		problem = blocks_problem(record, kind);
 	if (problem != NULL)
 		sfi_record_report(problem);
 }

@@ -11,6 +11,25 @@
  * 2): the map page remembers the record's LSN and sf_space_lend() flushes up
  * to it.
  *
+ * For each pending page, from the head to the tail:
+ *
+ *	 1	its entries are copied under a share lock;
+ *	 2	a verdict is asked for each of the copy, without a lock: that looks into the
+ *		commit log, which may have to be read;
+ *	 3	what one record can do is a batch: up to 16 map pages.  The pending page and
+ *		the map pages are locked, and the record is written.  This goes on until
+ *		there is no verdict left that could be carried out;
+ *	 4	inode pages are freed one by one, since the header page changes with each;
+ *	 5	a page without entries leaves the queue, unless it is the last one.
+ *
+ * The copy stays right without the lock, because indexes of entries do not change:
+ * writers add behind, and only the resolver removes.  After each record the same
+ * entries are taken out of the copy (run_batch()).
+ *
+ * A batch is limited by the number of pages in a record, not by time.  Locks are held
+ * for as long as it takes to apply it; a commit that needs the same map page waits for
+ * that and no longer.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -51,12 +70,16 @@ typedef struct Batch
 	TransactionId newest_freeing;
 } Batch;
 
-/* Make sure a map page is in the batch; false when the batch is full. */
+/*
+ * Make sure a map page is in the batch; false when the batch is full.  The list is kept
+ * ascending, which is the order of their locks.
+ */
 static bool
 batch_map(Batch *batch, uint32 map)
 {
 	int			i;
 
+	SF_ASSERT(batch->nmaps >= 0 && batch->nmaps <= BATCH_MAPS);
 	for (i = 0; i < batch->nmaps; i++)
 		if (batch->maps[i] == map)
 			return true;
@@ -68,7 +91,11 @@ batch_map(Batch *batch, uint32 map)
 	return true;
 }
 
-/* Remember the newest xid whose freeing a standby's snapshots must outlive. */
+/*
+ * Remember the newest xid whose freeing a standby's snapshots must outlive.  What an
+ * aborted transaction took was never seen by any snapshot, so ALLOC entries conflict
+ * with none.
+ */
 static void
 note_freeing(TransactionId *newest, const SfPendEntry *entry)
 {
@@ -88,11 +115,15 @@ verdict_of(const PageWork *work, const SfPendEntry *entry)
 		sfi_pending_verdict(entry, work->horizon);
 }
 
-/* Collect what one record can do; inode pages are left to
- * free_inode_page(). */
+/*
+ * Collect what one record can do; inode pages are left to free_inode_page().  Entries
+ * whose map page does not fit are passed over, and later ones that do fit are taken:
+ * the order of entries means nothing.
+ */
 static void
-collect(PageWork *work, Batch *batch)
+collect_batch(PageWork *work, Batch *batch)
 {
+	SF_ASSERT(work->n >= 0 && work->n <= SF_PENDING_MAX);
 	memset(batch, 0, sizeof(*batch));
 	for (int i = 0; i < work->n; i++)
 	{
@@ -131,6 +162,7 @@ add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Ba
 {
 	SfMapRange	range = sfi_map_range(entry->start, entry->count);
 
+	SF_ASSERT(!sf_format_pend_kind(entry->kind)->is_page);
 	for (int m = 0; m < batch->nmaps; m++)
 	{
 		if (batch->maps[m] != sf_map_of(entry->start))
@@ -186,6 +218,7 @@ run_batch(PageWork *work, Batch *batch)
 	int			skip = 0;
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+	SF_ASSERT(batch->nremove + batch->ncommitted > 0 && batch->nfree <= batch->nremove);
 	SF_FAULT(resolve_before);
 	buf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	sfi_change_begin();
@@ -206,6 +239,7 @@ run_batch(PageWork *work, Batch *batch)
 	SF_FAULT(resolve_after);
 	warn_free_already(work, batch);
 
+	/* the copy follows the page, so that indexes mean the same on both */
 	work->stats->entries_resolved += batch->nremove;
 	for (int i = 0; i < batch->ncommitted; i++)
 		work->entries[batch->committed[i]].outcome = SF_OUTCOME_COMMITTED;
@@ -220,7 +254,10 @@ run_batch(PageWork *work, Batch *batch)
 	work->n = to;
 }
 
-/* Put the inode page that an entry names on the free list. */
+/*
+ * Put the inode page that an entry names on the free list.  Its type is checked as it
+ * is read: a page that is free already, by damage, would make a circle of the list.
+ */
 static void
 free_inode_page(PageWork *work, int index)
 {
@@ -234,6 +271,7 @@ free_inode_page(PageWork *work, int index)
 	SfFreePage	content;
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
+	SF_ASSERT(index >= 0 && index < work->n && sf_format_pend_kind(entry.kind)->is_page);
 	SF_FAULT(resolve_before_inode);
 	hbuf = sfi_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	pbuf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
@@ -272,11 +310,12 @@ resolve_page(PageWork *work, uint32 *next)
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		collect(work, &batch);
+		collect_batch(work, &batch);
 		if (batch.nremove == 0 && batch.ncommitted == 0)
 			break;
 		run_batch(work, &batch);
 	}
+	/* from the end, since each one that is freed moves those behind it */
 	for (int i = work->n - 1; i >= 0; i--)
 		if (sf_format_pend_kind(work->entries[i].kind)->is_page &&
 			verdict_of(work, &work->entries[i]) == SF_VERDICT_FREE)
@@ -284,7 +323,12 @@ resolve_page(PageWork *work, uint32 *next)
 	return work->n;
 }
 
-/* Take an empty page that is not the tail out of the queue. */
+/*
+ * Take an empty page that is not the tail out of the queue; false when it is the tail,
+ * or not empty any more.  Both are looked at again under the locks: a writer may have
+ * made it the tail's predecessor, or added to it, since.  The tail stays, also when it
+ * is empty, so that writers need not lock the header to append.
+ */
 static bool
 unlink_page(Relation rel, uint32 prev, uint32 page)
 {
@@ -296,6 +340,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	SfFreePage	content = {h.free_head};
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
+	SF_ASSERT(page != SF_NO_PAGE && page != prev);
 	if (prev != SF_NO_PAGE)
 		prevbuf = sfi_page_read(rel, prev, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	buf = sfi_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
@@ -321,7 +366,10 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	return true;
 }
 
-/* Keep the oldest xid whose outcome the queue still has to learn. */
+/*
+ * Keep the oldest xid whose outcome the queue still has to learn.  The commit log must
+ * not be cut beyond it: securefile_maintain() and the monitor warn when it grows old.
+ */
 static void
 note_unresolved(PageWork *work)
 {
@@ -356,6 +404,11 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	work = palloc(sizeof(PageWork));
 	work->rel = rel;
 	work->stats = stats;
+
+	/*
+	 * One horizon for all of the queue: it is costly to ask for, and one that
+	 * is a little old frees a little less.
+	 */
 	work->horizon = sfi_pending_horizon();
 	for (work->page = sf_space_header(rel).pending_head; work->page != SF_NO_PAGE; work->page = next)
 	{

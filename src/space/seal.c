@@ -32,7 +32,7 @@ typedef struct Place
 	uint32		version;
 } Place;
 
-/* Type of a page, or 0 when it is none of ours; as sfi_page_init() has left it. */
+/* Asked of any block that was read, so nothing on it is believed yet. */
 SfPageType
 sfi_page_type(Page page)
 {
@@ -54,6 +54,8 @@ sfi_page_type(Page page)
 static Size
 sealed_part(Page page, SfPageType type, const char **from)
 {
+	StaticAssertStmt(sizeof(SfHeader) <= SF_PAGE_CONTENT && sizeof(SfMap) <= SF_PAGE_CONTENT,
+					 "what is sealed lies in the contents");
 	*from = PageGetContents(page);
 	switch (type)
 	{
@@ -81,7 +83,7 @@ sfi_seal_relnumber(Page page)
 	return sfi_page_trailer(page)->seal >> 32;
 }
 
-/* The seal that a page must have; not 0, since no file has that number. */
+/* Never 0, which means "no seal": no file has that number. */
 uint64
 sfi_seal_compute(Page page, uint32 relnumber, BlockNumber n)
 {
@@ -90,6 +92,8 @@ sfi_seal_compute(Page page, uint32 relnumber, BlockNumber n)
 	const char *from;
 	Size		len = sealed_part(page, (SfPageType) place.type, &from);
 
+	/* the count lies before the lent plane, and so apart from the used one */
+	SF_ASSERT(len <= SF_PAGE_CONTENT);
 	if (place.type == SF_PAGE_MAP)
 		seed ^= SfPageMap(page)->used_sectors;
 	return (uint64) relnumber << 32 | (uint32) sf_format_checksum(from, len, seed);
@@ -106,5 +110,6 @@ sfi_seal_holds(Page page, uint32 relnumber, BlockNumber n)
 void
 sfi_seal_put(Page page, uint32 relnumber, BlockNumber n)
 {
+	SF_ASSERT(sfi_page_type(page) != 0 && relnumber != 0);
 	sfi_page_trailer(page)->seal = sfi_seal_compute(page, relnumber, n);
 }
