@@ -64,6 +64,10 @@ sfi_change_begin(void)
 	XLogEnsureRecordSpace(SF_CHANGE_MAX, SF_CHANGE_MAX + 4);
 }
 
+/*
+ * The limit is a matter of the code, and not of what is on disk: each caller counts its
+ * pages (SF_CHANGE_MAX).  It is an ERROR all the same, since nothing is lost by it.
+ */
 int
 sfi_change_add(Buffer buf)
 {
@@ -330,6 +334,13 @@ check_change(uint8 info, const void *data)
 #define check_change(info, data)	((void) 0)
 #endif
 
+/*
+ * The record has a block for each page, with its operations as data.  A page that is made
+ * new is registered without a full-page image: redo does not read what was there.
+ *
+ * Buffers are unlocked in reverse.  Readers that follow a link from the header lock pages
+ * in the order in which they were added, and so find the first of them free last.
+ */
 XLogRecPtr
 sfi_change_finish(uint8 info, const void *data, Size len)
 {

@@ -263,6 +263,10 @@ fade(Dispenser *slot, TimestampTz now)
 		slot->recent_since = now;
 }
 
+/*
+ * What was lent since the last call becomes part of the past.  The monitor alone calls
+ * this, so that "since the last call" means "since its last visit".
+ */
 SfDemand
 sfi_dispense_take_demand(SfStorage storage)
 {
@@ -284,6 +288,10 @@ sfi_dispense_take_demand(SfStorage storage)
 	return demand;
 }
 
+/*
+ * Backends that scan at the same time look at different parts of the map.  The number
+ * only rises; the caller takes the remainder by the number of map pages there are now.
+ */
 uint32
 sfi_dispense_cursor(SfStorage storage, uint32 npages)
 {
@@ -299,6 +307,7 @@ sfi_dispense_cursor(SfStorage storage, uint32 npages)
 	return cursor;
 }
 
+/* A segment that has no slot has not been asked about: it is worth a look. */
 bool
 sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon)
 {

@@ -74,6 +74,10 @@ sfi_map_take_back(SfMap *map, uint32 first, uint32 count)
 		map->lent[b / 8] &= ~(1 << (b % 8));
 }
 
+/*
+ * Block by block, 4096 of them at most: a page is looked at when the dispenser has
+ * nothing, and to read it from disk takes longer.
+ */
 bool
 sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count)
 {

@@ -38,6 +38,12 @@
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 
+/*
+ * The layout of a page is the server's, so that its tools (checksums, pageinspect, base
+ * backups) take it for what it is.  But the server sets aside what lies between pd_lower
+ * and pd_upper as a hole, which it leaves out of full-page images: here the contents lie
+ * there, so there must be no hole.
+ */
 void
 sfi_page_init(Page page, SfPageType type, const void *content, Size len)
 {
@@ -303,6 +309,7 @@ sfi_page_reinit(Relation rel, uint32 page)
 	return ReadBufferExtended(rel, MAIN_FORKNUM, page, RBM_ZERO_AND_LOCK, NULL);
 }
 
+/* The type does not matter: whatever is there, somebody has put it there. */
 bool
 sfi_page_is_used(Relation rel, uint32 page)
 {
@@ -346,6 +353,10 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 	return type;
 }
 
+/*
+ * By storage, since the relation may have been given new storage in this transaction.
+ * Its lock is held exclusively then, so nobody removes the buffers meanwhile (rule 4).
+ */
 void
 sfi_page_image(SfStorage storage, BlockNumber page, ReadBufferMode mode, char *block)
 {
@@ -356,6 +367,10 @@ sfi_page_image(SfStorage storage, BlockNumber page, ReadBufferMode mode, char *b
 	UnlockReleaseBuffer(buf);
 }
 
+/*
+ * The server's own way to open a file for a short time, which closes it should an ERROR
+ * come in between.
+ */
 bool
 sfi_page_from_file(const char *path, uint64 n, char *block, int elevel)
 {

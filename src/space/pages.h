@@ -17,8 +17,16 @@
 /* ---- pages (page.c) ---- */
 
 /*
+ * Of all functions here: rel is a segment relation on which the caller holds a lock
+ * (AccessShareLock at least), page a number in it.  Buffers are pinned and locked when
+ * they are returned, to be given back with UnlockReleaseBuffer().  Unless it says so, a
+ * function may throw, and is neither for critical sections nor for replay.
+ */
+
+/*
  * Read and lock a page, checking type, seal and fields: DATA_CORRUPTED if wrong.
- * mode is BUFFER_LOCK_SHARE or BUFFER_LOCK_EXCLUSIVE.
+ * mode is BUFFER_LOCK_SHARE or BUFFER_LOCK_EXCLUSIVE.  May wait for a disk, and for
+ * who has locked the page; see the order of locks in space_internal.h.
  */
 extern Buffer sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode);
 
@@ -51,7 +59,10 @@ extern Buffer sfi_page_reinit(Relation rel, uint32 page);
  */
 extern SfPageType sfi_page_copy(Relation rel, uint32 page, char *content);
 
-/* Copy a page of a segment relation as it is, BLCKSZ bytes. */
+/*
+ * Copy a page of a segment relation as it is, BLCKSZ bytes, unchecked.  The storage is one
+ * that nobody can remove meanwhile.  mode: RBM_NORMAL, or RBM_ZERO_ON_ERROR.
+ */
 extern void sfi_page_image(SfStorage storage, BlockNumber page, ReadBufferMode mode, char *block);
 
 /* The ERROR of a damaged page; detail is a sentence. */
@@ -75,6 +86,10 @@ extern bool sfi_page_from_file(const char *path, uint64 n, char *block, int elev
 /* Read the first page of storage past the buffers (an SfIoBlock); false if none. */
 extern bool sfi_page_first_of_fork(SfStorage storage, char *block);
 
+/*
+ * Initialise a page with contents, len bytes of SF_PAGE_CONTENT at most, and zeros behind
+ * them.  The page is not sealed.  Never throws: also for critical sections and replay.
+ */
 extern void sfi_page_init(Page page, SfPageType type, const void *content, Size len);
 
 static inline SfPageTrailer *
@@ -98,6 +113,13 @@ sfi_page_trailer(Page page)
 /* Type of a page, or 0 when it is none of ours. */
 extern SfPageType sfi_page_type(Page page);
 
+/*
+ * relnumber: file number of the storage that the page is of.  n: which page it is.
+ *
+ * compute: the seal that the page must have as it is now.
+ * holds: has it that one, or none?
+ * put: write it.  The page is locked exclusively, or nobody else's.
+ */
 extern uint64 sfi_seal_compute(Page page, uint32 relnumber, BlockNumber n);
 extern bool sfi_seal_holds(Page page, uint32 relnumber, BlockNumber n);
 extern void sfi_seal_put(Page page, uint32 relnumber, BlockNumber n);
@@ -107,9 +129,16 @@ extern uint32 sfi_seal_relnumber(Page page);
 
 /* ---- map (map.c) ---- */
 
+/* None of these throws or allocates.  Blocks count from the first one of the page. */
+
+/* The range on its map page of a run, which never crosses a page; count > 0. */
 extern SfMapRange sfi_map_range(uint64 start, uint32 count);
 
-/* Lent plane of a page, reset first when it is of another boot. */
+/*
+ * Mark blocks lent, or not lent, on a page that is locked exclusively.  lend: all are free;
+ * the plane is reset first when it is of another boot.  take_back: what is not lent is
+ * left alone.  The caller marks the page dirty (sfi_map_dirty_lent()).
+ */
 extern void sfi_map_lend(SfMap *map, uint32 first, uint32 count);
 extern void sfi_map_take_back(SfMap *map, uint32 first, uint32 count);
 
@@ -135,15 +164,25 @@ extern void sfi_map_dirty_lent(Buffer buf, SfStorage storage);
  * fine: nothing was modified.
  */
 extern void sfi_change_begin(void);
+
+/* Add a buffer, locked exclusively, at most SF_CHANGE_MAX; returns its place. */
 extern int	sfi_change_add(Buffer buf);
+
+/* Place of a buffer that was added, or -1; and the buffer at a place.  Never throw. */
 extern int	sfi_change_find(Buffer buf);
 extern Buffer sfi_change_buffer(int i);
+
+/* Add an operation to the page at a place; the payload is copied. */
 extern void sfi_change_op(int i, SfOpCode code, const void *payload, Size len);
+
+/* The operation that makes the page new, which is then its only one. */
 extern void sfi_change_init(int i, SfPageType type, const void *content, Size len);
 
 /*
  * Apply all operations, write the record, unlock and release all buffers.
- * Returns the record's end.
+ * Returns the record's end, up to which WAL is not flushed.  info: XLOG_SF_*; data: its
+ * struct.  DATA_CORRUPTED, and nothing changed, when a page is such that an operation
+ * cannot be applied to it.
  */
 extern XLogRecPtr sfi_change_finish(uint8 info, const void *data, Size len);
 
@@ -153,7 +192,7 @@ extern XLogRecPtr sfi_change_finish(uint8 info, const void *data, Size len);
  */
 extern XLogRecPtr sfi_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries);
 
-/* Redo of the pages of a record. */
+/* Redo of the pages of a record, which sfi_record_check() has found sound. */
 extern void sfi_change_redo(XLogReaderState *record);
 
 #endif							/* SF_PAGES_H */

@@ -119,6 +119,10 @@ sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned)
 	return parked;
 }
 
+/*
+ * Any one of this process will do.  A process that writes to one segment by turns with
+ * others has a few entries at most.
+ */
 bool
 sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block)
 {

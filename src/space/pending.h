@@ -10,8 +10,27 @@
 
 #include "space/pages.h"
 
+/*
+ * Take a dynamic page: off the free list, else one never used, extending the relation if
+ * need be.  The header page is locked exclusively, and h is the caller's copy of it, which
+ * is changed and has to be logged.  The page comes back locked exclusively, to be
+ * initialised in the same record.  DATA_CORRUPTED, DISK_FULL.
+ */
 extern Buffer sfi_pending_take_page(Relation rel, SfHeader *h);
+
+/*
+ * Lock the last page of the queue exclusively, with room for n entries (at most
+ * SF_PENDING_MAX); adds a page if need be.  hmode BUFFER_LOCK_EXCLUSIVE: the header page
+ * stays locked so, and is returned in *hbuf; BUFFER_LOCK_SHARE: it is released, and hbuf is
+ * NULL.  No page of the segment is locked before.  DATA_CORRUPTED, DISK_FULL.
+ */
 extern Buffer sfi_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf);
+
+/*
+ * An entry of this transaction, which gets its xid here (rule 3).  fxid: the top-level one,
+ * or that of a subtransaction, not above the current one.  start and count: sectors on one
+ * map page, or a page number and 1.
+ */
 extern SfPendEntry sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count);
 
 /* What is to become of an entry. */
@@ -34,7 +53,13 @@ typedef struct SfHorizon
 	uint64		next;			/* no transaction from here on has ended */
 } SfHorizon;
 
+/*
+ * The horizon as of now; it may be used for as long as one likes, and only gets more
+ * careful than need be.  Looks at all processes and slots: not for every value.
+ */
 extern SfHorizon sfi_pending_horizon(void);
+
+/* The entry is sound (sf_format_entry_problem()).  May read the commit log; no page locked. */
 extern SfVerdict sfi_pending_verdict(const SfPendEntry *entry, SfHorizon horizon);
 
 /* Is the entry's space live all the same?  (ALLOC committed, FREE aborted) */

@@ -129,7 +129,7 @@ typedef struct SfRecordKind
 
 /* ---- may a record be replayed (record.c) ---- */
 
-/* Is there as much main data as this kind has, of our version? */
+/* Is there as much main data as this kind has, of our version?  Never throws. */
 extern bool sfi_record_is_readable(XLogReaderState *record, const SfRecordKind *kind);
 
 /* DATA_CORRUPTED unless redo can go by what a record says; see also sfi_change_redo(). */

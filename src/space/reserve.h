@@ -16,10 +16,22 @@
 /* Granule of growth and cuts: what a column with one small value takes. */
 #define SF_GROWTH_SECTORS	(64 * 1024 / SF_SECTOR_SIZE)
 
-/* Grow unless another did since total_sectors was seen. */
+/*
+ * Of these, seg is open with RowExclusiveLock at least and rel its relation.  They take the
+ * growth lock, a heavyweight one: no page is locked when they are called.  DISK_FULL, with
+ * the segment as it was; DATA_CORRUPTED when there is space in use behind the end.
+ */
+
+/*
+ * Grow unless another did since total_sectors was seen; waits for one who does.  need_blocks
+ * (at most SF_MAP_BLOCKS) will lie side by side.
+ */
 extern void sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks);
 
-/* Grow ahead of need, if nobody else is at it; returns sectors added. */
+/*
+ * Grow ahead of need by at least that much (64 MB at most), if nobody else grows or cuts;
+ * returns sectors added.
+ */
 extern uint64 sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors);
 
 /*
@@ -39,11 +51,25 @@ extern void sfi_grow_fill_up(SfSegment *seg, Relation rel);
 
 /* ---- lending (lend.c) ---- */
 
+/*
+ * scan: refill the dispenser from the map with free runs of at least need blocks, going
+ * round from where the last scan stopped.  Returns the free blocks seen, of any length.
+ * collect: give back what is parked and idle for so long, a few at a time; false when there
+ * was nothing.  No page is locked before.
+ */
 extern uint64 sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need);
 extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
 
 /* ---- dispenser (dispense.c): hints, never truth ---- */
 
+/*
+ * None of these throws; each takes the dispenser's LWLock for a moment, and is not for who
+ * holds it or is in a critical section.
+ *
+ * take: a run of at least want blocks, else the longest of at least need; it is taken out.
+ * put: a run believed free, on one map page; may be forgotten.
+ * forget: all of a storage, when that goes.
+ */
 extern bool sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, SfRegion *run);
 extern void sfi_dispense_put(SfStorage storage, SfRegion run);
 extern void sfi_dispense_forget(SfStorage storage);
@@ -57,6 +83,8 @@ extern uint32 sfi_dispense_cursor(SfStorage storage, uint32 npages);
  */
 extern bool sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon);
 extern void sfi_dispense_note_resolved(SfStorage storage, uint64 horizon);
+
+/* In the postmaster, at start; before that, forget does nothing. */
 extern Size sfi_dispense_shmem_size(void);
 extern void sfi_dispense_shmem_init(void);
 
@@ -70,6 +98,7 @@ typedef struct SfDemand
 	uint64		recent_blocks;
 } SfDemand;
 
+/* take: for the monitor; what it is told is counted as past from then on. */
 extern SfDemand sfi_dispense_take_demand(SfStorage storage);
 extern void sfi_dispense_note_demand(SfStorage storage, uint32 nblocks);
 
@@ -77,13 +106,16 @@ extern void sfi_dispense_note_demand(SfStorage storage, uint32 nblocks);
 
 /*
  * Take parked regions of a storage that may be given back: garbage, and those
- * of backends that have not claimed them for idle_ms.  Returns how many.
+ * of backends that have not claimed them for idle_ms.  Returns how many, at most max.
+ * The caller has them then, and clears their lent bits.  Never throws.
  */
 extern int	sfi_parked_collect(SfStorage storage, int idle_ms, SfRegion *regions, int max);
 
 /* Idle for so long, a region that a backend has parked may be taken. */
 #define SF_PARKED_IDLE_MS	1000
 #define SF_PARKED_ANY_AGE	(-1000) /* also what has just been parked */
+
+/* Forget those of storage that goes.  Never throws. */
 extern void sfi_parked_forget(SfStorage storage);
 extern Size sfi_parked_shmem_size(void);
 extern void sfi_parked_shmem_init(void);

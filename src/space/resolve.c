@@ -367,8 +367,8 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 }
 
 /*
- * Keep the oldest xid whose outcome the queue still has to learn.  The commit log must
- * not be cut beyond it: securefile_maintain() and the monitor warn when it grows old.
+ * Keep the oldest xid whose outcome the queue still has to learn.  Should the commit log
+ * be cut beyond it, the entry is lost, and its space with it.
  */
 static void
 note_unresolved(PageWork *work)
@@ -385,6 +385,15 @@ note_unresolved(PageWork *work)
 	}
 }
 
+/*
+ * The walk goes by numbers of pages that it has read without keeping their locks.  That
+ * is safe, since only this process takes pages out of the queue (rule 1): "next" of a
+ * page changes only from none to a page that a writer has added.
+ *
+ * A page that was emptied but stays (the tail, mostly) is the predecessor of the next
+ * one.  More pages that stay than the relation has mean that the list leads back to
+ * itself, which only damage can do.
+ */
 bool
 sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 {

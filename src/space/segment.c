@@ -7,11 +7,33 @@
  * invalidated; what its header page says about it is cached for as long as
  * its storage is the same.
  *
+ * What an open segment is good for, and for how long:
+ *
+ *	 relid			found by name, under a lock that stays until the transaction ends
+ *	 storage		as it was when the entry was filled; compared with the relation's
+ *					each time it is opened, since a TRUNCATE gives it new storage
+ *	 from header	incarnation, secret, column, logging: never change in one storage
+ *	 ids			reserved for this process; those of a transaction that fails are
+ *					lost, as with sequences
+ *	 column			what the catalog says, until an invalidation message comes
+ *
+ * The size of the segment is none of these: it changes while others write, so it is
+ * read from the header page each time.
+ *
+ * Who has opened a segment has no pointer to its relation, only the OID: a relcache
+ * entry is pinned by the statement that opened it, and a segment lives longer.  The
+ * functions of this room open and close the relation for themselves, which costs a
+ * look into a hash table and no lock, since the caller's lock is there.
+ *
+ * Logical decoding is another world: it sees the catalog of a past moment, and storage
+ * that has been dropped since (open_historic(), retained.c).
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include "access/relation.h"
+#include "access/xact.h"
 #include "catalog/pg_namespace.h"
 #include "miscadmin.h"
 #include "space/pages.h"
@@ -39,6 +61,7 @@ sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum)
 	snprintf(buf, NAMEDATALEN, "pg_securefile_%u_%d", table_oid, attnum);
 }
 
+/* A look into the cache of pg_class by name, not a scan. */
 Oid
 sf_space_segment_relid(Oid table_oid, AttrNumber attnum)
 {
@@ -54,14 +77,19 @@ sf_space_header(Relation segrel)
 	Buffer		buf = sfi_page_read(segrel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
 
+	SF_ASSERT(header.total_sectors <= SF_MAX_SECTORS && header.next_page >= 2);
 	UnlockReleaseBuffer(buf);
 	return header;
 }
 
-/* Fill a cache entry from the header page. */
+/*
+ * Fill a cache entry from the header page.  The storage is noted last: an entry whose
+ * storage is not the relation's is filled anew, also after an ERROR in the middle.
+ */
 static void
 load_segment(SfSegment *seg, SfStorage storage, SfHeader header, bool kept)
 {
+	SF_ASSERT(OidIsValid(seg->relid) && SfStorageRel(storage) != 0);
 	seg->table_oid = header.table_oid;
 	seg->attnum = header.attnum;
 	seg->incarnation = header.incarnation;
@@ -88,6 +116,7 @@ find_entry(Oid relid)
 		segments = hash_create("securefile segments", 64, &ctl,
 							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
+	SF_ASSERT(OidIsValid(relid));
 	seg = hash_search(segments, &relid, HASH_ENTER, &found);
 	if (!found)
 		memset(&seg->storage, 0, sizeof(seg->storage));
@@ -99,12 +128,16 @@ sf_space_open_rel(Relation segrel)
 {
 	SfSegment  *seg = find_entry(RelationGetRelid(segrel));
 
+	SF_ASSERT(CheckRelationLockedByMe(segrel, AccessShareLock, true));
 	if (!SfStorageEquals(seg->storage, SfRelStorage(segrel)) || seg->retained)
 		load_segment(seg, SfRelStorage(segrel), sf_space_header(segrel), false);
 	return seg;
 }
 
-/* Open the segment relation of that name, or return NULL. */
+/*
+ * Open the segment relation of that name, or return NULL.  It may be dropped between
+ * the look for its name and the lock: then there is none.
+ */
 static SfSegment *
 open_named(const char *name, LOCKMODE lockmode)
 {
@@ -128,6 +161,7 @@ sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, bool missing_
 	char		name[NAMEDATALEN];
 	SfSegment  *seg;
 
+	SF_ASSERT(lockmode == AccessShareLock || lockmode == RowExclusiveLock);
 	sf_base_require_preload();
 	sf_space_segment_name(name, table_oid, attnum);
 	seg = open_named(name, lockmode);
@@ -176,6 +210,11 @@ historic_storage(Oid relid, SfStorage *storage)
  * Logical decoding: the segment as it was, which may have been dropped or
  * replaced since.  We do not wait for its lock: who drops it may have committed
  * and wait for a synchronous subscriber, that is for us.
+ *
+ * Each round asks in this order: can the lock be had, and is there a copy that counts?
+ * With the lock, and no such copy, the relation is there and stays (K2).  With a copy
+ * that counts, no lock is needed.  Without both, somebody is about to drop it: a moment
+ * later it has committed, and the copy counts, or it has failed, and the lock is free.
  */
 static SfSegment *
 open_historic(const char *name)
@@ -186,6 +225,7 @@ open_historic(const char *name)
 
 	if (!OidIsValid(relid) || !historic_storage(relid, &storage))
 		return NULL;
+	SF_ASSERT(HistoricSnapshotActive());
 	for (;;)
 	{
 		bool		locked = SF_BREAKS(k2) || ConditionalLockRelationOid(relid, AccessShareLock);
@@ -215,6 +255,11 @@ open_historic(const char *name)
 	return seg;
 }
 
+/*
+ * Two names may lead to the segment of a value: the column's, and the one that it has
+ * while securefile_rewrite() fills a new segment and both are there.  The incarnation
+ * says which of them it is; that of a truncated segment is in neither.
+ */
 SfSegment *
 sf_space_open_incarnation(Oid table_oid, AttrNumber attnum, uint64 incarnation)
 {
@@ -245,6 +290,10 @@ sf_space_report_replaced(void)
 			 errhint("Read the row again. A BEFORE TRUNCATE trigger can read the rows of its own table.")));
 }
 
+/*
+ * Readers give the lock back as soon as they have read, as the server does for TOAST
+ * tables: a transaction that has read one value must not hold up a TRUNCATE for hours.
+ */
 void
 sf_space_release(SfSegment *seg)
 {
@@ -261,6 +310,7 @@ sf_space_hold(SfSegment *seg)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
+	SF_ASSERT(IsTransactionState());
 	if (seg->retained)
 		return InvalidOid;
 	CurrentResourceOwner = TopTransactionResourceOwner;
@@ -281,6 +331,7 @@ sf_space_let_go(Oid segment_relid)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
+	SF_ASSERT(OidIsValid(segment_relid));
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	UnlockRelationOid(segment_relid, AccessShareLock);
 	CurrentResourceOwner = owner;
@@ -304,6 +355,7 @@ sf_space_is_usable(SfSegment *seg)
 	Relation	rel;
 	bool		same;
 
+	SF_ASSERT(IsTransactionState() && !seg->retained);
 	if (sf_space_is_removed(seg->storage) ||
 		!ConditionalLockRelationOid(seg->relid, RowExclusiveLock))
 		return false;
@@ -315,11 +367,17 @@ sf_space_is_usable(SfSegment *seg)
 	return same;
 }
 
+/*
+ * The storage is compared each time.  A statement may truncate the table, and a value
+ * of the same statement be written to the old storage: its pages are gone, or worse,
+ * are those of the new storage.
+ */
 Relation
 sfi_segment_rel(SfSegment *seg)
 {
 	Relation	rel = relation_open(seg->relid, AccessShareLock);
 
+	SF_ASSERT(!seg->retained);
 	if (!SfStorageEquals(SfRelStorage(rel), seg->storage))
 	{
 		seg = sf_space_open_rel(rel);
@@ -337,7 +395,13 @@ sfi_segment_close(Relation rel)
 	relation_close(rel, AccessShareLock);
 }
 
-/* Reserve ids on the header page; a crash may lose some, never repeat one. */
+/*
+ * Reserve ids on the header page; a crash may lose some, never repeat one: the record
+ * is in WAL before anything that the ids stand for.
+ *
+ * The first reservation after the cluster was restored notes where the ids of that
+ * time end: data of objects below may be missing (sf_space_orphaned()).
+ */
 static uint64
 reserve_ids(SfSegment *seg, uint32 n)
 {
@@ -352,6 +416,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 		header.restore_id = sf_io_restore_id();
 		header.kept_from_id = header.next_object_id;
 	}
+	SF_ASSERT(header.next_object_id > 0 && header.next_object_id >= header.kept_from_id);
 	header.next_object_id += n;
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
@@ -360,6 +425,10 @@ reserve_ids(SfSegment *seg, uint32 n)
 	return first;
 }
 
+/*
+ * An id costs a WAL record, so a process takes 64 of them at a time and gives them out
+ * from memory.  The rest is lost when it ends or opens other storage of the segment.
+ */
 uint64
 sf_space_reserve_ids(SfSegment *seg, uint32 n)
 {
@@ -370,9 +439,11 @@ sf_space_reserve_ids(SfSegment *seg, uint32 n)
 		seg->end_id = seg->next_id + IDS_RESERVED_AT_ONCE;
 	}
 	seg->next_id += n;
+	SF_ASSERT(seg->next_id <= seg->end_id);
 	return seg->next_id - n;
 }
 
+/* The header page, as it is now, or as it was when the storage was dropped. */
 static SfHeader
 header_of(SfSegment *seg)
 {
@@ -387,6 +458,7 @@ header_of(SfSegment *seg)
 	return header;
 }
 
+/* Where data is in WAL, replay and backups bring it back, and it is never missing. */
 bool
 sf_space_orphaned(SfSegment *seg, uint64 object_id)
 {
@@ -406,6 +478,10 @@ sf_space_set_describe(SfDescribeColumn fn)
 	describe = fn;
 }
 
+/*
+ * Called for any change of the catalog: to find out which columns it is about would cost
+ * more than to ask again for those that are used.
+ */
 void
 sf_space_forget_columns(void)
 {
@@ -415,9 +491,13 @@ sf_space_forget_columns(void)
 const SfColumn *
 sf_space_column(SfSegment *seg)
 {
+	SF_ASSERT(describe != NULL && seg->described <= catalog_state);
 	if (seg->described != catalog_state)
 	{
-		/* the look-up itself may find that the catalog has changed */
+		/*
+		 * The look-up itself may find that the catalog has changed.  Then the
+		 * answer is that of the state before, and the next call asks again.
+		 */
 		uint64		state = catalog_state;
 
 		seg->column = describe(seg->table_oid, seg->attnum);

@@ -53,7 +53,7 @@ typedef struct SfSegment
  */
 extern void sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum);
 
-/* OID of the segment relation of a column, or InvalidOid. */
+/* OID of the segment relation of a column, or InvalidOid.  Takes no lock. */
 extern Oid	sf_space_segment_relid(Oid table_oid, AttrNumber attnum);
 
 /*
@@ -78,7 +78,10 @@ extern SfSegment *sf_space_open_incarnation(Oid table_oid, AttrNumber attnum,
 /* That ERROR. */
 SF_NORETURN extern void sf_space_report_replaced(void);
 
-/* Same, for a segment relation the caller has open and locked (monitor, DDL). */
+/*
+ * Same, for a segment relation the caller has open and locked (monitor, DDL).  Reads the
+ * header page when the storage is new to this process: DATA_CORRUPTED.
+ */
 extern SfSegment *sf_space_open_rel(Relation segrel);
 
 /*
@@ -99,7 +102,7 @@ extern void sf_space_create_storage(Relation segrel, SfStorage storage, Oid tabl
  */
 extern void sf_space_move_storage(Relation segrel, SfStorage to);
 
-/* Does storage that is dropped now stay for logical decoding? */
+/* Does storage that is dropped now stay for logical decoding?  Looks at all slots. */
 extern bool sf_space_keeps_dropped(void);
 
 /*
@@ -109,10 +112,16 @@ extern bool sf_space_keeps_dropped(void);
  */
 extern bool sf_space_dropped_is_wanted(void);
 
-/* Before the commit (or prepare) record: keep what has to be kept. */
+/*
+ * Before the commit (or prepare) record: keep what has to be kept.  An ERROR rolls the
+ * transaction back.
+ */
 extern void sf_space_pre_commit(void);
 
-/* Note that a segment's storage is dropped, if this (sub)transaction commits. */
+/*
+ * Note that a segment's storage is dropped, if this (sub)transaction commits.  The segment
+ * relation is locked exclusively.
+ */
 extern void sf_space_drop_storage(SfStorage storage);
 
 /*
@@ -149,13 +158,13 @@ extern bool sf_space_is_usable(SfSegment *seg);
 extern bool sf_space_is_removed(SfStorage storage);
 
 /*
- * May the data of an object, which is not what it should be, never have come
- * to this server?  So it is where only metadata is logged, for what was stored
- * before the cluster was restored from a backup or became a standby.
+ * True if an unlogged object predates the last restore or promotion, so its data may be
+ * missing here.  Asked when the data is not what it should be; false where data is
+ * logged.  Reads the header page.
  */
 extern bool sf_space_orphaned(SfSegment *seg, uint64 object_id);
 
-/* Give back the AccessShareLock that sf_space_open() took for a reader. */
+/* Give back the AccessShareLock that sf_space_open() took for a reader.  Never throws. */
 extern void sf_space_release(SfSegment *seg);
 
 /*
@@ -166,10 +175,13 @@ extern void sf_space_release(SfSegment *seg);
 extern Oid	sf_space_hold(SfSegment *seg);
 extern void sf_space_let_go(Oid segment_relid);
 
-/* Header page of a segment, copied under a share lock. */
+/* Header page of a segment, copied under a share lock.  DATA_CORRUPTED. */
 extern SfHeader sf_space_header(Relation segrel);
 
-/* Sectors of data files that exist now. */
+/*
+ * Sectors that the segment has now.  Others may grow it right after, or cut a tail in which
+ * nothing is used.
+ */
 extern uint64 sf_space_total_sectors(SfSegment *seg);
 
 /* ---- lending: blocks for this backend's use, known in memory only ---- */
@@ -228,11 +240,14 @@ extern void sf_space_log_entries(SfSegment *seg, SfPendKind kind,
 extern int	sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid,
 							  const SfRun *runs, int nruns);
 
-/* Data record of a logging column: bytes that already lie on disk, durable. */
+/*
+ * Data records of a logging column: nsectors of bytes at data, which lie on disk already, or
+ * are on their way with checkpoints held up.  Does nothing where wal_level is minimal.
+ */
 extern void sf_space_log_data(SfSegment *seg, uint64 start_sector,
 							  const char *data, uint32 nsectors);
 
-/* Reserve n object ids; returns the first. */
+/* Reserve n object ids (1 to 64), never given out before; returns the first. */
 extern uint64 sf_space_reserve_ids(SfSegment *seg, uint32 n);
 
 /* ---- inode pages ---- */
@@ -265,11 +280,17 @@ typedef struct SfMaintain
 
 /*
  * Resolve pending entries whose transaction has ended.  wait: queue for the
- * resolver's lock; otherwise return false at once when another resolves.
+ * resolver's lock; otherwise return false at once when another resolves.  What was done is
+ * added to *stats.  No page is locked before.  DATA_CORRUPTED at a damaged page: what was
+ * resolved until then stays so.
  */
 extern bool sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats);
 
-/* Monitor: grow ahead of need, cut a free tail, refill the dispenser. */
+/*
+ * Give back what is parked, refill the dispenser, grow ahead of need, cut a free tail, and
+ * fill up data files that end before the segment does.  wait: for securefile_maintain(),
+ * all that can be cut is; else for the monitor.  DISK_FULL, DATA_CORRUPTED.
+ */
 extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
 
 /*
@@ -312,6 +333,7 @@ typedef struct SfUsage
 	uint64		metadata_bytes;
 } SfUsage;
 
+/* The sum is right, its parts are of slightly different moments.  DATA_CORRUPTED. */
 extern SfUsage sf_space_usage(SfSegment *seg);
 
 /*
@@ -326,7 +348,7 @@ extern bool sf_space_is_used(SfSegment *seg, SfRun run);
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
 
-/* Is there nothing on a page, or no such page? */
+/* Is there nothing on a page, or no such page?  Not for a retained segment. */
 extern bool sf_space_page_is_new(SfSegment *seg, uint32 page);
 
 /*
@@ -351,6 +373,7 @@ typedef struct SfOrphanedStorage
 	SfHeader	header;			/* if it has pages */
 } SfOrphanedStorage;
 
+/* A list of these, palloc'd: all but what a transaction that has failed left behind. */
 extern List *sf_space_upgrade_orphaned(void);
 
 /*
@@ -372,7 +395,12 @@ extern void sf_space_upgrade_finished(void);
 SF_NORETURN extern void sf_space_report_unfinished(Oid table_oid, AttrNumber attnum);
 extern void sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum);
 
-/* ---- transaction ends; called by the one callback in securefile.c ---- */
+/*
+ * ---- transaction ends; called by the one callback in securefile.c ----
+ *
+ * None throws: after the commit record nothing can be taken back.  Files that cannot be
+ * removed are a WARNING, and left to the sweeper.  level: of the subtransaction that ends.
+ */
 
 extern bool sf_space_at_commit(void);	/* after the commit record; work for
 										 * the sweeper? */
@@ -385,14 +413,21 @@ extern void sf_space_at_subabort(int level);
 
 #define SF_RMGR_ID		170		/* see doc/architecture.md */
 
+/*
+ * The resource manager's functions.  redo: DATA_CORRUPTED for a record that cannot be
+ * right, which ends recovery.  desc: also of such a record; adds to buf.  identify: NULL for
+ * an unknown opcode.  mask: blanks what is not logged on a copy of a page.  These three
+ * never throw.
+ */
 extern void sf_space_redo(XLogReaderState *record);
 extern void sf_space_desc(StringInfo buf, XLogReaderState *record);
 extern const char *sf_space_identify(uint8 info);
 extern void sf_space_mask(char *pagedata, BlockNumber blkno);
 
-/* WAL of a whole database's removal (DROP DATABASE) */
+/* WAL of a whole database's removal (DROP DATABASE), flushed; before the files go. */
 extern void sf_space_log_drop_database(Oid db);
 
+/* Shared memory of this room; in the postmaster, at start. */
 extern Size sf_space_shmem_size(void);
 extern void sf_space_shmem_init(void);
 

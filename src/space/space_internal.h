@@ -78,7 +78,9 @@
 /*
  * ---- relation of a segment, for the time of one function ----
  *
- * With a lock of its own; the caller of the room holds one already.
+ * With a lock of its own (AccessShareLock); the caller of the room holds one already, so
+ * this never waits.  ERROR OBJECT_NOT_IN_PREREQUISITE_STATE when the relation has other
+ * storage than the segment was opened with.  Not for a retained segment.
  */
 
 extern Relation sfi_segment_rel(SfSegment *seg);

@@ -14,6 +14,20 @@
  * record and may carry its xid, which replay tolerates: an xid that was seen
  * to end is not taken for running again.
  *
+ *	 crash after						is left							who cleans up
+ *	 the header page, no growth			a fork without files			the server
+ *	 growth, before the commit			files of an aborted creator		sweeper
+ *	 the commit of a drop				files of dropped storage		sweeper
+ *	 the removal record					files, perhaps some of them		redo, sweeper
+ *	 the files, before the directory	an empty directory				sweeper
+ *
+ * The list is newest first, and its levels never rise from the head on: so the notes
+ * of a subtransaction are a prefix of the list.
+ *
+ * Nothing may throw once the transaction has committed.  So all that can fail comes
+ * before, in sf_space_pre_commit(); after it, a failed removal is a WARNING, and the
+ * sweeper tries again.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -24,6 +38,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
+#include "access/xlogutils.h"
 #include "base/server.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
@@ -51,8 +66,21 @@ static StorageNote *notes;
 /* Storage that a rollback to a savepoint of this transaction removed. */
 static List *gone;
 
+#ifdef SF_ASSERTIONS
+/* Are the notes in the order of their levels, newest first? */
+static bool
+notes_are_valid(void)
+{
+	for (const StorageNote *note = notes; note != NULL; note = note->next)
+		if (note->level < 1 || (note->next != NULL && note->next->level > note->level))
+			return false;
+	return true;
+}
+#endif
+
+/* The note outlives the transaction's memory: it is acted upon when that is gone. */
 static void
-add_note(SfStorage storage, bool at_commit)
+add_storage_note(SfStorage storage, bool at_commit)
 {
 	StorageNote *note = MemoryContextAlloc(TopMemoryContext, sizeof(*note));
 
@@ -61,16 +89,17 @@ add_note(SfStorage storage, bool at_commit)
 	note->retained = false;
 	note->level = GetCurrentTransactionNestLevel();
 	note->next = notes;
-	SF_ASSERT(notes == NULL || notes->level <= note->level);
 	notes = note;
+	SF_ASSERT(SfStorageRel(storage) != 0 && notes_are_valid());
 }
 
 void
 sfi_storage_note_made(SfStorage storage)
 {
-	add_note(storage, false);
+	add_storage_note(storage, false);
 }
 
+/* Nothing in this process, or in shared memory, may lead to the storage any more. */
 static void
 forget_storage(SfStorage storage)
 {
@@ -84,6 +113,7 @@ log_unlink(SfStorage storage)
 {
 	xl_sf_storage rec = {SF_WAL_VERSION, storage};
 
+	SF_ASSERT(!InRecovery && SfStorageRel(storage) != 0);
 	XLogBeginInsert();
 	XLogRegisterData((char *) &rec, sizeof(rec));
 	return XLogInsert(SF_RMGR_ID, XLOG_SF_UNLINK);
@@ -129,6 +159,7 @@ sf_space_create_storage(Relation segrel, SfStorage storage, Oid table_oid, AttrN
 	SfHeader	header = {0};
 	Buffer		buf;
 
+	SF_ASSERT(next_object_id > 0 && attnum > 0 && OidIsValid(table_oid));
 	sf_base_require_preload();
 	SF_FAULT(create_before_record);
 	if (!sfi_upgrade_is_finishing())
@@ -138,6 +169,12 @@ sf_space_create_storage(Relation segrel, SfStorage storage, Oid table_oid, AttrN
 		!pg_strong_random(&header.secret, sizeof(header.secret)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
 						errmsg("could not generate the random numbers of a segment")));
+
+	/*
+	 * The creator is the top-level transaction: the sweeper asks whether it
+	 * still runs, and a subtransaction that has ended may be part of one that
+	 * does.
+	 */
 	header.restore_id = sf_io_restore_id();
 	header.creator_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 	header.next_object_id = next_object_id;
@@ -162,7 +199,7 @@ sf_space_create_storage(Relation segrel, SfStorage storage, Oid table_oid, AttrN
 void
 sf_space_drop_storage(SfStorage storage)
 {
-	add_note(storage, true);
+	add_storage_note(storage, true);
 }
 
 static void
@@ -187,6 +224,7 @@ run_notes(bool commit, int min_level)
 {
 	StorageNote *removed = NULL;
 
+	SF_ASSERT(notes_are_valid() && CritSectionCount == 0);
 	while (notes != NULL && notes->level >= min_level)
 	{
 		StorageNote *note = notes;
@@ -202,14 +240,20 @@ run_notes(bool commit, int min_level)
 			forget_storage(note->storage);
 		pfree(note);
 	}
+	SF_ASSERT(notes == NULL || notes->level < min_level);
 	if (removed != NULL)
 		unlink_logged(removed);
 	free_notes(removed);
 }
 
+/*
+ * Storage that logical decoding may need is copied as far as the server removes it, and
+ * is left to the sweeper.  An ERROR here still rolls the transaction back.
+ */
 void
 sf_space_pre_commit(void)
 {
+	SF_ASSERT(GetCurrentTransactionNestLevel() == 1 && notes_are_valid());
 	if (notes == NULL || !sf_space_keeps_dropped())
 		return;
 	for (StorageNote *note = notes; note != NULL; note = note->next)
@@ -227,6 +271,7 @@ forget_gone(void)
 	gone = NIL;
 }
 
+/* True when there is work for the sweeper: storage that a slot may need is left to it. */
 bool
 sf_space_at_commit(void)
 {
@@ -236,6 +281,7 @@ sf_space_at_commit(void)
 		kept |= note->retained;
 	run_notes(true, 0);
 	forget_gone();
+	SF_ASSERT(notes == NULL && gone == NIL);
 	return sfi_upgrade_at_end(true) || kept;
 }
 
@@ -244,6 +290,7 @@ sf_space_at_abort(void)
 {
 	run_notes(false, 0);
 	forget_gone();
+	SF_ASSERT(notes == NULL && gone == NIL);
 	(void) sfi_upgrade_at_end(false);
 }
 
@@ -262,6 +309,7 @@ sf_space_at_prepare(void)
 void
 sf_space_at_subcommit(int level)
 {
+	SF_ASSERT(level > 1 && (notes == NULL || notes->level <= level));
 	for (StorageNote *note = notes; note != NULL; note = note->next)
 		note->level = Min(note->level, level - 1);
 }
@@ -273,6 +321,8 @@ sf_space_at_subcommit(int level)
 void
 sf_space_at_subabort(int level)
 {
+	SF_ASSERT(level > 1 && (notes == NULL || notes->level <= level));
+
 	/*
 	 * an error in a move may have left it set; the end of the transaction
 	 * clears it
@@ -291,6 +341,10 @@ sf_space_at_subabort(int level)
 	run_notes(false, level);
 }
 
+/*
+ * The list is short: it has what the savepoints of one transaction, rolled back, had made
+ * by CREATE or TRUNCATE.
+ */
 bool
 sf_space_is_removed(SfStorage storage)
 {
@@ -313,6 +367,7 @@ sf_space_is_removed(SfStorage storage)
 void
 sfi_storage_redo_create(SfStorage storage)
 {
+	SF_ASSERT(InRecovery);
 	sf_io_database_claim(SfStorageDb(storage));
 	SF_FAULT(redo_create);
 }
@@ -321,6 +376,7 @@ sfi_storage_redo_create(SfStorage storage)
 void
 sfi_storage_redo_unlink(SfStorage storage, XLogRecPtr end)
 {
+	SF_ASSERT(InRecovery && end != InvalidXLogRecPtr);
 	XLogFlush(end);
 	SF_FAULT(redo_unlink);
 	sf_io_close(storage);
@@ -332,6 +388,7 @@ sf_space_log_drop_database(Oid db)
 {
 	xl_sf_db	rec = {SF_WAL_VERSION, db};
 
+	SF_ASSERT(OidIsValid(db) && !InRecovery);
 	XLogBeginInsert();
 	XLogRegisterData((char *) &rec, sizeof(rec));
 	XLogFlush(XLogInsert(SF_RMGR_ID, XLOG_SF_DROP_DB));
@@ -407,15 +464,18 @@ typedef struct Sweep
 	int			kept;
 } Sweep;
 
+/* Remove the files of one segment, unless somebody needs them; told by sf_io_scan(). */
 static void
 sweep_one(SfStorage storage, void *arg)
 {
 	Sweep	   *sweep = arg;
 	StorageNote note = {.next = NULL, .storage = storage};
 
+	SF_ASSERT(SfStorageDb(storage) == MyDatabaseId);
 	CHECK_FOR_INTERRUPTS();
 	if (!is_orphan(storage))
 	{
+		/* pages beside the data files are of an upgrade that is finished */
 		sf_io_pages_remove(storage);
 		return;
 	}

@@ -24,10 +24,18 @@ extern void sfi_copy_pages(SfStorage to, BlockNumber npages, SfPageSource read, 
 
 /* ---- storage kept for logical decoding (retained.c) ---- */
 
-/* Copy the pages of a segment relation beside its data files, durably. */
+/*
+ * Copy the pages of a segment relation beside its data files, durably.  Before the commit
+ * record of the transaction that drops it, and under its AccessExclusiveLock.  An ERROR
+ * leaves no copy that counts.
+ */
 extern void sfi_retained_save(SfStorage storage);
 
-/* Is there a copy, and did the transaction that made it commit? */
+/*
+ * Is there a copy, and did the transaction that made it commit?  These two, and those
+ * below, need no lock: the copy is renamed into place whole, and only the sweeper removes
+ * it.  They throw when it cannot be read.
+ */
 extern bool sfi_retained_counts(SfStorage storage);
 
 /* Is there a copy that a slot may still need? */
@@ -39,19 +47,25 @@ extern SfHeader sfi_retained_header(SfStorage storage);
 
 /* ---- life of storage (storage.c) ---- */
 
-/* Note new storage that goes if this (sub)transaction aborts. */
+/* Note new storage that goes if this (sub)transaction aborts; before it has files. */
 extern void sfi_storage_note_made(SfStorage storage);
 
-/* Does any relation of this database, as of now, have that storage? */
+/*
+ * Does any relation of this database, as of now, have that storage?  In a transaction;
+ * reads pg_class.
+ */
 extern bool sfi_space_is_named(SfStorage storage);
 
-/* Redo of what records do to files. */
+/* Redo of what records do to files; end: of the record. */
 extern void sfi_storage_redo_create(SfStorage storage);
 extern void sfi_storage_redo_unlink(SfStorage storage, XLogRecPtr end);
 
 /* ---- pg_upgrade that is not finished (unfinished.c) ---- */
 
-/* End of a transaction: true when it has finished an upgrade. */
+/*
+ * End of a transaction: true when it has finished an upgrade.  Throws nothing: what cannot
+ * be written is a WARNING.
+ */
 extern bool sfi_upgrade_at_end(bool commit);
 
 /* Does this transaction make what pg_upgrade has left its own when it commits? */

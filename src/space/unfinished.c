@@ -4,10 +4,17 @@
  *	  A database whose upgrade by pg_upgrade is not finished: what it refuses,
  *	  and how that ends.  The upgrade itself is in upgrade.c.
  *
+ * After pg_upgrade a database has tables with columns of the type, and data files, but
+ * no segment relations.  Who uses such a column must be told so, and nothing of the
+ * files may be removed as belonging to nobody.  Both follow from one mark of a database,
+ * "own" (io/own.c): it is missing in an upgraded cluster until
+ * securefile_upgrade_finish() has committed.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "miscadmin.h"
 #include "space/record.h"
@@ -49,6 +56,7 @@ sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum)
 void
 sf_space_upgrade_finished(void)
 {
+	SF_ASSERT(OidIsValid(MyDatabaseId));
 	finished = true;
 }
 
@@ -68,6 +76,7 @@ sfi_upgrade_at_end(bool commit)
 	xl_sf_db	rec = {SF_WAL_VERSION, MyDatabaseId};
 	bool		done = finished && commit;
 
+	SF_ASSERT(!done || !RecoveryInProgress());
 	if (done)
 	{
 		XLogBeginInsert();

@@ -18,12 +18,25 @@
  * Pending entries carry over: pg_upgrade keeps transaction ids, their epoch and
  * the commit log.
  *
+ * Why the pages need a second name: pg_upgrade starts the old server once more to dump
+ * its schema, which is the last moment at which something of ours runs there.  The new
+ * cluster gets only what pg_upgrade knows, so what it does not know has to lie where
+ * the administrator takes it along: beside the data files.
+ *
+ * A link is made with the server running in binary-upgrade mode, in which nobody else
+ * is connected; and the shutdown checkpoint that follows writes the same file.
+ *
+ * In the old cluster a failure is FATAL: the server does not start, and pg_upgrade stops
+ * before anything is lost.  In the new one it is an ERROR, and the function can be
+ * called again.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
@@ -37,6 +50,7 @@
 
 /* ---- before: in the old cluster ---- */
 
+/* The server's names of the gigabytes of a fork. */
 static void
 extent_path(char *buf, const char *base, uint32 extent)
 {
@@ -74,6 +88,10 @@ link_or_copy(const char *path, const char *name)
 	fsync_fname(name, false);
 }
 
+/*
+ * Give the main fork of one segment relation its second name, gigabyte by gigabyte.
+ * What an earlier attempt has left goes first: it may be of an older moment.
+ */
 static void
 put_pages_beside(SfStorage storage, void *arg)
 {
@@ -113,6 +131,7 @@ read_beside(SfStorage storage, BlockNumber page, char *block)
 {
 	char		path[MAXPGPATH];
 
+	SF_ASSERT(page != InvalidBlockNumber);
 	sf_io_pages_path(path, storage, page / PagesPerExtent);
 	if (!sfi_page_from_file(path, page % PagesPerExtent, block, ERROR))
 		return false;
@@ -123,6 +142,7 @@ read_beside(SfStorage storage, BlockNumber page, char *block)
 	return true;
 }
 
+/* Pages in all the files beside the data files. */
 static BlockNumber
 count_beside(SfStorage storage)
 {
@@ -132,6 +152,7 @@ count_beside(SfStorage storage)
 
 	for (uint32 extent = 0; sf_io_pages_path(path, storage, extent), (size = sf_io_path_size(path, ERROR)) >= 0; extent++)
 		npages += (uint64) size / BLCKSZ;
+	SF_ASSERT(npages < InvalidBlockNumber);
 	return (BlockNumber) npages;
 }
 
@@ -142,6 +163,7 @@ source_beside(BlockNumber page, char *block, void *arg)
 	SfStorage	storage = *(SfStorage *) arg;
 	static uint32 sealed_for;
 
+	/* page 0 comes first, and the others go by what it said */
 	if (!read_beside(storage, page, block))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -151,6 +173,7 @@ source_beside(BlockNumber page, char *block, void *arg)
 	sfi_page_require_sound(block, storage, sealed_for, page);
 }
 
+/* Add the storage of one directory to the list, unless an aborted transaction made it. */
 static void
 note_left(SfStorage storage, void *arg)
 {
@@ -168,6 +191,7 @@ note_left(SfStorage storage, void *arg)
 	*list = lappend(*list, left);
 }
 
+/* Directories are all that is left of segments, so they are what is listed. */
 List *
 sf_space_upgrade_orphaned(void)
 {
@@ -210,7 +234,11 @@ sf_space_report_number_taken(SfStorage storage)
 					 sf_io_files_pattern(storage))));
 }
 
-/* ERROR unless all pages are there that the header knows of. */
+/*
+ * ERROR unless all pages are there that the header knows of: dynamic pages up to the next
+ * one, and a map page for each 16 MB.  Without them values would be unreadable, and worse,
+ * space in use be taken for free.
+ */
 static void
 require_pages(SfStorage storage, const SfHeader *header)
 {
@@ -219,6 +247,7 @@ require_pages(SfStorage storage, const SfHeader *header)
 	uint32		want = nmaps == 0 ? used : Max(used, SF_MAP_PAGE(nmaps - 1) + 1);
 	char		path[MAXPGPATH];
 
+	SF_ASSERT(want > 0);
 	if (count_beside(storage) >= want)
 		return;
 	sf_io_pages_path(path, storage, 0);
@@ -229,6 +258,7 @@ require_pages(SfStorage storage, const SfHeader *header)
 			 errhint("Link or copy it again from the old data directory, with \"pages.1\" and so on if they are there.")));
 }
 
+/* All that can be missing is asked for before anything is made or removed. */
 void
 sf_space_adopt_begin(SfStorage storage)
 {
@@ -245,6 +275,7 @@ sf_space_adopt_begin(SfStorage storage)
 void
 sf_space_adopt_storage(SfStorage storage)
 {
+	SF_ASSERT(GetCurrentTransactionNestLevel() >= 1 && SfStorageDb(storage) == MyDatabaseId);
 	sfi_copy_pages(storage, count_beside(storage), source_beside, &storage);
 	SF_FAULT(upgrade_after_pages);
 }

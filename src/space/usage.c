@@ -4,6 +4,23 @@
  *	  What other rooms ask of the pages of a segment: what is on one, is a run
  *	  in use, how much is (live + pending + free = data files).
  *
+ * The sums, of one segment:
+ *
+ *	 total sectors (header)
+ *	 +----------------------------------+----------------------+
+ *	 | used (counts of the map pages)	| free				   |
+ *	 +-------------------+--------------+----------------------+
+ *	 | live				 | pending: union of runs named by entries whose space is
+ *	 |					 | to be freed, or may be
+ *	 +-------------------+--------------+
+ *
+ * Used bits do not tell live from pending; the queue does.  Two entries may name the same
+ * sectors, the ALLOC of a transaction that still runs and its own FREE, so the runs are
+ * sorted and their union is counted.
+ *
+ * Nothing stands still meanwhile: the map is read page by page while others commit.  The
+ * sum is kept right, each of its parts may be a moment older or younger than another.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -22,6 +39,7 @@ typedef struct RunList
 	int			size;
 } RunList;
 
+/* Add the run of an entry, if its space is not live. */
 static void
 add_pending(RunList *list, const SfPendEntry *entry)
 {
@@ -32,9 +50,11 @@ add_pending(RunList *list, const SfPendEntry *entry)
 		list->size *= 2;
 		list->runs = repalloc_huge(list->runs, list->size * sizeof(SfRun));
 	}
+	SF_ASSERT(list->n < list->size && entry->count > 0);
 	list->runs[list->n++] = (SfRun) {entry->start, entry->count};
 }
 
+/* By their start, for qsort(). */
 static int
 cmp_runs(const void *a, const void *b)
 {
@@ -61,6 +81,7 @@ union_sectors(RunList *list)
 			sum += to - from;
 		end = Max(end, to);
 	}
+	SF_ASSERT(sum <= end);
 	return sum;
 }
 
@@ -92,7 +113,10 @@ read_pending(Relation rel, RunList *list)
 	UnlockReleaseBuffer(held);
 }
 
-/* Sectors marked used on all map pages. */
+/*
+ * Sectors marked used on all map pages.  The pages count them, and the count is part of
+ * what their seals cover, so the bits need not be looked at.
+ */
 static uint64
 count_used(Relation rel, uint64 total_sectors)
 {
@@ -104,6 +128,7 @@ count_used(Relation rel, uint64 total_sectors)
 										BUFFER_LOCK_SHARE);
 
 		CHECK_FOR_INTERRUPTS();
+		SF_ASSERT(SfPageMap(BufferGetPage(buf))->used_sectors <= SF_MAP_SECTORS);
 		used += SfPageMap(BufferGetPage(buf))->used_sectors;
 		UnlockReleaseBuffer(buf);
 	}
@@ -136,6 +161,10 @@ sf_space_usage(SfSegment *seg)
 	return usage;
 }
 
+/*
+ * Asked when a checksum has failed: if the sectors are free, the locator is stale, and
+ * nothing is damaged.  Of retained storage nothing is ever freed.
+ */
 bool
 sf_space_is_used(SfSegment *seg, SfRun run)
 {
@@ -143,6 +172,7 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 	Relation	rel;
 	bool		used = false;
 
+	SF_ASSERT(sf_format_is_possible_run(run.start, run.nsectors));
 	if (seg->retained)
 		return true;
 	rel = sfi_segment_rel(seg);
@@ -159,6 +189,7 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 	return used;
 }
 
+/* Retained storage has no relation any more: its pages lie in a file. */
 SfPageType
 sf_space_read_page(SfSegment *seg, uint32 page, char *content)
 {

@@ -3,6 +3,27 @@
  * verdict.c
  *	  What is to become of a pending entry: rules 1 and 3.
  *
+ *	 transaction			ALLOC								FREE
+ *	 runs					wait								wait
+ *	 aborted, or lost		free, when no slot has to send		drop: the value lives
+ *	 in a crash				its PREPARE (else wait)
+ *	 committed				drop: the value lives				free, below "removable";
+ *																else note the outcome, wait
+ *	 cannot be known		lost: keep the space				lost: keep the space
+ *
+ * "Lost" is an entry older than the commit log, whose outcome nobody has noted.  It
+ * keeps its space for ever, or until a repair: to free it could destroy a value, to keep
+ * it costs some disk.
+ *
+ * Why two horizons.  "removable" is about who may still read what a committed
+ * transaction has given up: snapshots, prepared transactions, slots.  "prepared" is about
+ * who may still read what an aborted one has stored: only a slot with two-phase
+ * decoding, which has sent, or is to send, its PREPARE.
+ *
+ * All ids are full ones (64 bits), so that they compare as numbers and nothing wraps
+ * around.  The server tells 32 bits; full_xid() adds the epoch, which is right for all ids
+ * that can still be asked for.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -22,6 +43,7 @@ full_xid(TransactionId xid)
 	FullTransactionId next = ReadNextFullTransactionId();
 	uint32		epoch = EpochFromFullTransactionId(next);
 
+	SF_ASSERT(TransactionIdIsNormal(xid));
 	if (xid > XidFromFullTransactionId(next))
 		epoch--;
 	return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
@@ -67,7 +89,14 @@ sfi_pending_horizon(void)
 	oldest_clog = sf_compat_oldest_clog_xid();
 	LWLockRelease(XactTruncationLock);
 	horizon.clog = full_xid(oldest_clog);
+
+	/*
+	 * The next id is read last.  A transaction that begins between two of
+	 * these questions is at or above it, or is found running: never
+	 * "aborted".
+	 */
 	horizon.next = U64FromFullTransactionId(ReadNextFullTransactionId());
+	SF_ASSERT(horizon.clog <= horizon.next && horizon.removable <= horizon.next);
 	return horizon;
 }
 
@@ -81,7 +110,9 @@ typedef enum Outcome
 
 /*
  * How a transaction ended.  In-progress is asked before clog, which would call one
- * aborted that is still to come: one begun since the horizon, or damage.
+ * aborted that is still to come: one begun since the horizon, or damage.  And it is asked
+ * before clog because a transaction commits first in clog and then leaves the list of
+ * running ones: asked the other way round, one that commits in between is neither.
  */
 static Outcome
 outcome_of_transaction(uint64 fxid, SfHorizon horizon)
@@ -97,8 +128,9 @@ outcome_of_transaction(uint64 fxid, SfHorizon horizon)
 	return TransactionIdDidCommit(xid) ? COMMITTED : ABORTED;
 }
 
+/* The same of an entry, which may have had its outcome noted. */
 static Outcome
-outcome_of(const SfPendEntry *entry, SfHorizon horizon)
+outcome_of_entry(const SfPendEntry *entry, SfHorizon horizon)
 {
 	if (entry->outcome == SF_OUTCOME_COMMITTED)
 		return COMMITTED;
@@ -110,6 +142,7 @@ sfi_pending_transaction_aborted(uint64 fxid)
 {
 	SfHorizon	horizon = sfi_pending_horizon();
 
+	SF_ASSERT(!RecoveryInProgress());
 	horizon.next = PG_UINT64_MAX;	/* one still to come was lost in a crash */
 	return outcome_of_transaction(fxid, horizon) == ABORTED;
 }
@@ -119,7 +152,8 @@ sfi_pending_verdict(const SfPendEntry *entry, SfHorizon horizon)
 {
 	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 
-	switch (outcome_of(entry, horizon))
+	SF_ASSERT(sf_format_entry_problem(entry) == NULL);
+	switch (outcome_of_entry(entry, horizon))
 	{
 		case RUNNING:
 			return SF_VERDICT_WAIT;
@@ -139,10 +173,14 @@ sfi_pending_verdict(const SfPendEntry *entry, SfHorizon horizon)
 	pg_unreachable();
 }
 
+/*
+ * What is not known counts as not live: space of a transaction that still runs is neither
+ * live nor free, and securefile_usage() calls it pending.
+ */
 bool
 sfi_pending_is_live(const SfPendEntry *entry, SfHorizon horizon)
 {
 	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 
-	return outcome_of(entry, horizon) == (is_alloc ? COMMITTED : ABORTED);
+	return outcome_of_entry(entry, horizon) == (is_alloc ? COMMITTED : ABORTED);
 }

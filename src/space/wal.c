@@ -4,6 +4,22 @@
  *	  The records of space/: the table of them, redo, description, masking; and
  *	  data records.
  *
+ * What redo may rely on, and what it must do, by rules of doc/architecture.md:
+ *
+ *	 rule 2		a record that frees space or removes files is made durable before its
+ *				effect, also on a standby: after a restart the standby begins again
+ *				before it, and must not find files that are ahead of its WAL;
+ *	 rule 4		pages go through shared buffers, and a relation that has been dropped
+ *				later in WAL is left to the server's own handling of missing pages;
+ *	 rule 5		bytes of data files are never touched but by DATA records.  Columns with
+ *				filesystem_like_logging have no such records, and what they have
+ *				committed lies in the files alone.
+ *
+ * Files come before pages where they get longer, and after them where they get shorter,
+ * as on the primary: a page never says more than there is.
+ *
+ * A record is checked as a whole (record.c) before any of it is replayed.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -22,9 +38,15 @@
 #include "space/storage.h"
 #include "storage/standby.h"
 
+/*
+ * In pieces of 1 MB: a record is assembled in memory, and replay reads it whole.  With an
+ * xid, so that logical decoding and recovery count the records to the transaction.
+ */
 void
 sf_space_log_data(SfSegment *seg, uint64 start_sector, const char *data, uint32 nsectors)
 {
+	SF_ASSERT(nsectors > 0 && start_sector + nsectors <= SF_MAX_SECTORS);
+	SF_ASSERT(seg->logged_data);
 	if (!XLogIsNeeded())
 		return;					/* wal_level=minimal: the data is durable */
 	(void) GetCurrentTransactionId();
@@ -62,8 +84,9 @@ reason_name(uint8 reason)
 	return reason < lengthof(reasons) ? reasons[reason] : NULL;
 }
 
+/* What is wrong with what a PAGES record says of itself; NULL: nothing. */
 static const char *
-pages_problem(const void *data, Size len)
+reason_problem(const void *data, Size len)
 {
 	const xl_sf_pages *rec = data;
 
@@ -74,6 +97,7 @@ pages_problem(const void *data, Size len)
 	return NULL;
 }
 
+/* A wrong reason or kind is named as such: desc is asked of damaged records, too. */
 static void
 desc_pages(StringInfo buf, const void *data)
 {
@@ -94,6 +118,7 @@ desc_resolve(StringInfo buf, const void *data)
 	appendStringInfo(buf, "; horizon %u; entries %u", rec->horizon, rec->nentries);
 }
 
+/* What is wrong with a DATA record; NULL: nothing. */
 static const char *
 bytes_problem(const void *data, Size len)
 {
@@ -138,11 +163,17 @@ redo_pages(XLogReaderState *record, const void *data)
 	sfi_change_redo(record);
 }
 
+/*
+ * The bytes are written as they are, also where a later record frees the sectors: what
+ * lies there is of no meaning then.  Where the directory is gone, a record that follows
+ * removes the storage, and the bytes are left out (sf_io_redo_write()).
+ */
 static void
 redo_data(XLogReaderState *record, const void *data)
 {
 	const xl_sf_data *rec = data;
 
+	SF_ASSERT(rec->nsectors > 0 && rec->nsectors <= SF_DATA_RECORD_SECTORS);
 	SF_FAULT(redo_data);
 	sf_io_redo_write(rec->storage, sf_sectors_to_bytes(rec->start_sector),
 					 (const char *) (rec + 1), sf_sectors_to_bytes(rec->nsectors));
@@ -176,6 +207,7 @@ check_moved_size(const xl_sf_size *rec, XLogRecPtr end)
 	Page		page;
 	bool		possible;
 
+	SF_ASSERT(InRecovery && rec->total_sectors <= SF_MAX_SECTORS);
 	if (smgrexists(sf_compat_smgropen(rec->storage), MAIN_FORKNUM))
 		buf = XLogReadBufferExtended(rec->storage, MAIN_FORKNUM, 0, RBM_NORMAL_NO_LOG,
 									 InvalidBuffer);
@@ -190,7 +222,10 @@ check_moved_size(const xl_sf_size *rec, XLogRecPtr end)
 	return true;
 }
 
-/* Rule 5: growth adds beyond the end only. */
+/*
+ * Rule 5: growth adds beyond the end only.  Files that are longer already stay so: in
+ * crash recovery they have grown before, and values may lie there.
+ */
 static void
 redo_grow(XLogReaderState *record, const void *data)
 {
@@ -214,6 +249,7 @@ redo_truncate(XLogReaderState *record, const void *data)
 {
 	const xl_sf_size *rec = data;
 
+	SF_ASSERT(InRecovery && rec->total_sectors % SF_BLOCK_SECTORS == 0);
 	XLogFlush(record->EndRecPtr);
 	sfi_change_redo(record);
 	SF_FAULT(redo_truncate);
@@ -221,9 +257,11 @@ redo_truncate(XLogReaderState *record, const void *data)
 		sf_io_redo_truncate(rec->storage, sf_sectors_to_bytes(rec->total_sectors));
 }
 
+/* The files of a database go with one record: its segments have none of their own. */
 static void
 redo_drop_db(XLogReaderState *record, const void *data)
 {
+	SF_ASSERT(OidIsValid(((const xl_sf_db *) data)->db));
 	XLogFlush(record->EndRecPtr);
 	SF_FAULT(redo_drop_db);
 	sf_io_database_unlink(((const xl_sf_db *) data)->db);
@@ -256,7 +294,7 @@ static const SfRecordKind records[SF_RECORD_KINDS] = {
 	[OPCODE(XLOG_SF_TRUNCATE)] =
 	{"TRUNCATE", sizeof(xl_sf_size), NODE | SIZE, 1, MAX, redo_truncate},
 	[OPCODE(XLOG_SF_PAGES)] =
-	{"PAGES", sizeof(xl_sf_pages), 0, 1, MAX, redo_pages, desc_pages, pages_problem},
+	{"PAGES", sizeof(xl_sf_pages), 0, 1, MAX, redo_pages, desc_pages, reason_problem},
 	[OPCODE(XLOG_SF_RESOLVE)] =
 	{"RESOLVE", sizeof(xl_sf_resolve), NODE, 1, MAX, redo_resolve, desc_resolve},
 	[OPCODE(XLOG_SF_DATA)] =
@@ -267,6 +305,8 @@ static const SfRecordKind records[SF_RECORD_KINDS] = {
 	{"OWN", sizeof(xl_sf_db), DB, 0, 0, redo_own},
 };
 
+StaticAssertDecl(OPCODE(XLOG_SF_OWN) < SF_RECORD_KINDS, "the table has a row for every opcode");
+StaticAssertDecl(lengthof(reasons) == SF_PAGES_REPAIR + 1, "every reason has a name");
 StaticAssertDecl(offsetof(xl_sf_size, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_resolve, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_data, storage) == offsetof(xl_sf_storage, storage),
@@ -284,11 +324,17 @@ sf_space_redo(XLogReaderState *record)
 {
 	const SfRecordKind *kind = kind_of(XLogRecGetInfo(record));
 
+	SF_ASSERT(InRecovery);
 	sfi_record_check(record, kind);
+	SF_ASSERT(kind->redo != NULL && kind->size <= XLogRecGetDataLen(record));
 	kind->redo(record, XLogRecGetData(record));
 	SF_FAULT(redo_done);
 }
 
+/*
+ * For pg_waldump and error messages, so it must get along with any bytes.  What many
+ * structs begin with is said here, and what one has of its own by the row's function.
+ */
 void
 sf_space_desc(StringInfo buf, XLogReaderState *record)
 {
@@ -321,7 +367,10 @@ sf_space_identify(uint8 info)
 	return kind_of(info)->name;
 }
 
-/* Blank what is not logged, for wal_consistency_checking. */
+/*
+ * The lent plane, and what goes with it, is changed without WAL on the primary, and not
+ * at all on a standby.
+ */
 void
 sf_space_mask(char *pagedata, BlockNumber blkno)
 {
