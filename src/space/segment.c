@@ -128,7 +128,7 @@ sf_space_open_rel(Relation segrel)
 {
 	SfSegment  *seg = find_entry(RelationGetRelid(segrel));
 
-	SF_ASSERT(CheckRelationLockedByMe(segrel, AccessShareLock, true));
+	SF_INVARIANT(rule_4, CheckRelationLockedByMe(segrel, AccessShareLock, true));
 	if (!SfStorageEquals(seg->storage, SfRelStorage(segrel)) || seg->retained)
 		load_segment(seg, SfRelStorage(segrel), sf_space_header(segrel), false);
 	return seg;
