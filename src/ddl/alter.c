@@ -10,11 +10,9 @@
  */
 #include "base/base.h"
 
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-
-SfAlter    *sfi_ddl_alter = NULL;
 
 /* Is the expression a bare reference to the column itself? */
 static bool
@@ -95,19 +93,4 @@ sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 	*altered = (SfAltered) {table_oid, attnum, pstrdup(name), has_name(sfi_ddl_alter->using_names, name)};
 	sfi_ddl_alter->retyped = lappend(sfi_ddl_alter->retyped, altered);
 	MemoryContextSwitchTo(old);
-}
-
-AttrNumber
-sfi_ddl_altered_column(Oid table_oid, const char *name)
-{
-	ListCell   *lc;
-
-	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
-	{
-		const SfAltered *altered = lfirst(lc);
-
-		if (altered->table_oid == table_oid && strcmp(altered->name, name) == 0)
-			return altered->attnum;
-	}
-	return InvalidAttrNumber;
 }

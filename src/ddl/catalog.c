@@ -23,7 +23,7 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "ddl/ddl.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/objects.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -32,17 +32,90 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-static bool is_c_function(Oid function, const char *symbol);
-static void note_type(SfDdlObjects *objects, Oid oid);
-static void note_function(SfDdlObjects *objects, Oid oid);
-static void collect_members(SfDdlObjects *objects, Oid extension);
-static bool composite_contains(Oid typid);
-
 Oid
 sfi_ddl_am_oid(void)
 {
 	return GetSysCacheOid1(AMNAME, Anum_pg_am_oid,
 						   CStringGetDatum(SF_SEGMENT_AM_NAME));
+}
+
+/*
+ * Types and functions are told by the C function behind them: they may have
+ * been renamed.
+ */
+static bool
+is_c_function(Oid function, const char *symbol)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		isnull;
+	Datum		source;
+	bool		same;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+	same = !isnull && strcmp(TextDatumGetCString(source), symbol) == 0;
+	ReleaseSysCache(tuple);
+	return same;
+}
+
+static void
+note_type(SfDdlObjects *objects, Oid oid)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(oid));
+	Form_pg_type form;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_type) GETSTRUCT(tuple);
+	if (form->typtype == TYPTYPE_BASE &&
+		is_c_function(form->typinput, "securefile_in"))
+		objects->type = oid;
+	ReleaseSysCache(tuple);
+}
+
+static void
+note_function(SfDdlObjects *objects, Oid oid)
+{
+	if (is_c_function(oid, "securefile_convert"))
+		objects->convert_fn = oid;
+	if (get_func_rettype(oid) != TRIGGEROID)
+		return;
+	if (is_c_function(oid, "securefile_store"))
+		objects->store_fn = oid;
+	else if (is_c_function(oid, "securefile_account"))
+		objects->account_fn = oid;
+	else if (is_c_function(oid, "securefile_truncate"))
+		objects->truncate_fn = oid;
+}
+
+/* Walk over the members of the extension and note those of interest. */
+static void
+collect_members(SfDdlObjects *objects, Oid extension)
+{
+	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(ExtensionRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(extension));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->deptype != DEPENDENCY_EXTENSION)
+			continue;
+		if (form->classid == TypeRelationId)
+			note_type(objects, form->objid);
+		else if (form->classid == ProcedureRelationId)
+			note_function(objects, form->objid);
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
 }
 
 /* The members of interest; false where the extension is not installed. */
@@ -138,85 +211,6 @@ sfi_ddl_require_whole(Relation rel)
 	}
 }
 
-/* Walk over the members of the extension and note those of interest. */
-static void
-collect_members(SfDdlObjects *objects, Oid extension)
-{
-	Relation	depend = table_open(DependRelationId, AccessShareLock);
-	ScanKeyData key[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(ExtensionRelationId));
-	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(extension));
-	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
-
-		if (form->deptype != DEPENDENCY_EXTENSION)
-			continue;
-		if (form->classid == TypeRelationId)
-			note_type(objects, form->objid);
-		else if (form->classid == ProcedureRelationId)
-			note_function(objects, form->objid);
-	}
-	systable_endscan(scan);
-	table_close(depend, AccessShareLock);
-}
-
-/*
- * Types and functions are told by the C function behind them: they may have
- * been renamed.
- */
-static bool
-is_c_function(Oid function, const char *symbol)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	bool		isnull;
-	Datum		source;
-	bool		same;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
-	same = !isnull && strcmp(TextDatumGetCString(source), symbol) == 0;
-	ReleaseSysCache(tuple);
-	return same;
-}
-
-static void
-note_type(SfDdlObjects *objects, Oid oid)
-{
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(oid));
-	Form_pg_type form;
-
-	if (!HeapTupleIsValid(tuple))
-		return;
-	form = (Form_pg_type) GETSTRUCT(tuple);
-	if (form->typtype == TYPTYPE_BASE &&
-		is_c_function(form->typinput, "securefile_in"))
-		objects->type = oid;
-	ReleaseSysCache(tuple);
-}
-
-static void
-note_function(SfDdlObjects *objects, Oid oid)
-{
-	if (is_c_function(oid, "securefile_convert"))
-		objects->convert_fn = oid;
-	if (get_func_rettype(oid) != TRIGGEROID)
-		return;
-	if (is_c_function(oid, "securefile_store"))
-		objects->store_fn = oid;
-	else if (is_c_function(oid, "securefile_account"))
-		objects->account_fn = oid;
-	else if (is_c_function(oid, "securefile_truncate"))
-		objects->truncate_fn = oid;
-}
-
 bool
 sfi_ddl_is_securefile(Oid typid, int32 *typmod)
 {
@@ -254,6 +248,21 @@ sf_ddl_described_type(Oid typid)
 	return typid;
 }
 
+static bool
+composite_contains(Oid typid)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc_copy(typid, -1);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && sfi_ddl_contains_securefile(att->atttypid))
+			return true;
+	}
+	return false;
+}
+
 bool
 sfi_ddl_contains_securefile(Oid typid)
 {
@@ -280,19 +289,4 @@ sfi_ddl_contains_securefile(Oid typid)
 		default:
 			return false;
 	}
-}
-
-static bool
-composite_contains(Oid typid)
-{
-	TupleDesc	desc = lookup_rowtype_tupdesc_copy(typid, -1);
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		if (!att->attisdropped && sfi_ddl_contains_securefile(att->atttypid))
-			return true;
-	}
-	return false;
 }

@@ -15,7 +15,7 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/objects.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"

@@ -29,7 +29,8 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
+#include "ddl/rows.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -58,47 +59,7 @@ struct SfConvert
 								 * else NULL */
 };
 
-static bool becomes_securefile(ColumnDef *def);
-static bool is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def);
-static bool has_foreign_children(Oid relid);
-static Node *value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd,
-							  const char *query);
-static SfConvert *describe(Relation rel, AttrNumber attnum, const char *name, Node *value);
-static Expr *call(Node *value, SfConvert *convert);
-static AttrNumber column_to_fill(const SfConvert *convert, Oid table_oid);
-static SfColumn *column_being_rewritten(FunctionCallInfo fcinfo);
-
 /* ---- before the command ---- */
-
-SfConvert *
-sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
-{
-	ColumnDef  *def = castNode(ColumnDef, cmd->def);
-	SfConvert  *convert = NULL;
-	Node	   *value = NULL;
-	Oid			relid;
-	Relation	rel;
-	AttrNumber	attnum;
-
-	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !becomes_securefile(def))
-		return NULL;
-	/* as core does next; asks for the owner, too */
-	relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
-	if (!OidIsValid(relid))
-		return NULL;
-	rel = relation_open(relid, NoLock);
-	attnum = get_attnum(relid, cmd->name);
-	if (is_convertible(rel, attnum, def))
-		value = value_expression(rel, attnum, cmd, query);
-	if (value != NULL)
-	{
-		convert = describe(rel, attnum, cmd->name, value);
-		def->raw_default = NULL;
-		def->cooked_default = (Node *) call(value, convert);
-	}
-	relation_close(rel, NoLock);
-	return convert;
-}
 
 static bool
 becomes_securefile(ColumnDef *def)
@@ -112,6 +73,19 @@ becomes_securefile(ColumnDef *def)
 	typid = typeTypeId(type);
 	ReleaseSysCache(type);
 	return sfi_ddl_is_securefile(typid, &typmod);
+}
+
+static bool
+has_foreign_children(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -131,19 +105,6 @@ is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def)
 	if (att->attgenerated != '\0' || sfi_ddl_is_securefile(att->atttypid, &typmod))
 		return false;
 	return def->raw_default != NULL || !has_foreign_children(RelationGetRelid(rel));
-}
-
-static bool
-has_foreign_children(Oid relid)
-{
-	ListCell   *lc;
-
-	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
-	{
-		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
-			return true;
-	}
-	return false;
 }
 
 /* What the column is to get, as a securefile; NULL when there is no cast to that. */
@@ -214,6 +175,36 @@ call(Node *value, SfConvert *convert)
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 
+SfConvert *
+sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
+{
+	ColumnDef  *def = castNode(ColumnDef, cmd->def);
+	SfConvert  *convert = NULL;
+	Node	   *value = NULL;
+	Oid			relid;
+	Relation	rel;
+	AttrNumber	attnum;
+
+	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !becomes_securefile(def))
+		return NULL;
+	/* as core does next; asks for the owner, too */
+	relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
+	if (!OidIsValid(relid))
+		return NULL;
+	rel = relation_open(relid, NoLock);
+	attnum = get_attnum(relid, cmd->name);
+	if (is_convertible(rel, attnum, def))
+		value = value_expression(rel, attnum, cmd, query);
+	if (value != NULL)
+	{
+		convert = describe(rel, attnum, cmd->name, value);
+		def->raw_default = NULL;
+		def->cooked_default = (Node *) call(value, convert);
+	}
+	relation_close(rel, NoLock);
+	return convert;
+}
+
 /* ---- when core has found the columns ---- */
 
 static void
@@ -263,29 +254,6 @@ sfi_ddl_convert_verify(const SfConvert *convert, Oid table_oid, AttrNumber attnu
 
 /* ---- in the course of it ---- */
 
-/*
- * securefile_convert(value, SfConvert): the value as the row is to hold it.  Only
- * the expression above can call this, since SQL has no values of type internal.
- */
-Datum
-securefile_convert(PG_FUNCTION_ARGS)
-{
-	SfColumn   *column = fcinfo->flinfo->fn_extra;
-	Datum		value = PG_GETARG_DATUM(0);
-	Datum		stored;
-	Relation	rel;
-
-	/* an expression is initialized for each table */
-	if (column == NULL)
-		fcinfo->flinfo->fn_extra = column = column_being_rewritten(fcinfo);
-	if (!sfi_ddl_put_value(column, value, &stored))
-		PG_RETURN_DATUM(value);
-	rel = table_open(column->table_oid, NoLock);
-	sfi_ddl_refuse_unpublishable(rel, column->attnum, stored);
-	table_close(rel, NoLock);
-	PG_RETURN_DATUM(stored);
-}
-
 /* The number of the column in a table that the command rewrites. */
 static AttrNumber
 column_to_fill(const SfConvert *convert, Oid table_oid)
@@ -321,6 +289,29 @@ column_being_rewritten(FunctionCallInfo fcinfo)
 	table_close(transient, NoLock);
 	table_close(rel, NoLock);
 	return column;
+}
+
+/*
+ * securefile_convert(value, SfConvert): the value as the row is to hold it.  Only
+ * the expression above can call this, since SQL has no values of type internal.
+ */
+Datum
+securefile_convert(PG_FUNCTION_ARGS)
+{
+	SfColumn   *column = fcinfo->flinfo->fn_extra;
+	Datum		value = PG_GETARG_DATUM(0);
+	Datum		stored;
+	Relation	rel;
+
+	/* an expression is initialized for each table */
+	if (column == NULL)
+		fcinfo->flinfo->fn_extra = column = column_being_rewritten(fcinfo);
+	if (!sfi_ddl_put_value(column, value, &stored))
+		PG_RETURN_DATUM(value);
+	rel = table_open(column->table_oid, NoLock);
+	sfi_ddl_refuse_unpublishable(rel, column->attnum, stored);
+	table_close(rel, NoLock);
+	PG_RETURN_DATUM(stored);
 }
 
 /* ---- when it fails ---- */

@@ -15,7 +15,7 @@
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
 #include "io/io.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -23,11 +23,90 @@
 #include "utils/acl.h"
 #include "utils/syscache.h"
 
-static void refuse_template(CreatedbStmt *stmt);
-static void refuse_move(AlterDatabaseStmt *stmt);
-static bool has_files_locked(const char *name, LOCKMODE lockmode);
-static bool may_create_databases(void);
-static DefElem *find_option(List *options, const char *name);
+static DefElem *
+find_option(List *options, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, options)
+	{
+		DefElem    *option = castNode(DefElem, lfirst(lc));
+
+		if (strcmp(option->defname, name) == 0)
+			return option;
+	}
+	return NULL;
+}
+
+/* Who may not create databases must not be able to lock one. */
+static bool
+may_create_databases(void)
+{
+	HeapTuple	tuple;
+	bool		may = superuser();
+
+	if (may)
+		return true;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (HeapTupleIsValid(tuple))
+	{
+		may = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+		ReleaseSysCache(tuple);
+	}
+	return may;
+}
+
+/*
+ * Has the database data files?  The lock is the one the command itself takes;
+ * it keeps new sessions out, and we wait, as the command does, for others to
+ * leave, so that nobody creates a segment after the look.  If they do not
+ * leave, the command will say so.
+ */
+static bool
+has_files_locked(const char *name, LOCKMODE lockmode)
+{
+	Oid			db = get_database_oid(name, true);
+	int			nbackends;
+	int			nprepared;
+
+	if (!OidIsValid(db))
+		return false;
+	if (sf_io_database_has_files(db, ERROR))
+		return true;
+	if (db == MyDatabaseId)
+		return false;
+	LockSharedObject(DatabaseRelationId, db, 0, lockmode);
+	(void) CountOtherDBBackends(db, &nbackends, &nprepared);
+	return sf_io_database_has_files(db, ERROR);
+}
+
+static void
+refuse_template(CreatedbStmt *stmt)
+{
+	DefElem    *option = find_option(stmt->options, "template");
+	const char *source = option != NULL && option->arg != NULL ?
+	defGetString(option) : "template1";
+
+	if (may_create_databases() && has_files_locked(source, ShareLock))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot use database \"%s\" as a template", source),
+				 errdetail("It has tables with securefile columns, whose data files CREATE DATABASE does not copy."),
+				 errhint("Use pg_dump and pg_restore. TRUNCATE of these tables removes the data files, if the template needs no values.")));
+}
+
+static void
+refuse_move(AlterDatabaseStmt *stmt)
+{
+	if (find_option(stmt->options, "tablespace") == NULL)
+		return;
+	if (superuser() && has_files_locked(stmt->dbname, AccessExclusiveLock))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot move database \"%s\" to another tablespace", stmt->dbname),
+				 errdetail("It has tables with securefile columns, whose data files ALTER DATABASE does not move."),
+				 errhint("Create a new database in that tablespace and use pg_dump and pg_restore.")));
+}
 
 /*
  * The database of a DROP DATABASE must be looked up before it is gone.
@@ -62,89 +141,4 @@ sfi_ddl_database_after(Oid dropped_db)
 		sf_space_log_drop_database(dropped_db);
 	/* there may be empty directories */
 	sf_io_database_unlink(dropped_db);
-}
-
-static void
-refuse_template(CreatedbStmt *stmt)
-{
-	DefElem    *option = find_option(stmt->options, "template");
-	const char *source = option != NULL && option->arg != NULL ?
-	defGetString(option) : "template1";
-
-	if (may_create_databases() && has_files_locked(source, ShareLock))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot use database \"%s\" as a template", source),
-				 errdetail("It has tables with securefile columns, whose data files CREATE DATABASE does not copy."),
-				 errhint("Use pg_dump and pg_restore. TRUNCATE of these tables removes the data files, if the template needs no values.")));
-}
-
-static void
-refuse_move(AlterDatabaseStmt *stmt)
-{
-	if (find_option(stmt->options, "tablespace") == NULL)
-		return;
-	if (superuser() && has_files_locked(stmt->dbname, AccessExclusiveLock))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot move database \"%s\" to another tablespace", stmt->dbname),
-				 errdetail("It has tables with securefile columns, whose data files ALTER DATABASE does not move."),
-				 errhint("Create a new database in that tablespace and use pg_dump and pg_restore.")));
-}
-
-/*
- * Has the database data files?  The lock is the one the command itself takes;
- * it keeps new sessions out, and we wait, as the command does, for others to
- * leave, so that nobody creates a segment after the look.  If they do not
- * leave, the command will say so.
- */
-static bool
-has_files_locked(const char *name, LOCKMODE lockmode)
-{
-	Oid			db = get_database_oid(name, true);
-	int			nbackends;
-	int			nprepared;
-
-	if (!OidIsValid(db))
-		return false;
-	if (sf_io_database_has_files(db, ERROR))
-		return true;
-	if (db == MyDatabaseId)
-		return false;
-	LockSharedObject(DatabaseRelationId, db, 0, lockmode);
-	(void) CountOtherDBBackends(db, &nbackends, &nprepared);
-	return sf_io_database_has_files(db, ERROR);
-}
-
-/* Who may not create databases must not be able to lock one. */
-static bool
-may_create_databases(void)
-{
-	HeapTuple	tuple;
-	bool		may = superuser();
-
-	if (may)
-		return true;
-	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
-	if (HeapTupleIsValid(tuple))
-	{
-		may = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
-		ReleaseSysCache(tuple);
-	}
-	return may;
-}
-
-static DefElem *
-find_option(List *options, const char *name)
-{
-	ListCell   *lc;
-
-	foreach(lc, options)
-	{
-		DefElem    *option = castNode(DefElem, lfirst(lc));
-
-		if (strcmp(option->defname, name) == 0)
-			return option;
-	}
-	return NULL;
 }

@@ -33,7 +33,7 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "storage/lock.h"
@@ -44,39 +44,6 @@
 /* The row triggers that a column has. */
 #define HAS_STORE		1
 #define HAS_ACCOUNT		2
-
-static uint8 *find_triggers(const TriggerDesc *triggers, int natts);
-static void refuse(Relation rel, AttrNumber attnum);
-
-void
-sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
-	uint8		required = permanent ? HAS_STORE | HAS_ACCOUNT : HAS_STORE;
-	uint8	   *found = NULL;
-
-	if (rel->rd_rel->relkind != RELKIND_RELATION)
-		return;
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-		int32		typmod = att->atttypmod;
-
-		if (att->atttypid < FirstNormalObjectId || att->attisdropped ||
-			!sfi_ddl_contains_securefile(att->atttypid))
-			continue;
-		/* the type was changed by another session while the table was made */
-		if (!sfi_ddl_is_securefile(att->atttypid, &typmod))
-			sfi_ddl_refuse_nested(rel, att);
-		if (found == NULL)
-			found = find_triggers(triggers, desc->natts);
-		if ((found[att->attnum] & required) != required)
-			refuse(rel, att->attnum);
-	}
-	if (found != NULL)
-		pfree(found);
-}
 
 /*
  * By attribute number, which row triggers of a column are switched on for every
@@ -120,6 +87,36 @@ refuse(Relation rel, AttrNumber attnum)
 					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
 												RelationGetRelationName(rel)),
 					 quote_identifier(column))));
+}
+
+void
+sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+	uint8		required = permanent ? HAS_STORE | HAS_ACCOUNT : HAS_STORE;
+	uint8	   *found = NULL;
+
+	if (rel->rd_rel->relkind != RELKIND_RELATION)
+		return;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		int32		typmod = att->atttypmod;
+
+		if (att->atttypid < FirstNormalObjectId || att->attisdropped ||
+			!sfi_ddl_contains_securefile(att->atttypid))
+			continue;
+		/* the type was changed by another session while the table was made */
+		if (!sfi_ddl_is_securefile(att->atttypid, &typmod))
+			sfi_ddl_refuse_nested(rel, att);
+		if (found == NULL)
+			found = find_triggers(triggers, desc->natts);
+		if ((found[att->attnum] & required) != required)
+			refuse(rel, att->attnum);
+	}
+	if (found != NULL)
+		pfree(found);
 }
 
 /* ---- the executor ---- */

@@ -25,7 +25,7 @@
 #include "catalog/pg_trigger.h"
 #include "commands/event_trigger.h"
 #include "ddl/ddl.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -44,8 +44,6 @@ static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 static ExecutorStart_hook_type prev_executor_start_hook = NULL;
 static ExecutorFinish_hook_type prev_executor_finish_hook = NULL;
 
-static void note_drop(Oid relid);
-
 /* ---- noting ---- */
 
 static void
@@ -55,6 +53,31 @@ note_trigger(Oid trigoid)
 
 	if (OidIsValid(table_oid))
 		sfi_ddl_note_table(table_oid, false, 0);
+}
+
+/* A relation goes: if it is a segment, so do its files, at commit. */
+static void
+note_drop(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Form_pg_class form;
+	bool		is_segment;
+	Relation	rel;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	is_segment = form->relkind == RELKIND_TOASTVALUE &&
+		OidIsValid(form->relam) && form->relam == sfi_ddl_am_oid();
+	ReleaseSysCache(tuple);
+	if (!is_segment)
+		return;
+
+	if (sf_space_dropped_is_wanted())
+		sf_write_flush();
+	rel = relation_open(relid, NoLock);
+	sf_space_drop_storage(SfRelStorage(rel));
+	relation_close(rel, NoLock);
 }
 
 static void
@@ -109,31 +132,6 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 		default:
 			break;
 	}
-}
-
-/* A relation goes: if it is a segment, so do its files, at commit. */
-static void
-note_drop(Oid relid)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	Form_pg_class form;
-	bool		is_segment;
-	Relation	rel;
-
-	if (!HeapTupleIsValid(tuple))
-		return;
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	is_segment = form->relkind == RELKIND_TOASTVALUE &&
-		OidIsValid(form->relam) && form->relam == sfi_ddl_am_oid();
-	ReleaseSysCache(tuple);
-	if (!is_segment)
-		return;
-
-	if (sf_space_dropped_is_wanted())
-		sf_write_flush();
-	rel = relation_open(relid, NoLock);
-	sf_space_drop_storage(SfRelStorage(rel));
-	relation_close(rel, NoLock);
 }
 
 /* ---- utility commands ---- */
@@ -205,7 +203,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	dropped_db = sfi_ddl_database_before(stmt);
 	converts = sfi_ddl_converts(stmt);
 
-	mark = sfi_ddl_notes_begin();
+	sfi_ddl_command_begins();
+	mark = sfi_ddl_notes_mark();
 	PG_TRY();
 	{
 		copied = sfi_ddl_copy_target(stmt);
@@ -232,13 +231,14 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	{
 		if (converts)
 			sfi_ddl_convert_hint();
+		sfi_ddl_command_ends();
 		sfi_ddl_notes_fail(mark);
 		sfi_ddl_alter = outer_alter;
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	sfi_ddl_replaced_at_command_end();
-	sfi_ddl_notes_end();
+	sfi_ddl_command_ends();
 	sfi_ddl_alter = outer_alter;
 
 	if (OidIsValid(dropped_db))

@@ -43,7 +43,8 @@
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
+#include "ddl/rows.h"
 #include "miscadmin.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -58,51 +59,18 @@ static SfDirtyTable *notes = NULL;
 static int	nnotes = 0;
 static int	capacity = 0;
 
-static int	depth = 0;			/* nesting level of utility commands */
-
-static SfDirtyTable *find_recent(Oid relid);
-static SfDirtyTable *add_note(Oid relid);
-static void note_alter(SfDirtyTable *note);
-static bool is_current(const SfDirtyTable *note);
-static SfDirtyTable *current_notes(int *count);
-static void forget_current(int end);
-static int	merge_notes(SfDirtyTable *list, int count);
-static void sync_tables(const SfDirtyTable *tables, int count);
-
-bool
-sfi_ddl_noting(void)
-{
-	return !IsBinaryUpgrade && !IsBootstrapProcessingMode() &&
-		!IsParallelWorker() && OidIsValid(MyDatabaseId) &&
-		IsTransactionState() && !RecoveryInProgress();
-}
-
 /* ---- commands ---- */
 
 int
-sfi_ddl_notes_begin(void)
+sfi_ddl_notes_mark(void)
 {
-	depth++;
 	return nnotes;
-}
-
-void
-sfi_ddl_notes_end(void)
-{
-	depth--;
 }
 
 void
 sfi_ddl_notes_fail(int mark)
 {
-	depth--;
 	nnotes = Min(nnotes, mark);
-}
-
-int
-sfi_ddl_depth(void)
-{
-	return depth;
 }
 
 void
@@ -112,26 +80,7 @@ sfi_ddl_notes_forget(void)
 
 	for (int i = 0; i < nnotes; i++)
 	{
-		if (notes[i].depth != depth)
-			notes[kept++] = notes[i];
-	}
-	nnotes = kept;
-}
-
-int
-sfi_ddl_notes_mark(void)
-{
-	return nnotes;
-}
-
-void
-sfi_ddl_notes_forget_table(int mark, Oid relid)
-{
-	int			kept = mark;
-
-	for (int i = mark; i < nnotes; i++)
-	{
-		if (notes[i].relid != relid || notes[i].depth != depth)
+		if (notes[i].depth != sfi_ddl_depth())
 			notes[kept++] = notes[i];
 	}
 	nnotes = kept;
@@ -154,6 +103,42 @@ note_alter(SfDirtyTable *note)
 		return;
 	note->altering = true;
 	note->brings_values |= sfi_ddl_alter->may_bring_values;
+}
+
+/* A note of this relation at this level, among the last ones, or NULL. */
+static SfDirtyTable *
+find_recent(Oid relid)
+{
+	for (int i = nnotes - 1; i >= 0 && i >= nnotes - RECENT_NOTES; i--)
+	{
+		if (notes[i].relid == relid && notes[i].depth == sfi_ddl_depth())
+			return &notes[i];
+	}
+	return NULL;
+}
+
+static SfDirtyTable *
+add_note(Oid relid)
+{
+	SfDirtyTable *note;
+
+	if (nnotes == capacity)
+	{
+		int			larger = Max(64, capacity * 2);
+
+		if (notes == NULL)
+			notes = MemoryContextAlloc(TopMemoryContext, larger * sizeof(SfDirtyTable));
+		else
+			notes = repalloc(notes, larger * sizeof(SfDirtyTable));
+		capacity = larger;
+	}
+	SF_INVARIANT(N1, nnotes == 0 || notes[nnotes - 1].depth <= sfi_ddl_depth());
+	note = &notes[nnotes++];
+	memset(note, 0, sizeof(SfDirtyTable));
+	note->relid = relid;
+	note->depth = sfi_ddl_depth() + (SF_BREAKS(n1) ? 1 : 0);
+	note->by_command = true;
+	return note;
 }
 
 /*
@@ -192,42 +177,6 @@ sfi_ddl_note_table(Oid relid, bool created, AttrNumber added)
 	}
 }
 
-/* A note of this relation at this level, among the last ones, or NULL. */
-static SfDirtyTable *
-find_recent(Oid relid)
-{
-	for (int i = nnotes - 1; i >= 0 && i >= nnotes - RECENT_NOTES; i--)
-	{
-		if (notes[i].relid == relid && notes[i].depth == depth)
-			return &notes[i];
-	}
-	return NULL;
-}
-
-static SfDirtyTable *
-add_note(Oid relid)
-{
-	SfDirtyTable *note;
-
-	if (nnotes == capacity)
-	{
-		int			larger = Max(64, capacity * 2);
-
-		if (notes == NULL)
-			notes = MemoryContextAlloc(TopMemoryContext, larger * sizeof(SfDirtyTable));
-		else
-			notes = repalloc(notes, larger * sizeof(SfDirtyTable));
-		capacity = larger;
-	}
-	SF_INVARIANT(N1, nnotes == 0 || notes[nnotes - 1].depth <= depth);
-	note = &notes[nnotes++];
-	memset(note, 0, sizeof(SfDirtyTable));
-	note->relid = relid;
-	note->depth = depth + (SF_BREAKS(n1) ? 1 : 0);
-	note->by_command = true;
-	return note;
-}
-
 /* ---- acting ---- */
 
 /*
@@ -238,7 +187,7 @@ add_note(Oid relid)
 static bool
 is_current(const SfDirtyTable *note)
 {
-	return note->depth >= depth || depth == 1;
+	return note->depth >= sfi_ddl_depth() || sfi_ddl_depth() == 1;
 }
 
 /*
@@ -330,6 +279,46 @@ put_off_notes(void)
 	}
 }
 
+static int
+compare_notes(const void *a, const void *b)
+{
+	Oid			x = ((const SfDirtyTable *) a)->relid;
+	Oid			y = ((const SfDirtyTable *) b)->relid;
+
+	return x != y ? (x > y) - (x < y)
+		: ((const SfDirtyTable *) a)->order - ((const SfDirtyTable *) b)->order;
+}
+
+/* Several notes of one table become one; returns how many are left. */
+static int
+merge_notes(SfDirtyTable *list, int count)
+{
+	int			unique = 0;
+
+	qsort(list, count, sizeof(SfDirtyTable), compare_notes);
+	for (int i = 0; i < count; i++)
+	{
+		SfDirtyTable *last = unique > 0 ? &list[unique - 1] : NULL;
+
+		if (last == NULL || last->relid != list[i].relid)
+		{
+			list[unique++] = list[i];
+			continue;
+		}
+		last->created |= list[i].created;
+		last->brings_values |= list[i].brings_values;
+		last->first_added = first_added(last->first_added, list[i].first_added);
+		/* any difference between first and last file number is a rewrite */
+		if (!OidIsValid(last->relfilenode))
+			last->relfilenode = list[i].relfilenode;
+		if (!OidIsValid(last->tablespace))
+			last->tablespace = list[i].tablespace;
+		last->moved |= OidIsValid(list[i].tablespace) &&
+			list[i].tablespace != last->tablespace;
+	}
+	return unique;
+}
+
 /*
  * The current notes, one a table, palloc'd; they stay in the list.  A table that
  * a command around has made is new here, too, if it was not brought in line since.
@@ -389,46 +378,6 @@ forget_current(int end)
 	nnotes = kept;
 }
 
-static int
-compare_notes(const void *a, const void *b)
-{
-	Oid			x = ((const SfDirtyTable *) a)->relid;
-	Oid			y = ((const SfDirtyTable *) b)->relid;
-
-	return x != y ? (x > y) - (x < y)
-		: ((const SfDirtyTable *) a)->order - ((const SfDirtyTable *) b)->order;
-}
-
-/* Several notes of one table become one; returns how many are left. */
-static int
-merge_notes(SfDirtyTable *list, int count)
-{
-	int			unique = 0;
-
-	qsort(list, count, sizeof(SfDirtyTable), compare_notes);
-	for (int i = 0; i < count; i++)
-	{
-		SfDirtyTable *last = unique > 0 ? &list[unique - 1] : NULL;
-
-		if (last == NULL || last->relid != list[i].relid)
-		{
-			list[unique++] = list[i];
-			continue;
-		}
-		last->created |= list[i].created;
-		last->brings_values |= list[i].brings_values;
-		last->first_added = first_added(last->first_added, list[i].first_added);
-		/* any difference between first and last file number is a rewrite */
-		if (!OidIsValid(last->relfilenode))
-			last->relfilenode = list[i].relfilenode;
-		if (!OidIsValid(last->tablespace))
-			last->tablespace = list[i].tablespace;
-		last->moved |= OidIsValid(list[i].tablespace) &&
-			list[i].tablespace != last->tablespace;
-	}
-	return unique;
-}
-
 #ifdef SF_ASSERTIONS
 /* N3, for a table that is about to be brought in line. */
 static void
@@ -442,6 +391,33 @@ check_not_in_work(Oid relid)
 #define check_not_in_work(relid)	((void) 0)
 #endif
 
+/* Forget what the current command has noted of a table since a mark. */
+static void
+forget_table(int mark, Oid relid)
+{
+	int			kept = mark;
+
+	for (int i = mark; i < nnotes; i++)
+	{
+		if (notes[i].relid != relid || notes[i].depth != sfi_ddl_depth())
+			notes[kept++] = notes[i];
+	}
+	nnotes = kept;
+}
+
+/*
+ * Write the rows of a table anew.  That makes and drops relations as ALTER TABLE
+ * does, which notes the table once more; nothing has changed that sync looks at.
+ */
+static void
+rebuild(Oid relid, List *attnums)
+{
+	int			mark = nnotes;
+
+	sfi_ddl_rebuild(relid, attnums);
+	forget_table(mark, relid);
+}
+
 /* COMMIT comes without an active snapshot, which changes of catalogs want. */
 static void
 sync_tables(const SfDirtyTable *tables, int count)
@@ -452,8 +428,12 @@ sync_tables(const SfDirtyTable *tables, int count)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	for (int i = 0; i < count; i++)
 	{
+		List	   *misplaced;
+
 		check_not_in_work(tables[i].relid);
-		sfi_ddl_sync_table(&tables[i]);
+		misplaced = sfi_ddl_sync_table(&tables[i]);
+		if (misplaced != NIL)
+			rebuild(tables[i].relid, misplaced);
 	}
 	if (lacks_snapshot)
 		PopActiveSnapshot();
@@ -524,6 +504,6 @@ sf_ddl_require_followed(void)
 void
 sf_ddl_notes_at_end(void)
 {
-	if (depth == 0)
+	if (sfi_ddl_depth() == 0)
 		nnotes = 0;
 }

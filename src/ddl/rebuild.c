@@ -19,37 +19,23 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "commands/cluster.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/rows.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "write/write.h"
 
-static void copy_rows(Relation rel, Relation transient, List *attnums);
-static void put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns);
-
-void
-sfi_ddl_rebuild(Oid table_oid, List *attnums)
+static void
+put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns)
 {
-	int			mark = sfi_ddl_notes_mark();
-	Relation	rel = table_open(table_oid, AccessExclusiveLock);
-	char		persistence = rel->rd_rel->relpersistence;
-	Oid			transient_oid = make_new_heap(table_oid, rel->rd_rel->reltablespace,
-											  rel->rd_rel->relam, persistence,
-											  AccessExclusiveLock);
-	Relation	transient = table_open(transient_oid, NoLock);
+	for (int i = 0; i < ncolumns; i++)
+	{
+		int			at = columns[i].attnum - 1;
 
-	copy_rows(rel, transient, attnums);
-	table_close(transient, NoLock);
-	table_close(rel, NoLock);
-
-	/* indexes may be built by parallel workers */
-	sf_write_flush();
-	finish_heap_swap(table_oid, transient_oid, false, false, true, true,
-					 RecentXmin, ReadNextMultiXactId(), persistence);
-	CommandCounterIncrement();
-	sfi_ddl_notes_forget_table(mark, table_oid);
+		if (!slot->tts_isnull[at])
+			(void) sfi_ddl_put_value(&columns[i], slot->tts_values[at], &slot->tts_values[at]);
+	}
 }
 
 static void
@@ -89,14 +75,23 @@ copy_rows(Relation rel, Relation transient, List *attnums)
 	UnregisterSnapshot(snapshot);
 }
 
-static void
-put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns)
+void
+sfi_ddl_rebuild(Oid table_oid, List *attnums)
 {
-	for (int i = 0; i < ncolumns; i++)
-	{
-		int			at = columns[i].attnum - 1;
+	Relation	rel = table_open(table_oid, AccessExclusiveLock);
+	char		persistence = rel->rd_rel->relpersistence;
+	Oid			transient_oid = make_new_heap(table_oid, rel->rd_rel->reltablespace,
+											  rel->rd_rel->relam, persistence,
+											  AccessExclusiveLock);
+	Relation	transient = table_open(transient_oid, NoLock);
 
-		if (!slot->tts_isnull[at])
-			(void) sfi_ddl_put_value(&columns[i], slot->tts_values[at], &slot->tts_values[at]);
-	}
+	copy_rows(rel, transient, attnums);
+	table_close(transient, NoLock);
+	table_close(rel, NoLock);
+
+	/* indexes may be built by parallel workers */
+	sf_write_flush();
+	finish_heap_swap(table_oid, transient_oid, false, false, true, true,
+					 RecentXmin, ReadNextMultiXactId(), persistence);
+	CommandCounterIncrement();
 }

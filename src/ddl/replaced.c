@@ -37,7 +37,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "ddl/ddl.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
 #include "storage/bufmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -382,7 +382,7 @@ sfi_ddl_truncate_begins(Relation rel)
 }
 
 bool
-sfi_ddl_is_being_truncated(Relation rel)
+sfi_ddl_follow_truncation(Relation rel)
 {
 	Replaced   *replaced = find_truncated(RelationGetRelid(rel));
 

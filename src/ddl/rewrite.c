@@ -26,7 +26,8 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "commands/tablecmds.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
+#include "ddl/rows.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -47,52 +48,6 @@ typedef enum LoggingWish
 	WANT_FS_LIKE,
 } LoggingWish;
 
-static LoggingWish parse_logging(const char *word);
-static void check_table(Oid relid, const char *column, LoggingWish wish);
-static int64 rewrite_table(Oid relid, const char *column, LoggingWish wish);
-static int64 rewrite_rows(Relation rel, AttrNumber attnum);
-static int64 swap_segment(Relation rel, AttrNumber attnum, bool logged_data);
-static void set_logging_option(Oid relid, const char *column, bool logged_data);
-static void resync(Oid relid);
-
-Datum
-securefile_rewrite(PG_FUNCTION_ARGS)
-{
-	Oid			relid;
-	char	   *column;
-	LoggingWish wish = KEEP_LOGGING;
-	LOCKMODE	lockmode;
-	List	   *tables;
-	ListCell   *lc;
-	int64		nrows = 0;
-
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table and column must not be null")));
-	relid = PG_GETARG_OID(0);
-	column = NameStr(*PG_GETARG_NAME(1));
-	if (!PG_ARGISNULL(2))
-		wish = parse_logging(text_to_cstring(PG_GETARG_TEXT_PP(2)));
-
-	PreventCommandIfReadOnly("securefile_rewrite()");
-	PreventCommandIfParallelMode("securefile_rewrite()");
-	sf_base_require_preload();
-	check_table(relid, column, wish);
-
-	lockmode = wish == KEEP_LOGGING ? ShareRowExclusiveLock : AccessExclusiveLock;
-	LockRelationOid(relid, lockmode);
-	/* it may have been dropped, or changed, while we waited */
-	check_table(relid, column, wish);
-
-	tables = find_all_inheritors(relid, lockmode, NULL);
-	foreach(lc, tables)
-		sfi_ddl_require_owner(lfirst_oid(lc));
-	foreach(lc, tables)
-		nrows += rewrite_table(lfirst_oid(lc), column, wish);
-	PG_RETURN_INT64(nrows);
-}
-
 static LoggingWish
 parse_logging(const char *word)
 {
@@ -104,55 +59,6 @@ parse_logging(const char *word)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized logging mode \"%s\"", word),
 			 errhint("Valid modes are \"logging\" and \"filesystem_like_logging\".")));
-}
-
-/* A partition or child may be somebody else's. */
-void
-sfi_ddl_require_owner(Oid table_oid)
-{
-	if (!sf_compat_owns_table(table_oid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table_oid));
-}
-
-void
-sfi_ddl_require_column(Oid table_oid, const char *column)
-{
-	char	   *name = get_rel_name(table_oid);
-	char		relkind = get_rel_relkind(table_oid);
-
-	if (name == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table with OID %u does not exist", table_oid)));
-	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a table", name)));
-	sfi_ddl_require_owner(table_oid);
-	sf_base_refuse_other_temp(table_oid);
-	(void) sfi_ddl_find_column(table_oid, column);
-}
-
-AttrNumber
-sfi_ddl_find_column(Oid table_oid, const char *column)
-{
-	AttrNumber	attnum = get_attnum(table_oid, column);
-	Oid			typid;
-	int32		typmod;
-	Oid			collation;
-
-	if (attnum == InvalidAttrNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of relation \"%s\" does not exist",
-						column, get_rel_name(table_oid))));
-	get_atttypetypmodcoll(table_oid, attnum, &typid, &typmod, &collation);
-	if (!sfi_ddl_is_securefile(typid, &typmod))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
-						column, get_rel_name(table_oid))));
-	return attnum;
 }
 
 /* For the table the caller names. */
@@ -186,50 +92,31 @@ check_table(Oid relid, const char *column, LoggingWish wish)
 				 errhint("Change the type of the column to bytea first, and then to securefile with the options wanted.")));
 }
 
-/* One table of an inheritance tree. */
-static int64
-rewrite_table(Oid relid, const char *column, LoggingWish wish)
+/*
+ * Change the logging mode in the column's type modifier, as ALTER COLUMN TYPE
+ * would; the other options stay.
+ */
+static void
+set_logging_option(Oid relid, const char *column, bool logged_data)
 {
-	bool		want_logged = wish == WANT_LOGGED;
-	bool		keep = wish == KEEP_LOGGING;
-	Relation	rel;
-	AttrNumber	attnum;
-	SfColumn	description;
-	int64		nrows;
+	Relation	pg_attribute = table_open(AttributeRelationId, RowExclusiveLock);
+	HeapTuple	tuple = SearchSysCacheCopyAttName(relid, column);
+	Form_pg_attribute att;
+	int32		bits;
 
-	if (get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE)
-		return 0;
-	rel = table_open(relid, NoLock);
-	CheckTableNotInUse(rel, "rewrite");
-	sfi_ddl_refuse_rewritten(rel);
-	attnum = get_attnum(relid, column);
-	description = sfi_ddl_column(rel, attnum);
-
-	if (!keep && description.options.fs_like_logging == want_logged)
-	{
-		set_logging_option(relid, column, want_logged);
-		if (rel->rd_rel->relkind == RELKIND_RELATION && description.permanent)
-		{
-			nrows = swap_segment(rel, attnum, want_logged);
-			table_close(rel, NoLock);
-			resync(relid);
-			return nrows;
-		}
-	}
-	/* of a child that is temporary in another session we cannot see the rows */
-	nrows = rel->rd_rel->relkind == RELKIND_RELATION && !RELATION_IS_OTHER_TEMP(rel) ?
-		rewrite_rows(rel, attnum) : 0;
-	table_close(rel, NoLock);
-	return nrows;
-}
-
-static int64
-rewrite_rows(Relation rel, AttrNumber attnum)
-{
-	SfColumn	column = sfi_ddl_column(rel, attnum);
-
-	CheckCmdReplicaIdentity(rel, CMD_UPDATE);
-	return sfi_ddl_rows_store(rel, &column, true);
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find column \"%s\" of relation %u", column, relid);
+	att = (Form_pg_attribute) GETSTRUCT(tuple);
+	bits = att->atttypmod < 0 ? 0 : att->atttypmod;
+	if (logged_data)
+		bits &= ~SF_OPT_FS_LIKE_LOGGING;
+	else
+		bits |= SF_OPT_FS_LIKE_LOGGING;
+	att->atttypmod = bits == 0 ? -1 : bits;
+	CatalogTupleUpdate(pg_attribute, &tuple->t_self, tuple);
+	heap_freetuple(tuple);
+	table_close(pg_attribute, RowExclusiveLock);
+	CommandCounterIncrement();
 }
 
 /*
@@ -268,40 +155,87 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	return nrows;
 }
 
-/*
- * Change the logging mode in the column's type modifier, as ALTER COLUMN TYPE
- * would; the other options stay.
- */
-static void
-set_logging_option(Oid relid, const char *column, bool logged_data)
+static int64
+rewrite_rows(Relation rel, AttrNumber attnum)
 {
-	Relation	pg_attribute = table_open(AttributeRelationId, RowExclusiveLock);
-	HeapTuple	tuple = SearchSysCacheCopyAttName(relid, column);
-	Form_pg_attribute att;
-	int32		bits;
+	SfColumn	column = sfi_ddl_column(rel, attnum);
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "could not find column \"%s\" of relation %u", column, relid);
-	att = (Form_pg_attribute) GETSTRUCT(tuple);
-	bits = att->atttypmod < 0 ? 0 : att->atttypmod;
-	if (logged_data)
-		bits &= ~SF_OPT_FS_LIKE_LOGGING;
-	else
-		bits |= SF_OPT_FS_LIKE_LOGGING;
-	att->atttypmod = bits == 0 ? -1 : bits;
-	CatalogTupleUpdate(pg_attribute, &tuple->t_self, tuple);
-	heap_freetuple(tuple);
-	table_close(pg_attribute, RowExclusiveLock);
-	CommandCounterIncrement();
+	CheckCmdReplicaIdentity(rel, CMD_UPDATE);
+	return sfi_ddl_rows_store(rel, &column, true);
 }
 
-/* The old segment took its triggers along. */
-static void
-resync(Oid relid)
+/* One table of an inheritance tree. */
+static int64
+rewrite_table(Oid relid, const char *column, LoggingWish wish)
 {
-	SfDirtyTable table;
+	bool		want_logged = wish == WANT_LOGGED;
+	bool		keep = wish == KEEP_LOGGING;
+	Relation	rel;
+	AttrNumber	attnum;
+	SfColumn	description;
+	int64		nrows;
 
-	memset(&table, 0, sizeof(table));
-	table.relid = relid;
-	sfi_ddl_sync_table(&table);
+	if (get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE)
+		return 0;
+	rel = table_open(relid, NoLock);
+	CheckTableNotInUse(rel, "rewrite");
+	sfi_ddl_refuse_rewritten(rel);
+	attnum = get_attnum(relid, column);
+	description = sfi_ddl_column(rel, attnum);
+
+	if (!keep && description.options.fs_like_logging == want_logged)
+	{
+		set_logging_option(relid, column, want_logged);
+		if (rel->rd_rel->relkind == RELKIND_RELATION && description.permanent)
+		{
+			nrows = swap_segment(rel, attnum, want_logged);
+			table_close(rel, NoLock);
+			/* the old segment took its triggers along */
+			sfi_ddl_resync_table(relid);
+			return nrows;
+		}
+	}
+	/* of a child that is temporary in another session we cannot see the rows */
+	nrows = rel->rd_rel->relkind == RELKIND_RELATION && !RELATION_IS_OTHER_TEMP(rel) ?
+		rewrite_rows(rel, attnum) : 0;
+	table_close(rel, NoLock);
+	return nrows;
+}
+
+Datum
+securefile_rewrite(PG_FUNCTION_ARGS)
+{
+	Oid			relid;
+	char	   *column;
+	LoggingWish wish = KEEP_LOGGING;
+	LOCKMODE	lockmode;
+	List	   *tables;
+	ListCell   *lc;
+	int64		nrows = 0;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("table and column must not be null")));
+	relid = PG_GETARG_OID(0);
+	column = NameStr(*PG_GETARG_NAME(1));
+	if (!PG_ARGISNULL(2))
+		wish = parse_logging(text_to_cstring(PG_GETARG_TEXT_PP(2)));
+
+	PreventCommandIfReadOnly("securefile_rewrite()");
+	PreventCommandIfParallelMode("securefile_rewrite()");
+	sf_base_require_preload();
+	check_table(relid, column, wish);
+
+	lockmode = wish == KEEP_LOGGING ? ShareRowExclusiveLock : AccessExclusiveLock;
+	LockRelationOid(relid, lockmode);
+	/* it may have been dropped, or changed, while we waited */
+	check_table(relid, column, wish);
+
+	tables = find_all_inheritors(relid, lockmode, NULL);
+	foreach(lc, tables)
+		sfi_ddl_require_owner(lfirst_oid(lc));
+	foreach(lc, tables)
+		nrows += rewrite_table(lfirst_oid(lc), column, wish);
+	PG_RETURN_INT64(nrows);
 }

@@ -22,7 +22,8 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "commands/trigger.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
+#include "ddl/rows.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -32,13 +33,6 @@
 PG_FUNCTION_INFO_V1(securefile_store);
 PG_FUNCTION_INFO_V1(securefile_account);
 PG_FUNCTION_INFO_V1(securefile_truncate);
-
-static TriggerData *check_call(FunctionCallInfo fcinfo, TriggerEvent when,
-							   TriggerEvent level, AttrNumber *attnum);
-static bool get_value(TriggerData *trigdata, HeapTuple tuple,
-					  AttrNumber attnum, Datum *value);
-static void account(Oid table_oid, AttrNumber attnum, struct varlena *value,
-					struct varlena *old);
 
 /*
  * The functions serve our internal triggers only.  In anyone else's hands
@@ -94,7 +88,7 @@ securefile_store(PG_FUNCTION_ARGS)
 	AttrNumber	attnum;
 	TriggerData *trigdata = check_call(fcinfo, TRIGGER_EVENT_BEFORE,
 									   TRIGGER_EVENT_ROW, &attnum);
-	bool		truncated = sfi_ddl_is_being_truncated(trigdata->tg_relation);
+	bool		truncated = sfi_ddl_follow_truncation(trigdata->tg_relation);
 	bool		update = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event);
 	HeapTuple	tuple = update ? trigdata->tg_newtuple : trigdata->tg_trigtuple;
 	SfColumn	column;
@@ -122,6 +116,19 @@ securefile_store(PG_FUNCTION_ARGS)
 	return PointerGetDatum(heap_modify_tuple_by_cols(tuple,
 													 RelationGetDescr(trigdata->tg_relation),
 													 1, &replaced, &stored, &isnull));
+}
+
+/* What the row has now, and what it had, if that is STORED. */
+static void
+account(Oid table_oid, AttrNumber attnum, struct varlena *value, struct varlena *old)
+{
+	if (value != NULL)
+		sf_write_confirm(table_oid, attnum, value, old);
+	if (old != NULL)
+	{
+		sf_base_require_preload();
+		sf_write_free(table_oid, attnum, old, value);
+	}
 }
 
 /*
@@ -153,19 +160,6 @@ securefile_account(PG_FUNCTION_ARGS)
 	account(table_oid, attnum, has_value ? sfi_ddl_stored(value) : NULL,
 			has_old ? sfi_ddl_stored(old) : NULL);
 	return PointerGetDatum(NULL);
-}
-
-/* What the row has now, and what it had, if that is STORED. */
-static void
-account(Oid table_oid, AttrNumber attnum, struct varlena *value, struct varlena *old)
-{
-	if (value != NULL)
-		sf_write_confirm(table_oid, attnum, value, old);
-	if (old != NULL)
-	{
-		sf_base_require_preload();
-		sf_write_free(table_oid, attnum, old, value);
-	}
 }
 
 /*

@@ -15,7 +15,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "commands/tablecmds.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/rows.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
@@ -34,13 +34,41 @@ typedef struct RowWriter
 	Snapshot	snapshot;
 } RowWriter;
 
-static bool matches(Datum value, const SfColumn *column, SfRowFilter filter);
-static bool wants_store(const SfColumn *column, Datum value, bool all);
-static int64 store_rows(Relation rel, const SfColumn *column, bool all);
-static RowWriter begin_rows(Relation rel, Snapshot snapshot);
-static void end_rows(RowWriter *writer);
-static void replace_value(RowWriter *writer, TupleTableSlot *slot,
-						  const SfColumn *column, Datum old, Datum value);
+/* Not all: values that lie where they belong are left alone. */
+static bool
+wants_store(const SfColumn *column, Datum value, bool all)
+{
+	struct varlena *stored = sfi_ddl_stored(value);
+
+	if (stored == NULL)
+		return !sfi_ddl_may_stay_inline(column, value);
+	return all || !sfi_ddl_is_own(stored, column->table_oid, column->attnum);
+}
+
+static bool
+matches(Datum value, const SfColumn *column, SfRowFilter filter)
+{
+	struct varlena *stored;
+	bool		own;
+
+	if (filter == SF_ROWS_MISPLACED)
+		return wants_store(column, value, false);
+	stored = sfi_ddl_stored(value);
+	if (stored == NULL)
+		return false;
+	own = sfi_ddl_is_own(stored, column->table_oid, column->attnum);
+	switch (filter)
+	{
+		case SF_ROWS_FOREIGN:
+			return !own;
+		case SF_ROWS_OWN:
+			return own;
+		case SF_ROWS_UNPROVED:
+			return !own || sf_write_is_unconfirmed(stored);
+		default:
+			return true;
+	}
+}
 
 bool
 sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
@@ -79,53 +107,55 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 	return found;
 }
 
-static bool
-matches(Datum value, const SfColumn *column, SfRowFilter filter)
+static RowWriter
+begin_rows(Relation rel, Snapshot snapshot)
 {
-	struct varlena *stored;
-	bool		own;
+	RowWriter	writer;
 
-	if (filter == SF_ROWS_MISPLACED)
-		return wants_store(column, value, false);
-	stored = sfi_ddl_stored(value);
-	if (stored == NULL)
-		return false;
-	own = sfi_ddl_is_own(stored, column->table_oid, column->attnum);
-	switch (filter)
-	{
-		case SF_ROWS_FOREIGN:
-			return !own;
-		case SF_ROWS_OWN:
-			return own;
-		case SF_ROWS_UNPROVED:
-			return !own || sf_write_is_unconfirmed(stored);
-		default:
-			return true;
-	}
+	writer.rel = rel;
+	writer.snapshot = snapshot;
+	writer.estate = CreateExecutorState();
+	writer.result_rel = makeNode(ResultRelInfo);
+	InitResultRelInfo(writer.result_rel, rel, 0, NULL, 0);
+	ExecOpenIndices(writer.result_rel, false);
+	writer.new_slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
+	return writer;
 }
 
-/*
- * Index expressions are the owner's code: as in core's maintenance commands
- * it runs as the owner, in a restricted operation, whoever calls.
- */
-int64
-sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
+/* Update one row: same contents, but for the column's value. */
+static void
+replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
+			  Datum old, Datum value)
 {
-	Oid			save_userid;
-	int			save_sec_context;
-	int			save_nestlevel;
-	int64		nrows;
+	TupleTableSlot *new_slot = writer->new_slot;
+	int			natts = slot->tts_tupleDescriptor->natts;
+	SfUpdateIndexes update_indexes;
+	struct varlena *stored;
 
-	CheckTableNotInUse(rel, "store the rows of");
-	GetUserIdAndSecContext(&save_userid, &save_sec_context);
-	SetUserIdAndSecContext(rel->rd_rel->relowner,
-						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
-	save_nestlevel = NewGUCNestLevel();
-	sf_compat_restrict_search_path();
-	nrows = store_rows(rel, column, all);
-	AtEOXact_GUC(false, save_nestlevel);
-	SetUserIdAndSecContext(save_userid, save_sec_context);
-	return nrows;
+	slot_getallattrs(slot);
+	ExecClearTuple(new_slot);
+	memcpy(new_slot->tts_values, slot->tts_values, natts * sizeof(Datum));
+	memcpy(new_slot->tts_isnull, slot->tts_isnull, natts * sizeof(bool));
+	new_slot->tts_values[column->attnum - 1] = value;
+	ExecStoreVirtualTuple(new_slot);
+
+	simple_table_tuple_update(writer->rel, &slot->tts_tid, new_slot,
+							  writer->snapshot, &update_indexes);
+	if (sf_compat_any_index(update_indexes) && writer->result_rel->ri_NumIndices > 0)
+		list_free(sf_compat_insert_index_tuples(writer->result_rel, new_slot,
+												writer->estate, update_indexes));
+	stored = sfi_ddl_stored(old);
+	if (stored != NULL && sf_read_form(stored) == SF_FORM_STORED)
+		sf_write_free(column->table_oid, column->attnum, stored, NULL);
+	ExecClearTuple(new_slot);
+}
+
+static void
+end_rows(RowWriter *writer)
+{
+	ExecCloseIndices(writer->result_rel);
+	ExecDropSingleTupleTableSlot(writer->new_slot);
+	FreeExecutorState(writer->estate);
 }
 
 static int64
@@ -178,64 +208,26 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 	return nrows;
 }
 
-/* Not all: values that lie where they belong are left alone. */
-static bool
-wants_store(const SfColumn *column, Datum value, bool all)
+/*
+ * Index expressions are the owner's code: as in core's maintenance commands
+ * it runs as the owner, in a restricted operation, whoever calls.
+ */
+int64
+sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
 {
-	struct varlena *stored = sfi_ddl_stored(value);
+	Oid			save_userid;
+	int			save_sec_context;
+	int			save_nestlevel;
+	int64		nrows;
 
-	if (stored == NULL)
-		return !sfi_ddl_may_stay_inline(column, value);
-	return all || !sfi_ddl_is_own(stored, column->table_oid, column->attnum);
-}
-
-static RowWriter
-begin_rows(Relation rel, Snapshot snapshot)
-{
-	RowWriter	writer;
-
-	writer.rel = rel;
-	writer.snapshot = snapshot;
-	writer.estate = CreateExecutorState();
-	writer.result_rel = makeNode(ResultRelInfo);
-	InitResultRelInfo(writer.result_rel, rel, 0, NULL, 0);
-	ExecOpenIndices(writer.result_rel, false);
-	writer.new_slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
-	return writer;
-}
-
-static void
-end_rows(RowWriter *writer)
-{
-	ExecCloseIndices(writer->result_rel);
-	ExecDropSingleTupleTableSlot(writer->new_slot);
-	FreeExecutorState(writer->estate);
-}
-
-/* Update one row: same contents, but for the column's value. */
-static void
-replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
-			  Datum old, Datum value)
-{
-	TupleTableSlot *new_slot = writer->new_slot;
-	int			natts = slot->tts_tupleDescriptor->natts;
-	SfUpdateIndexes update_indexes;
-	struct varlena *stored;
-
-	slot_getallattrs(slot);
-	ExecClearTuple(new_slot);
-	memcpy(new_slot->tts_values, slot->tts_values, natts * sizeof(Datum));
-	memcpy(new_slot->tts_isnull, slot->tts_isnull, natts * sizeof(bool));
-	new_slot->tts_values[column->attnum - 1] = value;
-	ExecStoreVirtualTuple(new_slot);
-
-	simple_table_tuple_update(writer->rel, &slot->tts_tid, new_slot,
-							  writer->snapshot, &update_indexes);
-	if (sf_compat_any_index(update_indexes) && writer->result_rel->ri_NumIndices > 0)
-		list_free(sf_compat_insert_index_tuples(writer->result_rel, new_slot,
-												writer->estate, update_indexes));
-	stored = sfi_ddl_stored(old);
-	if (stored != NULL && sf_read_form(stored) == SF_FORM_STORED)
-		sf_write_free(column->table_oid, column->attnum, stored, NULL);
-	ExecClearTuple(new_slot);
+	CheckTableNotInUse(rel, "store the rows of");
+	GetUserIdAndSecContext(&save_userid, &save_sec_context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
+						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
+	save_nestlevel = NewGUCNestLevel();
+	sf_compat_restrict_search_path();
+	nrows = store_rows(rel, column, all);
+	AtEOXact_GUC(false, save_nestlevel);
+	SetUserIdAndSecContext(save_userid, save_sec_context);
+	return nrows;
 }

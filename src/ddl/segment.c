@@ -30,7 +30,7 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
@@ -38,58 +38,25 @@
 
 const SfSegmentBirth *sfi_ddl_segment_birth = NULL;
 
-static TupleDesc segment_descriptor(void);
-static Oid	create_relation(const char *name, const SfSegmentBirth *birth, Oid am);
-static void hang_on(Oid segrelid, Oid table_oid, Oid am);
-static bool segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum);
-
 bool
 sfi_ddl_segment_logged(const SfHeader *header)
 {
 	return (header->flags & SF_SEG_UNLOGGED_DATA) == 0;
 }
 
-Oid
-sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
+/*
+ * Before the first segment of a database.  While the database waits for
+ * securefile_upgrade_finish(), this cluster would own the data files, and those
+ * that are brought later would be removed.
+ */
+static void
+require_upgrade_finished(void)
 {
-	Oid			am = sfi_ddl_am_oid();
-	Oid			segrelid;
-
-	sf_base_require_preload();
-	if (birth->adopt == NULL)
-		sfi_ddl_upgrade_require_finished();
-	LockRelationOid(birth->table_oid, ShareRowExclusiveLock);
-
-	SF_ASSERT(sfi_ddl_segment_birth == NULL);
-	sfi_ddl_segment_birth = birth;
-	PG_TRY();
-	{
-		segrelid = create_relation(name, birth, am);
-	}
-	PG_FINALLY();
-	{
-		sfi_ddl_segment_birth = NULL;
-	}
-	PG_END_TRY();
-
-	hang_on(segrelid, birth->table_oid, am);
-	CommandCounterIncrement();
-	return segrelid;
-}
-
-Oid
-sfi_ddl_segment_make(const SfColumn *column, Oid tablespace)
-{
-	SfSegmentBirth birth = {0};
-	char		name[NAMEDATALEN];
-
-	birth.table_oid = column->table_oid;
-	birth.attnum = column->attnum;
-	birth.logged_data = !column->options.fs_like_logging;
-	birth.next_object_id = 1;
-	birth.tablespace = tablespace;
-	sf_space_segment_name(name, column->table_oid, column->attnum);
-	return sfi_ddl_segment_create(name, &birth);
+	if (!sf_io_database_is_own(MyDatabaseId, ERROR) && sfi_ddl_triggers_unfinished())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the upgrade of this database by pg_upgrade is not finished"),
+				 errhint("Run securefile_upgrade_finish() in this database.")));
 }
 
 /* A relation must have a column; nobody ever reads this one. */
@@ -150,6 +117,49 @@ hang_on(Oid segrelid, Oid table_oid, Oid am)
 	recordDependencyOn(&segment, &owner, DEPENDENCY_AUTO);
 	ObjectAddressSet(owner, AccessMethodRelationId, am);
 	recordDependencyOn(&segment, &owner, DEPENDENCY_AUTO);
+}
+
+Oid
+sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
+{
+	Oid			am = sfi_ddl_am_oid();
+	Oid			segrelid;
+
+	sf_base_require_preload();
+	if (birth->adopt == NULL)
+		require_upgrade_finished();
+	LockRelationOid(birth->table_oid, ShareRowExclusiveLock);
+
+	SF_ASSERT(sfi_ddl_segment_birth == NULL);
+	sfi_ddl_segment_birth = birth;
+	PG_TRY();
+	{
+		segrelid = create_relation(name, birth, am);
+	}
+	PG_FINALLY();
+	{
+		sfi_ddl_segment_birth = NULL;
+	}
+	PG_END_TRY();
+
+	hang_on(segrelid, birth->table_oid, am);
+	CommandCounterIncrement();
+	return segrelid;
+}
+
+Oid
+sfi_ddl_segment_make(const SfColumn *column, Oid tablespace)
+{
+	SfSegmentBirth birth = {0};
+	char		name[NAMEDATALEN];
+
+	birth.table_oid = column->table_oid;
+	birth.attnum = column->attnum;
+	birth.logged_data = !column->options.fs_like_logging;
+	birth.next_object_id = 1;
+	birth.tablespace = tablespace;
+	sf_space_segment_name(name, column->table_oid, column->attnum);
+	return sfi_ddl_segment_create(name, &birth);
 }
 
 /*
@@ -224,6 +234,29 @@ sfi_ddl_segment_reset(Oid segrelid, bool logged_data)
 	relation_close(segrel, NoLock);
 }
 
+/* If a relation is a segment, the column it belongs to, told by its name. */
+static bool
+segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Form_pg_class form;
+	unsigned int named_table;
+	int			named_attnum;
+	bool		found;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	found = form->relam == am && form->relkind == RELKIND_TOASTVALUE &&
+		sscanf(NameStr(form->relname), "pg_securefile_%u_%d",
+			   &named_table, &named_attnum) == 2 &&
+		named_table == table_oid;
+	ReleaseSysCache(tuple);
+	if (found)
+		*attnum = (AttrNumber) named_attnum;
+	return found;
+}
+
 /*
  * Segments are found by their dependency on the table, not by name, so that
  * those of dropped columns are found too.
@@ -262,27 +295,4 @@ sfi_ddl_segments_of(Oid table_oid)
 	systable_endscan(scan);
 	table_close(depend, AccessShareLock);
 	return segments;
-}
-
-/* If a relation is a segment, the column it belongs to, told by its name. */
-static bool
-segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	Form_pg_class form;
-	unsigned int named_table;
-	int			named_attnum;
-	bool		found;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	found = form->relam == am && form->relkind == RELKIND_TOASTVALUE &&
-		sscanf(NameStr(form->relname), "pg_securefile_%u_%d",
-			   &named_table, &named_attnum) == 2 &&
-		named_table == table_oid;
-	ReleaseSysCache(tuple);
-	if (found)
-		*attnum = (AttrNumber) named_attnum;
-	return found;
 }

@@ -26,7 +26,7 @@
 #include "catalog/pg_database.h"
 #include "catalog/storage.h"
 #include "commands/vacuum.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/objects.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "miscadmin.h"

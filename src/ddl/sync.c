@@ -29,7 +29,8 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
+#include "ddl/rows.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "nodes/value.h"
@@ -40,79 +41,10 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-static bool of_concern(Relation rel);
-static void refuse_unfinished(Relation rel);
-static List *sync_rows_table(Relation rel, const SfDirtyTable *dirty);
-static bool is_column(Relation rel, AttrNumber attnum);
-static bool permanent(Relation rel);
-static void drop_surplus(Relation rel);
-static bool sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty);
-static void refuse_own(Relation rel, AttrNumber attnum);
-static bool sync_segment(Relation rel, const SfColumn *column, Oid *segrelid);
-static void follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty);
-static void sync_logging(Relation rel, const SfColumn *column, Oid segrelid);
-static bool sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid);
-static bool check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
-							bool had_none, const SfDirtyTable *dirty);
-static bool check_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none);
-static bool is_replaced(Relation rel, AttrNumber attnum);
-static void check_missing(Relation rel, AttrNumber attnum);
-static char *qualified_name(Relation rel);
-static void refuse_expression(Relation rel, AttrNumber attnum);
-
 static const char *
 column_name(Relation rel, AttrNumber attnum)
 {
 	return NameStr(TupleDescAttr(RelationGetDescr(rel), attnum - 1)->attname);
-}
-
-void
-sfi_ddl_sync_table(const SfDirtyTable *dirty)
-{
-	Relation	rel;
-	bool		has_columns = false;
-	bool		mend = false;
-	List	   *misplaced = NIL;
-
-	if (dirty->relid < FirstNormalObjectId)
-		return;
-	rel = try_relation_open(dirty->relid, AccessShareLock);
-	if (rel == NULL)
-		return;
-	/* of others; or about to give its storage to the table it is to replace */
-	if (RELATION_IS_OTHER_TEMP(rel) || OidIsValid(rel->rd_rel->relrewrite))
-	{
-		relation_close(rel, AccessShareLock);
-		return;
-	}
-	if (of_concern(rel))
-		has_columns = sfi_ddl_validate(rel);
-	if (rel->rd_rel->relkind == RELKIND_INDEX ||
-		rel->rd_rel->relkind == RELKIND_PARTITIONED_INDEX)
-		sfi_ddl_validate_index(rel);
-	if (rel->rd_rel->relkind == RELKIND_RELATION)
-		mend = has_columns || sfi_ddl_segments_of(dirty->relid) != NIL ||
-			sfi_ddl_triggers_of(dirty->relid) != NIL;
-	if (mend)
-		misplaced = sync_rows_table(rel, dirty);
-	relation_close(rel, mend ? NoLock : AccessShareLock);
-	if (misplaced != NIL)
-		sfi_ddl_rebuild(dirty->relid, misplaced);
-}
-
-bool
-sfi_ddl_table_has_columns(Oid relid)
-{
-	Relation	rel = try_relation_open(relid, AccessShareLock);
-	bool		found = false;
-
-	if (rel == NULL)
-		return false;
-	if (of_concern(rel))
-		found = sfi_ddl_validate(rel) &&
-			rel->rd_rel->relkind == RELKIND_RELATION;
-	relation_close(rel, NoLock);
-	return found;
 }
 
 /* Kinds of relations that can hold securefile values. */
@@ -136,12 +68,6 @@ of_concern(Relation rel)
 		default:
 			return false;
 	}
-}
-
-static bool
-permanent(Relation rel)
-{
-	return rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 }
 
 static bool
@@ -172,23 +98,10 @@ refuse_unfinished(Relation rel)
 	}
 }
 
-/*
- * An ordinary table: all its columns, and whatever hangs on it without one.
- * Returns the columns that have values where they do not belong.
- */
-static List *
-sync_rows_table(Relation rel, const SfDirtyTable *dirty)
+static bool
+permanent(Relation rel)
 {
-	List	   *misplaced = NIL;
-
-	refuse_unfinished(rel);
-	drop_surplus(rel);
-	for (AttrNumber attnum = 1; attnum <= RelationGetNumberOfAttributes(rel); attnum++)
-	{
-		if (is_column(rel, attnum) && sync_column(rel, attnum, dirty))
-			misplaced = lappend_int(misplaced, attnum);
-	}
-	return misplaced;
+	return rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 }
 
 /*
@@ -228,11 +141,239 @@ drop_surplus(Relation rel)
 	}
 }
 
+static char *
+qualified_name(Relation rel)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
+									  RelationGetRelationName(rel));
+}
+
+/*
+ * A segment has one logging mode for all it holds (redo of an old data record
+ * must never hit a block that unlogged data has since taken).  So the mode
+ * follows the column's option only while nothing is stored.
+ */
+static void
+sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
+{
+	bool		want_logged = !column->options.fs_like_logging;
+	Relation	segrel = relation_open(segrelid, AccessShareLock);
+	SfHeader	header = sf_space_header(segrel);
+
+	relation_close(segrel, NoLock);
+	if (sfi_ddl_segment_logged(&header) == want_logged)
+		return;
+
+	if (header.next_object_id > 1 &&
+		sfi_ddl_rows_exist(rel, column->attnum, SF_ROWS_STORED))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot change the logging mode of column \"%s\" of table \"%s\" while values are stored",
+						column_name(rel, column->attnum),
+						RelationGetRelationName(rel)),
+				 errhint("Use securefile_rewrite('%s', '%s', logging => '%s').",
+						 qualified_name(rel), column_name(rel, column->attnum),
+						 want_logged ? "logging" : "filesystem_like_logging")));
+	sfi_ddl_segment_reset(segrelid, want_logged);
+}
+
+/* Returns true when the segment was made now. */
+static bool
+sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
+{
+	*segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
+	if (OidIsValid(*segrelid))
+	{
+		sync_logging(rel, column, *segrelid);
+		return false;
+	}
+
+	/* a table that was unlogged has a store trigger of its own */
+	sfi_ddl_triggers_drop(column->table_oid, column->attnum);
+
+	*segrelid = sfi_ddl_segment_make(column, rel->rd_rel->reltablespace);
+	return true;
+}
+
+/*
+ * Make missing triggers, set those that were switched off or over back, and
+ * tell whether there was anything to do.
+ */
+static bool
+sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
+{
+	bool		have[SF_TRIGGER_KINDS] = {false};
+	bool		was_open = false;
+	ListCell   *lc;
+
+	foreach(lc, sfi_ddl_triggers_of(table_oid))
+	{
+		SfTableTrigger *trigger = lfirst(lc);
+
+		if (trigger->attnum != attnum)
+			continue;
+		have[trigger->kind] = true;
+		if (trigger->enabled == TRIGGER_FIRES_ALWAYS)
+			continue;
+		sfi_ddl_trigger_enable(table_oid, trigger->oid);
+		was_open = true;
+	}
+
+	for (SfTriggerKind kind = 0; kind < SF_TRIGGER_KINDS; kind++)
+	{
+		if (have[kind] || (kind != SF_TRIGGER_STORE && !OidIsValid(segrelid)))
+			continue;
+		sfi_ddl_trigger_create(table_oid, attnum, kind, segrelid, false);
+		was_open = true;
+	}
+	return was_open;
+}
+
 /* Was the column added by the command? */
 static bool
 is_new(const SfDirtyTable *dirty, AttrNumber attnum)
 {
 	return dirty->first_added != 0 && attnum >= dirty->first_added;
+}
+
+static void
+refuse_expression(Relation rel, AttrNumber attnum)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("the new values of column \"%s\" of table \"%s\" must not be stored securefile values",
+					column_name(rel, attnum), RelationGetRelationName(rel)),
+			 errdetail("ALTER TABLE cannot copy a value that belongs to another row or column."),
+			 errhint("Cast the expression to bytea, or add the column and fill it with UPDATE.")));
+}
+
+/*
+ * A default that is constant within the command is kept once, in the catalog, for
+ * all old rows.  Nothing of it is in the table, so there is nothing to move.
+ */
+static void
+check_missing(Relation rel, AttrNumber attnum)
+{
+	SfColumn	column = sfi_ddl_column(rel, attnum);
+	bool		isnull;
+	Datum		value;
+
+	if (!TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atthasmissing)
+		return;
+	value = getmissingattr(RelationGetDescr(rel), attnum, &isnull);
+	if (isnull)
+		return;
+	if (sfi_ddl_stored(value) != NULL)
+		refuse_expression(rel, attnum);
+	if (!sfi_ddl_may_stay_inline(&column, value) && RelationGetNumberOfBlocks(rel) > 0)
+		ereport(NOTICE,
+				(errmsg("the default of column \"%s\" is not stored in the existing rows of table \"%s\"",
+						column_name(rel, attnum), RelationGetRelationName(rel)),
+				 errdetail("PostgreSQL keeps it once, in the catalog, for all of these rows. An UPDATE of a row stores it."),
+				 errhint("Use securefile_rewrite('%s', '%s') to store it in all of them.",
+						 qualified_name(rel), column_name(rel, attnum))));
+}
+
+/* Does ALTER TYPE .. USING give the column new values? */
+static bool
+is_replaced(Relation rel, AttrNumber attnum)
+{
+	ListCell   *lc;
+
+	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
+	{
+		const SfAltered *altered = lfirst(lc);
+
+		if (altered->table_oid == RelationGetRelid(rel) && altered->attnum == attnum &&
+			altered->by_using)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * An expression must not yield a locator, which would name a value that
+ * belongs to another row.  Where there was no securefile column before, any stored
+ * value came by an expression, also one that lies in the place of the column.
+ *
+ * If USING made new values for a column that had stored ones, nothing points
+ * at those any more and the segment is emptied; returns true.
+ */
+static bool
+check_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
+{
+	bool		replaced = OidIsValid(segrelid) && is_replaced(rel, attnum);
+	Relation	segrel;
+	SfHeader	header;
+
+	if (sfi_ddl_rows_exist(rel, attnum,
+						   replaced || had_none ? SF_ROWS_STORED : SF_ROWS_UNPROVED))
+		refuse_expression(rel, attnum);
+	if (!replaced)
+		return false;
+	segrel = relation_open(segrelid, AccessExclusiveLock);
+	header = sf_space_header(segrel);
+	relation_close(segrel, NoLock);
+	sfi_ddl_segment_reset(segrelid, sfi_ddl_segment_logged(&header));
+	return true;
+}
+
+/*
+ * ALTER TABLE can write rows without triggers: ALTER TYPE, a default of a new
+ * column, SET LOGGED.  convert.c stores the values of a column that becomes a
+ * securefile.  All others may be INLINE only.
+ *
+ * segrelid: the segment the column had before the command, if any.  had_none:
+ * before the command there was no securefile column, or it had no segment.
+ * Returns true when there may be INLINE values that belong in the segment.
+ */
+static bool
+check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
+				bool had_none, const SfDirtyTable *dirty)
+{
+	bool		replaced = false;
+
+	if (dirty->created || is_new(dirty, attnum))
+		check_missing(rel, attnum);
+	if (!dirty->altering || dirty->created)
+		return false;
+	if (!OidIsValid(dirty->relfilenode) ||
+		dirty->relfilenode == rel->rd_rel->relfilenode)
+		return false;
+	if (dirty->brings_values)
+		replaced = check_expression(rel, attnum, segrelid, had_none);
+	return had_none || replaced;
+}
+
+/*
+ * A table that was moved takes its segments along.  One that was not leaves them
+ * where they are: a segment may have been moved by itself.
+ */
+static void
+follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty)
+{
+	Oid			tablespace = sfi_ddl_tablespace(rel->rd_rel->reltablespace);
+	bool		moved = dirty->moved ||
+	(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
+
+	if (moved && OidIsValid(segrelid))
+		sfi_ddl_segment_move(segrelid, tablespace);
+}
+
+/*
+ * A table that is being filled gets its segment when that is over (noted.c, N3).
+ * If it has one all the same, a value in it may be that of several rows.
+ */
+static void
+refuse_own(Relation rel, AttrNumber attnum)
+{
+	if (sfi_ddl_rows_exist(rel, attnum, SF_ROWS_OWN))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("column \"%s\" of table \"%s\" has stored securefile values that were made before its rows",
+						column_name(rel, attnum), RelationGetRelationName(rel)),
+				 errdetail("A command that ran while the table was made or filled has made the column's segment, and it cannot be told which row such a value belongs to."),
+				 errhint("Alter the table when it is filled, not in a function that is called meanwhile; in an event trigger under a name that sorts after \"securefile_ddl\".")));
 }
 
 /* Returns true when rows that ALTER TABLE has written have to be written anew. */
@@ -274,229 +415,79 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 }
 
 /*
- * A table that is being filled gets its segment when that is over (noted.c, N3).
- * If it has one all the same, a value in it may be that of several rows.
+ * An ordinary table: all its columns, and whatever hangs on it without one.
+ * Returns the columns that have values where they do not belong.
  */
-static void
-refuse_own(Relation rel, AttrNumber attnum)
+static List *
+sync_rows_table(Relation rel, const SfDirtyTable *dirty)
 {
-	if (sfi_ddl_rows_exist(rel, attnum, SF_ROWS_OWN))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("column \"%s\" of table \"%s\" has stored securefile values that were made before its rows",
-						column_name(rel, attnum), RelationGetRelationName(rel)),
-				 errdetail("A command that ran while the table was made or filled has made the column's segment, and it cannot be told which row such a value belongs to."),
-				 errhint("Alter the table when it is filled, not in a function that is called meanwhile; in an event trigger under a name that sorts after \"securefile_ddl\".")));
-}
+	List	   *misplaced = NIL;
 
-/* Returns true when the segment was made now. */
-static bool
-sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
-{
-	*segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
-	if (OidIsValid(*segrelid))
+	refuse_unfinished(rel);
+	drop_surplus(rel);
+	for (AttrNumber attnum = 1; attnum <= RelationGetNumberOfAttributes(rel); attnum++)
 	{
-		sync_logging(rel, column, *segrelid);
-		return false;
+		if (is_column(rel, attnum) && sync_column(rel, attnum, dirty))
+			misplaced = lappend_int(misplaced, attnum);
 	}
-
-	/* a table that was unlogged has a store trigger of its own */
-	sfi_ddl_triggers_drop(column->table_oid, column->attnum);
-
-	*segrelid = sfi_ddl_segment_make(column, rel->rd_rel->reltablespace);
-	return true;
+	return misplaced;
 }
 
-/*
- * A table that was moved takes its segments along.  One that was not leaves them
- * where they are: a segment may have been moved by itself.
- */
-static void
-follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty)
+List *
+sfi_ddl_sync_table(const SfDirtyTable *dirty)
 {
-	Oid			tablespace = sfi_ddl_tablespace(rel->rd_rel->reltablespace);
-	bool		moved = dirty->moved ||
-	(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
+	Relation	rel;
+	bool		has_columns = false;
+	bool		mend = false;
+	List	   *misplaced = NIL;
 
-	if (moved && OidIsValid(segrelid))
-		sfi_ddl_segment_move(segrelid, tablespace);
-}
-
-/*
- * A segment has one logging mode for all it holds (redo of an old data record
- * must never hit a block that unlogged data has since taken).  So the mode
- * follows the column's option only while nothing is stored.
- */
-static void
-sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
-{
-	bool		want_logged = !column->options.fs_like_logging;
-	Relation	segrel = relation_open(segrelid, AccessShareLock);
-	SfHeader	header = sf_space_header(segrel);
-
-	relation_close(segrel, NoLock);
-	if (sfi_ddl_segment_logged(&header) == want_logged)
-		return;
-
-	if (header.next_object_id > 1 &&
-		sfi_ddl_rows_exist(rel, column->attnum, SF_ROWS_STORED))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot change the logging mode of column \"%s\" of table \"%s\" while values are stored",
-						column_name(rel, column->attnum),
-						RelationGetRelationName(rel)),
-				 errhint("Use securefile_rewrite('%s', '%s', logging => '%s').",
-						 qualified_name(rel), column_name(rel, column->attnum),
-						 want_logged ? "logging" : "filesystem_like_logging")));
-	sfi_ddl_segment_reset(segrelid, want_logged);
-}
-
-/*
- * Make missing triggers, set those that were switched off or over back, and
- * tell whether there was anything to do.
- */
-static bool
-sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
-{
-	bool		have[SF_TRIGGER_KINDS] = {false};
-	bool		was_open = false;
-	ListCell   *lc;
-
-	foreach(lc, sfi_ddl_triggers_of(table_oid))
+	if (dirty->relid < FirstNormalObjectId)
+		return NIL;
+	rel = try_relation_open(dirty->relid, AccessShareLock);
+	if (rel == NULL)
+		return NIL;
+	/* of others; or about to give its storage to the table it is to replace */
+	if (RELATION_IS_OTHER_TEMP(rel) || OidIsValid(rel->rd_rel->relrewrite))
 	{
-		SfTableTrigger *trigger = lfirst(lc);
-
-		if (trigger->attnum != attnum)
-			continue;
-		have[trigger->kind] = true;
-		if (trigger->enabled == TRIGGER_FIRES_ALWAYS)
-			continue;
-		sfi_ddl_trigger_enable(table_oid, trigger->oid);
-		was_open = true;
+		relation_close(rel, AccessShareLock);
+		return NIL;
 	}
-
-	for (SfTriggerKind kind = 0; kind < SF_TRIGGER_KINDS; kind++)
-	{
-		if (have[kind] || (kind != SF_TRIGGER_STORE && !OidIsValid(segrelid)))
-			continue;
-		sfi_ddl_trigger_create(table_oid, attnum, kind, segrelid, false);
-		was_open = true;
-	}
-	return was_open;
+	if (of_concern(rel))
+		has_columns = sfi_ddl_validate(rel);
+	if (rel->rd_rel->relkind == RELKIND_INDEX ||
+		rel->rd_rel->relkind == RELKIND_PARTITIONED_INDEX)
+		sfi_ddl_validate_index(rel);
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+		mend = has_columns || sfi_ddl_segments_of(dirty->relid) != NIL ||
+			sfi_ddl_triggers_of(dirty->relid) != NIL;
+	if (mend)
+		misplaced = sync_rows_table(rel, dirty);
+	relation_close(rel, mend ? NoLock : AccessShareLock);
+	return misplaced;
 }
 
-/*
- * ALTER TABLE can write rows without triggers: ALTER TYPE, a default of a new
- * column, SET LOGGED.  convert.c stores the values of a column that becomes a
- * securefile.  All others may be INLINE only.
- *
- * segrelid: the segment the column had before the command, if any.  had_none:
- * before the command there was no securefile column, or it had no segment.
- * Returns true when there may be INLINE values that belong in the segment.
- */
-static bool
-check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
-				bool had_none, const SfDirtyTable *dirty)
+void
+sfi_ddl_resync_table(Oid relid)
 {
-	bool		replaced = false;
+	SfDirtyTable table = {.relid = relid};
+	List	   *misplaced = sfi_ddl_sync_table(&table);
 
-	if (dirty->created || is_new(dirty, attnum))
-		check_missing(rel, attnum);
-	if (!dirty->altering || dirty->created)
+	/* only rows that an ALTER TABLE has written can be */
+	if (misplaced != NIL)
+		elog(ERROR, "values of table %u are not where they belong", relid);
+}
+
+bool
+sfi_ddl_table_has_columns(Oid relid)
+{
+	Relation	rel = try_relation_open(relid, AccessShareLock);
+	bool		found = false;
+
+	if (rel == NULL)
 		return false;
-	if (!OidIsValid(dirty->relfilenode) ||
-		dirty->relfilenode == rel->rd_rel->relfilenode)
-		return false;
-	if (dirty->brings_values)
-		replaced = check_expression(rel, attnum, segrelid, had_none);
-	return had_none || replaced;
-}
-
-/*
- * An expression must not yield a locator, which would name a value that
- * belongs to another row.  Where there was no securefile column before, any stored
- * value came by an expression, also one that lies in the place of the column.
- *
- * If USING made new values for a column that had stored ones, nothing points
- * at those any more and the segment is emptied; returns true.
- */
-static bool
-check_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
-{
-	bool		replaced = OidIsValid(segrelid) && is_replaced(rel, attnum);
-	Relation	segrel;
-	SfHeader	header;
-
-	if (sfi_ddl_rows_exist(rel, attnum,
-						   replaced || had_none ? SF_ROWS_STORED : SF_ROWS_UNPROVED))
-		refuse_expression(rel, attnum);
-	if (!replaced)
-		return false;
-	segrel = relation_open(segrelid, AccessExclusiveLock);
-	header = sf_space_header(segrel);
-	relation_close(segrel, NoLock);
-	sfi_ddl_segment_reset(segrelid, sfi_ddl_segment_logged(&header));
-	return true;
-}
-
-/* Does ALTER TYPE .. USING give the column new values? */
-static bool
-is_replaced(Relation rel, AttrNumber attnum)
-{
-	ListCell   *lc;
-
-	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
-	{
-		const SfAltered *altered = lfirst(lc);
-
-		if (altered->table_oid == RelationGetRelid(rel) && altered->attnum == attnum &&
-			altered->by_using)
-			return true;
-	}
-	return false;
-}
-
-/*
- * A default that is constant within the command is kept once, in the catalog, for
- * all old rows.  Nothing of it is in the table, so there is nothing to move.
- */
-static void
-check_missing(Relation rel, AttrNumber attnum)
-{
-	SfColumn	column = sfi_ddl_column(rel, attnum);
-	bool		isnull;
-	Datum		value;
-
-	if (!TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atthasmissing)
-		return;
-	value = getmissingattr(RelationGetDescr(rel), attnum, &isnull);
-	if (isnull)
-		return;
-	if (sfi_ddl_stored(value) != NULL)
-		refuse_expression(rel, attnum);
-	if (!sfi_ddl_may_stay_inline(&column, value) && RelationGetNumberOfBlocks(rel) > 0)
-		ereport(NOTICE,
-				(errmsg("the default of column \"%s\" is not stored in the existing rows of table \"%s\"",
-						column_name(rel, attnum), RelationGetRelationName(rel)),
-				 errdetail("PostgreSQL keeps it once, in the catalog, for all of these rows. An UPDATE of a row stores it."),
-				 errhint("Use securefile_rewrite('%s', '%s') to store it in all of them.",
-						 qualified_name(rel), column_name(rel, attnum))));
-}
-
-static char *
-qualified_name(Relation rel)
-{
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-									  RelationGetRelationName(rel));
-}
-
-static void
-refuse_expression(Relation rel, AttrNumber attnum)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("the new values of column \"%s\" of table \"%s\" must not be stored securefile values",
-					column_name(rel, attnum), RelationGetRelationName(rel)),
-			 errdetail("ALTER TABLE cannot copy a value that belongs to another row or column."),
-			 errhint("Cast the expression to bytea, or add the column and fill it with UPDATE.")));
+	if (of_concern(rel))
+		found = sfi_ddl_validate(rel) &&
+			rel->rd_rel->relkind == RELKIND_RELATION;
+	relation_close(rel, NoLock);
+	return found;
 }

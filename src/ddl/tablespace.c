@@ -21,7 +21,7 @@
 #include "catalog/storage.h"
 #include "commands/tablecmds.h"
 #include "commands/tablespace.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/objects.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"

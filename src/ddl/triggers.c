@@ -26,7 +26,7 @@
 #include "catalog/pg_trigger.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/objects.h"
 #include "nodes/makefuncs.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -56,10 +56,6 @@ static const TriggerShape shapes[] = {
 };
 
 StaticAssertDecl(lengthof(shapes) == SF_TRIGGER_KINDS, "one shape a kind");
-
-static bool function_kind(Oid function, SfTriggerKind *kind);
-static SfTableTrigger *ours(Relation tgrel, HeapTuple tuple);
-static void refuse_if_ours(RangeVar *table, const char *trigger);
 
 /*
  * The command in which a trigger was made last.  What makes it visible also builds
@@ -120,33 +116,6 @@ sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
 	made_in = GetCurrentCommandId(true);
 }
 
-List *
-sfi_ddl_triggers_of(Oid table_oid)
-{
-	Relation	tgrel;
-	List	   *triggers = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	if (made_in == GetCurrentCommandId(false))
-		CommandCounterIncrement();
-	tgrel = table_open(TriggerRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(table_oid));
-	scan = systable_beginscan(tgrel, TriggerRelidNameIndexId, true, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		SfTableTrigger *trigger = ours(tgrel, tuple);
-
-		if (trigger != NULL)
-			triggers = lappend(triggers, trigger);
-	}
-	systable_endscan(scan);
-	table_close(tgrel, AccessShareLock);
-	return triggers;
-}
-
 /* Decode a pg_trigger row if the trigger is one of ours, else NULL. */
 static SfTableTrigger *
 ours(Relation tgrel, HeapTuple tuple)
@@ -173,6 +142,33 @@ ours(Relation tgrel, HeapTuple tuple)
 	/* the first argument, ended by a zero byte */
 	trigger->attnum = pg_strtoint16(VARDATA_ANY(DatumGetByteaPP(args)));
 	return trigger;
+}
+
+List *
+sfi_ddl_triggers_of(Oid table_oid)
+{
+	Relation	tgrel;
+	List	   *triggers = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (made_in == GetCurrentCommandId(false))
+		CommandCounterIncrement();
+	tgrel = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(table_oid));
+	scan = systable_beginscan(tgrel, TriggerRelidNameIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		SfTableTrigger *trigger = ours(tgrel, tuple);
+
+		if (trigger != NULL)
+			triggers = lappend(triggers, trigger);
+	}
+	systable_endscan(scan);
+	table_close(tgrel, AccessShareLock);
+	return triggers;
 }
 
 /* A copy of a trigger's row, or NULL. */
@@ -244,6 +240,30 @@ sfi_ddl_triggers_drop(Oid table_oid, AttrNumber attnum)
 	}
 }
 
+/*
+ * Is there a table in this database that still refuses?  Such triggers have an
+ * argument more than others.
+ */
+bool
+sfi_ddl_triggers_unfinished(void)
+{
+	Oid			function = sfi_ddl_objects()->account_fn;
+	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	bool		found = false;
+	HeapTuple	tuple;
+
+	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
+
+		found = form->tgfoid == function && form->tgisinternal && form->tgnargs > 1;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
 /* Are there internal triggers, and all of them ours?  The table is locked. */
 static bool
 only_internal_ones(Oid table_oid)
@@ -281,6 +301,33 @@ sfi_ddl_trigger_without_internal(PlannedStmt *pstmt)
 				? AT_EnableTrigUser : AT_DisableTrigUser;
 	}
 	return pstmt;
+}
+
+static void
+refuse_if_ours(RangeVar *table, const char *trigger)
+{
+	Oid			relid;
+	Oid			trigoid;
+	ListCell   *lc;
+
+	if (table == NULL || sfi_ddl_objects() == NULL ||
+		strncmp(trigger, SF_TRIGGER_PREFIX, strlen(SF_TRIGGER_PREFIX)) != 0)
+		return;
+	relid = RangeVarGetRelid(table, NoLock, true);
+	if (!OidIsValid(relid))
+		return;
+	trigoid = get_trigger_oid(relid, trigger, true);
+
+	foreach(lc, sfi_ddl_triggers_of(relid))
+	{
+		if (((SfTableTrigger *) lfirst(lc))->oid == trigoid)
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot drop or alter trigger \"%s\" of table \"%s\"",
+							trigger, get_rel_name(relid)),
+					 errdetail("It belongs to a securefile column of the table."),
+					 errhint("Drop the column, or change its type to bytea.")));
+	}
 }
 
 /*
@@ -323,32 +370,5 @@ sfi_ddl_trigger_guard(Node *stmt)
 				refuse_if_ours(makeRangeVarFromNameList(table),
 							   strVal(llast(name)));
 		}
-	}
-}
-
-static void
-refuse_if_ours(RangeVar *table, const char *trigger)
-{
-	Oid			relid;
-	Oid			trigoid;
-	ListCell   *lc;
-
-	if (table == NULL || sfi_ddl_objects() == NULL ||
-		strncmp(trigger, SF_TRIGGER_PREFIX, strlen(SF_TRIGGER_PREFIX)) != 0)
-		return;
-	relid = RangeVarGetRelid(table, NoLock, true);
-	if (!OidIsValid(relid))
-		return;
-	trigoid = get_trigger_oid(relid, trigger, true);
-
-	foreach(lc, sfi_ddl_triggers_of(relid))
-	{
-		if (((SfTableTrigger *) lfirst(lc))->oid == trigoid)
-			ereport(ERROR,
-					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-					 errmsg("cannot drop or alter trigger \"%s\" of table \"%s\"",
-							trigger, get_rel_name(relid)),
-					 errdetail("It belongs to a securefile column of the table."),
-					 errhint("Drop the column, or change its type to bytea.")));
 	}
 }

@@ -23,7 +23,8 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
+#include "ddl/rows.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -68,40 +69,6 @@ sfi_ddl_upgrade_guard(Node *stmt)
 			guard_column(rel, att->attnum);
 	}
 	relation_close(rel, NoLock);
-}
-
-/*
- * Is there a table in this database that still refuses?  Such triggers have an
- * argument more than others.
- */
-static bool
-has_guards(void)
-{
-	Oid			function = sfi_ddl_objects()->account_fn;
-	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	bool		found = false;
-	HeapTuple	tuple;
-
-	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
-
-		found = form->tgfoid == function && form->tgisinternal && form->tgnargs > 1;
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return found;
-}
-
-void
-sfi_ddl_upgrade_require_finished(void)
-{
-	if (!sf_io_database_is_own(MyDatabaseId, ERROR) && has_guards())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the upgrade of this database by pg_upgrade is not finished"),
-				 errhint("Run securefile_upgrade_finish() in this database.")));
 }
 
 /* ---- afterwards ---- */
@@ -316,11 +283,6 @@ securefile_upgrade_finish(PG_FUNCTION_ARGS)
 		finish_column((ReturnSetInfo *) fcinfo->resultinfo, lfirst(lc), left);
 	sf_space_upgrade_finished();
 	foreach(lc, columns)
-	{
-		SfDirtyTable table = {0};
-
-		table.relid = ((Unfinished *) lfirst(lc))->table_oid;
-		sfi_ddl_sync_table(&table);
-	}
+		sfi_ddl_resync_table(((Unfinished *) lfirst(lc))->table_oid);
 	PG_RETURN_NULL();
 }

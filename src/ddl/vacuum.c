@@ -31,7 +31,7 @@
 #include "catalog/pg_inherits.h"
 #include "commands/defrem.h"
 #include "commands/vacuum.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/command.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"

@@ -24,7 +24,7 @@
 #include "catalog/dependency.h"
 #include "commands/extension.h"
 #include "commands/tablecmds.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/objects.h"
 #include "nodes/bitmapset.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/nodes.h"
@@ -37,30 +37,46 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-static bool validate_column(Relation rel, Form_pg_attribute att);
-static void refuse_materialized_view(Relation rel, Form_pg_attribute att);
-static void refuse_generated(Relation rel, Form_pg_attribute att);
-static void refuse_repack(Relation rel);
-static Bitmapset *index_columns(Relation index);
-
-bool
-sfi_ddl_validate(Relation rel)
+static void
+refuse_materialized_view(Relation rel, Form_pg_attribute att)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		has_columns = false;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("materialized view \"%s\" cannot have column \"%s\" of type %s",
+					RelationGetRelationName(rel), NameStr(att->attname),
+					format_type_be(att->atttypid)),
+			 errhint("Cast the column to bytea, or leave it out and join with the table.")));
+}
 
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
+/*
+ * pg_repack copies the rows to a table of its own, swaps the files of the two
+ * and drops the other one, with our segment and all the data.  Before that it
+ * makes a table of changes, with a column of the row type.
+ */
+static void
+refuse_repack(Relation rel)
+{
+	Oid			extension = getExtensionOfObject(NamespaceRelationId,
+												 RelationGetNamespace(rel));
+	char	   *name = OidIsValid(extension) ? get_extension_name(extension) : NULL;
 
-		if (!att->attisdropped && sfi_ddl_contains_securefile(att->atttypid))
-			has_columns |= validate_column(rel, att);
-	}
+	if (name != NULL && strcmp(name, "pg_repack") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pg_repack cannot work on tables with securefile columns"),
+				 errdetail("It would swap the rows, but not the segments they point into."),
+				 errhint("Use VACUUM FULL or CLUSTER, which leave the stored values where they are.")));
+}
 
-	/* the row type may already be in use as the type of some column */
-	if (has_columns && OidIsValid(rel->rd_rel->reltype))
-		find_composite_type_dependencies(rel->rd_rel->reltype, rel, NULL);
-	return has_columns;
+static void
+refuse_generated(Relation rel, Form_pg_attribute att)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("generated column \"%s\" of table \"%s\" cannot be of type %s",
+					NameStr(att->attname), RelationGetRelationName(rel),
+					format_type_be(att->atttypid)),
+			 errhint("Use a trigger that sets the column, or generate a bytea.")));
 }
 
 /* Returns true for a securefile column, false for a nested one that is fine. */
@@ -86,6 +102,26 @@ validate_column(Relation rel, Form_pg_attribute att)
 	return true;
 }
 
+bool
+sfi_ddl_validate(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		has_columns = false;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && sfi_ddl_contains_securefile(att->atttypid))
+			has_columns |= validate_column(rel, att);
+	}
+
+	/* the row type may already be in use as the type of some column */
+	if (has_columns && OidIsValid(rel->rd_rel->reltype))
+		find_composite_type_dependencies(rel->rd_rel->reltype, rel, NULL);
+	return has_columns;
+}
+
 void
 sfi_ddl_refuse_nested(Relation rel, Form_pg_attribute att)
 {
@@ -96,48 +132,6 @@ sfi_ddl_refuse_nested(Relation rel, Form_pg_attribute att)
 					format_type_be(att->atttypid)),
 			 errdetail("A securefile value must be a column of its own, not part of an array, row or range."),
 			 errhint("Use a table with a column of type securefile, or bytea inside the type.")));
-}
-
-static void
-refuse_materialized_view(Relation rel, Form_pg_attribute att)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("materialized view \"%s\" cannot have column \"%s\" of type %s",
-					RelationGetRelationName(rel), NameStr(att->attname),
-					format_type_be(att->atttypid)),
-			 errhint("Cast the column to bytea, or leave it out and join with the table.")));
-}
-
-static void
-refuse_generated(Relation rel, Form_pg_attribute att)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("generated column \"%s\" of table \"%s\" cannot be of type %s",
-					NameStr(att->attname), RelationGetRelationName(rel),
-					format_type_be(att->atttypid)),
-			 errhint("Use a trigger that sets the column, or generate a bytea.")));
-}
-
-/*
- * pg_repack copies the rows to a table of its own, swaps the files of the two
- * and drops the other one, with our segment and all the data.  Before that it
- * makes a table of changes, with a column of the row type.
- */
-static void
-refuse_repack(Relation rel)
-{
-	Oid			extension = getExtensionOfObject(NamespaceRelationId,
-												 RelationGetNamespace(rel));
-	char	   *name = OidIsValid(extension) ? get_extension_name(extension) : NULL;
-
-	if (name != NULL && strcmp(name, "pg_repack") == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("pg_repack cannot work on tables with securefile columns"),
-				 errdetail("It would swap the rows, but not the segments they point into."),
-				 errhint("Use VACUUM FULL or CLUSTER, which leave the stored values where they are.")));
 }
 
 /*

@@ -12,14 +12,9 @@
 #include "base/base.h"
 
 #include "access/detoast.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/rows.h"
 #include "stream/stream.h"
 #include "utils/builtins.h"
-
-static bool raw_equal(struct varlena *a, struct varlena *b);
-static SfSegment *open_segment(const SfColumn *column);
-static Datum write_inline(const SfColumn *column, struct varlena *value);
-static Size inline_length(Datum value);
 
 /*
  * The form is in the first byte, for which a large value that the toaster has
@@ -51,6 +46,13 @@ sfi_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum)
 	return loc.table_oid == table_oid && loc.attnum == attnum;
 }
 
+static bool
+raw_equal(struct varlena *a, struct varlena *b)
+{
+	return VARSIZE_ANY(a) == VARSIZE_ANY(b) &&
+		memcmp(a, b, VARSIZE_ANY(a)) == 0;
+}
+
 /*
  * Two datums are compared as they are; only if both can be locators are they
  * detoasted, since the toaster may have changed the looks of one of them.
@@ -67,13 +69,6 @@ sfi_ddl_same_value(Datum a, Datum b)
 	stored_a = sfi_ddl_stored(a);
 	stored_b = stored_a != NULL ? sfi_ddl_stored(b) : NULL;
 	return stored_b != NULL && sf_object_same(stored_a, stored_b);
-}
-
-static bool
-raw_equal(struct varlena *a, struct varlena *b)
-{
-	return VARSIZE_ANY(a) == VARSIZE_ANY(b) &&
-		memcmp(a, b, VARSIZE_ANY(a)) == 0;
 }
 
 /* Length of an INLINE value in bytes, told without detoasting it. */
@@ -93,6 +88,20 @@ sfi_ddl_may_stay_inline(const SfColumn *column, Datum value)
 	if (!column->permanent || length == 0)
 		return true;
 	return column->options.in_row && length <= SF_IN_ROW_MAX;
+}
+
+static SfSegment *
+open_segment(const SfColumn *column)
+{
+	return sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, false);
+}
+
+/* Write the bytes of an INLINE value to the column's segment. */
+static Datum
+write_inline(const SfColumn *column, struct varlena *value)
+{
+	return PointerGetDatum(sf_write_value(open_segment(column), VARDATA_ANY(value) + 1,
+										  VARSIZE_ANY_EXHDR(value) - 1));
 }
 
 bool
@@ -131,18 +140,4 @@ sfi_ddl_put_value(const SfColumn *column, Datum value, Datum *result)
 	if (stored != NULL)
 		sf_write_confirm(column->table_oid, column->attnum, stored, NULL);
 	return true;
-}
-
-static SfSegment *
-open_segment(const SfColumn *column)
-{
-	return sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, false);
-}
-
-/* Write the bytes of an INLINE value to the column's segment. */
-static Datum
-write_inline(const SfColumn *column, struct varlena *value)
-{
-	return PointerGetDatum(sf_write_value(open_segment(column), VARDATA_ANY(value) + 1,
-										  VARSIZE_ANY_EXHDR(value) - 1));
 }

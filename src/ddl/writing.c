@@ -12,7 +12,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "ddl/ddl.h"
-#include "ddl/ddl_internal.h"
+#include "ddl/objects.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -20,6 +20,59 @@
 #include "utils/lsyscache.h"
 
 #define NAMES_SHOWN		10
+
+/* ---- tables and columns that functions are called with ---- */
+
+/* A partition or child may be somebody else's. */
+void
+sfi_ddl_require_owner(Oid table_oid)
+{
+	if (!sf_compat_owns_table(table_oid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table_oid));
+}
+
+void
+sfi_ddl_require_column(Oid table_oid, const char *column)
+{
+	char	   *name = get_rel_name(table_oid);
+	char		relkind = get_rel_relkind(table_oid);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table with OID %u does not exist", table_oid)));
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", name)));
+	sfi_ddl_require_owner(table_oid);
+	sf_base_refuse_other_temp(table_oid);
+	(void) sfi_ddl_find_column(table_oid, column);
+}
+
+AttrNumber
+sfi_ddl_find_column(Oid table_oid, const char *column)
+{
+	AttrNumber	attnum = get_attnum(table_oid, column);
+	Oid			typid;
+	int32		typmod;
+	Oid			collation;
+
+	if (attnum == InvalidAttrNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist",
+						column, get_rel_name(table_oid))));
+	get_atttypetypmodcoll(table_oid, attnum, &typid, &typmod, &collation);
+	if (!sfi_ddl_is_securefile(typid, &typmod))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
+						column, get_rel_name(table_oid))));
+	return attnum;
+}
+
+/* ---- the column that a value is written for ---- */
 
 /* Names of the partitions that have rows, as far as there is room. */
 static char *

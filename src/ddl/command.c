@@ -1,0 +1,69 @@
+/*-------------------------------------------------------------------------
+ *
+ * command.c
+ *	  The utility command that is being run: at which nesting level, and which
+ *	  columns it alters if it is an ALTER TABLE.
+ *
+ * hooks.c keeps this up to date.  Most files of the room ask, so this file
+ * calls none of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "ddl/command.h"
+#include "miscadmin.h"
+
+SfAlter    *sfi_ddl_alter = NULL;
+
+static int	depth = 0;			/* nesting level of utility commands */
+
+bool
+sfi_ddl_noting(void)
+{
+	return !IsBinaryUpgrade && !IsBootstrapProcessingMode() &&
+		!IsParallelWorker() && OidIsValid(MyDatabaseId) &&
+		IsTransactionState() && !RecoveryInProgress();
+}
+
+/* ---- nesting ---- */
+
+void
+sfi_ddl_command_begins(void)
+{
+	SF_ASSERT(depth >= 0);
+	depth++;
+}
+
+void
+sfi_ddl_command_ends(void)
+{
+	SF_ASSERT(depth > 0);
+	depth--;
+}
+
+int
+sfi_ddl_depth(void)
+{
+	return depth;
+}
+
+/* ---- ALTER TABLE ---- */
+
+AttrNumber
+sfi_ddl_altered_column(Oid table_oid, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
+	{
+		const SfAltered *altered = lfirst(lc);
+
+		if (altered->table_oid == table_oid && strcmp(altered->name, name) == 0)
+			return altered->attnum;
+	}
+	return InvalidAttrNumber;
+}

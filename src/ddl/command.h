@@ -1,0 +1,274 @@
+/*-------------------------------------------------------------------------
+ *
+ * command.h
+ *	  Commands: which is being run, which tables it has touched, and the steps
+ *	  before, in the course of, and after it.  hooks.c calls most of this.
+ *
+ * A command is a utility command of any kind.  Commands nest (functions, event
+ * triggers); the nesting level of the outermost one is 1.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_DDL_COMMAND_H
+#define SF_DDL_COMMAND_H
+
+#include "ddl/objects.h"
+#include "utils/reltrigger.h"
+
+/* ---- command.c: the command that is being run ---- */
+
+/*
+ * Can tables change in this process and at this moment?  False in parallel
+ * workers, in recovery, outside transactions, and while pg_upgrade runs: then hooks
+ * do nothing.  Never throws.
+ */
+extern bool sfi_ddl_noting(void);
+
+/* A command begins; it ends, or fails.  Never throw. */
+extern void sfi_ddl_command_begins(void);
+extern void sfi_ddl_command_ends(void);
+
+/* The nesting level of the current command; 0: there is none.  Never throws. */
+extern int	sfi_ddl_depth(void);
+
+/* A column whose type ALTER TABLE changes, by its number: functions may rename it. */
+typedef struct SfAltered
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	const char *name;			/* by which the command found it */
+	bool		by_using;		/* USING gives it new values */
+} SfAltered;
+
+/* An ALTER TABLE.  Lives in the memory context that it was analyzed in. */
+typedef struct SfAlter
+{
+	bool		may_bring_values;	/* new column, or change of type */
+	bool		drops_cascade;	/* DROP COLUMN .. CASCADE */
+	List	   *retyped_names;	/* String nodes: ALTER TYPE */
+	List	   *using_names;	/* those of them with a USING that computes */
+	List	   *retyped;		/* SfAltered, one a column and table */
+	List	   *converts;		/* SfConvert, or NULL, of each */
+} SfAlter;
+
+/* The current command if it is an ALTER TABLE, or NULL. */
+extern SfAlter *sfi_ddl_alter;
+
+/*
+ * The number of the column that the current ALTER TABLE has found under that name
+ * and changes the type of; InvalidAttrNumber: none.  Never throws.
+ */
+extern AttrNumber sfi_ddl_altered_column(Oid table_oid, const char *name);
+
+/* ---- alter.c ---- */
+
+/*
+ * Describe an ALTER TABLE before it runs.  May change the statement: see
+ * sfi_ddl_convert(), also for locks and errors.  query: the text, for positions in
+ * errors.
+ */
+extern SfAlter *sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query);
+
+/*
+ * The object access hook has heard that a column was altered.  If the current
+ * ALTER TABLE changes the type of a column of that name, adds the column to
+ * sfi_ddl_alter->retyped.  ERROR OBJECT_IN_USE: see sfi_ddl_convert_verify().
+ */
+extern void sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum);
+
+/* ---- convert.c: ALTER COLUMN TYPE ---- */
+
+typedef struct SfConvert SfConvert;
+
+/*
+ * If this part of an ALTER TABLE gives a column of another type the type
+ * securefile, let its expression store the values: changes cmd.  Returns a
+ * description for sfi_ddl_convert_verify(); NULL: cmd is unchanged.  Locks the
+ * table as the statement will, with the errors of the statement.
+ */
+extern SfConvert *sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query);
+
+/*
+ * Core has found a column under a name and alters it.  ERROR OBJECT_IN_USE if
+ * convert was made for that table and name, and now another column has the name, or
+ * a column that the expression reads was renamed.  convert may be NULL.
+ */
+extern void sfi_ddl_convert_verify(const SfConvert *convert, Oid table_oid, AttrNumber attnum,
+								   const char *name);
+
+/* Is the statement an ALTER TABLE that gives a column the type securefile? */
+extern bool sfi_ddl_converts(Node *stmt);
+
+/*
+ * Such a statement has failed: if that was for an object on the column that a
+ * securefile cannot have, add a hint to the error.  Call only in PG_CATCH().
+ */
+extern void sfi_ddl_convert_hint(void);
+
+/* ---- noted.c: the tables that commands have touched ---- */
+
+/* A table that was noted, and what a command may have done to it. */
+typedef struct SfDirtyTable
+{
+	Oid			relid;
+	int			depth;			/* nesting level of the command */
+	bool		by_command;		/* noted: rows may have come without triggers */
+	bool		altering;		/* by ALTER TABLE, or the like */
+	bool		brings_values;	/* which may have brought values: see SfAlter */
+	bool		created;		/* the table is new */
+	AttrNumber	first_added;	/* columns from here on are new; 0: none is */
+	Oid			relfilenode;	/* when first touched by the command */
+	Oid			tablespace;		/* likewise; InvalidOid: not known */
+	bool		moved;			/* was in several tablespaces meanwhile */
+	int			order;			/* among the notes that are drained together */
+} SfDirtyTable;
+
+/*
+ * Note a relation that was created or altered by the current command.  added: the
+ * number of the column that was added, or 0.
+ */
+extern void sfi_ddl_note_table(Oid relid, bool created, AttrNumber added);
+
+/*
+ * Before a command, a mark; if the command fails, forget all notes since, for what
+ * they say did not happen.  Never throw.
+ */
+extern int	sfi_ddl_notes_mark(void);
+extern void sfi_ddl_notes_fail(int mark);
+
+/* Forget the notes of the current command itself.  Never throws. */
+extern void sfi_ddl_notes_forget(void);
+
+/*
+ * Bring in line all tables that the current command has touched.  Locks them as
+ * sfi_ddl_sync_table() does, with its errors.  May run functions of the tables'
+ * owners, as the owners.  ERROR OBJECT_IN_USE if the type of a securefile column was
+ * changed while a command around the current one alters the table.
+ */
+extern void sfi_ddl_drain(void);
+
+/* ---- sync.c: bringing one table in line ---- */
+
+/*
+ * Bring a table in line with its columns: validate them, make and drop segments
+ * and triggers, store values that came past the triggers.  Does nothing to relations
+ * that are gone or have no securefile columns.  Takes AccessShareLock on the table,
+ * ShareRowExclusiveLock to make objects or store rows, and keeps them.
+ *
+ * Returns the columns (list of AttrNumber) that have values where they do not
+ * belong after a rewrite by ALTER TABLE; the caller has to rebuild the table
+ * (sfi_ddl_rebuild()).  NIL: none.
+ */
+extern List *sfi_ddl_sync_table(const SfDirtyTable *dirty);
+
+/* The same for a table whose columns no command alters. */
+extern void sfi_ddl_resync_table(Oid relid);
+
+/*
+ * Is this an ordinary table with securefile columns?  Takes AccessShareLock and
+ * keeps it.  Errors of sfi_ddl_validate().
+ */
+extern bool sfi_ddl_table_has_columns(Oid relid);
+
+/* ---- defend.c: no row is written past the triggers ---- */
+
+/*
+ * ERROR OBJECT_NOT_IN_PREREQUISITE_STATE if a securefile column of an open
+ * ordinary table lacks a row trigger in this description of the table's triggers.
+ * Does nothing for other relations.
+ */
+extern void sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers);
+
+/* The same for tables that the executor writes to (ResultRelInfo nodes). */
+extern void sfi_ddl_require_result_triggers(List *result_rels);
+
+/* The table that a COPY FROM writes to; InvalidOid for other statements.  Takes no lock. */
+extern Oid	sfi_ddl_copy_target(Node *stmt);
+
+/*
+ * The same after a COPY FROM into that table, for it and for each of its
+ * partitions that got rows.  InvalidOid: does nothing.
+ */
+extern void sfi_ddl_require_copy_triggers(Oid relid);
+
+/* ---- replaced.c: tables whose rows a command is replacing ---- */
+
+/* The object access hook has heard that a column was added or altered. */
+extern void sfi_ddl_columns_altered(Oid table_oid, AttrNumber attnum);
+
+/*
+ * The object access hook has heard that core made a relation, which may be the new
+ * storage for the rows of a table.
+ */
+extern void sfi_ddl_storage_made(Oid relid);
+
+/* Is new storage for the rows of any table being filled? */
+extern bool sfi_ddl_any_copied(void);
+
+/*
+ * The table that the innermost command is rewriting; *transient: the relation
+ * that is its new storage.  ERROR INTERNAL_ERROR if there is none.
+ */
+extern Oid	sfi_ddl_rewritten_table(Oid *transient);
+
+/* ERROR OBJECT_IN_USE if the rows of a table, which is to be written, are being rewritten. */
+extern void sfi_ddl_refuse_rewritten(Relation rel);
+
+/*
+ * ERROR OBJECT_IN_USE if rows would be read that still have the form of another
+ * type, where one of the two is securefile: rows of a table (InvalidOid: of any),
+ * of the tables in a plan, by a command.  Take no locks.
+ */
+extern void sfi_ddl_refuse_misread(Oid table_oid);
+extern void sfi_ddl_refuse_misread_rtes(const List *rtable);
+extern void sfi_ddl_refuse_misread_by(const Node *stmt);
+
+/*
+ * The segments of a table are about to get new storage, the table itself later.
+ * The caller holds AccessExclusiveLock on the table.
+ */
+extern void sfi_ddl_truncate_begins(Relation rel);
+
+/*
+ * Is the table still to be truncated?  Forgets a truncation that is over, so call
+ * it before each row that is written: an empty file tells only then.
+ */
+extern bool sfi_ddl_follow_truncation(Relation rel);
+
+/* ERROR OBJECT_IN_USE: a value would be stored in such a table. */
+extern void sfi_ddl_refuse_truncated(Relation rel);
+
+/* The current command has replaced all rows that it replaces.  Never throws. */
+extern void sfi_ddl_replaced_at_command_end(void);
+
+/* ---- upgrade.c: pg_upgrade ---- */
+
+/*
+ * After a command that pg_upgrade has run to restore the schema: a new table with
+ * securefile columns gets triggers that refuse all use of them until
+ * securefile_upgrade_finish().  Takes ShareRowExclusiveLock on the new table.
+ */
+extern void sfi_ddl_upgrade_guard(Node *stmt);
+
+/* ---- database.c: commands on databases ---- */
+
+/*
+ * Before a command: ERROR FEATURE_NOT_SUPPORTED if it would copy or move a
+ * database with data files.  Locks that database as the command will.  Returns
+ * the database of a DROP DATABASE, else InvalidOid.
+ */
+extern Oid	sfi_ddl_database_before(Node *stmt);
+
+/* After DROP DATABASE has succeeded: remove its data files.  Failures are WARNINGs. */
+extern void sfi_ddl_database_after(Oid dropped_db);
+
+/* ---- vacuum.c ---- */
+
+/*
+ * After a VACUUM has succeeded (ANALYZE: does nothing), vacuum the segments of its
+ * tables, or of the database.  Commits the current transaction and ends in a new
+ * one, as the command does.  Takes ShareUpdateExclusiveLock on one segment at a time.
+ */
+extern void sfi_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level);
+
+#endif							/* SF_DDL_COMMAND_H */

@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ *
+ * objects.h
+ *	  The catalog objects of securefile columns: the extension's own objects,
+ *	  segments, internal triggers; and the rules which columns can be.
+ *
+ * Unless a comment says otherwise, these functions run in a transaction, take
+ * AccessShareLock on the catalogs that they read, and allocate results in
+ * CurrentMemoryContext.  None runs in a critical section or in replay.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_DDL_OBJECTS_H
+#define SF_DDL_OBJECTS_H
+
+#include "base/base.h"
+#include "config/config.h"
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+#include "space/space.h"
+
+/* ---- catalog.c: the objects of the extension in this database ---- */
+
+typedef struct SfDdlObjects
+{
+	Oid			am;				/* access method securefile_segment */
+	Oid			type;			/* type securefile */
+	Oid			store_fn;		/* the three trigger functions */
+	Oid			account_fn;
+	Oid			truncate_fn;
+	Oid			convert_fn;		/* stores values in ALTER COLUMN TYPE */
+} SfDdlObjects;
+
+/*
+ * The extension's objects, or NULL if the extension is not installed in this
+ * database or lacks one of them.  The result is valid until the next call.
+ */
+extern const SfDdlObjects *sfi_ddl_objects(void);
+
+/*
+ * ERROR OBJECT_NOT_IN_PREREQUISITE_STATE if the extension is installed and lacks
+ * one of its objects, and the open table has a securefile column.
+ */
+extern void sfi_ddl_require_whole(Relation rel);
+
+/* OID of the access method; InvalidOid if the extension is not installed. */
+extern Oid	sfi_ddl_am_oid(void);
+
+/*
+ * Is the type securefile, or a domain over it?  typmod: on entry the modifier of
+ * the column; if true is returned, the modifier that holds the options (that of
+ * the domain, if there is one).
+ */
+extern bool sfi_ddl_is_securefile(Oid typid, int32 *typmod);
+
+/*
+ * Is the type securefile, or can a value of the type contain one at any depth
+ * (domain, array, row, range, multirange)?
+ */
+extern bool sfi_ddl_contains_securefile(Oid typid);
+
+/* ---- column.c ---- */
+
+/*
+ * Describe a column of an open table.  ERROR DATATYPE_MISMATCH if the column is
+ * not of type securefile; ERROR INTERNAL_ERROR if there is no such number.
+ */
+extern SfColumn sfi_ddl_column(Relation rel, AttrNumber attnum);
+
+/* ---- writing.c: the table and the column that a function is called with ---- */
+
+/* ERROR INSUFFICIENT_PRIVILEGE unless the current user owns the table.  Takes no lock. */
+extern void sfi_ddl_require_owner(Oid table_oid);
+
+/*
+ * ERROR unless this is an ordinary or partitioned table that the current user
+ * owns, is no temporary table of another session, and has a securefile column of
+ * that name: UNDEFINED_TABLE, WRONG_OBJECT_TYPE, and the errors of
+ * sfi_ddl_require_owner() and sfi_ddl_find_column().  Takes no lock, so call it
+ * again when the table is locked.
+ */
+extern void sfi_ddl_require_column(Oid table_oid, const char *column);
+
+/*
+ * The number of the securefile column of that name.  ERROR UNDEFINED_COLUMN or
+ * DATATYPE_MISMATCH if the table has none.  Takes no lock.
+ */
+extern AttrNumber sfi_ddl_find_column(Oid table_oid, const char *column);
+
+/* ---- segment.c, segment_am.c: the segment relation ---- */
+
+/*
+ * The storage that is about to be made.  The access method makes storage only
+ * while a birth is announced in sfi_ddl_segment_birth, or for an existing segment.
+ */
+typedef struct SfSegmentBirth
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	bool		logged_data;	/* data of values goes into WAL */
+	uint64		next_object_id; /* from 1 */
+	const SfStorage *adopt;		/* storage that pg_upgrade left; NULL: new */
+	Oid			tablespace;		/* as in pg_class: InvalidOid is the
+								 * database's */
+} SfSegmentBirth;
+
+extern const SfSegmentBirth *sfi_ddl_segment_birth;
+
+/*
+ * Make the segment relation of a column under a name, and return its OID.
+ * Takes ShareRowExclusiveLock on the table and keeps it.  ERROR if the library
+ * is not preloaded, if this database waits for securefile_upgrade_finish(), or
+ * if the OID of adopted storage is taken.
+ */
+extern Oid	sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth);
+
+/*
+ * Make an empty segment, under its usual name, for a column that has none.
+ * tablespace: as in pg_class.  Locks and errors as of sfi_ddl_segment_create().
+ */
+extern Oid	sfi_ddl_segment_make(const SfColumn *column, Oid tablespace);
+
+/*
+ * Drop a segment and its triggers.  Objects that users have made to depend on
+ * it are dropped in DROP COLUMN .. CASCADE; otherwise they are an ERROR
+ * DEPENDENT_OBJECTS_STILL_EXIST.  Takes AccessExclusiveLock on the segment.
+ */
+extern void sfi_ddl_segment_drop(Oid segrelid);
+
+/*
+ * Give a segment new, empty storage with a logging mode; object ids go on.
+ * Takes AccessExclusiveLock on the segment and keeps it.
+ */
+extern void sfi_ddl_segment_reset(Oid segrelid, bool logged_data);
+
+/* Does the data of this segment go into WAL?  Never throws. */
+extern bool sfi_ddl_segment_logged(const SfHeader *header);
+
+/* A segment and the column that it belongs to. */
+typedef struct SfTableSegment
+{
+	Oid			relid;
+	AttrNumber	attnum;
+} SfTableSegment;
+
+/*
+ * All segments of a table (palloc'd SfTableSegment), those of dropped columns
+ * included: they are found by their dependency on the table.
+ */
+extern List *sfi_ddl_segments_of(Oid table_oid);
+
+/* ---- tablespace.c ---- */
+
+/* The tablespace of a relation: InvalidOid in pg_class means that of the database. */
+#define sfi_ddl_tablespace(reltablespace) \
+	(OidIsValid(reltablespace) ? (reltablespace) : MyDatabaseTableSpace)
+
+/*
+ * Move a segment to a tablespace (a real OID, see sfi_ddl_tablespace), unless it
+ * is there already.  The caller holds AccessExclusiveLock on the table; this
+ * takes it on the segment.  ERROR OBJECT_IN_USE if this transaction has stored or
+ * freed values in the segment.
+ */
+extern void sfi_ddl_segment_move(Oid segrelid, Oid tablespace);
+
+/* ---- triggers.c: the internal triggers ---- */
+
+#define SF_TRIGGER_PREFIX		"~securefile_"
+
+typedef enum SfTriggerKind
+{
+	SF_TRIGGER_STORE,
+	SF_TRIGGER_ACCOUNT,
+	SF_TRIGGER_TRUNCATE,
+} SfTriggerKind;
+
+#define SF_TRIGGER_KINDS		3
+
+typedef struct SfTableTrigger
+{
+	Oid			oid;
+	SfTriggerKind kind;
+	AttrNumber	attnum;
+	char		enabled;		/* pg_trigger.tgenabled */
+	bool		unfinished;		/* only there to refuse: see upgrade.c */
+} SfTableTrigger;
+
+/*
+ * All internal securefile triggers of a table (palloc'd SfTableTrigger).  Makes
+ * the triggers visible that this command has created: may increment the command
+ * counter.  The extension must be whole (sfi_ddl_objects()).
+ */
+extern List *sfi_ddl_triggers_of(Oid table_oid);
+
+/*
+ * Make one trigger.  segrelid: the segment that the trigger belongs to (the
+ * trigger is dropped with it, and not without it); InvalidOid: none.  unfinished:
+ * the trigger only refuses (upgrade.c).  Takes ShareRowExclusiveLock on the table.
+ */
+extern void sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum,
+								   SfTriggerKind kind, Oid segrelid,
+								   bool unfinished);
+
+/* The table of a trigger; InvalidOid if the trigger is gone or not internal. */
+extern Oid	sfi_ddl_trigger_table(Oid trigoid);
+
+/* Set a trigger back to ENABLE ALWAYS.  The caller has locked the table. */
+extern void sfi_ddl_trigger_enable(Oid table_oid, Oid trigoid);
+
+/* Drop a trigger that does not belong to a segment. */
+extern void sfi_ddl_trigger_drop(Oid trigoid);
+
+/* Drop all triggers of a column that has no segment. */
+extern void sfi_ddl_triggers_drop(Oid table_oid, AttrNumber attnum);
+
+/*
+ * Does any table of this database have triggers that only refuse?  Reads all of
+ * pg_trigger.
+ */
+extern bool sfi_ddl_triggers_unfinished(void);
+
+/*
+ * If all internal triggers of the table are triggers of securefile columns,
+ * replace ALL by USER in ENABLE and DISABLE TRIGGER ALL: an owner who is not a
+ * superuser may do that, too.  Returns a changed copy of an ALTER TABLE, any other
+ * statement itself.  Locks the table as the statement will, with its errors.
+ */
+extern PlannedStmt *sfi_ddl_trigger_without_internal(PlannedStmt *pstmt);
+
+/*
+ * ERROR DEPENDENT_OBJECTS_STILL_EXIST if the statement drops a trigger of a
+ * securefile column, renames it, or lets it depend on an extension.
+ */
+extern void sfi_ddl_trigger_guard(Node *stmt);
+
+/* ---- validate.c: which columns can be ---- */
+
+/*
+ * Does the open relation have securefile columns?  ERROR FEATURE_NOT_SUPPORTED
+ * if one of them, or a column that contains securefile values, cannot work.
+ */
+extern bool sfi_ddl_validate(Relation rel);
+
+/* ERROR FEATURE_NOT_SUPPORTED: the column contains securefile values. */
+extern void sfi_ddl_refuse_nested(Relation rel, Form_pg_attribute att);
+
+/*
+ * ERROR FEATURE_NOT_SUPPORTED if a statistics object that was just created has
+ * an expression whose values contain securefile values.
+ */
+extern void sfi_ddl_validate_statistics(Oid statistics_oid);
+
+/*
+ * ERROR FEATURE_NOT_SUPPORTED if an open index has an expression whose values
+ * contain securefile values, or is an exclusion constraint over a securefile
+ * column: its check reads uncommitted rows of other transactions, whose bytes are
+ * not on disk yet.
+ */
+extern void sfi_ddl_validate_index(Relation index);
+
+/*
+ * ERROR FEATURE_NOT_SUPPORTED if ALTER TYPE changes an attribute of a composite
+ * type to or from a type with securefile values.  Values of the composite type that
+ * are kept elsewhere (constants, cursors) are not rewritten, so bytes would be
+ * taken for a locator.
+ */
+extern void sfi_ddl_guard_type(Node *stmt);
+
+#endif							/* SF_DDL_OBJECTS_H */

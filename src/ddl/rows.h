@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * rows.h
+ *	  Values of securefile columns and the rows that hold them: where a value
+ *	  belongs, and putting it there, one at a time or for a whole table.
+ *
+ * Results are in CurrentMemoryContext.  Every function here may read values, and
+ * throws DATA_CORRUPTED if a value is damaged.  None runs in a critical section or
+ * in replay.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_DDL_ROWS_H
+#define SF_DDL_ROWS_H
+
+#include "ddl/objects.h"
+
+/* ---- values.c: one value of a column ---- */
+
+/*
+ * The packed, detoasted form of a value that is not INLINE; NULL if it is INLINE.
+ * The form is STORED, or EDITED (if the value does not come from a row), or
+ * damaged: the function that decodes it finds that out.  Never detoasts a large
+ * INLINE value.
+ */
+extern struct varlena *sfi_ddl_stored(Datum value);
+
+/* Does a value that is not INLINE lie in the segment of this table and column? */
+extern bool sfi_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum);
+
+/* Are two values the same stored object or the same datum? */
+extern bool sfi_ddl_same_value(Datum a, Datum b);
+
+/* May an INLINE value stay in the row, by the options of the column? */
+extern bool sfi_ddl_may_stay_inline(const SfColumn *column, Datum value);
+
+/*
+ * Make the value that the column is to hold: written to the segment (as a new
+ * object, or as a new version of old, the value that the row had; 0: none), or
+ * INLINE.  A STORED value is copied, unless a handle has made it for this place.
+ * Returns false, and no result, if the value is INLINE and may stay so.
+ */
+extern bool sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result);
+
+/*
+ * As sfi_ddl_store_value(), for a new row that no trigger sees and that is
+ * certain to be written: a stored result is confirmed at once.
+ */
+extern bool sfi_ddl_put_value(const SfColumn *column, Datum value, Datum *result);
+
+/* ---- published.c ---- */
+
+/*
+ * ERROR PROGRAM_LIMIT_EXCEEDED if a value that is about to be stored is longer
+ * than 1 GB and the column is in a publication.
+ */
+extern void sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, Datum value);
+
+/* ---- rows.c: all rows of a table ---- */
+
+typedef enum SfRowFilter
+{
+	SF_ROWS_STORED,				/* any STORED value */
+	SF_ROWS_FOREIGN,			/* a STORED value of another table or column */
+	SF_ROWS_OWN,				/* a STORED value of this table and column */
+	SF_ROWS_UNPROVED,			/* FOREIGN, or made by this transaction for no
+								 * row */
+	SF_ROWS_MISPLACED,			/* FOREIGN, or an INLINE one that belongs in
+								 * the segment */
+} SfRowFilter;
+
+/*
+ * Does a visible row have such a value in the column?  ERROR OBJECT_IN_USE while
+ * something else in this session has the table open: its rows need not have the
+ * form that the catalogs describe.
+ */
+extern bool sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter);
+
+/*
+ * Put the values of a column where they belong, in all visible rows, by updates
+ * that fire no trigger.  all: also store values again that lie there already.
+ * Returns the number of rows changed.  The caller holds at least
+ * ShareRowExclusiveLock on the table.  ERROR OBJECT_IN_USE as above.  Runs index
+ * expressions as the owner of the table.
+ */
+extern int64 sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all);
+
+/* ---- rebuild.c ---- */
+
+/*
+ * Write all rows of a table anew into new storage, with the values of some
+ * columns (list of AttrNumber) where they belong, as ALTER TABLE rewrites a table:
+ * older snapshots see no rows, logical decoding none of the changes.  Takes
+ * AccessExclusiveLock on the table; nothing in this session has it open.
+ */
+extern void sfi_ddl_rebuild(Oid table_oid, List *attnums);
+
+/* ---- context.c: which row an error is about ---- */
+
+/*
+ * The row that a loop is at.  While it is announced, the context of errors names
+ * the row, the table and the column.
+ */
+typedef struct SfRowContext
+{
+	Relation	rel;
+	AttrNumber	attnum;			/* the column; 0: not said */
+	ItemPointerData tid;		/* the row; not valid: not said */
+	ErrorContextCallback callback;
+} SfRowContext;
+
+/*
+ * Announce rows of a table until sfi_ddl_row_context_end(), or an error.  The
+ * context is the caller's and stays where it is; the caller sets tid (and attnum)
+ * for every row.  Never throws.
+ */
+extern void sfi_ddl_row_context_begin(SfRowContext *context, Relation rel, AttrNumber attnum);
+extern void sfi_ddl_row_context_end(SfRowContext *context);
+
+#endif							/* SF_DDL_ROWS_H */
