@@ -53,17 +53,20 @@ CREATE TYPE securefile (
 	ALIGNMENT = int4,
 	STORAGE = main
 );
-COMMENT ON TYPE securefile IS 'file: bytes of any length, versioned with their row, stored outside it';
+COMMENT ON TYPE securefile
+	IS 'file: bytes of any length, versioned with their row, stored outside it';
 
 -- No cast securefile -> securefile: a change of options must not rewrite.
 
 CREATE FUNCTION securefile_from_bytea(bytea) RETURNS securefile
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION securefile_from_bytea(bytea) IS 'convert bytea to securefile';
+COMMENT ON FUNCTION securefile_from_bytea(bytea)
+	IS 'convert bytea to securefile (a copy in memory)';
 
 CREATE FUNCTION securefile_to_bytea(securefile) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION securefile_to_bytea(securefile) IS 'convert securefile to bytea';
+COMMENT ON FUNCTION securefile_to_bytea(securefile)
+	IS 'convert securefile to bytea: reads the whole value, which must be at most 1 GB';
 
 CREATE CAST (bytea AS securefile) WITH FUNCTION securefile_from_bytea(bytea) AS ASSIGNMENT;
 CREATE CAST (securefile AS bytea) WITH FUNCTION securefile_to_bytea(securefile) AS IMPLICIT;
@@ -74,34 +77,39 @@ CREATE CAST (securefile AS bytea) WITH FUNCTION securefile_to_bytea(securefile) 
 
 CREATE FUNCTION pg_catalog.length(securefile) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'securefile_length' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.length(securefile) IS 'length in bytes, without reading them';
+COMMENT ON FUNCTION pg_catalog.length(securefile) IS 'length in bytes; reads no data';
 
 CREATE FUNCTION pg_catalog.octet_length(securefile) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'securefile_length' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.octet_length(securefile) IS 'length in bytes, without reading them';
+COMMENT ON FUNCTION pg_catalog.octet_length(securefile) IS 'length in bytes; reads no data';
 
 CREATE FUNCTION pg_catalog.substring(securefile, integer, integer) RETURNS bytea
 	AS 'MODULE_PATHNAME', 'securefile_substring' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.substring(securefile, integer, integer) IS 'extract portion of file';
+COMMENT ON FUNCTION pg_catalog.substring(securefile, integer, integer)
+	IS 'bytes of a file: position of the first byte (1 is the first), number of bytes (0 or more); reads only the 128 kB units that it touches';
 
 CREATE FUNCTION pg_catalog.substring(securefile, integer) RETURNS bytea
 	AS 'MODULE_PATHNAME', 'securefile_substring_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.substring(securefile, integer) IS 'extract portion of file';
+COMMENT ON FUNCTION pg_catalog.substring(securefile, integer)
+	IS 'bytes of a file, from a position (the first byte is 1) to the end, at most 1 GB';
 
 -- The bigint forms take a domain: so they are a worse match than the integer
 -- forms, and smallint or untyped arguments (a driver's parameters) are not
 -- ambiguous between the two.
 
 CREATE DOMAIN securefile_wide AS securefile;
-COMMENT ON DOMAIN securefile_wide IS 'first argument of substring() with bigint positions';
+COMMENT ON DOMAIN securefile_wide
+	IS 'first argument of substring() and overlay() with positions of type bigint; internal, nobody has to write it';
 
 CREATE FUNCTION pg_catalog.substring(securefile_wide, bigint, bigint) RETURNS bytea
 	AS 'MODULE_PATHNAME', 'securefile_substring_big' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint, bigint) IS 'extract portion of file';
+COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint, bigint)
+	IS 'bytes of a file: position of the first byte (1 is the first, of type bigint), number of bytes (0 to 1 GB)';
 
 CREATE FUNCTION pg_catalog.substring(securefile_wide, bigint) RETURNS bytea
 	AS 'MODULE_PATHNAME', 'securefile_substring_big_rest' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint) IS 'extract portion of file';
+COMMENT ON FUNCTION pg_catalog.substring(securefile_wide, bigint)
+	IS 'bytes of a file, from a position (the first byte is 1, of type bigint) to the end, at most 1 GB';
 
 -- RESTRICTED: a piece that goes through the queue of a parallel worker costs more
 -- copies than it saves; the scan below it may be parallel.
@@ -111,13 +119,13 @@ CREATE FUNCTION securefile_chunks(document securefile, start bigint DEFAULT 1,
 								  chunk_size integer DEFAULT 262144) RETURNS SETOF bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100 ROWS 100;
 COMMENT ON FUNCTION securefile_chunks(securefile, bigint, bigint, integer)
-	IS 'portion of file, from start on, as a stream of pieces in order';
+	IS 'count bytes of a file (0 or more; NULL: all), from position start on (the first byte is 1), as rows of chunk_size bytes (1 to 1073741819), in order; the last row may be shorter';
 
 CREATE FUNCTION securefile_salvage(document securefile, OUT start bigint, OUT length bigint,
 								   OUT data bytea, OUT problem text) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT PARALLEL UNSAFE COST 100 ROWS 1000;
 COMMENT ON FUNCTION securefile_salvage(securefile)
-	IS 'what is still sound of a damaged file, in pieces of 128 kB, and what is wrong with the others';
+	IS 'a damaged file, one row for each 128 kB: position of the first byte (from 1), length in bytes, and the data if it is sound, else the problem';
 
 -- Edited values: they say what they consist of; storing one over what it was
 -- made from writes only what is new.  Without operators of its own,
@@ -139,76 +147,93 @@ COMMENT ON FUNCTION securefile_concat(bytea, securefile) IS 'implementation of |
 CREATE OPERATOR pg_catalog.|| (
 	LEFTARG = securefile, RIGHTARG = securefile, FUNCTION = securefile_concat
 );
-COMMENT ON OPERATOR pg_catalog.|| (securefile, securefile) IS 'concatenate';
+COMMENT ON OPERATOR pg_catalog.|| (securefile, securefile)
+	IS 'concatenate two files; reads and writes nothing until the result is stored';
 
 CREATE OPERATOR pg_catalog.|| (
 	LEFTARG = securefile, RIGHTARG = bytea, FUNCTION = securefile_concat
 );
-COMMENT ON OPERATOR pg_catalog.|| (securefile, bytea) IS 'append';
+COMMENT ON OPERATOR pg_catalog.|| (securefile, bytea)
+	IS 'append bytes to a file; reads and writes nothing until the result is stored';
 
 CREATE OPERATOR pg_catalog.|| (
 	LEFTARG = bytea, RIGHTARG = securefile, FUNCTION = securefile_concat
 );
-COMMENT ON OPERATOR pg_catalog.|| (bytea, securefile) IS 'prepend';
+COMMENT ON OPERATOR pg_catalog.|| (bytea, securefile)
+	IS 'put bytes before a file; reads and writes nothing until the result is stored';
 
 CREATE FUNCTION pg_catalog.overlay(securefile, bytea, integer, integer) RETURNS securefile
 	AS 'MODULE_PATHNAME', 'securefile_overlay' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.overlay(securefile, bytea, integer, integer) IS 'substitute portion of file';
+COMMENT ON FUNCTION pg_catalog.overlay(securefile, bytea, integer, integer)
+	IS 'put bytes in the place of others: new bytes, position of the first byte to replace (from 1), number of bytes to replace (0 or more)';
 
 CREATE FUNCTION pg_catalog.overlay(securefile, bytea, integer) RETURNS securefile
 	AS 'MODULE_PATHNAME', 'securefile_overlay_all' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.overlay(securefile, bytea, integer) IS 'substitute portion of file';
+COMMENT ON FUNCTION pg_catalog.overlay(securefile, bytea, integer)
+	IS 'put bytes in the place of as many others: new bytes, position of the first byte to replace (from 1)';
 
 -- as for substring()
 CREATE FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint, bigint) RETURNS securefile
 	AS 'MODULE_PATHNAME', 'securefile_overlay_big' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint, bigint) IS 'substitute portion of file';
+COMMENT ON FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint, bigint)
+	IS 'put bytes in the place of others: new bytes, position of the first byte to replace (from 1, of type bigint), number of bytes to replace (0 or more)';
 
 CREATE FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint) RETURNS securefile
 	AS 'MODULE_PATHNAME', 'securefile_overlay_all_big' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint) IS 'substitute portion of file';
+COMMENT ON FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint)
+	IS 'put bytes in the place of as many others: new bytes, position of the first byte to replace (from 1, of type bigint)';
 
 CREATE FUNCTION securefile_truncate(securefile, length bigint) RETURNS securefile
 	AS 'MODULE_PATHNAME', 'securefile_truncate_value' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION securefile_truncate(securefile, bigint) IS 'the first length bytes of a file, zeros behind its end';
+COMMENT ON FUNCTION securefile_truncate(securefile, bigint)
+	IS 'a file of length bytes (0 or more): its first bytes, and zeros behind its end';
 
 -- Handles: files in pieces, inside a transaction, as lo_open() and its like.
 
 CREATE FUNCTION securefile_create("table" regclass, "column" name) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_create(regclass, name) IS 'handle of a new file, to be stored in that column';
+COMMENT ON FUNCTION securefile_create(regclass, name)
+	IS 'open a handle of a new, empty file, to be stored in that column; returns the number of the handle, which is valid in this transaction';
 
 CREATE FUNCTION securefile_open(securefile, mode text) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_open(securefile, text) IS 'handle of a file; mode: r to read, rw to read and write';
+COMMENT ON FUNCTION securefile_open(securefile, text)
+	IS 'open a handle of a file; mode: r to read, rw to read and write; returns the number of the handle, which is valid in this transaction';
 
 CREATE FUNCTION securefile_read(handle integer, length integer) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_read(integer, integer) IS 'read up to length bytes from the position of a handle on';
+COMMENT ON FUNCTION securefile_read(integer, integer)
+	IS 'read from the position of a handle on: up to length bytes (0 to 1 GB), fewer at the end of the file; moves the position';
 
 CREATE FUNCTION securefile_write(handle integer, bytes bytea) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_write(integer, bytea) IS 'write at the position of a handle';
+COMMENT ON FUNCTION securefile_write(integer, bytea)
+	IS 'write bytes at the position of a handle that was created, or opened with rw; moves the position; returns the number of bytes';
 
 CREATE FUNCTION securefile_seek(handle integer, "offset" bigint, whence integer) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_seek(integer, bigint, integer) IS 'set the position of a handle: from the start (0), the position (1), the end (2)';
+COMMENT ON FUNCTION securefile_seek(integer, bigint, integer)
+	IS 'set the position of a handle: offset in bytes, counted from the start (whence 0), the position (1) or the end (2); returns the new position (the first byte is 0)';
 
 CREATE FUNCTION securefile_tell(handle integer) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_tell(integer) IS 'position of a handle; the first byte is 0';
+COMMENT ON FUNCTION securefile_tell(integer)
+	IS 'position of a handle in bytes; the first byte is 0';
 
 CREATE FUNCTION securefile_truncate(handle integer, length bigint) RETURNS integer
 	AS 'MODULE_PATHNAME', 'securefile_truncate_handle' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_truncate(integer, bigint) IS 'cut the file of a handle, or lengthen it by zeros';
+COMMENT ON FUNCTION securefile_truncate(integer, bigint)
+	IS 'make the file of a handle length bytes long (0 or more): cut it, or add zeros; the position stays; returns 0';
 
 CREATE FUNCTION securefile_finish(handle integer) RETURNS securefile
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_finish(integer) IS 'close a handle; the file, to be stored';
+COMMENT ON FUNCTION securefile_finish(integer)
+	IS 'close a handle; returns its file, to be stored by INSERT or UPDATE';
 
 CREATE FUNCTION securefile_close(handle integer) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_close(integer) IS 'close a handle; what was written is given up';
+COMMENT ON FUNCTION securefile_close(integer)
+	IS 'close a handle and give up what was written through it; returns 0';
 
 -- Equality by content, for DISTINCT, GROUP BY, joins and REPLICA IDENTITY FULL, also
 -- with bytea, which is what drivers send.  No btree: index entries would outlive
@@ -240,19 +265,22 @@ COMMENT ON FUNCTION securefile_ne(bytea, securefile) IS 'implementation of <> op
 
 CREATE FUNCTION securefile_hash(securefile) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION securefile_hash(securefile) IS 'hash of the content';
+COMMENT ON FUNCTION securefile_hash(securefile) IS 'hash of the content: low 32 bits of XXH3';
 
 CREATE FUNCTION securefile_hash_extended(securefile, bigint) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION securefile_hash_extended(securefile, bigint) IS 'hash of the content';
+COMMENT ON FUNCTION securefile_hash_extended(securefile, bigint)
+	IS 'hash of the content with a seed: XXH3 of 64 bits';
 
 CREATE FUNCTION securefile_hash_bytea(bytea) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION securefile_hash_bytea(bytea) IS 'hash of a file with that content';
+COMMENT ON FUNCTION securefile_hash_bytea(bytea)
+	IS 'hash of a file that has these bytes; as securefile_hash()';
 
 CREATE FUNCTION securefile_hash_bytea_extended(bytea, bigint) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION securefile_hash_bytea_extended(bytea, bigint) IS 'hash of a file with that content';
+COMMENT ON FUNCTION securefile_hash_bytea_extended(bytea, bigint)
+	IS 'hash of a file that has these bytes, with a seed; as securefile_hash_extended()';
 
 CREATE OPERATOR pg_catalog.= (
 	LEFTARG = securefile, RIGHTARG = securefile, FUNCTION = securefile_eq,
@@ -312,13 +340,14 @@ CREATE OPERATOR CLASS securefile_hash_ops DEFAULT FOR TYPE securefile USING hash
 	OPERATOR 1 pg_catalog.= (securefile, securefile),
 	FUNCTION 1 securefile_hash(securefile),
 	FUNCTION 2 securefile_hash_extended(securefile, bigint);
-COMMENT ON OPERATOR CLASS securefile_hash_ops USING hash IS 'by content';
+COMMENT ON OPERATOR CLASS securefile_hash_ops USING hash IS 'files, by content';
 
 CREATE OPERATOR CLASS securefile_bytea_hash_ops FOR TYPE bytea USING hash FAMILY securefile_hash_ops AS
 	OPERATOR 1 pg_catalog.|=| (bytea, bytea),
 	FUNCTION 1 securefile_hash_bytea(bytea),
 	FUNCTION 2 securefile_hash_bytea_extended(bytea, bigint);
-COMMENT ON OPERATOR CLASS securefile_bytea_hash_ops USING hash IS 'bytea, to be found by files of that content';
+COMMENT ON OPERATOR CLASS securefile_bytea_hash_ops USING hash
+	IS 'bytea, hashed as a file that has the same bytes';
 
 ALTER OPERATOR FAMILY securefile_hash_ops USING hash ADD
 	OPERATOR 1 pg_catalog.= (securefile, bytea),
@@ -332,12 +361,13 @@ ALTER OPERATOR FAMILY securefile_row_ops USING btree ADD
 	OPERATOR 3 pg_catalog.= (securefile, securefile),
 	OPERATOR 3 pg_catalog.= (securefile, bytea),
 	OPERATOR 3 pg_catalog.= (bytea, securefile);
-COMMENT ON OPERATOR FAMILY securefile_row_ops USING btree IS '= in comparisons of rows';
+COMMENT ON OPERATOR FAMILY securefile_row_ops USING btree
+	IS 'the = of files in comparisons of rows; has no order and no index';
 
 CREATE FUNCTION securefile_digest(document securefile, algorithm text) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION securefile_digest(securefile, text)
-	IS 'digest of the content, of any length: sha256, sha512, blake2b, xxh3 or md5';
+	IS 'digest of the content, of any length; algorithm: sha256 (32 bytes), sha512 or blake2b (64), xxh3 (8) or md5 (16)';
 
 -- Fault points, for tests; every function refuses in a build without them.
 
@@ -345,12 +375,13 @@ CREATE FUNCTION securefile_fault(point text, action text, skip integer DEFAULT 0
 								 times integer DEFAULT 1, pid integer DEFAULT NULL) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_fault(text, text, integer, integer, integer)
-	IS 'arm a fault point: let skip passes through, then act times times (negative: always), in one process or all';
+	IS 'arm a fault point: let the first skip passes through (0 or more), then do the action times times (negative: always), in the process with that pid (NULL: in all)';
 REVOKE ALL ON FUNCTION securefile_fault(text, text, integer, integer, integer) FROM PUBLIC;
 
 CREATE FUNCTION securefile_fault_fired(point text) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_fault_fired(text) IS 'how often a fault point acted';
+COMMENT ON FUNCTION securefile_fault_fired(text)
+	IS 'how often a fault point has acted since it was armed';
 REVOKE ALL ON FUNCTION securefile_fault_fired(text) FROM PUBLIC;
 
 CREATE FUNCTION securefile_fault_reset() RETURNS void
@@ -364,46 +395,55 @@ REVOKE ALL ON FUNCTION securefile_fault_reset() FROM PUBLIC;
 
 CREATE FUNCTION securefile_segment_handler(internal) RETURNS table_am_handler
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
-COMMENT ON FUNCTION securefile_segment_handler(internal) IS 'segments of securefile columns';
+COMMENT ON FUNCTION securefile_segment_handler(internal)
+	IS 'table access method of the segments of securefile columns';
 CREATE ACCESS METHOD securefile_segment TYPE TABLE HANDLER securefile_segment_handler;
-COMMENT ON ACCESS METHOD securefile_segment IS 'segments of securefile columns; not for use by hand';
+COMMENT ON ACCESS METHOD securefile_segment
+	IS 'segments of securefile columns; CREATE TABLE cannot use it';
 
 -- Internal triggers need no EXECUTE privilege, and nobody else needs these.
 
 CREATE FUNCTION securefile_store() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C;
 REVOKE ALL ON FUNCTION securefile_store() FROM PUBLIC;
-COMMENT ON FUNCTION securefile_store() IS 'trigger of securefile columns: put the value in place';
+COMMENT ON FUNCTION securefile_store() IS 'trigger of securefile columns: store a new value';
 
 CREATE FUNCTION securefile_account() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C;
 REVOKE ALL ON FUNCTION securefile_account() FROM PUBLIC;
-COMMENT ON FUNCTION securefile_account() IS 'trigger of securefile columns: confirm new values, free old ones';
+COMMENT ON FUNCTION securefile_account()
+	IS 'trigger of securefile columns: confirm the new value of a row, free the old one';
 
 CREATE FUNCTION securefile_truncate() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C;
 REVOKE ALL ON FUNCTION securefile_truncate() FROM PUBLIC;
-COMMENT ON FUNCTION securefile_truncate() IS 'trigger of securefile columns: empty the segment';
+COMMENT ON FUNCTION securefile_truncate()
+	IS 'trigger of securefile columns: give the segment new, empty storage';
 
 -- Takes internal, so only the expression that ALTER TABLE is given calls it, as the
--- table's owner: VOLATILE, for it is called once a row.
+-- table's owner.  VOLATILE, since it is called once a row: to store a value, and (with
+-- the ctid instead of a value) to let errors name the row.
 
 CREATE FUNCTION securefile_convert(securefile, internal) RETURNS securefile
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_convert(securefile, internal) IS 'ALTER COLUMN TYPE: put the value in place';
+COMMENT ON FUNCTION securefile_convert(securefile, internal)
+	IS 'ALTER COLUMN TYPE: store the new value of a row';
 
 CREATE FUNCTION securefile_rewrite("table" regclass, "column" name, logging text DEFAULT NULL) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_rewrite(regclass, name, text) IS 'store all values of a column again under its present options';
+COMMENT ON FUNCTION securefile_rewrite(regclass, name, text)
+	IS 'store all values of a column again under its present options; logging: NULL to keep the mode, or logging, or filesystem_like_logging; returns the number of rows changed';
 
 CREATE FUNCTION securefile_set_tablespace("table" regclass, "column" name, tablespace name) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_set_tablespace(regclass, name, name) IS 'move the stored values of a column to another tablespace';
+COMMENT ON FUNCTION securefile_set_tablespace(regclass, name, name)
+	IS 'move the stored values of a column to another tablespace; the table stays where it is';
 
 CREATE FUNCTION securefile_ddl_command_end() RETURNS event_trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C;
 REVOKE ALL ON FUNCTION securefile_ddl_command_end() FROM PUBLIC;
-COMMENT ON FUNCTION securefile_ddl_command_end() IS 'keeps segments and triggers of securefile columns in order';
+COMMENT ON FUNCTION securefile_ddl_command_end()
+	IS 'event trigger: make and drop segments and triggers of securefile columns as tables change';
 CREATE EVENT TRIGGER securefile_ddl ON ddl_command_end
 	EXECUTE FUNCTION securefile_ddl_command_end();
 ALTER EVENT TRIGGER securefile_ddl ENABLE ALWAYS;
@@ -422,7 +462,8 @@ CREATE FUNCTION securefile_check(
 	OUT detail text
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_check(regclass, name) IS 'verify all values of a column and its space; no row: sound';
+COMMENT ON FUNCTION securefile_check(regclass, name)
+	IS 'verify all values of a column and the pages of its segment: one row for each finding, with the row of the table, the place in the segment (in bytes, from 0) and the number of bytes; no row: the column is sound';
 
 CREATE FUNCTION securefile_repair(
 	"table" regclass,
@@ -436,7 +477,8 @@ CREATE FUNCTION securefile_repair(
 	OUT action text
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_repair(regclass, name, boolean) IS 'make space map and pending pages of a column anew from its live rows, or say (dry_run) what that would do; values are never changed';
+COMMENT ON FUNCTION securefile_repair(regclass, name, boolean)
+	IS 'make the space map and the page lists of a column anew from its live rows; values never change; dry_run (default true): only say what it would do; one row for each finding, as of securefile_check(), and the action';
 
 CREATE FUNCTION securefile_maintain(
 	"table" regclass,
@@ -451,7 +493,8 @@ CREATE FUNCTION securefile_maintain(
 	OUT orphans_removed integer
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_maintain(regclass, name) IS 'one pass of the free-space monitor over a column, now';
+COMMENT ON FUNCTION securefile_maintain(regclass, name)
+	IS 'do the work of the free-space monitor for one column now; returns counts of entries, pages and bytes';
 
 CREATE FUNCTION securefile_upgrade_finish(
 	OUT schemaname name,
@@ -461,7 +504,8 @@ CREATE FUNCTION securefile_upgrade_finish(
 	OUT file_bytes bigint
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_upgrade_finish() IS 'after pg_upgrade: give the columns of this database their segments back';
+COMMENT ON FUNCTION securefile_upgrade_finish()
+	IS 'after pg_upgrade, once in each database: give the columns their segments back; one row for each column, with the size of its files in bytes';
 REVOKE ALL ON FUNCTION securefile_upgrade_finish() FROM PUBLIC;
 
 CREATE FUNCTION securefile_usage(
@@ -474,7 +518,8 @@ CREATE FUNCTION securefile_usage(
 	OUT metadata_bytes bigint
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION securefile_usage(regclass, name) IS 'what a column takes: live + pending + free = file';
+COMMENT ON FUNCTION securefile_usage(regclass, name)
+	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file';
 
 -- Views name a column as pg_stat_user_tables names a table: by names that need no
 -- quotes in a query and do not change with the search_path, as the text of a regclass
@@ -493,11 +538,13 @@ CREATE FUNCTION securefile_column_info(
 	OUT file_bytes bigint
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION securefile_column_info(oid, smallint) IS 'options and segment of a column; see securefile_columns';
+COMMENT ON FUNCTION securefile_column_info(oid, smallint)
+	IS 'options, segment and size in bytes of a column, given by table OID and column number; see securefile_columns';
 
 CREATE FUNCTION securefile_object_bytes(table_oid oid, attnum smallint) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION securefile_object_bytes(oid, smallint) IS 'bytes of the segment that values take; see securefile_columns';
+COMMENT ON FUNCTION securefile_object_bytes(oid, smallint)
+	IS 'bytes of the segment that values of a column take, given by table OID and column number; see securefile_columns';
 
 CREATE VIEW securefile_columns AS
 SELECT n.nspname AS schemaname,
@@ -535,7 +582,8 @@ WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}'::pg_catalog."char"[])
 				JOIN types ON t.typbasetype OPERATOR(pg_catalog.=) types.oid
 		)
 		SELECT types.oid FROM types);
-COMMENT ON VIEW securefile_columns IS 'securefile columns of this database: options, segment, tablespace, data files, size';
+COMMENT ON VIEW securefile_columns
+	IS 'securefile columns of this database: options, segment, tablespace, data files, sizes in bytes';
 GRANT SELECT ON securefile_columns TO PUBLIC;
 
 CREATE FUNCTION securefile_monitor_state(
@@ -566,7 +614,8 @@ SELECT s.state,
 	s.last_failure_time
 FROM securefile_monitor_state() s
 	LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) s.worker_db;
-COMMENT ON VIEW securefile_monitor IS 'the free-space monitor: its processes, its passes, its failures';
+COMMENT ON VIEW securefile_monitor
+	IS 'the free-space monitor: its processes, how many passes it made, its failures';
 GRANT SELECT ON securefile_monitor TO PUBLIC;
 
 -- ---------------------------------------------------------------------
@@ -592,11 +641,13 @@ CREATE FUNCTION securefile_stat_columns(
 	OUT stats_reset timestamptz
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION securefile_stat_columns() IS 'statistics of the columns that counted anything; see securefile_stat';
+COMMENT ON FUNCTION securefile_stat_columns()
+	IS 'cumulative statistics by table OID and column number, times in microseconds; see securefile_stat';
 
 CREATE FUNCTION securefile_stat_reset() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION securefile_stat_reset() IS 'zero the statistics of the columns of tables that the caller owns';
+COMMENT ON FUNCTION securefile_stat_reset()
+	IS 'set the statistics of the columns of all tables that the caller owns to zero';
 
 CREATE FUNCTION securefile_kept_memory(
 	OUT total_bytes bigint,
@@ -604,7 +655,8 @@ CREATE FUNCTION securefile_kept_memory(
 	OUT own_bytes bigint
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION securefile_kept_memory() IS 'memory that processes keep between transactions, as counted at their ends';
+COMMENT ON FUNCTION securefile_kept_memory()
+	IS 'memory in bytes that server processes keep between transactions: of all processes, how many keep any, of this session';
 
 CREATE FUNCTION securefile_version(
 	OUT library text,
@@ -615,7 +667,8 @@ CREATE FUNCTION securefile_version(
 	OUT build_options text
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION securefile_version() IS 'versions of the library, of the SQL objects, and of the formats that they write';
+COMMENT ON FUNCTION securefile_version()
+	IS 'versions of the library, of the SQL objects, and of the formats that they write; the PostgreSQL it was built for; build options';
 
 -- One row a column with a segment, also when it has counted nothing yet.
 CREATE VIEW securefile_stat AS
@@ -648,5 +701,6 @@ FROM pg_catalog.pg_class c
 	LEFT JOIN securefile_stat_columns() s
 		ON s.table_oid OPERATOR(pg_catalog.=) c.oid AND s.attnum OPERATOR(pg_catalog.=) a.attnum
 WHERE c.relkind OPERATOR(pg_catalog.=) 'r';
-COMMENT ON VIEW securefile_stat IS 'cumulative statistics of every securefile column; times in milliseconds';
+COMMENT ON VIEW securefile_stat
+	IS 'cumulative statistics of each securefile column; times in milliseconds';
 GRANT SELECT ON securefile_stat TO PUBLIC;
