@@ -20,18 +20,12 @@
 
 #define PIECE_BYTES		(1024 * 1024)
 
-PG_FUNCTION_INFO_V1(securefile_eq);
-PG_FUNCTION_INFO_V1(securefile_ne);
 PG_FUNCTION_INFO_V1(securefile_hash);
 PG_FUNCTION_INFO_V1(securefile_hash_extended);
-PG_FUNCTION_INFO_V1(securefile_eq_bytea);
-PG_FUNCTION_INFO_V1(securefile_bytea_eq);
-PG_FUNCTION_INFO_V1(securefile_ne_bytea);
-PG_FUNCTION_INFO_V1(securefile_bytea_ne);
 PG_FUNCTION_INFO_V1(securefile_hash_bytea);
 PG_FUNCTION_INFO_V1(securefile_hash_bytea_extended);
 
-/* The same object: equal without reading it. */
+/* Are both the same stored object, which is equal without reading it? */
 static bool
 same_locator(const SfSqlContent *a, const SfSqlContent *b)
 {
@@ -39,6 +33,7 @@ same_locator(const SfSqlContent *a, const SfSqlContent *b)
 		sf_object_same(a->value, b->value);
 }
 
+/* Do [object_offset, object_offset + len) have the same bytes in both? */
 static bool
 pieces_equal(const SfSqlContent *a, const SfSqlContent *b, int64 object_offset, int64 len)
 {
@@ -51,7 +46,10 @@ pieces_equal(const SfSqlContent *a, const SfSqlContent *b, int64 object_offset, 
 	return equal;
 }
 
-/* Reads nothing when the lengths differ. */
+/*
+ * Have both the same content?  Reads nothing if the lengths differ or if both are the
+ * same object, and nothing behind the first piece that differs.
+ */
 static bool
 contents_equal(SfSqlContent a, SfSqlContent b)
 {
@@ -70,13 +68,14 @@ contents_equal(SfSqlContent a, SfSqlContent b)
 	return true;
 }
 
-/* An SfSqlTake. */
+/* An SfSqlTake: hash some more bytes of a value. */
 static void
 hash_bytes_further(void *state, const char *bytes, Size len)
 {
 	XXH3_64bits_update(state, bytes, len);
 }
 
+/* The hash of the content of a securefile. */
 static uint64
 content_hash(Datum datum, uint64 seed)
 {
@@ -87,25 +86,31 @@ content_hash(Datum datum, uint64 seed)
 	return XXH3_64bits_digest(&state);
 }
 
-/* ---- of securefile ---- */
+/* ---- =, <> ---- */
 
-static SfSqlContent
-file_arg(FunctionCallInfo fcinfo, int n)
-{
-	return sfi_sql_open(PG_GETARG_DATUM(n));
-}
+/*
+ * A comparison of two operands: how each is opened, and which answer is true.  All
+ * comparisons are one function, so that a bytea and a securefile with the same
+ * content can never differ by one operator and be equal by another.
+ */
+#define COMPARISON(name, open_left, open_right, answer) \
+	PG_FUNCTION_INFO_V1(name); \
+	Datum \
+	name(PG_FUNCTION_ARGS) \
+	{ \
+		PG_RETURN_BOOL(contents_equal(open_left(PG_GETARG_DATUM(0)), \
+									  open_right(PG_GETARG_DATUM(1))) == (answer)); \
+	} \
+	extern Datum name(PG_FUNCTION_ARGS)
 
-Datum
-securefile_eq(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(contents_equal(file_arg(fcinfo, 0), file_arg(fcinfo, 1)));
-}
+COMPARISON(securefile_eq, sfi_sql_open, sfi_sql_open, true);
+COMPARISON(securefile_ne, sfi_sql_open, sfi_sql_open, false);
+COMPARISON(securefile_eq_bytea, sfi_sql_open, sfi_sql_open_bytea, true);
+COMPARISON(securefile_bytea_eq, sfi_sql_open_bytea, sfi_sql_open, true);
+COMPARISON(securefile_ne_bytea, sfi_sql_open, sfi_sql_open_bytea, false);
+COMPARISON(securefile_bytea_ne, sfi_sql_open_bytea, sfi_sql_open, false);
 
-Datum
-securefile_ne(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(!contents_equal(file_arg(fcinfo, 0), file_arg(fcinfo, 1)));
-}
+/* ---- hash functions, with the same results for both types ---- */
 
 /* The low half of securefile_hash_extended() with seed 0, as it must be. */
 Datum
@@ -120,14 +125,7 @@ securefile_hash_extended(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64((int64) content_hash(PG_GETARG_DATUM(0), (uint64) PG_GETARG_INT64(1)));
 }
 
-/* ---- of bytea, with the same results ---- */
-
-static SfSqlContent
-bytea_arg(FunctionCallInfo fcinfo, int n)
-{
-	return sfi_sql_open_bytea(PG_GETARG_DATUM(n));
-}
-
+/* The hash of a bytea, which lies in memory: one call, no feeding. */
 static uint64
 bytea_hash(FunctionCallInfo fcinfo, uint64 seed)
 {
@@ -136,30 +134,6 @@ bytea_hash(FunctionCallInfo fcinfo, uint64 seed)
 
 	PG_FREE_IF_COPY(bytes, 0);
 	return hash;
-}
-
-Datum
-securefile_eq_bytea(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(contents_equal(file_arg(fcinfo, 0), bytea_arg(fcinfo, 1)));
-}
-
-Datum
-securefile_bytea_eq(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(contents_equal(bytea_arg(fcinfo, 0), file_arg(fcinfo, 1)));
-}
-
-Datum
-securefile_ne_bytea(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(!contents_equal(file_arg(fcinfo, 0), bytea_arg(fcinfo, 1)));
-}
-
-Datum
-securefile_bytea_ne(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(!contents_equal(bytea_arg(fcinfo, 0), file_arg(fcinfo, 1)));
 }
 
 Datum
