@@ -43,12 +43,22 @@ sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
 		{
 			ColumnDef  *def = castNode(ColumnDef, cmd->def);
 			String	   *name = makeString(pstrdup(cmd->name));
+			bool		computes = def->raw_default != NULL &&
+			!is_self_reference(def->raw_default, cmd->name);
+			SfConvert  *convert;
 
 			alter->retyped_names = lappend(alter->retyped_names, name);
-			alter->converts = lappend(alter->converts, sfi_ddl_convert(stmt, cmd, query));
-			if (def->raw_default != NULL &&
-				!is_self_reference(def->raw_default, cmd->name))
+			convert = sfi_ddl_convert(stmt, cmd, query);
+
+			/*
+			 * one that sfi_ddl_convert() has changed stores what USING
+			 * computes
+			 */
+			if (convert == NULL && computes)
 				alter->using_names = lappend(alter->using_names, name);
+			if (convert == NULL)
+				convert = sfi_ddl_convert_from(stmt, cmd, query);
+			alter->converts = lappend(alter->converts, convert);
 		}
 	}
 	return alter;
@@ -74,16 +84,17 @@ sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 	char	   *name = sfi_ddl_alter == NULL ? NULL : get_attname(table_oid, attnum, true);
 	MemoryContext old;
 	SfAltered  *altered;
+	AttrNumber	known;
 	ListCell   *lc;
 
 	if (name == NULL || !has_name(sfi_ddl_alter->retyped_names, name))
 		return;
 
-	/*
-	 * other parts of the command (SET NOT NULL) alter the column, too, and
-	 * later
-	 */
-	if (sfi_ddl_altered_column(table_oid, name) == InvalidAttrNumber)
+	/* other parts of the command (SET NOT NULL) alter the column later, too */
+	known = sfi_ddl_altered_column(table_oid, name);
+	if (known == attnum)
+		return;
+	if (known == InvalidAttrNumber)
 	{
 		foreach(lc, sfi_ddl_alter->converts)
 			sfi_ddl_convert_verify(lfirst(lc), table_oid, attnum, name);

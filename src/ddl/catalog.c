@@ -32,6 +32,20 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+HeapTuple
+sf_ddl_catalog_row(Relation catalog, Oid index, AttrNumber oid_attnum, Oid oid, Snapshot snapshot)
+{
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, oid_attnum, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
+	scan = systable_beginscan(catalog, index, true, snapshot, 1, &key);
+	tuple = heap_copytuple(systable_getnext(scan));
+	systable_endscan(scan);
+	return tuple;
+}
+
 Oid
 sfi_ddl_am_oid(void)
 {

@@ -46,6 +46,13 @@ sfi_ddl_column(Relation rel, AttrNumber attnum)
 	return column;
 }
 
+const char *
+sfi_ddl_column_name(Relation rel, AttrNumber attnum)
+{
+	SF_ASSERT(attnum > 0 && attnum <= RelationGetNumberOfAttributes(rel));
+	return NameStr(TupleDescAttr(RelationGetDescr(rel), attnum - 1)->attname);
+}
+
 /* A SyscacheCallbackFunction: some column of some table has changed. */
 static void
 column_changed(Datum arg, int cache_id, uint32 hash_value)

@@ -49,6 +49,7 @@ typedef struct SfAlter
 	List	   *using_names;	/* those of them with a USING that computes */
 	List	   *retyped;		/* SfAltered, one a column and table */
 	List	   *converts;		/* SfConvert, or NULL, of each */
+	SfRowContext row;			/* the row whose value is being converted */
 } SfAlter;
 
 /* The current command if it is an ALTER TABLE, or NULL. */
@@ -95,6 +96,13 @@ extern SfConvert *sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, cons
  */
 extern void sfi_ddl_convert_verify(const SfConvert *convert, Oid table_oid, AttrNumber attnum,
 								   const char *name);
+
+/*
+ * If this part of an ALTER TABLE reads a column that is a securefile, let its
+ * expression say for each row which row that is (sfi_ddl_alter->row).  Result,
+ * locks and errors as of sfi_ddl_convert().
+ */
+extern SfConvert *sfi_ddl_convert_from(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query);
 
 /* Is the statement an ALTER TABLE that gives a column the type securefile? */
 extern bool sfi_ddl_converts(Node *stmt);

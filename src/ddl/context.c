@@ -1,43 +1,35 @@
 /*-------------------------------------------------------------------------
  *
  * context.c
- *	  The row that a loop over a table is at, named in errors.
+ *	  The row that a loop over a table is at, named in the context of errors.
  *
  * A damaged value is reported by the rooms below, which know a segment and an
- * object, not the row.  Whoever looks for the damage needs the row.
+ * object, but no row.  Whoever has to mend or delete the value needs the row.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
-#include "ddl/rows.h"
-#include "utils/rel.h"
+#include "ddl/objects.h"
 
-/* An ErrorContextCallback: looks at nothing but memory, since the error may be anything. */
+/* An ErrorContextCallback.  It runs in any error, so it looks at memory only. */
 static void
 describe_row(void *arg)
 {
 	const SfRowContext *context = arg;
-	const char *table = RelationGetRelationName(context->rel);
-	BlockNumber block = ItemPointerGetBlockNumberNoCheck(&context->tid);
-	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(&context->tid);
 
 	if (!ItemPointerIsValid(&context->tid))
 		return;
-	if (context->attnum == 0)
-		errcontext("row (%u,%u) of table \"%s\"", block, offset, table);
-	else
-		errcontext("column \"%s\" of row (%u,%u) of table \"%s\"",
-				   NameStr(TupleDescAttr(RelationGetDescr(context->rel), context->attnum - 1)->attname),
-				   block, offset, table);
+	errcontext("column \"%s\" of row (%u,%u) of table \"%s\"", context->column,
+			   ItemPointerGetBlockNumber(&context->tid), ItemPointerGetOffsetNumber(&context->tid),
+			   context->table);
 }
 
 void
-sfi_ddl_row_context_begin(SfRowContext *context, Relation rel, AttrNumber attnum)
+sfi_ddl_row_context_begin(SfRowContext *context, const char *table, const char *column)
 {
-	SF_ASSERT(attnum >= 0 && attnum <= RelationGetNumberOfAttributes(rel));
-	context->rel = rel;
-	context->attnum = attnum;
+	context->table = table;
+	context->column = column;
 	ItemPointerSetInvalid(&context->tid);
 	context->callback.callback = describe_row;
 	context->callback.arg = context;

@@ -25,6 +25,7 @@
 #include "access/relation.h"
 #include "access/sysattr.h"
 #include "access/table.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
@@ -58,6 +59,13 @@ struct SfConvert
 	const char **taken;			/* names of columns that the expression takes,
 								 * else NULL */
 };
+
+/* The second argument of securefile_convert(). */
+typedef struct ConvertCall
+{
+	const SfConvert *convert;
+	bool		announces;		/* the first argument is the ctid of the row */
+} ConvertCall;
 
 /* ---- before the command ---- */
 
@@ -93,7 +101,7 @@ has_foreign_children(Oid relid)
  * is a table with foreign children, which it alters only without an expression.
  */
 static bool
-is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def)
+is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def, bool from_securefile)
 {
 	Form_pg_attribute att;
 	int32		typmod = -1;
@@ -102,34 +110,79 @@ is_convertible(Relation rel, AttrNumber attnum, ColumnDef *def)
 						rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE))
 		return false;
 	att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
-	if (att->attgenerated != '\0' || sfi_ddl_is_securefile(att->atttypid, &typmod))
+	if (att->attgenerated != '\0' ||
+		sfi_ddl_is_securefile(att->atttypid, &typmod) != from_securefile)
 		return false;
 	return def->raw_default != NULL || !has_foreign_children(RelationGetRelid(rel));
 }
 
-/* What the column is to get, as a securefile; NULL when there is no cast to that. */
+/* The value that the column is to get, before any cast: USING, or the column itself. */
 static Node *
-value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
+bare_expression(ParseState *pstate, Relation rel, AttrNumber attnum, AlterTableCmd *cmd,
+				const char *query)
 {
 	Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
 	Node	   *using = castNode(ColumnDef, cmd->def)->raw_default;
-	ParseState *pstate = make_parsestate(NULL);
-	Node	   *value;
 
 	pstate->p_sourcetext = query;
 	addNSItemToQuery(pstate,
 					 addRangeTableEntryForRelation(pstate, rel, AccessShareLock, NULL, false, true),
 					 false, true, true);
 	if (using != NULL)
-		value = transformExpr(pstate, copyObject(using), EXPR_KIND_ALTER_COL_TRANSFORM);
-	else
-		value = (Node *) makeVar(1, attnum, att->atttypid, att->atttypmod, att->attcollation, 0);
+		return transformExpr(pstate, copyObject(using), EXPR_KIND_ALTER_COL_TRANSFORM);
+	return (Node *) makeVar(1, attnum, att->atttypid, att->atttypmod, att->attcollation, 0);
+}
+
+/* The value that the column is to get, as a securefile; NULL if there is no cast to that. */
+static Node *
+value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
+{
+	ParseState *pstate = make_parsestate(NULL);
+	Node	   *value = bare_expression(pstate, rel, attnum, cmd, query);
+
 	value = coerce_to_target_type(pstate, value, exprType(value), sfi_ddl_objects()->type, -1,
 								  COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
 	if (value != NULL)
 		assign_expr_collations(pstate, value);
 	free_parsestate(pstate);
 	return value;
+}
+
+/* The value that the column is to get, which core will cast to the new type. */
+static Node *
+read_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
+{
+	ParseState *pstate = make_parsestate(NULL);
+	Node	   *value = bare_expression(pstate, rel, attnum, cmd, query);
+
+	assign_expr_collations(pstate, value);
+	free_parsestate(pstate);
+	return value;
+}
+
+/*
+ * Does ALTER COLUMN TYPE read the values of a column that is a securefile now?  Not
+ * if it only changes options; and a cast that does not exist is left to core, whose
+ * error says that USING is missing.  Takes no lock: only a hint, and the caller looks
+ * again.
+ */
+static bool
+reads_securefile(const AlterTableStmt *stmt, const AlterTableCmd *cmd)
+{
+	ColumnDef  *def = castNode(ColumnDef, cmd->def);
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	Oid			old_type = OidIsValid(relid) ?
+	get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
+	Oid			new_type;
+	int32		typmod = -1;
+
+	if (!OidIsValid(old_type) || !sfi_ddl_is_securefile(old_type, &typmod))
+		return false;
+	if (def->raw_default != NULL)
+		return true;
+	new_type = LookupTypeNameOid(NULL, def->typeName, true);
+	return OidIsValid(new_type) && !sfi_ddl_is_securefile(new_type, &typmod) &&
+		can_coerce_type(1, &old_type, &new_type, COERCION_ASSIGNMENT);
 }
 
 /* Does an expression over the table take a column?  taken: as of pull_varattnos(). */
@@ -141,7 +194,7 @@ takes(Bitmapset *taken, AttrNumber attnum)
 }
 
 static SfConvert *
-describe(Relation rel, AttrNumber attnum, const char *name, Node *value)
+describe_conversion(Relation rel, AttrNumber attnum, const char *name, Node *value)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	SfConvert  *convert = palloc(sizeof(SfConvert));
@@ -163,16 +216,42 @@ describe(Relation rel, AttrNumber attnum, const char *name, Node *value)
 	return convert;
 }
 
-/* The call of securefile_convert() */
+/* A call of securefile_convert() with some argument. */
 static Expr *
-call(Node *value, SfConvert *convert)
+call(Node *argument, Oid result_type, const SfConvert *convert, bool announces)
 {
-	const SfDdlObjects *objects = sfi_ddl_objects();
+	ConvertCall *how = palloc(sizeof(ConvertCall));
 	Const	   *target = makeConst(INTERNALOID, -1, InvalidOid, sizeof(Datum),
-								   PointerGetDatum(convert), false, true);
+								   PointerGetDatum(how), false, true);
 
-	return (Expr *) makeFuncExpr(objects->convert_fn, objects->type, list_make2(value, target),
+	how->convert = convert;
+	how->announces = announces;
+	return (Expr *) makeFuncExpr(sfi_ddl_objects()->convert_fn, result_type,
+								 list_make2(argument, target),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+/*
+ * CASE WHEN securefile_convert(ctid, ..) THEN value END: announces the row before
+ * the value is computed.  The executor does not compare the types of arguments
+ * with those that the catalog has for the function.
+ */
+static Node *
+announced(Node *value, const SfConvert *convert)
+{
+	CaseExpr   *choice = makeNode(CaseExpr);
+	CaseWhen   *when = makeNode(CaseWhen);
+	Var		   *ctid = makeVar(1, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0);
+
+	when->expr = call((Node *) ctid, BOOLOID, convert, true);
+	when->result = (Expr *) value;
+	when->location = -1;
+	choice->casetype = exprType(value);
+	choice->casecollid = exprCollation(value);
+	choice->args = list_make1(when);
+	choice->defresult = (Expr *) makeNullConst(choice->casetype, exprTypmod(value), choice->casecollid);
+	choice->location = -1;
+	return (Node *) choice;
 }
 
 SfConvert *
@@ -193,13 +272,43 @@ sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
 		return NULL;
 	rel = relation_open(relid, NoLock);
 	attnum = get_attnum(relid, cmd->name);
-	if (is_convertible(rel, attnum, def))
+	if (is_convertible(rel, attnum, def, false))
 		value = value_expression(rel, attnum, cmd, query);
 	if (value != NULL)
 	{
-		convert = describe(rel, attnum, cmd->name, value);
+		convert = describe_conversion(rel, attnum, cmd->name, value);
 		def->raw_default = NULL;
-		def->cooked_default = (Node *) call(value, convert);
+		def->cooked_default = (Node *) call(announced(value, convert), sfi_ddl_objects()->type,
+											convert, false);
+	}
+	relation_close(rel, NoLock);
+	return convert;
+}
+
+SfConvert *
+sfi_ddl_convert_from(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
+{
+	ColumnDef  *def = castNode(ColumnDef, cmd->def);
+	SfConvert  *convert = NULL;
+	Oid			relid;
+	Relation	rel;
+	AttrNumber	attnum;
+
+	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !reads_securefile(stmt, cmd))
+		return NULL;
+	/* as core does next; asks for the owner, too */
+	relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
+	if (!OidIsValid(relid))
+		return NULL;
+	rel = relation_open(relid, NoLock);
+	attnum = get_attnum(relid, cmd->name);
+	if (is_convertible(rel, attnum, def, true))
+	{
+		Node	   *value = read_expression(rel, attnum, cmd, query);
+
+		convert = describe_conversion(rel, attnum, cmd->name, value);
+		def->raw_default = NULL;
+		def->cooked_default = announced(value, convert);
 	}
 	relation_close(rel, NoLock);
 	return convert;
@@ -274,7 +383,7 @@ column_to_fill(const SfConvert *convert, Oid table_oid)
 static SfColumn *
 column_being_rewritten(FunctionCallInfo fcinfo)
 {
-	const SfConvert *convert = (const SfConvert *) PG_GETARG_POINTER(1);
+	const SfConvert *convert = ((const ConvertCall *) PG_GETARG_POINTER(1))->convert;
 	SfColumn   *column = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(SfColumn));
 	Oid			transient_oid;
 	Oid			table_oid = sfi_ddl_rewritten_table(&transient_oid);
@@ -291,18 +400,44 @@ column_being_rewritten(FunctionCallInfo fcinfo)
 	return column;
 }
 
+/* The command is at a row of the table that it rewrites. */
+static void
+announce_row(FunctionCallInfo fcinfo, const SfConvert *convert)
+{
+	SfRowContext *row = &sfi_ddl_alter->row;
+
+	if (fcinfo->flinfo->fn_extra == NULL)
+	{
+		Oid			transient_oid;
+		char	   *name = get_rel_name(sfi_ddl_rewritten_table(&transient_oid));
+
+		/* as long-lived as the row context that refers to it */
+		fcinfo->flinfo->fn_extra = MemoryContextStrdup(GetMemoryChunkContext(sfi_ddl_alter), name);
+	}
+	row->table = fcinfo->flinfo->fn_extra;
+	row->column = convert->name;
+	row->tid = *(ItemPointer) PG_GETARG_POINTER(0);
+}
+
 /*
- * securefile_convert(value, SfConvert): the value as the row is to hold it.  Only
- * the expression above can call this, since SQL has no values of type internal.
+ * securefile_convert(value, ConvertCall): the value as the row is to hold it;
+ * securefile_convert(ctid, ConvertCall): true, and errors name the row from now on.
+ * Only the expressions above can call this, since SQL has no values of type internal.
  */
 Datum
 securefile_convert(PG_FUNCTION_ARGS)
 {
+	const ConvertCall *how = (const ConvertCall *) PG_GETARG_POINTER(1);
 	SfColumn   *column = fcinfo->flinfo->fn_extra;
 	Datum		value = PG_GETARG_DATUM(0);
 	Datum		stored;
 	Relation	rel;
 
+	if (how->announces)
+	{
+		announce_row(fcinfo, how->convert);
+		PG_RETURN_BOOL(true);
+	}
 	/* an expression is initialized for each table */
 	if (column == NULL)
 		fcinfo->flinfo->fn_extra = column = column_being_rewritten(fcinfo);

@@ -9,7 +9,9 @@
 #ifndef SF_DDL_H
 #define SF_DDL_H
 
+#include "access/htup.h"
 #include "space/space.h"
+#include "utils/snapshot.h"
 
 /*
  * Install the hooks of this room.  Call from _PG_init while preloading; the
@@ -51,6 +53,14 @@ extern SfSegment *sf_ddl_column_to_write(Oid table_oid, const char *column);
  * domains over it, bytea[] for arrays of these; any other type itself.
  */
 extern Oid	sf_ddl_described_type(Oid typid);
+
+/*
+ * A palloc'd copy of the row of an open catalog that has this OID, or NULL; for
+ * catalogs without a cache.  index: over the OID alone, whose column is oid_attnum.
+ * snapshot: NULL, or SnapshotSelf for a row that this command has made.
+ */
+extern HeapTuple sf_ddl_catalog_row(Relation catalog, Oid index, AttrNumber oid_attnum,
+									Oid oid, Snapshot snapshot);
 
 /* ERROR INSUFFICIENT_PRIVILEGE without any of those privileges (ACL_*) on a column. */
 extern void sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of);

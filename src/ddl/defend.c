@@ -73,7 +73,7 @@ find_triggers(const TriggerDesc *triggers, int natts)
 }
 
 static void
-refuse(Relation rel, AttrNumber attnum)
+refuse_without_triggers(Relation rel, AttrNumber attnum)
 {
 	const char *column = get_attname(RelationGetRelid(rel), attnum, false);
 
@@ -113,7 +113,7 @@ sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 		if (found == NULL)
 			found = find_triggers(triggers, desc->natts);
 		if ((found[att->attnum] & required) != required)
-			refuse(rel, att->attnum);
+			refuse_without_triggers(rel, att->attnum);
 	}
 	if (found != NULL)
 		pfree(found);
@@ -156,7 +156,7 @@ sfi_ddl_copy_target(Node *stmt)
 }
 
 static bool
-is_written(Oid relid)
+copy_has_locked(Oid relid)
 {
 	LOCKTAG		tag;
 
@@ -179,7 +179,7 @@ sfi_ddl_require_copy_triggers(Oid relid)
 		return;
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 	{
-		Relation	rel = is_written(lfirst_oid(lc))
+		Relation	rel = copy_has_locked(lfirst_oid(lc))
 		? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
 
 		if (rel == NULL)

@@ -122,6 +122,8 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 			 */
 			if (sfi_ddl_any_copied())
 				sf_write_flush();
+			if (sfi_ddl_alter != NULL)
+				ItemPointerSetInvalid(&sfi_ddl_alter->row.tid);
 			break;
 		case OAT_DROP:
 			if (sub_id != 0)
@@ -212,6 +214,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		spared = sfi_ddl_trigger_without_internal(pstmt);
 		sfi_ddl_alter = command == T_AlterTableStmt ?
 			sfi_ddl_alter_analyze((AlterTableStmt *) spared->utilityStmt, query) : NULL;
+		if (sfi_ddl_alter != NULL)
+			sfi_ddl_row_context_begin(&sfi_ddl_alter->row, NULL, NULL);
 		if (ends_transaction(stmt))
 			sfi_ddl_drain();
 		/* may be built by parallel workers */
@@ -219,6 +223,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 			sf_write_flush();
 		/* from here on stmt may go away (CALL with COMMIT inside) */
 		call_utility(spared, query, read_only, context, params, env, dest, qc);
+		if (sfi_ddl_alter != NULL)
+			sfi_ddl_row_context_end(&sfi_ddl_alter->row);
 		if (command == T_VacuumStmt)
 			sfi_ddl_vacuum_segments((VacuumStmt *) stmt, context == PROCESS_UTILITY_TOPLEVEL);
 		if (only_rewrites(command))

@@ -118,7 +118,7 @@ find_recent(Oid relid)
 }
 
 static SfDirtyTable *
-add_note(Oid relid)
+add_table_note(Oid relid)
 {
 	SfDirtyTable *note;
 
@@ -162,7 +162,7 @@ sfi_ddl_note_table(Oid relid, bool created, AttrNumber added)
 		return;
 	}
 
-	note = add_note(relid);
+	note = add_table_note(relid);
 	note->created = created;
 	note->first_added = added;
 	note_alter(note);

@@ -67,6 +67,9 @@ extern bool sfi_ddl_contains_securefile(Oid typid);
  */
 extern SfColumn sfi_ddl_column(Relation rel, AttrNumber attnum);
 
+/* The name of a column of an open table; lives as long as that is open. */
+extern const char *sfi_ddl_column_name(Relation rel, AttrNumber attnum);
+
 /* ---- writing.c: the table and the column that a function is called with ---- */
 
 /* ERROR INSUFFICIENT_PRIVILEGE unless the current user owns the table.  Takes no lock. */
@@ -232,6 +235,28 @@ extern PlannedStmt *sfi_ddl_trigger_without_internal(PlannedStmt *pstmt);
  * securefile column, renames it, or lets it depend on an extension.
  */
 extern void sfi_ddl_trigger_guard(Node *stmt);
+
+/* ---- context.c: the row that an error is about ---- */
+
+/*
+ * The row that a loop is at.  While it is announced, the context of errors names
+ * the row, the table and the column.
+ */
+typedef struct SfRowContext
+{
+	const char *table;
+	const char *column;
+	ItemPointerData tid;		/* not valid: the loop is at no row */
+	ErrorContextCallback callback;
+} SfRowContext;
+
+/*
+ * Announce a row of a table from now on until sfi_ddl_row_context_end() or an
+ * error that is caught outside.  The loop sets tid for each row; the names, and
+ * the context itself, must stay where they are.  Calls nest.  Never throw.
+ */
+extern void sfi_ddl_row_context_begin(SfRowContext *context, const char *table, const char *column);
+extern void sfi_ddl_row_context_end(SfRowContext *context);
 
 /* ---- validate.c: which columns can be ---- */
 

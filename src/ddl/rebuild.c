@@ -27,12 +27,13 @@
 #include "write/write.h"
 
 static void
-put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns)
+put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns, SfRowContext *context)
 {
 	for (int i = 0; i < ncolumns; i++)
 	{
 		int			at = columns[i].attnum - 1;
 
+		context->column = NameStr(TupleDescAttr(slot->tts_tupleDescriptor, at)->attname);
 		if (!slot->tts_isnull[at])
 			(void) sfi_ddl_put_value(&columns[i], slot->tts_values[at], &slot->tts_values[at]);
 	}
@@ -52,19 +53,24 @@ copy_rows(Relation rel, Relation transient, List *attnums)
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
 													  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old_context;
+	SfRowContext context;
 
 	for (int i = 0; i < ncolumns; i++)
 		columns[i] = sfi_ddl_column(rel, list_nth_int(attnums, i));
 	old_context = MemoryContextSwitchTo(row_context);
+	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel), NULL);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
 		ExecCopySlot(new_slot, slot);
-		put_values(new_slot, columns, ncolumns);
+		context.tid = slot->tts_tid;
+		put_values(new_slot, columns, ncolumns, &context);
 		table_tuple_insert(transient, new_slot, cid, TABLE_INSERT_SKIP_FSM, bulk);
+		ItemPointerSetInvalid(&context.tid);
 		ExecClearTuple(new_slot);
 		MemoryContextReset(row_context);
 	}
+	sfi_ddl_row_context_end(&context);
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(row_context);
 	FreeBulkInsertState(bulk);

@@ -69,7 +69,7 @@ typedef struct Replaced
 static List *all_replaced = NIL;	/* in TopTransactionContext */
 
 static Replaced *
-add(ReplacedState state, Oid table_oid)
+add_state(ReplacedState state, Oid table_oid)
 {
 	MemoryContext context = MemoryContextSwitchTo(TopTransactionContext);
 	Replaced   *replaced = palloc0(sizeof(Replaced));
@@ -81,6 +81,20 @@ add(ReplacedState state, Oid table_oid)
 	all_replaced = lappend(all_replaced, replaced);
 	MemoryContextSwitchTo(context);
 	return replaced;
+}
+
+/* The first state for which fits() says so of a table; NULL: none. */
+static Replaced *
+find_state(bool (*fits) (const Replaced *replaced, Oid table_oid), Oid table_oid)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced)
+	{
+		if (fits(lfirst(lc), table_oid))
+			return lfirst(lc);
+	}
+	return NULL;
 }
 
 /* ---- rewriting ---- */
@@ -107,7 +121,7 @@ sfi_ddl_columns_altered(Oid table_oid, AttrNumber attnum)
 
 	if (sfi_ddl_alter == NULL || !sfi_ddl_alter->may_bring_values)
 		return;
-	replaced = add(ALTERED, table_oid);
+	replaced = add_state(ALTERED, table_oid);
 	replaced->relfilenode = file_of(table_oid);
 	replaced->attnum = attnum;
 	replaced->old_type = get_atttype(table_oid, attnum);
@@ -125,7 +139,7 @@ sfi_ddl_storage_made(Oid relid)
 	table_oid = rel->rd_rel->relrewrite;
 	RelationClose(rel);
 	if (OidIsValid(table_oid))
-		add(COPIED, table_oid)->transient = relid;
+		add_state(COPIED, table_oid)->transient = relid;
 }
 
 /*
@@ -139,17 +153,16 @@ copied_to(const Replaced *replaced)
 	return replaced->state == COPIED ? get_rel_relkind(replaced->transient) : '\0';
 }
 
+static bool
+is_copied(const Replaced *replaced, Oid any_table)
+{
+	return copied_to(replaced) != '\0';
+}
+
 bool
 sfi_ddl_any_copied(void)
 {
-	ListCell   *lc;
-
-	foreach(lc, all_replaced)
-	{
-		if (copied_to(lfirst(lc)) != '\0')
-			return true;
-	}
-	return false;
+	return find_state(is_copied, InvalidOid) != NULL;
 }
 
 /* What was copied is dropped, so the last one is that of the innermost command. */
@@ -170,37 +183,38 @@ sfi_ddl_rewritten_table(Oid *transient)
 }
 
 static bool
-is_rewritten(const Replaced *replaced, Relation rel)
+is_rewritten(const Replaced *replaced, Oid table_oid)
 {
-	return replaced->table_oid == RelationGetRelid(rel) &&
+	return replaced->table_oid == table_oid &&
 		(copied_to(replaced) != '\0' ||
-		 (replaced->state == ALTERED && replaced->relfilenode == rel->rd_rel->relfilenode));
+		 (replaced->state == ALTERED && replaced->relfilenode == file_of(table_oid)));
 }
 
 void
 sfi_ddl_refuse_rewritten(Relation rel)
 {
-	ListCell   *lc;
-
-	foreach(lc, all_replaced)
-	{
-		if (is_rewritten(lfirst(lc), rel))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_IN_USE),
-					 errmsg("cannot write to table \"%s\" while a command of this session may rewrite it",
-							RelationGetRelationName(rel)),
-					 errdetail("The command would keep the old rows, whose securefile values would be freed."),
-					 errhint("Write to the table before or after the command, not in a function that it calls; in an event trigger under a name that sorts after \"securefile_ddl\".")));
-	}
+	if (find_state(is_rewritten, RelationGetRelid(rel)) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot write to table \"%s\" while a command of this session may rewrite it",
+						RelationGetRelationName(rel)),
+				 errdetail("The command would keep the old rows, whose securefile values would be freed."),
+				 errhint("Write to the table before or after the command, not in a function that it calls; in an event trigger under a name that sorts after \"securefile_ddl\".")));
 }
 
 /* ---- reading rows that have the form of other types ---- */
 
+/*
+ * Have the rows of the table (InvalidOid: of any) still the form of another type, where
+ * one of the two is securefile?
+ */
 static bool
-is_misread(const Replaced *replaced)
+is_misread(const Replaced *replaced, Oid table_oid)
 {
 	Oid			type;
 
+	if (OidIsValid(table_oid) && table_oid != replaced->table_oid)
+		return false;
 	if (replaced->state != ALTERED || !OidIsValid(replaced->old_type) ||
 		!OidIsValid(replaced->relfilenode))
 		return false;
@@ -213,21 +227,16 @@ is_misread(const Replaced *replaced)
 void
 sfi_ddl_refuse_misread(Oid table_oid)
 {
-	ListCell   *lc;
+	const Replaced *replaced = find_state(is_misread, table_oid);
 
-	foreach(lc, all_replaced)
-	{
-		const Replaced *replaced = lfirst(lc);
-
-		if ((table_oid == replaced->table_oid || !OidIsValid(table_oid)) && is_misread(replaced))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_IN_USE),
-					 errmsg("cannot read table \"%s\" while a command of this session changes the type of its column \"%s\"",
-							get_rel_name(replaced->table_oid),
-							get_attname(replaced->table_oid, replaced->attnum, false)),
-					 errdetail("The rows still have the form of the old type."),
-					 errhint("Read the table before or after the command, not in a function that it calls.")));
-	}
+	if (replaced != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot read table \"%s\" while a command of this session changes the type of its column \"%s\"",
+						get_rel_name(replaced->table_oid),
+						get_attname(replaced->table_oid, replaced->attnum, false)),
+				 errdetail("The rows still have the form of the old type."),
+				 errhint("Read the table before or after the command, not in a function that it calls.")));
 }
 
 /* Of a table, and of all that is read with it. */
@@ -331,19 +340,10 @@ sfi_ddl_refuse_misread_by(const Node *stmt)
 
 /* ---- TRUNCATE ---- */
 
-static Replaced *
-find_truncated(Oid table_oid)
+static bool
+is_truncated(const Replaced *replaced, Oid table_oid)
 {
-	ListCell   *lc;
-
-	foreach(lc, all_replaced)
-	{
-		Replaced   *replaced = lfirst(lc);
-
-		if (replaced->state == TRUNCATED && replaced->table_oid == table_oid)
-			return replaced;
-	}
-	return NULL;
+	return replaced->state == TRUNCATED && replaced->table_oid == table_oid;
 }
 
 /* Core truncates in place what goes anyway if this (sub)transaction fails. */
@@ -369,12 +369,12 @@ add_empty_block(Relation rel)
 void
 sfi_ddl_truncate_begins(Relation rel)
 {
-	Replaced   *replaced = find_truncated(RelationGetRelid(rel));
+	Replaced   *replaced = find_state(is_truncated, RelationGetRelid(rel));
 
 	/* there may be one from another column, or from an earlier command */
 	if (replaced != NULL)
 		all_replaced = list_delete_ptr(all_replaced, replaced);
-	replaced = add(TRUNCATED, RelationGetRelid(rel));
+	replaced = add_state(TRUNCATED, RelationGetRelid(rel));
 	replaced->relfilenode = rel->rd_rel->relfilenode;
 	replaced->in_place = is_truncated_in_place(rel);
 	if (replaced->in_place)
@@ -384,7 +384,7 @@ sfi_ddl_truncate_begins(Relation rel)
 bool
 sfi_ddl_follow_truncation(Relation rel)
 {
-	Replaced   *replaced = find_truncated(RelationGetRelid(rel));
+	Replaced   *replaced = find_state(is_truncated, RelationGetRelid(rel));
 
 	if (replaced == NULL)
 		return false;
@@ -408,8 +408,9 @@ sfi_ddl_refuse_truncated(Relation rel)
 
 /* ---- ends ---- */
 
-void
-sfi_ddl_replaced_at_command_end(void)
+/* Forget the states of commands from a nesting level on, and of subtransactions likewise. */
+static void
+forget_states(int from_depth, int from_level)
 {
 	ListCell   *lc;
 
@@ -417,9 +418,15 @@ sfi_ddl_replaced_at_command_end(void)
 	{
 		Replaced   *replaced = lfirst(lc);
 
-		if (replaced->depth >= sfi_ddl_depth())
+		if (replaced->depth >= from_depth || replaced->level >= from_level)
 			all_replaced = foreach_delete_current(all_replaced, lc);
 	}
+}
+
+void
+sfi_ddl_replaced_at_command_end(void)
+{
+	forget_states(sfi_ddl_depth(), INT_MAX);
 }
 
 void
@@ -438,15 +445,7 @@ sf_ddl_at_subcommit(int level)
 void
 sf_ddl_at_subabort(int level)
 {
-	ListCell   *lc;
-
-	foreach(lc, all_replaced)
-	{
-		Replaced   *replaced = lfirst(lc);
-
-		if (replaced->level >= level)
-			all_replaced = foreach_delete_current(all_replaced, lc);
-	}
+	forget_states(INT_MAX, level);
 }
 
 void

@@ -63,7 +63,7 @@ check_call(FunctionCallInfo fcinfo, TriggerEvent when, TriggerEvent level,
 
 /* Value of the column in a tuple; false when it is null. */
 static bool
-get_value(TriggerData *trigdata, HeapTuple tuple, AttrNumber attnum, Datum *value)
+column_value(TriggerData *trigdata, HeapTuple tuple, AttrNumber attnum, Datum *value)
 {
 	bool		isnull;
 
@@ -74,7 +74,7 @@ get_value(TriggerData *trigdata, HeapTuple tuple, AttrNumber attnum, Datum *valu
 
 /* Is the column newer than the row, so that its value is a default in the catalog? */
 static bool
-is_missing(HeapTuple tuple, AttrNumber attnum)
+is_newer_than_row(HeapTuple tuple, AttrNumber attnum)
 {
 	return HeapTupleHeaderGetNatts(tuple->t_data) < attnum;
 }
@@ -98,12 +98,12 @@ securefile_store(PG_FUNCTION_ARGS)
 	int			replaced = attnum;
 	bool		isnull = false;
 
-	if (!get_value(trigdata, tuple, attnum, &value))
+	if (!column_value(trigdata, tuple, attnum, &value))
 		return PointerGetDatum(tuple);
 
-	if (!update || !get_value(trigdata, trigdata->tg_trigtuple, attnum, &old))
+	if (!update || !column_value(trigdata, trigdata->tg_trigtuple, attnum, &old))
 		old = (Datum) 0;
-	else if (sfi_ddl_same_value(value, old) && !is_missing(trigdata->tg_trigtuple, attnum))
+	else if (sfi_ddl_same_value(value, old) && !is_newer_than_row(trigdata->tg_trigtuple, attnum))
 		return PointerGetDatum(tuple);
 
 	column = sfi_ddl_column(trigdata->tg_relation, attnum);
@@ -149,11 +149,11 @@ securefile_account(PG_FUNCTION_ARGS)
 	bool		has_old = false;
 
 	if (TRIGGER_FIRED_BY_INSERT(event))
-		has_value = get_value(trigdata, trigdata->tg_trigtuple, attnum, &value);
+		has_value = column_value(trigdata, trigdata->tg_trigtuple, attnum, &value);
 	else
-		has_old = get_value(trigdata, trigdata->tg_trigtuple, attnum, &old);
+		has_old = column_value(trigdata, trigdata->tg_trigtuple, attnum, &old);
 	if (TRIGGER_FIRED_BY_UPDATE(event))
-		has_value = get_value(trigdata, trigdata->tg_newtuple, attnum, &value);
+		has_value = column_value(trigdata, trigdata->tg_newtuple, attnum, &value);
 
 	if (has_value && has_old && sfi_ddl_same_value(value, old))
 		return PointerGetDatum(NULL);

@@ -79,6 +79,7 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 	TableScanDesc scan;
 	MemoryContext row_context;
 	MemoryContext old_context;
+	SfRowContext context;
 	bool		found = false;
 
 	CheckTableNotInUse(rel, "look at the rows of");
@@ -88,6 +89,7 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 	row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
 										ALLOCSET_DEFAULT_SIZES);
 	old_context = MemoryContextSwitchTo(row_context);
+	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel), sfi_ddl_column_name(rel, attnum));
 
 	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
@@ -95,10 +97,12 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 		Datum		value = slot_getattr(slot, attnum, &isnull);
 
 		CHECK_FOR_INTERRUPTS();
+		context.tid = slot->tts_tid;
 		found = !isnull && matches(value, &column, filter);
 		MemoryContextReset(row_context);
 	}
 
+	sfi_ddl_row_context_end(&context);
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(row_context);
 	table_endscan(scan);
@@ -167,6 +171,7 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 	TableScanDesc scan;
 	MemoryContext row_context;
 	MemoryContext old_context;
+	SfRowContext context;
 	int64		nrows = 0;
 
 	/* rows this transaction has written so far are visible to the scan */
@@ -179,6 +184,8 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 	row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
 										ALLOCSET_DEFAULT_SIZES);
 	old_context = MemoryContextSwitchTo(row_context);
+	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel),
+							  sfi_ddl_column_name(rel, column->attnum));
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
@@ -187,6 +194,7 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 		Datum		value;
 
 		CHECK_FOR_INTERRUPTS();
+		context.tid = slot->tts_tid;
 		if (!isnull && wants_store(column, old, all) &&
 			sfi_ddl_put_value(column, old, &value))
 		{
@@ -197,6 +205,7 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 		MemoryContextReset(row_context);
 	}
 
+	sfi_ddl_row_context_end(&context);
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(row_context);
 	table_endscan(scan);

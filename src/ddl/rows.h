@@ -95,26 +95,4 @@ extern int64 sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all);
  */
 extern void sfi_ddl_rebuild(Oid table_oid, List *attnums);
 
-/* ---- context.c: which row an error is about ---- */
-
-/*
- * The row that a loop is at.  While it is announced, the context of errors names
- * the row, the table and the column.
- */
-typedef struct SfRowContext
-{
-	Relation	rel;
-	AttrNumber	attnum;			/* the column; 0: not said */
-	ItemPointerData tid;		/* the row; not valid: not said */
-	ErrorContextCallback callback;
-} SfRowContext;
-
-/*
- * Announce rows of a table until sfi_ddl_row_context_end(), or an error.  The
- * context is the caller's and stays where it is; the caller sets tid (and attnum)
- * for every row.  Never throws.
- */
-extern void sfi_ddl_row_context_begin(SfRowContext *context, Relation rel, AttrNumber attnum);
-extern void sfi_ddl_row_context_end(SfRowContext *context);
-
 #endif							/* SF_DDL_ROWS_H */

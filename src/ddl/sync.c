@@ -41,12 +41,6 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-static const char *
-column_name(Relation rel, AttrNumber attnum)
-{
-	return NameStr(TupleDescAttr(RelationGetDescr(rel), attnum - 1)->attname);
-}
-
 /* Kinds of relations that can hold securefile values. */
 static bool
 of_concern(Relation rel)
@@ -127,7 +121,7 @@ drop_surplus(Relation rel)
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot make table \"%s\" unlogged while column \"%s\" has stored values",
 							RelationGetRelationName(rel),
-							column_name(rel, segment->attnum)),
+							sfi_ddl_column_name(rel, segment->attnum)),
 					 errhint("Change the type of the column to bytea first, and back afterwards.")));
 		sfi_ddl_segment_drop(segment->relid);
 	}
@@ -169,10 +163,10 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot change the logging mode of column \"%s\" of table \"%s\" while values are stored",
-						column_name(rel, column->attnum),
+						sfi_ddl_column_name(rel, column->attnum),
 						RelationGetRelationName(rel)),
 				 errhint("Use securefile_rewrite('%s', '%s', logging => '%s').",
-						 qualified_name(rel), column_name(rel, column->attnum),
+						 qualified_name(rel), sfi_ddl_column_name(rel, column->attnum),
 						 want_logged ? "logging" : "filesystem_like_logging")));
 	sfi_ddl_segment_reset(segrelid, want_logged);
 }
@@ -242,7 +236,7 @@ refuse_expression(Relation rel, AttrNumber attnum)
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("the new values of column \"%s\" of table \"%s\" must not be stored securefile values",
-					column_name(rel, attnum), RelationGetRelationName(rel)),
+					sfi_ddl_column_name(rel, attnum), RelationGetRelationName(rel)),
 			 errdetail("ALTER TABLE cannot copy a value that belongs to another row or column."),
 			 errhint("Cast the expression to bytea, or add the column and fill it with UPDATE.")));
 }
@@ -268,10 +262,10 @@ check_missing(Relation rel, AttrNumber attnum)
 	if (!sfi_ddl_may_stay_inline(&column, value) && RelationGetNumberOfBlocks(rel) > 0)
 		ereport(NOTICE,
 				(errmsg("the default of column \"%s\" is not stored in the existing rows of table \"%s\"",
-						column_name(rel, attnum), RelationGetRelationName(rel)),
+						sfi_ddl_column_name(rel, attnum), RelationGetRelationName(rel)),
 				 errdetail("PostgreSQL keeps it once, in the catalog, for all of these rows. An UPDATE of a row stores it."),
 				 errhint("Use securefile_rewrite('%s', '%s') to store it in all of them.",
-						 qualified_name(rel), column_name(rel, attnum))));
+						 qualified_name(rel), sfi_ddl_column_name(rel, attnum))));
 }
 
 /* Does ALTER TYPE .. USING give the column new values? */
@@ -371,7 +365,7 @@ refuse_own(Relation rel, AttrNumber attnum)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("column \"%s\" of table \"%s\" has stored securefile values that were made before its rows",
-						column_name(rel, attnum), RelationGetRelationName(rel)),
+						sfi_ddl_column_name(rel, attnum), RelationGetRelationName(rel)),
 				 errdetail("A command that ran while the table was made or filled has made the column's segment, and it cannot be told which row such a value belongs to."),
 				 errhint("Alter the table when it is filled, not in a function that is called meanwhile; in an event trigger under a name that sorts after \"securefile_ddl\".")));
 }

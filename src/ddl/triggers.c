@@ -26,6 +26,7 @@
 #include "catalog/pg_trigger.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
+#include "ddl/ddl.h"
 #include "ddl/objects.h"
 #include "nodes/makefuncs.h"
 #include "utils/builtins.h"
@@ -175,16 +176,7 @@ sfi_ddl_triggers_of(Oid table_oid)
 static HeapTuple
 copy_trigger(Relation tgrel, Oid trigoid)
 {
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(trigoid));
-	scan = systable_beginscan(tgrel, TriggerOidIndexId, true, NULL, 1, &key);
-	tuple = heap_copytuple(systable_getnext(scan));
-	systable_endscan(scan);
-	return tuple;
+	return sf_ddl_catalog_row(tgrel, TriggerOidIndexId, Anum_pg_trigger_oid, trigoid, NULL);
 }
 
 Oid

@@ -251,7 +251,7 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 }
 
 static void
-check_call(void)
+check_finish_call(void)
 {
 	if (!superuser())
 		ereport(ERROR,
@@ -275,7 +275,7 @@ securefile_upgrade_finish(PG_FUNCTION_ARGS)
 	List	   *left;
 	ListCell   *lc;
 
-	check_call();
+	check_finish_call();
 	InitMaterializedSRF(fcinfo, 0);
 	left = sf_space_upgrade_orphaned();
 	columns = unfinished_columns();

@@ -24,6 +24,7 @@
 #include "catalog/dependency.h"
 #include "commands/extension.h"
 #include "commands/tablecmds.h"
+#include "ddl/ddl.h"
 #include "ddl/objects.h"
 #include "nodes/bitmapset.h"
 #include "nodes/nodeFuncs.h"
@@ -195,30 +196,23 @@ refuse_nested_expressions(Node *expressions, const char *kind, const char *name)
 void
 sfi_ddl_validate_statistics(Oid statistics_oid)
 {
-	Relation	rel;
-	ScanKeyData key;
-	SysScanDesc scan;
+	Relation	catalog;
 	HeapTuple	tuple;
+	bool		isnull = true;
+	Datum		nodes = (Datum) 0;
 
 	if (sfi_ddl_objects() == NULL)
 		return;
-	rel = table_open(StatisticExtRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_statistic_ext_oid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(statistics_oid));
-	scan = systable_beginscan(rel, StatisticExtOidIndexId, true, SnapshotSelf, 1, &key);
-	tuple = systable_getnext(scan);
+	catalog = table_open(StatisticExtRelationId, AccessShareLock);
+	tuple = sf_ddl_catalog_row(catalog, StatisticExtOidIndexId, Anum_pg_statistic_ext_oid,
+							   statistics_oid, SnapshotSelf);
 	if (HeapTupleIsValid(tuple))
-	{
-		bool		isnull;
-		Datum		nodes = heap_getattr(tuple, Anum_pg_statistic_ext_stxexprs,
-										 RelationGetDescr(rel), &isnull);
-
-		if (!isnull)
-			refuse_nested_expressions(stringToNode(TextDatumGetCString(nodes)), "statistics object",
-									  NameStr(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxname));
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
+		nodes = heap_getattr(tuple, Anum_pg_statistic_ext_stxexprs,
+							 RelationGetDescr(catalog), &isnull);
+	if (!isnull)
+		refuse_nested_expressions(stringToNode(TextDatumGetCString(nodes)), "statistics object",
+								  NameStr(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxname));
+	table_close(catalog, AccessShareLock);
 }
 
 void

@@ -91,7 +91,7 @@ sfi_ddl_may_stay_inline(const SfColumn *column, Datum value)
 }
 
 static SfSegment *
-open_segment(const SfColumn *column)
+open_to_write(const SfColumn *column)
 {
 	return sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, false);
 }
@@ -100,7 +100,7 @@ open_segment(const SfColumn *column)
 static Datum
 write_inline(const SfColumn *column, struct varlena *value)
 {
-	return PointerGetDatum(sf_write_value(open_segment(column), VARDATA_ANY(value) + 1,
+	return PointerGetDatum(sf_write_value(open_to_write(column), VARDATA_ANY(value) + 1,
 										  VARSIZE_ANY_EXHDR(value) - 1));
 }
 
@@ -119,7 +119,7 @@ sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *resul
 	}
 	if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
 	{
-		*result = PointerGetDatum(sf_stream_store(open_segment(column), stored,
+		*result = PointerGetDatum(sf_stream_store(open_to_write(column), stored,
 												  old == (Datum) 0 ? NULL : sfi_ddl_stored(old)));
 		return true;
 	}

@@ -192,7 +192,7 @@ compose_flat(const SfPiece *pieces, int n)
 
 /* All pieces in one list; false if some of them are in a rope. */
 static bool
-list_pieces(const Composed *result, SfPiece **pieces, int64 *n)
+list_flat_pieces(const Composed *result, SfPiece **pieces, int64 *n)
 {
 	*n = 0;
 	for (int i = 0; i < result->nparts; i++)
@@ -266,7 +266,7 @@ compose(const Composed *result, FunctionCallInfo fcinfo)
 	int64		n;
 	int64		length;
 
-	if (list_pieces(result, &pieces, &n) &&
+	if (list_flat_pieces(result, &pieces, &n) &&
 		(is_little(pieces, n) || fits_inline(pieces, n, &length)))
 		return compose_flat(pieces, n);
 	return compose_rope(result, fcinfo);

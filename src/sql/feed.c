@@ -26,7 +26,7 @@ typedef struct Feed
 } Feed;
 
 static void
-give(const Feed *feed, const char *bytes, Size len)
+give_bytes(const Feed *feed, const char *bytes, Size len)
 {
 	CHECK_FOR_INTERRUPTS();
 	feed->take(feed->arg, bytes, len);
@@ -36,7 +36,7 @@ static void
 feed_bytes(const Feed *feed, const char *bytes, uint64 length)
 {
 	for (uint64 at = 0; at < length; at += PART_BYTES)
-		give(feed, bytes + at, Min(PART_BYTES, length - at));
+		give_bytes(feed, bytes + at, Min(PART_BYTES, length - at));
 }
 
 static void
@@ -45,7 +45,7 @@ feed_zeros(const Feed *feed, uint64 length)
 	char	   *zeros = palloc0(Min(PART_BYTES, length));
 
 	for (uint64 at = 0; at < length; at += PART_BYTES)
-		give(feed, zeros, Min(PART_BYTES, length - at));
+		give_bytes(feed, zeros, Min(PART_BYTES, length - at));
 	pfree(zeros);
 }
 
@@ -63,7 +63,7 @@ feed_stored(const Feed *feed, struct varlena *value, uint64 start, uint64 length
 	{
 		len = Min(PART_BYTES - at % SF_UNIT_SIZE, end - at);
 		sf_read_at(reader, at, len, part);
-		give(feed, part, len);
+		give_bytes(feed, part, len);
 	}
 	sf_read_end(reader);
 	pfree(part);
@@ -100,7 +100,7 @@ feed_inline(const Feed *feed, const SfSqlContent *content)
 		int64		len = Min(PART_BYTES, content->length - at);
 		bytea	   *part = sfi_sql_slice(content, at, len);
 
-		give(feed, VARDATA(part), len);
+		give_bytes(feed, VARDATA(part), len);
 		pfree(part);
 	}
 }

@@ -79,7 +79,7 @@ read_unit(void *arg)
 }
 
 static char *
-describe(const ErrorData *error)
+problem_of(const ErrorData *error)
 {
 	return error->detail == NULL ? pstrdup(error->message)
 		: psprintf("%s: %s", error->message, error->detail);
@@ -99,7 +99,7 @@ next_row(Salvage *salvage, TupleDesc desc)
 	if (error == NULL)
 		values[COLUMN_DATA] = PointerGetDatum(salvage->unit);
 	else
-		values[COLUMN_PROBLEM] = CStringGetTextDatum(describe(error));
+		values[COLUMN_PROBLEM] = CStringGetTextDatum(problem_of(error));
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
 }
 

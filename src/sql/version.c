@@ -7,17 +7,16 @@
  */
 #include "base/base.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
+#include "ddl/ddl.h"
 #include "fmgr.h"
 #include "format/format.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 
 PG_FUNCTION_INFO_V1(securefile_version);
 
@@ -39,26 +38,20 @@ static text *
 extension_version(Oid function)
 {
 	Oid			extension = getExtensionOfObject(ProcedureRelationId, function);
-	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	Relation	catalog = table_open(ExtensionRelationId, AccessShareLock);
+	HeapTuple	tuple = sf_ddl_catalog_row(catalog, ExtensionOidIndexId, Anum_pg_extension_oid,
+										   extension, NULL);
 	text	   *version = NULL;
 
-	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(extension));
-	scan = systable_beginscan(rel, ExtensionOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
 		bool		isnull;
 		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion,
-										 RelationGetDescr(rel), &isnull);
+										 RelationGetDescr(catalog), &isnull);
 
 		version = DatumGetTextPCopy(datum);
 	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
+	table_close(catalog, AccessShareLock);
 	return version;
 }
 
