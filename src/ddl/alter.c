@@ -61,6 +61,8 @@ sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
 			alter->converts = lappend(alter->converts, convert);
 		}
 	}
+	SF_ASSERT(list_length(alter->retyped_names) == list_length(alter->converts));
+	SF_ASSERT(list_length(alter->using_names) <= list_length(alter->retyped_names));
 	return alter;
 }
 

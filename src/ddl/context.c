@@ -20,6 +20,7 @@ describe_row(void *arg)
 
 	if (!ItemPointerIsValid(&context->tid))
 		return;
+	SF_ASSERT(context->table != NULL && context->column != NULL);
 	errcontext("column \"%s\" of row (%u,%u) of table \"%s\"", context->column,
 			   ItemPointerGetBlockNumber(&context->tid), ItemPointerGetOffsetNumber(&context->tid),
 			   context->table);
@@ -28,6 +29,11 @@ describe_row(void *arg)
 void
 sfi_ddl_row_context_begin(SfRowContext *context, const char *table, const char *column)
 {
+	/*
+	 * a loop that is inside another one ends before it: contexts lie on one
+	 * stack
+	 */
+	SF_ASSERT(error_context_stack != &context->callback);
 	context->table = table;
 	context->column = column;
 	ItemPointerSetInvalid(&context->tid);

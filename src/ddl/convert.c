@@ -406,6 +406,13 @@ announce_row(FunctionCallInfo fcinfo, const SfConvert *convert)
 {
 	SfRowContext *row = &sfi_ddl_alter->row;
 
+	/*
+	 * the expression runs while the command that it was made for is the
+	 * current one
+	 */
+	SF_ASSERT(sfi_ddl_alter != NULL);
+	SF_ASSERT(list_member_ptr(sfi_ddl_alter->converts, convert));
+
 	if (fcinfo->flinfo->fn_extra == NULL)
 	{
 		Oid			transient_oid;
@@ -414,6 +421,7 @@ announce_row(FunctionCallInfo fcinfo, const SfConvert *convert)
 		/* as long-lived as the row context that refers to it */
 		fcinfo->flinfo->fn_extra = MemoryContextStrdup(GetMemoryChunkContext(sfi_ddl_alter), name);
 	}
+	SF_ASSERT(ItemPointerIsValid((ItemPointer) PG_GETARG_POINTER(0)));
 	row->table = fcinfo->flinfo->fn_extra;
 	row->column = convert->name;
 	row->tid = *(ItemPointer) PG_GETARG_POINTER(0);

@@ -137,6 +137,7 @@ sfi_ddl_database_before(Node *stmt)
 void
 sfi_ddl_database_after(Oid dropped_db)
 {
+	SF_ASSERT(OidIsValid(dropped_db) && dropped_db != MyDatabaseId);
 	if (sf_io_database_has_files(dropped_db, WARNING) || sf_io_database_is_own(dropped_db, WARNING))
 		sf_space_log_drop_database(dropped_db);
 	/* there may be empty directories */

@@ -243,6 +243,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	SF_ASSERT(sfi_ddl_depth() > 0);
 	sfi_ddl_replaced_at_command_end();
 	sfi_ddl_command_ends();
 	sfi_ddl_alter = outer_alter;

@@ -70,6 +70,7 @@ sfi_ddl_notes_mark(void)
 void
 sfi_ddl_notes_fail(int mark)
 {
+	SF_ASSERT(mark >= 0);
 	nnotes = Min(nnotes, mark);
 }
 
@@ -264,6 +265,7 @@ put_off(SfDirtyTable *note, const SfDirtyTable *outer)
 				 errmsg("cannot change the type of a securefile column of table \"%s\" inside another command that alters the table",
 						get_rel_name(note->relid)),
 				 errhint("Change it before or after that command, not in a function that it calls; in an event trigger under a name that sorts after \"securefile_ddl\".")));
+	SF_ASSERT(outer->depth < note->depth);
 	note->depth = outer->depth;
 }
 
@@ -396,6 +398,8 @@ static void
 forget_table(int mark, Oid relid)
 {
 	int			kept = mark;
+
+	SF_ASSERT(mark >= 0 && mark <= nnotes);
 
 	for (int i = mark; i < nnotes; i++)
 	{

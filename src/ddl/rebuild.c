@@ -22,6 +22,7 @@
 #include "ddl/rows.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "write/write.h"
@@ -90,6 +91,9 @@ sfi_ddl_rebuild(Oid table_oid, List *attnums)
 											  rel->rd_rel->relam, persistence,
 											  AccessExclusiveLock);
 	Relation	transient = table_open(transient_oid, NoLock);
+
+	SF_ASSERT(attnums != NIL);
+	SF_ASSERT(RelationGetNumberOfBlocks(transient) == 0);
 
 	copy_rows(rel, transient, attnums);
 	table_close(transient, NoLock);

@@ -39,6 +39,7 @@
 #include "ddl/ddl.h"
 #include "ddl/command.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -74,6 +75,7 @@ add_state(ReplacedState state, Oid table_oid)
 	MemoryContext context = MemoryContextSwitchTo(TopTransactionContext);
 	Replaced   *replaced = palloc0(sizeof(Replaced));
 
+	SF_ASSERT(IsTransactionState() && OidIsValid(table_oid));
 	replaced->state = state;
 	replaced->table_oid = table_oid;
 	replaced->depth = sfi_ddl_depth();
@@ -371,6 +373,7 @@ sfi_ddl_truncate_begins(Relation rel)
 {
 	Replaced   *replaced = find_state(is_truncated, RelationGetRelid(rel));
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessExclusiveLock, true));
 	/* there may be one from another column, or from an earlier command */
 	if (replaced != NULL)
 		all_replaced = list_delete_ptr(all_replaced, replaced);

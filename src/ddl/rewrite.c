@@ -134,6 +134,8 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	char		old_name[NAMEDATALEN];
 	int64		nrows;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessExclusiveLock, false));
+	SF_ASSERT(OidIsValid(old_segrelid));
 	CheckCmdReplicaIdentity(rel, CMD_UPDATE);
 	segrel = relation_open(old_segrelid, AccessExclusiveLock);
 	birth.table_oid = column.table_oid;

@@ -18,6 +18,7 @@
 #include "ddl/rows.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -136,6 +137,8 @@ replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 	SfUpdateIndexes update_indexes;
 	struct varlena *stored;
 
+	SF_ASSERT(column->attnum > 0 && column->attnum <= natts);
+	SF_ASSERT(ItemPointerIsValid(&slot->tts_tid));
 	slot_getallattrs(slot);
 	ExecClearTuple(new_slot);
 	memcpy(new_slot->tts_values, slot->tts_values, natts * sizeof(Datum));
@@ -230,6 +233,8 @@ sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
 	int64		nrows;
 
 	CheckTableNotInUse(rel, "store the rows of");
+	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
+	SF_ASSERT(column->table_oid == RelationGetRelid(rel));
 	GetUserIdAndSecContext(&save_userid, &save_sec_context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
 						   save_sec_context | SECURITY_RESTRICTED_OPERATION);

@@ -130,6 +130,8 @@ sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 		require_upgrade_finished();
 	LockRelationOid(birth->table_oid, ShareRowExclusiveLock);
 
+	SF_ASSERT(birth->attnum > 0);
+	SF_ASSERT(birth->adopt != NULL || birth->next_object_id >= 1);
 	SF_ASSERT(sfi_ddl_segment_birth == NULL);
 	sfi_ddl_segment_birth = birth;
 	PG_TRY();
@@ -220,6 +222,7 @@ sfi_ddl_segment_reset(Oid segrelid, bool logged_data)
 	birth.logged_data = logged_data;
 	birth.next_object_id = header.next_object_id;
 
+	SF_ASSERT(birth.next_object_id >= 1);
 	SF_ASSERT(sfi_ddl_segment_birth == NULL);
 	sfi_ddl_segment_birth = &birth;
 	PG_TRY();

@@ -380,8 +380,11 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 	bool		was_open;
 	bool		came_inline;
 
+	SF_ASSERT(rel->rd_rel->relkind == RELKIND_RELATION);
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	if (permanent(rel))
 		made = sync_segment(rel, &column, &segrelid);
+	SF_ASSERT(permanent(rel) == OidIsValid(segrelid));
 	was_open = sync_triggers(column.table_oid, attnum, segrelid) &&
 		dirty->by_command && !is_new(dirty, attnum);
 	came_inline = check_rewritten(rel, attnum, made ? InvalidOid : segrelid,

@@ -60,6 +60,9 @@ sfi_ddl_segment_move(Oid segrelid, Oid tablespace)
 	Relation	segrel = relation_open(segrelid, AccessExclusiveLock);
 	SfStorage	storage = SfRelStorage(segrel);
 
+	SF_ASSERT(OidIsValid(tablespace));
+	SF_ASSERT(segrel->rd_rel->relkind == RELKIND_TOASTVALUE);
+
 	if (!CheckRelationTableSpaceMove(segrel, tablespace))
 	{
 		relation_close(segrel, NoLock);

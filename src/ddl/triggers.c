@@ -97,6 +97,7 @@ sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
 	ObjectAddress trigger;
 	ObjectAddress segment;
 
+	SF_ASSERT(kind < SF_TRIGGER_KINDS && attnum > 0);
 	stmt->trigname = psprintf(SF_TRIGGER_PREFIX "%s_%d", shape->verb, attnum);
 	stmt->args = list_make1(makeString(psprintf("%d", attnum)));
 	if (unfinished)
@@ -114,6 +115,7 @@ sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
 		ObjectAddressSet(segment, RelationRelationId, segrelid);
 		recordDependencyOn(&trigger, &segment, DEPENDENCY_INTERNAL);
 	}
+	SF_ASSERT(OidIsValid(trigger.objectId));
 	made_in = GetCurrentCommandId(true);
 }
 

@@ -207,6 +207,8 @@ adopt(const Unfinished *column, SfOrphanedStorage *storage)
 
 	birth.table_oid = column->table_oid;
 	birth.attnum = column->attnum;
+	SF_ASSERT(storage->has_pages && storage->header.table_oid == column->table_oid &&
+			  storage->header.attnum == column->attnum);
 	birth.adopt = &storage->storage;
 	sf_space_segment_name(name, column->table_oid, column->attnum);
 	(void) sfi_ddl_segment_create(name, &birth);

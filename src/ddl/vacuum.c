@@ -232,6 +232,7 @@ vacuum_segment(Oid segrelid, VacuumParams *params)
 	if (rel != NULL)
 	{
 		/* the table may have got another owner while we waited */
+		SF_ASSERT(rel->rd_rel->relkind == RELKIND_TOASTVALUE);
 		permitted = may_vacuum(segrelid);
 		if (permitted)
 			table_relation_vacuum(rel, params, NULL);

@@ -110,6 +110,8 @@ sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *resul
 	struct varlena *stored = sfi_ddl_stored(value);
 	struct varlena *whole;
 
+	SF_ASSERT(OidIsValid(column->table_oid) && column->attnum > 0);
+
 	if (stored == NULL)
 	{
 		if (sfi_ddl_may_stay_inline(column, value))
@@ -137,6 +139,7 @@ sfi_ddl_put_value(const SfColumn *column, Datum value, Datum *result)
 	if (!sfi_ddl_store_value(column, value, (Datum) 0, result))
 		return false;
 	stored = sfi_ddl_stored(*result);
+	SF_ASSERT(stored == NULL || sfi_ddl_is_own(stored, column->table_oid, column->attnum));
 	if (stored != NULL)
 		sf_write_confirm(column->table_oid, column->attnum, stored, NULL);
 	return true;

@@ -39,7 +39,11 @@ pieces_equal(const SfSqlContent *a, const SfSqlContent *b, int64 object_offset, 
 {
 	bytea	   *piece_a = sfi_sql_slice(a, object_offset, len);
 	bytea	   *piece_b = sfi_sql_slice(b, object_offset, len);
-	bool		equal = memcmp(VARDATA(piece_a), VARDATA(piece_b), len) == 0;
+	bool		equal;
+
+	SF_ASSERT(len > 0 && len <= PIECE_BYTES);
+	SF_ASSERT(VARSIZE_ANY_EXHDR(piece_a) == len && VARSIZE_ANY_EXHDR(piece_b) == len);
+	equal = memcmp(VARDATA(piece_a), VARDATA(piece_b), len) == 0;
 
 	pfree(piece_a);
 	pfree(piece_b);

@@ -54,6 +54,7 @@ sfi_sql_open_bytea(Datum value)
 	content.value = (struct varlena *) DatumGetPointer(value);
 	content.is_inline = true;
 	content.length = (int64) toast_raw_datum_size(value) - VARHDRSZ;
+	SF_ASSERT(content.length >= 0 && content.inline_start == 0);
 	return content;
 }
 

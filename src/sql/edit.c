@@ -130,6 +130,7 @@ cut_pieces(Part *part, const Source *source)
 		piece.length = past - first;
 		part->pieces[part->npieces++] = piece;
 	}
+	SF_ASSERT(part->npieces <= source->npieces);
 }
 
 static void
@@ -202,6 +203,7 @@ list_flat_pieces(const Composed *result, SfPiece **pieces, int64 *n)
 		*n += result->parts[i].npieces;
 	}
 	*pieces = palloc_extended(Max(*n, 1) * sizeof(SfPiece), MCXT_ALLOC_HUGE);
+	SF_ASSERT(*n >= 0 && result->nparts <= MAX_PARTS);
 	*n = 0;
 	for (int i = 0; i < result->nparts; i++)
 	{

@@ -28,6 +28,7 @@ typedef struct Feed
 static void
 give_bytes(const Feed *feed, const char *bytes, Size len)
 {
+	SF_ASSERT(len > 0 && len <= PART_BYTES);
 	CHECK_FOR_INTERRUPTS();
 	feed->take(feed->arg, bytes, len);
 }
