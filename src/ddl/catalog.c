@@ -73,6 +73,7 @@ is_c_function(Oid function, const char *symbol)
 	return same;
 }
 
+/* Keep a member of the extension if it is the type securefile. */
 static void
 note_type(SfDdlObjects *objects, Oid oid)
 {
@@ -88,6 +89,7 @@ note_type(SfDdlObjects *objects, Oid oid)
 	ReleaseSysCache(tuple);
 }
 
+/* Keep a member of the extension if it is one of the functions that this room calls. */
 static void
 note_function(SfDdlObjects *objects, Oid oid)
 {
@@ -103,7 +105,7 @@ note_function(SfDdlObjects *objects, Oid oid)
 		objects->truncate_fn = oid;
 }
 
-/* Walk over the members of the extension and note those of interest. */
+/* Find the types and functions among the members of the extension. */
 static void
 collect_members(SfDdlObjects *objects, Oid extension)
 {
@@ -132,7 +134,7 @@ collect_members(SfDdlObjects *objects, Oid extension)
 	table_close(depend, AccessShareLock);
 }
 
-/* The members of interest; false where the extension is not installed. */
+/* Find the objects of the extension; false if it is not installed here. */
 static bool
 find_objects(Oid am, SfDdlObjects *found)
 {
@@ -148,7 +150,10 @@ find_objects(Oid am, SfDdlObjects *found)
 	return OidIsValid(extension);
 }
 
-/* What the extension lacks, or NULL: CREATE or DROP EXTENSION is at work, or somebody was. */
+/*
+ * The object that the extension lacks, or NULL.  It lacks one while CREATE or DROP
+ * EXTENSION runs, or if somebody has taken one out of it.
+ */
 static const char *
 missing_object(const SfDdlObjects *found)
 {
@@ -262,6 +267,7 @@ sf_ddl_described_type(Oid typid)
 	return typid;
 }
 
+/* Has a composite type an attribute that contains securefile values? */
 static bool
 composite_contains(Oid typid)
 {

@@ -316,6 +316,7 @@ sfi_ddl_convert_from(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query
 
 /* ---- when core has found the columns ---- */
 
+/* ERROR: the expression would read other columns than the command means. */
 static void
 refuse_changed(const SfConvert *convert)
 {
@@ -328,7 +329,10 @@ refuse_changed(const SfConvert *convert)
 			 errhint("Run the command again without the event trigger.")));
 }
 
-/* One that was dropped may be dropped by the command itself, which still reads it. */
+/*
+ * Has the column got another name?  A dropped column counts as not renamed: the
+ * command itself may drop it and still reads it.
+ */
 static bool
 is_renamed(Oid table_oid, AttrNumber attnum, const char *before)
 {
@@ -477,7 +481,7 @@ sfi_ddl_converts(Node *stmt)
 	return false;
 }
 
-/* PostgreSQL's messages, untranslated, and what they mean here. */
+/* Messages of PostgreSQL, untranslated, and the hints for them. */
 static const struct
 {
 	const char *message_id;

@@ -23,6 +23,7 @@
 #include "utils/acl.h"
 #include "utils/syscache.h"
 
+/* The option of that name, or NULL. */
 static DefElem *
 find_option(List *options, const char *name)
 {
@@ -38,7 +39,10 @@ find_option(List *options, const char *name)
 	return NULL;
 }
 
-/* Who may not create databases must not be able to lock one. */
+/*
+ * May the current user create databases?  Asked before the lock, so that a user who
+ * may not create databases cannot lock one.
+ */
 static bool
 may_create_databases(void)
 {
@@ -80,6 +84,7 @@ has_files_locked(const char *name, LOCKMODE lockmode)
 	return sf_io_database_has_files(db, ERROR);
 }
 
+/* ERROR if CREATE DATABASE would copy a database that has data files. */
 static void
 refuse_template(CreatedbStmt *stmt)
 {
@@ -95,6 +100,7 @@ refuse_template(CreatedbStmt *stmt)
 				 errhint("Use pg_dump and pg_restore. TRUNCATE of these tables removes the data files, if the template needs no values.")));
 }
 
+/* ERROR if ALTER DATABASE would move a database that has data files. */
 static void
 refuse_move(AlterDatabaseStmt *stmt)
 {
@@ -109,7 +115,8 @@ refuse_move(AlterDatabaseStmt *stmt)
 }
 
 /*
- * The database of a DROP DATABASE must be looked up before it is gone.
+ * The database of a DROP DATABASE is looked up here, since the command removes its
+ * name.
  */
 Oid
 sfi_ddl_database_before(Node *stmt)

@@ -72,6 +72,7 @@ find_triggers(const TriggerDesc *triggers, int natts)
 	return found;
 }
 
+/* ERROR: a row of the table would be written past the triggers of the column. */
 static void
 refuse_without_triggers(Relation rel, AttrNumber attnum)
 {
@@ -155,6 +156,7 @@ sfi_ddl_copy_target(Node *stmt)
 	return RangeVarGetRelid(copy->relation, NoLock, true);
 }
 
+/* Has this transaction locked the table as a writer does? */
 static bool
 copy_has_locked(Oid relid)
 {

@@ -46,6 +46,7 @@ static ExecutorFinish_hook_type prev_executor_finish_hook = NULL;
 
 /* ---- noting ---- */
 
+/* An internal trigger was switched on or off: note its table. */
 static void
 note_trigger(Oid trigoid)
 {
@@ -55,7 +56,7 @@ note_trigger(Oid trigoid)
 		sfi_ddl_note_table(table_oid, false, 0);
 }
 
-/* A relation goes: if it is a segment, so do its files, at commit. */
+/* A relation is dropped.  If it is a segment, its files are removed at commit. */
 static void
 note_drop(Oid relid)
 {
@@ -80,6 +81,10 @@ note_drop(Oid relid)
 	relation_close(rel, NoLock);
 }
 
+/*
+ * The object access hook: pass on what the server says of functions, triggers,
+ * statistics objects and relations.
+ */
 static void
 note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 			void *arg)
@@ -159,6 +164,7 @@ ends_transaction(Node *stmt)
 		(end->kind == TRANS_STMT_COMMIT || end->kind == TRANS_STMT_PREPARE);
 }
 
+/* Run a utility command by the hook that was there before, or by the server. */
 static void
 call_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 			 ProcessUtilityContext context, ParamListInfo params,

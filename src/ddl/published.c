@@ -55,6 +55,7 @@ is_published_as(Oid table_oid, const char *column)
 	return false;
 }
 
+/* Is the column in a publication, by its table, by a parent, or with all tables? */
 static bool
 is_published(Relation rel, const char *column)
 {

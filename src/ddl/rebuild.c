@@ -27,6 +27,7 @@
 #include "utils/snapmgr.h"
 #include "write/write.h"
 
+/* Put the values of these columns of one row where they belong. */
 static void
 put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns, SfRowContext *context)
 {
@@ -40,6 +41,10 @@ put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns, SfRowCon
 	}
 }
 
+/*
+ * Insert all visible rows of a table into its new storage, with the values of these
+ * columns where they belong.
+ */
 static void
 copy_rows(Relation rel, Relation transient, List *attnums)
 {

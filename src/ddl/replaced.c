@@ -101,6 +101,7 @@ find_state(bool (*fits) (const Replaced *replaced, Oid table_oid), Oid table_oid
 
 /* ---- rewriting ---- */
 
+/* The file number of a table, as the catalog has it now; InvalidOid: it is gone. */
 static Oid
 file_of(Oid table_oid)
 {

@@ -48,6 +48,7 @@ typedef enum LoggingWish
 	WANT_FS_LIKE,
 } LoggingWish;
 
+/* The third argument of securefile_rewrite(). */
 static LoggingWish
 parse_logging(const char *word)
 {
@@ -61,7 +62,10 @@ parse_logging(const char *word)
 			 errhint("Valid modes are \"logging\" and \"filesystem_like_logging\".")));
 }
 
-/* For the table the caller names. */
+/*
+ * ERROR if the column cannot be rewritten, or its logging mode cannot be changed in the
+ * table that the caller names.
+ */
 static void
 check_table(Oid relid, const char *column, LoggingWish wish)
 {
@@ -166,7 +170,7 @@ rewrite_rows(Relation rel, AttrNumber attnum)
 	return sfi_ddl_rows_store(rel, &column, true);
 }
 
-/* One table of an inheritance tree. */
+/* Rewrite the column in one table of an inheritance tree; returns the number of rows. */
 static int64
 rewrite_table(Oid relid, const char *column, LoggingWish wish)
 {

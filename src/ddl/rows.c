@@ -35,7 +35,10 @@ typedef struct RowWriter
 	Snapshot	snapshot;
 } RowWriter;
 
-/* Not all: values that lie where they belong are left alone. */
+/*
+ * Is the value to be stored?  all: every value that is not INLINE; else only those
+ * that do not lie where they belong.
+ */
 static bool
 wants_store(const SfColumn *column, Datum value, bool all)
 {
@@ -46,6 +49,7 @@ wants_store(const SfColumn *column, Datum value, bool all)
 	return all || !sfi_ddl_is_own(stored, column->table_oid, column->attnum);
 }
 
+/* Does a value fit the filter? */
 static bool
 matches(Datum value, const SfColumn *column, SfRowFilter filter)
 {
@@ -112,6 +116,7 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 	return found;
 }
 
+/* Open what updates of rows need: a slot, and the indexes of the table. */
 static RowWriter
 begin_rows(Relation rel, Snapshot snapshot)
 {
@@ -127,7 +132,10 @@ begin_rows(Relation rel, Snapshot snapshot)
 	return writer;
 }
 
-/* Update one row: same contents, but for the column's value. */
+/*
+ * Update one row with another value of the column, insert index entries, and free the
+ * old value: what UPDATE and the account trigger would do.
+ */
 static void
 replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 			  Datum old, Datum value)
@@ -165,6 +173,7 @@ end_rows(RowWriter *writer)
 	FreeExecutorState(writer->estate);
 }
 
+/* Update all visible rows whose value is to be stored; returns their number. */
 static int64
 store_rows(Relation rel, const SfColumn *column, bool all)
 {

@@ -106,6 +106,7 @@ create_relation(const char *name, const SfSegmentBirth *birth, Oid am)
 									NULL);
 }
 
+/* Let the segment depend on its table and on the access method. */
 static void
 hang_on(Oid segrelid, Oid table_oid, Oid am)
 {
@@ -237,7 +238,10 @@ sfi_ddl_segment_reset(Oid segrelid, bool logged_data)
 	relation_close(segrel, NoLock);
 }
 
-/* If a relation is a segment, the column it belongs to, told by its name. */
+/*
+ * Is the relation a segment of this table?  *attnum: its column, which the name of the
+ * segment has.
+ */
 static bool
 segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum)
 {

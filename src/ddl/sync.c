@@ -64,6 +64,7 @@ of_concern(Relation rel)
 	}
 }
 
+/* Is this a column of type securefile that is not dropped? */
 static bool
 is_column(Relation rel, AttrNumber attnum)
 {
@@ -171,7 +172,7 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 	sfi_ddl_segment_reset(segrelid, want_logged);
 }
 
-/* Returns true when the segment was made now. */
+/* Find the segment of a column, or make it; returns true if it was made now. */
 static bool
 sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 {
@@ -230,6 +231,7 @@ is_new(const SfDirtyTable *dirty, AttrNumber attnum)
 	return dirty->first_added != 0 && attnum >= dirty->first_added;
 }
 
+/* ERROR: an expression of ALTER TABLE has given a stored value to the column. */
 static void
 refuse_expression(Relation rel, AttrNumber attnum)
 {
@@ -370,7 +372,11 @@ refuse_own(Relation rel, AttrNumber attnum)
 				 errhint("Alter the table when it is filled, not in a function that is called meanwhile; in an event trigger under a name that sorts after \"securefile_ddl\".")));
 }
 
-/* Returns true when rows that ALTER TABLE has written have to be written anew. */
+/*
+ * Bring one column in line: segment, triggers, tablespace, rows.  Returns true if rows
+ * that ALTER TABLE has written have to be written anew.  The order matters: segment and
+ * triggers first, so that a row that is stored below is the segment's; rows last.
+ */
 static bool
 sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 {

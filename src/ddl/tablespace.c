@@ -34,8 +34,9 @@
 PG_FUNCTION_INFO_V1(securefile_set_tablespace);
 
 /*
- * What this transaction has stored or set free is noted, by sectors, at its end
- * in the storage where it was stored, which would be gone by then.
+ * ERROR if this transaction has stored or freed values in the segment.  At its end it
+ * logs the sectors of these values in the storage that it wrote to, and the move
+ * would have removed that storage by then.
  */
 static void
 refuse_own_values(Relation segrel)
@@ -53,7 +54,7 @@ refuse_own_values(Relation segrel)
 			 errhint("Commit first.")));
 }
 
-/* As ATExecSetTableSpace() does for a table. */
+/* The steps are those of ATExecSetTableSpace() for a table. */
 void
 sfi_ddl_segment_move(Oid segrelid, Oid tablespace)
 {
@@ -91,7 +92,7 @@ usable_tablespace(const char *name)
 	Oid			tablespace = get_tablespace_oid(name, false);
 	AclResult	result;
 
-	/* as for tables, in that of the database everybody may */
+	/* everyone may use the database's default tablespace, as for tables */
 	if (tablespace == MyDatabaseTableSpace)
 		return tablespace;
 	result = sf_compat_tablespace_aclcheck(tablespace, GetUserId(), ACL_CREATE);
@@ -100,7 +101,10 @@ usable_tablespace(const char *name)
 	return tablespace;
 }
 
-/* The column of one table of an inheritance tree, if that has a segment. */
+/*
+ * Move the segment of the column in one table of an inheritance tree.  False if the
+ * table has none.
+ */
 static bool
 move_column(Oid table_oid, const char *column, Oid tablespace)
 {
@@ -118,6 +122,7 @@ move_column(Oid table_oid, const char *column, Oid tablespace)
 	return OidIsValid(segrelid);
 }
 
+/* ERROR: the named table has no segment; says whether pg_upgrade is the reason. */
 static void
 refuse_without_segment(Oid table_oid, const char *column)
 {

@@ -74,6 +74,7 @@ shape_function(SfTriggerKind kind)
 	return *(const Oid *) ((const char *) objects + shapes[kind].function);
 }
 
+/* Is this one of the trigger functions, and of which kind? */
 static bool
 function_kind(Oid function, SfTriggerKind *kind)
 {
@@ -119,7 +120,7 @@ sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
 	made_in = GetCurrentCommandId(true);
 }
 
-/* Decode a pg_trigger row if the trigger is one of ours, else NULL. */
+/* Decode a row of pg_trigger; NULL if it is no internal trigger of a securefile column. */
 static SfTableTrigger *
 ours(Relation tgrel, HeapTuple tuple)
 {
@@ -258,7 +259,10 @@ sfi_ddl_triggers_unfinished(void)
 	return found;
 }
 
-/* Are there internal triggers, and all of them ours?  The table is locked. */
+/*
+ * Has the table internal triggers, and are all of them triggers of securefile columns?
+ * The table is locked.
+ */
 static bool
 only_internal_ones(Oid table_oid)
 {
@@ -297,6 +301,7 @@ sfi_ddl_trigger_without_internal(PlannedStmt *pstmt)
 	return pstmt;
 }
 
+/* ERROR if a trigger of the table is an internal trigger of a securefile column. */
 static void
 refuse_if_ours(RangeVar *table, const char *trigger)
 {

@@ -80,6 +80,7 @@ typedef struct Unfinished
 	AttrNumber	attnum;
 } Unfinished;
 
+/* Is this a securefile column of a permanent table that has no segment? */
 static bool
 is_unfinished(Form_pg_attribute att)
 {
@@ -101,6 +102,7 @@ is_unfinished(Form_pg_attribute att)
 	return permanent && !OidIsValid(sf_space_segment_relid(att->attrelid, att->attnum));
 }
 
+/* All columns of the database that have no segment (palloc'd Unfinished). */
 static List *
 unfinished_columns(void)
 {
@@ -171,7 +173,10 @@ report_missing(const Unfinished *column, List *left)
 					 "base/<database>/<number> in the old data directory, and of its further files (\"pages.1\" of <number>.1).")));
 }
 
-/* What belongs to a column; NULL when it has no stored value and needs none. */
+/*
+ * The storage that pg_upgrade has brought for a column; NULL if the column has no
+ * stored value and needs none.
+ */
 static SfOrphanedStorage *
 find_orphaned(const Unfinished *column, List *left)
 {
@@ -199,6 +204,7 @@ find_orphaned(const Unfinished *column, List *left)
 	return found;
 }
 
+/* Make the segment of a column from storage that pg_upgrade has brought. */
 static void
 adopt(const Unfinished *column, SfOrphanedStorage *storage)
 {

@@ -61,7 +61,7 @@ is_set(const VacuumStmt *stmt, const char *name, bool otherwise)
 	return value;
 }
 
-/* Segments are the table's larger TOAST table: what leaves that out, leaves them out. */
+/* A statement that leaves TOAST tables out leaves segments out, which are alike. */
 static bool
 wants_segments(const VacuumStmt *stmt)
 {
@@ -154,6 +154,7 @@ named_tables(const VacuumStmt *stmt)
 	return tables;
 }
 
+/* The segments of these tables, each once. */
 static List *
 segments_of_tables(const List *tables)
 {
@@ -243,6 +244,7 @@ vacuum_segment(Oid segrelid, VacuumParams *params)
 	return permitted;
 }
 
+/* Vacuum these segments, one after the other; returns whether any was vacuumed. */
 static bool
 vacuum_segments(const VacuumStmt *stmt, const List *segments)
 {

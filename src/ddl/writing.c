@@ -101,6 +101,7 @@ partition_names(Oid table_oid)
 	return names.data;
 }
 
+/* ERROR unless this is an ordinary table; for a partitioned one, name its partitions. */
 static void
 require_table(Relation rel)
 {

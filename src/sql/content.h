@@ -23,9 +23,13 @@ typedef struct SfSqlContent
 	int64		length;
 } SfSqlContent;
 
+/*
+ * Open a securefile of any form.  The result refers to the value, or to a copy in
+ * CurrentMemoryContext.  ERROR DATA_CORRUPTED if its locator is damaged.
+ */
 extern SfSqlContent sfi_sql_open(Datum value);
 
-/* A bytea, as if it were an INLINE value. */
+/* Open a bytea as if it were an INLINE value. */
 extern SfSqlContent sfi_sql_open_bytea(Datum value);
 
 /*

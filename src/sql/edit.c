@@ -58,6 +58,7 @@ typedef struct Composed
 	int			nparts;
 } Composed;
 
+/* Take a value as a source of parts: a rope, or a list of pieces. */
 static Source
 open_source(Datum value)
 {
@@ -145,7 +146,7 @@ add_range(Composed *result, const Source *source, int64 from, int64 to)
 		cut_pieces(part, source);
 }
 
-/* Are all bytes here, and few enough? */
+/* Are all bytes in memory, and few enough for an INLINE value?  *length: their number. */
 static bool
 fits_inline(const SfPiece *pieces, int n, int64 *length)
 {
@@ -170,7 +171,7 @@ is_little(const SfPiece *pieces, int64 n)
 	return n <= FLAT_PIECES && bytes <= FLAT_BYTES;
 }
 
-/* INLINE if it can be, else a flat EDITED value. */
+/* The value that has these pieces: INLINE if possible, else flat EDITED. */
 static Datum
 compose_flat(const SfPiece *pieces, int n)
 {
@@ -233,7 +234,10 @@ longest_rope(const Composed *result)
 	return longest;
 }
 
-/* In an aggregate it is the next state, which has to lie in its memory. */
+/*
+ * The value that has these parts, on a rope unless it is short enough to be flat.  In an
+ * aggregate the rope is the next state, so it lies in the memory of the aggregate.
+ */
 static Datum
 compose_rope(const Composed *result, FunctionCallInfo fcinfo)
 {
@@ -261,6 +265,7 @@ compose_rope(const Composed *result, FunctionCallInfo fcinfo)
 	return compose_flat(pieces, n);
 }
 
+/* The value that has these parts: flat while a copy is cheap, else on a rope. */
 static Datum
 compose(const Composed *result, FunctionCallInfo fcinfo)
 {

@@ -25,6 +25,7 @@ typedef struct Feed
 	void	   *arg;
 } Feed;
 
+/* Pass on one part; the only place where a feed can be cancelled. */
 static void
 give_bytes(const Feed *feed, const char *bytes, Size len)
 {
@@ -70,6 +71,7 @@ feed_stored(const Feed *feed, struct varlena *value, uint64 start, uint64 length
 	pfree(part);
 }
 
+/* Pass on all pieces of a value, each by its kind. */
 static void
 feed_pieces(const Feed *feed, const SfPiece *pieces, int npieces)
 {
@@ -92,7 +94,7 @@ feed_pieces(const Feed *feed, const SfPiece *pieces, int npieces)
 	}
 }
 
-/* As it lies, perhaps in TOAST. */
+/* Pass on an INLINE value in parts, from where it lies (perhaps in TOAST). */
 static void
 feed_inline(const Feed *feed, const SfSqlContent *content)
 {

@@ -38,7 +38,10 @@ typedef struct Salvage
 	bytea	   *unit;			/* it, if it could be read */
 } Salvage;
 
-/* A value that is not there at all, or not its segment's, has no sound part. */
+/*
+ * ERROR if the value is not in its segment, or its locator is not genuine: then it has
+ * no sound part, and every row would repeat the same problem.
+ */
 static void
 require_value(const SfSqlContent *content)
 {
@@ -53,6 +56,7 @@ require_value(const SfSqlContent *content)
 	sf_space_release(seg);
 }
 
+/* Open the value, in memory that lasts for all rows. */
 static Salvage *
 begin_salvage(FuncCallContext *funcctx, FunctionCallInfo fcinfo)
 {
@@ -69,7 +73,7 @@ begin_salvage(FuncCallContext *funcctx, FunctionCallInfo fcinfo)
 	return salvage;
 }
 
-/* An SfBaseStep. */
+/* An SfBaseStep: read the next unit, or throw. */
 static void
 read_unit(void *arg)
 {
@@ -86,6 +90,7 @@ problem_of(const ErrorData *error)
 		: psprintf("%s: %s", error->message, error->detail);
 }
 
+/* The row of the next unit: its bytes, or the problem. */
 static Datum
 next_row(Salvage *salvage, TupleDesc desc)
 {

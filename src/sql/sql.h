@@ -20,7 +20,7 @@ extern void sf_sql_wire_install(void);
  */
 extern void sf_sql_send_large(void);
 
-/* The end of the transaction. */
+/* At the end of a transaction: messages are sent as the server does again. */
 extern void sf_sql_send_at_end(void);
 
 #endif							/* SF_SQL_H */

@@ -18,13 +18,16 @@
 #include "libpq/libpq-be.h"
 #include "sql/sql.h"
 
-/* Send a message, large ones past the server's buffer, others by its methods. */
+/*
+ * Send a message of a type with a body: a large one past the server's send buffer,
+ * others by the methods of the server.  Returns 0, or EOF if the connection is lost.
+ */
 extern int	sfi_sql_send_message(const PQcommMethods *server, char type, const char *body, size_t len);
 
-/* A message that must neither wait nor fail. */
+/* Send a message without waiting.  Never throws. */
 extern void sfi_sql_send_noblock(const PQcommMethods *server, char type, const char *body, size_t len);
 
-/* After an error in the middle of a message. */
+/* Forget a message that an error has interrupted.  Never throws. */
 extern void sfi_sql_send_reset(void);
 
 /*
