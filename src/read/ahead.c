@@ -1,26 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * ahead.c
- *	  Reading ahead: what a reader will ask for next is on its way while its
- *	  caller sends off what it got last.
+ *	  Reading ahead: the bytes that a reader will ask for next are on their way
+ *	  while its caller sends off the last ones.
  *
- * A reader that reads ahead has a slot: a ring of requests, in the order of their
- * units, the oldest being the one that bytes are taken from.  Units between two
- * requests are holes.  A request stays until its last byte was taken, so that a unit
- * is read once and checked once, however small the pieces are.  As the reader
- * goes on, the ring grows from one request to all of the slot's.
+ *		 calls		 |-- this one --|-- next --|
+ *		 requests	[  oldest  ][  started  ][  started  ]		units planned
+ *								 planned during this call --->
+ *
+ * A reader that reads ahead has a slot: a ring of requests (ring.c).  Each call first
+ * fills the ring, then takes from it the units that the target wants, and fills it once
+ * more before it returns.  A request stays until its last byte was taken, so that a
+ * unit is read once and checked once, however small the pieces are.
  *
  * Slots are few, in static memory, and their buffers are never given back; so
  * they can be left at any time, with requests in flight.  Whoever takes the
  * slot next waits for those.
  *
- * What is read through the page cache the system reads ahead itself.  Then the
- * ring is one small request, so that a unit is read and checked once here, too.
+ * The system itself reads ahead in the page cache.  There the ring is one small
+ * request, only so that a unit is read and checked once here, too.
  *
- * What nobody has asked for yet must not be an error: planning ends before a
- * unit that is not where data files are, and a request that failed is left
- * aside.  What was asked for is then read in one go, which finds the error
- * again, if it concerns that.
+ * Units that nobody has asked for yet must not be an error.  So planning ends before a
+ * unit that is not where data files are, and the wait for a request that fails has a
+ * listener that does nothing.  When such a unit is asked for, the rest of the
+ * target is read in one go (units.c), which meets the error again and reports it,
+ * if it concerns the target.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +36,7 @@
 #include "miscadmin.h"
 #include "read/read_internal.h"
 
-#define SLOTS			4
+#define SLOTS				4
 #define SLOT_REQUESTS		4
 #define SLOT_UNITS		(SLOT_REQUESTS * SF_READ_REQUEST_UNITS)
 
@@ -42,8 +46,7 @@
 struct SfReadSlot
 {
 	SfReader   *owner;			/* NULL: free */
-	int			oldest;
-	int			busy;
+	SfReadRing	ring;
 	SfReadRequest requests[SLOT_REQUESTS];
 };
 
@@ -51,46 +54,27 @@ static SfReadSlot slots[SLOTS];
 
 /* ---- slots ---- */
 
-/* The slot is the reader's, and its ring is within its requests. */
+/* The slot is the reader's, and its ring is sound. */
 static bool
 slot_is_valid(const SfReader *reader)
 {
-	const SfReadSlot *slot = reader->slot;
-
-	return slot->owner == reader && slot->oldest >= 0 && slot->oldest < SLOT_REQUESTS &&
-		slot->busy >= 0 && slot->busy <= SLOT_REQUESTS && reader->depth > 0 &&
-		reader->depth <= SLOT_REQUESTS;
+	return reader->slot->owner == reader && reader->slot->ring.slots == reader->slot->requests &&
+		sfi_ring_is_valid(&reader->slot->ring);
 }
 
-/* Memory of a slot, made on first use; and nothing of old in flight. */
-static void
-prepare_slot(SfReadSlot *slot)
-{
-	sf_io_use_memory();
-	if (slot->requests[0].buf == NULL)
-	{
-		char	   *mem = sf_io_buffer_alloc(SLOT_REQUESTS * SF_READ_REQUEST_BYTES);
-
-		for (int i = 0; i < SLOT_REQUESTS; i++)
-			slot->requests[i].buf = mem + i * SF_READ_REQUEST_BYTES;
-	}
-	for (int i = 0; i < SLOT_REQUESTS; i++)
-		if (slot->requests[i].io.in_flight)
-			sf_io_reap_all();
-	slot->oldest = slot->busy = 0;
-}
-
+/* Take a free slot for a reader that begins to read ahead at a unit; false if there is none. */
 static bool
-take_slot(SfReader *reader)
+take_slot(SfReader *reader, uint64 first_unit)
 {
 	for (SfReadSlot *slot = slots; slot < slots + SLOTS; slot++)
 	{
 		if (slot->owner != NULL)
 			continue;
-		prepare_slot(slot);
+		sf_io_use_memory();
+		slot->ring.slots = slot->requests;
+		sfi_ring_prepare(&slot->ring, SLOT_REQUESTS, first_unit);
 		slot->owner = reader;
 		reader->slot = slot;
-		reader->depth = 1;
 		SF_ASSERT(slot_is_valid(reader));
 		return true;
 	}
@@ -177,12 +161,6 @@ sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 
 /* ---- the ring ---- */
 
-static SfReadRequest *
-oldest_request(SfReadSlot *slot)
-{
-	return slot->busy > 0 ? &slot->requests[slot->oldest] : NULL;
-}
-
 /* Do requests go on by themselves, while the caller does other things? */
 static bool
 is_asynchronous(const SfReadJob *job)
@@ -192,125 +170,58 @@ is_asynchronous(const SfReadJob *job)
 
 /* How many requests are worth it. */
 static int
-max_depth(const SfReadJob *job)
+most_requests(const SfReadJob *job)
 {
 	return is_asynchronous(job) ? Min(sf_io_concurrency, SLOT_REQUESTS) : 1;
 }
 
-static void
-drop_oldest(SfReader *reader, const SfReadJob *job)
-{
-	SfReadSlot *slot = reader->slot;
-
-	slot->oldest = (slot->oldest + 1) % SLOT_REQUESTS;
-	slot->busy--;
-	reader->depth = Min(reader->depth * 2, max_depth(job));
-}
-
-/* Plan a request from the next unit on; false when there is none to be read now. */
-static bool
-plan_next(SfReader *reader, SfReadJob *job, uint64 limit, SfReadRequest *request)
-{
-	const SfUnit *unit = NULL;
-	uint32		n;
-
-	while (reader->next_unit < limit &&
-		   (unit = sfi_read_find_unit(reader, job, reader->next_unit, &n)) != NULL &&
-		   unit->start == SF_HOLE)
-		reader->next_unit++;
-	if (reader->next_unit >= limit || unit == NULL || !sfi_read_is_there(job, unit))
-		return false;
-	n = Min(n, limit - reader->next_unit);
-	sfi_read_plan_request(job, unit, reader->next_unit,
-						  job->buffered ? Min(n, CACHED_REQUEST_UNITS) : n, request);
-	reader->next_unit += request->nunits;
-	return true;
-}
-
-/* Start reading what comes from unit_no on, as far as the reader may. */
+/*
+ * Start reading from unit_no on, as far as the reader may: not behind the end of what
+ * it wants, and not more than a slot's worth of units, so that holes do not make it
+ * look up the units of a whole value.
+ */
 static void
 fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
 {
-	SfReadSlot *slot = reader->slot;
+	SfReadRing *ring = &reader->slot->ring;
 	uint64		limit = Min(sf_units_of(reader->end_offset), unit_no + SLOT_UNITS);
+	const SfUnit *units;
+	uint32		n;
 
-	while (slot->busy < reader->depth)
+	while (ring->busy < ring->depth && ring->next_unit < limit &&
+		   (units = sfi_read_find_unit(reader, job, ring->next_unit, &n)) != NULL)
 	{
-		SfReadRequest *request = &slot->requests[(slot->oldest + slot->busy) % SLOT_REQUESTS];
+		uint64		end = ring->next_unit + Min(n, job->buffered ? CACHED_REQUEST_UNITS : SLOT_UNITS);
 
-		if (!plan_next(reader, job, limit, request))
-			break;
-		sfi_read_start_request(job, request);
-		request->may_reread = true;
-		slot->busy++;
+		end = Min(end, limit);
+		if (sfi_ring_plan(ring, job, units, end - ring->next_unit) != NULL)
+			sfi_ring_start(ring, job, true);
+		else if (ring->next_unit < end)
+			break;				/* this one is not where data files are */
 	}
 }
 
-/* An SfReadFinding: what failed is read again if it is asked for. */
+/* ---- reading ---- */
+
+/* An SfReadFinding: if units that failed are asked for, they are read again. */
 static void
 ignore_finding(const char *what, int64 segment_offset, int64 len, const char *detail, void *arg)
 {
 }
 
-/* Wait for a request; false when it could not be read, which is no error yet. */
-static bool
-wait_request(SfReadJob *job, SfReadRequest *request)
-{
-	SfReadTarget quiet = {.found = ignore_finding};
-	SfReadJob	quiet_job = *job;
-
-	quiet_job.target = &quiet;
-	return sfi_read_wait_request(&quiet_job, request);
-}
-
-/*
- * Give the target what it wants of the oldest request, from unit_no on; returns
- * the next unit that it wants.
- */
-static uint64
-take_request(SfReader *reader, SfReadJob *job, SfReadRequest *request, uint64 unit_no)
-{
-	uint64		request_end = request->first_unit + request->nunits;
-	uint64		end = Min(request_end, SfReadTargetEnd(job->target));
-
-	SF_ASSERT(unit_no >= request->first_unit && unit_no < end);
-	for (; unit_no < end; unit_no++)
-		sfi_read_deliver_unit(job, request, unit_no - request->first_unit);
-	if (sf_unit_start(request_end) <= job->target->offset + job->target->len)
-		drop_oldest(reader, job);
-	return unit_no;
-}
-
-/* Read the rest of the target, from unit_no on, in one go; ring is empty or useless. */
-static void
-read_rest(SfReader *reader, SfReadJob *job, uint64 unit_no)
-{
-	SfReadTarget rest = *job->target;
-	SfReadJob	rest_job = *job;
-	uint64		skip = Max(sf_unit_start(unit_no), rest.offset) - rest.offset;
-
-	SF_ASSERT(skip < rest.len);
-	rest.dst += skip;
-	rest.offset += skip;
-	rest.len -= skip;
-	rest_job.target = &rest;
-	sfi_read_leave_slot(reader);
-	sfi_read_units(&rest_job);
-}
+static const SfReadListener nobody = {ignore_finding};
 
 /* Take a slot, or go on in the one there is. */
 static bool
-take_slot_for(SfReader *reader, SfReadJob *job)
+prepare_slot(SfReader *reader, SfReadJob *job)
 {
 	/* storage that has been moved has other files */
 	if (reader->slot != NULL && !SfStorageEquals(reader->storage, job->seg->storage))
 		sfi_read_leave_slot(reader);
-	if (reader->slot != NULL)
-		return true;
-	if (!take_slot(reader))
+	if (reader->slot == NULL && !take_slot(reader, SfReadTargetFirst(job->target)))
 		return false;
 	reader->storage = job->seg->storage;
-	reader->next_unit = SfReadTargetFirst(job->target);
+	reader->slot->ring.most = most_requests(job);
 	return true;
 }
 
@@ -319,27 +230,26 @@ sfi_read_ahead(SfReader *reader, SfReadJob *job)
 {
 	uint64		unit_no = SfReadTargetFirst(job->target);
 	uint64		end = SfReadTargetEnd(job->target);
+	SfReadRing *ring;
 
-	if (!take_slot_for(reader, job))
+	SF_ASSERT(reader->stored && job->target->dst != NULL && unit_no < end);
+	if (!prepare_slot(reader, job))
 		return false;
+	ring = &reader->slot->ring;
 	while (unit_no < end)
 	{
-		SfReadRequest *request;
-
 		CHECK_FOR_INTERRUPTS();
 		fill_ring(reader, job, unit_no);
 		SF_ASSERT(slot_is_valid(reader));
-		request = oldest_request(reader->slot);
-		if (unit_no < (request != NULL ? request->first_unit : reader->next_unit))
-			sfi_read_deliver_hole(job, unit_no++);
-		else if (request != NULL && wait_request(job, request))
-			unit_no = take_request(reader, job, request, unit_no);
-		else
+		if (!sfi_ring_wait(ring, job, &nobody, unit_no))
 		{
-			read_rest(reader, job, unit_no);
+			sfi_read_leave_slot(reader);
+			sfi_read_units(job, NULL, unit_no);
 			return true;
 		}
+		unit_no = sfi_ring_take(ring, job, NULL, unit_no, end);
 	}
+	/* while the caller works; a synchronous method would only make it wait */
 	if (is_asynchronous(job))
 		fill_ring(reader, job, unit_no);
 	return true;

@@ -15,21 +15,21 @@
  * that is reported.
  */
 static bool
-report_left_behind(SfReadJob *job, const SfUnit *unit)
+report_left_behind(SfReadJob *job, const SfReadListener *listener, const SfUnit *unit)
 {
 	const char *detail = "The column is filesystem_like_logging, and the value was stored before this"
 	" server was restored from a backup or became a standby.";
 
 	if (!sf_space_orphaned(job->seg, job->loc->object_id))
 		return false;
-	if (job->target->found == NULL)
+	if (listener == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FILE),
 				 errmsg("data of a securefile value is not on this server"),
 				 errdetail_internal("%s", detail),
 				 errhint("Store the value again, or delete its row; securefile_check() lists such values.")));
-	job->target->found("data left behind", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
-					   detail, job->target->arg);
+	listener->found("data left behind", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
+					detail, listener->arg);
 	return true;
 }
 
@@ -38,19 +38,20 @@ report_left_behind(SfReadJob *job, const SfUnit *unit)
  * outlived its row and the space has been given back since.
  */
 void
-sfi_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found)
+sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
+						 uint64 unit_no, const SfUnit *unit, uint64 found)
 {
 	SfRun		run = {unit->start, sf_unit_sectors(unit)};
 	char	   *detail = psprintf("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
 								  ": expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
 								  unit_no, sf_sectors_to_bytes(unit->start), unit->checksum, found);
 
-	if (job->target->found != NULL && report_left_behind(job, unit))
+	if (listener != NULL && report_left_behind(job, listener, unit))
 		return;
-	if (job->target->found != NULL)
+	if (listener != NULL)
 	{
-		job->target->found("checksum mismatch", sf_sectors_to_bytes(unit->start),
-						   unit->stored_bytes, detail, job->target->arg);
+		listener->found("checksum mismatch", sf_sectors_to_bytes(unit->start),
+						unit->stored_bytes, detail, listener->arg);
 		return;
 	}
 	sf_base_check_decoded();
@@ -60,7 +61,7 @@ sfi_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uin
 				 errmsg("securefile value no longer exists"),
 				 errdetail("Its row is gone and its space has been given back."),
 				 errhint("Read the row again.")));
-	(void) report_left_behind(job, unit);
+	(void) report_left_behind(job, listener, unit);
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("securefile value is damaged, or outlived its row"),
@@ -70,17 +71,17 @@ sfi_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uin
 
 /* A unit lies where no data file is: gone, unless its place is in use. */
 void
-sfi_read_report_beyond_end(SfReadJob *job, const SfUnit *unit)
+sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const SfUnit *unit)
 {
 	SfRun		run = {unit->start, sf_unit_sectors(unit)};
 
 	sf_base_check_decoded();
-	if (report_left_behind(job, unit))
+	if (report_left_behind(job, listener, unit))
 		return;
-	if (job->target->found != NULL)
+	if (listener != NULL)
 	{
-		job->target->found("unreadable", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
-						   "The unit lies beyond the end of the segment.", job->target->arg);
+		listener->found("unreadable", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
+						"The unit lies beyond the end of the segment.", listener->arg);
 		return;
 	}
 	if (sf_space_is_used(job->seg, run))

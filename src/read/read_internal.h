@@ -4,11 +4,17 @@
  *	  What the files of read/ share.
  *
  * value.c		forms, lengths, whole values
- * units.c		the reading of a range of units, in one go
+ * units.c		a range of units, read in one go
  * reader.c		readers: values that are read piece by piece
- * ahead.c		reading ahead for them
- * request.c		a request, the check of its units, their delivery
- * damage.c		what is said of units that cannot be returned
+ * ahead.c		reading ahead for readers
+ * ring.c		requests in flight, in the order of their units: the engine of both
+ * request.c		one request: its states, the check of its units, their delivery
+ * damage.c		reports of units that cannot be returned
+ *
+ * The way of a unit: an SfUnit says where the stored bytes of a unit lie.  Units that
+ * lie side by side become one request.  A ring keeps several requests in flight.
+ * When the oldest has arrived, each of its units is checked, decoded, and copied to
+ * the place where the caller wants it.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,23 +27,32 @@
 #include "stats/stats.h"
 #include "utils/palloc.h"
 
-/* What to do with a unit that cannot be returned: throw, or tell. */
+/*
+ * Who is told of units that cannot be returned.  Functions that can meet one take a
+ * listener as an argument.  NULL: there is no listener, and damage is an ERROR.
+ */
+typedef struct SfReadListener
+{
+	SfReadFinding found;
+	void	   *arg;
+} SfReadListener;
+
+/* Where bytes go. */
 typedef struct SfReadTarget
 {
-	char	   *dst;			/* receives bytes [offset, offset + len); or
-								 * NULL */
+	char	   *dst;			/* receives bytes [offset, offset + len);
+								 * NULL: units are checked only */
 	uint64		offset;			/* object_offset of dst */
 	uint64		len;
 	SfEdit	   *edit;			/* where units are looked up; NULL: in the
 								 * locator */
-	SfReadFinding found;		/* NULL: throw */
-	void	   *arg;
 } SfReadTarget;
 
+/* The units that a target touches: [SfReadTargetFirst, SfReadTargetEnd). */
 #define SfReadTargetFirst(t)	sf_unit_of((t)->offset)
 #define SfReadTargetEnd(t)		sf_units_of((t)->offset + (t)->len)
 
-/* One call: what is read from where to where. */
+/* One call: from where to where it reads.  Lives as long as the call. */
 typedef struct SfReadJob
 {
 	SfSegment  *seg;
@@ -53,22 +68,56 @@ typedef struct SfReadJob
 	SfStatCounters *stats;
 } SfReadJob;
 
-extern void sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc,
-								 SfReadTarget *target);
+/* ---- units.c ---- */
 
-/* Look up units, and the time that takes. */
+/*
+ * Set up a job.  seg is open and locked, at least AccessShareLock, and stays so
+ * during the job.  With a listener, the data files count as readable up to their
+ * real end, since a check may run with an old header page.
+ */
+extern void sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc,
+								 SfReadTarget *target, const SfReadListener *listener);
+
+/*
+ * Look up units [first, first + n) of the object into units[0 .. n), and count the
+ * time that the pages of an inode take.  ERROR when such a page is damaged.
+ */
 extern void sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units);
 
-/* Read and check all units that a job's target touches. */
-extern void sfi_read_units(SfReadJob *job);
+/*
+ * Read and check the units of a job's target from first_unit on, which lies in the
+ * target.  With a listener the target has no dst.  ERROR, or the listener is told,
+ * for each unit that cannot be read or does not match.
+ */
+extern void sfi_read_units(SfReadJob *job, const SfReadListener *listener, uint64 first_unit);
 
 /* ---- request.c: consecutive units that lie side by side, one request ---- */
 
 #define SF_READ_REQUEST_BYTES		(1024 * 1024)
 #define SF_READ_REQUEST_UNITS		(SF_READ_REQUEST_BYTES / SF_UNIT_SIZE)
 
+/* request.c draws the ways between the states. */
+typedef enum SfReadState
+{
+	SF_READ_IDLE,				/* no units; the kernel may still write to buf
+								 * if io.in_flight is set */
+	SF_READ_PLANNED,			/* has its units */
+	SF_READ_STARTED,			/* the disk is asked */
+	SF_READ_ARRIVED,			/* the bytes are at data; not all are checked */
+} SfReadState;
+
+/* What can be tried when a unit does not match; goes down the list only. */
+typedef enum SfReadRetry
+{
+	SF_RETRY_DISK,				/* the disk may know better than the buffer */
+	SF_RETRY_WRITER,			/* another process may still write the unit */
+	SF_RETRY_NONE,
+} SfReadRetry;
+
 typedef struct SfReadRequest
 {
+	SfReadState state;
+	SfReadRetry retry;
 	SfIo		io;
 	char	   *buf;			/* SF_READ_REQUEST_BYTES, aligned */
 	char	   *data;			/* first byte of the first unit, in buf */
@@ -77,50 +126,128 @@ typedef struct SfReadRequest
 	SfUnit		units[SF_READ_REQUEST_UNITS];
 	uint32		nsectors;
 	uint32		overlaid;		/* sectors that come from gather buffers */
-	bool		started;
-	bool		arrived;		/* has been waited for */
-	bool		may_reread;		/* the disk may know better than the buffer */
-	bool		writer_ended;	/* see wait_for_writer() */
 	uint32		checked;		/* a bit a unit: is what it should be */
 } SfReadRequest;
 
-/* Is a unit, which is no hole, where data files are? */
+#define SfReadRequestEnd(request)	((request)->first_unit + (request)->nunits)
+
+/* Does a unit, which is no hole, lie where data files are?  Never throws. */
 extern bool sfi_read_is_there(const SfReadJob *job, const SfUnit *unit);
 
-/* Make a request of the first of n units, which is there, and those that follow it. */
+/* Are these the stored bytes of a unit?  *found gets their checksum.  Never throws. */
+static inline bool
+sfi_read_matches(const SfReadJob *job, const SfUnit *unit, const char *bytes, uint64 *found)
+{
+	*found = sf_format_checksum(bytes, unit->stored_bytes, job->seed);
+	return *found == unit->checksum;
+}
+
+/*
+ * Make an idle request of the first of n units, which is there, and of those after it
+ * that can be read with it.  first_unit: the number of units[0] in the object.
+ */
 extern void sfi_read_plan_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
 								  SfReadRequest *request);
 
-/* Do gather buffers hold any part of a request? */
+/* Do gather buffers hold any part of a planned request?  Never throws. */
 extern bool sfi_read_is_gathered(SfReadJob *job, const SfReadRequest *request);
 
-extern void sfi_read_start_request(SfReadJob *job, SfReadRequest *request);
+/*
+ * Start a planned request, or fill it from gather buffers if they hold all of it.
+ * early: the bytes are not wanted yet, so they may be out of date when they are.
+ * ERROR when the file cannot be opened, or memory is short.
+ */
+extern void sfi_read_start_request(SfReadJob *job, SfReadRequest *request, bool early);
 
-/* Wait for it.  False when it could not be read and the target was told so. */
-extern bool sfi_read_wait_request(SfReadJob *job, SfReadRequest *request);
+/*
+ * Wait for a request that was started, perhaps in an earlier call.  False when it
+ * could not be read and the listener was told so; it stays started then.
+ */
+extern bool sfi_read_wait_request(SfReadJob *job, const SfReadListener *listener,
+								  SfReadRequest *request);
+
+/* The request is not wanted any more, in whatever state.  Never throws. */
+extern void sfi_read_drop_request(SfReadRequest *request);
 
 /* For tests: what a page cache that is behind the disk gives. */
 extern void sfi_read_spoil_cached(SfReadJob *job, SfReadRequest *request);
 
 /*
- * Check a unit of a request that has arrived, once; decode it, and copy what the target
- * wants of it.  Nothing is copied when it does not match and the target was told so.
+ * The one way to a checked, decoded unit: check unit i of a request that has arrived,
+ * once; decode it, and copy the part that the target wants.  Nothing is copied when
+ * the unit does not match and the listener was told so.
  */
-extern void sfi_read_deliver_unit(SfReadJob *job, SfReadRequest *request, uint32 i);
+extern void sfi_read_deliver_unit(SfReadJob *job, const SfReadListener *listener,
+								  SfReadRequest *request, uint32 i);
 
-/* The same for a unit that is a hole. */
-extern void sfi_read_deliver_hole(SfReadJob *job, uint64 unit_no);
+/* The same for units [first_unit, end_unit), which are holes.  Never throws. */
+extern void sfi_read_deliver_holes(SfReadJob *job, uint64 first_unit, uint64 end_unit);
+
+/* ---- ring.c: requests in the order of their units ---- */
+
+typedef struct SfReadRing
+{
+	SfReadRequest *slots;		/* size of them; of the caller, static */
+	int			size;			/* slots that have memory */
+	int			most;			/* requests that are worth it */
+	int			depth;			/* requests that may be busy now; grows to
+								 * most */
+	int			oldest;
+	int			busy;			/* from the oldest on: started or arrived */
+	uint64		next_unit;		/* first unit that is not planned yet */
+} SfReadRing;
+
+/* For assertions. */
+extern bool sfi_ring_is_valid(const SfReadRing *ring);
+
+/*
+ * Empty a ring, whatever an ERROR has left in it, and begin at a unit.  size: slots
+ * it is to have; the memory of new ones is made, for the life of the process, and is
+ * the only thing that can throw.
+ */
+extern void sfi_ring_prepare(SfReadRing *ring, int size, uint64 next_unit);
+
+/*
+ * Plan a request of units[0 .. n), which begin with ring->next_unit, and go past holes.
+ * The request takes no place in the ring yet.  NULL when the ring is full, when all n
+ * are holes, or at a unit that is not where data files are: next_unit is that one.
+ */
+extern SfReadRequest *sfi_ring_plan(SfReadRing *ring, SfReadJob *job, const SfUnit *units,
+									uint32 n);
+
+/* Start the request that was planned last.  Arguments, errors: sfi_read_start_request(). */
+extern void sfi_ring_start(SfReadRing *ring, SfReadJob *job, bool early);
+
+/*
+ * Wait until unit_no can be taken.  False: its request could not be read, and the
+ * listener was told so; or there is none, as planning has ended before that unit.
+ */
+extern bool sfi_ring_wait(SfReadRing *ring, SfReadJob *job, const SfReadListener *listener,
+						  uint64 unit_no);
+
+/*
+ * Deliver units from unit_no on, which sfi_ring_wait() has been called for: a row of
+ * holes, or the rest of the oldest request, up to unit end at most.  Returns the next
+ * unit.  A request is dropped when the target has its last byte.
+ */
+extern uint64 sfi_ring_take(SfReadRing *ring, SfReadJob *job, const SfReadListener *listener,
+							uint64 unit_no, uint64 end);
+
+/* Pass over the oldest request, or if there is none over the next unit; returns the unit after that. */
+extern uint64 sfi_ring_skip(SfReadRing *ring);
 
 /* ---- damage.c ---- */
 
-/* A unit matches, but there is no codec that can decode it: ERROR. */
+/* A unit matches, but no codec of this version can decode it.  Always an ERROR. */
 SF_NORETURN extern void sfi_read_report_undecodable(uint64 unit_no, const SfUnit *unit);
 
-/* A unit does not match. */
-extern void sfi_read_report_mismatch(SfReadJob *job, uint64 unit_no, const SfUnit *unit, uint64 found);
+/* The stored bytes of a unit have another checksum.  ERROR, or the listener is told. */
+extern void sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
+									 uint64 unit_no, const SfUnit *unit, uint64 found);
 
-/* A unit lies where no data file is. */
-extern void sfi_read_report_beyond_end(SfReadJob *job, const SfUnit *unit);
+/* A unit lies where no data file is.  ERROR, or the listener is told. */
+extern void sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener,
+									   const SfUnit *unit);
 
 /* ---- ahead.c: reading ahead ---- */
 
@@ -137,41 +264,42 @@ struct SfReader
 	int64		next_offset;	/* end of the last call; -1: none */
 	int64		end_offset;		/* nothing is wanted from there on */
 	bool		direct;			/* a long stream: past the page cache */
-	int64		decided_until;	/* where that is to be thought over */
+	int64		decided_until;	/* from there on, direct is decided anew */
 
 	/* STORED only */
 	bool		stored;
 	bool		tag_checked;	/* the locator is its segment's */
 	SfLocator	loc;
-	Oid			held;			/* segment relation locked for us, or invalid */
+	Oid			held;			/* segment relation that is locked for the
+								 * reader, or invalid */
 
 	/* reading ahead; see ahead.c */
-	SfReadSlot *slot;			/* NULL: does not */
+	SfReadSlot *slot;			/* NULL: does not read ahead */
 	SfStorage	storage;		/* storage that it reads ahead in */
-	int			depth;			/* requests it may have now */
-	uint64		next_unit;		/* first unit not planned yet */
-	SfUnit	   *units;			/* known ones: */
+	SfUnit	   *units;			/* [0 .. nknown): units from first_known on */
 	uint64		first_known;
 	uint32		nknown;
 };
 
 /*
- * Read a target that goes on where the last one ended, and start reading what
- * comes next.  A slot is taken if there is one; false, and nothing done, if not.
+ * Read a target that goes on where the last one ended, and start reading the units
+ * after it.  A slot is taken if there is one; false, and nothing done, if not.
+ * Errors are those of sfi_read_units(), and only for units of the target.
  */
 extern bool sfi_read_ahead(SfReader *reader, SfReadJob *job);
 
 /*
- * A unit of a reader's value and how many are known from there on.  NULL: it is not
- * in the job's target, and not to be known yet.
+ * A unit of a reader's value; *n: how many are known from there on.  NULL when it is
+ * not in the job's target, and its page cannot be read now.  ERROR when it is in the
+ * target and cannot be looked up.  The result is good until the next call.
  */
 extern const SfUnit *sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no,
 										uint32 *n);
 
-/* Forget what was read ahead. */
+/* Forget what was read ahead.  Never throws. */
 extern void sfi_read_leave_slot(SfReader *reader);
 
-/* All slots are free; the readers that had them are told by the caller. */
+/* All slots are free; the caller tells the readers that had them.  Never throws. */
 extern void sfi_read_clear_slots(void);
 
 #endif							/* SF_READ_INTERNAL_H */

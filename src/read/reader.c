@@ -143,7 +143,7 @@ static void
 read_alone(SfReader *reader, SfReadJob *job)
 {
 	sfi_read_leave_slot(reader);
-	sfi_read_units(job);
+	sfi_read_units(job, NULL, SfReadTargetFirst(job->target));
 }
 
 /* A piece that goes on where the last one ended. */
@@ -173,7 +173,7 @@ read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
 	if (!reader->tag_checked)
 		sf_object_require_tag(seg, &reader->loc);
 	reader->tag_checked = true;
-	sfi_read_prepare_job(&job, seg, &reader->loc, target);
+	sfi_read_prepare_job(&job, seg, &reader->loc, target, NULL);
 	if (in_order)
 		read_in_order(reader, &job);
 	else

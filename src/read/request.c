@@ -4,15 +4,28 @@
  *	  Units that lie side by side become one request; every unit is checked,
  *	  and goes with one copy to where it is wanted.
  *
+ *		idle --plan--> planned --start--> started --wait--> arrived
+ *						  |						   ^   |	   |
+ *						  +--all in gather buffers-+   +-again-+
+ *
+ * Every state leads back to idle: sfi_read_drop_request().  An ERROR leaves a request
+ * where it is, and a request whose wait failed stays started.  Whoever uses its slot
+ * next has to wait for the kernel first (io.in_flight).
+ *
  * The buffers are kept and aligned; a result's memory never is, since a
  * varlena's data starts behind a 4-byte header.
  *
- * What the own transaction has not written out yet is laid over what comes from
- * disk: before the request is made, for perhaps none is needed, and again when
- * it has arrived.  Of a request that arrives in a later call than it was started
- * in, some of it may have been written out in between: not in the gather
- * buffers any more, and not on disk yet when the disk was read.  The check
- * tells, and then it is read again.
+ * Data that the own transaction has not written out yet lies in gather buffers.  It
+ * is laid over the bytes from disk: before the request is started, since the gather
+ * buffers may have all of it, and again when it has arrived, since the disk has
+ * written over the buffer.  A request may arrive in a later call than the one that
+ * started it.  In between, the transaction may have written some of the units out:
+ * then they are no longer in the gather buffers, and were not on disk yet when
+ * the disk was read.  The checksum tells, and the request is read again.
+ *
+ * So a unit that does not match is not yet damaged.  Two things are tried first, in
+ * the order of SfReadRetry: the disk itself, in the place of an old buffer or page
+ * of the page cache; and, in logical decoding, the end of the transaction that writes.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,8 +47,9 @@ sf_read_set_overlay(SfReadOverlay fn)
 	overlay = fn;
 }
 
-/* ---- planning ---- */
+/* ---- where units lie ---- */
 
+/* The first sector behind a unit. */
 static uint64
 unit_end(const SfUnit *unit)
 {
@@ -48,18 +62,64 @@ sfi_read_is_there(const SfReadJob *job, const SfUnit *unit)
 	return unit->stored_bytes != 0 && unit_end(unit) <= job->total_sectors;
 }
 
-/* Block-aligned surroundings of a request: the first block, and behind the last. */
+/* A request reads whole blocks: from the one that its first sector is in .. */
 static uint64
 first_block(const SfReadRequest *request)
 {
 	return sf_block_of(request->units[0].start);
 }
 
+/* .. to the one before this. */
 static uint64
 end_block(uint64 end_sector)
 {
 	return sf_blocks_of(end_sector);
 }
+
+/* ---- states ---- */
+
+static const uint8 next_states[] = {
+	[SF_READ_IDLE] = 1 << SF_READ_IDLE | 1 << SF_READ_PLANNED,
+	[SF_READ_PLANNED] = 1 << SF_READ_IDLE | 1 << SF_READ_STARTED | 1 << SF_READ_ARRIVED,
+	[SF_READ_STARTED] = 1 << SF_READ_IDLE | 1 << SF_READ_ARRIVED,
+	[SF_READ_ARRIVED] = 1 << SF_READ_IDLE | 1 << SF_READ_STARTED,
+};
+
+/* The only function that changes the state of a request. */
+static void
+set_state(SfReadRequest *request, SfReadState state)
+{
+	SF_ASSERT(next_states[request->state] & (1 << state));
+	request->state = state;
+}
+
+void
+sfi_read_drop_request(SfReadRequest *request)
+{
+	set_state(request, SF_READ_IDLE);
+}
+
+/* Its units lie side by side, and their blocks find room in its buffer. */
+static bool
+request_is_valid(const SfReadRequest *request)
+{
+	uint64		end = request->units[0].start;
+
+	if (request->state == SF_READ_IDLE || request->nunits == 0 ||
+		request->nunits > SF_READ_REQUEST_UNITS || request->overlaid > request->nsectors ||
+		request->checked >> request->nunits != 0)
+		return false;
+	for (uint32 i = 0; i < request->nunits; i++)
+	{
+		if (request->units[i].start != end)
+			return false;
+		end = unit_end(&request->units[i]);
+	}
+	return end == request->units[0].start + request->nsectors &&
+		(end_block(end) - first_block(request)) * SF_BLOCK_SIZE <= SF_READ_REQUEST_BYTES;
+}
+
+/* ---- planning ---- */
 
 /* Does a unit lie right behind a request, and can it be read with it? */
 static bool
@@ -75,6 +135,7 @@ void
 sfi_read_plan_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n,
 					  SfReadRequest *request)
 {
+	SF_ASSERT(request->state == SF_READ_IDLE);
 	SF_ASSERT(n > 0 && units[0].start != SF_HOLE && sfi_read_is_there(job, &units[0]));
 	request->first_unit = first_unit;
 	request->units[0] = units[0];
@@ -86,27 +147,12 @@ sfi_read_plan_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, ui
 		request->nunits++;
 	}
 	request->nsectors = unit_end(&request->units[request->nunits - 1]) - request->units[0].start;
+	request->overlaid = request->checked = 0;
+	set_state(request, SF_READ_PLANNED);
+	SF_ASSERT(request_is_valid(request));
 }
 
-/* ---- requests ---- */
-
-/* Its units lie side by side, and their blocks find room in its buffer. */
-static bool
-request_is_valid(const SfReadRequest *request)
-{
-	uint64		end = request->units[0].start;
-
-	if (request->nunits == 0 || request->nunits > SF_READ_REQUEST_UNITS || request->overlaid > request->nsectors)
-		return false;
-	for (uint32 i = 0; i < request->nunits; i++)
-	{
-		if (request->units[i].start != end)
-			return false;
-		end = unit_end(&request->units[i]);
-	}
-	return end == request->units[0].start + request->nsectors &&
-		(end_block(end) - first_block(request)) * SF_BLOCK_SIZE <= SF_READ_REQUEST_BYTES;
-}
+/* ---- reading ---- */
 
 /* Lay what gather buffers hold of a request over it; returns how many sectors. */
 static uint32
@@ -118,32 +164,40 @@ lay_over(SfReadJob *job, const SfReadRequest *request, char *data)
 bool
 sfi_read_is_gathered(SfReadJob *job, const SfReadRequest *request)
 {
+	SF_ASSERT(request->state == SF_READ_PLANNED);
 	return lay_over(job, request, NULL) > 0;
 }
 
-/* Make a request for the block-aligned surroundings of a request. */
+/* The disk has nothing of the request that counts. */
+static bool
+is_gathered_whole(const SfReadRequest *request)
+{
+	return request->overlaid == request->nsectors;
+}
+
 void
-sfi_read_start_request(SfReadJob *job, SfReadRequest *request)
+sfi_read_start_request(SfReadJob *job, SfReadRequest *request, bool early)
 {
 	uint64		first = first_block(request);
 	uint64		end = end_block(request->units[0].start + request->nsectors);
 
-	SF_ASSERT(!request->io.in_flight);
+	SF_ASSERT(request->state == SF_READ_PLANNED && !request->io.in_flight);
 	request->data = request->buf + sf_sectors_to_bytes(request->units[0].start - sf_blocks_to_sectors(first));
-	request->arrived = request->started = request->writer_ended = false;
-	request->checked = 0;
+	request->retry = early || job->buffered ? SF_RETRY_DISK : SF_RETRY_WRITER;
 	request->overlaid = lay_over(job, request, request->data);
 	SF_ASSERT(request_is_valid(request));
-	if (request->overlaid == request->nsectors)
+	if (is_gathered_whole(request))
+	{
+		set_state(request, SF_READ_ARRIVED);
 		return;
+	}
 	request->io.files = job->files;
 	request->io.segment_offset = first * SF_BLOCK_SIZE;
 	request->io.buf = request->buf;
 	request->io.len_bytes = (end - first) * SF_BLOCK_SIZE;
 	request->io.is_write = request->io.durable = false;
 	sf_io_start(&request->io);
-	request->started = true;
-	request->may_reread = job->buffered;
+	set_state(request, SF_READ_STARTED);
 	job->stats->direct_read_ops++;
 	job->stats->direct_read_bytes += request->io.len_bytes;
 }
@@ -155,14 +209,30 @@ sfi_read_spoil_cached(SfReadJob *job, SfReadRequest *request)
 		request->data[0] ^= 1;
 }
 
-/* Wait for the request of a request; in a check, an error is a finding. */
+/* Tell a listener, with the words of the error that is being handled. */
+static void
+tell_unreadable(const SfReadListener *listener, const SfReadRequest *request)
+{
+	ErrorData  *error = CopyErrorData();
+
+	FlushErrorState();
+	listener->found("unreadable", sf_sectors_to_bytes(request->units[0].start),
+					sf_sectors_to_bytes(request->nsectors), error->message, listener->arg);
+	FreeErrorData(error);
+}
+
+/*
+ * Wait for the disk.  Without a listener an ERROR passes through.  Catching it needs no
+ * subtransaction: sf_io_wait() takes nothing that an abort would have to give back.
+ */
 static bool
-wait_request(SfReadJob *job, SfReadRequest *request)
+wait_for_disk(const SfReadListener *listener, SfReadRequest *request)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool ok = true;
 
-	if (job->target->found == NULL)
+	SF_ASSERT(request->state == SF_READ_STARTED);
+	if (listener == NULL)
 	{
 		sf_io_wait(&request->io);
 		return true;
@@ -173,108 +243,111 @@ wait_request(SfReadJob *job, SfReadRequest *request)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
-
 		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		job->target->found("unreadable", sf_sectors_to_bytes(request->units[0].start),
-						   sf_sectors_to_bytes(request->nsectors), error->message,
-						   job->target->arg);
-		FreeErrorData(error);
+		tell_unreadable(listener, request);
 		ok = false;
 	}
 	PG_END_TRY();
 	return ok;
 }
 
+/* The bytes have come from the disk; those of gather buffers are newer. */
+static void
+arrive(SfReadJob *job, SfReadRequest *request)
+{
+	SF_ASSERT(!request->io.in_flight);
+	if (request->overlaid > 0)
+		(void) lay_over(job, request, request->data);
+	set_state(request, SF_READ_ARRIVED);
+}
+
 bool
-sfi_read_wait_request(SfReadJob *job, SfReadRequest *request)
+sfi_read_wait_request(SfReadJob *job, const SfReadListener *listener, SfReadRequest *request)
 {
 	SF_ASSERT(request_is_valid(request));
-	SF_ASSERT(request->started || request->overlaid == request->nsectors);
-	if (request->arrived || !request->started)
+	SF_ASSERT(request->state == SF_READ_STARTED || request->state == SF_READ_ARRIVED);
+	if (request->state == SF_READ_ARRIVED)
 		return true;
-	/* what it was started with may have been closed since */
+	/* the files it was started with may have been closed since */
 	request->io.files = job->files;
-	if (!wait_request(job, request))
+	if (!wait_for_disk(listener, request))
 		return false;
 	job->stats->ioreap_time_us += sf_io_take_counts().reap_us;
 	sfi_read_spoil_cached(job, request);
-	if (request->overlaid > 0)
-		(void) lay_over(job, request, request->data);
-	request->arrived = true;
+	arrive(job, request);
 	return true;
 }
 
 /*
- * The page cache can be behind a direct write; the disk is the truth.  Reads
- * the request again directly, into the same buffer.
+ * The page cache can be behind a direct write; the disk is the truth.  Reads the
+ * request again directly, into the same buffer.  Throws, with a listener too: there
+ * is no telling any more what is in the buffer.
  */
 static void
 reread_directly(SfReadJob *job, SfReadRequest *request)
 {
-	SF_ASSERT(request->started && request->arrived && !request->io.in_flight);
+	SF_ASSERT(!is_gathered_whole(request) && !request->io.in_flight);
+	set_state(request, SF_READ_STARTED);
 	request->io.files = sf_io_open(job->seg->storage, false);
 	sf_io_start(&request->io);
 	sf_io_wait(&request->io);
-	if (request->overlaid > 0)
-		(void) lay_over(job, request, request->data);
+	arrive(job, request);
 }
 
 /* ---- checking ---- */
 
 /*
- * Logical decoding may stream a transaction that is still running, whose values
- * lie in the gather buffers of another process.  Wait for them to be written,
- * or for its end; false when the data on disk is what there is.
+ * Decide whether a request is read once more, and wait before it is if that is
+ * needed.  False when the bytes that are there are all there is.
+ *
+ * Logical decoding may stream a transaction that is still running, whose values lie
+ * in the gather buffers of another process.  So a unit that does not match is read
+ * again until that process has written it, or its transaction has ended, and then once
+ * more: the last write and the end may have come after the last look.
  */
 static bool
-wait_for_writer(bool *ended)
+prepare_retry(SfReadRequest *request)
 {
-	if (!TransactionIdIsValid(CheckXidAlive) || *ended)
+	SF_ASSERT(request->state == SF_READ_ARRIVED && request->retry <= SF_RETRY_NONE);
+	if (is_gathered_whole(request))
+		return false;
+	if (request->retry == SF_RETRY_DISK)
+	{
+		request->retry = SF_RETRY_WRITER;
+		return true;
+	}
+	if (request->retry == SF_RETRY_NONE || !TransactionIdIsValid(CheckXidAlive))
 		return false;
 	if (TransactionIdIsInProgress(CheckXidAlive))
 	{
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(10000L);
-		return true;
 	}
-	*ended = true;
+	else
+		request->retry = SF_RETRY_NONE;
 	return true;
 }
 
-/* Is reading a request once more worth it? */
-static bool
-may_be_better(SfReadRequest *request)
-{
-	if (!request->started)
-		return false;
-	SF_ASSERT(request->arrived);
-	if (request->may_reread)
-	{
-		request->may_reread = false;
-		return true;
-	}
-	return wait_for_writer(&request->writer_ended);
-}
-
-/* The stored bytes of a unit, checked; NULL when they do not match and the target was told so. */
+/*
+ * The stored bytes of a unit, checked; NULL when they do not match and the listener was
+ * told so.  A bit remembers the result: with reading ahead, small pieces ask for the
+ * same unit many times.
+ */
 static const char *
-checked_unit(SfReadJob *job, SfReadRequest *request, uint32 i)
+checked_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequest *request, uint32 i)
 {
 	const SfUnit *unit = &request->units[i];
 	const char *bytes = request->data + sf_sectors_to_bytes(unit->start - request->units[0].start);
 	uint64		found;
 
-	SF_ASSERT(i < request->nunits && (request->arrived || !request->started));
+	SF_ASSERT(i < request->nunits && request->state == SF_READ_ARRIVED);
 	if (request->checked & (1u << i))
 		return bytes;
-	while ((found = sf_format_checksum(bytes, unit->stored_bytes, job->seed)) != unit->checksum)
+	while (!sfi_read_matches(job, unit, bytes, &found))
 	{
-		if (!may_be_better(request))
+		if (!prepare_retry(request))
 		{
-			sfi_read_report_mismatch(job, request->first_unit + i, unit, found);
+			sfi_read_report_mismatch(job, listener, request->first_unit + i, unit, found);
 			return NULL;
 		}
 		reread_directly(job, request);
@@ -307,7 +380,10 @@ wanted_of(const SfReadJob *job, uint64 unit_no)
 	return (Wanted) {target->dst + (from - target->offset), from - start, to - from};
 }
 
-/* Decode a unit, right into the result if all of it is wanted. */
+/*
+ * Decode a unit, right into the result if all of it is wanted.  Else into memory of
+ * its own, since a codec knows no parts of a unit.
+ */
 static void
 decode_unit(SfReadJob *job, uint64 unit_no, const SfUnit *unit, const char *stored, Wanted wanted)
 {
@@ -324,11 +400,12 @@ decode_unit(SfReadJob *job, uint64 unit_no, const SfUnit *unit, const char *stor
 }
 
 void
-sfi_read_deliver_unit(SfReadJob *job, SfReadRequest *request, uint32 i)
+sfi_read_deliver_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequest *request,
+					  uint32 i)
 {
 	uint64		unit_no = request->first_unit + i;
 	const SfUnit *unit = &request->units[i];
-	const char *stored = checked_unit(job, request, i);
+	const char *stored = checked_unit(job, listener, request, i);
 	Wanted		wanted = wanted_of(job, unit_no);
 
 	if (stored == NULL || wanted.len == 0)
@@ -341,10 +418,14 @@ sfi_read_deliver_unit(SfReadJob *job, SfReadRequest *request, uint32 i)
 }
 
 void
-sfi_read_deliver_hole(SfReadJob *job, uint64 unit_no)
+sfi_read_deliver_holes(SfReadJob *job, uint64 first_unit, uint64 end_unit)
 {
-	Wanted		wanted = wanted_of(job, unit_no);
+	SF_ASSERT(first_unit <= end_unit);
+	for (uint64 unit_no = first_unit; unit_no < end_unit; unit_no++)
+	{
+		Wanted		wanted = wanted_of(job, unit_no);
 
-	if (wanted.len > 0)
-		memset(wanted.dst, 0, wanted.len);
+		if (wanted.len > 0)
+			memset(wanted.dst, 0, wanted.len);
+	}
 }

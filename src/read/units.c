@@ -1,8 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * units.c
- *	  Reading a range of units in one go: requests of what lies side by side,
- *	  several of them in flight.
+ *	  Reading a range of units in one go: requests of units that lie side by
+ *	  side, several of them in flight.
+ *
+ * The units are looked up a window at a time, so that the memory for them stays
+ * small however long the value is.  Between two windows the ring runs empty, which
+ * costs one wait in 64 MB.
+ *
+ * Two ways lead to the result.  By the usual one a request goes to an aligned buffer,
+ * and each of its units is checked there and then copied: direct I/O needs aligned
+ * memory, which a result never has.  The page cache has no such need.  So a
+ * request whose units are all wanted whole, and stored as they are, is read from the
+ * page cache straight to its place in the result and checked there, which saves a
+ * copy of every byte.  If anything is odd about it, it is read again the usual way,
+ * which knows what to do about bytes that do not match.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,26 +30,17 @@
 #define MAX_SLOTS			16
 
 static SfReadRequest slots[MAX_SLOTS];
-static int	nslots;
+static SfReadRing ring = {.slots = slots};
 
-/* Depth of the queue; the memory for it is made on first use. */
-static int
-prepare_slots(void)
+/* Everything is wanted now, so the whole queue is worth it from the start. */
+static void
+prepare_ring(uint64 first_unit)
 {
-	int			want = Min(sf_io_concurrency, MAX_SLOTS);
+	int			depth = Min(sf_io_concurrency, MAX_SLOTS);
 
-	if (nslots < want)
-	{
-		char	   *mem = sf_io_buffer_alloc((Size) (want - nslots) * SF_READ_REQUEST_BYTES);
-
-		for (; nslots < want; nslots++, mem += SF_READ_REQUEST_BYTES)
-			slots[nslots].buf = mem;
-	}
-	/* an ERROR may have left some in flight in this transaction */
-	for (int i = 0; i < nslots; i++)
-		if (slots[i].io.in_flight)
-			sf_io_reap_all();
-	return want;
+	sfi_ring_prepare(&ring, depth, first_unit);
+	ring.depth = ring.most = depth;
+	SF_ASSERT(sfi_ring_is_valid(&ring) && ring.busy == 0);
 }
 
 /* ---- straight into the result ---- */
@@ -51,138 +54,144 @@ is_raw(const SfReadRequest *request)
 	return true;
 }
 
-/*
- * Is a request wanted whole, as it is stored, and in the page cache's hands?  Then
- * it is read straight into the result.
- */
+/* Are the units of a request wanted whole, and as they are stored? */
 static bool
-goes_straight(SfReadJob *job, SfReadRequest *request)
+is_wanted_whole(const SfReadJob *job, const SfReadRequest *request)
 {
-	SfReadTarget *target = job->target;
-	uint64		start = sf_unit_start(request->first_unit);
-	uint64		end = Min(sf_unit_start(request->first_unit + request->nunits), job->length_bytes);
+	const SfReadTarget *target = job->target;
+	uint64		end = Min(sf_unit_start(SfReadRequestEnd(request)), job->length_bytes);
 
-	if (!job->buffered || target->dst == NULL || start < target->offset ||
-		end > target->offset + target->len || !is_raw(request))
-		return false;
-	SF_ASSERT(start < end);
-	request->data = target->dst + (start - target->offset);
-	request->io.len_bytes = end - start;
-	return true;
+	return target->dst != NULL && sf_unit_start(request->first_unit) >= target->offset &&
+		end <= target->offset + target->len && is_raw(request);
 }
 
-/*
- * Read a request into the result and check it there.  False when something does
- * not match or is still in gather buffers: then it goes the usual way.
- */
-static bool
-read_straight(SfReadJob *job, SfReadRequest *request)
+static void
+read_to_result(SfReadJob *job, SfReadRequest *request)
 {
-	const char *bytes;
+	uint64		start = sf_unit_start(request->first_unit);
+	uint64		end = Min(sf_unit_start(SfReadRequestEnd(request)), job->length_bytes);
 
-	if (!goes_straight(job, request) || sfi_read_is_gathered(job, request))
-		return false;
+	SF_ASSERT(start < end && start >= job->target->offset);
+	request->data = job->target->dst + (start - job->target->offset);
 	request->io.files = job->files;
 	request->io.segment_offset = sf_sectors_to_bytes(request->units[0].start);
 	request->io.buf = request->data;
+	request->io.len_bytes = end - start;
 	request->io.is_write = request->io.durable = false;
 	sf_io_read_cached(&request->io);
 	sfi_read_spoil_cached(job, request);
 	job->stats->direct_read_ops++;
 	job->stats->direct_read_bytes += request->io.len_bytes;
+}
+
+/*
+ * Read a planned request into the result and check it there.  False when it cannot be
+ * read that way, or something does not match: the request is still planned then.
+ */
+static bool
+read_straight(SfReadJob *job, SfReadRequest *request)
+{
+	const char *bytes;
+	uint64		found;
+
+	SF_ASSERT(request->state == SF_READ_PLANNED);
+	if (!job->buffered || !is_wanted_whole(job, request) || sfi_read_is_gathered(job, request))
+		return false;
+	read_to_result(job, request);
 	bytes = request->data;
 	for (uint32 i = 0; i < request->nunits; i++, bytes += SF_UNIT_SIZE)
-		if (sf_format_checksum(bytes, request->units[i].stored_bytes, job->seed) !=
-			request->units[i].checksum)
+		if (!sfi_read_matches(job, &request->units[i], bytes, &found))
 			return false;
 	return true;
 }
 
-/* ---- the usual way ---- */
+/* ---- windows ---- */
 
-/* Check and deliver the units of a request that has arrived. */
-static void
-take_request(SfReadJob *job, SfReadRequest *request)
+/* Units that are known: of the object, [first, end). */
+typedef struct Window
 {
-	for (uint32 i = 0; i < request->nunits; i++)
-		sfi_read_deliver_unit(job, request, i);
-}
+	const SfUnit *units;
+	uint64		first;
+	uint64		end;
+} Window;
 
-/* Can a unit be read at all?  If not, it has been dealt with. */
-static bool
-is_readable(SfReadJob *job, uint64 unit_no, const SfUnit *unit)
+/*
+ * Fill the ring with requests of a window.  Returns the next unit that is to be
+ * taken, which is beyond unit_no when requests were read straight.  That is done only
+ * while the ring is empty: with requests in flight, a wait for another one in this
+ * place would leave the disk idle.
+ */
+static uint64
+fill_ring(SfReadJob *job, const Window *window, uint64 unit_no)
 {
-	if (unit->start == SF_HOLE)
+	SfReadRequest *request;
+
+	while ((request = sfi_ring_plan(&ring, job, &window->units[ring.next_unit - window->first],
+									window->end - ring.next_unit)) != NULL)
 	{
-		sfi_read_deliver_hole(job, unit_no);
-		return false;
+		CHECK_FOR_INTERRUPTS();
+		if (ring.busy > 0 || !read_straight(job, request))
+		{
+			sfi_ring_start(&ring, job, false);
+			continue;
+		}
+		sfi_read_deliver_holes(job, unit_no, request->first_unit);
+		unit_no = SfReadRequestEnd(request);
+		sfi_read_drop_request(request);
 	}
-	if (!sfi_read_is_there(job, unit))
-	{
-		sfi_read_report_beyond_end(job, unit);
-		return false;
-	}
-	return true;
+	SF_ASSERT(unit_no <= ring.next_unit && ring.next_unit <= window->end);
+	return unit_no;
 }
 
 /*
- * Take the next request off the list of units [*next, n); false when there is
- * none any more.
+ * Read a window of units with as many requests in flight as are allowed.  A check goes
+ * on behind a unit that cannot be read: its listener was told.
  */
-static bool
-next_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n, uint32 *next,
-			 SfReadRequest *request)
+static void
+read_window(SfReadJob *job, const SfReadListener *listener, const Window *window)
 {
-	uint32		i = *next;
+	uint64		unit_no = window->first;
 
-	while (i < n && !is_readable(job, first_unit + i, &units[i]))
-		i++;
-	*next = i;
-	if (i == n)
-		return false;
-	sfi_read_plan_request(job, &units[i], first_unit + i, n - i, request);
-	*next += request->nunits;
-	return true;
+	prepare_ring(unit_no);
+	while ((unit_no = fill_ring(job, window, unit_no)) < window->end)
+	{
+		if (sfi_ring_wait(&ring, job, listener, unit_no))
+			unit_no = sfi_ring_take(&ring, job, listener, unit_no, window->end);
+		else
+		{
+			if (ring.busy == 0)
+				sfi_read_report_beyond_end(job, listener, &window->units[unit_no - window->first]);
+			unit_no = sfi_ring_skip(&ring);
+		}
+	}
 }
 
-/* Read a window of units with as many requests in flight as are allowed. */
-static void
-read_window(SfReadJob *job, const SfUnit *units, uint64 first_unit, uint32 n)
+void
+sfi_read_units(SfReadJob *job, const SfReadListener *listener, uint64 first_unit)
 {
-	int			depth = prepare_slots();
-	uint32		next = 0;
-	int			oldest = 0;
-	int			busy = 0;
+	uint64		end = SfReadTargetEnd(job->target);
+	SfUnit	   *units = palloc(Min(end - first_unit, UNITS_AT_ONCE) * sizeof(SfUnit));
+	Window		window = {units, first_unit, first_unit};
 
-	SF_ASSERT(n > 0 && n <= UNITS_AT_ONCE);
-	for (;;)
+	SF_ASSERT(first_unit >= SfReadTargetFirst(job->target) && first_unit <= end);
+	SF_ASSERT((listener != NULL) == (job->target->dst == NULL));
+	for (;; window.first = window.end)
 	{
-		while (busy < depth)
-		{
-			SfReadRequest *request = &slots[(oldest + busy) % depth];
-
-			CHECK_FOR_INTERRUPTS();
-
-			SF_ASSERT(!request->io.in_flight);
-			if (!next_request(job, units, first_unit, n, &next, request))
-				break;
-			if (busy == 0 && read_straight(job, request))
-				continue;
-			sfi_read_start_request(job, request);
-			busy++;
-		}
-		if (busy == 0)
+		/* a check wants no zeros, and a sparse value may have many */
+		if (job->target->dst == NULL)
+			window.first = sf_object_next_stored(job->seg, job->loc, window.first);
+		if (window.first >= end)
 			break;
-		if (sfi_read_wait_request(job, &slots[oldest]))
-			take_request(job, &slots[oldest]);
-		SF_ASSERT(busy > 0 && busy <= depth && depth <= nslots);
-		oldest = (oldest + 1) % depth;
-		busy--;
+		window.end = Min(end, window.first + UNITS_AT_ONCE);
+		sfi_read_look_up(job, window.first, window.end - window.first, units);
+		read_window(job, listener, &window);
 	}
+	pfree(units);
 }
 
 /* ---- jobs ---- */
 
+/* The time is that of reading inode pages: the map of a flat value is in its row. */
 void
 sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 {
@@ -208,8 +217,10 @@ sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 }
 
 void
-sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfReadTarget *target)
+sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfReadTarget *target,
+					 const SfReadListener *listener)
 {
+	SF_ASSERT(loc->incarnation == seg->incarnation);
 	job->seg = seg;
 	job->loc = loc;
 	job->target = target;
@@ -219,32 +230,9 @@ sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRea
 	job->files = sf_io_open(seg->storage, job->buffered);
 	job->seed = sf_format_seed(loc->incarnation, loc->object_id);
 	job->total_sectors = sf_space_total_sectors(seg);
-	/* for a check, that may be what an old header page says */
-	if (target->found != NULL)
+	/* rounded down: a sector that a crash has torn cannot be read */
+	if (listener != NULL)
 		job->total_sectors = Max(job->total_sectors,
 								 sf_io_files_size(seg->storage) / SF_SECTOR_SIZE);
 	job->stats = sf_stats_local(seg->table_oid, seg->attnum);
-}
-
-void
-sfi_read_units(SfReadJob *job)
-{
-	uint64		first = SfReadTargetFirst(job->target);
-	uint64		end = SfReadTargetEnd(job->target);
-	SfUnit	   *units = palloc(Min(end - first, UNITS_AT_ONCE) * sizeof(SfUnit));
-
-	for (;; first += UNITS_AT_ONCE)
-	{
-		uint32		n;
-
-		/* a check wants no zeros */
-		if (job->target->dst == NULL)
-			first = sf_object_next_stored(job->seg, job->loc, first);
-		if (first >= end)
-			break;
-		n = Min(end - first, UNITS_AT_ONCE);
-		sfi_read_look_up(job, first, n, units);
-		read_window(job, units, first, n);
-	}
-	pfree(units);
 }

@@ -75,14 +75,14 @@ sf_read_length(struct varlena *datum)
  * does: the row, not the lock, keeps the value.
  */
 static void
-read_units(const SfLocator *loc, SfReadTarget *target)
+read_units(const SfLocator *loc, SfReadTarget *target, const SfReadListener *listener)
 {
 	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
 	SfReadJob	job;
 
 	sf_object_require_tag(seg, loc);
-	sfi_read_prepare_job(&job, seg, loc, target);
-	sfi_read_units(&job);
+	sfi_read_prepare_job(&job, seg, loc, target, listener);
+	sfi_read_units(&job, listener, SfReadTargetFirst(target));
 	sf_space_release(seg);
 }
 
@@ -95,7 +95,7 @@ read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc.length_bytes);
 	if (len >= SF_IO_LARGE)
 		sf_io_use_memory();
-	read_units(&loc, &target);
+	read_units(&loc, &target, NULL);
 }
 
 static void
@@ -177,9 +177,9 @@ sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 length
 
 	if (len == 0)
 		return;
-	sfi_read_prepare_job(&job, seg, version, &target);
+	sfi_read_prepare_job(&job, seg, version, &target, NULL);
 	job.length_bytes = length_bytes;
-	sfi_read_units(&job);
+	sfi_read_units(&job, NULL, SfReadTargetFirst(&target));
 }
 
 /* End of the units that are stored from a stored one on, at most n of them. */
@@ -238,7 +238,7 @@ read_whole(struct varlena *datum, Size header)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("securefile value of " INT64_FORMAT " bytes is too long to be returned whole", len),
 				 errdetail("A whole value may be at most 1 GB."),
-				 errhint("Read it in pieces, with substring() or securefile_requests(). "
+				 errhint("Read it in pieces, with substring() or securefile_chunks(). "
 						 "For a digest use securefile_digest().")));
 	}
 	result = palloc(header + len);
@@ -266,11 +266,12 @@ void
 sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 {
 	SfLocator	loc;
-	SfReadTarget target = {.found = found, .arg = arg};
+	SfReadTarget target = {0};
+	SfReadListener listener = {found, arg};
 
 	if (sf_read_form(datum) != SF_FORM_STORED)
 		return;
 	loc = sf_object_locator(datum);
 	target.len = loc.length_bytes;
-	read_units(&loc, &target);
+	read_units(&loc, &target, &listener);
 }
