@@ -28,26 +28,6 @@ static bool empty_directory(const char *dir_path);
 
 /* ---- sizes ---- */
 
-/* stat() */
-static bool
-look(const char *path, struct stat *st)
-{
-	return !SF_FAULT_FAILS(io_stat) && stat(path, st) == 0;
-}
-
-/* Only ENOENT is "missing"; of anything else nobody knows what is there. */
-int64
-sf_io_path_size(const char *path, int elevel)
-{
-	struct stat st;
-
-	if (look(path, &st))
-		return (int64) st.st_size;
-	if (errno != ENOENT)
-		sf_io_report_path(elevel, "stat file", path);
-	return -1;
-}
-
 int64
 sfi_io_file_size(SfStorage storage, uint32 fileno)
 {
@@ -65,7 +45,7 @@ sf_io_files_may_exist(SfStorage storage, int elevel)
 	struct stat st;
 
 	sfi_io_dir_path(path, storage);
-	if (look(path, &st))
+	if (sfi_io_look(path, &st))
 		return true;
 	if (errno == ENOENT)
 		return false;
@@ -113,17 +93,6 @@ truncate_file(const char *path, uint64 size_bytes)
 
 /* ---- removing, without throwing ---- */
 
-void
-sf_io_report_path(int elevel, const char *what, const char *path)
-{
-	int			error = errno;
-
-	ereport(elevel,
-			(sfi_io_errcode(error),
-			 errmsg("could not %s \"%s\": %m", what, path),
-			 sfi_io_errhint(error)));
-}
-
 /*
  * Shorten a file to nothing, then unlink it: space comes back at once even
  * while another process has it open.  Not one with another name: that may be in
@@ -134,7 +103,7 @@ remove_file(const char *path)
 {
 	struct stat st;
 
-	if (look(path, &st) && st.st_nlink == 1 && truncate_file(path, 0) != 0)
+	if (sfi_io_look(path, &st) && st.st_nlink == 1 && truncate_file(path, 0) != 0)
 		sf_io_report_path(WARNING, "truncate segment data file", path);
 	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
 	{
@@ -142,12 +111,6 @@ remove_file(const char *path)
 		return false;
 	}
 	return true;
-}
-
-static int
-remove_if_empty(const char *path)
-{
-	return SF_FAULT_FAILS(io_rmdir) ? -1 : rmdir(path);
 }
 
 /* Remove a file, or a directory with all that is in it. */
@@ -160,7 +123,7 @@ remove_entry(const char *path)
 		return remove_file(path);
 	if (!empty_directory(path))
 		return false;
-	if (remove_if_empty(path) == 0 || errno == ENOENT)
+	if (sfi_io_remove_if_empty(path) == 0 || errno == ENOENT)
 		return true;
 	sf_io_report_path(WARNING, "remove directory", path);
 	return false;
@@ -202,39 +165,6 @@ empty_directory(const char *dir_path)
 	return ok;
 }
 
-bool
-sfi_io_sync_directory(const char *path)
-{
-	int			fd = SF_FAULT_FAILS(io_sync_dir) ? -1 : BasicOpenFile(path, O_RDONLY | O_CLOEXEC);
-	bool		ok = fd >= 0 && !SF_FAULT_FAILS(io_sync_dir) && pg_fsync(fd) == 0;
-	int			error = errno;
-
-	if (fd >= 0)
-		(void) close(fd);
-	errno = error;
-	return ok;
-}
-
-bool
-sfi_io_remove_directory(const char *path, bool may_be_used)
-{
-	char		parent[SF_IO_PATH_MAX];
-
-	if (remove_if_empty(path) != 0)
-	{
-		if (errno == ENOENT)
-			return true;
-		if (!may_be_used || (errno != ENOTEMPTY && errno != EEXIST))
-			sf_io_report_path(WARNING, "remove directory", path);
-		return false;
-	}
-	strlcpy(parent, path, sizeof(parent));
-	get_parent_directory(parent);
-	if (!sfi_io_sync_directory(parent) && errno != ENOENT)
-		sf_io_report_path(WARNING, "fsync directory", parent);
-	return true;
-}
-
 void
 sf_io_files_remove(SfStorage storage)
 {
@@ -242,7 +172,7 @@ sf_io_files_remove(SfStorage storage)
 
 	sf_io_close(storage);
 	sfi_io_dir_path(path, storage);
-	if (empty_directory(path) && remove_if_empty(path) != 0 && errno != ENOENT)
+	if (empty_directory(path) && sfi_io_remove_if_empty(path) != 0 && errno != ENOENT)
 		sf_io_report_path(WARNING, "remove directory", path);
 }
 
@@ -311,24 +241,10 @@ sf_io_pages_remove(SfStorage storage)
 
 /* ---- creating ---- */
 
-static int
-make_directory(const char *path)
-{
-	return SF_FAULT_FAILS(io_mkdir) ? -1 : MakePGDirectory(path);
-}
-
-void
-sf_io_require_directory_synced(const char *path)
-{
-	if (SF_FAULT_FAILS(io_sync_dir))
-		sf_io_report_path(data_sync_elevel(ERROR), "fsync file", path);
-	fsync_fname(path, true);
-}
-
 static void
 make_one_directory(const char *path)
 {
-	if (make_directory(path) != 0 && errno != EEXIST)
+	if (sfi_io_try_mkdir(path) != 0 && errno != EEXIST)
 		sf_io_report_path(ERROR, "create directory", path);
 }
 
@@ -366,7 +282,7 @@ make_two_directories(const char *outer, const char *path)
 	for (int tries = 0;; tries++)
 	{
 		make_one_directory(outer);
-		if (make_directory(path) == 0 || errno == EEXIST)
+		if (sfi_io_try_mkdir(path) == 0 || errno == EEXIST)
 			return;
 		if (errno != ENOENT || tries == 1000)
 			sf_io_report_path(ERROR, "create directory", path);
@@ -445,20 +361,6 @@ sf_io_pages_make_entry(SfStorage storage, uint32 extent)
 }
 
 void
-sfi_io_make_file_entry(SfStorage storage, uint32 fileno)
-{
-	char		name[SF_IO_NAME_MAX];
-	char		path[SF_IO_PATH_MAX];
-
-	if (!sfi_io_has_entry_directories(storage))
-		return;
-	sfi_io_file_name(name, fileno);
-	sfi_io_entry_path(path, storage, name);
-	if (make_directory(path) != 0 && errno != EEXIST && errno != ENOENT)
-		sf_io_report_path(ERROR, "create directory", path);
-}
-
-void
 sfi_io_sync_name(SfStorage storage, uint32 fileno)
 {
 	char		name[SF_IO_NAME_MAX];
@@ -530,7 +432,7 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	/* descriptors of files that go would keep them alive without a name */
 	sfi_io_fd_close_all(storage);
 
-	while (sfi_io_file_path(path, storage, nfiles), look(path, &st))
+	while (sfi_io_file_path(path, storage, nfiles), sfi_io_look(path, &st))
 		nfiles++;
 	if (!is_missing(path, elevel))
 		return false;
@@ -549,7 +451,7 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	}
 
 	sfi_io_file_path(path, storage, keep - 1);
-	if (!look(path, &st))
+	if (!sfi_io_look(path, &st))
 		return is_missing(path, elevel);
 	if ((uint64) st.st_size <= last_size || truncate_file(path, last_size) == 0 || errno == ENOENT)
 		return true;

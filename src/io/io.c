@@ -3,15 +3,7 @@
  * io.c
  *	  Moving blocks: start, wait, reap.
  *
- * Files of this room:
- *	 io.c				requests: the limit, the method, errors, short transfers
- *	 method_sync.c		pread and pwrite, the reference
- *	 method_libaio.c	Linux native AIO
- *	 method_io_uring.c	io_uring
- *	 open.c				descriptors, direct I/O, sync
- *	 files.c			life of the files: create, cut, unlink, scan
- *	 grow.c				making files longer; redo
- *	 buffer.c			aligned memory
+ * README.md is the map of this room.
  *
  * A request is idle, in flight (in_flight is set), or finished and not looked
  * at yet.  Only sf_io_start() takes it into flight and only sfi_io_completed()
@@ -32,8 +24,6 @@
 #include "portability/instr_time.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
-#include "storage/shmem.h"
-#include "port/atomics.h"
 #include "utils/wait_event.h"
 
 static const SfIoMethodOps *const method_table[] = {
@@ -54,9 +44,6 @@ static struct
 	int			in_flight;
 	bool		refused[SF_IO_METHODS];
 }			engine;
-
-/* How often in a row a call is made again: for some ten seconds of EAGAIN. */
-#define MAX_REPEATS		10000
 
 static bool exit_registered = false;
 static SfIoCounts counts;
@@ -367,21 +354,6 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 			 : sfi_io_errhint(error)));
 }
 
-/*
- * Writers hold interrupts while they wait, so a call that the system never takes
- * has to end by itself.
- */
-bool
-sfi_io_repeat(int32 result, uint32 *repeats)
-{
-	if ((result != -EINTR && result != -EAGAIN && result != -EBUSY) || ++*repeats > MAX_REPEATS)
-		return false;
-	CHECK_FOR_INTERRUPTS();
-	if (result != -EINTR)
-		pg_usleep(1000L);
-	return true;
-}
-
 /* Transfer what a short or interrupted request left, synchronously. */
 static int32
 transfer_rest(SfIo *io, uint32 done_bytes)
@@ -503,7 +475,7 @@ sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 	return slot == NULL || is_resident(slot->fd, file_offset);
 }
 
-/* ---- statistics, wait events, notices ---- */
+/* ---- statistics ---- */
 
 SfIoCounts
 sf_io_take_counts(void)
@@ -512,38 +484,4 @@ sf_io_take_counts(void)
 
 	memset(&counts, 0, sizeof(counts));
 	return taken;
-}
-
-uint32
-sfi_io_wait_event(SfIoWait which)
-{
-	static const char *const names[SF_IO_WAITS] = {
-		[SF_IO_WAIT_READ] = "SecurefileDataRead",
-		[SF_IO_WAIT_WRITE] = "SecurefileDataWrite",
-		[SF_IO_WAIT_SYNC] = "SecurefileDataSync",
-		[SF_IO_WAIT_EXTEND] = "SecurefileDataExtend",
-	};
-	static uint32 events[SF_IO_WAITS];
-
-	SF_WAIT_EVENT_DEFINE(events[which], names[which]);
-	return events[which];
-}
-
-/*
- * The flags take a few bytes of shared memory's reserve, and only in a server
- * that has something to say.  Fresh shared memory is zero.
- */
-bool
-sfi_io_first_notice(int which)
-{
-	static bool said[SF_IO_NOTICES];
-	pg_atomic_uint32 *shared;
-	bool		found;
-
-	if (said[which])
-		return false;
-	said[which] = true;
-	shared = ShmemInitStruct("securefile I/O notices",
-							 SF_IO_NOTICES * sizeof(pg_atomic_uint32), &found);
-	return pg_atomic_exchange_u32(&shared[which], 1) == 0;
 }

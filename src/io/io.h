@@ -192,6 +192,11 @@ extern bool sf_io_database_has_files(Oid db, int elevel);
 /*
  * Call fn(storage, arg) for each segment directory; db InvalidOid means all
  * databases.  fn may throw, and may remove the directory.
+ *
+ * Of one database, a directory that this process may not look into is passed over
+ * with a WARNING: it is probably that of a dropped segment, and must not keep the
+ * others from being maintained.  Of all, it is shown: who prepares an upgrade has to
+ * fail there.
  */
 typedef void (*SfIoScanFn) (SfStorage storage, void *arg);
 extern void sf_io_scan(Oid db, SfIoScanFn fn, void *arg);

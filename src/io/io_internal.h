@@ -8,6 +8,8 @@
 #ifndef SF_IO_INTERNAL_H
 #define SF_IO_INTERNAL_H
 
+#include <sys/stat.h>
+
 #include "config/config.h"
 #include "format/format.h"
 #include "io/io.h"
@@ -38,6 +40,11 @@ extern void sfi_io_file_name(char *buf, uint32 fileno);
  */
 extern bool sfi_io_has_entry_directories(SfStorage storage);
 extern void sfi_io_entry_path(char *buf, SfStorage storage, const char *name);
+
+/* stat(), rmdir(), mkdir() with the modes of initdb.  Errors are in errno.  Never throw. */
+extern bool sfi_io_look(const char *path, struct stat *st);
+extern int	sfi_io_remove_if_empty(const char *path);
+extern int	sfi_io_try_mkdir(const char *path);
 
 /*
  * Before a data file is made: its directory, if it has one.  Leaves it to the

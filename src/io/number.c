@@ -26,12 +26,13 @@ close_keeping_errno(int fd)
 	errno = error;
 }
 
+/* O_NONBLOCK is for what is no file: a FIFO in its place must not keep a start waiting. */
 bool
 sfi_io_number_read(const char *path, uint64 *number, int elevel)
 {
 	char		text[32] = {0};
 	int			fd = SF_FAULT_FAILS(io_number_read) ? -1 :
-	BasicOpenFile(path, O_RDONLY | O_CLOEXEC | PG_BINARY);
+	BasicOpenFile(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | PG_BINARY);
 	ssize_t		len;
 	char	   *end;
 

@@ -276,6 +276,30 @@ open_file(const char *path, int flags, bool want_direct, bool *direct)
 	return BasicOpenFile(path, flags);
 }
 
+/*
+ * A FIFO or a device in the place of a data file would take transfers that never
+ * end, and a wait for those cannot be interrupted.  Opening a FIFO for reading and
+ * writing does not wait.
+ */
+static void
+require_regular(int fd, const char *path)
+{
+	struct stat st;
+	bool		known = !SF_FAULT_FAILS(io_fstat) && fstat(fd, &st) == 0;
+	int			error = errno;
+
+	if (known && S_ISREG(st.st_mode))
+		return;
+	(void) close(fd);
+	ReleaseExternalFD();
+	errno = error;
+	if (!known)
+		sf_io_report_path(ERROR, "stat segment data file", path);
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("segment data file \"%s\" is not a regular file", path)));
+}
+
 /* Open a data file into a free slot.  NULL if missing and that is fine. */
 static SfFd *
 open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
@@ -305,6 +329,7 @@ open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 				(errcode_for_file_access(),
 				 errmsg("could not open segment data file \"%s\": %m", path)));
 	}
+	require_regular(fd, path);
 	SF_ASSERT(slot->fd < 0 && (want_direct || !slot->direct));
 	slot->storage = storage;
 	slot->fileno = fileno;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * paths.c
- *	  Where the files of a segment lie.
+ *	  Where the files of a segment lie, and single steps on a path.
  *
  * In the default tablespace, pg_default:
  *	  pg_securefile/1663/<db>/<relfilenumber>/<name>
@@ -19,9 +19,13 @@
  */
 #include "base/base.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "catalog/pg_tablespace_d.h"
 #include "common/relpath.h"
 #include "io/io_internal.h"
+#include "storage/fd.h"
 
 #define NAME_IN_TABLESPACE	"pg_filenode.map"
 
@@ -107,4 +111,103 @@ sf_io_files_pattern(SfStorage storage)
 
 	sf_io_named_path(path, storage, "seg-*.sf");
 	return path;
+}
+
+/* ---- one system call on a path, and what is said when it fails ---- */
+
+void
+sf_io_report_path(int elevel, const char *what, const char *path)
+{
+	int			error = errno;
+
+	ereport(elevel,
+			(sfi_io_errcode(error),
+			 errmsg("could not %s \"%s\": %m", what, path),
+			 sfi_io_errhint(error)));
+}
+
+bool
+sfi_io_look(const char *path, struct stat *st)
+{
+	return !SF_FAULT_FAILS(io_stat) && stat(path, st) == 0;
+}
+
+/* Only ENOENT is "missing"; of anything else nobody knows what is there. */
+int64
+sf_io_path_size(const char *path, int elevel)
+{
+	struct stat st;
+
+	if (sfi_io_look(path, &st))
+		return (int64) st.st_size;
+	if (errno != ENOENT)
+		sf_io_report_path(elevel, "stat file", path);
+	return -1;
+}
+
+int
+sfi_io_remove_if_empty(const char *path)
+{
+	return SF_FAULT_FAILS(io_rmdir) ? -1 : rmdir(path);
+}
+
+int
+sfi_io_try_mkdir(const char *path)
+{
+	return SF_FAULT_FAILS(io_mkdir) ? -1 : MakePGDirectory(path);
+}
+
+bool
+sfi_io_sync_directory(const char *path)
+{
+	int			fd = SF_FAULT_FAILS(io_sync_dir) ? -1 : BasicOpenFile(path, O_RDONLY | O_CLOEXEC);
+	bool		ok = fd >= 0 && !SF_FAULT_FAILS(io_sync_dir) && pg_fsync(fd) == 0;
+	int			error = errno;
+
+	if (fd >= 0)
+		(void) close(fd);
+	errno = error;
+	return ok;
+}
+
+bool
+sfi_io_remove_directory(const char *path, bool may_be_used)
+{
+	char		parent[SF_IO_PATH_MAX];
+
+	if (sfi_io_remove_if_empty(path) != 0)
+	{
+		if (errno == ENOENT)
+			return true;
+		if (!may_be_used || (errno != ENOTEMPTY && errno != EEXIST))
+			sf_io_report_path(WARNING, "remove directory", path);
+		return false;
+	}
+	strlcpy(parent, path, sizeof(parent));
+	get_parent_directory(parent);
+	if (!sfi_io_sync_directory(parent) && errno != ENOENT)
+		sf_io_report_path(WARNING, "fsync directory", parent);
+	return true;
+}
+
+void
+sf_io_require_directory_synced(const char *path)
+{
+	if (SF_FAULT_FAILS(io_sync_dir))
+		sf_io_report_path(data_sync_elevel(ERROR), "fsync file", path);
+	fsync_fname(path, true);
+}
+
+void
+sfi_io_make_file_entry(SfStorage storage, uint32 fileno)
+{
+	char		name[SF_IO_NAME_MAX];
+	char		path[SF_IO_PATH_MAX];
+
+	if (!sfi_io_has_entry_directories(storage))
+		return;
+	sfi_io_file_name(name, fileno);
+	sfi_io_entry_path(path, storage, name);
+	if (sfi_io_try_mkdir(path) != 0 && errno != EEXIST && errno != ENOENT)
+		sf_io_report_path(ERROR, "create directory", path);
 }

@@ -149,6 +149,22 @@ sf_io_database_has_files(Oid db, int elevel)
 	return found || list_failed;
 }
 
+/*
+ * May this process look into the directory of a segment?  Reported if not.  One that
+ * is gone again may be shown: whoever drops a segment removes it.
+ */
+static bool
+is_open_to_us(SfStorage storage)
+{
+	char		path[SF_IO_PATH_MAX];
+
+	sfi_io_dir_path(path, storage);
+	if ((!SF_FAULT_FAILS(io_opendir) && access(path, R_OK | X_OK) == 0) || errno == ENOENT)
+		return true;
+	sf_io_report_path(WARNING, "open directory", path);
+	return false;
+}
+
 void
 sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
 {
@@ -170,7 +186,12 @@ sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
 		list_free(dbs);
 	}
 	foreach(lc, storages)
-		fn(*(SfStorage *) lfirst(lc), arg);
+	{
+		SfStorage	storage = *(SfStorage *) lfirst(lc);
+
+		if (!OidIsValid(db) || is_open_to_us(storage))
+			fn(storage, arg);
+	}
 	list_free_deep(storages);
 	list_free(spcs);
 }

@@ -1,0 +1,69 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.c
+ *	  Waiting for the system: under which wait event, how often a call is made
+ *	  again, and what is reported only once.
+ *
+ * Below io.c and open.c, which both wait.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "io/io_internal.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
+#include "utils/wait_event.h"
+
+/* How often in a row a call is made again: for some ten seconds of EAGAIN. */
+#define MAX_REPEATS		10000
+
+/*
+ * Writers hold interrupts while they wait, so a call that the system never takes
+ * has to end by itself.
+ */
+bool
+sfi_io_repeat(int32 result, uint32 *repeats)
+{
+	if ((result != -EINTR && result != -EAGAIN && result != -EBUSY) || ++*repeats > MAX_REPEATS)
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	if (result != -EINTR)
+		pg_usleep(1000L);
+	return true;
+}
+
+uint32
+sfi_io_wait_event(SfIoWait which)
+{
+	static const char *const names[SF_IO_WAITS] = {
+		[SF_IO_WAIT_READ] = "SecurefileDataRead",
+		[SF_IO_WAIT_WRITE] = "SecurefileDataWrite",
+		[SF_IO_WAIT_SYNC] = "SecurefileDataSync",
+		[SF_IO_WAIT_EXTEND] = "SecurefileDataExtend",
+	};
+	static uint32 events[SF_IO_WAITS];
+
+	SF_WAIT_EVENT_DEFINE(events[which], names[which]);
+	return events[which];
+}
+
+/*
+ * The flags take a few bytes of shared memory's reserve, and only in a server
+ * that has something to say.  Fresh shared memory is zero.
+ */
+bool
+sfi_io_first_notice(int which)
+{
+	static bool said[SF_IO_NOTICES];
+	pg_atomic_uint32 *shared;
+	bool		found;
+
+	if (said[which])
+		return false;
+	said[which] = true;
+	shared = ShmemInitStruct("securefile I/O notices",
+							 SF_IO_NOTICES * sizeof(pg_atomic_uint32), &found);
+	return pg_atomic_exchange_u32(&shared[which], 1) == 0;
+}
