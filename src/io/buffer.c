@@ -39,17 +39,24 @@ typedef struct Mapping
 static Mapping mappings[MAX_MAPPINGS];
 static int	nmappings;
 
+/* There is no list of more: what is not noted stays in memory for the life of the process. */
 static char *
 note_mapping(char *start, Size size)
 {
+	SF_ASSERT((uintptr_t) start % SF_IO_ALIGN == 0 && size > 0);
 	if (nmappings < MAX_MAPPINGS)
 		mappings[nmappings++] = (Mapping) {start, size};
 	return start;
 }
 
+/*
+ * MADV_DONTNEED takes the pages and leaves the addresses: the next touch finds zeros.
+ * So whoever holds a pointer into a buffer need not be told.
+ */
 void
 sfi_io_buffers_release(void)
 {
+	SF_ASSERT(nmappings >= 0 && nmappings <= MAX_MAPPINGS);
 	for (int i = 0; i < nmappings; i++)
 		(void) madvise(mappings[i].start, mappings[i].size, MADV_DONTNEED);
 }
@@ -91,7 +98,10 @@ map_huge(Size size)
 	return note_mapping(start, size);
 }
 
-/* A part of a huge page. */
+/*
+ * A part of a huge page.  What is left of the last one, if it is too small, is lost: buffers
+ * have few sizes, and are made once.
+ */
 static char *
 carve_huge(Size size)
 {
@@ -106,6 +116,7 @@ carve_huge(Size size)
 	part = spare;
 	spare += size;
 	spare_bytes -= size;
+	SF_ASSERT((uintptr_t) part % SF_IO_ALIGN == 0);
 	return part;
 }
 

@@ -64,6 +64,7 @@ sf_io_files_size(SfStorage storage)
 	return total;
 }
 
+/* After pg_upgrade, where the files were moved by hand: all of them, and whole. */
 void
 sf_io_files_require(SfStorage storage, uint64 to_bytes)
 {
@@ -165,6 +166,7 @@ empty_directory(const char *dir_path)
 	return ok;
 }
 
+/* Our own descriptors first: a file that is open keeps its space although it has no name. */
 void
 sf_io_files_remove(SfStorage storage)
 {
@@ -199,6 +201,7 @@ sf_io_files_unlink(SfStorage storage)
 	sf_io_sync_removed(SfStorageSpc(storage), SfStorageDb(storage));
 }
 
+/* As the server names the files of a relation: the first has no number. */
 static void
 pages_name(char *buf, uint32 extent)
 {
@@ -217,6 +220,7 @@ sf_io_pages_path(char *buf, SfStorage storage, uint32 extent)
 	sf_io_named_path(buf, storage, name);
 }
 
+/* The extents are removed from the first on, and the first that is missing ends it. */
 void
 sf_io_pages_remove(SfStorage storage)
 {
@@ -257,6 +261,8 @@ sync_names(const char *path, const char *top)
 {
 	char		parent[SF_IO_PATH_MAX];
 
+	/* else the loop would go on to the root of the file system */
+	SF_ASSERT(strncmp(path, top, strlen(top)) == 0 && path[strlen(top)] == '/');
 	strlcpy(parent, path, sizeof(parent));
 	do
 	{
@@ -328,6 +334,7 @@ sfi_io_make_directory(SfStorage storage)
 	else
 		make_one_directory(space_path);
 	make_two_directories(db_path, path);
+	SF_ASSERT(!durable || stays);
 	if (durable)
 		sf_io_require_directory_synced(db_path);
 	else
@@ -390,6 +397,7 @@ sf_io_files_clear(SfStorage storage)
 
 	if (!sf_io_files_may_exist(storage, ERROR))
 		return;
+	/* nobody has named this storage yet, so there is nothing to wait for */
 	sfi_io_fd_close_all(storage);
 	sfi_io_dir_path(path, storage);
 	if (!empty_directory(path) || !sfi_io_remove_directory(path, false))
@@ -419,6 +427,12 @@ is_missing(const char *path, int elevel)
 	return false;
 }
 
+/*
+ * Highest file first: a crash in between then leaves a segment whose files are all full
+ * but the last, as it has to be, and that is only longer than it should.  The search for
+ * the highest goes by name upward, so a gap would hide what is behind it; there is none
+ * for the same reason.
+ */
 bool
 sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 {
@@ -428,6 +442,8 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	uint64		last_size = size_bytes - (uint64) (keep - 1) * SF_FILE_SIZE;
 	uint32		nfiles = keep;
 	struct stat st;
+
+	SF_ASSERT(keep > 0 && last_size <= SF_FILE_SIZE && elevel >= WARNING);
 
 	/* descriptors of files that go would keep them alive without a name */
 	sfi_io_fd_close_all(storage);
@@ -462,12 +478,14 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	return false;
 }
 
+/* The file that stays is flushed for its size, the directory for the names that went. */
 void
 sf_io_files_truncate(SfStorage storage, uint64 size_bytes)
 {
 	char		path[SF_IO_PATH_MAX];
 	uint32		last = (size_bytes == 0) ? 0 : sfi_io_fileno(size_bytes - 1);
 
+	SF_ASSERT(size_bytes % SF_IO_ALIGN == 0 && !InRecovery);
 	(void) sfi_io_cut_files(storage, size_bytes, ERROR);
 	sfi_io_fd_sync(sfi_io_fd_get(storage, last, sf_direct_io, 0), true);
 	sfi_io_dir_path(path, storage);

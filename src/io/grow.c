@@ -29,6 +29,7 @@ static char zeros[ZERO_CHUNK] pg_attribute_aligned(SF_IO_ALIGN);
 
 /* ---- writing zeros ---- */
 
+/* Growth is where a full disk is met: the error says so, with a hint. */
 static void
 report_extend_failure(SfStorage storage, uint32 fileno, int error)
 {
@@ -49,6 +50,7 @@ write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
 	int32		allowed = SF_FAULT_BYTES(io_extend, len_bytes);
 	int32		result;
 
+	SF_ASSERT(len_bytes > 0 && len_bytes <= ZERO_CHUNK && file_offset % SF_IO_ALIGN == 0);
 	if (allowed < 0)
 		return allowed;
 	pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_EXTEND));
@@ -90,6 +92,10 @@ write_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to)
 
 /* ---- growth ---- */
 
+/*
+ * File by file.  A file is full before the next one is made, and its name is durable
+ * before the caller logs the new size, so replay never looks for a file that is not there.
+ */
 static void
 grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 {
@@ -109,6 +115,10 @@ grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 	}
 }
 
+/*
+ * On failure the files get their old size back, as well as that goes: space that no header
+ * page counts would be lost until the next growth, and a full disk stay full.
+ */
 void
 sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 {
@@ -149,6 +159,7 @@ ensure_file(SfStorage storage, uint32 fileno, uint64 want_bytes)
 
 	/* a file torn inside a block: fill that block up without touching it */
 	aligned = TYPEALIGN64(SF_IO_ALIGN, (uint64) have);
+	SF_ASSERT(aligned <= SF_FILE_SIZE && want_bytes <= SF_FILE_SIZE);
 	if (aligned != (uint64) have &&
 		(SF_FAULT_FAILS(io_truncate) || ftruncate(slot->fd, (off_t) aligned) != 0))
 		report_extend_failure(storage, fileno, errno);
@@ -185,6 +196,7 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 {
 	uint32		repeats = 0;
 
+	SF_ASSERT(file_offset + len_bytes <= SF_FILE_SIZE && !slot->want_direct);
 	while (len_bytes > 0)
 	{
 		int32		result = SF_FAULT_BYTES(io_redo_write, len_bytes);
@@ -223,6 +235,7 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 void
 sf_io_redo_write(SfStorage storage, uint64 segment_offset, const char *data, uint32 len_bytes)
 {
+	SF_ASSERT(segment_offset % SF_SECTOR_SIZE == 0 && len_bytes % SF_SECTOR_SIZE == 0);
 	while (len_bytes > 0)
 	{
 		uint32		fileno = sfi_io_fileno(segment_offset);

@@ -48,6 +48,17 @@ static struct
 static bool exit_registered = false;
 static SfIoCounts counts;
 
+/*
+ * The number in flight is what the limit and every wait rely on.  A process that was
+ * forked has its parent's: that is told by the pid, and choose_method() begins anew.
+ */
+static bool
+engine_is_valid(void)
+{
+	return engine.pid == MyProcPid && engine.in_flight >= 0 && engine.in_flight <= engine.depth &&
+		(engine.ops != NULL || engine.in_flight == 0);
+}
+
 /* ---- method ---- */
 
 static void
@@ -65,6 +76,7 @@ best_not_refused(SfIoMethod method)
 {
 	while (engine.refused[method])
 		method--;
+	SF_ASSERT(method >= SF_IO_METHOD_SYNC && method < SF_IO_METHODS);
 	return method;
 }
 
@@ -133,6 +145,7 @@ const char *
 sf_io_method_in_use(void)
 {
 	choose_method();
+	SF_ASSERT(engine_is_valid() && engine.ops != NULL);
 	return engine.ops->name;
 }
 
@@ -167,9 +180,8 @@ require_same_bytes(const SfIo *io)
 void
 sfi_io_completed(SfIo *io, int32 result)
 {
-	SF_ASSERT(io->in_flight && engine.in_flight > 0);
-
-	SF_ASSERT(result <= (int32) io->len_bytes);
+	SF_ASSERT(engine_is_valid() && io->in_flight && engine.in_flight > 0);
+	SF_ASSERT(io->slot->pins > 0 && result <= (int32) io->len_bytes);
 	require_same_bytes(io);
 	io->result = result;
 	io->in_flight = false;
@@ -188,12 +200,13 @@ count_wait(instr_time start)
 	counts.reap_us += INSTR_TIME_GET_MICROSEC(now);
 }
 
+/* Wait until at least one request has finished, whichever it is.  Never throws. */
 static void
 reap_blocking(SfIoWait event)
 {
 	instr_time	start;
 
-	SF_ASSERT(engine.in_flight > 0 && engine.pid == MyProcPid);
+	SF_ASSERT(engine_is_valid() && engine.in_flight > 0);
 	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_wait_start(sfi_io_wait_event(event));
 	engine.ops->reap(true);
@@ -245,6 +258,7 @@ bytes_after_fault(const SfIo *io)
 		: SF_FAULT_BYTES(io_read, io->len_bytes);
 }
 
+/* Asked for at each transfer: the one of the start may have been closed since. */
 static SfFd *
 descriptor_of(const SfIo *io)
 {
@@ -273,6 +287,11 @@ submit(SfIo *io, uint32 len_bytes)
 	count_wait(start);
 }
 
+/*
+ * Everything that can throw comes before the request counts as in flight: the file may
+ * be missing, a wait may be cancelled.  From the pin on, nothing throws, so the number
+ * in flight, the pins and in_flight change together.
+ */
 void
 sf_io_start(SfIo *io)
 {
@@ -305,6 +324,7 @@ sf_io_start(SfIo *io)
 	sfi_io_fd_pin(io->slot);
 	io->in_flight = true;
 	engine.in_flight++;
+	SF_ASSERT(engine_is_valid());
 	note_bytes(io);
 	submit(io, (uint32) len_bytes);
 }
@@ -376,6 +396,11 @@ transfer_rest(SfIo *io, uint32 done_bytes)
 	return result;
 }
 
+/*
+ * A transfer may be short without an error: at the end of the file, by a signal, on a
+ * full disk.  The rest is tried once more, synchronously, and only a transfer that
+ * makes no progress at all is a failure; its own error then says why.
+ */
 void
 sf_io_wait(SfIo *io)
 {
@@ -411,6 +436,10 @@ sf_io_wait(SfIo *io)
 
 /* ---- cached reads ---- */
 
+/*
+ * Without the method: a read from the page cache is a copy, which no queue makes faster,
+ * and buffers of a result have any alignment, which direct I/O refuses.
+ */
 void
 sf_io_read_cached(SfIo *io)
 {
@@ -451,6 +480,7 @@ is_resident(int fd, uint64 file_offset)
 	unsigned char resident = 0;
 	void	   *page;
 
+	SF_ASSERT(fd >= 0 && page_size > 0);
 	if (SF_FAULT_FAILS(io_resident))
 		return false;
 	page = mmap(NULL, page_size, PROT_READ, MAP_SHARED, fd,

@@ -139,6 +139,7 @@ set_keeping(bool keeping)
 static uint64
 count(uint64 bytes)
 {
+	SF_ASSERT(mine.joined || bytes == 0);
 	if ((bytes > 0) != (mine.counted > 0))
 		(void) pg_atomic_fetch_add_u32(&shared->processes, bytes > 0 ? 1 : -1);
 	/* the sum is of 64 bits: what is less is added as what is more */
@@ -162,6 +163,7 @@ forget_at_exit(int code, Datum arg)
 static void
 join(void)
 {
+	SF_ASSERT(shared != NULL && !mine.joined && mine.counted == 0);
 	before_shmem_exit(forget_at_exit, (Datum) 0);
 	mine.joined = true;
 	mine.baseline = Min(private_bytes(), FRESH_BYTES);
@@ -185,6 +187,7 @@ is_session(void)
 	return MyBackendType == B_BACKEND;
 }
 
+/* Runs in a signal handler: it may only set flags, and ask for a turn of the main loop. */
 static void
 timeout_handler(void)
 {
@@ -206,9 +209,14 @@ start_timeout(int ms)
 		enable_timeout_after(mine.timeout, ms);
 }
 
+/*
+ * Give everything back.  The buffers first: malloc_trim() finds only what malloc has.
+ * What the process is after that is the new baseline, for some of it never goes.
+ */
 static void
 give_back(void)
 {
+	SF_ASSERT(mine.joined);
 	sf_io_reap_all();
 	sfi_io_buffers_release();
 #ifdef __GLIBC__
@@ -232,6 +240,7 @@ look(void)
 	uint64		bytes = now < 0 || mine.baseline < 0 ? ASSUMED_BYTES : Max(now - mine.baseline, 0);
 	uint64		total = count(bytes);
 
+	SF_ASSERT(mine.joined && mine.counted == bytes);
 	mine.last_used = GetCurrentTimestamp();
 	if (total <= limit)
 	{

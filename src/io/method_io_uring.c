@@ -68,6 +68,7 @@ io_uring_method_submit(SfIo *io, uint32 len_bytes)
 	uint64		file_offset = sfi_io_file_offset(io->segment_offset);
 	int			rc;
 
+	SF_ASSERT(io->in_flight && len_bytes <= io->len_bytes);
 	if (sqe == NULL)
 	{
 		sfi_io_completed(io, -EAGAIN);
@@ -112,6 +113,7 @@ io_uring_method_reap(bool block)
 		int32		result = cqe->res;
 
 		io_uring_cqe_seen(&ring, cqe);
+		SF_ASSERT(io == NULL || io->in_flight);
 		if (io != NULL)
 			sfi_io_completed(io, result);
 	}

@@ -45,6 +45,7 @@ libaio_submit(SfIo *io, uint32 len_bytes)
 	long long	file_offset = (long long) sfi_io_file_offset(io->segment_offset);
 	int			rc;
 
+	SF_ASSERT(aio_context != NULL && io->in_flight && len_bytes <= io->len_bytes);
 	if (io->is_write)
 		io_prep_pwrite(cb, io->fd, io->buf, len_bytes, file_offset);
 	else
@@ -74,6 +75,7 @@ libaio_reap(bool block)
 	/* buffers in flight whose end cannot be learnt: nothing sane is left */
 	if (n < 0)
 		elog(PANIC, "could not collect asynchronous I/O: %s", strerror(-n));
+	SF_ASSERT(n <= REAP_BATCH && (n > 0 || !block));
 
 	for (int i = 0; i < n; i++)
 		sfi_io_completed((SfIo *) events[i].data, (int32) (long) events[i].res);

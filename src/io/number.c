@@ -83,6 +83,8 @@ sfi_io_number_write(const char *path, uint64 number, int elevel)
 	int			len = snprintf(text, sizeof(text), UINT64_FORMAT "\n", number);
 	int			error;
 
+	/* it is this directory that is flushed for the new name */
+	SF_ASSERT(strncmp(path, SF_IO_ROOT "/", strlen(SF_IO_ROOT "/")) == 0);
 	/* another process may be at the same */
 	snprintf(new_path, sizeof(new_path), "%s" SF_IO_NEW_NUMBER "%d", path, MyProcPid);
 	if (write_file(new_path, text, len) &&

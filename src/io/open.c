@@ -61,6 +61,17 @@ sf_io_open(SfStorage storage, bool buffered)
 
 /* ---- descriptors ---- */
 
+/*
+ * A slot with a descriptor.  A stale one is kept only for the requests that pin it: the
+ * last unpin closes it.
+ */
+static bool
+slot_is_valid(const SfFd *slot)
+{
+	return slot >= cache && slot < cache + FD_CACHE_SIZE && slot->fd >= 0 && slot->pins >= 0 &&
+		(!slot->stale || slot->pins > 0) && (slot->want_direct || !slot->direct);
+}
+
 static void
 close_slot(SfFd *slot)
 {
@@ -74,18 +85,19 @@ close_slot(SfFd *slot)
 void
 sfi_io_fd_pin(SfFd *slot)
 {
-	SF_ASSERT(slot->fd >= 0 && !slot->stale);
+	SF_ASSERT(slot_is_valid(slot) && !slot->stale);
 	slot->pins++;
 }
 
 void
 sfi_io_fd_unpin(SfFd *slot)
 {
-	SF_ASSERT(slot->fd >= 0 && slot->pins > 0);
+	SF_ASSERT(slot_is_valid(slot) && slot->pins > 0);
 	if (--slot->pins == 0 && slot->stale)
 		close_slot(slot);
 }
 
+/* Whatever is in flight to the segment is waited for: a number may come back at once. */
 void
 sfi_io_fd_close_all(SfStorage storage)
 {
@@ -95,6 +107,7 @@ sfi_io_fd_close_all(SfStorage storage)
 
 		if (slot->fd < 0 || !SfStorageEquals(slot->storage, storage))
 			continue;
+		SF_ASSERT(slot_is_valid(slot));
 
 		/* a stale one is closed by its last unpin */
 		while (slot->fd >= 0 && slot->pins > 0)
@@ -139,6 +152,10 @@ is_linked(int fd)
 	return !SF_FAULT_FAILS(io_fstat) && fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
+/*
+ * The descriptor that is open for a file, or NULL.  One whose file was unlinked serves
+ * nobody any more: it is closed, or, while requests pin it, marked stale.
+ */
 static SfFd *
 find_slot(SfStorage storage, uint32 fileno, bool want_direct)
 {
@@ -176,10 +193,12 @@ evict_slot(void)
 	}
 	if (victim == NULL)
 		return false;
+	SF_ASSERT(slot_is_valid(victim));
 	close_slot(victim);
 	return true;
 }
 
+/* A slot without a descriptor.  When all are pinned, a request has to finish first. */
 static SfFd *
 free_slot(void)
 {
@@ -337,6 +356,7 @@ open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 	slot->stale = false;
 	slot->pins = 0;
 	slot->fd = fd;
+	SF_ASSERT(slot_is_valid(slot));
 	return slot;
 }
 
@@ -352,7 +372,7 @@ sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 	SF_ASSERT(slot != NULL || (flags & SF_FD_MISSING_OK));
 	if (slot == NULL)
 		return NULL;
-	SF_ASSERT(slot->fd >= 0 && !slot->stale && slot->fileno == fileno);
+	SF_ASSERT(slot_is_valid(slot) && !slot->stale && slot->fileno == fileno);
 	SF_ASSERT(SfStorageEquals(slot->storage, storage) && slot->want_direct == want_direct);
 	slot->last_used = ++use_clock;
 	return slot;
@@ -360,11 +380,17 @@ sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 
 /* ---- durability ---- */
 
+/*
+ * fsync() for a new file, whose size has to be durable too; else fdatasync(), which
+ * saves the write of the inode's times.  A failure is final: the kernel may have thrown
+ * the pages away, so a second flush that succeeds would prove nothing.
+ */
 void
 sfi_io_fd_sync(SfFd *slot, bool is_new)
 {
 	int			rc = -1;
 
+	SF_ASSERT(slot_is_valid(slot) && !slot->stale);
 	if (!SF_FAULT_FAILS(io_sync))
 	{
 		pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_SYNC));

@@ -25,6 +25,7 @@
 static void
 own_path(char *buf, Oid db)
 {
+	SF_ASSERT(OidIsValid(db));
 	snprintf(buf, SF_IO_PATH_MAX, "%s/database.%u", SF_IO_ROOT, db);
 }
 

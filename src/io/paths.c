@@ -31,6 +31,8 @@
 
 static void append(char *path, const char *format, ...) pg_attribute_printf(2, 3);
 
+/* A path that was cut short would be that of another file. */
+
 static void
 append(char *path, const char *format, ...)
 {
@@ -40,6 +42,7 @@ append(char *path, const char *format, ...)
 	va_start(args, format);
 	(void) vsnprintf(path + len, SF_IO_PATH_MAX - len, format, args);
 	va_end(args);
+	SF_ASSERT(strlen(path) > len && strlen(path) < SF_IO_PATH_MAX - 1);
 }
 
 bool
@@ -51,6 +54,7 @@ sfi_io_has_entry_directories(SfStorage storage)
 void
 sfi_io_space_path(char *buf, Oid spc)
 {
+	SF_ASSERT(OidIsValid(spc) && spc != GLOBALTABLESPACE_OID);
 	if (spc == DEFAULTTABLESPACE_OID)
 		snprintf(buf, SF_IO_PATH_MAX, "%s/%u", SF_IO_ROOT, spc);
 	else
@@ -61,6 +65,7 @@ sfi_io_space_path(char *buf, Oid spc)
 void
 sfi_io_database_path(char *buf, Oid spc, Oid db)
 {
+	SF_ASSERT(OidIsValid(db));
 	sfi_io_space_path(buf, spc);
 	append(buf, "/%u", db);
 	if (spc != DEFAULTTABLESPACE_OID)
@@ -70,6 +75,7 @@ sfi_io_database_path(char *buf, Oid spc, Oid db)
 void
 sfi_io_dir_path(char *buf, SfStorage storage)
 {
+	SF_ASSERT(OidIsValid(SfStorageRel(storage)));
 	sfi_io_database_path(buf, SfStorageSpc(storage), SfStorageDb(storage));
 	append(buf, "/%u", SfStorageRel(storage));
 }
@@ -77,6 +83,7 @@ sfi_io_dir_path(char *buf, SfStorage storage)
 void
 sfi_io_entry_path(char *buf, SfStorage storage, const char *name)
 {
+	SF_ASSERT(name[0] != '\0' && strchr(name, '/') == NULL && strlen(name) < SF_IO_NAME_MAX);
 	sfi_io_dir_path(buf, storage);
 	append(buf, "/%s", name);
 }
@@ -115,6 +122,7 @@ sf_io_files_pattern(SfStorage storage)
 
 /* ---- one system call on a path, and what is said when it fails ---- */
 
+/* errno is read first: ereport() evaluates what follows after calls that may change it. */
 void
 sf_io_report_path(int elevel, const char *what, const char *path)
 {
@@ -157,6 +165,10 @@ sfi_io_try_mkdir(const char *path)
 	return SF_FAULT_FAILS(io_mkdir) ? -1 : MakePGDirectory(path);
 }
 
+/*
+ * By hand, not by the server's fsync_fname(): that throws, and this one is called after
+ * a commit and in redo of a drop, where a WARNING is the most that may happen.
+ */
 bool
 sfi_io_sync_directory(const char *path)
 {
@@ -170,11 +182,13 @@ sfi_io_sync_directory(const char *path)
 	return ok;
 }
 
+/* The name of a directory stands in its parent: that is what has to be flushed. */
 bool
 sfi_io_remove_directory(const char *path, bool may_be_used)
 {
 	char		parent[SF_IO_PATH_MAX];
 
+	SF_ASSERT(strlen(path) < SF_IO_PATH_MAX);
 	if (sfi_io_remove_if_empty(path) != 0)
 	{
 		if (errno == ENOENT)

@@ -16,7 +16,11 @@
 #include "nodes/pg_list.h"
 #include "storage/fd.h"
 
-/* Has a directory not been listed in full?  Since it was last set to false. */
+/*
+ * Has a directory not been listed in full, since this was last set to false?  Then nothing
+ * may be concluded from what is missing in a list: files that are not seen would count
+ * as gone, and the note of their owner be removed.
+ */
 static bool list_failed;
 
 /* readdir(); NULL at the end, and, reported and noted, on failure. */
@@ -78,7 +82,7 @@ list_spaces(int elevel)
 	return lappend_oid(list_oids(SF_IO_TABLESPACES, elevel), DEFAULTTABLESPACE_OID);
 }
 
-/* Nodes of one database in one tablespace, appended to a list of palloc'd. */
+/* Storage of one database in one tablespace, appended to a list of palloc'd. */
 static List *
 list_storages(List *storages, Oid spc, Oid db, int elevel)
 {
@@ -86,6 +90,7 @@ list_storages(List *storages, Oid spc, Oid db, int elevel)
 	List	   *rels;
 	ListCell   *lc;
 
+	SF_ASSERT(OidIsValid(spc) && OidIsValid(db));
 	sfi_io_database_path(path, spc, db);
 	rels = list_oids(path, elevel);
 	foreach(lc, rels)

@@ -34,6 +34,7 @@ sfi_io_transfer(int fd, bool is_write, bool durable, char *buf,
 	ssize_t		n;
 
 	SF_ASSERT(fd >= 0 && len_bytes > 0 && (is_write || !durable));
+	SF_ASSERT(file_offset + len_bytes <= SF_FILE_SIZE);
 	if (is_write)
 		n = pwritev2(fd, &iov, 1, (off_t) file_offset, flags);
 	else

@@ -45,6 +45,7 @@ sfi_io_wait_event(SfIoWait which)
 	};
 	static uint32 events[SF_IO_WAITS];
 
+	SF_ASSERT(which >= 0 && which < SF_IO_WAITS);
 	SF_WAIT_EVENT_DEFINE(events[which], names[which]);
 	return events[which];
 }
@@ -60,6 +61,7 @@ sfi_io_first_notice(int which)
 	pg_atomic_uint32 *shared;
 	bool		found;
 
+	SF_ASSERT(which >= 0 && which < SF_IO_NOTICES);
 	if (said[which])
 		return false;
 	said[which] = true;

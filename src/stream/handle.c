@@ -27,6 +27,15 @@ static int	handles_size;
 static int	nopen;				/* of them have a stream, or are to have one */
 static int	next_number = 1;
 
+/* Handles are in the order of their numbers, which is what the search relies on. */
+static bool
+table_is_valid(void)
+{
+	return nhandles >= 0 && nhandles <= handles_size && nopen >= 0 && nopen <= nhandles &&
+		(nhandles < 2 || handles[nhandles - 2]->number < handles[nhandles - 1]->number) &&
+		(nhandles == 0 || handles[nhandles - 1]->number < next_number);
+}
+
 /* Where the handle of that number is, or would be. */
 static int
 position_of(int number)
@@ -68,6 +77,12 @@ take_number(void)
 	return next_number++;
 }
 
+/*
+ * The handle is in the list before its snapshot is registered: should that throw, the end
+ * of the (sub)transaction finds a handle without one, and removes it.  The snapshot
+ * belongs to the top transaction, since the handle may outlive the subtransaction that
+ * opened it.
+ */
 SfHandle *
 sf_stream_handle_new(void)
 {
@@ -92,6 +107,7 @@ sf_stream_handle_new(void)
 	handle->level = GetCurrentTransactionNestLevel();
 	handles[nhandles++] = handle;
 	sfi_cancel_watch(++nopen > 0);
+	SF_ASSERT(table_is_valid());
 	if (ActiveSnapshotSet())
 		handle->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), TopTransactionResourceOwner);
 	return handle;
@@ -113,6 +129,7 @@ sf_stream_handle_get(int number)
 void
 sf_stream_handle_note_write(SfHandle *handle)
 {
+	SF_ASSERT(handle->stream != NULL && handle->level <= GetCurrentTransactionNestLevel());
 	handle->level = GetCurrentTransactionNestLevel();
 }
 
@@ -135,6 +152,7 @@ forget(SfHandle *handle)
 {
 	int			i = position_of(handle->number);
 
+	SF_ASSERT(table_is_valid() && i < nhandles && handles[i] == handle);
 	end_stream(handle);
 	memmove(&handles[i], &handles[i + 1], (nhandles - i - 1) * sizeof(SfHandle *));
 	nhandles--;
@@ -152,11 +170,16 @@ sf_stream_handle_close(SfHandle *handle)
 	sfi_cancel_forget();
 }
 
+/*
+ * The copy in the handle serves the same command once more (sf_stream_handle_finished());
+ * the value that is returned goes with the memory of the caller.
+ */
 struct varlena *
 sf_stream_handle_finish(SfHandle *handle)
 {
 	struct varlena *value = sf_stream_finish(handle->stream);
 
+	SF_ASSERT(handle->value == NULL);
 	end_stream(handle);
 	handle->command = GetCurrentCommandId(false);
 	handle->statement = GetCurrentStatementStartTimestamp();
@@ -191,17 +214,21 @@ sf_stream_handle_forget_all(void)
 		forget(handles[nhandles - 1]);
 }
 
+/* A handle of a subtransaction that commits is its parent's from now on. */
 void
 sf_stream_handle_at_subcommit(int level)
 {
+	SF_ASSERT(level > 1 && table_is_valid());
 	for (int i = 0; i < nhandles; i++)
 		if (handles[i]->level >= level)
 			handles[i]->level = level - 1;
 }
 
+/* From the last on: closing one moves those behind it. */
 void
 sf_stream_handle_at_subabort(int level)
 {
+	SF_ASSERT(level > 1 && table_is_valid());
 	sfi_cancel_forget();
 	for (int i = nhandles - 1; i >= 0; i--)
 		if (handles[i]->level >= level)

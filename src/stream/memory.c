@@ -23,7 +23,10 @@ sfi_memory_require_length(int64 length)
 				 errhint("Write a new value with securefile_create() on the column it goes to.")));
 }
 
-/* Room for length bytes. */
+/*
+ * Room for length bytes.  It doubles, so that a value that grows by small pieces is not
+ * copied each time, and ends at the limit exactly.
+ */
 static void
 reserve(SfStream *stream, int64 length)
 {
@@ -37,6 +40,7 @@ reserve(SfStream *stream, int64 length)
 	stream->bytes = stream->bytes == NULL ? MemoryContextAlloc(stream->context, size)
 		: repalloc(stream->bytes, size);
 	stream->bytes_size = size;
+	SF_ASSERT(stream->length <= size && size <= SF_INLINE_MAX);
 }
 
 SfStream *
@@ -57,11 +61,14 @@ sfi_memory_open(struct varlena *value)
 	return stream;
 }
 
+/* A gap between the old end and the new one reads as zeros, as in a stage. */
 void
 sfi_memory_resize(SfStream *stream, int64 length)
 {
+	SF_ASSERT(stream->kind == STREAM_MEMORY && length >= 0);
 	reserve(stream, length);
 	if (length > stream->length)
 		memset(stream->bytes + stream->length, 0, length - stream->length);
 	stream->length = length;
+	SF_ASSERT(length <= stream->bytes_size || length == 0);
 }

@@ -38,6 +38,10 @@ require_usable(SfStream *stream)
 				 errhint("Write the value again.")));
 }
 
+/*
+ * The draft of a stream, made at the first use in the stream's memory.  An edit that changes
+ * nothing so makes none, and takes no object id.
+ */
 static SfDraft *
 draft_of(SfStream *stream)
 {
@@ -98,6 +102,7 @@ has_zeros_behind(const SfStream *stream, uint32 len)
 	return true;
 }
 
+/* Write the staged unit if it was changed; it stays staged, for reads. */
 static void
 write_unit(SfStream *stream)
 {
@@ -111,7 +116,11 @@ write_unit(SfStream *stream)
 	stream->unit_changed = false;
 }
 
-/* Stage a unit; its bytes are not read when all of them will be written. */
+/*
+ * Stage a unit; its bytes are not read when all of them will be written.  The unit that
+ * was staged is written first.  unit_loaded is false while the new one is read, so an
+ * ERROR in between leaves no stage rather than a wrong one.
+ */
 static void
 stage_unit(SfStream *stream, uint64 unit_no, bool whole)
 {
@@ -141,6 +150,7 @@ drop_staged(SfStream *stream, uint64 first_unit, uint64 end_unit)
 
 /* ---- moving the end ---- */
 
+/* Would a unit read as zeros, without taking space?  Makes the draft if there is a value. */
 static bool
 is_hole(SfStream *stream, uint64 unit_no)
 {
@@ -201,6 +211,10 @@ stage_last_unit(SfStream *stream, int64 end)
 	stream->unit_changed = true;
 }
 
+/*
+ * The unit that the nearer end cuts changes its length, so it is staged and written anew
+ * (T1).  The units between the two ends are dropped, or become holes.
+ */
 static void
 move_end(SfStream *stream, int64 length)
 {
@@ -222,6 +236,7 @@ move_end(SfStream *stream, int64 length)
 void
 sfi_stage_resize(SfStream *stream, int64 length)
 {
+	SF_ASSERT(stream->kind == STREAM_STAGE && length >= 0);
 	if (length == stream->length)
 		return;
 	require_usable(stream);
@@ -249,12 +264,13 @@ sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 	read_stored(stream, to, end - to, dst + (to - object_offset));
 }
 
-/* Write whole units, without a copy of ours. */
+/* Write whole units from the caller's memory, past the stage. */
 static void
 put_whole_units(SfStream *stream, uint64 unit_no, const char *data, uint64 nunits)
 {
 	uint64		len = sf_unit_start(nunits);
 
+	SF_ASSERT(nunits > 0 && unit_no + nunits <= sf_units_of(stream->length));
 	drop_staged(stream, unit_no, unit_no + nunits);
 	sf_write_draft_put(draft_of(stream), unit_no, data, len, ahead_bytes(stream, unit_no, len));
 }
@@ -263,6 +279,7 @@ put_whole_units(SfStream *stream, uint64 unit_no, const char *data, uint64 nunit
 static void
 put_part(SfStream *stream, uint64 unit_no, uint32 offset, const char *data, uint32 len)
 {
+	SF_ASSERT(len > 0 && offset + len <= unit_bytes(stream, unit_no));
 	stage_unit(stream, unit_no, offset == 0 && len == unit_bytes(stream, unit_no));
 	if (data == NULL)
 		memset(stream->unit + offset, 0, len);
@@ -271,9 +288,14 @@ put_part(SfStream *stream, uint64 unit_no, uint32 offset, const char *data, uint
 	stream->unit_changed = true;
 }
 
+/*
+ * Whole units in the middle go to the draft in one call, so that they are placed in one
+ * run; the parts at both ends go through the stage.
+ */
 void
 sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
 {
+	SF_ASSERT(stream->kind == STREAM_STAGE && object_offset >= 0 && len >= 0);
 	require_usable(stream);
 	stream->changed |= len > 0;
 	if (object_offset + len > stream->length)
@@ -300,6 +322,10 @@ sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 	check_data_end(stream);
 }
 
+/*
+ * Only up to data_end: behind it are holes (T3), and a range of zeros may be terabytes.
+ * A whole unit becomes a hole, a part of one is staged.
+ */
 void
 sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 {
@@ -331,6 +357,7 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 struct varlena *
 sfi_stage_finish(SfStream *stream)
 {
+	SF_ASSERT(stream->kind == STREAM_STAGE && stream->length > 0);
 	require_usable(stream);
 	check_data_end(stream);
 	write_unit(stream);

@@ -23,7 +23,11 @@ next_length(int64 at, int64 left)
 	return Min(left, COPY_BYTES - at % SF_UNIT_SIZE);
 }
 
-/* Copy a range of a STORED value; what is a hole there becomes one here. */
+/*
+ * Copy a range of a STORED value; a hole there becomes one here.  The source is asked for
+ * its next data, so that a sparse value of any length costs no more than its data.
+ * at: where the piece begins in the stream; from, done: places in the source.
+ */
 static void
 copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 {
@@ -37,6 +41,7 @@ copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 	while (from < end && sf_read_next_data(piece->value, &from, &len) && from < end)
 	{
 		CHECK_FOR_INTERRUPTS();
+		SF_ASSERT(from >= done && len > 0);
 		len = Min(len, end - from);
 		sfi_stage_zero(stream, done + shift, from - done);
 		sf_read_range(piece->value, from, len, buffer);
@@ -44,6 +49,7 @@ copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 		done = from += len;
 		len = next_length(from + shift, end - from);
 	}
+	SF_ASSERT(done <= end);
 	sfi_stage_zero(stream, done + shift, end - done);
 	pfree(buffer);
 }
@@ -51,6 +57,7 @@ copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 static void
 put_piece(SfStream *stream, int64 at, const SfPiece *piece)
 {
+	SF_ASSERT(stream->kind == STREAM_STAGE && at >= 0);
 	switch (piece->kind)
 	{
 		case SF_PIECE_BYTES:
@@ -65,7 +72,7 @@ put_piece(SfStream *stream, int64 at, const SfPiece *piece)
 	}
 }
 
-/* Is the piece, at that place, what the base (or NULL) has there? */
+/* Has the base (or NULL) these bytes, at that very place? */
 static bool
 is_in_place(const struct varlena *base, int64 at, const SfPiece *piece)
 {
@@ -104,6 +111,7 @@ sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
 	/* zeros at the end */
 	if (at > stream->length)
 		sfi_stage_resize(stream, at);
+	SF_ASSERT(stream->length == at && at == stream->final_length);
 }
 
 struct varlena *
@@ -113,6 +121,11 @@ sfi_store_base(const SfPiece *pieces, int npieces)
 		? pieces[0].value : NULL;
 }
 
+/*
+ * Three cases, from cheap to dear: the value is a draft made for this row, and only has to
+ * be adopted; it is an edit of the row's own value, and its changes are written; else all
+ * of it is copied.  old is given up in the last one, since nothing is shared with it.
+ */
 struct varlena *
 sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
 {

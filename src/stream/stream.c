@@ -3,6 +3,17 @@
  * stream.c
  *	  Values in pieces: which kind of stream, and what all kinds share.
  *
+ *		 opened on				to read		to change
+ *		 INLINE					reader		memory
+ *		 STORED					reader		stage, on the value
+ *		 EDITED					reader		stage, on its base; memory if it has none
+ *		 nothing				-			stage; memory if the column has no segment
+ *
+ * A reader reads ahead (read/reader.c).  A stage writes units of the column's segment as
+ * they become whole, so memory is constant however long the value is.  Memory is for
+ * values that are small, or whose column has no segment: the result is INLINE then,
+ * and whoever places it in a row decides where it goes.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -11,6 +22,7 @@
 #include "config/config.h"
 #include "stream/stream_internal.h"
 
+/* A stream in the current memory context.  The value is copied: the caller's may go first. */
 static SfStream *
 new_stream(StreamKind kind, struct varlena *value)
 {
@@ -57,6 +69,7 @@ edit_stored(struct varlena *value)
 	SfLocator	loc = sf_object_locator(stream->value);
 	SfSegment  *seg = sf_space_open_of_value(loc.table_oid, loc.attnum, RowExclusiveLock);
 
+	/* TRUNCATE or a rewrite since: the value is not in this storage any more */
 	if (seg->incarnation != loc.incarnation)
 		sf_space_report_replaced();
 	sf_object_require_tag(seg, &loc);
@@ -64,6 +77,10 @@ edit_stored(struct varlena *value)
 	return stream;
 }
 
+/*
+ * An EDITED value is a STORED one, its base, and changes that are in no segment yet.  They
+ * are written to a stage on the base now, and the caller's changes after them.
+ */
 static SfStream *
 edit_edited(struct varlena *value)
 {
@@ -149,7 +166,7 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 		sfi_stage_write(stream, object_offset, data, len);
 		return;
 	}
-	SF_ASSERT(stream->kind == STREAM_MEMORY);
+	SF_ASSERT(stream->kind == STREAM_MEMORY && object_offset >= 0 && len > 0);
 	if (object_offset + len > stream->length)
 		sfi_memory_resize(stream, object_offset + len);
 	memcpy(stream->bytes + object_offset, data, len);
@@ -176,6 +193,10 @@ finish_inline(SfStream *stream)
 	return value;
 }
 
+/*
+ * A stream that changed nothing returns the value it was opened on, so that an UPDATE
+ * with it writes nothing.  A short value goes into its row even if it was staged.
+ */
 struct varlena *
 sf_stream_finish(SfStream *stream)
 {
