@@ -9,6 +9,17 @@
  * it.  What runs after a commit (unlink) reports WARNINGs only, and uses
  * nothing of the server that might throw.
  *
+ * What a crash can leave, and who deals with it:
+ *
+ *		 a directory without its first file			creation begins with clearing it
+ *		 files of a segment that nobody committed	the sweep (space/storage.c)
+ *		 a file longer than the header page says	the next growth writes over its end
+ *		 a file shorter than it says				redo of growth fills it up
+ *		 names that were removed and came back		the sweep
+ *
+ * A name is durable when its directory has been flushed, and that of the directory when
+ * the one above it has been: so making a segment flushes upward.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -53,6 +64,7 @@ sf_io_files_may_exist(SfStorage storage, int elevel)
 	return true;
 }
 
+/* Files have no gaps between them, so the first that is missing is the end. */
 uint64
 sf_io_files_size(SfStorage storage)
 {
@@ -245,6 +257,7 @@ sf_io_pages_remove(SfStorage storage)
 
 /* ---- creating ---- */
 
+/* Another process may make it at the same time: that is as good. */
 static void
 make_one_directory(const char *path)
 {
@@ -383,6 +396,7 @@ sfi_io_sync_name(SfStorage storage, uint32 fileno)
 	sf_io_require_directory_synced(path);
 }
 
+/* First the file, then its name: a name that is durable always has a file. */
 void
 sf_io_files_add(SfStorage storage, uint32 fileno)
 {
@@ -390,6 +404,10 @@ sf_io_files_add(SfStorage storage, uint32 fileno)
 	sfi_io_sync_name(storage, fileno);
 }
 
+/*
+ * Left-over files may hold data of an earlier segment with this number, which must not
+ * show up in the new one: so a failure is an ERROR.
+ */
 void
 sf_io_files_clear(SfStorage storage)
 {

@@ -9,6 +9,16 @@
  * in one place, synchronously: zeros that a killed process had left in flight
  * could land on somebody's data.
  *
+ * The order of one growth, for which the caller holds the growth lock:
+ *
+ *		 zeros written -> flushed -> names flushed -> caller logs the new size
+ *
+ * A crash before the last step leaves files that are longer than anybody knows; the next
+ * growth begins at the old end and writes over that.  A crash after it finds
+ * everything there.  Redo of the record, on another machine or after files were lost,
+ * brings them to the size without touching bytes that exist: those may be newer than
+ * the record.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"

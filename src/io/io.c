@@ -5,12 +5,26 @@
  *
  * README.md is the map of this room.
  *
+ *		 sf_io_start()					method				sf_io_wait()
+ *
+ *		 wait while the queue is full
+ *		 find the descriptor, pin it
+ *		 count it as in flight
+ *		 submit			------------->	kernel
+ *						<-------------	sfi_io_completed(): result, unpin, count down
+ *														short, interrupted: the rest, by hand
+ *														failed: ERROR with place and reason
+ *
  * A request is idle, in flight (in_flight is set), or finished and not looked
  * at yet.  Only sf_io_start() takes it into flight and only sfi_io_completed()
  * brings it down, so the number in flight and the pins of the descriptors
  * always agree.  An ERROR may leave requests in flight: their memory and the
  * buffers stay, and sf_io_reap_all() waits for them at transaction end, before
  * the space they write to is given back.
+ *
+ * The errors of a transfer wait for sf_io_wait() because there is nobody else to tell:
+ * whoever reaps a request may be about something different, or in the middle of an
+ * abort.  For the same reason reaping never throws, and cannot be interrupted.
  *
  *-------------------------------------------------------------------------
  */
@@ -80,7 +94,11 @@ best_not_refused(SfIoMethod method)
 	return method;
 }
 
-/* Start a method, or the next lower one where the kernel refuses. */
+/*
+ * Start a method, or the next lower one where the kernel refuses.  The synchronous one
+ * is never refused, so this ends.  A refusal is remembered for the life of the process:
+ * it comes from a limit or from a container, which do not change under it.
+ */
 static void
 start_method(SfIoMethod method)
 {
@@ -176,6 +194,8 @@ require_same_bytes(const SfIo *io)
 #endif
 
 /* ---- reaping ---- */
+
+/* The only way out of flight. */
 
 void
 sfi_io_completed(SfIo *io, int32 result)
@@ -339,7 +359,10 @@ sf_io_done(SfIo *io)
 	return !io->in_flight;
 }
 
-/* Report a transfer that failed for good; error 0 is "no progress". */
+/*
+ * Report a transfer that failed for good; error 0 is "no progress".  A read that makes no
+ * progress is at the end of the file, where nothing that exists points: damage.
+ */
 static void
 report_failure(const SfIo *io, uint32 done_bytes, int error)
 {

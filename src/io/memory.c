@@ -135,7 +135,10 @@ set_keeping(bool keeping)
 #endif
 }
 
-/* Make it known how much this process keeps; returns what all keep. */
+/*
+ * Make it known how much this process keeps; returns what all keep.  Without a lock: each
+ * process adds its own difference, so the sum is right whenever nobody is in between.
+ */
 static uint64
 count(uint64 bytes)
 {

@@ -6,6 +6,9 @@
  * Often refused in containers (EPERM, ENOSYS): init() then says so and io.c
  * falls back.
  *
+ * One submission a request, since requests are large: a system call for 1 MB costs nothing
+ * beside the transfer, and a request is on its way when start returns.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"

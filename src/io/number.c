@@ -75,6 +75,11 @@ write_file(const char *path, const char *text, int len)
 	return ok;
 }
 
+/*
+ * File first, then its name, each of them flushed: a crash leaves the old number or the new
+ * one.  The temporary name has the process id in it.  The next start removes such
+ * files if a crash has left any.
+ */
 void
 sfi_io_number_write(const char *path, uint64 number, int elevel)
 {

@@ -13,6 +13,17 @@
  * lead into a file that no longer has a name, and a write to it be lost.  So
  * every hit is checked with fstat(): a file without links is never used.
  *
+ * A descriptor is pinned as long as a request uses it.  A file that was unlinked meanwhile
+ * makes its descriptor stale: the request may finish, it harms nobody, but no new one
+ * gets the descriptor, and the last unpin closes it.
+ *
+ *		 free --open--> in use --no links, no pins, or evicted--> free
+ *						   |
+ *						   +--no links, but pins--> stale --last unpin--> free
+ *
+ * SfFiles, which the other rooms hold, is only a name: storage, and whether the page
+ * cache is wanted.  So it stays good whatever happens to descriptors.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -72,6 +83,7 @@ slot_is_valid(const SfFd *slot)
 		(!slot->stale || slot->pins > 0) && (slot->want_direct || !slot->direct);
 }
 
+/* Never throws.  An error of close() tells nothing: durable writes have been flushed before. */
 static void
 close_slot(SfFd *slot)
 {
@@ -130,6 +142,7 @@ sf_io_close(SfStorage storage)
 		(void) hash_search(open_segments, &key, HASH_REMOVE, NULL);
 }
 
+/* At the first use, for zero is a descriptor, too. */
 static void
 prepare_cache(void)
 {
@@ -410,6 +423,7 @@ sfi_io_fd_sync(SfFd *slot, bool is_new)
 	}
 }
 
+/* A range may lie in several files, each of which has its own flush. */
 void
 sf_io_sync(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
 {

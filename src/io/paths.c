@@ -15,6 +15,13 @@
  * but for a few names.  Of those pg_filenode.map is the one that is backed up,
  * and copied by pg_rewind, all the same.
  *
+ * Paths are relative to PGDATA, the working directory of every server process, and at
+ * most SF_IO_PATH_MAX long: they are made in buffers on the stack, also where nothing may
+ * throw.
+ *
+ * The steps at the end of this file are those that several files of the room need: one
+ * system call each, behind its fault point.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"

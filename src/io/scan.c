@@ -3,6 +3,13 @@
  * scan.c
  *	  All data files there are, of a database or of all, in all tablespaces.
  *
+ * The file system is asked, not the catalog: the answer has to include segments that no
+ * catalog row names.  Directories are told by their names, which are OIDs; anything else
+ * that lies there is none of this room's business and is left alone.
+ *
+ * Lists are made before anything is done about their members.  readdir() may or may not
+ * show entries that come and go meanwhile, and what is called may remove them.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -134,6 +141,7 @@ sf_io_database_unlink(Oid db)
 		sfi_io_database_forget_own(db);
 }
 
+/* Cautious: a directory that cannot be listed may have some. */
 bool
 sf_io_database_has_files(Oid db, int elevel)
 {

@@ -4,6 +4,17 @@
  *	  What is said of a unit that cannot be returned: thrown as an ERROR, or
  *	  told to a check.
  *
+ * A unit that does not match has one of three reasons, and they call for different acts of
+ * the user.  So they are told apart, as well as that goes:
+ *
+ *		 its data never came to this server		the column is not logged, and the server
+ *												was restored or promoted
+ *		 its space was given back				the value outlived its row
+ *		 neither									damage
+ *
+ * A check reads live rows only, whose values cannot have outlived them: for it there
+ * are two.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -99,7 +110,7 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 			 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
 }
 
-/* Its stored bytes are what was written: the codec is not one of this version. */
+/* Its checksum is right, so its stored bytes are as they were written: the codec is not one of this version. */
 void
 sfi_read_report_undecodable(uint64 unit_no, const SfUnit *unit)
 {

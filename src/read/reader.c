@@ -7,6 +7,13 @@
  * in order: from then on the reader reads ahead (ahead.c).  All else is read as if it
  * were alone.
  *
+ * Whether a piece is read ahead for, and how, is decided anew for each piece:
+ *
+ *		 not in order							alone
+ *		 in order, past the page cache			ahead, up to four requests
+ *		 in order, cached, whole units			alone: straight into the result
+ *		 in order, cached, parts of units		ahead, one small request
+ *
  * A reader lives in a memory context of its own, and is ended by that context's
  * end: so an ERROR, a rollback to a savepoint or a portal that is closed early
  * leave no reader behind.
@@ -43,6 +50,10 @@ end_reader(void *arg)
 		sf_space_let_go(reader->held);
 }
 
+/*
+ * The callback is registered last, when nothing can throw any more: it expects a reader
+ * that is in the list.
+ */
 SfReader *
 sf_read_begin(struct varlena *datum)
 {
@@ -83,6 +94,7 @@ sf_read_reader_length(const SfReader *reader)
 	return reader->length_bytes;
 }
 
+/* A hint only: a read beyond it is not refused, and takes the hint back. */
 void
 sf_read_stop_at(SfReader *reader, int64 object_offset)
 {
@@ -123,7 +135,11 @@ is_cached(SfReader *reader, SfReadJob *job, int64 until)
 	return cached >= asked * 3 / 4;
 }
 
-/* Does this go past the page cache? */
+/*
+ * Does this go past the page cache?  Asked again only every DECIDED_AT_ONCE bytes, and by
+ * a stream that has at least LONG_STREAM_BYTES before it: a short one is not worth it,
+ * and a change of mind in the middle would throw away what the system has read ahead.
+ */
 static bool
 goes_direct(SfReader *reader, SfReadJob *job)
 {
@@ -185,6 +201,10 @@ read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
 	sf_space_release(seg);
 }
 
+/*
+ * in_call stays set when an ERROR leaves this function.  The ring may have been taken
+ * from in part then, so the next call begins anew, without the slot.
+ */
 void
 sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 {

@@ -3,6 +3,19 @@
  * value.c
  *	  Values: their forms, their lengths, their bytes.
  *
+ *		 INLINE		the bytes themselves follow the form byte
+ *		 STORED		a locator: the bytes are units of a segment
+ *		 EDITED		a list of pieces: bytes, zeros, and parts of STORED values
+ *
+ * All of them read alike: a range is cut at the edges of the pieces, and each part is
+ * copied, filled with zeros, or read from its segment.  Rows hold INLINE and STORED
+ * values; an EDITED one goes from one function of a statement to another.
+ *
+ * A locator may be older than the storage it leads to: kept in a variable over COMMIT,
+ * for example.  So the segment is opened by the locator's incarnation, which fails when
+ * the storage was replaced, and the locator has to bear the tag of that segment, which
+ * nobody outside the server can make.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -10,6 +23,7 @@
 #include "read/read_internal.h"
 #include "utils/memutils.h"
 
+/* A value may come from a damaged row: an ERROR here, before anything relies on it. */
 uint8
 sf_read_form(struct varlena *datum)
 {
@@ -36,6 +50,10 @@ sf_read_is_inline(struct varlena *datum)
 		*(uint8 *) VARDATA_ANY(datum) == SF_FORM_INLINE;
 }
 
+/*
+ * The limit is checked before memory is asked for, so that the error names the value's
+ * limit and not palloc's.
+ */
 struct varlena *
 sf_read_new_inline(Size len, char **data)
 {
@@ -86,6 +104,7 @@ read_units(const SfLocator *loc, SfReadTarget *target, const SfReadListener *lis
 	sf_space_release(seg);
 }
 
+/* Large results are worth keeping memory for: the next one will be as large. */
 static void
 read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 {
@@ -98,6 +117,7 @@ read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 	read_units(&loc, &target, NULL);
 }
 
+/* Bytes [offset, offset + len) of a piece. */
 static void
 read_piece(const SfPiece *piece, uint64 offset, uint64 len, char *dst)
 {
@@ -115,6 +135,7 @@ read_piece(const SfPiece *piece, uint64 offset, uint64 len, char *dst)
 	}
 }
 
+/* Whatever its form, a value is a list of pieces: of one, if it is not EDITED. */
 int
 sf_read_pieces(struct varlena *value, SfPiece **pieces)
 {
@@ -130,6 +151,10 @@ sf_read_pieces(struct varlena *value, SfPiece **pieces)
 	return 1;
 }
 
+/*
+ * Read a range of an EDITED value: the part of each piece that overlaps it.  at is the
+ * place of the piece in the value.
+ */
 static void
 read_edited(struct varlena *datum, uint64 object_offset, uint64 len, char *dst)
 {
@@ -168,6 +193,7 @@ sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 	}
 }
 
+/* The length is the caller's: that of the version is the one it had when it was begun. */
 void
 sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 length_bytes,
 			int64 object_offset, int64 len, char *dst)
@@ -196,6 +222,12 @@ end_of_data(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n)
 	return sf_unit_start(first + i);
 }
 
+/*
+ * Flat values have no holes worth looking for, so all that is left of them counts as data.
+ * For others the map is asked twice: where the next stored unit is, which skips leaves
+ * without any, and how far the stored units go on from there.  One unit more than the
+ * range has room for is looked at, since a range may begin inside a unit.
+ */
 bool
 sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
 {
@@ -247,6 +279,7 @@ read_whole(struct varlena *datum, Size header)
 	return result;
 }
 
+/* A bytea has the same bytes behind a header without form. */
 struct varlena *
 sf_read_bytea(struct varlena *datum)
 {
@@ -262,6 +295,7 @@ sf_read_inline(struct varlena *datum)
 	return result;
 }
 
+/* A target without dst: units are checked where they arrive, and go nowhere. */
 void
 sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 {

@@ -11,6 +11,11 @@
  * stay.  Numbers are not used again, so that an old one cannot mean another
  * handle.
  *
+ *		 open	--finish-->		finished	--end of transaction, close-->	gone
+ *			\--close, rollback to a savepoint, end of transaction-->		gone
+ *
+ * A finished handle has no stream, only its value and its snapshot.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -36,7 +41,7 @@ table_is_valid(void)
 		(nhandles == 0 || handles[nhandles - 1]->number < next_number);
 }
 
-/* Where the handle of that number is, or would be. */
+/* Where the handle of that number is, or would be: a transaction may have thousands. */
 static int
 position_of(int number)
 {

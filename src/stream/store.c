@@ -7,6 +7,13 @@
  * alone: that is what makes UPDATE t SET f = f || x as cheap as x.  Everything
  * else is written.
  *
+ *		 base			[ AAAA | BBBB | CCCC ]
+ *		 EDITED value	[ AAAA | xx | CCCC' | yy ]		pieces, in order
+ *							 ^ at its place		^ CCCC has moved: copied
+ *
+ * Only the very same place counts.  Units of a value lie at multiples of their size, so a
+ * part that has moved by any other distance has its bytes in other units.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
