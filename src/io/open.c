@@ -170,7 +170,7 @@ is_linked(int fd)
  * nobody any more: it is closed, or, while requests pin it, marked stale.
  */
 static SfFd *
-find_slot(SfStorage storage, uint32 fileno, bool want_direct)
+find_open_slot(SfStorage storage, uint32 fileno, bool want_direct)
 {
 	for (int i = 0; i < FD_CACHE_SIZE; i++)
 	{
@@ -379,7 +379,7 @@ sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 	SfFd	   *slot;
 
 	prepare_cache();
-	slot = find_slot(storage, fileno, want_direct);
+	slot = find_open_slot(storage, fileno, want_direct);
 	if (slot == NULL)
 		slot = open_slot(storage, fileno, want_direct, flags);
 	SF_ASSERT(slot != NULL || (flags & SF_FD_MISSING_OK));

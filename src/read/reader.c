@@ -177,9 +177,9 @@ read_in_order(SfReader *reader, SfReadJob *job)
 		reader->held = sf_space_hold(job->seg);
 }
 
-/* A piece of a STORED value. */
+/* One call on a STORED value. */
 static void
-read_piece(SfReader *reader, SfReadTarget *target, bool in_order)
+read_call(SfReader *reader, SfReadTarget *target, bool in_order)
 {
 	SfSegment  *seg = sf_space_open_incarnation(reader->loc.table_oid, reader->loc.attnum,
 												reader->loc.incarnation);
@@ -222,7 +222,7 @@ sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 	if (object_offset + len > reader->end_offset)
 		reader->end_offset = reader->length_bytes;
 	reader->in_call = true;
-	read_piece(reader, &target, in_order);
+	read_call(reader, &target, in_order);
 	reader->in_call = false;
 	reader->next_offset = object_offset + len;
 	if (reader->next_offset == reader->end_offset)

@@ -60,7 +60,7 @@ draft_of(SfStream *stream)
 
 /* Read what the draft, or what the stream was opened on, has. */
 static void
-read_stored(SfStream *stream, int64 object_offset, int64 len, char *dst)
+read_old_bytes(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
 	SfSegment  *seg;
 	const SfLocator *version;
@@ -134,7 +134,7 @@ stage_unit(SfStream *stream, uint64 unit_no, bool whole)
 		stream->unit = MemoryContextAlloc(stream->context, SF_UNIT_SIZE);
 	stream->unit_loaded = false;
 	if (!whole)
-		read_stored(stream, sf_unit_start(unit_no), len, stream->unit);
+		read_old_bytes(stream, sf_unit_start(unit_no), len, stream->unit);
 	memset(stream->unit + len, SF_BREAKS(t2) ? 1 : 0, SF_UNIT_SIZE - len);
 	stream->unit_no = unit_no;
 	stream->unit_loaded = true;
@@ -255,13 +255,13 @@ sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 	require_usable(stream);
 	if (!stream->unit_loaded || from >= to)
 	{
-		read_stored(stream, object_offset, len, dst);
+		read_old_bytes(stream, object_offset, len, dst);
 		return;
 	}
 	/* before, in, and behind the staged unit */
-	read_stored(stream, object_offset, from - object_offset, dst);
+	read_old_bytes(stream, object_offset, from - object_offset, dst);
 	memcpy(dst + (from - object_offset), stream->unit + from % SF_UNIT_SIZE, to - from);
-	read_stored(stream, to, end - to, dst + (to - object_offset));
+	read_old_bytes(stream, to, end - to, dst + (to - object_offset));
 }
 
 /* Write whole units from the caller's memory, past the stage. */
