@@ -241,10 +241,6 @@ typedef bool SfUpdateIndexes;
 	PageIsVerifiedExtended(page, n, PIV_LOG_WARNING)
 #endif
 
-/* The same in all versions (server.h); under this name until its callers have the other. */
-extern void sf_server_ask_for_turn(void);
-#define sf_compat_ask_for_turn()	sf_server_ask_for_turn()
-
 /* Set a signal handler; the one there was before, which 18 does not tell: the usual one. */
 #if PG_VERSION_NUM >= 180000
 #define sf_compat_set_handler(signo, func, usual)	(pqsignal(signo, func), (usual))

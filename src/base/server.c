@@ -8,6 +8,7 @@
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "base/server.h"
 #include "miscadmin.h"
 #include "replication/slot.h"
@@ -48,30 +49,48 @@ sf_server_holds_buffer_lock_in(Buffer buf, LWLockMode mode)
 	return LWLockHeldByMeInMode(content_lock(buf), mode);
 }
 
-/* Copy the fields of a slot, whose spinlock is not held; false when it is not one to visit. */
+/*
+ * Copy what is asked of a slot; false when it does not decode this database.
+ *
+ * ReplicationSlotControlLock keeps slots from coming and going.  The fields of a slot
+ * move on under its spinlock alone, so they are read together under it.
+ */
 static bool
-read_slot(ReplicationSlot *slot, SfServerSlot *copy)
+read_slot(ReplicationSlot *from, SfServerSlot *slot)
 {
-	bool		wanted;
+	bool		decodes;
 
 	SF_ASSERT(LWLockHeldByMe(ReplicationSlotControlLock));
-	SpinLockAcquire(&slot->mutex);
-	wanted = slot->in_use && slot->data.database == MyDatabaseId;
-	copy->two_phase = slot->data.two_phase;
-	copy->catalog_xmin = slot->effective_catalog_xmin;
-	SpinLockRelease(&slot->mutex);
-	return wanted;
+	SpinLockAcquire(&from->mutex);
+	decodes = from->in_use && from->data.database == MyDatabaseId;
+	slot->two_phase = from->data.two_phase;
+	slot->catalog_xmin = from->effective_catalog_xmin;
+	SpinLockRelease(&from->mutex);
+	return decodes;
 }
 
 void
 sf_server_visit_slots(SfServerSlotVisit visit, void *arg)
 {
-	SfServerSlot copy;
+	bool		go_on = true;
 
+	SF_ASSERT(OidIsValid(MyDatabaseId) && !LWLockHeldByMe(ReplicationSlotControlLock));
+
+	/* below that level there is no logical slot */
+	if (!XLogLogicalInfoActive())
+		return;
 	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
-	for (int i = 0; i < max_replication_slots; i++)
-		if (read_slot(&ReplicationSlotCtl->replication_slots[i], &copy))
-			visit(&copy, arg);
+	for (int i = 0; i < max_replication_slots && go_on; i++)
+	{
+		SfServerSlot slot;
+
+		/*
+		 * visit runs after the spinlock was let go: it may do more than that
+		 * allows
+		 */
+		if (read_slot(&ReplicationSlotCtl->replication_slots[i], &slot))
+			go_on = visit(&slot, arg);
+	}
 	LWLockRelease(ReplicationSlotControlLock);
 }
 

@@ -53,15 +53,20 @@ extern bool sf_server_holds_buffer_lock_in(Buffer buf, LWLockMode mode);
  */
 typedef struct SfServerSlot
 {
-	bool		two_phase;		/* decodes transactions at PREPARE */
-	TransactionId catalog_xmin; /* in effect; may be invalid */
+	bool		two_phase;		/* sends a transaction at its PREPARE */
+	TransactionId catalog_xmin; /* in effect; invalid while the slot is being
+								 * made */
 } SfServerSlot;
 
+/* Told of one slot, which it may keep no pointer to; false: it has seen enough. */
+typedef bool (*SfServerSlotVisit) (const SfServerSlot *slot, void *arg);
+
 /*
- * Call a function for each slot of the current database.  It runs under
- * ReplicationSlotControlLock (shared): it must not throw, and not take long.
+ * Call visit for each slot that decodes the current database, for none if wal_level
+ * is not logical.  A physical slot decodes nothing: its database is InvalidOid.
+ * ReplicationSlotControlLock is taken here and held during the calls, so visit must
+ * be short, and must not throw.
  */
-typedef void (*SfServerSlotVisit) (const SfServerSlot *slot, void *arg);
 extern void sf_server_visit_slots(SfServerSlotVisit visit, void *arg);
 
 /*

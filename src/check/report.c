@@ -87,6 +87,10 @@ put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
 						 values, nulls);
 }
 
+static void put_sectors(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
+						uint64 sector, uint64 nsectors, const char *detail, va_list args)
+			pg_attribute_printf(7, 0);
+
 /* Format the detail, and turn sectors into bytes. */
 static void
 put_sectors(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,

@@ -24,6 +24,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "base/server.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -34,7 +35,6 @@
 #include "ddl/command.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
-#include "storage/proc.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -201,19 +201,6 @@ choose_segments(const VacuumStmt *stmt, MemoryContext context)
 /* ---- one segment ---- */
 
 /*
- * Nobody has to keep anything for the snapshot of this transaction, which looks
- * at no rows; as vacuum_rel() does, and before the snapshot is taken.
- */
-static void
-announce_vacuum(void)
-{
-	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
-	MyProc->statusFlags |= PROC_IN_VACUUM;
-	ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
-	LWLockRelease(ProcArrayLock);
-}
-
-/*
  * Vacuum one segment in a transaction of its own.  What is gone, or locked when
  * the statement says SKIP_LOCKED, is left out without a word, as TOAST tables are.
  */
@@ -224,7 +211,7 @@ vacuum_segment(Oid segrelid, VacuumParams *params)
 	bool		permitted = false;
 
 	StartTransactionCommand();
-	announce_vacuum();
+	sf_server_begin_vacuum();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	CHECK_FOR_INTERRUPTS();
 

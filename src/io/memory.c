@@ -29,6 +29,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include "base/server.h"
 #include "config/config.h"
 #include "io/io_internal.h"
 #include "miscadmin.h"
@@ -195,7 +196,7 @@ static void
 timeout_handler(void)
 {
 	timeout_came = true;
-	sf_compat_ask_for_turn();
+	sf_server_ask_for_turn();
 	SetLatch(MyLatch);
 }
 
@@ -259,7 +260,7 @@ look(void)
 	if (is_session())
 	{
 		mine.over = true;
-		sf_compat_ask_for_turn();
+		sf_server_ask_for_turn();
 	}
 	else
 		give_back();

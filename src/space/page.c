@@ -33,8 +33,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/server.h"
 #include "space/pages.h"
-#include "storage/buf_internals.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 
@@ -168,24 +168,10 @@ read_in_context(Relation rel, uint32 page)
 	return buf;
 }
 
-static LWLock *
-content_lock(Buffer buf)
-{
-	return BufferDescriptorGetContentLock(GetBufferDescriptor(buf - 1));
-}
-
-/* Do we hold the lock of a buffer?  Then a link leads back to where we are. */
-static bool
-is_locked_by_us(Buffer buf)
-{
-	SF_ASSERT(BufferIsValid(buf) && !BufferIsLocal(buf));
-	return LWLockHeldByMe(content_lock(buf));
-}
-
 bool
 sfi_page_is_locked(Buffer buf, LWLockMode mode)
 {
-	return LWLockHeldByMeInMode(content_lock(buf), mode);
+	return sf_server_holds_buffer_lock_in(buf, mode);
 }
 
 bool
@@ -222,7 +208,7 @@ read_buffer(Relation rel, uint32 page)
 	if (page >= npages)
 		sfi_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
 	buf = read_in_context(rel, page);
-	if (is_locked_by_us(buf))
+	if (sf_server_holds_buffer_lock(buf))
 		sfi_page_report_damaged(rel, page, "It is in a list that leads back to itself.");
 	return buf;
 }

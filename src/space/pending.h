@@ -68,23 +68,4 @@ extern bool sfi_pending_is_live(const SfPendEntry *entry, SfHorizon horizon);
 /* Is it known of a transaction that it aborted, or ended in a crash? */
 extern bool sfi_pending_transaction_aborted(uint64 fxid);
 
-/* ---- replication slots (slots.c) ---- */
-
-/* What is asked of a slot. */
-typedef struct SfSlot
-{
-	bool		two_phase;		/* sends a transaction at its PREPARE */
-	TransactionId catalog_xmin; /* invalid while the slot is being made */
-} SfSlot;
-
-/* Told of one slot, which it may keep no pointer to; false: it has seen enough. */
-typedef bool (*SfSlotVisit) (const SfSlot *slot, void *arg);
-
-/*
- * Call visit for each slot that decodes this database, none if wal_level is not
- * logical.  ReplicationSlotControlLock is taken here and held during the calls, so
- * visit must be short, and must not throw.
- */
-extern void sfi_slots_visit(SfSlotVisit visit, void *arg);
-
 #endif							/* SF_PENDING_H */

@@ -38,6 +38,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "base/server.h"
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/pending.h"
@@ -62,7 +63,7 @@ StaticAssertDecl(sizeof(KeptHeader) <= BLCKSZ, "its header lies in the first blo
  * after all that the slot has sent.
  */
 static bool
-note_slot(const SfSlot *slot, void *arg)
+note_slot(const SfServerSlot *slot, void *arg)
 {
 	*(bool *) arg = true;
 	return false;
@@ -73,7 +74,7 @@ sf_space_keeps_dropped(void)
 {
 	bool		found = false;
 
-	sfi_slots_visit(note_slot, &found);
+	sf_server_visit_slots(note_slot, &found);
 	return found;
 }
 

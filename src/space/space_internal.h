@@ -20,7 +20,6 @@
  * map.c		bits of one map page: used, lent
  * dispense.c	runs believed free, in shared memory
  * parked.c		regions that stay lent between transactions, in shared memory
- * slots.c		the replication slots that decode this database
  * verdict.c		horizons; what becomes of a pending entry
  * unfinished.c	a database whose upgrade by pg_upgrade is not finished
  *

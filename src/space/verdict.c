@@ -31,7 +31,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "miscadmin.h"
+#include "base/server.h"
 #include "space/pending.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
@@ -57,7 +57,7 @@ full_xid(TransactionId xid)
  * the slot has passed them.
  */
 static bool
-note_oldest_prepared(const SfSlot *slot, void *arg)
+note_oldest_prepared(const SfServerSlot *slot, void *arg)
 {
 	uint64	   *oldest = arg;
 
@@ -72,7 +72,7 @@ oldest_prepared_to_decode(void)
 {
 	uint64		oldest = PG_UINT64_MAX;
 
-	sfi_slots_visit(note_oldest_prepared, &oldest);
+	sf_server_visit_slots(note_oldest_prepared, &oldest);
 	return oldest;
 }
 

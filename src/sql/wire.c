@@ -15,6 +15,7 @@
  */
 #include "base/base.h"
 
+#include "base/server.h"
 #include "miscadmin.h"
 #include "sql/wire_internal.h"
 #include "tcop/tcopprot.h"
@@ -63,12 +64,12 @@ after_authentication(Port *port, int status)
 		prev_authentication_hook(port, status);
 	if (status != STATUS_OK || !has_client())
 		return;
-	server = PqCommMethods;
+	server = sf_server_wire();
 	methods = *server;
 	methods.comm_reset = comm_reset;
 	methods.putmessage = put_message;
 	methods.putmessage_noblock = put_message_noblock;
-	PqCommMethods = &methods;
+	sf_server_set_wire(&methods);
 }
 
 void
