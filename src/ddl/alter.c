@@ -103,7 +103,8 @@ sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 	}
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(sfi_ddl_alter));
 	altered = palloc(sizeof(SfAltered));
-	*altered = (SfAltered) {table_oid, attnum, pstrdup(name), has_name(sfi_ddl_alter->using_names, name)};
+	*altered = (SfAltered) {table_oid, attnum, pstrdup(name),
+								   has_name(sfi_ddl_alter->using_names, name)};
 	sfi_ddl_alter->retyped = lappend(sfi_ddl_alter->retyped, altered);
 	MemoryContextSwitchTo(old);
 }

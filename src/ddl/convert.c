@@ -249,7 +249,8 @@ announced(Node *value, const SfConvert *convert)
 	choice->casetype = exprType(value);
 	choice->casecollid = exprCollation(value);
 	choice->args = list_make1(when);
-	choice->defresult = (Expr *) makeNullConst(choice->casetype, exprTypmod(value), choice->casecollid);
+	choice->defresult = (Expr *) makeNullConst(choice->casetype, exprTypmod(value),
+											   choice->casecollid);
 	choice->location = -1;
 	return (Node *) choice;
 }

@@ -325,8 +325,10 @@ refuse_without_preload(void)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
 		bool		isnull;
-		Oid			class_id = DatumGetObjectId(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
-		Oid			object_id = DatumGetObjectId(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
+		Oid			class_id = DatumGetObjectId(SPI_getbinval(row, SPI_tuptable->tupdesc, 1,
+															  &isnull));
+		Oid			object_id = DatumGetObjectId(SPI_getbinval(row, SPI_tuptable->tupdesc, 2,
+															   &isnull));
 
 		if (class_id == RelationRelationId && sfi_ddl_table_has_columns(object_id))
 			sf_base_require_preload();

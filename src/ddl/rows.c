@@ -94,7 +94,8 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 	row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
 										ALLOCSET_DEFAULT_SIZES);
 	old_context = MemoryContextSwitchTo(row_context);
-	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel), sfi_ddl_column_name(rel, attnum));
+	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel),
+							  sfi_ddl_column_name(rel, attnum));
 
 	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{

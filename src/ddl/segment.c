@@ -178,7 +178,8 @@ explain_dependents(MemoryContext context)
 	error = CopyErrorData();
 	FlushErrorState();
 	if (error->sqlerrcode == ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST)
-		error->hint = pstrdup("It holds the values of a securefile column and cannot be read otherwise. Drop what depends on it first, or use DROP COLUMN ... CASCADE.");
+		error->hint =
+			pstrdup("It holds the values of a securefile column and cannot be read otherwise. Drop what depends on it first, or use DROP COLUMN ... CASCADE.");
 	ReThrowError(error);
 }
 

@@ -194,7 +194,8 @@ find_orphaned(const Unfinished *column, List *left)
 			ereport(ERROR,
 					(errcode(ERRCODE_DUPLICATE_FILE),
 					 errmsg("both \"%s\" and \"%s\" belong to column \"%s\" of table \"%s\"",
-							sf_io_files_pattern(found->storage), sf_io_files_pattern(storage->storage),
+							sf_io_files_pattern(found->storage),
+							sf_io_files_pattern(storage->storage),
 							get_attname(column->table_oid, column->attnum, false),
 							get_rel_name(column->table_oid))));
 		found = storage;
@@ -255,7 +256,8 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 	sfi_ddl_triggers_drop(column->table_oid, column->attnum);
 	if (storage != NULL)
 		adopt(column, storage);
-	report_finished(rsinfo, column, storage == NULL ? 0 : (int64) sf_io_files_size(storage->storage));
+	report_finished(rsinfo, column,
+					storage == NULL ? 0 : (int64) sf_io_files_size(storage->storage));
 }
 
 static void

@@ -234,7 +234,8 @@ sfi_ddl_guard_type(Node *stmt)
 		if (cmd->subtype != AT_AlterColumnType)
 			continue;
 		relid = RangeVarGetRelid(alter->relation, AccessShareLock, true);
-		old_type = OidIsValid(relid) ? get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
+		old_type = !OidIsValid(relid) ? InvalidOid :
+			get_atttype(relid, get_attnum(relid, cmd->name));
 		new_type = LookupTypeNameOid(NULL, castNode(ColumnDef, cmd->def)->typeName, true);
 		if ((OidIsValid(old_type) && sfi_ddl_contains_securefile(old_type)) ||
 			(OidIsValid(new_type) && sfi_ddl_contains_securefile(new_type)))

@@ -490,7 +490,7 @@ typedef struct SfHeader
 
 /*
  * Header page contents from offset 96 on, if SF_SEG_MORE is set; nothing makes it
- * yet.  0 stands for "no page".
+ * yet.  0 stands for "no page".  The seal of the page covers these bytes, too.
  *
  *	 96		4	key page
  *	 100	4	its copy

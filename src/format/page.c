@@ -8,8 +8,8 @@
  * and is what securefile_check() is for.
  *
  * These checks stand between a page and all code that reads it: a damaged page that has no
- * page checksum is met here and nowhere else.  So they are cheap (the fixed part, no loop over entries), and they are asked each time a page
- * is read.
+ * page checksum is met here and nowhere else.  So they are cheap (the fixed part, no
+ * loop over entries), and they are asked each time a page is read.
  *
  *-------------------------------------------------------------------------
  */

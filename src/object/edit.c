@@ -265,7 +265,8 @@ static void
 check_parent(SfEdit *edit, const EditNode *node)
 {
 	SF_INVARIANT(E1, node->level == edit->depth - 1 ||
-				 is_changed(edit, node->level + 1, node->index / sfi_inode_capacity(node->level + 1)));
+				 is_changed(edit, node->level + 1,
+							node->index / sfi_inode_capacity(node->level + 1)));
 }
 
 /* E3: what was the last node of its level, and is written anew with more entries. */

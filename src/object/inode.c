@@ -95,9 +95,10 @@ static void
 require_reused(SfPageType type, const SfInode *inode, SfChild pointer)
 {
 	if (type == SF_PAGE_INODE && inode->stamp <= pointer.stamp)
-		report_damaged_page(pointer.page, psprintf("Expected stamp " UINT64_FORMAT
-												   ", found " UINT64_FORMAT " of object " UINT64_FORMAT ".",
-												   pointer.stamp, inode->stamp, inode->object_id));
+		report_damaged_page(pointer.page,
+							psprintf("Expected stamp " UINT64_FORMAT
+									 ", found " UINT64_FORMAT " of object " UINT64_FORMAT ".",
+									 pointer.stamp, inode->stamp, inode->object_id));
 	if (type != SF_PAGE_INODE && type != SF_PAGE_FREE && type != SF_PAGE_PENDING)
 		report_damaged_page(pointer.page, psprintf("Expected page type %d, found %d.",
 												   SF_PAGE_INODE, type));
@@ -140,8 +141,9 @@ sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 lev
 	if (inode->level != level || inode->nentries == 0 ||
 		inode->nentries > sfi_inode_capacity(level) ||
 		(level == 0 && !units_are_sane(loc, inode)))
-		report_damaged_page(pointer.page, psprintf("Expected level %u, found level %u with %u entries.",
-												   level, inode->level, inode->nentries));
+		report_damaged_page(pointer.page,
+							psprintf("Expected level %u, found level %u with %u entries.",
+									 level, inode->level, inode->nentries));
 }
 
 /* Range of units to be read, relative to the object. */

@@ -182,6 +182,7 @@ extern SfOwned sf_object_difference(SfSegment *seg, const SfLocator *loc, const 
  * page that cannot be read, and what lies below is missing.
  */
 typedef void (*SfMapDamage) (const ErrorData *error, void *arg);
-extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged, void *arg);
+extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged,
+							   void *arg);
 
 #endif							/* SF_OBJECT_H */

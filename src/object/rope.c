@@ -350,7 +350,8 @@ tail_of(Store *store, RopeNode *node, uint64 skip)
 		return join(store, tail_of(store, node->left, skip), node->piece, node->right);
 	if (skip >= before + node->piece.length)
 		return tail_of(store, node->right, skip - before - node->piece.length);
-	return join(store, NULL, cut_piece(node->piece, skip - before, node->piece.length), node->right);
+	return join(store, NULL, cut_piece(node->piece, skip - before, node->piece.length),
+				node->right);
 }
 
 /*

@@ -204,8 +204,9 @@ is_damaged(Buffer buf)
 
 /*
  * ERROR when a page is such that a list of operations cannot be applied to it: it
- * or they are damaged.  What is on a page that is made new does not matter.  Asked before the record is written, too, or what redo
- * refuses would be met at the next start only.
+ * or they are damaged.  The contents of a page that is made new do not matter.  Asked
+ * before the record is written, too: a record that redo refuses would otherwise be met
+ * at the next start only.
  */
 static void
 check_ops(Buffer buf, const char *ops, Size len, bool init)
@@ -302,7 +303,8 @@ check_changed_page(const SfChangePage *page)
 
 	SF_ASSERT(sfi_page_is_locked(page->buf, LW_EXCLUSIVE));
 	BufferGetTag(page->buf, &storage, &fork, &n);
-	SF_INVARIANT(S4, page->init || sfi_seal_holds(BufferGetPage(page->buf), SfStorageRel(storage), n));
+	SF_INVARIANT(S4, page->init ||
+				 sfi_seal_holds(BufferGetPage(page->buf), SfStorageRel(storage), n));
 }
 
 /* The change is whole and has been found possible: does it keep to the rules of space? */

@@ -345,7 +345,8 @@ unclaim_tail(Relation rel, uint64 start_block, uint64 end_block)
 		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP,
 										BUFFER_LOCK_EXCLUSIVE);
 
-		sfi_map_take_back(SfPageMap(BufferGetPage(buf)), start_block - page_first, end - start_block);
+		sfi_map_take_back(SfPageMap(BufferGetPage(buf)), start_block - page_first,
+						  end - start_block);
 		sfi_map_dirty_lent(buf, SfRelStorage(rel));
 		UnlockReleaseBuffer(buf);
 		start_block = end;

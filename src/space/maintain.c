@@ -56,7 +56,8 @@ sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)
 	else
 	{
 		stats->sectors_grown += grow_ahead(seg, rel, demand.latest_blocks, free_sectors);
-		stats->sectors_cut += sfi_grow_cut_tail(seg, rel, sf_blocks_to_sectors(demand.recent_blocks),
+		stats->sectors_cut += sfi_grow_cut_tail(seg, rel,
+												sf_blocks_to_sectors(demand.recent_blocks),
 												min_cut);
 		stats->fading = demand.recent_blocks > 0 && free_sectors >= min_cut;
 	}

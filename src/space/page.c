@@ -225,7 +225,8 @@ sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 	char	   *problem;
 
 	SF_ASSERT(mode == BUFFER_LOCK_SHARE || mode == BUFFER_LOCK_EXCLUSIVE);
-	SF_ASSERT((type == SF_PAGE_HEADER) == (page == 0) && (type == SF_PAGE_MAP) == SF_IS_MAP_PAGE(page));
+	SF_ASSERT((type == SF_PAGE_HEADER) == (page == 0) &&
+			  (type == SF_PAGE_MAP) == SF_IS_MAP_PAGE(page));
 	LockBuffer(buf, mode);
 	found = sfi_page_type(BufferGetPage(buf));
 	problem = found != type
@@ -325,7 +326,8 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	type = sfi_page_type(BufferGetPage(buf));
 	if (type != 0)
-		problem = sealed_page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page, type);
+		problem = sealed_page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page,
+									  type);
 
 	/*
 	 * The copy is made under the lock, and the lock is let go before an
@@ -361,7 +363,8 @@ bool
 sfi_page_from_file(const char *path, uint64 n, char *block, int elevel)
 {
 	/* a file that is not there is an answer; any other failure is reported */
-	int			fd = SF_FAULT_FAILS(io_page_read) ? -1 : OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	int			fd = SF_FAULT_FAILS(io_page_read) ? -1 :
+	OpenTransientFile(path, O_RDONLY | O_NONBLOCK | PG_BINARY);
 	ssize_t		len;
 
 	if (fd < 0)

@@ -149,7 +149,8 @@ extern bool sfi_map_is_lent(const SfMap *map, uint32 block);
  * Next run of blocks neither used nor lent at or after *from, below limit.
  * False when there is none.  Moves *from behind it.
  */
-extern bool sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count);
+extern bool sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first,
+							  uint32 *count);
 
 /* Mark a page dirty whose lent plane changed; buffer locked exclusively. */
 extern void sfi_map_dirty_lent(Buffer buf, SfStorage storage);

@@ -133,7 +133,8 @@ sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block)
 	{
 		ParkedRegion *entry = &table->entries[i];
 
-		if (!entry->used || entry->owner_pid != MyProcPid || !SfStorageEquals(entry->storage, storage))
+		if (!entry->used || entry->owner_pid != MyProcPid ||
+			!SfStorageEquals(entry->storage, storage))
 			continue;
 		SF_ASSERT(entry->next_block <= entry->region.nblocks);
 		*region = entry->region;

@@ -68,7 +68,8 @@ read_tail(Relation rel, uint32 tail)
 	Buffer		buf = sfi_page_read(rel, tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 
 	if (SfPagePending(BufferGetPage(buf))->next != SF_NO_PAGE)
-		sfi_page_report_damaged(rel, tail, "It is not the last pending page, as the header has it.");
+		sfi_page_report_damaged(rel, tail,
+								"It is not the last pending page, as the header has it.");
 	return buf;
 }
 
@@ -150,7 +151,8 @@ sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
 
 	SF_ASSERT(count > 0 && count <= SF_MAP_SECTORS);
 	SF_ASSERT(sf_format_pend_kind(kind)->name != NULL);
-	SF_ASSERT(sf_format_pend_kind(kind)->is_page ? count == 1 : sf_format_is_possible_run(start, count));
+	SF_ASSERT(sf_format_pend_kind(kind)->is_page ? count == 1 :
+			  sf_format_is_possible_run(start, count));
 	(void) GetCurrentTransactionId();	/* so that the record carries an xid */
 	entry.fxid = fxid;
 	entry.start = start;
@@ -229,7 +231,10 @@ log_one_record(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, in
 }
 
 #ifdef SF_ASSERTIONS
-/* S3, and each run is on one map page; ALLOC: what is lent to this transaction, which grows no more. */
+/*
+ * S3, and each run is on one map page.  The runs of ALLOC entries are lent to this
+ * transaction, so the segment cannot become shorter than they are.
+ */
 static void
 check_runs(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
 {

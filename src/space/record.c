@@ -61,8 +61,10 @@ held_problem(XLogReaderState *record, const SfRecordKind *kind)
 	const SfStorage *storage = named_storage(record, kind);
 
 	SF_ASSERT(sfi_record_is_readable(record, kind));
-	if (storage != NULL && (SfStorageSpc(*storage) == InvalidOid || SfStorageDb(*storage) == InvalidOid ||
-							SfStorageRel(*storage) == 0))
+	if (storage != NULL &&
+		(SfStorageSpc(*storage) == InvalidOid ||
+		 SfStorageDb(*storage) == InvalidOid ||
+		 SfStorageRel(*storage) == 0))
 		return "it names no segment";
 	if ((kind->holds & SF_HOLDS_SIZE) != 0)
 	{
@@ -99,7 +101,8 @@ data_problem(XLogReaderState *record, const SfRecordKind *kind)
 static const char *
 count_problem(const SfRecordKind *kind, int npages)
 {
-	SF_ASSERT(npages >= 0 && kind->min_pages <= kind->max_pages && kind->max_pages <= SF_CHANGE_MAX);
+	SF_ASSERT(npages >= 0 && kind->min_pages <= kind->max_pages &&
+			  kind->max_pages <= SF_CHANGE_MAX);
 	if (npages < kind->min_pages)
 		return "it has no pages";
 	if (npages > kind->max_pages)
@@ -215,7 +218,8 @@ blocks_problem(XLogReaderState *record, const SfRecordKind *kind)
 		header.total_sectors != ((xl_sf_size *) XLogRecGetData(record))->total_sectors)
 		return "it has two sizes of a segment";
 	for (int i = 0; i < n && problem == NULL; i++)
-		problem = block_problem(record, i, named_storage(record, kind), has_header ? &header : NULL);
+		problem = block_problem(record, i, named_storage(record, kind),
+								has_header ? &header : NULL);
 	return problem;
 }
 

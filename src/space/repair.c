@@ -203,7 +203,8 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	Step		step = begin_step(seg);
 	SfHeader   *header = &step.header;
 
-	SF_ASSERT(repair.total_sectors % SF_BLOCK_SECTORS == 0 && repair.total_sectors <= SF_MAX_SECTORS);
+	SF_ASSERT(repair.total_sectors % SF_BLOCK_SECTORS == 0 &&
+			  repair.total_sectors <= SF_MAX_SECTORS);
 	header->next_object_id = Max(header->next_object_id, repair.next_object_id);
 	header->next_stamp = Max(header->next_stamp, repair.next_stamp);
 	header->next_page = Max(header->next_page, repair.next_page);

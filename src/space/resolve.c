@@ -419,7 +419,8 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	 * is a little old frees a little less.
 	 */
 	work->horizon = sfi_pending_horizon();
-	for (work->page = sf_space_header(rel).pending_head; work->page != SF_NO_PAGE; work->page = next)
+	for (work->page = sf_space_header(rel).pending_head; work->page != SF_NO_PAGE;
+		 work->page = next)
 	{
 		int			left = resolve_page(work, &next);
 

@@ -54,13 +54,14 @@ sfi_page_type(Page page)
 static Size
 sealed_part(Page page, SfPageType type, const char **from)
 {
-	StaticAssertStmt(sizeof(SfHeader) <= SF_PAGE_CONTENT && sizeof(SfMap) <= SF_PAGE_CONTENT,
-					 "what is sealed lies in the contents");
+	StaticAssertStmt(sizeof(SfHeader) + sizeof(SfHeaderMore) <= SF_PAGE_CONTENT &&
+					 sizeof(SfMap) <= SF_PAGE_CONTENT, "what is sealed lies in the contents");
 	*from = PageGetContents(page);
 	switch (type)
 	{
 		case SF_PAGE_HEADER:
-			return sizeof(SfHeader);
+			return sizeof(SfHeader) +
+				(SfPageHeader(page)->flags & SF_SEG_MORE ? sizeof(SfHeaderMore) : 0);
 		case SF_PAGE_MAP:
 			*from = (const char *) SfPageMap(page)->used;
 			return sizeof(SfPageMap(page)->used);

@@ -259,7 +259,8 @@ extern uint64 sf_space_reserve_ids(SfSegment *seg, uint32 n);
  * before the contents are asked for by fill(i, pages, content, arg), which
  * returns the number of bytes used.
  */
-typedef uint32 (*SfPageFill) (int i, const uint32 *pages, uint64 first_stamp, char *content, void *arg);
+typedef uint32 (*SfPageFill) (int i, const uint32 *pages, uint64 first_stamp, char *content,
+							  void *arg);
 extern void sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 									 uint32 *pages, uint64 *first_stamp);
 
@@ -302,7 +303,8 @@ extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
  * segment is used.
  * collect: backends give back what they keep lent between transactions; data files
  * that end before the segment does are filled up where nothing is in use.
- * bits: mark used (a bit a sector of that map page), and count again.  ERROR OBJECT_IN_USE when a transaction may be writing there.
+ * bits: mark used (a bit a sector of that map page), and count again.  ERROR
+ * OBJECT_IN_USE when a transaction may be writing there.
  * free_page: put a page that is in no list into that of free pages.
  * header: raise what is given out next, and the end; forget_lists: no pending pages, no free
  * pages any more.

@@ -432,7 +432,8 @@ creator_may_live(SfStorage storage)
 bool
 sfi_space_is_named(SfStorage storage)
 {
-	Oid			spc = SfStorageSpc(storage) == MyDatabaseTableSpace ? InvalidOid : SfStorageSpc(storage);
+	Oid			spc = SfStorageSpc(storage) == MyDatabaseTableSpace ? InvalidOid :
+	SfStorageSpc(storage);
 	Relation	rel = table_open(RelationRelationId, AccessShareLock);
 	Snapshot	now = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData key[2];

@@ -107,7 +107,8 @@ put_pages_beside(SfStorage storage, void *arg)
 	if (!sf_io_database_is_own(SfStorageDb(storage), FATAL) || !is_segment_fork(base))
 		return;
 	sf_io_pages_remove(storage);
-	for (uint32 extent = 0; extent_path(path, base, extent), sf_io_path_size(path, FATAL) >= 0; extent++)
+	for (uint32 extent = 0; extent_path(path, base, extent), sf_io_path_size(path, FATAL) >= 0;
+		 extent++)
 	{
 		sf_io_pages_make_entry(storage, extent);
 		sf_io_pages_path(name, storage, extent);
@@ -150,7 +151,8 @@ count_beside(SfStorage storage)
 	int64		size;
 	uint64		npages = 0;
 
-	for (uint32 extent = 0; sf_io_pages_path(path, storage, extent), (size = sf_io_path_size(path, ERROR)) >= 0; extent++)
+	for (uint32 extent = 0; sf_io_pages_path(path, storage, extent),
+		 (size = sf_io_path_size(path, ERROR)) >= 0; extent++)
 		npages += (uint64) size / BLCKSZ;
 	SF_ASSERT(npages < InvalidBlockNumber);
 	return (BlockNumber) npages;
@@ -182,7 +184,8 @@ note_left(SfStorage storage, void *arg)
 	SfIoBlock	block;
 
 	left->storage = storage;
-	left->has_pages = read_beside(storage, 0, block.data) && sfi_page_type(block.data) == SF_PAGE_HEADER;
+	left->has_pages = read_beside(storage, 0, block.data) &&
+		sfi_page_type(block.data) == SF_PAGE_HEADER;
 	if (left->has_pages)
 		left->header = *SfPageHeader(block.data);
 	/* storage that a crash has left half-made is nobody's, as it was before */

@@ -107,7 +107,8 @@ desc_pages(StringInfo buf, const void *data)
 
 	appendStringInfo(buf, "reason %s", reason != NULL ? reason : "unknown");
 	if (rec->nentries > 0)
-		appendStringInfo(buf, "; kind %s; entries %u", kind != NULL ? kind : "unknown", rec->nentries);
+		appendStringInfo(buf, "; kind %s; entries %u", kind != NULL ? kind : "unknown",
+						 rec->nentries);
 }
 
 static void
@@ -137,7 +138,8 @@ desc_bytes(StringInfo buf, const void *data)
 {
 	const xl_sf_data *rec = data;
 
-	appendStringInfo(buf, "; sector " UINT64_FORMAT "; sectors %u", rec->start_sector, rec->nsectors);
+	appendStringInfo(buf, "; sector " UINT64_FORMAT "; sectors %u", rec->start_sector,
+					 rec->nsectors);
 }
 
 /* ---- redo ---- */
@@ -351,7 +353,8 @@ sf_space_desc(StringInfo buf, XLogReaderState *record)
 	if ((kind->holds & NODE) != 0)
 	{
 		storage = ((xl_sf_storage *) rec)->storage;
-		appendStringInfo(buf, "segment %u/%u/%u", SfStorageSpc(storage), SfStorageDb(storage), SfStorageRel(storage));
+		appendStringInfo(buf, "segment %u/%u/%u", SfStorageSpc(storage), SfStorageDb(storage),
+						 SfStorageRel(storage));
 	}
 	if ((kind->holds & SIZE) != 0)
 		appendStringInfo(buf, "; sectors " UINT64_FORMAT, ((xl_sf_size *) rec)->total_sectors);

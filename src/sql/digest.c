@@ -106,7 +106,8 @@ begin_blake2b(Digest *digest)
 	 */
 	if (sodium_init() < 0)
 		elog(ERROR, "libsodium could not be initialized");
-	digest->blake2b = new_state(sizeof(*digest->blake2b), _Alignof(crypto_generichash_blake2b_state));
+	digest->blake2b = new_state(sizeof(*digest->blake2b),
+								_Alignof(crypto_generichash_blake2b_state));
 	(void) crypto_generichash_blake2b_init(digest->blake2b, NULL, 0, BLAKE2B_BYTES);
 }
 

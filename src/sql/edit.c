@@ -5,8 +5,9 @@
  *	  of, and read or write nothing (Oracle: DBMS_LOB.APPEND, FRAGMENT_REPLACE,
  *	  TRIM, which write).
  *
- * As long as all bytes are at hand the result is INLINE; with a part of a
- * STORED value in it, it is EDITED: flat, or from some tens of pieces, or kB of new bytes, on a rope.
+ * As long as all bytes are at hand the result is INLINE.  With a part of a STORED
+ * value in it, it is EDITED: flat, or on a rope when it has some tens of pieces or
+ * kilobytes of new bytes.
  *
  *-------------------------------------------------------------------------
  */
@@ -259,7 +260,8 @@ compose_rope(const Composed *result, FunctionCallInfo fcinfo)
 			sf_object_rope_append_pieces(rope, part->pieces, part->npieces);
 	}
 	if (sf_object_rope_has_values(rope) &&
-		(sf_object_rope_npieces(rope) > FLAT_PIECES / 2 || sf_object_rope_data(rope) > FLAT_BYTES / 2))
+		(sf_object_rope_npieces(rope) > FLAT_PIECES / 2 ||
+		 sf_object_rope_data(rope) > FLAT_BYTES / 2))
 		return sf_object_rope_datum(rope);
 	n = sf_object_rope_pieces(rope, &pieces);
 	return compose_flat(pieces, n);

@@ -22,10 +22,12 @@
  * Send a message of a type with a body: a large one past the server's send buffer,
  * others by the methods of the server.  Returns 0, or EOF if the connection is lost.
  */
-extern int	sfi_sql_send_message(const PQcommMethods *server, char type, const char *body, size_t len);
+extern int	sfi_sql_send_message(const PQcommMethods *server, char type, const char *body,
+								 size_t len);
 
 /* Send a message without waiting.  Never throws. */
-extern void sfi_sql_send_noblock(const PQcommMethods *server, char type, const char *body, size_t len);
+extern void sfi_sql_send_noblock(const PQcommMethods *server, char type, const char *body,
+								 size_t len);
 
 /* Forget a message that an error has interrupted.  Never throws. */
 extern void sfi_sql_send_reset(void);

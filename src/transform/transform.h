@@ -75,7 +75,10 @@ sf_transform_is_raw(const SfUnit *unit)
 	return unit->flags == SF_CODEC_RAW;
 }
 
-/* Decode a unit of any codec.  False when they cannot be its stored bytes, or the codec is unknown. */
+/*
+ * Decode a unit of any codec.  False when the bytes cannot be its stored bytes, or the
+ * codec is unknown.
+ */
 extern bool sf_transform_decode(const SfUnit *unit, const char *stored, char *dst,
 								uint32_t plain_bytes);
 

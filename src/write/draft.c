@@ -111,7 +111,8 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 	choose_codec(draft);
 	SF_ASSERT(draft->seg->incarnation == draft->version.incarnation);
 	draft->object = sfi_objects_begin(seg, &draft->version, draft->base);
-	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sfi_objects_pages, draft->object);
+	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sfi_objects_pages,
+								 draft->object);
 	return draft;
 }
 

@@ -187,7 +187,10 @@ check_extent(const GatherBuffer *buf, const Extent *extent)
 						 !share_block(&buffers[b].extents[i], extent));
 }
 
-/* The buffer is being written: nothing more goes to a block that one of its extents fills in part. */
+/*
+ * The buffer is being written: nothing more goes to a block that one of its extents
+ * fills in part.
+ */
 static void
 check_tails(const GatherBuffer *buf)
 {

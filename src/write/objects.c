@@ -204,7 +204,8 @@ enter_object(SfLocator *loc, bool derived)
 		if (!found || object_is_void(object))
 			return object;
 		if (!derived)
-			elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice", loc->object_id);
+			elog(ERROR, "securefile object id " UINT64_FORMAT " was given out twice",
+				 loc->object_id);
 	}
 }
 
@@ -274,11 +275,13 @@ sort_out_pages(SfObjectLists *lists, const SfOwned *owned)
 	if (lists == NULL || owned->npages == lists->npages)
 		return;
 	/* Room for all of them, if none is owned. */
-	lists->orphan_pages = MemoryContextAllocHuge(sfi_write_context(), lists->npages * sizeof(uint32));
+	lists->orphan_pages = MemoryContextAllocHuge(sfi_write_context(),
+												 lists->npages * sizeof(uint32));
 	qsort(owned->pages, owned->npages, sizeof(uint32), cmp_pages);
 	for (int i = 0; i < lists->npages; i++)
 	{
-		if (bsearch(&lists->pages[i], owned->pages, owned->npages, sizeof(uint32), cmp_pages) != NULL)
+		if (bsearch(&lists->pages[i], owned->pages, owned->npages, sizeof(uint32),
+					cmp_pages) != NULL)
 			lists->pages[kept++] = lists->pages[i];
 		else
 			lists->orphan_pages[lists->norphan_pages++] = lists->pages[i];

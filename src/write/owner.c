@@ -228,7 +228,8 @@ find_unshared(void *arg)
 {
 	GivenUp    *given = arg;
 
-	given->unshared = sf_object_difference(given->seg, given->loc, SF_BREAKS(o2) ? NULL : given->successor);
+	given->unshared = sf_object_difference(given->seg, given->loc,
+										   SF_BREAKS(o2) ? NULL : given->successor);
 	check_unshared(given);
 }
 
@@ -305,7 +306,8 @@ static void
 free_old(Oid table_oid, AttrNumber attnum, GivenUp *given, const char *problem)
 {
 	given->seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
-	if (given->seg == NULL || (problem == NULL && given->seg->incarnation != given->loc->incarnation))
+	if (given->seg == NULL ||
+		(problem == NULL && given->seg->incarnation != given->loc->incarnation))
 		return;					/* its storage goes as a whole */
 	if (problem == NULL && !sf_format_locator_tag_ok(given->loc, &given->seg->secret))
 		problem = "locator was not made by its segment, or was changed since";

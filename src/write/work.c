@@ -113,7 +113,8 @@ sfi_write_segment(SfSegment *seg)
 	 */
 	for (int64 i = 0; i < nsegments; i++)
 		if (segments[i] == seg ||
-			(segments[i]->relid == seg->relid && SfStorageEquals(segments[i]->storage, seg->storage)))
+			(segments[i]->relid == seg->relid &&
+			 SfStorageEquals(segments[i]->storage, seg->storage)))
 			return segments[i];
 	segments = sfi_write_make_room(segments, nsegments, &segments_size, sizeof(SfSegment *));
 	copy = MemoryContextAlloc(sfi_write_context(), sizeof(SfSegment));

@@ -221,4 +221,21 @@ rows_right($node, 't', 11, 'the header as it was');
 sql('INSERT INTO t SELECT 20, 20, 5000, blob(20, 5000)');
 rows_right($node, 't', 12, 'and rows are added');
 
+# Bytes that are possible, and are not those that the page was written with.
+$node->stop;
+change($segment, 0, FLAGS, pack('v', $flags | SEG_MORE));
+patch($segment, MORE, pack('V4', 2, 3, 4, 6) . ("\0" x 48));
+$node->start;
+sql('INSERT INTO t SELECT 21, 21, 5000, blob(21, 5000)');
+$node->stop;
+isnt(substr(slurp($segment), 8184, 8), "\0" x 8, 'a change of the header page gives it a checksum');
+patch($segment, MORE + 8, pack('V', 12));
+$node->start;
+fails_with($node, 'SELECT count(doc::bytea) FROM t', 'XX001', qr/page 0 of segment relation .* is damaged.*Expected checksum/s,
+	'a wrong page in the extension');
+$node->stop;
+patch($segment, MORE + 8, pack('V', 4));
+$node->start;
+rows_right($node, 't', 13, 'the extension as it was');
+
 done_testing();
