@@ -75,7 +75,7 @@ add_page(Difference *diff, uint32 page)
 {
 	SfOwned    *owned = diff->owned;
 
-	SF_ASSERT(page != 0 && page != SF_NO_PAGE && owned->npages <= diff->pages_size);
+	SF_ASSERT(owned->npages <= diff->pages_size);
 	if (owned->npages == diff->pages_size)
 	{
 		diff->pages_size = Max(32, diff->pages_size * 2);

@@ -225,8 +225,6 @@ sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 	char	   *problem;
 
 	SF_ASSERT(mode == BUFFER_LOCK_SHARE || mode == BUFFER_LOCK_EXCLUSIVE);
-	SF_ASSERT((type == SF_PAGE_HEADER) == (page == 0) &&
-			  (type == SF_PAGE_MAP) == SF_IS_MAP_PAGE(page));
 	LockBuffer(buf, mode);
 	found = sfi_page_type(BufferGetPage(buf));
 	problem = found != type

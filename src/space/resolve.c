@@ -340,7 +340,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	SfFreePage	content = {h.free_head};
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
-	SF_ASSERT(page != SF_NO_PAGE && page != prev);
+	SF_ASSERT(page != SF_NO_PAGE);
 	if (prev != SF_NO_PAGE)
 		prevbuf = sfi_page_read(rel, prev, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	buf = sfi_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);

@@ -416,7 +416,6 @@ reserve_ids(SfSegment *seg, uint32 n)
 		header.restore_id = sf_io_restore_id();
 		header.kept_from_id = header.next_object_id;
 	}
-	SF_ASSERT(header.next_object_id > 0 && header.next_object_id >= header.kept_from_id);
 	header.next_object_id += n;
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(buf), SF_OP_HEADER, &header, sizeof(header));

@@ -66,7 +66,6 @@ static StorageNote *notes;
 /* Storage that a rollback to a savepoint of this transaction removed. */
 static List *gone;
 
-#ifdef SF_ASSERTIONS
 /* Are the notes in the order of their levels, newest first? */
 static bool
 notes_are_valid(void)
@@ -76,7 +75,6 @@ notes_are_valid(void)
 			return false;
 	return true;
 }
-#endif
 
 /* The note outlives the transaction's memory: it is acted upon when that is gone. */
 static void

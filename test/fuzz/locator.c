@@ -87,7 +87,7 @@ static const uint8_t tag[SF_LOCATOR_TAG_SIZE] = {1, 2, 3};
 static SfLocator
 make(uint64_t length_bytes, uint16_t flags)
 {
-	return (SfLocator) {.length_bytes = length_bytes, .nunits = SF_UNITS_OF(length_bytes),
+	return (SfLocator) {.length_bytes = length_bytes, .nunits = sf_units_of(length_bytes),
 							   .flags = flags, .table_oid = 16384, .attnum = 2,
 							   .key_id = flags & SF_LOC_KEYED ? 5 : 0,
 							   .generation = 1, .object_id = 7, .incarnation = 42,
