@@ -670,6 +670,20 @@ typedef struct SfFreePage
  */
 extern const char *sf_format_page_problem(SfPageType type, const void *content);
 
+/* Part of the contents of a page: bytes [offset, offset + len). */
+typedef struct SfPart
+{
+	size_t		offset;
+	size_t		len;
+} SfPart;
+
+/*
+ * The part that the seal of a page covers: neither bytes that mean nothing, nor those
+ * that are changed without a record.  Of any contents; len 0 if the type is unknown, or
+ * if the page is such that it has no part.
+ */
+extern SfPart sf_format_page_sealed(SfPageType type, const void *content);
+
 /* The same for an entry of a pending page. */
 extern const char *sf_format_entry_problem(const SfPendEntry *entry);
 

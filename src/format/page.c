@@ -13,6 +13,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "format/format.h"
@@ -79,13 +80,54 @@ whole_header_problem(const void *content)
 		: sf_format_header_more_problem(header, (const uint8_t *) content + sizeof(SfHeader));
 }
 
+static SfPart
+whole_header(const void *content)
+{
+	bool		more = (((const SfHeader *) content)->flags & SF_SEG_MORE) != 0;
+
+	return (SfPart) {0, sizeof(SfHeader) + (more ? sizeof(SfHeaderMore) : 0)};
+}
+
+static const char *
+map_problem(const void *content)
+{
+	return ((const SfMap *) content)->used_sectors > SF_MAP_SECTORS ?
+		"space map page has an impossible number of used sectors" : NULL;
+}
+
+/* The lent plane, and the numbers that go with it, change without a record. */
+static SfPart
+used_plane(const void *content)
+{
+	return (SfPart) {offsetof(SfMap, used), sizeof(((const SfMap *) content)->used)};
+}
+
+static const char *
+pending_problem(const void *content)
+{
+	return ((const SfPending *) content)->nentries > SF_PENDING_MAX ?
+		"pending page has an impossible number of entries" : NULL;
+}
+
+/* A page that was read may have any number of entries until it was checked. */
+static SfPart
+entries_in_use(const void *content)
+{
+	uint32_t	n = ((const SfPending *) content)->nentries;
+
+	return (SfPart) {0, n > SF_PENDING_MAX ? 0 :
+							offsetof(SfPending, entries) + n * sizeof(SfPendEntry)};
+}
+
 /*
  * An inode page.  The number of entries says how far its units are read, and the level
  * how large they are.
  */
 static const char *
-inode_problem(const SfInode *inode)
+inode_problem(const void *content)
 {
+	const SfInode *inode = content;
+
 	if (inode->level >= SF_INODE_MAX_DEPTH)
 		return "inode page has an impossible level";
 	if (inode->nentries == 0 ||
@@ -94,25 +136,58 @@ inode_problem(const SfInode *inode)
 	return NULL;
 }
 
+static SfPart
+all_content(const void *content)
+{
+	return (SfPart) {0, SF_PAGE_CONTENT};
+}
+
+/* A number of a free page leads nowhere but to another page, which is checked in turn. */
+static const char *
+no_problem(const void *content)
+{
+	return NULL;
+}
+
+static SfPart
+free_page(const void *content)
+{
+	return (SfPart) {0, sizeof(SfFreePage)};
+}
+
+_Static_assert(sizeof(SfHeader) + sizeof(SfHeaderMore) <= SF_PAGE_CONTENT &&
+			   sizeof(SfMap) <= SF_PAGE_CONTENT && sizeof(SfPending) <= SF_PAGE_CONTENT &&
+			   sizeof(SfInode) <= SF_PAGE_CONTENT, "each kind fits its page");
+
+/* What pages of a type are asked when they are read, and what of them the seal covers. */
+static const struct
+{
+	const char *(*problem) (const void *content);
+	SfPart		(*sealed) (const void *content);
+}			page_kinds[] = {
+	[SF_PAGE_HEADER] = {whole_header_problem, whole_header},
+	[SF_PAGE_MAP] = {map_problem, used_plane},
+	[SF_PAGE_PENDING] = {pending_problem, entries_in_use},
+	[SF_PAGE_INODE] = {inode_problem, all_content},
+	[SF_PAGE_FREE] = {no_problem, free_page},
+};
+
+static bool
+is_page_type(SfPageType type)
+{
+	return type > 0 && (size_t) type < sizeof(page_kinds) / sizeof(page_kinds[0]);
+}
+
 const char *
 sf_format_page_problem(SfPageType type, const void *content)
 {
-	switch (type)
-	{
-		case SF_PAGE_HEADER:
-			return whole_header_problem(content);
-		case SF_PAGE_PENDING:
-			return ((const SfPending *) content)->nentries > SF_PENDING_MAX ?
-				"pending page has an impossible number of entries" : NULL;
-		case SF_PAGE_INODE:
-			return inode_problem(content);
-		case SF_PAGE_MAP:
-			return ((const SfMap *) content)->used_sectors > SF_MAP_SECTORS ?
-				"space map page has an impossible number of used sectors" : NULL;
-		case SF_PAGE_FREE:
-			return NULL;
-	}
-	return "page is of an unknown type";
+	return is_page_type(type) ? page_kinds[type].problem(content) : "page is of an unknown type";
+}
+
+SfPart
+sf_format_page_sealed(SfPageType type, const void *content)
+{
+	return is_page_type(type) ? page_kinds[type].sealed(content) : (SfPart) {0, 0};
 }
 
 bool

@@ -47,37 +47,6 @@ sfi_page_type(Page page)
 	return (SfPageType) trailer->type;
 }
 
-/*
- * How much of the contents counts, and from where: not what is left over behind
- * it, nor what is changed without a record (the lent plane).  0: no such page.
- */
-static Size
-sealed_part(Page page, SfPageType type, const char **from)
-{
-	StaticAssertStmt(sizeof(SfHeader) + sizeof(SfHeaderMore) <= SF_PAGE_CONTENT &&
-					 sizeof(SfMap) <= SF_PAGE_CONTENT, "what is sealed lies in the contents");
-	*from = PageGetContents(page);
-	switch (type)
-	{
-		case SF_PAGE_HEADER:
-			return sizeof(SfHeader) +
-				(SfPageHeader(page)->flags & SF_SEG_MORE ? sizeof(SfHeaderMore) : 0);
-		case SF_PAGE_MAP:
-			*from = (const char *) SfPageMap(page)->used;
-			return sizeof(SfPageMap(page)->used);
-		case SF_PAGE_PENDING:
-			if (SfPagePending(page)->nentries > SF_PENDING_MAX)
-				return 0;
-			return offsetof(SfPending, entries) +
-				SfPagePending(page)->nentries * sizeof(SfPendEntry);
-		case SF_PAGE_INODE:
-			return SF_PAGE_CONTENT;
-		case SF_PAGE_FREE:
-			return sizeof(SfFreePage);
-	}
-	return 0;
-}
-
 uint32
 sfi_seal_relnumber(Page page)
 {
@@ -90,14 +59,14 @@ sfi_seal_compute(Page page, uint32 relnumber, BlockNumber n)
 {
 	Place		place = {relnumber, n, sfi_page_type(page), SF_PAGE_VERSION};
 	uint64		seed = sf_format_checksum(&place, sizeof(place), 0);
-	const char *from;
-	Size		len = sealed_part(page, (SfPageType) place.type, &from);
+	SfPart		sealed = sf_format_page_sealed((SfPageType) place.type, PageGetContents(page));
 
 	/* the count lies before the lent plane, and so apart from the used one */
-	SF_ASSERT(len <= SF_PAGE_CONTENT);
+	SF_ASSERT(sealed.offset + sealed.len <= SF_PAGE_CONTENT);
 	if (place.type == SF_PAGE_MAP)
 		seed ^= SfPageMap(page)->used_sectors;
-	return (uint64) relnumber << 32 | (uint32) sf_format_checksum(from, len, seed);
+	return (uint64) relnumber << 32 |
+		(uint32) sf_format_checksum(PageGetContents(page) + sealed.offset, sealed.len, seed);
 }
 
 bool
