@@ -13,7 +13,11 @@
  * more before it returns.  A request stays until its last byte was taken, so that a
  * unit is read once and checked once, however small the pieces are.
  *
- * Slots are few, in static memory, and their buffers are never given back; so
+ * A slot's buffers take 4 MB, and all of them may be asked for at once, so a process has
+ * few.  A reader that finds none free reads call by call, and tries again with the next
+ * one.
+ *
+ * Slots lie in static memory, and their buffers are never given back; so
  * they can be left at any time, with requests in flight.  Whoever takes the
  * slot next waits for those.
  *
@@ -50,19 +54,23 @@ struct SfReadSlot
 	SfReadRequest requests[SLOT_REQUESTS];
 };
 
+/* Their readers may go at any time, so it is the slot that knows its owner. */
 static SfReadSlot slots[SLOTS];
 
 /* ---- slots ---- */
 
 /* The slot is the reader's, and its ring is sound. */
 static bool
-slot_is_valid(const SfReader *reader)
+read_slot_is_valid(const SfReader *reader)
 {
 	return reader->slot->owner == reader && reader->slot->ring.slots == reader->slot->requests &&
 		sfi_ring_is_valid(&reader->slot->ring);
 }
 
-/* Take a free slot for a reader that begins to read ahead at a unit; false if there is none. */
+/*
+ * Take a free slot for a reader that begins to read ahead at a unit; false if there is
+ * none.  The owner is set last: the preparation of the ring may throw.
+ */
 static bool
 take_slot(SfReader *reader, uint64 first_unit)
 {
@@ -75,7 +83,7 @@ take_slot(SfReader *reader, uint64 first_unit)
 		sfi_ring_prepare(&slot->ring, SLOT_REQUESTS, first_unit);
 		slot->owner = reader;
 		reader->slot = slot;
-		SF_ASSERT(slot_is_valid(reader));
+		SF_ASSERT(read_slot_is_valid(reader));
 		return true;
 	}
 	return false;
@@ -84,12 +92,13 @@ take_slot(SfReader *reader, uint64 first_unit)
 void
 sfi_read_leave_slot(SfReader *reader)
 {
-	SF_ASSERT(reader->slot == NULL || slot_is_valid(reader));
+	SF_ASSERT(reader->slot == NULL || read_slot_is_valid(reader));
 	if (reader->slot != NULL)
 		reader->slot->owner = NULL;
 	reader->slot = NULL;
 }
 
+/* Their requests may be in flight still; whoever prepares the ring next waits for them. */
 void
 sfi_read_clear_slots(void)
 {
@@ -106,7 +115,10 @@ typedef struct LookUp
 	uint64		unit_no;
 } LookUp;
 
-/* An SfBaseStep. */
+/*
+ * An SfBaseStep: looks up the whole leaf that a unit is in, as its page is read for one
+ * unit as well as for all.  nknown is 0 meanwhile, so an ERROR leaves nothing half known.
+ */
 static void
 look_up(void *arg)
 {
@@ -127,7 +139,8 @@ look_up(void *arg)
 /*
  * Look up units that have not been asked for: damage of their page is no error
  * yet.  A leaf is 42 MB, so that a subtransaction for each costs nothing; where
- * there can be none, they are looked up when they are asked for.
+ * there can be none, they are looked up when they are asked for.  The subtransaction
+ * gives back what an ERROR has left pinned or locked in the inode's page.
  */
 static void
 look_up_ahead(LookUp *what)
@@ -146,6 +159,12 @@ sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 {
 	LookUp		what = {reader, job, unit_no};
 
+	SF_ASSERT(reader->stored && unit_no < reader->loc.nunits);
+
+	/*
+	 * without sign: the difference of a unit before the first known one is
+	 * large, too
+	 */
 	if (unit_no - reader->first_known >= reader->nknown)
 	{
 		if (unit_no < SfReadTargetEnd(job->target))
@@ -168,7 +187,10 @@ is_asynchronous(const SfReadJob *job)
 	return !job->buffered && sf_io_method != SF_IO_METHOD_SYNC;
 }
 
-/* How many requests are worth it. */
+/*
+ * How many requests are worth it.  A transfer that does not go on by itself only makes the
+ * caller wait for bytes that it may never ask for.
+ */
 static int
 most_requests(const SfReadJob *job)
 {
@@ -181,7 +203,7 @@ most_requests(const SfReadJob *job)
  * look up the units of a whole value.
  */
 static void
-fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
+fill_ring_ahead(SfReader *reader, SfReadJob *job, uint64 unit_no)
 {
 	SfReadRing *ring = &reader->slot->ring;
 	uint64		limit = Min(sf_units_of(reader->end_offset), unit_no + SLOT_UNITS);
@@ -191,9 +213,9 @@ fill_ring(SfReader *reader, SfReadJob *job, uint64 unit_no)
 	while (ring->busy < ring->depth && ring->next_unit < limit &&
 		   (units = sfi_read_find_unit(reader, job, ring->next_unit, &n)) != NULL)
 	{
-		uint64		end = ring->next_unit + Min(n, job->buffered ? CACHED_REQUEST_UNITS : SLOT_UNITS);
+		uint32		most = job->buffered ? CACHED_REQUEST_UNITS : SLOT_UNITS;
+		uint64		end = Min(ring->next_unit + Min(n, most), limit);
 
-		end = Min(end, limit);
 		if (sfi_ring_plan(ring, job, units, end - ring->next_unit) != NULL)
 			sfi_ring_start(ring, job, true);
 		else if (ring->next_unit < end)
@@ -220,6 +242,8 @@ prepare_slot(SfReader *reader, SfReadJob *job)
 		sfi_read_leave_slot(reader);
 	if (reader->slot == NULL && !take_slot(reader, SfReadTargetFirst(job->target)))
 		return false;
+	SF_ASSERT(read_slot_is_valid(reader));
+	/* the settings may have changed since the last call */
 	reader->storage = job->seg->storage;
 	reader->slot->ring.most = most_requests(job);
 	return true;
@@ -239,8 +263,8 @@ sfi_read_ahead(SfReader *reader, SfReadJob *job)
 	while (unit_no < end)
 	{
 		CHECK_FOR_INTERRUPTS();
-		fill_ring(reader, job, unit_no);
-		SF_ASSERT(slot_is_valid(reader));
+		fill_ring_ahead(reader, job, unit_no);
+		SF_ASSERT(read_slot_is_valid(reader));
 		if (!sfi_ring_wait(ring, job, &nobody, unit_no))
 		{
 			sfi_read_leave_slot(reader);
@@ -251,6 +275,6 @@ sfi_read_ahead(SfReader *reader, SfReadJob *job)
 	}
 	/* while the caller works; a synchronous method would only make it wait */
 	if (is_asynchronous(job))
-		fill_ring(reader, job, unit_no);
+		fill_ring_ahead(reader, job, unit_no);
 	return true;
 }

@@ -15,6 +15,10 @@
  * A check reads live rows only, whose values cannot have outlived them: for it there
  * are two.
  *
+ * The reason is looked for only when something is wrong, so it may cost a look at the space
+ * map.  It is a guess in one case: space that was given back and is in use again for
+ * another value looks like damage.  So that error names both.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -28,8 +32,8 @@
 static bool
 report_left_behind(SfReadJob *job, const SfReadListener *listener, const SfUnit *unit)
 {
-	const char *detail = "The column is filesystem_like_logging, and the value was stored before this"
-	" server was restored from a backup or became a standby.";
+	const char *detail = "The column is filesystem_like_logging, and the value was stored before"
+	" this server was restored from a backup or became a standby.";
 
 	if (!sf_space_orphaned(job->seg, job->loc->object_id))
 		return false;
@@ -101,7 +105,8 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 				 errmsg("securefile value lies beyond the end of its segment"),
 				 errdetail("Segment offset " UINT64_FORMAT "; the segment is expected to end at "
 						   UINT64_FORMAT ", but has space in use there.",
-						   sf_sectors_to_bytes(unit->start), sf_sectors_to_bytes(job->total_sectors)),
+						   sf_sectors_to_bytes(unit->start),
+						   sf_sectors_to_bytes(job->total_sectors)),
 				 errhint("Run securefile_check() on the column.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -110,7 +115,10 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 			 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
 }
 
-/* Its checksum is right, so its stored bytes are as they were written: the codec is not one of this version. */
+/*
+ * Its checksum is right, so its stored bytes are as they were written: the codec is not
+ * one of this version.  A check does not come here, since it decodes nothing.
+ */
 void
 sfi_read_report_undecodable(uint64 unit_no, const SfUnit *unit)
 {

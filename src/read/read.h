@@ -14,9 +14,11 @@
 /*
  * How reads learn of data that their own transaction has not written out yet:
  * sf_write_overlay(), handed down by the module entry since rooms do not call
- * upward.
+ * upward.  Called once, when the module is loaded.  A function copies what it has of a run of
+ * sectors to dst (NULL: nowhere), returns how many sectors that is, and never throws.
  */
-typedef uint32 (*SfReadOverlay) (SfStorage storage, uint64 start_sector, uint32 nsectors, char *dst);
+typedef uint32 (*SfReadOverlay) (SfStorage storage, uint64 start_sector, uint32 nsectors,
+								 char *dst);
 extern void sf_read_set_overlay(SfReadOverlay overlay);
 
 /*
@@ -32,35 +34,43 @@ extern bool sf_read_is_inline(struct varlena *datum);
 #define SF_INLINE_OVERHEAD	(VARHDRSZ + 1)
 #define SF_INLINE_MAX		((int64) (MaxAllocSize - SF_INLINE_OVERHEAD))
 
-/* An INLINE datum with room for len bytes; *data is where they go.  palloc'd. */
+/*
+ * An INLINE datum with room for len bytes; *data is where they go.  palloc'd.  ERROR
+ * PROGRAM_LIMIT_EXCEEDED above SF_INLINE_MAX.
+ */
 extern struct varlena *sf_read_new_inline(Size len, char **data);
 
-/* Length of a value in bytes; touches no data. */
+/* Length of a value in bytes; touches no data.  ERROR DATA_CORRUPTED as for sf_read_form(). */
 extern int64 sf_read_length(struct varlena *datum);
 
 /*
  * What a value consists of (see SfPiece); returns how many pieces, palloc'd,
- * which point into it.
+ * which point into it, so the value has to stay.  ERROR DATA_CORRUPTED when it is no
+ * securefile datum.
  */
 extern int	sf_read_pieces(struct varlena *value, SfPiece **pieces);
 
 /*
  * Bytes [object_offset, object_offset + len) of a value into dst.  The range
  * must lie inside the value.  Reads no unit it does not touch.  ERROR
- * DATA_CORRUPTED or UNDEFINED_OBJECT (value outlived its row).
+ * DATA_CORRUPTED or UNDEFINED_OBJECT (value outlived its row).  Opens and locks the
+ * segment itself, for the time of the call.  May be cancelled.  Not for critical
+ * sections; not reentrant, since the requests are static.
  */
 extern void sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst);
 
 /*
  * The same for a version in the making, which has length_bytes now: what is in its
- * map.  The caller has the segment open and locked.
+ * map.  The caller has the segment open and locked, at least AccessShareLock.  Errors as
+ * for sf_read_range().
  */
 extern void sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version,
 						int64 length_bytes, int64 object_offset, int64 len, char *dst);
 
 /*
  * The next bytes of a STORED value that are not in a hole: from *object_offset
- * on, at most *len.  Sets both; false when there are none.
+ * on, at most *len.  Sets both; false when there are none.  *object_offset is at most
+ * the value's length.  Opens and locks the segment itself.
  */
 extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len);
 
@@ -78,8 +88,12 @@ extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64
  */
 typedef struct SfReader SfReader;
 extern SfReader *sf_read_begin(struct varlena *datum);
+
+/* Its copy of the datum, and the length in bytes.  Good as long as the reader.  Never throw. */
 extern struct varlena *sf_read_reader_datum(const SfReader *reader);
 extern int64 sf_read_reader_length(const SfReader *reader);
+
+/* Frees all the reader has, and lets its lock go.  Never throws. */
 extern void sf_read_end(SfReader *reader);
 
 /*
@@ -89,24 +103,26 @@ extern void sf_read_end(SfReader *reader);
  */
 extern void sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst);
 
-/* Nothing is wanted from there on: it is not read ahead. */
+/* Nothing is wanted from there on: it is not read ahead.  A hint, at least 0.  Never throws. */
 extern void sf_read_stop_at(SfReader *reader, int64 object_offset);
 
-/* End of a transaction, of any kind; after I/O in flight was waited for. */
+/* End of a transaction, of any kind; after I/O in flight was waited for.  Never throws. */
 extern void sf_read_at_end(void);
 
 /*
  * Whole value as a bytea (palloc'd).  ERROR PROGRAM_LIMIT_EXCEEDED above 1 GB
- * that names the streaming functions.
+ * that names the streaming functions; else errors as for sf_read_range().
  */
 extern struct varlena *sf_read_bytea(struct varlena *datum);
 
-/* Whole value as an INLINE securefile datum (palloc'd). */
+/* Whole value as an INLINE securefile datum (palloc'd).  Errors as for sf_read_bytea(). */
 extern struct varlena *sf_read_inline(struct varlena *datum);
 
 /*
  * Check one value: calls found(what, segment_offset, len, detail, arg) for each
- * unit that cannot be read or does not match.  Does not throw for damage.
+ * unit that cannot be read or does not match.  Does not throw for damage of units;
+ * damage of inode pages is an ERROR.  Offsets and lengths are bytes of the segment; what
+ * and detail are good until found() returns.  Values of other forms have no units.
  */
 typedef void (*SfReadFinding) (const char *what, int64 segment_offset, int64 len,
 							   const char *detail, void *arg);

@@ -233,7 +233,10 @@ extern bool sfi_ring_wait(SfReadRing *ring, SfReadJob *job, const SfReadListener
 extern uint64 sfi_ring_take(SfReadRing *ring, SfReadJob *job, const SfReadListener *listener,
 							uint64 unit_no, uint64 end);
 
-/* Pass over the oldest request, or if there is none over the next unit; returns the unit after that. */
+/*
+ * Pass over the oldest request, or if there is none over the next unit; returns the unit
+ * after that.  Never throws.
+ */
 extern uint64 sfi_ring_skip(SfReadRing *ring);
 
 /* ---- damage.c ---- */

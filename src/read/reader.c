@@ -35,7 +35,7 @@
 #define DECIDED_AT_ONCE		(256 * 1024 * 1024)
 #define SAMPLES				16
 
-/* All readers of this process. */
+/* All readers of this process: the end of a transaction takes slots and locks from them. */
 static dlist_head readers = DLIST_STATIC_INIT(readers);
 
 /* Never throws: called when a memory context goes. */
@@ -52,7 +52,8 @@ end_reader(void *arg)
 
 /*
  * The callback is registered last, when nothing can throw any more: it expects a reader
- * that is in the list.
+ * that is in the list.  The datum is copied, since it may lie in a row's buffer or in the
+ * memory of a statement that ends before the reader.
  */
 SfReader *
 sf_read_begin(struct varlena *datum)
@@ -112,7 +113,11 @@ is_whole_units(const SfReader *reader, const SfReadTarget *target)
 		(end % SF_UNIT_SIZE == 0 || end == reader->length_bytes);
 }
 
-/* Has the page cache most of what comes next, until there? */
+/*
+ * Has the page cache most of what comes next, until there?  A few units are asked about
+ * for all.  Holes and units that are not there say nothing; if nothing was learnt, the
+ * page cache it is.
+ */
 static bool
 is_cached(SfReader *reader, SfReadJob *job, int64 until)
 {
@@ -121,6 +126,7 @@ is_cached(SfReader *reader, SfReadJob *job, int64 until)
 	int			cached = 0;
 	int			asked = 0;
 
+	SF_ASSERT(until > (int64) job->target->offset && until <= reader->length_bytes);
 	/* backwards, for the reader then knows the units that it wants first */
 	for (int i = SAMPLES - 1; i >= 0; i--)
 	{
@@ -154,7 +160,10 @@ goes_direct(SfReader *reader, SfReadJob *job)
 	return reader->direct;
 }
 
-/* A piece by itself. */
+/*
+ * A piece by itself.  What was read ahead is given up: it began where the caller did not go
+ * on, or is of no use for whole units.
+ */
 static void
 read_alone(SfReader *reader, SfReadJob *job)
 {
@@ -162,7 +171,11 @@ read_alone(SfReader *reader, SfReadJob *job)
 	sfi_read_units(job, NULL, SfReadTargetFirst(job->target));
 }
 
-/* A piece that goes on where the last one ended. */
+/*
+ * A piece that goes on where the last one ended.  A reader with a slot has requests in
+ * flight between calls, and keeps the segment locked for them: its files must not be
+ * truncated or moved meanwhile.
+ */
 static void
 read_in_order(SfReader *reader, SfReadJob *job)
 {
@@ -177,7 +190,10 @@ read_in_order(SfReader *reader, SfReadJob *job)
 		reader->held = sf_space_hold(job->seg);
 }
 
-/* One call on a STORED value. */
+/*
+ * One call on a STORED value.  The segment is opened anew each time, since statements may
+ * lie between two calls; the tag of the locator is checked once, as neither changes.
+ */
 static void
 read_call(SfReader *reader, SfReadTarget *target, bool in_order)
 {
@@ -219,6 +235,7 @@ sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 		sf_read_range(reader->datum, object_offset, len, dst);
 		return;
 	}
+	/* the hint was wrong, so it is not believed any more */
 	if (object_offset + len > reader->end_offset)
 		reader->end_offset = reader->length_bytes;
 	reader->in_call = true;

@@ -27,6 +27,15 @@
  * the order of SfReadRetry: the disk itself, in the place of an old buffer or page
  * of the page cache; and, in logical decoding, the end of the transaction that writes.
  *
+ * A unit begins at any sector, but direct I/O wants whole blocks.  So a request begins with
+ * the block that its first unit begins in, and data leads to that unit:
+ *
+ *		 blocks		|........|........|........|
+ *		 buf		^    ^data
+ *		 units		     [ unit ][ unit ][unit]
+ *
+ * The bytes at both ends belong to other units and are not looked at.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -49,7 +58,7 @@ sf_read_set_overlay(SfReadOverlay fn)
 
 /* ---- where units lie ---- */
 
-/* The first sector behind a unit. */
+/* The first sector behind a unit: where a unit that lies side by side with it begins. */
 static uint64
 unit_end(const SfUnit *unit)
 {
@@ -121,7 +130,10 @@ request_is_valid(const SfReadRequest *request)
 
 /* ---- planning ---- */
 
-/* Does a unit lie right behind a request, and can it be read with it? */
+/*
+ * Does a unit lie right behind a request, and can it be read with it?  Not if it lies in
+ * the next data file, or if the blocks of both would not find room in the buffer.
+ */
 static bool
 continues(const SfReadJob *job, const SfReadRequest *request, const SfUnit *unit)
 {
@@ -137,6 +149,11 @@ sfi_read_plan_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, ui
 {
 	SF_ASSERT(request->state == SF_READ_IDLE);
 	SF_ASSERT(n > 0 && units[0].start != SF_HOLE && sfi_read_is_there(job, &units[0]));
+
+	/*
+	 * copied: the caller's list may be of the next leaf by the time the
+	 * request arrives
+	 */
 	request->first_unit = first_unit;
 	request->units[0] = units[0];
 	request->nunits = 1;
@@ -154,13 +171,17 @@ sfi_read_plan_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, ui
 
 /* ---- reading ---- */
 
-/* Lay what gather buffers hold of a request over it; returns how many sectors. */
+/*
+ * Lay what gather buffers hold of a request over it; returns how many sectors.  They are
+ * newer than those of the disk, if that has any.
+ */
 static uint32
 lay_over(SfReadJob *job, const SfReadRequest *request, char *data)
 {
 	return overlay(job->seg->storage, request->units[0].start, request->nsectors, data);
 }
 
+/* Asks without copying: a request that is read into the result has no buffer to lay over. */
 bool
 sfi_read_is_gathered(SfReadJob *job, const SfReadRequest *request)
 {
@@ -168,7 +189,7 @@ sfi_read_is_gathered(SfReadJob *job, const SfReadRequest *request)
 	return lay_over(job, request, NULL) > 0;
 }
 
-/* The disk has nothing of the request that counts. */
+/* The disk has nothing of the request that counts, so it is neither asked nor asked again. */
 static bool
 is_gathered_whole(const SfReadRequest *request)
 {
@@ -182,7 +203,13 @@ sfi_read_start_request(SfReadJob *job, SfReadRequest *request, bool early)
 	uint64		end = end_block(request->units[0].start + request->nsectors);
 
 	SF_ASSERT(request->state == SF_READ_PLANNED && !request->io.in_flight);
-	request->data = request->buf + sf_sectors_to_bytes(request->units[0].start - sf_blocks_to_sectors(first));
+	request->data = request->buf +
+		sf_sectors_to_bytes(request->units[0].start - sf_blocks_to_sectors(first));
+
+	/*
+	 * read directly and at once, the bytes are what the disk has: no use
+	 * asking it again
+	 */
 	request->retry = early || job->buffered ? SF_RETRY_DISK : SF_RETRY_WRITER;
 	request->overlaid = lay_over(job, request, request->data);
 	SF_ASSERT(request_is_valid(request));
@@ -196,12 +223,18 @@ sfi_read_start_request(SfReadJob *job, SfReadRequest *request, bool early)
 	request->io.buf = request->buf;
 	request->io.len_bytes = (end - first) * SF_BLOCK_SIZE;
 	request->io.is_write = request->io.durable = false;
+
+	/*
+	 * planned until it has begun: an ERROR leaves a request that nothing was
+	 * asked for
+	 */
 	sf_io_start(&request->io);
 	set_state(request, SF_READ_STARTED);
 	job->stats->direct_read_ops++;
 	job->stats->direct_read_bytes += request->io.len_bytes;
 }
 
+/* One bit is enough: the checksum has to notice, and the disk to be asked. */
 void
 sfi_read_spoil_cached(SfReadJob *job, SfReadRequest *request)
 {
@@ -209,7 +242,10 @@ sfi_read_spoil_cached(SfReadJob *job, SfReadRequest *request)
 		request->data[0] ^= 1;
 }
 
-/* Tell a listener, with the words of the error that is being handled. */
+/*
+ * Tell a listener, with the words of the error that is being handled.  The error is
+ * over then: a check goes on with the next unit.
+ */
 static void
 tell_unreadable(const SfReadListener *listener, const SfReadRequest *request)
 {
@@ -366,6 +402,7 @@ typedef struct Wanted
 	uint32		len;			/* 0: nothing is wanted */
 } Wanted;
 
+/* The unit and the target may overlap in any way; the object's last unit is shorter. */
 static Wanted
 wanted_of(const SfReadJob *job, uint64 unit_no)
 {
@@ -408,6 +445,7 @@ sfi_read_deliver_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequ
 	const char *stored = checked_unit(job, listener, request, i);
 	Wanted		wanted = wanted_of(job, unit_no);
 
+	/* a check wants nothing: that the unit matches was all */
 	if (stored == NULL || wanted.len == 0)
 		return;
 	SF_ASSERT(!sf_transform_is_raw(unit) || wanted.skip + wanted.len <= unit->stored_bytes);

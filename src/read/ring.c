@@ -30,12 +30,14 @@
 
 #include "read/read_internal.h"
 
+/* The request in the i-th place from the oldest on. */
 static SfReadRequest *
-slot_of(const SfReadRing *ring, int i)
+ring_slot_of(const SfReadRing *ring, int i)
 {
 	return &ring->slots[(ring->oldest + i) % ring->size];
 }
 
+/* Busy requests are in the order of their units, and what is planned lies behind them. */
 bool
 sfi_ring_is_valid(const SfReadRing *ring)
 {
@@ -46,7 +48,7 @@ sfi_ring_is_valid(const SfReadRing *ring)
 		return false;
 	for (int i = 0; i < ring->busy; i++)
 	{
-		const SfReadRequest *request = slot_of(ring, i);
+		const SfReadRequest *request = ring_slot_of(ring, i);
 
 		if ((request->state != SF_READ_STARTED && request->state != SF_READ_ARRIVED) ||
 			request->first_unit < end)
@@ -73,6 +75,11 @@ sfi_ring_prepare(SfReadRing *ring, int size, uint64 next_unit)
 			sf_io_reap_all();
 		sfi_read_drop_request(&ring->slots[i]);
 	}
+
+	/*
+	 * nothing is known yet of what the caller will want, so it begins with
+	 * one request
+	 */
 	ring->oldest = ring->busy = 0;
 	ring->depth = 1;
 	ring->next_unit = next_unit;
@@ -81,14 +88,15 @@ sfi_ring_prepare(SfReadRing *ring, int size, uint64 next_unit)
 static SfReadRequest *
 oldest_request(const SfReadRing *ring)
 {
-	return ring->busy > 0 ? slot_of(ring, 0) : NULL;
+	return ring->busy > 0 ? ring_slot_of(ring, 0) : NULL;
 }
 
+/* Its place is free, and the next one is the oldest. */
 static void
 drop_oldest(SfReadRing *ring)
 {
 	SF_ASSERT(ring->busy > 0);
-	sfi_read_drop_request(slot_of(ring, 0));
+	sfi_read_drop_request(ring_slot_of(ring, 0));
 	ring->oldest = (ring->oldest + 1) % ring->size;
 	ring->busy--;
 }
@@ -103,11 +111,16 @@ sfi_ring_plan(SfReadRing *ring, SfReadJob *job, const SfUnit *units, uint32 n)
 	SF_ASSERT(sfi_ring_is_valid(ring));
 	if (ring->busy >= ring->depth)
 		return NULL;
+
+	/*
+	 * holes need no request: they are delivered when the unit behind them is
+	 * reached
+	 */
 	for (; n > 0 && units->start == SF_HOLE; units++, n--)
 		ring->next_unit++;
 	if (n == 0 || !sfi_read_is_there(job, units))
 		return NULL;
-	request = slot_of(ring, ring->busy);
+	request = ring_slot_of(ring, ring->busy);
 	sfi_read_plan_request(job, units, ring->next_unit, n, request);
 	ring->next_unit = SfReadRequestEnd(request);
 	return request;
@@ -116,8 +129,13 @@ sfi_ring_plan(SfReadRing *ring, SfReadJob *job, const SfUnit *units, uint32 n)
 void
 sfi_ring_start(SfReadRing *ring, SfReadJob *job, bool early)
 {
+	/*
+	 * it takes its place only when it has been started: an ERROR leaves the
+	 * ring sound
+	 */
 	SF_ASSERT(ring->busy < ring->depth);
-	sfi_read_start_request(job, slot_of(ring, ring->busy), early);
+	SF_ASSERT(SfReadRequestEnd(ring_slot_of(ring, ring->busy)) == ring->next_unit);
+	sfi_read_start_request(job, ring_slot_of(ring, ring->busy), early);
 	ring->busy++;
 	SF_ASSERT(sfi_ring_is_valid(ring));
 }
@@ -172,7 +190,7 @@ sfi_ring_skip(SfReadRing *ring)
 
 	if (ring->busy == 0)
 		return ++ring->next_unit;
-	end = SfReadRequestEnd(slot_of(ring, 0));
+	end = SfReadRequestEnd(ring_slot_of(ring, 0));
 	drop_oldest(ring);
 	SF_ASSERT(sfi_ring_is_valid(ring));
 	return end;

@@ -26,6 +26,7 @@
 #include "read/read_internal.h"
 #include "transform/transform.h"
 
+/* units of a window, and requests of the ring: their buffers take 16 MB at most */
 #define UNITS_AT_ONCE		512
 #define MAX_SLOTS			16
 
@@ -45,6 +46,7 @@ prepare_ring(uint64 first_unit)
 
 /* ---- straight into the result ---- */
 
+/* Stored bytes that are the plain bytes can be checked where they are wanted. */
 static bool
 is_raw(const SfReadRequest *request)
 {
@@ -54,7 +56,10 @@ is_raw(const SfReadRequest *request)
 	return true;
 }
 
-/* Are the units of a request wanted whole, and as they are stored? */
+/*
+ * Are the units of a request wanted whole, and as they are stored?  The object's last unit
+ * is whole where the object ends.
+ */
 static bool
 is_wanted_whole(const SfReadJob *job, const SfReadRequest *request)
 {
@@ -65,6 +70,10 @@ is_wanted_whole(const SfReadJob *job, const SfReadRequest *request)
 		end <= target->offset + target->len && is_raw(request);
 }
 
+/*
+ * Read a request to the place in the result where its bytes belong.  No buffer, no
+ * alignment, and no request in flight: the call returns when all bytes are there.
+ */
 static void
 read_to_result(SfReadJob *job, SfReadRequest *request)
 {
@@ -72,6 +81,7 @@ read_to_result(SfReadJob *job, SfReadRequest *request)
 	uint64		end = Min(sf_unit_start(SfReadRequestEnd(request)), job->length_bytes);
 
 	SF_ASSERT(start < end && start >= job->target->offset);
+	SF_ASSERT(end <= job->target->offset + job->target->len);
 	request->data = job->target->dst + (start - job->target->offset);
 	request->io.files = job->files;
 	request->io.segment_offset = sf_sectors_to_bytes(request->units[0].start);
@@ -87,6 +97,8 @@ read_to_result(SfReadJob *job, SfReadRequest *request)
 /*
  * Read a planned request into the result and check it there.  False when it cannot be
  * read that way, or something does not match: the request is still planned then.
+ * Bytes that do not match are in the result by then, but the usual way writes over them,
+ * or throws.
  */
 static bool
 read_straight(SfReadJob *job, SfReadRequest *request)
@@ -122,7 +134,7 @@ typedef struct Window
  * place would leave the disk idle.
  */
 static uint64
-fill_ring(SfReadJob *job, const Window *window, uint64 unit_no)
+fill_window_ring(SfReadJob *job, const Window *window, uint64 unit_no)
 {
 	SfReadRequest *request;
 
@@ -145,7 +157,8 @@ fill_ring(SfReadJob *job, const Window *window, uint64 unit_no)
 
 /*
  * Read a window of units with as many requests in flight as are allowed.  A check goes
- * on behind a unit that cannot be read: its listener was told.
+ * on behind a unit that cannot be read: its listener was told.  Such a unit ends the
+ * planning, so it is reached when all requests before it were taken and the ring is empty.
  */
 static void
 read_window(SfReadJob *job, const SfReadListener *listener, const Window *window)
@@ -153,7 +166,7 @@ read_window(SfReadJob *job, const SfReadListener *listener, const Window *window
 	uint64		unit_no = window->first;
 
 	prepare_ring(unit_no);
-	while ((unit_no = fill_ring(job, window, unit_no)) < window->end)
+	while ((unit_no = fill_window_ring(job, window, unit_no)) < window->end)
 	{
 		if (sfi_ring_wait(&ring, job, listener, unit_no))
 			unit_no = sfi_ring_take(&ring, job, listener, unit_no, window->end);

@@ -16,6 +16,11 @@
  * the storage was replaced, and the locator has to bear the tag of that segment, which
  * nobody outside the server can make.
  *
+ * Nothing here looks at visibility.  Who has a locator got it from a row that a snapshot
+ * shows, and the units of that row stay until no snapshot can show it any more.  A locator
+ * that was kept longer leads to units that do not match, or match only if nobody has
+ * written there since; then the value is what it was.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -43,6 +48,7 @@ sf_read_form(struct varlena *datum)
 	return form;
 }
 
+/* For callers that have a short way for INLINE values, and leave errors to the long one. */
 bool
 sf_read_is_inline(struct varlena *datum)
 {
@@ -65,6 +71,7 @@ sf_read_new_inline(Size len, char **data)
 				 errmsg("value of %zu bytes is too large for type securefile", len),
 				 errdetail("A value that is passed as a whole can have at most %zu bytes.",
 						   (Size) SF_INLINE_MAX)));
+	/* before palloc: then malloc keeps this memory when it is freed */
 	if (len >= SF_IO_LARGE)
 		sf_io_use_memory();
 	value = palloc(SF_INLINE_OVERHEAD + len);
@@ -74,6 +81,7 @@ sf_read_new_inline(Size len, char **data)
 	return value;
 }
 
+/* Every form has its length in the datum itself: a locator knows that of its value. */
 int64
 sf_read_length(struct varlena *datum)
 {
@@ -117,10 +125,11 @@ read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 	read_units(&loc, &target, NULL);
 }
 
-/* Bytes [offset, offset + len) of a piece. */
+/* Bytes [offset, offset + len) of a piece; a part of a STORED value has a start in it, too. */
 static void
 read_piece(const SfPiece *piece, uint64 offset, uint64 len, char *dst)
 {
+	SF_ASSERT(len > 0 && offset + len <= (uint64) piece->length);
 	switch (piece->kind)
 	{
 		case SF_PIECE_BYTES:
@@ -143,6 +152,7 @@ sf_read_pieces(struct varlena *value, SfPiece **pieces)
 
 	if (form == SF_FORM_EDITED)
 		return sf_object_pieces(value, pieces);
+	/* of the two fields, the kind tells which one counts */
 	*pieces = palloc0(sizeof(SfPiece));
 	(*pieces)->kind = form == SF_FORM_INLINE ? SF_PIECE_BYTES : SF_PIECE_VALUE;
 	(*pieces)->length = sf_read_length(value);
@@ -203,12 +213,21 @@ sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 length
 
 	if (len == 0)
 		return;
+	SF_ASSERT(object_offset >= 0 && object_offset + len <= length_bytes);
+
+	/*
+	 * no look at the tag: the locator is this transaction's own, and has none
+	 * yet
+	 */
 	sfi_read_prepare_job(&job, seg, version, &target, NULL);
 	job.length_bytes = length_bytes;
 	sfi_read_units(&job, NULL, SfReadTargetFirst(&target));
 }
 
-/* End of the units that are stored from a stored one on, at most n of them. */
+/*
+ * End of the units that are stored from a stored one on, at most n of them; an
+ * object_offset.  It may be behind the end of the value, if its last unit is short.
+ */
 static uint64
 end_of_data(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n)
 {
@@ -254,7 +273,10 @@ sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
 	return *len > 0;
 }
 
-/* Whole value behind a header of that many bytes (varlena header included). */
+/*
+ * Whole value behind a header of that many bytes (varlena header included).  The memory
+ * is taken for the exact length, and the units are read straight into it where possible.
+ */
 static struct varlena *
 read_whole(struct varlena *datum, Size header)
 {
@@ -268,7 +290,8 @@ read_whole(struct varlena *datum, Size header)
 		sf_read_range(datum, 0, 1, &first);
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("securefile value of " INT64_FORMAT " bytes is too long to be returned whole", len),
+				 errmsg("securefile value of " INT64_FORMAT " bytes is too long to be returned whole",
+						len),
 				 errdetail("A whole value may be at most 1 GB."),
 				 errhint("Read it in pieces, with substring() or securefile_chunks(). "
 						 "For a digest use securefile_digest().")));
@@ -286,6 +309,7 @@ sf_read_bytea(struct varlena *datum)
 	return read_whole(datum, VARHDRSZ);
 }
 
+/* The memory is asked for once, so the form byte is put where the header leaves room for it. */
 struct varlena *
 sf_read_inline(struct varlena *datum)
 {
@@ -303,6 +327,7 @@ sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 	SfReadTarget target = {0};
 	SfReadListener listener = {found, arg};
 
+	/* others have no units: an EDITED value never stands in a row */
 	if (sf_read_form(datum) != SF_FORM_STORED)
 		return;
 	loc = sf_object_locator(datum);
