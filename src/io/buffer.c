@@ -10,6 +10,9 @@
  * middle size share a huge page.  The addresses are kept; their memory can be
  * given back between transactions (memory.c).
  *
+ * There is no function to free a buffer.  Each user has its own, in static variables, and
+ * asks for it when the process first needs it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"

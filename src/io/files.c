@@ -3,8 +3,8 @@
  * files.c
  *	  Life of the data files: create, cut, unlink.
  *
- * Creation is durable when it returns, removal when it can be, and for many
- * segments at once: a file that
+ * Creation is durable when it returns: what is logged next relies on the files.
+ * Removal is made durable as far as that goes, and for many segments at once: a file that
  * comes back after a power cut belongs to no segment, and the sweeper finds
  * it.  What runs after a commit (unlink) reports WARNINGs only, and uses
  * nothing of the server that might throw.
@@ -19,6 +19,11 @@
  *
  * A name is durable when its directory has been flushed, and that of the directory when
  * the one above it has been: so making a segment flushes upward.
+ *
+ * No function here takes a lock.  The lock of the segment, or its number, which nobody
+ * knows yet or any more, keeps others away from its files.  The directories above are
+ * shared by all segments of a database; they may come and go at any time, and the
+ * functions that make them expect that.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,6 +40,7 @@
 #include "io/io_internal.h"
 #include "storage/fd.h"
 
+/* A directory has entries, and an entry may be a directory. */
 static bool empty_directory(const char *dir_path);
 
 /* ---- sizes ---- */
@@ -48,7 +54,11 @@ sfi_io_file_size(SfStorage storage, uint32 fileno)
 	return sf_io_path_size(path, ERROR);
 }
 
-/* With an elevel below ERROR this throws nothing. */
+/*
+ * With an elevel below ERROR this throws nothing.  True when it cannot be told: a caller
+ * that takes files for missing would make new ones over them, or drop their segment
+ * without removing them.
+ */
 bool
 sf_io_files_may_exist(SfStorage storage, int elevel)
 {
@@ -80,6 +90,7 @@ sf_io_files_size(SfStorage storage)
 void
 sf_io_files_require(SfStorage storage, uint64 to_bytes)
 {
+	SF_ASSERT(to_bytes % SF_SECTOR_SIZE == 0);
 	for (uint32 n = 0; (uint64) n * SF_FILE_SIZE < to_bytes; n++)
 	{
 		uint64		want = sfi_io_end_in_file(n, to_bytes);
@@ -98,6 +109,7 @@ sf_io_files_require(SfStorage storage, uint64 to_bytes)
 	}
 }
 
+/* By path, not by a descriptor: whoever removes a file need not open it. */
 static int
 truncate_file(const char *path, uint64 size_bytes)
 {
@@ -116,6 +128,10 @@ remove_file(const char *path)
 {
 	struct stat st;
 
+	/*
+	 * a file that cannot be shortened is unlinked all the same: space comes
+	 * back later
+	 */
 	if (sfi_io_look(path, &st) && st.st_nlink == 1 && truncate_file(path, 0) != 0)
 		sf_io_report_path(WARNING, "truncate segment data file", path);
 	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
@@ -126,7 +142,10 @@ remove_file(const char *path)
 	return true;
 }
 
-/* Remove a file, or a directory with all that is in it. */
+/*
+ * Remove a file, or a directory with all that is in it.  lstat(), since a symbolic link
+ * is removed as such: what it leads to is not the segment's.
+ */
 static bool
 remove_entry(const char *path)
 {
@@ -160,13 +179,24 @@ empty_directory(const char *dir_path)
 		sf_io_report_path(WARNING, "open directory", dir_path);
 		return false;
 	}
+
+	/*
+	 * readdir() tells the end from a failure by errno only, and does not
+	 * clear it
+	 */
 	while (errno = 0, (entry = SF_FAULT_FAILS(io_readdir) ? NULL : readdir(dir)) != NULL)
 	{
+		/* names that others have put there may be longer than the room's own */
 		char		path[MAXPGPATH];
 
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir_path, entry->d_name);
+
+		/*
+		 * go on after a failure: the more is gone, the less has to be swept
+		 * later
+		 */
 		ok = remove_entry(path) && ok;
 	}
 	if (errno != 0)
@@ -274,9 +304,14 @@ sync_names(const char *path, const char *top)
 {
 	char		parent[SF_IO_PATH_MAX];
 
-	/* else the loop would go on to the root of the file system */
+	/* else the loop would not stop at top */
 	SF_ASSERT(strncmp(path, top, strlen(top)) == 0 && path[strlen(top)] == '/');
 	strlcpy(parent, path, sizeof(parent));
+
+	/*
+	 * the inner names first: an outer one that is durable leads to what is
+	 * there
+	 */
 	do
 	{
 		get_parent_directory(parent);
@@ -284,6 +319,10 @@ sync_names(const char *path, const char *top)
 	} while (strcmp(parent, top) != 0);
 }
 
+/*
+ * The directory is made when it is needed, not by CREATE EXTENSION: a standby, or a base
+ * backup without data files, may lack it at any time.
+ */
 void
 sfi_io_make_root(void)
 {
@@ -293,7 +332,8 @@ sfi_io_make_root(void)
 
 /*
  * Make a directory in one that another process may remove as long as it is
- * empty, see sf_io_files_unlink().
+ * empty, see sf_io_sync_removed().  Between the two calls it may be gone again: then both
+ * are made once more.  The limit is for a parent that is missing for another reason.
  */
 static void
 make_two_directories(const char *outer, const char *path)
@@ -308,6 +348,10 @@ make_two_directories(const char *outer, const char *path)
 	}
 }
 
+/*
+ * The note is written under the root, which a segment without data has no other need of.
+ * So the root is made only when the note is not there yet.
+ */
 void
 sf_io_database_claim(Oid db)
 {
@@ -340,6 +384,10 @@ sfi_io_make_directory(SfStorage storage)
 	sfi_io_database_require_own(SfStorageDb(storage));
 	if (sfi_io_has_entry_directories(storage))
 	{
+		/*
+		 * in recovery this also stands in for a tablespace that is dropped
+		 * later in WAL
+		 */
 		if (SF_FAULT_FAILS(io_mkdir))
 			sf_io_report_path(ERROR, "create directory", db_path);
 		TablespaceCreateDbspace(SfStorageSpc(storage), SfStorageDb(storage), InRecovery);
@@ -347,6 +395,11 @@ sfi_io_make_directory(SfStorage storage)
 	else
 		make_one_directory(space_path);
 	make_two_directories(db_path, path);
+
+	/*
+	 * the segment's own directory is new, and its name stands in that of the
+	 * database
+	 */
 	SF_ASSERT(!durable || stays);
 	if (durable)
 		sf_io_require_directory_synced(db_path);
@@ -356,6 +409,10 @@ sfi_io_make_directory(SfStorage storage)
 		durable_db = SfStorageDb(storage);
 }
 
+/*
+ * The segment may have no data, and so no directory.  The file itself is its caller's to
+ * make and to flush; the names above it are durable when this returns.
+ */
 void
 sf_io_make_entry(SfStorage storage, const char *name)
 {
@@ -380,6 +437,10 @@ sf_io_pages_make_entry(SfStorage storage, uint32 extent)
 	sf_io_make_entry(storage, name);
 }
 
+/*
+ * Where a file has a directory of its own, two names lead to it from the segment's
+ * directory; the inner one first, as in sync_names().
+ */
 void
 sfi_io_sync_name(SfStorage storage, uint32 fileno)
 {
@@ -415,7 +476,12 @@ sf_io_files_clear(SfStorage storage)
 
 	if (!sf_io_files_may_exist(storage, ERROR))
 		return;
-	/* nobody has named this storage yet, so there is nothing to wait for */
+
+	/*
+	 * Nobody has named this storage yet, so there is nothing to wait for. But
+	 * this process may have a descriptor of an earlier segment with that
+	 * number.
+	 */
 	sfi_io_fd_close_all(storage);
 	sfi_io_dir_path(path, storage);
 	if (!empty_directory(path) || !sfi_io_remove_directory(path, false))
@@ -425,6 +491,7 @@ sf_io_files_clear(SfStorage storage)
 				 errdetail("Warnings before this message tell the reason.")));
 }
 
+/* Empty, not of the size that is wanted: growth has the zeros written and the size logged. */
 void
 sf_io_files_create(SfStorage storage)
 {
@@ -435,7 +502,10 @@ sf_io_files_create(SfStorage storage)
 
 /* ---- cutting ---- */
 
-/* A file that cannot be looked at: true if it is missing, else reported. */
+/*
+ * A file that cannot be looked at: true if it is missing, else reported.  errno is still
+ * that of the look.
+ */
 static bool
 is_missing(const char *path, int elevel)
 {
@@ -461,11 +531,17 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	uint32		nfiles = keep;
 	struct stat st;
 
+	/*
+	 * the first file stays, also without a byte: an empty segment has its
+	 * directory
+	 */
 	SF_ASSERT(keep > 0 && last_size <= SF_FILE_SIZE && elevel >= WARNING);
+	SF_ASSERT(size_bytes % SF_IO_ALIGN == 0 && (last_size > 0 || size_bytes == 0));
 
 	/* descriptors of files that go would keep them alive without a name */
 	sfi_io_fd_close_all(storage);
 
+	/* what is kept is not looked at: it may be a long row of full files */
 	while (sfi_io_file_path(path, storage, nfiles), sfi_io_look(path, &st))
 		nfiles++;
 	if (!is_missing(path, elevel))
@@ -484,9 +560,18 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 		}
 	}
 
+	/*
+	 * in redo of a cut the files may be gone, as the segment was dropped
+	 * later in WAL
+	 */
 	sfi_io_file_path(path, storage, keep - 1);
 	if (!sfi_io_look(path, &st))
 		return is_missing(path, elevel);
+
+	/*
+	 * never longer: a truncate() upward would make a hole, where zeros have
+	 * to be written
+	 */
 	if ((uint64) st.st_size <= last_size || truncate_file(path, last_size) == 0 || errno == ENOENT)
 		return true;
 	ereport(elevel,

@@ -53,7 +53,10 @@ report_extend_failure(SfStorage storage, uint32 fileno, int error)
 			 sfi_io_errhint(error)));
 }
 
-/* Write one chunk of zeros; bytes done, or -errno. */
+/*
+ * Write one chunk of zeros; bytes done, or -errno.  Not durable: one flush at the end of
+ * a file costs less than one for each chunk.
+ */
 static int32
 write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
 {
@@ -71,7 +74,8 @@ write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
 
 /*
  * Fill [from, to) of one data file with zeros, durably.  Makes the file when
- * from is its start.  Interruptible between chunks, but not in recovery.
+ * from is its start.  Interruptible between chunks, but not in recovery.  With nothing to
+ * write the file is flushed all the same: its size may not be durable yet.
  */
 static void
 write_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to)
@@ -92,6 +96,11 @@ write_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to)
 			continue;
 		if (result < 0)
 			report_extend_failure(storage, fileno, -result);
+
+		/*
+		 * a disk takes less than a block only when it is full, and says no
+		 * reason then
+		 */
 		if (result < SF_IO_ALIGN)
 			report_extend_failure(storage, fileno, ENOSPC);
 		from += TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
@@ -103,11 +112,12 @@ write_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to)
 /* ---- growth ---- */
 
 /*
- * File by file.  A file is full before the next one is made, and its name is durable
- * before the caller logs the new size, so replay never looks for a file that is not there.
+ * File by file.  A file is full before the next one is made: so the number of a file and
+ * the offset in it follow from the offset in the segment alone.  Its name is durable
+ * before the caller logs the new size, so no page ever counts a file that is not there.
  */
 static void
-grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
+grow_files(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 {
 	if (from_bytes == 0)
 		sfi_io_make_directory(storage);
@@ -127,7 +137,9 @@ grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 
 /*
  * On failure the files get their old size back, as well as that goes: space that no header
- * page counts would be lost until the next growth, and a full disk stay full.
+ * page counts would be lost until the next growth, and a full disk stay full.  Not with a
+ * resource owner or a callback: the error is still being handled here, and the growth
+ * lock is still held, so nobody can have grown the files in between.
  */
 void
 sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
@@ -136,7 +148,7 @@ sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 	SF_ASSERT(from_bytes % SF_IO_ALIGN == 0 && to_bytes % SF_IO_ALIGN == 0);
 	PG_TRY();
 	{
-		grow(storage, from_bytes, to_bytes);
+		grow_files(storage, from_bytes, to_bytes);
 	}
 	PG_CATCH();
 	{
@@ -148,7 +160,11 @@ sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 
 /* ---- redo ---- */
 
-/* Bring one data file to a size, leaving what it has alone. */
+/*
+ * Bring one data file to a size, leaving what it has alone.  Records of later growths
+ * and writes may have reached the disk before a crash, while redo begins at an earlier
+ * checkpoint: so the file may be longer, and hold newer bytes, than the record knows.
+ */
 static void
 ensure_file(SfStorage storage, uint32 fileno, uint64 want_bytes)
 {
@@ -178,7 +194,8 @@ ensure_file(SfStorage storage, uint32 fileno, uint64 want_bytes)
 
 /*
  * Files grow from the first to the last, so those before one that is full are
- * full too and need no look.
+ * full too and need no look.  That makes the redo of many growths of a long segment cheap:
+ * it looks at the last files only.
  */
 void
 sf_io_files_ensure(SfStorage storage, uint64 to_bytes)
@@ -186,6 +203,7 @@ sf_io_files_ensure(SfStorage storage, uint64 to_bytes)
 	uint32		last = (to_bytes == 0) ? 0 : sfi_io_fileno(to_bytes - 1);
 	uint32		first = last;
 
+	SF_ASSERT(to_bytes % SF_IO_ALIGN == 0);
 	if (!sf_io_files_may_exist(storage, ERROR))
 		sfi_io_make_directory(storage);
 	while (first > 0 && sfi_io_file_size(storage, first - 1) < (int64) SF_FILE_SIZE)
@@ -194,13 +212,17 @@ sf_io_files_ensure(SfStorage storage, uint64 to_bytes)
 		ensure_file(storage, n, sfi_io_end_in_file(n, to_bytes));
 }
 
+/* Its record was written before the files were cut, so redo may find them cut, or not. */
 void
 sf_io_redo_truncate(SfStorage storage, uint64 size_bytes)
 {
 	(void) sfi_io_cut_files(storage, size_bytes, WARNING);
 }
 
-/* Write bytes into one data file, through the page cache, durably. */
+/*
+ * Write bytes into one data file, through the page cache, durably.  A short write goes on
+ * at any byte, since no block boundary matters here.
+ */
 static void
 redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_bytes)
 {
@@ -255,6 +277,7 @@ sf_io_redo_write(SfStorage storage, uint64 segment_offset, const char *data, uin
 		SfFd	   *slot = sfi_io_fd_get(storage, fileno, false,
 										 SF_FD_CREATE | SF_FD_MISSING_OK);
 
+		/* the directory is gone: a record further on in WAL drops the segment */
 		if (slot == NULL)
 			return;
 		redo_write_file(slot, file_offset, data, part);

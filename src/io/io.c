@@ -3,7 +3,7 @@
  * io.c
  *	  Moving blocks: start, wait, reap.
  *
- * README.md is the map of this room.
+ * io/README.md is the map of this room: all its files, and what each of them is for.
  *
  *		 sf_io_start()					method				sf_io_wait()
  *
@@ -25,6 +25,11 @@
  * The errors of a transfer wait for sf_io_wait() because there is nobody else to tell:
  * whoever reaps a request may be about something different, or in the middle of an
  * abort.  For the same reason reaping never throws, and cannot be interrupted.
+ *
+ * The queue belongs to the process, not to a column or a statement: whoever waits for
+ * room in it waits for whichever request finishes first, and the limit,
+ * securefile.io_concurrency, is for all of them together.  That suits a disk, which has
+ * one queue for all, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,6 +65,8 @@ static struct
 }			engine;
 
 static bool exit_registered = false;
+
+/* since they were taken last, of all columns: this room knows nothing of columns */
 static SfIoCounts counts;
 
 /*
@@ -75,6 +82,10 @@ engine_is_valid(void)
 
 /* ---- method ---- */
 
+/*
+ * A process that ends with requests in flight leaves them to the kernel, which would go
+ * on writing after other processes have the space.
+ */
 static void
 reap_at_exit(int code, Datum arg)
 {
@@ -137,7 +148,10 @@ choose_method(void)
 
 	SF_ASSERT(IsUnderPostmaster || !IsPostmasterEnvironment);
 
-	/* a context of our parent's is not ours */
+	/*
+	 * A context of the parent process is not this one's.  It is forgotten,
+	 * not shut down: the parent, if there is one, goes on using it.
+	 */
 	if (engine.pid != MyProcPid)
 	{
 		memset(&engine, 0, sizeof(engine));
@@ -153,12 +167,17 @@ choose_method(void)
 	{
 		const SfIoMethodOps *old = engine.ops;
 
+		/*
+		 * should the start of the next one throw, there is none, and it is
+		 * tried again
+		 */
 		engine.ops = NULL;
 		old->shutdown();
 	}
 	start_method(wanted);
 }
 
+/* Starts it, for only a start shows whether the kernel refuses. */
 const char *
 sf_io_method_in_use(void)
 {
@@ -195,7 +214,10 @@ require_same_bytes(const SfIo *io)
 
 /* ---- reaping ---- */
 
-/* The only way out of flight. */
+/*
+ * The only way out of flight.  What went wrong is kept in result.  The pin goes last:
+ * with it the descriptor may be closed.
+ */
 
 void
 sfi_io_completed(SfIo *io, int32 result)
@@ -209,7 +231,11 @@ sfi_io_completed(SfIo *io, int32 result)
 	sfi_io_fd_unpin(io->slot);
 }
 
-/* Add the time since start to what was spent waiting. */
+/*
+ * Add the time since start to what was spent waiting.  Synchronous transfers count too,
+ * so the number tells the same of every method: the time in which the process could do
+ * nothing else.
+ */
 static void
 count_wait(instr_time start)
 {
@@ -239,6 +265,11 @@ sfi_io_reap_one(void)
 {
 	if (engine.in_flight == 0)
 		return false;
+
+	/*
+	 * whose request it will be is not known yet: those that block others are
+	 * writes mostly
+	 */
 	reap_blocking(SF_IO_WAIT_WRITE);
 	return true;
 }
@@ -255,6 +286,7 @@ sf_io_reap_all(void)
 
 /* ---- starting ---- */
 
+/* At the start, not at the end: a request that fails has cost the disk something as well. */
 static void
 count_start(const SfIo *io)
 {
@@ -270,7 +302,10 @@ count_start(const SfIo *io)
 	}
 }
 
-/* How many bytes an armed fault point lets pass, or -errno. */
+/*
+ * How many bytes an armed fault point lets pass, or -errno.  Fewer than were asked for:
+ * the method gets a shorter request, as if the kernel had stopped there.
+ */
 static int32
 bytes_after_fault(const SfIo *io)
 {
@@ -278,7 +313,10 @@ bytes_after_fault(const SfIo *io)
 		: SF_FAULT_BYTES(io_read, io->len_bytes);
 }
 
-/* Asked for at each transfer: the one of the start may have been closed since. */
+/*
+ * Asked for at each transfer: the one of the start may have been closed since.  The
+ * setting may have changed, too: either kind of descriptor leads to the same bytes.
+ */
 static SfFd *
 descriptor_of(const SfIo *io)
 {
@@ -287,7 +325,10 @@ descriptor_of(const SfIo *io)
 	return sfi_io_fd_get(io->files->storage, sfi_io_fileno(io->segment_offset), want_direct, 0);
 }
 
-/* Hand a request to the method.  The synchronous one is waited for here. */
+/*
+ * Hand a request to the method.  The synchronous one is waited for here: its wait event
+ * tells reads from writes.  The others return at once, as a rule.
+ */
 static void
 submit(SfIo *io, uint32 len_bytes)
 {
@@ -327,6 +368,11 @@ sf_io_start(SfIo *io)
 
 	len_bytes = bytes_after_fault(io);
 	choose_method();
+
+	/*
+	 * depth may be less than the setting, if that was raised with requests in
+	 * flight
+	 */
 	while (engine.in_flight >= Min(engine.depth, sf_io_concurrency))
 		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
 
@@ -336,6 +382,11 @@ sf_io_start(SfIo *io)
 	io->slot = descriptor_of(io);
 	io->fd = io->slot->fd;
 	count_start(io);
+
+	/*
+	 * as if it had failed at once: it never was in flight, and sf_io_wait()
+	 * reports it
+	 */
 	if (len_bytes < 0)
 	{
 		io->result = len_bytes;
@@ -351,9 +402,11 @@ sf_io_start(SfIo *io)
 
 /* ---- waiting ---- */
 
+/* A request that is in flight is this process's own, so its method is the one in use. */
 bool
 sf_io_done(SfIo *io)
 {
+	SF_ASSERT(!io->in_flight || (engine_is_valid() && engine.in_flight > 0));
 	if (io->in_flight)
 		engine.ops->reap(false);
 	return !io->in_flight;
@@ -406,7 +459,7 @@ transfer_rest(SfIo *io, uint32 done_bytes)
 	instr_time	start;
 	int32		result;
 
-	SF_ASSERT(!io->in_flight && done_bytes < io->len_bytes);
+	SF_ASSERT(!io->in_flight && done_bytes < io->len_bytes && done_bytes % SF_IO_ALIGN == 0);
 	if (len_bytes < 0)
 		return len_bytes;
 	INSTR_TIME_SET_CURRENT(start);
@@ -472,6 +525,9 @@ sf_io_read_cached(SfIo *io)
 	uint64		file_offset = sfi_io_file_offset(io->segment_offset);
 
 	SF_ASSERT(!io->in_flight && !io->is_write && io->files->buffered);
+	SF_ASSERT(file_offset + io->len_bytes <= SF_FILE_SIZE);
+
+	/* for the pid: a process must not wait for what its parent had in flight */
 	choose_method();
 	io->slot = descriptor_of(io);
 	count_start(io);
@@ -493,8 +549,10 @@ sf_io_read_cached(SfIo *io)
 }
 
 /*
- * Has the page cache that byte?  (preadv2(RWF_NOWAIT) would also say no where the
- * system's reading ahead has left its mark.)
+ * Has the page cache that byte?  One page of the file is mapped, which reads nothing, and
+ * mincore() tells whether it is there.  (preadv2(RWF_NOWAIT) would also say no where the
+ * system's reading ahead has left its mark.)  Some kernels do not tell a process that
+ * may not write the file: a server process may.
  */
 static bool
 is_resident(int fd, uint64 file_offset)
@@ -524,12 +582,17 @@ sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 									 SF_FD_MISSING_OK);
 	uint64		file_offset = sfi_io_file_offset(segment_offset);
 
+	/*
+	 * a missing file is no reason to go past the page cache: the read will
+	 * report it
+	 */
 	SF_ASSERT(files->buffered);
 	return slot == NULL || is_resident(slot->fd, file_offset);
 }
 
 /* ---- statistics ---- */
 
+/* Whoever takes the counts adds them to the column that it has just read or written. */
 SfIoCounts
 sf_io_take_counts(void)
 {

@@ -28,7 +28,8 @@
 /*
  * Memory for direct I/O, aligned to 4 KB (2 MB from 2 MB on), advised to huge
  * pages from 128 KB on; lives until the process ends, but what it holds only to
- * the end of the transaction.  ERROR when out of memory.
+ * the end of the transaction.  size: bytes, more than 0, rounded up to 4 KB.
+ * ERROR when out of memory.  Nobody frees it: callers ask once and keep the pointer.
  */
 extern char *sf_io_buffer_alloc(Size size);
 
@@ -39,13 +40,15 @@ extern char *sf_io_buffer_alloc(Size size);
 
 /*
  * This transaction moves large values: what the process keeps of memory is
- * counted at its end.  Cheap; nothing happens without preload.
+ * counted at its end.  Cheap; nothing happens without preload.  The first call of a
+ * process registers an exit callback, and throws when there is no room for that.
  */
 extern void sf_io_use_memory(void);
 
 /*
  * At the end of each transaction, when nothing is in flight any more: count what
- * is kept, or give it back.  Throws nothing.
+ * is kept, or give it back.  Never throws.  After sf_io_reap_all(): buffers that are
+ * given back must have no I/O in flight.
  */
 extern void sf_io_memory_at_end(void);
 
@@ -56,8 +59,13 @@ typedef struct SfKeptMemory
 	uint32		processes;		/* how many keep any */
 } SfKeptMemory;
 
+/* All zero without preload.  The numbers are read without a lock.  Never throws. */
 extern SfKeptMemory sf_io_kept_memory(void);
 
+/*
+ * Shared memory for the two sums: bytes to ask for, and the hook that makes it.  init
+ * runs with AddinShmemInitLock held; ERROR when shared memory is out.
+ */
 extern Size sf_io_shmem_size(void);
 extern void sf_io_shmem_init(void);
 
@@ -65,18 +73,23 @@ extern void sf_io_shmem_init(void);
 
 /*
  * Before storage is made that has no files yet: remove a directory that a crash
- * has left under its number, durably.  ERROR on failure.
+ * has left under its number, durably.  ERROR on failure.  The caller has chosen the
+ * number, and nobody else knows it yet.
  */
 extern void sf_io_files_clear(SfStorage storage);
 
 /*
  * Make the directory of a segment and its first, empty file, durably.  A
- * directory left over from a crash is removed first.  ERROR on failure.
+ * directory left over from a crash is removed first.  ERROR on failure; what
+ * was made goes with the storage, whose removal the caller has noted.
  * Redo uses sf_io_files_ensure() instead, which leaves contents alone.
  */
 extern void sf_io_files_create(SfStorage storage);
 
-/* Make one more data file, empty, durably. */
+/*
+ * Make one more data file, empty, durably.  fileno: the number after that of the last
+ * file.  The segment has its directory.  ERROR on failure.
+ */
 extern void sf_io_files_add(SfStorage storage, uint32 fileno);
 
 /*
@@ -89,7 +102,10 @@ extern void sf_io_files_unlink(SfStorage storage);
 extern void sf_io_files_remove(SfStorage storage);
 extern void sf_io_sync_removed(Oid spc, Oid db);
 
-/* Report that something could not be done to a path: "could not <what> "<path>": <errno>". */
+/*
+ * Report that something could not be done to a path: could not <what> "<path>": <errno>.
+ * errno is that of the failed call.  Returns if elevel is below ERROR.
+ */
 extern void sf_io_report_path(int elevel, const char *what, const char *path);
 
 /*
@@ -98,38 +114,46 @@ extern void sf_io_report_path(int elevel, const char *what, const char *path);
  */
 extern int64 sf_io_path_size(const char *path, int elevel);
 
-/* fsync a directory; on failure what PostgreSQL does. */
+/*
+ * fsync a directory.  A failure is what data_sync_elevel(ERROR) says, as for the server's
+ * own: PANIC unless data_sync_retry is on.
+ */
 extern void sf_io_require_directory_synced(const char *path);
 
 /*
  * Path of the pages of the segment relation that are put beside the data files
- * for pg_upgrade; extent: which gigabyte of them.  buf: MAXPGPATH bytes.
+ * for pg_upgrade; extent: which gigabyte of them.  buf: MAXPGPATH bytes.  Never throws.
  */
 extern void sf_io_pages_path(char *buf, SfStorage storage, uint32 extent);
 
-/* Make what such a file needs before it is made. */
+/* Make the directories that such a file needs, durably.  ERROR on failure. */
 extern void sf_io_pages_make_entry(SfStorage storage, uint32 extent);
 
-/* Remove them, if they are there.  WARNINGs only. */
+/* Remove them, if they are there.  Failures are WARNINGs.  Never throws. */
 extern void sf_io_pages_remove(SfStorage storage);
 
-/* ERROR unless the data files are there up to to_bytes. */
+/* ERROR UNDEFINED_FILE unless the data files are there up to to_bytes, each of them whole. */
 extern void sf_io_files_require(SfStorage storage, uint64 to_bytes);
 
 /*
  * Path of a file that lies beside the data files; buf: MAXPGPATH bytes.  Before
- * it is made sf_io_make_entry() makes what it needs.
+ * it is made sf_io_make_entry() makes the directories it needs, durably; ERROR on failure.
+ * name: less than 32 characters, without a slash.
  */
 extern void sf_io_named_path(char *buf, SfStorage storage, const char *name);
 extern void sf_io_make_entry(SfStorage storage, const char *name);
 
 /*
  * Has a segment a directory?  It gets one with its first data, and keeps it.  If
- * that cannot be told, it is reported at elevel, and true.
+ * that cannot be told, it is reported at elevel, and true.  Never throws with an elevel
+ * below ERROR.
  */
 extern bool sf_io_files_may_exist(SfStorage storage, int elevel);
 
-/* Sum of the sizes of the data files, from the file system. */
+/*
+ * Sum of the sizes of the data files, in bytes, from the file system.  Without a lock on
+ * growth it may be a moment old.  ERROR when a file cannot be looked at.
+ */
 extern uint64 sf_io_files_size(SfStorage storage);
 
 /*
@@ -137,35 +161,48 @@ extern uint64 sf_io_files_size(SfStorage storage);
  * fallocate()d) and durable when this returns.  ENOSPC is met here:
  * ERRCODE_DISK_FULL, and what had been added is cut off again.  Synchronous.
  * From 0 on it makes the directory and the first file.  The caller holds the
- * segment's growth lock.
+ * segment's growth lock.  Both ends are multiples of 4096, from_bytes is the present
+ * end of the files, or lower where a crash has left them longer.  Not for critical
+ * sections; can be cancelled between two chunks of 1 MB.
  */
 extern void sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes);
 
 /*
  * Redo of growth: make sure the files reach to_bytes; existing bytes are left
  * alone, missing ones become zeros, durably.  Creates the directory and the
- * first file if need be.
+ * first file if need be.  Also used where only a part of a file is to be filled up; the
+ * caller holds the growth lock then.  to_bytes: a multiple of 4096.  ERROR on failure.
  */
 extern void sf_io_files_ensure(SfStorage storage, uint64 to_bytes);
 
 /*
  * A number that is new with every start from a backup or as a standby, for then
  * data that is not in WAL may have stayed behind; 0 before the first.
- * note_restored, in the postmaster at start, looks and chooses.
+ * note_restored, in the postmaster at start, looks and chooses; its failures are FATAL.
+ * restore_id is what the postmaster has left to its children.  Never throws.
  */
 extern void sf_io_note_restored(void);
 extern uint64 sf_io_restore_id(void);
 
 /*
  * Redo: cut what lies beyond size_bytes, if the files exist.  Failures are
- * WARNINGs: a file that is longer than it should be does no harm.
+ * WARNINGs: a file that is longer than it should be does no harm.  Never throws.
  */
 extern void sf_io_redo_truncate(SfStorage storage, uint64 size_bytes);
 
-/* Cut the files to size_bytes, unlinking whole ones beyond it, durably. */
+/*
+ * Cut the files to size_bytes, a multiple of 4096, unlinking whole ones beyond it,
+ * durably.  The caller holds the growth lock.  The header page, and its WAL record, which
+ * has been flushed, count no more than that.  ERROR on failure: the files are longer
+ * then, which does no harm.  Not in recovery.
+ */
 extern void sf_io_files_truncate(SfStorage storage, uint64 size_bytes);
 
-/* Remove the files of a database in all tablespaces.  WARNINGs only. */
+/*
+ * Remove the files of a database in all tablespaces.  Failures of the file system are
+ * WARNINGs, and what is left is found by the next one who looks.  Nobody can be
+ * connected to that database.
+ */
 extern void sf_io_database_unlink(Oid db);
 
 /*
@@ -201,7 +238,7 @@ extern bool sf_io_database_has_files(Oid db, int elevel);
 typedef void (*SfIoScanFn) (SfStorage storage, void *arg);
 extern void sf_io_scan(Oid db, SfIoScanFn fn, void *arg);
 
-/* Path pattern of the data files, relative to PGDATA, palloc'd. */
+/* Path pattern of the data files ("seg-*.sf"), relative to PGDATA, palloc'd. */
 extern char *sf_io_files_pattern(SfStorage storage);
 
 /* ---- open files ---- */
@@ -214,7 +251,8 @@ typedef struct SfFiles SfFiles;
 
 /*
  * buffered: go through the page cache (cache modes) rather than direct.  The
- * two are separate descriptors of the same files.
+ * two are separate descriptors of the same files.  Opens nothing yet: a file that is
+ * missing is noticed by the first request.  ERROR when out of memory.
  */
 extern SfFiles *sf_io_open(SfStorage storage, bool buffered);
 
@@ -279,11 +317,15 @@ extern void sf_io_read_cached(SfIo *io);
 
 /*
  * Does the page cache hold the byte at that place?  False where the system does not
- * tell; true where there is no file.
+ * tell; true where there is no file.  files: opened buffered.  ERROR when the file cannot
+ * be opened for another reason than that it is missing.
  */
 extern bool sf_io_is_cached(SfFiles *files, uint64 segment_offset);
 
-/* Is the request finished?  Polls without blocking. */
+/*
+ * Is the request finished?  Polls without blocking.  An error of the transfer is still
+ * to be reported by sf_io_wait().  Never throws.
+ */
 extern bool sf_io_done(SfIo *io);
 
 /*
@@ -294,7 +336,8 @@ extern void sf_io_reap_all(void);
 
 /*
  * fdatasync the file(s) that hold a range.  A failure is PANIC unless
- * data_sync_retry is on (data_sync_elevel), as for PostgreSQL's own files.
+ * data_sync_retry is on (data_sync_elevel), as for PostgreSQL's own files.  Of nothing
+ * (len_bytes 0) it flushes nothing.  ERROR when a file cannot be opened.
  */
 extern void sf_io_sync(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
 
@@ -317,9 +360,13 @@ typedef struct SfIoCounts
 	uint64		reap_us;
 } SfIoCounts;
 
+/* Returns the counts and begins anew with zeros.  Never throws. */
 extern SfIoCounts sf_io_take_counts(void);
 
-/* The method in use by this process ("sync", "libaio", "io_uring"); starts it. */
+/*
+ * The method in use by this process ("sync", "libaio", "io_uring"); starts it.  Not in
+ * the postmaster.  The string is a constant.
+ */
 extern const char *sf_io_method_in_use(void);
 
 #endif							/* SF_IO_H */

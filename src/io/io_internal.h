@@ -3,6 +3,9 @@
  * io_internal.h
  *	  What the files of this room share: paths, descriptors, wait events.
  *
+ * Functions that make a path fill the caller's buffer, allocate nothing and never throw,
+ * so they serve after a commit and in error messages, too.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SF_IO_INTERNAL_H
@@ -29,7 +32,10 @@ extern void sfi_io_space_path(char *buf, Oid spc);
 /* Directory whose entries are the segments of a database in a tablespace. */
 extern void sfi_io_database_path(char *buf, Oid spc, Oid db);
 
-/* Directory of a segment, and a data file of it. */
+/*
+ * Directory of a segment, a data file of it, and the name of that file alone, for which
+ * SF_IO_NAME_MAX bytes will do.  fileno: from 0 on, one for each GB.
+ */
 extern void sfi_io_dir_path(char *buf, SfStorage storage);
 extern void sfi_io_file_path(char *buf, SfStorage storage, uint32 fileno);
 extern void sfi_io_file_name(char *buf, uint32 fileno);
@@ -41,14 +47,19 @@ extern void sfi_io_file_name(char *buf, uint32 fileno);
 extern bool sfi_io_has_entry_directories(SfStorage storage);
 extern void sfi_io_entry_path(char *buf, SfStorage storage, const char *name);
 
-/* stat(), rmdir(), mkdir() with the modes of initdb.  Errors are in errno.  Never throw. */
+/*
+ * stat(), rmdir(), mkdir() with the modes of initdb, each behind its fault point.  look
+ * returns whether there is something; the others return 0, or -1.  Errors are in errno.
+ * Never throw.
+ */
 extern bool sfi_io_look(const char *path, struct stat *st);
 extern int	sfi_io_remove_if_empty(const char *path);
 extern int	sfi_io_try_mkdir(const char *path);
 
 /*
  * Before a data file is made: its directory, if it has one.  Leaves it to the
- * caller to find out that the segment's directory is missing.
+ * caller to find out that the segment's directory is missing.  ERROR when it cannot be
+ * made for any other reason.
  */
 extern void sfi_io_make_file_entry(SfStorage storage, uint32 fileno);
 
@@ -61,7 +72,10 @@ extern bool sfi_io_remove_directory(const char *path, bool may_be_used);
 /* Make the entries of a directory durable; false, and errno, when that fails.  Never throws. */
 extern bool sfi_io_sync_directory(const char *path);
 
-/* Make the name of a data file durable. */
+/*
+ * Make the name of a data file durable, and that of the directory it may have of its
+ * own.  Fails as sf_io_require_directory_synced() does.
+ */
 extern void sfi_io_sync_name(SfStorage storage, uint32 fileno);
 
 /* Number of the data file that holds an offset, and the offset within it. */
@@ -72,12 +86,14 @@ extern void sfi_io_sync_name(SfStorage storage, uint32 fileno);
 #define sfi_io_end_in_file(fileno, to_bytes) \
 	Min((to_bytes) - (uint64) (fileno) * SF_FILE_SIZE, SF_FILE_SIZE)
 
-/* Size of a data file in bytes; -1 when it is missing.  ERROR otherwise. */
+/* Size of a data file in bytes; -1 when it is missing.  ERROR when that cannot be told. */
 extern int64 sfi_io_file_size(SfStorage storage, uint32 fileno);
 
 /*
  * A file that holds one number.  read: false when it is missing.  Other failures
- * are reported at elevel.
+ * are reported at elevel, and false then.  write: durable when it returns, without
+ * leaving a moment in which the file has neither the old nor the new number.  path
+ * lies in SF_IO_ROOT.  Never throw with an elevel below ERROR.
  */
 extern bool sfi_io_number_read(const char *path, uint64 *number, int elevel);
 extern void sfi_io_number_write(const char *path, uint64 number, int elevel);
@@ -85,23 +101,32 @@ extern void sfi_io_number_write(const char *path, uint64 number, int elevel);
 /* What the name of such a file has in it while it is being written. */
 #define SF_IO_NEW_NUMBER	".new."
 
-/* At start: remove those that a crash has left.  WARNINGs only. */
+/*
+ * Remove those that a crash has left.  Only at start, in the postmaster: no other
+ * process may be writing one.  Failures of the file system are WARNINGs.
+ */
 extern void sfi_io_numbers_clean(void);
 
 /*
  * Before a segment is made: the files of its database are ours, or become so if
- * there are none.  ERROR else; in recovery they stay what they are.
+ * there are none.  ERROR else; in recovery they stay what they are.  forget_own: all of
+ * them are gone; failures are WARNINGs.  SF_IO_ROOT exists.
  */
 extern void sfi_io_database_require_own(Oid db);
 extern void sfi_io_database_forget_own(Oid db);
 
-/* Make the directory of all data files, or that of a segment and what is above. */
+/*
+ * Make the directory of all data files, or that of a segment with those above it, and
+ * all these names durable.  One that is there is fine.  ERROR on failure.
+ */
 extern void sfi_io_make_root(void);
 extern void sfi_io_make_directory(SfStorage storage);
 
 /*
  * Cut a segment's files to size_bytes, highest first.  Not durable.  Reports
- * failures at elevel; false if there were any.
+ * failures at elevel; false if there were any.  Closes this process's descriptors of the
+ * segment.  The caller sees to it that nobody writes behind the cut.  Never throws with
+ * an elevel of WARNING.
  */
 extern bool sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel);
 
@@ -132,18 +157,24 @@ typedef struct SfFd
 
 /*
  * Descriptor of a data file, from the cache or fresh.  Stays open while
- * pinned, and until the next call of this function at least.
+ * pinned, and until the next call of this function at least.  flags: SF_FD_..  May
+ * wait for a request of this process when all descriptors are pinned.  ERROR when the
+ * file cannot be opened or is no regular file; NULL only with SF_FD_MISSING_OK.
  */
 extern SfFd *sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags);
+
+/* Keep a descriptor open for one request more, or less.  Never throw. */
 extern void sfi_io_fd_pin(SfFd *slot);
 
-/* Never throws. */
 extern void sfi_io_fd_unpin(SfFd *slot);
 
 /* Close all descriptors of a segment, waiting for their I/O.  Never throws. */
 extern void sfi_io_fd_close_all(SfStorage storage);
 
-/* fdatasync (or fsync, for a new file) a descriptor; see sf_io_sync(). */
+/*
+ * fdatasync (or fsync, for a new file) a descriptor.  A failure is PANIC, or ERROR where
+ * data_sync_retry is on.
+ */
 extern void sfi_io_fd_sync(SfFd *slot, bool is_new);
 
 /* ---- buffers (buffer.c) ---- */
@@ -163,7 +194,10 @@ extern void sfi_io_buffers_release(void);
  */
 extern bool sfi_io_repeat(int32 result, uint32 *repeats);
 
-/* Wait for a request to finish; false if none is in flight.  Never throws. */
+/*
+ * Wait until at least one request of this process has finished, whichever; false if none
+ * is in flight.  Cannot be interrupted.  Never throws.
+ */
 extern bool sfi_io_reap_one(void);
 
 /* Wait events. */
@@ -177,6 +211,7 @@ typedef enum SfIoWait
 
 #define SF_IO_WAITS			4
 
+/* For pgstat_report_wait_start().  Where names can be registered, the first call does so. */
 extern uint32 sfi_io_wait_event(SfIoWait which);
 
 /* Does that errno mean that there is no space, or no more for us? */
@@ -193,7 +228,10 @@ extern uint32 sfi_io_wait_event(SfIoWait which);
 #define SF_IO_NOTICE_METHOD	1	/* + method: the kernel refuses it */
 #define SF_IO_NOTICES		(1 + SF_IO_METHODS)
 
-/* true for the first process that asks. */
+/*
+ * true for the first process that asks since the server's start, and once only.  which:
+ * SF_IO_NOTICE_..
+ */
 extern bool sfi_io_first_notice(int which);
 
 #endif							/* SF_IO_INTERNAL_H */

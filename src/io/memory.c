@@ -18,6 +18,14 @@
  * harm: catching up with invalidations.  Outside of a transaction that is a
  * transaction without any work, whose end comes here.
  *
+ *		 moves a large value	sf_io_use_memory()		joins, is used
+ *		 transaction ends		look()					counted; too much: over
+ *		 waits for a command	sf_io_memory_at_end()	over: gives back
+ *		 timeout				sf_io_memory_at_end()	idle for long: gives back
+ *
+ * The limit is soft.  Nobody waits for memory, and nobody takes it from another process:
+ * a process that finds the sum too large gives up its own part, and that only.
+ *
  * A process that never moves a large value has no part in all this.
  *
  *-------------------------------------------------------------------------
@@ -101,7 +109,8 @@ sf_io_shmem_init(void)
 /*
  * Private memory of this process that is in use, from the system; -1 when it
  * does not tell.  The first numbers are pages: of addresses, resident, and
- * resident ones that are of files or shared.
+ * resident ones that are of files or shared.  Shared buffers are among the latter, so
+ * they count for nobody.  No file functions of the server: they may throw.
  */
 static int64
 private_bytes(void)
@@ -110,9 +119,11 @@ private_bytes(void)
 	long		pages;
 	long		resident;
 	long		of_files;
-	int			fd = SF_FAULT_FAILS(io_memory) ? -1 : open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	int			fd = -1;
 	ssize_t		len;
 
+	if (!SF_FAULT_FAILS(io_memory))
+		fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
 	len = SF_FAULT_FAILS(io_memory) ? -1 : read(fd, text, sizeof(text) - 1);
@@ -122,7 +133,11 @@ private_bytes(void)
 	return (int64) (resident - of_files) * sysconf(_SC_PAGESIZE);
 }
 
-/* Tell malloc to keep what is freed, or to give it back at once. */
+/*
+ * Tell malloc to keep what is freed, or to give it back at once.  Large blocks come from
+ * mmap() by default and go back with each free(), so every statement would have the
+ * kernel clear the same pages anew.
+ */
 static void
 set_keeping(bool keeping)
 {
@@ -165,22 +180,24 @@ forget_at_exit(int code, Datum arg)
  * or result already, which is not to count as what it always has.
  */
 static void
-join(void)
+join_keepers(void)
 {
 	SF_ASSERT(shared != NULL && !mine.joined && mine.counted == 0);
 	before_shmem_exit(forget_at_exit, (Datum) 0);
 	mine.joined = true;
+	/* -1 stays -1: then look() reckons with ASSUMED_BYTES */
 	mine.baseline = Min(private_bytes(), FRESH_BYTES);
 	set_keeping(true);
 }
 
+/* Called for each large value, so the usual case is one look at a flag. */
 void
 sf_io_use_memory(void)
 {
 	if (mine.used || shared == NULL)
 		return;
 	if (!mine.joined)
-		join();
+		join_keepers();
 	mine.used = true;
 }
 
@@ -220,7 +237,7 @@ start_timeout(int ms)
 static void
 give_back(void)
 {
-	SF_ASSERT(mine.joined);
+	SF_ASSERT(mine.joined && !mine.used);
 	sf_io_reap_all();
 	sfi_io_buffers_release();
 #ifdef __GLIBC__
@@ -234,7 +251,8 @@ give_back(void)
 /*
  * Count what is kept: rather too much, as some of it is in use still.  Above the
  * limit a session gives back when it waits; until there is room again malloc keeps
- * nothing.
+ * nothing.  Room is there when what this process had to give up (refused) would fit:
+ * with less, it would be over the limit again at once, and go to and fro.
  */
 static void
 look(void)
@@ -245,6 +263,11 @@ look(void)
 	uint64		total = count(bytes);
 
 	SF_ASSERT(mine.joined && mine.counted == bytes);
+
+	/*
+	 * kept for end_timeout(): the timeout runs from its start, not from the
+	 * last use
+	 */
 	mine.last_used = GetCurrentTimestamp();
 	if (total <= limit)
 	{
@@ -279,6 +302,11 @@ end_timeout(void)
 		give_back();
 }
 
+/*
+ * The flag of the signal is cleared at each end, whatever comes of it: a timeout that
+ * comes while large values are moved finds the process in use, and look() starts the
+ * next one.
+ */
 void
 sf_io_memory_at_end(void)
 {

@@ -9,6 +9,10 @@
  * One submission a request, since requests are large: a system call for 1 MB costs nothing
  * beside the transfer, and a request is on its way when start returns.
  *
+ * Buffers and files are not registered with the ring.  Registered buffers are locked in
+ * memory and count against a limit that is often small, and descriptors come and go with
+ * the cache of open.c.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -35,6 +39,11 @@ ring_is_modern(void)
 	return modern;
 }
 
+/*
+ * The ring's descriptor counts as one of the process's, like those of data files.  The
+ * completion queue has twice the room of the submission queue, so with at most depth
+ * requests in flight it never overflows.
+ */
 static int
 io_uring_method_init(int depth)
 {
@@ -94,6 +103,10 @@ io_uring_method_submit(SfIo *io, uint32 len_bytes)
 	}
 }
 
+/*
+ * First wait for one, if that is wanted, then take all that are there without another
+ * system call.  Entries without data are those of requests that were given up.
+ */
 static void
 io_uring_method_reap(bool block)
 {
@@ -102,8 +115,9 @@ io_uring_method_reap(bool block)
 
 	if (block)
 	{
-		while ((rc = SF_FAULT_FAILS(io_collect) ? -errno : io_uring_wait_cqe(&ring, &cqe)) == -EINTR)
-			;
+		do
+			rc = SF_FAULT_FAILS(io_collect) ? -errno : io_uring_wait_cqe(&ring, &cqe);
+		while (rc == -EINTR);
 
 		/* buffers in flight whose end cannot be learnt: nothing sane is left */
 		if (rc < 0)

@@ -5,6 +5,9 @@
  *	  for anything else io_submit() does the work itself, which is right but
  *	  not faster.
  *
+ * Each request has its control block in its own memory (method_private), and the kernel
+ * copies that at submission.  An event leads back to the request by its data pointer.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -20,6 +23,7 @@ static io_context_t aio_context;
 StaticAssertDecl(sizeof(struct iocb) <= sizeof(((SfIo *) NULL)->method_private),
 				 "iocb must fit in SfIo");
 
+/* A new context has to be zero, or io_setup() refuses it.  The limit is fs.aio-max-nr. */
 static int
 libaio_init(int depth)
 {
@@ -36,7 +40,8 @@ libaio_shutdown(void)
 
 /*
  * The kernel refuses with EAGAIN when the context is full of events nobody
- * has collected; collecting makes room.
+ * has collected; collecting makes room.  The request counts as finished with that error,
+ * and sf_io_wait() transfers it synchronously.
  */
 static void
 libaio_submit(SfIo *io, uint32 len_bytes)
@@ -59,6 +64,7 @@ libaio_submit(SfIo *io, uint32 len_bytes)
 		sfi_io_completed(io, rc < 0 ? rc : -EAGAIN);
 }
 
+/* A batch at most: whoever wants more asks again, and looks at its own request in between. */
 static void
 libaio_reap(bool block)
 {

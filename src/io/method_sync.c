@@ -20,6 +20,7 @@ sync_shutdown(void)
 {
 }
 
+/* Finished before the caller goes on, so there is never anything to reap. */
 static void
 sync_submit(SfIo *io, uint32 len_bytes)
 {

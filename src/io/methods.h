@@ -19,7 +19,11 @@ typedef struct SfIoMethodOps
 {
 	const char *name;
 
-	/* Get ready for that many requests at once.  0, or -errno. */
+	/*
+	 * Get ready for that many requests at once.  0, or -errno: nothing is
+	 * left of the attempt then.  shutdown: the kernel forgets the context.
+	 * Never throw.
+	 */
 	int			(*init) (int depth);
 	void		(*shutdown) (void);
 
@@ -36,21 +40,27 @@ typedef struct SfIoMethodOps
 	void		(*reap) (bool block);
 } SfIoMethodOps;
 
+/* In the order in which one takes the place of another that the kernel refuses: upward. */
 extern const SfIoMethodOps sfi_io_method_sync;
 extern const SfIoMethodOps sfi_io_method_libaio;
 extern const SfIoMethodOps sfi_io_method_io_uring;
 
-/* A request has finished: result is bytes done, or -errno. */
+/*
+ * A request has finished: result is bytes done, or -errno.  Called by a method, once for
+ * each request that was submitted.  Errors are kept for sf_io_wait().  Never throws.
+ */
 extern void sfi_io_completed(SfIo *io, int32 result);
 
 /*
  * Transfer synchronously; bytes done, or -errno.  The reference, and what
- * finishes a short transfer of any method.
+ * finishes a short transfer of any method.  The range lies in one data file (up to 1 GB).
+ * The caller sets the wait event, and the alignment that the descriptor needs.  Never
+ * throws.
  */
 extern int32 sfi_io_transfer(int fd, bool is_write, bool durable, char *buf,
 							 uint32 len_bytes, uint64 file_offset);
 
-/* Flags of preadv2/pwritev2 for a request. */
+/* Flags of preadv2/pwritev2 for a request: RWF_DSYNC, or 0.  Never throws. */
 extern int	sfi_io_rw_flags(bool is_write, bool durable);
 
 #endif							/* SF_IO_METHODS_H */

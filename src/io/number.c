@@ -6,6 +6,9 @@
  * Written anew and renamed, so that there is always an old or a new one.  With
  * elevel WARNING nothing here throws: writing may come after a commit.
  *
+ * A number in decimal and a newline: an administrator can read it, and a file that was
+ * cut off lacks the newline, which tells it from a shorter number.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -17,6 +20,7 @@
 #include "miscadmin.h"
 #include "storage/fd.h"
 
+/* errno says why the call before failed, and the caller is about to report it. */
 static void
 close_keeping_errno(int fd)
 {
@@ -49,6 +53,7 @@ sfi_io_number_read(const char *path, uint64 *number, int elevel)
 		sf_io_report_path(elevel, "read file", path);
 		return false;
 	}
+	SF_ASSERT(len < (ssize_t) sizeof(text));
 	*number = strtoull(text, &end, 10);
 	if (len > 0 && end != text && *end == '\n')
 		return true;
@@ -58,7 +63,10 @@ sfi_io_number_read(const char *path, uint64 *number, int elevel)
 	return false;
 }
 
-/* Make a durable file; false, and errno, when that fails. */
+/*
+ * Make a durable file; false, and errno, when that fails.  The caller removes a file that
+ * is there all the same.
+ */
 static bool
 write_file(const char *path, const char *text, int len)
 {
@@ -96,6 +104,7 @@ sfi_io_number_write(const char *path, uint64 number, int elevel)
 		!SF_FAULT_FAILS(io_rename) && rename(new_path, path) == 0 &&
 		sfi_io_sync_directory(SF_IO_ROOT))
 		return;
+	/* the old number stands; what was made of the new one is of no use */
 	error = errno;
 	if (!SF_FAULT_FAILS(io_unlink))
 		(void) unlink(new_path);

@@ -21,6 +21,10 @@
  *						   |
  *						   +--no links, but pins--> stale --last unpin--> free
  *
+ * The cache is small, so it is searched from its beginning each time: 32 comparisons are
+ * nothing beside a transfer.  A process reads and writes a few files at a time; those of
+ * a long value follow one another, 1 GB each.
+ *
  * SfFiles, which the other rooms hold, is only a name: storage, and whether the page
  * cache is wanted.  So it stays good whatever happens to descriptors.
  *
@@ -43,18 +47,25 @@
 
 static SfFd cache[FD_CACHE_SIZE];
 static bool cache_ready = false;
+
+/* counts the uses; the smallest last_used is the least recent one */
 static uint64 use_clock = 0;
 
 static HTAB *open_segments = NULL;
 
 /* ---- segments ---- */
 
+/*
+ * The key is all there is in an entry: the pointer to it stands for the pair.  The table
+ * never moves an entry, so the pointer stays good until sf_io_close().
+ */
 SfFiles *
 sf_io_open(SfStorage storage, bool buffered)
 {
 	SfFiles		key;
 	bool		found;
 
+	SF_ASSERT(OidIsValid(SfStorageRel(storage)) && OidIsValid(SfStorageDb(storage)));
 	if (open_segments == NULL)
 	{
 		HASHCTL		ctl = {0};
@@ -77,7 +88,7 @@ sf_io_open(SfStorage storage, bool buffered)
  * last unpin closes it.
  */
 static bool
-slot_is_valid(const SfFd *slot)
+fd_slot_is_valid(const SfFd *slot)
 {
 	return slot >= cache && slot < cache + FD_CACHE_SIZE && slot->fd >= 0 && slot->pins >= 0 &&
 		(!slot->stale || slot->pins > 0) && (slot->want_direct || !slot->direct);
@@ -97,14 +108,14 @@ close_slot(SfFd *slot)
 void
 sfi_io_fd_pin(SfFd *slot)
 {
-	SF_ASSERT(slot_is_valid(slot) && !slot->stale);
+	SF_ASSERT(fd_slot_is_valid(slot) && !slot->stale);
 	slot->pins++;
 }
 
 void
 sfi_io_fd_unpin(SfFd *slot)
 {
-	SF_ASSERT(slot_is_valid(slot) && slot->pins > 0);
+	SF_ASSERT(fd_slot_is_valid(slot) && slot->pins > 0);
 	if (--slot->pins == 0 && slot->stale)
 		close_slot(slot);
 }
@@ -119,9 +130,12 @@ sfi_io_fd_close_all(SfStorage storage)
 
 		if (slot->fd < 0 || !SfStorageEquals(slot->storage, storage))
 			continue;
-		SF_ASSERT(slot_is_valid(slot));
+		SF_ASSERT(fd_slot_is_valid(slot));
 
-		/* a stale one is closed by its last unpin */
+		/*
+		 * a request that is reaped may be another's; a stale one is closed by
+		 * its last unpin
+		 */
 		while (slot->fd >= 0 && slot->pins > 0)
 			(void) sfi_io_reap_one();
 		if (slot->fd >= 0)
@@ -129,6 +143,7 @@ sfi_io_fd_close_all(SfStorage storage)
 	}
 }
 
+/* Descriptors first: a request in flight still has a pointer to the entry. */
 void
 sf_io_close(SfStorage storage)
 {
@@ -156,7 +171,10 @@ prepare_cache(void)
 	cache_ready = true;
 }
 
-/* Does the file still have a name? */
+/*
+ * Does the file still have a name?  One that cannot be asked counts as without: opening it
+ * again finds out.
+ */
 static bool
 is_linked(int fd)
 {
@@ -167,7 +185,8 @@ is_linked(int fd)
 
 /*
  * The descriptor that is open for a file, or NULL.  One whose file was unlinked serves
- * nobody any more: it is closed, or, while requests pin it, marked stale.
+ * nobody any more: it is closed, or, while requests pin it, marked stale.  A file has at
+ * most one descriptor of a kind that is not stale, so the search ends here either way.
  */
 static SfFd *
 find_open_slot(SfStorage storage, uint32 fileno, bool want_direct)
@@ -190,7 +209,10 @@ find_open_slot(SfStorage storage, uint32 fileno, bool want_direct)
 	return NULL;
 }
 
-/* Close the least recently used descriptor; false when all are pinned. */
+/*
+ * Close the least recently used descriptor; false when all are pinned.  Stale ones are
+ * pinned, too: they go by themselves.
+ */
 static bool
 evict_slot(void)
 {
@@ -206,12 +228,15 @@ evict_slot(void)
 	}
 	if (victim == NULL)
 		return false;
-	SF_ASSERT(slot_is_valid(victim));
+	SF_ASSERT(fd_slot_is_valid(victim));
 	close_slot(victim);
 	return true;
 }
 
-/* A slot without a descriptor.  When all are pinned, a request has to finish first. */
+/*
+ * A slot without a descriptor.  When all are pinned, a request has to finish first.  That
+ * ends: what is pinned is in flight, and reaping brings at least one down each time.
+ */
 static SfFd *
 free_slot(void)
 {
@@ -227,7 +252,11 @@ free_slot(void)
 	}
 }
 
-/* Count one more descriptor, giving up one of ours if there are too many. */
+/*
+ * Count one more descriptor.  The server allows a process only so many that are not its
+ * own; if there are too many, one of this cache is given up, and if all of these are
+ * pinned, a request is waited for.
+ */
 static void
 acquire_fd(void)
 {
@@ -242,8 +271,9 @@ acquire_fd(void)
 }
 
 /*
- * Is our block size good enough for direct I/O to this file?  Kernels that
- * do not tell (before 6.1) get the benefit of the doubt.
+ * Is a block of 4 KB good enough for direct I/O to this file?  A device may want more:
+ * then every transfer would fail with EINVAL.  Kernels that do not tell (before 6.1) get
+ * the benefit of the doubt.  An offset alignment of 0 means that there is no direct I/O.
  */
 static bool
 alignment_suits(int fd)
@@ -260,7 +290,10 @@ alignment_suits(int fd)
 	return true;
 }
 
-/* Open for direct I/O; -1 and EINVAL when the file system refuses. */
+/*
+ * Open for direct I/O; -1 and EINVAL when the file system refuses: that is the errno that
+ * open() itself has for it, so the caller need not tell the two reasons apart.
+ */
 static int
 open_direct(const char *path, int flags)
 {
@@ -283,7 +316,8 @@ open_direct(const char *path, int flags)
 
 /*
  * Open a data file, through the page cache where direct I/O is refused.
- * Durability does not depend on it: writes and sync say what they need.
+ * Durability does not depend on it: writes and sync say what they need.  The choice is
+ * made for each file anew, since tablespaces may lie on different file systems.
  */
 static int
 open_file(const char *path, int flags, bool want_direct, bool *direct)
@@ -332,7 +366,11 @@ require_regular(int fd, const char *path)
 			 errmsg("segment data file \"%s\" is not a regular file", path)));
 }
 
-/* Open a data file into a free slot.  NULL if missing and that is fine. */
+/*
+ * Open a data file into a free slot.  NULL if missing and that is fine.  The slot is
+ * filled at the end: whatever throws before leaves it free, and the count of external
+ * descriptors as it was.
+ */
 static SfFd *
 open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 {
@@ -368,11 +406,16 @@ open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 	slot->want_direct = want_direct;
 	slot->stale = false;
 	slot->pins = 0;
+	/* from here on the slot is in use */
 	slot->fd = fd;
-	SF_ASSERT(slot_is_valid(slot));
+	SF_ASSERT(fd_slot_is_valid(slot));
 	return slot;
 }
 
+/*
+ * The key has what was asked for, not what the file system gave: else a file without
+ * direct I/O would be opened again each time it is asked for.
+ */
 SfFd *
 sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 {
@@ -385,7 +428,7 @@ sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 	SF_ASSERT(slot != NULL || (flags & SF_FD_MISSING_OK));
 	if (slot == NULL)
 		return NULL;
-	SF_ASSERT(slot_is_valid(slot) && !slot->stale && slot->fileno == fileno);
+	SF_ASSERT(fd_slot_is_valid(slot) && !slot->stale && slot->fileno == fileno);
 	SF_ASSERT(SfStorageEquals(slot->storage, storage) && slot->want_direct == want_direct);
 	slot->last_used = ++use_clock;
 	return slot;
@@ -403,7 +446,7 @@ sfi_io_fd_sync(SfFd *slot, bool is_new)
 {
 	int			rc = -1;
 
-	SF_ASSERT(slot_is_valid(slot) && !slot->stale);
+	SF_ASSERT(fd_slot_is_valid(slot) && !slot->stale);
 	if (!SF_FAULT_FAILS(io_sync))
 	{
 		pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_SYNC));
@@ -431,6 +474,7 @@ sf_io_sync(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
 
 	if (len_bytes == 0)
 		return;
+	SF_ASSERT(segment_offset + len_bytes > segment_offset);
 	last = sfi_io_fileno(segment_offset + len_bytes - 1);
 	for (uint32 n = sfi_io_fileno(segment_offset); n <= last; n++)
 		sfi_io_fd_sync(sfi_io_fd_get(storage, n, sf_direct_io, 0), false);

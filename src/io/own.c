@@ -29,6 +29,10 @@ own_path(char *buf, Oid db)
 	snprintf(buf, SF_IO_PATH_MAX, "%s/database.%u", SF_IO_ROOT, db);
 }
 
+/*
+ * Where the file cannot be read, and that is no ERROR, the answer is no: then nothing is
+ * removed, which can be made good later.
+ */
 bool
 sf_io_database_is_own(Oid db, int elevel)
 {
@@ -49,6 +53,7 @@ sf_io_database_set_own(Oid db, int elevel)
 	sfi_io_number_write(path, GetSystemIdentifier(), elevel);
 }
 
+/* The OID may be used again, by a database whose files come from elsewhere. */
 void
 sfi_io_database_forget_own(Oid db)
 {

@@ -17,7 +17,11 @@
  *
  * Paths are relative to PGDATA, the working directory of every server process, and at
  * most SF_IO_PATH_MAX long: they are made in buffers on the stack, also where nothing may
- * throw.
+ * throw.  The longest is that of a file in a tablespace other than pg_default.
+ *
+ * A path is made of three OIDs and a file name, and of nothing that has to be looked up.
+ * So redo, which has no catalog, makes the same paths, and scan.c finds the OIDs of a
+ * segment in the names of its directories.
  *
  * The steps at the end of this file are those that several files of the room need: one
  * system call each, behind its fault point.
@@ -36,12 +40,16 @@
 
 #define NAME_IN_TABLESPACE	"pg_filenode.map"
 
-static void append(char *path, const char *format, ...) pg_attribute_printf(2, 3);
+static void append_to_path(char *path, const char *format, ...) pg_attribute_printf(2, 3);
 
-/* A path that was cut short would be that of another file. */
+/*
+ * Add to a path in a buffer of SF_IO_PATH_MAX bytes.  A path that was cut short would be
+ * that of another file; the parts are OIDs and short names, so it cannot happen, and the
+ * assertion says so if a longer name comes.
+ */
 
 static void
-append(char *path, const char *format, ...)
+append_to_path(char *path, const char *format, ...)
 {
 	size_t		len = strlen(path);
 	va_list		args;
@@ -52,15 +60,24 @@ append(char *path, const char *format, ...)
 	SF_ASSERT(strlen(path) > len && strlen(path) < SF_IO_PATH_MAX - 1);
 }
 
+/*
+ * pg_default lies in base/, but these files do not: they have pg_securefile/ for
+ * themselves, where no tool looks for pages with checksums.
+ */
 bool
 sfi_io_has_entry_directories(SfStorage storage)
 {
 	return SfStorageSpc(storage) != DEFAULTTABLESPACE_OID;
 }
 
+/*
+ * A tablespace has one directory for each version of the server, so that pg_upgrade can
+ * have both of them in it.
+ */
 void
 sfi_io_space_path(char *buf, Oid spc)
 {
+	/* shared relations have no columns with data files */
 	SF_ASSERT(OidIsValid(spc) && spc != GLOBALTABLESPACE_OID);
 	if (spc == DEFAULTTABLESPACE_OID)
 		snprintf(buf, SF_IO_PATH_MAX, "%s/%u", SF_IO_ROOT, spc);
@@ -69,14 +86,18 @@ sfi_io_space_path(char *buf, Oid spc)
 				 TABLESPACE_VERSION_DIRECTORY);
 }
 
+/*
+ * Below a tablespace the database's directory is the server's, which removes it with all
+ * that is in it when the database is dropped; in it, one directory is securefile's.
+ */
 void
 sfi_io_database_path(char *buf, Oid spc, Oid db)
 {
 	SF_ASSERT(OidIsValid(db));
 	sfi_io_space_path(buf, spc);
-	append(buf, "/%u", db);
+	append_to_path(buf, "/%u", db);
 	if (spc != DEFAULTTABLESPACE_OID)
-		append(buf, "/%s", SF_IO_ROOT);
+		append_to_path(buf, "/%s", SF_IO_ROOT);
 }
 
 void
@@ -84,15 +105,16 @@ sfi_io_dir_path(char *buf, SfStorage storage)
 {
 	SF_ASSERT(OidIsValid(SfStorageRel(storage)));
 	sfi_io_database_path(buf, SfStorageSpc(storage), SfStorageDb(storage));
-	append(buf, "/%u", SfStorageRel(storage));
+	append_to_path(buf, "/%u", SfStorageRel(storage));
 }
 
+/* A name with a slash in it would leave the segment's directory. */
 void
 sfi_io_entry_path(char *buf, SfStorage storage, const char *name)
 {
 	SF_ASSERT(name[0] != '\0' && strchr(name, '/') == NULL && strlen(name) < SF_IO_NAME_MAX);
 	sfi_io_dir_path(buf, storage);
-	append(buf, "/%s", name);
+	append_to_path(buf, "/%s", name);
 }
 
 void
@@ -100,12 +122,14 @@ sf_io_named_path(char *buf, SfStorage storage, const char *name)
 {
 	sfi_io_entry_path(buf, storage, name);
 	if (sfi_io_has_entry_directories(storage))
-		append(buf, "/%s", NAME_IN_TABLESPACE);
+		append_to_path(buf, "/%s", NAME_IN_TABLESPACE);
 }
 
+/* Eight digits, so that a list in the order of names is in the order of the files. */
 void
 sfi_io_file_name(char *buf, uint32 fileno)
 {
+	SF_ASSERT(fileno <= SF_MAX_SECTORS / SF_FILE_SECTORS);
 	snprintf(buf, SF_IO_NAME_MAX, "seg-%08u.sf", fileno);
 }
 
@@ -129,18 +153,23 @@ sf_io_files_pattern(SfStorage storage)
 
 /* ---- one system call on a path, and what is said when it fails ---- */
 
-/* errno is read first: ereport() evaluates what follows after calls that may change it. */
+/*
+ * errno is read first: ereport() evaluates what follows after calls that may change it.
+ * A full disk has a SQLSTATE and a hint of its own, whichever call met it.
+ */
 void
 sf_io_report_path(int elevel, const char *what, const char *path)
 {
 	int			error = errno;
 
+	SF_ASSERT(error != 0 && elevel >= WARNING);
 	ereport(elevel,
 			(sfi_io_errcode(error),
 			 errmsg("could not %s \"%s\": %m", what, path),
 			 sfi_io_errhint(error)));
 }
 
+/* stat(), not lstat(): a directory may be a link to another disk, as those of the server may. */
 bool
 sfi_io_look(const char *path, struct stat *st)
 {
@@ -160,6 +189,10 @@ sf_io_path_size(const char *path, int elevel)
 	return -1;
 }
 
+/*
+ * rmdir() itself finds out whether the directory is empty.  A look before it would be of
+ * no use, for another process may put something there in between.
+ */
 int
 sfi_io_remove_if_empty(const char *path)
 {
@@ -183,6 +216,10 @@ sfi_io_sync_directory(const char *path)
 	bool		ok = fd >= 0 && !SF_FAULT_FAILS(io_sync_dir) && pg_fsync(fd) == 0;
 	int			error = errno;
 
+	/*
+	 * the caller wants to know why the flush failed; close() may set errno
+	 * anew
+	 */
 	if (fd >= 0)
 		(void) close(fd);
 	errno = error;
@@ -206,11 +243,13 @@ sfi_io_remove_directory(const char *path, bool may_be_used)
 	}
 	strlcpy(parent, path, sizeof(parent));
 	get_parent_directory(parent);
+	/* the parent may be gone by now, too: then there is no name left to flush */
 	if (!sfi_io_sync_directory(parent) && errno != ENOENT)
 		sf_io_report_path(WARNING, "fsync directory", parent);
 	return true;
 }
 
+/* The fault has the server's own words: it stands for a failure in fsync_fname(). */
 void
 sf_io_require_directory_synced(const char *path)
 {
@@ -229,6 +268,11 @@ sfi_io_make_file_entry(SfStorage storage, uint32 fileno)
 		return;
 	sfi_io_file_name(name, fileno);
 	sfi_io_entry_path(path, storage, name);
+
+	/*
+	 * ENOENT: the open that comes next meets it again, and its caller may
+	 * expect it
+	 */
 	if (sfi_io_try_mkdir(path) != 0 && errno != EEXIST && errno != ENOENT)
 		sf_io_report_path(ERROR, "create directory", path);
 }

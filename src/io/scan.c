@@ -10,6 +10,14 @@
  * Lists are made before anything is done about their members.  readdir() may or may not
  * show entries that come and go meanwhile, and what is called may remove them.
  *
+ *		 pg_tblspc/<spc>, and 1663		->	tablespaces
+ *		 each of them, /<db>		->	databases, or the one that is asked for
+ *		 each of those, /<rel>		->	storages, one list of all
+ *
+ * Three readers with different needs: the sweep, which removes segments that nobody
+ * knows; the end of a database, which removes all of its segments; and upgrades, which
+ * must not miss one.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -30,7 +38,10 @@
  */
 static bool list_failed;
 
-/* readdir(); NULL at the end, and, reported and noted, on failure. */
+/*
+ * readdir(); NULL at the end, and, reported and noted, on failure.  Not the
+ * server's ReadDirExtended(), whose NULL does not tell the end from a failure.
+ */
 static struct dirent *
 next_entry(DIR *dir, const char *path, int elevel)
 {
@@ -48,7 +59,8 @@ next_entry(DIR *dir, const char *path, int elevel)
 
 /*
  * Entries of a directory whose names are OIDs; NIL when it is missing.
- * Failures are reported at elevel.
+ * Failures are reported at elevel.  A name is taken only if all of it is a number in the
+ * range of OIDs; strtoul() alone would take signs and blanks, too.
  */
 static List *
 list_oids(const char *path, int elevel)
@@ -82,14 +94,20 @@ list_oids(const char *path, int elevel)
 	return oids;
 }
 
-/* All tablespaces that may hold data files. */
+/*
+ * All tablespaces that may hold data files.  The links of the server tell them, not
+ * pg_tablespace, which neither the startup process nor the postmaster can read.
+ */
 static List *
 list_spaces(int elevel)
 {
 	return lappend_oid(list_oids(SF_IO_TABLESPACES, elevel), DEFAULTTABLESPACE_OID);
 }
 
-/* Storage of one database in one tablespace, appended to a list of palloc'd. */
+/*
+ * Storage of one database in one tablespace, appended to a list of palloc'd.  An empty
+ * segment may have a directory, too: the caller gets to know it by that alone.
+ */
 static List *
 list_storages(List *storages, Oid spc, Oid db, int elevel)
 {
@@ -113,7 +131,10 @@ list_storages(List *storages, Oid spc, Oid db, int elevel)
 	return storages;
 }
 
-/* Who the files belong to stays known until all are gone. */
+/*
+ * Who the files belong to stays known until all are gone.  Where something could not be
+ * removed, or not be seen, the launcher comes back to that database later.
+ */
 void
 sf_io_database_unlink(Oid db)
 {
@@ -121,6 +142,7 @@ sf_io_database_unlink(Oid db)
 	ListCell   *lc;
 	bool		gone = true;
 
+	SF_ASSERT(OidIsValid(db));
 	list_failed = false;
 	spcs = list_spaces(WARNING);
 	foreach(lc, spcs)
@@ -133,6 +155,7 @@ sf_io_database_unlink(Oid db)
 			sf_io_files_unlink(*(SfStorage *) lfirst(nc));
 		list_free_deep(storages);
 
+		/* may hold a directory with another name, or a segment that resisted */
 		sfi_io_database_path(path, lfirst_oid(lc), db);
 		gone = sfi_io_remove_directory(path, false) && gone;
 	}
@@ -149,6 +172,7 @@ sf_io_database_has_files(Oid db, int elevel)
 	ListCell   *lc;
 	bool		found = false;
 
+	SF_ASSERT(OidIsValid(db) && elevel >= WARNING);
 	list_failed = false;
 	spcs = list_spaces(elevel);
 	foreach(lc, spcs)
@@ -231,6 +255,11 @@ sfi_io_numbers_clean(void)
 
 		if (strstr(entry->d_name, SF_IO_NEW_NUMBER) == NULL)
 			continue;
+
+		/*
+		 * of no use to anybody: the rename that would have given it a name
+		 * did not happen
+		 */
 		snprintf(path, sizeof(path), "%s/%s", SF_IO_ROOT, entry->d_name);
 		if (SF_FAULT_FAILS(io_unlink) || unlink(path) != 0)
 			sf_io_report_path(WARNING, "remove file", path);
