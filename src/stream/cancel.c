@@ -57,6 +57,7 @@ install(void)
 	next_handler = sf_compat_set_handler(SIGINT, note_request, StatementCancelHandler);
 }
 
+/* A note of before the first handle is opened is of another operation. */
 void
 sfi_cancel_watch(bool any_open)
 {

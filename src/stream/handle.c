@@ -16,6 +16,16 @@
  *
  * A finished handle has no stream, only its value and its snapshot.
  *
+ * A handle belongs to the transaction, not to a statement: so it lies in TopMemoryContext
+ * and its snapshot belongs to the top resource owner.  A context of its own holds the
+ * stream and all that the stream makes, and is deleted with it.
+ *
+ * The nest level of a handle says which rollback closes it.  It rises with each write in a
+ * deeper subtransaction, and falls when a subtransaction commits:
+ *
+ *		 open at 1	->	SAVEPOINT a (2)	->	write: 2	->	RELEASE a: 1
+ *													->	ROLLBACK TO a: closed
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -32,7 +42,10 @@ static int	handles_size;
 static int	nopen;				/* of them have a stream, or are to have one */
 static int	next_number = 1;
 
-/* Handles are in the order of their numbers, which is what the search relies on. */
+/*
+ * Handles are in the order of their numbers, which is what the search relies on.  Looks at
+ * the last two only, as a transaction may have thousands of handles.
+ */
 static bool
 table_is_valid(void)
 {
@@ -69,7 +82,10 @@ find(int number)
 	return i < nhandles && handles[i]->number == number ? handles[i] : NULL;
 }
 
-/* A number that is higher than those of all handles there are. */
+/*
+ * A number that is higher than those of all handles there are.  Numbers go on from one
+ * transaction to the next, so that one which a client has kept too long is unknown.
+ */
 static int
 take_number(void)
 {
@@ -114,7 +130,8 @@ sf_stream_handle_new(void)
 	sfi_cancel_watch(++nopen > 0);
 	SF_ASSERT(table_is_valid());
 	if (ActiveSnapshotSet())
-		handle->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), TopTransactionResourceOwner);
+		handle->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(),
+												   TopTransactionResourceOwner);
 	return handle;
 }
 
@@ -131,6 +148,10 @@ sf_stream_handle_get(int number)
 			 errhint("Handles are closed by the end of the transaction, and by ROLLBACK TO a savepoint that is older than the handle or what was last written to it.")));
 }
 
+/*
+ * Before the write: should that fail half-way, the rollback that follows has to close the
+ * handle.
+ */
 void
 sf_stream_handle_note_write(SfHandle *handle)
 {
@@ -138,7 +159,10 @@ sf_stream_handle_note_write(SfHandle *handle)
 	handle->level = GetCurrentTransactionNestLevel();
 }
 
-/* Its stream is not wanted any more. */
+/*
+ * Its stream is not wanted any more.  Never throws: an abort calls it.  A handle is open
+ * as long as it has its context, also one whose stream could not be made.
+ */
 static void
 end_stream(SfHandle *handle)
 {
@@ -151,7 +175,7 @@ end_stream(SfHandle *handle)
 	handle->stream = NULL;
 }
 
-/* Take it off the list. */
+/* Take it off the list.  Never throws.  The snapshot is the caller's to give back. */
 static void
 forget(SfHandle *handle)
 {
@@ -172,6 +196,11 @@ sf_stream_handle_close(SfHandle *handle)
 	if (handle->snapshot != NULL)
 		UnregisterSnapshotFromOwner(handle->snapshot, TopTransactionResourceOwner);
 	forget(handle);
+
+	/*
+	 * whoever closes a handle wants no more of it: a request that came before
+	 * is done
+	 */
 	sfi_cancel_forget();
 }
 
@@ -184,7 +213,7 @@ sf_stream_handle_finish(SfHandle *handle)
 {
 	struct varlena *value = sf_stream_finish(handle->stream);
 
-	SF_ASSERT(handle->value == NULL);
+	SF_ASSERT(handle->value == NULL && handle->context != NULL && table_is_valid());
 	end_stream(handle);
 	handle->command = GetCurrentCommandId(false);
 	handle->statement = GetCurrentStatementStartTimestamp();
@@ -192,6 +221,10 @@ sf_stream_handle_finish(SfHandle *handle)
 	return value;
 }
 
+/*
+ * The command and the statement have both to be the same: command ids begin anew with
+ * each transaction, and a statement may run several commands.
+ */
 struct varlena *
 sf_stream_handle_finished(int number)
 {
@@ -204,6 +237,7 @@ sf_stream_handle_finished(int number)
 	return sf_object_copy(handle->value, CurrentMemoryContext);
 }
 
+/* From the last on, so that nothing has to be moved. */
 void
 sf_stream_handle_close_all(void)
 {

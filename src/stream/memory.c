@@ -4,6 +4,10 @@
  *	  A value that is changed in memory: a small one, whose column is not
  *	  known, or one of a table without segments.
  *
+ * All bytes of the value are in one piece of memory, as in the INLINE value that it
+ * becomes.  So its length has the limit of such a value, and that is checked before any
+ * memory is asked for: the error of palloc would not tell what to do instead.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -28,7 +32,7 @@ sfi_memory_require_length(int64 length)
  * copied each time, and ends at the limit exactly.
  */
 static void
-reserve(SfStream *stream, int64 length)
+reserve_bytes(SfStream *stream, int64 length)
 {
 	int64		size = Max(stream->bytes_size, 8192);
 
@@ -43,6 +47,7 @@ reserve(SfStream *stream, int64 length)
 	SF_ASSERT(stream->length <= size && size <= SF_INLINE_MAX);
 }
 
+/* An EDITED value is put together here, once, and is plain bytes from then on. */
 SfStream *
 sfi_memory_open(struct varlena *value)
 {
@@ -54,7 +59,7 @@ sfi_memory_open(struct varlena *value)
 	{
 		int64		length = sf_read_length(value);
 
-		reserve(stream, length);
+		reserve_bytes(stream, length);
 		sf_read_range(value, 0, length, stream->bytes);
 		stream->length = length;
 	}
@@ -66,7 +71,8 @@ void
 sfi_memory_resize(SfStream *stream, int64 length)
 {
 	SF_ASSERT(stream->kind == STREAM_MEMORY && length >= 0);
-	reserve(stream, length);
+	/* memory that a cut makes superfluous is kept: the stream may grow again */
+	reserve_bytes(stream, length);
 	if (length > stream->length)
 		memset(stream->bytes + stream->length, 0, length - stream->length);
 	stream->length = length;

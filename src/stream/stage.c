@@ -8,6 +8,21 @@
  * another unit takes their place (SecureFiles paper, section 3.1: updates touch
  * the chunks they change).
  *
+ * A write of any range is cut at the edges of units:
+ *
+ *		 unit		|   7   |   8   |   9   |  10   |
+ *		 range		     [..|.......|.......|..]
+ *					 staged	 \- one call -/	 staged
+ *
+ * Units have a fixed size, are checksummed and compressed as a whole, and are never
+ * overwritten: to change a byte is to write a unit anew.  The stage saves writing a unit
+ * once for each small piece.  A stream of small pieces in order stages each unit
+ * once, and reads none of them, since nothing is there yet.
+ *
+ * Reads see the stage first, then the draft's map, then the value that the stream was
+ * opened on.  A unit that the draft has and that is not written out yet is found by the
+ * read room in the gather buffers.
+ *
  * T1	every unit of the draft has the length that the object's length gives
  *		it: the last one is staged before the end moves;
  * T2	what is behind the end of the staged unit are zeros;
@@ -27,7 +42,11 @@ unit_bytes(const SfStream *stream, uint64 unit_no)
 	return sf_unit_plain_bytes(stream->length, unit_no);
 }
 
-/* What the stream has been given is for storage that is the column's still. */
+/*
+ * What the stream has been given is for storage that is the column's still.  TRUNCATE, a
+ * rewrite or a drop of the column in the same transaction may have replaced it: the
+ * draft's units lie in files that go with the old storage.
+ */
 static void
 require_usable(SfStream *stream)
 {
@@ -58,7 +77,10 @@ draft_of(SfStream *stream)
 	return stream->draft;
 }
 
-/* Read what the draft, or what the stream was opened on, has. */
+/*
+ * Read what the draft, or what the stream was opened on, has; not what is staged.  The
+ * map of a draft has all of the value's units too, so only one of them need be asked.
+ */
 static void
 read_old_bytes(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
@@ -127,6 +149,7 @@ stage_unit(SfStream *stream, uint64 unit_no, bool whole)
 	uint32		len = unit_bytes(stream, unit_no);
 
 	SF_ASSERT(len > 0 && len <= SF_UNIT_SIZE);
+	SF_ASSERT(unit_no < sf_units_of(stream->length));
 	if (stream->unit_loaded && stream->unit_no == unit_no)
 		return;
 	write_unit(stream);
@@ -140,7 +163,10 @@ stage_unit(SfStream *stream, uint64 unit_no, bool whole)
 	stream->unit_loaded = true;
 }
 
-/* Forget the staged unit if it is one of those. */
+/*
+ * Forget the staged unit if it is one of those: it is about to be written as a whole, or
+ * to be cut off, and its bytes would come out after the newer ones.
+ */
 static void
 drop_staged(SfStream *stream, uint64 first_unit, uint64 end_unit)
 {
@@ -150,9 +176,13 @@ drop_staged(SfStream *stream, uint64 first_unit, uint64 end_unit)
 
 /* ---- moving the end ---- */
 
-/* Would a unit read as zeros, without taking space?  Makes the draft if there is a value. */
+/*
+ * Would a unit read as zeros, without taking space?  Makes the draft if there is a value:
+ * its map is the only one that can be asked for a single unit.  A staged unit is none,
+ * since it may have been changed.
+ */
 static bool
-is_hole(SfStream *stream, uint64 unit_no)
+is_hole_unit(SfStream *stream, uint64 unit_no)
 {
 	SfSegment  *seg;
 	const SfLocator *version;
@@ -173,13 +203,17 @@ is_staged(const SfStream *stream, uint64 unit_no)
 	return stream->unit_loaded && stream->unit_changed && stream->unit_no == unit_no;
 }
 
-/* T1: the end may leave this place, or come to it. */
+/*
+ * T1: the end may leave this place, or come to it.  A unit that it cuts has to be staged
+ * and changed, so that it is written with its new length, or a hole, which has no length.
+ */
 static void
 check_cut_unit(SfStream *stream, int64 end)
 {
 	uint64		unit_no = sf_unit_of(end);
 
-	SF_INVARIANT(T1, end % SF_UNIT_SIZE == 0 || is_staged(stream, unit_no) || is_hole(stream, unit_no));
+	SF_INVARIANT(T1, end % SF_UNIT_SIZE == 0 || is_staged(stream, unit_no) ||
+				 is_hole_unit(stream, unit_no));
 }
 
 /* T3: looks at the first unit that is behind data_end, and only where there is a draft. */
@@ -190,21 +224,24 @@ check_data_end(SfStream *stream)
 
 	SF_ASSERT(stream->data_end >= 0 && stream->data_end <= stream->length);
 	SF_INVARIANT(T3, stream->draft == NULL || unit_no >= sf_units_of(stream->length) ||
-				 is_hole(stream, unit_no));
+				 is_hole_unit(stream, unit_no));
 }
 #else
 #define check_cut_unit(stream, end)	((void) 0)
 #define check_data_end(stream)		((void) 0)
 #endif
 
-/* Stage the unit that the nearer end cuts, since its length changes (T1). */
+/*
+ * Stage the unit that the nearer end cuts, since its length changes (T1).  What is behind
+ * the cut becomes zeros: if the end moves up again later, they show (T2).
+ */
 static void
 stage_last_unit(SfStream *stream, int64 end)
 {
 	uint64		unit_no = sf_unit_of(end);
 	uint32		len = end % SF_UNIT_SIZE;
 
-	if (len == 0 || is_hole(stream, unit_no))
+	if (len == 0 || is_hole_unit(stream, unit_no))
 		return;
 	stage_unit(stream, unit_no, false);
 	memset(stream->unit + len, 0, SF_UNIT_SIZE - len);
@@ -227,6 +264,11 @@ move_end(SfStream *stream, int64 length)
 	if (length < stream->length)
 		drop_staged(stream, sf_units_of(length), sf_units_of(stream->length));
 	stream->data_end = Min(stream->data_end, length);
+
+	/*
+	 * a new stream without a draft has no units to cut; draft_of() will know
+	 * the length
+	 */
 	if (stream->draft != NULL || stream->value != NULL)
 		sf_write_draft_resize(draft_of(stream), sf_units_of(length));
 	stream->length = length;
@@ -245,6 +287,10 @@ sfi_stage_resize(SfStream *stream, int64 length)
 
 /* ---- reading and writing ---- */
 
+/*
+ * A range may begin before the staged unit and end behind it.  That unit's bytes come from
+ * memory, for the draft may have older ones, and the rest from the draft.
+ */
 void
 sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
@@ -264,7 +310,10 @@ sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 	read_old_bytes(stream, to, end - to, dst + (to - object_offset));
 }
 
-/* Write whole units from the caller's memory, past the stage. */
+/*
+ * Write whole units from the caller's memory, past the stage: what comes in large pieces is
+ * copied once only, by the write room.
+ */
 static void
 put_whole_units(SfStream *stream, uint64 unit_no, const char *data, uint64 nunits)
 {
@@ -290,7 +339,8 @@ put_part(SfStream *stream, uint64 unit_no, uint32 offset, const char *data, uint
 
 /*
  * Whole units in the middle go to the draft in one call, so that they are placed in one
- * run; the parts at both ends go through the stage.
+ * run; the parts at both ends go through the stage.  The end moves first, so that every
+ * unit has its final length when it is written (T1).
  */
 void
 sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
@@ -308,6 +358,10 @@ sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 		uint32		offset = object_offset % SF_UNIT_SIZE;
 		int64		n = Min(SF_UNIT_SIZE - offset, len);
 
+		/*
+		 * the object's last unit, if it is shorter, is staged: it may still
+		 * grow
+		 */
 		if (n == SF_UNIT_SIZE)
 		{
 			n = sf_unit_start(sf_unit_of(len));
@@ -329,6 +383,7 @@ sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 void
 sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 {
+	SF_ASSERT(stream->kind == STREAM_STAGE && object_offset >= 0);
 	check_data_end(stream);
 	stream->changed |= len > 0;
 	len = Min(len, stream->data_end - object_offset);
@@ -340,11 +395,15 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 		uint32		offset = object_offset % SF_UNIT_SIZE;
 		int64		n = Min(SF_UNIT_SIZE - offset, len);
 
+		/*
+		 * not one call for all whole units, for most of them may be holes
+		 * already
+		 */
 		CHECK_FOR_INTERRUPTS();
 		if (offset == 0 && n == unit_bytes(stream, unit_no))
 		{
 			drop_staged(stream, unit_no, unit_no + 1);
-			if (!is_hole(stream, unit_no))
+			if (!is_hole_unit(stream, unit_no))
 				sf_write_draft_punch(draft_of(stream), unit_no);
 		}
 		else
@@ -354,6 +413,7 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 	}
 }
 
+/* The unit that is still staged is written last, whatever its number. */
 struct varlena *
 sfi_stage_finish(SfStream *stream)
 {

@@ -14,6 +14,9 @@
  * Only the very same place counts.  Units of a value lie at multiples of their size, so a
  * part that has moved by any other distance has its bytes in other units.
  *
+ * Pieces are put from the first to the last.  A piece that is copied reads the value it is
+ * a part of, never the stage, so it matters nothing what has been written before it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -61,6 +64,7 @@ copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 	pfree(buffer);
 }
 
+/* at: where the piece begins in the stream. */
 static void
 put_piece(SfStream *stream, int64 at, const SfPiece *piece)
 {
@@ -79,7 +83,10 @@ put_piece(SfStream *stream, int64 at, const SfPiece *piece)
 	}
 }
 
-/* Has the base (or NULL) these bytes, at that very place? */
+/*
+ * Has the base (or NULL) these bytes, at that very place?  The same locator, byte by
+ * byte, is the same version of the same object.
+ */
 static bool
 is_in_place(const struct varlena *base, int64 at, const SfPiece *piece)
 {
@@ -106,6 +113,7 @@ sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
 	int64		needed = end_in_place(stream->value, pieces, npieces);
 	int64		at = 0;
 
+	/* known now, so that the first write can be given room for all */
 	for (int i = 0; i < npieces; i++)
 		stream->final_length += pieces[i].length;
 
@@ -118,6 +126,7 @@ sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
 	/* zeros at the end */
 	if (at > stream->length)
 		sfi_stage_resize(stream, at);
+	SF_ASSERT(stream->kind == STREAM_STAGE && needed <= at);
 	SF_ASSERT(stream->length == at && at == stream->final_length);
 }
 

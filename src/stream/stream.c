@@ -14,6 +14,10 @@
  * values that are small, or whose column has no segment: the result is INLINE then,
  * and whoever places it in a row decides where it goes.
  *
+ * A stream has no end of its own: all it has lies in the memory context that it was made
+ * in, or is undone by the transaction.  So an ERROR in the middle leaves nothing to be
+ * cleaned up.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -22,7 +26,10 @@
 #include "config/config.h"
 #include "stream/stream_internal.h"
 
-/* A stream in the current memory context.  The value is copied: the caller's may go first. */
+/*
+ * A stream in the current memory context.  The value is copied: the caller's may go first.
+ * All of a value counts as data until something is known of its holes.
+ */
 static SfStream *
 new_stream(StreamKind kind, struct varlena *value)
 {
@@ -38,6 +45,7 @@ new_stream(StreamKind kind, struct varlena *value)
 	return stream;
 }
 
+/* The reader has a copy of the value already. */
 SfStream *
 sf_stream_open(struct varlena *value)
 {
@@ -61,7 +69,11 @@ sf_stream_create(SfSegment *seg)
 	return stream;
 }
 
-/* On a STORED value, whose segment is opened for writing. */
+/*
+ * On a STORED value, whose segment is opened for writing, and stays locked to the end of
+ * the transaction.  The tag is checked here, once: a locator that was made up must not
+ * lead to units of others.
+ */
 static SfStream *
 edit_stored(struct varlena *value)
 {
@@ -110,6 +122,7 @@ sf_stream_edit(struct varlena *value)
 	}
 }
 
+/* A handle that was opened to read refuses writes, with an error that names it. */
 bool
 sf_stream_is_writable(const SfStream *stream)
 {
@@ -142,11 +155,16 @@ sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 	}
 }
 
+/*
+ * Lengths are 64 bits wide with a sign, in the server and in SQL; a value in memory has a
+ * limit that is far lower.
+ */
 void
 sf_stream_require_room(const SfStream *stream, int64 object_offset, int64 len)
 {
 	int64		end;
 
+	SF_ASSERT(object_offset >= 0 && len >= 0);
 	if (pg_add_s64_overflow(object_offset, len, &end))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -182,7 +200,10 @@ sf_stream_truncate(SfStream *stream, int64 length)
 		sfi_memory_resize(stream, length);
 }
 
-/* A short value goes into its row; and so does an empty one. */
+/*
+ * A short value goes into its row; and so does an empty one.  A unit of its own would
+ * take more space than the value, and reading it a second look.
+ */
 static struct varlena *
 finish_inline(SfStream *stream)
 {
@@ -200,7 +221,9 @@ finish_inline(SfStream *stream)
 struct varlena *
 sf_stream_finish(SfStream *stream)
 {
-	if (stream->kind == STREAM_READ || (stream->kind == STREAM_STAGE && stream->value != NULL && !stream->changed))
+	bool		edits = stream->kind == STREAM_STAGE && stream->value != NULL;
+
+	if (stream->kind == STREAM_READ || (edits && !stream->changed))
 		return sf_object_copy(stream->value, CurrentMemoryContext);
 	if (stream->kind == STREAM_MEMORY || stream->length <= SF_IN_ROW_MAX)
 		return finish_inline(stream);

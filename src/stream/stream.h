@@ -21,27 +21,34 @@
  */
 typedef struct SfStream SfStream;
 
-/* To read a value of any form.  Lives in CurrentMemoryContext, as all do, and
- * ends with it. */
+/*
+ * To read a value of any form.  Lives in CurrentMemoryContext, as all do, and ends with
+ * it; the value is copied.  ERROR DATA_CORRUPTED when the value is no securefile datum.
+ */
 extern SfStream *sf_stream_open(struct varlena *value);
 
 /*
  * To write a new value of a column: seg is its segment.  NULL (the column has
- * none, being temporary or unlogged): in memory, at most 1 GB.
+ * none, being temporary or unlogged): in memory, at most 1 GB.  seg is open for
+ * writing; the stream keeps a copy of it and notices when the storage is replaced.
  */
 extern SfStream *sf_stream_create(SfSegment *seg);
 
 /*
  * To change a value.  A STORED one is not copied: the result shares with it
  * what is not written; nothing is made before the first write.  An INLINE one
- * is changed in memory.
+ * is changed in memory.  ERROR when the storage of a STORED one was replaced since.
  */
 extern SfStream *sf_stream_edit(struct varlena *value);
 
+/* Was it made to write?  And its length in bytes, with all that was written.  Never throw. */
 extern bool sf_stream_is_writable(const SfStream *stream);
 extern int64 sf_stream_length(const SfStream *stream);
 
-/* Bytes [object_offset, object_offset + len), which must lie inside. */
+/*
+ * Bytes [object_offset, object_offset + len) into dst; must lie inside.  Errors are those
+ * of sf_read_range(); a stream that is read may be used on after one.
+ */
 extern void sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
 
 /*
@@ -52,24 +59,27 @@ extern void sf_stream_require_room(const SfStream *stream, int64 object_offset, 
 
 /*
  * Write at any offset; what is between the end and it becomes a gap, which
- * reads as zeros and takes no space.
+ * reads as zeros and takes no space.  The caller has asked sf_stream_require_room().
+ * data may be freed when this returns.  After an ERROR the stream may hold a part of the
+ * bytes: only a rollback takes them back.
  */
 extern void sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
 
-/* Cut, or lengthen by a gap. */
+/* Cut, or lengthen by a gap, to so many bytes.  Room and errors as for a write. */
 extern void sf_stream_truncate(SfStream *stream, int64 length);
 
 /*
  * The value: INLINE if it is short or was made in memory; what the stream was
  * opened on if nothing was written; else a draft (see sf_write_adopt()).  The
- * stream is of no use after that.
+ * stream is of no use after that.  palloc'd.
  */
 extern struct varlena *sf_stream_finish(SfStream *stream);
 
 /*
  * Write a value that is not INLINE to a column and place it.  old: the STORED
  * value that the row has now, or NULL; space is shared with it where the value
- * was made from it.  Copies in pieces; gaps stay gaps.
+ * was made from it.  Copies in pieces; gaps stay gaps.  seg is open for
+ * writing.  Returns the value for the row: palloc'd, or value itself.
  */
 extern struct varlena *sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old);
 
@@ -91,7 +101,8 @@ typedef struct SfHandle
 /*
  * Open a handle.  The caller makes the stream in handle->context, which the
  * handle owns; an ERROR meanwhile leaves a handle without a stream, which the
- * end of the (sub)transaction removes.
+ * end of the (sub)transaction removes.  The handle lies in TopMemoryContext.  ERROR
+ * PROGRAM_LIMIT_EXCEEDED when the numbers of a transaction are used up.
  */
 extern SfHandle *sf_stream_handle_new(void);
 
@@ -101,24 +112,33 @@ extern SfHandle *sf_stream_handle_new(void);
  */
 extern void sf_stream_cancel_report(void);
 
-/* The open handle of that number; ERROR UNDEFINED_OBJECT. */
+/* The open handle of that number; ERROR UNDEFINED_OBJECT when there is none. */
 extern SfHandle *sf_stream_handle_get(int number);
 
-/* What is written now is undone by an abort of this subtransaction. */
+/* Before a write: an abort of the present subtransaction closes the handle.  Never throws. */
 extern void sf_stream_handle_note_write(SfHandle *handle);
 
+/* Close it, open or finished, and give its memory and its snapshot back. */
 extern void sf_stream_handle_close(SfHandle *handle);
 
-/* The same, for the value; the snapshot stays till the end of the transaction. */
+/*
+ * Finish its stream and return the value, palloc'd.  The handle stays, without a stream,
+ * and so does its snapshot till the end of the transaction.  Errors as for
+ * sf_stream_finish(); the handle is still open then.
+ */
 extern struct varlena *sf_stream_handle_finish(SfHandle *handle);
 
 /*
  * The value of a handle that this very command has finished, or NULL: an UPDATE
- * evaluates its expressions again when the row was changed by another one.
+ * evaluates its expressions again when the row was changed by another one.  palloc'd.
  */
 extern struct varlena *sf_stream_handle_finished(int number);
 
-/* transaction ends; called by the one callback in securefile.c */
+/*
+ * Transaction ends; called by the one callback in securefile.c.  close_all: before a
+ * commit or a prepare, while resource owners are still there.  forget_all: in an abort,
+ * when snapshots are gone.  level: nest level of the subtransaction that ends, from 2 on.
+ */
 extern void sf_stream_handle_close_all(void);
 extern void sf_stream_handle_forget_all(void);
 extern void sf_stream_handle_at_subcommit(int level);

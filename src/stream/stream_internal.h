@@ -10,6 +10,9 @@
  * stage.c		a value that is changed in its segment, unit by unit
  * store.c		storing what is not INLINE: copies, and edits in place
  *
+ * stream.c and store.c call each other, by nature: a value is stored by way of a stream,
+ * and a stream that is opened on an EDITED value has to store the pieces of that value.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SF_STREAM_INTERNAL_H
@@ -53,32 +56,56 @@ struct SfStream
 
 /* ---- cancel.c ---- */
 
-/* Note requests from now on while a handle is open, and no longer. */
+/*
+ * Note requests from now on while a handle is open, and no longer.  Called whenever the
+ * number of open handles changes.  Never throws.
+ */
 extern void sfi_cancel_watch(bool any_open);
 
-/* What was noted has been reported, or is not wanted any more. */
+/* What was noted has been reported, or is not wanted any more.  Never throws. */
 extern void sfi_cancel_forget(void);
 
 /* ---- memory.c ---- */
 
+/*
+ * A stream whose bytes are in memory, in CurrentMemoryContext; value: of any form, which
+ * it begins with, or NULL: it is empty.  Length: ERROR PROGRAM_LIMIT_EXCEEDED above
+ * SF_INLINE_MAX, from all three.
+ */
 extern SfStream *sfi_memory_open(struct varlena *value);
 extern void sfi_memory_require_length(int64 length);
+
+/* Cut it, or lengthen it by zeros. */
 extern void sfi_memory_resize(SfStream *stream, int64 length);
 
 /* ---- stage.c ---- */
 
+/*
+ * Arguments and errors are those of the functions of stream.h.  All throw when the
+ * column's storage was replaced since the stream was opened.  They may be cancelled.
+ */
 extern void sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
 extern void sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
+
+/*
+ * Make zeros of a range, as far as it is not behind the last data; never longer than the
+ * value is.  Whole units become holes.
+ */
 extern void sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len);
 extern void sfi_stage_resize(SfStream *stream, int64 length);
+
+/* The finished draft, palloc'd.  The value is not empty. */
 extern struct varlena *sfi_stage_finish(SfStream *stream);
 
 /* ---- store.c ---- */
 
-/* Make a stage of the column hold what the pieces of an EDITED value say. */
+/*
+ * Make a stage of the column hold what the pieces of a value say.  The stage is empty, or
+ * on the STORED value that some of the pieces are parts of, and unchanged.  May be cancelled.
+ */
 extern void sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces);
 
-/* The STORED value that an EDITED one begins with, or NULL. */
+/* The STORED value that an EDITED one begins with, or NULL.  Points into it.  Never throws. */
 extern struct varlena *sfi_store_base(const SfPiece *pieces, int npieces);
 
 #endif							/* SF_STREAM_INTERNAL_H */
