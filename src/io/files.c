@@ -129,8 +129,8 @@ remove_file(const char *path)
 	struct stat st;
 
 	/*
-	 * a file that cannot be shortened is unlinked all the same: space comes
-	 * back later
+	 * A file that cannot be shortened is unlinked all the same: space comes
+	 * back later.
 	 */
 	if (sfi_io_look(path, &st) && st.st_nlink == 1 && truncate_file(path, 0) != 0)
 		sf_io_report_path(WARNING, "truncate segment data file", path);
@@ -182,7 +182,7 @@ empty_directory(const char *dir_path)
 
 	/*
 	 * readdir() tells the end from a failure by errno only, and does not
-	 * clear it
+	 * clear it.
 	 */
 	while (errno = 0, (entry = SF_FAULT_FAILS(io_readdir) ? NULL : readdir(dir)) != NULL)
 	{
@@ -194,8 +194,8 @@ empty_directory(const char *dir_path)
 		snprintf(path, sizeof(path), "%s/%s", dir_path, entry->d_name);
 
 		/*
-		 * go on after a failure: the more is gone, the less has to be swept
-		 * later
+		 * Go on after a failure: the more is gone, the less has to be swept
+		 * later.
 		 */
 		ok = remove_entry(path) && ok;
 	}
@@ -309,8 +309,8 @@ sync_names(const char *path, const char *top)
 	strlcpy(parent, path, sizeof(parent));
 
 	/*
-	 * the inner names first: an outer one that is durable leads to what is
-	 * there
+	 * The inner names first: an outer one that is durable leads to what is
+	 * there.
 	 */
 	do
 	{
@@ -385,8 +385,8 @@ sfi_io_make_directory(SfStorage storage)
 	if (sfi_io_has_entry_directories(storage))
 	{
 		/*
-		 * in recovery this also stands in for a tablespace that is dropped
-		 * later in WAL
+		 * In recovery this also stands in for a tablespace that is dropped
+		 * later in WAL.
 		 */
 		if (SF_FAULT_FAILS(io_mkdir))
 			sf_io_report_path(ERROR, "create directory", db_path);
@@ -397,8 +397,8 @@ sfi_io_make_directory(SfStorage storage)
 	make_two_directories(db_path, path);
 
 	/*
-	 * the segment's own directory is new, and its name stands in that of the
-	 * database
+	 * The segment's own directory is new, and its name stands in that of the
+	 * database.
 	 */
 	SF_ASSERT(!durable || stays);
 	if (durable)
@@ -532,8 +532,8 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	struct stat st;
 
 	/*
-	 * the first file stays, also without a byte: an empty segment has its
-	 * directory
+	 * The first file stays, also without a byte: an empty segment has its
+	 * directory.
 	 */
 	SF_ASSERT(keep > 0 && last_size <= SF_FILE_SIZE && elevel >= WARNING);
 	SF_ASSERT(size_bytes % SF_IO_ALIGN == 0 && (last_size > 0 || size_bytes == 0));
@@ -561,16 +561,16 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	}
 
 	/*
-	 * in redo of a cut the files may be gone, as the segment was dropped
-	 * later in WAL
+	 * In redo of a cut the files may be gone, as the segment was dropped
+	 * later in WAL.
 	 */
 	sfi_io_file_path(path, storage, keep - 1);
 	if (!sfi_io_look(path, &st))
 		return is_missing(path, elevel);
 
 	/*
-	 * never longer: a truncate() upward would make a hole, where zeros have
-	 * to be written
+	 * Never longer: a truncate() upward would make a hole, where zeros have
+	 * to be written.
 	 */
 	if ((uint64) st.st_size <= last_size || truncate_file(path, last_size) == 0 || errno == ENOENT)
 		return true;

@@ -98,8 +98,8 @@ write_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to)
 			report_extend_failure(storage, fileno, -result);
 
 		/*
-		 * a disk takes less than a block only when it is full, and says no
-		 * reason then
+		 * A disk takes less than a block only when it is full, and says no
+		 * reason then.
 		 */
 		if (result < SF_IO_ALIGN)
 			report_extend_failure(storage, fileno, ENOSPC);

@@ -168,8 +168,8 @@ choose_method(void)
 		const SfIoMethodOps *old = engine.ops;
 
 		/*
-		 * should the start of the next one throw, there is none, and it is
-		 * tried again
+		 * Should the start of the next one throw, there is none, and it is
+		 * tried again.
 		 */
 		engine.ops = NULL;
 		old->shutdown();
@@ -267,8 +267,8 @@ sfi_io_reap_one(void)
 		return false;
 
 	/*
-	 * whose request it will be is not known yet: those that block others are
-	 * writes mostly
+	 * Whose request it will be is not known yet: those that block others are
+	 * writes mostly.
 	 */
 	reap_blocking(SF_IO_WAIT_WRITE);
 	return true;
@@ -371,7 +371,7 @@ sf_io_start(SfIo *io)
 
 	/*
 	 * depth may be less than the setting, if that was raised with requests in
-	 * flight
+	 * flight.
 	 */
 	while (engine.in_flight >= Min(engine.depth, sf_io_concurrency))
 		reap_blocking(io->is_write ? SF_IO_WAIT_WRITE : SF_IO_WAIT_READ);
@@ -384,8 +384,8 @@ sf_io_start(SfIo *io)
 	count_start(io);
 
 	/*
-	 * as if it had failed at once: it never was in flight, and sf_io_wait()
-	 * reports it
+	 * As if it had failed at once: it never was in flight, and sf_io_wait()
+	 * reports it.
 	 */
 	if (len_bytes < 0)
 	{
@@ -583,8 +583,8 @@ sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 	uint64		file_offset = sfi_io_file_offset(segment_offset);
 
 	/*
-	 * a missing file is no reason to go past the page cache: the read will
-	 * report it
+	 * A missing file is no reason to go past the page cache: the read will
+	 * report it.
 	 */
 	SF_ASSERT(files->buffered);
 	return slot == NULL || is_resident(slot->fd, file_offset);

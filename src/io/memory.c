@@ -265,8 +265,8 @@ look(void)
 	SF_ASSERT(mine.joined && mine.counted == bytes);
 
 	/*
-	 * kept for end_timeout(): the timeout runs from its start, not from the
-	 * last use
+	 * Kept for end_timeout(): the timeout runs from its start, not from the
+	 * last use.
 	 */
 	mine.last_used = GetCurrentTimestamp();
 	if (total <= limit)

@@ -133,8 +133,8 @@ sfi_io_fd_close_all(SfStorage storage)
 		SF_ASSERT(fd_slot_is_valid(slot));
 
 		/*
-		 * a request that is reaped may be another's; a stale one is closed by
-		 * its last unpin
+		 * A request that is reaped may be another's; a stale one is closed by
+		 * its last unpin.
 		 */
 		while (slot->fd >= 0 && slot->pins > 0)
 			(void) sfi_io_reap_one();

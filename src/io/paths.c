@@ -217,8 +217,8 @@ sfi_io_sync_directory(const char *path)
 	int			error = errno;
 
 	/*
-	 * the caller wants to know why the flush failed; close() may set errno
-	 * anew
+	 * The caller wants to know why the flush failed; close() may set errno
+	 * anew.
 	 */
 	if (fd >= 0)
 		(void) close(fd);
@@ -271,7 +271,7 @@ sfi_io_make_file_entry(SfStorage storage, uint32 fileno)
 
 	/*
 	 * ENOENT: the open that comes next meets it again, and its caller may
-	 * expect it
+	 * expect it.
 	 */
 	if (sfi_io_try_mkdir(path) != 0 && errno != EEXIST && errno != ENOENT)
 		sf_io_report_path(ERROR, "create directory", path);

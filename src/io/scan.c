@@ -257,8 +257,8 @@ sfi_io_numbers_clean(void)
 			continue;
 
 		/*
-		 * of no use to anybody: the rename that would have given it a name
-		 * did not happen
+		 * Of no use to anybody: the rename that would have given it a name
+		 * did not happen.
 		 */
 		snprintf(path, sizeof(path), "%s/%s", SF_IO_ROOT, entry->d_name);
 		if (SF_FAULT_FAILS(io_unlink) || unlink(path) != 0)

@@ -162,8 +162,8 @@ sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 	SF_ASSERT(reader->stored && unit_no < reader->loc.nunits);
 
 	/*
-	 * without sign: the difference of a unit before the first known one is
-	 * large, too
+	 * Without sign: the difference of a unit before the first known one is
+	 * large, too.
 	 */
 	if (unit_no - reader->first_known >= reader->nknown)
 	{

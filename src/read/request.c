@@ -151,8 +151,8 @@ sfi_read_plan_request(SfReadJob *job, const SfUnit *units, uint64 first_unit, ui
 	SF_ASSERT(n > 0 && units[0].start != SF_HOLE && sfi_read_is_there(job, &units[0]));
 
 	/*
-	 * copied: the caller's list may be of the next leaf by the time the
-	 * request arrives
+	 * Copied: the caller's list may be of the next leaf by the time the
+	 * request arrives.
 	 */
 	request->first_unit = first_unit;
 	request->units[0] = units[0];
@@ -207,8 +207,8 @@ sfi_read_start_request(SfReadJob *job, SfReadRequest *request, bool early)
 		sf_sectors_to_bytes(request->units[0].start - sf_blocks_to_sectors(first));
 
 	/*
-	 * read directly and at once, the bytes are what the disk has: no use
-	 * asking it again
+	 * Read directly and at once, the bytes are what the disk has: no use
+	 * asking it again.
 	 */
 	request->retry = early || job->buffered ? SF_RETRY_DISK : SF_RETRY_WRITER;
 	request->overlaid = lay_over(job, request, request->data);
@@ -225,8 +225,8 @@ sfi_read_start_request(SfReadJob *job, SfReadRequest *request, bool early)
 	request->io.is_write = request->io.durable = false;
 
 	/*
-	 * planned until it has begun: an ERROR leaves a request that nothing was
-	 * asked for
+	 * Planned until it has begun: an ERROR leaves a request that nothing was
+	 * asked for.
 	 */
 	sf_io_start(&request->io);
 	set_state(request, SF_READ_STARTED);

@@ -77,8 +77,8 @@ sfi_ring_prepare(SfReadRing *ring, int size, uint64 next_unit)
 	}
 
 	/*
-	 * nothing is known yet of what the caller will want, so it begins with
-	 * one request
+	 * Nothing is known yet of what the caller will want, so it begins with
+	 * one request.
 	 */
 	ring->oldest = ring->busy = 0;
 	ring->depth = 1;
@@ -113,8 +113,8 @@ sfi_ring_plan(SfReadRing *ring, SfReadJob *job, const SfUnit *units, uint32 n)
 		return NULL;
 
 	/*
-	 * holes need no request: they are delivered when the unit behind them is
-	 * reached
+	 * Holes need no request: they are delivered when the unit behind them is
+	 * reached.
 	 */
 	for (; n > 0 && units->start == SF_HOLE; units++, n--)
 		ring->next_unit++;
@@ -130,8 +130,8 @@ void
 sfi_ring_start(SfReadRing *ring, SfReadJob *job, bool early)
 {
 	/*
-	 * it takes its place only when it has been started: an ERROR leaves the
-	 * ring sound
+	 * It takes its place only when it has been started: an ERROR leaves the
+	 * ring sound.
 	 */
 	SF_ASSERT(ring->busy < ring->depth);
 	SF_ASSERT(SfReadRequestEnd(ring_slot_of(ring, ring->busy)) == ring->next_unit);

@@ -216,8 +216,8 @@ sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version, int64 length
 	SF_ASSERT(object_offset >= 0 && object_offset + len <= length_bytes);
 
 	/*
-	 * no look at the tag: the locator is this transaction's own, and has none
-	 * yet
+	 * the tag needs no look: the locator is this transaction's own, not from
+	 * a datum
 	 */
 	sfi_read_prepare_job(&job, seg, version, &target, NULL);
 	job.length_bytes = length_bytes;

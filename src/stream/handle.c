@@ -198,8 +198,8 @@ sf_stream_handle_close(SfHandle *handle)
 	forget(handle);
 
 	/*
-	 * whoever closes a handle wants no more of it: a request that came before
-	 * is done
+	 * Whoever closes a handle wants no more of it: a request that came before
+	 * is done.
 	 */
 	sfi_cancel_forget();
 }

@@ -266,8 +266,8 @@ move_end(SfStream *stream, int64 length)
 	stream->data_end = Min(stream->data_end, length);
 
 	/*
-	 * a new stream without a draft has no units to cut; draft_of() will know
-	 * the length
+	 * A new stream without a draft has no units to cut; draft_of() will know
+	 * the length.
 	 */
 	if (stream->draft != NULL || stream->value != NULL)
 		sf_write_draft_resize(draft_of(stream), sf_units_of(length));
@@ -359,8 +359,8 @@ sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 		int64		n = Min(SF_UNIT_SIZE - offset, len);
 
 		/*
-		 * the object's last unit, if it is shorter, is staged: it may still
-		 * grow
+		 * The object's last unit, if it is shorter, is staged: it may still
+		 * grow.
 		 */
 		if (n == SF_UNIT_SIZE)
 		{
@@ -396,8 +396,8 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 		int64		n = Min(SF_UNIT_SIZE - offset, len);
 
 		/*
-		 * not one call for all whole units, for most of them may be holes
-		 * already
+		 * Not one call for all whole units, for most of them may be holes
+		 * already.
 		 */
 		CHECK_FOR_INTERRUPTS();
 		if (offset == 0 && n == unit_bytes(stream, unit_no))
