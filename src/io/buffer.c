@@ -64,6 +64,7 @@ sfi_io_buffers_release(void)
 		(void) madvise(mappings[i].start, mappings[i].size, MADV_DONTNEED);
 }
 
+/* Map fresh memory: page-aligned, zero, and none of it taken before it is touched. */
 static char *
 map_pages(Size size)
 {

@@ -165,7 +165,6 @@ extern SfFd *sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, i
 
 /* Keep a descriptor open for one request more, or less.  Never throw. */
 extern void sfi_io_fd_pin(SfFd *slot);
-
 extern void sfi_io_fd_unpin(SfFd *slot);
 
 /* Close all descriptors of a segment, waiting for their I/O.  Never throws. */
