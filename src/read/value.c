@@ -92,7 +92,7 @@ sf_read_length(struct varlena *datum)
 		case SF_FORM_EDITED:
 			return sf_object_edited_length(datum);
 		default:
-			return sf_object_locator(datum).length_bytes;
+			return sf_object_length(datum);
 	}
 }
 
