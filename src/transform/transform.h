@@ -33,9 +33,13 @@ typedef struct SfTransform
 
 	/*
 	 * Encode 1 to SF_UNIT_SIZE bytes into dst, which has room for bound().
-	 * Returns the number of stored bytes, a length that
-	 * sf_format_unit_problem() takes for this codec; 0: nothing is gained,
-	 * and the unit is better stored as it is.
+	 * The result begins with the 8 bytes that format.h gives to all codecs
+	 * ("Stored bytes of a unit": plain length, check of the plain bytes),
+	 * which encode() writes and decode() checks.  Returns the number of
+	 * stored bytes, a length that sf_format_unit_problem() takes for this
+	 * codec: what follows the 8 bytes is shorter than the plain bytes.  0:
+	 * nothing is gained, and the unit is better stored as it is.  A library
+	 * may use malloc() if a failure of it is no more than a 0.
 	 */
 	uint32_t	(*encode) (const char *plain, uint32_t plain_bytes, char *dst);
 

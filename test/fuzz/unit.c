@@ -16,6 +16,7 @@
 #include "transform/transform.h"
 
 #define HEAD	6
+#define CODECS	(SF_CODEC_MAX + 2)	/* and a number that no codec has */
 
 /* Encode what may be a unit; it is sound, and the plain bytes come out of it. */
 static const char *
@@ -61,11 +62,11 @@ fuzz_try(const uint8_t *bytes, size_t len)
 
 	if (len < HEAD + 1)
 		return "too short for this fuzzer";
-	codec = sf_transform_find(bytes[0] % 4);
+	codec = sf_transform_find(bytes[0] % CODECS);
 	memcpy(&plain_bytes, bytes + 2, sizeof(plain_bytes));
 	rest = malloc(len - HEAD);
 	memcpy(rest, bytes + HEAD, len - HEAD);
-	if (codec == NULL && sf_transform_decode(&(SfUnit) {.flags = bytes[0] % 4}, rest, rest, 0))
+	if (codec == NULL && sf_transform_decode(&(SfUnit) {.flags = bytes[0] % CODECS}, rest, rest, 0))
 		fuzz_stop("a codec that there is not has decoded something");
 	answer = codec == NULL ? "there is no such codec"
 		: bytes[1] % 2 == 0 ? there_and_back(codec, rest, len - HEAD)
@@ -80,7 +81,7 @@ keep(const char *plain, uint32_t len)
 {
 	uint8_t		bytes[FUZZ_MAX_INPUT] = {0};
 
-	for (uint32_t id = 0; id < 4; id++)
+	for (uint32_t id = 0; id < CODECS; id++)
 	{
 		const SfTransform *codec = sf_transform_find(id);
 		uint32_t	stored_bytes;
