@@ -80,12 +80,11 @@ whole_header_problem(const void *content)
 		: sf_format_header_more_problem(header, (const uint8_t *) content + sizeof(SfHeader));
 }
 
-static SfPart
-whole_header(const void *content)
+static uint32_t
+whole_header_len(const void *content)
 {
-	bool		more = (((const SfHeader *) content)->flags & SF_SEG_MORE) != 0;
-
-	return (SfPart) {0, sizeof(SfHeader) + (more ? sizeof(SfHeaderMore) : 0)};
+	return sizeof(SfHeader) +
+		(((const SfHeader *) content)->flags & SF_SEG_MORE ? sizeof(SfHeaderMore) : 0);
 }
 
 static const char *
@@ -93,13 +92,6 @@ map_problem(const void *content)
 {
 	return ((const SfMap *) content)->used_sectors > SF_MAP_SECTORS ?
 		"space map page has an impossible number of used sectors" : NULL;
-}
-
-/* The lent plane, and the numbers that go with it, change without a record. */
-static SfPart
-used_plane(const void *content)
-{
-	return (SfPart) {offsetof(SfMap, used), sizeof(((const SfMap *) content)->used)};
 }
 
 static const char *
@@ -110,13 +102,12 @@ pending_problem(const void *content)
 }
 
 /* A page that was read may have any number of entries until it was checked. */
-static SfPart
-entries_in_use(const void *content)
+static uint32_t
+entries_len(const void *content)
 {
 	uint32_t	n = ((const SfPending *) content)->nentries;
 
-	return (SfPart) {0, n > SF_PENDING_MAX ? 0 :
-							offsetof(SfPending, entries) + n * sizeof(SfPendEntry)};
+	return n > SF_PENDING_MAX ? 0 : offsetof(SfPending, entries) + n * sizeof(SfPendEntry);
 }
 
 /*
@@ -136,40 +127,28 @@ inode_problem(const void *content)
 	return NULL;
 }
 
-static SfPart
-all_content(const void *content)
-{
-	return (SfPart) {0, SF_PAGE_CONTENT};
-}
-
-/* A number of a free page leads nowhere but to another page, which is checked in turn. */
-static const char *
-no_problem(const void *content)
-{
-	return NULL;
-}
-
-static SfPart
-free_page(const void *content)
-{
-	return (SfPart) {0, sizeof(SfFreePage)};
-}
-
 _Static_assert(sizeof(SfHeader) + sizeof(SfHeaderMore) <= SF_PAGE_CONTENT &&
 			   sizeof(SfMap) <= SF_PAGE_CONTENT && sizeof(SfPending) <= SF_PAGE_CONTENT &&
 			   sizeof(SfInode) <= SF_PAGE_CONTENT, "each kind fits its page");
 
-/* What pages of a type are asked when they are read, and what of them the seal covers. */
+/*
+ * What pages of a type are asked when they are read, and which part of them the seal
+ * covers.  Of a map page that is the used plane: the lent plane, and the numbers that go
+ * with it, change without a record.  The number of a free page needs no question: it leads
+ * to another page, which is asked in turn.
+ */
 static const struct
 {
-	const char *(*problem) (const void *content);
-	SfPart		(*sealed) (const void *content);
+	const char *(*problem) (const void *content);	/* NULL: nothing can be
+													 * wrong */
+	SfPart		sealed;
+	uint32_t	(*sealed_len) (const void *content);	/* or NULL: sealed.len */
 }			page_kinds[] = {
-	[SF_PAGE_HEADER] = {whole_header_problem, whole_header},
-	[SF_PAGE_MAP] = {map_problem, used_plane},
-	[SF_PAGE_PENDING] = {pending_problem, entries_in_use},
-	[SF_PAGE_INODE] = {inode_problem, all_content},
-	[SF_PAGE_FREE] = {no_problem, free_page},
+	[SF_PAGE_HEADER] = {whole_header_problem, .sealed_len = whole_header_len},
+	[SF_PAGE_MAP] = {map_problem, {offsetof(SfMap, used), sizeof(((SfMap *) 0)->used)}},
+	[SF_PAGE_PENDING] = {pending_problem, .sealed_len = entries_len},
+	[SF_PAGE_INODE] = {inode_problem, {0, SF_PAGE_CONTENT}},
+	[SF_PAGE_FREE] = {NULL, {0, sizeof(SfFreePage)}},
 };
 
 static bool
@@ -181,13 +160,22 @@ is_page_type(SfPageType type)
 const char *
 sf_format_page_problem(SfPageType type, const void *content)
 {
-	return is_page_type(type) ? page_kinds[type].problem(content) : "page is of an unknown type";
+	if (!is_page_type(type))
+		return "page is of an unknown type";
+	return page_kinds[type].problem == NULL ? NULL : page_kinds[type].problem(content);
 }
 
 SfPart
 sf_format_page_sealed(SfPageType type, const void *content)
 {
-	return is_page_type(type) ? page_kinds[type].sealed(content) : (SfPart) {0, 0};
+	SfPart		part = {0, 0};
+
+	if (!is_page_type(type))
+		return part;
+	part = page_kinds[type].sealed;
+	if (page_kinds[type].sealed_len != NULL)
+		part.len = page_kinds[type].sealed_len(content);
+	return part;
 }
 
 bool
