@@ -149,7 +149,7 @@ foreach my $length (400000002, 400000003 + 2**31, 400000003 + 2**41)
 {
 	stopped(sub { patch($longer, $length_at, pack('Q<', $length)); $damages++ });
 	fails_with($node, $_, 'XX001', 'invalid securefile locator', "a length of $length: $_")
-	  foreach ('SELECT doc::bytea FROM longer', 'SELECT doc::text FROM longer', 'SELECT substring(doc, 1, 10) FROM longer');
+	  foreach ('SELECT doc::bytea FROM longer', 'SELECT doc::text FROM longer', 'SELECT substring(doc, 1, 10) FROM longer', 'SELECT length(doc) FROM longer');
 	isnt($node->safe_psql('postgres', q{SELECT count(*) FROM securefile_check('longer', 'doc') WHERE finding = 'unreadable'}), 0,
 		"a length of $length: securefile_check");
 }
