@@ -177,15 +177,6 @@ choose_method(void)
 	start_method(wanted);
 }
 
-/* Starts it, for only a start shows whether the kernel refuses. */
-const char *
-sf_io_method_in_use(void)
-{
-	choose_method();
-	SF_ASSERT(engine_is_valid() && engine.ops != NULL);
-	return engine.ops->name;
-}
-
 /* ---- what is in flight stays as it is ---- */
 
 /*
@@ -401,16 +392,6 @@ sf_io_start(SfIo *io)
 }
 
 /* ---- waiting ---- */
-
-/* A request that is in flight is this process's own, so its method is the one in use. */
-bool
-sf_io_done(SfIo *io)
-{
-	SF_ASSERT(!io->in_flight || (engine_is_valid() && engine.in_flight > 0));
-	if (io->in_flight)
-		engine.ops->reap(false);
-	return !io->in_flight;
-}
 
 /*
  * Report a transfer that failed for good; error 0 is "no progress".  A read that makes no

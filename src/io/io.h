@@ -323,12 +323,6 @@ extern void sf_io_read_cached(SfIo *io);
 extern bool sf_io_is_cached(SfFiles *files, uint64 segment_offset);
 
 /*
- * Is the request finished?  Polls without blocking.  An error of the transfer is still
- * to be reported by sf_io_wait().  Never throws.
- */
-extern bool sf_io_done(SfIo *io);
-
-/*
  * Wait for everything this process has in flight, ignoring results.  Never
  * throws.  Called at transaction end, subtransaction abort and process exit.
  */
@@ -362,11 +356,5 @@ typedef struct SfIoCounts
 
 /* Returns the counts and begins anew with zeros.  Never throws. */
 extern SfIoCounts sf_io_take_counts(void);
-
-/*
- * The method in use by this process ("sync", "libaio", "io_uring"); starts it.  Not in
- * the postmaster.  The string is a constant.
- */
-extern const char *sf_io_method_in_use(void);
 
 #endif							/* SF_IO_H */

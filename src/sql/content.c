@@ -90,22 +90,6 @@ inline_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 											(int32) len);
 }
 
-void
-sfi_sql_copy(const SfSqlContent *content, int64 object_offset, int64 len, char *dst)
-{
-	SF_ASSERT(object_offset >= 0 && len >= 0 && object_offset + len <= content->length);
-
-	if (content->is_inline)
-	{
-		bytea	   *slice = inline_slice(content, object_offset, len);
-
-		memcpy(dst, VARDATA(slice), len);
-		pfree(slice);
-	}
-	else
-		sf_read_range(content->value, object_offset, len, dst);
-}
-
 bytea *
 sfi_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 {

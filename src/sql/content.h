@@ -41,9 +41,6 @@ extern void sfi_sql_unpack(SfSqlContent *content);
 /* An uninitialised bytea with room for len bytes; ERROR above 1 GB. */
 extern bytea *sfi_sql_new_bytea(int64 len);
 
-/* Bytes [object_offset, object_offset + len) into dst; must lie inside. */
-extern void sfi_sql_copy(const SfSqlContent *content, int64 object_offset, int64 len, char *dst);
-
 /* The same as a new bytea. */
 extern bytea *sfi_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len);
 
