@@ -75,7 +75,7 @@ extern void sf_base_check_decoded(void);
  * the array, which has moved if it was full, and sets *size then.  An array that
  * is NULL (*size 0) is made, in the given context; one that grows stays in its
  * own.  More than 1 GB is allowed.  ERROR when memory is short: the array and
- * *size are then to be given up with their context.
+ * *size are as before then.
  */
 extern void *sf_base_array_grow(void *array, int64 n, int64 *size, Size item_bytes,
 								MemoryContext context);

@@ -255,24 +255,33 @@ announced(Node *value, const SfConvert *convert)
 	return (Node *) choice;
 }
 
+/*
+ * The table of an ALTER TABLE, locked as core locks it next; asks for the owner, too.
+ * NULL: IF EXISTS, and there is none.
+ */
+static Relation
+open_altered(AlterTableStmt *stmt)
+{
+	Oid			relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
+
+	return OidIsValid(relid) ? relation_open(relid, NoLock) : NULL;
+}
+
 SfConvert *
 sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
 {
 	ColumnDef  *def = castNode(ColumnDef, cmd->def);
 	SfConvert  *convert = NULL;
 	Node	   *value = NULL;
-	Oid			relid;
 	Relation	rel;
 	AttrNumber	attnum;
 
 	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !becomes_securefile(def))
 		return NULL;
-	/* as core does next; asks for the owner, too */
-	relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
-	if (!OidIsValid(relid))
+	rel = open_altered(stmt);
+	if (rel == NULL)
 		return NULL;
-	rel = relation_open(relid, NoLock);
-	attnum = get_attnum(relid, cmd->name);
+	attnum = get_attnum(RelationGetRelid(rel), cmd->name);
 	if (is_convertible(rel, attnum, def, false))
 		value = value_expression(rel, attnum, cmd, query);
 	if (value != NULL)
@@ -291,18 +300,15 @@ sfi_ddl_convert_from(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query
 {
 	ColumnDef  *def = castNode(ColumnDef, cmd->def);
 	SfConvert  *convert = NULL;
-	Oid			relid;
 	Relation	rel;
 	AttrNumber	attnum;
 
 	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !reads_securefile(stmt, cmd))
 		return NULL;
-	/* as core does next; asks for the owner, too */
-	relid = AlterTableLookupRelation(stmt, AlterTableGetLockLevel(stmt->cmds));
-	if (!OidIsValid(relid))
+	rel = open_altered(stmt);
+	if (rel == NULL)
 		return NULL;
-	rel = relation_open(relid, NoLock);
-	attnum = get_attnum(relid, cmd->name);
+	attnum = get_attnum(RelationGetRelid(rel), cmd->name);
 	if (is_convertible(rel, attnum, def, true))
 	{
 		Node	   *value = read_expression(rel, attnum, cmd, query);

@@ -84,19 +84,7 @@ sfi_write_context(void)
 void *
 sfi_write_make_room(void *array, int64 n, int64 *size, Size item)
 {
-	SF_ASSERT(n >= 0 && n <= *size && (array == NULL) == (*size == 0));
-	if (n < *size)
-		return array;
-
-	/*
-	 * Doubled, so that an array of n items is copied a number of times that
-	 * grows with the logarithm of n only; the limit of 1 GB for an allocation
-	 * does not hold for it.
-	 */
-	*size = Max(64, *size * 2);
-	return array == NULL
-		? MemoryContextAllocHuge(sfi_write_context(), *size * item)
-		: repalloc_huge(array, *size * item);
+	return sf_base_array_grow(array, n, size, item, sfi_write_context());
 }
 
 SfSegment *
