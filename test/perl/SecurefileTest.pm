@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep time);
 
-our @EXPORT = qw(new_cluster need_faults make_table fill rows_right
+our @EXPORT = qw(make_raw_type new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds
   stop_walwriter monitor_rests slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
@@ -600,6 +600,23 @@ sub under_load
 	$session->query_safe('SELECT 1');
 	$session->quit;
 	$node->safe_psql('postgres', 'TRUNCATE stop');
+	return;
+}
+
+# A type "raw" with the bytes of a securefile, as they are stored or in memory, and casts
+# between it, securefile and bytea.
+sub make_raw_type
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', q{
+	CREATE TYPE raw;
+	CREATE FUNCTION raw_in(cstring) RETURNS raw LANGUAGE internal IMMUTABLE STRICT AS 'byteain';
+	CREATE FUNCTION raw_out(raw) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'byteaout';
+	CREATE TYPE raw (INPUT = raw_in, OUTPUT = raw_out, LIKE = securefile);
+	CREATE CAST (securefile AS raw) WITHOUT FUNCTION;
+	CREATE CAST (raw AS securefile) WITHOUT FUNCTION;
+	CREATE CAST (raw AS bytea) WITHOUT FUNCTION;
+	CREATE CAST (bytea AS raw) WITHOUT FUNCTION});
 	return;
 }
 

@@ -120,15 +120,8 @@ fails_with($node, $_, '0A000', qr/must not be stored securefile values/, "a defa
 sql('DROP EVENT TRIGGER a_first');
 
 # ---- edited values that were not made by ||: see the bytes of one, and change them ----
+make_raw_type($node);
 sql(q{
-	CREATE TYPE raw;
-	CREATE FUNCTION raw_in(cstring) RETURNS raw LANGUAGE internal IMMUTABLE STRICT AS 'byteain';
-	CREATE FUNCTION raw_out(raw) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'byteaout';
-	CREATE TYPE raw (INPUT = raw_in, OUTPUT = raw_out, LIKE = securefile);
-	CREATE CAST (securefile AS raw) WITHOUT FUNCTION;
-	CREATE CAST (raw AS securefile) WITHOUT FUNCTION;
-	CREATE CAST (raw AS bytea) WITHOUT FUNCTION;
-	CREATE CAST (bytea AS raw) WITHOUT FUNCTION;
 	CREATE FUNCTION le(n bigint, bytes int) RETURNS bytea LANGUAGE sql AS
 		$$ SELECT string_agg(set_byte('\x00', 0, ((n >> (8 * i)) & 255)::int), '' ORDER BY i) FROM generate_series(0, bytes - 1) i $$;
 	CREATE FUNCTION boot() RETURNS bytea LANGUAGE sql AS

@@ -26,13 +26,7 @@ my $node = new_cluster('later', conf => ['securefile.monitor = off']);
 sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 
 # the bytes of a locator can be seen as those of another type
-sql(q{
-	CREATE TYPE raw;
-	CREATE FUNCTION raw_in(cstring) RETURNS raw LANGUAGE internal IMMUTABLE STRICT AS 'byteain';
-	CREATE FUNCTION raw_out(raw) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'byteaout';
-	CREATE TYPE raw (INPUT = raw_in, OUTPUT = raw_out, LIKE = securefile);
-	CREATE CAST (securefile AS raw) WITHOUT FUNCTION;
-	CREATE CAST (raw AS bytea) WITHOUT FUNCTION});
+make_raw_type($node);
 
 # ---- locators ----
 
