@@ -13,6 +13,7 @@
 #	make lint			cheap checks of the sources
 #	make indent			puts the C files in the layout that make lint asks for
 #	make FAULTS=1		with fault points, for tests (make clean first)
+#	make NO_LZ4=1		without liblz4; NO_ZSTD=1: without libzstd
 #	make WERROR=1		warnings are errors
 #	make SANITIZE=1		with the address and undefined behaviour sanitizers, for
 #			servers that have their libraries preloaded (see doc/testing.md)
@@ -21,7 +22,7 @@ MODULE_big = securefile
 OBJS = $(patsubst $(srcdir)/%.c,%.o,$(sort $(wildcard $(srcdir)/src/*.c $(srcdir)/src/*/*.c)))
 
 EXTENSION = securefile
-DATA = securefile--1.0.sql
+DATA = securefile--1.0.sql securefile--1.0--1.1.sql
 
 # by name, in this order; they need shared_preload_libraries = 'securefile'
 REGRESS = \
@@ -49,7 +50,17 @@ ISOLATION = \
 	appends
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=securefile
 
-PG_CPPFLAGS = -I$(srcdir)/src -DSF_VERSION='"$(version)"'
+# libraries of compression; without one, the option words that need it are refused
+ifndef NO_LZ4
+CODEC_FLAGS += -DSF_LZ4
+CODEC_LIBS += -llz4
+endif
+ifndef NO_ZSTD
+CODEC_FLAGS += -DSF_ZSTD
+CODEC_LIBS += -lzstd
+endif
+
+PG_CPPFLAGS = -I$(srcdir)/src $(CODEC_FLAGS) -DSF_VERSION='"$(version)"'
 PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers -Wno-cast-function-type
 # the server may have been built with another compiler; its flags and headers tell
@@ -68,7 +79,7 @@ ifdef SANITIZE
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 PG_CFLAGS += -O1 -fno-omit-frame-pointer $(SANITIZERS)
 endif
-SHLIB_LINK = $(SANITIZERS) -laio -luring -lxxhash -lsodium \
+SHLIB_LINK = $(SANITIZERS) -laio -luring -lxxhash -lsodium $(CODEC_LIBS) \
 	-Wl,--version-script=$(srcdir)/src/exports.map
 
 # no function here is worth inlining into a JIT-compiled expression

@@ -44,8 +44,9 @@ SF_FAULT_POINT(io_memory, "asking how much memory the process has")
 /* Steps of the engine. */
 SF_FAULT_POINT(read_stale, "a read through the page cache; its first byte is spoiled")
 SF_FAULT_POINT(io_durable, "a write that is durable by itself; may skip that")
-SF_FAULT_POINT(draft_codec,
-			   "choosing the codec of a new value; may skip that, and take the trial codec of tests")
+SF_FAULT_POINT(encode, "a unit of a column that compresses is about to be encoded")
+SF_FAULT_POINT(encode_right, "a unit was encoded; may skip that it is right, and spoil a byte")
+SF_FAULT_POINT(decode, "a unit is about to be decoded")
 SF_FAULT_POINT(flush_before_write, "gathered data is about to be written")
 SF_FAULT_POINT(data_record, "a record with data is about to be inserted")
 SF_FAULT_POINT(entries_early, "before space entries of a transaction that goes on")

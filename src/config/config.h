@@ -58,12 +58,15 @@ extern void sf_config_define(void);
  *	 bit 0		filesystem_like_logging (else logging)
  *	 bits 1-2	cache mode: 0 default, 1 nocache, 2 cache_reads, 3 cache
  *	 bit 3		disable_storage_in_row (else enable_storage_in_row)
- *	 bits 4-11	reserved for compression, deduplication, encryption, retention
+ *	 bits 4-5	compression: an SfCompression
+ *	 bits 6-11	reserved for deduplication, encryption, retention
  */
 #define SF_OPT_FS_LIKE_LOGGING	0x0001
 #define SF_OPT_CACHE_SHIFT		1
 #define SF_OPT_CACHE_MASK		0x0006
 #define SF_OPT_DISABLE_IN_ROW	0x0008
+#define SF_OPT_COMPRESSION_SHIFT	4
+#define SF_OPT_COMPRESSION_MASK		0x0030
 
 typedef enum SfCacheMode
 {
@@ -73,13 +76,22 @@ typedef enum SfCacheMode
 	SF_CACHE_FULL,
 } SfCacheMode;
 
+/* How hard a column tries to compress; which codec that is, transform/ says. */
+typedef enum SfCompression
+{
+	SF_COMPRESSION_NONE = 0,
+	SF_COMPRESSION_LOW,
+	SF_COMPRESSION_MEDIUM,
+	SF_COMPRESSION_HIGH,
+} SfCompression;
+
 /* Options of a column, decoded from its type modifier. */
 typedef struct SfOptions
 {
 	bool		fs_like_logging;
 	bool		in_row;			/* values up to SF_IN_ROW_MAX stay in the row */
 	SfCacheMode cache;			/* never SF_CACHE_DEFAULT */
-	uint32_t	codec;			/* what new units are encoded with: 0, none */
+	SfCompression compression;	/* of what is written from now on */
 } SfOptions;
 
 #define SF_IN_ROW_MAX			4000

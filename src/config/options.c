@@ -28,38 +28,62 @@ typedef enum OptionGroup
 
 #define NGROUPS (GROUP_RETENTION + 1)
 
+/* May a word be used? */
+typedef enum Support
+{
+	SUPPORTED,
+	LATER,						/* a later version will have it */
+	LACKS_LZ4,					/* a build with the library has it */
+	LACKS_ZSTD,
+} Support;
+
 typedef struct OptionWord
 {
 	const char *word;
 	OptionGroup group;
-	bool		supported;
+	Support		support;
 	int32_t		bits;			/* in the modifier; 0: nothing to note */
 } OptionWord;
 
 #define CACHE_BITS(mode) \
 	((mode) == SF_CACHE_MODE_DEFAULT ? 0 : (mode) << SF_OPT_CACHE_SHIFT)
 
+#define COMPRESSION_BITS(level)	((level) << SF_OPT_COMPRESSION_SHIFT)
+
+/* Words that need a library are refused by a build without it. */
+#ifdef SF_LZ4
+#define WITH_LZ4	SUPPORTED
+#else
+#define WITH_LZ4	LACKS_LZ4
+#endif
+#ifdef SF_ZSTD
+#define WITH_ZSTD	SUPPORTED
+#else
+#define WITH_ZSTD	LACKS_ZSTD
+#endif
+
+/* Of two words with the same bits, the first one is shown. */
 static const OptionWord option_words[] = {
-	{"compress", GROUP_COMPRESSION, false, 0},
-	{"compress_low", GROUP_COMPRESSION, false, 0},
-	{"compress_medium", GROUP_COMPRESSION, false, 0},
-	{"compress_high", GROUP_COMPRESSION, false, 0},
-	{"nocompress", GROUP_COMPRESSION, true, 0},
-	{"deduplicate", GROUP_DEDUPLICATION, false, 0},
-	{"keep_duplicates", GROUP_DEDUPLICATION, true, 0},
-	{"encrypt", GROUP_ENCRYPTION, false, 0},
-	{"decrypt", GROUP_ENCRYPTION, true, 0},
-	{"logging", GROUP_LOGGING, true, 0},
-	{"filesystem_like_logging", GROUP_LOGGING, true, SF_OPT_FS_LIKE_LOGGING},
-	{"cache", GROUP_CACHE, true, CACHE_BITS(SF_CACHE_FULL)},
-	{"cache_reads", GROUP_CACHE, true, CACHE_BITS(SF_CACHE_READS)},
-	{"nocache", GROUP_CACHE, true, CACHE_BITS(SF_CACHE_NOCACHE)},
-	{"enable_storage_in_row", GROUP_IN_ROW, true, 0},
-	{"disable_storage_in_row", GROUP_IN_ROW, true, SF_OPT_DISABLE_IN_ROW},
-	{"retention_none", GROUP_RETENTION, true, 0},
-	{"retention_auto", GROUP_RETENTION, false, 0},
-	{"retention_min", GROUP_RETENTION, false, 0},
-	{"retention_max", GROUP_RETENTION, false, 0},
+	{"compress_low", GROUP_COMPRESSION, WITH_LZ4, COMPRESSION_BITS(SF_COMPRESSION_LOW)},
+	{"compress_medium", GROUP_COMPRESSION, WITH_ZSTD, COMPRESSION_BITS(SF_COMPRESSION_MEDIUM)},
+	{"compress_high", GROUP_COMPRESSION, WITH_ZSTD, COMPRESSION_BITS(SF_COMPRESSION_HIGH)},
+	{"compress", GROUP_COMPRESSION, WITH_ZSTD, COMPRESSION_BITS(SF_COMPRESSION_MEDIUM)},
+	{"nocompress", GROUP_COMPRESSION, SUPPORTED, 0},
+	{"deduplicate", GROUP_DEDUPLICATION, LATER, 0},
+	{"keep_duplicates", GROUP_DEDUPLICATION, SUPPORTED, 0},
+	{"encrypt", GROUP_ENCRYPTION, LATER, 0},
+	{"decrypt", GROUP_ENCRYPTION, SUPPORTED, 0},
+	{"logging", GROUP_LOGGING, SUPPORTED, 0},
+	{"filesystem_like_logging", GROUP_LOGGING, SUPPORTED, SF_OPT_FS_LIKE_LOGGING},
+	{"cache", GROUP_CACHE, SUPPORTED, CACHE_BITS(SF_CACHE_FULL)},
+	{"cache_reads", GROUP_CACHE, SUPPORTED, CACHE_BITS(SF_CACHE_READS)},
+	{"nocache", GROUP_CACHE, SUPPORTED, CACHE_BITS(SF_CACHE_NOCACHE)},
+	{"enable_storage_in_row", GROUP_IN_ROW, SUPPORTED, 0},
+	{"disable_storage_in_row", GROUP_IN_ROW, SUPPORTED, SF_OPT_DISABLE_IN_ROW},
+	{"retention_none", GROUP_RETENTION, SUPPORTED, 0},
+	{"retention_auto", GROUP_RETENTION, LATER, 0},
+	{"retention_min", GROUP_RETENTION, LATER, 0},
+	{"retention_max", GROUP_RETENTION, LATER, 0},
 };
 
 /* Bits that say something in each group. */
@@ -85,13 +109,30 @@ hint_valid_words(void)
 	initStringInfo(&list);
 	for (int i = 0; i < lengthof(option_words); i++)
 	{
-		if (option_words[i].supported)
+		if (option_words[i].support == SUPPORTED)
 			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", option_words[i].word);
 	}
 	return errhint("Valid options are: %s.", list.data);
 }
 
-/* Find a word; ERROR when it is unknown or belongs to later work. */
+/* ERROR: the word is known, and cannot be used. */
+SF_NORETURN static void
+refuse_word(const OptionWord *word)
+{
+	if (word->support == LATER)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("securefile option \"%s\" is not supported yet", word->word),
+				 hint_valid_words()));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("securefile option \"%s\" is not supported by this build", word->word),
+			 errdetail("This build of securefile has no %s.",
+					   word->support == LACKS_LZ4 ? "LZ4" : "zstd"),
+			 hint_valid_words()));
+}
+
+/* Find a word; ERROR when it is unknown or cannot be used. */
 static const OptionWord *
 find_word(const char *word)
 {
@@ -99,11 +140,8 @@ find_word(const char *word)
 	{
 		if (strcmp(word, option_words[i].word) != 0)
 			continue;
-		if (!option_words[i].supported)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("securefile option \"%s\" is not supported yet", word),
-					 hint_valid_words()));
+		if (option_words[i].support != SUPPORTED)
+			refuse_word(&option_words[i]);
 		return &option_words[i];
 	}
 	ereport(ERROR,
@@ -156,6 +194,7 @@ char *
 sf_config_print_options(int32_t typmod)
 {
 	StringInfoData out;
+	bool		shown[NGROUPS] = {false};
 
 	initStringInfo(&out);
 	if (typmod < 0)
@@ -164,8 +203,11 @@ sf_config_print_options(int32_t typmod)
 	{
 		const OptionWord *word = &option_words[i];
 
-		if (word->bits != 0 && (typmod & group_mask(word->group)) == word->bits)
-			appendStringInfo(&out, "%s%s", out.len > 0 ? ", " : "(", word->word);
+		if (word->bits == 0 || shown[word->group] ||
+			(typmod & group_mask(word->group)) != word->bits)
+			continue;
+		shown[word->group] = true;
+		appendStringInfo(&out, "%s%s", out.len > 0 ? ", " : "(", word->word);
 	}
 	if (out.len > 0)
 		appendStringInfoChar(&out, ')');
@@ -181,7 +223,8 @@ sf_config_options(int32_t typmod)
 	options.fs_like_logging = (bits & SF_OPT_FS_LIKE_LOGGING) != 0;
 	options.in_row = (bits & SF_OPT_DISABLE_IN_ROW) == 0;
 	options.cache = (SfCacheMode) ((bits & SF_OPT_CACHE_MASK) >> SF_OPT_CACHE_SHIFT);
-	options.codec = 0;
+	options.compression = (SfCompression) ((bits & SF_OPT_COMPRESSION_MASK) >>
+										   SF_OPT_COMPRESSION_SHIFT);
 	if (options.cache == SF_CACHE_DEFAULT)
 		options.cache = SF_CACHE_MODE_DEFAULT;
 	return options;

@@ -116,17 +116,41 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 }
 
 /*
- * Its checksum is right, so its stored bytes are as they were written: the codec is not
- * one of this version.  A check does not come here, since it decodes nothing.
+ * Its checksum is right, so its stored bytes are as they were written.  Short memory is no
+ * damage: it is an ERROR for a check, too, which would else call a sound value damaged.  A
+ * codec that this build lacks is none either, and a check goes on with the next unit.
  */
 void
-sfi_read_report_undecodable(uint64 unit_no, const SfUnit *unit)
+sfi_read_report_undecodable(const SfReadListener *listener, uint64 unit_no, const SfUnit *unit,
+							SfDecoded reason)
 {
+	char	   *detail = psprintf("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
+								  " has codec %u and %u stored bytes.",
+								  unit_no, sf_sectors_to_bytes(unit->start), unit->flags,
+								  unit->stored_bytes);
+
+	if (reason == SF_DECODE_NO_MEMORY)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Failed while decompressing a unit of a securefile value.")));
+	if (reason == SF_DECODE_NO_CODEC && listener == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("securefile value is compressed in a way that this build does not support"),
+				 errdetail_internal("%s", detail),
+				 errhint("Codec 1 needs a build with LZ4, codec 2 one with zstd.")));
+	if (reason == SF_DECODE_NO_CODEC)
+		return;
+	if (listener != NULL)
+	{
+		listener->found("undecodable", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
+						detail, listener->arg);
+		return;
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("securefile value cannot be decoded"),
-			 errdetail("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
-					   " has codec %u and %u stored bytes.",
-					   unit_no, sf_sectors_to_bytes(unit->start), unit->flags, unit->stored_bytes),
+			 errdetail_internal("%s", detail),
 			 errhint("Run securefile_check() on the column.")));
 }

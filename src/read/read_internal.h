@@ -9,6 +9,7 @@
  * ahead.c		reading ahead for readers
  * ring.c		requests in flight, in the order of their units: the engine of both
  * request.c		one request: its states, the check of its units, their delivery
+ * plain.c		encoded units: decoded, the last ones kept
  * damage.c		reports of units that cannot be returned
  *
  * The way of a unit: an SfUnit says where the stored bytes of a unit lie.  Units that
@@ -25,6 +26,7 @@
 #include "object/object.h"
 #include "read/read.h"
 #include "stats/stats.h"
+#include "transform/transform.h"
 #include "utils/palloc.h"
 
 /*
@@ -94,7 +96,7 @@ extern void sfi_read_units(SfReadJob *job, const SfReadListener *listener, uint6
 /* ---- request.c: consecutive units that lie side by side, one request ---- */
 
 #define SF_READ_REQUEST_BYTES		(1024 * 1024)
-#define SF_READ_REQUEST_UNITS		(SF_READ_REQUEST_BYTES / SF_UNIT_SIZE)
+#define SF_READ_REQUEST_UNITS		32	/* encoded ones are small */
 
 /* request.c draws the ways between the states. */
 typedef enum SfReadState
@@ -126,7 +128,7 @@ typedef struct SfReadRequest
 	SfUnit		units[SF_READ_REQUEST_UNITS];
 	uint32		nsectors;
 	uint32		overlaid;		/* sectors that come from gather buffers */
-	uint32		checked;		/* a bit a unit: is what it should be */
+	uint64		checked;		/* a bit a unit: is what it should be */
 } SfReadRequest;
 
 #define SfReadRequestEnd(request)	((request)->first_unit + (request)->nunits)
@@ -241,8 +243,12 @@ extern uint64 sfi_ring_skip(SfReadRing *ring);
 
 /* ---- damage.c ---- */
 
-/* A unit matches, but no codec of this version can decode it.  Always an ERROR. */
-SF_NORETURN extern void sfi_read_report_undecodable(uint64 unit_no, const SfUnit *unit);
+/*
+ * A unit matches, but was not decoded, for that reason.  ERROR, or the listener is told of
+ * a unit that no codec can decode.  Short memory is always an ERROR.
+ */
+extern void sfi_read_report_undecodable(const SfReadListener *listener, uint64 unit_no,
+										const SfUnit *unit, SfDecoded reason);
 
 /* The stored bytes of a unit have another checksum.  ERROR, or the listener is told. */
 extern void sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
@@ -251,6 +257,22 @@ extern void sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *liste
 /* A unit lies where no data file is.  ERROR, or the listener is told. */
 extern void sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener,
 									   const SfUnit *unit);
+
+/* ---- plain.c: encoded units ---- */
+
+/*
+ * Decode a unit, whose stored bytes have been checked, into dst, which has room for all
+ * its plain bytes.  False when it cannot be decoded and the listener was told so.
+ */
+extern bool sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
+							const SfUnit *unit, const char *stored, char *dst);
+
+/*
+ * The same into memory of this room; NULL for false.  The last few units are kept, so
+ * that pieces of a unit decode it once.  The result is good until the next call.
+ */
+extern const char *sfi_read_plain(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
+								  const SfUnit *unit, const char *stored);
 
 /* ---- ahead.c: reading ahead ---- */
 

@@ -45,7 +45,6 @@
 #include "miscadmin.h"
 #include "read/read_internal.h"
 #include "storage/procarray.h"
-#include "transform/transform.h"
 #include "utils/memutils.h"
 
 static SfReadOverlay overlay;
@@ -377,7 +376,7 @@ checked_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequest *requ
 	uint64		found;
 
 	SF_ASSERT(i < request->nunits && request->state == SF_READ_ARRIVED);
-	if (request->checked & (1u << i))
+	if (request->checked & (UINT64CONST(1) << i))
 		return bytes;
 	while (!sfi_read_matches(job, unit, bytes, &found))
 	{
@@ -388,7 +387,7 @@ checked_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequest *requ
 		}
 		reread_directly(job, request);
 	}
-	request->checked |= 1u << i;
+	request->checked |= UINT64CONST(1) << i;
 	return bytes;
 }
 
@@ -418,22 +417,24 @@ wanted_of(const SfReadJob *job, uint64 unit_no)
 }
 
 /*
- * Decode a unit, right into the result if all of it is wanted.  Else into memory of
- * its own, since a codec knows no parts of a unit.
+ * Decode a unit, right into the result if all of it is wanted.  A check wants nothing of
+ * it but that it can be decoded.
  */
 static void
-decode_unit(SfReadJob *job, uint64 unit_no, const SfUnit *unit, const char *stored, Wanted wanted)
+deliver_encoded(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
+				const SfUnit *unit, const char *stored, Wanted wanted)
 {
-	uint32		plain_bytes = sf_unit_plain_bytes(job->length_bytes, unit_no);
-	char	   *plain = wanted.len == plain_bytes ? wanted.dst : palloc(plain_bytes);
+	const char *plain;
 
-	SF_ASSERT(wanted.len > 0 && wanted.skip + wanted.len <= plain_bytes);
-	if (!sf_transform_decode(unit, stored, plain, plain_bytes))
-		sfi_read_report_undecodable(unit_no, unit);
-	if (plain == wanted.dst)
+	SF_ASSERT(wanted.skip + wanted.len <= sf_unit_plain_bytes(job->length_bytes, unit_no));
+	if (wanted.len > 0 && wanted.len == sf_unit_plain_bytes(job->length_bytes, unit_no))
+	{
+		(void) sfi_read_decode(job, listener, unit_no, unit, stored, wanted.dst);
 		return;
-	memcpy(wanted.dst, plain + wanted.skip, wanted.len);
-	pfree(plain);
+	}
+	plain = sfi_read_plain(job, listener, unit_no, unit, stored);
+	if (plain != NULL && wanted.len > 0)
+		memcpy(wanted.dst, plain + wanted.skip, wanted.len);
 }
 
 void
@@ -444,15 +445,19 @@ sfi_read_deliver_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequ
 	const SfUnit *unit = &request->units[i];
 	const char *stored = checked_unit(job, listener, request, i);
 	Wanted		wanted = wanted_of(job, unit_no);
+	bool		is_check = job->target->dst == NULL;
 
-	/* a check wants nothing: that the unit matches was all */
-	if (stored == NULL || wanted.len == 0)
+	if (stored == NULL || (wanted.len == 0 && !is_check))
 		return;
-	SF_ASSERT(!sf_transform_is_raw(unit) || wanted.skip + wanted.len <= unit->stored_bytes);
-	if (sf_transform_is_raw(unit))
+	if (!sf_transform_is_raw(unit))
+	{
+		deliver_encoded(job, listener, unit_no, unit, stored, wanted);
+		return;
+	}
+	SF_ASSERT(wanted.skip + wanted.len <= unit->stored_bytes);
+	/* of a unit that is stored as it is, a check wants no more than that it matches */
+	if (wanted.len > 0)
 		memcpy(wanted.dst, stored + wanted.skip, wanted.len);
-	else
-		decode_unit(job, unit_no, unit, stored, wanted);
 }
 
 void

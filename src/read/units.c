@@ -24,7 +24,6 @@
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "read/read_internal.h"
-#include "transform/transform.h"
 
 /* units of a window, and requests of the ring: their buffers take 16 MB at most */
 #define UNITS_AT_ONCE		512

@@ -21,24 +21,43 @@ PG_FUNCTION_INFO_V1(securefile_stat_columns);
 PG_FUNCTION_INFO_V1(securefile_stat_reset);
 PG_FUNCTION_INFO_V1(securefile_kept_memory);
 
-#define NCOUNTERS	(sizeof(SfStatCounters) / sizeof(uint64))
-#define NCOLUMNS	(2 + NCOUNTERS + 1)
+/*
+ * The value of an output column of that name; false: there is none.  Columns are found by
+ * their names, since the SQL objects of an older version of the extension have fewer.
+ */
+static bool
+find_value(const SfStatColumn *column, const char *name, Datum *value)
+{
+	const SfStatCounters *counters = &column->counters;
+
+	if (strcmp(name, "table_oid") == 0)
+		*value = ObjectIdGetDatum(column->table_oid);
+	else if (strcmp(name, "attnum") == 0)
+		*value = Int16GetDatum(column->attnum);
+	else if (strcmp(name, "stats_reset") == 0)
+		*value = TimestampTzGetDatum(column->reset);
+#define SF_STAT(counter) \
+	else if (strcmp(name, #counter) == 0) \
+		*value = Int64GetDatum((int64) counters->counter);
+	SF_STAT_LIST
+#undef SF_STAT
+	else
+		return false;
+	return true;
+}
 
 static void
 put_column(ReturnSetInfo *rsinfo, const SfStatColumn *column)
 {
-	Datum		values[NCOLUMNS];
-	bool		nulls[NCOLUMNS] = {false};
-	int			n = 0;
+	TupleDesc	desc = rsinfo->setDesc;
+	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
+	bool	   *nulls = palloc0(desc->natts * sizeof(bool));
 
-	values[n++] = ObjectIdGetDatum(column->table_oid);
-	values[n++] = Int16GetDatum(column->attnum);
-#define SF_STAT(name) values[n++] = Int64GetDatum((int64) column->counters.name);
-	SF_STAT_LIST
-#undef SF_STAT
-		values[n++] = TimestampTzGetDatum(column->reset);
-	SF_ASSERT(n == NCOLUMNS);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	for (int i = 0; i < desc->natts; i++)
+		nulls[i] = !find_value(column, NameStr(TupleDescAttr(desc, i)->attname), &values[i]);
+	tuplestore_putvalues(rsinfo->setResult, desc, values, nulls);
+	pfree(values);
+	pfree(nulls);
 }
 
 /* One row a column of the current database that ever counted something. */

@@ -27,6 +27,11 @@
 	SF_STAT(inode_write_time_us) \
 	SF_STAT(ioreap_time_us) \
 	SF_STAT(bytes_nontransformed) \
+	SF_STAT(bytes_transformed) \
+	SF_STAT(bytes_transformed_stored) \
+	SF_STAT(units_incompressible) \
+	SF_STAT(compress_time_us) \
+	SF_STAT(decompress_time_us) \
 	SF_STAT(flushes) \
 	SF_STAT(nontransformed_flushes)
 

@@ -4,73 +4,69 @@
  *	  What is done to the bytes of a unit before they are stored, and undone when
  *	  they are read: codecs, one unit at a time.
  *
- * transform.c		the table of codecs
- * identity.c		the codec that every other one is compared with: none
- * trial.c			a codec for tests, in builds with fault points only
+ * transform.c		the table of codecs; the bytes that all of them begin with
+ * adapt.c			encode what is worth it: which units are tried at all
+ * lz4.c			codec LZ4; in builds with liblz4
+ * zstd.c			codec zstd; in builds with libzstd
  *
  * Pure C over memory: no elog, no palloc, no server header, no page.  So the
- * fuzzer (test/fuzz/unit.c) tries each codec of the table without a server.
+ * fuzzer (test/fuzz/unit.c) tries each codec of the table without a server.  The
+ * libraries get their memory from malloc(), once a process, on first use.  Nothing
+ * here runs in the postmaster.
  *
- * To add a codec: a file here that defines an SfTransform, its row in transform.c, its
+ * The level of compression is not in the format: a unit says which codec it was
+ * encoded with, and every codec decodes what any of its levels has made.
+ *
+ * To add a codec: a file here that defines an SfCodecOps, its row in transform.c, its
  * number among SfCodec in format.h if it is not there, and the option word that asks
- * for it (config/options.c sets SfOptions.codec).  The ways of writing and reading
- * stay as they are.
+ * for it (config/options.c).  The ways of writing and reading stay as they are.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef SF_TRANSFORM_H
 #define SF_TRANSFORM_H
 
+#include "config/config.h"
 #include "format/format.h"
 
-typedef struct SfTransform
+/* What came of an attempt to decode. */
+typedef enum SfDecoded
+{
+	SF_DECODED,
+	SF_DECODE_DAMAGED,			/* these are no stored bytes of such a unit */
+	SF_DECODE_NO_MEMORY,
+	SF_DECODE_NO_CODEC,			/* this build has no such codec */
+} SfDecoded;
+
+/*
+ * A codec.  A body is what it makes of the plain bytes of a unit: all stored bytes
+ * but the first SF_CODED_OVERHEAD.
+ */
+typedef struct SfCodecOps
 {
 	uint32_t	id;				/* SfCodec, as units have it in their flags */
 	const char *name;
 
-	/* Room that encode() may use for so many plain bytes. */
-	uint32_t	(*bound) (uint32_t plain_bytes);
+	/*
+	 * Encode 1 to SF_UNIT_SIZE bytes into a body of at most room bytes.
+	 * Returns its length; 0 when it does not find room, or memory is short.
+	 */
+	uint32_t	(*encode) (SfCompression level, const char *plain, uint32_t plain_bytes,
+						   char *body, uint32_t room);
 
 	/*
-	 * Encode 1 to SF_UNIT_SIZE bytes into dst, which has room for bound().
-	 * The result begins with the 8 bytes that format.h gives to all codecs
-	 * ("Stored bytes of a unit": plain length, check of the plain bytes),
-	 * which encode() writes and decode() checks.  Returns the number of
-	 * stored bytes, a length that sf_format_unit_problem() takes for this
-	 * codec: what follows the 8 bytes is shorter than the plain bytes.  0:
-	 * nothing is gained, and the unit is better stored as it is.  A library
-	 * may use malloc() if a failure of it is no more than a 0.
+	 * Decode a body into dst, which has room for plain_bytes.  The body may be
+	 * any bytes; nothing behind the end of either is touched.
 	 */
-	uint32_t	(*encode) (const char *plain, uint32_t plain_bytes, char *dst);
-
-	/*
-	 * Decode into dst, which has room for plain_bytes.  False when these are
-	 * not the stored bytes of a unit of that length; whatever they are,
-	 * nothing behind the end of either is touched.
-	 */
-	bool		(*decode) (const char *stored, uint32_t stored_bytes, char *dst,
+	SfDecoded	(*decode) (const char *body, uint32_t body_bytes, char *dst,
 						   uint32_t plain_bytes);
-} SfTransform;
+} SfCodecOps;
 
-/* The codec of that number, or NULL. */
-extern const SfTransform *sf_transform_find(uint32_t id);
+/* The codec of that number, or NULL when this build has none. */
+extern const SfCodecOps *sf_transform_find(uint32_t id);
 
-/*
- * A unit's bytes as they are to be stored: the plain bytes themselves if the codec
- * is none or gains nothing, which copies nothing; else dst, which has room for
- * bound() bytes.  Sets the unit's stored_bytes and flags.
- */
-static inline const char *
-sf_transform_encode(const SfTransform *codec, const char *plain, uint32_t plain_bytes, char *dst,
-					SfUnit *unit)
-{
-	uint32_t	stored_bytes = codec->id == SF_CODEC_RAW ? 0
-	: codec->encode(plain, plain_bytes, dst);
-
-	unit->stored_bytes = stored_bytes == 0 ? plain_bytes : stored_bytes;
-	unit->flags = stored_bytes == 0 ? SF_CODEC_RAW : codec->id;
-	return stored_bytes == 0 ? plain : dst;
-}
+/* The codec of a level of compression, or NULL: none, or not in this build. */
+extern const SfCodecOps *sf_transform_codec(SfCompression level);
 
 /* Are a unit's stored bytes its plain bytes? */
 static inline bool
@@ -80,20 +76,64 @@ sf_transform_is_raw(const SfUnit *unit)
 }
 
 /*
- * Decode a unit of any codec.  False when the bytes cannot be its stored bytes, or the
- * codec is unknown.
+ * The most bytes that may be stored of a unit, for compression to be worth it: seven
+ * eighths of the plain bytes, and a sector less.  0: nothing can be gained.
  */
-extern bool sf_transform_decode(const SfUnit *unit, const char *stored, char *dst,
-								uint32_t plain_bytes);
+extern uint32_t sf_transform_room(uint32_t plain_bytes);
+
+/*
+ * Encode 1 to SF_UNIT_SIZE bytes into dst: the bytes that all codecs begin with, and
+ * the body, room bytes at most together.  Returns how many bytes these are; 0 when
+ * they do not find room, or memory is short.
+ */
+extern uint32_t sf_transform_encode_bytes(const SfCodecOps *codec, SfCompression level,
+										  const char *plain, uint32_t plain_bytes,
+										  char *dst, uint32_t room);
+
+/*
+ * Decode the stored bytes of a unit of a codec that is not SF_CODEC_RAW into dst, which
+ * has room for plain_bytes.  The stored bytes may be any bytes.
+ */
+extern SfDecoded sf_transform_decode(const SfUnit *unit, const char *stored, char *dst,
+									 uint32_t plain_bytes);
+
+/* ---- adapt.c ---- */
+
+/* What an object has shown of itself, while its units are encoded one after the other. */
+typedef struct SfEncoder
+{
+	SfCompression level;
+	const SfCodecOps *codec;	/* NULL: no compression */
+	uint32_t	step;			/* units to pass over after the next failure */
+	uint32_t	skip;			/* units still to be passed over */
+	uint64_t	plain_bytes;	/* of the units so far .. */
+	uint64_t	stored_bytes;	/* .. and what is stored of them */
+} SfEncoder;
+
+/* Begin an object of a column with that level of compression. */
+extern void sf_transform_begin(SfEncoder *encoder, SfCompression level);
+
+/*
+ * A unit's bytes as they are to be stored: dst, which has room for SF_UNIT_SIZE bytes,
+ * when compression gains enough; else the plain bytes themselves, which copies nothing.
+ * Sets the unit's stored_bytes and flags.
+ */
+extern const char *sf_transform_encode(SfEncoder *encoder, const char *plain,
+									   uint32_t plain_bytes, char *dst, SfUnit *unit);
+
+/*
+ * How many bytes are likely to be stored of so many plain bytes to come, by what was
+ * stored of the units so far.
+ */
+extern uint64_t sf_transform_expect(const SfEncoder *encoder, uint64_t plain_bytes);
 
 /* ---- codecs, for the table ---- */
 
-extern const SfTransform sf_transform_identity;
-
-/* The trial codec has the number of one that is still to come. */
-#define SF_TRANSFORM_TRIAL		SF_CODEC_LZ4
-#ifdef SF_FAULTS
-extern const SfTransform sf_transform_trial;
+#ifdef SF_LZ4
+extern const SfCodecOps sf_transform_lz4;
+#endif
+#ifdef SF_ZSTD
+extern const SfCodecOps sf_transform_zstd;
 #endif
 
 #endif							/* SF_TRANSFORM_H */

@@ -23,8 +23,10 @@
 #include "base/base.h"
 
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "stats/stats.h"
 #include "transform/transform.h"
+#include "utils/memutils.h"
 #include "write/write_internal.h"
 
 /* as much as makes an extent that is worth a write of its own */
@@ -36,12 +38,16 @@ struct SfDraft
 	SfLocator	version;
 	SfLocator  *base;			/* or NULL */
 	uint64		seed;
-	const SfTransform *codec;
-	char	   *coded;			/* room for UNITS_AT_ONCE of its units; NULL:
-								 * no codec */
+	SfEncoder	encoder;
 	SfEdit	   *edit;
 	SfObject   *object;
 };
+
+/*
+ * Memory for encoded units of one call, made on first use for the life of the process.
+ * It is in use within put_some() only, so drafts share it.
+ */
+static char *coded[UNITS_AT_ONCE];
 
 /*
  * What a new version has of its base, or a new object for itself.  A version keeps the
@@ -70,19 +76,18 @@ name_version(SfDraft *draft, SfSegment *seg)
 }
 
 /*
- * The codec that the column asks for now.  What the base has is read by its own units'
- * flags, so a changed option needs no rewriting.
+ * Begin to encode as the column asks for it now.  What the base has is read by its own
+ * units' flags, so a changed option needs no rewriting.
  */
 static void
-choose_codec(SfDraft *draft)
+begin_encoder(SfDraft *draft)
 {
-	uint32		id = SF_FAULT_SKIPS(draft_codec) ? SF_TRANSFORM_TRIAL
-	: sf_space_column(draft->seg)->options.codec;
-
-	draft->codec = sf_transform_find(id);
-	SF_ASSERT(draft->codec != NULL);
-	if (draft->codec->id != SF_CODEC_RAW)
-		draft->coded = palloc(UNITS_AT_ONCE * draft->codec->bound(SF_UNIT_SIZE));
+	sf_transform_begin(&draft->encoder, sf_space_column(draft->seg)->options.compression);
+	if (draft->encoder.codec == NULL || coded[0] != NULL)
+		return;
+	coded[0] = MemoryContextAlloc(TopMemoryContext, UNITS_AT_ONCE * SF_UNIT_SIZE);
+	for (int i = 1; i < UNITS_AT_ONCE; i++)
+		coded[i] = coded[i - 1] + SF_UNIT_SIZE;
 }
 
 SfDraft *
@@ -108,7 +113,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 	 */
 	draft->seg = seg = sfi_write_segment(seg);
 	draft->seed = sf_format_seed(seg->incarnation, draft->version.object_id);
-	choose_codec(draft);
+	begin_encoder(draft);
 	SF_ASSERT(draft->seg->incarnation == draft->version.incarnation);
 	draft->object = sfi_objects_begin(seg, &draft->version, draft->base);
 	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sfi_objects_pages,
@@ -130,17 +135,49 @@ sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version)
 	return draft->edit;
 }
 
+/* Count how a unit is stored. */
+static void
+count_unit(const SfDraft *draft, uint32 plain_bytes, const SfUnit *unit)
+{
+	SfStatCounters *stats = sf_stats_local(draft->seg->table_oid, draft->seg->attnum);
+
+	if (!sf_transform_is_raw(unit))
+	{
+		stats->bytes_transformed += plain_bytes;
+		stats->bytes_transformed_stored += unit->stored_bytes;
+		return;
+	}
+	stats->bytes_nontransformed += plain_bytes;
+	stats->units_incompressible += draft->encoder.codec != NULL;
+}
+
 /*
  * Encode unit i of those that are put together; returns what is stored of it, which is
- * the plain bytes themselves where there is no codec, or where it gains nothing.
+ * the plain bytes themselves where the column does not compress, or nothing is gained.
  */
 static const char *
 encode_unit(SfDraft *draft, uint32 i, const char *plain, uint32 len, SfUnit *unit)
 {
-	Size		room = draft->coded == NULL ? 0 : draft->codec->bound(SF_UNIT_SIZE);
+	const char *stored;
+	instr_time	start;
+	instr_time	end;
 
-	return sf_transform_encode(draft->codec, plain, len,
-							   draft->coded == NULL ? NULL : draft->coded + i * room, unit);
+	if (draft->encoder.codec == NULL)
+		stored = sf_transform_encode(&draft->encoder, plain, len, NULL, unit);
+	else
+	{
+		SF_FAULT(encode);
+		INSTR_TIME_SET_CURRENT(start);
+		stored = sf_transform_encode(&draft->encoder, plain, len, coded[i], unit);
+		INSTR_TIME_SET_CURRENT(end);
+		INSTR_TIME_SUBTRACT(end, start);
+		sf_stats_local(draft->seg->table_oid, draft->seg->attnum)->compress_time_us +=
+			INSTR_TIME_GET_MICROSEC(end);
+		if (stored == coded[i] && SF_FAULT_SKIPS(encode_right))
+			coded[i][unit->stored_bytes / 2] ^= 1;
+	}
+	count_unit(draft, len, unit);
+	return stored;
 }
 
 /*
@@ -155,7 +192,7 @@ place_unit(SfSegment *seg, const char *stored, uint64 ahead_bytes, SfUnit *unit)
 
 	SF_ASSERT(unit->stored_bytes > 0 && unit->stored_bytes <= sf_sectors_to_bytes(nsectors));
 	unit->start = sfi_arena_place(seg, nsectors, sf_bytes_to_sectors(ahead_bytes));
-	dst = sfi_gather_reserve(seg, unit->start, nsectors);
+	dst = sfi_gather_reserve(seg, unit->start, nsectors, !sf_transform_is_raw(unit));
 	sfi_arena_advance(seg, nsectors);
 	memcpy(dst, stored, unit->stored_bytes);
 	memset(dst + unit->stored_bytes, 0, sf_sectors_to_bytes(nsectors) - unit->stored_bytes);
@@ -187,7 +224,8 @@ put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 a
 		uint64		done = sf_unit_start(i);
 
 		stored[i] = encode_unit(draft, i, data + done, sf_unit_plain_bytes(len, i), &units[i]);
-		place_unit(draft->seg, stored[i], ahead_bytes - done, &units[i]);
+		place_unit(draft->seg, stored[i],
+				   sf_transform_expect(&draft->encoder, ahead_bytes - done), &units[i]);
 	}
 
 	/*
@@ -218,7 +256,6 @@ sf_write_draft_put(SfDraft *draft, uint64 first_unit, const char *data, Size len
 		put_some(draft, first_unit + sf_unit_of(done), data + done, Min(len - done, at_once),
 				 ahead_bytes - done);
 	}
-	sf_stats_local(draft->seg->table_oid, draft->seg->attnum)->bytes_nontransformed += len;
 }
 
 void
@@ -246,8 +283,6 @@ finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
 	owned = sf_object_difference(draft->seg, loc, draft->base);
 	sfi_objects_finish(draft->object, loc, &owned);
 	pfree(owned.runs);
-	if (draft->coded != NULL)
-		pfree(draft->coded);
 	return datum;
 }
 

@@ -63,6 +63,7 @@ typedef struct Extent
 	bool		started;		/* its write has been started: it grows no
 								 * more */
 	bool		logged;			/* it is in WAL, if it has to be */
+	bool		transformed;	/* some of its units were encoded */
 	SfIo		io;
 } Extent;
 
@@ -245,7 +246,7 @@ start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 	extent->started = true;
 	sf_io_start(&extent->io);
 	stats->flushes++;
-	stats->nontransformed_flushes++;
+	stats->nontransformed_flushes += !extent->transformed;
 	stats->direct_write_bytes += padded;
 	stats->direct_write_ops++;
 }
@@ -396,6 +397,7 @@ carry_tail(GatherBuffer *from_buf, Extent *from, GatherBuffer *to_buf, Extent *t
 	SF_ASSERT(n > 0 && to->nsectors == 0 && !from->started);
 	from->nsectors -= n;
 	to->nsectors = n;
+	to->transformed = from->transformed;
 	memcpy(to_buf->mem + to->offset,
 		   from_buf->mem + from->offset + sf_sectors_to_bytes(from->nsectors),
 		   sf_sectors_to_bytes(n));
@@ -419,7 +421,7 @@ begin_extent(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 	extent->start = sf_blocks_to_sectors(sf_block_of(sector)) + (SF_BREAKS(g1) ? 1 : 0);
 	extent->nsectors = 0;
 	extent->offset = buf->fill;
-	extent->started = extent->logged = false;
+	extent->started = extent->logged = extent->transformed = false;
 	if (tail != NULL)
 		carry_tail(from_buf, tail, buf, extent);
 	check_extent(buf, extent);
@@ -534,7 +536,7 @@ write_early_but_tail(GatherBuffer *buf, Extent *extent, SfSegment *seg, uint64 s
 }
 
 char *
-sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
+sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors, bool transformed)
 {
 	GatherBuffer *buf = &buffers[current];
 	Extent	   *extent;
@@ -566,6 +568,7 @@ sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors)
 	SF_ASSERT(ExtentEnd(extent) == start_sector);
 	dst = buf->mem + extent->offset + sf_sectors_to_bytes(extent->nsectors);
 	extent->nsectors += nsectors;
+	extent->transformed |= transformed;
 	buf->fill = extent->offset + BLOCK_ROUND_UP(sf_sectors_to_bytes(extent->nsectors));
 	SF_ASSERT(!extent->started && gather_is_valid());
 	return dst;

@@ -100,10 +100,11 @@ extern void sfi_arena_end(bool commit, bool logged);
 /*
  * Room for nsectors > 0 at that place of the segment in the gather buffer; may start
  * writes and wait for older ones first, and throws if these fail.  seg: this
- * transaction's copy.  The memory belongs to the buffer, and is to be filled before the
- * next call.
+ * transaction's copy.  transformed: an encoded unit goes there, for the statistics.  The
+ * memory belongs to the buffer, and is to be filled before the next call.
  */
-extern char *sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors);
+extern char *sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors,
+								bool transformed);
 
 /*
  * If what was reserved last has become a long extent that ends with a block,

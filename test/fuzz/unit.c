@@ -17,24 +17,44 @@
 
 #define HEAD	6
 #define CODECS	(SF_CODEC_MAX + 2)	/* and a number that no codec has */
+#define LEVELS	(SF_COMPRESSION_HIGH + 1)
+
+/* A level of compression that a codec has, as inputs choose one. */
+static SfCompression
+level_of(const SfCodecOps *codec, uint8_t choice)
+{
+	SfCompression level = choice % LEVELS;
+
+	return sf_transform_codec(level) == codec ? level
+		: codec->id == SF_CODEC_LZ4 ? SF_COMPRESSION_LOW : SF_COMPRESSION_MEDIUM;
+}
 
 /* Encode what may be a unit; it is sound, and the plain bytes come out of it. */
 static const char *
-there_and_back(const SfTransform *codec, const char *plain, uint32_t len)
+there_and_back(SfCompression level, const char *plain, uint32_t len)
 {
-	char	   *room = malloc(codec->bound(len));
+	char	   *room = malloc(SF_UNIT_SIZE);
 	char	   *again = malloc(len);
+	SfEncoder	encoder;
 	SfUnit		unit = {0};
-	const char *stored = sf_transform_encode(codec, plain, len, room, &unit);
+	const char *stored;
 
+	sf_transform_begin(&encoder, level);
+	stored = sf_transform_encode(&encoder, plain, len, room, &unit);
 	if ((stored == plain) != sf_transform_is_raw(&unit))
 		fuzz_stop("a unit without a codec was copied, or one with a codec was not");
 	if (sf_format_unit_problem(&unit, SF_LOC_UNITS, len) != NULL)
 		fuzz_stop("a unit that was encoded is unsound");
-	if (!sf_transform_decode(&unit, stored, again, len) || memcmp(plain, again, len) != 0)
-		fuzz_stop("what was encoded does not come out again");
-	if (sf_transform_decode(&unit, stored, again, len - 1))
-		fuzz_stop("a unit is taken for a shorter one");
+	if (!sf_transform_is_raw(&unit))
+	{
+		if (unit.stored_bytes > sf_transform_room(len))
+			fuzz_stop("a unit was encoded that gains too little");
+		if (sf_transform_decode(&unit, stored, again, len) != SF_DECODED ||
+			memcmp(plain, again, len) != 0)
+			fuzz_stop("what was encoded does not come out again");
+		if (sf_transform_decode(&unit, stored, again, len - 1) == SF_DECODED)
+			fuzz_stop("a unit is taken for a shorter one");
+	}
 	free(room);
 	free(again);
 	return sf_transform_is_raw(&unit) ? "stored as it is" : "encoded";
@@ -44,18 +64,18 @@ there_and_back(const SfTransform *codec, const char *plain, uint32_t len)
 static const char *
 decode_only(uint32_t id, const char *bytes, uint32_t len, uint32_t plain_bytes)
 {
-	SfUnit		unit = {.stored_bytes = len, .flags = id};
+	SfUnit		unit = {.stored_bytes = len,.flags = id};
 	char	   *plain = malloc(plain_bytes == 0 ? 1 : plain_bytes);
-	bool		taken = sf_transform_decode(&unit, bytes, plain, plain_bytes);
+	SfDecoded	result = sf_transform_decode(&unit, bytes, plain, plain_bytes);
 
 	free(plain);
-	return taken ? NULL : "these are no stored bytes";
+	return result == SF_DECODED ? NULL : "these are no stored bytes";
 }
 
 const char *
 fuzz_try(const uint8_t *bytes, size_t len)
 {
-	const SfTransform *codec;
+	const SfCodecOps *codec;
 	uint32_t	plain_bytes;
 	char	   *rest;
 	const char *answer;
@@ -66,38 +86,46 @@ fuzz_try(const uint8_t *bytes, size_t len)
 	memcpy(&plain_bytes, bytes + 2, sizeof(plain_bytes));
 	rest = malloc(len - HEAD);
 	memcpy(rest, bytes + HEAD, len - HEAD);
-	if (codec == NULL && sf_transform_decode(&(SfUnit) {.flags = bytes[0] % CODECS}, rest, rest, 0))
+	if (codec == NULL &&
+		sf_transform_decode(&(SfUnit) {.flags = bytes[0] % CODECS}, rest, rest, 0) !=
+		SF_DECODE_NO_CODEC)
 		fuzz_stop("a codec that there is not has decoded something");
 	answer = codec == NULL ? "there is no such codec"
-		: bytes[1] % 2 == 0 ? there_and_back(codec, rest, len - HEAD)
+		: bytes[1] % 2 == 0 ? there_and_back(level_of(codec, bytes[1] / 2), rest, len - HEAD)
 		: decode_only(codec->id, rest, len - HEAD, plain_bytes % (sf_unit_start(2)));
 	free(rest);
 	return answer;
 }
 
-/* Plain bytes, and what every codec makes of them. */
+/* Plain bytes, and what a level of compression makes of them. */
+static void
+keep_level(SfCompression level, const char *plain, uint32_t len)
+{
+	uint8_t		bytes[FUZZ_MAX_INPUT] = {0};
+	const SfCodecOps *codec = sf_transform_codec(level);
+	uint32_t	stored_bytes;
+
+	bytes[0] = codec->id;
+	bytes[1] = 2 * level;
+	memcpy(bytes + 2, &len, sizeof(len));
+	memcpy(bytes + HEAD, plain, len);
+	fuzz_keep(bytes, HEAD + len);
+	bytes[1] = 1;
+	stored_bytes = sf_transform_encode_bytes(codec, level, plain, len, (char *) bytes + HEAD,
+											 sizeof(bytes) - HEAD);
+	if (stored_bytes != 0)
+		fuzz_keep(bytes, HEAD + stored_bytes);
+}
+
+/* The same for all levels; and with a codec that there is not. */
 static void
 keep(const char *plain, uint32_t len)
 {
-	uint8_t		bytes[FUZZ_MAX_INPUT] = {0};
+	uint8_t		unknown[HEAD + 1] = {SF_CODEC_MAX + 1};
 
-	for (uint32_t id = 0; id < CODECS; id++)
-	{
-		const SfTransform *codec = sf_transform_find(id);
-		uint32_t	stored_bytes;
-
-		bytes[0] = id;
-		bytes[1] = 0;
-		memcpy(bytes + 2, &len, sizeof(len));
-		memcpy(bytes + HEAD, plain, len);
-		fuzz_keep(bytes, HEAD + len);
-		if (codec == NULL || codec->bound(len) > sizeof(bytes) - HEAD)
-			continue;
-		bytes[1] = 1;
-		stored_bytes = codec->encode(plain, len, (char *) bytes + HEAD);
-		if (stored_bytes != 0)
-			fuzz_keep(bytes, HEAD + stored_bytes);
-	}
+	for (SfCompression level = SF_COMPRESSION_LOW; level < LEVELS; level++)
+		keep_level(level, plain, len);
+	fuzz_keep(unknown, sizeof(unknown));
 }
 
 void

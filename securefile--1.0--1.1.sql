@@ -1,0 +1,98 @@
+/* securefile--1.0--1.1.sql */
+
+-- Operators are named with their schema, as in securefile--1.0.sql.
+
+-- complain if script is sourced in psql, rather than via ALTER EXTENSION
+\echo Use "ALTER EXTENSION securefile UPDATE TO '1.1'" to load this file. \quit
+
+-- ---------------------------------------------------------------------
+-- statistics: what compression does
+-- ---------------------------------------------------------------------
+
+DROP VIEW securefile_stat;
+DROP FUNCTION securefile_stat_columns();
+
+-- The counters themselves, keyed as the server keeps them; lost at restart.
+CREATE FUNCTION securefile_stat_columns(
+	OUT table_oid oid,
+	OUT attnum smallint,
+	OUT allocation_bytes bigint,
+	OUT allocation_chunks bigint,
+	OUT direct_read_bytes bigint,
+	OUT direct_write_bytes bigint,
+	OUT direct_read_ops bigint,
+	OUT direct_write_ops bigint,
+	OUT inode_read_time_us bigint,
+	OUT inode_write_time_us bigint,
+	OUT ioreap_time_us bigint,
+	OUT bytes_nontransformed bigint,
+	OUT bytes_transformed bigint,
+	OUT bytes_transformed_stored bigint,
+	OUT units_incompressible bigint,
+	OUT compress_time_us bigint,
+	OUT decompress_time_us bigint,
+	OUT flushes bigint,
+	OUT nontransformed_flushes bigint,
+	OUT stats_reset timestamptz
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_stat_columns()
+	IS 'cumulative statistics by table OID and column number, times in microseconds; see securefile_stat';
+
+-- One row a column with a segment, also when it has counted nothing yet.
+CREATE VIEW securefile_stat AS
+SELECT n.nspname AS schemaname,
+	c.relname,
+	a.attname,
+	c.oid AS relid,
+	COALESCE(s.allocation_bytes, 0) AS allocation_bytes,
+	COALESCE(s.allocation_chunks, 0) AS allocation_chunks,
+	COALESCE(s.direct_read_bytes, 0) AS direct_read_bytes,
+	COALESCE(s.direct_write_bytes, 0) AS direct_write_bytes,
+	COALESCE(s.direct_read_ops, 0) AS direct_read_ops,
+	COALESCE(s.direct_write_ops, 0) AS direct_write_ops,
+	COALESCE(s.inode_read_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS inode_read_time,
+	COALESCE(s.inode_write_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS inode_write_time,
+	COALESCE(s.ioreap_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS ioreap_time,
+	COALESCE(s.bytes_nontransformed, 0) AS bytes_nontransformed,
+	COALESCE(s.bytes_transformed, 0) AS bytes_transformed,
+	COALESCE(s.bytes_transformed_stored, 0) AS bytes_transformed_stored,
+	COALESCE(s.units_incompressible, 0) AS units_incompressible,
+	COALESCE(s.compress_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS compress_time,
+	COALESCE(s.decompress_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS decompress_time,
+	COALESCE(s.flushes, 0) AS flushes,
+	COALESCE(s.nontransformed_flushes, 0) AS nontransformed_flushes,
+	s.stats_reset
+FROM pg_catalog.pg_class c
+	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+	JOIN pg_catalog.pg_attribute a
+		ON a.attrelid OPERATOR(pg_catalog.=) c.oid
+			AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
+	JOIN pg_catalog.pg_class segment
+		ON segment.relnamespace OPERATOR(pg_catalog.=) 'pg_toast'::pg_catalog.regnamespace
+			AND segment.relname OPERATOR(pg_catalog.=)
+				pg_catalog.format('pg_securefile_%s_%s', c.oid, a.attnum)::pg_catalog.name
+	LEFT JOIN securefile_stat_columns() s
+		ON s.table_oid OPERATOR(pg_catalog.=) c.oid AND s.attnum OPERATOR(pg_catalog.=) a.attnum
+WHERE c.relkind OPERATOR(pg_catalog.=) 'r';
+COMMENT ON VIEW securefile_stat
+	IS 'cumulative statistics of each securefile column; times in milliseconds';
+GRANT SELECT ON securefile_stat TO PUBLIC;
+
+-- ---------------------------------------------------------------------
+-- sql: how values are stored
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_storage(
+	document securefile,
+	OUT form text,
+	OUT length bigint,
+	OUT stored_bytes bigint,
+	OUT units bigint,
+	OUT compressed_units bigint,
+	OUT codec text,
+	OUT key_id integer
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_storage(securefile)
+	IS 'how a file is stored: form (inline, stored, edited), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none';
