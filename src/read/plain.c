@@ -28,8 +28,8 @@ typedef struct KeptUnit
 	uint64		unit_no;
 	uint32		plain_bytes;	/* 0: nothing is kept */
 	SfUnit		unit;
-	char	   *plain;			/* SF_UNIT_SIZE; made on first use, for the life
-								 * of the process */
+	char	   *plain;			/* SF_UNIT_SIZE; made on first use, for the
+								 * life of the process */
 } KeptUnit;
 
 static KeptUnit kept[KEPT];

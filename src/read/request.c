@@ -455,7 +455,11 @@ sfi_read_deliver_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequ
 		return;
 	}
 	SF_ASSERT(wanted.skip + wanted.len <= unit->stored_bytes);
-	/* of a unit that is stored as it is, a check wants no more than that it matches */
+
+	/*
+	 * of a unit that is stored as it is, a check wants no more than that it
+	 * matches
+	 */
 	if (wanted.len > 0)
 		memcpy(wanted.dst, stored + wanted.skip, wanted.len);
 }

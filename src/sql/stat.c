@@ -41,7 +41,7 @@ find_value(const SfStatColumn *column, const char *name, Datum *value)
 		*value = Int64GetDatum((int64) counters->counter);
 	SF_STAT_LIST
 #undef SF_STAT
-	else
+		else
 		return false;
 	return true;
 }

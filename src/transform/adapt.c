@@ -26,7 +26,7 @@
 void
 sf_transform_begin(SfEncoder *encoder, SfCompression level)
 {
-	*encoder = (SfEncoder) {.level = level,.codec = sf_transform_codec(level)};
+	*encoder = (SfEncoder) {.level = level, .codec = sf_transform_codec(level)};
 }
 
 /*

@@ -55,8 +55,8 @@ typedef struct SfCodecOps
 						   char *body, uint32_t room);
 
 	/*
-	 * Decode a body into dst, which has room for plain_bytes.  The body may be
-	 * any bytes; nothing behind the end of either is touched.
+	 * Decode a body into dst, which has room for plain_bytes.  The body may
+	 * be any bytes; nothing behind the end of either is touched.
 	 */
 	SfDecoded	(*decode) (const char *body, uint32_t body_bytes, char *dst,
 						   uint32_t plain_bytes);

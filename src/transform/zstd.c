@@ -22,8 +22,8 @@
 /* of a window that has all of a unit: 128 KB */
 #define WINDOW_LOG		17
 
-static ZSTD_CCtx *compressor;
-static ZSTD_DCtx *decompressor;
+static struct ZSTD_CCtx_s *compressor;
+static struct ZSTD_DCtx_s *decompressor;
 
 /* Set one parameter of the compressor; false when the library refuses it. */
 static bool

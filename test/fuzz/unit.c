@@ -64,7 +64,7 @@ there_and_back(SfCompression level, const char *plain, uint32_t len)
 static const char *
 decode_only(uint32_t id, const char *bytes, uint32_t len, uint32_t plain_bytes)
 {
-	SfUnit		unit = {.stored_bytes = len,.flags = id};
+	SfUnit		unit = {.stored_bytes = len, .flags = id};
 	char	   *plain = malloc(plain_bytes == 0 ? 1 : plain_bytes);
 	SfDecoded	result = sf_transform_decode(&unit, bytes, plain, plain_bytes);
 
