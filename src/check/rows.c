@@ -21,6 +21,7 @@
 #include "object/object.h"
 #include "read/read.h"
 #include "storage/lmgr.h"
+#include "transform/transform.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -72,8 +73,20 @@ note_damage(const ErrorData *error, void *arg)
 }
 
 /*
- * First step: find out the value's form and the space that it owns.  A locator
- * is small, so larger values, which are INLINE, are not even fetched.
+ * A value that is compressed in its row is sound if it can be decoded; ERROR if not.
+ * Whether it can, a build without its codec does not find out.
+ */
+static void
+verify_in_row(struct varlena *value)
+{
+	if (sf_read_form(value) == SF_FORM_PACKED &&
+		sf_transform_find(sf_read_packed_unit(value).flags) != NULL)
+		(void) sf_read_unpacked(value);
+}
+
+/*
+ * First step: find out the value's form and the space that it owns.  Locators and
+ * compressed values are small, so larger ones, which are INLINE, are not even fetched.
  */
 static void
 read_map(SfCheck *check, void *arg)
@@ -82,11 +95,14 @@ read_map(SfCheck *check, void *arg)
 	struct varlena *packed;
 	SfLocator	loc;
 
-	if (toast_raw_datum_size(work->value) > SF_LOCATOR_MAX_SIZE + VARHDRSZ)
+	if (toast_raw_datum_size(work->value) > VARHDRSZ + Max(SF_LOCATOR_MAX_SIZE, SF_IN_ROW_MAX))
 		return;
 	packed = PG_DETOAST_DATUM_PACKED(work->value);
-	if (sf_read_is_inline(packed))
+	if (sf_read_is_in_row(packed))
+	{
+		verify_in_row(packed);
 		return;
+	}
 	loc = sf_object_locator(packed);
 	if (!belongs_here(check, &loc))
 		return;

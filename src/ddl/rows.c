@@ -36,8 +36,9 @@ typedef struct RowWriter
 } RowWriter;
 
 /*
- * Is the value to be stored?  all: every value that is not INLINE; else only those
- * that do not lie where they belong.
+ * Is the value to be stored?  all: every value that is not in the row, and those that are
+ * there in another way than the column's options ask for; else only those that do not lie
+ * where they belong.
  */
 static bool
 wants_store(const SfColumn *column, Datum value, bool all)
@@ -45,7 +46,8 @@ wants_store(const SfColumn *column, Datum value, bool all)
 	struct varlena *stored = sfi_ddl_stored(value);
 
 	if (stored == NULL)
-		return !sfi_ddl_may_stay_inline(column, value);
+		return !sfi_ddl_may_stay_inline(column, value) ||
+			(all && sfi_ddl_wants_packing(column, value));
 	return all || !sfi_ddl_is_own(stored, column->table_oid, column->attnum);
 }
 

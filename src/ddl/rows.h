@@ -18,27 +18,33 @@
 /* ---- values.c: one value of a column ---- */
 
 /*
- * The packed, detoasted form of a value that is not INLINE; NULL if it is INLINE.
- * The form is STORED, or EDITED (if the value does not come from a row), or
- * damaged: the function that decodes it finds that out.  Never detoasts a large
+ * The packed, detoasted form of a value that is not in the datum itself; NULL if it is
+ * INLINE or PACKED.  The form is STORED, or EDITED (if the value does not come from a
+ * row), or damaged: the function that decodes it finds that out.  Never detoasts a large
  * INLINE value.
  */
 extern struct varlena *sfi_ddl_stored(Datum value);
 
-/* Does a value that is not INLINE lie in the segment of this table and column? */
+/* Does such a value lie in the segment of this table and column? */
 extern bool sfi_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum);
 
 /* Are two values the same stored object or the same datum? */
 extern bool sfi_ddl_same_value(Datum a, Datum b);
 
-/* May an INLINE value stay in the row, by the options of the column? */
+/* May an INLINE or PACKED value stay in the row, by the options of the column? */
 extern bool sfi_ddl_may_stay_inline(const SfColumn *column, Datum value);
+
+/*
+ * Would a value that is in the row be compressed there, or decompressed, if it were stored
+ * today?  It may turn out that nothing is gained.  ERROR when the value is damaged.
+ */
+extern bool sfi_ddl_wants_packing(const SfColumn *column, Datum value);
 
 /*
  * Make the value that the column is to hold: written to the segment (as a new
  * object, or as a new version of old, the value that the row had; 0: none), or
- * INLINE.  A STORED value is copied, unless a handle has made it for this place.
- * Returns false, and no result, if the value is INLINE and may stay so.
+ * INLINE, or PACKED.  A STORED value is copied, unless a handle has made it for this
+ * place.  Returns false, and no result, if the value is in the row and stays as it is.
  */
 extern bool sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result);
 

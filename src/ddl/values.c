@@ -14,11 +14,13 @@
 #include "access/detoast.h"
 #include "ddl/rows.h"
 #include "stream/stream.h"
+#include "transform/transform.h"
 #include "utils/builtins.h"
+#include "write/write.h"
 
 /*
  * The form is in the first byte, for which a large value that the toaster has
- * moved out is not fetched whole.  What is not INLINE is small, or in memory.
+ * moved out is not fetched whole.  What is not in the row is small, or in memory.
  */
 struct varlena *
 sfi_ddl_stored(Datum value)
@@ -28,11 +30,11 @@ sfi_ddl_stored(Datum value)
 	if (toast_raw_datum_size(value) > SF_LOCATOR_MAX_SIZE + VARHDRSZ)
 	{
 		head = PG_DETOAST_DATUM_SLICE(value, 0, 1);
-		if (sf_read_is_inline(head))
+		if (sf_read_is_in_row(head))
 			return NULL;
 	}
 	head = PG_DETOAST_DATUM_PACKED(value);
-	return sf_read_is_inline(head) ? NULL : head;
+	return sf_read_is_in_row(head) ? NULL : head;
 }
 
 bool
@@ -71,9 +73,9 @@ sfi_ddl_same_value(Datum a, Datum b)
 	return stored_b != NULL && sf_object_same(stored_a, stored_b);
 }
 
-/* Length of an INLINE value in bytes, told without detoasting it. */
+/* Bytes that an INLINE or PACKED value takes behind its form, told without detoasting it. */
 static Size
-inline_length(Datum value)
+bytes_in_row(Datum value)
 {
 	Size		raw = toast_raw_datum_size(value);
 
@@ -83,11 +85,47 @@ inline_length(Datum value)
 bool
 sfi_ddl_may_stay_inline(const SfColumn *column, Datum value)
 {
-	Size		length = inline_length(value);
+	Size		length = bytes_in_row(value);
 
 	if (!column->permanent || length == 0)
 		return true;
 	return column->options.in_row && length <= SF_IN_ROW_MAX;
+}
+
+/* ---- compressed in the row ---- */
+
+/* The datum, detoasted, if it is PACKED; else NULL.  Large values are not fetched. */
+static struct varlena *
+packed_value(Datum value)
+{
+	struct varlena *datum;
+
+	if (toast_raw_datum_size(value) > VARHDRSZ + SF_IN_ROW_MAX)
+		return NULL;
+	datum = PG_DETOAST_DATUM_PACKED(value);
+	return sf_read_form(datum) == SF_FORM_PACKED ? datum : NULL;
+}
+
+/*
+ * Is a value compressed as its column asks for it now?  Where there is no segment nothing
+ * is compressed, but what comes compressed from elsewhere stays so.
+ */
+static bool
+is_packed_right(const SfColumn *column, struct varlena *packed)
+{
+	const SfCodecOps *codec = sf_transform_codec(column->options.compression);
+
+	return !column->permanent ||
+		(column->options.in_row && codec != NULL && codec->id == sf_read_packed_unit(packed).flags);
+}
+
+bool
+sfi_ddl_wants_packing(const SfColumn *column, Datum value)
+{
+	struct varlena *packed = packed_value(value);
+
+	return packed != NULL ? !is_packed_right(column, packed)
+		: sf_write_packs(column, bytes_in_row(value));
 }
 
 static SfSegment *
@@ -96,38 +134,58 @@ open_to_write(const SfColumn *column)
 	return sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, false);
 }
 
-/* Write the bytes of an INLINE value to the column's segment. */
-static Datum
-write_inline(const SfColumn *column, struct varlena *value)
+/* Put an INLINE value, detoasted, where its column wants it; the value itself if it stays. */
+static struct varlena *
+store_inline(const SfColumn *column, struct varlena *value)
 {
-	return PointerGetDatum(sf_write_value(open_to_write(column), VARDATA_ANY(value) + 1,
-										  VARSIZE_ANY_EXHDR(value) - 1));
+	const char *data = (char *) VARDATA_ANY(value) + 1;
+	Size		len = VARSIZE_ANY_EXHDR(value) - 1;
+	SfEncoded	encoded = {NULL};
+	struct varlena *packed;
+
+	if (sf_write_packs(column, len) &&
+		(packed = sf_write_pack(column, data, len, &encoded)) != NULL)
+		return packed;
+	if (sfi_ddl_may_stay_inline(column, PointerGetDatum(value)))
+		return value;
+	return sf_write_value(open_to_write(column), data, len, &encoded);
+}
+
+/* The same for a value that is in the datum, in either form; false if it stays. */
+static bool
+store_in_row(const SfColumn *column, Datum value, Datum *result)
+{
+	struct varlena *packed = packed_value(value);
+	struct varlena *whole;
+
+	if (packed != NULL)
+	{
+		if (is_packed_right(column, packed))
+			return false;
+		*result = PointerGetDatum(store_inline(column, sf_read_unpacked(packed)));
+		return true;
+	}
+	if (!sf_write_packs(column, bytes_in_row(value)) && sfi_ddl_may_stay_inline(column, value))
+		return false;
+	whole = PG_DETOAST_DATUM_PACKED(value);
+	*result = PointerGetDatum(store_inline(column, whole));
+	return *result != PointerGetDatum(whole);
 }
 
 bool
 sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result)
 {
 	struct varlena *stored = sfi_ddl_stored(value);
-	struct varlena *whole;
 
 	SF_ASSERT(OidIsValid(column->table_oid) && column->attnum > 0);
 
 	if (stored == NULL)
-	{
-		if (sfi_ddl_may_stay_inline(column, value))
-			return false;
-		*result = write_inline(column, PG_DETOAST_DATUM_PACKED(value));
-		return true;
-	}
+		return store_in_row(column, value, result);
 	if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
-	{
 		*result = PointerGetDatum(sf_stream_store(open_to_write(column), stored,
 												  old == (Datum) 0 ? NULL : sfi_ddl_stored(old)));
-		return true;
-	}
-	whole = sf_read_inline(stored);
-	*result = sfi_ddl_may_stay_inline(column, PointerGetDatum(whole)) ? PointerGetDatum(whole)
-		: write_inline(column, whole);
+	else
+		*result = PointerGetDatum(store_inline(column, sf_read_inline(stored)));
 	return true;
 }
 

@@ -9,6 +9,7 @@
  *
  * locator.c		encode and decode locators
  * page.c			check pages of a segment relation
+ * packed.c			check PACKED values
  * map.c			the used plane of a space-map page
  * kinds.c			the kinds of pending entries
  * change.c			check and apply the changes that a WAL record carries
@@ -171,9 +172,13 @@ typedef struct SfRun
  * Value (the bytes after a varlena header)
  *
  *	 offset	size	field
- *	 0		1		form: 1 INLINE, 2 STORED; 3 EDITED exists in memory only
+ *	 0		1		form: 1 INLINE, 2 STORED, 5 PACKED; 3 EDITED exists in memory only
  *	 INLINE:
  *	 1		n		the bytes of the value
+ *	 PACKED (a small value, compressed in the row):
+ *	 1		1		codec (SfCodec), not 0
+ *	 2		2		reserved, 0
+ *	 4		n		what is stored of a compressed unit, below
  *	 STORED (locator; version 2 if UNITS, SHARED or KEYED is set, else 1):
  *	 1		1		locator version
  *	 2		2		flags (SF_LOC_*)
@@ -232,6 +237,7 @@ typedef struct SfRun
 #define SF_FORM_INLINE			1
 #define SF_FORM_STORED			2
 #define SF_FORM_EDITED			3
+#define SF_FORM_PACKED			5	/* 4: reserved, encrypted in the row */
 
 #define SF_LOCATOR_VERSION		1
 #define SF_LOCATOR_VERSION_2	2
@@ -388,6 +394,19 @@ typedef struct SfFlatMap
 
 extern void sf_format_flat_begin(SfFlatMap *map, const SfLocator *loc, uint64_t first_unit);
 extern bool sf_format_flat_next(SfFlatMap *map, SfUnit *unit);
+
+/*
+ * A PACKED value (data: its bytes from the form on): its compressed bytes, which begin at
+ * SF_PACKED_HEADER, as if they were those of a unit, and how many plain bytes they say
+ * that they stand for.  NULL when sound as far as that can be seen without decoding,
+ * else a static text that says what is wrong.
+ */
+#define SF_PACKED_HEADER		4
+extern const char *sf_format_packed_decode(const uint8_t *data, size_t len, SfUnit *unit,
+										   uint32_t *plain_bytes);
+
+/* Fill in the first SF_PACKED_HEADER bytes of a PACKED value. */
+extern void sf_format_packed_encode(uint8_t *data, uint32_t codec);
 
 /* Seed of the unit checksums of one object. */
 extern uint64_t sf_format_seed(uint64_t incarnation, uint64_t object_id);

@@ -115,6 +115,21 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 			 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
 }
 
+void
+sfi_read_refuse_decoding(SfDecoded reason, uint32 codec)
+{
+	if (reason == SF_DECODE_NO_MEMORY)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Failed while decompressing a securefile value.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("securefile value is compressed in a way that this build does not support"),
+			 errdetail("The value has codec %u.", codec),
+			 errhint("Codec 1 needs a build with LZ4, codec 2 one with zstd.")));
+}
+
 /*
  * Its checksum is right, so its stored bytes are as they were written.  Short memory is no
  * damage: it is an ERROR for a check, too, which would else call a sound value damaged.  A
@@ -129,17 +144,8 @@ sfi_read_report_undecodable(const SfReadListener *listener, uint64 unit_no, cons
 								  unit_no, sf_sectors_to_bytes(unit->start), unit->flags,
 								  unit->stored_bytes);
 
-	if (reason == SF_DECODE_NO_MEMORY)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory"),
-				 errdetail("Failed while decompressing a unit of a securefile value.")));
-	if (reason == SF_DECODE_NO_CODEC && listener == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("securefile value is compressed in a way that this build does not support"),
-				 errdetail_internal("%s", detail),
-				 errhint("Codec 1 needs a build with LZ4, codec 2 one with zstd.")));
+	if (reason == SF_DECODE_NO_MEMORY || (reason == SF_DECODE_NO_CODEC && listener == NULL))
+		sfi_read_refuse_decoding(reason, unit->flags);
 	if (reason == SF_DECODE_NO_CODEC)
 		return;
 	if (listener != NULL)

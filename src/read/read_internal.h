@@ -10,6 +10,7 @@
  * ring.c		requests in flight, in the order of their units: the engine of both
  * request.c		one request: its states, the check of its units, their delivery
  * plain.c		encoded units: decoded, the last ones kept
+ * packed.c		small values that are compressed in the row
  * damage.c		reports of units that cannot be returned
  *
  * The way of a unit: an SfUnit says where the stored bytes of a unit lie.  Units that
@@ -250,6 +251,9 @@ extern uint64 sfi_ring_skip(SfReadRing *ring);
 extern void sfi_read_report_undecodable(const SfReadListener *listener, uint64 unit_no,
 										const SfUnit *unit, SfDecoded reason);
 
+/* Always an ERROR: nothing is wrong with the value, but it cannot be decoded here. */
+SF_NORETURN extern void sfi_read_refuse_decoding(SfDecoded reason, uint32 codec);
+
 /* The stored bytes of a unit have another checksum.  ERROR, or the listener is told. */
 extern void sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 									 uint64 unit_no, const SfUnit *unit, uint64 found);
@@ -273,6 +277,15 @@ extern bool sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint
  */
 extern const char *sfi_read_plain(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 								  const SfUnit *unit, const char *stored);
+
+/* ---- packed.c ---- */
+
+/*
+ * Length of a PACKED value, and bytes [offset, offset + len) of it, which must lie in it,
+ * into dst.  ERRORs as for sf_read_unpacked().
+ */
+extern int64 sfi_read_packed_length(struct varlena *datum);
+extern void sfi_read_packed(struct varlena *datum, int64 offset, int64 len, char *dst);
 
 /* ---- ahead.c: reading ahead ---- */
 

@@ -61,9 +61,12 @@ sf_read_begin(struct varlena *datum)
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "securefile reader",
 												  ALLOCSET_SMALL_SIZES);
 	SfReader   *reader = MemoryContextAllocZero(context, sizeof(SfReader));
+	MemoryContext old = MemoryContextSwitchTo(context);
 
 	reader->context = context;
-	reader->datum = sf_object_copy(datum, context);
+	/* a PACKED value would be decoded for each piece */
+	reader->datum = sf_object_copy(sf_read_unpacked(datum), context);
+	MemoryContextSwitchTo(old);
 	reader->length_bytes = reader->end_offset = sf_read_length(reader->datum);
 	reader->next_offset = -1;
 	reader->stored = sf_read_form(reader->datum) == SF_FORM_STORED;

@@ -4,12 +4,13 @@
  *	  Values: their forms, their lengths, their bytes.
  *
  *		 INLINE		the bytes themselves follow the form byte
+ *		 PACKED		the same, compressed
  *		 STORED		a locator: the bytes are units of a segment
  *		 EDITED		a list of pieces: bytes, zeros, and parts of STORED values
  *
  * All of them read alike: a range is cut at the edges of the pieces, and each part is
- * copied, filled with zeros, or read from its segment.  Rows hold INLINE and STORED
- * values; an EDITED one goes from one function of a statement to another.
+ * copied, filled with zeros, or read from its segment.  Rows hold INLINE, PACKED and
+ * STORED values; an EDITED one goes from one function of a statement to another.
  *
  * A locator may be older than the storage it leads to: kept in a variable over COMMIT,
  * for example.  So the segment is opened by the locator's incarnation, which fails when
@@ -40,7 +41,8 @@ sf_read_form(struct varlena *datum)
 				 errmsg("invalid securefile value"),
 				 errdetail("The value has no form byte.")));
 	form = *(uint8 *) VARDATA_ANY(datum);
-	if (form != SF_FORM_INLINE && form != SF_FORM_STORED && form != SF_FORM_EDITED)
+	if (form != SF_FORM_INLINE && form != SF_FORM_STORED && form != SF_FORM_EDITED &&
+		form != SF_FORM_PACKED)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("invalid securefile value"),
@@ -48,12 +50,13 @@ sf_read_form(struct varlena *datum)
 	return form;
 }
 
-/* For callers that have a short way for INLINE values, and leave errors to the long one. */
+/* For callers that have a short way for such values, and leave errors to the long one. */
 bool
-sf_read_is_inline(struct varlena *datum)
+sf_read_is_in_row(struct varlena *datum)
 {
-	return VARSIZE_ANY_EXHDR(datum) >= 1 &&
-		*(uint8 *) VARDATA_ANY(datum) == SF_FORM_INLINE;
+	uint8		form = VARSIZE_ANY_EXHDR(datum) >= 1 ? *(uint8 *) VARDATA_ANY(datum) : 0;
+
+	return form == SF_FORM_INLINE || form == SF_FORM_PACKED;
 }
 
 /*
@@ -89,6 +92,8 @@ sf_read_length(struct varlena *datum)
 	{
 		case SF_FORM_INLINE:
 			return VARSIZE_ANY_EXHDR(datum) - 1;
+		case SF_FORM_PACKED:
+			return sfi_read_packed_length(datum);
 		case SF_FORM_EDITED:
 			return sf_object_edited_length(datum);
 		default:
@@ -152,6 +157,8 @@ sf_read_pieces(struct varlena *value, SfPiece **pieces)
 
 	if (form == SF_FORM_EDITED)
 		return sf_object_pieces(value, pieces);
+	if (form == SF_FORM_PACKED)
+		return sf_read_pieces(sf_read_unpacked(value), pieces);
 	/* of the two fields, the kind tells which one counts */
 	*pieces = palloc0(sizeof(SfPiece));
 	(*pieces)->kind = form == SF_FORM_INLINE ? SF_PIECE_BYTES : SF_PIECE_VALUE;
@@ -194,6 +201,9 @@ sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 		case SF_FORM_INLINE:
 			SF_ASSERT(object_offset >= 0 && object_offset + len <= VARSIZE_ANY_EXHDR(datum) - 1);
 			memcpy(dst, VARDATA_ANY(datum) + 1 + object_offset, len);
+			break;
+		case SF_FORM_PACKED:
+			sfi_read_packed(datum, object_offset, len, dst);
 			break;
 		case SF_FORM_EDITED:
 			read_edited(datum, object_offset, len, dst);

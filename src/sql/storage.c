@@ -124,12 +124,14 @@ securefile_storage(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	values[0] = CStringGetTextDatum(form == SF_FORM_STORED ? "stored" :
-									form == SF_FORM_INLINE ? "inline" : "edited");
+									form == SF_FORM_EDITED ? "edited" : "inline");
 	values[1] = Int64GetDatum(sf_read_length(datum));
 	values[2] = Int64GetDatum((int64) toast_datum_size(value));
 	values[5] = CStringGetTextDatum("none");
 	if (form == SF_FORM_STORED)
 		fill_stored(datum, values);
+	if (form == SF_FORM_PACKED)
+		values[5] = PointerGetDatum(codec_names(1u << sf_read_packed_unit(datum).flags));
 	/* an edited value is in memory only */
 	if (form == SF_FORM_EDITED)
 		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = true;

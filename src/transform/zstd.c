@@ -32,12 +32,16 @@ set(ZSTD_cParameter parameter, int value)
 	return !ZSTD_isError(ZSTD_CCtx_setParameter(compressor, parameter, value));
 }
 
-/* Prepare the compressor for a level; false when memory is short. */
+/*
+ * Prepare the compressor for a level; false when memory is short.  A frame that did not
+ * find room is given up first: no parameter can be set in the middle of a frame.
+ */
 static bool
 prepare(SfCompression level)
 {
 	if (compressor == NULL && (compressor = ZSTD_createCCtx()) == NULL)
 		return false;
+	(void) ZSTD_CCtx_reset(compressor, ZSTD_reset_session_only);
 	return set(ZSTD_c_compressionLevel, level == SF_COMPRESSION_HIGH ? 9 : 1) &&
 		set(ZSTD_c_windowLog, WINDOW_LOG) &&
 		set(ZSTD_c_contentSizeFlag, 0) && set(ZSTD_c_checksumFlag, 0);

@@ -23,14 +23,11 @@
 #include "base/base.h"
 
 #include "miscadmin.h"
-#include "portability/instr_time.h"
-#include "stats/stats.h"
-#include "transform/transform.h"
-#include "utils/memutils.h"
 #include "write/write_internal.h"
 
 /* as much as makes an extent that is worth a write of its own */
 #define UNITS_AT_ONCE	(SF_GATHER_EARLY_SECTORS / SF_UNIT_SECTORS)
+StaticAssertDecl(UNITS_AT_ONCE <= SF_PACK_UNITS, "each unit is encoded to memory of its own");
 
 struct SfDraft
 {
@@ -39,15 +36,10 @@ struct SfDraft
 	SfLocator  *base;			/* or NULL */
 	uint64		seed;
 	SfEncoder	encoder;
+	const		SfEncoded *encoded; /* the only unit, if it is encoded already */
 	SfEdit	   *edit;
 	SfObject   *object;
 };
-
-/*
- * Memory for encoded units of one call, made on first use for the life of the process.
- * It is in use within put_some() only, so drafts share it.
- */
-static char *coded[UNITS_AT_ONCE];
 
 /*
  * What a new version has of its base, or a new object for itself.  A version keeps the
@@ -75,21 +67,6 @@ name_version(SfDraft *draft, SfSegment *seg)
 	}
 }
 
-/*
- * Begin to encode as the column asks for it now.  What the base has is read by its own
- * units' flags, so a changed option needs no rewriting.
- */
-static void
-begin_encoder(SfDraft *draft)
-{
-	sf_transform_begin(&draft->encoder, sf_space_column(draft->seg)->options.compression);
-	if (draft->encoder.codec == NULL || coded[0] != NULL)
-		return;
-	coded[0] = MemoryContextAlloc(TopMemoryContext, UNITS_AT_ONCE * SF_UNIT_SIZE);
-	for (int i = 1; i < UNITS_AT_ONCE; i++)
-		coded[i] = coded[i - 1] + SF_UNIT_SIZE;
-}
-
 SfDraft *
 sf_write_draft(SfSegment *seg, struct varlena *base)
 {
@@ -113,7 +90,12 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 	 */
 	draft->seg = seg = sfi_write_segment(seg);
 	draft->seed = sf_format_seed(seg->incarnation, draft->version.object_id);
-	begin_encoder(draft);
+
+	/*
+	 * what the base has is read by its own units' flags, whatever the option
+	 * was then
+	 */
+	sf_transform_begin(&draft->encoder, sf_space_column(seg)->options.compression);
 	SF_ASSERT(draft->seg->incarnation == draft->version.incarnation);
 	draft->object = sfi_objects_begin(seg, &draft->version, draft->base);
 	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sfi_objects_pages,
@@ -137,10 +119,9 @@ sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version)
 
 /* Count how a unit is stored. */
 static void
-count_unit(const SfDraft *draft, uint32 plain_bytes, const SfUnit *unit)
+count_unit(SfStatCounters *stats, const SfEncoder *encoder, uint32 plain_bytes,
+		   const SfUnit *unit)
 {
-	SfStatCounters *stats = sf_stats_local(draft->seg->table_oid, draft->seg->attnum);
-
 	if (!sf_transform_is_raw(unit))
 	{
 		stats->bytes_transformed += plain_bytes;
@@ -148,7 +129,7 @@ count_unit(const SfDraft *draft, uint32 plain_bytes, const SfUnit *unit)
 		return;
 	}
 	stats->bytes_nontransformed += plain_bytes;
-	stats->units_incompressible += draft->encoder.codec != NULL;
+	stats->units_incompressible += encoder->codec != NULL;
 }
 
 /*
@@ -158,25 +139,17 @@ count_unit(const SfDraft *draft, uint32 plain_bytes, const SfUnit *unit)
 static const char *
 encode_unit(SfDraft *draft, uint32 i, const char *plain, uint32 len, SfUnit *unit)
 {
+	SfStatCounters *stats = sf_stats_local(draft->seg->table_oid, draft->seg->attnum);
 	const char *stored;
-	instr_time	start;
-	instr_time	end;
 
-	if (draft->encoder.codec == NULL)
-		stored = sf_transform_encode(&draft->encoder, plain, len, NULL, unit);
-	else
+	if (draft->encoded != NULL)
 	{
-		SF_FAULT(encode);
-		INSTR_TIME_SET_CURRENT(start);
-		stored = sf_transform_encode(&draft->encoder, plain, len, coded[i], unit);
-		INSTR_TIME_SET_CURRENT(end);
-		INSTR_TIME_SUBTRACT(end, start);
-		sf_stats_local(draft->seg->table_oid, draft->seg->attnum)->compress_time_us +=
-			INSTR_TIME_GET_MICROSEC(end);
-		if (stored == coded[i] && SF_FAULT_SKIPS(encode_right))
-			coded[i][unit->stored_bytes / 2] ^= 1;
+		*unit = draft->encoded->unit;
+		stored = draft->encoded->bytes;
 	}
-	count_unit(draft, len, unit);
+	else
+		stored = sfi_pack_unit(stats, &draft->encoder, i, plain, len, unit);
+	count_unit(stats, &draft->encoder, len, unit);
 	return stored;
 }
 
@@ -295,13 +268,16 @@ sf_write_draft_finish(SfDraft *draft, uint64 length_bytes)
 }
 
 struct varlena *
-sf_write_value(SfSegment *seg, const char *data, Size len)
+sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded * encoded)
 {
 	SfDraft    *draft = sf_write_draft(seg, NULL);
 	struct varlena *datum;
 	SfLocator	loc;
 
 	SF_ASSERT(len > 0);
+	if (encoded != NULL && encoded->bytes != NULL)
+		draft->encoded = encoded;
+	SF_ASSERT(draft->encoded == NULL || len <= SF_UNIT_SIZE);
 	sf_write_draft_resize(draft, sf_units_of(len));
 	sf_write_draft_put(draft, 0, data, len, len);
 	datum = finish(draft, len, &loc);

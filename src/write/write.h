@@ -19,13 +19,38 @@
 #include "object/object.h"
 #include "space/space.h"
 
+/* A value of one unit, encoded before it is known where it goes (pack.c). */
+typedef struct SfEncoded
+{
+	const char *bytes;			/* what is to be stored; NULL: nothing is
+								 * known */
+	SfUnit		unit;			/* its length and codec */
+}			SfEncoded;
+
+/*
+ * Would a column compress a value of len bytes for its row?  Neither one that is too
+ * small to gain, nor one of more than a unit.
+ */
+extern bool sf_write_packs(const SfColumn *column, Size len);
+
+/*
+ * Compress a value, which sf_write_packs(), for its row: the PACKED datum (palloc'd), or
+ * NULL when that saves less than an eighth, or takes more than SF_IN_ROW_MAX bytes.  Then
+ * *encoded is what sf_write_value() would make of it, and good until the next value is
+ * written or compressed.
+ */
+extern struct varlena *sf_write_pack(const SfColumn *column, const char *data, Size len,
+									 SfEncoded * encoded);
+
 /*
  * Write a whole value of len > 0 bytes as a new object of the column and return the
  * STORED datum (palloc'd).  The object is *placed*: this transaction must confirm it
  * with sf_write_confirm(), or its space is given back at transaction end.  data may be
- * freed when this returns.
+ * freed when this returns.  encoded: of sf_write_pack() for the same column and data, or
+ * NULL.
  */
-extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len);
+extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len,
+									  const SfEncoded * encoded);
 
 /* ---- versions in the making (draft.c) ---- */
 

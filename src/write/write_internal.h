@@ -4,6 +4,7 @@
  *	  What the files of write/ share.
  *
  * draft.c		a version in the making: units placed, checksummed, mapped
+ * pack.c		small values, compressed for their rows
  * arena.c		where the next unit goes: lent regions of this backend
  * gather.c		the write gather cache: two buffers, extents, flushes
  * owner.c		which object is whose: placed, confirmed, freed; savepoints
@@ -19,6 +20,8 @@
 #define SF_WRITE_INTERNAL_H
 
 #include "object/object.h"
+#include "stats/stats.h"
+#include "transform/transform.h"
 #include "write/write.h"
 
 /* ---- work.c ---- */
@@ -91,6 +94,17 @@ extern void sfi_arena_release_full(void);
  * may be in WAL.  Never throws.
  */
 extern void sfi_arena_end(bool commit, bool logged);
+
+/* ---- pack.c ---- */
+
+/*
+ * Encode a unit as its object's encoder decides, and count the time.  The result is the
+ * plain bytes themselves, or memory of this process, which is number i of a few and good
+ * until it is asked for again.  ERROR when there is no memory.
+ */
+#define SF_PACK_UNITS	4
+extern const char *sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, uint32 i,
+								 const char *plain, uint32 len, SfUnit *unit);
 
 /* ---- gather.c ---- */
 

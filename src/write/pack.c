@@ -1,0 +1,124 @@
+/*-------------------------------------------------------------------------
+ *
+ * pack.c
+ *	  Units are encoded; small values are compressed for their rows.
+ *
+ * A value of at most a unit is encoded before it is known where it goes, since that
+ * decides: if it then fits its row, it stays there, and costs neither space in the
+ * segment nor a second read.  If not, what was encoded is stored, so that nothing is
+ * done twice.
+ *
+ *	 value			compressed			goes to
+ *	 up to 4000		saves an eighth		the row, PACKED
+ *	 up to 4000		does not			the row, INLINE
+ *	 up to 128 KB	up to 4000			the row, PACKED
+ *	 up to 128 KB	more				the segment, encoded or as it is
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "portability/instr_time.h"
+#include "utils/memutils.h"
+#include "write/write_internal.h"
+
+/* below that the bytes that every frame begins with take what is gained */
+#define PACK_MIN	64
+
+/* Made on first use, for the life of the process. */
+static char *coded;
+
+static char *
+coded_room(uint32 i)
+{
+	SF_ASSERT(i < SF_PACK_UNITS);
+	if (coded == NULL)
+		coded = MemoryContextAlloc(TopMemoryContext, SF_PACK_UNITS * SF_UNIT_SIZE);
+	return coded + i * SF_UNIT_SIZE;
+}
+
+/* For tests: what a library would give that is in error.  Its checksum will be right. */
+static void
+spoil(char *stored, uint32 stored_bytes)
+{
+	if (SF_FAULT_SKIPS(encode_right))
+		stored[stored_bytes / 2] ^= 1;
+}
+
+const char *
+sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, uint32 i, const char *plain, uint32 len,
+			  SfUnit *unit)
+{
+	instr_time	start;
+	instr_time	end;
+	const char *stored;
+
+	if (encoder->codec == NULL)
+		return sf_transform_encode(encoder, plain, len, NULL, unit);
+	SF_FAULT(encode);
+	INSTR_TIME_SET_CURRENT(start);
+	stored = sf_transform_encode(encoder, plain, len, coded_room(i), unit);
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+	stats->compress_time_us += INSTR_TIME_GET_MICROSEC(end);
+	if (stored != plain)
+		spoil(coded_room(i), unit->stored_bytes);
+	return stored;
+}
+
+bool
+sf_write_packs(const SfColumn *column, Size len)
+{
+	return column->permanent && column->options.in_row && len >= PACK_MIN &&
+		len <= SF_UNIT_SIZE && sf_transform_codec(column->options.compression) != NULL;
+}
+
+/* The PACKED value of stored bytes. */
+static struct varlena *
+make_packed(const char *stored, const SfUnit *unit)
+{
+	Size		size = VARHDRSZ + SF_PACKED_HEADER + unit->stored_bytes;
+	struct varlena *value = palloc(size);
+
+	SET_VARSIZE(value, size);
+	sf_format_packed_encode((uint8 *) VARDATA(value), unit->flags);
+	memcpy(VARDATA(value) + SF_PACKED_HEADER, stored, unit->stored_bytes);
+	return value;
+}
+
+/*
+ * Compress a value that is in its row in any case: no sector is to be saved, so a value
+ * of a few bytes gains, too.
+ */
+static struct varlena *
+pack_small(SfStatCounters *stats, const SfEncoder *encoder, const char *data, Size len)
+{
+	char	   *room = coded_room(0);
+	SfUnit		unit = {.flags = encoder->codec->id};
+
+	SF_FAULT(encode);
+	unit.stored_bytes = sf_transform_encode_bytes(encoder->codec, encoder->level, data, len, room,
+												  len - len / 8 - SF_PACKED_HEADER);
+	if (unit.stored_bytes == 0)
+		return NULL;
+	spoil(room, unit.stored_bytes);
+	return make_packed(room, &unit);
+}
+
+struct varlena *
+sf_write_pack(const SfColumn *column, const char *data, Size len, SfEncoded * encoded)
+{
+	SfStatCounters *stats = sf_stats_local(column->table_oid, column->attnum);
+	SfEncoder	encoder;
+
+	SF_ASSERT(sf_write_packs(column, len));
+	encoded->bytes = NULL;
+	sf_transform_begin(&encoder, column->options.compression);
+	if (len <= SF_IN_ROW_MAX)
+		return pack_small(stats, &encoder, data, len);
+	encoded->bytes = sfi_pack_unit(stats, &encoder, 0, data, len, &encoded->unit);
+	if (encoded->bytes == data ||
+		SF_PACKED_HEADER + encoded->unit.stored_bytes > SF_IN_ROW_MAX)
+		return NULL;
+	return make_packed(encoded->bytes, &encoded->unit);
+}
