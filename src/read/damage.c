@@ -118,6 +118,7 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 void
 sfi_read_refuse_decoding(SfDecoded reason, uint32 codec)
 {
+	SF_ASSERT(reason == SF_DECODE_NO_MEMORY || reason == SF_DECODE_NO_CODEC);
 	if (reason == SF_DECODE_NO_MEMORY)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),

@@ -40,6 +40,7 @@ look_at(struct varlena *datum, uint32 *plain_bytes)
 
 	if (problem != NULL)
 		report_damaged(psprintf("The %s.", problem));
+	SF_ASSERT(!sf_transform_is_raw(&unit) && *plain_bytes > 0 && *plain_bytes <= SF_UNIT_SIZE);
 	return unit;
 }
 
@@ -87,6 +88,7 @@ sf_read_unpacked(struct varlena *datum)
 		return datum;
 	value = sf_read_new_inline(sfi_read_packed_length(datum), &data);
 	decode(datum, data);
+	SF_ASSERT(sf_read_form(value) == SF_FORM_INLINE);
 	return value;
 }
 

@@ -44,6 +44,7 @@ sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 	instr_time	end;
 	SfDecoded	result;
 
+	SF_ASSERT(!sf_transform_is_raw(unit) && plain_bytes > 0);
 	SF_FAULT(decode);
 	INSTR_TIME_SET_CURRENT(start);
 	result = sf_transform_decode(unit, stored, dst, plain_bytes);
@@ -71,6 +72,7 @@ make_place(void)
 {
 	KeptUnit   *there = &kept[(last_used + 1) % KEPT];
 
+	SF_ASSERT(last_used >= 0 && last_used < KEPT);
 	if (there->plain == NULL)
 		there->plain = MemoryContextAlloc(TopMemoryContext, SF_UNIT_SIZE);
 	there->plain_bytes = 0;
@@ -98,5 +100,6 @@ sfi_read_plain(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 	there->unit = *unit;
 	there->plain_bytes = sf_unit_plain_bytes(job->length_bytes, unit_no);
 	last_used = there - kept;
+	SF_ASSERT(is_kept(there, job, unit_no, unit));
 	return there->plain;
 }

@@ -3,7 +3,8 @@
  * read_internal.h
  *	  What the files of read/ share.
  *
- * value.c		forms, lengths, whole values
+ * form.c		the form of a datum
+ * value.c		lengths, ranges, whole values
  * units.c		a range of units, read in one go
  * reader.c		readers: values that are read piece by piece
  * ahead.c		reading ahead for readers

@@ -427,6 +427,7 @@ deliver_encoded(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 	const char *plain;
 
 	SF_ASSERT(wanted.skip + wanted.len <= sf_unit_plain_bytes(job->length_bytes, unit_no));
+	SF_ASSERT(listener == NULL || wanted.len == 0);
 	if (wanted.len > 0 && wanted.len == sf_unit_plain_bytes(job->length_bytes, unit_no))
 	{
 		(void) sfi_read_decode(job, listener, unit_no, unit, stored, wanted.dst);

@@ -40,6 +40,7 @@ count_unit(UnitCounts *counts, const SfUnit *unit)
 		return;
 	counts->stored_bytes += unit->stored_bytes;
 	counts->units++;
+	SF_ASSERT(unit->flags <= SF_CODEC_MAX && unit->stored_bytes > 0);
 	counts->encoded += !sf_transform_is_raw(unit);
 	counts->codecs |= 1u << unit->flags;
 }
@@ -53,6 +54,7 @@ count_units(const SfLocator *loc)
 	UnitCounts	counts = {0};
 	uint64		first = 0;
 
+	SF_ASSERT(loc->nunits > 0);
 	sf_object_require_tag(seg, loc);
 	while ((first = sf_object_next_stored(seg, loc, first)) < loc->nunits)
 	{
@@ -99,6 +101,7 @@ fill_stored(struct varlena *datum, Datum *values)
 	SfLocator	loc = sf_object_locator(datum);
 	UnitCounts	counts = count_units(&loc);
 
+	SF_ASSERT(counts.encoded <= counts.units && counts.units <= (int64) loc.nunits);
 	values[2] = Int64GetDatum(counts.stored_bytes);
 	values[3] = Int64GetDatum(counts.units);
 	values[4] = Int64GetDatum(counts.encoded);

@@ -36,7 +36,7 @@ struct SfDraft
 	SfLocator  *base;			/* or NULL */
 	uint64		seed;
 	SfEncoder	encoder;
-	const		SfEncoded *encoded; /* the only unit, if it is encoded already */
+	const SfEncoded *encoded;	/* the only unit, if it is encoded already */
 	SfEdit	   *edit;
 	SfObject   *object;
 };
@@ -268,7 +268,7 @@ sf_write_draft_finish(SfDraft *draft, uint64 length_bytes)
 }
 
 struct varlena *
-sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded * encoded)
+sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded *encoded)
 {
 	SfDraft    *draft = sf_write_draft(seg, NULL);
 	struct varlena *datum;

@@ -106,7 +106,7 @@ pack_small(SfStatCounters *stats, const SfEncoder *encoder, const char *data, Si
 }
 
 struct varlena *
-sf_write_pack(const SfColumn *column, const char *data, Size len, SfEncoded * encoded)
+sf_write_pack(const SfColumn *column, const char *data, Size len, SfEncoded *encoded)
 {
 	SfStatCounters *stats = sf_stats_local(column->table_oid, column->attnum);
 	SfEncoder	encoder;

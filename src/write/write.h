@@ -25,7 +25,7 @@ typedef struct SfEncoded
 	const char *bytes;			/* what is to be stored; NULL: nothing is
 								 * known */
 	SfUnit		unit;			/* its length and codec */
-}			SfEncoded;
+} SfEncoded;
 
 /*
  * Would a column compress a value of len bytes for its row?  Neither one that is too
@@ -40,7 +40,7 @@ extern bool sf_write_packs(const SfColumn *column, Size len);
  * written or compressed.
  */
 extern struct varlena *sf_write_pack(const SfColumn *column, const char *data, Size len,
-									 SfEncoded * encoded);
+									 SfEncoded *encoded);
 
 /*
  * Write a whole value of len > 0 bytes as a new object of the column and return the
@@ -50,7 +50,7 @@ extern struct varlena *sf_write_pack(const SfColumn *column, const char *data, S
  * NULL.
  */
 extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len,
-									  const SfEncoded * encoded);
+									  const SfEncoded *encoded);
 
 /* ---- versions in the making (draft.c) ---- */
 
