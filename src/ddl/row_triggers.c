@@ -109,7 +109,7 @@ securefile_store(PG_FUNCTION_ARGS)
 	column = sfi_ddl_column(trigdata->tg_relation, attnum);
 	if (!sfi_ddl_store_value(&column, value, old, &stored))
 		return PointerGetDatum(tuple);
-	if (truncated)
+	if (truncated && sfi_ddl_stored(stored) != NULL)
 		sfi_ddl_refuse_truncated(trigdata->tg_relation);
 	sfi_ddl_refuse_unpublishable(trigdata->tg_relation, attnum, stored);
 
