@@ -27,7 +27,6 @@
 
 /* as much as makes an extent that is worth a write of its own */
 #define UNITS_AT_ONCE	(SF_GATHER_EARLY_SECTORS / SF_UNIT_SECTORS)
-StaticAssertDecl(UNITS_AT_ONCE <= SF_PACK_UNITS, "each unit is encoded to memory of its own");
 
 struct SfDraft
 {
@@ -133,11 +132,11 @@ count_unit(SfStatCounters *stats, const SfEncoder *encoder, uint32 plain_bytes,
 }
 
 /*
- * Encode unit i of those that are put together; returns what is stored of it, which is
- * the plain bytes themselves where the column does not compress, or nothing is gained.
+ * Encode a unit; returns what is stored of it, which is the plain bytes themselves where
+ * the column does not compress, or nothing is gained.
  */
 static const char *
-encode_unit(SfDraft *draft, uint32 i, const char *plain, uint32 len, SfUnit *unit)
+encode_unit(SfDraft *draft, const char *plain, uint32 len, SfUnit *unit)
 {
 	SfStatCounters *stats = sf_stats_local(draft->seg->table_oid, draft->seg->attnum);
 	const char *stored;
@@ -148,7 +147,7 @@ encode_unit(SfDraft *draft, uint32 i, const char *plain, uint32 len, SfUnit *uni
 		stored = draft->encoded->bytes;
 	}
 	else
-		stored = sfi_pack_unit(stats, &draft->encoder, i, plain, len, unit);
+		stored = sfi_pack_unit(stats, &draft->encoder, plain, len, unit);
 	count_unit(stats, &draft->encoder, len, unit);
 	return stored;
 }
@@ -171,35 +170,42 @@ place_unit(SfSegment *seg, const char *stored, uint64 ahead_bytes, SfUnit *unit)
 	memset(dst + unit->stored_bytes, 0, sf_sectors_to_bytes(nsectors) - unit->stored_bytes);
 }
 
-/* Note in the map where a unit lies, and what its stored bytes must hash to. */
+/* Note in the map where a unit lies, and what its stored bytes hash to. */
 static void
-seal_unit(SfDraft *draft, uint64 unit_no, const char *stored, SfUnit *unit)
+seal_unit(SfDraft *draft, uint64 unit_no, const SfUnit *unit)
 {
 	SF_ASSERT(sf_format_is_possible_run(unit->start, sf_unit_sectors(unit)));
-	unit->checksum = sf_format_checksum(stored, unit->stored_bytes, draft->seed);
 	sf_object_edit_set(draft->edit, unit_no, unit);
 }
 
 /*
+ * Encode and place a unit.  What the codec made is hashed
+ * at once, since its memory is used again for the next unit.
+ */
+static void
+put_unit(SfDraft *draft, const char *plain, uint32 len, uint64 ahead_bytes, SfUnit *unit)
+{
+	const char *stored = encode_unit(draft, plain, len, unit);
+
+	place_unit(draft->seg, stored, sf_transform_expect(&draft->encoder, ahead_bytes), unit);
+	if (!sf_transform_is_raw(unit))
+		unit->checksum = sf_format_checksum(stored, unit->stored_bytes, draft->seed);
+}
+
+/*
  * Put a few units, as many as fill an extent that is worth a write.  All of them are
- * placed before any is hashed.
+ * placed before those that are stored as they are get hashed.
  */
 static void
 put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 ahead_bytes)
 {
 	SfUnit		units[UNITS_AT_ONCE];
-	const char *stored[UNITS_AT_ONCE];
 	uint32		n = sf_units_of(len);
 
 	SF_ASSERT(n > 0 && n <= UNITS_AT_ONCE);
 	for (uint32 i = 0; i < n; i++)
-	{
-		uint64		done = sf_unit_start(i);
-
-		stored[i] = encode_unit(draft, i, data + done, sf_unit_plain_bytes(len, i), &units[i]);
-		place_unit(draft->seg, stored[i],
-				   sf_transform_expect(&draft->encoder, ahead_bytes - done), &units[i]);
-	}
+		put_unit(draft, data + sf_unit_start(i), sf_unit_plain_bytes(len, i),
+				 ahead_bytes - sf_unit_start(i), &units[i]);
 
 	/*
 	 * All units of this call are placed, so the extent is as long as it gets
@@ -207,7 +213,12 @@ put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 a
 	 */
 	sfi_gather_start_early();
 	for (uint32 i = 0; i < n; i++)
-		seal_unit(draft, first_unit + i, stored[i], &units[i]);
+	{
+		if (sf_transform_is_raw(&units[i]))
+			units[i].checksum = sf_format_checksum(data + sf_unit_start(i), units[i].stored_bytes,
+												   draft->seed);
+		seal_unit(draft, first_unit + i, &units[i]);
+	}
 }
 
 void

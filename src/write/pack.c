@@ -25,16 +25,15 @@
 /* below that the bytes that every frame begins with take what is gained */
 #define PACK_MIN	64
 
-/* Made on first use, for the life of the process. */
-static char *coded;
-
+/* Memory for an encoded unit, made on first use for the life of the process. */
 static char *
-coded_room(uint32 i)
+coded_room(void)
 {
-	SF_ASSERT(i < SF_PACK_UNITS);
-	if (coded == NULL)
-		coded = MemoryContextAlloc(TopMemoryContext, SF_PACK_UNITS * SF_UNIT_SIZE);
-	return coded + i * SF_UNIT_SIZE;
+	static char *room;
+
+	if (room == NULL)
+		room = MemoryContextAlloc(TopMemoryContext, SF_UNIT_SIZE);
+	return room;
 }
 
 /* For tests: what a library would give that is in error.  Its checksum will be right. */
@@ -46,7 +45,7 @@ spoil(char *stored, uint32 stored_bytes)
 }
 
 const char *
-sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, uint32 i, const char *plain, uint32 len,
+sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, const char *plain, uint32 len,
 			  SfUnit *unit)
 {
 	instr_time	start;
@@ -57,12 +56,12 @@ sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, uint32 i, const char *p
 		return sf_transform_encode(encoder, plain, len, NULL, unit);
 	SF_FAULT(encode);
 	INSTR_TIME_SET_CURRENT(start);
-	stored = sf_transform_encode(encoder, plain, len, coded_room(i), unit);
+	stored = sf_transform_encode(encoder, plain, len, coded_room(), unit);
 	INSTR_TIME_SET_CURRENT(end);
 	INSTR_TIME_SUBTRACT(end, start);
 	stats->compress_time_us += INSTR_TIME_GET_MICROSEC(end);
 	if (stored != plain)
-		spoil(coded_room(i), unit->stored_bytes);
+		spoil(coded_room(), unit->stored_bytes);
 	return stored;
 }
 
@@ -93,7 +92,7 @@ make_packed(const char *stored, const SfUnit *unit)
 static struct varlena *
 pack_small(SfStatCounters *stats, const SfEncoder *encoder, const char *data, Size len)
 {
-	char	   *room = coded_room(0);
+	char	   *room = coded_room();
 	SfUnit		unit = {.flags = encoder->codec->id};
 
 	SF_FAULT(encode);
@@ -116,7 +115,7 @@ sf_write_pack(const SfColumn *column, const char *data, Size len, SfEncoded *enc
 	sf_transform_begin(&encoder, column->options.compression);
 	if (len <= SF_IN_ROW_MAX)
 		return pack_small(stats, &encoder, data, len);
-	encoded->bytes = sfi_pack_unit(stats, &encoder, 0, data, len, &encoded->unit);
+	encoded->bytes = sfi_pack_unit(stats, &encoder, data, len, &encoded->unit);
 	if (encoded->bytes == data ||
 		SF_PACKED_HEADER + encoded->unit.stored_bytes > SF_IN_ROW_MAX)
 		return NULL;

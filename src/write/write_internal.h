@@ -99,12 +99,11 @@ extern void sfi_arena_end(bool commit, bool logged);
 
 /*
  * Encode a unit as its object's encoder decides, and count the time.  The result is the
- * plain bytes themselves, or memory of this process, which is number i of a few and good
- * until it is asked for again.  ERROR when there is no memory.
+ * plain bytes themselves, or memory of this process that is good until the next call.
+ * ERROR when there is no memory.
  */
-#define SF_PACK_UNITS	4
-extern const char *sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, uint32 i,
-								 const char *plain, uint32 len, SfUnit *unit);
+extern const char *sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, const char *plain,
+								 uint32 len, SfUnit *unit);
 
 /* ---- gather.c ---- */
 
