@@ -160,9 +160,11 @@ store_in_row(const SfColumn *column, Datum value, Datum *result)
 
 	if (packed != NULL)
 	{
+		/* also where it stays as it is: a damaged value goes no further */
+		whole = sf_read_unpacked(packed);
 		if (is_packed_right(column, packed))
 			return false;
-		*result = PointerGetDatum(store_inline(column, sf_read_unpacked(packed)));
+		*result = PointerGetDatum(store_inline(column, whole));
 		return true;
 	}
 	if (!sf_write_packs(column, bytes_in_row(value)) && sfi_ddl_may_stay_inline(column, value))

@@ -52,6 +52,7 @@ sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, const char *plain, uint
 	instr_time	end;
 	const char *stored;
 
+	SF_ASSERT(len > 0 && len <= SF_UNIT_SIZE);
 	if (encoder->codec == NULL)
 		return sf_transform_encode(encoder, plain, len, NULL, unit);
 	SF_FAULT(encode);
@@ -79,6 +80,8 @@ make_packed(const char *stored, const SfUnit *unit)
 	Size		size = VARHDRSZ + SF_PACKED_HEADER + unit->stored_bytes;
 	struct varlena *value = palloc(size);
 
+	SF_ASSERT(!sf_transform_is_raw(unit) && unit->stored_bytes > SF_CODED_OVERHEAD);
+	SF_ASSERT(size <= VARHDRSZ + SF_IN_ROW_MAX);
 	SET_VARSIZE(value, size);
 	sf_format_packed_encode((uint8 *) VARDATA(value), unit->flags);
 	memcpy(VARDATA(value) + SF_PACKED_HEADER, stored, unit->stored_bytes);
