@@ -56,7 +56,7 @@ sub table
 	return;
 }
 
-sub fill
+sub fill_with
 {
 	my ($t, $make) = @_;
 	my $values = join(',', map { "($_, $lengths[$_ - 1])" } 1 .. $n);
@@ -70,7 +70,7 @@ foreach my $case ([ 'compress_low', 'lz4' ], [ 'compress', 'zstd' ], [ 'compress
 {
 	my ($word, $codec) = @$case;
 	table($word, $word);
-	fill($word, 'lines');
+	fill_with($word, 'lines');
 	right($word, 'lines', $word);
 	my @forms = split /,/, forms($word);
 	is_deeply([ @forms[ 0 .. 2 ] ], [ ('inline none') x 3 ], "$word: the smallest values stay as they are");
@@ -78,20 +78,20 @@ foreach my $case ([ 'compress_low', 'lz4' ], [ 'compress', 'zstd' ], [ 'compress
 	is_deeply([ @forms[ 14 .. 16 ] ], [ ("stored $codec") x 3 ], "$word: others are stored");
 	is($sql->("SELECT count(*) FROM $word WHERE pg_column_size(doc) > 4004 OR (length(doc) > 100 AND pg_column_size(doc) > 7 * length(doc) / 8)"),
 		0, "$word: within the limits");
-	fill($word, 'noise');
+	fill_with($word, 'noise');
 	right($word, 'noise', "$word, incompressible");
 	is(forms($word), join(',', ('inline none') x 10, ('stored none') x 7), "$word: what does not gain stays as it is");
 	is($sql->("SELECT count(*) FROM $word, securefile_storage(doc) s WHERE s.form = 'stored' AND s.stored_bytes <> length(doc)"),
 		0, "$word: stored as it is");
 }
 table('nothing_in_row', 'compress, disable_storage_in_row');
-fill('nothing_in_row', 'lines');
+fill_with('nothing_in_row', 'lines');
 right('nothing_in_row', 'lines', 'not in the row');
 like(forms('nothing_in_row'), qr/^inline none(,stored \w+)+$/, 'disable_storage_in_row: all but the empty value are stored');
 
 # ---- edits ----
 
-fill('compress', 'lines');
+fill_with('compress', 'lines');
 $sql->("UPDATE compress SET doc = doc || 'end'::bytea, len = len + 3");
 $sql->("UPDATE compress SET doc = overlay(doc PLACING 'AB'::bytea FROM 2) WHERE len > 10");
 is($sql->("SELECT count(*) FROM compress WHERE doc = CASE WHEN len > 10 THEN overlay(lines(id, len - 3) || 'end' PLACING 'AB'::bytea FROM 2) ELSE lines(id, len - 3) || 'end' END"),
@@ -109,7 +109,7 @@ is($sql->("SELECT count(*) FROM compress WHERE len > 100 AND substring(doc FROM 
 is($sql->("SELECT count(*) FROM securefile_check('compress', 'doc')"), 0, 'and sound');
 
 # the datum of a row that is updated elsewhere stays as it is
-fill('compress', 'lines');
+fill_with('compress', 'lines');
 my $before = $sql->("SELECT string_agg(md5((doc::raw)::bytea), ',' ORDER BY id) FROM compress");
 $sql->('ALTER TABLE compress ADD other int', 'UPDATE compress SET other = id');
 is($sql->("SELECT string_agg(md5((doc::raw)::bytea), ',' ORDER BY id) FROM compress"), $before, 'an update of another column changes no value');
@@ -139,7 +139,7 @@ is($sql->("SELECT pg_create_logical_replication_slot('s', 'test_decoding') IS NO
 
 # ---- changed options ----
 
-fill('compress', 'lines');
+fill_with('compress', 'lines');
 foreach my $case ([ 'compress_low', 'lz4' ], [ 'nocompress', 'none' ], [ 'compress_high', 'zstd' ])
 {
 	my ($word, $codec) = @$case;
