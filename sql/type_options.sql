@@ -20,7 +20,12 @@ CREATE TEMP TABLE options (
 	c16 securefile(retention_none, decrypt, keep_duplicates, nocompress,
 		enable_storage_in_row, cache_reads, logging),
 	c17 securefile('cache'),
-	c18 public.securefile("cache")
+	c18 public.securefile("cache"),
+	c19 securefile(compress_low),
+	c20 securefile(compress_medium),
+	c21 securefile(compress_high),
+	c22 securefile(compress),
+	c23 securefile(cache, disable_storage_in_row, filesystem_like_logging, compress_high)
 );
 SELECT attname, format_type(atttypid, atttypmod), atttypmod
 FROM pg_attribute WHERE attrelid = 'options'::regclass AND attnum > 0 ORDER BY attnum;
@@ -45,10 +50,6 @@ BEGIN
 END $$;
 
 -- words of later work
-CREATE TEMP TABLE refused (document securefile(compress));
-CREATE TEMP TABLE refused (document securefile(compress_low));
-CREATE TEMP TABLE refused (document securefile(compress_medium));
-CREATE TEMP TABLE refused (document securefile(compress_high));
 CREATE TEMP TABLE refused (document securefile(deduplicate));
 CREATE TEMP TABLE refused (document securefile(encrypt));
 CREATE TEMP TABLE refused (document securefile(retention_auto));
@@ -65,6 +66,9 @@ CREATE TEMP TABLE refused (document securefile(cache, cache));
 CREATE TEMP TABLE refused (document securefile(logging, filesystem_like_logging));
 CREATE TEMP TABLE refused (document securefile(enable_storage_in_row, disable_storage_in_row));
 CREATE TEMP TABLE refused (document securefile(nocompress, nocompress));
+CREATE TEMP TABLE refused (document securefile(compress, nocompress));
+CREATE TEMP TABLE refused (document securefile(compress, compress_medium));
+CREATE TEMP TABLE refused (document securefile(compress_low, cache, compress_high));
 CREATE TEMP TABLE refused (document securefile(a.b));
 SELECT securefile_typmod_in('{cache,NULL}');
 SELECT securefile_typmod_in('{{cache},{nocache}}');
@@ -76,7 +80,8 @@ CREATE TEMP TABLE changed (id int, document securefile);
 INSERT INTO changed VALUES (1, '\x01');
 CREATE TEMP TABLE before AS SELECT pg_relation_filenode('changed') AS node;
 ALTER TABLE changed ALTER document TYPE securefile(cache);
-ALTER TABLE changed ALTER document TYPE securefile(nocache, disable_storage_in_row);
+ALTER TABLE changed ALTER document TYPE securefile(compress_high);
+ALTER TABLE changed ALTER document TYPE securefile(nocache, disable_storage_in_row, compress);
 SELECT pg_relation_filenode('changed') = node AS same_file,
 	(SELECT format_type(atttypid, atttypmod) FROM pg_attribute
 	 WHERE attrelid = 'changed'::regclass AND attname = 'document') FROM before;

@@ -43,9 +43,9 @@ WORDS = ["compress", "compress_low", "compress_medium", "compress_high", "nocomp
          "deduplicate", "keep_duplicates", "encrypt", "decrypt", "logging", "filesystem_like_logging", "cache",
          "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row",
          "retention_none", "retention_auto", "retention_min", "retention_max"]
-TAKEN = {"nocompress", "keep_duplicates", "decrypt", "logging", "filesystem_like_logging", "cache",
-         "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row",
-         "retention_none"}
+TAKEN = {"compress", "compress_low", "compress_medium", "compress_high", "nocompress",
+         "keep_duplicates", "decrypt", "logging", "filesystem_like_logging", "cache", "cache_reads",
+         "nocache", "enable_storage_in_row", "disable_storage_in_row", "retention_none"}
 
 
 def change(data, rng, known):

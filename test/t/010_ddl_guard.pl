@@ -243,7 +243,7 @@ my @refused = (
 	[ 'row type of a table', 'CREATE TABLE r (c t)' ],
 	[ 'materialized view', 'CREATE MATERIALIZED VIEW r AS SELECT * FROM t' ],
 	[ 'generated column', 'CREATE TABLE r (a bytea, d securefile GENERATED ALWAYS AS (a::securefile) STORED)' ],
-	[ 'compression', 'CREATE TABLE r (d securefile(compress))' ],
+	[ 'encryption', 'CREATE TABLE r (d securefile(encrypt))' ],
 	[ 'unknown option', 'CREATE TABLE r (d securefile(fast))' ],
 	[ 'access method by hand', 'CREATE TABLE r (a int) USING securefile_segment' ],
 	[ 'default with another row\'s value', 'CREATE FUNCTION pick() RETURNS securefile VOLATILE LANGUAGE sql AS \'SELECT doc FROM victim LIMIT 1\';'

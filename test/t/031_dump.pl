@@ -12,7 +12,7 @@ use Test::More;
 my $node = new_cluster('dump');
 $node->safe_psql(
 	'postgres', q{
-	CREATE TABLE t (id int PRIMARY KEY, seed int, len int, doc securefile);
+	CREATE TABLE t (id int PRIMARY KEY, seed int, len int, doc securefile, other securefile(compress_high));
 	INSERT INTO t SELECT i, i, i * 1700, blob(i, i * 1700) FROM generate_series(1, 20) i;
 	CREATE TABLE o (id int PRIMARY KEY, seed int, len int,
 		doc securefile(filesystem_like_logging, disable_storage_in_row, cache));
@@ -21,7 +21,7 @@ $node->safe_psql(
 	CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
 	CREATE TABLE p2 PARTITION OF p DEFAULT;
 	INSERT INTO p SELECT i, i, i * 1700, blob(i, i * 1700) FROM generate_series(1, 20) i;
-	CREATE DOMAIN file AS securefile(nocache);
+	CREATE DOMAIN file AS securefile(nocache, compress);
 	CREATE TABLE d (id int, seed int, len int, doc file);
 	INSERT INTO d SELECT i, i, i * 1700, blob(i, i * 1700) FROM generate_series(1, 20) i;
 	CREATE VIEW every AS SELECT seed, len, doc FROM t UNION ALL SELECT seed, len, doc FROM o
@@ -36,6 +36,8 @@ my $script = $node->safe_psql('postgres', 'SELECT 1')
 unlike($script, qr/securefile_store|securefile_account|securefile_truncate|CREATE TRIGGER/, 'internal triggers are not dumped');
 unlike($script, qr/pg_securefile_/, 'segments are not dumped');
 like($script, qr/doc public\.securefile\(.*filesystem_like_logging.*\)/, 'type modifiers are dumped');
+like($script, qr/other public\.securefile\(compress_high\)/, 'levels of compression among them');
+like($script, qr/CREATE DOMAIN public\.file AS public\.securefile\(compress_medium, nocache\);/, 'those of a domain, too');
 like($script, qr/doc public\.securefile\n|doc public\.securefile,?\n/, 'no modifier where all is default');
 like($script, qr/CREATE EXTENSION IF NOT EXISTS securefile/, 'the extension is dumped');
 
