@@ -3,7 +3,7 @@
 
 use strict;
 use warnings;
-use File::Basename qw(dirname);
+use File::Basename qw(basename dirname);
 use File::Find;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
@@ -15,6 +15,7 @@ use Test::More;
 
 my $sources = "$FindBin::RealBin/../..";
 my $top = PostgreSQL::Test::Utils::tempdir();
+my @scripts = sort map { basename($_) } glob("$sources/securefile--*.sql");
 my ($clang) = grep { -x } map { glob("$_/clang $_/clang-[0-9]*") } split /:/, $ENV{PATH};
 note('compiler: ' . ($clang || 'cc'));
 
@@ -49,7 +50,7 @@ sub below
 
 mkdir "$top/$_" foreach ('sources', 'build');
 system_or_bail('sh', '-c', "tar -C '$sources' --exclude='*.o' --exclude='*.a' --exclude='*.so*' --exclude='*.pc' --exclude=./tmp_check -cf - "
-	  . "Makefile META.json README.md CHANGELOG.md LICENSE securefile.control securefile--1.0.sql src client doc | tar -C '$top/sources' -xf -");
+	  . "Makefile META.json README.md CHANGELOG.md LICENSE securefile.control @scripts src client doc | tar -C '$top/sources' -xf -");
 system_or_bail('chmod', '-R', 'a-w', "$top/sources");
 my @before = below("$top/sources");
 chdir "$top/build" or die;
@@ -72,22 +73,22 @@ is(join("\n", grep { $compiled{$_} > 1 } sort keys %compiled), '', 'nothing twic
 my @server = below("$top/server");
 my @client = below("$top/client");
 is_deeply([ sort @server, @client ], [ below("$top/all") ], 'the two make up all, and share nothing');
-is(scalar(grep { m{/(securefile\.so|securefile\.control|securefile--1\.0\.sql|securefile/doc/reference\.md|securefile/README\.md)$} } @server), 5,
-	'what the server gets');
+is(scalar(grep { m{/(securefile\.so|securefile\.control|securefile/doc/reference\.md|securefile/README\.md)$} } @server), 4, 'what the server gets');
+is_deeply([ sort map { basename($_) } grep { /\.sql$/ } @server ], \@scripts, 'all scripts of the extension');
 is(scalar(grep { m{/(securefile|securefile\.1|pgsecurefile\.h|libpgsecurefile\.(a|so|pc))$} } @client), 6, 'what clients get');
 ok((quiet(@make, 'uninstall', "DESTDIR=$top/all"))[0], 'uninstall');
 is_deeply([ below("$top/all") ], [], 'nothing is left');
 
-# all functions of the script are in the library
+# all functions of the scripts are in the library
 my ($library) = grep { m{/securefile\.so$} } @server;
 my %symbols = map { $_ => 1 } (quiet('nm', '-D', '--defined-only', "$top/server/$library"))[1] =~ / T (\w+)$/gm;
-my $script = slurp("$sources/securefile--1.0.sql");
+my $script = join '', map { slurp("$sources/$_") } @scripts;
 my %wanted;
 while ($script =~ /^CREATE FUNCTION (?:\w+\.)?(\w+)\((?:(?!;).)*?AS 'MODULE_PATHNAME'(?:, '(\w+)')? LANGUAGE C/gms)
 {
 	$wanted{ $2 // $1 } = 1;
 }
-cmp_ok(scalar(keys %wanted), '>=', 60, 'functions of the script');
+cmp_ok(scalar(keys %wanted), '>=', 60, 'functions of the scripts');
 is(join(' ', grep { !$symbols{$_} || !$symbols{"pg_finfo_$_"} } sort keys %wanted), '', 'are in the library');
 
 # ---- a client that is built with it ----
@@ -138,7 +139,7 @@ foreach my $app ('app', 'static')
 my $node = new_cluster('version');
 my ($version) = slurp("$sources/META.json") =~ /^   "version": "(.*)",$/m;
 is($node->safe_psql('postgres', 'SELECT library, extension, locator_format, page_format, built_for LIKE \'PostgreSQL 1_%\' FROM securefile_version()'),
-	"$version|1.0|1|1|t", 'securefile_version()');
+	"$version|1.1|1|1|t", 'securefile_version()');
 like($node->safe_psql('postgres', 'SELECT build_options FROM securefile_version()'), qr/^faults\b/, 'built with fault points');
 
 # ---- the archive ----
@@ -161,6 +162,6 @@ do
 	$in_it{$name} = <$zip> // '' unless $name =~ m{/$};
 } while ($zip->nextStream > 0);
 is_deeply([ sort keys %in_it ], \@there, 'has what was committed');
-ok($in_it{"securefile-$version/$_"} eq slurp("$sources/$_"), "has $_") foreach 'META.json', 'Makefile', 'securefile--1.0.sql', 'src/sql/version.c';
+ok($in_it{"securefile-$version/$_"} eq slurp("$sources/$_"), "has $_") foreach 'META.json', 'Makefile', 'src/sql/version.c', @scripts;
 system_or_bail('chmod', '-R', 'u+w', "$top/sources");
 done_testing();
