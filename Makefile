@@ -38,6 +38,7 @@ REGRESS = \
 	chunks \
 	digest \
 	usage \
+	storage \
 	security \
 	edited
 REGRESS_OPTS = --load-extension=securefile

@@ -80,6 +80,77 @@ COMMENT ON VIEW securefile_stat
 GRANT SELECT ON securefile_stat TO PUBLIC;
 
 -- ---------------------------------------------------------------------
+-- check: how well columns are compressed
+-- ---------------------------------------------------------------------
+
+DROP FUNCTION securefile_usage(regclass, name);
+
+CREATE FUNCTION securefile_usage(
+	"table" regclass,
+	"column" name,
+	OUT file_bytes bigint,
+	OUT live_bytes bigint,
+	OUT pending_bytes bigint,
+	OUT free_bytes bigint,
+	OUT metadata_bytes bigint,
+	OUT plain_bytes bigint,
+	OUT ratio double precision
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_usage(regclass, name)
+	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE';
+
+-- Behind securefile_columns, like its neighbours.
+CREATE FUNCTION securefile_column_ratio(table_oid oid, attnum smallint) RETURNS double precision
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_column_ratio(oid, smallint)
+	IS 'bytes of values for each byte that they take in the segment, as of the last ANALYZE, of a column given by table OID and column number; see securefile_columns';
+
+-- The new columns come last, so that the view is replaced, and what users have made of it
+-- stays.
+CREATE OR REPLACE VIEW securefile_columns AS
+SELECT n.nspname AS schemaname,
+	c.relname,
+	a.attname,
+	c.oid AS relid,
+	i.options,
+	i.segment_relid,
+	s.spcname AS tablespace,
+	i.data_files,
+	i.logging,
+	i.cache,
+	securefile_object_bytes(c.oid, a.attnum) AS object_bytes,
+	i.file_bytes,
+	(securefile_object_bytes(c.oid, a.attnum)::double precision
+		OPERATOR(pg_catalog.*) securefile_column_ratio(c.oid, a.attnum))::bigint AS plain_bytes,
+	securefile_column_ratio(c.oid, a.attnum) AS ratio
+FROM pg_catalog.pg_class c
+	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+	JOIN pg_catalog.pg_attribute a
+		ON a.attrelid OPERATOR(pg_catalog.=) c.oid
+			AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
+	CROSS JOIN LATERAL securefile_column_info(c.oid, a.attnum) i
+	LEFT JOIN pg_catalog.pg_class r ON r.oid OPERATOR(pg_catalog.=) i.segment_relid
+	LEFT JOIN pg_catalog.pg_database d
+		ON r.reltablespace OPERATOR(pg_catalog.=) 0
+			AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+	LEFT JOIN pg_catalog.pg_tablespace s
+		ON s.oid OPERATOR(pg_catalog.=)
+			CASE WHEN r.reltablespace OPERATOR(pg_catalog.=) 0
+				THEN d.dattablespace ELSE r.reltablespace END
+WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}'::pg_catalog."char"[])
+	AND a.atttypid OPERATOR(pg_catalog.=) ANY (
+		WITH RECURSIVE types(oid) AS (
+			SELECT 'securefile'::pg_catalog.regtype::pg_catalog.oid
+			UNION ALL
+			SELECT t.oid FROM pg_catalog.pg_type t
+				JOIN types ON t.typbasetype OPERATOR(pg_catalog.=) types.oid
+		)
+		SELECT types.oid FROM types);
+COMMENT ON VIEW securefile_columns
+	IS 'securefile columns of this database: options, segment, tablespace, data files, sizes in bytes; plain_bytes and ratio are estimates as of the last ANALYZE';
+
+-- ---------------------------------------------------------------------
 -- sql: how values are stored
 -- ---------------------------------------------------------------------
 

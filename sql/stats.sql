@@ -12,6 +12,7 @@ RESET ROLE;
 -- a row each from the start, all zero
 SELECT schemaname, relname, attname, allocation_bytes, allocation_chunks, direct_read_bytes, direct_write_bytes,
 	direct_read_ops, direct_write_ops, inode_read_time, inode_write_time, ioreap_time, bytes_nontransformed,
+	bytes_transformed, bytes_transformed_stored, units_incompressible, compress_time, decompress_time,
 	flushes, nontransformed_flushes, stats_reset
 FROM securefile_stat WHERE relid IN ('stats_one'::regclass, 'stats_two'::regclass) ORDER BY relname, attname;
 
@@ -35,6 +36,59 @@ SELECT length(document) FROM stats_two;
 SELECT direct_read_bytes FROM securefile_stat WHERE relid = 'stats_two'::regclass;
 SELECT substring(document from 200001 for 10) FROM stats_two;
 SELECT direct_read_bytes BETWEEN 1 AND 140000 AS one_unit FROM securefile_stat WHERE relid = 'stats_two'::regclass;
+
+-- what a column compresses and what it does not, in values and in flushes; noise() does not compress
+CREATE FUNCTION noise(len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS
+$$ SELECT substring(decode(string_agg(md5(i::text), '' ORDER BY i), 'hex') FROM 1 FOR len) FROM generate_series(0, len / 16) i $$;
+CREATE TABLE stats_low (id int, document securefile(compress_low));
+CREATE TABLE stats_medium (id int, document securefile(compress, filesystem_like_logging));
+CREATE TABLE stats_high (id int, document securefile(compress_high, nocache));
+CREATE TABLE stats_none (id int, document securefile);
+CREATE VIEW stats_compressed AS
+	SELECT relname, bytes_transformed AS transformed, bytes_transformed_stored AS stored, bytes_nontransformed AS nontransformed,
+		units_incompressible AS incompressible, compress_time, decompress_time, flushes, nontransformed_flushes
+	FROM securefile_stat WHERE relid IN ('stats_low'::regclass, 'stats_medium'::regclass, 'stats_high'::regclass, 'stats_none'::regclass);
+CREATE TABLE stats_of (document bytea);
+CREATE PROCEDURE stats_insert() LANGUAGE sql AS $$
+	INSERT INTO stats_low SELECT 1, document FROM stats_of;
+	INSERT INTO stats_medium SELECT 1, document FROM stats_of;
+	INSERT INTO stats_high SELECT 1, document FROM stats_of;
+	INSERT INTO stats_none SELECT 1, document FROM stats_of;
+$$;
+INSERT INTO stats_of VALUES (repeat('x', 300000)::bytea);
+CALL stats_insert();
+SELECT relname, transformed, stored BETWEEN 1 AND 30000 AS stored, nontransformed, incompressible,
+	compress_time > 0 AS compressing, decompress_time, flushes, nontransformed_flushes
+FROM stats_compressed ORDER BY relname;
+SELECT c.relname, stored FROM stats_compressed c WHERE stored <> (SELECT sum(s.stored_bytes) FROM (
+	SELECT 'stats_low', document FROM stats_low UNION ALL SELECT 'stats_medium', document FROM stats_medium
+	UNION ALL SELECT 'stats_high', document FROM stats_high) d (relname, document), securefile_storage(document) s
+	WHERE d.relname = c.relname);
+-- the same again, and as much that gains nothing: each in a flush of its own
+CREATE TABLE stats_before AS SELECT * FROM stats_compressed;
+UPDATE stats_of SET document = noise(300000);
+CALL stats_insert();
+SELECT n.relname, n.transformed - b.transformed AS transformed, n.stored - b.stored AS stored, n.nontransformed - b.nontransformed AS nontransformed,
+	n.incompressible - b.incompressible AS incompressible, n.compress_time > b.compress_time AS compressing,
+	n.flushes - b.flushes AS flushes, n.nontransformed_flushes - b.nontransformed_flushes AS nontransformed_flushes
+FROM stats_compressed n JOIN stats_before b USING (relname) ORDER BY relname;
+-- of both: a flush that has some transformed data is none of those that have not
+TRUNCATE stats_before;
+INSERT INTO stats_before SELECT * FROM stats_compressed;
+UPDATE stats_of SET document = repeat('x', 131072)::bytea || noise(131072);
+CALL stats_insert();
+SELECT n.relname, n.transformed - b.transformed AS transformed, n.nontransformed - b.nontransformed AS nontransformed,
+	n.incompressible - b.incompressible AS incompressible,
+	n.flushes - b.flushes > n.nontransformed_flushes - b.nontransformed_flushes AS transformed_flush
+FROM stats_compressed n JOIN stats_before b USING (relname) ORDER BY relname;
+-- reading takes time where something is encoded
+SELECT count(*) FROM stats_low l, stats_medium m, stats_high h, stats_none n
+WHERE securefile_eq(l.document, m.document) AND securefile_eq(m.document, h.document) AND securefile_eq(h.document, n.document);
+SELECT relname, decompress_time > 0 AS decompressing FROM stats_compressed ORDER BY relname;
+DROP VIEW stats_compressed;
+DROP TABLE stats_low, stats_medium, stats_high, stats_none, stats_of, stats_before;
+DROP PROCEDURE stats_insert;
+DROP FUNCTION noise;
 
 -- everyone sees them; who owns the table resets them, and nobody else's
 SET ROLE regress_securefile_one;

@@ -4,12 +4,15 @@
  *	  The space of a column: securefile_usage(), and the functions behind view
  *	  securefile_columns.
  *
- * All numbers come from the pages of the segment relation.  No function here reads
- * a value or changes anything, so they work on a standby, too.
+ * All numbers come from the pages of the segment relation, but for those of compression,
+ * which ANALYZE has left in the catalog.  No function here reads a value or changes
+ * anything, so they work on a standby, too.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
+
+#include <math.h>
 
 #include "access/htup_details.h"
 #include "access/relation.h"
@@ -17,6 +20,7 @@
 #include "check/check_internal.h"
 #include "config/config.h"
 #include "funcapi.h"
+#include "stats/stats.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -24,8 +28,9 @@
 PG_FUNCTION_INFO_V1(securefile_usage);
 PG_FUNCTION_INFO_V1(securefile_column_info);
 PG_FUNCTION_INFO_V1(securefile_object_bytes);
+PG_FUNCTION_INFO_V1(securefile_column_ratio);
 
-#define USAGE_COLUMNS	5
+#define USAGE_COLUMNS	7
 #define INFO_COLUMNS	6
 
 /* ---- securefile_usage(table regclass, column name) ---- */
@@ -41,7 +46,27 @@ add_usage(SfUsage *sum, SfUsage usage)
 	sum->metadata_bytes += usage.metadata_bytes;
 }
 
-/* Make the result of a function that returns one row. */
+/*
+ * Add an estimate of the plain bytes that are stored in a segment; *sum becomes negative
+ * when ANALYZE has not said anything of one that is not empty.
+ */
+static void
+add_plain(double *sum, const SfCheckColumn *column, uint64 live_bytes)
+{
+	double		ratio;
+
+	if (live_bytes == 0 || *sum < 0)
+		return;
+	if (sf_stats_plain_ratio(column->table_oid, column->attnum, &ratio))
+		*sum += live_bytes * ratio;
+	else
+		*sum = -1;
+}
+
+/*
+ * Make the result of a function that returns one row.  The SQL objects of an older version
+ * of the extension have fewer columns: the first ones.
+ */
 static Datum
 make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
@@ -57,6 +82,7 @@ Datum
 securefile_usage(PG_FUNCTION_ARGS)
 {
 	SfUsage		sum = {0};
+	double		plain_bytes = 0;
 	List	   *columns;
 	ListCell   *cell;
 	Datum		values[USAGE_COLUMNS];
@@ -66,13 +92,22 @@ securefile_usage(PG_FUNCTION_ARGS)
 	sfi_check_arguments(fcinfo, true);
 	columns = sfi_check_columns(fcinfo, AccessShareLock, true);
 	foreach(cell, columns)
-		add_usage(&sum, sf_space_usage(sfi_check_open_segment(lfirst(cell))));
+	{
+		SfUsage		usage = sf_space_usage(sfi_check_open_segment(lfirst(cell)));
+
+		add_usage(&sum, usage);
+		add_plain(&plain_bytes, lfirst(cell), usage.live_bytes);
+	}
 
 	values[0] = Int64GetDatum(sum.file_bytes);
 	values[1] = Int64GetDatum(sum.live_bytes);
 	values[2] = Int64GetDatum(sum.pending_bytes);
 	values[3] = Int64GetDatum(sum.free_bytes);
 	values[4] = Int64GetDatum(sum.metadata_bytes);
+	values[5] = Int64GetDatum((int64) rint(plain_bytes));
+	nulls[5] = plain_bytes < 0;
+	nulls[6] = plain_bytes < 0 || sum.live_bytes == 0;
+	values[6] = Float8GetDatum(nulls[6] ? 0 : plain_bytes / sum.live_bytes);
 	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
 }
 
@@ -198,4 +233,15 @@ securefile_object_bytes(PG_FUNCTION_ARGS)
 	live_bytes = sf_space_usage(seg).live_bytes;
 	sf_space_release(seg);
 	PG_RETURN_INT64(live_bytes);
+}
+
+/* securefile_column_ratio(table oid, attnum smallint) returns double precision */
+Datum
+securefile_column_ratio(PG_FUNCTION_ARGS)
+{
+	double		ratio;
+
+	if (!sf_stats_plain_ratio(PG_GETARG_OID(0), PG_GETARG_INT16(1), &ratio))
+		PG_RETURN_NULL();
+	PG_RETURN_FLOAT8(ratio);
 }

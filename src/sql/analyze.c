@@ -1,19 +1,204 @@
 /*-------------------------------------------------------------------------
  *
  * analyze.c
- *	  What ANALYZE notes of a column: width and fraction of nulls.
+ *	  What ANALYZE notes of a column: width, fraction of nulls, and how well what
+ *	  lies in the segment is compressed.
  *
  * The standard routines would put sample values into pg_statistic: locators
  * that outlive their rows, or contents of files where others may see them.
+ *
+ * How much space a value takes stands in its unit map, so no data is read.  A flat map
+ * stands in the row that ANALYZE has anyway.  That of a large value stands in inode
+ * pages, of which a sample must do: some units of some of these values.  For the rest of
+ * them the ratio that these show is taken.
+ *
+ * ANALYZE has always worked without the segment, and still does: when the library is not
+ * preloaded, when the segment waits for securefile_upgrade_finish(), or is damaged.  Then
+ * less is seen, or nothing.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/detoast.h"
 #include "commands/vacuum.h"
 #include "fmgr.h"
+#include "object/object.h"
+#include "stats/stats.h"
 
 PG_FUNCTION_INFO_V1(securefile_typanalyze);
+
+#define LARGE_VALUES	100		/* whose inode pages are read, at most, .. */
+#define STRETCHES		4		/* .. so many parts of each, .. */
+#define STRETCH_UNITS	64		/* .. of so many units */
+
+/* Values of the segment that were seen. */
+typedef struct Seen
+{
+	double		plain_bytes;	/* of values with flat maps: length, */
+	double		stored_bytes;	/* space, in whole sectors, */
+	int64		values;			/* and how many they are */
+	List	   *large;			/* the others: datums with inode maps */
+} Seen;
+
+/* A look at the map of a large value. */
+typedef struct LargeLook
+{
+	struct varlena *datum;
+	double		length_bytes;	/* of the value */
+	double		plain_bytes;	/* of the units that were looked at; 0: none, */
+	double		stored_bytes;	/* and the space that they take */
+} LargeLook;
+
+/* ---- values with flat maps ---- */
+
+/*
+ * The datum of a value that lies in the segment, or NULL.  A value that is too long for a
+ * locator is not fetched: it may be anything, where tables keep values in their rows.
+ */
+static struct varlena *
+stored_datum(Datum value)
+{
+	struct varlena *datum;
+
+	if (toast_raw_datum_size(value) > VARHDRSZ + SF_LOCATOR_MAX_SIZE)
+		return NULL;
+	datum = PG_DETOAST_DATUM_PACKED(value);
+	if (VARSIZE_ANY_EXHDR(datum) < 1 || *(uint8 *) VARDATA_ANY(datum) != SF_FORM_STORED)
+		return NULL;
+	return datum;
+}
+
+/* The space that a value with a flat map takes. */
+static double
+flat_bytes(const SfLocator *loc)
+{
+	SfFlatMap	map;
+	SfUnit		unit;
+	uint64		nsectors = 0;
+
+	SF_ASSERT(!(loc->flags & SF_LOC_INODE));
+	sf_format_flat_begin(&map, loc, 0);
+	while (sf_format_flat_next(&map, &unit))
+		nsectors += sf_unit_sectors(&unit);
+	return sf_sectors_to_bytes(nsectors);
+}
+
+/* Take a value of the sample into account.  Damaged locators are passed over. */
+static void
+see_value(Seen *seen, Datum value)
+{
+	struct varlena *datum = stored_datum(value);
+	SfLocator	loc;
+
+	if (datum == NULL || sf_object_decode(datum, &loc) != NULL)
+		return;
+	if (loc.flags & SF_LOC_INODE)
+	{
+		seen->large = lappend(seen->large, sf_object_copy(datum, CurrentMemoryContext));
+		return;
+	}
+	seen->plain_bytes += loc.length_bytes;
+	seen->stored_bytes += flat_bytes(&loc);
+	seen->values++;
+}
+
+/* ---- values with inode maps ---- */
+
+/* Add what is stored of units [first, first + n). */
+static void
+look_at_units(LargeLook *look, SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n)
+{
+	SfUnit	   *units = palloc(n * sizeof(SfUnit));
+
+	SF_ASSERT(first + n <= loc->nunits);
+	sf_object_units(seg, loc, first, n, units);
+	for (uint32 i = 0; i < n; i++)
+	{
+		look->plain_bytes += sf_unit_plain_bytes(loc->length_bytes, first + i);
+		if (units[i].start != SF_HOLE)
+			look->stored_bytes += sf_sectors_to_bytes(sf_unit_sectors(&units[i]));
+	}
+	pfree(units);
+}
+
+/*
+ * A guarded step: look at parts of the map of a large value, from its beginning to its
+ * end, or at all of it when that is no more.
+ */
+static void
+look_at_large(void *arg)
+{
+	LargeLook  *look = arg;
+	SfLocator	loc = sf_object_locator(look->datum);
+	SfSegment  *seg = sf_space_open(loc.table_oid, loc.attnum, AccessShareLock, true);
+
+	if (seg == NULL)
+		return;
+	if (seg->incarnation == loc.incarnation)
+	{
+		sf_object_require_tag(seg, &loc);
+		look->length_bytes = loc.length_bytes;
+		if (loc.nunits <= STRETCHES * STRETCH_UNITS)
+			look_at_units(look, seg, &loc, 0, loc.nunits);
+		else
+			for (int i = 0; i < STRETCHES; i++)
+				look_at_units(look, seg, &loc, (loc.nunits - STRETCH_UNITS) / (STRETCHES - 1) * i,
+							  STRETCH_UNITS);
+	}
+	sf_space_release(seg);
+}
+
+/*
+ * Look at some large values, evenly taken from those of the sample, and add up their
+ * lengths and the space that they take, each with the ratio of its parts.  A value that
+ * cannot be read is left out.
+ */
+static Seen
+look_at_some(List *large)
+{
+	Seen		sum = {0};
+	int			n = list_length(large);
+	int			looks = Min(n, LARGE_VALUES);
+
+	for (int i = 0; i < looks && sf_base_preloaded; i++)
+	{
+		LargeLook	look = {.datum = list_nth(large, (int64) n * i / looks)};
+		ErrorData  *error;
+
+		sf_compat_analyze_delay_point();
+		error = sf_base_guarded(look_at_large, &look);
+		if (error != NULL)
+			FreeErrorData(error);
+		else if (look.plain_bytes > 0)
+		{
+			sum.plain_bytes += look.length_bytes;
+			sum.stored_bytes += look.length_bytes / look.plain_bytes * look.stored_bytes;
+		}
+	}
+	return sum;
+}
+
+/* Take the large values of the sample into account, all with the ratio of those looked at. */
+static void
+see_large(Seen *seen)
+{
+	Seen		sum = look_at_some(seen->large);
+	ListCell   *cell;
+
+	if (sum.stored_bytes == 0)
+		return;
+	foreach(cell, seen->large)
+	{
+		SfLocator	loc = sf_object_locator(lfirst(cell));
+
+		seen->plain_bytes += loc.length_bytes;
+		seen->stored_bytes += loc.length_bytes / sum.plain_bytes * sum.stored_bytes;
+		seen->values++;
+	}
+}
+
+/* ---- the column ---- */
 
 /* AnalyzeAttrComputeStatsFunc.  The width is that of what the row holds. */
 static void
@@ -22,6 +207,7 @@ compute_stats(VacAttrStats *stats, AnalyzeAttrFetchFunc fetchfunc,
 {
 	int			null_count = 0;
 	double		total_width = 0;
+	Seen		seen = {0};
 
 	for (int i = 0; i < samplerows; i++)
 	{
@@ -31,13 +217,20 @@ compute_stats(VacAttrStats *stats, AnalyzeAttrFetchFunc fetchfunc,
 		sf_compat_analyze_delay_point();
 		value = fetchfunc(stats, i, &isnull);
 		if (isnull)
+		{
 			null_count++;
-		else
-			total_width += VARSIZE_ANY(DatumGetPointer(value));
+			continue;
+		}
+		total_width += VARSIZE_ANY(DatumGetPointer(value));
+		see_value(&seen, value);
 	}
 	if (samplerows == 0)
 		return;
 
+	see_large(&seen);
+	if (seen.values > 0)
+		sf_stats_keep_sample(stats, seen.plain_bytes / seen.values,
+							 seen.stored_bytes / seen.values);
 	stats->stats_valid = true;
 	stats->stanullfrac = (double) null_count / samplerows;
 	stats->stawidth = null_count < samplerows ? total_width / (samplerows - null_count) : 0;

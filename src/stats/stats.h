@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *	  Cumulative statistics of each column, in shared memory (stats.c).
+ *	  Statistics of each column: counters in shared memory, and what ANALYZE has seen.
+ *
+ * stats.c		counters of a process, and their sums in shared memory
+ * sampled.c	what ANALYZE keeps of its sample, in pg_statistic
  *
  * The counters are those that the SecureFiles paper reports (section "statistics").
  * A backend adds to its own local counters (sf_stats_local) and hands them to
@@ -69,6 +72,24 @@ extern int	sf_stats_list(SfStatColumn **columns);
 
 /* Set the counters of a column of the current database to zero.  ERROR without preload. */
 extern void sf_stats_reset(Oid table_oid, AttrNumber attnum);
+
+/* ---- sampled.c ---- */
+
+/*
+ * Keep what ANALYZE has seen of those values of a column that lie in its segment: their
+ * mean length, and the mean of the space that they take there, both in bytes and above 0.
+ * Fills a slot of stats, in its context.
+ */
+struct VacAttrStats;
+extern void sf_stats_keep_sample(struct VacAttrStats *stats, double plain_bytes,
+								 double stored_bytes);
+
+/*
+ * How many bytes of values a byte of the segment stands for, as of the last ANALYZE of the
+ * table itself, without its children.  False when that has seen no such value, or there
+ * was none.  Looks at the catalog.
+ */
+extern bool sf_stats_plain_ratio(Oid table_oid, AttrNumber attnum, double *ratio);
 
 /* Shared memory of the room; the latter under AddinShmemInitLock. */
 extern Size sf_stats_shmem_size(void);

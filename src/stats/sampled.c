@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * sampled.c
+ *	  What ANALYZE keeps of its sample: how well the values of a column are compressed.
+ *
+ * The planner has no use for that.  It is kept in pg_statistic all the same, in a slot
+ * whose kind is ours, because it is then exactly as old as the rest that ANALYZE says of
+ * the column, and goes with the column, with a change of its type, and with the table.
+ * PostgreSQL looks slots up by their kind, so pg_stats and the planner pass over it.
+ * pg_upgrade does not bring it along; the next ANALYZE makes it again.
+ *
+ *	 stakind	SLOT_KIND
+ *	 staop		0
+ *	 stacoll	0
+ *	 stanumbers	mean length, mean space in the segment, in bytes
+ *	 stavalues	none: locators and contents must not get there
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "stats/stats.h"
+
+#include <math.h>
+
+#include "commands/vacuum.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+/* drawn by lot from the numbers for private use, see pg_statistic.h */
+#define SLOT_KIND		23719
+
+/* Members of stanumbers. */
+enum
+{
+	PLAIN_BYTES,
+	STORED_BYTES,
+	NUMBERS
+};
+
+void
+sf_stats_keep_sample(VacAttrStats *stats, double plain_bytes, double stored_bytes)
+{
+	float4	   *numbers = MemoryContextAlloc(stats->anl_context, NUMBERS * sizeof(float4));
+
+	SF_ASSERT(plain_bytes > 0 && stored_bytes > 0);
+	SF_ASSERT(stats->stakind[0] == 0);
+	numbers[PLAIN_BYTES] = plain_bytes;
+	numbers[STORED_BYTES] = stored_bytes;
+	stats->stakind[0] = SLOT_KIND;
+	stats->stanumbers[0] = numbers;
+	stats->numnumbers[0] = NUMBERS;
+}
+
+/* Superusers may write anything into the catalog; a sum must not become infinite by it. */
+static bool
+is_sane(const AttStatsSlot *slot)
+{
+	return slot->nnumbers == NUMBERS && isfinite(slot->numbers[PLAIN_BYTES]) &&
+		isfinite(slot->numbers[STORED_BYTES]) && slot->numbers[PLAIN_BYTES] >= 1 &&
+		slot->numbers[STORED_BYTES] >= 1;
+}
+
+bool
+sf_stats_plain_ratio(Oid table_oid, AttrNumber attnum, double *ratio)
+{
+	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(table_oid),
+										Int16GetDatum(attnum), BoolGetDatum(false));
+	AttStatsSlot slot;
+	bool		found;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	found = get_attstatsslot(&slot, tuple, SLOT_KIND, InvalidOid, ATTSTATSSLOT_NUMBERS) &&
+		is_sane(&slot);
+	if (found)
+		*ratio = (double) slot.numbers[PLAIN_BYTES] / slot.numbers[STORED_BYTES];
+	free_attstatsslot(&slot);
+	ReleaseSysCache(tuple);
+	return found;
+}
