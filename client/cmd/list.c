@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * list.c
- *	  Names and lengths of the stored files, a row at a time.
+ *	  Names, lengths and stored bytes of the stored files, a row at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "list.h"
+#include "storage.h"
 #include "text.h"
 
 /* A pattern of * and ? as a pattern of LIKE; a backslash takes away their meaning. */
@@ -49,7 +50,12 @@ take_rows(Session *session, ListEach each, void *arg, Failure *failure)
 		ExecStatusType status = PQresultStatus(result);
 
 		if (status == PGRES_SINGLE_TUPLE)
-			each(arg, PQgetvalue(result, 0, 0), strtoll(PQgetvalue(result, 0, 1), NULL, 10));
+		{
+			Listed		file = {PQgetvalue(result, 0, 0),
+			strtoll(PQgetvalue(result, 0, 1), NULL, 10), storage_field(result, 2)};
+
+			each(arg, &file);
+		}
 		else if (status != PGRES_TUPLES_OK)
 			good = failure_sql(failure, session->conn, result);
 		PQclear(result);
@@ -58,30 +64,33 @@ take_rows(Session *session, ListEach each, void *arg, Failure *failure)
 }
 
 bool
-list_each(Session *session, const char *pattern, const char *prefix,
+list_each(Session *session, const char *pattern, const char *prefix, bool stored,
 		  ListEach each, void *arg, Failure *failure)
 {
 	const Target *target = session->target;
 	char	   *like = pattern != NULL ? like_pattern(pattern) : NULL;
 	const char *const values[] = {like, prefix};
+	char	   *storage = stored ? text_make("(%s).stored_bytes", target->storage) : NULL;
 
 	/*
 	 * COLLATE: a pattern means the same whatever the collation of the column
 	 * is. ORDER BY cannot name an operator: it takes the one of the default
 	 * operator class of text, and only a superuser can make operator classes.
 	 */
-	char	   *sql = text_make("SELECT f.name, f.length FROM ("
-								"SELECT %s, pg_catalog.length(%s) FROM %s WHERE %s IS NOT NULL"
-								") f (name, length)"
+	char	   *sql = text_make("SELECT f.name, f.length, f.stored FROM ("
+								"SELECT %s, pg_catalog.length(%s), %s FROM %s WHERE %s IS NOT NULL"
+								") f (name, length, stored)"
 								" WHERE ($1::pg_catalog.text IS NULL OR"
 								"  f.name COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.~~) $1::pg_catalog.text)"
 								" AND pg_catalog.starts_with(f.name COLLATE pg_catalog.\"C\", $2::pg_catalog.text)"
 								" ORDER BY f.name",
-								target->key_text, target->column, target->table, target->column);
+								target->key_text, target->column, stored ? storage : "NULL",
+								target->table, target->column);
 	bool		sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
 	PQsetSingleRowMode(session->conn);
 
 	free(sql);
+	free(storage);
 	free(like);
 	if (!sent)
 		return failure_sql(failure, session->conn, NULL);
@@ -89,14 +98,14 @@ list_each(Session *session, const char *pattern, const char *prefix,
 }
 
 static void
-add_to_list(void *arg, const char *name, int64_t length)
+add_to_list(void *arg, const Listed *file)
 {
-	walk_add(arg, name, length);
+	walk_add(arg, file->name, file->length);
 }
 
 bool
 list_all(Session *session, const char *pattern, const char *prefix,
 		 FoundList *list, Failure *failure)
 {
-	return list_each(session, pattern, prefix, add_to_list, list, failure);
+	return list_each(session, pattern, prefix, false, add_to_list, list, failure);
 }

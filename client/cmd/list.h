@@ -11,14 +11,24 @@
 #include "local.h"
 #include "session.h"
 
-/* Called for each file; the name is only valid during the call. */
-typedef void (*ListEach) (void *arg, const char *name, int64_t length);
+/* A stored file. */
+typedef struct Listed
+{
+	const char *name;			/* valid during the call only */
+	int64_t		length;
+	int64_t		stored;			/* bytes, if they were asked for; see
+								 * storage.h */
+} Listed;
+
+/* Called for each file. */
+typedef void (*ListEach) (void *arg, const Listed *file);
 
 /*
  * Hand each file whose name matches the pattern (NULL: all) and begins with the prefix to a
- * function, in the order of the names, in constant memory.
+ * function, in the order of the names, in constant memory.  stored: with the stored bytes,
+ * for which the server looks at the maps of all these files; target->storage is not null.
  */
-extern bool list_each(Session *session, const char *pattern, const char *prefix,
+extern bool list_each(Session *session, const char *pattern, const char *prefix, bool stored,
 					  ListEach each, void *arg, Failure *failure);
 
 /* Add them all to a list, whose paths are the names. */

@@ -1,25 +1,55 @@
 /*-------------------------------------------------------------------------
  *
  * ls.c
- *	  securefile ls [PATTERN]
+ *	  securefile ls [--long] [PATTERN]
  *
  *-------------------------------------------------------------------------
  */
 #include "list.h"
 #include "output.h"
+#include "storage.h"
 #include "verbs.h"
+
+/* What is shown of each file. */
+typedef struct Show
+{
+	bool		json;
+	bool		stored;			/* bytes and ratio, too */
+} Show;
+
+static void
+show_json(const Show *show, const Listed *file)
+{
+	json_t	   *record = json_pack("{s:o, s:I}", "name", output_json_name(file->name),
+								   "length", (json_int_t) file->length);
+
+	if (show->stored)
+		storage_json(record, file->length, file->stored);
+	output_record(record);
+}
+
+static void
+show_text(const Show *show, const Listed *file)
+{
+	char		stored[32],
+				ratio[32];
+
+	if (show->stored)
+		output_line("%14lld  %14s  %8s  %s", (long long) file->length,
+					storage_bytes(file->stored, stored, sizeof(stored)),
+					storage_ratio(file->length, file->stored, ratio, sizeof(ratio)),
+					output_quoted(file->name));
+	else
+		output_line("%14lld  %s", (long long) file->length, output_quoted(file->name));
+}
 
 /* A ListEach: prints the file. */
 static void
-show(void *arg, const char *name, int64_t length)
+show_file(void *arg, const Listed *file)
 {
-	const Options *options = arg;
+	const Show *show = arg;
 
-	if (options->json)
-		output_record(json_pack("{s:o, s:I}", "name", output_json_name(name),
-								"length", (json_int_t) length));
-	else
-		output_line("%14lld  %s", (long long) length, output_quoted(name));
+	(show->json ? show_json : show_text) (show, file);
 }
 
 int
@@ -28,12 +58,14 @@ verb_ls(const Options *options)
 	Target		target;
 	Session    *session = session_first(options, &target);
 	Failure		failure;
+	Show		show = {.json = options->json};
 	bool		good;
 
 	if (session == NULL)
 		return EXIT_SETUP;
-	good = list_each(session, options->nargs > 0 ? options->args[0] : NULL, "",
-					 show, (void *) options, &failure);
+	show.stored = options->details && target.storage != NULL;
+	good = list_each(session, options->nargs > 0 ? options->args[0] : NULL, "", show.stored,
+					 show_file, &show, &failure);
 	if (!good)
 		output_message(&failure);
 	session_end(session);

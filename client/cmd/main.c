@@ -8,6 +8,7 @@
  *		names.c, pool.c	one name after the other; many files over several connections
  *		transfer.c		one file to or from the database
  *		list.c			names and lengths of the stored files
+ *		storage.c		what is stored of a file
  *		session.c, password.c	connections
  *		target.c, key.c	table and columns; names as text, and how they are compared
  *		query.c			statements

@@ -50,6 +50,7 @@ typedef struct Options
 	bool		replace;
 	bool		dry_run;
 	bool		hash;
+	bool		details;		/* --long */
 	int			jobs;
 	const char *prefix;			/* never null */
 	const char *against;

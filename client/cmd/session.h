@@ -27,6 +27,8 @@ typedef struct Target
 	char	   *key_text;		/* expression: the name as text */
 	char	   *key_is_name;	/* condition: the name of the row is $1 */
 	char	   *plain_column;	/* without quotes, as functions want it */
+	char	   *storage;		/* expression: securefile_storage() of a file;
+								 * null: the extension is too old for it */
 	bool		has_rows;		/* table is neither partitioned nor a view */
 	bool		names_are_utf8; /* the encoding of the connection */
 } Target;

@@ -10,6 +10,7 @@
 
 #include "names.h"
 #include "output.h"
+#include "storage.h"
 #include "text.h"
 #include "transfer.h"
 #include "verbs.h"
@@ -22,6 +23,8 @@ typedef struct Facts
 	const char *column;
 	long long	length;
 	long long	in_row;
+	int64_t		stored;
+	const char *codec;			/* null: nothing is known of the storage */
 	bool		hashed;
 	char		hash[17];
 } Facts;
@@ -31,6 +34,7 @@ static void
 show_text(const Facts *facts)
 {
 	static bool first = true;
+	char		buffer[32];
 
 	if (!first)
 		output_line("%s", "");
@@ -40,6 +44,13 @@ show_text(const Facts *facts)
 	output_line("column:  %s", output_quoted(facts->column));
 	output_line("length:  %lld", facts->length);
 	output_line("in row:  %lld", facts->in_row);
+	if (facts->codec != NULL)
+	{
+		output_line("stored:  %s", storage_bytes(facts->stored, buffer, sizeof(buffer)));
+		output_line("ratio:   %s",
+					storage_ratio(facts->length, facts->stored, buffer, sizeof(buffer)));
+		output_line("codec:   %s", facts->codec);
+	}
 	if (facts->hashed)
 		output_line("xxh3:    %s", facts->hash);
 }
@@ -55,6 +66,11 @@ show_json(const Facts *facts)
 								   "length", (json_int_t) facts->length,
 								   "in_row", (json_int_t) facts->in_row);
 
+	if (facts->codec != NULL)
+	{
+		storage_json(record, facts->length, facts->stored);
+		json_object_set_new(record, "codec", json_string(facts->codec));
+	}
 	if (facts->hashed)
 		json_object_set_new(record, "xxh3", json_string(facts->hash));
 	output_record(record);
@@ -66,10 +82,21 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = text_make("SELECT pg_catalog.length(%s), pg_catalog.pg_column_size(%s),"
-								" tableoid::pg_catalog.regclass FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2",
-								target->column, target->column, target->table, target->key_is_name,
-								target->column);
+
+	/*
+	 * LIMIT keeps the inner statement apart, so that the function is called
+	 * once
+	 */
+	char	   *sql = text_make("SELECT f.length, f.in_row, f.place, %s FROM ("
+								"SELECT pg_catalog.length(%s), pg_catalog.pg_column_size(%s),"
+								" tableoid::pg_catalog.regclass, %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2"
+								") f (length, in_row, place, storage)",
+								target->storage != NULL ?
+								"(f.storage).stored_bytes, COALESCE((f.storage).codec, 'none')" :
+								"NULL, NULL",
+								target->column, target->column,
+								target->storage != NULL ? target->storage : "NULL",
+								target->table, target->key_is_name, target->column);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
 	int			rows = PQntuples(result);
 	Facts		facts = {.name = name, .column = target->plain_column, .hashed = options->hash};
@@ -87,6 +114,8 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 		facts.length = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
 		facts.in_row = strtoll(PQgetvalue(result, 0, 1), NULL, 10);
 		facts.table = PQgetvalue(result, 0, 2);
+		facts.stored = storage_field(result, 3);
+		facts.codec = PQgetisnull(result, 0, 4) ? NULL : PQgetvalue(result, 0, 4);
 		snprintf(facts.hash, sizeof(facts.hash), "%016" PRIx64, hash);
 		(options->json ? show_json : show_text) (&facts);
 	}

@@ -32,18 +32,32 @@ copy_field(const PGresult *result, int column)
 	return copy;
 }
 
-/* The schema of the extension. */
+/*
+ * The schema of the extension; does it have securefile_storage()?  That must be a function
+ * of its own: in a database with an older version others may have made one of that name.
+ */
 static bool
-find_extension(Session *session, Target *target, Failure *failure)
+find_extension(Session *session, Target *target, bool *has_storage, Failure *failure)
 {
 	PGresult   *result = session_query(session, failure,
-									   "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e"
+									   "SELECT pg_catalog.quote_ident(n.nspname), EXISTS ("
+									   " SELECT FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_proc p"
+									   "  ON p.oid OPERATOR(pg_catalog.=) d.objid"
+									   " WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass"
+									   "  AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass"
+									   "  AND d.refobjid OPERATOR(pg_catalog.=) e.oid"
+									   "  AND d.deptype OPERATOR(pg_catalog.=) 'e'"
+									   "  AND p.proname OPERATOR(pg_catalog.=) 'securefile_storage')"
+									   " FROM pg_catalog.pg_extension e"
 									   " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
 									   " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'", 0, NULL);
 	bool		found = result != NULL && PQntuples(result) == 1;
 
 	if (found)
+	{
 		target->extension = copy_field(result, 0);
+		*has_storage = PQgetvalue(result, 0, 1)[0] == 't';
+	}
 	else if (result != NULL)
 		failure_say(failure, "database \"%s\" does not have the extension securefile\n"
 					"Hint: CREATE EXTENSION securefile;", PQdb(session->conn));
@@ -131,6 +145,18 @@ find_column(Session *session, const Options *options, Target *target, Failure *f
 	return target->column != NULL;
 }
 
+/*
+ * How the files are stored.  The cast is for columns of a domain: the function is found by
+ * the exact type, as said above.
+ */
+static void
+find_storage(Target *target, bool has_storage)
+{
+	if (has_storage)
+		target->storage = text_make("%s.securefile_storage(%s::%s.securefile)",
+									target->extension, target->column, target->extension);
+}
+
 /* The column of the names: the column that the user named, or the primary key. */
 static bool
 find_key(Session *session, const Options *options, Target *target, Failure *failure)
@@ -173,10 +199,15 @@ target_find(Session *session, const Options *options, Target *target, Failure *f
 {
 	const char *encoding = pg_encoding_to_char(PQclientEncoding(session->conn));
 
+	bool		has_storage = false;
+
 	memset(target, 0, sizeof(*target));
 	target->names_are_utf8 = strcmp(encoding, "UTF8") == 0;
-	return find_extension(session, target, failure) &&
-		find_table(session, options, target, failure) &&
-		find_column(session, options, target, failure) &&
-		find_key(session, options, target, failure);
+	if (!find_extension(session, target, &has_storage, failure) ||
+		!find_table(session, options, target, failure) ||
+		!find_column(session, options, target, failure) ||
+		!find_key(session, options, target, failure))
+		return false;
+	find_storage(target, has_storage);
+	return true;
 }

@@ -43,7 +43,7 @@ ends(2, qr/too many arguments/, 'too many arguments', 'get', '-t', 'docs', 'a', 
 ends(2, qr/unrecognized option/, 'unknown option', 'ls', '--frob', '-t', 'docs');
 ends(2, qr/unrecognized option/, 'option of another verb', 'ls', '--replace', '-t', 'docs');
 foreach my $case ([ 'rm', '--dry-run' ], [ 'rm', '--replace' ], [ 'put', '--against', '.' ], [ 'put', '--hash' ],
-	[ 'put', '-j', 3 ], [ 'cat', '--set', 'a=b' ], [ 'ls', '--prefix', 'x' ])
+	[ 'put', '-j', 3 ], [ 'put', '--long' ], [ 'cat', '--set', 'a=b' ], [ 'ls', '--prefix', 'x' ])
 {
 	my ($verb, @option) = @$case;
 	ends(2, qr/$verb does not take --/, "$option[0] before $verb", @option, '-t', 'docs', $verb, 'x');
@@ -129,7 +129,7 @@ foreach my $length (0, 1, 3999, 4000, 4001, 131_072, 131_073, 262_143, 262_144, 
 is(sql(q{SELECT count(*) FROM docs WHERE name LIKE 'len%' AND length(document) = substring(name FROM 4)::int}), 11, 'lengths');
 
 # stat
-my $stat = ends(0, qr/^name:    len4001\ntable:   docs\ncolumn:  document\nlength:  4001\nin row:  \d+\n$/,
+my $stat = ends(0, qr/^name:    len4001\ntable:   docs\ncolumn:  document\nlength:  4001\nin row:  \d+\nstored:  4001\nratio:   1\.00\ncodec:   none\n$/,
 	'stat', 'stat', '-t', 'docs', 'len4001');
 my $hash = sql(q{SELECT lpad(to_hex(securefile_hash_extended(document, 0)), 16, '0') FROM docs WHERE name = 'len4001'});
 ends(0, qr/^xxh3:    $hash$/m, 'stat --hash', 'stat', '--hash', '-t', 'docs', 'len4001');
@@ -144,6 +144,43 @@ ends(0, qr/^ +1500000  a\/b\/c\n$/, 'ls: * and slashes', 'ls', '-t', 'docs', 'a*
 ends(0, qr/^$/, 'ls: no match', 'ls', '-t', 'docs', 'len40');
 is(join(' ', map { "$_->{name}=$_->{length}" } objects((command('ls', '--json', '-t', 'docs', 'len?'))[1])),
 	'len0=0 len1=1', 'ls --json');
+
+# what is stored: ls --long, stat
+sql(q{CREATE TABLE packed ("length" text PRIMARY KEY, document securefile(compress));
+	CREATE VIEW made AS SELECT "length" AS name, document || '\x00'::bytea AS document FROM packed});
+ends(0, qr/^$/, 'put of runs', \('x' x 300_000), 'put', '-t', 'packed', '-', 'runs');
+ends(0, qr/^$/, 'put of little', \'abc', 'put', '-t', 'packed', '-', 'little');
+sql(q{INSERT INTO packed VALUES ('none', NULL); DO $$ DECLARE h int := securefile_create('packed', 'document');
+	BEGIN PERFORM securefile_truncate(h, 300000); INSERT INTO packed VALUES ('zeros', securefile_finish(h)); END $$});
+my ($packed) = sql(q{SELECT s.stored_bytes FROM packed, securefile_storage(document) s WHERE packed.length = 'runs'});
+my $ratio = sprintf '%.2f', 300_000 / $packed;
+ends(0, qr/^ +3  +\d+  +0\.\d\d  little\n +300000  +$packed  +$ratio  runs\n +300000  +0  +-  zeros\n$/, 'ls --long', 'ls', '--long', '-t', 'packed');
+ends(0, qr/^ +300000  +$packed  +$ratio  runs\n$/, 'ls -l', 'ls', '-l', '-t', 'packed', 'r*');
+ends(0, qr/^ +300000  runs\n$/, 'ls without it', 'ls', '-t', 'packed', 'r*');
+is_deeply([ objects((command('ls', '--long', '--json', '-t', 'packed', '*s'))[1]) ],
+	[ { name => 'runs', length => 300_000, stored => $packed, ratio => sprintf('%.3f', 300_000 / $packed) + 0 }, { name => 'zeros', length => 300_000, stored => 0, ratio => undef } ],
+	'ls --long --json');
+ends(0, qr/^length:  300000\nin row:  \d+\nstored:  $packed\nratio:   $ratio\ncodec:   zstd\n/m, 'stat', 'stat', '-t', 'packed', 'runs');
+ends(0, qr/^stored:  0\nratio:   -\ncodec:   none\n/m, 'stat of zeros', 'stat', '-t', 'packed', 'zeros');
+my ($object_packed) = objects((command('stat', '--json', '-t', 'packed', 'runs'))[1]);
+is("@$object_packed{qw(length stored ratio codec)}", "300000 $packed " . (sprintf('%.3f', 300_000 / $packed) + 0) . ' zstd', 'stat --json');
+ends(0, qr/^ +300001  +-  +-  runs\n$/, 'ls --long of what a view makes', 'ls', '--long', '-t', 'made', '-k', 'name', 'r*');
+is_deeply([ objects((command('ls', '--long', '--json', '-t', 'made', '-k', 'name', 'runs'))[1]) ],
+	[ { name => 'runs', length => 300_001, stored => undef, ratio => undef } ], 'ls --long --json of it');
+
+# the extension of an older version, and a function that somebody has made in its place
+sql('CREATE DATABASE older');
+$node->safe_psql('older', q{CREATE EXTENSION securefile VERSION '1.0'; CREATE TABLE docs (name text PRIMARY KEY, document securefile);
+	CREATE FUNCTION securefile_storage(securefile, OUT stored_bytes bigint, OUT codec text) LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$});
+my @older = ('-d', 'older', '-t', 'docs');
+ends(0, qr/^$/, 'put, extension 1.0', \$report, 'put', @older, '-', 'x');
+ends(0, qr/^ +300000  x\n$/, 'ls --long', 'ls', '--long', @older);
+is_deeply([ objects((command('ls', '--long', '--json', @older))[1]) ], [ { name => 'x', length => 300_000 } ], 'ls --long --json');
+ends(0, qr/^name:    x\ntable:   docs\ncolumn:  document\nlength:  300000\nin row:  \d+\n$/, 'stat', 'stat', @older, 'x');
+my ($old_object) = objects((command('stat', '--json', @older, 'x'))[1]);
+is(join(' ', sort keys %$old_object), 'column in_row length name table', 'stat --json');
+$node->safe_psql('older', q{DROP FUNCTION securefile_storage(securefile); ALTER EXTENSION securefile UPDATE});
+ends(0, qr/^ +300000  +300000  +1\.00  x\n$/, 'ls --long when it was brought up', 'ls', '--long', @older);
 
 # rm
 ends(2, qr/rm does not take --dry-run/, '--dry-run before rm', '-t', 'docs', '--dry-run', 'rm', 'len0');
@@ -271,6 +308,8 @@ ends(0, qr/^$/, 'put, extension in a schema', \"$report", 'put', '-d', 'other', 
 ends(0, qr/^$/, 'put, extension in a schema', \"$report$report", 'put', '-d', 'other', '-t', 't', '-', 'y');
 is((command('cat', '-d', 'other', '-t', 't', 'y'))[1], "$report$report", 'cat');
 ends(0, qr/nothing wrong/, 'verify', 'verify', '-d', 'other', '-t', 't');
+ends(0, qr/^ +300000  +300000  +1\.00  x\n +600000  +600000  +1\.00  y\n$/, 'ls --long', 'ls', '--long', '-d', 'other', '-t', 't');
+ends(0, qr/^stored:  300000\nratio:   1\.00\ncodec:   none\n/m, 'stat', 'stat', '-d', 'other', '-t', 't', 'x');
 
 # another encoding: names are UTF-8 all the same
 sql(q{CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0});
