@@ -27,6 +27,14 @@ INSERT INTO st (what, d) VALUES ('null', NULL), ('empty', ''), ('small', noise(1
 SELECT what, s.* FROM st, shown(d) s ORDER BY id;
 SELECT what, s.stored_bytes - length(d) AS header FROM st, securefile_storage(d) s WHERE d IS NOT NULL ORDER BY id;
 
+-- compressed there, if that saves an eighth
+CREATE TABLE st_packed (what text, low securefile(compress_low), medium securefile(compress), high securefile(compress_high));
+INSERT INTO st_packed SELECT what, v, v, v FROM (VALUES ('1 empty', ''::bytea), ('2 too small', runs(63)), ('3 small', runs(100)), ('4 runs', runs(3000)),
+	('5 noise', noise(3000)), ('6 some of both', runs(2000) || noise(2000)), ('7 long', runs(100000)), ('8 long, noise', noise(100000))) v (what, v);
+SELECT what, l.form, l.length, l.stored, l.units, l.compressed_units, l.codec, m.stored, m.units, m.codec, h.stored, h.units, h.codec
+FROM st_packed, shown(low) l, shown(medium) m, shown(high) h ORDER BY what;
+SELECT what, s.stored_bytes = pg_column_size(medium) AS what_the_row_has FROM st_packed, securefile_storage(medium) s WHERE s.form = 'inline' ORDER BY what;
+
 -- in TOAST: only where tables keep all values in their rows, and in row compressed by PostgreSQL
 CREATE TEMP TABLE st_temp (what text, d securefile);
 INSERT INTO st_temp VALUES ('toasted', noise(100000)), ('toasted, compressed', runs(100000)), ('compressed', runs(3000));
@@ -38,9 +46,12 @@ INSERT INTO st (what, d) VALUES ('flat', noise(4001)), ('flat, 3 units', runs(30
 ALTER TABLE st ALTER d TYPE securefile(compress_low);
 INSERT INTO st (what, d) VALUES ('low', runs(300000)), ('low, incompressible', noise(300000)), ('low, mixed', mixed(8));
 ALTER TABLE st ALTER d TYPE securefile(compress_medium);
-INSERT INTO st (what, d) VALUES ('medium', runs(300000)), ('medium, inode map', runs(13 * 1024 * 1024 + 5)), ('medium, too short', runs(4001));
+INSERT INTO st (what, d) VALUES ('medium', runs(300000)), ('medium, inode map', runs(13 * 1024 * 1024 + 5)), ('medium, in the row', runs(4001));
 ALTER TABLE st ALTER d TYPE securefile(compress_high);
-INSERT INTO st (what, d) VALUES ('high', runs(300000)), ('high, all in one unit', runs(131072));
+INSERT INTO st (what, d) VALUES ('high', runs(300000)), ('high, in the row', runs(131072));
+ALTER TABLE st ALTER d TYPE securefile(compress_high, disable_storage_in_row);
+INSERT INTO st (what, d) VALUES ('high, one unit', runs(131072));
+ALTER TABLE st ALTER d TYPE securefile(compress_high);
 SELECT what, s.* FROM st, shown(d) s WHERE length(d) > 4000 ORDER BY id;
 
 -- a version goes by what each unit went by: some of zstd, some of LZ4, some as they are
@@ -191,7 +202,7 @@ SELECT plain_bytes, ratio FROM securefile_usage('an_large', 'd');
 UPDATE pg_statistic SET stanumbers1 = '{0,0}' WHERE starelid = 'an_large'::regclass AND staattnum = 2;
 SELECT plain_bytes, ratio FROM securefile_usage('an_large', 'd');
 
-DROP TABLE st, st_temp, st_copy, an, an_empty, an_large, an_parts;
+DROP TABLE st, st_packed, st_temp, st_copy, an, an_empty, an_large, an_parts;
 DROP SERVER st_server CASCADE;
 DROP EXTENSION file_fdw;
 DROP FUNCTION shown, runs, noise, mixed, estimate;
