@@ -39,6 +39,7 @@ REGRESS = \
 	digest \
 	usage \
 	storage \
+	estimate \
 	security \
 	edited
 REGRESS_OPTS = --load-extension=securefile

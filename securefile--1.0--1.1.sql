@@ -167,3 +167,21 @@ CREATE FUNCTION securefile_storage(
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_storage(securefile)
 	IS 'how a file is stored: form (inline, stored, edited), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none';
+
+CREATE FUNCTION securefile_estimate(
+	"table" regclass,
+	"column" name,
+	sample_rows integer DEFAULT 100,
+	OUT option text,
+	OUT sampled_values bigint,
+	OUT sampled_units bigint,
+	OUT compressed_units bigint,
+	OUT plain_bytes bigint,
+	OUT stored_bytes bigint,
+	OUT ratio double precision,
+	OUT compress_mb_s double precision,
+	OUT decompress_mb_s double precision
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_estimate(regclass, name, integer)
+	IS 'what each level of compression would save and cost, by a random sample of the values of a column: bytes that would be stored, plain bytes per stored byte, megabytes a second of one process; changes nothing';

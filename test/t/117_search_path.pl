@@ -102,6 +102,7 @@ my @calls = (
 	'view securefile_monitor' => q{SELECT state, failures FROM ~securefile_monitor},
 	'version' => q{SELECT library, extension FROM ~securefile_version()},
 	'digest' => q{SELECT ~securefile_digest(d, 'md5') FROM public.t},
+	'estimate' => q{SELECT option, sampled_values, plain_bytes, stored_bytes FROM ~securefile_estimate('public.t', 'f')},
 	'function securefile_convert(securefile,internal)' => q{BEGIN; CREATE TABLE public.brought AS SELECT b FROM public.t; ALTER TABLE public.brought ALTER b TYPE ~securefile;
 		SELECT b FROM public.brought; ROLLBACK},
 	'kept_memory' => q{SELECT own_bytes >= 0 FROM ~securefile_kept_memory()},
