@@ -174,7 +174,7 @@ CREATE FUNCTION securefile_estimate(
 	sample_rows integer DEFAULT 100,
 	OUT option text,
 	OUT sampled_values bigint,
-	OUT sampled_units bigint,
+	OUT units bigint,
 	OUT compressed_units bigint,
 	OUT plain_bytes bigint,
 	OUT stored_bytes bigint,

@@ -12,12 +12,12 @@ $$ SELECT substring(string_agg(sha512(g::text::bytea), '' ORDER BY g) FROM 1 FOR
 CREATE FUNCTION told(t regclass, c name, n int DEFAULT 100, OUT option text, OUT sampled bigint, OUT units bigint,
 	OUT compressed boolean, OUT plain bigint, OUT saves boolean, OUT ratio boolean, OUT compress boolean, OUT decompress boolean)
 RETURNS SETOF record LANGUAGE sql AS
-$$ SELECT option, sampled_values, sampled_units, compressed_units > 0, plain_bytes, stored_bytes * 2 < plain_bytes,
+$$ SELECT option, sampled_values, units, compressed_units > 0, plain_bytes, stored_bytes * 2 < plain_bytes,
 		  ratio = plain_bytes / nullif(stored_bytes, 0)::float8, compress_mb_s > 0, decompress_mb_s > 0
    FROM securefile_estimate(t, c, n) $$;
 CREATE FUNCTION plain(t regclass, c name, n int DEFAULT 100, OUT sampled bigint, OUT units bigint, OUT plain bigint, OUT stored bigint)
 LANGUAGE sql AS
-$$ SELECT sampled_values, sampled_units, plain_bytes, stored_bytes FROM securefile_estimate(t, c, n) WHERE option = 'nocompress' $$;
+$$ SELECT sampled_values, units, plain_bytes, stored_bytes FROM securefile_estimate(t, c, n) WHERE option = 'nocompress' $$;
 
 -- nothing to sample
 SET ROLE regress_sf_owner;
@@ -128,7 +128,7 @@ SELECT * FROM plain('e', 'doc');
 -- the search_path leads to nothing else
 CREATE SCHEMA hostile;
 CREATE FUNCTION hostile.random() RETURNS float8 LANGUAGE plpgsql AS $$BEGIN RAISE 'called'; END$$;
-CREATE FUNCTION hostile.bernoulli(internal) RETURNS tsm_handler LANGUAGE internal AS 'tsm_system_handler';
+CREATE FUNCTION hostile.bernoulli(internal) RETURNS tsm_handler LANGUAGE internal AS 'heap_tableam_handler';
 CREATE TABLE hostile.e (doc bytea);
 SET search_path = hostile, pg_catalog, public;
 SELECT sampled_values FROM securefile_estimate('public.e', 'doc') WHERE option = 'nocompress';

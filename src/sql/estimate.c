@@ -4,13 +4,15 @@
  *	  securefile_estimate(): what each level of compression would save and cost, told
  *	  from a sample of the stored values, before anybody changes the option.
  *
- * Rows are taken at random, and of each value up to MOST_UNITS units that are spread
- * evenly over it, so that a value of 10 GB costs 1 MB.  Each level encodes these units
- * as a store does, one encoder for each value, and decodes what it has made of them.  A
- * value counts with its full length: what its units show is scaled up to it.
+ * Rows are taken at random.  A value is divided into MOST_PARTS equal parts, and one unit
+ * of each part is read and stands for it, so that a value of 10 GB costs 1 MB.
  *
- *	value		[ ......u.......|......u.......| ... |......u....... ]
- *							 1/8			1/8				 1/8
+ *	value		[ ....u....|....u....| ... |....u.... ]		u: a unit that is read
+ *
+ * Each level encodes these units as a store does, and decodes what it has made of them.
+ * Whether a store tries to encode a unit depends on the units before it.  So an encoder
+ * goes through all units of the value, and those that were not read are taken to gain
+ * as much, or as little, as the one that stands for them.
  *
  * Nothing is written, so the function works on a standby, too.
  *
@@ -40,7 +42,8 @@
 
 PG_FUNCTION_INFO_V1(securefile_estimate);
 
-#define MOST_UNITS			8	/* of one value */
+#define MOST_PARTS			8	/* of one value */
+#define MOST_UNITS_TOLD		1024	/* of one part that the encoder is told of */
 #define MOST_SAMPLE_ROWS	1000000
 
 enum
@@ -71,27 +74,40 @@ static const struct
 
 #define LEVELS	lengthof(levels)
 
+/* Units of a value that lie side by side, and the one that stands for them. */
+typedef struct Part
+{
+	uint64		first;
+	uint64		count;			/* at least 1 */
+	uint64		read;			/* number of the unit that is read */
+	bool		hole;			/* it is one: zeros that are not stored */
+} Part;
+
 /* What was read of one value. */
 typedef struct Sample
 {
 	int64		length;			/* of the value */
-	int64		read_bytes;		/* of the units below, holes included */
-	int			nunits;
-	uint64		unit_no[MOST_UNITS];	/* ascending */
-	bool		hole[MOST_UNITS];	/* zeros that are not stored */
-	char	   *plain;			/* memory for MOST_UNITS units */
+	int			nparts;
+	Part		parts[MOST_PARTS];
+	char	   *plain;			/* room for the unit of each part */
 } Sample;
 
-/*
- * What a level makes of units, or of all values so far.  Numbers that are scaled up
- * are no integers.
- */
+/* What a level makes of one unit. */
+typedef struct UnitCost
+{
+	uint32		plain_bytes;
+	uint32		raw_bytes;		/* that it takes as it is, .. */
+	uint32		coded_bytes;	/* .. and encoded; 0: nothing is gained */
+	double		encode_s;
+	double		decode_s;
+} UnitCost;
+
+/* What it makes of all values so far, by what it made of some units of them. */
 typedef struct LevelCost
 {
-	int64		compressed_units;
+	double		compressed_units;
 	double		stored_bytes;
-	double		encoded_bytes;	/* plain bytes of what a store hands to the
-								 * encoder */
+	double		encoded_bytes;	/* plain bytes of all units that are no holes */
 	double		encode_s;
 	double		decode_s;
 } LevelCost;
@@ -192,22 +208,29 @@ open_table(Estimate *estimate, Oid table_oid)
 /* ---- one value: reading ---- */
 
 /*
- * Choose units: all of them, or those in the middle of equal parts.  A value that TOAST
- * has compressed can be read from its beginning only, so its first units are taken.
+ * Divide a value into parts of about as many units: of one, if it has no more units than
+ * parts.  The unit in the middle of a part stands for it, but for values that TOAST has
+ * compressed, which can be read from their beginning only: there it is one of the first.
  */
 static void
 choose_units(const SfSqlContent *content, Sample *sample)
 {
 	uint64		nunits = sf_units_of(content->length);
-	bool		first = content->is_inline &&
-	toast_get_compression_id(content->value) != TOAST_INVALID_COMPRESSION_ID;
+	bool		packed = false;
 
+	if (content->is_inline)
+		packed = toast_get_compression_id(content->value) != TOAST_INVALID_COMPRESSION_ID;
 	sample->length = content->length;
-	sample->read_bytes = 0;
-	sample->nunits = Min(nunits, MOST_UNITS);
-	for (int i = 0; i < sample->nunits; i++)
-		sample->unit_no[i] = first ? i : (2 * i + 1) * nunits / (2 * sample->nunits);
-	SF_ASSERT(nunits == 0 || sample->unit_no[sample->nunits - 1] < nunits);
+	sample->nparts = Min(nunits, MOST_PARTS);
+	for (int i = 0; i < sample->nparts; i++)
+	{
+		Part	   *part = &sample->parts[i];
+
+		part->first = i * nunits / sample->nparts;
+		part->count = (i + 1) * nunits / sample->nparts - part->first;
+		part->read = packed ? i : part->first + (part->count - 1) / 2;
+		SF_ASSERT(part->count > 0 && part->read < nunits);
+	}
 }
 
 /* Is a unit a hole, which takes no space at any level? */
@@ -221,18 +244,17 @@ is_hole(const SfSqlContent *content, int64 start, int64 len)
 	return !sf_read_next_data(content->value, &data, &len) || data > start;
 }
 
+/* Read the unit that stands for a part. */
 static void
-read_unit(const SfSqlContent *content, Sample *sample, int i)
+read_unit(const SfSqlContent *content, Part *part, char *dst)
 {
-	int64		start = sf_unit_start(sample->unit_no[i]);
-	uint32		len = sf_unit_plain_bytes(content->length, sample->unit_no[i]);
-	char	   *dst = sample->plain + i * SF_UNIT_SIZE;
+	int64		start = sf_unit_start(part->read);
+	uint32		len = sf_unit_plain_bytes(content->length, part->read);
 	bytea	   *slice;
 
 	SF_ASSERT(len > 0 && len <= SF_UNIT_SIZE);
-	sample->read_bytes += len;
-	sample->hole[i] = is_hole(content, start, len);
-	if (sample->hole[i])
+	part->hole = is_hole(content, start, len);
+	if (part->hole)
 		return;
 	if (!content->is_inline)
 	{
@@ -249,13 +271,14 @@ static void
 read_value(void *arg)
 {
 	Estimate   *estimate = arg;
+	Sample	   *sample = &estimate->sample;
 	SfSqlContent content = sfi_sql_open(estimate->value);
 
-	choose_units(&content, &estimate->sample);
-	for (int i = 0; i < estimate->sample.nunits; i++)
+	choose_units(&content, sample);
+	for (int i = 0; i < sample->nparts; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		read_unit(&content, &estimate->sample, i);
+		read_unit(&content, &sample->parts[i], sample->plain + i * SF_UNIT_SIZE);
 	}
 }
 
@@ -297,9 +320,9 @@ seconds_since(instr_time start)
 	return INSTR_TIME_GET_DOUBLE(now);
 }
 
-/* Decode what was just encoded, as a read does. */
-static void
-decode(Estimate *estimate, const SfUnit *unit, uint32 plain_bytes, LevelCost *cost)
+/* Seconds to decode what was just encoded, as a read does. */
+static double
+decode(Estimate *estimate, const SfUnit *unit, uint32 plain_bytes)
 {
 	instr_time	start;
 
@@ -307,111 +330,145 @@ decode(Estimate *estimate, const SfUnit *unit, uint32 plain_bytes, LevelCost *co
 	INSTR_TIME_SET_CURRENT(start);
 	if (sf_transform_decode(unit, estimate->coded, estimate->decoded, plain_bytes) != SF_DECODED)
 		elog(ERROR, "could not decode a unit of codec %u", unit->flags);
-	cost->decode_s += seconds_since(start);
-	cost->compressed_units++;
+	return seconds_since(start);
 }
 
-/*
- * What is stored of a value that stays in the row in any case (pack.c): no sector is to
- * be saved, so it is compressed wherever an eighth is saved.
- */
-static void
-try_in_row(Estimate *estimate, SfCompression level, const char *plain, uint32 len, LevelCost *cost)
+/* Does the value at hand stay in the row, compressed or not? */
+static bool
+stays_in_row(const Estimate *estimate)
 {
-	const SfColumn column = {.permanent = true, .options = {.in_row = true, .compression = level}};
-	const SfCodecOps *codec = sf_transform_codec(level);
-	SfUnit		unit;
-	instr_time	start;
-
-	SF_ASSERT(len <= SF_IN_ROW_MAX);
-	cost->stored_bytes = len;
-	if (!sf_write_packs(&column, len))
-		return;
-	unit.flags = codec->id;
-	INSTR_TIME_SET_CURRENT(start);
-	unit.stored_bytes = sf_transform_encode_bytes(codec, level, plain, len, estimate->coded,
-												  len - len / 8 - SF_PACKED_HEADER);
-	cost->encode_s = seconds_since(start);
-	cost->encoded_bytes = len;
-	if (unit.stored_bytes == 0)
-		return;
-	cost->stored_bytes = SF_PACKED_HEADER + unit.stored_bytes;
-	decode(estimate, &unit, len, cost);
+	return estimate->in_row && estimate->sample.length <= SF_IN_ROW_MAX;
 }
 
 /*
- * Bytes that an encoded unit takes: whole sectors of the segment, unless it is all of a
- * value, and goes to the row because it has become small enough (pack.c).
+ * Encode such a value, as write/pack.c does: no sector is to be saved, so all that saves an
+ * eighth is worth it.
+ */
+static SfUnit
+encode_in_row(const SfEncoder *encoder, const char *plain, uint32 len, char *dst)
+{
+	SfColumn	column = {.permanent = true};
+	SfUnit		unit = {.flags = SF_CODEC_RAW};
+
+	column.options.in_row = true;
+	column.options.compression = encoder->level;
+	if (sf_write_packs(&column, len))
+		unit.stored_bytes = sf_transform_encode_bytes(encoder->codec, encoder->level, plain, len,
+													  dst, len - len / 8 - SF_PACKED_HEADER);
+	if (unit.stored_bytes > 0)
+		unit.flags = encoder->codec->id;
+	return unit;
+}
+
+/*
+ * Bytes that an encoded unit takes: whole sectors of the segment, or, if it is all of the
+ * value and has become small enough, those that it has in the row.
  */
 static uint32
 bytes_taken(const Estimate *estimate, const SfUnit *unit)
 {
+	uint32		in_row_bytes = SF_PACKED_HEADER + unit->stored_bytes;
+
+	if (sf_transform_is_raw(unit))
+		return 0;
 	if (estimate->in_row && estimate->sample.length <= SF_UNIT_SIZE &&
-		!sf_transform_is_raw(unit) && SF_PACKED_HEADER + unit->stored_bytes <= SF_IN_ROW_MAX)
-		return SF_PACKED_HEADER + unit->stored_bytes;
+		in_row_bytes <= SF_IN_ROW_MAX)
+		return in_row_bytes;
 	return sf_sectors_to_bytes(sf_unit_sectors(unit));
 }
 
-/* Encode a unit as a store does. */
-static void
-try_unit(Estimate *estimate, SfEncoder *encoder, const char *plain, uint32 len, LevelCost *cost)
+/*
+ * Encode a unit as a store does, with what the encoder knows of the units before it.  It
+ * is tried in any case: tell_encoder() says whether a store would.
+ */
+static UnitCost
+try_unit(Estimate *estimate, SfEncoder encoder, const char *plain, uint32 len)
 {
+	UnitCost	cost = {.plain_bytes = len};
 	SfUnit		unit;
 	instr_time	start;
 
 	CHECK_FOR_INTERRUPTS();
+	encoder.skip = 0;
 	INSTR_TIME_SET_CURRENT(start);
-	(void) sf_transform_encode(encoder, plain, len, estimate->coded, &unit);
-	cost->encode_s += seconds_since(start);
-	cost->encoded_bytes += len;
-	cost->stored_bytes += bytes_taken(estimate, &unit);
-	if (!sf_transform_is_raw(&unit))
-		decode(estimate, &unit, len, cost);
+	if (stays_in_row(estimate))
+		unit = encode_in_row(&encoder, plain, len, estimate->coded);
+	else
+		(void) sf_transform_encode(&encoder, plain, len, estimate->coded, &unit);
+	cost.encode_s = seconds_since(start);
+	cost.raw_bytes = stays_in_row(estimate) ? len : sf_sectors_to_bytes(sf_bytes_to_sectors(len));
+	cost.coded_bytes = bytes_taken(estimate, &unit);
+	if (cost.coded_bytes > 0)
+		cost.decode_s = decode(estimate, &unit, len);
+	return cost;
 }
 
 /*
- * Encode the units of a sample in order.  After a unit that did not gain, the encoder passes
- * over some units without a try.  Units between two of the sample are among these.
+ * Tell the encoder of one more unit, which would gain, or would not.  Is it tried?  A unit
+ * of one byte gains nothing and takes no time: it is given for each that does not gain, or
+ * is passed over.
  */
-static void
-try_units(Estimate *estimate, SfCompression level, LevelCost *cost)
+static bool
+tell_encoder(SfEncoder *encoder, bool gains)
 {
-	const Sample *sample = &estimate->sample;
-	uint64		next = 0;
-	SfEncoder	encoder;
+	bool		tried = encoder->skip == 0;
+	SfUnit		unit;
 
-	sf_transform_begin(&encoder, level);
-	for (int i = 0; i < sample->nunits; i++)
-	{
-		encoder.skip -= Min(encoder.skip, sample->unit_no[i] - next);
-		next = sample->unit_no[i] + 1;
-		if (!sample->hole[i])
-			try_unit(estimate, &encoder, sample->plain + i * SF_UNIT_SIZE,
-					 sf_unit_plain_bytes(sample->length, sample->unit_no[i]), cost);
-	}
+	if (tried && gains)
+		encoder->step = 0;
+	else
+		(void) sf_transform_encode(encoder, "", 1, NULL, &unit);
+	return tried;
 }
 
-/* Add what a level makes of the value at hand to its sum. */
+/*
+ * Add what a store makes of a part, if each unit of it is like the one that was read.  The
+ * encoder is told of some of a part that has very many: it repeats itself by then.
+ */
+static void
+add_part(SfEncoder *encoder, const Part *part, int64 part_bytes, const UnitCost *unit,
+		 LevelCost *sum)
+{
+	uint64		told = Min(part->count, MOST_UNITS_TOLD);
+	double		scale = (double) part_bytes / unit->plain_bytes / told;
+	uint64		tried = 0;
+	uint64		gained;
+
+	for (uint64 i = 0; i < told; i++)
+		tried += tell_encoder(encoder, unit->coded_bytes > 0);
+	gained = unit->coded_bytes > 0 ? tried : 0;
+	sum->compressed_units += (double) gained / told * part->count;
+	sum->stored_bytes += scale * gained * unit->coded_bytes +
+		scale * (told - gained) * unit->raw_bytes;
+	sum->encoded_bytes += part_bytes;
+	sum->encode_s += scale * tried * unit->encode_s;
+	sum->decode_s += scale * gained * unit->decode_s;
+}
+
+/*
+ * Add what a level makes of the value at hand.  Its parts go through one encoder, in order;
+ * holes are passed over, as by a store.
+ */
 static void
 try_level(Estimate *estimate, SfCompression level, LevelCost *sum)
 {
 	const Sample *sample = &estimate->sample;
-	LevelCost	cost = {0};
-	double		scale;
+	SfEncoder	encoder;
 
-	if (sample->length == 0)
-		return;
-	if (estimate->in_row && sample->length <= SF_IN_ROW_MAX)
-		try_in_row(estimate, level, sample->plain, sample->length, &cost);
-	else
-		try_units(estimate, level, &cost);
-	scale = (double) sample->length / sample->read_bytes;
-	SF_ASSERT(scale >= 1);
-	sum->compressed_units += cost.compressed_units;
-	sum->stored_bytes += scale * cost.stored_bytes;
-	sum->encoded_bytes += scale * cost.encoded_bytes;
-	sum->encode_s += scale * cost.encode_s;
-	sum->decode_s += scale * cost.decode_s;
+	sf_transform_begin(&encoder, level);
+	for (int i = 0; i < sample->nparts; i++)
+	{
+		const Part *part = &sample->parts[i];
+		int64		start = sf_unit_start(part->first);
+		int64		end = Min(sf_unit_start(part->first + part->count), sample->length);
+		UnitCost	unit;
+
+		if (part->hole)
+			continue;
+		unit = try_unit(estimate, encoder, sample->plain + i * SF_UNIT_SIZE,
+						sf_unit_plain_bytes(sample->length, part->read));
+		add_part(&encoder, part, end - start, &unit, sum);
+	}
 }
 
 /* Is a level there in this build? */
@@ -440,7 +497,7 @@ count_value(Estimate *estimate)
 		try_level(estimate, levels[i].level, &totals->costs[i]);
 	}
 	totals->values++;
-	totals->units += estimate->sample.nunits;
+	totals->units += sf_units_of(estimate->sample.length);
 	totals->plain_bytes += estimate->sample.length;
 }
 
@@ -593,7 +650,7 @@ put_level(ReturnSetInfo *rsinfo, const Totals *totals, int i)
 	values[COLUMN_OPTION] = CStringGetTextDatum(levels[i].option);
 	values[COLUMN_VALUES] = Int64GetDatum(totals->values);
 	values[COLUMN_UNITS] = Int64GetDatum(totals->units);
-	values[COLUMN_COMPRESSED_UNITS] = Int64GetDatum(cost->compressed_units);
+	values[COLUMN_COMPRESSED_UNITS] = Int64GetDatum((int64) (cost->compressed_units + 0.5));
 	values[COLUMN_PLAIN_BYTES] = Int64GetDatum(totals->plain_bytes);
 	values[COLUMN_STORED_BYTES] = Int64GetDatum((int64) (cost->stored_bytes + 0.5));
 	nulls[COLUMN_RATIO] = cost->stored_bytes == 0;
@@ -608,9 +665,9 @@ put_level(ReturnSetInfo *rsinfo, const Totals *totals, int i)
 
 /*
  * securefile_estimate(table regclass, column name, sample_rows integer)
- * returns setof (option text, sampled_values bigint, sampled_units bigint,
- *				  compressed_units bigint, plain_bytes bigint, stored_bytes bigint,
- *				  ratio float8, compress_mb_s float8, decompress_mb_s float8)
+ * returns setof (option text, sampled_values bigint, units bigint, compressed_units bigint,
+ *				  plain_bytes bigint, stored_bytes bigint, ratio float8,
+ *				  compress_mb_s float8, decompress_mb_s float8)
  */
 Datum
 securefile_estimate(PG_FUNCTION_ARGS)
@@ -626,7 +683,7 @@ securefile_estimate(PG_FUNCTION_ARGS)
 													ALLOCSET_DEFAULT_SIZES);
 	estimate->column = NameStr(*PG_GETARG_NAME(1));
 	estimate->sample_rows = PG_GETARG_INT32(2);
-	estimate->sample.plain = palloc(MOST_UNITS * SF_UNIT_SIZE);
+	estimate->sample.plain = palloc(MOST_PARTS * SF_UNIT_SIZE);
 	estimate->coded = palloc(SF_UNIT_SIZE);
 	estimate->decoded = palloc(SF_UNIT_SIZE);
 	open_table(estimate, PG_GETARG_OID(0));

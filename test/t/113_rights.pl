@@ -158,6 +158,15 @@ foreach my $command (@commands, @functions)
 	is($error, $why_not, "it goes as without the extension: $command") unless $own && $command !~ /maintain|usage|check|rewrite/;
 }
 
+# the one function that reads rows by a query, which runs what a SELECT of the caller runs
+foreach my $table ('m', 'p')
+{
+	my ($allowed) = calls('without_it', "SELECT d FROM mallory.$table TABLESAMPLE bernoulli (100) WHERE d IS NOT NULL ORDER BY random() LIMIT 100");
+	my ($added, $error) = calls('with_it', "SELECT * FROM securefile_estimate('mallory.$table', 'd')");
+	cmp_ok($added, '<=', $allowed, "securefile_estimate() of $table runs what a SELECT does");
+	is($error, '', "securefile_estimate() of $table");
+}
+
 # VACUUM and the monitor by themselves
 my ($added) = calls('with_it', "SELECT securefile_maintain(relid, attname) FROM securefile_columns WHERE attname <> 'f'");
 is($added, 0, 'maintenance of all columns');
