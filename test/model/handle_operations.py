@@ -4,8 +4,9 @@ import select
 
 import psycopg
 
+import compression
 from client import Lost, Mismatch, is_lost
-from handle_rows import COLUMNS, LEAVES, compare_value, in_row, same
+from handle_rows import COLUMNS, LEAVES, compare_value, same
 from handle_session import run
 from sparse import PAGE, Sparse
 from values import INODE_FROM, IN_ROW_MAX, SECTOR, UNIT
@@ -62,9 +63,9 @@ def some_place(s, filled=True):
 
 
 def is_inline(s, place):
-    """Does the row itself hold the value?"""
-    length = s.content(place).length
-    return length == 0 or (in_row(place[0], place[2]) and length <= IN_ROW_MAX)
+    """Does the row itself hold the value, compressed perhaps?"""
+    return s.value(f"SELECT form = 'inline' FROM {place[0]}, securefile_storage({place[2]})"
+                   " WHERE id = %s", (place[1],))
 
 
 def new_place(s):
@@ -80,7 +81,7 @@ def name_of(s, table):
 
 
 def fresh(s):
-    return s.rng.randbytes(size(s.rng))
+    return compression.contents(f"{s.rng.random()}", size(s.rng))
 
 
 # ---- handles ----

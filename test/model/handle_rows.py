@@ -3,10 +3,12 @@
 A state is {(table, id): {column: Sparse or None}}.
 """
 
+import compression
 from client import Mismatch, difference
+from values import IN_ROW_MAX
 from verify import settle
 
-# columns: type, and whether it keeps short values in the row
+# columns: type, but for its compression, and whether it keeps short values in the row
 TABLES = {
     "handles_plain": {"a": ("securefile", True),
                       "b": ("securefile(filesystem_like_logging)", True)},
@@ -23,12 +25,15 @@ WHOLE_MAX = 48 * 1024 * 1024	# longer values are compared in pieces
 
 def create(session):
     """The tables; one of them is the only partition of another."""
+    def some_type(kind):
+        return compression.with_word(kind, compression.some_word(session.rng))
+
     session.sql("CREATE EXTENSION IF NOT EXISTS securefile")
     session.sql("DROP TABLE IF EXISTS handles_plain, handles_stored, handles_parent")
     for table, columns in TABLES.items():
         name = "handles_parent" if table == "handles_leaf" else table
-        session.sql(f"CREATE TABLE {name} (id bigint PRIMARY KEY, a {columns['a'][0]},"
-                    f" b {columns['b'][0]})"
+        session.sql(f"CREATE TABLE {name} (id bigint PRIMARY KEY, a {some_type(columns['a'][0])},"
+                    f" b {some_type(columns['b'][0])})"
                     + (" PARTITION BY RANGE (id)" if name != table else ""))
     session.sql("CREATE TABLE handles_leaf PARTITION OF handles_parent"
                 " FOR VALUES FROM (MINVALUE) TO (MAXVALUE)")
@@ -41,6 +46,14 @@ def create(session):
             EXECUTE first USING document;
             EXECUTE second USING document;
         END $$""")
+
+
+def change_options(session):
+    """Another compression for what is written to a column from now on."""
+    table, column = session.rng.choice(LEAVES), session.rng.choice(COLUMNS)
+    name = "handles_parent" if table == "handles_leaf" else table
+    kind = compression.with_word(TABLES[table][column][0], compression.some_word(session.rng))
+    session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {kind}")
 
 
 def in_row(table, column):
@@ -144,16 +157,36 @@ def check(session, table):
             raise Mismatch(f"securefile_check('{table}', '{column}'): {found}")
 
 
+def space_of(content, form, stored, in_row_max):
+    """Least and most bytes of a segment that a value takes: by its contents, or, if some of
+    it is compressed, by what securefile_storage() says.  None: it is not where it belongs."""
+    stored_bytes, units, compressed, codec = stored
+    least, most = content.stored(in_row_max > 0)
+    if form == "inline":
+        packed = codec != "none" and in_row_max > 0 and stored_bytes <= IN_ROW_MAX + 100
+        return (0, 0) if content.length <= in_row_max or packed else None
+    if content.length <= in_row_max:
+        return None
+    if compressed:
+        slack = 511 * min(units, compressed + 1)
+        least, most = stored_bytes, min(most, stored_bytes + slack)
+    return least, most
+
+
 def compare_space(session, state):
     """With nothing pending, live bytes are what the values need."""
     for table in LEAVES:
         for column in COLUMNS:
             settle(session.conn, table, column)
             least = most = 0
-            for (name, _), row in state.items():
-                if name == table and row[column]:
-                    bounds = row[column].stored(in_row(table, column))
-                    least, most = least + bounds[0], most + bounds[1]
+            for key, form, *stored in session.sql(
+                    "SELECT id, form, stored_bytes, units, compressed_units, codec"
+                    f" FROM {table}, securefile_storage({column}) WHERE form IS NOT NULL"):
+                bounds = space_of(state[table, key][column], form, stored,
+                                  IN_ROW_MAX if in_row(table, column) else 0)
+                if bounds is None:
+                    raise Mismatch(f"{table} {key}.{column} is {form}, {stored}")
+                least, most = least + bounds[0], most + bounds[1]
             usage = session.sql("SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
                                 f" FROM securefile_usage('{table}', '{column}')")[0]
             if not least <= usage[1] <= most or usage[0] != sum(usage[1:]):

@@ -4,10 +4,11 @@
 One session works through several handles at once on rows of several columns,
 with savepoints, rollbacks, prepared transactions and plain statements between;
 a second one changes and maintains meanwhile, a third one keeps an old snapshot
-and a handle in it.  Every byte read, every position and every row is compared
-with a model; what handles must be closed by a rollback is, and no other.  After
-each transaction securefile_check() must be silent; in the end live bytes are
-those of the values, and none once the rows are gone.
+and a handle in it.  Columns begin with a compression by lot, and get another one
+now and then.  Every byte read, every position and every row is compared with a
+model; what handles must be closed by a rollback is, and no other.  After each
+transaction securefile_check() must be silent; in the end live bytes are those of
+the values, and none once the rows are gone.
 
     handles.py --dsn "dbname=postgres" --seed 42 --rounds 60
 
@@ -90,6 +91,7 @@ class Run:
             if self.rng.random() < 0.2:
                 self.old.close()
                 self.old = None
+                handle_rows.change_options(self.session)
         elif self.rng.random() < 0.5:
             self.old = Snapshot(self.dsn, self.session.committed, self.rng)
 

@@ -29,11 +29,12 @@ from server import Server
 from values import Values
 
 WAYS = ["postmaster", "process", "immediate"]
-POINTS = ["io_write", "io_read", "io_extend", "io_truncate", "flush_before_write",
-          "commit_before_flush", "commit_data_in_flight", "commit_after_data",
-          "commit_after_alloc", "commit_done", "abort_start", "resolve_before", "resolve_after",
-          "grow_after_zero", "grow_after_record", "truncate_before_file",
-          "create_after_record", "grow_before_files", "drop_before_unlink"]
+POINTS = ["encode", "decode", "io_write", "io_read", "io_extend", "io_truncate",
+          "flush_before_write", "commit_before_flush", "commit_data_in_flight",
+          "commit_after_data", "commit_after_alloc", "commit_done", "abort_start",
+          "resolve_before", "resolve_after", "grow_after_zero", "grow_after_record",
+          "truncate_before_file", "create_after_record", "grow_before_files",
+          "drop_before_unlink"]
 
 
 def settings(options):

@@ -4,7 +4,8 @@
 Clients run random transactions against a shared, partitioned table and tables
 of their own, each beside a model of what its rows must hold.  Readers keep old
 snapshots over many updates, a janitor maintains, checks and vacuums meanwhile.
-At the end every row is compared, securefile_check() must be silent, nothing may
+Columns begin with a compression by lot, and get another one now and then.  At
+the end every row is compared, securefile_check() must be silent, nothing may
 be pending, and the live bytes must be those of the values.
 
     model.py --dsn "dbname=postgres" --seed 42 --seconds 10 --clients 3
@@ -22,6 +23,7 @@ import traceback
 
 import psycopg
 
+import compression
 import verify
 from client import Client, Lost, Mismatch, is_injected, is_lost
 from operations import OPERATIONS
@@ -106,12 +108,13 @@ def tidy(conn, options, rng, _end):
     time.sleep(rng.uniform(0.05, 0.4))
     table, column = rng.choice(verify.leaves(options)), rng.choice("ab")
     work = rng.choice(["maintain"] * 6 + ["usage"] * 3 + ["vacuum"] * 3
-                      + ["check", "full", "checkpoint"])
-    if options.type == "bytea" and work in ("maintain", "usage", "check"):
+                      + ["check", "full", "checkpoint", "options"])
+    if options.type == "bytea" and work in ("maintain", "usage", "check", "options"):
         return
     if options.faults and work == "check":
         return					# it would report the faults
-    conn.execute("SET lock_timeout = '500ms'")
+    # whatever two wait for, the clients get it
+    conn.execute("SET lock_timeout = '500ms'; SET deadlock_timeout = '100ms'")
     try:
         if work == "maintain":
             conn.execute(f"SELECT securefile_maintain('{table}', '{column}')")
@@ -124,6 +127,9 @@ def tidy(conn, options, rng, _end):
                 raise Mismatch(f"securefile_check('{table}', '{column}') during work: {found}")
         elif work == "checkpoint":
             conn.execute("CHECKPOINT")
+        elif work == "options":
+            kind = verify.column_type(options, "model_shared", column, compression.some_word(rng))
+            conn.execute(f"ALTER TABLE model_shared ALTER {column} TYPE {kind}")
         else:
             conn.execute(f"VACUUM {'(FULL)' if work == 'full' else ''} {table}")
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
@@ -136,7 +142,8 @@ def tidy(conn, options, rng, _end):
 
 # Points that may fail: everywhere but where a transaction has ended already
 FAULTS = {
-    "io_open": ["error"], "io_write": ["error", "enospc", "short"],
+    "encode": ["error"], "decode": ["error"], "io_open": ["error"],
+    "io_write": ["error", "enospc", "short"],
     "io_read": ["error", "short"], "io_extend": ["error", "enospc"], "io_truncate": ["error"],
     "flush_before_write": ["error"], "commit_before_flush": ["error"],
     "commit_data_in_flight": ["error"], "commit_after_data": ["error"],

@@ -6,6 +6,8 @@ and compares whatever the server returned.
 
 from contextlib import contextmanager
 
+import compression
+import verify
 from client import Mismatch, Refused, Row, difference
 
 COLUMNS = "id, part, va, a, vb, b"
@@ -220,6 +222,18 @@ def truncate(c, _):
         c.rows[c.own] = {}
 
 
+def options_changed(c, _):
+    """Another compression for what is written from now on to the client's own table; at
+    times all values are stored again."""
+    if c.options.type == "bytea":
+        return
+    x = c.rng.choice("ab")
+    kind = verify.column_type(c.options, c.own, x, compression.some_word(c.rng))
+    c.sql(f"ALTER TABLE {c.own} ALTER {x} TYPE {kind}")
+    if c.rng.random() < 0.3:
+        c.sql(f"SELECT securefile_rewrite('{c.own}', '{x}')")
+
+
 # ---- reading ----
 
 def read_whole(c, table):
@@ -383,7 +397,7 @@ OPERATIONS = [
     (update_between_columns, 4), (update_from_other_row, 6), (insert_select, 5),
     (insert_returning_insert, 2), (upsert_nothing, 3), (upsert_update, 4), (merge, 3),
     (delete, 7), (delete_range, 1), (move_row, 2), (move_partition, 3), (there_and_back, 3),
-    (truncate, 1),
+    (truncate, 1), (options_changed, 2),
     (read_whole, 8), (read_part, 10), (read_all_mine, 3), (read_others, 6),
     (read_old_version, 4),
     (savepoint_kept, 3), (savepoint_undone, 4), (duplicate_key, 2), (error_after_store, 2),

@@ -16,7 +16,7 @@ POINTS = dict.fromkeys([
     "io_open", "flush_before_write", "data_record", "lend_memory", "lend_before_mark", "lend_after_mark", "grow_before",
     "grow_after_zero", "grow_after_record", "page_extend", "create_before_record", "create_after_record",
     "grow_before_files", "commit_before_flush", "commit_data_in_flight", "commit_after_data", "commit_before_entries",
-    "commit_after_alloc", "commit_before_record", "move_chunk", "move_done"], ["error"]) | {
+    "commit_after_alloc", "commit_before_record", "move_chunk", "move_done", "encode", "decode"], ["error"]) | {
         "io_write": ["error", "enospc", "short"], "io_extend": ["error", "enospc"], "io_submit": ["error", "eagain"]}
 
 COLUMNS = "id int, part int DEFAULT 0, note int CHECK (note >= 0)"
@@ -129,7 +129,8 @@ class Filler:
     def options(self):
         words = [self.rng.choice(w) for w in (
             ["", "", "logging", "filesystem_like_logging"], ["", "nocache", "cache"],
-            ["", "", "disable_storage_in_row"])]
+            ["", "", "disable_storage_in_row"],
+            ["", "nocompress", "compress_low", "compress_medium", "compress_high"])]
         words = ", ".join(w for w in words if w)
         return f"<<securefile{words and f'({words})'}|bytea>>"
 

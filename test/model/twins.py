@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """Random test of twins: securefile beside bytea, through all that a transaction may do.
 
-Random statements in random nested transactions: rows, definitions, cursors, handles,
-failures, cancels, faults, with savepoints and rollbacks in any order.  Each is done to
+Random statements in random nested transactions: rows, definitions, compression and
+other options, cursors, handles, failures, cancels, faults, with savepoints and rollbacks
+in any order.  Each is done to
 a table with securefile columns and to its twin with bytea columns, in the same
 transaction.  Both must succeed or fail of the same, and the contents must be equal,
 whenever one looks.  Between transactions securefile_check() must be silent; in the end
@@ -32,11 +33,23 @@ PREPARE = """
     CREATE SCHEMA sf; CREATE SCHEMA ba;
     CREATE UNLOGGED TABLE ba.shadow (fd int, content bytea);
     ALTER TABLE ba.shadow ALTER content SET STORAGE EXTERNAL;
-    CREATE OR REPLACE FUNCTION public.twin_bytes(seed int, len int) RETURNS bytea
+    -- compressible; not; the one and then the other, or the other way round
+    CREATE OR REPLACE FUNCTION public.twin_text(seed int, len int) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         SELECT substring(coalesce(decode(string_agg(repeat(md5(seed || ':' || i), size / 16), '' ORDER BY i), 'hex'), '')
             FOR len) FROM (SELECT CASE WHEN len <= 65536 THEN 512 ELSE 4096 END) s (size),
             generate_series(1, (len + size - 1) / size) i $$;
+    CREATE OR REPLACE FUNCTION public.twin_noise(seed int, len int) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+        SELECT substring(string_agg(block, '') FOR len)
+        FROM (SELECT string_agg(sha512(convert_to(seed || ':' || i, 'SQL_ASCII')), '' ORDER BY i) AS block
+                FROM generate_series(0, least(len, 160000) / 64) i) b, generate_series(0, len / 160000) n $$;
+    CREATE OR REPLACE FUNCTION public.twin_bytes(seed int, len int) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+        SELECT CASE seed % 7 WHEN 0 THEN public.twin_text(seed, len / 2) || public.twin_noise(seed, len - len / 2)
+            WHEN 1 THEN public.twin_noise(seed, len / 3) || public.twin_text(seed, len - len / 3)
+            WHEN 2 THEN public.twin_noise(seed, len) WHEN 3 THEN public.twin_noise(seed, len)
+            ELSE public.twin_text(seed, len) END $$;
     CREATE OR REPLACE FUNCTION public.twin_fresh(seed int, len int) RETURNS bytea
     LANGUAGE sql VOLATILE AS 'SELECT public.twin_bytes(seed, len)';
     CREATE OR REPLACE FUNCTION public.twin_cut(b bytea, len int) RETURNS bytea
@@ -214,18 +227,33 @@ def finish(s):
             s.sql(f"SELECT securefile_rewrite('sf.{name}', '{column}')")
     s.compare()
     s.check()
-    for table, column, in_row in s.sql(
-            'SELECT relid::regclass::text, attname::text, CASE WHEN options ~ \'disable\' THEN 0 ELSE 4000 END'
+    for table, column, options in s.sql(
+            'SELECT relid::regclass::text, attname::text, options'
             ' FROM securefile_columns WHERE schemaname = \'sf\' AND segment_relid IS NOT NULL'):
-        verify.settle(s.conn, table, column)
-        want = s.sql(f"SELECT coalesce(sum((length({column}) + 511) / 512 * 512), 0) FROM ONLY {table}"
-                     f" WHERE length({column}) > {in_row}")[0][0]
-        usage = s.sql("SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
-                      f" FROM securefile_usage('{table}', '{column}')")[0]
-        if usage[1] != want or usage[0] != sum(usage[1:]):
-            raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
-                           f" free are {usage}; live must be {want}")
+        check_space(s, table, column, options or "")
     s.sql("DROP SCHEMA sf, ba CASCADE")
+
+
+def check_space(s, table, column, options):
+    """A column whose values have all been stored by its present options."""
+    longest = 0 if "disable_storage_in_row" in options else 4000
+    codec = ("lz4" if "compress_low" in options else "zstd" if "compress" in options else "none")
+    verify.settle(s.conn, table, column)
+    verify.check_places(s.conn, table, column, longest)
+    odd = s.sql(f"SELECT id, c.* FROM ONLY {table}, securefile_storage({column}) c"
+                f" WHERE codec NOT IN ('none', '{codec}') LIMIT 3")
+    if odd:
+        raise Mismatch(f"{table}.{column}, {options}: rewritten, and compressed otherwise: {odd}")
+    least, most = verify.stored_space(s.conn, table, column)
+    plain = s.sql(f"SELECT coalesce(sum((length({column}) + 511) / 512 * 512), 0) FROM ONLY {table}"
+                  f" WHERE length({column}) > {longest}")[0][0]
+    usage = s.sql("SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
+                  f" FROM securefile_usage('{table}', '{column}')")[0]
+    if codec == "none":
+        least = plain
+    if not least <= usage[1] <= min(most, plain) or usage[0] != sum(usage[1:]):
+        raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
+                       f" free are {usage}; live must be {least} to {min(most, plain)}")
 
 
 def main():

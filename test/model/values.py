@@ -9,6 +9,8 @@ import hashlib
 import random
 from collections import OrderedDict
 
+from compression import contents
+
 UNIT = 128 * 1024			# granule of checksums in a segment
 IN_ROW_MAX = 4000			# longest value that stays in the row
 SECTOR = 512				# granule of space accounting
@@ -47,7 +49,15 @@ class Values:
         self.cached_bytes = 0
 
     def length(self, vid):
-        return self._shape(vid)[0]
+        rng = random.Random(f"{self.seed}:{vid}")
+        if rng.random() < 0.15:
+            length = rng.choice(EDGES)
+        else:
+            _, low, high = rng.choices(LENGTHS, [w for w, _, _ in LENGTHS])[0]
+            length = rng.randint(low, high)
+        while length > self.max_size:
+            length = length // 3
+        return length
 
     def data(self, vid):
         """The bytes of a value; None for the id None (SQL null)."""
@@ -70,24 +80,5 @@ class Values:
             self.digests[vid] = hashlib.sha256(self.data(vid)).digest()
         return self.digests[vid]
 
-    def _shape(self, vid):
-        rng = random.Random(f"{self.seed}:{vid}")
-        if rng.random() < 0.15:
-            length = rng.choice(EDGES)
-        else:
-            _, low, high = rng.choices(LENGTHS, [w for w, _, _ in LENGTHS])[0]
-            length = rng.randint(low, high)
-        while length > self.max_size:
-            length = length // 3
-        return length, rng
-
     def _make(self, vid):
-        length, rng = self._shape(vid)
-        key = f"{self.seed}:{vid}".encode()
-        kind = rng.random()
-        if kind < 0.08:
-            return bytes(length)
-        if kind < 0.2:
-            line = hashlib.sha256(key).hexdigest().encode() + b"\n"
-            return (line * (length // len(line) + 1))[:length]
-        return hashlib.shake_128(key).digest(length)
+        return contents(f"{self.seed}:{vid} contents", self.length(vid))

@@ -1,11 +1,18 @@
 """Comparing a whole server with what the clients of the model test say."""
 
+import random
 import time
 
+import compression
 from client import Mismatch, Row
 from values import IN_ROW_MAX, stored_bytes
 
 LOAD_TABLES = ("model_shared_0", "model_shared_1")
+TYPES = {
+    "model_shared": {"a": "securefile", "b": "securefile(filesystem_like_logging)"},
+    "model_own": {"a": "securefile(filesystem_like_logging, disable_storage_in_row, cache)",
+                  "b": "securefile(nocache)"},
+}
 
 
 def leaves(options):
@@ -13,30 +20,38 @@ def leaves(options):
     return list(LOAD_TABLES) + [f"model_own_{n}" for n in range(options.clients)]
 
 
-def create(conn, options):
-    """The tables: one shared by all clients and partitioned, one for each."""
+def column_type(options, table, column, word):
+    """The type of a column, with that word for its compression."""
     if options.type == "bytea":
-        shared = own = ("bytea", "bytea")
-    else:
-        shared = ("securefile", "securefile(filesystem_like_logging)")
-        own = ("securefile(filesystem_like_logging, disable_storage_in_row, cache)",
-               "securefile(nocache)")
-        if getattr(options, "logged", False):
-            shared, own = (tuple(t.replace("filesystem_like_logging", "logging") for t in pair)
-                           for pair in (shared, own))
-        if getattr(options, "uncached", False):
-            own = tuple(t.replace(", cache)", ")") for t in own)
+        return "bytea"
+    kind = TYPES["model_shared" if table.startswith("model_shared") else "model_own"][column]
+    if getattr(options, "logged", False):
+        kind = kind.replace("filesystem_like_logging", "logging")
+    if getattr(options, "uncached", False):
+        kind = kind.replace(", cache)", ")")
+    return compression.with_word(kind, word)
+
+
+def create(conn, options):
+    """The tables: one shared by all clients and partitioned, one for each.  Each column
+    begins with some compression, or none."""
+    rng = random.Random(f"{options.seed}:options")
+    if options.type != "bytea":
         conn.execute("CREATE EXTENSION IF NOT EXISTS securefile")
     body = ("(id bigint, part int, note int NOT NULL DEFAULT 0 CHECK (note >= 0),"
             " va bigint, vb bigint, a {}, b {}, PRIMARY KEY (id, part))")
     conn.execute("DROP TABLE IF EXISTS model_shared")
-    conn.execute("CREATE TABLE model_shared " + body.format(*shared)
-                 + " PARTITION BY LIST (part)")
+
+    def described(table):
+        return body.format(*(column_type(options, table, x, compression.some_word(rng))
+                             for x in "ab"))
+
+    conn.execute(f"CREATE TABLE model_shared {described('model_shared')} PARTITION BY LIST (part)")
     for part, table in enumerate(LOAD_TABLES):
         conn.execute(f"CREATE TABLE {table} PARTITION OF model_shared FOR VALUES IN ({part})")
     for table in leaves(options)[2:]:
         conn.execute(f"DROP TABLE IF EXISTS {table}")
-        conn.execute(f"CREATE TABLE {table} " + body.format(*own))
+        conn.execute(f"CREATE TABLE {table} {described(table)}")
     if options.type == "bytea":
         for table in leaves(options):
             conn.execute(f"ALTER TABLE {table} ALTER a SET STORAGE EXTERNAL")
@@ -122,19 +137,43 @@ def check_sound(conn, options):
 
 
 def check_space(conn, options, values, states):
-    """With nothing pending, live bytes are those of the values in the rows."""
+    """With nothing pending, live bytes are those of the values in the rows, which take no
+    more than without compression."""
     if options.type == "bytea":
         return
     for table in leaves(options):
         for column in "ab":
             settle(conn, table, column)
-            want = expected_live(table, column, values, states)
+            check_places(conn, table, column, in_row_max(table, column))
+            least, most = stored_space(conn, table, column)
+            most = min(most, expected_live(table, column, values, states))
             usage = conn.execute(
                 "SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
                 f" FROM securefile_usage('{table}', '{column}')").fetchone()
-            if usage[1] != want or usage[0] != sum(usage[1:]):
+            if not least <= usage[1] <= most or usage[0] != sum(usage[1:]):
                 raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
-                               f" free are {usage}; live must be {want}")
+                               f" free are {usage}; live must be {least} to {most}")
+
+
+def check_places(conn, table, column, longest):
+    """Values are in their rows if they are short, or compressed to what is short."""
+    odd = conn.execute(
+        f"SELECT ctid, s.* FROM ONLY {table}, securefile_storage({column}) s"
+        f" WHERE CASE s.form WHEN 'stored' THEN s.length <= {longest}"
+        f" ELSE s.length > {longest} AND (s.codec = 'none' OR {longest} = 0"
+        f" OR s.stored_bytes > {IN_ROW_MAX + 100}) END LIMIT 3").fetchall()
+    if odd:
+        raise Mismatch(f"{table}.{column}: values are not where they belong: {odd}")
+
+
+def stored_space(conn, table, column):
+    """Least and most bytes of a segment that the values of a column take by what
+    securefile_storage() says.  A unit that is compressed ends anywhere in a sector, others
+    end with one, but for the last of a value."""
+    return tuple(map(int, conn.execute(
+        "SELECT coalesce(sum((stored_bytes + 511) / 512 * 512), 0), coalesce(sum(("
+        " stored_bytes + 511 * greatest(1, least(units, compressed_units + 1))) / 512 * 512), 0)"
+        f" FROM ONLY {table}, securefile_storage({column}) WHERE form = 'stored'").fetchone()))
 
 
 def settle(conn, table, column, seconds=180):
