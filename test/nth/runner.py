@@ -103,7 +103,7 @@ class Runner:
         rows = {**START, **before}
         self.checker.execute(f"""
             SET client_min_messages = error;
-            DROP TABLE IF EXISTS l, f, x;
+            DROP TABLE IF EXISTS {', '.join(FORMS)}, x;
             TRUNCATE done;
             CREATE TABLE {form} (id int PRIMARY KEY, name text, doc {FORMS[form]});
             INSERT INTO {form} SELECT id, name, data FROM bytes JOIN (VALUES {values(rows)}) v (id, of) ON name = of""")
@@ -196,7 +196,7 @@ class Runner:
         if 0 in done:
             tables[case.form][100] = "mid"
         there = {name for name, in self.checker.execute(
-            "SELECT relname FROM pg_class WHERE relname IN ('l', 'f', 'x')").fetchall()}
+            "SELECT relname FROM pg_class WHERE relname = ANY(%s)", ([*FORMS, "x"],)).fetchall()}
         if there != set(tables):
             outcome.bad.append(f"tables {there}, not {set(tables)}")
         for table in there & set(tables):

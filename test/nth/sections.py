@@ -7,7 +7,11 @@ step says what it makes of them: effects are functions that change {table: {id: 
 
 import typing
 
-FORMS = {"l": "securefile", "f": "securefile(filesystem_like_logging, nocache)"}
+FORMS = {"l": "securefile", "f": "securefile(filesystem_like_logging, nocache)",
+         "c": "securefile(compress_low)",
+         "z": "securefile(filesystem_like_logging, nocache, compress_medium)"}
+# of the same logging mode
+OTHER = {"l": FORMS["c"], "f": FORMS["z"], "c": "securefile(compress_high)", "z": FORMS["f"]}
 START = {1: "page", 2: "mid", 3: "other"}
 
 
@@ -147,6 +151,8 @@ def sections(form):
         "rewrite": Section([
             step(*only(f"SELECT securefile_rewrite('{t}', 'doc')")),
             step(*only(f"ALTER TABLE {t} ALTER id TYPE bigint")),
+            step(*only(f"ALTER TABLE {t} ALTER doc TYPE {OTHER[form]}")),
+            step(*only(f"SELECT securefile_rewrite('{t}', 'doc')")),
             bare(f"VACUUM FULL {t}", wrong(t))]),
         "moved": Section([
             step(*only(f"SELECT securefile_set_tablespace('{t}', 'doc', 'place')")),

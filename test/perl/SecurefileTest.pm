@@ -67,8 +67,8 @@ sub new_cluster
 
 # The extension; blob(seed, len): bytes that differ in every sector, or, where that
 # would take long, in every block (in the order of the series, without a sort: half of
-# what a test computes is this); outcome(): "right", "wrong" or the SQLSTATE of reading
-# a value.
+# what a test computes is this); noise(seed, len): bytes that no codec makes shorter, and
+# no two units alike; outcome(): "right", "wrong" or the SQLSTATE of reading a value.
 sub prepare_database
 {
 	my ($node, $db) = @_;
@@ -82,6 +82,13 @@ sub prepare_database
 				   FOR len)
 			FROM (SELECT CASE WHEN len OPERATOR(pg_catalog.<=) 65536 THEN 512 ELSE 4096 END) s (size),
 				generate_series(1, (len + size - 1) / size) i
+		$$;
+		CREATE FUNCTION noise(seed int, len int) RETURNS bytea
+		LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+			SELECT substring(string_agg(block, '') FOR len)
+			FROM (SELECT string_agg(sha512(convert_to(seed || ':' || i, 'SQL_ASCII')), '') AS block
+					FROM generate_series(0, least(len, 160000) / 64) i) b,
+				generate_series(0, len / 160000) n
 		$$;
 		CREATE FUNCTION outcome(doc securefile, seed int, len int) RETURNS text
 		LANGUAGE plpgsql AS $$
