@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Damaged pages of segment relations and damaged locators in rows: every use ends with an
-error that says so, or with what is right.
+"""Damaged pages of segment relations, damaged locators and compressed values in rows: every
+use ends with an error that says so, or with what is right.
 
-A cluster is filled and stopped.  Then, again and again, one page or one locator in
-a copy of it is damaged, and a server reads, checks, salvages, maintains, changes,
+A cluster is filled and stopped.  Then, again and again, one page, locator or value
+in a copy of it is damaged, and a server reads, checks, salvages, maintains, changes,
 copies and drops what is there, by itself (postgres --single).  What must not happen:
 a signal, an assertion, a report of the sanitizers, an internal error, no end, wrong
 bytes of any value, or anything at all in a table whose storage is sound.
@@ -25,14 +25,16 @@ import trials
 from trials import Failed
 
 LOAD = """
-CREATE TABLE witness (id int PRIMARY KEY, size int, doc securefile);
+CREATE TABLE witness (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
 INSERT INTO witness SELECT i, i * 9000, blob(i, i * 9000) FROM generate_series(1, 10) i;
-CREATE TABLE flat (id int PRIMARY KEY, size int, doc securefile);
-CREATE TABLE tree (id int PRIMARY KEY, size int, doc securefile(filesystem_like_logging));
+CREATE TABLE flat (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
+CREATE TABLE tree (id int PRIMARY KEY, size int, doc securefile(filesystem_like_logging, COMPRESSION));
 INSERT INTO flat SELECT i, 5000 + i * 7000, blob(i, 5000 + i * 7000) FROM generate_series(1, 20) i;
 INSERT INTO tree SELECT i, 13000000, blob(i, 13000000) FROM generate_series(1, 2) i;
 INSERT INTO tree SELECT i, 5000, blob(i, 5000) FROM generate_series(11, 14) i;
 DELETE FROM flat WHERE id % 3 = 0;
+ALTER TABLE flat ALTER doc TYPE securefile(COMPRESSION);
+ALTER TABLE tree ALTER doc TYPE securefile(filesystem_like_logging, COMPRESSION);
 UPDATE tree SET doc = doc || ''::bytea WHERE id = 1;
 DELETE FROM tree WHERE id = 2;
 SELECT securefile_maintain('tree', 'doc'), securefile_maintain('flat', 'doc');
@@ -64,7 +66,7 @@ CREATE TABLE c_{0} AS SELECT * FROM {0};
 VACUUM FREEZE {0};
 ALTER TABLE {0} SET TABLESPACE elsewhere;
 TRUNCATE {0};
-INSERT INTO {0} SELECT i, 7000, blob(i, 7000) FROM generate_series(1, 3) i;
+INSERT INTO {0} SELECT i, 7000, blob(i, 7000) FROM generate_series(201, 203) i;
 DROP TABLE {0};
 """.strip().split("\n")))
 
@@ -96,12 +98,16 @@ INTERNAL = re.compile(
     r"(?:ERROR|FATAL|PANIC):  (?!.*(?:securefile|segment|could not|invalid page|page )).*|XX000")
 
 
-def prepare(server):
+def prepare(server, options):
     """Fill a cluster and stop it."""
     server.start()
     with server.connect() as conn:
         trials.begin(conn)
-        trials.load(conn, LOAD)
+        trials.load(conn, LOAD, options)
+        # how long values are that are compressed in their rows
+        server.packed = {name: [size for size, in conn.execute(
+            f"SELECT size FROM {name}, securefile_storage(doc) WHERE form = 'inline' AND codec <> 'none'")]
+                         for name in ("flat", "tree")}
         # the tables, and what there is of each: path of the rows, of the segment, OID
         server.tables = conn.execute("""
             SELECT t.relname, pg_relation_filepath(t.oid), pg_relation_filepath(s.oid), t.oid::int
@@ -117,9 +123,9 @@ def some_number(rng):
 class Damage:
     """A change of one file, as chance will have it."""
 
-    def __init__(self, data, table, rng):
+    def __init__(self, data, table, rng, packed=()):
         self.name, self.rows, self.segment, self.oid = table
-        self.data, self.rng = data, rng
+        self.data, self.rng, self.packed = data, rng, packed
 
     def read(self, path):
         with open(os.path.join(self.data, path), "rb") as file:
@@ -140,8 +146,7 @@ class Damage:
     def locator(self):
         """A number or a bit of a locator in a row."""
         content = self.read(self.rows)
-        start = (re.escape(b"\x02\x01") + b"[\0\1]\0"
-                 + re.escape(struct.pack("<I", self.oid)))
+        start = b"\x02[\1\2][\0-\3]\0" + re.escape(struct.pack("<I", self.oid))
         found = [m.start() for m in re.finditer(start, content, re.S)]
         base = self.rng.choice(found)
         if self.rng.random() < 0.7:
@@ -152,6 +157,20 @@ class Damage:
             said = f"bit {bit}"
         self.write(self.rows, content)
         return "locator", said
+
+    def in_row(self):
+        """Bits of a value that is compressed in its row, behind its form and codec."""
+        content = self.read(self.rows)
+        lengths = b"|".join(re.escape(struct.pack("<I", size)) for size in self.packed)
+        found = [m.start() for m in re.finditer(b"\x05[\1\2]\0\0(?:" + lengths + b")", content, re.S)]
+        if not found:
+            return self.locator()
+        base = self.rng.choice(found)
+        for _ in range(self.rng.choice([1, 1, 3])):
+            bit = self.rng.randrange(8 * 2, 8 * 30)
+            content[base + bit // 8] ^= 1 << bit % 8
+        self.write(self.rows, content)
+        return "in row", f"the last one bit {bit}"
 
     @staticmethod
     def pages_of(content):
@@ -205,7 +224,9 @@ class Damage:
                 return said
 
     def do(self):
-        kind, said = self.locator() if self.rng.random() < 0.25 else self.page()
+        way = self.rng.random()
+        kind, said = (self.locator() if way < 0.2 else
+                      self.in_row() if way < 0.3 and self.packed else self.page())
         return kind, f"{self.name}, {kind} {said}"
 
 
@@ -244,7 +265,9 @@ class Trials(trials.Trials):
         table = rng.choice(self.base.tables)
         said = []
         try:
-            errors, met = self.use(table, lambda data: said.extend(Damage(data, table, rng).do()))
+            packed = self.base.packed[table[0]]
+            errors, met = self.use(table, lambda data: said.extend(
+                Damage(data, table, rng, packed).do()))
         except Failed as failed:
             raise Failed(f"damage {number}: {said[1:]}:\n{failed}") from failed
         self.kinds[said[0]] += 1

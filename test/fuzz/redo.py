@@ -30,14 +30,15 @@ import wal
 from trials import Failed
 
 LOAD = """
-CREATE TABLE flat (id int PRIMARY KEY, size int, doc securefile);
-CREATE TABLE tree (id int PRIMARY KEY, size int, doc securefile(filesystem_like_logging));
-CREATE TABLE gone (id int PRIMARY KEY, size int, doc securefile);
+CREATE TABLE flat (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
+CREATE TABLE tree (id int PRIMARY KEY, size int, doc securefile(filesystem_like_logging, disable_storage_in_row, COMPRESSION));
+CREATE TABLE gone (id int PRIMARY KEY, size int, doc securefile(COMPRESSION));
 INSERT INTO flat SELECT i, 5000 + i * 700, blob(i, 5000 + i * 700) FROM generate_series(1, 40) i;
 INSERT INTO tree SELECT i, 5000, blob(i, 5000) FROM generate_series(1, 40) i;
 INSERT INTO tree SELECT i, 13000000, blob(i, 13000000) FROM generate_series(41, 45) i;
 INSERT INTO gone SELECT i, 5000, blob(i, 5000) FROM generate_series(1, 3) i;
 DELETE FROM tree WHERE id > 41 OR id % 3 = 0;
+ALTER TABLE flat ALTER doc TYPE securefile(COMPRESSION);
 UPDATE flat SET size = 9000, doc = blob(id, 9000) WHERE id % 3 = 0;
 DELETE FROM flat WHERE id > 30;
 BEGIN;
@@ -75,7 +76,7 @@ CORES = re.compile(r"PANIC:  WAL contains references to invalid pages"
                    r"|FATAL:  could not (?:access|open) ")
 
 
-def prepare(server):
+def prepare(server, options):
     """Work with a cluster, and kill it."""
     server.start()
     with server.connect() as conn:
@@ -92,7 +93,7 @@ def prepare(server):
     with server.connect() as conn:
         # which makes a checkpoint, and then our record
         conn.execute("DROP DATABASE other")
-        trials.load(conn, LOAD)
+        trials.load(conn, LOAD, options)
         conn.execute("SELECT pg_switch_wal()")
     server.kill_all()
     os.unlink(os.path.join(server.data, "postmaster.pid"))

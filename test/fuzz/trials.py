@@ -14,6 +14,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "model"))
 
+import compression
 from server import Server
 
 SETTINGS = {"shared_preload_libraries": "'securefile'", "securefile.monitor": "off",
@@ -26,9 +27,20 @@ SETTINGS = {"shared_preload_libraries": "'securefile'", "securefile.monitor": "o
 NEVER = re.compile(r"TRAP|Sanitizer|runtime error|wrong bytes|unreadable: witness|"
                    r"findings: witness|cannot be used: witness|terminated by signal", re.I)
 
+# of some seeds compressible, of some not, of some the one and then the other
 BLOB = """
-CREATE FUNCTION blob(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION noise(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+	SELECT substring(string_agg(block, '') FOR len)
+	FROM (SELECT string_agg(sha512(convert_to(seed || ':' || i, 'SQL_ASCII')), '') AS block
+			FROM generate_series(0, least(len, 160000) / 64) i) b, generate_series(0, len / 160000) n
+$$;
+CREATE FUNCTION text(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
 	SELECT substring(decode(repeat(md5(seed || ':' || len), len / 16 + 1), 'hex') FOR len)
+$$;
+CREATE FUNCTION blob(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE seed % 4 WHEN 0 THEN public.noise(seed, len)
+		WHEN 1 THEN public.noise(seed, len / 2) || public.text(seed, len - len / 2)
+		ELSE public.text(seed, len) END
 $$;
 """
 
@@ -154,8 +166,11 @@ def begin(conn):
     conn.execute("CREATE TABLESPACE elsewhere LOCATION ''")
 
 
-def load(conn, sql):
-    """Statements, one after the other, each a transaction."""
+def load(conn, sql, options):
+    """Statements, one after the other, each a transaction.  Each column gets a compression
+    by lot, and some of them another one in between."""
+    rng = random.Random(f"{options.seed} compression")
+    sql = re.sub(r"\bCOMPRESSION\b", lambda _: compression.some_word(rng), sql)
     for statement in sql.split(";\n"):
         if statement.strip():
             conn.execute(statement)
@@ -170,7 +185,7 @@ def use_sanitizers():
 
 
 def main(name, prepare, run):
-    """prepare(server) works and stops it; run(options, server) tries."""
+    """prepare(server, options) works and stops it; run(options, server) tries."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--least", type=int, default=10, help="damages to be tried in any case")
@@ -185,7 +200,7 @@ def main(name, prepare, run):
     print(f"seed {options.seed}", flush=True)
     base = Server(SETTINGS)
     try:
-        prepare(base)
+        prepare(base, options)
         run(options, base)
         return 0
     except Failed as failed:

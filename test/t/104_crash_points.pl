@@ -37,6 +37,8 @@ my %elsewhere = (
 my @points = fault_points('^(?!break_)');
 my @methods = ('libaio', 'io_uring', 'sync');
 my %modes = (l => '', f => 'filesystem_like_logging');
+# of the scenario with compression
+my @levels = shuffle('compress_low', 'compress_medium', 'compress_high');
 
 my $node = new_cluster('crash_points',
 	conf => [ 'restart_after_crash = off', 'wal_level = logical', 'securefile.monitor = off',
@@ -190,6 +192,18 @@ my %scenarios = (
 			transaction(2, 'UPDATE sparse SET doc = overlay(doc PLACING data FROM 35100001) FROM bytes WHERE name = \'page\';'),
 			transaction(3, 'DELETE FROM sparse;'),
 			"SELECT FROM securefile_maintain('sparse', 'doc');\n");
+	},
+	compressed => sub {
+		my ($t) = @_;
+		return (create_table('x', $t, $levels[0]),
+			transaction(1, insert_into('x', 10, 'page'), insert_into('x', 11, 'mid'), insert_into('x', 12, 'large')),
+			transaction(2, insert_into('x', 20, 'big')),
+			transaction(3, "SELECT FROM edit('x', 20);"),
+			"SELECT 'wrong: ' || wrong('x');\n",
+			transaction(4, 'ALTER TABLE x ALTER doc TYPE ' . type($t, $levels[1]) . ';',
+				"UPDATE x SET name = 'joined', doc = doc || b.data::securefile FROM bytes b WHERE id = 10 AND b.name = 'mid';"),
+			transaction(5, "SELECT FROM securefile_rewrite('x', 'doc');"),
+			"SELECT 'wrong: ' || wrong('x');\n");
 	},
 	database => sub {
 		my ($t) = @_;

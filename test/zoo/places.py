@@ -1,8 +1,10 @@
 """Where the values of a table lie, and ways to damage what lies there."""
 
 import collections
+import ctypes
 import hashlib
 import os
+import struct
 
 PAGE = 8192
 BLOCK = 4096
@@ -40,12 +42,40 @@ def put(path, data):
         file.truncate(len(data))
 
 
-def place_of(data, piece, at):
-    """Where a unit of a piece lies in the data file, and its length; -1: not known."""
-    size = min(UNIT, len(piece) - at)
-    before = SECTOR if size < SECTOR and at > 0 else 0		# too short to be known by itself
-    where = data.find(piece[at - before:at + min(size, SECTOR)])
-    return (where + before if where >= 0 else -1), size
+XXHASH = ctypes.CDLL("libxxhash.so.0")
+XXHASH.XXH3_64bits.restype = ctypes.c_uint64
+
+
+def coded_head(plain):
+    """What the stored bytes of a unit begin with that is compressed: see transform.c."""
+    check = XXHASH.XXH3_64bits(plain, ctypes.c_size_t(len(plain)))
+    return struct.pack("<II", len(plain), check & 0xffffffff)
+
+
+def all_of(data, what, step):
+    """Where some bytes stand in others, at multiples of a step."""
+    found, at = [], data.find(what)
+    while at >= 0:
+        if at % step == 0:
+            found.append(at)
+        at = data.find(what, at + 1)
+    return found
+
+
+def places_of(data, piece, at, is_last):
+    """Where a unit of a piece may lie in the data file, as it is or compressed, of this and
+    of earlier versions: places with the length at most; none: it is not known.  Behind a
+    piece that is not the last one its unit is zeros."""
+    unit = piece[at:at + UNIT]
+    size = len(unit) if is_last else UNIT
+    coded = all_of(data, coded_head(unit.ljust(size, b"\0")), SECTOR)
+    if size >= SECTOR or at == 0:
+        raw = all_of(data, unit[:SECTOR], SECTOR)
+    elif all_of(data, coded_head(piece[at - UNIT:at]), SECTOR):
+        return []				# behind a unit whose end is not known
+    else:						# too short to be known by itself
+        raw = [where + SECTOR for where in all_of(data, piece[at - SECTOR:at] + unit, SECTOR)]
+    return [(where, size) for where in raw] + [(where, size - size // 8) for where in coded]
 
 
 class Table:
@@ -53,8 +83,10 @@ class Table:
 
     def __init__(self, name, form):
         self.name = name
+        self.form = form		# but for its compression
         self.in_row = 0 if "disable" in form else 4000
         self.rows = {}
+        self.packed = set()		# rows whose value is compressed in the row
         self.damages = []
         self.lost = set()		# rows that damages have hit
 
@@ -67,10 +99,17 @@ class Table:
         self.data = os.path.join(os.path.dirname(found[1]), "seg-00000000.sf")
         self.heap = found[2]
         self.oid = found[3]
+        self.packed = {key for key, in conn.execute(
+            f"SELECT id FROM {self.name}, securefile_storage(doc) WHERE form = 'inline' AND codec <> 'none'")}
         assert os.path.exists(os.path.join(top, self.data))
 
+    def put(self, key, pieces):
+        """A row that is new, or has a new value."""
+        self.rows[key] = pieces
+        self.packed.discard(key)
+
     def stored(self):
-        return {key for key, pieces in self.rows.items() if length(pieces) > self.in_row}
+        return {key for key, pieces in self.rows.items() if length(pieces) > self.in_row} - self.packed
 
     def mapped(self):
         """Rows whose unit map lies in inode pages."""
@@ -83,10 +122,8 @@ class Table:
             pieces = [piece for _, piece in self.rows[key]]
             for n, piece in enumerate(pieces):
                 for at in range(0, len(piece), UNIT):
-                    where, size = place_of(data, piece, at)
-                    # only the last unit of a value is shorter than others
-                    size = UNIT if n < len(pieces) - 1 else size
-                    if where < 0 or (where < end and where + size > first):
+                    places = places_of(data, piece, at, n == len(pieces) - 1)
+                    if not places or any(where < end and where + size > first for where, size in places):
                         found.add(key)
         return found
 
@@ -189,18 +226,39 @@ def damage_relation(rng, table, path, kind, old, crashed):
     return table.note(kind, "+".join(sorted(what)) + " page", rows, believed=believed)
 
 
+def flip_bits(rng, path, data, start):
+    for n in range(start, start + rng.choice([1, 1, 4])):
+        data[n] ^= 1 << rng.randrange(8)
+    put(path, bytes(data))
+
+
 def damage_locator(rng, table, path):
     """Some bytes of the locator of a row, of any version of it."""
     data = bytearray(slurp(path))
     mine = table.oid.to_bytes(4, "little") + b"\x02\x00"
-    at = [n - 4 for n in range(4, len(data) - 70) if data[n:n + 6] == mine and data[n - 4:n - 2] == b"\x02\x01"]
+    at = [n - 4 for n in range(4, len(data) - 70) if data[n:n + 6] == mine
+          and data[n - 4] == 2 and data[n - 3] in (1, 2)]
     if not at:
         return None
-    start = rng.choice(at) + rng.randrange(1, 70)
-    for n in range(start, start + rng.choice([1, 1, 4])):
-        data[n] ^= 1 << rng.randrange(8)
-    put(path, bytes(data))
+    flip_bits(rng, path, data, rng.choice(at) + rng.randrange(1, 70))
     return table.note("bits", "locators", table.stored())
+
+
+def damage_packed(rng, table, path):
+    """Some bytes of a value that is compressed in its row, behind its codec."""
+    data = bytearray(slurp(path))
+    found = []
+    for key in sorted(table.packed):
+        head = coded_head(table.rows[key][0][1])
+        at = data.find(head)
+        while at >= 0:
+            found.append((key, at))
+            at = data.find(head, at + 1)
+    if not found:
+        return None
+    key, at = rng.choice(found)
+    flip_bits(rng, path, data, at - 2 + rng.randrange(20))
+    return table.note("bits", "compressed rows", {key})
 
 
 def damage(rng, table, top, older, crashed):
@@ -209,8 +267,8 @@ def damage(rng, table, top, older, crashed):
                        "swapped", "truncated", "missing"])
     if kind in ("truncated", "missing") and rng.random() < 0.5:
         kind = "bit"
-    what = rng.choice(["data", "data", "relation", "relation", "relation", "locator"])
-    name = {"data": table.data, "relation": table.relation, "locator": table.heap}[what]
+    what = rng.choice(["data", "data", "relation", "relation", "relation", "locator", "packed"])
+    name = {"data": table.data, "relation": table.relation}.get(what, table.heap)
     path = os.path.join(top, name)
     if not os.path.exists(path) or os.path.getsize(path) < PAGE:
         return None
@@ -220,4 +278,4 @@ def damage(rng, table, top, older, crashed):
         return damage_data(rng, table, path, kind, old)
     if what == "relation":
         return damage_relation(rng, table, path, kind, old, crashed)
-    return damage_locator(rng, table, path)
+    return (damage_locator if what == "locator" else damage_packed)(rng, table, path)

@@ -17,7 +17,6 @@ Exit code 0: sound; 1: not; the cluster's directory is then kept.
 
 import argparse
 import collections
-import hashlib
 import os
 import random
 import re
@@ -29,6 +28,7 @@ import traceback
 import psycopg
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "model"))
+import compression				# noqa: E402
 from server import Server		# noqa: E402
 import places					# noqa: E402
 from places import UNIT, Table	# noqa: E402
@@ -83,16 +83,20 @@ class Zoo:
                 self.insert(table)
 
     def make_table(self, name, form):
-        self.conn.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, doc securefile({form}))")
+        self.conn.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, doc {self.some_type(form)})")
         return Table(name, form)
+
+    def some_type(self, form):
+        return compression.with_word(f"securefile({form})", compression.some_word(self.rng))
 
     # ---- contents ----
 
     def make_value(self):
-        """Bytes that are nowhere else."""
+        """Bytes that are nowhere else, and may be compressible."""
         self.values += 1
         length = self.rng.choice(LENGTHS)
-        return hashlib.shake_128(f"{self.seed}:{self.values}".encode()).digest(length)
+        kind = self.rng.choice(["noise", "noise", "text", "text", "half", "turns"])
+        return compression.make(kind, f"{self.seed}:{self.values}", length, self.rng)
 
     def insert(self, table):
         key = max(table.rows, default=0) + 1
@@ -101,7 +105,7 @@ class Zoo:
             return
         value = self.make_value()
         self.conn.execute(f"INSERT INTO {table.name} VALUES (%s, %b)", (key, value))
-        table.rows[key] = [(0, value)]
+        table.put(key, [(0, value)])
 
     def insert_sparse(self, table, key):
         """With gaps: its map lies in inode pages."""
@@ -116,12 +120,12 @@ class Zoo:
                 pieces.append((at, value))
                 at += len(value) + UNIT
             self.conn.execute(f"INSERT INTO {table.name} VALUES (%s, securefile_finish(%s))", (key, handle))
-        table.rows[key] = pieces
+        table.put(key, pieces)
 
     def update(self, table):
         key, value = self.rng.choice(sorted(table.rows)), self.make_value()
         self.conn.execute(f"UPDATE {table.name} SET doc = %b WHERE id = %s", (value, key))
-        table.rows[key] = [(0, value)]
+        table.put(key, [(0, value)])
         table.lost.discard(key)
 
     def delete(self, table):
@@ -132,11 +136,18 @@ class Zoo:
     def maintain(self, table):
         self.conn.execute(f"SELECT securefile_maintain('{table.name}', 'doc')")
 
+    def change_options(self, table):
+        """Another compression for what is written from now on; for all of it, at times."""
+        self.conn.execute(f"ALTER TABLE {table.name} ALTER doc TYPE {self.some_type(table.form)}")
+        if self.rng.random() < 0.3:
+            self.conn.execute(f"SELECT securefile_rewrite('{table.name}', 'doc')")
+            table.packed.clear()
+
     def work(self, times, damaged=False):
         """Random statements; only where there is damage may they fail."""
         for _ in range(times):
             table = self.rng.choice(self.tables)
-            kinds = [self.insert] * 4 + [self.maintain]
+            kinds = [self.insert] * 4 + [self.maintain, self.change_options]
             if len(table.rows) > 4:
                 kinds += [self.update, self.delete] * (2 if len(table.rows) < 12 else 4)
             step = self.rng.choice(kinds)
