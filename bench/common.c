@@ -40,6 +40,19 @@ run(const char *sql)
 	PQclear(res);
 }
 
+double
+get_number(const char *sql)
+{
+	PGresult   *res = PQexec(conn, sql);
+	double		number;
+
+	if (PQresultStatus(res) != PGRES_TUPLES_OK || PQntuples(res) != 1)
+		die(sql);
+	number = atof(PQgetvalue(res, 0, 0));
+	PQclear(res);
+	return number;
+}
+
 void
 fill(char *buf, size_t size, uint64_t seed)
 {
@@ -98,6 +111,16 @@ median(const double *values, int n)
 
 	sort_times(sorted, values, n);
 	return sorted[n / 2];
+}
+
+void
+print_speed(const char *what, const char *name, double mb, const double *times, int n)
+{
+	double		sorted[MAX_REPEAT];
+
+	sort_times(sorted, times, n);
+	printf("%-14s %-26s %8.0f MB/s   (%.0f to %.0f)\n", what, name, mb / sorted[n / 2],
+		   mb / sorted[n - 1], mb / sorted[0]);
 }
 
 void

@@ -33,6 +33,9 @@ extern double now(void);
 /* Execute a statement whose result does not matter. */
 extern void run(const char *sql);
 
+/* Execute a query that gives one number. */
+extern double get_number(const char *sql);
+
 /* Bytes that neither TOAST nor a disk can make smaller. */
 extern void fill(char *buf, size_t size, uint64_t seed);
 
@@ -42,5 +45,8 @@ extern void wait_for_space(const char *table, const char *column);
 /* Sort n times into sorted; the median of n values.  n is at most MAX_REPEAT. */
 extern void sort_times(double *sorted, const double *times, int n);
 extern double median(const double *values, int n);
+
+/* Print a line with the median speed of n times, the least and the most. */
+extern void print_speed(const char *what, const char *name, double mb, const double *times, int n);
 
 #endif							/* BENCH_COMMON_H */

@@ -31,9 +31,8 @@
 #include <string.h>
 
 #include <libpq/libpq-fs.h>
-#include <pgsecurefile.h>
-
 #include "common.h"
+#include "streams.h"
 
 #define SMALL_PIECE		8192
 #define LARGE_PIECE		(1024 * 1024)
@@ -47,19 +46,10 @@ static Oid	lo_oid;
 /* ---- securefile ---- */
 
 static void
-check_pgsf(int64_t result, const char *what)
-{
-	if (result >= 0)
-		return;
-	fprintf(stderr, "bench: %s: %s\n", what, pgsf_error(handle));
-	exit(1);
-}
-
-static void
 write_securefile(void)
 {
-	check_pgsf(pgsf_put_memory(handle, data, OBJECT_SIZE, "stream_s", "f",
-							   "INSERT INTO stream_s VALUES (1, " PGSF_VALUE ")", NULL, NULL),
+	check_pgsf(handle, pgsf_put_memory(handle, data, OBJECT_SIZE, "stream_s", "f",
+									   "INSERT INTO stream_s VALUES (1, " PGSF_VALUE ")", NULL, NULL),
 			   "put");
 }
 
@@ -102,8 +92,8 @@ read_securefile(const char *expected)
 {
 	Expected	what = {expected};
 
-	check_pgsf(pgsf_get_callback(handle, take, &what, 0, -1,
-								 "SELECT f FROM stream_s WHERE id = 1", NULL), "get");
+	check_pgsf(handle, pgsf_get_callback(handle, take, &what, 0, -1,
+										 "SELECT f FROM stream_s WHERE id = 1", NULL), "get");
 }
 
 /* The 1 GB value: a thousand times the same megabyte. */
@@ -123,8 +113,8 @@ write_large(void)
 {
 	int64_t		left = LARGE_SIZE;
 
-	check_pgsf(pgsf_put_callback(handle, make_large, &left, LARGE_SIZE, "stream_s", "f",
-								 "INSERT INTO stream_s VALUES (2, " PGSF_VALUE ")", NULL, NULL),
+	check_pgsf(handle, pgsf_put_callback(handle, make_large, &left, LARGE_SIZE, "stream_s", "f",
+										 "INSERT INTO stream_s VALUES (2, " PGSF_VALUE ")", NULL, NULL),
 			   "put");
 }
 
@@ -133,8 +123,8 @@ read_large(void)
 {
 	Expected	nothing = {NULL};
 
-	check_pgsf(pgsf_get_callback(handle, take, &nothing, 0, -1,
-								 "SELECT f FROM stream_s WHERE id = 2", NULL), "get");
+	check_pgsf(handle, pgsf_get_callback(handle, take, &nothing, 0, -1,
+										 "SELECT f FROM stream_s WHERE id = 2", NULL), "get");
 }
 
 /* ---- large objects ---- */
@@ -242,26 +232,6 @@ read_bytea(const char *expected)
 
 /* ---- COPY ---- */
 
-/* Execute a COPY TO STDOUT and throw the rows away. */
-static void
-copy_out(const char *sql)
-{
-	PGresult   *res = PQexec(conn, sql);
-	char	   *row;
-
-	if (PQresultStatus(res) != PGRES_COPY_OUT)
-		die(sql);
-	PQclear(res);
-	while (PQgetCopyData(conn, &row, 0) > 0)
-		PQfreemem(row);
-	res = PQgetResult(conn);
-	if (PQresultStatus(res) != PGRES_COMMAND_OK)
-		die(sql);
-	PQclear(res);
-	while ((res = PQgetResult(conn)) != NULL)
-		PQclear(res);
-}
-
 static void
 read_memory(void)
 {
@@ -357,16 +327,6 @@ timed_settled(void (*what) (void))
 	return timed(what);
 }
 
-static void
-print_line(const char *what, const char *name, double mb, const double *times, int repeat)
-{
-	double		sorted[MAX_REPEAT];
-
-	sort_times(sorted, times, repeat);
-	printf("%-14s %-20s %8.0f MB/s   (%.0f to %.0f)\n", what, name, mb / sorted[repeat / 2],
-		   mb / sorted[repeat - 1], mb / sorted[0]);
-}
-
 static bool
 print_ratio(const char *what, double ratio, double want)
 {
@@ -414,9 +374,9 @@ bench_objects(int repeat)
 		for (int way = 0; way < WAYS; way++)
 			reads[way][r] = timed_read(way);
 	for (int way = 0; way < WAYS; way++)
-		print_line("write 100 MB", names[way], OBJECT_SIZE / 1e6, writes[way], repeat);
+		print_speed("write 100 MB", names[way], OBJECT_SIZE / 1e6, writes[way], repeat);
 	for (int way = 0; way < WAYS; way++)
-		print_line("read 100 MB", names[way], OBJECT_SIZE / 1e6, reads[way], repeat);
+		print_speed("read 100 MB", names[way], OBJECT_SIZE / 1e6, reads[way], repeat);
 	reached &= compare_medians("write: securefile to lo_write, 8 KB",
 							   writes[SECUREFILE], writes[LO_SMALL], repeat, 4);
 	reached &= compare_medians("write: securefile to lo_write, 1 MB",
@@ -453,10 +413,10 @@ bench_wire(int repeat, bool cached)
 		get[r] = timed_settled(read_large);
 		one_row[r] = timed_settled(read_one_row);
 	}
-	print_line(what, "wire, memory", LARGE_SIZE / 1e6, memory, repeat);
-	print_line(what, "wire, one row", LARGE_SIZE / 1e6, one_row, repeat);
-	print_line(what, "securefile, COPY", LARGE_SIZE / 1e6, copy, repeat);
-	print_line(what, "securefile, library", LARGE_SIZE / 1e6, get, repeat);
+	print_speed(what, "wire, memory", LARGE_SIZE / 1e6, memory, repeat);
+	print_speed(what, "wire, one row", LARGE_SIZE / 1e6, one_row, repeat);
+	print_speed(what, "securefile, COPY", LARGE_SIZE / 1e6, copy, repeat);
+	print_speed(what, "securefile, library", LARGE_SIZE / 1e6, get, repeat);
 	reached &= compare_pairs("COPY of securefile_chunks() to memory", copy, memory, repeat, 0.8);
 	reached &= compare_pairs("the library to memory", get, memory, repeat, 0.8);
 	(void) compare_pairs("COPY of securefile_chunks() to one row", copy, one_row, repeat, 0);
