@@ -382,6 +382,21 @@ sub from_full
 
 # ---- a cluster as a whole ----
 
+# Start a server.  If PostgreSQL itself does not find room for its lock file, which
+# depends on what a copy-on-write file system does with the little that is left, it gets a
+# little more.
+sub starts_if_it_can
+{
+	my ($server, $dir) = @_;
+	return 1 if $server->start(fail_ok => 1);
+	my ($last) = reverse split /\n/, slurp($server->logfile);
+	return 0 if $last !~ /could not (?:create|write) lock file "postmaster.pid": No space left/;
+	note("room for a lock file, since: $last");
+	truncate("$dir/ballast", (-s "$dir/ballast") - mb(2));
+	avail_bytes($dir);
+	return $server->start(fail_ok => 1);
+}
+
 # Its data directory is on the disk, but not its WAL, and some space is left: without
 # that PostgreSQL itself stops, and lets nobody in after a crash.
 sub whole_cluster
@@ -402,7 +417,7 @@ sub whole_cluster
 		'53100', 'No space left', "$name: full data directory");
 	rows_right($whole, 't', 10, "$name: full data directory");
 	crash($whole);
-	ok($whole->start(fail_ok => 1), "$name: starts in a full data directory");
+	ok(starts_if_it_can($whole, $dir), "$name: starts in a full data directory");
 	rows_right($whole, 't', 10, "$name: crashed in a full data directory");
 	sound($whole, 't', "$name: crashed in a full data directory");
 	is($whole->psql('postgres', 'DELETE FROM t WHERE id > 5'), 0, "$name: DELETE in a full data directory");
