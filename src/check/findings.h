@@ -12,6 +12,7 @@
 
 /* Values, and their locators: nothing but the value's owner can mend them. */
 SF_FINDING(CHECKSUM_MISMATCH, "checksum mismatch", NONE)
+SF_FINDING(UNDECODABLE, "undecodable", NONE)
 SF_FINDING(LEFT_BEHIND, "data left behind", NONE)
 SF_FINDING(UNREADABLE, "unreadable", NONE)
 SF_FINDING(BAD_LOCATOR, "bad locator", NONE)

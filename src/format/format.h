@@ -19,7 +19,7 @@
  *
  *	 format				version	since	read by
  *	 locator			1		1.0		1.0
- *	 locator			2		none	1.0 reads it; nothing makes it yet
+ *	 locator			2		1.1		1.1; made if a unit is compressed
  *	 segment page		1		1.0		1.0
  *	 WAL record			1		1.0		1.0
  *	 data file			(none: sectors only, all checksums are in unit maps)

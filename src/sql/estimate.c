@@ -354,7 +354,7 @@ encode_in_row(const SfEncoder *encoder, const char *plain, uint32 len, char *dst
 	column.options.compression = encoder->level;
 	if (sf_write_packs(&column, len))
 		unit.stored_bytes = sf_transform_encode_bytes(encoder->codec, encoder->level, plain, len,
-													  dst, len - len / 8 - SF_PACKED_HEADER);
+													  dst, sf_transform_room_in_row(len));
 	if (unit.stored_bytes > 0)
 		unit.flags = encoder->codec->id;
 	return unit;

@@ -81,6 +81,15 @@ sf_transform_is_raw(const SfUnit *unit)
  */
 extern uint32_t sf_transform_room(uint32_t plain_bytes);
 
+/* The same for a value in its row, where no sectors count. */
+static inline uint32_t
+sf_transform_room_in_row(uint32_t plain_bytes)
+{
+	uint32_t	room = plain_bytes - plain_bytes / 8;
+
+	return room > SF_PACKED_HEADER ? room - SF_PACKED_HEADER : 0;
+}
+
 /*
  * Encode 1 to SF_UNIT_SIZE bytes into dst: the bytes that all codecs begin with, and
  * the body, room bytes at most together.  Returns how many bytes these are; 0 when

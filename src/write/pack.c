@@ -100,7 +100,7 @@ pack_small(SfStatCounters *stats, const SfEncoder *encoder, const char *data, Si
 
 	SF_FAULT(encode);
 	unit.stored_bytes = sf_transform_encode_bytes(encoder->codec, encoder->level, data, len, room,
-												  len - len / 8 - SF_PACKED_HEADER);
+												  sf_transform_room_in_row(len));
 	if (unit.stored_bytes == 0)
 		return NULL;
 	spoil(room, unit.stored_bytes);
