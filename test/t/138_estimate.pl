@@ -22,8 +22,6 @@ $sql->(q{
 	CREATE FUNCTION lines(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS
 	$$ SELECT convert_to(substring(string_agg(format('%s: user %s has read page %s of book %s in %s ms', i, (i * 7919 + seed) % 1000,
 		(i * 31 + seed) % 977, i % 37, (i * i + seed) % 5003), E'\n' ORDER BY i) FOR len), 'SQL_ASCII') FROM generate_series(1::bigint, len / 40 + 1) i $$;
-	CREATE FUNCTION noise(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS
-	$$ SELECT substring(string_agg(sha512((seed || ':' || i)::bytea), '' ORDER BY i) FROM 1 FOR len) FROM generate_series(0, len / 64) i $$;
 });
 
 # The rows of an estimate from all rows, as hash references by option.

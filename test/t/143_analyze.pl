@@ -35,9 +35,6 @@ sub exact
 }
 
 # Bytes that do not compress.
-sql(q{CREATE FUNCTION noise(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS
-	$$ SELECT substring(decode(string_agg(md5(seed || ':' || i), '' ORDER BY i), 'hex') FROM 1 FOR len) FROM generate_series(0, len / 16) i $$});
-
 # Values with inode maps, since they have gaps: two units each, in front and behind.
 sub gaps
 {
