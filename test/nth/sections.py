@@ -165,7 +165,7 @@ def sections(form):
             step(put(t, 90, "page"))]),
         "read": Section([
             bare(wrong(t),
-                 f"SELECT sum(length(c)) FROM {t}, securefile_chunks(doc) c",
+                 f"SELECT sum(length(piece)) FROM {t}, securefile_chunks(doc) piece",
                  f"SELECT md5(substring(doc FROM 3000000 FOR 2000000)) FROM {t} WHERE id = 20",
                  f"SELECT id, salvaged FROM {t}, LATERAL (SELECT count(*) AS salvaged"
                  " FROM securefile_salvage(doc)) s WHERE id = 20",
