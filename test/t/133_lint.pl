@@ -151,7 +151,7 @@ append('doc/operations.md', "\n    SELECT securefile_none1(document);\n\nCall `s
 append('doc/testing.md', "\nSee 199_none, `sf_none_call()`, `SF_NONE`, `SfNone` and `sfi_none_call(true)`.\n");
 append('doc/architecture.md', "\nSee `none_called(x)`.\n");
 plant('doc/architecture.md', sub { s/L1 to L5/L1 to L9/ });
-append('src/write/work.c', "\n/* sfi_none_comment and none_comment() and palloc0() */\n\tSF_INVARIANT(Z1, true);\n");
+append('src/write/work.c', "\n/* sfi_none_comment and none_comment(), opendir() and palloc0() */\n\tSF_INVARIANT(Z1, true);\n");
 append('src/write/nonsense.c', "/* in no map */\n");
 append('test/t/198_none.pl', "# in no list\n");
 names(
