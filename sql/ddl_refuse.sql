@@ -167,6 +167,9 @@ CREATE TABLE ix (id int, d securefile);
 CREATE INDEX ON ix USING hash ((ARRAY[d]));
 CREATE INDEX ON ix USING hash (d);
 CREATE INDEX ON ix (length(d));
+CREATE STATISTICS ix_array ON (ARRAY[d]) FROM ix;
+CREATE STATISTICS ix_array ON (ARRAY[d::bytea]) FROM ix;
+CREATE STATISTICS ix_length ON (length(d)) FROM ix;
 DROP TABLE ix;
 
 DROP TABLE t;

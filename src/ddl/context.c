@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * context.c
- *	  The row that a loop over a table is at, named in the context of errors.
+ *	  The row that a loop over a table is at, or the column that its value is of,
+ *	  named in the context of errors.
  *
  * A damaged value is reported by the rooms below, which know a segment and an
  * object, but no row.  Whoever has to mend or delete the value needs the row.
@@ -18,6 +19,12 @@ describe_row(void *arg)
 {
 	const SfRowContext *context = arg;
 
+	if (context->any_row)
+	{
+		if (context->table != NULL && context->column != NULL)
+			errcontext("a value of column \"%s\" of table \"%s\"", context->column, context->table);
+		return;
+	}
 	if (!ItemPointerIsValid(&context->tid))
 		return;
 	SF_ASSERT(context->table != NULL && context->column != NULL);
@@ -36,6 +43,7 @@ sfi_ddl_row_context_begin(SfRowContext *context, const char *table, const char *
 	SF_ASSERT(error_context_stack != &context->callback);
 	context->table = table;
 	context->column = column;
+	context->any_row = false;
 	ItemPointerSetInvalid(&context->tid);
 	context->callback.callback = describe_row;
 	context->callback.arg = context;

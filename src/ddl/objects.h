@@ -247,6 +247,8 @@ typedef struct SfRowContext
 	const char *table;
 	const char *column;
 	ItemPointerData tid;		/* not valid: the loop is at no row */
+	bool		any_row;		/* the row is not known: name the rest, if
+								 * that is not NULL */
 	ErrorContextCallback callback;
 } SfRowContext;
 

@@ -20,6 +20,7 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "read/read.h"
@@ -77,6 +78,16 @@ matches(Datum value, const SfColumn *column, SfRowFilter filter)
 	}
 }
 
+/*
+ * Does the table go away if this transaction fails?  An error does not name a row of such
+ * a table, since nobody could look at that row.
+ */
+static bool
+is_new(Relation rel)
+{
+	return rel->rd_createSubid != InvalidSubTransactionId;
+}
+
 bool
 sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 {
@@ -105,7 +116,8 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 		Datum		value = slot_getattr(slot, attnum, &isnull);
 
 		CHECK_FOR_INTERRUPTS();
-		context.tid = slot->tts_tid;
+		if (!is_new(rel))
+			context.tid = slot->tts_tid;
 		found = !isnull && matches(value, &column, filter);
 		MemoryContextReset(row_context);
 	}
@@ -176,6 +188,43 @@ end_rows(RowWriter *writer)
 	FreeExecutorState(writer->estate);
 }
 
+/*
+ * Announce the column that a value in a new table was read from.  Its locator names this
+ * column, and no row.  A value of several parts has no such column.  The names lie in the
+ * memory of the row.
+ */
+static void
+announce_source(SfRowContext *context, Datum value)
+{
+	struct varlena *stored = sfi_ddl_stored(value);
+	SfLocator	loc;
+
+	SF_ASSERT(context->table == NULL && context->column == NULL);
+	if (stored == NULL || sf_read_form(stored) != SF_FORM_STORED)
+		return;
+	loc = sf_object_locator(stored);
+	context->table = get_rel_name(loc.table_oid);
+	context->column = get_attname(loc.table_oid, loc.attnum, true);
+}
+
+/* Put the value of one row where it belongs; true if the row was updated. */
+static bool
+store_row(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
+		  Datum old, SfRowContext *context)
+{
+	Datum		value;
+	bool		stored;
+
+	if (context->any_row)
+		announce_source(context, old);
+	stored = sfi_ddl_put_value(column, old, &value);
+	if (stored)
+		replace_value(writer, slot, column, old, value);
+	if (context->any_row)
+		context->table = context->column = NULL;
+	return stored;
+}
+
 /* Update all visible rows whose value is to be stored; returns their number. */
 static int64
 store_rows(Relation rel, const SfColumn *column, bool all)
@@ -201,21 +250,20 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 	old_context = MemoryContextSwitchTo(row_context);
 	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel),
 							  sfi_ddl_column_name(rel, column->attnum));
+	context.any_row = is_new(rel);
+	if (context.any_row)
+		context.table = context.column = NULL;
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		bool		isnull;
 		Datum		old = slot_getattr(slot, column->attnum, &isnull);
-		Datum		value;
 
 		CHECK_FOR_INTERRUPTS();
 		context.tid = slot->tts_tid;
 		if (!isnull && wants_store(column, old, all) &&
-			sfi_ddl_put_value(column, old, &value))
-		{
-			replace_value(&writer, slot, column, old, value);
+			store_row(&writer, slot, column, old, &context))
 			nrows++;
-		}
 		ResetPerTupleExprContext(writer.estate);
 		MemoryContextReset(row_context);
 	}

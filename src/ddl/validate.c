@@ -171,7 +171,7 @@ index_columns(Relation index)
  * ANALYZE, which knows securefile only.  kind and name: of what has the expressions.
  */
 static void
-refuse_nested_expressions(Node *expressions, const char *kind, const char *name)
+refuse_nested_expressions(Node *expressions, const char *kind, const char *name, const char *hint)
 {
 	ListCell   *lc;
 
@@ -185,7 +185,8 @@ refuse_nested_expressions(Node *expressions, const char *kind, const char *name)
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("%s \"%s\" cannot have an expression of type %s",
 							kind, name, format_type_be(type)),
-					 errdetail("A securefile value must not be part of an array, row or range that is kept.")));
+					 errdetail("A securefile value must not be part of an array, row or range that is kept."),
+					 errhint("%s", hint)));
 	}
 }
 
@@ -211,7 +212,8 @@ sfi_ddl_validate_statistics(Oid statistics_oid)
 							 RelationGetDescr(catalog), &isnull);
 	if (!isnull)
 		refuse_nested_expressions(stringToNode(TextDatumGetCString(nodes)), "statistics object",
-								  NameStr(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxname));
+								  NameStr(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxname),
+								  "Use an expression of another type, such as the length of the column, or cast the column to bytea inside the expression.");
 	table_close(catalog, AccessShareLock);
 }
 
@@ -256,7 +258,8 @@ sfi_ddl_validate_index(Relation index)
 	int			member = -1;
 
 	refuse_nested_expressions(read_expressions(index, Anum_pg_index_indexprs), "index",
-							  RelationGetRelationName(index));
+							  RelationGetRelationName(index),
+							  "Create a hash index on the column itself, which finds its values by their content.");
 	if (!index->rd_index->indisexclusion)
 		return;
 	columns = index_columns(index);
