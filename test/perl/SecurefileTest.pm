@@ -17,7 +17,7 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(make_raw_type new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
-  background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds
+  background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
   stop_walwriter monitor_rests slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
 
 # ---- patience ----
@@ -365,6 +365,27 @@ sub cpu_seconds
 {
 	my (undef, @fields) = process_fields($_[0]);
 	return ($fields[10] + $fields[11]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
+# The same of all processes of a server that have ended, such as those of earlier sessions.
+sub cpu_seconds_ended
+{
+	my ($node) = @_;
+	my (undef, @fields) = process_fields($node->{_pid});
+	return ($fields[12] + $fields[13]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
+# What it takes a session to make that many bytes of a document with gaps: the measure, in this
+# build and on this machine, of what should not look at each byte of them.  The document is
+# column doc of row 1.
+sub zeros_seconds
+{
+	my ($session, $table, $from, $bytes) = @_;
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	my $began = cpu_seconds($pid);
+	# get_byte() has each piece made
+	$session->query_safe("SELECT sum(get_byte(chunk, 0)) FROM (SELECT securefile_chunks(doc, $from, $bytes, 1000000) AS chunk FROM $table WHERE id = 1 OFFSET 0) s");
+	return cpu_seconds($pid) - $began;
 }
 
 sub stop_process

@@ -240,10 +240,20 @@ foreach my $case ([ 'io_write', 'enospc', 53100, 2 ], [ 'io_sync', 'wait', 57014
 {
 	my ($point, $action, $state, $skip) = @$case;
 	my $session = background($primary);
-	arm($primary, $point, $action, skip => $skip, pid => $session->query_safe('SELECT pg_backend_pid()'));
-	$session->query_safe("SET statement_timeout = '500ms'") if $action eq 'wait';
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	my $move = 'ALTER TABLE t SET TABLESPACE a';
 	$session->query('\set VERBOSITY verbose');
-	$session->query('ALTER TABLE t SET TABLESPACE a');
+	if ($action eq 'wait')
+	{
+		ok(held($primary, $session, $point, $move, skip => $skip), "$point: the move stands there");
+		$primary->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+		$session->query('SELECT');
+	}
+	else
+	{
+		arm($primary, $point, $action, skip => $skip, pid => $pid);
+		$session->query($move);
+	}
 	like($session->{stderr}, qr/ERROR:  $state/, "$point: $action");
 	$session->quit;
 	disarm($primary);

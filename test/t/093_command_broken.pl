@@ -444,6 +444,7 @@ my $waker = fork;
 if ($waker == 0)
 {
 	wait_for_sql($node, q{SELECT securefile_fault_fired('io_read') > 0});
+	# the command shows a line when bytes come and half a second has gone by
 	usleep(700_000);
 	disarm($node);
 	POSIX::_exit(0);

@@ -15,7 +15,7 @@ my $node = new_cluster('odd_files', conf => ['securefile.monitor = off']);
 sub told
 {
 	my ($sql) = @_;
-	my ($rc, $out, $err) = $node->psql('postgres', $sql, timeout => 60, timed_out => \my $late);
+	my ($rc, $out, $err) = $node->psql('postgres', $sql, timeout => patience(), timed_out => \my $late);
 	return $late ? 'waits for ever' : $err;
 }
 
