@@ -231,10 +231,10 @@ sub sound
 	my $usage = settle($node, $table, $column, undef, $db);
 	my ($live, $found) = split /\n/, $node->safe_psql($db,
 		"SELECT CASE WHEN $usage->{live_bytes} BETWEEN least AND most THEN 'right' ELSE '$usage->{live_bytes}, not ' || least || ' to ' || most END"
-		  . ' FROM (SELECT coalesce(sum((b.bytes + 511) / 512 * 512), 0) AS least,'
-		  . ' coalesce(sum((b.bytes + 511 * greatest(1, least(s.units, s.compressed_units + 1))) / 512 * 512), 0) AS most'
-		  . " FROM ONLY $table, securefile_storage($column) s, LATERAL (SELECT CASE s.codec WHEN 'none' THEN s.length ELSE s.stored_bytes END AS bytes) b"
-		  . " WHERE CASE s.codec WHEN 'none' THEN s.length > $in_row ELSE s.form = 'stored' END) s;\n"
+		  . ' FROM (SELECT coalesce(sum((taken.bytes + 511) / 512 * 512), 0) AS least,'
+		  . ' coalesce(sum((taken.bytes + 511 * greatest(1, least(how.units, how.compressed_units + 1))) / 512 * 512), 0) AS most'
+		  . " FROM ONLY $table, securefile_storage($column) how, LATERAL (SELECT CASE how.codec WHEN 'none' THEN how.length ELSE how.stored_bytes END AS bytes) taken"
+		  . " WHERE CASE how.codec WHEN 'none' THEN how.length > $in_row ELSE how.form = 'stored' END) bounds;\n"
 		  . "SELECT * FROM securefile_check('$table', '$column') LIMIT 5"), 2;
 	$found = '' unless defined $found;
 	my $sum = $usage->{live_bytes} + $usage->{pending_bytes} + $usage->{free_bytes};
