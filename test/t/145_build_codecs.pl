@@ -30,7 +30,7 @@ plan skip_all => 'not in a private installation' unless defined $root;
 foreach my $path (values %original)
 {
 	system_or_bail('mkdir', '-p', "$top/server$path");
-	system_or_bail('sh', '-c', "cp -al '$root$path/.' '$top/server$path' 2>/dev/null || cp -a '$root$path/.' '$top/server$path'");
+	system_or_bail('sh', '-c', "cp -R '$root$path/.' '$top/server$path'");
 }
 my $library = "$top/server$original{pkglibdir}/securefile.so";
 my $node = new_cluster('codecs', install_path => dirname("$top/server$original{bindir}"), conf => ['securefile.monitor = off']);
