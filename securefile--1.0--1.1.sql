@@ -168,6 +168,21 @@ CREATE FUNCTION securefile_storage(
 COMMENT ON FUNCTION securefile_storage(securefile)
 	IS 'how a file is stored: form (inline, stored, edited), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none';
 
+CREATE FUNCTION securefile_train(
+	"table" regclass,
+	"column" name,
+	sample_rows integer DEFAULT 10000,
+	OUT dictionary integer,
+	OUT dictionary_bytes integer,
+	OUT sampled_values bigint,
+	OUT plain_bytes bigint,
+	OUT stored_bytes bigint,
+	OUT trained_bytes bigint
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_train(regclass, name, integer)
+	IS 'learn a dictionary from a sample of the values of 64 bytes to 128 kB of a column with compress_medium or compress_high, for new ones; its number (null: it gains too little, and is not stored) and length, and of a fifth of the sample: plain bytes, and what they take in their rows without and with the dictionary';
+
 CREATE FUNCTION securefile_estimate(
 	"table" regclass,
 	"column" name,

@@ -8,6 +8,7 @@
  * rows.c		the live rows: values verified, their space collected
  * runs.c		sorted arrays of runs and pages; runs of bits
  * walk.c		the walk over the segment relation, and its reading of pages
+ * dictionaries.c	the dictionaries that the header leads to
  * pages.c		the pages of the segment relation, against the values' space
  * maps.c		the same for the space map
  * header.c		the header page, which may be a stale one
@@ -175,6 +176,8 @@ typedef struct SfPageWalk
 								 * freed safely */
 	uint32		npages;			/* of the relation */
 	uint32		nblocks;		/* that it should have; >= npages */
+	bool		header_ahead;	/* the header names a next page that cannot
+								 * be: nblocks does not go by it */
 	uint8	   *known;			/* SF_KNOWN_ bits of each of nblocks pages */
 	SfCheckRuns named;			/* sectors that pending entries answer for */
 	SfCheckRuns doomed;			/* of these, those that will be set free */
@@ -187,6 +190,10 @@ typedef struct SfPageWalk
 	bool		running;		/* a transaction with entries has not ended */
 	uint32		end_page;		/* behind the last one that is in use */
 	uint64		max_stamp;		/* of inode pages */
+	uint32		dictionary;		/* first page of the newest one that is sound */
+	bool		dictionary_damaged; /* the header leads to another one */
+	uint32		last_dictionary;	/* highest number, by the header */
+	uint32		found_dictionary;	/* a higher one that was found, or 0 */
 	uint64		lost_start;		/* sectors that nobody owns, */
 	uint64		lost_count;		/* not yet reported */
 } SfPageWalk;
@@ -203,6 +210,7 @@ typedef struct SfCheckPage
 		SfInode		inode;
 		SfPending	pending;
 		SfFreePage	free;
+		SfDictionaryPage dictionary;
 		SfMap		map;
 		uint64		force_align;
 	}			u;
@@ -253,6 +261,17 @@ extern bool sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPag
 
 /* What a repair does with space that nobody owns: FREE or KEEP.  Never throws. */
 extern SfRepair sfi_check_unowned(const SfPageWalk *walk);
+
+/* ---- dictionaries.c ---- */
+
+/* Read all dictionaries, and mark their pages as owned. */
+extern void sfi_check_dictionaries(SfPageWalk *walk);
+
+/* A dictionary page that the walk over all pages has come to. */
+extern void sfi_check_dictionary_page(SfPageWalk *walk, const SfCheckPage *read);
+
+/* What a repair of the header is to do about dictionaries. */
+extern void sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *repair);
 
 /* ---- pages.c ---- */
 

@@ -276,6 +276,9 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 			if (known & SF_KNOWN_OWNED)
 				walk->max_stamp = Max(walk->max_stamp, read->u.inode.stamp);
 			break;
+		case SF_PAGE_DICTIONARY:
+			sfi_check_dictionary_page(walk, read);
+			break;
 		case SF_PAGE_PENDING:
 		case SF_PAGE_FREE:
 			if (!(known & (SF_KNOWN_QUEUED | SF_KNOWN_FREE | SF_KNOWN_OWNED)))
@@ -328,17 +331,30 @@ walk_dynamic(SfPageWalk *walk)
 	pfree(read);
 }
 
+/*
+ * What a repair does about missing pages.  If there are too many, the header has a wrong
+ * number, and gets that of the page behind the last one; but not while a value may own a
+ * page that is missing, since its number would be given to another.
+ */
+static SfRepair
+repair_of_length(const SfPageWalk *walk)
+{
+	if (!walk->header_ahead)
+		return SF_REPAIR_PAGE;
+	return walk->all_sound ? SF_REPAIR_CORRECT : SF_REPAIR_NONE;
+}
+
 /* A page is handed out only where the relation already reaches: report missing ones. */
 static void
 check_length(SfPageWalk *walk)
 {
-	if (walk->nblocks == walk->npages)
+	if (walk->nblocks == walk->npages && !walk->header_ahead)
 		return;
-	SF_ASSERT(walk->nblocks > walk->npages);
+	SF_ASSERT(walk->nblocks >= walk->npages);
 	walk->end_page = walk->nblocks;
-	sfi_check_report(walk->check, SF_FINDING_RELATION_SHORT, NULL, 0, 0,
-					 "page 0 takes page %u for the next, the relation has %u pages",
-					 walk->check->header.next_page, walk->npages);
+	sfi_check_report_as(walk->check, repair_of_length(walk), SF_FINDING_RELATION_SHORT, NULL, 0, 0,
+						"page 0 takes page %u for the next, the relation has %u pages",
+						walk->check->header.next_page, walk->npages);
 }
 
 /* ---- all of it ---- */
@@ -355,6 +371,7 @@ sfi_check_pages(SfPageWalk *walk)
 	{
 		walk_pending(walk);
 		walk_free(walk);
+		sfi_check_dictionaries(walk);
 		mark_owned(walk);
 		walk_dynamic(walk);
 		check_length(walk);

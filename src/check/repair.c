@@ -13,7 +13,10 @@
  *	could not be located			is set to all used
  *	a stale header page				gets numbers behind all that are in use; this
  *									comes before all other repairs
+ *	a header page that names a next
+ *	page far behind the last one	gets that behind the last one
  *	a damaged queue or free list	both become new ones; their entries as above
+ *	a damaged dictionary			is forgotten, if all values are sound
  *
  * While any value has a finding, its unit map may be the damaged part, and the
  * value may own space that the check has not seen.  Then nothing is set free but
@@ -172,10 +175,13 @@ repair_header(SfPageWalk *walk)
 		.next_stamp = walk->max_stamp + 1,
 		.total_sectors = check->total_sectors,
 		.next_page = walk->end_page,
+		.lower_next_page = walk->header_ahead && walk->all_sound,
 		.forget_lists = walk->lists_damaged,
 	};
 
-	if (walk->lists_damaged || walk->header_behind)
+	sfi_check_dictionary_repair(walk, &repair);
+	if (walk->lists_damaged || walk->header_behind || repair.lower_next_page ||
+		repair.change_dictionary)
 		sf_space_repair_header(check->seg, repair);
 }
 

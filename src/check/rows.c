@@ -35,16 +35,17 @@ typedef struct ValueWork
 	SfOwned		owned;
 } ValueWork;
 
-/* Does the locator belong to this very column?  Else that is a finding. */
+/*
+ * Does the segment that a value names belong to this very column?  Else that is a finding.
+ */
 static bool
-belongs_here(SfCheck *check, const SfLocator *loc)
+belongs_here(SfCheck *check, SfHome home)
 {
-	if (loc->table_oid != check->column->table_oid ||
-		loc->attnum != check->column->attnum)
+	if (home.table_oid != check->column->table_oid || home.attnum != check->column->attnum)
 	{
 		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
 						 "the value lies in the segment of table %u, column %d",
-						 loc->table_oid, loc->attnum);
+						 home.table_oid, home.attnum);
 		return false;
 	}
 	if (check->seg == NULL)
@@ -53,7 +54,7 @@ belongs_here(SfCheck *check, const SfLocator *loc)
 						 "the value lies in a segment that does not exist");
 		return false;
 	}
-	if (loc->incarnation != check->seg->incarnation)
+	if (home.incarnation != check->seg->incarnation)
 	{
 		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
 						 "the value lies in storage that was replaced");
@@ -79,7 +80,7 @@ note_damage(const ErrorData *error, void *arg)
 static void
 verify_in_row(struct varlena *value)
 {
-	if (sf_read_form(value) == SF_FORM_PACKED &&
+	if (sf_read_form(value) != SF_FORM_INLINE &&
 		sf_transform_find(sf_read_packed_unit(value).flags) != NULL)
 		(void) sf_read_unpacked(value);
 }
@@ -103,8 +104,14 @@ read_map(SfCheck *check, void *arg)
 		verify_in_row(packed);
 		return;
 	}
+	if (sf_read_form(packed) == SF_FORM_TRAINED)
+	{
+		if (belongs_here(check, sf_read_home(packed)))
+			verify_in_row(packed);
+		return;
+	}
 	loc = sf_object_locator(packed);
-	if (!belongs_here(check, &loc))
+	if (!belongs_here(check, (SfHome) {loc.table_oid, loc.attnum, loc.incarnation}))
 		return;
 	sf_object_require_tag(check->seg, &loc);
 	work->owned = sf_object_owned(check->seg, &loc, note_damage, work);

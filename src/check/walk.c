@@ -16,6 +16,29 @@
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 
+/*
+ * Pages that a relation can have lost at its end, to be made anew: those of one of the files
+ * that the server keeps it in.  A header that asks for more is taken for wrong: to go by it
+ * could take all memory, and fill the disk.
+ */
+#define MOST_LOST	RELSEG_SIZE
+
+/*
+ * Pages that the relation should have.  A page is taken only where the relation reaches,
+ * so it has all pages before the next one, unless its end was lost.  A new segment has one
+ * page, and its header names page 2 as the next one.
+ */
+static void
+find_length(SfPageWalk *walk)
+{
+	uint32		next = walk->check->header.next_page;
+	uint32		npages = Max(walk->npages, 2);
+
+	walk->header_ahead = next > npages && next - npages > MOST_LOST;
+	walk->nblocks = walk->header_ahead ? npages : next > npages ? next : walk->npages;
+	SF_ASSERT(walk->nblocks >= walk->npages && walk->nblocks - walk->npages <= MOST_LOST + 1);
+}
+
 void
 sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 {
@@ -23,12 +46,8 @@ sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 	memset(walk, 0, sizeof(SfPageWalk));
 	walk->check = check;
 	walk->npages = RelationGetNumberOfBlocks(check->segrel);
-	walk->nblocks = walk->npages;
-	/* a new segment has one page, and its header names page 2 as the next one */
-	if (check->header.next_page > Max(walk->npages, 2))
-		walk->nblocks = check->header.next_page;
-	SF_ASSERT(walk->nblocks >= walk->npages);
-	walk->known = palloc0(walk->nblocks);
+	find_length(walk);
+	walk->known = palloc_extended(walk->nblocks, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	sfi_check_runs_init(&walk->named);
 	sfi_check_runs_init(&walk->doomed);
 	sfi_check_runs_init(&walk->damaged_maps);

@@ -62,6 +62,9 @@ extern Oid	sf_ddl_described_type(Oid typid);
 extern HeapTuple sf_ddl_catalog_row(Relation catalog, Oid index, AttrNumber oid_attnum,
 									Oid oid, Snapshot snapshot);
 
+/* ERROR INSUFFICIENT_PRIVILEGE unless the current user owns the table.  Takes no lock. */
+extern void sf_ddl_require_owner(Oid table_oid);
+
 /* ERROR INSUFFICIENT_PRIVILEGE without any of those privileges (ACL_*) on a column. */
 extern void sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of);
 

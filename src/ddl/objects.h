@@ -72,14 +72,11 @@ extern const char *sfi_ddl_column_name(Relation rel, AttrNumber attnum);
 
 /* ---- writing.c: the table and the column that a function is called with ---- */
 
-/* ERROR INSUFFICIENT_PRIVILEGE unless the current user owns the table.  Takes no lock. */
-extern void sfi_ddl_require_owner(Oid table_oid);
-
 /*
  * ERROR unless this is an ordinary or partitioned table that the current user
  * owns, is no temporary table of another session, and has a securefile column of
  * that name: UNDEFINED_TABLE, WRONG_OBJECT_TYPE, and the errors of
- * sfi_ddl_require_owner() and sfi_ddl_find_column().  Takes no lock, so call it
+ * sf_ddl_require_owner() and sfi_ddl_find_column().  Takes no lock, so call it
  * again when the table is locked.
  */
 extern void sfi_ddl_require_column(Oid table_oid, const char *column);
@@ -129,6 +126,12 @@ extern Oid	sfi_ddl_segment_make(const SfColumn *column, Oid tablespace);
  * DEPENDENT_OBJECTS_STILL_EXIST.  Takes AccessExclusiveLock on the segment.
  */
 extern void sfi_ddl_segment_drop(Oid segrelid);
+
+/*
+ * Give a segment relation, which is locked exclusively, new storage that has nothing but
+ * the newest dictionary of the old one; object ids go on.
+ */
+extern void sfi_ddl_segment_renew(Relation segrel, char persistence);
 
 /*
  * Give a segment new, empty storage with a logging mode; object ids go on.

@@ -27,6 +27,7 @@
 #include "catalog/pg_inherits.h"
 #include "commands/tablecmds.h"
 #include "ddl/command.h"
+#include "ddl/ddl.h"
 #include "ddl/rows.h"
 #include "executor/executor.h"
 #include "fmgr.h"
@@ -136,6 +137,7 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	SfSegmentBirth birth = {0};
 	char		name[NAMEDATALEN];
 	char		old_name[NAMEDATALEN];
+	SfCarried  *dictionary;
 	int64		nrows;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, AccessExclusiveLock, false));
@@ -147,6 +149,7 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	birth.logged_data = logged_data;
 	birth.next_object_id = sf_space_header(segrel).next_object_id;
 	birth.tablespace = segrel->rd_rel->reltablespace;
+	dictionary = sf_space_fetch_dictionary(sf_space_open_rel(segrel));
 	relation_close(segrel, NoLock);
 
 	sf_space_segment_name(name, column.table_oid, attnum);
@@ -156,6 +159,8 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	CommandCounterIncrement();
 
 	(void) sfi_ddl_segment_create(name, &birth);
+	sf_space_put_dictionary(sf_space_open(column.table_oid, attnum, RowExclusiveLock, false),
+							dictionary);
 	nrows = sfi_ddl_rows_store(rel, &column, true);
 	sfi_ddl_segment_drop(old_segrelid);
 	return nrows;
@@ -240,7 +245,7 @@ securefile_rewrite(PG_FUNCTION_ARGS)
 
 	tables = find_all_inheritors(relid, lockmode, NULL);
 	foreach(lc, tables)
-		sfi_ddl_require_owner(lfirst_oid(lc));
+		sf_ddl_require_owner(lfirst_oid(lc));
 	foreach(lc, tables)
 		nrows += rewrite_table(lfirst_oid(lc), column, wish);
 	PG_RETURN_INT64(nrows);

@@ -157,8 +157,8 @@ securefile_account(PG_FUNCTION_ARGS)
 
 	if (has_value && has_old && sfi_ddl_same_value(value, old))
 		return PointerGetDatum(NULL);
-	account(table_oid, attnum, has_value ? sfi_ddl_stored(value) : NULL,
-			has_old ? sfi_ddl_stored(old) : NULL);
+	account(table_oid, attnum, has_value ? sfi_ddl_located(value) : NULL,
+			has_old ? sfi_ddl_located(old) : NULL);
 	return PointerGetDatum(NULL);
 }
 
@@ -179,7 +179,7 @@ securefile_truncate(PG_FUNCTION_ARGS)
 		sf_base_require_preload();
 		sfi_ddl_truncate_begins(trigdata->tg_relation);
 		segrel = relation_open(segrelid, AccessExclusiveLock);
-		sf_compat_set_new_relfilenode(segrel, segrel->rd_rel->relpersistence);
+		sfi_ddl_segment_renew(segrel, segrel->rd_rel->relpersistence);
 		relation_close(segrel, NoLock);
 	}
 	return PointerGetDatum(NULL);

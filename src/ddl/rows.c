@@ -72,7 +72,8 @@ matches(Datum value, const SfColumn *column, SfRowFilter filter)
 		case SF_ROWS_OWN:
 			return own;
 		case SF_ROWS_UNPROVED:
-			return !own || sf_write_is_unconfirmed(stored);
+			return !own || (sf_read_form(stored) == SF_FORM_STORED &&
+							sf_write_is_unconfirmed(stored));
 		default:
 			return true;
 	}

@@ -19,13 +19,22 @@
 
 /*
  * The packed, detoasted form of a value that is not in the datum itself; NULL if it is
- * INLINE or PACKED.  The form is STORED, or EDITED (if the value does not come from a
+ * INLINE or PACKED.  The form is STORED, or TRAINED, or EDITED (if the value does not come from a
  * row), or damaged: the function that decodes it finds that out.  Never detoasts a large
  * INLINE value.
  */
 extern struct varlena *sfi_ddl_stored(Datum value);
 
-/* Does such a value lie in the segment of this table and column? */
+/*
+ * The same, but NULL if the value is TRAINED, which takes no space of a segment.  What is
+ * damaged, and so of whatever form, may take some: who frees it finds that out, and warns.
+ */
+extern struct varlena *sfi_ddl_located(Datum value);
+
+/*
+ * Does such a value belong to the segment of this table and column?  A TRAINED one does if
+ * that has its dictionary.
+ */
 extern bool sfi_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum);
 
 /* Are two values the same stored object or the same datum? */

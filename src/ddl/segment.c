@@ -209,6 +209,17 @@ sfi_ddl_segment_drop(Oid segrelid)
 	CommandCounterIncrement();
 }
 
+/* The dictionary goes along, for the values to come are like those that were there. */
+void
+sfi_ddl_segment_renew(Relation segrel, char persistence)
+{
+	SfCarried  *dictionary = sf_space_fetch_dictionary(sf_space_open_rel(segrel));
+
+	SF_ASSERT(CheckRelationLockedByMe(segrel, AccessExclusiveLock, false));
+	sf_compat_set_new_relfilenode(segrel, persistence);
+	sf_space_put_dictionary(sf_space_open_rel(segrel), dictionary);
+}
+
 /*
  * New storage under the same relation, as TRUNCATE does; object ids go on.
  */
@@ -229,7 +240,7 @@ sfi_ddl_segment_reset(Oid segrelid, bool logged_data)
 	sfi_ddl_segment_birth = &birth;
 	PG_TRY();
 	{
-		sf_compat_set_new_relfilenode(segrel, RELPERSISTENCE_PERMANENT);
+		sfi_ddl_segment_renew(segrel, RELPERSISTENCE_PERMANENT);
 	}
 	PG_FINALLY();
 	{

@@ -21,6 +21,7 @@
 #include "catalog/storage.h"
 #include "commands/tablecmds.h"
 #include "commands/tablespace.h"
+#include "ddl/ddl.h"
 #include "ddl/objects.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -164,7 +165,7 @@ securefile_set_tablespace(PG_FUNCTION_ARGS)
 
 	tables = find_all_inheritors(table_oid, AccessExclusiveLock, NULL);
 	foreach(lc, tables)
-		sfi_ddl_require_owner(lfirst_oid(lc));
+		sf_ddl_require_owner(lfirst_oid(lc));
 	foreach(lc, tables)
 		found |= move_column(lfirst_oid(lc), column, tablespace);
 	if (!found && get_rel_relkind(table_oid) == RELKIND_RELATION)

@@ -37,13 +37,41 @@ sfi_ddl_stored(Datum value)
 	return sf_read_is_in_row(head) ? NULL : head;
 }
 
+struct varlena *
+sfi_ddl_located(Datum value)
+{
+	struct varlena *stored = sfi_ddl_stored(value);
+
+	return stored != NULL && !sf_read_is_trained(stored) ? stored : NULL;
+}
+
+/*
+ * Does the segment of this table and column have the dictionary of a TRAINED value?  Not
+ * if it was truncated or rewritten since: what is confirmed by a locator's tag elsewhere
+ * has to be found out here.
+ */
+static bool
+has_own_dictionary(struct varlena *trained, Oid table_oid, AttrNumber attnum)
+{
+	SfHome		home = sf_read_home(trained);
+	SfSegment  *seg;
+
+	if (home.table_oid != table_oid || home.attnum != attnum)
+		return false;
+	seg = sf_space_open(table_oid, attnum, AccessShareLock, true);
+	return seg != NULL && seg->incarnation == home.incarnation;
+}
+
 bool
 sfi_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum)
 {
+	uint8		form = sf_read_form(stored);
 	SfLocator	loc;
 
-	if (sf_read_form(stored) == SF_FORM_EDITED)
+	if (form == SF_FORM_EDITED)
 		return false;
+	if (form == SF_FORM_TRAINED)
+		return has_own_dictionary(stored, table_oid, attnum);
 	loc = sf_object_locator(stored);
 	return loc.table_oid == table_oid && loc.attnum == attnum;
 }
@@ -106,9 +134,19 @@ packed_value(Datum value)
 	return sf_read_form(datum) == SF_FORM_PACKED ? datum : NULL;
 }
 
+/* Would a value be compressed with a dictionary? */
+static bool
+has_dictionary(const SfColumn *column)
+{
+	SfHome		home;
+
+	return sf_transform_is_trainable(column->options.compression) &&
+		sf_space_trained(column->table_oid, column->attnum, &home) != NULL;
+}
+
 /*
- * Is a value compressed as its column asks for it now?  Where there is no segment nothing
- * is compressed, but what comes compressed from elsewhere stays so.
+ * Is a PACKED value compressed as its column asks for it now?  Where there is no segment
+ * nothing is compressed, but what comes compressed from elsewhere stays so.
  */
 static bool
 is_packed_right(const SfColumn *column, struct varlena *packed)
@@ -116,7 +154,8 @@ is_packed_right(const SfColumn *column, struct varlena *packed)
 	const SfCodecOps *codec = sf_transform_codec(column->options.compression);
 
 	return !column->permanent ||
-		(column->options.in_row && codec != NULL && codec->id == sf_read_packed_unit(packed).flags);
+		(column->options.in_row && codec != NULL &&
+		 codec->id == sf_read_packed_unit(packed).flags && !has_dictionary(column));
 }
 
 bool
@@ -174,6 +213,10 @@ store_in_row(const SfColumn *column, Datum value, Datum *result)
 	return *result != PointerGetDatum(whole);
 }
 
+/*
+ * A TRAINED value is always encoded anew, since it may be another column's, or of before a
+ * TRUNCATE.
+ */
 bool
 sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result)
 {
@@ -183,9 +226,11 @@ sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *resul
 
 	if (stored == NULL)
 		return store_in_row(column, value, result);
-	if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
+	if (sf_read_is_trained(stored))
+		*result = PointerGetDatum(store_inline(column, sf_read_unpacked(stored)));
+	else if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
 		*result = PointerGetDatum(sf_stream_store(open_to_write(column), stored,
-												  old == (Datum) 0 ? NULL : sfi_ddl_stored(old)));
+												  old == (Datum) 0 ? NULL : sfi_ddl_located(old)));
 	else
 		*result = PointerGetDatum(store_inline(column, sf_read_inline(stored)));
 	return true;
@@ -198,7 +243,7 @@ sfi_ddl_put_value(const SfColumn *column, Datum value, Datum *result)
 
 	if (!sfi_ddl_store_value(column, value, (Datum) 0, result))
 		return false;
-	stored = sfi_ddl_stored(*result);
+	stored = sfi_ddl_located(*result);
 	SF_ASSERT(stored == NULL || sfi_ddl_is_own(stored, column->table_oid, column->attnum));
 	if (stored != NULL)
 		sf_write_confirm(column->table_oid, column->attnum, stored, NULL);

@@ -25,7 +25,7 @@
 
 /* A partition or child may be somebody else's. */
 void
-sfi_ddl_require_owner(Oid table_oid)
+sf_ddl_require_owner(Oid table_oid)
 {
 	if (!sf_compat_owns_table(table_oid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table_oid));
@@ -45,7 +45,7 @@ sfi_ddl_require_column(Oid table_oid, const char *column)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", name)));
-	sfi_ddl_require_owner(table_oid);
+	sf_ddl_require_owner(table_oid);
 	sf_base_refuse_other_temp(table_oid);
 	(void) sfi_ddl_find_column(table_oid, column);
 }

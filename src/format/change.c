@@ -19,7 +19,7 @@
  */
 #include <string.h>
 
-#include "format/format.h"
+#include "format/change.h"
 
 /* ---- may they be applied ---- */
 
@@ -28,6 +28,8 @@ typedef struct Look
 {
 	SfPageType	type;
 	uint32_t	nentries;		/* of a pending page */
+	bool		more;			/* of a header that the list has: it has an
+								 * extension */
 } Look;
 
 /*
@@ -39,6 +41,7 @@ typedef union FixedPart
 {
 	SfHeader	header;
 	SfPending	pending;
+	SfDictionaryPage dictionary;
 	uint8_t		bytes[sizeof(SfHeader) + sizeof(SfHeaderMore)];
 } FixedPart;
 
@@ -66,14 +69,28 @@ init_problem(Look *look, SfOp op)
  * wherever the page is read; here it counts as empty.
  */
 static const char *
-header_op_problem(SfOp op)
+header_op_problem(Look *look, SfOp op)
 {
 	FixedPart	fixed = {{0}};
 
 	if (op.len != sizeof(fixed.header))
 		return "segment header has an impossible length";
 	memcpy(&fixed.header, op.payload, op.len);
+	look->more = (fixed.header.flags & SF_SEG_MORE) != 0;
 	return sf_format_page_problem(SF_PAGE_HEADER, &fixed);
+}
+
+/* A new extension of a header.  Its flag stands in the header, which comes first. */
+static const char *
+more_op_problem(const Look *look, SfOp op)
+{
+	const SfHeader header = {.flags = SF_SEG_MORE};
+
+	if (op.len != sizeof(SfHeaderMore))
+		return "extension of a segment header has an impossible length";
+	if (!look->more)
+		return "segment header has no extension";
+	return sf_format_header_more_problem(&header, op.payload);
 }
 
 /* A range of a space map ends on its page. */
@@ -158,6 +175,7 @@ op_problem(Look *look, SfOp op)
 		[SF_OP_PEND_REMOVE] = SF_PAGE_PENDING,
 		[SF_OP_PEND_COMMITTED] = SF_PAGE_PENDING,
 		[SF_OP_PEND_NEXT] = SF_PAGE_PENDING,
+		[SF_OP_MORE] = SF_PAGE_HEADER,
 	};
 
 	if (op.code == SF_OP_INIT)
@@ -167,14 +185,16 @@ op_problem(Look *look, SfOp op)
 	 * Codes come from a record.  The table says what they apply to; a code
 	 * without a row is one of a later version.
 	 */
-	if (op.code > SF_OP_PEND_NEXT || wanted[op.code] == 0)
+	if (op.code > SF_OP_MORE || wanted[op.code] == 0)
 		return "change of an unknown kind";
 	if (wanted[op.code] != look->type)
 		return "change of a page of another type";
 	switch (op.code)
 	{
 		case SF_OP_HEADER:
-			return header_op_problem(op);
+			return header_op_problem(look, op);
+		case SF_OP_MORE:
+			return more_op_problem(look, op);
 		case SF_OP_MAP_SET:
 		case SF_OP_MAP_CLEAR:
 			return range_problem(op);
@@ -208,7 +228,7 @@ sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, 
 {
 	const uint8_t *end = ops + len;
 	const char *problem = NULL;
-	Look		look = {type, 0};
+	Look		look = {type, 0, false};
 
 	/*
 	 * Only a pending page has contents that an operation depends on: how many
@@ -286,6 +306,9 @@ sf_format_op_apply(void *content, SfOp op)
 			break;
 		case SF_OP_HEADER:
 			memcpy(content, op.payload, sizeof(SfHeader));
+			break;
+		case SF_OP_MORE:
+			memcpy((uint8_t *) content + sizeof(SfHeader), op.payload, sizeof(SfHeaderMore));
 			break;
 		case SF_OP_MAP_SET:
 			memcpy(&range, op.payload, sizeof(range));

@@ -9,10 +9,10 @@
  *
  * locator.c		encode and decode locators
  * page.c			check pages of a segment relation
- * packed.c			check PACKED values
+ * packed.c			check PACKED and TRAINED values
  * map.c			the used plane of a space-map page
  * kinds.c			the kinds of pending entries
- * change.c			check and apply the changes that a WAL record carries
+ * change.c			check and apply the changes that a WAL record carries (change.h)
  * checksum.c		checksums of units; checksum_avx2.c: the same for processors with AVX2
  *
  * Ledger of format versions (what reads what):
@@ -20,7 +20,7 @@
  *	 format				version	since	read by
  *	 locator			1		1.0		1.0
  *	 locator			2		1.1		1.1; made if a unit is compressed
- *	 segment page		1		1.0		1.0
+ *	 segment page		1		1.0		1.0; dictionary pages: 1.1
  *	 WAL record			1		1.0		1.0
  *	 data file			(none: sectors only, all checksums are in unit maps)
  *
@@ -238,6 +238,7 @@ typedef struct SfRun
 #define SF_FORM_STORED			2
 #define SF_FORM_EDITED			3
 #define SF_FORM_PACKED			5	/* 4: reserved, encrypted in the row */
+#define SF_FORM_TRAINED			6	/* as PACKED, with a dictionary */
 
 #define SF_LOCATOR_VERSION		1
 #define SF_LOCATOR_VERSION_2	2
@@ -262,10 +263,10 @@ typedef enum SfCodec
 	SF_CODEC_RAW = 0,
 	SF_CODEC_LZ4,				/* a block */
 	SF_CODEC_ZSTD,				/* a frame */
+	SF_CODEC_TRAINED,			/* a frame of zstd that names a dictionary */
 } SfCodec;
 
-#define SF_CODEC_MAX			SF_CODEC_ZSTD	/* 3: reserved, zstd with a
-												 * dictionary */
+#define SF_CODEC_MAX			SF_CODEC_TRAINED
 #define SF_CODED_OVERHEAD		8	/* bytes before the output of a codec */
 #define SF_KEYED_OVERHEAD		48	/* bytes around what is encrypted */
 #define SF_UNIT_STORED_MAX		(SF_UNIT_SIZE + SF_KEYED_OVERHEAD)
@@ -408,6 +409,30 @@ extern const char *sf_format_packed_decode(const uint8_t *data, size_t len, SfUn
 /* Fill in the first SF_PACKED_HEADER bytes of a PACKED value. */
 extern void sf_format_packed_encode(uint8_t *data, uint32_t codec);
 
+/* The segment that has the dictionary of a TRAINED value. */
+typedef struct SfHome
+{
+	uint32_t	table_oid;
+	int16_t		attnum;
+	uint64_t	incarnation;
+} SfHome;
+
+/*
+ * The same for a TRAINED value, whose compressed bytes begin at SF_TRAINED_HEADER.
+ *
+ *	 0	1	form
+ *	 1	1	codec, SF_CODEC_TRAINED
+ *	 2	2	attribute number
+ *	 4	4	OID of the table
+ *	 8	8	incarnation of the segment
+ */
+#define SF_TRAINED_HEADER		16
+extern const char *sf_format_trained_decode(const uint8_t *data, size_t len, SfUnit *unit,
+											uint32_t *plain_bytes, SfHome *home);
+
+/* Fill in the first SF_TRAINED_HEADER bytes of a TRAINED value. */
+extern void sf_format_trained_encode(uint8_t *data, const SfHome *home);
+
 /* Seed of the unit checksums of one object. */
 extern uint64_t sf_format_seed(uint64_t incarnation, uint64_t object_id);
 
@@ -450,6 +475,8 @@ typedef enum SfPageType
 	SF_PAGE_PENDING,
 	SF_PAGE_INODE,
 	SF_PAGE_FREE,
+	/* 6 to 10: reserved */
+	SF_PAGE_DICTIONARY = 11,
 } SfPageType;
 
 typedef struct SfPageTrailer
@@ -506,16 +533,25 @@ typedef struct SfHeader
 
 #define SF_SEG_UNLOGGED_DATA	0x0001	/* filesystem_like_logging */
 #define SF_SEG_MORE				0x0002	/* SfHeaderMore follows */
+#define SF_SEG_KNOWN_FLAGS		(SF_SEG_UNLOGGED_DATA | SF_SEG_MORE)
 
 /*
- * Header page contents from offset 96 on, if SF_SEG_MORE is set; nothing makes it
- * yet.  0 stands for "no page".  The seal of the page covers these bytes, too.
+ * Object ids and stamps count up from 1, and no segment lives long enough to come this
+ * far.  So a sum with one of them cannot overflow, and a number above is damage.
+ */
+#define SF_NUMBER_MAX			((uint64_t) 1 << 62)
+
+/*
+ * Header page contents from offset 96 on, if SF_SEG_MORE is set.  0 stands for "no
+ * page".  Nothing makes the first four yet.  The seal of the page covers these bytes, too.
  *
  *	 96		4	key page
  *	 100	4	its copy
  *	 104	4	first share page
  *	 108	4	root page of the advice on duplicates
- *	 112	48	reserved, 0
+ *	 112	4	first page of the newest dictionary
+ *	 116	4	highest number that a dictionary has ever had
+ *	 120	40	reserved, 0
  */
 typedef struct SfHeaderMore
 {
@@ -523,7 +559,9 @@ typedef struct SfHeaderMore
 	uint32_t	key_page_copy;
 	uint32_t	share_head;
 	uint32_t	advice_root;
-	uint8_t		reserved[48];
+	uint32_t	dictionary;
+	uint32_t	last_dictionary;
+	uint8_t		reserved[40];
 } SfHeaderMore;
 
 /*
@@ -675,6 +713,46 @@ typedef struct SfInode
 /* Inode trees have at most this many levels: they hold more than INT64_MAX bytes. */
 #define SF_INODE_MAX_DEPTH		6
 
+/*
+ * Dictionary page contents.  The pages of a dictionary form a list, and each of them leads
+ * to the dictionary before, too.  None of them ever changes.
+ *
+ *	 0	8	XXH3-64 of all of the dictionary
+ *	 8	4	number of the dictionary: 1, 2, ..
+ *	 12	4	its length
+ *	 16	4	where in it the bytes of this page belong
+ *	 20	4	next page of the dictionary, or SF_NO_PAGE
+ *	 24	4	first page of the dictionary before, or SF_NO_PAGE
+ *	 28	4	reserved, 0
+ *	 32		bytes
+ */
+typedef struct SfDictionaryPage
+{
+	uint64_t	check;
+	uint32_t	number;
+	uint32_t	len;
+	uint32_t	offset;
+	uint32_t	next;
+	uint32_t	before;
+	uint32_t	reserved;
+	uint8_t		bytes[];
+} SfDictionaryPage;
+
+#define SF_DICTIONARY_MAX_BYTES	(32 * 1024)
+#define SF_DICTIONARY_MAX		255 /* numbers; a frame names one by a byte */
+#define SF_DICTIONARY_PART		(SF_PAGE_CONTENT - sizeof(SfDictionaryPage))
+#define SF_DICTIONARY_PAGES \
+	((SF_DICTIONARY_MAX_BYTES + SF_DICTIONARY_PART - 1) / SF_DICTIONARY_PART)
+
+/* How many bytes of its dictionary a page has; of a page that is sound. */
+static inline uint32_t
+sf_dictionary_part(const SfDictionaryPage *page)
+{
+	uint32_t	rest = page->len - page->offset;
+
+	return rest < SF_DICTIONARY_PART ? rest : (uint32_t) SF_DICTIONARY_PART;
+}
+
 /* A free dynamic page: page number of the next one (4), or SF_NO_PAGE. */
 typedef struct SfFreePage
 {
@@ -703,59 +781,10 @@ typedef struct SfPart
  */
 extern SfPart sf_format_page_sealed(SfPageType type, const void *content);
 
+/* The same for a pointer of an inode page to another one, which has a node below it. */
+extern const char *sf_format_child_problem(const SfChild *child);
+
 /* The same for an entry of a pending page. */
 extern const char *sf_format_entry_problem(const SfPendEntry *entry);
-
-/* ---------------------------------------------------------------------
- * Changes of a page: the data of a block in WAL records, version 1
- *
- * Operations one after the other, each
- *	 0	2	code (SfOpCode)
- *	 2	2	length of the payload
- *	 4	n	payload
- * ---------------------------------------------------------------------
- */
-typedef enum SfOpCode
-{
-	SF_OP_INIT = 1,				/* new page: type (4 bytes), contents */
-	SF_OP_HEADER,				/* SfHeader */
-	SF_OP_MAP_SET,				/* SfMapRange */
-	SF_OP_MAP_CLEAR,			/* SfMapRange */
-	SF_OP_PEND_ADD,				/* SfPendEntry, one or more */
-	SF_OP_PEND_REMOVE,			/* uint16 indexes, ascending */
-	SF_OP_PEND_COMMITTED,		/* uint16 indexes */
-	SF_OP_PEND_NEXT,			/* uint32 page */
-} SfOpCode;
-
-typedef struct SfOpHeader
-{
-	uint16_t	code;
-	uint16_t	len;
-} SfOpHeader;
-
-/* One operation, read; payload points into the list. */
-typedef struct SfOp
-{
-	SfOpCode	code;
-	size_t		len;
-	const uint8_t *payload;
-} SfOp;
-
-/* Take the first operation off a list that has been checked. */
-extern SfOp sf_format_op_next(const uint8_t **ops);
-
-/*
- * May these operations be applied to a page of that type (0: none of ours) and
- * contents?  NULL, or what is wrong.  Whatever they are: afterwards applying them
- * touches nothing but the contents.
- */
-extern const char *sf_format_ops_problem(SfPageType type, const void *content,
-										 const uint8_t *ops, size_t len);
-
-/*
- * Apply one operation to the contents of a page, any but SF_OP_INIT, which makes
- * the page around them new, too.  No allocation, no error.
- */
-extern void sf_format_op_apply(void *content, SfOp op);
 
 #endif							/* SF_FORMAT_H */

@@ -18,6 +18,12 @@
 
 #include "format/format.h"
 
+static bool
+is_possible_number(uint64_t number)
+{
+	return number > 0 && number <= SF_NUMBER_MAX;
+}
+
 /*
  * The header itself.  Sizes become loops over map pages, and page numbers become reads: a
  * wrong one must not lead behind the end of what a segment can have.
@@ -36,6 +42,16 @@ header_problem(const SfHeader *header)
 		return "segment header has no number for the next page";
 	if ((header->pending_head == SF_NO_PAGE) != (header->pending_tail == SF_NO_PAGE))
 		return "segment header has half a list of pending pages";
+
+	/*
+	 * A flag of a later version may say that the rest means something else.
+	 */
+	if (header->flags & ~SF_SEG_KNOWN_FLAGS)
+		return "segment header has unknown flags";
+	if (!is_possible_number(header->next_object_id))
+		return "segment header has an impossible number for the next object";
+	if (!is_possible_number(header->next_stamp))
+		return "segment header has an impossible number for the next stamp";
 	return NULL;
 }
 
@@ -64,8 +80,11 @@ sf_format_header_more_problem(const SfHeader *header, const void *more)
 		(m.key_page != 0 && m.key_page == m.key_page_copy))
 		return "segment header has half a pair of key pages";
 	if (!is_possible_page(m.key_page) || !is_possible_page(m.key_page_copy) ||
-		!is_possible_page(m.share_head) || !is_possible_page(m.advice_root))
+		!is_possible_page(m.share_head) || !is_possible_page(m.advice_root) ||
+		!is_possible_page(m.dictionary))
 		return "segment header names an impossible page";
+	if (m.last_dictionary > SF_DICTIONARY_MAX || (m.dictionary != 0 && m.last_dictionary == 0))
+		return "segment header has an impossible number of dictionaries";
 	return NULL;
 }
 
@@ -112,7 +131,7 @@ entries_len(const void *content)
 
 /*
  * An inode page.  The number of entries says how far its units are read, and the level
- * how large they are.
+ * how large they are.  A repair gives the header a number behind all stamps.
  */
 static const char *
 inode_problem(const void *content)
@@ -124,7 +143,24 @@ inode_problem(const void *content)
 	if (inode->nentries == 0 ||
 		inode->nentries > (inode->level == 0 ? SF_INODE_MAX_UNITS : SF_INODE_MAX_CHILDREN))
 		return "inode page has an impossible number of entries";
-	return NULL;
+	return inode->stamp > 0 && inode->stamp < SF_NUMBER_MAX ? NULL :
+		"inode page has an impossible stamp";
+}
+
+/* A page of a dictionary.  Its number and its length say how much of it is read. */
+static const char *
+dictionary_problem(const void *content)
+{
+	const SfDictionaryPage *page = content;
+
+	if (page->number == 0 || page->number > SF_DICTIONARY_MAX)
+		return "dictionary page has an impossible number";
+	if (page->len == 0 || page->len > SF_DICTIONARY_MAX_BYTES || page->offset >= page->len ||
+		page->offset % SF_DICTIONARY_PART != 0)
+		return "dictionary page has an impossible length";
+	if ((page->next == SF_NO_PAGE) != (page->offset + sf_dictionary_part(page) == page->len))
+		return "dictionary page is the last one of its dictionary, and is not";
+	return page->reserved == 0 ? NULL : "dictionary page has something in a reserved place";
 }
 
 _Static_assert(sizeof(SfHeader) + sizeof(SfHeaderMore) <= SF_PAGE_CONTENT &&
@@ -149,12 +185,14 @@ static const struct
 	[SF_PAGE_PENDING] = {pending_problem, .sealed_len = entries_len},
 	[SF_PAGE_INODE] = {inode_problem, {0, SF_PAGE_CONTENT}},
 	[SF_PAGE_FREE] = {NULL, {0, sizeof(SfFreePage)}},
+	[SF_PAGE_DICTIONARY] = {dictionary_problem, {0, SF_PAGE_CONTENT}},
 };
 
 static bool
 is_page_type(SfPageType type)
 {
-	return type > 0 && (size_t) type < sizeof(page_kinds) / sizeof(page_kinds[0]);
+	return type > 0 && (size_t) type < sizeof(page_kinds) / sizeof(page_kinds[0]) &&
+		(page_kinds[type].sealed.len > 0 || page_kinds[type].sealed_len != NULL);
 }
 
 const char *
@@ -211,9 +249,13 @@ is_possible_length(uint32_t stored_bytes, bool coded, bool keyed, uint32_t plain
 const char *
 sf_format_unit_problem(const SfUnit *unit, uint16_t loc_flags, uint32_t plain_bytes)
 {
-	/* Nothing of a hole is stored, so nothing of it can be wrong. */
+	/*
+	 * A hole is read as zeros that no checksum vouches for.  So one that says
+	 * anything of stored bytes is taken for a unit whose place was lost.
+	 */
 	if (unit->start == SF_HOLE)
-		return NULL;
+		return unit->checksum == 0 && unit->stored_bytes == 0 && unit->flags == 0 ? NULL :
+			"unit has stored bytes and no place";
 	if (unit->flags > (loc_flags & SF_LOC_UNITS ? SF_CODEC_MAX : SF_CODEC_RAW))
 		return "unit has unknown flags";
 	if (!is_possible_length(unit->stored_bytes, unit->flags != SF_CODEC_RAW,
@@ -221,6 +263,17 @@ sf_format_unit_problem(const SfUnit *unit, uint16_t loc_flags, uint32_t plain_by
 		return "unit has an impossible length";
 	return sf_format_is_possible_run(unit->start, sf_unit_sectors(unit)) ? NULL :
 		"unit has an impossible place";
+}
+
+/* A hole of many units is as one of a single unit: nothing vouches for its zeros. */
+const char *
+sf_format_child_problem(const SfChild *child)
+{
+	if (child->page == SF_NO_PAGE)
+		return child->stamp == 0 ? NULL : "pointer has a stamp and no page";
+	if (child->page == 0 || !is_possible_page(child->page))
+		return "pointer leads to an impossible page";
+	return child->stamp > 0 ? NULL : "pointer has no stamp";
 }
 
 const char *

@@ -45,13 +45,23 @@ static bool empty_directory(const char *dir_path);
 
 /* ---- sizes ---- */
 
+/*
+ * What is no regular file has no size to go by: one of 0 would have a segment cut, or
+ * grown, that has its data elsewhere.
+ */
 int64
 sfi_io_file_size(SfStorage storage, uint32 fileno)
 {
 	char		path[SF_IO_PATH_MAX];
+	struct stat st;
 
+	SF_ASSERT(OidIsValid(SfStorageDb(storage)) && OidIsValid(SfStorageRel(storage)));
 	sfi_io_file_path(path, storage, fileno);
-	return sf_io_path_size(path, ERROR);
+	if (!sfi_io_find(path, ERROR, &st))
+		return -1;
+	if (!S_ISREG(st.st_mode))
+		sfi_io_report_irregular(path);
+	return (int64) st.st_size;
 }
 
 /*
@@ -118,6 +128,13 @@ truncate_file(const char *path, uint64 size_bytes)
 
 /* ---- removing, without throwing ---- */
 
+/* lstat(): a symbolic link is looked at as such, for what it leads to is not the segment's. */
+static bool
+look_at_entry(const char *path, struct stat *st)
+{
+	return !SF_FAULT_FAILS(io_stat) && lstat(path, st) == 0;
+}
+
 /*
  * Shorten a file to nothing, then unlink it: space comes back at once even
  * while another process has it open.  Not one with another name: that may be in
@@ -132,7 +149,8 @@ remove_file(const char *path)
 	 * A file that cannot be shortened is unlinked all the same: space comes
 	 * back later.
 	 */
-	if (sfi_io_look(path, &st) && st.st_nlink == 1 && truncate_file(path, 0) != 0)
+	if (look_at_entry(path, &st) && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
+		truncate_file(path, 0) != 0)
 		sf_io_report_path(WARNING, "truncate segment data file", path);
 	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
 	{
@@ -142,16 +160,13 @@ remove_file(const char *path)
 	return true;
 }
 
-/*
- * Remove a file, or a directory with all that is in it.  lstat(), since a symbolic link
- * is removed as such: what it leads to is not the segment's.
- */
+/* Remove a file, or a directory with all that is in it. */
 static bool
 remove_entry(const char *path)
 {
 	struct stat st;
 
-	if (SF_FAULT_FAILS(io_stat) || lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+	if (!look_at_entry(path, &st) || !S_ISDIR(st.st_mode))
 		return remove_file(path);
 	if (!empty_directory(path))
 		return false;
@@ -208,15 +223,38 @@ empty_directory(const char *dir_path)
 	return ok;
 }
 
-/* Our own descriptors first: a file that is open keeps its space although it has no name. */
+/*
+ * Remove all there is in the directory of a segment.  A symbolic link in its place is
+ * removed as such: whoever made it may keep other things where it leads.
+ */
+static bool
+empty_segment(const char *path)
+{
+	struct stat st;
+
+	if (!look_at_entry(path, &st) || !S_ISLNK(st.st_mode))
+		return empty_directory(path);
+	if (!remove_file(path))
+		return false;
+	ereport(WARNING,
+			(errmsg("removed symbolic link \"%s\", and left what it leads to", path),
+			 errhint("If data files are there, remove them by hand.")));
+	return true;
+}
+
+/*
+ * The descriptors of this process come first: a file that is open keeps its space although
+ * it has no name.
+ */
 void
 sf_io_files_remove(SfStorage storage)
 {
 	char		path[SF_IO_PATH_MAX];
 
+	SF_ASSERT(OidIsValid(SfStorageDb(storage)) && OidIsValid(SfStorageRel(storage)));
 	sf_io_close(storage);
 	sfi_io_dir_path(path, storage);
-	if (empty_directory(path) && sfi_io_remove_if_empty(path) != 0 && errno != ENOENT)
+	if (empty_segment(path) && sfi_io_remove_if_empty(path) != 0 && errno != ENOENT)
 		sf_io_report_path(WARNING, "remove directory", path);
 }
 
@@ -484,7 +522,7 @@ sf_io_files_clear(SfStorage storage)
 	 */
 	sfi_io_fd_close_all(storage);
 	sfi_io_dir_path(path, storage);
-	if (!empty_directory(path) || !sfi_io_remove_directory(path, false))
+	if (!empty_segment(path) || !sfi_io_remove_directory(path, false))
 		ereport(ERROR,
 				(errcode(ERRCODE_IO_ERROR),
 				 errmsg("could not remove left-over directory \"%s\"", path),

@@ -56,6 +56,12 @@ extern bool sfi_io_look(const char *path, struct stat *st);
 extern int	sfi_io_remove_if_empty(const char *path);
 extern int	sfi_io_try_mkdir(const char *path);
 
+/* As look; but what is not "missing" is reported at elevel, and false then. */
+extern bool sfi_io_find(const char *path, int elevel, struct stat *st);
+
+/* ERROR WRONG_OBJECT_TYPE: what is there is no regular file. */
+SF_NORETURN extern void sfi_io_report_irregular(const char *path);
+
 /*
  * Before a data file is made: its directory, if it has one.  Leaves it to the
  * caller to find out that the segment's directory is missing.  ERROR when it cannot be
@@ -216,9 +222,13 @@ extern uint32 sfi_io_wait_event(SfIoWait which);
 /* Does that errno mean that there is no space, or no more for us? */
 #define sfi_io_is_full(error)	((error) == ENOSPC || (error) == EDQUOT)
 
+/* A socket, or a symbolic link that leads to itself, in the place of a file. */
+#define sfi_io_is_irregular(error)	((error) == ENXIO || (error) == ELOOP)
+
 /* For ereport(), of an errno kept from before: SQLSTATE, and a hint where that is it. */
 #define sfi_io_errcode(error) \
-	(sfi_io_is_full(error) ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access())
+	(sfi_io_is_full(error) ? errcode(ERRCODE_DISK_FULL) : \
+	 sfi_io_is_irregular(error) ? errcode(ERRCODE_WRONG_OBJECT_TYPE) : errcode_for_file_access())
 #define sfi_io_errhint(error) \
 	(sfi_io_is_full(error) ? errhint("Check free disk space.") : 0)
 

@@ -361,9 +361,7 @@ require_regular(int fd, const char *path)
 	errno = error;
 	if (!known)
 		sf_io_report_path(ERROR, "stat segment data file", path);
-	ereport(ERROR,
-			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("segment data file \"%s\" is not a regular file", path)));
+	sfi_io_report_irregular(path);
 }
 
 /*
@@ -396,7 +394,7 @@ open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 		if (errno == ENOENT && (flags & SF_FD_MISSING_OK))
 			return NULL;
 		ereport(ERROR,
-				(errcode_for_file_access(),
+				(sfi_io_errcode(save_errno),
 				 errmsg("could not open segment data file \"%s\": %m", path)));
 	}
 	require_regular(fd, path);

@@ -169,6 +169,15 @@ sf_io_report_path(int elevel, const char *what, const char *path)
 			 sfi_io_errhint(error)));
 }
 
+/* For what was found in the place of a data file. */
+void
+sfi_io_report_irregular(const char *path)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("segment data file \"%s\" is not a regular file", path)));
+}
+
 /* stat(), not lstat(): a directory may be a link to another disk, as those of the server may. */
 bool
 sfi_io_look(const char *path, struct stat *st)
@@ -177,16 +186,22 @@ sfi_io_look(const char *path, struct stat *st)
 }
 
 /* Only ENOENT is "missing"; of anything else nobody knows what is there. */
+bool
+sfi_io_find(const char *path, int elevel, struct stat *st)
+{
+	if (sfi_io_look(path, st))
+		return true;
+	if (errno != ENOENT)
+		sf_io_report_path(elevel, "stat file", path);
+	return false;
+}
+
 int64
 sf_io_path_size(const char *path, int elevel)
 {
 	struct stat st;
 
-	if (sfi_io_look(path, &st))
-		return (int64) st.st_size;
-	if (errno != ENOENT)
-		sf_io_report_path(elevel, "stat file", path);
-	return -1;
+	return sfi_io_find(path, elevel, &st) ? (int64) st.st_size : -1;
 }
 
 /*

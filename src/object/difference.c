@@ -64,6 +64,7 @@ typedef struct NodeStep
 	Difference *diff;
 	SfChild		pointer;
 	uint16		level;
+	uint64		first_unit;
 	SfInode    *node;
 } NodeStep;
 
@@ -86,23 +87,13 @@ add_page(Difference *diff, uint32 page)
 	owned->pages[owned->npages++] = page;
 }
 
-/*
- * Note that the version owns a unit's sectors.  The unit comes from a page or a row, so
- * it is checked first: its run will be freed by that.
- */
+/* Note that the version owns a unit's sectors. */
 static void
 add_unit(Difference *diff, const SfUnit *unit)
 {
 	SfOwned    *owned = diff->owned;
 	uint32		nruns = owned->nruns;
-	const char *problem = sf_format_unit_problem(unit, diff->loc->flags, SF_PLAIN_UNKNOWN);
 
-	if (problem != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("unit map of a securefile value is damaged"),
-				 errdetail_internal("The %s.", problem),
-				 errhint("Run securefile_check() on the column.")));
 	if (nruns == diff->runs_size)
 	{
 		diff->runs_size *= 2;
@@ -142,13 +133,20 @@ same_node(Difference *diff, SfChild pointer, const Other *other)
 		other->pointer.page == pointer.page && other->pointer.stamp == pointer.stamp;
 }
 
-/* An SfBaseStep. */
+/*
+ * An SfBaseStep.  The units of a leaf have the length that the value gives them: by that
+ * length their space will be freed, and it must not reach into that of another.
+ */
 static void
 read_node(void *arg)
 {
 	NodeStep   *step = arg;
+	const SfLocator *loc = step->diff->loc;
 
-	sfi_inode_read(step->diff->seg, step->diff->loc, step->pointer, step->level, step->node);
+	sfi_inode_read(step->diff->seg, loc, step->pointer, step->level, step->first_unit, step->node);
+	for (uint32 i = 0; step->level == 0 && i < step->node->nentries; i++)
+		sfi_inode_check_unit(loc->flags, loc->length_bytes, step->first_unit + i,
+							 &step->node->u.units[i]);
 }
 
 /*
@@ -156,9 +154,10 @@ read_node(void *arg)
  * what lies below is missing from the list, and the caller knows.
  */
 static void
-read_node_or_tell(Difference *diff, SfChild pointer, uint16 level, SfInode *node)
+read_node_or_tell(Difference *diff, SfChild pointer, uint16 level, uint64 first_unit,
+				  SfInode *node)
 {
-	NodeStep	step = {diff, pointer, level, node};
+	NodeStep	step = {diff, pointer, level, first_unit, node};
 	ErrorData  *error;
 
 	if (diff->damaged == NULL)
@@ -175,14 +174,15 @@ read_node_or_tell(Difference *diff, SfChild pointer, uint16 level, SfInode *node
 }
 
 /*
- * Note what the version owns at a node and below: the page, and every unit or child that
- * the other version does not have at the same place.
+ * Note what the version owns at a node, which begins with unit first_unit, and below: the
+ * page, and every unit or child that the other version does not have at the same place.
  */
 static void
-walk_node(Difference *diff, SfChild pointer, uint16 level, const Other *other)
+walk_node(Difference *diff, SfChild pointer, uint16 level, uint64 first_unit, const Other *other)
 {
 	SfInode    *node;
 	SfInode    *other_node;
+	uint64		inside = sfi_inode_entries(diff->loc->nunits, level, first_unit);
 
 	SF_ASSERT(level < sfi_object_depth(diff->loc));
 	SF_ASSERT(other->kind == OTHER_NONE || diff->other != NULL);
@@ -194,15 +194,15 @@ walk_node(Difference *diff, SfChild pointer, uint16 level, const Other *other)
 	node = sfi_inode_alloc();
 	other_node = sfi_inode_alloc();
 	other_node->nentries = 0;
-	read_node_or_tell(diff, pointer, level, node);
+	read_node_or_tell(diff, pointer, level, first_unit, node);
 
 	/*
 	 * Damage of the other version is always an ERROR: without its map, space
 	 * that it shares would be taken for space that may be freed.
 	 */
 	if (other->kind == OTHER_NODE)
-		sfi_inode_read(diff->seg, diff->other, other->pointer, level, other_node);
-	for (uint32 i = 0; i < node->nentries; i++)
+		sfi_inode_read(diff->seg, diff->other, other->pointer, level, first_unit, other_node);
+	for (uint32 i = 0; i < Min(node->nentries, inside); i++)
 	{
 		if (level == 0)
 		{
@@ -213,7 +213,8 @@ walk_node(Difference *diff, SfChild pointer, uint16 level, const Other *other)
 		{
 			Other		child = other_child(diff, other, other_node, level - 1, i);
 
-			walk_node(diff, node->u.children[i], level - 1, &child);
+			walk_node(diff, node->u.children[i], level - 1,
+					  first_unit + i * sfi_inode_units_below(level), &child);
 		}
 	}
 	pfree(node);
@@ -242,7 +243,7 @@ other_at_root(Difference *diff, uint16 level)
 	node = sfi_inode_alloc();
 	for (; other_level > level; other_level--)
 	{
-		sfi_inode_read(diff->seg, diff->other, pointer, other_level, node);
+		sfi_inode_read(diff->seg, diff->other, pointer, other_level, 0, node);
 		pointer = node->u.children[0];
 		if (pointer.page == SF_NO_PAGE)
 			return nothing;
@@ -262,7 +263,7 @@ walk(Difference *diff)
 	diff->owned = &owned;
 	diff->runs_size = 8;
 	owned.runs = palloc(diff->runs_size * sizeof(SfRun));
-	walk_node(diff, sfi_object_root(diff->loc), level, &at_root);
+	walk_node(diff, sfi_object_root(diff->loc), level, 0, &at_root);
 	return owned;
 }
 

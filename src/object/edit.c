@@ -58,9 +58,9 @@ typedef struct EditNode
 struct SfEdit
 {
 	SfSegment  *seg;
-	SfLocator	loc;			/* the version being made */
+	SfLocator	loc;			/* the version being made; nunits: as it is
+								 * now */
 	MemoryContext context;
-	uint64		nunits;
 	uint16		depth;
 	SfChild		root;			/* stale while the root node is changed */
 	SfPagesMade made;
@@ -90,20 +90,18 @@ is_hole(const SfInode *inode, uint16 level, uint64 i)
 		: inode->u.children[i].page == SF_NO_PAGE;
 }
 
-/*
- * How many entries of a node are before the end of the object.  The tree has no count of
- * its own: a node's entries follow from its place and the number of units.
- */
+/* The first unit of a node. */
+static uint64
+first_unit_of(uint16 level, uint64 index)
+{
+	return index * sfi_inode_units_below(level + 1);
+}
+
+/* How many entries of a node are before the end of the object. */
 static uint64
 entries_inside(const SfEdit *edit, uint16 level, uint64 index)
 {
-	uint64		below = sfi_inode_units_below(level);
-	uint64		first = index * sfi_inode_capacity(level) * below;
-
-	SF_ASSERT(level < SF_INODE_MAX_DEPTH);
-	if (edit->nunits <= first)
-		return 0;
-	return Min((edit->nunits - first + below - 1) / below, sfi_inode_capacity(level));
+	return sfi_inode_entries(edit->loc.nunits, level, first_unit_of(level, index));
 }
 
 /* ---- nodes in memory ---- */
@@ -205,7 +203,7 @@ get_node(SfEdit *edit, uint16 level, uint64 index)
 	memset(inode, 0, SF_INODE_HEADER);
 	if (pointer.page != SF_NO_PAGE)
 	{
-		sfi_inode_read(edit->seg, &edit->loc, pointer, level, inode);
+		sfi_inode_read(edit->seg, &edit->loc, pointer, level, first_unit_of(level, index), inode);
 		n = Min(inode->nentries, entries_inside(edit, level, index));
 	}
 	for (; n < sfi_inode_capacity(level); n++)
@@ -292,7 +290,7 @@ check_last_nodes(SfEdit *edit, uint16 depth, uint64 nunits)
 static bool
 edit_is_valid(SfEdit *edit)
 {
-	if (edit->depth != sfi_inode_depth(edit->nunits) || edit->nnodes > lengthof(edit->nodes))
+	if (edit->depth != sfi_inode_depth(edit->loc.nunits) || edit->nnodes > lengthof(edit->nodes))
 		return false;
 	for (int i = 0; i < edit->nnodes; i++)
 	{
@@ -332,7 +330,7 @@ fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *a
 	check_node(batch->edit, node);
 	inode->object_id = batch->edit->loc.object_id;
 	inode->stamp = first_stamp + i;
-	inode->first_unit = node->index * sfi_inode_units_below(node->level + 1);
+	inode->first_unit = first_unit_of(node->level, node->index);
 	inode->level = node->level;
 	inode->nentries = entries_inside(batch->edit, node->level, node->index);
 	len = SF_INODE_HEADER + inode->nentries * entry;
@@ -448,8 +446,8 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 	/* one that has a transformed unit once says so of all versions to come */
 	edit->loc.flags = SF_LOC_INODE | (base == NULL ? 0 : base->flags & SF_LOC_UNITS);
 	edit->context = CurrentMemoryContext;
-	edit->nunits = base == NULL ? 0 : base->nunits;
-	edit->depth = sfi_inode_depth(edit->nunits);
+	edit->loc.nunits = base == NULL ? 0 : base->nunits;
+	edit->depth = sfi_inode_depth(edit->loc.nunits);
 	edit->root = base == NULL ? SF_HOLE_CHILD : sfi_object_root(base);
 	edit->made = made;
 	edit->arg = arg;
@@ -509,8 +507,8 @@ lower_root(SfEdit *edit)
 static void
 shrink(SfEdit *edit, uint64 nunits)
 {
-	SF_ASSERT(nunits < edit->nunits);
-	edit->nunits = nunits;
+	SF_ASSERT(nunits < edit->loc.nunits);
+	edit->loc.nunits = nunits;
 
 	/*
 	 * From the end: forget_node() puts the last node into the gap, and that
@@ -555,19 +553,19 @@ raise_root(SfEdit *edit)
 static void
 grow(SfEdit *edit, uint64 nunits)
 {
-	uint64		last = edit->nunits - 1;
+	uint64		last = edit->loc.nunits - 1;
 	uint16		depth = edit->depth;
 
-	SF_ASSERT(nunits > edit->nunits);
+	SF_ASSERT(nunits > edit->loc.nunits);
 	/* E3 */
-	for (uint16 level = 0; edit->nunits > 0 && level < depth && !SF_BREAKS(e3); level++)
+	for (uint16 level = 0; edit->loc.nunits > 0 && level < depth && !SF_BREAKS(e3); level++)
 	{
 		uint64		index = last / sfi_inode_units_below(level + 1);
 
 		if (entries_inside(edit, level, index) < sfi_inode_capacity(level))
 			get_node(edit, level, index)->changed = true;
 	}
-	edit->nunits = nunits;
+	edit->loc.nunits = nunits;
 	check_last_nodes(edit, depth, last + 1);
 	while (edit->depth < sfi_inode_depth(nunits))
 		raise_root(edit);
@@ -578,11 +576,11 @@ sf_object_edit_resize(SfEdit *edit, uint64 nunits)
 {
 	SF_ASSERT(edit_is_valid(edit));
 	make_room(edit);
-	if (nunits < edit->nunits)
+	if (nunits < edit->loc.nunits)
 		shrink(edit, nunits);
-	else if (nunits > edit->nunits)
+	else if (nunits > edit->loc.nunits)
 		grow(edit, nunits);
-	SF_ASSERT(edit->nunits == nunits && edit_is_valid(edit));
+	SF_ASSERT(edit->loc.nunits == nunits && edit_is_valid(edit));
 }
 
 void
@@ -590,7 +588,7 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 {
 	EditNode   *leaf;
 
-	SF_ASSERT(unit_no < edit->nunits && edit->depth == sfi_inode_depth(edit->nunits));
+	SF_ASSERT(unit_no < edit->loc.nunits && edit->depth == sfi_inode_depth(edit->loc.nunits));
 
 	/*
 	 * The locator says what units may be; a unit that no locator would allow
@@ -606,14 +604,15 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 }
 
 void
-sf_object_edit_units(SfEdit *edit, uint64 first, uint32 n, SfUnit *units)
+sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first, uint32 n, SfUnit *units)
 {
-	SF_ASSERT(first + n <= edit->nunits);
+	SF_ASSERT(first + n <= edit->loc.nunits && sf_units_of(length_bytes) == edit->loc.nunits);
 	for (uint32 i = 0; i < n; i++)
 	{
 		make_room(edit);
 		units[i] = get_node(edit, 0, (first + i) / SF_INODE_MAX_UNITS)->
 			inode->u.units[(first + i) % SF_INODE_MAX_UNITS];
+		sfi_inode_check_unit(edit->loc.flags, length_bytes, first + i, &units[i]);
 	}
 }
 
@@ -643,7 +642,10 @@ write_tree(SfEdit *edit)
 		INSTR_TIME_GET_MICROSEC(end);
 }
 
-/* Encode the locator as a flat map, if it fits; T1 of stream/stage.c holds. */
+/*
+ * Encode the locator as a flat map, if it fits.  Units that were set have their length (T1 of
+ * stream/stage.c).  Those of the base come from a page that did not know the length.
+ */
 static Size
 encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 {
@@ -656,11 +658,8 @@ encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 	if (edit->depth > 1)
 		return 0;
 	units = get_node(edit, 0, 0)->inode->u.units;
-#ifdef SF_ASSERTIONS
 	for (uint64 i = 0; i < loc->nunits; i++)
-		SF_INVARIANT(T1, sf_format_unit_problem(&units[i], loc->flags,
-												sf_unit_plain_bytes(loc->length_bytes, i)) == NULL);
-#endif
+		sfi_inode_check_unit(loc->flags, loc->length_bytes, i, &units[i]);
 	return sf_format_locator_encode_flat(data, loc, units, &edit->seg->secret);
 }
 
@@ -685,10 +684,9 @@ sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 	uint8	   *data = (uint8 *) VARDATA(datum);
 	Size		len;
 
-	SF_ASSERT(sf_units_of(length_bytes) == edit->nunits && length_bytes > 0);
+	SF_ASSERT(sf_units_of(length_bytes) == edit->loc.nunits && length_bytes > 0);
 	SF_ASSERT(edit_is_valid(edit));
 	loc.length_bytes = length_bytes;
-	loc.nunits = edit->nunits;
 
 	/*
 	 * A value that has become small again returns to a flat map: its pages

@@ -37,6 +37,21 @@ sfi_inode_units_below(uint16 level)
 	return n;
 }
 
+/*
+ * The tree has no count of its own: a node's entries follow from its place and the number
+ * of units.
+ */
+uint64
+sfi_inode_entries(uint64 nunits, uint16 level, uint64 first_unit)
+{
+	uint64		below = sfi_inode_units_below(level);
+
+	SF_ASSERT(level < SF_INODE_MAX_DEPTH);
+	if (nunits <= first_unit)
+		return 0;
+	return Min((nunits - first_unit + below - 1) / below, sfi_inode_capacity(level));
+}
+
 uint16
 sfi_inode_depth(uint64 nunits)
 {
@@ -67,16 +82,6 @@ read_flat(const SfLocator *loc, SfInode *inode)
 	sfi_object_flat_units(loc, 0, loc->nunits, inode->u.units);
 }
 
-/* Can these be units, each on one page of the space map? */
-static bool
-units_are_sane(const SfLocator *loc, const SfInode *leaf)
-{
-	for (int i = 0; i < leaf->nentries; i++)
-		if (sf_format_unit_problem(&leaf->u.units[i], loc->flags, SF_PLAIN_UNKNOWN) != NULL)
-			return false;
-	return true;
-}
-
 SF_NORETURN static void
 report_damaged_page(uint32 page, const char *detail)
 {
@@ -104,8 +109,38 @@ require_reused(SfPageType type, const SfInode *inode, SfChild pointer)
 												   SF_PAGE_INODE, type));
 }
 
+/*
+ * A page that is the one meant fits its place in the tree, and its entries can be such.
+ * What a leaf is short of would be taken for the end of the value, or for zeros.
+ */
+static void
+require_fitting(const SfLocator *loc, uint32 page, uint16 level, uint64 first_unit,
+				const SfInode *inode)
+{
+	uint64		want = sfi_inode_entries(loc->nunits, level, first_unit);
+
+	if (inode->level != level || inode->first_unit != first_unit || inode->nentries < want)
+		report_damaged_page(page,
+							psprintf("Expected level %u with " UINT64_FORMAT
+									 " entries from unit " UINT64_FORMAT
+									 " on, found level %u with %u from unit " UINT64_FORMAT ".",
+									 level, want, first_unit,
+									 inode->level, inode->nentries, inode->first_unit));
+	SF_ASSERT(inode->nentries <= sfi_inode_capacity(level));
+	for (int i = 0; i < inode->nentries; i++)
+	{
+		const char *problem = level == 0
+		? sf_format_unit_problem(&inode->u.units[i], loc->flags, SF_PLAIN_UNKNOWN)
+		: sf_format_child_problem(&inode->u.children[i]);
+
+		if (problem != NULL)
+			report_damaged_page(page, psprintf("Expected a sound entry %d: the %s.", i, problem));
+	}
+}
+
 void
-sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level, SfInode *inode)
+sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
+			   uint64 first_unit, SfInode *inode)
 {
 	SfPageType	type;
 
@@ -138,12 +173,7 @@ sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 lev
 	 * It is the page that was meant, so what it says cannot be the work of a
 	 * later owner: if it does not fit the tree it is damaged.
 	 */
-	if (inode->level != level || inode->nentries == 0 ||
-		inode->nentries > sfi_inode_capacity(level) ||
-		(level == 0 && !units_are_sane(loc, inode)))
-		report_damaged_page(pointer.page,
-							psprintf("Expected level %u, found level %u with %u entries.",
-									 level, inode->level, inode->nentries));
+	require_fitting(loc, pointer.page, level, first_unit, inode);
 }
 
 /* Range of units to be read, relative to the object. */
@@ -154,18 +184,17 @@ typedef struct UnitRange
 	SfUnit	   *units;
 } UnitRange;
 
-/* Check a unit that comes from an inode page. */
-static void
-check_unit(const SfLocator *loc, uint64 i, const SfUnit *unit)
+void
+sfi_inode_check_unit(uint16 loc_flags, uint64 length_bytes, uint64 unit_no, const SfUnit *unit)
 {
-	const char *problem = sf_format_unit_problem(unit, loc->flags,
-												 sf_unit_plain_bytes(loc->length_bytes, i));
+	const char *problem = sf_format_unit_problem(unit, loc_flags,
+												 sf_unit_plain_bytes(length_bytes, unit_no));
 
 	if (problem != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("unit map of a securefile value is damaged"),
-				 errdetail("Unit " UINT64_FORMAT ": the %s.", i, problem),
+				 errdetail("Unit " UINT64_FORMAT ": the %s.", unit_no, problem),
 				 errhint("Run securefile_check() on the column.")));
 }
 
@@ -196,20 +225,14 @@ read_level(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 
 	SF_ASSERT(level < loc->depth && node_first < range->first + range->n);
 	SF_ASSERT(range->first < node_first + below * sfi_inode_capacity(level));
-	sfi_inode_read(seg, loc, pointer, level, inode);
-
-	/*
-	 * A node of the last column may have fewer entries than its capacity. One
-	 * that has fewer than the length asks for leaves units unset, and
-	 * sf_object_units() has seen to it that those fail their check.
-	 */
+	sfi_inode_read(seg, loc, pointer, level, node_first, inode);
 	for (uint64 i = from; i < Min(to, inode->nentries); i++)
 	{
 		uint64		first = node_first + i * below;
 
 		if (level == 0)
 		{
-			check_unit(loc, first, &inode->u.units[i]);
+			sfi_inode_check_unit(loc->flags, loc->length_bytes, first, &inode->u.units[i]);
 			range->units[first - range->first] = inode->u.units[i];
 		}
 		else if (inode->u.children[i].page == SF_NO_PAGE)
@@ -233,8 +256,6 @@ sf_object_units(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n, Sf
 		sfi_object_flat_units(loc, first, n, units);
 		return;
 	}
-	/* what the tree does not say shows as a unit that fails its check */
-	memset(units, 0, n * sizeof(SfUnit));
 	read_level(seg, loc, sfi_object_root(loc), loc->depth - 1, 0, &range);
 }
 
@@ -251,7 +272,7 @@ next_stored(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 	uint64		found = not_found;
 
 	SF_ASSERT(level < loc->depth && first < not_found);
-	sfi_inode_read(seg, loc, pointer, level, inode);
+	sfi_inode_read(seg, loc, pointer, level, node_first, inode);
 
 	/*
 	 * A child without a stored unit from first on returns not_found, and the

@@ -101,39 +101,46 @@ sf_object_require_tag(SfSegment *seg, const SfLocator *loc)
 }
 
 /*
- * Open the segment of a locator and note its key; false when that segment is not there.
- * The lock is not kept: nothing of the segment is looked at after this.
+ * The key of a segment, which is opened for it when this process has not met it yet; NULL
+ * before the upgrade of its column is finished.  The lock is not kept: nothing of the
+ * segment is looked at after this.
  */
-static bool
-fetch_key(const SfLocator *loc, KnownKey *known)
+static const SfSecret *
+key_of(const SfLocator *loc)
 {
-	SfSegment  *seg;
+	KnownKey   *known = &known_keys[loc->incarnation % KNOWN_KEYS];
 
-	SF_ASSERT(loc->incarnation != 0);
-	if (!sf_base_preloaded || HistoricSnapshotActive())
-		return false;
-	seg = sf_space_open(loc->table_oid, loc->attnum, AccessShareLock, true);
-	if (seg == NULL)
-		return false;
-	if (seg->incarnation == loc->incarnation)
+	/*
+	 * a forged incarnation of 0 must not meet an empty entry, whose key is no
+	 * secret
+	 */
+	if (loc->incarnation == 0 || known->incarnation != loc->incarnation)
+	{
+		SfSegment  *seg;
+
+		if (sf_space_is_unfinished(loc->table_oid, loc->attnum))
+			return NULL;
+		seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
 		*known = (KnownKey) {seg->incarnation, seg->secret};
-	sf_space_release(seg);
-	return known->incarnation == loc->incarnation;
+		sf_space_release(seg);
+	}
+	SF_ASSERT(known->incarnation == loc->incarnation);
+	return &known->secret;
 }
 
 uint64
 sf_object_length(struct varlena *datum)
 {
 	SfLocator	loc = sf_object_locator(datum);
-	KnownKey   *known = &known_keys[loc.incarnation % KNOWN_KEYS];
 
-	/*
-	 * a forged incarnation of 0 must not meet an empty entry, whose key is no
-	 * secret
-	 */
-	if (loc.incarnation != 0 &&
-		(known->incarnation == loc.incarnation || fetch_key(&loc, known)))
-		require_tag(&loc, &known->secret);
+	/* these two have no key to go by, and a read takes other ways as well */
+	if (sf_base_preloaded && !HistoricSnapshotActive())
+	{
+		const SfSecret *key = key_of(&loc);
+
+		if (key != NULL)
+			require_tag(&loc, key);
+	}
 	return loc.length_bytes;
 }
 

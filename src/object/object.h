@@ -82,9 +82,13 @@ extern SfEdit *sf_object_edit(SfSegment *seg, const SfLocator *version, const Sf
 /* Cut, or grow by holes, to so many units. */
 extern void sf_object_edit_resize(SfEdit *edit, uint64 nunits);
 
-/* Set one unit, which may be a hole; get units as they are now.  Within the size. */
+/*
+ * Set one unit, which may be a hole; get units as they are now.  Within the size.  ERROR
+ * DATA_CORRUPTED when a unit that is got is none of an object of that length.
+ */
 extern void sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit);
-extern void sf_object_edit_units(SfEdit *edit, uint64 first, uint32 n, SfUnit *units);
+extern void sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first, uint32 n,
+								 SfUnit *units);
 
 /*
  * Build the STORED datum (palloc'd): flat when it fits, else its inode pages

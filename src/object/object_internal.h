@@ -32,6 +32,9 @@ sfi_inode_capacity(uint16 level)
 /* Units below one entry of a node of a level. */
 extern uint64 sfi_inode_units_below(uint16 level);
 
+/* Entries before the end of an object that a node has, which begins with unit first_unit. */
+extern uint64 sfi_inode_entries(uint64 nunits, uint16 level, uint64 first_unit);
+
 /* Levels of a tree for that many units; at least 1. */
 extern uint16 sfi_inode_depth(uint64 nunits);
 
@@ -47,12 +50,21 @@ extern SfChild sfi_object_root(const SfLocator *loc);
 
 /*
  * Read the node that a pointer of an object's map leads to, and check that it is the one
- * meant.  For a flat map, which has the root only, the pointer is not looked at.  The
- * segment is locked.  ERROR UNDEFINED_OBJECT when the page is another value's by now,
- * DATA_CORRUPTED when it is damaged.
+ * meant, which is of that level and begins with unit first_unit.  It has an entry for all
+ * that loc->nunits asks for, and may have more; its pointers lead to pages that there can
+ * be, and its units are such as some length allows.  For a flat map, which has the root
+ * only, the pointer is not looked at.  The segment is locked.  ERROR UNDEFINED_OBJECT when
+ * the page is another value's by now, DATA_CORRUPTED when it is damaged.
  */
 extern void sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
-						   SfInode *inode);
+						   uint64 first_unit, SfInode *inode);
+
+/*
+ * ERROR DATA_CORRUPTED unless a unit that comes from an inode page is such as the length of
+ * the object allows.
+ */
+extern void sfi_inode_check_unit(uint16 loc_flags, uint64 length_bytes, uint64 unit_no,
+								 const SfUnit *unit);
 
 /* Units [first, first + n), which it has, of a flat map. */
 extern void sfi_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units);

@@ -23,7 +23,7 @@ sf_read_form(struct varlena *datum)
 				 errdetail("The value has no form byte.")));
 	form = *(uint8 *) VARDATA_ANY(datum);
 	if (form != SF_FORM_INLINE && form != SF_FORM_STORED && form != SF_FORM_EDITED &&
-		form != SF_FORM_PACKED)
+		form != SF_FORM_PACKED && form != SF_FORM_TRAINED)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("invalid securefile value"),
@@ -31,13 +31,26 @@ sf_read_form(struct varlena *datum)
 	return form;
 }
 
+/* The first byte, whatever it is; 0 if there is none. */
+static uint8
+peek(struct varlena *datum)
+{
+	return VARSIZE_ANY_EXHDR(datum) >= 1 ? *(uint8 *) VARDATA_ANY(datum) : 0;
+}
+
 /* For callers that have a short way for such values, and leave errors to the long one. */
 bool
 sf_read_is_in_row(struct varlena *datum)
 {
-	uint8		form = VARSIZE_ANY_EXHDR(datum) >= 1 ? *(uint8 *) VARDATA_ANY(datum) : 0;
+	uint8		form = peek(datum);
 
 	return form == SF_FORM_INLINE || form == SF_FORM_PACKED;
+}
+
+bool
+sf_read_is_trained(struct varlena *datum)
+{
+	return peek(datum) == SF_FORM_TRAINED;
 }
 
 /*

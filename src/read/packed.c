@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * packed.c
- *	  PACKED values: small ones that are compressed in the row.
+ *	  PACKED and TRAINED values: small ones that are compressed in the row.
  *
  * Such a value has at most the bytes of a unit, so it is decoded as a whole, whatever
  * part of it is wanted.  Functions that need more than one part of it take its INLINE
@@ -30,52 +30,78 @@ report_damaged(const char *problem)
 			 errdetail_internal("%s", problem)));
 }
 
-/* Look at the fixed part of a PACKED value. */
-static SfUnit
-look_at(struct varlena *datum, uint32 *plain_bytes)
+/* A compressed value, looked at. */
+typedef struct Packed
 {
 	SfUnit		unit;
-	const char *problem = sf_format_packed_decode(packed_bytes(datum), VARSIZE_ANY_EXHDR(datum),
-												  &unit, plain_bytes);
+	uint32		plain_bytes;
+	const char *stored;
+	SfHome		home;			/* of its dictionary; incarnation 0: it has
+								 * none */
+} Packed;
+
+/* Look at the fixed part of a PACKED or a TRAINED value. */
+static Packed
+look_at(struct varlena *datum)
+{
+	const uint8 *bytes = packed_bytes(datum);
+	Size		len = VARSIZE_ANY_EXHDR(datum);
+	bool		trained = sf_read_form(datum) == SF_FORM_TRAINED;
+	Packed		packed = {.home = {0}};
+	const char *problem = trained
+	? sf_format_trained_decode(bytes, len, &packed.unit, &packed.plain_bytes, &packed.home)
+	: sf_format_packed_decode(bytes, len, &packed.unit, &packed.plain_bytes);
 
 	if (problem != NULL)
 		report_damaged(psprintf("The %s.", problem));
-	SF_ASSERT(!sf_transform_is_raw(&unit) && *plain_bytes > 0 && *plain_bytes <= SF_UNIT_SIZE);
-	return unit;
+	packed.stored = (const char *) bytes + (trained ? SF_TRAINED_HEADER : SF_PACKED_HEADER);
+	SF_ASSERT(!sf_transform_is_raw(&packed.unit));
+	SF_ASSERT(packed.plain_bytes > 0 && packed.plain_bytes <= SF_UNIT_SIZE);
+	return packed;
 }
 
 SfUnit
 sf_read_packed_unit(struct varlena *datum)
 {
-	uint32		plain_bytes;
+	return look_at(datum).unit;
+}
 
-	return look_at(datum, &plain_bytes);
+SfHome
+sf_read_home(struct varlena *datum)
+{
+	SF_ASSERT(sf_read_form(datum) == SF_FORM_TRAINED);
+	return look_at(datum).home;
 }
 
 int64
 sfi_read_packed_length(struct varlena *datum)
 {
-	uint32		plain_bytes;
+	return look_at(datum).plain_bytes;
+}
 
-	(void) look_at(datum, &plain_bytes);
-	return plain_bytes;
+/* The dictionary of a value, or NULL. */
+static SfDictionary *
+dictionary_of(const Packed *packed)
+{
+	return packed->home.incarnation == 0 ? NULL
+		: sf_space_dictionary_of(&packed->home,
+								 sf_transform_dictionary_of(&packed->unit, packed->stored));
 }
 
 /* Decode all of a value into dst. */
 static void
 decode(struct varlena *datum, char *dst)
 {
-	uint32		plain_bytes;
-	SfUnit		unit = look_at(datum, &plain_bytes);
+	Packed		packed = look_at(datum);
 	SfDecoded	result;
 
 	SF_FAULT(decode);
-	result = sf_transform_decode(&unit, (const char *) packed_bytes(datum) + SF_PACKED_HEADER,
-								 dst, plain_bytes);
-	if (result == SF_DECODE_DAMAGED)
+	result = sf_transform_decode(&packed.unit, dictionary_of(&packed), packed.stored, dst,
+								 packed.plain_bytes);
+	if (result == SF_DECODE_DAMAGED || result == SF_DECODE_NO_DICTIONARY)
 		report_damaged("A compressed value in a row cannot be decoded.");
 	if (result != SF_DECODED)
-		sfi_read_refuse_decoding(result, unit.flags);
+		sfi_read_refuse_decoding(result, packed.unit.flags);
 }
 
 struct varlena *
@@ -84,7 +110,9 @@ sf_read_unpacked(struct varlena *datum)
 	struct varlena *value;
 	char	   *data;
 
-	if (sf_read_form(datum) != SF_FORM_PACKED)
+	uint8		form = sf_read_form(datum);
+
+	if (form != SF_FORM_PACKED && form != SF_FORM_TRAINED)
 		return datum;
 	value = sf_read_new_inline(sfi_read_packed_length(datum), &data);
 	decode(datum, data);

@@ -42,12 +42,14 @@ sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 	uint32		plain_bytes = sf_unit_plain_bytes(job->length_bytes, unit_no);
 	instr_time	start;
 	instr_time	end;
+	SfDictionary *dictionary;
 	SfDecoded	result;
 
 	SF_ASSERT(!sf_transform_is_raw(unit) && plain_bytes > 0);
 	SF_FAULT(decode);
+	dictionary = sf_space_dictionary(job->seg, sf_transform_dictionary_of(unit, stored));
 	INSTR_TIME_SET_CURRENT(start);
-	result = sf_transform_decode(unit, stored, dst, plain_bytes);
+	result = sf_transform_decode(unit, dictionary, stored, dst, plain_bytes);
 	INSTR_TIME_SET_CURRENT(end);
 	INSTR_TIME_SUBTRACT(end, start);
 	job->stats->decompress_time_us += INSTR_TIME_GET_MICROSEC(end);

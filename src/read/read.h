@@ -28,19 +28,27 @@ extern void sf_read_set_overlay(SfReadOverlay overlay);
 extern uint8 sf_read_form(struct varlena *datum);
 
 /*
- * Are its bytes in the datum itself, INLINE or PACKED?  Does not throw: what has another
- * form, or none, is not.
+ * Are its bytes in the datum itself, INLINE or PACKED?  Those of a TRAINED value are not:
+ * without its segment they mean nothing.  Does not throw: what has another form, or none,
+ * is not.
  */
 extern bool sf_read_is_in_row(struct varlena *datum);
 
+/* Is it TRAINED?  Does not throw, either. */
+extern bool sf_read_is_trained(struct varlena *datum);
+
 /*
- * The INLINE value (palloc'd) of a PACKED one; a value of any other form itself.  ERROR
- * DATA_CORRUPTED when it is damaged, FEATURE_NOT_SUPPORTED without its codec.
+ * The INLINE value (palloc'd) of a PACKED or TRAINED one; a value of any other form itself.
+ * ERROR DATA_CORRUPTED when it is damaged, FEATURE_NOT_SUPPORTED without its codec; of a
+ * TRAINED one UNDEFINED_OBJECT when the segment that has its dictionary is gone.
  */
 extern struct varlena *sf_read_unpacked(struct varlena *datum);
 
-/* How a PACKED value is stored.  ERROR DATA_CORRUPTED when it is damaged. */
+/* How a PACKED or TRAINED value is stored.  ERROR DATA_CORRUPTED when it is damaged. */
 extern SfUnit sf_read_packed_unit(struct varlena *datum);
+
+/* The segment that has the dictionary of a TRAINED value.  ERROR likewise. */
+extern SfHome sf_read_home(struct varlena *datum);
 
 /* What a varlena holds before the bytes of an INLINE value, and how many at most. */
 #define SF_INLINE_OVERHEAD	(VARHDRSZ + 1)

@@ -213,7 +213,7 @@ sfi_read_look_up(SfReadJob *job, uint64 first, uint32 n, SfUnit *units)
 	SF_ASSERT(n > 0);
 	if (job->target->edit != NULL)
 	{
-		sf_object_edit_units(job->target->edit, first, n, units);
+		sf_object_edit_units(job->target->edit, job->length_bytes, first, n, units);
 		return;
 	}
 	if (!(job->loc->flags & SF_LOC_INODE))

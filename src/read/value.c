@@ -38,6 +38,7 @@ sf_read_length(struct varlena *datum)
 		case SF_FORM_INLINE:
 			return VARSIZE_ANY_EXHDR(datum) - 1;
 		case SF_FORM_PACKED:
+		case SF_FORM_TRAINED:
 			return sfi_read_packed_length(datum);
 		case SF_FORM_EDITED:
 			return sf_object_edited_length(datum);
@@ -102,7 +103,7 @@ sf_read_pieces(struct varlena *value, SfPiece **pieces)
 
 	if (form == SF_FORM_EDITED)
 		return sf_object_pieces(value, pieces);
-	if (form == SF_FORM_PACKED)
+	if (form == SF_FORM_PACKED || form == SF_FORM_TRAINED)
 		return sf_read_pieces(sf_read_unpacked(value), pieces);
 	/* of the two fields, the kind tells which one counts */
 	*pieces = palloc0(sizeof(SfPiece));
@@ -148,6 +149,7 @@ sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 			memcpy(dst, VARDATA_ANY(datum) + 1 + object_offset, len);
 			break;
 		case SF_FORM_PACKED:
+		case SF_FORM_TRAINED:
 			sfi_read_packed(datum, object_offset, len, dst);
 			break;
 		case SF_FORM_EDITED:

@@ -39,6 +39,7 @@
 #include "access/xlogutils.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "space/pages.h"
 #include "utils/memutils.h"
 
@@ -48,6 +49,8 @@ typedef struct SfChangePage
 	Buffer		buf;
 	bool		init;			/* first operation initialises the page */
 	bool		clears;			/* has a MAP_CLEAR */
+	int			miscount;		/* of its used bits, before; in assertions
+								 * only */
 	StringInfoData ops;
 } SfChangePage;
 
@@ -128,7 +131,7 @@ sfi_change_init(int i, SfPageType type, const void *content, Size len)
 	StringInfo	ops = &pages[i].ops;
 
 	SF_ASSERT(i >= 0 && i < npages && ops->len == 0);
-	SF_ASSERT(len <= SF_PAGE_CONTENT && type >= SF_PAGE_HEADER && type <= SF_PAGE_FREE);
+	SF_ASSERT(len <= SF_PAGE_CONTENT && type >= SF_PAGE_HEADER && type <= SF_PAGE_DICTIONARY);
 	SF_ASSERT((type == SF_PAGE_HEADER) == (BufferGetBlockNumber(pages[i].buf) == 0));
 	SF_ASSERT((type == SF_PAGE_MAP) == SF_IS_MAP_PAGE(BufferGetBlockNumber(pages[i].buf)));
 	appendBinaryStringInfo(ops, (char *) &head, sizeof(head));
@@ -177,6 +180,8 @@ apply_and_seal(Buffer buf, const char *ops, Size len)
 	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE) && (CritSectionCount > 0 || InRecovery));
 	BufferGetTag(buf, &storage, &fork, &n);
 	apply_ops(page, ops, len);
+	if (sfi_page_type(page) == SF_PAGE_MAP && SF_BREAKS(s6))
+		SfPageMap(page)->used_sectors--;
 	sfi_seal_put(page, SfStorageRel(storage), n);
 }
 
@@ -221,6 +226,22 @@ check_ops(Buffer buf, const char *ops, Size len, bool init)
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("page %u of a securefile segment cannot be changed", BufferGetBlockNumber(buf)),
 				 errdetail_internal("%s.", problem)));
+}
+
+/*
+ * S6: how many used bits of a page its count leaves out.  It is 0; only damage makes it
+ * another number, and a change leaves that as it is.
+ */
+static int
+miscount(Buffer buf)
+{
+	Page		page = BufferGetPage(buf);
+	const SfMap *map = SfPageMap(page);
+
+	if (sfi_page_type(page) != SF_PAGE_MAP)
+		return 0;
+	return (int) pg_popcount((const char *) map->used, sizeof(map->used)) -
+		(int) map->used_sectors;
 }
 
 #ifdef SF_ASSERTIONS
@@ -322,6 +343,7 @@ check_change(uint8 info, const void *data)
 		const uint8 *end = next + pages[i].ops.len;
 
 		check_changed_page(&pages[i]);
+		pages[i].miscount = pages[i].init ? 0 : miscount(pages[i].buf);
 		while (next < end)
 			note_effect(&effects, sf_format_op_next(&next));
 	}
@@ -362,6 +384,7 @@ sfi_change_finish(uint8 info, const void *data, Size len)
 	for (int i = 0; i < npages; i++)
 	{
 		apply_and_seal(pages[i].buf, pages[i].ops.data, pages[i].ops.len);
+		SF_INVARIANT(S6, miscount(pages[i].buf) == pages[i].miscount);
 		MarkBufferDirty(pages[i].buf);
 		XLogRegisterBuffer(i, pages[i].buf,
 						   pages[i].init ? REGBUF_WILL_INIT : REGBUF_STANDARD);
@@ -392,7 +415,7 @@ sfi_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries)
 {
 	xl_sf_pages rec = {SF_WAL_VERSION, reason, kind, 0, nentries};
 
-	SF_ASSERT(reason >= SF_PAGES_ENTRIES && reason <= SF_PAGES_REPAIR);
+	SF_ASSERT(reason >= SF_PAGES_ENTRIES && reason <= SF_PAGES_DICTIONARY);
 	SF_ASSERT((nentries == 0) == (kind == 0));
 	return sfi_change_finish(XLOG_SF_PAGES, &rec, sizeof(rec));
 }

@@ -419,9 +419,12 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	uint64		slack;
 	uint64		target;
 	uint64		start;			/* of what is claimed */
+	uint64		files_size;
 
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
+	/* first, since it throws where there are no files to be cut */
+	files_size = sf_io_files_size(seg->storage);
 	start = total = sf_space_header(rel).total_sectors;
 	tail = sf_blocks_to_sectors(find_tail(rel, sf_block_of(total)));
 	slack = Max(keep_sectors, tail == 0 ? 0 : Min(total / 8, MAX_STEP));
@@ -454,7 +457,7 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 		start = total;
 	}
 	/* also what a crash left beyond the end */
-	if (sf_io_files_size(seg->storage) > sf_sectors_to_bytes(start))
+	if (files_size > sf_sectors_to_bytes(start))
 		sf_io_files_truncate(seg->storage, sf_sectors_to_bytes(start));
 	SF_FAULT(truncate_after_file);
 	fill_up(seg, rel, start);

@@ -10,6 +10,7 @@
 #define SF_PAGES_H
 
 #include "space/record.h"
+#include "format/change.h"
 #include "space/space_internal.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
@@ -103,6 +104,8 @@ sfi_page_trailer(Page page)
 #define SfPagePending(p)	((SfPending *) PageGetContents(p))
 #define SfPageInode(p)		((SfInode *) PageGetContents(p))
 #define SfPageFree(p)		((SfFreePage *) PageGetContents(p))
+#define SfPageHeaderMore(p)	((SfHeaderMore *) (PageGetContents(p) + sizeof(SfHeader)))
+#define SfPageDictionary(p)	((SfDictionaryPage *) PageGetContents(p))
 
 /*
  * ---- types and seals of pages (seal.c) ----

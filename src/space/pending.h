@@ -65,6 +65,12 @@ extern SfVerdict sfi_pending_verdict(const SfPendEntry *entry, SfHorizon horizon
 /* Is the entry's space live all the same?  (ALLOC committed, FREE aborted) */
 extern bool sfi_pending_is_live(const SfPendEntry *entry, SfHorizon horizon);
 
+/*
+ * S5: has the transaction of an entry ended, and so?  True also where nobody can tell any
+ * more.  For assertions: it asks the server anew, and goes by no horizon.
+ */
+extern bool sfi_pending_has_ended(const SfPendEntry *entry, bool committed);
+
 /* Is it known of a transaction that it aborted, or ended in a crash? */
 extern bool sfi_pending_transaction_aborted(uint64 fxid);
 

@@ -40,6 +40,7 @@ typedef enum SfPagesReason
 	SF_PAGES_INODE,				/* header, pending page, new inode pages */
 	SF_PAGES_HEADER,			/* header: object ids are reserved */
 	SF_PAGES_REPAIR,			/* header, and any page that is made anew */
+	SF_PAGES_DICTIONARY,		/* header, new dictionary pages */
 } SfPagesReason;
 
 /* ---- main data: every struct begins with the version ---- */

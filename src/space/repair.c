@@ -35,12 +35,14 @@ typedef struct Step
 	Relation	rel;
 	Buffer		hbuf;
 	SfHeader	header;
+	bool		more_changed;
+	SfHeaderMore more;			/* if that is so */
 } Step;
 
 static Step
 begin_step(SfSegment *seg)
 {
-	Step		step;
+	Step		step = {0};
 
 	step.rel = sfi_segment_rel(seg);
 	SF_ASSERT(CheckRelationLockedByMe(step.rel, ShareRowExclusiveLock, true));
@@ -71,6 +73,8 @@ finish_step(Step *step, Buffer buf, SfPageType type, const void *content, Size l
 	SF_FAULT(repair_page);
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(step->hbuf), SF_OP_HEADER, &step->header, sizeof(SfHeader));
+	if (step->more_changed)
+		sfi_change_op(sfi_change_find(step->hbuf), SF_OP_MORE, &step->more, sizeof(SfHeaderMore));
 	if (BufferIsValid(buf))
 		sfi_change_init(sfi_change_add(buf), type, content, len);
 	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
@@ -192,10 +196,25 @@ sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
 	}
 }
 
+/* A number that was given out once names no other dictionary, so it only rises, too. */
+static void
+change_dictionary(Step *step, SfHeaderRepair repair)
+{
+	const Page	page = BufferGetPage(step->hbuf);
+
+	if (step->header.flags & SF_SEG_MORE)
+		step->more = *SfPageHeaderMore(page);
+	step->header.flags |= SF_SEG_MORE;
+	step->more.dictionary = repair.dictionary;
+	step->more.last_dictionary = Max(step->more.last_dictionary, repair.last_dictionary);
+	step->more_changed = true;
+}
+
 /*
  * Numbers only rise: of two that the header and the rows disagree about, the higher
- * one has been given out.  A new list of pages begins behind all pages, so that none
- * is taken twice.
+ * one has been given out.  A page was given out only if the relation has it, so that number
+ * alone may be lowered.  A new list of pages begins behind all pages, so that none is taken
+ * twice.
  */
 void
 sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
@@ -207,10 +226,13 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 			  repair.total_sectors <= SF_MAX_SECTORS);
 	header->next_object_id = Max(header->next_object_id, repair.next_object_id);
 	header->next_stamp = Max(header->next_stamp, repair.next_stamp);
-	header->next_page = Max(header->next_page, repair.next_page);
+	header->next_page = repair.lower_next_page ? repair.next_page :
+		Max(header->next_page, repair.next_page);
 	header->total_sectors = Max(header->total_sectors, repair.total_sectors);
 	if (repair.forget_lists)
 		header->pending_head = header->pending_tail = header->free_head = SF_NO_PAGE;
+	if (repair.change_dictionary)
+		change_dictionary(&step, repair);
 	finish_step(&step, InvalidBuffer, SF_PAGE_HEADER, NULL, 0);
 }
 

@@ -51,6 +51,8 @@ typedef struct PageWork
 	SfHorizon	horizon;
 	int			n;				/* entries as read; only more can be added */
 	SfPendEntry entries[SF_PENDING_MAX];
+	SfMap		left[BATCH_MAPS];	/* maps of the record, as its clears leave
+									 * them */
 	SfMaintain *stats;
 } PageWork;
 
@@ -154,8 +156,9 @@ collect_batch(PageWork *work, Batch *batch)
 }
 
 /*
- * Add the clearing of one entry's run to the change.  False if that is free already:
- * somebody's damage, and clearing what is clear would miscount.
+ * Add the clearing of one entry's run to the change.  False if that is free already, or
+ * will be by an entry before it: somebody's damage, and clearing what is clear would
+ * miscount.
  */
 static bool
 add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Batch *batch)
@@ -167,8 +170,9 @@ add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Ba
 	{
 		if (batch->maps[m] != sf_map_of(entry->start))
 			continue;
-		if (!sf_format_map_all_used(SfPageMap(BufferGetPage(maps[m])), range))
+		if (!sf_format_map_all_used(&work->left[m], range))
 			return false;
+		sf_format_map_clear(&work->left[m], range);
 		sfi_change_op(sfi_change_find(maps[m]), SF_OP_MAP_CLEAR, &range, sizeof(range));
 		work->stats->sectors_freed += entry->count;
 	}
@@ -205,6 +209,40 @@ warn_free_already(const PageWork *work, const Batch *batch)
 	}
 }
 
+#ifdef SF_ASSERTIONS
+/* S5 of an entry that is to leave the queue, and whose space is to become free or to stay. */
+static void
+check_removed(const PageWork *work, const SfPendEntry *entry, bool frees)
+{
+	bool		is_alloc = entry->kind == SF_PEND_ALLOC || entry->kind == SF_PEND_ALLOC_PAGE;
+
+	SF_INVARIANT(S5, sfi_pending_has_ended(entry, frees != is_alloc));
+	SF_INVARIANT(S5, !frees ||
+				 entry->fxid < (is_alloc ? work->horizon.prepared : work->horizon.removable));
+}
+
+/* S5 of all entries of a batch. */
+static void
+check_batch(const PageWork *work, const Batch *batch)
+{
+	int			nfree = 0;
+
+	for (int i = 0; i < batch->nremove; i++)
+	{
+		bool		frees = nfree < batch->nfree && batch->free[nfree] == batch->remove[i];
+
+		check_removed(work, &work->entries[batch->remove[i]], frees);
+		nfree += frees;
+	}
+	SF_ASSERT(nfree == batch->nfree);
+	for (int i = 0; i < batch->ncommitted; i++)
+		SF_INVARIANT(S5, sfi_pending_has_ended(&work->entries[batch->committed[i]], true));
+}
+#else
+#define check_removed(work, entry, frees)	((void) 0)
+#define check_batch(work, batch)	((void) 0)
+#endif
+
 /* Write one record for a batch, and take its entries out of our copy. */
 static void
 run_batch(PageWork *work, Batch *batch)
@@ -219,6 +257,7 @@ run_batch(PageWork *work, Batch *batch)
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
 	SF_ASSERT(batch->nremove + batch->ncommitted > 0 && batch->nfree <= batch->nremove);
+	check_batch(work, batch);
 	SF_FAULT(resolve_before);
 	buf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
 	sfi_change_begin();
@@ -228,6 +267,7 @@ run_batch(PageWork *work, Batch *batch)
 		maps[m] = sfi_page_read(work->rel, SF_MAP_PAGE(batch->maps[m]), SF_PAGE_MAP,
 								BUFFER_LOCK_EXCLUSIVE);
 		sfi_change_add(maps[m]);
+		work->left[m] = *SfPageMap(BufferGetPage(maps[m]));
 	}
 	add_clears(work, maps, batch);
 	if (batch->ncommitted > 0)
@@ -272,6 +312,7 @@ free_inode_page(PageWork *work, int index)
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
 	SF_ASSERT(index >= 0 && index < work->n && sf_format_pend_kind(entry.kind)->is_page);
+	check_removed(work, &entry, true);
 	SF_FAULT(resolve_before_inode);
 	hbuf = sfi_page_read(work->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	pbuf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);

@@ -71,6 +71,14 @@ sf_space_segment_relid(Oid table_oid, AttrNumber attnum)
 	return get_relname_relid(name, PG_TOAST_NAMESPACE);
 }
 
+/* The mark alone does not tell: a new database has none until its first segment. */
+bool
+sf_space_is_unfinished(Oid table_oid, AttrNumber attnum)
+{
+	return !OidIsValid(sf_space_segment_relid(table_oid, attnum)) &&
+		!sf_io_database_is_own(MyDatabaseId, ERROR);
+}
+
 SfHeader
 sf_space_header(Relation segrel)
 {

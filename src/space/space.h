@@ -19,6 +19,7 @@
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "storage/lock.h"
+#include "transform/transform.h"
 
 /* ---- segments ---- */
 
@@ -306,7 +307,8 @@ extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
  * bits: mark used (a bit a sector of that map page), and count again.  ERROR
  * OBJECT_IN_USE when a transaction may be writing there.
  * free_page: put a page that is in no list into that of free pages.
- * header: raise what is given out next, and the end; forget_lists: no pending pages, no free
+ * header: raise what is given out next, and the end; lower_next_page: that one is wrong, and
+ * becomes next_page, behind which there are no pages; forget_lists: no pending pages, no free
  * pages any more.
  */
 typedef struct SfHeaderRepair
@@ -315,7 +317,11 @@ typedef struct SfHeaderRepair
 	uint64		next_stamp;
 	uint64		total_sectors;
 	uint32		next_page;
+	bool		lower_next_page;
 	bool		forget_lists;
+	bool		change_dictionary;	/* dictionary becomes the newest one .. */
+	uint32		dictionary;		/* .. its first page, or 0 */
+	uint32		last_dictionary;	/* numbers have been given out up to it */
 } SfHeaderRepair;
 
 extern void sf_space_repair_extend(SfSegment *seg, uint32 npages);
@@ -349,6 +355,61 @@ extern bool sf_space_is_used(SfSegment *seg, SfRun run);
  * type, or 0 when there is no such page.  DATA_CORRUPTED when it is damaged.
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
+
+/*
+ * ---- dictionaries (dictionary.c) ----
+ *
+ * The segment is open and locked: AccessShareLock, to add RowExclusiveLock.  All of these
+ * throw DATA_CORRUPTED when a page is damaged.
+ */
+
+/*
+ * A dictionary of a segment, in the form that the codec needs; NULL when the segment
+ * has none of that number.  The result is good until the next call of this function or
+ * the next one.  OUT_OF_MEMORY.
+ */
+extern SfDictionary *sf_space_dictionary(SfSegment *seg, uint32 number);
+
+/*
+ * The same for a value that names its segment, which is opened if the process has not met
+ * the dictionary yet.  ERROR UNDEFINED_OBJECT when that segment is gone.
+ */
+extern SfDictionary *sf_space_dictionary_of(const SfHome *home, uint32 number);
+
+/*
+ * The newest dictionary of a column, and the segment that has it, for a value that is to be
+ * written; NULL: there is none.  Costs nothing while the catalog does not change.
+ * Locks the segment (RowExclusiveLock) otherwise, until the transaction ends.
+ */
+extern SfDictionary *sf_space_trained(Oid table_oid, AttrNumber attnum, SfHome *home);
+
+/* The extension of the header page; zeros if it has none. */
+extern SfHeaderMore sf_space_header_more(SfSegment *seg);
+
+/*
+ * Read all of the dictionary whose first page that is.  Its number, and the first page of
+ * the dictionary before (or SF_NO_PAGE), are set as soon as its first page has been read.
+ * visit is told each page before it is read.
+ */
+typedef void (*SfDictionaryVisit) (uint32 page, void *arg);
+extern void sf_space_dictionary_at(SfSegment *seg, uint32 page, SfDictionaryVisit visit,
+								   void *arg, uint32 *number, uint32 *before);
+
+/*
+ * Add a dictionary of what sf_transform_train() has made, and return its number, which is
+ * written into the bytes.  It is there for all from now on, and whether this transaction
+ * commits or not.  PROGRAM_LIMIT_EXCEEDED when there are SF_DICTIONARY_MAX already.
+ */
+extern uint32 sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len);
+
+/*
+ * Give the newest dictionary of storage that is replaced to the new storage of its column.
+ * fetch: before; NULL when there is none.  One that cannot be read is left behind, with a
+ * WARNING: it must not be in the way of a TRUNCATE.  put: after; of NULL nothing is done.
+ */
+typedef struct SfCarried SfCarried;
+extern SfCarried *sf_space_fetch_dictionary(SfSegment *seg);
+extern void sf_space_put_dictionary(SfSegment *seg, SfCarried *carried);
 
 /* Is there nothing on a page, or no such page?  Not for a retained segment. */
 extern bool sf_space_page_is_new(SfSegment *seg, uint32 page);
@@ -396,6 +457,9 @@ extern void sf_space_upgrade_finished(void);
  */
 SF_NORETURN extern void sf_space_report_unfinished(Oid table_oid, AttrNumber attnum);
 extern void sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum);
+
+/* Does the column wait so?  Of a column that has values. */
+extern bool sf_space_is_unfinished(Oid table_oid, AttrNumber attnum);
 
 /*
  * ---- transaction ends; called by the one callback in securefile.c ----

@@ -48,18 +48,23 @@
  * floor 5, all of it:
  * lend.c		blocks lent to a backend, and given back
  * node_pages.c	new inode pages
+ * dictionary.c	dictionaries of the codec "trained"
  * maintain.c		what the monitor does to a segment
  * repair.c		pages made anew for securefile_repair()
  *
- * Invariants (asserted where they are made or used; S1, S3 and S4 of each change
- * by change.c, before it is applied):
+ * Invariants (asserted where they are made or used; of each change S1 and S4 by
+ * change.c, before it is applied, and S6 after):
  *	 S1	a used bit is set only by the record that adds its ALLOC entry (or by
  *		repair.c, if its owner has committed), and cleared only by the
  *		resolver;
  *	 S2	a block is lent only when its used byte is 0 and its lent bit is 0;
  *	 S3	nothing beyond the header's total_sectors is lent or used;
  *	 S4	every page change is a list of operations applied by change.c, the
- *		same for the forward path and redo.
+ *		same for the forward path and redo;
+ *	 S5	an entry leaves the queue only when its transaction has ended: its space
+ *		becomes free if that failed (ALLOC) or committed (FREE), and stays used
+ *		if not;
+ *	 S6	the count of a map page changes by as much as its used bits do.
  *
  * Lock order: growth lock, resolver lock (heavyweight page locks of the
  * segment relation), header page, pending pages in queue order, inode and free

@@ -125,7 +125,7 @@ outcome_of_transaction(uint64 fxid, SfHorizon horizon)
 		return RUNNING;
 	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
 		return RUNNING;
-	return TransactionIdDidCommit(xid) ? COMMITTED : ABORTED;
+	return TransactionIdDidCommit(xid) && !SF_BREAKS(s5) ? COMMITTED : ABORTED;
 }
 
 /* The same of an entry, which may have had its outcome noted. */
@@ -171,6 +171,31 @@ sfi_pending_verdict(const SfPendEntry *entry, SfHorizon horizon)
 			return entry->outcome == SF_OUTCOME_COMMITTED ? SF_VERDICT_WAIT : SF_VERDICT_COMMITTED;
 	}
 	pg_unreachable();
+}
+
+/*
+ * An outcome that an earlier resolver has noted is from disk, and is not asked about.  The
+ * commit log may have been cut beyond the xid since the verdict; it is not cut while the
+ * lock is held.
+ */
+bool
+sfi_pending_has_ended(const SfPendEntry *entry, bool committed)
+{
+	TransactionId xid = (TransactionId) entry->fxid;
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+	bool		ended;
+
+	if (entry->outcome == SF_OUTCOME_COMMITTED)
+		return committed;
+	if (entry->fxid >= next || TransactionIdIsCurrentTransactionId(xid) ||
+		TransactionIdIsInProgress(xid))
+		return false;
+	LWLockAcquire(XactTruncationLock, LW_SHARED);
+	ended = next - entry->fxid > PG_INT32_MAX ||
+		TransactionIdPrecedes(xid, sf_compat_oldest_clog_xid()) ||
+		TransactionIdDidCommit(xid) == committed;
+	LWLockRelease(XactTruncationLock);
+	return ended;
 }
 
 /*

@@ -75,6 +75,7 @@ static const char *const reasons[] = {
 	[SF_PAGES_INODE] = "INODE",
 	[SF_PAGES_HEADER] = "HEADER",
 	[SF_PAGES_REPAIR] = "REPAIR",
+	[SF_PAGES_DICTIONARY] = "DICTIONARY",
 };
 
 /* The name of a reason; NULL: there is no such reason. */
@@ -308,7 +309,7 @@ static const SfRecordKind records[SF_RECORD_KINDS] = {
 };
 
 StaticAssertDecl(OPCODE(XLOG_SF_OWN) < SF_RECORD_KINDS, "the table has a row for every opcode");
-StaticAssertDecl(lengthof(reasons) == SF_PAGES_REPAIR + 1, "every reason has a name");
+StaticAssertDecl(lengthof(reasons) == SF_PAGES_DICTIONARY + 1, "every reason has a name");
 StaticAssertDecl(offsetof(xl_sf_size, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_resolve, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_data, storage) == offsetof(xl_sf_storage, storage),

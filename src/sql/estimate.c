@@ -22,9 +22,6 @@
 
 #include "access/table.h"
 #include "access/toast_compression.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
-#include "catalog/pg_type.h"
 #include "ddl/ddl.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -33,18 +30,17 @@
 #include "portability/instr_time.h"
 #include "read/read.h"
 #include "sql/content.h"
+#include "sql/sample.h"
 #include "transform/transform.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 #include "write/write.h"
 
 PG_FUNCTION_INFO_V1(securefile_estimate);
 
 #define MOST_PARTS			8	/* of one value */
 #define MOST_UNITS_TOLD		1024	/* of one part that the encoder is told of */
-#define MOST_SAMPLE_ROWS	1000000
 
 enum
 {
@@ -118,20 +114,14 @@ typedef struct Totals
 	int64		values;
 	int64		units;
 	int64		plain_bytes;
-	int64		damaged;		/* values that could not be read */
-	char	   *problem;		/* of the first one */
 	LevelCost	costs[LEVELS];
 } Totals;
 
 typedef struct Estimate
 {
-	Relation	rel;
-	const char *column;
+	SfSample	rows;
 	bool		in_row;			/* option of the column: small values stay in
 								 * the row */
-	int			sample_rows;
-	MemoryContext context;		/* lasts for the whole call */
-	MemoryContext value_context;	/* reset after each value */
 	Datum		value;			/* the one at hand, .. */
 	Sample		sample;			/* .. what was read of it, .. */
 	char	   *coded;			/* .. and room for a unit of it, encoded .. */
@@ -141,53 +131,6 @@ typedef struct Estimate
 
 /* ---- arguments ---- */
 
-static void
-check_arguments(FunctionCallInfo fcinfo)
-{
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table, column and sample_rows must not be null")));
-	if (PG_GETARG_INT32(2) < 1 || PG_GETARG_INT32(2) > MOST_SAMPLE_ROWS)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("sample_rows must be between 1 and %d, not %d",
-						MOST_SAMPLE_ROWS, PG_GETARG_INT32(2)),
-				 errhint("The default is 100.")));
-}
-
-/* The column's number; ERROR when this is no table, or it has no such securefile column. */
-static AttrNumber
-find_column(Oid table_oid, const char *column)
-{
-	char	   *table = get_rel_name(table_oid);
-	char		relkind = get_rel_relkind(table_oid);
-	AttrNumber	attnum;
-	Oid			typid;
-
-	if (table == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", table_oid)));
-	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a table", table),
-				 errhint("Name the table that holds the values.")));
-	attnum = get_attnum(table_oid, column);
-	if (attnum == InvalidAttrNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of relation \"%s\" does not exist", column, table)));
-	typid = get_atttype(table_oid, attnum);
-	if (typid == BYTEAOID || sf_ddl_described_type(typid) != BYTEAOID)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" is not of type securefile", column, table),
-				 errhint("View securefile_columns lists those that are.")));
-	return attnum;
-}
-
 /*
  * Open the table, locked until the transaction ends, as SELECT does.  A role without
  * privileges gets no lock.  The column is looked for again under the lock: before it,
@@ -196,12 +139,12 @@ find_column(Oid table_oid, const char *column)
 static void
 open_table(Estimate *estimate, Oid table_oid)
 {
-	AttrNumber	attnum = find_column(table_oid, estimate->column);
+	AttrNumber	attnum = sfi_sample_column(table_oid, estimate->rows.column);
 
 	sf_ddl_require_privilege(table_oid, attnum, ACL_SELECT);
 	sf_base_refuse_other_temp(table_oid);
-	estimate->rel = table_open(table_oid, AccessShareLock);
-	attnum = find_column(table_oid, estimate->column);
+	estimate->rows.rel = table_open(table_oid, AccessShareLock);
+	attnum = sfi_sample_column(table_oid, estimate->rows.column);
 	estimate->in_row = sf_ddl_describe(table_oid, attnum).options.in_row;
 }
 
@@ -282,32 +225,6 @@ read_value(void *arg)
 	}
 }
 
-/* Does an error say that the data cannot be read, and not that the call cannot go on? */
-static bool
-is_about_data(const ErrorData *error)
-{
-	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
-
-	return category == ERRCODE_TO_CATEGORY(ERRCODE_DATA_CORRUPTED) ||
-		category == ERRCODE_TO_CATEGORY(ERRCODE_UNDEFINED_FILE);
-}
-
-/* Read the value at hand; false if it is damaged, which is counted. */
-static bool
-read_guarded(Estimate *estimate)
-{
-	ErrorData  *error = sf_base_guarded(read_value, estimate);
-	Totals	   *totals = &estimate->totals;
-
-	if (error == NULL)
-		return true;
-	if (!is_about_data(error))
-		ReThrowError(error);
-	if (totals->damaged++ == 0)
-		totals->problem = MemoryContextStrdup(estimate->context, error->message);
-	return false;
-}
-
 /* ---- one value at one level ---- */
 
 static double
@@ -328,7 +245,8 @@ decode(Estimate *estimate, const SfUnit *unit, uint32 plain_bytes)
 
 	SF_ASSERT(!sf_transform_is_raw(unit));
 	INSTR_TIME_SET_CURRENT(start);
-	if (sf_transform_decode(unit, estimate->coded, estimate->decoded, plain_bytes) != SF_DECODED)
+	if (sf_transform_decode(unit, NULL, estimate->coded, estimate->decoded,
+							plain_bytes) != SF_DECODED)
 		elog(ERROR, "could not decode a unit of codec %u", unit->flags);
 	return seconds_since(start);
 }
@@ -353,8 +271,9 @@ encode_in_row(const SfEncoder *encoder, const char *plain, uint32 len, char *dst
 	column.options.in_row = true;
 	column.options.compression = encoder->level;
 	if (sf_write_packs(&column, len))
-		unit.stored_bytes = sf_transform_encode_bytes(encoder->codec, encoder->level, plain, len,
-													  dst, sf_transform_room_in_row(len));
+		unit.stored_bytes =
+			sf_transform_encode_bytes(encoder, encoder->level, plain, len, dst,
+									  sf_transform_room_in_row(len, SF_PACKED_HEADER));
 	if (unit.stored_bytes > 0)
 		unit.flags = encoder->codec->id;
 	return unit;
@@ -455,7 +374,7 @@ try_level(Estimate *estimate, SfCompression level, LevelCost *sum)
 	const Sample *sample = &estimate->sample;
 	SfEncoder	encoder;
 
-	sf_transform_begin(&encoder, level);
+	sf_transform_begin(&encoder, level, NULL);
 	for (int i = 0; i < sample->nparts; i++)
 	{
 		const Part *part = &sample->parts[i];
@@ -503,129 +422,20 @@ count_value(Estimate *estimate)
 
 /* ---- the sample of rows ---- */
 
-/*
- * Rows of the table and its children by the catalog; negative: not known.  ERROR when one
- * of them is a foreign table: all of its values would be fetched, and no option of the
- * column holds for them.
- */
-static double
-known_rows(Oid table_oid)
-{
-	double		nrows = 0;
-	bool		known = true;
-	ListCell   *cell;
-
-	foreach(cell, find_all_inheritors(table_oid, AccessShareLock, NULL))
-	{
-		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(lfirst_oid(cell)));
-		Form_pg_class form;
-
-		if (!HeapTupleIsValid(tuple))
-			elog(ERROR, "could not find relation %u", lfirst_oid(cell));
-		form = (Form_pg_class) GETSTRUCT(tuple);
-		if (form->relkind == RELKIND_FOREIGN_TABLE)
-			ereport(ERROR,
-					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					 errmsg("\"%s\" is a foreign table", NameStr(form->relname)),
-					 errdetail("Its values are stored elsewhere."),
-					 errhint("Call the function for each of the other partitions or children.")));
-		if (form->relkind == RELKIND_RELATION)
-		{
-			known = known && form->reltuples >= 0;
-			nrows += form->reltuples;
-		}
-		ReleaseSysCache(tuple);
-	}
-	return known ? nrows : -1;
-}
-
-/* The part of the rows to look at, in per cent: so many that enough are hit by chance. */
-static double
-percentage(const Estimate *estimate)
-{
-	double		nrows = known_rows(RelationGetRelid(estimate->rel));
-	double		wanted = 2.0 * estimate->sample_rows + 20;
-
-	return nrows > wanted ? 100 * wanted / nrows : 100;
-}
-
-/*
- * The query of a sample.  All names have their schemas, the sampling method too, since the
- * search_path is the caller's.  More rows are looked at than wanted; their order is random,
- * so that rows at the end of the table are taken as often as others.
- */
-static char *
-sample_query(const Estimate *estimate, double percent)
-{
-	const char *schema = get_namespace_name(RelationGetNamespace(estimate->rel));
-	const char *table = RelationGetRelationName(estimate->rel);
-	const char *column = quote_identifier(estimate->column);
-
-	SF_ASSERT(percent > 0 && percent <= 100);
-	return psprintf("SELECT %s FROM %s TABLESAMPLE pg_catalog.bernoulli (%g)"
-					" WHERE %s IS NOT NULL ORDER BY pg_catalog.random() LIMIT %d",
-					column, quote_qualified_identifier(schema, table), percent, column,
-					estimate->sample_rows);
-}
-
-/* The value in the row that the cursor has fetched. */
 static void
-take_row(Estimate *estimate)
+begin_totals(void *arg)
 {
-	MemoryContext old = MemoryContextSwitchTo(estimate->value_context);
-	bool		isnull;
+	((Estimate *) arg)->totals = (Totals) {0};
+}
 
-	estimate->value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	SF_ASSERT(!isnull);
-	if (read_guarded(estimate))
+static void
+take_value(Datum value, void *arg)
+{
+	Estimate   *estimate = arg;
+
+	estimate->value = value;
+	if (sfi_sample_read(&estimate->rows, read_value))
 		count_value(estimate);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(estimate->value_context);
-}
-
-/*
- * Take a sample from so many per cent of the rows.  A cursor gives them one by one, so that
- * they are never all in memory.  The query runs with the caller's rights and row security,
- * and sees what the statement of the caller sees.
- */
-static void
-take_sample(Estimate *estimate, double percent)
-{
-	Portal		cursor = SPI_cursor_open_with_args(NULL, sample_query(estimate, percent), 0,
-												   NULL, NULL, NULL, true, 0);
-
-	estimate->totals = (Totals) {0};
-	while (SPI_cursor_fetch(cursor, true, 1), SPI_processed > 0)
-	{
-		take_row(estimate);
-		SPI_freetuptable(SPI_tuptable);
-	}
-	SPI_freetuptable(SPI_tuptable);
-	SPI_cursor_close(cursor);
-}
-
-/*
- * Sample the rows.  Where too few are hit, because the catalog's number of rows is old
- * or many values are null, all rows are looked at.
- */
-static void
-sample_table(Estimate *estimate)
-{
-	double		percent = percentage(estimate);
-	const Totals *totals = &estimate->totals;
-
-	take_sample(estimate, percent);
-	if (percent < 100 && totals->values + totals->damaged < estimate->sample_rows)
-		take_sample(estimate, 100);
-	SF_ASSERT(totals->values + totals->damaged <= estimate->sample_rows);
-	if (totals->damaged > 0)
-		ereport(WARNING,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("%lld damaged values of column \"%s\" of table \"%s\" are not in the estimate",
-						(long long) totals->damaged, estimate->column,
-						RelationGetRelationName(estimate->rel)),
-				 errdetail("The first one: %s.", totals->problem),
-				 errhint("securefile_check() lists the damaged values of a column.")));
 }
 
 /* ---- the result ---- */
@@ -675,23 +485,22 @@ securefile_estimate(PG_FUNCTION_ARGS)
 	Estimate   *estimate;
 
 	sf_base_require_preload();
-	check_arguments(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
 	estimate = palloc0(sizeof(Estimate));
-	estimate->context = CurrentMemoryContext;
-	estimate->value_context = AllocSetContextCreate(CurrentMemoryContext, "securefile estimate",
-													ALLOCSET_DEFAULT_SIZES);
-	estimate->column = NameStr(*PG_GETARG_NAME(1));
-	estimate->sample_rows = PG_GETARG_INT32(2);
+	sfi_sample_begin(&estimate->rows, fcinfo, 1, 100);
+	estimate->rows.begin = begin_totals;
+	estimate->rows.take = take_value;
+	estimate->rows.arg = estimate;
 	estimate->sample.plain = palloc(MOST_PARTS * SF_UNIT_SIZE);
 	estimate->coded = palloc(SF_UNIT_SIZE);
 	estimate->decoded = palloc(SF_UNIT_SIZE);
 	open_table(estimate, PG_GETARG_OID(0));
 
 	SPI_connect();
-	sample_table(estimate);
+	sfi_sample_take(&estimate->rows);
 	SPI_finish();
-	table_close(estimate->rel, NoLock);
+	sfi_sample_warn(&estimate->rows);
+	table_close(estimate->rows.rel, NoLock);
 	for (int i = 0; i < LEVELS; i++)
 		if (has_level(i))
 			put_level((ReturnSetInfo *) fcinfo->resultinfo, &estimate->totals, i);

@@ -133,7 +133,7 @@ securefile_storage(PG_FUNCTION_ARGS)
 	values[5] = CStringGetTextDatum("none");
 	if (form == SF_FORM_STORED)
 		fill_stored(datum, values);
-	if (form == SF_FORM_PACKED)
+	if (form == SF_FORM_PACKED || form == SF_FORM_TRAINED)
 		values[5] = PointerGetDatum(codec_names(1u << sf_read_packed_unit(datum).flags));
 	/* an edited value is in memory only */
 	if (form == SF_FORM_EDITED)

@@ -192,7 +192,8 @@ is_hole_unit(SfStream *stream, uint64 unit_no)
 		return false;
 	if (stream->draft == NULL && stream->value == NULL)
 		return true;
-	sf_object_edit_units(sf_write_draft_map(draft_of(stream), &seg, &version), unit_no, 1, &unit);
+	sf_object_edit_units(sf_write_draft_map(draft_of(stream), &seg, &version), stream->length,
+						 unit_no, 1, &unit);
 	return unit.start == SF_HOLE;
 }
 

@@ -23,10 +23,20 @@
 
 #define MOST_PASSED_OVER	63
 
+/*
+ * A level that can use the dictionary uses it for all units of the object.  Who gives one
+ * knows that it is for a small object: a larger one has enough of its own that repeats,
+ * and the dictionary would only keep the first units from being like the others.
+ */
 void
-sf_transform_begin(SfEncoder *encoder, SfCompression level)
+sf_transform_begin(SfEncoder *encoder, SfCompression level, SfDictionary *dictionary)
 {
 	*encoder = (SfEncoder) {.level = level, .codec = sf_transform_codec(level)};
+	if (dictionary != NULL && sf_transform_is_trainable(level))
+	{
+		encoder->codec = sf_transform_find(SF_CODEC_TRAINED);
+		encoder->dictionary = dictionary;
+	}
 }
 
 /*
@@ -39,8 +49,8 @@ is_promising(const SfEncoder *encoder, const char *plain, uint32_t plain_bytes, 
 			 uint32_t room)
 {
 	return encoder->level != SF_COMPRESSION_HIGH || encoder->step == 0 ||
-		sf_transform_encode_bytes(encoder->codec, SF_COMPRESSION_MEDIUM, plain, plain_bytes,
-								  dst, room) > 0;
+		sf_transform_encode_bytes(encoder, SF_COMPRESSION_MEDIUM, plain, plain_bytes, dst,
+								  room) > 0;
 }
 
 /* Stored bytes of a unit that is tried; 0: it is stored as it is. */
@@ -51,8 +61,8 @@ try_unit(SfEncoder *encoder, const char *plain, uint32_t plain_bytes, char *dst)
 	uint32_t	stored_bytes = 0;
 
 	if (is_promising(encoder, plain, plain_bytes, dst, room))
-		stored_bytes = sf_transform_encode_bytes(encoder->codec, encoder->level, plain,
-												 plain_bytes, dst, room);
+		stored_bytes = sf_transform_encode_bytes(encoder, encoder->level, plain, plain_bytes,
+												 dst, room);
 	if (stored_bytes > 0)
 		encoder->step = 0;
 	else

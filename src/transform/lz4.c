@@ -19,22 +19,27 @@ static void *state;
 
 /* LZ4 has one level here: the others of the library write slower and read as fast. */
 static uint32_t
-encode(SfCompression level, const char *plain, uint32_t plain_bytes, char *body, uint32_t room)
+encode(SfCompression level, SfDictionary *dictionary, const char *plain, uint32_t plain_bytes,
+	   char *body, uint32_t room)
 {
 	int			len;
 
 	(void) level;
+	(void) dictionary;
 	if (state == NULL && (state = malloc(LZ4_sizeofState())) == NULL)
 		return 0;
 	len = LZ4_compress_fast_extState(state, plain, body, (int) plain_bytes, (int) room, 1);
 	return len > 0 ? (uint32_t) len : 0;
 }
 
+/* The library writes to no byte outside of dst, whatever the body is. */
 static SfDecoded
-decode(const char *body, uint32_t body_bytes, char *dst, uint32_t plain_bytes)
+decode(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char *dst,
+	   uint32_t plain_bytes)
 {
 	int			len = LZ4_decompress_safe(body, dst, (int) body_bytes, (int) plain_bytes);
 
+	(void) dictionary;
 	return len >= 0 && (uint32_t) len == plain_bytes ? SF_DECODED : SF_DECODE_DAMAGED;
 }
 

@@ -23,6 +23,7 @@ static const SfCodecOps *const codecs[] = {
 #endif
 #ifdef SF_ZSTD
 	&sf_transform_zstd,
+	&sf_transform_trained,
 #endif
 	NULL
 };
@@ -80,7 +81,7 @@ sf_transform_room(uint32_t plain_bytes)
 }
 
 uint32_t
-sf_transform_encode_bytes(const SfCodecOps *codec, SfCompression level, const char *plain,
+sf_transform_encode_bytes(const SfEncoder *encoder, SfCompression level, const char *plain,
 						  uint32_t plain_bytes, char *dst, uint32_t room)
 {
 	uint32_t	body_bytes;
@@ -88,8 +89,8 @@ sf_transform_encode_bytes(const SfCodecOps *codec, SfCompression level, const ch
 
 	if (room <= SF_CODED_OVERHEAD)
 		return 0;
-	body_bytes = codec->encode(level, plain, plain_bytes, dst + SF_CODED_OVERHEAD,
-							   room - SF_CODED_OVERHEAD);
+	body_bytes = encoder->codec->encode(level, encoder->dictionary, plain, plain_bytes,
+										dst + SF_CODED_OVERHEAD, room - SF_CODED_OVERHEAD);
 	if (body_bytes == 0)
 		return 0;
 	head = head_of(plain, plain_bytes);
@@ -98,7 +99,8 @@ sf_transform_encode_bytes(const SfCodecOps *codec, SfCompression level, const ch
 }
 
 SfDecoded
-sf_transform_decode(const SfUnit *unit, const char *stored, char *dst, uint32_t plain_bytes)
+sf_transform_decode(const SfUnit *unit, SfDictionary *dictionary, const char *stored, char *dst,
+					uint32_t plain_bytes)
 {
 	const SfCodecOps *codec = sf_transform_find(unit->flags);
 	CodedHead	head;
@@ -112,8 +114,8 @@ sf_transform_decode(const SfUnit *unit, const char *stored, char *dst, uint32_t 
 	memcpy(&head, stored, sizeof(head));
 	if (head.plain_bytes != plain_bytes)
 		return SF_DECODE_DAMAGED;
-	result = codec->decode(stored + SF_CODED_OVERHEAD, unit->stored_bytes - SF_CODED_OVERHEAD,
-						   dst, plain_bytes);
+	result = codec->decode(dictionary, stored + SF_CODED_OVERHEAD,
+						   unit->stored_bytes - SF_CODED_OVERHEAD, dst, plain_bytes);
 	if (result != SF_DECODED)
 		return result;
 	found = head_of(dst, plain_bytes);

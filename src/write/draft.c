@@ -66,6 +66,12 @@ name_version(SfDraft *draft, SfSegment *seg)
 	}
 }
 
+static SfCompression
+level_of(const SfDraft *draft)
+{
+	return sf_space_column(draft->seg)->options.compression;
+}
+
 SfDraft *
 sf_write_draft(SfSegment *seg, struct varlena *base)
 {
@@ -94,7 +100,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 	 * what the base has is read by its own units' flags, whatever the option
 	 * was then
 	 */
-	sf_transform_begin(&draft->encoder, sf_space_column(seg)->options.compression);
+	sf_transform_begin(&draft->encoder, level_of(draft), NULL);
 	SF_ASSERT(draft->seg->incarnation == draft->version.incarnation);
 	draft->object = sfi_objects_begin(seg, &draft->version, draft->base);
 	draft->edit = sf_object_edit(seg, &draft->version, draft->base, sfi_objects_pages,
@@ -136,7 +142,7 @@ count_unit(SfStatCounters *stats, const SfEncoder *encoder, uint32 plain_bytes,
  * the column does not compress, or nothing is gained.
  */
 static const char *
-encode_unit(SfDraft *draft, const char *plain, uint32 len, SfUnit *unit)
+encode_unit(SfDraft *draft, SfEncoder *encoder, const char *plain, uint32 len, SfUnit *unit)
 {
 	SfStatCounters *stats = sf_stats_local(draft->seg->table_oid, draft->seg->attnum);
 	const char *stored;
@@ -147,8 +153,8 @@ encode_unit(SfDraft *draft, const char *plain, uint32 len, SfUnit *unit)
 		stored = draft->encoded->bytes;
 	}
 	else
-		stored = sfi_pack_unit(stats, &draft->encoder, plain, len, unit);
-	count_unit(stats, &draft->encoder, len, unit);
+		stored = sfi_pack_unit(stats, encoder, plain, len, unit);
+	count_unit(stats, encoder, len, unit);
 	return stored;
 }
 
@@ -183,11 +189,12 @@ seal_unit(SfDraft *draft, uint64 unit_no, const SfUnit *unit)
  * at once, since its memory is used again for the next unit.
  */
 static void
-put_unit(SfDraft *draft, const char *plain, uint32 len, uint64 ahead_bytes, SfUnit *unit)
+put_unit(SfDraft *draft, SfEncoder *encoder, const char *plain, uint32 len, uint64 ahead_bytes,
+		 SfUnit *unit)
 {
-	const char *stored = encode_unit(draft, plain, len, unit);
+	const char *stored = encode_unit(draft, encoder, plain, len, unit);
 
-	place_unit(draft->seg, stored, sf_transform_expect(&draft->encoder, ahead_bytes), unit);
+	place_unit(draft->seg, stored, sf_transform_expect(encoder, ahead_bytes), unit);
 	if (!sf_transform_is_raw(unit))
 		unit->checksum = sf_format_checksum(stored, unit->stored_bytes, draft->seed);
 }
@@ -197,14 +204,15 @@ put_unit(SfDraft *draft, const char *plain, uint32 len, uint64 ahead_bytes, SfUn
  * placed before those that are stored as they are get hashed.
  */
 static void
-put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 ahead_bytes)
+put_some(SfDraft *draft, SfEncoder *encoder, uint64 first_unit, const char *data, Size len,
+		 uint64 ahead_bytes)
 {
 	SfUnit		units[UNITS_AT_ONCE];
 	uint32		n = sf_units_of(len);
 
 	SF_ASSERT(n > 0 && n <= UNITS_AT_ONCE);
 	for (uint32 i = 0; i < n; i++)
-		put_unit(draft, data + sf_unit_start(i), sf_unit_plain_bytes(len, i),
+		put_unit(draft, encoder, data + sf_unit_start(i), sf_unit_plain_bytes(len, i),
 				 ahead_bytes - sf_unit_start(i), &units[i]);
 
 	/*
@@ -221,13 +229,46 @@ put_some(SfDraft *draft, uint64 first_unit, const char *data, Size len, uint64 a
 	}
 }
 
+/*
+ * An object that ends with its first unit is encoded with the newest dictionary of its
+ * segment, if there is one.  A larger one has enough of its own to learn from; of an edit
+ * that ends there it does not matter whether more units follow.
+ */
+static SfDictionary *
+dictionary_for(const SfDraft *draft, uint64 first_unit, uint64 ahead_bytes)
+{
+	SfDictionary *dictionary;
+	SfHome		home;
+
+	if (draft->encoded != NULL || first_unit > 0 ||
+		ahead_bytes > SF_UNIT_SIZE || !sf_transform_is_trainable(level_of(draft)))
+		return NULL;
+	dictionary = sf_space_trained(draft->seg->table_oid, draft->seg->attnum, &home);
+	return dictionary != NULL && home.incarnation == draft->seg->incarnation ? dictionary : NULL;
+}
+
 void
 sf_write_draft_put(SfDraft *draft, uint64 first_unit, const char *data, Size len,
 				   uint64 ahead_bytes)
 {
 	const Size	at_once = (Size) UNITS_AT_ONCE * SF_UNIT_SIZE;
+	SfEncoder  *encoder = &draft->encoder;
+	SfEncoder	trained;
+	SfDictionary *dictionary;
 
 	sfi_write_require_open();
+
+	/*
+	 * An encoder for this call only: the next one that asks for a dictionary
+	 * may free this one, also after an ERROR here that the draft survives.
+	 */
+	dictionary = dictionary_for(draft, first_unit, ahead_bytes);
+	SF_ASSERT(dictionary == NULL || len <= SF_UNIT_SIZE);
+	if (dictionary != NULL)
+	{
+		sf_transform_begin(&trained, level_of(draft), dictionary);
+		encoder = &trained;
+	}
 
 	/*
 	 * The caller's memory is read once more after the copy, for the
@@ -237,8 +278,8 @@ sf_write_draft_put(SfDraft *draft, uint64 first_unit, const char *data, Size len
 	for (Size done = 0; done < len; done += at_once)
 	{
 		CHECK_FOR_INTERRUPTS();
-		put_some(draft, first_unit + sf_unit_of(done), data + done, Min(len - done, at_once),
-				 ahead_bytes - done);
+		put_some(draft, encoder, first_unit + sf_unit_of(done), data + done,
+				 Min(len - done, at_once), ahead_bytes - done);
 	}
 }
 

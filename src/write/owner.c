@@ -79,7 +79,25 @@ find_made(const SfLocator *loc, Made *made)
 static bool
 fits_row(const SfObject *object, struct varlena *old)
 {
-	return object->base_generation == 0 || (old != NULL && sfi_objects_is_base(object, old));
+	return object->base_generation == 0 || (old != NULL && sfi_objects_is_base(object, old)) ||
+		SF_BREAKS(o1);
+}
+
+/*
+ * O1, asked of the locators, and not in the way of fits_row(): the first generation of an
+ * object shares space with nothing, and each later one comes into the row that has an
+ * earlier one, the one that it was begun from.
+ */
+static bool
+replaces_base(const SfLocator *loc, const SfObject *object, struct varlena *old)
+{
+	SfLocator	base;
+
+	if (loc->generation == 1)
+		return true;
+	return object != NULL && old != NULL && sf_object_decode(old, &base) == NULL &&
+		base.incarnation == loc->incarnation && base.object_id == loc->object_id &&
+		base.generation < loc->generation && sf_format_locator_tag(&base) == object->base_tag;
 }
 
 bool
@@ -90,9 +108,9 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 
 	if (object == NULL || object->state != SF_OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
 		loc.attnum != seg->attnum || !SfStorageEquals(object->seg->storage, seg->storage) ||
-		!(fits_row(object, old) || SF_BREAKS(o1)))
+		!fits_row(object, old))
 		return false;
-	SF_INVARIANT(O1, fits_row(object, old));
+	SF_INVARIANT(O1, replaces_base(&loc, object, old));
 
 	/*
 	 * The tag was compared with that of the object already; this compares it
@@ -161,7 +179,7 @@ sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct
 						get_attname(table_oid, attnum, false), get_rel_name(table_oid)),
 				 errdetail("A trigger that fires after the extension's own put it there."),
 				 errhint("Assign the value as bytea (value::bytea), or in a trigger that fires earlier.")));
-	SF_INVARIANT(O1, made.object == NULL || fits_row(made.object, old));
+	SF_INVARIANT(O1, replaces_base(&loc, made.object, old));
 	sf_object_require_tag(made.seg, &loc);
 	own(&made, &loc, made.state == SF_OBJECT_LOST ? SF_OBJECT_FREED : SF_OBJECT_CONFIRMED);
 	sfi_ledger_bound();

@@ -14,6 +14,9 @@
  *	 up to 128 KB	up to 4000			the row, PACKED
  *	 up to 128 KB	more				the segment, encoded or as it is
  *
+ * In a column that has a dictionary, such values are encoded with the newest one, and
+ * those in the row are TRAINED instead of PACKED.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -73,18 +76,29 @@ sf_write_packs(const SfColumn *column, Size len)
 		len <= SF_UNIT_SIZE && sf_transform_codec(column->options.compression) != NULL;
 }
 
-/* The PACKED value of stored bytes. */
-static struct varlena *
-make_packed(const char *stored, const SfUnit *unit)
+/* The bytes that a compressed value of that codec has before its stored bytes. */
+static Size
+header_size(const SfEncoder *encoder)
 {
-	Size		size = VARHDRSZ + SF_PACKED_HEADER + unit->stored_bytes;
+	return encoder->dictionary != NULL ? SF_TRAINED_HEADER : SF_PACKED_HEADER;
+}
+
+/* The PACKED or TRAINED value of stored bytes. */
+static struct varlena *
+make_packed(const SfEncoder *encoder, const SfHome *home, const char *stored, const SfUnit *unit)
+{
+	Size		header = header_size(encoder);
+	Size		size = VARHDRSZ + header + unit->stored_bytes;
 	struct varlena *value = palloc(size);
 
 	SF_ASSERT(!sf_transform_is_raw(unit) && unit->stored_bytes > SF_CODED_OVERHEAD);
 	SF_ASSERT(size <= VARHDRSZ + SF_IN_ROW_MAX);
 	SET_VARSIZE(value, size);
-	sf_format_packed_encode((uint8 *) VARDATA(value), unit->flags);
-	memcpy(VARDATA(value) + SF_PACKED_HEADER, stored, unit->stored_bytes);
+	if (encoder->dictionary != NULL)
+		sf_format_trained_encode((uint8 *) VARDATA(value), home);
+	else
+		sf_format_packed_encode((uint8 *) VARDATA(value), unit->flags);
+	memcpy(VARDATA(value) + header, stored, unit->stored_bytes);
 	return value;
 }
 
@@ -93,34 +107,39 @@ make_packed(const char *stored, const SfUnit *unit)
  * of a few bytes gains, too.
  */
 static struct varlena *
-pack_small(SfStatCounters *stats, const SfEncoder *encoder, const char *data, Size len)
+pack_small(const SfEncoder *encoder, const SfHome *home, const char *data, Size len)
 {
 	char	   *room = coded_room();
 	SfUnit		unit = {.flags = encoder->codec->id};
 
 	SF_FAULT(encode);
-	unit.stored_bytes = sf_transform_encode_bytes(encoder->codec, encoder->level, data, len, room,
-												  sf_transform_room_in_row(len));
+	unit.stored_bytes =
+		sf_transform_encode_bytes(encoder, encoder->level, data, len, room,
+								  sf_transform_room_in_row(len, header_size(encoder)));
 	if (unit.stored_bytes == 0)
 		return NULL;
 	spoil(room, unit.stored_bytes);
-	return make_packed(room, &unit);
+	return make_packed(encoder, home, room, &unit);
 }
 
 struct varlena *
 sf_write_pack(const SfColumn *column, const char *data, Size len, SfEncoded *encoded)
 {
 	SfStatCounters *stats = sf_stats_local(column->table_oid, column->attnum);
+	SfDictionary *dictionary = NULL;
 	SfEncoder	encoder;
+	SfHome		home;
 
 	SF_ASSERT(sf_write_packs(column, len));
 	encoded->bytes = NULL;
-	sf_transform_begin(&encoder, column->options.compression);
+	if (sf_transform_is_trainable(column->options.compression))
+		dictionary = sf_space_trained(column->table_oid, column->attnum, &home);
+	sf_transform_begin(&encoder, column->options.compression, dictionary);
 	if (len <= SF_IN_ROW_MAX)
-		return pack_small(stats, &encoder, data, len);
+		return pack_small(&encoder, &home, data, len);
 	encoded->bytes = sfi_pack_unit(stats, &encoder, data, len, &encoded->unit);
 	if (encoded->bytes == data ||
-		SF_PACKED_HEADER + encoded->unit.stored_bytes > SF_IN_ROW_MAX)
+		header_size(&encoder) + encoded->unit.stored_bytes > SF_IN_ROW_MAX)
 		return NULL;
-	return make_packed(encoded->bytes, &encoded->unit);
+	return make_packed(&encoder, &home, encoded->bytes, &encoded->unit);
 }

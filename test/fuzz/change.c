@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "format/change.h"
 #include "fuzz.h"
 
 #define FIXED		sizeof(SfHeader)
@@ -210,12 +210,31 @@ keep_long(size_t len)
 	keep(&making);
 }
 
+/* A header that gets an extension, and one that has none. */
+static void
+keep_more(uint16_t flags)
+{
+	SfHeader	header = {
+		.total_sectors = 4096, .next_page = 9, .next_object_id = 1, .next_stamp = 1, .flags = flags
+	};
+	SfHeaderMore more = {.dictionary = 5, .last_dictionary = 2};
+	Making		making;
+
+	begin(&making, SF_PAGE_HEADER, &header, sizeof(header));
+	add(&making, SF_OP_HEADER, &header, sizeof(header));
+	add(&making, SF_OP_MORE, &more, sizeof(more));
+	keep(&making);
+}
+
 void
 fuzz_seeds(void)
 {
-	SfHeader	header = {.total_sectors = 4096, .next_page = 3};
+	SfDictionaryPage dictionary = {.number = 1, .len = 9000, .next = 7, .before = SF_NO_PAGE};
+	SfHeader	header = {
+		.total_sectors = 4096, .next_page = 3, .next_object_id = 1, .next_stamp = 1
+	};
 	SfPending	pending = {.next = SF_NO_PAGE};
-	SfInode		inode = {.nentries = 2};
+	SfInode		inode = {.nentries = 2, .stamp = 1};
 	SfFreePage	free_page = {SF_NO_PAGE};
 
 	for (uint16_t n = 0; n <= SF_PENDING_MAX - ENTRIES; n += SF_PENDING_MAX / 4)
@@ -226,6 +245,9 @@ fuzz_seeds(void)
 	keep_new(SF_PAGE_PENDING, &pending, sizeof(pending));
 	keep_new(SF_PAGE_INODE, &inode, sizeof(inode));
 	keep_new(SF_PAGE_FREE, &free_page, sizeof(free_page));
+	keep_new(SF_PAGE_DICTIONARY, &dictionary, sizeof(dictionary));
+	keep_more(SF_SEG_MORE);
+	keep_more(0);
 	keep_long(SF_PAGE_CONTENT);
 	keep_long(SF_PAGE_CONTENT + 1);
 }

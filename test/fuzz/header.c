@@ -54,7 +54,9 @@ fuzz_try(const uint8_t *bytes, size_t len)
 static void
 keep(uint16_t flags, SfHeaderMore more)
 {
-	SfHeader	header = {.total_sectors = 4096, .next_page = 30, .flags = flags};
+	SfHeader	header = {
+		.total_sectors = 4096, .next_page = 30, .next_object_id = 1, .next_stamp = 1, .flags = flags
+	};
 	uint8_t		bytes[sizeof(header) + sizeof(more)];
 
 	memcpy(bytes, &header, sizeof(header));
@@ -65,11 +67,14 @@ keep(uint16_t flags, SfHeaderMore more)
 void
 fuzz_seeds(void)
 {
-	keep(0, (SfHeaderMore) {9, 9, 9, 9, {9}});
+	keep(0, (SfHeaderMore) {9, 9, 9, 9, 9, 9, {9}});
 	keep(SF_SEG_MORE, (SfHeaderMore) {0});
 	keep(SF_SEG_MORE, (SfHeaderMore) {.key_page = 2, .key_page_copy = 3, .share_head = 4});
 	keep(SF_SEG_MORE, (SfHeaderMore) {.key_page = 2, .key_page_copy = 2});
 	keep(SF_SEG_MORE, (SfHeaderMore) {.key_page = 2});
 	keep(SF_SEG_MORE | SF_SEG_UNLOGGED_DATA, (SfHeaderMore) {.advice_root = 9});
-	keep(SF_SEG_MORE, (SfHeaderMore) {.reserved = {[47] = 1}});
+	keep(SF_SEG_MORE, (SfHeaderMore) {.dictionary = 5, .last_dictionary = 3});
+	keep(SF_SEG_MORE, (SfHeaderMore) {.dictionary = 5});
+	keep(SF_SEG_MORE, (SfHeaderMore) {.last_dictionary = SF_DICTIONARY_MAX + 1});
+	keep(SF_SEG_MORE, (SfHeaderMore) {.reserved = {[39] = 1}});
 }

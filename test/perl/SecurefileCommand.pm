@@ -8,6 +8,7 @@ use warnings;
 use Exporter qw(import);
 use File::Find ();
 use File::Path qw(make_path);
+use File::Temp;
 use IPC::Run ();
 use JSON::PP ();
 use PostgreSQL::Test::Utils;
@@ -34,7 +35,18 @@ sub command
 	my (@args) = @_;
 	my $in = ref $args[0] ? ${ shift @args } : '';
 	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'securefile', @args ], '<', \$in, '>', \$out, '2>', \$err);
+	my @command = ('securefile', @args);
+	my $file;
+	if ($in ne '')
+	{
+		$file = File::Temp->new;
+		# a command that ends before it has read all of a pipe is no error of the test
+		binmode $file;
+		print $file $in;
+		close $file or die "could not write $file: $!";
+		@command = ('sh', '-c', 'cat "$0" | "$@"', "$file", @command);
+	}
+	IPC::Run::run(\@command, '<', '/dev/null', '>', \$out, '2>', \$err);
 	return (status_of($?), $out, $err);
 }
 

@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep time);
 
-our @EXPORT = qw(make_raw_type new_cluster need_faults make_table fill rows_right
+our @EXPORT = qw(make_raw_type raw_value raw_value_with new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
   stop_walwriter monitor_rests slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
@@ -632,6 +632,21 @@ sub under_load
 	$session->quit;
 	$node->safe_psql('postgres', 'TRUNCATE stop');
 	return;
+}
+
+# A securefile of these bytes, as an SQL expression; needs make_raw_type().
+sub raw_value
+{
+	my ($bytes) = @_;
+	return "(('\\x" . unpack('H*', $bytes) . "'::bytea::raw)::securefile)";
+}
+
+# The same with some of them replaced.
+sub raw_value_with
+{
+	my ($bytes, $at, $other) = @_;
+	substr($bytes, $at, length($other)) = $other;
+	return raw_value($bytes);
 }
 
 # A type "raw" with the bytes of a securefile, as they are stored or in memory, and casts

@@ -104,7 +104,7 @@ sub bring
 # ---- contents ----
 
 # Tables that upgrade in all forms that they and their segments may have.
-my @tables = ('l', 'f', 'gone', 'parted', 'papers', 'cut', 'rewritten', 'parent', 'added', 'two', 'in_segment',
+my @tables = ('l', 'f', 'gone', 'parted', 'papers', 'cut', 'rewritten', 'parent', 'added', 'two', 'in_segment', 'trained',
 	'"Odd schema"."Odd ""table"');
 
 my $tables_sql = q{
@@ -141,6 +141,11 @@ my $tables_sql = q{
 		doc securefile(nocache));
 	CREATE INDEX ON two USING hash (doc);
 	CREATE TABLE in_segment (id int, seed int, len int, doc securefile(disable_storage_in_row));
+	CREATE TABLE trained (id int, seed int, len int, doc securefile(compress));
+	INSERT INTO trained (id, doc) SELECT i, convert_to(format('{"number": %s, "alike": "what all of these have in common", "text": "%s"}', i, md5(i::text)), 'UTF8')
+		FROM generate_series(1000, 1200) i;
+	SELECT securefile_train('trained', 'doc');
+	DELETE FROM trained;
 	CREATE UNLOGGED TABLE unlogged (id int, seed int, len int, doc securefile);
 	CREATE SCHEMA "Odd schema" AUTHORIZATION somebody;
 	SET ROLE somebody;
@@ -198,6 +203,7 @@ sub contents
 	my ($rc, $out, $err) = $node->psql($db, "$sql ORDER BY 1;"
 		  . q{SELECT 'My Doc', count(*) FILTER (WHERE "My Doc"::bytea IS DISTINCT FROM blob(id + 1000, 70000)) FROM two;}
 		  . q{SELECT 'also', count(*) FILTER (WHERE also::bytea IS DISTINCT FROM blob(id, 50000)) FROM child;}
+		  . q{SELECT 'with a dictionary', count(*) > 5 FROM trained, securefile_storage(doc) s WHERE s.codec = 'zstd with dictionary';}
 		  . 'SELECT count(*) FROM never; SELECT count(*) FROM emptied; SELECT count(*) FROM plain');
 	return $rc == 0 ? $out : $err;
 }

@@ -205,6 +205,16 @@ my %scenarios = (
 			transaction(5, "SELECT FROM securefile_rewrite('x', 'doc');"),
 			"SELECT 'wrong: ' || wrong('x');\n");
 	},
+	trained => sub {
+		my ($t) = @_;
+		my $alike = q{INSERT INTO x SELECT 1000 + i, 'none', convert_to(format('{"number": %s, "alike": "what all of these have in common", "text": "%s"}', i, md5(i::text)), 'UTF8')
+			FROM generate_series(1, 120) i;};
+		return (create_table('x', $t, 'compress'),
+			transaction(1, $alike, "SELECT FROM securefile_train('x', 'doc'); DELETE FROM x WHERE id > 1000;", insert_into('x', 10, 'page')),
+			transaction(2, insert_into('x', 11, 'small'), insert_into('x', 12, 'mid')),
+			transaction(3, 'TRUNCATE x;', insert_into('x', 13, 'page')),
+			"SELECT 'wrong: ' || wrong('x');\n");
+	},
 	database => sub {
 		my ($t) = @_;
 		return ('',

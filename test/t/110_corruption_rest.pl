@@ -8,6 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
 use PostgreSQL::Test::Utils;
+use SecurefilePages;
 use SecurefileRandom;
 use SecurefileTest;
 use Test::More;
@@ -83,6 +84,26 @@ is($node->safe_psql('postgres', q{SELECT count(*) > 0 FROM securefile_check('s',
 	't', 'count of a map page: found');
 stopped(sub { patch($relation, $count_at, $count) });
 is($node->safe_psql('postgres', q{SELECT * FROM securefile_check('s', 'doc')}), '', 'count of a map page: undone, sound');
+
+# ---- two entries of one page free the same: once, and the map page counts right ----
+make_table($node, 'd');
+fill($node, 'd', 1, 3, 20000);
+my $queue = segment_file('d');
+$node->safe_psql('postgres', 'DELETE FROM d WHERE id < 3');
+stopped(sub {
+	my $all = slurp($queue);
+	my ($page) = pages_of($all, PAGE_PENDING);
+	my $entries = $page * PAGE + CONTENT + 8;
+	my $n = unpack('v', substr($all, $entries - 4, 2));
+	my ($free) = grep { substr($all, $entries + $_ * 24 + 20, 1) eq "\2" } 0 .. $n - 1;
+	change($queue, $page, CONTENT + 4, pack('v', $n + 1));
+	change($queue, $page, CONTENT + 8 + $n * 24, substr($all, $entries + $free * 24, 24));
+	$damages++ });
+is($node->safe_psql('postgres', q{SELECT count(*) > 0 FROM securefile_check('d', 'doc') WHERE finding = 'to be freed twice'}), 't', 'freed twice: found');
+my (undef, undef, $said) = $node->psql('postgres', q{SELECT securefile_maintain('d', 'doc')});
+like($said, qr/WARNING:  space to be freed is free already in segment/, 'freed twice: said');
+sound($node, 'd', 'freed twice: the count of used sectors');
+rows_right($node, 'd', 1, 'freed twice');
 
 # ---- replay over a damaged page: it is not taken for sound afterwards ----
 make_table($node, 'r');

@@ -103,6 +103,9 @@ my @calls = (
 	'version' => q{SELECT library, extension FROM ~securefile_version()},
 	'digest' => q{SELECT ~securefile_digest(d, 'md5') FROM public.t},
 	'estimate' => q{SELECT option, sampled_values, plain_bytes, stored_bytes FROM ~securefile_estimate('public.t', 'f')},
+	'train' => q{BEGIN; CREATE TABLE public.alike (f ~securefile(compress)); INSERT INTO public.alike SELECT pg_catalog.convert_to(
+		pg_catalog.repeat('what all of these have in common, ', 4) OPERATOR(pg_catalog.||) pg_catalog.md5(g::pg_catalog.text), 'UTF8')
+		FROM pg_catalog.generate_series(1, 100) g; SELECT dictionary FROM ~securefile_train('public.alike', 'f', 100); ROLLBACK},
 	'function securefile_convert(securefile,internal)' => q{BEGIN; CREATE TABLE public.brought AS SELECT b FROM public.t; ALTER TABLE public.brought ALTER b TYPE ~securefile;
 		SELECT b FROM public.brought; ROLLBACK},
 	'kept_memory' => q{SELECT own_bytes >= 0 FROM ~securefile_kept_memory()},

@@ -51,6 +51,8 @@ my %breaks = (
 	s2 => "ARM; $insert",
 	s3 => "ARM; $insert",
 	s4 => "ARM; $insert",
+	s5 => "$insert; DELETE FROM t WHERE id = 100; ARM; SELECT securefile_maintain('t', 'doc')",
+	s6 => "ARM; $insert",
 	g1 => "ARM; $insert",
 	g2 => "ARM; BEGIN; $insert; INSERT INTO lost SELECT 9, 9, 5000, blob(9, 5000); INSERT INTO t SELECT 101, 101, 5000, blob(101, 5000)",
 	g3 => "ARM; $insert",

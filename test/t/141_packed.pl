@@ -167,23 +167,20 @@ my %damaged = (
 );
 foreach my $what (sort keys %damaged)
 {
-	my ($at, $bytes) = @{ $damaged{$what} };
-	my $bad = $good;
-	substr($bad, $at, length($bytes)) = $bytes;
-	my $value = "(('\\x" . unpack('H*', $bad) . "'::bytea::raw)::securefile)";
+	my $value = raw_value_with($good, @{ $damaged{$what} });
 	fails_with($node, "SELECT $value\::bytea", 'XX001', qr/invalid securefile value/, "$what: whole");
 	fails_with($node, "SELECT substring($value FROM 10 FOR 3)", 'XX001', qr/invalid securefile value/, "$what: a part");
 	fails_with($node, "SELECT securefile_digest($value, 'md5')", 'XX001', qr/invalid securefile value/, "$what: digest");
 }
 foreach my $len (1 .. 12, length($good) - 1)
 {
-	my $value = "(('\\x" . unpack('H*', substr($good, 0, $len)) . "'::bytea::raw)::securefile)";
+	my $value = raw_value(substr($good, 0, $len));
 	fails_with($node, "SELECT $value\::bytea", 'XX001', qr/invalid securefile value/, "cut to $len bytes");
 }
 
 # a damaged one does not get into a row, and one that is there is found
 substr(my $bad = $good, length($good) / 2, 1) = chr(ord(substr($good, length($good) / 2, 1)) ^ 4);
-fails_with($node, "INSERT INTO compress VALUES (99, 1000, (('\\x" . unpack('H*', $bad) . "'::bytea::raw)::securefile))",
+fails_with($node, "INSERT INTO compress VALUES (99, 1000, " . raw_value($bad) . ')',
 	'XX001', qr/invalid securefile value/, 'a damaged value is not stored');
 $sql->('VACUUM FULL compress');
 my $heap = $node->data_dir . '/' . $sql->("SELECT pg_relation_filepath('compress')");

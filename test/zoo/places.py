@@ -10,7 +10,7 @@ PAGE = 8192
 BLOCK = 4096
 UNIT = 128 * 1024
 SECTOR = 512
-TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free"}
+TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 11: "dictionary"}
 
 # What was done, and where: what ("data", "locator", or what kind of page), which bytes of
 # the data file, which rows.
@@ -87,6 +87,7 @@ class Table:
         self.in_row = 0 if "disable" in form else 4000
         self.rows = {}
         self.packed = set()		# rows whose value is compressed in the row
+        self.trained = False	# it has had a dictionary
         self.damages = []
         self.lost = set()		# rows that damages have hit
 
@@ -107,6 +108,13 @@ class Table:
         """A row that is new, or has a new value."""
         self.rows[key] = pieces
         self.packed.discard(key)
+
+    def needs_dictionary(self):
+        """Rows that may be compressed with one."""
+        return set(self.rows) if self.trained else set()
+
+    def needs_relation(self):
+        return self.stored() | self.needs_dictionary()
 
     def stored(self):
         return {key for key, pieces in self.rows.items() if length(pieces) > self.in_row} - self.packed
@@ -204,11 +212,12 @@ def damage_relation(rng, table, path, kind, old, crashed):
     types = page_types(data)
     if kind == "missing":
         os.unlink(path)
-        return table.note(kind, "relation", table.stored(), stops_recovery=crashed)
+        return table.note(kind, "relation", table.needs_relation(), stops_recovery=crashed)
     if kind == "truncated":
         cut = rng.randrange(len(types))
         put(path, data[:cut * PAGE])
-        return table.note(kind, "relation", table.mapped() if cut else table.stored(), stops_recovery=crashed)
+        return table.note(kind, "relation", table.mapped() | table.needs_dictionary() if cut else table.needs_relation(),
+                          stops_recovery=crashed)
     used = [n for n, what in enumerate(types) if what != "unused"]
     if not used:
         return None
@@ -219,7 +228,8 @@ def damage_relation(rng, table, path, kind, old, crashed):
     rows, what = set(), set()
     for at in differing(data, now, PAGE):
         what.add(types[at // PAGE])
-        rows |= {"header": table.stored(), "inode": table.mapped()}.get(types[at // PAGE], set())
+        rows |= {"header": table.needs_relation(), "inode": table.mapped(),
+                 "dictionary": table.needs_dictionary()}.get(types[at // PAGE], set())
     # an old page as a whole passes for the page it was
     believed = kind in ("stale", "torn") and any(
         now[at:at + PAGE] == (old or b"")[at:at + PAGE] for at in differing(data, now, PAGE))
@@ -248,7 +258,8 @@ def damage_packed(rng, table, path):
     """Some bytes of a value that is compressed in its row, behind its codec."""
     data = bytearray(slurp(path))
     found = []
-    for key in sorted(table.packed):
+    # some may have been deleted since they were found
+    for key in sorted(key for key in table.packed if key in table.rows):
         head = coded_head(table.rows[key][0][1])
         at = data.find(head)
         while at >= 0:

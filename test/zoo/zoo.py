@@ -143,11 +143,25 @@ class Zoo:
             self.conn.execute(f"SELECT securefile_rewrite('{table.name}', 'doc')")
             table.packed.clear()
 
+    def train(self, table):
+        """A dictionary, of rows that are alike and go again, where the column uses one."""
+        kind = self.conn.execute("SELECT format_type(atttypid, atttypmod) FROM pg_attribute"
+                                 " WHERE attrelid = %s::regclass AND attname = 'doc'", (table.name,)).fetchone()[0]
+        if "disable_storage_in_row" in kind or "medium" not in kind and "high" not in kind:
+            return
+        table.trained = True
+        with self.conn.transaction():
+            self.conn.execute(f"INSERT INTO {table.name} SELECT 1000000 + g, convert_to(repeat("
+                              "'what all of these have in common, ', 3) || md5(g::text), 'UTF8')"
+                              " FROM generate_series(1, 120) g")
+            self.conn.execute(f"SELECT securefile_train('{table.name}', 'doc', 1000)")
+            self.conn.execute(f"DELETE FROM {table.name} WHERE id > 1000000")
+
     def work(self, times, damaged=False):
         """Random statements; only where there is damage may they fail."""
         for _ in range(times):
             table = self.rng.choice(self.tables)
-            kinds = [self.insert] * 4 + [self.maintain, self.change_options]
+            kinds = [self.insert] * 4 + [self.maintain, self.change_options, self.train]
             if len(table.rows) > 4:
                 kinds += [self.update, self.delete] * (2 if len(table.rows) < 12 else 4)
             step = self.rng.choice(kinds)

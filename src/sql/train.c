@@ -1,0 +1,356 @@
+/*-------------------------------------------------------------------------
+ *
+ * train.c
+ *	  securefile_train(): a dictionary for a column of small values that are alike.
+ *
+ * Rows are taken at random.  Most of their values teach the library what they have in
+ * common; every fifth is kept apart, and tells what the dictionary gains.  One that gains
+ * too little is not stored, since each process would have to keep it.
+ *
+ * The library learns from all samples at once, in memory, and cannot be interrupted
+ * meanwhile: hence the limits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "ddl/ddl.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "sql/content.h"
+#include "sql/sample.h"
+#include "tcop/utility.h"
+#include "transform/transform.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "write/write.h"
+
+PG_FUNCTION_INFO_V1(securefile_train);
+
+#define LESSON_BYTES		(4 * 1024 * 1024)	/* to learn from */
+#define TRIAL_BYTES			(1024 * 1024)	/* to try it with */
+#define TRIAL_EVERY			5	/* one value in so many is one to try with */
+#define LEAST_LESSONS		20
+#define COLUMNS				6
+
+/* Values that lie one after the other. */
+typedef struct Heap
+{
+	char	   *bytes;
+	size_t	   *sizes;
+	uint32		n;
+	size_t		filled;
+	size_t		room;
+} Heap;
+
+typedef struct Training
+{
+	SfSample	rows;
+	SfColumn	column;
+	Datum		value;			/* the one at hand, .. */
+	bytea	   *content;		/* .. and its bytes; NULL: it is of no use */
+	Heap		lessons;
+	Heap		trials;
+} Training;
+
+/* What the trials take, with a dictionary and without. */
+typedef struct Outcome
+{
+	int64		plain_bytes;
+	int64		packed_bytes;
+	int64		trained_bytes;
+} Outcome;
+
+/* ---- arguments ---- */
+
+static void
+require_codec(void)
+{
+	if (!sf_transform_can_train())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("dictionaries are not supported by this build"),
+				 errhint("They need a build with zstd.")));
+}
+
+/* Does the column use a dictionary, and can it have one? */
+static void
+require_use(const Training *training)
+{
+	const char *table = RelationGetRelationName(training->rows.rel);
+	const SfColumn *column = &training->column;
+
+	if (training->rows.rel->rd_rel->relkind != RELKIND_RELATION)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is a partitioned table", table),
+				 errdetail("Each partition has a segment, and dictionaries, of its own."),
+				 errhint("Call the function for each of the partitions.")));
+	if (training->rows.rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" has no segments, which hold dictionaries", table),
+				 errdetail("Temporary and unlogged tables keep all values in their rows.")));
+	if (!sf_transform_is_trainable(column->options.compression))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("column \"%s\" of table \"%s\" does not use dictionaries",
+						training->rows.column, table),
+				 errdetail("Dictionaries are used by compress_medium and compress_high."),
+				 errhint("Change the option with ALTER TABLE .. ALTER COLUMN .. TYPE first.")));
+	if (!column->options.in_row)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("column \"%s\" of table \"%s\" does not use dictionaries",
+						training->rows.column, table),
+				 errdetail("Dictionaries are for small values in their rows, and the column has disable_storage_in_row.")));
+}
+
+/* Open the table, as ANALYZE does: writers go on, a second call waits. */
+static void
+open_table(Training *training, Oid table_oid)
+{
+	AttrNumber	attnum;
+
+	(void) sfi_sample_column(table_oid, training->rows.column);
+	sf_ddl_require_owner(table_oid);
+	sf_base_refuse_other_temp(table_oid);
+	training->rows.rel = table_open(table_oid, ShareUpdateExclusiveLock);
+	/* before the lock, somebody may have changed the column */
+	attnum = sfi_sample_column(table_oid, training->rows.column);
+	training->column = sf_ddl_describe(table_oid, attnum);
+	require_use(training);
+}
+
+/* ---- the sample ---- */
+
+static void
+begin_heaps(void *arg)
+{
+	Training   *training = arg;
+
+	training->lessons.n = training->trials.n = 0;
+	training->lessons.filled = training->trials.filled = 0;
+}
+
+/* An SfBaseStep: read the value at hand, if it is of a length that is compressed in rows. */
+static void
+read_value(void *arg)
+{
+	Training   *training = arg;
+	SfSqlContent content = sfi_sql_open(training->value);
+
+	training->content = NULL;
+	if (sf_write_packs(&training->column, content.length))
+		training->content = sfi_sql_slice(&content, 0, content.length);
+}
+
+/* Add a value, as long as there is room for it. */
+static void
+add_value(Heap *heap, const bytea *value)
+{
+	size_t		len = VARSIZE_ANY_EXHDR(value);
+
+	if (heap->filled + len > heap->room)
+		return;
+	memcpy(heap->bytes + heap->filled, VARDATA_ANY(value), len);
+	heap->filled += len;
+	heap->sizes[heap->n++] = len;
+}
+
+static void
+take_value(Datum value, void *arg)
+{
+	Training   *training = arg;
+	bool		is_trial = training->rows.taken % TRIAL_EVERY == TRIAL_EVERY - 1;
+
+	training->value = value;
+	if (sfi_sample_read(&training->rows, read_value) && training->content != NULL)
+		add_value(is_trial ? &training->trials : &training->lessons, training->content);
+}
+
+static Heap
+make_heap(size_t room, int most)
+{
+	return (Heap) {.bytes = palloc(room), .sizes = palloc(most * sizeof(size_t)), .room = room};
+}
+
+/* ---- what is learnt, and what it gains ---- */
+
+/* Bytes that a value takes in its row, behind the form, when it is encoded so. */
+static uint32
+bytes_in_row(const SfEncoder *encoder, uint32 header, const char *plain, uint32 len, char *room)
+{
+	uint32		stored = sf_transform_encode_bytes(encoder, encoder->level, plain, len, room,
+												   sf_transform_room_in_row(len, header));
+
+	return stored > 0 ? header + stored : len;
+}
+
+/* Encode all trials with a dictionary and without. */
+static Outcome
+try_dictionary(const Training *training, SfDictionary *dictionary)
+{
+	SfCompression level = training->column.options.compression;
+	const Heap *trials = &training->trials;
+	const char *plain = trials->bytes;
+	char	   *room = palloc(SF_UNIT_SIZE);
+	Outcome		outcome = {0};
+	SfEncoder	without;
+	SfEncoder	with;
+
+	sf_transform_begin(&without, level, NULL);
+	sf_transform_begin(&with, level, dictionary);
+	for (uint32 i = 0; i < trials->n; i++)
+	{
+		uint32		len = (uint32) trials->sizes[i];
+
+		CHECK_FOR_INTERRUPTS();
+		outcome.plain_bytes += len;
+		outcome.packed_bytes += bytes_in_row(&without, SF_PACKED_HEADER, plain, len, room);
+		outcome.trained_bytes += bytes_in_row(&with, SF_TRAINED_HEADER, plain, len, room);
+		plain += len;
+	}
+	pfree(room);
+	return outcome;
+}
+
+/* Learn from the lessons; returns the length of the dictionary.  ERROR when they are few. */
+static uint32
+learn(const Training *training, char *bytes)
+{
+	const Heap *lessons = &training->lessons;
+	uint32		len = 0;
+
+	if (lessons->n >= LEAST_LESSONS && training->trials.n > 0)
+		len = sf_transform_train(lessons->bytes, lessons->sizes, lessons->n, bytes,
+								 SF_DICTIONARY_MAX_BYTES);
+	if (len == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("too little to learn from in column \"%s\" of table \"%s\"",
+						training->rows.column, RelationGetRelationName(training->rows.rel)),
+				 errdetail("%u of %lld sampled values have 64 bytes to 128 kB, %zu bytes together.",
+						   lessons->n + training->trials.n, (long long) training->rows.taken,
+						   lessons->filled + training->trials.filled),
+				 errhint("Some hundred values are needed, of some hundred bytes each. Call the function when the table has more rows, or with more sample_rows.")));
+	return len;
+}
+
+/* Does the dictionary save an eighth of what compressed values take without it? */
+static Outcome
+judge(const Training *training, const char *bytes, uint32 len, bool *gains)
+{
+	char	   *copy = memcpy(palloc(len), bytes, len);
+	SfDictionary *dictionary;
+	Outcome		outcome;
+
+	sf_transform_number_dictionary(copy, 1);
+	dictionary = sf_transform_dictionary_new(copy, len);
+	if (dictionary == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	PG_TRY();
+	{
+		outcome = try_dictionary(training, dictionary);
+	}
+	PG_FINALLY();
+	{
+		sf_transform_dictionary_free(dictionary);
+	}
+	PG_END_TRY();
+	*gains = outcome.trained_bytes <= outcome.packed_bytes - outcome.packed_bytes / 8;
+	return outcome;
+}
+
+/* Store the dictionary, and have all sessions look for it. */
+static uint32
+publish(const Training *training, char *bytes, uint32 len)
+{
+	SfSegment  *seg = sf_space_open(training->column.table_oid, training->column.attnum,
+									RowExclusiveLock, false);
+	uint32		number = sf_space_add_dictionary(seg, bytes, len);
+
+	CacheInvalidateRelcache(training->rows.rel);
+	return number;
+}
+
+/* ---- the function ---- */
+
+static Training *
+begin_training(FunctionCallInfo fcinfo)
+{
+	Training   *training = palloc0(sizeof(Training));
+
+	sfi_sample_begin(&training->rows, fcinfo, LEAST_LESSONS, 10000);
+	training->rows.begin = begin_heaps;
+	training->rows.take = take_value;
+	training->rows.arg = training;
+	training->lessons = make_heap(LESSON_BYTES, training->rows.rows);
+	training->trials = make_heap(TRIAL_BYTES, training->rows.rows);
+	return training;
+}
+
+static Datum
+result_row(FunctionCallInfo fcinfo, const Training *training, uint32 number, uint32 len,
+		   Outcome outcome)
+{
+	Datum		values[COLUMNS] = {0};
+	bool		nulls[COLUMNS] = {false};
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	nulls[0] = number == 0;
+	values[0] = Int32GetDatum(number);
+	values[1] = Int32GetDatum(len);
+	values[2] = Int64GetDatum(training->lessons.n + training->trials.n);
+	values[3] = Int64GetDatum(outcome.plain_bytes);
+	values[4] = Int64GetDatum(outcome.packed_bytes);
+	values[5] = Int64GetDatum(outcome.trained_bytes);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/*
+ * securefile_train(table regclass, column name, sample_rows integer)
+ * returns (dictionary integer, dictionary_bytes integer, sampled_values bigint,
+ *			plain_bytes bigint, stored_bytes bigint, trained_bytes bigint)
+ */
+Datum
+securefile_train(PG_FUNCTION_ARGS)
+{
+	char	   *bytes = palloc(SF_DICTIONARY_MAX_BYTES);
+	Training   *training;
+	Outcome		outcome;
+	uint32		number = 0;
+	uint32		len;
+	bool		gains;
+
+	PreventCommandIfReadOnly("securefile_train()");
+	PreventCommandIfParallelMode("securefile_train()");
+	sf_base_require_preload();
+	training = begin_training(fcinfo);
+	require_codec();
+	open_table(training, PG_GETARG_OID(0));
+
+	SPI_connect();
+	sfi_sample_take(&training->rows);
+	SPI_finish();
+	sfi_sample_warn(&training->rows);
+	len = learn(training, bytes);
+	outcome = judge(training, bytes, len, &gains);
+	if (gains)
+		number = publish(training, bytes, len);
+	else
+		ereport(NOTICE,
+				(errmsg("no dictionary is stored for column \"%s\" of table \"%s\"",
+						training->rows.column, RelationGetRelationName(training->rows.rel)),
+				 errdetail("It would not save an eighth of what the compressed values take.")));
+	table_close(training->rows.rel, NoLock);
+	PG_RETURN_DATUM(result_row(fcinfo, training, number, len, outcome));
+}
