@@ -26,11 +26,12 @@ my %kinds = (
 	DROP_DB => qr{^database [1-9]\d*$},
 	OWN => qr{^database [1-9]\d*$});
 my %reasons = (
+	DICTIONARY => ['no entries'],
 	ENTRIES => [ 'kind ALLOC; entries N', 'kind FREE; entries N', 'kind FREE_PAGE; entries N' ],
-	QUEUE => [''],
+	QUEUE => ['no entries'],
 	INODE => ['kind ALLOC_PAGE; entries N'],
-	HEADER => [''],
-	REPAIR => ['']);
+	HEADER => ['no entries'],
+	REPAIR => ['no entries']);
 my %shown = (DROP_DB => 'DROP_DATABASE');
 
 is(join(' ', sort @opcodes), join(' ', sort keys %kinds, 'PAGES'), 'this test knows all records');
@@ -49,6 +50,10 @@ settle($node, 't', 'doc');
 make_table($node, 'gone');
 fill($node, 'gone', 1, 1, 100_000);
 $node->safe_psql('postgres', 'DROP TABLE gone');
+$node->safe_psql('postgres', q{
+	CREATE TABLE trained (doc securefile(compress));
+	INSERT INTO trained SELECT convert_to(row_to_json(p)::text, 'UTF8') FROM pg_proc p LIMIT 500;
+	SELECT securefile_train('trained', 'doc')});
 $node->safe_psql('postgres', 'SELECT securefile_upgrade_finish()');
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', q{CREATE EXTENSION securefile; CREATE TABLE o (doc securefile);
@@ -81,7 +86,7 @@ my %pages;
 foreach my $description (keys %{ delete $said{PAGES} || {} })
 {
 	my ($reason, $more) = $description =~ /^reason (\w+)(?:; (.*))?$/ or die $description;
-	$pages{$reason}{ ($more || '') =~ s/entries [1-9]\d*$/entries N/r } = 1;
+	$pages{$reason}{ ($more || 'no entries') =~ s/entries [1-9]\d*$/entries N/r } = 1;
 }
 foreach my $reason (sort keys %reasons)
 {
