@@ -66,11 +66,11 @@ open_segment_step(SfCheck *check, void *arg)
 	relation_close(check->segrel, NoLock);
 }
 
-/* Compare the size of the data files with the end that the header page has. */
+/* Compare the size of the data files with the end that the header page has, if it can be. */
 static void
 check_file_size(SfCheck *check)
 {
-	uint64		want = sf_sectors_to_bytes(check->header.total_sectors);
+	uint64		want = sf_sectors_to_bytes(Min(check->header.total_sectors, check->total_sectors));
 	uint64		found = sf_io_files_size(check->seg->storage);
 
 	if (found < want)

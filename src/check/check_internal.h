@@ -154,8 +154,8 @@ typedef struct SfCheck
 	uint64		max_object_id;	/* of live rows */
 	bool		hidden;			/* live rows own space that could not be
 								 * located */
-	uint64		total_sectors;	/* end of the segment; behind that of a stale
-								 * header */
+	uint64		total_sectors;	/* end of the segment; not that of a stale
+								 * header, or of one that cannot be */
 } SfCheck;
 
 /* Facts about a page of the segment relation, as bits of SfPageWalk.known. */
@@ -178,6 +178,8 @@ typedef struct SfPageWalk
 	uint32		nblocks;		/* that it should have; >= npages */
 	bool		header_ahead;	/* the header names a next page that cannot
 								 * be: nblocks does not go by it */
+	bool		end_ahead;		/* the same of the end of the segment:
+								 * check->total_sectors does not go by it */
 	uint8	   *known;			/* SF_KNOWN_ bits of each of nblocks pages */
 	SfCheckRuns named;			/* sectors that pending entries answer for */
 	SfCheckRuns doomed;			/* of these, those that will be set free */

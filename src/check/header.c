@@ -75,19 +75,27 @@ end_of_maps(SfPageWalk *walk, uint64 total, uint64 in_files)
 	return end;
 }
 
+/* The end in the header; if that cannot be, the one that files and map pages allow. */
+static uint64
+end_of_header(SfPageWalk *walk, uint64 in_files)
+{
+	uint64		maps = (walk->npages + SF_MAP_STRIDE - 2) / SF_MAP_STRIDE;
+
+	return walk->end_ahead ? Min(in_files, sf_map_start(maps)) : walk->check->header.total_sectors;
+}
+
 /* What is found behind the end raises it to that of the map page. */
 void
 sfi_check_find_end(SfPageWalk *walk)
 {
 	SfCheck    *check = walk->check;
-	uint64		total = check->header.total_sectors;
-	uint64		in_files;
+	uint64		in_files = end_of_files(check);
+	uint64		total = end_of_header(walk, in_files);
 	uint64		end;
 
 	check->total_sectors = total;
 	if (check->moving)
 		return;
-	in_files = end_of_files(check);
 	end = Max(end_of_values(check, in_files), end_of_maps(walk, total, in_files));
 	if (end <= total)
 		return;
@@ -115,8 +123,8 @@ report_end(SfPageWalk *walk)
 	SfCheck    *check = walk->check;
 	uint64		total = check->header.total_sectors;
 
-	SF_ASSERT(check->total_sectors >= total);
-	if (check->total_sectors == total)
+	SF_ASSERT(check->total_sectors >= total || walk->end_ahead);
+	if (check->total_sectors <= total)
 		return;
 	walk->header_behind = true;
 	sfi_check_report(check, SF_FINDING_HEADER_BEHIND, NULL, total,

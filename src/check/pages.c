@@ -332,14 +332,14 @@ walk_dynamic(SfPageWalk *walk)
 }
 
 /*
- * What a repair does about missing pages.  If there are too many, the header has a wrong
- * number, and gets that of the page behind the last one; but not while a value may own a
- * page that is missing, since its number would be given to another.
+ * What a repair does about missing pages.  If there are too many, the header is wrong, and
+ * gets the number of the page behind the last one, and the end that there is; but not while
+ * a value may own what is missing, since it would be given to another.
  */
 static SfRepair
-repair_of_length(const SfPageWalk *walk)
+repair_of_length(const SfPageWalk *walk, bool ahead)
 {
-	if (!walk->header_ahead)
+	if (!ahead)
 		return SF_REPAIR_PAGE;
 	return walk->all_sound ? SF_REPAIR_CORRECT : SF_REPAIR_NONE;
 }
@@ -348,11 +348,16 @@ repair_of_length(const SfPageWalk *walk)
 static void
 check_length(SfPageWalk *walk)
 {
+	SF_ASSERT(walk->nblocks >= walk->npages);
+	if (walk->end_ahead)
+		sfi_check_report_as(walk->check, repair_of_length(walk, true), SF_FINDING_RELATION_SHORT,
+							NULL, 0, 0, "page 0 takes sector " UINT64_FORMAT
+							" for the end, the relation has %u pages",
+							walk->check->header.total_sectors, walk->npages);
 	if (walk->nblocks == walk->npages && !walk->header_ahead)
 		return;
-	SF_ASSERT(walk->nblocks >= walk->npages);
 	walk->end_page = walk->nblocks;
-	sfi_check_report_as(walk->check, repair_of_length(walk), SF_FINDING_RELATION_SHORT, NULL, 0, 0,
+	sfi_check_report_as(walk->check, repair_of_length(walk, walk->header_ahead), SF_FINDING_RELATION_SHORT, NULL, 0, 0,
 						"page 0 takes page %u for the next, the relation has %u pages",
 						walk->check->header.next_page, walk->npages);
 }

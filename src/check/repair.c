@@ -176,12 +176,13 @@ repair_header(SfPageWalk *walk)
 		.total_sectors = check->total_sectors,
 		.next_page = walk->end_page,
 		.lower_next_page = walk->header_ahead && walk->all_sound,
+		.lower_end = walk->end_ahead && walk->all_sound,
 		.forget_lists = walk->lists_damaged,
 	};
 
 	sfi_check_dictionary_repair(walk, &repair);
 	if (walk->lists_damaged || walk->header_behind || repair.lower_next_page ||
-		repair.change_dictionary)
+		repair.lower_end || repair.change_dictionary)
 		sf_space_repair_header(check->seg, repair);
 }
 

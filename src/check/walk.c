@@ -18,8 +18,8 @@
 
 /*
  * Pages that a relation can have lost at its end, to be made anew: those of one of the files
- * that the server keeps it in.  A header that asks for more is taken for wrong: to go by it
- * could take all memory, and fill the disk.
+ * that the server keeps it in.  A header that asks for more, or whose end needs more map
+ * pages, is taken for wrong: to go by it could take all memory, and fill the disk.
  */
 #define MOST_LOST	RELSEG_SIZE
 
@@ -33,7 +33,9 @@ find_length(SfPageWalk *walk)
 {
 	uint32		next = walk->check->header.next_page;
 	uint32		npages = Max(walk->npages, 2);
+	uint64		maps = sf_maps_of(walk->check->header.total_sectors);
 
+	walk->end_ahead = maps > 0 && SF_MAP_PAGE(maps - 1) > npages + MOST_LOST;
 	walk->header_ahead = next > npages && next - npages > MOST_LOST;
 	walk->nblocks = walk->header_ahead ? npages : next > npages ? next : walk->npages;
 	SF_ASSERT(walk->nblocks >= walk->npages && walk->nblocks - walk->npages <= MOST_LOST + 1);

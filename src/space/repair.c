@@ -212,9 +212,9 @@ change_dictionary(Step *step, SfHeaderRepair repair)
 
 /*
  * Numbers only rise: of two that the header and the rows disagree about, the higher
- * one has been given out.  A page was given out only if the relation has it, so that number
- * alone may be lowered.  A new list of pages begins behind all pages, so that none is taken
- * twice.
+ * one has been given out.  A page was given out only if the relation has it, and space
+ * only if the files have it, so these two alone may be lowered.  A new list of pages begins
+ * behind all pages, so that none is taken twice.
  */
 void
 sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
@@ -228,7 +228,8 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 	header->next_stamp = Max(header->next_stamp, repair.next_stamp);
 	header->next_page = repair.lower_next_page ? repair.next_page :
 		Max(header->next_page, repair.next_page);
-	header->total_sectors = Max(header->total_sectors, repair.total_sectors);
+	header->total_sectors = repair.lower_end ? repair.total_sectors :
+		Max(header->total_sectors, repair.total_sectors);
 	if (repair.forget_lists)
 		header->pending_head = header->pending_tail = header->free_head = SF_NO_PAGE;
 	if (repair.change_dictionary)

@@ -308,7 +308,8 @@ extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
  * OBJECT_IN_USE when a transaction may be writing there.
  * free_page: put a page that is in no list into that of free pages.
  * header: raise what is given out next, and the end; lower_next_page: that one is wrong, and
- * becomes next_page, behind which there are no pages; forget_lists: no pending pages, no free
+ * becomes next_page, behind which there are no pages; lower_end: the same of total_sectors,
+ * behind which there are no files; forget_lists: no pending pages, no free
  * pages any more.
  */
 typedef struct SfHeaderRepair
@@ -318,6 +319,7 @@ typedef struct SfHeaderRepair
 	uint64		total_sectors;
 	uint32		next_page;
 	bool		lower_next_page;
+	bool		lower_end;
 	bool		forget_lists;
 	bool		change_dictionary;	/* dictionary becomes the newest one .. */
 	uint32		dictionary;		/* .. its first page, or 0 */
