@@ -357,7 +357,8 @@ check_length(SfPageWalk *walk)
 	if (walk->nblocks == walk->npages && !walk->header_ahead)
 		return;
 	walk->end_page = walk->nblocks;
-	sfi_check_report_as(walk->check, repair_of_length(walk, walk->header_ahead), SF_FINDING_RELATION_SHORT, NULL, 0, 0,
+	sfi_check_report_as(walk->check, repair_of_length(walk, walk->header_ahead),
+						SF_FINDING_RELATION_SHORT, NULL, 0, 0,
 						"page 0 takes page %u for the next, the relation has %u pages",
 						walk->check->header.next_page, walk->npages);
 }

@@ -141,12 +141,13 @@ has_dictionary(const SfColumn *column)
 	SfHome		home;
 
 	return sf_transform_is_trainable(column->options.compression) &&
-		sf_space_trained(column->table_oid, column->attnum, &home) != NULL;
+		sf_space_trained(column->table_oid, column->attnum, RowExclusiveLock, &home) != NULL;
 }
 
 /*
  * Is a PACKED value compressed as its column asks for it now?  Where there is no segment
- * nothing is compressed, but what comes compressed from elsewhere stays so.
+ * nothing is compressed, but what comes compressed from elsewhere stays so.  A value does not
+ * tell the level of its codec, so for the highest one it is always compressed anew.
  */
 static bool
 is_packed_right(const SfColumn *column, struct varlena *packed)
@@ -155,6 +156,7 @@ is_packed_right(const SfColumn *column, struct varlena *packed)
 
 	return !column->permanent ||
 		(column->options.in_row && codec != NULL &&
+		 column->options.compression < SF_COMPRESSION_HIGH &&
 		 codec->id == sf_read_packed_unit(packed).flags && !has_dictionary(column));
 }
 

@@ -308,7 +308,7 @@ learn_newest(SfSegment *seg, Newest *known)
  * transaction has replaced.
  */
 SfDictionary *
-sf_space_trained(Oid table_oid, AttrNumber attnum, SfHome *home)
+sf_space_trained(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, SfHome *home)
 {
 	Newest	   *known = &newest[(table_oid * 31 + (uint32) attnum) % KNOWN_COLUMNS];
 	bool		is_known = known->as_of == tables_state && known->table_oid == table_oid &&
@@ -321,7 +321,7 @@ sf_space_trained(Oid table_oid, AttrNumber attnum, SfHome *home)
 	 */
 	if ((is_known && known->number == 0) || !sf_base_preloaded)
 		return NULL;
-	seg = sf_space_open(table_oid, attnum, RowExclusiveLock, true);
+	seg = sf_space_open(table_oid, attnum, lockmode, true);
 	if (seg == NULL)
 		return NULL;
 	if (!is_known || known->incarnation != seg->incarnation)

@@ -381,9 +381,11 @@ extern SfDictionary *sf_space_dictionary_of(const SfHome *home, uint32 number);
 /*
  * The newest dictionary of a column, and the segment that has it, for a value that is to be
  * written; NULL: there is none.  Costs nothing while the catalog does not change.
- * Locks the segment (RowExclusiveLock) otherwise, until the transaction ends.
+ * Otherwise opens the segment, and locks it until the transaction ends.  A writer takes
+ * RowExclusiveLock.
  */
-extern SfDictionary *sf_space_trained(Oid table_oid, AttrNumber attnum, SfHome *home);
+extern SfDictionary *sf_space_trained(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode,
+									  SfHome *home);
 
 /* The extension of the header page; zeros if it has none. */
 extern SfHeaderMore sf_space_header_more(SfSegment *seg);

@@ -9,7 +9,8 @@
  *
  *	value		[ ....u....|....u....| ... |....u.... ]		u: a unit that is read
  *
- * Each level encodes these units as a store does, and decodes what it has made of them.
+ * Each level encodes these units as a store does, with the column's dictionary if it has
+ * one, and decodes what it has made of them.
  * Whether a store tries to encode a unit depends on the units before it.  So an encoder
  * goes through all units of the value, and those that were not read are taken to gain
  * as much, or as little, as the one that stands for them.
@@ -120,6 +121,7 @@ typedef struct Totals
 typedef struct Estimate
 {
 	SfSample	rows;
+	AttrNumber	attnum;
 	bool		in_row;			/* option of the column: small values stay in
 								 * the row */
 	Datum		value;			/* the one at hand, .. */
@@ -139,13 +141,13 @@ typedef struct Estimate
 static void
 open_table(Estimate *estimate, Oid table_oid)
 {
-	AttrNumber	attnum = sfi_sample_column(table_oid, estimate->rows.column);
+	const char *column = estimate->rows.column;
 
-	sf_ddl_require_privilege(table_oid, attnum, ACL_SELECT);
+	sf_ddl_require_privilege(table_oid, sfi_sample_column(table_oid, column), ACL_SELECT);
 	sf_base_refuse_other_temp(table_oid);
 	estimate->rows.rel = table_open(table_oid, AccessShareLock);
-	attnum = sfi_sample_column(table_oid, estimate->rows.column);
-	estimate->in_row = sf_ddl_describe(table_oid, attnum).options.in_row;
+	estimate->attnum = sfi_sample_column(table_oid, column);
+	estimate->in_row = sf_ddl_describe(table_oid, estimate->attnum).options.in_row;
 }
 
 /* ---- one value: reading ---- */
@@ -239,16 +241,28 @@ seconds_since(instr_time start)
 
 /* Seconds to decode what was just encoded, as a read does. */
 static double
-decode(Estimate *estimate, const SfUnit *unit, uint32 plain_bytes)
+decode(Estimate *estimate, SfDictionary *dictionary, const SfUnit *unit, uint32 plain_bytes)
 {
 	instr_time	start;
 
 	SF_ASSERT(!sf_transform_is_raw(unit));
 	INSTR_TIME_SET_CURRENT(start);
-	if (sf_transform_decode(unit, NULL, estimate->coded, estimate->decoded,
+	if (sf_transform_decode(unit, dictionary, estimate->coded, estimate->decoded,
 							plain_bytes) != SF_DECODED)
 		elog(ERROR, "could not decode a unit of codec %u", unit->flags);
 	return seconds_since(start);
+}
+
+/* The dictionary that a store at that level would use for the value at hand, or NULL. */
+static SfDictionary *
+dictionary_for(const Estimate *estimate, SfCompression level)
+{
+	SfHome		home;
+
+	if (estimate->sample.length > SF_UNIT_SIZE || !sf_transform_is_trainable(level))
+		return NULL;
+	return sf_space_trained(RelationGetRelid(estimate->rows.rel), estimate->attnum,
+							AccessShareLock, &home);
 }
 
 /* Does the value at hand stay in the row, compressed or not? */
@@ -267,13 +281,13 @@ encode_in_row(const SfEncoder *encoder, const char *plain, uint32 len, char *dst
 {
 	SfColumn	column = {.permanent = true};
 	SfUnit		unit = {.flags = SF_CODEC_RAW};
+	uint32		room = sf_transform_room_in_row(len, sf_write_packed_header(encoder));
 
 	column.options.in_row = true;
 	column.options.compression = encoder->level;
 	if (sf_write_packs(&column, len))
-		unit.stored_bytes =
-			sf_transform_encode_bytes(encoder, encoder->level, plain, len, dst,
-									  sf_transform_room_in_row(len, SF_PACKED_HEADER));
+		unit.stored_bytes = sf_transform_encode_bytes(encoder, encoder->level, plain, len,
+													  dst, room);
 	if (unit.stored_bytes > 0)
 		unit.flags = encoder->codec->id;
 	return unit;
@@ -284,9 +298,9 @@ encode_in_row(const SfEncoder *encoder, const char *plain, uint32 len, char *dst
  * value and has become small enough, those that it has in the row.
  */
 static uint32
-bytes_taken(const Estimate *estimate, const SfUnit *unit)
+bytes_taken(const Estimate *estimate, const SfEncoder *encoder, const SfUnit *unit)
 {
-	uint32		in_row_bytes = SF_PACKED_HEADER + unit->stored_bytes;
+	uint32		in_row_bytes = sf_write_packed_header(encoder) + unit->stored_bytes;
 
 	if (sf_transform_is_raw(unit))
 		return 0;
@@ -316,9 +330,9 @@ try_unit(Estimate *estimate, SfEncoder encoder, const char *plain, uint32 len)
 		(void) sf_transform_encode(&encoder, plain, len, estimate->coded, &unit);
 	cost.encode_s = seconds_since(start);
 	cost.raw_bytes = stays_in_row(estimate) ? len : sf_sectors_to_bytes(sf_bytes_to_sectors(len));
-	cost.coded_bytes = bytes_taken(estimate, &unit);
+	cost.coded_bytes = bytes_taken(estimate, &encoder, &unit);
 	if (cost.coded_bytes > 0)
-		cost.decode_s = decode(estimate, &unit, len);
+		cost.decode_s = decode(estimate, encoder.dictionary, &unit, len);
 	return cost;
 }
 
@@ -374,7 +388,7 @@ try_level(Estimate *estimate, SfCompression level, LevelCost *sum)
 	const Sample *sample = &estimate->sample;
 	SfEncoder	encoder;
 
-	sf_transform_begin(&encoder, level, NULL);
+	sf_transform_begin(&encoder, level, dictionary_for(estimate, level));
 	for (int i = 0; i < sample->nparts; i++)
 	{
 		const Part *part = &sample->parts[i];

@@ -215,7 +215,7 @@ sfi_sample_warn(const SfSample *sample)
 	if (sample->damaged > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("%lld damaged values of column \"%s\" of table \"%s\" are not in the estimate",
+				 errmsg("%lld damaged values of column \"%s\" of table \"%s\" were passed over",
 						(long long) sample->damaged, sample->column,
 						RelationGetRelationName(sample->rel)),
 				 errdetail("The first one: %s.", sample->problem),

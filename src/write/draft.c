@@ -243,7 +243,8 @@ dictionary_for(const SfDraft *draft, uint64 first_unit, uint64 ahead_bytes)
 	if (draft->encoded != NULL || first_unit > 0 ||
 		ahead_bytes > SF_UNIT_SIZE || !sf_transform_is_trainable(level_of(draft)))
 		return NULL;
-	dictionary = sf_space_trained(draft->seg->table_oid, draft->seg->attnum, &home);
+	dictionary = sf_space_trained(draft->seg->table_oid, draft->seg->attnum, RowExclusiveLock,
+								  &home);
 	return dictionary != NULL && home.incarnation == draft->seg->incarnation ? dictionary : NULL;
 }
 

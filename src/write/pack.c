@@ -76,9 +76,8 @@ sf_write_packs(const SfColumn *column, Size len)
 		len <= SF_UNIT_SIZE && sf_transform_codec(column->options.compression) != NULL;
 }
 
-/* The bytes that a compressed value of that codec has before its stored bytes. */
-static Size
-header_size(const SfEncoder *encoder)
+uint32
+sf_write_packed_header(const SfEncoder *encoder)
 {
 	return encoder->dictionary != NULL ? SF_TRAINED_HEADER : SF_PACKED_HEADER;
 }
@@ -87,7 +86,7 @@ header_size(const SfEncoder *encoder)
 static struct varlena *
 make_packed(const SfEncoder *encoder, const SfHome *home, const char *stored, const SfUnit *unit)
 {
-	Size		header = header_size(encoder);
+	Size		header = sf_write_packed_header(encoder);
 	Size		size = VARHDRSZ + header + unit->stored_bytes;
 	struct varlena *value = palloc(size);
 
@@ -115,7 +114,7 @@ pack_small(const SfEncoder *encoder, const SfHome *home, const char *data, Size 
 	SF_FAULT(encode);
 	unit.stored_bytes =
 		sf_transform_encode_bytes(encoder, encoder->level, data, len, room,
-								  sf_transform_room_in_row(len, header_size(encoder)));
+								  sf_transform_room_in_row(len, sf_write_packed_header(encoder)));
 	if (unit.stored_bytes == 0)
 		return NULL;
 	spoil(room, unit.stored_bytes);
@@ -133,13 +132,13 @@ sf_write_pack(const SfColumn *column, const char *data, Size len, SfEncoded *enc
 	SF_ASSERT(sf_write_packs(column, len));
 	encoded->bytes = NULL;
 	if (sf_transform_is_trainable(column->options.compression))
-		dictionary = sf_space_trained(column->table_oid, column->attnum, &home);
+		dictionary = sf_space_trained(column->table_oid, column->attnum, RowExclusiveLock, &home);
 	sf_transform_begin(&encoder, column->options.compression, dictionary);
 	if (len <= SF_IN_ROW_MAX)
 		return pack_small(&encoder, &home, data, len);
 	encoded->bytes = sfi_pack_unit(stats, &encoder, data, len, &encoded->unit);
 	if (encoded->bytes == data ||
-		header_size(&encoder) + encoded->unit.stored_bytes > SF_IN_ROW_MAX)
+		sf_write_packed_header(&encoder) + encoded->unit.stored_bytes > SF_IN_ROW_MAX)
 		return NULL;
 	return make_packed(&encoder, &home, encoded->bytes, &encoded->unit);
 }

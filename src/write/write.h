@@ -34,6 +34,13 @@ typedef struct SfEncoded
 extern bool sf_write_packs(const SfColumn *column, Size len);
 
 /*
+ * The bytes that a value has in its row before the stored bytes of its unit, when it is
+ * compressed by that encoder.
+ */
+struct SfEncoder;
+extern uint32 sf_write_packed_header(const struct SfEncoder *encoder);
+
+/*
  * Compress a value, which sf_write_packs(), for its row: the PACKED datum (palloc'd), or
  * NULL when that saves less than an eighth, or takes more than SF_IN_ROW_MAX bytes.  Then
  * *encoded is what sf_write_value() would make of it, and good until the next value is

@@ -24,6 +24,7 @@ COMMON = {
 REFUSED = [
     ("55000", "logging mode"),			# stored values, ALTER TYPE
     ("55000", "has no segment"),		# an unlogged table's
+    ("42804", "when preparing the plan"),	# a trigger's, of before an ALTER TYPE, in the same session
     ("42804", "has different type"),		# ATTACH, INHERIT: other options are another type modifier
     ("55006", "to another tablespace"),	# moves of what this transaction has stored
     ("0A000", "unlogged while column"),	# SET UNLOGGED over stored values
