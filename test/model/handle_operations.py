@@ -507,12 +507,14 @@ def others_delete(s):
 
 
 def others_maintain(s):
-    """What is free is used again at once, if it should not be free."""
+    """What is free is used again at once, if it should not be free; a column learns."""
     table, column = s.rng.choice(LEAVES), s.rng.choice(COLUMNS)
     s.note(f"other session: maintain {table}.{column}")
     run(s.other, f"SELECT securefile_maintain('{table}', '{column}')")
     if s.rng.random() < 0.2:
         run(s.other, f"VACUUM {table}")
+    if s.rng.random() < 0.2:
+        compression.train(lambda text: run(s.other, text), table, column)
 
 
 OPERATIONS = [

@@ -108,8 +108,8 @@ def tidy(conn, options, rng, _end):
     time.sleep(rng.uniform(0.05, 0.4))
     table, column = rng.choice(verify.leaves(options)), rng.choice("ab")
     work = rng.choice(["maintain"] * 6 + ["usage"] * 3 + ["vacuum"] * 3
-                      + ["check", "full", "checkpoint", "options"])
-    if options.type == "bytea" and work in ("maintain", "usage", "check", "options"):
+                      + ["check", "full", "checkpoint", "options", "train"])
+    if options.type == "bytea" and work in ("maintain", "usage", "check", "options", "train"):
         return
     if options.faults and work == "check":
         return					# it would report the faults
@@ -130,6 +130,8 @@ def tidy(conn, options, rng, _end):
         elif work == "options":
             kind = verify.column_type(options, "model_shared", column, compression.some_word(rng))
             conn.execute(f"ALTER TABLE model_shared ALTER {column} TYPE {kind}")
+        elif work == "train":
+            compression.train(conn.execute, table, column)
         else:
             conn.execute(f"VACUUM {'(FULL)' if work == 'full' else ''} {table}")
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):

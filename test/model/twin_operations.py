@@ -87,7 +87,7 @@ DEFINITIONS = [
     (3, "<<SELECT securefile_rewrite('@t', '@c')|SELECT 1>>"),
     (2, "<<SELECT securefile_rewrite('@t', '@c', 'logging')|SELECT 1>>"),
     (2, "<<SELECT securefile_rewrite('@t', '@c', 'filesystem_like_logging')|SELECT 1>>"),
-    (4, "<<SELECT public.twin_train('@l', '@m')|SELECT 1>>"),
+    (4, "SELECT public.twin_train('@l', '@m')"),
     (2, "<<SELECT securefile_set_tablespace('@l', '@m', 'twins')|SELECT 1>>"),
     (1, "<<SELECT securefile_set_tablespace('@l', '@m', 'pg_default')|SELECT 1>>"),
     # its indexes stay: of a rollback PostgreSQL itself leaves entries in them that lead nowhere
