@@ -2,8 +2,7 @@
 
 Random tests draw both: each column begins with a word by lot and gets another one now
 and then, so that versions of a value mix codecs, and the contents decide unit by unit
-what is stored.  Some contents are alike from value to value, so that a column can learn a
-dictionary from them.
+what is stored.  A column also learns dictionaries.
 """
 
 import hashlib
@@ -16,8 +15,8 @@ UNIT = 128 * 1024			# granule of compression, as in values.py
 WORDS = ["nocompress", "compress_low", "compress_medium", "compress_high"]
 
 # (weight, kind of contents)
-KINDS = [(6, "zeros"), (8, "lines"), (14, "text"), (14, "alike"), (8, "skewed"), (32, "noise"),
-         (16, "half"), (8, "turns")]
+KINDS = [(6, "zeros"), (8, "lines"), (22, "text"), (8, "skewed"), (32, "noise"), (16, "half"),
+         (8, "turns")]
 POOL = 4096					# bytes that the text of a value is put together from
 SKEWED = bytes(b"etaoinsh"[byte & 7] for byte in range(256))
 
@@ -33,12 +32,19 @@ def some_word(rng):
     return rng.choice(WORDS)
 
 
-def train(execute, table, column):
-    """Have the column learn a dictionary; it may not use one, or hold too little for one."""
+def train(execute, table, column, key, key_values):
+    """Have the column learn a dictionary from rows that are alike, and are rolled back: the
+    dictionary stays.  The column may not use one.  key_values: of the key of row n."""
+    execute("BEGIN")
     try:
+        execute(f"""INSERT INTO {table} ({key}, {column}) SELECT {key_values}, convert_to(format(
+            '{{"number": %s, "alike": "what all have in common", "text": "%s"}}', n, md5(n::text)),
+            'UTF8') FROM generate_series(1, 120) n""")
         execute(f"SELECT securefile_train('{table}', '{column}', 1000)")
     except (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.ProgramLimitExceeded):
         pass
+    finally:
+        execute("ROLLBACK")
 
 
 # ---- contents ----
@@ -58,9 +64,7 @@ def make(kind, key, length, rng):
         line = hashlib.sha256(key.encode()).hexdigest().encode() + b"\n"
         return (line * (length // len(line) + 1))[:length]
     if kind == "text":
-        return text(key, length, rng, f"{key} pool")
-    if kind == "alike":
-        return text(key, length, rng, "what values have in common")
+        return text(key, length, rng)
     if kind == "skewed":		# for zstd, but not for LZ4
         return noise(key, length).translate(SKEWED)
     if kind == "half":
@@ -74,9 +78,9 @@ def noise(key, length):
     return hashlib.shake_128(key.encode()).digest(length)
 
 
-def text(key, length, rng, pool_key):
-    """Some bytes that are new, and more of a pool, by turns."""
-    pool = noise(pool_key, POOL)
+def text(key, length, rng):
+    """Some bytes that are new, and more that were there before, by turns."""
+    pool = noise(f"{key} pool", POOL)
     starts = [rng.randrange(POOL - 300) for _ in range(61)]
     sizes = [rng.randrange(40, 300) for _ in range(53)]
     new = noise(f"{key} new", 12 * (length // 52 + 1))

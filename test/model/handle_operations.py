@@ -514,7 +514,7 @@ def others_maintain(s):
     if s.rng.random() < 0.2:
         run(s.other, f"VACUUM {table}")
     if s.rng.random() < 0.2:
-        compression.train(lambda text: run(s.other, text), table, column)
+        compression.train(lambda text: run(s.other, text), table, column, "id", "-n")
 
 
 OPERATIONS = [

@@ -131,7 +131,8 @@ def tidy(conn, options, rng, _end):
             kind = verify.column_type(options, "model_shared", column, compression.some_word(rng))
             conn.execute(f"ALTER TABLE model_shared ALTER {column} TYPE {kind}")
         elif work == "train":
-            compression.train(conn.execute, table, column)
+            part = verify.LOAD_TABLES.index(table) if table in verify.LOAD_TABLES else 0
+            compression.train(conn.execute, table, column, "id, part", f"-n, {part}")
         else:
             conn.execute(f"VACUUM {'(FULL)' if work == 'full' else ''} {table}")
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
