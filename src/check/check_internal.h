@@ -8,7 +8,7 @@
  * rows.c		the live rows: values verified, their space collected
  * runs.c		sorted arrays of runs and pages; runs of bits
  * walk.c		the walk over the segment relation, and its reading of pages
- * dictionaries.c	the dictionaries that the header leads to
+ * dictionaries.c	the dictionaries, and the list that the header leads to
  * pages.c		the pages of the segment relation, against the values' space
  * maps.c		the same for the space map
  * header.c		the header page, which may be a stale one
@@ -192,10 +192,17 @@ typedef struct SfPageWalk
 	bool		running;		/* a transaction with entries has not ended */
 	uint32		end_page;		/* behind the last one that is in use */
 	uint64		max_stamp;		/* of inode pages */
-	uint32		dictionary;		/* first page of the newest one that is sound */
-	bool		dictionary_damaged; /* the header leads to another one */
-	uint32		last_dictionary;	/* highest number, by the header */
-	uint32		found_dictionary;	/* a higher one that was found, or 0 */
+	uint32		newest_dictionary;	/* its first page, by the header, .. */
+	uint32		last_dictionary;	/* .. and the highest number */
+	uint32		dictionaries[SF_DICTIONARY_MAX + 1];	/* by number: the first
+														 * page of a sound one,
+														 * or 0; and what its
+														 * list has behind it */
+	uint32		dictionaries_before[SF_DICTIONARY_MAX + 1];
+	bool		dictionary_damaged; /* one of the list is not sound */
+	bool		dictionary_lost;	/* one is sound, and not in the list */
+	SfCheckRuns strays;			/* pages of dictionaries that are not in the
+								 * list */
 	uint64		lost_start;		/* sectors that nobody owns, */
 	uint64		lost_count;		/* not yet reported */
 } SfPageWalk;
@@ -272,7 +279,10 @@ extern void sfi_check_dictionaries(SfPageWalk *walk);
 /* A dictionary page that the walk over all pages has come to. */
 extern void sfi_check_dictionary_page(SfPageWalk *walk, const SfCheckPage *read);
 
-/* What a repair of the header is to do about dictionaries. */
+/* After that walk: the dictionaries that the header does not lead to. */
+extern void sfi_check_stray_dictionaries(SfPageWalk *walk);
+
+/* Relink the dictionaries if need be; what a repair of the header is to do about them. */
 extern void sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *repair);
 
 /* ---- pages.c ---- */

@@ -15,6 +15,7 @@
 #include "catalog/pg_type.h"
 #include "check/check_internal.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -122,10 +123,15 @@ sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
 {
 	Oid			table_oid = PG_GETARG_OID(0);
 	char	   *name = NameStr(*PG_GETARG_NAME(1));
-	Relation	rel = table_open(table_oid, lockmode);
-	char		relkind = rel->rd_rel->relkind;
+	Relation	rel;
+	char		relkind;
 	List	   *columns;
 
+	/* before the lock, somebody may have dropped the table, or given it away */
+	LockRelationOid(table_oid, lockmode);
+	sfi_check_privilege(table_oid, monitors);
+	rel = table_open(table_oid, NoLock);
+	relkind = rel->rd_rel->relkind;
 	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),

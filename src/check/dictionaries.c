@@ -1,15 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * dictionaries.c
- *	  The dictionaries of a segment, as its header leads to them.
+ *	  The dictionaries of a segment, and the list that its header leads to.
  *
  * Their pages belong to the segment, and no row owns them: they are marked as owned, so
  * that nothing else is said of them, and a repair does not set them free.
  *
  * A dictionary that is damaged takes its values along; those are findings by themselves.
- * When no value needs it, a repair has the header lead past it, since else nobody could
- * write to the column, and its pages are nobody's.  A header page that is stale may lead to
- * an older dictionary than the newest one; that one is found where all pages are looked at.
+ * The list ends there, and so does one whose header is stale.  Therefore the dictionaries
+ * that the list does not lead to are looked for where all pages are walked.  A repair makes
+ * the list of all that are sound, in the order of their numbers.  It never sets a sound
+ * dictionary free, since an old snapshot or logical decoding may need it.
+ *
+ * If no dictionary has been lost by it, a damaged one stays in the list as long as some
+ * value may need it; otherwise its pages are nobody's.
  *
  *-------------------------------------------------------------------------
  */
@@ -70,32 +74,63 @@ more_step(SfCheck *check, void *arg)
 	*(SfHeaderMore *) arg = sf_space_header_more(check->seg);
 }
 
+/* Note a dictionary that is sound. */
+static void
+note_dictionary(SfPageWalk *walk, const Look *look)
+{
+	SF_ASSERT(look->number > 0 && look->number <= SF_DICTIONARY_MAX);
+	walk->dictionaries[look->number] = look->page;
+	walk->dictionaries_before[look->number] = look->before;
+}
+
+/* Report a number that the header would give out again. */
+static void
+report_number(SfPageWalk *walk, uint32 number)
+{
+	walk->header_behind = true;
+	sfi_check_report(walk->check, SF_FINDING_HEADER_BEHIND, NULL, 0, 0,
+					 "page 0 of the segment relation knows dictionaries up to %u, there is one of number %u",
+					 walk->last_dictionary, number);
+}
+
+/*
+ * Look at the next one in the list: note it, or report it as damaged.  False when the list
+ * ends there: the numbers fall, and a page is in one dictionary only.
+ */
+static bool
+look_at_listed(SfPageWalk *walk, Look *look, uint32 last)
+{
+	bool		sound = sfi_check_guarded(walk->check,
+										  walk->all_sound ? SF_REPAIR_CORRECT : SF_REPAIR_NONE,
+										  look_step, look);
+
+	walk->dictionary_damaged |= !sound;
+	if (sound)
+		note_dictionary(walk, look);
+	if ((sound || !walk->all_sound) && !mark_pages(walk, look))
+		return false;
+	return look->number > 0 && look->number < last;
+}
+
 void
 sfi_check_dictionaries(SfPageWalk *walk)
 {
 	SfHeaderMore more = {0};
 	uint32		last = SF_DICTIONARY_MAX + 1;
-	Look		look;
-	uint32		page;
+	Look		look = {.before = SF_NO_PAGE};
 
 	/* what is wrong with the header itself was found when it was opened */
 	(void) sfi_check_guarded(walk->check, SF_REPAIR_UNREPORTED, more_step, &more);
+	walk->newest_dictionary = more.dictionary;
 	walk->last_dictionary = more.last_dictionary;
-	for (page = more.dictionary; page != 0 && page != SF_NO_PAGE; page = look.before)
+	for (uint32 page = more.dictionary; page != 0 && page != SF_NO_PAGE; page = look.before)
 	{
 		CHECK_FOR_INTERRUPTS();
 		look = (Look) {.page = page, .before = SF_NO_PAGE};
-		if (!sfi_check_guarded(walk->check,
-							   walk->all_sound && walk->dictionary == 0
-							   ? SF_REPAIR_CORRECT : SF_REPAIR_NONE, look_step, &look))
-			walk->dictionary_damaged |= walk->dictionary == 0;
-		else if (walk->dictionary == 0)
-			walk->dictionary = page;
-		if ((walk->dictionary != 0 || !walk->all_sound) && !mark_pages(walk, &look))
+		if (!look_at_listed(walk, &look, last))
 			break;
-		/* the numbers fall, so that the list has an end */
-		if (look.number == 0 || look.number >= last)
-			break;
+		if (last > SF_DICTIONARY_MAX && look.number > walk->last_dictionary)
+			report_number(walk, look.number);
 		last = look.number;
 	}
 }
@@ -103,34 +138,78 @@ sfi_check_dictionaries(SfPageWalk *walk)
 void
 sfi_check_dictionary_page(SfPageWalk *walk, const SfCheckPage *read)
 {
-	const SfDictionaryPage *content = &read->u.dictionary;
-
 	SF_ASSERT(read->type == SF_PAGE_DICTIONARY);
-	if (walk->known[read->page] & SF_KNOWN_OWNED)
+	if (!(walk->known[read->page] & SF_KNOWN_OWNED))
+		sfi_check_runs_add(&walk->strays, read->page, 1, 0, NULL);
+}
+
+/*
+ * Is it the first page of a sound dictionary that the list does not lead to?  Of two with one
+ * number the first is taken.
+ */
+static void
+look_at_stray(SfPageWalk *walk, uint32 page)
+{
+	Look		look = {.page = page, .before = SF_NO_PAGE};
+
+	SF_ASSERT(page > 0 && page < walk->nblocks);
+	if (!sfi_check_guarded(walk->check, SF_REPAIR_UNREPORTED, look_step, &look) ||
+		walk->dictionaries[look.number] != 0)
 		return;
-	if (content->number <= walk->last_dictionary)
+	note_dictionary(walk, &look);
+	(void) mark_pages(walk, &look);
+	walk->dictionary_lost = true;
+	if (look.number > walk->last_dictionary)
+		report_number(walk, look.number);
+	else
+		sfi_check_report_as(walk->check, SF_REPAIR_CORRECT, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+							"the list of dictionaries does not lead to number %u on page %u",
+							look.number, page);
+}
+
+void
+sfi_check_stray_dictionaries(SfPageWalk *walk)
+{
+	for (int64 i = 0; i < walk->strays.n; i++)
+		look_at_stray(walk, walk->strays.runs[i].start);
+	for (int64 i = 0; i < walk->strays.n; i++)
+		if (!(walk->known[walk->strays.runs[i].start] & SF_KNOWN_OWNED))
+			sfi_check_report_as(walk->check, sfi_check_unowned(walk), SF_FINDING_UNOWNED, NULL,
+								0, 0, "dictionary page " UINT64_FORMAT,
+								walk->strays.runs[i].start);
+}
+
+/* Make the list of all dictionaries that are sound; returns the first page of the newest. */
+static uint32
+relink(const SfPageWalk *walk)
+{
+	uint32		before = 0;
+
+	for (int number = 1; number <= SF_DICTIONARY_MAX; number++)
 	{
-		sfi_check_report_as(walk->check, sfi_check_unowned(walk), SF_FINDING_UNOWNED, NULL, 0, 0,
-							"dictionary page %u", read->page);
-		return;
+		uint32		page = walk->dictionaries[number];
+		uint32		wanted = before != 0 ? before : SF_NO_PAGE;
+
+		if (page == 0)
+			continue;
+		SF_ASSERT(page != wanted && !walk->check->moving);
+		if (walk->dictionaries_before[number] != wanted)
+			sf_space_repair_dictionary(walk->check->seg, page, wanted);
+		before = page;
 	}
-	walk->known[read->page] |= SF_KNOWN_OWNED;
-	if (content->offset > 0 || content->number <= walk->found_dictionary)
-		return;
-	walk->header_behind = true;
-	walk->found_dictionary = content->number;
-	walk->dictionary = read->page;
-	sfi_check_report(walk->check, SF_FINDING_HEADER_BEHIND, NULL, 0, 0,
-					 "page 0 of the segment relation knows dictionaries up to %u, there is one of number %u",
-					 walk->last_dictionary, content->number);
+	return before;
 }
 
 void
 sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *repair)
 {
-	repair->change_dictionary = walk->found_dictionary > 0 ||
-		(walk->dictionary_damaged && walk->all_sound);
-	repair->dictionary = walk->dictionary;
-	SF_ASSERT(!repair->change_dictionary || walk->found_dictionary == 0 || walk->dictionary != 0);
-	repair->last_dictionary = Max(walk->last_dictionary, walk->found_dictionary);
+	bool		relinked = walk->dictionary_lost ||
+	(walk->dictionary_damaged && walk->all_sound);
+	uint32		last = SF_DICTIONARY_MAX;
+
+	while (last > 0 && walk->dictionaries[last] == 0)
+		last--;
+	repair->dictionary = relinked ? relink(walk) : walk->newest_dictionary;
+	repair->last_dictionary = Max(walk->last_dictionary, last);
+	repair->change_dictionary = relinked || last > walk->last_dictionary;
 }

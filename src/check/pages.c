@@ -380,6 +380,7 @@ sfi_check_pages(SfPageWalk *walk)
 		sfi_check_dictionaries(walk);
 		mark_owned(walk);
 		walk_dynamic(walk);
+		sfi_check_stray_dictionaries(walk);
 		check_length(walk);
 	}
 	sfi_check_map(walk);

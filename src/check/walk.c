@@ -52,6 +52,7 @@ sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 	walk->known = palloc_extended(walk->nblocks, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	sfi_check_runs_init(&walk->named);
 	sfi_check_runs_init(&walk->doomed);
+	sfi_check_runs_init(&walk->strays);
 	sfi_check_runs_init(&walk->damaged_maps);
 	sfi_check_runs_init(&walk->distrusted_maps);
 }

@@ -197,6 +197,7 @@ static bool
 store_in_row(const SfColumn *column, Datum value, Datum *result)
 {
 	struct varlena *packed = packed_value(value);
+	struct varlena *datum;
 	struct varlena *whole;
 
 	if (packed != NULL)
@@ -210,9 +211,10 @@ store_in_row(const SfColumn *column, Datum value, Datum *result)
 	}
 	if (!sf_write_packs(column, bytes_in_row(value)) && sfi_ddl_may_stay_inline(column, value))
 		return false;
-	whole = PG_DETOAST_DATUM_PACKED(value);
-	*result = PointerGetDatum(store_inline(column, whole));
-	return *result != PointerGetDatum(whole);
+	datum = PG_DETOAST_DATUM_PACKED(value);
+	/* a PACKED one is never made so long: it is damaged, or was smuggled in */
+	*result = PointerGetDatum(store_inline(column, sf_read_unpacked(datum)));
+	return *result != PointerGetDatum(datum);
 }
 
 /*

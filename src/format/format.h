@@ -715,7 +715,7 @@ typedef struct SfInode
 
 /*
  * Dictionary page contents.  The pages of a dictionary form a list, and each of them leads
- * to the dictionary before, too.  None of them ever changes.
+ * to the dictionary before, too.  Only a repair changes them: it makes the list anew.
  *
  *	 0	8	XXH3-64 of all of the dictionary
  *	 8	4	number of the dictionary: 1, 2, ..

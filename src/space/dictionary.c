@@ -9,7 +9,7 @@
  * whether the transaction commits or not.  So no value can be seen whose dictionary
  * cannot, and there is nothing to take back.
  *
- * A dictionary never changes, and stays as long as its segment: any row that some
+ * The bytes of a dictionary never change, and stay as long as its segment: any row that some
  * snapshot can see may need it.  TRUNCATE and securefile_rewrite() begin a new segment,
  * and so a new list.
  *
@@ -127,6 +127,7 @@ read_bytes(SfSegment *seg, uint32 first, PageContent *content, SfDictionaryVisit
 {
 	SfDictionaryPage head = content->page;
 	char	   *bytes = palloc(head.len);
+	const char *problem;
 	uint32		at = 0;
 	uint32		page = first;
 
@@ -149,6 +150,9 @@ read_bytes(SfSegment *seg, uint32 first, PageContent *content, SfDictionaryVisit
 	}
 	if (sf_format_checksum(bytes, head.len, 0) != head.check)
 		report_damaged(first, psprintf("Dictionary %u is not what was written.", head.number));
+	problem = sf_transform_dictionary_problem(bytes, head.len, head.number);
+	if (problem != NULL)
+		report_damaged(first, psprintf("Dictionary %u cannot be used: %s.", head.number, problem));
 	return bytes;
 }
 
@@ -344,6 +348,18 @@ require_number(uint32 last)
 				 errhint("TRUNCATE, or securefile_rewrite() to the other logging mode, begins a new segment, which has the newest one only.")));
 }
 
+/* Refuse a header from before the newest dictionary, which would give its number again. */
+static void
+require_newest(SfSegment *seg)
+{
+	PageContent content;
+	uint32		last = sf_space_header_more(seg).last_dictionary;
+
+	if (find_page(seg, 0, &content) != 0 && content.page.number > last)
+		report_damaged(0, psprintf("There is dictionary %u, and the header knows them up to %u.",
+								   content.page.number, last));
+}
+
 /*
  * Write the pages of a dictionary into the change, from the last one to the first, since
  * each of them names the next.  Returns the first one.
@@ -393,6 +409,7 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 	 */
 	if (sf_space_header(rel).total_sectors == 0)
 		sfi_grow(seg, rel, 0, 1);
+	require_newest(seg);
 	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	h = *SfPageHeader(BufferGetPage(hbuf));
 	if (h.flags & SF_SEG_MORE)
@@ -402,6 +419,8 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 	if (more.dictionary != 0)
 		head.before = more.dictionary;
 	sf_transform_number_dictionary(bytes, head.number);
+	if (SF_FAULT_SKIPS(train_right))
+		bytes[0] ^= 1;
 	head.check = sf_format_checksum(bytes, len, 0);
 
 	sfi_change_begin();
@@ -414,6 +433,31 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 	sfi_change_finish_pages(SF_PAGES_DICTIONARY, 0, 0);
 	sfi_segment_close(rel);
 	return head.number;
+}
+
+/* All of its pages lead to the one before, so all are changed, by one record. */
+void
+sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	PageContent content;
+	int			npages = 0;
+
+	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
+	SF_FAULT(repair_page);
+	sfi_change_begin();
+	for (uint32 page = first_page; page != SF_NO_PAGE; page = content.page.next)
+	{
+		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_DICTIONARY, BUFFER_LOCK_EXCLUSIVE);
+
+		memcpy(&content, SfPageDictionary(BufferGetPage(buf)), sizeof(content));
+		content.page.before = before;
+		sfi_change_init(sfi_change_add(buf), SF_PAGE_DICTIONARY, &content,
+						sizeof(SfDictionaryPage) + sf_dictionary_part(&content.page));
+		SF_ASSERT(++npages <= SF_DICTIONARY_PAGES);
+	}
+	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
+	sfi_segment_close(rel);
 }
 
 /* ---- from storage to storage ---- */

@@ -306,6 +306,8 @@ extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
  * that end before the segment does are filled up where nothing is in use.
  * bits: mark used (a bit a sector of that map page), and count again.  ERROR
  * OBJECT_IN_USE when a transaction may be writing there.
+ * dictionary: have a sound one, by its first page, lead to that one before it, or to
+ * SF_NO_PAGE.
  * free_page: put a page that is in no list into that of free pages.
  * header: raise what is given out next, and the end; lower_next_page: that one is wrong, and
  * becomes next_page, behind which there are no pages; lower_end: the same of total_sectors,
@@ -327,6 +329,7 @@ typedef struct SfHeaderRepair
 } SfHeaderRepair;
 
 extern void sf_space_repair_extend(SfSegment *seg, uint32 npages);
+extern void sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before);
 extern void sf_space_repair_map(SfSegment *seg, uint32 map);
 extern void sf_space_repair_collect(SfSegment *seg);
 extern void sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used);

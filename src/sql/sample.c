@@ -98,18 +98,20 @@ sfi_sample_read(SfSample *sample, SfBaseStep step)
 }
 
 /*
- * Rows of the table and its children by the catalog; negative: not known.  ERROR when one
- * of them is a foreign table: all of its values would be fetched, and no option of the
- * column holds for them.
+ * Rows of the table and its children, or only its own, by the catalog; negative: not
+ * known.  ERROR when one of them is a foreign table: all of its values would be fetched, and
+ * no option of the column holds for them.
  */
 static double
-known_rows(Oid table_oid)
+known_rows(Oid table_oid, bool only)
 {
 	double		nrows = 0;
 	bool		known = true;
+	List	   *tables = only ? list_make1_oid(table_oid) :
+	find_all_inheritors(table_oid, AccessShareLock, NULL);
 	ListCell   *cell;
 
-	foreach(cell, find_all_inheritors(table_oid, AccessShareLock, NULL))
+	foreach(cell, tables)
 	{
 		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(lfirst_oid(cell)));
 		Form_pg_class form;
@@ -137,7 +139,7 @@ known_rows(Oid table_oid)
 static double
 percentage(const SfSample *sample)
 {
-	double		nrows = known_rows(RelationGetRelid(sample->rel));
+	double		nrows = known_rows(RelationGetRelid(sample->rel), sample->only);
 	double		wanted = 2.0 * sample->rows + 20;
 
 	return nrows > wanted ? 100 * wanted / nrows : 100;
@@ -156,10 +158,10 @@ sample_query(const SfSample *sample, double percent)
 	const char *column = quote_identifier(sample->column);
 
 	SF_ASSERT(percent > 0 && percent <= 100);
-	return psprintf("SELECT %s FROM %s TABLESAMPLE pg_catalog.bernoulli (%g)"
+	return psprintf("SELECT %s FROM %s%s TABLESAMPLE pg_catalog.bernoulli (%g)"
 					" WHERE %s IS NOT NULL ORDER BY pg_catalog.random() LIMIT %d",
-					column, quote_qualified_identifier(schema, table), percent, column,
-					sample->rows);
+					column, sample->only ? "ONLY " : "",
+					quote_qualified_identifier(schema, table), percent, column, sample->rows);
 }
 
 /* The value in the row that the cursor has fetched. */

@@ -27,6 +27,7 @@ typedef struct SfSample
 								 * it */
 	const char *column;
 	int			rows;			/* that are wanted */
+	bool		only;			/* without those of children */
 	MemoryContext context;		/* lasts for the whole call */
 	MemoryContext value_context;	/* take() runs in it; reset after each
 									 * value */

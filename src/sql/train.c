@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 #include "sql/content.h"
 #include "sql/sample.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "transform/transform.h"
 #include "utils/builtins.h"
@@ -121,9 +122,11 @@ open_table(Training *training, Oid table_oid)
 	(void) sfi_sample_column(table_oid, training->rows.column);
 	sf_ddl_require_owner(table_oid);
 	sf_base_refuse_other_temp(table_oid);
-	training->rows.rel = table_open(table_oid, ShareUpdateExclusiveLock);
-	/* before the lock, somebody may have changed the column */
+	LockRelationOid(table_oid, ShareUpdateExclusiveLock);
+	/* before the lock, somebody may have changed the column, or the owner */
 	attnum = sfi_sample_column(table_oid, training->rows.column);
+	sf_ddl_require_owner(table_oid);
+	training->rows.rel = table_open(table_oid, NoLock);
 	training->column = sf_ddl_describe(table_oid, attnum);
 	require_use(training);
 }
@@ -290,6 +293,7 @@ begin_training(FunctionCallInfo fcinfo)
 	sfi_sample_begin(&training->rows, fcinfo, LEAST_LESSONS, 10000);
 	training->rows.begin = begin_heaps;
 	training->rows.take = take_value;
+	training->rows.only = true; /* children have dictionaries of their own */
 	training->rows.arg = training;
 	training->lessons = make_heap(LESSON_BYTES, training->rows.rows);
 	training->trials = make_heap(TRIAL_BYTES, training->rows.rows);

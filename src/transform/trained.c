@@ -36,6 +36,7 @@ sf_transform_is_trainable(SfCompression level)
 #include <string.h>
 #include <zdict.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 /* Bytes of the magic number that a dictionary begins with; its number follows. */
 #define MAGIC_SIZE	4
@@ -82,6 +83,23 @@ sf_transform_number_dictionary(char *dictionary, uint32_t number)
 	memcpy(dictionary + MAGIC_SIZE, &number, sizeof(number));
 }
 
+/*
+ * The library tells that it cannot use the tables in a dictionary only where it prepares
+ * one, and there not from a lack of memory.  So it is asked before: damage is an error of
+ * another kind, which check and repair know.
+ */
+const char *
+sf_transform_dictionary_problem(const char *bytes, uint32_t len, uint32_t number)
+{
+	size_t		header = ZDICT_getDictHeaderSize(bytes, len);
+
+	if (ZDICT_getDictID(bytes, len) != number)
+		return "its bytes have another number";
+	if (ZDICT_isError(header) && ZSTD_getErrorCode(header) != ZSTD_error_memory_allocation)
+		return "the library does not take it";
+	return NULL;
+}
+
 /* ---- a dictionary ---- */
 
 /*
@@ -104,7 +122,10 @@ sf_transform_dictionary_new(const char *bytes, uint32_t len)
 	return NULL;
 }
 
-/* Also of one whose making failed half-way: the library takes what is not there. */
+/*
+ * Also of one whose making failed half-way, or that was never used at some level: the
+ * library takes what is not there for nothing to be freed.
+ */
 void
 sf_transform_dictionary_free(SfDictionary *dictionary)
 {
@@ -175,6 +196,13 @@ void
 sf_transform_number_dictionary(char *dictionary, uint32_t number)
 {
 	(void) dictionary, (void) number;
+}
+
+const char *
+sf_transform_dictionary_problem(const char *bytes, uint32_t len, uint32_t number)
+{
+	(void) bytes, (void) len, (void) number;
+	return NULL;
 }
 
 SfDictionary *

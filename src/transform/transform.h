@@ -169,6 +169,13 @@ extern uint32_t sf_transform_train(const char *samples, const size_t *sizes, uin
 extern void sf_transform_number_dictionary(char *dictionary, uint32_t number);
 
 /*
+ * Why bytes are no dictionary of that number, or NULL.  The bytes may be any.  A build that
+ * cannot use dictionaries finds nothing wrong.
+ */
+extern const char *sf_transform_dictionary_problem(const char *bytes, uint32_t len,
+												   uint32_t number);
+
+/*
  * A dictionary of bytes, which are copied; NULL when they are none, or memory is short.
  * In memory of malloc(), about 100 KB, and as much for each level that encodes with it.
  */

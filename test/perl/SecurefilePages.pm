@@ -19,10 +19,11 @@ use constant {
 	PAGE_MAP => 2,
 	PAGE_PENDING => 3,
 	PAGE_INODE => 4,
-	PAGE_FREE => 5
+	PAGE_FREE => 5,
+	PAGE_DICTIONARY => 11
 };
 
-our @EXPORT = qw(PAGE CONTENT FREE_HEAD PENDING_HEAD USED NONE PAGE_MAP PAGE_PENDING PAGE_INODE PAGE_FREE
+our @EXPORT = qw(PAGE CONTENT FREE_HEAD PENDING_HEAD USED NONE PAGE_MAP PAGE_PENDING PAGE_INODE PAGE_FREE PAGE_DICTIONARY
   segment_of data_file_of pages_of page_of change garbage repair);
 
 # File of the segment relation of column 4 of a table.
