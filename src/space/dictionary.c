@@ -420,7 +420,8 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 		head.before = more.dictionary;
 	sf_transform_number_dictionary(bytes, head.number);
 	if (SF_FAULT_SKIPS(train_right))
-		bytes[0] ^= 1;
+		memset(bytes + 8, 0xFF, 8); /* tables of codes, as the library has
+									 * them */
 	head.check = sf_format_checksum(bytes, len, 0);
 
 	sfi_change_begin();
