@@ -4,7 +4,8 @@
 #			client library and the command, see client/Makefile
 #	make install-server, make install-client	one of the two; NO_CLIENT=1 leaves
 #			the client out of all targets
-#	make -f DIR/Makefile	builds in the current directory, from the sources in DIR
+#	make -f DIR/Makefile	builds in the current directory, from the sources in DIR, where
+#			nothing may have been built
 #	make dist		the sources as an archive, as PGXN takes it
 #	make check			all tests, in a private installation: no root needed
 #	make check-long		the long loops
@@ -105,6 +106,14 @@ ifeq ($(PGXS),)
 $(error $(PG_CONFIG) leads to no PGXS: install postgresql-server-dev-15, or set PG_CONFIG)
 endif
 include $(PGXS)
+
+# make would take what was built there, with whatever options, for what is to be built here
+ifneq ($(realpath $(srcdir)),$(realpath .))
+BUILT := $(wildcard $(addprefix $(abspath $(srcdir))/,*.so src/*.o src/*/*.o))
+ifneq ($(BUILT),)
+$(error the source directory was built in, it has $(firstword $(BUILT)): run make clean there first)
+endif
+endif
 
 # PGXS follows no headers, and makes no directories
 $(OBJS): $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)

@@ -51,7 +51,7 @@ sub below
 # ---- a copy of the sources that nothing can be written to ----
 
 mkdir "$top/$_" foreach ('sources', 'build');
-system_or_bail('sh', '-c', "tar -C '$sources' --exclude='*.o' --exclude='*.a' --exclude='*.so*' --exclude='*.pc' --exclude=./tmp_check -cf - "
+system_or_bail('sh', '-c', "tar -C '$sources' --exclude='*.o' --exclude='*.a' --exclude='*.so*' --exclude='*.pc' --exclude=client/cmd/securefile -cf - "
 	  . "Makefile META.json README.md CHANGELOG.md LICENSE securefile.control @scripts src client doc | tar -C '$top/sources' -xf -");
 system_or_bail('chmod', '-R', 'a-w', "$top/sources");
 my @before = below("$top/sources");
@@ -59,6 +59,20 @@ chdir "$top/build" or die;
 my @make = ('make', '-s', '-f', "$top/sources/Makefile", 'WERROR=1', 'COPT=-O0', ($clang ? "CC=$clang" : ()), "PG_CONFIG=$ENV{SECUREFILE_PG_CONFIG}");
 ok((quiet(@make, '-j2', 'with_llvm=no'))[0], 'built outside of the sources, without a warning');
 is_deeply([ below("$top/sources") ], \@before, 'the sources are as they were');
+
+# make would take objects that lie beside the sources for its own
+foreach my $object ('securefile.so', 'src/securefile.o', 'src/sql/type.o', 'client/lib/open.o', 'client/lib/libpgsecurefile.a', 'client/cmd/main.o')
+{
+	my $part = $object =~ /^client/ ? 'client/' : '';
+	my $dir = dirname("$top/sources/$object");
+	my $out = '';
+	chmod 0755, $dir or die;
+	put_file("$top/sources/$object", '');
+	my $rc = IPC::Run::run([ 'make', '-s', '-f', "$top/sources/${part}Makefile", "PG_CONFIG=$ENV{SECUREFILE_PG_CONFIG}" ], '>&', \$out);
+	ok(!$rc && $out =~ m{the source directory was built in, it has \Q$top/sources/$object\E: run make clean there first}, "not with $object beside the sources") or diag($out);
+	unlink "$top/sources/$object" or die;
+	chmod 0555, $dir or die;
+}
 
 ok((quiet(@make, 'install-server', "DESTDIR=$top/server"))[0], 'install-server');
 ok((quiet(@make, 'install-client', "DESTDIR=$top/client"))[0], 'install-client');
