@@ -128,7 +128,7 @@ sfi_read_refuse_decoding(SfDecoded reason, uint32 codec)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("securefile value is compressed in a way that this build does not support"),
 			 errdetail("The value has codec %u.", codec),
-			 errhint("Codec 1 needs a build with LZ4, codec 2 one with zstd.")));
+			 errhint("Codec 1 needs a build with LZ4; codecs 2 and 3 need one with zstd.")));
 }
 
 /*

@@ -20,7 +20,7 @@
 
 PG_FUNCTION_INFO_V1(securefile_version);
 
-/* How the library was built, where that is not as for a release. */
+/* How the library was built: what is not as for a release, and the codecs that it has. */
 static const char build_options[] = ""
 #ifdef SF_FAULTS
 "faults "
@@ -30,6 +30,12 @@ static const char build_options[] = ""
 #endif
 #ifdef USE_ASSERT_CHECKING
 "assertions "
+#endif
+#ifdef SF_LZ4
+"lz4 "
+#endif
+#ifdef SF_ZSTD
+"zstd "
 #endif
 		   ;
 

@@ -48,6 +48,11 @@ sub contents
 make_table($node, 'plain');
 make_table($node, $_->[0], $_->[1]) foreach [ 'lz4', 'compress_low' ], [ 'zstd', 'compress_high' ];
 sql(contents($_)) foreach ('plain', 'lz4', 'zstd');
+# and small ones, with a dictionary
+make_table($node, 'trained', 'compress_medium');
+my $json = "INSERT INTO trained SELECT oid::int + %d, 0, 0, convert_to(row_to_json(p)::text, 'UTF8') FROM pg_proc p ORDER BY oid LIMIT %d";
+sql(sprintf($json, 0, 2000), "SELECT securefile_train('trained', 'doc')", sprintf($json, 100000, 100));
+is(sql("SELECT DISTINCT s.codec FROM trained, securefile_storage(doc) s WHERE id > 100000"), 'zstd with dictionary', 'small values are compressed with a dictionary');
 is(sql("SELECT count(*) FROM $_, securefile_storage(doc) s WHERE s.codec = '$_'"), 8, "all values of $_ are compressed") foreach ('lz4', 'zstd');
 $node->stop;
 
@@ -88,6 +93,16 @@ foreach my $without ([ 'lz4' ], [ 'zstd' ], [ 'lz4', 'zstd' ])
 {
 	build_without(@$without);
 	my %lacks = map { $_ => 1 } @$without;
+	is(sql('SELECT build_options FROM securefile_version()') =~ s/^(faults|sanitizers|assertions| )*//r, join(' ', grep { !$lacks{$_} } 'lz4', 'zstd'),
+		"without @$without: securefile_version() says so");
+	is(sql("SELECT string_agg(option, ' ') FROM securefile_estimate('plain', 'doc')"), join(' ', 'nocompress', map { $lacks{$_} ? () : @{ $words{$_} }[ $_ eq 'lz4' ? 0 : (1, 2) ] } 'lz4', 'zstd'),
+		"without @$without: securefile_estimate()");
+	if ($lacks{zstd})
+	{
+		fails_with($node, 'SELECT doc::bytea FROM trained WHERE id > 100000', '0A000',
+			qr/this build does not support\n.*DETAIL:  The value has codec 3\.\nHINT:  Codec 1 needs a build with LZ4; codecs 2 and 3 need one with zstd\./s, "without @$without: values with a dictionary");
+		is(sql("SELECT DISTINCT s.codec FROM trained, securefile_storage(doc) s WHERE id > 100000"), '3', "without @$without: their codec is a number");
+	}
 	foreach my $codec ('lz4', 'zstd')
 	{
 		foreach my $word (@{ $words{$codec} })
