@@ -160,6 +160,12 @@ refuse_two(const OptionWord *first, const OptionWord *second)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("securefile option \"%s\" given twice", first->word),
 				 hint_valid_words()));
+	if (first->bits == second->bits)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("securefile option \"%s\" given twice", Min(first, second)->word),
+				 errdetail("\"%s\" is another word for it.", Max(first, second)->word),
+				 hint_valid_words()));
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("securefile options \"%s\" and \"%s\" contradict each other",
