@@ -60,7 +60,7 @@ parse_logging(const char *word)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized logging mode \"%s\"", word),
-			 errhint("Valid modes are \"logging\" and \"filesystem_like_logging\".")));
+			 errhint("Valid modes are \"logging\" and \"filesystem_like_logging\". Use ALTER TABLE to change other options of the column, such as compression.")));
 }
 
 /*

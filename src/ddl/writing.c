@@ -68,7 +68,8 @@ sfi_ddl_find_column(Oid table_oid, const char *column)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
-						column, get_rel_name(table_oid))));
+						column, get_rel_name(table_oid)),
+				 errhint("View securefile_columns lists those that are.")));
 	return attnum;
 }
 
