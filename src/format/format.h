@@ -172,13 +172,20 @@ typedef struct SfRun
  * Value (the bytes after a varlena header)
  *
  *	 offset	size	field
- *	 0		1		form: 1 INLINE, 2 STORED, 5 PACKED; 3 EDITED exists in memory only
+ *	 0		1		form: 1 INLINE, 2 STORED, 5 PACKED, 6 TRAINED; 3 EDITED exists in
+ *					memory only; 4 is reserved
  *	 INLINE:
  *	 1		n		the bytes of the value
  *	 PACKED (a small value, compressed in the row):
  *	 1		1		codec (SfCodec), not 0
  *	 2		2		reserved, 0
  *	 4		n		what is stored of a compressed unit, below
+ *	 TRAINED (the same, compressed with a dictionary of the segment):
+ *	 1		1		codec, SF_CODEC_TRAINED
+ *	 2		2		attribute number of the column
+ *	 4		4		OID of the table the segment belongs to
+ *	 8		8		incarnation of the segment
+ *	 16		n		what is stored of a compressed unit, below
  *	 STORED (locator; version 2 if UNITS, SHARED or KEYED is set, else 1):
  *	 1		1		locator version
  *	 2		2		flags (SF_LOC_*)
@@ -417,15 +424,7 @@ typedef struct SfHome
 	uint64_t	incarnation;
 } SfHome;
 
-/*
- * The same for a TRAINED value, whose compressed bytes begin at SF_TRAINED_HEADER.
- *
- *	 0	1	form
- *	 1	1	codec, SF_CODEC_TRAINED
- *	 2	2	attribute number
- *	 4	4	OID of the table
- *	 8	8	incarnation of the segment
- */
+/* The same for a TRAINED value, whose compressed bytes begin at SF_TRAINED_HEADER. */
 #define SF_TRAINED_HEADER		16
 extern const char *sf_format_trained_decode(const uint8_t *data, size_t len, SfUnit *unit,
 											uint32_t *plain_bytes, SfHome *home);
