@@ -126,6 +126,16 @@ foreach my $case (@cases)
 	$node->stop;
 }
 
+# no number is given twice before the repair either
+as_it_was();
+change($segment, 0, LAST, pack('V', 2));
+$node->start;
+$sql->('SELECT add(7000, 300)');
+fails_with($node, "SELECT securefile_train('t', 'doc', 1000)", 'XX001', 'There is dictionary 3, and the header knows them up to 2', 'a header of before: no new dictionary');
+$sql->('DELETE FROM t WHERE id >= 7000');
+is(readable(), '1 2 3', 'a header of before: nothing is lost');
+$node->stop;
+
 # what an old snapshot needs is not set free, though no row that is seen now needs it
 as_it_was();
 change($segment, 0, NEWEST, pack('V', 0));
