@@ -42,13 +42,16 @@ sf_transform_begin(SfEncoder *encoder, SfCompression level, SfDictionary *dictio
 /*
  * Is a unit worth the highest level?  That takes ten times the time of the medium one,
  * whether something is gained or not.  So as long as the last unit was stored as it is,
- * the medium level looks first.
+ * the medium level looks first; and also at the first unit of what may be a large object.
+ * A value of less than a unit is not looked at: the look would take a sixth of its time.
  */
 static bool
 is_promising(const SfEncoder *encoder, const char *plain, uint32_t plain_bytes, char *dst,
 			 uint32_t room)
 {
-	return encoder->level != SF_COMPRESSION_HIGH || encoder->step == 0 ||
+	bool		is_known = encoder->plain_bytes > 0 || plain_bytes < SF_UNIT_SIZE;
+
+	return encoder->level != SF_COMPRESSION_HIGH || (encoder->step == 0 && is_known) ||
 		sf_transform_encode_bytes(encoder, SF_COMPRESSION_MEDIUM, plain, plain_bytes, dst,
 								  room) > 0;
 }
