@@ -442,7 +442,6 @@ sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before)
 {
 	Relation	rel = sfi_segment_rel(seg);
 	PageContent content;
-	int			npages = 0;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_FAULT(repair_page);
@@ -455,7 +454,6 @@ sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before)
 		content.page.before = before;
 		sfi_change_init(sfi_change_add(buf), SF_PAGE_DICTIONARY, &content,
 						sizeof(SfDictionaryPage) + sf_dictionary_part(&content.page));
-		SF_ASSERT(++npages <= SF_DICTIONARY_PAGES);
 	}
 	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
 	sfi_segment_close(rel);

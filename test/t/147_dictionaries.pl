@@ -7,6 +7,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SecurefilePages;
 use SecurefileTest;
 use Test::More;
 
@@ -206,15 +207,7 @@ right('d', 'before damage');
 my $segment = $node->data_dir . '/' . $sql->("SELECT pg_relation_filepath('pg_toast.pg_securefile_' || 'd'::regclass::oid || '_4')");
 my $old_header = do { $node->stop; my $pages = slurp($segment); $node->start; $pages };
 
-# pages of a type in the file of a segment relation
-sub pages_of
-{
-	my ($type) = @_;
-	my $all = slurp($segment);
-	return grep { unpack('L', substr($all, $_ * 8192 + 8176, 4)) == 0x53464c31 && unpack('S', substr($all, $_ * 8192 + 8180, 2)) == $type }
-		0 .. length($all) / 8192 - 1;
-}
-my @pages = pages_of(11);
+my @pages = pages_of(slurp($segment), PAGE_DICTIONARY);
 cmp_ok(scalar(@pages), '>', 1, 'a dictionary has several pages');
 
 sub damaged
