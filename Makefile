@@ -14,7 +14,7 @@
 #	make lint			cheap checks of the sources
 #	make indent			puts the C files in the layout that make lint asks for
 #	make FAULTS=1		with fault points, for tests (make clean first)
-#	make NO_LZ4=1		without liblz4; NO_ZSTD=1: without libzstd
+#	make NO_LZ4=1		without liblz4; NO_ZSTD=1: without libzstd; NO_OPENSSL=1: without libcrypto
 #	make WERROR=1		warnings are errors
 #	make SANITIZE=1		with the address and undefined behaviour sanitizers, for
 #			servers that have their libraries preloaded (see doc/testing.md)
@@ -61,6 +61,12 @@ endif
 ifndef NO_ZSTD
 CODEC_FLAGS += -DSF_ZSTD
 CODEC_LIBS += -lzstd
+endif
+
+# library of the faster cipher
+ifndef NO_OPENSSL
+CODEC_FLAGS += -DSF_OPENSSL
+CODEC_LIBS += -lcrypto
 endif
 
 PG_CPPFLAGS = -I$(srcdir)/src $(CODEC_FLAGS) -DSF_VERSION='"$(version)"'

@@ -200,3 +200,145 @@ CREATE FUNCTION securefile_estimate(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_estimate(regclass, name, integer)
 	IS 'what each level of compression would save and cost, by a random sample of the values of a column: bytes that would be stored, plain bytes per stored byte, megabytes a second of one process; changes nothing';
+
+-- ---------------------------------------------------------------------
+-- keys: the master keys that the server has loaded
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_load_keys() RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_load_keys()
+	IS 'run the command of securefile.key_command and replace all master keys in memory with those that it prints; returns their number';
+REVOKE ALL ON FUNCTION securefile_load_keys() FROM PUBLIC;
+
+CREATE FUNCTION securefile_master_keys(
+	OUT name text,
+	OUT is_current boolean
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_master_keys()
+	IS 'names of the master keys that are loaded; is_current: the one that wraps new data keys';
+REVOKE ALL ON FUNCTION securefile_master_keys() FROM PUBLIC;
+
+-- ---------------------------------------------------------------------
+-- keys: the data keys of columns
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_keys(
+	"table" regclass,
+	"column" name,
+	scan boolean DEFAULT false,
+	OUT key_id integer,
+	OUT purpose text,
+	OUT state text,
+	OUT is_current boolean,
+	OUT cipher text,
+	OUT master_key text,
+	OUT is_loaded boolean,
+	OUT created timestamptz,
+	OUT stored_values bigint
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_keys(regclass, name, boolean)
+	IS 'data keys of a column: purpose (data, hash), state (usable, old, distrusted, shredded, destroyed), is_current: new values take it; the master key that wraps each, and whether it is loaded; with scan, how many values use each, and a row of purpose plain for those without encryption';
+
+CREATE FUNCTION securefile_rewrap() RETURNS integer
+	AS 'MODULE_PATHNAME', 'securefile_rewrap_all' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_rewrap()
+	IS 'wrap all data keys of this database with the current master key; returns how many were wrapped with another one; holds at once, and is not rolled back';
+REVOKE ALL ON FUNCTION securefile_rewrap() FROM PUBLIC;
+
+CREATE FUNCTION securefile_rewrap(
+	"table" regclass,
+	"column" name,
+	master_key text DEFAULT NULL
+) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_rewrap(regclass, name, text)
+	IS 'wrap the data keys of a column with the current master key, or with the named one; returns how many were wrapped with another one; holds at once, and is not rolled back';
+
+CREATE FUNCTION securefile_new_key(
+	"table" regclass,
+	"column" name,
+	distrust boolean DEFAULT false
+) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_new_key(regclass, name, boolean)
+	IS 'make a new data key for new values of a column, and return its number (of a partitioned table the highest one); those that there are become old, or distrusted; holds at once, and is not rolled back';
+
+CREATE FUNCTION securefile_shred(
+	"table" regclass,
+	"column" name,
+	force boolean DEFAULT false
+) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_shred(regclass, name, boolean)
+	IS 'destroy all data keys of a column when the transaction commits, so that no encrypted value of it can be read any more; returns how many there were; refused where there are such values, unless forced';
+
+-- ---------------------------------------------------------------------
+-- rewriting while the table is in use
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_rewrite_some(
+	"table" regclass,
+	"column" name,
+	max_bytes bigint DEFAULT 67108864,
+	"position" text DEFAULT NULL,
+	only_keys boolean DEFAULT false,
+	OUT rewritten bigint,
+	OUT rewritten_bytes bigint,
+	OUT skipped bigint,
+	OUT next_position text
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_rewrite_some(regclass, name, bigint, text, boolean)
+	IS 'store some values of a column again, with its options and key of today, and lock no more than their rows: about max_bytes of them, from a position on that the last call has returned (NULL: the begin); next_position: NULL when nothing is left';
+
+CREATE PROCEDURE securefile_rewrite_online(
+	"table" regclass,
+	"column" name,
+	batch_bytes bigint DEFAULT 67108864,
+	only_keys boolean DEFAULT false
+)
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+COMMENT ON PROCEDURE securefile_rewrite_online(regclass, name, bigint, boolean)
+	IS 'store all values of a column again, with its options and key of today, while the table is in use; commits after each batch of about batch_bytes; only_keys: only values that are not encrypted with the current key, or not plain where the column does not encrypt';
+
+CREATE FUNCTION securefile_progress_slots(
+	OUT pid integer,
+	OUT database_oid oid,
+	OUT table_oid oid,
+	OUT attnum smallint,
+	OUT pass integer,
+	OUT blocks_total bigint,
+	OUT blocks_done bigint,
+	OUT rewritten bigint,
+	OUT rewritten_bytes bigint,
+	OUT skipped bigint
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_progress_slots() IS 'what rewrites of columns have done so far; see securefile_progress';
+
+CREATE VIEW securefile_progress AS
+SELECT s.pid,
+	d.datname,
+	s.table_oid AS relid,
+	n.nspname AS schema_name,
+	c.relname AS table_name,
+	a.attname AS column_name,
+	s.pass,
+	s.blocks_total,
+	s.blocks_done,
+	s.rewritten,
+	s.rewritten_bytes,
+	s.skipped
+FROM securefile_progress_slots() s
+	LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) s.database_oid
+	LEFT JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) s.table_oid
+		AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+	LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+	LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) c.oid
+		AND a.attnum OPERATOR(pg_catalog.=) s.attnum;
+COMMENT ON VIEW securefile_progress
+	IS 'rewrites of columns that are running, in all databases: how far each has come';
+GRANT SELECT ON securefile_progress TO PUBLIC;

@@ -29,6 +29,7 @@
 #include "ddl/ddl.h"
 #include "fmgr.h"
 #include "io/io.h"
+#include "keys/keys.h"
 #include "miscadmin.h"
 #include "monitor/monitor.h"
 #include "read/read.h"
@@ -62,6 +63,7 @@ shmem_request(void)
 	size = add_size(size, sf_io_shmem_size());
 	size = add_size(size, sf_stats_shmem_size());
 	size = add_size(size, sf_space_shmem_size());
+	size = add_size(size, sf_keys_shmem_size());
 	size = add_size(size, sf_monitor_shmem_size());
 	RequestAddinShmemSpace(size);
 }
@@ -81,8 +83,12 @@ shmem_startup(void)
 		sf_space_upgrade_prepare();
 	sf_stats_shmem_init();
 	sf_space_shmem_init();
+	sf_keys_shmem_init();
 	sf_monitor_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
+
+	/* the command runs under no lock */
+	sf_keys_load_at_start();
 }
 
 /* End the transaction in write/, and wake the monitor if that left work to do. */
@@ -108,6 +114,8 @@ at_commit(void)
 	end_writing(true);
 	if (sf_space_at_commit())
 		sf_monitor_wake(MyDatabaseId);
+	if (sf_keys_at_end())
+		sf_monitor_wake(MyDatabaseId);
 	sf_stats_flush();
 	sf_io_memory_at_end();
 }
@@ -122,6 +130,7 @@ at_prepare(void)
 	sf_sql_send_at_end();
 	end_writing(true);
 	sf_space_at_prepare();
+	(void) sf_keys_at_end();
 	sf_stats_flush();
 	sf_io_memory_at_end();
 }
@@ -138,6 +147,8 @@ at_abort(void)
 	sf_sql_send_at_end();
 	end_writing(false);
 	sf_space_at_abort();
+	(void) sf_keys_at_end();
+	sf_stats_progress_end();
 	sf_stats_flush();
 	sf_io_memory_at_end();
 }
@@ -157,8 +168,10 @@ xact_callback(XactEvent event, void *arg)
 {
 	switch (event)
 	{
-		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
+			sf_keys_refuse_prepare();
+			/* FALLTHROUGH */
+		case XACT_EVENT_PRE_COMMIT:
 			sf_ddl_require_followed();
 			sf_stream_handle_close_all();
 			sf_write_pre_commit();
@@ -227,6 +240,7 @@ _PG_init(void)
 	}
 	sf_base_preloaded = true;
 
+	sf_keys_map();
 	sf_wal_register();
 	sf_read_set_overlay(sf_write_overlay);
 	sf_space_set_describe(sf_ddl_describe);

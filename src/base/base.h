@@ -4,7 +4,7 @@
  *	  The base of all rooms: the server's own definitions, the one header of
  *	  version differences, assertions, fault points, and small common tools.
  *
- * preload.c	whether the library was preloaded
+ * preload.c	whether the library was preloaded; superusers
  * base.c		tables of other sessions, boot id, shared memory of the room
  * array.c		arrays that grow
  * guard.c		steps that may meet damage and must not end the statement
@@ -32,6 +32,12 @@ extern bool sf_base_preloaded;
  * memory, WAL or data files.
  */
 extern void sf_base_require_preload(void);
+
+/*
+ * ERROR INSUFFICIENT_PRIVILEGE unless the current user is a superuser.  what: the end of
+ * "must be superuser to ..".
+ */
+extern void sf_base_require_superuser(const char *what);
 
 /*
  * ERROR FEATURE_NOT_SUPPORTED when a relation is a temporary one of another

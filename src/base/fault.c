@@ -332,10 +332,7 @@ sf_fault_skips(SfFaultPoint point)
 static void
 require_faults(void)
 {
-	if (!superuser())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be superuser to use fault points")));
+	sf_base_require_superuser("use fault points");
 	sf_base_require_preload();
 }
 

@@ -1,14 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * preload.c
- *	  Was the library loaded through shared_preload_libraries?
+ *	  What functions ask before they begin: was the library loaded through
+ *	  shared_preload_libraries, is the user a superuser?
  *
- * The flag and its check stand below all other files of the room, so that
+ * The flag and the checks stand below all other files of the room, so that
  * base.c and fault.c can both ask.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
+
+#include "miscadmin.h"
 
 bool		sf_base_preloaded = false;
 
@@ -21,4 +24,13 @@ sf_base_require_preload(void)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("securefile must be loaded via shared_preload_libraries"),
 			 errhint("Add the line \"shared_preload_libraries = 'securefile'\" to postgresql.conf (or append securefile to the list there) and restart the server.")));
+}
+
+void
+sf_base_require_superuser(const char *what)
+{
+	if (!superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to %s", what)));
 }

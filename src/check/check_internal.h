@@ -8,6 +8,7 @@
  * rows.c		the live rows: values verified, their space collected
  * runs.c		sorted arrays of runs and pages; runs of bits
  * walk.c		the walk over the segment relation, and its reading of pages
+ * keys.c			the two key pages
  * dictionaries.c	the dictionaries, and the list that the header leads to
  * pages.c		the pages of the segment relation, against the values' space
  * maps.c		the same for the space map
@@ -15,6 +16,9 @@
  * report.c		the table of findings, and errors turned into findings
  * usage.c		securefile_usage(), and the functions behind view securefile_columns
  * maintain.c	securefile_maintain()
+ * key_list.c	securefile_keys()
+ * rotate.c		securefile_rewrap(), securefile_new_key()
+ * shred.c		securefile_shred()
  * repair.c		securefile_repair(): check, and mend what the rows can tell
  *
  * The room has no header for others: it is called from SQL only.  Unless a
@@ -64,6 +68,12 @@ extern void sfi_check_privilege(Oid table_oid, bool monitors);
  * not a securefile, or when sfi_check_privilege() refuses a partition.
  */
 extern List *sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors);
+
+/*
+ * ERROR WRONG_OBJECT_TYPE for a partitioned table, whose partitions have each its own: of
+ * what, in the plural.
+ */
+extern void sfi_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what);
 
 /* Open a column's segment for reading; ERROR when there is none. */
 extern SfSegment *sfi_check_open_segment(const SfCheckColumn *column);
@@ -192,8 +202,10 @@ typedef struct SfPageWalk
 	bool		running;		/* a transaction with entries has not ended */
 	uint32		end_page;		/* behind the last one that is in use */
 	uint64		max_stamp;		/* of inode pages */
-	uint32		newest_dictionary;	/* its first page, by the header, .. */
-	uint32		last_dictionary;	/* .. and the highest number */
+	SfHeaderMore more;			/* of the header */
+	uint32		key_pages[2];	/* by the header, or else found; 0: none */
+	bool		keys_sound[2];
+	SfKeyPage	keys[2];		/* of those that are */
 	uint32		dictionaries[SF_DICTIONARY_MAX + 1];	/* by number: the first
 														 * page of a sound one,
 														 * or 0; and what its
@@ -271,6 +283,17 @@ extern bool sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPag
 /* What a repair does with space that nobody owns: FREE or KEEP.  Never throws. */
 extern SfRepair sfi_check_unowned(const SfPageWalk *walk);
 
+/* ---- keys.c ---- */
+
+/* Read both key pages, and mark them as owned. */
+extern void sfi_check_keys(SfPageWalk *walk);
+
+/* A key page that the walk over all pages has come to. */
+extern void sfi_check_key_page(SfPageWalk *walk, uint32 page);
+
+/* Make both pages say the same, if need be, and the header name them. */
+extern void sfi_check_repair_keys(const SfPageWalk *walk);
+
 /* ---- dictionaries.c ---- */
 
 /* Read all dictionaries, and mark their pages as owned. */
@@ -317,6 +340,9 @@ extern void sfi_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes 
 
 /* ---- header.c ---- */
 
+/* Read the extension of the header page into walk->more. */
+extern void sfi_check_read_more(SfPageWalk *walk);
+
 /* Find out where the segment ends, and set check->total_sectors. */
 extern void sfi_check_find_end(SfPageWalk *walk);
 
@@ -354,5 +380,34 @@ extern void sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorD
  */
 typedef void (*SfCheckStep) (SfCheck *check, void *arg);
 extern bool sfi_check_guarded(SfCheck *check, SfRepair action, SfCheckStep step, void *arg);
+
+/* ---- keys of values (key_list.c) ---- */
+
+/* Values by the number of their key; 0: without one. */
+typedef struct SfKeyCounts
+{
+	int64		values[SF_DATA_KEYS_MAX + 1];
+} SfKeyCounts;
+
+/*
+ * Add the values of a column in all rows that a snapshot sees; those without a byte are not
+ * counted.  The table is locked.  DATA_CORRUPTED for one that names an impossible key.
+ */
+extern void sfi_check_count_keys(const SfCheckColumn *column, Snapshot snapshot,
+								 SfKeyCounts *counts);
+
+/* ---- changes of keys (rotate.c) ---- */
+
+/* ERROR where nothing can be written: without preload, on a standby, in a parallel worker. */
+extern void sfi_check_require_writes(const char *function);
+
+/*
+ * ERROR in a transaction that has dropped storage: a ROLLBACK would bring back keys that
+ * are not those which the caller believes to have changed.
+ */
+extern void sfi_check_refuse_dropped(const char *function);
+
+/* Open a column's segment for writing; ERROR when there is none. */
+extern SfSegment *sfi_check_open_to_write(const SfCheckColumn *column);
 
 #endif							/* SF_CHECK_INTERNAL_H */

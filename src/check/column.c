@@ -147,6 +147,19 @@ sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
 }
 
 void
+sfi_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what)
+{
+	Oid			table_oid = PG_GETARG_OID(0);
+
+	if (get_rel_relkind(table_oid) == RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is a partitioned table", get_rel_name(table_oid)),
+				 errdetail("Each partition has a segment, and %s, of its own.", what),
+				 errhint("Call the function for each of the partitions; pg_partition_tree() lists them.")));
+}
+
+void
 sfi_check_no_segment(const SfCheckColumn *column)
 {
 	if (column->permanent)

@@ -68,12 +68,6 @@ look_step(SfCheck *check, void *arg)
 	sf_space_dictionary_at(check->seg, look->page, note_page, look, &look->number, &look->before);
 }
 
-static void
-more_step(SfCheck *check, void *arg)
-{
-	*(SfHeaderMore *) arg = sf_space_header_more(check->seg);
-}
-
 /* Note a dictionary that is sound. */
 static void
 note_dictionary(SfPageWalk *walk, const Look *look)
@@ -90,7 +84,7 @@ report_number(SfPageWalk *walk, uint32 number)
 	walk->header_behind = true;
 	sfi_check_report(walk->check, SF_FINDING_HEADER_BEHIND, NULL, 0, 0,
 					 "page 0 of the segment relation knows dictionaries up to %u, there is one of number %u",
-					 walk->last_dictionary, number);
+					 walk->more.last_dictionary, number);
 }
 
 /*
@@ -115,21 +109,16 @@ look_at_listed(SfPageWalk *walk, Look *look, uint32 last)
 void
 sfi_check_dictionaries(SfPageWalk *walk)
 {
-	SfHeaderMore more = {0};
 	uint32		last = SF_DICTIONARY_MAX + 1;
 	Look		look = {.before = SF_NO_PAGE};
 
-	/* what is wrong with the header itself was found when it was opened */
-	(void) sfi_check_guarded(walk->check, SF_REPAIR_UNREPORTED, more_step, &more);
-	walk->newest_dictionary = more.dictionary;
-	walk->last_dictionary = more.last_dictionary;
-	for (uint32 page = more.dictionary; page != 0 && page != SF_NO_PAGE; page = look.before)
+	for (uint32 page = walk->more.dictionary; page != 0 && page != SF_NO_PAGE; page = look.before)
 	{
 		CHECK_FOR_INTERRUPTS();
 		look = (Look) {.page = page, .before = SF_NO_PAGE};
 		if (!look_at_listed(walk, &look, last))
 			break;
-		if (last > SF_DICTIONARY_MAX && look.number > walk->last_dictionary)
+		if (last > SF_DICTIONARY_MAX && look.number > walk->more.last_dictionary)
 			report_number(walk, look.number);
 		last = look.number;
 	}
@@ -159,7 +148,7 @@ look_at_stray(SfPageWalk *walk, uint32 page)
 	note_dictionary(walk, &look);
 	(void) mark_pages(walk, &look);
 	walk->dictionary_lost = true;
-	if (look.number > walk->last_dictionary)
+	if (look.number > walk->more.last_dictionary)
 		report_number(walk, look.number);
 	else
 		sfi_check_report_as(walk->check, SF_REPAIR_CORRECT, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
@@ -209,7 +198,7 @@ sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *repair)
 
 	while (last > 0 && walk->dictionaries[last] == 0)
 		last--;
-	repair->dictionary = relinked ? relink(walk) : walk->newest_dictionary;
-	repair->last_dictionary = Max(walk->last_dictionary, last);
-	repair->change_dictionary = relinked || last > walk->last_dictionary;
+	repair->dictionary = relinked ? relink(walk) : walk->more.dictionary;
+	repair->last_dictionary = Max(walk->more.last_dictionary, last);
+	repair->change_dictionary = relinked || last > walk->more.last_dictionary;
 }

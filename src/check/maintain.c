@@ -11,6 +11,7 @@
 #include "access/relation.h"
 #include "check/check_internal.h"
 #include "funcapi.h"
+#include "keys/keys.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/xid8.h"
@@ -54,6 +55,7 @@ maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 	(void) sf_space_resolve(seg, true, &work);
 	SF_ASSERT(work.entries_resolved <= work.entries_seen);
 	sf_space_maintain(seg, true, &work);
+	sf_keys_finish_shred(seg);
 	relation_close(segrel, ShareUpdateExclusiveLock);
 	add_work(sum, &work);
 }

@@ -273,8 +273,11 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 			if (!(known & (SF_KNOWN_OWNED | SF_KNOWN_NAMED)))
 				sfi_check_report_as(walk->check, sfi_check_unowned(walk), SF_FINDING_UNOWNED,
 									NULL, 0, 0, "inode page %u", read->page);
-			if (known & SF_KNOWN_OWNED)
+			if ((known & SF_KNOWN_OWNED) && read->u.inode.stamp < SF_KEYED_STAMP)
 				walk->max_stamp = Max(walk->max_stamp, read->u.inode.stamp);
+			break;
+		case SF_PAGE_KEYS:
+			sfi_check_key_page(walk, read->page);
 			break;
 		case SF_PAGE_DICTIONARY:
 			sfi_check_dictionary_page(walk, read);
@@ -377,6 +380,8 @@ sfi_check_pages(SfPageWalk *walk)
 	{
 		walk_pending(walk);
 		walk_free(walk);
+		sfi_check_read_more(walk);
+		sfi_check_keys(walk);
 		sfi_check_dictionaries(walk);
 		mark_owned(walk);
 		walk_dynamic(walk);

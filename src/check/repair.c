@@ -165,7 +165,11 @@ repair_maps(SfPageWalk *walk)
 
 /* ---- lists of pages ---- */
 
-/* Correct the header, if it is stale; make both lists empty, if one is damaged. */
+/*
+ * Correct the header, if it is stale; make both lists empty, if one is damaged.  The
+ * dictionaries come after the numbers: their pages are made anew by records with a header
+ * that has to know them.
+ */
 static void
 repair_header(SfPageWalk *walk)
 {
@@ -180,10 +184,14 @@ repair_header(SfPageWalk *walk)
 		.forget_lists = walk->lists_damaged,
 	};
 
-	sfi_check_dictionary_repair(walk, &repair);
+	SfHeaderRepair dictionaries = {0};
+
 	if (walk->lists_damaged || walk->header_behind || repair.lower_next_page ||
-		repair.lower_end || repair.change_dictionary)
+		repair.lower_end)
 		sf_space_repair_header(check->seg, repair);
+	sfi_check_dictionary_repair(walk, &dictionaries);
+	if (dictionaries.change_dictionary)
+		sf_space_repair_header(check->seg, dictionaries);
 }
 
 /* Free a page that is not an inode page, or damaged, unless it is in use or in a list. */
@@ -253,6 +261,7 @@ repair_column(SfPageWalk *walk)
 				 errhint("Wait for it, or end it, and try again.")));
 	sf_space_repair_extend(walk->check->seg, walk->nblocks);
 	repair_header(walk);
+	sfi_check_repair_keys(walk);
 	repair_damaged_maps(walk);
 	sf_space_repair_collect(walk->check->seg);
 	repair_dynamic(walk);

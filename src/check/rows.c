@@ -17,6 +17,7 @@
 #include "base/server.h"
 #include "check/check_internal.h"
 #include "executor/tuptable.h"
+#include "keys/keys.h"
 #include "miscadmin.h"
 #include "object/object.h"
 #include "read/read.h"
@@ -78,10 +79,14 @@ note_damage(const ErrorData *error, void *arg)
  * Whether it can, a build without its codec does not find out.
  */
 static void
-verify_in_row(struct varlena *value)
+verify_in_row(SfCheck *check, struct varlena *value)
 {
-	if (sf_read_form(value) != SF_FORM_INLINE &&
-		sf_transform_find(sf_read_packed_unit(value).flags) != NULL)
+	uint8		form = sf_read_form(value);
+
+	if (form == SF_FORM_SEALED && !sf_keys_is_loaded(check->seg, sf_read_key_id(value)))
+		return;
+	if (form == SF_FORM_SEALED ||
+		(form != SF_FORM_INLINE && sf_transform_find(sf_read_packed_unit(value).flags) != NULL))
 		(void) sf_read_unpacked(value);
 }
 
@@ -96,18 +101,18 @@ read_map(SfCheck *check, void *arg)
 	struct varlena *packed;
 	SfLocator	loc;
 
-	if (toast_raw_datum_size(work->value) > VARHDRSZ + Max(SF_LOCATOR_MAX_SIZE, SF_IN_ROW_MAX))
+	if (toast_raw_datum_size(work->value) > VARHDRSZ + SF_IN_ROW_MAX + SF_SEALED_OVERHEAD)
 		return;
 	packed = PG_DETOAST_DATUM_PACKED(work->value);
 	if (sf_read_is_in_row(packed))
 	{
-		verify_in_row(packed);
+		verify_in_row(check, packed);
 		return;
 	}
-	if (sf_read_form(packed) == SF_FORM_TRAINED)
+	if (sf_read_is_homed(packed))
 	{
 		if (belongs_here(check, sf_read_home(packed)))
-			verify_in_row(packed);
+			verify_in_row(check, packed);
 		return;
 	}
 	loc = sf_object_locator(packed);

@@ -12,6 +12,7 @@
 #define SF_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum SfIoMethod
@@ -22,6 +23,13 @@ typedef enum SfIoMethod
 } SfIoMethod;
 
 #define SF_IO_METHODS			3
+
+typedef enum SfCipherSetting
+{
+	SF_CIPHER_SETTING_AUTO,		/* by the processor */
+	SF_CIPHER_SETTING_AES,
+	SF_CIPHER_SETTING_CHACHA20,
+} SfCipherSetting;
 
 typedef enum SfDescribeAs
 {
@@ -41,9 +49,22 @@ extern int	sf_max_columns;		/* securefile.max_columns: statistics slots */
 extern bool sf_keep_memory;		/* securefile.keep_memory */
 extern int	sf_kept_memory_total_kb;	/* securefile.kept_memory_total */
 extern int	sf_kept_memory_timeout_ms;	/* securefile.kept_memory_timeout */
+extern char *sf_key_command;	/* securefile.key_command; "": none */
+extern char *sf_master_key;		/* securefile.master_key; "": none is named */
+extern int	sf_key_timeout_s;	/* securefile.key_timeout */
+extern int	sf_cipher;			/* securefile.cipher, an SfCipherSetting */
 
 /* Define all GUCs, and act on those that act at once; called from _PG_init. */
 extern void sf_config_define(void);
+
+/* Longest name of a master key, in bytes. */
+#define SF_KEY_NAME_MAX			31
+
+/*
+ * May a master key have this name: 1 to SF_KEY_NAME_MAX bytes, each an ASCII letter, a
+ * digit, or one of "_.:-"?  Never throws.
+ */
+extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
 
 /* Largest setting of securefile.write_gather_size. */
 #define SF_WRITE_GATHER_MAX_BYTES	(16 * 1024 * 1024)
@@ -59,7 +80,9 @@ extern void sf_config_define(void);
  *	 bits 1-2	cache mode: 0 default, 1 nocache, 2 cache_reads, 3 cache
  *	 bit 3		disable_storage_in_row (else enable_storage_in_row)
  *	 bits 4-5	compression: an SfCompression
- *	 bits 6-11	reserved for deduplication, encryption, retention
+ *	 bit 6		reserved for deduplication
+ *	 bit 7		encrypt (else decrypt)
+ *	 bits 8-11	reserved for retention
  */
 #define SF_OPT_FS_LIKE_LOGGING	0x0001
 #define SF_OPT_CACHE_SHIFT		1
@@ -67,6 +90,7 @@ extern void sf_config_define(void);
 #define SF_OPT_DISABLE_IN_ROW	0x0008
 #define SF_OPT_COMPRESSION_SHIFT	4
 #define SF_OPT_COMPRESSION_MASK		0x0030
+#define SF_OPT_ENCRYPT			0x0080
 
 typedef enum SfCacheMode
 {
@@ -92,6 +116,7 @@ typedef struct SfOptions
 	bool		in_row;			/* values up to SF_IN_ROW_MAX stay in the row */
 	SfCacheMode cache;			/* never SF_CACHE_DEFAULT */
 	SfCompression compression;	/* of what is written from now on */
+	bool		encrypt;		/* likewise */
 } SfOptions;
 
 #define SF_IN_ROW_MAX			4000
@@ -107,6 +132,13 @@ typedef struct SfColumn
 	bool		permanent;		/* else: no segment, all values INLINE */
 	SfOptions	options;
 } SfColumn;
+
+/* Is what is written to a column now encrypted? */
+static inline bool
+sf_config_encrypts(const SfColumn *column)
+{
+	return column->permanent && column->options.encrypt;
+}
 
 /* the mode that SF_CACHE_DEFAULT stands for: repeated reads are fastest with it */
 #define SF_CACHE_MODE_DEFAULT	SF_CACHE_READS

@@ -43,6 +43,10 @@ int			sf_max_columns = 1024;
 bool		sf_keep_memory = true;
 int			sf_kept_memory_total_kb = KEPT_DEFAULT_KB;
 int			sf_kept_memory_timeout_ms = KEPT_TIMEOUT_MS;
+char	   *sf_key_command = NULL;
+char	   *sf_master_key = NULL;
+int			sf_key_timeout_s = 30;
+int			sf_cipher = SF_CIPHER_SETTING_AUTO;
 
 static const struct config_enum_entry io_methods[] = {
 	{"sync", SF_IO_METHOD_SYNC, false},
@@ -59,12 +63,62 @@ static const struct config_enum_entry describe_as[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry ciphers[] = {
+	{"auto", SF_CIPHER_SETTING_AUTO, false},
+	{"aes", SF_CIPHER_SETTING_AES, false},
+	{"chacha20", SF_CIPHER_SETTING_CHACHA20, false},
+	{NULL, 0, false}
+};
+
+/* A build without OpenSSL has one cipher only. */
+static bool
+check_cipher(int *newval, void **extra, GucSource source)
+{
+#ifndef SF_OPENSSL
+	if (*newval == SF_CIPHER_SETTING_AES)
+	{
+		GUC_check_errdetail("This build of securefile has no OpenSSL.");
+		return false;
+	}
+#endif
+	return true;
+}
+
 /* Gather buffers are whole allocation blocks. */
 static bool
 round_gather_size(int *newval, void **extra, GucSource source)
 {
 	*newval -= *newval % GATHER_STEP_KB;
 	return true;
+}
+
+bool
+sf_config_is_key_name(const char *name, size_t len_bytes)
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	"0123456789_.:-";
+
+	StaticAssertStmt(sizeof(allowed) - 1 == 2 * 26 + 10 + 4, "each letter and digit is there");
+	if (len_bytes < 1 || len_bytes > SF_KEY_NAME_MAX)
+		return false;
+	for (size_t i = 0; i < len_bytes; i++)
+	{
+		/* not strchr(), which would find the zero at the end of the list, too */
+		if (memchr(allowed, name[i], sizeof(allowed) - 1) == NULL)
+			return false;
+	}
+	return true;
+}
+
+/* Empty, or a name that a key can have. */
+static bool
+check_master_key(char **newval, void **extra, GucSource source)
+{
+	if (**newval == '\0' || sf_config_is_key_name(*newval, strlen(*newval)))
+		return true;
+	GUC_check_errdetail("The name of a key has at most %d bytes, and no other characters than A-Z, a-z, 0-9, \"_\", \".\", \":\" and \"-\".",
+						SF_KEY_NAME_MAX);
+	return false;
 }
 
 static void
@@ -130,6 +184,37 @@ define_memory(void)
 }
 
 static void
+define_cipher(void)
+{
+	DefineCustomEnumVariable("securefile.cipher",
+							 "Cipher that new data keys of encrypted columns are for.",
+							 "auto: aes where the processor has it, else chacha20.",
+							 &sf_cipher, SF_CIPHER_SETTING_AUTO, ciphers,
+							 PGC_SUSET, 0, check_cipher, NULL, NULL);
+}
+
+/* The command may have a password in it, so others are not shown it. */
+static void
+define_keys(void)
+{
+	DefineCustomStringVariable("securefile.key_command",
+							   "Shell command that prints the master keys, a line \"name key\" each.",
+							   "It is run at server start, and by securefile_load_keys().",
+							   &sf_key_command, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+	DefineCustomIntVariable("securefile.key_timeout",
+							"Time after which the command that prints the master keys is stopped.",
+							NULL,
+							&sf_key_timeout_s, 30, 1, 3600,
+							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomStringVariable("securefile.master_key",
+							   "Name of the master key that new data keys are wrapped with.",
+							   "Empty: the only key that is loaded.",
+							   &sf_master_key, "",
+							   PGC_SIGHUP, 0, check_master_key, NULL, NULL);
+}
+
+static void
 define_clients(void)
 {
 	DefineCustomEnumVariable("securefile.describe_as",
@@ -165,6 +250,8 @@ sf_config_define(void)
 	define_io();
 	define_monitor();
 	define_memory();
+	define_keys();
+	define_cipher();
 	define_clients();
 	if (!process_shared_preload_libraries_in_progress)
 		return;

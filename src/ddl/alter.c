@@ -39,6 +39,8 @@ sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
 			alter->drops_cascade = true;
 		if (cmd->subtype == AT_AddColumn || cmd->subtype == AT_AlterColumnType)
 			alter->may_bring_values = true;
+		if (cmd->subtype == AT_AddColumn)
+			sfi_ddl_refuse_plain_default(cmd);
 		if (cmd->subtype == AT_AlterColumnType)
 		{
 			ColumnDef  *def = castNode(ColumnDef, cmd->def);
@@ -56,6 +58,8 @@ sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
 			 */
 			if (convert == NULL && computes)
 				alter->using_names = lappend(alter->using_names, name);
+			if (convert == NULL)
+				sfi_ddl_refuse_plain_using(stmt, cmd, computes);
 			if (convert == NULL)
 				convert = sfi_ddl_convert_from(stmt, cmd, query);
 			alter->converts = lappend(alter->converts, convert);

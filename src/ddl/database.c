@@ -97,7 +97,7 @@ refuse_template(CreatedbStmt *stmt)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot use database \"%s\" as a template", source),
 				 errdetail("It has tables with securefile columns, whose data files CREATE DATABASE does not copy."),
-				 errhint("Use pg_dump and pg_restore. TRUNCATE of these tables removes the data files, if the template needs no values.")));
+				 errhint("Use pg_dump and pg_restore. If the template needs no values, TRUNCATE of these tables removes the data files; change columns that have a dictionary to nocompress first.")));
 }
 
 /* ERROR if ALTER DATABASE would move a database that has data files. */

@@ -65,6 +65,12 @@ extern HeapTuple sf_ddl_catalog_row(Relation catalog, Oid index, AttrNumber oid_
 /* ERROR INSUFFICIENT_PRIVILEGE unless the current user owns the table.  Takes no lock. */
 extern void sf_ddl_require_owner(Oid table_oid);
 
+/*
+ * The number of the securefile column of that name.  ERROR UNDEFINED_COLUMN or
+ * DATATYPE_MISMATCH if the table has none.  Takes no lock.
+ */
+extern AttrNumber sf_ddl_find_column(Oid table_oid, const char *column);
+
 /* ERROR INSUFFICIENT_PRIVILEGE without any of those privileges (ACL_*) on a column. */
 extern void sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of);
 

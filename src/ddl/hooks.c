@@ -42,11 +42,15 @@ PG_FUNCTION_INFO_V1(securefile_ddl_command_end);
 static object_access_hook_type prev_object_access_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 static ExecutorStart_hook_type prev_executor_start_hook = NULL;
+static ExecutorRun_hook_type prev_executor_run_hook = NULL;
 static ExecutorFinish_hook_type prev_executor_finish_hook = NULL;
 
 /* ---- noting ---- */
 
-/* An internal trigger was switched on or off: note its table. */
+/*
+ * An internal trigger was switched on or off, or a trigger was made that fires after it:
+ * note its table.
+ */
 static void
 note_trigger(Oid trigoid)
 {
@@ -98,7 +102,9 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 		sfi_ddl_refuse_misread(InvalidOid);
 
 	/* ENABLE and DISABLE TRIGGER announce the trigger only, not its table */
-	if (class_id == TriggerRelationId && access == OAT_POST_ALTER && sfi_ddl_noting())
+	if (class_id == TriggerRelationId && sfi_ddl_noting() &&
+		(access == OAT_POST_ALTER ||
+		 (access == OAT_POST_CREATE && !((ObjectAccessPostCreate *) arg)->is_internal)))
 		note_trigger(object_id);
 	if (class_id == StatisticExtRelationId && access == OAT_POST_CREATE && sfi_ddl_noting())
 		sfi_ddl_validate_statistics(object_id);
@@ -283,6 +289,24 @@ executor_start(QueryDesc *query, int eflags)
 		sfi_ddl_require_result_triggers(query->estate->es_opened_result_relations);
 }
 
+/*
+ * CREATE TABLE AS makes its table when the first rows are asked for.  The receiver is known
+ * here, and not in executor_start(), where that of CREATE TABLE AS EXECUTE is another one.
+ */
+static void
+executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+{
+	DestReceiver *receiver = query->dest;
+
+	if (receiver->mydest == DestIntoRel && sfi_ddl_noting() && sfi_ddl_objects() != NULL)
+		query->dest = sfi_ddl_watch_rows(receiver);
+	if (prev_executor_run_hook)
+		prev_executor_run_hook(query, direction, count, execute_once);
+	else
+		standard_ExecutorRun(query, direction, count, execute_once);
+	query->dest = receiver;
+}
+
 /* Partitions that a row was routed to are opened on the way. */
 static void
 executor_finish(QueryDesc *query)
@@ -304,6 +328,8 @@ sf_ddl_install_hooks(void)
 	ProcessUtility_hook = process_utility;
 	prev_executor_start_hook = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
+	prev_executor_run_hook = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
 	prev_executor_finish_hook = ExecutorFinish_hook;
 	ExecutorFinish_hook = executor_finish;
 }

@@ -18,6 +18,7 @@
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 #include "space/space.h"
+#include "tcop/dest.h"
 
 /* ---- catalog.c: the objects of the extension in this database ---- */
 
@@ -76,16 +77,10 @@ extern const char *sfi_ddl_column_name(Relation rel, AttrNumber attnum);
  * ERROR unless this is an ordinary or partitioned table that the current user
  * owns, is no temporary table of another session, and has a securefile column of
  * that name: UNDEFINED_TABLE, WRONG_OBJECT_TYPE, and the errors of
- * sf_ddl_require_owner() and sfi_ddl_find_column().  Takes no lock, so call it
+ * sf_ddl_require_owner() and sf_ddl_find_column().  Takes no lock, so call it
  * again when the table is locked.
  */
 extern void sfi_ddl_require_column(Oid table_oid, const char *column);
-
-/*
- * The number of the securefile column of that name.  ERROR UNDEFINED_COLUMN or
- * DATATYPE_MISMATCH if the table has none.  Takes no lock.
- */
-extern AttrNumber sfi_ddl_find_column(Oid table_oid, const char *column);
 
 /* ---- segment.c, segment_am.c: the segment relation ---- */
 
@@ -207,7 +202,10 @@ extern void sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum,
 								   SfTriggerKind kind, Oid segrelid,
 								   bool unfinished);
 
-/* The table of a trigger; InvalidOid if the trigger is gone or not internal. */
+/*
+ * The table of a trigger; InvalidOid if the trigger is gone, or neither internal nor one that
+ * sfi_ddl_fires_late() tells.
+ */
 extern Oid	sfi_ddl_trigger_table(Oid trigoid);
 
 /* Set a trigger back to ENABLE ALWAYS.  The caller has locked the table. */
@@ -288,6 +286,9 @@ extern void sfi_ddl_validate_statistics(Oid statistics_oid);
  */
 extern void sfi_ddl_validate_index(Relation index);
 
+/* Is one of the keys of an open index the column, or a securefile computed from it? */
+extern bool sfi_ddl_index_has_key(Relation index, AttrNumber attnum);
+
 /*
  * ERROR FEATURE_NOT_SUPPORTED if ALTER TYPE changes an attribute of a composite
  * type to or from a type with securefile values.  Values of the composite type that
@@ -295,5 +296,45 @@ extern void sfi_ddl_validate_index(Relation index);
  * taken for a locator.
  */
 extern void sfi_ddl_guard_type(Node *stmt);
+
+/* ---- encrypt.c: what columns that encrypt refuse ---- */
+
+/*
+ * ERROR if a column has the option encrypt and its table is temporary or unlogged, or has a
+ * hash index on the column (FEATURE_NOT_SUPPORTED), or a late trigger
+ * (INVALID_OBJECT_DEFINITION); or if the column gets the option and there is no master key
+ * (OBJECT_NOT_IN_PREREQUISITE_STATE).
+ */
+extern void sfi_ddl_require_encryptable(Relation rel, const SfColumn *column);
+
+/* ERROR FEATURE_NOT_SUPPORTED if an open index is a hash index on such a column. */
+extern void sfi_ddl_refuse_hashed(Relation index);
+
+/*
+ * Does a trigger, of that tgtype and name, change rows when the internal trigger "store" has
+ * fired?  Never throws.
+ */
+extern bool sfi_ddl_fires_late(int16 type, const char *name);
+
+/*
+ * ERROR FEATURE_NOT_SUPPORTED if ADD COLUMN gives rows a plain value of a column that
+ * encrypts, or if ALTER COLUMN TYPE does.  The latter is asked only where the command
+ * stores no values on the way; computes: USING is more than the column itself.
+ */
+extern void sfi_ddl_refuse_plain_default(const AlterTableCmd *cmd);
+extern void sfi_ddl_refuse_plain_using(const AlterTableStmt *stmt, const AlterTableCmd *cmd,
+									   bool computes);
+
+/*
+ * Has a value bytes that are not encrypted, outside of a segment?  ERROR DATA_CORRUPTED if it
+ * is damaged.
+ */
+extern bool sfi_ddl_is_plain(Datum value);
+
+/*
+ * A receiver that passes rows on to inner.  It throws FEATURE_NOT_SUPPORTED when a row has a
+ * plain value for a column that encrypts.
+ */
+extern DestReceiver *sfi_ddl_watch_rows(DestReceiver *inner);
 
 #endif							/* SF_DDL_OBJECTS_H */

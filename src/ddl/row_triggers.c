@@ -131,6 +131,21 @@ account(Oid table_oid, AttrNumber attnum, struct varlena *value, struct varlena 
 	}
 }
 
+/* A row has got this value, which is no stored one, in a column that may encrypt. */
+static void
+require_encrypted(Relation rel, AttrNumber attnum, Datum value)
+{
+	SfColumn	column = sfi_ddl_column(rel, attnum);
+
+	if (sf_config_encrypts(&column) && sfi_ddl_is_plain(value))
+		ereport(ERROR,
+				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+				 errmsg("a plain value was put into encrypted column \"%s\" of table \"%s\"",
+						sfi_ddl_column_name(rel, attnum), RelationGetRelationName(rel)),
+				 errdetail("Something has changed the row after the value was encrypted."),
+				 errhint("A trigger whose name sorts after \"%s\" must not set the column.", SF_TRIGGER_PREFIX)));
+}
+
 /*
  * AFTER INSERT OR UPDATE OR DELETE: what the row now has is confirmed, what
  * it had is freed.
@@ -145,6 +160,7 @@ securefile_account(PG_FUNCTION_ARGS)
 	TriggerEvent event = trigdata->tg_event;
 	Datum		value;
 	Datum		old;
+	struct varlena *located = NULL;
 	bool		has_value = false;
 	bool		has_old = false;
 
@@ -157,8 +173,9 @@ securefile_account(PG_FUNCTION_ARGS)
 
 	if (has_value && has_old && sfi_ddl_same_value(value, old))
 		return PointerGetDatum(NULL);
-	account(table_oid, attnum, has_value ? sfi_ddl_located(value) : NULL,
-			has_old ? sfi_ddl_located(old) : NULL);
+	if (has_value && (located = sfi_ddl_located(value)) == NULL)
+		require_encrypted(trigdata->tg_relation, attnum, value);
+	account(table_oid, attnum, located, has_old ? sfi_ddl_located(old) : NULL);
 	return PointerGetDatum(NULL);
 }
 

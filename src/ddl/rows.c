@@ -18,23 +18,15 @@
 #include "ddl/rows.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "read/read.h"
+#include "stats/stats.h"
 #include "write/write.h"
-
-/* What is needed to replace rows of a table. */
-typedef struct RowWriter
-{
-	Relation	rel;
-	EState	   *estate;
-	ResultRelInfo *result_rel;
-	TupleTableSlot *new_slot;
-	Snapshot	snapshot;
-} RowWriter;
 
 /*
  * Is the value to be stored?  all: every value that is not in the row, and those that are
@@ -59,9 +51,9 @@ matches(Datum value, const SfColumn *column, SfRowFilter filter)
 	struct varlena *stored;
 	bool		own;
 
-	if (filter == SF_ROWS_MISPLACED)
-		return wants_store(column, value, false);
 	stored = sfi_ddl_stored(value);
+	if (filter == SF_ROWS_MISPLACED || filter == SF_ROWS_COMPUTED)
+		return wants_store(column, value, filter == SF_ROWS_COMPUTED && stored == NULL);
 	if (stored == NULL)
 		return false;
 	own = sfi_ddl_is_own(stored, column->table_oid, column->attnum);
@@ -132,11 +124,10 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 	return found;
 }
 
-/* Open what updates of rows need: a slot, and the indexes of the table. */
-static RowWriter
-begin_rows(Relation rel, Snapshot snapshot)
+SfRowWriter
+sfi_ddl_writer_begin(Relation rel, Snapshot snapshot)
 {
-	RowWriter	writer;
+	SfRowWriter writer;
 
 	writer.rel = rel;
 	writer.snapshot = snapshot;
@@ -153,7 +144,7 @@ begin_rows(Relation rel, Snapshot snapshot)
  * old value: what UPDATE and the account trigger would do.
  */
 static void
-replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
+replace_value(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 			  Datum old, Datum value)
 {
 	TupleTableSlot *new_slot = writer->new_slot;
@@ -181,8 +172,8 @@ replace_value(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 	ExecClearTuple(new_slot);
 }
 
-static void
-end_rows(RowWriter *writer)
+void
+sfi_ddl_writer_end(SfRowWriter *writer)
 {
 	ExecCloseIndices(writer->result_rel);
 	ExecDropSingleTupleTableSlot(writer->new_slot);
@@ -208,10 +199,9 @@ announce_source(SfRowContext *context, Datum value)
 	context->column = get_attname(loc.table_oid, loc.attnum, true);
 }
 
-/* Put the value of one row where it belongs; true if the row was updated. */
-static bool
-store_row(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
-		  Datum old, SfRowContext *context)
+bool
+sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
+					 Datum old, SfRowContext *context)
 {
 	Datum		value;
 	bool		stored;
@@ -223,6 +213,7 @@ store_row(RowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 		replace_value(writer, slot, column, old, value);
 	if (context->any_row)
 		context->table = context->column = NULL;
+	ResetPerTupleExprContext(writer->estate);
 	return stored;
 }
 
@@ -231,19 +222,23 @@ static int64
 store_rows(Relation rel, const SfColumn *column, bool all)
 {
 	Snapshot	snapshot;
-	RowWriter	writer;
+	SfRowWriter writer;
 	TupleTableSlot *slot;
 	TableScanDesc scan;
 	MemoryContext row_context;
 	MemoryContext old_context;
 	SfRowContext context;
+	SfProgress	progress = {
+		.table_oid = column->table_oid, .attnum = column->attnum, .pass = 1,
+		.blocks_total = RelationGetNumberOfBlocks(rel)
+	};
 	int64		nrows = 0;
 
 	/* rows this transaction has written so far are visible to the scan */
 	CommandCounterIncrement();
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	PushActiveSnapshot(snapshot);
-	writer = begin_rows(rel, snapshot);
+	writer = sfi_ddl_writer_begin(rel, snapshot);
 	slot = table_slot_create(rel, NULL);
 	scan = table_beginscan(rel, snapshot, 0, NULL);
 	row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
@@ -263,18 +258,21 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 		CHECK_FOR_INTERRUPTS();
 		context.tid = slot->tts_tid;
 		if (!isnull && wants_store(column, old, all) &&
-			store_row(&writer, slot, column, old, &context))
+			sfi_ddl_writer_store(&writer, slot, column, old, &context))
 			nrows++;
-		ResetPerTupleExprContext(writer.estate);
+		progress.blocks_done = ItemPointerGetBlockNumber(&slot->tts_tid);
+		progress.values = nrows;
+		sf_stats_progress(&progress);
 		MemoryContextReset(row_context);
 	}
 
+	sf_stats_progress_end();
 	sfi_ddl_row_context_end(&context);
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(row_context);
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
-	end_rows(&writer);
+	sfi_ddl_writer_end(&writer);
 	PopActiveSnapshot();
 	UnregisterSnapshot(snapshot);
 	CommandCounterIncrement();
@@ -285,24 +283,48 @@ store_rows(Relation rel, const SfColumn *column, bool all)
  * Index expressions are the owner's code: as in core's maintenance commands
  * it runs as the owner, in a restricted operation, whoever calls.
  */
-int64
-sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
+void
+sfi_ddl_as_owner(Relation rel, void (*step) (void *arg), void *arg)
 {
 	Oid			save_userid;
 	int			save_sec_context;
 	int			save_nestlevel;
-	int64		nrows;
 
-	CheckTableNotInUse(rel, "store the rows of");
-	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
-	SF_ASSERT(column->table_oid == RelationGetRelid(rel));
 	GetUserIdAndSecContext(&save_userid, &save_sec_context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
 						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
 	save_nestlevel = NewGUCNestLevel();
 	sf_compat_restrict_search_path();
-	nrows = store_rows(rel, column, all);
+	step(arg);
 	AtEOXact_GUC(false, save_nestlevel);
 	SetUserIdAndSecContext(save_userid, save_sec_context);
-	return nrows;
+}
+
+/* Arguments and result of store_rows(). */
+typedef struct StoreRows
+{
+	Relation	rel;
+	const SfColumn *column;
+	bool		all;
+	int64		nrows;
+} StoreRows;
+
+static void
+store_step(void *arg)
+{
+	StoreRows  *rows = arg;
+
+	rows->nrows = store_rows(rows->rel, rows->column, rows->all);
+}
+
+int64
+sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
+{
+	StoreRows	rows = {rel, column, all, 0};
+
+	CheckTableNotInUse(rel, "store the rows of");
+	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
+	SF_ASSERT(column->table_oid == RelationGetRelid(rel));
+	sfi_ddl_as_owner(rel, store_step, &rows);
+	return rows.nrows;
 }

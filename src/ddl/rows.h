@@ -19,28 +19,28 @@
 
 /*
  * The packed, detoasted form of a value that is not in the datum itself; NULL if it is
- * INLINE or PACKED.  The form is STORED, or TRAINED, or EDITED (if the value does not come from a
- * row), or damaged: the function that decodes it finds that out.  Never detoasts a large
- * INLINE value.
+ * INLINE or PACKED.  The form is STORED, or TRAINED, or SEALED, or EDITED (if the value does
+ * not come from a row), or damaged: the function that decodes it finds that out.  Never
+ * detoasts a large INLINE value.
  */
 extern struct varlena *sfi_ddl_stored(Datum value);
 
 /*
- * The same, but NULL if the value is TRAINED, which takes no space of a segment.  What is
+ * The same, but NULL if the value is TRAINED or SEALED, which takes no space of a segment.  What is
  * damaged, and so of whatever form, may take some: who frees it finds that out, and warns.
  */
 extern struct varlena *sfi_ddl_located(Datum value);
 
 /*
- * Does such a value belong to the segment of this table and column?  A TRAINED one does if
- * that has its dictionary.
+ * Does such a value belong to the segment of this table and column?  A TRAINED or SEALED one
+ * does if that has its dictionary or key.
  */
 extern bool sfi_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum);
 
 /* Are two values the same stored object or the same datum? */
 extern bool sfi_ddl_same_value(Datum a, Datum b);
 
-/* May an INLINE or PACKED value stay in the row, by the options of the column? */
+/* May an INLINE or PACKED value stay in the row as it is, by the options of the column? */
 extern bool sfi_ddl_may_stay_inline(const SfColumn *column, Datum value);
 
 /*
@@ -48,6 +48,13 @@ extern bool sfi_ddl_may_stay_inline(const SfColumn *column, Datum value);
  * today?  It may turn out that nothing is gained.  ERROR when the value is damaged.
  */
 extern bool sfi_ddl_wants_packing(const SfColumn *column, Datum value);
+
+/*
+ * The same of a value that is in the row in any form, but told by its codec only: one that
+ * is compressed at another level of the same codec is as it should be, and so is one that
+ * is encrypted as it is.
+ */
+extern bool sfi_ddl_is_coded_otherwise(const SfColumn *column, Datum value);
 
 /*
  * Make the value that the column is to hold: written to the segment (as a new
@@ -82,6 +89,8 @@ typedef enum SfRowFilter
 								 * row */
 	SF_ROWS_MISPLACED,			/* FOREIGN, or an INLINE one that belongs in
 								 * the segment */
+	SF_ROWS_COMPUTED,			/* the same, or one in the row that would be
+								 * compressed */
 } SfRowFilter;
 
 /*
@@ -99,6 +108,37 @@ extern bool sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filt
  * expressions as the owner of the table.
  */
 extern int64 sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all);
+
+/* What is needed to replace rows of a table. */
+typedef struct SfRowWriter
+{
+	Relation	rel;
+	struct EState *estate;
+	struct ResultRelInfo *result_rel;
+	TupleTableSlot *new_slot;
+	Snapshot	snapshot;
+} SfRowWriter;
+
+/*
+ * Open what updates of rows need: a slot, and the indexes of the table.  The snapshot is
+ * active until the writer is ended.
+ */
+extern SfRowWriter sfi_ddl_writer_begin(Relation rel, Snapshot snapshot);
+extern void sfi_ddl_writer_end(SfRowWriter *writer);
+
+/*
+ * Put the value of one row, in a slot, where it belongs, by an update that fires no trigger;
+ * true if the row was updated.  Nobody else can change the row meanwhile.  context is
+ * announced; it is told the column of a value that comes from elsewhere.
+ */
+extern bool sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
+								 Datum old, SfRowContext *context);
+
+/*
+ * Run a step as the owner of the table, in a restricted operation: it may call functions in
+ * the expressions of indexes.
+ */
+extern void sfi_ddl_as_owner(Relation rel, void (*step) (void *arg), void *arg);
 
 /* ---- rebuild.c ---- */
 

@@ -22,6 +22,7 @@
 #include "access/multixact.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_database.h"
 #include "catalog/storage.h"
@@ -29,6 +30,7 @@
 #include "ddl/objects.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
+#include "keys/keys.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -149,6 +151,49 @@ report_vacuum(Relation rel, const SfMaintain *stats)
 					(unsigned long long) sf_sectors_to_bytes(stats->sectors_freed))));
 }
 
+/* What is to be finished, and the transaction that goes on to matter if that fails. */
+typedef struct Finish
+{
+	SfSegment  *segment;
+	uint64		fxid;
+} Finish;
+
+/* An SfBaseStep. */
+static void
+finish_step(void *arg)
+{
+	Finish	   *finish = arg;
+
+	finish->fxid = sf_keys_shredding(finish->segment);
+	sf_keys_finish_shred(finish->segment);
+	finish->fxid = 0;
+}
+
+/*
+ * Finish what securefile_shred() has left to do.  Where the keys are damaged, the commit log
+ * is asked again about the transaction after a repair: returns the older one of that
+ * and frozen.
+ */
+static TransactionId
+finish_shred(Relation rel, SfSegment *segment, TransactionId frozen)
+{
+	Finish		finish = {segment};
+	ErrorData  *error = sf_base_guarded(finish_step, &finish);
+	TransactionId xid;
+
+	if (error == NULL)
+		return frozen;
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("keys of segment \"%s\" that securefile_shred() has destroyed are not overwritten",
+					RelationGetRelationName(rel)),
+			 errdetail("%s.", error->message),
+			 errhint("Run securefile_repair() on the column.")));
+	FreeErrorData(error);
+	xid = XidFromFullTransactionId(FullTransactionIdFromU64(finish.fxid));
+	return TransactionIdIsNormal(xid) && TransactionIdPrecedes(xid, frozen) ? xid : frozen;
+}
+
 /*
  * Vacuum: resolve the pending entries and advance relfrozenxid.  An entry that
  * is undecided afterwards either is of a transaction that runs, or did when we
@@ -171,6 +216,7 @@ segment_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy
 	frozen = GetOldestNonRemovableTransactionId(NULL);
 	segment = sf_space_open_rel(rel);
 	sf_space_resolve(segment, true, &stats);
+	frozen = finish_shred(rel, segment, frozen);
 
 	sf_compat_update_relstats(rel, RelationGetNumberOfBlocks(rel), frozen,
 							  GetOldestMultiXactId(),

@@ -123,6 +123,7 @@ drop_surplus(Relation rel)
 					 errmsg("cannot make table \"%s\" unlogged while column \"%s\" has stored values",
 							RelationGetRelationName(rel),
 							sfi_ddl_column_name(rel, segment->attnum)),
+					 errdetail("Values in rows that are encrypted, or compressed with a dictionary, count, since they need the segment."),
 					 errhint("Change the type of the column to bytea first, and back afterwards.")));
 		sfi_ddl_segment_drop(segment->relid);
 	}
@@ -159,13 +160,15 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 	if (sfi_ddl_segment_logged(&header) == want_logged)
 		return;
 
-	if (header.next_object_id > 1 &&
+	/* values in rows may need what the segment has: the extension tells */
+	if ((header.next_object_id > 1 || (header.flags & SF_SEG_MORE)) &&
 		sfi_ddl_rows_exist(rel, column->attnum, SF_ROWS_STORED))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot change the logging mode of column \"%s\" of table \"%s\" while values are stored",
 						sfi_ddl_column_name(rel, column->attnum),
 						RelationGetRelationName(rel)),
+				 errdetail("Values in rows that are encrypted, or compressed with a dictionary, count, since they need the segment."),
 				 errhint("Use securefile_rewrite('%s', '%s', logging => '%s').",
 						 qualified_name(rel), sfi_ddl_column_name(rel, column->attnum),
 						 want_logged ? "logging" : "filesystem_like_logging")));
@@ -385,9 +388,11 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 	bool		made = false;
 	bool		was_open;
 	bool		came_inline;
+	bool		computed;
 
 	SF_ASSERT(rel->rd_rel->relkind == RELKIND_RELATION);
 	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
+	sfi_ddl_require_encryptable(rel, &column);
 	if (permanent(rel))
 		made = sync_segment(rel, &column, &segrelid);
 	SF_ASSERT(permanent(rel) == OidIsValid(segrelid));
@@ -413,8 +418,10 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 			refuse_own(rel, attnum);
 		sfi_ddl_rows_store(rel, &column, made);
 	}
+	/* what an expression of the command has computed is in its row as it came */
+	computed = is_new(dirty, attnum) || is_replaced(rel, attnum);
 	return came_inline && column.permanent &&
-		sfi_ddl_rows_exist(rel, attnum, SF_ROWS_MISPLACED);
+		sfi_ddl_rows_exist(rel, attnum, computed ? SF_ROWS_COMPUTED : SF_ROWS_MISPLACED);
 }
 
 /*
@@ -459,7 +466,10 @@ sfi_ddl_sync_table(const SfDirtyTable *dirty)
 		has_columns = sfi_ddl_validate(rel);
 	if (rel->rd_rel->relkind == RELKIND_INDEX ||
 		rel->rd_rel->relkind == RELKIND_PARTITIONED_INDEX)
+	{
 		sfi_ddl_validate_index(rel);
+		sfi_ddl_refuse_hashed(rel);
+	}
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
 		mend = has_columns || sfi_ddl_segments_of(dirty->relid) != NIL ||
 			sfi_ddl_triggers_of(dirty->relid) != NIL;

@@ -34,6 +34,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 typedef struct TriggerShape
 {
@@ -182,15 +183,22 @@ copy_trigger(Relation tgrel, Oid trigoid)
 	return sf_ddl_catalog_row(tgrel, TriggerOidIndexId, Anum_pg_trigger_oid, trigoid, NULL);
 }
 
+/* The command that has just made or changed the trigger has not made that visible yet. */
 Oid
 sfi_ddl_trigger_table(Oid trigoid)
 {
 	Relation	tgrel = table_open(TriggerRelationId, AccessShareLock);
-	HeapTuple	tuple = copy_trigger(tgrel, trigoid);
+	HeapTuple	tuple = sf_ddl_catalog_row(tgrel, TriggerOidIndexId, Anum_pg_trigger_oid, trigoid,
+										   SnapshotSelf);
 	Oid			table_oid = InvalidOid;
 
-	if (HeapTupleIsValid(tuple) && ((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal)
-		table_oid = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
+
+		if (form->tgisinternal || sfi_ddl_fires_late(form->tgtype, NameStr(form->tgname)))
+			table_oid = form->tgrelid;
+	}
 	table_close(tgrel, AccessShareLock);
 	return table_oid;
 }

@@ -263,10 +263,7 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 static void
 check_finish_call(void)
 {
-	if (!superuser())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be superuser to finish an upgrade")));
+	sf_base_require_superuser("finish an upgrade");
 	sf_base_require_preload();
 	PreventCommandIfReadOnly("securefile_upgrade_finish()");
 	PreventCommandDuringRecovery("securefile_upgrade_finish()");

@@ -166,6 +166,31 @@ index_columns(Relation index)
 	return columns;
 }
 
+bool
+sfi_ddl_index_has_key(Relation index, AttrNumber attnum)
+{
+	List	   *expressions = (List *) read_expressions(index, Anum_pg_index_indexprs);
+	ListCell   *next = list_head(expressions);
+
+	for (int i = 0; i < index->rd_index->indnatts; i++)
+	{
+		AttrNumber	key = index->rd_index->indkey.values[i];
+		Bitmapset  *columns = NULL;
+		int32		typmod = -1;
+
+		if (key == attnum)
+			return true;
+		if (key != 0)
+			continue;
+		pull_varattnos(lfirst(next), 1, &columns);
+		if (sfi_ddl_is_securefile(exprType(lfirst(next)), &typmod) &&
+			bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber, columns))
+			return true;
+		next = lnext(expressions, next);
+	}
+	return false;
+}
+
 /*
  * ERROR when an expression has securefile values inside its own: these are kept by
  * ANALYZE, which knows securefile only.  kind and name: of what has the expressions.

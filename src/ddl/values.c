@@ -42,18 +42,18 @@ sfi_ddl_located(Datum value)
 {
 	struct varlena *stored = sfi_ddl_stored(value);
 
-	return stored != NULL && !sf_read_is_trained(stored) ? stored : NULL;
+	return stored != NULL && !sf_read_is_homed(stored) ? stored : NULL;
 }
 
 /*
- * Does the segment of this table and column have the dictionary of a TRAINED value?  Not
+ * Does the segment of this table and column have the dictionary or the key of a value?  Not
  * if it was truncated or rewritten since: what is confirmed by a locator's tag elsewhere
  * has to be found out here.
  */
 static bool
-has_own_dictionary(struct varlena *trained, Oid table_oid, AttrNumber attnum)
+is_at_home(struct varlena *homed, Oid table_oid, AttrNumber attnum)
 {
-	SfHome		home = sf_read_home(trained);
+	SfHome		home = sf_read_home(homed);
 	SfSegment  *seg;
 
 	if (home.table_oid != table_oid || home.attnum != attnum)
@@ -70,8 +70,8 @@ sfi_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum)
 
 	if (form == SF_FORM_EDITED)
 		return false;
-	if (form == SF_FORM_TRAINED)
-		return has_own_dictionary(stored, table_oid, attnum);
+	if (sf_read_is_homed(stored))
+		return is_at_home(stored, table_oid, attnum);
 	loc = sf_object_locator(stored);
 	return loc.table_oid == table_oid && loc.attnum == attnum;
 }
@@ -110,14 +110,21 @@ bytes_in_row(Datum value)
 	return raw > VARHDRSZ ? raw - VARHDRSZ - 1 : 0;
 }
 
+/* Does a value of that length stay in the row? */
+static bool
+fits_row(const SfColumn *column, Size length)
+{
+	if (!column->permanent || length == 0)
+		return true;
+	return column->options.in_row && length <= SF_IN_ROW_MAX;
+}
+
 bool
 sfi_ddl_may_stay_inline(const SfColumn *column, Datum value)
 {
 	Size		length = bytes_in_row(value);
 
-	if (!column->permanent || length == 0)
-		return true;
-	return column->options.in_row && length <= SF_IN_ROW_MAX;
+	return fits_row(column, length) && (length == 0 || !sf_config_encrypts(column));
 }
 
 /* ---- compressed in the row ---- */
@@ -155,7 +162,7 @@ is_packed_right(const SfColumn *column, struct varlena *packed)
 	const SfCodecOps *codec = sf_transform_codec(column->options.compression);
 
 	return !column->permanent ||
-		(column->options.in_row && codec != NULL &&
+		(column->options.in_row && codec != NULL && !column->options.encrypt &&
 		 column->options.compression < SF_COMPRESSION_HIGH &&
 		 codec->id == sf_read_packed_unit(packed).flags && !has_dictionary(column));
 }
@@ -167,6 +174,25 @@ sfi_ddl_wants_packing(const SfColumn *column, Datum value)
 
 	return packed != NULL ? !is_packed_right(column, packed)
 		: sf_write_packs(column, bytes_in_row(value));
+}
+
+bool
+sfi_ddl_is_coded_otherwise(const SfColumn *column, Datum value)
+{
+	struct varlena *stored = sfi_ddl_stored(value);
+	struct varlena *packed = stored != NULL ? stored : packed_value(value);
+	const SfCodecOps *codec = sf_transform_codec(column->options.compression);
+	uint32		id;
+
+	SF_ASSERT(stored == NULL || sf_read_is_homed(stored));
+	if (packed == NULL)
+		return sf_write_packs(column, bytes_in_row(value));
+	if (!column->options.in_row)
+		return true;
+	id = sf_read_packed_unit(packed).flags;
+	if (id == SF_CODEC_TRAINED)
+		id = SF_CODEC_ZSTD;
+	return id != SF_CODEC_RAW && (codec == NULL || codec->id != id);
 }
 
 static SfSegment *
@@ -187,8 +213,8 @@ store_inline(const SfColumn *column, struct varlena *value)
 	if (sf_write_packs(column, len) &&
 		(packed = sf_write_pack(column, data, len, &encoded)) != NULL)
 		return packed;
-	if (sfi_ddl_may_stay_inline(column, PointerGetDatum(value)))
-		return value;
+	if (fits_row(column, len))
+		return len > 0 && sf_config_encrypts(column) ? sf_write_seal(column, data, len) : value;
 	return sf_write_value(open_to_write(column), data, len, &encoded);
 }
 
@@ -218,8 +244,8 @@ store_in_row(const SfColumn *column, Datum value, Datum *result)
 }
 
 /*
- * A TRAINED value is always encoded anew, since it may be another column's, or of before a
- * TRUNCATE.
+ * A TRAINED or SEALED value is always made anew, since it may be another column's, or of
+ * before a TRUNCATE.
  */
 bool
 sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result)
@@ -230,7 +256,7 @@ sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *resul
 
 	if (stored == NULL)
 		return store_in_row(column, value, result);
-	if (sf_read_is_trained(stored))
+	if (sf_read_is_homed(stored))
 		*result = PointerGetDatum(store_inline(column, sf_read_unpacked(stored)));
 	else if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
 		*result = PointerGetDatum(sf_stream_store(open_to_write(column), stored,

@@ -47,11 +47,11 @@ sfi_ddl_require_column(Oid table_oid, const char *column)
 				 errmsg("\"%s\" is not a table", name)));
 	sf_ddl_require_owner(table_oid);
 	sf_base_refuse_other_temp(table_oid);
-	(void) sfi_ddl_find_column(table_oid, column);
+	(void) sf_ddl_find_column(table_oid, column);
 }
 
 AttrNumber
-sfi_ddl_find_column(Oid table_oid, const char *column)
+sf_ddl_find_column(Oid table_oid, const char *column)
 {
 	AttrNumber	attnum = get_attnum(table_oid, column);
 	Oid			typid;
@@ -145,7 +145,7 @@ sf_ddl_column_to_write(Oid table_oid, const char *column)
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("table with OID %u does not exist", table_oid)));
 	require_table(rel);
-	attnum = sfi_ddl_find_column(table_oid, column);
+	attnum = sf_ddl_find_column(table_oid, column);
 	described = sfi_ddl_column(rel, attnum);
 	sf_ddl_require_privilege(table_oid, attnum, ACL_INSERT | ACL_UPDATE);
 	sf_base_refuse_other_temp(table_oid);

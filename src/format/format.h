@@ -9,7 +9,8 @@
  *
  * locator.c		encode and decode locators
  * page.c			check pages of a segment relation
- * packed.c			check PACKED and TRAINED values
+ * packed.c		check PACKED, TRAINED and SEALED values (packed.h)
+ * key.c			check entries of key pages (key.h)
  * map.c			the used plane of a space-map page
  * kinds.c			the kinds of pending entries
  * change.c			check and apply the changes that a WAL record carries (change.h)
@@ -172,8 +173,8 @@ typedef struct SfRun
  * Value (the bytes after a varlena header)
  *
  *	 offset	size	field
- *	 0		1		form: 1 INLINE, 2 STORED, 5 PACKED, 6 TRAINED; 3 EDITED exists in
- *					memory only; 4 is reserved
+ *	 0		1		form: 1 INLINE, 2 STORED, 4 SEALED, 5 PACKED, 6 TRAINED; 3 EDITED
+ *					exists in memory only
  *	 INLINE:
  *	 1		n		the bytes of the value
  *	 PACKED (a small value, compressed in the row):
@@ -186,6 +187,17 @@ typedef struct SfRun
  *	 4		4		OID of the table the segment belongs to
  *	 8		8		incarnation of the segment
  *	 16		n		what is stored of a compressed unit, below
+ *	 SEALED (a small value, encrypted in the row, compressed or not):
+ *	 1		1		codec (SfCodec)
+ *	 2		2		key id, not 0
+ *	 4		4		OID of the table the segment belongs to
+ *	 8		2		attribute number of the column
+ *	 10		2		reserved, 0
+ *	 12		4		length of the value in bytes
+ *	 16		8		incarnation of the segment
+ *	 24		24		nonce
+ *	 48		n		the value, or what is stored of a compressed unit; encrypted
+ *	 48 + n	16		tag; it covers bytes 0 to 23, too
  *	 STORED (locator; version 2 if UNITS, SHARED or KEYED is set, else 1):
  *	 1		1		locator version
  *	 2		2		flags (SF_LOC_*)
@@ -244,7 +256,8 @@ typedef struct SfRun
 #define SF_FORM_INLINE			1
 #define SF_FORM_STORED			2
 #define SF_FORM_EDITED			3
-#define SF_FORM_PACKED			5	/* 4: reserved, encrypted in the row */
+#define SF_FORM_SEALED			4
+#define SF_FORM_PACKED			5
 #define SF_FORM_TRAINED			6	/* as PACKED, with a dictionary */
 
 #define SF_LOCATOR_VERSION		1
@@ -272,6 +285,13 @@ typedef enum SfCodec
 	SF_CODEC_ZSTD,				/* a frame */
 	SF_CODEC_TRAINED,			/* a frame of zstd that names a dictionary */
 } SfCodec;
+
+/* How a data key encrypts; noted with the key. */
+typedef enum SfCipher
+{
+	SF_CIPHER_AES256 = 1,		/* XAES-256-GCM */
+	SF_CIPHER_XCHACHA20,		/* XChaCha20-Poly1305 */
+} SfCipher;
 
 #define SF_CODEC_MAX			SF_CODEC_TRAINED
 #define SF_CODED_OVERHEAD		8	/* bytes before the output of a codec */
@@ -317,6 +337,8 @@ typedef struct SfLocator
 	uint16_t	share_flags;
 	uint64_t	reference_id;
 	const uint8_t *tag;			/* KEYED: SF_LOCATOR_TAG_SIZE bytes */
+	bool		genuine;		/* KEYED: the tag was found right, so that the
+								 * pages of the map have to be, too */
 	const uint8_t *map;			/* flat map: encoded runs, checksums, words */
 	const uint8_t *encoded;		/* the locator itself, */
 	size_t		tagged_bytes;	/* and how much of it the hash covers */
@@ -384,6 +406,20 @@ extern uint64_t sf_format_locator_tag(const SfLocator *loc);
 extern size_t sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc,
 											const SfUnit *units, const SfSecret *secret);
 
+/*
+ * Put the tag, SF_LOCATOR_TAG_SIZE bytes, into a KEYED locator of that size, which the
+ * functions above and below make with a tag of zeros.  It is of the bytes before it.
+ */
+extern void sf_format_locator_set_tag(uint8_t *data, size_t len, const uint8_t *tag,
+									  const SfSecret *secret);
+
+/* Where that tag begins. */
+static inline size_t
+sf_locator_tag_offset(size_t len)
+{
+	return len - SF_LOCATOR_MAC_SIZE - SF_LOCATOR_TAG_SIZE;
+}
+
 /* The same for a locator with an inode map, which fits always. */
 extern size_t sf_format_locator_encode_inode(uint8_t *data, const SfLocator *loc,
 											 const SfSecret *secret);
@@ -402,35 +438,6 @@ typedef struct SfFlatMap
 
 extern void sf_format_flat_begin(SfFlatMap *map, const SfLocator *loc, uint64_t first_unit);
 extern bool sf_format_flat_next(SfFlatMap *map, SfUnit *unit);
-
-/*
- * A PACKED value (data: its bytes from the form on): its compressed bytes, which begin at
- * SF_PACKED_HEADER, as if they were those of a unit, and how many plain bytes they say
- * that they stand for.  NULL when sound as far as that can be seen without decoding,
- * else a static text that says what is wrong.
- */
-#define SF_PACKED_HEADER		4
-extern const char *sf_format_packed_decode(const uint8_t *data, size_t len, SfUnit *unit,
-										   uint32_t *plain_bytes);
-
-/* Fill in the first SF_PACKED_HEADER bytes of a PACKED value. */
-extern void sf_format_packed_encode(uint8_t *data, uint32_t codec);
-
-/* The segment that has the dictionary of a TRAINED value. */
-typedef struct SfHome
-{
-	uint32_t	table_oid;
-	int16_t		attnum;
-	uint64_t	incarnation;
-} SfHome;
-
-/* The same for a TRAINED value, whose compressed bytes begin at SF_TRAINED_HEADER. */
-#define SF_TRAINED_HEADER		16
-extern const char *sf_format_trained_decode(const uint8_t *data, size_t len, SfUnit *unit,
-											uint32_t *plain_bytes, SfHome *home);
-
-/* Fill in the first SF_TRAINED_HEADER bytes of a TRAINED value. */
-extern void sf_format_trained_encode(uint8_t *data, const SfHome *home);
 
 /* Seed of the unit checksums of one object. */
 extern uint64_t sf_format_seed(uint64_t incarnation, uint64_t object_id);
@@ -474,7 +481,8 @@ typedef enum SfPageType
 	SF_PAGE_PENDING,
 	SF_PAGE_INODE,
 	SF_PAGE_FREE,
-	/* 6 to 10: reserved */
+	SF_PAGE_KEYS,
+	/* 7 to 10: reserved */
 	SF_PAGE_DICTIONARY = 11,
 } SfPageType;
 
@@ -540,9 +548,12 @@ typedef struct SfHeader
  */
 #define SF_NUMBER_MAX			((uint64_t) 1 << 62)
 
+/* Stamps from here on are not counted: they authenticate pages of KEYED objects. */
+#define SF_KEYED_STAMP			((uint64_t) 1 << 61)
+
 /*
  * Header page contents from offset 96 on, if SF_SEG_MORE is set.  0 stands for "no
- * page".  Nothing makes the first four yet.  The seal of the page covers these bytes, too.
+ * page".  Nothing makes the third and the fourth yet.  The page's seal covers them, too.
  *
  *	 96		4	key page
  *	 100	4	its copy

@@ -462,11 +462,20 @@ put_end(uint8_t *data, uint8_t *p, const SfLocator *loc, const SfSecret *secret)
 {
 	if (loc->flags & SF_LOC_KEYED)
 	{
-		memcpy(p, loc->tag, SF_LOCATOR_TAG_SIZE);
+		memset(p, 0, SF_LOCATOR_TAG_SIZE);
 		p += SF_LOCATOR_TAG_SIZE;
 	}
 	PUT(uint64_t, p, make_tag(data, p - data, secret));
 	return p + SF_LOCATOR_MAC_SIZE - data;
+}
+
+void
+sf_format_locator_set_tag(uint8_t *data, size_t len, const uint8_t *tag, const SfSecret *secret)
+{
+	const size_t mac = len - SF_LOCATOR_MAC_SIZE;
+
+	memcpy(data + sf_locator_tag_offset(len), tag, SF_LOCATOR_TAG_SIZE);
+	PUT(uint64_t, data + mac, make_tag(data, mac, secret));
 }
 
 size_t

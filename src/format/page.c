@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "format/key.h"
 
 static bool
 is_possible_number(uint64_t number)
@@ -163,6 +163,25 @@ dictionary_problem(const void *content)
 	return page->reserved == 0 ? NULL : "dictionary page has something in a reserved place";
 }
 
+/* A key page.  What its entries say is asked by who uses them (sf_format_keys_problem()). */
+static const char *
+keys_problem(const void *content)
+{
+	const SfKeyPage *page = content;
+
+	if (page->nentries == 0 || page->nentries > SF_DATA_KEYS_MAX)
+		return "key page has an impossible number of entries";
+	return NULL;
+}
+
+static uint32_t
+keys_len(const void *content)
+{
+	const SfKeyPage *page = content;
+
+	return page->nentries > SF_DATA_KEYS_MAX ? 0 : sf_key_page_size(page);
+}
+
 _Static_assert(sizeof(SfHeader) + sizeof(SfHeaderMore) <= SF_PAGE_CONTENT &&
 			   sizeof(SfMap) <= SF_PAGE_CONTENT && sizeof(SfPending) <= SF_PAGE_CONTENT &&
 			   sizeof(SfInode) <= SF_PAGE_CONTENT, "each kind fits its page");
@@ -185,6 +204,7 @@ static const struct
 	[SF_PAGE_PENDING] = {pending_problem, .sealed_len = entries_len},
 	[SF_PAGE_INODE] = {inode_problem, {0, SF_PAGE_CONTENT}},
 	[SF_PAGE_FREE] = {NULL, {0, sizeof(SfFreePage)}},
+	[SF_PAGE_KEYS] = {keys_problem, .sealed_len = keys_len},
 	[SF_PAGE_DICTIONARY] = {dictionary_problem, {0, SF_PAGE_CONTENT}},
 };
 

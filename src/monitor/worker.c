@@ -19,6 +19,7 @@
 #include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "keys/keys.h"
 #include "miscadmin.h"
 #include "monitor/monitor_internal.h"
 #include "pgstat.h"
@@ -87,6 +88,7 @@ maintain_segment(Relation rel)
 	if (LockHasWaitersRelation(rel, ShareUpdateExclusiveLock))
 		return true;
 	sf_space_maintain(seg, false, &work);
+	sf_keys_finish_shred(seg);
 	return work.fading || work.entries_seen > work.entries_resolved;
 }
 

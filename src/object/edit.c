@@ -39,6 +39,7 @@
  */
 #include "base/base.h"
 
+#include "keys/keys.h"
 #include "miscadmin.h"
 #include "object/object_internal.h"
 #include "portability/instr_time.h"
@@ -311,7 +312,15 @@ typedef struct Batch
 	SfEdit	   *edit;
 	EditNode   *nodes[PAGES_AT_ONCE];
 	int			n;
+	const SfDataKey *key;		/* of a KEYED object, else NULL */
 } Batch;
+
+/* The data key of a KEYED object, else NULL; good until the next key is asked for. */
+static const SfDataKey *
+key_of(const SfEdit *edit)
+{
+	return edit->loc.flags & SF_LOC_KEYED ? sf_keys_of(edit->seg, edit->loc.key_id) : NULL;
+}
 
 /*
  * Contents of page i of a batch (an SfPageFill).  It copies, and neither loads a node nor
@@ -324,16 +333,16 @@ fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *a
 	Batch	   *batch = arg;
 	EditNode   *node = batch->nodes[i];
 	SfInode    *inode = node->inode;
-	Size		entry = node->level == 0 ? sizeof(SfUnit) : sizeof(SfChild);
 	Size		len;
 
 	check_node(batch->edit, node);
 	inode->object_id = batch->edit->loc.object_id;
-	inode->stamp = first_stamp + i;
 	inode->first_unit = first_unit_of(node->level, node->index);
 	inode->level = node->level;
 	inode->nentries = entries_inside(batch->edit, node->level, node->index);
-	len = SF_INODE_HEADER + inode->nentries * entry;
+	len = sfi_inode_size(inode);
+	inode->stamp = batch->key == NULL ? first_stamp + i
+		: sf_transform_stamp(batch->key, inode, len);
 	memcpy(content, inode, len);
 	return len;
 }
@@ -348,15 +357,16 @@ write_batch(Batch *batch)
 {
 	SfEdit	   *edit = batch->edit;
 	uint32		pages[PAGES_AT_ONCE];
-	uint64		stamp;
+	uint64		first_stamp;
 
 	SF_ASSERT(batch->n <= PAGES_AT_ONCE);
 	if (batch->n == 0)
 		return;
 	CHECK_FOR_INTERRUPTS();
-	sf_space_new_inode_pages(edit->seg, batch->n, fill_page, batch, pages, &stamp);
+	batch->key = key_of(edit);
+	sf_space_new_inode_pages(edit->seg, batch->n, fill_page, batch, pages, &first_stamp);
 	edit->made(pages, batch->n, edit->arg);
-	SF_ASSERT(stamp > 0);
+	SF_ASSERT(first_stamp > 0);
 	for (int i = 0; i < batch->n; i++)
 	{
 		/*
@@ -365,7 +375,7 @@ write_batch(Batch *batch)
 		 */
 		SF_ASSERT(pages[i] != 0 && pages[i] != SF_NO_PAGE && !SF_IS_MAP_PAGE(pages[i]));
 		set_pointer(edit, batch->nodes[i]->level, batch->nodes[i]->index,
-					(SfChild) {stamp + i, pages[i], 0});
+					(SfChild) {batch->nodes[i]->inode->stamp, pages[i], 0});
 		check_parent(edit, batch->nodes[i]);
 		batch->nodes[i]->changed = false;
 	}
@@ -443,8 +453,16 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 							   base->generation < version->generation));
 	edit->seg = seg;
 	edit->loc = *version;
-	/* one that has a transformed unit once says so of all versions to come */
+	SF_ASSERT(base == NULL || base->key_id == version->key_id);
+
+	/*
+	 * One that has a transformed unit once says so of all versions to come.
+	 * The pages of a KEYED base are authenticated as they are read.
+	 */
 	edit->loc.flags = SF_LOC_INODE | (base == NULL ? 0 : base->flags & SF_LOC_UNITS);
+	if (version->key_id != 0)
+		edit->loc.flags |= SF_LOC_UNITS | SF_LOC_KEYED;
+	edit->loc.genuine = version->key_id != 0;
 	edit->context = CurrentMemoryContext;
 	edit->loc.nunits = base == NULL ? 0 : base->nunits;
 	edit->depth = sfi_inode_depth(edit->loc.nunits);
@@ -676,6 +694,16 @@ encode_tree(SfEdit *edit, SfLocator *loc, uint8 *data)
 	return sf_format_locator_encode_inode(data, loc, &edit->seg->secret);
 }
 
+/* The tag of a KEYED locator, which vouches for all of the map. */
+static void
+set_tag(const SfEdit *edit, uint8 *data, Size len)
+{
+	uint8		tag[SF_LOCATOR_TAG_SIZE];
+
+	sf_transform_locator_tag(key_of(edit), (SfBytes) {data, sf_locator_tag_offset(len)}, tag);
+	sf_format_locator_set_tag(data, len, tag, &edit->seg->secret);
+}
+
 struct varlena *
 sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 {
@@ -697,6 +725,8 @@ sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 	if (len == 0)
 		len = encode_tree(edit, &loc, data);
 	SF_ASSERT(len > SF_LOCATOR_HEADER && len <= SF_LOCATOR_MAX_SIZE);
+	if (loc.flags & SF_LOC_KEYED)
+		set_tag(edit, data, len);
 	SET_VARSIZE(datum, VARHDRSZ + len);
 	for (int i = 0; i < edit->nnodes; i++)
 		pfree(edit->nodes[i].inode);

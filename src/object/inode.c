@@ -18,12 +18,14 @@
  *		events leads there, so the page is damaged (DATA_CORRUPTED)
  *
  * Stamps rise with every page that a segment makes, which is what tells the second case
- * from the third.
+ * from the third.  Those of KEYED objects do not rise, but come from what the page says:
+ * of these all inode pages but the one that is meant count as used again.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "keys/keys.h"
 #include "object/object_internal.h"
 
 uint64
@@ -99,7 +101,9 @@ report_damaged_page(uint32 page, const char *detail)
 static void
 require_reused(SfPageType type, const SfInode *inode, SfChild pointer)
 {
-	if (type == SF_PAGE_INODE && inode->stamp <= pointer.stamp)
+	bool		is_keyed = pointer.stamp >= SF_KEYED_STAMP;
+
+	if (type == SF_PAGE_INODE && !is_keyed && inode->stamp <= pointer.stamp)
 		report_damaged_page(pointer.page,
 							psprintf("Expected stamp " UINT64_FORMAT
 									 ", found " UINT64_FORMAT " of object " UINT64_FORMAT ".",
@@ -138,6 +142,26 @@ require_fitting(const SfLocator *loc, uint32 page, uint16 level, uint64 first_un
 	}
 }
 
+/*
+ * Bytes behind the last entry mean nothing; they are zeros when a page is made, and no part
+ * of its stamp.
+ */
+Size
+sfi_inode_size(const SfInode *inode)
+{
+	return SF_INODE_HEADER +
+		inode->nentries * (inode->level == 0 ? sizeof(SfUnit) : sizeof(SfChild));
+}
+
+/* A page of a KEYED object is what the stamp says, which the pointer to it repeats. */
+static void
+require_genuine(SfSegment *seg, const SfLocator *loc, uint32 page, const SfInode *inode)
+{
+	if (sf_transform_stamp(sf_keys_of(seg, loc->key_id), inode, sfi_inode_size(inode)) !=
+		inode->stamp)
+		report_damaged_page(page, "Its contents cannot be authenticated.");
+}
+
 void
 sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 			   uint64 first_unit, SfInode *inode)
@@ -174,6 +198,8 @@ sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 lev
 	 * later owner: if it does not fit the tree it is damaged.
 	 */
 	require_fitting(loc, pointer.page, level, first_unit, inode);
+	if (loc->genuine)
+		require_genuine(seg, loc, pointer.page, inode);
 }
 
 /* Range of units to be read, relative to the object. */

@@ -17,6 +17,7 @@
  */
 #include "base/base.h"
 
+#include "keys/keys.h"
 #include "object/object_internal.h"
 #include "utils/snapmgr.h"
 
@@ -42,10 +43,9 @@ sf_object_decode(struct varlena *datum, SfLocator *loc)
 												   VARSIZE_ANY_EXHDR(datum), loc);
 
 	/*
-	 * what is behind these flags is not built yet: nothing may be read or
-	 * freed
+	 * what is behind this flag is not built yet: nothing may be read or freed
 	 */
-	if (problem == NULL && (loc->flags & (SF_LOC_SHARED | SF_LOC_KEYED)))
+	if (problem == NULL && (loc->flags & SF_LOC_SHARED))
 		problem = "locator is one of a later version of securefile";
 	SF_ASSERT(problem != NULL || loc->nunits == sf_units_of(loc->length_bytes));
 	return problem;
@@ -98,6 +98,21 @@ sf_object_require_tag(SfSegment *seg, const SfLocator *loc)
 {
 	SF_ASSERT(seg->incarnation == loc->incarnation);
 	require_tag(loc, &seg->secret);
+}
+
+void
+sf_object_require_genuine(SfSegment *seg, SfLocator *loc)
+{
+	if (!(loc->flags & SF_LOC_KEYED) || loc->genuine)
+		return;
+	if (!sf_transform_locator_is_genuine(sf_keys_of(seg, loc->key_id), loc))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("securefile value cannot be authenticated"),
+				 errdetail("Its locator was not made with data key %u of its column, or was changed since.",
+						   loc->key_id),
+				 errhint("Run securefile_check() on the column.")));
+	loc->genuine = true;
 }
 
 /*

@@ -46,6 +46,13 @@ extern bool sf_object_same(const struct varlena *a, const struct varlena *b);
 extern void sf_object_require_tag(SfSegment *seg, const SfLocator *loc);
 
 /*
+ * The same of a KEYED locator with its data key, to be asked before anything is decrypted:
+ * from then on the pages of its map are asked, too.  Does nothing for other locators.  Errors
+ * of sf_keys_of(); DATA_CORRUPTED.
+ */
+extern void sf_object_require_genuine(SfSegment *seg, SfLocator *loc);
+
+/*
  * Units [first, first + n), which the object has, into units.  Reads inode pages through
  * shared buffers; the segment is locked, AccessShareLock or more.  ERROR UNDEFINED_OBJECT
  * when an inode page is no longer this object's, DATA_CORRUPTED when it is damaged.
@@ -70,7 +77,8 @@ typedef void (*SfPagesMade) (const uint32 *pages, int npages, void *arg);
 /*
  * The map of a new object, or (base) of a new version of an object, which
  * shares what is not changed with its base.  version: table_oid, attnum,
- * object_id, generation and incarnation are set by the caller.  Lives in
+ * object_id, generation and incarnation are set by the caller, and flags and key_id if it
+ * is KEYED, as its base is then, and genuine.  Lives in
  * CurrentMemoryContext, in bounded memory (about 0.5 MB).  Each of these functions may
  * read and write inode pages, so each throws as these do; an edit after an ERROR may
  * only be forgotten.

@@ -41,6 +41,9 @@ extern uint16 sfi_inode_depth(uint64 nunits);
 /* The pointer to nothing: all units below it are holes. */
 #define SF_HOLE_CHILD	((SfChild) {0, SF_NO_PAGE, 0})
 
+/* Bytes of a node that are used. */
+extern Size sfi_inode_size(const SfInode *inode);
+
 /* An uninitialised node (palloc'd), with room for any level. */
 extern SfInode *sfi_inode_alloc(void);
 

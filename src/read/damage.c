@@ -118,12 +118,18 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 void
 sfi_read_refuse_decoding(SfDecoded reason, uint32 codec)
 {
-	SF_ASSERT(reason == SF_DECODE_NO_MEMORY || reason == SF_DECODE_NO_CODEC);
+	SF_ASSERT(reason == SF_DECODE_NO_MEMORY || reason == SF_DECODE_NO_CODEC ||
+			  reason == SF_DECODE_NO_CIPHER);
 	if (reason == SF_DECODE_NO_MEMORY)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
-				 errdetail("Failed while decompressing a securefile value.")));
+				 errdetail("Failed while decoding a securefile value.")));
+	if (reason == SF_DECODE_NO_CIPHER)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("securefile value is encrypted in a way that this build does not support"),
+				 errhint("XAES-256-GCM needs a build with OpenSSL.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("securefile value is compressed in a way that this build does not support"),
@@ -145,9 +151,11 @@ sfi_read_report_undecodable(const SfReadListener *listener, uint64 unit_no, cons
 								  unit_no, sf_sectors_to_bytes(unit->start), unit->flags,
 								  unit->stored_bytes);
 
-	if (reason == SF_DECODE_NO_MEMORY || (reason == SF_DECODE_NO_CODEC && listener == NULL))
+	bool		is_missing = reason == SF_DECODE_NO_CODEC || reason == SF_DECODE_NO_CIPHER;
+
+	if (reason == SF_DECODE_NO_MEMORY || (is_missing && listener == NULL))
 		sfi_read_refuse_decoding(reason, unit->flags);
-	if (reason == SF_DECODE_NO_CODEC)
+	if (is_missing)
 		return;
 	if (listener != NULL)
 	{
@@ -157,7 +165,18 @@ sfi_read_report_undecodable(const SfReadListener *listener, uint64 unit_no, cons
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("securefile value cannot be decoded"),
+			 errmsg(reason == SF_DECODE_NOT_GENUINE ? "securefile value cannot be authenticated" :
+					"securefile value cannot be decoded"),
 			 errdetail_internal("%s", detail),
 			 errhint("Run securefile_check() on the column.")));
+}
+
+void
+sfi_read_report_no_dictionary(uint32 number)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("securefile value needs a dictionary that its segment does not have"),
+			 errdetail("The value was compressed with dictionary %u.", number),
+			 errhint("Run securefile_check() on the column, and securefile_repair(), which finds dictionaries that the segment's list has lost.")));
 }

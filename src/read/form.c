@@ -23,7 +23,7 @@ sf_read_form(struct varlena *datum)
 				 errdetail("The value has no form byte.")));
 	form = *(uint8 *) VARDATA_ANY(datum);
 	if (form != SF_FORM_INLINE && form != SF_FORM_STORED && form != SF_FORM_EDITED &&
-		form != SF_FORM_PACKED && form != SF_FORM_TRAINED)
+		form != SF_FORM_PACKED && form != SF_FORM_TRAINED && form != SF_FORM_SEALED)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("invalid securefile value"),
@@ -48,9 +48,11 @@ sf_read_is_in_row(struct varlena *datum)
 }
 
 bool
-sf_read_is_trained(struct varlena *datum)
+sf_read_is_homed(struct varlena *datum)
 {
-	return peek(datum) == SF_FORM_TRAINED;
+	uint8		form = peek(datum);
+
+	return form == SF_FORM_TRAINED || form == SF_FORM_SEALED;
 }
 
 /*

@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * plain.c
- *	  Encoded units: their plain bytes.
+ *	  Encoded and encrypted units: their plain bytes.
+ *
+ *	stored bytes --open (KEYED)--> as encoded --decode--> plain bytes
  *
  * A codec decodes a unit as a whole.  Who reads a value in small pieces wants the same
  * unit many times, so the last two units that were wanted in part are kept:
@@ -11,10 +13,16 @@
  * it.  So nothing that is kept can be wrong: a unit that was written anew, also in the
  * same place, is another one.
  *
+ * Of encrypted units nothing is kept beyond the transaction: all that was decrypted is
+ * wiped at its end.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include <sodium.h>
+
+#include "keys/keys.h"
 #include "portability/instr_time.h"
 #include "read/read_internal.h"
 #include "utils/memutils.h"
@@ -35,17 +43,52 @@ typedef struct KeptUnit
 static KeptUnit kept[KEPT];
 static int	last_used;
 
-bool
-sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
-				const SfUnit *unit, const char *stored, char *dst)
+#define OPENED_BYTES	(SF_CODED_OVERHEAD + SF_UNIT_SIZE)
+
+/* A unit that was decrypted, and is still encoded; OPENED_BYTES, or NULL. */
+static char *opened;
+static bool has_opened;			/* it, or what is kept, is of an encrypted
+								 * unit */
+
+/*
+ * Decrypt a unit into memory of this file; it is then one that was encoded only.  One that
+ * was not even that goes to dst, and is done.
+ */
+static SfDecoded
+open_unit(SfReadJob *job, uint64 unit_no, SfUnit *unit, const char *stored, char *dst,
+		  uint32 plain_bytes)
 {
-	uint32		plain_bytes = sf_unit_plain_bytes(job->length_bytes, unit_no);
-	instr_time	start;
-	instr_time	end;
-	SfDictionary *dictionary;
+	const SfUnitId id = {job->loc->incarnation, job->loc->object_id, unit_no};
+	const SfDataKey *key = sf_keys_of(job->seg, job->loc->key_id);
+	char		head[SF_CODED_OVERHEAD];
 	SfDecoded	result;
 
-	SF_ASSERT(!sf_transform_is_raw(unit) && plain_bytes > 0);
+	SF_FAULT(decrypt);
+	if (unit->stored_bytes > plain_bytes + SF_KEYED_OVERHEAD)
+		return SF_DECODE_DAMAGED;
+	if (opened == NULL)
+		opened = MemoryContextAlloc(TopMemoryContext, OPENED_BYTES);
+	has_opened = true;
+	if (!sf_transform_is_raw(unit))
+		return sf_transform_open_unit(key, &id, unit, stored, opened, opened + sizeof(head));
+	if (unit->stored_bytes != plain_bytes + SF_KEYED_OVERHEAD)
+		return SF_DECODE_DAMAGED;
+	result = sf_transform_open_unit(key, &id, unit, stored, head, dst);
+	if (result == SF_DECODED && !sf_transform_head_ok(dst, plain_bytes, head))
+		result = SF_DECODE_DAMAGED;
+	return result;
+}
+
+/* Decode a unit that is not raw. */
+static SfDecoded
+decode_unit(SfReadJob *job, const SfUnit *unit, const char *stored, char *dst,
+			uint32 plain_bytes)
+{
+	SfDictionary *dictionary;
+	instr_time	start;
+	instr_time	end;
+	SfDecoded	result;
+
 	SF_FAULT(decode);
 	dictionary = sf_space_dictionary(job->seg, sf_transform_dictionary_of(unit, stored));
 	INSTR_TIME_SET_CURRENT(start);
@@ -53,6 +96,27 @@ sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 	INSTR_TIME_SET_CURRENT(end);
 	INSTR_TIME_SUBTRACT(end, start);
 	job->stats->decompress_time_us += INSTR_TIME_GET_MICROSEC(end);
+	return result;
+}
+
+bool
+sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
+				const SfUnit *unit, const char *stored, char *dst)
+{
+	uint32		plain_bytes = sf_unit_plain_bytes(job->length_bytes, unit_no);
+	SfUnit		encoded = *unit;
+	SfDecoded	result = SF_DECODED;
+
+	SF_ASSERT(!sfi_read_is_plain(job, unit) && plain_bytes > 0);
+	if (job->loc->flags & SF_LOC_KEYED)
+	{
+		result = open_unit(job, unit_no, &encoded, stored, dst, plain_bytes);
+		stored = opened;
+	}
+	if (result == SF_DECODED && !sf_transform_is_raw(unit))
+		result = decode_unit(job, &encoded, stored, dst, plain_bytes);
+	if (result == SF_DECODE_NO_DICTIONARY && listener == NULL)
+		sfi_read_report_no_dictionary(sf_transform_dictionary_of(&encoded, stored));
 	if (result != SF_DECODED)
 		sfi_read_report_undecodable(listener, unit_no, unit, result);
 	return result == SF_DECODED;
@@ -104,4 +168,20 @@ sfi_read_plain(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 	last_used = there - kept;
 	SF_ASSERT(is_kept(there, job, unit_no, unit));
 	return there->plain;
+}
+
+void
+sfi_read_wipe(void)
+{
+	if (!has_opened)
+		return;
+	if (opened != NULL)
+		sodium_memzero(opened, OPENED_BYTES);
+	for (int i = 0; i < KEPT; i++)
+	{
+		kept[i].plain_bytes = 0;
+		if (kept[i].plain != NULL)
+			sodium_memzero(kept[i].plain, SF_UNIT_SIZE);
+	}
+	has_opened = false;
 }

@@ -28,26 +28,33 @@ extern void sf_read_set_overlay(SfReadOverlay overlay);
 extern uint8 sf_read_form(struct varlena *datum);
 
 /*
- * Are its bytes in the datum itself, INLINE or PACKED?  Those of a TRAINED value are not:
- * without its segment they mean nothing.  Does not throw: what has another form, or none,
+ * Are its bytes in the datum itself, INLINE or PACKED?  Those of a TRAINED or SEALED value
+ * are not: without its segment they mean nothing.  Does not throw: what has another form, or none,
  * is not.
  */
 extern bool sf_read_is_in_row(struct varlena *datum);
 
-/* Is it TRAINED?  Does not throw, either. */
-extern bool sf_read_is_trained(struct varlena *datum);
+/*
+ * Is it TRAINED or SEALED, in the row, and to be read only with what a segment has?  Does not
+ * throw, either.
+ */
+extern bool sf_read_is_homed(struct varlena *datum);
 
 /*
- * The INLINE value (palloc'd) of a PACKED or TRAINED one; a value of any other form itself.
- * ERROR DATA_CORRUPTED when it is damaged, FEATURE_NOT_SUPPORTED without its codec; of a
- * TRAINED one UNDEFINED_OBJECT when the segment that has its dictionary is gone.
+ * The INLINE value (palloc'd) of a PACKED, TRAINED or SEALED one; a value of any other form
+ * itself.  ERROR DATA_CORRUPTED when it is damaged, FEATURE_NOT_SUPPORTED without its codec
+ * or cipher; of the last two UNDEFINED_OBJECT when their segment is gone, and of a SEALED
+ * one OBJECT_NOT_IN_PREREQUISITE_STATE when its master key is not loaded.
  */
 extern struct varlena *sf_read_unpacked(struct varlena *datum);
 
-/* How a PACKED or TRAINED value is stored.  ERROR DATA_CORRUPTED when it is damaged. */
+/* How a PACKED, TRAINED or SEALED value is stored.  ERROR DATA_CORRUPTED when it is damaged. */
 extern SfUnit sf_read_packed_unit(struct varlena *datum);
 
-/* The segment that has the dictionary of a TRAINED value.  ERROR likewise. */
+/* The key of a SEALED value; 0: it has another form.  ERROR likewise. */
+extern uint16 sf_read_key_id(struct varlena *datum);
+
+/* The segment of a TRAINED or SEALED value.  ERROR likewise. */
 extern SfHome sf_read_home(struct varlena *datum);
 
 /* What a varlena holds before the bytes of an INLINE value, and how many at most. */

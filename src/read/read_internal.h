@@ -69,6 +69,8 @@ typedef struct SfReadJob
 	bool		buffered;		/* through the page cache */
 	uint64		seed;
 	uint64		total_sectors;
+	bool		decrypts;		/* false: a check, without the key of KEYED
+								 * units */
 	SfStatCounters *stats;
 } SfReadJob;
 
@@ -77,7 +79,8 @@ typedef struct SfReadJob
 /*
  * Set up a job.  seg is open and locked, at least AccessShareLock, and stays so
  * during the job.  With a listener, the data files count as readable up to their
- * real end, since a check may run with an old header page.
+ * real end, since a check may run with an old header page; and units are decrypted only if
+ * their master key is loaded.
  */
 extern void sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc,
 								 SfReadTarget *target, const SfReadListener *listener);
@@ -245,6 +248,9 @@ extern uint64 sfi_ring_skip(SfReadRing *ring);
 
 /* ---- damage.c ---- */
 
+/* ERROR DATA_CORRUPTED: a value was compressed with a dictionary that is not in its segment. */
+SF_NORETURN extern void sfi_read_report_no_dictionary(uint32 number);
+
 /*
  * A unit matches, but was not decoded, for that reason.  ERROR, or the listener is told of
  * a unit that no codec can decode.  Short memory is always an ERROR.
@@ -263,7 +269,14 @@ extern void sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *liste
 extern void sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener,
 									   const SfUnit *unit);
 
-/* ---- plain.c: encoded units ---- */
+/* Are the stored bytes of a unit its plain bytes? */
+static inline bool
+sfi_read_is_plain(const SfReadJob *job, const SfUnit *unit)
+{
+	return sf_transform_is_raw(unit) && !(job->loc->flags & SF_LOC_KEYED);
+}
+
+/* ---- plain.c: units that are encoded, encrypted, or both ---- */
 
 /*
  * Decode a unit, whose stored bytes have been checked, into dst, which has room for all
@@ -278,6 +291,9 @@ extern bool sfi_read_decode(SfReadJob *job, const SfReadListener *listener, uint
  */
 extern const char *sfi_read_plain(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 								  const SfUnit *unit, const char *stored);
+
+/* Transaction end: wipe what is kept of encrypted units.  Never throws. */
+extern void sfi_read_wipe(void);
 
 /* ---- packed.c ---- */
 

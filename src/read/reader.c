@@ -208,6 +208,7 @@ read_call(SfReader *reader, SfReadTarget *target, bool in_order)
 	if (!reader->tag_checked)
 		sf_object_require_tag(seg, &reader->loc);
 	reader->tag_checked = true;
+	sf_object_require_genuine(seg, &reader->loc);
 	sfi_read_prepare_job(&job, seg, &reader->loc, target, NULL);
 	if (in_order)
 		read_in_order(reader, &job);
@@ -266,4 +267,5 @@ sf_read_at_end(void)
 		reader->held = InvalidOid;
 	}
 	sfi_read_clear_slots();
+	sfi_read_wipe();
 }

@@ -21,6 +21,7 @@
 #include "base/base.h"
 
 #include "config/config.h"
+#include "keys/keys.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "read/read_internal.h"
@@ -47,10 +48,10 @@ prepare_ring(uint64 first_unit)
 
 /* Stored bytes that are the plain bytes can be checked where they are wanted. */
 static bool
-is_raw(const SfReadRequest *request)
+is_plain(const SfReadJob *job, const SfReadRequest *request)
 {
 	for (uint32 i = 0; i < request->nunits; i++)
-		if (!sf_transform_is_raw(&request->units[i]))
+		if (!sfi_read_is_plain(job, &request->units[i]))
 			return false;
 	return true;
 }
@@ -66,7 +67,7 @@ is_wanted_whole(const SfReadJob *job, const SfReadRequest *request)
 	uint64		end = Min(sf_unit_start(SfReadRequestEnd(request)), job->length_bytes);
 
 	return target->dst != NULL && sf_unit_start(request->first_unit) >= target->offset &&
-		end <= target->offset + target->len && is_raw(request);
+		end <= target->offset + target->len && is_plain(job, request);
 }
 
 /*
@@ -246,5 +247,6 @@ sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRea
 	if (listener != NULL)
 		job->total_sectors = Max(job->total_sectors,
 								 sf_io_files_size(seg->storage) / SF_SECTOR_SIZE);
+	job->decrypts = listener == NULL || sf_keys_is_loaded(seg, loc->key_id);
 	job->stats = sf_stats_local(seg->table_oid, seg->attnum);
 }

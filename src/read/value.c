@@ -4,7 +4,7 @@
  *	  Values: their lengths and their bytes, whatever their form.
  *
  *		 INLINE		the bytes themselves follow the form byte
- *		 PACKED		the same, compressed
+ *		 PACKED		the same, compressed; TRAINED with a dictionary; SEALED encrypted
  *		 STORED		a locator: the bytes are units of a segment
  *		 EDITED		a list of pieces: bytes, zeros, and parts of STORED values
  *
@@ -39,6 +39,7 @@ sf_read_length(struct varlena *datum)
 			return VARSIZE_ANY_EXHDR(datum) - 1;
 		case SF_FORM_PACKED:
 		case SF_FORM_TRAINED:
+		case SF_FORM_SEALED:
 			return sfi_read_packed_length(datum);
 		case SF_FORM_EDITED:
 			return sf_object_edited_length(datum);
@@ -52,13 +53,15 @@ sf_read_length(struct varlena *datum)
  * does: the row, not the lock, keeps the value.
  */
 static void
-read_units(const SfLocator *loc, SfReadTarget *target, const SfReadListener *listener)
+read_units(SfLocator *loc, SfReadTarget *target, const SfReadListener *listener)
 {
 	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
 	SfReadJob	job;
 
 	sf_object_require_tag(seg, loc);
 	sfi_read_prepare_job(&job, seg, loc, target, listener);
+	if (job.decrypts)
+		sf_object_require_genuine(seg, loc);
 	sfi_read_units(&job, listener, SfReadTargetFirst(target));
 	sf_space_release(seg);
 }
@@ -103,7 +106,7 @@ sf_read_pieces(struct varlena *value, SfPiece **pieces)
 
 	if (form == SF_FORM_EDITED)
 		return sf_object_pieces(value, pieces);
-	if (form == SF_FORM_PACKED || form == SF_FORM_TRAINED)
+	if (form == SF_FORM_PACKED || sf_read_is_homed(value))
 		return sf_read_pieces(sf_read_unpacked(value), pieces);
 	/* of the two fields, the kind tells which one counts */
 	*pieces = palloc0(sizeof(SfPiece));
@@ -150,6 +153,7 @@ sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 			break;
 		case SF_FORM_PACKED:
 		case SF_FORM_TRAINED:
+		case SF_FORM_SEALED:
 			sfi_read_packed(datum, object_offset, len, dst);
 			break;
 		case SF_FORM_EDITED:
@@ -218,6 +222,8 @@ sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
 
 		seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
 		sf_object_require_tag(seg, &loc);
+		/* what is a hole here is never read, so nothing else would tell */
+		sf_object_require_genuine(seg, &loc);
 		first = sf_object_next_stored(seg, &loc, unit);
 		if (first > unit)
 			*object_offset = Min(first * SF_UNIT_SIZE, end);

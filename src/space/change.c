@@ -358,6 +358,37 @@ check_change(uint8 info, const void *data)
 #define check_change(info, data)	((void) 0)
 #endif
 
+/* The header as this change leaves it, if it has the whole header; NULL if not. */
+static const SfHeader *
+header_of_change(SfHeader *header)
+{
+	const uint8 *ops = (const uint8 *) pages[0].ops.data;
+	SfOp		op;
+
+	SF_ASSERT(npages > 0);
+	if (BufferGetBlockNumber(pages[0].buf) != 0 || pages[0].ops.len == 0)
+		return NULL;
+	op = sf_format_op_next(&ops);
+	if (op.code != SF_OP_HEADER && op.code != SF_OP_INIT)
+		return NULL;
+	memcpy(header, op.payload + (op.code == SF_OP_INIT ? sizeof(uint32) : 0), sizeof(*header));
+	return header;
+}
+
+/* ERROR when redo would refuse a page that the change makes new. */
+static void
+check_new_page(BlockNumber page)
+{
+	SfHeader	header;
+	const char *problem = sfi_record_new_page_problem(page, header_of_change(&header));
+
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("page %u of a securefile segment cannot be made new", page),
+				 errdetail("Of the record: %s.", problem)));
+}
+
 /*
  * The record has a block for each page, with its operations as data.  A page that is made
  * new is registered without a full-page image: redo does not read what was there.
@@ -371,7 +402,11 @@ sfi_change_finish(uint8 info, const void *data, Size len)
 	XLogRecPtr	lsn;
 
 	for (int i = 0; i < npages; i++)
+	{
 		check_ops(pages[i].buf, pages[i].ops.data, pages[i].ops.len, pages[i].init);
+		if (pages[i].init)
+			check_new_page(BufferGetBlockNumber(pages[i].buf));
+	}
 	check_change(info, data);
 
 	/*
@@ -415,7 +450,7 @@ sfi_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries)
 {
 	xl_sf_pages rec = {SF_WAL_VERSION, reason, kind, 0, nentries};
 
-	SF_ASSERT(reason >= SF_PAGES_ENTRIES && reason <= SF_PAGES_DICTIONARY);
+	SF_ASSERT(reason >= SF_PAGES_ENTRIES && reason <= SF_PAGES_KEYS);
 	SF_ASSERT((nentries == 0) == (kind == 0));
 	return sfi_change_finish(XLOG_SF_PAGES, &rec, sizeof(rec));
 }

@@ -21,6 +21,8 @@
  */
 #include "base/base.h"
 
+#include "access/parallel.h"
+#include "access/xact.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
@@ -84,11 +86,7 @@ typedef union PageContent
 SF_NORETURN static void
 report_damaged(uint32 page, const char *detail)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("dictionary page %u of a securefile segment is damaged", page),
-			 errdetail_internal("%s", detail),
-			 errhint("Run securefile_check() on the column.")));
+	sfi_page_report_contents("dictionary", page, detail);
 }
 
 /* Read one page of a dictionary; what its fixed part says is possible. */
@@ -283,6 +281,18 @@ table_changed(Datum arg, Oid relid)
 }
 
 /*
+ * Do new values of the column use its dictionaries?  Not in a column that encrypts: they
+ * have parts of values, and are not encrypted.
+ */
+static bool
+uses_dictionaries(SfSegment *seg)
+{
+	const SfColumn *column = sf_space_column(seg);
+
+	return sf_transform_is_trainable(column->options.compression) && !sf_config_encrypts(column);
+}
+
+/*
  * Look for the newest dictionary of a segment.  If the table changes meanwhile, the answer
  * counts as one of before.
  */
@@ -299,11 +309,65 @@ learn_newest(SfSegment *seg, Newest *known)
 	watching = true;
 	known->as_of = 0;
 	known->table_oid = seg->table_oid;
-	known->number = find_page(seg, 0, &content) != 0 ? content.page.number : 0;
+	known->number = uses_dictionaries(seg) && find_page(seg, 0, &content) != 0 ?
+		content.page.number : 0;
 	known->attnum = seg->attnum;
 	known->incarnation = seg->incarnation;
 	SF_ASSERT(known->number <= SF_DICTIONARY_MAX);
 	known->as_of = state;
+}
+
+/* The newest dictionary of a segment, read in a step that damage may end. */
+typedef struct Trained
+{
+	SfSegment  *seg;
+	Newest	   *known;
+	SfDictionary *dictionary;
+} Trained;
+
+/* An SfBaseStep. */
+static void
+trained_step(void *arg)
+{
+	Trained    *trained = arg;
+
+	SF_ASSERT(!trained->seg->retained);
+	if (trained->known->as_of != tables_state)
+		learn_newest(trained->seg, trained->known);
+	trained->dictionary = sf_space_dictionary(trained->seg, trained->known->number);
+}
+
+/*
+ * Read the newest dictionary.  A damaged one must not keep anybody from storing values: it
+ * counts as none, with a WARNING, until the table is changed or a repair has been there.
+ */
+static SfDictionary *
+read_trained(SfSegment *seg, Newest *known)
+{
+	Trained		trained = {seg, known, NULL};
+	uint64		state = tables_state;
+	ErrorData  *error;
+
+	SF_ASSERT(known->as_of == 0 || known->number > 0);
+	if (IsInParallelMode())
+	{
+		trained_step(&trained);
+		return trained.dictionary;
+	}
+	error = sf_base_guarded(trained_step, &trained);
+	if (error == NULL)
+		return trained.dictionary;
+	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TO_CATEGORY(ERRCODE_DATA_CORRUPTED))
+		ReThrowError(error);
+	*known = (Newest) {seg->table_oid, seg->attnum, seg->incarnation, 0, state};
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("values of column %d of table with OID %u are stored without its dictionary",
+					seg->attnum, seg->table_oid),
+			 errdetail("%s.", error->message),
+			 errhint("Run securefile_check() on the column.")));
+	FreeErrorData(error);
+	return NULL;
 }
 
 /*
@@ -317,6 +381,7 @@ sf_space_trained(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, SfHome *ho
 	Newest	   *known = &newest[(table_oid * 31 + (uint32) attnum) % KNOWN_COLUMNS];
 	bool		is_known = known->as_of == tables_state && known->table_oid == table_oid &&
 	known->attnum == attnum;
+	SfDictionary *dictionary = NULL;
 	SfSegment  *seg;
 
 	/*
@@ -328,10 +393,15 @@ sf_space_trained(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, SfHome *ho
 	seg = sf_space_open(table_oid, attnum, lockmode, true);
 	if (seg == NULL)
 		return NULL;
-	if (!is_known || known->incarnation != seg->incarnation)
-		learn_newest(seg, known);
+	is_known = is_known && known->incarnation == seg->incarnation;
 	*home = (SfHome) {table_oid, attnum, seg->incarnation};
-	return sf_space_dictionary(seg, known->number);
+	if (is_known && sf_transform_can_train())
+		dictionary = find_kept(seg->incarnation, known->number);
+	if (dictionary != NULL)
+		return dictionary;
+	if (!is_known)
+		known->as_of = 0;
+	return read_trained(seg, known);
 }
 
 /* ---- a new one ---- */
@@ -394,7 +464,7 @@ uint32
 sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	SfHeaderMore more = {0};
+	SfHeaderMore more;
 	SfDictionaryPage head = {.len = len, .before = SF_NO_PAGE};
 	Buffer		hbuf;
 	SfHeader	h;
@@ -403,17 +473,11 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 	SF_ASSERT(len > 0 && len <= SF_DICTIONARY_MAX_BYTES && !seg->retained);
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 
-	/*
-	 * pg_upgrade finds segments by their directories, which come with data
-	 * files
-	 */
-	if (sf_space_header(rel).total_sectors == 0)
-		sfi_grow(seg, rel, 0, 1);
+	sfi_grow_first(seg, rel);
 	require_newest(seg);
 	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	h = *SfPageHeader(BufferGetPage(hbuf));
-	if (h.flags & SF_SEG_MORE)
-		more = *SfPageHeaderMore(BufferGetPage(hbuf));
+	more = sfi_page_header_more(BufferGetPage(hbuf));
 	require_number(more.last_dictionary);
 	head.number = ++more.last_dictionary;
 	if (more.dictionary != 0)
@@ -436,16 +500,22 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 	return head.number;
 }
 
-/* All of its pages lead to the one before, so all are changed, by one record. */
+/*
+ * All of its pages lead to the one before, so all are changed, by one record.  The header
+ * is in it, unchanged: redo makes no page anew that the header of its record does not know.
+ */
 void
 sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before)
 {
 	Relation	rel = sfi_segment_rel(seg);
+	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
+	SfHeader	header = *SfPageHeader(BufferGetPage(hbuf));
 	PageContent content;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_FAULT(repair_page);
 	sfi_change_begin();
+	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &header, sizeof(header));
 	for (uint32 page = first_page; page != SF_NO_PAGE; page = content.page.next)
 	{
 		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_DICTIONARY, BUFFER_LOCK_EXCLUSIVE);
@@ -484,6 +554,8 @@ sf_space_fetch_dictionary(SfSegment *seg)
 	SfCarried  *carried = palloc0(sizeof(SfCarried));
 	ErrorData  *error;
 
+	if (!uses_dictionaries(seg))
+		return NULL;
 	carried->seg = seg;
 	error = sf_base_guarded(fetch_step, carried);
 	if (error != NULL)

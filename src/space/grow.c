@@ -146,7 +146,7 @@ find_used(Relation rel, uint64 from_sector, uint64 to_sector)
 		Buffer		buf;
 		bool		found;
 
-		if (!sfi_page_is_used(rel, SF_MAP_PAGE(map)))
+		if (first >= end || !sfi_page_is_used(rel, SF_MAP_PAGE(map)))
 			continue;
 		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 		found = !sf_format_map_none_used(SfPageMap(BufferGetPage(buf)),
@@ -159,8 +159,8 @@ find_used(Relation rel, uint64 from_sector, uint64 to_sector)
 }
 
 /*
- * Growth writes zeros.  Sectors in use there show that the header is an old one:
- * they would be lost.
+ * Growth writes zeros, and a cut ends the files.  Sectors in use there show that the header
+ * is an old one: they would be lost.
  */
 static void
 require_unused(Relation rel, uint64 from_sector, uint64 to_sector)
@@ -229,6 +229,13 @@ sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_bl
 	if (total == seen_total_sectors)
 		grow_to(seg, rel, total, new_total(total, sf_blocks_to_sectors(need_blocks)));
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
+}
+
+void
+sfi_grow_first(SfSegment *seg, Relation rel)
+{
+	if (sf_space_header(rel).total_sectors == 0)
+		sfi_grow(seg, rel, 0, 1);
 }
 
 uint64
@@ -409,6 +416,9 @@ sfi_grow_fill_up(SfSegment *seg, Relation rel)
  * slack is what stays free: an eighth of the segment, so that the next value need not
  * wait for growth.  The claim may get less than was looked for, when somebody has lent
  * in the tail meanwhile; then the cut begins behind that, if it is worth it still.
+ *
+ * An old header says that the segment ends where it ended then.  What lies behind belongs to
+ * values, and the space map shows it.
  */
 uint64
 sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
@@ -426,6 +436,7 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 	/* first, since it throws where there are no files to be cut */
 	files_size = sf_io_files_size(seg->storage);
 	start = total = sf_space_header(rel).total_sectors;
+	require_unused(rel, total, Max(total, sf_bytes_to_sectors(files_size)));
 	tail = sf_blocks_to_sectors(find_tail(rel, sf_block_of(total)));
 	slack = Max(keep_sectors, tail == 0 ? 0 : Min(total / 8, MAX_STEP));
 	target = round_up(tail + slack, SF_GROWTH_SECTORS);

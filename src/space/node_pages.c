@@ -40,13 +40,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	(void) GetCurrentTransactionId();
 	fxid = U64FromFullTransactionId(GetTopFullTransactionId());
-
-	/*
-	 * Who has values has a directory, also if they are holes: pg_upgrade
-	 * finds segments by it.
-	 */
-	if (sf_space_header(rel).total_sectors == 0)
-		sfi_grow(seg, rel, 0, 1);
+	sfi_grow_first(seg, rel);
 	tail = sfi_pending_lock_tail(rel, n, BUFFER_LOCK_EXCLUSIVE, &hbuf);
 	h = *SfPageHeader(BufferGetPage(hbuf));
 	*first_stamp = h.next_stamp;

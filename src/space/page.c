@@ -106,6 +106,16 @@ sfi_page_report_damaged(Relation rel, uint32 page, const char *detail)
 	report_damaged(RelationGetRelationName(rel), SfRelStorage(rel), page, detail);
 }
 
+void
+sfi_page_report_contents(const char *kind, uint32 page, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("%s page %u of a securefile segment is damaged", kind, page),
+			 errdetail_internal("%s", detail),
+			 errhint("Run securefile_check() on the column.")));
+}
+
 /* What is wrong with a page of that type, palloc'd; NULL when it is sound. */
 static char *
 sealed_page_problem(Page page, uint32 relnumber, BlockNumber n, SfPageType type)

@@ -69,6 +69,10 @@ extern void sfi_page_image(SfStorage storage, BlockNumber page, ReadBufferMode m
 /* The ERROR of a damaged page; detail is a sentence. */
 SF_NORETURN extern void sfi_page_report_damaged(Relation rel, uint32 page, const char *detail);
 
+/* The same of a page that is sound in itself, but not what the one that leads to it says. */
+SF_NORETURN extern void sfi_page_report_contents(const char *kind, uint32 page,
+												 const char *detail);
+
 /* Is there such a page, and has it been initialised? */
 extern bool sfi_page_is_used(Relation rel, uint32 page);
 
@@ -104,8 +108,19 @@ sfi_page_trailer(Page page)
 #define SfPagePending(p)	((SfPending *) PageGetContents(p))
 #define SfPageInode(p)		((SfInode *) PageGetContents(p))
 #define SfPageFree(p)		((SfFreePage *) PageGetContents(p))
-#define SfPageHeaderMore(p)	((SfHeaderMore *) (PageGetContents(p) + sizeof(SfHeader)))
+#define SfPageKeys(p)		((SfKeyPage *) PageGetContents(p))
 #define SfPageDictionary(p)	((SfDictionaryPage *) PageGetContents(p))
+
+/* The extension of a header page; zeros if it has none. */
+static inline SfHeaderMore
+sfi_page_header_more(Page page)
+{
+	SfHeaderMore more = {0};
+
+	if (SfPageHeader(page)->flags & SF_SEG_MORE)
+		memcpy(&more, PageGetContents(page) + sizeof(SfHeader), sizeof(more));
+	return more;
+}
 
 /*
  * ---- types and seals of pages (seal.c) ----

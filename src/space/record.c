@@ -16,7 +16,7 @@
  *	 its fields		segment, size, database; then those of one kind		held_problem()
  *	 blocks			as many as the kind may have, numbered from 0		count_problem()
  *	 each block		of one segment, no page twice						block_problem()
- *	 a new page		the header of the same record knows it				new_page_problem()
+ *	 a new page		the header of the same record knows it				a new page's problem
  *
  * The last one keeps a wrong page number from extending the relation by gigabytes of
  * zeros: redo of a page that is made new extends the relation up to it.
@@ -143,9 +143,9 @@ header_after(XLogReaderState *record, int block, SfHeader *header)
 	return true;
 }
 
-/* May a page be made new by a record with that header?  Redo extends up to it. */
-static const char *
-new_page_problem(BlockNumber page, const SfHeader *header)
+/* Redo extends the relation up to such a page. */
+const char *
+sfi_record_new_page_problem(BlockNumber page, const SfHeader *header)
 {
 	uint64		nmaps;
 
@@ -188,7 +188,7 @@ block_problem(XLogReaderState *record, int block, const SfStorage *named, const 
 			return "it has a page twice";
 	}
 	if ((XLogRecGetBlock(record, block)->flags & BKPBLOCK_WILL_INIT) != 0)
-		return new_page_problem(page, header);
+		return sfi_record_new_page_problem(page, header);
 	return NULL;
 }
 

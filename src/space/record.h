@@ -41,6 +41,7 @@ typedef enum SfPagesReason
 	SF_PAGES_HEADER,			/* header: object ids are reserved */
 	SF_PAGES_REPAIR,			/* header, and any page that is made anew */
 	SF_PAGES_DICTIONARY,		/* header, new dictionary pages */
+	SF_PAGES_KEYS,				/* header, both key pages */
 } SfPagesReason;
 
 /* ---- main data: every struct begins with the version ---- */
@@ -136,5 +137,11 @@ extern bool sfi_record_is_readable(XLogReaderState *record, const SfRecordKind *
 /* DATA_CORRUPTED unless redo can go by what a record says; see also sfi_change_redo(). */
 extern void sfi_record_check(XLogReaderState *record, const SfRecordKind *kind);
 SF_NORETURN extern void sfi_record_report(const char *problem);
+
+/*
+ * What is wrong with making a page new in a record with that header (NULL: it has none);
+ * NULL: nothing.  Asked before a record is written, too: redo refuses what breaks this.
+ */
+extern const char *sfi_record_new_page_problem(BlockNumber page, const SfHeader *header);
 
 #endif							/* SF_RECORD_H */

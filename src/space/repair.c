@@ -200,10 +200,7 @@ sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
 static void
 change_dictionary(Step *step, SfHeaderRepair repair)
 {
-	const Page	page = BufferGetPage(step->hbuf);
-
-	if (step->header.flags & SF_SEG_MORE)
-		step->more = *SfPageHeaderMore(page);
+	step->more = sfi_page_header_more(BufferGetPage(step->hbuf));
 	step->header.flags |= SF_SEG_MORE;
 	step->more.dictionary = repair.dictionary;
 	step->more.last_dictionary = Max(step->more.last_dictionary, repair.last_dictionary);

@@ -29,6 +29,12 @@
 extern void sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks);
 
 /*
+ * The same for a segment without data files, else nothing.  Whatever a segment holds, it has
+ * files, which may be holes: pg_upgrade finds segments by their directories.
+ */
+extern void sfi_grow_first(SfSegment *seg, Relation rel);
+
+/*
  * Grow ahead of need by at least that much (64 MB at most), if nobody else grows or cuts;
  * returns sectors added.
  */

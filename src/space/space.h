@@ -14,7 +14,7 @@
 #include "access/xlogreader.h"
 #include "base/base.h"
 #include "config/config.h"
-#include "format/format.h"
+#include "format/key.h"
 #include "io/io.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
@@ -124,6 +124,12 @@ extern void sf_space_pre_commit(void);
  * relation is locked exclusively.
  */
 extern void sf_space_drop_storage(SfStorage storage);
+
+/*
+ * Would storage that this transaction has dropped or replaced be there again after a
+ * ROLLBACK?  What is done to the new one is not done to it then.
+ */
+extern bool sf_space_has_dropped(void);
 
 /*
  * The column that a segment belongs to, as the catalog describes it now.  The
@@ -308,6 +314,7 @@ extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
  * OBJECT_IN_USE when a transaction may be writing there.
  * dictionary: have a sound one, by its first page, lead to that one before it, or to
  * SF_NO_PAGE.
+ * keys: make both key pages say that, and the header name them; pages 0 are new ones.
  * free_page: put a page that is in no list into that of free pages.
  * header: raise what is given out next, and the end; lower_next_page: that one is wrong, and
  * becomes next_page, behind which there are no pages; lower_end: the same of total_sectors,
@@ -330,6 +337,7 @@ typedef struct SfHeaderRepair
 
 extern void sf_space_repair_extend(SfSegment *seg, uint32 npages);
 extern void sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before);
+extern void sf_space_repair_keys(SfSegment *seg, const uint32 pages[2], const SfKeyPage *keys);
 extern void sf_space_repair_map(SfSegment *seg, uint32 map);
 extern void sf_space_repair_collect(SfSegment *seg);
 extern void sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used);
@@ -411,12 +419,50 @@ extern uint32 sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len);
 
 /*
  * Give the newest dictionary of storage that is replaced to the new storage of its column.
- * fetch: before; NULL when there is none.  One that cannot be read is left behind, with a
- * WARNING: it must not be in the way of a TRUNCATE.  put: after; of NULL nothing is done.
+ * fetch: before; NULL when there is none, or the column does not use dictionaries.  One that
+ * cannot be read is left behind, with a WARNING: it must not be in the way of a TRUNCATE.
+ * put: after; of NULL nothing is done.
  */
 typedef struct SfCarried SfCarried;
 extern SfCarried *sf_space_fetch_dictionary(SfSegment *seg);
 extern void sf_space_put_dictionary(SfSegment *seg, SfCarried *carried);
+
+/*
+ * ---- key pages (keys.c) ----
+ *
+ * The wrapped keys of a segment, open and locked as for dictionaries.
+ *
+ * read: false when it has none.  Of two pages a damaged one is passed over, with a WARNING.
+ * put: have both pages say keys, unless they say something else by now than what the caller
+ * has seen (NULL: nothing): then false, and nothing is done.  It holds for all from then on,
+ * and whether this transaction commits or not.  DATA_CORRUPTED when a page is damaged, or the
+ * two differ.
+ * page: one of the two, by its number; DATA_CORRUPTED when it is damaged, or no key page.
+ */
+extern bool sf_space_read_keys(SfSegment *seg, SfKeyPage *keys);
+extern bool sf_space_put_keys(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys);
+extern void sf_space_key_page(SfSegment *seg, uint32 page, SfKeyPage *keys);
+
+/*
+ * Have both key pages on disk, and all WAL before.  The segment is locked for writing, and
+ * has key pages.  Errors of writing.
+ */
+extern void sf_space_sync_keys(SfSegment *seg);
+
+/* How a transaction has ended. */
+typedef enum SfTransactionEnd
+{
+	SF_END_RUNNING,				/* not yet, or it is that of the caller */
+	SF_END_COMMITTED,
+	SF_END_ABORTED,				/* or it was lost in a crash */
+	SF_END_UNKNOWN,				/* the commit log goes not so far back */
+} SfTransactionEnd;
+
+/*
+ * The same, of a full id, also of a subtransaction.  It may be one that a page on disk has.
+ * Looks into the commit log: no page is locked.  May be called on a standby.
+ */
+extern SfTransactionEnd sf_space_transaction_end(uint64 fxid);
 
 /* Is there nothing on a page, or no such page?  Not for a retained segment. */
 extern bool sf_space_page_is_new(SfSegment *seg, uint32 page);
@@ -490,9 +536,10 @@ extern void sf_space_at_subabort(int level);
  * The resource manager's functions.  redo: DATA_CORRUPTED for a record that cannot be
  * right, which ends recovery.  desc: also of such a record; adds to buf.  identify: NULL for
  * an unknown opcode.  mask: blanks what is not logged on a copy of a page.  These three
- * never throw.
+ * never throw.  changes_keys: may the record, which is sound, have changed key pages?
  */
 extern void sf_space_redo(XLogReaderState *record);
+extern bool sf_space_changes_keys(XLogReaderState *record);
 extern void sf_space_desc(StringInfo buf, XLogReaderState *record);
 extern const char *sf_space_identify(uint8 info);
 extern void sf_space_mask(char *pagedata, BlockNumber blkno);

@@ -49,6 +49,7 @@
  * lend.c		blocks lent to a backend, and given back
  * node_pages.c	new inode pages
  * dictionary.c	dictionaries of the codec "trained"
+ * keys.c			key pages
  * maintain.c		what the monitor does to a segment
  * repair.c		pages made anew for securefile_repair()
  *

@@ -200,6 +200,15 @@ sf_space_drop_storage(SfStorage storage)
 	add_storage_note(storage, true);
 }
 
+bool
+sf_space_has_dropped(void)
+{
+	for (const StorageNote *note = notes; note != NULL; note = note->next)
+		if (note->at_commit)
+			return true;
+	return false;
+}
+
 static void
 free_notes(StorageNote *list)
 {

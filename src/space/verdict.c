@@ -100,41 +100,50 @@ sfi_pending_horizon(void)
 	return horizon;
 }
 
-typedef enum Outcome
-{
-	RUNNING,
-	COMMITTED,
-	ABORTED,
-	UNKNOWN,
-} Outcome;
-
 /*
  * How a transaction ended.  In-progress is asked before clog, which would call one
  * aborted that is still to come: one begun since the horizon, or damage.  And it is asked
  * before clog because a transaction commits first in clog and then leaves the list of
  * running ones: asked the other way round, one that commits in between is neither.
  */
-static Outcome
+static SfTransactionEnd
 outcome_of_transaction(uint64 fxid, SfHorizon horizon)
 {
 	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(fxid));
 
 	if (fxid < horizon.clog)
-		return UNKNOWN;
+		return SF_END_UNKNOWN;
 	if (fxid >= horizon.next)
-		return RUNNING;
+		return SF_END_RUNNING;
 	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
-		return RUNNING;
-	return TransactionIdDidCommit(xid) && !SF_BREAKS(s5) ? COMMITTED : ABORTED;
+		return SF_END_RUNNING;
+	return TransactionIdDidCommit(xid) && !SF_BREAKS(s5) ? SF_END_COMMITTED : SF_END_ABORTED;
 }
 
 /* The same of an entry, which may have had its outcome noted. */
-static Outcome
+static SfTransactionEnd
 outcome_of_entry(const SfPendEntry *entry, SfHorizon horizon)
 {
 	if (entry->outcome == SF_OUTCOME_COMMITTED)
-		return COMMITTED;
+		return SF_END_COMMITTED;
 	return outcome_of_transaction(entry->fxid, horizon);
+}
+
+/*
+ * The commit log is not cut between the look at where it begins and the one into it.
+ */
+SfTransactionEnd
+sf_space_transaction_end(uint64 fxid)
+{
+	SfHorizon	horizon = {.next = U64FromFullTransactionId(ReadNextFullTransactionId())};
+	SfTransactionEnd end;
+
+	SF_ASSERT(fxid > 0);
+	LWLockAcquire(XactTruncationLock, LW_SHARED);
+	horizon.clog = full_xid(sf_compat_oldest_clog_xid());
+	end = outcome_of_transaction(fxid, horizon);
+	LWLockRelease(XactTruncationLock);
+	return end;
 }
 
 bool
@@ -144,7 +153,7 @@ sfi_pending_transaction_aborted(uint64 fxid)
 
 	SF_ASSERT(!RecoveryInProgress());
 	horizon.next = PG_UINT64_MAX;	/* one still to come was lost in a crash */
-	return outcome_of_transaction(fxid, horizon) == ABORTED;
+	return outcome_of_transaction(fxid, horizon) == SF_END_ABORTED;
 }
 
 SfVerdict
@@ -155,15 +164,15 @@ sfi_pending_verdict(const SfPendEntry *entry, SfHorizon horizon)
 	SF_ASSERT(sf_format_entry_problem(entry) == NULL);
 	switch (outcome_of_entry(entry, horizon))
 	{
-		case RUNNING:
+		case SF_END_RUNNING:
 			return SF_VERDICT_WAIT;
-		case UNKNOWN:
+		case SF_END_UNKNOWN:
 			return SF_VERDICT_LOST;
-		case ABORTED:
+		case SF_END_ABORTED:
 			if (!is_alloc)
 				return SF_VERDICT_DROP;
 			return entry->fxid < horizon.prepared ? SF_VERDICT_FREE : SF_VERDICT_WAIT;
-		case COMMITTED:
+		case SF_END_COMMITTED:
 			if (is_alloc)
 				return SF_VERDICT_DROP;
 			if (entry->fxid < horizon.removable)
@@ -207,5 +216,5 @@ sfi_pending_is_live(const SfPendEntry *entry, SfHorizon horizon)
 {
 	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 
-	return outcome_of_entry(entry, horizon) == (is_alloc ? COMMITTED : ABORTED);
+	return outcome_of_entry(entry, horizon) == (is_alloc ? SF_END_COMMITTED : SF_END_ABORTED);
 }

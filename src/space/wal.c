@@ -76,6 +76,7 @@ static const char *const reasons[] = {
 	[SF_PAGES_HEADER] = "HEADER",
 	[SF_PAGES_REPAIR] = "REPAIR",
 	[SF_PAGES_DICTIONARY] = "DICTIONARY",
+	[SF_PAGES_KEYS] = "KEYS",
 };
 
 /* The name of a reason; NULL: there is no such reason. */
@@ -309,7 +310,7 @@ static const SfRecordKind records[SF_RECORD_KINDS] = {
 };
 
 StaticAssertDecl(OPCODE(XLOG_SF_OWN) < SF_RECORD_KINDS, "the table has a row for every opcode");
-StaticAssertDecl(lengthof(reasons) == SF_PAGES_DICTIONARY + 1, "every reason has a name");
+StaticAssertDecl(lengthof(reasons) == SF_PAGES_KEYS + 1, "every reason has a name");
 StaticAssertDecl(offsetof(xl_sf_size, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_resolve, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_data, storage) == offsetof(xl_sf_storage, storage),
@@ -332,6 +333,15 @@ sf_space_redo(XLogReaderState *record)
 	SF_ASSERT(kind->redo != NULL && kind->size <= XLogRecGetDataLen(record));
 	kind->redo(record, XLogRecGetData(record));
 	SF_FAULT(redo_done);
+}
+
+bool
+sf_space_changes_keys(XLogReaderState *record)
+{
+	const xl_sf_pages *rec = (const xl_sf_pages *) XLogRecGetData(record);
+
+	return (XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_SF_PAGES &&
+		(rec->reason == SF_PAGES_KEYS || rec->reason == SF_PAGES_REPAIR);
 }
 
 /*

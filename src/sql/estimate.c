@@ -24,7 +24,6 @@
 #include "access/table.h"
 #include "access/toast_compression.h"
 #include "ddl/ddl.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -513,9 +512,7 @@ securefile_estimate(PG_FUNCTION_ARGS)
 	estimate->decoded = palloc(SF_UNIT_SIZE);
 	open_table(estimate, PG_GETARG_OID(0));
 
-	SPI_connect();
 	sfi_sample_take(&estimate->rows);
-	SPI_finish();
 	sfi_sample_warn(&estimate->rows);
 	table_close(estimate->rows.rel, NoLock);
 	for (int i = 0; i < LEVELS; i++)

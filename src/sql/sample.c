@@ -10,7 +10,6 @@
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_type.h"
 #include "ddl/ddl.h"
 #include "executor/spi.h"
 #include "sql/sample.h"
@@ -18,6 +17,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #define MOST_ROWS	1000000
@@ -47,8 +47,6 @@ sfi_sample_column(Oid table_oid, const char *column)
 {
 	char	   *table = get_rel_name(table_oid);
 	char		relkind = get_rel_relkind(table_oid);
-	AttrNumber	attnum;
-	Oid			typid;
 
 	if (table == NULL)
 		ereport(ERROR,
@@ -59,18 +57,7 @@ sfi_sample_column(Oid table_oid, const char *column)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", table),
 				 errhint("Name the table that holds the values.")));
-	attnum = get_attnum(table_oid, column);
-	if (attnum == InvalidAttrNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of relation \"%s\" does not exist", column, table)));
-	typid = get_atttype(table_oid, attnum);
-	if (typid == BYTEAOID || sf_ddl_described_type(typid) != BYTEAOID)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" is not of type securefile", column, table),
-				 errhint("View securefile_columns lists those that are.")));
-	return attnum;
+	return sf_ddl_find_column(table_oid, column);
 }
 
 /* Does an error say that the data cannot be read, and not that the call cannot go on? */
@@ -200,14 +187,22 @@ take_pass(SfSample *sample, double percent)
 	SPI_cursor_close(cursor);
 }
 
+/*
+ * The snapshot is one of after the lock: whoever had the table before may have written all
+ * rows anew.
+ */
 void
 sfi_sample_take(SfSample *sample)
 {
 	double		percent = percentage(sample);
 
+	PushActiveSnapshot(GetTransactionSnapshot());
+	SPI_connect();
 	take_pass(sample, percent);
 	if (percent < 100 && sample->taken < sample->rows)
 		take_pass(sample, 100);
+	SPI_finish();
+	PopActiveSnapshot();
 	SF_ASSERT(sample->taken <= sample->rows);
 }
 
@@ -217,9 +212,10 @@ sfi_sample_warn(const SfSample *sample)
 	if (sample->damaged > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("%lld damaged values of column \"%s\" of table \"%s\" were passed over",
-						(long long) sample->damaged, sample->column,
-						RelationGetRelationName(sample->rel)),
+				 errmsg_plural("%lld damaged value of column \"%s\" of table \"%s\" was passed over",
+							   "%lld damaged values of column \"%s\" of table \"%s\" were passed over",
+							   (long) sample->damaged, (long long) sample->damaged, sample->column,
+							   RelationGetRelationName(sample->rel)),
 				 errdetail("The first one: %s.", sample->problem),
 				 errhint("securefile_check() lists the damaged values of a column.")));
 }

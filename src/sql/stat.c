@@ -20,6 +20,7 @@
 PG_FUNCTION_INFO_V1(securefile_stat_columns);
 PG_FUNCTION_INFO_V1(securefile_stat_reset);
 PG_FUNCTION_INFO_V1(securefile_kept_memory);
+PG_FUNCTION_INFO_V1(securefile_progress_slots);
 
 /*
  * The value of an output column of that name; false: there is none.  Columns are found by
@@ -125,4 +126,40 @@ securefile_kept_memory(PG_FUNCTION_ARGS)
 	values[1] = Int32GetDatum((int32) kept.processes);
 	values[2] = Int64GetDatum((int64) kept.own_bytes);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+/*
+ * securefile_progress_slots() returns setof (pid integer, database_oid oid, table_oid oid,
+ *		attnum smallint, pass integer, blocks_total bigint, blocks_done bigint,
+ *		rewritten bigint, rewritten_bytes bigint, skipped bigint)
+ */
+Datum
+securefile_progress_slots(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	SfProgress *list;
+	int			n;
+
+	InitMaterializedSRF(fcinfo, 0);
+	n = sf_stats_progress_list(&list);
+	for (int i = 0; i < n; i++)
+	{
+		const SfProgress *progress = &list[i];
+		Datum		values[] = {
+			Int32GetDatum(progress->pid),
+			ObjectIdGetDatum(progress->database),
+			ObjectIdGetDatum(progress->table_oid),
+			Int16GetDatum(progress->attnum),
+			Int32GetDatum(progress->pass),
+			Int64GetDatum((int64) progress->blocks_total),
+			Int64GetDatum((int64) progress->blocks_done),
+			Int64GetDatum((int64) progress->values),
+			Int64GetDatum((int64) progress->bytes),
+			Int64GetDatum((int64) progress->skipped)
+		};
+		bool		nulls[lengthof(values)] = {false};
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	PG_RETURN_NULL();
 }

@@ -133,8 +133,10 @@ securefile_storage(PG_FUNCTION_ARGS)
 	values[5] = CStringGetTextDatum("none");
 	if (form == SF_FORM_STORED)
 		fill_stored(datum, values);
-	if (form == SF_FORM_PACKED || form == SF_FORM_TRAINED)
+	if (form == SF_FORM_PACKED || sf_read_is_homed(datum))
 		values[5] = PointerGetDatum(codec_names(1u << sf_read_packed_unit(datum).flags));
+	if (form == SF_FORM_SEALED)
+		values[6] = Int32GetDatum(sf_read_key_id(datum));
 	/* an edited value is in memory only */
 	if (form == SF_FORM_EDITED)
 		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = true;

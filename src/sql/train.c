@@ -17,7 +17,6 @@
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -110,7 +109,14 @@ require_use(const Training *training)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("column \"%s\" of table \"%s\" does not use dictionaries",
 						training->rows.column, table),
-				 errdetail("Dictionaries are for small values in their rows, and the column has disable_storage_in_row.")));
+				 errdetail("Dictionaries are for small values in their rows, and the column has disable_storage_in_row."),
+				 errhint("Change the option of the column to enable_storage_in_row first.")));
+	if (sf_config_encrypts(column))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("column \"%s\" of table \"%s\" does not use dictionaries",
+						training->rows.column, table),
+				 errdetail("Dictionaries have parts of values, and are not encrypted.")));
 }
 
 /* Open the table, as ANALYZE does: writers go on, a second call waits. */
@@ -242,7 +248,7 @@ learn(const Training *training, char *bytes)
 				 errdetail("%u of %lld sampled values have 64 bytes to 128 kB, %zu bytes together.",
 						   lessons->n + training->trials.n, (long long) training->rows.taken,
 						   lessons->filled + training->trials.filled),
-				 errhint("Some hundred values are needed, of some hundred bytes each. Call the function when the table has more rows, or with more sample_rows.")));
+				 errhint("Some hundred values are needed, of some hundred bytes each. Call the function when the table has more rows, or with more sample_rows; rows that row security hides from you are not sampled.")));
 	return len;
 }
 
@@ -342,9 +348,7 @@ securefile_train(PG_FUNCTION_ARGS)
 	require_codec();
 	open_table(training, PG_GETARG_OID(0));
 
-	SPI_connect();
 	sfi_sample_take(&training->rows);
-	SPI_finish();
 	sfi_sample_warn(&training->rows);
 	len = learn(training, bytes);
 	outcome = judge(training, bytes, len, &gains);

@@ -71,7 +71,7 @@ static LocalEntry *local_last = NULL;	/* the entry asked for last */
 Size
 sf_stats_shmem_size(void)
 {
-	return add_size(MAXALIGN(sizeof(StatShared)),
+	return add_size(add_size(MAXALIGN(sizeof(StatShared)), sf_stats_progress_shmem_size()),
 					hash_estimate_size(sf_max_columns, sizeof(StatEntry)));
 }
 
@@ -88,6 +88,7 @@ sf_stats_shmem_init(void)
 		LWLockRegisterTranche(tranche, "securefile_stats");
 	}
 	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
+	sf_stats_progress_shmem_init();
 	shared = ShmemInitStruct("securefile stats", sizeof(StatShared), &found);
 	if (!found)
 	{

@@ -4,6 +4,7 @@
  *	  Statistics of each column: counters in shared memory, and what ANALYZE has seen.
  *
  * stats.c		counters of a process, and their sums in shared memory
+ * progress.c	how far the long commands of all sessions have come
  * sampled.c	what ANALYZE keeps of its sample, in pg_statistic
  *
  * The counters are those that the SecureFiles paper reports (section "statistics").
@@ -90,6 +91,38 @@ extern void sf_stats_keep_sample(struct VacAttrStats *stats, double plain_bytes,
  * was none.  Looks at the catalog.
  */
 extern bool sf_stats_plain_ratio(Oid table_oid, AttrNumber attnum, double *ratio);
+
+/* ---- progress.c: what long commands have done so far ---- */
+
+typedef struct SfProgress
+{
+	int			pid;			/* of the session; both are filled in */
+	Oid			database;
+	Oid			table_oid;
+	AttrNumber	attnum;
+	int			pass;			/* of the command over the table, from 1 */
+	uint64		blocks_total;	/* of the table, in this pass */
+	uint64		blocks_done;
+	uint64		values;			/* stored again */
+	uint64		bytes;			/* their length */
+	uint64		skipped;		/* passed over in this pass: a row was locked,
+								 * or changed meanwhile */
+} SfProgress;
+
+/*
+ * Show what the command of this session has done, until it is over: the latter is called
+ * at its end, and by a transaction that fails.  Take an LWLock, never throw.  Do nothing
+ * without preload, or when too many sessions are shown already.
+ */
+extern void sf_stats_progress(const SfProgress *progress);
+extern void sf_stats_progress_end(void);
+
+/* What all sessions show, palloc'd; returns how many they are. */
+extern int	sf_stats_progress_list(SfProgress **list);
+
+/* Shared memory of the file, a part of that of the room. */
+extern Size sf_stats_progress_shmem_size(void);
+extern void sf_stats_progress_shmem_init(void);
 
 /* Shared memory of the room; the latter under AddinShmemInitLock. */
 extern Size sf_stats_shmem_size(void);

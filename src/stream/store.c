@@ -137,6 +137,18 @@ sfi_store_base(const SfPiece *pieces, int npieces)
 		? pieces[0].value : NULL;
 }
 
+/* Can the value of a row be edited in place: is any of it left, and may it be shared? */
+static bool
+is_editable(SfSegment *seg, struct varlena *old, const SfPiece *pieces, int npieces)
+{
+	SfLocator	loc;
+
+	if (end_in_place(old, pieces, npieces) == 0)
+		return false;
+	loc = sf_object_locator(old);
+	return sf_write_may_share(seg, &loc);
+}
+
 /*
  * Three cases, from cheap to dear: the value is a draft made for this row, and only has to
  * be adopted; it is an edit of the row's own value, and its changes are written; else all
@@ -154,7 +166,7 @@ sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
 	if (!edited && sf_write_adopt(seg, value, old))
 		return value;
 	npieces = sf_read_pieces(value, &pieces);
-	if (edited && end_in_place(old, pieces, npieces) > 0)
+	if (edited && is_editable(seg, old, pieces, npieces))
 		stream = sf_stream_edit(old);
 	else
 	{

@@ -69,6 +69,18 @@ sf_stream_create(SfSegment *seg)
 	return stream;
 }
 
+/* A stage with all bytes of a value, which shares nothing with it. */
+static SfStream *
+copy_stored(SfSegment *seg, struct varlena *value)
+{
+	SfStream   *stream = sf_stream_create(seg);
+	SfPiece    *pieces;
+	int			npieces = sf_read_pieces(value, &pieces);
+
+	sfi_store_pieces(stream, pieces, npieces);
+	return stream;
+}
+
 /*
  * On a STORED value, whose segment is opened for writing, and stays locked to the end of
  * the transaction.  The tag is checked here, once: a locator that was made up must not
@@ -85,6 +97,8 @@ edit_stored(struct varlena *value)
 	if (seg->incarnation != loc.incarnation)
 		sf_space_report_replaced();
 	sf_object_require_tag(seg, &loc);
+	if (!sf_write_may_share(seg, &loc))
+		return copy_stored(seg, value);
 	stream->seg = *seg;
 	return stream;
 }

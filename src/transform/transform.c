@@ -67,6 +67,22 @@ head_of(const char *plain, uint32_t plain_bytes)
 	return (CodedHead) {plain_bytes, (uint32_t) sf_format_checksum(plain, plain_bytes, 0)};
 }
 
+void
+sf_transform_put_head(const char *plain, uint32_t plain_bytes, void *head)
+{
+	const CodedHead made = head_of(plain, plain_bytes);
+
+	memcpy(head, &made, sizeof(made));
+}
+
+bool
+sf_transform_head_ok(const char *plain, uint32_t plain_bytes, const void *head)
+{
+	const CodedHead made = head_of(plain, plain_bytes);
+
+	return memcmp(head, &made, sizeof(made)) == 0;
+}
+
 /*
  * Less than an eighth is not worth the time of every read.  The place is counted in
  * sectors, so at least one has to be saved.
@@ -85,7 +101,6 @@ sf_transform_encode_bytes(const SfEncoder *encoder, SfCompression level, const c
 						  uint32_t plain_bytes, char *dst, uint32_t room)
 {
 	uint32_t	body_bytes;
-	CodedHead	head;
 
 	if (room <= SF_CODED_OVERHEAD)
 		return 0;
@@ -93,8 +108,7 @@ sf_transform_encode_bytes(const SfEncoder *encoder, SfCompression level, const c
 										dst + SF_CODED_OVERHEAD, room - SF_CODED_OVERHEAD);
 	if (body_bytes == 0)
 		return 0;
-	head = head_of(plain, plain_bytes);
-	memcpy(dst, &head, sizeof(head));
+	sf_transform_put_head(plain, plain_bytes, dst);
 	return SF_CODED_OVERHEAD + body_bytes;
 }
 
@@ -104,7 +118,6 @@ sf_transform_decode(const SfUnit *unit, SfDictionary *dictionary, const char *st
 {
 	const SfCodecOps *codec = sf_transform_find(unit->flags);
 	CodedHead	head;
-	CodedHead	found;
 	SfDecoded	result;
 
 	if (codec == NULL)
@@ -118,6 +131,5 @@ sf_transform_decode(const SfUnit *unit, SfDictionary *dictionary, const char *st
 						   unit->stored_bytes - SF_CODED_OVERHEAD, dst, plain_bytes);
 	if (result != SF_DECODED)
 		return result;
-	found = head_of(dst, plain_bytes);
-	return found.check == head.check ? SF_DECODED : SF_DECODE_DAMAGED;
+	return sf_transform_head_ok(dst, plain_bytes, stored) ? SF_DECODED : SF_DECODE_DAMAGED;
 }

@@ -9,6 +9,9 @@
  * lz4.c			codec LZ4; in builds with liblz4
  * zstd.c			codec zstd; in builds with libzstd
  * trained.c		codec "trained": zstd with a dictionary; likewise
+ * cipher.c			keys, nonces, sealed units; what authenticates locators and inode pages
+ * xaes.c			cipher XAES-256-GCM; in builds with OpenSSL
+ * xchacha.c		cipher XChaCha20-Poly1305
  *
  * Pure C over memory: no elog, no palloc, no server header, no page.  So the
  * fuzzer (test/fuzz/unit.c) tries each codec of the table without a server.  The
@@ -28,7 +31,7 @@
 #define SF_TRANSFORM_H
 
 #include "config/config.h"
-#include "format/format.h"
+#include "format/packed.h"
 
 /* What came of an attempt to decode. */
 typedef enum SfDecoded
@@ -38,6 +41,9 @@ typedef enum SfDecoded
 	SF_DECODE_NO_MEMORY,
 	SF_DECODE_NO_CODEC,			/* this build has no such codec */
 	SF_DECODE_NO_DICTIONARY,	/* they need one, and none was given */
+	SF_DECODE_NO_CIPHER,		/* this build has no such cipher */
+	SF_DECODE_NOT_GENUINE,		/* nobody who has the key made them for this
+								 * place */
 } SfDecoded;
 
 /* What a codec has learnt from values that are alike (trained.c). */
@@ -114,6 +120,13 @@ extern uint32_t sf_transform_encode_bytes(const struct SfEncoder *encoder, SfCom
 extern SfDecoded sf_transform_decode(const SfUnit *unit, SfDictionary *dictionary,
 									 const char *stored, char *dst, uint32_t plain_bytes);
 
+/*
+ * The bytes that stored bytes begin with, but for those of a unit that is stored as it is:
+ * SF_CODED_OVERHEAD of them.  ok: do they say so of these plain bytes?
+ */
+extern void sf_transform_put_head(const char *plain, uint32_t plain_bytes, void *head);
+extern bool sf_transform_head_ok(const char *plain, uint32_t plain_bytes, const void *head);
+
 /* ---- adapt.c ---- */
 
 /* What an object has shown of itself, while its units are encoded one after the other. */
@@ -185,6 +198,143 @@ extern void sf_transform_dictionary_free(SfDictionary *dictionary);
 
 /* The number of the dictionary that a unit needs; 0: none, also of damaged bytes. */
 extern uint32_t sf_transform_dictionary_of(const SfUnit *unit, const char *stored);
+
+/*
+ * ---- cipher.c: encryption ----
+ *
+ * Memory of the caller, which wipes what it has of keys and of plain bytes.
+ */
+
+#define SF_KEY_BYTES		32
+#define SF_NONCE_BYTES		24
+#define SF_TAG_BYTES		16
+
+/* Bytes that are read, and room for bytes. */
+typedef struct SfBytes
+{
+	const void *data;
+	size_t		len;
+} SfBytes;
+
+typedef struct SfRoom
+{
+	void	   *data;
+	size_t		len;
+} SfRoom;
+
+/* What is encrypted, in two parts, either of which may be empty. */
+typedef struct SfMessage
+{
+	SfBytes		head;
+	SfBytes		body;
+} SfMessage;
+
+/* A cipher that encrypts a message, and authenticates it with the place it belongs to. */
+typedef struct SfCipherOps
+{
+	uint32_t	id;				/* SfCipher */
+	const char *name;
+
+	/*
+	 * Encrypt into dst, which gets the length of the message, and the tag.
+	 * False when memory is short.
+	 */
+	bool		(*seal) (const uint8_t *key, const uint8_t *nonce, SfBytes place,
+						 const SfMessage *message, uint8_t *dst);
+
+	/*
+	 * Decrypt a message of the length of head and body, behind which is its
+	 * tag.  Unless SF_DECODED, head and body hold nothing of it.
+	 */
+	SfDecoded	(*open) (const uint8_t *key, const uint8_t *nonce, SfBytes place,
+						 const uint8_t *sealed, SfRoom head, SfRoom body);
+} SfCipherOps;
+
+/* The cipher of that number, or NULL when this build has none. */
+extern const SfCipherOps *sf_transform_find_cipher(uint32_t id);
+
+/* A data key of a column: a key for each purpose. */
+typedef struct SfDataKey
+{
+	uint16_t	id;				/* as locators have it */
+	uint8_t		cipher;			/* SfCipher */
+	uint8_t		unit[SF_KEY_BYTES];
+	uint8_t		row[SF_KEY_BYTES];	/* of values in rows */
+	uint8_t		locator[SF_KEY_BYTES];
+	uint8_t		inode[SF_KEY_BYTES];
+	uint8_t		nonce[SF_KEY_BYTES];
+} SfDataKey;
+
+/* The key for a purpose: HMAC-SHA-256 of the word under a key.  Any two may be the same memory. */
+extern void sf_transform_subkey(const uint8_t *key, const char *purpose, uint8_t *subkey);
+
+/* All keys of a data key, of which secret has SF_KEY_BYTES. */
+extern void sf_transform_data_key(SfDataKey *key, uint16_t id, uint32_t cipher,
+								  const uint8_t *secret);
+
+/* Bytes from the system's generator; false when it has none. */
+extern bool sf_transform_random(void *bytes, size_t len);
+
+/*
+ * Encrypt a message for a place, with one of the keys of a data key, into dst: nonce,
+ * message, tag.  False when memory is short, or random bytes.
+ */
+extern bool sf_transform_seal(const SfDataKey *key, const uint8_t *subkey, SfBytes place,
+							  const SfMessage *message, uint8_t *dst);
+
+/* Decrypt what the function before has made of a message of that length, head and body. */
+extern SfDecoded sf_transform_open(const SfDataKey *key, const uint8_t *subkey, SfBytes place,
+								   const uint8_t *sealed, SfRoom head, SfRoom body);
+
+/* Which unit: what its tag says besides codec and key. */
+typedef struct SfUnitId
+{
+	uint64_t	incarnation;
+	uint64_t	object_id;
+	uint64_t	unit_no;
+} SfUnitId;
+
+/* How many bytes are stored of an encoded unit when it is sealed. */
+extern uint32_t sf_transform_sealed_bytes(const SfUnit *unit);
+
+/*
+ * Encrypt a unit, encoded as its stored_bytes and flags say, into dst, which has room for
+ * sf_transform_sealed_bytes(); then stored_bytes are these.  False as above.
+ */
+extern bool sf_transform_seal_unit(const SfDataKey *key, const SfUnitId *id, SfUnit *unit,
+								   const char *encoded, char *dst);
+
+/*
+ * Decrypt a unit's stored bytes.  Then head has SF_CODED_OVERHEAD bytes, and body the rest:
+ * the plain bytes, or the output of the codec.  stored_bytes are what they were before the
+ * unit was sealed.  body has room for stored_bytes less SF_KEYED_OVERHEAD.
+ */
+extern SfDecoded sf_transform_open_unit(const SfDataKey *key, const SfUnitId *id, SfUnit *unit,
+										const char *stored, char *head, char *body);
+
+/*
+ * The same of a SEALED value, whose header is there: seal puts what follows it, of the
+ * bytes of a value or of its encoded unit; open takes all of it apart.  Each is as long as
+ * sealed->unit.stored_bytes says.
+ */
+extern bool sf_transform_seal_value(const SfDataKey *key, const SfSealed *sealed,
+									const char *encoded, uint8_t *value);
+extern SfDecoded sf_transform_open_value(const SfDataKey *key, const SfSealed *sealed,
+										 const uint8_t *value, char *encoded);
+
+/* The tag of a KEYED locator, of all bytes before it; and does a decoded one have it? */
+extern void sf_transform_locator_tag(const SfDataKey *key, SfBytes locator, uint8_t *tag);
+extern bool sf_transform_locator_is_genuine(const SfDataKey *key, const SfLocator *loc);
+
+/* The stamp of an inode page of a KEYED object, by len bytes of its contents, its stamp aside. */
+extern uint64_t sf_transform_stamp(const SfDataKey *key, const SfInode *inode, size_t len);
+
+/* ---- ciphers, for the table ---- */
+
+extern const SfCipherOps sf_transform_xchacha;
+#ifdef SF_OPENSSL
+extern const SfCipherOps sf_transform_xaes;
+#endif
 
 /* ---- codecs, for the table ---- */
 

@@ -9,6 +9,9 @@
  *									 |
  *									 +--seal--> checksum, place and length in the map
  *
+ * Units of a KEYED object are encrypted on their way to the gather cache, so that plain
+ * bytes of them lie in no buffer that is written.
+ *
  * A unit is placed before it is sealed, because a full extent can then be on its way to
  * disk while its units are hashed: the processor and the disk work at the same time.  The
  * bytes that are hashed are the caller's (or the coded ones), not those in the gather
@@ -22,6 +25,7 @@
  */
 #include "base/base.h"
 
+#include "keys/keys.h"
 #include "miscadmin.h"
 #include "write/write_internal.h"
 
@@ -39,6 +43,47 @@ struct SfDraft
 	SfEdit	   *edit;
 	SfObject   *object;
 };
+
+/* The data key of a KEYED version; good until the next key is asked for. */
+static const SfDataKey *
+key_of(const SfDraft *draft)
+{
+	return sf_keys_of(draft->seg, draft->version.key_id);
+}
+
+static bool
+is_keyed(const SfDraft *draft)
+{
+	return draft->version.key_id != 0;
+}
+
+bool
+sf_write_may_share(SfSegment *seg, const SfLocator *base)
+{
+	bool		is_keyed_base = (base->flags & SF_LOC_KEYED) != 0;
+
+	return is_keyed_base == sf_config_encrypts(sf_space_column(seg)) &&
+		!(is_keyed_base && sf_keys_is_distrusted(seg, base->key_id));
+}
+
+/*
+ * Which key a version has: an object keeps its key, so that units can be shared; a new one
+ * takes the current one of its column.
+ */
+static void
+choose_key(SfDraft *draft, SfSegment *seg)
+{
+	if (draft->base != NULL)
+	{
+		sf_object_require_genuine(seg, draft->base);
+		draft->version.key_id = draft->base->key_id;
+	}
+	else if (sf_config_encrypts(sf_space_column(seg)))
+		draft->version.key_id = sf_keys_current(seg)->id;
+	if (is_keyed(draft))
+		draft->version.flags = SF_LOC_UNITS | SF_LOC_KEYED;
+	draft->version.genuine = is_keyed(draft);
+}
 
 /*
  * What a new version has of its base, or a new object for itself.  A version keeps the
@@ -86,6 +131,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 		sf_object_require_tag(seg, draft->base);
 		SF_ASSERT(draft->base->incarnation == seg->incarnation);
 	}
+	choose_key(draft, seg);
 	name_version(draft, seg);
 
 	/*
@@ -124,17 +170,18 @@ sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version)
 
 /* Count how a unit is stored. */
 static void
-count_unit(SfStatCounters *stats, const SfEncoder *encoder, uint32 plain_bytes,
-		   const SfUnit *unit)
+count_unit(const SfDraft *draft, SfStatCounters *stats, const SfEncoder *encoder,
+		   uint32 plain_bytes, const SfUnit *unit)
 {
-	if (!sf_transform_is_raw(unit))
+	if (sf_transform_is_raw(unit))
+		stats->units_incompressible += encoder->codec != NULL;
+	if (sf_transform_is_raw(unit) && !is_keyed(draft))
+		stats->bytes_nontransformed += plain_bytes;
+	else
 	{
 		stats->bytes_transformed += plain_bytes;
 		stats->bytes_transformed_stored += unit->stored_bytes;
-		return;
 	}
-	stats->bytes_nontransformed += plain_bytes;
-	stats->units_incompressible += encoder->codec != NULL;
 }
 
 /*
@@ -142,20 +189,34 @@ count_unit(SfStatCounters *stats, const SfEncoder *encoder, uint32 plain_bytes,
  * the column does not compress, or nothing is gained.
  */
 static const char *
-encode_unit(SfDraft *draft, SfEncoder *encoder, const char *plain, uint32 len, SfUnit *unit)
+encode_unit(const SfDraft *draft, SfStatCounters *stats, SfEncoder *encoder, const char *plain,
+			uint32 len, SfUnit *unit)
 {
-	SfStatCounters *stats = sf_stats_local(draft->seg->table_oid, draft->seg->attnum);
-	const char *stored;
+	if (draft->encoded == NULL)
+		return sfi_pack_unit(stats, encoder, plain, len, unit);
+	*unit = draft->encoded->unit;
+	return draft->encoded->bytes;
+}
 
-	if (draft->encoded != NULL)
+/*
+ * Encrypt a unit into its place.  Its checksum is of what is stored, so that it can be
+ * checked without a key; it is taken before anything else is reserved, as the gather cache
+ * may be written then.
+ */
+static void
+encrypt_unit(SfDraft *draft, uint64 unit_no, const char *stored, char *dst, SfUnit *unit)
+{
+	const SfUnitId id = {draft->version.incarnation, draft->version.object_id, unit_no};
+	Size		len = sf_transform_sealed_bytes(unit);
+
+	SF_FAULT(encrypt);
+	if (!sf_transform_seal_unit(key_of(draft), &id, unit, stored, dst))
 	{
-		*unit = draft->encoded->unit;
-		stored = draft->encoded->bytes;
+		memset(dst, 0, len);
+		sfi_pack_report_no_cipher();
 	}
-	else
-		stored = sfi_pack_unit(stats, encoder, plain, len, unit);
-	count_unit(stats, encoder, len, unit);
-	return stored;
+	SF_ASSERT(unit->stored_bytes == len);
+	unit->checksum = sf_format_checksum(dst, len, draft->seed);
 }
 
 /*
@@ -163,16 +224,24 @@ encode_unit(SfDraft *draft, SfEncoder *encoder, const char *plain, uint32 len, S
  * zeros: the padding is written to disk, and must not be what was in memory.
  */
 static void
-place_unit(SfSegment *seg, const char *stored, uint64 ahead_bytes, SfUnit *unit)
+place_unit(SfDraft *draft, uint64 unit_no, const char *stored, uint64 ahead_bytes, SfUnit *unit)
 {
-	uint32		nsectors = sf_unit_sectors(unit);
+	SfSegment  *seg = draft->seg;
+	bool		encrypts = is_keyed(draft);
+	uint32		len = encrypts ? sf_transform_sealed_bytes(unit) : unit->stored_bytes;
+	uint32		nsectors = sf_bytes_to_sectors(len);
 	char	   *dst;
 
-	SF_ASSERT(unit->stored_bytes > 0 && unit->stored_bytes <= sf_sectors_to_bytes(nsectors));
-	unit->start = sfi_arena_place(seg, nsectors, sf_bytes_to_sectors(ahead_bytes));
-	dst = sfi_gather_reserve(seg, unit->start, nsectors, !sf_transform_is_raw(unit));
+	SF_ASSERT(unit->stored_bytes > 0 && len <= SF_UNIT_STORED_MAX);
+	unit->start = sfi_arena_place(seg, nsectors,
+								  Max(nsectors, sf_bytes_to_sectors(ahead_bytes)));
+	dst = sfi_gather_reserve(seg, unit->start, nsectors,
+							 encrypts || !sf_transform_is_raw(unit));
 	sfi_arena_advance(seg, nsectors);
-	memcpy(dst, stored, unit->stored_bytes);
+	if (encrypts)
+		encrypt_unit(draft, unit_no, stored, dst, unit);
+	else
+		memcpy(dst, stored, len);
 	memset(dst + unit->stored_bytes, 0, sf_sectors_to_bytes(nsectors) - unit->stored_bytes);
 }
 
@@ -189,13 +258,15 @@ seal_unit(SfDraft *draft, uint64 unit_no, const SfUnit *unit)
  * at once, since its memory is used again for the next unit.
  */
 static void
-put_unit(SfDraft *draft, SfEncoder *encoder, const char *plain, uint32 len, uint64 ahead_bytes,
-		 SfUnit *unit)
+put_unit(SfDraft *draft, SfEncoder *encoder, uint64 unit_no, const char *plain, uint32 len,
+		 uint64 ahead_bytes, SfUnit *unit)
 {
-	const char *stored = encode_unit(draft, encoder, plain, len, unit);
+	SfStatCounters *stats = sf_stats_local(draft->seg->table_oid, draft->seg->attnum);
+	const char *stored = encode_unit(draft, stats, encoder, plain, len, unit);
 
-	place_unit(draft->seg, stored, sf_transform_expect(encoder, ahead_bytes), unit);
-	if (!sf_transform_is_raw(unit))
+	place_unit(draft, unit_no, stored, sf_transform_expect(encoder, ahead_bytes), unit);
+	count_unit(draft, stats, encoder, len, unit);
+	if (!sf_transform_is_raw(unit) && !is_keyed(draft))
 		unit->checksum = sf_format_checksum(stored, unit->stored_bytes, draft->seed);
 }
 
@@ -212,8 +283,8 @@ put_some(SfDraft *draft, SfEncoder *encoder, uint64 first_unit, const char *data
 
 	SF_ASSERT(n > 0 && n <= UNITS_AT_ONCE);
 	for (uint32 i = 0; i < n; i++)
-		put_unit(draft, encoder, data + sf_unit_start(i), sf_unit_plain_bytes(len, i),
-				 ahead_bytes - sf_unit_start(i), &units[i]);
+		put_unit(draft, encoder, first_unit + i, data + sf_unit_start(i),
+				 sf_unit_plain_bytes(len, i), ahead_bytes - sf_unit_start(i), &units[i]);
 
 	/*
 	 * All units of this call are placed, so the extent is as long as it gets
@@ -222,7 +293,7 @@ put_some(SfDraft *draft, SfEncoder *encoder, uint64 first_unit, const char *data
 	sfi_gather_start_early();
 	for (uint32 i = 0; i < n; i++)
 	{
-		if (sf_transform_is_raw(&units[i]))
+		if (sf_transform_is_raw(&units[i]) && !is_keyed(draft))
 			units[i].checksum = sf_format_checksum(data + sf_unit_start(i), units[i].stored_bytes,
 												   draft->seed);
 		seal_unit(draft, first_unit + i, &units[i]);

@@ -15,12 +15,14 @@
  *	 up to 128 KB	more				the segment, encoded or as it is
  *
  * In a column that has a dictionary, such values are encoded with the newest one, and
- * those in the row are TRAINED instead of PACKED.
+ * those in the row are TRAINED instead of PACKED.  In a column that encrypts all of those
+ * in the row are SEALED, compressed or not.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "keys/keys.h"
 #include "portability/instr_time.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
@@ -82,16 +84,58 @@ sf_write_packed_header(const SfEncoder *encoder)
 	return encoder->dictionary != NULL ? SF_TRAINED_HEADER : SF_PACKED_HEADER;
 }
 
-/* The PACKED or TRAINED value of stored bytes. */
+/* The SEALED value of stored bytes, which are raw or encoded as the unit says. */
 static struct varlena *
-make_packed(const SfEncoder *encoder, const SfHome *home, const char *stored, const SfUnit *unit)
+make_sealed(const SfColumn *column, const char *stored, const SfUnit *unit, uint32 plain_bytes)
+{
+	SfSegment  *seg = sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, false);
+	const SfDataKey *key = sf_keys_current(seg);
+	const SfSealed sealed = {
+		{column->table_oid, column->attnum, seg->incarnation}, key->id, plain_bytes, *unit
+	};
+	Size		size = VARHDRSZ + SF_SEALED_OVERHEAD + unit->stored_bytes;
+	struct varlena *value = palloc(size);
+
+	SF_FAULT(encrypt);
+	SET_VARSIZE(value, size);
+	sf_format_sealed_encode((uint8 *) VARDATA(value), &sealed);
+	if (!sf_transform_seal_value(key, &sealed, stored, (uint8 *) VARDATA(value)))
+		sfi_pack_report_no_cipher();
+	return value;
+}
+
+struct varlena *
+sf_write_seal(const SfColumn *column, const char *data, Size len)
+{
+	const SfUnit raw = {.stored_bytes = len, .flags = SF_CODEC_RAW};
+
+	SF_ASSERT(sf_config_encrypts(column) && len > 0 && len <= SF_IN_ROW_MAX);
+	return make_sealed(column, data, &raw, len);
+}
+
+void
+sfi_pack_report_no_cipher(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("could not encrypt a securefile value"),
+			 errdetail("The system gives no random bytes, or there is no memory.")));
+}
+
+/* The PACKED, TRAINED or SEALED value of stored bytes. */
+static struct varlena *
+make_packed(const SfColumn *column, const SfEncoder *encoder, const SfHome *home,
+			const char *stored, const SfUnit *unit, uint32 plain_bytes)
 {
 	Size		header = sf_write_packed_header(encoder);
 	Size		size = VARHDRSZ + header + unit->stored_bytes;
-	struct varlena *value = palloc(size);
+	struct varlena *value;
 
 	SF_ASSERT(!sf_transform_is_raw(unit) && unit->stored_bytes > SF_CODED_OVERHEAD);
 	SF_ASSERT(size <= VARHDRSZ + SF_IN_ROW_MAX);
+	if (sf_config_encrypts(column))
+		return make_sealed(column, stored, unit, plain_bytes);
+	value = palloc(size);
 	SET_VARSIZE(value, size);
 	if (encoder->dictionary != NULL)
 		sf_format_trained_encode((uint8 *) VARDATA(value), home);
@@ -106,7 +150,8 @@ make_packed(const SfEncoder *encoder, const SfHome *home, const char *stored, co
  * of a few bytes gains, too.
  */
 static struct varlena *
-pack_small(const SfEncoder *encoder, const SfHome *home, const char *data, Size len)
+pack_small(const SfColumn *column, const SfEncoder *encoder, const SfHome *home,
+		   const char *data, Size len)
 {
 	char	   *room = coded_room();
 	SfUnit		unit = {.flags = encoder->codec->id};
@@ -118,7 +163,7 @@ pack_small(const SfEncoder *encoder, const SfHome *home, const char *data, Size 
 	if (unit.stored_bytes == 0)
 		return NULL;
 	spoil(room, unit.stored_bytes);
-	return make_packed(encoder, home, room, &unit);
+	return make_packed(column, encoder, home, room, &unit, len);
 }
 
 struct varlena *
@@ -135,10 +180,10 @@ sf_write_pack(const SfColumn *column, const char *data, Size len, SfEncoded *enc
 		dictionary = sf_space_trained(column->table_oid, column->attnum, RowExclusiveLock, &home);
 	sf_transform_begin(&encoder, column->options.compression, dictionary);
 	if (len <= SF_IN_ROW_MAX)
-		return pack_small(&encoder, &home, data, len);
+		return pack_small(column, &encoder, &home, data, len);
 	encoded->bytes = sfi_pack_unit(stats, &encoder, data, len, &encoded->unit);
 	if (encoded->bytes == data ||
 		sf_write_packed_header(&encoder) + encoded->unit.stored_bytes > SF_IN_ROW_MAX)
 		return NULL;
-	return make_packed(&encoder, &home, encoded->bytes, &encoded->unit);
+	return make_packed(column, &encoder, &home, encoded->bytes, &encoded->unit, len);
 }

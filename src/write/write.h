@@ -41,13 +41,19 @@ struct SfEncoder;
 extern uint32 sf_write_packed_header(const struct SfEncoder *encoder);
 
 /*
- * Compress a value, which sf_write_packs(), for its row: the PACKED datum (palloc'd), or
- * NULL when that saves less than an eighth, or takes more than SF_IN_ROW_MAX bytes.  Then
- * *encoded is what sf_write_value() would make of it, and good until the next value is
+ * Compress a value, which sf_write_packs(), for its row: the PACKED, TRAINED or SEALED datum
+ * (palloc'd), or NULL when that saves less than an eighth, or takes more than SF_IN_ROW_MAX
+ * bytes.  Then *encoded is what sf_write_value() would make of it, and good until the next value is
  * written or compressed.
  */
 extern struct varlena *sf_write_pack(const SfColumn *column, const char *data, Size len,
 									 SfEncoded *encoded);
+
+/*
+ * Encrypt a value of 1 to SF_IN_ROW_MAX bytes for its row, in a column that encrypts: the
+ * SEALED datum (palloc'd).  Errors of sf_keys_current().
+ */
+extern struct varlena *sf_write_seal(const SfColumn *column, const char *data, Size len);
 
 /*
  * Write a whole value of len > 0 bytes as a new object of the column and return the
@@ -62,12 +68,19 @@ extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len
 /* ---- versions in the making (draft.c) ---- */
 
 /*
- * A new object of the column, or, with base (a STORED value of the segment), a new
- * version of it, which shares with the base all units that are not put again.  Begins
- * with the base's units, or none.  Lives in CurrentMemoryContext, in bounded memory; to
- * give a draft up is to forget it.  A caller that keeps it over statements sees to it
- * that the segment still has the storage that the draft was begun in.  ERROR
- * DATA_CORRUPTED when the base's locator is damaged.
+ * May a new version share units with that value of the segment, whose tag was found right?
+ * Not if it was stored without encryption in a column that encrypts by now, or the other way
+ * round: then all of it is to be copied.
+ */
+extern bool sf_write_may_share(SfSegment *seg, const SfLocator *base);
+
+/*
+ * A new object of the column, or, with base (a STORED value of the segment, that
+ * sf_write_may_share()), a new version of it, which shares with the base all units that are
+ * not put again.  Begins with the base's units, or none.  Lives in CurrentMemoryContext, in
+ * bounded memory; to give a draft up is to forget it.  A caller that keeps it over
+ * statements sees to it that the segment still has the storage that the draft was begun in.
+ * ERROR DATA_CORRUPTED when the base's locator is damaged.
  */
 typedef struct SfDraft SfDraft;
 extern SfDraft *sf_write_draft(SfSegment *seg, struct varlena *base);

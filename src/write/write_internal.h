@@ -105,6 +105,9 @@ extern void sfi_arena_end(bool commit, bool logged);
 extern const char *sfi_pack_unit(SfStatCounters *stats, SfEncoder *encoder, const char *plain,
 								 uint32 len, SfUnit *unit);
 
+/* ERROR: a cipher did not encrypt. */
+SF_NORETURN extern void sfi_pack_report_no_cipher(void);
+
 /* ---- gather.c ---- */
 
 /* 512 KB: enough to be written while more comes */

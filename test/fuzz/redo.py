@@ -50,6 +50,14 @@ INSERT INTO tree SELECT i, 6000, blob(i, 6000) FROM generate_series(1000, 1400) 
 DELETE FROM tree WHERE id >= 1000;
 SELECT securefile_maintain('tree', 'doc');
 SELECT securefile_maintain('tree', 'doc');
+CREATE TABLE alike (id int PRIMARY KEY, doc securefile(compress));
+INSERT INTO alike SELECT i, convert_to(format('{"number": %s, "alike": "what all of these have in common", "text": "%s"}', i, md5(i::text)), 'SQL_ASCII') FROM generate_series(1, 200) i;
+SELECT securefile_train('alike', 'doc');
+CREATE TABLE keyed (id int PRIMARY KEY, size int, doc securefile(encrypt, COMPRESSION));
+INSERT INTO keyed SELECT i, i * 900, blob(i, i * 900) FROM generate_series(1, 20) i;
+SELECT securefile_new_key('keyed', 'doc');
+UPDATE keyed SET doc = blob(id, size) WHERE id > 10;
+SELECT securefile_new_key('keyed', 'doc', true);
 DROP TABLE gone;
 ALTER TABLE flat SET TABLESPACE elsewhere;
 """
@@ -57,11 +65,13 @@ ALTER TABLE flat SET TABLESPACE elsewhere;
 # what a server that recovered is used for
 LOOK = trials.READ + trials.one_line("""
 DO $$ DECLARE t text; n int; BEGIN
-	FOREACH t IN ARRAY array['flat', 'tree', 'witness'] LOOP
+	FOREACH t IN ARRAY array['flat', 'tree', 'witness', 'alike', 'keyed'] LOOP
 		BEGIN
 			EXECUTE format('SELECT count(*) FROM securefile_check(%L, ''doc'')', t) INTO n;
 			IF n > 0 THEN RAISE LOG 'findings: % %', t, n; END IF;
 			PERFORM securefile_maintain(t::regclass, 'doc');
+			-- a server of one process has no master keys
+			CONTINUE WHEN t IN ('alike', 'keyed');
 			EXECUTE format('UPDATE %I SET doc = blob(id, size) WHERE id < 5', t);
 		EXCEPTION WHEN OTHERS THEN
 			RAISE LOG 'cannot be used: % %', t, SQLSTATE;

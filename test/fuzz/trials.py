@@ -170,7 +170,7 @@ def load(conn, sql, options):
     """Statements, one after the other, each a transaction.  Each column gets a compression
     by lot, and some of them another one in between."""
     rng = random.Random(f"{options.seed} compression")
-    sql = re.sub(r"\bCOMPRESSION\b", lambda _: compression.some_word(rng), sql)
+    sql = re.sub(r"\bCOMPRESSION\b", lambda _: compression.some_words(rng), sql)
     for statement in sql.split(";\n"):
         if statement.strip():
             conn.execute(statement)

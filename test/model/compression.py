@@ -1,11 +1,14 @@
-"""Option words of compression, and contents that compress well, hardly or not at all.
+"""Option words of compression and encryption, and contents that compress well, hardly or
+not at all.
 
-Random tests draw both: each column begins with a word by lot and gets another one now
-and then, so that versions of a value mix codecs, and the contents decide unit by unit
-what is stored.  A column also learns dictionaries.
+Random tests draw both: each column begins with words by lot and gets others now and then,
+so that versions of a value mix codecs, and the contents decide unit by unit what is
+stored.  A column also learns dictionaries.  Columns encrypt at times where the environment
+has SECUREFILE_ENCRYPTS: the server must take the option, and have a master key.
 """
 
 import hashlib
+import os
 import random
 import re
 
@@ -21,15 +24,17 @@ POOL = 4096					# bytes that the text of a value is put together from
 SKEWED = bytes(b"etaoinsh"[byte & 7] for byte in range(256))
 
 
-def with_word(column_type, word):
-    """A securefile type with that word in the place of the one it has."""
+def with_words(column_type, chosen):
+    """A securefile type with these words in the place of those that it has."""
     name, _, words = column_type.partition("(")
-    words = [w for w in re.split(r", *", words.rstrip(")")) if w and "compress" not in w]
-    return f"{name}({', '.join(words + [word])})"
+    words = [w for w in re.split(r", *", words.rstrip(")"))
+             if w and "compress" not in w and w != "encrypt"]
+    return f"{name}({', '.join(words + [chosen])})"
 
 
-def some_word(rng):
-    return rng.choice(WORDS)
+def some_words(rng):
+    encrypts = rng.random() < 0.4 and os.environ.get("SECUREFILE_ENCRYPTS")
+    return rng.choice(WORDS) + (", encrypt" if encrypts else "")
 
 
 def train(execute, table, column, key, key_values):

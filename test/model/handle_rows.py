@@ -26,7 +26,7 @@ WHOLE_MAX = 48 * 1024 * 1024	# longer values are compared in pieces
 def create(session):
     """The tables; one of them is the only partition of another."""
     def some_type(kind):
-        return compression.with_word(kind, compression.some_word(session.rng))
+        return compression.with_words(kind, compression.some_words(session.rng))
 
     session.sql("CREATE EXTENSION IF NOT EXISTS securefile")
     session.sql("DROP TABLE IF EXISTS handles_plain, handles_stored, handles_parent")
@@ -52,7 +52,7 @@ def change_options(session):
     """Another compression for what is written to a column from now on."""
     table, column = session.rng.choice(LEAVES), session.rng.choice(COLUMNS)
     name = "handles_parent" if table == "handles_leaf" else table
-    kind = compression.with_word(TABLES[table][column][0], compression.some_word(session.rng))
+    kind = compression.with_words(TABLES[table][column][0], compression.some_words(session.rng))
     session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {kind}")
 
 
@@ -159,14 +159,17 @@ def check(session, table):
 
 def space_of(content, form, stored, in_row_max):
     """Least and most bytes of a segment that a value takes: by its contents, or, if some of
-    it is compressed, by what securefile_storage() says.  None: it is not where it belongs."""
-    stored_bytes, units, compressed, codec = stored
+    it is compressed or encrypted, by what securefile_storage() says.  None: it is not where it
+    belongs."""
+    stored_bytes, units, compressed, codec, key_id = stored
     least, most = content.stored(in_row_max > 0)
     if form == "inline":
         packed = codec != "none" and in_row_max > 0 and stored_bytes <= IN_ROW_MAX + 100
         return (0, 0) if content.length <= in_row_max or packed else None
     if content.length <= in_row_max:
         return None
+    if key_id:
+        return stored_bytes, stored_bytes + 511 * units
     if compressed:
         slack = 511 * min(units, compressed + 1)
         least, most = stored_bytes, min(most, stored_bytes + slack)
@@ -180,7 +183,7 @@ def compare_space(session, state):
             settle(session.conn, table, column)
             least = most = 0
             for key, form, *stored in session.sql(
-                    "SELECT id, form, stored_bytes, units, compressed_units, codec"
+                    "SELECT id, form, stored_bytes, units, compressed_units, codec, key_id"
                     f" FROM {table}, securefile_storage({column}) WHERE form IS NOT NULL"):
                 bounds = space_of(state[table, key][column], form, stored,
                                   IN_ROW_MAX if in_row(table, column) else 0)

@@ -128,7 +128,7 @@ def tidy(conn, options, rng, _end):
         elif work == "checkpoint":
             conn.execute("CHECKPOINT")
         elif work == "options":
-            kind = verify.column_type(options, "model_shared", column, compression.some_word(rng))
+            kind = verify.column_type(options, "model_shared", column, compression.some_words(rng))
             conn.execute(f"ALTER TABLE model_shared ALTER {column} TYPE {kind}")
         elif work == "train":
             part = verify.LOAD_TABLES.index(table) if table in verify.LOAD_TABLES else 0

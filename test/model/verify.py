@@ -29,7 +29,7 @@ def column_type(options, table, column, word):
         kind = kind.replace("filesystem_like_logging", "logging")
     if getattr(options, "uncached", False):
         kind = kind.replace(", cache)", ")")
-    return compression.with_word(kind, word)
+    return compression.with_words(kind, word)
 
 
 def create(conn, options):
@@ -43,7 +43,7 @@ def create(conn, options):
     conn.execute("DROP TABLE IF EXISTS model_shared")
 
     def described(table):
-        return body.format(*(column_type(options, table, x, compression.some_word(rng))
+        return body.format(*(column_type(options, table, x, compression.some_words(rng))
                              for x in "ab"))
 
     conn.execute(f"CREATE TABLE model_shared {described('model_shared')} PARTITION BY LIST (part)")
@@ -146,7 +146,8 @@ def check_space(conn, options, values, states):
             settle(conn, table, column)
             check_places(conn, table, column, in_row_max(table, column))
             least, most = stored_space(conn, table, column)
-            most = min(most, expected_live(table, column, values, states))
+            most = min(most, expected_live(table, column, values, states)
+                       + encryption_space(conn, table, column))
             usage = conn.execute(
                 "SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
                 f" FROM securefile_usage('{table}', '{column}')").fetchone()
@@ -168,12 +169,21 @@ def check_places(conn, table, column, longest):
 
 def stored_space(conn, table, column):
     """Least and most bytes of a segment that the values of a column take by what
-    securefile_storage() says.  A unit that is compressed ends anywhere in a sector, others
-    end with one, but for the last of a value."""
+    securefile_storage() says.  A unit that is compressed or encrypted ends anywhere in a
+    sector, others end with one, but for the last of a value."""
     return tuple(map(int, conn.execute(
         "SELECT coalesce(sum((stored_bytes + 511) / 512 * 512), 0), coalesce(sum(("
-        " stored_bytes + 511 * greatest(1, least(units, compressed_units + 1))) / 512 * 512), 0)"
+        " stored_bytes + 511 * greatest(1, CASE WHEN key_id <> 0 THEN units"
+        " ELSE least(units, compressed_units + 1) END)) / 512 * 512), 0)"
         f" FROM ONLY {table}, securefile_storage({column}) WHERE form = 'stored'").fetchone()))
+
+
+def encryption_space(conn, table, column):
+    """Most bytes that encryption adds to the stored values of a column: to each unit the 56
+    around it, so that it may need a sector more."""
+    return int(conn.execute(
+        f"SELECT coalesce(sum(512 * units), 0) FROM ONLY {table}, securefile_storage({column})"
+        " WHERE form = 'stored' AND key_id <> 0").fetchone()[0])
 
 
 def settle(conn, table, column, seconds=180):

@@ -9,9 +9,11 @@ import typing
 
 FORMS = {"l": "securefile", "f": "securefile(filesystem_like_logging, nocache)",
          "c": "securefile(compress_low)",
-         "z": "securefile(filesystem_like_logging, nocache, compress_medium)"}
+         "z": "securefile(filesystem_like_logging, nocache, compress_medium)",
+         "e": "securefile(encrypt, compress_low)"}
 # of the same logging mode
-OTHER = {"l": FORMS["c"], "f": FORMS["z"], "c": "securefile(compress_high)", "z": FORMS["f"]}
+OTHER = {"l": FORMS["c"], "f": FORMS["z"], "c": "securefile(compress_high)", "z": FORMS["f"],
+         "e": FORMS["l"]}
 START = {1: "page", 2: "mid", 3: "other"}
 
 

@@ -55,11 +55,11 @@ sub prepare_bytes
 				SELECT * INTO u FROM securefile_usage(t, 'doc');
 				EXIT WHEN u.pending_bytes = 0;
 			END LOOP;
-			-- a unit that is compressed ends anywhere in a sector
+			-- a unit that is compressed or encrypted ends anywhere in a sector
 			EXECUTE format('SELECT coalesce(sum((bytes + 511) / 512 * 512), 0),
-					coalesce(sum((bytes + 511 * least(s.units, s.compressed_units + 1)) / 512 * 512), 0)
-				FROM %s, securefile_storage(doc) s, LATERAL (SELECT CASE WHEN s.codec = ''none'' THEN s.length ELSE s.stored_bytes END) b (bytes)
-				WHERE CASE WHEN s.codec = ''none'' THEN s.length > %s ELSE s.form = ''stored'' END', t, in_row) INTO live_min, live_max;
+					coalesce(sum((bytes + 511 * CASE WHEN s.key_id <> 0 THEN s.units ELSE least(s.units, s.compressed_units + 1) END) / 512 * 512), 0)
+				FROM %s, securefile_storage(doc) s, LATERAL (SELECT CASE WHEN s.codec = ''none'' AND s.key_id = 0 THEN s.length ELSE s.stored_bytes END) b (bytes)
+				WHERE CASE WHEN s.codec = ''none'' AND s.key_id = 0 THEN s.length > %s ELSE s.form = ''stored'' END', t, in_row) INTO live_min, live_max;
 			SELECT string_agg(c::text, ' ') INTO found FROM securefile_check(t, 'doc') c;
 			RETURN concat_ws(' ', found, CASE WHEN u.pending_bytes <> 0 OR u.live_bytes NOT BETWEEN live_min AND live_max
 				OR u.live_bytes + u.free_bytes <> u.file_bytes THEN format('rows have %s to %s bytes: %s', live_min, live_max, u) END);

@@ -20,10 +20,11 @@ use constant {
 	PAGE_PENDING => 3,
 	PAGE_INODE => 4,
 	PAGE_FREE => 5,
+	PAGE_KEYS => 6,
 	PAGE_DICTIONARY => 11
 };
 
-our @EXPORT = qw(PAGE CONTENT FREE_HEAD PENDING_HEAD USED NONE PAGE_MAP PAGE_PENDING PAGE_INODE PAGE_FREE PAGE_DICTIONARY
+our @EXPORT = qw(PAGE CONTENT FREE_HEAD PENDING_HEAD USED NONE PAGE_MAP PAGE_PENDING PAGE_INODE PAGE_FREE PAGE_KEYS PAGE_DICTIONARY
   segment_of data_file_of pages_of page_of change garbage repair);
 
 # File of the segment relation of column 4 of a table.

@@ -15,8 +15,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep time);
 
-our @EXPORT = qw(make_raw_type raw_value raw_value_with new_cluster need_faults make_table fill rows_right
-  right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes fails_with mb
+our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster need_faults make_table fill rows_right
+  right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes each_mapping fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
   stop_walwriter monitor_rests slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
 
@@ -245,6 +245,14 @@ sub sound
 		"$name: $table.$column is sound");
 }
 
+# ---- keys ----
+
+# A setting of a cluster: it has a master key.
+sub master_key
+{
+	return "securefile.key_command = 'echo test " . ('5a' x 32) . "'";
+}
+
 # ---- fault points ----
 
 # Size of a cluster's log when a point was armed last.
@@ -436,6 +444,35 @@ sub sessions_are_gone
 	my ($node, $db) = @_;
 	return wait_for_sql($node,
 		"SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = '$db' AND backend_type = 'client backend' AND pid <> pg_backend_pid()");
+}
+
+# ---- memory ----
+
+# Call for each mapping of a process that can be read: with its bytes, and its flags, as proc(5)
+# has them.  False if the process cannot be read.
+sub each_mapping
+{
+	my ($pid, $call) = @_;
+	open(my $mem, '<:raw', "/proc/$pid/mem") or return 0;
+	foreach (split /^(?=[0-9a-f]+-[0-9a-f]+ )/m, slurp("/proc/$pid/smaps"))
+	{
+		next unless /^([0-9a-f]+)-([0-9a-f]+) r\S+ \S+ \S+ \S+ *(.*)/ && $3 !~ /^\[v/;
+		no warnings 'portable';
+		my ($from, $to) = (hex $1, hex $2);
+		next if $to - $from > 1 << 34;
+		my ($flags) = /^VmFlags:(.*)/m;
+		my $there = '';
+		sysseek($mem, $from, 0);
+		while ($from < $to)
+		{
+			my $n = sysread($mem, $there, $to - $from, length $there);
+			last unless $n;
+			$from += $n;
+		}
+		$call->($there, defined $flags ? $flags : '');
+	}
+	close $mem;
+	return 1;
 }
 
 # ---- data files ----

@@ -35,6 +35,8 @@ fails_with($node, 'CREATE TABLE n (id int, doc securefile)', '55000', $line, 'CR
 fails_with($node, 'ALTER TABLE t ADD COLUMN b securefile', '55000', $line, 'ADD COLUMN');
 fails_with($node, "SELECT securefile_maintain('t', 'doc')", '55000', $line, 'securefile_maintain');
 fails_with($node, "SELECT * FROM securefile_check('t', 'doc')", '55000', $line, 'securefile_check');
+fails_with($node, "SELECT $_()", '55000', $line, $_) foreach 'securefile_load_keys', 'securefile_master_keys', 'securefile_rewrap';
+fails_with($node, "SELECT $_('t', 'doc')", '55000', $line, $_) foreach 'securefile_keys', 'securefile_rewrap', 'securefile_new_key', 'securefile_shred';
 my ($dropped) = $node->psql('postgres', 'DROP TABLE dropped');
 is($node->safe_psql('postgres', 'CREATE TABLE plain (id int); DROP TABLE plain; SELECT 1'), 1, 'other tables live on');
 my ($rc, $out, $err) = $node->psql('postgres', 'VACUUM');

@@ -123,7 +123,8 @@ value("SELECT pg_terminate_backend($pid)");
 ok(wait_for_log(qr/removing securefile data files of dropped database 4000000000/, $from),
 	'files of a dropped database are found');
 ok(wait_until(sub { !-d $gone }), 'and removed');
-ok(!-e "$root/database.4000000000", 'with the mark whose they are');
+# the mark goes last
+ok(wait_until(sub { !-e "$root/database.4000000000" }), 'with the mark whose they are');
 ok(-s dirname($gone) . "/$_/16400/seg-00000000.sf", 'files of another cluster stay') foreach ('4000000001', '4000000002');
 is(value('SELECT count(*) FROM t WHERE doc::bytea = blob(seed, len)', $_), '10', "rows of $_") foreach @dbs;
 ok(!log_has(qr/PANIC|terminated by signal/, $from), 'no crash so far');

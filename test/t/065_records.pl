@@ -31,13 +31,14 @@ my %reasons = (
 	QUEUE => ['no entries'],
 	INODE => ['kind ALLOC_PAGE; entries N'],
 	HEADER => ['no entries'],
+	KEYS => ['no entries'],
 	REPAIR => ['no entries']);
 my %shown = (DROP_DB => 'DROP_DATABASE');
 
 is(join(' ', sort @opcodes), join(' ', sort keys %kinds, 'PAGES'), 'this test knows all records');
 is(join(' ', sort @reasons), join(' ', sort keys %reasons), 'and all reasons');
 
-my $node = new_cluster('records', conf => [ 'securefile.monitor = off', 'full_page_writes = off', "wal_keep_size = '1GB'" ]);
+my $node = new_cluster('records', conf => [ 'securefile.monitor = off', "securefile.key_command = 'echo one @{[ '12' x 32 ]}'", 'full_page_writes = off', "wal_keep_size = '1GB'" ]);
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_walinspect');
 my $from = $node->lsn('insert');
 
@@ -54,6 +55,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE trained (doc securefile(compress));
 	INSERT INTO trained SELECT convert_to(row_to_json(p)::text, 'UTF8') FROM pg_proc p LIMIT 500;
 	SELECT securefile_train('trained', 'doc')});
+$node->safe_psql('postgres', q{CREATE TABLE secret (doc securefile(encrypt)); INSERT INTO secret VALUES ('kept')});
 $node->safe_psql('postgres', 'SELECT securefile_upgrade_finish()');
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', q{CREATE EXTENSION securefile; CREATE TABLE o (doc securefile);

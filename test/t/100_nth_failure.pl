@@ -24,7 +24,7 @@ my @nodes;
 foreach my $n (1 .. $every ? 2 : 1)
 {
 	my $node = new_cluster("nth_$n",
-		conf => [ 'restart_after_crash = on', 'securefile.monitor = off', 'wal_level = logical',
+		conf => [ master_key(), 'restart_after_crash = on', 'securefile.monitor = off', 'wal_level = logical',
 			'allow_in_place_tablespaces = on', "securefile.write_gather_size = '1MB'" ]);
 	need_faults($node);
 	prepare_bytes($node, 'postgres', 6_000_000);

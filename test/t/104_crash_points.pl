@@ -41,7 +41,7 @@ my %modes = (l => '', f => 'filesystem_like_logging');
 my @levels = shuffle('compress_low', 'compress_medium', 'compress_high');
 
 my $node = new_cluster('crash_points',
-	conf => [ 'restart_after_crash = off', 'wal_level = logical', 'securefile.monitor = off',
+	conf => [ master_key(), 'restart_after_crash = off', 'wal_level = logical', 'securefile.monitor = off',
 		'allow_in_place_tablespaces = on', "max_wal_size = '1GB'", "checkpoint_timeout = '1h'",
 		"securefile.write_gather_size = '1MB'",
 		# else a session that waits has transactions that nobody counted
@@ -213,6 +213,23 @@ my %scenarios = (
 			transaction(1, $alike, "SELECT FROM securefile_train('x', 'doc'); DELETE FROM x WHERE id > 1000;", insert_into('x', 10, 'page')),
 			transaction(2, insert_into('x', 11, 'small'), insert_into('x', 12, 'mid')),
 			transaction(3, 'TRUNCATE x;', insert_into('x', 13, 'page')),
+			"SELECT 'wrong: ' || wrong('x');\n");
+	},
+	encrypted => sub {
+		my ($t) = @_;
+		return (create_table('x', $t, 'encrypt', $levels[0]),
+			transaction(1, insert_into('x', 10, 'small'), insert_into('x', 11, 'page'), insert_into('x', 12, 'large')),
+			"SELECT 'wrong: ' || wrong('x');\n",
+			"SELECT FROM securefile_new_key('x', 'doc');\n",
+			transaction(2, insert_into('x', 20, 'big')),
+			transaction(3, "SELECT FROM edit('x', 20);"),
+			transaction(4, "UPDATE x SET name = 'joined', doc = doc || b.data::securefile FROM bytes b WHERE id = 11 AND b.name = 'mid';"),
+			"SELECT FROM securefile_new_key('x', 'doc', true);\n",
+			transaction(5, "SELECT FROM securefile_rewrite_some('x', 'doc', only_keys => true);"),
+			transaction(6, 'TRUNCATE x;', insert_into('x', 13, 'mid')),
+			"SELECT 'wrong: ' || wrong('x');\n",
+			transaction(7, 'DELETE FROM x;', "SELECT FROM securefile_shred('x', 'doc', true);", insert_into('x', 14, 'mid')),
+			"SELECT FROM securefile_maintain('x', 'doc');\n",
 			"SELECT 'wrong: ' || wrong('x');\n");
 	},
 	database => sub {

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use SecurefileTest;
 use Test::More;
 
-my $node = new_cluster('path', conf => [ "track_functions = 'all'", "securefile.monitor_naptime = '1h'" ]);
+my $node = new_cluster('path', conf => [ "track_functions = 'all'", "securefile.monitor_naptime = '1h'", "securefile.key_command = 'echo key ${\('1f' x 32)}'" ]);
 need_faults($node);
 my $dir = $node->basedir;
 
@@ -93,6 +93,9 @@ my @calls = (
 	'triggers' => q{BEGIN; UPDATE public.t SET d = b; TRUNCATE public.t; SELECT count(*) FROM public.t; ROLLBACK},
 	'event trigger securefile_ddl' => q{BEGIN; ALTER TABLE public.t ADD more ~securefile; SELECT more FROM public.t; ROLLBACK},
 	'rewrite' => q{SELECT ~securefile_rewrite('public.t', 'd')},
+	'rewrite some' => q{SELECT rewritten, next_position IS NULL FROM ~securefile_rewrite_some('public.t', 'd')},
+	'procedure securefile_rewrite_online(regclass,name,bigint,boolean)' => q{CALL ~securefile_rewrite_online('public.t', 'd')},
+	'view securefile_progress' => q{SELECT table_name, pass FROM ~securefile_progress},
 	'set_tablespace' => q{SELECT ~securefile_set_tablespace('public.t', 'd', 'pg_default')},
 	'check' => q{SELECT * FROM ~securefile_check('public.t', 'd'); SELECT * FROM ~securefile_repair('public.t', 'd');
 		SELECT entries_seen >= 0 FROM ~securefile_maintain('public.t', 'd'); SELECT live_bytes, plain_bytes, ratio FROM ~securefile_usage('public.t', 'd')},
@@ -108,6 +111,9 @@ my @calls = (
 		FROM pg_catalog.generate_series(1, 100) g; SELECT dictionary FROM ~securefile_train('public.alike', 'f', 100); ROLLBACK},
 	'function securefile_convert(securefile,internal)' => q{BEGIN; CREATE TABLE public.brought AS SELECT b FROM public.t; ALTER TABLE public.brought ALTER b TYPE ~securefile;
 		SELECT b FROM public.brought; ROLLBACK},
+	'keys' => q{SELECT ~securefile_load_keys(); SELECT name, is_current FROM ~securefile_master_keys()},
+	'data keys' => q{SELECT key_id, stored_values FROM ~securefile_keys('public.t', 'd', true); SELECT ~securefile_rewrap('public.t', 'd'); SELECT ~securefile_rewrap();
+		BEGIN; CREATE TABLE public.secret (d ~securefile(encrypt)); SELECT ~securefile_new_key('public.secret', 'd'); SELECT ~securefile_shred('public.secret', 'd'); ROLLBACK},
 	'kept_memory' => q{SELECT own_bytes >= 0 FROM ~securefile_kept_memory()},
 );
 my %calls = @calls;

@@ -144,7 +144,7 @@ exchange(map { $locator{$_} => $planted{$_} } keys %later);
 is(sql('SELECT doc::bytea = substring(blob(seed, len) FOR 262144) AND length(doc) = 262144 FROM t WHERE id = 1'), 't',
 	'a locator that says how units are stored is read');
 my $refused = qr/invalid securefile locator.*locator is one of a later version of securefile/s;
-foreach my $id (2 .. 5)
+foreach my $id (2, 4, 5)
 {
 	fails_with($node, $_, 'XX001', $refused, "flags $later{$id}[0]: $_")
 	  foreach (
@@ -160,7 +160,11 @@ foreach my $id (2 .. 5)
 			"flags $later{$id}[0]: $command");
 	}
 }
-is(sql(q{SELECT finding, count(*), count(DISTINCT ctid) FROM securefile_check('t', 'doc') WHERE detail LIKE '%later version%' GROUP BY 1}), 'unreadable|4|4', 'check finds them');
+fails_with($node, $_, 'XX001', 'has no data key 1', "encrypted, without a key: $_")
+  foreach ('SELECT doc::bytea FROM t WHERE id = 3', 'COPY (SELECT doc FROM t WHERE id = 3) TO STDOUT',
+	'INSERT INTO other SELECT id, seed, len, doc FROM t WHERE id = 3', "UPDATE t SET doc = doc || 'x' WHERE id = 3");
+is(sql(q{SELECT finding, count(*), count(DISTINCT ctid) FROM securefile_check('t', 'doc') WHERE detail LIKE '%later version%' GROUP BY 1}), 'unreadable|3|3', 'check finds them');
+is(sql(q{SELECT finding, count(*) FROM securefile_check('t', 'doc') WHERE detail LIKE '%has no data key%' GROUP BY 1}), 'unreadable|1', 'and the one without its key');
 sql(q{SELECT securefile_repair('t', 'doc', false)});
 is(settle($node, 't', 'doc')->{live_bytes}, $live, 'repair takes no space of theirs');
 is(sql('SELECT count(*) FROM t WHERE id >= 10 AND doc::bytea = blob(seed, len)'), 4, 'the other rows are right');

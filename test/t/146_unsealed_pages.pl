@@ -239,6 +239,25 @@ like($results->[2][0], qr/^correct\|segment relation too short\|$/m, 'both: with
 $node->safe_psql('postgres', "DELETE FROM $both->{name} WHERE id = 6");
 all_sound($both, 'with both');
 
+# ---- an old header, sound in itself: the files are not cut where it says that they end ----
+make_table($node, 'old');
+$node->safe_psql('postgres', 'INSERT INTO old VALUES (1, 1, 10000, blob(1, 10000))');
+my $old = segment_of($node, 'old');
+$node->stop;
+my $header = substr(slurp($old), 0, PAGE);
+$node->start;
+$node->safe_psql('postgres', 'INSERT INTO old SELECT i, i, 3000000, blob(i, 3000000) FROM generate_series(2, 6) i');
+$node->stop;
+patch($old, 0, $header);
+my $size = data_bytes($node);
+$node->start;
+fails_with($node, "SELECT securefile_maintain('old', 'doc')", 'XX001', 'there are sectors in use behind', 'an old header: no tail is cut');
+is(data_bytes($node), $size, 'an old header: the files stay');
+like(repair($node, 'old', 'false'), qr/^correct\|header page behind/m, 'an old header: repair');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM old WHERE doc::bytea = blob(id, length(doc)::int)'), 6, 'an old header: all values are right');
+$node->safe_psql('postgres', "SELECT securefile_maintain('old', 'doc')");
+is($node->safe_psql('postgres', 'SELECT count(*) FROM old WHERE doc::bytea = blob(id, length(doc)::int)'), 6, 'and after maintenance');
+
 unlike(slurp($node->logfile), qr/TRAP: |PANIC|terminated by signal|\bXX000\b/, 'no crash');
 $node->stop;
 done_testing();

@@ -87,7 +87,7 @@ class Zoo:
         return Table(name, form)
 
     def some_type(self, form):
-        return compression.with_word(f"securefile({form})", compression.some_word(self.rng))
+        return compression.with_words(f"securefile({form})", self.rng.choice(compression.WORDS))
 
     # ---- contents ----
 

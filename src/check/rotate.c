@@ -1,0 +1,275 @@
+/*-------------------------------------------------------------------------
+ *
+ * rotate.c
+ *	  securefile_rewrap() and securefile_new_key(): other master keys, new data keys; and what
+ *	  all functions that change keys ask first.
+ *
+ * What these do holds at once, and is not taken back by a ROLLBACK: a key that has
+ * encrypted a value of another session cannot be.  When they return it is durable, since
+ * the caller may destroy a master key next.
+ *
+ * Only the segment relation is locked for writing: who truncates, rewrites or moves the
+ * column waits, and readers and writers go on.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/heapam.h"
+#include "access/relation.h"
+#include "access/skey.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xlog.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "check/check_internal.h"
+#include "fmgr.h"
+#include "keys/keys.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(securefile_rewrap);
+PG_FUNCTION_INFO_V1(securefile_rewrap_all);
+PG_FUNCTION_INFO_V1(securefile_new_key);
+
+/* ---- what all of them ask ---- */
+
+void
+sfi_check_require_writes(const char *function)
+{
+	sf_base_require_preload();
+	PreventCommandDuringRecovery(function);
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+}
+
+void
+sfi_check_refuse_dropped(const char *function)
+{
+	if (sf_space_has_dropped())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot call %s in a transaction that has truncated, rewritten or dropped a securefile column",
+						function),
+				 errdetail("A ROLLBACK would bring back keys as they were."),
+				 errhint("Commit first.")));
+}
+
+/* All that was done is durable, although the transaction may have no commit record. */
+static void
+flush_changes(void)
+{
+	SF_ASSERT(!sf_space_has_dropped());
+	XLogFlush(XactLastRecEnd);
+	SF_ASSERT(!XLogNeedsFlush(XactLastRecEnd));
+}
+
+SfSegment *
+sfi_check_open_to_write(const SfCheckColumn *column)
+{
+	SfSegment  *seg = NULL;
+
+	if (column->permanent)
+		seg = sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, true);
+	if (seg == NULL)
+		sfi_check_no_segment(column);
+	return seg;
+}
+
+/* ---- securefile_rewrap(table, column, master_key) ---- */
+
+/*
+ * securefile_rewrap(table regclass, column name, master_key text) returns integer
+ */
+Datum
+securefile_rewrap(PG_FUNCTION_ARGS)
+{
+	char	   *master = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
+	List	   *columns;
+	ListCell   *cell;
+	int			done = 0;
+
+	sfi_check_require_writes("securefile_rewrap()");
+	sfi_check_arguments(fcinfo, false);
+	if (master != NULL)
+		sf_base_require_superuser("choose the master key");
+	sfi_check_refuse_dropped("securefile_rewrap()");
+	columns = sfi_check_columns(fcinfo, AccessShareLock, false);
+	foreach(cell, columns)
+		done += sf_keys_rewrap(sfi_check_open_to_write(lfirst(cell)), master);
+	flush_changes();
+	PG_RETURN_INT32(done);
+}
+
+/* ---- securefile_rewrap() ---- */
+
+/* Segment relations, and transactions that have made some of them and may not have ended. */
+typedef struct Segments
+{
+	List	   *relids;
+	List	   *makers;			/* as integers */
+} Segments;
+
+/* Note a segment relation, which others may not see yet. */
+static void
+note_segment(Segments *segments, const FormData_pg_class * form, TransactionId maker)
+{
+	if (form->relkind != RELKIND_TOASTVALUE)
+		return;
+	segments->relids = lappend_oid(segments->relids, form->oid);
+	if (TransactionIdIsValid(maker))
+		segments->makers = list_append_unique_int(segments->makers, (int) maker);
+}
+
+/*
+ * The segments of this database, also those of transactions that have not committed: their
+ * keys may be wrapped with the former master key.
+ */
+static Segments
+list_segments(void)
+{
+	Segments	segments = {NIL, NIL};
+	Oid			am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SF_SEGMENT_AM_NAME));
+	Relation	rel = table_open(RelationRelationId, AccessShareLock);
+	SnapshotData snapshot;
+	TableScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	SF_ASSERT(OidIsValid(am));
+	InitDirtySnapshot(snapshot);
+	ScanKeyInit(&key, Anum_pg_class_relam, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(am));
+	scan = table_beginscan(rel, &snapshot, 1, &key);
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+		note_segment(&segments, (Form_pg_class) GETSTRUCT(tuple), snapshot.xmin);
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+
+	/* a row of the catalog that is being changed was met twice */
+	list_sort(segments.relids, list_oid_cmp);
+	list_deduplicate_oid(segments.relids);
+	return segments;
+}
+
+/* One segment, for a step that damage may end. */
+typedef struct Rewrap
+{
+	Oid			relid;
+	int			done;
+} Rewrap;
+
+/*
+ * An SfBaseStep.  The lock is given back, since a database may have more segments than a
+ * transaction can lock.
+ */
+static void
+rewrap_step(void *arg)
+{
+	Rewrap	   *rewrap = arg;
+	Relation	segrel = try_relation_open(rewrap->relid, RowExclusiveLock);
+
+	if (segrel == NULL)
+		return;
+	SF_ASSERT(segrel->rd_rel->relkind == RELKIND_TOASTVALUE && rewrap->done == 0);
+	rewrap->done += sf_keys_rewrap(sf_space_open_rel(segrel), NULL);
+	relation_close(segrel, RowExclusiveLock);
+}
+
+/* Rewrap the keys of a segment; what is wrong with it becomes a WARNING. */
+static int
+rewrap_segment(Oid relid)
+{
+	Rewrap		rewrap = {.relid = relid};
+	ErrorData  *error = sf_base_guarded(rewrap_step, &rewrap);
+
+	CHECK_FOR_INTERRUPTS();
+	if (error == NULL)
+		return rewrap.done;
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("keys of segment \"%s\" are not wrapped anew", get_rel_name(relid)),
+			 errdetail("%s.", error->message),
+			 errhint("Run securefile_check() on the column.")));
+	FreeErrorData(error);
+	return 0;
+}
+
+/* securefile_rewrap() returns integer */
+Datum
+securefile_rewrap_all(PG_FUNCTION_ARGS)
+{
+	Segments	segments;
+	ListCell   *cell;
+	int			done = 0;
+
+	sfi_check_require_writes("securefile_rewrap()");
+	sf_base_require_superuser("wrap the keys of all columns anew");
+	sfi_check_refuse_dropped("securefile_rewrap()");
+	if (sf_keys_master_name() == NULL)
+		sf_keys_refuse_no_master();
+	segments = list_segments();
+	foreach(cell, segments.makers)
+		XactLockTableWait((TransactionId) lfirst_int(cell), NULL, NULL, XLTW_None);
+	foreach(cell, segments.relids)
+		done += rewrap_segment(lfirst_oid(cell));
+	flush_changes();
+	PG_RETURN_INT32(done);
+}
+
+/* ---- securefile_new_key(table, column, distrust) ---- */
+
+static void
+require_encrypts(const SfCheckColumn *column, SfSegment *seg)
+{
+	SF_ASSERT(seg->table_oid == column->table_oid && seg->attnum == column->attnum);
+	if (!sf_config_encrypts(sf_space_column(seg)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("column \"%s\" of table \"%s\" is not encrypted",
+						get_attname(column->table_oid, column->attnum, false),
+						get_rel_name(column->table_oid)),
+				 errdetail("New values of it need no key."),
+				 errhint("Give the column the option encrypt with ALTER TABLE .. ALTER COLUMN .. TYPE first.")));
+}
+
+/*
+ * securefile_new_key(table regclass, column name, distrust boolean) returns integer
+ */
+Datum
+securefile_new_key(PG_FUNCTION_ARGS)
+{
+	bool		distrust = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
+	List	   *columns;
+	ListCell   *cell;
+	uint16		newest = 0;
+
+	sfi_check_require_writes("securefile_new_key()");
+	sfi_check_arguments(fcinfo, false);
+	sfi_check_refuse_dropped("securefile_new_key()");
+	columns = sfi_check_columns(fcinfo, AccessShareLock, false);
+
+	/* what one partition cannot do is not done to the others either */
+	foreach(cell, columns)
+	{
+		SfSegment  *seg = sfi_check_open_to_write(lfirst(cell));
+
+		require_encrypts(lfirst(cell), seg);
+		sf_keys_can_make_new(seg, distrust);
+	}
+	foreach(cell, columns)
+	{
+		uint16		key_id = sf_keys_make_new(sfi_check_open_to_write(lfirst(cell)), distrust);
+
+		SF_ASSERT(key_id > 0 && key_id <= SF_DATA_KEYS_MAX);
+		newest = Max(newest, key_id);
+	}
+	flush_changes();
+	PG_RETURN_INT32(newest);
+}

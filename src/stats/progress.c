@@ -1,0 +1,109 @@
+/*-------------------------------------------------------------------------
+ *
+ * progress.c
+ *	  What long commands of all sessions have done so far.
+ *
+ * PostgreSQL's own progress reports know the commands of the server only.  Here each
+ * session that runs such a command has a slot in shared memory, found by its process id.
+ * A session that finds no free slot is not shown; nothing else depends on it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "stats/stats.h"
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+
+#define SLOTS	64
+
+typedef struct Slots
+{
+	LWLock		lock;
+	SfProgress	slots[SLOTS];
+} Slots;
+
+static Slots *shared = NULL;
+static SfProgress *mine = NULL; /* the slot of this process */
+
+Size
+sf_stats_progress_shmem_size(void)
+{
+	return MAXALIGN(sizeof(Slots));
+}
+
+void
+sf_stats_progress_shmem_init(void)
+{
+	static int	tranche = 0;
+	bool		found;
+
+	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
+	if (tranche == 0)
+	{
+		tranche = LWLockNewTrancheId();
+		LWLockRegisterTranche(tranche, "securefile_progress");
+	}
+	shared = ShmemInitStruct("securefile progress", sf_stats_progress_shmem_size(), &found);
+	if (found)
+		return;
+	memset(shared, 0, sizeof(*shared));
+	LWLockInitialize(&shared->lock, tranche);
+}
+
+/* Is the slot free, or of a session that ended between two transactions? */
+static bool
+is_free(const SfProgress *slot)
+{
+	return slot->pid == 0 || slot->pid == MyProcPid || BackendPidGetProc(slot->pid) == NULL;
+}
+
+void
+sf_stats_progress(const SfProgress *progress)
+{
+	if (shared == NULL)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; mine == NULL && i < SLOTS; i++)
+		if (is_free(&shared->slots[i]))
+			mine = &shared->slots[i];
+	if (mine != NULL)
+	{
+		*mine = *progress;
+		mine->pid = MyProcPid;
+		mine->database = MyDatabaseId;
+	}
+	LWLockRelease(&shared->lock);
+}
+
+void
+sf_stats_progress_end(void)
+{
+	if (mine == NULL)
+		return;
+	SF_ASSERT(mine >= shared->slots && mine < shared->slots + SLOTS);
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (mine->pid == MyProcPid)
+		mine->pid = 0;
+	LWLockRelease(&shared->lock);
+	mine = NULL;
+}
+
+int
+sf_stats_progress_list(SfProgress **list)
+{
+	int			n = 0;
+
+	*list = palloc(SLOTS * sizeof(SfProgress));
+	if (shared == NULL)
+		return 0;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	for (int i = 0; i < SLOTS; i++)
+		if (shared->slots[i].pid != 0 && BackendPidGetProc(shared->slots[i].pid) != NULL)
+			(*list)[n++] = shared->slots[i];
+	LWLockRelease(&shared->lock);
+	SF_ASSERT(n <= SLOTS);
+	return n;
+}
