@@ -156,6 +156,7 @@ sf_keys_of(SfSegment *seg, uint16 key_id)
 				 errmsg("column %d of table \"%s\" has no data key %u", seg->attnum,
 						get_rel_name(seg->table_oid), key_id),
 				 errhint("Run securefile_check() on the column.")));
+	SF_ASSERT(entry->key_id == key_id);
 	return &keep(seg, &keys, entry, generation, false)->key;
 }
 

@@ -292,12 +292,14 @@ sub data_keys
 	my $file = $node->data_dir . '/' . sql("SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relid = '$t'::regclass");
 	my $all = slurp($file);
 	my ($page) = pages_of($all, PAGE_KEYS);
-	my $entry = substr($all, $page * PAGE + CONTENT + 8, 128);
+	my $entry = substr($all, $page * PAGE + CONTENT + 16, 128);
 	my ($id, $purpose, $state, $cipher, $wrap, undef, $created) = unpack('v C4 v a8', $entry);
 	my ($incarnation) = unpack('a8', substr($all, CONTENT, 8));
 	my ($oid, $attnum) = unpack('V v', substr($all, CONTENT + 40, 6));
 	my $place = 'SFK1' . pack('C4 v v V', $purpose, $state, $cipher, $wrap, $id, $attnum, $oid) . $created . $incarnation;
-	return bytes_of(forge(join ' ', 'unwrap', map { hex_of($_) } $master, substr($entry, 56, 24), $place, substr($entry, 80, 48)));
+	my $key = forge(join ' ', 'unwrap', map { hex_of($_) } $master, substr($entry, 56, 24), $place, substr($entry, 80, 48));
+	die "the key of $t cannot be unwrapped" if $key eq q{none};
+	return bytes_of($key);
 }
 
 sql('CHECKPOINT');
