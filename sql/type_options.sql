@@ -51,10 +51,15 @@ END $$;
 
 -- words of later work
 CREATE TEMP TABLE refused (document securefile(deduplicate));
-CREATE TEMP TABLE refused (document securefile(encrypt));
 CREATE TEMP TABLE refused (document securefile(retention_auto));
 CREATE TEMP TABLE refused (document securefile(retention_min));
 CREATE TEMP TABLE refused (document securefile(retention_max));
+
+-- a word that needs a master key, and a table with a segment
+CREATE TEMP TABLE refused (document securefile(encrypt));
+CREATE TABLE refused (document securefile(encrypt));
+SELECT 'x'::securefile(decrypt, encrypt, nocache);
+SELECT 'x'::securefile(encrypt, nocache);
 
 -- unknown, repeated and contradicting words
 CREATE TEMP TABLE refused (document securefile(fast));
@@ -108,7 +113,7 @@ SET securefile.no_such_setting = 1;
 -- error codes
 \set VERBOSITY sqlstate
 SET securefile.write_gather_size = '1GB';
-CREATE TEMP TABLE refused (document securefile(encrypt));
+CREATE TEMP TABLE refused (document securefile(deduplicate));
 CREATE TEMP TABLE refused (document securefile(fast));
 CREATE TEMP TABLE refused (document securefile(cache, cache));
 CREATE TEMP TABLE refused (document securefile(cache, nocache));

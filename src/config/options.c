@@ -7,6 +7,10 @@
  * says the default is accepted and leaves no trace, so that a column with all
  * defaults has no modifier, whichever way it was written.
  *
+ * A word that can be used is accepted here whatever the table is and whether a
+ * master key is loaded: a cast has neither.  Room ddl asks for both, when a
+ * column gets the word.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -33,8 +37,6 @@ typedef enum Support
 {
 	SUPPORTED,
 	LATER,						/* a later version will have it */
-	IN_TESTS,					/* the same; the tests of what there is of it
-								 * have it */
 	LACKS_LZ4,					/* a build with the library has it */
 	LACKS_ZSTD,
 } Support;
@@ -73,7 +75,7 @@ static const OptionWord option_words[] = {
 	{"nocompress", GROUP_COMPRESSION, SUPPORTED, 0},
 	{"deduplicate", GROUP_DEDUPLICATION, LATER, 0},
 	{"keep_duplicates", GROUP_DEDUPLICATION, SUPPORTED, 0},
-	{"encrypt", GROUP_ENCRYPTION, IN_TESTS, SF_OPT_ENCRYPT},
+	{"encrypt", GROUP_ENCRYPTION, SUPPORTED, SF_OPT_ENCRYPT},
 	{"decrypt", GROUP_ENCRYPTION, SUPPORTED, 0},
 	{"logging", GROUP_LOGGING, SUPPORTED, 0},
 	{"filesystem_like_logging", GROUP_LOGGING, SUPPORTED, SF_OPT_FS_LIKE_LOGGING},
@@ -102,20 +104,6 @@ group_mask(OptionGroup group)
 	return mask;
 }
 
-/*
- * Can a word be used?  One that is not finished can by builds with fault points, in servers
- * that have been given keys.
- */
-static bool
-is_supported(const OptionWord *word)
-{
-#ifdef SF_FAULTS
-	if (word->support == IN_TESTS)
-		return sf_key_command != NULL && sf_key_command[0] != '\0';
-#endif
-	return word->support == SUPPORTED;
-}
-
 /* Hint that lists the words that can be used. */
 static int
 hint_valid_words(void)
@@ -125,7 +113,7 @@ hint_valid_words(void)
 	initStringInfo(&list);
 	for (int i = 0; i < lengthof(option_words); i++)
 	{
-		if (is_supported(&option_words[i]))
+		if (option_words[i].support == SUPPORTED)
 			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", option_words[i].word);
 	}
 	return errhint("Valid options are: %s.", list.data);
@@ -135,7 +123,7 @@ hint_valid_words(void)
 SF_NORETURN static void
 refuse_word(const OptionWord *word)
 {
-	if (word->support == LATER || word->support == IN_TESTS)
+	if (word->support == LATER)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("securefile option \"%s\" is not supported yet", word->word),
@@ -156,7 +144,7 @@ find_word(const char *word)
 	{
 		if (strcmp(word, option_words[i].word) != 0)
 			continue;
-		if (!is_supported(&option_words[i]))
+		if (option_words[i].support != SUPPORTED)
 			refuse_word(&option_words[i]);
 		return &option_words[i];
 	}
@@ -210,8 +198,7 @@ sf_config_parse_options(char **words, int nwords)
 
 /*
  * Bits that mean nothing are left out rather than refused: \d must be able to
- * show any column.  So are those of a word that is not finished, where it is
- * refused: what is shown can be written again.
+ * show any column.
  */
 char *
 sf_config_print_options(int32_t typmod)
@@ -227,7 +214,6 @@ sf_config_print_options(int32_t typmod)
 		const OptionWord *word = &option_words[i];
 
 		if (word->bits == 0 || shown[word->group] ||
-			(word->support == IN_TESTS && !is_supported(word)) ||
 			(typmod & group_mask(word->group)) != word->bits)
 			continue;
 		shown[word->group] = true;

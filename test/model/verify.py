@@ -179,7 +179,7 @@ def stored_space(conn, table, column):
 
 
 def encryption_space(conn, table, column):
-    """Most bytes that encryption adds to the stored values of a column: to each unit the 56
+    """Most bytes that encryption adds to the stored values of a column: to each unit the 48
     around it, so that it may need a sector more."""
     return int(conn.execute(
         f"SELECT coalesce(sum(512 * units), 0) FROM ONLY {table}, securefile_storage({column})"
