@@ -20,8 +20,8 @@
  *
  *	 format				version	since	read by
  *	 locator			1		1.0		1.0
- *	 locator			2		1.1		1.1; made if a unit is compressed
- *	 segment page		1		1.0		1.0; dictionary pages: 1.1
+ *	 locator			2		1.1		1.1; made if a unit is compressed or encrypted
+ *	 segment page		1		1.0		1.0; dictionary and key pages: 1.1
  *	 WAL record			1		1.0		1.0
  *	 data file			(none: sectors only, all checksums are in unit maps)
  *

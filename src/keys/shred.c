@@ -12,9 +12,9 @@
  *
  * A crash in between changes nothing: the mark is there, and the commit log knows.
  *
- * D1	bytes of a key are overwritten only when the transaction of the mark has committed.
- * D2	a key says that it is destroyed only when its bytes have been overwritten on disk.
- * D3	a mark is replaced only when its transaction has not committed, or is finished.
+ * X1	bytes of a key are overwritten only when the transaction of the mark has committed.
+ * X2	a key says that it is destroyed only when its bytes have been overwritten on disk.
+ * X3	a mark is replaced only when its transaction has not committed, or is finished.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,7 +60,7 @@ mark_all(SfKeyPage *keys, uint64 fxid)
 	if (done == 0)
 		return 0;
 	refuse_second(keys, fxid);
-	SF_ASSERT(!has_mark(keys, SF_END_COMMITTED));	/* D3 */
+	SF_INVARIANT(X3, !has_mark(keys, SF_END_COMMITTED));
 	keys->shred_count = keys->nentries;
 	keys->shred_fxid = fxid;
 	return done;
@@ -84,7 +84,8 @@ sf_keys_shred(SfSegment *seg)
 	FullTransactionId fxid;
 	int			done;
 
-	sf_keys_finish_shred(seg);
+	if (!SF_BREAKS(x3))
+		sf_keys_finish_shred(seg);
 	fxid = GetCurrentFullTransactionId();
 	SF_ASSERT(!seg->retained);
 	do
@@ -108,12 +109,12 @@ sf_keys_shred(SfSegment *seg)
 static void
 wipe_all(SfKeyPage *keys)
 {
-	SF_ASSERT(has_mark(keys, SF_END_COMMITTED));	/* D1 */
+	SF_INVARIANT(X1, has_mark(keys, SF_END_COMMITTED));
 	for (uint32 i = 0; i < keys->shred_count; i++)
 	{
 		SfWrappedKey *entry = &keys->entries[i];
 
-		if (sf_key_is_marked(keys, entry))
+		if (sf_key_is_marked(keys, entry) && !SF_BREAKS(x2))
 			memset(entry->master_check, 0,
 				   sizeof(SfWrappedKey) - offsetof(SfWrappedKey, master_check));
 	}
@@ -128,7 +129,7 @@ settle_all(SfKeyPage *keys)
 			keys->entries[i].state = SF_KEY_DESTROYED;
 	keys->shred_count = 0;
 	keys->shred_fxid = 0;
-	SF_ASSERT(sf_format_keys_problem(keys) == NULL);
+	SF_INVARIANT(X2, sf_format_keys_problem(keys) == NULL);
 }
 
 /* Change the keys of a segment that are shredded; false if there are none. */
@@ -141,7 +142,8 @@ change_shredded(SfSegment *seg, void (*change) (SfKeyPage *keys))
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!sf_space_read_keys(seg, &seen) || !has_mark(&seen, SF_END_COMMITTED))
+		if (!sf_space_read_keys(seg, &seen) ||
+			!(has_mark(&seen, SF_END_COMMITTED) || SF_BREAKS(x1)))
 			return false;
 		keys = seen;
 		change(&keys);
@@ -164,7 +166,7 @@ sf_keys_finish_shred(SfSegment *seg)
 	if (!change_shredded(seg, wipe_all))
 		return;
 	SF_FAULT(shred_wiped);
-	sf_space_sync_keys(seg);	/* D2 */
+	sf_space_sync_keys(seg);	/* X2 */
 	(void) change_shredded(seg, settle_all);
 }
 

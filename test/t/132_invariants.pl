@@ -12,7 +12,7 @@ use SecurefileTest;
 use Test::More;
 
 my $node = new_cluster('invariants',
-	conf => [ 'restart_after_crash = on', 'wal_level = logical', "wal_writer_delay = '10s'",
+	conf => [ master_key(), 'restart_after_crash = on', 'wal_level = logical', "wal_writer_delay = '10s'",
 		'securefile.monitor = off' ]);
 need_faults($node);
 prepare_handles($node);
@@ -20,6 +20,7 @@ make_table($node, 't');
 fill($node, 't', 1, 20, 5000);
 fill($node, 't', 21, 22, 400000);
 make_table($node, 'lost');
+make_table($node, 'secret', 'encrypt');
 $node->safe_psql('postgres', q{
 	CREATE TABLE sparse (id int, doc securefile);
 	CREATE FUNCTION sparse() RETURNS int LANGUAGE plpgsql AS $$
@@ -43,6 +44,8 @@ $node->safe_psql('postgres', q{
 my $insert = 'INSERT INTO t SELECT 100, 100, 5000, blob(100, 5000)';
 my $open = "SELECT securefile_open(doc, 'rw') AS fd FROM";
 my $decode = q{SELECT count(*) FROM pg_logical_slot_peek_binary_changes('s', NULL, NULL, 'proto_version', '1', 'publication_names', 'p')};
+my $encrypt = 'DELETE FROM secret; INSERT INTO secret SELECT 1, 1, 5000, blob(1, 5000)';
+my $shred = "SELECT securefile_shred('secret', 'doc', true)";
 my $early = 'SET securefile.transaction_memory = 0; BEGIN';
 
 # What breaks an invariant, when its point is armed at ARM, always or once.
@@ -77,6 +80,9 @@ my %breaks = (
 	t3 => "BEGIN; SELECT securefile_create('t', 'doc') AS fd \\gset\nALWAYS; SELECT securefile_write(:fd, blob(1, 300000))",
 	n1 => 'ARM; CREATE TABLE other (id int PRIMARY KEY, doc securefile)',
 	n3 => 'ALWAYS; CREATE TABLE made_here AS SELECT doc, renames() AS n FROM t WHERE id = 1',
+	x1 => "$encrypt; BEGIN; $shred; ARM; $shred",
+	x2 => "$encrypt; $shred; ARM; SELECT securefile_maintain('secret', 'doc')",
+	x3 => "$encrypt; $shred; $encrypt; ARM; $shred",
 	rule_1 => "$insert; DELETE FROM t WHERE id = 100; ARM; SELECT securefile_maintain('t', 'doc')",
 	rule_2 => "$insert; DELETE FROM t WHERE id = 100; ALWAYS; BEGIN; SELECT securefile_maintain('t', 'doc'); $insert",
 	# a worker of the monitor is the one that does it: see below
