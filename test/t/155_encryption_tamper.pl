@@ -86,7 +86,7 @@ my @ways = ('cast', 'start', 'end', 'chunks', 'digest', 'edited', 'handle', 'cop
 # Units: rows of 400000 bytes (four units); small: rows of 1000, in the row; large: inode maps.
 my @keyed = map { "key_$_" } qw(state created cipher swapped renumbered foreign zeroed both);
 make_table($node, $_, 'encrypt') foreach 'units', 'other', 'small', 'alien', 'large', @keyed;
-make_table($node, 'packed', 'encrypt, compress_medium');
+make_table($node, $_, 'encrypt, compress_medium') foreach 'packed', 'brief';
 sql('ALTER TABLE units ADD second securefile(encrypt)');
 my @cases = ('sound', 'swapped in place', 'swapped', 'swapped with', 'from another table', 'from another column', 'older', 'cut', 'codec', 'stored bytes', 'length', 'key id', 'generation', 'object', 'incarnation');
 my %id = map { $cases[$_] => $_ + 1 } 0 .. $#cases;
@@ -96,6 +96,7 @@ fill($node, 'other', 1, 1, 400000);
 fill($node, 'packed', 1, 4, 400000);
 fill($node, $_, 1, 12, 1000) foreach 'small', 'alien';
 fill($node, 'large', 1, 4, 13_000_000);
+sql(q{INSERT INTO brief SELECT 1, 1, 3000, convert_to(repeat('hello ', 500), 'SQL_ASCII')});
 foreach my $t (@keyed)
 {
 	fill($node, $t, 1, 1, 1000);
@@ -112,7 +113,7 @@ is(sql('SELECT count(DISTINCT substring(doc::raw::bytea FROM 3 FOR 2)) FROM key_
 # ---- what he finds in the files ----
 
 my (%segment, %data, %heap);
-foreach my $t ('units', 'other', 'packed', 'small', 'alien', 'large', @keyed)
+foreach my $t ('units', 'other', 'packed', 'small', 'brief', 'alien', 'large', @keyed)
 {
 	my ($relation, $heap, $data) = split /\|/, sql("SELECT pg_relation_filepath(segment_relid), pg_relation_filepath(relid), data_files FROM securefile_columns WHERE relid = '$t'::regclass AND attname = 'doc'");
 	$segment{$t} = $node->data_dir . "/$relation";
@@ -211,6 +212,7 @@ my $second = raw('units', $id{'from another column'}, 'second');
 my $foreign = raw('other', 1);
 my %small = map { $_ => raw('small', $_) } 1 .. 12, 21;
 my %alien = map { $_ => raw('alien', $_) } 1 .. 12;
+my $brief = raw('brief', 1);
 my %packed = map { $_ => raw('packed', $_) } 1 .. 4;
 # an inode page before and after an edit
 my %large = map { $_ => raw('large', $_) } 1 .. 4;
@@ -321,6 +323,9 @@ $node->stop;
 		put_value('small', $small{$id}, $new);
 	}
 
+	# one that is compressed says that it is not, and has the length of what is there
+	put_value('brief', $brief, pack('C C', 4, 0) . substr($brief, 2, 10) . pack('V', length($brief) - 64) . substr($brief, 16));
+
 	# a value of another table, as it is
 	put_value('alien', $alien{12}, $small{21});
 
@@ -399,6 +404,7 @@ read_right('large', 4, 'a row beside them');
 refused('small', 1, 'says another table');
 refused('alien', 2, 'says another table');
 refused('small', $_, "field $_") foreach 3 .. 11;
+refused('brief', 1, 'compressed bytes as if they were plain', 'cannot be authenticated');
 read_right('small', 2, 'a row beside them');
 read_right('alien', 1, 'a row beside them');
 # no reader knows which row a value came from; a check does
