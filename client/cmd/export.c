@@ -88,7 +88,7 @@ static bool
 write_file(Session *session, const Export *export, const Found *found, int directory,
 		   const char *last, Failure *failure)
 {
-	TempFile   *file = tempfile_open(directory, failure);
+	TempFile   *file = tempfile_open(directory, 0666, failure);
 
 	if (file == NULL)
 		return false;

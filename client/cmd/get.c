@@ -43,24 +43,19 @@ last_part(const char *path, Failure *failure)
 static bool
 find_file(const char *path, const char *name, const struct stat *st, Place *place, Failure *failure)
 {
-	char	   *directory = strdup(path);
-	char	   *slash = strrchr(directory, '/');
-	const char *file = path;
+	const char *file;
 
-	if (st != NULL && S_ISDIR(st->st_mode))
-		file = last_part(name, failure);
-	else if (slash != NULL)
-	{
-		/* of "/x" the directory is "/" */
-		slash[slash == directory] = '\0';
-		file = path + (strrchr(path, '/') - path) + 1;
-	}
+	if (st == NULL || !S_ISDIR(st->st_mode))
+		place->directory = local_open_above(path, &file, failure);
 	else
-		strcpy(directory, ".");
-	place->directory = file != NULL ? local_open_top(directory, failure) : -1;
-	place->name = file != NULL ? strdup(file) : NULL;
-	free(directory);
-	return place->directory >= 0;
+	{
+		file = last_part(name, failure);
+		place->directory = file != NULL ? local_open_top(path, failure) : -1;
+	}
+	if (place->directory < 0)
+		return false;
+	place->name = strdup(file);
+	return true;
 }
 
 /* Find out where the user wants the file; fails if a file is there and is to stay. */
@@ -108,7 +103,7 @@ get_one(Session *session, const Options *options, const Place *place, Failure *f
 
 	if (place->fd >= 0)
 		return transfer_get(session, name, place->fd, failure);
-	file = tempfile_open(place->directory, failure);
+	file = tempfile_open(place->directory, 0666, failure);
 	if (file == NULL)
 		return -1;
 	bytes = transfer_get(session, name, tempfile_fd(file), failure);

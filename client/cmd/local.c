@@ -139,6 +139,23 @@ local_open_top(const char *path, Failure *failure)
 	return fd;
 }
 
+int
+local_open_above(const char *path, const char **last, Failure *failure)
+{
+	const char *slash = strrchr(path, '/');
+	char	   *directory;
+	int			fd;
+
+	/* of "/x" the directory is "/" */
+	directory = slash == NULL ? strdup(".") : strndup(path, slash > path ? slash - path : 1);
+	if (directory == NULL)
+		abort();
+	*last = slash == NULL ? path : slash + 1;
+	fd = local_open_top(directory, failure);
+	free(directory);
+	return fd;
+}
+
 bool
 local_check_path(const char *path, Failure *failure)
 {

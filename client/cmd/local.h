@@ -54,6 +54,12 @@ extern int	local_open_file(int directory, const char *path, int64_t *length, Fai
 extern int	local_open_top(const char *path, Failure *failure);
 
 /*
+ * Open the directory of a file that the user named, and find the last part of its path, which
+ * may be empty.  -1 after a failure.
+ */
+extern int	local_open_above(const char *path, const char **last, Failure *failure);
+
+/*
  * Is it a relative path that stays below its start?  Names come from a database, and the
  * person who wrote them may be another than the one who exports them.
  */

@@ -5,6 +5,7 @@
  *
  *		options.c		the command line: table of options, table of verbs
  *		put.c, get.c, cat.c, ls.c, stat.c, rm.c, import.c, export.c, verify.c	the verbs
+ *		generate.c		the verb that needs no server: a master key
  *		names.c, pool.c	one name after the other; many files over several connections
  *		transfer.c		one file to or from the database
  *		list.c			names and lengths of the stored files

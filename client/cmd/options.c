@@ -32,7 +32,8 @@ enum
 	KEY_DRY_RUN,
 	KEY_AGAINST,
 	KEY_HASH,
-	KEY_JSON
+	KEY_JSON,
+	KEY_APPEND
 };
 
 /* headings of --help */
@@ -86,38 +87,41 @@ static const OptionRow option_rows[] = {
 	{VERB_STAT,
 		{"hash", KEY_HASH, NULL, 0,
 	"Read the contents and show their XXH3-64", GROUP_WORK}, FLAG(hash)},
+	{VERB_KEY,
+		{"append", KEY_APPEND, NULL, 0,
+	"Add the key to a file of keys that there is", GROUP_WORK}, FLAG(append)},
 
-	{VERB_ALL, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}, BY_FUNCTION},
-	{VERB_ALL,
+	{VERB_FILES, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}, BY_FUNCTION},
+	{VERB_FILES,
 	{"table", 't', "TABLE", 0, "Table, written as in SQL", GROUP_FILES}, TEXT(table)},
-	{VERB_ALL,
+	{VERB_FILES,
 		{"column", 'c', "COLUMN", 0,
 	"Column of the files (the only securefile column)", GROUP_FILES}, TEXT(column)},
-	{VERB_ALL,
+	{VERB_FILES,
 	{"key", 'k', "COLUMN", 0, "Column of the names (the primary key)", GROUP_FILES}, TEXT(key)},
 
-	{VERB_ALL, {NULL, 0, NULL, 0, "Connection, as for psql:", GROUP_CONNECTION}, BY_FUNCTION},
-	{VERB_ALL,
+	{VERB_FILES, {NULL, 0, NULL, 0, "Connection, as for psql:", GROUP_CONNECTION}, BY_FUNCTION},
+	{VERB_FILES,
 		{"dbname", 'd', "DBNAME", 0,
 	"Database, or a connection string or URI", GROUP_CONNECTION}, TEXT(dbname)},
-	{VERB_ALL,
+	{VERB_FILES,
 	{"host", 'h', "HOST", 0, "Server, or directory of its socket", GROUP_CONNECTION}, TEXT(host)},
-	{VERB_ALL,
+	{VERB_FILES,
 	{"port", 'p', "PORT", 0, "Port of the server", GROUP_CONNECTION}, TEXT(port)},
-	{VERB_ALL,
+	{VERB_FILES,
 	{"username", 'U', "USER", 0, "Role to connect as", GROUP_CONNECTION}, TEXT(user)},
-	{VERB_ALL,
+	{VERB_FILES,
 	{"no-password", 'w', NULL, 0, "Never ask for a password", GROUP_CONNECTION}, BY_FUNCTION},
-	{VERB_ALL,
+	{VERB_FILES,
 	{"password", 'W', NULL, 0, "Ask for a password first", GROUP_CONNECTION}, BY_FUNCTION},
 
-	{VERB_ALL, {NULL, 0, NULL, 0, "Output:", GROUP_OUTPUT}, BY_FUNCTION},
-	{VERB_ALL,
+	{VERB_FILES, {NULL, 0, NULL, 0, "Output:", GROUP_OUTPUT}, BY_FUNCTION},
+	{VERB_FILES,
 		{"json", KEY_JSON, NULL, 0,
 	"One JSON object a line on standard output", GROUP_OUTPUT}, FLAG(json)},
-	{VERB_ALL,
+	{VERB_FILES,
 	{"quiet", 'q', NULL, 0, "No progress and no summary", GROUP_OUTPUT}, FLAG(quiet)},
-	{VERB_ALL,
+	{VERB_FILES,
 	{"verbose", 'v', NULL, 0, "A line for each file", GROUP_OUTPUT}, FLAG(verbose)},
 };
 
@@ -151,6 +155,9 @@ static const Verb verbs[] = {
 	{"verify", VERB_VERIFY, "[NAME...]",
 		"Reads everything and checks it: the whole column with securefile_check(), or the files named.",
 	0, -1, verb_verify},
+	{"key", VERB_KEY, "generate FILE [NAME]",
+		"Makes a master key for encrypted columns, and writes it to a new FILE (-: standard output). NAME is by default key- and the date.",
+	2, 3, verb_key},
 };
 
 #define NUM_VERBS		((int) (sizeof(verbs) / sizeof(verbs[0])))
@@ -159,7 +166,7 @@ const char *argp_program_version = "securefile " PGSF_VERSION;
 
 static const char summary_doc[] =
 "Files in securefile columns of PostgreSQL tables.\n"
-"\vVerbs: put, get, cat, ls, stat, rm, import, export, verify; \"securefile VERB --help\" tells more.\n\n"
+"\vVerbs: put, get, cat, ls, stat, rm, import, export, verify, key; \"securefile VERB --help\" tells more.\n\n"
 "Exit status: 0 done; 1 some files failed or differ; 2 wrong usage; 3 no connection, or no such table or column; "
 "130 interrupted.";
 
@@ -236,7 +243,7 @@ check_whole(const Parse *parse, struct argp_state *state)
 	const Options *options = parse->options;
 	const Verb *verb = parse->verb;
 
-	if (options->table == NULL)
+	if (options->table == NULL && verb->bit != VERB_KEY)
 		argp_error(state, "say with -t which table");
 	if (options->nargs < verb->min_args)
 		argp_error(state, "%s wants %s", verb->name, verb->arguments);
@@ -249,6 +256,10 @@ check_whole(const Parse *parse, struct argp_state *state)
 		argp_error(state, "--json and the file cannot both go to standard output");
 	if (verb->bit == VERB_CAT && options->json)
 		argp_error(state, "--json and the file cannot both go to standard output");
+	if (verb->bit == VERB_KEY && strcmp(options->args[0], "generate") != 0)
+		argp_error(state, "key can only generate, not \"%s\"", output_quoted(options->args[0]));
+	if (verb->bit == VERB_KEY && options->append && strcmp(options->args[1], "-") == 0)
+		argp_error(state, "--append wants a file, not standard output");
 }
 
 /* Set the field that the table names for an option; false if it names none. */
@@ -323,7 +334,7 @@ parse_option(int key, char *arg, struct argp_state *state)
 		case ARGP_KEY_END:
 			if (parse->verb == NULL)
 				argp_error(state,
-						   "say what to do: put, get, cat, ls, stat, rm, import, export or verify");
+						   "say what to do: put, get, cat, ls, stat, rm, import, export, verify or key");
 			if (parse->verb_at == 0)
 				check_whole(parse, state);
 			break;

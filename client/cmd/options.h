@@ -51,6 +51,7 @@ typedef struct Options
 	bool		dry_run;
 	bool		hash;
 	bool		details;		/* --long */
+	bool		append;
 	int			jobs;
 	const char *prefix;			/* never null */
 	const char *against;
@@ -74,7 +75,9 @@ typedef struct Options
 #define VERB_IMPORT		0x040
 #define VERB_EXPORT		0x080
 #define VERB_VERIFY		0x100
-#define VERB_ALL		0x1ff
+#define VERB_KEY		0x200
+#define VERB_FILES		0x1ff	/* those that work on files in a table */
+#define VERB_ALL		0x3ff
 
 typedef struct Verb
 {

@@ -44,7 +44,7 @@ unlink_from_list(TempFile *file)
 }
 
 TempFile *
-tempfile_open(int directory, Failure *failure)
+tempfile_open(int directory, mode_t mode, Failure *failure)
 {
 	TempFile   *file = malloc(sizeof(TempFile));
 	int			saved;
@@ -57,7 +57,7 @@ tempfile_open(int directory, Failure *failure)
 	{
 		snprintf(file->name, sizeof(file->name), ".securefile-%d-%u.tmp", (int) getpid(), number++);
 		file->fd = openat(directory, file->name,
-						  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+						  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	} while (file->fd < 0 && errno == EEXIST);
 	saved = errno;
 	if (file->fd >= 0)
@@ -115,7 +115,7 @@ tempfile_finish(TempFile *file, const char *name, bool replace, Failure *failure
 	if (rc != 0)
 	{
 		if (errno == EEXIST)
-			failure_say(failure, "the file is there already\nHint: --replace replaces it.");
+			failure_say(failure, "the file is there already");
 		else
 			failure_errno(failure, "could not rename the file");
 		tempfile_discard(file);

@@ -8,12 +8,17 @@
 #ifndef SECUREFILE_TEMPFILE_H
 #define SECUREFILE_TEMPFILE_H
 
+#include <sys/types.h>
+
 #include "failure.h"
 
 typedef struct TempFile TempFile;
 
-/* Create a file in an open directory, which has to stay open; NULL after a failure. */
-extern TempFile *tempfile_open(int directory, Failure *failure);
+/*
+ * Create a file with that mode, from which the umask takes, in an open directory, which has
+ * to stay open; NULL after a failure.
+ */
+extern TempFile *tempfile_open(int directory, mode_t mode, Failure *failure);
 
 /* Its descriptor, for writing. */
 extern int	tempfile_fd(const TempFile *file);
