@@ -128,7 +128,7 @@ $(shell mkdir -p $(sort $(dir $(OBJS))))
 
 # as the sources have them, since they refer to each other
 DOCUMENTS = README.md CHANGELOG.md LICENSE $(patsubst $(srcdir)/%,%, \
-	$(wildcard $(srcdir)/doc/*.md $(srcdir)/client/examples/*.c $(srcdir)/client/examples/Makefile))
+	$(wildcard $(srcdir)/doc/*.md $(srcdir)/doc/keys/*.sh $(srcdir)/client/examples/*.c $(srcdir)/client/examples/Makefile))
 documents = $(DESTDIR)$(docdir)/securefile
 install: install-documents
 uninstall: uninstall-documents

@@ -70,7 +70,8 @@ like(slurp_file('full.err'), qr/standard output: No space left on device/, 'says
 
 # ---- a key more ----
 
-my $group = (split ' ', $))[-1];
+my ($own, @groups) = split ' ', $);
+my ($group) = ((grep { $_ != $own } @groups), $own);
 my $text = "# a comment\n\n${one}spaced \t" . 'AB' x 32 . " \nlast " . '12' x 32;
 put('keys', $text, 0400);
 chown -1, $group, 'keys' or die $!;

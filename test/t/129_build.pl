@@ -89,7 +89,7 @@ is(join("\n", grep { $compiled{$_} > 1 } sort keys %compiled), '', 'nothing twic
 my @server = below("$top/server");
 my @client = below("$top/client");
 is_deeply([ sort @server, @client ], [ below("$top/all") ], 'the two make up all, and share nothing');
-is(scalar(grep { m{/(securefile\.so|securefile\.control|securefile/doc/reference\.md|securefile/README\.md)$} } @server), 4, 'what the server gets');
+is(scalar(grep { m{/(securefile\.so|securefile\.control|securefile/doc/reference\.md|securefile/doc/keys/age\.sh|securefile/README\.md)$} } @server), 5, 'what the server gets');
 is_deeply([ sort map { basename($_) } grep { /\.sql$/ } @server ], \@scripts, 'all scripts of the extension');
 is(scalar(grep { m{/(securefile|securefile\.1|pgsecurefile\.h|libpgsecurefile\.(a|so|pc))$} } @client), 6, 'what clients get');
 ok((quiet(@make, 'uninstall', "DESTDIR=$top/all"))[0], 'uninstall');
