@@ -150,6 +150,18 @@ is_editable(SfSegment *seg, struct varlena *old, const SfPiece *pieces, int npie
 }
 
 /*
+ * Not where the column has got the option encrypt, or lost it, since a handle of this
+ * transaction began to write the value.
+ */
+static bool
+may_adopt(SfSegment *seg, struct varlena *value)
+{
+	SfLocator	loc = sf_object_locator(value);
+
+	return ((loc.flags & SF_LOC_KEYED) != 0) == sf_config_encrypts(sf_space_column(seg));
+}
+
+/*
  * Three cases, from cheap to dear: the value is a draft made for this row, and only has to
  * be adopted; it is an edit of the row's own value, and its changes are written; else all
  * of it is copied.  old is given up in the last one, since nothing is shared with it.
@@ -163,7 +175,7 @@ sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
 	SfStream   *stream;
 	struct varlena *result;
 
-	if (!edited && sf_write_adopt(seg, value, old))
+	if (!edited && may_adopt(seg, value) && sf_write_adopt(seg, value, old))
 		return value;
 	npieces = sf_read_pieces(value, &pieces);
 	if (edited && is_editable(seg, old, pieces, npieces))
