@@ -75,18 +75,19 @@ note_damage(const ErrorData *error, void *arg)
 }
 
 /*
- * A value that is compressed in its row is sound if it can be decoded; ERROR if not.
- * Whether it can, a build without its codec does not find out.
+ * A value that is compressed or encrypted in its row is sound if it can be decoded; ERROR
+ * if not.  Whether it can, who has not its key, its cipher or its codec does not find out.
  */
 static void
 verify_in_row(SfCheck *check, struct varlena *value)
 {
-	uint8		form = sf_read_form(value);
+	SfUnit		unit;
 
-	if (form == SF_FORM_SEALED && !sf_keys_is_loaded(check->seg, sf_read_key_id(value)))
+	if (sf_read_form(value) == SF_FORM_INLINE ||
+		!sf_keys_can_decrypt(check->seg, sf_read_key_id(value)))
 		return;
-	if (form == SF_FORM_SEALED ||
-		(form != SF_FORM_INLINE && sf_transform_find(sf_read_packed_unit(value).flags) != NULL))
+	unit = sf_read_packed_unit(value);
+	if (sf_transform_is_raw(&unit) || sf_transform_find(unit.flags) != NULL)
 		(void) sf_read_unpacked(value);
 }
 

@@ -70,14 +70,20 @@ static const struct config_enum_entry ciphers[] = {
 	{NULL, 0, false}
 };
 
-/* A build without OpenSSL has one cipher only. */
+/*
+ * A build without OpenSSL has one cipher only.  It says so as for an option word that it
+ * does not support, and not that there were no such cipher.
+ */
 static bool
 check_cipher(int *newval, void **extra, GucSource source)
 {
 #ifndef SF_OPENSSL
 	if (*newval == SF_CIPHER_SETTING_AES)
 	{
+		GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
+		GUC_check_errmsg("cipher \"aes\" is not supported by this build");
 		GUC_check_errdetail("This build of securefile has no OpenSSL.");
+		GUC_check_errhint("Use auto or chacha20.");
 		return false;
 	}
 #endif

@@ -175,20 +175,34 @@ sf_keys_of_home(const SfHome *home, uint16 key_id)
 	return key;
 }
 
-bool
-sf_keys_is_loaded(SfSegment *seg, uint16 key_id)
+static bool
+has_cipher(uint32 cipher)
 {
+	return sf_transform_find_cipher(cipher) != NULL;
+}
+
+bool
+sf_keys_can_decrypt(SfSegment *seg, uint16 key_id)
+{
+	KeptKey    *there;
 	SfKeyPage	keys;
 	SfWrappedKey *entry;
 
-	if (key_id == 0 || find_kept(seg->incarnation, key_id) != NULL)
+	if (key_id == 0)
 		return true;
+	there = find_kept(seg->incarnation, key_id);
+	if (there != NULL)
+		return has_cipher(there->key.cipher);
 	entry = read_entry(seg, key_id, &keys);
 	return entry == NULL ||
-		(!sfi_keys_is_destroyed(&keys, entry) && sfi_keys_is_master_loaded(entry));
+		(!sfi_keys_is_destroyed(&keys, entry) && sfi_keys_is_master_loaded(entry) &&
+		 has_cipher(entry->cipher));
 }
 
-/* The key that new values take: the newest for data, if it may be used; NULL if not. */
+/*
+ * The key that new values take: the newest for data, if it may be used, and this build has
+ * its cipher; NULL if not.
+ */
 static SfWrappedKey *
 current_of(SfKeyPage *keys, const char *master, const uint8 *check)
 {
@@ -198,8 +212,9 @@ current_of(SfKeyPage *keys, const char *master, const uint8 *check)
 
 		if (entry->purpose != SF_KEY_DATA)
 			continue;
-		return entry->state == SF_KEY_USABLE && !sfi_keys_is_destroyed(keys, entry) &&
-			sfi_keys_is_wrapped_by(entry, master, check) ? entry : NULL;
+		return entry->state == SF_KEY_USABLE && has_cipher(entry->cipher) &&
+			!sfi_keys_is_destroyed(keys, entry) && sfi_keys_is_wrapped_by(entry, master, check) ?
+			entry : NULL;
 	}
 	return NULL;
 }

@@ -122,10 +122,10 @@ extern const SfDataKey *sf_keys_of(SfSegment *seg, uint16 key_id);
 extern const SfDataKey *sf_keys_of_home(const SfHome *home, uint16 key_id);
 
 /*
- * Is its master key loaded, and was it not destroyed?  True, too, of key 0, and of one that
- * is damaged.
+ * Can what a key has encrypted be decrypted: is its master key loaded, was it not
+ * destroyed, and has this build its cipher?  True, too, of key 0, and of one that is damaged.
  */
-extern bool sf_keys_is_loaded(SfSegment *seg, uint16 key_id);
+extern bool sf_keys_can_decrypt(SfSegment *seg, uint16 key_id);
 
 /*
  * Is no new version of a value to share units that this key has encrypted?  False of a key
@@ -158,7 +158,8 @@ extern int	sf_keys_show(SfSegment *seg, SfKeyShown **shown);
 
 /*
  * The data key that new values of a column take.  It is made if there is none, or if the
- * newest is not wrapped with today's master key.  Errors as above, and those of writing.
+ * newest is not wrapped with today's master key, or is for a cipher that this build lacks.
+ * Errors as above, and those of writing.
  */
 extern const SfDataKey *sf_keys_current(SfSegment *seg);
 

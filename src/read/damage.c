@@ -129,7 +129,7 @@ sfi_read_refuse_decoding(SfDecoded reason, uint32 codec)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("securefile value is encrypted in a way that this build does not support"),
-				 errhint("XAES-256-GCM needs a build with OpenSSL.")));
+				 errhint("Cipher aes needs a build with OpenSSL.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("securefile value is compressed in a way that this build does not support"),

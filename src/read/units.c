@@ -247,6 +247,6 @@ sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRea
 	if (listener != NULL)
 		job->total_sectors = Max(job->total_sectors,
 								 sf_io_files_size(seg->storage) / SF_SECTOR_SIZE);
-	job->decrypts = listener == NULL || sf_keys_is_loaded(seg, loc->key_id);
+	job->decrypts = listener == NULL || sf_keys_can_decrypt(seg, loc->key_id);
 	job->stats = sf_stats_local(seg->table_oid, seg->attnum);
 }

@@ -20,7 +20,7 @@
 
 PG_FUNCTION_INFO_V1(securefile_version);
 
-/* How the library was built: what is not as for a release, and the codecs that it has. */
+/* How the library was built: what is not as for a release, and the libraries that it has. */
 static const char build_options[] = ""
 #ifdef SF_FAULTS
 "faults "
@@ -36,6 +36,9 @@ static const char build_options[] = ""
 #endif
 #ifdef SF_ZSTD
 "zstd "
+#endif
+#ifdef SF_OPENSSL
+"openssl "
 #endif
 		   ;
 

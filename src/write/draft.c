@@ -63,7 +63,8 @@ sf_write_may_share(SfSegment *seg, const SfLocator *base)
 	bool		is_keyed_base = (base->flags & SF_LOC_KEYED) != 0;
 
 	return is_keyed_base == sf_config_encrypts(sf_space_column(seg)) &&
-		!(is_keyed_base && sf_keys_is_distrusted(seg, base->key_id));
+		!(is_keyed_base && (sf_keys_is_distrusted(seg, base->key_id) ||
+							!sf_keys_can_decrypt(seg, base->key_id)));
 }
 
 /*

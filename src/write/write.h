@@ -70,7 +70,7 @@ extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len
 /*
  * May a new version share units with that value of the segment, whose tag was found right?
  * Not if it was stored without encryption in a column that encrypts by now, or the other way
- * round: then all of it is to be copied.
+ * round, or if its key is distrusted or cannot be used here: then all of it is to be copied.
  */
 extern bool sf_write_may_share(SfSegment *seg, const SfLocator *base);
 
