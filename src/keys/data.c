@@ -294,6 +294,33 @@ cipher_of_setting(void)
 	return SF_CIPHER_XCHACHA20;
 }
 
+/*
+ * A key that is new and has the name of an older one is most likely not what was meant, as on
+ * a server that was restored and has other keys.  Of two keys of one name only one can be
+ * loaded, and so either the older values could be read or the new ones.
+ */
+static void
+refuse_namesake(const SfSegment *seg, const SfKeyPage *keys, const char *master)
+{
+	uint8		check[SF_MASTER_CHECK_SIZE];
+
+	if (!sf_keys_with_master(master, sfi_keys_copy_check, check))
+		return;
+	for (uint32 i = 0; i < keys->nentries; i++)
+	{
+		const SfWrappedKey *entry = &keys->entries[i];
+
+		if (strcmp(entry->master, master) == 0 && !sfi_keys_is_destroyed(keys, entry) &&
+			!sfi_keys_is_wrapped_by(entry, master, check))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("master key \"%s\" is another one than that of data key %u of column %d of table \"%s\"",
+							master, entry->key_id, seg->attnum, get_rel_name(seg->table_oid)),
+					 errdetail("It has the same name and other bytes, and only one key of a name can be loaded."),
+					 errhint("Have securefile.key_command print the other one, or this one under a name of its own, and call securefile_load_keys().")));
+	}
+}
+
 SfWrappedKey *
 sfi_keys_append(const SfSegment *seg, SfKeyPage *keys, const char *master)
 {
@@ -307,6 +334,7 @@ sfi_keys_append(const SfSegment *seg, SfKeyPage *keys, const char *master)
 				 errmsg("column %d of table \"%s\" has had %d data keys already", seg->attnum,
 						get_rel_name(seg->table_oid), SF_DATA_KEYS_MAX),
 				 errhint("TRUNCATE, or securefile_rewrite() to the other logging mode, begins a new segment, which has keys of its own.")));
+	refuse_namesake(seg, keys, master);
 	*entry = (SfWrappedKey) {
 									.key_id = ++keys->nentries,
 									.purpose = SF_KEY_DATA,

@@ -174,7 +174,9 @@ extern void sfi_keys_copy_check(const uint8 *master, const uint8 *check, void *a
 
 /*
  * Append a new data key to a copy of a key page, wrapped with the master key of that name,
- * and return its entry.  PROGRAM_LIMIT_EXCEEDED when there are as many as fit.
+ * and return its entry.  PROGRAM_LIMIT_EXCEEDED when there are as many as fit, and
+ * OBJECT_NOT_IN_PREREQUISITE_STATE when a master key of that name and other bytes wraps one of
+ * those that there are.
  */
 extern SfWrappedKey *sfi_keys_append(const SfSegment *seg, SfKeyPage *keys, const char *master);
 
