@@ -29,7 +29,7 @@ my $finish = 'SELECT relid::regclass::text, attname, file_bytes FROM securefile_
 sub old_cluster
 {
 	my ($name, @conf) = @_;
-	my $node = new_cluster($name, init => {@init}, conf => [ 'securefile.monitor = off', 'restart_after_crash = on', @conf ]);
+	my $node = new_cluster($name, init => {@init}, conf => [ 'securefile.monitor = off', 'restart_after_crash = on', master_key(), @conf ]);
 	plan skip_all => 'the server is newer than 17' if $node->pg_version >= 18;
 	return $node;
 }
@@ -37,7 +37,7 @@ sub old_cluster
 sub cluster17
 {
 	my ($name, @conf) = @_;
-	return new_cluster($name, init => {@init}, start => 0, install_path => dirname($bin17), conf => [ 'restart_after_crash = on', @conf ]);
+	return new_cluster($name, init => {@init}, start => 0, install_path => dirname($bin17), conf => [ 'restart_after_crash = on', master_key(), @conf ]);
 }
 
 # Run pg_upgrade, in a directory of its own; whether it went well, and what it said.
@@ -104,7 +104,7 @@ sub bring
 # ---- contents ----
 
 # Tables that upgrade in all forms that they and their segments may have.
-my @tables = ('l', 'f', 'gone', 'parted', 'papers', 'cut', 'rewritten', 'parent', 'added', 'two', 'in_segment', 'trained',
+my @tables = ('l', 'f', 'gone', 'parted', 'papers', 'cut', 'rewritten', 'parent', 'added', 'two', 'in_segment', 'trained', 'sealed',
 	'"Odd schema"."Odd ""table"');
 
 my $tables_sql = q{
@@ -146,6 +146,9 @@ my $tables_sql = q{
 		FROM generate_series(1000, 1200) i;
 	SELECT securefile_train('trained', 'doc');
 	DELETE FROM trained;
+	CREATE TABLE sealed (id int, seed int, len int, doc securefile(encrypt, compress));
+	SET securefile.cipher = 'chacha20';
+	SELECT securefile_new_key('sealed', 'doc');
 	CREATE UNLOGGED TABLE unlogged (id int, seed int, len int, doc securefile);
 	CREATE SCHEMA "Odd schema" AUTHORIZATION somebody;
 	SET ROLE somebody;
@@ -168,6 +171,9 @@ sub make_contents
 		ALTER TABLE added ADD doc securefile;
 		UPDATE added SET doc = blob(seed, len);
 		CALL add_rows('child', 21, 30);
+		SET securefile.cipher = 'aes';
+		SELECT securefile_new_key('sealed', 'doc');
+		CALL add_rows('sealed', 21, 38);
 		UPDATE child SET also = blob(id, 50000);
 		INSERT INTO l SELECT i, i, $large, blob(i, $large) FROM generate_series(100, 103) i;
 		INSERT INTO f SELECT i, i, $large, blob(i, $large) FROM generate_series(100, 103) i;
@@ -203,6 +209,7 @@ sub contents
 	my ($rc, $out, $err) = $node->psql($db, "$sql ORDER BY 1;"
 		  . q{SELECT 'My Doc', count(*) FILTER (WHERE "My Doc"::bytea IS DISTINCT FROM blob(id + 1000, 70000)) FROM two;}
 		  . q{SELECT 'also', count(*) FILTER (WHERE also::bytea IS DISTINCT FROM blob(id, 50000)) FROM child;}
+		  . q{SELECT key_id, state, cipher, master_key, stored_values > 6 FROM securefile_keys('sealed', 'doc', true) ORDER BY 1;}
 		  . q{SELECT 'with a dictionary', count(*) > 5 FROM trained, securefile_storage(doc) s WHERE s.codec = 'zstd with dictionary';}
 		  . 'SELECT count(*) FROM never; SELECT count(*) FROM emptied; SELECT count(*) FROM plain');
 	return $rc == 0 ? $out : $err;
@@ -350,7 +357,7 @@ change($old, $_, 11) for @dbs;
 $old->stop;
 
 # pg_upgrade that is refused, or only checks, leaves the old cluster as it is
-my $new = cluster17('new', "shared_preload_libraries = ''");
+my $new = cluster17('new', "shared_preload_libraries = ''", "securefile.key_command = ''");
 upgrade_refused($old, $new, 'new server without preload', $_) for ('--check', '--copy');
 $new->append_conf('postgresql.conf', "shared_preload_libraries = 'securefile'");
 $old->append_conf('postgresql.conf', "shared_preload_libraries = ''");
@@ -369,6 +376,7 @@ my %columns = map { $_ => columns($old, $_) } @dbs;
 my $storage = directory($old, 'l', $dbs[1]);
 my $own = (split m{/}, $storage)[-1];
 unlike($want{$_}, qr/\|[1-9]\d*$/m, "$_: old contents") for @dbs;
+like($want{$_}, qr/^1\|old\|chacha20\|test\|t\n2\|usable\|aes\|test\|t$/m, "$_: two keys, of both ciphers") for @dbs;
 $old->stop;
 my $old_files = files($old);
 
@@ -404,6 +412,14 @@ waits_for_finish($new, $dbs[1], 'refused');
 unlink $new->data_dir . "/$storage/pages" or die $!;
 link $old->data_dir . "/$base", $new->data_dir . "/$storage/pages" or die $!;
 finishes($new, $dbs[1], $columns{ $dbs[1] }, 'pages by hand');
+
+# encrypted values, without keys and with them
+fails_with($new, "SELECT doc::bytea FROM sealed WHERE id = $_", '55000', 'key "test" of column 4 of table "sealed" is not loaded', "no keys: row $_ is not read", db => $dbs[1]) foreach 3, 6;
+is($new->safe_psql($dbs[1], "SELECT count(*) FROM securefile_check('sealed', 'doc')"), 0, 'no keys: a check works, and finds nothing');
+$new->append_conf('postgresql.conf', master_key());
+$new->reload;
+wait_for_sql($new, q{SELECT setting <> '' FROM pg_settings WHERE name = 'securefile.key_command'});
+is($new->safe_psql('postgres', 'SELECT securefile_load_keys()'), 1, 'keys are loaded');
 is(contents($new, $dbs[1]), $want{ $dbs[1] }, 'contents of the second database');
 rows_right($new, 'unlogged', 18, 'upgraded', $dbs[1]);
 waits_for_finish($new, 'postgres', 'another database is done');
