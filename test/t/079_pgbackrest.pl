@@ -18,7 +18,7 @@ mkdir "$top/$_" or die $! for ('repo', 'lock', 'log', 'spool');
 my @pgbackrest = ('pgbackrest', "--config=$top/pgbackrest.conf", '--stanza=test');
 my $primary = new_cluster('primary',
 	init => { allows_streaming => 1, extra => ['--data-checksums'] },
-	conf => [ 'archive_mode = on', "archive_command = '@pgbackrest archive-push %p'" ]);
+	conf => [ master_key(), 'archive_mode = on', "archive_command = '@pgbackrest archive-push %p'" ]);
 append_to_file("$top/pgbackrest.conf", join("\n", '[global]',
 	"repo1-path=$top/repo", "lock-path=$top/lock", "log-path=$top/log", "spool-path=$top/spool",
 	'start-fast=y', 'process-max=2', 'compress-level=1', 'log-level-console=warn', '[test]',
@@ -29,11 +29,11 @@ plan skip_all => 'this pgBackRest does not know this PostgreSQL' if "$out$err" =
 command_ok([ @pgbackrest, 'stanza-create' ], 'stanza-create');
 command_ok([ @pgbackrest, 'check' ], 'check');
 
-# l and f stay, tl and tf are truncated; rows 1 to 5 are never touched.  All
+# l and f stay, tl and tf are truncated, and encrypted; rows 1 to 5 are never touched.  All
 # numbers are the load's, so that none is met twice.
 my @logging = ('l', 'tl');
 my @tables = (@logging, 'f', 'tf');
-make_table($primary, $_, /f/ ? 'filesystem_like_logging' : '') for @tables;
+make_table($primary, $_, join(', ', /f/ ? 'filesystem_like_logging' : (), /t/ ? 'encrypt' : ())) for @tables;
 prepare_load($primary, changed => 31, keep => 10, size => 'CASE WHEN k % 8 = 0 THEN 3000000 ELSE (20000 + k::bigint * 7919 % 280000)::int END');
 fill($primary, $_, 1, 40, 'size(i)') for @tables;
 
