@@ -166,6 +166,8 @@ typedef struct SfCheck
 								 * located */
 	uint64		total_sectors;	/* end of the segment; not that of a stale
 								 * header, or of one that cannot be */
+	int64		not_encrypted;	/* values in a column that encrypts */
+	int64		not_decrypted;	/* encrypted values that cannot be here */
 } SfCheck;
 
 /* Facts about a page of the segment relation, as bits of SfPageWalk.known. */

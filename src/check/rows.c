@@ -23,6 +23,7 @@
 #include "read/read.h"
 #include "storage/lmgr.h"
 #include "transform/transform.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -91,6 +92,42 @@ verify_in_row(SfCheck *check, struct varlena *value)
 		(void) sf_read_unpacked(value);
 }
 
+/* Count a value that has bytes by its key; 0: it is not encrypted. */
+static void
+count_key(SfCheck *check, uint16 key_id)
+{
+	SF_ASSERT(ItemPointerIsValid(&check->tid));
+	if (check->seg == NULL)
+		return;
+	if (key_id == 0)
+		check->not_encrypted += sf_config_encrypts(sf_space_column(check->seg));
+	else
+		check->not_decrypted += !sf_keys_can_decrypt(check->seg, key_id);
+}
+
+/*
+ * None of it is damage.  But a reader cannot know whether a value that is not encrypted is
+ * of before the column had the option, or was put in the place of one that was.
+ */
+static void
+tell_keys(const SfCheck *check)
+{
+	const char *column = get_attname(check->column->table_oid, check->column->attnum, false);
+	const char *table = RelationGetRelationName(check->rel);
+
+	SF_ASSERT(!ItemPointerIsValid(&check->tid));
+	if (check->not_encrypted > 0)
+		ereport(NOTICE,
+				(errmsg("column \"%s\" of table \"%s\" has " INT64_FORMAT " values that are not encrypted",
+						column, table, check->not_encrypted),
+				 errhint("CALL securefile_rewrite_online() with only_keys encrypts them.")));
+	if (check->not_decrypted > 0)
+		ereport(NOTICE,
+				(errmsg("column \"%s\" of table \"%s\" has " INT64_FORMAT " values that were not decrypted",
+						column, table, check->not_decrypted),
+				 errdetail("Their master keys are not loaded, their data keys were destroyed, or this build lacks the cipher.  What is stored of them was verified.")));
+}
+
 /*
  * First step: find out the value's form and the space that it owns.  Locators and
  * compressed values are small, so larger ones, which are INLINE, are not even fetched.
@@ -103,23 +140,31 @@ read_map(SfCheck *check, void *arg)
 	SfLocator	loc;
 
 	if (toast_raw_datum_size(work->value) > VARHDRSZ + SF_IN_ROW_MAX + SF_SEALED_OVERHEAD)
+	{
+		count_key(check, 0);
 		return;
+	}
 	packed = PG_DETOAST_DATUM_PACKED(work->value);
 	if (sf_read_is_in_row(packed))
 	{
+		if (sf_read_length(packed) > 0)
+			count_key(check, 0);
 		verify_in_row(check, packed);
 		return;
 	}
 	if (sf_read_is_homed(packed))
 	{
-		if (belongs_here(check, sf_read_home(packed)))
-			verify_in_row(check, packed);
+		if (!belongs_here(check, sf_read_home(packed)))
+			return;
+		count_key(check, sf_read_key_id(packed));
+		verify_in_row(check, packed);
 		return;
 	}
 	loc = sf_object_locator(packed);
 	if (!belongs_here(check, (SfHome) {loc.table_oid, loc.attnum, loc.incarnation}))
 		return;
 	sf_object_require_tag(check->seg, &loc);
+	count_key(check, loc.key_id);
 	work->owned = sf_object_owned(check->seg, &loc, note_damage, work);
 	check->max_object_id = Max(check->max_object_id, loc.object_id);
 	work->stored = packed;
@@ -220,6 +265,7 @@ sfi_check_rows(SfCheck *check)
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
+	tell_keys(check);
 }
 
 /* Report the sectors that a run shares with the run that reaches furthest before it. */

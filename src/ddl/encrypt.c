@@ -16,6 +16,9 @@
  *
  * What remains is seen by "account" (row_triggers.c), when the row is written already.
  *
+ * A foreign table has its values elsewhere, in a column that may encrypt or not; it gets a
+ * WARNING.
+ *
  * A column gets the option only while there is a master key, so that the first value does
  * not fail for one.
  *
@@ -74,6 +77,25 @@ refuse_persistence(Relation rel, const char *column)
 			 temporary ? errhint("Take the option away by a cast, as in SELECT %s::securefile.",
 								 quote_identifier(column)) :
 			 errhint("Use the type securefile without the option encrypt.")));
+}
+
+void
+sfi_ddl_warn_foreign(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	SF_ASSERT(rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && type_encrypts(att->atttypid, att->atttypmod))
+			ereport(WARNING,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("option encrypt of column \"%s\" of foreign table \"%s\" does nothing here",
+							NameStr(att->attname), RelationGetRelationName(rel)),
+					 errdetail("This server does not store the values.  They are encrypted if the column of the other server has the option.")));
+	}
 }
 
 bool

@@ -42,6 +42,15 @@ refused('ALTER TABLE empty SET UNLOGGED', '0A000', 'unlogged table "empty"');
 sql('CREATE DOMAIN secret AS securefile(encrypt)');
 refused('CREATE UNLOGGED TABLE x (doc secret)', '0A000', 'unlogged table "x"', 'a domain');
 
+# ---- foreign tables ----
+
+sql('CREATE FOREIGN DATA WRAPPER nobody', 'CREATE SERVER elsewhere FOREIGN DATA WRAPPER nobody', 'CREATE TABLE spread (id int, doc securefile(encrypt)) PARTITION BY RANGE (id)');
+foreach my $statement ('CREATE FOREIGN TABLE away (doc securefile(encrypt)) SERVER elsewhere', 'CREATE FOREIGN TABLE away_2 (doc secret) SERVER elsewhere',
+	'CREATE FOREIGN TABLE away_3 PARTITION OF spread FOR VALUES FROM (0) TO (9) SERVER elsewhere')
+{
+	like(($node->psql('postgres', $statement))[2], qr/^psql:<stdin>:1: WARNING:  option encrypt of column "doc" of foreign table "away\w*" does nothing here/, "$statement: a warning");
+}
+
 # ---- hash indexes ----
 
 sub no_hash { return refused(shift, '0A000', 'cannot have hash index') }
@@ -134,6 +143,15 @@ is(sql("SELECT count(*) FROM securefile_check('trained', 'doc')"), 0, 'sound');
 sql('ALTER TABLE trained ALTER doc TYPE securefile(compress)', 'DELETE FROM trained', 'INSERT INTO trained VALUES (2, record(2))');
 is(sql("$codec = 2"), 'zstd', 'TRUNCATE carried no dictionary into the encrypted segment');
 
+# ---- what a check tells ----
+
+# One test: a check of a table finds nothing, and says this.
+sub told { my ($t, $like, $name) = @_; my ($rc, $out, $err) = $node->psql('postgres', "SELECT * FROM securefile_check('$t', 'doc')"); return like("$rc|$out|$err", qr/^0\|\|$like/, $name) }
+sql('CREATE TABLE mixed (id int, doc securefile)', 'INSERT INTO mixed SELECT i, blob(i, i * 3000) FROM generate_series(0, 3) i', 'ALTER TABLE mixed ALTER doc TYPE securefile(encrypt)',
+	'INSERT INTO mixed SELECT i, blob(i, i * 3000) FROM generate_series(0, 2) i');
+told('mixed', '.*NOTICE:  column "doc" of table "mixed" has 3 values that are not encrypted', 'values of before the option');
+told('copied', '$', 'none of them');
+
 # ---- no master key ----
 
 is(sql("SELECT count(*) FROM pg_class WHERE relname = 'x'"), 0, 'nothing of what was refused is there');
@@ -146,6 +164,7 @@ refused('CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (100) TO (200)'
 refused('CREATE TABLE x AS SELECT * FROM e', '55000', $no_key);
 sql('CREATE TABLE later (id int, doc securefile(encrypt)) PARTITION BY RANGE (id)', 'ALTER TABLE e ADD more int', 'ALTER TABLE e RENAME doc TO document',
 	'CREATE INDEX ON e (more)', 'TRUNCATE e', 'ALTER TABLE e DROP document', 'DROP TABLE copied');
+told('mixed', '.*NOTICE:  .* 3 values that are not encrypted\n.*\n.*NOTICE:  column "doc" of table "mixed" has 2 values that were not decrypted', 'values without their key');
 $node->append_conf('postgresql.conf', "securefile.key_command = 'cat $keys'");
 $node->restart;
 sql('CREATE TABLE x (doc securefile(encrypt))');
