@@ -12,7 +12,8 @@
  * A process keeps the keys that it has unwrapped, in one piece of memory that is locked
  * and left out of core dumps.  What is kept holds for one generation of the keyring: when
  * master keys were loaded, or any data key was made or wrapped anew, it is asked for
- * again.
+ * again.  So it is when the process has rolled back storage: a key that was made in it is
+ * nowhere then, and a value that was encrypted with it could never be read.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,12 +45,26 @@ static uint64 clock_of_uses;
 
 /* ---- what is kept ---- */
 
+/* Forget all keys, some of which may have been rolled back with their storage. */
+static void
+forget_undone(void)
+{
+	static uint64 as_of;
+
+	if (as_of == sf_space_undone())
+		return;
+	if (kept != NULL)
+		sodium_memzero(kept, KEPT * sizeof(KeptKey));
+	as_of = sf_space_undone();
+}
+
 /* A kept key that holds still: of that number, or 0: the current one. */
 static KeptKey *
 find_kept(uint64 incarnation, uint16 key_id)
 {
 	uint64		generation = sf_keys_generation();
 
+	forget_undone();
 	for (int i = 0; kept != NULL && i < KEPT; i++)
 	{
 		KeptKey    *there = &kept[i];

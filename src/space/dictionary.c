@@ -14,8 +14,8 @@
  * and so a new list.
  *
  * A process keeps the last dictionaries it has used, in the form that the codec needs.
- * What is kept is found by the incarnation of its segment and its number, neither of
- * which is ever given out again: so nothing that is kept can become wrong.
+ * What is kept is found by the incarnation of its segment and its number.  These are never
+ * given out again, but by a rollback of a move to another tablespace; all is forgotten then.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,10 +46,29 @@ static uint64 clock_of_uses;
 
 /* ---- what is kept ---- */
 
+/* Forget all dictionaries, some of which may have been rolled back with their storage. */
+static void
+forget_undone(void)
+{
+	static uint64 as_of;
+
+	SF_ASSERT(as_of <= sf_space_undone());
+	if (as_of == sf_space_undone())
+		return;
+	for (int i = 0; i < KEPT; i++)
+	{
+		if (kept[i].used > 0)
+			sf_transform_dictionary_free(kept[i].dictionary);
+		kept[i] = (KeptDictionary) {0};
+	}
+	as_of = sf_space_undone();
+}
+
 static SfDictionary *
 find_kept(uint64 incarnation, uint32 number)
 {
 	SF_ASSERT(number > 0);
+	forget_undone();
 	for (int i = 0; i < KEPT; i++)
 		if (kept[i].used > 0 && kept[i].incarnation == incarnation && kept[i].number == number)
 		{

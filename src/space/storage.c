@@ -66,6 +66,9 @@ static StorageNote *notes;
 /* Storage that a rollback to a savepoint of this transaction removed. */
 static List *gone;
 
+/* How often storage that this process has made was lost by a rollback, or may be. */
+static uint64 undone;
+
 /* Are the notes in the order of their levels, newest first? */
 static bool
 notes_are_valid(void)
@@ -209,6 +212,12 @@ sf_space_has_dropped(void)
 	return false;
 }
 
+uint64
+sf_space_undone(void)
+{
+	return undone;
+}
+
 static void
 free_notes(StorageNote *list)
 {
@@ -248,6 +257,7 @@ run_notes(bool commit, int min_level)
 		pfree(note);
 	}
 	SF_ASSERT(notes == NULL || notes->level < min_level);
+	undone += !commit && removed != NULL;
 	if (removed != NULL)
 		unlink_logged(removed);
 	free_notes(removed);
@@ -303,11 +313,13 @@ sf_space_at_abort(void)
 
 /*
  * A prepared transaction is ended by another process, perhaps after a
- * restart: its files are left to the sweeper.
+ * restart: its files are left to the sweeper.  Nobody tells this process how it ends.
  */
 void
 sf_space_at_prepare(void)
 {
+	SF_ASSERT(notes_are_valid());
+	undone += notes != NULL;
 	free_notes(notes);
 	notes = NULL;
 	forget_gone();

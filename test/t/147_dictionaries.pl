@@ -11,7 +11,7 @@ use SecurefilePages;
 use SecurefileTest;
 use Test::More;
 
-my $node = new_cluster('dictionaries', conf => [ 'securefile.monitor = off', 'wal_level = logical', 'max_prepared_transactions = 2',
+my $node = new_cluster('dictionaries', conf => [ 'securefile.monitor = off', 'wal_level = logical', 'max_prepared_transactions = 2', 'allow_in_place_tablespaces = on',
 	'full_page_writes = on' ]);
 my $sql = sub { return $node->safe_psql('postgres', join(';', @_)) };
 make_raw_type($node);
@@ -116,6 +116,17 @@ $sql->('BEGIN', "INSERT INTO t SELECT i, 300, 'order', record(i, 300) FROM gener
 	"SELECT securefile_train('t', 'doc')", "INSERT INTO t VALUES (30900, 300, 'order', record(30900, 300))", 'ROLLBACK');
 is($sql->("INSERT INTO t SELECT 600, 300, 'order', record(600, 300) RETURNING (securefile_storage(doc)).codec"), 'zstd with dictionary', 'after a rollback');
 right('t', 'after a rollback');
+
+# what is learnt in a copy of the storage goes with that, and its number is given to another one
+table('moved', 'compress');
+my $learn = "INSERT INTO moved SELECT i, 300, '%1\$s', record(i, 300, '%1\$s') FROM generate_series(%2\$d, %2\$d + 299) i; SELECT dictionary FROM securefile_train('moved', 'doc'); INSERT INTO moved SELECT i, 300, '%1\$s', record(i, 300, '%1\$s') FROM generate_series(%2\$d + 300, %2\$d + 310) i";
+my @move = ('BEGIN', "SELECT securefile_set_tablespace('moved', 'doc', 'space')", sprintf($learn, 'event', 1));
+$sql->("CREATE TABLESPACE space LOCATION ''");
+is($sql->(@move, 'ROLLBACK', sprintf($learn, 'order', 1)), "\n1\n1", 'a dictionary is rolled back with a move, and its number comes again');
+right('moved', 'after a move that was rolled back');
+$sql->('TRUNCATE moved', @move, "PREPARE TRANSACTION 'p'", "ROLLBACK PREPARED 'p'", sprintf($learn, 'order', 1));
+right('moved', 'after a move that was prepared and rolled back');
+$sql->('DROP TABLE moved');
 
 # ---- wherever values go ----
 

@@ -203,6 +203,12 @@ right('w', 7, 1, "$_->[0]", @$_[ 1 .. $#$_ ]) foreach
   [ 'back, and rolled back', 'BEGIN', q{SELECT securefile_set_tablespace('w', 'doc', 'pg_default')}, 'INSERT INTO w SELECT id + 50, seed, len, doc FROM p', 'ROLLBACK' ],
   [ 'back, with new values', 'BEGIN', q{SELECT securefile_set_tablespace('w', 'doc', 'pg_default')}, 'DELETE FROM w WHERE id < 4', 'INSERT INTO w SELECT * FROM p WHERE id < 4', 'COMMIT' ];
 
+# a key that is made in a copy of the storage goes with it, and nothing is encrypted with it then
+foreach my $end ('ROLLBACK', 'ROLLBACK TO a; COMMIT', q{PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'})
+{
+	right('w', 7, 1, "moved, first values, $end, first values", 'TRUNCATE w', 'BEGIN', 'SAVEPOINT a', q{SELECT securefile_set_tablespace('w', 'doc', 'space')}, 'INSERT INTO w SELECT * FROM e', $end, 'INSERT INTO w SELECT * FROM p');
+}
+
 # options, and values of before
 my $stored = 'INSERT INTO w SELECT * FROM p WHERE id IN (2, 6)';
 sql('ALTER TABLE w ALTER doc TYPE securefile(decrypt)');
