@@ -1,5 +1,5 @@
-# For tests that damage pages of a segment relation: where things lie on them, and
-# ways to change them.
+# For tests that damage pages of a segment relation, or look for what is stored: where things
+# lie on pages and in locators, and ways to change them.
 
 package SecurefilePages;
 
@@ -10,6 +10,7 @@ use Exporter qw(import);
 use SecurefileTest;
 
 use constant {
+	SECTOR => 512,
 	PAGE => 8192,
 	CONTENT => 24,
 	FREE_HEAD => 24 + 48,
@@ -24,8 +25,8 @@ use constant {
 	PAGE_DICTIONARY => 11
 };
 
-our @EXPORT = qw(PAGE CONTENT FREE_HEAD PENDING_HEAD USED NONE PAGE_MAP PAGE_PENDING PAGE_INODE PAGE_FREE PAGE_KEYS PAGE_DICTIONARY
-  segment_of data_file_of pages_of page_of change garbage repair);
+our @EXPORT = qw(SECTOR PAGE CONTENT FREE_HEAD PENDING_HEAD USED NONE PAGE_MAP PAGE_PENDING PAGE_INODE PAGE_FREE PAGE_KEYS PAGE_DICTIONARY
+  segment_of data_file_of pages_of page_of locator change garbage repair);
 
 # File of the segment relation of column 4 of a table.
 sub segment_of
@@ -52,6 +53,28 @@ sub pages_of
 }
 
 sub page_of { return substr($_[0], $_[1] * PAGE, PAGE); }
+
+# Where the parts of a locator are; of one with a flat map also where its units lie.
+sub locator
+{
+	my ($bytes) = @_;
+	my %l = (bytes => $bytes);
+	@l{qw(flags oid attnum key_id generation object length incarnation nunits nruns)} = unpack('x2 v V v v V Q< Q< Q< V v', $bytes);
+	$l{checksums} = 48 + 12 * $l{nruns};
+	$l{words} = $l{checksums} + 8 * $l{nunits};
+	return %l if $l{flags} & 1;
+	my @runs = map { [ unpack('Q< V', substr($bytes, 48 + 12 * $_, 12)) ] } 0 .. $l{nruns} - 1;
+	foreach my $word (unpack("V$l{nunits}", substr($bytes, $l{words})))
+	{
+		my $stored = $word & 0x3ffff;
+		my $n = int(($stored + SECTOR - 1) / SECTOR);
+		shift @runs while @runs && $runs[0][1] == 0;
+		push @{ $l{units} }, { offset => $runs[0][0] * SECTOR, bytes => $stored };
+		$runs[0][0] += $n;
+		$runs[0][1] -= $n;
+	}
+	return %l;
+}
 
 # Change a page where its checksum does not tell: it has none then.
 sub change

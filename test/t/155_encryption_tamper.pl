@@ -19,8 +19,7 @@ use constant {
 	SECRET => CONTENT + 80,
 	KEY_PAGE => CONTENT + 96,
 	KEYS => CONTENT + 16,
-	KEY => 128,
-	SECTOR => 512
+	KEY => 128
 };
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
@@ -127,28 +126,6 @@ foreach my $t ('units', 'other', 'packed', 'small', 'brief', 'alien', 'large', @
 }
 sub raw { my ($t, $id, $column) = @_; return bytes_of(sql("SELECT encode(" . ($column || 'doc') . "::raw::bytea, 'hex') FROM $t WHERE id = $id")) }
 my $small = sub { return raw('small', $_[0]) };
-
-# Where the parts of a locator with a flat map are.
-sub locator
-{
-	my ($bytes) = @_;
-	my %l = (bytes => $bytes);
-	@l{qw(flags oid attnum key_id generation object length incarnation nunits nruns)} = unpack('x2 v V v v V Q< Q< Q< V v', $bytes);
-	$l{checksums} = 48 + 12 * $l{nruns};
-	$l{words} = $l{checksums} + 8 * $l{nunits};
-	return %l if $l{flags} & 1;
-	my @runs = map { [ unpack('Q< V', substr($bytes, 48 + 12 * $_, 12)) ] } 0 .. $l{nruns} - 1;
-	foreach my $word (unpack("V$l{nunits}", substr($bytes, $l{words})))
-	{
-		my $stored = $word & 0x3ffff;
-		my $n = int(($stored + SECTOR - 1) / SECTOR);
-		shift @runs while @runs && $runs[0][1] == 0;
-		push @{ $l{units} }, { offset => $runs[0][0] * SECTOR, bytes => $stored };
-		$runs[0][0] += $n;
-		$runs[0][1] -= $n;
-	}
-	return %l;
-}
 
 sub secret_of { my ($t) = @_; return substr(slurp($segment{$t}), SECRET, 16) }
 
