@@ -6,7 +6,8 @@
  * What wraps a data key is not the master key itself, but a key of its own for that
  * purpose.  The tag of a wrapped key covers all that the entry says, and whose segment it
  * is in: an entry that is moved to another column, or whose state is changed, cannot be
- * unwrapped.
+ * unwrapped.  Nonces are made as those of values are (transform/cipher.c), with another key
+ * that the master key has for them.
  *
  * Keys that there are change in rotate.c and shred.c, with what is here.  A secret lies on
  * the stack meanwhile, and is wiped before anything is thrown.
@@ -76,17 +77,20 @@ wrap(const uint8 *master, const uint8 *check, void *arg)
 	SfWrappedKey *entry = wrapping->entry;
 	const WrapPlace place = place_of(wrapping->seg, entry);
 	const SfMessage message = {.body = {wrapping->secret, SF_KEY_BYTES}};
-	uint8		sealed[SF_KEY_BYTES + SF_TAG_BYTES];
+	uint8		sealed[SF_NONCE_BYTES + SF_KEY_BYTES + SF_TAG_BYTES];
 	uint8		key[SF_KEY_BYTES];
+	SfDataKey	nonces = {.cipher = SF_CIPHER_XCHACHA20};
 
 	memcpy(entry->master_check, check, sizeof(entry->master_check));
 	sf_transform_subkey(master, "wrap", key);
-	wrapping->done = sf_transform_random(entry->nonce, sizeof(entry->nonce)) &&
-		sf_transform_xchacha.seal(key, entry->nonce, (SfBytes) {&place, sizeof(place)}, &message,
-								  sealed);
+	sf_transform_subkey(master, "nonce", nonces.nonce);
+	wrapping->done = sf_transform_seal(&nonces, key, (SfBytes) {&place, sizeof(place)}, &message,
+									   sealed);
 	sodium_memzero(key, sizeof(key));
-	memcpy(entry->wrapped, sealed, sizeof(entry->wrapped));
-	memcpy(entry->tag, sealed + SF_KEY_BYTES, sizeof(entry->tag));
+	sodium_memzero(&nonces, sizeof(nonces));
+	memcpy(entry->nonce, sealed, sizeof(entry->nonce));
+	memcpy(entry->wrapped, sealed + SF_NONCE_BYTES, sizeof(entry->wrapped));
+	memcpy(entry->tag, sealed + SF_NONCE_BYTES + SF_KEY_BYTES, sizeof(entry->tag));
 }
 
 /* An SfKeysUse: the secret of an entry. */

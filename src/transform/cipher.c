@@ -132,7 +132,9 @@ make_nonce(const SfDataKey *key, SfBytes place, const SfMessage *message, uint8_
 	digest = XXH3_128bits_digest(&hash);
 	hmac(key->nonce, parts, 3, result);
 	memcpy(nonce, result, SF_NONCE_BYTES);
+	/* of a message that is a key, a hash says as much as half of it */
 	sodium_memzero(&hash, sizeof(hash));
+	sodium_memzero(&digest, sizeof(digest));
 	return true;
 }
 

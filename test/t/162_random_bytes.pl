@@ -9,6 +9,7 @@ use Cwd qw(abs_path);
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
+use SecurefilePages;
 use SecurefileTest;
 use Test::More;
 
@@ -105,8 +106,20 @@ random_gives('same');
 make_table($node, $_, 'encrypt') foreach 'a', 'b';
 sql('INSERT INTO a SELECT i, i, 100, blob(i, 100) FROM generate_series(1, 100) i', 'INSERT INTO b SELECT i, i, 100, blob(i, 100) FROM generate_series(1, 100) i');
 is(sql('SELECT count(DISTINCT substring(doc::raw::bytea FROM 25 FOR 24)) FROM (TABLE a UNION ALL TABLE b) v'), 200, 'of 200 messages each has a nonce of its own');
+# as two machines do that were resumed from one image: keys of two columns are wrapped
+sql("SELECT securefile_rewrap('t', 'doc', 'two'), securefile_rewrap('z', 'doc', 'two'), securefile_rewrap('f', 'doc', 'two')", 'CHECKPOINT');
+my @nonces;
+foreach my $t ('a', 'b', @used)
+{
+	my $all = slurp(segment_of($node, $t));
+	my ($page) = pages_of($all, PAGE_KEYS);
+	push @nonces, substr($all, $page * PAGE + CONTENT + 16 + 56, 24);
+}
+my %different = map { $_ => 1 } @nonces;
+is(scalar(keys %different), 5, 'so has each wrapped key');
 random_gives('as ever');
 rows_right($node, 'a', 100, 'always the same');
+rows_right($node, $_, $count{$_}, 'wrapped') foreach @used;
 unlike(slurp($node->logfile), qr/TRAP: |PANIC|terminated by signal|\bXX000\b/, 'no crash of its own');
 $node->stop;
 done_testing();
