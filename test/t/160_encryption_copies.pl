@@ -203,6 +203,8 @@ is(load_keys($node, 'two', 'one'), 2, 'the old master key is loaded');
 all_right($node, 'before a rewrap, with it', 't', 'z', 's', 'plain');
 is(join(' ', right_or_left_behind($node, 'f', 'before a rewrap')), '11 13', 'data in no WAL is left behind, and not for a key');
 set($node, 'master_key', 'two');
+four($node, 'f', 101);
+is(join(' ', right_or_left_behind($node, 'f', 'before a rewrap, written')), '11 13', 'also when others may have its place');
 is($node->safe_psql('postgres', 'SELECT securefile_rewrap()'), 6, 'wrapped anew there');
 load_keys($node, 'two');
 all_right($node, 'wrapped anew there', 't', 'z', 's');
