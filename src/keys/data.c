@@ -51,6 +51,7 @@ forget_undone(void)
 {
 	static uint64 as_of;
 
+	SF_ASSERT(as_of <= sf_space_undone());
 	if (as_of == sf_space_undone())
 		return;
 	if (kept != NULL)
