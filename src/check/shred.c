@@ -53,7 +53,7 @@ require_unused(const SfCheckColumn *column, SfSegment *seg)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("column \"%s\" of table \"%s\" has encrypted values", name, table),
-				 errdetail("Nobody could ever read them again: " INT64_FORMAT ".", readable),
+				 errdetail("Values that could never be read again: " INT64_FORMAT ".", readable),
 				 errhint("TRUNCATE the table, or set the column to NULL, first.  With force => true they are destroyed.")));
 	if (sf_space_keeps_dropped())
 		ereport(ERROR,

@@ -65,7 +65,7 @@ fails_with($node, q{BEGIN; DECLARE c CURSOR FOR SELECT * FROM owned; SELECT secu
 four('t');
 fails_with($node, q{SELECT securefile_shred('t', 'doc')}, '55000', 'column "doc" of table "t" has encrypted values', 'not while there are values');
 sql('UPDATE t SET doc = NULL WHERE len > 100');
-fails_with($node, q{SELECT securefile_shred('t', 'doc')}, '55000', 'could ever read them again: 2', 'in rows only');
+fails_with($node, q{SELECT securefile_shred('t', 'doc')}, '55000', 'could never be read again: 2', 'in rows only');
 sql('UPDATE t SET doc = NULL');
 is(sql(q{SELECT securefile_shred('t', 'doc')}), 1, 'without values');
 is(states('t'), '1 shredded', 'is shredded');
