@@ -22,7 +22,7 @@ sub random_run
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $seed = $ENV{SECUREFILE_SEED} || int(rand(1_000_000_000));
 	my $output = '';
-	# the server is one with fault points, which takes the option encrypt
+	# the server has a master key
 	local $ENV{SECUREFILE_ENCRYPTS} = 1;
 	my $ok = IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../$program", '--seed', $seed, @arguments ], '>', \$output, '2>&1');
 	plan skip_all => $1 if $? >> 8 == 77 && $output =~ /^not here: (.*)/m;

@@ -13,7 +13,7 @@ use SecurefileTest;
 use Test::More;
 
 my $rows = $ENV{SECUREFILE_MEMORY_ROWS} || 60_000;
-my $node = new_cluster('memory', conf => [ 'securefile.monitor = off', 'max_wal_size = 4GB', 'shared_buffers = 128MB' ]);
+my $node = new_cluster('memory', conf => [ master_key(), 'securefile.monitor = off', 'max_wal_size = 4GB', 'shared_buffers = 128MB' ]);
 
 # ---- bytes ----
 
@@ -23,7 +23,7 @@ my $bytes = q{SELECT coalesce(sum(total_bytes), 0) FROM pg_backend_memory_contex
 sub make_many
 {
 	$node->safe_psql('postgres', 'DROP TABLE IF EXISTS many;
-		CREATE TABLE many (id int, doc securefile(disable_storage_in_row), other securefile(disable_storage_in_row))');
+		CREATE TABLE many (id int, doc securefile(disable_storage_in_row), other securefile(disable_storage_in_row, encrypt))');
 	return;
 }
 
@@ -56,7 +56,7 @@ my $little = 1_500_000;
 make_many();
 cheap('insert', insert_into(1, $rows));
 $node->safe_psql('postgres', "CREATE TABLE raw AS SELECT i, int4send(i) AS doc FROM generate_series(1, $rows) i");
-cheap('from bytea', 'ALTER TABLE raw ALTER doc TYPE securefile(disable_storage_in_row), ADD other securefile(disable_storage_in_row) DEFAULT int4send((random() * 1000)::int)');
+cheap('from bytea', 'ALTER TABLE raw ALTER doc TYPE securefile(disable_storage_in_row, encrypt), ADD other securefile(disable_storage_in_row) DEFAULT int4send((random() * 1000)::int)');
 cheap('update', 'UPDATE many SET doc = int4send(id + 1)');
 cheap('update of every other row', 'UPDATE many SET doc = int4send(id) WHERE id % 2 = 0', rows => $rows / 2);
 cheap('update that goes on', "UPDATE many SET doc = doc || '\\x00'::bytea");
@@ -89,13 +89,16 @@ sound($node, 'many', 'in bounded memory', column => $_, in_row => 0) foreach ('d
 
 # ---- early entries ----
 
-# Rows of blob(id, 700), so that neighbours do not merge with the next but one.
+# Rows of blob(id, 700), so that neighbours do not merge with the next but one.  Every other
+# table encrypts.
+my $tables = 0;
 sub make_rows
 {
 	my ($n) = @_;
 	$n = 400 unless $n;
+	my $encrypt = $tables++ % 2 ? ', encrypt' : '';
 	$node->safe_psql('postgres', qq{DROP TABLE IF EXISTS t;
-		CREATE TABLE t (id int PRIMARY KEY, seed int, len int, doc securefile(disable_storage_in_row));
+		CREATE TABLE t (id int PRIMARY KEY, seed int, len int, doc securefile(disable_storage_in_row$encrypt));
 		INSERT INTO t SELECT i, i, 700, blob(i, 700) FROM generate_series(1, $n) i});
 	return;
 }
