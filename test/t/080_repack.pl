@@ -12,13 +12,14 @@ use SecurefileTest;
 use Test::More;
 
 my $refusal = qr/pg_repack cannot work on tables with securefile columns/;
-my $node = new_cluster('main');
+my $node = new_cluster('main', conf => [ master_key() ]);
 plan skip_all => 'no pg_repack for this PostgreSQL'
   if $node->pg_version >= 16
   && $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_repack'") == 0;
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_repack');
 make_table($node, 'l');
 make_table($node, 'f', 'filesystem_like_logging');
+make_table($node, 'e', 'encrypt, compress_low');
 make_table($node, 'parts', '', 'PARTITION BY RANGE (id)');
 $node->safe_psql('postgres', q{
 	CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (1000);
@@ -28,7 +29,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE plain AS SELECT i AS id, repeat(i::text, 100) AS t FROM generate_series(1, 5000) i;
 	ALTER TABLE plain ADD PRIMARY KEY (id);
 	DELETE FROM plain WHERE id % 2 = 0});
-my @tables = ('l', 'f', 'part', 'd');
+my @tables = ('l', 'f', 'e', 'part', 'd');
 foreach my $t (@tables)
 {
 	fill($node, $t, 1, 20, '20000 + i * 10000');
@@ -75,7 +76,7 @@ foreach my $options (
 all_sound('refused');
 
 # no lock, and nothing in the catalog, is in the way
-foreach my $t ('l', 'f', 'parts', 'd')
+foreach my $t ('l', 'f', 'e', 'parts', 'd')
 {
 	$node->safe_psql('postgres', qq{
 		SET lock_timeout = '@{[ patience() ]}s';
