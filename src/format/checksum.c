@@ -31,3 +31,16 @@ sf_format_checksum(const void *data, size_t len, uint64_t seed)
 #endif
 	return XXH3_64bits_withSeed(data, len, seed);
 }
+
+SfDigest
+sf_format_digest(const void *data, size_t len)
+{
+	XXH128_hash_t hash;
+
+#ifdef SF_FORMAT_AVX2
+	if (__builtin_cpu_supports("avx2"))
+		return sf_format_digest_avx2(data, len);
+#endif
+	hash = XXH3_128bits(data, len);
+	return (SfDigest) {hash.low64, hash.high64};
+}

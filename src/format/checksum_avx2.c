@@ -20,4 +20,12 @@ sf_format_checksum_avx2(const void *data, size_t len, uint64_t seed)
 	return XXH3_64bits_withSeed(data, len, seed);
 }
 
+SfDigest
+sf_format_digest_avx2(const void *data, size_t len)
+{
+	XXH128_hash_t hash = XXH3_128bits(data, len);
+
+	return (SfDigest) {hash.low64, hash.high64};
+}
+
 #endif

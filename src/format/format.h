@@ -14,7 +14,7 @@
  * map.c			the used plane of a space-map page
  * kinds.c			the kinds of pending entries
  * change.c			check and apply the changes that a WAL record carries (change.h)
- * checksum.c		checksums of units; checksum_avx2.c: the same for processors with AVX2
+ * checksum.c		checksums of units (checksum.h); checksum_avx2.c: for processors with AVX2
  *
  * Ledger of format versions (what reads what):
  *
@@ -39,6 +39,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "format/checksum.h"
 
 #define SF_SECTOR_SIZE			512
 #define SF_BLOCK_SIZE			4096
@@ -438,18 +440,6 @@ typedef struct SfFlatMap
 
 extern void sf_format_flat_begin(SfFlatMap *map, const SfLocator *loc, uint64_t first_unit);
 extern bool sf_format_flat_next(SfFlatMap *map, SfUnit *unit);
-
-/* Seed of the unit checksums of one object. */
-extern uint64_t sf_format_seed(uint64_t incarnation, uint64_t object_id);
-
-/* XXH3-64 of a unit's stored bytes. */
-extern uint64_t sf_format_checksum(const void *data, size_t len, uint64_t seed);
-
-/* The same for processors that have AVX2, where it can be built for them. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define SF_FORMAT_AVX2
-extern uint64_t sf_format_checksum_avx2(const void *data, size_t len, uint64_t seed);
-#endif
 
 /* ---------------------------------------------------------------------
  * Pages of the segment relation

@@ -22,8 +22,6 @@
 #include <sodium.h>
 #include <string.h>
 #include <sys/random.h>
-#define XXH_STATIC_LINKING_ONLY
-#include <xxhash.h>
 
 #include "transform/transform.h"
 
@@ -47,8 +45,8 @@ sf_transform_find_cipher(uint32_t id)
 /* ---- keys ---- */
 
 /*
- * HMAC-SHA-256 of some parts, one after the other.  Nothing marks where a part ends: of the
- * messages under one key all parts but one have a fixed length.
+ * HMAC-SHA-256 of some parts, one after the other.  Nothing marks where a part ends: under
+ * one key the length of all parts together tells that of each.
  */
 static void
 hmac(const uint8_t *key, const SfBytes *parts, int nparts, uint8_t *result)
@@ -110,15 +108,17 @@ sf_transform_random(void *bytes, size_t len)
 	return true;
 }
 
-/* The nonce of a message, as the head of this file says; false without random bytes. */
+/*
+ * The nonce of a message whose body has that digest, as the head of this file says; false
+ * without random bytes.
+ */
 static bool
-make_nonce(const SfDataKey *key, SfBytes place, const SfMessage *message, uint8_t *nonce)
+make_nonce(const SfDataKey *key, SfBytes place, SfBytes head, const SfDigest *digest,
+		   uint8_t *nonce)
 {
 	uint8_t		fresh[32];
 	uint8_t		result[SF_KEY_BYTES];
-	XXH3_state_t hash;
-	XXH128_hash_t digest;
-	const SfBytes parts[] = {{fresh, sizeof(fresh)}, place, {&digest, sizeof(digest)}};
+	const SfBytes parts[] = {{fresh, sizeof(fresh)}, place, head, {digest, sizeof(*digest)}};
 
 	/*
 	 * Asked for each message: a pool of random bytes would be in the image,
@@ -126,28 +126,34 @@ make_nonce(const SfDataKey *key, SfBytes place, const SfMessage *message, uint8_
 	 */
 	if (!sf_transform_random(fresh, sizeof(fresh)))
 		return false;
-	XXH3_128bits_reset(&hash);
-	XXH3_128bits_update(&hash, message->head.data, message->head.len);
-	XXH3_128bits_update(&hash, message->body.data, message->body.len);
-	digest = XXH3_128bits_digest(&hash);
-	hmac(key->nonce, parts, 3, result);
+	hmac(key->nonce, parts, 4, result);
 	memcpy(nonce, result, SF_NONCE_BYTES);
-	/* of a message that is a key, a hash says as much as half of it */
-	sodium_memzero(&hash, sizeof(hash));
-	sodium_memzero(&digest, sizeof(digest));
 	return true;
 }
 
 /* ---- sealed messages ---- */
 
+/* Encrypt a message whose body has that digest. */
+static bool
+seal(const SfDataKey *key, const uint8_t *subkey, SfBytes place, const SfMessage *message,
+	 const SfDigest *digest, uint8_t *dst)
+{
+	const SfCipherOps *cipher = sf_transform_find_cipher(key->cipher);
+
+	return cipher != NULL && make_nonce(key, place, message->head, digest, dst) &&
+		cipher->seal(subkey, dst, place, message, dst + SF_NONCE_BYTES);
+}
+
 bool
 sf_transform_seal(const SfDataKey *key, const uint8_t *subkey, SfBytes place,
 				  const SfMessage *message, uint8_t *dst)
 {
-	const SfCipherOps *cipher = sf_transform_find_cipher(key->cipher);
+	SfDigest	digest = sf_format_digest(message->body.data, message->body.len);
+	bool		done = seal(key, subkey, place, message, &digest, dst);
 
-	return cipher != NULL && make_nonce(key, place, message, dst) &&
-		cipher->seal(subkey, dst, place, message, dst + SF_NONCE_BYTES);
+	/* of a message that is a key, it says as much as half of it */
+	sodium_memzero(&digest, sizeof(digest));
+	return done;
 }
 
 SfDecoded
@@ -201,7 +207,8 @@ sf_transform_sealed_bytes(const SfUnit *unit)
 
 /*
  * A unit that was encoded begins with its head.  One that is stored as it is gets one here,
- * so that all sealed units are alike, and the length of the plain bytes is known.
+ * so that all sealed units are alike, and the length of the plain bytes is known.  Its
+ * bytes are gone through once for that and for the nonce.
  */
 bool
 sf_transform_seal_unit(const SfDataKey *key, const SfUnitId *id, SfUnit *unit,
@@ -209,16 +216,18 @@ sf_transform_seal_unit(const SfDataKey *key, const SfUnitId *id, SfUnit *unit,
 {
 	const UnitPlace place = place_of(key, id, unit);
 	uint8_t		head[SF_CODED_OVERHEAD];
-	SfMessage	message = {{encoded, SF_CODED_OVERHEAD},
-	{encoded + SF_CODED_OVERHEAD, unit->stored_bytes - SF_CODED_OVERHEAD}};
+	bool		is_raw = sf_transform_is_raw(unit);
+	const SfMessage message = {
+		{is_raw ? (const char *) head : encoded, SF_CODED_OVERHEAD},
+		{encoded + (is_raw ? 0 : SF_CODED_OVERHEAD),
+		unit->stored_bytes - (is_raw ? 0 : SF_CODED_OVERHEAD)}
+	};
+	const SfDigest digest = sf_format_digest(message.body.data, message.body.len);
 
-	if (sf_transform_is_raw(unit))
-	{
-		sf_transform_put_head(encoded, unit->stored_bytes, head);
-		message = (SfMessage) {{head, sizeof(head)}, {encoded, unit->stored_bytes}};
-	}
-	if (!sf_transform_seal(key, key->unit, (SfBytes) {&place, sizeof(place)}, &message,
-						   (uint8_t *) dst))
+	if (is_raw)
+		sf_transform_put_head_of(encoded, unit->stored_bytes, &digest, head);
+	if (!seal(key, key->unit, (SfBytes) {&place, sizeof(place)}, &message, &digest,
+			  (uint8_t *) dst))
 		return false;
 	unit->stored_bytes = sf_transform_sealed_bytes(unit);
 	return true;

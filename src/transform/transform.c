@@ -75,6 +75,22 @@ sf_transform_put_head(const char *plain, uint32_t plain_bytes, void *head)
 	memcpy(head, &made, sizeof(made));
 }
 
+/*
+ * A digest is not the same as a checksum where there are a few bytes only; to go through
+ * those twice costs nothing.
+ */
+void
+sf_transform_put_head_of(const char *plain, uint32_t plain_bytes, const SfDigest *digest,
+						 void *head)
+{
+	const CodedHead made = {plain_bytes, (uint32_t) digest->low};
+
+	if (plain_bytes > SF_DIGEST_SHORT)
+		memcpy(head, &made, sizeof(made));
+	else
+		sf_transform_put_head(plain, plain_bytes, head);
+}
+
 bool
 sf_transform_head_ok(const char *plain, uint32_t plain_bytes, const void *head)
 {

@@ -125,6 +125,10 @@ extern SfDecoded sf_transform_decode(const SfUnit *unit, SfDictionary *dictionar
  * SF_CODED_OVERHEAD of them.  ok: do they say so of these plain bytes?
  */
 extern void sf_transform_put_head(const char *plain, uint32_t plain_bytes, void *head);
+
+/* The same where the digest of the plain bytes is known. */
+extern void sf_transform_put_head_of(const char *plain, uint32_t plain_bytes,
+									 const SfDigest *digest, void *head);
 extern bool sf_transform_head_ok(const char *plain, uint32_t plain_bytes, const void *head);
 
 /* ---- adapt.c ---- */

@@ -60,6 +60,7 @@ class UnitId(ctypes.Structure):
 library = ctypes.CDLL(sys.argv[1])
 library.sf_transform_find_cipher.restype = ctypes.POINTER(CipherOps)
 library.sf_transform_seal_unit.restype = ctypes.c_bool
+library.sf_transform_head_ok.restype = ctypes.c_bool
 library.sf_transform_stamp.restype = ctypes.c_uint64
 failed = 0
 
@@ -192,13 +193,13 @@ def open_unit(key, where, unit, stored):
 def one_unit(key, cipher):
     """A unit comes back as it was, and nothing else does."""
     flags = random.choice((0, 0, 1, 2, 3))
-    encoded = random.randbytes(random.choice((1, 9, 100, 4096, 5000, 131072)) + 8 * (flags > 0))
+    encoded = random.randbytes(random.choice((1, 9, 240, 241, 4096, 5000, 131072)) + 8 * (flags > 0))
     where = UnitId(*(random.getrandbits(64) for _ in range(3)))
     unit, stored = seal_unit(key, where, encoded, flags)
     result, head, body = open_unit(key, where, unit, stored)
     fine = result == DECODED and (body == encoded if flags == 0 else head + body == encoded)
     if flags == 0:
-        fine = fine and struct.unpack("I", head[:4])[0] == len(encoded)
+        fine = fine and library.sf_transform_head_ok(encoded, len(encoded), head)
     if not fine or len(stored) != len(encoded) + (OVERHEAD if flags == 0 else OVERHEAD - 8):
         check(f"cipher {cipher}: a unit of {len(encoded)} bytes comes back", False, result)
     changed = bytearray(stored)
@@ -241,9 +242,9 @@ def frozen():
             check("without random bytes nothing is sealed", True)
         return
     key = data_key(AES)
-    nonces = [seal_unit(key, UnitId(1, 2, unit_no), contents, 0)[1][:24]
-              for unit_no in range(100) for contents in (b"one", b"another")]
-    equal("frozen: other units and other bytes have other nonces", len(set(nonces)), 200)
+    nonces = [seal_unit(key, UnitId(1, 2, unit_no), *contents)[1][:24] for unit_no in range(100)
+              for contents in ((b"one", 0), (b"another", 0), (b"the headone", 1), (b"the headtwo", 1))]
+    equal("frozen: other units and other bytes have other nonces", len(set(nonces)), 400)
     equal("frozen: the generator was the one of the test",
           seal_unit(key, UnitId(1, 2, 0), b"one", 0)[1][:24], nonces[0])
 

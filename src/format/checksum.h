@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * checksum.h
+ *	  Checksums of units, and digests of what is encrypted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_FORMAT_CHECKSUM_H
+#define SF_FORMAT_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Seed of the unit checksums of one object. */
+extern uint64_t sf_format_seed(uint64_t incarnation, uint64_t object_id);
+
+/* XXH3-64 of a unit's stored bytes. */
+extern uint64_t sf_format_checksum(const void *data, size_t len, uint64_t seed);
+
+/*
+ * XXH3-128, without a seed.  Of more than SF_DIGEST_SHORT bytes, the low half is their
+ * XXH3-64, so that who needs both goes through the bytes once.
+ */
+typedef struct SfDigest
+{
+	uint64_t	low;
+	uint64_t	high;
+} SfDigest;
+
+#define SF_DIGEST_SHORT		240
+
+extern SfDigest sf_format_digest(const void *data, size_t len);
+
+/* The same for processors that have AVX2, where it can be built for them. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SF_FORMAT_AVX2
+extern uint64_t sf_format_checksum_avx2(const void *data, size_t len, uint64_t seed);
+extern SfDigest sf_format_digest_avx2(const void *data, size_t len);
+#endif
+
+#endif							/* SF_FORMAT_CHECKSUM_H */
