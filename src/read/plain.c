@@ -35,6 +35,7 @@ typedef struct KeptUnit
 	uint64		object_id;
 	uint64		unit_no;
 	uint32		plain_bytes;	/* 0: nothing is kept */
+	uint32		opened_bytes;	/* as many may be of encrypted units */
 	SfUnit		unit;
 	char	   *plain;			/* SF_UNIT_SIZE; made on first use, for the
 								 * life of the process */
@@ -47,8 +48,7 @@ static int	last_used;
 
 /* A unit that was decrypted, and is still encoded; OPENED_BYTES, or NULL. */
 static char *opened;
-static bool has_opened;			/* it, or what is kept, is of an encrypted
-								 * unit */
+static uint32 opened_bytes;		/* as many of them are to be wiped */
 
 /*
  * Decrypt a unit into memory of this file; it is then one that was encoded only.  One that
@@ -66,11 +66,13 @@ open_unit(SfReadJob *job, uint64 unit_no, SfUnit *unit, const char *stored, char
 	SF_FAULT(decrypt);
 	if (unit->stored_bytes > plain_bytes + SF_KEYED_OVERHEAD)
 		return SF_DECODE_DAMAGED;
-	if (opened == NULL)
-		opened = MemoryContextAlloc(TopMemoryContext, OPENED_BYTES);
-	has_opened = true;
 	if (!sf_transform_is_raw(unit))
+	{
+		if (opened == NULL)
+			opened = MemoryContextAlloc(TopMemoryContext, OPENED_BYTES);
+		opened_bytes = Max(opened_bytes, Min(unit->stored_bytes, OPENED_BYTES));
 		return sf_transform_open_unit(key, &id, unit, stored, opened, opened + sizeof(head));
+	}
 	if (unit->stored_bytes != plain_bytes + SF_KEYED_OVERHEAD)
 		return SF_DECODE_DAMAGED;
 	result = sf_transform_open_unit(key, &id, unit, stored, head, dst);
@@ -158,6 +160,9 @@ sfi_read_plain(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 			return kept[i].plain;
 		}
 	there = make_place();
+	if (job->loc->flags & SF_LOC_KEYED)
+		there->opened_bytes = Max(there->opened_bytes,
+								  sf_unit_plain_bytes(job->length_bytes, unit_no));
 	if (!sfi_read_decode(job, listener, unit_no, unit, stored, there->plain))
 		return NULL;
 	there->incarnation = job->loc->incarnation;
@@ -173,15 +178,15 @@ sfi_read_plain(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 void
 sfi_read_wipe(void)
 {
-	if (!has_opened)
-		return;
-	if (opened != NULL)
-		sodium_memzero(opened, OPENED_BYTES);
+	if (opened_bytes > 0)
+		sodium_memzero(opened, opened_bytes);
+	opened_bytes = 0;
 	for (int i = 0; i < KEPT; i++)
 	{
+		if (kept[i].opened_bytes == 0)
+			continue;
 		kept[i].plain_bytes = 0;
-		if (kept[i].plain != NULL)
-			sodium_memzero(kept[i].plain, SF_UNIT_SIZE);
+		sodium_memzero(kept[i].plain, kept[i].opened_bytes);
+		kept[i].opened_bytes = 0;
 	}
-	has_opened = false;
 }

@@ -1,7 +1,8 @@
 # What is stored in an encrypted column is nowhere in clear: values are marked, stored,
 # edited, rolled back, moved, rewritten, lost in a crash; then every file is searched, of the
 # server, its standby, its WAL archive and its base backup.  The same search finds the marks of
-# columns that do not encrypt.  Keys are in no file, no log, and not in what a core would have.
+# columns that do not encrypt.  Keys are in no file, no log, and not in what a core would have; units
+# that were decrypted for a part of them leave nothing in the memory of the session.
 
 use strict;
 use warnings;
@@ -328,6 +329,24 @@ SKIP:
 	is(in_memory((split /\n/, slurp($node->data_dir . '/postmaster.pid'))[0], 1, %secret), '', 'none in that of the postmaster');
 }
 $session->quit;
+
+# ---- contents in memory ----
+
+# units that are read in part are kept, and wiped at the end of the transaction
+sql('CREATE TABLE e_lz4 (doc securefile(encrypt, compress_low))', "INSERT INTO e_lz4 VALUES (prose($used, 200000)), (content($used, 200000))");
+my %mark = (mark => sql("SELECT marker($used)"));
+my $reader = background($node);
+my $reads = $reader->query_safe('SELECT pg_backend_pid()');
+$reader->query_safe('BEGIN; SELECT substring(doc FROM 100000 FOR 4) FROM e_lz4');
+SKIP:
+{
+	my $kept = in_memory($reads, 1, %mark);
+	skip 'the memory of other processes cannot be read', 1 if $kept eq 'cannot be read';
+	is($kept, 'mark', 'a transaction keeps units that it has decrypted');
+	$reader->query_safe('COMMIT');
+	is(in_memory($reads, 1, %mark), '', 'and nothing of them is left at its end');
+}
+$reader->quit;
 
 # ---- every file ----
 
