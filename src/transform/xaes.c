@@ -28,19 +28,58 @@
 #define BLOCK			16
 #define HALF_NONCE		(SF_NONCE_BYTES / 2)
 
-/* AES-256 of whole blocks, each by itself. */
-static bool
-encrypt_blocks(const uint8_t *key, const uint8_t *blocks, int len, uint8_t *dst)
+/*
+ * What the library knows of a cipher is looked up once in a process.  OpenSSL 3 would do it
+ * for each message otherwise, which takes longer than to encrypt 1 KB.
+ */
+#if OPENSSL_VERSION_NUMBER >= 0x30000000L
+#define LOOK_UP(name, function)		EVP_CIPHER_fetch(NULL, name, NULL)
+#else
+#define LOOK_UP(name, function)		function()
+#endif
+
+/* NULL, as below, when the library has none, or no memory: who uses it fails then. */
+static const EVP_CIPHER *
+block_cipher(void)
+{
+	static const EVP_CIPHER *cipher;
+
+	if (cipher == NULL)
+		cipher = LOOK_UP("AES-256-ECB", EVP_aes_256_ecb);
+	return cipher;
+}
+
+static const EVP_CIPHER *
+message_cipher(void)
+{
+	static const EVP_CIPHER *cipher;
+
+	if (cipher == NULL)
+		cipher = LOOK_UP("AES-256-GCM", EVP_aes_256_gcm);
+	return cipher;
+}
+
+/* A context for AES-256 of whole blocks, each by itself; NULL: no memory. */
+static EVP_CIPHER_CTX *
+begin_blocks(const uint8_t *key)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
-	int			n = 0;
-	bool		done = context != NULL &&
-	EVP_EncryptInit_ex(context, EVP_aes_256_ecb(), NULL, key, NULL) == 1 &&
-	EVP_CIPHER_CTX_set_padding(context, 0) == 1 &&
-	EVP_EncryptUpdate(context, dst, &n, blocks, len) == 1 && n == len;
 
+	if (context != NULL &&
+		EVP_EncryptInit_ex(context, block_cipher(), NULL, key, NULL) == 1 &&
+		EVP_CIPHER_CTX_set_padding(context, 0) == 1)
+		return context;
 	EVP_CIPHER_CTX_free(context);
-	return done;
+	return NULL;
+}
+
+/* False when the library fails, or has not given out all of them. */
+static bool
+encrypt_blocks(EVP_CIPHER_CTX * context, const uint8_t *blocks, int len, uint8_t *dst)
+{
+	int			n = 0;
+
+	return EVP_EncryptUpdate(context, dst, &n, blocks, len) == 1 && n == len;
 }
 
 /* The key of a message, SF_KEY_BYTES. */
@@ -48,13 +87,17 @@ static bool
 derive_key(const uint8_t *key, const uint8_t *nonce, uint8_t *derived)
 {
 	static const uint8_t zeros[BLOCK];
+	EVP_CIPHER_CTX *context = begin_blocks(key);
 	uint8_t		k1[BLOCK];
 	uint8_t		blocks[2 * BLOCK] = {0};
 	uint8_t		carry;
 	bool		done;
 
-	if (!encrypt_blocks(key, zeros, BLOCK, k1))
+	if (context == NULL || !encrypt_blocks(context, zeros, BLOCK, k1))
+	{
+		EVP_CIPHER_CTX_free(context);
 		return false;
+	}
 	carry = k1[0] >> 7;
 	for (int i = 0; i < BLOCK; i++)
 		k1[i] = k1[i] << 1 | (i + 1 < BLOCK ? k1[i + 1] >> 7 : 0);
@@ -69,7 +112,8 @@ derive_key(const uint8_t *key, const uint8_t *nonce, uint8_t *derived)
 		for (int i = 0; i < BLOCK; i++)
 			block[i] ^= k1[i];
 	}
-	done = encrypt_blocks(key, blocks, sizeof(blocks), derived);
+	done = encrypt_blocks(context, blocks, sizeof(blocks), derived);
+	EVP_CIPHER_CTX_free(context);
 	sodium_memzero(k1, sizeof(k1));
 	sodium_memzero(blocks, sizeof(blocks));
 	return done;
@@ -84,7 +128,7 @@ begin(const uint8_t *key, const uint8_t *nonce, bool encrypt)
 
 	if (context != NULL &&
 		(!derive_key(key, nonce, derived) ||
-		 EVP_CipherInit_ex(context, EVP_aes_256_gcm(), NULL, derived, nonce + HALF_NONCE,
+		 EVP_CipherInit_ex(context, message_cipher(), NULL, derived, nonce + HALF_NONCE,
 						   encrypt) != 1))
 	{
 		EVP_CIPHER_CTX_free(context);
