@@ -21,7 +21,7 @@ typedef struct Column
 	const char *name;
 	const char *type;
 	const char *value;			/* expression to insert; $2 is the parameter */
-	const char *storage;		/* further ALTER TABLE, or NULL */
+	const char *storage;		/* further statements with the table's name, or NULL */
 } Column;
 
 /* Values to write or read, one after the other. */

@@ -113,14 +113,28 @@ median(const double *values, int n)
 	return sorted[n / 2];
 }
 
+double
+median_ratio(const double *times, const double *others, int n)
+{
+	double		ratios[MAX_REPEAT];
+
+	for (int i = 0; i < n; i++)
+		ratios[i] = times[i] / others[i];
+	return median(ratios, n);
+}
+
 void
-print_speed(const char *what, const char *name, double mb, const double *times, int n)
+print_speed(const char *what, const char *name, double mb, const double *times,
+			const double *others, int n)
 {
 	double		sorted[MAX_REPEAT];
 
 	sort_times(sorted, times, n);
-	printf("%-14s %-26s %8.0f MB/s   (%.0f to %.0f)\n", what, name, mb / sorted[n / 2],
+	printf("%-26s %-40s %8.0f MB/s   (%.0f to %.0f)", what, name, mb / sorted[n / 2],
 		   mb / sorted[n - 1], mb / sorted[0]);
+	if (others != NULL)
+		printf("   %.2f", median_ratio(others, times, n));
+	printf("\n");
 }
 
 void

@@ -46,7 +46,14 @@ extern void wait_for_space(const char *table, const char *column);
 extern void sort_times(double *sorted, const double *times, int n);
 extern double median(const double *values, int n);
 
-/* Print a line with the median speed of n times, the least and the most. */
-extern void print_speed(const char *what, const char *name, double mb, const double *times, int n);
+/* The median of the ratios of times that were taken one after the other. */
+extern double median_ratio(const double *times, const double *others, int n);
+
+/*
+ * Print a line with the median speed of n times, the least and the most; and, unless others
+ * is NULL, how many times as fast they are as those.
+ */
+extern void print_speed(const char *what, const char *name, double mb, const double *times,
+						const double *others, int n);
 
 #endif							/* BENCH_COMMON_H */

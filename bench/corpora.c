@@ -17,9 +17,6 @@
 													 * bytes */
 #define RECORD_MAX		2048
 
-/* of the longest object */
-#define OBJECT_MAX		((size_t) 1024 * 1024)
-
 Corpus		corpora[KINDS] = {
 	{.name = "prose"}, {.name = "JSON lines"}, {.name = "C headers"}, {.name = "programs"},
 	{.name = "random"},
@@ -206,7 +203,7 @@ const char *
 part_of_corpus(const Load * load, int i)
 {
 	const		Corpus *from = load->source;
-	size_t		distance = (from->size - OBJECT_MAX) / (size_t) load->objects;
+	size_t		distance = (from->size - (size_t) load->size_bytes) / (size_t) load->objects;
 
 	return from->bytes + (size_t) i * distance;
 }

@@ -15,7 +15,7 @@
 #include <zstd.h>
 
 #include "common.h"
-#include "compress.h"
+#include "transforms.h"
 
 static size_t plain_bytes;
 static size_t stored_bytes;

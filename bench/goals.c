@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "compress.h"
+#include "transforms.h"
 
 #define GOALS_MAX		100
 
@@ -52,7 +52,7 @@ print_goals(void)
 		bool		reached = goal->direction == AT_LEAST ? goal->measured >= goal->wanted :
 		goal->measured <= goal->wanted;
 
-		printf("%-70s %8.2f   %s %.2f: %s\n", goal->text, goal->measured,
+		printf("%-86s %8.2f   %s %.2f: %s\n", goal->text, goal->measured,
 			   goal->direction == AT_LEAST ? "at least" : "at most", goal->wanted,
 			   reached ? "reached" : "NOT REACHED");
 		all &= reached;

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * memory.c
- *	  What compression adds to the memory of a session.
+ *	  What compression and encryption add to the memory of a session.
  *
- * A session of its own for each level writes and reads a value of 1 MB whole, a piece of
+ * A session of its own for each column writes and reads a value of 1 MB whole, a piece of
  * it, and a long value as a stream.  What it has more than a session that did the same
- * without compression is what compression needs.
+ * with the first column is what the options of its column need.
  *
  * I/O buffers are looked at apart from the rest.  They are in huge pages, so what is
  * used of them counts in steps of 2 MB, and which of them a stream happens to use would
@@ -17,15 +17,10 @@
 #include <string.h>
 
 #include "common.h"
-#include "compress.h"
+#include "transforms.h"
 #include "streams.h"
 
 #define OBJECT_SIZE		(1024 * 1024)
-
-/* MB, for writing and reading, and 0.3 for what else belongs to a column */
-static const double memory_goals[LEVELS] = {
-	0, 0.148 + 0.352 + 0.3, 0.55 + 0.352 + 0.3, 1.3 + 0.352 + 0.3
-};
 
 /* MB of anonymous memory. */
 typedef struct Memory
@@ -85,14 +80,14 @@ use_whole(const char *table)
 	{
 		PGresult   *res;
 
-		snprintf(sql, sizeof(sql), "INSERT INTO %s VALUES ($1::bytea)", table);
+		snprintf(sql, sizeof(sql), "INSERT INTO %s VALUES (1, $1::bytea)", table);
 		res = PQexecParams(conn, sql, 1, NULL, values, lengths, formats, 1);
 		if (PQresultStatus(res) != PGRES_COMMAND_OK)
 			die(sql);
 		PQclear(res);
-		read_binary("substring(f, 200000, 20)", table, 20);
-		read_binary("substring(f, 700000, 20)", table, 20);
-		read_binary("f::bytea", table, OBJECT_SIZE);
+		read_binary("substring(doc, 200000, 20)", table, 20);
+		read_binary("substring(doc, 700000, 20)", table, 20);
+		read_binary("doc::bytea", table, OBJECT_SIZE);
 		snprintf(sql, sizeof(sql), "DELETE FROM %s", table);
 		run(sql);
 	}
@@ -105,10 +100,10 @@ use_stream(pgsf *handle, const char *table, int64_t size)
 	LongValue	value = {0, size};
 	char		sql[128];
 
-	snprintf(sql, sizeof(sql), "INSERT INTO %s VALUES (" PGSF_VALUE ")", table);
-	check_pgsf(handle, pgsf_put_callback(handle, give_long_value, &value, size, table, "f",
+	snprintf(sql, sizeof(sql), "INSERT INTO %s VALUES (1, " PGSF_VALUE ")", table);
+	check_pgsf(handle, pgsf_put_callback(handle, give_long_value, &value, size, table, "doc",
 										 sql, NULL, NULL), "put");
-	snprintf(sql, sizeof(sql), "SELECT f FROM %s", table);
+	snprintf(sql, sizeof(sql), "SELECT doc FROM %s", table);
 	check_pgsf(handle, pgsf_get_callback(handle, throw_away, NULL, 0, -1, sql, NULL), "get");
 	snprintf(sql, sizeof(sql), "DELETE FROM %s", table);
 	run(sql);
@@ -122,47 +117,49 @@ typedef struct Session
 } Session;
 
 static Session
-session_of(const char *conninfo, Level level, int64_t size)
+session_of(const char *conninfo, const Column * column, int64_t size)
 {
-	const char *table = "bench_memory";
-	char		sql[128];
+	const char *table = table_of(0);
 	pgsf	   *handle;
 	Session		session;
 
 	open_connection(conninfo);
 	handle = pgsf_new(conn);
-	snprintf(sql, sizeof(sql), "CREATE TABLE %s (f securefile(filesystem_like_logging, %s))",
-			 table, level_words[level]);
-	run(sql);
+	make_columns(column, 1);
 	use_whole(table);
 	session.short_values = own_memory();
 	use_stream(handle, table, size);
 	session.long_values = own_memory();
-	run("DROP TABLE bench_memory");
+	drop_columns(1);
 	pgsf_free(handle);
 	PQfinish(conn);
 	return session;
 }
 
+static void
+report(const Column * column, const Session *session, int size_mb)
+{
+	printf("memory of a session after %d MB, %-40s %5.1f MB of buffers, %5.2f MB\n", size_mb,
+		   column->name, session->long_values.buffers, session->long_values.others);
+}
+
 void
-bench_memory(const char *conninfo, int64_t size)
+bench_memory(const char *conninfo, const Column * columns, const double *goals, int n,
+			 int64_t size)
 {
 	int			size_mb = (int) (size / OBJECT_SIZE);
-	Session		plain = session_of(conninfo, NOCOMPRESS, size);
+	Session		plain = session_of(conninfo, &columns[0], size);
 
-	printf("memory of a session after %d MB, %-16s %5.1f MB of buffers, %5.2f MB\n",
-		   size_mb, level_words[NOCOMPRESS], plain.long_values.buffers, plain.long_values.others);
-	for (Level level = COMPRESS_LOW; level < LEVELS; level++)
+	report(&columns[0], &plain, size_mb);
+	for (int c = 1; c < n; c++)
 	{
-		const char *word = level_words[level];
-		Session		session = session_of(conninfo, level, size);
+		Session		session = session_of(conninfo, &columns[c], size);
 		double		first = session.short_values.others - plain.short_values.others;
 		double		more = session.long_values.others - plain.long_values.others;
 
-		printf("memory of a session after %d MB, %-16s %5.1f MB of buffers, %5.2f MB\n",
-			   size_mb, word, session.long_values.buffers, session.long_values.others);
-		note_goal(more, AT_MOST, memory_goals[level],
-				  "memory without I/O buffers, %s: MB more than nocompress", word);
+		report(&columns[c], &session, size_mb);
+		note_goal(more, AT_MOST, goals[c], "memory without I/O buffers, %s: MB more",
+				  columns[c].name);
 		note_goal(more - first, AT_MOST, 0.1,
 				  "memory, the same: MB more after %d MB than after 1 MB", size_mb);
 	}

@@ -374,9 +374,9 @@ bench_objects(int repeat)
 		for (int way = 0; way < WAYS; way++)
 			reads[way][r] = timed_read(way);
 	for (int way = 0; way < WAYS; way++)
-		print_speed("write 100 MB", names[way], OBJECT_SIZE / 1e6, writes[way], repeat);
+		print_speed("write 100 MB", names[way], OBJECT_SIZE / 1e6, writes[way], NULL, repeat);
 	for (int way = 0; way < WAYS; way++)
-		print_speed("read 100 MB", names[way], OBJECT_SIZE / 1e6, reads[way], repeat);
+		print_speed("read 100 MB", names[way], OBJECT_SIZE / 1e6, reads[way], NULL, repeat);
 	reached &= compare_medians("write: securefile to lo_write, 8 KB",
 							   writes[SECUREFILE], writes[LO_SMALL], repeat, 4);
 	reached &= compare_medians("write: securefile to lo_write, 1 MB",
@@ -413,10 +413,10 @@ bench_wire(int repeat, bool cached)
 		get[r] = timed_settled(read_large);
 		one_row[r] = timed_settled(read_one_row);
 	}
-	print_speed(what, "wire, memory", LARGE_SIZE / 1e6, memory, repeat);
-	print_speed(what, "wire, one row", LARGE_SIZE / 1e6, one_row, repeat);
-	print_speed(what, "securefile, COPY", LARGE_SIZE / 1e6, copy, repeat);
-	print_speed(what, "securefile, library", LARGE_SIZE / 1e6, get, repeat);
+	print_speed(what, "wire, memory", LARGE_SIZE / 1e6, memory, NULL, repeat);
+	print_speed(what, "wire, one row", LARGE_SIZE / 1e6, one_row, NULL, repeat);
+	print_speed(what, "securefile, COPY", LARGE_SIZE / 1e6, copy, NULL, repeat);
+	print_speed(what, "securefile, library", LARGE_SIZE / 1e6, get, NULL, repeat);
 	reached &= compare_pairs("COPY of securefile_chunks() to memory", copy, memory, repeat, 0.8);
 	reached &= compare_pairs("the library to memory", get, memory, repeat, 0.8);
 	(void) compare_pairs("COPY of securefile_chunks() to one row", copy, one_row, repeat, 0);

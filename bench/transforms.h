@@ -1,45 +1,57 @@
 /*-------------------------------------------------------------------------
  *
- * compress.h
- *	  The parts of the benchmark of compression.
+ * transforms.h
+ *	  The parts of the benchmarks of compression and of encryption.
  *
  * compress.c		whole values: 1 MB of each kind, small ones of JSON
- * long.c			values of 1 GB: streams, and a few bytes out of the middle
- * memory.c			what compression adds to the memory of a session
+ * encrypt.c		whole values of 1 KB to 10 MB
+ * rotation.c		new keys for old values
+ * long.c			long values: streams, and a few bytes out of the middle
+ * memory.c			what either adds to the memory of a session
  * files.c			zstd without a database
  * goals.c			what was asked for
  *
  *-------------------------------------------------------------------------
  */
-#ifndef BENCH_COMPRESS_H
-#define BENCH_COMPRESS_H
+#ifndef BENCH_TRANSFORMS_H
+#define BENCH_TRANSFORMS_H
 
 #include <stdbool.h>
 
 #include "columns.h"
 #include "corpora.h"
 
-/* The option words of a securefile column. */
-typedef enum Level
-{
-	NOCOMPRESS,
-	COMPRESS_LOW,
-	COMPRESS_MEDIUM,
-	COMPRESS_HIGH,
-	LEVELS,
-} Level;
-
-extern const char *const level_words[LEVELS];
-
 /* ---- long.c ---- */
 
-/* Measure values of that many bytes, with the levels from NOCOMPRESS to highest. */
-extern void bench_long(int64_t size, Level highest, int repeat);
+#define COLUMNS_MAX		5
+
+/* Long values, one in each of some columns, at most COLUMNS_MAX. */
+typedef struct LongCase
+{
+	const Column *columns;		/* the first one is the yardstick */
+	int			ncolumns;
+	int64_t		size;
+	int			repeat;
+	double		read_goal;		/* MB/s of streams that are read; 0: none */
+	bool		writes;			/* streams are written, too */
+	bool		pieces;			/* a few bytes are read */
+} LongCase;
+
+extern void bench_long(const LongCase *what);
 
 /* ---- memory.c ---- */
 
-/* Measure sessions that write and read values of each level, the longest of that size. */
-extern void bench_memory(const char *conninfo, int64_t size);
+/*
+ * Measure sessions that write and read values of each column, the longest of that size.
+ * goals: how many MB more than that of the first column.
+ */
+extern void bench_memory(const char *conninfo, const Column *columns, const double *goals,
+						 int n, int64_t size);
+
+/* ---- rotation.c ---- */
+
+/* Measure how long it takes to store values anew, and to wrap the keys of that many columns. */
+extern void bench_rotation(const Column *column, int ncolumns, int objects, int repeat);
 
 /* ---- files.c ---- */
 
@@ -68,4 +80,4 @@ extern void note_goal(double measured, Direction direction, double wanted,
 /* Print them; false if a goal was missed. */
 extern bool print_goals(void);
 
-#endif							/* BENCH_COMPRESS_H */
+#endif							/* BENCH_TRANSFORMS_H */
