@@ -6,6 +6,7 @@ neither of them with children; @l, @m a table with rows of its own and its colum
 @S a seed; @o the column's type.  ~ and <<a|b>> see twin_session.
 """
 
+import os
 import re
 
 from client import Mismatch
@@ -87,6 +88,8 @@ DEFINITIONS = [
     (3, "<<SELECT securefile_rewrite('@t', '@c')|SELECT 1>>"),
     (2, "<<SELECT securefile_rewrite('@t', '@c', 'logging')|SELECT 1>>"),
     (2, "<<SELECT securefile_rewrite('@t', '@c', 'filesystem_like_logging')|SELECT 1>>"),
+    (3, "<<SELECT securefile_rewrite_some('@l', '@m', 1 + @L)|SELECT 1>>"),
+    (3, "<<SELECT securefile_new_key('@l', '@m', @n > 4)|SELECT 1>>"),
     (4, "SELECT public.twin_train('@l', '@m')"),
     (2, "<<SELECT securefile_set_tablespace('@l', '@m', 'twins')|SELECT 1>>"),
     (1, "<<SELECT securefile_set_tablespace('@l', '@m', 'pg_default')|SELECT 1>>"),
@@ -112,6 +115,7 @@ DEFINITIONS = [
 ALONE = [
     (4, "VACUUM FULL @l"), (3, "VACUUM @l"), (3, "CLUSTER @l USING @i"),
     (3, "<<SELECT securefile_maintain('@l', '@m')|SELECT 1>>"), (1, "CHECKPOINT"),
+    (3, "<<CALL securefile_rewrite_online('@l', '@m', 1 + @L, @n > 4)|SELECT 1>>"),
 ]
 
 
@@ -131,7 +135,8 @@ class Filler:
         words = [self.rng.choice(w) for w in (
             ["", "", "logging", "filesystem_like_logging"], ["", "nocache", "cache"],
             ["", "", "disable_storage_in_row"],
-            ["", "nocompress", "compress_low", "compress_medium", "compress_high"])]
+            ["", "nocompress", "compress_low", "compress_medium", "compress_high"],
+            ["", "encrypt"] if os.environ.get("SECUREFILE_ENCRYPTS") else [""])]
         words = ", ".join(w for w in words if w)
         return f"<<securefile{words and f'({words})'}|bytea>>"
 

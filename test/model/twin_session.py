@@ -28,6 +28,14 @@ REFUSED = [
     ("42804", "has different type"),		# ATTACH, INHERIT: other options are another type modifier
     ("55006", "to another tablespace"),	# moves of what this transaction has stored
     ("0A000", "unlogged while column"),	# SET UNLOGGED over stored values
+    ("0A000", "cannot be encrypted"),	# a column of an unlogged table
+    ("0A000", "cannot have hash index"),	# nor one with such an index
+    ("0A000", "cannot be added with a default"),
+    ("0A000", "cannot be computed by ALTER TABLE"),
+    ("0A000", "plain values in encrypted column"),	# CREATE TABLE AS of what was stored before the option
+    ("55000", "is not encrypted"),			# a new key
+    ("55000", "rewritten or dropped a securefile column"),	# the same, in this transaction
+    ("54000", "data keys already"),			# too many of them
 ]
 CANCELLED = "57014"
 REPLACED = ("55000", "42704")	# the storage of a handle's value

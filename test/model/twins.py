@@ -2,10 +2,10 @@
 """Random test of twins: securefile beside bytea, through all that a transaction may do.
 
 Random statements in random nested transactions: rows, definitions, compression and
-other options, cursors, handles, failures, cancels, faults, with savepoints and rollbacks
-in any order.  Each is done to
-a table with securefile columns and to its twin with bytea columns, in the same
-transaction.  Both must succeed or fail of the same, and the contents must be equal,
+other options, new data keys, cursors, handles, failures, cancels, faults, with savepoints
+and rollbacks in any order.  Each is done to a table with securefile columns and to its
+twin with bytea columns, in the same transaction.  Columns encrypt at times where the
+environment has SECUREFILE_ENCRYPTS, as in the model test.  Both must succeed or fail of the same, and the contents must be equal,
 whenever one looks.  Between transactions securefile_check() must be silent; in the end
 live bytes are those of the values.
 
@@ -261,16 +261,21 @@ def check_space(s, table, column, options):
                 f" WHERE codec <> 'none' AND codec <> ALL (ARRAY{codecs}::text[]) LIMIT 3")
     if odd:
         raise Mismatch(f"{table}.{column}, {options}: rewritten, and compressed otherwise: {odd}")
+    odd = s.sql(f"SELECT id, c.* FROM ONLY {table}, securefile_storage({column}) c WHERE length > 0"
+                f" AND (key_id <> 0) <> {'encrypt' in options} LIMIT 3")
+    if odd:
+        raise Mismatch(f"{table}.{column}, {options}: rewritten, and not encrypted as that says: {odd}")
     least, most = verify.stored_space(s.conn, table, column)
     plain = s.sql(f"SELECT coalesce(sum((length({column}) + 511) / 512 * 512), 0) FROM ONLY {table}"
                   f" WHERE length({column}) > {longest}")[0][0]
     usage = s.sql("SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
                   f" FROM securefile_usage('{table}', '{column}')")[0]
     if not codecs:
-        least = plain
-    if not least <= usage[1] <= min(most, plain) or usage[0] != sum(usage[1:]):
+        least = max(least, plain)
+    most = min(most, plain + verify.encryption_space(s.conn, table, column))
+    if not least <= usage[1] <= most or usage[0] != sum(usage[1:]):
         raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
-                       f" free are {usage}; live must be {least} to {min(most, plain)}")
+                       f" free are {usage}; live must be {least} to {most}")
 
 
 def main():
