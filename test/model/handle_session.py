@@ -19,6 +19,14 @@ def run(conn, text, params=None):
         raise
 
 
+def connect(dsn):
+    """A session of its own; Lost if the server was killed meanwhile."""
+    try:
+        return psycopg.connect(dsn, autocommit=True)
+    except psycopg.OperationalError as error:
+        raise Lost(str(error)) from error
+
+
 class Handle:
     """A handle of the server's beside the content it must show."""
 
@@ -37,8 +45,8 @@ class Session:
     """The session with the handles, and another one beside it."""
 
     def __init__(self, dsn, rng, committed):
-        self.conn = psycopg.connect(dsn, autocommit=True)
-        self.other = psycopg.connect(dsn, autocommit=True)
+        self.conn = connect(dsn)
+        self.other = connect(dsn)
         self.rng = rng
         self.committed = committed
         self.doubt = []			# what may hold as well, once the server is gone
@@ -203,7 +211,7 @@ class Snapshot:
     """An old snapshot, and a handle in it, which go on seeing what they saw."""
 
     def __init__(self, dsn, rows, rng):
-        self.conn = psycopg.connect(dsn, autocommit=True)
+        self.conn = connect(dsn)
         self.rows = dict(rows)
         self.handle = None
         self.sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
