@@ -45,8 +45,8 @@ pieces_equal(const SfSqlContent *a, const SfSqlContent *b, int64 object_offset, 
 	SF_ASSERT(VARSIZE_ANY_EXHDR(piece_a) == len && VARSIZE_ANY_EXHDR(piece_b) == len);
 	equal = memcmp(VARDATA(piece_a), VARDATA(piece_b), len) == 0;
 
-	pfree(piece_a);
-	pfree(piece_b);
+	sfi_sql_free_slice(a, piece_a);
+	sfi_sql_free_slice(b, piece_b);
 	return equal;
 }
 

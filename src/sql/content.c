@@ -7,6 +7,8 @@
  */
 #include "sql/content.h"
 
+#include <sodium.h>
+
 #include "access/detoast.h"
 #include "access/toast_compression.h"
 #include "fmgr.h"
@@ -102,4 +104,12 @@ sfi_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 	result = sfi_sql_new_bytea(len);
 	sf_read_range(content->value, object_offset, len, VARDATA(result));
 	return result;
+}
+
+void
+sfi_sql_free_slice(const SfSqlContent *content, bytea *slice)
+{
+	if (!content->is_inline)
+		sodium_memzero(VARDATA(slice), VARSIZE(slice) - VARHDRSZ);
+	pfree(slice);
 }

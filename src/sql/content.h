@@ -45,6 +45,12 @@ extern bytea *sfi_sql_new_bytea(int64 len);
 extern bytea *sfi_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len);
 
 /*
+ * Give a slice back that goes nowhere else.  What may have been decrypted is wiped: the
+ * server writes memory that it has not set, as padding, to WAL and temporary files.
+ */
+extern void sfi_sql_free_slice(const SfSqlContent *content, bytea *slice);
+
+/*
  * Give all bytes of a value, of any form and length, to take(), in order.  The
  * memory is that of one part, and of what a reader reads ahead; no buffer and no
  * page is locked while take() runs.

@@ -21,6 +21,8 @@
  */
 #include "base/base.h"
 
+#include <sodium.h>
+
 #include "access/table.h"
 #include "access/toast_compression.h"
 #include "ddl/ddl.h"
@@ -515,6 +517,10 @@ securefile_estimate(PG_FUNCTION_ARGS)
 	sfi_sample_take(&estimate->rows);
 	sfi_sample_warn(&estimate->rows);
 	table_close(estimate->rows.rel, NoLock);
+	/* the server may write what lies in memory that is given back, as padding */
+	sodium_memzero(estimate->sample.plain, MOST_PARTS * SF_UNIT_SIZE);
+	sodium_memzero(estimate->coded, SF_UNIT_SIZE);
+	sodium_memzero(estimate->decoded, SF_UNIT_SIZE);
 	for (int i = 0; i < LEVELS; i++)
 		if (has_level(i))
 			put_level((ReturnSetInfo *) fcinfo->resultinfo, &estimate->totals, i);

@@ -11,6 +11,8 @@
  */
 #include "base/base.h"
 
+#include <sodium.h>
+
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "read/read.h"
@@ -51,7 +53,10 @@ feed_zeros(const Feed *feed, uint64 length)
 	pfree(zeros);
 }
 
-/* A range of a STORED value; parts end with units, so that none is read twice. */
+/*
+ * A range of a STORED value; parts end with units, so that none is read twice.  What may
+ * have been decrypted is wiped, as by sfi_sql_free_slice().
+ */
 static void
 feed_stored(const Feed *feed, struct varlena *value, uint64 start, uint64 length)
 {
@@ -68,6 +73,7 @@ feed_stored(const Feed *feed, struct varlena *value, uint64 start, uint64 length
 		give_bytes(feed, part, len);
 	}
 	sf_read_end(reader);
+	sodium_memzero(part, Min(PART_BYTES, length));
 	pfree(part);
 }
 

@@ -32,6 +32,8 @@
  */
 #include "base/base.h"
 
+#include <sodium.h>
+
 #include "miscadmin.h"
 #include "stream/stream_internal.h"
 
@@ -414,6 +416,20 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 	}
 }
 
+/* Of a value that is encrypted no plain byte stays in memory that is given back. */
+static void
+wipe_unit(SfStream *stream)
+{
+	SfSegment  *seg;
+	const SfLocator *version;
+
+	SF_ASSERT(!stream->unit_changed);
+	(void) sf_write_draft_map(draft_of(stream), &seg, &version);
+	if (stream->unit != NULL && (version->flags & SF_LOC_KEYED))
+		sodium_memzero(stream->unit, SF_UNIT_SIZE);
+	stream->unit_loaded = false;
+}
+
 /* The unit that is still staged is written last, whatever its number. */
 struct varlena *
 sfi_stage_finish(SfStream *stream)
@@ -422,5 +438,6 @@ sfi_stage_finish(SfStream *stream)
 	require_usable(stream);
 	check_data_end(stream);
 	write_unit(stream);
+	wipe_unit(stream);
 	return sf_write_draft_finish(draft_of(stream), stream->length);
 }

@@ -21,6 +21,8 @@
  */
 #include "base/base.h"
 
+#include <sodium.h>
+
 #include "miscadmin.h"
 #include "stream/stream_internal.h"
 
@@ -61,6 +63,9 @@ copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 	}
 	SF_ASSERT(done <= end);
 	sfi_stage_zero(stream, done + shift, end - done);
+	/* never in what the server may write as padding */
+	if (sf_object_locator(piece->value).flags & SF_LOC_KEYED)
+		sodium_memzero(buffer, Min(piece->length, COPY_BYTES));
 	pfree(buffer);
 }
 

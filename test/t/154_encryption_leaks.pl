@@ -348,6 +348,23 @@ SKIP:
 }
 $reader->quit;
 
+# What functions read for themselves is wiped, too: the server writes memory that it has not
+# set, as padding, to WAL and to temporary files.  (Not securefile_estimate(): the codecs keep
+# parts of what they encode in memory that the process never gives back.)
+sql('CREATE TABLE e_work (id int, doc securefile(encrypt))', "INSERT INTO e_work SELECT n, content($used, 300000) FROM generate_series(1, 2) n");
+foreach my $reads_in ("SELECT securefile_digest(doc, 'sha256') FROM e_work", 'SELECT count(*) FROM e_work a JOIN e_work b ON a.doc = b.doc',
+	"SELECT securefile_rewrite('e_work', 'doc')",
+	"CALL securefile_rewrite_online('e_work', 'doc')", 'INSERT INTO e_work SELECT id + 2, doc FROM e_work',
+	"UPDATE e_work SET doc = overlay(doc placing 'x' from 100000) WHERE id = 1")
+{
+	my $worker = background($node);
+	my $works = $worker->query_safe('SELECT pg_backend_pid()');
+	$worker->query_safe($reads_in);
+	my $left = in_memory($works, 1, %mark);
+	is($left, '', "nothing is left in memory of what was read by: $reads_in") unless $left eq 'cannot be read';
+	$worker->quit;
+}
+
 # ---- every file ----
 
 catch_up($node, $standby);
