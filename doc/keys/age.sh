@@ -20,6 +20,8 @@ case $1 in
 		age-keygen -y "$dir/identity" >>"$dir/recipients"
 		;;
 	add)
+		# print would pass over such a file
+		[ "${3#.}" = "$3" ] || { echo "age.sh: a name must not begin with a dot" >&2; exit 2; }
 		new=$(mktemp "$dir/new.XXXXXX")
 		trap 'rm -f "$new"' EXIT
 		securefile key generate - "$3" | age -R "$dir/recipients" >"$new"

@@ -29,6 +29,8 @@ case $1 in
 		token --read-object --type pubkey --output-file "$dir/public"
 		;;
 	add)
+		# print would pass over such a file
+		[ "${3#.}" = "$3" ] || { echo "pkcs11.sh: a name must not begin with a dot" >&2; exit 2; }
 		new=$(mktemp "$dir/new.XXXXXX")
 		trap 'rm -f "$new"' EXIT
 		securefile key generate - "$3" | openssl pkeyutl -encrypt -pubin -keyform DER \

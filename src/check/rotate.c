@@ -212,6 +212,7 @@ securefile_rewrap_all(PG_FUNCTION_ARGS)
 	sfi_check_require_writes("securefile_rewrap()");
 	sf_base_require_superuser("wrap the keys of all columns anew");
 	sfi_check_refuse_dropped("securefile_rewrap()");
+	sf_space_refuse_unfinished_database("securefile_rewrap()");
 	if (sf_keys_master_name() == NULL)
 		sf_keys_refuse_no_master();
 	segments = list_segments();

@@ -6,6 +6,8 @@
  *
  *	 temporary and unlogged tables	keep all values in their rows, as they are
  *	 a hash index on the column		has hashes of contents, which confirm a guess
+ *	 a partition key with the column	chooses partitions by contents, and shows them in
+ *									the error of a row that has none
  *	 a trigger of a user that fires
  *	 after "store"					could put a plain value into the row
  *	 ADD COLUMN .. DEFAULT, and
@@ -36,10 +38,12 @@
 #include "ddl/command.h"
 #include "ddl/rows.h"
 #include "keys/keys.h"
+#include "optimizer/optimizer.h"
 #include "parser/parse_type.h"
 #include "read/read.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/partcache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
@@ -153,6 +157,41 @@ sfi_ddl_refuse_hashed(Relation index)
 			refuse_hash_index(index, rel, attnum);
 	}
 	relation_close(rel, NoLock);
+}
+
+/* Do the columns or the expressions of a partition key use a column? */
+static bool
+key_uses(PartitionKey key, AttrNumber attnum)
+{
+	Bitmapset  *used = NULL;
+
+	for (int i = 0; i < key->partnatts; i++)
+		if (key->partattrs[i] == attnum)
+			return true;
+	pull_varattnos((Node *) key->partexprs, 1, &used);
+	return bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber, used);
+}
+
+/* A column of a partition key cannot get the option later: its type cannot be changed. */
+void
+sfi_ddl_refuse_partition_key(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	PartitionKey key = RelationGetPartitionKey(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && type_encrypts(att->atttypid, att->atttypmod) &&
+			key_uses(key, att->attnum))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("encrypted column \"%s\" of table \"%s\" cannot be part of its partition key",
+							NameStr(att->attname), RelationGetRelationName(rel)),
+					 errdetail("The partition of a row would tell of the contents, and the error of a row without one would show them."),
+					 errhint("Partition the table by another column.")));
+	}
 }
 
 /* Is the column new, or is its type being changed? */

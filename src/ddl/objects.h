@@ -310,6 +310,9 @@ extern void sfi_ddl_require_encryptable(Relation rel, const SfColumn *column);
 /* WARNING for each such column of a foreign table, whose values another server stores. */
 extern void sfi_ddl_warn_foreign(Relation rel);
 
+/* ERROR FEATURE_NOT_SUPPORTED if the partition key of a table uses such a column. */
+extern void sfi_ddl_refuse_partition_key(Relation rel);
+
 /* ERROR FEATURE_NOT_SUPPORTED if an open index is a hash index on such a column. */
 extern void sfi_ddl_refuse_hashed(Relation index);
 

@@ -466,6 +466,8 @@ sfi_ddl_sync_table(const SfDirtyTable *dirty)
 		has_columns = sfi_ddl_validate(rel);
 	if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
 		sfi_ddl_warn_foreign(rel);
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		sfi_ddl_refuse_partition_key(rel);
 	if (rel->rd_rel->relkind == RELKIND_INDEX ||
 		rel->rd_rel->relkind == RELKIND_PARTITIONED_INDEX)
 	{

@@ -519,6 +519,9 @@ extern void sf_space_upgrade_finished(void);
 SF_NORETURN extern void sf_space_report_unfinished(Oid table_oid, AttrNumber attnum);
 extern void sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum);
 
+/* The same for a function that is for all columns of the database. */
+extern void sf_space_refuse_unfinished_database(const char *function);
+
 /* Does the column wait so?  Of a column that has values. */
 extern bool sf_space_is_unfinished(Oid table_oid, AttrNumber attnum);
 

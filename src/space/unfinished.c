@@ -54,6 +54,18 @@ sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum)
 }
 
 void
+sf_space_refuse_unfinished_database(const char *function)
+{
+	if (!sf_io_database_is_own(MyDatabaseId, ERROR) &&
+		sf_io_database_has_files(MyDatabaseId, ERROR))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s would pass over columns that have no segment yet", function),
+				 errdetail("The upgrade of this database by pg_upgrade is not finished."),
+				 errhint("Run securefile_upgrade_finish() in this database.")));
+}
+
+void
 sf_space_upgrade_finished(void)
 {
 	SF_ASSERT(OidIsValid(MyDatabaseId));

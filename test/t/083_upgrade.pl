@@ -283,6 +283,7 @@ sub waits_for_finish
 		'ALTER TABLE' => 'ALTER TABLE never ADD COLUMN more int',
 		'a new column' => 'CREATE TABLE another (doc securefile)',
 		'a move' => "SELECT securefile_set_tablespace('f', 'doc', 'pg_default')",
+		'securefile_rewrap()' => 'SELECT securefile_rewrap()',
 		'a check' => "SELECT * FROM securefile_check('f', 'doc')",
 		'MERGE' => 'MERGE INTO l USING f ON l.id = f.id WHEN MATCHED THEN DELETE',
 		'reading a value' => 'SELECT doc::bytea FROM l WHERE id = 101',

@@ -51,6 +51,14 @@ foreach my $statement ('CREATE FOREIGN TABLE away (doc securefile(encrypt)) SERV
 	like(($node->psql('postgres', $statement))[2], qr/^psql:<stdin>:1: WARNING:  option encrypt of column "doc" of foreign table "away\w*" does nothing here/, "$statement: a warning");
 }
 
+# ---- partition keys ----
+
+refused($_, '0A000', 'cannot be part of its partition key')
+  foreach 'CREATE TABLE by_doc (id int, doc securefile(encrypt)) PARTITION BY HASH (doc)',
+  'CREATE TABLE by_doc (id int, doc secret) PARTITION BY HASH (id, doc)',
+  'CREATE TABLE by_doc (id int, doc securefile(encrypt)) PARTITION BY RANGE ((length(doc)))';
+sql('CREATE TABLE by_doc (id int, doc securefile) PARTITION BY HASH (doc)', 'DROP TABLE by_doc');
+
 # ---- hash indexes ----
 
 sub no_hash { return refused(shift, '0A000', 'cannot have hash index') }
