@@ -283,13 +283,14 @@ sub waits_for_finish
 		'ALTER TABLE' => 'ALTER TABLE never ADD COLUMN more int',
 		'a new column' => 'CREATE TABLE another (doc securefile)',
 		'a move' => "SELECT securefile_set_tablespace('f', 'doc', 'pg_default')",
-		'securefile_rewrap()' => 'SELECT securefile_rewrap()',
 		'a check' => "SELECT * FROM securefile_check('f', 'doc')",
 		'MERGE' => 'MERGE INTO l USING f ON l.id = f.id WHEN MATCHED THEN DELETE',
 		'reading a value' => 'SELECT doc::bytea FROM l WHERE id = 101',
 		'reading a part' => 'SELECT substring(doc FROM 10 FOR 1) FROM f WHERE id = 101',
 		'reading all' => 'SELECT * FROM parted',
 		'pg_dump' => 'COPY l TO STDOUT');
+	# a database without data files may be a new one, for all that this function can see
+	$statements{'securefile_rewrap()'} = 'SELECT securefile_rewrap()' unless $name eq 'not moved';
 	fails_with($node, $statements{$_}, '55000', 'securefile_upgrade_finish', "$name: $db: $_", db => $db)
 	  for $params{all} ? sort keys %statements : ('INSERT', 'DELETE', 'reading a value');
 	return unless $params{all};
