@@ -185,14 +185,6 @@ reads_securefile(const AlterTableStmt *stmt, const AlterTableCmd *cmd)
 		can_coerce_type(1, &old_type, &new_type, COERCION_ASSIGNMENT);
 }
 
-/* Does an expression over the table take a column?  taken: as of pull_varattnos(). */
-static bool
-takes(Bitmapset *taken, AttrNumber attnum)
-{
-	return bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber, taken) ||
-		bms_is_member(-FirstLowInvalidHeapAttributeNumber, taken);	/* the whole row */
-}
-
 static SfConvert *
 describe_conversion(Relation rel, AttrNumber attnum, const char *name, Node *value)
 {
@@ -209,7 +201,7 @@ describe_conversion(Relation rel, AttrNumber attnum, const char *name, Node *val
 	pull_varattnos(value, 1, &taken);
 	for (int i = 0; i < desc->natts; i++)
 	{
-		if (takes(taken, i + 1))
+		if (sfi_ddl_takes(taken, i + 1))
 			convert->taken[i] = pstrdup(NameStr(TupleDescAttr(desc, i)->attname));
 	}
 	bms_free(taken);

@@ -286,6 +286,12 @@ extern void sfi_ddl_validate_statistics(Oid statistics_oid);
  */
 extern void sfi_ddl_validate_index(Relation index);
 
+/*
+ * Does an expression over a table take a column, by itself or in a whole row?  taken: as of
+ * pull_varattnos().
+ */
+extern bool sfi_ddl_takes(const Bitmapset *taken, AttrNumber attnum);
+
 /* Is one of the keys of an open index the column, or a securefile computed from it? */
 extern bool sfi_ddl_index_has_key(Relation index, AttrNumber attnum);
 

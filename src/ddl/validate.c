@@ -167,6 +167,13 @@ index_columns(Relation index)
 }
 
 bool
+sfi_ddl_takes(const Bitmapset *taken, AttrNumber attnum)
+{
+	return bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber, taken) ||
+		bms_is_member(-FirstLowInvalidHeapAttributeNumber, taken);	/* the whole row */
+}
+
+bool
 sfi_ddl_index_has_key(Relation index, AttrNumber attnum)
 {
 	List	   *expressions = (List *) read_expressions(index, Anum_pg_index_indexprs);
@@ -184,7 +191,7 @@ sfi_ddl_index_has_key(Relation index, AttrNumber attnum)
 			continue;
 		pull_varattnos(lfirst(next), 1, &columns);
 		if (sfi_ddl_is_securefile(exprType(lfirst(next)), &typmod) &&
-			bms_is_member(attnum - FirstLowInvalidHeapAttributeNumber, columns))
+			sfi_ddl_takes(columns, attnum))
 			return true;
 		next = lnext(expressions, next);
 	}

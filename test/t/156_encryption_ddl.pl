@@ -66,9 +66,14 @@ no_hash('CREATE INDEX ON e USING hash (doc)');
 no_hash('CREATE INDEX CONCURRENTLY e_hash ON e USING hash (doc)');
 sql('CREATE FUNCTION twin(doc securefile) RETURNS securefile LANGUAGE sql IMMUTABLE AS $$ SELECT doc $$');
 no_hash('CREATE INDEX ON e USING hash (twin(doc))');
+sql('CREATE FUNCTION twin(e) RETURNS securefile LANGUAGE sql IMMUTABLE AS $$ SELECT ($1).doc $$');
+no_hash('CREATE INDEX ON e USING hash (twin(e))');
 sql('DROP INDEX IF EXISTS e_hash', 'CREATE INDEX ON e USING hash ((length(doc)))', 'CREATE INDEX ON e USING hash (seed)');
 sql('CREATE TABLE hashed (id int, doc securefile)', 'CREATE INDEX ON hashed USING hash (doc)');
 no_hash('ALTER TABLE hashed ALTER doc TYPE securefile(encrypt)');
+# an index over whole rows, which ALTER TYPE does not make anew
+sql('CREATE TABLE hashed_whole (id int, doc securefile)', 'CREATE FUNCTION twin(hashed_whole) RETURNS securefile LANGUAGE sql IMMUTABLE AS $$ SELECT ($1).doc $$', 'CREATE INDEX ON hashed_whole USING hash (twin(hashed_whole))');
+no_hash('ALTER TABLE hashed_whole ALTER doc TYPE securefile(encrypt)');
 no_hash('BEGIN; CREATE TABLE x (id int, doc secret); CREATE INDEX ON x USING hash (doc)');
 sql('CREATE TABLE parts (id int, doc securefile(encrypt)) PARTITION BY RANGE (id)', 'CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (100)');
 no_hash('CREATE INDEX ON parts USING hash (doc)');
