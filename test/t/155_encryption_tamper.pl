@@ -84,7 +84,7 @@ my @ways = ('cast', 'start', 'end', 'chunks', 'digest', 'edited', 'handle', 'cop
 
 # Units: rows of 400000 bytes (four units); small: rows of 1000, in the row; large: inode maps.
 my @keyed = map { "key_$_" } qw(state created cipher swapped renumbered foreign zeroed both);
-make_table($node, $_, 'encrypt') foreach 'units', 'other', 'small', 'alien', 'large', @keyed;
+make_table($node, $_, 'encrypt') foreach 'units', 'other', 'small', 'alien', 'large', @keyed, 'key_of_before';
 make_table($node, $_, 'encrypt, compress_medium') foreach 'packed', 'brief';
 sql('ALTER TABLE units ADD second securefile(encrypt)');
 my @cases = ('sound', 'swapped in place', 'swapped', 'swapped with', 'from another table', 'from another column', 'older', 'cut', 'codec', 'stored bytes', 'length', 'key id', 'generation', 'object', 'incarnation');
@@ -108,10 +108,18 @@ wait_for_sql($node, q{SELECT setting = 'two' FROM pg_settings WHERE name = 'secu
 fill($node, $_, 111, 111, 1000) foreach 'key_swapped', 'key_renumbered', 'units';
 fill($node, 'small', 21, 21, 1000);
 is(sql('SELECT count(DISTINCT substring(doc::raw::bytea FROM 3 FOR 2)) FROM key_swapped WHERE length(doc) = 1000'), 2, 'two keys');
+# TRUNCATE gives a column another key of the same number and master key
+sub two_values { my ($t) = @_; fill($node, $t, 1, 1, 1000); fill($node, $t, 2, 2, 200000); return; }
+two_values('key_of_before');
+sql('CHECKPOINT');
+my $of_before = slurp(segment_of($node, 'key_of_before'));
+sql('TRUNCATE key_of_before');
+two_values('key_of_before');
 
 # ---- what he finds in the files ----
 
 my (%segment, %data, %heap);
+push @keyed, 'key_of_before';
 foreach my $t ('units', 'other', 'packed', 'small', 'brief', 'alien', 'large', @keyed)
 {
 	my ($relation, $heap, $data) = split /\|/, sql("SELECT pg_relation_filepath(segment_relid), pg_relation_filepath(relid), data_files FROM securefile_columns WHERE relid = '$t'::regclass AND attname = 'doc'");
@@ -313,9 +321,10 @@ $node->stop;
 		cipher => sub { substr($_[0], 4, 1) = substr($_[0], 4, 1) eq "\1" ? "\2" : "\1" },
 		swapped => sub { substr($_[0], 0, 256) = substr($_[0], 128, 128) . substr($_[0], 0, 128) },
 		renumbered => sub { substr($_[0], 0, 256) = substr($_[0], 0, 2) . substr($_[0], 130, 126) . substr($_[0], 128, 2) . substr($_[0], 2, 126) },
-		foreign => sub { my $from = slurp($segment{key_created}); my ($p) = pages_of($from, PAGE_KEYS); substr($_[0], 0, 128) = substr($from, $p * PAGE + KEYS, 128) });
+		foreign => sub { my $from = slurp($segment{key_created}); my ($p) = pages_of($from, PAGE_KEYS); substr($_[0], 0, 128) = substr($from, $p * PAGE + KEYS, 128) },
+		of_before => sub { my ($p) = pages_of($of_before, PAGE_KEYS); substr($_[0], 0, 128) = substr($of_before, $p * PAGE + KEYS, 128) });
 	# that one first, from what is not changed yet
-	foreach my $what ('foreign', 'state', 'created', 'cipher', 'swapped', 'renumbered')
+	foreach my $what ('foreign', 'state', 'created', 'cipher', 'swapped', 'renumbered', 'of_before')
 	{
 		my $all = slurp($segment{"key_$what"});
 		foreach my $page (pages_of($all, PAGE_KEYS))
@@ -387,10 +396,16 @@ read_right('alien', 1, 'a row beside them');
 # no reader knows which row a value came from; a check does
 is(sql('SELECT doc::bytea = (SELECT blob(seed, len) FROM small WHERE id = 21) FROM alien WHERE id = 12'), 't', 'alien: a value of another table that was put there as it is reads as what it is');
 like(sql("SELECT string_agg(finding || ': ' || detail, '') FROM securefile_check('alien', 'doc') c JOIN alien t ON t.ctid = c.ctid WHERE id = 12"), qr/^bad locator: the value lies in the segment of table/, 'alien: a check finds it');
-foreach my $t ('key_state', 'key_created', 'key_cipher', 'key_renumbered', 'key_foreign')
+# whoever finds the triggers of a table off does not trust its rows, and brings this one home
+sql('DELETE FROM alien WHERE id = 2', 'SET allow_system_table_mods = on', q{UPDATE pg_trigger SET tgenabled = 'O' WHERE tgrelid = 'alien'::regclass AND tgisinternal}, 'ALTER TABLE alien ALTER doc SET STORAGE MAIN');
+is(sql(q{SELECT count(*) FROM securefile_check('alien', 'doc')}), 0, 'alien: the value is stored anew when the triggers were off');
+is(sql('SELECT doc::bytea = (SELECT blob(seed, len) FROM small WHERE id = 21) FROM alien WHERE id = 12'), 't', 'alien: with its bytes');
+foreach my $t ('key_state', 'key_created', 'key_cipher', 'key_renumbered', 'key_foreign', 'key_of_before')
 {
 	refused($t, $_, "row $_", 'data key \d+ of column \d+ of table "\w+" cannot be authenticated') foreach 1, 2;
 }
+# whoever knows the old key could read what is stored with it
+fails_with($node, "INSERT INTO key_of_before SELECT 3, 3, $_, blob(3, $_)", 'XX001', 'data key 1 of column 4 of table "key_of_before" cannot be authenticated', "a key of before TRUNCATE: $_ bytes are not stored") foreach 1000, 200000;
 refused('key_swapped', $_, "row $_", 'key page \d+ of a securefile segment is damaged') foreach 1, 2;
 refused('key_both', $_, "row $_", 'key page \d+ of a securefile segment is damaged|page \d+ of segment') foreach 1, 2;
 
