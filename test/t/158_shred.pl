@@ -13,7 +13,8 @@ use Test::More;
 use constant { NAME => 16, KEY => 80, KEY_BYTES => 32 };
 
 my $node = new_cluster('shred', init => { allows_streaming => 1 }, conf => [ 'securefile.monitor = off', 'restart_after_crash = on', 'wal_level = logical',
-	'checkpoint_timeout = 1h', 'max_prepared_transactions = 2', "securefile.key_command = 'echo thekey " . ('5a' x 32) . "'" ]);
+	'checkpoint_timeout = 1h', 'max_prepared_transactions = 2', 'statement_timeout = ' . patience() . 's',
+	"securefile.key_command = 'echo thekey " . ('5a' x 32) . "'" ]);
 need_faults($node);
 prepare_handles($node);
 sub sql { return $node->safe_psql('postgres', join(";\n", @_)) }
@@ -87,6 +88,7 @@ is(sql('SELECT sum(length(doc)) FROM leftover'), 40040, 'lengths are known');
 is(sql(q{SELECT count(*) FROM securefile_check('leftover', 'doc')}), 0, 'the column is sound');
 sql('UPDATE leftover SET len = len WHERE id = 2', 'DELETE FROM leftover WHERE id < 3', 'VACUUM leftover');
 is(states('leftover'), '1 destroyed', 'VACUUM has finished it');
+is(sql(q{SELECT securefile_shred('leftover', 'doc')}), 0, 'values that are destroyed already are no reason to refuse');
 sql(q{INSERT INTO leftover VALUES (5, 5, 20000, blob(5, 20000))}, 'UPDATE leftover SET doc = blob(seed, len) WHERE id = 3');
 is(sql('SELECT count(*) FROM leftover WHERE id IN (3, 5) AND doc::bytea = blob(seed, len)'), 2, 'new values beside destroyed ones');
 fails_with($node, 'SELECT doc::bytea FROM leftover WHERE id = 4', '55000', $destroyed, 'which stay');
@@ -110,6 +112,8 @@ sql('BEGIN', 'SAVEPOINT s', shred('r'), 'ROLLBACK TO s', 'COMMIT', q{SELECT secu
 rows_right($node, 'r', 4, 'rolled back to a savepoint');
 sql('BEGIN', 'SAVEPOINT s', shred('r'), 'ROLLBACK TO s', q{PREPARE TRANSACTION 'p'}, q{COMMIT PREPARED 'p'});
 fails_with($node, 'BEGIN; ' . shred('r') . q{; PREPARE TRANSACTION 'p'}, '0A000', 'cannot PREPARE a transaction that has called securefile_shred', 'PREPARE');
+# there is none; one would keep the table locked
+$node->psql('postgres', q{ROLLBACK PREPARED 'p'});
 fails_with($node, 'BEGIN; SAVEPOINT s; ' . shred('r') . "; RELEASE s; INSERT INTO r VALUES (9, 9, 10, blob(9, 10)); SAVEPOINT s; " . shred('r'), '25001', 'twice', 'in two subtransactions');
 rows_right($node, 'r', 4, 'refused');
 sql('BEGIN', shred('r'), 'UPDATE r SET doc = blob(seed, len) WHERE id = 1', shred('r'), 'UPDATE r SET doc = blob(seed, len) WHERE id < 3', 'COMMIT');
@@ -133,6 +137,38 @@ finds_destroyed($cached, 'SELECT', 'and fails, although it has known the key');
 finds_destroyed($old, 'SELECT doc::bytea FROM o WHERE id = 1', 'as in an old snapshot');
 $_->quit foreach $old, $cached;
 
+# values that somebody stores while the function waits for the table
+four('late');
+sql('UPDATE late SET doc = NULL');
+$own->query_safe('BEGIN; UPDATE late SET doc = blob(seed, len)');
+my $shredder = background($node);
+ok(waits_for_lock($node, $shredder, q{SELECT securefile_shred('late', 'doc')}), 'the function waits for a writer');
+$own->query_safe('COMMIT');
+$shredder->query('SELECT');
+like($shredder->{stderr}, qr/column "doc" of table "late" has encrypted values/, 'and does not destroy what that one has stored');
+$shredder->{stderr} = '';
+rows_right($node, 'late', 4, 'stored meanwhile');
+
+# a value in a variable is read without a lock on its table
+sql(q{CREATE PROCEDURE read_late() LANGUAGE plpgsql AS $$
+	DECLARE
+		known securefile := (SELECT doc FROM late WHERE id = 1);
+	BEGIN
+		COMMIT;
+		PERFORM pg_advisory_lock(1);
+		RAISE NOTICE 'it is %', CASE WHEN known::bytea = (SELECT blob(1, 20010)) THEN 'right' ELSE 'wrong' END;
+	END $$});
+my $late = background($node);
+$shredder->query_safe('SELECT pg_advisory_lock(1)');
+ok(waits_for_lock($node, $late, 'CALL read_late()'), 'a session has a value in a variable');
+$shredder->query_safe('BEGIN; ' . shred('late') . '; SELECT pg_advisory_unlock(1)');
+wait_for_sql($node, q{SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE c.relname = 'pg_securefile_' || 'late'::regclass::oid || '_4' AND NOT l.granted)
+	OR EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'through' AND pid <> pg_backend_pid() AND query ~ 'application_name')}) or die 'it neither waits nor goes on';
+$shredder->query_safe('ROLLBACK');
+$late->query('SELECT');
+like($late->{stderr}, qr/NOTICE:  it is right/, 'it waits for the end of a transaction that shreds');
+$_->quit foreach $shredder, $late;
+
 # ---- bytes ----
 
 four('b');
@@ -146,9 +182,20 @@ is(states('b'), '1 shredded', 'committed');
 sql(q{SELECT securefile_maintain('b', 'doc')});
 is(index(slurp(segment_file('b')), $key), -1, 'when securefile_maintain() returns it is overwritten');
 is(states('b'), '1 destroyed', 'as the state says');
-four('m');
+four($_) foreach 'm', 'n';
 sql(shred('m'), q{ALTER SYSTEM SET securefile.monitor_naptime = '1s'}, 'ALTER SYSTEM SET securefile.monitor = on', 'SELECT pg_reload_conf()');
 ok(wait_for_sql($node, q{SELECT state = 'destroyed' FROM securefile_keys('m', 'doc')}), 'the monitor does it, too');
+# once it finds nothing to do, the commit tells it; else it looks at all databases in each 30th pass
+sub monitor_has { my ($what) = @_; return sql("SELECT $what FROM securefile_monitor"); }
+wait_until(sub {
+	my ($workers, $passes) = split /\|/, monitor_has('workers, passes');
+	wait_for_sql($node, "SELECT passes > $passes + 1 FROM securefile_monitor");
+	return monitor_has('workers') == $workers && $passes % 30 < 10;
+}) or die 'the monitor does not rest';
+my $looks = int((monitor_has('passes') - 1) / 30);
+sql(shred('n'));
+ok(wait_for_sql($node, q{SELECT state = 'destroyed' FROM securefile_keys('n', 'doc')}), 'the monitor is told by the commit');
+is(int((monitor_has('passes') - 1) / 30), $looks, 'and does not wait for its next look at all databases');
 sql('ALTER SYSTEM SET securefile.monitor = off', 'SELECT pg_reload_conf()');
 ok(monitor_rests($node), 'the monitor is off');
 
