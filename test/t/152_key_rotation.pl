@@ -28,7 +28,9 @@ sub put_keys
 
 put_keys('keys', 'one');
 my $node = new_cluster('rotation', conf => [ 'securefile.monitor = off', 'restart_after_crash = on', 'allow_in_place_tablespaces = on',
-	'checkpoint_timeout = 1h', "securefile.key_command = 'cat $dir/keys'", "securefile.master_key = 'one'" ]);
+	'checkpoint_timeout = 1h', "securefile.key_command = 'cat $dir/keys'", "securefile.master_key = 'one'",
+	# what waits for itself is to fail
+	'statement_timeout = ' . patience() . 's' ]);
 need_faults($node);
 prepare_handles($node);
 sub sql { return $node->safe_psql('postgres', join(";\n", @_)) }
