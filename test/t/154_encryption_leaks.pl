@@ -333,11 +333,14 @@ $session->quit;
 # ---- contents in memory ----
 
 # units that are read in part are kept, and wiped at the end of the transaction
-sql('CREATE TABLE e_lz4 (doc securefile(encrypt, compress_low))', "INSERT INTO e_lz4 VALUES (prose($used, 200000)), (content($used, 200000))");
+foreach my $cipher ('aes', 'chacha20')
+{
+	sql("SET securefile.cipher = '$cipher'", "CREATE TABLE e_$cipher (doc securefile(encrypt, compress_low))", "INSERT INTO e_$cipher VALUES (prose($used, 200000)), (content($used, 200000))");
+}
 my %mark = (mark => sql("SELECT marker($used)"));
 my $reader = background($node);
 my $reads = $reader->query_safe('SELECT pg_backend_pid()');
-$reader->query_safe('BEGIN; SELECT substring(doc FROM 100000 FOR 4) FROM e_lz4');
+$reader->query_safe('BEGIN; SELECT substring(doc FROM 100000 FOR 4), substring(doc FROM 190000 FOR 4) FROM (SELECT doc FROM e_aes UNION ALL SELECT doc FROM e_chacha20) d');
 SKIP:
 {
 	my $kept = in_memory($reads, 1, %mark);
