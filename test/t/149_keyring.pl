@@ -106,6 +106,28 @@ sub in_memory
 	return;
 }
 
+# Put a key into the set of the keyring that is not current, as a process does that loads; false
+# where the memory of other processes cannot be written.
+sub begin_set
+{
+	my ($pid, $name, $key) = @_;
+	my ($start) = slurp("/proc/$pid/smaps") =~ m{^([0-9a-f]+)-\S+ rw-s \S+ \S+ \S+ +/dev/zero.*\nSize: +32 kB}m;
+	my ($entry, $sets) = (72, 16);
+	my $set = 4 + 227 * $entry;
+	my $there;
+	no warnings 'portable';
+
+	open(my $mem, '+<:raw', "/proc/$pid/mem") or return 0;
+	sysseek($mem, hex $start, 0);
+	sysread($mem, $there, 2 * $set + $sets);
+	my $current = unpack('x8 V', $there);
+	die 'the keyring is not what it is thought to be' unless unpack('V', substr($there, $sets + $current * $set, 4)) == 2 && substr($there, $sets + (1 - $current) * $set, $set) eq "\0" x $set;
+	sysseek($mem, hex($start) + $sets + (1 - $current) * $set, 0);
+	syswrite($mem, pack('V a32', 1, $name) . pack('H*', key($key)));
+	close $mem;
+	return 1;
+}
+
 my ($postmaster) = split /\n/, slurp($node->data_dir . '/postmaster.pid');
 my $session = background($node);
 my $pid = $session->query_safe('SELECT pg_backend_pid()');
@@ -341,12 +363,15 @@ fails_with($node, "SET securefile.key_command = 'true'", '55P02', 'cannot be cha
 # of the session that loads
 ($loader, $loader_pid) = begin_to_load('');
 $count = runs();
+($postmaster) = split /\n/, slurp($node->data_dir . '/postmaster.pid');
+my $begun = begin_set($postmaster, 'x' x 31, 'begun');
 my $since = -s $node->logfile;
 kill 9, $loader_pid;
 wait_restart($node, $since);
 eval { $loader->quit };
 kill 9, -(slurp("$dir/process") =~ /^(\d+)/)[0];
 is(sql($list), 'one two*', 'a crash restart keeps the keys');
+in_memory($postmaster, { begun => 0 }, 'and nothing of a load that had begun') if $begun;
 is(runs(), $count, 'and does not run the command');
 put('keys', lines('one', 'two', 'three'));
 command("cat $dir/keys");
