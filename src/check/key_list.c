@@ -61,8 +61,9 @@ count_value(SfKeyCounts *counts, const SfCheckColumn *column, Datum value)
 	if (key_id > SF_DATA_KEYS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("a value of column %d of table \"%s\" names the impossible data key %u",
-						column->attnum, get_rel_name(column->table_oid), key_id),
+				 errmsg("a value of column \"%s\" of table \"%s\" names the impossible data key %u",
+						get_attname(column->table_oid, column->attnum, false),
+						get_rel_name(column->table_oid), key_id),
 				 errhint("Run securefile_check() on the column.")));
 	counts->values[key_id]++;
 }
@@ -158,7 +159,8 @@ require_known(const SfCheckColumn *column, const SfKeyCounts *counts, int nkeys)
 		if (counts->values[key_id] > 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("column %d of table \"%s\" has no data key %d", column->attnum,
+					 errmsg("column \"%s\" of table \"%s\" has no data key %d",
+							get_attname(column->table_oid, column->attnum, false),
 							get_rel_name(column->table_oid), key_id),
 					 errdetail("Values name it: " INT64_FORMAT ".", counts->values[key_id]),
 					 errhint("Run securefile_check() on the column.")));

@@ -24,7 +24,6 @@
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
 #include "transform/transform.h"
-#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #define KEPT			64
@@ -169,8 +168,7 @@ sf_keys_of(SfSegment *seg, uint16 key_id)
 	if (entry == NULL || entry->purpose != SF_KEY_DATA)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("column %d of table \"%s\" has no data key %u", seg->attnum,
-						get_rel_name(seg->table_oid), key_id),
+				 errmsg("%s has no data key %u", sfi_keys_column_name(seg), key_id),
 				 errhint("Run securefile_check() on the column.")));
 	SF_ASSERT(entry->key_id == key_id);
 	return &keep(seg, &keys, entry, generation, false)->key;
@@ -330,8 +328,8 @@ refuse_namesake(const SfSegment *seg, const SfKeyPage *keys, const char *master)
 			!sfi_keys_is_wrapped_by(entry, master, check))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("master key \"%s\" is another one than that of data key %u of column %d of table \"%s\"",
-							master, entry->key_id, seg->attnum, get_rel_name(seg->table_oid)),
+					 errmsg("master key \"%s\" is another one than that of data key %u of %s",
+							master, entry->key_id, sfi_keys_column_name(seg)),
 					 errdetail("It has the same name and other bytes, and only one key of a name can be loaded."),
 					 errhint("Have securefile.key_command print the other one, or this one under a name of its own, and call securefile_load_keys().")));
 	}
@@ -347,8 +345,8 @@ sfi_keys_append(const SfSegment *seg, SfKeyPage *keys, const char *master)
 	if (keys->nentries >= SF_DATA_KEYS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("column %d of table \"%s\" has had %d data keys already", seg->attnum,
-						get_rel_name(seg->table_oid), SF_DATA_KEYS_MAX),
+				 errmsg("%s has had %d data keys already", sfi_keys_column_name(seg),
+						SF_DATA_KEYS_MAX),
 				 errhint("TRUNCATE, or securefile_rewrite() to the other logging mode, begins a new segment, which has keys of its own.")));
 	refuse_namesake(seg, keys, master);
 	*entry = (SfWrappedKey) {

@@ -186,6 +186,9 @@ extern SfWrappedKey *sfi_keys_append(const SfSegment *seg, SfKeyPage *keys, cons
  */
 extern bool sfi_keys_publish(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys);
 
+/* What errors call the column of a segment: by its number, where it has no name any more. */
+extern const char *sfi_keys_column_name(const SfSegment *seg);
+
 /* The ERROR for an entry that could not be unwrapped, or not be wrapped. */
 SF_NORETURN extern void sfi_keys_refuse(const SfSegment *seg, const SfWrappedKey *entry,
 										SfUnwrapped result);

@@ -20,7 +20,6 @@
 
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
-#include "utils/lsyscache.h"
 
 /* Wrap one key anew, with that state, if it can be unwrapped; if not it stays as it is. */
 static SfUnwrapped
@@ -80,9 +79,8 @@ warn_passed_over(const SfSegment *seg, const SfWrappedKey *entry, SfUnwrapped re
 	ereport(WARNING,
 			(errcode(no_master ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
 					 : ERRCODE_DATA_CORRUPTED),
-			 errmsg("data key %u of column \"%s\" of table \"%s\" is not wrapped anew",
-					entry->key_id, get_attname(seg->table_oid, seg->attnum, true),
-					get_rel_name(seg->table_oid)),
+			 errmsg("data key %u of %s is not wrapped anew", entry->key_id,
+					sfi_keys_column_name(seg)),
 			 no_master ?
 			 errdetail("Its master key \"%s\" is not loaded.  A key of that name with other bytes is not the same.",
 					   entry->master) :

@@ -214,13 +214,24 @@ sfi_keys_publish(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys)
 
 /* ---- errors ---- */
 
+const char *
+sfi_keys_column_name(const SfSegment *seg)
+{
+	const char *column = get_attname(seg->table_oid, seg->attnum, true);
+	const char *table = get_rel_name(seg->table_oid);
+
+	if (column == NULL || table == NULL)
+		return psprintf("column %d of table with OID %u", seg->attnum, seg->table_oid);
+	return psprintf("column \"%s\" of table \"%s\"", column, table);
+}
+
 SF_NORETURN static void
 refuse_missing_master(const SfSegment *seg, const SfWrappedKey *entry)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("key \"%s\" of column %d of table \"%s\" is not loaded", entry->master,
-					seg->attnum, get_rel_name(seg->table_oid)),
+			 errmsg("master key \"%s\" of %s is not loaded", entry->master,
+					sfi_keys_column_name(seg)),
 			 errdetail("It wraps data key %u of the column.  A key of that name with other bytes is not the same.",
 					   entry->key_id),
 			 errhint("Have securefile.key_command print it, and call securefile_load_keys().")));
@@ -231,8 +242,7 @@ report_not_genuine(const SfSegment *seg, uint32 key_id)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("data key %u of column %d of table \"%s\" cannot be authenticated", key_id,
-					seg->attnum, get_rel_name(seg->table_oid)),
+			 errmsg("data key %u of %s cannot be authenticated", key_id, sfi_keys_column_name(seg)),
 			 errdetail("It was not wrapped for this column with the master key that it names, or was changed since."),
 			 errhint("Run securefile_check() on the column.")));
 }
@@ -242,8 +252,7 @@ refuse_destroyed(const SfSegment *seg, uint32 key_id)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("data key %u of column %d of table \"%s\" was destroyed", key_id,
-					seg->attnum, get_rel_name(seg->table_oid)),
+			 errmsg("data key %u of %s was destroyed", key_id, sfi_keys_column_name(seg)),
 			 errdetail("securefile_shred() was called for the column.  What the key has encrypted cannot be read any more."),
 			 errhint("Such rows can be deleted, and their values be replaced by new ones.")));
 }

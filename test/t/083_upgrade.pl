@@ -416,7 +416,7 @@ link $old->data_dir . "/$base", $new->data_dir . "/$storage/pages" or die $!;
 finishes($new, $dbs[1], $columns{ $dbs[1] }, 'pages by hand');
 
 # encrypted values, without keys and with them
-fails_with($new, "SELECT doc::bytea FROM sealed WHERE id = $_", '55000', 'key "test" of column 4 of table "sealed" is not loaded', "no keys: row $_ is not read", db => $dbs[1]) foreach 3, 6;
+fails_with($new, "SELECT doc::bytea FROM sealed WHERE id = $_", '55000', 'master key "test" of column "doc" of table "sealed" is not loaded', "no keys: row $_ is not read", db => $dbs[1]) foreach 3, 6;
 is($new->safe_psql($dbs[1], "SELECT count(*) FROM securefile_check('sealed', 'doc')"), 0, 'no keys: a check works, and finds nothing');
 $new->append_conf('postgresql.conf', master_key());
 $new->reload;

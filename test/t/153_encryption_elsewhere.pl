@@ -78,7 +78,7 @@ rows_right($there, $_, 20, 'data only') foreach sort keys %options;
 $there->safe_psql('postgres', join(';', map { "TRUNCATE $_" } sort keys %options));
 
 load_keys($here, 'three');
-$here->command_fails_like([ 'pg_dump', '-t', 'e', $here->connstr('postgres') ], qr/pg_dump: .*key "one" of column 4 of table "e" is not loaded/s, 'pg_dump without the key');
+$here->command_fails_like([ 'pg_dump', '-t', 'e', $here->connstr('postgres') ], qr/pg_dump: .*master key "one" of column "doc" of table "e" is not loaded/s, 'pg_dump without the key');
 $here->command_ok([ 'pg_dump', '-t', 'e', '--schema-only', '-f', "$dir/schema", $here->connstr('postgres') ], 'needs none for the schema');
 load_keys($here, 'one');
 
@@ -125,7 +125,7 @@ sub waits
 	return ok(wait_until(sub { slurp_file($node->logfile, $offset) =~ $like }), $name);
 }
 load_keys($there, 'three');
-waits($there, qr/ERROR:  key "two" of column 4 of table "whole" is not loaded/, 'a subscriber without its key cannot find a row by its old contents', 'DELETE FROM whole WHERE id = 8');
+waits($there, qr/ERROR:  master key "two" of column "doc" of table "whole" is not loaded/, 'a subscriber without its key cannot find a row by its old contents', 'DELETE FROM whole WHERE id = 8');
 load_keys($there, 'two');
 same('the key is loaded on the subscriber');
 put_keys('there');
@@ -134,7 +134,7 @@ waits($there, qr/ERROR:  there is no current master key/, 'a subscriber without 
 load_keys($there, 'two');
 same('and goes on when it has one', 'TRUNCATE whole');
 load_keys($here, 'three');
-waits($here, qr/ERROR:  key "one" of column 4 of table "e" is not loaded\n.*\n.*\n.*CONTEXT:  slot "sub", output plugin "pgoutput"/, 'a publisher without its key', 'UPDATE e SET id = id WHERE id < 5');
+waits($here, qr/ERROR:  master key "one" of column "doc" of table "e" is not loaded\n.*\n.*\n.*CONTEXT:  slot "sub", output plugin "pgoutput"/, 'a publisher without its key', 'UPDATE e SET id = id WHERE id < 5');
 load_keys($here, 'one');
 same('the key is loaded on the publisher', put('whole', 1, 5));
 $there->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
@@ -170,7 +170,7 @@ SKIP:
 	is(sql($decoded), join(' ', ($values + 2 * $rewritten) x 2), 'after all keys were wrapped anew');
 	load_keys($here, 'two');
 	rows_right($here, 'parts', 20, 'the old master key is not needed');
-	fails_with($here, $decoded, '55000', 'key "one" of column 4 of table "gone" is not loaded.*CONTEXT:  slot "slot"', 'but for what is kept of dropped columns');
+	fails_with($here, $decoded, '55000', 'master key "one" of column "doc" of table "gone" is not loaded.*CONTEXT:  slot "slot"', 'but for what is kept of dropped columns');
 	load_keys($here, 'two', 'one');
 	is(sql($decoded), join(' ', ($values + 2 * $rewritten) x 2), 'and all is there when it is loaded again');
 	sql(q{SELECT pg_drop_replication_slot('slot')}, q{SELECT securefile_maintain('e', 'doc')});
@@ -200,7 +200,7 @@ foreach my $t ('docs_e', 'docs_z', 'docs_f')
 	ends(0, qr//, "$t: rm", 'rm', '-t', $t, 'large');
 }
 load_keys($here, 'three');
-ends(1, qr/key "(one|two)" of column 2 of table "docs_e" is not loaded/, 'get without the key', 'get', '-t', 'docs_e', 'b/lines', 'nothing');
+ends(1, qr/master key "(one|two)" of column "document" of table "docs_e" is not loaded/, 'get without the key', 'get', '-t', 'docs_e', 'b/lines', 'nothing');
 ok(!-e 'nothing', 'leaves no file');
 ends(0, qr/ 5  b\/small/, 'ls needs none', 'ls', '-t', 'docs_e');
 ends(0, qr//, 'nor rm', 'rm', '-t', 'docs_e', 'b/lines');

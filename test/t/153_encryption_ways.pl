@@ -114,7 +114,7 @@ foreach my $t ('e', 'z', 'f')
 	is(sql("SELECT count(*), count(problem), string_agg(data, '' ORDER BY start) = blob(6, 300000) FROM s$t, securefile_salvage(doc) WHERE id = 6"), '3|0|t', "s$t: its neighbour");
 	is(sql("SELECT data = blob(2, 10), problem IS NULL FROM s$t, securefile_salvage(doc) WHERE id = 2"), 't|t', "s$t: a small one");
 	load_keys('other ' . ('22' x 32) . "\n");
-	fails_with($node, "SELECT * FROM s$t, securefile_salvage(doc) WHERE id = $_", '55000', 'key "one" of column 4 of table "\w+" is not loaded', "s$t: without the key nothing is, value $_") foreach 2, 6, 7;
+	fails_with($node, "SELECT * FROM s$t, securefile_salvage(doc) WHERE id = $_", '55000', 'master key "one" of column "doc" of table "\w+" is not loaded', "s$t: without the key nothing is, value $_") foreach 2, 6, 7;
 	load_keys($one);
 	# the way to mend a row
 	right("s$t", 7, 1, "s$t: mended", "UPDATE s$t SET doc = overlay((SELECT string_agg(coalesce(data, decode(repeat('00', s.length::int), 'hex')), '' ORDER BY start) FROM securefile_salvage(doc) s)"

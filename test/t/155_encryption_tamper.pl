@@ -402,10 +402,10 @@ is(sql(q{SELECT count(*) FROM securefile_check('alien', 'doc')}), 0, 'alien: the
 is(sql('SELECT doc::bytea = (SELECT blob(seed, len) FROM small WHERE id = 21) FROM alien WHERE id = 12'), 't', 'alien: with its bytes');
 foreach my $t ('key_state', 'key_created', 'key_cipher', 'key_renumbered', 'key_foreign', 'key_of_before')
 {
-	refused($t, $_, "row $_", 'data key \d+ of column \d+ of table "\w+" cannot be authenticated') foreach 1, 2;
+	refused($t, $_, "row $_", 'data key \d+ of column "doc" of table "\w+" cannot be authenticated') foreach 1, 2;
 }
 # whoever knows the old key could read what is stored with it
-fails_with($node, "INSERT INTO key_of_before SELECT 3, 3, $_, blob(3, $_)", 'XX001', 'data key 1 of column 4 of table "key_of_before" cannot be authenticated', "a key of before TRUNCATE: $_ bytes are not stored") foreach 1000, 200000;
+fails_with($node, "INSERT INTO key_of_before SELECT 3, 3, $_, blob(3, $_)", 'XX001', 'data key 1 of column "doc" of table "key_of_before" cannot be authenticated', "a key of before TRUNCATE: $_ bytes are not stored") foreach 1000, 200000;
 refused('key_swapped', $_, "row $_", 'key page \d+ of a securefile segment is damaged') foreach 1, 2;
 refused('key_both', $_, "row $_", 'key page \d+ of a securefile segment is damaged|page \d+ of segment') foreach 1, 2;
 
@@ -489,7 +489,7 @@ foreach my $wrong ('three', 'one=two', 'three one=two')
 	}
 	is(sql('SELECT sum(length(doc)) FROM first'), 756000, "\"$wrong\": lengths are known");
 	# the values would need two keys of one name, of which one can be loaded
-	fails_with($node, "INSERT INTO first SELECT 9, 9, 9, blob(9, $_)", '55000', 'master key "one" is another one than that of data key 1 of column 4 of table "first"', "\"$wrong\": $_ bytes are not stored")
+	fails_with($node, "INSERT INTO first SELECT 9, 9, 9, blob(9, $_)", '55000', 'master key "one" is another one than that of data key 1 of column "doc" of table "first"', "\"$wrong\": $_ bytes are not stored")
 	  foreach $wrong eq 'one=two' ? (9, 9000) : ();
 	rows_right($node, 'third', 6, "\"$wrong\"") if $wrong =~ /three/;
 	rows_right($node, 'clear', 6, "\"$wrong\"");

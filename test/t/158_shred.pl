@@ -19,7 +19,7 @@ need_faults($node);
 prepare_handles($node);
 sub sql { return $node->safe_psql('postgres', join(";\n", @_)) }
 
-my $destroyed = qr/data key \d+ of column 4 of table "\w+" was destroyed/;
+my $destroyed = qr/data key \d+ of column "doc" of table "\w+" was destroyed/;
 
 # A table with two values in rows and two in the segment.
 sub four { my ($table) = @_; make_table($node, $table, 'encrypt'); fill($node, $table, 1, 4, '10 + (i % 2) * 20000'); return; }

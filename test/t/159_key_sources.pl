@@ -51,7 +51,7 @@ sub without_keys
 	my ($name, $said, $table) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	like(restarted(), qr/$said.*LOG:  could not load master keys from the key command\n.*HINT:  The server starts without master keys.  Call securefile_load_keys/s, "$name: the server starts, and says why it has no keys");
-	fails_with($node, "SELECT doc::bytea FROM $table", '55000', qr/key "$table" of column .* is not loaded/, "$name: values cannot be read");
+	fails_with($node, "SELECT doc::bytea FROM $table", '55000', qr/master key "$table" of column .* is not loaded/, "$name: values cannot be read");
 	return;
 }
 

@@ -86,7 +86,7 @@ sub locked
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	foreach my $t (@tables)
 	{
-		fails_with($node, "SELECT doc::bytea FROM $t WHERE id = $_", '55000', qq{key "$key" of column 4 of table "$t" is not loaded\n}
+		fails_with($node, "SELECT doc::bytea FROM $t WHERE id = $_", '55000', qq{master key "$key" of column "doc" of table "$t" is not loaded\n}
 			  . '.*HINT:  Have securefile.key_command print it, and call securefile_load_keys', "$name: $t, row $_") foreach 1, 2;
 		is($node->safe_psql('postgres', "SELECT count(*), sum(length(doc) - len) FROM $t"), "$count{$t}|0", "$name: $t has its rows and lengths");
 		is($node->safe_psql('postgres', "SELECT count(*) FROM securefile_check('$t', 'doc')"), 0, "$name: $t is sound");
@@ -135,7 +135,7 @@ more(21, 't', 'z');
 both_caught_up();
 my $reader = background($blind);
 $reader->query('SELECT doc::bytea FROM t WHERE id = 1');
-like($reader->{stderr}, qr/key "one" of column 4 of table "t" is not loaded/, 'a session of a standby without keys');
+like($reader->{stderr}, qr/master key "one" of column "doc" of table "t" is not loaded/, 'a session of a standby without keys');
 $reader->{stderr} = '';
 locked($_, 'one', $_->name, 't', 'z') foreach $blind, $second;
 fails_with($blind, 'SELECT securefile_load_keys()', '55000', 'The setting securefile.key_command is empty', 'no command, no keys');
@@ -230,7 +230,7 @@ $node->stop;
 
 # to right after it
 $node = recovered('after', 'two');
-fails_with($node, "SELECT doc::bytea FROM s WHERE id = $_", '55000', 'data key 1 of column 4 of table "s" was destroyed', "recovery to after the commit: row $_") foreach 1, 2;
+fails_with($node, "SELECT doc::bytea FROM s WHERE id = $_", '55000', 'data key 1 of column "doc" of table "s" was destroyed', "recovery to after the commit: row $_") foreach 1, 2;
 is(shown($node, 's'), '1 shredded', 'that is not finished');
 my $file = $node->data_dir . '/' . $node->safe_psql('postgres', q{SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relname = 's'});
 $node->safe_psql('postgres', 'CHECKPOINT');
@@ -285,9 +285,9 @@ $second->promote;
 locked($second, 'two', 'promoted without keys', 't', 'z');
 is($second->safe_psql('postgres', q{UPDATE t SET seed = seed WHERE id < 3; UPDATE z SET doc = '' WHERE id = 1; DELETE FROM z WHERE id = 2; INSERT INTO t VALUES (98, 98, NULL, NULL); DELETE FROM t WHERE id = 98; VACUUM t; SELECT count(*) FROM t}), $count{t},
 	'promoted without keys: rows are changed where no value is made or read');
-fails_with($second, "UPDATE t SET doc = doc || 'x' WHERE id = $_", '55000', 'key "two" of column 4 of table "t" is not loaded', "promoted without keys: row $_ is not edited") foreach 1, 2;
+fails_with($second, "UPDATE t SET doc = doc || 'x' WHERE id = $_", '55000', 'master key "two" of column "doc" of table "t" is not loaded', "promoted without keys: row $_ is not edited") foreach 1, 2;
 load_keys($second, 'two=three');
-fails_with($second, "INSERT INTO t VALUES (99, 99, $_, blob(99, $_))", '55000', 'master key "two" is another one than that of data key 1 of column 4 of table "t"\n.*other bytes', "promoted with another key of that name: a value of $_ bytes is not stored") foreach 10, 20000;
+fails_with($second, "INSERT INTO t VALUES (99, 99, $_, blob(99, $_))", '55000', 'master key "two" is another one than that of data key 1 of column "doc" of table "t"\n.*other bytes', "promoted with another key of that name: a value of $_ bytes is not stored") foreach 10, 20000;
 is(shown($second, 't'), '1 usable two', 'and no data key is made');
 load_keys($second, 'two');
 all_right($second, 'promoted, then with keys', 't');
