@@ -20,6 +20,8 @@
 #include <string.h>
 
 #include "format/change.h"
+#include "format/dictionary.h"
+#include "format/share.h"
 
 /* ---- may they be applied ---- */
 
@@ -30,6 +32,8 @@ typedef struct Look
 	uint32_t	nentries;		/* of a pending page */
 	bool		more;			/* of a header that the list has: it has an
 								 * extension */
+	const void *content;		/* of the page, before the list; NULL: the
+								 * list makes it */
 } Look;
 
 /*
@@ -61,6 +65,7 @@ init_problem(Look *look, SfOp op)
 	look->type = (SfPageType) type;
 	/* What follows in the list applies to the page that this operation makes. */
 	look->nentries = type == SF_PAGE_PENDING ? fixed.pending.nentries : 0;
+	look->content = NULL;
 	return sf_format_page_problem(look->type, &fixed);
 }
 
@@ -160,6 +165,69 @@ indexes_problem(Look *look, SfOp op)
 	return NULL;
 }
 
+/* A share record, whose cells lie on the page. */
+static const char *
+share_put_problem(SfOp op)
+{
+	SfSharePut	put;
+	union
+	{
+		SfShareRecord record;
+		uint8_t		bytes[SF_SHARE_RECORD_MAX];
+	}			copy;
+	size_t		len = op.len - sizeof(put);
+
+	if (op.len <= sizeof(put) || len > sizeof(copy))
+		return "share record has an impossible length";
+	memcpy(&put, op.payload, sizeof(put));
+	memcpy(copy.bytes, op.payload + sizeof(put), len);
+	if (put.cell + sf_share_cells_of((uint32_t) len) > SF_SHARE_CELLS)
+		return "share record leaves its page";
+	return len < sizeof(SfShareRecord) ? "share record has an impossible length"
+		: sf_format_share_problem(&copy.record, len);
+}
+
+/* The state and the number of references of a record that is there. */
+static const char *
+share_set_problem(const Look *look, SfOp op)
+{
+	SfShareSet	set;
+
+	if (op.len != sizeof(set))
+		return "change of a share record has an impossible length";
+	memcpy(&set, op.payload, sizeof(set));
+	if (set.state < SF_SHARE_RESERVED || set.state > SF_SHARE_DEAD)
+		return "share record has an unknown state";
+	return look->content != NULL && sf_format_share_record(look->content, set.cell) != NULL ?
+		NULL : "there is no share record to be changed";
+}
+
+static const char *
+share_clear_problem(SfOp op)
+{
+	SfShareClear clear;
+
+	if (op.len != sizeof(clear))
+		return "cells of a share record have an impossible length";
+	memcpy(&clear, op.payload, sizeof(clear));
+	return clear.ncells > 0 && clear.cell + clear.ncells <= SF_SHARE_CELLS ? NULL :
+		"cells of a share record leave their page";
+}
+
+/* An entry that takes the place of one that is there. */
+static const char *
+pend_put_problem(const Look *look, SfOp op)
+{
+	SfPendPut	put;
+
+	if (op.len != sizeof(put))
+		return "pending entry has an impossible length";
+	memcpy(&put, op.payload, sizeof(put));
+	if (put.index >= look->nentries)
+		return "place of a pending entry is not one";
+	return sf_format_entry_problem(&put.entry);
+}
+
 /*
  * One operation: it is of a known kind, for a page of this type, and its payload is
  * sound.  Every kind but SF_OP_INIT works on a page that is there and has a type.
@@ -176,6 +244,10 @@ op_problem(Look *look, SfOp op)
 		[SF_OP_PEND_COMMITTED] = SF_PAGE_PENDING,
 		[SF_OP_PEND_NEXT] = SF_PAGE_PENDING,
 		[SF_OP_MORE] = SF_PAGE_HEADER,
+		[SF_OP_SHARE_PUT] = SF_PAGE_SHARE,
+		[SF_OP_SHARE_SET] = SF_PAGE_SHARE,
+		[SF_OP_SHARE_CLEAR] = SF_PAGE_SHARE,
+		[SF_OP_PEND_PUT] = SF_PAGE_PENDING,
 	};
 
 	if (op.code == SF_OP_INIT)
@@ -185,7 +257,7 @@ op_problem(Look *look, SfOp op)
 	 * Codes come from a record.  The table says what they apply to; a code
 	 * without a row is one of a later version.
 	 */
-	if (op.code > SF_OP_MORE || wanted[op.code] == 0)
+	if (op.code >= sizeof(wanted) / sizeof(wanted[0]) || wanted[op.code] == 0)
 		return "change of an unknown kind";
 	if (wanted[op.code] != look->type)
 		return "change of a page of another type";
@@ -203,6 +275,14 @@ op_problem(Look *look, SfOp op)
 		case SF_OP_PEND_REMOVE:
 		case SF_OP_PEND_COMMITTED:
 			return indexes_problem(look, op);
+		case SF_OP_SHARE_PUT:
+			return share_put_problem(op);
+		case SF_OP_SHARE_SET:
+			return share_set_problem(look, op);
+		case SF_OP_SHARE_CLEAR:
+			return share_clear_problem(op);
+		case SF_OP_PEND_PUT:
+			return pend_put_problem(look, op);
 		default:
 			return op.len == sizeof(uint32_t) ? NULL :
 				"number of the next pending page has an impossible length";
@@ -228,7 +308,7 @@ sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, 
 {
 	const uint8_t *end = ops + len;
 	const char *problem = NULL;
-	Look		look = {type, 0, false};
+	Look		look = {type, 0, false, content};
 
 	/*
 	 * Only a pending page has contents that an operation depends on: how many
@@ -289,6 +369,33 @@ pend_add(SfPending *pending, SfOp op)
 	pending->nentries += op.len / sizeof(SfPendEntry);
 }
 
+/* The operations on share pages. */
+static void
+apply_to_share(SfSharePage *page, SfOp op)
+{
+	SfSharePut	put;
+	SfShareSet	set;
+	SfShareClear clear;
+
+	switch (op.code)
+	{
+		case SF_OP_SHARE_PUT:
+			memcpy(&put, op.payload, sizeof(put));
+			sf_format_share_put(page, put.cell, op.payload + sizeof(put), op.len - sizeof(put));
+			break;
+		case SF_OP_SHARE_SET:
+			memcpy(&set, op.payload, sizeof(set));
+			sf_format_share_set(page, set);
+			break;
+		case SF_OP_SHARE_CLEAR:
+			memcpy(&clear, op.payload, sizeof(clear));
+			sf_format_share_clear(page, clear);
+			break;
+		default:
+			break;
+	}
+}
+
 void
 sf_format_op_apply(void *content, SfOp op)
 {
@@ -299,6 +406,7 @@ sf_format_op_apply(void *content, SfOp op)
 	uint16_t	indexes[SF_PENDING_MAX];
 	uint32_t	nindexes = op.len / sizeof(uint16_t);
 	SfMapRange	range;
+	SfPendPut	put;
 
 	switch (op.code)
 	{
@@ -332,6 +440,13 @@ sf_format_op_apply(void *content, SfOp op)
 			break;
 		case SF_OP_PEND_NEXT:
 			memcpy(&((SfPending *) content)->next, op.payload, sizeof(uint32_t));
+			break;
+		case SF_OP_PEND_PUT:
+			memcpy(&put, op.payload, sizeof(put));
+			((SfPending *) content)->entries[put.index] = put.entry;
+			break;
+		default:
+			apply_to_share(content, op);
 			break;
 	}
 }

@@ -30,6 +30,14 @@ typedef enum SfOpCode
 	SF_OP_PEND_COMMITTED,		/* uint16 indexes */
 	SF_OP_PEND_NEXT,			/* uint32 page */
 	SF_OP_MORE,					/* SfHeaderMore, behind SF_OP_HEADER */
+	SF_OP_SHARE_PUT,			/* SfSharePut, SfShareRecord */
+	SF_OP_SHARE_SET,			/* SfShareSet */
+	SF_OP_SHARE_CLEAR,			/* SfShareClear */
+	SF_OP_PEND_PUT,				/* SfPendPut */
+	SF_OP_ADVICE_ADD,			/* SfAdvice */
+	SF_OP_ADVICE_REMOVE,		/* SfAdvice */
+	SF_OP_ADVICE_LIST,			/* SfAdviceList without its pages, and the
+								 * last one of them */
 } SfOpCode;
 
 typedef struct SfOpHeader

@@ -13,6 +13,7 @@
  * key.c			check entries of key pages (key.h)
  * map.c			the used plane of a space-map page
  * kinds.c			the kinds of pending entries
+ * share.c			share records: what is possible, their cells, their locators (share.h)
  * change.c			check and apply the changes that a WAL record carries (change.h)
  * checksum.c		checksums of units (checksum.h); checksum_avx2.c: for processors with AVX2
  *
@@ -275,7 +276,7 @@ typedef struct SfRun
 #define SF_LOC_VERSION_2_FLAGS	(SF_LOC_UNITS | SF_LOC_SHARED | SF_LOC_KEYED)
 #define SF_LOC_KNOWN_FLAGS		(SF_LOC_INODE | SF_LOC_VERSION_2_FLAGS)
 
-#define SF_SHARE_CELLS			126 /* of a share page */
+#define SF_SHARE_CELLS			126 /* of a share page (share.h) */
 #define SF_SHARE_BASED			0x0001	/* a changed version of the shared
 										 * value */
 
@@ -318,6 +319,15 @@ typedef struct SfSecret
 	uint8_t		bytes[16];
 } SfSecret;
 
+/* The part of a locator that refers to a share record (share.h), as it stands there. */
+typedef struct SfShareReference
+{
+	uint32_t	page;
+	uint16_t	cell;
+	uint16_t	flags;			/* SF_SHARE_* */
+	uint64_t	reference_id;
+} SfShareReference;
+
 /* The fixed part of a locator, decoded. */
 typedef struct SfLocator
 {
@@ -334,10 +344,7 @@ typedef struct SfLocator
 	uint16_t	depth;			/* inode map: 1 = the root is a leaf */
 	uint32_t	root_page;		/* inode map */
 	uint64_t	root_stamp;		/* inode map */
-	uint32_t	share_page;		/* SHARED */
-	uint16_t	share_cell;
-	uint16_t	share_flags;
-	uint64_t	reference_id;
+	SfShareReference share;		/* SHARED */
 	const uint8_t *tag;			/* KEYED: SF_LOCATOR_TAG_SIZE bytes */
 	bool		genuine;		/* KEYED: the tag was found right, so that the
 								 * pages of the map have to be, too */
@@ -415,6 +422,12 @@ extern size_t sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc,
 extern void sf_format_locator_set_tag(uint8_t *data, size_t len, const uint8_t *tag,
 									  const SfSecret *secret);
 
+/*
+ * Put the end of a locator behind its first len bytes, and return its length: of a KEYED one
+ * a tag of zeros, and the hash.
+ */
+extern size_t sf_format_locator_close(uint8_t *data, size_t len, const SfSecret *secret);
+
 /* Where that tag begins. */
 static inline size_t
 sf_locator_tag_offset(size_t len)
@@ -455,7 +468,7 @@ extern bool sf_format_flat_next(SfFlatMap *map, SfUnit *unit);
  *	 8188	4		file number of the segment relation then; both 0: none
  *
  * Page 0 is the header; page 1 + 8k is space-map page k; all others are
- * dynamic: pending, inode or free.
+ * dynamic: pending, inode, free, or one of those of key.h, share.h and dictionary.h.
  * ---------------------------------------------------------------------
  */
 #define SF_PAGE_MAGIC			0x53464c31
@@ -472,8 +485,11 @@ typedef enum SfPageType
 	SF_PAGE_INODE,
 	SF_PAGE_FREE,
 	SF_PAGE_KEYS,
-	/* 7 to 10: reserved */
-	SF_PAGE_DICTIONARY = 11,
+	SF_PAGE_SHARE,
+	SF_PAGE_ADVICE_ROOT,
+	SF_PAGE_ADVICE_DIRECTORY,
+	SF_PAGE_ADVICE_BUCKET,
+	SF_PAGE_DICTIONARY,
 } SfPageType;
 
 typedef struct SfPageTrailer
@@ -543,7 +559,7 @@ typedef struct SfHeader
 
 /*
  * Header page contents from offset 96 on, if SF_SEG_MORE is set.  0 stands for "no
- * page".  Nothing makes the third and the fourth yet.  The page's seal covers them, too.
+ * page".  The page's seal covers them, too.
  *
  *	 96		4	key page
  *	 100	4	its copy
@@ -616,8 +632,10 @@ extern bool sf_format_map_none_used(const SfMap *map, SfMapRange range);
  *	 6	2	reserved, 0
  *	 8	24 x n	entries:
  *		 0	8	full id of the top-level transaction
- *		 8	8	first sector, or page number
- *		 16	4	number of sectors, or of pages (1)
+ *		 8	8	first sector, or page number; kinds 5 to 8: share page (4), cell of its record
+ *				(2), low half-word of the object id (2)
+ *		 16	4	number of sectors, of pages (1), or of references (SHARE_NEW: 1); REAP: how
+ *				many runs and pages of the object are in the queue already
  *		 20	1	kind (SF_PEND_*)
  *		 21	1	outcome (SF_OUTCOME_*)
  *		 22	2	reserved, 0
@@ -628,6 +646,12 @@ typedef enum SfPendKind
 	SF_PEND_FREE,				/* run: free it if the transaction committed */
 	SF_PEND_ALLOC_PAGE,			/* inode page: likewise */
 	SF_PEND_FREE_PAGE,
+	SF_PEND_SHARE_NEW,			/* share record: rows have it from now on, or
+								 * it goes */
+	SF_PEND_REF_ADD,			/* references: take them back if the
+								 * transaction failed */
+	SF_PEND_REF_DROP,			/* references: take them away if it committed */
+	SF_PEND_REAP,				/* share record that is dead: its space goes */
 } SfPendKind;
 
 /* What is to be known of a kind of entries; kinds.c has a row for each. */
@@ -636,7 +660,9 @@ typedef struct SfPendKindInfo
 	const char *name;			/* NULL: there is no such kind */
 	bool		is_alloc;		/* frees if the transaction failed, else if it
 								 * committed */
-	bool		is_page;		/* names a page, else a run of sectors */
+	bool		is_page;		/* names a page */
+	bool		is_share;		/* names a share record; if neither: a run of
+								 * sectors */
 } SfPendKindInfo;
 
 /* The row of a kind, of whatever number; an unknown kind has no name. */
@@ -665,6 +691,15 @@ typedef struct SfPending
 	uint16_t	reserved;
 	SfPendEntry entries[];
 } SfPending;
+
+/* Does an entry of that kind name a run of sectors? */
+static inline bool
+sf_pend_is_run(uint8_t kind)
+{
+	const SfPendKindInfo *info = sf_format_pend_kind(kind);
+
+	return info->name != NULL && !info->is_page && !info->is_share;
+}
 
 /* Transaction ids below it, of whatever epoch, are none. */
 #define SF_FIRST_XID			3
@@ -712,46 +747,6 @@ typedef struct SfInode
 
 /* Inode trees have at most this many levels: they hold more than INT64_MAX bytes. */
 #define SF_INODE_MAX_DEPTH		6
-
-/*
- * Dictionary page contents.  The pages of a dictionary form a list, and each of them leads
- * to the dictionary before, too.  Only a repair changes them: it makes the list anew.
- *
- *	 0	8	XXH3-64 of all of the dictionary
- *	 8	4	number of the dictionary: 1, 2, ..
- *	 12	4	its length
- *	 16	4	where in it the bytes of this page belong
- *	 20	4	next page of the dictionary, or SF_NO_PAGE
- *	 24	4	first page of the dictionary before, or SF_NO_PAGE
- *	 28	4	reserved, 0
- *	 32		bytes
- */
-typedef struct SfDictionaryPage
-{
-	uint64_t	check;
-	uint32_t	number;
-	uint32_t	len;
-	uint32_t	offset;
-	uint32_t	next;
-	uint32_t	before;
-	uint32_t	reserved;
-	uint8_t		bytes[];
-} SfDictionaryPage;
-
-#define SF_DICTIONARY_MAX_BYTES	(32 * 1024)
-#define SF_DICTIONARY_MAX		255 /* numbers; a frame names one by a byte */
-#define SF_DICTIONARY_PART		(SF_PAGE_CONTENT - sizeof(SfDictionaryPage))
-#define SF_DICTIONARY_PAGES \
-	((SF_DICTIONARY_MAX_BYTES + SF_DICTIONARY_PART - 1) / SF_DICTIONARY_PART)
-
-/* How many bytes of its dictionary a page has; of a page that is sound. */
-static inline uint32_t
-sf_dictionary_part(const SfDictionaryPage *page)
-{
-	uint32_t	rest = page->len - page->offset;
-
-	return rest < SF_DICTIONARY_PART ? rest : (uint32_t) SF_DICTIONARY_PART;
-}
 
 /* A free dynamic page: page number of the next one (4), or SF_NO_PAGE. */
 typedef struct SfFreePage

@@ -27,7 +27,7 @@
 #include <sodium/crypto_shorthash_siphash24.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "format/share.h"
 
 _Static_assert(sizeof(SfUnit) == 24, "SfUnit is an on-disk format");
 _Static_assert(sizeof(SfChild) == 16, "SfChild is an on-disk format");
@@ -41,6 +41,9 @@ _Static_assert(sizeof(SfMap) == 24 + 512 + 4096, "SfMap is an on-disk format");
 _Static_assert(sizeof(SfMap) <= SF_PAGE_CONTENT, "a space map fits a page");
 _Static_assert(SF_INODE_HEADER == 32, "SfInode is an on-disk format");
 _Static_assert(SF_FLAT_MAX_UNITS <= SF_FLAT_MAX_RUNS, "a unit is one run at most");
+
+_Static_assert(sizeof(SfShareReference) == SF_LOCATOR_SHARED_SIZE,
+			   "SfShareReference is an on-disk format");
 
 #define GET(type, p)		({ type v_; memcpy(&v_, (p), sizeof(v_)); v_; })
 #define PUT(type, p, v)		do { type v_ = (v); memcpy((p), &v_, sizeof(v_)); } while (0)
@@ -344,14 +347,12 @@ decode_share(const uint8_t *data, size_t len, SfLocator *loc)
 {
 	if (len < SF_LOCATOR_HEADER + SF_LOCATOR_SHARED_SIZE)
 		return "locator is too short";
-	loc->share_page = GET(uint32_t, data + 48);
-	loc->share_cell = GET(uint16_t, data + 52);
-	loc->share_flags = GET(uint16_t, data + 54);
-	loc->reference_id = GET(uint64_t, data + 56);
-	if (loc->share_page == 0 || loc->share_page == SF_NO_PAGE || SF_IS_MAP_PAGE(loc->share_page) ||
-		loc->share_cell >= SF_SHARE_CELLS || (loc->share_flags & ~SF_SHARE_BASED))
+	memcpy(&loc->share, data + SF_LOCATOR_HEADER, sizeof(loc->share));
+	if (!sf_share_is_possible((SfShareId) {loc->share.page, loc->share.cell, 0}) ||
+		(loc->share.flags & ~SF_SHARE_BASED))
 		return "locator names an impossible share record";
-	return NULL;
+	return loc->share.reference_id > 0 && loc->share.reference_id <= SF_NUMBER_MAX ? NULL :
+		"locator has an impossible reference id";
 }
 
 const char *
@@ -447,26 +448,22 @@ put_fixed(uint8_t *data, const SfLocator *loc, uint16_t flags)
 	PUT(uint64_t, data + 24, loc->length_bytes);
 	PUT(uint64_t, data + 32, loc->incarnation);
 	if (flags & SF_LOC_SHARED)
-	{
-		PUT(uint32_t, data + 48, loc->share_page);
-		PUT(uint16_t, data + 52, loc->share_cell);
-		PUT(uint16_t, data + 54, loc->share_flags);
-		PUT(uint64_t, data + 56, loc->reference_id);
-	}
+		memcpy(data + SF_LOCATOR_HEADER, &loc->share, sizeof(loc->share));
 	return data + map_offset(flags);
 }
 
-/* The parts behind the map, which ends at p; returns the size of the locator. */
-static size_t
-put_end(uint8_t *data, uint8_t *p, const SfLocator *loc, const SfSecret *secret)
+size_t
+sf_format_locator_close(uint8_t *data, size_t len, const SfSecret *secret)
 {
-	if (loc->flags & SF_LOC_KEYED)
+	uint16_t	flags = GET(uint16_t, data + 2);
+
+	if (flags & SF_LOC_KEYED)
 	{
-		memset(p, 0, SF_LOCATOR_TAG_SIZE);
-		p += SF_LOCATOR_TAG_SIZE;
+		memset(data + len, 0, SF_LOCATOR_TAG_SIZE);
+		len += SF_LOCATOR_TAG_SIZE;
 	}
-	PUT(uint64_t, p, make_tag(data, p - data, secret));
-	return p + SF_LOCATOR_MAC_SIZE - data;
+	PUT(uint64_t, data + len, make_tag(data, len, secret));
+	return len + SF_LOCATOR_MAC_SIZE;
 }
 
 void
@@ -487,7 +484,7 @@ sf_format_locator_encode_inode(uint8_t *data, const SfLocator *loc, const SfSecr
 	PUT(uint32_t, p, loc->root_page);
 	PUT(uint32_t, p + 4, 0);
 	PUT(uint64_t, p + 8, loc->root_stamp);
-	return put_end(data, p + INODE_MAP_SIZE, loc, secret);
+	return sf_format_locator_close(data, p + INODE_MAP_SIZE - data, secret);
 }
 
 /* Write runs, checksums and words of a flat map; returns its end. */
@@ -545,5 +542,5 @@ sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc, const SfUnit 
 	p = put_fixed(data, loc, loc->flags & ~SF_LOC_INODE);
 	PUT(uint32_t, data + 40, (uint32_t) loc->nunits);
 	PUT(uint16_t, data + 44, nruns);
-	return put_end(data, put_flat_map(p, loc, runs, nruns, units), loc, secret);
+	return sf_format_locator_close(data, put_flat_map(p, loc, runs, nruns, units) - data, secret);
 }

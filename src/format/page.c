@@ -16,7 +16,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "format/dictionary.h"
 #include "format/key.h"
+#include "format/share.h"
 
 static bool
 is_possible_number(uint64_t number)
@@ -182,6 +184,67 @@ keys_len(const void *content)
 	return page->nentries > SF_DATA_KEYS_MAX ? 0 : sf_key_page_size(page);
 }
 
+/* A share page.  Its records are looked at one by one (sf_format_share_record()). */
+static const char *
+share_problem(const void *content)
+{
+	const SfSharePage *page = content;
+
+	if (page->next == 0 || SF_IS_MAP_PAGE(page->next))
+		return "share page leads to an impossible page";
+	if (page->used[SF_SHARE_CELLS / 8] >> SF_SHARE_CELLS % 8 != 0)
+		return "share page uses cells that it does not have";
+	return page->reserved == 0 ? NULL : "share page has something in a reserved place";
+}
+
+/* A list of pages of the advice: of a directory, nbuckets is 0. */
+static const char *
+root_problem(const void *content)
+{
+	const SfAdviceList *list = content;
+
+	if (list->npages == 0 || list->npages > SF_ADVICE_LIST_MAX)
+		return "list of advice has an impossible number of pages";
+	return list->nbuckets > (list->npages - 1) * SF_ADVICE_LIST_MAX &&
+		list->nbuckets <= list->npages * SF_ADVICE_LIST_MAX ? NULL :
+		"advice has an impossible number of buckets";
+}
+
+static const char *
+directory_problem(const void *content)
+{
+	const SfAdviceList *list = content;
+
+	return list->npages > 0 && list->npages <= SF_ADVICE_LIST_MAX && list->nbuckets == 0 ? NULL :
+		"directory of advice has an impossible number of buckets";
+}
+
+static uint32_t
+list_len(const void *content)
+{
+	uint32_t	n = ((const SfAdviceList *) content)->npages;
+
+	return n > SF_ADVICE_LIST_MAX ? 0 : offsetof(SfAdviceList, pages) + n * sizeof(uint32_t);
+}
+
+static const char *
+bucket_problem(const void *content)
+{
+	return ((const SfAdviceBucket *) content)->nentries > SF_ADVICE_BUCKET_MAX ?
+		"bucket of advice has an impossible number of entries" : NULL;
+}
+
+static uint32_t
+bucket_len(const void *content)
+{
+	uint32_t	n = ((const SfAdviceBucket *) content)->nentries;
+
+	return n > SF_ADVICE_BUCKET_MAX ? 0 :
+		offsetof(SfAdviceBucket, entries) + n * sizeof(SfAdvice);
+}
+
+_Static_assert(sizeof(SfAdviceList) <= SF_PAGE_CONTENT &&
+			   sizeof(SfAdviceBucket) <= SF_PAGE_CONTENT, "advice fits its pages");
 _Static_assert(sizeof(SfHeader) + sizeof(SfHeaderMore) <= SF_PAGE_CONTENT &&
 			   sizeof(SfMap) <= SF_PAGE_CONTENT && sizeof(SfPending) <= SF_PAGE_CONTENT &&
 			   sizeof(SfInode) <= SF_PAGE_CONTENT, "each kind fits its page");
@@ -206,6 +269,10 @@ static const struct
 	[SF_PAGE_FREE] = {NULL, {0, sizeof(SfFreePage)}},
 	[SF_PAGE_KEYS] = {keys_problem, .sealed_len = keys_len},
 	[SF_PAGE_DICTIONARY] = {dictionary_problem, {0, SF_PAGE_CONTENT}},
+	[SF_PAGE_SHARE] = {share_problem, {0, sizeof(SfSharePage)}},
+	[SF_PAGE_ADVICE_ROOT] = {root_problem, .sealed_len = list_len},
+	[SF_PAGE_ADVICE_DIRECTORY] = {directory_problem, .sealed_len = list_len},
+	[SF_PAGE_ADVICE_BUCKET] = {bucket_problem, .sealed_len = bucket_len},
 };
 
 static bool
@@ -307,6 +374,10 @@ sf_format_entry_problem(const SfPendEntry *entry)
 		return "pending entry has no transaction";
 	if (kind->name == NULL)
 		return "pending entry is of an unknown kind";
+	if (kind->is_share)
+		return sf_share_is_possible(sf_share_of_start(entry->start)) &&
+			(entry->count > 0 || entry->kind == SF_PEND_REAP) ? NULL :
+			"pending entry names an impossible share record";
 	if (!kind->is_page)
 		return sf_format_is_possible_run(entry->start, entry->count) ? NULL :
 			"pending entry names an impossible run";

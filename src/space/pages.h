@@ -11,6 +11,8 @@
 
 #include "space/record.h"
 #include "format/change.h"
+#include "format/dictionary.h"
+#include "format/share.h"
 #include "space/space_internal.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"

@@ -165,7 +165,7 @@ add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Ba
 {
 	SfMapRange	range = sfi_map_range(entry->start, entry->count);
 
-	SF_ASSERT(!sf_format_pend_kind(entry->kind)->is_page);
+	SF_ASSERT(sf_pend_is_run(entry->kind));
 	for (int m = 0; m < batch->nmaps; m++)
 	{
 		if (batch->maps[m] != sf_map_of(entry->start))

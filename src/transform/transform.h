@@ -31,6 +31,7 @@
 #define SF_TRANSFORM_H
 
 #include "config/config.h"
+#include "format/dictionary.h"
 #include "format/packed.h"
 
 /* What came of an attempt to decode. */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "format/change.h"
+#include "format/dictionary.h"
 #include "fuzz.h"
 
 #define FIXED		sizeof(SfHeader)

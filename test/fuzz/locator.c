@@ -91,8 +91,8 @@ make(uint64_t length_bytes, uint16_t flags)
 							   .flags = flags, .table_oid = 16384, .attnum = 2,
 							   .key_id = flags & SF_LOC_KEYED ? 5 : 0,
 							   .generation = 1, .object_id = 7, .incarnation = 42,
-							   .share_page = 3, .share_cell = 125,
-							   .share_flags = SF_SHARE_BASED, .reference_id = 8, .tag = tag};
+							   .share = {3, 125, SF_SHARE_BASED, 8},
+							   .tag = tag};
 }
 
 /* How unit i is stored: if units may be transformed, as one of four ways. */

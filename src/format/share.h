@@ -1,0 +1,254 @@
+/*-------------------------------------------------------------------------
+ *
+ * share.h
+ *	  What columns that deduplicate keep in pages of the segment relation, byte by
+ *	  byte: share records, and advice on where a content may be stored already.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_FORMAT_SHARE_H
+#define SF_FORMAT_SHARE_H
+
+#include "format/format.h"
+
+/* ---------------------------------------------------------------------
+ * Share page contents: share records, each in one or more cells in a row
+ *
+ *	 0	4	next share page, or SF_NO_PAGE
+ *	 4	4	reserved, 0
+ *	 8	16	used plane: a bit a cell; the last two bits are 0
+ *	 24	64 x 126	cells
+ *
+ * A share record stands for an object whose space no row owns, since several rows may
+ * have it.  Each of them has a locator with SHARED, which names the record.
+ *
+ *	 0	8	object id
+ *	 8	8	full id of the top-level transaction that stored the object
+ *	 16	4	references: rows that some snapshot may still see, and transactions
+ *			that are about to have one
+ *	 20	2	state (SfShareState)
+ *	 22	2	key id, as in the locator
+ *	 24	16	hash of the plain bytes
+ *	 40	8	hash of the first unit; 0 if there is no other
+ *	 48	8	length of the value in bytes
+ *	 56	1	compression of the column then (its option)
+ *	 57	1	how it was hashed (SfShareHash); 0: the hashes mean nothing
+ *	 58	2	length of the locator
+ *	 60	4	blocks that are stored
+ *	 64	n	the locator, without its SHARED part, tag and hash at its end
+ * ---------------------------------------------------------------------
+ */
+#define SF_SHARE_CELL_SIZE		64
+
+typedef enum SfShareState
+{
+	SF_SHARE_RESERVED = 1,		/* its transaction runs; no row has it yet */
+	SF_SHARE_NEW,				/* if its transaction commits, rows have it */
+	SF_SHARE_LIVE,				/* rows have it */
+	SF_SHARE_DEAD,				/* nobody can have it; its space is given back */
+} SfShareState;
+
+typedef enum SfShareHash
+{
+	SF_SHARE_HASH_NONE,
+	SF_SHARE_HASH_XXH3,			/* XXH3-128 */
+	SF_SHARE_HASH_KEYED,		/* a MAC of that, under a subkey of the data
+								 * key */
+} SfShareHash;
+
+typedef struct SfShareRecord
+{
+	uint64_t	object_id;
+	uint64_t	maker_fxid;
+	uint32_t	references;
+	uint16_t	state;
+	uint16_t	key_id;
+	uint8_t		hash[16];
+	uint64_t	prefix_hash;
+	uint64_t	length_bytes;
+	uint8_t		compression;
+	uint8_t		hash_method;
+	uint16_t	locator_bytes;
+	uint32_t	stored_blocks;
+	uint8_t		locator[];
+} SfShareRecord;
+
+typedef struct SfSharePage
+{
+	uint32_t	next;
+	uint32_t	reserved;
+	uint8_t		used[16];
+	uint8_t		cells[SF_SHARE_CELLS][SF_SHARE_CELL_SIZE];
+} SfSharePage;
+
+/* The longest locator that a record can have: none is made that does not fit with SHARED. */
+#define SF_SHARE_LOCATOR_MAX \
+	(SF_LOCATOR_MAX_SIZE - SF_LOCATOR_SHARED_SIZE - SF_LOCATOR_MAC_SIZE)
+#define SF_SHARE_RECORD_MAX		(SF_SHARE_CELL_SIZE + SF_SHARE_LOCATOR_MAX)
+
+static inline uint32_t
+sf_share_record_size(const SfShareRecord *record)
+{
+	return (uint32_t) sizeof(SfShareRecord) + record->locator_bytes;
+}
+
+static inline uint32_t
+sf_share_cells_of(uint32_t record_bytes)
+{
+	return (record_bytes + SF_SHARE_CELL_SIZE - 1) / SF_SHARE_CELL_SIZE;
+}
+
+static inline bool
+sf_share_is_used(const SfSharePage *page, uint32_t cell)
+{
+	return page->used[cell / 8] >> cell % 8 & 1;
+}
+
+/*
+ * The record that begins at a cell of a page, or NULL if none does, or one that cannot be:
+ * its cells lie on the page and are used, and its fields are possible.
+ */
+extern const SfShareRecord *sf_format_share_record(const SfSharePage *page, uint32_t cell);
+
+/* What is wrong with a record of so many bytes, by itself; NULL when nothing is. */
+extern const char *sf_format_share_problem(const SfShareRecord *record, size_t len);
+
+/* The first cell of n free ones in a row, or -1. */
+extern int	sf_format_share_find_free(const SfSharePage *page, uint32_t n);
+
+/*
+ * Where a record is: what pending entries, and locators with SHARED, name.  In an entry it
+ * stands with the low part of the object's id, so that one that is left over from another
+ * record is told.
+ */
+typedef struct SfShareId
+{
+	uint32_t	page;
+	uint16_t	cell;
+	uint16_t	low_id;			/* low half-word of the object id */
+} SfShareId;
+
+static inline uint64_t
+sf_share_to_start(SfShareId id)
+{
+	return (uint64_t) id.page | (uint64_t) id.cell << 32 | (uint64_t) id.low_id << 48;
+}
+
+static inline SfShareId
+sf_share_of_start(uint64_t start)
+{
+	return (SfShareId) {(uint32_t) start, (uint16_t) (start >> 32), (uint16_t) (start >> 48)};
+}
+
+/* Can there be a record? */
+static inline bool
+sf_share_is_possible(SfShareId id)
+{
+	return id.page != 0 && id.page != SF_NO_PAGE && !SF_IS_MAP_PAGE(id.page) &&
+		id.cell < SF_SHARE_CELLS;
+}
+
+/*
+ * The locator of a record from that of a value (SF_SHARE_LOCATOR_MAX bytes at dst), and the
+ * locator of a reference to a record (SF_LOCATOR_MAX_SIZE bytes at dst; a KEYED one has a
+ * tag of zeros, as from sf_format_locator_encode_flat()).  Both return the length; 0: it
+ * would be too long.
+ */
+extern size_t sf_format_share_locator(uint8_t *dst, const SfLocator *loc);
+extern size_t sf_format_reference(uint8_t *dst, const SfShareRecord *record, SfShareId id,
+								  uint64_t reference_id, const SfSecret *secret);
+
+/* ---- changes of share pages (change.h) ---- */
+
+/* SF_OP_SHARE_PUT: this, and the bytes of a record, which goes to free cells. */
+typedef struct SfSharePut
+{
+	uint16_t	cell;
+	uint16_t	reserved;		/* 0 */
+} SfSharePut;
+
+/* SF_OP_SHARE_SET: of the record at a cell. */
+typedef struct SfShareSet
+{
+	uint16_t	cell;
+	uint16_t	state;
+	uint32_t	references;
+} SfShareSet;
+
+/* SF_OP_SHARE_CLEAR: cells become free. */
+typedef struct SfShareClear
+{
+	uint16_t	cell;
+	uint16_t	ncells;
+} SfShareClear;
+
+/* SF_OP_PEND_PUT: an entry takes the place of another one. */
+typedef struct SfPendPut
+{
+	SfPendEntry entry;
+	uint16_t	index;
+	uint16_t	reserved[3];	/* 0 */
+} SfPendPut;
+
+extern void sf_format_share_put(SfSharePage *page, uint32_t cell, const void *record, size_t len);
+extern void sf_format_share_set(SfSharePage *page, SfShareSet set);
+extern void sf_format_share_clear(SfSharePage *page, SfShareClear clear);
+
+/* ---------------------------------------------------------------------
+ * Advice: a hash index of share records by linear hashing (Litwin, 1980).  It is never
+ * believed: what it leads to is looked at.  So nothing is lost with an entry that is lost,
+ * and a bucket that is full drops its oldest one.
+ *
+ * A hash h belongs to bucket h mod 2^(k+1), if there is such a bucket, else h mod 2^k,
+ * where 2^k <= number of buckets < 2^(k+1).
+ *
+ * Root and directory pages (a list of pages):
+ *	 0	4	root: number of buckets; directory: 0
+ *	 4	4	number of pages in the list
+ *	 8	4 x n	root: directory pages; directory: buckets
+ *
+ * Bucket pages:
+ *	 0	4	number of the bucket
+ *	 4	2	number of entries
+ *	 6	2	reserved, 0
+ *	 8	16 x n	entries, the oldest one first
+ *		 0	8	hash
+ *		 8	4	share page
+ *		 12	2	cell
+ *		 14	2	kind (SfAdviceKind)
+ * ---------------------------------------------------------------------
+ */
+typedef enum SfAdviceKind
+{
+	SF_ADVICE_FULL = 1,			/* hash: first 8 bytes of that of all bytes */
+	SF_ADVICE_PREFIX,			/* hash: that of the first unit */
+} SfAdviceKind;
+
+typedef struct SfAdvice
+{
+	uint64_t	hash;
+	uint32_t	page;
+	uint16_t	cell;
+	uint16_t	kind;
+} SfAdvice;
+
+#define SF_ADVICE_LIST_MAX		((SF_PAGE_CONTENT - 8) / sizeof(uint32_t))
+#define SF_ADVICE_BUCKET_MAX	((SF_PAGE_CONTENT - 8) / sizeof(SfAdvice))
+#define SF_ADVICE_SAME_MAX		4	/* entries of one hash and kind */
+
+typedef struct SfAdviceList
+{
+	uint32_t	nbuckets;
+	uint32_t	npages;
+	uint32_t	pages[SF_ADVICE_LIST_MAX];
+} SfAdviceList;
+
+typedef struct SfAdviceBucket
+{
+	uint32_t	number;
+	uint16_t	nentries;
+	uint16_t	reserved;
+	SfAdvice	entries[SF_ADVICE_BUCKET_MAX];
+} SfAdviceBucket;
+
+#endif							/* SF_FORMAT_SHARE_H */
