@@ -244,6 +244,7 @@ _PG_init(void)
 	sf_wal_register();
 	sf_read_set_overlay(sf_write_overlay);
 	sf_space_set_describe(sf_ddl_describe);
+	sf_space_set_share_owned(sf_object_of_share);
 
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = shmem_request;

@@ -179,14 +179,6 @@ extern struct varlena *sf_object_rope_part(const SfRope *rope, uint64 start, uin
  * a version of an object owns, without those that another version of the same
  * object (or NULL) owns too.  Both palloc'd.
  */
-typedef struct SfOwned
-{
-	SfRun	   *runs;
-	int			nruns;
-	uint32	   *pages;
-	int			npages;
-} SfOwned;
-
 extern SfOwned sf_object_difference(SfSegment *seg, const SfLocator *loc, const SfLocator *other);
 
 /*
@@ -196,5 +188,8 @@ extern SfOwned sf_object_difference(SfSegment *seg, const SfLocator *loc, const 
 typedef void (*SfMapDamage) (const ErrorData *error, void *arg);
 extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged,
 							   void *arg);
+
+/* What the object of a share record owns.  DATA_CORRUPTED when its map is damaged. */
+extern SfOwned sf_object_of_share(SfSegment *seg, const SfShareRecord *record);
 
 #endif							/* SF_OBJECT_H */

@@ -252,7 +252,7 @@ typedef struct Effects
 	uint64		allocated;		/* sectors in ALLOC entries */
 	int			nclears;
 	int			nremoved;		/* entries */
-	bool		adds;			/* entries */
+	bool		adds;			/* entries of a transaction that goes on */
 	bool		fills;			/* a new map page has used sectors */
 } Effects;
 
@@ -262,10 +262,10 @@ note_entries(Effects *effects, SfOp op)
 {
 	SfPendEntry entry;
 
-	effects->adds = true;
 	for (Size at = 0; at < op.len; at += sizeof(entry))
 	{
 		memcpy(&entry, op.payload + at, sizeof(entry));
+		effects->adds |= entry.outcome == SF_OUTCOME_UNKNOWN;
 		if (entry.kind == SF_PEND_ALLOC)
 			effects->allocated += entry.count;
 	}

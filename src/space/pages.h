@@ -112,6 +112,7 @@ sfi_page_trailer(Page page)
 #define SfPageFree(p)		((SfFreePage *) PageGetContents(p))
 #define SfPageKeys(p)		((SfKeyPage *) PageGetContents(p))
 #define SfPageDictionary(p)	((SfDictionaryPage *) PageGetContents(p))
+#define SfPageShare(p)		((SfSharePage *) PageGetContents(p))
 
 /* The extension of a header page; zeros if it has none. */
 static inline SfHeaderMore

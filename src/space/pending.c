@@ -141,6 +141,59 @@ sfi_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf)
 }
 
 /*
+ * Lock the last page of the queue while the page of an earlier part of it is locked.
+ * InvalidBuffer: that page is the last one itself, or was taken for one that is not it
+ * any more, in which case *is_tail is false.
+ */
+static Buffer
+lock_tail_behind(Relation rel, Buffer buf, uint32 tail, bool *is_tail)
+{
+	Buffer		tailbuf;
+
+	*is_tail = true;
+	if (SfPagePending(BufferGetPage(buf))->next == SF_NO_PAGE)
+		return InvalidBuffer;
+	*is_tail = false;
+	if (tail == BufferGetBlockNumber(buf))
+		return InvalidBuffer;
+	tailbuf = sfi_page_read(rel, tail, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+	*is_tail = SfPagePending(BufferGetPage(tailbuf))->next == SF_NO_PAGE;
+	return tailbuf;
+}
+
+/*
+ * In the order of the queue: who walks it locks a page while that before it is locked.  The
+ * header is not locked meanwhile, so the last page may have got a successor since it was
+ * asked for.
+ */
+Buffer
+sfi_pending_lock_both(Relation rel, uint32 page, Buffer *buf, int *n)
+{
+	for (;;)
+	{
+		uint32		tail = sf_space_header(rel).pending_tail;
+		bool		is_tail;
+		Buffer		tailbuf;
+		int			room;
+
+		*buf = sfi_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_EXCLUSIVE);
+		tailbuf = lock_tail_behind(rel, *buf, tail, &is_tail);
+		room = SF_PENDING_MAX -
+			SfPagePending(BufferGetPage(BufferIsValid(tailbuf) ? tailbuf : *buf))->nentries;
+		if (is_tail && (room > 0 || *n == 0))
+		{
+			*n = Min(*n, room);
+			return BufferIsValid(tailbuf) ? tailbuf : *buf;
+		}
+		if (BufferIsValid(tailbuf))
+			UnlockReleaseBuffer(tailbuf);
+		UnlockReleaseBuffer(*buf);
+		if (is_tail)
+			add_tail(rel, tail);
+	}
+}
+
+/*
  * Rule 3.  fxid is not above the one of the record: after a crash a higher one, which
  * stands in no record then, might be given out again, to a transaction that commits.
  */
@@ -149,10 +202,10 @@ sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count)
 {
 	SfPendEntry entry = {0};
 
-	SF_ASSERT(count > 0 && count <= SF_MAP_SECTORS);
+	SF_ASSERT(count > 0);
 	SF_ASSERT(sf_format_pend_kind(kind)->name != NULL);
-	SF_ASSERT(sf_format_pend_kind(kind)->is_page ? count == 1 :
-			  sf_format_is_possible_run(start, count));
+	SF_ASSERT(!sf_pend_is_run(kind) || sf_format_is_possible_run(start, count));
+	SF_ASSERT(!sf_format_pend_kind(kind)->is_page || count == 1);
 	(void) GetCurrentTransactionId();	/* so that the record carries an xid */
 	entry.fxid = fxid;
 	entry.start = start;

@@ -27,9 +27,16 @@ extern Buffer sfi_pending_take_page(Relation rel, SfHeader *h);
 extern Buffer sfi_pending_lock_tail(Relation rel, int n, int hmode, Buffer *hbuf);
 
 /*
+ * For the resolver: lock a pending page exclusively (*buf), and the last one of the queue,
+ * which is returned and may be the same.  *n becomes as many entries as that has room for,
+ * and at least 1 if it was; a page is added if need be.
+ */
+extern Buffer sfi_pending_lock_both(Relation rel, uint32 page, Buffer *buf, int *n);
+
+/*
  * An entry of this transaction, which gets its xid here (rule 3).  fxid: the top-level one,
  * or that of a subtransaction, not above the current one.  start and count: sectors on one
- * map page, or a page number and 1.
+ * map page, or a page number and 1, or a share record and a number of references.
  */
 extern SfPendEntry sfi_pending_entry(SfPendKind kind, uint64 fxid, uint64 start, uint32 count);
 
@@ -70,6 +77,35 @@ extern bool sfi_pending_is_live(const SfPendEntry *entry, SfHorizon horizon);
  * more.  For assertions: it asks the server anew, and goes by no horizon.
  */
 extern bool sfi_pending_has_ended(const SfPendEntry *entry, bool committed);
+
+/* ---- the resolver's work on one pending page (resolve.c, references.c) ---- */
+
+#define SF_RESOLVE_MAPS	16		/* map pages in one record */
+
+typedef struct SfPageWork
+{
+	Relation	rel;
+	uint32		page;
+	SfHorizon	horizon;
+	int			n;				/* entries as read; only more can be added */
+	SfPendEntry entries[SF_PENDING_MAX];
+	SfMap		left[SF_RESOLVE_MAPS];	/* maps of the record, as its clears
+										 * leave them */
+	SfMaintain *stats;
+} SfPageWork;
+
+/* Take entries with these places, which ascend, out of the copy: they are off the page. */
+extern void sfi_pending_forget(SfPageWork *work, const uint16 *indexes, int n);
+
+/* Raise *newest, what snapshots of a standby must outlive, to an entry that frees. */
+extern void sfi_pending_note_freeing(TransactionId *newest, const SfPendEntry *entry);
+
+/*
+ * Carry out what can be of the entries of a page that are about share records.  The
+ * resolver's lock is held, and no page.  True: entries that can be resolved are new in the
+ * queue.  DATA_CORRUPTED at a damaged pending page; others are passed over.
+ */
+extern bool sfi_references_resolve(SfPageWork *work, SfSegment *seg);
 
 /* Is it known of a transaction that it aborted, or ended in a crash? */
 extern bool sfi_pending_transaction_aborted(uint64 fxid);

@@ -42,6 +42,10 @@ typedef enum SfPagesReason
 	SF_PAGES_REPAIR,			/* header, and any page that is made anew */
 	SF_PAGES_DICTIONARY,		/* header, new dictionary pages */
 	SF_PAGES_KEYS,				/* header, both key pages */
+	SF_PAGES_SHARE,				/* header, pending page, share page: a record
+								 * is made or counted up */
+	SF_PAGES_REAP,				/* pending pages, share page: space of a dead
+								 * record becomes entries */
 } SfPagesReason;
 
 /* ---- main data: every struct begins with the version ---- */

@@ -19,8 +19,9 @@
  *	 3	what one record can do is a batch: up to 16 map pages.  The pending page and
  *		the map pages are locked, and the record is written.  This goes on until
  *		there is no verdict left that could be carried out;
- *	 4	inode pages are freed one by one, since the header page changes with each;
- *	 5	a page without entries leaves the queue, unless it is the last one.
+ *	 4	references to share records are counted down (references.c);
+ *	 5	inode pages are freed one by one, since the header page changes with each;
+ *	 6	a page without entries leaves the queue, unless it is the last one.
  *
  * The copy stays right without the lock, because indexes of entries do not change:
  * writers add behind, and only the resolver removes.  After each record the same
@@ -41,20 +42,23 @@
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 
-#define BATCH_MAPS	16			/* map pages in one record */
+#define BATCH_MAPS	SF_RESOLVE_MAPS
 
-/* Work on one pending page. */
-typedef struct PageWork
+/*
+ * Remember the newest xid whose freeing a standby's snapshots must outlive.  What an
+ * aborted transaction took was never seen by any snapshot, so ALLOC entries conflict
+ * with none.
+ */
+void
+sfi_pending_note_freeing(TransactionId *newest, const SfPendEntry *entry)
 {
-	Relation	rel;
-	uint32		page;
-	SfHorizon	horizon;
-	int			n;				/* entries as read; only more can be added */
-	SfPendEntry entries[SF_PENDING_MAX];
-	SfMap		left[BATCH_MAPS];	/* maps of the record, as its clears leave
-									 * them */
-	SfMaintain *stats;
-} PageWork;
+	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
+
+	if (sf_format_pend_kind(entry->kind)->is_alloc)
+		return;
+	if (!TransactionIdIsValid(*newest) || TransactionIdFollows(xid, *newest))
+		*newest = xid;
+}
 
 /* Operations of one record. */
 typedef struct Batch
@@ -93,25 +97,9 @@ batch_map(Batch *batch, uint32 map)
 	return true;
 }
 
-/*
- * Remember the newest xid whose freeing a standby's snapshots must outlive.  What an
- * aborted transaction took was never seen by any snapshot, so ALLOC entries conflict
- * with none.
- */
-static void
-note_freeing(TransactionId *newest, const SfPendEntry *entry)
-{
-	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
-
-	if (sf_format_pend_kind(entry->kind)->is_alloc)
-		return;
-	if (!TransactionIdIsValid(*newest) || TransactionIdFollows(xid, *newest))
-		*newest = xid;
-}
-
 /* A damaged entry, which securefile_check() reports, frees nothing. */
 static SfVerdict
-verdict_of(const PageWork *work, const SfPendEntry *entry)
+verdict_of(const SfPageWork *work, const SfPendEntry *entry)
 {
 	return sf_format_entry_problem(entry) != NULL ? SF_VERDICT_LOST :
 		sfi_pending_verdict(entry, work->horizon);
@@ -123,7 +111,7 @@ verdict_of(const PageWork *work, const SfPendEntry *entry)
  * the order of entries means nothing.
  */
 static void
-collect_batch(PageWork *work, Batch *batch)
+collect_batch(SfPageWork *work, Batch *batch)
 {
 	SF_ASSERT(work->n >= 0 && work->n <= SF_PENDING_MAX);
 	memset(batch, 0, sizeof(*batch));
@@ -140,16 +128,18 @@ collect_batch(PageWork *work, Batch *batch)
 				batch->committed[batch->ncommitted++] = i;
 				break;
 			case SF_VERDICT_DROP:
+				if (entry->kind == SF_PEND_SHARE_NEW)
+					break;
 				batch->remove[batch->nremove++] = i;
 				break;
 			case SF_VERDICT_FREE:
-				if (sf_format_pend_kind(entry->kind)->is_page)
+				if (!sf_pend_is_run(entry->kind))
 					break;
 				if (!batch_map(batch, sf_map_of(entry->start)))
 					break;
 				batch->remove[batch->nremove++] = i;
 				batch->free[batch->nfree++] = i;
-				note_freeing(&batch->newest_freeing, entry);
+				sfi_pending_note_freeing(&batch->newest_freeing, entry);
 				break;
 		}
 	}
@@ -161,7 +151,7 @@ collect_batch(PageWork *work, Batch *batch)
  * miscount.
  */
 static bool
-add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Batch *batch)
+add_clear(SfPageWork *work, const SfPendEntry *entry, const Buffer *maps, const Batch *batch)
 {
 	SfMapRange	range = sfi_map_range(entry->start, entry->count);
 
@@ -181,7 +171,7 @@ add_clear(PageWork *work, const SfPendEntry *entry, const Buffer *maps, const Ba
 
 /* Add the clearing of all runs; those that are free already are noted in the batch. */
 static void
-add_clears(PageWork *work, const Buffer *maps, Batch *batch)
+add_clears(SfPageWork *work, const Buffer *maps, Batch *batch)
 {
 	for (int i = 0; i < batch->nfree; i++)
 		if (!add_clear(work, &work->entries[batch->free[i]], maps, batch))
@@ -193,7 +183,7 @@ add_clears(PageWork *work, const Buffer *maps, Batch *batch)
  * does not read lets the message wait, and nobody could end that.
  */
 static void
-warn_free_already(const PageWork *work, const Batch *batch)
+warn_free_already(const SfPageWork *work, const Batch *batch)
 {
 	for (int i = 0; i < batch->nfree_already; i++)
 	{
@@ -212,9 +202,9 @@ warn_free_already(const PageWork *work, const Batch *batch)
 #ifdef SF_ASSERTIONS
 /* S5 of an entry that is to leave the queue, and whose space is to become free or to stay. */
 static void
-check_removed(const PageWork *work, const SfPendEntry *entry, bool frees)
+check_removed(const SfPageWork *work, const SfPendEntry *entry, bool frees)
 {
-	bool		is_alloc = entry->kind == SF_PEND_ALLOC || entry->kind == SF_PEND_ALLOC_PAGE;
+	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 
 	SF_INVARIANT(S5, sfi_pending_has_ended(entry, frees != is_alloc));
 	SF_INVARIANT(S5, !frees ||
@@ -223,7 +213,7 @@ check_removed(const PageWork *work, const SfPendEntry *entry, bool frees)
 
 /* S5 of all entries of a batch. */
 static void
-check_batch(const PageWork *work, const Batch *batch)
+check_batch(const SfPageWork *work, const Batch *batch)
 {
 	int			nfree = 0;
 
@@ -243,17 +233,32 @@ check_batch(const PageWork *work, const Batch *batch)
 #define check_batch(work, batch)	((void) 0)
 #endif
 
+void
+sfi_pending_forget(SfPageWork *work, const uint16 *indexes, int n)
+{
+	int			to = 0;
+	int			skip = 0;
+
+	for (int from = 0; from < work->n; from++)
+	{
+		if (skip < n && indexes[skip] == from)
+			skip++;
+		else
+			work->entries[to++] = work->entries[from];
+	}
+	SF_ASSERT(skip == n && to == work->n - n);
+	work->n = to;
+}
+
 /* Write one record for a batch, and take its entries out of our copy. */
 static void
-run_batch(PageWork *work, Batch *batch)
+run_batch(SfPageWork *work, Batch *batch)
 {
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel), batch->newest_freeing,
 	batch->nremove};
 	Buffer		maps[BATCH_MAPS];
 	Buffer		buf;
 	int			at;
-	int			to = 0;
-	int			skip = 0;
 
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(work->rel, SF_LOCK_RESOLVER));
 	SF_ASSERT(batch->nremove + batch->ncommitted > 0 && batch->nfree <= batch->nremove);
@@ -283,15 +288,7 @@ run_batch(PageWork *work, Batch *batch)
 	work->stats->entries_resolved += batch->nremove;
 	for (int i = 0; i < batch->ncommitted; i++)
 		work->entries[batch->committed[i]].outcome = SF_OUTCOME_COMMITTED;
-	for (int from = 0; from < work->n; from++)
-	{
-		if (skip < batch->nremove && batch->remove[skip] == from)
-			skip++;
-		else
-			work->entries[to++] = work->entries[from];
-	}
-	SF_ASSERT(skip == batch->nremove && to == work->n - skip);
-	work->n = to;
+	sfi_pending_forget(work, batch->remove, batch->nremove);
 }
 
 /*
@@ -299,7 +296,7 @@ run_batch(PageWork *work, Batch *batch)
  * is read: a page that is free already, by damage, would make a circle of the list.
  */
 static void
-free_inode_page(PageWork *work, int index)
+free_inode_page(SfPageWork *work, int index)
 {
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel), InvalidTransactionId, 1};
 	SfPendEntry entry = work->entries[index];
@@ -319,7 +316,7 @@ free_inode_page(PageWork *work, int index)
 	fbuf = sfi_page_read(work->rel, entry.start, SF_PAGE_INODE, BUFFER_LOCK_EXCLUSIVE);
 	h = *SfPageHeader(BufferGetPage(hbuf));
 	content.next = h.free_head;
-	note_freeing(&rec.horizon, &entry);
+	sfi_pending_note_freeing(&rec.horizon, &entry);
 	h.free_head = entry.start;
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
@@ -330,13 +327,15 @@ free_inode_page(PageWork *work, int index)
 
 	work->stats->entries_resolved++;
 	work->stats->pages_freed++;
-	memmove(&work->entries[index], &work->entries[index + 1],
-			(--work->n - index) * sizeof(SfPendEntry));
+	sfi_pending_forget(work, &index16, 1);
 }
 
-/* Resolve what can be resolved on one page; returns entries that stay. */
+/*
+ * Resolve what can be resolved on one page; returns entries that stay.  again: entries that
+ * can be resolved have come to the queue.
+ */
 static int
-resolve_page(PageWork *work, uint32 *next)
+resolve_page(SfPageWork *work, SfSegment *seg, uint32 *next, bool *again)
 {
 	Buffer		buf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
 	SfPending  *pending = SfPagePending(BufferGetPage(buf));
@@ -356,6 +355,7 @@ resolve_page(PageWork *work, uint32 *next)
 			break;
 		run_batch(work, &batch);
 	}
+	*again |= sfi_references_resolve(work, seg);
 	/* from the end, since each one that is freed moves those behind it */
 	for (int i = work->n - 1; i >= 0; i--)
 		if (sf_format_pend_kind(work->entries[i].kind)->is_page &&
@@ -412,7 +412,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
  * be cut beyond it, the entry is lost, and its space with it.
  */
 static void
-note_unresolved(PageWork *work)
+note_unresolved(SfPageWork *work)
 {
 	for (int i = 0; i < work->n; i++)
 	{
@@ -435,25 +435,14 @@ note_unresolved(PageWork *work)
  * one.  More pages that stay than the relation has mean that the list leads back to
  * itself, which only damage can do.
  */
-bool
-sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
+static bool
+resolve_queue(SfPageWork *work, SfSegment *seg)
 {
-	Relation	rel = sfi_segment_rel(seg);
-	PageWork   *work;
+	Relation	rel = work->rel;
 	uint32		prev = SF_NO_PAGE;
 	uint32		nstay = 0;
+	bool		again = false;
 	uint32		next;
-
-	if (!wait && !ConditionalLockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock))
-	{
-		sfi_segment_close(rel);
-		return false;
-	}
-	if (wait && !SF_BREAKS(rule_1))
-		LockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
-	work = palloc(sizeof(PageWork));
-	work->rel = rel;
-	work->stats = stats;
 
 	/*
 	 * One horizon for all of the queue: it is costly to ask for, and one that
@@ -463,7 +452,7 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 	for (work->page = sf_space_header(rel).pending_head; work->page != SF_NO_PAGE;
 		 work->page = next)
 	{
-		int			left = resolve_page(work, &next);
+		int			left = resolve_page(work, seg, &next, &again);
 
 		note_unresolved(work);
 		if (left == 0)
@@ -474,6 +463,28 @@ sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
 		if (++nstay > RelationGetNumberOfBlocks(rel))
 			sfi_page_report_damaged(rel, prev, "The list of pending pages leads back to it.");
 	}
+	return again;
+}
+
+bool
+sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	SfPageWork *work;
+
+	if (!wait && !ConditionalLockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock))
+	{
+		sfi_segment_close(rel);
+		return false;
+	}
+	if (wait && !SF_BREAKS(rule_1))
+		LockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
+	work = palloc(sizeof(SfPageWork));
+	work->rel = rel;
+	work->stats = stats;
+	/* what a dead share record owned comes to the end of the queue */
+	while (resolve_queue(work, seg))
+		CHECK_FOR_INTERRUPTS();
 	pfree(work);
 	UnlockPage(rel, SF_LOCK_RESOLVER, ExclusiveLock);
 	sfi_segment_close(rel);

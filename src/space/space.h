@@ -15,6 +15,7 @@
 #include "base/base.h"
 #include "config/config.h"
 #include "format/key.h"
+#include "format/share.h"
 #include "io/io.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
@@ -376,6 +377,56 @@ extern bool sf_space_is_used(SfSegment *seg, SfRun run);
  * type, or 0 when there is no such page.  DATA_CORRUPTED when it is damaged.
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
+
+/*
+ * ---- share records (share.c) ----
+ *
+ * Of a segment that is open with RowExclusiveLock, but for the first, which takes any lock.
+ * DATA_CORRUPTED when a page is damaged.
+ */
+
+/* A copy of a share record. */
+typedef union SfShareCopy
+{
+	SfShareRecord record;
+	uint8		bytes[SF_SHARE_RECORD_MAX];
+} SfShareCopy;
+
+/* Read a record; false: there is none at that place. */
+extern bool sf_space_share_read(SfSegment *seg, SfShareId id, SfShareCopy *copy);
+
+/*
+ * Make a record, RESERVED and of this transaction; its cells are free again if that fails,
+ * or does not publish it.
+ */
+extern SfShareId sf_space_share_put(SfSegment *seg, const SfShareCopy *copy);
+
+/* May others refer to a record, as this copy of it says?  Reads the commit log. */
+extern bool sf_space_share_may_refer(const SfShareRecord *record);
+
+/*
+ * Count n references up, which an entry takes back if this transaction fails.  False, and
+ * nothing changed: the record is not there any more, or nobody may refer to it.  Nothing
+ * throws after the count was logged.
+ */
+extern bool sf_space_share_refer(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n);
+
+/* Pre-commit: n > 0 rows have what this transaction has made a record of. */
+extern void sf_space_share_publish(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n);
+
+/*
+ * How this room learns what a dead record owns: runs and inode pages, palloc'd, always in
+ * the same order.  Throws when the map is damaged.
+ */
+typedef struct SfOwned
+{
+	SfRun	   *runs;
+	int			nruns;
+	uint32	   *pages;			/* inode pages, or NULL */
+	int			npages;
+} SfOwned;
+typedef SfOwned (*SfShareOwned) (SfSegment *seg, const SfShareRecord *record);
+extern void sf_space_set_share_owned(SfShareOwned fn);
 
 /*
  * ---- dictionaries (dictionary.c) ----

@@ -43,7 +43,7 @@ typedef struct RunList
 static void
 add_pending(RunList *list, const SfPendEntry *entry)
 {
-	if (sf_format_pend_kind(entry->kind)->is_page || sfi_pending_is_live(entry, list->horizon))
+	if (!sf_pend_is_run(entry->kind) || sfi_pending_is_live(entry, list->horizon))
 		return;
 	if (list->n == list->size)
 	{

@@ -77,6 +77,8 @@ static const char *const reasons[] = {
 	[SF_PAGES_REPAIR] = "REPAIR",
 	[SF_PAGES_DICTIONARY] = "DICTIONARY",
 	[SF_PAGES_KEYS] = "KEYS",
+	[SF_PAGES_SHARE] = "SHARE",
+	[SF_PAGES_REAP] = "REAP",
 };
 
 /* The name of a reason; NULL: there is no such reason. */
@@ -310,7 +312,7 @@ static const SfRecordKind records[SF_RECORD_KINDS] = {
 };
 
 StaticAssertDecl(OPCODE(XLOG_SF_OWN) < SF_RECORD_KINDS, "the table has a row for every opcode");
-StaticAssertDecl(lengthof(reasons) == SF_PAGES_KEYS + 1, "every reason has a name");
+StaticAssertDecl(lengthof(reasons) == SF_PAGES_REAP + 1, "every reason has a name");
 StaticAssertDecl(offsetof(xl_sf_size, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_resolve, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_data, storage) == offsetof(xl_sf_storage, storage),
