@@ -56,6 +56,7 @@ SF_FAULT_POINT(shred_marked, "keys of a column are marked as shredded, their tra
 SF_FAULT_POINT(shred_wiped, "keys that are shredded are overwritten in memory, not yet on disk")
 SF_FAULT_POINT(keys_changed, "key pages are changed, their record is in WAL and not flushed")
 SF_FAULT_POINT(train_before_record, "the pages of a dictionary are made, its record is not written")
+SF_FAULT_POINT(short_hash, "a content was hashed; may skip all but 4 bits of that")
 SF_FAULT_POINT(share_before_new, "a share record is to be made, nothing is done")
 SF_FAULT_POINT(share_after_new, "a share record is made, its record is in WAL")
 SF_FAULT_POINT(resolve_share, "resolver, before it changes the counts of share records")

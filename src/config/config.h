@@ -80,7 +80,7 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
  *	 bits 1-2	cache mode: 0 default, 1 nocache, 2 cache_reads, 3 cache
  *	 bit 3		disable_storage_in_row (else enable_storage_in_row)
  *	 bits 4-5	compression: an SfCompression
- *	 bit 6		reserved for deduplication
+ *	 bit 6		deduplicate (else keep_duplicates)
  *	 bit 7		encrypt (else decrypt)
  *	 bits 8-11	reserved for retention
  */
@@ -90,6 +90,7 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
 #define SF_OPT_DISABLE_IN_ROW	0x0008
 #define SF_OPT_COMPRESSION_SHIFT	4
 #define SF_OPT_COMPRESSION_MASK		0x0030
+#define SF_OPT_DEDUPLICATE		0x0040
 #define SF_OPT_ENCRYPT			0x0080
 
 typedef enum SfCacheMode
@@ -117,6 +118,7 @@ typedef struct SfOptions
 	SfCacheMode cache;			/* never SF_CACHE_DEFAULT */
 	SfCompression compression;	/* of what is written from now on */
 	bool		encrypt;		/* likewise */
+	bool		deduplicate;	/* likewise */
 } SfOptions;
 
 #define SF_IN_ROW_MAX			4000
@@ -138,6 +140,13 @@ static inline bool
 sf_config_encrypts(const SfColumn *column)
 {
 	return column->permanent && column->options.encrypt;
+}
+
+/* Does a column keep each content once, of what is written now? */
+static inline bool
+sf_config_deduplicates(const SfColumn *column)
+{
+	return column->permanent && column->options.deduplicate;
 }
 
 /* the mode that SF_CACHE_DEFAULT stands for: repeated reads are fastest with it */

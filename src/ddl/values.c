@@ -215,7 +215,7 @@ store_inline(const SfColumn *column, struct varlena *value)
 		return packed;
 	if (fits_row(column, len))
 		return len > 0 && sf_config_encrypts(column) ? sf_write_seal(column, data, len) : value;
-	return sf_write_value(open_to_write(column), data, len, &encoded);
+	return sf_stream_put(open_to_write(column), data, len, &encoded);
 }
 
 /* The same for a value that is in the datum, in either form; false if it stays. */

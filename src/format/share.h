@@ -39,6 +39,7 @@
  * ---------------------------------------------------------------------
  */
 #define SF_SHARE_CELL_SIZE		64
+#define SF_CONTENT_HASH_BYTES	16
 
 typedef enum SfShareState
 {
@@ -63,7 +64,7 @@ typedef struct SfShareRecord
 	uint32_t	references;
 	uint16_t	state;
 	uint16_t	key_id;
-	uint8_t		hash[16];
+	uint8_t		hash[SF_CONTENT_HASH_BYTES];
 	uint64_t	prefix_hash;
 	uint64_t	length_bytes;
 	uint8_t		compression;
@@ -146,6 +147,13 @@ sf_share_is_possible(SfShareId id)
 {
 	return id.page != 0 && id.page != SF_NO_PAGE && !SF_IS_MAP_PAGE(id.page) &&
 		id.cell < SF_SHARE_CELLS;
+}
+
+/* The record that a locator with SHARED refers to. */
+static inline SfShareId
+sf_share_id_of(const SfLocator *loc)
+{
+	return (SfShareId) {loc->share.page, loc->share.cell, (uint16_t) loc->object_id};
 }
 
 /*

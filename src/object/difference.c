@@ -286,21 +286,3 @@ sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged, void 
 	SF_ASSERT(damaged != NULL && seg->incarnation == loc->incarnation);
 	return walk(&diff);
 }
-
-/* The locator of a record has neither tag nor hash, so one of a reference is made of it. */
-SfOwned
-sf_object_of_share(SfSegment *seg, const SfShareRecord *record)
-{
-	uint8		encoded[SF_LOCATOR_MAX_SIZE];
-	size_t		len = sf_format_reference(encoded, record, (SfShareId) {2, 0, 0}, 1, &seg->secret);
-	SfLocator	loc;
-	const char *problem = sf_format_locator_decode(encoded, len, &loc);
-
-	if (problem != NULL || loc.object_id != record->object_id ||
-		loc.incarnation != seg->incarnation)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("share record of object " UINT64_FORMAT " is damaged", record->object_id),
-				 errdetail_internal("%s.", problem != NULL ? problem : "it is another object's")));
-	return sf_object_difference(seg, &loc, NULL);
-}

@@ -694,16 +694,6 @@ encode_tree(SfEdit *edit, SfLocator *loc, uint8 *data)
 	return sf_format_locator_encode_inode(data, loc, &edit->seg->secret);
 }
 
-/* The tag of a KEYED locator, which vouches for all of the map. */
-static void
-set_tag(const SfEdit *edit, uint8 *data, Size len)
-{
-	uint8		tag[SF_LOCATOR_TAG_SIZE];
-
-	sf_transform_locator_tag(key_of(edit), (SfBytes) {data, sf_locator_tag_offset(len)}, tag);
-	sf_format_locator_set_tag(data, len, tag, &edit->seg->secret);
-}
-
 struct varlena *
 sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 {
@@ -726,7 +716,7 @@ sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 		len = encode_tree(edit, &loc, data);
 	SF_ASSERT(len > SF_LOCATOR_HEADER && len <= SF_LOCATOR_MAX_SIZE);
 	if (loc.flags & SF_LOC_KEYED)
-		set_tag(edit, data, len);
+		sfi_object_put_tag(edit->seg, loc.key_id, data, len);
 	SET_VARSIZE(datum, VARHDRSZ + len);
 	for (int i = 0; i < edit->nnodes; i++)
 		pfree(edit->nodes[i].inode);

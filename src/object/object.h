@@ -189,6 +189,21 @@ typedef void (*SfMapDamage) (const ErrorData *error, void *arg);
 extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged,
 							   void *arg);
 
+/* ---- shared objects (reference.c) ---- */
+
+/*
+ * Begin a share record of the object of a locator: all but its hashes, its maker and what
+ * the column's options were.  False: the locator is too long for a reference.
+ */
+extern bool sf_object_share_record(const SfLocator *loc, SfShareCopy *copy);
+
+/*
+ * The STORED datum (palloc'd) of a row that refers to a record.  Errors of sf_keys_of() if
+ * it is KEYED.
+ */
+extern struct varlena *sf_object_reference(SfSegment *seg, const SfShareRecord *record,
+										   SfShareId id, uint64 reference_id);
+
 /* What the object of a share record owns.  DATA_CORRUPTED when its map is damaged. */
 extern SfOwned sf_object_of_share(SfSegment *seg, const SfShareRecord *record);
 

@@ -9,6 +9,7 @@
  * difference.c		what one version of an object owns and another does not
  * edited.c		EDITED values, which exist in memory only
  * rope.c		those of many pieces, as trees
+ * reference.c	share records, and locators that refer to them
  *
  * A unit map is a tree of nodes, numbered by level and index.  Every node but
  * the last of its level is full, so the place of a unit is arithmetic, and the
@@ -71,6 +72,12 @@ extern void sfi_inode_check_unit(uint16 loc_flags, uint64 length_bytes, uint64 u
 
 /* Units [first, first + n), which it has, of a flat map. */
 extern void sfi_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units);
+
+/*
+ * The tag of a KEYED locator of that length, which vouches for all of the map, and the hash
+ * behind it.  Errors of sf_keys_of().
+ */
+extern void sfi_object_put_tag(SfSegment *seg, uint16 key_id, uint8 *data, Size len);
 
 /* ---- edited.c ---- */
 

@@ -334,6 +334,25 @@ sf_space_hold(SfSegment *seg)
 	return seg->relid;
 }
 
+/* As sf_space_hold(), for a writer, who lets go with the transaction only. */
+void
+sf_space_lock_to_end(SfSegment *seg)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	SF_ASSERT(IsTransactionState() && !seg->retained);
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	PG_TRY();
+	{
+		LockRelationOid(seg->relid, RowExclusiveLock);
+	}
+	PG_FINALLY();
+	{
+		CurrentResourceOwner = owner;
+	}
+	PG_END_TRY();
+}
+
 void
 sf_space_let_go(Oid segment_relid)
 {

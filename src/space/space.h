@@ -191,6 +191,12 @@ extern void sf_space_release(SfSegment *seg);
 extern Oid	sf_space_hold(SfSegment *seg);
 extern void sf_space_let_go(Oid segment_relid);
 
+/*
+ * Lock a segment, which is open with RowExclusiveLock, to the end of the top transaction,
+ * whatever becomes of the subtransaction.
+ */
+extern void sf_space_lock_to_end(SfSegment *seg);
+
 /* Header page of a segment, copied under a share lock.  DATA_CORRUPTED. */
 extern SfHeader sf_space_header(Relation segrel);
 

@@ -166,6 +166,67 @@ may_adopt(SfSegment *seg, struct varlena *value)
 	return ((loc.flags & SF_LOC_KEYED) != 0) == sf_config_encrypts(sf_space_column(seg));
 }
 
+/* All bytes of a value, as a draft that shares nothing. */
+static struct varlena *
+copy_of(SfSegment *seg, const SfPiece *pieces, int npieces)
+{
+	SfStream   *stream = sf_stream_create(seg);
+
+	sfi_store_pieces(stream, pieces, npieces);
+	return sf_stream_finish(stream);
+}
+
+/* The value of the row with its changes, as a draft that shares the rest; or that value itself. */
+static struct varlena *
+edited_of(struct varlena *old, const SfPiece *pieces, int npieces)
+{
+	SfStream   *stream = sf_stream_edit(old);
+
+	sfi_store_pieces(stream, pieces, npieces);
+	return sf_stream_finish(stream);
+}
+
+/* Place a draft in the row that had old, or NULL; result may be old itself. */
+static struct varlena *
+place(SfSegment *seg, struct varlena *result, struct varlena *old)
+{
+	/* nothing was changed: it is what the row has */
+	if (old != NULL && sf_object_same(result, old))
+		return result;
+	if (!sf_write_adopt(seg, result, old))
+		elog(ERROR, "securefile value could not be placed");
+	return result;
+}
+
+/*
+ * In a column that deduplicates: a value that changes the row's own one in place is a version
+ * of it, and stays private.  All others are looked for.
+ */
+static struct varlena *
+store_once(SfSegment *seg, struct varlena *value, struct varlena *old)
+{
+	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
+	uint8		hash[SF_CONTENT_HASH_BYTES];
+	struct varlena *found;
+	SfPiece    *pieces;
+	int			npieces;
+
+	if (!edited && may_adopt(seg, value) && sf_write_is_version(seg, value))
+	{
+		if (sf_write_adopt(seg, value, old))
+			return value;
+	}
+	npieces = sf_read_pieces(value, &pieces);
+	if (edited && is_editable(seg, old, pieces, npieces))
+		return place(seg, edited_of(old, pieces, npieces), old);
+	found = sfi_store_found(seg, value, hash);
+	if (found != NULL)
+		return found;
+	if (edited || !may_adopt(seg, value) || !sf_write_is_draft(seg, value))
+		value = copy_of(seg, pieces, npieces);
+	return sf_write_share(seg, value, hash);
+}
+
 /*
  * Three cases, from cheap to dear: the value is a draft made for this row, and only has to
  * be adopted; it is an edit of the row's own value, and its changes are written; else all
@@ -177,25 +238,13 @@ sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
 	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
 	SfPiece    *pieces;
 	int			npieces;
-	SfStream   *stream;
-	struct varlena *result;
 
+	if (sf_config_deduplicates(sf_space_column(seg)))
+		return store_once(seg, value, old);
 	if (!edited && may_adopt(seg, value) && sf_write_adopt(seg, value, old))
 		return value;
 	npieces = sf_read_pieces(value, &pieces);
 	if (edited && is_editable(seg, old, pieces, npieces))
-		stream = sf_stream_edit(old);
-	else
-	{
-		stream = sf_stream_create(seg);
-		old = NULL;
-	}
-	sfi_store_pieces(stream, pieces, npieces);
-	result = sf_stream_finish(stream);
-	/* nothing was changed: it is what the row has */
-	if (old != NULL && sf_object_same(result, old))
-		return result;
-	if (!sf_write_adopt(seg, result, old))
-		elog(ERROR, "securefile value could not be placed");
-	return result;
+		return place(seg, edited_of(old, pieces, npieces), old);
+	return place(seg, copy_of(seg, pieces, npieces), NULL);
 }

@@ -76,6 +76,13 @@ extern void sf_stream_truncate(SfStream *stream, int64 length);
 extern struct varlena *sf_stream_finish(SfStream *stream);
 
 /*
+ * Store a whole value of len > 0 bytes in a column: sf_write_value(), or a reference to
+ * where the same bytes are already, if the column deduplicates.  encoded: as there.
+ */
+extern struct varlena *sf_stream_put(SfSegment *seg, const char *data, Size len,
+									 const SfEncoded *encoded);
+
+/*
  * Write a value that is not INLINE to a column and place it.  old: the STORED
  * value that the row has now, or NULL; space is shared with it where the value
  * was made from it.  Copies in pieces; gaps stay gaps.  seg is open for

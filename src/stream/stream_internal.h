@@ -9,6 +9,7 @@
  * memory.c		a value that is changed in memory
  * stage.c		a value that is changed in its segment, unit by unit
  * store.c		storing what is not INLINE: copies, and edits in place
+ * deduplicate.c	storing a content once
  *
  * stream.c and store.c call each other, by nature: a value is stored by way of a stream,
  * and a stream that is opened on an EDITED value has to store the pieces of that value.
@@ -107,5 +108,14 @@ extern void sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npiece
 
 /* The STORED value that an EDITED one begins with, or NULL.  Points into it.  Never throws. */
 extern struct varlena *sfi_store_base(const SfPiece *pieces, int npieces);
+
+/* ---- deduplicate.c ---- */
+
+/*
+ * A reference (palloc'd, placed) to what has the same bytes as a value of any form, in a
+ * column that deduplicates; NULL: nothing has, and hash, of SF_CONTENT_HASH_BYTES, is that
+ * of the value.
+ */
+extern struct varlena *sfi_store_found(SfSegment *seg, struct varlena *value, uint8 *hash);
 
 #endif							/* SF_STREAM_INTERNAL_H */

@@ -84,6 +84,7 @@ sf_transform_data_key(SfDataKey *key, uint16_t id, uint32_t cipher, const uint8_
 	sf_transform_subkey(secret, "locator", key->locator);
 	sf_transform_subkey(secret, "inode", key->inode);
 	sf_transform_subkey(secret, "nonce", key->nonce);
+	sf_transform_subkey(secret, "content", key->content);
 }
 
 /* ---- random bytes ---- */
@@ -292,6 +293,23 @@ sf_transform_open_value(const SfDataKey *key, const SfSealed *sealed, const uint
 }
 
 /* ---- what is not encrypted, and must be genuine ---- */
+
+void
+sf_transform_content_hash(const SfDataKey *key, const SfDigest *digest, uint64_t length_bytes,
+						  uint8_t *hash)
+{
+	uint8_t		result[SF_KEY_BYTES];
+	const SfBytes parts[] = {{digest, sizeof(*digest)}, {&length_bytes, sizeof(length_bytes)}};
+
+	if (key == NULL)
+	{
+		memcpy(hash, digest, SF_CONTENT_HASH_BYTES);
+		return;
+	}
+	hmac(key->content, parts, 2, result);
+	memcpy(hash, result, SF_CONTENT_HASH_BYTES);
+	sodium_memzero(result, sizeof(result));
+}
 
 void
 sf_transform_locator_tag(const SfDataKey *key, SfBytes locator, uint8_t *tag)

@@ -33,6 +33,7 @@
 #include "config/config.h"
 #include "format/dictionary.h"
 #include "format/packed.h"
+#include "format/share.h"
 
 /* What came of an attempt to decode. */
 typedef enum SfDecoded
@@ -268,6 +269,7 @@ typedef struct SfDataKey
 	uint8_t		locator[SF_KEY_BYTES];
 	uint8_t		inode[SF_KEY_BYTES];
 	uint8_t		nonce[SF_KEY_BYTES];
+	uint8_t		content[SF_KEY_BYTES];	/* of what contents hash to */
 } SfDataKey;
 
 /* The key for a purpose: HMAC-SHA-256 of the word under a key.  Any two may be the same memory. */
@@ -290,6 +292,13 @@ extern bool sf_transform_seal(const SfDataKey *key, const uint8_t *subkey, SfByt
 /* Decrypt what the function before has made of a message of that length, head and body. */
 extern SfDecoded sf_transform_open(const SfDataKey *key, const uint8_t *subkey, SfBytes place,
 								   const uint8_t *sealed, SfRoom head, SfRoom body);
+
+/*
+ * What a content of that length and digest hashes to for deduplication, 16 bytes.  key: of a
+ * column that encrypts, so that nobody without it can confirm a guess; or NULL.
+ */
+extern void sf_transform_content_hash(const SfDataKey *key, const SfDigest *digest,
+									  uint64_t length_bytes, uint8_t *hash);
 
 /* Which unit: what its tag says besides codec and key. */
 typedef struct SfUnitId

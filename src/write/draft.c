@@ -62,6 +62,8 @@ sf_write_may_share(SfSegment *seg, const SfLocator *base)
 {
 	bool		is_keyed_base = (base->flags & SF_LOC_KEYED) != 0;
 
+	if (base->flags & SF_LOC_SHARED)
+		return false;
 	return is_keyed_base == sf_config_encrypts(sf_space_column(seg)) &&
 		!(is_keyed_base && (sf_keys_is_distrusted(seg, base->key_id) ||
 							!sf_keys_can_decrypt(seg, base->key_id)));
@@ -393,7 +395,8 @@ sf_write_draft_finish(SfDraft *draft, uint64 length_bytes)
 }
 
 struct varlena *
-sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded *encoded)
+sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded *encoded,
+			   const uint8 *hash)
 {
 	SfDraft    *draft = sf_write_draft(seg, NULL);
 	struct varlena *datum;
@@ -406,7 +409,10 @@ sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded *enco
 	sf_write_draft_resize(draft, sf_units_of(len));
 	sf_write_draft_put(draft, 0, data, len, len);
 	datum = finish(draft, len, &loc);
-	sfi_objects_place(draft->object, &loc);
+	if (hash != NULL)
+		datum = sf_write_share(seg, datum, hash);
+	else
+		sfi_objects_place(draft->object, &loc);
 	pfree(draft);
 	return datum;
 }

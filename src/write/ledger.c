@@ -114,27 +114,32 @@ reserve(NoteList *list, int64 n)
 	return true;
 }
 
-/* Does a run go on where a note ends?  Merged ones stay on one map page. */
+/*
+ * Does a run go on where a note ends?  Merged ones stay on one map page.  Pages are noted
+ * one by one, as their entries are.  Of references: are they to the same record?  Their
+ * number is added up like a length.
+ */
 static bool
-touches(const Note *note, const SfSegment *seg, SfRun run)
+touches(SfNoteKind kind, const Note *note, const SfSegment *seg, SfRun run)
 {
 	SF_ASSERT(note->run.nsectors > 0 && run.nsectors > 0);
+	if (kind == SF_NOTE_FREE_PAGE)
+		return false;
+	if (kind == SF_NOTE_REF_DROP)
+		return note->seg == seg && note->run.start == run.start;
 	return note->seg == seg && note->run.start + note->run.nsectors == run.start &&
 		sf_same_map(note->run.start, run.start);
 }
 
-/*
- * Add a run to a list, to one of the last notes if it continues that. merge: it may;
- * pages are noted one by one, as their entries are.
- */
+/* Add a run to a list, to one of the last notes if it continues that. */
 static void
-add(NoteList *list, SfSegment *seg, SfRun run, bool merge)
+add(NoteList *list, SfNoteKind kind, SfSegment *seg, SfRun run)
 {
-	for (int64 i = list->n; merge && i > list->done && i > list->n - LOOK_BACK; i--)
+	for (int64 i = list->n; i > list->done && i > list->n - LOOK_BACK; i--)
 	{
 		Note	   *note = &list->items[i - 1];
 
-		if (touches(note, seg, run))
+		if (touches(kind, note, seg, run))
 		{
 			note->run.nsectors += run.nsectors;
 			return;
@@ -176,7 +181,7 @@ sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n)
 	for (int i = 0; i < n; i++)
 	{
 		SF_ASSERT(sf_format_is_possible_run(runs[i].start, runs[i].nsectors));
-		add(current_list(kind), seg, runs[i], true);
+		add(current_list(kind), kind, seg, runs[i]);
 	}
 }
 
@@ -186,8 +191,17 @@ sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n)
 	for (int i = 0; i < n; i++)
 	{
 		SF_ASSERT(pages[i] != 0 && pages[i] != SF_NO_PAGE && !SF_IS_MAP_PAGE(pages[i]));
-		add(current_list(SF_NOTE_FREE_PAGE), seg, (SfRun) {pages[i], 1}, false);
+		add(current_list(SF_NOTE_FREE_PAGE), SF_NOTE_FREE_PAGE, seg, (SfRun) {pages[i], 1});
 	}
+}
+
+void
+sfi_ledger_add_drop(SfSegment *seg, SfShareId id, uint32 references)
+{
+	const SfRun drop = {sf_share_to_start(id), references};
+
+	SF_ASSERT(sf_share_is_possible(id) && references > 0);
+	add(current_list(SF_NOTE_REF_DROP), SF_NOTE_REF_DROP, seg, drop);
 }
 
 /* ---- summing up ---- */
@@ -217,7 +231,7 @@ forget_done(NoteList *list)
 
 /* Forget what is logged; sort the rest by segment and sector, merge neighbours. */
 static void
-sum_up(NoteList *list, bool merge)
+sum_up(NoteList *list, SfNoteKind kind)
 {
 	int64		to = 0;
 
@@ -225,18 +239,15 @@ sum_up(NoteList *list, bool merge)
 	if (list->n == 0)
 		return;
 	qsort(list->items, list->n, sizeof(Note), cmp_notes);
-	for (int64 i = 1; merge && i < list->n; i++)
+	for (int64 i = 1; i < list->n; i++)
 	{
-		if (touches(&list->items[to], list->items[i].seg, list->items[i].run))
+		if (touches(kind, &list->items[to], list->items[i].seg, list->items[i].run))
 			list->items[to].run.nsectors += list->items[i].run.nsectors;
 		else
 			list->items[++to] = list->items[i];
 	}
-	if (merge)
-	{
-		nnotes -= list->n - (to + 1);
-		list->n = to + 1;
-	}
+	nnotes -= list->n - (to + 1);
+	list->n = to + 1;
 }
 
 /* Levels ascend, and the notes that are not logged are counted.  Goes through all levels. */
@@ -255,17 +266,14 @@ ledger_is_valid(void)
 	return n == nnotes && nheld >= 0;
 }
 
-/*
- * Sort all lists and merge neighbours.  Pages are sorted, but not merged: an entry names
- * one.
- */
+/* Sort all lists and merge neighbours. */
 static void
 sum_up_all(void)
 {
 	SF_ASSERT(ledger_is_valid());
 	for (int64 i = 0; i < nlevels; i++)
 		for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
-			sum_up(&levels[i].lists[kind], kind != SF_NOTE_FREE_PAGE);
+			sum_up(&levels[i].lists[kind], kind);
 	SF_ASSERT(ledger_is_valid());
 }
 
@@ -368,6 +376,7 @@ static const SfPendKind pend_kinds[SF_NOTE_KINDS] = {
 	[SF_NOTE_ALLOC] = SF_PEND_ALLOC,
 	[SF_NOTE_FREE] = SF_PEND_FREE,
 	[SF_NOTE_FREE_PAGE] = SF_PEND_FREE_PAGE,
+	[SF_NOTE_REF_DROP] = SF_PEND_REF_DROP,
 };
 
 void

@@ -71,6 +71,18 @@ object_is_void(const SfObject *object)
 }
 
 /*
+ * What an object is found by.  Of a shared one each row has its own: ids of references are
+ * from the object ids, and no object has the generation 0.
+ */
+static SfObjectKey
+key_of(const SfLocator *loc)
+{
+	if (loc->flags & SF_LOC_SHARED)
+		return (SfObjectKey) {loc->incarnation, loc->share.reference_id, 0};
+	return (SfObjectKey) {loc->incarnation, loc->object_id, loc->generation};
+}
+
+/*
  * The object of this transaction that a locator names.  Another transaction may
  * have made a version of the same object under the same generation: it is not
  * that if the locators differ.
@@ -78,7 +90,7 @@ object_is_void(const SfObject *object)
 SfObject *
 sfi_objects_find(const SfLocator *loc)
 {
-	SfObjectKey key = {loc->incarnation, loc->object_id, loc->generation};
+	SfObjectKey key = key_of(loc);
 	SfObject   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
 
 	if (object == NULL || object_is_void(object) || object->tag != sf_format_locator_tag(loc))
@@ -209,6 +221,20 @@ enter_object(SfLocator *loc, bool derived)
 	}
 }
 
+/* An entry of which nothing is known yet. */
+static void
+begin_object(SfObject *object, SfSegment *seg, const SfLocator *base)
+{
+	object->state = SF_OBJECT_DEAD;
+	object->level = 1;
+	object->seg = seg;
+	object->tag = 0;
+	object->lists = NULL;
+	object->run_sectors = 0;
+	object->base_generation = base == NULL ? 0 : base->generation;
+	object->base_tag = base == NULL ? 0 : sf_format_locator_tag(base);
+}
+
 SfObject *
 sfi_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
 {
@@ -224,14 +250,7 @@ sfi_objects_begin(SfSegment *seg, SfLocator *loc, const SfLocator *base)
 	if (hash_get_num_entries(objects) >= forget_at && GetCurrentTransactionNestLevel() == 1)
 		forget_settled();
 	object = enter_object(loc, base != NULL);
-	object->state = SF_OBJECT_DEAD;
-	object->level = 1;
-	object->seg = seg;
-	object->tag = 0;
-	object->lists = NULL;
-	object->run_sectors = 0;
-	object->base_generation = base == NULL ? 0 : base->generation;
-	object->base_tag = base == NULL ? 0 : sf_format_locator_tag(base);
+	begin_object(object, seg, base);
 	SF_ASSERT(base == NULL || (base->object_id == loc->object_id &&
 							   base->generation < loc->generation));
 	return object;
@@ -351,6 +370,38 @@ sfi_objects_place(SfObject *object, const SfLocator *loc)
 		nundo--;
 	free_lists(object);
 	hash_search(objects, &object->key, HASH_REMOVE, NULL);
+}
+
+void
+sfi_objects_refer(SfSegment *seg, const SfLocator *loc)
+{
+	SfObjectKey key = key_of(loc);
+	SfObject   *object;
+	bool		found;
+
+	SF_ASSERT(loc->flags & SF_LOC_SHARED);
+	if (objects == NULL)
+		make_hash();
+	if (hash_get_num_entries(objects) >= forget_at && GetCurrentTransactionNestLevel() == 1)
+		forget_settled();
+	object = hash_search(objects, &key, HASH_ENTER, &found);
+	if (found && !object_is_void(object))
+		elog(ERROR, "securefile reference id " UINT64_FORMAT " was given out twice",
+			 loc->share.reference_id);
+	begin_object(object, seg, NULL);
+	object->tag = sf_format_locator_tag(loc);
+	sfi_objects_set_state(object, SF_OBJECT_PLACED);
+}
+
+/* One that is not here is settled: a row had it, or it is another transaction's. */
+SfObject *
+sfi_objects_shared(const SfLocator *loc)
+{
+	SfObjectKey key = {loc->incarnation, loc->object_id, loc->generation};
+	SfObject   *object = objects == NULL ? NULL : hash_search(objects, &key, HASH_FIND, NULL);
+
+	SF_ASSERT(loc->flags & SF_LOC_SHARED);
+	return object == NULL || object->state == SF_OBJECT_DEAD ? NULL : object;
 }
 
 /* Is a datum the value that the object was made from? */

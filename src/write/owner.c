@@ -100,15 +100,26 @@ replaces_base(const SfLocator *loc, const SfObject *object, struct varlena *old)
 		base.generation < loc->generation && sf_format_locator_tag(&base) == object->base_tag;
 }
 
+/* A draft of this transaction, in the segment's storage; or NULL. */
+static SfObject *
+find_draft(SfSegment *seg, struct varlena *datum, SfLocator *loc)
+{
+	SfObject   *object;
+
+	*loc = sf_object_locator(datum);
+	object = sfi_objects_find(loc);
+	return object != NULL && object->state == SF_OBJECT_DRAFT &&
+		loc->table_oid == seg->table_oid && loc->attnum == seg->attnum &&
+		SfStorageEquals(object->seg->storage, seg->storage) ? object : NULL;
+}
+
 bool
 sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 {
-	SfLocator	loc = sf_object_locator(datum);
-	SfObject   *object = sfi_objects_find(&loc);
+	SfLocator	loc;
+	SfObject   *object = find_draft(seg, datum, &loc);
 
-	if (object == NULL || object->state != SF_OBJECT_DRAFT || loc.table_oid != seg->table_oid ||
-		loc.attnum != seg->attnum || !SfStorageEquals(object->seg->storage, seg->storage) ||
-		!fits_row(object, old))
+	if (object == NULL || !fits_row(object, old))
 		return false;
 	SF_INVARIANT(O1, replaces_base(&loc, object, old));
 
@@ -121,7 +132,52 @@ sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
 	return true;
 }
 
+bool
+sf_write_is_draft(SfSegment *seg, struct varlena *datum)
+{
+	SfLocator	loc;
+	SfObject   *object = find_draft(seg, datum, &loc);
+
+	return object != NULL && object->base_generation == 0 && loc.generation == 1;
+}
+
+bool
+sf_write_is_version(SfSegment *seg, struct varlena *datum)
+{
+	SfLocator	loc;
+	SfObject   *object = find_draft(seg, datum, &loc);
+
+	return object != NULL && object->base_generation != 0;
+}
+
 /* ---- notes from the AFTER trigger ---- */
+
+/* Note the runs of an object that is not plain. */
+static void
+note_runs(const SfObject *object)
+{
+	if (object->lists != NULL && object->lists->nruns > 0)
+		sfi_ledger_add_runs(SF_NOTE_ALLOC, object->seg, object->lists->runs, object->lists->nruns);
+	else if (object->run_sectors > 0)
+		sfi_ledger_add_runs(SF_NOTE_ALLOC, object->seg,
+							&(SfRun) {object->run_start, object->run_sectors}, 1);
+}
+
+/*
+ * Note that a row has got a reference.  With the first one of this transaction's own object
+ * that is allocated, by itself: its references come and go without it.
+ */
+static void
+note_referred(SfSegment *seg, const SfLocator *loc)
+{
+	SfObject   *shared = sfi_objects_shared(loc);
+
+	sfi_shares_add_row(seg, loc);
+	if (shared == NULL || shared->state >= SF_OBJECT_CONFIRMED)
+		return;
+	note_runs(shared);
+	sfi_objects_set_state(shared, SF_OBJECT_CONFIRMED);
+}
 
 /*
  * Note the runs of an object that a row has got.  Those of a plain object are read from
@@ -133,12 +189,11 @@ note_allocated(const Made *made, const SfLocator *loc)
 	SfObject   *object = made->object;
 	SfOwned		owned;
 
-	if (object != NULL && object->lists != NULL && object->lists->nruns > 0)
-		sfi_ledger_add_runs(SF_NOTE_ALLOC, object->seg, object->lists->runs, object->lists->nruns);
-	else if (object != NULL && object->run_sectors > 0)
-		sfi_ledger_add_runs(SF_NOTE_ALLOC, object->seg,
-							&(SfRun) {object->run_start, object->run_sectors}, 1);
-	else if (object == NULL)
+	if (loc->flags & SF_LOC_SHARED)
+		note_referred(made->seg, loc);
+	else if (object != NULL)
+		note_runs(object);
+	else
 	{
 		owned = sf_object_difference(made->seg, loc, NULL);
 		sfi_ledger_add_runs(SF_NOTE_ALLOC, made->seg, owned.runs, owned.nruns);
@@ -279,16 +334,23 @@ try_find_unshared(GivenUp *given)
 }
 
 /*
- * Note as freed what a value does not share with its successor.  Its locator was made by
+ * Note as freed what a value does not share with its successor, or that a reference is lost:
+ * space of a shared object is nobody's row's.  Its locator was made by
  * its segment, so what it says about space is true.  A damaged map frees nothing: the row
  * goes, the space stays until securefile_repair().
  */
 static void
 free_genuine(GivenUp *given)
 {
-	ErrorData  *edata = try_find_unshared(given);
+	ErrorData  *edata = NULL;
 	SfSegment  *seg = sfi_write_segment(given->seg);
 
+	if (given->loc->flags & SF_LOC_SHARED)
+	{
+		sfi_ledger_add_drop(seg, sf_share_id_of(given->loc), 1);
+		return;
+	}
+	edata = try_find_unshared(given);
 	if (edata != NULL)
 	{
 		warn_not_freed(given->loc->table_oid, given->loc->attnum, edata->message);
@@ -375,6 +437,7 @@ void
 sf_write_at_subcommit(int level)
 {
 	sfi_objects_at_subcommit(level);
+	sfi_shares_at_subcommit(level);
 	sfi_plain_at_subcommit(level);
 	sfi_ledger_at_subcommit(level);
 }
@@ -383,6 +446,7 @@ void
 sf_write_at_subabort(int level)
 {
 	sfi_objects_at_subabort(level);
+	sfi_shares_at_subabort(level);
 	sfi_plain_at_subabort(level);
 	sfi_ledger_at_subabort(level);
 }
@@ -390,19 +454,22 @@ sf_write_at_subabort(int level)
 bool
 sfi_owner_has_work(void)
 {
-	return !sfi_objects_is_empty() || !sfi_plain_is_empty() || !sfi_ledger_is_empty();
+	return !sfi_objects_is_empty() || !sfi_plain_is_empty() || !sfi_shares_is_empty() ||
+		!sfi_ledger_is_empty();
 }
 
 bool
 sf_write_has_notes(SfStorage storage)
 {
-	return sfi_ledger_has(storage) || sfi_plain_has(storage) || sfi_objects_has(storage);
+	return sfi_ledger_has(storage) || sfi_plain_has(storage) || sfi_objects_has(storage) ||
+		sfi_shares_has(storage);
 }
 
 void
 sfi_owner_log(void)
 {
 	sfi_objects_collect();
+	sfi_shares_settle();
 	sfi_ledger_log();
 }
 
@@ -410,6 +477,7 @@ void
 sfi_owner_reset(void)
 {
 	sfi_objects_reset();
+	sfi_shares_reset();
 	sfi_plain_reset();
 	sfi_ledger_reset();
 }

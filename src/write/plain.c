@@ -60,7 +60,7 @@ static int64 undo_size;
 bool
 sfi_plain_is(const SfLocator *loc)
 {
-	return loc->generation == 1 && !(loc->flags & SF_LOC_INODE);
+	return loc->generation == 1 && !(loc->flags & (SF_LOC_INODE | SF_LOC_SHARED));
 }
 
 /* The group that the object of a locator would be in, or NULL. */

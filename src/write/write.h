@@ -60,10 +60,35 @@ extern struct varlena *sf_write_seal(const SfColumn *column, const char *data, S
  * STORED datum (palloc'd).  The object is *placed*: this transaction must confirm it
  * with sf_write_confirm(), or its space is given back at transaction end.  data may be
  * freed when this returns.  encoded: of sf_write_pack() for the same column and data, or
- * NULL.
+ * NULL.  hash: it is to be shared, as by sf_write_share(); or NULL.
  */
 extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len,
-									  const SfEncoded *encoded);
+									  const SfEncoded *encoded, const uint8 *hash);
+
+/* ---- shared objects (shares.c) ---- */
+
+/*
+ * Make a share record of a finished draft of the column, of generation 1 and with the
+ * content hash SF_CONTENT_HASH_BYTES, and return the datum of a row that refers to it,
+ * placed.  A draft whose locator is too long is placed as it is.
+ */
+extern struct varlena *sf_write_share(SfSegment *seg, struct varlena *draft, const uint8 *hash);
+
+/*
+ * A record of this transaction for a content with that hash in the segment's storage, which
+ * is to be compared like any other; false: there is none.
+ */
+extern bool sf_write_own_share(SfSegment *seg, const uint8 *hash, SfShareId *id);
+
+/*
+ * Count a record up by 1, once for this transaction, so that its object stays until its end;
+ * false: it is gone, or nobody may refer to it (sf_space_share_refer()).
+ */
+extern bool sf_write_guard(SfSegment *seg, SfShareId id, uint64 object_id);
+
+/* The STORED datum (palloc'd) of a row that refers to a record that is guarded: placed. */
+extern struct varlena *sf_write_reference(SfSegment *seg, SfShareId id,
+										  const SfShareRecord *record);
 
 /* ---- versions in the making (draft.c) ---- */
 
@@ -120,6 +145,13 @@ extern struct varlena *sf_write_draft_finish(SfDraft *draft, uint64 length_bytes
  * DATA_CORRUPTED when a locator is damaged.
  */
 extern bool sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old);
+
+/*
+ * Is it a finished draft of the column that no row has: a new object, or a version of another
+ * value?  ERROR DATA_CORRUPTED when the locator is damaged.
+ */
+extern bool sf_write_is_draft(SfSegment *seg, struct varlena *datum);
+extern bool sf_write_is_version(SfSegment *seg, struct varlena *datum);
 
 /* ---- notes ---- */
 

@@ -10,6 +10,7 @@
  * owner.c		which object is whose: placed, confirmed, freed; savepoints
  * objects.c	objects of this transaction that are not plain
  * plain.c		states of objects of which there is nothing else to know
+ * shares.c		share records that were made or counted up; their rows
  * ledger.c		what is to be logged, by nest level; in bounded memory
  * work.c		memory, copies of segments, may anything still be added
  * commit.c		the order of things at the end of a transaction
@@ -228,6 +229,32 @@ extern void sfi_objects_at_subcommit(int level);
 extern void sfi_objects_at_subabort(int level);
 extern void sfi_objects_reset(void);
 
+/*
+ * A reference to a share record, which a row gets: placed.  The object of the record, if it
+ * is one of this transaction's that is not settled, or NULL.
+ */
+extern void sfi_objects_refer(SfSegment *seg, const SfLocator *loc);
+extern SfObject *sfi_objects_shared(const SfLocator *loc);
+
+/* ---- shares.c ---- */
+
+/* This transaction has made that record, whose object was made at this nest level. */
+extern void sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record);
+
+/* A row has the reference that a locator is. */
+extern void sfi_shares_add_row(SfSegment *seg, const SfLocator *loc);
+
+/* Pre-commit, before the ledger is logged: publish own records, settle guards. */
+extern void sfi_shares_settle(void);
+
+/* Is there one in that storage; was there ever one in this transaction? */
+extern bool sfi_shares_has(SfStorage storage);
+extern bool sfi_shares_is_empty(void);
+
+extern void sfi_shares_at_subcommit(int level);
+extern void sfi_shares_at_subabort(int level);
+extern void sfi_shares_reset(void);
+
 /* ---- plain.c ---- */
 
 /* Can it be plain, as far as its locator tells? */
@@ -258,16 +285,18 @@ typedef enum SfNoteKind
 	SF_NOTE_ALLOC,
 	SF_NOTE_FREE,
 	SF_NOTE_FREE_PAGE,
+	SF_NOTE_REF_DROP,
 } SfNoteKind;
 
-#define SF_NOTE_KINDS	3
+#define SF_NOTE_KINDS	4
 
 /*
- * Note runs or pages, at the current nest level; gives it an xid.  ERROR when there is no
+ * Note runs, pages, or references that are lost, at the current nest level; gives it an xid.  ERROR when there is no
  * memory; some of them may be noted then, which the abort of the level takes back.
  */
 extern void sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n);
 extern void sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n);
+extern void sfi_ledger_add_drop(SfSegment *seg, SfShareId id, uint32 references);
 
 /*
  * Keep to securefile.transaction_memory: sum up, or log early.  Called when no

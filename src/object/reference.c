@@ -1,0 +1,96 @@
+/*-------------------------------------------------------------------------
+ *
+ * reference.c
+ *	  Locators of shared objects: from that of an object to its share record, and
+ *	  from the record to the locator of a row that refers to it.
+ *
+ * A row's locator has the whole map, so that reading a shared value costs nothing more.
+ * It differs from that of another row by its reference id only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "keys/keys.h"
+#include "object/object_internal.h"
+#include "transform/transform.h"
+
+void
+sfi_object_put_tag(SfSegment *seg, uint16 key_id, uint8 *data, Size len)
+{
+	uint8		tag[SF_LOCATOR_TAG_SIZE];
+
+	sf_transform_locator_tag(sf_keys_of(seg, key_id),
+							 (SfBytes) {data, sf_locator_tag_offset(len)}, tag);
+	sf_format_locator_set_tag(data, len, tag, &seg->secret);
+}
+
+bool
+sf_object_share_record(const SfLocator *loc, SfShareCopy *copy)
+{
+	SfShareRecord *record = &copy->record;
+	size_t		len = sf_format_share_locator(record->locator, loc);
+	uint64		nsectors = 0;
+	SfFlatMap	map;
+	SfUnit		unit;
+
+	if (len == 0)
+		return false;
+	memset(record, 0, sizeof(*record));
+	record->object_id = loc->object_id;
+	record->state = SF_SHARE_RESERVED;
+	record->key_id = loc->key_id;
+	record->length_bytes = loc->length_bytes;
+	record->locator_bytes = len;
+
+	/*
+	 * Of a map in inode pages as many as it would be as it is: the number is
+	 * for statistics.
+	 */
+	if (loc->flags & SF_LOC_INODE)
+		nsectors = sf_bytes_to_sectors(loc->length_bytes);
+	else
+	{
+		sf_format_flat_begin(&map, loc, 0);
+		while (sf_format_flat_next(&map, &unit))
+			nsectors += sf_unit_sectors(&unit);
+	}
+	record->stored_blocks = Min(sf_blocks_of(nsectors), PG_UINT32_MAX);
+	return true;
+}
+
+struct varlena *
+sf_object_reference(SfSegment *seg, const SfShareRecord *record, SfShareId id,
+					uint64 reference_id)
+{
+	struct varlena *datum = palloc(VARHDRSZ + SF_LOCATOR_MAX_SIZE);
+	uint8	   *data = (uint8 *) VARDATA(datum);
+	Size		len = sf_format_reference(data, record, id, reference_id, &seg->secret);
+
+	SF_ASSERT(len > SF_LOCATOR_HEADER && len <= SF_LOCATOR_MAX_SIZE && reference_id > 0);
+	if (record->key_id != 0)
+		sfi_object_put_tag(seg, record->key_id, data, len);
+	SET_VARSIZE(datum, VARHDRSZ + len);
+	return datum;
+}
+
+/* The locator of a record has neither tag nor hash, so one of a reference is made of it. */
+SfOwned
+sf_object_of_share(SfSegment *seg, const SfShareRecord *record)
+{
+	uint8		encoded[SF_LOCATOR_MAX_SIZE];
+	const SfShareId any = {2, 0, 0};
+	size_t		len = sf_format_reference(encoded, record, any, 1, &seg->secret);
+	SfLocator	loc;
+	const char *problem = sf_format_locator_decode(encoded, len, &loc);
+
+	if (problem == NULL && (loc.object_id != record->object_id ||
+							loc.incarnation != seg->incarnation))
+		problem = "locator is that of another object";
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("share record of object " UINT64_FORMAT " is damaged", record->object_id),
+				 errdetail_internal("The %s.", problem)));
+	return sf_object_difference(seg, &loc, NULL);
+}

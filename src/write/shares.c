@@ -1,0 +1,353 @@
+/*-------------------------------------------------------------------------
+ *
+ * shares.c
+ *	  Share records that a transaction has made or counted up, and how many of its rows
+ *	  refer to each.
+ *
+ * A record is counted up once for a transaction, by 1, before the first of its rows can
+ * have it: the guard.  A record that the transaction has made itself needs none.  Both are
+ * facts of the top transaction, which no rollback to a savepoint takes back: they are in
+ * WAL.  How many rows there are goes by nest level.  Pre-commit puts the two together:
+ *
+ *	 rows		own record						record of another transaction
+ *	 0			stays RESERVED, and goes		REF_DROP 1: the guard was for nothing
+ *	 1			NEW, 1 reference				the guard is the row's
+ *	 n			NEW, n references				REF_ADD n - 1
+ *
+ * A row that was stored and deleted in the transaction counts here, and has a REF_DROP
+ * note in the ledger, as a private one has ALLOC and FREE.
+ *
+ * Records are told by storage, place and object id: a move to another tablespace keeps
+ * incarnation and places, and if it is rolled back what was counted in the copy is gone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/xact.h"
+#include "utils/hsearch.h"
+#include "write/write_internal.h"
+
+/* All bytes of it are compared: it has no padding. */
+typedef struct ShareKey
+{
+	SfStorage	storage;
+	uint32		page;
+	uint64		object_id;
+	uint64		cell;
+} ShareKey;
+
+typedef struct Share
+{
+	ShareKey	key;
+	SfSegment  *seg;			/* this transaction's copy */
+	bool		own;			/* a record of this transaction */
+	bool		guarded;		/* counted up by 1 */
+	bool		dead;			/* own, and its object was rolled back */
+	uint32		rows;
+	int64		note;			/* its last note, + 1; 0: none */
+} Share;
+
+/* Rows that refer to a record since a nest level. */
+typedef struct RowsNote
+{
+	Share	   *share;
+	int			level;
+	uint32		rows;
+	int64		before;			/* the share's last note before this one */
+} RowsNote;
+
+/* Records that were made at a nest level. */
+typedef struct OwnNote
+{
+	Share	   *share;
+	int			level;
+} OwnNote;
+
+/* Own contents, by what they hash to. */
+typedef struct ContentKey
+{
+	SfStorage	storage;
+	uint8		hash[SF_CONTENT_HASH_BYTES];
+} ContentKey;
+
+typedef struct Content
+{
+	ContentKey	key;
+	Share	   *share;
+} Content;
+
+static HTAB *shares;
+static HTAB *contents;
+static RowsNote *notes;
+static int64 nnotes;
+static int64 notes_size;
+static OwnNote *own;
+static int64 nown;
+static int64 own_size;
+
+StaticAssertDecl(sizeof(ShareKey) == sizeof(SfStorage) + 20, "a ShareKey has no padding");
+
+static HTAB *
+make_table(const char *name, Size key, Size entry)
+{
+	HASHCTL		ctl = {.keysize = key, .entrysize = entry, .hcxt = sfi_write_context()};
+
+	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/* The entry of a record, or NULL. */
+static Share *
+find_share(SfStorage storage, SfShareId id, uint64 object_id)
+{
+	const ShareKey key = {storage, id.page, object_id, id.cell};
+
+	return shares == NULL ? NULL : hash_search(shares, &key, HASH_FIND, NULL);
+}
+
+/* The same, made if there is none. */
+static Share *
+enter_share(SfSegment *seg, SfShareId id, uint64 object_id)
+{
+	const ShareKey key = {seg->storage, id.page, object_id, id.cell};
+	Share	   *share;
+	bool		found;
+
+	if (shares == NULL)
+		shares = make_table("securefile shares", sizeof(ShareKey), sizeof(Share));
+	share = hash_search(shares, &key, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset((char *) share + sizeof(ShareKey), 0, sizeof(Share) - sizeof(ShareKey));
+		share->seg = seg;
+	}
+	return share;
+}
+
+/* ---- guards ---- */
+
+/*
+ * The segment is locked for the top transaction first: what was counted is to be settled at
+ * its end, also after a rollback to a savepoint, and neither a check nor a repair may count
+ * meanwhile.  The note is set when the count is in WAL, and nothing can throw in between.
+ */
+bool
+sf_write_guard(SfSegment *seg, SfShareId id, uint64 object_id)
+{
+	Share	   *share;
+
+	sfi_write_require_open();
+	seg = sfi_write_segment(seg);
+	share = enter_share(seg, id, object_id);
+	if (share->own || share->guarded)
+		return !share->dead;
+	sf_space_lock_to_end(seg);
+	sfi_write_note_entries();
+	share->guarded = sf_space_share_refer(seg, id, object_id, 1);
+	return share->guarded;
+}
+
+/* ---- own records ---- */
+
+void
+sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record)
+{
+	ContentKey	key = {seg->storage};
+	Share	   *share = enter_share(seg, id, record->object_id);
+	Content    *content;
+
+	own = sfi_write_make_room(own, nown, &own_size, sizeof(OwnNote));
+	if (contents == NULL)
+		contents = make_table("securefile contents", sizeof(ContentKey), sizeof(Content));
+	memcpy(key.hash, record->hash, sizeof(key.hash));
+	content = hash_search(contents, &key, HASH_ENTER, NULL);
+	content->share = share;
+	share->own = true;
+	own[nown++] = (OwnNote) {share, GetCurrentTransactionNestLevel()};
+}
+
+bool
+sf_write_own_share(SfSegment *seg, const uint8 *hash, SfShareId *id)
+{
+	ContentKey	key = {seg->storage};
+	Content    *content;
+
+	memcpy(key.hash, hash, sizeof(key.hash));
+	content = contents == NULL ? NULL : hash_search(contents, &key, HASH_FIND, NULL);
+	if (content == NULL || content->share->dead)
+		return false;
+	*id = (SfShareId) {content->share->key.page, (uint16) content->share->key.cell,
+	(uint16) content->share->key.object_id};
+	return true;
+}
+
+/* ---- references ---- */
+
+struct varlena *
+sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record)
+{
+	uint64		reference_id = sf_space_reserve_ids(seg, 1);
+	struct varlena *datum = sf_object_reference(seg, record, id, reference_id);
+	SfLocator	loc = sf_object_locator(datum);
+
+	sfi_write_require_open();
+	SF_ASSERT(loc.share.reference_id == reference_id && loc.object_id == record->object_id);
+	sfi_objects_refer(sfi_write_segment(seg), &loc);
+	return datum;
+}
+
+/*
+ * The record says what the column was when the value was stored: others refer to it only as
+ * long as the column is the same.
+ */
+struct varlena *
+sf_write_share(SfSegment *seg, struct varlena *draft, const uint8 *hash)
+{
+	SfLocator	loc = sf_object_locator(draft);
+	SfObject   *object = sfi_objects_find(&loc);
+	const SfColumn *column = sf_space_column(seg);
+	SfShareCopy copy;
+	SfShareId	id;
+
+	sfi_write_require_open();
+	SF_ASSERT(object != NULL && object->state == SF_OBJECT_DRAFT && loc.generation == 1);
+	if (!sf_object_share_record(&loc, &copy))
+	{
+		sfi_objects_place(object, &loc);
+		return draft;
+	}
+	copy.record.maker_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	copy.record.compression = column->options.compression;
+	copy.record.hash_method = loc.key_id != 0 ? SF_SHARE_HASH_KEYED : SF_SHARE_HASH_XXH3;
+	memcpy(copy.record.hash, hash, sizeof(copy.record.hash));
+	sfi_objects_set_state(object, SF_OBJECT_PLACED);	/* no row adopts it */
+	sf_space_lock_to_end(seg);
+	sfi_write_note_entries();
+	id = sf_space_share_put(seg, &copy);
+	sfi_shares_own(sfi_write_segment(seg), id, &copy.record);
+	return sf_write_reference(seg, id, &copy.record);
+}
+
+/* ---- rows ---- */
+
+void
+sfi_shares_add_row(SfSegment *seg, const SfLocator *loc)
+{
+	SfShareId	id = sf_share_id_of(loc);
+	Share	   *share = find_share(seg->storage, id, loc->object_id);
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (share == NULL || (!share->own && !share->guarded))
+		elog(ERROR, "share record of object " UINT64_FORMAT " is not counted", loc->object_id);
+	if (share->note == 0 || notes[share->note - 1].level < level)
+	{
+		notes = sfi_write_make_room(notes, nnotes, &notes_size, sizeof(RowsNote));
+		notes[nnotes++] = (RowsNote) {share, level, 0, share->note};
+		share->note = nnotes;
+	}
+	notes[share->note - 1].rows++;
+	share->rows++;
+}
+
+/* ---- savepoints ---- */
+
+/*
+ * The notes of a level become its parent's.  Two of one record and level stay two: the rows
+ * of both go with that level.
+ */
+void
+sfi_shares_at_subcommit(int level)
+{
+	SF_ASSERT(level > 1);
+	for (int64 i = nnotes; i > 0 && notes[i - 1].level >= level; i--)
+		notes[i - 1].level = level - 1;
+	for (int64 i = nown; i > 0 && own[i - 1].level >= level; i--)
+		own[i - 1].level = level - 1;
+}
+
+void
+sfi_shares_at_subabort(int level)
+{
+	for (; nnotes > 0 && notes[nnotes - 1].level >= level; nnotes--)
+	{
+		RowsNote   *note = &notes[nnotes - 1];
+
+		SF_ASSERT(note->share->rows >= note->rows && note->share->note == nnotes);
+		note->share->rows -= note->rows;
+		note->share->note = note->before;
+	}
+	for (; nown > 0 && own[nown - 1].level >= level; nown--)
+		own[nown - 1].share->dead = true;
+}
+
+/* ---- pre-commit and end ---- */
+
+/* Settle one record, as the table at the head of this file says. */
+static void
+settle(Share *share)
+{
+	const SfShareId id = {share->key.page, (uint16) share->key.cell,
+	(uint16) share->key.object_id};
+	SfSegment  *seg = share->seg;
+
+	if ((!share->own && !share->guarded) || !sf_space_is_usable(seg))
+		return;					/* storage that is gone takes its records along */
+	if (share->own)
+	{
+		if (share->rows > 0)
+			sf_space_share_publish(seg, id, share->key.object_id, share->rows);
+	}
+	else if (share->rows == 0)
+		sfi_ledger_add_drop(seg, id, 1);
+	else if (share->rows > 1 &&
+			 !sf_space_share_refer(seg, id, share->key.object_id, share->rows - 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("share record of object " UINT64_FORMAT " is gone", share->key.object_id),
+				 errdetail("This transaction has counted it up, in cell %u of page %u.", id.cell,
+						   id.page),
+				 errhint("Run securefile_check() on the column.")));
+}
+
+void
+sfi_shares_settle(void)
+{
+	HASH_SEQ_STATUS status;
+	Share	   *share;
+
+	if (shares == NULL)
+		return;
+	hash_seq_init(&status, shares);
+	while ((share = hash_seq_search(&status)) != NULL)
+		settle(share);
+}
+
+bool
+sfi_shares_has(SfStorage storage)
+{
+	HASH_SEQ_STATUS status;
+	Share	   *share;
+	bool		found = false;
+
+	if (shares == NULL)
+		return false;
+	hash_seq_init(&status, shares);
+	while ((share = hash_seq_search(&status)) != NULL)
+		found |= SfStorageEquals(share->key.storage, storage) && (share->own || share->guarded);
+	return found;
+}
+
+bool
+sfi_shares_is_empty(void)
+{
+	return shares == NULL;
+}
+
+void
+sfi_shares_reset(void)
+{
+	shares = contents = NULL;
+	notes = NULL;
+	own = NULL;
+	nnotes = notes_size = nown = own_size = 0;
+}
