@@ -39,16 +39,7 @@ static KnownKey known_keys[KNOWN_KEYS];
 const char *
 sf_object_decode(struct varlena *datum, SfLocator *loc)
 {
-	const char *problem = sf_format_locator_decode((uint8 *) VARDATA_ANY(datum),
-												   VARSIZE_ANY_EXHDR(datum), loc);
-
-	/*
-	 * what is behind this flag is not built yet: nothing may be read or freed
-	 */
-	if (problem == NULL && (loc->flags & SF_LOC_SHARED))
-		problem = "locator is one of a later version of securefile";
-	SF_ASSERT(problem != NULL || loc->nunits == sf_units_of(loc->length_bytes));
-	return problem;
+	return sf_format_locator_decode((uint8 *) VARDATA_ANY(datum), VARSIZE_ANY_EXHDR(datum), loc);
 }
 
 SfLocator

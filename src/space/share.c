@@ -70,7 +70,7 @@ record_on(Buffer buf, SfShareId id, uint64 object_id)
 }
 
 bool
-sf_space_share_read(SfSegment *seg, SfShareId id, SfShareCopy *copy)
+sf_space_share_read(SfSegment *seg, SfShareId id, SfShareCopy * copy)
 {
 	char		content[SF_PAGE_CONTENT];
 	const SfShareRecord *record;
@@ -131,7 +131,7 @@ entry_of(SfPendKind kind, SfShareId id, uint32 count)
  * Put a record on a page that is there; false: there is no room any more.
  */
 static bool
-put_on_page(Relation rel, uint32 page, const SfShareCopy *copy, SfShareId *id)
+put_on_page(Relation rel, uint32 page, const SfShareCopy * copy, SfShareId *id)
 {
 	uint32		size = sf_share_record_size(&copy->record);
 	struct
@@ -164,7 +164,7 @@ put_on_page(Relation rel, uint32 page, const SfShareCopy *copy, SfShareId *id)
 
 /* Put a record on a new page, which becomes the head of the list. */
 static SfShareId
-put_on_new_page(SfSegment *seg, Relation rel, const SfShareCopy *copy)
+put_on_new_page(SfSegment *seg, Relation rel, const SfShareCopy * copy)
 {
 	SfSharePage *content = palloc0(sizeof(SfSharePage));
 	Buffer		hbuf;
@@ -199,7 +199,7 @@ put_on_new_page(SfSegment *seg, Relation rel, const SfShareCopy *copy)
 }
 
 SfShareId
-sf_space_share_put(SfSegment *seg, const SfShareCopy *copy)
+sf_space_share_put(SfSegment *seg, const SfShareCopy * copy)
 {
 	Relation	rel = sfi_segment_rel(seg);
 	uint32		size = sf_share_record_size(&copy->record);

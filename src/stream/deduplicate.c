@@ -38,7 +38,7 @@ typedef struct Content
 	const char *data;			/* NULL: value */
 	struct varlena *value;
 	int64		length;
-} Content;
+}			Content;
 
 /* A content, and what a record must say to have the same for this column. */
 typedef struct Search
@@ -48,11 +48,11 @@ typedef struct Search
 	uint8		hash[SF_CONTENT_HASH_BYTES];
 	uint16		key_id;
 	uint8		compression;
-} Search;
+}			Search;
 
 /* Bytes of a content; buffer has PART_BYTES, and is used if they are not in memory. */
 static const char *
-part_of(const Content *content, int64 offset, int64 len, char *buffer)
+part_of(const Content * content, int64 offset, int64 len, char *buffer)
 {
 	if (content->data != NULL)
 		return content->data + offset;
@@ -62,7 +62,7 @@ part_of(const Content *content, int64 offset, int64 len, char *buffer)
 
 /* XXH3-128 of a content. */
 static SfDigest
-digest_of(const Content *content)
+digest_of(const Content * content)
 {
 	XXH3_state_t *state;
 	XXH128_hash_t hash;
@@ -88,7 +88,7 @@ digest_of(const Content *content)
 
 /* Hash a content as the column does now. */
 static void
-begin_search(Search *search, SfSegment *seg, Content content)
+begin_search(Search * search, SfSegment *seg, Content content)
 {
 	const SfColumn *column = sf_space_column(seg);
 	const SfDataKey *key = sf_config_encrypts(column) ? sf_keys_current(seg) : NULL;
@@ -101,7 +101,8 @@ begin_search(Search *search, SfSegment *seg, Content content)
 	search->compression = column->options.compression;
 	digest = digest_of(&content);
 	if (key != NULL)
-		key = sf_keys_of(seg, search->key_id);	/* others were asked for meanwhile */
+		key = sf_keys_of(seg, search->key_id);	/* others were asked for
+												 * meanwhile */
 	sf_transform_content_hash(key, &digest, content.length, search->hash);
 	if (SF_FAULT_SKIPS(short_hash))
 	{
@@ -115,15 +116,15 @@ begin_search(Search *search, SfSegment *seg, Content content)
 /* A candidate, and how it compares with what is searched. */
 typedef struct Candidate
 {
-	const Search *search;
-	const SfShareCopy *copy;
+	const		Search *search;
+	const		SfShareCopy *copy;
 	SfShareId	id;
 	bool		same;
-} Candidate;
+}			Candidate;
 
 /* Could the object of a record stand for the content? */
 static bool
-fits(const Search *search, const SfShareRecord *record)
+fits(const Search * search, const SfShareRecord *record)
 {
 	return record->length_bytes == (uint64) search->content.length &&
 		record->key_id == search->key_id && record->compression == search->compression &&
@@ -136,7 +137,7 @@ static void
 compare(void *arg)
 {
 	Candidate  *candidate = arg;
-	const Content *content = &candidate->search->content;
+	const		Content *content = &candidate->search->content;
 	struct varlena *there = sf_object_reference(candidate->search->seg,
 												&candidate->copy->record, candidate->id, 1);
 	char	   *theirs = palloc(PART_BYTES);
@@ -158,7 +159,7 @@ compare(void *arg)
 
 /* Does an object have the very same bytes?  One that cannot be read has not. */
 static bool
-is_same(const Search *search, const SfShareCopy *copy, SfShareId id)
+is_same(const Search * search, const SfShareCopy * copy, SfShareId id)
 {
 	Candidate	candidate = {search, copy, id, false};
 	ErrorData  *error = sf_base_guarded(compare, &candidate);
@@ -174,7 +175,7 @@ is_same(const Search *search, const SfShareCopy *copy, SfShareId id)
  * while it is compared, since the record is counted up first.
  */
 static struct varlena *
-try_record(const Search *search, SfShareId id)
+try_record(const Search * search, SfShareId id)
 {
 	SfShareCopy copy;
 
@@ -186,7 +187,7 @@ try_record(const Search *search, SfShareId id)
 }
 
 static struct varlena *
-find(const Search *search)
+find(const Search * search)
 {
 	struct varlena *found = NULL;
 	SfShareId	id;
