@@ -150,6 +150,7 @@ SF_FAULT_POINT(break_t2, "what is behind the end of the staged unit is not zero"
 SF_FAULT_POINT(break_t3, "the end of the data of a value is forgotten")
 SF_FAULT_POINT(break_n1, "a note is taken for that of a nested command")
 SF_FAULT_POINT(break_n3, "a table that is being filled is brought in line")
+SF_FAULT_POINT(break_d1, "a record is referred to whose maker has not committed")
 SF_FAULT_POINT(break_x1, "keys are overwritten while their transaction goes on")
 SF_FAULT_POINT(break_x2, "keys that are said to be destroyed are not overwritten")
 SF_FAULT_POINT(break_x3, "a mark of a shredding replaces one that is not finished")

@@ -195,7 +195,7 @@ extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage
  * Begin a share record of the object of a locator: all but its hashes, its maker and what
  * the column's options were.  False: the locator is too long for a reference.
  */
-extern bool sf_object_share_record(const SfLocator *loc, SfShareCopy * copy);
+extern bool sf_object_share_record(const SfLocator *loc, SfShareCopy *copy);
 
 /*
  * The STORED datum (palloc'd) of a row that refers to a record.  Errors of sf_keys_of() if

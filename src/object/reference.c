@@ -26,7 +26,7 @@ sfi_object_put_tag(SfSegment *seg, uint16 key_id, uint8 *data, Size len)
 }
 
 bool
-sf_object_share_record(const SfLocator *loc, SfShareCopy * copy)
+sf_object_share_record(const SfLocator *loc, SfShareCopy *copy)
 {
 	SfShareRecord *record = &copy->record;
 	size_t		len = sf_format_share_locator(record->locator, loc);

@@ -92,10 +92,10 @@ typedef struct SfPageWork
 	SfMap		left[SF_RESOLVE_MAPS];	/* maps of the record, as its clears
 										 * leave them */
 	SfMaintain *stats;
-}			SfPageWork;
+} SfPageWork;
 
 /* Take entries with these places, which ascend, out of the copy: they are off the page. */
-extern void sfi_pending_forget(SfPageWork * work, const uint16 *indexes, int n);
+extern void sfi_pending_forget(SfPageWork *work, const uint16 *indexes, int n);
 
 /* Raise *newest, what snapshots of a standby must outlive, to an entry that frees. */
 extern void sfi_pending_note_freeing(TransactionId *newest, const SfPendEntry *entry);
@@ -105,7 +105,7 @@ extern void sfi_pending_note_freeing(TransactionId *newest, const SfPendEntry *e
  * resolver's lock is held, and no page.  True: entries that can be resolved are new in the
  * queue.  DATA_CORRUPTED at a damaged pending page; others are passed over.
  */
-extern bool sfi_references_resolve(SfPageWork * work, SfSegment *seg);
+extern bool sfi_references_resolve(SfPageWork *work, SfSegment *seg);
 
 /* Is it known of a transaction that it aborted, or ended in a crash? */
 extern bool sfi_pending_transaction_aborted(uint64 fxid);

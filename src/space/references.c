@@ -57,7 +57,7 @@ typedef struct Counting
 	bool		cleared[SF_SHARE_CELLS];
 	int			nodd;			/* entries that fit no record */
 	TransactionId newest;		/* xid of REF_DROP entries */
-}			Counting;
+} Counting;
 
 /* ---- which entries ---- */
 
@@ -66,7 +66,7 @@ typedef struct Counting
  * transaction that has committed, and REF_DROP of one that has not, just go (resolve.c).
  */
 static bool
-changes_record(const SfPageWork * work, const SfPendEntry *entry, bool *committed)
+changes_record(const SfPageWork *work, const SfPendEntry *entry, bool *committed)
 {
 	const SfPendKindInfo *kind = sf_format_pend_kind(entry->kind);
 	SfVerdict	verdict;
@@ -84,7 +84,7 @@ changes_record(const SfPageWork * work, const SfPendEntry *entry, bool *committe
  * is locked: for a verdict the commit log may have to be read.
  */
 static bool
-collect(Counting * counting, SfPageWork * work, int first)
+collect(Counting *counting, SfPageWork *work, int first)
 {
 	memset(counting, 0, sizeof(*counting));
 	counting->work = work;
@@ -107,7 +107,7 @@ collect(Counting * counting, SfPageWork * work, int first)
 
 /* The record of an entry, NULL if there is none; state and count are in counting->sets. */
 static SfShareSet *
-load(Counting * counting, SfShareId id)
+load(Counting *counting, SfShareId id)
 {
 	const SfSharePage *page = SfPageShare(BufferGetPage(counting->buf));
 	const SfShareRecord *record = sf_format_share_record(page, id.cell);
@@ -126,7 +126,7 @@ load(Counting * counting, SfShareId id)
 
 /* The maker of a record has ended.  False: it is not that record. */
 static bool
-end_new(Counting * counting, SfShareSet *set, bool committed)
+end_new(Counting *counting, SfShareSet *set, bool committed)
 {
 	if (committed && set->state == SF_SHARE_NEW)
 		set->state = SF_SHARE_LIVE;
@@ -137,7 +137,7 @@ end_new(Counting * counting, SfShareSet *set, bool committed)
 
 /* References go.  False: there are not so many. */
 static bool
-count_down(Counting * counting, SfShareSet *set, int index, uint32 n)
+count_down(Counting *counting, SfShareSet *set, int index, uint32 n)
 {
 	if ((set->state != SF_SHARE_NEW && set->state != SF_SHARE_LIVE) || set->references < n)
 		return false;
@@ -148,7 +148,7 @@ count_down(Counting * counting, SfShareSet *set, int index, uint32 n)
 
 /* Note what one of the entries does. */
 static void
-note_entry(Counting * counting, int i)
+note_entry(Counting *counting, int i)
 {
 	int			index = counting->entries[i];
 	const SfPendEntry *entry = &counting->work->entries[index];
@@ -168,7 +168,7 @@ note_entry(Counting * counting, int i)
 
 /* Does the entry that lowered a count last become a REAP?  Then the record dies. */
 static bool
-dies(const Counting * counting, uint32 cell)
+dies(const Counting *counting, uint32 cell)
 {
 	return counting->loaded[cell] && !counting->cleared[cell] && counting->last[cell] >= 0 &&
 		counting->sets[cell].references == 0;
@@ -176,7 +176,7 @@ dies(const Counting * counting, uint32 cell)
 
 /* Take the entry with that place out of the list of those that go. */
 static void
-keep_entry(Counting * counting, int index)
+keep_entry(Counting *counting, int index)
 {
 	int			to = 0;
 
@@ -189,7 +189,7 @@ keep_entry(Counting * counting, int index)
 
 /* D5: the entry that has taken the last reference becomes the record's REAP, here and there. */
 static void
-let_die(Counting * counting, uint32 cell, int pending_at)
+let_die(Counting *counting, uint32 cell, int pending_at)
 {
 	int			index = counting->last[cell];
 	SfPendEntry *entry = &counting->work->entries[index];
@@ -206,7 +206,7 @@ let_die(Counting * counting, uint32 cell, int pending_at)
 
 /* Add the operations for the records, and for the entries that became REAP. */
 static void
-add_record_ops(Counting * counting, int pending_at, int share_at)
+add_record_ops(Counting *counting, int pending_at, int share_at)
 {
 	const SfSharePage *page = SfPageShare(BufferGetPage(counting->buf));
 
@@ -230,7 +230,7 @@ add_record_ops(Counting * counting, int pending_at, int share_at)
 
 /* Report the damage that was met, with no page locked. */
 static void
-warn_odd(const Counting * counting)
+warn_odd(const Counting *counting)
 {
 	if (counting->nodd > 0)
 		ereport(WARNING,
@@ -246,7 +246,7 @@ warn_odd(const Counting * counting)
 static void
 read_share_page(void *arg)
 {
-	const		Counting *counting = arg;
+	const Counting *counting = arg;
 
 	UnlockReleaseBuffer(sfi_page_read(counting->work->rel, counting->page, SF_PAGE_SHARE,
 									  BUFFER_LOCK_SHARE));
@@ -254,7 +254,7 @@ read_share_page(void *arg)
 
 /* Write one record of what the entries do to the records of their share page. */
 static bool
-count_on_page(Counting * counting)
+count_on_page(Counting *counting)
 {
 	SfPageWork *work = counting->work;
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel)};
@@ -301,7 +301,7 @@ typedef struct Reaping
 	bool		found;			/* is there a record? */
 	SfShareCopy copy;
 	SfOwned		owned;
-}			Reaping;
+} Reaping;
 
 static void
 find_owned(void *arg)
@@ -349,7 +349,7 @@ clear_record(Relation rel, SfShareId id, const SfShareRecord *record)
  * the last ones REAP goes, and the cells of the record.  Returns how many are left.
  */
 static int
-reap_some(SfPageWork * work, int index, const Reaping * reaping)
+reap_some(SfPageWork *work, int index, const Reaping *reaping)
 {
 	SfPendEntry *reap = &work->entries[index];
 	int			left = reaping->owned.nruns + reaping->owned.npages - (int) reap->count;
@@ -386,7 +386,7 @@ reap_some(SfPageWork * work, int index, const Reaping * reaping)
 
 /* Find what a REAP entry is about; false: nothing can be done about it. */
 static bool
-find_dead(const SfPendEntry *entry, Reaping * reaping)
+find_dead(const SfPendEntry *entry, Reaping *reaping)
 {
 	SfShareId	id = sf_share_of_start(entry->start);
 	ErrorData  *error = sf_base_guarded(find_owned, reaping);
@@ -403,7 +403,7 @@ find_dead(const SfPendEntry *entry, Reaping * reaping)
  * with it: securefile_check() says so.
  */
 static bool
-reap(SfPageWork * work, SfSegment *seg, int index)
+reap(SfPageWork *work, SfSegment *seg, int index)
 {
 	Reaping    *reaping = palloc0(sizeof(Reaping));
 	uint16		index16 = index;
@@ -426,7 +426,7 @@ reap(SfPageWork * work, SfSegment *seg, int index)
 
 /* Is there a REAP in that place whose time has come? */
 static bool
-is_to_reap(const SfPageWork * work, int index)
+is_to_reap(const SfPageWork *work, int index)
 {
 	const SfPendEntry *entry = &work->entries[index];
 
@@ -435,7 +435,7 @@ is_to_reap(const SfPageWork * work, int index)
 }
 
 bool
-sfi_references_resolve(SfPageWork * work, SfSegment *seg)
+sfi_references_resolve(SfPageWork *work, SfSegment *seg)
 {
 	Counting   *counting = palloc(sizeof(Counting));
 	bool		reaped = false;

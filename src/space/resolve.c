@@ -99,7 +99,7 @@ batch_map(Batch *batch, uint32 map)
 
 /* A damaged entry, which securefile_check() reports, frees nothing. */
 static SfVerdict
-verdict_of(const SfPageWork * work, const SfPendEntry *entry)
+verdict_of(const SfPageWork *work, const SfPendEntry *entry)
 {
 	return sf_format_entry_problem(entry) != NULL ? SF_VERDICT_LOST :
 		sfi_pending_verdict(entry, work->horizon);
@@ -111,7 +111,7 @@ verdict_of(const SfPageWork * work, const SfPendEntry *entry)
  * the order of entries means nothing.
  */
 static void
-collect_batch(SfPageWork * work, Batch *batch)
+collect_batch(SfPageWork *work, Batch *batch)
 {
 	SF_ASSERT(work->n >= 0 && work->n <= SF_PENDING_MAX);
 	memset(batch, 0, sizeof(*batch));
@@ -151,7 +151,7 @@ collect_batch(SfPageWork * work, Batch *batch)
  * miscount.
  */
 static bool
-add_clear(SfPageWork * work, const SfPendEntry *entry, const Buffer *maps, const Batch *batch)
+add_clear(SfPageWork *work, const SfPendEntry *entry, const Buffer *maps, const Batch *batch)
 {
 	SfMapRange	range = sfi_map_range(entry->start, entry->count);
 
@@ -171,7 +171,7 @@ add_clear(SfPageWork * work, const SfPendEntry *entry, const Buffer *maps, const
 
 /* Add the clearing of all runs; those that are free already are noted in the batch. */
 static void
-add_clears(SfPageWork * work, const Buffer *maps, Batch *batch)
+add_clears(SfPageWork *work, const Buffer *maps, Batch *batch)
 {
 	for (int i = 0; i < batch->nfree; i++)
 		if (!add_clear(work, &work->entries[batch->free[i]], maps, batch))
@@ -183,7 +183,7 @@ add_clears(SfPageWork * work, const Buffer *maps, Batch *batch)
  * does not read lets the message wait, and nobody could end that.
  */
 static void
-warn_free_already(const SfPageWork * work, const Batch *batch)
+warn_free_already(const SfPageWork *work, const Batch *batch)
 {
 	for (int i = 0; i < batch->nfree_already; i++)
 	{
@@ -202,7 +202,7 @@ warn_free_already(const SfPageWork * work, const Batch *batch)
 #ifdef SF_ASSERTIONS
 /* S5 of an entry that is to leave the queue, and whose space is to become free or to stay. */
 static void
-check_removed(const SfPageWork * work, const SfPendEntry *entry, bool frees)
+check_removed(const SfPageWork *work, const SfPendEntry *entry, bool frees)
 {
 	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
 
@@ -213,7 +213,7 @@ check_removed(const SfPageWork * work, const SfPendEntry *entry, bool frees)
 
 /* S5 of all entries of a batch. */
 static void
-check_batch(const SfPageWork * work, const Batch *batch)
+check_batch(const SfPageWork *work, const Batch *batch)
 {
 	int			nfree = 0;
 
@@ -234,7 +234,7 @@ check_batch(const SfPageWork * work, const Batch *batch)
 #endif
 
 void
-sfi_pending_forget(SfPageWork * work, const uint16 *indexes, int n)
+sfi_pending_forget(SfPageWork *work, const uint16 *indexes, int n)
 {
 	int			to = 0;
 	int			skip = 0;
@@ -252,7 +252,7 @@ sfi_pending_forget(SfPageWork * work, const uint16 *indexes, int n)
 
 /* Write one record for a batch, and take its entries out of our copy. */
 static void
-run_batch(SfPageWork * work, Batch *batch)
+run_batch(SfPageWork *work, Batch *batch)
 {
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel), batch->newest_freeing,
 	batch->nremove};
@@ -296,7 +296,7 @@ run_batch(SfPageWork * work, Batch *batch)
  * is read: a page that is free already, by damage, would make a circle of the list.
  */
 static void
-free_inode_page(SfPageWork * work, int index)
+free_inode_page(SfPageWork *work, int index)
 {
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel), InvalidTransactionId, 1};
 	SfPendEntry entry = work->entries[index];
@@ -335,7 +335,7 @@ free_inode_page(SfPageWork * work, int index)
  * can be resolved have come to the queue.
  */
 static int
-resolve_page(SfPageWork * work, SfSegment *seg, uint32 *next, bool *again)
+resolve_page(SfPageWork *work, SfSegment *seg, uint32 *next, bool *again)
 {
 	Buffer		buf = sfi_page_read(work->rel, work->page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
 	SfPending  *pending = SfPagePending(BufferGetPage(buf));
@@ -412,7 +412,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
  * be cut beyond it, the entry is lost, and its space with it.
  */
 static void
-note_unresolved(SfPageWork * work)
+note_unresolved(SfPageWork *work)
 {
 	for (int i = 0; i < work->n; i++)
 	{
@@ -436,7 +436,7 @@ note_unresolved(SfPageWork * work)
  * itself, which only damage can do.
  */
 static bool
-resolve_queue(SfPageWork * work, SfSegment *seg)
+resolve_queue(SfPageWork *work, SfSegment *seg)
 {
 	Relation	rel = work->rel;
 	uint32		prev = SF_NO_PAGE;

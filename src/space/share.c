@@ -70,7 +70,7 @@ record_on(Buffer buf, SfShareId id, uint64 object_id)
 }
 
 bool
-sf_space_share_read(SfSegment *seg, SfShareId id, SfShareCopy * copy)
+sf_space_share_read(SfSegment *seg, SfShareId id, SfShareCopy *copy)
 {
 	char		content[SF_PAGE_CONTENT];
 	const SfShareRecord *record;
@@ -131,7 +131,7 @@ entry_of(SfPendKind kind, SfShareId id, uint32 count)
  * Put a record on a page that is there; false: there is no room any more.
  */
 static bool
-put_on_page(Relation rel, uint32 page, const SfShareCopy * copy, SfShareId *id)
+put_on_page(Relation rel, uint32 page, const SfShareCopy *copy, SfShareId *id)
 {
 	uint32		size = sf_share_record_size(&copy->record);
 	struct
@@ -164,7 +164,7 @@ put_on_page(Relation rel, uint32 page, const SfShareCopy * copy, SfShareId *id)
 
 /* Put a record on a new page, which becomes the head of the list. */
 static SfShareId
-put_on_new_page(SfSegment *seg, Relation rel, const SfShareCopy * copy)
+put_on_new_page(SfSegment *seg, Relation rel, const SfShareCopy *copy)
 {
 	SfSharePage *content = palloc0(sizeof(SfSharePage));
 	Buffer		hbuf;
@@ -199,7 +199,7 @@ put_on_new_page(SfSegment *seg, Relation rel, const SfShareCopy * copy)
 }
 
 SfShareId
-sf_space_share_put(SfSegment *seg, const SfShareCopy * copy)
+sf_space_share_put(SfSegment *seg, const SfShareCopy *copy)
 {
 	Relation	rel = sfi_segment_rel(seg);
 	uint32		size = sf_share_record_size(&copy->record);
@@ -236,13 +236,14 @@ may_refer(const SfShareRecord *record)
 		 sf_space_transaction_end(record->maker_fxid) == SF_END_COMMITTED);
 }
 
-bool
-sf_space_share_may_refer(const SfShareRecord *record)
+/* What is left to be asked under the lock. */
+static bool
+is_referable(const SfShareRecord *record)
 {
-	return may_refer(record);
+	return record->state == SF_SHARE_LIVE || record->state == SF_SHARE_NEW;
 }
 
-/* Change count and state of the record that is found on a locked page; returns its operation. */
+/* Change count and state of a record of a locked page. */
 static void
 add_set(Buffer buf, SfShareId id, SfShareState state, uint32 references)
 {
@@ -263,7 +264,7 @@ sf_space_share_refer(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n)
 
 	SF_ASSERT(n > 0 && !seg->retained);
 	if (!sf_space_share_read(seg, id, &copy) || copy.record.object_id != object_id ||
-		!may_refer(&copy.record))
+		(!may_refer(&copy.record) && !SF_BREAKS(d1)))
 		return false;
 	rel = sfi_segment_rel(seg);
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
@@ -272,7 +273,7 @@ sf_space_share_refer(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n)
 	tail = sfi_pending_lock_tail(rel, 1, BUFFER_LOCK_SHARE, NULL);
 	buf = sfi_page_read(rel, id.page, SF_PAGE_SHARE, BUFFER_LOCK_EXCLUSIVE);
 	record = record_on(buf, id, object_id);
-	if (record == NULL || (record->state != SF_SHARE_NEW && record->state != SF_SHARE_LIVE) ||
+	if (record == NULL || (!is_referable(record) && !SF_BREAKS(d1)) ||
 		record->references > PG_UINT32_MAX - n)
 	{
 		UnlockReleaseBuffer(buf);
@@ -280,8 +281,7 @@ sf_space_share_refer(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n)
 		sfi_segment_close(rel);
 		return false;
 	}
-	SF_INVARIANT(D1, record->state == SF_SHARE_LIVE ||
-				 record->maker_fxid == copy.record.maker_fxid);
+	SF_INVARIANT(D1, is_referable(record) && record->maker_fxid == copy.record.maker_fxid);
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, &entry, sizeof(entry));
 	add_set(buf, id, record->state, record->references + n);

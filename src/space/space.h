@@ -396,19 +396,16 @@ typedef union SfShareCopy
 {
 	SfShareRecord record;
 	uint8		bytes[SF_SHARE_RECORD_MAX];
-}			SfShareCopy;
+} SfShareCopy;
 
 /* Read a record; false: there is none at that place. */
-extern bool sf_space_share_read(SfSegment *seg, SfShareId id, SfShareCopy * copy);
+extern bool sf_space_share_read(SfSegment *seg, SfShareId id, SfShareCopy *copy);
 
 /*
  * Make a record, RESERVED and of this transaction; its cells are free again if that fails,
  * or does not publish it.
  */
-extern SfShareId sf_space_share_put(SfSegment *seg, const SfShareCopy * copy);
-
-/* May others refer to a record, as this copy of it says?  Reads the commit log. */
-extern bool sf_space_share_may_refer(const SfShareRecord *record);
+extern SfShareId sf_space_share_put(SfSegment *seg, const SfShareCopy *copy);
 
 /*
  * Count n references up, which an entry takes back if this transaction fails.  False, and

@@ -41,6 +41,7 @@
  * floor 4, space:
  * grow.c		longer and shorter data files
  * pending.c	the pending queue: entries are added
+ * references.c	the pending queue: references to share records are counted down
  * resolve.c	the pending queue: entries are taken out, space becomes free
  * usage.c		what other rooms ask of pages: contents, used bits, sums
  * move.c		storage moved to another tablespace
@@ -49,6 +50,7 @@
  * lend.c		blocks lent to a backend, and given back
  * node_pages.c	new inode pages
  * dictionary.c	dictionaries of the codec "trained"
+ * share.c		share records: made, found, counted up
  * keys.c			key pages
  * maintain.c		what the monitor does to a segment
  * repair.c		pages made anew for securefile_repair()
@@ -68,8 +70,8 @@
  *	 S6	the count of a map page changes by as much as its used bits do.
  *
  * Lock order: growth lock, resolver lock (heavyweight page locks of the
- * segment relation), header page, pending pages in queue order, inode and free
- * pages, map pages ascending; the LWLocks of dispenser and parked regions are
+ * segment relation), header page, pending pages in queue order, share pages, inode and
+ * free pages, map pages ascending; the LWLocks of dispenser and parked regions are
  * leaves.
  *
  *-------------------------------------------------------------------------

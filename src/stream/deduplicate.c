@@ -14,45 +14,65 @@
  * error of who stores.
  *
  * Values that are read for this are read once for the hash, and once more for the comparison
- * or the copy.
+ * or the copy.  Those that come in pieces are hashed and compared as they come (once.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
-#define XXH_STATIC_LINKING_ONLY /* the state's size and alignment */
-#include <xxhash.h>
-
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "stats/stats.h"
-#include "stream/stream_internal.h"
+#include "stream/deduplicate.h"
 #include "transform/transform.h"
 
-/* Bytes that are read at once. */
-#define PART_BYTES		(1024 * 1024)
+/* ---- hashes ---- */
 
-/* What is to be stored: bytes in memory, or a value that can be read. */
-typedef struct Content
+/* What a digest of so many bytes becomes in the column. */
+static void
+hash_of(SfSegment *seg, uint16 key_id, SfDigest digest, int64 length, uint8 *hash)
 {
-	const char *data;			/* NULL: value */
-	struct varlena *value;
-	int64		length;
-}			Content;
+	const SfDataKey *key = key_id != 0 ? sf_keys_of(seg, key_id) : NULL;
 
-/* A content, and what a record must say to have the same for this column. */
-typedef struct Search
+	sf_transform_content_hash(key, &digest, length, hash);
+	if (SF_FAULT_SKIPS(short_hash))
+	{
+		memset(hash + 1, 0, SF_CONTENT_HASH_BYTES - 1);
+		hash[0] &= 0x0f;
+	}
+}
+
+void
+sfi_search_begin(SfSearch *search, SfSegment *seg)
 {
-	SfSegment  *seg;
-	Content		content;
+	const SfColumn *column = sf_space_column(seg);
+
+	SF_ASSERT(sf_config_deduplicates(column));
+	memset(search, 0, sizeof(*search));
+	search->seg = seg;
+	search->key_id = sf_config_encrypts(column) ? sf_keys_current(seg)->id : 0;
+	search->compression = column->options.compression;
+}
+
+void
+sfi_search_set_prefix(SfSearch *search, SfDigest digest)
+{
 	uint8		hash[SF_CONTENT_HASH_BYTES];
-	uint16		key_id;
-	uint8		compression;
-}			Search;
 
-/* Bytes of a content; buffer has PART_BYTES, and is used if they are not in memory. */
+	hash_of(search->seg, search->key_id, digest, SF_UNIT_SIZE, hash);
+	memcpy(&search->hash.prefix, hash, sizeof(search->hash.prefix));
+}
+
+void
+sfi_search_set_full(SfSearch *search, SfDigest digest, int64 length)
+{
+	search->length = length;
+	hash_of(search->seg, search->key_id, digest, length, search->hash.full);
+}
+
+/* Bytes of a content; buffer has SF_PART_BYTES, and is used if they are not in memory. */
 static const char *
-part_of(const Content * content, int64 offset, int64 len, char *buffer)
+part_of(const SfContent *content, int64 offset, int64 len, char *buffer)
 {
 	if (content->data != NULL)
 		return content->data + offset;
@@ -60,141 +80,128 @@ part_of(const Content * content, int64 offset, int64 len, char *buffer)
 	return buffer;
 }
 
-/* XXH3-128 of a content. */
-static SfDigest
-digest_of(const Content * content)
+/* Hash a content. */
+static void
+hash_content(SfSearch *search, const SfContent *content)
 {
-	XXH3_state_t *state;
-	XXH128_hash_t hash;
-	char	   *buffer;
+	SfHasher   *hasher = sfi_hasher_new();
+	char	   *buffer = content->data == NULL ? palloc(SF_PART_BYTES) : NULL;
 
-	if (content->data != NULL)
-		return sf_format_digest(content->data, content->length);
-	state = palloc_extended(sizeof(XXH3_state_t) + 64, 0);
-	state = (XXH3_state_t *) TYPEALIGN(64, state);
-	buffer = palloc(PART_BYTES);
-	(void) XXH3_128bits_reset(state);
-	for (int64 at = 0; at < content->length; at += PART_BYTES)
+	for (int64 at = 0; at < content->length; at += SF_PART_BYTES)
 	{
-		int64		len = Min(PART_BYTES, content->length - at);
+		int64		len = Min(SF_PART_BYTES, content->length - at);
 
 		CHECK_FOR_INTERRUPTS();
-		(void) XXH3_128bits_update(state, part_of(content, at, len, buffer), len);
+		sfi_hasher_add(hasher, part_of(content, at, len, buffer), len);
 	}
-	hash = XXH3_128bits_digest(state);
-	pfree(buffer);
-	return (SfDigest) {hash.low64, hash.high64};
-}
-
-/* Hash a content as the column does now. */
-static void
-begin_search(Search * search, SfSegment *seg, Content content)
-{
-	const SfColumn *column = sf_space_column(seg);
-	const SfDataKey *key = sf_config_encrypts(column) ? sf_keys_current(seg) : NULL;
-	SfDigest	digest;
-
-	SF_ASSERT(content.length > 0 && sf_config_deduplicates(column));
-	search->seg = seg;
-	search->content = content;
-	search->key_id = key != NULL ? key->id : 0;
-	search->compression = column->options.compression;
-	digest = digest_of(&content);
-	if (key != NULL)
-		key = sf_keys_of(seg, search->key_id);	/* others were asked for
-												 * meanwhile */
-	sf_transform_content_hash(key, &digest, content.length, search->hash);
-	if (SF_FAULT_SKIPS(short_hash))
-	{
-		memset(search->hash + 1, 0, sizeof(search->hash) - 1);
-		search->hash[0] &= 0x0f;
-	}
+	if (content->length > SF_UNIT_SIZE)
+		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
+	sfi_search_set_full(search, sfi_hasher_digest(hasher), content->length);
+	if (buffer != NULL)
+		pfree(buffer);
+	pfree(hasher);
 }
 
 /* ---- candidates ---- */
 
-/* A candidate, and how it compares with what is searched. */
-typedef struct Candidate
-{
-	const		Search *search;
-	const		SfShareCopy *copy;
-	SfShareId	id;
-	bool		same;
-}			Candidate;
-
-/* Could the object of a record stand for the content? */
+/* Could the object of a record stand for a content that is searched by its hash? */
 static bool
-fits(const Search * search, const SfShareRecord *record)
+fits(const SfSearch *search, const SfShareRecord *record, SfAdviceKind kind)
 {
-	return record->length_bytes == (uint64) search->content.length &&
-		record->key_id == search->key_id && record->compression == search->compression &&
-		record->hash_method == (search->key_id != 0 ? SF_SHARE_HASH_KEYED : SF_SHARE_HASH_XXH3) &&
-		memcmp(record->hash, search->hash, sizeof(search->hash)) == 0;
+	if (record->key_id != search->key_id || record->compression != search->compression ||
+		record->hash_method != (search->key_id != 0 ? SF_SHARE_HASH_KEYED : SF_SHARE_HASH_XXH3))
+		return false;
+	if (kind == SF_ADVICE_PREFIX)
+		return record->prefix_hash == search->hash.prefix;
+	return record->length_bytes == (uint64) search->length &&
+		memcmp(record->hash, search->hash.full, sizeof(record->hash)) == 0;
 }
 
-/* Compare the bytes (an SfBaseStep). */
+/* A range of a content, and of an object, which are compared. */
+typedef struct Comparison
+{
+	struct varlena *there;
+	const SfContent *content;
+	int64		offset;			/* where the content is in the object */
+	bool		same;
+} Comparison;
+
+/* An SfBaseStep. */
 static void
 compare(void *arg)
 {
-	Candidate  *candidate = arg;
-	const		Content *content = &candidate->search->content;
-	struct varlena *there = sf_object_reference(candidate->search->seg,
-												&candidate->copy->record, candidate->id, 1);
-	char	   *theirs = palloc(PART_BYTES);
-	char	   *buffer = content->data == NULL ? palloc(PART_BYTES) : NULL;
+	Comparison *comparison = arg;
+	const SfContent *content = comparison->content;
+	char	   *theirs = palloc(SF_PART_BYTES);
+	char	   *buffer = content->data == NULL ? palloc(SF_PART_BYTES) : NULL;
 	bool		same = true;
 
-	for (int64 at = 0; same && at < content->length; at += PART_BYTES)
+	for (int64 at = 0; same && at < content->length; at += SF_PART_BYTES)
 	{
-		int64		len = Min(PART_BYTES, content->length - at);
+		int64		len = Min(SF_PART_BYTES, content->length - at);
 
 		CHECK_FOR_INTERRUPTS();
-		sf_read_range(there, at, len, theirs);
+		sf_read_range(comparison->there, comparison->offset + at, len, theirs);
 		same = memcmp(theirs, part_of(content, at, len, buffer), len) == 0;
 	}
 	pfree(theirs);
-	pfree(there);
-	candidate->same = same;
+	if (buffer != NULL)
+		pfree(buffer);
+	comparison->same = same;
 }
 
-/* Does an object have the very same bytes?  One that cannot be read has not. */
-static bool
-is_same(const Search * search, const SfShareCopy * copy, SfShareId id)
+/* What cannot be read is not the same. */
+bool
+sfi_content_is_at(const SfContent *content, struct varlena *there, int64 offset)
 {
-	Candidate	candidate = {search, copy, id, false};
-	ErrorData  *error = sf_base_guarded(compare, &candidate);
+	Comparison	comparison = {there, content, offset, false};
+	ErrorData  *error = sf_base_guarded(compare, &comparison);
 
 	if (error == NULL)
-		return candidate.same;
+		return comparison.same;
 	FreeErrorData(error);
 	return false;
 }
 
 /*
- * A reference to a record, if it has the content; else NULL.  Its object stays where it is
- * while it is compared, since the record is counted up first.
+ * The object of a record, if it begins with the content, or is it; else NULL.  It stays while
+ * it is looked at, since the record is counted up first.
  */
 static struct varlena *
-try_record(const Search * search, SfShareId id)
+try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, SfShareId id,
+		   SfShareCopy *copy)
 {
-	SfShareCopy copy;
+	struct varlena *there;
 
-	if (!sf_space_share_read(search->seg, id, &copy) || !fits(search, &copy.record) ||
-		!sf_write_guard(search->seg, id, copy.record.object_id) ||
-		!is_same(search, &copy, id))
+	if (!sf_space_share_read(search->seg, id, copy) || !fits(search, &copy->record, kind) ||
+		copy->record.length_bytes < (uint64) content->length ||
+		!sf_write_guard(search->seg, id, copy->record.object_id))
 		return NULL;
-	return sf_write_reference(search->seg, id, &copy.record);
+	there = sf_object_reference(search->seg, &copy->record, id, SF_NUMBER_MAX);
+	if (sfi_content_is_at(content, there, 0))
+		return there;
+	pfree(there);
+	return NULL;
 }
 
-static struct varlena *
-find(const Search * search)
+struct varlena *
+sfi_search_prefix(const SfSearch *search, const SfContent *content, SfShareId *id,
+				  SfShareCopy *copy)
 {
-	struct varlena *found = NULL;
+	return NULL;
+}
+
+/* A reference to what has the content; NULL: nothing has. */
+static struct varlena *
+find(const SfSearch *search, const SfContent *content)
+{
+	SfShareCopy copy;
 	SfShareId	id;
 
-	if (sf_write_own_share(search->seg, search->hash, &id))
-		found = try_record(search, id);
-	return found;
+	if (sf_write_own_share(search->seg, &search->hash, &id) &&
+		try_record(search, content, SF_ADVICE_FULL, id, &copy) != NULL)
+		return sf_write_reference(search->seg, id, &copy.record);
+	return NULL;
 }
 
 /* ---- storing ---- */
@@ -202,14 +209,16 @@ find(const Search * search)
 struct varlena *
 sf_stream_put(SfSegment *seg, const char *data, Size len, const SfEncoded *encoded)
 {
-	Search		search;
+	const SfContent content = {.data = data, .length = len};
+	SfSearch	search;
 	struct varlena *found;
 
 	if (!sf_config_deduplicates(sf_space_column(seg)))
 		return sf_write_value(seg, data, len, encoded, NULL);
-	begin_search(&search, seg, (Content) {.data = data, .length = len});
-	found = find(&search);
-	return found != NULL ? found : sf_write_value(seg, data, len, encoded, search.hash);
+	sfi_search_begin(&search, seg);
+	hash_content(&search, &content);
+	found = find(&search, &content);
+	return found != NULL ? found : sf_write_value(seg, data, len, encoded, &search.hash);
 }
 
 /*
@@ -217,37 +226,64 @@ sf_stream_put(SfSegment *seg, const char *data, Size len, const SfEncoded *encod
  * look at its bytes; NULL: it is none, or would be stored in another way now.
  */
 static struct varlena *
-refer_to_same(SfSegment *seg, struct varlena *value)
+refer_to_same(const SfSearch *search, struct varlena *value)
 {
 	SfLocator	loc = sf_object_locator(value);
-	const SfColumn *column = sf_space_column(seg);
 	SfShareCopy copy;
 	SfShareId	id;
 
-	if (!(loc.flags & SF_LOC_SHARED) || loc.incarnation != seg->incarnation ||
+	if (!(loc.flags & SF_LOC_SHARED) || loc.incarnation != search->seg->incarnation ||
 		(loc.share.flags & SF_SHARE_BASED))
 		return NULL;
-	sf_object_require_tag(seg, &loc);
+	sf_object_require_tag(search->seg, &loc);
 	id = sf_share_id_of(&loc);
-	if (!sf_space_share_read(seg, id, &copy) || copy.record.object_id != loc.object_id ||
-		copy.record.compression != column->options.compression ||
-		copy.record.key_id != (sf_config_encrypts(column) ? sf_keys_current(seg)->id : 0) ||
-		!sf_write_guard(seg, id, loc.object_id))
+	if (!sf_space_share_read(search->seg, id, &copy) ||
+		copy.record.object_id != loc.object_id ||
+		copy.record.compression != search->compression ||
+		copy.record.key_id != search->key_id ||
+		!sf_write_guard(search->seg, id, loc.object_id))
 		return NULL;
-	return sf_write_reference(seg, id, &copy.record);
+	return sf_write_reference(search->seg, id, &copy.record);
+}
+
+/* Hash a value, unless its digests are noted. */
+static void
+hash_value(SfSearch *search, const SfContent *content)
+{
+	SfDigest	digest;
+	SfDigest	prefix;
+
+	if (!sfi_hasher_recall(content->value, &digest, &prefix))
+	{
+		hash_content(search, content);
+		return;
+	}
+	if (content->length > SF_UNIT_SIZE)
+		sfi_search_set_prefix(search, prefix);
+	sfi_search_set_full(search, digest, content->length);
 }
 
 struct varlena *
-sfi_store_found(SfSegment *seg, struct varlena *value, uint8 *hash)
+sfi_store_found(SfSegment *seg, struct varlena *value, SfContentHash *hash)
 {
-	Search		search;
+	const SfContent content = {.value = value, .length = sf_read_length(value)};
+	SfSearch	search;
 	struct varlena *found = NULL;
 
+	sfi_search_begin(&search, seg);
 	if (sf_read_form(value) == SF_FORM_STORED)
-		found = refer_to_same(seg, value);
+		found = refer_to_same(&search, value);
 	if (found != NULL)
 		return found;
-	begin_search(&search, seg, (Content) {.value = value, .length = sf_read_length(value)});
-	memcpy(hash, search.hash, sizeof(search.hash));
-	return find(&search);
+	hash_value(&search, &content);
+	*hash = search.hash;
+	return find(&search, &content);
+}
+
+struct varlena *
+sfi_search_whole(SfSearch *search, const char *data)
+{
+	const SfContent content = {.data = data, .length = search->length};
+
+	return find(search, &content);
 }

@@ -206,7 +206,7 @@ static struct varlena *
 store_once(SfSegment *seg, struct varlena *value, struct varlena *old)
 {
 	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
-	uint8		hash[SF_CONTENT_HASH_BYTES];
+	SfContentHash hash;
 	struct varlena *found;
 	SfPiece    *pieces;
 	int			npieces;
@@ -219,12 +219,12 @@ store_once(SfSegment *seg, struct varlena *value, struct varlena *old)
 	npieces = sf_read_pieces(value, &pieces);
 	if (edited && is_editable(seg, old, pieces, npieces))
 		return place(seg, edited_of(old, pieces, npieces), old);
-	found = sfi_store_found(seg, value, hash);
+	found = sfi_store_found(seg, value, &hash);
 	if (found != NULL)
 		return found;
 	if (edited || !may_adopt(seg, value) || !sf_write_is_draft(seg, value))
 		value = copy_of(seg, pieces, npieces);
-	return sf_write_share(seg, value, hash);
+	return sf_write_share(seg, value, &hash);
 }
 
 /*

@@ -66,6 +66,8 @@ sf_stream_create(SfSegment *seg)
 		return sfi_memory_open(NULL);
 	stream = new_stream(STREAM_STAGE, NULL);
 	stream->seg = *seg;
+	if (sf_config_deduplicates(sf_space_column(seg)))
+		sfi_once_begin(stream);
 	return stream;
 }
 

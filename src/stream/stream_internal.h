@@ -10,6 +10,8 @@
  * stage.c		a value that is changed in its segment, unit by unit
  * store.c		storing what is not INLINE: copies, and edits in place
  * deduplicate.c	storing a content once
+ * once.c		a new value in pieces, compared with what is there
+ * hasher.c		the digest of what comes in parts
  *
  * stream.c and store.c call each other, by nature: a value is stored by way of a stream,
  * and a stream that is opened on an EDITED value has to store the pieces of that value.
@@ -27,6 +29,9 @@ typedef enum StreamKind
 	STREAM_MEMORY,				/* bytes are changed */
 	STREAM_STAGE,				/* units of seg are written */
 } StreamKind;
+
+/* A new value of a column that deduplicates (once.c). */
+typedef struct SfOnce SfOnce;
 
 struct SfStream
 {
@@ -53,6 +58,7 @@ struct SfStream
 	bool		changed;
 	int64		data_end;		/* behind it are holes only */
 	int64		final_length;	/* that it will have; 0: nobody knows */
+	SfOnce	   *once;			/* or NULL */
 };
 
 /* ---- cancel.c ---- */
@@ -95,6 +101,10 @@ extern void sfi_stage_write(SfStream *stream, int64 object_offset, const char *d
 extern void sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len);
 extern void sfi_stage_resize(SfStream *stream, int64 length);
 
+/* For once.c: write in any case; forget the staged unit, which is all there is. */
+extern void sfi_stage_put(SfStream *stream, int64 object_offset, const char *data, int64 len);
+extern void sfi_stage_forget(SfStream *stream);
+
 /* The finished draft, palloc'd.  The value is not empty. */
 extern struct varlena *sfi_stage_finish(SfStream *stream);
 
@@ -113,9 +123,32 @@ extern struct varlena *sfi_store_base(const SfPiece *pieces, int npieces);
 
 /*
  * A reference (palloc'd, placed) to what has the same bytes as a value of any form, in a
- * column that deduplicates; NULL: nothing has, and hash, of SF_CONTENT_HASH_BYTES, is that
- * of the value.
+ * column that deduplicates; NULL: nothing has, and *hash is that of the value.
  */
-extern struct varlena *sfi_store_found(SfSegment *seg, struct varlena *value, uint8 *hash);
+extern struct varlena *sfi_store_found(SfSegment *seg, struct varlena *value,
+									   SfContentHash *hash);
+
+/* ---- once.c ---- */
+
+/* A stage for a new value begins, which is empty. */
+extern void sfi_once_begin(SfStream *stream);
+
+/* It is to be changed in another way than by appending.  Does nothing without once. */
+extern void sfi_once_give_up(SfStream *stream);
+
+/*
+ * A piece comes.  True: that is all there is to do about it, since what it is compared with
+ * has it; false: it is to be written.
+ */
+extern bool sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
+
+/* The value that all bytes so far were compared with, to be read in their place; or NULL. */
+extern struct varlena *sfi_once_compared(const SfStream *stream);
+
+/* The end: a reference (palloc'd, placed) to what has all bytes, or NULL: finish the draft, .. */
+extern struct varlena *sfi_once_finish(SfStream *stream);
+
+/* .. which is that. */
+extern void sfi_once_note(const SfStream *stream, struct varlena *draft);
 
 #endif							/* SF_STREAM_INTERNAL_H */

@@ -35,7 +35,7 @@ typedef struct ShareKey
 	uint32		page;
 	uint64		object_id;
 	uint64		cell;
-}			ShareKey;
+} ShareKey;
 
 typedef struct Share
 {
@@ -46,7 +46,7 @@ typedef struct Share
 	bool		dead;			/* own, and its object was rolled back */
 	uint32		rows;
 	int64		note;			/* its last note, + 1; 0: none */
-}			Share;
+} Share;
 
 /* Rows that refer to a record since a nest level. */
 typedef struct RowsNote
@@ -55,34 +55,34 @@ typedef struct RowsNote
 	int			level;
 	uint32		rows;
 	int64		before;			/* the share's last note before this one */
-}			RowsNote;
+} RowsNote;
 
 /* Records that were made at a nest level. */
 typedef struct OwnNote
 {
 	Share	   *share;
 	int			level;
-}			OwnNote;
+} OwnNote;
 
 /* Own contents, by what they hash to. */
 typedef struct ContentKey
 {
 	SfStorage	storage;
 	uint8		hash[SF_CONTENT_HASH_BYTES];
-}			ContentKey;
+} ContentKey;
 
 typedef struct Content
 {
 	ContentKey	key;
 	Share	   *share;
-}			Content;
+} Content;
 
 static HTAB *shares;
 static HTAB *contents;
-static RowsNote * notes;
+static RowsNote *notes;
 static int64 nnotes;
 static int64 notes_size;
-static OwnNote * own;
+static OwnNote *own;
 static int64 nown;
 static int64 own_size;
 
@@ -100,7 +100,7 @@ make_table(const char *name, Size key, Size entry)
 static Share *
 find_share(SfStorage storage, SfShareId id, uint64 object_id)
 {
-	const		ShareKey key = {storage, id.page, object_id, id.cell};
+	const ShareKey key = {storage, id.page, object_id, id.cell};
 
 	return shares == NULL ? NULL : hash_search(shares, &key, HASH_FIND, NULL);
 }
@@ -109,7 +109,7 @@ find_share(SfStorage storage, SfShareId id, uint64 object_id)
 static Share *
 enter_share(SfSegment *seg, SfShareId id, uint64 object_id)
 {
-	const		ShareKey key = {seg->storage, id.page, object_id, id.cell};
+	const ShareKey key = {seg->storage, id.page, object_id, id.cell};
 	Share	   *share;
 	bool		found;
 
@@ -167,12 +167,12 @@ sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 }
 
 bool
-sf_write_own_share(SfSegment *seg, const uint8 *hash, SfShareId *id)
+sf_write_own_share(SfSegment *seg, const SfContentHash *hash, SfShareId *id)
 {
 	ContentKey	key = {seg->storage};
 	Content    *content;
 
-	memcpy(key.hash, hash, sizeof(key.hash));
+	memcpy(key.hash, hash->full, sizeof(key.hash));
 	content = contents == NULL ? NULL : hash_search(contents, &key, HASH_FIND, NULL);
 	if (content == NULL || content->share->dead)
 		return false;
@@ -201,7 +201,7 @@ sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record)
  * long as the column is the same.
  */
 struct varlena *
-sf_write_share(SfSegment *seg, struct varlena *draft, const uint8 *hash)
+sf_write_share(SfSegment *seg, struct varlena *draft, const SfContentHash *hash)
 {
 	SfLocator	loc = sf_object_locator(draft);
 	SfObject   *object = sfi_objects_find(&loc);
@@ -219,7 +219,8 @@ sf_write_share(SfSegment *seg, struct varlena *draft, const uint8 *hash)
 	copy.record.maker_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
 	copy.record.compression = column->options.compression;
 	copy.record.hash_method = loc.key_id != 0 ? SF_SHARE_HASH_KEYED : SF_SHARE_HASH_XXH3;
-	memcpy(copy.record.hash, hash, sizeof(copy.record.hash));
+	memcpy(copy.record.hash, hash->full, sizeof(copy.record.hash));
+	copy.record.prefix_hash = hash->prefix;
 	sfi_objects_set_state(object, SF_OBJECT_PLACED);	/* no row adopts it */
 	sf_space_lock_to_end(seg);
 	sfi_write_note_entries();
@@ -284,7 +285,7 @@ sfi_shares_at_subabort(int level)
 
 /* Settle one record, as the table at the head of this file says. */
 static void
-settle(Share * share)
+settle(Share *share)
 {
 	const SfShareId id = {share->key.page, (uint16) share->key.cell,
 	(uint16) share->key.object_id};

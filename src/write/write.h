@@ -27,6 +27,13 @@ typedef struct SfEncoded
 	SfUnit		unit;			/* its length and codec */
 } SfEncoded;
 
+/* What a value hashes to, of a column that deduplicates. */
+typedef struct SfContentHash
+{
+	uint8		full[SF_CONTENT_HASH_BYTES];
+	uint64		prefix;			/* of its first unit; 0: it has no other */
+} SfContentHash;
+
 /*
  * Would a column compress a value of len bytes for its row?  Neither one that is too
  * small to gain, nor one of more than a unit.
@@ -63,22 +70,23 @@ extern struct varlena *sf_write_seal(const SfColumn *column, const char *data, S
  * NULL.  hash: it is to be shared, as by sf_write_share(); or NULL.
  */
 extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len,
-									  const SfEncoded *encoded, const uint8 *hash);
+									  const SfEncoded *encoded, const SfContentHash *hash);
 
 /* ---- shared objects (shares.c) ---- */
 
 /*
- * Make a share record of a finished draft of the column, of generation 1 and with the
- * content hash SF_CONTENT_HASH_BYTES, and return the datum of a row that refers to it,
+ * Make a share record of a finished draft of the column, of generation 1 and with that
+ * content hash, and return the datum of a row that refers to it,
  * placed.  A draft whose locator is too long is placed as it is.
  */
-extern struct varlena *sf_write_share(SfSegment *seg, struct varlena *draft, const uint8 *hash);
+extern struct varlena *sf_write_share(SfSegment *seg, struct varlena *draft,
+									  const SfContentHash *hash);
 
 /*
  * A record of this transaction for a content with that hash in the segment's storage, which
  * is to be compared like any other; false: there is none.
  */
-extern bool sf_write_own_share(SfSegment *seg, const uint8 *hash, SfShareId *id);
+extern bool sf_write_own_share(SfSegment *seg, const SfContentHash *hash, SfShareId *id);
 
 /*
  * Count a record up by 1, once for this transaction, so that its object stays until its end;

@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * deduplicate.h
+ *	  Searching for contents that are stored already, for the files of stream/.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_DEDUPLICATE_H
+#define SF_DEDUPLICATE_H
+
+#include "stream/stream_internal.h"
+
+/* Bytes that are read, and compared, at once. */
+#define SF_PART_BYTES		(1024 * 1024)
+
+/* ---- hasher.c ---- */
+
+/* XXH3-128 of bytes that come one after the other; palloc'd, and given back by pfree(). */
+typedef struct SfHasher SfHasher;
+extern SfHasher *sfi_hasher_new(void);
+extern void sfi_hasher_add(SfHasher *hasher, const char *data, int64 len);
+extern SfDigest sfi_hasher_digest(const SfHasher *hasher);
+
+/* Of the first unit, which has come. */
+extern SfDigest sfi_hasher_prefix(const SfHasher *hasher);
+
+/*
+ * Note the digests of a finished draft, which has just these bytes; and ask for those of a
+ * value of any form: false, nothing is noted of it.
+ */
+extern void sfi_hasher_note(const SfHasher *hasher, struct varlena *draft);
+extern bool sfi_hasher_recall(struct varlena *value, SfDigest *digest, SfDigest *prefix);
+
+/* ---- deduplicate.c ---- */
+
+/* Bytes in memory, or a value of any form that can be read. */
+typedef struct SfContent
+{
+	const char *data;			/* NULL: value */
+	struct varlena *value;
+	int64		length;
+} SfContent;
+
+/* What a record must say to have a content as the column would store it now. */
+typedef struct SfSearch
+{
+	SfSegment  *seg;
+	uint16		key_id;
+	uint8		compression;
+	int64		length;
+	SfContentHash hash;
+} SfSearch;
+
+/* Begin a search in a column that deduplicates; then set its hashes.  Errors of keys. */
+extern void sfi_search_begin(SfSearch *search, SfSegment *seg);
+extern void sfi_search_set_prefix(SfSearch *search, SfDigest digest);
+extern void sfi_search_set_full(SfSearch *search, SfDigest digest, int64 length);
+
+/*
+ * An object whose record has the prefix hash, and that begins with these bytes: a STORED
+ * datum (palloc'd) to read it; its record is guarded.  NULL: there is none.
+ */
+extern struct varlena *sfi_search_prefix(const SfSearch *search, const SfContent *content,
+										 SfShareId *id, SfShareCopy *copy);
+
+/* A reference (palloc'd, placed) to what has all of these bytes, whose hash is set; or NULL. */
+extern struct varlena *sfi_search_whole(SfSearch *search, const char *data);
+
+/* Has an object these bytes at that place?  False, too, where it cannot be read. */
+extern bool sfi_content_is_at(const SfContent *content, struct varlena *there, int64 offset);
+
+#endif							/* SF_DEDUPLICATE_H */

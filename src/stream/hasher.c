@@ -1,0 +1,112 @@
+/*-------------------------------------------------------------------------
+ *
+ * hasher.c
+ *	  The digest of a content that comes in parts, and that of its first unit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#define XXH_STATIC_LINKING_ONLY /* the state's size and alignment */
+#include <xxhash.h>
+
+#include "stream/deduplicate.h"
+
+#define ALIGNMENT	64
+
+struct SfHasher
+{
+	int64		length;
+	SfDigest	prefix;
+	char		room[sizeof(XXH3_state_t) + ALIGNMENT];
+};
+
+/* The last draft whose hash is known when it is finished. */
+static struct
+{
+	uint64		incarnation;
+	uint64		object_id;		/* 0: none */
+	uint64		length;
+	SfDigest	digest;
+	SfDigest	prefix;
+}			noted;
+
+/* The state has an alignment of its own, which palloc() does not give. */
+static XXH3_state_t *
+state_of(const SfHasher *hasher)
+{
+	return (XXH3_state_t *) TYPEALIGN(ALIGNMENT, hasher->room);
+}
+
+SfHasher *
+sfi_hasher_new(void)
+{
+	SfHasher   *hasher = palloc(sizeof(SfHasher));
+
+	hasher->length = 0;
+	(void) XXH3_128bits_reset(state_of(hasher));
+	return hasher;
+}
+
+SfDigest
+sfi_hasher_digest(const SfHasher *hasher)
+{
+	XXH128_hash_t hash = XXH3_128bits_digest(state_of(hasher));
+
+	return (SfDigest) {hash.low64, hash.high64};
+}
+
+void
+sfi_hasher_add(SfHasher *hasher, const char *data, int64 len)
+{
+	if (hasher->length < SF_UNIT_SIZE && hasher->length + len >= SF_UNIT_SIZE)
+	{
+		int64		n = SF_UNIT_SIZE - hasher->length;
+
+		(void) XXH3_128bits_update(state_of(hasher), data, n);
+		hasher->length += n;
+		hasher->prefix = sfi_hasher_digest(hasher);
+		data += n;
+		len -= n;
+	}
+	(void) XXH3_128bits_update(state_of(hasher), data, len);
+	hasher->length += len;
+}
+
+SfDigest
+sfi_hasher_prefix(const SfHasher *hasher)
+{
+	SF_ASSERT(hasher->length >= SF_UNIT_SIZE);
+	return hasher->prefix;
+}
+
+void
+sfi_hasher_note(const SfHasher *hasher, struct varlena *draft)
+{
+	SfLocator	loc = sf_object_locator(draft);
+
+	SF_ASSERT(hasher->length == (int64) loc.length_bytes && loc.generation == 1);
+	noted.incarnation = loc.incarnation;
+	noted.object_id = loc.object_id;
+	noted.length = loc.length_bytes;
+	noted.digest = sfi_hasher_digest(hasher);
+	noted.prefix = hasher->prefix;
+}
+
+/*
+ * An id comes again only where a move of the storage was rolled back; the length is compared,
+ * too, and then what is found is compared byte by byte, as ever.
+ */
+bool
+sfi_hasher_recall(struct varlena *value, SfDigest *digest, SfDigest *prefix)
+{
+	SfLocator	loc;
+
+	if (sf_read_form(value) != SF_FORM_STORED)
+		return false;
+	loc = sf_object_locator(value);
+	*digest = noted.digest;
+	*prefix = noted.prefix;
+	return loc.object_id == noted.object_id && loc.incarnation == noted.incarnation &&
+		loc.generation == 1 && loc.length_bytes == noted.length;
+}

@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * once.c
+ *	  A new value that comes in pieces, in a column that deduplicates: hashed as it
+ *	  comes, and compared, without being written, while it goes like one that is there.
+ *
+ *	 state		until
+ *	 FIRST		the first unit is whole: it is in memory still, and its hash leads to
+ *				objects that begin with it.  One does: COMPARE; none: WRITE
+ *	 COMPARE	a piece differs, goes on behind the object's end, or is not the next one:
+ *				the bytes so far are copied from the object, then WRITE
+ *	 WRITE		the end.  A piece that is not the next one ends the hash, too; all of the
+ *				value is read for it later
+ *
+ * The prefix is a whole unit, since formats share their first kilobytes.
+ *
+ * The end in COMPARE, where the object ends: the value is a reference, and not a byte of it
+ * was written.  Else it is a draft like any other, and its hash is noted for who stores it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "stream/deduplicate.h"
+
+struct SfOnce
+{
+	SfHasher   *hasher;			/* NULL: the hash has ended */
+	struct varlena *there;		/* COMPARE: the object, to be read */
+	SfShareId	id;				/* and its record */
+	SfShareCopy copy;
+};
+
+void
+sfi_once_begin(SfStream *stream)
+{
+	SfOnce	   *once = palloc0(sizeof(SfOnce));
+
+	SF_ASSERT(stream->kind == STREAM_STAGE && stream->value == NULL && stream->length == 0);
+	once->hasher = sfi_hasher_new();
+	stream->once = once;
+}
+
+/* A search with the hashes that are known; opens the column's segment. */
+static void
+begin_search(SfStream *stream, SfSearch *search)
+{
+	SfSegment  *seg = sf_space_open(stream->seg.table_oid, stream->seg.attnum, RowExclusiveLock,
+									false);
+
+	sfi_search_begin(search, seg);
+	if (stream->length > SF_UNIT_SIZE)
+		sfi_search_set_prefix(search, sfi_hasher_prefix(stream->once->hasher));
+}
+
+/* ---- from one state to the next ---- */
+
+/* Write what was only compared so far. */
+static void
+leave_compare(SfStream *stream)
+{
+	struct varlena *there = stream->once->there;
+	int64		length = stream->length;
+	char	   *buffer = palloc(SF_PART_BYTES);
+
+	SF_ASSERT(there != NULL && stream->draft == NULL);
+	stream->once->there = NULL;
+	stream->length = stream->data_end = 0;
+	for (int64 at = 0; at < length; at += SF_PART_BYTES)
+	{
+		int64		len = Min(SF_PART_BYTES, length - at);
+
+		CHECK_FOR_INTERRUPTS();
+		sf_read_range(there, at, len, buffer);
+		sfi_stage_put(stream, at, buffer, len);
+	}
+	pfree(buffer);
+	pfree(there);
+}
+
+void
+sfi_once_give_up(SfStream *stream)
+{
+	SfOnce	   *once = stream->once;
+
+	if (once == NULL)
+		return;
+	if (once->there != NULL)
+		leave_compare(stream);
+	pfree(once->hasher);
+	pfree(once);
+	stream->once = NULL;
+}
+
+/*
+ * The first unit gets whole with these bytes: look for an object that begins with it.  What
+ * came before is in the staged unit.
+ */
+static void
+end_first(SfStream *stream, const char *data)
+{
+	SfOnce	   *once = stream->once;
+	SfContent	content = {.data = data, .length = SF_UNIT_SIZE};
+	MemoryContext context;
+	SfSegment  *seg;
+	SfSearch	search;
+	char	   *first = NULL;
+
+	if (stream->length > 0)
+	{
+		first = palloc(SF_UNIT_SIZE);
+		memcpy(first, stream->unit, stream->length);
+		memcpy(first + stream->length, data, SF_UNIT_SIZE - stream->length);
+		content.data = first;
+	}
+	seg = sf_space_open(stream->seg.table_oid, stream->seg.attnum, RowExclusiveLock, false);
+	sfi_search_begin(&search, seg);
+	sfi_search_set_prefix(&search, sfi_hasher_prefix(once->hasher));
+	context = MemoryContextSwitchTo(stream->context);
+	once->there = sfi_search_prefix(&search, &content, &once->id, &once->copy);
+	MemoryContextSwitchTo(context);
+	if (first != NULL)
+		pfree(first);
+	if (once->there != NULL)
+		sfi_stage_forget(stream);
+}
+
+/* ---- pieces ---- */
+
+bool
+sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
+{
+	SfOnce	   *once = stream->once;
+	const SfContent piece = {.data = data, .length = len};
+
+	SF_ASSERT(len > 0);
+	if (object_offset != stream->length)
+	{
+		sfi_once_give_up(stream);
+		return false;
+	}
+	sfi_hasher_add(once->hasher, data, len);
+	if (stream->length < SF_UNIT_SIZE && stream->length + len >= SF_UNIT_SIZE)
+		end_first(stream, data);
+	if (once->there == NULL)
+		return false;
+	if (stream->length + len <= (int64) once->copy.record.length_bytes &&
+		sfi_content_is_at(&piece, once->there, stream->length))
+	{
+		stream->length = stream->data_end = stream->length + len;
+		stream->changed = true;
+		return true;
+	}
+	leave_compare(stream);
+	return false;
+}
+
+struct varlena *
+sfi_once_compared(const SfStream *stream)
+{
+	return stream->once != NULL ? stream->once->there : NULL;
+}
+
+/* ---- the end ---- */
+
+/*
+ * A value of one unit at most is in memory still.
+ */
+struct varlena *
+sfi_once_finish(SfStream *stream)
+{
+	SfOnce	   *once = stream->once;
+	SfSearch	search;
+
+	if (once->there != NULL && stream->length == (int64) once->copy.record.length_bytes)
+	{
+		begin_search(stream, &search);
+		return sf_write_reference(search.seg, once->id, &once->copy.record);
+	}
+	if (once->there != NULL)
+		leave_compare(stream);
+	if (stream->draft != NULL || stream->length > SF_UNIT_SIZE)
+		return NULL;
+	begin_search(stream, &search);
+	sfi_search_set_full(&search, sfi_hasher_digest(once->hasher), stream->length);
+	return sfi_search_whole(&search, stream->unit);
+}
+
+void
+sfi_once_note(const SfStream *stream, struct varlena *draft)
+{
+	sfi_hasher_note(stream->once->hasher, draft);
+}
