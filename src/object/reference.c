@@ -20,6 +20,7 @@ sfi_object_put_tag(SfSegment *seg, uint16 key_id, uint8 *data, Size len)
 {
 	uint8		tag[SF_LOCATOR_TAG_SIZE];
 
+	SF_ASSERT(key_id != 0 && len > SF_LOCATOR_HEADER + SF_LOCATOR_TAG_SIZE);
 	sf_transform_locator_tag(sf_keys_of(seg, key_id),
 							 (SfBytes) {data, sf_locator_tag_offset(len)}, tag);
 	sf_format_locator_set_tag(data, len, tag, &seg->secret);
@@ -34,6 +35,7 @@ sf_object_share_record(const SfLocator *loc, SfShareCopy *copy)
 	SfFlatMap	map;
 	SfUnit		unit;
 
+	SF_ASSERT(!(loc->flags & SF_LOC_SHARED) && loc->generation > 0);
 	if (len == 0)
 		return false;
 	memset(record, 0, sizeof(*record));

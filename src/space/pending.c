@@ -150,6 +150,7 @@ lock_tail_behind(Relation rel, Buffer buf, uint32 tail, bool *is_tail)
 {
 	Buffer		tailbuf;
 
+	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE));
 	*is_tail = true;
 	if (SfPagePending(BufferGetPage(buf))->next == SF_NO_PAGE)
 		return InvalidBuffer;
@@ -169,6 +170,8 @@ lock_tail_behind(Relation rel, Buffer buf, uint32 tail, bool *is_tail)
 Buffer
 sfi_pending_lock_both(Relation rel, uint32 page, Buffer *buf, int *n)
 {
+	SF_ASSERT(page != SF_NO_PAGE && *n >= 0);
+	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
 	for (;;)
 	{
 		uint32		tail = sf_space_header(rel).pending_tail;
@@ -324,4 +327,39 @@ sf_space_log_entries(SfSegment *seg, SfPendKind kind, const SfRun *runs, int nru
 
 	for (; nruns > 0; runs += n, nruns -= n)
 		n = sf_space_log_some(seg, kind, fxid, runs, nruns);
+}
+
+/* ---- for those who take entries out ---- */
+
+/*
+ * Remember the newest xid whose freeing a standby's snapshots must outlive.  What an
+ * aborted transaction took was never seen by any snapshot, so ALLOC entries conflict
+ * with none.
+ */
+void
+sfi_pending_note_freeing(TransactionId *newest, const SfPendEntry *entry)
+{
+	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
+
+	if (sf_format_pend_kind(entry->kind)->is_alloc)
+		return;
+	if (!TransactionIdIsValid(*newest) || TransactionIdFollows(xid, *newest))
+		*newest = xid;
+}
+
+void
+sfi_pending_forget(SfPageWork *work, const uint16 *indexes, int n)
+{
+	int			to = 0;
+	int			skip = 0;
+
+	for (int from = 0; from < work->n; from++)
+	{
+		if (skip < n && indexes[skip] == from)
+			skip++;
+		else
+			work->entries[to++] = work->entries[from];
+	}
+	SF_ASSERT(skip == n && to == work->n - n);
+	work->n = to;
 }

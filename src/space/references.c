@@ -113,6 +113,7 @@ load(Counting *counting, SfShareId id)
 	const SfShareRecord *record = sf_format_share_record(page, id.cell);
 	SfShareSet *set = &counting->sets[id.cell];
 
+	SF_ASSERT(sfi_page_is_locked(counting->buf, LW_EXCLUSIVE) && id.page == counting->page);
 	if (record == NULL || (uint16) record->object_id != id.low_id || counting->cleared[id.cell])
 		return NULL;
 	if (!counting->loaded[id.cell])
@@ -195,6 +196,8 @@ let_die(Counting *counting, uint32 cell, int pending_at)
 	SfPendEntry *entry = &counting->work->entries[index];
 	SfPendPut	put;
 
+	SF_ASSERT(index >= 0 && index < counting->work->n && counting->sets[cell].references == 0);
+	SF_ASSERT(entry->kind == SF_PEND_REF_DROP || entry->kind == SF_PEND_REF_ADD);
 	entry->kind = SF_PEND_REAP;
 	entry->count = 0;
 	entry->outcome = SF_OUTCOME_COMMITTED;
@@ -319,6 +322,7 @@ freed_entry(const SfOwned *owned, int i, const SfPendEntry *reap)
 {
 	SfPendEntry entry = {.fxid = reap->fxid, .outcome = SF_OUTCOME_COMMITTED};
 
+	SF_ASSERT(reap->kind == SF_PEND_REAP && i >= 0 && i < owned->nruns + owned->npages);
 	if (i < owned->nruns)
 	{
 		entry.kind = SF_PEND_FREE;
@@ -341,6 +345,7 @@ clear_record(Relation rel, SfShareId id, const SfShareRecord *record)
 	Buffer		buf = sfi_page_read(rel, id.page, SF_PAGE_SHARE, BUFFER_LOCK_EXCLUSIVE);
 	SfShareClear clear = {id.cell, sf_share_cells_of(sf_share_record_size(record))};
 
+	SF_ASSERT(clear.cell + clear.ncells <= SF_SHARE_CELLS && record->state == SF_SHARE_DEAD);
 	sfi_change_op(sfi_change_add(buf), SF_OP_SHARE_CLEAR, &clear, sizeof(clear));
 }
 
@@ -360,6 +365,7 @@ reap_some(SfPageWork *work, int index, const Reaping *reaping)
 	Buffer		tail;
 	int			pending_at;
 
+	SF_ASSERT(left >= 0 && reaping->found);
 	SF_FAULT(reap_before_free);
 	tail = sfi_pending_lock_both(work->rel, work->page, &buf, &n);
 	sfi_change_begin();

@@ -44,22 +44,6 @@
 
 #define BATCH_MAPS	SF_RESOLVE_MAPS
 
-/*
- * Remember the newest xid whose freeing a standby's snapshots must outlive.  What an
- * aborted transaction took was never seen by any snapshot, so ALLOC entries conflict
- * with none.
- */
-void
-sfi_pending_note_freeing(TransactionId *newest, const SfPendEntry *entry)
-{
-	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(entry->fxid));
-
-	if (sf_format_pend_kind(entry->kind)->is_alloc)
-		return;
-	if (!TransactionIdIsValid(*newest) || TransactionIdFollows(xid, *newest))
-		*newest = xid;
-}
-
 /* Operations of one record. */
 typedef struct Batch
 {
@@ -232,23 +216,6 @@ check_batch(const SfPageWork *work, const Batch *batch)
 #define check_removed(work, entry, frees)	((void) 0)
 #define check_batch(work, batch)	((void) 0)
 #endif
-
-void
-sfi_pending_forget(SfPageWork *work, const uint16 *indexes, int n)
-{
-	int			to = 0;
-	int			skip = 0;
-
-	for (int from = 0; from < work->n; from++)
-	{
-		if (skip < n && indexes[skip] == from)
-			skip++;
-		else
-			work->entries[to++] = work->entries[from];
-	}
-	SF_ASSERT(skip == n && to == work->n - n);
-	work->n = to;
-}
 
 /* Write one record for a batch, and take its entries out of our copy. */
 static void

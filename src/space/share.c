@@ -94,6 +94,7 @@ free_cells_of(Relation rel, uint32 page, uint32 n, uint32 *next)
 	const SfSharePage *share = SfPageShare(BufferGetPage(buf));
 	int			cell = sf_format_share_find_free(share, n);
 
+	SF_ASSERT(n > 0 && n <= SF_SHARE_CELLS);
 	*next = share->next;
 	UnlockReleaseBuffer(buf);
 	return cell;
@@ -151,6 +152,7 @@ put_on_page(Relation rel, uint32 page, const SfShareCopy *copy, SfShareId *id)
 		UnlockReleaseBuffer(tail);
 		return false;
 	}
+	SF_ASSERT(cell < SF_SHARE_CELLS && sf_share_is_possible((SfShareId) {page, cell, 0}));
 	*id = id_of(page, cell, copy->record.object_id);
 	entry = entry_of(SF_PEND_SHARE_NEW, *id, 1);
 	payload.put.cell = cell;
@@ -182,6 +184,7 @@ put_on_new_page(SfSegment *seg, Relation rel, const SfShareCopy *copy)
 	more = sfi_page_header_more(BufferGetPage(hbuf));
 	buf = sfi_pending_take_page(rel, &h);
 	id = id_of(BufferGetBlockNumber(buf), 0, copy->record.object_id);
+	SF_ASSERT(id.page != more.share_head && !SF_IS_MAP_PAGE(id.page));
 	content->next = more.share_head == 0 ? SF_NO_PAGE : more.share_head;
 	sf_format_share_put(content, 0, copy->bytes, sf_share_record_size(&copy->record));
 	more.share_head = id.page;

@@ -59,6 +59,7 @@ sfi_search_set_prefix(SfSearch *search, SfDigest digest)
 {
 	uint8		hash[SF_CONTENT_HASH_BYTES];
 
+	SF_ASSERT(search->seg != NULL);
 	hash_of(search->seg, search->key_id, digest, SF_UNIT_SIZE, hash);
 	memcpy(&search->hash.prefix, hash, sizeof(search->hash.prefix));
 }
@@ -66,6 +67,7 @@ sfi_search_set_prefix(SfSearch *search, SfDigest digest)
 void
 sfi_search_set_full(SfSearch *search, SfDigest digest, int64 length)
 {
+	SF_ASSERT(search->seg != NULL && length > 0);
 	search->length = length;
 	hash_of(search->seg, search->key_id, digest, length, search->hash.full);
 }
@@ -74,6 +76,7 @@ sfi_search_set_full(SfSearch *search, SfDigest digest, int64 length)
 static const char *
 part_of(const SfContent *content, int64 offset, int64 len, char *buffer)
 {
+	SF_ASSERT(offset >= 0 && len > 0 && offset + len <= content->length);
 	if (content->data != NULL)
 		return content->data + offset;
 	sf_read_range(content->value, offset, len, buffer);
@@ -173,6 +176,7 @@ try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, 
 {
 	struct varlena *there;
 
+	SF_ASSERT(content->length > 0);
 	if (!sf_space_share_read(search->seg, id, copy) || !fits(search, &copy->record, kind) ||
 		copy->record.length_bytes < (uint64) content->length ||
 		!sf_write_guard(search->seg, id, copy->record.object_id))
@@ -198,6 +202,7 @@ find(const SfSearch *search, const SfContent *content)
 	SfShareCopy copy;
 	SfShareId	id;
 
+	SF_ASSERT(search->length == content->length);
 	if (sf_write_own_share(search->seg, &search->hash, &id) &&
 		try_record(search, content, SF_ADVICE_FULL, id, &copy) != NULL)
 		return sf_write_reference(search->seg, id, &copy.record);

@@ -59,6 +59,7 @@ sfi_hasher_digest(const SfHasher *hasher)
 void
 sfi_hasher_add(SfHasher *hasher, const char *data, int64 len)
 {
+	SF_ASSERT(len > 0 && hasher->length >= 0);
 	if (hasher->length < SF_UNIT_SIZE && hasher->length + len >= SF_UNIT_SIZE)
 	{
 		int64		n = SF_UNIT_SIZE - hasher->length;

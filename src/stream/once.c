@@ -42,16 +42,21 @@ sfi_once_begin(SfStream *stream)
 	stream->once = once;
 }
 
-/* A search with the hashes that are known; opens the column's segment. */
+/* A search in the column, whose segment is opened. */
 static void
 begin_search(SfStream *stream, SfSearch *search)
 {
-	SfSegment  *seg = sf_space_open(stream->seg.table_oid, stream->seg.attnum, RowExclusiveLock,
-									false);
+	SfSegment  *seg;
 
+	/*
+	 * what was found, and counted up, is in the storage that the stream began
+	 * in
+	 */
+	sfi_stage_require_usable(stream);
+	seg = sf_space_open(stream->seg.table_oid, stream->seg.attnum, RowExclusiveLock, false);
+	SF_ASSERT(SfStorageEquals(seg->storage, stream->seg.storage));
+	SF_ASSERT(stream->once != NULL && stream->value == NULL);
 	sfi_search_begin(search, seg);
-	if (stream->length > SF_UNIT_SIZE)
-		sfi_search_set_prefix(search, sfi_hasher_prefix(stream->once->hasher));
 }
 
 /* ---- from one state to the next ---- */
@@ -64,7 +69,8 @@ leave_compare(SfStream *stream)
 	int64		length = stream->length;
 	char	   *buffer = palloc(SF_PART_BYTES);
 
-	SF_ASSERT(there != NULL && stream->draft == NULL);
+	SF_ASSERT(there != NULL && stream->draft == NULL && !stream->unit_loaded);
+	SF_ASSERT(length <= (int64) stream->once->copy.record.length_bytes);
 	stream->once->there = NULL;
 	stream->length = stream->data_end = 0;
 	for (int64 at = 0; at < length; at += SF_PART_BYTES)
@@ -73,14 +79,15 @@ leave_compare(SfStream *stream)
 
 		CHECK_FOR_INTERRUPTS();
 		sf_read_range(there, at, len, buffer);
-		sfi_stage_put(stream, at, buffer, len);
+		sfi_stage_write(stream, at, buffer, len);
 	}
 	pfree(buffer);
 	pfree(there);
 }
 
-void
-sfi_once_give_up(SfStream *stream)
+/* It is to be changed in another way than by appending, or was finished. */
+static void
+give_up(SfStream *stream)
 {
 	SfOnce	   *once = stream->once;
 
@@ -103,10 +110,11 @@ end_first(SfStream *stream, const char *data)
 	SfOnce	   *once = stream->once;
 	SfContent	content = {.data = data, .length = SF_UNIT_SIZE};
 	MemoryContext context;
-	SfSegment  *seg;
 	SfSearch	search;
 	char	   *first = NULL;
 
+	SF_ASSERT(stream->length < SF_UNIT_SIZE && stream->draft == NULL && once->there == NULL);
+	SF_ASSERT(stream->length == 0 || (stream->unit_loaded && stream->unit_no == 0));
 	if (stream->length > 0)
 	{
 		first = palloc(SF_UNIT_SIZE);
@@ -114,30 +122,33 @@ end_first(SfStream *stream, const char *data)
 		memcpy(first + stream->length, data, SF_UNIT_SIZE - stream->length);
 		content.data = first;
 	}
-	seg = sf_space_open(stream->seg.table_oid, stream->seg.attnum, RowExclusiveLock, false);
-	sfi_search_begin(&search, seg);
+	begin_search(stream, &search);
 	sfi_search_set_prefix(&search, sfi_hasher_prefix(once->hasher));
 	context = MemoryContextSwitchTo(stream->context);
 	once->there = sfi_search_prefix(&search, &content, &once->id, &once->copy);
 	MemoryContextSwitchTo(context);
 	if (first != NULL)
 		pfree(first);
+	/* what was staged is not written */
 	if (once->there != NULL)
-		sfi_stage_forget(stream);
+		stream->unit_loaded = stream->unit_changed = false;
 }
 
 /* ---- pieces ---- */
 
-bool
-sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
+/*
+ * A piece comes.  True: that is all there is to do about it, since what it is compared with
+ * has it; false: it is to be written.
+ */
+static bool
+is_compared(SfStream *stream, int64 object_offset, const char *data, int64 len)
 {
 	SfOnce	   *once = stream->once;
 	const SfContent piece = {.data = data, .length = len};
 
-	SF_ASSERT(len > 0);
 	if (object_offset != stream->length)
 	{
-		sfi_once_give_up(stream);
+		give_up(stream);
 		return false;
 	}
 	sfi_hasher_add(once->hasher, data, len);
@@ -156,39 +167,76 @@ sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 le
 	return false;
 }
 
-struct varlena *
-sfi_once_compared(const SfStream *stream)
+void
+sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
 {
-	return stream->once != NULL ? stream->once->there : NULL;
+	SF_ASSERT(stream->kind == STREAM_STAGE && object_offset >= 0 && len >= 0);
+	if (len == 0 || (stream->once != NULL && is_compared(stream, object_offset, data, len)))
+		return;
+	sfi_stage_write(stream, object_offset, data, len);
+}
+
+void
+sfi_once_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
+{
+	SF_ASSERT(object_offset >= 0 && object_offset + len <= stream->length);
+	if (stream->once != NULL && stream->once->there != NULL)
+		sf_read_range(stream->once->there, object_offset, len, dst);
+	else
+		sfi_stage_read(stream, object_offset, len, dst);
+}
+
+/* A hole is a change like any other: the comparison, and the hash, know bytes only. */
+void
+sfi_once_zero(SfStream *stream, int64 object_offset, int64 len)
+{
+	if (len > 0)
+		give_up(stream);
+	sfi_stage_zero(stream, object_offset, len);
+}
+
+void
+sfi_once_resize(SfStream *stream, int64 length)
+{
+	if (length != stream->length)
+		give_up(stream);
+	sfi_stage_resize(stream, length);
 }
 
 /* ---- the end ---- */
 
 /*
- * A value of one unit at most is in memory still.
+ * What has all of the bytes, as a reference; NULL: it has to be written.  A value of one unit
+ * at most is in memory still, if it came in order.
  */
-struct varlena *
-sfi_once_finish(SfStream *stream)
+static struct varlena *
+find_whole(SfStream *stream)
 {
 	SfOnce	   *once = stream->once;
 	SfSearch	search;
 
+	begin_search(stream, &search);
 	if (once->there != NULL && stream->length == (int64) once->copy.record.length_bytes)
-	{
-		begin_search(stream, &search);
 		return sf_write_reference(search.seg, once->id, &once->copy.record);
-	}
 	if (once->there != NULL)
 		leave_compare(stream);
 	if (stream->draft != NULL || stream->length > SF_UNIT_SIZE)
 		return NULL;
-	begin_search(stream, &search);
+	SF_ASSERT(stream->unit_loaded && stream->unit_no == 0);
 	sfi_search_set_full(&search, sfi_hasher_digest(once->hasher), stream->length);
 	return sfi_search_whole(&search, stream->unit);
 }
 
-void
-sfi_once_note(const SfStream *stream, struct varlena *draft)
+struct varlena *
+sfi_once_finish(SfStream *stream)
 {
-	sfi_hasher_note(stream->once->hasher, draft);
+	struct varlena *result = stream->once != NULL ? find_whole(stream) : NULL;
+
+	SF_ASSERT(stream->kind == STREAM_STAGE && stream->length > 0);
+	if (result != NULL)
+		return result;
+	result = sfi_stage_finish(stream);
+	if (stream->once != NULL)
+		sfi_hasher_note(stream->once->hasher, result);
+	return result;
 }

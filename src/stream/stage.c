@@ -49,8 +49,8 @@ unit_bytes(const SfStream *stream, uint64 unit_no)
  * rewrite or a drop of the column in the same transaction may have replaced it: the
  * draft's units lie in files that go with the old storage.
  */
-static void
-require_usable(SfStream *stream)
+void
+sfi_stage_require_usable(SfStream *stream)
 {
 	if (!sf_space_is_usable(&stream->seg))
 		ereport(ERROR,
@@ -284,8 +284,7 @@ sfi_stage_resize(SfStream *stream, int64 length)
 	SF_ASSERT(stream->kind == STREAM_STAGE && length >= 0);
 	if (length == stream->length)
 		return;
-	require_usable(stream);
-	sfi_once_give_up(stream);
+	sfi_stage_require_usable(stream);
 	move_end(stream, length);
 }
 
@@ -302,12 +301,7 @@ sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 	int64		from = Max(sf_unit_start(stream->unit_no), object_offset);
 	int64		to = Min(sf_unit_start(stream->unit_no + 1), end);
 
-	require_usable(stream);
-	if (sfi_once_compared(stream) != NULL)
-	{
-		sf_read_range(sfi_once_compared(stream), object_offset, len, dst);
-		return;
-	}
+	sfi_stage_require_usable(stream);
 	if (!stream->unit_loaded || from >= to)
 	{
 		read_old_bytes(stream, object_offset, len, dst);
@@ -352,9 +346,10 @@ put_part(SfStream *stream, uint64 unit_no, uint32 offset, const char *data, uint
  * unit has its final length when it is written (T1).
  */
 void
-sfi_stage_put(SfStream *stream, int64 object_offset, const char *data, int64 len)
+sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
 {
 	SF_ASSERT(stream->kind == STREAM_STAGE && object_offset >= 0 && len >= 0);
+	sfi_stage_require_usable(stream);
 	stream->changed |= len > 0;
 	if (object_offset + len > stream->length)
 		move_end(stream, object_offset + len);
@@ -384,22 +379,6 @@ sfi_stage_put(SfStream *stream, int64 object_offset, const char *data, int64 len
 	check_data_end(stream);
 }
 
-void
-sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
-{
-	require_usable(stream);
-	if (len == 0 || (stream->once != NULL && sfi_once_write(stream, object_offset, data, len)))
-		return;
-	sfi_stage_put(stream, object_offset, data, len);
-}
-
-void
-sfi_stage_forget(SfStream *stream)
-{
-	SF_ASSERT(stream->draft == NULL && stream->value == NULL);
-	stream->unit_loaded = stream->unit_changed = false;
-}
-
 /*
  * Only up to data_end: behind it are holes (T3), and a range of zeros may be terabytes.
  * A whole unit becomes a hole, a part of one is staged.
@@ -408,13 +387,11 @@ void
 sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 {
 	SF_ASSERT(stream->kind == STREAM_STAGE && object_offset >= 0);
-	if (len > 0)
-		sfi_once_give_up(stream);
 	check_data_end(stream);
 	stream->changed |= len > 0;
 	len = Min(len, stream->data_end - object_offset);
 	if (len > 0)
-		require_usable(stream);
+		sfi_stage_require_usable(stream);
 	while (len > 0)
 	{
 		uint64		unit_no = sf_unit_of(object_offset);
@@ -457,17 +434,10 @@ wipe_unit(SfStream *stream)
 struct varlena *
 sfi_stage_finish(SfStream *stream)
 {
-	struct varlena *result;
-
 	SF_ASSERT(stream->kind == STREAM_STAGE && stream->length > 0);
-	require_usable(stream);
-	if (stream->once != NULL && (result = sfi_once_finish(stream)) != NULL)
-		return result;
+	sfi_stage_require_usable(stream);
 	check_data_end(stream);
 	write_unit(stream);
 	wipe_unit(stream);
-	result = sf_write_draft_finish(draft_of(stream), stream->length);
-	if (stream->once != NULL)
-		sfi_once_note(stream, result);
-	return result;
+	return sf_write_draft_finish(draft_of(stream), stream->length);
 }

@@ -55,14 +55,14 @@ copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 		CHECK_FOR_INTERRUPTS();
 		SF_ASSERT(from >= done && len > 0);
 		len = Min(len, end - from);
-		sfi_stage_zero(stream, done + shift, from - done);
+		sfi_once_zero(stream, done + shift, from - done);
 		sf_read_range(piece->value, from, len, buffer);
-		sfi_stage_write(stream, from + shift, buffer, len);
+		sfi_once_write(stream, from + shift, buffer, len);
 		done = from += len;
 		len = next_length(from + shift, end - from);
 	}
 	SF_ASSERT(done <= end);
-	sfi_stage_zero(stream, done + shift, end - done);
+	sfi_once_zero(stream, done + shift, end - done);
 	/* never in what the server may write as padding */
 	if (sf_object_locator(piece->value).flags & SF_LOC_KEYED)
 		sodium_memzero(buffer, Min(piece->length, COPY_BYTES));
@@ -77,10 +77,10 @@ put_piece(SfStream *stream, int64 at, const SfPiece *piece)
 	switch (piece->kind)
 	{
 		case SF_PIECE_BYTES:
-			sfi_stage_write(stream, at, piece->bytes, piece->length);
+			sfi_once_write(stream, at, piece->bytes, piece->length);
 			break;
 		case SF_PIECE_ZEROS:
-			sfi_stage_zero(stream, at, piece->length);
+			sfi_once_zero(stream, at, piece->length);
 			break;
 		case SF_PIECE_VALUE:
 			copy_range(stream, at, piece);
@@ -124,13 +124,13 @@ sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npieces)
 
 	/* cut first: what comes behind the base then meets zeros that are holes */
 	if (needed < stream->length)
-		sfi_stage_resize(stream, needed);
+		sfi_once_resize(stream, needed);
 	for (int i = 0; i < npieces; at += pieces[i++].length)
 		if (!is_in_place(stream->value, at, &pieces[i]))
 			put_piece(stream, at, &pieces[i]);
 	/* zeros at the end */
 	if (at > stream->length)
-		sfi_stage_resize(stream, at);
+		sfi_once_resize(stream, at);
 	SF_ASSERT(stream->kind == STREAM_STAGE && needed <= at);
 	SF_ASSERT(stream->length == at && at == stream->final_length);
 }

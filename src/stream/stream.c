@@ -166,7 +166,7 @@ sf_stream_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 			memcpy(dst, stream->bytes + object_offset, len);
 			break;
 		case STREAM_STAGE:
-			sfi_stage_read(stream, object_offset, len, dst);
+			sfi_once_read(stream, object_offset, len, dst);
 			break;
 	}
 }
@@ -197,7 +197,7 @@ sf_stream_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 		return;
 	if (stream->kind == STREAM_STAGE)
 	{
-		sfi_stage_write(stream, object_offset, data, len);
+		sfi_once_write(stream, object_offset, data, len);
 		return;
 	}
 	SF_ASSERT(stream->kind == STREAM_MEMORY && object_offset >= 0 && len > 0);
@@ -211,7 +211,7 @@ sf_stream_truncate(SfStream *stream, int64 length)
 {
 	SF_ASSERT(stream->kind != STREAM_READ && length >= 0);
 	if (stream->kind == STREAM_STAGE)
-		sfi_stage_resize(stream, length);
+		sfi_once_resize(stream, length);
 	else
 		sfi_memory_resize(stream, length);
 }
@@ -243,5 +243,5 @@ sf_stream_finish(SfStream *stream)
 		return sf_object_copy(stream->value, CurrentMemoryContext);
 	if (stream->kind == STREAM_MEMORY || stream->length <= SF_IN_ROW_MAX)
 		return finish_inline(stream);
-	return sfi_stage_finish(stream);
+	return sfi_once_finish(stream);
 }

@@ -8,10 +8,10 @@
  * stream.c		which kind of stream; opening, finishing, closing
  * memory.c		a value that is changed in memory
  * stage.c		a value that is changed in its segment, unit by unit
- * store.c		storing what is not INLINE: copies, and edits in place
+ * hasher.c		the digest of what comes in parts
  * deduplicate.c	storing a content once
  * once.c		a new value in pieces, compared with what is there
- * hasher.c		the digest of what comes in parts
+ * store.c		storing what is not INLINE: copies, and edits in place
  *
  * stream.c and store.c call each other, by nature: a value is stored by way of a stream,
  * and a stream that is opened on an EDITED value has to store the pieces of that value.
@@ -101,9 +101,8 @@ extern void sfi_stage_write(SfStream *stream, int64 object_offset, const char *d
 extern void sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len);
 extern void sfi_stage_resize(SfStream *stream, int64 length);
 
-/* For once.c: write in any case; forget the staged unit, which is all there is. */
-extern void sfi_stage_put(SfStream *stream, int64 object_offset, const char *data, int64 len);
-extern void sfi_stage_forget(SfStream *stream);
+/* ERROR OBJECT_NOT_IN_PREREQUISITE_STATE when the storage was replaced. */
+extern void sfi_stage_require_usable(SfStream *stream);
 
 /* The finished draft, palloc'd.  The value is not empty. */
 extern struct varlena *sfi_stage_finish(SfStream *stream);
@@ -130,25 +129,21 @@ extern struct varlena *sfi_store_found(SfSegment *seg, struct varlena *value,
 
 /* ---- once.c ---- */
 
-/* A stage for a new value begins, which is empty. */
+/* A stage for a new value begins, which is empty, of a column that deduplicates. */
 extern void sfi_once_begin(SfStream *stream);
 
-/* It is to be changed in another way than by appending.  Does nothing without once. */
-extern void sfi_once_give_up(SfStream *stream);
+/*
+ * A stage of any column, by those who use it: the functions of stage.c, unless what they are
+ * asked for is compared only.
+ */
+extern void sfi_once_read(SfStream *stream, int64 object_offset, int64 len, char *dst);
+extern void sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
+extern void sfi_once_zero(SfStream *stream, int64 object_offset, int64 len);
+extern void sfi_once_resize(SfStream *stream, int64 length);
 
 /*
- * A piece comes.  True: that is all there is to do about it, since what it is compared with
- * has it; false: it is to be written.
+ * A finished draft, or a reference (placed), palloc'd.  The value is not empty.
  */
-extern bool sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
-
-/* The value that all bytes so far were compared with, to be read in their place; or NULL. */
-extern struct varlena *sfi_once_compared(const SfStream *stream);
-
-/* The end: a reference (palloc'd, placed) to what has all bytes, or NULL: finish the draft, .. */
 extern struct varlena *sfi_once_finish(SfStream *stream);
-
-/* .. which is that. */
-extern void sfi_once_note(const SfStream *stream, struct varlena *draft);
 
 #endif							/* SF_STREAM_INTERNAL_H */

@@ -137,6 +137,7 @@ sf_write_guard(SfSegment *seg, SfShareId id, uint64 object_id)
 	Share	   *share;
 
 	sfi_write_require_open();
+	SF_ASSERT(sf_share_is_possible(id) && object_id > 0 && id.low_id == (uint16) object_id);
 	seg = sfi_write_segment(seg);
 	share = enter_share(seg, id, object_id);
 	if (share->own || share->guarded)
@@ -159,6 +160,7 @@ sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 	own = sfi_write_make_room(own, nown, &own_size, sizeof(OwnNote));
 	if (contents == NULL)
 		contents = make_table("securefile contents", sizeof(ContentKey), sizeof(Content));
+	SF_ASSERT(record->state == SF_SHARE_RESERVED && !share->own && !share->guarded);
 	memcpy(key.hash, record->hash, sizeof(key.hash));
 	content = hash_search(contents, &key, HASH_ENTER, NULL);
 	content->share = share;
@@ -240,6 +242,7 @@ sfi_shares_add_row(SfSegment *seg, const SfLocator *loc)
 
 	if (share == NULL || (!share->own && !share->guarded))
 		elog(ERROR, "share record of object " UINT64_FORMAT " is not counted", loc->object_id);
+	SF_ASSERT(share->note <= nnotes && !share->dead);
 	if (share->note == 0 || notes[share->note - 1].level < level)
 	{
 		notes = sfi_write_make_room(notes, nnotes, &notes_size, sizeof(RowsNote));
@@ -278,7 +281,10 @@ sfi_shares_at_subabort(int level)
 		note->share->note = note->before;
 	}
 	for (; nown > 0 && own[nown - 1].level >= level; nown--)
+	{
+		SF_ASSERT(own[nown - 1].share->rows == 0);
 		own[nown - 1].share->dead = true;
+	}
 }
 
 /* ---- pre-commit and end ---- */
@@ -291,6 +297,8 @@ settle(Share *share)
 	(uint16) share->key.object_id};
 	SfSegment  *seg = share->seg;
 
+	SF_ASSERT(share->rows == 0 || share->own || share->guarded);
+	SF_ASSERT(!share->dead || share->rows == 0);
 	if ((!share->own && !share->guarded) || !sf_space_is_usable(seg))
 		return;					/* storage that is gone takes its records
 								 * along */

@@ -292,7 +292,8 @@ typedef enum SfNoteKind
 
 /*
  * Note runs, pages, or references that are lost, at the current nest level; gives it an xid.
- * ERROR when there is no memory; some of them may be noted then, which the abort of the level takes back.
+ * ERROR when there is no memory; some of them may be noted then, which the abort of the level
+ * takes back.
  */
 extern void sfi_ledger_add_runs(SfNoteKind kind, SfSegment *seg, const SfRun *runs, int n);
 extern void sfi_ledger_add_pages(SfSegment *seg, const uint32 *pages, int n);
