@@ -101,6 +101,15 @@ key_of(struct varlena *stored)
 		: sf_read_key_id(stored);
 }
 
+/* When a value was stored: its object id, or, if it is shared, that of the reference. */
+static uint64
+id_of(struct varlena *stored)
+{
+	SfLocator	loc = sf_object_locator(stored);
+
+	return loc.flags & SF_LOC_SHARED ? loc.share.reference_id : loc.object_id;
+}
+
 /* Is a value, which is not in a segment, to be stored again? */
 static bool
 is_stale_in_row(const Batch *batch, Datum value, struct varlena *stored)
@@ -124,7 +133,7 @@ is_stale(const Batch *batch, Datum value)
 		return false;
 	if (stored == NULL || sf_read_is_homed(stored))
 		return is_stale_in_row(batch, value, stored);
-	return sf_object_locator(stored).object_id < batch->at.first_new_id;
+	return id_of(stored) < batch->at.first_new_id;
 }
 
 /* ---- one batch ---- */
