@@ -248,7 +248,12 @@ op_problem(Look *look, SfOp op)
 		[SF_OP_SHARE_SET] = SF_PAGE_SHARE,
 		[SF_OP_SHARE_CLEAR] = SF_PAGE_SHARE,
 		[SF_OP_PEND_PUT] = SF_PAGE_PENDING,
+		[SF_OP_ADVICE_ADD] = SF_PAGE_ADVICE_BUCKET,
+		[SF_OP_ADVICE_REMOVE] = SF_PAGE_ADVICE_BUCKET,
+		[SF_OP_ADVICE_LIST] = SF_PAGE_ADVICE_ROOT,
 	};
+	bool		of_directory = op.code == SF_OP_ADVICE_LIST &&
+	look->type == SF_PAGE_ADVICE_DIRECTORY;
 
 	if (op.code == SF_OP_INIT)
 		return init_problem(look, op);
@@ -259,7 +264,7 @@ op_problem(Look *look, SfOp op)
 	 */
 	if (op.code >= sizeof(wanted) / sizeof(wanted[0]) || wanted[op.code] == 0)
 		return "change of an unknown kind";
-	if (wanted[op.code] != look->type)
+	if (wanted[op.code] != look->type && !of_directory)
 		return "change of a page of another type";
 	switch (op.code)
 	{
@@ -283,6 +288,10 @@ op_problem(Look *look, SfOp op)
 			return share_clear_problem(op);
 		case SF_OP_PEND_PUT:
 			return pend_put_problem(look, op);
+		case SF_OP_ADVICE_ADD:
+		case SF_OP_ADVICE_REMOVE:
+		case SF_OP_ADVICE_LIST:
+			return sf_format_advice_op_problem(look->type, look->content, op);
 		default:
 			return op.len == sizeof(uint32_t) ? NULL :
 				"number of the next pending page has an impossible length";
@@ -303,6 +312,13 @@ sf_format_op_next(const uint8_t **ops)
 	return op;
 }
 
+static bool
+is_advice(SfPageType type)
+{
+	return type == SF_PAGE_ADVICE_ROOT || type == SF_PAGE_ADVICE_DIRECTORY ||
+		type == SF_PAGE_ADVICE_BUCKET;
+}
+
 const char *
 sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, size_t len)
 {
@@ -311,14 +327,13 @@ sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, 
 	Look		look = {type, 0, false, content};
 
 	/*
-	 * Only a pending page has contents that an operation depends on: how many
-	 * entries it has.
+	 * Operations depend on how many entries there are on a pending page, and
+	 * on a page of the advice.
 	 */
 	if (type == SF_PAGE_PENDING)
-	{
 		look.nentries = ((const SfPending *) content)->nentries;
+	if (type == SF_PAGE_PENDING || is_advice(type))
 		problem = sf_format_page_problem(type, content);
-	}
 	while (ops < end && problem == NULL)
 	{
 		size_t		left = end - ops;
@@ -444,6 +459,11 @@ sf_format_op_apply(void *content, SfOp op)
 		case SF_OP_PEND_PUT:
 			memcpy(&put, op.payload, sizeof(put));
 			((SfPending *) content)->entries[put.index] = put.entry;
+			break;
+		case SF_OP_ADVICE_ADD:
+		case SF_OP_ADVICE_REMOVE:
+		case SF_OP_ADVICE_LIST:
+			sf_format_advice_apply(content, op);
 			break;
 		default:
 			apply_to_share(content, op);

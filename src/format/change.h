@@ -36,8 +36,7 @@ typedef enum SfOpCode
 	SF_OP_PEND_PUT,				/* SfPendPut */
 	SF_OP_ADVICE_ADD,			/* SfAdvice */
 	SF_OP_ADVICE_REMOVE,		/* SfAdvice */
-	SF_OP_ADVICE_LIST,			/* SfAdviceList without its pages, and the
-								 * last one of them */
+	SF_OP_ADVICE_LIST,			/* SfAdviceListChange */
 } SfOpCode;
 
 typedef struct SfOpHeader
@@ -70,5 +69,12 @@ extern const char *sf_format_ops_problem(SfPageType type, const void *content,
  * the page around them new, too.  No allocation, no error.
  */
 extern void sf_format_op_apply(void *content, SfOp op);
+
+/*
+ * The same for SF_OP_ADVICE_* (advice.c), which apply to a page that is sound; NULL: the list
+ * makes it new.
+ */
+extern const char *sf_format_advice_op_problem(SfPageType type, const void *content, SfOp op);
+extern void sf_format_advice_apply(void *content, SfOp op);
 
 #endif							/* SF_FORMAT_CHANGE_H */

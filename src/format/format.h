@@ -14,6 +14,7 @@
  * map.c			the used plane of a space-map page
  * kinds.c			the kinds of pending entries
  * share.c			share records: what is possible, their cells, their locators (share.h)
+ * advice.c			buckets and lists of the advice on duplicates, and their changes (share.h)
  * change.c			check and apply the changes that a WAL record carries (change.h)
  * checksum.c		checksums of units (checksum.h); checksum_avx2.c: for processors with AVX2
  *
@@ -22,7 +23,7 @@
  *	 format				version	since	read by
  *	 locator			1		1.0		1.0
  *	 locator			2		1.1		1.1; made if a unit is compressed or encrypted
- *	 segment page		1		1.0		1.0; dictionary and key pages: 1.1
+ *	 segment page		1		1.0		1.0; dictionary, key and advice pages: 1.1
  *	 WAL record			1		1.0		1.0
  *	 data file			(none: sectors only, all checksums are in unit maps)
  *

@@ -230,8 +230,11 @@ list_len(const void *content)
 static const char *
 bucket_problem(const void *content)
 {
-	return ((const SfAdviceBucket *) content)->nentries > SF_ADVICE_BUCKET_MAX ?
-		"bucket of advice has an impossible number of entries" : NULL;
+	const SfAdviceBucket *bucket = content;
+
+	if (bucket->nentries > SF_ADVICE_BUCKET_MAX)
+		return "bucket of advice has an impossible number of entries";
+	return bucket->reserved == 0 ? NULL : "bucket of advice has something in a reserved place";
 }
 
 static uint32_t

@@ -259,4 +259,80 @@ typedef struct SfAdviceBucket
 	SfAdvice	entries[SF_ADVICE_BUCKET_MAX];
 } SfAdviceBucket;
 
+/* 2^k for so many buckets. */
+static inline uint32_t
+sf_advice_power(uint32_t nbuckets)
+{
+	uint32_t	power = 1;
+
+	while (power <= nbuckets / 2)
+		power *= 2;
+	return power;
+}
+
+/* The bucket of a hash. */
+static inline uint32_t
+sf_advice_bucket_of(uint64_t hash, uint32_t nbuckets)
+{
+	uint32_t	power = sf_advice_power(nbuckets);
+	uint32_t	bucket = (uint32_t) (hash % (2 * (uint64_t) power));
+
+	return bucket < nbuckets ? bucket : bucket - power;
+}
+
+/* The bucket from which entries go to bucket nbuckets, when that is made. */
+static inline uint32_t
+sf_advice_split_of(uint32_t nbuckets)
+{
+	return nbuckets - sf_advice_power(nbuckets);
+}
+
+static inline uint32_t
+sf_advice_bucket_size(const SfAdviceBucket *bucket)
+{
+	return (uint32_t) (offsetof(SfAdviceBucket, entries) + bucket->nentries * sizeof(SfAdvice));
+}
+
+/*
+ * What is wrong, NULL when nothing is: with an entry; with the pages that a list names; with
+ * bucket of that number, of so many, and its entries.  List and bucket are sound as
+ * sf_format_page_problem() has it.
+ */
+extern const char *sf_format_advice_problem(const SfAdvice *entry);
+extern const char *sf_format_advice_list_problem(const SfAdviceList *list);
+extern const char *sf_format_advice_bucket_problem(const SfAdviceBucket *bucket, uint32_t number,
+												   uint32_t nbuckets);
+
+/*
+ * has: is an entry there, by its value?  find: those of a hash and kind, the newest one first
+ * (SF_ADVICE_SAME_MAX at found); returns how many.
+ */
+extern bool sf_format_advice_has(const SfAdviceBucket *bucket, const SfAdvice *entry);
+extern int	sf_format_advice_find(const SfAdviceBucket *bucket, uint64_t hash, SfAdviceKind kind,
+								  SfAdvice *found);
+
+/*
+ * Divide a bucket: with so many buckets, of which the last one is new, entries stay or go to
+ * that one.  They keep their order.
+ */
+extern void sf_format_advice_split(const SfAdviceBucket *bucket, uint32_t nbuckets,
+								   SfAdviceBucket *stay, SfAdviceBucket *go);
+
+/*
+ * ---- changes of pages of the advice (change.h) ----
+ *
+ * SF_OP_ADVICE_ADD: an entry, which is not there, becomes the newest one.  If there are
+ * SF_ADVICE_SAME_MAX of its hash and kind the oldest of these goes, and else, if the bucket is
+ * full, the oldest entry.
+ * SF_OP_ADVICE_REMOVE: an entry goes, if it is there.
+ */
+
+/* SF_OP_ADVICE_LIST: of a list, which gets one more page, or stays as long. */
+typedef struct SfAdviceListChange
+{
+	uint32_t	nbuckets;
+	uint32_t	npages;
+	uint32_t	last;			/* page of that list */
+} SfAdviceListChange;
+
 #endif							/* SF_FORMAT_SHARE_H */

@@ -15,6 +15,7 @@
 
 #include "format/change.h"
 #include "format/dictionary.h"
+#include "format/share.h"
 #include "fuzz.h"
 
 #define FIXED		sizeof(SfHeader)
@@ -68,6 +69,14 @@ walk(SfPageType type, const void *content)
 		fuzz_stop("more entries than fit");
 }
 
+/* Does what a change does depend on how many entries its page has? */
+static bool
+counts_entries(SfPageType type)
+{
+	return type == SF_PAGE_PENDING || type == SF_PAGE_ADVICE_ROOT ||
+		type == SF_PAGE_ADVICE_DIRECTORY || type == SF_PAGE_ADVICE_BUCKET;
+}
+
 /* Apply a list that the checks took. */
 static void
 apply_all(SfPageType type, uint8_t *content, const uint8_t *ops, size_t len)
@@ -78,7 +87,7 @@ apply_all(SfPageType type, uint8_t *content, const uint8_t *ops, size_t len)
 		apply(&type, content, sf_format_op_next(&next));
 	if (next != ops + len)
 		fuzz_stop("the last change goes beyond the list");
-	if (type == SF_PAGE_PENDING && sf_format_page_problem(type, content) != NULL)
+	if (counts_entries(type) && sf_format_page_problem(type, content) != NULL)
 		fuzz_stop("a change has damaged its page");
 	walk(type, content);
 }
@@ -168,6 +177,41 @@ keep_pending(uint16_t nentries)
 	keep(&making);
 }
 
+/* A bucket of advice with nentries entries, and a list that adds and removes some. */
+static void
+keep_bucket(uint16_t nentries)
+{
+	SfAdviceBucket page = {.nentries = nentries};
+	Making		making;
+
+	begin(&making, SF_PAGE_ADVICE_BUCKET, &page, sizeof(page));
+	for (int i = 0; i < ENTRIES; i++)
+	{
+		SfAdvice	entry = {i / 6, 2 + i % 3, i % SF_SHARE_CELLS, SF_ADVICE_FULL};
+
+		add(&making, SF_OP_ADVICE_ADD, &entry, sizeof(entry));
+		if (i % 4 == 3)
+			add(&making, SF_OP_ADVICE_REMOVE, &entry, sizeof(entry));
+	}
+	keep(&making);
+}
+
+/* A list of pages of advice, which gets another last page, and one more. */
+static void
+keep_list(SfPageType type, uint32_t nbuckets, uint32_t npages)
+{
+	SfAdviceList page = {.nbuckets = nbuckets, .npages = npages};
+	SfAdviceListChange last = {nbuckets, npages, 5};
+	SfAdviceListChange more = {nbuckets > 0 ? nbuckets + 1 : 0, npages + 1, 6};
+	Making		making;
+
+	begin(&making, type, &page, sizeof(page));
+	add(&making, SF_OP_ADVICE_LIST, &last, sizeof(last));
+	if (type == SF_PAGE_ADVICE_DIRECTORY || nbuckets % SF_ADVICE_LIST_MAX == 0)
+		add(&making, SF_OP_ADVICE_LIST, &more, sizeof(more));
+	keep(&making);
+}
+
 /* A map page, and a list that sets and clears bits of it. */
 static void
 keep_map(void)
@@ -182,7 +226,7 @@ keep_map(void)
 	keep(&making);
 }
 
-/* A list that makes a page of that type; for a header also one that changes it. */
+/* A list that makes a page of that type; for some also one that changes it. */
 static void
 keep_new(SfPageType type, const void *content, size_t len)
 {
@@ -196,6 +240,8 @@ keep_new(SfPageType type, const void *content, size_t len)
 	add(&making, SF_OP_INIT, payload, sizeof(type32) + len);
 	if (type == SF_PAGE_HEADER)
 		add(&making, SF_OP_HEADER, content, len);
+	if (type == SF_PAGE_ADVICE_ROOT)
+		add(&making, SF_OP_ADVICE_LIST, content, len);
 	keep(&making);
 }
 
@@ -237,15 +283,23 @@ fuzz_seeds(void)
 	SfPending	pending = {.next = SF_NO_PAGE};
 	SfInode		inode = {.nentries = 2, .stamp = 1};
 	SfFreePage	free_page = {SF_NO_PAGE};
+	SfAdviceListChange root = {1, 1, 5};
 
 	for (uint16_t n = 0; n <= SF_PENDING_MAX - ENTRIES; n += SF_PENDING_MAX / 4)
 		keep_pending(n);
 	keep_pending(SF_PENDING_MAX);
 	keep_map();
+	for (uint16_t n = 0; n <= SF_ADVICE_BUCKET_MAX; n += SF_ADVICE_BUCKET_MAX)
+		keep_bucket(n);
+	keep_list(SF_PAGE_ADVICE_ROOT, 3, 1);
+	keep_list(SF_PAGE_ADVICE_ROOT, SF_ADVICE_LIST_MAX, 1);
+	keep_list(SF_PAGE_ADVICE_DIRECTORY, 0, 7);
+	keep_list(SF_PAGE_ADVICE_DIRECTORY, 0, SF_ADVICE_LIST_MAX);
 	keep_new(SF_PAGE_HEADER, &header, sizeof(header));
 	keep_new(SF_PAGE_PENDING, &pending, sizeof(pending));
 	keep_new(SF_PAGE_INODE, &inode, sizeof(inode));
 	keep_new(SF_PAGE_FREE, &free_page, sizeof(free_page));
+	keep_new(SF_PAGE_ADVICE_ROOT, &root, sizeof(root));
 	keep_new(SF_PAGE_DICTIONARY, &dictionary, sizeof(dictionary));
 	keep_more(SF_SEG_MORE);
 	keep_more(0);

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "format/dictionary.h"
 #include "format/format.h"
 #include "fuzz.h"
 
