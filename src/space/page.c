@@ -166,14 +166,14 @@ tell_page(void *arg)
  * failed reads, name a file only.
  */
 static Buffer
-read_in_context(Relation rel, uint32 page)
+read_in_context(Relation rel, uint32 page, ReadBufferMode mode)
 {
 	PageRead	read = {rel, page};
 	ErrorContextCallback context = {error_context_stack, tell_page, &read};
 	Buffer		buf;
 
 	error_context_stack = &context;
-	buf = ReadBuffer(rel, page);
+	buf = ReadBufferExtended(rel, MAIN_FORKNUM, page, mode, NULL);
 	error_context_stack = context.previous;
 	return buf;
 }
@@ -202,7 +202,7 @@ sfi_page_lock_is_held(Relation rel, BlockNumber which)
 {
 	LOCKTAG		tag;
 
-	SF_ASSERT(which == SF_LOCK_RESOLVER || which == SF_LOCK_GROWTH);
+	SF_ASSERT(which <= SF_LOCK_ADVICE);
 	SET_LOCKTAG_PAGE(tag, rel->rd_lockInfo.lockRelId.dbId, rel->rd_lockInfo.lockRelId.relId, which);
 	return sf_compat_lock_held(&tag, ExclusiveLock);
 }
@@ -217,7 +217,7 @@ read_buffer(Relation rel, uint32 page)
 	SF_INVARIANT(rule_4, CheckRelationLockedByMe(rel, AccessShareLock, true));
 	if (page >= npages)
 		sfi_page_report_damaged(rel, page, psprintf("The relation has %u pages.", npages));
-	buf = read_in_context(rel, page);
+	buf = read_in_context(rel, page, RBM_NORMAL);
 	if (sf_server_holds_buffer_lock(buf))
 		sfi_page_report_damaged(rel, page, "It is in a list that leads back to itself.");
 	return buf;
@@ -243,6 +243,35 @@ sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 	if (problem != NULL)
 		sfi_page_report_damaged(rel, page, problem);
 	return buf;
+}
+
+/*
+ * What the server finds wrong with a page, by its checksum say, is zeros in memory, and a
+ * WARNING.
+ */
+Buffer
+sfi_page_pin(Relation rel, uint32 page)
+{
+	SF_INVARIANT(rule_4, CheckRelationLockedByMe(rel, AccessShareLock, true));
+	if (page == 0 || SF_IS_MAP_PAGE(page) || page >= RelationGetNumberOfBlocks(rel))
+		return InvalidBuffer;
+	return read_in_context(rel, page, RBM_ZERO_ON_ERROR);
+}
+
+bool
+sfi_page_lock_sound(Relation rel, Buffer buf, SfPageType type, int mode)
+{
+	Page		page = BufferGetPage(buf);
+
+	SF_ASSERT(mode == BUFFER_LOCK_SHARE || mode == BUFFER_LOCK_EXCLUSIVE);
+	if (sf_server_holds_buffer_lock(buf))
+		return false;
+	LockBuffer(buf, mode);
+	if (sfi_page_type(page) == type &&
+		sfi_page_is_sound(page, SfStorageRel(SfRelStorage(rel)), BufferGetBlockNumber(buf)))
+		return true;
+	LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+	return false;
 }
 
 /*
@@ -330,7 +359,7 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 	if (page >= RelationGetNumberOfBlocks(rel))
 		return 0;
 	SF_INVARIANT(rule_4, CheckRelationLockedByMe(rel, AccessShareLock, true));
-	buf = read_in_context(rel, page);
+	buf = read_in_context(rel, page, RBM_NORMAL);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	type = sfi_page_type(BufferGetPage(buf));
 	if (type != 0)

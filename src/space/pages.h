@@ -34,8 +34,19 @@
 extern Buffer sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode);
 
 /*
+ * For pages whose damage is no error.
+ *
+ * pin: a page, which is not locked; InvalidBuffer when there cannot be such a page.  May wait
+ * for a disk, and throw when the read fails.
+ * lock_sound: lock a page that is pinned; false, and not locked, unless it is sound and of that
+ * type, or when this process has locked it.  Never throws.
+ */
+extern Buffer sfi_page_pin(Relation rel, uint32 page);
+extern bool sfi_page_lock_sound(Relation rel, Buffer buf, SfPageType type, int mode);
+
+/*
  * For assertions: does this process hold the lock of a buffer in that mode, and a
- * heavyweight page lock (SF_LOCK_RESOLVER, SF_LOCK_GROWTH) of the relation?
+ * heavyweight page lock (SF_LOCK_RESOLVER, .._GROWTH, .._ADVICE) of the relation?
  */
 extern bool sfi_page_is_locked(Buffer buf, LWLockMode mode);
 extern bool sfi_page_lock_is_held(Relation rel, BlockNumber which);
@@ -113,6 +124,8 @@ sfi_page_trailer(Page page)
 #define SfPageKeys(p)		((SfKeyPage *) PageGetContents(p))
 #define SfPageDictionary(p)	((SfDictionaryPage *) PageGetContents(p))
 #define SfPageShare(p)		((SfSharePage *) PageGetContents(p))
+#define SfPageAdviceList(p)		((SfAdviceList *) PageGetContents(p))
+#define SfPageAdviceBucket(p)	((SfAdviceBucket *) PageGetContents(p))
 
 /* The extension of a header page; zeros if it has none. */
 static inline SfHeaderMore

@@ -46,6 +46,8 @@ typedef enum SfPagesReason
 								 * is made or counted up */
 	SF_PAGES_REAP,				/* pending pages, share page: space of a dead
 								 * record becomes entries */
+	SF_PAGES_ADVICE,			/* a bucket; or header, root, directory,
+								 * buckets: one is made */
 } SfPagesReason;
 
 /* ---- main data: every struct begins with the version ---- */

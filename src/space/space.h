@@ -432,6 +432,26 @@ typedef SfOwned (*SfShareOwned) (SfSegment *seg, const SfShareRecord *record);
 extern void sf_space_set_share_owned(SfShareOwned fn);
 
 /*
+ * ---- advice on duplicates (advice.c) ----
+ *
+ * Of a segment that is open with RowExclusiveLock; find takes any lock, and may be called on a
+ * standby.  Entries come and go at once, whatever becomes of the transaction.  No page is
+ * locked by the caller.  A damaged page of the advice is no error but a WARNING, once in a
+ * process.  What may be thrown: errors of the server when it reads a page or makes the
+ * relation longer; DATA_CORRUPTED for a damaged header, or list of free pages.
+ *
+ * find: entries of a hash and kind, SF_ADVICE_SAME_MAX at most, to found, the newest one first;
+ * returns how many.  Each may lead nowhere, or to another content.
+ * add: an entry, unless it is there.  Others may go for it.
+ * remove: an entry, by its value, if it is there.
+ * forget: have no advice; for a repair, which sets the pages free (ShareRowExclusiveLock).
+ */
+extern int	sf_space_advice_find(SfSegment *seg, uint64 hash, SfAdviceKind kind, SfAdvice *found);
+extern void sf_space_advice_add(SfSegment *seg, const SfAdvice *entry);
+extern void sf_space_advice_remove(SfSegment *seg, const SfAdvice *entry);
+extern void sf_space_advice_forget(SfSegment *seg);
+
+/*
  * ---- dictionaries (dictionary.c) ----
  *
  * The segment is open and locked: AccessShareLock, to add RowExclusiveLock.  All of these

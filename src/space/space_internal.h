@@ -52,6 +52,7 @@
  * dictionary.c	dictionaries of the codec "trained"
  * share.c		share records: made, found, counted up
  * keys.c			key pages
+ * advice.c		advice on duplicates: a hash index of share records
  * maintain.c		what the monitor does to a segment
  * repair.c		pages made anew for securefile_repair()
  *
@@ -69,10 +70,11 @@
  *		if not;
  *	 S6	the count of a map page changes by as much as its used bits do.
  *
- * Lock order: growth lock, resolver lock (heavyweight page locks of the
- * segment relation), header page, pending pages in queue order, share pages, inode and
- * free pages, map pages ascending; the LWLocks of dispenser and parked regions are
- * leaves.
+ * Lock order: growth lock, resolver lock, advice lock (heavyweight page locks of the
+ * segment relation; the advice lock is never waited for), header page, pending pages in
+ * queue order, share pages, pages of the advice (root, directory, buckets ascending),
+ * inode and free pages, map pages ascending; the LWLocks of dispenser and parked regions
+ * are leaves.
  *
  *-------------------------------------------------------------------------
  */
@@ -96,5 +98,6 @@ extern void sfi_segment_close(Relation rel);
 /* Heavyweight page locks, released at transaction end when an ERROR intervenes. */
 #define SF_LOCK_RESOLVER	0
 #define SF_LOCK_GROWTH		1
+#define SF_LOCK_ADVICE		2
 
 #endif							/* SF_SPACE_INTERNAL_H */
