@@ -10,6 +10,7 @@
  * walk.c		the walk over the segment relation, and its reading of pages
  * keys.c			the two key pages
  * dictionaries.c	the dictionaries, and the list that the header leads to
+ * advice.c		the pages of the advice on duplicates
  * pages.c		the pages of the segment relation, against the values' space
  * maps.c		the same for the space map
  * header.c		the header page, which may be a stale one
@@ -178,6 +179,7 @@ typedef struct SfCheck
 #define SF_KNOWN_DOOMED		0x10	/* named by an entry that will set it free */
 #define SF_KNOWN_TAKEN		0x20	/* named by a committed transaction that
 									 * took it */
+#define SF_KNOWN_ADVICE		0x40	/* of the advice on duplicates */
 
 /* The walk over the pages of a segment relation, and what it has seen. */
 typedef struct SfPageWalk
@@ -217,6 +219,9 @@ typedef struct SfPageWalk
 	bool		dictionary_lost;	/* one is sound, and not in the list */
 	SfCheckRuns strays;			/* pages of dictionaries that are not in the
 								 * list */
+	bool		advice_damaged; /* a page of the advice is not sound */
+	uint32		advice_strays;	/* pages that it does not lead to, */
+	uint32		advice_stray;	/* and the first of them */
 	uint64		lost_start;		/* sectors that nobody owns, */
 	uint64		lost_count;		/* not yet reported */
 } SfPageWalk;
@@ -234,6 +239,8 @@ typedef struct SfCheckPage
 		SfPending	pending;
 		SfFreePage	free;
 		SfDictionaryPage dictionary;
+		SfAdviceList list;
+		SfAdviceBucket bucket;
 		SfMap		map;
 		uint64		force_align;
 	}			u;
@@ -309,6 +316,20 @@ extern void sfi_check_stray_dictionaries(SfPageWalk *walk);
 
 /* Relink the dictionaries if need be; what a repair of the header is to do about them. */
 extern void sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *repair);
+
+/* ---- advice.c ---- */
+
+/* Read all of the advice, and mark its pages.  Who owns the other pages has been marked. */
+extern void sfi_check_advice(SfPageWalk *walk);
+
+/* A page of the advice that the walk over all pages has come to. */
+extern void sfi_check_advice_page(SfPageWalk *walk, uint32 page);
+
+/* After that walk: the pages that are in no list. */
+extern void sfi_check_stray_advice(SfPageWalk *walk);
+
+/* Forget the advice, if it is damaged. */
+extern void sfi_check_repair_advice(const SfPageWalk *walk);
 
 /* ---- pages.c ---- */
 

@@ -282,6 +282,11 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 		case SF_PAGE_DICTIONARY:
 			sfi_check_dictionary_page(walk, read);
 			break;
+		case SF_PAGE_ADVICE_ROOT:
+		case SF_PAGE_ADVICE_DIRECTORY:
+		case SF_PAGE_ADVICE_BUCKET:
+			sfi_check_advice_page(walk, read->page);
+			break;
 		case SF_PAGE_PENDING:
 		case SF_PAGE_FREE:
 			if (!(known & (SF_KNOWN_QUEUED | SF_KNOWN_FREE | SF_KNOWN_OWNED)))
@@ -289,6 +294,9 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 								 NULL, 0, 0, "page %u is in no list", read->page);
 			break;
 		default:
+			/* a page of the advice has been looked at */
+			if (known & SF_KNOWN_ADVICE)
+				return;
 			sfi_check_report_as(walk->check, sfi_check_unowned(walk), SF_FINDING_DAMAGED_PAGE,
 								NULL, 0, 0, "page %u of the segment relation: found type %d",
 								read->page, read->type);
@@ -324,7 +332,8 @@ walk_dynamic(SfPageWalk *walk)
 
 		if (SF_IS_MAP_PAGE(page))
 			continue;
-		readable = sfi_check_read_any(walk, sfi_check_unowned(walk), page, read);
+		readable = sfi_check_read_any(walk, walk->known[page] & SF_KNOWN_ADVICE ?
+									  SF_REPAIR_UNREPORTED : sfi_check_unowned(walk), page, read);
 		if (readable && is_beyond(walk, read))
 			continue;
 		walk->end_page = page + 1;
@@ -384,8 +393,10 @@ sfi_check_pages(SfPageWalk *walk)
 		sfi_check_keys(walk);
 		sfi_check_dictionaries(walk);
 		mark_owned(walk);
+		sfi_check_advice(walk);
 		walk_dynamic(walk);
 		sfi_check_stray_dictionaries(walk);
+		sfi_check_stray_advice(walk);
 		check_length(walk);
 	}
 	sfi_check_map(walk);

@@ -17,6 +17,7 @@
  *	page far behind the last one	gets that behind the last one
  *	a damaged queue or free list	both become new ones; their entries as above
  *	a damaged dictionary			is forgotten, if all values are sound
+ *	damaged advice on duplicates	is begun anew
  *
  * While any value has a finding, its unit map may be the damaged part, and the
  * value may own space that the check has not seen.  Then nothing is set free but
@@ -201,7 +202,8 @@ repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 	bool		listed = (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)) &&
 	!walk->lists_damaged;
 
-	if (listed || (walk->known[page] & SF_KNOWN_OWNED))
+	if (listed || (walk->known[page] & SF_KNOWN_OWNED) ||
+		((walk->known[page] & SF_KNOWN_ADVICE) && !walk->advice_damaged))
 		return;
 	/* an unreadable page may be an inode page of a value with findings */
 	if (type == 0 && !walk->all_sound)
@@ -262,6 +264,7 @@ repair_column(SfPageWalk *walk)
 	sf_space_repair_extend(walk->check->seg, walk->nblocks);
 	repair_header(walk);
 	sfi_check_repair_keys(walk);
+	sfi_check_repair_advice(walk);
 	repair_damaged_maps(walk);
 	sf_space_repair_collect(walk->check->seg);
 	repair_dynamic(walk);
