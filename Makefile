@@ -83,13 +83,15 @@ endif
 ifdef FAULTS
 PG_CPPFLAGS += -DSF_FAULTS
 endif
+# with fault points also what modules of tests call
+exports = $(if $(FAULTS),test/modules/exports.map,src/exports.map)
 SANITIZERS =
 ifdef SANITIZE
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 PG_CFLAGS += -O1 -fno-omit-frame-pointer $(SANITIZERS)
 endif
 SHLIB_LINK = $(SANITIZERS) -laio -luring -lxxhash -lsodium $(CODEC_LIBS) \
-	-Wl,--version-script=$(srcdir)/src/exports.map
+	-Wl,--version-script=$(srcdir)/$(exports)
 
 # no function here is worth inlining into a JIT-compiled expression
 override with_llvm = no
@@ -123,7 +125,7 @@ endif
 
 # PGXS follows no headers, and makes no directories
 $(OBJS): $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
-$(shlib): $(srcdir)/src/exports.map
+$(shlib): $(srcdir)/$(exports)
 $(shell mkdir -p $(sort $(dir $(OBJS))))
 
 # as the sources have them, since they refer to each other

@@ -31,6 +31,7 @@ note("seed $seed");
 my %elsewhere = (
 	upgrade_after_pages => 'securefile_upgrade_finish() needs another cluster: 083_upgrade',
 	redo_own => 'the same',
+	(map { ($_ => 'a module of its test calls the advice on duplicates: 163_advice') } qw(advice_look_up advice_split advice_before_record)),
 	repair_page => 'securefile_repair() needs damage: 108_repair',
 	repair_done => 'the same');
 
