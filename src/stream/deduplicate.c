@@ -188,11 +188,64 @@ try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, 
 	return NULL;
 }
 
+/* Where an entry of the advice leads to. */
+static SfShareId
+id_of(const SfAdvice *advice)
+{
+	return (SfShareId) {advice->page, advice->cell, 0};
+}
+
+/* Does a record have what led to it?  If not, the entry is stale. */
+static bool
+is_stale(const SfAdvice *advice, bool found, const SfShareRecord *record)
+{
+	uint64		hash;
+
+	if (!found)
+		return true;
+	memcpy(&hash, record->hash, sizeof(hash));
+	return (advice->kind == SF_ADVICE_PREFIX ? record->prefix_hash : hash) != advice->hash;
+}
+
+/*
+ * The object of a record that the advice leads to, as of try_record().  Stale entries are
+ * taken out by who meets them.
+ */
+static struct varlena *
+try_advice(const SfSearch *search, const SfContent *content, const SfAdvice *advice,
+		   SfShareId *id, SfShareCopy *copy)
+{
+	*id = id_of(advice);
+	if (is_stale(advice, sf_space_share_read(search->seg, *id, copy), &copy->record))
+	{
+		sf_space_advice_remove(search->seg, advice);
+		return NULL;
+	}
+	id->low_id = (uint16) copy->record.object_id;
+	return try_record(search, content, advice->kind, *id, copy);
+}
+
+/* The first object of those that the advice has for a hash. */
+static struct varlena *
+search_advice(const SfSearch *search, const SfContent *content, uint64 hash, SfAdviceKind kind,
+			  SfShareId *id, SfShareCopy *copy)
+{
+	SfAdvice	advice[SF_ADVICE_SAME_MAX];
+	int			n = sf_space_advice_find(search->seg, hash, kind, advice);
+	struct varlena *there = NULL;
+
+	SF_ASSERT(n >= 0 && n <= SF_ADVICE_SAME_MAX);
+	for (int i = 0; i < n && there == NULL; i++)
+		there = try_advice(search, content, &advice[i], id, copy);
+	return there;
+}
+
 struct varlena *
 sfi_search_prefix(const SfSearch *search, const SfContent *content, SfShareId *id,
 				  SfShareCopy *copy)
 {
-	return NULL;
+	SF_ASSERT(content->length == SF_UNIT_SIZE);
+	return search_advice(search, content, search->hash.prefix, SF_ADVICE_PREFIX, id, copy);
 }
 
 /* A reference to what has the content; NULL: nothing has. */
@@ -201,10 +254,14 @@ find(const SfSearch *search, const SfContent *content)
 {
 	SfShareCopy copy;
 	SfShareId	id;
+	uint64		hash;
 
 	SF_ASSERT(search->length == content->length);
 	if (sf_write_own_share(search->seg, &search->hash, &id) &&
 		try_record(search, content, SF_ADVICE_FULL, id, &copy) != NULL)
+		return sf_write_reference(search->seg, id, &copy.record);
+	memcpy(&hash, search->hash.full, sizeof(hash));
+	if (search_advice(search, content, hash, SF_ADVICE_FULL, &id, &copy) != NULL)
 		return sf_write_reference(search->seg, id, &copy.record);
 	return NULL;
 }
