@@ -1,0 +1,261 @@
+#!/usr/bin/python3
+"""Clients store, copy, change and delete few contents in columns that deduplicate, while the
+server is killed: each row has what it says, and when all rows are gone, so is all space.
+
+A row says by two columns which content it has.  So nothing need be known of what was going
+on when the server died."""
+
+import argparse
+import hashlib
+import multiprocessing
+import os
+import random
+import sys
+import time
+import traceback
+
+import psycopg
+
+from client import is_lost
+from server import Server, connect
+
+SETTINGS = {"shared_buffers": "16MB", "max_connections": 30, "max_prepared_transactions": 10,
+            "shared_preload_libraries": "'securefile'", "securefile.monitor_naptime": "'1s'",
+            "securefile.master_key": "'model'", "checkpoint_timeout": "30s"}
+UNIT = 128 * 1024
+OPTIONS = ["deduplicate", "deduplicate, filesystem_like_logging", "deduplicate, compress_low",
+           "deduplicate, encrypt", "deduplicate, compress_medium, encrypt"]
+TABLES = [f"t{number}" for number in range(len(OPTIONS))]
+
+
+def content(number):
+    """One of a few contents; some begin alike, some are as long as others."""
+    rng = random.Random(number // 2)
+    length = rng.choice([5000, 60000, UNIT, UNIT + 1, 2 * UNIT, 300000, 3 * UNIT + 777])
+    data = bytearray(rng.randbytes(64) * (length // 64 + 1))[:length]
+    for at in range(0, length, 1000):
+        data[at:at + 4] = at.to_bytes(4, "little")
+    if number % 2:
+        data[-1] ^= 1
+    return bytes(data)
+
+
+CONTENTS = [content(number) for number in range(12)]
+
+
+class Once:
+    """One client."""
+
+    def __init__(self, dsn, seed):
+        self.rng = random.Random(seed)
+        self.conn = connect(dsn, 60)
+        self.done = 0
+
+    def sql(self, text, params=None):
+        cur = self.conn.execute(text, params, binary=True)
+        return cur.fetchall() if cur.description else []
+
+    def insert(self, table):
+        number = self.rng.randrange(len(CONTENTS))
+        self.sql(f"INSERT INTO {table} (n, edits, doc) VALUES (%s, 0, %b::bytea::securefile)",
+                 (number, CONTENTS[number]))
+
+    def insert_many(self, table):
+        number = self.rng.randrange(len(CONTENTS))
+        self.sql(f"INSERT INTO {table} (n, edits, doc) SELECT %s, 0, %b::bytea::securefile"
+                 f" FROM generate_series(1, 4)", (number, CONTENTS[number]))
+
+    def stream(self, table):
+        """In pieces, and sometimes not in order."""
+        number = self.rng.randrange(len(CONTENTS))
+        data = CONTENTS[number]
+        step = self.rng.choice([8192, 50000, UNIT, 400000])
+        handle = self.sql("SELECT securefile_create(%s::regclass, 'doc')", (table,))[0][0]
+        for at in range(0, len(data), step):
+            self.sql("SELECT securefile_write(%s, %b)", (handle, data[at:at + step]))
+        if self.rng.random() < 0.2:
+            self.sql("SELECT securefile_seek(%s, 1000, 0)", (handle,))
+            self.sql("SELECT securefile_write(%s, %b)", (handle, data[1000:1010]))
+        self.sql(f"INSERT INTO {table} (n, edits, doc) SELECT %s, 0, securefile_finish(%s)",
+                 (number, handle))
+
+    def copy(self, table):
+        source = self.rng.choice([table, table, self.rng.choice(TABLES)])
+        self.sql(f"INSERT INTO {table} (n, edits, doc) SELECT n, edits, doc FROM {source}"
+                 f" WHERE id %% %s = 0 LIMIT 3", (self.rng.randint(1, 7),))
+
+    def update(self, table):
+        number = self.rng.randrange(len(CONTENTS))
+        self.sql(f"UPDATE {table} SET n = %s, edits = 0, doc = %b::bytea::securefile WHERE id ="
+                 f" (SELECT id FROM {table} WHERE id %% %s = 0 LIMIT 1 FOR UPDATE SKIP LOCKED)",
+                 (number, CONTENTS[number], self.rng.randint(1, 9)))
+
+    def edit(self, table):
+        """Two bytes longer, which edits counts."""
+        self.sql(f"UPDATE {table} SET edits = edits + 1, doc = doc || 'xy'::bytea::securefile"
+                 f" WHERE id = (SELECT id FROM {table} WHERE id %% %s = 0 LIMIT 1 FOR UPDATE SKIP LOCKED)",
+                 (self.rng.randint(1, 9),))
+
+    def delete(self, table):
+        self.sql(f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE id %% %s = 0"
+                 f" FOR UPDATE SKIP LOCKED)", (self.rng.randint(2, 5),))
+
+    def touch(self, table):
+        """No new value: the reference stays the row's."""
+        self.sql(f"UPDATE {table} SET n = n WHERE id = (SELECT id FROM {table} WHERE id %% %s = 0"
+                 f" LIMIT 1 FOR UPDATE SKIP LOCKED)", (self.rng.randint(1, 9),))
+
+    def conflict(self, table):
+        number = self.rng.randrange(len(CONTENTS))
+        self.sql(f"INSERT INTO {table} (id, n, edits, doc) VALUES (%s, %s, 0, %b::bytea::securefile)"
+                 " ON CONFLICT (id) DO NOTHING", (self.rng.randint(1, 40), number, CONTENTS[number]))
+
+    def maintain(self, table):
+        self.sql(f"SELECT securefile_maintain('{table}', 'doc')")
+
+    def transaction(self):
+        operations = self.rng.choices(
+            [self.insert, self.insert_many, self.stream, self.copy, self.update, self.edit,
+             self.delete, self.touch, self.conflict],
+            [8, 2, 6, 6, 6, 3, 6, 3, 4], k=self.rng.choice([1, 1, 2, 4, 8]))
+        self.sql("BEGIN")
+        for operation in operations:
+            savepoint = self.rng.random() < 0.3
+            if savepoint:
+                self.sql("SAVEPOINT a")
+            operation(self.rng.choice(TABLES))
+            if savepoint:
+                self.sql(self.rng.choice(["ROLLBACK TO a", "RELEASE a"]))
+        end = self.rng.random()
+        if end < 0.05:
+            name = f"g{os.getpid()}_{self.done}"
+            self.sql(f"PREPARE TRANSACTION '{name}'")
+            self.sql(self.rng.choice(["COMMIT", "ROLLBACK"]) + f" PREPARED '{name}'")
+        else:
+            self.sql("COMMIT" if end < 0.8 else "ROLLBACK")
+        if self.rng.random() < 0.05:
+            self.maintain(self.rng.choice(TABLES))
+        self.done += 1
+
+
+def client(dsn, seed, seconds, pipe):
+    """Transactions until the time is over, or the server is gone."""
+    end = time.time() + seconds
+    once = None
+    try:
+        once = Once(dsn, seed)
+        while time.time() < end:
+            try:
+                once.transaction()
+            except psycopg.errors.DeadlockDetected:
+                once.sql("ROLLBACK")
+        pipe.send(("done", once.done))
+    except Exception as error:
+        lost = isinstance(error, psycopg.Error) and (
+            once is None or is_lost(error, once.conn) or "starting up" in str(error))
+        pipe.send(("lost" if lost else traceback.format_exc(), once.done if once else 0))
+
+
+def look(dsn):
+    """Every row has the content that it says; how many rows there are."""
+    conn = connect(dsn, 60)
+    for gid, in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+        conn.execute(f"ROLLBACK PREPARED '{gid}'")
+    rows = 0
+    for table in TABLES:
+        for key, number, edits, found in conn.execute(
+                f"SELECT id, n, edits, md5(doc::bytea) FROM {table}").fetchall():
+            wanted = hashlib.md5(CONTENTS[number] + b"xy" * edits).hexdigest()
+            if (found.decode() if isinstance(found, bytes) else found) != wanted:
+                raise AssertionError(f"row {key} of {table} has not content {number}, {edits} edits")
+            rows += 1
+    conn.close()
+    return rows
+
+
+def live(conn, table):
+    conn.execute(f"SELECT securefile_maintain('{table}', 'doc')")
+    return conn.execute("SELECT live_bytes, pending_bytes FROM securefile_usage(%s::regclass, 'doc')",
+                        (table,)).fetchone()
+
+
+def empty(dsn):
+    """Delete all rows: no space is left in use."""
+    conn = connect(dsn, 60)
+    for table in TABLES:
+        conn.execute(f"DELETE FROM {table}")
+        end = time.time() + 60
+        while live(conn, table) != (0, 0):
+            if time.time() > end:
+                raise AssertionError(f"{table} is empty and has {live(conn, table)} bytes")
+            time.sleep(0.1)
+        for finding in conn.execute(f"SELECT * FROM securefile_check('{table}', 'doc')").fetchall():
+            raise AssertionError(f"check of {table}: {finding}")
+    conn.close()
+
+
+def life(server, options, number):
+    """Clients at work; the server is killed, or not the last time."""
+    rng = random.Random(f"{options.seed}:{number}")
+    last = number == options.kill
+    clients = []
+    for which in range(options.clients):
+        here, there = multiprocessing.Pipe()
+        process = multiprocessing.Process(
+            target=client, args=(server.dsn, f"{options.seed}:{number}:{which}", options.seconds, there))
+        process.start()
+        clients.append((process, here))
+    if not last:
+        time.sleep(rng.uniform(0.3, options.seconds))
+        server.kill_all()
+    done = 0
+    for process, pipe in clients:
+        how, transactions = pipe.recv()
+        process.join()
+        done += transactions
+        if how != "done" and (how != "lost" or last):
+            raise AssertionError(f"client: {how}")
+    if not last:
+        server.start()
+    alarms = server.alarms()
+    if alarms:
+        raise AssertionError("in the server's log:\n" + "\n".join(alarms))
+    rows = look(server.dsn)
+    print(f"life {number + 1}: {done} transactions, {rows} rows", flush=True)
+    if last or rng.random() < 0.4:
+        empty(server.dsn)
+    return done
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    parser.add_argument("--kill", type=int, default=2, metavar="N")
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=4)
+    options = parser.parse_args()
+    server = Server(SETTINGS)
+    done = 0
+    try:
+        server.start()
+        conn = connect(server.dsn, 60)
+        conn.execute("CREATE EXTENSION securefile")
+        for table, words in zip(TABLES, OPTIONS):
+            conn.execute(f"CREATE TABLE {table} (id int PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY"
+                         f" (START WITH 100), n int, edits int, doc securefile({words}))")
+        conn.close()
+        for number in range(options.kill + 1):
+            done += life(server, options, number)
+    except Exception:
+        print(traceback.format_exc())
+        print(f"{server.tail()}\ncluster kept in {server.top}")
+        print(f"FAILED; again with: {' '.join(sys.argv[:1])} --seed {options.seed} --kill {options.kill}")
+        return 1
+    server.stop()
+    server.remove()
+    print(f"sound: seed {options.seed}, {options.kill} kills, {done} transactions")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
