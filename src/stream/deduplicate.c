@@ -326,7 +326,7 @@ hash_value(SfSearch *search, const SfContent *content)
 }
 
 struct varlena *
-sfi_store_found(SfSegment *seg, struct varlena *value, SfContentHash *hash)
+sfi_store_found(SfSegment *seg, struct varlena *value, SfFingerprint *hash)
 {
 	const SfContent content = {.value = value, .length = sf_read_length(value)};
 	SfSearch	search;

@@ -48,7 +48,7 @@ typedef struct SfSearch
 	uint16		key_id;
 	uint8		compression;
 	int64		length;
-	SfContentHash hash;
+	SfFingerprint hash;
 } SfSearch;
 
 /* Begin a search in a column that deduplicates; then set its hashes.  Errors of keys. */

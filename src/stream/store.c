@@ -206,7 +206,7 @@ static struct varlena *
 store_once(SfSegment *seg, struct varlena *value, struct varlena *old)
 {
 	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
-	SfContentHash hash;
+	SfFingerprint hash;
 	struct varlena *found;
 	SfPiece    *pieces;
 	int			npieces;

@@ -125,7 +125,7 @@ extern struct varlena *sfi_store_base(const SfPiece *pieces, int npieces);
  * column that deduplicates; NULL: nothing has, and *hash is that of the value.
  */
 extern struct varlena *sfi_store_found(SfSegment *seg, struct varlena *value,
-									   SfContentHash *hash);
+									   SfFingerprint *hash);
 
 /* ---- once.c ---- */
 

@@ -396,7 +396,7 @@ sf_write_draft_finish(SfDraft *draft, uint64 length_bytes)
 
 struct varlena *
 sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded *encoded,
-			   const SfContentHash *hash)
+			   const SfFingerprint *hash)
 {
 	SfDraft    *draft = sf_write_draft(seg, NULL);
 	struct varlena *datum;

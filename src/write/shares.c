@@ -169,7 +169,7 @@ sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 }
 
 bool
-sf_write_own_share(SfSegment *seg, const SfContentHash *hash, SfShareId *id)
+sf_write_own_share(SfSegment *seg, const SfFingerprint *hash, SfShareId *id)
 {
 	ContentKey	key = {seg->storage};
 	Content    *content;
@@ -200,7 +200,7 @@ sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 
 /* Have others find a record.  It is not lost with its advice, should that fail. */
 static void
-add_advice(SfSegment *seg, SfShareId id, const SfContentHash *hash)
+add_advice(SfSegment *seg, SfShareId id, const SfFingerprint *hash)
 {
 	SfAdvice	advice = {.page = id.page, .cell = id.cell, .kind = SF_ADVICE_FULL};
 
@@ -218,7 +218,7 @@ add_advice(SfSegment *seg, SfShareId id, const SfContentHash *hash)
  * long as the column is the same.
  */
 struct varlena *
-sf_write_share(SfSegment *seg, struct varlena *draft, const SfContentHash *hash)
+sf_write_share(SfSegment *seg, struct varlena *draft, const SfFingerprint *hash)
 {
 	SfLocator	loc = sf_object_locator(draft);
 	SfObject   *object = sfi_objects_find(&loc);

@@ -28,11 +28,11 @@ typedef struct SfEncoded
 } SfEncoded;
 
 /* What a value hashes to, of a column that deduplicates. */
-typedef struct SfContentHash
+typedef struct SfFingerprint
 {
 	uint8		full[SF_CONTENT_HASH_BYTES];
 	uint64		prefix;			/* of its first unit; 0: it has no other */
-} SfContentHash;
+} SfFingerprint;
 
 /*
  * Would a column compress a value of len bytes for its row?  Neither one that is too
@@ -70,7 +70,7 @@ extern struct varlena *sf_write_seal(const SfColumn *column, const char *data, S
  * NULL.  hash: it is to be shared, as by sf_write_share(); or NULL.
  */
 extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len,
-									  const SfEncoded *encoded, const SfContentHash *hash);
+									  const SfEncoded *encoded, const SfFingerprint *hash);
 
 /* ---- shared objects (shares.c) ---- */
 
@@ -80,13 +80,13 @@ extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len
  * placed.  A draft whose locator is too long is placed as it is.
  */
 extern struct varlena *sf_write_share(SfSegment *seg, struct varlena *draft,
-									  const SfContentHash *hash);
+									  const SfFingerprint *hash);
 
 /*
  * A record of this transaction for a content with that hash in the segment's storage, which
  * is to be compared like any other; false: there is none.
  */
-extern bool sf_write_own_share(SfSegment *seg, const SfContentHash *hash, SfShareId *id);
+extern bool sf_write_own_share(SfSegment *seg, const SfFingerprint *hash, SfShareId *id);
 
 /*
  * Count a record up by 1, once for this transaction, so that its object stays until its end;
