@@ -228,6 +228,17 @@ pend_put_problem(const Look *look, SfOp op)
 	return sf_format_entry_problem(&put.entry);
 }
 
+static const char *
+mark_problem(SfOp op)
+{
+	uint64_t	mark;
+
+	if (op.len != sizeof(mark))
+		return "owner's mark has an impossible length";
+	memcpy(&mark, op.payload, sizeof(mark));
+	return sf_format_mark_problem(mark);
+}
+
 /*
  * One operation: it is of a known kind, for a page of this type, and its payload is
  * sound.  Every kind but SF_OP_INIT works on a page that is there and has a type.
@@ -251,6 +262,7 @@ op_problem(Look *look, SfOp op)
 		[SF_OP_ADVICE_ADD] = SF_PAGE_ADVICE_BUCKET,
 		[SF_OP_ADVICE_REMOVE] = SF_PAGE_ADVICE_BUCKET,
 		[SF_OP_ADVICE_LIST] = SF_PAGE_ADVICE_ROOT,
+		[SF_OP_MARK] = SF_PAGE_INODE,
 	};
 	bool		of_directory = op.code == SF_OP_ADVICE_LIST &&
 	look->type == SF_PAGE_ADVICE_DIRECTORY;
@@ -288,6 +300,8 @@ op_problem(Look *look, SfOp op)
 			return share_clear_problem(op);
 		case SF_OP_PEND_PUT:
 			return pend_put_problem(look, op);
+		case SF_OP_MARK:
+			return mark_problem(op);
 		case SF_OP_ADVICE_ADD:
 		case SF_OP_ADVICE_REMOVE:
 		case SF_OP_ADVICE_LIST:
@@ -464,6 +478,9 @@ sf_format_op_apply(void *content, SfOp op)
 		case SF_OP_ADVICE_REMOVE:
 		case SF_OP_ADVICE_LIST:
 			sf_format_advice_apply(content, op);
+			break;
+		case SF_OP_MARK:
+			memcpy((uint8_t *) content + SF_MARK_OFFSET, op.payload, sizeof(uint64_t));
 			break;
 		default:
 			apply_to_share(content, op);

@@ -37,6 +37,7 @@ typedef enum SfOpCode
 	SF_OP_ADVICE_ADD,			/* SfAdvice */
 	SF_OP_ADVICE_REMOVE,		/* SfAdvice */
 	SF_OP_ADVICE_LIST,			/* SfAdviceListChange */
+	SF_OP_MARK,					/* uint64, an owner's mark (share.h) */
 } SfOpCode;
 
 typedef struct SfOpHeader

@@ -719,6 +719,7 @@ sf_pend_is_run(uint8_t kind)
  *	 26	2	number of entries
  *	 28	4	reserved, 0
  *	 32		leaf: 24 x n units (SfUnit); inner: 16 x n children (SfChild)
+ *	 8144	8	root: whose the map is (share.h); else 0
  */
 typedef struct SfChild
 {

@@ -106,6 +106,28 @@ sf_format_share_clear(SfSharePage *page, SfShareClear clear)
 	mark(page, clear.cell, clear.ncells, false);
 }
 
+/* ---- owner's marks ---- */
+
+_Static_assert(SF_INODE_HEADER + SF_INODE_MAX_UNITS * sizeof(SfUnit) <= SF_MARK_OFFSET &&
+			   SF_INODE_HEADER + SF_INODE_MAX_CHILDREN * sizeof(SfChild) <= SF_MARK_OFFSET,
+			   "a mark lies behind the entries of an inode page");
+
+const char *
+sf_format_mark_problem(uint64_t mark)
+{
+	switch (sf_mark_kind(mark))
+	{
+		case SF_MARK_OWNED:
+		case SF_MARK_TAKEN:
+			return (uint32_t) mark >= SF_FIRST_XID ? NULL : "mark names an impossible transaction";
+		case SF_MARK_SHARED:
+			return sf_share_is_possible(sf_mark_share_id(mark, 0)) &&
+				sf_mark_value(mark) >> 48 == 0 ? NULL : "mark names an impossible share record";
+		default:
+			return mark == 0 ? NULL : "mark is of an unknown kind";
+	}
+}
+
 /* ---- locators ---- */
 
 #define FLAGS_AT		2

@@ -166,6 +166,62 @@ extern size_t sf_format_share_locator(uint8_t *dst, const SfLocator *loc);
 extern size_t sf_format_reference(uint8_t *dst, const SfShareRecord *record, SfShareId id,
 								  uint64_t reference_id, const SfSecret *secret);
 
+/* ---------------------------------------------------------------------
+ * Owner's mark, at the end of an inode page that is the root of a map: who owns the map,
+ * when a value that is no reference is to be copied without its bytes.  A root without a mark
+ * is not copied so; one that has become part of a larger map has a mark that nobody asks.
+ *
+ *	 bits 62-63	kind (SfMarkKind)
+ *	 bits 0-61	OWNED, TAKEN: full id of a top-level transaction
+ *				SHARED: share page (32 bits), cell (16 bits)
+ * ---------------------------------------------------------------------
+ */
+typedef enum SfMarkKind
+{
+	SF_MARK_NONE,
+	SF_MARK_OWNED,				/* if that transaction has committed, a row
+								 * has it */
+	SF_MARK_TAKEN,				/* unless it has failed, the row loses it */
+	SF_MARK_SHARED,				/* a share record owns it */
+} SfMarkKind;
+
+#define SF_MARK_OFFSET			(SF_PAGE_CONTENT - sizeof(uint64_t))
+#define SF_MARK_KIND_BIT		62
+
+static inline uint64_t
+sf_mark(SfMarkKind kind, uint64_t value)
+{
+	return (uint64_t) kind << SF_MARK_KIND_BIT | value;
+}
+
+static inline SfMarkKind
+sf_mark_kind(uint64_t mark)
+{
+	return (SfMarkKind) (mark >> SF_MARK_KIND_BIT);
+}
+
+static inline uint64_t
+sf_mark_value(uint64_t mark)
+{
+	return mark & (((uint64_t) 1 << SF_MARK_KIND_BIT) - 1);
+}
+
+/* The mark of a map that a record owns, and the record that a SHARED mark names. */
+static inline uint64_t
+sf_mark_of_share(SfShareId id)
+{
+	return sf_mark(SF_MARK_SHARED, (uint64_t) id.page | (uint64_t) id.cell << 32);
+}
+
+static inline SfShareId
+sf_mark_share_id(uint64_t mark, uint64_t object_id)
+{
+	return (SfShareId) {(uint32_t) mark, (uint16_t) (mark >> 32), (uint16_t) object_id};
+}
+
+/* What is wrong with a mark; NULL when nothing is. */
+extern const char *sf_format_mark_problem(uint64_t mark);
+
 /* ---- changes of share pages (change.h) ---- */
 
 /* SF_OP_SHARE_PUT: this, and the bytes of a record, which goes to free cells. */

@@ -189,6 +189,17 @@ extern bool sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint
 /* Mark a page dirty whose lent plane changed; buffer locked exclusively. */
 extern void sfi_map_dirty_lent(Buffer buf, SfStorage storage);
 
+/* ---- roots of maps (root.c) ---- */
+
+/*
+ * May a record take over the map of a root, by its mark (and the outcome of the transaction
+ * that the mark names)?  mark: what there is now.
+ */
+extern bool sfi_root_may_be_shared(Relation rel, SfRoot root, uint64 *mark);
+
+/* Lock the page of a root exclusively; InvalidBuffer if it has not that mark any more. */
+extern Buffer sfi_root_lock(Relation rel, SfRoot root, uint64 mark);
+
 /* ---- page changes (change.c) ---- */
 
 #define SF_CHANGE_MAX		24	/* pages in one change */

@@ -43,11 +43,12 @@ typedef enum SfPagesReason
 	SF_PAGES_DICTIONARY,		/* header, new dictionary pages */
 	SF_PAGES_KEYS,				/* header, both key pages */
 	SF_PAGES_SHARE,				/* header, pending page, share page: a record
-								 * is made or counted up */
+								 * is made or counted up; the root of its map */
 	SF_PAGES_REAP,				/* pending pages, share page: space of a dead
 								 * record becomes entries */
 	SF_PAGES_ADVICE,			/* a bucket; or header, root, directory,
 								 * buckets: one is made */
+	SF_PAGES_MARK,				/* inode page: whose the map of that root is */
 } SfPagesReason;
 
 /* ---- main data: every struct begins with the version ---- */

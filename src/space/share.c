@@ -19,6 +19,10 @@
  *		that asks for it;
  *	 D3	DEAD is final.
  *
+ * A record can also take over the map of a value that a row has, which is to be copied
+ * without its bytes: it is LIVE at once, whatever becomes of who copies, with one reference
+ * for that row (root.c).
+ *
  * A reference is counted by a record of its own before a row can have it, with an entry
  * that takes the count back should the transaction fail.  So nobody waits for anybody's
  * transaction: the locks here are those of two pages, for a moment.
@@ -128,13 +132,50 @@ entry_of(SfPendKind kind, SfShareId id, uint32 count)
 	return sfi_pending_entry(kind, top_fxid(), sf_share_to_start(id), count);
 }
 
+/* A record that is to be put somewhere. */
+typedef struct Putting
+{
+	const SfShareCopy *copy;
+	const SfRoot *root;			/* whose map it takes over, or NULL */
+	uint64		mark;			/* that the root has */
+} Putting;
+
+/* What the queue has to know of it. */
+static SfPendKind
+kind_of(const Putting *putting)
+{
+	return putting->root == NULL ? SF_PEND_SHARE_NEW : SF_PEND_REF_ADD;
+}
+
+/* Lock the root page, if there is one; false: it has another mark now. */
+static bool
+lock_root(Relation rel, const Putting *putting, Buffer *buf)
+{
+	*buf = putting->root == NULL ? InvalidBuffer :
+		sfi_root_lock(rel, *putting->root, putting->mark);
+	return putting->root == NULL || BufferIsValid(*buf);
+}
+
+/* Add to a change that the record owns the map of the root. */
+static void
+add_root(Buffer buf, SfShareId id)
+{
+	uint64		mark = sf_mark_of_share(id);
+
+	if (BufferIsValid(buf))
+		sfi_change_op(sfi_change_add(buf), SF_OP_MARK, &mark, sizeof(mark));
+}
+
 /*
- * Put a record on a page that is there; false: there is no room any more.
+ * Put a record on a page that is there; false: there is no room any more, or the root has
+ * another mark.
  */
 static bool
-put_on_page(Relation rel, uint32 page, const SfShareCopy *copy, SfShareId *id)
+put_on_page(Relation rel, uint32 page, const Putting *putting, SfShareId *id)
 {
+	const SfShareCopy *copy = putting->copy;
 	uint32		size = sf_share_record_size(&copy->record);
+	Buffer		root;
 	struct
 	{
 		SfSharePut	put;
@@ -146,7 +187,7 @@ put_on_page(Relation rel, uint32 page, const SfShareCopy *copy, SfShareId *id)
 												 sf_share_cells_of(size));
 	SfPendEntry entry;
 
-	if (cell < 0)
+	if (cell < 0 || !lock_root(rel, putting, &root))
 	{
 		UnlockReleaseBuffer(buf);
 		UnlockReleaseBuffer(tail);
@@ -154,28 +195,33 @@ put_on_page(Relation rel, uint32 page, const SfShareCopy *copy, SfShareId *id)
 	}
 	SF_ASSERT(cell < SF_SHARE_CELLS && sf_share_is_possible((SfShareId) {page, cell, 0}));
 	*id = id_of(page, cell, copy->record.object_id);
-	entry = entry_of(SF_PEND_SHARE_NEW, *id, 1);
+	entry = entry_of(kind_of(putting), *id, 1);
 	payload.put.cell = cell;
 	memcpy(payload.bytes, copy->bytes, size);
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, &entry, sizeof(entry));
 	sfi_change_op(sfi_change_add(buf), SF_OP_SHARE_PUT, &payload, sizeof(payload.put) + size);
-	sfi_change_finish_pages(SF_PAGES_SHARE, SF_PEND_SHARE_NEW, 1);
+	add_root(root, *id);
+	sfi_change_finish_pages(SF_PAGES_SHARE, kind_of(putting), 1);
 	return true;
 }
 
-/* Put a record on a new page, which becomes the head of the list. */
-static SfShareId
-put_on_new_page(SfSegment *seg, Relation rel, const SfShareCopy *copy)
+/*
+ * Put a record on a new page, which becomes the head of the list; false: the root has another
+ * mark.
+ */
+static bool
+put_on_new_page(SfSegment *seg, Relation rel, const Putting *putting, SfShareId *id)
 {
+	const SfShareCopy *copy = putting->copy;
 	SfSharePage *content = palloc0(sizeof(SfSharePage));
+	Buffer		root;
 	Buffer		hbuf;
 	Buffer		tail;
 	Buffer		buf;
 	SfHeader	h;
 	SfHeaderMore more;
 	SfPendEntry entry;
-	SfShareId	id;
 	int			header;
 
 	sfi_grow_first(seg, rel);
@@ -183,45 +229,82 @@ put_on_new_page(SfSegment *seg, Relation rel, const SfShareCopy *copy)
 	h = *SfPageHeader(BufferGetPage(hbuf));
 	more = sfi_page_header_more(BufferGetPage(hbuf));
 	buf = sfi_pending_take_page(rel, &h);
-	id = id_of(BufferGetBlockNumber(buf), 0, copy->record.object_id);
-	SF_ASSERT(id.page != more.share_head && !SF_IS_MAP_PAGE(id.page));
+	if (!lock_root(rel, putting, &root))
+	{
+		UnlockReleaseBuffer(buf);
+		UnlockReleaseBuffer(tail);
+		UnlockReleaseBuffer(hbuf);
+		pfree(content);
+		return false;
+	}
+	*id = id_of(BufferGetBlockNumber(buf), 0, copy->record.object_id);
+	SF_ASSERT(id->page != more.share_head && !SF_IS_MAP_PAGE(id->page));
 	content->next = more.share_head == 0 ? SF_NO_PAGE : more.share_head;
 	sf_format_share_put(content, 0, copy->bytes, sf_share_record_size(&copy->record));
-	more.share_head = id.page;
+	more.share_head = id->page;
 	h.flags |= SF_SEG_MORE;
-	entry = entry_of(SF_PEND_SHARE_NEW, id, 1);
+	entry = entry_of(kind_of(putting), *id, 1);
 	sfi_change_begin();
 	header = sfi_change_add(hbuf);
 	sfi_change_op(header, SF_OP_HEADER, &h, sizeof(h));
 	sfi_change_op(header, SF_OP_MORE, &more, sizeof(more));
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, &entry, sizeof(entry));
-	sfi_change_init(sfi_change_add(buf), SF_PAGE_SHARE, content, sizeof(*content));
-	sfi_change_finish_pages(SF_PAGES_SHARE, SF_PEND_SHARE_NEW, 1);
+	/* zeros behind the record are not logged */
+	sfi_change_init(sfi_change_add(buf), SF_PAGE_SHARE, content,
+					offsetof(SfSharePage, cells) + sf_share_record_size(&copy->record));
+	add_root(root, *id);
+	sfi_change_finish_pages(SF_PAGES_SHARE, kind_of(putting), 1);
 	pfree(content);
-	return id;
+	return true;
+}
+
+/* Put a record where there is room; false: the root has another mark. */
+static bool
+put(SfSegment *seg, Relation rel, const Putting *putting, SfShareId *id)
+{
+	uint32		size = sf_share_record_size(&putting->copy->record);
+	uint32		page;
+
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true) && !seg->retained);
+	SF_ASSERT(sf_format_share_problem(&putting->copy->record, size) == NULL);
+	SF_ASSERT(putting->copy->record.maker_fxid == top_fxid());
+	page = find_page(seg, rel, sf_share_cells_of(size));
+	if ((page == 0 || !put_on_page(rel, page, putting, id)) &&
+		!put_on_new_page(seg, rel, putting, id))
+		return false;
+	hint.storage = seg->storage;
+	hint.page = id->page;
+	return true;
 }
 
 SfShareId
 sf_space_share_put(SfSegment *seg, const SfShareCopy *copy)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	uint32		size = sf_share_record_size(&copy->record);
-	uint32		page;
+	const Putting putting = {.copy = copy};
 	SfShareId	id;
 
-	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true) && !seg->retained);
-	SF_ASSERT(sf_format_share_problem(&copy->record, size) == NULL);
 	SF_ASSERT(copy->record.state == SF_SHARE_RESERVED && copy->record.references == 0);
-	SF_ASSERT(copy->record.maker_fxid == top_fxid());
 	SF_FAULT(share_before_new);
-	page = find_page(seg, rel, sf_share_cells_of(size));
-	if (page == 0 || !put_on_page(rel, page, copy, &id))
-		id = put_on_new_page(seg, rel, copy);
-	hint.storage = seg->storage;
-	hint.page = id.page;
+	(void) put(seg, rel, &putting, &id);
 	SF_FAULT(share_after_new);
 	sfi_segment_close(rel);
 	return id;
+}
+
+bool
+sf_space_share_root(SfSegment *seg, SfRoot root, const SfShareCopy *copy, SfShareId *id)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	Putting		putting = {copy, &root};
+	bool		done;
+
+	SF_ASSERT(copy->record.state == SF_SHARE_LIVE && copy->record.references == 2);
+	done = sfi_root_may_be_shared(rel, root, &putting.mark);
+	SF_FAULT(share_root);
+	done = done && put(seg, rel, &putting, id);
+	sfi_segment_close(rel);
+	return done;
 }
 
 /* ---- counting up ---- */

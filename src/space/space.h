@@ -384,6 +384,14 @@ extern bool sf_space_is_used(SfSegment *seg, SfRun run);
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
 
+/* The root page of a map, as the locator of a value names it. */
+typedef struct SfRoot
+{
+	uint64		object_id;
+	uint64		stamp;
+	uint32		page;
+} SfRoot;
+
 /*
  * ---- share records (share.c) ----
  *
@@ -416,6 +424,32 @@ extern bool sf_space_share_refer(SfSegment *seg, SfShareId id, uint64 object_id,
 
 /* Pre-commit: n > 0 rows have what this transaction has made a record of. */
 extern void sf_space_share_publish(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n);
+
+/*
+ * Make a record of what a row has: LIVE at once, with a reference for that row and one for
+ * this transaction, which an entry takes back if it fails.  The map is that of a root.  False,
+ * and nothing done: the mark of the root does not allow it.  Nothing throws after that was
+ * logged.
+ */
+extern bool sf_space_share_root(SfSegment *seg, SfRoot root, const SfShareCopy *copy,
+								SfShareId *id);
+
+/*
+ * ---- roots of maps (root.c) ----
+ *
+ * Of a segment that is open with RowExclusiveLock.  DATA_CORRUPTED when the page is damaged;
+ * a page that is not that root (any more) has no mark.
+ *
+ * record: the record that owns the map; false: none does.
+ * own: pre-commit, a row has a new map.
+ * take: a row gives up its map (gives_up), or a version that is to follow it is begun.
+ * Returns true, and the record, if one owns the map: it is not the row's to give up.  Else no
+ * record will own it from now on, unless this transaction fails; of one that is begun only
+ * that is not certain, if another transaction has begun one, too.
+ */
+extern bool sf_space_root_record(SfSegment *seg, SfRoot root, SfShareId *id);
+extern void sf_space_root_own(SfSegment *seg, SfRoot root);
+extern bool sf_space_root_take(SfSegment *seg, SfRoot root, bool gives_up, SfShareId *id);
 
 /*
  * How this room learns what a dead record owns: runs and inode pages, palloc'd, always in

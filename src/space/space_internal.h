@@ -50,6 +50,7 @@
  * lend.c		blocks lent to a backend, and given back
  * node_pages.c	new inode pages
  * dictionary.c	dictionaries of the codec "trained"
+ * root.c		whose the map of a root page is
  * share.c		share records: made, found, counted up
  * keys.c			key pages
  * advice.c		advice on duplicates: a hash index of share records

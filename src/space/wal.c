@@ -80,6 +80,7 @@ static const char *const reasons[] = {
 	[SF_PAGES_SHARE] = "SHARE",
 	[SF_PAGES_REAP] = "REAP",
 	[SF_PAGES_ADVICE] = "ADVICE",
+	[SF_PAGES_MARK] = "MARK",
 };
 
 /* The name of a reason; NULL: there is no such reason. */
@@ -313,7 +314,7 @@ static const SfRecordKind records[SF_RECORD_KINDS] = {
 };
 
 StaticAssertDecl(OPCODE(XLOG_SF_OWN) < SF_RECORD_KINDS, "the table has a row for every opcode");
-StaticAssertDecl(lengthof(reasons) == SF_PAGES_ADVICE + 1, "every reason has a name");
+StaticAssertDecl(lengthof(reasons) == SF_PAGES_MARK + 1, "every reason has a name");
 StaticAssertDecl(offsetof(xl_sf_size, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_resolve, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_data, storage) == offsetof(xl_sf_storage, storage),
