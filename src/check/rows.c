@@ -165,7 +165,7 @@ read_map(SfCheck *check, void *arg)
 		return;
 	sf_object_require_tag(check->seg, &loc);
 	count_key(check, loc.key_id);
-	work->owned = sf_object_owned(check->seg, &loc, note_damage, work);
+	work->owned = sf_object_owned(check->seg, &loc, NULL, note_damage, work);
 	check->max_object_id = Max(check->max_object_id, loc.object_id);
 	work->stored = packed;
 }

@@ -107,7 +107,7 @@ securefile_store(PG_FUNCTION_ARGS)
 		return PointerGetDatum(tuple);
 
 	column = sfi_ddl_column(trigdata->tg_relation, attnum);
-	if (!sfi_ddl_store_value(&column, value, old, &stored))
+	if (!sfi_ddl_store_value(&column, value, old, false, &stored))
 		return PointerGetDatum(tuple);
 	if (truncated && sfi_ddl_stored(stored) != NULL)
 		sfi_ddl_refuse_truncated(trigdata->tg_relation);

@@ -60,12 +60,14 @@ extern bool sfi_ddl_is_coded_otherwise(const SfColumn *column, Datum value);
  * Make the value that the column is to hold: written to the segment (as a new
  * object, or as a new version of old, the value that the row had; 0: none), or
  * INLINE, or PACKED.  A STORED value is copied, unless a handle has made it for this
- * place.  Returns false, and no result, if the value is in the row and stays as it is.
+ * place; anew: byte by byte, as the column asks for it now.  Returns false, and no result,
+ * if the value is in the row and stays as it is.
  */
-extern bool sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result);
+extern bool sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, bool anew,
+								Datum *result);
 
 /*
- * As sfi_ddl_store_value(), for a new row that no trigger sees and that is
+ * As sfi_ddl_store_value(), anew, for a new row that no trigger sees and that is
  * certain to be written: a stored result is confirmed at once.
  */
 extern bool sfi_ddl_put_value(const SfColumn *column, Datum value, Datum *result);

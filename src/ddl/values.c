@@ -248,7 +248,7 @@ store_in_row(const SfColumn *column, Datum value, Datum *result)
  * before a TRUNCATE.
  */
 bool
-sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *result)
+sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, bool anew, Datum *result)
 {
 	struct varlena *stored = sfi_ddl_stored(value);
 
@@ -260,7 +260,8 @@ sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, Datum *resul
 		*result = PointerGetDatum(store_inline(column, sf_read_unpacked(stored)));
 	else if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
 		*result = PointerGetDatum(sf_stream_store(open_to_write(column), stored,
-												  old == (Datum) 0 ? NULL : sfi_ddl_located(old)));
+												  old == (Datum) 0 ? NULL : sfi_ddl_located(old),
+												  anew));
 	else
 		*result = PointerGetDatum(store_inline(column, sf_read_inline(stored)));
 	return true;
@@ -271,7 +272,7 @@ sfi_ddl_put_value(const SfColumn *column, Datum value, Datum *result)
 {
 	struct varlena *stored;
 
-	if (!sfi_ddl_store_value(column, value, (Datum) 0, result))
+	if (!sfi_ddl_store_value(column, value, (Datum) 0, true, result))
 		return false;
 	stored = sfi_ddl_located(*result);
 	SF_ASSERT(stored == NULL || sfi_ddl_is_own(stored, column->table_oid, column->attnum));

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * difference.c
- *	  What one version of an object owns and another does not.
+ *	  What one version of an object owns and one or two others do not.
  *
  * Versions share what was not written between them, and only at the same
  * place: unit by unit, and where a whole subtree is the same, its root page.
@@ -27,6 +27,9 @@
  * is shared if it starts at the same sector.  The start is enough: sectors that a version
  * owns are not given to anything else while one version of the object has a row.
  *
+ * There may be two others: what a changed shared value loses is what neither its successor
+ * nor the shared object has.  Each of them is taken along by itself.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -34,9 +37,12 @@
 #include "miscadmin.h"
 #include "object/object_internal.h"
 
-/* The other version, seen from a node of the first. */
+#define MAX_OTHERS	2
+
+/* Another version, seen from a node of the first. */
 typedef struct Other
 {
+	const SfLocator *loc;		/* or NULL */
 	enum
 	{
 		OTHER_NONE,				/* it has nothing there */
@@ -50,7 +56,7 @@ typedef struct Difference
 {
 	SfSegment  *seg;
 	const SfLocator *loc;
-	const SfLocator *other;		/* or NULL */
+	const SfLocator *others[MAX_OTHERS];	/* or NULL */
 	SfOwned    *owned;
 	uint32		runs_size;
 	uint32		pages_size;
@@ -67,8 +73,6 @@ typedef struct NodeStep
 	uint64		first_unit;
 	SfInode    *node;
 } NodeStep;
-
-static const Other nothing = {OTHER_NONE};
 
 /* Note that the version owns a page. */
 static void
@@ -105,21 +109,29 @@ add_unit(Difference *diff, const SfUnit *unit)
 }
 
 /*
- * The other version at child i of a node, which is at that level, when it is *other at
+ * Another version at child i of a node, which is at that level, when it is *other at
  * the node itself. node: what the other version has there, without entries if it has
  * nothing.
  */
 static Other
-other_child(Difference *diff, const Other *other, const SfInode *node, uint16 level, uint32 i)
+other_child(const Other *other, const SfInode *node, uint16 level, uint32 i)
 {
-	SF_ASSERT(other->kind != OTHER_ABOVE || level < sfi_object_depth(diff->loc) - 1);
-	if (other->kind == OTHER_NODE)
-		return i < node->nentries && node->u.children[i].page != SF_NO_PAGE
-			? (Other) {OTHER_NODE, node->u.children[i]} : nothing;
-	if (other->kind == OTHER_NONE || i > 0)
-		return nothing;
-	return level == sfi_object_depth(diff->other) - 1
-		? (Other) {OTHER_NODE, sfi_object_root(diff->other)} : *other;
+	Other		child = {other->loc, OTHER_NONE};
+
+	SF_ASSERT(other->kind == OTHER_NONE || other->loc != NULL);
+	if (other->kind == OTHER_NODE && i < node->nentries &&
+		node->u.children[i].page != SF_NO_PAGE)
+	{
+		child.kind = OTHER_NODE;
+		child.pointer = node->u.children[i];
+	}
+	if (other->kind != OTHER_ABOVE || i > 0)
+		return child;
+	if (level > sfi_object_depth(other->loc) - 1)
+		return *other;
+	child.kind = OTHER_NODE;
+	child.pointer = sfi_object_root(other->loc);
+	return child;
 }
 
 /*
@@ -129,7 +141,7 @@ other_child(Difference *diff, const Other *other, const SfInode *node, uint16 le
 static bool
 same_node(Difference *diff, SfChild pointer, const Other *other)
 {
-	return other->kind == OTHER_NODE && (diff->loc->flags & diff->other->flags & SF_LOC_INODE) &&
+	return other->kind == OTHER_NODE && (diff->loc->flags & other->loc->flags & SF_LOC_INODE) &&
 		other->pointer.page == pointer.page && other->pointer.stamp == pointer.stamp;
 }
 
@@ -173,83 +185,105 @@ read_node_or_tell(Difference *diff, SfChild pointer, uint16 level, uint64 first_
 	FreeErrorData(error);
 }
 
+/* Does another version have that unit in entry i of its leaf? */
+static bool
+has_unit(const SfInode *leaf, uint32 i, const SfUnit *unit)
+{
+	return i < leaf->nentries && leaf->u.units[i].start == unit->start;
+}
+
+/*
+ * The node of another version, without entries if it has nothing there.  Its damage is
+ * always an ERROR: without its map, space that it shares would be taken for space that may
+ * be freed.
+ */
+static SfInode *
+read_other(Difference *diff, const Other *other, uint16 level, uint64 first_unit)
+{
+	SfInode    *node = sfi_inode_alloc();
+
+	SF_ASSERT(other->kind == OTHER_NONE || other->loc != NULL);
+	node->nentries = 0;
+	if (other->kind == OTHER_NODE)
+		sfi_inode_read(diff->seg, other->loc, other->pointer, level, first_unit, node);
+	return node;
+}
+
 /*
  * Note what the version owns at a node, which begins with unit first_unit, and below: the
- * page, and every unit or child that the other version does not have at the same place.
+ * page, and every unit or child that no other version has at the same place.
  */
 static void
-walk_node(Difference *diff, SfChild pointer, uint16 level, uint64 first_unit, const Other *other)
+walk_node(Difference *diff, SfChild pointer, uint16 level, uint64 first_unit, const Other *others)
 {
 	SfInode    *node;
-	SfInode    *other_node;
+	SfInode    *other_nodes[MAX_OTHERS];
 	uint64		inside = sfi_inode_entries(diff->loc->nunits, level, first_unit);
 
 	SF_ASSERT(level < sfi_object_depth(diff->loc));
-	SF_ASSERT(other->kind == OTHER_NONE || diff->other != NULL);
-	if (same_node(diff, pointer, other))
+	if (same_node(diff, pointer, &others[0]) || same_node(diff, pointer, &others[1]))
 		return;
 	CHECK_FOR_INTERRUPTS();
 	if (diff->loc->flags & SF_LOC_INODE)
 		add_page(diff, pointer.page);
 	node = sfi_inode_alloc();
-	other_node = sfi_inode_alloc();
-	other_node->nentries = 0;
 	read_node_or_tell(diff, pointer, level, first_unit, node);
-
-	/*
-	 * Damage of the other version is always an ERROR: without its map, space
-	 * that it shares would be taken for space that may be freed.
-	 */
-	if (other->kind == OTHER_NODE)
-		sfi_inode_read(diff->seg, diff->other, other->pointer, level, first_unit, other_node);
+	for (int k = 0; k < MAX_OTHERS; k++)
+		other_nodes[k] = read_other(diff, &others[k], level, first_unit);
 	for (uint32 i = 0; i < Min(node->nentries, inside); i++)
 	{
 		if (level == 0)
 		{
-			if (i >= other_node->nentries || other_node->u.units[i].start != node->u.units[i].start)
-				add_unit(diff, &node->u.units[i]);
+			const SfUnit *unit = &node->u.units[i];
+
+			if (!has_unit(other_nodes[0], i, unit) && !has_unit(other_nodes[1], i, unit))
+				add_unit(diff, unit);
 		}
 		else if (node->u.children[i].page != SF_NO_PAGE)
 		{
-			Other		child = other_child(diff, other, other_node, level - 1, i);
+			const Other below[MAX_OTHERS] = {
+				other_child(&others[0], other_nodes[0], level - 1, i),
+				other_child(&others[1], other_nodes[1], level - 1, i),
+			};
 
 			walk_node(diff, node->u.children[i], level - 1,
-					  first_unit + i * sfi_inode_units_below(level), &child);
+					  first_unit + i * sfi_inode_units_below(level), below);
 		}
 	}
 	pfree(node);
-	pfree(other_node);
+	for (int k = 0; k < MAX_OTHERS; k++)
+		pfree(other_nodes[k]);
 }
 
 /*
- * The other version at the root of the first.  If its tree is lower, its root is met on
+ * Another version at the root of the first.  If its tree is lower, its root is met on
  * the way down; if it is higher, the matching node is looked for below its first
  * entries.
  */
 static Other
-other_at_root(Difference *diff, uint16 level)
+other_at_root(Difference *diff, const SfLocator *loc, uint16 level)
 {
-	SfChild		pointer;
+	Other		other = {loc, OTHER_NONE};
 	uint16		other_level;
 	SfInode    *node;
 
-	if (diff->other == NULL)
-		return nothing;
-	other_level = sfi_object_depth(diff->other) - 1;
-	pointer = sfi_object_root(diff->other);
-	if (other_level < level)
-		return (Other) {OTHER_ABOVE};
+	if (loc == NULL)
+		return other;
+	SF_ASSERT(sfi_object_depth(loc) > 0);
+	other_level = sfi_object_depth(loc) - 1;
+	other.pointer = sfi_object_root(loc);
+	other.kind = other_level < level ? OTHER_ABOVE : OTHER_NODE;
 	/* deeper: what corresponds is below its first entries */
 	node = sfi_inode_alloc();
-	for (; other_level > level; other_level--)
+	for (; other_level > level && other.kind == OTHER_NODE; other_level--)
 	{
-		sfi_inode_read(diff->seg, diff->other, pointer, other_level, 0, node);
-		pointer = node->u.children[0];
-		if (pointer.page == SF_NO_PAGE)
-			return nothing;
+		sfi_inode_read(diff->seg, loc, other.pointer, other_level, 0, node);
+		other.pointer = node->u.children[0];
+		if (other.pointer.page == SF_NO_PAGE)
+			other.kind = OTHER_NONE;
 	}
 	pfree(node);
-	return (Other) {OTHER_NODE, pointer};
+	return other;
 }
 
 /* Walk the tree of diff->loc from its root. */
@@ -258,31 +292,44 @@ walk(Difference *diff)
 {
 	SfOwned		owned = {0};
 	uint16		level = sfi_object_depth(diff->loc) - 1;
-	Other		at_root = other_at_root(diff, level);
+	const Other at_root[MAX_OTHERS] = {
+		other_at_root(diff, diff->others[0], level),
+		other_at_root(diff, diff->others[1], level),
+	};
 
 	diff->owned = &owned;
 	diff->runs_size = 8;
 	owned.runs = palloc(diff->runs_size * sizeof(SfRun));
-	walk_node(diff, sfi_object_root(diff->loc), level, 0, &at_root);
+	walk_node(diff, sfi_object_root(diff->loc), level, 0, at_root);
 	return owned;
 }
 
-SfOwned
-sf_object_difference(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
+/* NULL, or a version of the same object in the same storage. */
+static bool
+is_version_of(const SfLocator *other, const SfLocator *loc)
 {
-	Difference	diff = {.seg = seg, .loc = loc, .other = other};
+	return other == NULL || (other->object_id == loc->object_id &&
+							 other->incarnation == loc->incarnation);
+}
 
-	SF_ASSERT(other == NULL || (other->object_id == loc->object_id &&
-								other->incarnation == loc->incarnation));
+SfOwned
+sf_object_difference(SfSegment *seg, const SfLocator *loc, const SfLocator *other,
+					 const SfLocator *shared)
+{
+	Difference	diff = {.seg = seg, .loc = loc, .others = {other, shared}};
+
+	SF_ASSERT(is_version_of(other, loc) && is_version_of(shared, loc));
 	SF_ASSERT(seg->incarnation == loc->incarnation);
 	return walk(&diff);
 }
 
 SfOwned
-sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged, void *arg)
+sf_object_owned(SfSegment *seg, const SfLocator *loc, const SfLocator *shared,
+				SfMapDamage damaged, void *arg)
 {
-	Difference	diff = {.seg = seg, .loc = loc, .damaged = damaged, .arg = arg};
+	Difference	diff = {.seg = seg, .loc = loc, .others = {shared}, .damaged = damaged, .arg = arg};
 
 	SF_ASSERT(damaged != NULL && seg->incarnation == loc->incarnation);
+	SF_ASSERT(is_version_of(shared, loc));
 	return walk(&diff);
 }

@@ -459,7 +459,8 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 	 * One that has a transformed unit once says so of all versions to come.
 	 * The pages of a KEYED base are authenticated as they are read.
 	 */
-	edit->loc.flags = SF_LOC_INODE | (base == NULL ? 0 : base->flags & SF_LOC_UNITS);
+	edit->loc.flags = SF_LOC_INODE | (version->flags & SF_LOC_SHARED) |
+		(base == NULL ? 0 : base->flags & SF_LOC_UNITS);
 	if (version->key_id != 0)
 		edit->loc.flags |= SF_LOC_UNITS | SF_LOC_KEYED;
 	edit->loc.genuine = version->key_id != 0;

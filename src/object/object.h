@@ -177,19 +177,42 @@ extern struct varlena *sf_object_rope_part(const SfRope *rope, uint64 start, uin
 /*
  * Runs (merged where adjacent, never across a map page) and inode pages that
  * a version of an object owns, without those that another version of the same
- * object (or NULL) owns too.  Both palloc'd.
+ * object (or NULL) has too, or the shared object that it is based on (or NULL).  Both
+ * palloc'd.
  */
-extern SfOwned sf_object_difference(SfSegment *seg, const SfLocator *loc, const SfLocator *other);
+extern SfOwned sf_object_difference(SfSegment *seg, const SfLocator *loc, const SfLocator *other,
+									const SfLocator *shared);
 
 /*
- * All that a version owns, as far as its map can be read: damaged() is called for each
- * page that cannot be read, and what lies below is missing.
+ * All that a version owns, without what the shared object (or NULL) has, as far as its map
+ * can be read: damaged() is called for each page that cannot be read, and what lies below is
+ * missing.  Damage of the shared object is an ERROR.
  */
 typedef void (*SfMapDamage) (const ErrorData *error, void *arg);
-extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc, SfMapDamage damaged,
-							   void *arg);
+extern SfOwned sf_object_owned(SfSegment *seg, const SfLocator *loc, const SfLocator *shared,
+							   SfMapDamage damaged, void *arg);
 
 /* ---- shared objects (reference.c) ---- */
+
+/* Has a value a map of its own that could be shared, since its root is a page? */
+static inline bool
+sf_object_has_root(const SfLocator *loc)
+{
+	return (loc->flags & (SF_LOC_INODE | SF_LOC_SHARED)) == SF_LOC_INODE;
+}
+
+static inline SfRoot
+sf_object_root(const SfLocator *loc)
+{
+	return (SfRoot) {loc->object_id, loc->root_stamp, loc->root_page};
+}
+
+/* Has a value all of its space from a shared object? */
+static inline bool
+sf_object_is_reference(const SfLocator *loc)
+{
+	return (loc->flags & SF_LOC_SHARED) && !(loc->share.flags & SF_SHARE_BASED);
+}
 
 /*
  * Begin a share record of the object of a locator: all but its hashes, its maker and what
@@ -203,6 +226,22 @@ extern bool sf_object_share_record(const SfLocator *loc, SfShareCopy *copy);
  */
 extern struct varlena *sf_object_reference(SfSegment *seg, const SfShareRecord *record,
 										   SfShareId id, uint64 reference_id);
+
+/* The locator of a share record's object, as a version to compare others with. */
+typedef struct SfShareVersion
+{
+	SfLocator	loc;			/* points to: */
+	uint8		encoded[SF_LOCATOR_MAX_SIZE];
+} SfShareVersion;
+
+extern void sf_object_share_version(SfSegment *seg, const SfShareRecord *record,
+									SfShareVersion *version);
+
+/*
+ * The same by a locator with SHARED and BASED, to find what it owns by itself.  ERROR
+ * DATA_CORRUPTED when its record is not there, cannot be read, or has another object.
+ */
+extern void sf_object_shared_base(SfSegment *seg, const SfLocator *loc, SfShareVersion *version);
 
 /* What the object of a share record owns.  DATA_CORRUPTED when its map is damaged. */
 extern SfOwned sf_object_of_share(SfSegment *seg, const SfShareRecord *record);

@@ -76,23 +76,52 @@ sf_object_reference(SfSegment *seg, const SfShareRecord *record, SfShareId id,
 	return datum;
 }
 
+/* Report that a share record does not say what it must. */
+static void
+report_damaged(uint64 object_id, const char *problem)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("share record of object " UINT64_FORMAT " is damaged", object_id),
+			 errdetail_internal("The %s.", problem),
+			 errhint("Run securefile_check() on the column.")));
+}
+
 /* The locator of a record has neither tag nor hash, so one of a reference is made of it. */
+void
+sf_object_share_version(SfSegment *seg, const SfShareRecord *record, SfShareVersion *version)
+{
+	/* whichever: it is not looked at */
+	const SfShareId any = {2, 0, 0};
+	size_t		len = sf_format_reference(version->encoded, record, any, 1, &seg->secret);
+	const char *problem = sf_format_locator_decode(version->encoded, len, &version->loc);
+
+	if (problem == NULL && (version->loc.object_id != record->object_id ||
+							version->loc.incarnation != seg->incarnation))
+		problem = "locator is that of another object";
+	if (problem != NULL)
+		report_damaged(record->object_id, problem);
+	SF_ASSERT(version->loc.length_bytes > 0);
+}
+
+void
+sf_object_shared_base(SfSegment *seg, const SfLocator *loc, SfShareVersion *version)
+{
+	SfShareCopy copy;
+
+	SF_ASSERT((loc->flags & SF_LOC_SHARED) && (loc->share.flags & SF_SHARE_BASED));
+	if (!sf_space_share_read(seg, sf_share_id_of(loc), &copy) ||
+		copy.record.object_id != loc->object_id)
+		report_damaged(loc->object_id, "record is not where values refer to it");
+	sf_object_share_version(seg, &copy.record, version);
+	SF_ASSERT(version->loc.object_id == loc->object_id);
+}
+
 SfOwned
 sf_object_of_share(SfSegment *seg, const SfShareRecord *record)
 {
-	uint8		encoded[SF_LOCATOR_MAX_SIZE];
-	const SfShareId any = {2, 0, 0};
-	size_t		len = sf_format_reference(encoded, record, any, 1, &seg->secret);
-	SfLocator	loc;
-	const char *problem = sf_format_locator_decode(encoded, len, &loc);
+	SfShareVersion version;
 
-	if (problem == NULL && (loc.object_id != record->object_id ||
-							loc.incarnation != seg->incarnation))
-		problem = "locator is that of another object";
-	if (problem != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("share record of object " UINT64_FORMAT " is damaged", record->object_id),
-				 errdetail_internal("The %s.", problem)));
-	return sf_object_difference(seg, &loc, NULL);
+	sf_object_share_version(seg, record, &version);
+	return sf_object_difference(seg, &version.loc, NULL, NULL);
 }

@@ -284,28 +284,21 @@ sf_stream_put(SfSegment *seg, const char *data, Size len, const SfEncoded *encod
 }
 
 /*
- * A reference to the object that a STORED value of this very segment refers to, without a
- * look at its bytes; NULL: it is none, or would be stored in another way now.
+ * Has a value of this very segment a record that is as the column would have it now?  Then
+ * it is its own duplicate, without a look at its bytes.
  */
-static struct varlena *
-refer_to_same(const SfSearch *search, struct varlena *value)
+static bool
+is_as_asked(const SfSearch *search, struct varlena *value)
 {
-	SfLocator	loc = sf_object_locator(value);
+	SfLocator	loc;
 	SfShareCopy copy;
-	SfShareId	id;
 
-	if (!(loc.flags & SF_LOC_SHARED) || loc.incarnation != search->seg->incarnation ||
-		(loc.share.flags & SF_SHARE_BASED))
-		return NULL;
-	sf_object_require_tag(search->seg, &loc);
-	id = sf_share_id_of(&loc);
-	if (!sf_space_share_read(search->seg, id, &copy) ||
-		copy.record.object_id != loc.object_id ||
-		copy.record.compression != search->compression ||
-		copy.record.key_id != search->key_id ||
-		!sf_write_guard(search->seg, id, loc.object_id))
-		return NULL;
-	return sf_write_reference(search->seg, id, &copy.record);
+	if (sf_read_form(value) != SF_FORM_STORED)
+		return false;
+	loc = sf_object_locator(value);
+	return sf_object_is_reference(&loc) && loc.incarnation == search->seg->incarnation &&
+		sf_space_share_read(search->seg, sf_share_id_of(&loc), &copy) &&
+		copy.record.compression == search->compression;
 }
 
 /* Hash a value, unless its digests are noted. */
@@ -333,8 +326,8 @@ sfi_store_found(SfSegment *seg, struct varlena *value, SfFingerprint *hash)
 	struct varlena *found = NULL;
 
 	sfi_search_begin(&search, seg);
-	if (sf_read_form(value) == SF_FORM_STORED)
-		found = refer_to_same(&search, value);
+	if (is_as_asked(&search, value))
+		found = sfi_store_reflink(seg, value);
 	if (found != NULL)
 		return found;
 	hash_value(&search, &content);

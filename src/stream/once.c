@@ -85,9 +85,8 @@ leave_compare(SfStream *stream)
 	pfree(there);
 }
 
-/* It is to be changed in another way than by appending, or was finished. */
-static void
-give_up(SfStream *stream)
+void
+sfi_once_give_up(SfStream *stream)
 {
 	SfOnce	   *once = stream->once;
 
@@ -148,7 +147,7 @@ is_compared(SfStream *stream, int64 object_offset, const char *data, int64 len)
 
 	if (object_offset != stream->length)
 	{
-		give_up(stream);
+		sfi_once_give_up(stream);
 		return false;
 	}
 	sfi_hasher_add(once->hasher, data, len);
@@ -191,7 +190,7 @@ void
 sfi_once_zero(SfStream *stream, int64 object_offset, int64 len)
 {
 	if (len > 0)
-		give_up(stream);
+		sfi_once_give_up(stream);
 	sfi_stage_zero(stream, object_offset, len);
 }
 
@@ -199,7 +198,7 @@ void
 sfi_once_resize(SfStream *stream, int64 length)
 {
 	if (length != stream->length)
-		give_up(stream);
+		sfi_once_give_up(stream);
 	sfi_stage_resize(stream, length);
 }
 

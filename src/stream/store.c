@@ -172,6 +172,7 @@ copy_of(SfSegment *seg, const SfPiece *pieces, int npieces)
 {
 	SfStream   *stream = sf_stream_create(seg);
 
+	sfi_once_give_up(stream);
 	sfi_store_pieces(stream, pieces, npieces);
 	return sf_stream_finish(stream);
 }
@@ -203,7 +204,7 @@ place(SfSegment *seg, struct varlena *result, struct varlena *old)
  * of it, and stays private.  All others are looked for.
  */
 static struct varlena *
-store_once(SfSegment *seg, struct varlena *value, struct varlena *old)
+store_once(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew)
 {
 	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
 	SfFingerprint hash;
@@ -219,7 +220,9 @@ store_once(SfSegment *seg, struct varlena *value, struct varlena *old)
 	npieces = sf_read_pieces(value, &pieces);
 	if (edited && is_editable(seg, old, pieces, npieces))
 		return place(seg, edited_of(old, pieces, npieces), old);
-	found = sfi_store_found(seg, value, &hash);
+	found = anew ? NULL : sfi_store_reflink(seg, value);
+	if (found == NULL)
+		found = sfi_store_found(seg, value, &hash);
 	if (found != NULL)
 		return found;
 	if (edited || !may_adopt(seg, value) || !sf_write_is_draft(seg, value))
@@ -228,21 +231,26 @@ store_once(SfSegment *seg, struct varlena *value, struct varlena *old)
 }
 
 /*
- * Three cases, from cheap to dear: the value is a draft made for this row, and only has to
- * be adopted; it is an edit of the row's own value, and its changes are written; else all
+ * Four cases, from cheap to dear: the value is a draft made for this row, and only has to
+ * be adopted; it can be copied without its bytes;
+ * it is an edit of the row's own value, and its changes are written; else all
  * of it is copied.  old is given up in the last one, since nothing is shared with it.
  */
 struct varlena *
-sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old)
+sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew)
 {
 	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
+	struct varlena *reflink;
 	SfPiece    *pieces;
 	int			npieces;
 
 	if (sf_config_deduplicates(sf_space_column(seg)))
-		return store_once(seg, value, old);
+		return store_once(seg, value, old, anew);
 	if (!edited && may_adopt(seg, value) && sf_write_adopt(seg, value, old))
 		return value;
+	reflink = anew ? NULL : sfi_store_reflink(seg, value);
+	if (reflink != NULL)
+		return reflink;
 	npieces = sf_read_pieces(value, &pieces);
 	if (edited && is_editable(seg, old, pieces, npieces))
 		return place(seg, edited_of(old, pieces, npieces), old);

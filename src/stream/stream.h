@@ -85,10 +85,13 @@ extern struct varlena *sf_stream_put(SfSegment *seg, const char *data, Size len,
 /*
  * Write a value that is not INLINE to a column and place it.  old: the STORED
  * value that the row has now, or NULL; space is shared with it where the value
- * was made from it.  Copies in pieces; gaps stay gaps.  seg is open for
+ * was made from it.  A copy inside the segment is a reference where that is possible
+ * (reflink.c), unless anew: what is stored then is as the column asks for it now.  Copies in
+ * pieces; gaps stay gaps.  seg is open for
  * writing.  Returns the value for the row: palloc'd, or value itself.
  */
-extern struct varlena *sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old);
+extern struct varlena *sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old,
+									   bool anew);
 
 /* ---- handles (handle.c): streams by number, with a position ---- */
 

@@ -11,6 +11,7 @@
  * hasher.c		the digest of what comes in parts
  * deduplicate.c	storing a content once
  * once.c		a new value in pieces, compared with what is there
+ * reflink.c	copies of whole values that move no byte
  * store.c		storing what is not INLINE: copies, and edits in place
  *
  * stream.c and store.c call each other, by nature: a value is stored by way of a stream,
@@ -118,6 +119,15 @@ extern void sfi_store_pieces(SfStream *stream, const SfPiece *pieces, int npiece
 /* The STORED value that an EDITED one begins with, or NULL.  Points into it.  Never throws. */
 extern struct varlena *sfi_store_base(const SfPiece *pieces, int npieces);
 
+/* ---- reflink.c ---- */
+
+/*
+ * A reference (palloc'd, placed) to what a value of any form is, if it is a stored one of the
+ * segment that can be copied without its bytes; else NULL.  DATA_CORRUPTED for a locator that
+ * was not made by its segment, or a damaged page; errors of sf_keys_of().
+ */
+extern struct varlena *sfi_store_reflink(SfSegment *seg, struct varlena *value);
+
 /* ---- deduplicate.c ---- */
 
 /*
@@ -140,6 +150,12 @@ extern void sfi_once_read(SfStream *stream, int64 object_offset, int64 len, char
 extern void sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 len);
 extern void sfi_once_zero(SfStream *stream, int64 object_offset, int64 len);
 extern void sfi_once_resize(SfStream *stream, int64 length);
+
+/*
+ * It is to be changed in another way than by appending, or was looked for already: from now
+ * on it is a stage like any other.
+ */
+extern void sfi_once_give_up(SfStream *stream);
 
 /*
  * A finished draft, or a reference (placed), palloc'd.  The value is not empty.

@@ -37,6 +37,7 @@ struct SfDraft
 	SfSegment  *seg;			/* this transaction's copy */
 	SfLocator	version;
 	SfLocator  *base;			/* or NULL */
+	SfShareId	record;			/* that owns the base's map; page 0: none does */
 	uint64		seed;
 	SfEncoder	encoder;
 	const SfEncoded *encoded;	/* the only unit, if it is encoded already */
@@ -62,8 +63,6 @@ sf_write_may_share(SfSegment *seg, const SfLocator *base)
 {
 	bool		is_keyed_base = (base->flags & SF_LOC_KEYED) != 0;
 
-	if (base->flags & SF_LOC_SHARED)
-		return false;
 	return is_keyed_base == sf_config_encrypts(sf_space_column(seg)) &&
 		!(is_keyed_base && (sf_keys_is_distrusted(seg, base->key_id) ||
 							!sf_keys_can_decrypt(seg, base->key_id)));
@@ -84,8 +83,30 @@ choose_key(SfDraft *draft, SfSegment *seg)
 	else if (sf_config_encrypts(sf_space_column(seg)))
 		draft->version.key_id = sf_keys_current(seg)->id;
 	if (is_keyed(draft))
-		draft->version.flags = SF_LOC_UNITS | SF_LOC_KEYED;
+		draft->version.flags |= SF_LOC_UNITS | SF_LOC_KEYED;
 	draft->version.genuine = is_keyed(draft);
+}
+
+/*
+ * A version of a shared value keeps the row's one reference, and owns what the shared object
+ * has not.  So does one of a private value that was copied by its root: the reference that
+ * its row has there is in the record only, and gets an id now.
+ */
+static void
+refer_to_shared(SfDraft *draft, SfSegment *seg)
+{
+	SfLocator  *version = &draft->version;
+
+	SF_ASSERT(!(version->flags & SF_LOC_SHARED));
+	if (draft->base->flags & SF_LOC_SHARED)
+		version->share = draft->base->share;
+	else if (draft->record.page != 0)
+		version->share = (SfShareReference) {draft->record.page, draft->record.cell, 0,
+													sf_space_reserve_ids(seg, 1)};
+	else
+		return;
+	version->flags |= SF_LOC_SHARED;
+	version->share.flags |= SF_SHARE_BASED;
 }
 
 /*
@@ -106,6 +127,7 @@ name_version(SfDraft *draft, SfSegment *seg)
 		version->object_id = draft->base->object_id;
 		SF_ASSERT(draft->base->table_oid == seg->table_oid && draft->base->attnum == seg->attnum);
 		version->generation = draft->base->generation + 1;
+		refer_to_shared(draft, seg);
 	}
 	else
 	{
@@ -133,6 +155,9 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 		*draft->base = sf_object_locator(base);
 		sf_object_require_tag(seg, draft->base);
 		SF_ASSERT(draft->base->incarnation == seg->incarnation);
+		if (sf_object_has_root(draft->base) &&
+			!sf_space_root_take(seg, sf_object_root(draft->base), false, &draft->record))
+			draft->record.page = 0;
 	}
 	choose_key(draft, seg);
 	name_version(draft, seg);
@@ -380,7 +405,7 @@ finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
 	datum = sf_object_edit_finish(draft->edit, length_bytes);
 	*loc = sf_object_locator(datum);
 	SF_ASSERT(loc->length_bytes == length_bytes && loc->generation == draft->version.generation);
-	owned = sf_object_difference(draft->seg, loc, draft->base);
+	owned = sf_object_difference(draft->seg, loc, draft->base, NULL);
 	sfi_objects_finish(draft->object, loc, &owned);
 	pfree(owned.runs);
 	return datum;

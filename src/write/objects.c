@@ -71,15 +71,14 @@ object_is_void(const SfObject *object)
 }
 
 /*
- * What an object is found by.  Of a shared one each row has its own: ids of references are
- * from the object ids, and no object has the generation 0.
+ * What an object is found by.  Of a shared one each row has its own, also when it was
+ * changed: ids of references are from the object ids.
  */
 static SfObjectKey
 key_of(const SfLocator *loc)
 {
-	if (loc->flags & SF_LOC_SHARED)
-		return (SfObjectKey) {loc->incarnation, loc->share.reference_id, 0};
-	return (SfObjectKey) {loc->incarnation, loc->object_id, loc->generation};
+	return (SfObjectKey) {loc->incarnation, loc->flags & SF_LOC_SHARED ?
+								 loc->share.reference_id : loc->object_id, loc->generation};
 }
 
 /*
@@ -176,6 +175,18 @@ note_lost_pages(const SfObject *object)
 }
 
 /*
+ * A row has the object, whatever savepoints are still taken back: so its map may be shared
+ * with copies once this commits.
+ */
+static void
+mark_owned(const SfObject *object)
+{
+	if (object->state == SF_OBJECT_CONFIRMED && object->lists != NULL &&
+		object->lists->root.page != 0 && sf_space_is_usable(object->seg))
+		sf_space_root_own(object->seg, object->lists->root);
+}
+
+/*
  * Forget objects of which nothing will be asked any more: a transaction may make
  * millions of versions.  Not below nest level 1, where a savepoint could bring an older
  * state back.
@@ -193,6 +204,7 @@ forget_settled(void)
 		if (!is_settled(object))
 			continue;
 		note_lost_pages(object);
+		mark_owned(object);
 		free_lists(object);
 		hash_search(objects, &object->key, HASH_REMOVE, NULL);
 	}
@@ -209,7 +221,7 @@ enter_object(SfLocator *loc, bool derived)
 {
 	for (;; loc->generation++)
 	{
-		SfObjectKey key = {loc->incarnation, loc->object_id, loc->generation};
+		SfObjectKey key = key_of(loc);
 		bool		found;
 		SfObject   *object = hash_search(objects, &key, HASH_ENTER, &found);
 
@@ -231,6 +243,7 @@ begin_object(SfObject *object, SfSegment *seg, const SfLocator *base)
 	object->tag = 0;
 	object->lists = NULL;
 	object->run_sectors = 0;
+	object->base_id = base == NULL ? 0 : key_of(base).object_id;
 	object->base_generation = base == NULL ? 0 : base->generation;
 	object->base_tag = base == NULL ? 0 : sf_format_locator_tag(base);
 }
@@ -313,9 +326,12 @@ void
 sfi_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned)
 {
 	SF_ASSERT(object->state == SF_OBJECT_DEAD && object->tag == 0);
-	SF_ASSERT(object->key.object_id == loc->object_id && object->key.generation == loc->generation);
+	SF_ASSERT(object->key.object_id == key_of(loc).object_id &&
+			  object->key.generation == loc->generation);
 	object->tag = sf_format_locator_tag(loc);
 	sort_out_pages(object->lists, owned);
+	if (sf_object_has_root(loc))
+		lists_of(object)->root = sf_object_root(loc);
 	if (owned->nruns == 1)
 	{
 		object->run_start = owned->runs[0].start;
@@ -373,6 +389,14 @@ sfi_objects_place(SfObject *object, const SfLocator *loc)
 }
 
 void
+sfi_objects_unroot(SfObject *object)
+{
+	SF_ASSERT(object->state == SF_OBJECT_PLACED);
+	if (object->lists != NULL)
+		object->lists->root = (SfRoot) {0};
+}
+
+void
 sfi_objects_refer(SfSegment *seg, const SfLocator *loc)
 {
 	SfObjectKey key = key_of(loc);
@@ -411,7 +435,7 @@ sfi_objects_is_base(const SfObject *object, struct varlena *datum)
 	SfLocator	loc;
 
 	return object->base_generation != 0 && sf_object_decode(datum, &loc) == NULL &&
-		loc.incarnation == object->key.incarnation && loc.object_id == object->key.object_id &&
+		loc.incarnation == object->key.incarnation && key_of(&loc).object_id == object->base_id &&
 		loc.generation == object->base_generation &&
 		sf_format_locator_tag(&loc) == object->base_tag;
 }
@@ -499,7 +523,10 @@ sfi_objects_collect(void)
 		return;
 	hash_seq_init(&status, objects);
 	while ((object = hash_seq_search(&status)) != NULL)
+	{
 		note_lost_pages(object);
+		mark_owned(object);
+	}
 }
 
 void

@@ -27,6 +27,19 @@
  * O2	it allocates what the base does not have, and the base, losing the row
  *		to it, frees what it does not have.
  *
+ * Space of a shared object is nobody's row's: a row that loses it loses a reference.  A
+ * version of a shared value (BASED) keeps the row's one reference, and owns what the shared
+ * object does not have.  So
+ *
+ *	 a row's value		has a successor				has none
+ *	 private			FREE: value - successor		FREE: value
+ *	 shared				nothing						REF_DROP
+ *	 BASED				FREE: value - successor		FREE: value - shared object, REF_DROP
+ *							- shared object
+ *
+ * A private value that was copied by its root page is as a shared one here: its map is the
+ * record's, though its locator does not say so.
+ *
  * O2 is asserted where both maps stand in locators.
  *
  * An UPDATE of a column, in the usual case, as this file sees it:
@@ -93,7 +106,7 @@ replaces_base(const SfLocator *loc, const SfObject *object, struct varlena *old)
 {
 	SfLocator	base;
 
-	if (loc->generation == 1)
+	if (loc->generation == 1 || sf_object_is_reference(loc))
 		return true;
 	return object != NULL && old != NULL && sf_object_decode(old, &base) == NULL &&
 		base.incarnation == loc->incarnation && base.object_id == loc->object_id &&
@@ -189,13 +202,13 @@ note_allocated(const Made *made, const SfLocator *loc)
 	SfObject   *object = made->object;
 	SfOwned		owned;
 
-	if (loc->flags & SF_LOC_SHARED)
+	if (sf_object_is_reference(loc))
 		note_referred(made->seg, loc);
 	else if (object != NULL)
 		note_runs(object);
 	else
 	{
-		owned = sf_object_difference(made->seg, loc, NULL);
+		owned = sf_object_difference(made->seg, loc, NULL, NULL);
 		sfi_ledger_add_runs(SF_NOTE_ALLOC, made->seg, owned.runs, owned.nruns);
 		pfree(owned.runs);
 	}
@@ -255,6 +268,8 @@ typedef struct GivenUp
 	SfSegment  *seg;
 	const SfLocator *loc;
 	const SfLocator *successor; /* or NULL */
+	SfShareVersion *shared;		/* what a BASED value goes back to, or NULL */
+	SfShareId	record;			/* owns a private value; page 0: none does */
 	SfOwned		unshared;
 } GivenUp;
 
@@ -263,7 +278,7 @@ typedef struct GivenUp
 static uint64
 count_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
 {
-	SfOwned		owned = sf_object_difference(seg, loc, other);
+	SfOwned		owned = sf_object_difference(seg, loc, other, NULL);
 	uint64		sum = 0;
 
 	for (int i = 0; i < owned.nruns; i++)
@@ -275,7 +290,7 @@ count_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
 /*
  * O2: what the value does not share, and what its successor has, is as much as the
  * value has, and what its successor does not share.  Maps in inode pages are left
- * out: they would have to be read whole.
+ * out: they would have to be read whole; and so are BASED values.
  */
 static void
 check_unshared(const GivenUp *given)
@@ -283,7 +298,7 @@ check_unshared(const GivenUp *given)
 	const SfLocator *next = given->successor;
 	uint64		freed = 0;
 
-	if (next == NULL || ((given->loc->flags | next->flags) & SF_LOC_INODE))
+	if (next == NULL || ((given->loc->flags | next->flags) & (SF_LOC_INODE | SF_LOC_SHARED)))
 		return;
 	for (int i = 0; i < given->unshared.nruns; i++)
 		freed += given->unshared.runs[i].nsectors;
@@ -295,14 +310,24 @@ check_unshared(const GivenUp *given)
 #define check_unshared(given)	((void) 0)
 #endif
 
-/* Find what the two values do not share (an SfBaseStep). */
+/* Find what the value does not share with others (an SfBaseStep). */
 static void
 find_unshared(void *arg)
 {
 	GivenUp    *given = arg;
 
+	if (sf_object_has_root(given->loc) &&
+		sf_space_root_take(given->seg, sf_object_root(given->loc), true, &given->record))
+		return;
+	given->record.page = 0;
+	if (given->loc->flags & SF_LOC_SHARED)
+	{
+		given->shared = palloc(sizeof(SfShareVersion));
+		sf_object_shared_base(given->seg, given->loc, given->shared);
+	}
 	given->unshared = sf_object_difference(given->seg, given->loc,
-										   SF_BREAKS(o2) ? NULL : given->successor);
+										   SF_BREAKS(o2) ? NULL : given->successor,
+										   given->shared == NULL ? NULL : &given->shared->loc);
 	check_unshared(given);
 }
 
@@ -320,13 +345,13 @@ warn_not_freed(Oid table_oid, AttrNumber attnum, const char *problem)
 
 /*
  * Find what is to be freed; returns an error that damage has caused, or NULL. Only a map
- * in inode pages can be damaged when its locator is not, so only those pay for a
- * subtransaction.
+ * in inode pages, or a share record, can be damaged when its locator is not, so only those
+ * pay for a subtransaction.
  */
 static ErrorData *
 try_find_unshared(GivenUp *given)
 {
-	if ((given->loc->flags & SF_LOC_INODE) ||
+	if ((given->loc->flags & (SF_LOC_INODE | SF_LOC_SHARED)) ||
 		(given->successor != NULL && (given->successor->flags & SF_LOC_INODE)))
 		return sf_base_guarded(find_unshared, given);
 	find_unshared(given);
@@ -334,26 +359,41 @@ try_find_unshared(GivenUp *given)
 }
 
 /*
- * Note as freed what a value does not share with its successor, or that a reference is lost:
- * space of a shared object is nobody's row's.  Its locator was made by
- * its segment, so what it says about space is true.  A damaged map frees nothing: the row
+ * A private value that was copied by its root is lost like a reference.  A successor that was
+ * begun before it was copied, beside another version that was begun, too, believes that it
+ * shares with the row alone.
+ */
+static void
+drop_shared_root(const GivenUp *given, SfSegment *seg)
+{
+	SF_ASSERT(sf_object_has_root(given->loc) && sf_share_is_possible(given->record));
+	if (given->successor == NULL)
+		sfi_ledger_add_drop(seg, given->record, 1);
+	else if (!(given->successor->flags & SF_LOC_SHARED))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not store a changed securefile value because the value was copied meanwhile"),
+				 errhint("Change the value again.")));
+}
+
+/*
+ * Note as freed what a value owns and does not share with its successor.  Its locator was
+ * made by its segment, so what it says about space is true.  Damage frees nothing: the row
  * goes, the space stays until securefile_repair().
  */
 static void
-free_genuine(GivenUp *given)
+free_owned(GivenUp *given, SfSegment *seg)
 {
-	ErrorData  *edata = NULL;
-	SfSegment  *seg = sfi_write_segment(given->seg);
+	ErrorData  *edata = try_find_unshared(given);
 
-	if (given->loc->flags & SF_LOC_SHARED)
-	{
-		sfi_ledger_add_drop(seg, sf_share_id_of(given->loc), 1);
-		return;
-	}
-	edata = try_find_unshared(given);
 	if (edata != NULL)
 	{
 		warn_not_freed(given->loc->table_oid, given->loc->attnum, edata->message);
+		return;
+	}
+	if (given->record.page != 0)
+	{
+		drop_shared_root(given, seg);
 		return;
 	}
 	sfi_ledger_add_runs(SF_NOTE_FREE, seg, given->unshared.runs, given->unshared.nruns);
@@ -361,6 +401,20 @@ free_genuine(GivenUp *given)
 	pfree(given->unshared.runs);
 	if (given->unshared.pages != NULL)
 		pfree(given->unshared.pages);
+	if (given->shared != NULL)
+		pfree(given->shared);
+}
+
+/* Note what a row loses with its value, as the table at the head of this file says. */
+static void
+free_genuine(GivenUp *given)
+{
+	SfSegment  *seg = sfi_write_segment(given->seg);
+
+	if (!sf_object_is_reference(given->loc))
+		free_owned(given, seg);
+	if ((given->loc->flags & SF_LOC_SHARED) && given->successor == NULL)
+		sfi_ledger_add_drop(seg, sf_share_id_of(given->loc), 1);
 }
 
 /*
@@ -411,7 +465,7 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 {
 	SfLocator	loc;
 	SfLocator	next_loc;
-	GivenUp		given = {NULL, &loc, NULL};
+	GivenUp		given = {.loc = &loc};
 	const char *problem = sf_object_decode(datum, &loc);
 	Made		made;
 

@@ -168,6 +168,49 @@ sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 	own[nown++] = (OwnNote) {share, GetCurrentTransactionNestLevel()};
 }
 
+/* ---- records of what rows have ---- */
+
+/*
+ * An entry under the object's id alone becomes that of its record.  Nothing is allocated, so
+ * nothing throws.
+ */
+static void
+set_place(Share *share, SfShareId id)
+{
+	ShareKey	key = share->key;
+	Share	   *there;
+
+	key.page = id.page;
+	key.cell = id.cell;
+	there = hash_update_hash_key(shares, share, &key) ? share :
+		hash_search(shares, &key, HASH_FIND, NULL);
+	there->guarded = true;
+}
+
+bool
+sf_write_share_root(SfSegment *seg, const SfLocator *loc, SfShareCopy *copy, SfShareId *id)
+{
+	const SfShareId nowhere = {0};
+	Share	   *share;
+
+	sfi_write_require_open();
+	SF_ASSERT(sf_object_has_root(loc));
+	if (!sf_object_share_record(loc, copy))
+		return false;
+	copy->record.maker_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	copy->record.compression = sf_space_column(seg)->options.compression;
+	copy->record.state = SF_SHARE_LIVE;
+	copy->record.references = 2;
+	seg = sfi_write_segment(seg);
+	share = enter_share(seg, nowhere, loc->object_id);
+	sf_space_lock_to_end(seg);
+	sfi_write_note_entries();
+	if (!sf_space_share_root(seg, sf_object_root(loc), copy, id))
+		return false;
+	set_place(share, *id);
+	return true;
+}
+
 bool
 sf_write_own_share(SfSegment *seg, const SfFingerprint *hash, SfShareId *id)
 {
@@ -239,6 +282,7 @@ sf_write_share(SfSegment *seg, struct varlena *draft, const SfFingerprint *hash)
 	memcpy(copy.record.hash, hash->full, sizeof(copy.record.hash));
 	copy.record.prefix_hash = hash->prefix;
 	sfi_objects_set_state(object, SF_OBJECT_PLACED);	/* no row adopts it */
+	sfi_objects_unroot(object);
 	sf_space_lock_to_end(seg);
 	sfi_write_note_entries();
 	id = sf_space_share_put(seg, &copy);

@@ -89,6 +89,15 @@ extern struct varlena *sf_write_share(SfSegment *seg, struct varlena *draft,
 extern bool sf_write_own_share(SfSegment *seg, const SfFingerprint *hash, SfShareId *id);
 
 /*
+ * Make a record of a value with a root page (sf_object_has_root()), whose tag was checked, so
+ * that this transaction can refer to what a row has: it is guarded.  copy, id: that record.
+ * False: the value is of this transaction, is being changed or deleted, or its locator is too
+ * long.
+ */
+extern bool sf_write_share_root(SfSegment *seg, const SfLocator *loc, SfShareCopy *copy,
+								SfShareId *id);
+
+/*
  * Count a record up by 1, once for this transaction, so that its object stays until its end;
  * false: it is gone, or nobody may refer to it (sf_space_share_refer()).
  */

@@ -179,6 +179,7 @@ typedef struct SfObjectLists
 	int64		pages_size;		/* room for so many */
 	uint32	   *orphan_pages;	/* pages that were made and written anew since */
 	int			norphan_pages;
+	SfRoot		root;			/* of a map of its own; page 0: there is none */
 } SfObjectLists;
 
 /*
@@ -192,6 +193,7 @@ typedef struct SfObject
 	SfSegment  *seg;
 	uint64		tag;			/* of the locator, once it is whole */
 	uint64		base_tag;		/* likewise of the base's */
+	uint64		base_id;		/* what that is found by, as in its key */
 	SfObjectLists *lists;		/* or NULL */
 	uint64		run_start;		/* the run, if there is one only */
 	uint32		run_sectors;
@@ -228,6 +230,9 @@ extern void sfi_objects_collect(void);
 extern void sfi_objects_at_subcommit(int level);
 extern void sfi_objects_at_subabort(int level);
 extern void sfi_objects_reset(void);
+
+/* A share record owns its map: no copy may share it by its root. */
+extern void sfi_objects_unroot(SfObject *object);
 
 /*
  * A reference to a share record, which a row gets: placed.  The object of the record, if it
