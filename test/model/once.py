@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Clients store, copy, change and delete few contents in columns that deduplicate, while the
-server is killed: each row has what it says, and when all rows are gone, so is all space.
+"""Clients store, copy, change and delete few contents, in columns that deduplicate and others,
+while the server is killed: each row has what it says, and when all rows are gone, so is all
+space.
 
-A row says by two columns which content it has.  So nothing need be known of what was going
+A row says by three columns which content it has.  So nothing need be known of what was going
 on when the server died."""
 
 import argparse
@@ -24,7 +25,7 @@ SETTINGS = {"shared_buffers": "16MB", "max_connections": 30, "max_prepared_trans
             "securefile.master_key": "'model'", "checkpoint_timeout": "30s"}
 UNIT = 128 * 1024
 OPTIONS = ["deduplicate", "deduplicate, filesystem_like_logging", "deduplicate, compress_low",
-           "deduplicate, encrypt", "deduplicate, compress_medium, encrypt"]
+           "deduplicate, encrypt", "deduplicate, compress_medium, encrypt", "compress_low", "encrypt"]
 TABLES = [f"t{number}" for number in range(len(OPTIONS))]
 
 
@@ -42,6 +43,25 @@ def content(number):
 
 CONTENTS = [content(number) for number in range(12)]
 
+# From here on one with a hole, so that its map has a page: private ones are copied by it.
+SPARSE = len(CONTENTS)
+HOLE = (UNIT, 3 * UNIT)
+for number in range(3):
+    CONTENTS.append(bytes([65 + number]) * UNIT + bytes(2 * UNIT) + content(number)[:5000])
+
+
+def poked(number, pokes):
+    """Bytes of the content that were changed, one by one."""
+    length = len(CONTENTS[number])
+    return [poke * 97001 % length for poke in range(pokes)]
+
+
+def wanted(number, edits, pokes):
+    data = bytearray(CONTENTS[number])
+    for at in poked(number, pokes):
+        data[at] = 80
+    return bytes(data) + b"xy" * edits
+
 
 class Once:
     """One client."""
@@ -56,37 +76,40 @@ class Once:
         return cur.fetchall() if cur.description else []
 
     def insert(self, table):
-        number = self.rng.randrange(len(CONTENTS))
-        self.sql(f"INSERT INTO {table} (n, edits, doc) VALUES (%s, 0, %b::bytea::securefile)",
+        number = self.rng.randrange(SPARSE)
+        self.sql(f"INSERT INTO {table} (n, doc) VALUES (%s, %b::bytea::securefile)",
                  (number, CONTENTS[number]))
 
     def insert_many(self, table):
-        number = self.rng.randrange(len(CONTENTS))
-        self.sql(f"INSERT INTO {table} (n, edits, doc) SELECT %s, 0, %b::bytea::securefile"
+        number = self.rng.randrange(SPARSE)
+        self.sql(f"INSERT INTO {table} (n, doc) SELECT %s, %b::bytea::securefile"
                  f" FROM generate_series(1, 4)", (number, CONTENTS[number]))
 
     def stream(self, table):
-        """In pieces, and sometimes not in order."""
+        """In pieces, and sometimes not in order, or with a hole."""
         number = self.rng.randrange(len(CONTENTS))
         data = CONTENTS[number]
         step = self.rng.choice([8192, 50000, UNIT, 400000])
         handle = self.sql("SELECT securefile_create(%s::regclass, 'doc')", (table,))[0][0]
-        for at in range(0, len(data), step):
+        if number >= SPARSE:
+            self.sql("SELECT securefile_write(%s, %b)", (handle, data[:HOLE[0]]))
+            self.sql("SELECT securefile_seek(%s, %s, 0)", (handle, HOLE[1]))
+            self.sql("SELECT securefile_write(%s, %b)", (handle, data[HOLE[1]:]))
+        for at in range(0, len(data), step) if number < SPARSE else ():
             self.sql("SELECT securefile_write(%s, %b)", (handle, data[at:at + step]))
         if self.rng.random() < 0.2:
             self.sql("SELECT securefile_seek(%s, 1000, 0)", (handle,))
             self.sql("SELECT securefile_write(%s, %b)", (handle, data[1000:1010]))
-        self.sql(f"INSERT INTO {table} (n, edits, doc) SELECT %s, 0, securefile_finish(%s)",
-                 (number, handle))
+        self.sql(f"INSERT INTO {table} (n, doc) SELECT %s, securefile_finish(%s)", (number, handle))
 
     def copy(self, table):
         source = self.rng.choice([table, table, self.rng.choice(TABLES)])
-        self.sql(f"INSERT INTO {table} (n, edits, doc) SELECT n, edits, doc FROM {source}"
+        self.sql(f"INSERT INTO {table} (n, edits, pokes, doc) SELECT n, edits, pokes, doc FROM {source}"
                  f" WHERE id %% %s = 0 LIMIT 3", (self.rng.randint(1, 7),))
 
     def update(self, table):
-        number = self.rng.randrange(len(CONTENTS))
-        self.sql(f"UPDATE {table} SET n = %s, edits = 0, doc = %b::bytea::securefile WHERE id ="
+        number = self.rng.randrange(SPARSE)
+        self.sql(f"UPDATE {table} SET n = %s, edits = 0, pokes = 0, doc = %b::bytea::securefile WHERE id ="
                  f" (SELECT id FROM {table} WHERE id %% %s = 0 LIMIT 1 FOR UPDATE SKIP LOCKED)",
                  (number, CONTENTS[number], self.rng.randint(1, 9)))
 
@@ -95,6 +118,59 @@ class Once:
         self.sql(f"UPDATE {table} SET edits = edits + 1, doc = doc || 'xy'::bytea::securefile"
                  f" WHERE id = (SELECT id FROM {table} WHERE id %% %s = 0 LIMIT 1 FOR UPDATE SKIP LOCKED)",
                  (self.rng.randint(1, 9),))
+
+    def poke(self, table):
+        """A byte inside, which pokes counts; by a handle, which may be given up, or at once."""
+        rows = self.sql(f"SELECT id, n, edits, pokes FROM {table} WHERE id %% %s = 0 LIMIT 1"
+                        " FOR UPDATE SKIP LOCKED", (self.rng.randint(1, 9),))
+        if not rows:
+            return
+        key, number, _, pokes = rows[0]
+        at = poked(number, pokes + 1)[-1]
+        if self.rng.random() < 0.5:
+            self.sql(f"UPDATE {table} SET pokes = pokes + 1, doc = overlay(doc placing 'P'::bytea from"
+                     f" %s::int) WHERE id = %s", (at + 1, key))
+            return
+        handle = self.sql(f"SELECT securefile_open(doc, 'rw') FROM {table} WHERE id = %s", (key,))[0][0]
+        self.sql("SELECT securefile_seek(%s, %s, 0)", (handle, at))
+        self.sql("SELECT securefile_write(%s, 'P'::bytea)", (handle,))
+        if self.rng.random() < 0.3:
+            self.sql("SELECT securefile_close(%s)", (handle,))
+        else:
+            self.sql(f"UPDATE {table} SET pokes = pokes + 1, doc = securefile_finish(%s) WHERE id = %s",
+                     (handle, key))
+
+    def race(self, table):
+        """A handle on a row that nobody has locked: others copy, change and delete it meanwhile."""
+        rows = self.sql(f"SELECT id, n, edits, pokes, securefile_open(doc, 'rw') FROM {table}"
+                        " WHERE id %% %s = 0 LIMIT 1", (self.rng.randint(1, 9),))
+        if not rows:
+            return
+        key, number, edits, pokes, handle = rows[0]
+        self.sql("SELECT securefile_seek(%s, %s, 0)", (handle, poked(number, pokes + 1)[-1]))
+        self.sql("SELECT securefile_write(%s, 'P'::bytea)", (handle,))
+        self.sql(f"INSERT INTO {table} (n, edits, pokes, doc) SELECT n, edits, pokes, doc FROM {table}"
+                 " WHERE id % 3 = 0 LIMIT 2")
+        self.sql(f"UPDATE {table} SET pokes = pokes + 1, doc = securefile_finish(%s) WHERE id = %s"
+                 " AND n = %s AND edits = %s AND pokes = %s", (handle, key, number, edits, pokes))
+
+    def stale(self, table):
+        """A value in a variable, whose row may be gone, becomes a row's again, or an error."""
+        self.sql(f"""DO $$
+            DECLARE
+                kept {table};
+            BEGIN
+                SELECT * INTO kept FROM {table} WHERE id % {self.rng.randint(1, 9)} = 0 LIMIT 1;
+                IF kept.id IS NULL THEN RETURN; END IF;
+                DELETE FROM {table} WHERE id = kept.id AND random() < 0.5;
+                COMMIT;
+                PERFORM pg_sleep(random() * 0.05);
+                BEGIN
+                    INSERT INTO {table} (n, edits, pokes, doc)
+                        VALUES (kept.n, kept.edits, kept.pokes, kept.doc);
+                EXCEPTION WHEN undefined_object OR data_corrupted THEN NULL;
+                END;
+            END $$""")
 
     def delete(self, table):
         self.sql(f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE id %% %s = 0"
@@ -106,8 +182,8 @@ class Once:
                  f" LIMIT 1 FOR UPDATE SKIP LOCKED)", (self.rng.randint(1, 9),))
 
     def conflict(self, table):
-        number = self.rng.randrange(len(CONTENTS))
-        self.sql(f"INSERT INTO {table} (id, n, edits, doc) VALUES (%s, %s, 0, %b::bytea::securefile)"
+        number = self.rng.randrange(SPARSE)
+        self.sql(f"INSERT INTO {table} (id, n, doc) VALUES (%s, %s, %b::bytea::securefile)"
                  " ON CONFLICT (id) DO NOTHING", (self.rng.randint(1, 40), number, CONTENTS[number]))
 
     def maintain(self, table):
@@ -116,8 +192,8 @@ class Once:
     def transaction(self):
         operations = self.rng.choices(
             [self.insert, self.insert_many, self.stream, self.copy, self.update, self.edit,
-             self.delete, self.touch, self.conflict],
-            [8, 2, 6, 6, 6, 3, 6, 3, 4], k=self.rng.choice([1, 1, 2, 4, 8]))
+             self.poke, self.race, self.delete, self.touch, self.conflict],
+            [8, 2, 6, 8, 6, 3, 4, 2, 6, 3, 4], k=self.rng.choice([1, 1, 2, 4, 8]))
         self.sql("BEGIN")
         for operation in operations:
             savepoint = self.rng.random() < 0.3
@@ -133,6 +209,8 @@ class Once:
             self.sql(self.rng.choice(["COMMIT", "ROLLBACK"]) + f" PREPARED '{name}'")
         else:
             self.sql("COMMIT" if end < 0.8 else "ROLLBACK")
+        if self.rng.random() < 0.1:
+            self.stale(self.rng.choice(TABLES))
         if self.rng.random() < 0.05:
             self.maintain(self.rng.choice(TABLES))
         self.done += 1
@@ -147,7 +225,7 @@ def client(dsn, seed, seconds, pipe):
         while time.time() < end:
             try:
                 once.transaction()
-            except psycopg.errors.DeadlockDetected:
+            except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
                 once.sql("ROLLBACK")
         pipe.send(("done", once.done))
     except Exception as error:
@@ -163,11 +241,11 @@ def look(dsn):
         conn.execute(f"ROLLBACK PREPARED '{gid}'")
     rows = 0
     for table in TABLES:
-        for key, number, edits, found in conn.execute(
-                f"SELECT id, n, edits, md5(doc::bytea) FROM {table}").fetchall():
-            wanted = hashlib.md5(CONTENTS[number] + b"xy" * edits).hexdigest()
-            if (found.decode() if isinstance(found, bytes) else found) != wanted:
-                raise AssertionError(f"row {key} of {table} has not content {number}, {edits} edits")
+        for key, number, edits, pokes, found in conn.execute(
+                f"SELECT id, n, edits, pokes, md5(doc::bytea) FROM {table}").fetchall():
+            right = hashlib.md5(wanted(number, edits, pokes)).hexdigest()
+            if (found.decode() if isinstance(found, bytes) else found) != right:
+                raise AssertionError(f"row {key} of {table} has not content {number}, {edits} edits, {pokes} pokes")
             rows += 1
     conn.close()
     return rows
@@ -242,7 +320,8 @@ def main():
         conn.execute("CREATE EXTENSION securefile")
         for table, words in zip(TABLES, OPTIONS):
             conn.execute(f"CREATE TABLE {table} (id int PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY"
-                         f" (START WITH 100), n int, edits int, doc securefile({words}))")
+                         f" (START WITH 100), n int, edits int DEFAULT 0, pokes int DEFAULT 0,"
+                         f" doc securefile({words}))")
         conn.close()
         for number in range(options.kill + 1):
             done += life(server, options, number)
