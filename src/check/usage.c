@@ -30,7 +30,7 @@ PG_FUNCTION_INFO_V1(securefile_column_info);
 PG_FUNCTION_INFO_V1(securefile_object_bytes);
 PG_FUNCTION_INFO_V1(securefile_column_ratio);
 
-#define USAGE_COLUMNS	7
+#define USAGE_COLUMNS	10
 #define INFO_COLUMNS	6
 
 /* ---- securefile_usage(table regclass, column name) ---- */
@@ -44,6 +44,9 @@ add_usage(SfUsage *sum, SfUsage usage)
 	sum->pending_bytes += usage.pending_bytes;
 	sum->free_bytes += usage.free_bytes;
 	sum->metadata_bytes += usage.metadata_bytes;
+	sum->shared_objects += usage.shared_objects;
+	sum->references += usage.references;
+	sum->saved_bytes += usage.saved_bytes;
 }
 
 /*
@@ -108,6 +111,9 @@ securefile_usage(PG_FUNCTION_ARGS)
 	nulls[5] = plain_bytes < 0;
 	nulls[6] = plain_bytes < 0 || sum.live_bytes == 0;
 	values[6] = Float8GetDatum(nulls[6] ? 0 : plain_bytes / sum.live_bytes);
+	values[7] = Int64GetDatum(sum.shared_objects);
+	values[8] = Int64GetDatum(sum.references);
+	values[9] = Int64GetDatum(sum.saved_bytes);
 	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
 }
 

@@ -132,6 +132,7 @@ sf_format_mark_problem(uint64_t mark)
 
 #define FLAGS_AT		2
 #define VERSION_AT		1
+#define NRUNS_AT		44
 
 static uint16_t
 get_flags(const uint8_t *locator)
@@ -140,6 +141,34 @@ get_flags(const uint8_t *locator)
 
 	memcpy(&flags, locator + FLAGS_AT, sizeof(flags));
 	return flags;
+}
+
+bool
+sf_format_share_run(const SfShareRecord *record, uint32_t i, SfRun *run)
+{
+	size_t		at = SF_LOCATOR_HEADER + (size_t) i * SF_ENCODED_RUN_SIZE;
+	uint16_t	nruns;
+
+	memcpy(&nruns, record->locator + NRUNS_AT, sizeof(nruns));
+	if ((get_flags(record->locator) & SF_LOC_INODE) || i >= nruns ||
+		at + SF_ENCODED_RUN_SIZE > record->locator_bytes)
+		return false;
+	memcpy(&run->start, record->locator + at, sizeof(run->start));
+	memcpy(&run->nsectors, record->locator + at + sizeof(run->start), sizeof(run->nsectors));
+	return true;
+}
+
+uint64_t
+sf_format_share_sectors(const SfShareRecord *record)
+{
+	uint64_t	sum = 0;
+	SfRun		run;
+
+	if (get_flags(record->locator) & SF_LOC_INODE)
+		return sf_bytes_to_sectors(record->length_bytes);
+	for (uint32_t i = 0; sf_format_share_run(record, i, &run); i++)
+		sum += run.nsectors;
+	return sum;
 }
 
 /*

@@ -31,7 +31,7 @@
  *	 24	16	hash of the plain bytes
  *	 40	8	hash of the first unit; 0 if there is no other
  *	 48	8	length of the value in bytes
- *	 56	1	compression of the column then (its option)
+ *	 56	1	compression of the column then (its option), or 255: nobody knows
  *	 57	1	how it was hashed (SfShareHash); 0: the hashes mean nothing
  *	 58	2	length of the locator
  *	 60	4	blocks that are stored
@@ -39,6 +39,8 @@
  * ---------------------------------------------------------------------
  */
 #define SF_SHARE_CELL_SIZE		64
+#define SF_SHARE_COMPRESSION_UNKNOWN	255 /* of a record that a repair has
+											 * made */
 #define SF_CONTENT_HASH_BYTES	16
 
 typedef enum SfShareState
@@ -113,6 +115,15 @@ extern const SfShareRecord *sf_format_share_record(const SfSharePage *page, uint
 
 /* What is wrong with a record of so many bytes, by itself; NULL when nothing is. */
 extern const char *sf_format_share_problem(const SfShareRecord *record, size_t len);
+
+/*
+ * A run of the object of a record, by number; false when there are no more.  One with a map
+ * in inode pages has none here.
+ */
+extern bool sf_format_share_run(const SfShareRecord *record, uint32_t i, SfRun *run);
+
+/* Sectors that the object takes; with such a map as many as if it were stored as it is. */
+extern uint64_t sf_format_share_sectors(const SfShareRecord *record);
 
 /* The first cell of n free ones in a row, or -1. */
 extern int	sf_format_share_find_free(const SfSharePage *page, uint32_t n);

@@ -359,9 +359,12 @@ extern void sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used);
 extern void sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair);
 extern void sf_space_repair_free_page(SfSegment *seg, uint32 page);
 
-/* Space accounting; all in bytes.  live + pending + free = file. */
+/* Space accounting; all in bytes but two.  live + pending + free = file. */
 typedef struct SfUsage
 {
+	uint64		shared_objects; /* number of share records that rows may have */
+	uint64		references;		/* number of references to them */
+	uint64		saved_bytes;	/* what these would take more, each by itself */
 	uint64		file_bytes;
 	uint64		live_bytes;
 	uint64		pending_bytes;

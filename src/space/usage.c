@@ -18,6 +18,9 @@
  * sectors, the ALLOC of a transaction that still runs and its own FREE, so the runs are
  * sorted and their union is counted.
  *
+ * The space of a shared object is pending when all of its references wait to be taken away.
+ * References that wait are counted by record for that, and the share pages are walked.
+ *
  * Nothing stands still meanwhile: the map is read page by page while others commit.  The
  * sum is kept right, each of its parts may be a moment older or younger than another.
  *
@@ -30,31 +33,49 @@
 #include "space/pending.h"
 #include "space/storage.h"
 
-/* Runs named by pending entries, for the union of them. */
+/* Runs, for the union of them, or share records with numbers of references. */
 typedef struct RunList
 {
-	SfHorizon	horizon;
 	SfRun	   *runs;
-	int			n;
-	int			size;
+	int64		n;
+	int64		size;
 } RunList;
 
-/* Add the run of an entry, if its space is not live. */
-static void
-add_pending(RunList *list, const SfPendEntry *entry)
+/* What pending entries name. */
+typedef struct Pending
 {
-	if (!sf_pend_is_run(entry->kind) || sfi_pending_is_live(entry, list->horizon))
-		return;
-	if (list->n == list->size)
-	{
-		list->size *= 2;
-		list->runs = repalloc_huge(list->runs, list->size * sizeof(SfRun));
-	}
-	SF_ASSERT(list->n < list->size && entry->count > 0);
-	list->runs[list->n++] = (SfRun) {entry->start, entry->count};
+	SfHorizon	horizon;
+	RunList		runs;
+	RunList		waiting;		/* share records, by the start of their
+								 * entries, and references that will be taken
+								 * away */
+	uint64		estimated;		/* sectors of objects that leave, not in runs */
+} Pending;
+
+static void
+add_run(RunList *list, SfRun run)
+{
+	list->runs = sf_base_array_grow(list->runs, list->n, &list->size, sizeof(SfRun),
+									CurrentMemoryContext);
+	SF_ASSERT(list->n < list->size);
+	list->runs[list->n++] = run;
 }
 
-/* By their start, for qsort(). */
+/* Add an entry, if what it names is not live. */
+static void
+add_pending(Pending *pending, const SfPendEntry *entry)
+{
+	const SfRun run = {entry->start, entry->count};
+
+	if (sf_format_pend_kind(entry->kind)->is_page || sfi_pending_is_live(entry, pending->horizon))
+		return;
+	if (sf_pend_is_run(entry->kind))
+		add_run(&pending->runs, run);
+	else if (entry->kind != SF_PEND_SHARE_NEW)
+		add_run(&pending->waiting, run);
+}
+
+/* By their start, for qsort() and bsearch(). */
 static int
 cmp_runs(const void *a, const void *b)
 {
@@ -71,8 +92,9 @@ union_sectors(RunList *list)
 	uint64		sum = 0;
 	uint64		end = 0;
 
-	qsort(list->runs, list->n, sizeof(SfRun), cmp_runs);
-	for (int i = 0; i < list->n; i++)
+	if (list->n > 0)
+		qsort(list->runs, list->n, sizeof(SfRun), cmp_runs);
+	for (int64 i = 0; i < list->n; i++)
 	{
 		uint64		from = Max(list->runs[i].start, end);
 		uint64		to = list->runs[i].start + list->runs[i].nsectors;
@@ -91,7 +113,7 @@ union_sectors(RunList *list)
  * of the queue meanwhile.
  */
 static void
-read_pending(Relation rel, RunList *list)
+read_pending(Relation rel, Pending *sum)
 {
 	Buffer		held = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	uint32		page = SfPageHeader(BufferGetPage(held))->pending_head;
@@ -105,7 +127,7 @@ read_pending(Relation rel, RunList *list)
 		UnlockReleaseBuffer(held);
 		held = buf;
 		for (int i = 0; i < pending->nentries; i++)
-			add_pending(list, &pending->entries[i]);
+			add_pending(sum, &pending->entries[i]);
 		page = pending->next;
 		if (limit-- == 0)
 			sfi_page_report_damaged(rel, page, "The list of pending pages leads back to it.");
@@ -135,22 +157,150 @@ count_used(Relation rel, uint64 total_sectors)
 	return used;
 }
 
+/* ---- shared objects ---- */
+
+/* Sort references that wait, and add up those of one record. */
+static void
+sum_waiting(RunList *list)
+{
+	int64		to = 0;
+
+	if (list->n == 0)
+		return;
+	qsort(list->runs, list->n, sizeof(SfRun), cmp_runs);
+	for (int64 i = 1; i < list->n; i++)
+	{
+		if (list->runs[i].start == list->runs[to].start)
+			list->runs[to].nsectors += list->runs[i].nsectors;
+		else
+			list->runs[++to] = list->runs[i];
+	}
+	SF_ASSERT(to < list->n);
+	list->n = to + 1;
+}
+
+/*
+ * Will all references of a record be taken away, or are they?  *given_back: how many runs of
+ * its object are in the queue already.
+ */
+static bool
+is_leaving(const Pending *pending, SfShareId id, const SfShareRecord *record, uint32 *given_back)
+{
+	const SfRun key = {sf_share_to_start(id), 0};
+	const SfRun *waiting;
+
+	if (pending->waiting.n == 0)
+		return false;
+	waiting = bsearch(&key, pending->waiting.runs, pending->waiting.n, sizeof(SfRun), cmp_runs);
+	*given_back = waiting != NULL && record->state == SF_SHARE_DEAD ? waiting->nsectors : 0;
+	return waiting != NULL &&
+		(record->state == SF_SHARE_DEAD || waiting->nsectors >= record->references);
+}
+
+/*
+ * Add the space of an object, whose pages are not read: they may be free by now.  So that of
+ * one with a map in inode pages is an estimate.
+ */
+static void
+add_leaving(Pending *pending, const SfShareRecord *record, uint32 given_back)
+{
+	SfRun		run;
+
+	if (!sf_format_share_run(record, 0, &run))
+		pending->estimated += sf_format_share_sectors(record);
+	for (uint32 i = given_back; sf_format_share_run(record, i, &run); i++)
+		if (sf_format_is_possible_run(run.start, run.nsectors))
+			add_run(&pending->runs, run);
+}
+
+/* Count the records of a share page, and add the runs of those that leave. */
+static void
+count_shares(uint32 page, const SfSharePage *content, Pending *pending, SfUsage *usage)
+{
+	for (uint32 cell = 0; cell < SF_SHARE_CELLS; cell++)
+	{
+		const SfShareRecord *record = sf_format_share_record(content, cell);
+		SfShareId	id;
+		uint32		given_back;
+
+		if (record == NULL)
+			continue;
+		id = (SfShareId) {page, (uint16) cell, (uint16) record->object_id};
+		if (is_leaving(pending, id, record, &given_back))
+			add_leaving(pending, record, given_back);
+		if (record->state != SF_SHARE_DEAD && record->references > 0)
+		{
+			usage->shared_objects++;
+			usage->references += record->references;
+			usage->saved_bytes += (record->references - UINT64CONST(1)) *
+				sf_sectors_to_bytes(sf_format_share_sectors(record));
+		}
+		cell += sf_share_cells_of(sf_share_record_size(record)) - 1;
+	}
+}
+
+/* The first share page, or 0. */
+static uint32
+first_share_page(Relation rel)
+{
+	Buffer		buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	uint32		page = sfi_page_header_more(BufferGetPage(buf)).share_head;
+
+	UnlockReleaseBuffer(buf);
+	return page;
+}
+
+/* Walk through the share pages.  New ones come at the head, and none leaves the list. */
+static void
+read_shares(Relation rel, Pending *pending, SfUsage *usage)
+{
+	SfSharePage *content = palloc(sizeof(SfSharePage));
+	uint32		page = first_share_page(rel);
+	uint32		limit = RelationGetNumberOfBlocks(rel);
+
+	sum_waiting(&pending->waiting);
+	while (page != 0 && page != SF_NO_PAGE)
+	{
+		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_SHARE, BUFFER_LOCK_SHARE);
+
+		CHECK_FOR_INTERRUPTS();
+		*content = *SfPageShare(BufferGetPage(buf));
+		UnlockReleaseBuffer(buf);
+		count_shares(page, content, pending, usage);
+		if (limit-- == 0)
+			sfi_page_report_damaged(rel, page, "The list of share pages leads back to it.");
+		page = content->next;
+	}
+	pfree(content);
+}
+
+/* ---- all of it ---- */
+
+/* A list that has grown. */
+static void
+free_list(RunList *list)
+{
+	if (list->runs != NULL)
+		pfree(list->runs);
+}
+
 SfUsage
 sf_space_usage(SfSegment *seg)
 {
-	RunList		list = {.horizon = sfi_pending_horizon(), .size = 256};
+	Pending		sum = {.horizon = sfi_pending_horizon()};
 	Relation	rel = sfi_segment_rel(seg);
 	uint64		total = sf_space_header(rel).total_sectors;
-	SfUsage		usage;
+	SfUsage		usage = {0};
 	uint64		used;
 	uint64		pending;
 
-	list.runs = palloc(list.size * sizeof(SfRun));
-	read_pending(rel, &list);
+	read_pending(rel, &sum);
+	read_shares(rel, &sum, &usage);
 	used = count_used(rel, total);
 	/* the two are not one snapshot; keep the sum right under load */
-	pending = Min(union_sectors(&list), used);
-	pfree(list.runs);
+	pending = Min(union_sectors(&sum.runs) + sum.estimated, used);
+	free_list(&sum.runs);
+	free_list(&sum.waiting);
 
 	usage.file_bytes = sf_sectors_to_bytes(total);
 	usage.live_bytes = sf_sectors_to_bytes(used - pending);
