@@ -108,6 +108,7 @@ check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 
 	memset(check, 0, sizeof(SfCheck));
 	check->column = column;
+	check->context = CurrentMemoryContext;
 	check->rsinfo = rsinfo;
 	check->lockmode = lockmode;
 	check->moving = RecoveryInProgress();

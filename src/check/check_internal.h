@@ -11,6 +11,9 @@
  * keys.c			the two key pages
  * dictionaries.c	the dictionaries, and the list that the header leads to
  * advice.c		the pages of the advice on duplicates
+ * references.c	live rows that refer to share records
+ * shares.c		the share records, against these rows and pending entries
+ * recount.c		share pages made anew, from the same
  * pages.c		the pages of the segment relation, against the values' space
  * maps.c		the same for the space map
  * header.c		the header page, which may be a stale one
@@ -35,8 +38,10 @@
 #include "fmgr.h"
 #include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
+#include "object/object.h"
 #include "space/space.h"
 #include "storage/itemptr.h"
+#include "utils/hsearch.h"
 
 /* ---- column.c ---- */
 
@@ -109,7 +114,7 @@ extern void sfi_check_runs_init(SfCheckRuns *runs);
  * of split_at (0: never).  tid is copied; NULL: no row.
  */
 extern void sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count,
-							   uint32 split_at, ItemPointer tid);
+							   uint32 split_at, const ItemPointerData *tid);
 
 /* Sort by start, and begin a walk.  Never throws. */
 extern void sfi_check_runs_sort(SfCheckRuns *runs);
@@ -142,6 +147,7 @@ typedef enum SfRepair
 	SF_REPAIR_LISTS,			/* rebuilds both lists of pages */
 	SF_REPAIR_PAGE,				/* rebuilds a page of the space map */
 	SF_REPAIR_CORRECT,			/* corrects a number */
+	SF_REPAIR_RECORD,			/* makes a share record anew */
 	SF_REPAIR_UNREPORTED,		/* (the finding was reported before: be
 								 * silent) */
 } SfRepair;
@@ -149,8 +155,12 @@ typedef enum SfRepair
 typedef struct SfCheck
 {
 	const SfCheckColumn *column;
+	MemoryContext context;		/* of all that lasts as long as the check */
 	ReturnSetInfo *rsinfo;		/* findings go here */
 	uint64		nfindings;
+	uint64		nmendable;		/* of them, those about references of values
+								 * that are sound themselves */
+	SfFinding	newest;			/* the last one */
 	bool		moving;			/* a standby: replay goes on meanwhile */
 	LOCKMODE	lockmode;		/* of the segment relation */
 
@@ -162,7 +172,8 @@ typedef struct SfCheck
 	ItemPointerData tid;		/* row being looked at */
 	SfCheckRuns owned;			/* sectors that live rows own */
 	SfCheckRuns owned_pages;	/* inode pages that they own */
-	uint64		max_object_id;	/* of live rows */
+	struct SfCheckShares *shares;	/* NULL: no row or entry names a record */
+	uint64		max_object_id;	/* of live rows, references and share records */
 	bool		hidden;			/* live rows own space that could not be
 								 * located */
 	uint64		total_sectors;	/* end of the segment; not that of a stale
@@ -180,6 +191,7 @@ typedef struct SfCheck
 #define SF_KNOWN_TAKEN		0x20	/* named by a committed transaction that
 									 * took it */
 #define SF_KNOWN_ADVICE		0x40	/* of the advice on duplicates */
+#define SF_KNOWN_SHARE		0x80	/* a share page, or it should be one */
 
 /* The walk over the pages of a segment relation, and what it has seen. */
 typedef struct SfPageWalk
@@ -241,10 +253,99 @@ typedef struct SfCheckPage
 		SfDictionaryPage dictionary;
 		SfAdviceList list;
 		SfAdviceBucket bucket;
+		SfSharePage share;
 		SfMap		map;
 		uint64		force_align;
 	}			u;
 } SfCheckPage;
+
+/* ---- references.c ---- */
+
+/* What is known of a share record besides what it says itself; 16 bytes a record. */
+typedef struct SfCheckShare
+{
+	uint32		rows;			/* live rows that refer to it */
+	uint32		waiting;		/* references that pending entries will take
+								 * away; REAP: what has been given back */
+	ItemPointerData tid;		/* of the first of the rows */
+	uint8		facts;			/* SF_FACT_ bits */
+	uint8		finding;		/* SfFinding of the value, if DAMAGED */
+} SfCheckShare;
+
+#define SF_FACT_MADE		0x01	/* a SHARE_NEW entry names it */
+#define SF_FACT_DYING		0x02	/* a REAP entry does */
+#define SF_FACT_DAMAGED		0x04	/* its value has a finding */
+#define SF_FACT_OWNED		0x08	/* a row has brought the space of its object */
+
+/* A record that rows refer to, and that is not there, or not like this. */
+typedef struct SfCheckLost
+{
+	SfShareId	id;				/* key */
+	SfCheckShare share;
+	SfShareRecord *record;		/* what the first row says of it; NULL: only
+								 * changed versions name it */
+} SfCheckLost;
+
+/* A pending entry about a share record. */
+typedef struct SfCheckShareEntry
+{
+	SfPendEntry entry;
+	uint32		page;			/* it stands there */
+} SfCheckShareEntry;
+
+/*
+ * Share records, by their place.  All of it lives in the context of the check, since it is
+ * added to while one row, or one page, is looked at.
+ */
+typedef struct SfCheckShares
+{
+	MemoryContext context;
+	HTAB	   *pages;			/* what is known, by page */
+	HTAB	   *lost;			/* SfCheckLost */
+	SfCheckPage read;			/* the share page that was looked at last */
+	uint32		limit;			/* pages that there are or should be */
+	SfCheckShareEntry *entries;
+	int64		nentries;
+	int64		entries_size;
+	bool		relink;			/* the list of share pages has to be made anew */
+} SfCheckShares;
+
+/* That of a check, made when it is first asked for. */
+extern SfCheckShares *sfi_check_shares_of(SfCheck *check);
+
+/*
+ * A live row has what a record has: note it with the record that it refers to, and report
+ * what is wrong with the reference.  NULL: it is not to be counted, and its space is taken
+ * for its own.
+ */
+extern SfCheckShare *sfi_check_reference(SfCheck *check, const SfLocator *loc, SfShareId id);
+
+/*
+ * The same for a changed version of what a record has; shared: the record's object.  False:
+ * there is no such record, and all that the row has is taken for its own.  DATA_CORRUPTED
+ * when the record is damaged.
+ */
+extern bool sfi_check_based(SfCheck *check, const SfLocator *loc, SfShareVersion *shared);
+
+/* Report the finding of a value, which another row has had, for this row, too. */
+extern void sfi_check_report_again(SfCheck *check, const SfCheckShare *share);
+
+/*
+ * The record that an id names, as its page has it, good until the next call; NULL: there
+ * is none of that object.
+ */
+extern const SfShareRecord *sfi_check_record(SfCheck *check, SfShareId id);
+
+/* What is known of the record of an id; NULL: nothing.  note: made if there is nothing yet. */
+extern SfCheckShare *sfi_check_known(SfCheck *check, SfShareId id);
+extern SfCheckShare *sfi_check_note(SfCheck *check, SfShareId id);
+
+/* The lost record of an id, or NULL; all of them, a palloc'd array in order of their places. */
+extern SfCheckLost *sfi_check_lost(const SfCheck *check, SfShareId id);
+extern SfCheckLost **sfi_check_all_lost(const SfCheck *check, int64 *n);
+
+/* By page, then by cell. */
+extern int	sfi_check_compare_ids(SfShareId a, SfShareId b);
 
 /* ---- check.c ---- */
 
@@ -291,6 +392,59 @@ extern bool sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPag
 
 /* What a repair does with space that nobody owns: FREE or KEEP.  Never throws. */
 extern SfRepair sfi_check_unowned(const SfPageWalk *walk);
+
+/* Report a finding that new lists of pending and free pages will cure. */
+extern void sfi_check_report_list(SfPageWalk *walk, const char *detail, ...)
+			pg_attribute_printf(2, 3);
+
+/*
+ * Report an entry that no resolver can ever act on, and which new lists leave out; page: it
+ * stands there.
+ */
+extern void sfi_check_report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry,
+								   const char *problem);
+
+/* ---- shares.c ---- */
+
+/* Note a pending entry about a share record, which will change it. */
+extern void sfi_check_share_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry);
+
+/*
+ * Compare the share records with rows and entries; note the space of those that no live row
+ * has as owned.  All entries have been noted, and the rows' space is sorted, as it is again
+ * afterwards.
+ */
+extern void sfi_check_shares(SfPageWalk *walk);
+
+/* What a record has to be, and what is wrong with it as it is. */
+typedef struct SfCheckFate
+{
+	uint16		state;			/* SfShareState; 0: its cells have to be free */
+	uint32		references;
+	bool		owns;			/* the space of its object is its own */
+	bool		is_wrong;
+	SfFinding	finding;		/* if so */
+	SfRepair	action;
+	const char *why;
+} SfCheckFate;
+
+/*
+ * Judge a record by what is known of it (NULL: nothing).  forget: by its rows alone, since
+ * the pending entries are forgotten.
+ */
+extern SfCheckFate sfi_check_judge(const SfPageWalk *walk, const SfShareRecord *record,
+								   const SfCheckShare *share, bool forget);
+
+/* ---- recount.c ---- */
+
+/* Make share pages and their list anew, as far as they are not what they have to be. */
+extern void sfi_check_repair_shares(SfPageWalk *walk);
+
+/*
+ * The pending entries are forgotten, and all values are sound: what records own that no live
+ * row refers to is nobody's.
+ */
+extern void sfi_check_disown_records(SfPageWalk *walk);
 
 /* ---- keys.c ---- */
 

@@ -27,6 +27,12 @@ SF_FINDING(DOOMED_FREE, "to be freed but free", MARK)
 SF_FINDING(DOOMED_TWICE, "to be freed twice", LISTS)
 SF_FINDING(WRONG_COUNT, "wrong count of used sectors", CORRECT)
 
+/* Share records, and the rows that refer to them. */
+SF_FINDING(NO_RECORD, "reference to nothing", RECORD)
+SF_FINDING(OTHER_MAP, "shared map differs", RECORD)
+SF_FINDING(WRONG_REFERENCES, "wrong reference count", CORRECT)
+SF_FINDING(UNREFERRED, "shared object nobody refers to", FREE)
+
 /* The pages of the segment relation themselves. */
 SF_FINDING(HEADER_BEHIND, "header page behind", CORRECT)
 SF_FINDING(UNRESOLVABLE, "pending entry can never resolve", LISTS)

@@ -90,39 +90,11 @@ entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
 		return "there has been no such transaction";
 	if (names_page(entry))
 		return entry->start < walk->npages ? NULL : "the segment relation has no such page";
+	if (sf_format_pend_kind(entry->kind)->is_share)
+		return sf_share_of_start(entry->start).page < walk->nblocks ? NULL :
+			"the segment relation has no such page";
 	return entry->start + entry->count <= walk->check->total_sectors ? NULL :
 		"the data files have no such run";
-}
-
-/* Report a finding that new lists will cure. */
-static void report_list(SfPageWalk *walk, const char *detail, ...) pg_attribute_printf(2, 3);
-
-static void
-report_list(SfPageWalk *walk, const char *detail, ...)
-{
-	char		buf[256];
-	va_list		args;
-
-	walk->lists_damaged = true;
-	va_start(args, detail);
-	vsnprintf(buf, sizeof(buf), detail, args);
-	va_end(args);
-	sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0, "%s", buf);
-}
-
-/* Report an entry that no resolver can ever act on, and which new lists leave out. */
-static void
-report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry, const char *problem)
-{
-	bool		is_page = names_page(entry);
-
-	walk->lists_damaged = true;
-	sfi_check_report(walk->check, SF_FINDING_UNRESOLVABLE, NULL,
-					 entry->start, is_page ? 0 : entry->count,
-					 "%s (page %u of the segment relation: kind %u, transaction "
-					 UINT64_FORMAT ", %s " UINT64_FORMAT ")",
-					 problem, page, entry->kind, entry->fxid,
-					 is_page ? "page" : "sector", entry->start);
 }
 
 /*
@@ -141,8 +113,8 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 	if (names_page(entry))
 	{
 		if (doomed && (walk->known[entry->start] & SF_KNOWN_DOOMED))
-			report_list(walk, "two pending entries will set page " UINT64_FORMAT " free",
-						entry->start);
+			sfi_check_report_list(walk, "two pending entries will set page " UINT64_FORMAT " free",
+								  entry->start);
 		walk->known[entry->start] |= (taken ? SF_KNOWN_TAKEN : SF_KNOWN_NAMED) |
 			(doomed ? SF_KNOWN_DOOMED : 0);
 		return;
@@ -154,6 +126,15 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 		sfi_check_runs_add(&walk->doomed, entry->start, entry->count, 0, NULL);
 }
 
+/* Will an entry about a share record change it?  A guard that its transaction needs will not. */
+static bool
+changes_record(const SfPendEntry *entry, Outcome outcome)
+{
+	if (entry->kind == SF_PEND_REF_ADD)
+		return outcome == RUNNING || outcome == ABORTED;
+	return entry->kind != SF_PEND_REF_DROP || outcome == COMMITTED;
+}
+
 /* Check an entry against the segment and the commit log, and note its space. */
 static void
 check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
@@ -163,14 +144,18 @@ check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
 
 	if (problem != NULL)
 	{
-		report_entry(walk, page, entry, problem);
+		sfi_check_report_entry(walk, page, entry, problem);
 		return;
 	}
 	outcome = entry_outcome(entry);
 	walk->running |= outcome == RUNNING;
 	if (outcome == FORGOTTEN)
-		report_entry(walk, page, entry, "the outcome of its transaction is not known any more");
-	note_entry(walk, entry, outcome);
+		sfi_check_report_entry(walk, page, entry,
+							   "the outcome of its transaction is not known any more");
+	if (!sf_format_pend_kind(entry->kind)->is_share)
+		note_entry(walk, entry, outcome);
+	else if (changes_record(entry, outcome))
+		sfi_check_share_entry(walk, page, entry);
 }
 
 /* ---- lists of pages ---- */
@@ -185,9 +170,9 @@ read_linked(SfPageWalk *walk, uint32 page, SfPageType type, uint8 mark, SfCheckP
 	SF_ASSERT(mark == SF_KNOWN_QUEUED || mark == SF_KNOWN_FREE);
 	if (page >= walk->nblocks || (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)))
 	{
-		report_list(walk, "the list of %s pages leads to page %u, which %s",
-					type == SF_PAGE_PENDING ? "pending" : "free", page,
-					page >= walk->nblocks ? "does not exist" : "is in a list already");
+		sfi_check_report_list(walk, "the list of %s pages leads to page %u, which %s",
+							  type == SF_PAGE_PENDING ? "pending" : "free", page,
+							  page >= walk->nblocks ? "does not exist" : "is in a list already");
 		return false;
 	}
 	walk->known[page] |= mark;
@@ -217,8 +202,8 @@ walk_pending(SfPageWalk *walk)
 		page = pending->next;
 	}
 	if (header->pending_tail != last)
-		report_list(walk, "the list of pending pages does not end at its last page %u",
-					header->pending_tail);
+		sfi_check_report_list(walk, "the list of pending pages does not end at its last page %u",
+							  header->pending_tail);
 	pfree(read);
 }
 
@@ -243,6 +228,7 @@ mark_owned(SfPageWalk *walk)
 {
 	SfCheckRuns *owned = &walk->check->owned_pages;
 
+	SF_ASSERT(owned->sorted);
 	for (int64 i = 0; i < owned->n; i++)
 	{
 		SfCheckRun *run = &owned->runs[i];
@@ -251,13 +237,23 @@ mark_owned(SfPageWalk *walk)
 			continue;
 		walk->known[run->start] |= SF_KNOWN_OWNED;
 		if (walk->known[run->start] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE))
-			report_list(walk, "inode page " UINT64_FORMAT " of a value is in one", run->start);
+			sfi_check_report_list(walk, "inode page " UINT64_FORMAT " of a value is in one",
+								  run->start);
 		if (!(walk->known[run->start] & SF_KNOWN_DOOMED))
 			continue;
 		walk->lists_damaged = true;
 		sfi_check_report(walk->check, SF_FINDING_OWNED_DOOMED, &run->tid, 0, 0,
 						 "inode page " UINT64_FORMAT, run->start);
 	}
+}
+
+/* What a repair does about a page that cannot be read, or is of no type that it may have. */
+static SfRepair
+repair_of_page(const SfPageWalk *walk, uint32 page)
+{
+	if (walk->known[page] & SF_KNOWN_ADVICE)
+		return SF_REPAIR_UNREPORTED;
+	return walk->known[page] & SF_KNOWN_SHARE ? SF_REPAIR_PAGE : sfi_check_unowned(walk);
 }
 
 /* Compare the type of a page with the facts that are known about it. */
@@ -287,6 +283,7 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 		case SF_PAGE_ADVICE_BUCKET:
 			sfi_check_advice_page(walk, read->page);
 			break;
+		case SF_PAGE_SHARE:
 		case SF_PAGE_PENDING:
 		case SF_PAGE_FREE:
 			if (!(known & (SF_KNOWN_QUEUED | SF_KNOWN_FREE | SF_KNOWN_OWNED)))
@@ -297,7 +294,8 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 			/* a page of the advice has been looked at */
 			if (known & SF_KNOWN_ADVICE)
 				return;
-			sfi_check_report_as(walk->check, sfi_check_unowned(walk), SF_FINDING_DAMAGED_PAGE,
+			sfi_check_report_as(walk->check, repair_of_page(walk, read->page),
+								SF_FINDING_DAMAGED_PAGE,
 								NULL, 0, 0, "page %u of the segment relation: found type %d",
 								read->page, read->type);
 			return;
@@ -317,7 +315,8 @@ static bool
 is_beyond(SfPageWalk *walk, const SfCheckPage *read)
 {
 	return read->page >= walk->check->header.next_page &&
-		read->is_new && !(walk->known[read->page] & (SF_KNOWN_NAMED | SF_KNOWN_TAKEN));
+		read->is_new &&
+		!(walk->known[read->page] & (SF_KNOWN_NAMED | SF_KNOWN_TAKEN | SF_KNOWN_SHARE));
 }
 
 /* Check all pages but the header and the map pages, and find the last one in use. */
@@ -332,8 +331,7 @@ walk_dynamic(SfPageWalk *walk)
 
 		if (SF_IS_MAP_PAGE(page))
 			continue;
-		readable = sfi_check_read_any(walk, walk->known[page] & SF_KNOWN_ADVICE ?
-									  SF_REPAIR_UNREPORTED : sfi_check_unowned(walk), page, read);
+		readable = sfi_check_read_any(walk, repair_of_page(walk, page), page, read);
 		if (readable && is_beyond(walk, read))
 			continue;
 		walk->end_page = page + 1;
@@ -383,13 +381,14 @@ sfi_check_pages(SfPageWalk *walk)
 	bool		moving = walk->check->moving;
 
 	SF_ASSERT(walk->check->owned.sorted && walk->check->owned_pages.sorted);
-	/* all findings so far are about values and data files */
-	walk->all_sound = walk->check->nfindings == 0;
+	/* all findings so far are about values, references and data files */
+	walk->all_sound = walk->check->nfindings == walk->check->nmendable;
 	if (!moving)
 	{
 		walk_pending(walk);
 		walk_free(walk);
 		sfi_check_read_more(walk);
+		sfi_check_shares(walk);
 		sfi_check_keys(walk);
 		sfi_check_dictionaries(walk);
 		mark_owned(walk);

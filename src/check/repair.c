@@ -18,6 +18,11 @@
  *	a damaged queue or free list	both become new ones; their entries as above
  *	a damaged dictionary			is forgotten, if all values are sound
  *	damaged advice on duplicates	is begun anew
+ *	a share record that is not		is made again from a row that refers to it
+ *	there
+ *	a wrong count of references		is raised; it is lowered if all values are sound
+ *	share records with a damaged	are counted by the rows alone
+ *	queue
  *
  * While any value has a finding, its unit map may be the damaged part, and the
  * value may own space that the check has not seen.  Then nothing is set free but
@@ -262,8 +267,11 @@ repair_column(SfPageWalk *walk)
 				 errmsg("pending pages name a transaction that has not ended"),
 				 errhint("Wait for it, or end it, and try again.")));
 	sf_space_repair_extend(walk->check->seg, walk->nblocks);
+	if (walk->lists_damaged && walk->all_sound)
+		sfi_check_disown_records(walk);
 	repair_header(walk);
 	sfi_check_repair_keys(walk);
+	sfi_check_repair_shares(walk);
 	sfi_check_repair_advice(walk);
 	repair_damaged_maps(walk);
 	sf_space_repair_collect(walk->check->seg);

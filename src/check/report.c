@@ -41,6 +41,7 @@ static const char *const actions[] = {
 	[SF_REPAIR_LISTS] = "rebuild lists of pages",
 	[SF_REPAIR_PAGE] = "rebuild page",
 	[SF_REPAIR_CORRECT] = "correct",
+	[SF_REPAIR_RECORD] = "rebuild record",
 };
 
 StaticAssertDecl(lengthof(kinds) == SF_FINDING_COUNT, "a row for every finding");
@@ -72,7 +73,7 @@ put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
 
 	values[0] = CStringGetTextDatum(kinds[finding].text);
 	values[1] = PointerGetDatum(tid);
-	nulls[1] = tid == NULL;
+	nulls[1] = tid == NULL || !ItemPointerIsValid(tid);
 	values[2] = Int64GetDatum(segment_offset);
 	nulls[2] = segment_offset < 0;
 	values[3] = Int64GetDatum(len_bytes);
@@ -83,6 +84,7 @@ put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
 	if (ncolumns == REPAIR_COLUMNS)
 		values[FINDING_COLUMNS] = CStringGetTextDatum(actions[action]);
 	check->nfindings++;
+	check->newest = finding;
 	tuplestore_putvalues(check->rsinfo->setResult, check->rsinfo->setDesc,
 						 values, nulls);
 }

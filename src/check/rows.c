@@ -8,6 +8,9 @@
  * caller's own transaction are left out: their data may still lie in memory, and
  * their space is not marked as used before the commit.
  *
+ * Several rows may have one shared object (references.c).  It is verified with the first of
+ * them, whose space it is for the reports; damage of it is reported for each of them.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -32,6 +35,7 @@ typedef struct ValueWork
 {
 	SfCheck    *check;
 	Datum		value;
+	SfCheckShare *share;		/* of a shared one, or NULL */
 	struct varlena *stored;		/* its locator, when it is to be verified */
 	bool		map_damaged;
 	SfOwned		owned;
@@ -128,6 +132,65 @@ tell_keys(const SfCheck *check)
 				 errdetail("Their master keys are not loaded, their data keys were destroyed, or this build lacks the cipher.  What is stored of them was verified.")));
 }
 
+/* The record that owns the map of a private value (an SfCheckStep). */
+typedef struct RootWork
+{
+	const SfLocator *loc;
+	SfShareId	id;
+	bool		is_shared;
+} RootWork;
+
+static void
+read_root(SfCheck *check, void *arg)
+{
+	RootWork   *root = arg;
+
+	root->is_shared = sf_space_root_record(check->seg, sf_object_root(root->loc), &root->id);
+}
+
+/*
+ * Is a value what a share record has, as its locator says, or the root page of its map?  A
+ * root that cannot be read is reported with the map.
+ */
+static bool
+is_shared(SfCheck *check, const SfLocator *loc, SfShareId *id)
+{
+	RootWork	root = {.loc = loc};
+
+	*id = sf_share_id_of(loc);
+	if (!sf_object_has_root(loc))
+		return sf_object_is_reference(loc);
+	(void) sfi_check_guarded(check, SF_REPAIR_UNREPORTED, read_root, &root);
+	*id = root.id;
+	return root.is_shared;
+}
+
+/*
+ * Find out the space of a value; of a changed version of a shared value without what its
+ * record answers for.  False: another row has brought it, and its data.
+ */
+static bool
+find_space(ValueWork *work, const SfLocator *loc)
+{
+	SfCheck    *check = work->check;
+	const SfLocator *shared = NULL;
+	SfShareVersion version;
+	SfShareId	id;
+
+	if (is_shared(check, loc, &id))
+		work->share = sfi_check_reference(check, loc, id);
+	else if ((loc->flags & SF_LOC_SHARED) && sfi_check_based(check, loc, &version))
+		shared = &version.loc;
+	if (loc->flags & SF_LOC_SHARED)
+		check->max_object_id = Max(check->max_object_id, loc->share.reference_id);
+	if (work->share != NULL && (work->share->facts & SF_FACT_OWNED))
+		return false;
+	if (work->share != NULL)
+		work->share->facts |= SF_FACT_OWNED;
+	work->owned = sf_object_owned(check->seg, loc, shared, note_damage, work);
+	return true;
+}
+
 /*
  * First step: find out the value's form and the space that it owns.  Locators and
  * compressed values are small, so larger ones, which are INLINE, are not even fetched.
@@ -165,9 +228,9 @@ read_map(SfCheck *check, void *arg)
 		return;
 	sf_object_require_tag(check->seg, &loc);
 	count_key(check, loc.key_id);
-	work->owned = sf_object_owned(check->seg, &loc, NULL, note_damage, work);
 	check->max_object_id = Max(check->max_object_id, loc.object_id);
-	work->stored = packed;
+	if (find_space(work, &loc))
+		work->stored = packed;
 }
 
 /* Callback of sf_read_verify(), which names findings by their text. */
@@ -201,6 +264,13 @@ note_owned(SfCheck *check, const SfOwned *owned)
 		sfi_check_runs_add(&check->owned_pages, owned->pages[i], 1, 0, &check->tid);
 }
 
+/* Findings so far that say that values, or their space, are not known to be sound. */
+static uint64
+unsound(const SfCheck *check)
+{
+	return check->nfindings - check->nmendable;
+}
+
 /*
  * Check a value in two steps, each guarded.  The space that it owns is noted even
  * if its data are damaged, for then a repair must not free that space.
@@ -209,16 +279,26 @@ static void
 check_value(SfCheck *check, Datum value)
 {
 	ValueWork	work = {.check = check, .value = value};
-	uint64		nfindings = check->nfindings;
+	uint64		before = unsound(check);
 
 	SF_ASSERT(ItemPointerIsValid(&check->tid));
 	(void) sfi_check_guarded(check, SF_REPAIR_NONE, read_map, &work);
-	check->hidden |= check->nfindings > nfindings;
-	if (work.stored == NULL)
+	check->hidden |= unsound(check) > before;
+	if (work.stored != NULL)
+	{
+		note_owned(check, &work.owned);
+		if (!work.map_damaged)
+			(void) sfi_check_guarded(check, SF_REPAIR_NONE, verify, &work);
+	}
+	if (work.share == NULL)
 		return;
-	note_owned(check, &work.owned);
-	if (!work.map_damaged)
-		(void) sfi_check_guarded(check, SF_REPAIR_NONE, verify, &work);
+	if (work.share->facts & SF_FACT_DAMAGED)
+		sfi_check_report_again(check, work.share);
+	else if (unsound(check) > before)
+	{
+		work.share->facts |= SF_FACT_DAMAGED;
+		work.share->finding = check->newest;
+	}
 }
 
 /*

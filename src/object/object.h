@@ -216,7 +216,8 @@ sf_object_is_reference(const SfLocator *loc)
 
 /*
  * Begin a share record of the object of a locator: all but its hashes, its maker and what
- * the column's options were.  False: the locator is too long for a reference.
+ * the column's options were.  The locator may be that of a reference.  False: it is too long
+ * for one.
  */
 extern bool sf_object_share_record(const SfLocator *loc, SfShareCopy *copy);
 

@@ -35,7 +35,7 @@ sf_object_share_record(const SfLocator *loc, SfShareCopy *copy)
 	SfFlatMap	map;
 	SfUnit		unit;
 
-	SF_ASSERT(!(loc->flags & SF_LOC_SHARED) && loc->generation > 0);
+	SF_ASSERT(loc->generation > 0);
 	if (len == 0)
 		return false;
 	memset(record, 0, sizeof(*record));

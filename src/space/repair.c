@@ -196,14 +196,22 @@ sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
 	}
 }
 
-/* A number that was given out once names no other dictionary, so it only rises, too. */
+/*
+ * Change what the extension of the header says.  A number that was given out once names no
+ * other dictionary, so it only rises, too.
+ */
 static void
-change_dictionary(Step *step, SfHeaderRepair repair)
+change_more(Step *step, SfHeaderRepair repair)
 {
 	step->more = sfi_page_header_more(BufferGetPage(step->hbuf));
 	step->header.flags |= SF_SEG_MORE;
-	step->more.dictionary = repair.dictionary;
-	step->more.last_dictionary = Max(step->more.last_dictionary, repair.last_dictionary);
+	if (repair.change_dictionary)
+	{
+		step->more.dictionary = repair.dictionary;
+		step->more.last_dictionary = Max(step->more.last_dictionary, repair.last_dictionary);
+	}
+	if (repair.change_share_head)
+		step->more.share_head = repair.share_head;
 	step->more_changed = true;
 }
 
@@ -229,9 +237,23 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 		Max(header->total_sectors, repair.total_sectors);
 	if (repair.forget_lists)
 		header->pending_head = header->pending_tail = header->free_head = SF_NO_PAGE;
-	if (repair.change_dictionary)
-		change_dictionary(&step, repair);
+	if (repair.change_dictionary || repair.change_share_head)
+		change_more(&step, repair);
 	finish_step(&step, InvalidBuffer, SF_PAGE_HEADER, NULL, 0);
+}
+
+/*
+ * The record carries the whole page, since there may be none, or one that cannot be read.
+ */
+void
+sf_space_repair_share(SfSegment *seg, uint32 page, const SfSharePage *content)
+{
+	Step		step = begin_step(seg);
+
+	SF_ASSERT(page > 1 && !SF_IS_MAP_PAGE(page) && page < step.header.next_page);
+	SF_ASSERT(sf_format_page_problem(SF_PAGE_SHARE, content) == NULL);
+	finish_step(&step, sfi_page_reinit(step.rel, page), SF_PAGE_SHARE, content,
+				sizeof(SfSharePage));
 }
 
 void

@@ -330,6 +330,7 @@ extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
  * dictionary: have a sound one, by its first page, lead to that one before it, or to
  * SF_NO_PAGE.
  * keys: make both key pages say that, and the header name them; pages 0 are new ones.
+ * share: make a page a share page with that on it.
  * free_page: put a page that is in no list into that of free pages.
  * header: raise what is given out next, and the end; lower_next_page: that one is wrong, and
  * becomes next_page, behind which there are no pages; lower_end: the same of total_sectors,
@@ -348,6 +349,8 @@ typedef struct SfHeaderRepair
 	bool		change_dictionary;	/* dictionary becomes the newest one .. */
 	uint32		dictionary;		/* .. its first page, or 0 */
 	uint32		last_dictionary;	/* numbers have been given out up to it */
+	bool		change_share_head;
+	uint32		share_head;		/* first share page, or 0 */
 } SfHeaderRepair;
 
 extern void sf_space_repair_extend(SfSegment *seg, uint32 npages);
@@ -357,6 +360,7 @@ extern void sf_space_repair_map(SfSegment *seg, uint32 map);
 extern void sf_space_repair_collect(SfSegment *seg);
 extern void sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used);
 extern void sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair);
+extern void sf_space_repair_share(SfSegment *seg, uint32 page, const SfSharePage *content);
 extern void sf_space_repair_free_page(SfSegment *seg, uint32 page);
 
 /* Space accounting; all in bytes but two.  live + pending + free = file. */

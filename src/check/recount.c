@@ -1,0 +1,284 @@
+/*-------------------------------------------------------------------------
+ *
+ * recount.c
+ *	  Share pages made anew by a repair: states and counts as rows and pending entries
+ *	  have them, lost records as rows have them, and the list of the pages.
+ *
+ * A record that rows refer to comes back at its cell, since the locators of rows, which name
+ * the cell, are not changed.  Nobody knows its hash any more, so that nothing will be found
+ * to be the same as its object; rows can be copied, and deleted.
+ *
+ * If the pending entries are forgotten, this comes after them: should the server crash in
+ * between, counts are too high, and records wait for entries that are not there.  That costs
+ * space, and the next repair finds it.  The other way round, entries would lower counts that
+ * do not contain them any more.
+ *
+ * Cells become free without a word on the space of their object.  What no row owns then is
+ * set free as any other such space: by entries of the repairing transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "check/check_internal.h"
+#include "miscadmin.h"
+
+/* One share page in the making. */
+typedef struct Making
+{
+	SfPageWalk *walk;
+	uint32		page;
+	SfCheckLost **lost;			/* those of this page, */
+	int64		nlost;			/* so many */
+	SfSharePage *content;
+} Making;
+
+/* ---- the records of a page ---- */
+
+/* Make the cells of a record free. */
+static void
+clear_record(Making *making, uint32 cell, const SfShareRecord *record)
+{
+	const SfShareClear clear = {cell, sf_share_cells_of(sf_share_record_size(record))};
+
+	SF_ASSERT(cell + clear.ncells <= SF_SHARE_CELLS);
+	sf_format_share_clear(making->content, clear);
+}
+
+/* Change a record that is there to what it has to be. */
+static void
+settle_record(Making *making, uint32 cell, const SfShareRecord *record)
+{
+	const SfShareId id = {making->page, cell, (uint16) record->object_id};
+	SfCheck    *check = making->walk->check;
+	SfCheckShare *share = sfi_check_known(check, id);
+	SfCheckFate fate;
+
+	/* rows would have it otherwise, and none has it as it is */
+	if (sfi_check_lost(check, id) != NULL && (share == NULL || share->rows == 0))
+		fate = (SfCheckFate) {0};
+	else
+		fate = sfi_check_judge(making->walk, record, share, making->walk->lists_damaged);
+	if (fate.state != 0)
+		sf_format_share_set(making->content, (SfShareSet) {cell, fate.state, fate.references});
+	else
+		clear_record(making, cell, record);
+}
+
+/* The same for all cells; those that have no record become free. */
+static void
+settle_records(Making *making)
+{
+	for (uint32 cell = 0; cell < SF_SHARE_CELLS;)
+	{
+		const SfShareRecord *record = sf_format_share_record(making->content, cell);
+		uint32		n = record == NULL ? 1 : sf_share_cells_of(sf_share_record_size(record));
+
+		if (record != NULL)
+			settle_record(making, cell, record);
+		else if (sf_share_is_used(making->content, cell))
+			sf_format_share_clear(making->content, (SfShareClear) {cell, 1});
+		cell += n;
+	}
+}
+
+/*
+ * Do rows refer to a record, which may be one that was put back?  Of two lost ones that want
+ * the same cells the first one gets them.  The rows of the other are found again by the next
+ * check, and can be read and copied all the same.
+ */
+static bool
+has_rows(const Making *making, uint32 cell, const SfShareRecord *record)
+{
+	const SfShareId id = {making->page, cell, (uint16) record->object_id};
+	const SfCheckShare *share = sfi_check_known(making->walk->check, id);
+
+	return (share != NULL && share->rows > 0) ||
+		sfi_check_lost(making->walk->check, id) != NULL;
+}
+
+/* Take records away that no row has and that reach into n cells; false: rows have one. */
+static bool
+make_room(Making *making, uint32 first, uint32 n)
+{
+	for (uint32 cell = 0; cell < first + n;)
+	{
+		const SfShareRecord *record = sf_format_share_record(making->content, cell);
+		uint32		size = record == NULL ? 1 : sf_share_cells_of(sf_share_record_size(record));
+
+		if (record != NULL && cell + size > first)
+		{
+			if (has_rows(making, cell, record))
+				return false;
+			clear_record(making, cell, record);
+		}
+		cell += size;
+	}
+	return true;
+}
+
+/* Put a lost record where rows look for it, if there is room. */
+static void
+put_lost(Making *making, const SfCheckLost *lost)
+{
+	SfShareRecord *record = lost->record;
+	uint32		size = sf_share_record_size(record);
+	uint32		n = sf_share_cells_of(size);
+	uint64		references = lost->share.rows;
+
+	if (!making->walk->lists_damaged)
+		references += lost->share.waiting;
+	if (lost->id.cell + n > SF_SHARE_CELLS || !make_room(making, lost->id.cell, n))
+		return;
+	record->state = SF_SHARE_LIVE;
+	record->references = Min(references, PG_UINT32_MAX);
+	record->hash_method = SF_SHARE_HASH_NONE;
+	record->compression = SF_SHARE_COMPRESSION_UNKNOWN;
+	sf_format_share_put(making->content, lost->id.cell, record, size);
+	SF_ASSERT(sf_format_share_record(making->content, lost->id.cell) != NULL);
+}
+
+/* ---- pages ---- */
+
+/* Read a page; false: it is no share page, or cannot be read. */
+static bool
+read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
+{
+	return sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) &&
+		read->type == SF_PAGE_SHARE;
+}
+
+/* Make a page what it has to be; next: the one behind it, or 0 if that stays as it is. */
+static void
+make_page(Making *making, uint32 next)
+{
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfSharePage content = {.next = SF_NO_PAGE};
+	bool		is_there = read_share_page(making->walk, making->page, read);
+
+	SF_ASSERT(next != making->page && !SF_IS_MAP_PAGE(making->page));
+	if (is_there)
+		content = read->u.share;
+	making->content = &content;
+	settle_records(making);
+	for (int64 i = 0; i < making->nlost; i++)
+		put_lost(making, making->lost[i]);
+	if (next != 0)
+		content.next = next;
+	if (!is_there || memcmp(&content, &read->u.share, sizeof(SfSharePage)) != 0)
+		sf_space_repair_share(making->walk->check->seg, making->page, &content);
+	pfree(read);
+}
+
+/*
+ * Is a page a share page, or to be one?  One that cannot be read, and that no row needs,
+ * becomes an empty one if all values are sound: otherwise it may be something else of theirs.
+ */
+static bool
+is_to_be_made(SfPageWalk *walk, uint32 page, bool is_wanted, SfCheckPage *read)
+{
+	bool		is_share;
+
+	SF_ASSERT(page > 1 && page < walk->nblocks);
+	if (SF_IS_MAP_PAGE(page) || !(walk->known[page] & SF_KNOWN_SHARE))
+		return false;
+	is_share = read_share_page(walk, page, read);
+	walk->check->shares->relink |= !is_share;
+	return is_share || is_wanted || (walk->all_sound && read->type == 0);
+}
+
+/* Collect the share pages that there have to be, in order; a palloc'd array. */
+static uint32 *
+collect_pages(SfPageWalk *walk, SfCheckLost *const *lost, int64 nlost, int64 *n)
+{
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	int64		size = 0;
+	uint32	   *pages = NULL;
+	int64		at = 0;
+
+	*n = 0;
+	for (uint32 page = 2; page < walk->nblocks; page++)
+	{
+		while (at < nlost && lost[at]->id.page < page)
+			at++;
+		if (!is_to_be_made(walk, page, at < nlost && lost[at]->id.page == page, read))
+			continue;
+		pages = sf_base_array_grow(pages, *n, &size, sizeof(uint32), CurrentMemoryContext);
+		pages[(*n)++] = page;
+	}
+	pfree(read);
+	return pages;
+}
+
+/* The list ends at the page with the highest number. */
+static uint32
+page_behind(const uint32 *pages, int64 n, int64 i)
+{
+	return i + 1 < n ? pages[i + 1] : SF_NO_PAGE;
+}
+
+void
+sfi_check_repair_shares(SfPageWalk *walk)
+{
+	SfCheck    *check = walk->check;
+	SfHeaderRepair head = {.change_share_head = true};
+	int64		nlost;
+	int64		npages;
+	int64		at = 0;
+	SfCheckLost **lost;
+	uint32	   *pages;
+
+	if (check->shares == NULL)
+		return;
+	lost = sfi_check_all_lost(check, &nlost);
+	pages = collect_pages(walk, lost, nlost, &npages);
+	for (int64 i = 0; i < npages; i++)
+	{
+		Making		making = {.walk = walk, .page = pages[i]};
+
+		CHECK_FOR_INTERRUPTS();
+		while (at < nlost && lost[at]->id.page < pages[i])
+			at++;
+		making.lost = lost + at;
+		while (at + making.nlost < nlost && lost[at + making.nlost]->id.page == pages[i])
+			making.nlost++;
+		make_page(&making, check->shares->relink ? page_behind(pages, npages, i) : 0);
+	}
+	head.share_head = npages > 0 ? pages[0] : 0;
+	if (check->shares->relink)
+		sf_space_repair_header(check->seg, head);
+}
+
+/* ---- space of records ---- */
+
+/* Take the runs of records without live rows out of an array, which stays in order. */
+static void
+disown(SfCheckRuns *runs, SfPageWalk *walk, bool are_pages)
+{
+	int64		to = 0;
+
+	SF_ASSERT(runs->sorted);
+	for (int64 i = 0; i < runs->n; i++)
+	{
+		SfCheckRun *run = &runs->runs[i];
+
+		if (ItemPointerIsValid(&run->tid))
+			runs->runs[to++] = *run;
+		else if (are_pages && run->start < walk->nblocks)
+			walk->known[run->start] &= ~SF_KNOWN_OWNED;
+	}
+	runs->n = to;
+}
+
+void
+sfi_check_disown_records(SfPageWalk *walk)
+{
+	SfCheck    *check = walk->check;
+
+	SF_ASSERT(walk->lists_damaged && walk->all_sound);
+	disown(&check->owned, walk, false);
+	disown(&check->owned_pages, walk, true);
+	for (int64 i = 0; i < check->owned_pages.n; i++)
+		if (check->owned_pages.runs[i].start < walk->nblocks)
+			walk->known[check->owned_pages.runs[i].start] |= SF_KNOWN_OWNED;
+}
