@@ -5,8 +5,8 @@
  *
  * They belong to the segment, and no row owns them.  They are not marked as owned but as
  * pages of the advice, since what a repair does about damage is simple: all of the advice is
- * forgotten, and its pages are nobody's then.  Nothing is lost by that, for nothing but
- * the advice knows what stands there that the share records do not.
+ * forgotten, and its pages are nobody's then.  In the end it is made anew from the share
+ * records, which know all that stands there.
  *
  * Entries that lead nowhere are no findings: an entry may outlive its share record.
  *
@@ -15,6 +15,7 @@
 #include "base/base.h"
 
 #include "check/check_internal.h"
+#include "miscadmin.h"
 
 /* Report damage of the advice; page: which one. */
 static void
@@ -23,7 +24,7 @@ report(SfPageWalk *walk, uint32 page, const char *problem)
 	SF_ASSERT(!walk->check->moving && problem != NULL);
 	walk->advice_damaged = true;
 	sfi_check_report(walk->check, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
-					 "page %u of the segment relation: %s (advice on duplicates, which a repair begins anew; nothing is lost)",
+					 "page %u of the segment relation: %s (advice on duplicates, which a repair makes anew; nothing is lost)",
 					 page, problem);
 }
 
@@ -141,9 +142,50 @@ sfi_check_stray_advice(SfPageWalk *walk)
 }
 
 void
-sfi_check_repair_advice(const SfPageWalk *walk)
+sfi_check_forget_advice(const SfPageWalk *walk)
 {
 	SF_ASSERT(walk->check->lockmode >= ShareRowExclusiveLock);
 	if (walk->advice_damaged)
 		sf_space_advice_forget(walk->check->seg);
+}
+
+/*
+ * Have the records of a share page found, but for those that a repair has made of rows: nobody
+ * knows what their contents hash to.
+ */
+static void
+advise_page(SfSegment *seg, uint32 page, const SfSharePage *content)
+{
+	for (uint32 cell = 0; cell < SF_SHARE_CELLS;)
+	{
+		const SfShareRecord *record = sf_format_share_record(content, cell);
+		const SfShareId id = {page, cell, record == NULL ? 0 : (uint16) record->object_id};
+
+		if (record != NULL && record->hash_method != SF_SHARE_HASH_NONE &&
+			(record->state == SF_SHARE_NEW || record->state == SF_SHARE_LIVE))
+			sf_space_share_advise(seg, id, record);
+		cell += record == NULL ? 1 : sf_share_cells_of(sf_share_record_size(record));
+	}
+}
+
+/*
+ * All records, whatever was found: an entry that is there costs a look.  So what a repair that
+ * was cut off has forgotten comes back, and what others have lost.
+ */
+void
+sfi_check_rebuild_advice(SfPageWalk *walk)
+{
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+
+	SF_ASSERT(walk->check->lockmode >= ShareRowExclusiveLock);
+	for (uint32 page = 2; page < walk->nblocks; page++)
+	{
+		if (!(walk->known[page] & SF_KNOWN_SHARE) ||
+			!sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) ||
+			read->type != SF_PAGE_SHARE)
+			continue;
+		CHECK_FOR_INTERRUPTS();
+		advise_page(walk->check->seg, page, &read->u.share);
+	}
+	pfree(read);
 }

@@ -147,7 +147,7 @@ sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThe
 
 		if (check_column(&check, &walk, lfirst(cell), (ReturnSetInfo *) fcinfo->resultinfo,
 						 lockmode) &&
-			then != NULL && check.nfindings > 0)
+			then != NULL)
 			then(&walk);
 		MemoryContextSwitchTo(old_context);
 		MemoryContextReset(context);

@@ -353,7 +353,7 @@ extern int	sfi_check_compare_ids(SfShareId a, SfShareId b);
  * Check the columns that a call is about, and report findings as its result.
  * Locks tables and segment relations in lockmode, until the transaction ends:
  * a mode that keeps writers out, or, in recovery, AccessShareLock.  Calls then,
- * unless it is NULL, for each column that has a segment to go by and findings.
+ * unless it is NULL, for each column that has a segment to go by.
  */
 typedef void (*SfCheckThen) (SfPageWalk *walk);
 extern void sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then);
@@ -483,7 +483,13 @@ extern void sfi_check_advice_page(SfPageWalk *walk, uint32 page);
 extern void sfi_check_stray_advice(SfPageWalk *walk);
 
 /* Forget the advice, if it is damaged. */
-extern void sfi_check_repair_advice(const SfPageWalk *walk);
+extern void sfi_check_forget_advice(const SfPageWalk *walk);
+
+/*
+ * See to it that there is advice on all share records, which are sound by now.  The last one
+ * of the steps, since it takes pages, and the others set them free.
+ */
+extern void sfi_check_rebuild_advice(SfPageWalk *walk);
 
 /* ---- pages.c ---- */
 

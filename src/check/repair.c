@@ -17,7 +17,7 @@
  *	page far behind the last one	gets that behind the last one
  *	a damaged queue or free list	both become new ones; their entries as above
  *	a damaged dictionary			is forgotten, if all values are sound
- *	damaged advice on duplicates	is begun anew
+ *	damaged advice on duplicates	is made anew from the share records
  *	a share record that is not		is made again from a row that refers to it
  *	there
  *	a wrong count of references		is raised; it is lowered if all values are sound
@@ -255,12 +255,18 @@ repair_dynamic(SfPageWalk *walk)
 /*
  * Repair one column, after its check.  The header comes first, since the other
  * steps take numbers and pages from it.  Damaged map pages come before the pages
- * and bits, since all steps that follow read the space map.
+ * and bits, since all steps that follow read the space map.  Advice comes last, when its old
+ * pages are free; that some of it is missing is no finding.
  */
 static void
 repair_column(SfPageWalk *walk)
 {
 	SF_ASSERT(!walk->check->moving && walk->check->lockmode >= ShareRowExclusiveLock);
+	if (walk->check->nfindings == 0)
+	{
+		sfi_check_rebuild_advice(walk);
+		return;
+	}
 	if (walk->lists_damaged && walk->running)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
@@ -272,11 +278,12 @@ repair_column(SfPageWalk *walk)
 	repair_header(walk);
 	sfi_check_repair_keys(walk);
 	sfi_check_repair_shares(walk);
-	sfi_check_repair_advice(walk);
+	sfi_check_forget_advice(walk);
 	repair_damaged_maps(walk);
 	sf_space_repair_collect(walk->check->seg);
 	repair_dynamic(walk);
 	repair_maps(walk);
+	sfi_check_rebuild_advice(walk);
 	SF_FAULT(repair_done);
 	/* a commit without a transaction id would not wait for these records */
 	XLogFlush(XactLastRecEnd);

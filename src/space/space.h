@@ -432,6 +432,9 @@ extern bool sf_space_share_refer(SfSegment *seg, SfShareId id, uint64 object_id,
 /* Pre-commit: n > 0 rows have what this transaction has made a record of. */
 extern void sf_space_share_publish(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n);
 
+/* Have others find a record, which has hashes, by advice (below).  No page is locked. */
+extern void sf_space_share_advise(SfSegment *seg, SfShareId id, const SfShareRecord *record);
+
 /*
  * Make a record of what a row has: LIVE at once, with a reference for that row and one for
  * this transaction, which an entry takes back if it fails.  The map is that of a root.  False,

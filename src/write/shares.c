@@ -241,21 +241,6 @@ sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 	return datum;
 }
 
-/* Have others find a record.  It is not lost with its advice, should that fail. */
-static void
-add_advice(SfSegment *seg, SfShareId id, const SfFingerprint *hash)
-{
-	SfAdvice	advice = {.page = id.page, .cell = id.cell, .kind = SF_ADVICE_FULL};
-
-	memcpy(&advice.hash, hash->full, sizeof(advice.hash));
-	sf_space_advice_add(seg, &advice);
-	if (hash->prefix == 0)
-		return;
-	advice.kind = SF_ADVICE_PREFIX;
-	advice.hash = hash->prefix;
-	sf_space_advice_add(seg, &advice);
-}
-
 /*
  * The record says what the column was when the value was stored: others refer to it only as
  * long as the column is the same.
@@ -287,7 +272,7 @@ sf_write_share(SfSegment *seg, struct varlena *draft, const SfFingerprint *hash)
 	sfi_write_note_entries();
 	id = sf_space_share_put(seg, &copy);
 	sfi_shares_own(sfi_write_segment(seg), id, &copy.record);
-	add_advice(seg, id, hash);
+	sf_space_share_advise(seg, id, &copy.record);
 	return sf_write_reference(seg, id, &copy.record);
 }
 

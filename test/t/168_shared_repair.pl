@@ -105,12 +105,13 @@ is_whole('half', $nrows{half}, 'half: goes on');
 # ---- tables that are damaged with one stop ----
 
 my @steps = map { "step_$_" } 0 .. 7;
-my @others = ('torn', 'mapless', 'unmapped', 'listed', 'snapped', 'low');
+my @others = ('torn', 'mapless', 'unmapped', 'listed', 'advised', 'snapped', 'low');
 $sql->(map { made($_) } @steps, @others);
 $sql->(map({ stir($_) } @steps, 'torn', 'listed', 'snapped', 'low'),
 	"INSERT INTO mapless SELECT i, 20, 13000000, blob(20, 13000000) FROM generate_series(20, 21) i",
 	"INSERT INTO unmapped SELECT i, 20, 13000000, blob(20, 13000000) FROM generate_series(20, 22) i",
 	'DELETE FROM mapless WHERE id >= 20',
+	'INSERT INTO advised SELECT i, i, 140000, blob(i, 140000) FROM generate_series(20, 20) i',
 	# more records than two pages have room for
 	'INSERT INTO listed SELECT i, i, 4100, blob(i, 4100) FROM generate_series(1000, 1099) i',
 	copied('listed', 1000, 2000), copied('listed', 1050, 2001), copied('listed', 1099, 2002));
@@ -137,6 +138,9 @@ zero_pages($segments{$_}, $was{$_}, PAGE_INODE) foreach 'mapless', 'unmapped';
 my @pages = pages_of($was{listed}, PAGE_SHARE);
 cmp_ok(scalar(@pages), '>=', 3, 'several share pages');
 patch($segments{listed}, $pages[1] * PAGE, "\0" x PAGE);
+
+# all that advice has
+zero_pages($segments{advised}, $was{advised}, $_) foreach 8 .. 10;
 
 # an entry that keeps the queue from being kept
 change($segments{snapped}, (entries_of($was{snapped}, SHARE_NEW))[0][0], CONTENT + 8, pack('Q<', (1 << 50) + 100));
@@ -191,6 +195,59 @@ is_whole('unmapped', $nrows{unmapped}, 'a map that rows need, and that comes bac
 
 like(repair($node, 'listed', 'false'), qr/^rebuild lists of pages\|damaged list of pages\|[^\n]*does not lead to page $pages[0]$/m, 'a page in the middle: the list ends there');
 is_whole('listed', $nrows{listed}, 'a page in the middle');
+
+# ---- advice ----
+
+# What the advice has, and what it has to have by the records that can be found: hash, page,
+# cell, kind.
+sub advice_of
+{
+	my ($all) = @_;
+	return sort map {
+		my $page = page_of($all, $_);
+		map { join(' ', unpack('Q< V v v', substr($page, CONTENT + 8 + 16 * $_, 16))) } 0 .. unpack('v', substr($page, CONTENT + 4, 2)) - 1
+	} pages_of($all, 10);
+}
+
+sub advice_due
+{
+	my ($all) = @_;
+	my @due;
+	foreach my $r (grep { $_->{state} == NEW || $_->{state} == LIVE } records($all))
+	{
+		my ($full, $prefix, $method) = unpack('Q< x8 Q< x9 C', substr($all, $r->{page} * PAGE + $r->{at} + 24, 34));
+		push @due, "$full $r->{page} $r->{cell} 1" if $method;
+		push @due, "$prefix $r->{page} $r->{cell} 2" if $method && $prefix;
+	}
+	return sort @due;
+}
+
+sub advice_is_due
+{
+	my ($t, $n, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$sql->('CHECKPOINT');
+	my $all = slurp($segments{$t});
+	my @due = advice_due($all);
+	is(scalar(@due), $n, "$name: so many entries");
+	return is(join("\n", advice_of($all)), join("\n", @due), $name);
+}
+
+my @due = advice_due($was{advised});
+my %is_due = map { $_ => 1 } @due;
+is(scalar(grep { $is_due{$_} } advice_of($was{advised})), scalar(@due), 'there was advice on all records');
+is(scalar(grep { / 2$/ } @due), 2, 'also by their first units');
+like(repair($node, 'advised', 'true'), qr/^rebuild page\|damaged page\|[^\n]*advice on duplicates, which a repair makes anew; nothing is lost/m, 'advice of zeros');
+arm($node, 'advice_look_up', 'error', skip => 3);
+isnt(($node->psql('postgres', "SELECT count(*) FROM securefile_repair('advised', 'doc', false)"))[0], 0, 'a repair is cut off while it makes advice');
+disarm($node);
+cmp_ok(scalar(advice_of(slurp($segments{advised}))), '<', scalar(@due), 'it has not made all of it') if $sql->('CHECKPOINT') eq '';
+is(repair($node, 'advised', 'false'), '', 'it is sound');
+advice_is_due('advised', scalar(@due), 'and then there is advice on all records again');
+my $objects = $sql->("SELECT shared_objects FROM securefile_usage('advised', 'doc')");
+$sql->("INSERT INTO advised SELECT 200 + id, seed, len, blob(seed, len) FROM advised WHERE id IN (1, 4, 6)");
+is($sql->("SELECT shared_objects FROM securefile_usage('advised', 'doc')"), $objects, 'contents are found to be there');
+is_whole('advised', $nrows{advised} + 3, 'advice made anew');
 
 # ---- old snapshots ----
 
