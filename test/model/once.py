@@ -4,7 +4,11 @@ while the server is killed: each row has what it says, and when all rows are gon
 space.
 
 A row says by three columns which content it has.  So nothing need be known of what was going
-on when the server died."""
+on when the server died.
+
+Each time the server is there again, rows of one share record have one content, there are as
+many references as rows that say so, by their locators or by the root pages of their maps, and
+securefile_check() finds nothing."""
 
 import argparse
 import hashlib
@@ -27,6 +31,21 @@ UNIT = 128 * 1024
 OPTIONS = ["deduplicate", "deduplicate, filesystem_like_logging", "deduplicate, compress_low",
            "deduplicate, encrypt", "deduplicate, compress_medium, encrypt", "compress_low", "encrypt"]
 TABLES = [f"t{number}" for number in range(len(OPTIONS))]
+PAGE = 8192
+
+# the bytes of a locator
+RAW = """
+CREATE TYPE raw;
+CREATE FUNCTION raw_in(cstring) RETURNS raw LANGUAGE internal IMMUTABLE STRICT AS 'byteain';
+CREATE FUNCTION raw_out(raw) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'byteaout';
+CREATE TYPE raw (INPUT = raw_in, OUTPUT = raw_out, LIKE = securefile);
+CREATE CAST (securefile AS raw) WITHOUT FUNCTION;
+CREATE CAST (raw AS bytea) WITHOUT FUNCTION"""
+
+STORED = """
+SELECT n, edits, pokes, bytes FROM (SELECT n, edits, pokes, (doc::raw)::bytea AS bytes FROM {0}
+    WHERE length(doc) > 4000) r WHERE get_byte(bytes, 0) = 2"""
+INODE, SHARED, BASED = 1, 4, 1
 
 
 def content(number):
@@ -234,9 +253,9 @@ def client(dsn, seed, seconds, pipe):
         pipe.send(("lost" if lost else traceback.format_exc(), once.done if once else 0))
 
 
-def look(dsn):
+def look(server):
     """Every row has the content that it says; how many rows there are."""
-    conn = connect(dsn, 60)
+    conn = connect(server.dsn, 60)
     for gid, in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
         conn.execute(f"ROLLBACK PREPARED '{gid}'")
     rows = 0
@@ -247,28 +266,86 @@ def look(dsn):
             if (found.decode() if isinstance(found, bytes) else found) != right:
                 raise AssertionError(f"row {key} of {table} has not content {number}, {edits} edits, {pokes} pokes")
             rows += 1
+        count(conn, server.data, table)
+        require_sound(conn, table)
     conn.close()
     return rows
 
 
-def live(conn, table):
+def usage(conn, table, columns):
     conn.execute(f"SELECT securefile_maintain('{table}', 'doc')")
-    return conn.execute("SELECT live_bytes, pending_bytes FROM securefile_usage(%s::regclass, 'doc')",
+    return conn.execute(f"SELECT {columns} FROM securefile_usage(%s::regclass, 'doc')",
                         (table,)).fetchone()
 
 
-def empty(dsn):
+def require_sound(conn, table):
+    for finding in conn.execute(f"SELECT * FROM securefile_check('{table}', 'doc')").fetchall():
+        raise AssertionError(f"check of {table}: {finding}")
+
+
+def segment(conn, data, table):
+    """The pages of its segment relation, as they are on disk."""
+    conn.execute("CHECKPOINT")
+    path = conn.execute("SELECT pg_relation_filepath(segment_relid) FROM securefile_columns"
+                        " WHERE relid = %s::regclass", (table,)).fetchone()[0]
+    with open(os.path.join(data, path), "rb") as file:
+        return file.read()
+
+
+def record_of(pages, locator):
+    """The place of the share record that a value refers to, and is it a changed version; or None."""
+    flags = int.from_bytes(locator[2:4], "little")
+    if flags & SHARED:
+        return locator[48:54], locator[54] & BASED != 0
+    if not flags & INODE:
+        return None
+    root = int.from_bytes(locator[48:52], "little") * PAGE
+    mark = int.from_bytes(pages[root + 24 + 8144:root + 24 + 8152], "little")
+    return (mark.to_bytes(8, "little")[:6], False) if mark >> 62 == 3 else None
+
+
+def count(conn, data, table):
+    """There are as many references, and records, as the rows say, once all is settled."""
+    pages = segment(conn, data, table)
+    contents = {}
+    references = 0
+    for *what, locator in conn.execute(STORED.format(table), binary=True).fetchall():
+        record = record_of(pages, bytes(locator))
+        if record:
+            references += 1
+            kinds = contents.setdefault(record[0], set())
+            kinds.update([] if record[1] else [tuple(what)])
+            if len(kinds) > 1:
+                raise AssertionError(f"{table}: a share record has rows of several contents")
+    end = time.time() + 60
+    while usage(conn, table, "shared_references, shared_objects") != (references, len(contents)):
+        if time.time() > end:
+            raise AssertionError(f"{table} has {references} references to {len(contents)} records, and counts "
+                                 f"{usage(conn, table, 'shared_references, shared_objects')}")
+        time.sleep(0.1)
+
+
+def used_cells(conn, data, table):
+    """Cells of its share pages that are used."""
+    pages = segment(conn, data, table)
+    return sum(byte.bit_count() for at in range(0, len(pages), PAGE)
+               if pages[at + 8176:at + 8182] == b"\x31\x4c\x46\x53\x07\0"
+               for byte in pages[at + 32:at + 48])
+
+
+def empty(server):
     """Delete all rows: no space is left in use."""
-    conn = connect(dsn, 60)
+    conn = connect(server.dsn, 60)
+    columns = "live_bytes, pending_bytes, shared_objects, shared_references, saved_bytes"
     for table in TABLES:
         conn.execute(f"DELETE FROM {table}")
         end = time.time() + 60
-        while live(conn, table) != (0, 0):
+        while (left := usage(conn, table, columns)) != (0,) * len(left) or used_cells(conn, server.data, table):
             if time.time() > end:
-                raise AssertionError(f"{table} is empty and has {live(conn, table)} bytes")
+                raise AssertionError(f"{table} is empty and has {left} ({columns}),"
+                                     f" {used_cells(conn, server.data, table)} used cells")
             time.sleep(0.1)
-        for finding in conn.execute(f"SELECT * FROM securefile_check('{table}', 'doc')").fetchall():
-            raise AssertionError(f"check of {table}: {finding}")
+        require_sound(conn, table)
     conn.close()
 
 
@@ -298,10 +375,10 @@ def life(server, options, number):
     alarms = server.alarms()
     if alarms:
         raise AssertionError("in the server's log:\n" + "\n".join(alarms))
-    rows = look(server.dsn)
+    rows = look(server)
     print(f"life {number + 1}: {done} transactions, {rows} rows", flush=True)
     if last or rng.random() < 0.4:
-        empty(server.dsn)
+        empty(server)
     return done
 
 
@@ -318,6 +395,8 @@ def main():
         server.start()
         conn = connect(server.dsn, 60)
         conn.execute("CREATE EXTENSION securefile")
+        for statement in RAW.split(";\n"):
+            conn.execute(statement)
         for table, words in zip(TABLES, OPTIONS):
             conn.execute(f"CREATE TABLE {table} (id int PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY"
                          f" (START WITH 100), n int, edits int DEFAULT 0, pokes int DEFAULT 0,"
