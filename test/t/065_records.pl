@@ -26,13 +26,16 @@ my %kinds = (
 	DROP_DB => qr{^database [1-9]\d*$},
 	OWN => qr{^database [1-9]\d*$});
 my %reasons = (
+	ADVICE => ['no entries'],
 	DICTIONARY => ['no entries'],
-	ENTRIES => [ 'kind ALLOC; entries N', 'kind FREE; entries N', 'kind FREE_PAGE; entries N' ],
+	ENTRIES => [ 'kind ALLOC; entries N', 'kind FREE; entries N', 'kind FREE_PAGE; entries N', 'kind REF_DROP; entries N' ],
 	QUEUE => ['no entries'],
 	INODE => ['kind ALLOC_PAGE; entries N'],
 	HEADER => ['no entries'],
 	KEYS => ['no entries'],
-	REPAIR => ['no entries']);
+	REAP => ['kind FREE; entries N'],
+	REPAIR => ['no entries'],
+	SHARE => [ 'kind REF_ADD; entries N', 'kind SHARE_NEW; entries N', 'no entries' ]);
 my %shown = (DROP_DB => 'DROP_DATABASE');
 
 is(join(' ', sort @opcodes), join(' ', sort keys %kinds, 'PAGES'), 'this test knows all records');
@@ -56,6 +59,11 @@ $node->safe_psql('postgres', q{
 	INSERT INTO trained SELECT convert_to(row_to_json(p)::text, 'UTF8') FROM pg_proc p LIMIT 500;
 	SELECT securefile_train('trained', 'doc')});
 $node->safe_psql('postgres', q{CREATE TABLE secret (doc securefile(encrypt)); INSERT INTO secret VALUES ('kept')});
+$node->safe_psql('postgres', q{
+	CREATE TABLE shared (id int, doc securefile(deduplicate));
+	INSERT INTO shared VALUES (1, blob(1, 13000000))});
+$node->safe_psql('postgres', "INSERT INTO shared SELECT 2, doc FROM shared; DELETE FROM shared");
+$node->safe_psql('postgres', "SELECT securefile_maintain('shared', 'doc')");
 $node->safe_psql('postgres', 'SELECT securefile_upgrade_finish()');
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', q{CREATE EXTENSION securefile; CREATE TABLE o (doc securefile);

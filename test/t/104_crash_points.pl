@@ -31,7 +31,7 @@ note("seed $seed");
 my %elsewhere = (
 	upgrade_after_pages => 'securefile_upgrade_finish() needs another cluster: 083_upgrade',
 	redo_own => 'the same',
-	(map { ($_ => 'a module of its test calls the advice on duplicates: 163_advice') } qw(advice_look_up advice_split advice_before_record)),
+	advice_split => 'a bucket is split when it has many entries: 163_advice',
 	repair_page => 'securefile_repair() needs damage: 108_repair',
 	repair_done => 'the same');
 
@@ -230,6 +230,22 @@ my %scenarios = (
 			transaction(6, 'TRUNCATE x;', insert_into('x', 13, 'mid')),
 			"SELECT 'wrong: ' || wrong('x');\n",
 			transaction(7, 'DELETE FROM x;', "SELECT FROM securefile_shred('x', 'doc', true);", insert_into('x', 14, 'mid')),
+			"SELECT FROM securefile_maintain('x', 'doc');\n",
+			"SELECT 'wrong: ' || wrong('x');\n");
+	},
+	shared => sub {
+		my ($t) = @_;
+		my $copy = 'INSERT INTO x SELECT %d, name, doc FROM x WHERE id = %d;';
+		return (create_table('x', $t, 'deduplicate'),
+			transaction(1, map { insert_into('x', @$_) } [ 10, 'mid' ], [ 11, 'mid' ], [ 12, 'page' ]),
+			transaction(2, insert_into('x', 13, 'page'), sprintf($copy, 14, 10), 'SAVEPOINT s;', insert_into('x', 15, 'big'),
+				'ROLLBACK TO s;', insert_into('x', 16, 'big')),
+			'BEGIN;' . sprintf($copy, 17, 12) . insert_into('x', 18, 'large') . "ROLLBACK;\n",
+			"SELECT 'wrong: ' || wrong('x');\n",
+			transaction(3, 'DELETE FROM x WHERE id IN (11, 12, 13, 14);'),
+			"SELECT FROM securefile_maintain('x', 'doc');\n" x 2,
+			transaction(4, insert_into('x', 19, 'large'), "SELECT FROM edit('x', 16);", sprintf($copy, 20, 19)),
+			transaction(5, 'DELETE FROM x;', insert_into('x', 21, 'mid')),
 			"SELECT FROM securefile_maintain('x', 'doc');\n",
 			"SELECT 'wrong: ' || wrong('x');\n");
 	},

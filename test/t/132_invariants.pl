@@ -21,6 +21,7 @@ fill($node, 't', 1, 20, 5000);
 fill($node, 't', 21, 22, 400000);
 make_table($node, 'lost');
 make_table($node, 'secret', 'encrypt');
+make_table($node, 'shared', 'deduplicate');
 $node->safe_psql('postgres', q{
 	CREATE TABLE sparse (id int, doc securefile);
 	CREATE FUNCTION sparse() RETURNS int LANGUAGE plpgsql AS $$
@@ -85,6 +86,7 @@ my %breaks = (
 	x3 => "$encrypt; $shred; $encrypt; ARM; $shred",
 	rule_1 => "$insert; DELETE FROM t WHERE id = 100; ARM; SELECT securefile_maintain('t', 'doc')",
 	rule_2 => "$insert; DELETE FROM t WHERE id = 100; ALWAYS; BEGIN; SELECT securefile_maintain('t', 'doc'); $insert",
+	d1 => "ALWAYS; INSERT INTO shared VALUES (2, 1, 50000, blob(1, 50000))",
 	# a module of its test does these: 163_advice
 	a1 => '',
 	a2 => '',
@@ -92,6 +94,9 @@ my %breaks = (
 	rule_4 => '');
 
 is_deeply([ sort keys %breaks ], [ sort map { s/^break_//r } fault_points('^break_') ], 'there is one for each point');
+
+# What another session does first, whose transaction is open then.
+my %beside = (d1 => 'BEGIN; INSERT INTO shared VALUES (1, 1, 50000, blob(1, 50000))');
 
 # One test: the server has restarted since its log was of that size, for that invariant.
 sub trapped
@@ -120,12 +125,15 @@ sub breaks
 	my ($name) = @_;
 	my $sql = $breaks{$name};
 	my $since = -s $node->logfile;
+	my $beside = $beside{$name} && background($node);
+	$beside->query_safe($beside{$name}) if $beside;
 	my $arm = "SELECT securefile_fault('break_$name', 'skip', pid => pg_backend_pid()";
 	$sql =~ s/ARM/$arm)/;
 	$sql =~ s/ALWAYS/$arm, times => -1)/;
 	my ($rc, $out, $err) = $node->psql('postgres', $sql);
 	like($err, qr/server closed the connection|connection to server was lost/, "$name: the process is gone")
 	  and trapped($name, $since);
+	eval { $beside->quit } if $beside;
 	return;
 }
 
