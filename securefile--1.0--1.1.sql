@@ -165,11 +165,22 @@ CREATE FUNCTION securefile_storage(
 	OUT units bigint,
 	OUT compressed_units bigint,
 	OUT codec text,
-	OUT key_id integer
+	OUT key_id integer,
+	OUT hashed boolean
 ) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_storage(securefile)
-	IS 'how a file is stored: form (inline, stored, edited), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none';
+	IS 'how a file is stored: form (inline, stored, edited), its length and what is stored of it in bytes, units of 128 kB, how many of them are compressed, and how; key_id: of its encryption, 0: none; hashed: its SHA-256 is kept with it';
+
+CREATE FUNCTION securefile_digest(document securefile) RETURNS bytea
+	AS 'MODULE_PATHNAME', 'securefile_content_digest' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_digest(securefile)
+	IS 'SHA-256 of the content, as it was when it was stored in a column with the option hash, without reading it; of other values it is computed';
+
+CREATE FUNCTION securefile_kept_digest(document securefile) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_kept_digest(securefile)
+	IS 'SHA-256 of the content if it is kept with it (column option hash), else null; reads no content';
 
 CREATE FUNCTION securefile_train(
 	"table" regclass,

@@ -16,7 +16,8 @@ SELECT securefile_digest('abc', 'sha256 ');
 SELECT securefile_digest('abc', 'sha');
 SELECT securefile_digest(NULL, 'sha256') IS NULL AS document, securefile_digest('abc', NULL) IS NULL AS algorithm,
 	securefile_digest(NULL, 'sha1') IS NULL AS both;
-SELECT securefile_digest('abc');
+SELECT securefile_digest('abc') = sha256('abc') AS digest, securefile_kept_digest('abc') IS NULL AS nothing_kept;
+SELECT securefile_digest(NULL) IS NULL AS digest, securefile_kept_digest(NULL) IS NULL AS kept;
 -- an argument without a type is a document; one that a driver
 -- declares as bytea needs a cast, and so it does for the other functions
 PREPARE untyped AS SELECT securefile_digest($1, $2) = sha256('abc') AS digest,
@@ -33,7 +34,7 @@ PREPARE typed(bytea) AS SELECT securefile_digest($1::securefile, 'sha256') = sha
 	securefile_read(securefile_open($1::securefile, 'r'), 3) AS handle;
 EXECUTE typed('abc');
 DEALLOCATE ALL;
-SELECT provolatile, proparallel, proisstrict FROM pg_proc WHERE oid = 'securefile_digest'::regproc;
+SELECT oid::regprocedure, provolatile, proparallel, proisstrict FROM pg_proc WHERE proname IN ('securefile_digest', 'securefile_kept_digest') ORDER BY pronargs, proname;
 
 -- what is wrong with any of the digests of a value
 CREATE FUNCTION filler(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$

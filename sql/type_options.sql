@@ -25,7 +25,10 @@ CREATE TEMP TABLE options (
 	c20 securefile(compress_medium),
 	c21 securefile(compress_high),
 	c22 securefile(compress),
-	c23 securefile(cache, disable_storage_in_row, filesystem_like_logging, compress_high)
+	c23 securefile(cache, disable_storage_in_row, filesystem_like_logging, compress_high),
+	c24 securefile(hash),
+	c25 securefile(no_hash),
+	c26 securefile(nocache, hash, compress_low)
 );
 SELECT attname, format_type(atttypid, atttypmod), atttypmod
 FROM pg_attribute WHERE attrelid = 'options'::regclass AND attnum > 0 ORDER BY attnum;
@@ -75,6 +78,8 @@ CREATE TEMP TABLE refused (document securefile(compress, nocompress));
 CREATE TEMP TABLE refused (document securefile(compress, compress_medium));
 CREATE TEMP TABLE refused (document securefile(compress_low, cache, compress_high));
 CREATE TEMP TABLE refused (document securefile(a.b));
+CREATE TEMP TABLE refused (document securefile(hash, no_hash));
+CREATE TEMP TABLE refused (document securefile(hash, hash));
 SELECT securefile_typmod_in('{cache,NULL}');
 SELECT securefile_typmod_in('{{cache},{nocache}}');
 SELECT securefile_typmod_in('{}');

@@ -83,6 +83,7 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
  *	 bit 6		deduplicate (else keep_duplicates)
  *	 bit 7		encrypt (else decrypt)
  *	 bits 8-11	reserved for retention
+ *	 bit 12		hash (else no_hash)
  */
 #define SF_OPT_FS_LIKE_LOGGING	0x0001
 #define SF_OPT_CACHE_SHIFT		1
@@ -92,6 +93,7 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
 #define SF_OPT_COMPRESSION_MASK		0x0030
 #define SF_OPT_DEDUPLICATE		0x0040
 #define SF_OPT_ENCRYPT			0x0080
+#define SF_OPT_HASH				0x1000
 
 typedef enum SfCacheMode
 {
@@ -119,6 +121,7 @@ typedef struct SfOptions
 	SfCompression compression;	/* of what is written from now on */
 	bool		encrypt;		/* likewise */
 	bool		deduplicate;	/* likewise */
+	bool		hash;			/* the SHA-256 of it is kept; likewise */
 } SfOptions;
 
 #define SF_IN_ROW_MAX			4000

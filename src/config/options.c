@@ -24,6 +24,7 @@ typedef enum OptionGroup
 	GROUP_COMPRESSION,
 	GROUP_DEDUPLICATION,
 	GROUP_ENCRYPTION,
+	GROUP_HASH,
 	GROUP_LOGGING,
 	GROUP_CACHE,
 	GROUP_IN_ROW,
@@ -84,6 +85,8 @@ static const OptionWord option_words[] = {
 	{"keep_duplicates", GROUP_DEDUPLICATION, SUPPORTED, 0},
 	{"encrypt", GROUP_ENCRYPTION, SUPPORTED, SF_OPT_ENCRYPT},
 	{"decrypt", GROUP_ENCRYPTION, SUPPORTED, 0},
+	{"hash", GROUP_HASH, SUPPORTED, SF_OPT_HASH},
+	{"no_hash", GROUP_HASH, SUPPORTED, 0},
 	{"logging", GROUP_LOGGING, SUPPORTED, 0},
 	{"filesystem_like_logging", GROUP_LOGGING, SUPPORTED, SF_OPT_FS_LIKE_LOGGING},
 	{"cache", GROUP_CACHE, SUPPORTED, CACHE_BITS(SF_CACHE_FULL)},
@@ -244,6 +247,7 @@ sf_config_options(int32_t typmod)
 										   SF_OPT_COMPRESSION_SHIFT);
 	options.encrypt = (bits & SF_OPT_ENCRYPT) != 0;
 	options.deduplicate = (bits & SF_OPT_DEDUPLICATE) != 0;
+	options.hash = (bits & SF_OPT_HASH) != 0;
 	if (options.cache == SF_CACHE_DEFAULT)
 		options.cache = SF_CACHE_MODE_DEFAULT;
 	return options;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * checksum.h
- *	  Checksums of units, and digests of what is encrypted.
+ *	  Checksums of units, digests of what is encrypted, and hashes of values.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +30,20 @@ typedef struct SfDigest
 #define SF_DIGEST_SHORT		240
 
 extern SfDigest sf_format_digest(const void *data, size_t len);
+
+/*
+ * SHA-256 of a whole value, as locators keep it.  The midstate is what the algorithm has
+ * come to behind the last whole block of SF_HASH_BLOCK bytes: its eight words.  With it the
+ * hash goes on when bytes are appended.
+ */
+typedef struct SfContentHash
+{
+	uint8_t		digest[32];
+	uint8_t		midstate[32];
+} SfContentHash;
+
+#define SF_HASH_BLOCK			64
+#define SF_SEALED_HASH_SIZE		104 /* encrypted, with nonce and tag */
 
 /* The same for processors that have AVX2, where it can be built for them. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

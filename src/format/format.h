@@ -22,7 +22,7 @@
  *
  *	 format				version	since	read by
  *	 locator			1		1.0		1.0
- *	 locator			2		1.1		1.1; made if a unit is compressed or encrypted
+ *	 locator			2		1.1		1.1; made for what is coded, shared, or has a hash
  *	 segment page		1		1.0		1.0; dictionary, key and advice pages: 1.1
  *	 WAL record			1		1.0		1.0
  *	 data file			(none: sectors only, all checksums are in unit maps)
@@ -202,7 +202,7 @@ typedef struct SfRun
  *	 24		24		nonce
  *	 48		n		the value, or what is stored of a compressed unit; encrypted
  *	 48 + n	16		tag; it covers bytes 0 to 23, too
- *	 STORED (locator; version 2 if UNITS, SHARED or KEYED is set, else 1):
+ *	 STORED (locator; version 2 if any flag but INODE is set, else 1):
  *	 1		1		locator version
  *	 2		2		flags (SF_LOC_*)
  *	 4		4		OID of the table the segment belongs to
@@ -229,6 +229,8 @@ typedef struct SfRun
  *	 ..		4		reserved, 0
  *	 ..		8		stamp of the root page
  *	 all:
+ *	 ..		64		HASHED only: SHA-256 of the value (SfContentHash); if KEYED, too, nonce (24),
+ *					the same encrypted (64), tag (16)
  *	 ..		16		KEYED only: HMAC-SHA-256 of all bytes before it, cut to 128 bits
  *	 last 8			SipHash-2-4 of all bytes before it, keyed with the segment's secret
  *
@@ -274,7 +276,8 @@ typedef struct SfRun
 #define SF_LOC_UNITS			0x0002	/* units may be transformed */
 #define SF_LOC_SHARED			0x0004	/* refers to a share record */
 #define SF_LOC_KEYED			0x0008	/* units are encrypted */
-#define SF_LOC_VERSION_2_FLAGS	(SF_LOC_UNITS | SF_LOC_SHARED | SF_LOC_KEYED)
+#define SF_LOC_HASHED			0x0010	/* has the SHA-256 of the value */
+#define SF_LOC_VERSION_2_FLAGS	(SF_LOC_UNITS | SF_LOC_SHARED | SF_LOC_KEYED | SF_LOC_HASHED)
 #define SF_LOC_KNOWN_FLAGS		(SF_LOC_INODE | SF_LOC_VERSION_2_FLAGS)
 
 #define SF_SHARE_CELLS			126 /* of a share page (share.h) */
@@ -347,6 +350,7 @@ typedef struct SfLocator
 	uint64_t	root_stamp;		/* inode map */
 	SfShareReference share;		/* SHARED */
 	const uint8_t *tag;			/* KEYED: SF_LOCATOR_TAG_SIZE bytes */
+	const uint8_t *hash;		/* HASHED: of 64 or SF_SEALED_HASH_SIZE bytes */
 	bool		genuine;		/* KEYED: the tag was found right, so that the
 								 * pages of the map have to be, too */
 	const uint8_t *map;			/* flat map: encoded runs, checksums, words */
@@ -425,7 +429,7 @@ extern void sf_format_locator_set_tag(uint8_t *data, size_t len, const uint8_t *
 
 /*
  * Put the end of a locator behind its first len bytes, and return its length: of a KEYED one
- * a tag of zeros, and the hash.
+ * a tag of zeros, and SipHash.
  */
 extern size_t sf_format_locator_close(uint8_t *data, size_t len, const SfSecret *secret);
 

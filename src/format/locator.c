@@ -64,6 +64,15 @@ map_offset(uint16_t flags)
 	return SF_LOCATOR_HEADER + (flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0);
 }
 
+/* Bytes of the hash of the value, which stands behind the map. */
+static size_t
+hash_size(uint16_t flags)
+{
+	if (!(flags & SF_LOC_HASHED))
+		return 0;
+	return flags & SF_LOC_KEYED ? SF_SEALED_HASH_SIZE : sizeof(SfContentHash);
+}
+
 /*
  * Size of a locator whose map has that many bytes.  A locator of another size is refused:
  * no byte of it is without a meaning.
@@ -71,8 +80,8 @@ map_offset(uint16_t flags)
 static size_t
 locator_size(uint16_t flags, size_t map_bytes)
 {
-	return map_offset(flags) + map_bytes + (flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0) +
-		SF_LOCATOR_MAC_SIZE;
+	return map_offset(flags) + map_bytes + hash_size(flags) +
+		(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0) + SF_LOCATOR_MAC_SIZE;
 }
 
 /* Bytes of a flat map. */
@@ -355,6 +364,16 @@ decode_share(const uint8_t *data, size_t len, SfLocator *loc)
 		"locator has an impossible reference id";
 }
 
+/* The parts between the map and the hash at the end, which begins there. */
+static void
+find_end(const uint8_t *end, SfLocator *loc)
+{
+	if (loc->flags & SF_LOC_KEYED)
+		loc->tag = end -= SF_LOCATOR_TAG_SIZE;
+	if (loc->flags & SF_LOC_HASHED)
+		loc->hash = end - hash_size(loc->flags);
+}
+
 const char *
 sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 {
@@ -398,8 +417,8 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 		return "length and number of units do not agree";
 	problem = (loc->flags & SF_LOC_INODE) ? decode_inode_map(data, len, loc)
 		: decode_flat_map(data, len, loc);
-	if (problem == NULL && (loc->flags & SF_LOC_KEYED))
-		loc->tag = data + loc->tagged_bytes - SF_LOCATOR_TAG_SIZE;
+	if (problem == NULL)
+		find_end(data + loc->tagged_bytes, loc);
 	return problem;
 }
 
@@ -452,6 +471,15 @@ put_fixed(uint8_t *data, const SfLocator *loc, uint16_t flags)
 	return data + map_offset(flags);
 }
 
+/* The hash of the value, behind the map, which ends at p; returns its end. */
+static uint8_t *
+put_hash(uint8_t *p, const SfLocator *loc)
+{
+	if (loc->flags & SF_LOC_HASHED)
+		memcpy(p, loc->hash, hash_size(loc->flags));
+	return p + hash_size(loc->flags);
+}
+
 size_t
 sf_format_locator_close(uint8_t *data, size_t len, const SfSecret *secret)
 {
@@ -484,7 +512,7 @@ sf_format_locator_encode_inode(uint8_t *data, const SfLocator *loc, const SfSecr
 	PUT(uint32_t, p, loc->root_page);
 	PUT(uint32_t, p + 4, 0);
 	PUT(uint64_t, p + 8, loc->root_stamp);
-	return sf_format_locator_close(data, p + INODE_MAP_SIZE - data, secret);
+	return sf_format_locator_close(data, put_hash(p + INODE_MAP_SIZE, loc) - data, secret);
 }
 
 /* Write runs, checksums and words of a flat map; returns its end. */
@@ -542,5 +570,6 @@ sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc, const SfUnit 
 	p = put_fixed(data, loc, loc->flags & ~SF_LOC_INODE);
 	PUT(uint32_t, data + 40, (uint32_t) loc->nunits);
 	PUT(uint16_t, data + 44, nruns);
-	return sf_format_locator_close(data, put_flat_map(p, loc, runs, nruns, units) - data, secret);
+	p = put_hash(put_flat_map(p, loc, runs, nruns, units), loc);
+	return sf_format_locator_close(data, p - data, secret);
 }

@@ -695,10 +695,27 @@ encode_tree(SfEdit *edit, SfLocator *loc, uint8 *data)
 	return sf_format_locator_encode_inode(data, loc, &edit->seg->secret);
 }
 
+/* Let the locator keep a hash; encrypted, if it is KEYED.  kept: room for it. */
+static void
+set_hash(const SfEdit *edit, SfLocator *loc, const SfContentHash *hash, uint8 *kept)
+{
+	SF_ASSERT(!(loc->flags & SF_LOC_HASHED));
+	loc->flags |= SF_LOC_HASHED;
+	loc->hash = kept;
+	if (!(loc->flags & SF_LOC_KEYED))
+		memcpy(kept, hash, sizeof(*hash));
+	else if (!sf_transform_seal_hash(key_of(edit), loc, hash, kept))
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not encrypt the hash of a securefile value"),
+				 errdetail("The system gives no random bytes, or there is no memory.")));
+}
+
 struct varlena *
-sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
+sf_object_edit_finish(SfEdit *edit, uint64 length_bytes, const SfContentHash *hash)
 {
 	SfLocator	loc = edit->loc;
+	uint8		kept_hash[SF_SEALED_HASH_SIZE];
 	struct varlena *datum = palloc(VARHDRSZ + SF_LOCATOR_MAX_SIZE);
 	uint8	   *data = (uint8 *) VARDATA(datum);
 	Size		len;
@@ -706,6 +723,8 @@ sf_object_edit_finish(SfEdit *edit, uint64 length_bytes)
 	SF_ASSERT(sf_units_of(length_bytes) == edit->loc.nunits && length_bytes > 0);
 	SF_ASSERT(edit_is_valid(edit));
 	loc.length_bytes = length_bytes;
+	if (hash != NULL)
+		set_hash(edit, &loc, hash, kept_hash);
 
 	/*
 	 * A value that has become small again returns to a flat map: its pages

@@ -150,6 +150,77 @@ sf_object_length(struct varlena *datum)
 	return loc.length_bytes;
 }
 
+/* ---- hashes of values ---- */
+
+/*
+ * Decrypt the hash that a genuine locator keeps.  False if this build cannot, or memory is
+ * short: what wants to know the hash then reads the value, and is told.
+ */
+static bool
+open_hash(SfSegment *seg, const SfLocator *loc, SfContentHash *hash)
+{
+	SfDecoded	result = sf_transform_open_hash(sf_keys_of(seg, loc->key_id), loc, loc->hash, hash);
+
+	SF_ASSERT(loc->genuine);
+	if (result == SF_DECODE_NOT_GENUINE)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("securefile value cannot be authenticated"),
+				 errdetail("Its hash was not encrypted with data key %u of its column, or is that of another value.",
+						   loc->key_id),
+				 errhint("Run securefile_check() on the column.")));
+	return result == SF_DECODED;
+}
+
+bool
+sf_object_kept_hash(SfSegment *seg, SfLocator *loc, SfContentHash *hash)
+{
+	SF_ASSERT(seg->incarnation == loc->incarnation);
+	if (!(loc->flags & SF_LOC_HASHED))
+		return false;
+	SF_ASSERT(loc->hash != NULL);
+	if (loc->flags & SF_LOC_KEYED)
+	{
+		sf_object_require_genuine(seg, loc);
+		return open_hash(seg, loc, hash);
+	}
+	memcpy(hash, loc->hash, sizeof(*hash));
+	return true;
+}
+
+/* The same with the segment, which is opened as for a read. */
+static bool
+hash_of_segment(SfLocator *loc, SfContentHash *hash)
+{
+	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+	bool		found;
+
+	sf_object_require_tag(seg, loc);
+	found = sf_object_kept_hash(seg, loc, hash);
+	sf_space_release(seg);
+	return found;
+}
+
+bool
+sf_object_hash(struct varlena *datum, SfContentHash *hash)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	const SfSecret *key;
+
+	if (!(loc.flags & SF_LOC_HASHED) || !sf_base_preloaded || HistoricSnapshotActive())
+		return false;
+	if (loc.flags & SF_LOC_KEYED)
+		return hash_of_segment(&loc, hash);
+	key = key_of(&loc);
+	if (key == NULL)
+		return false;
+	require_tag(&loc, key);
+	memcpy(hash, loc.hash, sizeof(*hash));
+	return true;
+}
+
+/* ---- maps ---- */
+
 uint16
 sfi_object_depth(const SfLocator *loc)
 {

@@ -53,6 +53,19 @@ extern void sf_object_require_tag(SfSegment *seg, const SfLocator *loc);
 extern void sf_object_require_genuine(SfSegment *seg, SfLocator *loc);
 
 /*
+ * The hash that a locator keeps, whose tag was found right; false if it keeps none.  Of a
+ * KEYED one it is decrypted, with the errors of the function before.
+ */
+extern bool sf_object_kept_hash(SfSegment *seg, SfLocator *loc, SfContentHash *hash);
+
+/*
+ * The same for a STORED datum (detoasted, maybe packed), whose tag is checked as
+ * sf_object_length() does.  False, too, where it cannot be known here, and reading the value
+ * says why.
+ */
+extern bool sf_object_hash(struct varlena *datum, SfContentHash *hash);
+
+/*
  * Units [first, first + n), which the object has, into units.  Reads inode pages through
  * shared buffers; the segment is locked, AccessShareLock or more.  ERROR UNDEFINED_OBJECT
  * when an inode page is no longer this object's, DATA_CORRUPTED when it is damaged.
@@ -100,9 +113,11 @@ extern void sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first
 
 /*
  * Build the STORED datum (palloc'd): flat when it fits, else its inode pages
- * are written.  The length is above 0 and in the last unit.  Frees the edit.
+ * are written.  The length is above 0 and in the last unit.  hash: of all its bytes, to be
+ * kept, or NULL.  Frees the edit.
  */
-extern struct varlena *sf_object_edit_finish(SfEdit *edit, uint64 length_bytes);
+extern struct varlena *sf_object_edit_finish(SfEdit *edit, uint64 length_bytes,
+											 const SfContentHash *hash);
 
 /* ---- EDITED values (edited.c) ---- */
 

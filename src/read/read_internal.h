@@ -5,6 +5,7 @@
  *
  * form.c		the form of a datum
  * value.c		lengths, ranges, whole values
+ * verify.c		all of a value checked
  * units.c		a range of units, read in one go
  * reader.c		readers: values that are read piece by piece
  * ahead.c		reading ahead for readers
@@ -32,12 +33,20 @@
 #include "utils/palloc.h"
 
 /*
- * Who is told of units that cannot be returned.  Functions that can meet one take a
- * listener as an argument.  NULL: there is no listener, and damage is an ERROR.
+ * Gets the plain bytes of a unit that is sound, which are good until it returns; NULL if they
+ * are not to be had here, for want of a codec.
+ */
+typedef void (*SfReadPlain) (uint64 unit_no, const char *plain, void *arg);
+
+/*
+ * Who is told of units: of those that cannot be returned, and of the others, in the order of
+ * their numbers.  Functions that can meet one take a listener as an argument.  NULL: there is
+ * no listener, and damage is an ERROR.
  */
 typedef struct SfReadListener
 {
 	SfReadFinding found;
+	SfReadPlain plain;
 	void	   *arg;
 } SfReadListener;
 

@@ -416,10 +416,7 @@ wanted_of(const SfReadJob *job, uint64 unit_no)
 	return (Wanted) {target->dst + (from - target->offset), from - start, to - from};
 }
 
-/*
- * Decode a unit, right into the result if all of it is wanted.  A check wants nothing of
- * it but that it can be decoded.
- */
+/* Decode a unit, right into the result if all of it is wanted.  A check is told of it. */
 static void
 deliver_encoded(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 				const SfUnit *unit, const char *stored, Wanted wanted)
@@ -439,6 +436,8 @@ deliver_encoded(SfReadJob *job, const SfReadListener *listener, uint64 unit_no,
 	plain = sfi_read_plain(job, listener, unit_no, unit, stored);
 	if (plain != NULL && wanted.len > 0)
 		memcpy(wanted.dst, plain + wanted.skip, wanted.len);
+	if (listener != NULL)
+		listener->plain(unit_no, plain, listener->arg);
 }
 
 void
@@ -460,12 +459,10 @@ sfi_read_deliver_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequ
 	}
 	SF_ASSERT(wanted.skip + wanted.len <= unit->stored_bytes);
 
-	/*
-	 * of a unit that is stored as it is, a check wants no more than that it
-	 * matches
-	 */
 	if (wanted.len > 0)
 		memcpy(wanted.dst, stored + wanted.skip, wanted.len);
+	if (listener != NULL)
+		listener->plain(unit_no, stored, listener->arg);
 }
 
 void

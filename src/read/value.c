@@ -53,16 +53,15 @@ sf_read_length(struct varlena *datum)
  * does: the row, not the lock, keeps the value.
  */
 static void
-read_units(SfLocator *loc, SfReadTarget *target, const SfReadListener *listener)
+read_units(SfLocator *loc, SfReadTarget *target)
 {
 	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
 	SfReadJob	job;
 
 	sf_object_require_tag(seg, loc);
-	sfi_read_prepare_job(&job, seg, loc, target, listener);
-	if (job.decrypts)
-		sf_object_require_genuine(seg, loc);
-	sfi_read_units(&job, listener, SfReadTargetFirst(target));
+	sf_object_require_genuine(seg, loc);
+	sfi_read_prepare_job(&job, seg, loc, target, NULL);
+	sfi_read_units(&job, NULL, SfReadTargetFirst(target));
 	sf_space_release(seg);
 }
 
@@ -76,7 +75,7 @@ read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc.length_bytes);
 	if (len >= SF_IO_LARGE)
 		sf_io_use_memory();
-	read_units(&loc, &target, NULL);
+	read_units(&loc, &target);
 }
 
 /* Bytes [offset, offset + len) of a piece; a part of a STORED value has a start in it, too. */
@@ -280,20 +279,4 @@ sf_read_inline(struct varlena *datum)
 
 	*VARDATA(result) = SF_FORM_INLINE;
 	return result;
-}
-
-/* A target without dst: units are checked where they arrive, and go nowhere. */
-void
-sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
-{
-	SfLocator	loc;
-	SfReadTarget target = {0};
-	SfReadListener listener = {found, arg};
-
-	/* others have no units: an EDITED value never stands in a row */
-	if (sf_read_form(datum) != SF_FORM_STORED)
-		return;
-	loc = sf_object_locator(datum);
-	target.len = loc.length_bytes;
-	read_units(&loc, &target, &listener);
 }

@@ -4,6 +4,10 @@
  *	  securefile_digest(): what sha256(), md5() and the like are for bytea, for
  *	  values of any length.
  *
+ * With one argument it is the SHA-256 that a value of a column with the option hash keeps,
+ * and no data is read.  Other values are read.  With an algorithm all are read: that is how
+ * to find out whether a value still is what it was.
+ *
  * SHA-2 and MD5 are the server's, hence OpenSSL's where the server was built with
  * it.  XXH3 is in its canonical form, big-endian.  What these functions return is
  * stored by users beside their values, so it must never change.
@@ -16,15 +20,19 @@
 #define XXH_STATIC_LINKING_ONLY /* the state's size and alignment */
 #include <xxhash.h>
 
+#include "access/detoast.h"
 #include "common/cryptohash.h"
 #include "common/md5.h"
 #include "common/sha2.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "read/read.h"
 #include "sql/content.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(securefile_digest);
+PG_FUNCTION_INFO_V1(securefile_content_digest);
+PG_FUNCTION_INFO_V1(securefile_kept_digest);
 
 #define BLAKE2B_BYTES	crypto_generichash_blake2b_BYTES_MAX
 
@@ -188,14 +196,65 @@ update(void *arg, const char *bytes, Size len)
 	digest->algorithm->update(digest, bytes, len);
 }
 
+/* The digest of all bytes of a value, which are read. */
+static bytea *
+compute(Datum value, const Algorithm *algorithm)
+{
+	Digest		digest = {.algorithm = algorithm};
+	bytea	   *result = sfi_sql_new_bytea(algorithm->len_bytes);
+
+	algorithm->begin(&digest);
+	sfi_sql_feed(value, update, &digest);
+	algorithm->finish(&digest, (uint8 *) VARDATA(result));
+	return result;
+}
+
+/* securefile_digest(document securefile, algorithm text) returns bytea */
 Datum
 securefile_digest(PG_FUNCTION_ARGS)
 {
-	Digest		digest = {.algorithm = find_algorithm(text_to_cstring(PG_GETARG_TEXT_PP(1)))};
-	bytea	   *result = sfi_sql_new_bytea(digest.algorithm->len_bytes);
+	PG_RETURN_BYTEA_P(compute(PG_GETARG_DATUM(0),
+							  find_algorithm(text_to_cstring(PG_GETARG_TEXT_PP(1)))));
+}
 
-	digest.algorithm->begin(&digest);
-	sfi_sql_feed(PG_GETARG_DATUM(0), update, &digest);
-	digest.algorithm->finish(&digest, (uint8 *) VARDATA(result));
+/* ---- the one that is kept ---- */
+
+/* The SHA-256 that a value keeps, or NULL.  What is larger than a locator is not fetched. */
+static bytea *
+kept_digest(Datum value)
+{
+	SfContentHash hash;
+	struct varlena *datum;
+	bytea	   *result;
+
+	if (sf_object_rope_of(value) != NULL ||
+		toast_raw_datum_size(value) > VARHDRSZ + SF_LOCATOR_MAX_SIZE)
+		return NULL;
+	datum = PG_DETOAST_DATUM_PACKED(value);
+	if (sf_read_form(datum) != SF_FORM_STORED || !sf_object_hash(datum, &hash))
+		return NULL;
+	result = sfi_sql_new_bytea(sizeof(hash.digest));
+	memcpy(VARDATA(result), hash.digest, sizeof(hash.digest));
+	return result;
+}
+
+/* securefile_digest(document securefile) returns bytea */
+Datum
+securefile_content_digest(PG_FUNCTION_ARGS)
+{
+	bytea	   *result = kept_digest(PG_GETARG_DATUM(0));
+
+	PG_RETURN_BYTEA_P(result != NULL ? result
+					  : compute(PG_GETARG_DATUM(0), find_algorithm("sha256")));
+}
+
+/* securefile_kept_digest(document securefile) returns bytea */
+Datum
+securefile_kept_digest(PG_FUNCTION_ARGS)
+{
+	bytea	   *result = kept_digest(PG_GETARG_DATUM(0));
+
+	if (result == NULL)
+		PG_RETURN_NULL();
 	PG_RETURN_BYTEA_P(result);
 }

@@ -21,7 +21,7 @@
 
 PG_FUNCTION_INFO_V1(securefile_storage);
 
-#define STORAGE_COLUMNS		7
+#define STORAGE_COLUMNS		8
 #define UNITS_AT_ONCE		512
 
 /* What is counted of the units of a value. */
@@ -107,12 +107,13 @@ fill_stored(struct varlena *datum, Datum *values)
 	values[4] = Int64GetDatum(counts.encoded);
 	values[5] = PointerGetDatum(codec_names(counts.codecs));
 	values[6] = Int32GetDatum(loc.key_id);
+	values[7] = BoolGetDatum((loc.flags & SF_LOC_HASHED) != 0);
 }
 
 /*
  * securefile_storage(document securefile)
  * returns (form text, length bigint, stored_bytes bigint, units bigint,
- *			compressed_units bigint, codec text, key_id integer)
+ *			compressed_units bigint, codec text, key_id integer, hashed boolean)
  */
 Datum
 securefile_storage(PG_FUNCTION_ARGS)
@@ -139,6 +140,6 @@ securefile_storage(PG_FUNCTION_ARGS)
 		values[6] = Int32GetDatum(sf_read_key_id(datum));
 	/* an edited value is in memory only */
 	if (form == SF_FORM_EDITED)
-		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = true;
+		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = nulls[7] = true;
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

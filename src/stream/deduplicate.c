@@ -34,7 +34,7 @@ hash_of(SfSegment *seg, uint16 key_id, SfDigest digest, int64 length, uint8 *has
 {
 	const SfDataKey *key = key_id != 0 ? sf_keys_of(seg, key_id) : NULL;
 
-	sf_transform_content_hash(key, &digest, length, hash);
+	sf_transform_fingerprint(key, &digest, length, hash);
 	if (SF_FAULT_SKIPS(short_hash))
 	{
 		memset(hash + 1, 0, SF_CONTENT_HASH_BYTES - 1);

@@ -261,6 +261,7 @@ move_end(SfStream *stream, int64 length)
 	int64		nearer = Min(length, stream->length);
 
 	stream->changed = true;
+	sfi_hash_cut(stream, length);
 	if (!SF_BREAKS(t1))
 		stage_last_unit(stream, nearer);
 	check_cut_unit(stream, nearer);
@@ -313,6 +314,28 @@ sfi_stage_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 	read_old_bytes(stream, to, end - to, dst + (to - object_offset));
 }
 
+/* Read and hash what is not hashed yet, up to there; parts end with units. */
+static void
+hash_to(SfStream *stream, int64 end)
+{
+	const int64 at_once = 2 * SF_UNIT_SIZE;
+	char	   *part = palloc(at_once);
+	int64		at;
+
+	SF_ASSERT(stream->kind == STREAM_STAGE && end <= stream->length);
+	while ((at = sfi_hash_place(stream)) < end)
+	{
+		int64		len = Min(at_once - at % SF_UNIT_SIZE, end - at);
+
+		CHECK_FOR_INTERRUPTS();
+		sfi_stage_read(stream, at, len, part);
+		sfi_hash_add_read(stream, part, len);
+	}
+	/* of a value that is encrypted no plain byte stays here, either */
+	sodium_memzero(part, at_once);
+	pfree(part);
+}
+
 /*
  * Write whole units from the caller's memory, past the stage: what comes in large pieces is
  * copied once only, by the write room.
@@ -348,11 +371,18 @@ put_part(SfStream *stream, uint64 unit_no, uint32 offset, const char *data, uint
 void
 sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 len)
 {
+	const int64 start = object_offset;
+	const int64 end = object_offset + len;
+	const char *const bytes = data;
+
 	SF_ASSERT(stream->kind == STREAM_STAGE && object_offset >= 0 && len >= 0);
 	sfi_stage_require_usable(stream);
 	stream->changed |= len > 0;
-	if (object_offset + len > stream->length)
-		move_end(stream, object_offset + len);
+	sfi_hash_cut(stream, start);
+	if (end > stream->length)
+		move_end(stream, end);
+	if (sfi_hash_wants_gap(stream, start))
+		hash_to(stream, start);
 	if (!SF_BREAKS(t3))
 		stream->data_end = Max(stream->data_end, object_offset + len);
 	while (len > 0)
@@ -377,6 +407,8 @@ sfi_stage_write(SfStream *stream, int64 object_offset, const char *data, int64 l
 		len -= n;
 	}
 	check_data_end(stream);
+	/* while what was written is on its way to the disk */
+	sfi_hash_add(stream, start, bytes, end - start);
 }
 
 /*
@@ -391,7 +423,10 @@ sfi_stage_zero(SfStream *stream, int64 object_offset, int64 len)
 	stream->changed |= len > 0;
 	len = Min(len, stream->data_end - object_offset);
 	if (len > 0)
+	{
 		sfi_stage_require_usable(stream);
+		sfi_hash_cut(stream, object_offset);
+	}
 	while (len > 0)
 	{
 		uint64		unit_no = sf_unit_of(object_offset);
@@ -427,6 +462,8 @@ wipe_unit(SfStream *stream)
 	(void) sf_write_draft_map(draft_of(stream), &seg, &version);
 	if (stream->unit != NULL && (version->flags & SF_LOC_KEYED))
 		sodium_memzero(stream->unit, SF_UNIT_SIZE);
+	/* has the last bytes, if they are no whole block */
+	sodium_memzero(&stream->hash, sizeof(stream->hash));
 	stream->unit_loaded = false;
 }
 
@@ -434,10 +471,19 @@ wipe_unit(SfStream *stream)
 struct varlena *
 sfi_stage_finish(SfStream *stream)
 {
+	SfContentHash hash;
+	bool		hashed;
+
 	SF_ASSERT(stream->kind == STREAM_STAGE && stream->length > 0);
 	sfi_stage_require_usable(stream);
 	check_data_end(stream);
 	write_unit(stream);
+	hashed = sfi_hash_wants_rest(stream);
+	if (hashed)
+	{
+		hash_to(stream, stream->length);
+		sf_transform_hash_finish(&stream->hash, &hash);
+	}
 	wipe_unit(stream);
-	return sf_write_draft_finish(draft_of(stream), stream->length);
+	return sf_write_draft_finish(draft_of(stream), stream->length, hashed ? &hash : NULL);
 }

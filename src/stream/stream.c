@@ -66,6 +66,7 @@ sf_stream_create(SfSegment *seg)
 		return sfi_memory_open(NULL);
 	stream = new_stream(STREAM_STAGE, NULL);
 	stream->seg = *seg;
+	sfi_hash_begin(stream, seg, NULL);
 	if (sf_config_deduplicates(sf_space_column(seg)))
 		sfi_once_begin(stream);
 	return stream;
@@ -102,6 +103,7 @@ edit_stored(struct varlena *value)
 	if (!sf_write_may_share(seg, &loc))
 		return copy_stored(seg, value);
 	stream->seg = *seg;
+	sfi_hash_begin(stream, seg, &loc);
 	return stream;
 }
 

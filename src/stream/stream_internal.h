@@ -8,6 +8,7 @@
  * stream.c		which kind of stream; opening, finishing, closing
  * memory.c		a value that is changed in memory
  * stage.c		a value that is changed in its segment, unit by unit
+ * hash.c		the SHA-256 of such a value, where the column keeps it
  * hasher.c		the digest of what comes in parts
  * deduplicate.c	storing a content once
  * once.c		a new value in pieces, compared with what is there
@@ -23,6 +24,7 @@
 #define SF_STREAM_INTERNAL_H
 
 #include "stream/stream.h"
+#include "transform/transform.h"
 
 typedef enum StreamKind
 {
@@ -60,6 +62,14 @@ struct SfStream
 	int64		data_end;		/* behind it are holes only */
 	int64		final_length;	/* that it will have; 0: nobody knows */
 	SfOnce	   *once;			/* or NULL */
+
+	/* hash.c */
+	bool		hashes;			/* the column keeps hashes */
+	bool		hash_late;		/* what was hashed was changed: the rest is
+								 * left to the end */
+	SfSha256	hash;			/* of the first bytes, as many as it has seen */
+	int64		hash_written;	/* bytes that were written, */
+	int64		hash_read;		/* and read for the hash only */
 };
 
 /* ---- cancel.c ---- */
@@ -107,6 +117,32 @@ extern void sfi_stage_require_usable(SfStream *stream);
 
 /* The finished draft, palloc'd.  The value is not empty. */
 extern struct varlena *sfi_stage_finish(SfStream *stream);
+
+/* ---- hash.c ---- */
+
+/*
+ * The stage is new, or on the STORED value of that locator, whose tag was found right.
+ * Errors of sf_object_kept_hash().  The others never throw.  All of them do nothing, and
+ * want nothing, for a column that keeps no hashes.
+ */
+extern void sfi_hash_begin(SfStream *stream, SfSegment *seg, SfLocator *base);
+
+/* Up to where the value is hashed. */
+extern int64 sfi_hash_place(const SfStream *stream);
+
+/* Bytes from there on are about to change. */
+extern void sfi_hash_cut(SfStream *stream, int64 object_offset);
+
+/*
+ * Are bytes to be read, from the place of the hash to where others are about to be written,
+ * or, when all are written, to the end?  The latter is false if the value is to keep no hash.
+ */
+extern bool sfi_hash_wants_gap(const SfStream *stream, int64 object_offset);
+extern bool sfi_hash_wants_rest(const SfStream *stream);
+
+/* Bytes were written there; the bytes from the place of the hash on were read. */
+extern void sfi_hash_add(SfStream *stream, int64 object_offset, const char *data, int64 len);
+extern void sfi_hash_add_read(SfStream *stream, const char *data, int64 len);
 
 /* ---- store.c ---- */
 

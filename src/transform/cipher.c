@@ -83,8 +83,9 @@ sf_transform_data_key(SfDataKey *key, uint16_t id, uint32_t cipher, const uint8_
 	sf_transform_subkey(secret, "inline", key->row);
 	sf_transform_subkey(secret, "locator", key->locator);
 	sf_transform_subkey(secret, "inode", key->inode);
-	sf_transform_subkey(secret, "nonce", key->nonce);
 	sf_transform_subkey(secret, "content", key->content);
+	sf_transform_subkey(secret, "nonce", key->nonce);
+	sf_transform_subkey(secret, "fingerprint", key->fingerprint);
 }
 
 /* ---- random bytes ---- */
@@ -292,11 +293,58 @@ sf_transform_open_value(const SfDataKey *key, const SfSealed *sealed, const uint
 							 (SfRoom) {encoded, sealed->unit.stored_bytes});
 }
 
+/* ---- hashes of values ---- */
+
+/*
+ * Which version of which object a hash belongs to.  Each version has its own, while units are
+ * shared: here the generation counts.
+ */
+typedef struct HashPlace
+{
+	char		magic[4];
+	uint32_t	generation;
+	uint64_t	incarnation;
+	uint64_t	object_id;
+} HashPlace;
+
+_Static_assert(sizeof(HashPlace) == 24, "HashPlace is an on-disk format");
+_Static_assert(SF_NONCE_BYTES + sizeof(SfContentHash) + SF_TAG_BYTES == SF_SEALED_HASH_SIZE,
+			   "a sealed hash is as long as locators have it");
+
+/* The place of the hash of a version. */
+static HashPlace
+hash_place_of(const SfLocator *version)
+{
+	return (HashPlace) {{'S', 'F', 'H', '1'}, version->generation, version->incarnation,
+							   version->object_id};
+}
+
+bool
+sf_transform_seal_hash(const SfDataKey *key, const SfLocator *version, const SfContentHash *hash,
+					   uint8_t *sealed)
+{
+	const HashPlace place = hash_place_of(version);
+	const SfMessage message = {.body = {hash, sizeof(*hash)}};
+
+	return sf_transform_seal(key, key->content, (SfBytes) {&place, sizeof(place)}, &message,
+							 sealed);
+}
+
+SfDecoded
+sf_transform_open_hash(const SfDataKey *key, const SfLocator *version, const uint8_t *sealed,
+					   SfContentHash *hash)
+{
+	const HashPlace place = hash_place_of(version);
+
+	return sf_transform_open(key, key->content, (SfBytes) {&place, sizeof(place)}, sealed,
+							 (SfRoom) {NULL, 0}, (SfRoom) {hash, sizeof(*hash)});
+}
+
 /* ---- what is not encrypted, and must be genuine ---- */
 
 void
-sf_transform_content_hash(const SfDataKey *key, const SfDigest *digest, uint64_t length_bytes,
-						  uint8_t *hash)
+sf_transform_fingerprint(const SfDataKey *key, const SfDigest *digest, uint64_t length_bytes,
+						 uint8_t *hash)
 {
 	uint8_t		result[SF_KEY_BYTES];
 	const SfBytes parts[] = {{digest, sizeof(*digest)}, {&length_bytes, sizeof(length_bytes)}};
@@ -306,7 +354,7 @@ sf_transform_content_hash(const SfDataKey *key, const SfDigest *digest, uint64_t
 		memcpy(hash, digest, SF_CONTENT_HASH_BYTES);
 		return;
 	}
-	hmac(key->content, parts, 2, result);
+	hmac(key->fingerprint, parts, 2, result);
 	memcpy(hash, result, SF_CONTENT_HASH_BYTES);
 	sodium_memzero(result, sizeof(result));
 }

@@ -12,6 +12,7 @@
  * cipher.c			keys, nonces, sealed units; what authenticates locators and inode pages
  * xaes.c			cipher XAES-256-GCM; in builds with OpenSSL
  * xchacha.c		cipher XChaCha20-Poly1305
+ * sha256.c			hashes of whole values, which can be continued
  *
  * Pure C over memory: no elog, no palloc, no server header, no page.  So the
  * fuzzer (test/fuzz/unit.c) tries each codec of the table without a server.  The
@@ -268,8 +269,9 @@ typedef struct SfDataKey
 	uint8_t		row[SF_KEY_BYTES];	/* of values in rows */
 	uint8_t		locator[SF_KEY_BYTES];
 	uint8_t		inode[SF_KEY_BYTES];
+	uint8_t		content[SF_KEY_BYTES];	/* of hashes of values */
 	uint8_t		nonce[SF_KEY_BYTES];
-	uint8_t		content[SF_KEY_BYTES];	/* of what contents hash to */
+	uint8_t		fingerprint[SF_KEY_BYTES];	/* of fingerprints of values */
 } SfDataKey;
 
 /* The key for a purpose: HMAC-SHA-256 of the word under a key.  Any two may be the same memory. */
@@ -297,8 +299,8 @@ extern SfDecoded sf_transform_open(const SfDataKey *key, const uint8_t *subkey, 
  * What a content of that length and digest hashes to for deduplication, 16 bytes.  key: of a
  * column that encrypts, so that nobody without it can confirm a guess; or NULL.
  */
-extern void sf_transform_content_hash(const SfDataKey *key, const SfDigest *digest,
-									  uint64_t length_bytes, uint8_t *hash);
+extern void sf_transform_fingerprint(const SfDataKey *key, const SfDigest *digest,
+									 uint64_t length_bytes, uint8_t *hash);
 
 /* Which unit: what its tag says besides codec and key. */
 typedef struct SfUnitId
@@ -342,6 +344,40 @@ extern bool sf_transform_locator_is_genuine(const SfDataKey *key, const SfLocato
 
 /* The stamp of an inode page of a KEYED object, by len bytes of its contents, its stamp aside. */
 extern uint64_t sf_transform_stamp(const SfDataKey *key, const SfInode *inode, size_t len);
+
+/* ---- sha256.c ---- */
+
+/* The hash of a value in the making. */
+typedef struct SfSha256
+{
+	uint64_t	length_bytes;	/* of what it has seen */
+	uint64_t	state[14];		/* of the library */
+} SfSha256;
+
+/* Begin one; none of these fails. */
+extern void sf_transform_hash_begin(SfSha256 *hash);
+
+/*
+ * Go on with the hash of a value of that length.  It has seen the whole blocks of it: the
+ * bytes behind these are to come again.
+ */
+extern void sf_transform_hash_resume(SfSha256 *hash, const SfContentHash *kept,
+									 uint64_t length_bytes);
+
+/* The bytes that follow those it has seen. */
+extern void sf_transform_hash_update(SfSha256 *hash, const void *bytes, size_t len);
+
+/* What is kept of the hash of all bytes so far, which goes on if more come. */
+extern void sf_transform_hash_finish(const SfSha256 *hash, SfContentHash *kept);
+
+/*
+ * The same as a KEYED locator keeps it, encrypted for this version of the object: seal makes
+ * SF_SEALED_HASH_SIZE bytes of it, and returns false as above.
+ */
+extern bool sf_transform_seal_hash(const SfDataKey *key, const SfLocator *version,
+								   const SfContentHash *hash, uint8_t *sealed);
+extern SfDecoded sf_transform_open_hash(const SfDataKey *key, const SfLocator *version,
+										const uint8_t *sealed, SfContentHash *hash);
 
 /* ---- ciphers, for the table ---- */
 

@@ -15,7 +15,9 @@
  * A unit is placed before it is sealed, because a full extent can then be on its way to
  * disk while its units are hashed: the processor and the disk work at the same time.  The
  * bytes that are hashed are the caller's (or the coded ones), not those in the gather
- * cache, so that it does not matter when the cache is emptied.
+ * cache, so that it does not matter when the cache is emptied.  So it is with the SHA-256 of
+ * a value that is given whole, in a column that keeps it; of one that comes in pieces the
+ * stream makes it (stream/hash.c).
  *
  * Nothing that a draft does can be seen by others: its units lie in lent space, its
  * inode pages are noted as this transaction's, and its locator is in no row.  To give one
@@ -41,6 +43,7 @@ struct SfDraft
 	uint64		seed;
 	SfEncoder	encoder;
 	const SfEncoded *encoded;	/* the only unit, if it is encoded already */
+	SfSha256   *hash;			/* of all that is put, in order; or NULL */
 	SfEdit	   *edit;
 	SfObject   *object;
 };
@@ -326,6 +329,8 @@ put_some(SfDraft *draft, SfEncoder *encoder, uint64 first_unit, const char *data
 												   draft->seed);
 		seal_unit(draft, first_unit + i, &units[i]);
 	}
+	if (draft->hash != NULL)
+		sf_transform_hash_update(draft->hash, data, len);
 }
 
 /*
@@ -396,13 +401,13 @@ sf_write_draft_punch(SfDraft *draft, uint64 unit_no)
  * what a row will own by it.
  */
 static struct varlena *
-finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
+finish(SfDraft *draft, uint64 length_bytes, const SfContentHash *hash, SfLocator *loc)
 {
 	struct varlena *datum;
 	SfOwned		owned;
 
 	sfi_write_require_open();
-	datum = sf_object_edit_finish(draft->edit, length_bytes);
+	datum = sf_object_edit_finish(draft->edit, length_bytes, hash);
 	*loc = sf_object_locator(datum);
 	SF_ASSERT(loc->length_bytes == length_bytes && loc->generation == draft->version.generation);
 	owned = sf_object_difference(draft->seg, loc, draft->base, NULL);
@@ -412,30 +417,39 @@ finish(SfDraft *draft, uint64 length_bytes, SfLocator *loc)
 }
 
 struct varlena *
-sf_write_draft_finish(SfDraft *draft, uint64 length_bytes)
+sf_write_draft_finish(SfDraft *draft, uint64 length_bytes, const SfContentHash *hash)
 {
 	SfLocator	loc;
 
-	return finish(draft, length_bytes, &loc);
+	return finish(draft, length_bytes, hash, &loc);
 }
 
 struct varlena *
 sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded *encoded,
-			   const SfFingerprint *hash)
+			   const SfFingerprint *fingerprint)
 {
 	SfDraft    *draft = sf_write_draft(seg, NULL);
 	struct varlena *datum;
 	SfLocator	loc;
+	SfSha256	hash;
+	SfContentHash kept;
 
 	SF_ASSERT(len > 0);
+	if (sf_space_column(seg)->options.hash)
+	{
+		sf_transform_hash_begin(&hash);
+		draft->hash = &hash;
+	}
 	if (encoded != NULL && encoded->bytes != NULL)
 		draft->encoded = encoded;
 	SF_ASSERT(draft->encoded == NULL || len <= SF_UNIT_SIZE);
 	sf_write_draft_resize(draft, sf_units_of(len));
 	sf_write_draft_put(draft, 0, data, len, len);
-	datum = finish(draft, len, &loc);
-	if (hash != NULL)
-		datum = sf_write_share(seg, datum, hash);
+	if (draft->hash != NULL)
+		sf_transform_hash_finish(&hash, &kept);
+	datum = finish(draft, len, draft->hash != NULL ? &kept : NULL, &loc);
+	if (fingerprint != NULL)
+		datum = sf_write_share(seg, datum, fingerprint);
 	else
 		sfi_objects_place(draft->object, &loc);
 	pfree(draft);

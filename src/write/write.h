@@ -67,10 +67,11 @@ extern struct varlena *sf_write_seal(const SfColumn *column, const char *data, S
  * STORED datum (palloc'd).  The object is *placed*: this transaction must confirm it
  * with sf_write_confirm(), or its space is given back at transaction end.  data may be
  * freed when this returns.  encoded: of sf_write_pack() for the same column and data, or
- * NULL.  hash: it is to be shared, as by sf_write_share(); or NULL.
+ * NULL.  fingerprint: it is to be shared, as by sf_write_share(); or NULL.
  */
 extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len,
-									  const SfEncoded *encoded, const SfFingerprint *hash);
+									  const SfEncoded *encoded,
+									  const SfFingerprint *fingerprint);
 
 /* ---- shared objects (shares.c) ---- */
 
@@ -150,10 +151,11 @@ extern SfEdit *sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocat
 
 /*
  * The STORED datum (palloc'd), of length_bytes > 0, which end in the last unit.  It can
- * be read in this transaction, adopted by a row once, or copied.  The draft may only be
- * forgotten after that.
+ * be read in this transaction, adopted by a row once, or copied.  hash: of its bytes, to be
+ * kept with it, or NULL.  The draft may only be forgotten after that.
  */
-extern struct varlena *sf_write_draft_finish(SfDraft *draft, uint64 length_bytes);
+extern struct varlena *sf_write_draft_finish(SfDraft *draft, uint64 length_bytes,
+											 const SfContentHash *hash);
 
 /*
  * Place a finished draft in a row of the column, as it is.  datum, old: detoasted STORED

@@ -82,6 +82,7 @@ fuzz_try(const uint8_t *bytes, size_t len)
 /* ---- inputs ---- */
 
 static const uint8_t tag[SF_LOCATOR_TAG_SIZE] = {1, 2, 3};
+static const uint8_t hash[SF_SEALED_HASH_SIZE] = {4, 5, 6};
 
 /* A locator without a map. */
 static SfLocator
@@ -91,8 +92,8 @@ make(uint64_t length_bytes, uint16_t flags)
 							   .flags = flags, .table_oid = 16384, .attnum = 2,
 							   .key_id = flags & SF_LOC_KEYED ? 5 : 0,
 							   .generation = 1, .object_id = 7, .incarnation = 42,
-							   .share = {3, 125, SF_SHARE_BASED, 8},
-							   .tag = tag};
+							   .share = {3, 125, SF_SHARE_BASED, 8}, .tag = tag,
+							   .hash = hash};
 }
 
 /* How unit i is stored: if units may be transformed, as one of four ways. */
@@ -120,7 +121,8 @@ keep_flat(uint64_t length_bytes, uint32_t units_a_run, uint16_t flags)
 	uint64_t	at = 0;
 	size_t		len;
 	size_t		extra = (flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0) +
-	(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0);
+	(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0) +
+	(!(flags & SF_LOC_HASHED) ? 0 : flags & SF_LOC_KEYED ? SF_SEALED_HASH_SIZE : 64);
 	size_t		nruns = (loc.nunits + units_a_run - 1) / units_a_run;
 
 	for (uint64_t i = 0; i < loc.nunits; i++)
@@ -188,8 +190,10 @@ fuzz_seeds(void)
 {
 	static const uint16_t flags[] = {0, SF_LOC_UNITS, SF_LOC_SHARED, SF_LOC_UNITS | SF_LOC_KEYED,
 	SF_LOC_SHARED | SF_LOC_UNITS, SF_LOC_SHARED | SF_LOC_UNITS | SF_LOC_KEYED};
+	static const uint16_t also[] = {0, SF_LOC_HASHED};
 
 	keep_cut_unit();
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-		keep_all(flags[i]);
+		for (size_t j = 0; j < sizeof(also) / sizeof(also[0]); j++)
+			keep_all(flags[i] | also[j]);
 }

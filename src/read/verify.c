@@ -1,0 +1,121 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify.c
+ *	  All of a stored value is read and checked: its units by their checksums, and
+ *	  all of them together by the hash that its locator keeps.
+ *
+ * Units are checked where they arrive, and go nowhere.  They arrive in the order of their
+ * numbers, so the hash goes along; what is between them are holes.  A value with a unit that
+ * is not sound, or cannot be decrypted here, has no hash to compare.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "read/read_internal.h"
+
+/* The check of one value; the caller's listener, who is told on. */
+typedef struct Verify
+{
+	SfReadFinding found;
+	void	   *arg;
+	const SfLocator *loc;
+	bool		hashes;			/* all was sound so far, and there is a hash */
+	SfSha256	hash;			/* of all that has come */
+} Verify;
+
+/* An SfReadFinding: the hash of a value that is not sound says nothing. */
+static void
+tell(const char *what, int64 segment_offset, int64 len, const char *detail, void *arg)
+{
+	Verify	   *verify = arg;
+
+	verify->hashes = false;
+	verify->found(what, segment_offset, len, detail, verify->arg);
+}
+
+/*
+ * Hash zeros up to there.  A value that keeps a hash has not many more of them than other
+ * bytes (stream/hash.c), so this ends.
+ */
+static void
+hash_hole(Verify *verify, uint64 end)
+{
+	static const char zeros[SF_BLOCK_SIZE];
+
+	SF_ASSERT(verify->hash.length_bytes <= end);
+	while (verify->hash.length_bytes < end)
+	{
+		CHECK_FOR_INTERRUPTS();
+		sf_transform_hash_update(&verify->hash, zeros,
+								 Min(sizeof(zeros), end - verify->hash.length_bytes));
+	}
+}
+
+/* An SfReadPlain: a unit, and the holes before it. */
+static void
+take(uint64 unit_no, const char *plain, void *arg)
+{
+	Verify	   *verify = arg;
+
+	SF_ASSERT(unit_no < verify->loc->nunits);
+	verify->hashes &= plain != NULL;
+	if (!verify->hashes)
+		return;
+	hash_hole(verify, sf_unit_start(unit_no));
+	sf_transform_hash_update(&verify->hash, plain,
+							 sf_unit_plain_bytes(verify->loc->length_bytes, unit_no));
+}
+
+/* When all units have come. */
+static void
+compare_hash(Verify *verify, const SfContentHash *kept)
+{
+	SfContentHash hash;
+
+	/*
+	 * The midstate is compared, too: a version that goes on from a wrong one
+	 * would have a wrong hash.
+	 */
+	hash_hole(verify, verify->loc->length_bytes);
+	SF_ASSERT(verify->hash.length_bytes == verify->loc->length_bytes);
+	sf_transform_hash_finish(&verify->hash, &hash);
+	if (memcmp(&hash, kept, sizeof(hash)) != 0)
+		verify->found("content hash differs", 0, 0,
+					  "All units are sound, but they are not those that the hash was made of.",
+					  verify->arg);
+}
+
+void
+sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
+{
+	Verify		verify = {.found = found, .arg = arg};
+	SfReadListener listener = {tell, take, &verify};
+	SfReadTarget target = {0};
+	SfContentHash kept;
+	SfReadJob	job;
+	SfSegment  *seg;
+	SfLocator	loc;
+
+	/* others have no units: an EDITED value never stands in a row */
+	if (sf_read_form(datum) != SF_FORM_STORED)
+		return;
+	loc = sf_object_locator(datum);
+	verify.loc = &loc;
+	target.len = loc.length_bytes;
+	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
+	sf_object_require_tag(seg, &loc);
+	sfi_read_prepare_job(&job, seg, &loc, &target, &listener);
+	/* without its key a value is checked by what is stored of it, and no more */
+	if (job.decrypts)
+	{
+		sf_object_require_genuine(seg, &loc);
+		verify.hashes = sf_object_kept_hash(seg, &loc, &kept);
+	}
+	sf_transform_hash_begin(&verify.hash);
+	sfi_read_units(&job, &listener, SfReadTargetFirst(&target));
+	if (verify.hashes)
+		compare_hash(&verify, &kept);
+	sf_space_release(seg);
+}
