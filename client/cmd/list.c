@@ -52,7 +52,8 @@ take_rows(Session *session, ListEach each, void *arg, Failure *failure)
 		if (status == PGRES_SINGLE_TUPLE)
 		{
 			Listed		file = {PQgetvalue(result, 0, 0),
-			strtoll(PQgetvalue(result, 0, 1), NULL, 10), storage_field(result, 2)};
+				strtoll(PQgetvalue(result, 0, 1), NULL, 10), storage_field(result, 2),
+			PQgetvalue(result, 0, 3)};
 
 			each(arg, &file);
 		}
@@ -65,7 +66,7 @@ take_rows(Session *session, ListEach each, void *arg, Failure *failure)
 
 bool
 list_each(Session *session, const char *pattern, const char *prefix, bool stored,
-		  ListEach each, void *arg, Failure *failure)
+		  bool hash, ListEach each, void *arg, Failure *failure)
 {
 	const Target *target = session->target;
 	char	   *like = pattern != NULL ? like_pattern(pattern) : NULL;
@@ -77,15 +78,15 @@ list_each(Session *session, const char *pattern, const char *prefix, bool stored
 	 * is. ORDER BY cannot name an operator: it takes the one of the default
 	 * operator class of text, and only a superuser can make operator classes.
 	 */
-	char	   *sql = text_make("SELECT f.name, f.length, f.stored FROM ("
-								"SELECT %s, pg_catalog.length(%s), %s FROM %s WHERE %s IS NOT NULL"
-								") f (name, length, stored)"
+	char	   *sql = text_make("SELECT f.name, f.length, f.stored, f.hash FROM ("
+								"SELECT %s, pg_catalog.length(%s), %s, %s FROM %s WHERE %s IS NOT NULL"
+								") f (name, length, stored, hash)"
 								" WHERE ($1::pg_catalog.text IS NULL OR"
 								"  f.name COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.~~) $1::pg_catalog.text)"
 								" AND pg_catalog.starts_with(f.name COLLATE pg_catalog.\"C\", $2::pg_catalog.text)"
 								" ORDER BY f.name",
 								target->key_text, target->column, stored ? storage : "NULL",
-								target->table, target->column);
+								hash ? target->digest : "NULL", target->table, target->column);
 	bool		sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
 	PQsetSingleRowMode(session->conn);
 
@@ -107,5 +108,5 @@ bool
 list_all(Session *session, const char *pattern, const char *prefix,
 		 FoundList *list, Failure *failure)
 {
-	return list_each(session, pattern, prefix, false, add_to_list, list, failure);
+	return list_each(session, pattern, prefix, false, false, add_to_list, list, failure);
 }

@@ -18,6 +18,7 @@ typedef struct Listed
 	int64_t		length;
 	int64_t		stored;			/* bytes, if they were asked for; see
 								 * storage.h */
+	const char *sha256;			/* in hexadecimal, likewise; as long as name */
 } Listed;
 
 /* Called for each file. */
@@ -27,9 +28,10 @@ typedef void (*ListEach) (void *arg, const Listed *file);
  * Hand each file whose name matches the pattern (NULL: all) and begins with the prefix to a
  * function, in the order of the names, in constant memory.  stored: with the stored bytes,
  * for which the server looks at the maps of all these files; target->storage is not null.
+ * hash: with the SHA-256, for which the server reads the files that it is not kept with.
  */
 extern bool list_each(Session *session, const char *pattern, const char *prefix, bool stored,
-					  ListEach each, void *arg, Failure *failure);
+					  bool hash, ListEach each, void *arg, Failure *failure);
 
 /* Add them all to a list, whose paths are the names. */
 extern bool list_all(Session *session, const char *pattern, const char *prefix,

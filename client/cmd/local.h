@@ -81,4 +81,11 @@ extern void walk_tree(int top, FoundList *list, WalkFailed failed);
 /* Add one file to a list; the path is copied. */
 extern void walk_add(FoundList *list, const char *path, int64_t length);
 
+/* ---- sha256.c ---- */
+
+#define SHA256_HEX_SIZE		65
+
+/* SHA-256 of a file from its beginning to its end, in hexadecimal. */
+extern bool local_sha256(int fd, char *hex, Failure *failure);
+
 #endif							/* SECUREFILE_LOCAL_H */

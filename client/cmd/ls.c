@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ls.c
- *	  securefile ls [--long] [PATTERN]
+ *	  securefile ls [--long] [--hash] [PATTERN]
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +15,7 @@ typedef struct Show
 {
 	bool		json;
 	bool		stored;			/* bytes and ratio, too */
+	bool		hash;
 } Show;
 
 static void
@@ -25,22 +26,27 @@ show_json(const Show *show, const Listed *file)
 
 	if (show->stored)
 		storage_json(record, file->length, file->stored);
+	if (show->hash)
+		json_object_set_new(record, "sha256", json_string(file->sha256));
 	output_record(record);
 }
 
 static void
 show_text(const Show *show, const Listed *file)
 {
+	const char *hash = show->hash ? file->sha256 : "";
+	const char *gap = show->hash ? "  " : "";
 	char		stored[32],
 				ratio[32];
 
 	if (show->stored)
-		output_line("%14lld  %14s  %8s  %s", (long long) file->length,
+		output_line("%14lld  %14s  %8s  %s%s%s", (long long) file->length,
 					storage_bytes(file->stored, stored, sizeof(stored)),
 					storage_ratio(file->length, file->stored, ratio, sizeof(ratio)),
-					output_quoted(file->name));
+					hash, gap, output_quoted(file->name));
 	else
-		output_line("%14lld  %s", (long long) file->length, output_quoted(file->name));
+		output_line("%14lld  %s%s%s", (long long) file->length, hash, gap,
+					output_quoted(file->name));
 }
 
 /* A ListEach: prints the file. */
@@ -58,14 +64,14 @@ verb_ls(const Options *options)
 	Target		target;
 	Session    *session = session_first(options, &target);
 	Failure		failure;
-	Show		show = {.json = options->json};
+	Show		show = {.json = options->json, .hash = options->hash};
 	bool		good;
 
 	if (session == NULL)
 		return EXIT_SETUP;
 	show.stored = options->details && target.storage != NULL;
 	good = list_each(session, options->nargs > 0 ? options->args[0] : NULL, "", show.stored,
-					 show_file, &show, &failure);
+					 show.hash, show_file, &show, &failure);
 	if (!good)
 		output_message(&failure);
 	session_end(session);

@@ -29,6 +29,10 @@ typedef struct Target
 	char	   *plain_column;	/* without quotes, as functions want it */
 	char	   *storage;		/* expression: securefile_storage() of a file;
 								 * null: the extension is too old for it */
+	char	   *digest;			/* expression: SHA-256 of a file, in
+								 * hexadecimal */
+	char	   *kept_digest;	/* expression: the same if it is kept; null as
+								 * above */
 	bool		has_rows;		/* table is neither partitioned nor a view */
 	bool		names_are_utf8; /* the encoding of the connection */
 } Target;

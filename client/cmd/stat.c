@@ -25,6 +25,7 @@ typedef struct Facts
 	long long	in_row;
 	int64_t		stored;
 	const char *codec;			/* null: nothing is known of the storage */
+	const char *sha256;			/* null: none is kept */
 	bool		hashed;
 	char		hash[17];
 } Facts;
@@ -51,6 +52,8 @@ show_text(const Facts *facts)
 					storage_ratio(facts->length, facts->stored, buffer, sizeof(buffer)));
 		output_line("codec:   %s", facts->codec);
 	}
+	if (facts->sha256 != NULL)
+		output_line("sha256:  %s", facts->sha256);
 	if (facts->hashed)
 		output_line("xxh3:    %s", facts->hash);
 }
@@ -71,6 +74,8 @@ show_json(const Facts *facts)
 		storage_json(record, facts->length, facts->stored);
 		json_object_set_new(record, "codec", json_string(facts->codec));
 	}
+	if (facts->sha256 != NULL)
+		json_object_set_new(record, "sha256", json_string(facts->sha256));
 	if (facts->hashed)
 		json_object_set_new(record, "xxh3", json_string(facts->hash));
 	output_record(record);
@@ -87,15 +92,16 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 	 * LIMIT keeps the inner statement apart, so that the function is called
 	 * once
 	 */
-	char	   *sql = text_make("SELECT f.length, f.in_row, f.place, %s FROM ("
+	char	   *sql = text_make("SELECT f.length, f.in_row, f.place, %s, f.sha256 FROM ("
 								"SELECT pg_catalog.length(%s), pg_catalog.pg_column_size(%s),"
-								" tableoid::pg_catalog.regclass, %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2"
-								") f (length, in_row, place, storage)",
+								" tableoid::pg_catalog.regclass, %s, %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2"
+								") f (length, in_row, place, storage, sha256)",
 								target->storage != NULL ?
 								"(f.storage).stored_bytes, COALESCE((f.storage).codec, 'none')" :
 								"NULL, NULL",
 								target->column, target->column,
 								target->storage != NULL ? target->storage : "NULL",
+								target->kept_digest != NULL ? target->kept_digest : "NULL",
 								target->table, target->key_is_name, target->column);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
 	int			rows = PQntuples(result);
@@ -116,6 +122,7 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 		facts.table = PQgetvalue(result, 0, 2);
 		facts.stored = storage_field(result, 3);
 		facts.codec = PQgetisnull(result, 0, 4) ? NULL : PQgetvalue(result, 0, 4);
+		facts.sha256 = PQgetisnull(result, 0, 5) ? NULL : PQgetvalue(result, 0, 5);
 		snprintf(facts.hash, sizeof(facts.hash), "%016" PRIx64, hash);
 		(options->json ? show_json : show_text) (&facts);
 	}

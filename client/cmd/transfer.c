@@ -48,21 +48,39 @@ transfer_look(Session *session, const char *name, Stored *stored, Failure *failu
 	return true;
 }
 
-bool
-transfer_hash(Session *session, const char *name, uint64_t *hash, Failure *failure)
+/* A hash of a stored file: the SHA-256 that is kept with it, or XXH3-64 of what was read. */
+typedef struct StoredHash
+{
+	char		sha256[SHA256_HEX_SIZE];	/* "": none is kept */
+	uint64_t	xxh3;
+} StoredHash;
+
+/* Ask the server for a hash of the file of that name; kept: look for one that is kept, too. */
+static bool
+look_up_hash(Session *session, const char *name, bool kept, StoredHash *hash, Failure *failure)
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = text_make("SELECT"
-								" %s.securefile_hash_extended(%s::%s.securefile, 0::pg_catalog.int8)"
-								" FROM %s WHERE %s", target->extension, target->column,
-								target->extension, target->table, target->key_is_name);
+
+	/* OFFSET keeps the inner statement apart: what is kept is asked once */
+	char	   *sql = text_make("SELECT f.kept, CASE WHEN f.kept IS NULL THEN"
+								" %s.securefile_hash_extended(f.file, 0::pg_catalog.int8) END"
+								" FROM (SELECT %s, %s::%s.securefile FROM %s WHERE %s OFFSET 0)"
+								" f (kept, file)", target->extension,
+								kept && target->kept_digest != NULL ? target->kept_digest : "NULL",
+								target->column, target->extension, target->table,
+								target->key_is_name);
 	PGresult   *result = session_query(session, failure, sql, 1, values);
-	bool		found = PQntuples(result) == 1 && !PQgetisnull(result, 0, 0);
+	bool		found = PQntuples(result) == 1 &&
+	!(PQgetisnull(result, 0, 0) && PQgetisnull(result, 0, 1));
 
 	free(sql);
+	memset(hash, 0, sizeof(*hash));
 	if (found)
-		*hash = (uint64_t) strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+	{
+		snprintf(hash->sha256, sizeof(hash->sha256), "%s", PQgetvalue(result, 0, 0));
+		hash->xxh3 = (uint64_t) strtoll(PQgetvalue(result, 0, 1), NULL, 10);
+	}
 	else if (result != NULL)
 		failure_say(failure, PQntuples(result) > 1 ?
 					"more than one row has that name" : "no file of that name");
@@ -71,18 +89,47 @@ transfer_hash(Session *session, const char *name, uint64_t *hash, Failure *failu
 }
 
 bool
+transfer_hash(Session *session, const char *name, uint64_t *hash, Failure *failure)
+{
+	StoredHash	stored;
+	bool		found = look_up_hash(session, name, false, &stored, failure);
+
+	*hash = stored.xxh3;
+	return found;
+}
+
+/* Has the open file that hash? */
+static bool
+compare_hash(int fd, const StoredHash *stored, bool *same, Failure *failure)
+{
+	char		sha256[SHA256_HEX_SIZE];
+	uint64_t	xxh3;
+
+	if (stored->sha256[0] == '\0')
+	{
+		if (!local_hash(fd, &xxh3, failure))
+			return false;
+		*same = xxh3 == stored->xxh3;
+		return true;
+	}
+	if (!local_sha256(fd, sha256, failure))
+		return false;
+	*same = strcmp(sha256, stored->sha256) == 0;
+	return true;
+}
+
+bool
 transfer_same(Session *session, const char *name, const Stored *stored, int fd,
 			  int64_t length, bool *same, Failure *failure)
 {
-	uint64_t	here,
-				there;
+	StoredHash	hash;
 
 	*same = false;
 	if (stored->length != length)
 		return true;
-	if (!local_hash(fd, &here, failure) || !transfer_hash(session, name, &there, failure))
+	if (!look_up_hash(session, name, true, &hash, failure) ||
+		!compare_hash(fd, &hash, same, failure))
 		return false;
-	*same = here == there;
 	return lseek(fd, 0, SEEK_SET) == 0 || failure_errno(failure, "could not read the file");
 }
 

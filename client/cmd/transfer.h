@@ -26,7 +26,8 @@ extern bool transfer_hash(Session *session, const char *name, uint64_t *hash, Fa
 
 /*
  * Are the open file, of that length, and the stored one the same?  Compares lengths first,
- * then hashes.  The file is at its beginning afterwards.
+ * then hashes: the SHA-256 that the server keeps with the stored one, so that it reads
+ * nothing, else XXH3-64, for which it reads all.  The file is at its beginning afterwards.
  */
 extern bool transfer_same(Session *session, const char *name, const Stored *stored, int fd,
 						  int64_t length, bool *same, Failure *failure);
