@@ -697,8 +697,12 @@ encode_tree(SfEdit *edit, SfLocator *loc, uint8 *data)
 
 /* Let the locator keep a hash; encrypted, if it is KEYED.  kept: room for it. */
 static void
-set_hash(const SfEdit *edit, SfLocator *loc, const SfContentHash *hash, uint8 *kept)
+set_hash(const SfEdit *edit, SfLocator *loc, const SfContentHash *right, uint8 *kept)
 {
+	SfContentHash spoilt = *right;
+	const SfContentHash *hash = SF_FAULT_SKIPS(hash_right) ? &spoilt : right;
+
+	spoilt.digest[0] ^= 1;
 	SF_ASSERT(!(loc->flags & SF_LOC_HASHED));
 	loc->flags |= SF_LOC_HASHED;
 	loc->hash = kept;

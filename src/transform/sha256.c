@@ -31,7 +31,7 @@
 typedef SHA256_CTX State;
 
 /* OpenSSL: SHA256_CTX, a struct of its headers for ever. */
-#define STATE_WORDS(state)	((state)->h)
+#define STATE_WORDS(of)	((of)->h)
 #define init(state)			((void) SHA256_Init(state))
 #define update(state, bytes, len)	((void) SHA256_Update(state, bytes, len))
 #define finish(state, digest)	((void) SHA256_Final(digest, state))
@@ -47,7 +47,7 @@ set_length(State *state, uint64_t length_bytes)
 /* The same of libsodium, which counts in one number. */
 typedef crypto_hash_sha256_state State;
 
-#define STATE_WORDS(state)	((state)->state)
+#define STATE_WORDS(of)	((of)->state)
 #define init(state)			((void) crypto_hash_sha256_init(state))
 #define update(state, bytes, len)	((void) crypto_hash_sha256_update(state, bytes, len))
 #define finish(state, digest)	((void) crypto_hash_sha256_final(state, digest))

@@ -42,7 +42,8 @@ class CipherOps(ctypes.Structure):
 class DataKey(ctypes.Structure):
     """SfDataKey."""
     _fields_ = [("id", ctypes.c_uint16), ("cipher", ctypes.c_uint8)] + [
-        (name, ctypes.c_uint8 * 32) for name in ("unit", "row", "locator", "inode", "nonce")]
+        (name, ctypes.c_uint8 * 32) for name in ("unit", "row", "locator", "inode", "content",
+                                           "nonce")]
 
 
 class Unit(ctypes.Structure):
@@ -148,7 +149,7 @@ def keys():
     key = DataKey()
     library.sf_transform_data_key(ctypes.byref(key), 7, AES, secret)
     for field, word in (("unit", b"unit"), ("row", b"inline"), ("locator", b"locator"),
-                        ("inode", b"inode"), ("nonce", b"nonce")):
+                        ("inode", b"inode"), ("content", b"content"), ("nonce", b"nonce")):
         equal(f"the key for {field}", bytes(getattr(key, field)),
               hmac.digest(secret, word, "sha256"))
     locator = random.randbytes(77)
@@ -160,6 +161,47 @@ def keys():
     page[8:16] = bytes(8)
     number = struct.unpack("Q", hmac.digest(bytes(key.inode), bytes(page), "sha256")[:8])[0]
     equal("the stamp of an inode page", stamp, (1 << 61) + number % (1 << 61))
+
+
+class Locator(ctypes.Structure):
+    """The beginning of SfLocator, and room for the rest."""
+    _fields_ = [("flags", ctypes.c_uint16), ("table_oid", ctypes.c_uint32),
+                ("attnum", ctypes.c_int16), ("key_id", ctypes.c_uint16),
+                ("generation", ctypes.c_uint32), ("object_id", ctypes.c_uint64),
+                ("length_bytes", ctypes.c_uint64), ("incarnation", ctypes.c_uint64),
+                ("rest", ctypes.c_uint8 * 256)]
+
+
+def hashes():
+    """The hash of a value, sealed, is for its version only, and never the same twice."""
+    for cipher in (AES, XCHACHA):
+        key = data_key(cipher)
+        where = [random.getrandbits(31), random.getrandbits(64), random.getrandbits(64)]
+        plain = random.randbytes(64)
+
+        def version(generation, object_id, incarnation):
+            return Locator(generation=generation, object_id=object_id, incarnation=incarnation)
+
+        def opened(place, sealed, by=key):
+            out = ctypes.create_string_buffer(64)
+            result = library.sf_transform_open_hash(ctypes.byref(by), ctypes.byref(version(*place)),
+                                                    sealed, out)
+            return out.raw if result == DECODED else any(out.raw)
+
+        sealed = [ctypes.create_string_buffer(104) for _ in range(2)]
+        for one in sealed:
+            library.sf_transform_seal_hash(ctypes.byref(key), ctypes.byref(version(*where)), plain, one)
+        first = sealed[0].raw
+        equal(f"cipher {cipher}: a hash comes back", opened(where, first), plain)
+        check(f"cipher {cipher}: it looks different each time", first[:24] != sealed[1].raw[:24])
+        others = [where[:i] + [where[i] ^ 1] + where[i + 1:] for i in range(3)]
+        equal(f"cipher {cipher}: another version has no use for it",
+              [opened(other, first) for other in others], [False] * 3)
+        changed = [bytes(b ^ (i == at) for i, b in enumerate(first)) for at in range(104)]
+        equal(f"cipher {cipher}: no byte of it can be changed",
+              [opened(where, other) for other in changed], [False] * 104)
+        equal(f"cipher {cipher}: another key does not open it",
+              opened(where, first, data_key(cipher)), False)
 
 
 def data_key(cipher):
@@ -257,6 +299,7 @@ def main():
     random.seed(int(sys.argv[3]))
     published()
     keys()
+    hashes()
     units(int(sys.argv[2]))
     sys.exit(failed > 0)
 

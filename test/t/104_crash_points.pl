@@ -196,12 +196,12 @@ my %scenarios = (
 	},
 	compressed => sub {
 		my ($t) = @_;
-		return (create_table('x', $t, $levels[0]),
+		return (create_table('x', $t, $levels[0], 'hash'),
 			transaction(1, insert_into('x', 10, 'page'), insert_into('x', 11, 'mid'), insert_into('x', 12, 'large')),
 			transaction(2, insert_into('x', 20, 'big')),
 			transaction(3, "SELECT FROM edit('x', 20);"),
 			"SELECT 'wrong: ' || wrong('x');\n",
-			transaction(4, 'ALTER TABLE x ALTER doc TYPE ' . type($t, $levels[1]) . ';',
+			transaction(4, 'ALTER TABLE x ALTER doc TYPE ' . type($t, $levels[1], 'hash') . ';',
 				"UPDATE x SET name = 'joined', doc = doc || b.data::securefile FROM bytes b WHERE id = 10 AND b.name = 'mid';"),
 			transaction(5, "SELECT FROM securefile_rewrite('x', 'doc');"),
 			"SELECT 'wrong: ' || wrong('x');\n");
@@ -218,7 +218,7 @@ my %scenarios = (
 	},
 	encrypted => sub {
 		my ($t) = @_;
-		return (create_table('x', $t, 'encrypt', $levels[0]),
+		return (create_table('x', $t, 'encrypt', 'hash', $levels[0]),
 			transaction(1, insert_into('x', 10, 'small'), insert_into('x', 11, 'page'), insert_into('x', 12, 'large')),
 			"SELECT 'wrong: ' || wrong('x');\n",
 			"SELECT FROM securefile_new_key('x', 'doc');\n",

@@ -1,5 +1,6 @@
 # The ciphers, called from Python: vectors that others have published, keys and tags as
 # Python makes them, units that come back, and units that were changed or moved, which do not.
+# And SHA-256, which can be continued, by both libraries that make it.
 # SECUREFILE_CIPHER_ROUNDS: units for each cipher, and a hundredth of the nonces.
 
 use strict;
@@ -33,5 +34,9 @@ checks('ciphers', 16, $rounds, $seed);
 	checks('frozen', 2, 'frozen');
 	local $ENV{FROZEN_FAILS} = 1;
 	checks('no random bytes', 1, 'frozen');
+}
+{
+	my ($out) = run_command([ 'python3', "$source/hashes.py", "$source/ciphers.so", "$source/portable.so", 20 * $rounds, $seed ]);
+	like($out, qr/\Aok values that grow\nok both count alike\n*\z/, 'SHA-256 by both libraries') or diag($out);
 }
 done_testing();
