@@ -178,7 +178,7 @@ COMMENT ON FUNCTION securefile_digest(securefile)
 	IS 'SHA-256 of the content, as it was when it was stored in a column with the option hash, without reading it; of other values it is computed';
 
 CREATE FUNCTION securefile_kept_digest(document securefile) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION securefile_kept_digest(securefile)
 	IS 'SHA-256 of the content if it is kept with it (column option hash), else null; reads no content';
 

@@ -488,7 +488,7 @@ static const struct
 }			hints[] = {
 
 	{"functions in index expression must be marked IMMUTABLE",
-	"Drop the index first: none can be computed from the bytes of a securefile. A trigger can keep a digest of them in a column of its own."},
+	"Drop the index first: of the bytes of a securefile an index can have the digest only, securefile_digest() of the column."},
 	{"functions in index predicate must be marked IMMUTABLE",
 	"Drop the index first: its condition cannot read the bytes of a securefile."},
 	{"data type %s has no default operator class for access method \"%s\"",
@@ -496,7 +496,7 @@ static const struct
 	{"column \"%s\" cannot be used in statistics because its type %s has no default btree operator class",
 	"Drop the statistics object first, or take the column out of it."},
 	{"cannot alter type of a column used by a generated column",
-	"Drop the generated column first. It can be computed from the length of a securefile, and not from its bytes; a trigger can do that."},
+	"Drop the generated column first. It can be computed from the length of a securefile and from securefile_digest() of it, and not from its bytes; a trigger can do that."},
 };
 
 void

@@ -1,4 +1,4 @@
-"""Option words of compression and encryption, and contents that compress well, hardly or
+"""Option words of compression, encryption and hashes, and contents that compress well, hardly or
 not at all.
 
 Random tests draw both: each column begins with words by lot and gets others now and then,
@@ -28,13 +28,14 @@ def with_words(column_type, chosen):
     """A securefile type with these words in the place of those that it has."""
     name, _, words = column_type.partition("(")
     words = [w for w in re.split(r", *", words.rstrip(")"))
-             if w and "compress" not in w and w != "encrypt"]
+             if w and "compress" not in w and w not in ("encrypt", "hash")]
     return f"{name}({', '.join(words + [chosen])})"
 
 
 def some_words(rng):
     encrypts = rng.random() < 0.4 and os.environ.get("SECUREFILE_ENCRYPTS")
-    return rng.choice(WORDS) + (", encrypt" if encrypts else "")
+    hashes = rng.random() < 0.5
+    return rng.choice(WORDS) + (", encrypt" if encrypts else "") + (", hash" if hashes else "")
 
 
 def train(execute, table, column, key, key_values):

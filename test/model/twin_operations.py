@@ -136,7 +136,8 @@ class Filler:
             ["", "", "logging", "filesystem_like_logging"], ["", "nocache", "cache"],
             ["", "", "disable_storage_in_row"],
             ["", "nocompress", "compress_low", "compress_medium", "compress_high"],
-            ["", "encrypt"] if os.environ.get("SECUREFILE_ENCRYPTS") else [""])]
+            ["", "encrypt"] if os.environ.get("SECUREFILE_ENCRYPTS") else [""],
+            ["", "hash", "no_hash"])]
         words = ", ".join(w for w in words if w)
         return f"<<securefile{words and f'({words})'}|bytea>>"
 

@@ -250,6 +250,15 @@ def finish(s):
     s.sql("DROP SCHEMA sf, ba CASCADE")
 
 
+def check_hashes(s, table, column, options):
+    """Of such a column, too: each value in the segment keeps a hash, or none does."""
+    odd = s.sql(f"SELECT id, c.form, c.hashed FROM ONLY {table}, securefile_storage({column}) c"
+                f" WHERE c.hashed <> (c.form = 'stored' AND {'hash' in options.split('(')[-1]})"
+                f" OR securefile_kept_digest({column}) <> securefile_digest({column}, 'sha256') LIMIT 3")
+    if odd:
+        raise Mismatch(f"{table}.{column}, {options}: rewritten, and other hashes: {odd}")
+
+
 def check_space(s, table, column, options):
     """A column whose values have all been stored by its present options."""
     longest = 0 if "disable_storage_in_row" in options else 4000
@@ -265,6 +274,7 @@ def check_space(s, table, column, options):
                 f" AND (key_id <> 0) <> {'encrypt' in options} LIMIT 3")
     if odd:
         raise Mismatch(f"{table}.{column}, {options}: rewritten, and not encrypted as that says: {odd}")
+    check_hashes(s, table, column, options)
     least, most = verify.stored_space(s.conn, table, column)
     plain = s.sql(f"SELECT coalesce(sum((length({column}) + 511) / 512 * 512), 0) FROM ONLY {table}"
                   f" WHERE length({column}) > {longest}")[0][0]

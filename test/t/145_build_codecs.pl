@@ -50,8 +50,8 @@ make_table($node, 'plain');
 make_table($node, $_->[0], $_->[1]) foreach [ 'lz4', 'compress_low' ], [ 'zstd', 'compress_high' ];
 sql(contents($_)) foreach ('plain', 'lz4', 'zstd');
 # and encrypted ones, by both ciphers; a value of encrypted ones ends with a whole unit
-make_table($node, "$_->[0]_sealed", "encrypt, $_->[1]") foreach [ 'lz4', 'compress_low' ], [ 'zstd', 'compress_medium' ];
-make_table($node, $_, 'encrypt') foreach 'aes', 'chacha20';
+make_table($node, "$_->[0]_sealed", "encrypt, hash, $_->[1]") foreach [ 'lz4', 'compress_low' ], [ 'zstd', 'compress_medium' ];
+make_table($node, $_, 'encrypt, hash') foreach 'aes', 'chacha20';
 sql("SET securefile.cipher = $_", contents($_), "INSERT INTO $_ SELECT 9, 9, 131072, blob(9, 131072)") foreach 'aes', 'chacha20';
 sql(contents($_)) foreach 'lz4_sealed', 'zstd_sealed';
 is(sql("SELECT string_agg(cipher, ' ' ORDER BY t) FROM (SELECT 'aes' t, * FROM securefile_keys('aes', 'doc') UNION ALL SELECT 'chacha20', * FROM securefile_keys('chacha20', 'doc')) k"), 'aes chacha20', 'both ciphers');
