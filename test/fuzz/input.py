@@ -40,10 +40,10 @@ SEEDS = {
 }
 
 WORDS = ["compress", "compress_low", "compress_medium", "compress_high", "nocompress",
-         "deduplicate", "keep_duplicates", "encrypt", "decrypt", "logging", "filesystem_like_logging", "cache",
-         "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row",
+         "deduplicate", "keep_duplicates", "encrypt", "decrypt", "hash", "no_hash", "logging",
+         "filesystem_like_logging", "cache", "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row",
          "retention_none", "retention_auto", "retention_min", "retention_max"]
-TAKEN = {"encrypt", "compress", "compress_low", "compress_medium", "compress_high", "nocompress",
+TAKEN = {"hash", "no_hash", "encrypt", "compress", "compress_low", "compress_medium", "compress_high", "nocompress",
          "keep_duplicates", "decrypt", "logging", "filesystem_like_logging", "cache", "cache_reads",
          "nocache", "enable_storage_in_row", "disable_storage_in_row", "retention_none"}
 

@@ -87,7 +87,8 @@ class Zoo:
         return Table(name, form)
 
     def some_type(self, form):
-        return compression.with_words(f"securefile({form})", self.rng.choice(compression.WORDS))
+        return compression.with_words(f"securefile({form})", self.rng.choice(compression.WORDS)
+                                      + self.rng.choice(["", ", hash"]))
 
     # ---- contents ----
 
