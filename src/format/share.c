@@ -183,6 +183,13 @@ set_flags(uint8_t *locator, uint16_t flags)
 	memcpy(locator + FLAGS_AT, &flags, sizeof(flags));
 }
 
+bool
+sf_format_share_is_hashed(const SfShareRecord *record)
+{
+	return record->locator_bytes >= SF_LOCATOR_HEADER &&
+		(get_flags(record->locator) & SF_LOC_HASHED) != 0;
+}
+
 size_t
 sf_format_share_locator(uint8_t *dst, const SfLocator *loc)
 {

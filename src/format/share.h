@@ -35,7 +35,9 @@
  *	 57	1	how it was hashed (SfShareHash); 0: the hashes mean nothing
  *	 58	2	length of the locator
  *	 60	4	blocks that are stored
- *	 64	n	the locator, without its SHARED part, tag and hash at its end
+ *	 64	n	the locator, without its SHARED part, tag and SipHash at its end.  It has the
+ *			SHA-256 of a HASHED value, which all references repeat: also an encrypted one, as
+ *			that belongs to the object, its generation and key, which are theirs, too
  * ---------------------------------------------------------------------
  */
 #define SF_SHARE_CELL_SIZE		64
@@ -84,7 +86,10 @@ typedef struct SfSharePage
 	uint8_t		cells[SF_SHARE_CELLS][SF_SHARE_CELL_SIZE];
 } SfSharePage;
 
-/* The longest locator that a record can have: none is made that does not fit with SHARED. */
+/*
+ * The longest locator that a record can have: none is made that does not fit with SHARED.  A
+ * kept hash counts as a part of it.
+ */
 #define SF_SHARE_LOCATOR_MAX \
 	(SF_LOCATOR_MAX_SIZE - SF_LOCATOR_SHARED_SIZE - SF_LOCATOR_MAC_SIZE)
 #define SF_SHARE_RECORD_MAX		(SF_SHARE_CELL_SIZE + SF_SHARE_LOCATOR_MAX)
@@ -159,6 +164,9 @@ sf_share_is_possible(SfShareId id)
 	return id.page != 0 && id.page != SF_NO_PAGE && !SF_IS_MAP_PAGE(id.page) &&
 		id.cell < SF_SHARE_CELLS;
 }
+
+/* Does the object keep the SHA-256 of its value? */
+extern bool sf_format_share_is_hashed(const SfShareRecord *record);
 
 /* The record that a locator with SHARED refers to. */
 static inline SfShareId

@@ -4,7 +4,8 @@
  *	  Storing a content once: is it there already, and is it really the same?
  *
  *		 hash of all bytes --> own records of this transaction, then the advice
- *			 --> record: same length, hash, key and compression as the column has now?
+ *			 --> record: same length, hash, and as the column would store it now (key,
+ *				 compression, with or without its SHA-256)?
  *			 --> counted up (guard), so that its object stays
  *			 --> compared, byte by byte
  *			 --> a reference; else the value is written, and gets a record
@@ -52,6 +53,7 @@ sfi_search_begin(SfSearch *search, SfSegment *seg)
 	search->seg = seg;
 	search->key_id = sf_config_encrypts(column) ? sf_keys_current(seg)->id : 0;
 	search->compression = column->options.compression;
+	search->hashed = column->options.hash;
 }
 
 void
@@ -107,11 +109,22 @@ hash_content(SfSearch *search, const SfContent *content)
 
 /* ---- candidates ---- */
 
+/*
+ * Is the object of a record stored as the column would store it now?  If not, a rewrite is to
+ * make another one.  A reference takes the SHA-256 that the object keeps, or that it keeps none.
+ */
+static bool
+is_current(const SfSearch *search, const SfShareRecord *record)
+{
+	return record->key_id == search->key_id && record->compression == search->compression &&
+		sf_format_share_is_hashed(record) == search->hashed;
+}
+
 /* Could the object of a record stand for a content that is searched by its hash? */
 static bool
 fits(const SfSearch *search, const SfShareRecord *record, SfAdviceKind kind)
 {
-	if (record->key_id != search->key_id || record->compression != search->compression ||
+	if (!is_current(search, record) ||
 		record->hash_method != (search->key_id != 0 ? SF_SHARE_HASH_KEYED : SF_SHARE_HASH_XXH3))
 		return false;
 	if (kind == SF_ADVICE_PREFIX)
@@ -298,7 +311,7 @@ is_as_asked(const SfSearch *search, struct varlena *value)
 	loc = sf_object_locator(value);
 	return sf_object_is_reference(&loc) && loc.incarnation == search->seg->incarnation &&
 		sf_space_share_read(search->seg, sf_share_id_of(&loc), &copy) &&
-		copy.record.compression == search->compression;
+		is_current(search, &copy.record);
 }
 
 /* Hash a value, unless its digests are noted. */

@@ -47,6 +47,7 @@ typedef struct SfSearch
 	SfSegment  *seg;
 	uint16		key_id;
 	uint8		compression;
+	bool		hashed;			/* with its SHA-256, or without */
 	int64		length;
 	SfFingerprint hash;
 } SfSearch;

@@ -47,6 +47,15 @@ sfi_hash_begin(SfStream *stream, SfSegment *seg, SfLocator *base)
 	SF_ASSERT(sfi_hash_place(stream) <= stream->length);
 }
 
+void
+sfi_hash_restart(SfStream *stream)
+{
+	SF_ASSERT(stream->kind == STREAM_STAGE && stream->value == NULL);
+	sf_transform_hash_begin(&stream->hash);
+	stream->hash_written = stream->hash_read = 0;
+	stream->hash_late = false;
+}
+
 int64
 sfi_hash_place(const SfStream *stream)
 {

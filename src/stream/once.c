@@ -128,9 +128,12 @@ end_first(SfStream *stream, const char *data)
 	MemoryContextSwitchTo(context);
 	if (first != NULL)
 		pfree(first);
-	/* what was staged is not written */
+	/* what was staged is not written, and its SHA-256 is the object's */
 	if (once->there != NULL)
+	{
 		stream->unit_loaded = stream->unit_changed = false;
+		sfi_hash_restart(stream);
+	}
 }
 
 /* ---- pieces ---- */

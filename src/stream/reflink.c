@@ -6,7 +6,7 @@
  * What can be copied so: references to share records, and private values with a root page
  * (root.c of space/), which get a record by this.  Others are copied by their bytes: a
  * private value with a flat map, a version of a shared value, and what the column would
- * encrypt with another key now.
+ * encrypt with another key now, or keep a hash of, or not.
  *
  * The locator of the row that is copied from was made by the segment, and for an encrypted
  * value by who has its key.  The record must say the same, byte by byte, before its map gets
@@ -19,7 +19,10 @@
 #include "keys/keys.h"
 #include "stream/deduplicate.h"
 
-/* Is a STORED value one of this very segment, with the key that new ones get? */
+/*
+ * Is a STORED value one of this very segment, with the key that new ones get, and with a kept
+ * hash where they get one?
+ */
 static bool
 is_at_home(SfSegment *seg, struct varlena *value, SfLocator *loc)
 {
@@ -27,6 +30,7 @@ is_at_home(SfSegment *seg, struct varlena *value, SfLocator *loc)
 
 	*loc = sf_object_locator(value);
 	return loc->incarnation == seg->incarnation &&
+		((loc->flags & SF_LOC_HASHED) != 0) == column->options.hash &&
 		loc->key_id == (sf_config_encrypts(column) ? sf_keys_current(seg)->id : 0);
 }
 

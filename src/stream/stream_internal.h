@@ -127,6 +127,9 @@ extern struct varlena *sfi_stage_finish(SfStream *stream);
  */
 extern void sfi_hash_begin(SfStream *stream, SfSegment *seg, SfLocator *base);
 
+/* The stage of a new value is empty again. */
+extern void sfi_hash_restart(SfStream *stream);
+
 /* Up to where the value is hashed. */
 extern int64 sfi_hash_place(const SfStream *stream);
 

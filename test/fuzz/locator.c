@@ -2,13 +2,14 @@
  *
  * locator.c
  *	  Damaged locators for the decoder.  Either it gives a reason for refusing them, or
- *	  the decoded locator can be read to its end and encoded to the same bytes.
+ *	  the decoded locator can be read to its end and encoded to the same bytes, and a share
+ *	  record can be made of it, and a reference of that.
  *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
 
-#include "format/format.h"
+#include "format/share.h"
 #include "fuzz.h"
 
 static const SfSecret secret = {"sixteen bytes .."};
@@ -68,6 +69,41 @@ check_taken(const uint8_t *bytes, size_t len, const SfLocator *loc)
 		fuzz_stop("the hash takes others for genuine, or genuine ones for others");
 }
 
+/*
+ * The locator of a share record has all but what a reference gets anew; so a record that is
+ * made of the reference is the same.
+ */
+static void
+check_shared(size_t len, const SfLocator *loc)
+{
+	static uint8_t buffer[sizeof(SfShareRecord) + SF_LOCATOR_MAX_SIZE];
+	static uint8_t reference[SF_LOCATOR_MAX_SIZE];
+	static uint8_t again[SF_LOCATOR_MAX_SIZE];
+	SfShareRecord *record = (SfShareRecord *) buffer;
+	const size_t whole = len + (loc->flags & SF_LOC_SHARED ? 0 : SF_LOCATOR_SHARED_SIZE);
+	const size_t hash_bytes = loc->flags & SF_LOC_KEYED ? SF_SEALED_HASH_SIZE : 64;
+	SfLocator	other;
+	size_t		other_len;
+
+	record->locator_bytes = sf_format_share_locator(record->locator, loc);
+	if ((record->locator_bytes != 0) != (whole <= SF_LOCATOR_MAX_SIZE) ||
+		record->locator_bytes > SF_SHARE_LOCATOR_MAX)
+		fuzz_stop("a record has no room for a locator, or for one that is too long");
+	if (record->locator_bytes == 0)
+		return;
+	other_len = sf_format_reference(reference, record, (SfShareId) {5, 6, 7}, 8, &secret);
+	if (other_len != whole || sf_format_locator_decode(reference, other_len, &other) != NULL ||
+		other.flags != (loc->flags | SF_LOC_SHARED) || other.share.reference_id != 8)
+		fuzz_stop("a reference is not a locator");
+	if ((loc->flags & SF_LOC_HASHED) && memcmp(other.hash, loc->hash, hash_bytes) != 0)
+		fuzz_stop("a reference has another hash");
+	if (sf_format_share_is_hashed(record) != ((loc->flags & SF_LOC_HASHED) != 0))
+		fuzz_stop("a record has a hash, or has none");
+	if (sf_format_share_locator(again, &other) != record->locator_bytes ||
+		memcmp(again, record->locator, record->locator_bytes) != 0)
+		fuzz_stop("a record of a reference is another one");
+}
+
 const char *
 fuzz_try(const uint8_t *bytes, size_t len)
 {
@@ -75,7 +111,10 @@ fuzz_try(const uint8_t *bytes, size_t len)
 	const char *wrong = sf_format_locator_decode(bytes, len, &loc);
 
 	if (wrong == NULL)
+	{
 		check_taken(bytes, len, &loc);
+		check_shared(len, &loc);
+	}
 	return wrong;
 }
 

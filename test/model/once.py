@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Clients store, copy, change and delete few contents, in columns that deduplicate and others,
-while the server is killed: each row has what it says, and when all rows are gone, so is all
-space.
+while the server is killed, and options are changed between: each row has what it says, and the
+SHA-256 of that where its column keeps hashes; when all rows are gone, so is all space.
 
 A row says by three columns which content it has.  So nothing need be known of what was going
 on when the server died.
@@ -29,7 +29,8 @@ SETTINGS = {"shared_buffers": "16MB", "max_connections": 30, "max_prepared_trans
             "securefile.master_key": "'model'", "checkpoint_timeout": "30s"}
 UNIT = 128 * 1024
 OPTIONS = ["deduplicate", "deduplicate, filesystem_like_logging", "deduplicate, compress_low",
-           "deduplicate, encrypt", "deduplicate, compress_medium, encrypt", "compress_low", "encrypt"]
+           "deduplicate, encrypt", "deduplicate, compress_medium, encrypt", "deduplicate, hash",
+           "deduplicate, hash, compress_low, encrypt", "compress_low", "hash, encrypt"]
 TABLES = [f"t{number}" for number in range(len(OPTIONS))]
 PAGE = 8192
 
@@ -253,18 +254,34 @@ def client(dsn, seed, seconds, pipe):
         pipe.send(("lost" if lost else traceback.format_exc(), once.done if once else 0))
 
 
-def look(server):
+def check_hash(table, words, row, data):
+    """A row that the column stored by these words."""
+    key, digest, kept = row
+    wanted = hashlib.sha256(data).hexdigest()
+    if text(digest) != wanted or kept is not None and text(kept) != wanted:
+        raise AssertionError(f"row {key} of {table} has digest {digest}, and keeps {kept}, not {wanted}")
+    if (kept is not None) != ("hash" in words):
+        raise AssertionError(f"row {key} of {table}, {words}: keeps {kept}")
+
+
+def text(found):
+    return found.decode() if isinstance(found, bytes) else found
+
+
+def look(server, words):
     """Every row has the content that it says; how many rows there are."""
     conn = connect(server.dsn, 60)
     for gid, in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
         conn.execute(f"ROLLBACK PREPARED '{gid}'")
     rows = 0
     for table in TABLES:
-        for key, number, edits, pokes, found in conn.execute(
-                f"SELECT id, n, edits, pokes, md5(doc::bytea) FROM {table}").fetchall():
-            right = hashlib.md5(wanted(number, edits, pokes)).hexdigest()
-            if (found.decode() if isinstance(found, bytes) else found) != right:
+        for key, number, edits, pokes, found, *hashes in conn.execute(
+                f"SELECT id, n, edits, pokes, md5(doc::bytea), encode(securefile_digest(doc), 'hex'),"
+                f" encode(securefile_kept_digest(doc), 'hex') FROM {table}").fetchall():
+            data = wanted(number, edits, pokes)
+            if text(found) != hashlib.md5(data).hexdigest():
                 raise AssertionError(f"row {key} of {table} has not content {number}, {edits} edits, {pokes} pokes")
+            check_hash(table, words[table], (key, *hashes), data)
             rows += 1
         count(conn, server.data, table)
         require_sound(conn, table)
@@ -333,6 +350,17 @@ def used_cells(conn, data, table):
                for byte in pages[at + 32:at + 48])
 
 
+def convert(dsn, words, rng):
+    """Other options for a table, all of whose values are stored again."""
+    table = rng.choice([t for t in TABLES if "logging" not in words[t]])
+    words[table] = rng.choice([w for w in OPTIONS if "logging" not in w])
+    conn = connect(dsn, 60)
+    conn.execute(f"ALTER TABLE {table} ALTER doc TYPE securefile({words[table]})")
+    conn.execute(rng.choice([f"SELECT securefile_rewrite('{table}', 'doc')",
+                             f"CALL securefile_rewrite_online('{table}', 'doc', 200000)"]))
+    conn.close()
+
+
 def empty(server):
     """Delete all rows: no space is left in use."""
     conn = connect(server.dsn, 60)
@@ -349,8 +377,8 @@ def empty(server):
     conn.close()
 
 
-def life(server, options, number):
-    """Clients at work; the server is killed, or not the last time."""
+def life(server, options, number, words):
+    """Clients at work; the server is killed, or not the last time.  words: options of the tables."""
     rng = random.Random(f"{options.seed}:{number}")
     last = number == options.kill
     clients = []
@@ -375,7 +403,9 @@ def life(server, options, number):
     alarms = server.alarms()
     if alarms:
         raise AssertionError("in the server's log:\n" + "\n".join(alarms))
-    rows = look(server)
+    rows = look(server, words)
+    convert(server.dsn, words, rng)
+    look(server, words)
     print(f"life {number + 1}: {done} transactions, {rows} rows", flush=True)
     if last or rng.random() < 0.4:
         empty(server)
@@ -391,19 +421,20 @@ def main():
     options = parser.parse_args()
     server = Server(SETTINGS)
     done = 0
+    words = dict(zip(TABLES, OPTIONS))
     try:
         server.start()
         conn = connect(server.dsn, 60)
         conn.execute("CREATE EXTENSION securefile")
         for statement in RAW.split(";\n"):
             conn.execute(statement)
-        for table, words in zip(TABLES, OPTIONS):
+        for table in TABLES:
             conn.execute(f"CREATE TABLE {table} (id int PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY"
                          f" (START WITH 100), n int, edits int DEFAULT 0, pokes int DEFAULT 0,"
-                         f" doc securefile({words}))")
+                         f" doc securefile({words[table]}))")
         conn.close()
         for number in range(options.kill + 1):
-            done += life(server, options, number)
+            done += life(server, options, number, words)
     except Exception:
         print(traceback.format_exc())
         print(f"{server.tail()}\ncluster kept in {server.top}")
