@@ -28,7 +28,10 @@ CREATE TEMP TABLE options (
 	c23 securefile(cache, disable_storage_in_row, filesystem_like_logging, compress_high),
 	c24 securefile(hash),
 	c25 securefile(no_hash),
-	c26 securefile(nocache, hash, compress_low)
+	c26 securefile(nocache, hash, compress_low),
+	c27 securefile(deduplicate),
+	c28 securefile(keep_duplicates),
+	c29 securefile(hash, deduplicate, compress_low)
 );
 SELECT attname, format_type(atttypid, atttypmod), atttypmod
 FROM pg_attribute WHERE attrelid = 'options'::regclass AND attnum > 0 ORDER BY attnum;
@@ -53,7 +56,6 @@ BEGIN
 END $$;
 
 -- words of later work
-CREATE TEMP TABLE refused (document securefile(deduplicate));
 CREATE TEMP TABLE refused (document securefile(retention_auto));
 CREATE TEMP TABLE refused (document securefile(retention_min));
 CREATE TEMP TABLE refused (document securefile(retention_max));
@@ -79,6 +81,7 @@ CREATE TEMP TABLE refused (document securefile(compress, compress_medium));
 CREATE TEMP TABLE refused (document securefile(compress_low, cache, compress_high));
 CREATE TEMP TABLE refused (document securefile(a.b));
 CREATE TEMP TABLE refused (document securefile(hash, no_hash));
+CREATE TEMP TABLE refused (document securefile(deduplicate, keep_duplicates));
 CREATE TEMP TABLE refused (document securefile(hash, hash));
 SELECT securefile_typmod_in('{cache,NULL}');
 SELECT securefile_typmod_in('{{cache},{nocache}}');
@@ -118,7 +121,7 @@ SET securefile.no_such_setting = 1;
 -- error codes
 \set VERBOSITY sqlstate
 SET securefile.write_gather_size = '1GB';
-CREATE TEMP TABLE refused (document securefile(deduplicate));
+CREATE TEMP TABLE refused (document securefile(retention_auto));
 CREATE TEMP TABLE refused (document securefile(fast));
 CREATE TEMP TABLE refused (document securefile(cache, cache));
 CREATE TEMP TABLE refused (document securefile(cache, nocache));

@@ -114,7 +114,7 @@ extern void sfi_check_runs_init(SfCheckRuns *runs);
  * of split_at (0: never).  tid is copied; NULL: no row.
  */
 extern void sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count,
-							   uint32 split_at, const ItemPointerData *tid);
+							   uint32 split_at, const ItemPointerData * tid);
 
 /* Sort by start, and begin a walk.  Never throws. */
 extern void sfi_check_runs_sort(SfCheckRuns *runs);
@@ -275,7 +275,8 @@ typedef struct SfCheckShare
 #define SF_FACT_MADE		0x01	/* a SHARE_NEW entry names it */
 #define SF_FACT_DYING		0x02	/* a REAP entry does */
 #define SF_FACT_DAMAGED		0x04	/* its value has a finding */
-#define SF_FACT_OWNED		0x08	/* a row has brought the space of its object */
+#define SF_FACT_OWNED		0x08	/* a row has brought the space of its
+									 * object */
 
 /* A record that rows refer to, and that is not there, or not like this. */
 typedef struct SfCheckLost

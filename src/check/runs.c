@@ -28,7 +28,7 @@ sfi_check_runs_init(SfCheckRuns *runs)
 
 /* Add a run as it is, and note whether the array is still in order. */
 static void
-append_run(SfCheckRuns *runs, uint64 start, uint32 count, const ItemPointerData *tid)
+append_run(SfCheckRuns *runs, uint64 start, uint32 count, const ItemPointerData * tid)
 {
 	SfCheckRun *run;
 
@@ -46,7 +46,7 @@ append_run(SfCheckRuns *runs, uint64 start, uint32 count, const ItemPointerData 
 
 void
 sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count, uint32 split_at,
-				   const ItemPointerData *tid)
+				   const ItemPointerData * tid)
 {
 	while (count > 0)
 	{

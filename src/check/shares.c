@@ -366,7 +366,7 @@ owned_step(SfCheck *check, void *arg)
  * free what is nobody's.
  */
 static void
-own_space(SfPageWalk *walk, const SfShareRecord *record, const ItemPointerData *tid,
+own_space(SfPageWalk *walk, const SfShareRecord *record, const ItemPointerData * tid,
 		  uint32 given_back)
 {
 	/* errors of the map are those of no row */

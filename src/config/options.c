@@ -67,13 +67,6 @@ typedef struct OptionWord
 #define WITH_ZSTD	LACKS_ZSTD
 #endif
 
-/* Not finished: for tests only. */
-#ifdef SF_FAULTS
-#define WITH_DEDUPLICATION	SUPPORTED
-#else
-#define WITH_DEDUPLICATION	LATER
-#endif
-
 /* Of two words with the same bits, the first one is shown. */
 static const OptionWord option_words[] = {
 	{"compress_low", GROUP_COMPRESSION, WITH_LZ4, COMPRESSION_BITS(SF_COMPRESSION_LOW)},
@@ -81,7 +74,7 @@ static const OptionWord option_words[] = {
 	{"compress_high", GROUP_COMPRESSION, WITH_ZSTD, COMPRESSION_BITS(SF_COMPRESSION_HIGH)},
 	{"compress", GROUP_COMPRESSION, WITH_ZSTD, COMPRESSION_BITS(SF_COMPRESSION_MEDIUM)},
 	{"nocompress", GROUP_COMPRESSION, SUPPORTED, 0},
-	{"deduplicate", GROUP_DEDUPLICATION, WITH_DEDUPLICATION, SF_OPT_DEDUPLICATE},
+	{"deduplicate", GROUP_DEDUPLICATION, SUPPORTED, SF_OPT_DEDUPLICATE},
 	{"keep_duplicates", GROUP_DEDUPLICATION, SUPPORTED, 0},
 	{"encrypt", GROUP_ENCRYPTION, SUPPORTED, SF_OPT_ENCRYPT},
 	{"decrypt", GROUP_ENCRYPTION, SUPPORTED, 0},
