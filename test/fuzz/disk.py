@@ -42,7 +42,18 @@ SELECT securefile_maintain('tree', 'doc');
 INSERT INTO flat SELECT i, 6000, blob(i, 6000) FROM generate_series(31, 35) i;
 DELETE FROM flat WHERE id % 4 = 0;
 UPDATE tree SET doc = blob(id, size) WHERE id = 11;
-VACUUM flat, tree;
+CREATE TABLE shared (id int, size int, doc securefile(deduplicate, COMPRESSION));
+INSERT INTO shared SELECT i % 9, 5000 + i % 9 * 20000, blob(i % 9, 5000 + i % 9 * 20000) FROM generate_series(1, 30) i;
+INSERT INTO shared SELECT 14, 13000000, blob(14, 13000000) FROM generate_series(1, 2);
+DELETE FROM shared WHERE id = 3;
+SELECT securefile_maintain('shared', 'doc');
+INSERT INTO shared SELECT id, size, doc FROM shared WHERE id IN (2, 12);
+INSERT INTO shared SELECT 13, 50000, blob(13, 50000);
+DELETE FROM shared WHERE id = 6;
+BEGIN;
+INSERT INTO shared SELECT id, size, doc FROM shared WHERE id = 8;
+ROLLBACK;
+VACUUM flat, tree, shared;
 DELETE FROM flat WHERE id = 5;
 """
 
@@ -71,7 +82,8 @@ DROP TABLE {0};
 """.strip().split("\n")))
 
 PAGE = 8192
-TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free"}
+TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 7: "share", 8: "advice root",
+         9: "advice directory", 10: "advice bucket"}
 
 # where numbers stand in the contents of a page: (offset, size)
 FIELDS = {
@@ -85,6 +97,15 @@ FIELDS = {
              + [(32 + 24 * i + at, size) for i in range(3)
                 for at, size in ((0, 8), (8, 8), (16, 4), (20, 4))],
     "free": [(0, 4)],
+    "share": [(0, 4), (8, 8), (16, 8)]
+             + [(24 + 128 * i + at, size) for i in range(4)
+                for at, size in ((0, 8), (8, 8), (16, 4), (20, 2), (22, 2), (24, 8), (48, 8), (56, 1),
+                                 (57, 1), (58, 2), (60, 4), (64, 8), (104, 4), (108, 2), (112, 8))],
+    "advice root": [(0, 4), (4, 4), (8, 4)],
+    "advice directory": [(0, 4), (4, 4), (8, 4)],
+    "advice bucket": [(0, 4), (4, 2)]
+                     + [(8 + 16 * i + at, size) for i in range(3)
+                        for at, size in ((0, 8), (8, 4), (12, 2), (14, 2))],
 }
 FRAME = [(10, 2), (12, 2), (14, 2), (16, 2), (18, 2), (8176, 4), (8180, 2), (8182, 2)]
 # of a locator; see format.h
@@ -107,12 +128,12 @@ def prepare(server, options):
         # how long values are that are compressed in their rows
         server.packed = {name: [size for size, in conn.execute(
             f"SELECT size FROM {name}, securefile_storage(doc) WHERE form = 'inline' AND codec <> 'none'")]
-                         for name in ("flat", "tree")}
+                         for name in ("flat", "shared", "tree")}
         # the tables, and what there is of each: path of the rows, of the segment, OID
         server.tables = conn.execute("""
             SELECT t.relname, pg_relation_filepath(t.oid), pg_relation_filepath(s.oid), t.oid::int
             FROM pg_class t JOIN pg_class s ON s.relname LIKE 'pg_securefile_' || t.oid || '\\_%'
-            WHERE t.relname IN ('flat', 'tree')""").fetchall()
+            WHERE t.relname IN ('flat', 'shared', 'tree')""").fetchall()
     server.stop()
 
 
@@ -146,7 +167,7 @@ class Damage:
     def locator(self):
         """A number or a bit of a locator in a row."""
         content = self.read(self.rows)
-        start = b"\x02[\1\2][\0-\3]\0" + re.escape(struct.pack("<I", self.oid))
+        start = b"\x02[\1\2][\0-\7\x10-\x17]\0" + re.escape(struct.pack("<I", self.oid))
         found = [m.start() for m in re.finditer(start, content, re.S)]
         base = self.rng.choice(found)
         if self.rng.random() < 0.7:

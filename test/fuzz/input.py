@@ -44,7 +44,7 @@ WORDS = ["compress", "compress_low", "compress_medium", "compress_high", "nocomp
          "filesystem_like_logging", "cache", "cache_reads", "nocache", "enable_storage_in_row", "disable_storage_in_row",
          "retention_none", "retention_auto", "retention_min", "retention_max"]
 TAKEN = {"hash", "no_hash", "encrypt", "compress", "compress_low", "compress_medium", "compress_high", "nocompress",
-         "keep_duplicates", "decrypt", "logging", "filesystem_like_logging", "cache", "cache_reads",
+         "deduplicate", "keep_duplicates", "decrypt", "logging", "filesystem_like_logging", "cache", "cache_reads",
          "nocache", "enable_storage_in_row", "disable_storage_in_row", "retention_none"}
 
 

@@ -58,6 +58,17 @@ INSERT INTO keyed SELECT i, i * 900, blob(i, i * 900) FROM generate_series(1, 20
 SELECT securefile_new_key('keyed', 'doc');
 UPDATE keyed SET doc = blob(id, size) WHERE id > 10;
 SELECT securefile_new_key('keyed', 'doc', true);
+CREATE TABLE shared (id int, size int, doc securefile(deduplicate, COMPRESSION));
+INSERT INTO shared SELECT i % 5, 5000 + i % 5 * 30000, blob(i % 5, 5000 + i % 5 * 30000) FROM generate_series(1, 25) i;
+INSERT INTO shared SELECT 31, 13000000, blob(31, 13000000) FROM generate_series(1, 2);
+INSERT INTO shared SELECT 100 + i, i * 6000, blob(100 + i, i * 6000) FROM generate_series(1, 40) i;
+BEGIN;
+INSERT INTO shared SELECT id, size, doc FROM shared WHERE id < 5;
+ROLLBACK;
+DELETE FROM shared WHERE id IN (1, 31) OR id > 130;
+SELECT securefile_maintain('shared', 'doc');
+INSERT INTO shared SELECT id, size, doc FROM shared WHERE id < 4;
+UPDATE shared SET doc = blob(id, size) WHERE id = 4;
 DROP TABLE gone;
 ALTER TABLE flat SET TABLESPACE elsewhere;
 """
@@ -65,7 +76,7 @@ ALTER TABLE flat SET TABLESPACE elsewhere;
 # what a server that recovered is used for
 LOOK = trials.READ + trials.one_line("""
 DO $$ DECLARE t text; n int; BEGIN
-	FOREACH t IN ARRAY array['flat', 'tree', 'witness', 'alike', 'keyed'] LOOP
+	FOREACH t IN ARRAY array['flat', 'tree', 'shared', 'witness', 'alike', 'keyed'] LOOP
 		BEGIN
 			EXECUTE format('SELECT count(*) FROM securefile_check(%L, ''doc'')', t) INTO n;
 			IF n > 0 THEN RAISE LOG 'findings: % %', t, n; END IF;

@@ -33,6 +33,7 @@ my %reasons = (
 	INODE => ['kind ALLOC_PAGE; entries N'],
 	HEADER => ['no entries'],
 	KEYS => ['no entries'],
+	MARK => ['no entries'],
 	REAP => ['kind FREE; entries N'],
 	REPAIR => ['no entries'],
 	SHARE => [ 'kind REF_ADD; entries N', 'kind SHARE_NEW; entries N', 'no entries' ]);

@@ -32,6 +32,7 @@ my %elsewhere = (
 	upgrade_after_pages => 'securefile_upgrade_finish() needs another cluster: 083_upgrade',
 	redo_own => 'the same',
 	advice_split => 'a bucket is split when it has many entries: 163_advice',
+	share_root => 'a value with a root page is copied: 180_reflinks',
 	repair_page => 'securefile_repair() needs damage: 108_repair',
 	repair_done => 'the same');
 

@@ -84,6 +84,8 @@ my %breaks = (
 	x1 => "$encrypt; BEGIN; $shred; ARM; $shred",
 	x2 => "$encrypt; $shred; ARM; SELECT securefile_maintain('secret', 'doc')",
 	x3 => "$encrypt; $shred; $encrypt; ARM; $shred",
+	m1 => "BEGIN; INSERT INTO sparse SELECT 2, securefile_finish(sparse()); ARM; INSERT INTO sparse SELECT 3, doc FROM sparse WHERE id = 2",
+	m2 => 'ALWAYS; DELETE FROM sparse',
 	rule_1 => "$insert; DELETE FROM t WHERE id = 100; ARM; SELECT securefile_maintain('t', 'doc')",
 	rule_2 => "$insert; DELETE FROM t WHERE id = 100; ALWAYS; BEGIN; SELECT securefile_maintain('t', 'doc'); $insert",
 	d1 => "ALWAYS; INSERT INTO shared VALUES (2, 1, 50000, blob(1, 50000))",

@@ -34,7 +34,7 @@ import places					# noqa: E402
 from places import UNIT, Table	# noqa: E402
 
 FORMS = ["nocache", "cache_reads", "cache", "filesystem_like_logging, nocache",
-         "disable_storage_in_row"]
+         "disable_storage_in_row", "deduplicate"]
 LENGTHS = [100, 4000, 4001, 20000, 70000, UNIT, UNIT + 1, 300000]
 
 # What reading a damaged value, or writing to a damaged column, may say.
@@ -123,6 +123,16 @@ class Zoo:
             self.conn.execute(f"INSERT INTO {table.name} VALUES (%s, securefile_finish(%s))", (key, handle))
         table.put(key, pieces)
 
+    def copy_row(self, table):
+        """A row with the value of another one, which is stored once in some tables."""
+        source, key = self.rng.choice(sorted(table.rows)), max(table.rows) + 1
+        self.conn.execute(f"INSERT INTO {table.name} SELECT %s, doc FROM {table.name} WHERE id = %s", (key, source))
+        table.put(key, table.rows[source])
+        if source in table.packed:
+            table.packed.add(key)
+        if source in table.lost:
+            table.lost.add(key)
+
     def update(self, table):
         key, value = self.rng.choice(sorted(table.rows)), self.make_value()
         self.conn.execute(f"UPDATE {table.name} SET doc = %b WHERE id = %s", (value, key))
@@ -163,6 +173,8 @@ class Zoo:
         for _ in range(times):
             table = self.rng.choice(self.tables)
             kinds = [self.insert] * 4 + [self.maintain, self.change_options, self.train]
+            if table.rows and "deduplicate" in table.form:
+                kinds += [self.copy_row] * 4
             if len(table.rows) > 4:
                 kinds += [self.update, self.delete] * (2 if len(table.rows) < 12 else 4)
             step = self.rng.choice(kinds)
