@@ -1,4 +1,4 @@
-"""Option words of compression, encryption and hashes, and contents that compress well, hardly or
+"""Option words of compression, deduplication, encryption and hashes, and contents that compress well, hardly or
 not at all.
 
 Random tests draw both: each column begins with words by lot and gets others now and then,
@@ -28,14 +28,16 @@ def with_words(column_type, chosen):
     """A securefile type with these words in the place of those that it has."""
     name, _, words = column_type.partition("(")
     words = [w for w in re.split(r", *", words.rstrip(")"))
-             if w and "compress" not in w and w not in ("encrypt", "hash")]
+             if w and "compress" not in w and w not in ("encrypt", "hash", "deduplicate")]
     return f"{name}({', '.join(words + [chosen])})"
 
 
 def some_words(rng):
     encrypts = rng.random() < 0.4 and os.environ.get("SECUREFILE_ENCRYPTS")
     hashes = rng.random() < 0.5
-    return rng.choice(WORDS) + (", encrypt" if encrypts else "") + (", hash" if hashes else "")
+    once = rng.random() < 0.3
+    return (rng.choice(WORDS) + (", encrypt" if encrypts else "") + (", hash" if hashes else "")
+            + (", deduplicate" if once else ""))
 
 
 def train(execute, table, column, key, key_values):

@@ -137,7 +137,7 @@ class Filler:
             ["", "", "disable_storage_in_row"],
             ["", "nocompress", "compress_low", "compress_medium", "compress_high"],
             ["", "encrypt"] if os.environ.get("SECUREFILE_ENCRYPTS") else [""],
-            ["", "hash", "no_hash"])]
+            ["", "hash", "no_hash"], ["", "", "deduplicate", "keep_duplicates"])]
         words = ", ".join(w for w in words if w)
         return f"<<securefile{words and f'({words})'}|bytea>>"
 

@@ -283,6 +283,8 @@ def check_space(s, table, column, options):
     if not codecs:
         least = max(least, plain)
     most = min(most, plain + verify.encryption_space(s.conn, table, column))
+    if verify.shares(s.conn, table, column):
+        least, most = 0, usage[0]
     if not least <= usage[1] <= most or usage[0] != sum(usage[1:]):
         raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
                        f" free are {usage}; live must be {least} to {most}")
