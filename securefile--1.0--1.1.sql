@@ -33,6 +33,9 @@ CREATE FUNCTION securefile_stat_columns(
 	OUT decompress_time_us bigint,
 	OUT flushes bigint,
 	OUT nontransformed_flushes bigint,
+	OUT dedup_hits bigint,
+	OUT dedup_bytes bigint,
+	OUT dedup_mismatches bigint,
 	OUT stats_reset timestamptz
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -62,6 +65,9 @@ SELECT n.nspname AS schemaname,
 	COALESCE(s.decompress_time_us, 0) OPERATOR(pg_catalog./) 1000.0::double precision AS decompress_time,
 	COALESCE(s.flushes, 0) AS flushes,
 	COALESCE(s.nontransformed_flushes, 0) AS nontransformed_flushes,
+	COALESCE(s.dedup_hits, 0) AS dedup_hits,
+	COALESCE(s.dedup_bytes, 0) AS dedup_bytes,
+	COALESCE(s.dedup_mismatches, 0) AS dedup_mismatches,
 	s.stats_reset
 FROM pg_catalog.pg_class c
 	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
@@ -214,6 +220,19 @@ CREATE FUNCTION securefile_estimate(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_estimate(regclass, name, integer)
 	IS 'what each level of compression would save and cost, by a random sample of the values of a column: bytes that would be stored, plain bytes per stored byte, megabytes a second of one process; changes nothing';
+
+CREATE FUNCTION securefile_duplicates(
+	"table" regclass,
+	"column" name,
+	OUT relid regclass,
+	OUT digest bytea,
+	OUT length_bytes bigint,
+	OUT copies bigint,
+	OUT saves_bytes bigint
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_duplicates(regclass, name)
+	IS 'equal values of more than 4000 bytes of a column: in which table or partition, SHA-256, length, how many, and how many stored bytes the option deduplicate would save; reads values that keep no hash';
 
 -- ---------------------------------------------------------------------
 -- keys: the master keys that the server has loaded

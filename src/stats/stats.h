@@ -37,7 +37,10 @@
 	SF_STAT(compress_time_us) \
 	SF_STAT(decompress_time_us) \
 	SF_STAT(flushes) \
-	SF_STAT(nontransformed_flushes)
+	SF_STAT(nontransformed_flushes) \
+	SF_STAT(dedup_hits) \
+	SF_STAT(dedup_bytes) \
+	SF_STAT(dedup_mismatches)
 
 typedef struct SfStatCounters
 {

@@ -197,6 +197,7 @@ try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, 
 	there = sf_object_reference(search->seg, &copy->record, id, SF_NUMBER_MAX);
 	if (sfi_content_is_at(content, there, 0))
 		return there;
+	sf_stats_local(search->seg->table_oid, search->seg->attnum)->dedup_mismatches++;
 	pfree(there);
 	return NULL;
 }
