@@ -68,7 +68,7 @@ static const char *
 fresh_bytes(const Load * load, int i)
 {
 	Fresh	   *fresh = load->source;
-	const Corpus *corpus = &corpora[JSON];
+	const		Corpus *corpus = &corpora[JSON];
 	size_t		at = (size_t) i * 7919 % (corpus->size - 1);
 
 	for (int done = 0; done < load->size_bytes;)
@@ -96,7 +96,7 @@ typedef struct Times
 } Times;
 
 static void
-round_of(const Column * columns, const Load * load, Times * times, int r)
+round_of(const Column * columns, const Load * load, Times *times, int r)
 {
 	for (int c = 0; c < COLUMNS; c++)
 		empty_column(columns, c);
@@ -125,7 +125,7 @@ measure_one(const char *name)
 }
 
 static void
-run_case(const Case * cs, int objects, int repeat)
+run_case(const Case *cs, int objects, int repeat)
 {
 	char		types[COLUMNS][100];
 	Fresh		fresh = {malloc((size_t) cs->size_bytes), getpid() * 1000};

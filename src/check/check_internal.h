@@ -303,12 +303,12 @@ typedef struct SfCheckShares
 	MemoryContext context;
 	HTAB	   *pages;			/* what is known, by page */
 	HTAB	   *lost;			/* SfCheckLost */
-	SfCheckPage read;			/* the share page that was looked at last */
 	uint32		limit;			/* pages that there are or should be */
 	SfCheckShareEntry *entries;
 	int64		nentries;
 	int64		entries_size;
 	bool		relink;			/* the list of share pages has to be made anew */
+	SfCheckPage read;			/* the share page that was looked at last */
 } SfCheckShares;
 
 /* That of a check, made when it is first asked for. */

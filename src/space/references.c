@@ -302,8 +302,8 @@ typedef struct Reaping
 	SfSegment  *seg;
 	SfShareId	id;
 	bool		found;			/* is there a record? */
-	SfShareCopy copy;
 	SfOwned		owned;
+	SfShareCopy copy;
 } Reaping;
 
 static void

@@ -19,6 +19,8 @@
 #include "keys/keys.h"
 #include "stream/deduplicate.h"
 
+#define UNITS_LOOKED_AT		SF_INODE_MAX_UNITS
+
 /*
  * Is a STORED value one of this very segment, with the key that new ones get, and with a kept
  * hash where they get one?
@@ -71,6 +73,22 @@ refer_to_root(SfSegment *seg, const SfLocator *loc)
 	return sf_write_reference(seg, id, &copy.record);
 }
 
+/*
+ * Throw if the root of a map is damaged, or its first leaf, or its last unit: there is no
+ * reason to give it to one more row.  What else lies below the root is not looked at.
+ */
+static void
+require_root(SfSegment *seg, const SfLocator *loc)
+{
+	uint32		n = Min(loc->nunits, UNITS_LOOKED_AT);
+	SfUnit	   *units = palloc(n * sizeof(SfUnit));
+
+	SF_ASSERT(n > 0 && (loc->flags & SF_LOC_INODE));
+	sf_object_units(seg, loc, 0, n, units);
+	sf_object_units(seg, loc, loc->nunits - 1, 1, units);
+	pfree(units);
+}
+
 struct varlena *
 sfi_store_reflink(SfSegment *seg, struct varlena *value)
 {
@@ -80,6 +98,8 @@ sfi_store_reflink(SfSegment *seg, struct varlena *value)
 		return NULL;
 	sf_object_require_tag(seg, &loc);
 	sf_object_require_genuine(seg, &loc);
+	if (loc.flags & SF_LOC_INODE)
+		require_root(seg, &loc);
 	if (sf_object_is_reference(&loc))
 		return refer(seg, sf_share_id_of(&loc), &loc);
 	return sf_object_has_root(&loc) ? refer_to_root(seg, &loc) : NULL;

@@ -15,7 +15,7 @@ PAGES = 0x40
 KINDS = {0x00: "CREATE", 0x10: "UNLINK", 0x20: "GROW", 0x30: "TRUNCATE", 0x50: "RESOLVE",
          0x60: "DATA", 0x70: "DROP_DB", 0x80: "OWN"}
 REASONS = {1: "ENTRIES", 2: "QUEUE", 3: "INODE", 4: "HEADER", 5: "REPAIR",
-           6: "DICTIONARY", 7: "KEYS", 8: "SHARE", 9: "REAP", 10: "ADVICE"}
+           6: "DICTIONARY", 7: "KEYS", 8: "SHARE", 9: "REAP", 10: "ADVICE", 11: "MARK"}
 
 # where numbers stand in the main data: (offset, size), by kind
 NODE = [(0, 1), (4, 4), (8, 4), (12, 4)]

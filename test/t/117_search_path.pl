@@ -104,7 +104,8 @@ my @calls = (
 	'view securefile_stat' => q{SELECT ~securefile_stat_reset(); SELECT schemaname, relname, attname, relid, flushes FROM ~securefile_stat},
 	'view securefile_monitor' => q{SELECT state, failures FROM ~securefile_monitor},
 	'version' => q{SELECT library, extension FROM ~securefile_version()},
-	'digest' => q{SELECT ~securefile_digest(d, 'md5') FROM public.t},
+	'digest' => q{SELECT ~securefile_digest(d, 'md5'), ~securefile_digest(d), ~securefile_kept_digest(d) FROM public.t},
+	'duplicates' => q{SELECT length_bytes, copies FROM ~securefile_duplicates('public.t', 'd')},
 	'estimate' => q{SELECT option, sampled_values, plain_bytes, stored_bytes FROM ~securefile_estimate('public.t', 'f')},
 	'train' => q{BEGIN; CREATE TABLE public.alike (f ~securefile(compress)); INSERT INTO public.alike SELECT pg_catalog.convert_to(
 		pg_catalog.repeat('what all of these have in common, ', 4) OPERATOR(pg_catalog.||) pg_catalog.md5(g::pg_catalog.text), 'UTF8')
