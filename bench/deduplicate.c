@@ -114,9 +114,9 @@ measure_one(const char *name)
 	double		live = get_number("SELECT live_bytes FROM securefile_usage('bench_1', 'doc')");
 	double		wal;
 
-	run("INSERT INTO bench_1 SELECT 2000000, doc::bytea FROM bench_1 WHERE id = 1");
+	run("INSERT INTO bench_1 SELECT 2000000, doc::bytea FROM bench_1 WHERE id = 0");
 	run("CREATE TEMP TABLE before AS SELECT pg_current_wal_insert_lsn() AS lsn");
-	run("INSERT INTO bench_1 SELECT 2000001, doc::bytea FROM bench_1 WHERE id = 2");
+	run("INSERT INTO bench_1 SELECT 2000001, doc::bytea FROM bench_1 WHERE id = 1");
 	wal = get_number("SELECT pg_current_wal_insert_lsn() - lsn FROM before");
 	run("DROP TABLE before");
 	note_goal(wal, AT_MOST, 1024, "%s: bytes of WAL of a duplicate", name);
