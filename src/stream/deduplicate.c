@@ -21,6 +21,8 @@
  */
 #include "base/base.h"
 
+#include <sodium.h>
+
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "stats/stats.h"
@@ -74,7 +76,27 @@ sfi_search_set_full(SfSearch *search, SfDigest digest, int64 length)
 	hash_of(search->seg, search->key_id, digest, length, search->hash.full);
 }
 
-/* Bytes of a content; buffer has SF_PART_BYTES, and is used if they are not in memory. */
+char *
+sfi_part_new(int64 length)
+{
+	SF_ASSERT(length > 0);
+	return palloc(Min(length, SF_PART_BYTES));
+}
+
+/*
+ * What may have been decrypted is wiped: the server writes memory that it has not set, as
+ * padding, to WAL and temporary files.
+ */
+void
+sfi_part_free(char *part, int64 length)
+{
+	if (part == NULL)
+		return;
+	sodium_memzero(part, Min(length, SF_PART_BYTES));
+	pfree(part);
+}
+
+/* Bytes of a content; buffer is one for it (sfi_part_new()), and is used if they are not in memory. */
 static const char *
 part_of(const SfContent *content, int64 offset, int64 len, char *buffer)
 {
@@ -90,7 +112,7 @@ static void
 hash_content(SfSearch *search, const SfContent *content)
 {
 	SfHasher   *hasher = sfi_hasher_new();
-	char	   *buffer = content->data == NULL ? palloc(SF_PART_BYTES) : NULL;
+	char	   *buffer = content->data == NULL ? sfi_part_new(content->length) : NULL;
 
 	for (int64 at = 0; at < content->length; at += SF_PART_BYTES)
 	{
@@ -102,8 +124,7 @@ hash_content(SfSearch *search, const SfContent *content)
 	if (content->length > SF_UNIT_SIZE)
 		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
 	sfi_search_set_full(search, sfi_hasher_digest(hasher), content->length);
-	if (buffer != NULL)
-		pfree(buffer);
+	sfi_part_free(buffer, content->length);
 	pfree(hasher);
 }
 
@@ -148,8 +169,8 @@ compare(void *arg)
 {
 	Comparison *comparison = arg;
 	const SfContent *content = comparison->content;
-	char	   *theirs = palloc(SF_PART_BYTES);
-	char	   *buffer = content->data == NULL ? palloc(SF_PART_BYTES) : NULL;
+	char	   *theirs = sfi_part_new(content->length);
+	char	   *buffer = content->data == NULL ? sfi_part_new(content->length) : NULL;
 	bool		same = true;
 
 	for (int64 at = 0; same && at < content->length; at += SF_PART_BYTES)
@@ -160,9 +181,8 @@ compare(void *arg)
 		sf_read_range(comparison->there, comparison->offset + at, len, theirs);
 		same = memcmp(theirs, part_of(content, at, len, buffer), len) == 0;
 	}
-	pfree(theirs);
-	if (buffer != NULL)
-		pfree(buffer);
+	sfi_part_free(theirs, content->length);
+	sfi_part_free(buffer, content->length);
 	comparison->same = same;
 }
 

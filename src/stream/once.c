@@ -67,7 +67,7 @@ leave_compare(SfStream *stream)
 {
 	struct varlena *there = stream->once->there;
 	int64		length = stream->length;
-	char	   *buffer = palloc(SF_PART_BYTES);
+	char	   *buffer = sfi_part_new(length);
 
 	SF_ASSERT(there != NULL && stream->draft == NULL && !stream->unit_loaded);
 	SF_ASSERT(length <= (int64) stream->once->copy.record.length_bytes);
@@ -81,7 +81,7 @@ leave_compare(SfStream *stream)
 		sf_read_range(there, at, len, buffer);
 		sfi_stage_write(stream, at, buffer, len);
 	}
-	pfree(buffer);
+	sfi_part_free(buffer, length);
 	pfree(there);
 }
 
@@ -116,7 +116,7 @@ end_first(SfStream *stream, const char *data)
 	SF_ASSERT(stream->length == 0 || (stream->unit_loaded && stream->unit_no == 0));
 	if (stream->length > 0)
 	{
-		first = palloc(SF_UNIT_SIZE);
+		first = sfi_part_new(SF_UNIT_SIZE);
 		memcpy(first, stream->unit, stream->length);
 		memcpy(first + stream->length, data, SF_UNIT_SIZE - stream->length);
 		content.data = first;
@@ -126,8 +126,7 @@ end_first(SfStream *stream, const char *data)
 	context = MemoryContextSwitchTo(stream->context);
 	once->there = sfi_search_prefix(&search, &content, &once->id, &once->copy);
 	MemoryContextSwitchTo(context);
-	if (first != NULL)
-		pfree(first);
+	sfi_part_free(first, SF_UNIT_SIZE);
 	/* what was staged is not written, and its SHA-256 is the object's */
 	if (once->there != NULL)
 	{

@@ -354,11 +354,13 @@ $reader->quit;
 # What functions read for themselves is wiped, too: the server writes memory that it has not
 # set, as padding, to WAL and to temporary files.  (Not securefile_estimate(): the codecs keep
 # parts of what they encode in memory that the process never gives back.)
-sql('CREATE TABLE e_work (id int, doc securefile(encrypt))', "INSERT INTO e_work SELECT n, content($used, 300000) FROM generate_series(1, 2) n");
+sql('CREATE TABLE e_work (id int, doc securefile(encrypt))', 'CREATE TABLE e_once (id int, doc securefile(encrypt, deduplicate))', "INSERT INTO e_work SELECT n, content($used, 300000) FROM generate_series(1, 2) n");
 foreach my $reads_in ("SELECT securefile_digest(doc, 'sha256') FROM e_work", 'SELECT count(*) FROM e_work a JOIN e_work b ON a.doc = b.doc',
 	"SELECT securefile_rewrite('e_work', 'doc')",
 	"CALL securefile_rewrite_online('e_work', 'doc')", 'INSERT INTO e_work SELECT id + 2, doc FROM e_work',
-	"UPDATE e_work SET doc = overlay(doc placing 'x' from 100000) WHERE id = 1")
+	"UPDATE e_work SET doc = overlay(doc placing 'x' from 100000) WHERE id = 1",
+	'INSERT INTO e_once SELECT id, doc FROM e_work WHERE id = 2', 'INSERT INTO e_once SELECT id, doc FROM e_work WHERE id = 2',
+	"UPDATE e_once SET doc = overlay(doc placing 'x' from 100000)", "SELECT copies FROM securefile_duplicates('e_once', 'doc')")
 {
 	my $worker = background($node);
 	my $works = $worker->query_safe('SELECT pg_backend_pid()');
