@@ -105,6 +105,7 @@ foreach my $case ([ 'plain', '' ], [ 'low', ', compress_low' ], [ 'sealed', ', e
 	sql("DELETE FROM $t WHERE id < 10");
 	live($t);
 	are_right($t, 'where the first rows have gone');
+	is(sql("SELECT finding || ': ' || detail FROM securefile_check('$t', 'doc') LIMIT 3"), '', "$t: check");
 }
 
 # hashes that are encrypted are those of the object, whose key the references have
@@ -114,6 +115,21 @@ are_right('sealed_medium', 'another key');
 is(sql('SELECT count(DISTINCT (securefile_storage(doc)).key_id) FROM sealed_medium WHERE id > 80'), 1, 'which all new values have');
 $node->restart;
 are_right('sealed_medium', 'after a restart');
+
+# ---- what is read for them ----
+
+# A stream that was compared with the first 200000 bytes of an object, differs, leaves a gap and
+# goes on for 30 MB is hashed as it comes.  Its fingerprint has ended at the gap: for that all of
+# it is read, once.
+make_table($node, 'cost', 'deduplicate, hash, nocache');
+sql('INSERT INTO cost SELECT 1, 1, 300000, body(1, 300000)');
+my $reads = q{SELECT direct_read_bytes FROM securefile_stat WHERE relname = 'cost'};
+my $before = sql($reads);
+sql('BEGIN', q{SELECT streamed('cost', 1, 200000) AS h INTO TEMP h}, q{SELECT securefile_write(h, 'xyz') FROM h}, 'SELECT securefile_seek(h, 400000, 0) FROM h',
+	'SELECT count(securefile_write(h, body(i, 5000000))) FROM h, generate_series(2, 7) i', 'INSERT INTO cost SELECT 2, NULL, NULL, securefile_finish(h) FROM h', 'COMMIT');
+my $read = sql($reads) - $before;
+cmp_ok($read, '<', 32_000_000, 'what comes behind a gap is read for the fingerprint, and not for the hash');
+is(sql("SELECT securefile_kept_digest(doc) = sha256(body(1, 200000) || 'xyz' || decode(repeat('00', 199997), 'hex') || (SELECT string_agg(body(i, 5000000), '' ORDER BY i) FROM generate_series(2, 7) i)) FROM cost WHERE id = 2"), 't', 'the hash');
 
 # ---- the option changes, and values are as it was ----
 
@@ -140,6 +156,7 @@ foreach my $options ('deduplicate, hash', 'deduplicate', 'deduplicate, hash', 'h
 	sql("ALTER TABLE option ALTER doc TYPE securefile($options)", $rewrites[-1]);
 	my $hashed = sql('SELECT count(*) FILTER (WHERE hashed) FROM option, securefile_storage(doc)');
 	is(wrong('option') . "|$hashed", '|' . ($options =~ /\bhash/ ? $rows : 0), "rewritten: $options: digests");
+	is(sql("SELECT finding || ': ' || detail FROM securefile_check('option', 'doc') LIMIT 3"), '', "rewritten: $options: check");
 	is(live('option'), $options =~ /deduplicate/ ? different('option') : all_of('option'), "rewritten: $options: space") unless $options =~ /compress|encrypt/;
 }
 
