@@ -224,7 +224,7 @@ COMMENT ON FUNCTION securefile_estimate(regclass, name, integer)
 CREATE FUNCTION securefile_duplicates(
 	"table" regclass,
 	"column" name,
-	OUT relid regclass,
+	OUT relid oid,
 	OUT digest bytea,
 	OUT length_bytes bigint,
 	OUT copies bigint,

@@ -287,7 +287,7 @@ open_table(Search *search, Oid table_oid)
 
 /*
  * securefile_duplicates(table regclass, column name)
- * returns setof (relid regclass, digest bytea, length_bytes bigint, copies bigint,
+ * returns setof (relid oid, digest bytea, length_bytes bigint, copies bigint,
  *				  saves_bytes bigint)
  */
 Datum

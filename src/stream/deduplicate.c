@@ -96,7 +96,10 @@ sfi_part_free(char *part, int64 length)
 	pfree(part);
 }
 
-/* Bytes of a content; buffer is one for it (sfi_part_new()), and is used if they are not in memory. */
+/*
+ * Bytes of a content; buffer is one for it (sfi_part_new()), and is used if they are not in
+ * memory.
+ */
 static const char *
 part_of(const SfContent *content, int64 offset, int64 len, char *buffer)
 {
@@ -125,7 +128,7 @@ hash_content(SfSearch *search, const SfContent *content)
 		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
 	sfi_search_set_full(search, sfi_hasher_digest(hasher), content->length);
 	sfi_part_free(buffer, content->length);
-	pfree(hasher);
+	sfi_hasher_free(hasher);
 }
 
 /* ---- candidates ---- */

@@ -18,6 +18,7 @@
 /* XXH3-128 of bytes that come one after the other; palloc'd, and given back by pfree(). */
 typedef struct SfHasher SfHasher;
 extern SfHasher *sfi_hasher_new(void);
+extern void sfi_hasher_free(SfHasher *hasher);
 extern void sfi_hasher_add(SfHasher *hasher, const char *data, int64 len);
 extern SfDigest sfi_hasher_digest(const SfHasher *hasher);
 

@@ -7,6 +7,7 @@
  */
 #include "base/base.h"
 
+#include <sodium.h>
 #define XXH_STATIC_LINKING_ONLY /* the state's size and alignment */
 #include <xxhash.h>
 
@@ -46,6 +47,14 @@ sfi_hasher_new(void)
 	hasher->length = 0;
 	(void) XXH3_128bits_reset(state_of(hasher));
 	return hasher;
+}
+
+/* The state has the last bytes, if they are no whole block. */
+void
+sfi_hasher_free(SfHasher *hasher)
+{
+	sodium_memzero(hasher, sizeof(SfHasher));
+	pfree(hasher);
 }
 
 SfDigest

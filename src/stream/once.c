@@ -21,6 +21,8 @@
  */
 #include "base/base.h"
 
+#include <sodium.h>
+
 #include "miscadmin.h"
 #include "stream/deduplicate.h"
 
@@ -94,7 +96,7 @@ sfi_once_give_up(SfStream *stream)
 		return;
 	if (once->there != NULL)
 		leave_compare(stream);
-	pfree(once->hasher);
+	sfi_hasher_free(once->hasher);
 	pfree(once);
 	stream->once = NULL;
 }
@@ -235,7 +237,12 @@ sfi_once_finish(SfStream *stream)
 
 	SF_ASSERT(stream->kind == STREAM_STAGE && stream->length > 0);
 	if (result != NULL)
+	{
+		/* also where it was not encrypted: that costs little, beside the rest */
+		if (stream->unit != NULL)
+			sodium_memzero(stream->unit, SF_UNIT_SIZE);
 		return result;
+	}
 	result = sfi_stage_finish(stream);
 	if (stream->once != NULL)
 		sfi_hasher_note(stream->once->hasher, result);

@@ -28,6 +28,9 @@
 
 #define COPY_BYTES		(4 * 1024 * 1024)
 
+/* In a column that deduplicates, values with a longer gap are stored by themselves. */
+#define LONGEST_GAP		((int64) 64 * 1024 * 1024)
+
 /* How much to copy next: to a unit of the copy, so that the next ones go straight. */
 static int64
 next_length(int64 at, int64 left)
@@ -199,6 +202,53 @@ place(SfSegment *seg, struct varlena *result, struct varlena *old)
 	return result;
 }
 
+/* Is a range of a STORED value nothing for a long way? */
+static bool
+has_long_gap(const SfPiece *piece)
+{
+	int64		end = piece->start + piece->length;
+	int64		at = piece->start;
+
+	while (at < end)
+	{
+		int64		from = at;
+		int64		len = end - at;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!sf_read_next_data(piece->value, &from, &len))
+			from = end;
+		if (Min(from, end) - at > LONGEST_GAP)
+			return true;
+		at = from + len;
+	}
+	return false;
+}
+
+/*
+ * Is a value too sparse to be looked for?  A hash goes through all bytes, also those of gaps,
+ * and these may be as long as the largest value.
+ */
+static bool
+is_too_sparse(const SfPiece *pieces, int npieces)
+{
+	for (int i = 0; i < npieces; i++)
+		if ((int64) pieces[i].length > LONGEST_GAP &&
+			(pieces[i].kind == SF_PIECE_ZEROS ||
+			 (pieces[i].kind == SF_PIECE_VALUE && has_long_gap(&pieces[i]))))
+			return true;
+	return false;
+}
+
+/* A new value of its own: a draft that no row has yet, or a copy of all bytes. */
+static struct varlena *
+private_of(SfSegment *seg, struct varlena *value, const SfPiece *pieces, int npieces)
+{
+	if (sf_read_form(value) == SF_FORM_EDITED || !may_adopt(seg, value) ||
+		!sf_write_is_draft(seg, value))
+		return copy_of(seg, pieces, npieces);
+	return value;
+}
+
 /*
  * In a column that deduplicates: a value that changes the row's own one in place is a version
  * of it, and stays private.  All others are looked for.
@@ -221,13 +271,14 @@ store_once(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew
 	if (edited && is_editable(seg, old, pieces, npieces))
 		return place(seg, edited_of(old, pieces, npieces), old);
 	found = anew ? NULL : sfi_store_reflink(seg, value);
-	if (found == NULL)
-		found = sfi_store_found(seg, value, &hash);
 	if (found != NULL)
 		return found;
-	if (edited || !may_adopt(seg, value) || !sf_write_is_draft(seg, value))
-		value = copy_of(seg, pieces, npieces);
-	return sf_write_share(seg, value, &hash);
+	if (is_too_sparse(pieces, npieces))
+		return place(seg, private_of(seg, value, pieces, npieces), NULL);
+	found = sfi_store_found(seg, value, &hash);
+	if (found != NULL)
+		return found;
+	return sf_write_share(seg, private_of(seg, value, pieces, npieces), &hash);
 }
 
 /*

@@ -168,9 +168,9 @@ def begin(conn):
 
 def load(conn, sql, options):
     """Statements, one after the other, each a transaction.  Each column gets a compression
-    by lot, and some of them another one in between."""
+    by lot, and some of them another one in between.  Which ones deduplicate they say themselves."""
     rng = random.Random(f"{options.seed} compression")
-    sql = re.sub(r"\bCOMPRESSION\b", lambda _: compression.some_words(rng), sql)
+    sql = re.sub(r"\bCOMPRESSION\b", lambda _: compression.some_words(rng).replace(", deduplicate", ""), sql)
     for statement in sql.split(";\n"):
         if statement.strip():
             conn.execute(statement)

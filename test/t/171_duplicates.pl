@@ -14,7 +14,7 @@ need_faults($node);
 sub run_sql { return $node->safe_psql('postgres', $_[0]); }
 
 # What the function says, and what SQL counts; saved: of each content all but one.
-my $said = 'SELECT relid, encode(digest, \'hex\'), length_bytes, copies, saves_bytes FROM securefile_duplicates(\'%s\', \'doc\') ORDER BY 1, 2';
+my $said = 'SELECT relid::regclass, encode(digest, \'hex\'), length_bytes, copies, saves_bytes FROM securefile_duplicates(\'%s\', \'doc\') ORDER BY 1, 2';
 my $counted = 'SELECT tableoid::regclass, encode(sha256(doc::bytea), \'hex\'), length(doc), count(*), sum(s.stored_bytes) - max(s.stored_bytes)'
   . ' FROM %s, securefile_storage(doc) s WHERE s.form = \'stored\' AND length(doc) > 4000 GROUP BY 1, 2, 3 HAVING count(*) > 1 ORDER BY 1, 2';
 

@@ -150,6 +150,16 @@ is(live('t'), 1.5 * $two, 'another key: bytes');
 has('t', 'bytes', 1 => 'content(1)', 2 => 'content(1)', 4 => 'content(1)');
 ends('t', 'bytes');
 
+# no gap is too long for a column that deduplicates
+table('t', 'deduplicate');
+run_sql(q{DO $$ DECLARE fd int; BEGIN FOR i IN 1 .. 2 LOOP fd := securefile_create('t', 'doc');
+	PERFORM securefile_write(fd, 'begin'); PERFORM securefile_seek(fd, 1000000000000, 0); PERFORM securefile_write(fd, 'end');
+	INSERT INTO t VALUES (i, securefile_finish(fd)); END LOOP; END $$});
+run_sql(sprintf($copy, 3, 1));
+is(run_sql("SELECT count(*), min(length(doc)), max(substring(doc FROM 1000000000001)::text) FROM t"), '3|1000000000003|\\x656e64', 'a value of a terabyte of nothing');
+is(run_sql("SELECT shared_objects, shared_references FROM securefile_usage('t', 'doc')"), '1|2', 'it is not looked for, and copied by its root');
+ends('t', 'terabyte');
+
 # ---- side by side ----
 
 my ($one, $other, $third) = map { background($node) } 1 .. 3;
