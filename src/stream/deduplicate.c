@@ -79,7 +79,7 @@ sfi_search_set_full(SfSearch *search, SfDigest digest, int64 length)
 char *
 sfi_part_new(int64 length)
 {
-	SF_ASSERT(length > 0);
+	SF_ASSERT(length >= 0);
 	return palloc(Min(length, SF_PART_BYTES));
 }
 
