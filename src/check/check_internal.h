@@ -308,6 +308,7 @@ typedef struct SfCheckShares
 	int64		nentries;
 	int64		entries_size;
 	bool		relink;			/* the list of share pages has to be made anew */
+	bool		has_based;		/* rows have changed versions */
 	SfCheckPage read;			/* the share page that was looked at last */
 } SfCheckShares;
 

@@ -322,6 +322,7 @@ sfi_check_based(SfCheck *check, const SfLocator *loc, SfShareVersion *shared)
 
 	SF_ASSERT(ItemPointerIsValid(&check->tid) && (loc->share.flags & SF_SHARE_BASED));
 	share = is_there ? sfi_check_note(check, id) : &enter_lost(check, id)->share;
+	check->shares->has_based = true;
 	if (share->rows++ == 0)
 		share->tid = check->tid;
 	if (is_there)

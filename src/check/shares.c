@@ -359,33 +359,56 @@ owned_step(SfCheck *check, void *arg)
 	owning->owned = sf_object_of_share(check->seg, owning->record);
 }
 
-/*
- * Note what a record owns that no live row has as it is, but for what its REAP has given
- * back.  tid: a row that has a changed version, or NULL.  If its map cannot be read, nothing
- * will ever give that back; then the record goes with all pending entries, and a repair sets
- * free what is nobody's.
- */
-static void
-own_space(SfPageWalk *walk, const SfShareRecord *record, const ItemPointerData * tid,
-		  uint32 given_back)
+/* Note what a record owns, but for what its REAP has given back.  False: that is not known. */
+static bool
+own_space(SfCheck *check, SfRepair action, const SfShareRecord *record,
+		  const ItemPointerData * tid, uint32 given_back)
 {
 	/* errors of the map are those of no row */
-	SfCheck    *check = walk->check;
 	Owning		owning = {.record = record};
 	SfOwned    *owned = &owning.owned;
-	SfRepair	action = walk->all_sound ? SF_REPAIR_LISTS : SF_REPAIR_NONE;
 
 	SF_ASSERT(!ItemPointerIsValid(&check->tid));
 	if (!sfi_check_guarded(check, action, owned_step, &owning))
-	{
-		walk->lists_damaged |= walk->all_sound;
-		return;
-	}
+		return false;
 	for (int64 i = given_back; i < owned->nruns; i++)
 		sfi_check_runs_add(&check->owned, owned->runs[i].start, owned->runs[i].nsectors,
 						   SF_MAP_SECTORS, tid);
 	for (int64 i = Max((int64) given_back - owned->nruns, 0); i < owned->npages; i++)
 		sfi_check_runs_add(&check->owned_pages, owned->pages[i], 1, 0, tid);
+	return true;
+}
+
+/*
+ * The same of one without live rows.  If its map cannot be read, nothing will ever give that
+ * space back; then the record goes with all pending entries, and a repair sets free what is
+ * nobody's.
+ */
+static void
+own_without_rows(SfPageWalk *walk, const SfShareRecord *record, uint32 given_back)
+{
+	SfRepair	action = walk->all_sound ? SF_REPAIR_LISTS : SF_REPAIR_NONE;
+
+	if (!own_space(walk->check, action, record, NULL, given_back))
+		walk->lists_damaged |= walk->all_sound;
+}
+
+/*
+ * The same of one that no live row has as it is, while some have changed versions: these need
+ * what is left of its object.  If its map cannot be read, not even where a row has nothing
+ * of it, nobody knows where that is.
+ */
+static void
+own_for_versions(SfPageWalk *walk, SfShareId id, const SfShareRecord *record)
+{
+	SfCheck    *check = walk->check;
+	const SfCheckShare *share = sfi_check_known(check, id);
+
+	if (share == NULL || share->rows == 0 || (share->facts & SF_FACT_OWNED) ||
+		own_space(check, SF_REPAIR_NONE, record, &share->tid, 0))
+		return;
+	walk->all_sound = false;
+	check->hidden = true;
 }
 
 /* ---- records ---- */
@@ -434,14 +457,17 @@ check_record(SfPageWalk *walk, SfShareId id, const SfShareRecord *record)
 	if (!fate.is_wrong || fate.finding != SF_FINDING_UNREFERRED)
 		check->max_object_id = Max(check->max_object_id,
 								   Min(record->object_id, SF_NUMBER_MAX - 1));
-	if (fate.owns && (share == NULL || !(share->facts & SF_FACT_OWNED)))
-		own_space(walk, record, share != NULL && share->rows > 0 ? &share->tid : NULL,
-				  share != NULL && (share->facts & SF_FACT_DYING) ? share->waiting : 0);
+	if (fate.owns && (share == NULL || share->rows == 0))
+		own_without_rows(walk, record,
+						 share != NULL && (share->facts & SF_FACT_DYING) ? share->waiting : 0);
 }
 
-/* Check all records of a share page. */
-static void
-check_records(SfPageWalk *walk, const SfCheckPage *read)
+/* What is done about each record of a share page. */
+typedef void (*RecordStep) (SfPageWalk *walk, SfShareId id, const SfShareRecord *record);
+
+/* Do it; false: there are cells in use without a record. */
+static bool
+visit_records(SfPageWalk *walk, const SfCheckPage *read, RecordStep step)
 {
 	const SfSharePage *page = &read->u.share;
 	bool		is_odd = false;
@@ -452,35 +478,43 @@ check_records(SfPageWalk *walk, const SfCheckPage *read)
 
 		is_odd |= record == NULL && sf_share_is_used(page, cell);
 		if (record != NULL)
-		{
-			const SfShareId id = {read->page, cell, (uint16) record->object_id};
-
-			check_record(walk, id, record);
-		}
+			step(walk, (SfShareId) {read->page, cell, (uint16) record->object_id}, record);
 		cell += record == NULL ? 1 : sf_share_cells_of(sf_share_record_size(record));
 	}
-	if (is_odd)
-		sfi_check_report_as(walk->check, SF_REPAIR_CORRECT, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
-							"page %u of the segment relation uses cells without a share record",
-							read->page);
+	return !is_odd;
 }
 
-/* Check all share pages that there are, and report those that the list does not lead to. */
+/* Read a page; false: it is no share page. */
+static bool
+read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
+{
+	return !SF_IS_MAP_PAGE(page) &&
+		sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) && read->type == SF_PAGE_SHARE;
+}
+
+/*
+ * Check all share pages that there are, and report those that the list does not lead to.  The
+ * space of changed versions comes first, since all else depends on what is sound.
+ */
 static void
 check_share_pages(SfPageWalk *walk)
 {
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 
+	for (uint32 page = 2; walk->check->shares->has_based && page < walk->npages; page++)
+		if (read_share_page(walk, page, read))
+			(void) visit_records(walk, read, own_for_versions);
 	for (uint32 page = 2; page < walk->npages; page++)
 	{
-		if (SF_IS_MAP_PAGE(page) ||
-			!sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) ||
-			read->type != SF_PAGE_SHARE)
+		if (!read_share_page(walk, page, read))
 			continue;
 		if (!(walk->known[page] & SF_KNOWN_SHARE))
 			report_share_list(walk, "does not lead to", page);
 		walk->known[page] |= SF_KNOWN_SHARE | SF_KNOWN_OWNED;
-		check_records(walk, read);
+		if (!visit_records(walk, read, check_record))
+			sfi_check_report_as(walk->check, SF_REPAIR_CORRECT, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
+								"page %u of the segment relation uses cells without a share record",
+								page);
 	}
 	pfree(read);
 }

@@ -105,12 +105,15 @@ is_whole('half', $nrows{half}, 'half: goes on');
 # ---- tables that are damaged with one stop ----
 
 my @steps = map { "step_$_" } 0 .. 7;
-my @others = ('torn', 'mapless', 'unmapped', 'listed', 'advised', 'snapped', 'low');
+my @others = ('torn', 'mapless', 'unmapped', 'partly', 'listed', 'advised', 'snapped', 'low');
 $sql->(map { made($_) } @steps, @others);
 $sql->(map({ stir($_) } @steps, 'torn', 'listed', 'snapped', 'low'),
 	"INSERT INTO mapless SELECT i, 20, 13000000, blob(20, 13000000) FROM generate_series(20, 21) i",
 	"INSERT INTO unmapped SELECT i, 20, 13000000, blob(20, 13000000) FROM generate_series(20, 22) i",
 	'DELETE FROM mapless WHERE id >= 20',
+	# a row has the beginning of a shared object, whose map has two leaves
+	'INSERT INTO partly VALUES (20, 20, 300000, securefile_truncate(blob(20, 300000)::securefile, 60000000) || blob(21, 300000)::securefile)',
+	copied('partly', 20, 21), 'UPDATE partly SET doc = securefile_truncate(doc, 300000) WHERE id = 21', 'DELETE FROM partly WHERE id = 20', maintained('partly'),
 	'INSERT INTO advised SELECT i, i, 140000, blob(i, 140000) FROM generate_series(20, 20) i',
 	# more records than two pages have room for
 	'INSERT INTO listed SELECT i, i, 4100, blob(i, 4100) FROM generate_series(1000, 1099) i',
@@ -133,6 +136,10 @@ set_record($segments{torn}, $record, AT_REFERENCES, pack('V', 0));
 
 # the map of an object that no row has any more, and of one that three rows have
 zero_pages($segments{$_}, $was{$_}, PAGE_INODE) foreach 'mapless', 'unmapped';
+
+# the leaf of a map that no row has a part of
+my ($leaf) = grep { my $page = page_of($was{partly}, $_); unpack('v', substr($page, CONTENT + 24, 2)) == 0 && unpack('Q<', substr($page, CONTENT + 16, 8)) > 0 } pages_of($was{partly}, PAGE_INODE);
+patch($segments{partly}, $leaf * PAGE, "\0" x PAGE);
 
 # the middle one of three share pages
 my @pages = pages_of($was{listed}, PAGE_SHARE);
@@ -190,6 +197,13 @@ $node->stop;
 patch($segments{unmapped}, $_ * PAGE, page_of($was{unmapped}, $_)) foreach pages_of($was{unmapped}, PAGE_INODE);
 $node->start;
 is_whole('unmapped', $nrows{unmapped}, 'a map that rows need, and that comes back');
+
+is($sql->("SELECT finding, detail ~ '^inode page $leaf of' FROM securefile_check('partly', 'doc') ORDER BY 2 DESC NULLS LAST LIMIT 1"), 'unreadable|t', 'a part of a map that no row has: found');
+$plan = repair($node, 'partly', 'false');
+note($plan);
+unlike($plan, qr/^set free\|/m, 'a part of a map that no row has: nothing is given away');
+$sql->(maintained('partly'), "INSERT INTO partly SELECT i, i, 300000, blob(i, 300000) FROM generate_series(1001, 1020) i");
+is((answers($node, counted("partly")))[0], "@{[ $nrows{partly} + 20 ]}|0", 'a part of a map that no row has: all rows');
 
 # ---- several pages ----
 
