@@ -116,6 +116,19 @@ is(sql('SELECT count(DISTINCT (securefile_storage(doc)).key_id) FROM sealed_medi
 $node->restart;
 are_right('sealed_medium', 'after a restart');
 
+# a first piece that is longer than the part of it that is the same
+make_table($node, 'pieces', 'deduplicate, hash');
+sql(q{CREATE FUNCTION at_once(tab regclass, data bytea) RETURNS securefile LANGUAGE plpgsql AS $$
+	DECLARE
+		fd int := securefile_create(tab, 'doc');
+	BEGIN
+		PERFORM securefile_write(fd, data);
+		RETURN securefile_finish(fd);
+	END $$});
+sql('INSERT INTO pieces SELECT 1, 1, 300000, body(1, 300000)', "INSERT INTO pieces SELECT 2, NULL, 300000, at_once('pieces', overlay(body(1, 300000) PLACING 'other'::bytea FROM 200000))");
+is(sql("SELECT doc::bytea = overlay(body(1, 300000) PLACING 'other'::bytea FROM 200000), securefile_digest(doc) = sha256(doc::bytea) FROM pieces WHERE id = 2"), 't|t', 'a first piece that differs behind the first unit');
+are_right('pieces', 'a first piece that differs behind the first unit');
+
 # ---- what is read for them ----
 
 # A stream that was compared with the first 200000 bytes of an object, differs, leaves a gap and
