@@ -105,12 +105,14 @@ is_whole('half', $nrows{half}, 'half: goes on');
 # ---- tables that are damaged with one stop ----
 
 my @steps = map { "step_$_" } 0 .. 7;
-my @others = ('torn', 'mapless', 'unmapped', 'partly', 'listed', 'advised', 'snapped', 'low');
+my @others = ('torn', 'mapless', 'unmapped', 'partly', 'numbered', 'listed', 'advised', 'snapped', 'low');
 $sql->(map { made($_) } @steps, @others);
 $sql->(map({ stir($_) } @steps, 'torn', 'listed', 'snapped', 'low'),
 	"INSERT INTO mapless SELECT i, 20, 13000000, blob(20, 13000000) FROM generate_series(20, 21) i",
 	"INSERT INTO unmapped SELECT i, 20, 13000000, blob(20, 13000000) FROM generate_series(20, 22) i",
 	'DELETE FROM mapless WHERE id >= 20',
+	# no row has the newest object
+	stored('numbered', 18, 70000), deleted('numbered', 18),
 	# a row has the beginning of a shared object, whose map has two leaves
 	'INSERT INTO partly VALUES (20, 20, 300000, securefile_truncate(blob(20, 300000)::securefile, 60000000) || blob(21, 300000)::securefile)',
 	copied('partly', 20, 21), 'UPDATE partly SET doc = securefile_truncate(doc, 300000) WHERE id = 21', 'DELETE FROM partly WHERE id = 20', maintained('partly'),
@@ -140,6 +142,9 @@ zero_pages($segments{$_}, $was{$_}, PAGE_INODE) foreach 'mapless', 'unmapped';
 # the leaf of a map that no row has a part of
 my ($leaf) = grep { my $page = page_of($was{partly}, $_); unpack('v', substr($page, CONTENT + 24, 2)) == 0 && unpack('Q<', substr($page, CONTENT + 16, 8)) > 0 } pages_of($was{partly}, PAGE_INODE);
 patch($segments{partly}, $leaf * PAGE, "\0" x PAGE);
+
+# the number of the newest object is given out next
+change($segments{numbered}, 0, NEXT_OBJECT, pack('Q<', record_of($was{numbered}, 70000)->{object}));
 
 # the middle one of three share pages
 my @pages = pages_of($was{listed}, PAGE_SHARE);
@@ -204,6 +209,11 @@ note($plan);
 unlike($plan, qr/^set free\|/m, 'a part of a map that no row has: nothing is given away');
 $sql->(maintained('partly'), "INSERT INTO partly SELECT i, i, 300000, blob(i, 300000) FROM generate_series(1001, 1020) i");
 is((answers($node, counted("partly")))[0], "@{[ $nrows{partly} + 20 ]}|0", 'a part of a map that no row has: all rows');
+
+# ---- numbers ----
+
+like(repair($node, 'numbered', 'false'), qr/^correct\|header page behind\|\|\|[^\n]*takes object \d+ for the next[^\n]*\z/, 'the number of a record without rows is not given out again');
+is_whole('numbered', $nrows{numbered}, 'the number of a record without rows');
 
 # ---- several pages ----
 
