@@ -7,6 +7,7 @@
  * preload.c	whether the library was preloaded; superusers
  * base.c		tables of other sessions, boot id, shared memory of the room
  * array.c		arrays that grow
+ * table.c		hash tables
  * guard.c		steps that may meet damage and must not end the statement
  * server.c		insides of the server (server.h)
  * assert.c		what happens when an assertion fails
@@ -85,6 +86,13 @@ extern void sf_base_check_decoded(void);
  */
 extern void *sf_base_array_grow(void *array, int64 n, int64 *size, Size item_bytes,
 								MemoryContext context);
+
+/*
+ * A hash table whose entries begin with their key, of which all bytes are compared.  It lives
+ * in the context, and names itself in errors.
+ */
+extern struct HTAB *sf_base_table(const char *name, Size key_bytes, Size entry_bytes,
+								  MemoryContext context);
 
 /* Shared-memory size and initialisation of this room, and of fault points. */
 extern Size sf_base_shmem_size(void);

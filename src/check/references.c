@@ -38,14 +38,6 @@ StaticAssertDecl(sizeof(SfCheckShare) == 16, "memory for each record");
 StaticAssertDecl(offsetof(SfShareRecord, locator) + SF_LOCATOR_HEADER > SF_SHARE_CELL_SIZE,
 				 "a record has two cells at least");
 
-static HTAB *
-make_table(const char *name, MemoryContext context, Size key, Size entry)
-{
-	HASHCTL		ctl = {.keysize = key, .entrysize = entry, .hcxt = context};
-
-	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
 /* The pages that the segment relation has, or had before its end was lost. */
 static uint32
 page_limit(const SfCheck *check)
@@ -66,10 +58,10 @@ sfi_check_shares_of(SfCheck *check)
 		return shares;
 	shares = MemoryContextAllocZero(check->context, sizeof(SfCheckShares));
 	shares->context = check->context;
-	shares->pages = make_table("securefile check shares", check->context, sizeof(uint32),
-							   sizeof(PageFacts));
-	shares->lost = make_table("securefile check lost", check->context, sizeof(SfShareId),
-							  sizeof(SfCheckLost));
+	shares->pages = sf_base_table("securefile check shares", sizeof(uint32),
+								  sizeof(PageFacts), check->context);
+	shares->lost = sf_base_table("securefile check lost", sizeof(SfShareId),
+								 sizeof(SfCheckLost), check->context);
 	shares->read.page = SF_NO_PAGE;
 	shares->limit = page_limit(check);
 	check->shares = shares;

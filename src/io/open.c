@@ -67,15 +67,8 @@ sf_io_open(SfStorage storage, bool buffered)
 
 	SF_ASSERT(OidIsValid(SfStorageRel(storage)) && OidIsValid(SfStorageDb(storage)));
 	if (open_segments == NULL)
-	{
-		HASHCTL		ctl = {0};
-
-		ctl.keysize = sizeof(SfFiles);
-		ctl.entrysize = sizeof(SfFiles);
-		ctl.hcxt = TopMemoryContext;
-		open_segments = hash_create("securefile open segments", 64, &ctl,
-									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+		open_segments = sf_base_table("securefile open segments", sizeof(SfFiles), sizeof(SfFiles),
+									  TopMemoryContext);
 	key.storage = storage;
 	key.buffered = buffered ? 1 : 0;
 	return (SfFiles *) hash_search(open_segments, &key, HASH_ENTER, &found);

@@ -117,13 +117,8 @@ find_entry(Oid relid)
 	bool		found;
 
 	if (segments == NULL)
-	{
-		HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(SfSegment),
-		.hcxt = TopMemoryContext};
-
-		segments = hash_create("securefile segments", 64, &ctl,
-							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+		segments = sf_base_table("securefile segments", sizeof(Oid), sizeof(SfSegment),
+								 TopMemoryContext);
 	SF_ASSERT(OidIsValid(relid));
 	seg = hash_search(segments, &relid, HASH_ENTER, &found);
 	if (!found)

@@ -122,11 +122,7 @@ sfi_objects_set_state(SfObject *object, SfObjectState state)
 static void
 make_hash(void)
 {
-	HASHCTL		ctl = {.keysize = KEY_SIZE, .entrysize = sizeof(SfObject),
-	.hcxt = sfi_write_context()};
-
-	objects = hash_create("securefile objects", 64, &ctl,
-						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	objects = sf_base_table("securefile objects", KEY_SIZE, sizeof(SfObject), sfi_write_context());
 	forget_at = FORGET_FIRST;
 }
 

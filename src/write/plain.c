@@ -130,11 +130,8 @@ group_is_void(const Group *group)
 static void
 make_groups(void)
 {
-	HASHCTL		ctl = {.keysize = sizeof(GroupKey), .entrysize = sizeof(Group),
-	.hcxt = sfi_write_context()};
-
-	groups = hash_create("securefile plain objects", 64, &ctl,
-						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	groups = sf_base_table("securefile plain objects", sizeof(GroupKey), sizeof(Group),
+						   sfi_write_context());
 }
 
 /*

@@ -88,14 +88,6 @@ static int64 own_size;
 
 StaticAssertDecl(sizeof(ShareKey) == sizeof(SfStorage) + 20, "a ShareKey has no padding");
 
-static HTAB *
-make_table(const char *name, Size key, Size entry)
-{
-	HASHCTL		ctl = {.keysize = key, .entrysize = entry, .hcxt = sfi_write_context()};
-
-	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
 /* The entry of a record, or NULL. */
 static Share *
 find_share(SfStorage storage, SfShareId id, uint64 object_id)
@@ -114,7 +106,8 @@ enter_share(SfSegment *seg, SfShareId id, uint64 object_id)
 	bool		found;
 
 	if (shares == NULL)
-		shares = make_table("securefile shares", sizeof(ShareKey), sizeof(Share));
+		shares = sf_base_table("securefile shares", sizeof(ShareKey), sizeof(Share),
+							   sfi_write_context());
 	share = hash_search(shares, &key, HASH_ENTER, &found);
 	if (!found)
 	{
@@ -159,13 +152,30 @@ sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 
 	own = sfi_write_make_room(own, nown, &own_size, sizeof(OwnNote));
 	if (contents == NULL)
-		contents = make_table("securefile contents", sizeof(ContentKey), sizeof(Content));
+		contents = sf_base_table("securefile contents", sizeof(ContentKey), sizeof(Content),
+								 sfi_write_context());
 	SF_ASSERT(record->state == SF_SHARE_RESERVED && !share->own && !share->guarded);
 	memcpy(key.hash, record->hash, sizeof(key.hash));
 	content = hash_search(contents, &key, HASH_ENTER, NULL);
 	content->share = share;
 	share->own = true;
 	own[nown++] = (OwnNote) {share, GetCurrentTransactionNestLevel()};
+}
+
+/* ---- new records ---- */
+
+/*
+ * Begin a record of this transaction, which says what the column is now: others refer to it
+ * only as long as the column is the same.  False: the locator is too long.
+ */
+static bool
+begin_record(SfSegment *seg, const SfLocator *loc, SfShareCopy *copy)
+{
+	if (!sf_object_share_record(loc, copy))
+		return false;
+	copy->record.maker_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
+	copy->record.compression = sf_space_column(seg)->options.compression;
+	return true;
 }
 
 /* ---- records of what rows have ---- */
@@ -195,10 +205,8 @@ sf_write_share_root(SfSegment *seg, const SfLocator *loc, SfShareCopy *copy, SfS
 
 	sfi_write_require_open();
 	SF_ASSERT(sf_object_has_root(loc));
-	if (!sf_object_share_record(loc, copy))
+	if (!begin_record(seg, loc, copy))
 		return false;
-	copy->record.maker_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
-	copy->record.compression = sf_space_column(seg)->options.compression;
 	copy->record.state = SF_SHARE_LIVE;
 	copy->record.references = 2;
 	seg = sfi_write_segment(seg);
@@ -252,28 +260,21 @@ sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 	return refer(seg, id, record);
 }
 
-/*
- * The record says what the column was when the value was stored: others refer to it only as
- * long as the column is the same.
- */
 struct varlena *
 sf_write_share(SfSegment *seg, struct varlena *draft, const SfFingerprint *hash)
 {
 	SfLocator	loc = sf_object_locator(draft);
 	SfObject   *object = sfi_objects_find(&loc);
-	const SfColumn *column = sf_space_column(seg);
 	SfShareCopy copy;
 	SfShareId	id;
 
 	sfi_write_require_open();
 	SF_ASSERT(object != NULL && object->state == SF_OBJECT_DRAFT && loc.generation == 1);
-	if (!sf_object_share_record(&loc, &copy))
+	if (!begin_record(seg, &loc, &copy))
 	{
 		sfi_objects_place(object, &loc);
 		return draft;
 	}
-	copy.record.maker_fxid = U64FromFullTransactionId(GetTopFullTransactionId());
-	copy.record.compression = column->options.compression;
 	copy.record.hash_method = loc.key_id != 0 ? SF_SHARE_HASH_KEYED : SF_SHARE_HASH_XXH3;
 	memcpy(copy.record.hash, hash->full, sizeof(copy.record.hash));
 	copy.record.prefix_hash = hash->prefix;
