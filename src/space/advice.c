@@ -409,7 +409,6 @@ make_index(SfSegment *seg)
 	SfHeaderMore more;
 	Buffer		hbuf;
 	Buffer		bufs[3];
-	int			header;
 
 	sfi_grow_first(seg, rel);
 	prepare_pages(rel, 3);
@@ -424,12 +423,9 @@ make_index(SfSegment *seg)
 	}
 	for (int i = 0; i < 3; i++)
 		bufs[i] = sfi_pending_take_page(rel, &h);
-	h.flags |= SF_SEG_MORE;
 	more.advice_root = BufferGetBlockNumber(bufs[0]);
 	sfi_change_begin();
-	header = sfi_change_add(hbuf);
-	sfi_change_op(header, SF_OP_HEADER, &h, sizeof(h));
-	sfi_change_op(header, SF_OP_MORE, &more, sizeof(more));
+	sfi_change_header(sfi_change_add(hbuf), h, &more);
 	add_new_list(bufs[0], SF_PAGE_ADVICE_ROOT, 1, BufferGetBlockNumber(bufs[1]));
 	add_new_list(bufs[1], SF_PAGE_ADVICE_DIRECTORY, 0, BufferGetBlockNumber(bufs[2]));
 	add_new_page(bufs[2], SF_PAGE_ADVICE_BUCKET, &empty, sf_advice_bucket_size(&empty));
@@ -763,16 +759,12 @@ sf_space_advice_forget(SfSegment *seg)
 	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
 	SfHeaderMore more = sfi_page_header_more(BufferGetPage(hbuf));
-	int			header;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_FAULT(repair_page);
 	more.advice_root = 0;
-	h.flags |= SF_SEG_MORE;
 	sfi_change_begin();
-	header = sfi_change_add(hbuf);
-	sfi_change_op(header, SF_OP_HEADER, &h, sizeof(h));
-	sfi_change_op(header, SF_OP_MORE, &more, sizeof(more));
+	sfi_change_header(sfi_change_add(hbuf), h, &more);
 	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
 	sfi_segment_close(rel);
 }

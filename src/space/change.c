@@ -124,6 +124,15 @@ sfi_change_op(int i, SfOpCode code, const void *payload, Size len)
 }
 
 void
+sfi_change_header(int i, SfHeader header, const SfHeaderMore *more)
+{
+	SF_ASSERT(BufferGetBlockNumber(sfi_change_buffer(i)) == 0);
+	header.flags |= SF_SEG_MORE;
+	sfi_change_op(i, SF_OP_HEADER, &header, sizeof(header));
+	sfi_change_op(i, SF_OP_MORE, more, sizeof(*more));
+}
+
+void
 sfi_change_init(int i, SfPageType type, const void *content, Size len)
 {
 	uint32		type32 = type;

@@ -510,9 +510,7 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 	sfi_change_begin();
 	header = sfi_change_add(hbuf);
 	more.dictionary = add_pages(rel, &h, bytes, &head);
-	h.flags |= SF_SEG_MORE;
-	sfi_change_op(header, SF_OP_HEADER, &h, sizeof(h));
-	sfi_change_op(header, SF_OP_MORE, &more, sizeof(more));
+	sfi_change_header(header, h, &more);
 	SF_FAULT(train_before_record);
 	sfi_change_finish_pages(SF_PAGES_DICTIONARY, 0, 0);
 	sfi_segment_close(rel);

@@ -164,9 +164,7 @@ write_pages(Relation rel, Buffer hbuf, SfHeaderMore more, const SfKeyPage *keys,
 	for (int copy = 0; copy < 2; copy++)
 		sfi_change_init(sfi_change_add(lock_page(rel, &h, pages[copy], reason == SF_PAGES_REPAIR)),
 						SF_PAGE_KEYS, keys, sf_key_page_size(keys));
-	h.flags |= SF_SEG_MORE;
-	sfi_change_op(header, SF_OP_HEADER, &h, sizeof(h));
-	sfi_change_op(header, SF_OP_MORE, &more, sizeof(more));
+	sfi_change_header(header, h, &more);
 	SF_FAULT(keys_made);
 	sfi_change_finish_pages(reason, 0, 0);
 }

@@ -221,6 +221,9 @@ extern Buffer sfi_change_buffer(int i);
 /* Add an operation to the page at a place; the payload is copied. */
 extern void sfi_change_op(int i, SfOpCode code, const void *payload, Size len);
 
+/* The operations for a header page and its extension, which it has from then on. */
+extern void sfi_change_header(int i, SfHeader header, const SfHeaderMore *more);
+
 /* The operation that makes the page new, which is then its only one. */
 extern void sfi_change_init(int i, SfPageType type, const void *content, Size len);
 

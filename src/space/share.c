@@ -222,7 +222,6 @@ put_on_new_page(SfSegment *seg, Relation rel, const Putting *putting, SfShareId 
 	SfHeader	h;
 	SfHeaderMore more;
 	SfPendEntry entry;
-	int			header;
 
 	sfi_grow_first(seg, rel);
 	tail = sfi_pending_lock_tail(rel, 1, BUFFER_LOCK_EXCLUSIVE, &hbuf);
@@ -242,12 +241,9 @@ put_on_new_page(SfSegment *seg, Relation rel, const Putting *putting, SfShareId 
 	content->next = more.share_head == 0 ? SF_NO_PAGE : more.share_head;
 	sf_format_share_put(content, 0, copy->bytes, sf_share_record_size(&copy->record));
 	more.share_head = id->page;
-	h.flags |= SF_SEG_MORE;
 	entry = entry_of(kind_of(putting), *id, 1);
 	sfi_change_begin();
-	header = sfi_change_add(hbuf);
-	sfi_change_op(header, SF_OP_HEADER, &h, sizeof(h));
-	sfi_change_op(header, SF_OP_MORE, &more, sizeof(more));
+	sfi_change_header(sfi_change_add(hbuf), h, &more);
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, &entry, sizeof(entry));
 	/* zeros behind the record are not logged */
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_SHARE, content,
