@@ -106,6 +106,13 @@ change_mark(Relation rel, SfRoot root, uint64 from, uint64 to)
 	return true;
 }
 
+/* Does a mark name a transaction? */
+static bool
+names_transaction(uint64 mark)
+{
+	return sf_mark_kind(mark) == SF_MARK_OWNED || sf_mark_kind(mark) == SF_MARK_TAKEN;
+}
+
 /* The outcome of the transaction that a mark names. */
 static SfTransactionEnd
 end_of(uint64 mark)
@@ -117,15 +124,13 @@ end_of(uint64 mark)
 static bool
 may_be_shared(uint64 mark)
 {
-	switch (sf_mark_kind(mark))
-	{
-		case SF_MARK_OWNED:
-			return end_of(mark) == SF_END_COMMITTED || end_of(mark) == SF_END_UNKNOWN;
-		case SF_MARK_TAKEN:
-			return end_of(mark) == SF_END_ABORTED;
-		default:
-			return false;
-	}
+	SfTransactionEnd end;
+
+	if (!names_transaction(mark))
+		return false;
+	end = end_of(mark);
+	return sf_mark_kind(mark) == SF_MARK_TAKEN ? end == SF_END_ABORTED :
+		end == SF_END_COMMITTED || end == SF_END_UNKNOWN;
 }
 
 bool
@@ -149,7 +154,7 @@ taken(uint64 mark, bool gives_up)
 	SfTransactionEnd end;
 	uint64		fxid;
 
-	if (sf_mark_kind(mark) != SF_MARK_OWNED && sf_mark_kind(mark) != SF_MARK_TAKEN)
+	if (!names_transaction(mark))
 		return mark;
 	fxid = top_fxid();
 	if (sf_mark_value(mark) == fxid)
@@ -161,6 +166,17 @@ taken(uint64 mark, bool gives_up)
 	return sf_mark(SF_MARK_TAKEN, fxid);
 }
 
+/* The record that a mark names; page 0, and false: none. */
+static bool
+record_of(uint64 mark, SfRoot root, SfShareId *id)
+{
+	bool		is_shared = sf_mark_kind(mark) == SF_MARK_SHARED;
+
+	SF_ASSERT(sf_format_mark_problem(mark) == NULL);
+	*id = is_shared ? sf_mark_share_id(mark, root.object_id) : (SfShareId) {0};
+	return is_shared;
+}
+
 bool
 sf_space_root_record(SfSegment *seg, SfRoot root, SfShareId *id)
 {
@@ -168,8 +184,7 @@ sf_space_root_record(SfSegment *seg, SfRoot root, SfShareId *id)
 	uint64		mark = read_mark(rel, root);
 
 	sfi_segment_close(rel);
-	*id = sf_mark_share_id(mark, root.object_id);
-	return sf_mark_kind(mark) == SF_MARK_SHARED;
+	return record_of(mark, root, id);
 }
 
 void
@@ -202,6 +217,5 @@ sf_space_root_take(SfSegment *seg, SfRoot root, bool gives_up, SfShareId *id)
 	} while (next != mark && !change_mark(rel, root, mark, next));
 	SF_INVARIANT(M2, !gives_up || !may_be_shared(read_mark(rel, root)));
 	sfi_segment_close(rel);
-	*id = sf_mark_share_id(mark, root.object_id);
-	return sf_mark_kind(mark) == SF_MARK_SHARED;
+	return record_of(mark, root, id);
 }

@@ -450,7 +450,7 @@ extern bool sf_space_share_root(SfSegment *seg, SfRoot root, const SfShareCopy *
  * Of a segment that is open with RowExclusiveLock.  DATA_CORRUPTED when the page is damaged;
  * a page that is not that root (any more) has no mark.
  *
- * record: the record that owns the map; false: none does.
+ * record: the record that owns the map; false, and page 0: none does.
  * own: pre-commit, a row has a new map.
  * take: a row gives up its map (gives_up), or a version that is to follow it is begun.
  * Returns true, and the record, if one owns the map: it is not the row's to give up.  Else no

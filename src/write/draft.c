@@ -158,9 +158,8 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 		*draft->base = sf_object_locator(base);
 		sf_object_require_tag(seg, draft->base);
 		SF_ASSERT(draft->base->incarnation == seg->incarnation);
-		if (sf_object_has_root(draft->base) &&
-			!sf_space_root_take(seg, sf_object_root(draft->base), false, &draft->record))
-			draft->record.page = 0;
+		if (sf_object_has_root(draft->base))
+			(void) sf_space_root_take(seg, sf_object_root(draft->base), false, &draft->record);
 	}
 	choose_key(draft, seg);
 	name_version(draft, seg);

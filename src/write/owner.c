@@ -268,7 +268,6 @@ typedef struct GivenUp
 	SfSegment  *seg;
 	const SfLocator *loc;
 	const SfLocator *successor; /* or NULL */
-	SfShareVersion *shared;		/* what a BASED value goes back to, or NULL */
 	SfShareId	record;			/* owns a private value; page 0: none does */
 	SfOwned		unshared;
 } GivenUp;
@@ -315,19 +314,17 @@ static void
 find_unshared(void *arg)
 {
 	GivenUp    *given = arg;
+	bool		is_based = (given->loc->flags & SF_LOC_SHARED) != 0;
+	SfShareVersion shared;
 
 	if (sf_object_has_root(given->loc) &&
 		sf_space_root_take(given->seg, sf_object_root(given->loc), true, &given->record))
 		return;
-	given->record.page = 0;
-	if (given->loc->flags & SF_LOC_SHARED)
-	{
-		given->shared = palloc(sizeof(SfShareVersion));
-		sf_object_shared_base(given->seg, given->loc, given->shared);
-	}
+	if (is_based)
+		sf_object_shared_base(given->seg, given->loc, &shared);
 	given->unshared = sf_object_difference(given->seg, given->loc,
 										   SF_BREAKS(o2) ? NULL : given->successor,
-										   given->shared == NULL ? NULL : &given->shared->loc);
+										   is_based ? &shared.loc : NULL);
 	check_unshared(given);
 }
 
@@ -401,8 +398,6 @@ free_owned(GivenUp *given, SfSegment *seg)
 	pfree(given->unshared.runs);
 	if (given->unshared.pages != NULL)
 		pfree(given->unshared.pages);
-	if (given->shared != NULL)
-		pfree(given->shared);
 }
 
 /* Note what a row loses with its value, as the table at the head of this file says. */
