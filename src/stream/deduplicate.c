@@ -203,21 +203,20 @@ sfi_content_is_at(const SfContent *content, struct varlena *there, int64 offset)
 }
 
 /*
- * The object of a record, if it begins with the content, or is it; else NULL.  It stays while
- * it is looked at, since the record is counted up first.
+ * The object of a record, which was read, if it begins with the content, or is it; else NULL.
+ * It stays while it is looked at, since the record is counted up first.
  */
 static struct varlena *
 try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, SfShareId id,
-		   SfShareCopy *copy)
+		   const SfShareRecord *record)
 {
 	struct varlena *there;
 
 	SF_ASSERT(content->length > 0);
-	if (!sf_space_share_read(search->seg, id, copy) || !fits(search, &copy->record, kind) ||
-		copy->record.length_bytes < (uint64) content->length ||
-		!sf_write_guard(search->seg, id, copy->record.object_id))
+	if (!fits(search, record, kind) || record->length_bytes < (uint64) content->length ||
+		!sf_write_guard(search->seg, id, record->object_id))
 		return NULL;
-	there = sf_object_reference(search->seg, &copy->record, id, SF_NUMBER_MAX);
+	there = sf_object_reference(search->seg, record, id, SF_NUMBER_MAX);
 	if (sfi_content_is_at(content, there, 0))
 		return there;
 	sf_stats_local(search->seg->table_oid, search->seg->attnum)->dedup_mismatches++;
@@ -259,7 +258,7 @@ try_advice(const SfSearch *search, const SfContent *content, const SfAdvice *adv
 		return NULL;
 	}
 	id->low_id = (uint16) copy->record.object_id;
-	return try_record(search, content, advice->kind, *id, copy);
+	return try_record(search, content, advice->kind, *id, &copy->record);
 }
 
 /* The first object of those that the advice has for a hash. */
@@ -295,7 +294,8 @@ find(const SfSearch *search, const SfContent *content)
 
 	SF_ASSERT(search->length == content->length);
 	if (sf_write_own_share(search->seg, &search->hash, &id) &&
-		try_record(search, content, SF_ADVICE_FULL, id, &copy) != NULL)
+		sf_space_share_read(search->seg, id, &copy) &&
+		try_record(search, content, SF_ADVICE_FULL, id, &copy.record) != NULL)
 		return sf_write_reference(search->seg, id, &copy.record);
 	memcpy(&hash, search->hash.full, sizeof(hash));
 	if (search_advice(search, content, hash, SF_ADVICE_FULL, &id, &copy) != NULL)
@@ -320,22 +320,21 @@ sf_stream_put(SfSegment *seg, const char *data, Size len, const SfEncoded *encod
 	return found != NULL ? found : sf_write_value(seg, data, len, encoded, &search.hash);
 }
 
-/*
- * Has a value of this very segment a record that is as the column would have it now?  Then
- * it is its own duplicate, without a look at its bytes.
- */
-static bool
-is_as_asked(const SfSearch *search, struct varlena *value)
+bool
+sfi_store_is_as_asked(SfSegment *seg, struct varlena *value)
 {
+	SfSearch	search;
 	SfLocator	loc;
 	SfShareCopy copy;
 
 	if (sf_read_form(value) != SF_FORM_STORED)
 		return false;
 	loc = sf_object_locator(value);
-	return sf_object_is_reference(&loc) && loc.incarnation == search->seg->incarnation &&
-		sf_space_share_read(search->seg, sf_share_id_of(&loc), &copy) &&
-		is_current(search, &copy.record);
+	if (!sf_object_is_reference(&loc) || loc.incarnation != seg->incarnation ||
+		!sf_space_share_read(seg, sf_share_id_of(&loc), &copy))
+		return false;
+	sfi_search_begin(&search, seg);
+	return is_current(&search, &copy.record);
 }
 
 /* Hash a value, unless its digests are noted. */
@@ -360,13 +359,8 @@ sfi_store_found(SfSegment *seg, struct varlena *value, SfFingerprint *hash)
 {
 	const SfContent content = {.value = value, .length = sf_read_length(value)};
 	SfSearch	search;
-	struct varlena *found = NULL;
 
 	sfi_search_begin(&search, seg);
-	if (is_as_asked(&search, value))
-		found = sfi_store_reflink(seg, value);
-	if (found != NULL)
-		return found;
 	hash_value(&search, &content);
 	*hash = search.hash;
 	return find(&search, &content);

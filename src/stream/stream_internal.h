@@ -170,6 +170,12 @@ extern struct varlena *sfi_store_reflink(SfSegment *seg, struct varlena *value);
 /* ---- deduplicate.c ---- */
 
 /*
+ * Has a value of this very segment, which deduplicates, a record that is as the column would
+ * have it now?  Then it is its own duplicate, without a look at its bytes.
+ */
+extern bool sfi_store_is_as_asked(SfSegment *seg, struct varlena *value);
+
+/*
  * A reference (palloc'd, placed) to what has the same bytes as a value of any form, in a
  * column that deduplicates; NULL: nothing has, and *hash is that of the value.
  */
