@@ -39,7 +39,11 @@ static KnownKey known_keys[KNOWN_KEYS];
 const char *
 sf_object_decode(struct varlena *datum, SfLocator *loc)
 {
-	return sf_format_locator_decode((uint8 *) VARDATA_ANY(datum), VARSIZE_ANY_EXHDR(datum), loc);
+	const char *problem = sf_format_locator_decode((uint8 *) VARDATA_ANY(datum),
+												   VARSIZE_ANY_EXHDR(datum), loc);
+
+	SF_ASSERT(problem != NULL || loc->nunits == sf_units_of(loc->length_bytes));
+	return problem;
 }
 
 SfLocator
