@@ -29,7 +29,6 @@
 #include "read/read.h"
 #include "sql/content.h"
 #include "sql/sample.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -269,23 +268,6 @@ put_groups(Search *search, ReturnSetInfo *rsinfo)
 /* ---- the function ---- */
 
 /*
- * Open the table, locked until the transaction ends, as SELECT does.  A role without
- * privileges gets no lock.  Both are asked again under the lock: before it, somebody may
- * have changed them.
- */
-static void
-open_table(Search *search, Oid table_oid)
-{
-	const char *column = search->rows.column;
-
-	sf_ddl_require_privilege(table_oid, sfi_sample_column(table_oid, column), ACL_SELECT);
-	sf_base_refuse_other_temp(table_oid);
-	LockRelationOid(table_oid, AccessShareLock);
-	sf_ddl_require_privilege(table_oid, sfi_sample_column(table_oid, column), ACL_SELECT);
-	search->rows.rel = table_open(table_oid, NoLock);
-}
-
-/*
  * securefile_duplicates(table regclass, column name)
  * returns setof (relid oid, digest bytea, length_bytes bigint, copies bigint,
  *				  saves_bytes bigint)
@@ -305,7 +287,7 @@ securefile_duplicates(PG_FUNCTION_ARGS)
 	search->rows.value_context = AllocSetContextCreate(CurrentMemoryContext,
 													   "securefile duplicates",
 													   ALLOCSET_DEFAULT_SIZES);
-	open_table(search, PG_GETARG_OID(0));
+	(void) sfi_sample_open(&search->rows, PG_GETARG_OID(0));
 	begin_sort(search);
 	take_rows(search);
 	put_groups(search, rsinfo);

@@ -33,7 +33,6 @@
 #include "read/read.h"
 #include "sql/content.h"
 #include "sql/sample.h"
-#include "storage/lmgr.h"
 #include "transform/transform.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -135,22 +134,10 @@ typedef struct Estimate
 
 /* ---- arguments ---- */
 
-/*
- * Open the table, locked until the transaction ends, as SELECT does.  A role without
- * privileges gets no lock.  Both are asked again under the lock: before it, somebody may
- * have changed them.
- */
 static void
 open_table(Estimate *estimate, Oid table_oid)
 {
-	const char *column = estimate->rows.column;
-
-	sf_ddl_require_privilege(table_oid, sfi_sample_column(table_oid, column), ACL_SELECT);
-	sf_base_refuse_other_temp(table_oid);
-	LockRelationOid(table_oid, AccessShareLock);
-	estimate->attnum = sfi_sample_column(table_oid, column);
-	sf_ddl_require_privilege(table_oid, estimate->attnum, ACL_SELECT);
-	estimate->rows.rel = table_open(table_oid, NoLock);
+	estimate->attnum = sfi_sample_open(&estimate->rows, table_oid);
 	estimate->in_row = sf_ddl_describe(table_oid, estimate->attnum).options.in_row;
 }
 

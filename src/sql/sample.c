@@ -13,6 +13,7 @@
 #include "ddl/ddl.h"
 #include "executor/spi.h"
 #include "sql/sample.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -58,6 +59,21 @@ sfi_sample_column(Oid table_oid, const char *column)
 				 errmsg("\"%s\" is not a table", table),
 				 errhint("Name the table that holds the values.")));
 	return sf_ddl_find_column(table_oid, column);
+}
+
+/* Both are asked again under the lock: before it, somebody may have changed them. */
+AttrNumber
+sfi_sample_open(SfSample *sample, Oid table_oid)
+{
+	AttrNumber	attnum = sfi_sample_column(table_oid, sample->column);
+
+	sf_ddl_require_privilege(table_oid, attnum, ACL_SELECT);
+	sf_base_refuse_other_temp(table_oid);
+	LockRelationOid(table_oid, AccessShareLock);
+	attnum = sfi_sample_column(table_oid, sample->column);
+	sf_ddl_require_privilege(table_oid, attnum, ACL_SELECT);
+	sample->rel = table_open(table_oid, NoLock);
+	return attnum;
 }
 
 /* Does an error say that the data cannot be read, and not that the call cannot go on? */

@@ -54,6 +54,13 @@ typedef struct SfSample
 extern void sfi_sample_begin(SfSample *sample, FunctionCallInfo fcinfo, int least, int usual);
 
 /*
+ * Open the table of a sample, locked until the transaction ends, as SELECT does; returns the
+ * number of the column.  A role without privileges gets no lock.  ERROR of
+ * sfi_sample_column(), INSUFFICIENT_PRIVILEGE, FEATURE_NOT_SUPPORTED.
+ */
+extern AttrNumber sfi_sample_open(SfSample *sample, Oid table_oid);
+
+/*
  * Take a sample, in an SPI connection of the caller.  It is a second pass over all rows if
  * the first one hits too few, because the catalog's number of rows is old or many values
  * are null.  The query runs with the caller's rights and row security, and sees what the
