@@ -53,6 +53,15 @@ get_number(const char *sql)
 	return number;
 }
 
+double
+run_and_count_wal(const char *sql)
+{
+	double		before = get_number("SELECT pg_current_wal_insert_lsn() - '0/0'");
+
+	run(sql);
+	return get_number("SELECT pg_current_wal_insert_lsn() - '0/0'") - before;
+}
+
 void
 fill(char *buf, size_t size, uint64_t seed)
 {

@@ -36,6 +36,9 @@ extern void run(const char *sql);
 /* Execute a query that gives one number. */
 extern double get_number(const char *sql);
 
+/* Execute a statement; bytes of WAL that the server has written meanwhile. */
+extern double run_and_count_wal(const char *sql);
+
 /* Bytes that neither TOAST nor a disk can make smaller. */
 extern void fill(char *buf, size_t size, uint64_t seed);
 

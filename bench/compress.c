@@ -260,42 +260,25 @@ run_case(const Case *cs, int objects, int repeat)
 int
 main(int argc, char **argv)
 {
-	const char *conninfo = "";
-	int			repeat = 5;
-	bool		quick = false;
-	LongCase	long_values = {.columns = &columns[LIKE_FILE], .read_goal = 1000, .pieces = true};
+	const		Arguments arguments = begin_transforms("compress", argc, argv);
+	int			repeat = arguments.repeat;
+	bool		quick = arguments.quick;
+	const		LongCase long_values = {
+		.columns = &columns[LIKE_FILE],
+		.ncolumns = quick ? COMPRESS_HIGH : LEVELS,
+		.size = quick ? LONG_SIZE / 4 : LONG_SIZE,
+		.repeat = repeat,
+		.read_goal = 1000,
+		.pieces = true,
+	};
 
-	for (int i = 1; i < argc; i++)
-	{
-		if (strcmp(argv[i], "--quick") == 0)
-			quick = true;
-		else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
-			repeat = atoi(argv[++i]);
-		else if (directory == NULL)
-			directory = argv[i];
-		else
-			conninfo = argv[i];
-	}
-	if (directory == NULL)
-	{
-		fprintf(stderr, "usage: compress [--quick] [--repeat N] DIRECTORY [CONNINFO]\n");
-		return 2;
-	}
-	if (quick)
-		repeat = 3;
-	check_repeat(repeat);
-	long_values.ncolumns = quick ? COMPRESS_HIGH : LEVELS;
-	long_values.size = quick ? LONG_SIZE / 4 : LONG_SIZE;
-	long_values.repeat = repeat;
-	load_corpora(directory);
-	open_connection(conninfo);
-
+	directory = arguments.directory;
 	printf("%-25s %-32s %9s %9s %9s\n", "case", "column", "write", "read", "stored");
 	for (int i = 0; i < CASES; i++)
 		run_case(&cases[i], quick ? cases[i].objects / 5 : cases[i].objects, repeat);
 	bench_long(&long_values);
 	PQfinish(conn);
-	bench_memory(conninfo, &columns[LIKE_FILE], memory_goals, LEVELS,
+	bench_memory(arguments.conninfo, &columns[LIKE_FILE], memory_goals, LEVELS,
 				 quick ? LONG_SIZE / 16 : LONG_SIZE / 4);
 	return print_goals() ? 0 : 1;
 }

@@ -115,10 +115,8 @@ measure_one(const char *name)
 	double		wal;
 
 	run("INSERT INTO bench_1 SELECT 2000000, doc::bytea FROM bench_1 WHERE id = 0");
-	run("CREATE TEMP TABLE before AS SELECT pg_current_wal_insert_lsn() AS lsn");
-	run("INSERT INTO bench_1 SELECT 2000001, doc::bytea FROM bench_1 WHERE id = 1");
-	wal = get_number("SELECT pg_current_wal_insert_lsn() - lsn FROM before");
-	run("DROP TABLE before");
+	wal = run_and_count_wal("INSERT INTO bench_1 SELECT 2000001, doc::bytea"
+							" FROM bench_1 WHERE id = 1");
 	note_goal(wal, AT_MOST, 1024, "%s: bytes of WAL of a duplicate", name);
 	note_goal(get_number("SELECT live_bytes FROM securefile_usage('bench_1', 'doc')") - live,
 			  AT_MOST, 0, "%s: bytes of data that two duplicates write", name);
@@ -278,10 +276,7 @@ bench_copy(int64_t size, int repeat)
 		run("INSERT INTO large SELECT 3, doc FROM large WHERE id = 1");
 		times[r] = now() - start;
 	}
-	run("CREATE TEMP TABLE before AS SELECT pg_current_wal_insert_lsn() AS lsn");
-	run("INSERT INTO large SELECT 4, doc FROM large WHERE id = 1");
-	wal = get_number("SELECT pg_current_wal_insert_lsn() - lsn FROM before");
-	run("DROP TABLE before");
+	wal = run_and_count_wal("INSERT INTO large SELECT 4, doc FROM large WHERE id = 1");
 	sort_times(sorted, times, repeat);
 	printf("copy of %lld MB: %.2f ms (%.2f to %.2f), %.0f bytes of WAL\n",
 		   (long long) (size / MB), median(times, repeat) * 1e3, sorted[0] * 1e3,
@@ -294,35 +289,13 @@ bench_copy(int64_t size, int repeat)
 int
 main(int argc, char **argv)
 {
-	const char *directory = NULL;
-	const char *conninfo = "";
-	int			repeat = 5;
-	int			part = 1;
+	const		Arguments arguments = begin_transforms("deduplicate", argc, argv);
+	int			repeat = arguments.repeat;
+	int			part = arguments.quick ? 10 : 1;
 
-	for (int i = 1; i < argc; i++)
-	{
-		if (strcmp(argv[i], "--quick") == 0)
-			part = 10;
-		else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
-			repeat = atoi(argv[++i]);
-		else if (directory == NULL)
-			directory = argv[i];
-		else
-			conninfo = argv[i];
-	}
-	if (directory == NULL)
-	{
-		fprintf(stderr, "usage: deduplicate [--quick] [--repeat N] DIRECTORY [CONNINFO]\n");
-		return 2;
-	}
-	if (part > 1)
-		repeat = 3;
-	check_repeat(repeat);
-	load_corpora(directory);
-	open_connection(conninfo);
 	for (int i = 0; i < CASES; i++)
 		run_case(&cases[i], cases[i].objects / part, repeat);
-	bench_clients(conninfo, 10.0 / part, repeat);
+	bench_clients(arguments.conninfo, 10.0 / part, repeat);
 	bench_copy((int64_t) 10 * 1024 * MB / part, repeat);
 	PQfinish(conn);
 	return print_goals() ? 0 : 1;

@@ -208,32 +208,9 @@ bench_sessions(const char *conninfo, int64_t size)
 int
 main(int argc, char **argv)
 {
-	const char *directory = NULL;
-	const char *conninfo = "";
-	int			repeat = 5;
-	int			part = 1;
-
-	for (int i = 1; i < argc; i++)
-	{
-		if (strcmp(argv[i], "--quick") == 0)
-			part = 10;
-		else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
-			repeat = atoi(argv[++i]);
-		else if (directory == NULL)
-			directory = argv[i];
-		else
-			conninfo = argv[i];
-	}
-	if (directory == NULL)
-	{
-		fprintf(stderr, "usage: encrypt [--quick] [--repeat N] DIRECTORY [CONNINFO]\n");
-		return 2;
-	}
-	if (part > 1)
-		repeat = 3;
-	check_repeat(repeat);
-	load_corpora(directory);
-	open_connection(conninfo);
+	const		Arguments arguments = begin_transforms("encrypt", argc, argv);
+	int			repeat = arguments.repeat;
+	int			part = arguments.quick ? 10 : 1;
 
 	for (int i = 0; i < CASES; i++)
 		run_case(&cases[i], cases[i].objects / part, repeat);
@@ -241,6 +218,6 @@ main(int argc, char **argv)
 	bench_streams(1024 * (int64_t) MB / part, repeat, true);
 	bench_rotation(&columns[AES], 1000 / part, 400 / part, repeat);
 	PQfinish(conn);
-	bench_sessions(conninfo, (int64_t) 256 * MB / part);
+	bench_sessions(arguments.conninfo, (int64_t) 256 * MB / part);
 	return print_goals() ? 0 : 1;
 }

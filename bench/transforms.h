@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * transforms.h
- *	  The parts of the benchmarks of compression and of encryption.
+ *	  The parts of the benchmarks of compression, encryption and deduplication.
  *
  * compress.c		whole values: 1 MB of each kind, small ones of JSON
  * encrypt.c		whole values of 1 KB to 10 MB
+ * deduplicate.c	contents that are new, and that come again; copies
+ * arguments.c		what all of these are called with
  * rotation.c		new keys for old values
  * long.c			long values: streams, and a few bytes out of the middle
  * memory.c			what either adds to the memory of a session
@@ -20,6 +22,19 @@
 
 #include "columns.h"
 #include "corpora.h"
+
+/* ---- arguments.c ---- */
+
+typedef struct Arguments
+{
+	const char *directory;		/* with the data that bench/corpus has put there */
+	const char *conninfo;
+	int			repeat;
+	bool		quick;
+} Arguments;
+
+/* Read the arguments, load the data, and connect; exits on failure. */
+extern Arguments begin_transforms(const char *program, int argc, char **argv);
 
 /* ---- long.c ---- */
 
