@@ -6,7 +6,7 @@ A state is {(table, id): {column: Sparse or None}}.
 import compression
 from client import Mismatch, difference
 from values import IN_ROW_MAX
-from verify import settle, shares
+from verify import check_live, settle
 
 # columns: type, but for its compression, and whether it keeps short values in the row
 TABLES = {
@@ -190,12 +190,6 @@ def compare_space(session, state):
                 if bounds is None:
                     raise Mismatch(f"{table} {key}.{column} is {form}, {stored}")
                 least, most = least + bounds[0], most + bounds[1]
-            usage = session.sql("SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
-                                f" FROM securefile_usage('{table}', '{column}')")[0]
-            if shares(session.conn, table, column):
-                least, most = 0, usage[0]
-            if not least <= usage[1] <= most or usage[0] != sum(usage[1:]):
-                raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
-                               f" free are {usage}; live must be {least} to {most}")
+            check_live(session.conn, table, column, least, most)
     for table in LEAVES:
         check(session, table)

@@ -278,16 +278,10 @@ def check_space(s, table, column, options):
     least, most = verify.stored_space(s.conn, table, column)
     plain = s.sql(f"SELECT coalesce(sum((length({column}) + 511) / 512 * 512), 0) FROM ONLY {table}"
                   f" WHERE length({column}) > {longest}")[0][0]
-    usage = s.sql("SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
-                  f" FROM securefile_usage('{table}', '{column}')")[0]
     if not codecs:
         least = max(least, plain)
     most = min(most, plain + verify.encryption_space(s.conn, table, column))
-    if verify.shares(s.conn, table, column):
-        least, most = 0, usage[0]
-    if not least <= usage[1] <= most or usage[0] != sum(usage[1:]):
-        raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
-                       f" free are {usage}; live must be {least} to {most}")
+    verify.check_live(s.conn, table, column, least, most)
 
 
 def main():

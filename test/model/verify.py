@@ -148,20 +148,20 @@ def check_space(conn, options, values, states):
             least, most = stored_space(conn, table, column)
             most = min(most, expected_live(table, column, values, states)
                        + encryption_space(conn, table, column))
-            usage = conn.execute(
-                "SELECT file_bytes, live_bytes, pending_bytes, free_bytes"
-                f" FROM securefile_usage('{table}', '{column}')").fetchone()
-            if shares(conn, table, column):
-                least, most = 0, usage[0]
-            if not least <= usage[1] <= most or usage[0] != sum(usage[1:]):
-                raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
-                               f" free are {usage}; live must be {least} to {most}")
+            check_live(conn, table, column, least, most)
 
 
-def shares(conn, table, column):
-    """Do values of a column share space?  Then they say nothing of how much of it there is, and
-    whose each sector is says securefile_check()."""
-    return conn.execute(f"SELECT shared_references > 0 FROM securefile_usage('{table}', '{column}')").fetchone()[0]
+def check_live(conn, table, column, least, most):
+    """Live bytes are least to most, and with the others those of the file.  Values that share
+    space say nothing of how much of it there is: whose each sector is says securefile_check()."""
+    *usage, references = conn.execute(
+        "SELECT file_bytes, live_bytes, pending_bytes, free_bytes, shared_references"
+        f" FROM securefile_usage('{table}', '{column}')").fetchone()
+    if references > 0:
+        least, most = 0, usage[0]
+    if not least <= usage[1] <= most or usage[0] != sum(usage[1:]):
+        raise Mismatch(f"securefile_usage('{table}', '{column}'): file, live, pending,"
+                       f" free are {tuple(usage)}; live must be {least} to {most}")
 
 
 def check_places(conn, table, column, longest):
