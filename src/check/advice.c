@@ -164,7 +164,7 @@ advise_page(SfSegment *seg, uint32 page, const SfSharePage *content)
 		if (record != NULL && record->hash_method != SF_SHARE_HASH_NONE &&
 			(record->state == SF_SHARE_NEW || record->state == SF_SHARE_LIVE))
 			sf_space_share_advise(seg, id, record);
-		cell += record == NULL ? 1 : sf_share_cells_of(sf_share_record_size(record));
+		cell += sf_share_record_cells(record);
 	}
 }
 

@@ -39,7 +39,7 @@ typedef struct Making
 static void
 clear_record(Making *making, uint32 cell, const SfShareRecord *record)
 {
-	const SfShareClear clear = {cell, sf_share_cells_of(sf_share_record_size(record))};
+	const SfShareClear clear = {cell, sf_share_record_cells(record)};
 
 	SF_ASSERT(cell + clear.ncells <= SF_SHARE_CELLS);
 	sf_format_share_clear(making->content, clear);
@@ -72,7 +72,7 @@ settle_records(Making *making)
 	for (uint32 cell = 0; cell < SF_SHARE_CELLS;)
 	{
 		const SfShareRecord *record = sf_format_share_record(making->content, cell);
-		uint32		n = record == NULL ? 1 : sf_share_cells_of(sf_share_record_size(record));
+		uint32		n = sf_share_record_cells(record);
 
 		if (record != NULL)
 			settle_record(making, cell, record);
@@ -104,7 +104,7 @@ make_room(Making *making, uint32 first, uint32 n)
 	for (uint32 cell = 0; cell < first + n;)
 	{
 		const SfShareRecord *record = sf_format_share_record(making->content, cell);
-		uint32		size = record == NULL ? 1 : sf_share_cells_of(sf_share_record_size(record));
+		uint32		size = sf_share_record_cells(record);
 
 		if (record != NULL && cell + size > first)
 		{

@@ -479,7 +479,7 @@ visit_records(SfPageWalk *walk, const SfCheckPage *read, RecordStep step)
 		is_odd |= record == NULL && sf_share_is_used(page, cell);
 		if (record != NULL)
 			step(walk, (SfShareId) {read->page, cell, (uint16) record->object_id}, record);
-		cell += record == NULL ? 1 : sf_share_cells_of(sf_share_record_size(record));
+		cell += sf_share_record_cells(record);
 	}
 	return !is_odd;
 }

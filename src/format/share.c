@@ -41,7 +41,7 @@ sf_format_share_record(const SfSharePage *page, uint32_t cell)
 	if (cell >= SF_SHARE_CELLS || !sf_share_is_used(page, cell))
 		return NULL;
 	record = (const SfShareRecord *) page->cells[cell];
-	n = sf_share_cells_of(sf_share_record_size(record));
+	n = sf_share_record_cells(record);
 	if (cell + n > SF_SHARE_CELLS ||
 		sf_format_share_problem(record, sf_share_record_size(record)) != NULL)
 		return NULL;

@@ -106,6 +106,13 @@ sf_share_cells_of(uint32_t record_bytes)
 	return (record_bytes + SF_SHARE_CELL_SIZE - 1) / SF_SHARE_CELL_SIZE;
 }
 
+/* Cells of a record; those that have none (NULL) are looked at one by one. */
+static inline uint32_t
+sf_share_record_cells(const SfShareRecord *record)
+{
+	return record == NULL ? 1 : sf_share_cells_of(sf_share_record_size(record));
+}
+
 static inline bool
 sf_share_is_used(const SfSharePage *page, uint32_t cell)
 {

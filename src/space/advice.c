@@ -137,10 +137,8 @@ static bool
 open_index(AdviceIndex *index, SfSegment *seg)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
-	uint32		root = sfi_page_header_more(BufferGetPage(hbuf)).advice_root;
+	uint32		root = sfi_page_read_more(rel).advice_root;
 
-	UnlockReleaseBuffer(hbuf);
 	if (root == 0)
 	{
 		sfi_segment_close(rel);

@@ -73,6 +73,9 @@ extern Buffer sfi_page_reinit(Relation rel, uint32 page);
  */
 extern SfPageType sfi_page_copy(Relation rel, uint32 page, char *content);
 
+/* What the extension of the header page says, read for this; DATA_CORRUPTED as above. */
+extern SfHeaderMore sfi_page_read_more(Relation rel);
+
 /*
  * Copy a page of a segment relation as it is, BLCKSZ bytes, unchecked.  The storage is one
  * that nobody can remove meanwhile.  mode: RBM_NORMAL, or RBM_ZERO_ON_ERROR.

@@ -343,7 +343,7 @@ static void
 clear_record(Relation rel, SfShareId id, const SfShareRecord *record)
 {
 	Buffer		buf = sfi_page_read(rel, id.page, SF_PAGE_SHARE, BUFFER_LOCK_EXCLUSIVE);
-	SfShareClear clear = {id.cell, sf_share_cells_of(sf_share_record_size(record))};
+	SfShareClear clear = {id.cell, sf_share_record_cells(record)};
 
 	SF_ASSERT(clear.cell + clear.ncells <= SF_SHARE_CELLS && record->state == SF_SHARE_DEAD);
 	sfi_change_op(sfi_change_add(buf), SF_OP_SHARE_CLEAR, &clear, sizeof(clear));

@@ -118,7 +118,7 @@ find_page(SfSegment *seg, Relation rel, uint32 n)
 		free_cells_of(rel, hint.page, n, &page) >= 0)
 		return hint.page;
 	if (hint.page == 0 || page == SF_NO_PAGE)
-		page = sf_space_header_more(seg).share_head;
+		page = sfi_page_read_more(rel).share_head;
 	for (int i = 0; i < LOOK_AT_PAGES && page != 0 && page != SF_NO_PAGE; i++, page = next)
 		if (free_cells_of(rel, page, n, &next) >= 0)
 			return page;

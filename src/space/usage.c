@@ -217,12 +217,14 @@ add_leaving(Pending *pending, const SfShareRecord *record, uint32 given_back)
 static void
 count_shares(uint32 page, const SfSharePage *content, Pending *pending, SfUsage *usage)
 {
-	for (uint32 cell = 0; cell < SF_SHARE_CELLS; cell++)
+	const SfShareRecord *record;
+
+	for (uint32 cell = 0; cell < SF_SHARE_CELLS; cell += sf_share_record_cells(record))
 	{
-		const SfShareRecord *record = sf_format_share_record(content, cell);
 		SfShareId	id;
 		uint32		given_back;
 
+		record = sf_format_share_record(content, cell);
 		if (record == NULL)
 			continue;
 		id = (SfShareId) {page, (uint16) cell, (uint16) record->object_id};
@@ -235,19 +237,7 @@ count_shares(uint32 page, const SfSharePage *content, Pending *pending, SfUsage 
 			usage->saved_bytes += (record->references - UINT64CONST(1)) *
 				sf_sectors_to_bytes(sf_format_share_sectors(record));
 		}
-		cell += sf_share_cells_of(sf_share_record_size(record)) - 1;
 	}
-}
-
-/* The first share page, or 0. */
-static uint32
-first_share_page(Relation rel)
-{
-	Buffer		buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
-	uint32		page = sfi_page_header_more(BufferGetPage(buf)).share_head;
-
-	UnlockReleaseBuffer(buf);
-	return page;
 }
 
 /* Walk through the share pages.  New ones come at the head, and none leaves the list. */
@@ -255,7 +245,7 @@ static void
 read_shares(Relation rel, Pending *pending, SfUsage *usage)
 {
 	SfSharePage *content = palloc(sizeof(SfSharePage));
-	uint32		page = first_share_page(rel);
+	uint32		page = sfi_page_read_more(rel).share_head;
 	uint32		limit = RelationGetNumberOfBlocks(rel);
 
 	sum_waiting(&pending->waiting);
