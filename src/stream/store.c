@@ -258,7 +258,7 @@ store_once(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew
 {
 	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
 	SfFingerprint hash;
-	struct varlena *found = NULL;
+	struct varlena *found;
 	SfPiece    *pieces;
 	int			npieces;
 
@@ -270,13 +270,15 @@ store_once(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew
 	npieces = sf_read_pieces(value, &pieces);
 	if (edited && is_editable(seg, old, pieces, npieces))
 		return place(seg, edited_of(old, pieces, npieces), old);
-	if (!anew || sfi_store_is_as_asked(seg, value))
-		found = sfi_store_reflink(seg, value);
+	found = anew ? NULL : sfi_store_reflink(seg, value);
 	if (found != NULL)
 		return found;
 	if (is_too_sparse(pieces, npieces))
 		return place(seg, private_of(seg, value, pieces, npieces), NULL);
-	found = sfi_store_found(seg, value, &hash);
+	if (anew && sfi_store_is_as_asked(seg, value))
+		found = sfi_store_reflink(seg, value);
+	if (found == NULL)
+		found = sfi_store_found(seg, value, &hash);
 	if (found != NULL)
 		return found;
 	return sf_write_share(seg, private_of(seg, value, pieces, npieces), &hash);
