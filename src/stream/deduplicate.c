@@ -219,7 +219,7 @@ try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, 
 	there = sf_object_reference(search->seg, record, id, SF_NUMBER_MAX);
 	if (sfi_content_is_at(content, there, 0))
 		return there;
-	sf_stats_local(search->seg->table_oid, search->seg->attnum)->dedup_mismatches++;
+	sfi_count_mismatch(search->seg);
 	pfree(there);
 	return NULL;
 }
@@ -303,6 +303,23 @@ find(const SfSearch *search, const SfContent *content)
 	return NULL;
 }
 
+/* ---- counters ---- */
+
+void
+sfi_count_mismatch(const SfSegment *seg)
+{
+	sf_stats_local(seg->table_oid, seg->attnum)->dedup_mismatches++;
+}
+
+void
+sfi_count_hit(const SfSegment *seg, struct varlena *reference)
+{
+	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
+
+	stats->dedup_hits++;
+	stats->dedup_bytes += sf_read_length(reference);
+}
+
 /* ---- storing ---- */
 
 struct varlena *
@@ -317,7 +334,10 @@ sf_stream_put(SfSegment *seg, const char *data, Size len, const SfEncoded *encod
 	sfi_search_begin(&search, seg);
 	hash_content(&search, &content);
 	found = find(&search, &content);
-	return found != NULL ? found : sf_write_value(seg, data, len, encoded, &search.hash);
+	if (found == NULL)
+		return sf_write_value(seg, data, len, encoded, &search.hash);
+	sfi_count_hit(seg, found);
+	return found;
 }
 
 bool

@@ -75,4 +75,13 @@ extern struct varlena *sfi_search_whole(SfSearch *search, const char *data);
 /* Has an object these bytes at that place?  False, too, where it cannot be read. */
 extern bool sfi_content_is_at(const SfContent *content, struct varlena *there, int64 offset);
 
+/*
+ * Count a content that a hash has led to, and whose bytes are others, or cannot be read; and
+ * a reference that a row gets instead of bytes.  One that a stream ends with, and no row has
+ * yet, does not count.  A copy without bytes does: who asks what was not written does not ask
+ * how it was known to be there.
+ */
+extern void sfi_count_mismatch(const SfSegment *seg);
+extern void sfi_count_hit(const SfSegment *seg, struct varlena *reference);
+
 #endif							/* SF_DEDUPLICATE_H */

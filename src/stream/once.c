@@ -159,12 +159,15 @@ is_compared(SfStream *stream, int64 object_offset, const char *data, int64 len)
 		end_first(stream, data);
 	if (once->there == NULL)
 		return false;
-	if (stream->length + len <= (int64) once->copy.record.length_bytes &&
-		sfi_content_is_at(&piece, once->there, stream->length))
+	if (stream->length + len <= (int64) once->copy.record.length_bytes)
 	{
-		stream->length = stream->data_end = stream->length + len;
-		stream->changed = true;
-		return true;
+		if (sfi_content_is_at(&piece, once->there, stream->length))
+		{
+			stream->length = stream->data_end = stream->length + len;
+			stream->changed = true;
+			return true;
+		}
+		sfi_count_mismatch(&stream->seg);
 	}
 	leave_compare(stream);
 	return false;

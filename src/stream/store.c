@@ -24,7 +24,7 @@
 #include <sodium.h>
 
 #include "miscadmin.h"
-#include "stream/stream_internal.h"
+#include "stream/deduplicate.h"
 
 #define COPY_BYTES		(4 * 1024 * 1024)
 
@@ -272,7 +272,10 @@ store_once(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew
 		return place(seg, edited_of(old, pieces, npieces), old);
 	found = anew ? NULL : sfi_store_reflink(seg, value);
 	if (found != NULL)
+	{
+		sfi_count_hit(seg, found);
 		return found;
+	}
 	if (is_too_sparse(pieces, npieces))
 		return place(seg, private_of(seg, value, pieces, npieces), NULL);
 	if (anew && sfi_store_is_as_asked(seg, value))
@@ -280,7 +283,10 @@ store_once(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew
 	if (found == NULL)
 		found = sfi_store_found(seg, value, &hash);
 	if (found != NULL)
+	{
+		sfi_count_hit(seg, found);
 		return found;
+	}
 	return sf_write_share(seg, private_of(seg, value, pieces, npieces), &hash);
 }
 
@@ -304,7 +310,10 @@ sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old, bool
 		return value;
 	reflink = anew ? NULL : sfi_store_reflink(seg, value);
 	if (reflink != NULL)
+	{
+		sfi_count_hit(seg, reflink);
 		return reflink;
+	}
 	npieces = sf_read_pieces(value, &pieces);
 	if (edited && is_editable(seg, old, pieces, npieces))
 		return place(seg, edited_of(old, pieces, npieces), old);

@@ -236,9 +236,8 @@ sf_write_own_share(SfSegment *seg, const SfFingerprint *hash, SfShareId *id)
 
 /* ---- references ---- */
 
-/* A reference to a record, placed. */
-static struct varlena *
-refer(SfSegment *seg, SfShareId id, const SfShareRecord *record)
+struct varlena *
+sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 {
 	uint64		reference_id = sf_space_reserve_ids(seg, 1);
 	struct varlena *datum = sf_object_reference(seg, record, id, reference_id);
@@ -248,16 +247,6 @@ refer(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 	SF_ASSERT(loc.share.reference_id == reference_id && loc.object_id == record->object_id);
 	sfi_objects_refer(sfi_write_segment(seg), &loc);
 	return datum;
-}
-
-struct varlena *
-sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record)
-{
-	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
-
-	stats->dedup_hits++;
-	stats->dedup_bytes += record->length_bytes;
-	return refer(seg, id, record);
 }
 
 struct varlena *
@@ -285,7 +274,7 @@ sf_write_share(SfSegment *seg, struct varlena *draft, const SfFingerprint *hash)
 	id = sf_space_share_put(seg, &copy);
 	sfi_shares_own(sfi_write_segment(seg), id, &copy.record);
 	sf_space_share_advise(seg, id, &copy.record);
-	return refer(seg, id, &copy.record);
+	return sf_write_reference(seg, id, &copy.record);
 }
 
 /* ---- rows ---- */
