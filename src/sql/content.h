@@ -50,9 +50,6 @@ extern bytea *sfi_sql_slice(const SfSqlContent *content, int64 object_offset, in
  */
 extern void sfi_sql_free_slice(const SfSqlContent *content, bytea *slice);
 
-/* Bytes that are stored of a STORED value in its segment, not rounded up (storage.c). */
-extern int64 sfi_sql_stored_bytes(struct varlena *stored);
-
 /*
  * Give all bytes of a value, of any form and length, to take(), in order.  The
  * memory is that of one part, and of what a reader reads ahead; no buffer and no

@@ -2,19 +2,23 @@
  *
  * duplicates.c
  *	  securefile_duplicates(): which values of a column are equal, and what deduplication
- *	  would save, before anybody turns it on (Oracle tells what it has saved, afterwards).
+ *	  would save, before anybody turns it on (Oracle: DBMS_SECUREFILES tells a ratio).
  *
- * Values are told by their SHA-256: one that is kept costs nothing, others are read.  What is
- * known of each value goes through a sort, which spills to disk beyond work_mem, so that
- * equal ones come one after the other.  Of values that share an object already one counts.
+ *	 rows --> what is known of each value --> sort: equal ones come one after the other
+ *		  --> groups --> sort: what saves most comes first --> result
  *
- * The query runs with the caller's rights and row security, and sees what the statement of
- * the caller sees.  Nothing is written, so the function works on a standby, too.
+ * Values are told by their SHA-256: one that is kept costs nothing, others are read.  Both
+ * sorts spill to disk beyond work_mem.  Of values that share an object already one counts.
+ *
+ * The query runs with the caller's rights and row security.  All rows are of one snapshot,
+ * which is taken under the lock, as for a SELECT: whoever had the table before may have
+ * written all rows anew.  Nothing is written, so the function works on a standby, too.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/detoast.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
 #include "common/sha2.h"
@@ -46,8 +50,19 @@ enum
 	KEY_DIGEST,
 	KEY_LENGTH,
 	KEY_OBJECT,
-	STORED_BYTES,
+	OWN_BYTES,
 	COLUMNS,
+};
+
+/* The columns of the result. */
+enum
+{
+	RESULT_TABLE,
+	RESULT_DIGEST,
+	RESULT_LENGTH,
+	RESULT_COPIES,
+	RESULT_SAVES,
+	RESULT_COLUMNS,
 };
 
 typedef struct Search
@@ -57,8 +72,17 @@ typedef struct Search
 	Datum		found[COLUMNS]; /* .. and what is known of it */
 	bool		is_stored;
 	TupleDesc	desc;
-	Tuplesortstate *sort;
+	Tuplesortstate *values;
+	ReturnSetInfo *result;
+	Tuplesortstate *groups;
 } Search;
+
+/* A column to sort by. */
+typedef struct SortKey
+{
+	AttrNumber	column;
+	bool		descending;
+} SortKey;
 
 /* Equal values of one table, as they come out of the sort. */
 typedef struct Equals
@@ -68,44 +92,121 @@ typedef struct Equals
 	int64		length;
 	int64		copies;			/* 0: there is none yet */
 	uint64		object_id;		/* of the last one */
-	int64		stored_bytes;	/* of all objects, .. */
+	int64		own_bytes;		/* of all objects, .. */
 	int64		most_bytes;		/* .. and of the largest one, which stays */
 } Equals;
 
+/* ---- sorts ---- */
+
+static Tuplesortstate *
+begin_sort(TupleDesc desc, const SortKey *keys, int nkeys)
+{
+	AttrNumber	columns[COLUMNS];
+	Oid			operators[COLUMNS];
+	Oid			collations[COLUMNS] = {InvalidOid};
+	bool		nulls_first[COLUMNS] = {false};
+
+	SF_ASSERT(nkeys > 0 && nkeys <= COLUMNS);
+	for (int i = 0; i < nkeys; i++)
+	{
+		Oid			type = TupleDescAttr(desc, keys[i].column - 1)->atttypid;
+		Oid			less;
+		Oid			more;
+
+		get_sort_group_operators(type, true, false, true, &less, NULL, &more, NULL);
+		columns[i] = keys[i].column;
+		operators[i] = keys[i].descending ? more : less;
+	}
+	return tuplesort_begin_heap(desc, nkeys, columns, operators, collations, nulls_first,
+								work_mem, NULL, TUPLESORT_NONE);
+}
+
+/* Put a row without nulls into a sort. */
+static void
+put_row(Tuplesortstate *sort, TupleDesc desc, const Datum *values)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, values, desc->natts * sizeof(Datum));
+	memset(slot->tts_isnull, 0, desc->natts * sizeof(bool));
+	ExecStoreVirtualTuple(slot);
+	tuplesort_puttupleslot(sort, slot);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
 /* ---- one value ---- */
 
-/* An SfBaseStep: find out what is to be known of the value at hand, or throw. */
+static bool
+is_version(const SfLocator *loc)
+{
+	return (loc->flags & SF_LOC_SHARED) && !sf_object_is_reference(loc);
+}
+
+/*
+ * The number of what takes the space of a value, which nothing else in the segment has.  A
+ * version of a shared object has the id of that, but units that no other row has: its
+ * reference tells it from others.
+ */
+static uint64
+number_of(const SfLocator *loc)
+{
+	return is_version(loc) ? loc->share.reference_id : loc->object_id;
+}
+
+/* Bytes that a value takes in its segment, in whole sectors: of a version, its own units. */
+static int64
+own_bytes(const SfLocator *loc)
+{
+	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+	SfShareVersion shared;
+	uint64		sectors = 0;
+	SfOwned		owned;
+
+	sf_object_require_tag(seg, loc);
+	if (is_version(loc))
+		sf_object_shared_base(seg, loc, &shared);
+	owned = sf_object_difference(seg, loc, NULL, is_version(loc) ? &shared.loc : NULL);
+	for (int i = 0; i < owned.nruns; i++)
+		sectors += owned.runs[i].nsectors;
+	sf_space_release(seg);
+	return (int64) sf_sectors_to_bytes(sectors);
+}
+
+/*
+ * Is it a value that deduplication looks for?  What is larger than a locator is not fetched
+ * for that.
+ */
+static bool
+is_stored(Datum value)
+{
+	struct varlena *datum;
+
+	if (toast_raw_datum_size(value) > VARHDRSZ + SF_LOCATOR_MAX_SIZE)
+		return false;
+	datum = PG_DETOAST_DATUM_PACKED(value);
+	return sf_read_form(datum) == SF_FORM_STORED && sf_read_length(datum) > SF_IN_ROW_MAX;
+}
+
+/*
+ * An SfBaseStep: find out what is to be known of the value at hand, or throw.  Its table
+ * stands in its locator.  A query for tableoid would need a privilege for the whole table.
+ */
 static void
 look_at_value(void *arg)
 {
 	Search	   *search = arg;
-	struct varlena *datum = PG_DETOAST_DATUM_PACKED(search->value);
 	SfLocator	loc;
 
-	search->is_stored = sf_read_form(datum) == SF_FORM_STORED &&
-		sf_read_length(datum) > SF_IN_ROW_MAX;
+	search->is_stored = is_stored(search->value);
 	if (!search->is_stored)
 		return;
-	loc = sf_object_locator(datum);
+	loc = sf_object_locator(PG_DETOAST_DATUM_PACKED(search->value));
+	search->found[KEY_TABLE] = ObjectIdGetDatum(loc.table_oid);
 	search->found[KEY_DIGEST] = DirectFunctionCall1(securefile_content_digest, search->value);
 	search->found[KEY_LENGTH] = Int64GetDatum((int64) loc.length_bytes);
-	search->found[KEY_OBJECT] = Int64GetDatum((int64) loc.object_id);
-	search->found[STORED_BYTES] = Int64GetDatum(sfi_sql_stored_bytes(datum));
-}
-
-/* Put what is known of a value into the sort. */
-static void
-put_value(Search *search)
-{
-	bool		nulls[COLUMNS] = {false};
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(search->desc, &TTSOpsVirtual);
-
-	ExecClearTuple(slot);
-	memcpy(slot->tts_values, search->found, sizeof(search->found));
-	memcpy(slot->tts_isnull, nulls, sizeof(nulls));
-	ExecStoreVirtualTuple(slot);
-	tuplesort_puttupleslot(search->sort, slot);
-	ExecDropSingleTupleTableSlot(slot);
+	search->found[KEY_OBJECT] = Int64GetDatum((int64) number_of(&loc));
+	search->found[OWN_BYTES] = Int64GetDatum(own_bytes(&loc));
 }
 
 /* The row that the cursor has fetched. */
@@ -117,11 +218,10 @@ take_row(Search *search)
 	bool		isnull;
 
 	CHECK_FOR_INTERRUPTS();
-	search->found[KEY_TABLE] = SPI_getbinval(rows->vals[0], rows->tupdesc, 1, &isnull);
-	search->value = SPI_getbinval(rows->vals[0], rows->tupdesc, 2, &isnull);
+	search->value = SPI_getbinval(rows->vals[0], rows->tupdesc, 1, &isnull);
 	SF_ASSERT(!isnull);
 	if (sfi_sample_read(&search->rows, look_at_value) && search->is_stored)
-		put_value(search);
+		put_row(search->values, search->desc, search->found);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(search->rows.value_context);
 }
@@ -129,21 +229,17 @@ take_row(Search *search)
 /* ---- all rows ---- */
 
 static void
-begin_sort(Search *search)
+begin_values(Search *search)
 {
 	static const Oid types[COLUMNS] = {OIDOID, BYTEAOID, INT8OID, INT8OID, INT8OID};
-	AttrNumber	keys[] = {KEY_TABLE + 1, KEY_DIGEST + 1, KEY_LENGTH + 1, KEY_OBJECT + 1};
-	Oid			operators[lengthof(keys)];
-	Oid			collations[lengthof(keys)] = {InvalidOid};
-	bool		nulls_first[lengthof(keys)] = {false};
+	static const SortKey keys[] = {
+		{KEY_TABLE + 1}, {KEY_DIGEST + 1}, {KEY_LENGTH + 1}, {KEY_OBJECT + 1}
+	};
 
 	search->desc = CreateTemplateTupleDesc(COLUMNS);
 	for (int i = 0; i < COLUMNS; i++)
 		TupleDescInitEntry(search->desc, i + 1, NULL, types[i], -1, 0);
-	for (int i = 0; i < lengthof(keys); i++)
-		get_sort_group_operators(types[i], true, false, false, &operators[i], NULL, NULL, NULL);
-	search->sort = tuplesort_begin_heap(search->desc, lengthof(keys), keys, operators, collations,
-										nulls_first, work_mem, NULL, TUPLESORT_NONE);
+	search->values = begin_sort(search->desc, keys, lengthof(keys));
 }
 
 /* All names have their schemas, since the search_path is the caller's. */
@@ -153,7 +249,7 @@ query_of(const Search *search)
 	Relation	rel = search->rows.rel;
 	const char *column = quote_identifier(search->rows.column);
 
-	return psprintf("SELECT tableoid, %s FROM %s WHERE %s IS NOT NULL", column,
+	return psprintf("SELECT %s FROM %s WHERE %s IS NOT NULL", column,
 					quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
 											   RelationGetRelationName(rel)),
 					column);
@@ -180,25 +276,35 @@ take_rows(Search *search)
 
 /* ---- the result ---- */
 
+static void
+begin_groups(Search *search)
+{
+	static const SortKey keys[] = {
+		{RESULT_SAVES + 1, true}, {RESULT_TABLE + 1}, {RESULT_DIGEST + 1}
+	};
+
+	SF_ASSERT(search->result->setDesc->natts == RESULT_COLUMNS);
+	search->groups = begin_sort(search->result->setDesc, keys, lengthof(keys));
+}
+
 /* A group is over: a row of the result, if it has more than one value. */
 static void
-put_group(ReturnSetInfo *rsinfo, const Equals *group)
+put_group(Search *search, const Equals *group)
 {
-	bytea	   *digest = palloc(VARHDRSZ + sizeof(group->digest));
-	Datum		values[5];
-	bool		nulls[5] = {false};
+	bytea	   *digest;
+	Datum		values[RESULT_COLUMNS];
 
 	if (group->copies < 2)
 		return;
-	SF_ASSERT(group->stored_bytes >= group->most_bytes);
-	SET_VARSIZE(digest, VARHDRSZ + sizeof(group->digest));
+	SF_ASSERT(group->own_bytes >= group->most_bytes);
+	digest = sfi_sql_new_bytea(sizeof(group->digest));
 	memcpy(VARDATA(digest), group->digest, sizeof(group->digest));
-	values[0] = ObjectIdGetDatum(group->table_oid);
-	values[1] = PointerGetDatum(digest);
-	values[2] = Int64GetDatum(group->length);
-	values[3] = Int64GetDatum(group->copies);
-	values[4] = Int64GetDatum(group->stored_bytes - group->most_bytes);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	values[RESULT_TABLE] = ObjectIdGetDatum(group->table_oid);
+	values[RESULT_DIGEST] = PointerGetDatum(digest);
+	values[RESULT_LENGTH] = Int64GetDatum(group->length);
+	values[RESULT_COPIES] = Int64GetDatum(group->copies);
+	values[RESULT_SAVES] = Int64GetDatum(group->own_bytes - group->most_bytes);
+	put_row(search->groups, search->result->setDesc, values);
 	pfree(digest);
 }
 
@@ -218,12 +324,12 @@ static void
 add_to(Equals *group, const Datum *values)
 {
 	uint64		object_id = (uint64) DatumGetInt64(values[KEY_OBJECT]);
-	int64		bytes = DatumGetInt64(values[STORED_BYTES]);
+	int64		bytes = DatumGetInt64(values[OWN_BYTES]);
 
 	if (group->copies++ > 0 && group->object_id == object_id)
 		return;
 	group->object_id = object_id;
-	group->stored_bytes += bytes;
+	group->own_bytes += bytes;
 	group->most_bytes = Max(group->most_bytes, bytes);
 }
 
@@ -243,26 +349,43 @@ begin_group(const Datum *values)
 }
 
 static void
-put_groups(Search *search, ReturnSetInfo *rsinfo)
+put_groups(Search *search)
 {
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(search->desc, &TTSOpsMinimalTuple);
 	Equals		group = {0};
 
-	tuplesort_performsort(search->sort);
-	while (tuplesort_gettupleslot(search->sort, true, false, slot, NULL))
+	begin_groups(search);
+	tuplesort_performsort(search->values);
+	while (tuplesort_gettupleslot(search->values, true, false, slot, NULL))
 	{
 		CHECK_FOR_INTERRUPTS();
 		slot_getallattrs(slot);
 		if (!belongs_to(&group, slot->tts_values))
 		{
-			put_group(rsinfo, &group);
+			put_group(search, &group);
 			group = begin_group(slot->tts_values);
 		}
 		add_to(&group, slot->tts_values);
 	}
-	put_group(rsinfo, &group);
+	put_group(search, &group);
 	ExecDropSingleTupleTableSlot(slot);
-	tuplesort_end(search->sort);
+	tuplesort_end(search->values);
+}
+
+/* Groups that save most come first. */
+static void
+put_result(Search *search)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(search->result->setDesc, &TTSOpsMinimalTuple);
+
+	tuplesort_performsort(search->groups);
+	while (tuplesort_gettupleslot(search->groups, true, false, slot, NULL))
+	{
+		CHECK_FOR_INTERRUPTS();
+		tuplestore_puttupleslot(search->result->setResult, slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	tuplesort_end(search->groups);
 }
 
 /* ---- the function ---- */
@@ -275,12 +398,12 @@ put_groups(Search *search, ReturnSetInfo *rsinfo)
 Datum
 securefile_duplicates(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Search	   *search;
 
 	sf_base_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
 	search = palloc0(sizeof(Search));
+	search->result = (ReturnSetInfo *) fcinfo->resultinfo;
 	search->rows.column = NameStr(*PG_GETARG_NAME(1));
 	search->rows.arg = search;
 	search->rows.context = CurrentMemoryContext;
@@ -288,10 +411,12 @@ securefile_duplicates(PG_FUNCTION_ARGS)
 													   "securefile duplicates",
 													   ALLOCSET_DEFAULT_SIZES);
 	(void) sfi_sample_open(&search->rows, PG_GETARG_OID(0));
-	begin_sort(search);
+	(void) sfi_sample_tables(PG_GETARG_OID(0), false);
+	begin_values(search);
 	take_rows(search);
-	put_groups(search, rsinfo);
+	put_groups(search);
+	put_result(search);
 	sfi_sample_warn(&search->rows);
 	table_close(search->rows.rel, NoLock);
-	PG_RETURN_NULL();
+	return (Datum) 0;
 }

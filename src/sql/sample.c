@@ -100,18 +100,31 @@ sfi_sample_read(SfSample *sample, SfBaseStep step)
 	return false;
 }
 
-/*
- * Rows of the table and its children, or only its own, by the catalog; negative: not
- * known.  ERROR when one of them is a foreign table: all of its values would be fetched, and
- * no option of the column holds for them.
- */
+List *
+sfi_sample_tables(Oid table_oid, bool only)
+{
+	List	   *tables = only ? list_make1_oid(table_oid) :
+	find_all_inheritors(table_oid, AccessShareLock, NULL);
+	ListCell   *cell;
+
+	foreach(cell, tables)
+	{
+		if (get_rel_relkind(lfirst_oid(cell)) == RELKIND_FOREIGN_TABLE)
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("\"%s\" is a foreign table", get_rel_name(lfirst_oid(cell))),
+					 errdetail("Its values are stored elsewhere."),
+					 errhint("Call the function for each of the other partitions or children.")));
+	}
+	return tables;
+}
+
+/* Rows of the tables of a sample by the catalog; negative: not known. */
 static double
-known_rows(Oid table_oid, bool only)
+known_rows(const List *tables)
 {
 	double		nrows = 0;
 	bool		known = true;
-	List	   *tables = only ? list_make1_oid(table_oid) :
-	find_all_inheritors(table_oid, AccessShareLock, NULL);
 	ListCell   *cell;
 
 	foreach(cell, tables)
@@ -122,12 +135,6 @@ known_rows(Oid table_oid, bool only)
 		if (!HeapTupleIsValid(tuple))
 			elog(ERROR, "could not find relation %u", lfirst_oid(cell));
 		form = (Form_pg_class) GETSTRUCT(tuple);
-		if (form->relkind == RELKIND_FOREIGN_TABLE)
-			ereport(ERROR,
-					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					 errmsg("\"%s\" is a foreign table", NameStr(form->relname)),
-					 errdetail("Its values are stored elsewhere."),
-					 errhint("Call the function for each of the other partitions or children.")));
 		if (form->relkind == RELKIND_RELATION)
 		{
 			known = known && form->reltuples >= 0;
@@ -142,7 +149,7 @@ known_rows(Oid table_oid, bool only)
 static double
 percentage(const SfSample *sample)
 {
-	double		nrows = known_rows(RelationGetRelid(sample->rel), sample->only);
+	double		nrows = known_rows(sfi_sample_tables(RelationGetRelid(sample->rel), sample->only));
 	double		wanted = 2.0 * sample->rows + 20;
 
 	return nrows > wanted ? 100 * wanted / nrows : 100;

@@ -12,6 +12,7 @@
 #include "base/base.h"
 
 #include "fmgr.h"
+#include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
 /*
@@ -19,6 +20,13 @@
  * neither a table nor a partitioned one), UNDEFINED_COLUMN, DATATYPE_MISMATCH.
  */
 extern AttrNumber sfi_sample_column(Oid table_oid, const char *column);
+
+/*
+ * The OIDs of the tables whose rows a query of a table takes: its own, and (not only) those
+ * of its children, which are locked.  ERROR WRONG_OBJECT_TYPE when one of them is a foreign
+ * table: all of its values would be fetched, and no option of the column holds for them.
+ */
+extern List *sfi_sample_tables(Oid table_oid, bool only);
 
 /* A sample in the making. */
 typedef struct SfSample

@@ -16,7 +16,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "read/read.h"
-#include "sql/content.h"
 #include "transform/transform.h"
 #include "utils/builtins.h"
 
@@ -70,14 +69,6 @@ count_units(const SfLocator *loc)
 	pfree(units);
 	sf_space_release(seg);
 	return counts;
-}
-
-int64
-sfi_sql_stored_bytes(struct varlena *stored)
-{
-	SfLocator	loc = sf_object_locator(stored);
-
-	return count_units(&loc).stored_bytes;
 }
 
 /* The codecs of a value by their names, "none" if there is none. */
