@@ -13,7 +13,7 @@ RESET ROLE;
 SELECT schemaname, relname, attname, allocation_bytes, allocation_chunks, direct_read_bytes, direct_write_bytes,
 	direct_read_ops, direct_write_ops, inode_read_time, inode_write_time, ioreap_time, bytes_nontransformed,
 	bytes_transformed, bytes_transformed_stored, units_incompressible, compress_time, decompress_time,
-	flushes, nontransformed_flushes, stats_reset
+	flushes, nontransformed_flushes, dedup_hits, dedup_bytes, dedup_mismatches, stats_reset
 FROM securefile_stat WHERE relid IN ('stats_one'::regclass, 'stats_two'::regclass) ORDER BY relname, attname;
 
 INSERT INTO stats_one SELECT 1, v, v, v FROM (SELECT repeat('x', 300000)::bytea) x(v);
@@ -88,6 +88,19 @@ SELECT relname, decompress_time > 0 AS decompressing FROM stats_compressed ORDER
 DROP VIEW stats_compressed;
 DROP TABLE stats_low, stats_medium, stats_high, stats_none, stats_of, stats_before;
 DROP PROCEDURE stats_insert;
+
+-- what a column that deduplicates did not write, and what another one copied by its bytes
+CREATE TABLE stats_once (id int, document securefile(deduplicate));
+CREATE TABLE stats_each (id int, document securefile);
+INSERT INTO stats_once SELECT i, noise(20000) FROM generate_series(1, 3) i;
+INSERT INTO stats_once SELECT 4, document FROM stats_once WHERE id = 1;
+INSERT INTO stats_each SELECT id, document FROM stats_once;
+BEGIN;
+INSERT INTO stats_once VALUES (5, noise(20000));
+ROLLBACK;
+SELECT relname, bytes_nontransformed, dedup_hits, dedup_bytes, dedup_mismatches FROM securefile_stat
+WHERE relid IN ('stats_once'::regclass, 'stats_each'::regclass) ORDER BY relname;
+DROP TABLE stats_once, stats_each;
 DROP FUNCTION noise;
 
 -- everyone sees them; who owns the table resets them, and nobody else's

@@ -158,13 +158,17 @@ foreach my $command (@commands, @functions)
 	is($error, $why_not, "it goes as without the extension: $command") unless $own && $command !~ /maintain|usage|check|rewrite/;
 }
 
-# the one function that reads rows by a query, which runs what a SELECT of the caller runs
+# the functions that read rows by a query, which run what a SELECT of the caller runs
 foreach my $table ('m', 'p')
 {
 	my ($allowed) = calls('without_it', "SELECT d FROM mallory.$table TABLESAMPLE bernoulli (100) WHERE d IS NOT NULL ORDER BY random() LIMIT 100");
 	my ($added, $error) = calls('with_it', "SELECT * FROM securefile_estimate('mallory.$table', 'd')");
 	cmp_ok($added, '<=', $allowed, "securefile_estimate() of $table runs what a SELECT does");
 	is($error, '', "securefile_estimate() of $table");
+	($allowed) = calls('without_it', "SELECT d FROM mallory.$table WHERE d IS NOT NULL");
+	($added, $error) = calls('with_it', "SELECT * FROM securefile_duplicates('mallory.$table', 'd')");
+	cmp_ok($added, '<=', $allowed, "securefile_duplicates() of $table runs what a SELECT does");
+	is($error, '', "securefile_duplicates() of $table");
 }
 
 # VACUUM and the monitor by themselves
