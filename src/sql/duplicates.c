@@ -33,6 +33,7 @@
 #include "read/read.h"
 #include "sql/content.h"
 #include "sql/sample.h"
+#include "stream/stream.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -70,7 +71,7 @@ typedef struct Search
 	SfSample	rows;			/* of which: all */
 	Datum		value;			/* the one at hand, .. */
 	Datum		found[COLUMNS]; /* .. and what is known of it */
-	bool		is_stored;
+	bool		counts;			/* it could be shared */
 	TupleDesc	desc;
 	Tuplesortstate *values;
 	ReturnSetInfo *result;
@@ -178,14 +179,15 @@ own_bytes(const SfLocator *loc)
  * for that.
  */
 static bool
-is_stored(Datum value)
+is_looked_for(Datum value)
 {
 	struct varlena *datum;
 
 	if (toast_raw_datum_size(value) > VARHDRSZ + SF_LOCATOR_MAX_SIZE)
 		return false;
 	datum = PG_DETOAST_DATUM_PACKED(value);
-	return sf_read_form(datum) == SF_FORM_STORED && sf_read_length(datum) > SF_IN_ROW_MAX;
+	return sf_read_form(datum) == SF_FORM_STORED && sf_read_length(datum) > SF_IN_ROW_MAX &&
+		!sf_stream_is_too_sparse(datum);
 }
 
 /*
@@ -198,8 +200,8 @@ look_at_value(void *arg)
 	Search	   *search = arg;
 	SfLocator	loc;
 
-	search->is_stored = is_stored(search->value);
-	if (!search->is_stored)
+	search->counts = is_looked_for(search->value);
+	if (!search->counts)
 		return;
 	loc = sf_object_locator(PG_DETOAST_DATUM_PACKED(search->value));
 	search->found[KEY_TABLE] = ObjectIdGetDatum(loc.table_oid);
@@ -220,7 +222,7 @@ take_row(Search *search)
 	CHECK_FOR_INTERRUPTS();
 	search->value = SPI_getbinval(rows->vals[0], rows->tupdesc, 1, &isnull);
 	SF_ASSERT(!isnull);
-	if (sfi_sample_read(&search->rows, look_at_value) && search->is_stored)
+	if (sfi_sample_read(&search->rows, look_at_value) && search->counts)
 		put_row(search->values, search->desc, search->found);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(search->rows.value_context);

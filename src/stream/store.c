@@ -239,6 +239,15 @@ is_too_sparse(const SfPiece *pieces, int npieces)
 	return false;
 }
 
+bool
+sf_stream_is_too_sparse(struct varlena *value)
+{
+	SfPiece    *pieces;
+	int			npieces = sf_read_pieces(value, &pieces);
+
+	return is_too_sparse(pieces, npieces);
+}
+
 /* A new value of its own: a draft that no row has yet, or a copy of all bytes. */
 static struct varlena *
 private_of(SfSegment *seg, struct varlena *value, const SfPiece *pieces, int npieces)

@@ -93,6 +93,12 @@ extern struct varlena *sf_stream_put(SfSegment *seg, const char *data, Size len,
 extern struct varlena *sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old,
 									   bool anew);
 
+/*
+ * Has a value that is not INLINE a gap that is so long that columns that deduplicate do not
+ * look for it?  Reads its map.
+ */
+extern bool sf_stream_is_too_sparse(struct varlena *value);
+
 /* ---- handles (handle.c): streams by number, with a position ---- */
 
 typedef struct SfHandle

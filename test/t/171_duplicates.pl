@@ -80,6 +80,22 @@ is(run_sql('SELECT string_agg(s.form, $$ $$) FROM t, securefile_storage(doc) s')
 is(said('length_bytes, copies', 't'), '4001|2', 'only those of more than 4000 bytes are duplicates');
 run_sql('DROP TABLE t');
 
+# nor are those with a long gap, which are not looked for; one of 40 MB is
+make_table($node, 't');
+run_sql(q{CREATE FUNCTION after_gap(gap int) RETURNS securefile LANGUAGE plpgsql AS $$
+	DECLARE
+		fd int := securefile_create('t', 'doc');
+	BEGIN
+		PERFORM securefile_seek(fd, gap, 0);
+		PERFORM securefile_write(fd, 'end'::bytea);
+		RETURN securefile_finish(fd);
+	END $$;
+	INSERT INTO t SELECT i, 1, 1, after_gap(305 * 131072 + i / 2 * 60000000) FROM generate_series(0, 3) i});
+is(said('length_bytes, copies, saves_bytes', 't'), '39976963|2|512', 'values with gaps');
+run_sql(q{ALTER TABLE t ALTER doc TYPE securefile(deduplicate); SELECT securefile_rewrite('t', 'doc')});
+is(run_sql(q{SELECT shared_objects, shared_references FROM securefile_usage('t', 'doc')}), '1|2', 'are shared like that');
+run_sql('DROP TABLE t; DROP FUNCTION after_gap');
+
 # what shares space already is saved already
 make_table($node, 't', 'deduplicate');
 run_sql('INSERT INTO t SELECT i, 5, 50000, blob(5, 50000) FROM generate_series(1, 10) i');
