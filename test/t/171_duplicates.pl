@@ -248,6 +248,11 @@ is(counted('d'), '0|0|1', 'nor a hit');
 run_sql('INSERT INTO d SELECT 603, 601, 50000, blob(601, 50000)');
 like(counted('d'), qr/^1\|50000\|[12]$/, 'what was stored instead is one');
 
+# values of another column, which are read for it
+make_table($node, 'e', 'deduplicate');
+run_sql('INSERT INTO e SELECT id, seed, len, doc FROM c WHERE id IN (1, 2, 7)');
+is(counted('e'), '1|50000|0', 'a value of another column that is there is one');
+
 # copies without bytes, in a column that does not deduplicate
 make_table($node, 'r');
 run_sql(q{CREATE FUNCTION gapped() RETURNS securefile LANGUAGE plpgsql AS $$
