@@ -186,8 +186,7 @@ is_looked_for(Datum value)
 	if (toast_raw_datum_size(value) > VARHDRSZ + SF_LOCATOR_MAX_SIZE)
 		return false;
 	datum = PG_DETOAST_DATUM_PACKED(value);
-	return sf_read_form(datum) == SF_FORM_STORED && sf_read_length(datum) > SF_IN_ROW_MAX &&
-		!sf_stream_is_too_sparse(datum);
+	return sf_read_form(datum) == SF_FORM_STORED && !sf_stream_is_too_sparse(datum);
 }
 
 /*

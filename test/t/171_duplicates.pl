@@ -24,7 +24,7 @@ sub said
 # of a value of one unit is told by securefile_storage().
 my $counted = q{SELECT tableoid::regclass, encode(sha256(doc::bytea), 'hex') AS digest, length(doc), count(*),
 	(count(*) - 1) * ((max(s.stored_bytes) + 511) / 512 * 512) AS saved
-	FROM %s, securefile_storage(doc) s WHERE length(doc) > 4000 AND s.form = 'stored' GROUP BY tableoid, 2, 3 HAVING count(*) > 1 ORDER BY saved DESC, tableoid, 2};
+	FROM %s, securefile_storage(doc) s WHERE s.form = 'stored' GROUP BY tableoid, 2, 3 HAVING count(*) > 1 ORDER BY saved DESC, tableoid, 2};
 
 # One test; returns how many groups there are.
 sub as_counted
@@ -73,11 +73,16 @@ is(run_sql('SELECT string_agg(DISTINCT s.form, $$ $$) FROM t, securefile_storage
 is(said('count(*)', 't'), 0, 'are no duplicates');
 run_sql('DROP TABLE t');
 
-# values of up to 4000 bytes are left out, wherever they lie
+# short values count where they go to the segment
 make_table($node, 't', 'disable_storage_in_row');
 run_sql('INSERT INTO t SELECT i, 1, 1, noise(i / 10, 4000 + i / 10) FROM generate_series(8, 11) i');
 is(run_sql('SELECT string_agg(s.form, $$ $$) FROM t, securefile_storage(doc) s'), 'stored stored stored stored', 'values outside of rows');
-is(said('length_bytes, copies', 't'), '4001|2', 'only those of more than 4000 bytes are duplicates');
+is(as_counted('t', 'short values'), 2, 'both are duplicates');
+run_sql('CREATE TABLE said AS SELECT sum(saves_bytes) FROM securefile_duplicates($$t$$, $$doc$$);
+	ALTER TABLE t ALTER doc TYPE securefile(disable_storage_in_row, deduplicate);
+	INSERT INTO t SELECT id + 10, 1, 1, doc::bytea FROM t; DELETE FROM t WHERE id < 18');
+is(run_sql('SELECT saved_bytes = said.sum FROM said, securefile_usage($$t$$, $$doc$$)'), 't', 'as much is saved by storing them again');
+run_sql('DROP TABLE said');
 run_sql('DROP TABLE t');
 
 # nor are those with a long gap, which are not looked for; one of 40 MB is
