@@ -14,6 +14,10 @@
  * What cannot be read, is damaged, or was left behind by a restore, is no duplicate, and no
  * error of who stores.
  *
+ * The object is read from the disk, as a rule: writes go past the page cache.  So it is asked
+ * for when the hash of the first unit leads to an object of the same length, and comes while
+ * the rest is hashed.
+ *
  * Values that are read for this are read once for the hash, and once more for the comparison
  * or the copy.  Those that come in pieces are hashed and compared as they come (once.c).
  *
@@ -28,6 +32,9 @@
 #include "stats/stats.h"
 #include "stream/deduplicate.h"
 #include "transform/transform.h"
+
+/* Bytes in memory are compared in parts that the processor's cache takes. */
+#define COMPARED_BYTES	(2 * SF_UNIT_SIZE)
 
 /* ---- hashes ---- */
 
@@ -110,27 +117,6 @@ part_of(const SfContent *content, int64 offset, int64 len, char *buffer)
 	return buffer;
 }
 
-/* Hash a content. */
-static void
-hash_content(SfSearch *search, const SfContent *content)
-{
-	SfHasher   *hasher = sfi_hasher_new();
-	char	   *buffer = content->data == NULL ? sfi_part_new(content->length) : NULL;
-
-	for (int64 at = 0; at < content->length; at += SF_PART_BYTES)
-	{
-		int64		len = Min(SF_PART_BYTES, content->length - at);
-
-		CHECK_FOR_INTERRUPTS();
-		sfi_hasher_add(hasher, part_of(content, at, len, buffer), len);
-	}
-	if (content->length > SF_UNIT_SIZE)
-		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
-	sfi_search_set_full(search, sfi_hasher_digest(hasher), content->length);
-	sfi_part_free(buffer, content->length);
-	sfi_hasher_free(hasher);
-}
-
 /* ---- candidates ---- */
 
 /*
@@ -157,31 +143,120 @@ fits(const SfSearch *search, const SfShareRecord *record, SfAdviceKind kind)
 		memcmp(record->hash, search->hash.full, sizeof(record->hash)) == 0;
 }
 
+/* ---- the object, asked for early ---- */
+
+/* Where an entry of the advice leads to. */
+static SfShareId
+id_of(const SfAdvice *advice)
+{
+	return (SfShareId) {advice->page, advice->cell, 0};
+}
+
+/* Ask for the object of a record, which is not guarded: it may go at any time. */
+typedef struct Asking
+{
+	SfSegment  *seg;
+	SfShareId	id;
+	const SfShareRecord *record;
+} Asking;
+
+/* An SfBaseStep.  The reader is needed no more: what was asked for comes to the page cache. */
+static void
+ask_for_object(void *arg)
+{
+	const Asking *asking = arg;
+	struct varlena *there = sf_object_reference(asking->seg, asking->record, asking->id,
+												SF_NUMBER_MAX);
+	SfReader   *reader = sf_read_begin(there);
+
+	sf_read_expect(reader);
+	sf_read_end(reader);
+	pfree(there);
+}
+
+/*
+ * Ask for the first object with the prefix and the length of a content: it may well be the
+ * same.  Damage is met when it is read, if it is.
+ */
+static void
+ask_for_likely(const SfSearch *search, int64 length)
+{
+	SfAdvice	advice[SF_ADVICE_SAME_MAX];
+	int			n = sf_space_advice_find(search->seg, search->hash.prefix, SF_ADVICE_PREFIX,
+										 advice);
+	SfShareCopy copy;
+	Asking		asking = {search->seg, .record = &copy.record};
+	ErrorData  *error;
+
+	for (int i = 0; i < n; i++)
+	{
+		asking.id = id_of(&advice[i]);
+		if (!sf_space_share_read(search->seg, asking.id, &copy) ||
+			!fits(search, &copy.record, SF_ADVICE_PREFIX) ||
+			copy.record.length_bytes != (uint64) length)
+			continue;
+		asking.id.low_id = (uint16) copy.record.object_id;
+		error = sf_base_guarded(ask_for_object, &asking);
+		if (error != NULL)
+			FreeErrorData(error);
+		return;
+	}
+}
+
+/*
+ * Hash a content.  What it may be compared with is asked for on the way, as soon as the first
+ * unit has led to it.
+ */
+static void
+hash_content(SfSearch *search, const SfContent *content)
+{
+	SfHasher   *hasher = sfi_hasher_new();
+	char	   *buffer = content->data == NULL ? sfi_part_new(content->length) : NULL;
+	int64		len;
+
+	for (int64 at = 0; at < content->length; at += len)
+	{
+		len = Min(at == 0 ? SF_UNIT_SIZE : SF_PART_BYTES, content->length - at);
+		CHECK_FOR_INTERRUPTS();
+		sfi_hasher_add(hasher, part_of(content, at, len, buffer), len);
+		if (at > 0 || len == content->length)
+			continue;
+		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
+		ask_for_likely(search, content->length);
+	}
+	sfi_search_set_full(search, sfi_hasher_digest(hasher), content->length);
+	sfi_part_free(buffer, content->length);
+	sfi_hasher_free(hasher);
+}
+
+/* ---- comparison ---- */
+
 /* A range of a content, and of an object, which are compared. */
 typedef struct Comparison
 {
-	struct varlena *there;
+	SfReader   *there;
 	const SfContent *content;
 	int64		offset;			/* where the content is in the object */
 	bool		same;
 } Comparison;
 
-/* An SfBaseStep. */
+/* An SfBaseStep.  The first part is read alone; those after it are in order, and read ahead. */
 static void
 compare(void *arg)
 {
 	Comparison *comparison = arg;
 	const SfContent *content = comparison->content;
+	int64		most = content->data != NULL ? COMPARED_BYTES : SF_PART_BYTES;
 	char	   *theirs = sfi_part_new(content->length);
 	char	   *buffer = content->data == NULL ? sfi_part_new(content->length) : NULL;
 	bool		same = true;
 
-	for (int64 at = 0; same && at < content->length; at += SF_PART_BYTES)
+	for (int64 at = 0; same && at < content->length; at += most)
 	{
-		int64		len = Min(SF_PART_BYTES, content->length - at);
+		int64		len = Min(most, content->length - at);
 
 		CHECK_FOR_INTERRUPTS();
-		sf_read_range(comparison->there, comparison->offset + at, len, theirs);
+		sf_read_at(comparison->there, comparison->offset + at, len, theirs);
 		same = memcmp(theirs, part_of(content, at, len, buffer), len) == 0;
 	}
 	sfi_part_free(theirs, content->length);
@@ -191,7 +266,7 @@ compare(void *arg)
 
 /* What cannot be read is not the same. */
 bool
-sfi_content_is_at(const SfContent *content, struct varlena *there, int64 offset)
+sfi_content_is_at(const SfContent *content, SfReader *there, int64 offset)
 {
 	Comparison	comparison = {there, content, offset, false};
 	ErrorData  *error = sf_base_guarded(compare, &comparison);
@@ -203,32 +278,29 @@ sfi_content_is_at(const SfContent *content, struct varlena *there, int64 offset)
 }
 
 /*
- * The object of a record, which was read, if it begins with the content, or is it; else NULL.
- * It stays while it is looked at, since the record is counted up first.
+ * The object of a record, which was read, if it begins with the content, or is it: a reader
+ * behind that.  Else NULL.  The object stays while it is looked at, since its record is counted
+ * up first.
  */
-static struct varlena *
+static SfReader *
 try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, SfShareId id,
 		   const SfShareRecord *record)
 {
-	struct varlena *there;
+	struct varlena *datum;
+	SfReader   *there;
 
 	SF_ASSERT(content->length > 0);
 	if (!fits(search, record, kind) || record->length_bytes < (uint64) content->length ||
 		!sf_write_guard(search->seg, id, record->object_id))
 		return NULL;
-	there = sf_object_reference(search->seg, record, id, SF_NUMBER_MAX);
+	datum = sf_object_reference(search->seg, record, id, SF_NUMBER_MAX);
+	there = sf_read_begin(datum);
+	pfree(datum);
 	if (sfi_content_is_at(content, there, 0))
 		return there;
 	sfi_count_mismatch(search->seg);
-	pfree(there);
+	sf_read_end(there);
 	return NULL;
-}
-
-/* Where an entry of the advice leads to. */
-static SfShareId
-id_of(const SfAdvice *advice)
-{
-	return (SfShareId) {advice->page, advice->cell, 0};
 }
 
 /* Does a record have what led to it?  If not, the entry is stale. */
@@ -247,7 +319,7 @@ is_stale(const SfAdvice *advice, bool found, const SfShareRecord *record)
  * The object of a record that the advice leads to, as of try_record().  Stale entries are
  * taken out by who meets them.
  */
-static struct varlena *
+static SfReader *
 try_advice(const SfSearch *search, const SfContent *content, const SfAdvice *advice,
 		   SfShareId *id, SfShareCopy *copy)
 {
@@ -262,13 +334,13 @@ try_advice(const SfSearch *search, const SfContent *content, const SfAdvice *adv
 }
 
 /* The first object of those that the advice has for a hash. */
-static struct varlena *
+static SfReader *
 search_advice(const SfSearch *search, const SfContent *content, uint64 hash, SfAdviceKind kind,
 			  SfShareId *id, SfShareCopy *copy)
 {
 	SfAdvice	advice[SF_ADVICE_SAME_MAX];
 	int			n = sf_space_advice_find(search->seg, hash, kind, advice);
-	struct varlena *there = NULL;
+	SfReader   *there = NULL;
 
 	SF_ASSERT(n >= 0 && n <= SF_ADVICE_SAME_MAX);
 	for (int i = 0; i < n && there == NULL; i++)
@@ -276,7 +348,7 @@ search_advice(const SfSearch *search, const SfContent *content, uint64 hash, SfA
 	return there;
 }
 
-struct varlena *
+SfReader *
 sfi_search_prefix(const SfSearch *search, const SfContent *content, SfShareId *id,
 				  SfShareCopy *copy)
 {
@@ -284,23 +356,37 @@ sfi_search_prefix(const SfSearch *search, const SfContent *content, SfShareId *i
 	return search_advice(search, content, search->hash.prefix, SF_ADVICE_PREFIX, id, copy);
 }
 
-/* A reference to what has the content; NULL: nothing has. */
+/*
+ * What has the content, as of try_record().  Own records come first: they are found in memory,
+ * without a look at the advice.
+ */
+static SfReader *
+find_object(const SfSearch *search, const SfContent *content, SfShareId *id, SfShareCopy *copy)
+{
+	SfReader   *there = NULL;
+	uint64		hash;
+
+	if (sf_write_own_share(search->seg, &search->hash, id) &&
+		sf_space_share_read(search->seg, *id, copy))
+		there = try_record(search, content, SF_ADVICE_FULL, *id, &copy->record);
+	memcpy(&hash, search->hash.full, sizeof(hash));
+	return there != NULL ? there :
+		search_advice(search, content, hash, SF_ADVICE_FULL, id, copy);
+}
+
+/* A reference to what has the content, which is guarded; NULL: nothing has. */
 static struct varlena *
 find(const SfSearch *search, const SfContent *content)
 {
 	SfShareCopy copy;
 	SfShareId	id;
-	uint64		hash;
+	SfReader   *there = find_object(search, content, &id, &copy);
 
 	SF_ASSERT(search->length == content->length);
-	if (sf_write_own_share(search->seg, &search->hash, &id) &&
-		sf_space_share_read(search->seg, id, &copy) &&
-		try_record(search, content, SF_ADVICE_FULL, id, &copy.record) != NULL)
-		return sf_write_reference(search->seg, id, &copy.record);
-	memcpy(&hash, search->hash.full, sizeof(hash));
-	if (search_advice(search, content, hash, SF_ADVICE_FULL, &id, &copy) != NULL)
-		return sf_write_reference(search->seg, id, &copy.record);
-	return NULL;
+	if (there == NULL)
+		return NULL;
+	sf_read_end(there);
+	return sf_write_reference(search->seg, id, &copy.record);
 }
 
 /* ---- counters ---- */

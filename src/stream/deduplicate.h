@@ -10,7 +10,7 @@
 
 #include "stream/stream_internal.h"
 
-/* Bytes that are read, and compared, at once. */
+/* Bytes that are read at once. */
 #define SF_PART_BYTES		(1024 * 1024)
 
 /* ---- hasher.c ---- */
@@ -63,17 +63,17 @@ extern void sfi_search_set_prefix(SfSearch *search, SfDigest digest);
 extern void sfi_search_set_full(SfSearch *search, SfDigest digest, int64 length);
 
 /*
- * An object whose record has the prefix hash, and that begins with these bytes: a STORED
- * datum (palloc'd) to read it; its record is guarded.  NULL: there is none.
+ * An object whose record has the prefix hash, and that begins with these bytes: a reader (in
+ * the current memory context) behind them; its record is guarded.  NULL: there is none.
  */
-extern struct varlena *sfi_search_prefix(const SfSearch *search, const SfContent *content,
-										 SfShareId *id, SfShareCopy *copy);
+extern SfReader *sfi_search_prefix(const SfSearch *search, const SfContent *content,
+								   SfShareId *id, SfShareCopy *copy);
 
 /* A reference (palloc'd, placed) to what has all of these bytes, whose hash is set; or NULL. */
 extern struct varlena *sfi_search_whole(SfSearch *search, const char *data);
 
 /* Has an object these bytes at that place?  False, too, where it cannot be read. */
-extern bool sfi_content_is_at(const SfContent *content, struct varlena *there, int64 offset);
+extern bool sfi_content_is_at(const SfContent *content, SfReader *there, int64 offset);
 
 /*
  * Count a content that a hash has led to, and whose bytes are others, or cannot be read; and

@@ -29,7 +29,7 @@
 struct SfOnce
 {
 	SfHasher   *hasher;			/* NULL: the hash has ended */
-	struct varlena *there;		/* COMPARE: the object, to be read */
+	SfReader   *there;			/* COMPARE: of the object */
 	SfShareId	id;				/* and its record */
 	SfShareCopy copy;
 };
@@ -67,7 +67,7 @@ begin_search(SfStream *stream, SfSearch *search)
 static void
 leave_compare(SfStream *stream)
 {
-	struct varlena *there = stream->once->there;
+	SfReader   *there = stream->once->there;
 	int64		length = stream->length;
 	char	   *buffer = sfi_part_new(length);
 
@@ -80,11 +80,11 @@ leave_compare(SfStream *stream)
 		int64		len = Min(SF_PART_BYTES, length - at);
 
 		CHECK_FOR_INTERRUPTS();
-		sf_read_range(there, at, len, buffer);
+		sf_read_at(there, at, len, buffer);
 		sfi_stage_write(stream, at, buffer, len);
 	}
 	sfi_part_free(buffer, length);
-	pfree(there);
+	sf_read_end(there);
 }
 
 void
@@ -187,7 +187,7 @@ sfi_once_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
 	SF_ASSERT(object_offset >= 0 && object_offset + len <= stream->length);
 	if (stream->once != NULL && stream->once->there != NULL)
-		sf_read_range(stream->once->there, object_offset, len, dst);
+		sf_read_at(stream->once->there, object_offset, len, dst);
 	else
 		sfi_stage_read(stream, object_offset, len, dst);
 }
