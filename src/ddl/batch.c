@@ -308,6 +308,20 @@ current_key(const SfColumn *column)
 	return sf_keys_current(seg)->id;
 }
 
+/*
+ * The values that this pass stores must not look like those that are to be stored again.  The
+ * position may come from another session than that which has ids left.
+ */
+static void
+take_new_ids(const Batch *batch)
+{
+	SfSegment  *seg = sf_space_open(batch->column.table_oid, batch->column.attnum,
+									RowExclusiveLock, true);
+
+	if (seg != NULL)
+		sf_space_ids_from(seg, batch->at.first_new_id);
+}
+
 /* One transaction's work on a table that is locked; the position is batch->at. */
 static void
 run_batch(Batch *batch, Oid table_oid, const char *column)
@@ -330,6 +344,7 @@ run_batch(Batch *batch, Oid table_oid, const char *column)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the position to go on from is of another column"),
 				 errhint("Pass what the last call for this column has returned, or NULL to begin anew.")));
+	take_new_ids(batch);
 	sfi_ddl_as_owner(batch->rel, batch_step, batch);
 	table_close(batch->rel, NoLock);
 }

@@ -464,6 +464,13 @@ sf_space_reserve_ids(SfSegment *seg, uint32 n)
 	return seg->next_id - n;
 }
 
+void
+sf_space_ids_from(SfSegment *seg, uint64 least)
+{
+	if (seg->next_id < least)
+		seg->next_id = seg->end_id;
+}
+
 /* The header page, as it is now, or as it was when the storage was dropped. */
 static SfHeader
 header_of(SfSegment *seg)

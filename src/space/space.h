@@ -272,6 +272,12 @@ extern void sf_space_log_data(SfSegment *seg, uint64 start_sector,
 /* Reserve n object ids (1 to 64), never given out before; returns the first. */
 extern uint64 sf_space_reserve_ids(SfSegment *seg, uint32 n);
 
+/*
+ * What this process reserves from now on is not below least, which was the next object id at
+ * some time.  So its new values can be told from those that were stored before that.
+ */
+extern void sf_space_ids_from(SfSegment *seg, uint64 least);
+
 /* ---- inode pages ---- */
 
 /*

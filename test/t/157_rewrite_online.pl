@@ -115,6 +115,26 @@ while ($position ne '')
 is(wrong('t', 'lz4'), 0, 'values that moved meanwhile are found');
 all_right('t', 'moved values');
 
+# each value is stored once: not again by what this session, or another one, has stored for it
+foreach my $options ('keep_duplicates', 'deduplicate')
+{
+	sql("CREATE TABLE once (id int, doc securefile($options))", "INSERT INTO once SELECT i, $text FROM generate_series(1, 3) i, LATERAL (SELECT 100000 + i) v (len)", "CALL securefile_rewrite_online('once', 'doc')");
+	my ($rewritten, $from) = (0, 'NULL');
+	while ($from ne '')
+	{
+		my ($n, $next) = split /\|/, sql('INSERT INTO once VALUES (9, repeat($$x$$, 5000)::bytea); DELETE FROM once WHERE id = 9', "SELECT rewritten, next_position FROM securefile_rewrite_some('once', 'doc', 150000, $from)"), -1;
+		$rewritten += $n;
+		last if $rewritten > 10;
+		$from = $next && "'$next'";
+	}
+	is($rewritten, 3, "$options: each value is stored once by batches of many sessions");
+	sql('SELECT securefile_stat_reset()');
+	is(sql("INSERT INTO once SELECT i, $text FROM generate_series(4, 5) i, LATERAL (SELECT 100000 + i) v (len); CALL securefile_rewrite_online('once', 'doc'); SELECT count(*) FROM once"), 5, "$options: rewritten by the session that has stored them");
+	is(sql("SELECT bytes_nontransformed FROM securefile_stat WHERE relname = 'once'"), 700024, "$options: each of them once") if $options eq 'keep_duplicates';
+	is(sql("SELECT dedup_hits FROM securefile_stat WHERE relname = 'once'"), 5, "$options: each of them once") if $options eq 'deduplicate';
+	sql('DROP TABLE once');
+}
+
 # writers all the time; the view
 sql('ALTER TABLE t ALTER doc TYPE securefile(compress_medium)');
 my $rewriter = background($node);
