@@ -33,8 +33,8 @@
  * hashes that are good ones, unless splits lag behind: the one who splits has no turn of the
  * processor, and all others add on without waiting for it.
  *
- * The index never gets smaller.  Where entries are removed there is room for others, and
- * TRUNCATE or a rewrite begins a new segment.
+ * The index never gets smaller.  Where entries are removed there is room for others (advise.c
+ * sweeps buckets), and TRUNCATE or a rewrite begins a new segment.
  *
  * How a bucket is found while others split.  Nobody reads from disk under a lock, so root,
  * directory and bucket are pinned on the way there, and each is locked for a moment only.
@@ -48,8 +48,7 @@
  *
  * What it costs: an add is one record of 72 bytes, and 20 bytes for its share of splits; a
  * full page of a bucket in addition, for the first change of it after a checkpoint.  Hashes
- * are random, so each add meets a page that is in no cache of the processor, and has the seal
- * of it looked at and made anew.
+ * are random, so each add meets a page that is in no cache of the processor.
  *
  * Invariants:
  *	 A1	an entry is in the bucket that its hash belongs to, by the number of buckets that
@@ -60,13 +59,14 @@
  */
 #include "base/base.h"
 
+#include "space/advice.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 
 /* An add that leaves as many entries in its bucket has a bucket split. */
-#define SPLIT_AT		(SF_ADVICE_BUCKET_MAX * 3 / 4)
+#define SPLIT_AT		(SFI_ADVICE_SWEEP_AT + 1)
 
 /*
  * A bucket with fewer entries is not split.  Hashes that differ in their high bits only would
@@ -313,6 +313,25 @@ sf_space_advice_find(SfSegment *seg, uint64 hash, SfAdviceKind kind, SfAdvice *f
 	close_index(&index);
 	SF_ASSERT(n >= 0 && n <= SF_ADVICE_SAME_MAX);
 	return n;
+}
+
+bool
+sfi_advice_copy(SfSegment *seg, uint64 hash, SfAdviceBucket *copy)
+{
+	AdviceIndex index;
+	Buffer		buf;
+
+	SF_ASSERT(!seg->retained);
+	if (!open_index(&index, seg))
+		return false;
+	buf = lock_bucket(&index, hash, BUFFER_LOCK_SHARE);
+	if (BufferIsValid(buf))
+	{
+		*copy = *SfPageAdviceBucket(BufferGetPage(buf));
+		UnlockReleaseBuffer(buf);
+	}
+	close_index(&index);
+	return BufferIsValid(buf);
 }
 
 /* ---- new pages ---- */
@@ -711,17 +730,30 @@ put_entry(AdviceIndex *index, const SfAdvice *entry)
  * The split comes after the entry, with nothing locked.  Should it fail, the entry is there, as
  * it would be if the transaction failed later.
  */
-void
+int
 sf_space_advice_add(SfSegment *seg, const SfAdvice *entry)
 {
 	AdviceIndex index;
+	int			nentries;
 
 	SF_ASSERT(!seg->retained && sf_format_advice_problem(entry) == NULL);
 	while (!open_index(&index, seg))
 		make_index(seg);
 	SF_ASSERT(CheckRelationLockedByMe(index.rel, RowExclusiveLock, true));
-	if (put_entry(&index, entry) >= SPLIT_AT)
+	if ((nentries = put_entry(&index, entry)) >= SPLIT_AT)
 		split_next(&index);
+	close_index(&index);
+	return nentries;
+}
+
+void
+sfi_advice_split(SfSegment *seg)
+{
+	AdviceIndex index;
+
+	if (!open_index(&index, seg))
+		return;
+	split_next(&index);
 	close_index(&index);
 }
 

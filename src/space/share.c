@@ -390,21 +390,3 @@ sf_space_share_publish(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n)
 	sfi_change_finish_pages(SF_PAGES_SHARE, 0, 0);
 	sfi_segment_close(rel);
 }
-
-/* ---- advice ---- */
-
-/* By both of its hashes.  The record is not lost with its advice, should that fail. */
-void
-sf_space_share_advise(SfSegment *seg, SfShareId id, const SfShareRecord *record)
-{
-	SfAdvice	advice = {.page = id.page, .cell = id.cell, .kind = SF_ADVICE_FULL};
-
-	SF_ASSERT(sf_share_is_possible(id) && record->hash_method != SF_SHARE_HASH_NONE);
-	memcpy(&advice.hash, record->hash, sizeof(advice.hash));
-	sf_space_advice_add(seg, &advice);
-	if (record->prefix_hash == 0)
-		return;
-	advice.kind = SF_ADVICE_PREFIX;
-	advice.hash = record->prefix_hash;
-	sf_space_advice_add(seg, &advice);
-}

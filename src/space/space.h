@@ -423,6 +423,13 @@ typedef union SfShareCopy
 extern bool sf_space_share_read(SfSegment *seg, SfShareId id, SfShareCopy *copy);
 
 /*
+ * Read the record that an entry of the advice (below) leads to; id: of that.  False: the entry is
+ * stale, since there is none, or one with another hash.
+ */
+extern bool sf_space_share_follow(SfSegment *seg, const SfAdvice *advice, SfShareId *id,
+								  SfShareCopy *copy);
+
+/*
  * Make a record, RESERVED and of this transaction; its cells are free again if that fails,
  * or does not publish it.
  */
@@ -492,12 +499,13 @@ extern void sf_space_set_share_owned(SfShareOwned fn);
  *
  * find: entries of a hash and kind, SF_ADVICE_SAME_MAX at most, to found, the newest one first;
  * returns how many.  Each may lead nowhere, or to another content.
- * add: an entry, unless it is there.  Others may go for it.
+ * add: an entry, unless it is there.  Others may go for it.  Returns how many its bucket has
+ * then, or 0 where nothing was added.
  * remove: an entry, by its value, if it is there.
  * forget: have no advice; for a repair, which sets the pages free (ShareRowExclusiveLock).
  */
 extern int	sf_space_advice_find(SfSegment *seg, uint64 hash, SfAdviceKind kind, SfAdvice *found);
-extern void sf_space_advice_add(SfSegment *seg, const SfAdvice *entry);
+extern int	sf_space_advice_add(SfSegment *seg, const SfAdvice *entry);
 extern void sf_space_advice_remove(SfSegment *seg, const SfAdvice *entry);
 extern void sf_space_advice_forget(SfSegment *seg);
 

@@ -52,6 +52,7 @@
  * dictionary.c	dictionaries of the codec "trained"
  * root.c		whose the map of a root page is
  * share.c		share records: made, found, counted up
+ * advise.c		advice on them, and what is left of those that are gone
  * keys.c			key pages
  * advice.c		advice on duplicates: a hash index of share records
  * maintain.c		what the monitor does to a segment

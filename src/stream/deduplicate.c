@@ -145,13 +145,6 @@ fits(const SfSearch *search, const SfShareRecord *record, SfAdviceKind kind)
 
 /* ---- the object, asked for early ---- */
 
-/* Where an entry of the advice leads to. */
-static SfShareId
-id_of(const SfAdvice *advice)
-{
-	return (SfShareId) {advice->page, advice->cell, 0};
-}
-
 /* Ask for the object of a record, which is not guarded: it may go at any time. */
 typedef struct Asking
 {
@@ -190,12 +183,10 @@ ask_for_likely(const SfSearch *search, int64 length)
 
 	for (int i = 0; i < n; i++)
 	{
-		asking.id = id_of(&advice[i]);
-		if (!sf_space_share_read(search->seg, asking.id, &copy) ||
+		if (!sf_space_share_follow(search->seg, &advice[i], &asking.id, &copy) ||
 			!fits(search, &copy.record, SF_ADVICE_PREFIX) ||
 			copy.record.length_bytes != (uint64) length)
 			continue;
-		asking.id.low_id = (uint16) copy.record.object_id;
 		error = sf_base_guarded(ask_for_object, &asking);
 		if (error != NULL)
 			FreeErrorData(error);
@@ -303,18 +294,6 @@ try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, 
 	return NULL;
 }
 
-/* Does a record have what led to it?  If not, the entry is stale. */
-static bool
-is_stale(const SfAdvice *advice, bool found, const SfShareRecord *record)
-{
-	uint64		hash;
-
-	if (!found)
-		return true;
-	memcpy(&hash, record->hash, sizeof(hash));
-	return (advice->kind == SF_ADVICE_PREFIX ? record->prefix_hash : hash) != advice->hash;
-}
-
 /*
  * The object of a record that the advice leads to, as of try_record().  Stale entries are
  * taken out by who meets them.
@@ -323,13 +302,11 @@ static SfReader *
 try_advice(const SfSearch *search, const SfContent *content, const SfAdvice *advice,
 		   SfShareId *id, SfShareCopy *copy)
 {
-	*id = id_of(advice);
-	if (is_stale(advice, sf_space_share_read(search->seg, *id, copy), &copy->record))
+	if (!sf_space_share_follow(search->seg, advice, id, copy))
 	{
 		sf_space_advice_remove(search->seg, advice);
 		return NULL;
 	}
-	id->low_id = (uint16) copy->record.object_id;
 	return try_record(search, content, advice->kind, *id, &copy->record);
 }
 

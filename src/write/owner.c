@@ -337,22 +337,27 @@ warn_not_freed(Oid table_oid, AttrNumber attnum, const char *problem)
 			 errmsg("space of a damaged value of column \"%s\" of table \"%s\" is not given back",
 					get_attname(table_oid, attnum, false), get_rel_name(table_oid)),
 			 errdetail_internal("%s", problem),
-			 errhint("Run securefile_check() on the column.")));
+			 errhint("Run securefile_check() on the column.  securefile_repair() gives the space back.")));
 }
 
 /*
  * Find what is to be freed; returns an error that damage has caused, or NULL. Only a map
  * in inode pages, or a share record, can be damaged when its locator is not, so only those
- * pay for a subtransaction.
+ * pay for a subtransaction.  An internal error is no damage: what fails can be tried again.
  */
 static ErrorData *
 try_find_unshared(GivenUp *given)
 {
+	ErrorData  *error = NULL;
+
 	if ((given->loc->flags & (SF_LOC_INODE | SF_LOC_SHARED)) ||
 		(given->successor != NULL && (given->successor->flags & SF_LOC_INODE)))
-		return sf_base_guarded(find_unshared, given);
-	find_unshared(given);
-	return NULL;
+		error = sf_base_guarded(find_unshared, given);
+	else
+		find_unshared(given);
+	if (error != NULL && error->sqlerrcode == ERRCODE_INTERNAL_ERROR)
+		ReThrowError(error);
+	return error;
 }
 
 /*

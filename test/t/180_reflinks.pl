@@ -291,5 +291,15 @@ foreach my $point ('share_root', 'root_own', 'root_take', 'resolve_share', 'reap
 	ends('t', $point);
 }
 
+# an internal error is no damage: what failed can be done again, and no space is lost
+foreach my $sql ('DELETE FROM t WHERE id = 1', 'UPDATE t SET doc = content(5) WHERE id = 1', 'BEGIN; INSERT INTO t SELECT 2, doc FROM t; DELETE FROM t WHERE id = 1; COMMIT')
+{
+	begin_table();
+	fails_with($node, "SELECT securefile_fault('root_take', 'error', pid => pg_backend_pid()); $sql", 'XX000', 'root_take', "an error while a value is given up: $sql");
+	disarm($node);
+	run_sql($sql);
+	ends('t', "given up later: $sql");
+}
+
 $node->stop;
 done_testing();

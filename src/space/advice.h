@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * advice.h
+ *	  The index of advice on duplicates (advice.c), for who keeps it small (advise.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SF_SPACE_ADVICE_H
+#define SF_SPACE_ADVICE_H
+
+#include "space/space.h"
+
+/* A bucket with one entry more has the next bucket split. */
+#define SFI_ADVICE_SWEEP_AT	(SF_ADVICE_BUCKET_MAX * 3 / 4 - 1)
+
+/* Copy the bucket of a hash; false: there is no index, or it is damaged. */
+extern bool sfi_advice_copy(SfSegment *seg, uint64 hash, SfAdviceBucket *copy);
+
+/* Have the next bucket in turn split. */
+extern void sfi_advice_split(SfSegment *seg);
+
+#endif							/* SF_SPACE_ADVICE_H */
