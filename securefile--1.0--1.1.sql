@@ -232,7 +232,7 @@ CREATE FUNCTION securefile_duplicates(
 ) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_duplicates(regclass, name)
-	IS 'equal values of more than 4000 bytes of a column, those that save most first: table or partition (only values of one of these would share space), SHA-256, length, how many, and how many bytes of the segment the option deduplicate would save; reads all values that keep no hash';
+	IS 'equal values in the segment of a column, those that save most first: table or partition (only values of one of these would share space), SHA-256, length, how many, and how many bytes of the segment the option deduplicate would save; reads all values that keep no hash';
 
 -- ---------------------------------------------------------------------
 -- keys: the master keys that the server has loaded

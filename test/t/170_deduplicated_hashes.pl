@@ -173,5 +173,28 @@ foreach my $options ('deduplicate, hash', 'deduplicate', 'deduplicate, hash', 'h
 	is(live('option'), $options =~ /deduplicate/ ? different('option') : all_of('option'), "rewritten: $options: space") unless $options =~ /compress|encrypt/;
 }
 
+# ---- a hash that is wrong ----
+
+# All that refer to the object have it, whatever is stored again.  It goes with the object: a
+# rewrite that keeps duplicates, and space given back.
+make_table($node, 'spoilt', 'deduplicate, hash');
+arm($node, 'hash_right', 'skip');
+sql('INSERT INTO spoilt SELECT 1, 1, 200000, body(1, 200000)');
+sql('INSERT INTO spoilt SELECT 2, 1, 200000, body(1, 200000)', 'INSERT INTO spoilt SELECT 3, 1, 200000, doc FROM spoilt WHERE id = 1', stream('spoilt', 4, 1, 200_000));
+my $findings = q{SELECT count(*) FROM securefile_check('spoilt', 'doc') WHERE finding = 'content hash differs'};
+is(wrong('spoilt') . '|' . sql($findings), '1 2 3 4|4', 'references have the hash of the object, also a wrong one');
+sql(s/option/spoilt/r) foreach @rewrites;
+is(wrong('spoilt') . '|' . sql($findings), '1 2 3 4|4', 'and keep it when they are stored again');
+sql('ALTER TABLE spoilt ALTER doc TYPE securefile(hash)', q{SELECT securefile_rewrite('spoilt', 'doc')});
+are_right('spoilt', 'each by itself');
+sql('ALTER TABLE spoilt ALTER doc TYPE securefile(deduplicate, hash)', q{SELECT securefile_rewrite('spoilt', 'doc')});
+is(wrong('spoilt'), '1 2 3 4', 'the object is found again while its space is not given back');
+sql('ALTER TABLE spoilt ALTER doc TYPE securefile(hash)', q{SELECT securefile_rewrite('spoilt', 'doc')});
+settle($node, 'spoilt', 'doc');
+is(sql(q{SELECT shared_objects FROM securefile_usage('spoilt', 'doc')}), 0, 'it is gone');
+sql('ALTER TABLE spoilt ALTER doc TYPE securefile(deduplicate, hash)', q{SELECT securefile_rewrite('spoilt', 'doc')});
+are_right('spoilt', 'shared again');
+is(sql($findings) . '|' . live('spoilt'), '0|' . different('spoilt'), 'and stored once');
+
 unlike(slurp_file($node->logfile), qr/TRAP: |PANIC|\bXX000\b/, 'no crash of its own');
 done_testing();
