@@ -7,12 +7,19 @@
  *	 state		until
  *	 FIRST		the first unit is whole: it is in memory still, and its hash leads to
  *				objects that begin with it.  One does: COMPARE; none: WRITE
- *	 COMPARE	a piece differs, goes on behind the object's end, or is not the next one:
- *				the bytes so far are copied from the object, then WRITE
+ *	 COMPARE	a unit differs, a piece goes on behind the object's end, or is not the next
+ *				one: the bytes so far are copied from the object, then WRITE
  *	 WRITE		the end.  A piece that is not the next one ends the hash, too; all of the
  *				value is read for it later
  *
  * The prefix is a whole unit, since formats share their first kilobytes.
+ *
+ * Units are compared when they are whole, and the last one at the end.  Who may store, and not
+ * read, can find out whether what he stores is there.  Pieces that were compared as they come
+ * would let him guess a content byte by byte.
+ *
+ *		 pieces		|  1  |  2  |    3     | 4 |
+ *		 units		[  compared  ][  compared  ][tail
  *
  * The end in COMPARE, where the object ends: the value is a reference, and not a byte of it
  * was written.  Else it is a draft like any other, and its hash is noted for who stores it.
@@ -29,9 +36,14 @@
 struct SfOnce
 {
 	SfHasher   *hasher;			/* NULL: the hash has ended */
-	SfReader   *there;			/* COMPARE: of the object */
+
+	/* COMPARE */
+	SfReader   *there;			/* of the object */
 	SfShareId	id;				/* and its record */
 	SfShareCopy copy;
+	int64		compared;		/* so many bytes of it */
+	char	   *tail;			/* SF_UNIT_SIZE: bytes of the stream from the
+								 * last border of units on */
 };
 
 void
@@ -63,28 +75,70 @@ begin_search(SfStream *stream, SfSearch *search)
 
 /* ---- from one state to the next ---- */
 
-/* Write what was only compared so far. */
+/*
+ * Where the last unit begins that has come in part: what is before it was compared, and the rest
+ * is in the tail.
+ */
+static int64
+tail_start(const SfStream *stream)
+{
+	return stream->length - stream->length % SF_UNIT_SIZE;
+}
+
+/* Go on with an object whose first unit is that of the stream.  What has come of it is staged. */
+static void
+enter_compare(SfStream *stream, SfReader *there)
+{
+	SfOnce	   *once = stream->once;
+
+	SF_ASSERT(stream->length < SF_UNIT_SIZE);
+	once->there = there;
+	once->compared = SF_UNIT_SIZE;
+	once->tail = MemoryContextAlloc(stream->context, SF_UNIT_SIZE);
+	if (stream->length > 0)
+		memcpy(once->tail, stream->unit, stream->length);
+	/* what was staged is not written, and its SHA-256 is the object's */
+	stream->unit_loaded = stream->unit_changed = false;
+	sfi_hash_restart(stream);
+}
+
+/* The object is needed no more. */
+static void
+end_compare(SfOnce *once)
+{
+	sf_read_end(once->there);
+	sfi_part_free(once->tail, SF_UNIT_SIZE);
+	once->there = NULL;
+	once->tail = NULL;
+}
+
+/*
+ * Write what was only compared so far, or not even that.  What was compared is read from the
+ * object, once more.
+ */
 static void
 leave_compare(SfStream *stream)
 {
-	SfReader   *there = stream->once->there;
+	SfOnce	   *once = stream->once;
 	int64		length = stream->length;
-	char	   *buffer = sfi_part_new(length);
+	int64		border = tail_start(stream);
+	char	   *buffer = sfi_part_new(border);
 
-	SF_ASSERT(there != NULL && stream->draft == NULL && !stream->unit_loaded);
-	SF_ASSERT(length <= (int64) stream->once->copy.record.length_bytes);
-	stream->once->there = NULL;
+	SF_ASSERT(once->there != NULL && stream->draft == NULL && !stream->unit_loaded);
+	SF_ASSERT(length <= (int64) once->copy.record.length_bytes);
 	stream->length = stream->data_end = 0;
-	for (int64 at = 0; at < length; at += SF_PART_BYTES)
+	for (int64 at = 0; at < border; at += SF_PART_BYTES)
 	{
-		int64		len = Min(SF_PART_BYTES, length - at);
+		int64		len = Min(SF_PART_BYTES, border - at);
 
 		CHECK_FOR_INTERRUPTS();
-		sf_read_at(there, at, len, buffer);
+		sf_read_at(once->there, at, len, buffer);
 		sfi_stage_write(stream, at, buffer, len);
 	}
-	sfi_part_free(buffer, length);
-	sf_read_end(there);
+	sfi_part_free(buffer, border);
+	if (border < length)
+		sfi_stage_write(stream, border, once->tail, length - border);
+	end_compare(once);
 }
 
 void
@@ -112,6 +166,7 @@ end_first(SfStream *stream, const char *data)
 	SfContent	content = {.data = data, .length = SF_UNIT_SIZE};
 	MemoryContext context;
 	SfSearch	search;
+	SfReader   *there;
 	char	   *first = NULL;
 
 	SF_ASSERT(stream->length < SF_UNIT_SIZE && stream->draft == NULL && once->there == NULL);
@@ -126,28 +181,75 @@ end_first(SfStream *stream, const char *data)
 	begin_search(stream, &search);
 	sfi_search_set_prefix(&search, sfi_hasher_prefix(once->hasher));
 	context = MemoryContextSwitchTo(stream->context);
-	once->there = sfi_search_prefix(&search, &content, &once->id, &once->copy);
+	there = sfi_search_prefix(&search, &content, &once->id, &once->copy);
 	MemoryContextSwitchTo(context);
 	sfi_part_free(first, SF_UNIT_SIZE);
-	/* what was staged is not written, and its SHA-256 is the object's */
-	if (once->there != NULL)
-	{
-		stream->unit_loaded = stream->unit_changed = false;
-		sfi_hash_restart(stream);
-	}
+	if (there != NULL)
+		enter_compare(stream, there);
 }
 
 /* ---- pieces ---- */
 
+/* Has the object these bytes at that place?  What was compared is not compared again. */
+static bool
+is_there(SfStream *stream, int64 object_offset, const char *data, int64 len)
+{
+	SfOnce	   *once = stream->once;
+	int64		known = Min(Max(once->compared - object_offset, 0), len);
+	const SfContent rest = {.data = data + known, .length = len - known};
+
+	SF_ASSERT(object_offset % SF_UNIT_SIZE == 0);
+	if (rest.length == 0)
+		return true;
+	if (!sfi_content_is_at(&rest, once->there, object_offset + known))
+	{
+		sfi_count_mismatch(&stream->seg);
+		return false;
+	}
+	once->compared = object_offset + len;
+	return true;
+}
+
 /*
- * A piece comes.  True: that is all there is to do about it, since what it is compared with
- * has it; false: it is to be written.
+ * Does the object go on with a piece?  Asked of whole units only; the rest is kept in the tail.
+ * Where it does not, the tail has what came before the piece, as before.
+ */
+static bool
+goes_on(SfStream *stream, const char *data, int64 len)
+{
+	SfOnce	   *once = stream->once;
+	int64		at = stream->length;
+	int64		begun = at % SF_UNIT_SIZE;
+	int64		whole;
+
+	if (at + len > (int64) once->copy.record.length_bytes)
+		return false;
+	if (begun > 0)
+	{
+		int64		n = Min(SF_UNIT_SIZE - begun, len);
+
+		memcpy(once->tail + begun, data, n);
+		if (begun + n == SF_UNIT_SIZE && !is_there(stream, at - begun, once->tail, SF_UNIT_SIZE))
+			return false;
+		data += n;
+		len -= n;
+		at += n;
+	}
+	whole = len - len % SF_UNIT_SIZE;
+	if (whole > 0 && !is_there(stream, at, data, whole))
+		return false;
+	memcpy(once->tail, data + whole, len - whole);
+	return true;
+}
+
+/*
+ * A piece comes.  True: that is all there is to do about it, since it goes like what it is
+ * compared with; false: it is to be written.
  */
 static bool
 is_compared(SfStream *stream, int64 object_offset, const char *data, int64 len)
 {
 	SfOnce	   *once = stream->once;
-	const SfContent piece = {.data = data, .length = len};
 
 	if (object_offset != stream->length)
 	{
@@ -159,18 +261,14 @@ is_compared(SfStream *stream, int64 object_offset, const char *data, int64 len)
 		end_first(stream, data);
 	if (once->there == NULL)
 		return false;
-	if (stream->length + len <= (int64) once->copy.record.length_bytes)
+	if (!goes_on(stream, data, len))
 	{
-		if (sfi_content_is_at(&piece, once->there, stream->length))
-		{
-			stream->length = stream->data_end = stream->length + len;
-			stream->changed = true;
-			return true;
-		}
-		sfi_count_mismatch(&stream->seg);
+		leave_compare(stream);
+		return false;
 	}
-	leave_compare(stream);
-	return false;
+	stream->length = stream->data_end = stream->length + len;
+	stream->changed = true;
+	return true;
 }
 
 void
@@ -185,11 +283,19 @@ sfi_once_write(SfStream *stream, int64 object_offset, const char *data, int64 le
 void
 sfi_once_read(SfStream *stream, int64 object_offset, int64 len, char *dst)
 {
+	int64		border = tail_start(stream);
+	int64		before = Min(Max(border - object_offset, 0), len);
+
 	SF_ASSERT(object_offset >= 0 && object_offset + len <= stream->length);
-	if (stream->once != NULL && stream->once->there != NULL)
-		sf_read_at(stream->once->there, object_offset, len, dst);
-	else
+	if (stream->once == NULL || stream->once->there == NULL)
+	{
 		sfi_stage_read(stream, object_offset, len, dst);
+		return;
+	}
+	sf_read_at(stream->once->there, object_offset, before, dst);
+	if (before < len)
+		memcpy(dst + before, stream->once->tail + (object_offset + before - border),
+			   len - before);
 }
 
 /* A hole is a change like any other: the comparison, and the hash, know bytes only. */
@@ -212,6 +318,20 @@ sfi_once_resize(SfStream *stream, int64 length)
 /* ---- the end ---- */
 
 /*
+ * Is the stream what it is compared with, now that it ends?  Its last unit, if it is a short one,
+ * was not compared so far.
+ */
+static bool
+is_all_there(SfStream *stream)
+{
+	int64		border = tail_start(stream);
+
+	return stream->length == (int64) stream->once->copy.record.length_bytes &&
+		(border == stream->length ||
+		 is_there(stream, border, stream->once->tail, stream->length - border));
+}
+
+/*
  * What has all of the bytes, as a reference; NULL: it has to be written.  A value of one unit
  * at most is in memory still, if it came in order.
  */
@@ -222,8 +342,11 @@ find_whole(SfStream *stream)
 	SfSearch	search;
 
 	begin_search(stream, &search);
-	if (once->there != NULL && stream->length == (int64) once->copy.record.length_bytes)
+	if (once->there != NULL && is_all_there(stream))
+	{
+		end_compare(once);
 		return sf_write_reference(search.seg, once->id, &once->copy.record);
+	}
 	if (once->there != NULL)
 		leave_compare(stream);
 	if (stream->draft != NULL || stream->length > SF_UNIT_SIZE)

@@ -235,6 +235,28 @@ run_sql(q{INSERT INTO c SELECT 1001, 3, 250000, streamed(blob(3, 250000)); INSER
 is(counted('c'), '5|500000|1', 'one that ends before or after it is none');
 run_sql('DELETE FROM c WHERE id >= 1000');
 
+# nobody finds out by parts of a unit what is there: right or wrong, they leave no trace
+run_sql(q{CREATE FUNCTION guessed(guess bytea) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		fd int := securefile_create('c', 'doc');
+		lsn pg_lsn;
+	BEGIN
+		PERFORM securefile_write(fd, substring(blob(3, 300000) FOR 128 * 1024));
+		lsn := pg_current_wal_insert_lsn();
+		FOR i IN 1 .. length(guess) LOOP
+			PERFORM securefile_write(fd, substring(guess FROM i FOR 1));
+		END LOOP;
+		PERFORM securefile_close(fd);
+		RETURN pg_current_wal_insert_lsn() - lsn;
+	END $$});
+my $written = q{SELECT direct_write_bytes, dedup_mismatches, dedup_hits FROM securefile_stat WHERE relname = 'c'};
+foreach my $guess (q{substring(blob(3, 300000) FROM 128 * 1024 + 1 FOR 50)}, q{'something else'::bytea}, q{substring(blob(3, 300000) FROM 128 * 1024 + 1 FOR 50) || 'x'})
+{
+	my $before = run_sql($written);
+	is(run_sql("SELECT guessed($guess)"), 0, "no WAL tells of a guess: $guess");
+	is(run_sql($written), $before, 'nor does a counter');
+}
+
 # hashes of 4 bits, and the same length
 run_sql("SELECT securefile_fault('short_hash', 'skip', times => -1)");
 run_sql('INSERT INTO c SELECT i, i, 30000, blob(i, 30000) FROM generate_series(100, 149) i');
