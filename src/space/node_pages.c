@@ -11,6 +11,10 @@
  * are asked for.  A stamp is unique in its segment, and a page that has been given to
  * another object has another one: a pointer with an old stamp is noticed.
  *
+ * Between two calls some numbers are left out, by chance.  Where an older copy of the segment
+ * was put back, numbers of objects and pages are given out again, but the stamps are others: a
+ * row of later meets no map of another value.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
@@ -22,6 +26,19 @@
 #include "storage/lmgr.h"
 
 #define MAX_AT_ONCE		16
+
+/* Stamps that are left out at most: 2^41 calls, and more, take none that is keyed. */
+#define STAMPS_LEFT_OUT	(1 << 20)
+
+static uint32
+stamps_left_out(void)
+{
+	uint32		random = 0;
+
+	/* without chance the stamps are good ones, too */
+	(void) pg_strong_random(&random, sizeof(random));
+	return random % STAMPS_LEFT_OUT;
+}
 
 void
 sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
@@ -35,6 +52,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	Buffer		tail;
 	SfHeader	h;
 	uint64		fxid;
+	uint32		left_out = stamps_left_out();
 
 	SF_ASSERT(n > 0 && n <= MAX_AT_ONCE);
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
@@ -43,8 +61,8 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	sfi_grow_first(seg, rel);
 	tail = sfi_pending_lock_tail(rel, n, BUFFER_LOCK_EXCLUSIVE, &hbuf);
 	h = *SfPageHeader(BufferGetPage(hbuf));
-	*first_stamp = h.next_stamp;
-	h.next_stamp += n;
+	*first_stamp = h.next_stamp + left_out;
+	h.next_stamp = *first_stamp + n;
 	for (int i = 0; i < n; i++)
 	{
 		bufs[i] = sfi_pending_take_page(rel, &h);
@@ -54,6 +72,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	}
 
 	SF_ASSERT(h.next_stamp == *first_stamp + n);
+	SF_ASSERT(h.next_stamp < SF_KEYED_STAMP);
 
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
