@@ -105,9 +105,12 @@ CREATE FUNCTION securefile_usage(
 	OUT shared_references bigint,
 	OUT saved_bytes bigint
 ) RETURNS record
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION securefile_usage(regclass, name)
 	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE; shared_objects are stored once for shared_references values, which saves saved_bytes';
+
+-- Pages of maps that are read for it may be damaged, which a subtransaction has to catch.
+ALTER FUNCTION securefile_object_bytes(oid, smallint) PARALLEL UNSAFE;
 
 -- Behind securefile_columns, like its neighbours.
 CREATE FUNCTION securefile_column_ratio(table_oid oid, attnum smallint) RETURNS double precision

@@ -144,31 +144,24 @@ get_flags(const uint8_t *locator)
 }
 
 bool
+sf_format_share_has_inodes(const SfShareRecord *record)
+{
+	return (get_flags(record->locator) & SF_LOC_INODE) != 0;
+}
+
+bool
 sf_format_share_run(const SfShareRecord *record, uint32_t i, SfRun *run)
 {
 	size_t		at = SF_LOCATOR_HEADER + (size_t) i * SF_ENCODED_RUN_SIZE;
 	uint16_t	nruns;
 
 	memcpy(&nruns, record->locator + NRUNS_AT, sizeof(nruns));
-	if ((get_flags(record->locator) & SF_LOC_INODE) || i >= nruns ||
+	if (sf_format_share_has_inodes(record) || i >= nruns ||
 		at + SF_ENCODED_RUN_SIZE > record->locator_bytes)
 		return false;
 	memcpy(&run->start, record->locator + at, sizeof(run->start));
 	memcpy(&run->nsectors, record->locator + at + sizeof(run->start), sizeof(run->nsectors));
 	return true;
-}
-
-uint64_t
-sf_format_share_sectors(const SfShareRecord *record)
-{
-	uint64_t	sum = 0;
-	SfRun		run;
-
-	if (get_flags(record->locator) & SF_LOC_INODE)
-		return sf_bytes_to_sectors(record->length_bytes);
-	for (uint32_t i = 0; sf_format_share_run(record, i, &run); i++)
-		sum += run.nsectors;
-	return sum;
 }
 
 /*

@@ -134,8 +134,7 @@ extern const char *sf_format_share_problem(const SfShareRecord *record, size_t l
  */
 extern bool sf_format_share_run(const SfShareRecord *record, uint32_t i, SfRun *run);
 
-/* Sectors that the object takes; with such a map as many as if it were stored as it is. */
-extern uint64_t sf_format_share_sectors(const SfShareRecord *record);
+extern bool sf_format_share_has_inodes(const SfShareRecord *record);
 
 /* The first cell of n free ones in a row, or -1. */
 extern int	sf_format_share_find_free(const SfSharePage *page, uint32_t n);

@@ -33,14 +33,6 @@
 /* Entries that one record of a REAP adds at most. */
 #define REAP_AT_ONCE	256
 
-static SfShareOwned owned_of;
-
-void
-sf_space_set_share_owned(SfShareOwned fn)
-{
-	owned_of = fn;
-}
-
 /* What the entries of a pending page do to the records of one share page. */
 typedef struct Counting
 {
@@ -313,7 +305,7 @@ find_owned(void *arg)
 
 	reaping->found = sf_space_share_read(reaping->seg, reaping->id, &reaping->copy);
 	if (reaping->found)
-		reaping->owned = owned_of(reaping->seg, &reaping->copy.record);
+		reaping->owned = sfi_owned_of_share(reaping->seg, &reaping->copy.record);
 }
 
 /* The i-th entry of what is given back, in the name of the transaction that REAP has. */

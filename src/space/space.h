@@ -475,8 +475,8 @@ extern void sf_space_root_own(SfSegment *seg, SfRoot root);
 extern bool sf_space_root_take(SfSegment *seg, SfRoot root, bool gives_up, SfShareId *id);
 
 /*
- * How this room learns what a dead record owns: runs and inode pages, palloc'd, always in
- * the same order.  Throws when the map is damaged.
+ * How this room learns what the object of a record owns: runs and inode pages, palloc'd,
+ * always in the same order.  Throws when the map is damaged.
  */
 typedef struct SfOwned
 {

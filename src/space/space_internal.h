@@ -22,6 +22,7 @@
  * parked.c		regions that stay lent between transactions, in shared memory
  * verdict.c		horizons; what becomes of a pending entry
  * unfinished.c	a database whose upgrade by pg_upgrade is not finished
+ * owned.c		what the object of a share record owns
  *
  * floor 1, one page or one record:
  * page.c		pages: read, checked, initialised
@@ -96,6 +97,15 @@
 
 extern Relation sfi_segment_rel(SfSegment *seg);
 extern void sfi_segment_close(Relation rel);
+
+/*
+ * ---- what the object of a record owns (owned.c) ----
+ *
+ * As SfShareOwned has it.  try: false where its map cannot be read, or no subtransaction can
+ * catch that, in parallel mode.
+ */
+extern SfOwned sfi_owned_of_share(SfSegment *seg, const SfShareRecord *record);
+extern bool sfi_owned_try(SfSegment *seg, const SfShareRecord *record, SfOwned *owned);
 
 /* Heavyweight page locks, released at transaction end when an ERROR intervenes. */
 #define SF_LOCK_RESOLVER	0

@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "space/space_internal.h"
 #include "space/storage.h"
 
 /* Runs, for the union of them, or share records with numbers of references. */
@@ -49,7 +50,6 @@ typedef struct Pending
 	RunList		waiting;		/* share records, by the start of their
 								 * entries, and references that will be taken
 								 * away */
-	uint64		estimated;		/* sectors of objects that leave, not in runs */
 } Pending;
 
 static void
@@ -197,52 +197,121 @@ is_leaving(const Pending *pending, SfShareId id, const SfShareRecord *record, ui
 		(record->state == SF_SHARE_DEAD || waiting->nsectors >= record->references);
 }
 
+/* The runs of a shared object, in order. */
+typedef struct Runs
+{
+	SfOwned		owned;			/* of one with a map in inode pages */
+	bool		is_known;		/* is that read? */
+	const SfShareRecord *record;
+} Runs;
+
 /*
- * Add the space of an object, whose pages are not read: they may be free by now.  So that of
- * one with a map in inode pages is an estimate.
+ * Begin with the object of a record.  A map in inode pages that is damaged, or gone by now, is
+ * one without runs: what is not known is not counted.
  */
+static Runs
+begin_runs(SfSegment *seg, const SfShareRecord *record)
+{
+	Runs		runs = {.record = record};
+
+	if (sf_format_share_has_inodes(record))
+		runs.is_known = sfi_owned_try(seg, record, &runs.owned);
+	return runs;
+}
+
+/* One of them by its number; false when there are no more. */
+static bool
+run_of(const Runs *runs, uint32 i, SfRun *run)
+{
+	SF_ASSERT(!runs->is_known || sf_format_share_has_inodes(runs->record));
+	if (!runs->is_known)
+		return sf_format_share_run(runs->record, i, run);
+	if (i >= (uint32) runs->owned.nruns)
+		return false;
+	*run = runs->owned.runs[i];
+	return true;
+}
+
 static void
-add_leaving(Pending *pending, const SfShareRecord *record, uint32 given_back)
+end_runs(Runs *runs)
+{
+	if (!runs->is_known)
+		return;
+	pfree(runs->owned.runs);
+	if (runs->owned.pages != NULL)
+		pfree(runs->owned.pages);
+}
+
+/* Add the space of an object that leaves, but for the runs that are in the queue already. */
+static void
+add_leaving(Pending *pending, const Runs *runs, uint32 given_back)
 {
 	SfRun		run;
 
-	if (!sf_format_share_run(record, 0, &run))
-		pending->estimated += sf_format_share_sectors(record);
-	for (uint32 i = given_back; sf_format_share_run(record, i, &run); i++)
+	SF_ASSERT(given_back == 0 || runs->record->state == SF_SHARE_DEAD);
+	for (uint32 i = given_back; run_of(runs, i, &run); i++)
 		if (sf_format_is_possible_run(run.start, run.nsectors))
 			add_run(&pending->runs, run);
 }
 
-/* Count the records of a share page, and add the runs of those that leave. */
-static void
-count_shares(uint32 page, const SfSharePage *content, Pending *pending, SfUsage *usage)
+static uint64
+sectors_of(const Runs *runs)
 {
-	const SfShareRecord *record;
+	uint64		sum = 0;
+	SfRun		run;
 
-	for (uint32 cell = 0; cell < SF_SHARE_CELLS; cell += sf_share_record_cells(record))
+	for (uint32 i = 0; run_of(runs, i, &run); i++)
+		sum += run.nsectors;
+	return sum;
+}
+
+/*
+ * Count a record, and add the runs of one that leaves.  Where neither needs the map it is not
+ * read.
+ */
+static void
+count_share(SfSegment *seg, SfShareId id, const SfShareRecord *record, Pending *pending,
+			SfUsage *usage)
+{
+	bool		is_had = record->state != SF_SHARE_DEAD && record->references > 0;
+	uint32		given_back = 0;
+	bool		leaves = is_leaving(pending, id, record, &given_back);
+	Runs		runs;
+
+	SF_ASSERT(id.low_id == (uint16) record->object_id && id.cell < SF_SHARE_CELLS);
+	usage->shared_objects += is_had;
+	usage->references += is_had ? record->references : 0;
+	if (!leaves && !(is_had && record->references > 1))
+		return;
+	runs = begin_runs(seg, record);
+	if (leaves)
+		add_leaving(pending, &runs, given_back);
+	if (is_had)
+		usage->saved_bytes += (record->references - UINT64CONST(1)) *
+			sf_sectors_to_bytes(sectors_of(&runs));
+	end_runs(&runs);
+}
+
+/* The same for all records of a share page. */
+static void
+count_shares(SfSegment *seg, uint32 page, const SfSharePage *content, Pending *pending,
+			 SfUsage *usage)
+{
+	for (uint32 cell = 0; cell < SF_SHARE_CELLS;)
 	{
-		SfShareId	id;
-		uint32		given_back;
+		const SfShareRecord *record = sf_format_share_record(content, cell);
 
-		record = sf_format_share_record(content, cell);
-		if (record == NULL)
-			continue;
-		id = (SfShareId) {page, (uint16) cell, (uint16) record->object_id};
-		if (is_leaving(pending, id, record, &given_back))
-			add_leaving(pending, record, given_back);
-		if (record->state != SF_SHARE_DEAD && record->references > 0)
-		{
-			usage->shared_objects++;
-			usage->references += record->references;
-			usage->saved_bytes += (record->references - UINT64CONST(1)) *
-				sf_sectors_to_bytes(sf_format_share_sectors(record));
-		}
+		CHECK_FOR_INTERRUPTS();
+		if (record != NULL)
+			count_share(seg, (SfShareId) {page, (uint16) cell, (uint16) record->object_id}, record,
+						pending, usage);
+		cell += sf_share_record_cells(record);
 	}
 }
 
 /* Walk through the share pages.  New ones come at the head, and none leaves the list. */
 static void
-read_shares(Relation rel, Pending *pending, SfUsage *usage)
+read_shares(SfSegment *seg, Relation rel, Pending *pending, SfUsage *usage)
 {
 	SfSharePage *content = palloc(sizeof(SfSharePage));
 	uint32		page = sfi_page_read_more(rel).share_head;
@@ -256,7 +325,7 @@ read_shares(Relation rel, Pending *pending, SfUsage *usage)
 		CHECK_FOR_INTERRUPTS();
 		*content = *SfPageShare(BufferGetPage(buf));
 		UnlockReleaseBuffer(buf);
-		count_shares(page, content, pending, usage);
+		count_shares(seg, page, content, pending, usage);
 		if (limit-- == 0)
 			sfi_page_report_damaged(rel, page, "The list of share pages leads back to it.");
 		page = content->next;
@@ -285,10 +354,10 @@ sf_space_usage(SfSegment *seg)
 	uint64		pending;
 
 	read_pending(rel, &sum);
-	read_shares(rel, &sum, &usage);
+	read_shares(seg, rel, &sum, &usage);
 	used = count_used(rel, total);
 	/* the two are not one snapshot; keep the sum right under load */
-	pending = Min(union_sectors(&sum.runs) + sum.estimated, used);
+	pending = Min(union_sectors(&sum.runs), used);
 	free_list(&sum.runs);
 	free_list(&sum.waiting);
 

@@ -196,11 +196,14 @@ is_whole('torn', $nrows{torn}, 'a damaged object');
 like(repair($node, 'mapless', 'false'), qr/^rebuild lists of pages\|unreadable\|/m, 'a map that no row needs: its record is forgotten');
 is_whole('mapless', $nrows{mapless}, 'a map that no row needs');
 is($sql->("SELECT count(DISTINCT ctid) FROM securefile_check('unmapped', 'doc')"), 3, 'a map that rows need: each is listed');
+my $saved = q{SELECT saved_bytes FROM securefile_usage('unmapped', 'doc')};
+is($sql->($saved), 2 * 100352 + 200192 + 9216, 'a map that rows need: usage counts the others');
 $plan = repair($node, 'unmapped', 'false');
 unlike($plan, qr/^(set free|correct|rebuild record)\|/m, 'a map that rows need: nothing is done');
 $node->stop;
 patch($segments{unmapped}, $_ * PAGE, page_of($was{unmapped}, $_)) foreach pages_of($was{unmapped}, PAGE_INODE);
 $node->start;
+is($sql->($saved), 2 * 100352 + 200192 + 9216 + 2 * $large, 'a map that rows need, and that comes back: counted, too');
 is_whole('unmapped', $nrows{unmapped}, 'a map that rows need, and that comes back');
 
 is($sql->("SELECT finding, detail ~ '^inode page $leaf of' FROM securefile_check('partly', 'doc') ORDER BY 2 DESC NULLS LAST LIMIT 1"), 'unreadable|t', 'a part of a map that no row has: found');

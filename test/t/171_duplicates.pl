@@ -98,8 +98,19 @@ run_sql(q{CREATE FUNCTION after_gap(gap int) RETURNS securefile LANGUAGE plpgsql
 	INSERT INTO t SELECT i, 1, 1, after_gap(305 * 131072 + i / 2 * 60000000) FROM generate_series(0, 3) i});
 is(said('length_bytes, copies, saves_bytes', 't'), '39976963|2|512', 'values with gaps');
 run_sql(q{ALTER TABLE t ALTER doc TYPE securefile(deduplicate); SELECT securefile_rewrite('t', 'doc')});
-is(run_sql(q{SELECT shared_objects, shared_references FROM securefile_usage('t', 'doc')}), '1|2', 'are shared like that');
+is(run_sql(q{SELECT shared_objects, shared_references, saved_bytes FROM securefile_usage('t', 'doc')}), '1|2|512', 'are shared like that');
 run_sql('DROP TABLE t; DROP FUNCTION after_gap');
+
+# a gap takes nothing, and saves nothing, however long it is; nor is it pending when it goes
+make_table($node, 't');
+run_sql(q{INSERT INTO t SELECT 1, 1, 1, noise(1, 400000)::securefile || securefile_truncate('x'::securefile, 10000000000) || noise(2, 1000)::securefile;
+	INSERT INTO t SELECT i, 1, 1, doc FROM t, generate_series(2, 3) i; INSERT INTO t SELECT 4, 1, 1, noise(3, 50000)});
+my $stored = run_sql('SELECT (stored_bytes + 511) / 512 * 512 FROM t, securefile_storage(doc) WHERE id = 1');
+cmp_ok($stored, '<', 1_000_000, 'a long gap takes nothing');
+is(run_sql(q{SELECT shared_references, saved_bytes FROM securefile_usage('t', 'doc')}), '3|' . 2 * $stored, 'and its copies save what it takes');
+run_sql('DELETE FROM t WHERE id < 4');
+is(run_sql(q{SELECT live_bytes, saved_bytes > 0 FROM securefile_usage('t', 'doc')}), '50176|t', 'all of it leaves, and no more');
+run_sql('DROP TABLE t');
 
 # what shares space already is saved already
 make_table($node, 't', 'deduplicate');
