@@ -12,6 +12,7 @@
  * dictionaries.c	the dictionaries, and the list that the header leads to
  * advice.c		the pages of the advice on duplicates
  * references.c	live rows that refer to share records
+ * lost.c			the rows whose records are not there, or not like this
  * shares.c		the share records, against these rows and pending entries
  * recount.c		share pages made anew, from the same
  * pages.c		the pages of the segment relation, against the values' space
@@ -285,7 +286,20 @@ typedef struct SfCheckLost
 	SfCheckShare share;
 	SfShareRecord *record;		/* what the first row says of it; NULL: only
 								 * changed versions name it */
+	bool		has_place;		/* it can be made again (when all rows are
+								 * known) */
 } SfCheckLost;
+
+/* A row that refers to it: reported when all rows are known. */
+typedef struct SfCheckLostRow
+{
+	const SfCheckLost *lost;
+	ItemPointerData tid;
+	bool		is_other_map;	/* there is a record of that object */
+} SfCheckLostRow;
+
+/* What heals a row that no repair can: the end of a detail. */
+#define SF_STORE_AGAIN	"store the value of the row again, or delete the row, then repair once more"
 
 /* A pending entry about a share record. */
 typedef struct SfCheckShareEntry
@@ -303,6 +317,9 @@ typedef struct SfCheckShares
 	MemoryContext context;
 	HTAB	   *pages;			/* what is known, by page */
 	HTAB	   *lost;			/* SfCheckLost */
+	SfCheckLostRow *lost_rows;
+	int64		nlost_rows;
+	int64		lost_rows_size;
 	uint32		limit;			/* pages that there are or should be */
 	SfCheckShareEntry *entries;
 	int64		nentries;
@@ -338,6 +355,9 @@ extern void sfi_check_report_again(SfCheck *check, const SfCheckShare *share);
  */
 extern const SfShareRecord *sfi_check_record(SfCheck *check, SfShareId id);
 
+/* The share page of that number, good as long; NULL: it is none, or cannot be read. */
+extern const SfSharePage *sfi_check_share_page(SfCheck *check, uint32 page);
+
 /* What is known of the record of an id; NULL: nothing.  note: made if there is nothing yet. */
 extern SfCheckShare *sfi_check_known(SfCheck *check, SfShareId id);
 extern SfCheckShare *sfi_check_note(SfCheck *check, SfShareId id);
@@ -348,6 +368,14 @@ extern SfCheckLost **sfi_check_all_lost(const SfCheck *check, int64 *n);
 
 /* By page, then by cell. */
 extern int	sfi_check_compare_ids(SfShareId a, SfShareId b);
+
+/* ---- lost.c ---- */
+
+/*
+ * All rows are known: find out which lost records a repair can make again, and report the
+ * rows that refer to lost ones.
+ */
+extern void sfi_check_report_lost(SfCheck *check);
 
 /* ---- check.c ---- */
 

@@ -82,11 +82,7 @@ settle_records(Making *making)
 	}
 }
 
-/*
- * Do rows refer to a record, which may be one that was put back?  Of two lost ones that want
- * the same cells the first one gets them.  The rows of the other are found again by the next
- * check, and can be read and copied all the same.
- */
+/* Do rows refer to a record, which may be one that was put back? */
 static bool
 has_rows(const Making *making, uint32 cell, const SfShareRecord *record)
 {
@@ -117,7 +113,7 @@ make_room(Making *making, uint32 first, uint32 n)
 	return true;
 }
 
-/* Put a lost record where rows look for it, if there is room. */
+/* Put a lost record where rows look for it, if the check has said so. */
 static void
 put_lost(Making *making, const SfCheckLost *lost)
 {
@@ -128,7 +124,7 @@ put_lost(Making *making, const SfCheckLost *lost)
 
 	if (!making->walk->lists_damaged)
 		references += lost->share.waiting;
-	if (lost->id.cell + n > SF_SHARE_CELLS || !make_room(making, lost->id.cell, n))
+	if (!lost->has_place || !make_room(making, lost->id.cell, n))
 		return;
 	record->state = SF_SHARE_LIVE;
 	record->references = Min(references, PG_UINT32_MAX);

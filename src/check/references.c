@@ -123,13 +123,18 @@ look_at(SfCheck *check, uint32 page)
 	return read->type == SF_PAGE_SHARE;
 }
 
+const SfSharePage *
+sfi_check_share_page(SfCheck *check, uint32 page)
+{
+	return look_at(check, page) ? &check->shares->read.u.share : NULL;
+}
+
 const SfShareRecord *
 sfi_check_record(SfCheck *check, SfShareId id)
 {
-	const SfShareRecord *record = NULL;
+	const SfSharePage *page = sfi_check_share_page(check, id.page);
+	const SfShareRecord *record = page == NULL ? NULL : sf_format_share_record(page, id.cell);
 
-	if (look_at(check, id.page))
-		record = sf_format_share_record(&check->shares->read.u.share, id.cell);
 	return record != NULL && (uint16) record->object_id == id.low_id ? record : NULL;
 }
 
@@ -165,6 +170,7 @@ enter_lost(SfCheck *check, SfShareId id)
 	{
 		memset(&lost->share, 0, sizeof(lost->share));
 		lost->record = NULL;
+		lost->has_place = false;
 	}
 	return lost;
 }
@@ -208,6 +214,19 @@ sfi_check_all_lost(const SfCheck *check, int64 *n)
 	return all;
 }
 
+/* Note that a row refers to a lost record. */
+static void
+note_lost_row(SfCheck *check, const SfCheckLost *lost, bool is_other_map)
+{
+	SfCheckShares *shares = check->shares;
+
+	SF_ASSERT(ItemPointerIsValid(&check->tid) && !check->moving);
+	shares->lost_rows = sf_base_array_grow(shares->lost_rows, shares->nlost_rows,
+										   &shares->lost_rows_size, sizeof(SfCheckLostRow),
+										   shares->context);
+	shares->lost_rows[shares->nlost_rows++] = (SfCheckLostRow) {lost, check->tid, is_other_map};
+}
+
 /* May a page, which was looked at, be made a share page?  Not if it is somebody's. */
 static bool
 can_be_share_page(const SfCheckShares *shares)
@@ -235,8 +254,9 @@ note_lost(SfCheck *check, SfShareId id, const SfShareRecord *wanted)
 }
 
 /*
- * Report a reference to a record that is not there (record NULL), or has another map.  A
- * repair makes it anew, unless other rows would have it otherwise.
+ * Note a reference to a record that is not there (record NULL), or has another map.  A
+ * repair makes it anew, if there is room (lost.c); where other rows would have it otherwise it
+ * does not, and that is reported here.
  */
 static SfCheckShare *
 refer_to_lost(SfCheck *check, SfShareId id, const SfShareRecord *record,
@@ -247,19 +267,18 @@ refer_to_lost(SfCheck *check, SfShareId id, const SfShareRecord *record,
 	/* the same object, so that rows that fit the record may be there, too */
 	bool		is_other_map = record != NULL && record->object_id == wanted->object_id;
 	SfCheckLost *lost = NULL;
-	SfRepair	action;
 
 	if (can_be_share_page(check->shares) && !(is_other_map && known != NULL && known->rows > 0))
 		lost = note_lost(check, id, wanted);
-	if (check->moving)
-		return lost == NULL ? NULL : &lost->share;
-	action = lost == NULL ? SF_REPAIR_NONE : SF_REPAIR_RECORD;
-	sfi_check_report_as(check, action, is_other_map ? SF_FINDING_OTHER_MAP : SF_FINDING_NO_RECORD,
-						&check->tid, 0, 0, "cell %u of page %u %s object " UINT64_FORMAT,
-						id.cell, id.page,
-						is_other_map ? "has another map of" : "has no share record of",
-						wanted->object_id);
-	check->nmendable += lost != NULL;
+	if (lost != NULL && !check->moving)
+		note_lost_row(check, lost, is_other_map);
+	else if (!check->moving)
+		sfi_check_report_as(check, SF_REPAIR_NONE,
+							is_other_map ? SF_FINDING_OTHER_MAP : SF_FINDING_NO_RECORD,
+							&check->tid, 0, 0, "cell %u of page %u %s object " UINT64_FORMAT ": "
+							SF_STORE_AGAIN, id.cell, id.page,
+							is_other_map ? "has another map of" : "has no share record of",
+							wanted->object_id);
 	return lost == NULL ? NULL : &lost->share;
 }
 
@@ -322,7 +341,8 @@ sfi_check_based(SfCheck *check, const SfLocator *loc, SfShareVersion *shared)
 	else if (!check->moving)
 		sfi_check_report_as(check, SF_REPAIR_NONE, SF_FINDING_NO_RECORD, &check->tid, 0, 0,
 							"cell %u of page %u has no share record of object " UINT64_FORMAT
-							", of which the row has a changed version",
+							", of which the row has a changed version: if a repair does not make it again, "
+							SF_STORE_AGAIN,
 							id.cell, id.page, loc->object_id);
 	return is_there;
 }

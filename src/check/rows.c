@@ -345,6 +345,7 @@ sfi_check_rows(SfCheck *check)
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
+	sfi_check_report_lost(check);
 	tell_keys(check);
 }
 

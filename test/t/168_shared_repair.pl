@@ -333,6 +333,31 @@ catch_up($node, $standby);
 is($standby->safe_psql('postgres', "SELECT live_bytes, shared_objects FROM securefile_usage('low', 'doc')"), '0|0', 'and there, too');
 $standby->stop;
 
+# ---- an older share page, whose free cells are taken since then ----
+
+$sql->(made('older'), 'CHECKPOINT');
+my $older = segment_of($node, 'older');
+my $was = slurp($older);
+$sql->(stored('older', 20, 300000), copied('older', 20, 21), q{UPDATE older SET doc = overlay(doc PLACING 'xyz'::bytea::securefile FROM 200000) WHERE id = 21},
+	(map { stored('older', $_, 4100) } 22 .. 27), copied('older', 27, 28));
+$node->stop;
+patch($older, $_ * PAGE, page_of($was, $_)) foreach pages_of($was, PAGE_SHARE);
+$node->start;
+$sql->(map { stored('older', $_, 50000) } 30 .. 33);
+my $lost = sub { return $sql->("SELECT action, string_agg(id::text, ' ' ORDER BY id) FROM securefile_repair('older', 'doc', $_[0]) r JOIN older o ON o.ctid = r.ctid"
+		  . " WHERE finding = 'reference to nothing' AND (action = 'rebuild record' OR detail ~ 'store the value of the row again') GROUP BY 1 ORDER BY 1") };
+my $right = sub { return $sql->("SELECT count(*) FROM older WHERE doc::bytea = CASE id WHEN 21 THEN overlay(blob(20, 300000) PLACING 'xyz' FROM 200000) ELSE blob(seed, len) END") };
+is($lost->('true'), "none|20 21 22 23 24\nrebuild record|25 26 27 28", 'an older page: records whose cells are taken cannot come back');
+is($lost->('false'), "none|20 21 22 23 24\nrebuild record|25 26 27 28", 'and the others do');
+is($lost->('false'), 'none|20 21 22 23 24', 'a repair does not promise what it does not do');
+is($right->(), 21, 'an older page: all rows');
+$sql->('DELETE FROM older WHERE id = 22', "UPDATE older SET doc = doc::bytea WHERE ctid IN (SELECT ctid FROM securefile_check('older', 'doc'))");
+isnt(repair($node, 'older', 'false'), '', 'their values stored again, or deleted: what they had is set free');
+is(repair($node, 'older', 'true'), '', 'and all is sound');
+is($right->(), 20, 'and right');
+$sql->("UPDATE older SET doc = blob(20, 300000) WHERE id = 21");
+is_whole('older', 20, 'an older page');
+
 unlike(slurp($node->logfile), qr/TRAP: |PANIC|\bXX000\b/, 'no crash');
 $node->stop;
 done_testing();
