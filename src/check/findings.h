@@ -31,6 +31,7 @@ SF_FINDING(WRONG_COUNT, "wrong count of used sectors", CORRECT)
 /* Share records, and the rows that refer to them. */
 SF_FINDING(NO_RECORD, "reference to nothing", RECORD)
 SF_FINDING(OTHER_MAP, "shared map differs", RECORD)
+SF_FINDING(NO_SHARED_MAP, "shared map unreadable", NONE)
 SF_FINDING(WRONG_REFERENCES, "wrong reference count", CORRECT)
 SF_FINDING(UNREFERRED, "shared object nobody refers to", FREE)
 

@@ -39,6 +39,9 @@ typedef struct ValueWork
 	struct varlena *stored;		/* its locator, when it is to be verified */
 	bool		map_damaged;
 	SfOwned		owned;
+	/* while its space is found out: */
+	const SfLocator *loc;
+	const SfLocator *shared;	/* what it is a changed version of, or NULL */
 } ValueWork;
 
 /*
@@ -165,6 +168,35 @@ is_shared(SfCheck *check, const SfLocator *loc, SfShareId *id)
 	return root.is_shared;
 }
 
+/* Find out what a value owns (an SfBaseStep). */
+static void
+find_owned(void *arg)
+{
+	ValueWork  *work = arg;
+
+	work->owned = sf_object_owned(work->check->seg, work->loc, work->shared, note_damage, work);
+}
+
+/*
+ * The same of a changed version of a shared value.  Where the map of that cannot be read, the
+ * row can; but which of its units are its own nobody knows.  Nothing is set free then: should
+ * the map come back, its record owns what it says.
+ */
+static void
+find_owned_by_version(ValueWork *work)
+{
+	ErrorData  *error = sf_base_guarded(find_owned, work);
+
+	SF_ASSERT(work->shared != NULL);
+	if (error == NULL)
+		return;
+	sfi_check_report(work->check, SF_FINDING_NO_SHARED_MAP, &work->check->tid, 0, 0,
+					 "the map of object " UINT64_FORMAT
+					 ", of which the row has a changed version, cannot be read (%s), the value of the row can, unless another finding says otherwise: " SF_STORE_AGAIN,
+					 work->loc->object_id, error->message);
+	FreeErrorData(error);
+}
+
 /*
  * Find out the space of a value; of a changed version of a shared value without what its
  * record answers for.  False: another row has brought it, and its data.
@@ -173,21 +205,24 @@ static bool
 find_space(ValueWork *work, const SfLocator *loc)
 {
 	SfCheck    *check = work->check;
-	const SfLocator *shared = NULL;
 	SfShareVersion version;
 	SfShareId	id;
 
 	if (is_shared(check, loc, &id))
 		work->share = sfi_check_reference(check, loc, id);
 	else if ((loc->flags & SF_LOC_SHARED) && sfi_check_based(check, loc, &version))
-		shared = &version.loc;
+		work->shared = &version.loc;
 	if (loc->flags & SF_LOC_SHARED)
 		check->max_object_id = Max(check->max_object_id, loc->share.reference_id);
 	if (work->share != NULL && (work->share->facts & SF_FACT_OWNED))
 		return false;
 	if (work->share != NULL)
 		work->share->facts |= SF_FACT_OWNED;
-	work->owned = sf_object_owned(check->seg, loc, shared, note_damage, work);
+	work->loc = loc;
+	if (work->shared != NULL)
+		find_owned_by_version(work);
+	else
+		find_owned(work);
 	return true;
 }
 

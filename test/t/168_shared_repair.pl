@@ -358,6 +358,32 @@ is($right->(), 20, 'and right');
 $sql->("UPDATE older SET doc = blob(20, 300000) WHERE id = 21");
 is_whole('older', 20, 'an older page');
 
+# ---- changed versions of a value whose map is damaged ----
+
+$sql->(made('based'), 'INSERT INTO based SELECT i, 20, 13000000, blob(20, 13000000) FROM generate_series(20, 22) i',
+	q{UPDATE based SET doc = overlay(doc PLACING 'xyz'::bytea::securefile FROM 200000) WHERE id > 20});
+my $based = segment_of($node, 'based');
+# the root of the shared object; versions have their own
+my ($root) = map { unpack('V', substr(slurp($based), $_->{page} * PAGE + $_->{at} + AT_LOCATOR + 48, 4)) } grep { $_->{length} == 13000000 }
+  $sql->('CHECKPOINT') eq '' ? records(slurp($based)) : ();
+$node->stop;
+patch($based, $root * PAGE, "\0" x PAGE);
+$node->start;
+my $of_rows = q{SELECT id, finding FROM %s JOIN based b ON b.ctid = c.ctid ORDER BY 1};
+$of_rows = sprintf $of_rows, q{securefile_check('based', 'doc') c};
+is($sql->($of_rows), "20|unreadable\n21|shared map unreadable\n22|shared map unreadable", 'a map of which rows have changed versions');
+is($sql->("SELECT count(*) FROM based WHERE id > 20 AND doc::bytea = overlay(blob(20, 13000000) PLACING 'xyz' FROM 200000)"), 2, 'these can be read');
+unlike(repair($node, 'based', 'false'), qr/^(set free|correct|rebuild record|rebuild lists of pages)\|/m, 'while they are there nothing is set free');
+$sql->('DELETE FROM based WHERE id = 20');
+is($sql->($of_rows), "21|shared map unreadable\n22|shared map unreadable", 'also without the row that cannot be read');
+like($sql->("SELECT DISTINCT detail FROM securefile_check('based', 'doc') WHERE finding = 'shared map unreadable'"),
+	qr/^the map of object \d+, of which the row has a changed version, cannot be read \(inode page $root of [^\n]*, the value of the row can, [^\n]*: store the value of the row again, or delete the row, then repair once more\z/, 'the finding says what to do');
+$sql->('UPDATE based SET doc = doc::bytea WHERE id = 21', 'DELETE FROM based WHERE id = 22');
+like(repair($node, 'based', 'false'), qr/^rebuild lists of pages\|/m, 'that done, the repair goes on');
+is(repair($node, 'based', 'true'), '', 'and all is sound');
+$sql->('UPDATE based SET doc = blob(20, 13000000) WHERE id = 21');
+is_whole('based', 9, 'changed versions');
+
 unlike(slurp($node->logfile), qr/TRAP: |PANIC|\bXX000\b/, 'no crash');
 $node->stop;
 done_testing();
