@@ -15,7 +15,23 @@ _Static_assert(offsetof(SfSharePage, cells) == 24, "SfSharePage is an on-disk fo
 _Static_assert(sizeof(SfSharePage) <= SF_PAGE_CONTENT, "a share page fits a page");
 _Static_assert(sizeof(SfPendPut) == 32, "SfPendPut is an on-disk format");
 
+/* Fields of a locator; see locator.c. */
+#define VERSION_AT		1
+#define FLAGS_AT		2
+#define OBJECT_ID_AT	16
+#define NRUNS_AT		44
+
 /* ---- records ---- */
+
+/* The object id that the locator of a record has. */
+static uint64_t
+located_id(const SfShareRecord *record)
+{
+	uint64_t	id;
+
+	memcpy(&id, record->locator + OBJECT_ID_AT, sizeof(id));
+	return id;
+}
 
 const char *
 sf_format_share_problem(const SfShareRecord *record, size_t len)
@@ -27,6 +43,8 @@ sf_format_share_problem(const SfShareRecord *record, size_t len)
 		return "share record has an unknown state";
 	if (record->object_id == 0 || record->object_id > SF_NUMBER_MAX)
 		return "share record has an impossible object id";
+	if (located_id(record) != record->object_id)
+		return "share record has the locator of another object";
 	if (record->hash_method > SF_SHARE_HASH_KEYED)
 		return "share record has an unknown kind of hash";
 	return NULL;
@@ -129,10 +147,6 @@ sf_format_mark_problem(uint64_t mark)
 }
 
 /* ---- locators ---- */
-
-#define FLAGS_AT		2
-#define VERSION_AT		1
-#define NRUNS_AT		44
 
 static uint16_t
 get_flags(const uint8_t *locator)
