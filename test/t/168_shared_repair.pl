@@ -105,9 +105,9 @@ is_whole('half', $nrows{half}, 'half: goes on');
 # ---- tables that are damaged with one stop ----
 
 my @steps = map { "step_$_" } 0 .. 7;
-my @others = ('torn', 'mapless', 'unmapped', 'partly', 'numbered', 'listed', 'advised', 'snapped', 'low');
+my @others = ('torn', 'mapless', 'unmapped', 'partly', 'numbered', 'listed', 'advised', 'snapped', 'low', 'strange');
 $sql->(map { made($_) } @steps, @others);
-$sql->(map({ stir($_) } @steps, 'torn', 'listed', 'snapped', 'low'),
+$sql->(map({ stir($_) } @steps, 'torn', 'listed', 'snapped', 'low', 'strange'),
 	"INSERT INTO mapless SELECT i, 20, 13000000, blob(20, 13000000) FROM generate_series(20, 21) i",
 	"INSERT INTO unmapped SELECT i, 20, 13000000, blob(20, 13000000) FROM generate_series(20, 22) i",
 	'DELETE FROM mapless WHERE id >= 20',
@@ -164,7 +164,19 @@ zero_pages($segments{$_}, $was{$_}, PAGE_SHARE) foreach @steps;
 $record = record_of($was{low}, 100000);
 set_record($segments{low}, $record, AT_REFERENCES, pack('V', 1));
 
+# a record that says another object than its locator does
+$record = record_of($was{strange}, 100000);
+set_record($segments{strange}, $record, 0, pack('Q<', $record->{object} + 1));
+
 $node->start;
+
+# ---- a record of another object ----
+
+$sql->('INSERT INTO strange SELECT 1000, 1, 100000, blob(1, 100000)');
+is((answers($node, counted('strange')))[0], "@{[ $nrows{strange} + 1 ]}|0", 'a record of another object: all rows, and its content is stored anew');
+like($sql->("SELECT string_agg(finding || ': ' || detail, ';') FROM securefile_check('strange', 'doc')"), qr/share record has the locator of another object|reference to nothing/, 'a record of another object: found');
+repair($node, 'strange', 'false');
+is_whole('strange', $nrows{strange} + 1, 'a record of another object');
 
 # ---- a queue that is lost while space is given back ----
 
