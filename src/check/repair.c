@@ -18,8 +18,8 @@
  *	a damaged queue or free list	both become new ones; their entries as above
  *	a damaged dictionary			is forgotten, if all values are sound
  *	damaged advice on duplicates	is made anew from the share records
- *	a share record that is not		is made again from a row that refers to it
- *	there
+ *	a share record that is not		is made again from a row that refers to it, if there
+ *	there							is room (lost.c)
  *	a wrong count of references		is raised; it is lowered if all values are sound
  *	share records with a damaged	are counted by the rows alone
  *	queue
