@@ -257,6 +257,44 @@ keep_long(size_t len)
 	keep(&making);
 }
 
+/* A page of share records, and a list that puts one there, counts it up, and takes it out. */
+static void
+keep_share(uint16_t cell, uint16_t locator_bytes)
+{
+	SfSharePage page = {.next = SF_NO_PAGE};
+	SfSharePut	put = {.cell = cell};
+	SfShareRecord record = {
+		.object_id = 7, .maker_fxid = 700, .references = 1, .state = SF_SHARE_NEW,
+		.length_bytes = 5000, .locator_bytes = locator_bytes
+	};
+	SfShareSet	set = {cell, SF_SHARE_LIVE, 2};
+	SfShareClear clear = {cell, (uint16_t) sf_share_record_cells(&record)};
+	uint8_t		payload[sizeof(put) + SF_SHARE_RECORD_MAX] = {0};
+	uint8_t    *locator = payload + sizeof(put) + sizeof(record);
+	Making		making;
+
+	memcpy(payload, &put, sizeof(put));
+	memcpy(payload + sizeof(put), &record, sizeof(record));
+	memcpy(locator + 16, &record.object_id, sizeof(record.object_id));
+	begin(&making, SF_PAGE_SHARE, &page, sizeof(page));
+	add(&making, SF_OP_SHARE_PUT, payload, sizeof(put) + sizeof(record) + locator_bytes);
+	add(&making, SF_OP_SHARE_SET, &set, sizeof(set));
+	add(&making, SF_OP_SHARE_CLEAR, &clear, sizeof(clear));
+	keep(&making);
+}
+
+/* A page of a map, whose owner's mark is changed. */
+static void
+keep_mark(uint64_t mark)
+{
+	SfInode		page = {.nentries = 2, .stamp = 1};
+	Making		making;
+
+	begin(&making, SF_PAGE_INODE, &page, sizeof(page));
+	add(&making, SF_OP_MARK, &mark, sizeof(mark));
+	keep(&making);
+}
+
 /* A header that gets an extension, and one that has none. */
 static void
 keep_more(uint16_t flags)
@@ -303,6 +341,11 @@ fuzz_seeds(void)
 	keep_new(SF_PAGE_DICTIONARY, &dictionary, sizeof(dictionary));
 	keep_more(SF_SEG_MORE);
 	keep_more(0);
+	keep_share(0, SF_LOCATOR_HEADER);
+	keep_share(SF_SHARE_CELLS / 2, SF_SHARE_LOCATOR_MAX);
+	keep_share(SF_SHARE_CELLS - 1, SF_LOCATOR_HEADER);
+	keep_mark(0);
+	keep_mark(sf_mark_of_share((SfShareId) {5, 3, 0}));
 	keep_long(SF_PAGE_CONTENT);
 	keep_long(SF_PAGE_CONTENT + 1);
 }
