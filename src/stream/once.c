@@ -39,11 +39,11 @@ struct SfOnce
 
 	/* COMPARE */
 	SfReader   *there;			/* of the object */
-	SfShareId	id;				/* and its record */
-	SfShareCopy copy;
 	int64		compared;		/* so many bytes of it */
 	char	   *tail;			/* SF_UNIT_SIZE: bytes of the stream from the
 								 * last border of units on */
+	SfShareId	id;				/* its record */
+	SfShareCopy copy;			/* which has no fixed end */
 };
 
 void
