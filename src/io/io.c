@@ -571,21 +571,6 @@ sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 	return slot == NULL || is_resident(slot->fd, file_offset);
 }
 
-void
-sf_io_will_need(SfFiles *files, uint64 segment_offset, uint64 len_bytes)
-{
-	SfFd	   *slot = sfi_io_fd_get(files->storage, sfi_io_fileno(segment_offset), false,
-									 SF_FD_MISSING_OK);
-
-	SF_ASSERT(files->buffered && len_bytes > 0);
-	SF_ASSERT(sfi_io_file_offset(segment_offset) + len_bytes <= SF_FILE_SIZE);
-	if (slot == NULL || SF_FAULT_FAILS(io_will_need))
-		return;
-	/* where it fails, the bytes are read when they are asked for */
-	(void) posix_fadvise(slot->fd, (off_t) sfi_io_file_offset(segment_offset),
-						 (off_t) len_bytes, POSIX_FADV_WILLNEED);
-}
-
 /* ---- statistics ---- */
 
 /* Whoever takes the counts adds them to the column that it has just read or written. */

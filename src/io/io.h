@@ -323,13 +323,6 @@ extern void sf_io_read_cached(SfIo *io);
 extern bool sf_io_is_cached(SfFiles *files, uint64 segment_offset);
 
 /*
- * A hint that bytes of one data file will soon be read through the page cache: the system
- * reads them while the caller does other things.  Does nothing where there is no file.
- * files: opened buffered.  ERROR likewise.  Idea: PostgreSQL's PrefetchBuffer().
- */
-extern void sf_io_will_need(SfFiles *files, uint64 segment_offset, uint64 len_bytes);
-
-/*
  * Wait for everything this process has in flight, ignoring results.  Never
  * throws.  Called at transaction end, subtransaction abort and process exit.
  */

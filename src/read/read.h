@@ -104,8 +104,8 @@ extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64
 /*
  * A reader: a value that is read in pieces, over several calls.  Pieces that
  * follow one another are read ahead: up to 4 MB a reader, four readers a process
- * at a time; the others are read call by call.  For what goes through the page cache
- * the system is asked to read up to 8 MB ahead.
+ * at a time; the others are read call by call.  What goes through the page cache
+ * is left to the system's reading ahead.
  *
  * begin copies the datum, of any form.  The reader lives in the current memory
  * context and ends with it, or by sf_read_end().  It holds no snapshot: who
@@ -129,13 +129,6 @@ extern void sf_read_end(SfReader *reader);
  * reader may be used on.
  */
 extern void sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst);
-
-/*
- * All of a value, which is not empty, will be read in order: it is read ahead from the first
- * piece on, and through the page cache it is asked for now.  For a new reader.  Errors as for
- * sf_read_range(), but not of damage.
- */
-extern void sf_read_expect(SfReader *reader);
 
 /* Nothing is wanted from there on: it is not read ahead.  A hint, at least 0.  Never throws. */
 extern void sf_read_stop_at(SfReader *reader, int64 object_offset);

@@ -329,7 +329,6 @@ struct SfReader
 	int64		end_offset;		/* nothing is wanted from there on */
 	bool		direct;			/* a long stream: past the page cache */
 	int64		decided_until;	/* from there on, direct is decided anew */
-	int64		asked_until;	/* the system was asked to read up to there */
 
 	/* STORED only */
 	bool		stored;

@@ -14,9 +14,6 @@
  *		 in order, cached, whole units			alone: straight into the result
  *		 in order, cached, parts of units		ahead, one small request
  *
- * Through the page cache the system reads ahead, too, but in small steps, one after the
- * other.  It is asked for a few MB more, which are then on their way while the caller works.
- *
  * A reader lives in a memory context of its own, and is ended by that context's
  * end: so an ERROR, a rollback to a savepoint or a portal that is closed early
  * leave no reader behind.
@@ -37,9 +34,6 @@
 #define LONG_STREAM_BYTES	(64 * 1024 * 1024)
 #define DECIDED_AT_ONCE		(256 * 1024 * 1024)
 #define SAMPLES				16
-
-/* What the system is asked to read ahead into the page cache. */
-#define ASKED_AHEAD_BYTES	(4 * 1024 * 1024)
 
 /* All readers of this process: the end of a transaction takes slots and locks from them. */
 static dlist_head readers = DLIST_STATIC_INIT(readers);
@@ -170,49 +164,6 @@ goes_direct(SfReader *reader, SfReadJob *job)
 }
 
 /*
- * Ask the system for a run of units that lie side by side in one file, at most n; returns how
- * many.  Holes, and units that are not where data files are, are passed over.
- */
-static uint32
-ask_for_run(SfReadJob *job, const SfUnit *units, uint32 n)
-{
-	uint64		start = units->start;
-	uint64		end = start + sf_unit_sectors(units);
-	uint32		i = 1;
-
-	SF_ASSERT(n > 0);
-	if (start == SF_HOLE || !sfi_read_is_there(job, units))
-		return 1;
-	for (; i < n && units[i].start == end && sfi_read_is_there(job, &units[i]) &&
-		 end / SF_FILE_SECTORS == start / SF_FILE_SECTORS; i++)
-		end += sf_unit_sectors(&units[i]);
-	sf_io_will_need(job->files, sf_sectors_to_bytes(start), sf_sectors_to_bytes(end - start));
-	return i;
-}
-
-/*
- * Ask the system for what comes next, in large steps.  Whatever cannot be looked up now is
- * read when it is asked for.
- */
-static void
-ask_ahead(SfReader *reader, SfReadJob *job)
-{
-	int64		offset = job->target->offset;
-	int64		until = Min(offset + 2 * ASKED_AHEAD_BYTES, reader->end_offset);
-	uint64		unit_no;
-	uint32		n;
-	const SfUnit *units;
-
-	reader->asked_until = Max(reader->asked_until, offset);
-	if (reader->asked_until >= Min(offset + ASKED_AHEAD_BYTES, until))
-		return;
-	for (unit_no = sf_unit_of(reader->asked_until); unit_no < sf_units_of(until) &&
-		 (units = sfi_read_find_unit(reader, job, unit_no, &n)) != NULL;)
-		unit_no += ask_for_run(job, units, Min(n, sf_units_of(until) - unit_no));
-	reader->asked_until = until;
-}
-
-/*
  * A piece by itself.  What was read ahead is given up: it began where the caller did not go
  * on, or is of no use for whole units.
  */
@@ -223,19 +174,6 @@ read_alone(SfReader *reader, SfReadJob *job)
 	sfi_read_units(job, NULL, SfReadTargetFirst(job->target));
 }
 
-/* What comes next follows what came before: decide how it is read, and ask for it early. */
-static void
-prepare_in_order(SfReader *reader, SfReadJob *job)
-{
-	if (job->buffered && goes_direct(reader, job))
-	{
-		job->buffered = false;
-		job->files = sf_io_open(job->seg->storage, false);
-	}
-	if (job->buffered)
-		ask_ahead(reader, job);
-}
-
 /*
  * A piece that goes on where the last one ended.  A reader with a slot has requests in
  * flight between calls, and keeps the segment locked for them: its files must not be
@@ -244,7 +182,11 @@ prepare_in_order(SfReader *reader, SfReadJob *job)
 static void
 read_in_order(SfReader *reader, SfReadJob *job)
 {
-	prepare_in_order(reader, job);
+	if (job->buffered && goes_direct(reader, job))
+	{
+		job->buffered = false;
+		job->files = sf_io_open(job->seg->storage, false);
+	}
 	if ((job->buffered && is_whole_units(reader, job->target)) || !sfi_read_ahead(reader, job))
 		read_alone(reader, job);
 	if (reader->slot != NULL && !OidIsValid(reader->held))
@@ -252,60 +194,30 @@ read_in_order(SfReader *reader, SfReadJob *job)
 }
 
 /*
- * Begin a call on a STORED value.  The segment is opened anew each time, since statements may
+ * One call on a STORED value.  The segment is opened anew each time, since statements may
  * lie between two calls; the tag of the locator is checked once, as neither changes.
- */
-static SfSegment *
-begin_call(SfReader *reader, SfReadTarget *target, SfReadJob *job)
-{
-	SfSegment  *seg = sf_space_open_incarnation(reader->loc.table_oid, reader->loc.attnum,
-												reader->loc.incarnation);
-
-	SF_ASSERT(reader->stored && seg->incarnation == reader->loc.incarnation);
-	if (!reader->tag_checked)
-		sf_object_require_tag(seg, &reader->loc);
-	reader->tag_checked = true;
-	sf_object_require_genuine(seg, &reader->loc);
-	sfi_read_prepare_job(job, seg, &reader->loc, target, NULL);
-	return seg;
-}
-
-/*
- * One call on a STORED value.  A piece that does not go on where the last one ended takes back
- * what was decided for those before it.
  */
 static void
 read_call(SfReader *reader, SfReadTarget *target, bool in_order)
 {
+	SfSegment  *seg = sf_space_open_incarnation(reader->loc.table_oid, reader->loc.attnum,
+												reader->loc.incarnation);
 	SfReadJob	job;
-	SfSegment  *seg = begin_call(reader, target, &job);
 
-	SF_ASSERT(target->len > 0);
+	SF_ASSERT(reader->stored && seg->incarnation == reader->loc.incarnation && target->len > 0);
+	if (!reader->tag_checked)
+		sf_object_require_tag(seg, &reader->loc);
+	reader->tag_checked = true;
+	sf_object_require_genuine(seg, &reader->loc);
+	sfi_read_prepare_job(&job, seg, &reader->loc, target, NULL);
 	if (in_order)
 		read_in_order(reader, &job);
 	else
 	{
 		reader->direct = false;
-		reader->decided_until = reader->asked_until = 0;
+		reader->decided_until = 0;
 		read_alone(reader, &job);
 	}
-	sf_space_release(seg);
-}
-
-/* As before a first piece that is in order.  Its target is empty: all units are ahead of it. */
-void
-sf_read_expect(SfReader *reader)
-{
-	SfReadTarget target = {.dst = NULL, .offset = 0, .len = 0};
-	SfReadJob	job;
-	SfSegment  *seg;
-
-	SF_ASSERT(reader->next_offset == -1 && reader->length_bytes > 0);
-	reader->next_offset = 0;
-	if (!reader->stored)
-		return;
-	seg = begin_call(reader, &target, &job);
-	prepare_in_order(reader, &job);
 	sf_space_release(seg);
 }
 

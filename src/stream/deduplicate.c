@@ -14,10 +14,6 @@
  * What cannot be read, is damaged, or was left behind by a restore, is no duplicate, and no
  * error of who stores.
  *
- * The object is read from the disk, as a rule: writes go past the page cache.  So it is asked
- * for when the hash of the first unit leads to an object of the same length, and comes while
- * the rest is hashed.
- *
  * Values that are read for this are read once for the hash, and once more for the comparison
  * or the copy.  Those that come in pieces are hashed and compared as they come (once.c).
  *
@@ -32,9 +28,6 @@
 #include "stats/stats.h"
 #include "stream/deduplicate.h"
 #include "transform/transform.h"
-
-/* Bytes in memory are compared in parts that the processor's cache takes. */
-#define COMPARED_BYTES	(2 * SF_UNIT_SIZE)
 
 /* ---- hashes ---- */
 
@@ -143,78 +136,22 @@ fits(const SfSearch *search, const SfShareRecord *record, SfAdviceKind kind)
 		memcmp(record->hash, search->hash.full, sizeof(record->hash)) == 0;
 }
 
-/* ---- the object, asked for early ---- */
-
-/* Ask for the object of a record, which is not guarded: it may go at any time. */
-typedef struct Asking
-{
-	SfSegment  *seg;
-	SfShareId	id;
-	const SfShareRecord *record;
-} Asking;
-
-/* An SfBaseStep.  The reader is needed no more: what was asked for comes to the page cache. */
-static void
-ask_for_object(void *arg)
-{
-	const Asking *asking = arg;
-	struct varlena *there = sf_object_reference(asking->seg, asking->record, asking->id,
-												SF_NUMBER_MAX);
-	SfReader   *reader = sf_read_begin(there);
-
-	sf_read_expect(reader);
-	sf_read_end(reader);
-	pfree(there);
-}
-
-/*
- * Ask for the first object with the prefix and the length of a content: it may well be the
- * same.  Damage is met when it is read, if it is.
- */
-static void
-ask_for_likely(const SfSearch *search, int64 length)
-{
-	SfAdvice	advice[SF_ADVICE_SAME_MAX];
-	int			n = sf_space_advice_find(search->seg, search->hash.prefix, SF_ADVICE_PREFIX,
-										 advice);
-	SfShareCopy copy;
-	Asking		asking = {search->seg, .record = &copy.record};
-	ErrorData  *error;
-
-	for (int i = 0; i < n; i++)
-	{
-		if (!sf_space_share_follow(search->seg, &advice[i], &asking.id, &copy) ||
-			!fits(search, &copy.record, SF_ADVICE_PREFIX) ||
-			copy.record.length_bytes != (uint64) length)
-			continue;
-		error = sf_base_guarded(ask_for_object, &asking);
-		if (error != NULL)
-			FreeErrorData(error);
-		return;
-	}
-}
-
-/*
- * Hash a content.  What it may be compared with is asked for on the way, as soon as the first
- * unit has led to it.
- */
+/* Hash a content. */
 static void
 hash_content(SfSearch *search, const SfContent *content)
 {
 	SfHasher   *hasher = sfi_hasher_new();
 	char	   *buffer = content->data == NULL ? sfi_part_new(content->length) : NULL;
-	int64		len;
 
-	for (int64 at = 0; at < content->length; at += len)
+	for (int64 at = 0; at < content->length; at += SF_PART_BYTES)
 	{
-		len = Min(at == 0 ? SF_UNIT_SIZE : SF_PART_BYTES, content->length - at);
+		int64		len = Min(SF_PART_BYTES, content->length - at);
+
 		CHECK_FOR_INTERRUPTS();
 		sfi_hasher_add(hasher, part_of(content, at, len, buffer), len);
-		if (at > 0 || len == content->length)
-			continue;
-		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
-		ask_for_likely(search, content->length);
 	}
+	if (content->length > SF_UNIT_SIZE)
+		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
 	sfi_search_set_full(search, sfi_hasher_digest(hasher), content->length);
 	sfi_part_free(buffer, content->length);
 	sfi_hasher_free(hasher);
@@ -231,20 +168,22 @@ typedef struct Comparison
 	bool		same;
 } Comparison;
 
-/* An SfBaseStep.  The first part is read alone; those after it are in order, and read ahead. */
+/*
+ * An SfBaseStep.  The first part is read alone; those after it are in order, and in a column
+ * past the page cache they are read ahead.
+ */
 static void
 compare(void *arg)
 {
 	Comparison *comparison = arg;
 	const SfContent *content = comparison->content;
-	int64		most = content->data != NULL ? COMPARED_BYTES : SF_PART_BYTES;
 	char	   *theirs = sfi_part_new(content->length);
 	char	   *buffer = content->data == NULL ? sfi_part_new(content->length) : NULL;
 	bool		same = true;
 
-	for (int64 at = 0; same && at < content->length; at += most)
+	for (int64 at = 0; same && at < content->length; at += SF_PART_BYTES)
 	{
-		int64		len = Min(most, content->length - at);
+		int64		len = Min(SF_PART_BYTES, content->length - at);
 
 		CHECK_FOR_INTERRUPTS();
 		sf_read_at(comparison->there, comparison->offset + at, len, theirs);

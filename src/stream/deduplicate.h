@@ -10,7 +10,7 @@
 
 #include "stream/stream_internal.h"
 
-/* Bytes that are read at once. */
+/* Bytes that are read, and compared, at once. */
 #define SF_PART_BYTES		(1024 * 1024)
 
 /* ---- hasher.c ---- */

@@ -229,9 +229,9 @@ is(counted('c'), '4|200000|0', 'a row that keeps its value is none');
 
 # streams: 300000 bytes that are there, and some that part from them
 run_sql(q{INSERT INTO c SELECT 7, 3, 300000, blob(3, 300000);
-	CREATE FUNCTION streamed(content bytea, name text DEFAULT 'c') RETURNS securefile LANGUAGE plpgsql AS $$
+	CREATE FUNCTION streamed(content bytea) RETURNS securefile LANGUAGE plpgsql AS $$
 	DECLARE
-		fd int := securefile_create(name::regclass, 'doc');
+		fd int := securefile_create('c', 'doc');
 	BEGIN
 		FOR i IN 0 .. (length(content) - 1) / 50000 LOOP
 			PERFORM securefile_write(fd, substring(content FROM i * 50000 + 1 FOR 50000));
@@ -274,24 +274,6 @@ run_sql('INSERT INTO c SELECT i, i, 30000, blob(i, 30000) FROM generate_series(1
 disarm($node);
 like(counted('c'), qr/^5\|500000\|[1-9]\d+$/, 'contents that have only their hash in common are mismatches');
 rows_right($node, 'c', 57, 'and stay apart');
-
-# what a value may be compared with is asked for early, and comes while the rest is hashed
-make_table($node, 'n', 'deduplicate');
-run_sql('INSERT INTO n SELECT 1, 3, 300000, blob(3, 300000)');
-foreach my $case (
-	[ 'one that has the first unit, and the length', 'n', 'blob(3, 150000) || blob(4, 150000)', qr/^1$/ ],
-	[ 'one that has the length only', 'n', 'blob(1, 300000)', qr/^0$/ ],
-	[ 'one that has the first unit only', 'n', 'blob(3, 290000)', qr/^0$/ ],
-	[ 'a stream', 'n', q{streamed(blob(3, 300000), 'n')}, qr/^[1-9]/ ],
-	[ 'past the page cache', 'c', 'blob(3, 300000)', qr/^0$/ ])
-{
-	my ($name, $table, $content, $fired) = @$case;
-	arm($node, 'io_will_need', 'pass', times => -1);
-	run_sql("BEGIN; INSERT INTO $table SELECT 2000, 1, 1, $content; ROLLBACK");
-	like(fired($node, 'io_will_need'), $fired, "asked for early: $name");
-	disarm($node);
-}
-run_sql('DROP TABLE n');
 
 # what cannot be read is no duplicate
 make_table($node, 'd', 'deduplicate, nocache');
