@@ -223,6 +223,7 @@ try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, 
 	if (!fits(search, record, kind) || record->length_bytes < (uint64) content->length ||
 		!sf_write_guard(search->seg, id, record->object_id))
 		return NULL;
+	SF_FAULT(share_guarded);
 	datum = sf_object_reference(search->seg, record, id, SF_NUMBER_MAX);
 	there = sf_read_begin(datum);
 	pfree(datum);

@@ -61,6 +61,21 @@ run_sql("DELETE FROM t; $maintain; $maintain");
 resume($node, $one, 'advice_look_up');
 ends('a content that ends', 1);
 
+# who stores it has counted its record up, and is to compare it, while all rows go; what its
+# snapshot can see of them stays until it has ended
+foreach my $end ('COMMIT', 'ROLLBACK')
+{
+	begin_table(1, 2);
+	ok(held($node, $one, 'share_guarded', 'BEGIN; ' . insert(3)), "$end: who stores it has guarded it");
+	run_sql("DELETE FROM t; $maintain; $maintain");
+	is(run_sql($usage), '1|3', "$end: so it stays");
+	run_sql(insert(4));
+	resume($node, $one, 'share_guarded');
+	$one->query_safe($end);
+	run_sql("$maintain; $maintain");
+	is(run_sql($usage), $end eq 'COMMIT' ? '1|2' : '1|1', "$end: as many references as rows");
+	ends("guarded, $end", $end eq 'COMMIT' ? 2 : 1);
+}
 # its space is given back: nobody comes to it any more
 foreach my $point ('reap_before_free', 'reap_done')
 {
