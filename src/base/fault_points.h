@@ -60,7 +60,7 @@ SF_FAULT_POINT(train_before_record, "the pages of a dictionary are made, its rec
 SF_FAULT_POINT(short_hash, "a content was hashed; may skip all but 4 bits of that")
 SF_FAULT_POINT(share_before_new, "a share record is to be made, nothing is done")
 SF_FAULT_POINT(share_after_new, "a share record is made, its record is in WAL")
-SF_FAULT_POINT(share_guarded, "a content is found and its record counted up, before they are compared")
+SF_FAULT_POINT(share_guarded, "a content is found, its record is counted up, nothing is compared")
 SF_FAULT_POINT(share_root, "a record is to take over a row's map, the mark of its root is known")
 SF_FAULT_POINT(root_own, "a row has a new map, its root is to say so")
 SF_FAULT_POINT(root_take, "a map is to be given up or changed, its root does not say so yet")
