@@ -20,6 +20,26 @@ sf_space_set_share_owned(SfShareOwned fn)
 	owned_of = fn;
 }
 
+uint64
+sf_space_owned_sectors(const SfOwned *owned)
+{
+	uint64		sum = 0;
+
+	SF_ASSERT(owned->nruns >= 0);
+	for (int i = 0; i < owned->nruns; i++)
+		sum += owned->runs[i].nsectors;
+	return sum;
+}
+
+void
+sf_space_free_owned(const SfOwned *owned)
+{
+	SF_ASSERT(owned->runs != NULL && owned->npages >= 0);
+	pfree(owned->runs);
+	if (owned->pages != NULL)
+		pfree(owned->pages);
+}
+
 SfOwned
 sfi_owned_of_share(SfSegment *seg, const SfShareRecord *record)
 {

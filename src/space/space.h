@@ -488,6 +488,10 @@ typedef struct SfOwned
 typedef SfOwned (*SfShareOwned) (SfSegment *seg, const SfShareRecord *record);
 extern void sf_space_set_share_owned(SfShareOwned fn);
 
+/* The sectors of its runs; and free what it points to. */
+extern uint64 sf_space_owned_sectors(const SfOwned *owned);
+extern void sf_space_free_owned(const SfOwned *owned);
+
 /*
  * ---- advice on duplicates (advice.c) ----
  *

@@ -235,11 +235,8 @@ run_of(const Runs *runs, uint32 i, SfRun *run)
 static void
 end_runs(Runs *runs)
 {
-	if (!runs->is_known)
-		return;
-	pfree(runs->owned.runs);
-	if (runs->owned.pages != NULL)
-		pfree(runs->owned.pages);
+	if (runs->is_known)
+		sf_space_free_owned(&runs->owned);
 }
 
 /* Add the space of an object that leaves, but for the runs that are in the queue already. */

@@ -161,17 +161,14 @@ own_bytes(const SfLocator *loc)
 {
 	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
 	SfShareVersion shared;
-	uint64		sectors = 0;
 	SfOwned		owned;
 
 	sf_object_require_tag(seg, loc);
 	if (is_version(loc))
 		sf_object_shared_base(seg, loc, &shared);
 	owned = sf_object_difference(seg, loc, NULL, is_version(loc) ? &shared.loc : NULL);
-	for (int i = 0; i < owned.nruns; i++)
-		sectors += owned.runs[i].nsectors;
 	sf_space_release(seg);
-	return (int64) sf_sectors_to_bytes(sectors);
+	return (int64) sf_sectors_to_bytes(sf_space_owned_sectors(&owned));
 }
 
 /*

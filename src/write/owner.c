@@ -278,11 +278,9 @@ static uint64
 count_minus(SfSegment *seg, const SfLocator *loc, const SfLocator *other)
 {
 	SfOwned		owned = sf_object_difference(seg, loc, other, NULL);
-	uint64		sum = 0;
+	uint64		sum = sf_space_owned_sectors(&owned);
 
-	for (int i = 0; i < owned.nruns; i++)
-		sum += owned.runs[i].nsectors;
-	pfree(owned.runs);
+	sf_space_free_owned(&owned);
 	return sum;
 }
 
@@ -400,9 +398,7 @@ free_owned(GivenUp *given, SfSegment *seg)
 	}
 	sfi_ledger_add_runs(SF_NOTE_FREE, seg, given->unshared.runs, given->unshared.nruns);
 	sfi_ledger_add_pages(seg, given->unshared.pages, given->unshared.npages);
-	pfree(given->unshared.runs);
-	if (given->unshared.pages != NULL)
-		pfree(given->unshared.pages);
+	sf_space_free_owned(&given->unshared);
 }
 
 /* Note what a row loses with its value, as the table at the head of this file says. */
