@@ -110,6 +110,27 @@ part_of(const SfContent *content, int64 offset, int64 len, char *buffer)
 	return buffer;
 }
 
+/* Hash a content. */
+static void
+hash_content(SfSearch *search, const SfContent *content)
+{
+	SfHasher   *hasher = sfi_hasher_new();
+	char	   *buffer = content->data == NULL ? sfi_part_new(content->length) : NULL;
+
+	for (int64 at = 0; at < content->length; at += SF_PART_BYTES)
+	{
+		int64		len = Min(SF_PART_BYTES, content->length - at);
+
+		CHECK_FOR_INTERRUPTS();
+		sfi_hasher_add(hasher, part_of(content, at, len, buffer), len);
+	}
+	if (content->length > SF_UNIT_SIZE)
+		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
+	sfi_search_set_full(search, sfi_hasher_digest(hasher), content->length);
+	sfi_part_free(buffer, content->length);
+	sfi_hasher_free(hasher);
+}
+
 /* ---- candidates ---- */
 
 /*
@@ -134,27 +155,6 @@ fits(const SfSearch *search, const SfShareRecord *record, SfAdviceKind kind)
 		return record->prefix_hash == search->hash.prefix;
 	return record->length_bytes == (uint64) search->length &&
 		memcmp(record->hash, search->hash.full, sizeof(record->hash)) == 0;
-}
-
-/* Hash a content. */
-static void
-hash_content(SfSearch *search, const SfContent *content)
-{
-	SfHasher   *hasher = sfi_hasher_new();
-	char	   *buffer = content->data == NULL ? sfi_part_new(content->length) : NULL;
-
-	for (int64 at = 0; at < content->length; at += SF_PART_BYTES)
-	{
-		int64		len = Min(SF_PART_BYTES, content->length - at);
-
-		CHECK_FOR_INTERRUPTS();
-		sfi_hasher_add(hasher, part_of(content, at, len, buffer), len);
-	}
-	if (content->length > SF_UNIT_SIZE)
-		sfi_search_set_prefix(search, sfi_hasher_prefix(hasher));
-	sfi_search_set_full(search, sfi_hasher_digest(hasher), content->length);
-	sfi_part_free(buffer, content->length);
-	sfi_hasher_free(hasher);
 }
 
 /* ---- comparison ---- */
@@ -286,9 +286,10 @@ find_object(const SfSearch *search, const SfContent *content, SfShareId *id, SfS
 	if (sf_write_own_share(search->seg, &search->hash, id) &&
 		sf_space_share_read(search->seg, *id, copy))
 		there = try_record(search, content, SF_ADVICE_FULL, *id, &copy->record);
+	if (there != NULL)
+		return there;
 	memcpy(&hash, search->hash.full, sizeof(hash));
-	return there != NULL ? there :
-		search_advice(search, content, hash, SF_ADVICE_FULL, id, copy);
+	return search_advice(search, content, hash, SF_ADVICE_FULL, id, copy);
 }
 
 /* A reference to what has the content, which is guarded; NULL: nothing has. */
