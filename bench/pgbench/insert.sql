@@ -1,0 +1,1 @@
+INSERT INTO :table (doc) SELECT doc FROM pgb_source;
