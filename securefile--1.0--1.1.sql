@@ -378,3 +378,30 @@ FROM securefile_progress_slots() s
 COMMENT ON VIEW securefile_progress
 	IS 'rewrites of columns that are running, in all databases: how far each has come';
 GRANT SELECT ON securefile_progress TO PUBLIC;
+
+CREATE FUNCTION securefile_syncer_state(
+	OUT pid integer,
+	OUT active boolean,
+	OUT files integer,
+	OUT noted_bytes bigint,
+	OUT flushes bigint,
+	OUT passes bigint,
+	OUT longest_pass double precision,
+	OUT longest_wait double precision
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_syncer_state() IS 'state of the syncer; see securefile_syncer';
+
+CREATE VIEW securefile_syncer AS
+SELECT s.pid,
+	s.active,
+	s.files,
+	s.noted_bytes,
+	s.flushes,
+	s.passes,
+	s.longest_pass,
+	s.longest_wait
+FROM securefile_syncer_state() s;
+COMMENT ON VIEW securefile_syncer
+	IS 'the syncer: its process, the data files whose flush is left to it, the longest waits in milliseconds';
+GRANT SELECT ON securefile_syncer TO PUBLIC;

@@ -254,7 +254,10 @@ _PG_init(void)
 	sf_ddl_install_hooks();
 	sf_sql_wire_install();
 	if (!IsBinaryUpgrade)
+	{
+		sf_io_register_syncer();
 		sf_monitor_register();
+	}
 
 	RegisterXactCallback(xact_callback, NULL);
 	RegisterSubXactCallback(subxact_callback, NULL);

@@ -87,6 +87,13 @@ typedef PGAlignedBlock SfIoBlock;
 #define sf_compat_smgropen(storage)	smgropen(storage, InvalidBackendId)
 #endif
 
+/* 17 has the two parts of a virtual transaction id in a struct */
+#if PG_VERSION_NUM >= 170000
+#define SfProcLxid(proc)	((proc)->vxid.lxid)
+#else
+#define SfProcLxid(proc)	((proc)->lxid)
+#endif
+
 /*
  * Add a page to storage that nobody else knows yet, and lock it.  16 has a
  * function for that, and 17 crashes when it is done the old way.

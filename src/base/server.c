@@ -15,12 +15,13 @@
 #include "storage/buf_internals.h"
 #include "storage/proc.h"
 #include "storage/sinval.h"
+#include "storage/sinvaladt.h"
 #include "storage/spin.h"
 
 void
 sf_server_delay_checkpoint_begin(void)
 {
-	SF_ASSERT((MyProc->delayChkptFlags & DELAY_CHKPT_COMPLETE) == 0);
+	SF_ASSERT(!sf_server_holds_checkpoints());
 	MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
 }
 
@@ -28,6 +29,33 @@ void
 sf_server_delay_checkpoint_end(void)
 {
 	MyProc->delayChkptFlags &= ~DELAY_CHKPT_COMPLETE;
+}
+
+/*
+ * The id is one that no transaction has, and nobody can wait for: who asks for the lock
+ * of a virtual transaction finds that the process has none under this id, and takes it for
+ * ended.  One aligned store: whoever reads the id finds the old one or the new one.
+ */
+void
+sf_server_hold_checkpoints_anew(void)
+{
+	SF_ASSERT(!IsTransactionState());
+	if (!SF_FAULT_SKIPS(wrong_hold))
+		MyProc->delayChkptFlags |= DELAY_CHKPT_COMPLETE;
+	SfProcLxid(MyProc) = GetNextLocalTransactionId();
+}
+
+bool
+sf_server_holds_checkpoints(void)
+{
+	return (MyProc->delayChkptFlags & DELAY_CHKPT_COMPLETE) != 0;
+}
+
+void
+sf_server_release_checkpoints(void)
+{
+	sf_server_delay_checkpoint_end();
+	SfProcLxid(MyProc) = InvalidLocalTransactionId;
 }
 
 static LWLock *

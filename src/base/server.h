@@ -38,6 +38,16 @@ extern void sf_server_delay_checkpoint_begin(void);
 extern void sf_server_delay_checkpoint_end(void);
 
 /*
+ * The same for a background worker that holds checkpoints up all the time, without a
+ * transaction.  A checkpoint that has listed this process waits until its id is another
+ * one.  anew: hold, from now on under a new id; the flag stays set meanwhile.  release:
+ * hold no more.  holds: is the flag set?  Never throw.
+ */
+extern void sf_server_hold_checkpoints_anew(void);
+extern bool sf_server_holds_checkpoints(void);
+extern void sf_server_release_checkpoints(void);
+
+/*
  * Content locks of shared buffers (BufferDesc.content_lock).  A list of pages on a
  * damaged disk may lead back to a page that this backend has locked, and then it
  * would wait for itself for ever.  Assertions ask for the mode, too.  The buffer is

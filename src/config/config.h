@@ -41,6 +41,8 @@ extern int	sf_io_method;		/* securefile.io_method, an SfIoMethod */
 extern bool sf_direct_io;		/* securefile.direct_io */
 extern int	sf_io_concurrency;	/* securefile.io_concurrency, requests */
 extern int	sf_write_gather_size_kb;	/* securefile.write_gather_size */
+extern bool sf_syncer;			/* securefile.syncer */
+extern int	sf_cached_write_size_kb;	/* securefile.cached_write_size */
 extern int	sf_transaction_memory_kb;	/* securefile.transaction_memory */
 extern int	sf_monitor_naptime_s;	/* securefile.monitor_naptime */
 extern bool sf_monitor_enabled; /* securefile.monitor */
@@ -71,6 +73,7 @@ extern bool sf_config_is_key_name(const char *name, size_t len_bytes);
 
 /* Bytes of one gather buffer. */
 #define sf_write_gather_bytes()	((uint64_t) sf_write_gather_size_kb * 1024)
+#define sf_cached_write_bytes()	((uint64_t) sf_cached_write_size_kb * 1024)
 
 /*
  * Column options: the type modifier.  -1 is "all defaults"; otherwise the low

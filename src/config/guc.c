@@ -23,6 +23,8 @@
 #define GATHER_DEFAULT_KB	(4 * 1024)
 #define GATHER_STEP_KB		4
 
+#define CACHED_WRITE_DEFAULT_KB	256
+
 #define TRANSACTION_MIN_KB		0
 #define TRANSACTION_MAX_KB		(64 * 1024 * 1024)
 #define TRANSACTION_DEFAULT_KB	(64 * 1024)
@@ -35,6 +37,8 @@ int			sf_io_method = SF_IO_METHOD_LIBAIO;
 bool		sf_direct_io = true;
 int			sf_io_concurrency = 8;
 int			sf_write_gather_size_kb = GATHER_DEFAULT_KB;
+bool		sf_syncer = true;
+int			sf_cached_write_size_kb = CACHED_WRITE_DEFAULT_KB;
 int			sf_transaction_memory_kb = TRANSACTION_DEFAULT_KB;
 int			sf_monitor_naptime_s = 10;
 bool		sf_monitor_enabled = true;
@@ -151,6 +155,17 @@ define_io(void)
 							&sf_write_gather_size_kb, GATHER_DEFAULT_KB,
 							GATHER_MIN_KB, GATHER_MAX_KB,
 							PGC_USERSET, GUC_UNIT_KB, round_gather_size, NULL, NULL);
+	DefineCustomBoolVariable("securefile.syncer",
+							 "Leaves the flush of data that is in WAL to a background process.",
+							 "Else each commit waits for a flush of its data files, too.",
+							 &sf_syncer, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("securefile.cached_write_size",
+							"Writes up to this size go through the operating system's cache.",
+							"Only those that are in WAL, and whose flush is left to the syncer.",
+							&sf_cached_write_size_kb, CACHED_WRITE_DEFAULT_KB,
+							0, GATHER_MAX_KB,
+							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomIntVariable("securefile.transaction_memory",
 							"Memory for what a transaction has to note of space at its end.",
 							"What is more is summed up, and then noted at once.",

@@ -253,6 +253,7 @@ sf_io_files_remove(SfStorage storage)
 
 	SF_ASSERT(OidIsValid(SfStorageDb(storage)) && OidIsValid(SfStorageRel(storage)));
 	sf_io_close(storage);
+	sfi_dirty_forget(storage, 0);
 	sfi_io_dir_path(path, storage);
 	if (empty_segment(path) && sfi_io_remove_if_empty(path) != 0 && errno != ENOENT)
 		sf_io_report_path(WARNING, "remove directory", path);
@@ -521,6 +522,7 @@ sf_io_files_clear(SfStorage storage)
 	 * number.
 	 */
 	sfi_io_fd_close_all(storage);
+	sfi_dirty_forget(storage, 0);
 	sfi_io_dir_path(path, storage);
 	if (!empty_segment(path) || !sfi_io_remove_directory(path, false))
 		ereport(ERROR,
@@ -578,6 +580,7 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 
 	/* descriptors of files that go would keep them alive without a name */
 	sfi_io_fd_close_all(storage);
+	sfi_dirty_forget(storage, keep);
 
 	/* what is kept is not looked at: it may be a long row of full files */
 	while (sfi_io_file_path(path, storage, nfiles), sfi_io_look(path, &st))

@@ -64,6 +64,9 @@ static struct
 	bool		refused[SF_IO_METHODS];
 }			engine;
 
+/* a direct write looks so often whether the cached ones in its place are over */
+#define DIRECT_WAIT_US	50
+
 static bool exit_registered = false;
 
 /* since they were taken last, of all columns: this room knows nothing of columns */
@@ -205,6 +208,50 @@ require_same_bytes(const SfIo *io)
 
 /* ---- reaping ---- */
 
+/* ---- ways to write ---- */
+
+/*
+ * Choose the way of a write, and enter the parts of the file that it writes to; returns
+ * its descriptor.  It goes direct instead of through the page cache if others do just now,
+ * and the other way round it waits.  Where the file system gives no direct descriptor, all
+ * writes are cached.  May throw; then nothing was entered.
+ */
+static SfFd *
+begin_write(SfIo *io)
+{
+	bool		want_direct = sf_direct_io && !io->files->buffered;
+	uint32		fileno = sfi_io_fileno(io->segment_offset);
+
+	SF_ASSERT(io->is_write && !io->in_flight);
+	for (;;)
+	{
+		SfFd	   *slot = sfi_io_fd_get(io->files->storage, fileno, want_direct, 0);
+
+		io->inode = slot->inode;
+		if (sfi_parts_enter(io, slot->direct))
+		{
+			io->cached |= !slot->direct;
+			return slot;
+		}
+
+		/*
+		 * Cached writes are over soon, but for those of this process, which
+		 * have to be reaped.
+		 */
+		if (slot->direct && !sfi_io_reap_one())
+			pg_usleep(DIRECT_WAIT_US);
+		want_direct = sf_direct_io;
+	}
+}
+
+/* Never throws. */
+static void
+end_write(const SfIo *io, const SfFd *slot)
+{
+	if (io->is_write)
+		sfi_parts_leave(io, slot->direct);
+}
+
 /*
  * The only way out of flight.  What went wrong is kept in result.  The pin goes last:
  * with it the descriptor may be closed.
@@ -216,6 +263,7 @@ sfi_io_completed(SfIo *io, int32 result)
 	SF_ASSERT(engine_is_valid() && io->in_flight && engine.in_flight > 0);
 	SF_ASSERT(io->slot->pins > 0 && result <= (int32) io->len_bytes);
 	require_same_bytes(io);
+	end_write(io, io->slot);
 	io->result = result;
 	io->in_flight = false;
 	engine.in_flight--;
@@ -317,6 +365,16 @@ descriptor_of(const SfIo *io)
 }
 
 /*
+ * A write into the page cache is a copy, which no queue makes faster.  A durable one is
+ * more than that: it waits for the disk, and others can be in flight meanwhile.
+ */
+static bool
+is_copy(const SfIo *io)
+{
+	return io->is_write && io->cached && !io->durable;
+}
+
+/*
  * Hand a request to the method.  The synchronous one is waited for here: its wait event
  * tells reads from writes.  The others return at once, as a rule.
  */
@@ -326,7 +384,7 @@ submit(SfIo *io, uint32 len_bytes)
 	instr_time	start;
 
 	SF_ASSERT(io->in_flight && len_bytes > 0 && len_bytes <= io->len_bytes);
-	if (engine.ops != &sfi_io_method_sync)
+	if (engine.ops != &sfi_io_method_sync && !is_copy(io))
 	{
 		engine.ops->submit(io, len_bytes);
 		return;
@@ -334,7 +392,7 @@ submit(SfIo *io, uint32 len_bytes)
 	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_wait_start(sfi_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
 											   : SF_IO_WAIT_READ));
-	engine.ops->submit(io, len_bytes);
+	sfi_io_method_sync.submit(io, len_bytes);
 	pgstat_report_wait_end();
 	count_wait(start);
 }
@@ -370,19 +428,20 @@ sf_io_start(SfIo *io)
 	SF_ASSERT(engine.in_flight < engine.depth && engine.pid == MyProcPid);
 	if (io->is_write && io->durable && SF_FAULT_SKIPS(io_durable))
 		io->durable = false;
-	io->slot = descriptor_of(io);
-	io->fd = io->slot->fd;
 	count_start(io);
 
 	/*
 	 * As if it had failed at once: it never was in flight, and sf_io_wait()
 	 * reports it.
 	 */
+	io->cached = false;
 	if (len_bytes < 0)
 	{
 		io->result = len_bytes;
 		return;
 	}
+	io->slot = io->is_write ? begin_write(io) : descriptor_of(io);
+	io->fd = io->slot->fd;
 	sfi_io_fd_pin(io->slot);
 	io->in_flight = true;
 	engine.in_flight++;
@@ -435,20 +494,22 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 static int32
 transfer_rest(SfIo *io, uint32 done_bytes)
 {
-	SfFd	   *slot = descriptor_of(io);
 	int32		len_bytes = SF_FAULT_BYTES(io_rest, io->len_bytes - done_bytes);
 	instr_time	start;
 	int32		result;
+	SfFd	   *slot;
 
 	SF_ASSERT(!io->in_flight && done_bytes < io->len_bytes && done_bytes % SF_IO_ALIGN == 0);
 	if (len_bytes < 0)
 		return len_bytes;
+	slot = io->is_write ? begin_write(io) : descriptor_of(io);
 	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_wait_start(sfi_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
 											   : SF_IO_WAIT_READ));
 	result = sfi_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
 							 len_bytes, sfi_io_file_offset(io->segment_offset) + done_bytes);
 	pgstat_report_wait_end();
+	end_write(io, slot);
 	count_wait(start);
 	return result;
 }

@@ -69,6 +69,9 @@ extern SfKeptMemory sf_io_kept_memory(void);
 extern Size sf_io_shmem_size(void);
 extern void sf_io_shmem_init(void);
 
+/* Called by _PG_init(): have the postmaster start the syncer. */
+extern void sf_io_register_syncer(void);
+
 /* ---- data files: life ---- */
 
 /*
@@ -283,7 +286,10 @@ typedef struct SfIo
 
 	/* owned by this room; zero before the first use */
 	bool		in_flight;
+	bool		cached;			/* write: some of it went through the page
+								 * cache */
 	int			fd;
+	uint64		inode;			/* of the file */
 	struct SfFd *slot;			/* descriptor, pinned while in flight */
 	int32		result;			/* bytes done, or -errno */
 	uint64		method_private[8];	/* iocb and the like */
@@ -334,6 +340,20 @@ extern void sf_io_reap_all(void);
  * (len_bytes 0) it flushes nothing.  ERROR when a file cannot be opened.
  */
 extern void sf_io_sync(SfStorage storage, uint64 segment_offset, uint64 len_bytes);
+
+/*
+ * Writes whose bytes are in WAL need not be durable at commit: the syncer flushes them
+ * before the next checkpoint is complete.
+ *
+ * is_left: is the flush of that file left to the syncer at the moment?  A hint, for choosing
+ * how to write.  If not, the syncer is asked to take it from now on.
+ *
+ * note: after the write is complete, and before its WAL record is inserted, each time.
+ * False: the caller has to make it durable itself.  With interrupts held, or not; takes an
+ * LWLock, for some milliseconds at most.  Both never throw.
+ */
+extern bool sf_io_is_left_to_syncer(SfStorage storage, uint64 segment_offset);
+extern bool sf_io_note_dirty(const SfIo *io);
 
 /*
  * Redo of a data record: write bytes (any alignment of buf; offset and length

@@ -152,6 +152,7 @@ typedef struct SfFd
 	uint32		fileno;
 	bool		want_direct;	/* what was asked for: part of the key */
 	bool		direct;			/* what the file system gave */
+	uint64		inode;
 	bool		stale;			/* file was unlinked: serves nobody any more */
 	int			fd;				/* -1: slot is free */
 	int			pins;			/* requests in flight */
@@ -178,9 +179,37 @@ extern void sfi_io_fd_close_all(SfStorage storage);
 
 /*
  * fdatasync (or fsync, for a new file) a descriptor.  A failure is PANIC, or ERROR where
- * data_sync_retry is on.
+ * data_sync_retry is on; of the second form: elevel.  start: let the system begin with
+ * that, without waiting for anything.
  */
 extern void sfi_io_fd_sync(SfFd *slot, bool is_new);
+extern void sfi_io_flush(int fd, SfStorage storage, uint32 fileno, bool is_new, int elevel);
+extern void sfi_io_start_flush(int fd);
+
+/* ---- files that the syncer flushes (dirty.c) ---- */
+
+/*
+ * Before files of a segment are unlinked, from this one on: they are the syncer's no more.
+ * Never throws.
+ */
+extern void sfi_dirty_forget(SfStorage storage, uint32 from_fileno);
+
+/* Shared memory: bytes, and the hook that makes it; with AddinShmemInitLock. */
+extern Size sfi_dirty_shmem_size(void);
+extern void sfi_dirty_shmem_init(void);
+
+/* ---- direct and cached writes side by side (parts.c) ---- */
+
+/*
+ * A write begins: true if it may go that way now, and then leave is called when it is
+ * over.  While there are direct writes to a part of a file, none to the same part may go
+ * through the page cache, and the other way round.  Never throw.
+ */
+extern bool sfi_parts_enter(const SfIo *io, bool direct);
+extern void sfi_parts_leave(const SfIo *io, bool direct);
+
+extern Size sfi_parts_shmem_size(void);
+extern void sfi_parts_shmem_init(void);
 
 /* ---- buffers (buffer.c) ---- */
 

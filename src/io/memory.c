@@ -91,7 +91,8 @@ static volatile sig_atomic_t timeout_came = false;
 Size
 sf_io_shmem_size(void)
 {
-	return MAXALIGN(sizeof(MemoryShared));
+	return add_size(MAXALIGN(sizeof(MemoryShared)),
+					add_size(sfi_dirty_shmem_size(), sfi_parts_shmem_size()));
 }
 
 void
@@ -99,6 +100,8 @@ sf_io_shmem_init(void)
 {
 	bool		found;
 
+	sfi_dirty_shmem_init();
+	sfi_parts_shmem_init();
 	shared = ShmemInitStruct("securefile kept memory", sizeof(MemoryShared), &found);
 	if (found)
 		return;

@@ -167,13 +167,24 @@ prepare_cache(void)
 /*
  * Does the file still have a name?  One that cannot be asked counts as without: opening it
  * again finds out.
+ *
+ * Not fstat(), which asks for the time of the last change, too: since 6.13 Linux then gives
+ * the next write a finer time, later than that of any write before, and so each write to
+ * any file a new time.  The inode of the current WAL file would be dirty at every flush.
  */
 static bool
 is_linked(int fd)
 {
+#ifdef STATX_NLINK
+	struct statx stx;
+
+	return !SF_FAULT_FAILS(io_fstat) && statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
+		stx.stx_nlink > 0;
+#else
 	struct stat st;
 
 	return !SF_FAULT_FAILS(io_fstat) && fstat(fd, &st) == 0 && st.st_nlink > 0;
+#endif
 }
 
 /*
@@ -338,9 +349,9 @@ open_file(const char *path, int flags, bool want_direct, bool *direct)
 /*
  * A FIFO or a device in the place of a data file would take transfers that never
  * end, and a wait for those cannot be interrupted.  Opening a FIFO for reading and
- * writing does not wait.
+ * writing does not wait.  Returns the inode.
  */
-static void
+static uint64
 require_regular(int fd, const char *path)
 {
 	struct stat st;
@@ -348,7 +359,7 @@ require_regular(int fd, const char *path)
 	int			error = errno;
 
 	if (known && S_ISREG(st.st_mode))
-		return;
+		return st.st_ino;
 	(void) close(fd);
 	ReleaseExternalFD();
 	errno = error;
@@ -390,7 +401,7 @@ open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 				(sfi_io_errcode(save_errno),
 				 errmsg("could not open segment data file \"%s\": %m", path)));
 	}
-	require_regular(fd, path);
+	slot->inode = require_regular(fd, path);
 	SF_ASSERT(slot->fd < 0 && (want_direct || !slot->direct));
 	slot->storage = storage;
 	slot->fileno = fileno;
@@ -433,15 +444,15 @@ sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags)
  * the pages away, so a second flush that succeeds would prove nothing.
  */
 void
-sfi_io_fd_sync(SfFd *slot, bool is_new)
+sfi_io_flush(int fd, SfStorage storage, uint32 fileno, bool is_new, int elevel)
 {
 	int			rc = -1;
 
-	SF_ASSERT(fd_slot_is_valid(slot) && !slot->stale);
+	SF_ASSERT(fd >= 0);
 	if (!SF_FAULT_FAILS(io_sync))
 	{
 		pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_SYNC));
-		rc = is_new ? pg_fsync(slot->fd) : pg_fdatasync(slot->fd);
+		rc = is_new ? pg_fsync(fd) : pg_fdatasync(fd);
 		pgstat_report_wait_end();
 	}
 	if (rc != 0)
@@ -449,12 +460,28 @@ sfi_io_fd_sync(SfFd *slot, bool is_new)
 		char		path[SF_IO_PATH_MAX];
 		int			save_errno = errno;
 
-		sfi_io_file_path(path, slot->storage, slot->fileno);
+		sfi_io_file_path(path, storage, fileno);
 		errno = save_errno;
-		ereport(data_sync_elevel(ERROR),
+		ereport(elevel,
 				(errcode_for_file_access(),
 				 errmsg("could not fsync segment data file \"%s\": %m", path)));
 	}
+}
+
+void
+sfi_io_fd_sync(SfFd *slot, bool is_new)
+{
+	SF_ASSERT(fd_slot_is_valid(slot) && !slot->stale);
+	sfi_io_flush(slot->fd, slot->storage, slot->fileno, is_new, data_sync_elevel(ERROR));
+}
+
+/* Its result tells nothing that the flush does not tell, too. */
+void
+sfi_io_start_flush(int fd)
+{
+	SF_ASSERT(fd >= 0);
+	if (enableFsync)
+		(void) sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
 /* A range may lie in several files, each of which has its own flush. */

@@ -106,8 +106,10 @@ next_used(const Move *move, uint32 limit, uint32 *first, uint32 *count)
 	return *count > 0;
 }
 
-/* Read or write part of the chunk, and wait for it. */
-static void
+/*
+ * Read or write part of the chunk, and wait for it; was it written through the page cache?
+ */
+static bool
 transfer(SfStorage storage, bool is_write, uint64 start, uint32 nsectors, char *buf)
 {
 	static SfIo io;
@@ -120,6 +122,7 @@ transfer(SfStorage storage, bool is_write, uint64 start, uint32 nsectors, char *
 	io.durable = false;
 	sf_io_start(&io);
 	sf_io_wait(&io);
+	return is_write && io.cached;
 }
 
 /*
@@ -144,9 +147,12 @@ copy_chunk(Move *move, uint64 start, uint32 nsectors)
 	memset(chunk, 0, sf_sectors_to_bytes(nsectors));
 	count = 0;
 	for (uint32 block = from; next_used(move, limit, &block, &count);)
-		transfer(move->from.storage, false, RunSector(block), sf_blocks_to_sectors(count),
-				 RunPlace(block));
-	transfer(move->to.storage, true, start, nsectors, chunk);
+		(void) transfer(move->from.storage, false, RunSector(block), sf_blocks_to_sectors(count),
+						RunPlace(block));
+
+	/* a backup that copies the disk must not have the record only */
+	if (transfer(move->to.storage, true, start, nsectors, chunk) && move->to.logged_data)
+		sf_io_sync(move->to.storage, sf_sectors_to_bytes(start), sf_sectors_to_bytes(nsectors));
 	SF_FAULT(move_chunk);
 	count = 0;
 	for (uint32 block = from; move->to.logged_data && next_used(move, limit, &block, &count);)

@@ -20,6 +20,11 @@
  * is inserted when the write is complete; or, at pre-commit, while it is in
  * flight, with checkpoints held up until it is complete (DELAY_CHKPT_COMPLETE).
  *
+ * Such data need not be durable at commit: its flush is left to the syncer (io/README.md).
+ * Then the record always comes when the write is complete, and noted: it is the syncer
+ * that holds checkpoints up.  Data that is in no record is flushed before the commit; so
+ * is what was written while no syncer took notes.
+ *
  * How an extent comes to disk:
  *
  *	begun (begin_extent)
@@ -44,6 +49,7 @@
  */
 #include "base/base.h"
 
+#include "access/xlog.h"
 #include "base/server.h"
 #include "miscadmin.h"
 #include "stats/stats.h"
@@ -62,6 +68,9 @@ typedef struct Extent
 	uint32		offset;			/* in the buffer, in bytes */
 	bool		started;		/* its write has been started: it grows no
 								 * more */
+	bool		left;			/* its flush is to be left to the syncer */
+	bool		settled;		/* it is durable, or somebody has to make it
+								 * so */
 	bool		logged;			/* it is in WAL, if it has to be */
 	bool		transformed;	/* some of its units were encoded */
 	SfIo		io;
@@ -154,11 +163,24 @@ note_dirty(Extent *extent)
 	dirty[ndirty++] = (DirtyFile) {extent->seg, file_no};
 }
 
-/* Is the column's data to pass through the page cache when written? */
+/* Does the extent go to WAL, too? */
 static bool
-write_buffered(SfSegment *seg)
+is_logged(const Extent *extent)
 {
-	return sf_space_column(seg)->options.cache == SF_CACHE_FULL;
+	return extent->seg->logged_data && XLogIsNeeded();
+}
+
+/*
+ * Is an extent to pass through the page cache when written?  Where the column says so, and
+ * where that saves a small value the wait for the disk: it is the syncer that waits.
+ */
+static bool
+write_buffered(const Extent *extent, uint32 len_bytes)
+{
+	SfCacheMode cache = sf_space_column(extent->seg)->options.cache;
+
+	return cache == SF_CACHE_FULL ||
+		(cache == SF_CACHE_READS && extent->left && len_bytes <= sf_cached_write_bytes());
 }
 
 /* ---- what must hold (G1 to G3) ---- */
@@ -235,13 +257,15 @@ start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 	SF_ASSERT(len > 0 && !extent->started);
 	check_extent(buf, extent);
 	memset(buf->mem + extent->offset + len, 0, padded - len);
-	extent->io.files = sf_io_open(extent->seg->storage, write_buffered(extent->seg));
 	extent->io.segment_offset = sf_sectors_to_bytes(extent->start);
+	extent->left = is_logged(extent) &&
+		sf_io_is_left_to_syncer(extent->seg->storage, extent->io.segment_offset);
+	extent->io.files = sf_io_open(extent->seg->storage, write_buffered(extent, padded));
 	extent->io.buf = buf->mem + extent->offset;
 	extent->io.len_bytes = padded;
 	extent->io.is_write = true;
-	extent->io.durable = durable;
-	if (!durable)
+	extent->io.durable = durable && !extent->left;
+	if (!extent->io.durable && !extent->left)
 		note_dirty(extent);
 	extent->started = true;
 	sf_io_start(&extent->io);
@@ -312,6 +336,46 @@ log_extent(GatherBuffer *buf, Extent *extent)
 		sf_space_log_data(extent->seg, extent->start, buf->mem + extent->offset,
 						  extent->nsectors);
 	extent->logged = true;
+	SF_FAULT(data_logged);
+}
+
+/*
+ * A write is complete: see to it that it becomes durable.  If it is not the syncer that
+ * does so, this transaction has to, at its end.
+ *
+ * A record must not come before its data where that is neither noted nor on the disk: a
+ * backup that copies the disk, and not the page cache, would have just the record.
+ */
+static void
+settle_extent(Extent *extent)
+{
+	extent->settled = true;
+	if (extent->io.durable)
+		return;
+	if (extent->left)
+	{
+		SF_FAULT(data_written);
+		if (sf_io_note_dirty(&extent->io))
+		{
+			SF_FAULT(data_noted);
+			return;
+		}
+		note_dirty(extent);
+	}
+	if (extent->io.cached && is_logged(extent) && !SF_FAULT_SKIPS(wrong_snapshot))
+		sf_io_sync(extent->seg->storage, extent->io.segment_offset, extent->io.len_bytes);
+}
+
+/* An extent has been written: settle it, then log it. */
+static void
+finish_extent(GatherBuffer *buf, Extent *extent)
+{
+	wait_extent(extent);
+	if (extent->left && SF_FAULT_SKIPS(wrong_order))
+		log_extent(buf, extent);
+	if (!extent->settled && extent->nsectors > 0)
+		settle_extent(extent);
+	log_extent(buf, extent);
 }
 
 /*
@@ -324,10 +388,7 @@ complete_buffer(GatherBuffer *buf)
 	begin_undivided();
 	drop_gone_extents(buf);
 	for (int i = 0; i < buf->nextents; i++)
-	{
-		wait_extent(&buf->extents[i]);
-		log_extent(buf, &buf->extents[i]);
-	}
+		finish_extent(buf, &buf->extents[i]);
 	end_undivided();
 }
 
@@ -421,7 +482,8 @@ begin_extent(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 	extent->start = sf_blocks_to_sectors(sf_block_of(sector)) + (SF_BREAKS(g1) ? 1 : 0);
 	extent->nsectors = 0;
 	extent->offset = buf->fill;
-	extent->started = extent->logged = extent->transformed = false;
+	extent->started = extent->left = extent->settled = false;
+	extent->logged = extent->transformed = false;
 	if (tail != NULL)
 		carry_tail(from_buf, tail, buf, extent);
 	check_extent(buf, extent);
@@ -602,6 +664,22 @@ sync_dirty_files(void)
 	ndirty = 0;
 }
 
+/* May the record of an extent come before its write is complete? */
+static bool
+logs_in_flight(const Extent *extent)
+{
+	return extent->nsectors > 0 && !extent->left && (extent->io.durable || !extent->io.cached);
+}
+
+static bool
+any_logs_in_flight(const GatherBuffer *buf)
+{
+	for (int i = 0; i < buf->nextents; i++)
+		if (logs_in_flight(&buf->extents[i]))
+			return true;
+	return false;
+}
+
 /*
  * Put into WAL what is in flight, in the time that the disk needs.  Whoever
  * throws from here on ends the transaction, which gives checkpoints free.
@@ -613,7 +691,8 @@ log_in_flight(GatherBuffer *buf)
 	begin_undivided();
 	drop_gone_extents(buf);
 	for (int i = 0; i < buf->nextents; i++)
-		log_extent(buf, &buf->extents[i]);
+		if (logs_in_flight(&buf->extents[i]))
+			log_extent(buf, &buf->extents[i]);
 	end_undivided();
 	SF_FAULT(commit_data_in_flight);
 }
@@ -634,7 +713,7 @@ sfi_gather_flush_all(bool durable)
 	if (buf->nextents > 0)
 		start_buffer(buf, durable && single_write());
 	complete_buffer(other);
-	if (durable)
+	if (durable && any_logs_in_flight(buf))
 		log_in_flight(buf);
 	complete_buffer(buf);
 	sf_server_delay_checkpoint_end();

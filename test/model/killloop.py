@@ -34,7 +34,9 @@ POINTS = ["encode", "decode", "io_write", "io_read", "io_extend", "io_truncate",
           "commit_after_data", "commit_after_alloc", "commit_done", "abort_start",
           "resolve_before", "resolve_after", "grow_after_zero", "grow_after_record",
           "truncate_before_file", "create_after_record", "grow_before_files",
-          "drop_before_unlink"]
+          "drop_before_unlink", "data_written", "data_noted", "data_logged", "syncer_opened",
+          "syncer_flush", "syncer_cleared", "syncer_file_done", "syncer_pre_flushed",
+          "syncer_closed", "syncer_flushed", "syncer_renewed"]
 
 
 def settings(options):

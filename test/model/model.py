@@ -150,6 +150,7 @@ FAULTS = {
     "io_read": ["error", "short"], "io_extend": ["error", "enospc"], "io_truncate": ["error"],
     "flush_before_write": ["error"], "commit_before_flush": ["error"],
     "commit_data_in_flight": ["error"], "commit_after_data": ["error"],
+    "data_written": ["error"], "data_noted": ["error"], "data_logged": ["error"],
     "commit_after_alloc": ["error"], "resolve_before": ["error"], "resolve_after": ["error"],
     "grow_after_zero": ["error"], "grow_after_record": ["error"],
     "truncate_before_file": ["error"], "create_after_record": ["error"], "grow_before_files": ["error"],

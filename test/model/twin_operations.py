@@ -17,6 +17,7 @@ POINTS = dict.fromkeys([
     "io_open", "flush_before_write", "data_record", "lend_memory", "lend_before_mark", "lend_after_mark", "grow_before",
     "grow_after_zero", "grow_after_record", "page_extend", "create_before_record", "create_after_record",
     "grow_before_files", "commit_before_flush", "commit_data_in_flight", "commit_after_data", "commit_before_entries",
+    "data_written", "data_noted", "data_logged",
     "commit_after_alloc", "commit_before_record", "move_chunk", "move_done", "encode", "decode"], ["error"]) | {
         "io_write": ["error", "enospc", "short"], "io_extend": ["error", "enospc"], "io_submit": ["error", "eagain"]}
 

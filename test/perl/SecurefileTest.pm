@@ -18,7 +18,7 @@ use Time::HiRes qw(usleep time);
 our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes each_mapping fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
-  stop_walwriter monitor_rests slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
+  stop_process stop_walwriter monitor_rests slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
 
 # ---- patience ----
 

@@ -26,6 +26,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 
@@ -88,8 +89,25 @@ def cut_power(server, postmaster, tally, seconds):
     return said
 
 
+class Checkpoints(threading.Thread):
+    """One each second, as long as there is a server."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.conn = server.connect()
+
+    def run(self):
+        try:
+            while True:
+                self.conn.execute("CHECKPOINT")
+                time.sleep(1)
+        except psycopg.Error:
+            pass
+
+
 def cut_under_load(server, options, states, rng, tally):
     running = model.start(server.dsn, options, states, 120)
+    Checkpoints(server).start()
     time.sleep(rng.uniform(0.3, options.load))
     postmaster = server.postmaster()
     if options.planted:

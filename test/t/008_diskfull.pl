@@ -95,7 +95,11 @@ foreach my $options ('', 'filesystem_like_logging')
 }
 
 # EIO on fsync, or of a write that is one: nobody knows what is on disk, so PANIC
-# as PostgreSQL does, unless told otherwise
+# as PostgreSQL does, unless told otherwise.  (For the syncer it is PANIC in any case:
+# 183_syncer.)
+$node->append_conf('postgresql.conf', 'securefile.syncer = off');
+$node->reload;
+wait_for_sql($node, 'SELECT pid IS NULL FROM securefile_syncer');
 arm($node, 'io_sync', 'error', times => -1);
 $node->psql('postgres', 'UPDATE t SET doc = blob(3, len)');
 disarm($node);

@@ -68,7 +68,11 @@ foreach my $point ('commit_before_flush', 'flush_before_write', 'commit_after_da
 
 # A record of data whose write is not complete: a checkpoint that began after the
 # record ends after the write.  Else redo would begin behind the record, and a
-# base backup could copy the file before the write.
+# base backup could copy the file before the write.  (What is left to the syncer is logged
+# when it is complete: 183_syncer.)
+$node->append_conf('postgresql.conf', 'securefile.syncer = off');
+$node->reload;
+wait_for_sql($node, 'SELECT pid IS NULL FROM securefile_syncer');
 {
 	my $session = background($node);
 	my $pid = $session->query_safe('SELECT pg_backend_pid()');

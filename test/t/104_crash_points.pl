@@ -36,7 +36,11 @@ my %elsewhere = (
 	repair_page => 'securefile_repair() needs damage: 108_repair',
 	repair_done => 'the same');
 
-my @points = fault_points('^(?!break_)');
+my @points = fault_points('^(?!break_|wrong_)');
+
+# These work when they like, so they are looked at only for what is their own; and how
+# often they pass a point depends on how long all else takes.
+my %by_itself = (monitor => '.', syncer => '^(?:syncer_|data_(?:written|noted|logged))');
 my @methods = ('libaio', 'io_uring', 'sync');
 my %modes = (l => '', f => 'filesystem_like_logging');
 # of the scenario with compression
@@ -44,6 +48,7 @@ my @levels = shuffle('compress_low', 'compress_medium', 'compress_high');
 
 my $node = new_cluster('crash_points',
 	conf => [ master_key(), 'restart_after_crash = off', 'wal_level = logical', 'securefile.monitor = off',
+		'securefile.syncer = off',
 		'allow_in_place_tablespaces = on', "max_wal_size = '1GB'", "checkpoint_timeout = '1h'",
 		"securefile.write_gather_size = '1MB'",
 		# else a session that waits has transactions that nobody counted
@@ -283,6 +288,23 @@ my %scenarios = (
 			transaction(1, insert_into($t, 20, 'big')),
 			"SELECT 'wrong: ' || wrong('$t');\n");
 	},
+	syncer => sub {
+		my ($t) = @_;
+		my $wait = 'DO $$ BEGIN WHILE NOT coalesce((SELECT %s FROM securefile_syncer), false) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$;' . "\n";
+		return (create_table('x', 'l'),
+			"ALTER SYSTEM SET securefile.syncer = on;\nSELECT pg_reload_conf();\n",
+			sprintf($wait, 'pid > 0'),
+			q{DO $$ BEGIN FOR n IN 100 .. 10000 LOOP INSERT INTO x SELECT n, name, data FROM bytes WHERE name = 'page';
+				COMMIT; EXIT WHEN (SELECT files > 0 FROM securefile_syncer); PERFORM pg_sleep(0.01); END LOOP; END $$;} . "\n",
+			transaction(1, insert_into('x', 10, 'page'), insert_into('x', 11, 'mid')),
+			sprintf($wait, 'passes > 1'),
+			transaction(2, insert_into('x', 12, 'large')),
+			"CHECKPOINT;\n",
+			"SELECT pg_terminate_backend(pid) FROM securefile_syncer;\n",
+			sprintf($wait, 'NOT active AND pid > 0'),
+			transaction(3, insert_into('x', 13, 'page')),
+			"SELECT 'wrong: ' || wrong('x');\n");
+	},
 	monitor => sub {
 		my ($t) = @_;
 		return ("DELETE FROM $t WHERE id >= 10;",
@@ -521,13 +543,14 @@ sub look_at
 	my ($died, $out, $err) = act($name, $t, $method, map { "'$_', 'pass', times => -1" } @points);
 	my %count = counted();
 	push @failures, "$name $t $method, no faults: $err" if $died || $err =~ /ERROR|PANIC/ || $out =~ /^wrong: ./m;
-	push @{ $reach{$_} }, [ $count{$_}, $name, $t, $method ] foreach sort keys %count;
+	push @{ $reach{$_} }, [ $count{$_}, $name, $t, $method ]
+	  foreach grep { $_ =~ ($by_itself{$name} || '.') } sort keys %count;
 	crash($node);
 	start_with($node, $all_counted) or die 'server does not start';
 	%count = counted();
-	# the monitor is at work there by now
+	# these are at work there by now
 	push @{ $replay{$_} }, [ $count{$_}, $name, $t, $method ]
-	  foreach grep { $name ne 'monitor' && /^(?:io|redo)_/ } sort keys %count;
+	  foreach grep { !$by_itself{$name} && /^(?:io|redo)_/ } sort keys %count;
 	$recoveries++;
 	push @failures, map { "$name $t $method, no faults: $_" } verify($out);
 	restart($node);
@@ -549,8 +572,7 @@ foreach my $name (sort keys %scenarios)
 
 foreach my $point (grep { $_ =~ $only } @points)
 {
-	# the monitor works when it likes: only for what is its own
-	my @ways = grep { $_->[1] ne 'monitor' } @{ $reach{$point} || [] };
+	my @ways = grep { !$by_itself{ $_->[1] } } @{ $reach{$point} || [] };
 	@ways = @{ $reach{$point} || [] } unless @ways;
 	foreach my $action ($rounds ? ('kill', 'panic') : one_of('kill', 'panic'))
 	{
@@ -560,8 +582,7 @@ foreach my $point (grep { $_ =~ $only } @points)
 			{
 				my ($count, $name, $t, $method) = @$way;
 				last if crash_at($name, $t, $method, $point, $action, int(rand($count)));
-				# how often the monitor comes by depends on how long all else takes
-				last if $name eq 'monitor' && crash_at($name, $t, $method, $point, $action, 0);
+				last if $by_itself{$name} && crash_at($name, $t, $method, $point, $action, 0);
 			}
 		}
 	}

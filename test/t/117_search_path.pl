@@ -102,6 +102,7 @@ my @calls = (
 	'upgrade_finish' => q{SELECT * FROM ~securefile_upgrade_finish()},
 	'view securefile_columns' => q{SELECT schemaname, relname, attname, options, tablespace, logging, cache, object_bytes, plain_bytes, ratio FROM ~securefile_columns},
 	'view securefile_stat' => q{SELECT ~securefile_stat_reset(); SELECT schemaname, relname, attname, relid, flushes FROM ~securefile_stat},
+	'view securefile_syncer' => q{SELECT active, files FROM ~securefile_syncer},
 	'view securefile_monitor' => q{SELECT state, failures FROM ~securefile_monitor},
 	'version' => q{SELECT library, extension FROM ~securefile_version()},
 	'digest' => q{SELECT ~securefile_digest(d, 'md5'), ~securefile_digest(d), ~securefile_kept_digest(d) FROM public.t},

@@ -92,8 +92,11 @@ my %breaks = (
 	# a module of its test does these: 163_advice
 	a1 => '',
 	a2 => '',
-	# a worker of the monitor is the one that does it: see below
-	rule_4 => '');
+	# a worker of the monitor, or the syncer, is the one that does it: see below
+	rule_4 => '',
+	y1 => '',
+	y2 => '',
+	y3 => '');
 
 is_deeply([ sort keys %breaks ], [ sort map { s/^break_//r } fault_points('^break_') ], 'there is one for each point');
 
@@ -156,7 +159,22 @@ foreach my $name (grep { $breaks{$_} && !/^k/ } sort keys %breaks)
 	as_before($name);
 }
 
-my $since = -s $node->logfile;
+my $since;
+foreach my $name ('y1', 'y2', 'y3')
+{
+	$since = -s $node->logfile;
+	$node->safe_psql('postgres', "SELECT securefile_fault('break_$name', 'skip', times => -1)");
+	my $fill = 'INSERT INTO gone VALUES (blob(1, 5000)); SELECT pg_sleep(0.01);';
+	wait_until(sub {
+		$node->psql('postgres', "CREATE TABLE gone (doc securefile); $fill $fill $fill DROP TABLE gone");
+		substr(slurp($node->logfile), $since) =~ /^TRAP/m;
+	});
+	trapped($name, $since);
+	$node->safe_psql('postgres', 'DROP TABLE IF EXISTS gone');
+	as_before($name);
+}
+
+$since = -s $node->logfile;
 $node->safe_psql('postgres', "SELECT securefile_fault('break_rule_4', 'skip')");
 $node->append_conf('postgresql.conf', 'securefile.monitor = on');
 $node->reload;
