@@ -10,7 +10,8 @@
 #	make check			all tests, in a private installation: no root needed
 #	make check-long		the long loops
 #	make demo			a throw-away server with real files in it (see demo/demo.sh)
-#	make bench			speed beside bytea and large objects (see bench/run)
+#	make bench			speed beside bytea, large objects and files (see bench/run)
+#	make bench QUICK=1	the same, in some minutes
 #	make lint			cheap checks of the sources
 #	make indent			puts the C files in the layout that make lint asks for
 #	make FAULTS=1		with fault points, for tests (make clean first)
@@ -177,8 +178,7 @@ demo:
 	@PG_CONFIG='$(PG_CONFIG)' $(here)demo/demo.sh
 
 bench:
-	@PG_CONFIG='$(PG_CONFIG)' $(here)bench/run; first=$$?; \
-	PG_CONFIG='$(PG_CONFIG)' $(here)bench/run --stream && exit $$first
+	@PG_CONFIG='$(PG_CONFIG)' $(here)bench/run --matrix $(if $(QUICK),--quick)
 
 # of what is committed
 dist:
