@@ -255,8 +255,9 @@ _PG_init(void)
 	sf_sql_wire_install();
 	if (!IsBinaryUpgrade)
 	{
-		sf_io_register_syncer();
+		/* if there is room for one only: writers can do without the syncer */
 		sf_monitor_register();
+		sf_io_register_syncer();
 	}
 
 	RegisterXactCallback(xact_callback, NULL);

@@ -146,19 +146,21 @@ want_file(SfStorage storage, uint32 fileno)
  * Without the gate: the answer is good only for choosing a way to write, and it is the note
  * that decides.
  */
-bool
-sf_io_is_left_to_syncer(SfStorage storage, uint64 segment_offset)
+uint64
+sf_io_syncer_opening(SfStorage storage, uint64 segment_offset)
 {
 	uint32		fileno = sfi_io_fileno(segment_offset);
 	SfDirtyFile *file;
 
 	SF_ASSERT(OidIsValid(SfStorageRel(storage)) && OidIsValid(SfStorageDb(storage)));
 	if (sfi_dirty == NULL || sfi_dirty->syncer == NULL)
-		return false;
+		return 0;
 	file = find_file(storage, fileno);
 	if (file == NULL && !sfi_dirty->crowded)
 		want_file(storage, fileno);
-	return file != NULL && file->state == SF_DIRTY_OPEN && sfi_dirty->active;
+	if (file == NULL || file->state != SF_DIRTY_OPEN || !sfi_dirty->active)
+		return 0;
+	return file->opening;
 }
 
 /* ---- noting ---- */
@@ -197,8 +199,12 @@ count_noted(uint32 len_bytes)
 	return before < due && before + len_bytes >= due;
 }
 
+/*
+ * With the opening of before the write: had the syncer closed the file meanwhile, and opened
+ * it again, an error of the system's own writing back in between would be seen by nobody.
+ */
 bool
-sf_io_note_dirty(const SfIo *io)
+sf_io_note_dirty(const SfIo *io, uint64 opening)
 {
 	SfDirtyFile *file;
 	bool		noted = false;
@@ -213,7 +219,8 @@ sf_io_note_dirty(const SfIo *io)
 	enter_gate();
 	file = sfi_dirty->active ?
 		find_file(io->files->storage, sfi_io_fileno(io->segment_offset)) : NULL;
-	if (file != NULL && file->state == SF_DIRTY_OPEN && file->inode == io->inode)
+	if (file != NULL && file->state == SF_DIRTY_OPEN && file->opening == opening &&
+		file->inode == io->inode)
 	{
 		/* the write that is complete is seen by whoever sees the bit */
 		pg_write_barrier();
@@ -246,12 +253,9 @@ forget_file(SfDirtyFile *file)
 	return open;
 }
 
-/*
- * Before the unlink: afterwards the name may come back, and a note would be for the file
- * that is open no longer.
- */
-void
-sfi_dirty_forget(SfStorage storage, uint32 from_fileno)
+/* Forget the files of a segment from one on; without a segment, all of a database. */
+static void
+forget_files(const SfStorage *storage, uint32 from_fileno, Oid db)
 {
 	bool		any = false;
 
@@ -263,11 +267,32 @@ sfi_dirty_forget(SfStorage storage, uint32 from_fileno)
 	{
 		SfDirtyFile *file = &sfi_dirty->files[i];
 
-		if ((file->state == SF_DIRTY_WANTED || file->state == SF_DIRTY_OPEN) &&
-			file->fileno >= from_fileno && SfStorageEquals(file->storage, storage))
+		if (file->state != SF_DIRTY_WANTED && file->state != SF_DIRTY_OPEN)
+			continue;
+		if (storage != NULL
+			? file->fileno >= from_fileno && SfStorageEquals(file->storage, *storage)
+			: SfStorageDb(file->storage) == db)
 			any = forget_file(file) || any;
 	}
 	LWLockRelease(&sfi_dirty->gate);
 	if (any)
 		sfi_dirty_wake();
+}
+
+/*
+ * Before the unlink: afterwards the name may come back, and a note would be for the file
+ * that is open no longer.
+ */
+void
+sfi_dirty_forget(SfStorage storage, uint32 from_fileno)
+{
+	forget_files(&storage, from_fileno, InvalidOid);
+}
+
+/* Files in tablespaces may have been removed by the server, with the database's directory. */
+void
+sfi_dirty_forget_database(Oid db)
+{
+	SF_ASSERT(OidIsValid(db));
+	forget_files(NULL, 0, db);
 }

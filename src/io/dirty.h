@@ -48,6 +48,7 @@ typedef struct SfDirtyFile
 	SfStorage	storage;		/* likewise, as all that follows but the bit */
 	uint32		fileno;
 	uint64		inode;			/* of what the syncer has opened */
+	uint64		opening;		/* of all, which one that was */
 	uint64		noted_in_pass;	/* when it was last dirty */
 	pg_atomic_uint32 dirty;		/* set with the gate shared; cleared before
 								 * the flush */
@@ -73,6 +74,7 @@ typedef struct SfDirtyShared
 	bool		active;			/* notes are taken; changed with the gate
 								 * exclusive */
 	bool		crowded;		/* a writer has found no free slot; likewise */
+	uint64		openings;		/* files opened so far; likewise */
 	PGPROC	   *syncer;			/* likewise; NULL: none, or it is switched off */
 	pg_atomic_uint64 noted_bytes;	/* ever */
 	pg_atomic_uint64 flushed_bytes; /* noted_bytes at the last pre-flush */

@@ -228,19 +228,23 @@ begin_write(SfIo *io)
 		SfFd	   *slot = sfi_io_fd_get(io->files->storage, fileno, want_direct, 0);
 
 		io->inode = slot->inode;
-		if (sfi_parts_enter(io, slot->direct))
+
+		/* where there is no direct writing, all are of one kind */
+		io->counted = slot->direct || !want_direct;
+		if (!io->counted || sfi_parts_enter(io, slot->direct))
 		{
 			io->cached |= !slot->direct;
 			return slot;
 		}
 
 		/*
-		 * Cached writes are over soon, but for those of this process, which
-		 * have to be reaped.
+		 * Direct writes of others may take long, so this one joins them,
+		 * whatever is set.  Cached ones are over soon, but for those of this
+		 * process, which have to be reaped.
 		 */
 		if (slot->direct && !sfi_io_reap_one())
 			pg_usleep(DIRECT_WAIT_US);
-		want_direct = sf_direct_io;
+		want_direct = true;
 	}
 }
 
@@ -248,7 +252,7 @@ begin_write(SfIo *io)
 static void
 end_write(const SfIo *io, const SfFd *slot)
 {
-	if (io->is_write)
+	if (io->is_write && io->counted)
 		sfi_parts_leave(io, slot->direct);
 }
 

@@ -288,6 +288,7 @@ typedef struct SfIo
 	bool		in_flight;
 	bool		cached;			/* write: some of it went through the page
 								 * cache */
+	bool		counted;		/* write: in the parts of the file (parts.c) */
 	int			fd;
 	uint64		inode;			/* of the file */
 	struct SfFd *slot;			/* descriptor, pinned while in flight */
@@ -345,15 +346,16 @@ extern void sf_io_sync(SfStorage storage, uint64 segment_offset, uint64 len_byte
  * Writes whose bytes are in WAL need not be durable at commit: the syncer flushes them
  * before the next checkpoint is complete.
  *
- * is_left: is the flush of that file left to the syncer at the moment?  A hint, for choosing
- * how to write.  If not, the syncer is asked to take it from now on.
+ * opening: before the write.  Which opening of that file by the syncer its flush is left to;
+ * 0: none, and the syncer is asked to take the file from now on.
  *
  * note: after the write is complete, and before its WAL record is inserted, each time.
- * False: the caller has to make it durable itself.  With interrupts held, or not; takes an
+ * False: the syncer has not had the file open all the time since then, and the caller has
+ * to make it durable itself.  With interrupts held, or not; takes an
  * LWLock, for some milliseconds at most.  Both never throw.
  */
-extern bool sf_io_is_left_to_syncer(SfStorage storage, uint64 segment_offset);
-extern bool sf_io_note_dirty(const SfIo *io);
+extern uint64 sf_io_syncer_opening(SfStorage storage, uint64 segment_offset);
+extern bool sf_io_note_dirty(const SfIo *io, uint64 opening);
 
 /*
  * Redo of a data record: write bytes (any alignment of buf; offset and length

@@ -189,10 +189,11 @@ extern void sfi_io_start_flush(int fd);
 /* ---- files that the syncer flushes (dirty.c) ---- */
 
 /*
- * Before files of a segment are unlinked, from this one on: they are the syncer's no more.
- * Never throws.
+ * Before files of a segment are unlinked, from this one on, or when those of a database go:
+ * they are the syncer's no more.  Never throw.
  */
 extern void sfi_dirty_forget(SfStorage storage, uint32 from_fileno);
+extern void sfi_dirty_forget_database(Oid db);
 
 /* Shared memory: bytes, and the hook that makes it; with AddinShmemInitLock. */
 extern Size sfi_dirty_shmem_size(void);

@@ -11,7 +11,7 @@
  * Files are unlinked by other processes (drop; a tail cut off and grown
  * again), and a relfilenumber may come back.  A cached descriptor would then
  * lead into a file that no longer has a name, and a write to it be lost.  So
- * every hit is checked with fstat(): a file without links is never used.
+ * every hit is checked with statx(): a file without links is never used.
  *
  * A descriptor is pinned as long as a request uses it.  A file that was unlinked meanwhile
  * makes its descriptor stale: the request may finish, it harms nobody, but no new one

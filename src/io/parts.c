@@ -14,14 +14,14 @@
  * finds direct ones goes direct, too; a direct one that finds cached ones waits for
  * them, which are copies in memory.
  *
- * Waiting takes no longer than others copy: nobody holds a part through the page cache while
- * it waits for anything, and a process reaps its own writes before it waits.
+ * Waiting takes no longer than others copy, or flush what they copy (a durable write); and a
+ * process reaps its own writes before it waits, so nobody waits for itself.
  *
  * Readers need no such care: what they put into the page cache is clean, and a clean folio
  * can be dropped at any time.
  *
- * The counts are shared by parts whose hash is the same: then a write is refused for
- * nothing, and that is all.
+ * The counts are shared by parts whose hash is the same: then a write goes direct, or waits,
+ * for nothing, and that is all.  Writes of a file system without direct I/O are not counted.
  *
  *-------------------------------------------------------------------------
  */

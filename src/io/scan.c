@@ -143,6 +143,7 @@ sf_io_database_unlink(Oid db)
 	bool		gone = true;
 
 	SF_ASSERT(OidIsValid(db));
+	sfi_dirty_forget_database(db);
 	list_failed = false;
 	spcs = list_spaces(WARNING);
 	foreach(lc, spcs)

@@ -36,9 +36,9 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "base/server.h"
 #include "catalog/pg_control.h"
-#include "common/controldata_utils.h"
 #include "config/config.h"
 #include "funcapi.h"
 #include "io/dirty.h"
@@ -51,7 +51,6 @@
 #include "storage/pmsignal.h"
 #include "storage/procsignal.h"
 #include "utils/guc.h"
-#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #define RESTART_SECONDS		1
@@ -90,9 +89,10 @@ PG_FUNCTION_INFO_V1(securefile_syncer_state);
 static struct
 {
 	int			fds[SF_DIRTY_FILES];
-	TimestampTz pre_flush;
-	TimestampTz pass;
-	TimestampTz noted;			/* when it last saw new notes */
+	int			control;		/* descriptor of the control file; -1: none */
+	int64		pre_flush;		/* of a clock that is never set back, in ms */
+	int64		pass;
+	int64		noted;			/* when it last saw new notes */
 	uint64		noted_bytes;	/* as of then */
 	XLogRecPtr	settled;		/* the redo pointer of a checkpoint that is
 								 * complete */
@@ -140,6 +140,15 @@ open_file(SfStorage storage, uint32 fileno, uint64 *inode)
 	return -1;
 }
 
+/* A file that was unlinked, and made anew, since it was opened is not the one that is wanted. */
+static bool
+has_name(int fd)
+{
+	struct stat st;
+
+	return !SF_FAULT_FAILS(io_fstat) && fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
 /* An error of close() tells nothing: what is closed was flushed, or has no name any more. */
 static void
 close_file(int slot)
@@ -164,7 +173,7 @@ open_wanted(int slot)
 	SfStorage	storage;
 	uint32		fileno;
 	uint64		inode = 0;
-	bool		wanted;
+	bool		opened;
 
 	SF_ASSERT(mine.fds[slot] < 0 && sfi_dirty->active);
 	LWLockAcquire(&sfi_dirty->gate, LW_SHARED);
@@ -179,22 +188,24 @@ open_wanted(int slot)
 	 * it may have been unlinked meanwhile, and the slot have been taken for
 	 * another file
 	 */
-	wanted = file->state == SF_DIRTY_WANTED && file->fileno == fileno &&
+	opened = mine.fds[slot] >= 0 && has_name(mine.fds[slot]) &&
+		file->state == SF_DIRTY_WANTED && file->fileno == fileno &&
 		SfStorageEquals(file->storage, storage);
-	if (wanted && mine.fds[slot] >= 0)
+	if (opened)
 	{
 		file->inode = inode;
+		file->opening = ++sfi_dirty->openings;
 		file->noted_in_pass = sfi_dirty->counts.passes;
 		file->state = SF_DIRTY_OPEN;
 	}
-	else if (wanted)
+	else if (file->state == SF_DIRTY_WANTED)
 	{
 		/* nobody is to ask again at once */
 		file->state = SF_DIRTY_FREE;
 		sfi_dirty->crowded = true;
 	}
 	LWLockRelease(&sfi_dirty->gate);
-	if (file->state != SF_DIRTY_OPEN && mine.fds[slot] >= 0)
+	if (!opened && mine.fds[slot] >= 0)
 		close_file(slot);
 }
 
@@ -233,7 +244,10 @@ check_slots(void)
 #endif
 }
 
-/* Only this process takes a file out of WANTED or GONE into OPEN or FREE. */
+/*
+ * Only this process takes a file out of WANTED or GONE into OPEN or FREE.  What is wanted
+ * while no notes are taken waits for activate(): its latch is set after its slot.
+ */
 static void
 serve_files(void)
 {
@@ -241,7 +255,7 @@ serve_files(void)
 	{
 		if (sfi_dirty->files[i].state == SF_DIRTY_GONE)
 			close_gone(i);
-		if (sfi_dirty->files[i].state == SF_DIRTY_WANTED)
+		if (sfi_dirty->files[i].state == SF_DIRTY_WANTED && sfi_dirty->active)
 			open_wanted(i);
 	}
 }
@@ -296,6 +310,16 @@ noted_bytes(void)
 	return pg_atomic_read_u64(&sfi_dirty->noted_bytes);
 }
 
+/* Milliseconds of a clock that nobody sets: checkpoints wait for what is done by it. */
+static int64
+now_ms(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MILLISEC(now);
+}
+
 /* Most of the flushing, while writers go on. */
 static void
 pre_flush(void)
@@ -310,7 +334,7 @@ pre_flush(void)
 		if (noted_bytes() - before < PRE_FLUSH_BYTES)
 			break;
 	}
-	mine.pre_flush = GetCurrentTimestamp();
+	mine.pre_flush = now_ms();
 }
 
 /* ---- passes ---- */
@@ -388,7 +412,7 @@ pass(void)
 	counts->longest_pass_us = Max(counts->longest_pass_us, counts->last_pass_us);
 	if (LWLockHeldByMe(&sfi_dirty->gate))
 		open_gate();
-	mine.pass = GetCurrentTimestamp();
+	mine.pass = now_ms();
 }
 
 /*
@@ -403,7 +427,7 @@ activate(void)
 	sf_server_hold_checkpoints_anew();
 	sfi_dirty->active = true;
 	open_gate();
-	mine.noted = mine.pass = mine.pre_flush = GetCurrentTimestamp();
+	mine.noted = mine.pass = mine.pre_flush = now_ms();
 	mine.noted_bytes = noted_bytes();
 }
 
@@ -427,6 +451,29 @@ drain(void)
 }
 
 /*
+ * The redo pointer of the last complete checkpoint, or 0 if that cannot be told now.  By
+ * hand, since get_controlfile() throws when there are no descriptors, and an ERROR would
+ * be a PANIC here.  The file may be read while it is written: then its checksum is wrong.
+ */
+static XLogRecPtr
+complete_redo(void)
+{
+	ControlFileData control;
+	pg_crc32c	crc;
+
+	if (mine.control < 0)
+		mine.control = SF_FAULT_FAILS(io_open) ? -1 :
+			open(XLOG_CONTROL_FILE, O_RDONLY | O_CLOEXEC | PG_BINARY);
+	if (mine.control < 0 || SF_FAULT_FAILS(io_number_read) ||
+		pread(mine.control, &control, sizeof(control), 0) != sizeof(control))
+		return InvalidXLogRecPtr;
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, &control, offsetof(ControlFileData, crc));
+	FIN_CRC32C(crc);
+	return EQ_CRC32C(crc, control.crc) ? control.checkPointCopy.redo : InvalidXLogRecPtr;
+}
+
+/*
  * Is a checkpoint on its way?  Its redo pointer is in shared memory from its beginning on,
  * and in the control file when it is complete.  One that failed looks the same until the
  * next one; passes are more frequent then, and that is all.
@@ -435,23 +482,10 @@ static bool
 checkpoint_is_under_way(void)
 {
 	XLogRecPtr	redo = GetRedoRecPtr();
-	ControlFileData *control;
-	bool		is_whole;
 
-	if (redo == mine.settled)
-		return false;
-	control = get_controlfile(DataDir, &is_whole);
-	if (is_whole && control->checkPointCopy.redo == redo)
+	if (redo != mine.settled && complete_redo() == redo)
 		mine.settled = redo;
-	pfree(control);
 	return redo != mine.settled;
-}
-
-/* Has so much time gone by? */
-static bool
-is_over(TimestampTz since, TimestampTz now, int ms)
-{
-	return TimestampDifferenceExceeds(since, now, ms);
 }
 
 /*
@@ -476,7 +510,7 @@ pass_interval_ms(void)
 static void
 work(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = now_ms();
 	uint64		noted = noted_bytes();
 
 	SF_ASSERT(sfi_dirty->active && sfi_dirty->syncer == MyProc);
@@ -485,16 +519,16 @@ work(void)
 		mine.noted = now;
 		mine.noted_bytes = noted;
 	}
-	if (is_over(mine.noted, now, PAUSE_MS))
+	if (now - mine.noted >= PAUSE_MS)
 		drain();
-	else if (is_over(mine.pass, now, pass_interval_ms()))
+	else if (now - mine.pass >= pass_interval_ms())
 	{
 		pass();
 		mine.checkpoint_passes++;
 	}
 	else if (noted - pg_atomic_read_u64(&sfi_dirty->flushed_bytes) >= SF_DIRTY_LIMIT_BYTES ||
 			 (noted != pg_atomic_read_u64(&sfi_dirty->flushed_bytes) &&
-			  is_over(mine.pre_flush, now, PRE_FLUSH_MS)))
+			  now - mine.pre_flush >= PRE_FLUSH_MS))
 		pre_flush();
 }
 
@@ -516,6 +550,7 @@ set_available(bool available)
 {
 	close_gate();
 	sfi_dirty->syncer = available ? MyProc : NULL;
+	sfi_dirty->crowded = false;
 	for (int i = 0; i < SF_DIRTY_FILES && !available; i++)
 		if (sfi_dirty->files[i].state == SF_DIRTY_WANTED)
 			sfi_dirty->files[i].state = SF_DIRTY_FREE;
@@ -573,6 +608,7 @@ serve_interrupts(void)
 static void
 begin(void)
 {
+	mine.control = -1;
 	for (int i = 0; i < SF_DIRTY_FILES; i++)
 	{
 		mine.fds[i] = -1;

@@ -68,7 +68,8 @@ typedef struct Extent
 	uint32		offset;			/* in the buffer, in bytes */
 	bool		started;		/* its write has been started: it grows no
 								 * more */
-	bool		left;			/* its flush is to be left to the syncer */
+	uint64		left;			/* to which opening of the file by the syncer
+								 * its flush is left; 0: to none */
 	bool		settled;		/* it is durable, or somebody has to make it
 								 * so */
 	bool		logged;			/* it is in WAL, if it has to be */
@@ -180,7 +181,7 @@ write_buffered(const Extent *extent, uint32 len_bytes)
 	SfCacheMode cache = sf_space_column(extent->seg)->options.cache;
 
 	return cache == SF_CACHE_FULL ||
-		(cache == SF_CACHE_READS && extent->left && len_bytes <= sf_cached_write_bytes());
+		(cache == SF_CACHE_READS && extent->left != 0 && len_bytes <= sf_cached_write_bytes());
 }
 
 /* ---- what must hold (G1 to G3) ---- */
@@ -258,14 +259,14 @@ start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 	check_extent(buf, extent);
 	memset(buf->mem + extent->offset + len, 0, padded - len);
 	extent->io.segment_offset = sf_sectors_to_bytes(extent->start);
-	extent->left = is_logged(extent) &&
-		sf_io_is_left_to_syncer(extent->seg->storage, extent->io.segment_offset);
+	extent->left = !is_logged(extent) ? 0 :
+		sf_io_syncer_opening(extent->seg->storage, extent->io.segment_offset);
 	extent->io.files = sf_io_open(extent->seg->storage, write_buffered(extent, padded));
 	extent->io.buf = buf->mem + extent->offset;
 	extent->io.len_bytes = padded;
 	extent->io.is_write = true;
-	extent->io.durable = durable && !extent->left;
-	if (!extent->io.durable && !extent->left)
+	extent->io.durable = durable && extent->left == 0;
+	if (!extent->io.durable && extent->left == 0)
 		note_dirty(extent);
 	extent->started = true;
 	sf_io_start(&extent->io);
@@ -352,10 +353,10 @@ settle_extent(Extent *extent)
 	extent->settled = true;
 	if (extent->io.durable)
 		return;
-	if (extent->left)
+	if (extent->left != 0)
 	{
 		SF_FAULT(data_written);
-		if (sf_io_note_dirty(&extent->io))
+		if (sf_io_note_dirty(&extent->io, extent->left))
 		{
 			SF_FAULT(data_noted);
 			return;
@@ -371,7 +372,7 @@ static void
 finish_extent(GatherBuffer *buf, Extent *extent)
 {
 	wait_extent(extent);
-	if (extent->left && SF_FAULT_SKIPS(wrong_order))
+	if (extent->left != 0 && SF_FAULT_SKIPS(wrong_order))
 		log_extent(buf, extent);
 	if (!extent->settled && extent->nsectors > 0)
 		settle_extent(extent);
@@ -482,8 +483,8 @@ begin_extent(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 	extent->start = sf_blocks_to_sectors(sf_block_of(sector)) + (SF_BREAKS(g1) ? 1 : 0);
 	extent->nsectors = 0;
 	extent->offset = buf->fill;
-	extent->started = extent->left = extent->settled = false;
-	extent->logged = extent->transformed = false;
+	extent->left = 0;
+	extent->started = extent->settled = extent->logged = extent->transformed = false;
 	if (tail != NULL)
 		carry_tail(from_buf, tail, buf, extent);
 	check_extent(buf, extent);
@@ -668,7 +669,7 @@ sync_dirty_files(void)
 static bool
 logs_in_flight(const Extent *extent)
 {
-	return extent->nsectors > 0 && !extent->left && (extent->io.durable || !extent->io.cached);
+	return extent->nsectors > 0 && extent->left == 0 && (extent->io.durable || !extent->io.cached);
 }
 
 static bool

@@ -198,7 +198,7 @@ $node->start;
 
 # ---- too few worker slots ----
 
-$node->append_conf('postgresql.conf', "max_worker_processes = 2\nmax_logical_replication_workers = 1");
+$node->append_conf('postgresql.conf', "max_worker_processes = 3\nmax_logical_replication_workers = 1");
 $from = -s $node->logfile;
 $node->restart;
 value('DELETE FROM b WHERE id = 5');

@@ -10,7 +10,7 @@ use SecurefileTest;
 use Test::More;
 
 my $node = new_cluster('stats',
-	conf => [ 'securefile.max_columns = 16', 'securefile.monitor = off' ]);
+	conf => [ 'securefile.max_columns = 16', 'securefile.monitor = off', 'securefile.syncer = off' ]);
 need_faults($node);
 
 sub run_sql

@@ -227,12 +227,31 @@ foreach my $way (sort keys %ways)
 }
 {
 	$node->safe_psql('postgres', 'CREATE DATABASE d');
-	$node->safe_psql('d', 'CREATE EXTENSION securefile; CREATE TABLE t (d securefile)');
+	$node->safe_psql('d', 'CREATE EXTENSION securefile; CREATE TABLE t (d securefile) TABLESPACE place');
 	wait_until(sub { $node->safe_psql('d', "INSERT INTO t SELECT decode(repeat('ab', 10000), 'hex')"); syncer('files') > 1 });
 	my $size = -s $node->logfile;
 	is($node->psql('postgres', 'DROP DATABASE d'), 0, 'DROP DATABASE while the syncer has files of it');
 	is($node->psql('postgres', 'CHECKPOINT'), 0, 'checkpoints end');
 	unlike(log_since($size), qr/PANIC|could not/, 'no error');
+	ok(wait_until(sub { !grep { /deleted/ } map { readlink($_) // '' } glob('/proc/' . syncer('pid') . '/fd/*') }, 4),
+		'files that the server removed with the tablespace directory are closed');
+}
+
+# ---- direct and cached writes meet ----
+
+# An early direct write of a transaction is not waited for when its next piece is to go
+# through the page cache.
+{
+	my $session = background($node);
+	$session->query_safe("CREATE TABLE both_ways (id int, seed int, len int, doc securefile)");
+	$session->query_safe("SET securefile.write_gather_size = '16MB'; BEGIN; INSERT INTO both_ways SELECT 1, 1, 2000000, blob(1, 2000000)");
+	$node->safe_psql('postgres', $_) foreach ('ALTER SYSTEM SET securefile.direct_io = off', 'SELECT pg_reload_conf()');
+	ok(wait_until(sub { $session->query_safe('SHOW securefile.direct_io') eq 'off' }), 'no direct I/O from here on');
+	$session->query_safe("SET statement_timeout = '" . patience() . "s'");
+	$session->query_safe('INSERT INTO both_ways SELECT 2, 2, 2000000, blob(2, 2000000); COMMIT');
+	$session->quit;
+	$node->safe_psql('postgres', $_) foreach ('ALTER SYSTEM RESET securefile.direct_io', 'SELECT pg_reload_conf()');
+	rows_right($node, 'both_ways', 2, 'direct I/O switched off in the middle');
 }
 
 # ---- more files than it takes, and none to open ----
