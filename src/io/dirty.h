@@ -59,8 +59,7 @@ typedef struct SfDirtyCounts
 {
 	uint64		flushes;		/* of files */
 	uint64		passes;			/* new ids */
-	uint64		last_pass_us;	/* how long the gate was closed */
-	uint64		longest_pass_us;
+	uint64		longest_pass_us;	/* that the gate was closed */
 } SfDirtyCounts;
 
 typedef struct SfDirtyShared

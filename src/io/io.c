@@ -206,8 +206,6 @@ require_same_bytes(const SfIo *io)
 #define require_same_bytes(io)	((void) 0)
 #endif
 
-/* ---- reaping ---- */
-
 /* ---- ways to write ---- */
 
 /*
@@ -255,6 +253,8 @@ end_write(const SfIo *io, const SfFd *slot)
 	if (io->is_write && io->counted)
 		sfi_parts_leave(io, slot->direct);
 }
+
+/* ---- reaping ---- */
 
 /*
  * The only way out of flight.  What went wrong is kept in result.  The pin goes last:

@@ -174,6 +174,9 @@ extern SfFd *sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, i
 extern void sfi_io_fd_pin(SfFd *slot);
 extern void sfi_io_fd_unpin(SfFd *slot);
 
+/* Has an open file still a name?  Asks the system, cheaply.  Never throws. */
+extern bool sfi_io_is_linked(int fd);
+
 /* Close all descriptors of a segment, waiting for their I/O.  Never throws. */
 extern void sfi_io_fd_close_all(SfStorage storage);
 

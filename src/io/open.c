@@ -172,8 +172,8 @@ prepare_cache(void)
  * the next write a finer time, later than that of any write before, and so each write to
  * any file a new time.  The inode of the current WAL file would be dirty at every flush.
  */
-static bool
-is_linked(int fd)
+bool
+sfi_io_is_linked(int fd)
 {
 #ifdef STATX_NLINK
 	struct statx stx;
@@ -202,7 +202,7 @@ find_open_slot(SfStorage storage, uint32 fileno, bool want_direct)
 		if (slot->fd < 0 || slot->stale || slot->fileno != fileno ||
 			slot->want_direct != want_direct || !SfStorageEquals(slot->storage, storage))
 			continue;
-		if (is_linked(slot->fd))
+		if (sfi_io_is_linked(slot->fd))
 			return slot;
 		if (slot->pins == 0)
 			close_slot(slot);

@@ -140,15 +140,6 @@ open_file(SfStorage storage, uint32 fileno, uint64 *inode)
 	return -1;
 }
 
-/* A file that was unlinked, and made anew, since it was opened is not the one that is wanted. */
-static bool
-has_name(int fd)
-{
-	struct stat st;
-
-	return !SF_FAULT_FAILS(io_fstat) && fstat(fd, &st) == 0 && st.st_nlink > 0;
-}
-
 /* An error of close() tells nothing: what is closed was flushed, or has no name any more. */
 static void
 close_file(int slot)
@@ -188,7 +179,7 @@ open_wanted(int slot)
 	 * it may have been unlinked meanwhile, and the slot have been taken for
 	 * another file
 	 */
-	opened = mine.fds[slot] >= 0 && has_name(mine.fds[slot]) &&
+	opened = mine.fds[slot] >= 0 && sfi_io_is_linked(mine.fds[slot]) &&
 		file->state == SF_DIRTY_WANTED && file->fileno == fileno &&
 		SfStorageEquals(file->storage, storage);
 	if (opened)
@@ -408,8 +399,7 @@ pass(void)
 		close_old(KEPT_PASSES);
 	INSTR_TIME_SET_CURRENT(end);
 	INSTR_TIME_SUBTRACT(end, start);
-	counts->last_pass_us = INSTR_TIME_GET_MICROSEC(end);
-	counts->longest_pass_us = Max(counts->longest_pass_us, counts->last_pass_us);
+	counts->longest_pass_us = Max(counts->longest_pass_us, (uint64) INSTR_TIME_GET_MICROSEC(end));
 	if (LWLockHeldByMe(&sfi_dirty->gate))
 		open_gate();
 	mine.pass = now_ms();

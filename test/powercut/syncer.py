@@ -425,30 +425,28 @@ def planted_bit(stage):
     stage.conn.execute("CHECKPOINT")
 
 
-def planted_gate(stage):
-    """The gate left open in a pass: a write after the flush, a checkpoint before the id."""
-    stage.fault("wrong_gate", "skip", times=-1)
-    stopped = stage.hold("syncer_flushed")
-    wait_until("syncer_flushed", stopped)
+def write_in_pass(stage, fault, point):
+    """A pass with an error stops at a point; a write, and a checkpoint that lists the old id;
+    then the pass goes on as far as the next flush."""
+    stage.fault(fault, "skip", times=-1)
+    stopped = stage.hold(point)
+    wait_until(point, stopped)
     stage.write(SIZES[0])
     checkpoint = begin_checkpoint(stage, "fast")
     settle(checkpoint)
     stage.fault("syncer_flush", "wait")
-    stage.fault("syncer_flushed", "none")
+    stage.fault(point, "none")
     checkpoint.finish()
+
+
+def planted_gate(stage):
+    """The gate left open in a pass: a write after the flush, a checkpoint before the id."""
+    write_in_pass(stage, "wrong_gate", "syncer_flushed")
 
 
 def planted_renew(stage):
     """The id changed before the flush."""
-    stage.fault("wrong_renew", "skip", times=-1)
-    stopped = stage.hold("syncer_pre_flushed")
-    wait_until("syncer_pre_flushed", stopped)
-    stage.write(SIZES[0])
-    checkpoint = begin_checkpoint(stage, "fast")
-    settle(checkpoint)
-    stage.fault("syncer_flush", "wait")
-    stage.fault("syncer_pre_flushed", "none")
-    checkpoint.finish()
+    write_in_pass(stage, "wrong_renew", "syncer_pre_flushed")
 
 
 def planted_hold(stage):
