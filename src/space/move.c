@@ -5,7 +5,7 @@
  *
  * The copy is physical: same incarnation, same sectors, so that all locators
  * hold.  First the pages, durably: the header tells the sweeper whose the files
- * are.  Then the data, 1 MB at a time: used blocks are copied, all others are
+ * are.  Then the data, in chunks of 1 MB: used blocks are copied, all others are
  * zeros.  Nothing of it counts before the transaction commits, and all of it is
  * durable then, so that a crash at any point leaves one of the two whole.
  *
@@ -34,6 +34,7 @@
 
 #define CHUNK_BYTES			(1024 * 1024)
 #define CHUNK_SECTORS		(CHUNK_BYTES / SF_SECTOR_SIZE)
+#define CHUNK_BLOCKS		(CHUNK_BYTES / SF_BLOCK_SIZE)
 
 /* so much does redo of one GROW record write, which cannot be interrupted */
 #define STEP_SECTORS		(64 * CHUNK_SECTORS)
@@ -48,7 +49,22 @@ typedef struct Move
 	uint8		used[SF_MAP_BLOCKS];	/* of the map page at hand */
 } Move;
 
-static char *chunk;
+/* One of the chunks that are on their way. */
+typedef struct Chunk
+{
+	char	   *mem;
+	uint64		start;			/* first sector */
+	uint32		nblocks;
+	bool		is_read;		/* something of it is used, and read */
+	uint8		used[CHUNK_BLOCKS];
+	SfIo		read;
+	SfIo		write;
+} Chunk;
+
+#define CHUNKS				3
+#define BlockPlace(chunk, block)	((chunk)->mem + (Size) (block) * SF_BLOCK_SIZE)
+
+static Chunk chunks[CHUNKS];
 
 StaticAssertDecl(SF_MAP_SECTORS % CHUNK_SECTORS == 0, "a chunk lies on one map page");
 StaticAssertDecl(SF_FILE_SECTORS % STEP_SECTORS == 0, "a step lies in one file");
@@ -90,94 +106,142 @@ load_used(Move *move, uint64 start)
 	UnlockReleaseBuffer(buf);
 }
 
-/* The next run of used blocks in [*first + *count, limit) of the map page. */
+/* The next run of used blocks of a chunk, from *first + *count on. */
 static bool
-next_used(const Move *move, uint32 limit, uint32 *first, uint32 *count)
+next_used(const Chunk *chunk, uint32 *first, uint32 *count)
 {
 	uint32		block = *first + *count;
 
-	SF_ASSERT(limit <= SF_MAP_BLOCKS && block <= limit);
-	while (block < limit && move->used[block] == 0)
+	SF_ASSERT(chunk->nblocks <= CHUNK_BLOCKS && block <= chunk->nblocks);
+	while (block < chunk->nblocks && chunk->used[block] == 0)
 		block++;
 	*first = block;
-	while (block < limit && move->used[block] != 0)
+	while (block < chunk->nblocks && chunk->used[block] != 0)
 		block++;
 	*count = block - *first;
 	return *count > 0;
 }
 
-/*
- * Read or write part of the chunk, and wait for it; was it written through the page cache?
- */
-static bool
-transfer(SfStorage storage, bool is_write, uint64 start, uint32 nsectors, char *buf)
+/* Start to read or write blocks [first, end) of a chunk. */
+static void
+start_transfer(SfStorage storage, Chunk *chunk, SfIo *io, uint32 first, uint32 end)
 {
-	static SfIo io;
-
-	io.files = sf_io_open(storage, false);
-	io.segment_offset = sf_sectors_to_bytes(start);
-	io.buf = buf;
-	io.len_bytes = sf_sectors_to_bytes(nsectors);
-	io.is_write = is_write;
-	io.durable = false;
-	sf_io_start(&io);
-	sf_io_wait(&io);
-	return is_write && io.cached;
+	SF_ASSERT(first < end && end <= chunk->nblocks && !io->in_flight);
+	io->files = sf_io_open(storage, false);
+	io->segment_offset = sf_sectors_to_bytes(chunk->start) + (uint64) first * SF_BLOCK_SIZE;
+	io->buf = BlockPlace(chunk, first);
+	io->len_bytes = (end - first) * SF_BLOCK_SIZE;
+	io->durable = false;
+	sf_io_start(io);
 }
 
+/* ---- the three steps of a chunk ---- */
+
 /*
- * Copy one chunk, and log what is used of it.
- *
- * All of the chunk is written, also where nothing is used, since new files are made of
- * zeros really written (grow.c).  Only what is used is read and logged: what lies in
- * free blocks is of no meaning, and a checksum of a value never covers it.
+ * Start to read what is used of a chunk, in one piece: what lies between is read, too, and
+ * of no meaning.
  */
 static void
-copy_chunk(Move *move, uint64 start, uint32 nsectors)
+read_chunk(Move *move, Chunk *chunk, uint64 start, uint32 nsectors)
 {
-	uint64		page_start = sf_map_start(sf_map_of(start));
-	uint32		from = sf_block_of(start - page_start);
-	uint32		limit = from + sf_block_of(nsectors);
-	uint32		count;
+	uint32		first = 0;
+	uint32		count = 0;
+	uint32		end;
 
-#define RunSector(block)	(page_start + (uint64) (block) * SF_BLOCK_SECTORS)
-#define RunPlace(block)		(chunk + (Size) ((block) - from) * SF_BLOCK_SIZE)
+	SF_ASSERT(nsectors > 0 && nsectors <= CHUNK_SECTORS);
+	if (start % SF_MAP_SECTORS == 0)
+		load_used(move, start);
+	chunk->start = start;
+	chunk->nblocks = sf_block_of(nsectors);
+	memcpy(chunk->used, move->used + sf_block_of(start % SF_MAP_SECTORS), chunk->nblocks);
+	chunk->is_read = next_used(chunk, &first, &count);
+	if (!chunk->is_read)
+		return;
+	for (end = chunk->nblocks; chunk->used[end - 1] == 0;)
+		end--;
+	start_transfer(move->from.storage, chunk, &chunk->read, first, end);
+}
 
-	SF_ASSERT(nsectors > 0 && nsectors <= CHUNK_SECTORS && limit <= SF_MAP_BLOCKS);
-	memset(chunk, 0, sf_sectors_to_bytes(nsectors));
-	count = 0;
-	for (uint32 block = from; next_used(move, limit, &block, &count);)
-		(void) transfer(move->from.storage, false, RunSector(block), sf_blocks_to_sectors(count),
-						RunPlace(block));
+/* Clear what is not used of a chunk. */
+static void
+clear_unused(Chunk *chunk)
+{
+	uint32		from = 0;
+	uint32		first = 0;
+	uint32		count = 0;
 
-	/* a backup that copies the disk must not have the record only */
-	if (transfer(move->to.storage, true, start, nsectors, chunk) && move->to.logged_data)
-		sf_io_sync(move->to.storage, sf_sectors_to_bytes(start), sf_sectors_to_bytes(nsectors));
-	SF_FAULT(move_chunk);
-	count = 0;
-	for (uint32 block = from; move->to.logged_data && next_used(move, limit, &block, &count);)
-		sf_space_log_data(&move->to, RunSector(block), RunPlace(block),
-						  sf_blocks_to_sectors(count));
+	while (next_used(chunk, &first, &count))
+	{
+		memset(BlockPlace(chunk, from), 0, (Size) (first - from) * SF_BLOCK_SIZE);
+		from = first + count;
+	}
+	memset(BlockPlace(chunk, from), 0, (Size) (chunk->nblocks - from) * SF_BLOCK_SIZE);
 }
 
 /*
- * Copy all data, in the order of sectors.  Files are made one after the other, and a
- * GROW record comes before the data that it makes room for, so that replay on a
- * standby never writes beyond the end of a file.
+ * Start to write a chunk that is being read.
+ *
+ * All of it is written, also where nothing is used, since new files are made of zeros
+ * really written (grow.c).  Only what is used is logged: what lies in free blocks is of no
+ * meaning, and a checksum of a value never covers it.
+ */
+static void
+write_chunk(Move *move, Chunk *chunk)
+{
+	uint64		start = chunk->start;
+
+	SF_ASSERT(!chunk->write.in_flight && start < move->total_sectors);
+	if (start % SF_FILE_SECTORS == 0 && start > 0)
+		sf_io_files_add(move->to.storage, start / SF_FILE_SECTORS);
+	if (start % STEP_SECTORS == 0)
+		log_size(move, Min(start + STEP_SECTORS, move->total_sectors));
+	if (chunk->is_read)
+		sf_io_wait(&chunk->read);
+	clear_unused(chunk);
+	chunk->write.is_write = true;
+	start_transfer(move->to.storage, chunk, &chunk->write, 0, chunk->nblocks);
+}
+
+/* A chunk that is being written: log what is used of it, when it is written. */
+static void
+log_chunk(Move *move, Chunk *chunk)
+{
+	uint32		first = 0;
+	uint32		count = 0;
+
+	sf_io_wait(&chunk->write);
+	/* a backup that copies the disk must not have the record only */
+	if (chunk->write.cached && move->to.logged_data)
+		sf_io_sync(move->to.storage, chunk->write.segment_offset, chunk->write.len_bytes);
+	SF_FAULT(move_chunk);
+	while (move->to.logged_data && next_used(chunk, &first, &count))
+		sf_space_log_data(&move->to, chunk->start + (uint64) first * SF_BLOCK_SECTORS,
+						  BlockPlace(chunk, first), sf_blocks_to_sectors(count));
+}
+
+/*
+ * Copy all data, in the order of sectors: one chunk is read while the one before it is
+ * written, and the one before that is logged.  Files are made one after the other, and a
+ * GROW record comes before the data that it makes room for, so that replay on a standby
+ * never writes beyond the end of a file.
  */
 static void
 copy_data(Move *move)
 {
-	for (uint64 start = 0; start < move->total_sectors; start += CHUNK_SECTORS)
+	uint64		n = (move->total_sectors + CHUNK_SECTORS - 1) / CHUNK_SECTORS;
+
+	for (uint64 i = 0; i < n + 2; i++)
 	{
+		uint64		start = i * CHUNK_SECTORS;
+
 		CHECK_FOR_INTERRUPTS();
-		if (start % SF_MAP_SECTORS == 0)
-			load_used(move, start);
-		if (start % SF_FILE_SECTORS == 0 && start > 0)
-			sf_io_files_add(move->to.storage, start / SF_FILE_SECTORS);
-		if (start % STEP_SECTORS == 0)
-			log_size(move, Min(start + STEP_SECTORS, move->total_sectors));
-		copy_chunk(move, start, Min(CHUNK_SECTORS, move->total_sectors - start));
+		if (i < n)
+			read_chunk(move, &chunks[i % CHUNKS], start,
+					   Min(CHUNK_SECTORS, move->total_sectors - start));
+		if (i >= 1 && i - 1 < n)
+			write_chunk(move, &chunks[(i - 1) % CHUNKS]);
+		if (i >= 2)
+			log_chunk(move, &chunks[(i - 2) % CHUNKS]);
 	}
 	sf_io_sync(move->to.storage, 0, sf_sectors_to_bytes(move->total_sectors));
 }
@@ -193,8 +257,9 @@ sf_space_move_storage(Relation segrel, SfStorage to)
 	move.from = move.to = *sf_space_open_rel(segrel);
 	move.to.storage = to;
 	move.total_sectors = sf_space_header(segrel).total_sectors;
-	if (chunk == NULL)
-		chunk = sf_io_buffer_alloc(CHUNK_BYTES);
+	for (int i = 0; i < CHUNKS; i++)
+		if (chunks[i].mem == NULL)
+			chunks[i].mem = sf_io_buffer_alloc(CHUNK_BYTES);
 
 	/* noted first, so that an ERROR in the middle leaves nothing behind */
 	sfi_storage_note_made(to);
