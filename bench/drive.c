@@ -5,18 +5,21 @@
  *	  seconds.  Prints one JSON object.
  *
  *	  drive ENGINE make CONNINFO
- *	  drive ENGINE write|read|read_new [options] CONNINFO
+ *	  drive ENGINE write|rewrite|read|read_new|read_cold [options] CONNINFO
  *
  *		--size N			bytes of an object (10240)
  *		--clients N			each with a connection and a thread (1)
  *		--seconds S			how long (3)
  *		--per-commit N		writes a transaction (1)
- *		--objects N			read: of those that each client has written before (100)
+ *		--objects N			of each client: those it reads have been written before (100)
  *		--first N			number of the first object that a client writes (0)
  *		--directory DIR		of files
  *
- * read_new writes an object and reads it at once; only the reads are timed.  Numbers of
- * objects are those of the client and of the object, so clients never share one.
+ * read_new writes an object and reads it at once; only the reads are timed.  rewrite ends
+ * after as many objects as --objects says, if the time does not end before.  read_cold, too:
+ * it reads each object once, in any order, after one more that is not timed: with it the
+ * session learns what it has to know of the table.  Numbers of objects are those of the
+ * client and of the object, so clients never share one.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,6 +56,8 @@ typedef struct Worker
 	double		busy;			/* seconds in the operations that count */
 	double		end;
 	float	   *times;			/* seconds of each */
+	unsigned	seed;
+	int64_t    *order;			/* read_cold: of the objects */
 } Worker;
 
 static pthread_barrier_t start_line;
@@ -99,13 +104,40 @@ write_some(Worker *worker)
 }
 
 static void
-read_one(Worker *worker, unsigned *seed)
+read_number(Worker *worker, int64_t number)
 {
-	int64_t		number = rand_r(seed) % worker->settings->objects;
 	double		begun = now();
 
 	read_object(&worker->client, object_id(worker, worker->settings->first + number));
 	count(worker, begun);
+}
+
+static void
+read_one(Worker *worker)
+{
+	read_number(worker, rand_r(&worker->seed) % worker->settings->objects);
+}
+
+/* The numbers of all objects and one more, shuffled: each is read once. */
+static void
+shuffle(Worker *worker)
+{
+	int64_t		n = worker->settings->objects + 1;
+
+	worker->order = malloc((size_t) n * sizeof(int64_t));
+	for (int64_t i = 0; i < n; i++)
+	{
+		int64_t		j = rand_r(&worker->seed) % (i + 1);
+
+		worker->order[i] = worker->order[j];
+		worker->order[j] = i;
+	}
+}
+
+static void
+read_next(Worker *worker)
+{
+	read_number(worker, worker->order[worker->done + 1]);
 }
 
 static void
@@ -120,24 +152,49 @@ read_one_new(Worker *worker)
 	count(worker, begun);
 }
 
+/* The operations; once: on each object once, and no more than there are. */
+static const struct Operation
+{
+	const char *name;
+	void		(*step) (Worker *worker);
+	bool		once;
+}			operations[] = {
+	{"write", write_some, false},
+	{"rewrite", write_some, true},
+	{"read", read_one, false},
+	{"read_new", read_one_new, false},
+	{"read_cold", read_next, true},
+};
+
+static const struct Operation *
+find_operation(const char *name)
+{
+	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+		if (strcmp(operations[i].name, name) == 0)
+			return &operations[i];
+	return NULL;
+}
+
 static void *
 work(void *arg)
 {
 	Worker	   *worker = arg;
-	unsigned	seed = (unsigned) worker->client.number + 1;
+	const struct Operation *operation = find_operation(worker->settings->operation);
+	bool		cold = operation->step == read_next;
+	int64_t		most = operation->once ? worker->settings->objects : INT64_MAX;
 	double		end;
 
+	if (cold)
+	{
+		shuffle(worker);
+		read_object(&worker->client,
+					object_id(worker, worker->settings->first + worker->order[0]));
+	}
 	pthread_barrier_wait(&start_line);
 	end = now() + worker->settings->seconds;
-	while (now() < end)
-	{
-		if (strcmp(worker->settings->operation, "write") == 0)
-			write_some(worker);
-		else if (strcmp(worker->settings->operation, "read") == 0)
-			read_one(worker, &seed);
-		else
-			read_one_new(worker);
-	}
+	do
+		operation->step(worker);
+	while (now() < end && worker->done < most);
 	worker->end = now();
 	return NULL;
 }
@@ -203,7 +260,10 @@ measure(const Engine * engine, const Settings *settings, const char *directory)
 	for (int i = 0; i < settings->clients; i++)
 	{
 		workers[i].settings = settings;
-		workers[i].client = (Client) {engine, NULL, i, NULL, settings->size, directory};
+		workers[i].seed = (unsigned) i + 1;
+		workers[i].client = (Client) {
+											 .engine = engine, .number = i, .size = settings->size, .directory = directory
+											};
 		workers[i].times = malloc(MAX_TIMES * sizeof(float));
 		begin_client(&workers[i].client, settings->conninfo);
 		pthread_create(&workers[i].thread, NULL, work, &workers[i]);
@@ -218,7 +278,10 @@ measure(const Engine * engine, const Settings *settings, const char *directory)
 static void
 usage(void)
 {
-	fprintf(stderr, "usage: drive ENGINE make|write|read|read_new [options] CONNINFO\nengines:");
+	fprintf(stderr, "usage: drive ENGINE make|OPERATION [options] CONNINFO\noperations:");
+	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+		fprintf(stderr, " %s", operations[i].name);
+	fprintf(stderr, "\nengines:");
 	print_engines();
 	exit(2);
 }
@@ -265,6 +328,8 @@ main(int argc, char **argv)
 		open_connection(settings.conninfo);
 		make_engine(engine, conn);
 	}
+	else if (find_operation(settings.operation) == NULL)
+		usage();
 	else
 		measure(engine, &settings, directory);
 	return 0;

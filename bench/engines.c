@@ -4,59 +4,69 @@
  *	  The table of engines, and how an object is written and read by each.
  *
  * All get the same bytes over the same connection, as binary parameters of prepared
- * statements, and give them as binary results.  A file beside the database is what the
- * application does without a database: write, fdatasync, then the row that names it.
+ * statements, and give them as binary results.  Where the bytes are kept beside the
+ * database, the row names them; see peers.c.
  *
  *-------------------------------------------------------------------------
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common.h"
 #include "engines.h"
-
-static void write_file(Client * client, int64_t id);
-static void read_file(Client * client, int64_t id);
 
 #define TABLE(name, type) \
 	"DROP TABLE IF EXISTS bench_" name ";" \
 	"CREATE TABLE bench_" name " (id int8 PRIMARY KEY, doc " type ");"
 #define INSERT(name, value)	"INSERT INTO bench_" name " VALUES ($1, " value ")"
 #define SELECT(name, value)	"SELECT " value " FROM bench_" name " WHERE id = $1"
-#define SECUREFILE(name, options) \
-	{name, TABLE(name, "securefile(" options ")"), INSERT(name, "$2"), SELECT(name, "doc"), \
-	NULL, NULL}
-#define BYTEA(name, how) \
-	{name, TABLE(name, "bytea") "ALTER TABLE bench_" name " ALTER doc SET " how, \
-	INSERT(name, "$2"), SELECT(name, "doc"), NULL, NULL}
 
-/* A bound: its write has no table, and its read gets bytes from nowhere. */
-#define BOUND(name, write)	{name, "", "SELECT $1, " write, \
-	"SELECT null_memory($2) WHERE $1 IS NOT NULL", NULL, NULL}
+/* An engine with a table, whose column is given by the parameter and read as it is. */
+#define STORING(the_name, type, ...) \
+	{.name = the_name, .make = TABLE(the_name, type), .insert = INSERT(the_name, "$2"), \
+	.select = SELECT(the_name, "doc"), __VA_ARGS__}
+
+/* A step of the ladder: one cache mode, and one way of I/O. */
+#define LADDER(name, cache, method) \
+	STORING(name, "securefile(filesystem_like_logging, " cache ")", \
+			.settings = "SET securefile.io_method = " method)
+
+#define BYTEA(the_name, how) \
+	{.name = the_name, .make = TABLE(the_name, "bytea") \
+		"ALTER TABLE bench_" the_name " ALTER doc SET " how, \
+	.insert = INSERT(the_name, "$2"), .select = SELECT(the_name, "doc")}
+
+/* A bound has no table.  Its read gets bytes from nowhere, or the disk. */
+#define BOUND(the_name, write_by, read_by) \
+	{.name = the_name, .make = "", .insert = "SELECT $1, " write_by, \
+	.select = "SELECT " read_by " WHERE $1 IS NOT NULL"}
 
 static const Engine engines[] = {
-	SECUREFILE("logging", "logging"),
-	SECUREFILE("filesystem_like", "filesystem_like_logging"),
-	SECUREFILE("nocache", "nocache"),
+	STORING("logging", "securefile(logging)"),
+	STORING("filesystem_like", "securefile(filesystem_like_logging)"),
+	LADDER("buffered", "cache", "sync"),
+	LADDER("direct_sync", "nocache", "sync"),
+	LADDER("direct_libaio", "nocache", "libaio"),
+	LADDER("direct_io_uring", "nocache", "io_uring"),
 	BYTEA("bytea", "STORAGE EXTERNAL"),
 	BYTEA("bytea_lz4", "COMPRESSION lz4"),
 	BYTEA("bytea_pglz", "COMPRESSION pglz"),
-	{"large_object", TABLE("large_object", "oid"), INSERT("large_object", "lo_from_bytea(0, $2)"),
-	SELECT("large_object", "lo_get(doc)"), NULL, NULL},
-	{"file", TABLE("file", "text"), INSERT("file", "$2"), SELECT("file", "doc"), write_file, read_file},
+	{.name = "large_object", .make = TABLE("large_object", "oid"),
+		.insert = INSERT("large_object", "lo_from_bytea(0, $2)"),
+	.select = SELECT("large_object", "lo_get(doc)")},
+	STORING("file", "text", .write = write_file, .read = read_file),
+	STORING("http", "text", .write = write_http_flush, .read = read_http),
+	STORING("http_no_flush", "text", .write = write_http, .read = read_http),
 
 	/*
 	 * bounds: a durable write or a direct read; the same WAL, and its flush;
 	 * the connection
 	 */
-	{"null", "", "SELECT $1, null_write($2)", "SELECT null_read($2) WHERE $1 IS NOT NULL",
-	NULL, NULL},
-	BOUND("wal", "pg_logical_emit_message(true, 'bench', $2)"),
-	BOUND("connection", "octet_length($2)"),
+	BOUND("null", "null_write($2)", "null_read($2)"),
+	BOUND("wal", "pg_logical_emit_message(true, 'bench', $2)", "null_memory($2)"),
+	BOUND("connection", "octet_length($2)", "null_memory($2)"),
 };
 
 #define ENGINES		((int) (sizeof(engines) / sizeof(engines[0])))
@@ -79,11 +89,13 @@ print_engines(void)
 }
 
 /* Print what failed, and exit: a benchmark that goes on would measure something else. */
-static void
-fail(Client * client, const char *what)
+void
+client_fail(Client * client, const char *what)
 {
+	const char *of_server = PQerrorMessage(client->conn);
+
 	fprintf(stderr, "%s: %s: %s\n", client->engine->name, what,
-			errno != 0 && client->conn == NULL ? strerror(errno) : PQerrorMessage(client->conn));
+			of_server[0] != '\0' ? of_server : strerror(errno));
 	exit(1);
 }
 
@@ -93,7 +105,7 @@ require(Client * client, PGresult *result, const char *what)
 	ExecStatusType status = PQresultStatus(result);
 
 	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-		fail(client, what);
+		client_fail(client, what);
 }
 
 void
@@ -143,16 +155,18 @@ begin_client(Client * client, const char *conninfo)
 {
 	client->conn = PQconnectdb(conninfo);
 	if (PQstatus(client->conn) != CONNECTION_OK)
-		fail(client, "connect");
+		client_fail(client, "connect");
 	client->data = malloc(client->size);
 	fill(client->data, client->size, (uint64_t) client->number + 1);
+	if (client->engine->settings != NULL)
+		client_run(client, client->engine->settings);
 	prepare(client, "write", client->engine->insert, 2);
 	prepare(client, "read", client->engine->select, 2);
 }
 
 /* Execute one of the prepared statements; the caller clears the result. */
-static PGresult *
-execute(Client * client, const char *name, int64_t id, const char *value, int length)
+PGresult *
+client_execute(Client * client, const char *name, int64_t id, const char *value, int length)
 {
 	char		id_bytes[8];
 	const char *values[2] = {id_bytes, value};
@@ -173,12 +187,12 @@ write_object(Client * client, int64_t id)
 	if (client->engine->write != NULL)
 		client->engine->write(client, id);
 	else
-		PQclear(execute(client, "write", id, client->data, (int) client->size));
+		PQclear(client_execute(client, "write", id, client->data, (int) client->size));
 }
 
 /* Bounds give other bytes, so these are compared only where there is a table. */
-static void
-compare(Client * client, int64_t id, const char *bytes, size_t length)
+void
+client_compare(Client * client, int64_t id, const char *bytes, size_t length)
 {
 	char		want[8];
 
@@ -203,66 +217,9 @@ read_object(Client * client, int64_t id)
 	}
 	for (int i = 0; i < 4; i++)
 		size_bytes[i] = (char) (client->size >> (24 - 8 * i));
-	result = execute(client, "read", id, size_bytes, 4);
+	result = client_execute(client, "read", id, size_bytes, 4);
 	if (PQntuples(result) != 1)
-		fail(client, "an object is missing");
-	compare(client, id, PQgetvalue(result, 0, 0), (size_t) PQgetlength(result, 0, 0));
+		client_fail(client, "an object is missing");
+	client_compare(client, id, PQgetvalue(result, 0, 0), (size_t) PQgetlength(result, 0, 0));
 	PQclear(result);
-}
-
-/* ---- files ---- */
-
-static void
-file_path(const Client * client, int64_t id, char *path, size_t size)
-{
-	snprintf(path, size, "%s/%lld", client->directory, (long long) id);
-}
-
-static void
-write_file(Client * client, int64_t id)
-{
-	char		path[1024];
-	int			fd;
-	size_t		done = 0;
-
-	file_path(client, id, path, sizeof(path));
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	while (fd >= 0 && done < client->size)
-	{
-		ssize_t		n = write(fd, client->data + done, client->size - done);
-
-		if (n <= 0)
-			break;
-		done += (size_t) n;
-	}
-	if (fd < 0 || done < client->size || fdatasync(fd) != 0 || close(fd) != 0)
-		fail(client, path);
-	PQclear(execute(client, "write", id, path, (int) strlen(path)));
-}
-
-static void
-read_file(Client * client, int64_t id)
-{
-	char		size_bytes[4] = {0};
-	char		path[1024] = {0};
-	PGresult   *result = execute(client, "read", id, size_bytes, 4);
-	char	   *bytes = malloc(client->size);
-	size_t		done = 0;
-	ssize_t		n = 1;
-	int			fd;
-
-	if (PQntuples(result) != 1 || PQgetlength(result, 0, 0) >= (int) sizeof(path))
-		fail(client, "a row is missing");
-	memcpy(path, PQgetvalue(result, 0, 0), (size_t) PQgetlength(result, 0, 0));
-	PQclear(result);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	while (fd >= 0 && n > 0 && done < client->size)
-	{
-		n = read(fd, bytes + done, client->size - done);
-		done += n > 0 ? (size_t) n : 0;
-	}
-	if (fd < 0 || close(fd) != 0)
-		fail(client, path);
-	compare(client, id, bytes, done);
-	free(bytes);
 }

@@ -23,7 +23,8 @@ typedef struct Client
 	int			number;			/* from 0 on */
 	char	   *data;			/* size bytes; the first ones change with each object */
 	size_t		size;
-	const char *directory;		/* for files */
+	const char *directory;		/* for files, or of those that the HTTP server has */
+	void	   *http;			/* connection to the HTTP server, or NULL */
 } Client;
 
 typedef struct Engine
@@ -32,6 +33,7 @@ typedef struct Engine
 	const char *make;			/* statements that make its table */
 	const char *insert;			/* $1 id, $2 bytes */
 	const char *select;			/* $1 id, $2 length; one row with the bytes */
+	const char *settings;		/* a statement for each session, or NULL */
 	/* if not by these statements alone: write, or read, one object; exit on failure */
 	void		(*write) (Client *client, int64_t id);
 	void		(*read) (Client *client, int64_t id);
@@ -56,5 +58,24 @@ extern void read_object(Client *client, int64_t id);
 
 /* A statement without a result. */
 extern void client_run(Client *client, const char *sql);
+
+/* ---- for engines ---- */
+
+/* Execute "write" or "read", the prepared statements; the caller clears the result. */
+extern PGresult *client_execute(Client *client, const char *name, int64_t id,
+								const char *value, int length);
+
+/* Exit, unless this is what was written. */
+extern void client_compare(Client *client, int64_t id, const char *bytes, size_t length);
+
+/* Print what failed, and exit. */
+extern void client_fail(Client *client, const char *what);
+
+/* Those that keep the bytes beside the database (peers.c). */
+extern void write_file(Client *client, int64_t id);
+extern void read_file(Client *client, int64_t id);
+extern void write_http(Client *client, int64_t id);
+extern void write_http_flush(Client *client, int64_t id);
+extern void read_http(Client *client, int64_t id);
 
 #endif							/* BENCH_ENGINES_H */
