@@ -1,11 +1,10 @@
 #!/usr/bin/python3
 """Runs the benchmark's matrix in a cluster that exists, and writes what was measured.
 
-    matrix.py [--quick] [--only PATTERN] [--repeat N] --drive PROGRAM --null LIBRARY
-              --results DIRECTORY CONNINFO
+    matrix.py [--quick] [--only PATTERN] [--repeat N] [--http DIRECTORY] --drive PROGRAM
+              --null LIBRARY --directory DIRECTORY --restart COMMAND --results DIRECTORY CONNINFO
 
-A case is an operation, a size, a number of clients and how many objects a transaction
-writes.  In each repetition all engines take their turn at it, one after the other, so that
+The cases are in cases.py, and README.md says what the engines are.  In each repetition all engines take their turn at it, one after the other, so that
 other work of the machine slows them all.  Ratios are computed within a repetition; the
 table has their medians, with the least and the most.  A checkpoint follows each turn; the
 sustained speed counts its time, too: bytea leaves most of its writing to it.
@@ -20,7 +19,7 @@ import json
 import os
 import platform
 import re
-import shutil
+import shlex
 import statistics
 import subprocess
 import sys
@@ -29,53 +28,24 @@ import time
 
 import psycopg
 
+import fio
 import report
+from cases import BASE, CASES, COMPRESSING, HTTP, KINDS, LADDER, MB, STORING
 
-KB, MB = 1000, 1000000
-
-# The kinds of the papers, and the sizes between them.
-KINDS = {10 * KB: "e-mail", 100 * KB: "document", MB: "image", 10 * MB: "large image",
-         97 * MB: "video"}
-
-STORING = ["bytea", "logging", "filesystem_like", "large_object", "file"]
-ENGINES = STORING + ["null", "wal", "connection"]
-COMPRESSING = ["bytea_lz4", "bytea_pglz"]
-BASE = "bytea"
-
-# operation, size, clients, objects a transaction, engines
-CASES = [
-    ("write", 10 * KB, 1, 1, ENGINES + COMPRESSING),
-    ("write", 10 * KB, 8, 1, ENGINES),
-    ("write", 10 * KB, 1, 100, ENGINES),
-    ("write", 100 * KB, 1, 1, ENGINES),
-    ("write", 100 * KB, 8, 1, ENGINES),
-    ("write", 100 * KB, 1, 100, ENGINES),
-    ("write", MB, 1, 1, ENGINES + COMPRESSING),
-    ("write", MB, 4, 1, ENGINES),
-    ("write", 10 * MB, 1, 1, ENGINES),
-    ("write", 97 * MB, 1, 1, ENGINES),
-    ("read_new", 10 * KB, 1, 1, STORING),
-    ("read_new", 100 * KB, 1, 1, STORING),
-    ("read", 10 * KB, 1, 1, ENGINES + COMPRESSING),
-    ("read", 10 * KB, 8, 1, ENGINES),
-    ("read", 100 * KB, 1, 1, ENGINES),
-    ("read", MB, 1, 1, ENGINES + COMPRESSING),
-    ("read", MB, 4, 1, ENGINES),
-    ("read", 10 * MB, 1, 1, ENGINES),
-    ("read", 97 * MB, 1, 1, ENGINES),
-]
-
-# Bytes that are written before reads are measured, and the size of the null engine's file.
-READ_BYTES = 200 * MB
-NULL_BYTES = 64 * 128 * 1024 * 1024
+# Bytes that are written before reads are measured, or before space is used again, and the
+# sizes of the null engine's file.
+READ_BYTES, ONCE_BYTES = 100 * MB, 200 * MB
+NULL_BYTES, QUICK_NULL_BYTES = 32 * 100 * MB, 32 * 32 * MB
 
 
-def case_name(case):
-    operation, size, clients, per_commit, _ = case
-    human = f"{size // MB} MB" if size >= MB else f"{size // KB} KB"
-    words = {"write": "write", "read": "read, warm", "read_new": "read, just written"}[operation]
-    more = f", {per_commit} a commit" if per_commit > 1 else ""
-    return f"{words}, {human}, {clients} client{'s' if clients > 1 else ''}{more}"
+def files_below(directory):
+    return (os.path.join(where, name) for where, _, names in os.walk(directory) for name in names)
+
+
+def evict(path):
+    """Takes the clean pages of a file out of the page cache."""
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class Bench:
@@ -83,10 +53,17 @@ class Bench:
 
     def __init__(self, options):
         self.options = options
-        self.conn = psycopg.connect(options.conninfo, autocommit=True, client_encoding="utf8")
-        self.seconds = 1 if options.quick else 4
+        self.connect()
+        self.seconds = 0.25 if options.quick else 0.7
         self.measured = []
         self.files = tempfile.mkdtemp(prefix="files", dir=options.directory)
+        self.missing = ([] if options.http else HTTP) + ([] if fio.is_there() else ["fio"])
+        if "fio" in self.missing:
+            print("bench: fio is not installed: the engine fio is left out", file=sys.stderr)
+
+    def connect(self):
+        self.conn = psycopg.connect(self.options.conninfo, autocommit=True,
+                                    client_encoding="utf8")
 
     def prepare(self):
         self.conn.execute("CREATE EXTENSION IF NOT EXISTS securefile")
@@ -98,34 +75,84 @@ class Bench:
         with open(os.path.join(data, "null.dat"), "wb") as file:
             owner = os.stat(data)
             os.chown(file.fileno(), owner.st_uid, owner.st_gid)
-            for _ in range(NULL_BYTES // (1 << 24) if not self.options.quick else 64):
-                file.write(b"\1" * (1 << 24))
+            for _ in range((QUICK_NULL_BYTES if self.options.quick else NULL_BYTES) // MB):
+                file.write(b"\1" * MB)
             os.fsync(file.fileno())
 
     def drive(self, engine, operation, **more):
         arguments = [self.options.drive, engine, operation]
         for name, value in more.items():
             arguments += [f"--{name.replace('_', '-')}", str(value)]
-        done = subprocess.run([*arguments, "--directory", self.files, self.options.conninfo],
+        done = subprocess.run([*arguments, "--directory", self.directory_of(engine),
+                               self.options.conninfo],
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(arguments)}: {done.stderr.strip()}")
         return json.loads(done.stdout) if done.stdout else None
 
+    def directory_of(self, engine):
+        return self.options.http if engine in HTTP else self.files
+
+    def engines_of(self, case):
+        return [engine for engine in case.engines if engine not in self.missing]
+
     def make(self, engines):
         for engine in engines:
-            self.drive(engine, "make")
-        shutil.rmtree(self.files)
-        os.mkdir(self.files)
+            if engine != "fio":
+                self.drive(engine, "make")
+        self.remove_files(self.files)
+        if self.options.http:
+            self.remove_files(self.options.http)
+
+    def remove_files(self, directory):
+        for path in files_below(directory):
+            os.unlink(path)
+
+    def empty(self, engine):
+        """Deletes what an engine has stored, so that its space can be used again."""
+        table = f"bench_{engine}"
+        if engine == "large_object":
+            self.conn.execute(f"SELECT count(lo_unlink(doc)) FROM {table}")
+            self.conn.execute("VACUUM (TRUNCATE false) pg_largeobject")
+        self.conn.execute(f"DELETE FROM {table}")
+        self.conn.execute(f"VACUUM (TRUNCATE false) {table}")
+        if engine in ("file", *HTTP):
+            self.remove_files(self.directory_of(engine))
+        elif engine in ("logging", "filesystem_like"):
+            self.conn.execute(f"SELECT * FROM securefile_maintain('{table}', 'doc')")
+
+    def cool(self):
+        """Restarts the server and takes all of its files out of the page cache."""
+        self.conn.execute("CHECKPOINT")
+        self.conn.close()
+        subprocess.run(shlex.split(self.options.restart), stdout=subprocess.DEVNULL, cwd="/",
+                       check=True)
+        self.connect()
+        for path in files_below(self.options.directory):
+            if os.path.isfile(path):
+                evict(path)
+
+    def turn(self, case, engine, first, seconds):
+        if engine == "fio":
+            operation = "write" if case.operation == "write" else "read"
+            return fio.measure(os.path.join(self.options.directory, "fio"), operation,
+                               case.size, case.clients, seconds)
+        # what has no table reads the same, warm or cold
+        operation = case.operation if engine in STORING or case.operation == "write" else "read"
+        return self.drive(engine, operation, size=case.size, clients=case.clients,
+                          per_commit=case.per_commit, seconds=seconds, first=first,
+                          objects=self.objects(case))
 
     def measure(self, case, repetition, engine, first):
         """One turn of an engine; returns how many objects all clients have written, or read."""
-        operation, size, clients, per_commit, _ = case
+        if case.operation == "rewrite":
+            self.empty(engine)
         self.conn.execute("CHECKPOINT")
         cost = self.cost()
-        result = self.drive(engine, operation, size=size, clients=clients, per_commit=per_commit,
-                            seconds=self.seconds, first=first,
-                            objects=max(1, min(1000, READ_BYTES // size // clients)))
+        # the first turn is not counted: files grow, caches fill
+        result = self.turn(case, engine, first,
+                           self.seconds if repetition >= 0 else self.seconds / 2)
+        result["case"] = case.name
         result["repetition"] = repetition
         result["wal_bytes"] = self.cost() - cost
         # what was put off until the checkpoint is part of what a write costs
@@ -140,52 +167,58 @@ class Bench:
     def cost(self):
         return int(self.conn.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()[0])
 
-    def load_for_reads(self, case, engine):
-        """Objects that reads find.  By a drive of its own, of one transaction."""
-        _, size, clients, _, _ = case
-        objects = max(1, min(1000, READ_BYTES // size // clients))
-        if engine not in STORING + COMPRESSING:
-            return
-        self.drive(engine, "write", size=size, clients=clients, per_commit=objects, seconds=0.001)
+    def objects(self, case):
+        """How many objects each client finds before a case, or uses the space of."""
+        most = ONCE_BYTES if case.operation in ("rewrite", "read_cold") else READ_BYTES
+        return max(1, min(1000, most // case.size // case.clients))
+
+    def load(self, case, engine):
+        """By a drive of its own, of one transaction; read_cold needs one object more."""
+        if engine in STORING + COMPRESSING + LADDER:
+            self.drive(engine, "write", size=case.size, clients=case.clients,
+                       per_commit=self.objects(case) + 1, seconds=0)
 
     def run_case(self, case):
-        operation, _, _, _, engines = case
+        engines = self.engines_of(case)
+        fresh = case.operation in ("write", "read_new")
+        cold = case.operation == "read_cold"
         self.make(engines)
-        if operation == "read":
+        if not fresh:
             for engine in engines:
-                self.load_for_reads(case, engine)
+                self.load(case, engine)
         firsts = dict.fromkeys(engines, 0)
-        for repetition in range(-1, self.options.repeat):
+        for repetition in range(0 if cold else -1, self.options.repeat):
+            if cold:
+                self.cool()
             for engine in engines:
-                # the first turn is not counted: files grow, caches fill
                 done = self.measure(case, repetition, engine, firsts[engine])
-                if operation != "read":
-                    firsts[engine] += done
+                firsts[engine] += done if fresh else 0
 
     def run(self):
-        cases = [case for case in CASES if re.search(self.options.only, case_name(case))]
+        cases = [case for case in CASES if re.search(self.options.only, case.name) and
+                 (case.quick or not self.options.quick)]
         for number, case in enumerate(cases):
-            print(f"{number + 1} of {len(cases)}: {case_name(case)}", file=sys.stderr, flush=True)
+            print(f"{number + 1} of {len(cases)}: {case.name}", file=sys.stderr, flush=True)
             self.run_case(case)
             print(self.line(case), flush=True)
 
     def of(self, case, engine):
-        operation, size, clients, per_commit, _ = case
         return [m for m in self.measured if m["repetition"] >= 0 and m["engine"] == engine and
-                (m["operation"], m["size"], m["clients"], m["per_commit"]) ==
-                (operation, size, clients, per_commit)]
+                m["case"] == case.name]
 
     def row(self, case):
         """Of each engine: median speed, and ratios to bytea within the repetitions."""
         base = self.of(case, BASE)
         row = {}
-        for engine in case[4]:
+        for engine in self.engines_of(case):
             found = self.of(case, engine)
             ratios = [m["per_second"] / b["per_second"] for m, b in zip(found, base)]
             row[engine] = {
                 "sustained_ratio": statistics.median(
                     m["sustained_per_second"] / b["sustained_per_second"] for m, b in zip(found, base)),
                 "mb_per_second": statistics.median(m["mb_per_second"] for m in found),
+                "mb_least": min(m["mb_per_second"] for m in found),
+                "mb_most": max(m["mb_per_second"] for m in found),
                 "p50_ms": statistics.median(m["p50_ms"] for m in found),
                 "p99_ms": statistics.median(m["p99_ms"] for m in found),
                 "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
@@ -194,7 +227,7 @@ class Bench:
     def line(self, case):
         row = self.row(case)
         return "   " + ", ".join(f"{engine} {row[engine]['mb_per_second']:.4g}"
-                                 f" ({row[engine]['ratio']:.2f})" for engine in case[4])
+                                 f" ({row[engine]['ratio']:.2f})" for engine in row)
 
 
 def facts(bench):
@@ -229,10 +262,12 @@ def parse():
     parser.add_argument("--null", required=True)
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--results", required=True)
-    parser.add_argument("--directory", required=True, help="for files beside the database")
+    parser.add_argument("--directory", required=True, help="has the cluster, and more files")
+    parser.add_argument("--restart", required=True, help="command that restarts the server")
+    parser.add_argument("--http", help="of the files of the HTTP server")
     parser.add_argument("conninfo")
     options = parser.parse_args()
-    options.repeat = options.repeat or (3 if options.quick else 7)
+    options.repeat = options.repeat or (3 if options.quick else 5)
     return options
 
 
@@ -243,8 +278,9 @@ def main():
     bench.run()
     cases = [case for case in CASES if bench.of(case, BASE)]
     report.write(options.results, facts(bench), bench.measured,
-                 [(case_name(case), KINDS.get(case[1], ""), case[:4], bench.row(case))
-                  for case in cases])
+                 [(case.name, KINDS.get(case.size, ""),
+                   (case.operation, case.size, case.clients, case.per_commit, case.group),
+                   bench.row(case)) for case in cases])
     print(f"results: {options.results}")
 
 

@@ -11,7 +11,9 @@ import matplotlib.pyplot as plt		# noqa: E402  the backend is chosen first
 
 COLOURS = {"bytea": "#888888", "logging": "#1f6fb4", "filesystem_like": "#2a9d4f",
            "large_object": "#c0a060", "file": "#b05fb0", "null": "#000000",
-           "wal": "#555577", "connection": "#bbbbbb", "bytea_lz4": "#d98880", "bytea_pglz": "#e6b0aa"}
+           "wal": "#555577", "connection": "#bbbbbb", "bytea_lz4": "#d98880", "bytea_pglz": "#e6b0aa",
+           "http": "#d35400", "http_no_flush": "#f0b27a", "fio": "#7b241c", "buffered": "#c0a060",
+           "direct_sync": "#85c1e9", "direct_libaio": "#1f6fb4", "direct_io_uring": "#2a9d4f"}
 
 
 def table(rows):
@@ -60,6 +62,45 @@ def plot_cases(path, title, rows):
     plt.close(figure)
 
 
+def plot_clients(path, title, rows):
+    """Speed by number of clients, a line for each engine; bars from the least to the most."""
+    figure, axes = plt.subplots(figsize=(8, 5))
+    for engine in COLOURS:
+        found = sorted((row[2][2], row[3][engine]) for row in rows if engine in row[3])
+        middle = [one["mb_per_second"] for _, one in found]
+        spread = [[one["mb_per_second"] - one["mb_least"] for _, one in found],
+                  [one["mb_most"] - one["mb_per_second"] for _, one in found]]
+        if len(found) > 1:
+            axes.errorbar([clients for clients, _ in found], middle, spread, marker="o",
+                          markersize=3, color=COLOURS[engine], label=engine, elinewidth=0.6)
+    clients = sorted({row[2][2] for row in rows})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(clients, clients)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("clients")
+    axes.set_ylabel("MB/s")
+    axes.set_title(title)
+    axes.legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def plots_of(directory, rows):
+    """A plot for each group of cases; one for each operation and size by number of clients."""
+    plots = []
+    for group in dict.fromkeys(row[2][4] for row in rows if row[2][4] != "clients"):
+        plots.append(f"{group}.svg")
+        plot_cases(os.path.join(directory, plots[-1]), group,
+                   [row for row in rows if row[2][4] == group])
+    for kind in dict.fromkeys(row[2][:2] for row in rows if row[2][4] == "clients"):
+        chosen = [row for row in rows if row[2][:2] == kind and row[2][3] == 1 and
+                  row[2][4] in ("write", "read", "clients")]
+        plots.append(f"clients_{kind[0]}_{kind[1]}.svg")
+        plot_clients(os.path.join(directory, plots[-1]), chosen[0][0].rsplit(",", 1)[0], chosen)
+    return plots
+
+
 def page(facts, rows, plots):
     settings = "".join(f"<tr><td>{html.escape(k)}</td><td>{html.escape(str(v))}</td></tr>"
                        for k, v in facts["settings"].items())
@@ -92,16 +133,12 @@ td, th {{ padding: 0.1em 0.8em; text-align: left }} tr:nth-child(even) {{ backgr
 
 def write(directory, facts, measured, rows):
     os.makedirs(directory, exist_ok=True)
-    plots = []
-    for word in ("write", "read"):
-        chosen = [row for row in rows if row[2][0].startswith(word)]
-        if chosen:
-            plots.append(f"{word}.svg")
-            plot_cases(os.path.join(directory, plots[-1]), f"{word}s", chosen)
+    plots = plots_of(directory, rows)
     with open(os.path.join(directory, "results.json"), "w", encoding="utf-8") as file:
         json.dump({"facts": facts, "measured": measured}, file, indent=1)
         file.write("\n")
     with open(os.path.join(directory, "table.md"), "w", encoding="utf-8") as file:
-        file.write(table(rows))
+        for group in dict.fromkeys(row[2][4] for row in rows):
+            file.write(f"## {group}\n\n{table([row for row in rows if row[2][4] == group])}\n")
     with open(os.path.join(directory, "index.html"), "w", encoding="utf-8") as file:
         file.write(page(facts, rows, plots))

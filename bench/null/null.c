@@ -47,7 +47,7 @@ static struct
 } mine = {.fd = -1};
 
 /* Parts are dealt out by process number: null.dat has to have room for them. */
-#define PARTS		64
+#define PARTS		32
 
 static void
 open_part(void)
