@@ -38,6 +38,11 @@
 		"ALTER TABLE bench_" the_name " ALTER doc SET " how, \
 	.insert = INSERT(the_name, "$2"), .select = SELECT(the_name, "doc")}
 
+/* All tables start empty, and so does that of large objects. */
+#define EMPTY_LARGE_OBJECTS \
+	"SET allow_system_table_mods = on;" \
+	"TRUNCATE pg_largeobject, pg_largeobject_metadata;"
+
 /* A bound has no table.  Its read gets bytes from nowhere, or the disk. */
 #define BOUND(the_name, write_by, read_by) \
 	{.name = the_name, .make = "", .insert = "SELECT $1, " write_by, \
@@ -53,7 +58,7 @@ static const Engine engines[] = {
 	BYTEA("bytea", "STORAGE EXTERNAL"),
 	BYTEA("bytea_lz4", "COMPRESSION lz4"),
 	BYTEA("bytea_pglz", "COMPRESSION pglz"),
-	{.name = "large_object", .make = TABLE("large_object", "oid"),
+	{.name = "large_object", .make = EMPTY_LARGE_OBJECTS TABLE("large_object", "oid"),
 		.insert = INSERT("large_object", "lo_from_bytea(0, $2)"),
 	.select = SELECT("large_object", "lo_get(doc)")},
 	STORING("file", "text", .write = write_file, .read = read_file),

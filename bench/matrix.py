@@ -108,17 +108,20 @@ class Bench:
         for path in files_below(directory):
             os.unlink(path)
 
-    def empty(self, engine):
-        """Deletes what an engine has stored, so that its space can be used again."""
-        table = f"bench_{engine}"
+    def empty(self, case, engine):
+        """Deletes what an engine has stored, so that its space can be used again.
+
+        The last object stays: free space at the end of a file would be cut off."""
+        table, last = f"bench_{engine}", f"id < {self.objects(case)}"
         if engine == "large_object":
-            self.conn.execute(f"SELECT count(lo_unlink(doc)) FROM {table}")
+            self.conn.execute(f"SELECT count(lo_unlink(doc)) FROM {table} WHERE {last}")
             self.conn.execute("VACUUM (TRUNCATE false) pg_largeobject")
-        self.conn.execute(f"DELETE FROM {table}")
-        self.conn.execute(f"VACUUM (TRUNCATE false) {table}")
         if engine in ("file", *HTTP):
-            self.remove_files(self.directory_of(engine))
-        elif engine in ("logging", "filesystem_like"):
+            for path, in self.conn.execute(f"SELECT doc FROM {table} WHERE {last}"):
+                os.unlink(os.path.join(self.directory_of(engine), path))
+        self.conn.execute(f"DELETE FROM {table} WHERE {last}")
+        self.conn.execute(f"VACUUM (TRUNCATE false) {table}")
+        if engine in ("logging", "filesystem_like"):
             self.conn.execute(f"SELECT * FROM securefile_maintain('{table}', 'doc')")
 
     def cool(self):
@@ -146,7 +149,7 @@ class Bench:
     def measure(self, case, repetition, engine, first):
         """One turn of an engine; returns how many objects all clients have written, or read."""
         if case.operation == "rewrite":
-            self.empty(engine)
+            self.empty(case, engine)
         self.conn.execute("CHECKPOINT")
         cost = self.cost()
         # the first turn is not counted: files grow, caches fill
@@ -173,7 +176,8 @@ class Bench:
         return max(1, min(1000, most // case.size // case.clients))
 
     def load(self, case, engine):
-        """By a drive of its own, of one transaction; read_cold needs one object more."""
+        """By a drive of its own, of one transaction; read_cold and rewrite need one object
+        more."""
         if engine in STORING + COMPRESSING + LADDER:
             self.drive(engine, "write", size=case.size, clients=case.clients,
                        per_commit=self.objects(case) + 1, seconds=0)
