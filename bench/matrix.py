@@ -54,7 +54,7 @@ class Bench:
     def __init__(self, options):
         self.options = options
         self.connect()
-        self.seconds = 0.25 if options.quick else 0.7
+        self.seconds = 0.25 if options.quick else 0.6
         self.measured = []
         self.files = tempfile.mkdtemp(prefix="files", dir=options.directory)
         self.missing = ([] if options.http else HTTP) + ([] if fio.is_there() else ["fio"])
