@@ -254,6 +254,7 @@ static void
 measure(const Engine * engine, const Settings *settings, const char *directory)
 {
 	static Worker workers[MAX_CLIENTS];
+	const		Client client = {.engine = engine, .size = settings->size, .directory = directory};
 	double		begun;
 
 	pthread_barrier_init(&start_line, NULL, (unsigned) settings->clients + 1);
@@ -261,9 +262,8 @@ measure(const Engine * engine, const Settings *settings, const char *directory)
 	{
 		workers[i].settings = settings;
 		workers[i].seed = (unsigned) i + 1;
-		workers[i].client = (Client) {
-											 .engine = engine, .number = i, .size = settings->size, .directory = directory
-											};
+		workers[i].client = client;
+		workers[i].client.number = i;
 		workers[i].times = malloc(MAX_TIMES * sizeof(float));
 		begin_client(&workers[i].client, settings->conninfo);
 		pthread_create(&workers[i].thread, NULL, work, &workers[i]);

@@ -31,7 +31,7 @@ typedef struct Bytes
 	char	   *data;
 	size_t		size;
 	size_t		done;
-}			Bytes;
+} Bytes;
 
 static void
 file_path(const Client * client, int64_t id, char *path, size_t size)
@@ -159,7 +159,7 @@ http_connection(Client * client)
 
 /* PUT or GET the object that the path names. */
 static void
-request(Client * client, bool put, const char *path, Bytes * bytes)
+request(Client * client, bool put, const char *path, Bytes *bytes)
 {
 	CURL	   *http = http_connection(client);
 	char		url[1100];
@@ -200,7 +200,10 @@ write_http(Client * client, int64_t id)
 	write_row(client, id, name);
 }
 
-/* The server has renamed the file, so its directory is flushed, too: fsync() does that. */
+/*
+ * The server has renamed the file.  With fsync(), the usual file systems flush the new name,
+ * too, since the inode has changed; fdatasync() would leave it out.
+ */
 void
 write_http_flush(Client * client, int64_t id)
 {
