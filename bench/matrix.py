@@ -2,12 +2,14 @@
 """Runs the benchmark's matrix in a cluster that exists, and writes what was measured.
 
     matrix.py [--quick] [--only PATTERN] [--repeat N] [--http DIRECTORY] --drive PROGRAM
-              --null LIBRARY --directory DIRECTORY --restart COMMAND --results DIRECTORY CONNINFO
+              --null LIBRARY --directory DIRECTORY --restart COMMAND --results DIRECTORY
+              CONNINFO
 
-The cases are in cases.py, and README.md says what the engines are.  In each repetition all engines take their turn at it, one after the other, so that
-other work of the machine slows them all.  Ratios are computed within a repetition; the
-table has their medians, with the least and the most.  A checkpoint follows each turn; the
-sustained speed counts its time, too: bytea leaves most of its writing to it.
+The cases are in cases.py; README.md says what the engines are.  In each repetition all
+engines take their turn at a case, one after the other, so that other work of the machine
+slows them all.  Ratios are computed within a repetition; the table has their medians, with
+the least and the most.  A checkpoint follows each turn; the sustained speed counts its
+time, too: bytea leaves most of its writing to it.
 
 Results: results.json (every measurement), table.md, plots (SVG) and index.html, which
 shows all of it.
@@ -39,7 +41,8 @@ NULL_BYTES, QUICK_NULL_BYTES = 32 * 100 * MB, 32 * 32 * MB
 
 
 def files_below(directory):
-    return (os.path.join(where, name) for where, _, names in os.walk(directory) for name in names)
+    return (os.path.join(where, name) for where, _, names in os.walk(directory)
+            for name in names)
 
 
 def evict(path):
@@ -67,7 +70,8 @@ class Bench:
 
     def prepare(self):
         self.conn.execute("CREATE EXTENSION IF NOT EXISTS securefile")
-        for name, arguments, result in [("null_write", "bytea", "int"), ("null_read", "int", "bytea"),
+        for name, arguments, result in [("null_write", "bytea", "int"),
+                                        ("null_read", "int", "bytea"),
                                         ("null_memory", "int", "bytea")]:
             self.conn.execute(f"CREATE FUNCTION {name}({arguments}) RETURNS {result} STRICT"
                               f" AS '{self.options.null}' LANGUAGE C")

@@ -71,7 +71,7 @@ def plot_clients(path, title, rows):
         middle = [one["mb_per_second"] for _, one in found]
         spread = [[one["mb_per_second"] - one["mb_least"] for _, one in found],
                   [one["mb_most"] - one["mb_per_second"] for _, one in found]]
-        if len(found) > 1:
+        if found:
             axes.errorbar([clients for clients, _ in found], middle, spread, marker="o",
                           markersize=3, color=COLOURS[engine], label=engine, elinewidth=0.6)
     clients = sorted({row[2][2] for row in rows})
