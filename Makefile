@@ -178,7 +178,7 @@ demo:
 	@PG_CONFIG='$(PG_CONFIG)' $(here)demo/demo.sh
 
 bench:
-	@PG_CONFIG='$(PG_CONFIG)' $(here)bench/run --matrix $(if $(QUICK),--quick)
+	@PG_CONFIG='$(PG_CONFIG)' $(here)bench/run --all $(if $(QUICK),--quick)
 
 # of what is committed
 dist:

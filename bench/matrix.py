@@ -11,15 +11,13 @@ slows them all.  Ratios are computed within a repetition; the table has their me
 the least and the most.  A checkpoint follows each turn; the sustained speed counts its
 time, too: bytea leaves most of its writing to it.
 
-Results: results.json (every measurement), table.md, plots (SVG) and index.html, which
-shows all of it.
+Results: matrix.json (every measurement), matrix.md, plots (SVG) and index.html, which
+shows them beside those of the other programs (report.py).
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import re
 import shlex
 import statistics
@@ -238,29 +236,6 @@ class Bench:
                                  f" ({row[engine]['ratio']:.2f})" for engine in row)
 
 
-def facts(bench):
-    """Machine, settings, versions: what the numbers belong to."""
-    def query(sql):
-        return bench.conn.execute(sql).fetchone()[0]
-
-    def first_line(path, pattern):
-        with open(path, encoding="utf-8") as file:
-            found = re.search(pattern, file.read())
-        return found.group(1) if found else "unknown"
-    settings = dict(bench.conn.execute(
-        "SELECT name, current_setting(name) FROM pg_settings WHERE source = 'configuration file'"
-        " OR name LIKE 'securefile.%' ORDER BY 1").fetchall())
-    for secret in ("securefile.key_command", "unix_socket_directories"):
-        settings.pop(secret, None)
-    return {"date": datetime.datetime.now().isoformat(timespec="seconds"),
-            "commit": bench.options.commit, "server": query("SELECT version()"),
-            "kernel": platform.release(), "processors": os.cpu_count(),
-            "processor": first_line("/proc/cpuinfo", r"model name\s*: (.*)"),
-            "memory": first_line("/proc/meminfo", r"MemTotal:\s*(.*)"),
-            "settings": settings, "seconds": bench.seconds, "repetitions": bench.options.repeat,
-            "quick": bench.options.quick}
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="minutes: short turns, 3 repetitions")
@@ -285,7 +260,9 @@ def main():
     bench.prepare()
     bench.run()
     cases = [case for case in CASES if bench.of(case, BASE)]
-    report.write(options.results, facts(bench), bench.measured,
+    facts = report.facts(bench.conn, options.commit) | {
+        "seconds": bench.seconds, "repetitions": options.repeat, "quick": options.quick}
+    report.write(options.results, facts, bench.measured,
                  [(case.name, KINDS.get(case.size, ""),
                    (case.operation, case.size, case.clients, case.per_commit, case.group),
                    bench.row(case)) for case in cases])

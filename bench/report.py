@@ -1,36 +1,172 @@
-"""Writes what the matrix has measured: JSON, a table, plots, and a page with all of it."""
+"""Writes what the programs of the benchmark have measured, and makes one page of it.
 
+Each program is a part: the matrix, growth, and so on.  A part writes <part>.json (title,
+text, table, names of plots, facts about the machine, and every measurement), <part>.md (the
+table) and its plots (SVG).  index.html collects all parts that lie in the directory; each
+program that ends makes it anew.
+"""
+
+import datetime
+import glob
 import html
 import json
 import os
+import platform
+import re
 
 import matplotlib
 
 matplotlib.use("svg")
+# the same measurements make the same file, and text stays text
+matplotlib.rcParams.update({"svg.hashsalt": "securefile", "svg.fonttype": "none",
+                            "font.size": 8, "font.sans-serif": ["DejaVu Sans"]})
 import matplotlib.pyplot as plt		# noqa: E402  the backend is chosen first
 
 COLOURS = {"bytea": "#888888", "logging": "#1f6fb4", "filesystem_like": "#2a9d4f",
            "large_object": "#c0a060", "file": "#b05fb0", "null": "#000000",
-           "wal": "#555577", "connection": "#bbbbbb", "bytea_lz4": "#d98880", "bytea_pglz": "#e6b0aa",
-           "http": "#d35400", "http_no_flush": "#f0b27a", "fio": "#7b241c", "buffered": "#c0a060",
-           "direct_sync": "#85c1e9", "direct_libaio": "#1f6fb4", "direct_io_uring": "#2a9d4f"}
+           "wal": "#555577", "connection": "#bbbbbb", "bytea_lz4": "#d98880",
+           "bytea_pglz": "#e6b0aa", "http": "#d35400", "http_no_flush": "#f0b27a",
+           "fio": "#7b241c", "buffered": "#c0a060", "direct_sync": "#85c1e9",
+           "direct_libaio": "#1f6fb4", "direct_io_uring": "#2a9d4f"}
+
+# The parts that have a place on the page; others follow.
+ORDER = ["matrix", "cost", "growth", "archive"]
+
+STYLE = """body { font-family: sans-serif; max-width: 70em; margin: 2em auto }
+td, th { padding: 0.1em 0.8em; text-align: left; vertical-align: top }
+tr:nth-child(even) { background: #f2f2f2 }"""
 
 
-def table(rows):
-    """Markdown: a line for each case and engine would be long, so engines are columns."""
-    engines = []
-    for _, _, _, row in rows:
-        engines += [engine for engine in row if engine not in engines]
-    lines = ["| case | " + " | ".join(engines) + " |", "|---" * (len(engines) + 1) + "|"]
-    for name, _, _, row in rows:
-        cells = [cell(row[engine]) if engine in row else "" for engine in engines]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+# ---- facts ----
+
+def first_line(path, pattern):
+    with open(path, encoding="utf-8") as file:
+        found = re.search(pattern, file.read())
+    return found.group(1) if found else "unknown"
 
 
-def cell(one):
-    return (f"{one['mb_per_second']:.3g} MB/s, {one['ratio']:.2f}"
-            f" ({one['least']:.2f} to {one['most']:.2f}), {one['sustained_ratio']:.2f}")
+def facts(conn, commit):
+    """Machine, settings, versions: what the numbers belong to."""
+    settings = dict(conn.execute(
+        "SELECT name, current_setting(name) FROM pg_settings"
+        " WHERE source = 'configuration file' OR name LIKE 'securefile.%'"
+        " ORDER BY 1").fetchall())
+    for secret in ("securefile.key_command", "unix_socket_directories"):
+        settings.pop(secret, None)
+    return {"date": datetime.datetime.now().isoformat(timespec="seconds"), "commit": commit,
+            "server": conn.execute("SELECT version()").fetchone()[0],
+            "kernel": platform.release(), "processors": os.cpu_count(),
+            "processor": first_line("/proc/cpuinfo", r"model name\s*: (.*)"),
+            "memory": first_line("/proc/meminfo", r"MemTotal:\s*(.*)"), "settings": settings}
+
+
+# ---- plots ----
+
+def save(figure, path):
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def lines(path, panels, columns=3):
+    """Panels beside each other: {"title", "x", "y", "lines": {engine: [(x, value), ..]}};
+    "log": "x", "y" or "xy" has logarithmic axes, else y begins at 0."""
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(3.4 * columns, 2.7 * rows),
+                                squeeze=False)
+    for place, panel in zip(axes.flat, panels):
+        for engine, points in panel["lines"].items():
+            place.plot(*zip(*points), marker="o", markersize=3, label=engine,
+                       color=COLOURS.get(engine, "#aa3333"))
+        place.set(title=panel["title"], xlabel=panel["x"], ylabel=panel["y"])
+        if "x" in panel["log"]:
+            measured = sorted({x for points in panel["lines"].values() for x, _ in points})
+            place.set_xscale("log")
+            place.set_xticks(measured, [f"{x:g}" for x in measured])
+            place.minorticks_off()
+        if "y" in panel["log"]:
+            place.set_yscale("log")
+        else:
+            place.set_ylim(bottom=0)
+        place.legend(fontsize=6)
+    for place in axes.flat[len(panels):]:
+        place.axis("off")
+    save(figure, path)
+
+
+def bars(path, panels):
+    """Panels beside each other: {"title", "x", "bars": [(label, engine, value), ..]}."""
+    most = max(len(panel["bars"]) for panel in panels)
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 1 + 0.16 * most),
+                                squeeze=False)
+    for place, panel in zip(axes.flat, panels):
+        labels, engines, values = zip(*panel["bars"])
+        place.barh(range(len(values)), values, color=[COLOURS[engine] for engine in engines])
+        place.set_yticks(range(len(values)), labels, fontsize=6)
+        place.invert_yaxis()
+        place.set(title=panel["title"], xlabel=panel["x"])
+    save(figure, path)
+
+
+# ---- parts and the page ----
+
+def markdown(headings, rows):
+    lines_ = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
+    lines_ += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines_) + "\n"
+
+
+def part(directory, name, title, text, headings, rows, plots, measured, facts_):
+    """Writes a part, and the page with all parts that are there."""
+    with open(os.path.join(directory, f"{name}.json"), "w", encoding="utf-8") as file:
+        json.dump({"title": title, "text": text, "headings": headings, "rows": rows,
+                   "plots": plots, "facts": facts_, "measured": measured}, file, indent=1)
+        file.write("\n")
+    with open(os.path.join(directory, f"{name}.md"), "w", encoding="utf-8") as file:
+        file.write(f"# {title}\n\n{text}\n\n{markdown(headings, rows)}")
+    assemble(directory)
+
+
+def html_row(cells, tag="td"):
+    inside = "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells)
+    return f"<tr>{inside}</tr>\n"
+
+
+def fragment(one):
+    images = "".join(f'<p><img src="{plot}" alt="{plot}"></p>\n' for plot in one["plots"])
+    text = "".join(f"<p>{html.escape(words)}</p>\n" for words in one["text"].split("\n\n"))
+    rows = html_row(one["headings"], "th") + "".join(html_row(row) for row in one["rows"])
+    return (f"<h2>{html.escape(one['title'])}</h2>\n{text}{images}"
+            f"<table>{rows}</table>\n")
+
+
+def facts_tables(facts_):
+    settings = "".join(html_row(pair) for pair in facts_["settings"].items())
+    machine = "".join(html_row(pair) for pair in facts_.items() if pair[0] != "settings")
+    return (f"<h2>Machine</h2><table>{machine}</table>\n"
+            f"<details><summary>Settings</summary><table>{settings}</table></details>\n")
+
+
+def assemble(directory):
+    parts = {}
+    for path in sorted(glob.glob(os.path.join(directory, "*.json"))):
+        with open(path, encoding="utf-8") as file:
+            one = json.load(file)
+        if isinstance(one, dict) and "title" in one:
+            parts[os.path.splitext(os.path.basename(path))[0]] = one
+    names = [name for name in ORDER if name in parts] + [n for n in parts if n not in ORDER]
+    with open(os.path.join(directory, "index.html"), "w", encoding="utf-8") as file:
+        file.write('<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">'
+                   f"<title>securefile benchmark</title>\n<style>{STYLE}</style>\n"
+                   f"<h1>securefile benchmark</h1>\n{facts_tables(parts[names[0]]['facts'])}"
+                   f"{''.join(fragment(parts[name]) for name in names)}</html>\n")
+
+
+# ---- the matrix ----
+
+MATRIX_TEXT = """Each kind of access, by size and number of clients. Medians over the
+repetitions. Ratios are to bytea (STORAGE EXTERNAL) in the same repetition; those in the
+column "with its checkpoint" count the time of a checkpoint after the turn."""
 
 
 def plot_cases(path, title, rows):
@@ -52,15 +188,13 @@ def plot_cases(path, title, rows):
         axes.barh(places, values, height, xerr=errors, color=COLOURS[engine], label=engine,
                   error_kw={"elinewidth": 0.6})
     axes.axvline(1, color="#444444", linewidth=0.8)
-    axes.set_yticks(range(len(rows)), [row[0] for row in rows], fontsize=8)
+    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlabel("times as fast as bytea (STORAGE EXTERNAL)")
     axes.set_title(title)
     axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
-    figure.tight_layout()
-    figure.savefig(path)
-    plt.close(figure)
+    save(figure, path)
 
 
 def plot_clients(path, title, rows):
@@ -78,13 +212,9 @@ def plot_clients(path, title, rows):
     axes.set_xscale("log", base=2)
     axes.set_xticks(clients, clients)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("clients")
-    axes.set_ylabel("MB/s")
-    axes.set_title(title)
+    axes.set(xlabel="clients", ylabel="MB/s", title=title)
     axes.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path)
-    plt.close(figure)
+    save(figure, path)
 
 
 def plots_of(directory, rows):
@@ -102,44 +232,13 @@ def plots_of(directory, rows):
     return plots
 
 
-def page(facts, rows, plots):
-    settings = "".join(f"<tr><td>{html.escape(k)}</td><td>{html.escape(str(v))}</td></tr>"
-                       for k, v in facts["settings"].items())
-    machine = "".join(f"<tr><td>{html.escape(k)}</td><td>{html.escape(str(v))}</td></tr>"
-                      for k, v in facts.items() if k != "settings")
-    cells = "".join(
-        f"<tr><td>{html.escape(name)}</td><td>{html.escape(engine)}</td>"
-        f"<td>{one['mb_per_second']:.4g}</td><td>{one['ratio']:.2f}</td>"
-        f"<td>{one['least']:.2f} to {one['most']:.2f}</td><td>{one['sustained_ratio']:.2f}</td>"
-        f"<td>{one['p50_ms']:.3f}</td><td>{one['p99_ms']:.3f}</td></tr>"
-        for name, _, _, row in rows for engine, one in row.items())
-    images = "".join(f'<p><img src="{plot}" alt="{plot}"></p>' for plot in plots)
-    return f"""<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>securefile benchmark</title>
-<style>body {{ font-family: sans-serif; max-width: 70em; margin: 2em auto }}
-td, th {{ padding: 0.1em 0.8em; text-align: left }} tr:nth-child(even) {{ background: #f2f2f2 }}
-</style>
-<h1>securefile benchmark</h1>
-{images}
-<h2>Figures</h2>
-<p>Medians over the repetitions. Ratios are to bytea in the same repetition; those in the column
-"with its checkpoint" count the time of a checkpoint after the turn.</p>
-<table><tr><th>case<th>engine<th>MB/s<th>ratio<th>least to most<th>with its checkpoint<th>median ms<th>99 % ms</tr>
-{cells}</table>
-<h2>Machine</h2><table>{machine}</table>
-<h2>Settings</h2><table>{settings}</table>
-</html>
-"""
-
-
-def write(directory, facts, measured, rows):
+def write(directory, facts_, measured, rows):
+    """The matrix' part.  A row: name of the case, its kind, the case, figures by engine."""
     os.makedirs(directory, exist_ok=True)
-    plots = plots_of(directory, rows)
-    with open(os.path.join(directory, "results.json"), "w", encoding="utf-8") as file:
-        json.dump({"facts": facts, "measured": measured}, file, indent=1)
-        file.write("\n")
-    with open(os.path.join(directory, "table.md"), "w", encoding="utf-8") as file:
-        for group in dict.fromkeys(row[2][4] for row in rows):
-            file.write(f"## {group}\n\n{table([row for row in rows if row[2][4] == group])}\n")
-    with open(os.path.join(directory, "index.html"), "w", encoding="utf-8") as file:
-        file.write(page(facts, rows, plots))
+    table = [[name, engine, f"{one['mb_per_second']:.4g}", f"{one['ratio']:.2f}",
+              f"{one['least']:.2f} to {one['most']:.2f}", f"{one['sustained_ratio']:.2f}",
+              f"{one['p50_ms']:.3f}", f"{one['p99_ms']:.3f}"]
+             for name, _, _, row in rows for engine, one in row.items()]
+    part(directory, "matrix", "Ways to keep a document", MATRIX_TEXT,
+         ["case", "engine", "MB/s", "ratio", "least to most", "with its checkpoint",
+          "median ms", "99 % ms"], table, plots_of(directory, rows), measured, facts_)
