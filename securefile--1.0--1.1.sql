@@ -405,3 +405,95 @@ FROM securefile_syncer_state() s;
 COMMENT ON VIEW securefile_syncer
 	IS 'the syncer: its process, the data files whose flush is left to it, the longest waits in milliseconds';
 GRANT SELECT ON securefile_syncer TO PUBLIC;
+
+-- ---------------------------------------------------------------------
+-- I/O: what the storage can do, and what processes do with it
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_io_calibrate(
+	"table" regclass,
+	"column" name,
+	max_bytes bigint DEFAULT 268435456,
+	seconds double precision DEFAULT 10,
+	OUT operation text,
+	OUT io_method text,
+	OUT direct boolean,
+	OUT size_bytes integer,
+	OUT depth integer,
+	OUT operations bigint,
+	OUT bytes_per_second double precision,
+	OUT iops double precision,
+	OUT mean_ms double precision,
+	OUT median_ms double precision,
+	OUT p99_ms double precision
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_io_calibrate(regclass, name, bigint, double precision)
+	IS 'what the storage in the tablespace of a column can do, by reads, writes and flushes such as the column needs, in a scratch file of at most max_bytes; takes about as many seconds; touches no data';
+REVOKE ALL ON FUNCTION securefile_io_calibrate(regclass, name, bigint, double precision) FROM PUBLIC;
+
+CREATE FUNCTION securefile_io_files(
+	OUT pid integer,
+	OUT database_oid oid,
+	OUT tablespace_oid oid,
+	OUT number oid,
+	OUT file integer,
+	OUT reads bigint,
+	OUT read_bytes bigint,
+	OUT read_time double precision,
+	OUT writes bigint,
+	OUT write_bytes bigint,
+	OUT write_time double precision,
+	OUT flushes bigint,
+	OUT flush_time double precision,
+	OUT longest double precision,
+	OUT in_flight integer,
+	OUT in_flight_bytes bigint
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_io_files()
+	IS 'what each process has done to the data files that it used last, by the numbers of their segments; see securefile_io';
+
+CREATE VIEW securefile_io AS
+SELECT f.pid,
+	d.datname,
+	t.nspname AS schemaname,
+	t.relname,
+	t.attname,
+	t.oid AS relid,
+	f.file,
+	f.reads,
+	f.read_bytes,
+	CASE WHEN f.reads OPERATOR(pg_catalog.>) 0
+		THEN f.read_bytes OPERATOR(pg_catalog./) f.reads END AS mean_read_bytes,
+	f.read_time,
+	f.writes,
+	f.write_bytes,
+	CASE WHEN f.writes OPERATOR(pg_catalog.>) 0
+		THEN f.write_bytes OPERATOR(pg_catalog./) f.writes END AS mean_write_bytes,
+	f.write_time,
+	f.flushes,
+	f.flush_time,
+	f.longest,
+	f.in_flight,
+	f.in_flight_bytes
+FROM securefile_io_files() f
+	LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) f.database_oid
+	LEFT JOIN pg_catalog.pg_class segment
+		ON segment.oid OPERATOR(pg_catalog.=)
+				pg_catalog.pg_filenode_relation(f.tablespace_oid, f.number)::pg_catalog.oid
+			AND segment.relnamespace OPERATOR(pg_catalog.=) 'pg_toast'::pg_catalog.regnamespace
+			AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+	LEFT JOIN (
+		SELECT c.oid, n.nspname, c.relname, a.attname,
+			pg_catalog.format('pg_securefile_%s_%s', c.oid, a.attnum)::pg_catalog.name AS segment
+		FROM pg_catalog.pg_class c
+			JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+			JOIN pg_catalog.pg_attribute a
+				ON a.attrelid OPERATOR(pg_catalog.=) c.oid
+					AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
+		WHERE c.relkind OPERATOR(pg_catalog.=) 'r'
+	) t ON t.segment OPERATOR(pg_catalog.=) segment.relname;
+COMMENT ON VIEW securefile_io
+	IS 'what each process reads, writes and flushes, by data file, of the last it has used; times in milliseconds; what other roles do is null but for members of pg_read_all_stats';
+GRANT SELECT ON securefile_io TO PUBLIC;

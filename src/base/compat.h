@@ -87,6 +87,13 @@ typedef PGAlignedBlock SfIoBlock;
 #define sf_compat_smgropen(storage)	smgropen(storage, InvalidBackendId)
 #endif
 
+/* 17 has a number of this process; before, its place among all has one */
+#if PG_VERSION_NUM >= 170000
+#define sf_compat_process_number()	MyProcNumber
+#else
+#define sf_compat_process_number()	(MyProc->pgprocno)
+#endif
+
 /* 17 has the two parts of a virtual transaction id in a struct */
 #if PG_VERSION_NUM >= 170000
 #define SfProcLxid(proc)	((proc)->vxid.lxid)

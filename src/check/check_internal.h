@@ -21,6 +21,7 @@
  * report.c		the table of findings, and errors turned into findings
  * usage.c		securefile_usage(), and the functions behind view securefile_columns
  * maintain.c	securefile_maintain()
+ * calibrate.c	securefile_io_calibrate()
  * key_list.c	securefile_keys()
  * rotate.c		securefile_rewrap(), securefile_new_key()
  * shred.c		securefile_shred()

@@ -180,6 +180,13 @@ choose_method(void)
 	start_method(wanted);
 }
 
+bool
+sfi_io_use_method(void)
+{
+	choose_method();
+	return engine.ops == method_table[sf_io_method];
+}
+
 /* ---- what is in flight stays as it is ---- */
 
 /*
@@ -268,6 +275,7 @@ sfi_io_completed(SfIo *io, int32 result)
 	SF_ASSERT(io->slot->pins > 0 && result <= (int32) io->len_bytes);
 	require_same_bytes(io);
 	end_write(io, io->slot);
+	sfi_watch_end(io);
 	io->result = result;
 	io->in_flight = false;
 	engine.in_flight--;
@@ -331,8 +339,11 @@ sf_io_reap_all(void)
 
 /* At the start, not at the end: a request that fails has cost the disk something as well. */
 static void
-count_start(const SfIo *io)
+count_start(SfIo *io)
 {
+	io->watched = sfi_watch_count(io->files->storage, sfi_io_fileno(io->segment_offset),
+								  io->is_write ? SF_IO_WRITE : SF_IO_READ, io->len_bytes);
+	io->service_us = 0;
 	if (io->is_write)
 	{
 		counts.writes++;
@@ -451,6 +462,7 @@ sf_io_start(SfIo *io)
 	engine.in_flight++;
 	SF_ASSERT(engine_is_valid());
 	note_bytes(io);
+	sfi_watch_begin(io);
 	submit(io, (uint32) len_bytes);
 }
 
@@ -480,7 +492,7 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 	errno = error;
 
 	/* a flush that failed leaves the disk's contents unknown, as any fsync */
-	if (io->is_write && io->durable && error == EIO)
+	if (io->is_write && io->durable && error == EIO && !sfi_io_is_scratch(io->files->storage))
 		elevel = data_sync_elevel(ERROR);
 	ereport(elevel,
 			(sfi_io_errcode(error),
@@ -510,8 +522,10 @@ transfer_rest(SfIo *io, uint32 done_bytes)
 	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_wait_start(sfi_io_wait_event(io->is_write ? SF_IO_WAIT_WRITE
 											   : SF_IO_WAIT_READ));
+	sfi_watch_begin(io);
 	result = sfi_io_transfer(slot->fd, io->is_write, io->durable, io->buf + done_bytes,
 							 len_bytes, sfi_io_file_offset(io->segment_offset) + done_bytes);
+	sfi_watch_end(io);
 	pgstat_report_wait_end();
 	end_write(io, slot);
 	count_wait(start);
@@ -582,8 +596,12 @@ sf_io_read_cached(SfIo *io)
 		int32		result = allowed;
 
 		if (allowed > 0)
+		{
+			sfi_watch_begin(io);
 			result = sfi_io_transfer(io->slot->fd, false, false, io->buf + done_bytes,
 									 allowed, file_offset + done_bytes);
+			sfi_watch_end(io);
+		}
 		SF_ASSERT(result <= (int32) (io->len_bytes - done_bytes));
 		if (result > 0)
 			done_bytes += result;

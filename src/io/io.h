@@ -20,6 +20,7 @@
 #define SF_IO_H
 
 #include "base/base.h"
+#include "portability/instr_time.h"
 
 /* ---- buffers ---- */
 
@@ -293,6 +294,10 @@ typedef struct SfIo
 	uint64		inode;			/* of the file */
 	struct SfFd *slot;			/* descriptor, pinned while in flight */
 	int32		result;			/* bytes done, or -errno */
+	int			watched;		/* see watch.c; -1: not watched */
+	instr_time	began;
+	uint64		service_us;		/* from start to end, as far as this process
+								 * knows */
 	uint64		method_private[8];	/* iocb and the like */
 #ifdef SF_FAULTS
 	uint64		sum;			/* of what is being written, see io.c */
@@ -378,5 +383,71 @@ typedef struct SfIoCounts
 
 /* Returns the counts and begins anew with zeros.  Never throws. */
 extern SfIoCounts sf_io_take_counts(void);
+
+/* ---- watching: what each process does, by file ---- */
+
+typedef enum SfIoKind
+{
+	SF_IO_READ,
+	SF_IO_WRITE,
+	SF_IO_FLUSH,
+} SfIoKind;
+
+#define SF_IO_KINDS			3
+
+/* What a process has done to a data file, as long as it is one of those it used last. */
+typedef struct SfIoWatched
+{
+	SfStorage	storage;		/* without a database: a scratch file */
+	uint32		fileno;
+	uint32		in_flight;		/* requests that have begun and not ended */
+	uint64		in_flight_bytes;
+	struct
+	{
+		uint64		count;
+		uint64		bytes;
+		uint64		us;			/* sum of the times from begin to end */
+	}			did[SF_IO_KINDS];
+	uint64		longest_us;		/* of one request or flush */
+	uint64		last_used;		/* by a clock of the process; 0: no file */
+} SfIoWatched;
+
+/*
+ * Call fn(pid, role, watched, arg) for each file of each process; role is that of the
+ * session, InvalidOid for a background worker.  No locks are held.  Nothing without preload.
+ */
+typedef void (*SfIoWatchFn) (int pid, Oid role, const SfIoWatched *watched, void *arg);
+extern void sf_io_watch(SfIoWatchFn fn, void *arg);
+
+/* ---- calibration: what the storage can do ---- */
+
+/* Limits of the scratch file. */
+#define SF_IO_SCRATCH_MIN_BYTES		(1024 * 1024)
+#define SF_IO_SCRATCH_MAX_BYTES		(1024 * 1024 * 1024)
+
+/* What one kind of I/O has given. */
+typedef struct SfIoMeasured
+{
+	const char *operation;		/* "read", "write", "durable write", "flush" */
+	const char *method;			/* as in securefile.io_method */
+	bool		direct;			/* past the page cache */
+	uint32		size_bytes;		/* of one request */
+	int			depth;			/* requests in flight */
+	uint64		operations;
+	double		seconds;		/* for all of them, and the flush after writes */
+	double		mean_ms;		/* of one */
+	double		median_ms;
+	double		p99_ms;
+} SfIoMeasured;
+
+/*
+ * Measure the file system of a tablespace, with a scratch file of up to max_bytes that is
+ * removed at the end, whatever that is.  Calls fn(measured, arg) for each kind of I/O that
+ * can be had there; fn may throw.  Takes about that many seconds; can be cancelled.  Of
+ * max_bytes it uses whole MB, within the limits above.
+ */
+typedef void (*SfIoMeasureFn) (const SfIoMeasured *measured, void *arg);
+extern void sf_io_calibrate(Oid spc, uint64 max_bytes, double seconds,
+							SfIoMeasureFn fn, void *arg);
 
 #endif							/* SF_IO_H */

@@ -84,6 +84,17 @@ extern bool sfi_io_sync_directory(const char *path);
  */
 extern void sfi_io_sync_name(SfStorage storage, uint32 fileno);
 
+/*
+ * The scratch file of a process in a tablespace (calibrate.c): storage that belongs to no
+ * database, with the process in the place of the relation.  It lies in a directory of
+ * temporary files, and has the name of one: no backup, and no pg_rewind, copies those.
+ */
+#define sfi_io_is_scratch(storage)	(!OidIsValid(SfStorageDb(storage)))
+extern void sfi_io_scratch_directory(char *buf, Oid spc);
+
+/* What the names of such files begin with. */
+#define SF_IO_SCRATCH		"pgsql_tmp_securefile_"
+
 /* Number of the data file that holds an offset, and the offset within it. */
 #define sfi_io_fileno(segment_offset)		((uint32) ((segment_offset) / SF_FILE_SIZE))
 #define sfi_io_file_offset(segment_offset)	((segment_offset) % SF_FILE_SIZE)
@@ -108,10 +119,10 @@ extern void sfi_io_number_write(const char *path, uint64 number, int elevel);
 #define SF_IO_NEW_NUMBER	".new."
 
 /*
- * Remove those that a crash has left.  Only at start, in the postmaster: no other
- * process may be writing one.  Failures of the file system are WARNINGs.
+ * Remove those that a crash has left, and scratch files.  Only at start, in the postmaster:
+ * no other process may be writing one.  Failures of the file system are WARNINGs.
  */
-extern void sfi_io_numbers_clean(void);
+extern void sfi_io_clean_leftovers(void);
 
 /*
  * Before a segment is made: the files of its database are ours, or become so if
@@ -215,6 +226,25 @@ extern void sfi_parts_leave(const SfIo *io, bool direct);
 extern Size sfi_parts_shmem_size(void);
 extern void sfi_parts_shmem_init(void);
 
+/* ---- watching (watch.c) ---- */
+
+/*
+ * An operation is to come: which file of this process's that is; -1: it is not watched.
+ * The first call of a process registers an exit callback, and throws when there is no room
+ * for that.
+ */
+extern int	sfi_watch_count(SfStorage storage, uint32 fileno, SfIoKind kind, uint64 bytes);
+
+/*
+ * Between the two the request counts as in flight.  took: a flush has ended.  Never throw.
+ */
+extern void sfi_watch_begin(SfIo *io);
+extern void sfi_watch_end(SfIo *io);
+extern void sfi_watch_took(int watched, SfIoKind kind, instr_time began);
+
+extern Size sfi_watch_shmem_size(void);
+extern void sfi_watch_shmem_init(void);
+
 /* ---- buffers (buffer.c) ---- */
 
 /*
@@ -231,6 +261,12 @@ extern void sfi_io_buffers_release(void);
  * interrupted.
  */
 extern bool sfi_io_repeat(int32 result, uint32 *repeats);
+
+/*
+ * Make the method that is set the one in use.  False: the kernel refuses it, or something is
+ * in flight by another one.
+ */
+extern bool sfi_io_use_method(void);
 
 /*
  * Wait until at least one request of this process has finished, whichever; false if none

@@ -92,7 +92,8 @@ Size
 sf_io_shmem_size(void)
 {
 	return add_size(MAXALIGN(sizeof(MemoryShared)),
-					add_size(sfi_dirty_shmem_size(), sfi_parts_shmem_size()));
+					add_size(sfi_dirty_shmem_size(),
+							 add_size(sfi_parts_shmem_size(), sfi_watch_shmem_size())));
 }
 
 void
@@ -102,6 +103,7 @@ sf_io_shmem_init(void)
 
 	sfi_dirty_shmem_init();
 	sfi_parts_shmem_init();
+	sfi_watch_shmem_init();
 	shared = ShmemInitStruct("securefile kept memory", sizeof(MemoryShared), &found);
 	if (found)
 		return;

@@ -65,7 +65,7 @@ sf_io_open(SfStorage storage, bool buffered)
 	SfFiles		key;
 	bool		found;
 
-	SF_ASSERT(OidIsValid(SfStorageRel(storage)) && OidIsValid(SfStorageDb(storage)));
+	SF_ASSERT(OidIsValid(SfStorageRel(storage)));
 	if (open_segments == NULL)
 		open_segments = sf_base_table("securefile open segments", sizeof(SfFiles), sizeof(SfFiles),
 									  TopMemoryContext);
@@ -451,9 +451,14 @@ sfi_io_flush(int fd, SfStorage storage, uint32 fileno, bool is_new, int elevel)
 	SF_ASSERT(fd >= 0);
 	if (!SF_FAULT_FAILS(io_sync))
 	{
+		int			watched = sfi_watch_count(storage, fileno, SF_IO_FLUSH, 0);
+		instr_time	began;
+
+		INSTR_TIME_SET_CURRENT(began);
 		pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_SYNC));
 		rc = is_new ? pg_fsync(fd) : pg_fdatasync(fd);
 		pgstat_report_wait_end();
+		sfi_watch_took(watched, SF_IO_FLUSH, began);
 	}
 	if (rc != 0)
 	{

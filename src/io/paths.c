@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "catalog/pg_tablespace_d.h"
+#include "common/file_utils.h"
 #include "common/relpath.h"
 #include "io/io_internal.h"
 #include "storage/fd.h"
@@ -100,6 +101,14 @@ sfi_io_database_path(char *buf, Oid spc, Oid db)
 		append_to_path(buf, "/%s", SF_IO_ROOT);
 }
 
+/* The server makes a directory of that name in tablespaces, too, and empties it at start. */
+void
+sfi_io_scratch_directory(char *buf, Oid spc)
+{
+	sfi_io_space_path(buf, spc);
+	append_to_path(buf, "/%s", PG_TEMP_FILES_DIR);
+}
+
 void
 sfi_io_dir_path(char *buf, SfStorage storage)
 {
@@ -138,6 +147,12 @@ sfi_io_file_path(char *buf, SfStorage storage, uint32 fileno)
 {
 	char		name[SF_IO_NAME_MAX];
 
+	if (sfi_io_is_scratch(storage))
+	{
+		sfi_io_scratch_directory(buf, SfStorageSpc(storage));
+		append_to_path(buf, "/%s%u", SF_IO_SCRATCH, SfStorageRel(storage));
+		return;
+	}
 	sfi_io_file_name(name, fileno);
 	sf_io_named_path(buf, storage, name);
 }
@@ -279,7 +294,7 @@ sfi_io_make_file_entry(SfStorage storage, uint32 fileno)
 	char		name[SF_IO_NAME_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	if (!sfi_io_has_entry_directories(storage))
+	if (sfi_io_is_scratch(storage) || !sfi_io_has_entry_directories(storage))
 		return;
 	sfi_io_file_name(name, fileno);
 	sfi_io_entry_path(path, storage, name);

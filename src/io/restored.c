@@ -43,7 +43,7 @@ new_id(void)
 void
 sf_io_note_restored(void)
 {
-	sfi_io_numbers_clean();
+	sfi_io_clean_leftovers();
 	(void) sfi_io_number_read(RESTORED_FILE, &restore_id, FATAL);
 	if (!exists(BACKUP_LABEL_FILE) && !exists(STANDBY_SIGNAL_FILE) && !exists(RECOVERY_SIGNAL_FILE))
 		return;

@@ -234,36 +234,50 @@ sf_io_scan(Oid db, SfIoScanFn fn, void *arg)
 	list_free(spcs);
 }
 
-/*
- * Remove what a crash has left of files that hold one number.  Only while no
- * other process can be writing one.
- */
-void
-sfi_io_numbers_clean(void)
+/* Remove the files of a directory whose names have something in them.  WARNINGs only. */
+static void
+remove_named(const char *dir_path, const char *mark)
 {
-	DIR		   *dir = SF_FAULT_FAILS(io_opendir) ? NULL : AllocateDir(SF_IO_ROOT);
+	DIR		   *dir = SF_FAULT_FAILS(io_opendir) ? NULL : AllocateDir(dir_path);
 	struct dirent *entry;
 
 	if (dir == NULL)
 	{
 		if (errno != ENOENT)
-			sf_io_report_path(WARNING, "open directory", SF_IO_ROOT);
+			sf_io_report_path(WARNING, "open directory", dir_path);
 		return;
 	}
-	while ((entry = next_entry(dir, SF_IO_ROOT, WARNING)) != NULL)
+	while ((entry = next_entry(dir, dir_path, WARNING)) != NULL)
 	{
 		char		path[MAXPGPATH];
 
-		if (strstr(entry->d_name, SF_IO_NEW_NUMBER) == NULL)
+		if (strstr(entry->d_name, mark) == NULL)
 			continue;
-
-		/*
-		 * Of no use to anybody: the rename that would have given it a name
-		 * did not happen.
-		 */
-		snprintf(path, sizeof(path), "%s/%s", SF_IO_ROOT, entry->d_name);
+		snprintf(path, sizeof(path), "%s/%s", dir_path, entry->d_name);
 		if (SF_FAULT_FAILS(io_unlink) || unlink(path) != 0)
 			sf_io_report_path(WARNING, "remove file", path);
 	}
 	FreeDir(dir);
+}
+
+/*
+ * Remove what a crash has left: of files that hold one number those that were to get their
+ * names by a rename, which did not happen, and scratch files.  Only while no other process
+ * can be writing one.
+ */
+void
+sfi_io_clean_leftovers(void)
+{
+	List	   *spcs = list_spaces(WARNING);
+	ListCell   *lc;
+
+	remove_named(SF_IO_ROOT, SF_IO_NEW_NUMBER);
+	foreach(lc, spcs)
+	{
+		char		path[SF_IO_PATH_MAX];
+
+		sfi_io_scratch_directory(path, lfirst_oid(lc));
+		remove_named(path, SF_IO_SCRATCH);
+	}
+	list_free(spcs);
 }

@@ -103,6 +103,8 @@ my @calls = (
 	'view securefile_columns' => q{SELECT schemaname, relname, attname, options, tablespace, logging, cache, object_bytes, plain_bytes, ratio FROM ~securefile_columns},
 	'view securefile_stat' => q{SELECT ~securefile_stat_reset(); SELECT schemaname, relname, attname, relid, flushes FROM ~securefile_stat},
 	'view securefile_syncer' => q{SELECT active, files FROM ~securefile_syncer},
+	'io_calibrate' => q{SELECT operation, io_method, direct, size_bytes FROM ~securefile_io_calibrate('public.t', 'd', 1048576, 0.1)},
+	'view securefile_io' => q{SELECT DISTINCT datname, file, in_flight FROM ~securefile_io WHERE pid = pg_catalog.pg_backend_pid()},
 	'view securefile_monitor' => q{SELECT state, failures FROM ~securefile_monitor},
 	'version' => q{SELECT library, extension FROM ~securefile_version()},
 	'digest' => q{SELECT ~securefile_digest(d, 'md5'), ~securefile_digest(d), ~securefile_kept_digest(d) FROM public.t},
