@@ -172,7 +172,7 @@ explain_full_disk(void *arg)
 		return;
 	errdetail("It is the scratch file of a calibration, of up to %llu bytes.",
 			  (unsigned long long) calibration->max_bytes);
-	errhint("Free disk space, or calibrate with less max_bytes.");
+	errhint("Free disk space, or use a smaller max_bytes.");
 }
 
 /* ---- requests ---- */

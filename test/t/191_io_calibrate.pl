@@ -135,7 +135,7 @@ no_scratch('the start after a crash');
 # ---- failures ----
 
 arm($node, 'io_write', 'enospc', skip => 1, times => -1);
-fails_with($node, calibrate(), '53100', 'scratch file of a calibration, of up to 4194304 bytes.*less max_bytes', 'full disk');
+fails_with($node, calibrate(), '53100', 'scratch file of a calibration, of up to 4194304 bytes.*smaller max_bytes', 'full disk');
 disarm($node);
 no_scratch('full disk');
 foreach my $point ('io_write', 'io_sync', 'io_read', 'io_open', 'io_mkdir')
