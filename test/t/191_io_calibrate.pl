@@ -95,6 +95,10 @@ my $began = time();
 sql("SELECT count(*) FROM securefile_io_calibrate('t', 'doc', 1073741824, 0.2)");
 cmp_ok(time() - $began, '<', patience(), 'the time limit ends it');
 no_scratch('time limit');
+$began = time();
+fails_with($node, "SET statement_timeout = '300ms'; " . calibrate('t', 'count(*)', 3600), '57014', 'statement timeout', 'a long one is cancelled');
+cmp_ok(time() - $began, '<', patience(), 'at once');
+no_scratch('statement timeout');
 
 # ---- what ends it ----
 
