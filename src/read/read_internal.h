@@ -94,6 +94,9 @@ typedef struct SfReadJob
 extern void sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc,
 								 SfReadTarget *target, const SfReadListener *listener);
 
+/* Before the first request: read directly, whatever the column's cache mode is. */
+extern void sfi_read_past_cache(SfReadJob *job);
+
 /*
  * Look up units [first, first + n) of the object into units[0 .. n), and count the
  * time that the pages of an inode take.  ERROR when such a page is damaged.

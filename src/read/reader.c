@@ -183,10 +183,7 @@ static void
 read_in_order(SfReader *reader, SfReadJob *job)
 {
 	if (job->buffered && goes_direct(reader, job))
-	{
-		job->buffered = false;
-		job->files = sf_io_open(job->seg->storage, false);
-	}
+		sfi_read_past_cache(job);
 	if ((job->buffered && is_whole_units(reader, job->target)) || !sfi_read_ahead(reader, job))
 		read_alone(reader, job);
 	if (reader->slot != NULL && !OidIsValid(reader->held))

@@ -250,3 +250,10 @@ sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRea
 	job->decrypts = listener == NULL || sf_keys_can_decrypt(seg, loc->key_id);
 	job->stats = sf_stats_local(seg->table_oid, seg->attnum);
 }
+
+void
+sfi_read_past_cache(SfReadJob *job)
+{
+	job->buffered = false;
+	job->files = sf_io_open(job->seg->storage, false);
+}

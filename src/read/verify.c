@@ -8,12 +8,19 @@
  * numbers, so the hash goes along; what is between them are holes.  A value with a unit that
  * is not sound, or cannot be decrypted here, has no hash to compare.
  *
+ * A long value is read directly, whatever the cache mode: that is what the disk has, it is
+ * faster, and it leaves the page cache to those who read values.  For short ones, what the
+ * system reads ahead is worth more.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include "miscadmin.h"
 #include "read/read_internal.h"
+
+/* From so many bytes on a value is read past the page cache: its requests overlap. */
+#define DIRECT_BYTES	(4 * 1024 * 1024)
 
 /* The check of one value; the caller's listener, who is told on. */
 typedef struct Verify
@@ -107,6 +114,8 @@ sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
 	sf_object_require_tag(seg, &loc);
 	sfi_read_prepare_job(&job, seg, &loc, &target, &listener);
+	if (loc.length_bytes >= DIRECT_BYTES)
+		sfi_read_past_cache(&job);
 	/* without its key a value is checked by what is stored of it, and no more */
 	if (job.decrypts)
 	{
