@@ -29,6 +29,9 @@ COLOURS = {"bytea": "#888888", "logging": "#1f6fb4", "filesystem_like": "#2a9d4f
            "fio": "#7b241c", "buffered": "#c0a060", "direct_sync": "#85c1e9",
            "direct_libaio": "#1f6fb4", "direct_io_uring": "#2a9d4f"}
 
+# The engines of the plot that the README shows.
+SUMMARY = ["bytea", "logging", "filesystem_like", "large_object", "file"]
+
 # The parts that have a place on the page; others follow.
 ORDER = ["matrix", "cost", "growth", "archive"]
 
@@ -116,12 +119,19 @@ def markdown(headings, rows):
     return "\n".join(lines_) + "\n"
 
 
+def rounded(one):
+    return {key: round(value, 6) if isinstance(value, float) else value
+            for key, value in one.items()}
+
+
 def part(directory, name, title, text, headings, rows, plots, measured, facts_):
     """Writes a part, and the page with all parts that are there."""
+    head = json.dumps({"title": title, "text": text, "headings": headings, "rows": rows,
+                       "plots": plots, "facts": facts_})
     with open(os.path.join(directory, f"{name}.json"), "w", encoding="utf-8") as file:
-        json.dump({"title": title, "text": text, "headings": headings, "rows": rows,
-                   "plots": plots, "facts": facts_, "measured": measured}, file, indent=1)
-        file.write("\n")
+        # a line for each measurement: small, and a change of one shows
+        every = ",\n".join(json.dumps(rounded(one)) for one in measured)
+        file.write(f'{head[:-1]},\n"measured": [\n{every}\n]}}\n')
     with open(os.path.join(directory, f"{name}.md"), "w", encoding="utf-8") as file:
         file.write(f"# {title}\n\n{text}\n\n{markdown(headings, rows)}")
     assemble(directory)
@@ -217,9 +227,25 @@ def plot_clients(path, title, rows):
     save(figure, path)
 
 
+def plot_summary(path, rows):
+    """One client, one object a commit, by size."""
+    panels = []
+    for operation in ("write", "read"):
+        chosen = [row for row in rows if row[2][0] == row[2][4] == operation]
+        panels.append({
+            "title": f"{operation}s", "x": "size, KB", "y": "times as fast as bytea", "log": "x",
+            "lines": {engine: [(row[2][1] / 1000, row[3][engine]["ratio"])
+                               for row in chosen if engine in row[3]] for engine in SUMMARY}})
+    lines(path, [panel for panel in panels if all(panel["lines"].values())], 2)
+
+
 def plots_of(directory, rows):
-    """A plot for each group of cases; one for each operation and size by number of clients."""
+    """A plot of the sizes, one for each group of cases, and one for each operation and size by
+    number of clients."""
     plots = []
+    if {"write", "read"} <= {row[2][4] for row in rows}:
+        plots.append("summary.svg")
+        plot_summary(os.path.join(directory, plots[-1]), rows)
     for group in dict.fromkeys(row[2][4] for row in rows if row[2][4] != "clients"):
         plots.append(f"{group}.svg")
         plot_cases(os.path.join(directory, plots[-1]), group,

@@ -276,6 +276,8 @@ sfi_io_completed(SfIo *io, int32 result)
 	require_same_bytes(io);
 	end_write(io, io->slot);
 	sfi_watch_end(io);
+	/* its file may give way to another one from here on */
+	io->watched = -1;
 	io->result = result;
 	io->in_flight = false;
 	engine.in_flight--;

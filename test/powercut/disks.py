@@ -69,7 +69,7 @@ class Volume:
         subprocess.run(["losetup", "-d", self.loop], check=True)
         device, self.loop = self.loop, None
         backing = f"/sys/block/{os.path.basename(device)}/loop/backing_file"
-        for _ in range(200):
+        for _ in range(3000):			# others may be looking at the device
             if not os.path.exists(backing) or not open(backing, encoding="utf-8").read().startswith(
                     self.file):
                 return
