@@ -162,6 +162,40 @@ read_chunk(Move *move, Chunk *chunk, uint64 start, uint32 nsectors)
 	start_transfer(move->from.storage, chunk, &chunk->read, first, end);
 }
 
+/*
+ * Wait for a chunk that is read in one piece.  Where that fails, it may be that nobody
+ * needs what cannot be read, for example on a disk that begins to fail; so then each run is
+ * read by itself, and what fails is an error.  To catch it takes no subtransaction:
+ * sf_io_wait() takes nothing that an abort would have to give back.
+ */
+static void
+wait_read(Move *move, Chunk *chunk)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool whole = true;
+	uint32		first = 0;
+	uint32		count = 0;
+
+	PG_TRY();
+	{
+		sf_io_wait(&chunk->read);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() != ERRCODE_IO_ERROR && geterrcode() != ERRCODE_DATA_CORRUPTED)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		whole = false;
+	}
+	PG_END_TRY();
+	while (!whole && next_used(chunk, &first, &count))
+	{
+		start_transfer(move->from.storage, chunk, &chunk->read, first, first + count);
+		sf_io_wait(&chunk->read);
+	}
+}
+
 /* Clear what is not used of a chunk. */
 static void
 clear_unused(Chunk *chunk)
@@ -196,7 +230,7 @@ write_chunk(Move *move, Chunk *chunk)
 	if (start % STEP_SECTORS == 0)
 		log_size(move, Min(start + STEP_SECTORS, move->total_sectors));
 	if (chunk->is_read)
-		sf_io_wait(&chunk->read);
+		wait_read(move, chunk);
 	clear_unused(chunk);
 	chunk->write.is_write = true;
 	start_transfer(move->to.storage, chunk, &chunk->write, 0, chunk->nblocks);

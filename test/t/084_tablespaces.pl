@@ -262,6 +262,23 @@ foreach my $case ([ 'io_write', 'enospc', 53100, 2 ], [ 'io_sync', 'wait', 57014
 }
 same_files('after what went wrong');
 
+# what cannot be read in one piece is read run by run
+{
+	my $session = background($primary);
+	my $before = fired($primary, 'io_read');
+	arm($primary, 'io_read', 'error', skip => 1, times => 1, pid => $session->query_safe('SELECT pg_backend_pid()'));
+	$session->query_safe('ALTER TABLE t SET TABLESPACE a');
+	is(fired($primary, 'io_read') - $before, 1, 'a read fails once');
+	$session->quit;
+	disarm($primary);
+	is(place('t'), 'a', 'and the move goes on');
+	rows_right($primary, 't', 39, 'moved after a read that failed');
+	sql('ALTER TABLE t SET TABLESPACE b');
+	arm($primary, 'io_read', 'error', times => -1);
+	fails_with($primary, 'ALTER TABLE t SET TABLESPACE a', 58030, 'could not read', 'what is used must be read');
+	disarm($primary);
+}
+
 # the sweeper finds new storage that no catalog row names yet
 my $session = background($primary);
 my $pid = $session->query_safe('SELECT pg_backend_pid()');
