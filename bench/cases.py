@@ -5,10 +5,6 @@ from typing import NamedTuple
 
 KB, MB, MIB = 1000, 1000000, 1 << 20
 
-# The kinds of the papers, and the sizes between them.
-KINDS = {10 * KB: "e-mail", 100 * KB: "document", MB: "image", 10 * MB: "large image",
-         97 * MB: "video"}
-
 BASE = "bytea"
 STORING = [BASE, "logging", "filesystem_like", "large_object", "file", "http"]
 COMPRESSING = ["bytea_lz4", "bytea_pglz"]

@@ -119,9 +119,6 @@ class Cost:
                                 for number in range(options.megabytes)] for kind in KINDS}
         self.measured = []
 
-    def wal(self):
-        return int(part.value(self.conn, "SELECT pg_current_wal_insert_lsn() - '0/0'"))
-
     def stored(self):
         usual = part.value(self.conn, "SELECT pg_total_relation_size('cost')")
         if part.is_securefile(self.conn, "cost"):
@@ -142,10 +139,10 @@ class Cost:
             without = [pid, self.conn.info.backend_pid]
             # the first statement of a session builds its caches
             session.execute("SELECT count(*) FROM cost")
-            space, wal = self.stored(), self.wal()
+            space, wal = self.stored(), part.wal_position(self.conn)
             background, own = server_seconds(self.postmaster, without), own_seconds(pid)
             self.write(session, contents, first)
-            own, wal = own_seconds(pid) - own, self.wal() - wal
+            own, wal = own_seconds(pid) - own, part.wal_position(self.conn) - wal
             self.conn.execute("CHECKPOINT")
             background = server_seconds(self.postmaster, without) - background
             space = self.stored() - space

@@ -15,7 +15,6 @@ Results: matrix.json (every measurement), matrix.md, plots (SVG) and index.html,
 shows them beside those of the other programs (report.py).
 """
 
-import argparse
 import json
 import os
 import re
@@ -26,11 +25,10 @@ import sys
 import tempfile
 import time
 
-import psycopg
-
 import fio
+import part
 import report
-from cases import BASE, CASES, COMPRESSING, HTTP, KINDS, LADDER, MB, STORING
+from cases import BASE, CASES, COMPRESSING, HTTP, LADDER, MB, STORING
 
 # Bytes that are written before reads are measured, or before space is used again, and the
 # sizes of the null engine's file.
@@ -54,17 +52,13 @@ class Bench:
 
     def __init__(self, options):
         self.options = options
-        self.connect()
+        self.conn = part.connect(self.options)
         self.seconds = 0.25 if options.quick else 0.6
         self.measured = []
         self.files = tempfile.mkdtemp(prefix="files", dir=options.directory)
         self.missing = ([] if options.http else HTTP) + ([] if fio.is_there() else ["fio"])
         if "fio" in self.missing:
             print("bench: fio is not installed: the engine fio is left out", file=sys.stderr)
-
-    def connect(self):
-        self.conn = psycopg.connect(self.options.conninfo, autocommit=True,
-                                    client_encoding="utf8")
 
     def prepare(self):
         self.conn.execute("CREATE EXTENSION IF NOT EXISTS securefile")
@@ -132,7 +126,7 @@ class Bench:
         self.conn.close()
         subprocess.run(shlex.split(self.options.restart), stdout=subprocess.DEVNULL, cwd="/",
                        check=True)
-        self.connect()
+        self.conn = part.connect(self.options)
         for path in files_below(self.options.directory):
             if os.path.isfile(path):
                 evict(path)
@@ -153,13 +147,13 @@ class Bench:
         if case.operation == "rewrite":
             self.empty(case, engine)
         self.conn.execute("CHECKPOINT")
-        cost = self.cost()
+        wal = part.wal_position(self.conn)
         # the first turn is not counted: files grow, caches fill
         result = self.turn(case, engine, first,
                            self.seconds if repetition >= 0 else self.seconds / 2)
         result["case"] = case.name
         result["repetition"] = repetition
-        result["wal_bytes"] = self.cost() - cost
+        result["wal_bytes"] = part.wal_position(self.conn) - wal
         # what was put off until the checkpoint is part of what a write costs
         begun = time.monotonic()
         self.conn.execute("CHECKPOINT")
@@ -168,9 +162,6 @@ class Bench:
             result["objects"] / result["per_second"] + result["checkpoint_seconds"])
         self.measured.append(result)
         return result["objects"]
-
-    def cost(self):
-        return int(self.conn.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()[0])
 
     def objects(self, case):
         """How many objects each client finds before a case, or uses the space of."""
@@ -237,18 +228,13 @@ class Bench:
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="minutes: short turns, 3 repetitions")
+    parser = part.parser(__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="cases whose names match this pattern")
     parser.add_argument("--repeat", type=int)
     parser.add_argument("--drive", required=True)
     parser.add_argument("--null", required=True)
-    parser.add_argument("--commit", default="unknown")
-    parser.add_argument("--results", required=True)
-    parser.add_argument("--directory", required=True, help="has the cluster, and more files")
     parser.add_argument("--restart", required=True, help="command that restarts the server")
     parser.add_argument("--http", help="of the files of the HTTP server")
-    parser.add_argument("conninfo")
     options = parser.parse_args()
     options.repeat = options.repeat or (3 if options.quick else 5)
     return options
@@ -260,10 +246,9 @@ def main():
     bench.prepare()
     bench.run()
     cases = [case for case in CASES if bench.of(case, BASE)]
-    facts = report.facts(bench.conn, options.commit) | {
-        "seconds": bench.seconds, "repetitions": options.repeat, "quick": options.quick}
+    facts = part.facts(bench.conn, options, seconds=bench.seconds, repetitions=options.repeat)
     report.write(options.results, facts, bench.measured,
-                 [(case.name, KINDS.get(case.size, ""),
+                 [(case.name,
                    (case.operation, case.size, case.clients, case.per_commit, case.group),
                    bench.row(case)) for case in cases])
     print(f"results: {options.results}")

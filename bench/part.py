@@ -33,6 +33,10 @@ def value(conn, query, *arguments):
     return conn.execute(query, arguments or None, binary=True).fetchone()[0]
 
 
+def wal_position(conn):
+    return int(value(conn, "SELECT pg_current_wal_insert_lsn() - '0/0'"))
+
+
 def facts(conn, options, **more):
     return report.facts(conn, options.commit) | {"quick": options.quick} | more
 

@@ -181,13 +181,13 @@ column "with its checkpoint" count the time of a checkpoint after the turn."""
 
 def plot_cases(path, title, rows):
     """Ratios to bytea, a group of bars for each case."""
-    rows = [row for row in rows if len(row[3]) > 1]
-    engines = [e for e in COLOURS if e != "bytea" and any(e in row[3] for row in rows)]
+    rows = [row for row in rows if len(row[2]) > 1]
+    engines = [e for e in COLOURS if e != "bytea" and any(e in row[2] for row in rows)]
     figure, axes = plt.subplots(figsize=(9, 1.2 + 0.7 * len(rows)))
     height = 0.8 / max(1, len(engines))
     for i, engine in enumerate(engines):
         places, values, errors = [], [], [[], []]
-        for j, (_, _, _, row) in enumerate(rows):
+        for j, (_, _, row) in enumerate(rows):
             if engine not in row:
                 continue
             one = row[engine]
@@ -211,14 +211,14 @@ def plot_clients(path, title, rows):
     """Speed by number of clients, a line for each engine; bars from the least to the most."""
     figure, axes = plt.subplots(figsize=(8, 5))
     for engine in COLOURS:
-        found = sorted((row[2][2], row[3][engine]) for row in rows if engine in row[3])
+        found = sorted((row[1][2], row[2][engine]) for row in rows if engine in row[2])
         middle = [one["mb_per_second"] for _, one in found]
         spread = [[one["mb_per_second"] - one["mb_least"] for _, one in found],
                   [one["mb_most"] - one["mb_per_second"] for _, one in found]]
         if found:
             axes.errorbar([clients for clients, _ in found], middle, spread, marker="o",
                           markersize=3, color=COLOURS[engine], label=engine, elinewidth=0.6)
-    clients = sorted({row[2][2] for row in rows})
+    clients = sorted({row[1][2] for row in rows})
     axes.set_xscale("log", base=2)
     axes.set_xticks(clients, clients)
     axes.set_ylim(bottom=0)
@@ -231,11 +231,11 @@ def plot_summary(path, rows):
     """One client, one object a commit, by size."""
     panels = []
     for operation in ("write", "read"):
-        chosen = [row for row in rows if row[2][0] == row[2][4] == operation]
+        chosen = [row for row in rows if row[1][0] == row[1][4] == operation]
         panels.append({
             "title": f"{operation}s", "x": "size, KB", "y": "times as fast as bytea", "log": "x",
-            "lines": {engine: [(row[2][1] / 1000, row[3][engine]["ratio"])
-                               for row in chosen if engine in row[3]] for engine in SUMMARY}})
+            "lines": {engine: [(row[1][1] / 1000, row[2][engine]["ratio"])
+                               for row in chosen if engine in row[2]] for engine in SUMMARY}})
     lines(path, [panel for panel in panels if all(panel["lines"].values())], 2)
 
 
@@ -243,28 +243,28 @@ def plots_of(directory, rows):
     """A plot of the sizes, one for each group of cases, and one for each operation and size by
     number of clients."""
     plots = []
-    if {"write", "read"} <= {row[2][4] for row in rows}:
+    if {"write", "read"} <= {row[1][4] for row in rows}:
         plots.append("summary.svg")
         plot_summary(os.path.join(directory, plots[-1]), rows)
-    for group in dict.fromkeys(row[2][4] for row in rows if row[2][4] != "clients"):
+    for group in dict.fromkeys(row[1][4] for row in rows if row[1][4] != "clients"):
         plots.append(f"{group}.svg")
         plot_cases(os.path.join(directory, plots[-1]), group,
-                   [row for row in rows if row[2][4] == group])
-    for kind in dict.fromkeys(row[2][:2] for row in rows if row[2][4] == "clients"):
-        chosen = [row for row in rows if row[2][:2] == kind and row[2][3] == 1 and
-                  row[2][4] in ("write", "read", "clients")]
+                   [row for row in rows if row[1][4] == group])
+    for kind in dict.fromkeys(row[1][:2] for row in rows if row[1][4] == "clients"):
+        chosen = [row for row in rows if row[1][:2] == kind and row[1][3] == 1 and
+                  row[1][4] in ("write", "read", "clients")]
         plots.append(f"clients_{kind[0]}_{kind[1]}.svg")
         plot_clients(os.path.join(directory, plots[-1]), chosen[0][0].rsplit(",", 1)[0], chosen)
     return plots
 
 
 def write(directory, facts_, measured, rows):
-    """The matrix' part.  A row: name of the case, its kind, the case, figures by engine."""
+    """The matrix' part.  A row: name of the case, the case, figures by engine."""
     os.makedirs(directory, exist_ok=True)
     table = [[name, engine, f"{one['mb_per_second']:.4g}", f"{one['ratio']:.2f}",
               f"{one['least']:.2f} to {one['most']:.2f}", f"{one['sustained_ratio']:.2f}",
               f"{one['p50_ms']:.3f}", f"{one['p99_ms']:.3f}"]
-             for name, _, _, row in rows for engine, one in row.items()]
+             for name, _, row in rows for engine, one in row.items()]
     part(directory, "matrix", "Ways to keep a document", MATRIX_TEXT,
          ["case", "engine", "MB/s", "ratio", "least to most", "with its checkpoint",
           "median ms", "99 % ms"], table, plots_of(directory, rows), measured, facts_)
