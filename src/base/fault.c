@@ -67,6 +67,7 @@ static const char *const action_names[] = {
 	[SF_FAULT_ENOMEM] = "enomem",
 	[SF_FAULT_EINTR] = "eintr",
 	[SF_FAULT_EAGAIN] = "eagain",
+	[SF_FAULT_ENOTSUP] = "enotsup",
 	[SF_FAULT_SHORT] = "short",
 	[SF_FAULT_PANIC] = "panic",
 	[SF_FAULT_KILL] = "kill",
@@ -244,6 +245,7 @@ pass(SfFaultPoint point)
 		case SF_FAULT_ENOMEM:
 		case SF_FAULT_EINTR:
 		case SF_FAULT_EAGAIN:
+		case SF_FAULT_ENOTSUP:
 		case SF_FAULT_SHORT:
 		case SF_FAULT_SKIP:
 			break;
@@ -278,6 +280,8 @@ errno_of(SfFaultAction action)
 			return EINTR;
 		case SF_FAULT_EAGAIN:
 			return EAGAIN;
+		case SF_FAULT_ENOTSUP:
+			return EOPNOTSUPP;
 		default:
 			return EIO;
 	}

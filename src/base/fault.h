@@ -39,6 +39,7 @@ typedef enum SfFaultAction
 	SF_FAULT_ENOMEM,			/* .. ENOMEM */
 	SF_FAULT_EINTR,				/* .. EINTR */
 	SF_FAULT_EAGAIN,			/* .. EAGAIN */
+	SF_FAULT_ENOTSUP,			/* .. EOPNOTSUPP */
 	SF_FAULT_SHORT,				/* an I/O point transfers half of the bytes */
 	SF_FAULT_PANIC,				/* ereport(PANIC) */
 	SF_FAULT_KILL,				/* SIGKILL to this process */

@@ -1,20 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * grow.c
- *	  Making data files longer, with zeros really written; and redo.
+ *	  Making data files longer; and redo.
  *
- * The first write to a block that fallocate() only promised drags in the file
- * system's journal and costs twice to three times a later one, and a hole may
- * meet a full disk at the worst moment.  So all new blocks are written here,
- * in one place, synchronously: zeros that a killed process had left in flight
- * could land on somebody's data.
+ * New blocks read as zeros, and their room is taken: a full disk is met here, not in the
+ * middle of a value.  There are two ways to that:
+ *
+ *	 promised	fallocate(): costs next to nothing, but the first write to a block
+ *				costs more, since its flush has to wait for the file system's journal
+ *	 written	zeros are written to the disk, half a millisecond a MB; the first write
+ *				costs no more than later ones
+ *
+ * The caller says which way suits those who will write there.  Where the file system makes
+ * no promises, zeros are written.  They are written synchronously: zeros that a killed
+ * process had left in flight could land on somebody's data.
  *
  * The order of one growth, for which the caller holds the growth lock:
  *
- *		 zeros written -> flushed -> names flushed -> caller logs the new size
+ *		 zeros -> flushed -> names flushed -> caller logs the new size
  *
  * A crash before the last step leaves files that are longer than anybody knows; the next
- * growth begins at the old end and writes over that.  A crash after it finds
+ * growth begins at the old end and makes zeros of that.  A crash after it finds
  * everything there.  Redo of the record, on another machine or after files were lost,
  * brings them to the size without touching bytes that exist: those may be newer than
  * the record.
@@ -23,6 +29,7 @@
  */
 #include "base/base.h"
 
+#include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -37,7 +44,7 @@
 /* never written to, so it takes no memory but the kernel's zero page */
 static char zeros[ZERO_CHUNK] pg_attribute_aligned(SF_IO_ALIGN);
 
-/* ---- writing zeros ---- */
+/* ---- zeros ---- */
 
 /* Growth is where a full disk is met: the error says so, with a hint. */
 static void
@@ -72,15 +79,10 @@ write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
 	return result;
 }
 
-/*
- * Fill [from, to) of one data file with zeros, durably.  Makes the file when
- * from is its start.  Interruptible between chunks, but not in recovery.  With nothing to
- * write the file is flushed all the same: its size may not be durable yet.
- */
+/* Interruptible between chunks, but not in recovery. */
 static void
-write_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to)
+write_zeros(SfStorage storage, uint32 fileno, int flags, uint64 from, uint64 to)
 {
-	int			flags = (from == 0) ? SF_FD_CREATE : 0;
 	uint32		repeats = 0;
 
 	SF_ASSERT(from % SF_IO_ALIGN == 0 && to % SF_IO_ALIGN == 0 && to <= SF_FILE_SIZE);
@@ -106,6 +108,45 @@ write_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to)
 		from += TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
 		repeats = 0;
 	}
+}
+
+/*
+ * Have the file system promise zeros; false where it does not do that.  What a crash has
+ * left there is gone with it.
+ */
+static bool
+promise_zeros(SfStorage storage, uint32 fileno, int flags, uint64 from, uint64 to)
+{
+	SfFd	   *slot = sfi_io_fd_get(storage, fileno, sf_direct_io, flags);
+	uint32		repeats = 0;
+	int			error;
+
+	SF_ASSERT(from < to && from % SF_IO_ALIGN == 0 && to <= SF_FILE_SIZE);
+	pgstat_report_wait_start(sfi_io_wait_event(SF_IO_WAIT_EXTEND));
+	do
+		error = SF_FAULT_FAILS(io_promise) ||
+			fallocate(slot->fd, FALLOC_FL_ZERO_RANGE, (off_t) from, (off_t) (to - from)) != 0 ?
+			errno : 0;
+	while (sfi_io_repeat(-error, &repeats));
+	pgstat_report_wait_end();
+	if (error == EOPNOTSUPP || error == ENOSYS)
+		return false;
+	if (error != 0)
+		report_extend_failure(storage, fileno, error);
+	return true;
+}
+
+/*
+ * Make zeros of [from, to) of one data file, durably.  Makes the file when from is its start.
+ * With nothing to do the file is flushed all the same: its size may not be durable yet.
+ */
+static void
+make_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to, bool written)
+{
+	int			flags = (from == 0) ? SF_FD_CREATE : 0;
+
+	if (written || from >= to || !promise_zeros(storage, fileno, flags, from, to))
+		write_zeros(storage, fileno, flags, from, to);
 	sfi_io_fd_sync(sfi_io_fd_get(storage, fileno, sf_direct_io, flags), true);
 }
 
@@ -117,7 +158,7 @@ write_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to)
  * before the caller logs the new size, so no page ever counts a file that is not there.
  */
 static void
-grow_files(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
+grow_files(SfStorage storage, uint64 from_bytes, uint64 to_bytes, bool written)
 {
 	if (from_bytes == 0)
 		sfi_io_make_directory(storage);
@@ -128,7 +169,7 @@ grow_files(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
 		uint64		to = sfi_io_end_in_file(fileno, to_bytes);
 
 		SF_ASSERT(from < to && to <= SF_FILE_SIZE);
-		write_zeros(storage, fileno, from, to);
+		make_zeros(storage, fileno, from, to, written);
 		if (from == 0)
 			sfi_io_sync_name(storage, fileno);
 		from_bytes += to - from;
@@ -142,13 +183,13 @@ grow_files(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
  * lock is still held, so nobody can have grown the files in between.
  */
 void
-sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes)
+sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes, bool written)
 {
 	SF_ASSERT(from_bytes < to_bytes);
 	SF_ASSERT(from_bytes % SF_IO_ALIGN == 0 && to_bytes % SF_IO_ALIGN == 0);
 	PG_TRY();
 	{
-		grow_files(storage, from_bytes, to_bytes);
+		grow_files(storage, from_bytes, to_bytes, written);
 	}
 	PG_CATCH();
 	{
@@ -189,7 +230,7 @@ ensure_file(SfStorage storage, uint32 fileno, uint64 want_bytes)
 	if (aligned != (uint64) have &&
 		(SF_FAULT_FAILS(io_truncate) || ftruncate(slot->fd, (off_t) aligned) != 0))
 		report_extend_failure(storage, fileno, errno);
-	write_zeros(storage, fileno, aligned, want_bytes);
+	make_zeros(storage, fileno, aligned, want_bytes, false);
 }
 
 /*

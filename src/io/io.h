@@ -161,15 +161,17 @@ extern bool sf_io_files_may_exist(SfStorage storage, int elevel);
 extern uint64 sf_io_files_size(SfStorage storage);
 
 /*
- * Make files reach from_bytes .. to_bytes with zeros written (not
- * fallocate()d) and durable when this returns.  ENOSPC is met here:
+ * Make files reach from_bytes .. to_bytes with zeros, which are durable when this returns:
+ * written, or only promised by the file system, where it does that, so that the first
+ * write to each block costs more, and growth next to nothing.  ENOSPC is met here:
  * ERRCODE_DISK_FULL, and what had been added is cut off again.  Synchronous.
  * From 0 on it makes the directory and the first file.  The caller holds the
  * segment's growth lock.  Both ends are multiples of 4096, from_bytes is the present
  * end of the files, or lower where a crash has left them longer.  Not for critical
- * sections; can be cancelled between two chunks of 1 MB.
+ * sections; can be cancelled between two chunks of 1 MB that are written.
  */
-extern void sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes);
+extern void sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes,
+							 bool written);
 
 /*
  * Redo of growth: make sure the files reach to_bytes; existing bytes are left

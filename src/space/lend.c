@@ -14,7 +14,7 @@
  * much of the segment is free; growth.
  *
  * The order is that of cost: a look into shared memory, a thousand pages that are in
- * shared buffers as a rule, a walk through the pending queue, zeros written to disk.
+ * shared buffers as a rule, a walk through the pending queue, longer files.
  * "A run" is one of a decent length at first, an eighth of what is wanted: a value in
  * many small pieces is slow to read for as long as it lives, so the last attempt but
  * growth takes small runs only where free space is more than a sixteenth of the whole.
@@ -292,7 +292,7 @@ lend_free(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *regi
 }
 
 SfRegion
-sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
+sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks, uint64 at_once_sectors)
 {
 	Relation	rel = sfi_segment_rel(seg);
 	SfRegion	region;
@@ -313,7 +313,7 @@ sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks)
 		CHECK_FOR_INTERRUPTS();
 		if (lend_free(seg, rel, need_blocks, want_blocks, &region))
 			break;
-		sfi_grow(seg, rel, total, want_blocks);
+		sfi_grow(seg, rel, total, want_blocks, at_once_sectors);
 	}
 	SF_ASSERT(region.nblocks >= need_blocks && region.nblocks <= want_blocks);
 	sfi_dispense_note_demand(seg->storage, region.nblocks);

@@ -163,18 +163,15 @@ read_chunk(Move *move, Chunk *chunk, uint64 start, uint32 nsectors)
 }
 
 /*
- * Wait for a chunk that is read in one piece.  Where that fails, it may be that nobody
- * needs what cannot be read, for example on a disk that begins to fail; so then each run is
- * read by itself, and what fails is an error.  To catch it takes no subtransaction:
- * sf_io_wait() takes nothing that an abort would have to give back.
+ * Wait for a chunk that is read in one piece.  Returns false where it cannot be read.  To
+ * catch that error takes no subtransaction: sf_io_wait() takes nothing that an abort would
+ * have to give back.
  */
-static void
-wait_read(Move *move, Chunk *chunk)
+static bool
+wait_whole(Chunk *chunk)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool whole = true;
-	uint32		first = 0;
-	uint32		count = 0;
 
 	PG_TRY();
 	{
@@ -189,7 +186,23 @@ wait_read(Move *move, Chunk *chunk)
 		whole = false;
 	}
 	PG_END_TRY();
-	while (!whole && next_used(chunk, &first, &count))
+	return whole;
+}
+
+/*
+ * Wait for a chunk.  Where its one piece cannot be read, it may be that nobody needs what
+ * fails, for example on a disk that begins to fail; so then each run is read by itself, and
+ * what fails is an error.
+ */
+static void
+wait_read(Move *move, Chunk *chunk)
+{
+	uint32		first = 0;
+	uint32		count = 0;
+
+	if (wait_whole(chunk))
+		return;
+	while (next_used(chunk, &first, &count))
 	{
 		start_transfer(move->from.storage, chunk, &chunk->read, first, first + count);
 		sf_io_wait(&chunk->read);
@@ -215,8 +228,8 @@ clear_unused(Chunk *chunk)
 /*
  * Start to write a chunk that is being read.
  *
- * All of it is written, also where nothing is used, since new files are made of zeros
- * really written (grow.c).  Only what is used is logged: what lies in free blocks is of no
+ * All of it is written, also where nothing is used, so that there is room for all of a file
+ * (io/grow.c).  Only what is used is logged: what lies in free blocks is of no
  * meaning, and a checksum of a value never covers it.
  */
 static void

@@ -24,9 +24,10 @@
 
 /*
  * Grow unless another did since total_sectors was seen; waits for one who does.  need_blocks
- * (at most SF_MAP_BLOCKS) will lie side by side.
+ * (at most SF_MAP_BLOCKS) will lie side by side.  at_once_sectors: see sf_space_lend().
  */
-extern void sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks);
+extern void sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks,
+					 uint64 at_once_sectors);
 
 /*
  * The same for a segment without data files, else nothing.  Whatever a segment holds, it has

@@ -217,10 +217,12 @@ typedef struct SfRegion
 
 /*
  * Lend a region of at least need_blocks, preferably want_blocks (<= 4096 both).
- * Grows the segment if free space does not serve.  The WAL that freed the
- * blocks is durable when this returns (rule 2).  ERROR DISK_FULL.
+ * Grows the segment if free space does not serve; at_once_sectors is what will be written
+ * and flushed at once as far as that is known, and tells how it is grown.  The WAL that
+ * freed the blocks is durable when this returns (rule 2).  ERROR DISK_FULL.
  */
-extern SfRegion sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks);
+extern SfRegion sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks,
+							  uint64 at_once_sectors);
 
 /*
  * Give lent blocks back; those in use stay in use, of course.  Nothing may be

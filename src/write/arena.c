@@ -177,7 +177,7 @@ lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_wa
 	SfRegion	region;
 
 	prepare_arena();
-	region = sf_space_lend(seg, need, want);
+	region = sf_space_lend(seg, need, want, ahead_sectors);
 	SF_ASSERT(region.nblocks >= need && region.nblocks <= SF_MAP_BLOCKS);
 	stats->allocation_bytes += (uint64) region.nblocks * SF_BLOCK_SIZE;
 	stats->allocation_chunks++;

@@ -29,7 +29,7 @@ from server import Server
 from values import Values
 
 WAYS = ["postmaster", "process", "immediate"]
-POINTS = ["encode", "decode", "io_write", "io_read", "io_extend", "io_truncate",
+POINTS = ["encode", "decode", "io_write", "io_read", "io_extend", "io_promise", "io_truncate",
           "flush_before_write", "commit_before_flush", "commit_data_in_flight",
           "commit_after_data", "commit_after_alloc", "commit_done", "abort_start",
           "resolve_before", "resolve_after", "grow_after_zero", "grow_after_record",

@@ -147,7 +147,8 @@ def tidy(conn, options, rng, _end):
 FAULTS = {
     "encode": ["error"], "decode": ["error"], "io_open": ["error"],
     "io_write": ["error", "enospc", "short"],
-    "io_read": ["error", "short"], "io_extend": ["error", "enospc"], "io_truncate": ["error"],
+    "io_read": ["error", "short"], "io_extend": ["error", "enospc"],
+    "io_promise": ["error", "enospc", "enotsup"], "io_truncate": ["error"],
     "flush_before_write": ["error"], "commit_before_flush": ["error"],
     "commit_data_in_flight": ["error"], "commit_after_data": ["error"],
     "data_written": ["error"], "data_noted": ["error"], "data_logged": ["error"],

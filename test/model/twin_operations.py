@@ -19,7 +19,8 @@ POINTS = dict.fromkeys([
     "grow_before_files", "commit_before_flush", "commit_data_in_flight", "commit_after_data", "commit_before_entries",
     "data_written", "data_noted", "data_logged",
     "commit_after_alloc", "commit_before_record", "move_chunk", "move_done", "encode", "decode"], ["error"]) | {
-        "io_write": ["error", "enospc", "short"], "io_extend": ["error", "enospc"], "io_submit": ["error", "eagain"]}
+        "io_write": ["error", "enospc", "short"], "io_extend": ["error", "enospc"],
+        "io_promise": ["error", "enospc", "enotsup"], "io_submit": ["error", "eagain"]}
 
 COLUMNS = "id int, part int DEFAULT 0, note int CHECK (note >= 0)"
 KEY = "PRIMARY KEY (id, part)"

@@ -22,7 +22,7 @@ foreach my $options ('', 'filesystem_like_logging')
 	make_table($node, 't', $options);
 	fill($node, 't', 1, 10, 200_000);
 
-	foreach my $point ('io_extend', 'io_write')
+	foreach my $point ('io_promise', 'io_write')
 	{
 		foreach my $skip (0, 2)
 		{
@@ -35,7 +35,7 @@ foreach my $options ('', 'filesystem_like_logging')
 	}
 
 	# a savepoint saves the rest of the transaction
-	arm($node, 'io_extend', 'enospc', times => -1);
+	arm($node, 'io_promise', 'enospc', times => -1);
 	my $session = background($node);
 	$session->query_safe('BEGIN; INSERT INTO t VALUES (50, 50, 9000, blob(50, 9000)); SAVEPOINT s');
 	$session->query($big);

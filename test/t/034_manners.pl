@@ -92,7 +92,7 @@ foreach my $case (
 	[ 'io_write', 'UPDATE t SET doc = doc::bytea || \'x\'::bytea WHERE id = 1' ],
 	[ 'flush_before_write', 'UPDATE t SET doc = doc::bytea || \'x\'::bytea WHERE id = 1' ],
 	[ 'commit_before_flush', 'UPDATE t SET doc = doc::bytea || \'x\'::bytea WHERE id = 1' ],
-	[ 'io_extend', 'INSERT INTO t SELECT 3000 + i, i, 9000000, convert_to(repeat(\'x\', 9000000), \'UTF8\') FROM generate_series(1, 20) i' ],
+	[ 'io_promise', 'INSERT INTO t SELECT 3000 + i, i, 9000000, convert_to(repeat(\'x\', 9000000), \'UTF8\') FROM generate_series(1, 20) i' ],
 	[ 'resolve_before', "SELECT securefile_maintain('t', 'doc')" ])
 {
 	my ($point, $sql) = @$case;

@@ -131,6 +131,15 @@ io_uring_submit(struct io_uring *ring)
 }
 
 int
+fallocate(int fd, int mode, off_t at, off_t len)
+{
+	REAL(int, fallocate);
+
+	note_fd("write", fd);
+	return real(fd, mode, at, len);
+}
+
+int
 fdatasync(int fd)
 {
 	REAL(int, fdatasync);

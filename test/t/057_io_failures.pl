@@ -2,6 +2,7 @@
 
 use strict;
 use warnings;
+use File::Basename qw(basename);
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
@@ -14,8 +15,9 @@ need_faults($node);
 make_table($node, 't', 'filesystem_like_logging');
 fill($node, 't', 1, 3, 200_000);
 
-# a growth that fails takes back what it had written
+# a growth that fails takes back what it had written, on a file system that promises no zeros
 my $before = data_bytes($node);
+arm($node, 'io_promise', 'enotsup', times => -1);
 arm($node, 'io_extend', 'enospc', skip => 3, times => -1);
 fails_with($node, 'INSERT INTO t SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(100, 105) i',
 	'53100', 'could not extend', 'no space for the fourth megabyte');
@@ -32,6 +34,30 @@ fails_with($node, 'INSERT INTO t SELECT i, i, 4000000, blob(i, 4000000) FROM gen
 disarm($node);
 is(data_bytes($node), usage($node, 't', 'doc')->{file_bytes}, 'no zeros of that growth stay');
 sound($node, 't', 'no space for a map page');
+
+# where no commit waits for the first flush of a block, or one waits for much, a promise is enough
+make_table($node, 'logged');
+foreach my $case ([ 'logged', 1, 'a small value, logging' ], [ 't', 0, 'a small value' ], [ 't', 1, 'a large value' ])
+{
+	my ($table, $promised, $name) = @$case;
+	my $len = $name =~ /large/ ? 1_000_000 : 20_000;
+	foreach my $point ('io_promise', 'io_extend')
+	{
+		arm($node, $point, 'pass', times => -1);
+		for (my $size = data_bytes($node), my $id = 1000; data_bytes($node) == $size; $id++)
+		{
+			$node->safe_psql('postgres', "INSERT INTO $table VALUES ($id, $id, $len, blob($id, $len))");
+		}
+		my $wanted = ($point eq 'io_promise') == $promised;
+		is(fired($node, $point) > 0 ? 1 : 0, $wanted ? 1 : 0, "$name: $point");
+		disarm($node);
+		$node->safe_psql('postgres', "DELETE FROM $table WHERE id >= 1000");
+	}
+}
+foreach my $file (data_files($node))
+{
+	cmp_ok((stat $file)[12] * 512, '>=', -s $file, 'room is taken for all of ' . basename($file));
+}
 
 # a subtransaction whose write failed may not have lost bytes of outer ones; u's
 # file is not open yet in the session, and need not grow
@@ -117,7 +143,7 @@ fill($node, 't', 30, 30, 1_000_000);
 foreach my $case (
 	[ 'io_read', 'eagain', 'SELECT md5(doc::bytea) FROM direct' ],
 	[ 'io_read', 'eagain', 'SELECT md5(doc::bytea) FROM t WHERE id = 30' ],
-	[ 'io_extend', 'eagain', 'INSERT INTO direct SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(20, 35) i' ])
+	[ 'io_promise', 'eagain', 'INSERT INTO direct SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(20, 35) i' ])
 {
 	my ($point, $action, $sql) = @$case;
 	arm($node, $_, $action, times => -1) foreach ($point, 'io_rest');

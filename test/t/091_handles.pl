@@ -749,7 +749,7 @@ subtest 'no space, failed writes and reads in the middle' => sub {
 	foreach my $table ('t', 'f')
 	{
 		$node->safe_psql('postgres', "INSERT INTO $table VALUES (1, 1, 13000000, blob(1, 13000000))");
-		foreach my $fault ('io_extend enospc 53100', 'io_write enospc 53100', 'io_write error 58030', 'io_read error 58030')
+		foreach my $fault ('io_promise enospc 53100', 'io_write enospc 53100', 'io_write error 58030', 'io_read error 58030')
 		{
 			my ($point, $action, $state) = split / /, $fault;
 			foreach my $skip (0, 1, 3)

@@ -90,7 +90,7 @@ SKIP:
 	my ($rc, $out, $err) = $node->psql('postgres', 'SELECT securefile_fault_reset()');
 	skip 'built without fault points', 1 if $rc != 0;
 	$ENV{TRIAL_SQLSTATE} = '53100';
-	foreach my $point ('io_extend', 'io_write')
+	foreach my $point ('io_promise', 'io_write')
 	{
 		foreach my $skip (0, 3)
 		{

@@ -60,6 +60,14 @@ my @make = ('make', '-s', '-f', "$top/sources/Makefile", 'WERROR=1', 'COPT=-O0',
 ok((quiet(@make, '-j2', 'with_llvm=no'))[0], 'built outside of the sources, without a warning');
 is_deeply([ below("$top/sources") ], \@before, 'the sources are as they were');
 
+# what a compiler says of variables and longjmp() it finds out while it optimizes, and without fault points
+mkdir "$top/optimized";
+chdir "$top/optimized" or die;
+my @catching = map { s/\.c$/.o/r } grep { /^src\/.*\.c$/ && slurp("$top/sources/$_") =~ /PG_TRY/ } @before;
+cmp_ok(scalar(@catching), '>', 5, 'files that catch errors');
+ok((quiet('make', '-s', '-j2', '-f', "$top/sources/Makefile", 'WERROR=1', 'COPT=-O2', "PG_CONFIG=$ENV{SECUREFILE_PG_CONFIG}", @catching))[0], 'are built without a warning by the compiler of the server');
+chdir "$top/build" or die;
+
 # make would take objects that lie beside the sources for its own
 foreach my $object ('securefile.so', 'src/securefile.o', 'src/sql/type.o', 'client/lib/open.o', 'client/lib/libpgsecurefile.a', 'client/cmd/main.o')
 {
