@@ -120,9 +120,19 @@ make_directory(const char *path)
 		sf_io_report_path(ERROR, "create directory", path);
 }
 
+static void
+remove_scratch(SfStorage scratch, int elevel)
+{
+	char		path[SF_IO_PATH_MAX];
+
+	sfi_io_file_path(path, scratch, 0);
+	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
+		sf_io_report_path(elevel, "remove file", path);
+}
+
 /*
  * Make the file, and the directories above it.  Nothing of that need be durable.  One with
- * the same name, of an earlier process whose removal has failed, is used again.
+ * the same name, of an earlier process whose removal has failed, is removed.
  */
 static void
 make_scratch(SfStorage scratch)
@@ -137,6 +147,7 @@ make_scratch(SfStorage scratch)
 	}
 	sfi_io_scratch_directory(path, SfStorageSpc(scratch));
 	make_directory(path);
+	remove_scratch(scratch, ERROR);
 	(void) sfi_io_fd_get(scratch, 0, sf_direct_io, SF_FD_CREATE);
 }
 
@@ -148,15 +159,12 @@ static void
 end_calibration(int code, Datum arg)
 {
 	const Calibration *calibration = (const Calibration *) DatumGetPointer(arg);
-	char		path[SF_IO_PATH_MAX];
 
 	sf_io_close(calibration->scratch);
 	(void) sf_io_take_counts();
 	sf_io_method = calibration->saved_method;
 	sf_direct_io = calibration->saved_direct;
-	sfi_io_file_path(path, calibration->scratch, 0);
-	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
-		sf_io_report_path(WARNING, "remove file", path);
+	remove_scratch(calibration->scratch, WARNING);
 }
 
 /*

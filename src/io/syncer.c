@@ -117,26 +117,54 @@ sf_io_register_syncer(void)
 
 /* ---- files ---- */
 
-/* Open a file for flushing; -1, and nothing reported, if that is not possible now. */
+/*
+ * Commits are slower where files cannot be opened, and nothing else shows why.  Once in a
+ * process is enough to say so.  A file that is gone has been dropped meanwhile.
+ */
+static void
+report_not_open(const char *path, int error)
+{
+	static bool reported = false;
+
+	SF_ASSERT(error != 0 && !LWLockHeldByMe(&sfi_dirty->gate));
+	if (error == ENOENT || reported)
+		return;
+	reported = true;
+	errno = error;
+	ereport(LOG,
+			(sfi_io_errcode(error),
+			 errmsg("securefile syncer could not open file \"%s\": %m", path),
+			 errdetail("Commits that write to a file that the syncer does not have open flush it themselves."),
+			 error != EMFILE ? 0 :
+			 errhint("Consider increasing the configuration parameter \"max_files_per_process\", or the limit of open files of the operating system.")));
+}
+
+/* Open a file for flushing; -1 if that is not possible now. */
 static int
 open_file(SfStorage storage, uint32 fileno, uint64 *inode)
 {
 	char		path[SF_IO_PATH_MAX];
 	struct stat st;
 	int			fd;
+	int			error;
 
 	sfi_io_file_path(path, storage, fileno);
 	if (!AcquireExternalFD())
+	{
+		report_not_open(path, EMFILE);
 		return -1;
+	}
 	fd = SF_FAULT_FAILS(io_open) ? -1 : open(path, O_RDWR | O_CLOEXEC | PG_BINARY | O_NONBLOCK);
 	if (fd >= 0 && !SF_FAULT_FAILS(io_fstat) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
 	{
 		*inode = st.st_ino;
 		return fd;
 	}
+	error = errno;
 	if (fd >= 0)
 		(void) close(fd);
 	ReleaseExternalFD();
+	report_not_open(path, error);
 	return -1;
 }
 
@@ -644,8 +672,7 @@ securefile_syncer(Datum arg)
 /* ---- seeing it ---- */
 
 /*
- * securefile_syncer_state() -> record: the columns of view securefile_syncer.  All NULL
- * or zero without preload.
+ * securefile_syncer_state() -> record: the columns of view securefile_syncer.
  */
 Datum
 securefile_syncer_state(PG_FUNCTION_ARGS)
@@ -653,30 +680,28 @@ securefile_syncer_state(PG_FUNCTION_ARGS)
 	TupleDesc	tupdesc;
 	Datum		values[8] = {0};
 	bool		nulls[8] = {0};
-	SfDirtyCounts counts = {0};
+	SfDirtyCounts counts;
 	int			files = 0;
-	PGPROC	   *syncer = NULL;
+	PGPROC	   *syncer;
 
+	sf_base_require_preload();
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	if (sfi_dirty != NULL)
-	{
-		LWLockAcquire(&sfi_dirty->gate, LW_SHARED);
-		syncer = sfi_dirty->syncer;
-		counts = sfi_dirty->counts;
-		for (int i = 0; i < SF_DIRTY_FILES; i++)
-			files += sfi_dirty->files[i].state == SF_DIRTY_OPEN;
-		values[1] = BoolGetDatum(sfi_dirty->active);
-		LWLockRelease(&sfi_dirty->gate);
-		values[3] = Int64GetDatum(noted_bytes());
-		values[7] = Float8GetDatum(pg_atomic_read_u64(&sfi_dirty->longest_wait_us) / 1000.0);
-	}
+	LWLockAcquire(&sfi_dirty->gate, LW_SHARED);
+	syncer = sfi_dirty->syncer;
+	counts = sfi_dirty->counts;
+	for (int i = 0; i < SF_DIRTY_FILES; i++)
+		files += sfi_dirty->files[i].state == SF_DIRTY_OPEN;
+	values[1] = BoolGetDatum(sfi_dirty->active);
+	LWLockRelease(&sfi_dirty->gate);
 	nulls[0] = (syncer == NULL);
 	if (syncer != NULL)
 		values[0] = Int32GetDatum(syncer->pid);
 	values[2] = Int32GetDatum(files);
+	values[3] = Int64GetDatum(noted_bytes());
 	values[4] = Int64GetDatum(counts.flushes);
 	values[5] = Int64GetDatum(counts.passes);
 	values[6] = Float8GetDatum(counts.longest_pass_us / 1000.0);
+	values[7] = Float8GetDatum(pg_atomic_read_u64(&sfi_dirty->longest_wait_us) / 1000.0);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
 }

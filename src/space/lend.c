@@ -38,7 +38,6 @@
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 
-#define SCAN_PAGES			1024	/* map pages (16 GB) looked at in one scan */
 #define COLLECT_AT_ONCE		64
 
 /*
@@ -194,7 +193,7 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 {
 	uint64		total = sf_space_header(rel).total_sectors;
 	uint32		npages = sf_maps_of(total);
-	uint32		nscan = Min(npages, SCAN_PAGES);
+	uint32		nscan = Min(npages, SF_SCAN_PAGES);
 	uint32		map = npages == 0 ? 0 : sfi_dispense_cursor(seg->storage, nscan) % npages;
 	uint64		free_blocks = 0;
 

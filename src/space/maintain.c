@@ -15,7 +15,8 @@
 
 /*
  * Grow when the demand since the last pass would not be met by what is free:
- * at most an eighth of the segment or 64 MB.
+ * at most an eighth of the segment or 64 MB.  What is free is known only where one scan
+ * sees all of the map.
  */
 static uint64
 grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_sectors)
@@ -25,7 +26,7 @@ grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_secto
 							Min(total / 8, 64 * SECTORS_PER_MB));
 
 	SF_ASSERT(free_sectors % SF_BLOCK_SECTORS == 0);
-	if (ahead < SECTORS_PER_MB || free_sectors >= ahead)
+	if (ahead < SECTORS_PER_MB || free_sectors >= ahead || sf_maps_of(total) > SF_SCAN_PAGES)
 		return 0;
 	return sfi_grow_ahead(seg, rel, ahead - free_sectors);
 }

@@ -58,9 +58,13 @@ extern void sfi_grow_fill_up(SfSegment *seg, Relation rel);
 
 /* ---- lending (lend.c) ---- */
 
+#define SF_SCAN_PAGES		1024	/* map pages looked at in one scan: 16 GB
+									 * of data */
+
 /*
  * scan: refill the dispenser from the map with free runs of at least need blocks, going
- * round from where the last scan stopped.  Returns the free blocks seen, of any length.
+ * round from where the last scan stopped.  Returns the free blocks seen, of any length, on
+ * SF_SCAN_PAGES map pages at most.
  * collect: give back what is parked and idle for so long, a few at a time; false when there
  * was nothing.  No page is locked before.
  */

@@ -260,8 +260,11 @@ foreach my $way (sort keys %ways)
 	taken();
 	arm($node, 'io_open', 'error', times => -1, pid => syncer('pid'));
 	make_table($node, 'shut');
+	my $log = -s $node->logfile;
 	fill($node, 'shut', $_, $_, 10_000) foreach (1 .. 5);
 	is(flushes('INSERT INTO shut SELECT 6, 6, 10000, blob(6, 10000)') > 0, 1, 'a file that the syncer cannot open is flushed by its writers');
+	my @said = substr(slurp($node->logfile), $log) =~ /LOG:  securefile syncer could not open file "\S+\.sf": Input\/output error/g;
+	is(scalar(@said), 1, 'which the server log says once');
 	disarm($node);
 	rows_right($node, 'shut', 6, 'not opened');
 }
