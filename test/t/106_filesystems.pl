@@ -291,7 +291,7 @@ sub crash_and_start
 	{
 		my ($oid) = map { m{/(\d+)$} } grep { readlink eq "$cow->{dir}/ts" } glob($node->data_dir . '/pg_tblspc/*');
 		like(slurp_file($node->logfile, $from),
-			qr{FATAL:  could not write segment data file "pg_tblspc/$oid/.*: No space left on device\n.*HINT:  Check free disk space},
+			qr{FATAL:  could not (?:write|extend) segment data file "pg_tblspc/$oid/.*: No space left on device\n.*HINT:  Check free disk space},
 			"$cow->{name}: recovery says why not");
 		give_back($cow->{dir});
 		$started = $node->start(fail_ok => 1);
