@@ -52,7 +52,7 @@ def numbers_of_clients():
 def clients_cases():
     return [Case("clients", operation, size, clients, 1, STORING + DISK,
                  clients in (4, 16) and operation == "write")
-            for operation, size in (("write", 10 * KB), ("write", MB), ("read", MB))
+            for operation in ("write", "read") for size in (10 * KB, MB)
             for clients in numbers_of_clients()]
 
 
@@ -75,6 +75,7 @@ CASES = [
     *(Case("cold", "read_cold", size, 1, 1, STORING + DISK, size in (10 * KB, MB))
       for size in (10 * KB, 100 * KB, MB, 10 * MB)),
     *(Case("reused", "rewrite", size, 1, 1, STORING) for size in (100 * KB, MB)),
+    Case("reused", "rewrite", MB, 4, 1, STORING, False),
     *clients_cases(),
     *(Case("ladder", operation, size, 1, 1, [BASE] + LADDER, size == MB)
       for operation in ("write", "read") for size in (MB, 10 * MB)),

@@ -107,8 +107,9 @@ class Bench:
     def empty(self, case, engine):
         """Deletes what an engine has stored, so that its space can be used again.
 
-        The last object stays: free space at the end of a file would be cut off."""
-        table, last = f"bench_{engine}", f"id < {self.objects(case)}"
+        The last object of each client stays: free space at the end of a file would be cut off."""
+        # drive numbers the objects of each client from another 10^9 on
+        table, last = f"bench_{engine}", f"id % 1000000000 < {self.objects(case)}"
         if engine == "large_object":
             self.conn.execute(f"SELECT count(lo_unlink(doc)) FROM {table} WHERE {last}")
             self.conn.execute("VACUUM (TRUNCATE false) pg_largeobject")
