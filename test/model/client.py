@@ -45,9 +45,11 @@ def is_lost(error, conn):
 
 def is_injected(error):
     """Is it a fault of ours, rather than one of the engine's?  ext4 makes itself
-    read-only when its disk is gone, which has the SQLSTATE of a privilege."""
+    read-only when its disk is gone, which has the SQLSTATE of a privilege.  Where PostgreSQL
+    cannot make the directory of temporary files, it says that a file is not there."""
     return (error.sqlstate in INJECTED or "fault point" in str(error)
-            or "Read-only file system" in str(error))
+            or "Read-only file system" in str(error)
+            or "could not create temporary file" in str(error))
 
 
 def difference(want, got):
