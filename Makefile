@@ -11,7 +11,7 @@
 #	make check-long		the long loops
 #	make demo			a throw-away server with real files in it (see demo/demo.sh)
 #	make bench			speed beside bytea, large objects and files (see bench/run)
-#	make bench QUICK=1	the same, in some minutes
+#	make bench QUICK=1	the same, in a quarter of an hour
 #	make lint			cheap checks of the sources
 #	make indent			puts the C files in the layout that make lint asks for
 #	make FAULTS=1		with fault points, for tests (make clean first)

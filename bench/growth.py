@@ -360,7 +360,10 @@ def engines(text):
 
 
 def numbers(text):
-    return sorted(float(one) for one in text.split(","))
+    found = sorted(float(one) for one in text.split(","))
+    if found[0] <= 0:
+        raise ValueError(text)
+    return found
 
 
 def parse():

@@ -193,10 +193,9 @@ class Bench:
                 firsts[engine] += done if fresh else 0
 
     def run(self):
-        cases = [case for case in CASES if re.search(self.options.only, case.name) and
-                 (case.quick or not self.options.quick)]
-        for number, case in enumerate(cases):
-            print(f"{number + 1} of {len(cases)}: {case.name}", file=sys.stderr, flush=True)
+        for number, case in enumerate(self.options.cases):
+            print(f"{number + 1} of {len(self.options.cases)}: {case.name}", file=sys.stderr,
+                  flush=True)
             self.run_case(case)
             print(self.line(case), flush=True)
 
@@ -231,13 +230,20 @@ class Bench:
 def parse():
     parser = part.parser(__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="cases whose names match this pattern")
-    parser.add_argument("--repeat", type=int)
+    parser.add_argument("--repeat", type=part.positive)
     parser.add_argument("--drive", required=True)
     parser.add_argument("--null", required=True)
     parser.add_argument("--restart", required=True, help="command that restarts the server")
     parser.add_argument("--http", help="of the files of the HTTP server")
     options = parser.parse_args()
     options.repeat = options.repeat or (3 if options.quick else 5)
+    try:
+        options.cases = [case for case in CASES if re.search(options.only, case.name) and
+                         (case.quick or not options.quick)]
+    except re.error as error:
+        parser.error(f"--only {options.only}: {error}")
+    if not options.cases:
+        parser.error(f"no case matches {options.only}")
     return options
 
 

@@ -179,7 +179,7 @@ def panel(title, unit, name, measured):
 
 def main():
     parser = part.parser(__doc__.splitlines()[0])
-    parser.add_argument("--studies", type=int, help="of 80 slices, 42 MB (100; quick 5)")
+    parser.add_argument("--studies", type=part.positive, help="of 80 slices, 42 MB (100; quick 5)")
     options = parser.parse_args()
     options.studies = options.studies or (5 if options.quick else 100)
     os.makedirs(options.results, exist_ok=True)

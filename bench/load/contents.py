@@ -70,7 +70,14 @@ def make_content(key, kind, length):
 
 def parse_size(word):
     digits = word.rstrip("BKMG")
-    return int(float(digits) * UNITS[word[len(digits):]])
+    try:
+        size = int(float(digits) * UNITS[word[len(digits):]])
+    except (KeyError, ValueError):
+        size = 0
+    # what PostgreSQL takes in one parameter
+    if not 0 < size <= UNITS["GB"]:
+        raise ValueError(f"not a size from 1 byte to 1 GB: {word}")
+    return size
 
 
 def sizes(description):
@@ -83,7 +90,7 @@ def sizes(description):
         size = parse_size(arguments[0])
         return lambda lot: size
     if name == "uniform" and len(arguments) == 2:
-        low, high = map(parse_size, arguments)
+        low, high = sorted(map(parse_size, arguments))
         return lambda lot: lot.randint(low, high)
     if name == "lognormal" and len(arguments) == 2:
         median, sigma = parse_size(arguments[0]), float(arguments[1])

@@ -301,6 +301,20 @@ def verify(options, plan):
     return in_sessions(options, plan, "verify")
 
 
+def positive(text):
+    number = int(text)
+    if number <= 0:
+        raise ValueError(text)
+    return number
+
+
+def share(text):
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise ValueError(text)
+    return number
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -310,12 +324,12 @@ def parse():
         one.add_argument("--seed", type=int)
         if function in (describe, load):
             one.set_defaults(seed=1)
-            one.add_argument("--objects", type=int, default=1000)
+            one.add_argument("--objects", type=positive, default=1000)
             one.add_argument("--sizes", default="document", help="fixed:1MB, uniform:10KB:1MB,"
                              f" lognormal:MEDIAN:SIGMA, or {', '.join(PRESETS)}")
             one.add_argument("--kinds", default="text=50,json=30,random=15,zeros=5")
-            one.add_argument("--duplicates", type=float, default=0, help="their share, 0 to 1")
-            one.add_argument("--sessions", type=int, default=1)
+            one.add_argument("--duplicates", type=share, default=0, help="their share, 0 to 1")
+            one.add_argument("--sessions", type=positive, default=1)
         if function is not describe:
             one.add_argument("--table", default="kit")
             one.add_argument("conninfo")
@@ -324,7 +338,7 @@ def parse():
                              " 'securefile(deduplicate)', or bytea")
             one.add_argument("--copy", action="store_true", help="COPY in place of INSERT")
         if function is mix:
-            one.add_argument("--seconds", type=float, default=10)
+            one.add_argument("--seconds", type=positive, default=10)
     return parser.parse_args()
 
 
