@@ -234,6 +234,9 @@ def loss(server, options, error):
     if not isinstance(error, (Mismatch, psycopg.errors.DataCorrupted)):
         raise error
     with server.connect() as conn:
+        # a check waits for whoever has written, and these would never end
+        for gid, in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+            conn.execute(f"ROLLBACK PREPARED '{gid}'")
         found = damaged(conn, options)
     print(f"\n  {str(error).splitlines()[0]}\n  findings: {found[False]}", flush=True)
     if found[True]:
