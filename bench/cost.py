@@ -20,6 +20,7 @@ import re
 
 import part
 import report
+from load.arguments import positive
 from load.contents import make_content
 from part import ENGINES, GB, MB
 
@@ -203,7 +204,7 @@ class Cost:
 
 def main():
     parser = part.parser(__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=part.positive, help="written in each case (500; quick 32)")
+    parser.add_argument("--megabytes", type=positive, help="written in each case (500; quick 32)")
     parser.add_argument("--only", default="",
                         help="cases that match: content, engine, transform")
     options = parser.parse_args()

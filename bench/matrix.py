@@ -29,6 +29,7 @@ import fio
 import part
 import report
 from cases import BASE, CASES, COMPRESSING, HTTP, LADDER, MB, STORING
+from load.arguments import positive
 
 # Bytes that are written before reads are measured, or before space is used again, and the
 # sizes of the null engine's file.
@@ -230,7 +231,7 @@ class Bench:
 def parse():
     parser = part.parser(__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="cases whose names match this pattern")
-    parser.add_argument("--repeat", type=part.positive)
+    parser.add_argument("--repeat", type=positive)
     parser.add_argument("--drive", required=True)
     parser.add_argument("--null", required=True)
     parser.add_argument("--restart", required=True, help="command that restarts the server")

@@ -15,14 +15,6 @@ ENGINES = {"bytea": "bytea", "logging": "securefile",
            "filesystem_like": "securefile(filesystem_like_logging)"}
 
 
-def positive(text):
-    """For argparse, of options that count something."""
-    number = int(text)
-    if number <= 0:
-        raise ValueError(text)
-    return number
-
-
 def parser(description):
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--quick", action="store_true", help="little data: minutes")

@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import part			# noqa: E402  it lies in the directory above
 import report		# noqa: E402
+from load.arguments import positive	# noqa: E402
 from part import ENGINES, MB	# noqa: E402
 
 SIDE = 512
@@ -179,7 +180,7 @@ def panel(title, unit, name, measured):
 
 def main():
     parser = part.parser(__doc__.splitlines()[0])
-    parser.add_argument("--studies", type=part.positive, help="of 80 slices, 42 MB (100; quick 5)")
+    parser.add_argument("--studies", type=positive, help="of 80 slices, 42 MB (100; quick 5)")
     options = parser.parse_args()
     options.studies = options.studies or (5 if options.quick else 100)
     os.makedirs(options.results, exist_ok=True)

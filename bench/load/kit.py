@@ -21,6 +21,7 @@ import time
 import psycopg
 from psycopg import sql
 
+from arguments import duration, positive, share
 from contents import MB, PRESETS, Contents, sentences
 
 # Of 100 operations of a mix.
@@ -301,20 +302,6 @@ def verify(options, plan):
     return in_sessions(options, plan, "verify")
 
 
-def positive(text):
-    number = int(text)
-    if number <= 0:
-        raise ValueError(text)
-    return number
-
-
-def share(text):
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise ValueError(text)
-    return number
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -338,7 +325,7 @@ def parse():
                              " 'securefile(deduplicate)', or bytea")
             one.add_argument("--copy", action="store_true", help="COPY in place of INSERT")
         if function is mix:
-            one.add_argument("--seconds", type=positive, default=10)
+            one.add_argument("--seconds", type=duration, default=10)
     return parser.parse_args()
 
 
