@@ -31,7 +31,7 @@ import handle_rows
 from client import Lost, Mismatch
 from handle_operations import OPERATIONS
 from handle_session import Session, Snapshot
-from server import Server
+from server import Server, roll_back_prepared
 from sparse import compare_with_file
 
 SETTINGS = {"fsync": "on", "max_prepared_transactions": "20", "max_wal_senders": "0",
@@ -161,8 +161,7 @@ def one_life(server, options, states, seconds):
 def survivors(server, states, rng):
     """Which of the states a restarted server is in."""
     session = Session(server.dsn, rng, {})
-    for gid, in session.sql("SELECT gid FROM pg_prepared_xacts"):
-        session.sql(f"ROLLBACK PREPARED '{gid}'")
+    roll_back_prepared(session.conn)
     failures = []
     for state in states:
         try:

@@ -22,7 +22,7 @@ import traceback
 import psycopg
 
 from client import is_lost
-from server import Server, connect
+from server import Server, connect, roll_back_prepared
 
 SETTINGS = {"shared_buffers": "16MB", "max_connections": 30, "max_prepared_transactions": 10,
             "shared_preload_libraries": "'securefile'", "securefile.monitor_naptime": "'1s'",
@@ -272,8 +272,7 @@ def text(found):
 def look(server, words):
     """Every row has the content that it says; how many rows there are."""
     conn = connect(server.dsn, 60)
-    for gid, in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
-        conn.execute(f"ROLLBACK PREPARED '{gid}'")
+    roll_back_prepared(conn)
     rows = 0
     for table in TABLES:
         for key, number, edits, pokes, found, *hashes in conn.execute(

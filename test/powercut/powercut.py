@@ -40,7 +40,7 @@ import load
 import model
 import verify
 from client import Mismatch
-from server import Server
+from server import Server, roll_back_prepared
 from values import Values
 
 METHODS = ["libaio", "io_uring", "sync"]
@@ -234,9 +234,8 @@ def loss(server, options, error):
     if not isinstance(error, (Mismatch, psycopg.errors.DataCorrupted)):
         raise error
     with server.connect() as conn:
-        # a check waits for whoever has written, and these would never end
-        for gid, in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
-            conn.execute(f"ROLLBACK PREPARED '{gid}'")
+        # a check waits for whoever has written
+        roll_back_prepared(conn)
         found = damaged(conn, options)
     print(f"\n  {str(error).splitlines()[0]}\n  findings: {found[False]}", flush=True)
     if found[True]:
