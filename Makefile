@@ -23,8 +23,8 @@
 MODULE_big = securefile
 OBJS = $(patsubst $(srcdir)/%.c,%.o,$(sort $(wildcard $(srcdir)/src/*.c $(srcdir)/src/*/*.c)))
 
-EXTENSION = securefile
-DATA = securefile--1.0.sql securefile--1.0--1.1.sql
+EXTENSION = securefile securefile_citus
+DATA = securefile--1.0.sql securefile--1.0--1.1.sql securefile_citus--1.0.sql
 
 # by name, in this order; they need shared_preload_libraries = 'securefile'
 REGRESS = \

@@ -6,6 +6,20 @@
 \echo Use "ALTER EXTENSION securefile UPDATE TO '1.1'" to load this file. \quit
 
 -- ---------------------------------------------------------------------
+-- edited values are made of their arguments alone: distributed tables take such functions
+-- only if they are immutable; DDL refuses indexes on them
+-- ---------------------------------------------------------------------
+
+ALTER FUNCTION securefile_concat(securefile, securefile) IMMUTABLE;
+ALTER FUNCTION securefile_concat(securefile, bytea) IMMUTABLE;
+ALTER FUNCTION securefile_concat(bytea, securefile) IMMUTABLE;
+ALTER FUNCTION pg_catalog.overlay(securefile, bytea, integer, integer) IMMUTABLE;
+ALTER FUNCTION pg_catalog.overlay(securefile, bytea, integer) IMMUTABLE;
+ALTER FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint, bigint) IMMUTABLE;
+ALTER FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint) IMMUTABLE;
+ALTER FUNCTION securefile_truncate(securefile, bigint) IMMUTABLE;
+
+-- ---------------------------------------------------------------------
 -- statistics: what compression does
 -- ---------------------------------------------------------------------
 

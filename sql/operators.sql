@@ -236,7 +236,7 @@ WHERE o.oprkind <> 'b' OR p.prorettype <> o.oprresult OR p.proargtypes[0] <> o.o
 		AND amopmethod = (SELECT oid FROM pg_am WHERE amname = 'hash'))
 	OR o.oprresult = 'boolean'::regtype AND (c.oid IS NULL OR 0 IN (o.oprrest, o.oprjoin))
 	OR obj_description(o.oid, 'pg_operator') IS NULL
-	OR p.provolatile <> CASE WHEN 'securefile'::regtype IN (o.oprleft, o.oprright) THEN 's' ELSE 'i' END OR NOT p.proisstrict;
+	OR p.provolatile <> CASE WHEN 'securefile'::regtype IN (o.oprleft, o.oprright) AND o.oprname <> '||' THEN 's' ELSE 'i' END OR NOT p.proisstrict;
 
 DROP TABLE op_values, op_read, op_index, op_plain, op_parts, op_types, op_expressions;
 DROP DOMAIN op_file, op_bytes;

@@ -107,6 +107,8 @@ static void
 at_commit(void)
 {
 	(void) SF_FAULT_IO(commit_done);
+	if (sf_ddl_shells_at_end())
+		sf_monitor_wake(MyDatabaseId);
 	sf_ddl_notes_at_end();
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
@@ -124,6 +126,7 @@ static void
 at_prepare(void)
 {
 	(void) SF_FAULT_IO(prepare_done);
+	(void) sf_ddl_shells_at_end();
 	sf_ddl_notes_at_end();
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
@@ -141,6 +144,7 @@ at_abort(void)
 	(void) SF_FAULT_IO(abort_start);
 	sf_io_reap_all();
 	sf_stream_handle_forget_all();
+	(void) sf_ddl_shells_at_end();
 	sf_ddl_notes_at_end();
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
@@ -244,6 +248,7 @@ _PG_init(void)
 	sf_wal_register();
 	sf_read_set_overlay(sf_write_overlay);
 	sf_space_set_describe(sf_ddl_describe);
+	sf_monitor_set_tidy(sf_ddl_tidy_shell);
 	sf_space_set_share_owned(sf_object_of_share);
 
 	prev_shmem_request_hook = shmem_request_hook;

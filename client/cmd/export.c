@@ -4,7 +4,8 @@
  *	  securefile export DIR [PATTERN]
  *
  * The first connection makes the list and exports its snapshot; all others read with that
- * snapshot.  So the tree shows one moment of the table.
+ * snapshot.  So the tree shows one moment of the table.  There is no snapshot of all nodes:
+ * of a distributed table each file is read as it is when its turn comes.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +30,8 @@ typedef struct Export
 	const Options *options;
 	int			top;
 	FoundList	list;
-	char	   *snapshot;		/* of the list: a SET TRANSACTION SNAPSHOT */
+	char	   *snapshot;		/* of the list: a SET TRANSACTION SNAPSHOT;
+								 * null: a distributed table */
 } Export;
 
 /* Make the list in a transaction, which stays open, and export its snapshot. */
@@ -39,6 +41,9 @@ make_list(Session *session, Export *export, Failure *failure)
 	const Options *options = export->options;
 	PGresult   *result;
 
+	if (session->target->distributed)
+		return list_all(session, options->nargs > 1 ? options->args[1] : NULL, options->prefix,
+						&export->list, failure);
 	if (!session_do(session, failure, BEGIN_READING) ||
 		!session_do(session, failure, "SET LOCAL idle_in_transaction_session_timeout = 0"))
 		return false;
@@ -55,7 +60,7 @@ make_list(Session *session, Export *export, Failure *failure)
 static bool
 see_snapshot(Session *session, const Export *export, Failure *failure)
 {
-	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE)
+	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE || export->snapshot == NULL)
 		return true;
 	return session_do(session, failure, BEGIN_READING) &&
 		session_do(session, failure, export->snapshot);
@@ -184,6 +189,9 @@ verb_export(const Options *options)
 		output_message(&failure);
 		return EXIT_SETUP;
 	}
+	if (target.distributed && !options->quiet)
+		output_notice(NULL, "the files are not of one moment: "
+					  "a distributed table has no snapshot of all its nodes");
 	if (!options->quiet)
 		progress_begin((int64_t) export.list.count, export.list.bytes);
 	all = pool_run(options, &target, NULL, export.list.count, export_one, &export);

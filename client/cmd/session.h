@@ -34,6 +34,11 @@ typedef struct Target
 	char	   *kept_digest;	/* expression: the same if it is kept; null as
 								 * above */
 	bool		has_rows;		/* table is neither partitioned nor a view */
+	bool		distributed;	/* a table of Citus: its rows lie in shards */
+	bool		routable;		/* and a client can go to the shard of a row */
+	char	   *dist_key;		/* expression: the distribution column; null:
+								 * none */
+	char	   *dist_schema;	/* of extension securefile_citus; null: none */
 	bool		names_are_utf8; /* the encoding of the connection */
 } Target;
 

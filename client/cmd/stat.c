@@ -94,12 +94,15 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 	 */
 	char	   *sql = text_make("SELECT f.length, f.in_row, f.place, %s, f.sha256 FROM ("
 								"SELECT pg_catalog.length(%s), pg_catalog.pg_column_size(%s),"
-								" tableoid::pg_catalog.regclass, %s, %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2"
+								" %s, %s, %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2"
 								") f (length, in_row, place, storage, sha256)",
 								target->storage != NULL ?
 								"(f.storage).stored_bytes, COALESCE((f.storage).codec, 'none')" :
 								"NULL, NULL",
 								target->column, target->column,
+
+	/* on another node the table has another OID */
+								target->distributed ? "NULL" : "tableoid::pg_catalog.regclass",
 								target->storage != NULL ? target->storage : "NULL",
 								target->kept_digest != NULL ? target->kept_digest : "NULL",
 								target->table, target->key_is_name, target->column);
@@ -119,7 +122,7 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 	{
 		facts.length = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
 		facts.in_row = strtoll(PQgetvalue(result, 0, 1), NULL, 10);
-		facts.table = PQgetvalue(result, 0, 2);
+		facts.table = target->distributed ? target->table : PQgetvalue(result, 0, 2);
 		facts.stored = storage_field(result, 3);
 		facts.codec = PQgetisnull(result, 0, 4) ? NULL : PQgetvalue(result, 0, 4);
 		facts.sha256 = PQgetisnull(result, 0, 5) ? NULL : PQgetvalue(result, 0, 5);

@@ -112,6 +112,47 @@ find_table(Session *session, const Options *options, Target *target, Failure *fa
 	return true;
 }
 
+/*
+ * Is it a distributed table of Citus?  What the catalog of Citus says is asked for only where
+ * there is one.
+ */
+static bool
+find_distribution(Session *session, Target *target, Failure *failure)
+{
+	const char *const values[] = {target->table};
+	PGresult   *result = session_query(session, failure,
+									   "SELECT pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL,"
+									   " (SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e"
+									   "  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
+									   "  WHERE e.extname OPERATOR(pg_catalog.=) 'securefile_citus')", 0, NULL);
+	bool		known;
+
+	if (result == NULL)
+		return false;
+	known = PQgetvalue(result, 0, 0)[0] == 't';
+	if (!PQgetisnull(result, 0, 1))
+		target->dist_schema = copy_field(result, 1);
+	PQclear(result);
+	if (!known)
+		return true;
+	result = session_query(session, failure,
+						   "SELECT p.partmethod OPERATOR(pg_catalog.<>) 'n' OR p.repmodel OPERATOR(pg_catalog.=) 's',"
+						   " pg_catalog.quote_ident(pg_catalog.column_to_column_name(p.logicalrelid, p.partkey))"
+						   " FROM pg_catalog.pg_dist_partition p"
+						   " WHERE p.logicalrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass", 1, values);
+	if (result == NULL)
+		return false;
+	target->distributed = PQntuples(result) > 0;
+	if (target->distributed)
+	{
+		target->routable = PQgetvalue(result, 0, 0)[0] == 't' && target->dist_schema != NULL;
+		if (!PQgetisnull(result, 0, 1))
+			target->dist_key = copy_field(result, 1);
+	}
+	PQclear(result);
+	return true;
+}
+
 /* The column of that name, or the only securefile column; domains over the type count. */
 static bool
 find_column(Session *session, const Options *options, Target *target, Failure *failure)
@@ -226,6 +267,7 @@ target_find(Session *session, const Options *options, Target *target, Failure *f
 	target->names_are_utf8 = strcmp(encoding, "UTF8") == 0;
 	if (!find_extension(session, target, &has, failure) ||
 		!find_table(session, options, target, failure) ||
+		!find_distribution(session, target, failure) ||
 		!find_column(session, options, target, failure) ||
 		!find_key(session, options, target, failure))
 		return false;

@@ -17,10 +17,14 @@
 
 #include "local.h"
 #include "output.h"
+#include "route.h"
 #include "text.h"
 #include "transfer.h"
 
 #define BYTEA_OID		17
+
+/* What Citus can put into the text of a statement, in hexadecimal digits. */
+#define WHOLE_BYTES		(268435440 / BUFFER_SIZE * BUFFER_SIZE)
 
 /* ---- looking ---- */
 
@@ -318,6 +322,70 @@ put_stream(Session *session, const Options *options, const char *name, bool row_
 	return bytes >= 0;
 }
 
+/* Store a file of a distributed table on the node that has its shard. */
+static bool
+put_routed(Session *session, const Options *options, const char *name, bool row_exists,
+		   Source *source, Failure *failure)
+{
+	char	   *empty = text_make("''::%s.securefile", session->target->extension);
+	char	   *sql = put_statement(session, options, row_exists, empty);
+	const char **values = put_values(options, name);
+	RoutedPut	put = {sql, options->nsets + 1, values, row_exists, next_piece, source,
+	S_ISREG(source->before.st_mode) ? source->before.st_size : -1};
+	int64_t		bytes = route_put(session, options, &put, failure);
+
+	free(values);
+	free(sql);
+	free(empty);
+	return bytes >= 0;
+}
+
+/*
+ * Store a file that is too long for one read where it cannot be a stream: in a reference
+ * table, or without securefile_citus.  All of it has to be in memory.
+ */
+static bool
+put_in_memory(Session *session, const Options *options, const char *name, bool row_exists,
+			  Source *source, Failure *failure)
+{
+	size_t		size = 0;
+	char	   *bytes = NULL;
+	int64_t		got = 0;
+	bool		stored = false;
+
+	do
+	{
+		char	   *more = size >= WHOLE_BYTES ? NULL : realloc(bytes, size + BUFFER_SIZE);
+
+		if (more == NULL)
+		{
+			got = -1;
+			failure_say(failure, "the file is too long to be stored in one statement\n"
+						"Hint: Files of more than 256 MB need a distributed table with the extension securefile_citus.");
+			break;
+		}
+		bytes = more;
+		got = next_piece(source, bytes + size, BUFFER_SIZE);
+		size += got > 0 ? got : 0;
+	} while (got > 0);
+	if (got == 0)
+		stored = put_whole(session, options, name, row_exists, bytes, size, failure);
+	free(bytes);
+	return stored;
+}
+
+/* Store a file that is longer than a buffer, whose first bytes were read ahead. */
+static bool
+put_long(Session *session, const Options *options, const char *name, bool row_exists,
+		 Source *source, Failure *failure)
+{
+	if (!session->target->distributed)
+		return put_stream(session, options, name, row_exists, source, failure);
+	if (session->target->routable)
+		return put_routed(session, options, name, row_exists, source, failure);
+	return put_in_memory(session, options, name, row_exists, source, failure);
+}
+
 int64_t
 transfer_put(Session *session, const Options *options, const char *name,
 			 bool row_exists, int fd, Failure *failure)
@@ -348,7 +416,7 @@ transfer_put(Session *session, const Options *options, const char *name,
 	else
 	{
 		source.ahead_bytes = got;
-		stored = put_stream(session, options, name, row_exists, &source, failure);
+		stored = put_long(session, options, name, row_exists, &source, failure);
 	}
 	return stored ? source.done : -1;
 }
@@ -389,12 +457,15 @@ transfer_get(Session *session, const char *name, int fd, Failure *failure)
 	Sink		sink = {fd, failure, false};
 	char	   *sql = text_make("SELECT %s FROM %s WHERE %s",
 								target->column, target->table, target->key_is_name);
-	int64_t		bytes = pgsf_get_callback(session->handle, take_piece, &sink, 0, -1, sql, &params);
+	int64_t		bytes = target->routable
+	? route_get(session, name, take_piece, &sink, failure)
+	: pgsf_get_callback(session->handle, take_piece, &sink, 0, -1, sql, &params);
 
 	free(sql);
 	if (bytes >= 0 || sink.failed)
 		return bytes;
-	failure_pgsf(failure, session->handle);
+	if (!target->routable)
+		failure_pgsf(failure, session->handle);
 	if (strcmp(failure->sqlstate, PGSF_ERROR_NOT_FOUND) == 0 ||
 		strcmp(failure->sqlstate, PGSF_ERROR_NULL) == 0)
 		failure_say(failure, "no file of that name");

@@ -47,7 +47,10 @@ show_finding(const Options *options, const PGresult *result, int row)
 
 #define CHECK_CALL	"%s.securefile_check($1::pg_catalog.regclass, $2::pg_catalog.name)"
 
-/* Call securefile_check() and show its findings; false if the call itself failed. */
+/*
+ * Call securefile_check(), of a distributed table for all its shards, and show the findings;
+ * false if the call itself failed.
+ */
 static bool
 check_column(Session *session, const Options *options, Failure *failure)
 {
@@ -58,15 +61,24 @@ check_column(Session *session, const Options *options, Failure *failure)
 	 * A partitioned table has no ctid of its own: the finding names the
 	 * partition. For a view the call fails.
 	 */
-	char	   *sql = !target->has_rows
+	char	   *sql = target->distributed
+	? text_make("SELECT c.finding, NULL,"
+				" pg_catalog.concat_ws(': ', 'shard ' OPERATOR(pg_catalog.||) c.shard_name, c.detail)"
+				" FROM %s.securefile_dist_check($1::pg_catalog.regclass, $2::pg_catalog.name) c",
+				target->dist_schema)
+	: !target->has_rows
 	? text_make("SELECT c.finding, NULL, c.detail FROM " CHECK_CALL " c", target->extension)
 	: text_make("SELECT c.finding, t.name, c.detail FROM " CHECK_CALL " c"
 				" LEFT JOIN (SELECT ctid, %s FROM ONLY %s) t (place, name)"
 				" ON t.place OPERATOR(pg_catalog.=) c.ctid",
 				target->extension, target->key_text, target->table);
-	PGresult   *result = session_query(session, failure, sql, 2, values);
+	PGresult   *result = target->distributed && target->dist_schema == NULL
+	? NULL : session_query(session, failure, sql, 2, values);
 
 	free(sql);
+	if (target->distributed && target->dist_schema == NULL)
+		failure_say(failure, "%s is a distributed table, whose shards cannot be checked from here\n"
+					"Hint: CREATE EXTENSION securefile_citus; or name the files.", target->table);
 	for (int i = 0; i < PQntuples(result); i++)
 		show_finding(options, result, i);
 	if (result != NULL && PQntuples(result) == 0 && !options->quiet && !options->json)

@@ -48,6 +48,7 @@ pgsf_free(pgsf *h)
 	if (h == NULL)
 		return;
 	(void) pgsf_close(h);
+	pgsfi_forget_nodes(h);
 	pgsfi_error_clear(h);
 	pgsfi_link_leave(h);
 	close(h->cancel_event);

@@ -7,6 +7,7 @@
  *
  * put.c, get.c		whole values
  * handle.c		pgsf_new to pgsf_free
+ * route.c		distributed tables: routes, connections to nodes
  * open.c		opening and creating
  * read.c, write.c	the stream
  * store.c		storing and closing: how a value and its transaction end
@@ -158,6 +159,13 @@ struct pgsf
 
 	pgsf_progress progress;
 	void	   *progress_arg;
+
+	/* distributed tables: see route.c */
+	pgsf_connect connect;
+	void	   *connect_arg;
+	struct Node *nodes;
+	char	   *shard;			/* of the last route */
+	char	   *is_here;
 
 	/* cancelling */
 	atomic_int	cancel_wanted;
@@ -443,6 +451,11 @@ extern int	pgsfi_end_at_server(pgsf *h, const char *command);
  * Returns -1.
  */
 extern int	pgsfi_give_up(pgsf *h);
+
+/* ---- route.c ---- */
+
+/* Close the connections to nodes. */
+extern void pgsfi_forget_nodes(pgsf *h);
 
 /* ---- open.c ---- */
 

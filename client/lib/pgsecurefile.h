@@ -390,6 +390,56 @@ extern int64_t pgsf_get_callback(pgsf *h, pgsf_sink sink, void *arg,
 /* Free memory of pgsf_get_memory().  NULL is allowed. */
 extern void pgsf_free_memory(void *data);
 
+/* ---- distributed tables ---- */
+
+/*
+ * Make a connection to a node of Citus, as PQconnectdb() does; a failed one is reported
+ * and finished by the library.  NULL: there is no memory, or no such connection.
+ */
+typedef PGconn *(*pgsf_connect) (void *arg, const char *host, int port);
+
+/*
+ * Set the function of h that connects to nodes, for pgsf_find_route(), and its first
+ * argument.  NULL, as at the start: connect with the parameters of h's own connection, but
+ * for host and port.  Never fails.
+ */
+extern void pgsf_set_connect(pgsf *h, pgsf_connect connect, void *arg);
+
+typedef struct pgsf_route
+{
+	PGconn	   *conn;			/* to the node that has the shard */
+	pgsf	   *handle;			/* for that connection */
+	const char *shard;			/* name of the shard there, with schema and
+								 * quotes */
+	const char *is_here;		/* SQL condition: the shard is on that node */
+} pgsf_route;
+
+/*
+ * Find the node that has the row of a distributed table of Citus, and connect to it.  h is a
+ * handle of a connection to the coordinator, or to any node that knows the table.  table is
+ * written as in SQL; key is the value of the distribution column, as text (NULL for a
+ * table without one).  The connections belong to h, which keeps one to each node; texts hold
+ * until the next call.
+ *
+ * Shards move.  So a read has is_here in its condition, and is tried again with another
+ * route if it finds no row.  A write first stores a row through the distributed table, on
+ * route->conn: that takes the lock by which a move of the shard waits.
+ *
+ *	BEGIN;
+ *	INSERT INTO docs (id, document) VALUES ($1, '');
+ *	pgsf_put_fd(route.handle, fd, route.shard, "document",
+ *				"UPDATE <route.shard> SET document = " PGSF_VALUE " WHERE id = $1", ...)
+ *	COMMIT;
+ *
+ * PGSF_ERROR_NOT_FOUND there: the shard has moved; roll back, and find the route again.
+ *
+ * Errors: PGSF_ERROR_STATE a value is open in h; PGSF_ERROR_ARGUMENT table or route is NULL;
+ * PGSF_ERROR_EXTENSION no extension securefile_citus; PGSF_ERROR_CONNECTION no connection to
+ * the node; 42809 not a distributed table; 0A000 a reference table; 22P02 and the like for
+ * the key.  Two round trips.
+ */
+extern int	pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route);
+
 /* ---- progress and cancelling ---- */
 
 /*

@@ -6,6 +6,7 @@
  *
  * preload.c	whether the library was preloaded; superusers
  * base.c		tables of other sessions, boot id, shared memory of the room
+ * remote.c		tables whose values are on other servers
  * array.c		arrays that grow
  * table.c		hash tables
  * guard.c		steps that may meet damage and must not end the statement
@@ -47,6 +48,22 @@ extern void sf_base_require_superuser(const char *what);
 extern void sf_base_refuse_other_temp(Oid relid);
 
 /*
+ * Does a table stand for its shards, as a distributed table of Citus does on each node?
+ * Shards do not, whatever node they are on.  Takes no lock on the table.
+ */
+extern bool sf_base_is_shell(Oid table_oid);
+
+/* May there be shells in this database? */
+extern bool sf_base_has_shells(void);
+
+/*
+ * ERROR FEATURE_NOT_SUPPORTED when a table is a shell; or when the values of a table, or of
+ * a partition of it, are stored on other servers.  They take no lock on it or its partitions.
+ */
+extern void sf_base_refuse_shell(Oid table_oid);
+extern void sf_base_refuse_remote(Oid table_oid);
+
+/*
  * Number that is different at every start of shared memory (server start or
  * crash restart).  Zero outside a server with shared memory.
  */
@@ -68,6 +85,15 @@ extern void sf_base_wait_out_old_io(void);
  */
 typedef void (*SfBaseStep) (void *arg);
 extern ErrorData *sf_base_guarded(SfBaseStep step, void *arg);
+
+/*
+ * The same without a subtransaction, for a step that reads: it takes no xid, writes nothing,
+ * and calls no function of a user.  It may take locks on relations, which stay as they
+ * would otherwise.  Works in parallel mode, and where a subtransaction would be seen: Citus
+ * tells each of them to all nodes that a transaction is on, which fails during COPY.
+ * After an error the caller waits for I/O that the step has left in flight.
+ */
+extern ErrorData *sf_base_guarded_read(SfBaseStep step, void *arg);
 
 /*
  * Call before an ERROR about a value that cannot be read.  Logical decoding may send

@@ -10,8 +10,16 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/condition_variable.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
+#include "utils/memutils.h"
 #include "utils/resowner.h"
+#include "utils/wait_event.h"
 
 /*
  * Does an error say that stored data are damaged?  A cancel, a lack of memory and
@@ -57,6 +65,60 @@ sf_base_guarded(SfBaseStep step, void *arg)
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
+
+	if (edata != NULL && !is_damage(edata))
+		ReThrowError(edata);
+	return edata;
+}
+
+/* What the abort of a subtransaction does first, and all that a step needs that only reads. */
+static void
+end_reading(void)
+{
+	HOLD_INTERRUPTS();
+	LWLockReleaseAll();
+	pgstat_report_wait_end();
+	UnlockBuffers();
+	ConditionVariableCancelSleep();
+	LockErrorCleanup();
+	RESUME_INTERRUPTS();
+}
+
+/* Give to the parent what is kept, or release it; the owner goes. */
+static void
+release(ResourceOwner guard, bool keep)
+{
+	ResourceOwnerRelease(guard, RESOURCE_RELEASE_BEFORE_LOCKS, keep, false);
+	ResourceOwnerRelease(guard, RESOURCE_RELEASE_LOCKS, keep, false);
+	ResourceOwnerRelease(guard, RESOURCE_RELEASE_AFTER_LOCKS, keep, false);
+	ResourceOwnerDelete(guard);
+}
+
+ErrorData *
+sf_base_guarded_read(SfBaseStep step, void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ResourceOwner guard = ResourceOwnerCreate(owner, "securefile guard");
+	ErrorData  *volatile edata = NULL;
+
+	SF_ASSERT(CritSectionCount == 0);
+	CurrentResourceOwner = guard;
+	PG_TRY();
+	{
+		step(arg);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		end_reading();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	release(guard, edata == NULL);
 
 	if (edata != NULL && !is_damage(edata))
 		ReThrowError(edata);

@@ -137,6 +137,7 @@ sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", RelationGetRelationName(rel))));
 	(void) find_column(fcinfo, rel, name);
+	sf_base_refuse_remote(table_oid);
 
 	if (relkind == RELKIND_PARTITIONED_TABLE)
 		columns = partition_columns(table_oid, name, lockmode, monitors);

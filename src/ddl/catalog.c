@@ -73,6 +73,25 @@ is_c_function(Oid function, const char *symbol)
 	return same;
 }
 
+bool
+sfi_ddl_edits(Oid function)
+{
+	static const char *const symbols[] = {
+		"securefile_concat", "securefile_concat_bytea", "securefile_prepend",
+		"securefile_overlay", "securefile_overlay_all",
+		"securefile_overlay_big", "securefile_overlay_all_big",
+		"securefile_truncate_value"
+	};
+	const SfDdlObjects *objects = sfi_ddl_objects();
+
+	if (objects == NULL || get_func_rettype(function) != objects->type)
+		return false;
+	for (int i = 0; i < (int) lengthof(symbols); i++)
+		if (is_c_function(function, symbols[i]))
+			return true;
+	return false;
+}
+
 /* Keep a member of the extension if it is the type securefile. */
 static void
 note_type(SfDdlObjects *objects, Oid oid)

@@ -157,6 +157,9 @@ extern void sfi_ddl_drain(void);
 
 /* ---- sync.c: bringing one table in line ---- */
 
+/* An internal trigger was made: a table may have become a shell (shell.c). */
+extern void sfi_ddl_note_internal_trigger(void);
+
 /*
  * Bring a table in line with its columns: validate them, make and drop segments
  * and triggers, store values that came past the triggers.  Does nothing to relations

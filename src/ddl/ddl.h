@@ -49,6 +49,16 @@ extern void sf_ddl_at_subabort(int level);
 extern SfSegment *sf_ddl_column_to_write(Oid table_oid, const char *column);
 
 /*
+ * Drop the segments of a table if it is the empty shell of a distributed table.  Returns
+ * whether to try again, since somebody uses it now.  Never waits; the locks that it takes stay
+ * until the end of the transaction.
+ */
+extern bool sf_ddl_tidy_shell(Oid table_oid);
+
+/* At the end of the transaction: may it have made shells, which the monitor has to look for? */
+extern bool sf_ddl_shells_at_end(void);
+
+/*
  * The built-in type whose text and binary form a type has: bytea for securefile and
  * domains over it, bytea[] for arrays of these; any other type itself.
  */

@@ -95,7 +95,6 @@ sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
-	uint8		required = permanent ? HAS_STORE | HAS_ACCOUNT : HAS_STORE;
 	uint8	   *found = NULL;
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION)
@@ -113,7 +112,10 @@ sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 			sfi_ddl_refuse_nested(rel, att);
 		if (found == NULL)
 			found = find_triggers(triggers, desc->natts);
-		if ((found[att->attnum] & required) != required)
+		/* the shell of a distributed table has no segment to account for */
+		if (!(found[att->attnum] & HAS_STORE) ||
+			(permanent && !(found[att->attnum] & HAS_ACCOUNT) &&
+			 !sf_base_is_shell(RelationGetRelid(rel))))
 			refuse_without_triggers(rel, att->attnum);
 	}
 	if (found != NULL)

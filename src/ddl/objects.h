@@ -44,6 +44,9 @@ extern const SfDdlObjects *sfi_ddl_objects(void);
  */
 extern void sfi_ddl_require_whole(Relation rel);
 
+/* Does a function return an edited value, as || does? */
+extern bool sfi_ddl_edits(Oid function);
+
 /* OID of the access method; InvalidOid if the extension is not installed. */
 extern Oid	sfi_ddl_am_oid(void);
 

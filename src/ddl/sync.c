@@ -14,6 +14,7 @@
  *	 permanent table or leaf partition: a segment of the column's logging mode,
  *		and three triggers, ENABLE ALWAYS;
  *	 temporary or unlogged table: the store trigger, which makes values INLINE;
+ *	 shell of a distributed table: the same; a segment goes once no row has stored values;
  *	 partitioned table: nothing, its leaves have theirs;
  *	 foreign table, view: nothing, they ship contents.
  *
@@ -100,6 +101,17 @@ permanent(Relation rel)
 }
 
 /*
+ * Is a segment of this column to stay?  A shell has its values in its shards, and keeps
+ * the segment only for rows that were there before.
+ */
+static bool
+keeps_segment(Relation rel, AttrNumber attnum)
+{
+	return permanent(rel) && (!sf_base_is_shell(RelationGetRelid(rel)) ||
+							  sfi_ddl_rows_exist(rel, attnum, SF_ROWS_STORED));
+}
+
+/*
  * Drop segments of columns that are gone, of another type now, or of a table
  * that became unlogged; their triggers go along.  Then triggers of columns
  * that are gone, which had no segment.
@@ -115,7 +127,7 @@ drop_surplus(Relation rel)
 		SfTableSegment *segment = lfirst(lc);
 		bool		wanted = is_column(rel, segment->attnum);
 
-		if (wanted && permanent(rel))
+		if (wanted && keeps_segment(rel, segment->attnum))
 			continue;
 		if (wanted && sfi_ddl_rows_exist(rel, segment->attnum, SF_ROWS_STORED))
 			ereport(ERROR,
@@ -175,11 +187,10 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 	sfi_ddl_segment_reset(segrelid, want_logged);
 }
 
-/* Find the segment of a column, or make it; returns true if it was made now. */
+/* Make the segment of a column if there is none; returns true if it was made now. */
 static bool
 sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 {
-	*segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
 	if (OidIsValid(*segrelid))
 	{
 		sync_logging(rel, column, *segrelid);
@@ -393,9 +404,11 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 	SF_ASSERT(rel->rd_rel->relkind == RELKIND_RELATION);
 	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	sfi_ddl_require_encryptable(rel, &column);
-	if (permanent(rel))
+	segrelid = sf_space_segment_relid(column.table_oid, attnum);
+	if (permanent(rel) &&
+		(OidIsValid(segrelid) || !sf_base_is_shell(column.table_oid)))
 		made = sync_segment(rel, &column, &segrelid);
-	SF_ASSERT(permanent(rel) == OidIsValid(segrelid));
+	SF_ASSERT(permanent(rel) || !OidIsValid(segrelid));
 	was_open = sync_triggers(column.table_oid, attnum, segrelid) &&
 		dirty->by_command && !is_new(dirty, attnum);
 	came_inline = check_rewritten(rel, attnum, made ? InvalidOid : segrelid,

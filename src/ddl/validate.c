@@ -282,6 +282,35 @@ sfi_ddl_guard_type(Node *stmt)
 	}
 }
 
+static bool
+is_edit(Oid function, void *context)
+{
+	return sfi_ddl_edits(function);
+}
+
+static bool
+has_edit(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return check_functions_in_node(node, is_edit, context) ||
+		expression_tree_walker(node, has_edit, context);
+}
+
+/* ERROR when an index would keep, or go by, a value that has no place of its own. */
+static void
+refuse_edits(Relation index)
+{
+	if (has_edit(read_expressions(index, Anum_pg_index_indexprs), NULL) ||
+		has_edit(read_expressions(index, Anum_pg_index_indpred), NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("index \"%s\" cannot have an edited securefile value in an expression",
+						RelationGetRelationName(index)),
+				 errdetail("||, overlay() and securefile_truncate() return such values. They are made anew, and read whole, each time that they are looked at."),
+				 errhint("Create the index on an expression of the column itself.")));
+}
+
 void
 sfi_ddl_validate_index(Relation index)
 {
@@ -292,6 +321,7 @@ sfi_ddl_validate_index(Relation index)
 	refuse_nested_expressions(read_expressions(index, Anum_pg_index_indexprs), "index",
 							  RelationGetRelationName(index),
 							  "Create a hash index on the column itself, which finds its values by their content.");
+	refuse_edits(index);
 	if (!index->rd_index->indisexclusion)
 		return;
 	columns = index_columns(index);

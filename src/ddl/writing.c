@@ -48,6 +48,7 @@ sfi_ddl_require_column(Oid table_oid, const char *column)
 	sf_ddl_require_owner(table_oid);
 	sf_base_refuse_other_temp(table_oid);
 	(void) sf_ddl_find_column(table_oid, column);
+	sf_base_refuse_remote(table_oid);
 }
 
 AttrNumber
@@ -108,6 +109,7 @@ require_table(Relation rel)
 {
 	char	   *names;
 
+	sf_base_refuse_shell(RelationGetRelid(rel));
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
 		return;
 	if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
@@ -115,6 +117,8 @@ require_table(Relation rel)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", RelationGetRelationName(rel))));
 	names = partition_names(RelationGetRelid(rel));
+	if (names[0] == '\0')
+		sf_base_refuse_remote(RelationGetRelid(rel));
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("\"%s\" is a partitioned table, whose values lie in its partitions",

@@ -291,15 +291,21 @@ extern uint32 sfi_io_wait_event(SfIoWait which);
 /* Does that errno mean that there is no space, or no more for us? */
 #define sfi_io_is_full(error)	((error) == ENOSPC || (error) == EDQUOT)
 
+/* Is a file not allowed to become that long (ulimit -f)? */
+#define sfi_io_is_limited(error)	((error) == EFBIG)
+
 /* A socket, or a symbolic link that leads to itself, in the place of a file. */
 #define sfi_io_is_irregular(error)	((error) == ENXIO || (error) == ELOOP)
 
 /* For ereport(), of an errno kept from before: SQLSTATE, and a hint where that is it. */
 #define sfi_io_errcode(error) \
 	(sfi_io_is_full(error) ? errcode(ERRCODE_DISK_FULL) : \
+	 sfi_io_is_limited(error) ? errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED) : \
 	 sfi_io_is_irregular(error) ? errcode(ERRCODE_WRONG_OBJECT_TYPE) : errcode_for_file_access())
 #define sfi_io_errhint(error) \
-	(sfi_io_is_full(error) ? errhint("Check free disk space.") : 0)
+	(sfi_io_is_full(error) ? errhint("Check free disk space.") : \
+	 sfi_io_is_limited(error) ? \
+	 errhint("Start the server without a limit of the size of files (ulimit -f): data files have up to 1 GB.") : 0)
 
 /* Things that are reported once in the life of a server, not per process. */
 #define SF_IO_NOTICE_DIRECT	0	/* the file system refuses direct I/O */

@@ -301,12 +301,12 @@ run_pass(MemoryContext context, bool visit_all)
 		Databases	dbs = survey(context);
 		ListCell   *cell;
 
-		foreach(cell, dbs.with_files)
+		foreach(cell, dbs.connectable)
 		{
 			Oid			db = lfirst_oid(cell);
 
-			if (!list_member_oid(dbs.connectable, db) ||
-				!(visit_all || overflow || list_member_oid(marked, db)))
+			if (!list_member_oid(marked, db) &&
+				!((visit_all || overflow) && list_member_oid(dbs.with_files, db)))
 				continue;
 			serve_interrupts();
 			if (sf_monitor_enabled)

@@ -17,6 +17,15 @@
 extern void sf_monitor_register(void);
 
 /*
+ * What workers call for the table of each segment that they visit, in that transaction, when
+ * they are done with the segment: sf_ddl_tidy_shell(), handed down by the module's entry.
+ * Returns whether to come back.
+ */
+typedef bool (*SfMonitorTidy) (Oid table_oid);
+
+extern void sf_monitor_set_tidy(SfMonitorTidy tidy);
+
+/*
  * Mark a database as having something to do.  Called after the commit (or
  * abort) of a transaction that wrote space entries.  Lock-free, never throws, and
  * may run in commit callbacks.  Does nothing without shared memory.

@@ -34,6 +34,14 @@
 
 PGDLLEXPORT void securefile_monitor_worker(Datum arg);
 
+static SfMonitorTidy tidy_table = NULL;
+
+void
+sf_monitor_set_tidy(SfMonitorTidy tidy)
+{
+	tidy_table = tidy;
+}
+
 /*
  * List the segment relations of this database; none where the extension is not
  * installed.  The list is made in the given context.
@@ -71,15 +79,16 @@ list_segments(MemoryContext context)
 }
 
 /*
- * Work on one segment, which is locked.  Returns whether to come back: work is left,
- * or another process holds the resolver's lock or waits for this one.
+ * Work on one segment, which is locked; sets the table it belongs to.  Returns whether to
+ * come back: work is left, or another process holds the resolver's lock or waits for this one.
  */
 static bool
-maintain_segment(Relation rel)
+maintain_segment(Relation rel, Oid *table_oid)
 {
 	SfSegment  *seg = sf_space_open_rel(rel);
 	SfMaintain	work = {0};
 
+	*table_oid = seg->table_oid;
 	if (!sf_space_resolve(seg, false, &work))
 		return true;
 	CHECK_FOR_INTERRUPTS();
@@ -97,6 +106,7 @@ static bool
 visit_segment(Oid relid)
 {
 	Relation	rel;
+	Oid			table_oid;
 	bool		come_back = true;
 
 	SF_ASSERT(!IsTransactionState());
@@ -109,8 +119,9 @@ visit_segment(Oid relid)
 		if (rel != NULL)
 		{
 			pgstat_report_activity(STATE_RUNNING, RelationGetRelationName(rel));
-			come_back = maintain_segment(rel);
+			come_back = maintain_segment(rel, &table_oid);
 			relation_close(rel, NoLock);
+			come_back |= tidy_table(table_oid);
 		}
 		else
 			come_back = false;	/* dropped meanwhile */

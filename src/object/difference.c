@@ -177,7 +177,7 @@ read_node_or_tell(Difference *diff, SfChild pointer, uint16 level, uint64 first_
 		read_node(&step);
 		return;
 	}
-	error = sf_base_guarded(read_node, &step);
+	error = sf_base_guarded_read(read_node, &step);
 	if (error == NULL)
 		return;
 	node->nentries = 0;

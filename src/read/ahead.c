@@ -138,18 +138,14 @@ look_up(void *arg)
 
 /*
  * Look up units that have not been asked for: damage of their page is no error
- * yet.  A leaf is 42 MB, so that a subtransaction for each costs nothing; where
- * there can be none, they are looked up when they are asked for.  The subtransaction
- * gives back what an ERROR has left pinned or locked in the inode's page.
+ * yet.
  */
 static void
 look_up_ahead(LookUp *what)
 {
 	ErrorData  *error;
 
-	if (IsInParallelMode() || IsParallelWorker())
-		return;
-	error = sf_base_guarded(look_up, what);
+	error = sf_base_guarded_read(look_up, what);
 	if (error != NULL)
 		FreeErrorData(error);
 }

@@ -368,12 +368,7 @@ read_trained(SfSegment *seg, Newest *known)
 	ErrorData  *error;
 
 	SF_ASSERT(known->as_of == 0 || known->number > 0);
-	if (IsInParallelMode())
-	{
-		trained_step(&trained);
-		return trained.dictionary;
-	}
-	error = sf_base_guarded(trained_step, &trained);
+	error = sf_base_guarded_read(trained_step, &trained);
 	if (error == NULL)
 		return trained.dictionary;
 	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_TO_CATEGORY(ERRCODE_DATA_CORRUPTED))

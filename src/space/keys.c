@@ -72,10 +72,6 @@ sf_space_key_page(SfSegment *seg, uint32 page, SfKeyPage *keys)
 	read_page(&reading);
 }
 
-/*
- * Where no subtransaction can catch the damage of the first page, it is an ERROR: the
- * statement fails in a parallel worker, and not without.
- */
 bool
 sf_space_read_keys(SfSegment *seg, SfKeyPage *keys)
 {
@@ -85,12 +81,7 @@ sf_space_read_keys(SfSegment *seg, SfKeyPage *keys)
 
 	if (more.key_page == 0)
 		return false;
-	if (IsInParallelMode())
-	{
-		read_page(&reading);
-		return true;
-	}
-	error = sf_base_guarded(read_step, &reading);
+	error = sf_base_guarded_read(read_step, &reading);
 	if (error == NULL)
 		return true;
 	reading.page = more.key_page_copy;

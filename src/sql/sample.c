@@ -58,6 +58,7 @@ sfi_sample_column(Oid table_oid, const char *column)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", table),
 				 errhint("Name the table that holds the values.")));
+	sf_base_refuse_shell(table_oid);
 	return sf_ddl_find_column(table_oid, column);
 }
 
@@ -115,6 +116,7 @@ sfi_sample_tables(Oid table_oid, bool only)
 					 errmsg("\"%s\" is a foreign table", get_rel_name(lfirst_oid(cell))),
 					 errdetail("Its values are stored elsewhere."),
 					 errhint("Call the function for each of the other partitions or children.")));
+		sf_base_refuse_shell(lfirst_oid(cell));
 	}
 	return tables;
 }

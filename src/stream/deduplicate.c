@@ -199,10 +199,11 @@ bool
 sfi_content_is_at(const SfContent *content, SfReader *there, int64 offset)
 {
 	Comparison	comparison = {there, content, offset, false};
-	ErrorData  *error = sf_base_guarded(compare, &comparison);
+	ErrorData  *error = sf_base_guarded_read(compare, &comparison);
 
 	if (error == NULL)
 		return comparison.same;
+	sf_io_reap_all();
 	FreeErrorData(error);
 	return false;
 }

@@ -40,7 +40,14 @@ static SfHandle **handles;		/* by number */
 static int	nhandles;
 static int	handles_size;
 static int	nopen;				/* of them have a stream, or are to have one */
-static int	next_number = 1;
+static int	next_number;		/* 0: none has been taken */
+
+/*
+ * The first number of a process is a multiple of this, up to MOST_FIRST, by chance: so a
+ * number that comes from another server is unknown, and does not name a handle of this one.
+ */
+#define FIRST_STEP		1024
+#define MOST_FIRST		(PG_INT32_MAX / 2)
 
 /*
  * Handles are in the order of their numbers, which is what the search relies on.  Looks at
@@ -52,6 +59,18 @@ table_is_valid(void)
 	return nhandles >= 0 && nhandles <= handles_size && nopen >= 0 && nopen <= nhandles &&
 		(nhandles < 2 || handles[nhandles - 2]->number < handles[nhandles - 1]->number) &&
 		(nhandles == 0 || handles[nhandles - 1]->number < next_number);
+}
+
+static int
+first_number(void)
+{
+	uint32		random;
+
+	if (!pg_strong_random(&random, sizeof(random)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	return (int) (1 + random % (MOST_FIRST / FIRST_STEP)) * FIRST_STEP;
 }
 
 /* Where the handle of that number is, or would be: a transaction may have thousands. */
@@ -89,8 +108,8 @@ find(int number)
 static int
 take_number(void)
 {
-	if (nhandles == 0 && next_number > PG_INT32_MAX / 2)
-		next_number = 1;
+	if (next_number == 0 || (nhandles == 0 && next_number > MOST_FIRST + FIRST_STEP))
+		next_number = first_number();
 	if (next_number == PG_INT32_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -145,7 +164,7 @@ sf_stream_handle_get(int number)
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("securefile handle %d is not open", number),
-			 errhint("Handles are closed by the end of the transaction, and by ROLLBACK TO a savepoint that is older than the handle or what was last written to it.")));
+			 errhint("Handles are closed by the end of the transaction, and by ROLLBACK TO a savepoint that is older than the handle or what was last written to it. A handle that was opened on another server, such as another node of a distributed table, is open there only.")));
 }
 
 /*

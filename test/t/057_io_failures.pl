@@ -167,6 +167,24 @@ disarm($node);
 rows_right($node, 'direct', 1, 'after cancelled repetitions');
 sound($node, 'direct', 'after cancelled repetitions');
 
+# a limit of the size of files, which is one of the kernel: longer than a segment of WAL
+make_table($node, 'limited', 'filesystem_like_logging');
+fills_limited($_) foreach 'growth', 'the same again';
+
+sub fills_limited
+{
+	my ($name) = @_;
+	fails_with($node, "SELECT pg_backend_pid() AS pid \\gset\n\\setenv PID :pid\n\\! prlimit --pid \$PID --fsize=20971520\n"
+		  . 'INSERT INTO limited SELECT i, i, 4000000, blob(i, 4000000) FROM generate_series(1, 8) i',
+		'54000', 'could not .* segment data file .*File too large.*HINT:  Start the server without a limit of the size of files', "file size limit: $name");
+	rows_right($node, 'limited', 0, "file size limit: $name");
+	sound($node, 'limited', "file size limit: $name");
+	return;
+}
+
+fill($node, 'limited', 1, 8, 4000000);
+rows_right($node, 'limited', 8, 'without the limit');
+
 # DROP DATABASE has removed the server's own files when it comes to ours: it does not
 # fail for them, and what it leaves the monitor's launcher removes
 my @left;

@@ -215,16 +215,19 @@ sub call_raw
 # the largest is sent in more parts than a socket holds
 my $socket = connect_raw($node, 'fastpath');
 say_raw($socket, 'Q', "BEGIN; SELECT securefile_open(doc, 'r') FROM t_securefile ORDER BY id LIMIT 1\0");
-read_until($socket, 'Z');
-call_raw($socket, 'securefile_read(int, int)', 1, $len);
+my ($row) = read_until($socket, 'Z', 'D');
+# one column, its length, its text
+my $handle = substr($row, 6);
+like($handle, qr/^\d+$/, 'fastpath: a handle');
+call_raw($socket, 'securefile_read(int, int)', $handle, $len);
 is_stuck('fastpath');
 my $first = $node->safe_psql('postgres', 'SELECT min(seed) FROM t_securefile');
 my ($result) = read_until($socket, 'Z', 'V');
 ok($result eq pack('N', $len) . pack('H*', $node->safe_psql('postgres', "SELECT encode(blob($first, $len), 'hex')")),
 	'fastpath: the value');
-say_raw($socket, 'Q', "SELECT securefile_seek(1, 0, 0)\0");
+say_raw($socket, 'Q', "SELECT securefile_seek($handle, 0, 0)\0");
 read_until($socket, 'Z');
-call_raw($socket, 'securefile_read(int, int)', 1, $len);
+call_raw($socket, 'securefile_read(int, int)', $handle, $len);
 is_stuck('fastpath');
 $node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) ' . sessions('fastpath'));
 is_gone('fastpath', 'terminated');

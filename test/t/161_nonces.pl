@@ -215,13 +215,13 @@ sql('INSERT INTO u SELECT 3, blob(3, 4000000)');
 collect($first, $at);
 my @editors = map { background($first) } 1, 2;
 my @edited;
-$editors[$_]->query_safe("BEGIN; SELECT securefile_open(doc, 'rw') FROM u WHERE id = 3") foreach 0, 1;
+my @handles = map { $editors[$_]->query_safe("BEGIN; SELECT securefile_open(doc, 'rw') FROM u WHERE id = 3") =~ s/\s//gr } 0, 1;
 # most of it is written at once, and so is there although it is rolled back
-$editors[$_]->query_safe("SELECT securefile_seek(1, 100, 0), securefile_write(1, blob($_, 3000000))") foreach 0, 1;
+$editors[$_]->query_safe("SELECT securefile_seek($handles[$_], 100, 0), securefile_write($handles[$_], blob($_, 3000000))") foreach 0, 1;
 foreach my $i (0, 1)
 {
 	my $before = $made{units};
-	$editors[$i]->query_safe('UPDATE u SET doc = securefile_finish(1) WHERE id = 3');
+	$editors[$i]->query_safe("UPDATE u SET doc = securefile_finish($handles[$i]) WHERE id = 3");
 	push @edited, $editors[$i]->query_safe("SELECT encode(substring(doc::raw::bytea FROM 13 FOR 12), 'hex') FROM u WHERE id = 3");
 	collect_seen($first, $at, $editors[$i], 'u', 3);
 	cmp_ok($made{units} - $before, '>', 8, 'an edit makes units');

@@ -1,0 +1,255 @@
+/*-------------------------------------------------------------------------
+ *
+ * route.c
+ *	  Distributed tables of Citus: files go between this machine and the node that has their
+ *	  shard.
+ *
+ * Through the coordinator a value is a literal in a statement, of 256 MB at most, and on its
+ * way back it is first written to a temporary file.  See pgsf_find_route() for the protocol.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "output.h"
+#include "route.h"
+#include "text.h"
+
+/* A shard that moves away between the question and the answer moves once. */
+#define TRIES	3
+
+/* The value that --set gives to the distribution column; NULL: none. */
+static const char *
+given_key(const Session *session, const Options *options)
+{
+	const char *key = session->target->dist_key;
+
+	for (int i = 0; i < options->nsets; i++)
+	{
+		const char *column = options->sets[i].column;
+		char	   *quoted = PQescapeIdentifier(session->conn, column, strlen(column));
+		bool		same;
+
+		if (quoted == NULL)
+			abort();
+		/* the server has left out quotes that are not needed */
+		same = strcmp(quoted, key) == 0 || strcmp(column, key) == 0;
+		PQfreemem(quoted);
+		if (same)
+			return options->sets[i].value;
+	}
+	return NULL;
+}
+
+/* The value of the distribution column in the row of a name, as text, which the caller frees. */
+static bool
+look_up_key(Session *session, const char *name, char **key, Failure *failure)
+{
+	const Target *target = session->target;
+	const char *const values[] = {name};
+	char	   *sql;
+	PGresult   *result;
+
+	*key = NULL;
+	sql = text_make("SELECT %s::pg_catalog.text FROM %s WHERE %s LIMIT 2",
+					target->dist_key, target->table, target->key_is_name);
+	result = session_query(session, failure, sql, 1, values);
+	free(sql);
+	if (result == NULL)
+		return false;
+	if (PQntuples(result) == 1)
+		*key = text_make("%s", PQgetvalue(result, 0, 0));
+	else
+		failure_say(failure, PQntuples(result) > 1 ?
+					"more than one row has that name" : "no file of that name");
+	PQclear(result);
+	return *key != NULL;
+}
+
+/*
+ * The key that tells the shard: the name itself, that of the row, or for a new row (options is
+ * not NULL) that of --set.  The caller frees it; NULL for a table that has one shard.
+ */
+static bool
+find_key(Session *session, const Options *options, const char *name, char **key,
+		 Failure *failure)
+{
+	const Target *target = session->target;
+	const char *given;
+
+	*key = NULL;
+	if (target->dist_key == NULL)
+		return true;
+	if (strcmp(target->dist_key, target->key) != 0 && options == NULL)
+		return look_up_key(session, name, key, failure);
+	given = strcmp(target->dist_key, target->key) == 0 ? name : given_key(session, options);
+	if (given == NULL)
+		return failure_say(failure, "the distribution column %s has no value\n"
+						   "Hint: --set gives a column of a new row its value.",
+						   target->dist_key);
+	*key = text_make("%s", given);
+	return true;
+}
+
+/* Find the node of a key, and connect to it. */
+static bool
+find_route(Session *session, const char *key, pgsf_route *route, Failure *failure)
+{
+	if (pgsf_find_route(session->handle, session->target->table, key, route) == 0)
+		return true;
+	failure_pgsf(failure, session->handle);
+	return false;
+}
+
+/* Execute a statement on a node; no failure is noted if the caller wants none. */
+static PGresult *
+ask_node(const pgsf_route *route, const char *sql, int count, const char *const *values,
+		 Failure *failure)
+{
+	PGresult   *result = PQexecParams(route->conn, sql, count, NULL, values, NULL, NULL, 0);
+
+	if (PQresultStatus(result) == PGRES_TUPLES_OK || PQresultStatus(result) == PGRES_COMMAND_OK)
+		return result;
+	failure_sql(failure, route->conn, result);
+	PQclear(result);
+	return NULL;
+}
+
+static bool
+do_node(const pgsf_route *route, const char *sql, Failure *failure)
+{
+	PGresult   *result = ask_node(route, sql, 0, NULL, failure);
+
+	PQclear(result);
+	return result != NULL;
+}
+
+static void
+roll_back(const pgsf_route *route)
+{
+	Failure		ignored;
+
+	pgsf_close(route->handle);
+	if (PQstatus(route->conn) == CONNECTION_OK &&
+		PQtransactionStatus(route->conn) != PQTRANS_IDLE)
+		(void) do_node(route, "ROLLBACK", &ignored);
+}
+
+/*
+ * Store an empty file by the statement of a routed put, in a transaction that stays open: it
+ * takes the lock of the shard.  *here: the row is in the shard on that node.
+ */
+static bool
+store_empty(const RoutedPut *put, const pgsf_route *route, bool *here, Failure *failure)
+{
+	PGresult   *result;
+	char	   *sql;
+
+	*here = false;
+	if (!do_node(route, "BEGIN", failure))
+		return false;
+	result = ask_node(route, put->statement, put->count, put->values, failure);
+	if (result == NULL)
+		return false;
+	if (strcmp(PQcmdTuples(result), "0") == 0)
+	{
+		PQclear(result);
+		return failure_say(failure, "the statement stored no row");
+	}
+	PQclear(result);
+	sql = text_make("SELECT WHERE %s", route->is_here);
+	result = ask_node(route, sql, 0, NULL, failure);
+	free(sql);
+	*here = result != NULL && PQntuples(result) == 1;
+	PQclear(result);
+	return result != NULL;
+}
+
+/* Stream the file into the shard, and commit. */
+static int64_t
+stream_into(const Session *session, const RoutedPut *put, const pgsf_route *route,
+			Failure *failure)
+{
+	const Target *target = session->target;
+	pgsf_params params = {1, NULL, put->values, NULL, NULL};
+	char	   *sql = text_make("UPDATE %s SET %s = %s WHERE %s", route->shard, target->column,
+								PGSF_VALUE, target->key_is_name);
+	int64_t		bytes = pgsf_put_callback(route->handle, put->source, put->arg, put->total,
+										  route->shard, target->plain_column, sql, &params, NULL);
+
+	free(sql);
+	if (bytes < 0)
+		failure_pgsf(failure, route->handle);
+	else if (!do_node(route, "COMMIT", failure))
+		bytes = -1;
+	return bytes;
+}
+
+int64_t
+route_put(Session *session, const Options *options, const RoutedPut *put, Failure *failure)
+{
+	pgsf_route	route;
+	char	   *key;
+	int64_t		bytes = -1;
+	bool		here = false;
+	bool		good = find_key(session, put->row_exists ? NULL : options, put->values[0], &key,
+								failure);
+
+	for (int i = 0; i < TRIES && good && !here; i++)
+	{
+		if (!find_route(session, key, &route, failure))
+			break;
+		good = store_empty(put, &route, &here, failure);
+		if (!good || !here)
+			roll_back(&route);
+	}
+	free(key);
+	if (here)
+	{
+		bytes = stream_into(session, put, &route, failure);
+		if (bytes < 0)
+			roll_back(&route);
+	}
+	else if (good)
+		failure_say(failure, "the shard of the file is being moved\nHint: Try again.");
+	return bytes;
+}
+
+int64_t
+route_get(Session *session, const char *name, pgsf_sink sink, void *arg, Failure *failure)
+{
+	const Target *target = session->target;
+	const char *const values[] = {name};
+	pgsf_params params = {1, NULL, values, NULL, NULL};
+	pgsf_route	route;
+	char	   *key;
+	int64_t		bytes = -1;
+
+	if (!find_key(session, NULL, name, &key, failure))
+		return -1;
+	for (int i = 0; i < TRIES && bytes < 0; i++)
+	{
+		char	   *sql;
+
+		if (!find_route(session, key, &route, failure))
+			break;
+		sql = text_make("SELECT %s FROM %s WHERE %s AND %s", target->column, route.shard,
+						target->key_is_name, route.is_here);
+		bytes = pgsf_get_callback(route.handle, sink, arg, 0, -1, sql, &params);
+		free(sql);
+		if (bytes >= 0)
+			break;
+		failure_pgsf(failure, route.handle);
+
+		/*
+		 * nothing was written yet: the shard is elsewhere, or there is no
+		 * such row
+		 */
+		if (strcmp(failure->sqlstate, PGSF_ERROR_NOT_FOUND) != 0 &&
+			strcmp(failure->sqlstate, "42P01") != 0)
+			break;
+	}
+	free(key);
+	return bytes;
+}

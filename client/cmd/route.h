@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * route.h
+ *	  Files of a distributed table, streamed between this machine and the node that has them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SECUREFILE_ROUTE_H
+#define SECUREFILE_ROUTE_H
+
+#include "session.h"
+
+/* A file to store. */
+typedef struct RoutedPut
+{
+	const char *statement;		/* stores an empty file in its place, through
+								 * the distributed table */
+	int			count;			/* its parameters: the name, and more */
+	const char *const *values;
+	bool		row_exists;
+	pgsf_source source;
+	void	   *arg;
+	int64_t		total;			/* bytes; -1: not known */
+} RoutedPut;
+
+/* Store a file; returns the number of bytes, or -1 with the failure. */
+extern int64_t route_put(Session *session, const Options *options, const RoutedPut *put,
+						 Failure *failure);
+
+/*
+ * Read the file of a name; returns the number of bytes, or -1 with the failure, whose SQLSTATE
+ * is that of pgsf_get_callback().
+ */
+extern int64_t route_get(Session *session, const char *name, pgsf_sink sink, void *arg,
+						 Failure *failure);
+
+#endif							/* SECUREFILE_ROUTE_H */

@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * route.c
+ *	  Where a row of a distributed table of Citus lies, and connections to the nodes.
+ *
+ * A value that goes through the coordinator is quoted into the text of a statement there,
+ * and read from it on the worker.  A client that knows the shard streams to the worker
+ * and costs the coordinator nothing.  The coordinator is asked by the handle's own
+ * connection; the connections to nodes are made when they are first needed, and belong
+ * to the handle.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* A node, and the connection to it. */
+struct Node
+{
+	struct Node *next;
+	char	   *host;
+	int			port;
+	PGconn	   *conn;
+	pgsf	   *handle;
+};
+
+void
+pgsf_set_connect(pgsf *h, pgsf_connect connect, void *arg)
+{
+	if (h == NULL)
+		return;
+	h->connect = connect;
+	h->connect_arg = arg;
+}
+
+/* ---- connections ---- */
+
+/* A connection like the handle's own, but for the place. */
+static PGconn *
+connect_alike(pgsf *h, const char *host, const char *port)
+{
+	PQconninfoOption *options = PQconninfo(h->link->conn);
+	PGconn	   *conn = NULL;
+	int			count = 0;
+	int			n = 0;
+
+	while (options != NULL && options[count].keyword != NULL)
+		count++;
+	if (count > 0)
+	{
+		const char **words = calloc((size_t) count + 3, sizeof(char *));
+		const char **values = calloc((size_t) count + 3, sizeof(char *));
+
+		for (int i = 0; words != NULL && values != NULL && i < count; i++)
+		{
+			const char *word = options[i].keyword;
+
+			if (options[i].val == NULL || strcmp(word, "host") == 0 ||
+				strcmp(word, "hostaddr") == 0 || strcmp(word, "port") == 0)
+				continue;
+			words[n] = word;
+			values[n++] = options[i].val;
+		}
+		if (words != NULL && values != NULL)
+		{
+			words[n] = "host";
+			values[n++] = host;
+			words[n] = "port";
+			values[n++] = port;
+			conn = PQconnectdbParams(words, values, 0);
+		}
+		free(words);
+		free(values);
+	}
+	PQconninfoFree(options);
+	return conn;
+}
+
+/* Make the connection to a node; the one that was lost goes. */
+static int
+connect_node(pgsf *h, struct Node *node)
+{
+	char		port[16];
+
+	pgsf_free(node->handle);
+	node->handle = NULL;
+	PQfinish(node->conn);
+	snprintf(port, sizeof(port), "%d", node->port);
+	node->conn = h->connect != NULL ? h->connect(h->connect_arg, node->host, node->port)
+		: connect_alike(h, node->host, port);
+	if (node->conn == NULL)
+		return pgsfi_fail(h, PGSF_ERROR_CONNECTION, "no connection to node %s:%s",
+						  node->host, port);
+	if (PQstatus(node->conn) != CONNECTION_OK)
+		return pgsfi_fail(h, PGSF_ERROR_CONNECTION, "could not connect to node %s:%s: %s",
+						  node->host, port, PQerrorMessage(node->conn));
+	node->handle = pgsf_new(node->conn);
+	return node->handle == NULL ? pgsfi_fail_memory(h) : 0;
+}
+
+/* The node of that place, connected; NULL after an error. */
+static struct Node *
+find_node(pgsf *h, const char *host, int port)
+{
+	struct Node *node = h->nodes;
+
+	while (node != NULL && (node->port != port || strcmp(node->host, host) != 0))
+		node = node->next;
+	if (node == NULL)
+	{
+		node = calloc(1, sizeof(struct Node));
+		if (node != NULL)
+			node->host = strdup(host);
+		if (node == NULL || node->host == NULL)
+		{
+			free(node);
+			pgsfi_fail_memory(h);
+			return NULL;
+		}
+		node->port = port;
+		node->next = h->nodes;
+		h->nodes = node;
+	}
+	if (node->handle != NULL && PQstatus(node->conn) == CONNECTION_OK)
+		return node;
+	return connect_node(h, node) < 0 ? NULL : node;
+}
+
+void
+pgsfi_forget_nodes(pgsf *h)
+{
+	while (h->nodes != NULL)
+	{
+		struct Node *node = h->nodes;
+
+		h->nodes = node->next;
+		pgsf_free(node->handle);
+		PQfinish(node->conn);
+		free(node->host);
+		free(node);
+	}
+	free(h->shard);
+	free(h->is_here);
+	h->shard = h->is_here = NULL;
+}
+
+/* ---- asking the coordinator ---- */
+
+/* The schema of the extension securefile_citus, quoted; NULL after an error. */
+static char *
+find_schema(pgsf *h)
+{
+	PGresult   *result;
+	char	   *schema = NULL;
+
+	if (pgsfi_execute(h, "SELECT pg_catalog.quote_ident(n.nspname)"
+					  " FROM pg_catalog.pg_extension e"
+					  " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
+					  " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile_citus'", &result) < 0)
+		return NULL;
+	if (PQntuples(result) != 1)
+		pgsfi_fail(h, PGSF_ERROR_EXTENSION, "extension securefile_citus is not in this database");
+	else if ((schema = strdup(PQgetvalue(result, 0, 0))) == NULL)
+		pgsfi_fail_memory(h);
+	PQclear(result);
+	return schema;
+}
+
+/* Ask for the shard of a key: its number, name, host and port; NULL after an error. */
+static PGresult *
+ask(pgsf *h, const char *table, const char *key)
+{
+	const char *values[] = {table, key};
+	pgsf_params params = {2, NULL, values, NULL, NULL};
+	char	   *schema = find_schema(h);
+	char	   *sql = schema == NULL ? NULL :
+	pgsfi_sql(h, "SELECT r.shardid, r.shard_name, r.nodename, r.nodeport FROM"
+			  " %s.securefile_dist_route($1::pg_catalog.regclass, $2::pg_catalog.text) r",
+			  schema);
+	PGresult   *result = NULL;
+
+	if (sql != NULL && pgsfi_send(h, AWAITED_ANSWER, sql, &params, 0) == 0 &&
+		pgsfi_finish(h, &result) == 0 && PQntuples(result) != 1)
+	{
+		pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "no route was given");
+		PQclear(result);
+		result = NULL;
+	}
+	free(schema);
+	free(sql);
+	return result;
+}
+
+/* Keep what was answered, and connect. */
+static int
+take_route(pgsf *h, const PGresult *result, pgsf_route *route)
+{
+	struct Node *node;
+
+	free(h->shard);
+	free(h->is_here);
+	h->shard = strdup(PQgetvalue(result, 0, 1));
+	h->is_here = pgsfi_sql(h, "EXISTS (SELECT 1 FROM pg_catalog.pg_dist_placement p"
+						   " JOIN pg_catalog.pg_dist_local_group g"
+						   " ON g.groupid OPERATOR(pg_catalog.=) p.groupid"
+						   " WHERE p.shardid OPERATOR(pg_catalog.=) %s::pg_catalog.int8)",
+						   PQgetvalue(result, 0, 0));
+	if (h->shard == NULL || h->is_here == NULL)
+		return pgsfi_fail_memory(h);
+	node = find_node(h, PQgetvalue(result, 0, 2), atoi(PQgetvalue(result, 0, 3)));
+	if (node == NULL)
+		return -1;
+	*route = (pgsf_route) {node->conn, node->handle, h->shard, h->is_here};
+	return 0;
+}
+
+int
+pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route)
+{
+	PGresult   *result;
+	int			rc = -1;
+
+	if (pgsfi_start_closed(h) < 0)
+		return -1;
+	if (table == NULL || route == NULL)
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "table and route must not be NULL");
+	if (pgsfi_enter(h) < 0)
+		return -1;
+	result = ask(h, table, key);
+	if (result == NULL || pgsfi_release(h) < 0)
+		pgsfi_give_up(h);
+	else
+		rc = take_route(h, result, route);
+	PQclear(result);
+	return rc;
+}

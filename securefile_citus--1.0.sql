@@ -1,0 +1,536 @@
+/* securefile_citus--1.0.sql */
+
+-- Functions and views for securefile columns of distributed tables of Citus.  The values of
+-- such a table lie in its shards.  Each function here calls the function of securefile that
+-- has the same name without "dist_" for each placement of each shard, on the node that has
+-- it.  A node that cannot be asked, or an error there, is an error: no row is ever missing.
+--
+-- Connections to other nodes are those of Citus, as the current user.  What was done on one
+-- node stays done when another one fails: these functions do not work in one transaction.
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION securefile_citus" to load this file. \quit
+
+-- ---------------------------------------------------------------------
+-- asking nodes
+-- ---------------------------------------------------------------------
+
+-- The schema of extension securefile, quoted.
+CREATE FUNCTION securefile_dist_schema() RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT quote_ident(n.nspname)
+	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+	WHERE e.extname = 'securefile'
+$$;
+COMMENT ON FUNCTION securefile_dist_schema() IS 'schema of extension securefile, quoted; internal';
+
+CREATE FUNCTION securefile_dist_require("table" regclass, "column" name) RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF "table" IS NULL OR "column" IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'table and column must not be null';
+	END IF;
+	PERFORM FROM pg_dist_partition WHERE logicalrelid = "table";
+	IF NOT FOUND THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('"%s" is not a distributed table', "table"),
+			HINT = 'Call the function of securefile that has the same name without "dist_".';
+	END IF;
+	PERFORM FROM pg_attribute WHERE attrelid = "table" AND attname = "column"
+		AND attnum > 0 AND NOT attisdropped;
+	IF NOT FOUND THEN
+		RAISE undefined_column USING
+			MESSAGE = format('column "%s" of relation "%s" does not exist', "column", "table");
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_require(regclass, name)
+	IS 'an error unless the table is distributed and has the column; internal';
+
+-- The name of a shard, with schema and quotes: shard_name() leaves the schema public out.
+CREATE FUNCTION securefile_dist_shard_name("table" regclass, shardid bigint) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('%I.%I', n.nspname, name[array_upper(name, 1)])
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
+		parse_ident(shard_name("table", shardid)) name
+	WHERE c.oid = "table"
+$$;
+COMMENT ON FUNCTION securefile_dist_shard_name(regclass, bigint)
+	IS 'name of a shard, with schema and quotes; internal';
+
+-- Run a query on each placement of each shard.  In it {name} becomes the name of the shard,
+-- {table} and {column} literals, {schema} the schema of securefile.  It returns one value, of
+-- type jsonb.
+CREATE FUNCTION securefile_dist_on_shards("table" regclass, "column" name, query text,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer, OUT result jsonb
+) RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	places record;
+	answer record;
+BEGIN
+	PERFORM @extschema@.securefile_dist_require("table", "column");
+	query := replace(query, '{schema}', @extschema@.securefile_dist_schema());
+	SELECT array_agg(p.shardid) AS shardids, array_agg(p.name) AS names,
+		array_agg(p.nodename) AS nodenames, array_agg(p.nodeport) AS nodeports,
+		array_agg(replace(replace(replace(query, '{table}', quote_literal(p.name)),
+			'{name}', p.name), '{column}', quote_literal("column"))) AS commands
+	INTO places
+	FROM (SELECT s.shardid, @extschema@.securefile_dist_shard_name("table", s.shardid) AS name,
+			d.nodename::text, d.nodeport::integer
+		FROM pg_dist_shard s JOIN pg_dist_shard_placement d ON d.shardid = s.shardid
+		WHERE s.logicalrelid = "table"
+		ORDER BY s.shardid, d.nodename, d.nodeport) p;
+	FOR answer IN
+		SELECT r.success, r.result, r.ordinality
+		FROM master_run_on_worker(places.nodenames, places.nodeports, places.commands, true) WITH ORDINALITY r
+		ORDER BY r.ordinality
+	LOOP
+		shardid := places.shardids[answer.ordinality];
+		shard_name := places.names[answer.ordinality];
+		nodename := places.nodenames[answer.ordinality];
+		nodeport := places.nodeports[answer.ordinality];
+		IF answer.success IS NOT TRUE THEN
+			RAISE external_routine_exception USING
+				MESSAGE = format('shard %s on node %s:%s: %s', shard_name, nodename, nodeport,
+					regexp_replace(coalesce(answer.result, 'no answer'), '^ERROR:\s*', '')),
+				HINT = 'Other shards may be done. The function can be called again.';
+		END IF;
+		result := answer.result::jsonb;
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_on_shards(regclass, name, text)
+	IS 'what a query returns for each placement of each shard of a table; internal';
+
+-- The same on each node; {schema} and {here} become the schemas of both extensions.
+CREATE FUNCTION securefile_dist_on_nodes(query text,
+	OUT nodename text, OUT nodeport integer, OUT result jsonb
+) RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	command text := replace(replace(query, '{schema}', @extschema@.securefile_dist_schema()),
+		'{here}', quote_ident('@extschema@'));
+	answer record;
+BEGIN
+	FOR answer IN
+		SELECT n.nodename, n.nodeport, r.success, r.result
+		FROM run_command_on_all_nodes(command) r JOIN pg_dist_node n USING (nodeid) ORDER BY r.nodeid
+	LOOP
+		nodename := answer.nodename;
+		nodeport := answer.nodeport;
+		IF answer.success IS NOT TRUE THEN
+			RAISE external_routine_exception USING
+				MESSAGE = format('node %s:%s: %s', nodename, nodeport,
+					regexp_replace(coalesce(answer.result, 'no answer'), '^ERROR:\s*', ''));
+		END IF;
+		result := answer.result::jsonb;
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_on_nodes(text) IS 'what a query returns on each node; internal';
+
+-- ---------------------------------------------------------------------
+-- functions of securefile, for all shards
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_dist_usage("table" regclass, "column" name,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT file_bytes bigint, OUT live_bytes bigint, OUT pending_bytes bigint, OUT free_bytes bigint,
+	OUT metadata_bytes bigint, OUT plain_bytes bigint, OUT ratio double precision,
+	OUT shared_objects bigint, OUT shared_references bigint, OUT saved_bytes bigint
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, u.*
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT to_jsonb(u) FROM {schema}.securefile_usage({table}, {column}) u') s,
+		jsonb_to_record(s.result) u(file_bytes bigint, live_bytes bigint, pending_bytes bigint,
+			free_bytes bigint, metadata_bytes bigint, plain_bytes bigint, ratio double precision,
+			shared_objects bigint, shared_references bigint, saved_bytes bigint)
+$$;
+COMMENT ON FUNCTION securefile_dist_usage(regclass, name)
+	IS 'securefile_usage() of a column of a distributed table: sizes in bytes, one row for each placement of a shard';
+
+CREATE FUNCTION securefile_dist_check("table" regclass, "column" name,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT finding text, OUT ctid tid, OUT segment_offset bigint, OUT length_bytes bigint, OUT detail text
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, f.*
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM {schema}.securefile_check({table}, {column}) f') s,
+		jsonb_to_recordset(s.result) f(finding text, ctid tid, segment_offset bigint,
+			length_bytes bigint, detail text)
+$$;
+COMMENT ON FUNCTION securefile_dist_check(regclass, name)
+	IS 'securefile_check() of a column of a distributed table: one row for each finding in a shard; no row: all shards are sound';
+
+CREATE FUNCTION securefile_dist_repair("table" regclass, "column" name, dry_run boolean DEFAULT true,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT finding text, OUT ctid tid, OUT segment_offset bigint, OUT length_bytes bigint,
+	OUT detail text, OUT action text
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, f.*
+	FROM @extschema@.securefile_dist_on_shards("table", "column", format(
+			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM {schema}.securefile_repair({table}, {column}, %L) f',
+			dry_run)) s,
+		jsonb_to_recordset(s.result) f(finding text, ctid tid, segment_offset bigint,
+			length_bytes bigint, detail text, action text)
+$$;
+COMMENT ON FUNCTION securefile_dist_repair(regclass, name, boolean)
+	IS 'securefile_repair() of a column of a distributed table, shard by shard; dry_run: only say what it would do';
+
+CREATE FUNCTION securefile_dist_maintain("table" regclass, "column" name,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT entries_seen bigint, OUT entries_resolved bigint, OUT bytes_freed bigint,
+	OUT pages_freed bigint, OUT bytes_grown bigint, OUT bytes_cut bigint,
+	OUT oldest_unresolved xid8, OUT orphans_removed integer
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, m.*
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT to_jsonb(m) FROM {schema}.securefile_maintain({table}, {column}) m') s,
+		jsonb_to_record(s.result) m(entries_seen bigint, entries_resolved bigint,
+			bytes_freed bigint, pages_freed bigint, bytes_grown bigint, bytes_cut bigint,
+			oldest_unresolved xid8, orphans_removed integer)
+$$;
+COMMENT ON FUNCTION securefile_dist_maintain(regclass, name)
+	IS 'securefile_maintain() of a column of a distributed table: counts of entries, pages and bytes, one row for each placement of a shard';
+
+CREATE FUNCTION securefile_dist_set_tablespace("table" regclass, "column" name, tablespace name,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport
+	FROM @extschema@.securefile_dist_on_shards("table", "column", format(
+			'SELECT to_jsonb({schema}.securefile_set_tablespace({table}, {column}, %L)::text)',
+			tablespace)) s
+$$;
+COMMENT ON FUNCTION securefile_dist_set_tablespace(regclass, name, name)
+	IS 'securefile_set_tablespace() of a column of a distributed table; each node has a tablespace of that name';
+
+-- The shell of this node follows a change of the logging mode; it holds no value.
+CREATE FUNCTION securefile_dist_set_shell("table" regclass, "column" name, logging text) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET citus.enable_ddl_propagation = off
+AS $$
+DECLARE
+	old_type text := (SELECT format_type(atttypid, atttypmod) FROM pg_attribute
+		WHERE attrelid = "table" AND attname = "column");
+	words text[] := array_remove(regexp_split_to_array(coalesce(substring(old_type FROM '\((.*)\)$'), ''), ',\s*'), '');
+BEGIN
+	words := array_remove(array_remove(words, 'filesystem_like_logging'), 'logging');
+	IF logging = 'filesystem_like_logging' THEN
+		words := words || logging;
+	END IF;
+	EXECUTE format('ALTER TABLE %s ALTER COLUMN %I TYPE %s', "table", "column",
+		regexp_replace(old_type, '\(.*\)$', '')
+			|| CASE WHEN cardinality(words) > 0 THEN '(' || array_to_string(words, ', ') || ')' ELSE '' END);
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_set_shell(regclass, name, text)
+	IS 'sets the logging mode of the empty shell of a distributed table on this node; internal';
+
+CREATE FUNCTION securefile_dist_rewrite("table" regclass, "column" name, logging text DEFAULT NULL,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer, OUT rewritten bigint
+) RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- the shards first: one that is moved before its turn is made by the shell, in the old mode
+	RETURN QUERY
+		SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, (s.result #>> '{}')::bigint
+		FROM @extschema@.securefile_dist_on_shards("table", "column", format(
+			'SELECT to_jsonb({schema}.securefile_rewrite({table}, {column}, logging => %L))', logging)) s;
+	IF logging IS NOT NULL THEN
+		PERFORM @extschema@.securefile_dist_on_nodes(format(
+			'SELECT to_jsonb({here}.securefile_dist_set_shell(%L, %L, %L)::text)',
+			"table"::text, "column", logging));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_rewrite(regclass, name, text)
+	IS 'securefile_rewrite() of a column of a distributed table: all shards, and with a logging mode (logging, filesystem_like_logging) then the table itself on all nodes; if it fails half-way it can be called again, and securefile_dist_columns shows what is left in the old mode; returns the number of rows changed in each shard';
+
+-- ---------------------------------------------------------------------
+-- views over all nodes
+-- ---------------------------------------------------------------------
+
+-- The tables of this node that are shards, which Citus hides from queries of its users.
+CREATE FUNCTION securefile_dist_local(view_name text, OUT shardid bigint, OUT row_json jsonb)
+RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET citus.override_table_visibility = off
+AS $$
+BEGIN
+	IF view_name NOT IN ('securefile_columns', 'securefile_stat') THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('unknown view "%s"', view_name);
+	END IF;
+	RETURN QUERY EXECUTE format(
+		'SELECT d.shardid, to_jsonb(v)
+		FROM %s.%I v JOIN pg_catalog.pg_dist_shard d
+			ON d.shardid::text = substring(v.relname FROM ''_([0-9]+)$'')
+				AND %s.securefile_dist_shard_name(d.logicalrelid, d.shardid) = format(''%%I.%%I'', v.schemaname, v.relname)',
+		@extschema@.securefile_dist_schema(), view_name, quote_ident('@extschema@'));
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_local(text)
+	IS 'rows of securefile_columns or securefile_stat for the shards of this node; internal';
+
+CREATE FUNCTION securefile_dist_all(view_name text,
+	OUT "table" regclass, OUT shardid bigint, OUT nodename text, OUT nodeport integer, OUT row_json jsonb)
+RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.logicalrelid, s.shardid, n.nodename, n.nodeport, r.value -> 'row_json'
+	FROM @extschema@.securefile_dist_on_nodes(format(
+			'SELECT coalesce(jsonb_agg(to_jsonb(l)), ''[]'') FROM {here}.securefile_dist_local(%L) l', view_name)) n,
+		jsonb_array_elements(n.result) r
+		JOIN pg_dist_shard s ON s.shardid = (r.value ->> 'shardid')::bigint
+$$;
+COMMENT ON FUNCTION securefile_dist_all(text)
+	IS 'rows of securefile_columns or securefile_stat for the shards of all nodes; internal';
+
+CREATE VIEW securefile_dist_columns AS
+SELECT d."table", c.attname, d.shardid, d.nodename, d.nodeport,
+	c.options, c.tablespace, c.logging, c.cache, c.object_bytes, c.file_bytes, c.plain_bytes, c.ratio,
+	c.logging IS DISTINCT FROM CASE
+		WHEN pg_catalog.format_type(a.atttypid, a.atttypmod) OPERATOR(pg_catalog.~) 'filesystem_like_logging'
+		THEN 'filesystem_like_logging' ELSE 'logging' END AS differs_in_logging
+FROM securefile_dist_all('securefile_columns') d
+	CROSS JOIN LATERAL pg_catalog.jsonb_to_record(d.row_json) c(attname name, options text, tablespace name,
+		logging text, cache text, object_bytes bigint, file_bytes bigint, plain_bytes bigint, ratio double precision)
+	JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) d."table"
+		AND a.attname OPERATOR(pg_catalog.=) c.attname
+WHERE c.file_bytes IS NOT NULL;
+COMMENT ON VIEW securefile_dist_columns
+	IS 'securefile_columns for the shards of all nodes: sizes in bytes; differs_in_logging: securefile_dist_rewrite() has not come to this shard, or to the table';
+GRANT SELECT ON securefile_dist_columns TO PUBLIC;
+
+CREATE VIEW securefile_dist_stat AS
+SELECT d."table", s.attname, d.shardid, d.nodename, d.nodeport,
+	s.allocation_bytes, s.allocation_chunks, s.direct_read_bytes, s.direct_write_bytes,
+	s.direct_read_ops, s.direct_write_ops, s.inode_read_time, s.inode_write_time, s.ioreap_time,
+	s.bytes_nontransformed, s.bytes_transformed, s.bytes_transformed_stored, s.units_incompressible,
+	s.compress_time, s.decompress_time, s.flushes, s.nontransformed_flushes,
+	s.dedup_hits, s.dedup_bytes, s.dedup_mismatches, s.stats_reset
+FROM securefile_dist_all('securefile_stat') d
+	CROSS JOIN LATERAL pg_catalog.jsonb_to_record(d.row_json) s(attname name,
+		allocation_bytes bigint, allocation_chunks bigint, direct_read_bytes bigint, direct_write_bytes bigint,
+		direct_read_ops bigint, direct_write_ops bigint, inode_read_time double precision,
+		inode_write_time double precision, ioreap_time double precision, bytes_nontransformed bigint,
+		bytes_transformed bigint, bytes_transformed_stored bigint, units_incompressible bigint,
+		compress_time double precision, decompress_time double precision, flushes bigint,
+		nontransformed_flushes bigint, dedup_hits bigint, dedup_bytes bigint, dedup_mismatches bigint,
+		stats_reset timestamptz);
+COMMENT ON VIEW securefile_dist_stat
+	IS 'securefile_stat for the shards of all nodes: bytes, counts, and times in milliseconds, since stats_reset';
+GRANT SELECT ON securefile_dist_stat TO PUBLIC;
+
+CREATE VIEW securefile_dist_monitor AS
+SELECT n.nodename, n.nodeport, m.*
+FROM securefile_dist_on_nodes('SELECT to_jsonb(m) FROM {schema}.securefile_monitor m') n
+	CROSS JOIN LATERAL pg_catalog.jsonb_to_record(n.result) m(state text, launcher_pid integer, worker_pid integer,
+		worker_database name, passes bigint, last_pass timestamptz, workers bigint, failures bigint,
+		last_failure text, last_failure_time timestamptz);
+COMMENT ON VIEW securefile_dist_monitor IS 'securefile_monitor of each node';
+GRANT SELECT ON securefile_dist_monitor TO PUBLIC;
+
+-- ---------------------------------------------------------------------
+-- routes: values go between a client and the node that has their shard
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_dist_route("table" regclass, key text,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer
+) RETURNS record
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	part record;
+	key_type text;
+BEGIN
+	SELECT * INTO part FROM pg_dist_partition WHERE logicalrelid = "table";
+	IF NOT FOUND THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('"%s" is not a distributed table', "table");
+	END IF;
+	IF part.partmethod = 'n' AND part.repmodel <> 's' THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('"%s" is a reference table', "table"),
+			DETAIL = 'Each value is stored on several nodes.',
+			HINT = 'Store values by INSERT or COPY.';
+	END IF;
+	IF part.partmethod = 'n' THEN
+		SELECT s.shardid INTO STRICT shardid FROM pg_dist_shard s WHERE s.logicalrelid = "table";
+	ELSIF key IS NULL THEN
+		RAISE null_value_not_allowed USING
+			MESSAGE = format('the distribution column of "%s" must not be null', "table");
+	ELSE
+		SELECT format_type(a.atttypid, a.atttypmod) INTO STRICT key_type
+		FROM pg_attribute a WHERE a.attrelid = "table"
+			AND a.attname = column_to_column_name("table", part.partkey);
+		EXECUTE format('SELECT get_shard_id_for_distribution_column(%L::regclass, %L::%s)', "table"::oid, key, key_type)
+			INTO shardid;
+	END IF;
+	SELECT n.nodename, n.nodeport INTO STRICT nodename, nodeport
+	FROM pg_dist_placement p JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
+	WHERE p.shardid = securefile_dist_route.shardid ORDER BY p.placementid LIMIT 1;
+	shard_name := @extschema@.securefile_dist_shard_name("table", shardid);
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_route(regclass, text)
+	IS 'the shard that has, or would have, the row of a key, the value of the distribution column as text: its number, its name, and host and port of its node';
+
+-- ---------------------------------------------------------------------
+-- rebalancing
+-- ---------------------------------------------------------------------
+
+-- Moves and splits of shards copy values whole, and a whole value ends at 1 GB.
+CREATE FUNCTION securefile_dist_oversize("table" regclass, "column" name,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT ctid tid, OUT length_bytes bigint
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, o.*
+	FROM @extschema@.securefile_dist_on_shards("table", "column", format(
+			'SELECT coalesce(jsonb_agg(jsonb_build_object(''ctid'', ctid, ''length_bytes'', length(%1$I))), ''[]'')'
+			' FROM {name} WHERE length(%1$I) > 1073741819', "column")) s,
+		jsonb_to_recordset(s.result) o(ctid tid, length_bytes bigint)
+$$;
+COMMENT ON FUNCTION securefile_dist_oversize(regclass, name)
+	IS 'values of a column of a distributed table that are too long for a move, split or rebalance of their shard: the row, and the length in bytes';
+
+-- Bytes of the data files of some shards of this node, and how many values in them are too
+-- long to be moved.
+CREATE FUNCTION securefile_dist_measure(shards text[], OUT file_bytes bigint, OUT oversize bigint)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET citus.override_table_visibility = off
+AS $$
+DECLARE
+	col record;
+	found bigint;
+BEGIN
+	file_bytes := 0;
+	oversize := 0;
+	FOR col IN EXECUTE format(
+		'SELECT c.relid, c.attname, c.file_bytes FROM %s.securefile_columns c
+		WHERE c.file_bytes IS NOT NULL AND c.relid = ANY ($1::regclass[]::oid[])',
+		@extschema@.securefile_dist_schema()) USING shards
+	LOOP
+		file_bytes := file_bytes + col.file_bytes;
+		EXECUTE format('SELECT count(*) FROM ONLY %s WHERE length(%I) > 1073741819',
+			col.relid::regclass, col.attname) INTO found;
+		oversize := oversize + found;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_measure(text[])
+	IS 'bytes of the data files of some shards of this node, and how many values are too long to be moved; internal';
+
+-- The same for a shard and those colocated with it, which move with it, wherever they are.
+CREATE FUNCTION securefile_dist_group(of_shard bigint, OUT nodeid integer, OUT file_bytes bigint, OUT oversize bigint)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	place record;
+	answer record;
+	shards text[];
+BEGIN
+	SELECT n.nodeid, n.nodename, n.nodeport INTO STRICT place
+	FROM pg_dist_placement p JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
+	WHERE p.shardid = of_shard ORDER BY p.placementid LIMIT 1;
+	SELECT array_agg(@extschema@.securefile_dist_shard_name(mate.logicalrelid, mate.shardid)) INTO shards
+	FROM pg_dist_shard s
+		JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid
+		JOIN pg_dist_partition others ON others.colocationid = t.colocationid
+			AND (t.colocationid <> 0 OR others.logicalrelid = t.logicalrelid)
+		JOIN pg_dist_shard mate ON mate.logicalrelid = others.logicalrelid
+			AND mate.shardminvalue IS NOT DISTINCT FROM s.shardminvalue
+	WHERE s.shardid = of_shard;
+	SELECT * INTO STRICT answer FROM master_run_on_worker(ARRAY[place.nodename::text], ARRAY[place.nodeport],
+		ARRAY[format('SELECT to_jsonb(m) FROM %I.securefile_dist_measure(%L) m', '@extschema@', shards)], false);
+	IF answer.success IS NOT TRUE THEN
+		RAISE external_routine_exception USING
+			MESSAGE = format('shard %s on node %s:%s: %s', of_shard, place.nodename, place.nodeport,
+				regexp_replace(coalesce(answer.result, 'no answer'), '^ERROR:\s*', ''));
+	END IF;
+	nodeid := place.nodeid;
+	file_bytes := (answer.result::jsonb ->> 'file_bytes')::bigint;
+	oversize := (answer.result::jsonb ->> 'oversize')::bigint;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_group(bigint)
+	IS 'node of a shard, bytes of the data files that move with it, and how many values are too long to be moved; internal';
+
+CREATE FUNCTION securefile_shard_cost(shardid bigint) RETURNS real
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT (citus_shard_cost_by_disk_size(shardid) + g.file_bytes)::real
+	FROM @extschema@.securefile_dist_group(shardid) g
+$$;
+COMMENT ON FUNCTION securefile_shard_cost(bigint)
+	IS 'bytes of a shard and those colocated with it, with their data files; a cost function for citus_add_rebalance_strategy()';
+
+-- Where there is a value that cannot be moved, the shard stays.
+CREATE FUNCTION securefile_shard_allowed(shardid bigint, nodeid integer) RETURNS boolean
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT g.nodeid = securefile_shard_allowed.nodeid OR g.oversize = 0
+	FROM @extschema@.securefile_dist_group(shardid) g
+$$;
+COMMENT ON FUNCTION securefile_shard_allowed(bigint, integer)
+	IS 'may a shard be on a node? Not on another one while it has a value over 1 GB; for citus_add_rebalance_strategy()';
+
+CREATE FUNCTION securefile_dist_strategy(make_default boolean DEFAULT true) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM FROM pg_dist_rebalance_strategy WHERE name = 'by_file_size';
+	IF NOT FOUND THEN
+		PERFORM citus_add_rebalance_strategy('by_file_size',
+			'@extschema@.securefile_shard_cost'::regproc, 'citus_node_capacity_1'::regproc,
+			'@extschema@.securefile_shard_allowed'::regproc, 0.1, 0.01, 0.5);
+	END IF;
+	IF make_default THEN
+		PERFORM citus_set_default_rebalance_strategy('by_file_size');
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_strategy(boolean)
+	IS 'adds the rebalance strategy by_file_size, which counts data files and leaves shards alone that cannot be moved; make_default: rebalances use it from now on';
+REVOKE ALL ON FUNCTION securefile_dist_strategy(boolean) FROM PUBLIC;

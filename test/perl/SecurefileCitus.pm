@@ -1,0 +1,70 @@
+# A coordinator and workers of Citus, for tests of distributed tables.
+#
+# Citus is not part of what the tests need: where the server does not have it, a file that
+# calls need_citus() is skipped.
+
+package SecurefileCitus;
+
+use strict;
+use warnings;
+use PostgreSQL::Test::Utils;
+use SecurefileTest;
+use Test::More;
+
+use Exporter 'import';
+our @EXPORT = qw(need_citus new_nodes on_shards settled_shells);
+
+# Skip the whole file where the server has no Citus.
+sub need_citus
+{
+	my ($sharedir) = run_command([ 'pg_config', '--sharedir' ]);
+	plan skip_all => 'no Citus for this PostgreSQL' if !-e "$sharedir/extension/citus.control";
+	return;
+}
+
+# A coordinator and some workers; shards_per_table tells how many shards a table has.  The
+# library of Citus has to come first.
+sub new_nodes
+{
+	my ($workers, %params) = @_;
+	my @nodes = map {
+		new_cluster($_ == 0 ? 'coordinator' : "worker$_",
+			start => 0,
+			conf => [ "shared_preload_libraries = 'citus, securefile'", 'wal_level = logical',
+				'max_prepared_transactions = 50', 'max_connections = 60',
+				'max_replication_slots = 20', 'max_wal_senders = 20', 'max_worker_processes = 20',
+				'citus.shard_count = ' . ($params{shards} || 4),
+				'citus.max_background_task_executors_per_node = 1',
+				@{ $params{conf} || [] } ])
+	} 0 .. $workers;
+	foreach my $node (@nodes)
+	{
+		$node->start;
+		$node->safe_psql('postgres', 'CREATE EXTENSION citus');
+		SecurefileTest::prepare_database($node, 'postgres');
+	}
+	$nodes[0]->safe_psql('postgres', join ';',
+		"SELECT citus_set_coordinator_host('$nodes[0]->{_host}', $nodes[0]->{_port})",
+		map { "SELECT citus_add_node('$_->{_host}', $_->{_port})" } @nodes[ 1 .. $workers ]);
+	return @nodes;
+}
+
+# What a statement returns on each shard of a table, in the order of the shards; %s in it is
+# the shard's name.
+sub on_shards
+{
+	my ($coordinator, $table, $statement) = @_;
+	return split /\n/, $coordinator->safe_psql('postgres',
+		"SELECT result FROM run_command_on_shards('$table', \$sql\$$statement\$sql\$) ORDER BY shardid");
+}
+
+# Wait until no shell of a node has a segment.
+sub settled_shells
+{
+	my ($node) = @_;
+	return $node->poll_query_until('postgres', q{
+		SELECT count(*) = 0 FROM pg_dist_partition, pg_class
+		WHERE starts_with(relname, format('pg_securefile_%s_', logicalrelid::oid))});
+}
+
+1;
