@@ -198,7 +198,8 @@ route_put(Session *session, const Options *options, const RoutedPut *put, Failur
 
 	for (int i = 0; i < TRIES && good && !here; i++)
 	{
-		if (!find_route(session, key, &route, failure))
+		good = find_route(session, key, &route, failure);
+		if (!good)
 			break;
 		good = store_empty(put, &route, &here, failure);
 		if (!good || !here)

@@ -39,7 +39,9 @@ sub new_nodes
 	} 0 .. $workers;
 	foreach my $node (@nodes)
 	{
+		$node->append_conf('postgresql.conf', "citus.local_hostname = '$node->{_host}'");
 		$node->start;
+		allow_plugin($node);
 		$node->safe_psql('postgres', 'CREATE EXTENSION citus');
 		SecurefileTest::prepare_database($node, 'postgres');
 	}
@@ -47,6 +49,17 @@ sub new_nodes
 		"SELECT citus_set_coordinator_host('$nodes[0]->{_host}', $nodes[0]->{_port})",
 		map { "SELECT citus_add_node('$_->{_host}', $_->{_port})" } @nodes[ 1 .. $workers ]);
 	return @nodes;
+}
+
+# Newer minor versions decode by libraries that are named only.
+sub allow_plugin
+{
+	my ($node) = @_;
+	my $allowed = $node->safe_psql('postgres', q{SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries'});
+	return if $allowed eq '' || $allowed =~ /\bcitus\b/;
+	$node->append_conf('postgresql.conf', "output_plugin_libraries = '$allowed, citus'");
+	$node->reload;
+	return;
 }
 
 # What a statement returns on each shard of a table, in the order of the shards; %s in it is

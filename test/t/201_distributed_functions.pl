@@ -80,8 +80,10 @@ is($workers[1]->safe_psql('postgres', q{SELECT format_type(atttypid, atttypmod) 
 # ---- a damaged shard ----
 
 my $victim = sql(qq{SELECT id FROM docs WHERE len > 20000 AND get_shard_id_for_distribution_column('docs', id) = substring('$shard' FROM '[0-9]+\$')::bigint ORDER BY id LIMIT 1});
-my ($file, $offset) = split /\|/, $node->safe_psql('postgres', qq{
-	SELECT replace(data_files, '*', '00000000'), 0 FROM securefile_columns WHERE relid = '$shard'::regclass AND attname = 'doc'});
+# Citus hides shards from queries of the catalog on the nodes that have them
+my $file = $node->safe_psql('postgres', qq{
+	SET citus.override_table_visibility = off;
+	SELECT replace(data_files, '*', '00000000') FROM securefile_columns WHERE relid = '$shard'::regclass AND attname = 'doc'});
 $node->stop;
 patch($node->data_dir . "/$file", 4096 * $_, 'damaged') foreach 0 .. 40;
 $node->start;

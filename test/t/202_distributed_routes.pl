@@ -15,7 +15,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 need_citus();
-my ($coordinator, @workers) = new_nodes(2, conf => ["output_plugin_libraries = 'citus'"]);
+my ($coordinator, @workers) = new_nodes(2);
 my $dir = enter($coordinator);
 
 sub sql { return $coordinator->safe_psql('postgres', join ';', @_); }
@@ -120,10 +120,11 @@ sub puts_while
 my @all;
 foreach my $mode ('block_writes', 'force_logical', 'block_writes', 'force_logical')
 {
-	my ($shard, $from, $to) = split /\|/, sql(q{SELECT shardid, nodeid, (SELECT min(n.nodeid) FROM pg_dist_node n WHERE n.nodeid <> d.nodeid AND n.groupid <> 0)
+	my ($shard, $from, $to) = split /\|/, sql(q{SELECT shardid, d.nodeport, n.nodeport
 		FROM pg_dist_shard JOIN pg_dist_placement p USING (shardid) JOIN pg_dist_node d USING (groupid)
+			JOIN pg_dist_node n ON n.nodeid <> d.nodeid AND n.groupid <> 0
 		WHERE logicalrelid = 'files'::regclass ORDER BY random() LIMIT 1});
-	my @done = puts_while("SELECT citus_move_shard_placement($shard, $from, $to, shard_transfer_mode => '$mode')");
+	my @done = puts_while("SELECT citus_move_shard_placement($shard, '$coordinator->{_host}', $from, '$coordinator->{_host}', $to, shard_transfer_mode => '$mode')");
 	cmp_ok(scalar @done, '>', 0, "$mode: files were stored meanwhile");
 	push @all, @done;
 	my $there = sql('SELECT count(*) FROM files WHERE name IN (' . join(',', map { "'$_'" } @all) . q{) AND length(document) = 300000});
