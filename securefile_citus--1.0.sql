@@ -367,47 +367,64 @@ GRANT SELECT ON securefile_dist_monitor TO PUBLIC;
 -- routes: values go between a client and the node that has their shard
 -- ---------------------------------------------------------------------
 
-CREATE FUNCTION securefile_dist_route("table" regclass, key text,
-	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer
-) RETURNS record
+CREATE FUNCTION securefile_dist_routes("table" regclass, keys text[],
+	OUT key text, OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer
+) RETURNS SETOF record
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	part record;
-	key_type text;
+	shard_of_key text;
 BEGIN
-	SELECT * INTO part FROM pg_dist_partition WHERE logicalrelid = "table";
+	SELECT p.*, format_type(a.atttypid, a.atttypmod) AS key_type INTO part
+	FROM pg_dist_partition p
+		LEFT JOIN pg_attribute a ON a.attrelid = p.logicalrelid
+			AND a.attname = column_to_column_name(p.logicalrelid, p.partkey)
+	WHERE p.logicalrelid = "table";
 	IF NOT FOUND THEN
 		RAISE wrong_object_type USING
 			MESSAGE = format('"%s" is not a distributed table', "table");
 	END IF;
 	IF part.partmethod = 'n' AND part.repmodel <> 's' THEN
 		RAISE feature_not_supported USING
-			MESSAGE = format('"%s" is a reference table', "table"),
-			DETAIL = 'Each value is stored on several nodes.',
+			MESSAGE = format('"%s" is a reference table, or a local one', "table"),
+			DETAIL = 'Its values are not in one shard of many.',
 			HINT = 'Store values by INSERT or COPY.';
 	END IF;
-	IF part.partmethod = 'n' THEN
-		SELECT s.shardid INTO STRICT shardid FROM pg_dist_shard s WHERE s.logicalrelid = "table";
-	ELSIF key IS NULL THEN
+	IF part.partmethod <> 'n' AND array_position(keys, NULL) IS NOT NULL THEN
 		RAISE null_value_not_allowed USING
 			MESSAGE = format('the distribution column of "%s" must not be null', "table");
-	ELSE
-		SELECT format_type(a.atttypid, a.atttypmod) INTO STRICT key_type
-		FROM pg_attribute a WHERE a.attrelid = "table"
-			AND a.attname = column_to_column_name("table", part.partkey);
-		EXECUTE format('SELECT get_shard_id_for_distribution_column(%L::regclass, %L::%s)', "table"::oid, key, key_type)
-			INTO shardid;
 	END IF;
-	SELECT n.nodename, n.nodeport INTO STRICT nodename, nodeport
-	FROM pg_dist_placement p JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
-	WHERE p.shardid = securefile_dist_route.shardid ORDER BY p.placementid LIMIT 1;
-	shard_name := @extschema@.securefile_dist_shard_name("table", shardid);
+	-- a table that is not split has one shard, whatever the key
+	shard_of_key := CASE WHEN part.partmethod = 'n'
+		THEN format('(SELECT s.shardid FROM pg_dist_shard s WHERE s.logicalrelid = %s)', "table"::oid)
+		ELSE format('get_shard_id_for_distribution_column(%s::regclass, k.key::%s)', "table"::oid, part.key_type) END;
+	RETURN QUERY EXECUTE format('
+		SELECT r.key, r.shardid, t.name, t.nodename, t.nodeport
+		FROM (SELECT k.key, %s AS shardid, k.ordinality FROM unnest($1) WITH ORDINALITY k (key, ordinality)) r
+			JOIN (SELECT DISTINCT ON (s.shardid) s.shardid, %s.securefile_dist_shard_name(s.logicalrelid, s.shardid) AS name,
+					n.nodename, n.nodeport
+				FROM pg_dist_shard s JOIN pg_dist_placement p ON p.shardid = s.shardid
+					JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = ''primary''
+				WHERE s.logicalrelid = %s ORDER BY s.shardid, p.placementid) t ON t.shardid = r.shardid
+		ORDER BY r.ordinality', shard_of_key, quote_ident('@extschema@'), "table"::oid) USING keys;
 END
 $$;
+COMMENT ON FUNCTION securefile_dist_routes(regclass, text[])
+	IS 'for each key, a value of the distribution column as text, the shard that has, or would have, its row: number, name, host and port of its node';
+
+CREATE FUNCTION securefile_dist_route("table" regclass, key text,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer
+) RETURNS record
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT r.shardid, r.shard_name, r.nodename, r.nodeport
+	FROM @extschema@.securefile_dist_routes("table", ARRAY[key]) r
+$$;
 COMMENT ON FUNCTION securefile_dist_route(regclass, text)
-	IS 'the shard that has, or would have, the row of a key, the value of the distribution column as text: its number, its name, and host and port of its node';
+	IS 'securefile_dist_routes() for one key';
 
 -- ---------------------------------------------------------------------
 -- rebalancing

@@ -41,13 +41,14 @@ sf_ddl_shells_at_end(void)
 }
 
 /*
- * Rows that were there before the table was distributed stay on disk, unseen, until
- * somebody removes them.
+ * Has a table no rows on disk?  Those that were there before it was distributed stay,
+ * unseen, until somebody removes them.  False if it is gone, or locked.
  */
 static bool
 is_empty(Oid table_oid)
 {
-	Relation	rel = try_relation_open(table_oid, NoLock);
+	Relation	rel = ConditionalLockRelationOid(table_oid, AccessShareLock)
+	? try_relation_open(table_oid, NoLock) : NULL;
 	bool		empty = rel != NULL && RelationGetNumberOfBlocks(rel) == 0;
 
 	if (rel != NULL)
@@ -76,10 +77,11 @@ lock_all(Oid table_oid)
 bool
 sf_ddl_tidy_shell(Oid table_oid)
 {
-	if (sfi_ddl_objects() == NULL || !sf_base_is_shell(table_oid))
+	if (sfi_ddl_objects() == NULL || !sf_base_is_shell(table_oid) || !is_empty(table_oid))
 		return false;
 	if (!lock_all(table_oid))
 		return true;
+	/* while there was no lock, rows may have come */
 	if (!is_empty(table_oid))
 		return false;
 	PushActiveSnapshot(GetTransactionSnapshot());

@@ -90,10 +90,21 @@ trees_same('tree', 'out', 'a tree is exported');
 runs(0, qr//, 'verify', '-q', '-t', 'files', '--against', 'tree');
 runs(0, qr//, 'rm', '-t', 'files', 'gap');
 
+# a file that is to appear in a transaction of the coordinator is put into a staging table first
+sql('CREATE TABLE staging (name text PRIMARY KEY, document securefile)', q{SELECT create_distributed_table('staging', 'name', colocate_with => 'files')});
+runs(0, qr/^$/, 'put', '-t', 'staging', 'long');
+my $take = q{INSERT INTO files SELECT name, document FROM staging WHERE name = 'long'; DELETE FROM staging WHERE name = 'long'};
+sql("BEGIN; $take; ROLLBACK");
+is(sql(q{SELECT (SELECT count(*) FROM files WHERE name = 'long'), (SELECT count(*) FROM staging)}), '0|1', 'rolled back, it is still staged');
+$before = sql('SELECT pg_current_wal_insert_lsn()');
+sql("BEGIN; $take; COMMIT");
+cmp_ok(sql("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '$before')"), '<', 1_000_000, 'a staged file does not go through the coordinator');
+is(sql(q{SELECT (SELECT sum(length(document)) FROM files WHERE name = 'long'), (SELECT count(*) FROM staging)}), '4000000|0', 'committed, it has moved');
+
 # no privilege on the worker is no privilege at all
 sql('CREATE ROLE reader LOGIN', 'GRANT SELECT ON files TO reader');
 runs(0, qr/^$/, 'get', '-U', 'reader', '-t', 'files', '8', 'back4');
-runs(1, qr/permission denied/, 'put', '-U', 'reader', '-t', 'files', 'long');
+runs(1, qr/permission denied/, 'put', '-U', 'reader', '-t', 'files', '--replace', 'long');
 
 # ---- shards move ----
 
@@ -104,22 +115,33 @@ write_file('moving', bytes(9, 300_000));
 sub puts_while
 {
 	my ($statement) = @_;
-	my @done;
+	my (@done, %run);
 	my $move = IPC::Run::start([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $coordinator->connstr('postgres'), '-c', $statement ],
 		'>', \my $out, '2>', \my $err);
 	do
 	{
-		my $name = $number++;
-		push @done, $name if (command('put', '-t', 'files', 'moving', $name))[0] == 0;
+		# two at a time
+		while (keys %run < 2)
+		{
+			my $name = $number++;
+			$run{$name} = IPC::Run::start([ 'securefile', 'put', '-t', 'files', 'moving', $name ], '<', \'', '>', \my $text, '2>', \my $failure);
+		}
+		my ($oldest) = sort { $a <=> $b } keys %run;
+		push @done, $oldest if (delete $run{$oldest})->finish;
 		$move->pump_nb;
 	} while ($move->pumpable);
+	foreach my $name (keys %run)
+	{
+		push @done, $name if $run{$name}->finish;
+	}
 	is($move->finish ? 'done' : $err, 'done', "$statement");
 	return @done;
 }
 
 my @all;
-foreach my $mode ('block_writes', 'force_logical', 'block_writes', 'force_logical')
+foreach my $round (1 .. $ENV{SECUREFILE_MOVES} || 4)
 {
+	my $mode = $round % 2 ? 'block_writes' : 'force_logical';
 	my ($shard, $from, $to) = split /\|/, sql(q{SELECT shardid, d.nodeport, n.nodeport
 		FROM pg_dist_shard JOIN pg_dist_placement p USING (shardid) JOIN pg_dist_node d USING (groupid)
 			JOIN pg_dist_node n ON n.nodeid <> d.nodeid AND n.groupid <> 0
@@ -136,13 +158,14 @@ holds('back5', bytes(9, 300_000), 'a file of a shard that has moved');
 
 # ---- nodes are killed ----
 
-foreach my $victim (@workers, $coordinator)
+foreach my $round (1 .. $ENV{SECUREFILE_NODE_KILLS} || 3)
 {
+	my $victim = ($coordinator, @workers)[$round % 3];
 	my @run = map {
-		my $name = "killed_$victim->{_name}_$_";
+		my $name = "killed_${round}_$_";
 		[ $name, IPC::Run::start([ 'securefile', 'put', '-t', 'files', 'long', $name ], '<', \'', '>', \my $out, '2>', \my $err) ]
 	} 1 .. 6;
-	usleep(20_000);
+	usleep(5_000 * (1 + $round % 8));
 	crash($victim);
 	my @done = map { $_->[0] } grep { $_->[1]->finish } @run;
 	$victim->start;

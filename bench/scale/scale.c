@@ -1,0 +1,350 @@
+/*-------------------------------------------------------------------------
+ *
+ * scale.c
+ *	  Clients of a distributed table, with a pool for each worker: bytes for some seconds.
+ *
+ *	  scale OPERATION [options] CONNINFO
+ *
+ *		--size N		bytes of a value (1000000)
+ *		--clients N		for each worker (4)
+ *		--seconds S		how long (3)
+ *		--first N		id of the first row (0)
+ *		--rows N		rows that there are, to be read (200)
+ *
+ * Operations: put and insert go to the shard, as a stream and as a parameter, by the protocol
+ * of doc/scale-out.md; get reads a stream from the shard; coordinator_insert and coordinator_get
+ * name the distributed table on the coordinator; local_put, local_insert and local_get have
+ * an ordinary table, on the server of CONNINFO.  Routes are asked for before the time
+ * begins: then it prints "ready".  Prints one JSON object in the end.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pgsecurefile.h>
+
+#include "common.h"
+
+#define MOST_THREADS	64
+#define MOST_IDS		20000
+
+/* Where a row is, or will be. */
+typedef struct Route
+{
+	char		shard[80];
+	char		host[256];
+	int			port;
+} Route;
+
+/* A worker, or the only server: its rows, and who comes next. */
+typedef struct Place
+{
+	char		host[256];
+	int			port;
+	int64_t    *ids;
+	size_t		count;
+	atomic_size_t next;
+} Place;
+
+typedef struct Settings
+{
+	const char *conninfo;
+	const char *operation;
+	size_t		size;
+	int			clients;
+	double		seconds;
+	int64_t		first;
+	int64_t		rows;
+} Settings;
+
+typedef struct Client
+{
+	pthread_t	thread;
+	Place	   *place;
+	PGconn	   *conn;
+	pgsf	   *handle;
+	char	   *data;
+	int64_t		done;
+	double		begun;			/* the read that is running */
+	bool		waiting;		/* for its first byte */
+	double		waited;			/* seconds, in all reads together */
+} Client;
+
+static Settings settings = {NULL, NULL, 1000000, 4, 3, 0, 200};
+static Route *routes;
+static Place places[MOST_THREADS];
+static int	nplaces;
+static double end;
+static pthread_barrier_t start_line;
+
+static bool
+is(const char *operation)
+{
+	return strcmp(settings.operation, operation) == 0;
+}
+
+static bool
+reads(void)
+{
+	return strstr(settings.operation, "get") != NULL;
+}
+
+/* ---- where rows are ---- */
+
+static Place *
+find_place(const char *host, int port)
+{
+	for (int i = 0; i < nplaces; i++)
+		if (places[i].port == port && strcmp(places[i].host, host) == 0)
+			return &places[i];
+	snprintf(places[nplaces].host, sizeof(places[0].host), "%s", host);
+	places[nplaces].port = port;
+	places[nplaces].ids = malloc(MOST_IDS * sizeof(int64_t));
+	return &places[nplaces++];
+}
+
+/* Ask once for all rows. */
+static void
+find_routes(int64_t count)
+{
+	char		sql[300];
+	PGresult   *result;
+
+	snprintf(sql, sizeof(sql), "SELECT shard_name, nodename, nodeport FROM securefile_dist_routes('scale',"
+			 " (SELECT array_agg(i::text ORDER BY i) FROM generate_series(%lld, %lld) i))",
+			 (long long) settings.first, (long long) (settings.first + count - 1));
+	result = PQexec(conn, sql);
+	if (PQntuples(result) != count)
+		die(sql);
+	for (int i = 0; i < count; i++)
+	{
+		Place	   *place = find_place(PQgetvalue(result, i, 1), atoi(PQgetvalue(result, i, 2)));
+
+		snprintf(routes[i].shard, sizeof(routes[i].shard), "%s", PQgetvalue(result, i, 0));
+		place->ids[place->count++] = i;
+	}
+	PQclear(result);
+}
+
+/* All rows are asked of one server. */
+static void
+one_place(int64_t count)
+{
+	Place	   *place = find_place("", 0);
+
+	for (int64_t i = 0; i < count; i++)
+	{
+		snprintf(routes[i].shard, sizeof(routes[i].shard), "scale");
+		place->ids[place->count++] = i;
+	}
+}
+
+/* ---- one value ---- */
+
+static void
+failed(Client *client, const char *what)
+{
+	fprintf(stderr, "scale: %s: %s %s\n", what, PQerrorMessage(client->conn), pgsf_error(client->handle));
+	exit(1);
+}
+
+static void
+execute(Client *client, const char *sql)
+{
+	PGresult   *result = PQexec(client->conn, sql);
+
+	if (PQresultStatus(result) != PGRES_COMMAND_OK && PQresultStatus(result) != PGRES_TUPLES_OK)
+		failed(client, sql);
+	PQclear(result);
+}
+
+/* Execute a statement whose $1 is the value. */
+static void
+execute_with_value(Client *client, const char *sql)
+{
+	const Oid	types[] = {17};
+	const char *const values[] = {client->data};
+	const int	lengths[] = {(int) settings.size};
+	const int	formats[] = {1};
+	PGresult   *result = PQexecParams(client->conn, sql, 1, types, values, lengths, formats, 1);
+
+	if (PQresultStatus(result) != PGRES_COMMAND_OK || strcmp(PQcmdTuples(result), "1") != 0)
+		failed(client, sql);
+	PQclear(result);
+}
+
+static void
+write_one(Client *client, int64_t id, const char *shard)
+{
+	bool		whole = strstr(settings.operation, "insert") != NULL;
+	bool		routed = is("put") || is("insert");
+	char		sql[200];
+
+	if (routed)
+	{
+		snprintf(sql, sizeof(sql), "BEGIN; INSERT INTO scale VALUES (%lld, '')", (long long) id);
+		execute(client, sql);
+		snprintf(sql, sizeof(sql), "UPDATE %s SET document = %s WHERE id = %lld", shard,
+				 whole ? "$1" : PGSF_VALUE, (long long) id);
+	}
+	else
+		snprintf(sql, sizeof(sql), "INSERT INTO scale VALUES (%lld, %s)", (long long) id,
+				 whole ? "$1" : PGSF_VALUE);
+	if (whole)
+		execute_with_value(client, sql);
+	else if (pgsf_put_memory(client->handle, client->data, settings.size, shard, "document", sql,
+							 NULL, NULL) < 0)
+		failed(client, sql);
+	if (routed)
+		execute(client, "COMMIT");
+}
+
+/* A pgsf_sink: notes when the first byte came. */
+static int
+take(void *arg, const void *data, size_t len)
+{
+	Client	   *client = arg;
+
+	(void) data;
+	(void) len;
+	if (client->waiting)
+		client->waited += now() - client->begun;
+	client->waiting = false;
+	return 0;
+}
+
+static void
+read_one(Client *client, int64_t id, const char *shard)
+{
+	char		sql[200];
+	int64_t		len;
+
+	snprintf(sql, sizeof(sql), "SELECT document FROM %s WHERE id = %lld", shard, (long long) id);
+	client->begun = now();
+	client->waiting = true;
+	len = pgsf_get_callback(client->handle, take, client, 0, -1, sql, NULL);
+	if (len != (int64_t) settings.size)
+		failed(client, sql);
+}
+
+/* ---- clients ---- */
+
+static PGconn *
+connect_to(const Place *place)
+{
+	char		text[1024];
+
+	if (place->port == 0)
+		return PQconnectdb(settings.conninfo);
+	/* of two equal words the later counts */
+	snprintf(text, sizeof(text), "%s host=%s port=%d", settings.conninfo, place->host, place->port);
+	return PQconnectdb(text);
+}
+
+static void *
+work(void *arg)
+{
+	Client	   *client = arg;
+	Place	   *place = client->place;
+
+	pthread_barrier_wait(&start_line);
+	while (now() < end)
+	{
+		size_t		n = atomic_fetch_add(&place->next, 1);
+		int64_t		i;
+
+		if (!reads() && n >= place->count)
+			break;
+		i = place->ids[n % place->count];
+		if (reads())
+			read_one(client, settings.first + i, routes[i].shard);
+		else
+			write_one(client, settings.first + i, routes[i].shard);
+		client->done++;
+	}
+	return NULL;
+}
+
+static void
+measure(void)
+{
+	static Client clients[MOST_THREADS];
+	int			total = nplaces * settings.clients;
+	int64_t		done = 0;
+	double		begun;
+	double		waited = 0;
+
+	pthread_barrier_init(&start_line, NULL, (unsigned) total + 1);
+	for (int i = 0; i < total; i++)
+	{
+		Client	   *client = &clients[i];
+
+		client->place = &places[i % nplaces];
+		client->conn = connect_to(client->place);
+		client->handle = pgsf_new(client->conn);
+		if (client->handle == NULL)
+			failed(client, "connect");
+		client->data = malloc(settings.size);
+		fill(client->data, settings.size, (uint64_t) i + 1);
+		pthread_create(&client->thread, NULL, work, client);
+	}
+	/* from here on processor time is counted */
+	printf("ready\n");
+	fflush(stdout);
+	begun = now();
+	end = begun + settings.seconds;
+	pthread_barrier_wait(&start_line);
+	for (int i = 0; i < total; i++)
+	{
+		pthread_join(clients[i].thread, NULL);
+		done += clients[i].done;
+		waited += clients[i].waited;
+	}
+	printf("{\"operation\": \"%s\", \"size\": %zu, \"servers\": %d, \"clients\": %d, \"values\": %lld, "
+		   "\"mb\": %.3f, \"mb_per_second\": %.2f, \"first_byte_ms\": %.2f}\n", settings.operation,
+		   settings.size, nplaces, total, (long long) done, done * (double) settings.size / 1e6,
+		   done * (double) settings.size / 1e6 / (now() - begun), 1000 * waited / (done > 0 ? (double) done : 1));
+}
+
+int
+main(int argc, char **argv)
+{
+	int64_t		count;
+
+	if (argc < 3)
+		return 2;
+	settings.operation = argv[1];
+	settings.conninfo = argv[argc - 1];
+	for (int i = 2; i + 1 < argc - 1; i += 2)
+	{
+		if (strcmp(argv[i], "--size") == 0)
+			settings.size = (size_t) atoll(argv[i + 1]);
+		else if (strcmp(argv[i], "--clients") == 0)
+			settings.clients = atoi(argv[i + 1]);
+		else if (strcmp(argv[i], "--seconds") == 0)
+			settings.seconds = atof(argv[i + 1]);
+		else if (strcmp(argv[i], "--first") == 0)
+			settings.first = atoll(argv[i + 1]);
+		else if (strcmp(argv[i], "--rows") == 0)
+			settings.rows = atoll(argv[i + 1]);
+		else
+			return 2;
+	}
+	count = reads() ? settings.rows : MOST_IDS;
+	if (settings.clients < 1 || settings.size < 1 || count < 1 || count > MOST_IDS)
+		return 2;
+	routes = calloc(MOST_IDS, sizeof(Route));
+	open_connection(settings.conninfo);
+	if (is("put") || is("insert") || is("get"))
+		find_routes(count);
+	else
+		one_place(count);
+	if (nplaces * settings.clients > MOST_THREADS)
+		return 2;
+	measure();
+	return 0;
+}
