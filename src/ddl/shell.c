@@ -41,14 +41,13 @@ sf_ddl_shells_at_end(void)
 }
 
 /*
- * Has a table no rows on disk?  Those that were there before it was distributed stay,
- * unseen, until somebody removes them.  False if it is gone, or locked.
+ * Has a table, which is locked, no rows on disk?  Those that were there before it was
+ * distributed stay, unseen, until somebody removes them.  False if it is gone.
  */
 static bool
 is_empty(Oid table_oid)
 {
-	Relation	rel = ConditionalLockRelationOid(table_oid, AccessShareLock)
-	? try_relation_open(table_oid, NoLock) : NULL;
+	Relation	rel = try_relation_open(table_oid, NoLock);
 	bool		empty = rel != NULL && RelationGetNumberOfBlocks(rel) == 0;
 
 	if (rel != NULL)
@@ -77,11 +76,15 @@ lock_all(Oid table_oid)
 bool
 sf_ddl_tidy_shell(Oid table_oid)
 {
-	if (sfi_ddl_objects() == NULL || !sf_base_is_shell(table_oid) || !is_empty(table_oid))
+	if (sfi_ddl_objects() == NULL || !sf_base_is_shell(table_oid))
+		return false;
+	/* with rows it stays, and whoever reads it is not to be stopped each time */
+	if (!ConditionalLockRelationOid(table_oid, AccessShareLock))
+		return true;
+	if (!is_empty(table_oid))
 		return false;
 	if (!lock_all(table_oid))
 		return true;
-	/* while there was no lock, rows may have come */
 	if (!is_empty(table_oid))
 		return false;
 	PushActiveSnapshot(GetTransactionSnapshot());
