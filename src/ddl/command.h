@@ -157,8 +157,8 @@ extern void sfi_ddl_drain(void);
 
 /* ---- sync.c: bringing one table in line ---- */
 
-/* An internal trigger was made: a table may have become a shell (shell.c). */
-extern void sfi_ddl_note_internal_trigger(void);
+/* A table may have become a shell, or have lost the rows that it had before (shell.c). */
+extern void sfi_ddl_note_shell(void);
 
 /*
  * Bring a table in line with its columns: validate them, make and drop segments

@@ -108,7 +108,7 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 		note_trigger(object_id);
 	if (class_id == TriggerRelationId && access == OAT_POST_CREATE && sfi_ddl_noting() &&
 		((ObjectAccessPostCreate *) arg)->is_internal)
-		sfi_ddl_note_internal_trigger();
+		sfi_ddl_note_shell();
 	if (class_id == StatisticExtRelationId && access == OAT_POST_CREATE && sfi_ddl_noting())
 		sfi_ddl_validate_statistics(object_id);
 	if (class_id != RelationRelationId || !sfi_ddl_noting())

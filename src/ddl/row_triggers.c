@@ -198,6 +198,8 @@ securefile_truncate(PG_FUNCTION_ARGS)
 		segrel = relation_open(segrelid, AccessExclusiveLock);
 		sfi_ddl_segment_renew(segrel, segrel->rd_rel->relpersistence);
 		relation_close(segrel, NoLock);
+		/* with its rows, a shell has lost the reason for a segment */
+		sfi_ddl_note_shell();
 	}
 	return PointerGetDatum(NULL);
 }

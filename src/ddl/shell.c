@@ -22,11 +22,11 @@
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
-/* An internal trigger was made in this transaction where there may be shells. */
+/* This transaction made an internal trigger, or truncated a table, where there may be shells. */
 static bool may_have_shell = false;
 
 void
-sfi_ddl_note_internal_trigger(void)
+sfi_ddl_note_shell(void)
 {
 	may_have_shell |= sf_base_has_shells();
 }
