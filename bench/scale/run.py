@@ -10,6 +10,8 @@ needs root, the control groups "cpu" of Linux (version 1 or 2), Citus in the Pos
 PG_CONFIG, and make install.  Memory and disk are shared: the figures tell how processor
 time scales, and not disks.
 
+With --standbys N the ordinary server, and then it and N standbys of it at the same time, are read.
+
 For one worker, then two, and so on: clients with a pool for each worker put, insert and
 get values straight at the shards, and through the coordinator.  In each repetition all take
 their turn.  Prints a table, and writes it with all figures (JSON) to FILE.
@@ -23,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPERATIONS = ["put", "insert", "get", "coordinator_insert", "coordinator_get"]
@@ -101,6 +104,22 @@ class Server:
             self.sql("CREATE EXTENSION citus")
         self.sql("CREATE EXTENSION securefile")
 
+    @classmethod
+    def standby(cls, bench, number, primary):
+        """A standby of another server."""
+        self = cls.__new__(cls)
+        self.bench = bench
+        self.name = f"standby{number}"
+        self.port = 5400 + number
+        self.data = os.path.join(bench.directory, self.name)
+        self.group = Group(f"securefile-scale-{os.getpid()}-{self.name}", bench.options.cores)
+        bench.as_owner(["pg_basebackup", "-D", self.data, "-R", "-c", "fast", "-d", primary.conninfo()])
+        with open(os.path.join(self.data, "postgresql.auto.conf"), "a", encoding="ascii") as conf:
+            conf.write(f"port = {self.port}\n")
+        bench.as_owner(["pg_ctl", "-D", self.data, "-l", self.data + ".log", "-w", "start"],
+                       before=self.group.enter)
+        return self
+
     def conninfo(self):
         return f"host={self.bench.directory} port={self.port} user=postgres dbname=postgres"
 
@@ -177,10 +196,14 @@ class Bench:
 
     def load(self, size):
         """The rows from 0 to 199, here and there."""
-        rows = "SELECT i, decode(repeat(md5(i::text), %d), 'hex') FROM generate_series(0, 199) i" % (size // 16 + 1)
         for server in (self.coordinator, self.single):
-            server.sql(f"INSERT INTO scale SELECT i, substring(d FOR {size}) FROM ({rows}) s (i, d)")
+            self.load_one(server, size)
         self.first = 20000
+
+    @staticmethod
+    def load_one(server, size):
+        rows = f"SELECT i, decode(repeat(md5(i::text), {size // 16 + 1}), 'hex') FROM generate_series(0, 199) i"
+        server.sql(f"INSERT INTO scale SELECT i, substring(d FOR {size}) FROM ({rows}) s (i, d)")
 
     def run(self):
         for workers in range(1, self.options.workers + 1):
@@ -198,6 +221,28 @@ class Bench:
                         if repetition >= 0:
                             self.measured.append(result)
                 print(f"{workers} workers, {size} bytes: done", file=sys.stderr)
+
+    def read_standbys(self):
+        """What one server gives, and what it gives with its standbys: MB/s."""
+        size = 1_000_000
+        self.single.sql("DROP TABLE IF EXISTS scale", "CREATE TABLE scale (id bigint PRIMARY KEY, document securefile)")
+        self.load_one(self.single, size)
+        standbys = [Server.standby(self, number, self.single) for number in range(self.options.standbys)]
+        self.servers += standbys
+        for standby in standbys:
+            while standby.sql("SELECT count(*) FROM scale") != "200\n":
+                time.sleep(0.1)
+        for servers in ([self.single], [self.single, *standbys]) * (self.options.repeat + 1):
+            runs = [subprocess.Popen([os.path.join(HERE, "scale"), "local_get", "--size", str(size),
+                                      "--clients", str(self.options.clients), "--seconds", str(self.options.seconds),
+                                      server.conninfo()], stdout=subprocess.PIPE, text=True) for server in servers]
+            speeds = [json.loads(run.communicate()[0].splitlines()[1])["mb_per_second"] for run in runs]
+            self.measured.append({"operation": "standbys", "size": size, "workers": len(servers),
+                                  "mb_per_second": sum(speeds)})
+        one, all_of_them = (self.median("mb_per_second", operation="standbys", workers=n)
+                            for n in (1, 1 + self.options.standbys))
+        print(f"reads of 1 MB: {one:.0f} MB/s from one server, {all_of_them:.0f} with {self.options.standbys}"
+              f" standbys: {all_of_them / one:.2f}")
 
     def median(self, name, **which):
         found = [m[name] for m in self.measured if all(m[key] == value for key, value in which.items())]
@@ -223,7 +268,7 @@ class Bench:
         return "\n".join(lines)
 
     def stop(self):
-        for server in self.servers:
+        for server in reversed(self.servers):
             server.stop()
         shutil.rmtree(self.directory)
 
@@ -237,6 +282,7 @@ def main():
     parser.add_argument("--clients", type=int, default=4, help="for each worker")
     parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")],
                         default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--standbys", type=int, default=0)
     parser.add_argument("--results")
     options = parser.parse_args()
     subprocess.run(["make", "-s", "-C", os.path.dirname(HERE), "scale/scale"], check=True)
@@ -245,6 +291,8 @@ def main():
         bench.start()
         bench.run()
         print(bench.table())
+        if options.standbys:
+            bench.read_standbys()
         if options.results:
             with open(options.results, "w", encoding="ascii") as file:
                 json.dump(bench.measured, file, indent=1)

@@ -338,7 +338,10 @@ main(int argc, char **argv)
 	if (settings.clients < 1 || settings.size < 1 || count < 1 || count > MOST_IDS)
 		return 2;
 	routes = calloc(MOST_IDS, sizeof(Route));
-	open_connection(settings.conninfo);
+	/* a standby makes no extension */
+	conn = PQconnectdb(settings.conninfo);
+	if (PQstatus(conn) != CONNECTION_OK)
+		die("connect");
 	if (is("put") || is("insert") || is("get"))
 		find_routes(count);
 	else
