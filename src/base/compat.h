@@ -271,4 +271,18 @@ typedef bool SfUpdateIndexes;
 	((rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
 #endif
 
+/*
+ * Give up the reads of pages that an error has ended.  16 and 17 do it with the resource owner
+ * of a read; 18 has asynchronous I/O, too.
+ */
+#if PG_VERSION_NUM >= 180000
+#include "storage/aio_subsys.h"
+#define sf_compat_abort_buffer_io() pgaio_error_cleanup()
+#elif PG_VERSION_NUM >= 160000
+#define sf_compat_abort_buffer_io() ((void) 0)
+#else
+#include "storage/bufmgr.h"
+#define sf_compat_abort_buffer_io() AbortBufferIO()
+#endif
+
 #endif							/* SF_COMPAT_H */

@@ -19,6 +19,7 @@
 #include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
+#include "utils/timeout.h"
 #include "utils/wait_event.h"
 
 /*
@@ -71,16 +72,21 @@ sf_base_guarded(SfBaseStep step, void *arg)
 	return edata;
 }
 
-/* What the abort of a subtransaction does first, and all that a step needs that only reads. */
+/*
+ * What the abort of a subtransaction does first, and all that a step needs that only reads.
+ * The read of a page that ended with an error has left its buffer for others to wait for.
+ */
 static void
 end_reading(void)
 {
 	HOLD_INTERRUPTS();
 	LWLockReleaseAll();
 	pgstat_report_wait_end();
+	sf_compat_abort_buffer_io();
 	UnlockBuffers();
 	ConditionVariableCancelSleep();
 	LockErrorCleanup();
+	reschedule_timeouts();
 	RESUME_INTERRUPTS();
 }
 

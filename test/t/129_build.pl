@@ -17,7 +17,7 @@ use Test::More;
 delete $ENV{SANITIZE};
 my $sources = "$FindBin::RealBin/../..";
 my $top = PostgreSQL::Test::Utils::tempdir();
-my @scripts = sort map { basename($_) } glob("$sources/securefile--*.sql");
+my @scripts = sort map { basename($_) } glob("$sources/securefile--*.sql $sources/securefile_citus--*.sql");
 my ($clang) = grep { -x } map { glob("$_/clang $_/clang-[0-9]*") } split /:/, $ENV{PATH};
 note('compiler: ' . ($clang || 'cc'));
 
@@ -52,7 +52,7 @@ sub below
 
 mkdir "$top/$_" foreach ('sources', 'build');
 system_or_bail('sh', '-c', "tar -C '$sources' --exclude='*.o' --exclude='*.a' --exclude='*.so*' --exclude='*.pc' --exclude=client/cmd/securefile -cf - "
-	  . "Makefile META.json README.md CHANGELOG.md LICENSE securefile.control @scripts src client doc | tar -C '$top/sources' -xf -");
+	  . "Makefile META.json README.md CHANGELOG.md LICENSE securefile.control securefile_citus.control @scripts src client doc | tar -C '$top/sources' -xf -");
 system_or_bail('chmod', '-R', 'a-w', "$top/sources");
 my @before = below("$top/sources");
 chdir "$top/build" or die;
@@ -97,7 +97,7 @@ is(join("\n", grep { $compiled{$_} > 1 } sort keys %compiled), '', 'nothing twic
 my @server = below("$top/server");
 my @client = below("$top/client");
 is_deeply([ sort @server, @client ], [ below("$top/all") ], 'the two make up all, and share nothing');
-is(scalar(grep { m{/(securefile\.so|securefile\.control|securefile/doc/reference\.md|securefile/doc/keys/age\.sh|securefile/README\.md)$} } @server), 5, 'what the server gets');
+is(scalar(grep { m{/(securefile\.so|securefile\.control|securefile_citus\.control|securefile/doc/reference\.md|securefile/doc/keys/age\.sh|securefile/README\.md)$} } @server), 6, 'what the server gets');
 is_deeply([ sort map { basename($_) } grep { /\.sql$/ } @server ], \@scripts, 'all scripts of the extension');
 is(scalar(grep { m{/(securefile|securefile\.1|pgsecurefile\.h|libpgsecurefile\.(a|so|pc))$} } @client), 6, 'what clients get');
 ok((quiet(@make, 'uninstall', "DESTDIR=$top/all"))[0], 'uninstall');
