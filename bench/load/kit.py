@@ -117,8 +117,11 @@ class Session:
         self.counts["bytes"] += len(content)
 
     def done_so_far(self):
-        return self.run("SELECT loaded, operations FROM {done} WHERE session = %s",
-                        self.number).fetchone()
+        row = self.run("SELECT loaded, operations FROM {done} WHERE session = %s",
+                       self.number).fetchone()
+        if row is None:
+            raise ValueError(f"table {self.options.table}_done has no row of session {self.number}")
+        return row
 
     def load(self):
         numbers = list(range(self.number, self.plan.objects, self.plan.sessions))
@@ -340,6 +343,8 @@ def main():
     except (psycopg.Error, ValueError) as error:
         print(f"kit.py: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     for problem in problems:
         print(problem)
     if options.function is not describe:

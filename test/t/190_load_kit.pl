@@ -70,5 +70,9 @@ verifies('and more', qr/^id $byte, /m,
 is($status, 1, 'another seed is not this one') or diag($out);
 ($status, $out) = kit('verify', '--table', 'nowhere');
 is($status, 2, 'no such table') or diag($out);
+sql('DELETE FROM kit_done WHERE session = 0');
+($status, $out) = kit('verify');
+is($status, 2, 'a session of which nothing is known');
+like($out, qr/kit_done has no row of session 0$/m, 'says so, and nothing else');
 $node->stop;
 done_testing();
