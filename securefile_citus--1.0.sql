@@ -30,6 +30,8 @@ CREATE FUNCTION securefile_dist_require("table" regclass, "column" name) RETURNS
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	type oid;
 BEGIN
 	IF "table" IS NULL OR "column" IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = 'table and column must not be null';
@@ -40,16 +42,23 @@ BEGIN
 			MESSAGE = format('"%s" is not a distributed table', "table"),
 			HINT = 'Call the function of securefile that has the same name without "dist_".';
 	END IF;
-	PERFORM FROM pg_attribute WHERE attrelid = "table" AND attname = "column"
+	SELECT atttypid INTO type FROM pg_attribute WHERE attrelid = "table" AND attname = "column"
 		AND attnum > 0 AND NOT attisdropped;
 	IF NOT FOUND THEN
 		RAISE undefined_column USING
 			MESSAGE = format('column "%s" of relation "%s" does not exist', "column", "table");
 	END IF;
+	WHILE (SELECT typtype FROM pg_type WHERE oid = type) = 'd' LOOP
+		type := (SELECT typbasetype FROM pg_type WHERE oid = type);
+	END LOOP;
+	IF type <> (@extschema@.securefile_dist_schema() || '.securefile')::regtype THEN
+		RAISE datatype_mismatch USING
+			MESSAGE = format('column "%s" of table "%s" is not of type securefile', "column", "table");
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION securefile_dist_require(regclass, name)
-	IS 'an error unless the table is distributed and has the column; internal';
+	IS 'an error unless the table is distributed and has the securefile column; internal';
 
 -- The name of a shard, with schema and quotes: shard_name() leaves the schema public out.
 CREATE FUNCTION securefile_dist_shard_name("table" regclass, shardid bigint) RETURNS text
@@ -66,8 +75,9 @@ COMMENT ON FUNCTION securefile_dist_shard_name(regclass, bigint)
 
 -- Run a query on each placement of each shard.  In it {name} becomes the name of the shard,
 -- {table} and {column} literals, {schema} the schema of securefile.  It returns one value, of
--- type jsonb.
-CREATE FUNCTION securefile_dist_on_shards("table" regclass, "column" name, query text,
+-- type jsonb.  A query that would wait for what this transaction has done on the nodes, whose
+-- connections are others, is refused; one that only reads (waits is false) is not.
+CREATE FUNCTION securefile_dist_on_shards("table" regclass, "column" name, query text, waits boolean,
 	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer, OUT result jsonb
 ) RETURNS SETOF record
 LANGUAGE plpgsql
@@ -78,6 +88,11 @@ DECLARE
 	answer record;
 BEGIN
 	PERFORM @extschema@.securefile_dist_require("table", "column");
+	IF waits AND (get_current_transaction_id()).transaction_number <> 0 THEN
+		RAISE active_sql_transaction USING
+			MESSAGE = 'the transaction has used distributed tables, whose locks the function would wait for',
+			HINT = 'Call the function in a transaction of its own.';
+	END IF;
 	query := replace(query, '{schema}', @extschema@.securefile_dist_schema());
 	SELECT array_agg(p.shardid) AS shardids, array_agg(p.name) AS names,
 		array_agg(p.nodename) AS nodenames, array_agg(p.nodeport) AS nodeports,
@@ -109,7 +124,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION securefile_dist_on_shards(regclass, name, text)
+COMMENT ON FUNCTION securefile_dist_on_shards(regclass, name, text, boolean)
 	IS 'what a query returns for each placement of each shard of a table; internal';
 
 -- The same on each node; {schema} and {here} become the schemas of both extensions.
@@ -157,7 +172,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, u.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT to_jsonb(u) FROM {schema}.securefile_usage({table}, {column}) u') s,
+			'SELECT to_jsonb(u) FROM {schema}.securefile_usage({table}, {column}) u', false) s,
 		jsonb_to_record(s.result) u(file_bytes bigint, live_bytes bigint, pending_bytes bigint,
 			free_bytes bigint, metadata_bytes bigint, plain_bytes bigint, ratio double precision,
 			shared_objects bigint, shared_references bigint, saved_bytes bigint)
@@ -174,7 +189,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, f.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM {schema}.securefile_check({table}, {column}) f') s,
+			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM {schema}.securefile_check({table}, {column}) f', true) s,
 		jsonb_to_recordset(s.result) f(finding text, ctid tid, segment_offset bigint,
 			length_bytes bigint, detail text)
 $$;
@@ -192,7 +207,7 @@ AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, f.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column", format(
 			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM {schema}.securefile_repair({table}, {column}, %L) f',
-			dry_run)) s,
+			dry_run), true) s,
 		jsonb_to_recordset(s.result) f(finding text, ctid tid, segment_offset bigint,
 			length_bytes bigint, detail text, action text)
 $$;
@@ -210,7 +225,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, m.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT to_jsonb(m) FROM {schema}.securefile_maintain({table}, {column}) m') s,
+			'SELECT to_jsonb(m) FROM {schema}.securefile_maintain({table}, {column}) m', true) s,
 		jsonb_to_record(s.result) m(entries_seen bigint, entries_resolved bigint,
 			bytes_freed bigint, pages_freed bigint, bytes_grown bigint, bytes_cut bigint,
 			oldest_unresolved xid8, orphans_removed integer)
@@ -227,13 +242,14 @@ AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport
 	FROM @extschema@.securefile_dist_on_shards("table", "column", format(
 			'SELECT to_jsonb({schema}.securefile_set_tablespace({table}, {column}, %L)::text)',
-			tablespace)) s
+			tablespace), true) s
 $$;
 COMMENT ON FUNCTION securefile_dist_set_tablespace(regclass, name, name)
 	IS 'securefile_set_tablespace() of a column of a distributed table; each node has a tablespace of that name';
 
--- The shell of this node follows a change of the logging mode; it holds no value.
-CREATE FUNCTION securefile_dist_set_shell("table" regclass, "column" name, logging text) RETURNS void
+-- The shell of this node follows a change of the logging mode, unless it holds values still,
+-- of the time before the table was distributed.  only_try: nothing is changed.
+CREATE FUNCTION securefile_dist_set_shell("table" regclass, "column" name, logging text, only_try boolean) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET citus.enable_ddl_propagation = off
@@ -244,15 +260,25 @@ DECLARE
 	words text[] := array_remove(regexp_split_to_array(coalesce(substring(old_type FROM '\((.*)\)$'), ''), ',\s*'), '');
 BEGIN
 	words := array_remove(array_remove(words, 'filesystem_like_logging'), 'logging');
-	IF logging = 'filesystem_like_logging' THEN
-		words := words || logging;
+	IF lower(logging) = 'filesystem_like_logging' THEN
+		words := words || lower(logging);
 	END IF;
 	EXECUTE format('ALTER TABLE %s ALTER COLUMN %I TYPE %s', "table", "column",
 		regexp_replace(old_type, '\(.*\)$', '')
 			|| CASE WHEN cardinality(words) > 0 THEN '(' || array_to_string(words, ', ') || ')' ELSE '' END);
+	IF only_try THEN
+		RAISE SQLSTATE 'SFTRY';
+	END IF;
+EXCEPTION
+	WHEN SQLSTATE 'SFTRY' THEN
+		NULL;
+	WHEN object_not_in_prerequisite_state THEN
+		-- a hint would not come through to the coordinator
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('table "%s" still has the rows of the time before it was distributed; call truncate_local_data_after_distributing_table() first', "table");
 END
 $$;
-COMMENT ON FUNCTION securefile_dist_set_shell(regclass, name, text)
+COMMENT ON FUNCTION securefile_dist_set_shell(regclass, name, text, boolean)
 	IS 'sets the logging mode of the empty shell of a distributed table on this node; internal';
 
 CREATE FUNCTION securefile_dist_rewrite("table" regclass, "column" name, logging text DEFAULT NULL,
@@ -262,14 +288,20 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF logging IS NOT NULL THEN
+		PERFORM @extschema@.securefile_dist_require("table", "column");
+		PERFORM @extschema@.securefile_dist_on_nodes(format(
+			'SELECT to_jsonb({here}.securefile_dist_set_shell(%L, %L, %L, true)::text)',
+			"table"::text, "column", logging));
+	END IF;
 	-- the shards first: one that is moved before its turn is made by the shell, in the old mode
 	RETURN QUERY
 		SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, (s.result #>> '{}')::bigint
 		FROM @extschema@.securefile_dist_on_shards("table", "column", format(
-			'SELECT to_jsonb({schema}.securefile_rewrite({table}, {column}, logging => %L))', logging)) s;
+			'SELECT to_jsonb({schema}.securefile_rewrite({table}, {column}, logging => %L))', logging), true) s;
 	IF logging IS NOT NULL THEN
 		PERFORM @extschema@.securefile_dist_on_nodes(format(
-			'SELECT to_jsonb({here}.securefile_dist_set_shell(%L, %L, %L)::text)',
+			'SELECT to_jsonb({here}.securefile_dist_set_shell(%L, %L, %L, false)::text)',
 			"table"::text, "column", logging));
 	END IF;
 END
@@ -294,9 +326,10 @@ BEGIN
 	END IF;
 	RETURN QUERY EXECUTE format(
 		'SELECT d.shardid, to_jsonb(v)
-		FROM %s.%I v JOIN pg_catalog.pg_dist_shard d
+		FROM %1$s.%2$I v JOIN pg_catalog.pg_dist_shard d
 			ON d.shardid::text = substring(v.relname FROM ''_([0-9]+)$'')
-				AND %s.securefile_dist_shard_name(d.logicalrelid, d.shardid) = format(''%%I.%%I'', v.schemaname, v.relname)',
+				AND %3$s.securefile_dist_is_here(d.shardid)
+				AND %3$s.securefile_dist_shard_name(d.logicalrelid, d.shardid) = format(''%%I.%%I'', v.schemaname, v.relname)',
 		@extschema@.securefile_dist_schema(), view_name, quote_ident('@extschema@'));
 END
 $$;
@@ -426,6 +459,42 @@ $$;
 COMMENT ON FUNCTION securefile_dist_route(regclass, text)
 	IS 'securefile_dist_routes() for one key';
 
+-- A shard that moves away leaves its table behind for a while, with all rows.
+CREATE FUNCTION securefile_dist_is_here(shardid bigint) RETURNS boolean
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT 1 FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
+		WHERE p.shardid = securefile_dist_is_here.shardid)
+$$;
+COMMENT ON FUNCTION securefile_dist_is_here(bigint)
+	IS 'is the shard of that number on this node? For the condition of a read that names the shard';
+
+-- It stays where it is until the end of a transaction that has written to it through the
+-- distributed table.  A snapshot that is older than that statement may show it here still.
+CREATE FUNCTION securefile_dist_is_held(shardid bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+		RAISE invalid_transaction_state USING
+			MESSAGE = 'a shard can be written to by its name only in a READ COMMITTED transaction',
+			DETAIL = format('The transaction is %s. Its snapshot may be older than a move of the shard.',
+				upper(current_setting('transaction_isolation'))),
+			HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
+	END IF;
+	IF (get_current_transaction_id()).transaction_number = 0 THEN
+		RAISE invalid_transaction_state USING
+			MESSAGE = format('shard %s may be moved during this transaction', shardid),
+			HINT = 'Before you write to a shard by its name, INSERT or UPDATE the row through the distributed table, in the same transaction.';
+	END IF;
+	RETURN @extschema@.securefile_dist_is_here(shardid);
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_is_held(bigint)
+	IS 'is the shard of that number on this node, and stays there until the transaction ends? For the condition of a write that names the shard, after one through the distributed table; an error outside READ COMMITTED';
+
 -- ---------------------------------------------------------------------
 -- rebalancing
 -- ---------------------------------------------------------------------
@@ -441,7 +510,7 @@ AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, o.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column", format(
 			'SELECT coalesce(jsonb_agg(jsonb_build_object(''ctid'', ctid, ''length_bytes'', length(%1$I))), ''[]'')'
-			' FROM {name} WHERE length(%1$I) > 1073741819', "column")) s,
+			' FROM {name} WHERE length(%1$I) > 1073741819', "column"), false) s,
 		jsonb_to_recordset(s.result) o(ctid tid, length_bytes bigint)
 $$;
 COMMENT ON FUNCTION securefile_dist_oversize(regclass, name)

@@ -36,8 +36,7 @@
 typedef struct Route
 {
 	char		shard[80];
-	char		host[256];
-	int			port;
+	int64_t		id;
 } Route;
 
 /* A worker, or the only server: its rows, and who comes next. */
@@ -114,7 +113,7 @@ find_routes(int64_t count)
 	char		sql[300];
 	PGresult   *result;
 
-	snprintf(sql, sizeof(sql), "SELECT shard_name, nodename, nodeport FROM securefile_dist_routes('scale',"
+	snprintf(sql, sizeof(sql), "SELECT shard_name, nodename, nodeport, shardid FROM securefile_dist_routes('scale',"
 			 " (SELECT array_agg(i::text ORDER BY i) FROM generate_series(%lld, %lld) i))",
 			 (long long) settings.first, (long long) (settings.first + count - 1));
 	result = PQexec(conn, sql);
@@ -125,6 +124,7 @@ find_routes(int64_t count)
 		Place	   *place = find_place(PQgetvalue(result, i, 1), atoi(PQgetvalue(result, i, 2)));
 
 		snprintf(routes[i].shard, sizeof(routes[i].shard), "%s", PQgetvalue(result, i, 0));
+		routes[i].id = atoll(PQgetvalue(result, i, 3));
 		place->ids[place->count++] = i;
 	}
 	PQclear(result);
@@ -178,7 +178,7 @@ execute_with_value(Client *client, const char *sql)
 }
 
 static void
-write_one(Client *client, int64_t id, const char *shard)
+write_one(Client *client, int64_t id, const Route *route)
 {
 	bool		whole = strstr(settings.operation, "insert") != NULL;
 	bool		routed = is("put") || is("insert");
@@ -188,15 +188,16 @@ write_one(Client *client, int64_t id, const char *shard)
 	{
 		snprintf(sql, sizeof(sql), "BEGIN; INSERT INTO scale VALUES (%lld, '')", (long long) id);
 		execute(client, sql);
-		snprintf(sql, sizeof(sql), "UPDATE %s SET document = %s WHERE id = %lld", shard,
-				 whole ? "$1" : PGSF_VALUE, (long long) id);
+		snprintf(sql, sizeof(sql), "UPDATE %s SET document = %s"
+				 " WHERE id = %lld AND securefile_dist_is_held(%lld)", route->shard,
+				 whole ? "$1" : PGSF_VALUE, (long long) id, (long long) route->id);
 	}
 	else
 		snprintf(sql, sizeof(sql), "INSERT INTO scale VALUES (%lld, %s)", (long long) id,
 				 whole ? "$1" : PGSF_VALUE);
 	if (whole)
 		execute_with_value(client, sql);
-	else if (pgsf_put_memory(client->handle, client->data, settings.size, shard, "document", sql,
+	else if (pgsf_put_memory(client->handle, client->data, settings.size, route->shard, "document", sql,
 							 NULL, NULL) < 0)
 		failed(client, sql);
 	if (routed)
@@ -263,7 +264,7 @@ work(void *arg)
 		if (reads())
 			read_one(client, settings.first + i, routes[i].shard);
 		else
-			write_one(client, settings.first + i, routes[i].shard);
+			write_one(client, settings.first + i, &routes[i]);
 		client->done++;
 	}
 	return NULL;

@@ -147,7 +147,7 @@ store_empty(const RoutedPut *put, const pgsf_route *route, bool *here, Failure *
 	char	   *sql;
 
 	*here = false;
-	if (!do_node(route, "BEGIN", failure))
+	if (!do_node(route, "BEGIN ISOLATION LEVEL READ COMMITTED", failure))
 		return false;
 	result = ask_node(route, put->statement, put->count, put->values, failure);
 	if (result == NULL)
@@ -166,15 +166,15 @@ store_empty(const RoutedPut *put, const pgsf_route *route, bool *here, Failure *
 	return result != NULL;
 }
 
-/* Stream the file into the shard, and commit. */
+/* Stream the file into the shard, which cannot move any more, and commit. */
 static int64_t
 stream_into(const Session *session, const RoutedPut *put, const pgsf_route *route,
 			Failure *failure)
 {
 	const Target *target = session->target;
 	pgsf_params params = {1, NULL, put->values, NULL, NULL};
-	char	   *sql = text_make("UPDATE %s SET %s = %s WHERE %s", route->shard, target->column,
-								PGSF_VALUE, target->key_is_name);
+	char	   *sql = text_make("UPDATE %s SET %s = %s WHERE %s AND %s", route->shard,
+								target->column, PGSF_VALUE, target->key_is_name, route->is_held);
 	int64_t		bytes = pgsf_put_callback(route->handle, put->source, put->arg, put->total,
 										  route->shard, target->plain_column, sql, &params, NULL);
 

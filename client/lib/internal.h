@@ -166,6 +166,7 @@ struct pgsf
 	struct Node *nodes;
 	char	   *shard;			/* of the last route */
 	char	   *is_here;
+	char	   *is_held;
 
 	/* cancelling */
 	atomic_int	cancel_wanted;

@@ -411,7 +411,10 @@ typedef struct pgsf_route
 	pgsf	   *handle;			/* for that connection */
 	const char *shard;			/* name of the shard there, with schema and
 								 * quotes */
-	const char *is_here;		/* SQL condition: the shard is on that node */
+	const char *is_here;		/* SQL condition of reads: the shard is on
+								 * that node */
+	const char *is_held;		/* of writes: and stays there until the end of
+								 * the transaction */
 } pgsf_route;
 
 /*
@@ -421,17 +424,21 @@ typedef struct pgsf_route
  * table without one).  The connections belong to h, which keeps one to each node; texts hold
  * until the next call.
  *
- * Shards move.  So a read has is_here in its condition, and is tried again with another
- * route if it finds no row.  A write first stores a row through the distributed table, on
- * route->conn: that takes the lock by which a move of the shard waits.
+ * Shards move, and leave all their rows behind for a while.  So a read has is_here in its
+ * condition, and is tried again with another route if it finds no row.  A write first stores
+ * an empty value through the distributed table, on route->conn: that takes the lock by which
+ * a move of the shard waits.  Then it writes to the shard, with is_held in the condition.
+ * Both are needed, or the value may go to rows that were left behind, and is lost.
  *
- *	BEGIN;
- *	INSERT INTO docs (id, document) VALUES ($1, '');
+ *	BEGIN ISOLATION LEVEL READ COMMITTED;
+ *	INSERT INTO docs (id, document) VALUES ($1, '');	-- or UPDATE docs SET document = ''
  *	pgsf_put_fd(route.handle, fd, route.shard, "document",
- *				"UPDATE <route.shard> SET document = " PGSF_VALUE " WHERE id = $1", ...)
+ *				"UPDATE <route.shard> SET document = " PGSF_VALUE
+ *				" WHERE id = $1 AND <route.is_held>", ...)
  *	COMMIT;
  *
  * PGSF_ERROR_NOT_FOUND there: the shard has moved; roll back, and find the route again.
+ * 25000: the transaction is not READ COMMITTED, or the first statement is missing.
  *
  * Errors: PGSF_ERROR_STATE a value is open in h; PGSF_ERROR_ARGUMENT table or route is NULL;
  * PGSF_ERROR_EXTENSION no extension securefile_citus; PGSF_ERROR_CONNECTION no connection to

@@ -129,6 +129,15 @@ find_node(pgsf *h, const char *host, int port)
 	return connect_node(h, node) < 0 ? NULL : node;
 }
 
+static void
+forget_route(pgsf *h)
+{
+	free(h->shard);
+	free(h->is_here);
+	free(h->is_held);
+	h->shard = h->is_here = h->is_held = NULL;
+}
+
 void
 pgsfi_forget_nodes(pgsf *h)
 {
@@ -142,9 +151,7 @@ pgsfi_forget_nodes(pgsf *h)
 		free(node->host);
 		free(node);
 	}
-	free(h->shard);
-	free(h->is_here);
-	h->shard = h->is_here = NULL;
+	forget_route(h);
 }
 
 /* ---- asking the coordinator ---- */
@@ -171,15 +178,13 @@ find_schema(pgsf *h)
 
 /* Ask for the shard of a key: its number, name, host and port; NULL after an error. */
 static PGresult *
-ask(pgsf *h, const char *table, const char *key)
+ask(pgsf *h, const char *schema, const char *table, const char *key)
 {
 	const char *values[] = {table, key};
 	pgsf_params params = {2, NULL, values, NULL, NULL};
-	char	   *schema = find_schema(h);
-	char	   *sql = schema == NULL ? NULL :
-	pgsfi_sql(h, "SELECT r.shardid, r.shard_name, r.nodename, r.nodeport FROM"
-			  " %s.securefile_dist_route($1::pg_catalog.regclass, $2::pg_catalog.text) r",
-			  schema);
+	char	   *sql = pgsfi_sql(h, "SELECT r.shardid, r.shard_name, r.nodename, r.nodeport FROM"
+								" %s.securefile_dist_route($1::pg_catalog.regclass, $2::pg_catalog.text) r",
+								schema);
 	PGresult   *result = NULL;
 
 	if (sql != NULL && pgsfi_send(h, AWAITED_ANSWER, sql, &params, 0) == 0 &&
@@ -189,31 +194,30 @@ ask(pgsf *h, const char *table, const char *key)
 		PQclear(result);
 		result = NULL;
 	}
-	free(schema);
 	free(sql);
 	return result;
 }
 
 /* Keep what was answered, and connect. */
 static int
-take_route(pgsf *h, const PGresult *result, pgsf_route *route)
+take_route(pgsf *h, const char *schema, const PGresult *result, pgsf_route *route)
 {
 	struct Node *node;
 
-	free(h->shard);
-	free(h->is_here);
+	forget_route(h);
 	h->shard = strdup(PQgetvalue(result, 0, 1));
 	h->is_here = pgsfi_sql(h, "EXISTS (SELECT 1 FROM pg_catalog.pg_dist_placement p"
 						   " JOIN pg_catalog.pg_dist_local_group g"
 						   " ON g.groupid OPERATOR(pg_catalog.=) p.groupid"
 						   " WHERE p.shardid OPERATOR(pg_catalog.=) %s::pg_catalog.int8)",
 						   PQgetvalue(result, 0, 0));
-	if (h->shard == NULL || h->is_here == NULL)
+	h->is_held = pgsfi_sql(h, "%s.securefile_dist_is_held(%s)", schema, PQgetvalue(result, 0, 0));
+	if (h->shard == NULL || h->is_here == NULL || h->is_held == NULL)
 		return pgsfi_fail_memory(h);
 	node = find_node(h, PQgetvalue(result, 0, 2), atoi(PQgetvalue(result, 0, 3)));
 	if (node == NULL)
 		return -1;
-	*route = (pgsf_route) {node->conn, node->handle, h->shard, h->is_here};
+	*route = (pgsf_route) {node->conn, node->handle, h->shard, h->is_here, h->is_held};
 	return 0;
 }
 
@@ -221,6 +225,7 @@ int
 pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route)
 {
 	PGresult   *result;
+	char	   *schema;
 	int			rc = -1;
 
 	if (pgsfi_start_closed(h) < 0)
@@ -229,11 +234,13 @@ pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route)
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "table and route must not be NULL");
 	if (pgsfi_enter(h) < 0)
 		return -1;
-	result = ask(h, table, key);
+	schema = find_schema(h);
+	result = schema == NULL ? NULL : ask(h, schema, table, key);
 	if (result == NULL || pgsfi_release(h) < 0)
 		pgsfi_give_up(h);
 	else
-		rc = take_route(h, result, route);
+		rc = take_route(h, schema, result, route);
 	PQclear(result);
+	free(schema);
 	return rc;
 }

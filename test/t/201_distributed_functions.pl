@@ -47,7 +47,11 @@ rows_right($coordinator, 'docs', 30, 'rewritten');
 
 fails_with($coordinator, q{SELECT * FROM other.securefile_dist_check('plain', 'doc')}, '42809', 'is not a distributed table', 'a table of one node');
 fails_with($coordinator, q{SELECT * FROM other.securefile_dist_check('docs', 'nothing')}, '42703', 'column "nothing" of relation "public.docs" does not exist', 'no such column');
-fails_with($coordinator, q{SELECT * FROM other.securefile_dist_check('docs', 'seed')}, '38000', 'shard public.docs_.*not of type securefile', 'another column');
+fails_with($coordinator, q{SELECT * FROM other.securefile_dist_check('docs', 'seed')}, '42804', 'column "seed" of table "public.docs" is not of type securefile', 'another column');
+fails_with($coordinator, q{BEGIN; UPDATE docs SET seed = seed WHERE id = 1; SELECT * FROM other.securefile_dist_check('docs', 'doc')}, '25001',
+	'has used distributed tables', 'a check that would wait for its own transaction');
+is(sql(q{SELECT count(*) FROM other.securefile_dist_check('docs', 'doc') a}, q{SELECT count(*) FROM other.securefile_dist_check('docs', 'doc') b}), "0\n0", 'two checks in one transaction');
+is(sql('BEGIN', 'UPDATE docs SET seed = seed WHERE id = 1', q{SELECT count(*) FROM other.securefile_dist_usage('docs', 'doc')}, 'COMMIT'), 4, 'usage after a write');
 fails_with($coordinator, q{SELECT * FROM other.securefile_dist_usage(NULL, 'doc')}, '22004', 'must not be null', 'no table');
 
 # ---- views ----
@@ -66,6 +70,16 @@ is(sql(q{SELECT count(*), bool_or(differs_in_logging), min(logging), max(logging
 is(join(' ', map { $_->safe_psql('postgres', q{SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'docs'::regclass AND attname = 'doc'}) } $coordinator, @workers),
 	join(' ', ('securefile(compress_low, filesystem_like_logging)') x 3), 'shells have it on each node, and the other options');
 rows_right($coordinator, 'docs', 30, 'in another mode');
+
+# local rows of a shell are noticed before the shards are changed
+sql('CREATE TABLE local_rows (id int, doc securefile)', q{INSERT INTO local_rows VALUES (1, blob(1, 50000))}, q{SELECT create_distributed_table('local_rows', 'id')});
+fails_with($coordinator, q{SELECT * FROM other.securefile_dist_rewrite('local_rows', 'doc', 'filesystem_like_logging')}, '38000',
+	'still has the rows of the time before it was distributed', 'a shell with rows');
+is(sql(q{SELECT count(*) FROM other.securefile_dist_columns WHERE logging <> 'logging' AND "table" = 'local_rows'::regclass}), 0, 'and nothing was changed');
+sql(q{SELECT truncate_local_data_after_distributing_table('local_rows')}, q{SELECT other.securefile_dist_rewrite('local_rows', 'doc', 'FILESYSTEM_LIKE_LOGGING')});
+is(sql(q{SELECT count(*), bool_or(differs_in_logging), min(logging), max(logging) FROM other.securefile_dist_columns WHERE "table" = 'local_rows'::regclass}),
+	'4|f|filesystem_like_logging|filesystem_like_logging', 'without them it is, in capitals, too');
+sql('DROP TABLE local_rows');
 
 # a shard that was left behind, by hand, shows; the call brings it in line
 my ($shard, $port) = split /\|/, sql(q{SELECT shard_name, nodeport FROM other.securefile_dist_usage('docs', 'doc') LIMIT 1});

@@ -15,7 +15,8 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 need_citus();
-my ($coordinator, @workers) = new_nodes(2);
+# a shard that has moved leaves its table behind until the test calls for it to be dropped
+my ($coordinator, @workers) = new_nodes(2, conf => ['citus.defer_shard_delete_interval = -1']);
 my $dir = enter($coordinator);
 
 sub sql { return $coordinator->safe_psql('postgres', join ';', @_); }
@@ -106,39 +107,107 @@ sql('CREATE ROLE reader LOGIN', 'GRANT SELECT ON files TO reader');
 runs(0, qr/^$/, 'get', '-U', 'reader', '-t', 'files', '8', 'back4');
 runs(1, qr/permission denied/, 'put', '-U', 'reader', '-t', 'files', '--replace', 'long');
 
+# ---- a route that was kept ----
+
+# Move the shard of a name to the other worker; the worker that had it, and the shard's name.
+sub move_shard_of
+{
+	my ($name, $mode) = @_;
+	my ($shard, $shard_name, $port) = split /\|/, sql("SELECT shardid, shard_name, nodeport FROM securefile_dist_route('files', '$name')");
+	my ($from, $to) = $workers[0]->{_port} == $port ? @workers : reverse @workers;
+	sql("SELECT citus_move_shard_placement($shard, '$from->{_host}', $from->{_port}, '$to->{_host}', $to->{_port}, shard_transfer_mode => '$mode')");
+	return ($from, $shard_name, $shard);
+}
+
+# The steps by hand, as a client that has kept a route takes them; what they print at the end.
+sub replace_by_hand
+{
+	my ($node, $shard_name, $shard, %params) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres', join("\n", '\\set VERBOSITY sqlstate',
+			$params{begin} || 'BEGIN ISOLATION LEVEL READ COMMITTED;',
+			$params{first} // q{UPDATE files SET document = '' WHERE name = 'kept';},
+			"SELECT securefile_create('$shard_name', 'document') AS h \\gset",
+			"SELECT securefile_write(:h, 'by hand') > 0;",
+			"UPDATE $shard_name SET document = securefile_finish(:h) WHERE name = 'kept' AND securefile_dist_is_held($shard);",
+			'\\echo changed :ROW_COUNT', 'COMMIT;'));
+	return "$out $err";
+}
+write_file('kept', bytes(4, 400_000));
+runs(0, qr/^$/, 'put', '-t', 'files', 'kept');
+my ($old, @route) = move_shard_of('kept', 'block_writes');
+my ($new) = grep { $_ != $old } @workers;
+is($old->safe_psql('postgres', "SELECT count(*) FROM $route[0] WHERE name = 'kept'"), 1, 'the table of the shard is left behind');
+is($old->safe_psql('postgres', "SELECT count(*) FROM $route[0] WHERE name = 'kept' AND securefile_dist_is_here($route[1])"), 0, 'but a read by a kept route finds nothing in it');
+is($new->safe_psql('postgres', "SELECT count(*) FROM $route[0] WHERE name = 'kept' AND securefile_dist_is_here($route[1])"), 1, 'and it is found where it is');
+like(replace_by_hand($old, @route), qr/changed 0/, 'a replacement by a kept route changes no row');
+is(sql(q{SELECT length(document) FROM files WHERE name = 'kept'}), 0, 'so its first step is to be rolled back');
+like(replace_by_hand($new, @route, begin => 'BEGIN ISOLATION LEVEL REPEATABLE READ;'), qr/ERROR:  25000/, 'not in REPEATABLE READ');
+like(replace_by_hand($new, @route, first => ''), qr/ERROR:  25000/, 'not without the first step');
+like(replace_by_hand($new, @route), qr/changed 1/, 'by the right route it is replaced');
+is(sql(q{SELECT document::bytea FROM files WHERE name = 'kept'}), '\\x' . unpack('H*', 'by hand'), 'as a read shows');
+is(sql(qq{SELECT count(*) FROM securefile_dist_columns WHERE shardid = $route[1]}), 1, 'the view has one placement of the shard');
+runs(0, qr/^$/, 'put', '-t', 'files', '--replace', 'kept');
+runs(0, qr/^$/, 'get', '-t', 'files', 'kept', 'back6');
+holds('back6', bytes(4, 400_000), 'the command replaces it');
+runs(0, qr//, 'rm', '-t', 'files', 'kept');
+
 # ---- shards move ----
 
-# Put files from a number on until told to stop; those whose put succeeded.
+# Put files, new ones and replacements by turns, while a statement runs.  %may has the lengths
+# that a file of a name can have, once a put of it was acknowledged; each put has another one.
 my $number = 1000;
-write_file('moving', bytes(9, 300_000));
+my (%may, %running);
+
+sub start_put
+{
+	my @idle = grep { !$running{$_} } keys %may;
+	my $name = $number % 2 && @idle ? $idle[ rand @idle ] : "moving_$number";
+	my $length = 300_000 + $number++;
+	write_file("put_$length", bytes($number, $length));
+	my @args = exists $may{$name} ? ('--replace') : ();
+	push @{ $may{$name} }, $length if @args;
+	$running{$name} = { length => $length,
+		run => IPC::Run::start([ 'securefile', 'put', '-t', 'files', @args, "put_$length", $name ], '<', \'', '>', \my $text, '2>', \my $failure) };
+	return;
+}
+
+sub end_put
+{
+	my ($name) = @_;
+	my $put = delete $running{$name};
+	my $acknowledged = $put->{run}->finish;
+	$may{$name} = [ $put->{length} ] if $acknowledged;
+	unlink "put_$put->{length}";
+	return $acknowledged;
+}
 
 sub puts_while
 {
 	my ($statement) = @_;
-	my (@done, %run);
+	my $acknowledged = 0;
 	my $move = IPC::Run::start([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $coordinator->connstr('postgres'), '-c', $statement ],
 		'>', \my $out, '2>', \my $err);
 	do
 	{
 		# two at a time
-		while (keys %run < 2)
-		{
-			my $name = $number++;
-			$run{$name} = IPC::Run::start([ 'securefile', 'put', '-t', 'files', 'moving', $name ], '<', \'', '>', \my $text, '2>', \my $failure);
-		}
-		my ($oldest) = sort { $a <=> $b } keys %run;
-		push @done, $oldest if (delete $run{$oldest})->finish;
+		start_put() while keys %running < 2;
+		my ($oldest) = sort { $running{$a}{length} <=> $running{$b}{length} } keys %running;
+		$acknowledged += end_put($oldest);
 		$move->pump_nb;
 	} while ($move->pumpable);
-	foreach my $name (keys %run)
-	{
-		push @done, $name if $run{$name}->finish;
-	}
+	$acknowledged += end_put($_) foreach keys %running;
 	is($move->finish ? 'done' : $err, 'done', "$statement");
-	return @done;
+	return $acknowledged;
 }
 
-my @all;
+# The files whose content is not what was acknowledged last.
+sub lost_files
+{
+	my %length = map { split /\|/ } split /\n/, sql(q{SELECT name, length(document) FROM files WHERE name LIKE 'moving%'});
+	return map { "$_ has " . ($length{$_} // 'no row') . ", not @{ $may{$_} }" }
+	  grep { my $name = $_; !grep { $_ == ($length{$name} // -1) } @{ $may{$name} } } keys %may;
+}
+
 foreach my $round (1 .. $ENV{SECUREFILE_MOVES} || 4)
 {
 	my $mode = $round % 2 ? 'block_writes' : 'force_logical';
@@ -146,15 +215,15 @@ foreach my $round (1 .. $ENV{SECUREFILE_MOVES} || 4)
 		FROM pg_dist_shard JOIN pg_dist_placement p USING (shardid) JOIN pg_dist_node d USING (groupid)
 			JOIN pg_dist_node n ON n.nodeid <> d.nodeid AND n.groupid <> 0
 		WHERE logicalrelid = 'files'::regclass ORDER BY random() LIMIT 1});
-	my @done = puts_while("SELECT citus_move_shard_placement($shard, '$coordinator->{_host}', $from, '$coordinator->{_host}', $to, shard_transfer_mode => '$mode')");
-	cmp_ok(scalar @done, '>', 0, "$mode: files were stored meanwhile");
-	push @all, @done;
-	my $there = sql('SELECT count(*) FROM files WHERE name IN (' . join(',', map { "'$_'" } @all) . q{) AND length(document) = 300000});
-	is($there, scalar @all, "$mode: no acknowledged file is lost");
+	sql('CALL citus_cleanup_orphaned_resources()');
+	my $acknowledged = puts_while("SELECT citus_move_shard_placement($shard, '$coordinator->{_host}', $from, '$coordinator->{_host}', $to, shard_transfer_mode => '$mode')");
+	cmp_ok($acknowledged, '>', 0, "$mode: files were stored meanwhile");
+	is(join("\n", lost_files()), '', "$mode: no acknowledged file is lost");
 }
 runs(0, qr//, 'verify', '-t', 'files');
-runs(0, qr/^$/, 'get', '-t', 'files', $all[0], 'back5');
-holds('back5', bytes(9, 300_000), 'a file of a shard that has moved');
+my ($moved) = sort keys %may;
+runs(0, qr/^$/, 'get', '-t', 'files', $moved, 'back5');
+holds('back5', bytes($may{$moved}[0] - 300_000 + 1, $may{$moved}[0]), 'a file of a shard that has moved');
 
 # ---- nodes are killed ----
 
