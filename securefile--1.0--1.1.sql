@@ -177,6 +177,66 @@ COMMENT ON VIEW securefile_columns
 	IS 'securefile columns of this database: options, segment, tablespace, data files, sizes in bytes; plain_bytes and ratio are estimates as of the last ANALYZE';
 
 -- ---------------------------------------------------------------------
+-- fetch: data that is not in WAL, from another server
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_stored_bytes(table_oid oid, attnum smallint, incarnation bigint,
+	"offset" bigint, length integer) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_stored_bytes(oid, smallint, bigint, bigint, integer)
+	IS 'what the data files of a column have at an offset, in bytes, as it is stored (compressed, encrypted); null beyond their end; for servers that fetch data from this one';
+REVOKE ALL ON FUNCTION securefile_stored_bytes(oid, smallint, bigint, bigint, integer) FROM PUBLIC;
+
+CREATE FUNCTION securefile_fetch_column(relid oid, attnum smallint, conninfo text,
+	OUT missing_values bigint, OUT missing_bytes bigint,
+	OUT fetched_values bigint, OUT fetched_bytes bigint
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION securefile_fetch_column(oid, smallint, text)
+	IS 'securefile_fetch_left_behind() for one column, given by table OID and column number';
+REVOKE ALL ON FUNCTION securefile_fetch_column(oid, smallint, text) FROM PUBLIC;
+
+CREATE FUNCTION securefile_fetch_left_behind(conninfo text,
+	OUT schemaname name, OUT relname name, OUT attname name,
+	OUT missing_values bigint, OUT missing_bytes bigint,
+	OUT fetched_values bigint, OUT fetched_bytes bigint
+) RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+	SELECT c.schemaname, c.relname, c.attname, f.*
+	FROM securefile_columns c
+		JOIN pg_catalog.pg_attribute a
+			ON a.attrelid OPERATOR(pg_catalog.=) c.relid AND a.attname OPERATOR(pg_catalog.=) c.attname
+		CROSS JOIN LATERAL securefile_fetch_column(c.relid, a.attnum, conninfo) f
+	WHERE c.logging OPERATOR(pg_catalog.=) 'filesystem_like_logging' AND c.file_bytes IS NOT NULL
+	ORDER BY 1, 2, 3;
+END;
+COMMENT ON FUNCTION securefile_fetch_left_behind(text)
+	IS 'bring data of filesystem_like_logging columns that is not on this server, since it was restored from a backup, is a standby, or was one, from another server of the same origin that has it; conninfo: how to connect there, as a role with REPLICATION (null: only count); a row for each such column of this database: values and stored bytes that were missing, and what of them was fetched';
+REVOKE ALL ON FUNCTION securefile_fetch_left_behind(text) FROM PUBLIC;
+
+CREATE FUNCTION securefile_fetch_state(
+	OUT table_oid oid, OUT attnum smallint, OUT fetched_values bigint, OUT fetched_bytes bigint,
+	OUT left_values bigint, OUT left_bytes bigint, OUT passes bigint,
+	OUT last_pass timestamptz, OUT failure text
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_fetch_state()
+	IS 'what a standby with securefile.fetch_from has fetched, by table OID and column number; see securefile_fetch';
+
+CREATE VIEW securefile_fetch AS
+SELECT n.nspname AS schemaname, c.relname, a.attname,
+	s.fetched_values, s.fetched_bytes, s.left_values, s.left_bytes, s.passes, s.last_pass, s.failure
+FROM securefile_fetch_state() s
+	JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) s.table_oid
+	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+	JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) c.oid
+		AND a.attnum OPERATOR(pg_catalog.=) s.attnum AND NOT a.attisdropped;
+COMMENT ON VIEW securefile_fetch
+	IS 'what this server, as a standby with securefile.fetch_from, has fetched of data that is not in WAL: values and stored bytes, those that the other server has not got (left), complete passes through the column, the last error';
+GRANT SELECT ON securefile_fetch TO PUBLIC;
+
+-- ---------------------------------------------------------------------
 -- sql: how values are stored
 -- ---------------------------------------------------------------------
 

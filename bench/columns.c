@@ -52,7 +52,7 @@ prepare(char what, int column, const char *sql, int parameters)
 }
 
 void
-make_columns(const Column * columns, int n)
+make_columns(const Column *columns, int n)
 {
 	char		sql[512];
 
@@ -125,7 +125,7 @@ read_one(const char *column_name, int column, int id, const char *expected, int 
 }
 
 void
-empty_column(const Column * columns, int column)
+empty_column(const Column *columns, int column)
 {
 	const char *table = table_of(column);
 
@@ -154,7 +154,7 @@ write_column(int column, const Load * load)
 }
 
 double
-read_column(const Column * columns, int column, const Load * load, bool check)
+read_column(const Column *columns, int column, const Load * load, bool check)
 {
 	double		start = now();
 

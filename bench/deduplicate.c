@@ -98,7 +98,7 @@ typedef struct Times
 } Times;
 
 static void
-round_of(const Column * columns, const Load * load, Times *times, int r)
+round_of(const Column *columns, const Load * load, Times *times, int r)
 {
 	for (int c = 0; c < COLUMNS; c++)
 		empty_column(columns, c);

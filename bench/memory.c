@@ -117,7 +117,7 @@ typedef struct Session
 } Session;
 
 static Session
-session_of(const char *conninfo, const Column * column, int64_t size)
+session_of(const char *conninfo, const Column *column, int64_t size)
 {
 	const char *table = table_of(0);
 	pgsf	   *handle;
@@ -137,14 +137,14 @@ session_of(const char *conninfo, const Column * column, int64_t size)
 }
 
 static void
-report(const Column * column, const Session *session, int size_mb)
+report(const Column *column, const Session *session, int size_mb)
 {
 	printf("memory of a session after %d MB, %-40s %5.1f MB of buffers, %5.2f MB\n", size_mb,
 		   column->name, session->long_values.buffers, session->long_values.others);
 }
 
 void
-bench_memory(const char *conninfo, const Column * columns, const double *goals, int n,
+bench_memory(const char *conninfo, const Column *columns, const double *goals, int n,
 			 int64_t size)
 {
 	int			size_mb = (int) (size / OBJECT_SIZE);

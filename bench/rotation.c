@@ -48,9 +48,9 @@ settle(int column)
 }
 
 static void
-bench_rewrite(const Column * column, int size_bytes, int objects, int repeat)
+bench_rewrite(const Column *column, int size_bytes, int objects, int repeat)
 {
-	const		Column columns[TABLES] = {*column, *column};
+	const Column columns[TABLES] = {*column, *column};
 	Load		load = {size_bytes, objects, objects, part_of_corpus, &corpora[JSON]};
 	double		mb = (double) size_bytes * objects / 1e6;
 	double		rewrite[MAX_REPEAT];
@@ -133,7 +133,7 @@ bench_rewrap(int ncolumns, int repeat)
 }
 
 void
-bench_rotation(const Column * column, int ncolumns, int objects, int repeat)
+bench_rotation(const Column *column, int ncolumns, int objects, int repeat)
 {
 	bench_rewrite(column, 10 * KB, 40 * objects, repeat);
 	bench_rewrite(column, MB, objects, repeat);

@@ -27,6 +27,7 @@
 #include "access/xact.h"
 #include "config/config.h"
 #include "ddl/ddl.h"
+#include "fetch/fetch.h"
 #include "fmgr.h"
 #include "io/io.h"
 #include "keys/keys.h"
@@ -65,6 +66,7 @@ shmem_request(void)
 	size = add_size(size, sf_space_shmem_size());
 	size = add_size(size, sf_keys_shmem_size());
 	size = add_size(size, sf_monitor_shmem_size());
+	size = add_size(size, sf_fetch_shmem_size());
 	RequestAddinShmemSpace(size);
 }
 
@@ -85,6 +87,7 @@ shmem_startup(void)
 	sf_space_shmem_init();
 	sf_keys_shmem_init();
 	sf_monitor_shmem_init();
+	sf_fetch_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 
 	/* the command runs under no lock */

@@ -285,4 +285,16 @@ typedef bool SfUpdateIndexes;
 #define sf_compat_abort_buffer_io() AbortBufferIO()
 #endif
 
+/* A connection to a database of another server; 16 and 17 have more arguments. */
+#if PG_VERSION_NUM >= 170000
+#define sf_compat_walrcv_connect(conninfo, appname, error) \
+	walrcv_connect(conninfo, true, true, false, appname, error)
+#elif PG_VERSION_NUM >= 160000
+#define sf_compat_walrcv_connect(conninfo, appname, error) \
+	walrcv_connect(conninfo, true, false, appname, error)
+#else
+#define sf_compat_walrcv_connect(conninfo, appname, error) \
+	walrcv_connect(conninfo, true, appname, error)
+#endif
+
 #endif							/* SF_COMPAT_H */

@@ -51,6 +51,8 @@ char	   *sf_key_command = NULL;
 char	   *sf_master_key = NULL;
 int			sf_key_timeout_s = 30;
 int			sf_cipher = SF_CIPHER_SETTING_AUTO;
+char	   *sf_fetch_from = NULL;
+int			sf_fetch_rate_kb = 0;
 
 static const struct config_enum_entry io_methods[] = {
 	{"sync", SF_IO_METHOD_SYNC, false},
@@ -190,6 +192,21 @@ define_monitor(void)
 }
 
 static void
+define_fetch(void)
+{
+	DefineCustomStringVariable("securefile.fetch_from",
+							   "Connection string of the server that a standby fetches data from which is not in WAL.",
+							   "Empty: none is fetched.",
+							   &sf_fetch_from, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+	DefineCustomIntVariable("securefile.fetch_rate",
+							"Most data that a standby fetches in a second.",
+							"0: no limit.",
+							&sf_fetch_rate_kb, 0, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+}
+
+static void
 define_memory(void)
 {
 	DefineCustomIntVariable("securefile.kept_memory_total",
@@ -271,6 +288,7 @@ sf_config_define(void)
 	define_io();
 	define_monitor();
 	define_memory();
+	define_fetch();
 	define_keys();
 	define_cipher();
 	define_clients();

@@ -8,6 +8,9 @@
  * touches a page of a segment.  Its only work of its own is to remove the data
  * files of databases that are gone, which a crash in DROP DATABASE leaves behind.
  *
+ * On a standby there is no space to be freed.  If securefile.fetch_from is set, the workers
+ * that it sends are others: they fetch data that is not in WAL (fetch/worker.c).
+ *
  * Any ERROR ends it; the postmaster starts it again.
  *
  *-------------------------------------------------------------------------
@@ -18,6 +21,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "config/config.h"
 #include "io/io.h"
@@ -62,7 +66,7 @@ sf_monitor_register(void)
 	BackgroundWorker worker = {0};
 
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
 	worker.bgw_restart_time = RESTART_SECONDS;
 	strlcpy(worker.bgw_library_name, "securefile", sizeof(worker.bgw_library_name));
 	strlcpy(worker.bgw_function_name, "securefile_monitor_launcher",
@@ -175,9 +179,19 @@ note_no_slot(Oid db)
 	no_slot_logged = true;
 }
 
+/* What a worker runs, and its name. */
+typedef struct WorkerKind
+{
+	const char *function;
+	const char *name;
+} WorkerKind;
+
+static const WorkerKind maintains = {"securefile_monitor_worker", "securefile monitor worker"};
+static const WorkerKind fetches = {"securefile_fetch_worker", "securefile fetch worker"};
+
 /* Run a worker in a database, unless a command wants it, and wait for its end. */
 static void
-run_worker(Oid db)
+run_worker(Oid db, WorkerKind kind)
 {
 	BackgroundWorker worker = {0};
 	BackgroundWorkerHandle *handle;
@@ -188,15 +202,14 @@ run_worker(Oid db)
 		return;
 	}
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	worker.bgw_main_arg = ObjectIdGetDatum(db);
 	worker.bgw_notify_pid = MyProcPid;
 	strlcpy(worker.bgw_library_name, "securefile", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "securefile_monitor_worker",
-			sizeof(worker.bgw_function_name));
-	strlcpy(worker.bgw_name, "securefile monitor worker", sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_type, "securefile monitor worker", sizeof(worker.bgw_type));
+	strlcpy(worker.bgw_function_name, kind.function, sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_name, kind.name, sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_type, kind.name, sizeof(worker.bgw_type));
 
 	/* the worker must not be done before this is noted */
 	sfi_monitor_note_worker(db);
@@ -282,7 +295,8 @@ survey(MemoryContext context)
 	sf_io_scan(InvalidOid, note_database, &dbs);
 	MemoryContextSwitchTo(old);
 	read_pg_database(&dbs, context);
-	remove_orphans(&dbs);
+	if (!RecoveryInProgress())
+		remove_orphans(&dbs);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(context);
 	return dbs;
@@ -310,12 +324,32 @@ run_pass(MemoryContext context, bool visit_all)
 				continue;
 			serve_interrupts();
 			if (sf_monitor_enabled)
-				run_worker(db);
+				run_worker(db, maintains);
 			else
 				sf_monitor_wake(db);
 		}
 	}
 	sfi_monitor_note_pass();
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(context);
+}
+
+/* A pass on a standby: each database that has data files is visited. */
+static void
+run_fetch_pass(MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Databases	dbs = survey(context);
+	ListCell   *cell;
+
+	foreach(cell, dbs.connectable)
+	{
+		Oid			db = lfirst_oid(cell);
+
+		serve_interrupts();
+		if (list_member_oid(dbs.with_files, db) && RecoveryInProgress())
+			run_worker(db, fetches);
+	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);
 }
@@ -351,7 +385,13 @@ securefile_monitor_launcher(Datum arg)
 		long		left = nap_left(last_pass);
 
 		serve_interrupts();
-		if (sf_monitor_enabled && left <= 0)
+		if (RecoveryInProgress())
+		{
+			if (sf_fetch_from[0] != '\0')
+				run_fetch_pass(context);
+			nap(sf_monitor_naptime_s * 1000L);
+		}
+		else if (sf_monitor_enabled && left <= 0)
 		{
 			/*
 			 * the first pass finds the leftovers of a crash, or of a long

@@ -12,13 +12,8 @@
  */
 #include "base/base.h"
 
-#include "access/heapam.h"
 #include "access/relation.h"
-#include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/pg_am.h"
-#include "catalog/pg_class.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "monitor/monitor_internal.h"
@@ -27,10 +22,8 @@
 #include "space/space.h"
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 
 PGDLLEXPORT void securefile_monitor_worker(Datum arg);
 
@@ -40,42 +33,6 @@ void
 sf_monitor_set_tidy(SfMonitorTidy tidy)
 {
 	tidy_table = tidy;
-}
-
-/*
- * List the segment relations of this database; none where the extension is not
- * installed.  The list is made in the given context.
- */
-static List *
-list_segments(MemoryContext context)
-{
-	List	   *segments = NIL;
-	Oid			am;
-	Relation	rel;
-	TableScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-
-	SF_ASSERT(IsTransactionState());
-	am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SF_SEGMENT_AM_NAME));
-	if (!OidIsValid(am))
-		return NIL;
-	rel = table_open(RelationRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_class_relam, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(am));
-	scan = table_beginscan_catalog(rel, 1, &key);
-	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
-	{
-		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
-		MemoryContext old = MemoryContextSwitchTo(context);
-
-		if (form->relkind == RELKIND_TOASTVALUE)
-			segments = lappend_oid(segments, form->oid);
-		MemoryContextSwitchTo(old);
-	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return segments;
 }
 
 /*
@@ -230,7 +187,7 @@ securefile_monitor_worker(Datum arg)
 	pgstat_report_appname("securefile monitor");
 
 	StartTransactionCommand();
-	segments = list_segments(TopMemoryContext);
+	segments = sf_space_list_segments(TopMemoryContext);
 	CommitTransactionCommand();
 
 	if (work_through(segments))

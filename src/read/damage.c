@@ -42,9 +42,12 @@ report_left_behind(SfReadJob *job, const SfReadListener *listener, const SfUnit 
 				(errcode(ERRCODE_UNDEFINED_FILE),
 				 errmsg("data of a securefile value is not on this server"),
 				 errdetail_internal("%s", detail),
-				 errhint("Store the value again, or delete its row; securefile_check() lists such values.")));
-	listener->found("data left behind", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
-					detail, listener->arg);
+				 errhint("securefile_fetch_left_behind() gets it from a server that has it. Or store the value again, or delete its row; securefile_check() lists such values.")));
+	if (listener->missing != NULL)
+		listener->missing(unit, job->seed, listener->arg);
+	else
+		listener->found("data left behind", sf_sectors_to_bytes(unit->start), unit->stored_bytes,
+						detail, listener->arg);
 	return true;
 }
 

@@ -6,6 +6,7 @@
  * form.c		the form of a datum
  * value.c		lengths, ranges, whole values
  * verify.c		all of a value checked
+ * missing.c	units of a value that are not on this server
  * units.c		a range of units, read in one go
  * reader.c		readers: values that are read piece by piece
  * ahead.c		reading ahead for readers
@@ -46,7 +47,9 @@ typedef void (*SfReadPlain) (uint64 unit_no, const char *plain, void *arg);
 typedef struct SfReadListener
 {
 	SfReadFinding found;
-	SfReadPlain plain;
+	SfReadPlain plain;			/* NULL: units are not decoded */
+	SfReadMissing missing;		/* NULL: a unit that is not on this server is
+								 * a finding, too */
 	void	   *arg;
 } SfReadListener;
 

@@ -452,6 +452,8 @@ sfi_read_deliver_unit(SfReadJob *job, const SfReadListener *listener, SfReadRequ
 
 	if (stored == NULL || (wanted.len == 0 && !is_check))
 		return;
+	if (listener != NULL && listener->plain == NULL)
+		return;
 	if (!sfi_read_is_plain(job, unit))
 	{
 		deliver_encoded(job, listener, unit_no, unit, stored, wanted);

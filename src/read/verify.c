@@ -98,7 +98,7 @@ void
 sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg)
 {
 	Verify		verify = {.found = found, .arg = arg};
-	SfReadListener listener = {tell, take, &verify};
+	SfReadListener listener = {.found = tell, .plain = take, .arg = &verify};
 	SfReadTarget target = {0};
 	SfContentHash kept;
 	SfReadJob	job;

@@ -55,6 +55,12 @@ typedef struct SfSegment
  */
 extern void sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum);
 
+/*
+ * OIDs of the segment relations of this database; none where the extension is not installed.
+ * The list is made in the given context.  In a transaction; takes no lock that it keeps.
+ */
+extern List *sf_space_list_segments(MemoryContext context);
+
 /* OID of the segment relation of a column, or InvalidOid.  Takes no lock. */
 extern Oid	sf_space_segment_relid(Oid table_oid, AttrNumber attnum);
 

@@ -35,6 +35,7 @@
  *
  * floor 3, storage and segments:
  * storage.c	files follow the segment relation; the sweeper
+ * list.c		the segments of a database
  * segment.c	finding and opening the segment of a column; object ids
  * upgrade.c	pg_upgrade: pages beside the data files, and back
  * wal.c		the table of WAL records, redo, desc; data records

@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * by_hand.c
+ *	  securefile_fetch_left_behind(): what is missing of one column, fetched at once.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "fetch/fetch_internal.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(securefile_fetch_column);
+
+#define COLUMNS		4
+
+static Datum
+make_row(FunctionCallInfo fcinfo, const SfFetchCounts *counts)
+{
+	TupleDesc	desc;
+	Datum		values[COLUMNS];
+	bool		nulls[COLUMNS] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[0] = Int64GetDatum(counts->missing_values);
+	values[1] = Int64GetDatum(counts->missing_bytes);
+	values[2] = Int64GetDatum(counts->missing_values - counts->left_values);
+	values[3] = Int64GetDatum(counts->missing_bytes - counts->left_bytes);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* All rows; the connection is closed whatever happens. */
+static void
+fetch_all(Relation rel, SfSegment *seg, const char *conninfo, SfFetchCounts *counts)
+{
+	SfFetchRange range = {0, RelationGetNumberOfBlocks(rel), InvalidTransactionId};
+	SfFetchSource *source;
+
+	if (conninfo == NULL)
+	{
+		(void) sfi_fetch_rows(rel, seg, NULL, range, counts);
+		return;
+	}
+	source = sfi_fetch_source(conninfo);
+	PG_TRY();
+	{
+		sfi_fetch_connect(source);
+		(void) sfi_fetch_rows(rel, seg, source, range, counts);
+	}
+	PG_FINALLY();
+	{
+		sfi_fetch_disconnect(source);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * securefile_fetch_column(relid oid, attnum smallint, conninfo text)
+ * returns (missing_values bigint, missing_bytes bigint, fetched_values bigint,
+ *			fetched_bytes bigint)
+ *
+ * conninfo null: what is missing is only counted.
+ */
+Datum
+securefile_fetch_column(PG_FUNCTION_ARGS)
+{
+	Oid			table_oid = PG_GETARG_OID(0);
+	AttrNumber	attnum = PG_GETARG_INT16(1);
+	char	   *conninfo = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
+	SfFetchCounts counts = {0};
+	Relation	rel;
+	SfSegment  *seg;
+
+	sf_base_require_preload();
+	PreventCommandIfParallelMode("securefile_fetch_left_behind()");
+	rel = table_open(table_oid, AccessShareLock);
+	seg = sf_space_open(table_oid, attnum, AccessShareLock, true);
+	if (seg != NULL && !seg->logged_data && RelationGetNumberOfBlocks(rel) > 0)
+		fetch_all(rel, seg, conninfo, &counts);
+	table_close(rel, NoLock);
+	PG_RETURN_DATUM(make_row(fcinfo, &counts));
+}

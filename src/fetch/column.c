@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ *
+ * column.c
+ *	  The rows of a column, looked through for data that is not on this server.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/detoast.h"
+#include "access/sysattr.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "executor/tuptable.h"
+#include "fetch/fetch_internal.h"
+#include "miscadmin.h"
+#include "read/read.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+/*
+ * Was the row seen by a pass that looked at all transactions before since?  The raw xmin
+ * tells of a row that was frozen meanwhile, too.
+ */
+static bool
+was_seen(TupleTableSlot *slot, TransactionId since)
+{
+	bool		isnull;
+	TransactionId xmin =
+	DatumGetTransactionId(slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull));
+
+	return TransactionIdIsNormal(since) && TransactionIdIsNormal(xmin) &&
+		TransactionIdPrecedes(xmin, since);
+}
+
+/* Locators are short; a longer value is in the row itself, and is not even fetched. */
+static void
+look_at(SfFetchBatch *batch, Datum value)
+{
+	struct varlena *packed;
+
+	if (toast_raw_datum_size(value) > VARHDRSZ + SF_IN_ROW_MAX + SF_SEALED_OVERHEAD)
+		return;
+	packed = PG_DETOAST_DATUM_PACKED(value);
+	sfi_batch_value(batch);
+	sf_read_missing(packed, sfi_batch_add, batch);
+}
+
+static void
+look_at_rows(TableScanDesc scan, TupleTableSlot *slot, AttrNumber attnum, TransactionId since,
+			 SfFetchBatch *batch)
+{
+	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
+													  "securefile fetch of a row",
+													  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(row_context);
+
+	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot))
+	{
+		bool		isnull;
+		Datum		value = slot_getattr(slot, attnum, &isnull);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!isnull && !was_seen(slot, since))
+			look_at(batch, value);
+		MemoryContextReset(row_context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(row_context);
+}
+
+/* The snapshot keeps the place of each value that it sees from being used again. */
+TransactionId
+sfi_fetch_rows(Relation rel, SfSegment *seg, SfFetchSource *source, SfFetchRange range,
+			   SfFetchCounts *counts)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TransactionId xmin = snapshot->xmin;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	SfFetchBatch *batch = sfi_batch_begin(seg, source, counts);
+	ItemPointerData first;
+	ItemPointerData last;
+	TableScanDesc scan;
+
+	SF_ASSERT(range.from < range.to && seg->table_oid == RelationGetRelid(rel));
+	ItemPointerSet(&first, range.from, FirstOffsetNumber);
+	ItemPointerSet(&last, range.to - 1, MaxOffsetNumber);
+	scan = table_beginscan_tidrange(rel, snapshot, &first, &last);
+	look_at_rows(scan, slot, seg->attnum, range.since, batch);
+	sfi_batch_finish(batch);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return xmin;
+}

@@ -1,0 +1,163 @@
+/*-------------------------------------------------------------------------
+ *
+ * state.c
+ *	  The shared memory of the room: how far the worker has come with each column, and
+ *	  the function behind view securefile_fetch.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "config/config.h"
+#include "fetch/fetch_internal.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+PG_FUNCTION_INFO_V1(securefile_fetch_state);
+
+#define COLUMNS		9
+
+typedef struct Key
+{
+	Oid			db;
+	Oid			table_oid;
+	int32		attnum;			/* as int32: no padding to hash */
+} Key;
+
+typedef struct Entry
+{
+	Key			key;
+	SfFetchState state;
+} Entry;
+
+/* Both are made before any process looks; the lock covers all entries. */
+static LWLock *lock = NULL;
+static HTAB *table = NULL;
+
+Size
+sf_fetch_shmem_size(void)
+{
+	return add_size(MAXALIGN(sizeof(LWLock)), hash_estimate_size(sf_max_columns, sizeof(Entry)));
+}
+
+void
+sf_fetch_shmem_init(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(Key), .entrysize = sizeof(Entry)};
+	static int	tranche = 0;
+	bool		found;
+
+	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
+	if (tranche == 0)
+	{
+		tranche = LWLockNewTrancheId();
+		LWLockRegisterTranche(tranche, "securefile_fetch");
+	}
+	lock = ShmemInitStruct("securefile fetch", sizeof(LWLock), &found);
+	if (!found)
+		LWLockInitialize(lock, tranche);
+	table = ShmemInitHash("securefile fetch columns", sf_max_columns, sf_max_columns, &ctl,
+						  HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+}
+
+static Key
+key_of(Oid table_oid, AttrNumber attnum)
+{
+	return (Key) {MyDatabaseId, table_oid, attnum};
+}
+
+SfFetchState
+sfi_fetch_state_get(Oid table_oid, AttrNumber attnum)
+{
+	Key			key = key_of(table_oid, attnum);
+	SfFetchState state = {0};
+	Entry	   *entry;
+
+	LWLockAcquire(lock, LW_SHARED);
+	entry = hash_search(table, &key, HASH_FIND, NULL);
+	if (entry != NULL)
+		state = entry->state;
+	LWLockRelease(lock);
+	return state;
+}
+
+void
+sfi_fetch_state_set(Oid table_oid, AttrNumber attnum, const SfFetchState *state)
+{
+	Key			key = key_of(table_oid, attnum);
+	Entry	   *entry;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	entry = hash_search(table, &key, HASH_ENTER_NULL, NULL);
+	if (entry != NULL)
+		entry->state = *state;
+	LWLockRelease(lock);
+}
+
+/* ---- view ---- */
+
+static void
+put_row(ReturnSetInfo *rsinfo, const Entry *entry)
+{
+	const SfFetchState *state = &entry->state;
+	Datum		values[COLUMNS];
+	bool		nulls[COLUMNS] = {0};
+
+	values[0] = ObjectIdGetDatum(entry->key.table_oid);
+	values[1] = Int16GetDatum(entry->key.attnum);
+	values[2] = Int64GetDatum(state->fetched_values);
+	values[3] = Int64GetDatum(state->fetched_bytes);
+	values[4] = Int64GetDatum(state->left_values);
+	values[5] = Int64GetDatum(state->left_bytes);
+	values[6] = Int64GetDatum(state->passes);
+	values[7] = TimestampTzGetDatum(state->last_pass);
+	nulls[7] = state->last_pass == 0;
+	nulls[8] = state->failure[0] == '\0';
+	values[8] = nulls[8] ? (Datum) 0 : CStringGetTextDatum(state->failure);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* The entries of this database; palloc'd.  No row is made under the lock. */
+static List *
+copy_entries(void)
+{
+	List	   *entries = NIL;
+	HASH_SEQ_STATUS scan;
+	Entry	   *copies = palloc_extended(sf_max_columns * sizeof(Entry), MCXT_ALLOC_HUGE);
+	Entry	   *entry;
+	int			n = 0;
+
+	LWLockAcquire(lock, LW_SHARED);
+	hash_seq_init(&scan, table);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+		if (entry->key.db == MyDatabaseId && n < sf_max_columns)
+			copies[n++] = *entry;
+	LWLockRelease(lock);
+	for (int i = 0; i < n; i++)
+		entries = lappend(entries, &copies[i]);
+	return entries;
+}
+
+/*
+ * securefile_fetch_state()
+ * returns setof (table_oid oid, attnum smallint, fetched_values bigint, fetched_bytes bigint,
+ *				  left_values bigint, left_bytes bigint, passes bigint,
+ *				  last_pass timestamptz, failure text)
+ */
+Datum
+securefile_fetch_state(PG_FUNCTION_ARGS)
+{
+	ListCell   *cell;
+
+	sf_base_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+	foreach(cell, copy_entries())
+		put_row((ReturnSetInfo *) fcinfo->resultinfo, lfirst(cell));
+	return (Datum) 0;
+}
