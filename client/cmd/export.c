@@ -174,6 +174,7 @@ verb_export(const Options *options)
 	Target		target;
 	Session    *session;
 	Failure		failure;
+	Queues		queues;
 	bool		all;
 
 	if (!open_top(&export, &failure))
@@ -194,7 +195,9 @@ verb_export(const Options *options)
 					  "a distributed table has no snapshot of all its nodes");
 	if (!options->quiet)
 		progress_begin((int64_t) export.list.count, export.list.bytes);
-	all = pool_run(options, &target, NULL, export.list.count, export_one, &export);
+	queues = queues_find(session, &export.list, "");
+	all = pool_run(options, &target, NULL, export.list.count, &queues, export_one, &export);
+	queues_free(&queues);
 	session_end(session);
 	return output_end(all ? EXIT_DONE : EXIT_SETUP);
 }

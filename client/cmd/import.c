@@ -96,6 +96,7 @@ verb_import(const Options *options)
 	Target		target;
 	Session    *session;
 	Failure		failure;
+	Queues		queues;
 	bool		all;
 
 	import.top = local_open_top(options->args[0], &failure);
@@ -110,7 +111,9 @@ verb_import(const Options *options)
 	walk_tree(dup(import.top), &import.list, output_failed);
 	if (!options->quiet)
 		progress_begin((int64_t) import.list.count, import.list.bytes);
-	all = pool_run(options, &target, session, import.list.count, import_one, &import);
+	queues = queues_find(session, &import.list, options->prefix);
+	all = pool_run(options, &target, session, import.list.count, &queues, import_one, &import);
+	queues_free(&queues);
 	session_end(session);
 	return output_end(all ? EXIT_DONE : EXIT_SETUP);
 }

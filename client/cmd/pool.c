@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pool.c
- *	  Threads that take one file after the other from a list.
+ *	  Threads that take one file after the other from lists.
  *
  * A lost connection is made again once.  If that fails, its thread ends, and the other
  * threads do the rest.
@@ -15,6 +15,14 @@
 #include "output.h"
 #include "pool.h"
 
+/* Files of one node, in the order of the list. */
+typedef struct Queue
+{
+	size_t	   *files;
+	size_t		count;
+	atomic_size_t next;
+} Queue;
+
 typedef struct Pool
 {
 	const Options *options;
@@ -22,24 +30,78 @@ typedef struct Pool
 	size_t		count;
 	PoolWork	work;
 	void	   *arg;
-	atomic_size_t next;
+	Queue	   *queues;
+	int			nqueues;
+	atomic_size_t begun;		/* files */
 } Pool;
 
 typedef struct Worker
 {
 	Pool	   *pool;
+	int			queue;			/* where it takes files first */
 	Session    *session;		/* null: the thread makes its own */
 	pthread_t	thread;
 } Worker;
 
-/* Take files from the list until it is empty or the connection is lost for good. */
+/* ---- queues ---- */
+
 static void
-work_off(Pool *pool, Session *session)
+make_queues(Pool *pool, const Queues *queues)
+{
+	pool->nqueues = queues == NULL ? 1 : queues->count;
+	pool->queues = calloc(pool->nqueues, sizeof(Queue));
+	if (pool->queues == NULL)
+		abort();
+	for (int i = 0; i < pool->nqueues; i++)
+	{
+		pool->queues[i].files = calloc(pool->count + 1, sizeof(size_t));
+		if (pool->queues[i].files == NULL)
+			abort();
+	}
+	for (size_t number = 0; number < pool->count; number++)
+	{
+		Queue	   *queue = &pool->queues[queues == NULL || queues->of == NULL ? 0 : queues->of[number]];
+
+		queue->files[queue->count++] = number;
+	}
+}
+
+static void
+free_queues(Pool *pool)
+{
+	for (int i = 0; i < pool->nqueues; i++)
+		free(pool->queues[i].files);
+	free(pool->queues);
+}
+
+/* The next file of that queue, or when it is empty, of another one.  False: there is none. */
+static bool
+take(Pool *pool, int first, size_t *number)
+{
+	for (int i = 0; i < pool->nqueues; i++)
+	{
+		Queue	   *queue = &pool->queues[(first + i) % pool->nqueues];
+		size_t		n = atomic_fetch_add(&queue->next, 1);
+
+		if (n >= queue->count)
+			continue;
+		*number = queue->files[n];
+		atomic_fetch_add(&pool->begun, 1);
+		return true;
+	}
+	return false;
+}
+
+/* ---- threads ---- */
+
+/* Take files until there are none, or the connection is lost for good. */
+static void
+work_off(Pool *pool, int queue, Session *session)
 {
 	Failure		failure;
 	size_t		number;
 
-	while (!session->lost && (number = atomic_fetch_add(&pool->next, 1)) < pool->count)
+	while (!session->lost && take(pool, queue, &number))
 	{
 		bool		good = pool->work(session, pool->arg, number);
 
@@ -59,15 +121,15 @@ run_worker(void *arg)
 	Failure		failure;
 
 	if (session != NULL)
-		work_off(pool, session);
-	else if (atomic_load(&pool->next) < pool->count)
+		work_off(pool, worker->queue, session);
+	else if (atomic_load(&pool->begun) < pool->count)
 	{
 		session = session_more(pool->options, pool->target, &failure);
 		if (session == NULL)
 			output_message(&failure);
 		else
 		{
-			work_off(pool, session);
+			work_off(pool, worker->queue, session);
 			session_end(session);
 		}
 	}
@@ -76,9 +138,9 @@ run_worker(void *arg)
 
 bool
 pool_run(const Options *options, const Target *target, Session *first,
-		 size_t count, PoolWork work, void *arg)
+		 size_t count, const Queues *queues, PoolWork work, void *arg)
 {
-	Pool		pool = {options, target, count, work, arg, 0};
+	Pool		pool = {options, target, count, work, arg, NULL, 0, 0};
 	size_t		jobs = (size_t) options->jobs < count ? (size_t) options->jobs : count;
 	Worker	   *workers = calloc(jobs + 1, sizeof(Worker));
 	size_t		begun;
@@ -86,9 +148,11 @@ pool_run(const Options *options, const Target *target, Session *first,
 
 	if (workers == NULL)
 		abort();
+	make_queues(&pool, queues);
 	for (begun = 0; begun < jobs; begun++)
 	{
 		workers[begun].pool = &pool;
+		workers[begun].queue = (int) (begun % (size_t) pool.nqueues);
 		workers[begun].session = begun == 0 ? first : NULL;
 		if (pthread_create(&workers[begun].thread, NULL, run_worker, &workers[begun]) != 0)
 			break;
@@ -96,10 +160,11 @@ pool_run(const Options *options, const Target *target, Session *first,
 	for (size_t i = 0; i < begun; i++)
 		pthread_join(workers[i].thread, NULL);
 	free(workers);
-	if (atomic_load(&pool.next) >= count)
+	free_queues(&pool);
+	if (atomic_load(&pool.begun) >= count)
 		return true;
 	failure_say(&failure, "no connection is left: %zu of %zu files were not begun",
-				count - atomic_load(&pool.next), count);
+				count - atomic_load(&pool.begun), count);
 	output_message(&failure);
 	return false;
 }

@@ -254,3 +254,17 @@ route_get(Session *session, const char *name, pgsf_sink sink, void *arg, Failure
 	free(key);
 	return bytes;
 }
+
+bool
+route_is_missing(Session *session, const Failure *failure)
+{
+	Failure		notice;
+
+	if (strcmp(failure->sqlstate, PGSF_ERROR_CONNECTION) != 0 ||
+		PQstatus(session->conn) != CONNECTION_OK)
+		return false;
+	failure_say(&notice, "%s\nHint: Files go through the coordinator, which is slower.", failure->text);
+	output_notice(NULL, notice.text);
+	session->no_routes = true;
+	return true;
+}

@@ -34,4 +34,10 @@ extern int64_t route_put(Session *session, const Options *options, const RoutedP
 extern int64_t route_get(Session *session, const char *name, pgsf_sink sink, void *arg,
 						 Failure *failure);
 
+/*
+ * After a failure: was it that the node could not be reached, while the coordinator can?  Then
+ * the user is told, once in a session, and no more routes are tried in it.
+ */
+extern bool route_is_missing(Session *session, const Failure *failure);
+
 #endif							/* SECUREFILE_ROUTE_H */

@@ -50,6 +50,8 @@ typedef struct Session
 	const Target *target;
 	char	   *buffer;			/* BUFFER_SIZE bytes */
 	bool		lost;			/* the connection could not be made again */
+	bool		no_routes;		/* nodes cannot be reached: files go through
+								 * the coordinator */
 } Session;
 
 #define BUFFER_SIZE		(256 * 1024)

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "copied.h"
 #include "local.h"
 #include "output.h"
 #include "route.h"
@@ -341,8 +342,9 @@ put_routed(Session *session, const Options *options, const char *name, bool row_
 }
 
 /*
- * Store a file that is too long for one read where it cannot be a stream: in a reference
- * table, or without securefile_citus.  All of it has to be in memory.
+ * Store a file that is too long for one read where it cannot be a stream: replaced, or of
+ * unknown length, in a reference table, or where the nodes cannot be reached.  All of it has
+ * to be in memory.
  */
 static bool
 put_in_memory(Session *session, const Options *options, const char *name, bool row_exists,
@@ -361,7 +363,7 @@ put_in_memory(Session *session, const Options *options, const char *name, bool r
 		{
 			got = -1;
 			failure_say(failure, "the file is too long to be stored in one statement\n"
-						"Hint: Files of more than 256 MB need a distributed table with the extension securefile_citus.");
+						"Hint: Files of more than 256 MB need a distributed table with the extension securefile_citus, whose nodes can be reached from here.");
 			break;
 		}
 		bytes = more;
@@ -374,6 +376,24 @@ put_in_memory(Session *session, const Options *options, const char *name, bool r
 	return stored;
 }
 
+/* Store a file through the coordinator: a new row by COPY, which has the higher limit. */
+static bool
+put_through(Session *session, const Options *options, const char *name, bool row_exists,
+			Source *source, Failure *failure)
+{
+	int64_t		total = S_ISREG(source->before.st_mode) ? source->before.st_size : -1;
+	const char **values;
+	CopiedRow	row = {options->nsets + 1, NULL, next_piece, source, total};
+	bool		stored;
+
+	if (row_exists || total < 0 || total > COPIED_MOST)
+		return put_in_memory(session, options, name, row_exists, source, failure);
+	row.values = values = put_values(options, name);
+	stored = copied_put(session, options, &row, failure);
+	free(values);
+	return stored;
+}
+
 /* Store a file that is longer than a buffer, whose first bytes were read ahead. */
 static bool
 put_long(Session *session, const Options *options, const char *name, bool row_exists,
@@ -381,9 +401,14 @@ put_long(Session *session, const Options *options, const char *name, bool row_ex
 {
 	if (!session->target->distributed)
 		return put_stream(session, options, name, row_exists, source, failure);
-	if (session->target->routable)
-		return put_routed(session, options, name, row_exists, source, failure);
-	return put_in_memory(session, options, name, row_exists, source, failure);
+	if (session->target->routable && !session->no_routes)
+	{
+		if (put_routed(session, options, name, row_exists, source, failure))
+			return true;
+		if (source->done > 0 || !route_is_missing(session, failure))
+			return false;
+	}
+	return put_through(session, options, name, row_exists, source, failure);
 }
 
 int64_t
@@ -428,6 +453,7 @@ typedef struct Sink
 	int			fd;
 	Failure    *failure;
 	bool		failed;			/* failure says why */
+	bool		taken;			/* bytes have come */
 } Sink;
 
 /* A pgsf_sink: writes the bytes. */
@@ -436,6 +462,7 @@ take_piece(void *arg, const void *buffer, size_t size)
 {
 	Sink	   *sink = arg;
 
+	sink->taken = true;
 	sink->failed = !local_write(sink->fd, buffer, size);
 	if (sink->failed)
 	{
@@ -454,18 +481,26 @@ transfer_get(Session *session, const char *name, int fd, Failure *failure)
 	const Target *target = session->target;
 	const char *const values[] = {name};
 	pgsf_params params = {1, NULL, values, NULL, NULL};
-	Sink		sink = {fd, failure, false};
+	Sink		sink = {fd, failure, false, false};
 	char	   *sql = text_make("SELECT %s FROM %s WHERE %s",
 								target->column, target->table, target->key_is_name);
-	int64_t		bytes = target->routable
-	? route_get(session, name, take_piece, &sink, failure)
-	: pgsf_get_callback(session->handle, take_piece, &sink, 0, -1, sql, &params);
+	int64_t		bytes = -1;
+	bool		routed = target->routable && !session->no_routes;
 
+	if (routed)
+	{
+		bytes = route_get(session, name, take_piece, &sink, failure);
+		routed = bytes >= 0 || sink.taken || !route_is_missing(session, failure);
+	}
+	if (!routed)
+	{
+		bytes = pgsf_get_callback(session->handle, take_piece, &sink, 0, -1, sql, &params);
+		if (bytes < 0 && !sink.failed)
+			failure_pgsf(failure, session->handle);
+	}
 	free(sql);
 	if (bytes >= 0 || sink.failed)
 		return bytes;
-	if (!target->routable)
-		failure_pgsf(failure, session->handle);
 	if (strcmp(failure->sqlstate, PGSF_ERROR_NOT_FOUND) == 0 ||
 		strcmp(failure->sqlstate, PGSF_ERROR_NULL) == 0)
 		failure_say(failure, "no file of that name");

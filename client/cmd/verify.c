@@ -227,7 +227,7 @@ verb_verify(const Options *options)
 	}
 	if (!options->quiet && verify.list.count > 0)
 		progress_begin((int64_t) verify.list.count, options->nargs > 0 ? -1 : verify.list.bytes);
-	all = pool_run(options, &target, session, verify.list.count, verify_one, &verify);
+	all = pool_run(options, &target, session, verify.list.count, NULL, verify_one, &verify);
 	session_end(session);
 	if (options->nargs == 0 && options->against == NULL && !options->json)
 		return output_status(EXIT_DONE);

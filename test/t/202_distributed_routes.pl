@@ -102,6 +102,35 @@ sql("BEGIN; $take; COMMIT");
 cmp_ok(sql("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '$before')"), '<', 1_000_000, 'a staged file does not go through the coordinator');
 is(sql(q{SELECT (SELECT sum(length(document)) FROM files WHERE name = 'long'), (SELECT count(*) FROM staging)}), '4000000|0', 'committed, it has moved');
 
+# one node is slow: the files of the other one do not wait for it
+mkdir 'spread';
+write_file("spread/$_", bytes($_, 300_000)) foreach 101 .. 112;
+my %node_of = map { split /\|/ } split /\n/, sql(q{SELECT key, nodeport FROM securefile_dist_routes('files', (SELECT array_agg(i::text) FROM generate_series(101, 112) i))});
+my @of_first = grep { $node_of{$_} == $workers[0]->{_port} } sort keys %node_of;
+kill 'STOP', $workers[1]->{_pid};
+my $import = IPC::Run::start([ 'securefile', 'import', '-q', '-t', 'files', '-j', '2', 'spread' ], '<', \'', '>', \my $said, '2>', \my $warned);
+my $arrived = wait_for_sql($coordinator, 'SELECT count(*) = ' . @of_first . ' FROM files WHERE name IN (' . join(',', map { "'$_'" } @of_first) . ')');
+kill 'CONT', $workers[1]->{_pid};
+ok($arrived, scalar(@of_first) . ' of 12 files are stored while the other node takes no connections');
+is($import->finish ? 'done' : $warned, 'done', 'and then the others');
+runs(0, qr//, 'verify', '-q', '-t', 'files', '--against', 'spread', map { "$_" } 101 .. 112);
+runs(0, qr//, 'rm', '-t', 'files', 101 .. 112);
+
+# the coordinator can reach the nodes, but the client cannot: what it knows of them is no name
+sql('INSERT INTO pg_dist_poolinfo SELECT nodeid, format($$host=%s port=%s$$, nodename, nodeport) FROM pg_dist_node WHERE groupid <> 0',
+	q{SELECT citus_update_node(nodeid, 'worker.invalid', nodeport) FROM pg_dist_node WHERE groupid <> 0});
+runs(0, qr/could not connect to node worker\.invalid.*go through the coordinator/s, 'put', '-t', 'keyed', '-k', 'name', '--set', 'id=8', '--set', 'Note=', 'long', 'beside');
+is(sql(q{SELECT id, "Note", length(document) FROM keyed WHERE name = 'beside'}), '8||4000000', 'a new row is copied');
+runs(0, qr/could not connect/, 'get', '-t', 'keyed', '-k', 'name', 'beside', 'back7');
+holds('back7', bytes(3, 4_000_000), 'and read through the coordinator');
+runs(0, qr/could not connect/, 'put', '-t', 'keyed', '-k', 'name', '--replace', 'tree/8', 'beside');
+is(sql(q{SELECT id, length(document) FROM keyed WHERE name = 'beside'}), '8|800000', 'a replaced one is a parameter');
+runs(1, qr/invalid input syntax for type bigint/, 'put', '-t', 'keyed', '-k', 'name', '--set', 'id=seven', 'long', 'third');
+sql(map { "SELECT citus_update_node((SELECT nodeid FROM pg_dist_node WHERE nodeport = $_->{_port}), '$_->{_host}', $_->{_port})" } @workers);
+sql('DELETE FROM pg_dist_poolinfo');
+runs(0, qr/^$/, 'put', '-t', 'keyed', '-k', 'name', '--replace', 'long', 'beside');
+runs(0, qr//, 'rm', '-t', 'keyed', '-k', 'name', 'beside');
+
 # no privilege on the worker is no privilege at all
 sql('CREATE ROLE reader LOGIN', 'GRANT SELECT ON files TO reader');
 runs(0, qr/^$/, 'get', '-U', 'reader', '-t', 'files', '8', 'back4');

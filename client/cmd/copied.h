@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * copied.h
+ *	  A file of a distributed table that goes through the coordinator, by COPY.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SECUREFILE_COPIED_H
+#define SECUREFILE_COPIED_H
+
+#include "session.h"
+
+/* The longest file: what the server can receive as one value. */
+#define COPIED_MOST		INT64_C(1073741800)
+
+/* A new row to store, whose file has that many bytes. */
+typedef struct CopiedRow
+{
+	int			count;			/* of the values: the name, those of --set */
+	const char *const *values;
+	pgsf_source source;
+	void	   *arg;
+	int64_t		total;			/* at most COPIED_MOST */
+} CopiedRow;
+
+/* Store it, in a transaction of its own and in constant memory. */
+extern bool copied_put(Session *session, const Options *options, const CopiedRow *row,
+					   Failure *failure);
+
+#endif							/* SECUREFILE_COPIED_H */

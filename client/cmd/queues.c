@@ -1,0 +1,131 @@
+/*-------------------------------------------------------------------------
+ *
+ * queues.c
+ *	  Which files of a tree go to which node.
+ *
+ * Threads that took all files from one list would wait for the slowest node in the end, each
+ * of them.  So there is a list for each node, and each thread has one of them that it prefers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "queues.h"
+#include "text.h"
+
+/* Names in one question. */
+#define NAMES_AT_ONCE	1000
+
+/* Nodes that are known so far, by "host:port". */
+typedef struct Nodes
+{
+	int			count;
+	char	  **names;
+} Nodes;
+
+static int
+number_of(Nodes *nodes, const char *name)
+{
+	for (int i = 0; i < nodes->count; i++)
+		if (strcmp(nodes->names[i], name) == 0)
+			return i;
+	nodes->names = realloc(nodes->names, (nodes->count + 1) * sizeof(char *));
+	if (nodes->names == NULL)
+		abort();
+	nodes->names[nodes->count] = text_make("%s", name);
+	return nodes->count++;
+}
+
+/* Add a name to the text of an array, in quotes. */
+static char *
+add_name(char *array, size_t *length, const char *prefix, const char *path)
+{
+	const char *parts[] = {prefix, path};
+
+	array = realloc(array, *length + 2 * (strlen(prefix) + strlen(path)) + 5);
+	if (array == NULL)
+		abort();
+	array[*length] = *length > 0 ? ',' : '{';
+	(*length)++;
+	array[(*length)++] = '"';
+	for (int i = 0; i < 2; i++)
+		for (const char *c = parts[i]; *c != '\0'; c++)
+		{
+			if (*c == '"' || *c == '\\')
+				array[(*length)++] = '\\';
+			array[(*length)++] = *c;
+		}
+	array[(*length)++] = '"';
+	return array;
+}
+
+/* Files [first, end): their queues.  False if the server cannot tell. */
+static bool
+ask(Session *session, const FoundList *list, const char *prefix, size_t first, size_t end,
+	Nodes *nodes, int *of)
+{
+	const Target *target = session->target;
+	char	   *array = NULL;
+	size_t		length = 0;
+	char	   *sql = text_make("SELECT r.nodename OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) r.nodeport::pg_catalog.text"
+								" FROM %s.securefile_dist_routes($1::pg_catalog.regclass, $2::pg_catalog.text[]) r",
+								target->dist_schema);
+	const char *values[2] = {target->table, NULL};
+	PGresult   *result;
+	Failure		ignored;
+	bool		good;
+
+	for (size_t i = first; i < end; i++)
+		array = add_name(array, &length, prefix, list->files[i].path);
+	array[length++] = '}';
+	array[length] = '\0';
+	values[1] = array;
+	result = session_query(session, &ignored, sql, 2, values);
+	good = result != NULL && (size_t) PQntuples(result) == end - first;
+	for (size_t i = first; good && i < end; i++)
+		of[i] = number_of(nodes, PQgetvalue(result, (int) (i - first), 0));
+	PQclear(result);
+	free(array);
+	free(sql);
+	return good;
+}
+
+Queues
+queues_find(Session *session, const FoundList *list, const char *prefix)
+{
+	const Target *target = session->target;
+	Nodes		nodes = {0, NULL};
+	Queues		queues = {1, NULL};
+	bool		good = target->routable && target->dist_key != NULL &&
+	strcmp(target->dist_key, target->key) == 0 && list->count > 1;
+
+	if (good)
+	{
+		queues.of = calloc(list->count, sizeof(int));
+		if (queues.of == NULL)
+			abort();
+	}
+	for (size_t first = 0; good && first < list->count; first += NAMES_AT_ONCE)
+	{
+		size_t		end = first + NAMES_AT_ONCE;
+
+		good = ask(session, list, prefix, first, end < list->count ? end : list->count, &nodes,
+				   queues.of);
+	}
+	if (good)
+		queues.count = nodes.count;
+	else
+		queues_free(&queues);
+	for (int i = 0; i < nodes.count; i++)
+		free(nodes.names[i]);
+	free(nodes.names);
+	return queues;
+}
+
+void
+queues_free(Queues *queues)
+{
+	free(queues->of);
+	*queues = (Queues) {1, NULL};
+}

@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * queues.h
+ *	  Which files of a tree go to which node.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SECUREFILE_QUEUES_H
+#define SECUREFILE_QUEUES_H
+
+#include "local.h"
+#include "session.h"
+
+/* A queue of files for each node. */
+typedef struct Queues
+{
+	int			count;			/* at least 1 */
+	int		   *of;				/* the queue of each file; NULL: all are in
+								 * the first one */
+} Queues;
+
+/*
+ * Ask for the nodes of all files of a list, whose names have that prefix, if the names tell:
+ * if they are the distribution column of a table of Citus.  Else, and where the names
+ * cannot be asked for, there is one queue.  The session is in no transaction.
+ */
+extern Queues queues_find(Session *session, const FoundList *list, const char *prefix);
+extern void queues_free(Queues *queues);
+
+#endif							/* SECUREFILE_QUEUES_H */
