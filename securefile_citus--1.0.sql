@@ -7,6 +7,11 @@
 --
 -- Connections to other nodes are those of Citus, as the current user.  What was done on one
 -- node stays done when another one fails: these functions do not work in one transaction.
+--
+-- Names of tables and columns are chosen by others than the caller.  They come into the text
+-- of a query by one format() only, whose result is not looked at for placeholders again.
+-- Functions are called with arguments of exactly their types, so that none of the same name
+-- fits better.
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION securefile_citus" to load this file. \quit
@@ -73,11 +78,11 @@ $$;
 COMMENT ON FUNCTION securefile_dist_shard_name(regclass, bigint)
 	IS 'name of a shard, with schema and quotes; internal';
 
--- Run a query on each placement of each shard.  In it {name} becomes the name of the shard,
--- {table} and {column} literals, {schema} the schema of securefile.  It returns one value, of
--- type jsonb.  A query that would wait for what this transaction has done on the nodes, whose
+-- Run a query on each placement of each shard, which returns one value, of type jsonb.  It is
+-- a template for format(): %1$s is the schema of securefile, %2$s the name of the shard, %3$L
+-- the same as a literal, %4$I or %4$L the column, %5$L the argument.  A query that would wait for what this transaction has done on the nodes, whose
 -- connections are others, is refused; one that only reads (waits is false) is not.
-CREATE FUNCTION securefile_dist_on_shards("table" regclass, "column" name, query text, waits boolean,
+CREATE FUNCTION securefile_dist_on_shards("table" regclass, "column" name, template text, argument text, waits boolean,
 	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer, OUT result jsonb
 ) RETURNS SETOF record
 LANGUAGE plpgsql
@@ -93,11 +98,9 @@ BEGIN
 			MESSAGE = 'the transaction has used distributed tables, whose locks the function would wait for',
 			HINT = 'Call the function in a transaction of its own.';
 	END IF;
-	query := replace(query, '{schema}', @extschema@.securefile_dist_schema());
 	SELECT array_agg(p.shardid) AS shardids, array_agg(p.name) AS names,
 		array_agg(p.nodename) AS nodenames, array_agg(p.nodeport) AS nodeports,
-		array_agg(replace(replace(replace(query, '{table}', quote_literal(p.name)),
-			'{name}', p.name), '{column}', quote_literal("column"))) AS commands
+		array_agg(format(template, @extschema@.securefile_dist_schema(), p.name, p.name, "column", argument)) AS commands
 	INTO places
 	FROM (SELECT s.shardid, @extschema@.securefile_dist_shard_name("table", s.shardid) AS name,
 			d.nodename::text, d.nodeport::integer
@@ -124,19 +127,19 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION securefile_dist_on_shards(regclass, name, text, boolean)
+COMMENT ON FUNCTION securefile_dist_on_shards(regclass, name, text, text, boolean)
 	IS 'what a query returns for each placement of each shard of a table; internal';
 
--- The same on each node; {schema} and {here} become the schemas of both extensions.
-CREATE FUNCTION securefile_dist_on_nodes(query text,
+-- The same on each node: %1$s is the schema of securefile, %2$I that of this extension, %3$L and
+-- so on are the arguments.
+CREATE FUNCTION securefile_dist_on_nodes(template text, arguments text[],
 	OUT nodename text, OUT nodeport integer, OUT result jsonb
 ) RETURNS SETOF record
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	command text := replace(replace(query, '{schema}', @extschema@.securefile_dist_schema()),
-		'{here}', quote_ident('@extschema@'));
+	command text := format(template, VARIADIC ARRAY[@extschema@.securefile_dist_schema(), '@extschema@'] || arguments);
 	answer record;
 BEGIN
 	FOR answer IN
@@ -155,7 +158,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION securefile_dist_on_nodes(text) IS 'what a query returns on each node; internal';
+COMMENT ON FUNCTION securefile_dist_on_nodes(text, text[]) IS 'what a query returns on each node; internal';
 
 -- ---------------------------------------------------------------------
 -- functions of securefile, for all shards
@@ -172,7 +175,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, u.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT to_jsonb(u) FROM {schema}.securefile_usage({table}, {column}) u', false) s,
+			'SELECT to_jsonb(u) FROM %1$s.securefile_usage(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) u'::text, NULL::text, false) s,
 		jsonb_to_record(s.result) u(file_bytes bigint, live_bytes bigint, pending_bytes bigint,
 			free_bytes bigint, metadata_bytes bigint, plain_bytes bigint, ratio double precision,
 			shared_objects bigint, shared_references bigint, saved_bytes bigint)
@@ -189,7 +192,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, f.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM {schema}.securefile_check({table}, {column}) f', true) s,
+			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM %1$s.securefile_check(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) f'::text, NULL::text, true) s,
 		jsonb_to_recordset(s.result) f(finding text, ctid tid, segment_offset bigint,
 			length_bytes bigint, detail text)
 $$;
@@ -205,9 +208,9 @@ LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, f.*
-	FROM @extschema@.securefile_dist_on_shards("table", "column", format(
-			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM {schema}.securefile_repair({table}, {column}, %L) f',
-			dry_run), true) s,
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM %1$s.securefile_repair(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.bool) f'::text,
+			dry_run::text, true) s,
 		jsonb_to_recordset(s.result) f(finding text, ctid tid, segment_offset bigint,
 			length_bytes bigint, detail text, action text)
 $$;
@@ -225,7 +228,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, m.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT to_jsonb(m) FROM {schema}.securefile_maintain({table}, {column}) m', true) s,
+			'SELECT to_jsonb(m) FROM %1$s.securefile_maintain(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) m'::text, NULL::text, true) s,
 		jsonb_to_record(s.result) m(entries_seen bigint, entries_resolved bigint,
 			bytes_freed bigint, pages_freed bigint, bytes_grown bigint, bytes_cut bigint,
 			oldest_unresolved xid8, orphans_removed integer)
@@ -240,9 +243,9 @@ LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport
-	FROM @extschema@.securefile_dist_on_shards("table", "column", format(
-			'SELECT to_jsonb({schema}.securefile_set_tablespace({table}, {column}, %L)::text)',
-			tablespace), true) s
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT to_jsonb(%1$s.securefile_set_tablespace(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.name)::text)'::text,
+			tablespace::text, true) s
 $$;
 COMMENT ON FUNCTION securefile_dist_set_tablespace(regclass, name, name)
 	IS 'securefile_set_tablespace() of a column of a distributed table; each node has a tablespace of that name';
@@ -290,19 +293,19 @@ AS $$
 BEGIN
 	IF logging IS NOT NULL THEN
 		PERFORM @extschema@.securefile_dist_require("table", "column");
-		PERFORM @extschema@.securefile_dist_on_nodes(format(
-			'SELECT to_jsonb({here}.securefile_dist_set_shell(%L, %L, %L, true)::text)',
-			"table"::text, "column", logging));
+		PERFORM @extschema@.securefile_dist_on_nodes(
+			'SELECT to_jsonb(%2$I.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, true)::text)'::text,
+			ARRAY["table"::text, "column"::text, logging]);
 	END IF;
 	-- the shards first: one that is moved before its turn is made by the shell, in the old mode
 	RETURN QUERY
 		SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, (s.result #>> '{}')::bigint
-		FROM @extschema@.securefile_dist_on_shards("table", "column", format(
-			'SELECT to_jsonb({schema}.securefile_rewrite({table}, {column}, logging => %L))', logging), true) s;
+		FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT to_jsonb(%1$s.securefile_rewrite(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text))'::text, logging, true) s;
 	IF logging IS NOT NULL THEN
-		PERFORM @extschema@.securefile_dist_on_nodes(format(
-			'SELECT to_jsonb({here}.securefile_dist_set_shell(%L, %L, %L, false)::text)',
-			"table"::text, "column", logging));
+		PERFORM @extschema@.securefile_dist_on_nodes(
+			'SELECT to_jsonb(%2$I.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, false)::text)'::text,
+			ARRAY["table"::text, "column"::text, logging]);
 	END IF;
 END
 $$;
@@ -343,8 +346,9 @@ LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.logicalrelid, s.shardid, n.nodename, n.nodeport, r.value -> 'row_json'
-	FROM @extschema@.securefile_dist_on_nodes(format(
-			'SELECT coalesce(jsonb_agg(to_jsonb(l)), ''[]'') FROM {here}.securefile_dist_local(%L) l', view_name)) n,
+	FROM @extschema@.securefile_dist_on_nodes(
+			'SELECT coalesce(jsonb_agg(to_jsonb(l)), ''[]'') FROM %2$I.securefile_dist_local(%3$L::pg_catalog.text) l'::text,
+			ARRAY[view_name]) n,
 		jsonb_array_elements(n.result) r
 		JOIN pg_dist_shard s ON s.shardid = (r.value ->> 'shardid')::bigint
 $$;
@@ -357,7 +361,7 @@ SELECT d."table", c.attname, d.shardid, d.nodename, d.nodeport,
 	c.logging IS DISTINCT FROM CASE
 		WHEN pg_catalog.format_type(a.atttypid, a.atttypmod) OPERATOR(pg_catalog.~) 'filesystem_like_logging'
 		THEN 'filesystem_like_logging' ELSE 'logging' END AS differs_in_logging
-FROM securefile_dist_all('securefile_columns') d
+FROM securefile_dist_all('securefile_columns'::pg_catalog.text) d
 	CROSS JOIN LATERAL pg_catalog.jsonb_to_record(d.row_json) c(attname name, options text, tablespace name,
 		logging text, cache text, object_bytes bigint, file_bytes bigint, plain_bytes bigint, ratio double precision)
 	JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) d."table"
@@ -374,7 +378,7 @@ SELECT d."table", s.attname, d.shardid, d.nodename, d.nodeport,
 	s.bytes_nontransformed, s.bytes_transformed, s.bytes_transformed_stored, s.units_incompressible,
 	s.compress_time, s.decompress_time, s.flushes, s.nontransformed_flushes,
 	s.dedup_hits, s.dedup_bytes, s.dedup_mismatches, s.stats_reset
-FROM securefile_dist_all('securefile_stat') d
+FROM securefile_dist_all('securefile_stat'::pg_catalog.text) d
 	CROSS JOIN LATERAL pg_catalog.jsonb_to_record(d.row_json) s(attname name,
 		allocation_bytes bigint, allocation_chunks bigint, direct_read_bytes bigint, direct_write_bytes bigint,
 		direct_read_ops bigint, direct_write_ops bigint, inode_read_time double precision,
@@ -389,7 +393,7 @@ GRANT SELECT ON securefile_dist_stat TO PUBLIC;
 
 CREATE VIEW securefile_dist_monitor AS
 SELECT n.nodename, n.nodeport, m.*
-FROM securefile_dist_on_nodes('SELECT to_jsonb(m) FROM {schema}.securefile_monitor m') n
+FROM securefile_dist_on_nodes('SELECT to_jsonb(m) FROM %1$s.securefile_monitor m'::pg_catalog.text, '{}'::pg_catalog.text[]) n
 	CROSS JOIN LATERAL pg_catalog.jsonb_to_record(n.result) m(state text, launcher_pid integer, worker_pid integer,
 		worker_database name, passes bigint, last_pass timestamptz, workers bigint, failures bigint,
 		last_failure text, last_failure_time timestamptz);
@@ -470,8 +474,9 @@ $$;
 COMMENT ON FUNCTION securefile_dist_is_here(bigint)
 	IS 'is the shard of that number on this node? For the condition of a read that names the shard';
 
--- It stays where it is until the end of a transaction that has written to it through the
--- distributed table.  A snapshot that is older than that statement may show it here still.
+-- A write through the distributed table takes a lock of the shard, by which a move waits until
+-- the transaction ends: that of its place among the shards of colocated tables, or of the shard
+-- itself.  A snapshot that is older than the write may show the shard here when it is not.
 CREATE FUNCTION securefile_dist_is_held(shardid bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -484,16 +489,44 @@ BEGIN
 				upper(current_setting('transaction_isolation'))),
 			HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
 	END IF;
-	IF (get_current_transaction_id()).transaction_number = 0 THEN
+	IF NOT @extschema@.securefile_dist_is_here(shardid) THEN
+		RETURN false;
+	END IF;
+	PERFORM FROM pg_dist_shard s JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid,
+		pg_locks l
+	WHERE s.shardid = securefile_dist_is_held.shardid
+		AND l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
+		AND l.mode IN ('ShareLock', 'ExclusiveLock')
+		AND ((l.objsubid = 8 AND l.objid::bigint = t.colocationid
+				AND l.classid::bigint = CASE WHEN t.partmethod = 'h' THEN
+					(SELECT count(*) FROM pg_dist_shard before WHERE before.logicalrelid = s.logicalrelid
+						AND before.shardminvalue::bigint < s.shardminvalue::bigint) ELSE 0 END)
+			OR (l.objsubid = 4 AND (l.classid::bigint << 32) + l.objid::bigint = s.shardid));
+	IF NOT FOUND THEN
 		RAISE invalid_transaction_state USING
 			MESSAGE = format('shard %s may be moved during this transaction', shardid),
 			HINT = 'Before you write to a shard by its name, INSERT or UPDATE the row through the distributed table, in the same transaction.';
 	END IF;
-	RETURN @extschema@.securefile_dist_is_here(shardid);
+	RETURN true;
 END
 $$;
 COMMENT ON FUNCTION securefile_dist_is_held(bigint)
-	IS 'is the shard of that number on this node, and stays there until the transaction ends? For the condition of a write that names the shard, after one through the distributed table; an error outside READ COMMITTED';
+	IS 'is the shard of that number on this node, and stays there until the transaction ends? For the condition of a write that names the shard, after one of the same row through the distributed table; an error without that, and outside READ COMMITTED';
+
+-- Citus makes a distributed table anew while others write to it through workers, and loses what
+-- they write; on the coordinator it waits for this lock.  The lock stays there: LOCK TABLE would
+-- take it on all nodes.
+CREATE FUNCTION securefile_dist_hold("table" regclass) RETURNS void
+LANGUAGE plpgsql STRICT
+SET search_path = pg_catalog, pg_temp
+SET citus.enable_ddl_propagation = off
+AS $$
+BEGIN
+	EXECUTE format('LOCK TABLE %s IN ROW EXCLUSIVE MODE', "table");
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_hold(regclass)
+	IS 'on the coordinator: until the transaction ends, alter_distributed_table() and undistribute_table() wait; for clients that write straight to shards';
 
 -- ---------------------------------------------------------------------
 -- rebalancing
@@ -508,9 +541,9 @@ LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, o.*
-	FROM @extschema@.securefile_dist_on_shards("table", "column", format(
-			'SELECT coalesce(jsonb_agg(jsonb_build_object(''ctid'', ctid, ''length_bytes'', length(%1$I))), ''[]'')'
-			' FROM {name} WHERE length(%1$I) > 1073741819', "column"), false) s,
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT coalesce(jsonb_agg(jsonb_build_object(''ctid'', ctid, ''length_bytes'', pg_catalog.length(%4$I))), ''[]'')'
+			' FROM %2$s WHERE pg_catalog.length(%4$I) > 1073741819'::text, NULL::text, false) s,
 		jsonb_to_recordset(s.result) o(ctid tid, length_bytes bigint)
 $$;
 COMMENT ON FUNCTION securefile_dist_oversize(regclass, name)
@@ -535,7 +568,7 @@ BEGIN
 		@extschema@.securefile_dist_schema()) USING shards
 	LOOP
 		file_bytes := file_bytes + col.file_bytes;
-		EXECUTE format('SELECT count(*) FROM ONLY %s WHERE length(%I) > 1073741819',
+		EXECUTE format('SELECT count(*) FROM ONLY %s WHERE pg_catalog.length(%I) > 1073741819',
 			col.relid::regclass, col.attname) INTO found;
 		oversize := oversize + found;
 	END LOOP;
@@ -566,7 +599,7 @@ BEGIN
 			AND mate.shardminvalue IS NOT DISTINCT FROM s.shardminvalue
 	WHERE s.shardid = of_shard;
 	SELECT * INTO STRICT answer FROM master_run_on_worker(ARRAY[place.nodename::text], ARRAY[place.nodeport],
-		ARRAY[format('SELECT to_jsonb(m) FROM %I.securefile_dist_measure(%L) m', '@extschema@', shards)], false);
+		ARRAY[format('SELECT to_jsonb(m) FROM %I.securefile_dist_measure(%L::pg_catalog.text[]) m', '@extschema@', shards)], false);
 	IF answer.success IS NOT TRUE THEN
 		RAISE external_routine_exception USING
 			MESSAGE = format('shard %s on node %s:%s: %s', of_shard, place.nodename, place.nodeport,

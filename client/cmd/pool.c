@@ -60,7 +60,8 @@ make_queues(Pool *pool, const Queues *queues)
 	}
 	for (size_t number = 0; number < pool->count; number++)
 	{
-		Queue	   *queue = &pool->queues[queues == NULL || queues->of == NULL ? 0 : queues->of[number]];
+		bool		is_one = queues == NULL || queues->of == NULL;
+		Queue	   *queue = &pool->queues[is_one ? 0 : queues->of[number]];
 
 		queue->files[queue->count++] = number;
 	}

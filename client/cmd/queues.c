@@ -68,8 +68,9 @@ ask(Session *session, const FoundList *list, const char *prefix, size_t first, s
 	const Target *target = session->target;
 	char	   *array = NULL;
 	size_t		length = 0;
-	char	   *sql = text_make("SELECT r.nodename OPERATOR(pg_catalog.||) ':' OPERATOR(pg_catalog.||) r.nodeport::pg_catalog.text"
-								" FROM %s.securefile_dist_routes($1::pg_catalog.regclass, $2::pg_catalog.text[]) r",
+	char	   *sql = text_make("SELECT pg_catalog.concat(r.nodename, ':', r.nodeport) FROM"
+								" %s.securefile_dist_routes($1::pg_catalog.regclass,"
+								" $2::pg_catalog.text[]) r",
 								target->dist_schema);
 	const char *values[2] = {target->table, NULL};
 	PGresult   *result;

@@ -138,13 +138,14 @@ roll_back(const pgsf_route *route)
 
 /*
  * Store an empty file by the statement of a routed put, in a transaction that stays open: it
- * takes the lock of the shard.  *here: the row is in the shard on that node.
+ * takes the lock of the shard.  *here: there was a row, and it is in the shard on that node.
  */
 static bool
 store_empty(const RoutedPut *put, const pgsf_route *route, bool *here, Failure *failure)
 {
 	PGresult   *result;
 	char	   *sql;
+	bool		stored;
 
 	*here = false;
 	if (!do_node(route, "BEGIN ISOLATION LEVEL READ COMMITTED", failure))
@@ -152,12 +153,10 @@ store_empty(const RoutedPut *put, const pgsf_route *route, bool *here, Failure *
 	result = ask_node(route, put->statement, put->count, put->values, failure);
 	if (result == NULL)
 		return false;
-	if (strcmp(PQcmdTuples(result), "0") == 0)
-	{
-		PQclear(result);
-		return failure_say(failure, "the statement stored no row");
-	}
+	stored = strcmp(PQcmdTuples(result), "0") != 0;
 	PQclear(result);
+	if (!stored)
+		return true;
 	sql = text_make("SELECT WHERE %s", route->is_here);
 	result = ask_node(route, sql, 0, NULL, failure);
 	free(sql);
@@ -166,9 +165,12 @@ store_empty(const RoutedPut *put, const pgsf_route *route, bool *here, Failure *
 	return result != NULL;
 }
 
-/* Stream the file into the shard, which cannot move any more, and commit. */
+/*
+ * Stream the file into the shard, which cannot move any more, and commit, unless the coordinator
+ * has lost its lock meanwhile.
+ */
 static int64_t
-stream_into(const Session *session, const RoutedPut *put, const pgsf_route *route,
+stream_into(Session *session, const RoutedPut *put, const pgsf_route *route,
 			Failure *failure)
 {
 	const Target *target = session->target;
@@ -181,13 +183,35 @@ stream_into(const Session *session, const RoutedPut *put, const pgsf_route *rout
 	free(sql);
 	if (bytes < 0)
 		failure_pgsf(failure, route->handle);
-	else if (!do_node(route, "COMMIT", failure))
+	else if (!session_do(session, failure, "SELECT") || !do_node(route, "COMMIT", failure))
 		bytes = -1;
 	return bytes;
 }
 
-int64_t
-route_put(Session *session, const Options *options, const RoutedPut *put, Failure *failure)
+/*
+ * On the coordinator: begin a transaction that keeps the table as it is.  Citus would make it
+ * anew without what is written through workers meanwhile.
+ */
+static bool
+hold_table(Session *session, Failure *failure)
+{
+	const Target *target = session->target;
+	const char *const values[] = {target->table};
+	char	   *sql = text_make("SELECT %s.securefile_dist_hold($1::pg_catalog.regclass)",
+								target->dist_schema);
+	PGresult   *result = NULL;
+
+	if (session_do(session, failure, "BEGIN ISOLATION LEVEL READ COMMITTED") &&
+		session_do(session, failure, "SET LOCAL idle_in_transaction_session_timeout = 0"))
+		result = session_query(session, failure, sql, 1, values);
+	PQclear(result);
+	free(sql);
+	return result != NULL;
+}
+
+/* Store a file; the table is held. */
+static int64_t
+put_held(Session *session, const Options *options, const RoutedPut *put, Failure *failure)
 {
 	pgsf_route	route;
 	char	   *key;
@@ -213,7 +237,21 @@ route_put(Session *session, const Options *options, const RoutedPut *put, Failur
 			roll_back(&route);
 	}
 	else if (good)
-		failure_say(failure, "the shard of the file is being moved\nHint: Try again.");
+		failure_say(failure, "the row is gone, or its shard is being moved\nHint: Try again.");
+	return bytes;
+}
+
+/* What was committed on the node stays, whatever becomes of the lock afterwards. */
+int64_t
+route_put(Session *session, const Options *options, const RoutedPut *put, Failure *failure)
+{
+	int64_t		bytes = -1;
+	Failure		ignored;
+
+	if (hold_table(session, failure))
+		bytes = put_held(session, options, put, failure);
+	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE)
+		(void) session_do(session, &ignored, "ROLLBACK");
 	return bytes;
 }
 
@@ -263,7 +301,8 @@ route_is_missing(Session *session, const Failure *failure)
 	if (strcmp(failure->sqlstate, PGSF_ERROR_CONNECTION) != 0 ||
 		PQstatus(session->conn) != CONNECTION_OK)
 		return false;
-	failure_say(&notice, "%s\nHint: Files go through the coordinator, which is slower.", failure->text);
+	failure_say(&notice, "%s\nHint: Files go through the coordinator, which is slower.",
+				failure->text);
 	output_notice(NULL, notice.text);
 	session->no_routes = true;
 	return true;

@@ -430,6 +430,9 @@ typedef struct pgsf_route
  * a move of the shard waits.  Then it writes to the shard, with is_held in the condition.
  * Both are needed, or the value may go to rows that were left behind, and is lost.
  *
+ * On the coordinator a transaction with securefile_dist_hold() keeps Citus from making the
+ * table anew, without the value, meanwhile; one is enough for many values.
+ *
  *	BEGIN ISOLATION LEVEL READ COMMITTED;
  *	INSERT INTO docs (id, document) VALUES ($1, '');	-- or UPDATE docs SET document = ''
  *	pgsf_put_fd(route.handle, fd, route.shard, "document",

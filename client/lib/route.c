@@ -211,7 +211,8 @@ take_route(pgsf *h, const char *schema, const PGresult *result, pgsf_route *rout
 						   " ON g.groupid OPERATOR(pg_catalog.=) p.groupid"
 						   " WHERE p.shardid OPERATOR(pg_catalog.=) %s::pg_catalog.int8)",
 						   PQgetvalue(result, 0, 0));
-	h->is_held = pgsfi_sql(h, "%s.securefile_dist_is_held(%s)", schema, PQgetvalue(result, 0, 0));
+	h->is_held = pgsfi_sql(h, "%s.securefile_dist_is_held(%s::pg_catalog.int8)", schema,
+						   PQgetvalue(result, 0, 0));
 	if (h->shard == NULL || h->is_here == NULL || h->is_held == NULL)
 		return pgsfi_fail_memory(h);
 	node = find_node(h, PQgetvalue(result, 0, 2), atoi(PQgetvalue(result, 0, 3)));

@@ -123,6 +123,41 @@ is(sql(q{SELECT count(*), min(length_bytes) FROM other.securefile_dist_oversize(
 is(sql(q{SELECT string_agg(other.securefile_shard_allowed(get_shard_id_for_distribution_column('heavy', 1), nodeid)::text, ' ' ORDER BY nodeport = } . $there . q{ DESC) FROM pg_dist_node}),
 	'true false false', 'and keeps its shard where it is');
 
+# ---- names that others have chosen ----
+
+# Owner of the tables is a role that wants what the superuser has.  Its functions are called
+# with the rights of whoever is made to.
+sql('CREATE ROLE mallory LOGIN', 'CREATE SCHEMA ms AUTHORIZATION mallory', 'GRANT CREATE ON SCHEMA public TO mallory');
+foreach my $node ($coordinator, @workers)
+{
+	$node->safe_psql('postgres', q{SET ROLE mallory; SET citus.enable_ddl_propagation = off;
+		CREATE FUNCTION ms.took(text, int) RETURNS regclass LANGUAGE plpgsql AS $$ BEGIN
+			EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN 'ms.took'; EXCEPTION WHEN OTHERS THEN RETURN NULL; END $$;
+		CREATE OPERATOR ms.!! (LEFTARG = text, RIGHTARG = int, FUNCTION = ms.took);
+		CREATE FUNCTION public.securefile_check(text, text) RETURNS SETOF text LANGUAGE plpgsql AS $$ BEGIN
+			EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN; END $$;
+		CREATE FUNCTION public.securefile_usage(text, text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+			EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN ''; END $$});
+}
+my @names = ('m2{column}', 'm3{schema}{table}', 'm4%1$s%L', q{m5'"});
+foreach my $name (@names)
+{
+	my $quoted = '"' . ($name =~ s/"/""/gr) . '"';
+	my $literal = "'ms." . ($quoted =~ s/'/''/gr) . "'";
+	my $column = 'operator(ms.!!)1,$$c$$)t,concat(';
+	sql('SET ROLE mallory', "CREATE TABLE ms.$quoted (id int PRIMARY KEY, \"$column\" securefile, \"%s{name}\" securefile)", "SELECT create_distributed_table($literal, 'id', colocate_with => 'none')",
+		"INSERT INTO ms.$quoted SELECT i, blob(i, 5000), blob(i, 5000) FROM generate_series(1, 8) i");
+	foreach my $col ($column, '%s{name}')
+	{
+		my $args = "$literal, '" . ($col =~ s/'/''/gr) . "'";
+		is(sql("SELECT count(*), sum(live_bytes) FROM other.securefile_dist_usage($args)", "SELECT count(*) FROM other.securefile_dist_check($args)",
+				"SELECT count(*) FROM other.securefile_dist_rewrite($args, 'filesystem_like_logging')", "SELECT count(*) FROM other.securefile_dist_oversize($args)"),
+			"4|40960\n0\n4\n0", "a table named $name, column $col");
+	}
+}
+is(sql(q{SELECT rolcreaterole FROM pg_roles WHERE rolname = 'mallory'}), 'f', 'no function of its owner was called');
+is($_->safe_psql('postgres', q{SELECT rolcreaterole FROM pg_roles WHERE rolname = 'mallory'}), 'f', 'nor on ' . $_->name) foreach @workers;
+
 # ---- a node that cannot be asked ----
 
 $workers[1]->stop;

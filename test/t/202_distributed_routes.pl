@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run ();
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileCommand;
@@ -148,6 +149,14 @@ sub move_shard_of
 	return ($from, $shard_name, $shard);
 }
 
+# A write to another shard, on whatever node.
+sub other_shard
+{
+	my ($name) = @_;
+	my $other = sql("SELECT key FROM securefile_dist_routes('files', (SELECT array_agg(i::text) FROM generate_series(1, 100) i)) WHERE shardid <> (SELECT shardid FROM securefile_dist_route('files', '$name')) LIMIT 1");
+	return "DELETE FROM files WHERE name = 'no $other'; UPDATE files SET document = document WHERE name = '$other';";
+}
+
 # The steps by hand, as a client that has kept a route takes them; what they print at the end.
 sub replace_by_hand
 {
@@ -171,7 +180,9 @@ is($new->safe_psql('postgres', "SELECT count(*) FROM $route[0] WHERE name = 'kep
 like(replace_by_hand($old, @route), qr/changed 0/, 'a replacement by a kept route changes no row');
 is(sql(q{SELECT length(document) FROM files WHERE name = 'kept'}), 0, 'so its first step is to be rolled back');
 like(replace_by_hand($new, @route, begin => 'BEGIN ISOLATION LEVEL REPEATABLE READ;'), qr/ERROR:  25000/, 'not in REPEATABLE READ');
-like(replace_by_hand($new, @route, first => ''), qr/ERROR:  25000/, 'not without the first step');
+like(replace_by_hand($new, @route, first => $_), qr/ERROR:  25000/, "not after: $_")
+  foreach '', q{SELECT count(*) FROM files;}, q{SELECT count(*) FROM files WHERE name = 'kept';}, q{UPDATE keyed SET "Note" = '' WHERE id = 7;},
+  q{SAVEPOINT s; UPDATE files SET document = '' WHERE name = 'kept'; ROLLBACK TO s;}, other_shard('kept');
 like(replace_by_hand($new, @route), qr/changed 1/, 'by the right route it is replaced');
 is(sql(q{SELECT document::bytea FROM files WHERE name = 'kept'}), '\\x' . unpack('H*', 'by hand'), 'as a read shows');
 is(sql(qq{SELECT count(*) FROM securefile_dist_columns WHERE shardid = $route[1]}), 1, 'the view has one placement of the shard');
@@ -253,6 +264,28 @@ runs(0, qr//, 'verify', '-t', 'files');
 my ($moved) = sort keys %may;
 runs(0, qr/^$/, 'get', '-t', 'files', $moved, 'back5');
 holds('back5', bytes($may{$moved}[0] - 300_000 + 1, $may{$moved}[0]), 'a file of a shard that has moved');
+
+# ---- a table is made anew ----
+
+# Citus loses what is written through workers meanwhile: the command keeps it waiting
+sql('CREATE TABLE anew (name text PRIMARY KEY, document securefile)', q{SELECT create_distributed_table('anew', 'name', colocate_with => 'none')});
+runs(0, qr//, 'put', '-t', 'anew', 'kept');
+POSIX::mkfifo('slow', 0600) or die $!;
+foreach my $change (q{alter_distributed_table('anew', shard_count := 3)}, q{undistribute_table('anew')})
+{
+	my $put = IPC::Run::start([ 'securefile', 'put', '-t', 'anew', '--replace', 'slow', 'kept' ], '<', \'', '>', \my $out, '2>', \my $err);
+	open(my $in, '>:raw', 'slow') or die $!;
+	print $in bytes(5, 2_000_000);
+	wait_for_sql($coordinator, q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'anew'::regclass AND mode = 'RowExclusiveLock'});
+	my $session = background($coordinator);
+	ok(waits_for_lock($coordinator, $session, "SELECT $change"), "$change waits");
+	print $in bytes(6, 1_000_000);
+	close $in;
+	is($put->finish ? 'stored' : $err, 'stored', 'the file is stored');
+	$session->quit;
+	ok(wait_for_sql($coordinator, $change =~ /undistribute/ ? q{SELECT count(*) = 0 FROM pg_dist_partition WHERE logicalrelid::text = 'anew'} : q{SELECT count(*) = 3 FROM pg_dist_shard WHERE logicalrelid::text = 'anew'}), 'the table is made anew');
+	is(sql('SELECT sum(length(document)) FROM anew'), 3_000_000, 'with the file');
+}
 
 # ---- nodes are killed ----
 
