@@ -10,8 +10,8 @@
 --
 -- Names of tables and columns are chosen by others than the caller.  They come into the text
 -- of a query by one format() only, whose result is not looked at for placeholders again.
--- Functions are called with arguments of exactly their types, so that none of the same name
--- fits better.
+-- There functions are named with their schema, and called with arguments of exactly their types,
+-- so that none of the same name fits better.
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION securefile_citus" to load this file. \quit
@@ -175,7 +175,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, u.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT to_jsonb(u) FROM %1$s.securefile_usage(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) u'::text, NULL::text, false) s,
+			'SELECT pg_catalog.to_jsonb(u) FROM %1$s.securefile_usage(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) u'::text, NULL::text, false) s,
 		jsonb_to_record(s.result) u(file_bytes bigint, live_bytes bigint, pending_bytes bigint,
 			free_bytes bigint, metadata_bytes bigint, plain_bytes bigint, ratio double precision,
 			shared_objects bigint, shared_references bigint, saved_bytes bigint)
@@ -192,7 +192,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, f.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM %1$s.securefile_check(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) f'::text, NULL::text, true) s,
+			'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(f)), ''[]''::pg_catalog.jsonb) FROM %1$s.securefile_check(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) f'::text, NULL::text, true) s,
 		jsonb_to_recordset(s.result) f(finding text, ctid tid, segment_offset bigint,
 			length_bytes bigint, detail text)
 $$;
@@ -209,7 +209,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, f.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT coalesce(jsonb_agg(to_jsonb(f)), ''[]'') FROM %1$s.securefile_repair(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.bool) f'::text,
+			'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(f)), ''[]''::pg_catalog.jsonb) FROM %1$s.securefile_repair(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.bool) f'::text,
 			dry_run::text, true) s,
 		jsonb_to_recordset(s.result) f(finding text, ctid tid, segment_offset bigint,
 			length_bytes bigint, detail text, action text)
@@ -228,7 +228,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, m.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT to_jsonb(m) FROM %1$s.securefile_maintain(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) m'::text, NULL::text, true) s,
+			'SELECT pg_catalog.to_jsonb(m) FROM %1$s.securefile_maintain(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name) m'::text, NULL::text, true) s,
 		jsonb_to_record(s.result) m(entries_seen bigint, entries_resolved bigint,
 			bytes_freed bigint, pages_freed bigint, bytes_grown bigint, bytes_cut bigint,
 			oldest_unresolved xid8, orphans_removed integer)
@@ -244,7 +244,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT to_jsonb(%1$s.securefile_set_tablespace(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.name)::text)'::text,
+			'SELECT pg_catalog.to_jsonb(%1$s.securefile_set_tablespace(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.name)::pg_catalog.text)'::text,
 			tablespace::text, true) s
 $$;
 COMMENT ON FUNCTION securefile_dist_set_tablespace(regclass, name, name)
@@ -262,6 +262,11 @@ DECLARE
 		WHERE attrelid = "table" AND attname = "column");
 	words text[] := array_remove(regexp_split_to_array(coalesce(substring(old_type FROM '\((.*)\)$'), ''), ',\s*'), '');
 BEGIN
+	IF (SELECT t.typtype = 'd' FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+		WHERE a.attrelid = "table" AND a.attname = "column") THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('cannot change the logging mode of column "%s", whose type is a domain', "column");
+	END IF;
 	words := array_remove(array_remove(words, 'filesystem_like_logging'), 'logging');
 	IF lower(logging) = 'filesystem_like_logging' THEN
 		words := words || lower(logging);
@@ -294,17 +299,17 @@ BEGIN
 	IF logging IS NOT NULL THEN
 		PERFORM @extschema@.securefile_dist_require("table", "column");
 		PERFORM @extschema@.securefile_dist_on_nodes(
-			'SELECT to_jsonb(%2$I.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, true)::text)'::text,
+			'SELECT pg_catalog.to_jsonb(%2$I.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, true)::pg_catalog.text)'::text,
 			ARRAY["table"::text, "column"::text, logging]);
 	END IF;
 	-- the shards first: one that is moved before its turn is made by the shell, in the old mode
 	RETURN QUERY
 		SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, (s.result #>> '{}')::bigint
 		FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT to_jsonb(%1$s.securefile_rewrite(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text))'::text, logging, true) s;
+			'SELECT pg_catalog.to_jsonb(%1$s.securefile_rewrite(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text))'::text, logging, true) s;
 	IF logging IS NOT NULL THEN
 		PERFORM @extschema@.securefile_dist_on_nodes(
-			'SELECT to_jsonb(%2$I.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, false)::text)'::text,
+			'SELECT pg_catalog.to_jsonb(%2$I.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, false)::pg_catalog.text)'::text,
 			ARRAY["table"::text, "column"::text, logging]);
 	END IF;
 END
@@ -347,7 +352,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.logicalrelid, s.shardid, n.nodename, n.nodeport, r.value -> 'row_json'
 	FROM @extschema@.securefile_dist_on_nodes(
-			'SELECT coalesce(jsonb_agg(to_jsonb(l)), ''[]'') FROM %2$I.securefile_dist_local(%3$L::pg_catalog.text) l'::text,
+			'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(l)), ''[]''::pg_catalog.jsonb) FROM %2$I.securefile_dist_local(%3$L::pg_catalog.text) l'::text,
 			ARRAY[view_name]) n,
 		jsonb_array_elements(n.result) r
 		JOIN pg_dist_shard s ON s.shardid = (r.value ->> 'shardid')::bigint
@@ -393,7 +398,7 @@ GRANT SELECT ON securefile_dist_stat TO PUBLIC;
 
 CREATE VIEW securefile_dist_monitor AS
 SELECT n.nodename, n.nodeport, m.*
-FROM securefile_dist_on_nodes('SELECT to_jsonb(m) FROM %1$s.securefile_monitor m'::pg_catalog.text, '{}'::pg_catalog.text[]) n
+FROM securefile_dist_on_nodes('SELECT pg_catalog.to_jsonb(m) FROM %1$s.securefile_monitor m'::pg_catalog.text, '{}'::pg_catalog.text[]) n
 	CROSS JOIN LATERAL pg_catalog.jsonb_to_record(n.result) m(state text, launcher_pid integer, worker_pid integer,
 		worker_database name, passes bigint, last_pass timestamptz, workers bigint, failures bigint,
 		last_failure text, last_failure_time timestamptz);
@@ -478,7 +483,7 @@ COMMENT ON FUNCTION securefile_dist_is_here(bigint)
 -- the transaction ends: that of its place among the shards of colocated tables, or of the shard
 -- itself.  A snapshot that is older than the write may show the shard here when it is not.
 CREATE FUNCTION securefile_dist_is_held(shardid bigint) RETURNS boolean
-LANGUAGE plpgsql STABLE STRICT
+LANGUAGE plpgsql VOLATILE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -542,8 +547,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, o.*
 	FROM @extschema@.securefile_dist_on_shards("table", "column",
-			'SELECT coalesce(jsonb_agg(jsonb_build_object(''ctid'', ctid, ''length_bytes'', pg_catalog.length(%4$I))), ''[]'')'
-			' FROM %2$s WHERE pg_catalog.length(%4$I) > 1073741819'::text, NULL::text, false) s,
+			'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(''ctid'', ctid, ''length_bytes'', pg_catalog.length(%4$I))), ''[]''::pg_catalog.jsonb)'
+			' FROM %2$s WHERE pg_catalog.length(%4$I) OPERATOR(pg_catalog.>) 1073741819'::text, NULL::text, false) s,
 		jsonb_to_recordset(s.result) o(ctid tid, length_bytes bigint)
 $$;
 COMMENT ON FUNCTION securefile_dist_oversize(regclass, name)
@@ -599,7 +604,7 @@ BEGIN
 			AND mate.shardminvalue IS NOT DISTINCT FROM s.shardminvalue
 	WHERE s.shardid = of_shard;
 	SELECT * INTO STRICT answer FROM master_run_on_worker(ARRAY[place.nodename::text], ARRAY[place.nodeport],
-		ARRAY[format('SELECT to_jsonb(m) FROM %I.securefile_dist_measure(%L::pg_catalog.text[]) m', '@extschema@', shards)], false);
+		ARRAY[format('SELECT pg_catalog.to_jsonb(m) FROM %I.securefile_dist_measure(%L::pg_catalog.text[]) m', '@extschema@', shards)], false);
 	IF answer.success IS NOT TRUE THEN
 		RAISE external_routine_exception USING
 			MESSAGE = format('shard %s on node %s:%s: %s', of_shard, place.nodename, place.nodeport,

@@ -12,6 +12,7 @@
  */
 #include "base/base.h"
 
+#include "access/transam.h"
 #include "fetch/fetch_internal.h"
 #include "format/checksum.h"
 #include "io/io.h"
@@ -26,6 +27,7 @@ typedef struct Wanted
 	SfUnit		unit;
 	uint64		seed;
 	uint64		value;			/* which of the values looked at it is of */
+	TransactionId xmin;			/* of its row */
 	bool		here;			/* was fetched */
 } Wanted;
 
@@ -38,6 +40,7 @@ struct SfFetchBatch
 	int			n;
 	uint64		bytes;			/* of them all */
 	uint64		value;			/* the one that is looked at, from 1 on */
+	TransactionId xmin;			/* of its row */
 	uint64		missing;		/* the last one that counts as missing, */
 	uint64		left;			/* and as left */
 	char	   *run;			/* bytes to be written, of units side by side */
@@ -119,6 +122,14 @@ get(SfFetchBatch *batch)
 	write_run(batch);
 }
 
+static void
+note_left_xmin(SfFetchCounts *counts, TransactionId xmin)
+{
+	if (!TransactionIdIsValid(counts->left_xmin) ||
+		TransactionIdPrecedes(xmin, counts->left_xmin))
+		counts->left_xmin = xmin;
+}
+
 /* A value is left once, however many of its units are. */
 static void
 count_left(SfFetchBatch *batch)
@@ -130,8 +141,11 @@ count_left(SfFetchBatch *batch)
 		if (wanted->here)
 			continue;
 		batch->counts->left_bytes += wanted->unit.stored_bytes;
-		batch->counts->left_values += wanted->value != batch->left;
+		if (wanted->value == batch->left)
+			continue;
+		batch->counts->left_values++;
 		batch->left = wanted->value;
+		note_left_xmin(batch->counts, wanted->xmin);
 	}
 }
 
@@ -147,9 +161,10 @@ sfi_batch_finish(SfFetchBatch *batch)
 }
 
 void
-sfi_batch_value(SfFetchBatch *batch)
+sfi_batch_value(SfFetchBatch *batch, TransactionId xmin)
 {
 	batch->value++;
+	batch->xmin = xmin;
 }
 
 void

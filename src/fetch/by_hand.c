@@ -10,6 +10,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
 #include "fetch/fetch_internal.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -41,19 +42,19 @@ make_row(FunctionCallInfo fcinfo, const SfFetchCounts *counts)
 static void
 fetch_all(Relation rel, SfSegment *seg, const char *conninfo, SfFetchCounts *counts)
 {
-	SfFetchRange range = {0, RelationGetNumberOfBlocks(rel), InvalidTransactionId};
+	SfFetchRange range = {0, RelationGetNumberOfBlocks(rel), InvalidTransactionId, 0};
 	SfFetchSource *source;
 
 	if (conninfo == NULL)
 	{
-		(void) sfi_fetch_rows(rel, seg, NULL, range, counts);
+		(void) sfi_fetch_rows(rel, seg, NULL, &range, counts);
 		return;
 	}
-	source = sfi_fetch_source(conninfo);
+	source = sfi_fetch_source(conninfo, 0);
 	PG_TRY();
 	{
 		sfi_fetch_connect(source);
-		(void) sfi_fetch_rows(rel, seg, source, range, counts);
+		(void) sfi_fetch_rows(rel, seg, source, &range, counts);
 	}
 	PG_FINALLY();
 	{
@@ -82,8 +83,16 @@ securefile_fetch_column(PG_FUNCTION_ARGS)
 	sf_base_require_preload();
 	PreventCommandIfParallelMode("securefile_fetch_left_behind()");
 	rel = table_open(table_oid, AccessShareLock);
+	if (rel->rd_rel->relkind != RELKIND_RELATION)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", RelationGetRelationName(rel))));
 	seg = sf_space_open(table_oid, attnum, AccessShareLock, true);
-	if (seg != NULL && !seg->logged_data && RelationGetNumberOfBlocks(rel) > 0)
+	if (seg == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("column %d of table \"%s\" has no segment", attnum, RelationGetRelationName(rel))));
+	if (!seg->logged_data && RelationGetNumberOfBlocks(rel) > 0)
 		fetch_all(rel, seg, conninfo, &counts);
 	table_close(rel, NoLock);
 	PG_RETURN_DATUM(make_row(fcinfo, &counts));

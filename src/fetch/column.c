@@ -18,51 +18,71 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-/*
- * Was the row seen by a pass that looked at all transactions before since?  The raw xmin
- * tells of a row that was frozen meanwhile, too.
- */
-static bool
-was_seen(TupleTableSlot *slot, TransactionId since)
+/* The raw xmin, of a row that was frozen meanwhile, too. */
+static TransactionId
+xmin_of(TupleTableSlot *slot)
 {
 	bool		isnull;
-	TransactionId xmin =
-	DatumGetTransactionId(slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull));
 
+	return DatumGetTransactionId(slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull));
+}
+
+/* Was a row seen by a pass that looked at all transactions before since? */
+static bool
+was_seen(TransactionId xmin, TransactionId since)
+{
 	return TransactionIdIsNormal(since) && TransactionIdIsNormal(xmin) &&
 		TransactionIdPrecedes(xmin, since);
 }
 
 /* Locators are short; a longer value is in the row itself, and is not even fetched. */
 static void
-look_at(SfFetchBatch *batch, Datum value)
+look_at(SfFetchBatch *batch, Datum value, TransactionId xmin)
 {
 	struct varlena *packed;
 
 	if (toast_raw_datum_size(value) > VARHDRSZ + SF_IN_ROW_MAX + SF_SEALED_OVERHEAD)
 		return;
 	packed = PG_DETOAST_DATUM_PACKED(value);
-	sfi_batch_value(batch);
+	sfi_batch_value(batch, xmin);
 	sf_read_missing(packed, sfi_batch_add, batch);
 }
 
+/* Has enough been fetched, and does a block begin with this row?  Then the range ends here. */
+static bool
+is_enough(TupleTableSlot *slot, SfFetchRange *range, BlockNumber *block,
+		  const SfFetchCounts *counts)
+{
+	BlockNumber next = ItemPointerGetBlockNumber(&slot->tts_tid);
+	bool		begins = next != *block;
+
+	*block = next;
+	if (range->most_bytes == 0 || !begins || next == range->from ||
+		counts->missing_bytes - counts->left_bytes < range->most_bytes)
+		return false;
+	range->to = next;
+	return true;
+}
+
 static void
-look_at_rows(TableScanDesc scan, TupleTableSlot *slot, AttrNumber attnum, TransactionId since,
-			 SfFetchBatch *batch)
+look_at_rows(TableScanDesc scan, TupleTableSlot *slot, AttrNumber attnum, SfFetchRange *range,
+			 SfFetchBatch *batch, const SfFetchCounts *counts)
 {
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
 													  "securefile fetch of a row",
 													  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(row_context);
+	BlockNumber block = InvalidBlockNumber;
 
-	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot))
+	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot) &&
+		   !is_enough(slot, range, &block, counts))
 	{
 		bool		isnull;
 		Datum		value = slot_getattr(slot, attnum, &isnull);
 
 		CHECK_FOR_INTERRUPTS();
-		if (!isnull && !was_seen(slot, since))
-			look_at(batch, value);
+		if (!isnull && !was_seen(xmin_of(slot), range->since))
+			look_at(batch, value, xmin_of(slot));
 		MemoryContextReset(row_context);
 	}
 	MemoryContextSwitchTo(old);
@@ -71,7 +91,7 @@ look_at_rows(TableScanDesc scan, TupleTableSlot *slot, AttrNumber attnum, Transa
 
 /* The snapshot keeps the place of each value that it sees from being used again. */
 TransactionId
-sfi_fetch_rows(Relation rel, SfSegment *seg, SfFetchSource *source, SfFetchRange range,
+sfi_fetch_rows(Relation rel, SfSegment *seg, SfFetchSource *source, SfFetchRange *range,
 			   SfFetchCounts *counts)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -82,11 +102,11 @@ sfi_fetch_rows(Relation rel, SfSegment *seg, SfFetchSource *source, SfFetchRange
 	ItemPointerData last;
 	TableScanDesc scan;
 
-	SF_ASSERT(range.from < range.to && seg->table_oid == RelationGetRelid(rel));
-	ItemPointerSet(&first, range.from, FirstOffsetNumber);
-	ItemPointerSet(&last, range.to - 1, MaxOffsetNumber);
+	SF_ASSERT(range->from < range->to && seg->table_oid == RelationGetRelid(rel));
+	ItemPointerSet(&first, range->from, FirstOffsetNumber);
+	ItemPointerSet(&last, range->to - 1, MaxOffsetNumber);
 	scan = table_beginscan_tidrange(rel, snapshot, &first, &last);
-	look_at_rows(scan, slot, seg->attnum, range.since, batch);
+	look_at_rows(scan, slot, seg->attnum, range, batch, counts);
 	sfi_batch_finish(batch);
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);

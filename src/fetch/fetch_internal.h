@@ -33,10 +33,10 @@
 typedef struct SfFetchSource SfFetchSource;
 
 /*
- * Another server.  In conninfo the database is this one's unless it says another.  palloc'd,
- * with its connection in the current memory context.
+ * Another server.  In conninfo the database is this one's unless it says another.  patience_ms:
+ * for each answer; 0: no limit.  palloc'd, with its connection in the current memory context.
  */
-extern SfFetchSource *sfi_fetch_source(const char *conninfo);
+extern SfFetchSource *sfi_fetch_source(const char *conninfo, int patience_ms);
 
 /*
  * Connect, by a replication connection, unless that is done.  ERROR CONNECTION_FAILURE.
@@ -71,6 +71,7 @@ typedef struct SfFetchCounts
 	uint64		left_values;	/* of these: the other server has not got
 								 * them, */
 	uint64		left_bytes;		/* or was not asked */
+	TransactionId left_xmin;	/* the oldest transaction of rows with these */
 } SfFetchCounts;
 
 typedef struct SfFetchBatch SfFetchBatch;
@@ -78,8 +79,8 @@ typedef struct SfFetchBatch SfFetchBatch;
 /* source NULL: what is missing is only counted.  palloc'd in the current memory context. */
 extern SfFetchBatch *sfi_batch_begin(SfSegment *seg, SfFetchSource *source, SfFetchCounts *counts);
 
-/* A value whose missing units are added from here on, until the next one. */
-extern void sfi_batch_value(SfFetchBatch *batch);
+/* A value, of a row of that transaction, whose missing units are added from here on. */
+extern void sfi_batch_value(SfFetchBatch *batch, TransactionId xmin);
 
 /* An SfReadMissing; arg is the batch. */
 extern void sfi_batch_add(const SfUnit *unit, uint64 seed, void *arg);
@@ -89,12 +90,16 @@ extern void sfi_batch_finish(SfFetchBatch *batch);
 
 /* ---- column.c ---- */
 
-/* Rows of blocks [from, to) of a table, of transactions from since on (invalid: all). */
+/*
+ * Rows of blocks [from, to) of a table, of transactions from since on (invalid: all).  Once
+ * most_bytes were fetched (0: no limit), it ends at the next block, and to is that one.
+ */
 typedef struct SfFetchRange
 {
 	BlockNumber from;
 	BlockNumber to;
 	TransactionId since;
+	uint64		most_bytes;
 } SfFetchRange;
 
 /*
@@ -103,7 +108,7 @@ typedef struct SfFetchRange
  * transactions were seen.
  */
 extern TransactionId sfi_fetch_rows(Relation rel, SfSegment *seg, SfFetchSource *source,
-									SfFetchRange range, SfFetchCounts *counts);
+									SfFetchRange *range, SfFetchCounts *counts);
 
 /* ---- state.c ---- */
 
@@ -115,7 +120,14 @@ typedef struct SfFetchState
 								 * behind */
 	BlockNumber next_block;		/* of the pass that goes on; 0: none does */
 	FullTransactionId pass_xmin;	/* of the first snapshot of that pass */
-	FullTransactionId checked;	/* rows of older transactions need no look */
+	FullTransactionId since;	/* it looks at rows of this transaction, and
+								 * newer ones; invalid: all */
+	FullTransactionId checked;	/* rows of older transactions need no look, */
+	FullTransactionId left_xmin;	/* but for some from this one on, which
+									 * were left: they are tried again */
+	bool		is_retry;		/* the pass that goes on does so */
+	TimestampTz retry_at;		/* the next such pass */
+	int			retry_ms;		/* and how long it was waited for */
 	uint64		left_values;	/* the other server has not got them, either */
 	uint64		left_bytes;
 	uint64		fetched_values;

@@ -23,12 +23,14 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/timeout.h"
 #include "utils/tuplestore.h"
 
 struct SfFetchSource
 {
 	MemoryContext context;		/* of the connection */
 	char	   *conninfo;
+	int			patience_ms;	/* for an answer; 0: no limit */
 	WalReceiverConn *conn;		/* NULL: not connected */
 };
 
@@ -67,13 +69,29 @@ with_database(const char *conninfo)
 }
 
 SfFetchSource *
-sfi_fetch_source(const char *conninfo)
+sfi_fetch_source(const char *conninfo, int patience_ms)
 {
 	SfFetchSource *source = palloc0(sizeof(SfFetchSource));
 
 	source->context = CurrentMemoryContext;
 	source->conninfo = pstrdup(conninfo);
+	source->patience_ms = patience_ms;
 	return source;
+}
+
+/* The time for an answer begins; when it is over, what waits for it is cancelled. */
+static void
+begin_patience(const SfFetchSource *source)
+{
+	if (source->patience_ms > 0)
+		enable_timeout_after(STATEMENT_TIMEOUT, source->patience_ms);
+}
+
+static void
+end_patience(const SfFetchSource *source)
+{
+	if (source->patience_ms > 0)
+		disable_timeout(STATEMENT_TIMEOUT, false);
 }
 
 void
@@ -88,7 +106,9 @@ sfi_fetch_connect(SfFetchSource *source)
 	load_file("libpqwalreceiver", false);
 	conninfo = with_database(source->conninfo);
 	old = MemoryContextSwitchTo(source->context);
+	begin_patience(source);
 	source->conn = sf_compat_walrcv_connect(conninfo, "securefile", &error);
+	end_patience(source);
 	MemoryContextSwitchTo(old);
 	if (source->conn == NULL)
 		ereport(ERROR,
@@ -99,6 +119,7 @@ sfi_fetch_connect(SfFetchSource *source)
 void
 sfi_fetch_disconnect(SfFetchSource *source)
 {
+	end_patience(source);
 	if (source->conn != NULL)
 		walrcv_disconnect(source->conn);
 	source->conn = NULL;
@@ -159,7 +180,9 @@ sfi_fetch_ask(SfFetchSource *source, const SfSegment *seg, const SfFetchPart *pa
 
 	SF_ASSERT(nparts > 0);
 	sfi_fetch_connect(source);
+	begin_patience(source);
 	result = walrcv_exec(source->conn, sql, lengthof(types), types);
+	end_patience(source);
 	if (result->status != WALRCV_OK_TUPLES)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),

@@ -8,12 +8,14 @@
  */
 #include "base/base.h"
 
+#include "catalog/pg_authid.h"
 #include "config/config.h"
 #include "fetch/fetch_internal.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
@@ -118,7 +120,9 @@ put_row(ReturnSetInfo *rsinfo, const Entry *entry)
 	values[6] = Int64GetDatum(state->passes);
 	values[7] = TimestampTzGetDatum(state->last_pass);
 	nulls[7] = state->last_pass == 0;
-	nulls[8] = state->failure[0] == '\0';
+	/* it may name the other server */
+	nulls[8] = state->failure[0] == '\0' ||
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS);
 	values[8] = nulls[8] ? (Datum) 0 : CStringGetTextDatum(state->failure);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

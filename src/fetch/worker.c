@@ -27,6 +27,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
@@ -37,11 +38,21 @@
 
 PGDLLEXPORT void securefile_fetch_worker(Datum arg);
 
+/*
+ * How long the other server may take for an answer.  Meanwhile the worker has locks and a
+ * snapshot, which may be in the way of replay, and of a promotion.
+ */
+#define PATIENCE_MS		(10 * 1000)
+
 /* Pages of a table in one transaction. */
 #define BLOCKS_AT_ONCE	1024
 
 /* A pass that had nothing to do is repeated after so many times the time that it took. */
 #define PAUSE_FACTOR	9
+
+/* From the first time that something was left to the next try, and the longest time. */
+#define FIRST_RETRY_MS	(10 * 1000)
+#define MOST_RETRY_MS	(60 * 60 * 1000)
 
 /* Transaction ids are compared over less than half of their circle. */
 #define TOO_OLD			(UINT64CONST(1) << 30)
@@ -70,6 +81,12 @@ keep_pace(TimestampTz begun, uint64 bytes)
 						 Min(left, 1000), wait_event);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+			break;
+		}
 	}
 }
 
@@ -104,6 +121,15 @@ is_outdated(const SfFetchState *state, const SfSegment *seg)
 		 next - U64FromFullTransactionId(state->checked) > TOO_OLD);
 }
 
+/* The oldest transaction of a row whose data the other server had not. */
+static void
+note_left(SfFetchState *state, FullTransactionId xmin)
+{
+	if (!FullTransactionIdIsValid(state->left_xmin) ||
+		FullTransactionIdPrecedes(xmin, state->left_xmin))
+		state->left_xmin = xmin;
+}
+
 /* Add what a piece has given. */
 static void
 note_counts(SfFetchState *state, const SfFetchCounts *counts)
@@ -113,6 +139,8 @@ note_counts(SfFetchState *state, const SfFetchCounts *counts)
 	state->left_bytes += counts->left_bytes;
 	state->fetched_values += counts->missing_values - counts->left_values;
 	state->fetched_bytes += counts->missing_bytes - counts->left_bytes;
+	if (TransactionIdIsValid(counts->left_xmin))
+		note_left(state, full_xid(counts->left_xmin));
 }
 
 /* ---- a piece of a pass ---- */
@@ -124,9 +152,27 @@ typedef struct Column
 	Oid			table_oid;		/* invalid: not known yet */
 	AttrNumber	attnum;
 	SfFetchState state;
+	bool		looked;			/* the last piece was due */
 	bool		goes_on;		/* the pass has more pieces */
 	uint64		fetched_bytes;	/* by this worker */
 } Column;
+
+/* A new pass: of the rows that are new, or of those, too, that were left behind before. */
+static void
+begin_pass(SfFetchState *state)
+{
+	SF_ASSERT(state->next_block == 0);
+	state->is_retry = FullTransactionIdIsValid(state->left_xmin) &&
+		state->retry_at <= GetCurrentTimestamp();
+	state->since = state->is_retry ? state->left_xmin : state->checked;
+	if (state->is_retry)
+	{
+		/* they are counted anew */
+		state->left_values = state->left_bytes = 0;
+		state->left_xmin = InvalidFullTransactionId;
+	}
+	state->pass_xmin = InvalidFullTransactionId;
+}
 
 /* Fetch for the next blocks of a pass. */
 static void
@@ -134,15 +180,20 @@ fetch_blocks(Column *column, Relation rel, SfSegment *seg, SfFetchSource *source
 {
 	SfFetchState *state = &column->state;
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
-	SfFetchRange range = {state->next_block, nblocks, xid_of(state->checked)};
+	SfFetchRange range;
 	SfFetchCounts counts = {0};
 	TransactionId xmin;
 
+	if (state->next_block == 0)
+		begin_pass(state);
+	range.from = state->next_block;
 	range.to = Min(nblocks, range.from + BLOCKS_AT_ONCE);
+	range.since = xid_of(state->since);
+	range.most_bytes = sf_fetch_rate_kb * UINT64CONST(1024);
 	if (range.from < range.to)
 	{
-		xmin = sfi_fetch_rows(rel, seg, source, range, &counts);
-		if (range.from == 0)
+		xmin = sfi_fetch_rows(rel, seg, source, &range, &counts);
+		if (!FullTransactionIdIsValid(state->pass_xmin))
 			state->pass_xmin = full_xid(xmin);
 		note_counts(state, &counts);
 		column->fetched_bytes += counts.missing_bytes - counts.left_bytes;
@@ -151,18 +202,12 @@ fetch_blocks(Column *column, Relation rel, SfSegment *seg, SfFetchSource *source
 	column->goes_on = range.to < nblocks;
 }
 
-/* What is in WAL, and what is not due, needs nothing. */
+/* A piece of the column, if one is due. */
 static void
-do_piece(Column *column, SfFetchSource *source)
+do_due(Column *column, SfSegment *seg, SfFetchSource *source)
 {
-	Relation	segrel = try_relation_open(column->segment_relid, AccessShareLock);
-	SfSegment  *seg = segrel == NULL ? NULL : sf_space_open_rel(segrel);
-	Relation	rel;
+	Relation	rel = try_table_open(seg->table_oid, AccessShareLock);
 
-	column->goes_on = false;
-	if (seg == NULL || seg->logged_data)
-		return;
-	rel = try_table_open(seg->table_oid, AccessShareLock);
 	if (rel == NULL)
 		return;
 	column->table_oid = seg->table_oid;
@@ -170,8 +215,26 @@ do_piece(Column *column, SfFetchSource *source)
 	column->state = sfi_fetch_state_get(seg->table_oid, seg->attnum);
 	if (is_outdated(&column->state, seg))
 		column->state = (SfFetchState) {.storage = seg->storage};
-	if (column->state.due <= GetCurrentTimestamp())
+	column->looked = column->state.due <= GetCurrentTimestamp();
+	if (column->looked)
 		fetch_blocks(column, rel, seg, source);
+	table_close(rel, NoLock);
+}
+
+/* What is in WAL needs nothing. */
+static void
+do_piece(Column *column, SfFetchSource *source)
+{
+	Relation	segrel = try_relation_open(column->segment_relid, AccessShareLock);
+	SfSegment  *seg;
+
+	column->goes_on = column->looked = false;
+	if (segrel == NULL)
+		return;
+	seg = sf_space_open_rel(segrel);
+	if (!seg->logged_data)
+		do_due(column, seg, source);
+	relation_close(segrel, NoLock);
 }
 
 /* Note an error, in the log and in the view; the worker goes on with the next column. */
@@ -190,7 +253,7 @@ note_failure(Column *column, SfFetchSource *source)
 	if (OidIsValid(column->table_oid))
 		sfi_fetch_state_set(column->table_oid, column->attnum, &column->state);
 	FreeErrorData(error);
-	column->goes_on = false;
+	column->goes_on = column->looked = false;
 }
 
 /* A piece in a transaction of its own; what it has done is kept. */
@@ -219,6 +282,23 @@ run_piece(Column *column, SfFetchSource *source)
 
 /* ---- a pass ---- */
 
+/*
+ * When to ask again for what was left: another standby that is behind has it soon, and what is
+ * gone is gone; so after twice the time, each time.
+ */
+static void
+plan_retry(SfFetchState *state, TimestampTz now)
+{
+	if (!FullTransactionIdIsValid(state->left_xmin))
+		state->retry_ms = 0;
+	else if (state->is_retry || state->retry_ms == 0)
+	{
+		state->retry_ms = Min(Max(2 * state->retry_ms, FIRST_RETRY_MS), MOST_RETRY_MS);
+		SF_ASSERT(state->retry_ms >= FIRST_RETRY_MS);
+		state->retry_at = TimestampTzPlusMilliseconds(now, state->retry_ms);
+	}
+}
+
 /* The next pass looks at newer rows only. */
 static void
 note_pass(Column *column, TimestampTz begun, bool idle)
@@ -226,11 +306,13 @@ note_pass(Column *column, TimestampTz begun, bool idle)
 	SfFetchState *state = &column->state;
 	TimestampTz now = GetCurrentTimestamp();
 
-	state->checked = state->pass_xmin;
+	if (FullTransactionIdIsValid(state->pass_xmin))
+		state->checked = state->pass_xmin;
 	state->next_block = 0;
 	state->passes++;
 	state->last_pass = now;
 	state->due = idle ? now + PAUSE_FACTOR * (now - begun) : now;
+	plan_retry(state, now);
 	sfi_fetch_state_set(column->table_oid, column->attnum, state);
 }
 
@@ -245,7 +327,7 @@ fetch_column(Column *column, SfFetchSource *source)
 		run_piece(column, source);
 		keep_pace(begun, column->fetched_bytes);
 	} while (column->goes_on && RecoveryInProgress());
-	if (!column->goes_on && column->state.next_block > 0 && column->state.failure[0] == '\0')
+	if (column->looked && !column->goes_on)
 		note_pass(column, begun, column->fetched_bytes == 0);
 }
 
@@ -256,6 +338,7 @@ securefile_fetch_worker(Datum arg)
 	List	   *segments;
 	ListCell   *cell;
 
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
@@ -265,7 +348,7 @@ securefile_fetch_worker(Datum arg)
 	segments = sf_space_list_segments(TopMemoryContext);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
-	source = sfi_fetch_source(sf_fetch_from);
+	source = sfi_fetch_source(sf_fetch_from, PATIENCE_MS);
 	foreach(cell, segments)
 	{
 		Column		column = {.segment_relid = lfirst_oid(cell)};

@@ -136,8 +136,8 @@ note_end(Oid db, bool asked_to_leave)
 	sfi_monitor_note_failure(message);
 }
 
-/* Wait for a worker's end; end it when a command wants its database. */
-static void
+/* Wait for a worker's end; end it when a command wants its database: true then. */
+static bool
 wait_for_worker(Oid db, BackgroundWorkerHandle *handle)
 {
 	bool		asked_to_leave = false;
@@ -160,7 +160,7 @@ wait_for_worker(Oid db, BackgroundWorkerHandle *handle)
 		}
 		nap(POLL_MS);
 	}
-	note_end(db, asked_to_leave);
+	return asked_to_leave;
 }
 
 /*
@@ -184,10 +184,15 @@ typedef struct WorkerKind
 {
 	const char *function;
 	const char *name;
+	bool		reports;		/* says when it has done all its work */
 } WorkerKind;
 
-static const WorkerKind maintains = {"securefile_monitor_worker", "securefile monitor worker"};
-static const WorkerKind fetches = {"securefile_fetch_worker", "securefile fetch worker"};
+static const WorkerKind maintains = {
+	"securefile_monitor_worker", "securefile monitor worker", true
+};
+static const WorkerKind fetches = {
+	"securefile_fetch_worker", "securefile fetch worker", false
+};
 
 /* Run a worker in a database, unless a command wants it, and wait for its end. */
 static void
@@ -195,6 +200,7 @@ run_worker(Oid db, WorkerKind kind)
 {
 	BackgroundWorker worker = {0};
 	BackgroundWorkerHandle *handle;
+	bool		asked_to_leave;
 
 	if (sfi_monitor_must_leave(db))
 	{
@@ -219,7 +225,9 @@ run_worker(Oid db, WorkerKind kind)
 		return;
 	}
 	no_slot_logged = false;
-	wait_for_worker(db, handle);
+	asked_to_leave = wait_for_worker(db, handle);
+	if (kind.reports)
+		note_end(db, asked_to_leave);
 	pfree(handle);
 }
 

@@ -136,6 +136,13 @@ foreach my $node ($coordinator, @workers)
 		CREATE OPERATOR ms.!! (LEFTARG = text, RIGHTARG = int, FUNCTION = ms.took);
 		CREATE FUNCTION public.securefile_check(text, text) RETURNS SETOF text LANGUAGE plpgsql AS $$ BEGIN
 			EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN; END $$;
+		CREATE FUNCTION public.to_jsonb(record) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
+			EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN '{}'; END $$;
+		CREATE FUNCTION public.to_jsonb(bigint) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
+			EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN '0'; END $$;
+		CREATE FUNCTION public.gather(jsonb, jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
+			EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN '[]'; END $$;
+		CREATE AGGREGATE public.jsonb_agg(jsonb) (SFUNC = public.gather, STYPE = jsonb, INITCOND = '[]');
 		CREATE FUNCTION public.securefile_usage(text, text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
 			EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN ''; END $$});
 }
@@ -155,6 +162,7 @@ foreach my $name (@names)
 			"4|40960\n0\n4\n0", "a table named $name, column $col");
 	}
 }
+sql('SELECT count(*) FROM other.securefile_dist_columns', 'SELECT count(*) FROM other.securefile_dist_stat', 'SELECT count(*) FROM other.securefile_dist_monitor');
 is(sql(q{SELECT rolcreaterole FROM pg_roles WHERE rolname = 'mallory'}), 'f', 'no function of its owner was called');
 is($_->safe_psql('postgres', q{SELECT rolcreaterole FROM pg_roles WHERE rolname = 'mallory'}), 'f', 'nor on ' . $_->name) foreach @workers;
 

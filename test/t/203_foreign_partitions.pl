@@ -52,6 +52,19 @@ is(sql(q{SELECT live_bytes FROM securefile_usage('part1', 'doc')}), 5 * 10240, '
 fails_with($node, q{SELECT securefile_create('docs', 'doc')}, '42809', qr/Its partitions are: public\.part1\./, 'a handle: the local partition is named');
 fails_with($node, q{SELECT securefile_create('away', 'doc')}, '0A000', qr/"alone" are stored on another server/, 'a handle: there is none');
 
+# a length that the other server keeps in a column of its own is all that comes from there, also of
+# a value that is too long for postgres_fdw
+my $sized = '(id int, doc securefile, size bigint GENERATED ALWAYS AS (length(doc)) STORED)';
+$node->safe_psql('far', "CREATE TABLE sized2 $sized");
+sql("CREATE TABLE sized $sized PARTITION BY RANGE (id)", 'CREATE TABLE sized1 PARTITION OF sized FOR VALUES FROM (0) TO (100)',
+	'CREATE FOREIGN TABLE sized2 PARTITION OF sized FOR VALUES FROM (100) TO (200) SERVER far',
+	'INSERT INTO sized (id, doc) SELECT i, blob(i, 1000 * i) FROM generate_series(99, 101) i', q{UPDATE sized SET doc = doc || '\x01'});
+$node->safe_psql('far', q{BEGIN; SELECT securefile_create('sized2', 'doc') AS h \gset
+SELECT securefile_truncate(:h, 600000000); INSERT INTO sized2 (id, doc) VALUES (102, securefile_finish(:h)); COMMIT});
+is(sql(q{SELECT string_agg(size::text, ' ' ORDER BY id) FROM sized}), '99001 100001 101001 600000000', 'lengths that are columns');
+fails_with($node, 'SELECT length(doc) FROM sized WHERE id = 102', '54000', 'text form of a securefile value is too long', 'one that is computed here');
+is(sql('SELECT id FROM sized WHERE length(doc) > 500000000'), 102, 'a condition is computed there');
+
 # the command
 ends(3, qr/has foreign tables as partitions/, 'verify does not say that nothing is wrong', 'verify', '-t', 'away', '-k', 'id');
 done_testing();
