@@ -28,8 +28,8 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPERATIONS = ["put", "insert", "get", "coordinator_insert", "coordinator_get"]
-LOCAL = ["local_put", "local_insert", "local_get"]
+OPERATIONS = ["put", "insert", "batch", "get", "coordinator_insert", "coordinator_get"]
+LOCAL = ["local_put", "local_insert", "local_batch", "local_get"]
 SHARDS = 12
 SETTINGS = """
 unix_socket_directories = '{directory}'

@@ -12,9 +12,10 @@
  *		--rows N		rows that there are, to be read (200)
  *
  * Operations: put and insert go to the shard, as a stream and as a parameter, by the protocol
- * of doc/scale-out.md; get reads a stream from the shard; coordinator_insert and coordinator_get
- * name the distributed table on the coordinator; local_put, local_insert and local_get have
- * an ordinary table, on the server of CONNINFO.  Routes are asked for before the time
+ * of doc/scale-out.md; batch stores 20 rows in a transaction, as that says of small files; get
+ * reads a stream from the shard; coordinator_insert and coordinator_get name the distributed
+ * table on the coordinator; local_put, local_insert, local_batch and local_get have an
+ * ordinary table, on the server of CONNINFO.  Routes are asked for before the time
  * begins: then it prints "ready".  Prints one JSON object in the end.
  *
  *-------------------------------------------------------------------------
@@ -31,6 +32,7 @@
 
 #define MOST_THREADS	64
 #define MOST_IDS		20000
+#define BATCH			20
 
 /* Where a row is, or will be. */
 typedef struct Route
@@ -92,6 +94,12 @@ reads(void)
 	return strstr(settings.operation, "get") != NULL;
 }
 
+static bool
+in_batches(void)
+{
+	return strstr(settings.operation, "batch") != NULL;
+}
+
 /* ---- where rows are ---- */
 
 static Place *
@@ -104,6 +112,16 @@ find_place(const char *host, int port)
 	places[nplaces].port = port;
 	places[nplaces].ids = malloc(MOST_IDS * sizeof(int64_t));
 	return &places[nplaces++];
+}
+
+/* For qsort: rows of one shard side by side. */
+static int
+compare_shards(const void *a, const void *b)
+{
+	int64_t		x = routes[*(const int64_t *) a].id;
+	int64_t		y = routes[*(const int64_t *) b].id;
+
+	return x != y ? (x > y ? 1 : -1) : *(const int64_t *) a > *(const int64_t *) b ? 1 : -1;
 }
 
 /* Ask once for all rows. */
@@ -128,6 +146,8 @@ find_routes(int64_t count)
 		place->ids[place->count++] = i;
 	}
 	PQclear(result);
+	for (int i = 0; i < nplaces; i++)
+		qsort(places[i].ids, places[i].count, sizeof(int64_t), compare_shards);
 }
 
 /* As long as the program runs, the table is not made anew. */
@@ -215,6 +235,44 @@ write_one(Client *client, int64_t id, const Route *route)
 		execute(client, "COMMIT");
 }
 
+/* The lock of the shard of a row, for the rest of the transaction. */
+static void
+hold_shard(Client *client, int64_t id, const Route *route)
+{
+	char		sql[200];
+	PGresult   *result;
+
+	snprintf(sql, sizeof(sql), "UPDATE scale SET document = '' WHERE id = %lld", (long long) id);
+	execute(client, sql);
+	snprintf(sql, sizeof(sql), "SELECT securefile_dist_is_held(%lld)", (long long) route->id);
+	result = PQexec(client->conn, sql);
+	if (PQntuples(result) != 1 || strcmp(PQgetvalue(result, 0, 0), "t") != 0)
+		failed(client, sql);
+	PQclear(result);
+}
+
+/* n rows in a transaction; those of one shard follow one another. */
+static void
+write_batch(Client *client, const int64_t *ids, size_t n)
+{
+	int64_t		held = 0;
+	char		sql[200];
+
+	execute(client, "BEGIN");
+	for (size_t i = 0; i < n; i++)
+	{
+		const Route *route = &routes[ids[i]];
+		int64_t		id = settings.first + ids[i];
+
+		if (is("batch") && route->id != held)
+			hold_shard(client, id, route);
+		held = route->id;
+		snprintf(sql, sizeof(sql), "INSERT INTO %s VALUES (%lld, $1)", route->shard, (long long) id);
+		execute_with_value(client, sql);
+	}
+	execute(client, "COMMIT");
+}
+
 /* A pgsf_sink: notes when the first byte came. */
 static int
 take(void *arg, const void *data, size_t len)
@@ -266,11 +324,18 @@ work(void *arg)
 	pthread_barrier_wait(&start_line);
 	while (now() < end)
 	{
-		size_t		n = atomic_fetch_add(&place->next, 1);
+		size_t		step = in_batches() ? BATCH : 1;
+		size_t		n = atomic_fetch_add(&place->next, step);
 		int64_t		i;
 
-		if (!reads() && n >= place->count)
+		if (!reads() && n + step > place->count)
 			break;
+		if (in_batches())
+		{
+			write_batch(client, place->ids + n, step);
+			client->done += step;
+			continue;
+		}
 		i = place->ids[n % place->count];
 		if (reads())
 			read_one(client, settings.first + i, routes[i].shard);
@@ -354,13 +419,13 @@ main(int argc, char **argv)
 	conn = PQconnectdb(settings.conninfo);
 	if (PQstatus(conn) != CONNECTION_OK)
 		die("connect");
-	if (is("put") || is("insert") || is("get"))
+	if (is("put") || is("insert") || is("batch") || is("get"))
 		find_routes(count);
 	else
 		one_place(count);
 	if (nplaces * settings.clients > MOST_THREADS)
 		return 2;
-	if (is("put") || is("insert"))
+	if (is("put") || is("insert") || is("batch"))
 		hold_table();
 	measure();
 	return 0;
