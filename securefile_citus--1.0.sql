@@ -130,7 +130,7 @@ $$;
 COMMENT ON FUNCTION securefile_dist_on_shards(regclass, name, text, text, boolean)
 	IS 'what a query returns for each placement of each shard of a table; internal';
 
--- The same on each node: %1$s is the schema of securefile, %2$I that of this extension, %3$L and
+-- The same on each node: %1$s is the schema of securefile, %2$s that of this extension, %3$L and
 -- so on are the arguments.
 CREATE FUNCTION securefile_dist_on_nodes(template text, arguments text[],
 	OUT nodename text, OUT nodeport integer, OUT result jsonb
@@ -299,7 +299,7 @@ BEGIN
 	IF logging IS NOT NULL THEN
 		PERFORM @extschema@.securefile_dist_require("table", "column");
 		PERFORM @extschema@.securefile_dist_on_nodes(
-			'SELECT pg_catalog.to_jsonb(%2$I.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, true)::pg_catalog.text)'::text,
+			'SELECT pg_catalog.to_jsonb(%2$s.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, true)::pg_catalog.text)'::text,
 			ARRAY["table"::text, "column"::text, logging]);
 	END IF;
 	-- the shards first: one that is moved before its turn is made by the shell, in the old mode
@@ -309,7 +309,7 @@ BEGIN
 			'SELECT pg_catalog.to_jsonb(%1$s.securefile_rewrite(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text))'::text, logging, true) s;
 	IF logging IS NOT NULL THEN
 		PERFORM @extschema@.securefile_dist_on_nodes(
-			'SELECT pg_catalog.to_jsonb(%2$I.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, false)::pg_catalog.text)'::text,
+			'SELECT pg_catalog.to_jsonb(%2$s.securefile_dist_set_shell(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text, false)::pg_catalog.text)'::text,
 			ARRAY["table"::text, "column"::text, logging]);
 	END IF;
 END
@@ -338,7 +338,7 @@ BEGIN
 			ON d.shardid::text = substring(v.relname FROM ''_([0-9]+)$'')
 				AND %3$s.securefile_dist_is_here(d.shardid)
 				AND %3$s.securefile_dist_shard_name(d.logicalrelid, d.shardid) = format(''%%I.%%I'', v.schemaname, v.relname)',
-		@extschema@.securefile_dist_schema(), view_name, quote_ident('@extschema@'));
+		@extschema@.securefile_dist_schema(), view_name, '@extschema@');
 END
 $$;
 COMMENT ON FUNCTION securefile_dist_local(text)
@@ -352,7 +352,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.logicalrelid, s.shardid, n.nodename, n.nodeport, r.value -> 'row_json'
 	FROM @extschema@.securefile_dist_on_nodes(
-			'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(l)), ''[]''::pg_catalog.jsonb) FROM %2$I.securefile_dist_local(%3$L::pg_catalog.text) l'::text,
+			'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(l)), ''[]''::pg_catalog.jsonb) FROM %2$s.securefile_dist_local(%3$L::pg_catalog.text) l'::text,
 			ARRAY[view_name]) n,
 		jsonb_array_elements(n.result) r
 		JOIN pg_dist_shard s ON s.shardid = (r.value ->> 'shardid')::bigint
@@ -450,7 +450,7 @@ BEGIN
 				FROM pg_dist_shard s JOIN pg_dist_placement p ON p.shardid = s.shardid
 					JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = ''primary''
 				WHERE s.logicalrelid = %s ORDER BY s.shardid, p.placementid) t ON t.shardid = r.shardid
-		ORDER BY r.ordinality', shard_of_key, quote_ident('@extschema@'), "table"::oid) USING keys;
+		ORDER BY r.ordinality', shard_of_key, '@extschema@', "table"::oid) USING keys;
 END
 $$;
 COMMENT ON FUNCTION securefile_dist_routes(regclass, text[])
@@ -604,7 +604,7 @@ BEGIN
 			AND mate.shardminvalue IS NOT DISTINCT FROM s.shardminvalue
 	WHERE s.shardid = of_shard;
 	SELECT * INTO STRICT answer FROM master_run_on_worker(ARRAY[place.nodename::text], ARRAY[place.nodeport],
-		ARRAY[format('SELECT pg_catalog.to_jsonb(m) FROM %I.securefile_dist_measure(%L::pg_catalog.text[]) m', '@extschema@', shards)], false);
+		ARRAY[format('SELECT pg_catalog.to_jsonb(m) FROM %s.securefile_dist_measure(%L::pg_catalog.text[]) m', '@extschema@', shards)], false);
 	IF answer.success IS NOT TRUE THEN
 		RAISE external_routine_exception USING
 			MESSAGE = format('shard %s on node %s:%s: %s', of_shard, place.nodename, place.nodeport,
