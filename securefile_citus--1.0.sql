@@ -554,6 +554,53 @@ $$;
 COMMENT ON FUNCTION securefile_dist_oversize(regclass, name)
 	IS 'values of a column of a distributed table that are too long for a move, split or rebalance of their shard: the row, and the length in bytes';
 
+-- What moves with a shard: its colocated shards, with their securefile columns.
+CREATE FUNCTION securefile_dist_movable(shardid bigint) RETURNS boolean
+LANGUAGE plpgsql STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	securefile oid := (@extschema@.securefile_dist_schema() || '.securefile')::regtype;
+	part record;
+	listed text[] := '{}';
+	total bigint := 0;
+BEGIN
+	PERFORM FROM pg_dist_shard s WHERE s.shardid = securefile_dist_movable.shardid;
+	IF NOT FOUND THEN
+		RAISE undefined_object USING MESSAGE = format('shard %s does not exist', shardid);
+	END IF;
+	FOR part IN
+		SELECT o.shard_name, o.ctid, o.length_bytes
+		FROM pg_dist_shard s
+			JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid
+			JOIN pg_dist_partition others ON others.colocationid = t.colocationid
+				AND (t.colocationid <> 0 OR others.logicalrelid = t.logicalrelid)
+			JOIN pg_dist_shard mate ON mate.logicalrelid = others.logicalrelid
+				AND mate.shardminvalue IS NOT DISTINCT FROM s.shardminvalue
+			JOIN pg_class c ON c.oid = mate.logicalrelid AND c.relkind = 'r'
+			JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+			JOIN pg_type y ON y.oid = a.atttypid AND (y.oid = securefile OR y.typbasetype = securefile)
+			CROSS JOIN LATERAL @extschema@.securefile_dist_oversize(mate.logicalrelid, a.attname) o
+		WHERE s.shardid = securefile_dist_movable.shardid AND o.shardid = mate.shardid
+		ORDER BY o.shard_name, o.ctid
+	LOOP
+		total := total + 1;
+		IF total <= 20 THEN
+			listed := listed || format('%s %s: %s bytes', part.shard_name, part.ctid, part.length_bytes);
+		END IF;
+	END LOOP;
+	IF total > 0 THEN
+		RAISE program_limit_exceeded USING
+			MESSAGE = format('shard %s cannot be moved or split: %s values are longer than 1073741819 bytes', shardid, total),
+			DETAIL = array_to_string(listed, E'\n'),
+			HINT = 'Store them in a table that is not colocated with this one.';
+	END IF;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_movable(bigint)
+	IS 'true if all values of a shard, and of those that move with it, can be moved; else an error (54000) that lists those over 1 GB, before anything is moved';
+
 -- Bytes of the data files of some shards of this node, and how many values in them are too
 -- long to be moved.
 CREATE FUNCTION securefile_dist_measure(shards text[], OUT file_bytes bigint, OUT oversize bigint)

@@ -123,6 +123,11 @@ is(sql(q{SELECT count(*), min(length_bytes) FROM "Other place".securefile_dist_o
 is(sql(q{SELECT string_agg("Other place".securefile_shard_allowed(get_shard_id_for_distribution_column('heavy', 1), nodeid)::text, ' ' ORDER BY nodeport = } . $there . q{ DESC) FROM pg_dist_node}),
 	'true false false', 'and keeps its shard where it is');
 
+my $heavy_id = $heavy =~ s/.*_//r;
+fails_with($coordinator, qq{SELECT "Other place".securefile_dist_movable($heavy_id)}, '54000', 'cannot be moved or split: 1 values.*1500000000 bytes', 'such a move can be refused beforehand');
+is(sql(q{SELECT bool_and("Other place".securefile_dist_movable(shardid)) FROM pg_dist_shard WHERE logicalrelid = 'docs'::regclass}), 't', 'and others not');
+fails_with($coordinator, q{SELECT "Other place".securefile_dist_movable(1)}, '42704', 'shard 1 does not exist', 'no such shard');
+
 # ---- names that others have chosen ----
 
 # Owner of the tables is a role that wants what the superuser has.  Its functions are called
