@@ -54,8 +54,8 @@ typedef struct SfFetchPart
 
 /*
  * Ask for parts of a segment; calls got(i, bytes, length, arg) for those that the other server
- * has.  Connects if need be.  ERROR CONNECTION_FAILURE, also when the answer is an error, as
- * when the column has other storage there.
+ * has.  Connects if need be.  ERROR CONNECTION_FAILURE; EXTERNAL_ROUTINE_EXCEPTION when the answer
+ * is an error, as when the column has other storage there.
  */
 typedef void (*SfFetchGot) (int i, const char *bytes, uint32 length, void *arg);
 extern void sfi_fetch_ask(SfFetchSource *source, const SfSegment *seg, const SfFetchPart *parts,
@@ -126,6 +126,7 @@ typedef struct SfFetchState
 	FullTransactionId left_xmin;	/* but for some from this one on, which
 									 * were left: they are tried again */
 	bool		is_retry;		/* the pass that goes on does so */
+	uint64		left_before;	/* values that were left before it */
 	TimestampTz retry_at;		/* the next such pass */
 	int			retry_ms;		/* and how long it was waited for */
 	uint64		left_values;	/* the other server has not got them, either */
@@ -143,5 +144,13 @@ extern SfFetchState sfi_fetch_state_get(Oid table_oid, AttrNumber attnum);
 
 /* Keep it; nothing is kept when the table is full (securefile.max_columns). */
 extern void sfi_fetch_state_set(Oid table_oid, AttrNumber attnum, const SfFetchState *state);
+
+/*
+ * Note whether the other server has answered.  Each time that it has not, the next question has to
+ * wait longer: who waits for an answer may be in the way of replay.  may_ask: has it passed?
+ * Both never throw.
+ */
+extern void sfi_fetch_note_answer(bool came);
+extern bool sfi_fetch_may_ask(void);
 
 #endif							/* SF_FETCH_INTERNAL_H */

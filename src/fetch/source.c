@@ -185,7 +185,8 @@ sfi_fetch_ask(SfFetchSource *source, const SfSegment *seg, const SfFetchPart *pa
 	end_patience(source);
 	if (result->status != WALRCV_OK_TUPLES)
 		ereport(ERROR,
-				(errcode(ERRCODE_CONNECTION_FAILURE),
+				(errcode(result->sqlstate == 0 ? ERRCODE_CONNECTION_FAILURE :
+						 ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 				 errmsg("could not fetch data of column %d of table \"%s\"",
 						seg->attnum, get_rel_name(seg->table_oid)),
 				 errdetail("The other server says: %s", result->err != NULL ? result->err : "nothing")));

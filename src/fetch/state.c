@@ -25,6 +25,10 @@ PG_FUNCTION_INFO_V1(securefile_fetch_state);
 
 #define COLUMNS		9
 
+/* After the first time without an answer, and the longest time. */
+#define FIRST_PAUSE_MS	(10 * 1000)
+#define MOST_PAUSE_MS	(5 * 60 * 1000)
+
 typedef struct Key
 {
 	Oid			db;
@@ -38,14 +42,22 @@ typedef struct Entry
 	SfFetchState state;
 } Entry;
 
-/* Both are made before any process looks; the lock covers all entries. */
-static LWLock *lock = NULL;
+/* The other server, for all columns of all databases. */
+typedef struct Peer
+{
+	LWLock		lock;			/* covers this and all entries */
+	TimestampTz pause_until;	/* it did not answer: nobody asks it before */
+	int			pause_ms;		/* and how long that is; 0: it did */
+} Peer;
+
+/* Both are made before any process looks. */
+static Peer *peer = NULL;
 static HTAB *table = NULL;
 
 Size
 sf_fetch_shmem_size(void)
 {
-	return add_size(MAXALIGN(sizeof(LWLock)), hash_estimate_size(sf_max_columns, sizeof(Entry)));
+	return add_size(MAXALIGN(sizeof(Peer)), hash_estimate_size(sf_max_columns, sizeof(Entry)));
 }
 
 void
@@ -61,9 +73,12 @@ sf_fetch_shmem_init(void)
 		tranche = LWLockNewTrancheId();
 		LWLockRegisterTranche(tranche, "securefile_fetch");
 	}
-	lock = ShmemInitStruct("securefile fetch", sizeof(LWLock), &found);
+	peer = ShmemInitStruct("securefile fetch", sizeof(Peer), &found);
 	if (!found)
-		LWLockInitialize(lock, tranche);
+	{
+		memset(peer, 0, sizeof(Peer));
+		LWLockInitialize(&peer->lock, tranche);
+	}
 	table = ShmemInitHash("securefile fetch columns", sf_max_columns, sf_max_columns, &ctl,
 						  HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 }
@@ -81,11 +96,11 @@ sfi_fetch_state_get(Oid table_oid, AttrNumber attnum)
 	SfFetchState state = {0};
 	Entry	   *entry;
 
-	LWLockAcquire(lock, LW_SHARED);
+	LWLockAcquire(&peer->lock, LW_SHARED);
 	entry = hash_search(table, &key, HASH_FIND, NULL);
 	if (entry != NULL)
 		state = entry->state;
-	LWLockRelease(lock);
+	LWLockRelease(&peer->lock);
 	return state;
 }
 
@@ -95,11 +110,38 @@ sfi_fetch_state_set(Oid table_oid, AttrNumber attnum, const SfFetchState *state)
 	Key			key = key_of(table_oid, attnum);
 	Entry	   *entry;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	LWLockAcquire(&peer->lock, LW_EXCLUSIVE);
 	entry = hash_search(table, &key, HASH_ENTER_NULL, NULL);
 	if (entry != NULL)
 		entry->state = *state;
-	LWLockRelease(lock);
+	LWLockRelease(&peer->lock);
+}
+
+/* ---- the other server ---- */
+
+void
+sfi_fetch_note_answer(bool came)
+{
+	LWLockAcquire(&peer->lock, LW_EXCLUSIVE);
+	if (came)
+		peer->pause_ms = 0;
+	else
+	{
+		peer->pause_ms = Min(Max(2 * peer->pause_ms, FIRST_PAUSE_MS), MOST_PAUSE_MS);
+		peer->pause_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), peer->pause_ms);
+	}
+	LWLockRelease(&peer->lock);
+}
+
+bool
+sfi_fetch_may_ask(void)
+{
+	bool		may;
+
+	LWLockAcquire(&peer->lock, LW_SHARED);
+	may = peer->pause_ms == 0 || peer->pause_until <= GetCurrentTimestamp();
+	LWLockRelease(&peer->lock);
+	return may;
 }
 
 /* ---- view ---- */
@@ -137,12 +179,12 @@ copy_entries(void)
 	Entry	   *entry;
 	int			n = 0;
 
-	LWLockAcquire(lock, LW_SHARED);
+	LWLockAcquire(&peer->lock, LW_SHARED);
 	hash_seq_init(&scan, table);
 	while ((entry = hash_seq_search(&scan)) != NULL)
 		if (entry->key.db == MyDatabaseId && n < sf_max_columns)
 			copies[n++] = *entry;
-	LWLockRelease(lock);
+	LWLockRelease(&peer->lock);
 	for (int i = 0; i < n; i++)
 		entries = lappend(entries, &copies[i]);
 	return entries;

@@ -168,6 +168,7 @@ begin_pass(SfFetchState *state)
 	if (state->is_retry)
 	{
 		/* they are counted anew */
+		state->left_before = state->left_values;
 		state->left_values = state->left_bytes = 0;
 		state->left_xmin = InvalidFullTransactionId;
 	}
@@ -249,6 +250,9 @@ note_failure(Column *column, SfFetchSource *source)
 	AbortOutOfAnyTransaction();
 	FlushErrorState();
 	sfi_fetch_disconnect(source);
+	if (error->sqlerrcode == ERRCODE_CONNECTION_FAILURE ||
+		error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		sfi_fetch_note_answer(false);
 	strlcpy(column->state.failure, error->message, sizeof(column->state.failure));
 	if (OidIsValid(column->table_oid))
 		sfi_fetch_state_set(column->table_oid, column->attnum, &column->state);
@@ -270,6 +274,8 @@ run_piece(Column *column, SfFetchSource *source)
 		column->state.failure[0] = '\0';
 		if (OidIsValid(column->table_oid))
 			sfi_fetch_state_set(column->table_oid, column->attnum, &column->state);
+		if (column->fetched_bytes > 0)
+			sfi_fetch_note_answer(true);
 	}
 	PG_CATCH();
 	{
@@ -284,14 +290,17 @@ run_piece(Column *column, SfFetchSource *source)
 
 /*
  * When to ask again for what was left: another standby that is behind has it soon, and what is
- * gone is gone; so after twice the time, each time.
+ * gone is gone; so after twice the time, each time that most of it is left again.
  */
 static void
 plan_retry(SfFetchState *state, TimestampTz now)
 {
-	if (!FullTransactionIdIsValid(state->left_xmin))
+	if (!FullTransactionIdIsValid(state->left_xmin) ||
+		(state->is_retry && 2 * state->left_values <= state->left_before))
 		state->retry_ms = 0;
-	else if (state->is_retry || state->retry_ms == 0)
+	if (!FullTransactionIdIsValid(state->left_xmin))
+		return;
+	if (state->is_retry || state->retry_ms == 0)
 	{
 		state->retry_ms = Min(Max(2 * state->retry_ms, FIRST_RETRY_MS), MOST_RETRY_MS);
 		SF_ASSERT(state->retry_ms >= FIRST_RETRY_MS);
@@ -353,7 +362,7 @@ securefile_fetch_worker(Datum arg)
 	{
 		Column		column = {.segment_relid = lfirst_oid(cell)};
 
-		if (RecoveryInProgress())
+		if (RecoveryInProgress() && sfi_fetch_may_ask())
 			fetch_column(&column, source);
 	}
 	sfi_fetch_disconnect(source);
