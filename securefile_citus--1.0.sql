@@ -409,6 +409,8 @@ GRANT SELECT ON securefile_dist_monitor TO PUBLIC;
 -- routes: values go between a client and the node that has their shard
 -- ---------------------------------------------------------------------
 
+-- The input function of the column's type makes values of keys: not a cast, nor the constraint of
+-- a domain, which others may have made.
 CREATE FUNCTION securefile_dist_routes("table" regclass, keys text[],
 	OUT key text, OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer
 ) RETURNS SETOF record
@@ -417,9 +419,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	part record;
+	type oid;
 	shard_of_key text;
 BEGIN
-	SELECT p.*, format_type(a.atttypid, a.atttypmod) AS key_type INTO part
+	SELECT p.*, a.atttypid INTO part
 	FROM pg_dist_partition p
 		LEFT JOIN pg_attribute a ON a.attrelid = p.logicalrelid
 			AND a.attname = column_to_column_name(p.logicalrelid, p.partkey)
@@ -428,23 +431,33 @@ BEGIN
 		RAISE wrong_object_type USING
 			MESSAGE = format('"%s" is not a distributed table', "table");
 	END IF;
-	IF part.partmethod = 'n' AND part.repmodel <> 's' THEN
+	IF part.partmethod NOT IN ('h', 'n') OR part.partmethod = 'n' AND part.repmodel <> 's' THEN
 		RAISE feature_not_supported USING
 			MESSAGE = format('"%s" is a reference table, or a local one', "table"),
 			DETAIL = 'Its values are not in one shard of many.',
 			HINT = 'Store values by INSERT or COPY.';
 	END IF;
-	IF part.partmethod <> 'n' AND array_position(keys, NULL) IS NOT NULL THEN
+	IF part.partmethod = 'h' AND array_position(keys, NULL) IS NOT NULL THEN
 		RAISE null_value_not_allowed USING
 			MESSAGE = format('the distribution column of "%s" must not be null', "table");
 	END IF;
+	type := part.atttypid;
+	WHILE (SELECT t.typtype FROM pg_type t WHERE t.oid = type) = 'd' LOOP
+		type := (SELECT t.typbasetype FROM pg_type t WHERE t.oid = type);
+	END LOOP;
 	-- a table that is not split has one shard, whatever the key
 	shard_of_key := CASE WHEN part.partmethod = 'n'
-		THEN format('(SELECT s.shardid FROM pg_dist_shard s WHERE s.logicalrelid = %s)', "table"::oid)
-		ELSE format('get_shard_id_for_distribution_column(%s::regclass, k.key::%s)', "table"::oid, part.key_type) END;
+		THEN format('SELECT k.key, k.ordinality, s.shardid FROM pg_dist_shard s, unnest($1) WITH ORDINALITY k (key, ordinality)
+				WHERE s.logicalrelid = %s', "table"::oid)
+		ELSE format('SELECT k.key, k.ordinality, s.shardid
+				FROM (SELECT t.key, t.ordinality, worker_hash(t.value) AS hash
+					FROM ROWS FROM (unnest($1), unnest(%L::%s[])) WITH ORDINALITY t (key, value, ordinality) OFFSET 0) k
+					JOIN pg_dist_shard s ON s.logicalrelid = %s
+						AND k.hash BETWEEN s.shardminvalue::integer AND s.shardmaxvalue::integer',
+				keys::text, format_type(type, NULL), "table"::oid) END;
 	RETURN QUERY EXECUTE format('
 		SELECT r.key, r.shardid, t.name, t.nodename, t.nodeport
-		FROM (SELECT k.key, %s AS shardid, k.ordinality FROM unnest($1) WITH ORDINALITY k (key, ordinality)) r
+		FROM (%s) r
 			JOIN (SELECT DISTINCT ON (s.shardid) s.shardid, %s.securefile_dist_shard_name(s.logicalrelid, s.shardid) AS name,
 					n.nodename, n.nodeport
 				FROM pg_dist_shard s JOIN pg_dist_placement p ON p.shardid = s.shardid

@@ -81,6 +81,10 @@ securefile_fetch_column(PG_FUNCTION_ARGS)
 	SfSegment  *seg;
 
 	sf_base_require_preload();
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("table and column must not be null")));
 	PreventCommandIfParallelMode("securefile_fetch_left_behind()");
 	rel = table_open(table_oid, AccessShareLock);
 	if (rel->rd_rel->relkind != RELKIND_RELATION)

@@ -167,6 +167,17 @@ foreach my $name (@names)
 			"4|40960\n0\n4\n0", "a table named $name, column $col");
 	}
 }
+# types of the distribution column, with what their owner has made to be called
+sql('SET ROLE mallory', q{CREATE TYPE ms.colour AS ENUM ('red', 'green')}, 'CREATE DOMAIN ms.short AS text', 'CREATE TABLE ms.by_colour (k ms.colour PRIMARY KEY, doc securefile)', 'CREATE TABLE ms.by_short (k ms.short PRIMARY KEY, doc securefile)',
+	q{SELECT create_distributed_table('ms.by_colour', 'k', colocate_with => 'none')}, q{SELECT create_distributed_table('ms.by_short', 'k', colocate_with => 'none')},
+	q{INSERT INTO ms.by_colour VALUES ('red', blob(1, 5000))}, q{INSERT INTO ms.by_short VALUES ('it''s "k, {}', blob(1, 5000))});
+sql('SET ROLE mallory', 'SET citus.enable_ddl_propagation = off', q{CREATE FUNCTION ms.cast_it(text) RETURNS ms.colour LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN 'red'; END $$},
+	'CREATE CAST (text AS ms.colour) WITH FUNCTION ms.cast_it(text) AS IMPLICIT',
+	q{CREATE FUNCTION ms.check_it(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN true; EXCEPTION WHEN OTHERS THEN RETURN true; END $$},
+	'ALTER DOMAIN ms.short ADD CHECK (ms.check_it(value)) NOT VALID');
+is(sql(q{SELECT shardid = get_shard_id_for_distribution_column('ms.by_colour', 'red'::ms.colour) FROM "Other place".securefile_dist_route('ms.by_colour', 'red')}), 't', 'the shard of an enum');
+is(sql(q{SELECT count(*), bool_and(nodeport IS NOT NULL) FROM "Other place".securefile_dist_routes('ms.by_short', ARRAY['it''s "k, {}', 'b', ''])}), '3|t', 'shards of a domain');
+fails_with($coordinator, q{SELECT * FROM "Other place".securefile_dist_route('ms.by_colour', 'blue')}, '22P02', 'invalid input value for enum', 'no such key');
 sql('SELECT count(*) FROM "Other place".securefile_dist_columns', 'SELECT count(*) FROM "Other place".securefile_dist_stat', 'SELECT count(*) FROM "Other place".securefile_dist_monitor');
 is(sql(q{SELECT rolcreaterole FROM pg_roles WHERE rolname = 'mallory'}), 'f', 'no function of its owner was called');
 is($_->safe_psql('postgres', q{SELECT rolcreaterole FROM pg_roles WHERE rolname = 'mallory'}), 'f', 'nor on ' . $_->name) foreach @workers;
