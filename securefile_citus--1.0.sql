@@ -420,9 +420,10 @@ AS $$
 DECLARE
 	part record;
 	type oid;
+	modifier integer;
 	shard_of_key text;
 BEGIN
-	SELECT p.*, a.atttypid INTO part
+	SELECT p.*, a.atttypid, a.atttypmod INTO part
 	FROM pg_dist_partition p
 		LEFT JOIN pg_attribute a ON a.attrelid = p.logicalrelid
 			AND a.attname = column_to_column_name(p.logicalrelid, p.partkey)
@@ -442,8 +443,9 @@ BEGIN
 			MESSAGE = format('the distribution column of "%s" must not be null', "table");
 	END IF;
 	type := part.atttypid;
+	modifier := part.atttypmod;
 	WHILE (SELECT t.typtype FROM pg_type t WHERE t.oid = type) = 'd' LOOP
-		type := (SELECT t.typbasetype FROM pg_type t WHERE t.oid = type);
+		SELECT t.typbasetype, t.typtypmod INTO type, modifier FROM pg_type t WHERE t.oid = type;
 	END LOOP;
 	-- a table that is not split has one shard, whatever the key
 	shard_of_key := CASE WHEN part.partmethod = 'n'
@@ -454,7 +456,7 @@ BEGIN
 					FROM ROWS FROM (unnest($1), unnest(%L::%s[])) WITH ORDINALITY t (key, value, ordinality) OFFSET 0) k
 					JOIN pg_dist_shard s ON s.logicalrelid = %s
 						AND k.hash BETWEEN s.shardminvalue::integer AND s.shardmaxvalue::integer',
-				keys::text, format_type(type, NULL), "table"::oid) END;
+				keys::text, format_type(type, modifier), "table"::oid) END;
 	RETURN QUERY EXECUTE format('
 		SELECT r.key, r.shardid, t.name, t.nodename, t.nodeport
 		FROM (%s) r
