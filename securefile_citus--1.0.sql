@@ -509,7 +509,10 @@ BEGIN
 				upper(current_setting('transaction_isolation'))),
 			HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
 	END IF;
-	IF NOT @extschema@.securefile_dist_is_here(shardid) THEN
+	-- as securefile_dist_is_here(), whose plan would be made anew for each call
+	PERFORM FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
+	WHERE p.shardid = securefile_dist_is_held.shardid;
+	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
 	PERFORM FROM pg_dist_shard s JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid,
