@@ -125,6 +125,7 @@ get(SfFetchBatch *batch)
 static void
 note_left_xmin(SfFetchCounts *counts, TransactionId xmin)
 {
+	SF_ASSERT(TransactionIdIsValid(xmin));
 	if (!TransactionIdIsValid(counts->left_xmin) ||
 		TransactionIdPrecedes(xmin, counts->left_xmin))
 		counts->left_xmin = xmin;
@@ -173,7 +174,10 @@ sfi_batch_add(const SfUnit *unit, uint64 seed, void *arg)
 	SfFetchBatch *batch = arg;
 
 	SF_ASSERT(unit->start != SF_HOLE && batch->n < MOST_UNITS);
-	batch->wanted[batch->n++] = (Wanted) {.unit = *unit, .seed = seed, .value = batch->value};
+	batch->wanted[batch->n++] = (Wanted) {
+												 .unit = *unit, .seed = seed, .value = batch->value,
+												 .xmin = batch->xmin
+												};
 	batch->bytes += unit->stored_bytes;
 	batch->counts->missing_bytes += unit->stored_bytes;
 	batch->counts->missing_values += batch->value != batch->missing;

@@ -118,7 +118,9 @@ is_outdated(const SfFetchState *state, const SfSegment *seg)
 
 	return !SfStorageEquals(state->storage, seg->storage) ||
 		(FullTransactionIdIsValid(state->checked) &&
-		 next - U64FromFullTransactionId(state->checked) > TOO_OLD);
+		 next - U64FromFullTransactionId(state->checked) > TOO_OLD) ||
+		(FullTransactionIdIsValid(state->left_xmin) &&
+		 next - U64FromFullTransactionId(state->left_xmin) > TOO_OLD);
 }
 
 /* The oldest transaction of a row whose data the other server had not. */

@@ -137,6 +137,15 @@ $follower->start;
 ok(wait_for_sql($follower, q{SELECT count(*) = 0 FROM f, outcome(doc, seed, len) o WHERE o = '58P01'}), 'and the rest is fetched later');
 ok(wait_for_sql($follower, 'SELECT count(*) = 5 FROM securefile_fetch WHERE passes > 0 AND failure IS NULL'), 'after a crash, too, and slowly');
 same_everywhere($follower, 'follower, in the end');
+# the other server is a standby that has not got the data itself yet: it is asked again
+$follower->append_conf('postgresql.conf', "securefile.fetch_from = '" . $standby->connstr . "'");
+$follower->reload;
+fill($primary, 'f', 85, 87, $len);
+catch_up($primary, $_) foreach $standby, $follower;
+ok(wait_for_sql($follower, q{SELECT left_values > 0 FROM securefile_fetch WHERE relname = 'f'}), 'what the other server has not got is left');
+$standby->safe_psql('postgres', "SELECT securefile_fetch_left_behind('$from')");
+ok(wait_for_sql($follower, q{SELECT left_values = 0 FROM securefile_fetch WHERE relname = 'f'}), 'and fetched when it has it');
+same_everywhere($follower, 'follower, of a standby');
 $follower->promote;
 $follower->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'still in recovery';
 fill($follower, 'f', 91, 93, $len);
