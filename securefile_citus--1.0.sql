@@ -572,7 +572,23 @@ $$;
 COMMENT ON FUNCTION securefile_dist_oversize(regclass, name)
 	IS 'values of a column of a distributed table that are too long for a move, split or rebalance of their shard: the row, and the length in bytes';
 
--- What moves with a shard: its colocated shards, with their securefile columns.
+-- What moves with a shard: itself, and the shards of colocated tables for the same keys.
+CREATE FUNCTION securefile_dist_mates(of_shard bigint, OUT "table" regclass, OUT shardid bigint) RETURNS SETOF record
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT mate.logicalrelid, mate.shardid
+	FROM pg_dist_shard s
+		JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid
+		JOIN pg_dist_partition others ON others.colocationid = t.colocationid
+			AND (t.colocationid <> 0 OR others.logicalrelid = t.logicalrelid)
+		JOIN pg_dist_shard mate ON mate.logicalrelid = others.logicalrelid
+			AND mate.shardminvalue IS NOT DISTINCT FROM s.shardminvalue
+	WHERE s.shardid = of_shard
+$$;
+COMMENT ON FUNCTION securefile_dist_mates(bigint)
+	IS 'a shard and those that move with it; internal';
+
 CREATE FUNCTION securefile_dist_movable(shardid bigint) RETURNS boolean
 LANGUAGE plpgsql STRICT
 SET search_path = pg_catalog, pg_temp
@@ -589,17 +605,12 @@ BEGIN
 	END IF;
 	FOR part IN
 		SELECT o.shard_name, o.ctid, o.length_bytes
-		FROM pg_dist_shard s
-			JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid
-			JOIN pg_dist_partition others ON others.colocationid = t.colocationid
-				AND (t.colocationid <> 0 OR others.logicalrelid = t.logicalrelid)
-			JOIN pg_dist_shard mate ON mate.logicalrelid = others.logicalrelid
-				AND mate.shardminvalue IS NOT DISTINCT FROM s.shardminvalue
-			JOIN pg_class c ON c.oid = mate.logicalrelid AND c.relkind = 'r'
+		FROM @extschema@.securefile_dist_mates(securefile_dist_movable.shardid) mate
+			JOIN pg_class c ON c.oid = mate."table" AND c.relkind = 'r'
 			JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 			JOIN pg_type y ON y.oid = a.atttypid AND (y.oid = securefile OR y.typbasetype = securefile)
-			CROSS JOIN LATERAL @extschema@.securefile_dist_oversize(mate.logicalrelid, a.attname) o
-		WHERE s.shardid = securefile_dist_movable.shardid AND o.shardid = mate.shardid
+			CROSS JOIN LATERAL @extschema@.securefile_dist_oversize(mate."table", a.attname) o
+		WHERE o.shardid = mate.shardid
 		ORDER BY o.shard_name, o.ctid
 	LOOP
 		total := total + 1;
@@ -660,14 +671,8 @@ BEGIN
 	SELECT n.nodeid, n.nodename, n.nodeport INTO STRICT place
 	FROM pg_dist_placement p JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
 	WHERE p.shardid = of_shard ORDER BY p.placementid LIMIT 1;
-	SELECT array_agg(@extschema@.securefile_dist_shard_name(mate.logicalrelid, mate.shardid)) INTO shards
-	FROM pg_dist_shard s
-		JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid
-		JOIN pg_dist_partition others ON others.colocationid = t.colocationid
-			AND (t.colocationid <> 0 OR others.logicalrelid = t.logicalrelid)
-		JOIN pg_dist_shard mate ON mate.logicalrelid = others.logicalrelid
-			AND mate.shardminvalue IS NOT DISTINCT FROM s.shardminvalue
-	WHERE s.shardid = of_shard;
+	SELECT array_agg(@extschema@.securefile_dist_shard_name(mate."table", mate.shardid)) INTO shards
+	FROM @extschema@.securefile_dist_mates(of_shard) mate;
 	SELECT * INTO STRICT answer FROM master_run_on_worker(ARRAY[place.nodename::text], ARRAY[place.nodeport],
 		ARRAY[format('SELECT pg_catalog.to_jsonb(m) FROM %s.securefile_dist_measure(%L::pg_catalog.text[]) m', '@extschema@', shards)], false);
 	IF answer.success IS NOT TRUE THEN
