@@ -31,6 +31,19 @@ AS $$
 $$;
 COMMENT ON FUNCTION securefile_dist_schema() IS 'schema of extension securefile, quoted; internal';
 
+CREATE FUNCTION securefile_dist_base_type(INOUT type oid, INOUT modifier integer)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	WHILE (SELECT t.typtype FROM pg_type t WHERE t.oid = type) = 'd' LOOP
+		SELECT t.typbasetype, t.typtypmod INTO type, modifier FROM pg_type t WHERE t.oid = type;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_base_type(oid, integer)
+	IS 'what a domain is over, and its modifier; another type itself; internal';
+
 CREATE FUNCTION securefile_dist_require("table" regclass, "column" name) RETURNS void
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -53,9 +66,7 @@ BEGIN
 		RAISE undefined_column USING
 			MESSAGE = format('column "%s" of relation "%s" does not exist', "column", "table");
 	END IF;
-	WHILE (SELECT typtype FROM pg_type WHERE oid = type) = 'd' LOOP
-		type := (SELECT typbasetype FROM pg_type WHERE oid = type);
-	END LOOP;
+	type := (SELECT b.type FROM @extschema@.securefile_dist_base_type(type, -1) b);
 	IF type <> (@extschema@.securefile_dist_schema() || '.securefile')::regtype THEN
 		RAISE datatype_mismatch USING
 			MESSAGE = format('column "%s" of table "%s" is not of type securefile', "column", "table");
@@ -442,11 +453,8 @@ BEGIN
 		RAISE null_value_not_allowed USING
 			MESSAGE = format('the distribution column of "%s" must not be null', "table");
 	END IF;
-	type := part.atttypid;
-	modifier := part.atttypmod;
-	WHILE (SELECT t.typtype FROM pg_type t WHERE t.oid = type) = 'd' LOOP
-		SELECT t.typbasetype, t.typtypmod INTO type, modifier FROM pg_type t WHERE t.oid = type;
-	END LOOP;
+	SELECT b.type, b.modifier INTO type, modifier
+	FROM @extschema@.securefile_dist_base_type(part.atttypid, part.atttypmod) b;
 	-- a table that is not split has one shard, whatever the key
 	shard_of_key := CASE WHEN part.partmethod = 'n'
 		THEN format('SELECT k.key, k.ordinality, s.shardid FROM pg_dist_shard s, unnest($1) WITH ORDINALITY k (key, ordinality)
@@ -605,12 +613,14 @@ BEGIN
 	END IF;
 	FOR part IN
 		SELECT o.shard_name, o.ctid, o.length_bytes
-		FROM @extschema@.securefile_dist_mates(securefile_dist_movable.shardid) mate
-			JOIN pg_class c ON c.oid = mate."table" AND c.relkind = 'r'
-			JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-			JOIN pg_type y ON y.oid = a.atttypid AND (y.oid = securefile OR y.typbasetype = securefile)
-			CROSS JOIN LATERAL @extschema@.securefile_dist_oversize(mate."table", a.attname) o
-		WHERE o.shardid = mate.shardid
+		FROM (SELECT mate."table", mate.shardid, a.attname
+				FROM @extschema@.securefile_dist_mates(securefile_dist_movable.shardid) mate
+					JOIN pg_class c ON c.oid = mate."table" AND c.relkind = 'r'
+					JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+					CROSS JOIN LATERAL @extschema@.securefile_dist_base_type(a.atttypid, a.atttypmod) y
+				WHERE y.type = securefile OFFSET 0) col
+			CROSS JOIN LATERAL @extschema@.securefile_dist_oversize(col."table", col.attname) o
+		WHERE o.shardid = col.shardid
 		ORDER BY o.shard_name, o.ctid
 	LOOP
 		total := total + 1;
