@@ -491,24 +491,30 @@ $$;
 COMMENT ON FUNCTION securefile_dist_route(regclass, text)
 	IS 'securefile_dist_routes() for one key';
 
--- A shard that moves away leaves its table behind for a while, with all rows.
+-- A shard that moves away leaves its table behind for a while, with all rows.  In PL/pgSQL, whose
+-- plans are kept.
 CREATE FUNCTION securefile_dist_is_here(shardid bigint) RETURNS boolean
-LANGUAGE sql STABLE STRICT PARALLEL SAFE
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT EXISTS (SELECT 1 FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
-		WHERE p.shardid = securefile_dist_is_here.shardid)
+BEGIN
+	RETURN EXISTS (SELECT FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
+		WHERE p.shardid = securefile_dist_is_here.shardid);
+END
 $$;
 COMMENT ON FUNCTION securefile_dist_is_here(bigint)
 	IS 'is the shard of that number on this node? For the condition of a read that names the shard';
 
--- A write through the distributed table takes a lock of the shard, by which a move waits until
--- the transaction ends: that of its place among the shards of colocated tables, or of the shard
--- itself.  A snapshot that is older than the write may show the shard here when it is not.
-CREATE FUNCTION securefile_dist_is_held(shardid bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE STRICT
+-- A move of a shard waits for the lock that a write through the distributed table takes, and Citus
+-- lets the owner of the table take it, too.  So this function is executed as the owner of the
+-- extension, for those who may write to the table: writers behind a move that waits wait as well.
+-- It is volatile, and so its queries see what was committed after the snapshot of the caller.
+CREATE FUNCTION securefile_dist_lock_shard(of_shard bigint, has_key boolean, hash integer, for_role name) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	part record;
 BEGIN
 	IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
 		RAISE invalid_transaction_state USING
@@ -517,32 +523,56 @@ BEGIN
 				upper(current_setting('transaction_isolation'))),
 			HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
 	END IF;
-	-- as securefile_dist_is_here(), whose plan would be made anew for each call
-	PERFORM FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
-	WHERE p.shardid = securefile_dist_is_held.shardid;
+	SELECT t.logicalrelid::oid AS table, t.repmodel, s.shardminvalue, s.shardmaxvalue INTO part
+	FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
+		JOIN pg_dist_shard s ON s.shardid = p.shardid
+		JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid
+	WHERE p.shardid = of_shard;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
-	PERFORM FROM pg_dist_shard s JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid,
-		pg_locks l
-	WHERE s.shardid = securefile_dist_is_held.shardid
-		AND l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
-		AND l.mode IN ('ShareLock', 'ExclusiveLock')
-		AND ((l.objsubid = 8 AND l.objid::bigint = t.colocationid
-				AND l.classid::bigint = CASE WHEN t.partmethod = 'h' THEN
-					(SELECT count(*) FROM pg_dist_shard before WHERE before.logicalrelid = s.logicalrelid
-						AND before.shardminvalue::bigint < s.shardminvalue::bigint) ELSE 0 END)
-			OR (l.objsubid = 4 AND (l.classid::bigint << 32) + l.objid::bigint = s.shardid));
-	IF NOT FOUND THEN
-		RAISE invalid_transaction_state USING
-			MESSAGE = format('shard %s may be moved during this transaction', shardid),
-			HINT = 'Before you write to a shard by its name, INSERT or UPDATE the row through the distributed table, in the same transaction.';
+	IF NOT pg_has_role(session_user, for_role, 'MEMBER')
+		OR NOT has_any_column_privilege(for_role, part.table, 'INSERT, UPDATE')
+		AND NOT has_table_privilege(for_role, part.table, 'DELETE') THEN
+		RAISE insufficient_privilege USING
+			MESSAGE = format('permission denied for table %s', part.table::regclass),
+			DETAIL = format('Role "%s" may not write to it, or is not one that "%s" can become.', for_role, session_user);
 	END IF;
-	RETURN true;
+	IF part.repmodel <> 's' THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('shard %s has copies on several nodes', of_shard),
+			HINT = 'Write through the distributed table.';
+	END IF;
+	IF has_key AND NOT coalesce(part.shardminvalue IS NULL
+			OR hash BETWEEN part.shardminvalue::integer AND part.shardmaxvalue::integer, false) THEN
+		RAISE check_violation USING
+			MESSAGE = format('shard %s is not that of the key', of_shard),
+			HINT = 'The key has to be a value of the distribution column, and of its type. Ask for its route.';
+	END IF;
+	PERFORM lock_shard_metadata(5, ARRAY[of_shard]);
+	RETURN EXISTS (SELECT FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
+		WHERE p.shardid = of_shard);
 END
 $$;
-COMMENT ON FUNCTION securefile_dist_is_held(bigint)
-	IS 'is the shard of that number on this node, and stays there until the transaction ends? For the condition of a write that names the shard, after one of the same row through the distributed table; an error without that, and outside READ COMMITTED';
+COMMENT ON FUNCTION securefile_dist_lock_shard(bigint, boolean, integer, name)
+	IS 'securefile_dist_hold_shard() for a role; internal';
+
+-- Without SET, so that they become a part of the statement that calls them.
+CREATE FUNCTION securefile_dist_hold_shard(shardid bigint) RETURNS boolean
+LANGUAGE sql VOLATILE
+AS $$
+	SELECT @extschema@.securefile_dist_lock_shard(shardid, false, NULL::pg_catalog.int4, current_user)
+$$;
+COMMENT ON FUNCTION securefile_dist_hold_shard(bigint)
+	IS 'keeps the shard of that number on this node until the transaction ends; false if it is not here. For the condition of an UPDATE that names the shard';
+
+CREATE FUNCTION securefile_dist_hold_shard(shardid bigint, key anyelement) RETURNS boolean
+LANGUAGE sql VOLATILE
+AS $$
+	SELECT @extschema@.securefile_dist_lock_shard(shardid, true, pg_catalog.worker_hash(key), current_user)
+$$;
+COMMENT ON FUNCTION securefile_dist_hold_shard(bigint, anyelement)
+	IS 'likewise, and an error if the key, a value of the distribution column, belongs to another shard. For the condition of an INSERT that names the shard';
 
 -- Citus makes a distributed table anew while others write to it through workers, and loses what
 -- they write; on the coordinator it waits for this lock.  The lock stays there: LOCK TABLE would

@@ -212,39 +212,30 @@ static void
 write_one(Client *client, int64_t id, const Route *route)
 {
 	bool		whole = strstr(settings.operation, "insert") != NULL;
-	bool		routed = is("put") || is("insert");
-	char		sql[200];
+	const char *value = whole ? "$1" : PGSF_VALUE;
+	char		sql[300];
 
-	if (routed)
-	{
-		snprintf(sql, sizeof(sql), "BEGIN; INSERT INTO scale VALUES (%lld, '')", (long long) id);
-		execute(client, sql);
-		snprintf(sql, sizeof(sql), "UPDATE %s SET document = %s"
-				 " WHERE id = %lld AND securefile_dist_is_held(%lld)", route->shard,
-				 whole ? "$1" : PGSF_VALUE, (long long) id, (long long) route->id);
-	}
+	if (is("put") || is("insert"))
+		snprintf(sql, sizeof(sql), "INSERT INTO %s SELECT id, %s FROM (VALUES (%lld::bigint)) new (id)"
+				 " WHERE securefile_dist_hold_shard(%lld, id)", route->shard, value,
+				 (long long) id, (long long) route->id);
 	else
-		snprintf(sql, sizeof(sql), "INSERT INTO scale VALUES (%lld, %s)", (long long) id,
-				 whole ? "$1" : PGSF_VALUE);
+		snprintf(sql, sizeof(sql), "INSERT INTO scale VALUES (%lld, %s)", (long long) id, value);
 	if (whole)
 		execute_with_value(client, sql);
 	else if (pgsf_put_memory(client->handle, client->data, settings.size, route->shard, "document", sql,
 							 NULL, NULL) < 0)
 		failed(client, sql);
-	if (routed)
-		execute(client, "COMMIT");
 }
 
-/* The lock of the shard of a row, for the rest of the transaction. */
+/* The lock of a shard, for the rest of the transaction. */
 static void
-hold_shard(Client *client, int64_t id, const Route *route)
+hold_shard(Client *client, const Route *route)
 {
 	char		sql[200];
 	PGresult   *result;
 
-	snprintf(sql, sizeof(sql), "UPDATE scale SET document = '' WHERE id = %lld", (long long) id);
-	execute(client, sql);
-	snprintf(sql, sizeof(sql), "SELECT securefile_dist_is_held(%lld)", (long long) route->id);
+	snprintf(sql, sizeof(sql), "SELECT securefile_dist_hold_shard(%lld)", (long long) route->id);
 	result = PQexec(client->conn, sql);
 	if (PQntuples(result) != 1 || strcmp(PQgetvalue(result, 0, 0), "t") != 0)
 		failed(client, sql);
@@ -265,7 +256,7 @@ write_batch(Client *client, const int64_t *ids, size_t n)
 		int64_t		id = settings.first + ids[i];
 
 		if (is("batch") && route->id != held)
-			hold_shard(client, id, route);
+			hold_shard(client, route);
 		held = route->id;
 		snprintf(sql, sizeof(sql), "INSERT INTO %s VALUES (%lld, $1)", route->shard, (long long) id);
 		execute_with_value(client, sql);

@@ -137,30 +137,30 @@ roll_back(const pgsf_route *route)
 }
 
 /*
- * Store an empty file by the statement of a routed put, in a transaction that stays open: it
- * takes the lock of the shard.  *here: there was a row, and it is in the shard on that node.
+ * In a transaction that stays open, execute the statement of a routed put, and take the lock of
+ * the shard.  *held: the row is in the shard on that node, and stays there.
  */
 static bool
-store_empty(const RoutedPut *put, const pgsf_route *route, bool *here, Failure *failure)
+hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name, bool *held,
+		 Failure *failure)
 {
 	PGresult   *result;
 	char	   *sql;
-	bool		stored;
 
-	*here = false;
+	*held = false;
 	if (!do_node(route, "BEGIN ISOLATION LEVEL READ COMMITTED", failure))
 		return false;
-	result = ask_node(route, put->statement, put->count, put->values, failure);
-	if (result == NULL)
-		return false;
-	stored = strcmp(PQcmdTuples(result), "0") != 0;
-	PQclear(result);
-	if (!stored)
-		return true;
-	sql = text_make("SELECT WHERE %s", route->is_here);
-	result = ask_node(route, sql, 0, NULL, failure);
+	if (put->statement != NULL)
+	{
+		result = ask_node(route, put->statement, put->count, put->values, failure);
+		if (result == NULL)
+			return false;
+		PQclear(result);
+	}
+	sql = text_make("SELECT FROM %s WHERE %s AND %s", route->shard, key_is_name, route->is_held);
+	result = ask_node(route, sql, 1, put->values, failure);
 	free(sql);
-	*here = result != NULL && PQntuples(result) == 1;
+	*held = result != NULL && PQntuples(result) > 0;
 	PQclear(result);
 	return result != NULL;
 }
@@ -216,21 +216,21 @@ put_held(Session *session, const Options *options, const RoutedPut *put, Failure
 	pgsf_route	route;
 	char	   *key;
 	int64_t		bytes = -1;
-	bool		here = false;
+	bool		held = false;
 	bool		good = find_key(session, put->row_exists ? NULL : options, put->values[0], &key,
 								failure);
 
-	for (int i = 0; i < TRIES && good && !here; i++)
+	for (int i = 0; i < TRIES && good && !held; i++)
 	{
 		good = find_route(session, key, &route, failure);
 		if (!good)
 			break;
-		good = store_empty(put, &route, &here, failure);
-		if (!good || !here)
+		good = hold_row(put, &route, session->target->key_is_name, &held, failure);
+		if (!good || !held)
 			roll_back(&route);
 	}
 	free(key);
-	if (here)
+	if (held)
 	{
 		bytes = stream_into(session, put, &route, failure);
 		if (bytes < 0)

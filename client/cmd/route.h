@@ -13,8 +13,10 @@
 /* A file to store. */
 typedef struct RoutedPut
 {
-	const char *statement;		/* stores an empty file in its place, through
-								 * the distributed table */
+	const char *statement;		/* executed first, through the distributed
+								 * table, which knows all defaults: a new row
+								 * with an empty file, or new values of other
+								 * columns; NULL: only the file is replaced */
 	int			count;			/* its parameters: the name, and more */
 	const char *const *values;
 	bool		row_exists;

@@ -414,7 +414,7 @@ typedef struct pgsf_route
 	const char *is_here;		/* SQL condition of reads: the shard is on
 								 * that node */
 	const char *is_held;		/* of writes: and stays there until the end of
-								 * the transaction */
+								 * the transaction, and the row belongs to it */
 } pgsf_route;
 
 /*
@@ -425,28 +425,30 @@ typedef struct pgsf_route
  * until the next call.
  *
  * Shards move, and leave all their rows behind for a while.  So a read has is_here in its
- * condition, and is tried again with another route if it finds no row.  A write first stores
- * an empty value through the distributed table, on route->conn: that takes the lock by which
- * a move of the shard waits.  Then it writes to the shard, with is_held in the condition.
- * Both are needed, or the value may go to rows that were left behind, and is lost.
+ * condition, and is tried again with another route if it finds no row.  A write has is_held in
+ * its condition: that takes the lock by which a move of the shard waits.  Without it the value
+ * may go to rows that were left behind, and is lost.  is_held reads the distribution column,
+ * so an INSERT gives it a value, of its type, in a subquery:
+ *
+ *	pgsf_put_fd(route.handle, fd, route.shard, "document",
+ *				"INSERT INTO <route.shard> (id, document) SELECT id, " PGSF_VALUE
+ *				" FROM (VALUES ($1::bigint)) new (id) WHERE <route.is_held>", ...)
+ *	pgsf_put_fd(route.handle, fd, route.shard, "document",
+ *				"UPDATE <route.shard> SET document = " PGSF_VALUE
+ *				" WHERE id = $1 AND <route.is_held>", ...)
+ *
+ * PGSF_ERROR_NOT_FOUND: the shard has moved (or no row has that key); find the route again.  A
+ * shard does not have the defaults that are sequences: such a row is inserted through the
+ * distributed table, on route.conn, with an empty value that is then replaced.
  *
  * On the coordinator a transaction with securefile_dist_hold() keeps Citus from making the
  * table anew, without the value, meanwhile; one is enough for many values.
  *
- *	BEGIN ISOLATION LEVEL READ COMMITTED;
- *	INSERT INTO docs (id, document) VALUES ($1, '');	-- or UPDATE docs SET document = ''
- *	pgsf_put_fd(route.handle, fd, route.shard, "document",
- *				"UPDATE <route.shard> SET document = " PGSF_VALUE
- *				" WHERE id = $1 AND <route.is_held>", ...)
- *	COMMIT;
- *
- * PGSF_ERROR_NOT_FOUND there: the shard has moved; roll back, and find the route again.
- * 25000: the transaction is not READ COMMITTED, or the first statement is missing.
- *
  * Errors: PGSF_ERROR_STATE a value is open in h; PGSF_ERROR_ARGUMENT table or route is NULL;
  * PGSF_ERROR_EXTENSION no extension securefile_citus; PGSF_ERROR_CONNECTION no connection to
  * the node; 42809 not a distributed table; 0A000 a reference table; 22P02 and the like for
- * the key.  Two round trips.
+ * the key.  Two round trips.  Errors of is_held: 25000 the transaction is not READ COMMITTED;
+ * 23514 the row belongs to another shard; 42501 no privilege to write.
  */
 extern int	pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route);
 

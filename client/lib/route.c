@@ -176,14 +176,22 @@ find_schema(pgsf *h)
 	return schema;
 }
 
-/* Ask for the shard of a key: its number, name, host and port; NULL after an error. */
+/*
+ * Ask for the shard of a key: its number, name, host and port, and the distribution column,
+ * quoted; NULL after an error.
+ */
 static PGresult *
 ask(pgsf *h, const char *schema, const char *table, const char *key)
 {
 	const char *values[] = {table, key};
 	pgsf_params params = {2, NULL, values, NULL, NULL};
-	char	   *sql = pgsfi_sql(h, "SELECT r.shardid, r.shard_name, r.nodename, r.nodeport FROM"
-								" %s.securefile_dist_route($1::pg_catalog.regclass, $2::pg_catalog.text) r",
+	char	   *sql = pgsfi_sql(h, "SELECT r.shardid, r.shard_name, r.nodename, r.nodeport,"
+								" pg_catalog.quote_ident(pg_catalog.column_to_column_name("
+								"p.logicalrelid, p.partkey))"
+								" FROM %s.securefile_dist_route($1::pg_catalog.regclass, $2::pg_catalog.text) r,"
+								" pg_catalog.pg_dist_partition p"
+								" WHERE p.logicalrelid::pg_catalog.oid OPERATOR(pg_catalog.=)"
+								" $1::pg_catalog.regclass::pg_catalog.oid",
 								schema);
 	PGresult   *result = NULL;
 
@@ -202,17 +210,18 @@ ask(pgsf *h, const char *schema, const char *table, const char *key)
 static int
 take_route(pgsf *h, const char *schema, const PGresult *result, pgsf_route *route)
 {
+	const char *shardid = PQgetvalue(result, 0, 0);
 	struct Node *node;
 
 	forget_route(h);
 	h->shard = strdup(PQgetvalue(result, 0, 1));
-	h->is_here = pgsfi_sql(h, "EXISTS (SELECT 1 FROM pg_catalog.pg_dist_placement p"
-						   " JOIN pg_catalog.pg_dist_local_group g"
-						   " ON g.groupid OPERATOR(pg_catalog.=) p.groupid"
-						   " WHERE p.shardid OPERATOR(pg_catalog.=) %s::pg_catalog.int8)",
-						   PQgetvalue(result, 0, 0));
-	h->is_held = pgsfi_sql(h, "%s.securefile_dist_is_held(%s::pg_catalog.int8)", schema,
-						   PQgetvalue(result, 0, 0));
+	h->is_here = pgsfi_sql(h, "%s.securefile_dist_is_here(%s::pg_catalog.int8)", schema, shardid);
+	if (PQgetisnull(result, 0, 4))
+		h->is_held = pgsfi_sql(h, "%s.securefile_dist_hold_shard(%s::pg_catalog.int8)", schema,
+							   shardid);
+	else
+		h->is_held = pgsfi_sql(h, "%s.securefile_dist_hold_shard(%s::pg_catalog.int8, %s)", schema,
+							   shardid, PQgetvalue(result, 0, 4));
 	if (h->shard == NULL || h->is_here == NULL || h->is_held == NULL)
 		return pgsfi_fail_memory(h);
 	node = find_node(h, PQgetvalue(result, 0, 2), atoi(PQgetvalue(result, 0, 3)));

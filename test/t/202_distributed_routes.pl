@@ -149,26 +149,25 @@ sub move_shard_of
 	return ($from, $shard_name, $shard);
 }
 
-# A write to another shard, on whatever node.
-sub other_shard
-{
-	my ($name) = @_;
-	my $other = sql("SELECT key FROM securefile_dist_routes('files', (SELECT array_agg(i::text) FROM generate_series(1, 100) i)) WHERE shardid <> (SELECT shardid FROM securefile_dist_route('files', '$name')) LIMIT 1");
-	return "DELETE FROM files WHERE name = 'no $other'; UPDATE files SET document = document WHERE name = '$other';";
-}
-
 # The steps by hand, as a client that has kept a route takes them; what they print at the end.
-sub replace_by_hand
+sub by_hand
 {
 	my ($node, $shard_name, $shard, %params) = @_;
 	my ($rc, $out, $err) = $node->psql('postgres', join("\n", '\\set VERBOSITY sqlstate',
-			$params{begin} || 'BEGIN ISOLATION LEVEL READ COMMITTED;',
-			$params{first} // q{UPDATE files SET document = '' WHERE name = 'kept';},
+			$params{begin} || 'BEGIN;',
 			"SELECT securefile_create('$shard_name', 'document') AS h \\gset",
 			"SELECT securefile_write(:h, 'by hand') > 0;",
-			"UPDATE $shard_name SET document = securefile_finish(:h) WHERE name = 'kept' AND securefile_dist_is_held($shard);",
+			$params{role} ? "SET ROLE $params{role};" : '',
+			$params{write} || "UPDATE $shard_name SET document = securefile_finish(:h) WHERE name = 'kept' AND securefile_dist_hold_shard($shard);",
 			'\\echo changed :ROW_COUNT', 'COMMIT;'));
 	return "$out $err";
+}
+
+# An INSERT by hand, with the lock of a shard.
+sub insert_by_hand
+{
+	my ($shard_name, $shard, $key) = @_;
+	return "INSERT INTO $shard_name (name, document) SELECT name, securefile_finish(:h) FROM (VALUES ($key)) new (name) WHERE securefile_dist_hold_shard($shard, name);";
 }
 write_file('kept', bytes(4, 400_000));
 runs(0, qr/^$/, 'put', '-t', 'files', 'kept');
@@ -177,14 +176,51 @@ my ($new) = grep { $_ != $old } @workers;
 is($old->safe_psql('postgres', "SELECT count(*) FROM $route[0] WHERE name = 'kept'"), 1, 'the table of the shard is left behind');
 is($old->safe_psql('postgres', "SELECT count(*) FROM $route[0] WHERE name = 'kept' AND securefile_dist_is_here($route[1])"), 0, 'but a read by a kept route finds nothing in it');
 is($new->safe_psql('postgres', "SELECT count(*) FROM $route[0] WHERE name = 'kept' AND securefile_dist_is_here($route[1])"), 1, 'and it is found where it is');
-like(replace_by_hand($old, @route), qr/changed 0/, 'a replacement by a kept route changes no row');
-is(sql(q{SELECT length(document) FROM files WHERE name = 'kept'}), 0, 'so its first step is to be rolled back');
-like(replace_by_hand($new, @route, begin => 'BEGIN ISOLATION LEVEL REPEATABLE READ;'), qr/ERROR:  25000/, 'not in REPEATABLE READ');
-like(replace_by_hand($new, @route, first => $_), qr/ERROR:  25000/, "not after: $_")
-  foreach '', q{SELECT count(*) FROM files;}, q{SELECT count(*) FROM files WHERE name = 'kept';}, q{UPDATE keyed SET "Note" = '' WHERE id = 7;},
-  q{SAVEPOINT s; UPDATE files SET document = '' WHERE name = 'kept'; ROLLBACK TO s;}, other_shard('kept');
-like(replace_by_hand($new, @route), qr/changed 1/, 'by the right route it is replaced');
+like(by_hand($old, @route), qr/changed 0/, 'a replacement by a kept route changes no row');
+my ($beside) = grep { sql("SELECT shardid FROM securefile_dist_route('files', '$_')") == $route[1] } map { "beside_$_" } 1 .. 1000;
+my ($elsewhere) = grep { sql("SELECT shardid FROM securefile_dist_route('files', '$_')") != $route[1] } map { "elsewhere_$_" } 1 .. 1000;
+like(by_hand($old, @route, write => insert_by_hand(@route, "'$beside'::text")), qr/changed 0/, 'nor is a row inserted');
+is(sql(q{SELECT count(*), sum(length(document)) FROM files WHERE name ~ '^(kept|beside)'}), '1|400000', 'the file is as it was');
+like(by_hand($new, @route, begin => 'BEGIN ISOLATION LEVEL REPEATABLE READ;'), qr/ERROR:  25000/, 'not in REPEATABLE READ');
+like(by_hand($new, @route, write => insert_by_hand(@route, "'$elsewhere'::text")), qr/ERROR:  23514/, 'a row is not inserted into another shard than its own');
+like(by_hand($new, @route, write => insert_by_hand(@route, 'NULL::text')), qr/ERROR:  23514/, 'nor one without a key');
+like(by_hand($new, @route, write => insert_by_hand(@route, "'$beside'::text")), qr/changed 1/, 'a row of the shard is');
+is(sql("SELECT document::bytea FROM files WHERE name = '$beside'"), '\\x' . unpack('H*', 'by hand'), 'and is found through the distributed table');
+runs(0, qr//, 'rm', '-t', 'files', $beside);
+like(by_hand($new, @route), qr/changed 1/, 'by the right route it is replaced');
 is(sql(q{SELECT document::bytea FROM files WHERE name = 'kept'}), '\\x' . unpack('H*', 'by hand'), 'as a read shows');
+
+# the lock is for those who may write, in their own name
+my $hold = "SELECT 'held' WHERE securefile_dist_hold_shard($route[1]);";
+like(by_hand($new, @route, role => 'reader', write => $hold), qr/ERROR:  42501/, 'a role that only reads gets no lock');
+sql('CREATE ROLE writer LOGIN', 'GRANT SELECT, DELETE ON files TO writer');
+like(by_hand($new, @route, role => 'writer', write => $hold), qr/held\nchanged 1/, 'one that deletes does');
+foreach my $as ([ 'reader', 'writer' ], [ 'reader', 'postgres' ])
+{
+	my ($rc, $out, $err) = $new->psql('postgres', "\\set VERBOSITY sqlstate\nSELECT securefile_dist_lock_shard($route[1], false, NULL, '$as->[1]')", extra_params => [ '-U', $as->[0] ]);
+	like($err, qr/ERROR:  42501/, "$as->[0] gets none in the name of $as->[1]");
+}
+my $everywhere = sql(q{SELECT shardid FROM pg_dist_shard WHERE logicalrelid = 'everywhere'::regclass});
+like(by_hand($new, @route, write => "SELECT securefile_dist_hold_shard($everywhere);"), qr/ERROR:  0A000/, 'a reference table is not written to on one node');
+like(by_hand($new, @route, write => 'SELECT count(*) FILTER (WHERE NOT h) AS no FROM securefile_dist_hold_shard(1) h;'), qr/1\nchanged 1/, 'a shard that does not exist is not here');
+
+# a move waits for the write
+my $writer = background($new);
+$writer->query_safe("BEGIN; INSERT INTO $route[0] SELECT name, 'open' FROM (VALUES ('$beside'::text)) new (name) WHERE securefile_dist_hold_shard($route[1], name)");
+sql('CALL citus_cleanup_orphaned_resources()');
+my $move = IPC::Run::start([ 'psql', '-XAtq', '-d', $coordinator->connstr('postgres'), '-c',
+		"SELECT citus_move_shard_placement($route[1], '$new->{_host}', $new->{_port}, '$old->{_host}', $old->{_port}, shard_transfer_mode => 'block_writes')" ],
+	'>', \my $moved_out, '2>', \my $move_failure);
+ok(wait_for_sql($new, q{SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted}), 'a move of the shard waits for the transaction');
+my $behind = background($new);
+ok(waits_for_lock($new, $behind, "UPDATE $route[0] SET document = 'behind' WHERE name = 'kept' AND securefile_dist_hold_shard($route[1])"), 'and another write waits behind the move');
+$writer->query_safe('COMMIT');
+ok($move->finish, 'the move ends') or diag($move_failure);
+$behind->quit;
+$writer->quit;
+is($old->safe_psql('postgres', "SELECT document::bytea FROM $route[0] WHERE name = '$beside' AND securefile_dist_is_here($route[1])"), '\\x' . unpack('H*', 'open'), 'what was committed has moved');
+is($new->safe_psql('postgres', "SELECT document::bytea FROM $route[0] WHERE name = 'kept'"), '\\x' . unpack('H*', 'by hand'), 'what came behind has changed nothing, also where the shard was');
+runs(0, qr//, 'rm', '-t', 'files', $beside);
 is(sql(qq{SELECT count(*) FROM securefile_dist_columns WHERE shardid = $route[1]}), 1, 'the view has one placement of the shard');
 runs(0, qr/^$/, 'put', '-t', 'files', '--replace', 'kept');
 runs(0, qr/^$/, 'get', '-t', 'files', 'kept', 'back6');
@@ -240,6 +276,46 @@ sub puts_while
 	return $acknowledged;
 }
 
+# Replace the files 'straight n' of a shard by its name, one in a transaction, until it is not
+# there; replaced has the number in each, committed with it.
+sub prepare_straight
+{
+	sql(q{CREATE PROCEDURE write_straight(shard text, shardid bigint, names text[]) LANGUAGE plpgsql AS $$
+		DECLARE
+			n integer;
+			name text;
+		BEGIN
+			FOR i IN 1 .. 10000000 LOOP
+				name := names[i % cardinality(names) + 1];
+				EXECUTE format('UPDATE %s SET document = $1::text::bytea WHERE name = $2 AND securefile_dist_hold_shard($3)', shard) USING i, name, shardid;
+				GET DIAGNOSTICS n = ROW_COUNT;
+				EXIT WHEN n = 0;
+				INSERT INTO replaced VALUES (name, i) ON CONFLICT (file) DO UPDATE SET number = i;
+				COMMIT;
+			END LOOP;
+		END $$});
+	$_->safe_psql('postgres', 'CREATE TABLE replaced (file text PRIMARY KEY, number integer)') foreach @workers;
+	sql(q{INSERT INTO files SELECT 'straight ' || i, '' FROM generate_series(1, 100) i});
+	return;
+}
+
+sub start_straight
+{
+	my ($node, $shard_name, $shard) = @_;
+	my $names = sql("SELECT array_agg(key) FROM securefile_dist_routes('files', (SELECT array_agg('straight ' || i) FROM generate_series(1, 100) i)) WHERE shardid = $shard");
+	return IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', 'TRUNCATE replaced', '-c', "CALL write_straight('$shard_name', $shard, '$names')" ],
+		'>', \my $out, '2>', \my $err);
+}
+
+# The files of a node that have another content than what was committed there last.
+sub lost_straight
+{
+	my ($node) = @_;
+	my %number = map { split /\|/ } split /\n/, $node->safe_psql('postgres', 'SELECT * FROM replaced');
+	my %there = map { split /\|/, $_, 2 } split /\n/, sql(q{SELECT name, convert_from(document::bytea, 'UTF8') FROM files WHERE name LIKE 'straight%'});
+	return (scalar keys %number, map { "$_ has $there{$_}, not $number{$_}" } grep { $there{$_} ne $number{$_} } sort keys %number);
+}
+
 # The files whose content is not what was acknowledged last.
 sub lost_files
 {
@@ -248,6 +324,7 @@ sub lost_files
 	  grep { my $name = $_; !grep { $_ == ($length{$name} // -1) } @{ $may{$name} } } keys %may;
 }
 
+prepare_straight();
 foreach my $round (1 .. $ENV{SECUREFILE_MOVES} || 4)
 {
 	my $mode = $round % 2 ? 'block_writes' : 'force_logical';
@@ -256,9 +333,14 @@ foreach my $round (1 .. $ENV{SECUREFILE_MOVES} || 4)
 			JOIN pg_dist_node n ON n.nodeid <> d.nodeid AND n.groupid <> 0
 		WHERE logicalrelid = 'files'::regclass ORDER BY random() LIMIT 1});
 	sql('CALL citus_cleanup_orphaned_resources()');
+	my ($source) = grep { $_->{_port} == $from } @workers;
+	my $straight = start_straight($source, sql("SELECT securefile_dist_shard_name('files', $shard)"), $shard);
 	my $acknowledged = puts_while("SELECT citus_move_shard_placement($shard, '$coordinator->{_host}', $from, '$coordinator->{_host}', $to, shard_transfer_mode => '$mode')");
 	cmp_ok($acknowledged, '>', 0, "$mode: files were stored meanwhile");
 	is(join("\n", lost_files()), '', "$mode: no acknowledged file is lost");
+	ok($straight->finish, "$mode: who writes by the name of the shard sees that it has moved");
+	my ($replaced, @lost) = lost_straight($source);
+	is(join("\n", @lost), '', "$mode: none of $replaced files that were replaced by the name of their shard is lost");
 }
 runs(0, qr//, 'verify', '-t', 'files');
 my ($moved) = sort keys %may;
