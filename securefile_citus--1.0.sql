@@ -514,7 +514,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	part record;
+	distributed oid;
+	lowest text;
+	highest text;
+	has_copies boolean;
 BEGIN
 	IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
 		RAISE invalid_transaction_state USING
@@ -523,35 +526,35 @@ BEGIN
 				upper(current_setting('transaction_isolation'))),
 			HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
 	END IF;
-	SELECT t.logicalrelid::oid AS table, t.repmodel, s.shardminvalue, s.shardmaxvalue INTO part
-	FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
-		JOIN pg_dist_shard s ON s.shardid = p.shardid
-		JOIN pg_dist_partition t ON t.logicalrelid = s.logicalrelid
-	WHERE p.shardid = of_shard;
+	SELECT s.logicalrelid, s.shardminvalue, s.shardmaxvalue INTO distributed, lowest, highest
+	FROM pg_dist_shard s WHERE s.shardid = of_shard;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
-	IF NOT pg_has_role(session_user, for_role, 'MEMBER')
-		OR NOT has_any_column_privilege(for_role, part.table, 'INSERT, UPDATE')
-		AND NOT has_table_privilege(for_role, part.table, 'DELETE') THEN
+	IF NOT coalesce(pg_has_role(session_user, for_role, 'MEMBER')
+		AND (has_any_column_privilege(for_role, distributed, 'INSERT, UPDATE')
+			OR has_table_privilege(for_role, distributed, 'DELETE')), false) THEN
 		RAISE insufficient_privilege USING
-			MESSAGE = format('permission denied for table %s', part.table::regclass),
+			MESSAGE = format('permission denied for table %s', distributed::regclass),
 			DETAIL = format('Role "%s" may not write to it, or is not one that "%s" can become.', for_role, session_user);
 	END IF;
-	IF part.repmodel <> 's' THEN
-		RAISE feature_not_supported USING
-			MESSAGE = format('shard %s has copies on several nodes', of_shard),
-			HINT = 'Write through the distributed table.';
-	END IF;
-	IF has_key AND NOT coalesce(part.shardminvalue IS NULL
-			OR hash BETWEEN part.shardminvalue::integer AND part.shardmaxvalue::integer, false) THEN
+	IF has_key AND NOT coalesce(lowest IS NULL OR hash BETWEEN lowest::integer AND highest::integer, false) THEN
 		RAISE check_violation USING
 			MESSAGE = format('shard %s is not that of the key', of_shard),
 			HINT = 'The key has to be a value of the distribution column, and of its type. Ask for its route.';
 	END IF;
 	PERFORM lock_shard_metadata(5, ARRAY[of_shard]);
-	RETURN EXISTS (SELECT FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
-		WHERE p.shardid = of_shard);
+	-- no row: the shard is not here
+	SELECT EXISTS (SELECT FROM pg_dist_placement other WHERE other.shardid = p.shardid AND other.groupid <> p.groupid)
+	INTO has_copies
+	FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
+	WHERE p.shardid = of_shard;
+	IF has_copies THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('shard %s has copies on several nodes', of_shard),
+			HINT = 'Write through the distributed table.';
+	END IF;
+	RETURN has_copies IS NOT NULL;
 END
 $$;
 COMMENT ON FUNCTION securefile_dist_lock_shard(bigint, boolean, integer, name)

@@ -33,6 +33,7 @@
 #define MOST_THREADS	64
 #define MOST_IDS		20000
 #define BATCH			20
+#define WARM_TURNS		6
 
 /* Where a row is, or will be. */
 typedef struct Route
@@ -80,6 +81,7 @@ static Route *routes;
 static Place places[MOST_THREADS];
 static int	nplaces;
 static double end;
+static pthread_barrier_t warm_line;
 static pthread_barrier_t start_line;
 
 static bool
@@ -216,9 +218,9 @@ write_one(Client *client, int64_t id, const Route *route)
 	char		sql[300];
 
 	if (is("put") || is("insert"))
-		snprintf(sql, sizeof(sql), "INSERT INTO %s SELECT id, %s FROM (VALUES (%lld::bigint)) new (id)"
-				 " WHERE securefile_dist_hold_shard(%lld, id)", route->shard, value,
-				 (long long) id, (long long) route->id);
+		snprintf(sql, sizeof(sql), "INSERT INTO %s SELECT %lld, %s"
+				 " WHERE securefile_dist_hold_shard(%lld, %lld::bigint)", route->shard,
+				 (long long) id, value, (long long) route->id, (long long) id);
 	else
 		snprintf(sql, sizeof(sql), "INSERT INTO scale VALUES (%lld, %s)", (long long) id, value);
 	if (whole)
@@ -306,34 +308,42 @@ connect_to(const Place *place)
 	return PQconnectdb(text);
 }
 
+/* One value, or one transaction; false: there are no rows left. */
+static bool
+take_turn(Client *client)
+{
+	Place	   *place = client->place;
+	size_t		step = in_batches() ? BATCH : 1;
+	size_t		n = atomic_fetch_add(&place->next, step);
+	int64_t		i;
+
+	if (!reads() && n + step > place->count)
+		return false;
+	client->done += step;
+	i = place->ids[n % place->count];
+	if (in_batches())
+		write_batch(client, place->ids + n, step);
+	else if (reads())
+		read_one(client, settings.first + i, routes[i].shard);
+	else
+		write_one(client, settings.first + i, &routes[i]);
+	return true;
+}
+
+/* Before the time begins, the session fills its caches, as those of a pool are. */
 static void *
 work(void *arg)
 {
 	Client	   *client = arg;
-	Place	   *place = client->place;
 
+	for (int i = 0; i < (in_batches() ? 1 : WARM_TURNS); i++)
+		(void) take_turn(client);
+	client->done = 0;
+	client->waited = 0;
+	pthread_barrier_wait(&warm_line);
 	pthread_barrier_wait(&start_line);
-	while (now() < end)
-	{
-		size_t		step = in_batches() ? BATCH : 1;
-		size_t		n = atomic_fetch_add(&place->next, step);
-		int64_t		i;
-
-		if (!reads() && n + step > place->count)
-			break;
-		if (in_batches())
-		{
-			write_batch(client, place->ids + n, step);
-			client->done += step;
-			continue;
-		}
-		i = place->ids[n % place->count];
-		if (reads())
-			read_one(client, settings.first + i, routes[i].shard);
-		else
-			write_one(client, settings.first + i, &routes[i]);
-		client->done++;
-	}
+	while (now() < end && take_turn(client))
+		;
 	return NULL;
 }
 
@@ -346,6 +356,7 @@ measure(void)
 	double		begun;
 	double		waited = 0;
 
+	pthread_barrier_init(&warm_line, NULL, (unsigned) total + 1);
 	pthread_barrier_init(&start_line, NULL, (unsigned) total + 1);
 	for (int i = 0; i < total; i++)
 	{
@@ -360,6 +371,7 @@ measure(void)
 		fill(client->data, settings.size, (uint64_t) i + 1);
 		pthread_create(&client->thread, NULL, work, client);
 	}
+	pthread_barrier_wait(&warm_line);
 	/* from here on processor time is counted */
 	printf("ready\n");
 	fflush(stdout);
