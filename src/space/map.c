@@ -77,6 +77,7 @@ sfi_map_take_back(SfMap *map, uint32 first, uint32 count)
 static bool
 is_free(const SfMap *map, uint32 b)
 {
+	SF_ASSERT(b < SF_MAP_BLOCKS);
 	return map->used[b] == 0 && !(map->boot_id == sf_base_boot_id() && sfi_map_is_lent(map, b));
 }
 
