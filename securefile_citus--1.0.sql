@@ -420,6 +420,22 @@ GRANT SELECT ON securefile_dist_monitor TO PUBLIC;
 -- routes: values go between a client and the node that has their shard
 -- ---------------------------------------------------------------------
 
+-- Keys of these types are hashed by what differs between nodes (an enum), or cannot be unnested.
+CREATE FUNCTION securefile_dist_routable("table" regclass) RETURNS boolean
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM pg_dist_partition p
+		WHERE p.logicalrelid = "table" AND p.repmodel = 's'
+			AND (p.partmethod = 'n' OR p.partmethod = 'h' AND EXISTS (
+				SELECT FROM pg_attribute a, @extschema@.securefile_dist_base_type(a.atttypid, a.atttypmod) b
+					JOIN pg_type t ON t.oid = b.type
+				WHERE a.attrelid = p.logicalrelid AND a.attname = column_to_column_name(p.logicalrelid, p.partkey)
+					AND t.typtype NOT IN ('e', 'c') AND t.typcategory <> 'A')))
+$$;
+COMMENT ON FUNCTION securefile_dist_routable(regclass)
+	IS 'can securefile_dist_route() find the shard of a key of the table?; internal';
+
 -- The input function of the column's type makes values of keys: not a cast, nor the constraint of
 -- a domain, which others may have made.
 CREATE FUNCTION securefile_dist_routes("table" regclass, keys text[],
@@ -447,6 +463,12 @@ BEGIN
 		RAISE feature_not_supported USING
 			MESSAGE = format('"%s" is a reference table, or a local one', "table"),
 			DETAIL = 'Its values are not in one shard of many.',
+			HINT = 'Store values by INSERT or COPY.';
+	END IF;
+	IF NOT @extschema@.securefile_dist_routable("table") THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('rows of "%s" have no routes', "table"),
+			DETAIL = 'Its shards have copies, or its distribution column is an enum, an array or a composite.',
 			HINT = 'Store values by INSERT or COPY.';
 	END IF;
 	IF part.partmethod = 'h' AND array_position(keys, NULL) IS NOT NULL THEN
@@ -541,7 +563,7 @@ BEGIN
 	IF has_key AND NOT coalesce(lowest IS NULL OR hash BETWEEN lowest::integer AND highest::integer, false) THEN
 		RAISE check_violation USING
 			MESSAGE = format('shard %s is not that of the key', of_shard),
-			HINT = 'The key has to be a value of the distribution column, and of its type. Ask for its route.';
+			HINT = 'The hash has to be worker_hash() of a value of the distribution column, and of its type. Ask for its route.';
 	END IF;
 	PERFORM lock_shard_metadata(5, ARRAY[of_shard]);
 	-- no row: the shard is not here
@@ -569,13 +591,15 @@ $$;
 COMMENT ON FUNCTION securefile_dist_hold_shard(bigint)
 	IS 'keeps the shard of that number on this node until the transaction ends; false if it is not here. For the condition of an UPDATE that names the shard';
 
-CREATE FUNCTION securefile_dist_hold_shard(shardid bigint, key anyelement) RETURNS boolean
+-- The hash in place of the key: a function of keys of any type would lose to another one, of
+-- somebody who may make functions in this schema, for keys of one type.
+CREATE FUNCTION securefile_dist_hold_shard(shardid bigint, hash integer) RETURNS boolean
 LANGUAGE sql VOLATILE
 AS $$
-	SELECT @extschema@.securefile_dist_lock_shard(shardid, true, pg_catalog.worker_hash(key), current_user)
+	SELECT @extschema@.securefile_dist_lock_shard(shardid, true, hash, current_user)
 $$;
-COMMENT ON FUNCTION securefile_dist_hold_shard(bigint, anyelement)
-	IS 'likewise, and an error if the key, a value of the distribution column, belongs to another shard. For the condition of an INSERT that names the shard';
+COMMENT ON FUNCTION securefile_dist_hold_shard(bigint, integer)
+	IS 'likewise, and an error if the hash, worker_hash() of a value of the distribution column, belongs to another shard. For the condition of an INSERT that names the shard';
 
 -- Citus makes a distributed table anew while others write to it through workers, and loses what
 -- they write; on the coordinator it waits for this lock.  The lock stays there: LOCK TABLE would
@@ -586,11 +610,19 @@ SET search_path = pg_catalog, pg_temp
 SET citus.enable_ddl_propagation = off
 AS $$
 BEGIN
+	IF EXISTS (SELECT FROM pg_dist_local_group WHERE groupid <> 0) THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('table "%s" can be held only on the coordinator', "table"),
+			DETAIL = 'Citus makes a table anew there, and waits for no lock of another node.',
+			HINT = 'Connect to the coordinator.';
+	END IF;
 	EXECUTE format('LOCK TABLE %s IN ROW EXCLUSIVE MODE', "table");
+	-- until the transaction ends: the lock would end with the session
+	PERFORM set_config('idle_in_transaction_session_timeout', '0', true);
 END
 $$;
 COMMENT ON FUNCTION securefile_dist_hold(regclass)
-	IS 'on the coordinator: until the transaction ends, alter_distributed_table() and undistribute_table() wait; for clients that write straight to shards';
+	IS 'on the coordinator: until the transaction ends, which does not time out, alter_distributed_table() and undistribute_table() wait; for clients that write straight to shards';
 
 -- ---------------------------------------------------------------------
 -- rebalancing

@@ -219,7 +219,7 @@ write_one(Client *client, int64_t id, const Route *route)
 
 	if (is("put") || is("insert"))
 		snprintf(sql, sizeof(sql), "INSERT INTO %s SELECT %lld, %s"
-				 " WHERE securefile_dist_hold_shard(%lld, %lld::bigint)", route->shard,
+				 " WHERE securefile_dist_hold_shard(%lld, worker_hash(%lld::bigint))", route->shard,
 				 (long long) id, value, (long long) route->id, (long long) id);
 	else
 		snprintf(sql, sizeof(sql), "INSERT INTO scale VALUES (%lld, %s)", (long long) id, value);

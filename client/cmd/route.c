@@ -18,6 +18,8 @@
 
 /* A shard that moves away between the question and the answer moves once. */
 #define TRIES	3
+#define NO_SUCH_TABLE	"42P01"
+#define BEGIN	"BEGIN ISOLATION LEVEL READ COMMITTED"
 
 /* The value that --set gives to the distribution column; NULL: none. */
 static const char *
@@ -102,24 +104,23 @@ find_route(Session *session, const char *key, pgsf_route *route, Failure *failur
 	return false;
 }
 
-/* Execute a statement on a node; no failure is noted if the caller wants none. */
+/* Execute a statement on a node; NULL after a failure. */
 static PGresult *
-ask_node(const pgsf_route *route, const char *sql, int count, const char *const *values,
-		 Failure *failure)
+ask_node(PGconn *conn, const char *sql, int count, const char *const *values, Failure *failure)
 {
-	PGresult   *result = PQexecParams(route->conn, sql, count, NULL, values, NULL, NULL, 0);
+	PGresult   *result = PQexecParams(conn, sql, count, NULL, values, NULL, NULL, 0);
 
 	if (PQresultStatus(result) == PGRES_TUPLES_OK || PQresultStatus(result) == PGRES_COMMAND_OK)
 		return result;
-	failure_sql(failure, route->conn, result);
+	failure_sql(failure, conn, result);
 	PQclear(result);
 	return NULL;
 }
 
 static bool
-do_node(const pgsf_route *route, const char *sql, Failure *failure)
+do_node(PGconn *conn, const char *sql, Failure *failure)
 {
-	PGresult   *result = ask_node(route, sql, 0, NULL, failure);
+	PGresult   *result = ask_node(conn, sql, 0, NULL, failure);
 
 	PQclear(result);
 	return result != NULL;
@@ -133,12 +134,58 @@ roll_back(const pgsf_route *route)
 	pgsf_close(route->handle);
 	if (PQstatus(route->conn) == CONNECTION_OK &&
 		PQtransactionStatus(route->conn) != PQTRANS_IDLE)
-		(void) do_node(route, "ROLLBACK", &ignored);
+		(void) do_node(route->conn, "ROLLBACK", &ignored);
+}
+
+/* ---- put ---- */
+
+/*
+ * Keep the table as it is until the transaction of a connection to the coordinator ends.  Citus
+ * would make it anew without what is written to shards meanwhile.
+ */
+static bool
+hold_table(const Target *target, PGconn *conn, Failure *failure)
+{
+	const char *const values[] = {target->table};
+	char	   *sql = text_make("SELECT %s.securefile_dist_hold($1::pg_catalog.regclass)",
+								target->dist_schema);
+	PGresult   *result = ask_node(conn, sql, 1, values, failure);
+
+	PQclear(result);
+	free(sql);
+	return result != NULL;
 }
 
 /*
- * In a transaction that stays open, execute the statement of a routed put, and take the lock of
- * the shard.  *held: the row is in the shard on that node, and stays there.
+ * Begin the transaction on the node, and hold the table: on the coordinator, in the session of
+ * its own.  Where the node is the coordinator, both are one transaction: a command that waits
+ * for the table would else stand between them.
+ */
+static bool
+begin_put(Session *session, const pgsf_route *route, Failure *failure)
+{
+	PGresult   *result;
+	bool		is_coordinator;
+
+	if (!do_node(route->conn, BEGIN, failure))
+		return false;
+	result = ask_node(route->conn, "SELECT groupid FROM pg_catalog.pg_dist_local_group", 0, NULL,
+					  failure);
+	if (result == NULL)
+		return false;
+	is_coordinator = PQntuples(result) == 1 && strcmp(PQgetvalue(result, 0, 0), "0") == 0;
+	PQclear(result);
+	if (is_coordinator)
+		return hold_table(session->target, route->conn, failure);
+	if (PQtransactionStatus(session->conn) == PQTRANS_INTRANS)
+		return true;
+	return session_do(session, failure, BEGIN) &&
+		hold_table(session->target, session->conn, failure);
+}
+
+/*
+ * Execute the statement of a routed put, and take the lock of the shard.  *held: the row is in
+ * the shard on that node, and stays there.
  */
 static bool
 hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name, bool *held,
@@ -148,21 +195,20 @@ hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name,
 	char	   *sql;
 
 	*held = false;
-	if (!do_node(route, "BEGIN ISOLATION LEVEL READ COMMITTED", failure))
-		return false;
 	if (put->statement != NULL)
 	{
-		result = ask_node(route, put->statement, put->count, put->values, failure);
+		result = ask_node(route->conn, put->statement, put->count, put->values, failure);
 		if (result == NULL)
 			return false;
 		PQclear(result);
 	}
 	sql = text_make("SELECT FROM %s WHERE %s AND %s", route->shard, key_is_name, route->is_held);
-	result = ask_node(route, sql, 1, put->values, failure);
+	result = ask_node(route->conn, sql, 1, put->values, failure);
 	free(sql);
 	*held = result != NULL && PQntuples(result) > 0;
 	PQclear(result);
-	return result != NULL;
+	/* the table was made anew after the route was found */
+	return result != NULL || strcmp(failure->sqlstate, NO_SUCH_TABLE) == 0;
 }
 
 /*
@@ -183,40 +229,20 @@ stream_into(Session *session, const RoutedPut *put, const pgsf_route *route,
 	free(sql);
 	if (bytes < 0)
 		failure_pgsf(failure, route->handle);
-	else if (!session_do(session, failure, "SELECT") || !do_node(route, "COMMIT", failure))
+	else if (!session_do(session, failure, "SELECT") || !do_node(route->conn, "COMMIT", failure))
 		bytes = -1;
 	return bytes;
 }
 
-/*
- * On the coordinator: begin a transaction that keeps the table as it is.  Citus would make it
- * anew without what is written through workers meanwhile.
- */
-static bool
-hold_table(Session *session, Failure *failure)
-{
-	const Target *target = session->target;
-	const char *const values[] = {target->table};
-	char	   *sql = text_make("SELECT %s.securefile_dist_hold($1::pg_catalog.regclass)",
-								target->dist_schema);
-	PGresult   *result = NULL;
-
-	if (session_do(session, failure, "BEGIN ISOLATION LEVEL READ COMMITTED") &&
-		session_do(session, failure, "SET LOCAL idle_in_transaction_session_timeout = 0"))
-		result = session_query(session, failure, sql, 1, values);
-	PQclear(result);
-	free(sql);
-	return result != NULL;
-}
-
-/* Store a file; the table is held. */
-static int64_t
-put_held(Session *session, const Options *options, const RoutedPut *put, Failure *failure)
+/* What was committed on the node stays, whatever becomes of the table's lock afterwards. */
+int64_t
+route_put(Session *session, const Options *options, const RoutedPut *put, Failure *failure)
 {
 	pgsf_route	route;
 	char	   *key;
 	int64_t		bytes = -1;
 	bool		held = false;
+	Failure		ignored;
 	bool		good = find_key(session, put->row_exists ? NULL : options, put->values[0], &key,
 								failure);
 
@@ -225,7 +251,8 @@ put_held(Session *session, const Options *options, const RoutedPut *put, Failure
 		good = find_route(session, key, &route, failure);
 		if (!good)
 			break;
-		good = hold_row(put, &route, session->target->key_is_name, &held, failure);
+		good = begin_put(session, &route, failure) &&
+			hold_row(put, &route, session->target->key_is_name, &held, failure);
 		if (!good || !held)
 			roll_back(&route);
 	}
@@ -238,22 +265,12 @@ put_held(Session *session, const Options *options, const RoutedPut *put, Failure
 	}
 	else if (good)
 		failure_say(failure, "the row is gone, or its shard is being moved\nHint: Try again.");
-	return bytes;
-}
-
-/* What was committed on the node stays, whatever becomes of the lock afterwards. */
-int64_t
-route_put(Session *session, const Options *options, const RoutedPut *put, Failure *failure)
-{
-	int64_t		bytes = -1;
-	Failure		ignored;
-
-	if (hold_table(session, failure))
-		bytes = put_held(session, options, put, failure);
 	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE)
 		(void) session_do(session, &ignored, "ROLLBACK");
 	return bytes;
 }
+
+/* ---- get ---- */
 
 int64_t
 route_get(Session *session, const char *name, pgsf_sink sink, void *arg, Failure *failure)
@@ -286,7 +303,7 @@ route_get(Session *session, const char *name, pgsf_sink sink, void *arg, Failure
 		 * such row
 		 */
 		if (strcmp(failure->sqlstate, PGSF_ERROR_NOT_FOUND) != 0 &&
-			strcmp(failure->sqlstate, "42P01") != 0)
+			strcmp(failure->sqlstate, NO_SUCH_TABLE) != 0)
 			break;
 	}
 	free(key);

@@ -126,6 +126,7 @@ find_distribution(Session *session, Target *target, Failure *failure)
 									   "  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
 									   "  WHERE e.extname OPERATOR(pg_catalog.=) 'securefile_citus')", 0, NULL);
 	bool		known;
+	char	   *sql;
 
 	if (result == NULL)
 		return false;
@@ -135,17 +136,21 @@ find_distribution(Session *session, Target *target, Failure *failure)
 	PQclear(result);
 	if (!known)
 		return true;
-	result = session_query(session, failure,
-						   "SELECT p.partmethod OPERATOR(pg_catalog.<>) 'n' OR p.repmodel OPERATOR(pg_catalog.=) 's',"
-						   " pg_catalog.quote_ident(pg_catalog.column_to_column_name(p.logicalrelid, p.partkey))"
-						   " FROM pg_catalog.pg_dist_partition p"
-						   " WHERE p.logicalrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass", 1, values);
+	sql = text_make("SELECT %s%s,"
+					" pg_catalog.quote_ident(pg_catalog.column_to_column_name(p.logicalrelid, p.partkey))"
+					" FROM pg_catalog.pg_dist_partition p"
+					" WHERE p.logicalrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass",
+					target->dist_schema == NULL ? "false" : target->dist_schema,
+					target->dist_schema == NULL ? "" :
+					".securefile_dist_routable($1::pg_catalog.regclass)");
+	result = session_query(session, failure, sql, 1, values);
+	free(sql);
 	if (result == NULL)
 		return false;
 	target->distributed = PQntuples(result) > 0;
 	if (target->distributed)
 	{
-		target->routable = PQgetvalue(result, 0, 0)[0] == 't' && target->dist_schema != NULL;
+		target->routable = PQgetvalue(result, 0, 0)[0] == 't';
 		if (!PQgetisnull(result, 0, 1))
 			target->dist_key = copy_field(result, 1);
 	}

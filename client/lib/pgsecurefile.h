@@ -419,7 +419,7 @@ typedef struct pgsf_route
 
 /*
  * Find the node that has the row of a distributed table of Citus, and connect to it.  h is a
- * handle of a connection to the coordinator, or to any node that knows the table.  table is
+ * handle of a connection to the coordinator (reads: to any node that knows the table).  table is
  * written as in SQL; key is the value of the distribution column, as text (NULL for a
  * table without one).  The connections belong to h, which keeps one to each node; texts hold
  * until the next call.
@@ -442,7 +442,8 @@ typedef struct pgsf_route
  * distributed table, on route.conn, with an empty value that is then replaced.
  *
  * On the coordinator a transaction with securefile_dist_hold() keeps Citus from making the
- * table anew, without the value, meanwhile; one is enough for many values.
+ * table anew, without the value, meanwhile; one is enough for many values.  See that it is still
+ * there before each COMMIT.
  *
  * Errors: PGSF_ERROR_STATE a value is open in h; PGSF_ERROR_ARGUMENT table or route is NULL;
  * PGSF_ERROR_EXTENSION no extension securefile_citus; PGSF_ERROR_CONNECTION no connection to

@@ -220,8 +220,9 @@ take_route(pgsf *h, const char *schema, const PGresult *result, pgsf_route *rout
 		h->is_held = pgsfi_sql(h, "%s.securefile_dist_hold_shard(%s::pg_catalog.int8)", schema,
 							   shardid);
 	else
-		h->is_held = pgsfi_sql(h, "%s.securefile_dist_hold_shard(%s::pg_catalog.int8, %s)", schema,
-							   shardid, PQgetvalue(result, 0, 4));
+		h->is_held = pgsfi_sql(h, "%s.securefile_dist_hold_shard(%s::pg_catalog.int8,"
+							   " pg_catalog.worker_hash(%s))", schema, shardid,
+							   PQgetvalue(result, 0, 4));
 	if (h->shard == NULL || h->is_here == NULL || h->is_held == NULL)
 		return pgsfi_fail_memory(h);
 	node = find_node(h, PQgetvalue(result, 0, 2), atoi(PQgetvalue(result, 0, 3)));

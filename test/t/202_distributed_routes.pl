@@ -167,7 +167,7 @@ sub by_hand
 sub insert_by_hand
 {
 	my ($shard_name, $shard, $key) = @_;
-	return "INSERT INTO $shard_name (name, document) SELECT name, securefile_finish(:h) FROM (VALUES ($key)) new (name) WHERE securefile_dist_hold_shard($shard, name);";
+	return "INSERT INTO $shard_name (name, document) SELECT name, securefile_finish(:h) FROM (VALUES ($key)) new (name) WHERE securefile_dist_hold_shard($shard, worker_hash(name));";
 }
 write_file('kept', bytes(4, 400_000));
 runs(0, qr/^$/, 'put', '-t', 'files', 'kept');
@@ -206,7 +206,7 @@ like(by_hand($new, @route, write => 'SELECT count(*) FILTER (WHERE NOT h) AS no 
 
 # a move waits for the write
 my $writer = background($new);
-$writer->query_safe("BEGIN; INSERT INTO $route[0] SELECT name, 'open' FROM (VALUES ('$beside'::text)) new (name) WHERE securefile_dist_hold_shard($route[1], name)");
+$writer->query_safe("BEGIN; INSERT INTO $route[0] SELECT name, 'open' FROM (VALUES ('$beside'::text)) new (name) WHERE securefile_dist_hold_shard($route[1], worker_hash(name))");
 sql('CALL citus_cleanup_orphaned_resources()');
 my $move = IPC::Run::start([ 'psql', '-XAtq', '-d', $coordinator->connstr('postgres'), '-c',
 		"SELECT citus_move_shard_placement($route[1], '$new->{_host}', $new->{_port}, '$old->{_host}', $old->{_port}, shard_transfer_mode => 'block_writes')" ],
@@ -222,8 +222,12 @@ is($old->safe_psql('postgres', "SELECT document::bytea FROM $route[0] WHERE name
 is($new->safe_psql('postgres', "SELECT document::bytea FROM $route[0] WHERE name = 'kept'"), '\\x' . unpack('H*', 'by hand'), 'what came behind has changed nothing, also where the shard was');
 runs(0, qr//, 'rm', '-t', 'files', $beside);
 is(sql(qq{SELECT count(*) FROM securefile_dist_columns WHERE shardid = $route[1]}), 1, 'the view has one placement of the shard');
+# functions that somebody else has made for the types of keys are not called
+sql('CREATE FUNCTION securefile_dist_' . $_ . ' RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION $m$of somebody else$m$; END $$')
+  foreach 'hold_shard(bigint, text)', 'is_here(integer)', 'lock_shard(bigint, boolean, bigint, text)';
 runs(0, qr/^$/, 'put', '-t', 'files', '--replace', 'kept');
 runs(0, qr/^$/, 'get', '-t', 'files', 'kept', 'back6');
+sql('DROP FUNCTION securefile_dist_hold_shard(bigint, text), securefile_dist_is_here(integer), securefile_dist_lock_shard(bigint, boolean, bigint, text)');
 holds('back6', bytes(4, 400_000), 'the command replaces it');
 runs(0, qr//, 'rm', '-t', 'files', 'kept');
 
@@ -368,6 +372,50 @@ foreach my $change (q{alter_distributed_table('anew', shard_count := 3)}, q{undi
 	ok(wait_for_sql($coordinator, $change =~ /undistribute/ ? q{SELECT count(*) = 0 FROM pg_dist_partition WHERE logicalrelid::text = 'anew'} : q{SELECT count(*) = 3 FROM pg_dist_shard WHERE logicalrelid::text = 'anew'}), 'the table is made anew');
 	is(sql('SELECT sum(length(document)) FROM anew'), 3_000_000, 'with the file');
 }
+
+# only the coordinator keeps it waiting
+my @worker = ('-h', $workers[0]->{_host}, '-p', $workers[0]->{_port});
+ends(1, qr/can be held only on the coordinator.*Connect to the coordinator/s, 'not where Citus would not wait: put through a worker', 'put', @worker, '-t', 'files', 'long', 'by_worker');
+is(sql(q{SET idle_in_transaction_session_timeout = '1s'}, 'BEGIN', q{SELECT securefile_dist_hold('files')}, q{SELECT current_setting('idle_in_transaction_session_timeout')}), "\n0", 'and there its transaction does not time out');
+is(sql(q{SET idle_in_transaction_session_timeout = '1s'}, 'BEGIN', q{SELECT securefile_dist_hold('files')}, 'COMMIT', 'SHOW idle_in_transaction_session_timeout'), "\n1s", 'others do as before');
+
+# shards on the coordinator: the row and the lock of the table are of one transaction
+sql("SELECT citus_set_node_property(nodename, nodeport, 'shouldhaveshards', true) FROM pg_dist_node WHERE groupid = 0",
+	'CREATE TABLE here (name text PRIMARY KEY, document securefile)', q{SELECT create_distributed_table('here', 'name', colocate_with => 'none')});
+cmp_ok(sql(q{SELECT count(*) FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) WHERE logicalrelid = 'here'::regclass AND groupid = 0}), '>', 0, 'the coordinator has shards');
+my ($local) = grep { sql("SELECT nodeport FROM securefile_dist_route('here', '$_')") == $coordinator->{_port} } map { "local_$_" } 1 .. 1000;
+my $put = IPC::Run::start([ 'securefile', 'put', '-t', 'here', 'slow', $local ], '<', \'', '>', \$said, '2>', \$warned);
+open(my $slow, '>:raw', 'slow') or die $!;
+print $slow bytes(5, 2_000_000);
+my $holders = q{FROM pg_locks WHERE relation = 'here'::regclass AND mode = 'RowExclusiveLock'};
+wait_for_sql($coordinator, "SELECT count(*) > 0 $holders");
+wait_for_sql($coordinator, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%securefile_write%' AND pid <> pg_backend_pid()});
+is(sql("SELECT count(DISTINCT pid) $holders"), 1, 'one session holds the table, and writes to it');
+close $slow;
+is($put->finish ? 'stored' : $warned, 'stored', 'a file of a shard on the coordinator');
+runs(0, qr//, 'rm', '-t', 'here', $local);
+mkdir 'crowd';
+write_file("crowd/$_", bytes($_, 300_000)) foreach 1 .. 60;
+$import = IPC::Run::start([ 'securefile', 'import', '-q', '-t', 'here', '-j', '4', 'crowd' ], '<', \'', '>', \$said, '2>', \$warned, IPC::Run::timeout(120));
+foreach my $n (1 .. 20)
+{
+	sql("SET statement_timeout = '60s'", "ALTER TABLE here ADD COLUMN c$n integer");
+	$import->pump_nb;
+	last if !$import->pumpable;
+}
+is($import->finish ? 'done' : $warned, 'done', 'files are imported while the table is altered');
+runs(0, qr//, 'verify', '-q', '-t', 'here', '--against', 'crowd');
+sql('DROP TABLE here', "SELECT citus_set_node_property(nodename, nodeport, 'shouldhaveshards', false) FROM pg_dist_node WHERE groupid = 0");
+
+# keys that have no routes: everything goes through the coordinator
+sql(q{CREATE TYPE mood AS ENUM ('bad', 'good')}, 'CREATE TABLE moods (mood mood, name text, document securefile, PRIMARY KEY (mood, name))',
+	q{SELECT create_distributed_table('moods', 'mood')}, 'CREATE TABLE listed (keys int[], name text, document securefile, PRIMARY KEY (keys, name))', q{SELECT create_distributed_table('listed', 'keys')});
+like(($coordinator->psql('postgres', "SELECT securefile_dist_route('$_->[0]', '$_->[1]')"))[2], qr/ERROR:  rows of "public.$_->[0]" have no routes/, "none in $_->[0]")
+  foreach [ 'moods', 'good' ], [ 'listed', '{1,2}' ];
+runs(0, qr/^$/, 'put', '-t', 'moods', '-k', 'name', '--set', 'mood=good', 'long');
+runs(0, qr/^$/, 'put', '-t', 'listed', '-k', 'name', '--set', 'keys={1,2}', 'long');
+runs(0, qr/^$/, 'get', '-t', 'listed', '-k', 'name', 'long', 'back8');
+holds('back8', bytes(3, 4_000_000), 'and comes back');
 
 # ---- nodes are killed ----
 
