@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """How files scale over the workers of Citus, each with a part of a processor.
 
-    bench/scale/run.py [--workers N] [--cores F] [--seconds S] [--repeat N] [--sizes BYTES,..]
+    bench/scale/run.py [--workers N] [--shards N] [--cores F] [--seconds S] [--repeat N] [--sizes BYTES,..]
                        [--results FILE]
 
 Makes servers of its own in TMPDIR (/var/tmp): a coordinator, workers, and one ordinary server,
@@ -11,6 +11,9 @@ PG_CONFIG, and make install.  Memory and disk are shared: the figures tell how p
 time scales, and not disks.
 
 With --standbys N the ordinary server, and then it and N standbys of it at the same time, are read.
+
+With --workers 1 --shards 1 --cores 1 the processor time of a shard compares with that of an
+ordinary table: more shards on a server have more files, each of which is flushed.
 
 For one worker, then two, and so on: clients with a pool for each worker put, insert and
 get values straight at the shards, and through the coordinator.  In each repetition all take
@@ -30,7 +33,6 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPERATIONS = ["put", "insert", "batch", "get", "coordinator_insert", "coordinator_get"]
 LOCAL = ["local_put", "local_insert", "local_batch", "local_get"]
-SHARDS = 12
 SETTINGS = """
 unix_socket_directories = '{directory}'
 listen_addresses = ''
@@ -97,7 +99,7 @@ class Server:
             conf.write(SETTINGS.format(directory=bench.directory, port=self.port))
             conf.write(f"shared_preload_libraries = '{'citus, ' if citus else ''}securefile'\n")
             if citus:
-                conf.write(f"citus.local_hostname = '{bench.directory}'\ncitus.shard_count = {SHARDS}\n")
+                conf.write(f"citus.local_hostname = '{bench.directory}'\ncitus.shard_count = {bench.options.shards}\n")
         bench.as_owner(["pg_ctl", "-D", self.data, "-l", self.data + ".log", "-w", "start"],
                        before=self.group.enter)
         if citus:
@@ -276,6 +278,7 @@ class Bench:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--shards", type=int, default=12)
     parser.add_argument("--cores", type=float, default=0.25, help="of each server")
     parser.add_argument("--seconds", type=float, default=3, help="of each turn")
     parser.add_argument("--repeat", type=int, default=3)

@@ -184,17 +184,17 @@ begin_put(Session *session, const pgsf_route *route, Failure *failure)
 }
 
 /*
- * Execute the statement of a routed put, and take the lock of the shard.  *held: the row is in
- * the shard on that node, and stays there.
+ * Execute the statement of a routed put, and take the lock of the shard.  *place: where the row
+ * is, the shard or a partition of it, which the caller frees; NULL: not on that node.
  */
 static bool
-hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name, bool *held,
+hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name, char **place,
 		 Failure *failure)
 {
 	PGresult   *result;
 	char	   *sql;
 
-	*held = false;
+	*place = NULL;
 	if (put->statement != NULL)
 	{
 		result = ask_node(route->conn, put->statement, put->count, put->values, failure);
@@ -202,10 +202,12 @@ hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name,
 			return false;
 		PQclear(result);
 	}
-	sql = text_make("SELECT FROM %s WHERE %s AND %s", route->shard, key_is_name, route->is_held);
+	sql = text_make("SELECT tableoid::pg_catalog.regclass FROM %s WHERE %s AND %s", route->shard,
+					key_is_name, route->is_held);
 	result = ask_node(route->conn, sql, 1, put->values, failure);
 	free(sql);
-	*held = result != NULL && PQntuples(result) > 0;
+	if (result != NULL && PQntuples(result) > 0)
+		*place = text_make("%s", PQgetvalue(result, 0, 0));
 	PQclear(result);
 	/* the table was made anew after the route was found */
 	return result != NULL || strcmp(failure->sqlstate, NO_SUCH_TABLE) == 0;
@@ -217,14 +219,14 @@ hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name,
  */
 static int64_t
 stream_into(Session *session, const RoutedPut *put, const pgsf_route *route,
-			Failure *failure)
+			const char *place, Failure *failure)
 {
 	const Target *target = session->target;
 	pgsf_params params = {1, NULL, put->values, NULL, NULL};
 	char	   *sql = text_make("UPDATE %s SET %s = %s WHERE %s AND %s", route->shard,
 								target->column, PGSF_VALUE, target->key_is_name, route->is_held);
 	int64_t		bytes = pgsf_put_callback(route->handle, put->source, put->arg, put->total,
-										  route->shard, target->plain_column, sql, &params, NULL);
+										  place, target->plain_column, sql, &params, NULL);
 
 	free(sql);
 	if (bytes < 0)
@@ -240,31 +242,32 @@ route_put(Session *session, const Options *options, const RoutedPut *put, Failur
 {
 	pgsf_route	route;
 	char	   *key;
+	char	   *place = NULL;
 	int64_t		bytes = -1;
-	bool		held = false;
 	Failure		ignored;
 	bool		good = find_key(session, put->row_exists ? NULL : options, put->values[0], &key,
 								failure);
 
-	for (int i = 0; i < TRIES && good && !held; i++)
+	for (int i = 0; i < TRIES && good && place == NULL; i++)
 	{
 		good = find_route(session, key, &route, failure);
 		if (!good)
 			break;
 		good = begin_put(session, &route, failure) &&
-			hold_row(put, &route, session->target->key_is_name, &held, failure);
-		if (!good || !held)
+			hold_row(put, &route, session->target->key_is_name, &place, failure);
+		if (place == NULL)
 			roll_back(&route);
 	}
 	free(key);
-	if (held)
+	if (place != NULL)
 	{
-		bytes = stream_into(session, put, &route, failure);
+		bytes = stream_into(session, put, &route, place, failure);
 		if (bytes < 0)
 			roll_back(&route);
 	}
 	else if (good)
 		failure_say(failure, "the row is gone, or its shard is being moved\nHint: Try again.");
+	free(place);
 	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE)
 		(void) session_do(session, &ignored, "ROLLBACK");
 	return bytes;

@@ -74,6 +74,16 @@ holds('back2', bytes(3, 4_000_000), 'by a key that is not the name');
 is(sql('SELECT id, "Note" FROM keyed'), '7|another', 'the other columns');
 runs(1, qr/invalid input syntax for type bigint/, 'put', '-t', 'keyed', '-k', 'name', '--set', 'id=seven', 'long', 'third');
 
+# a partitioned table
+sql('CREATE TABLE parts (name text, day integer, document securefile, PRIMARY KEY (name, day)) PARTITION BY RANGE (day)',
+	'CREATE TABLE part1 PARTITION OF parts FOR VALUES FROM (0) TO (10)', 'CREATE TABLE part2 PARTITION OF parts FOR VALUES FROM (10) TO (20)',
+	q{SELECT create_distributed_table('parts', 'name')});
+runs(0, qr/^$/, 'put', '-t', 'parts', '-k', 'name', '--set', 'day=15', 'long');
+runs(0, qr/^$/, 'put', '-t', 'parts', '-k', 'name', '--replace', 'long');
+runs(0, qr/^$/, 'get', '-t', 'parts', '-k', 'name', 'long', 'back9');
+holds('back9', bytes(3, 4_000_000), 'of a partitioned table');
+is(sql('SELECT count(*), sum(length(document)) FROM part2'), '1|4000000', 'in its partition');
+
 # a reference table
 runs(0, qr/^$/, 'put', '-t', 'everywhere', 'long');
 runs(0, qr/^$/, 'get', '-t', 'everywhere', 'long', 'back3');
