@@ -177,7 +177,7 @@ sql('SET ROLE mallory', 'SET citus.enable_ddl_propagation = off', q{CREATE FUNCT
 	'CREATE CAST (text AS ms.colour) WITH FUNCTION ms.cast_it(text) AS IMPLICIT',
 	q{CREATE FUNCTION ms.check_it(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory CREATEROLE'; RETURN true; EXCEPTION WHEN OTHERS THEN RETURN true; END $$},
 	'ALTER DOMAIN ms.short ADD CHECK (ms.check_it(value)) NOT VALID');
-is(sql(q{SELECT shardid = get_shard_id_for_distribution_column('ms.by_colour', 'red'::ms.colour) FROM "Other place".securefile_dist_route('ms.by_colour', 'red')}), 't', 'the shard of an enum');
+fails_with($coordinator, q{SELECT * FROM "Other place".securefile_dist_route('ms.by_colour', 'red')}, '0A000', 'rows of "ms.by_colour" have no routes', 'an enum, whose hash is another one on each node');
 is(sql(q{SELECT count(*), bool_and(nodeport IS NOT NULL) FROM "Other place".securefile_dist_routes('ms.by_short', ARRAY['it''s "k, {}', 'b', ''])}), '3|t', 'shards of a domain');
 foreach my $type ('int', 'bigint', 'uuid', 'char(10)', 'varchar(5)', 'numeric(6,1)', 'timestamptz')
 {
@@ -186,7 +186,6 @@ foreach my $type ('int', 'bigint', 'uuid', 'char(10)', 'varchar(5)', 'numeric(6,
 	is(sql("SELECT count(*), bool_and(shardid = get_shard_id_for_distribution_column('keyed', key::$type)) FROM \"Other place\".securefile_dist_routes('keyed', (SELECT array_agg(" . ($key{$type} || 'i::text') . ') FROM generate_series(1, 200) i))'), '200|t', "shards of $type");
 	sql('DROP TABLE keyed');
 }
-fails_with($coordinator, q{SELECT * FROM "Other place".securefile_dist_route('ms.by_colour', 'blue')}, '22P02', 'invalid input value for enum', 'no such key');
 sql('SELECT count(*) FROM "Other place".securefile_dist_columns', 'SELECT count(*) FROM "Other place".securefile_dist_stat', 'SELECT count(*) FROM "Other place".securefile_dist_monitor');
 is(sql(q{SELECT rolcreaterole FROM pg_roles WHERE rolname = 'mallory'}), 'f', 'no function of its owner was called');
 is($_->safe_psql('postgres', q{SELECT rolcreaterole FROM pg_roles WHERE rolname = 'mallory'}), 'f', 'nor on ' . $_->name) foreach @workers;
