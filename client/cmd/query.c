@@ -1,30 +1,42 @@
 /*-------------------------------------------------------------------------
  *
  * query.c
- *	  Statements on the connection of a session, and their failures.
+ *	  Statements on a connection, that of a session or another one, and their failures.
  *
  *-------------------------------------------------------------------------
  */
 #include "session.h"
 
 PGresult *
-session_query(Session *session, Failure *failure, const char *sql,
-			  int count, const char *const *values)
+conn_query(PGconn *conn, Failure *failure, const char *sql, int count, const char *const *values)
 {
-	PGresult   *result = PQexecParams(session->conn, sql, count, NULL, values, NULL, NULL, 0);
+	PGresult   *result = PQexecParams(conn, sql, count, NULL, values, NULL, NULL, 0);
 
 	if (PQresultStatus(result) == PGRES_TUPLES_OK || PQresultStatus(result) == PGRES_COMMAND_OK)
 		return result;
-	failure_sql(failure, session->conn, result);
+	failure_sql(failure, conn, result);
 	PQclear(result);
 	return NULL;
 }
 
 bool
-session_do(Session *session, Failure *failure, const char *sql)
+conn_do(PGconn *conn, Failure *failure, const char *sql)
 {
-	PGresult   *result = session_query(session, failure, sql, 0, NULL);
+	PGresult   *result = conn_query(conn, failure, sql, 0, NULL);
 
 	PQclear(result);
 	return result != NULL;
+}
+
+PGresult *
+session_query(Session *session, Failure *failure, const char *sql,
+			  int count, const char *const *values)
+{
+	return conn_query(session->conn, failure, sql, count, values);
+}
+
+bool
+session_do(Session *session, Failure *failure, const char *sql)
+{
+	return conn_do(session->conn, failure, sql);
 }

@@ -104,28 +104,6 @@ find_route(Session *session, const char *key, pgsf_route *route, Failure *failur
 	return false;
 }
 
-/* Execute a statement on a node; NULL after a failure. */
-static PGresult *
-ask_node(PGconn *conn, const char *sql, int count, const char *const *values, Failure *failure)
-{
-	PGresult   *result = PQexecParams(conn, sql, count, NULL, values, NULL, NULL, 0);
-
-	if (PQresultStatus(result) == PGRES_TUPLES_OK || PQresultStatus(result) == PGRES_COMMAND_OK)
-		return result;
-	failure_sql(failure, conn, result);
-	PQclear(result);
-	return NULL;
-}
-
-static bool
-do_node(PGconn *conn, const char *sql, Failure *failure)
-{
-	PGresult   *result = ask_node(conn, sql, 0, NULL, failure);
-
-	PQclear(result);
-	return result != NULL;
-}
-
 static void
 roll_back(const pgsf_route *route)
 {
@@ -134,7 +112,7 @@ roll_back(const pgsf_route *route)
 	pgsf_close(route->handle);
 	if (PQstatus(route->conn) == CONNECTION_OK &&
 		PQtransactionStatus(route->conn) != PQTRANS_IDLE)
-		(void) do_node(route->conn, "ROLLBACK", &ignored);
+		(void) conn_do(route->conn, &ignored, "ROLLBACK");
 }
 
 /* ---- put ---- */
@@ -149,7 +127,7 @@ hold_table(const Target *target, PGconn *conn, Failure *failure)
 	const char *const values[] = {target->table};
 	char	   *sql = text_make("SELECT %s.securefile_dist_hold($1::pg_catalog.regclass)",
 								target->dist_schema);
-	PGresult   *result = ask_node(conn, sql, 1, values, failure);
+	PGresult   *result = conn_query(conn, failure, sql, 1, values);
 
 	PQclear(result);
 	free(sql);
@@ -167,10 +145,10 @@ begin_put(Session *session, const pgsf_route *route, Failure *failure)
 	PGresult   *result;
 	bool		is_coordinator;
 
-	if (!do_node(route->conn, BEGIN, failure))
+	if (!conn_do(route->conn, failure, BEGIN))
 		return false;
-	result = ask_node(route->conn, "SELECT groupid FROM pg_catalog.pg_dist_local_group", 0, NULL,
-					  failure);
+	result = conn_query(route->conn, failure, "SELECT groupid FROM pg_catalog.pg_dist_local_group",
+						0, NULL);
 	if (result == NULL)
 		return false;
 	is_coordinator = PQntuples(result) == 1 && strcmp(PQgetvalue(result, 0, 0), "0") == 0;
@@ -197,14 +175,14 @@ hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name,
 	*place = NULL;
 	if (put->statement != NULL)
 	{
-		result = ask_node(route->conn, put->statement, put->count, put->values, failure);
+		result = conn_query(route->conn, failure, put->statement, put->count, put->values);
 		if (result == NULL)
 			return false;
 		PQclear(result);
 	}
 	sql = text_make("SELECT tableoid::pg_catalog.regclass FROM %s WHERE %s AND %s", route->shard,
 					key_is_name, route->is_held);
-	result = ask_node(route->conn, sql, 1, put->values, failure);
+	result = conn_query(route->conn, failure, sql, 1, put->values);
 	free(sql);
 	if (result != NULL && PQntuples(result) > 0)
 		*place = text_make("%s", PQgetvalue(result, 0, 0));
@@ -231,7 +209,7 @@ stream_into(Session *session, const RoutedPut *put, const pgsf_route *route,
 	free(sql);
 	if (bytes < 0)
 		failure_pgsf(failure, route->handle);
-	else if (!session_do(session, failure, "SELECT") || !do_node(route->conn, "COMMIT", failure))
+	else if (!session_do(session, failure, "SELECT") || !conn_do(route->conn, failure, "COMMIT"))
 		bytes = -1;
 	return bytes;
 }

@@ -80,10 +80,15 @@ extern void session_end(Session *session);
  * Execute a statement with count parameters, in text form, whose types the server infers.
  * The caller clears the result; NULL after a failure.
  */
-extern PGresult *session_query(Session *session, Failure *failure, const char *sql,
-							   int count, const char *const *values);
+extern PGresult *conn_query(PGconn *conn, Failure *failure, const char *sql, int count,
+							const char *const *values);
 
 /* Execute a statement without parameters whose result does not matter. */
+extern bool conn_do(PGconn *conn, Failure *failure, const char *sql);
+
+/* Both, on the connection of a session. */
+extern PGresult *session_query(Session *session, Failure *failure, const char *sql,
+							   int count, const char *const *values);
 extern bool session_do(Session *session, Failure *failure, const char *sql);
 
 /* ---- key.c ---- */
