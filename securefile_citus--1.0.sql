@@ -527,77 +527,19 @@ $$;
 COMMENT ON FUNCTION securefile_dist_is_here(bigint)
 	IS 'is the shard of that number on this node? For the condition of a read that names the shard';
 
--- A move of a shard waits for the lock that a write through the distributed table takes, and Citus
--- lets the owner of the table take it, too.  So this function is executed as the owner of the
--- extension, for those who may write to the table: writers behind a move that waits wait as well.
--- It is volatile, and so its queries see what was committed after the snapshot of the caller.
-CREATE FUNCTION securefile_dist_lock_shard(of_shard bigint, has_key boolean, hash integer, for_role name) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	distributed oid;
-	lowest text;
-	highest text;
-	has_copies boolean;
-BEGIN
-	IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-		RAISE invalid_transaction_state USING
-			MESSAGE = 'a shard can be written to by its name only in a READ COMMITTED transaction',
-			DETAIL = format('The transaction is %s. Its snapshot may be older than a move of the shard.',
-				upper(current_setting('transaction_isolation'))),
-			HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED.';
-	END IF;
-	SELECT s.logicalrelid, s.shardminvalue, s.shardmaxvalue INTO distributed, lowest, highest
-	FROM pg_dist_shard s WHERE s.shardid = of_shard;
-	IF NOT FOUND THEN
-		RETURN false;
-	END IF;
-	IF NOT coalesce(pg_has_role(session_user, for_role, 'MEMBER')
-		AND (has_any_column_privilege(for_role, distributed, 'INSERT, UPDATE')
-			OR has_table_privilege(for_role, distributed, 'DELETE')), false) THEN
-		RAISE insufficient_privilege USING
-			MESSAGE = format('permission denied for table %s', distributed::regclass),
-			DETAIL = format('Role "%s" may not write to it, or is not one that "%s" can become.', for_role, session_user);
-	END IF;
-	IF has_key AND NOT coalesce(lowest IS NULL OR hash BETWEEN lowest::integer AND highest::integer, false) THEN
-		RAISE check_violation USING
-			MESSAGE = format('shard %s is not that of the key', of_shard),
-			HINT = 'The hash has to be worker_hash() of a value of the distribution column, and of its type. Ask for its route.';
-	END IF;
-	PERFORM lock_shard_metadata(5, ARRAY[of_shard]);
-	-- no row: the shard is not here
-	SELECT EXISTS (SELECT FROM pg_dist_placement other WHERE other.shardid = p.shardid AND other.groupid <> p.groupid)
-	INTO has_copies
-	FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
-	WHERE p.shardid = of_shard;
-	IF has_copies THEN
-		RAISE feature_not_supported USING
-			MESSAGE = format('shard %s has copies on several nodes', of_shard),
-			HINT = 'Write through the distributed table.';
-	END IF;
-	RETURN has_copies IS NOT NULL;
-END
-$$;
-COMMENT ON FUNCTION securefile_dist_lock_shard(bigint, boolean, integer, name)
-	IS 'securefile_dist_hold_shard() for a role; internal';
-
--- Without SET, so that they become a part of the statement that calls them.
+-- A move of a shard waits for the lock that a write through the distributed table takes; this
+-- takes it, too.  It is of the library of securefile, since each write calls it.  The hash in
+-- place of the key: a function of keys of any type would lose to another one, of somebody who
+-- may make functions in this schema, for keys of one type.
 CREATE FUNCTION securefile_dist_hold_shard(shardid bigint) RETURNS boolean
-LANGUAGE sql VOLATILE
-AS $$
-	SELECT @extschema@.securefile_dist_lock_shard(shardid, false, NULL::pg_catalog.int4, current_user)
-$$;
+LANGUAGE c VOLATILE
+AS '$libdir/securefile';
 COMMENT ON FUNCTION securefile_dist_hold_shard(bigint)
 	IS 'keeps the shard of that number on this node until the transaction ends; false if it is not here. For the condition of an UPDATE that names the shard';
 
--- The hash in place of the key: a function of keys of any type would lose to another one, of
--- somebody who may make functions in this schema, for keys of one type.
 CREATE FUNCTION securefile_dist_hold_shard(shardid bigint, hash integer) RETURNS boolean
-LANGUAGE sql VOLATILE
-AS $$
-	SELECT @extschema@.securefile_dist_lock_shard(shardid, true, hash, current_user)
-$$;
+LANGUAGE c VOLATILE
+AS '$libdir/securefile';
 COMMENT ON FUNCTION securefile_dist_hold_shard(bigint, integer)
 	IS 'likewise, and an error if the hash, worker_hash() of a value of the distribution column, belongs to another shard. For the condition of an INSERT that names the shard';
 

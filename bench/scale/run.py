@@ -2,7 +2,7 @@
 """How files scale over the workers of Citus, each with a part of a processor.
 
     bench/scale/run.py [--workers N] [--shards N] [--cores F] [--seconds S] [--repeat N] [--sizes BYTES,..]
-                       [--results FILE]
+                       [--operations NAME,..] [--standbys N] [--results FILE]
 
 Makes servers of its own in TMPDIR (/var/tmp): a coordinator, workers, and one ordinary server,
 each in a control group that gives it so many cores and counts its processor time.  So it
@@ -216,7 +216,8 @@ class Bench:
             for size in self.options.sizes:
                 self.make_table(workers)
                 self.load(size)
-                operations = OPERATIONS + (LOCAL if workers == 1 else [])
+                operations = [name for name in OPERATIONS + (LOCAL if workers == 1 else [])
+                              if name in self.options.operations]
                 for repetition in range(-1, self.options.repeat):
                     for operation in operations:
                         result = self.scale(operation, size, self.options.seconds if repetition >= 0 else 1)
@@ -255,7 +256,7 @@ class Bench:
                  + " | most to one | coordinator, ms a MB | workers, ms a MB | first byte, ms |",
                  "|---" * (self.options.workers + 6) + "|"]
         for size in self.options.sizes:
-            for operation in OPERATIONS + LOCAL:
+            for operation in self.options.operations:
                 speeds = [self.median("mb_per_second", operation=operation, size=size, workers=w)
                           for w in range(1, self.options.workers + 1)]
                 most = self.options.workers if operation in OPERATIONS else 1
@@ -285,6 +286,7 @@ def main():
     parser.add_argument("--clients", type=int, default=4, help="for each worker")
     parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")],
                         default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--operations", type=lambda text: text.split(","), default=OPERATIONS + LOCAL)
     parser.add_argument("--standbys", type=int, default=0)
     parser.add_argument("--results")
     options = parser.parse_args()
