@@ -513,17 +513,10 @@ $$;
 COMMENT ON FUNCTION securefile_dist_route(regclass, text)
 	IS 'securefile_dist_routes() for one key';
 
--- A shard that moves away leaves its table behind for a while, with all rows.  In PL/pgSQL, whose
--- plans are kept.
+-- A shard that moves away leaves its table behind for a while, with all rows.
 CREATE FUNCTION securefile_dist_is_here(shardid bigint) RETURNS boolean
-LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN EXISTS (SELECT FROM pg_dist_placement p JOIN pg_dist_local_group g ON g.groupid = p.groupid
-		WHERE p.shardid = securefile_dist_is_here.shardid);
-END
-$$;
+LANGUAGE c STABLE STRICT PARALLEL SAFE
+AS '$libdir/securefile';
 COMMENT ON FUNCTION securefile_dist_is_here(bigint)
 	IS 'is the shard of that number on this node? For the condition of a read that names the shard';
 

@@ -281,12 +281,17 @@ take(void *arg, const void *data, size_t len)
 }
 
 static void
-read_one(Client *client, int64_t id, const char *shard)
+read_one(Client *client, int64_t id, const Route *route)
 {
-	char		sql[200];
+	char		sql[300];
+	int			sql_len;
 	int64_t		len;
 
-	snprintf(sql, sizeof(sql), "SELECT document FROM %s WHERE id = %lld", shard, (long long) id);
+	sql_len = snprintf(sql, sizeof(sql), "SELECT document FROM %s WHERE id = %lld", route->shard,
+					   (long long) id);
+	if (is("get"))
+		snprintf(sql + sql_len, sizeof(sql) - sql_len, " AND securefile_dist_is_here(%lld)",
+				 (long long) route->id);
 	client->begun = now();
 	client->waiting = true;
 	len = pgsf_get_callback(client->handle, take, client, 0, -1, sql, NULL);
@@ -324,7 +329,7 @@ take_turn(Client *client)
 	if (in_batches())
 		write_batch(client, place->ids + n, step);
 	else if (reads())
-		read_one(client, settings.first + i, routes[i].shard);
+		read_one(client, settings.first + i, &routes[i]);
 	else
 		write_one(client, settings.first + i, &routes[i]);
 	return true;

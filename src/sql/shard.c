@@ -1,19 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * shard.c
- *	  Keeping a shard of Citus on this node until the transaction ends, for a client that
- *	  writes to the shard by its name.
+ *	  Clients that name a shard of Citus: is it here, and keeping it here until the transaction
+ *	  ends.
  *
- * It is called for each such write, in the condition of the statement, so it is written in C:
- * in PL/pgSQL it took a tenth of the time that a file of 1 MB takes.  The extension
- * securefile_citus has its SQL.  Nothing here is linked to Citus, whose catalogs and function
- * are found by their names.
+ * They call these functions in the condition of each read and of each write, so the functions
+ * are written in C: in PL/pgSQL it took a tenth of the time that a file of 1 MB takes to hold a
+ * shard.  The extension securefile_citus has their SQL.  Nothing here is linked to Citus,
+ * whose catalogs and function are found by their names.
  *
  * A move of a shard waits for the lock that a write through the distributed table takes.  Citus
  * lets only the owner of the table take that lock by itself.  So it is taken here as a
  * superuser, for those who may write to the table: writers behind a move that waits wait as
- * well.  The place of the shard is looked up with the lock held, and in the newest snapshot, as a
- * scan of a catalog without a system cache is: what a move has committed is seen.
+ * well.  The place of the shard is looked up with the lock held, and in the newest snapshot, so
+ * that what a move has committed is seen.  A read has no lock: for it the place counts that the
+ * shard has in the snapshot of the read, since a move copies rows before the shard is here.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,8 +37,10 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(securefile_dist_hold_shard);
+PG_FUNCTION_INFO_V1(securefile_dist_is_here);
 
 /* The catalogs of Citus 12 and 13, their columns and indexes. */
 #define SHARDS				"pg_dist_shard"
@@ -92,16 +95,16 @@ column_value(Relation catalog, HeapTuple row, const char *name, bool *isnull)
 	return heap_getattr(row, column_number(catalog, name), RelationGetDescr(catalog), isnull);
 }
 
-/* All rows of a shard. */
+/* All rows of a shard; no snapshot: in the newest one. */
 static SysScanDesc
-scan_shard(Relation catalog, const char *index, int64 shardid)
+scan_shard(Relation catalog, const char *index, int64 shardid, Snapshot snapshot)
 {
 	Oid			index_oid = get_relname_relid(index, PG_CATALOG_NAMESPACE);
 	ScanKeyData key;
 
 	ScanKeyInit(&key, column_number(catalog, SHARDID), BTEqualStrategyNumber, F_INT8EQ,
 				Int64GetDatum(shardid));
-	return systable_beginscan(catalog, index_oid, OidIsValid(index_oid), NULL, 1, &key);
+	return systable_beginscan(catalog, index_oid, OidIsValid(index_oid), snapshot, 1, &key);
 }
 
 /* The end of a range, which Citus keeps as text; false: there is none. */
@@ -121,7 +124,7 @@ static bool
 find_shard(int64 shardid, Shard *shard)
 {
 	Relation	catalog = open_catalog(SHARDS);
-	SysScanDesc scan = scan_shard(catalog, SHARDS_INDEX, shardid);
+	SysScanDesc scan = scan_shard(catalog, SHARDS_INDEX, shardid, NULL);
 	HeapTuple	row = systable_getnext(scan);
 	bool		isnull;
 
@@ -157,11 +160,11 @@ local_group(void)
 
 /* Is the shard on this node; and has it copies on others? */
 static bool
-is_here(const Shard *shard, bool *has_copies)
+is_here(int64 shardid, Snapshot snapshot, bool *has_copies)
 {
 	int32		group = local_group();
 	Relation	catalog = open_catalog(PLACEMENTS);
-	SysScanDesc scan = scan_shard(catalog, PLACEMENTS_INDEX, shard->id);
+	SysScanDesc scan = scan_shard(catalog, PLACEMENTS_INDEX, shardid, snapshot);
 	bool		here = false;
 	HeapTuple	row;
 
@@ -258,11 +261,20 @@ securefile_dist_hold_shard(PG_FUNCTION_ARGS)
 	if (PG_NARGS() > 1)
 		require_range(&shard, PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1));
 	lock_shard(&shard);
-	here = is_here(&shard, &has_copies);
+	here = is_here(shard.id, NULL, &has_copies);
 	if (here && has_copies)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("shard " INT64_FORMAT " has copies on several nodes", shard.id),
 				 errhint("Write through the distributed table.")));
 	PG_RETURN_BOOL(here);
+}
+
+/* securefile_dist_is_here(shardid bigint) returns boolean */
+Datum
+securefile_dist_is_here(PG_FUNCTION_ARGS)
+{
+	bool		has_copies;
+
+	PG_RETURN_BOOL(is_here(PG_GETARG_INT64(0), GetActiveSnapshot(), &has_copies));
 }

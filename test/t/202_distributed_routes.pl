@@ -183,7 +183,12 @@ sub insert_by_hand
 }
 write_file('kept', bytes(4, 400_000));
 runs(0, qr/^$/, 'put', '-t', 'files', 'kept');
+my @reads = map { background($_) } @workers;
+$_->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1') foreach @reads;
 my ($old, @route) = move_shard_of('kept', 'block_writes');
+my $places = join('', map { $_->query_safe("SELECT securefile_dist_is_here($route[1])") } $old == $workers[0] ? @reads : reverse @reads);
+is($places, 'tf', 'for a read with a snapshot from before a move, a shard is where it was then');
+$_->quit foreach @reads;
 my ($new) = grep { $_ != $old } @workers;
 is($old->safe_psql('postgres', "SELECT count(*) FROM $route[0] WHERE name = 'kept'"), 1, 'the table of the shard is left behind');
 is($old->safe_psql('postgres', "SELECT count(*) FROM $route[0] WHERE name = 'kept' AND securefile_dist_is_here($route[1])"), 0, 'but a read by a kept route finds nothing in it');
