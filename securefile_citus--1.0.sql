@@ -459,16 +459,10 @@ BEGIN
 		RAISE wrong_object_type USING
 			MESSAGE = format('"%s" is not a distributed table', "table");
 	END IF;
-	IF part.partmethod NOT IN ('h', 'n') OR part.partmethod = 'n' AND part.repmodel <> 's' THEN
-		RAISE feature_not_supported USING
-			MESSAGE = format('"%s" is a reference table, or a local one', "table"),
-			DETAIL = 'Its values are not in one shard of many.',
-			HINT = 'Store values by INSERT or COPY.';
-	END IF;
 	IF NOT @extschema@.securefile_dist_routable("table") THEN
 		RAISE feature_not_supported USING
 			MESSAGE = format('rows of "%s" have no routes', "table"),
-			DETAIL = 'Its shards have copies, or its distribution column is an enum, an array or a composite.',
+			DETAIL = 'It is a reference table or a local one, its shards have copies, or its distribution column is an enum, an array or a composite.',
 			HINT = 'Store values by INSERT or COPY.';
 	END IF;
 	IF part.partmethod = 'h' AND array_position(keys, NULL) IS NOT NULL THEN
