@@ -545,6 +545,10 @@ BEGIN
 			DETAIL = 'Citus makes a table anew there, and waits for no lock of another node.',
 			HINT = 'Connect to the coordinator.';
 	END IF;
+	IF NOT EXISTS (SELECT FROM pg_class WHERE oid = "table") THEN
+		RAISE undefined_table USING
+			MESSAGE = format('there is no table with OID %s', "table"::oid);
+	END IF;
 	EXECUTE format('LOCK TABLE %s IN ROW EXCLUSIVE MODE', "table");
 	-- until the transaction ends: the lock would end with the session
 	PERFORM set_config('idle_in_transaction_session_timeout', '0', true);

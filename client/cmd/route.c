@@ -21,26 +21,28 @@
 #define NO_SUCH_TABLE	"42P01"
 #define BEGIN	"BEGIN ISOLATION LEVEL READ COMMITTED"
 
+bool
+route_is_key(const Session *session, const char *column)
+{
+	const char *key = session->target->dist_key;
+	char	   *quoted = PQescapeIdentifier(session->conn, column, strlen(column));
+	bool		same;
+
+	if (quoted == NULL)
+		abort();
+	/* the server has left out quotes that are not needed */
+	same = key != NULL && (strcmp(quoted, key) == 0 || strcmp(column, key) == 0);
+	PQfreemem(quoted);
+	return same;
+}
+
 /* The value that --set gives to the distribution column; NULL: none. */
 static const char *
 given_key(const Session *session, const Options *options)
 {
-	const char *key = session->target->dist_key;
-
 	for (int i = 0; i < options->nsets; i++)
-	{
-		const char *column = options->sets[i].column;
-		char	   *quoted = PQescapeIdentifier(session->conn, column, strlen(column));
-		bool		same;
-
-		if (quoted == NULL)
-			abort();
-		/* the server has left out quotes that are not needed */
-		same = strcmp(quoted, key) == 0 || strcmp(column, key) == 0;
-		PQfreemem(quoted);
-		if (same)
+		if (route_is_key(session, options->sets[i].column))
 			return options->sets[i].value;
-	}
 	return NULL;
 }
 
@@ -170,6 +172,7 @@ hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name,
 		 Failure *failure)
 {
 	PGresult   *result;
+	bool		stored;
 	char	   *sql;
 
 	*place = NULL;
@@ -178,7 +181,10 @@ hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name,
 		result = conn_query(route->conn, failure, put->statement, put->count, put->values);
 		if (result == NULL)
 			return false;
+		stored = strcmp(PQcmdTuples(result), "0") != 0;
 		PQclear(result);
+		if (!stored)
+			return failure_say(failure, ROUTE_NO_ROW);
 	}
 	sql = text_make("SELECT tableoid::pg_catalog.regclass FROM %s WHERE %s AND %s", route->shard,
 					key_is_name, route->is_held);

@@ -10,6 +10,14 @@
 
 #include "session.h"
 
+/* The row of a name was to be changed; none has that name and distribution column. */
+#define ROUTE_NO_ROW \
+	"the statement stored no row\n" \
+	"Hint: The row is gone, or --set gives the distribution column another value."
+
+/* Is that column, whose name is given without quotes, the distribution column? */
+extern bool route_is_key(const Session *session, const char *column);
+
 /* A file to store. */
 typedef struct RoutedPut
 {

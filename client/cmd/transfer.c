@@ -206,13 +206,15 @@ next_piece(void *arg, void *buffer, size_t size)
 
 /*
  * The statement that stores a value: INSERT, or UPDATE of the row that is there.
- * $1 is the name, the parameters from $2 on are the values of --set.
+ * $1 is the name, the parameters from $2 on are the values of --set.  In a row that is there the
+ * distribution column cannot be changed: the value is compared.
  */
 static char *
 put_statement(const Session *session, const Options *options, bool row_exists, const char *value)
 {
 	const Target *target = session->target;
 	char	   *columns = strdup("");
+	char	   *condition = strdup("");
 	char	   *sql;
 
 	for (int i = 0; i < options->nsets; i++)
@@ -221,17 +223,26 @@ put_statement(const Session *session, const Options *options, bool row_exists, c
 												strlen(options->sets[i].column));
 		char	   *more;
 
-		if (quoted == NULL || columns == NULL)
+		if (quoted == NULL || columns == NULL || condition == NULL)
 			abort();
-		more = row_exists ? text_make("%s, %s = $%d", columns, quoted, i + 2)
-			: text_make("%s, %s", columns, quoted);
+		if (row_exists && route_is_key(session, options->sets[i].column))
+		{
+			more = text_make("%s AND %s = $%d", condition, quoted, i + 2);
+			free(condition);
+			condition = more;
+		}
+		else
+		{
+			more = row_exists ? text_make("%s, %s = $%d", columns, quoted, i + 2)
+				: text_make("%s, %s", columns, quoted);
+			free(columns);
+			columns = more;
+		}
 		PQfreemem(quoted);
-		free(columns);
-		columns = more;
 	}
 	if (row_exists)
-		sql = text_make("UPDATE %s SET %s = %s%s WHERE %s",
-						target->table, target->column, value, columns, target->key_is_name);
+		sql = text_make("UPDATE %s SET %s = %s%s WHERE %s%s", target->table, target->column,
+						value, columns, target->key_is_name, condition);
 	else
 	{
 		char	   *values = strdup("");
@@ -247,6 +258,7 @@ put_statement(const Session *session, const Options *options, bool row_exists, c
 						target->table, target->key, target->column, columns, value, values);
 		free(values);
 	}
+	free(condition);
 	free(columns);
 	return sql;
 }
@@ -291,7 +303,8 @@ put_whole(Session *session, const Options *options, const char *name, bool row_e
 	if (!stored)
 		failure_sql(failure, session->conn, result);
 	else if (strcmp(PQcmdTuples(result), "0") == 0)
-		stored = failure_say(failure, "the statement stored no row");
+		stored = failure_say(failure, row_exists && session->target->dist_key != NULL ?
+							 ROUTE_NO_ROW : "the statement stored no row");
 	PQclear(result);
 	free(formats);
 	free(lengths);

@@ -73,6 +73,14 @@ runs(0, qr/^$/, 'get', '-t', 'keyed', '-k', 'name', 'long', 'back2');
 holds('back2', bytes(3, 4_000_000), 'by a key that is not the name');
 is(sql('SELECT id, "Note" FROM keyed'), '7|another', 'the other columns');
 runs(1, qr/invalid input syntax for type bigint/, 'put', '-t', 'keyed', '-k', 'name', '--set', 'id=seven', 'long', 'third');
+foreach my $file ('long', 'small')
+{
+	runs(0, qr/^$/, 'put', '-t', 'keyed', '-k', 'name', '--replace', '--set', 'id=7', '--set', "Note=of $file", $file, 'long');
+	is(sql('SELECT count(*), min(id), min("Note"), sum(length(document)) FROM keyed'), "1|7|of $file|" . -s $file, "--set can give $file the value that the row has");
+	runs(1, qr/the statement stored no row.*distribution column/s, 'put', '-t', 'keyed', '-k', 'name', '--replace', '--set', 'id=8', '--set', 'Note=no', $file, 'long');
+	is(sql('SELECT count(*), min(id), min("Note") FROM keyed'), "1|7|of $file", 'and not another one');
+}
+runs(0, qr/^$/, 'put', '-t', 'keyed', '-k', 'name', '--replace', 'long');
 
 # a partitioned table
 sql('CREATE TABLE parts (name text, day integer, document securefile, PRIMARY KEY (name, day)) PARTITION BY RANGE (day)',
@@ -396,6 +404,7 @@ my @worker = ('-h', $workers[0]->{_host}, '-p', $workers[0]->{_port});
 ends(1, qr/can be held only on the coordinator.*Connect to the coordinator/s, 'not where Citus would not wait: put through a worker', 'put', @worker, '-t', 'files', 'long', 'by_worker');
 is(sql(q{SET idle_in_transaction_session_timeout = '1s'}, 'BEGIN', q{SELECT securefile_dist_hold('files')}, q{SELECT current_setting('idle_in_transaction_session_timeout')}), "\n0", 'and there its transaction does not time out');
 is(sql(q{SET idle_in_transaction_session_timeout = '1s'}, 'BEGIN', q{SELECT securefile_dist_hold('files')}, 'COMMIT', 'SHOW idle_in_transaction_session_timeout'), "\n1s", 'others do as before');
+like(($coordinator->psql('postgres', "\\set VERBOSITY sqlstate\nSELECT securefile_dist_hold(0)"))[2], qr/42P01/, 'what is no table is not held');
 
 # shards on the coordinator: the row and the lock of the table are of one transaction
 sql("SELECT citus_set_node_property(nodename, nodeport, 'shouldhaveshards', true) FROM pg_dist_node WHERE groupid = 0",
