@@ -12,8 +12,7 @@ time scales, and not disks.
 
 With --standbys N the ordinary server, and then it and N standbys of it at the same time, are read.
 
-With --workers 1 --shards 1 --cores 1 the processor time of a shard compares with that of an
-ordinary table: more shards on a server have more files, each of which is flushed.
+With --workers 1 --cores 1 the processor time of shards compares with that of an ordinary table.
 
 For one worker, then two, and so on: clients with a pool for each worker put, insert and
 get values straight at the shards, and through the coordinator.  In each repetition all take
