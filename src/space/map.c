@@ -75,10 +75,10 @@ sfi_map_take_back(SfMap *map, uint32 first, uint32 count)
 }
 
 static bool
-is_free(const SfMap *map, uint32 b)
+is_free(const SfMap *map, bool lent_valid, uint32 b)
 {
 	SF_ASSERT(b < SF_MAP_BLOCKS);
-	return map->used[b] == 0 && !(map->boot_id == sf_base_boot_id() && sfi_map_is_lent(map, b));
+	return map->used[b] == 0 && !(lent_valid && sfi_map_is_lent(map, b));
 }
 
 /*
@@ -88,17 +88,18 @@ is_free(const SfMap *map, uint32 b)
 bool
 sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, uint32 *count)
 {
+	bool		lent_valid = map->boot_id == sf_base_boot_id();
 	uint32		b = *from;
 
 	SF_ASSERT(limit <= SF_MAP_BLOCKS);
-	while (b < limit && !is_free(map, b))
+	while (b < limit && !is_free(map, lent_valid, b))
 	{
 		const uint8 *unused = memchr(map->used + b + 1, 0, limit - b - 1);
 
 		b = unused == NULL ? limit : unused - map->used;
 	}
 	*first = b;
-	while (b < limit && is_free(map, b))
+	while (b < limit && is_free(map, lent_valid, b))
 		b++;
 	*count = b - *first;
 	*from = b;
