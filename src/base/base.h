@@ -21,6 +21,8 @@
 
 #include "postgres.h"
 
+#include "access/attnum.h"
+
 #include "base/assert.h"
 #include "base/compat.h"
 #include "base/fault.h"
@@ -55,6 +57,17 @@ extern bool sf_base_is_shell(Oid table_oid);
 
 /* May there be shells in this database? */
 extern bool sf_base_has_shells(void);
+
+/*
+ * Catalogs of Citus are found by their names, and so are their columns and indexes.  The number
+ * of a column, ERROR if there is none; the rows whose column is equal to a key, of which equal is
+ * the function.  snapshot NULL: the newest one.
+ */
+extern AttrNumber sf_base_column_number(struct RelationData *catalog, const char *column);
+extern struct SysScanDescData *sf_base_scan_catalog(struct RelationData *catalog,
+													const char *index, const char *column,
+													RegProcedure equal, Datum key,
+													struct SnapshotData *snapshot);
 
 /*
  * ERROR FEATURE_NOT_SUPPORTED when a table is a shell; or when the values of a table, or of

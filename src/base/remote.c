@@ -22,27 +22,46 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
+#include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 #define SHELLS			"pg_dist_partition"
 #define SHELLS_INDEX	"pg_dist_partition_logical_relid_index"
 #define SHELLS_TABLE	"logicalrelid"
 
-/* Has the catalog of shells a row for the table? */
-static bool
-has_row(Relation catalog, Oid index_oid, Oid table_oid)
+AttrNumber
+sf_base_column_number(Relation catalog, const char *column)
 {
-	AttrNumber	attnum = get_attnum(RelationGetRelid(catalog), SHELLS_TABLE);
-	SysScanDesc scan;
-	ScanKeyData key;
-	bool		found;
+	AttrNumber	attnum = get_attnum(RelationGetRelid(catalog), column);
 
 	if (attnum == InvalidAttrNumber)
-		elog(ERROR, "%s has no column %s", SHELLS, SHELLS_TABLE);
-	ScanKeyInit(&key, attnum, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(table_oid));
-	scan = systable_beginscan(catalog, index_oid, OidIsValid(index_oid), NULL, 1, &key);
-	found = HeapTupleIsValid(systable_getnext(scan));
+		elog(ERROR, "%s has no column %s", RelationGetRelationName(catalog), column);
+	return attnum;
+}
+
+SysScanDesc
+sf_base_scan_catalog(Relation catalog, const char *index, const char *column, RegProcedure equal,
+					 Datum key, Snapshot snapshot)
+{
+	Oid			index_oid = get_relname_relid(index, PG_CATALOG_NAMESPACE);
+	ScanKeyData scan_key;
+
+	SF_ASSERT(CheckRelationLockedByMe(catalog, AccessShareLock, true));
+	ScanKeyInit(&scan_key, sf_base_column_number(catalog, column), BTEqualStrategyNumber, equal,
+				key);
+	return systable_beginscan(catalog, index_oid, OidIsValid(index_oid), snapshot, 1, &scan_key);
+}
+
+/* Has the catalog of shells a row for the table? */
+static bool
+has_row(Relation catalog, Oid table_oid)
+{
+	SysScanDesc scan = sf_base_scan_catalog(catalog, SHELLS_INDEX, SHELLS_TABLE, F_OIDEQ,
+											ObjectIdGetDatum(table_oid), NULL);
+	bool		found = HeapTupleIsValid(systable_getnext(scan));
+
 	systable_endscan(scan);
 	return found;
 }
@@ -66,7 +85,7 @@ sf_base_is_shell(Oid table_oid)
 	catalog = try_relation_open(catalog_oid, AccessShareLock);
 	if (catalog == NULL)
 		return false;
-	found = has_row(catalog, get_relname_relid(SHELLS_INDEX, PG_CATALOG_NAMESPACE), table_oid);
+	found = has_row(catalog, table_oid);
 	relation_close(catalog, AccessShareLock);
 	return found;
 }

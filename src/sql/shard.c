@@ -22,7 +22,6 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
@@ -79,32 +78,19 @@ open_catalog(const char *name)
 	return table_open(oid, AccessShareLock);
 }
 
-static AttrNumber
-column_number(Relation catalog, const char *name)
-{
-	AttrNumber	attnum = get_attnum(RelationGetRelid(catalog), name);
-
-	if (attnum == InvalidAttrNumber)
-		elog(ERROR, "%s has no column %s", RelationGetRelationName(catalog), name);
-	return attnum;
-}
-
 static Datum
 column_value(Relation catalog, HeapTuple row, const char *name, bool *isnull)
 {
-	return heap_getattr(row, column_number(catalog, name), RelationGetDescr(catalog), isnull);
+	return heap_getattr(row, sf_base_column_number(catalog, name), RelationGetDescr(catalog),
+						isnull);
 }
 
 /* All rows of a shard; no snapshot: in the newest one. */
 static SysScanDesc
 scan_shard(Relation catalog, const char *index, int64 shardid, Snapshot snapshot)
 {
-	Oid			index_oid = get_relname_relid(index, PG_CATALOG_NAMESPACE);
-	ScanKeyData key;
-
-	ScanKeyInit(&key, column_number(catalog, SHARDID), BTEqualStrategyNumber, F_INT8EQ,
-				Int64GetDatum(shardid));
-	return systable_beginscan(catalog, index_oid, OidIsValid(index_oid), snapshot, 1, &key);
+	return sf_base_scan_catalog(catalog, index, SHARDID, F_INT8EQ, Int64GetDatum(shardid),
+								snapshot);
 }
 
 /* The end of a range, which Citus keeps as text; false: there is none. */
