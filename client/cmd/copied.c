@@ -22,9 +22,8 @@
 /* What a COPY in binary form begins with: signature (11 bytes), flags, length of the extension. */
 static const char header[19] = "PGCOPY\n\377\r\n";
 
-/* The columns of the row, with the file's as the last one; the caller frees the text. */
-static char *
-column_list(const Session *session, const Options *options)
+char *
+copied_columns(const Session *session, const Options *options)
 {
 	char	   *columns = text_make("%s", session->target->key);
 
@@ -44,9 +43,8 @@ column_list(const Session *session, const Options *options)
 	return columns;
 }
 
-/* "$1, $2 .." */
-static char *
-parameter_list(int count)
+char *
+copied_parameters(int count)
 {
 	char	   *list = text_make("$1");
 
@@ -89,7 +87,7 @@ find_types(Session *session, const char *columns, const char *parameters, int co
 static PGresult *
 binary_values(Session *session, const CopiedRow *row, const char *columns, Failure *failure)
 {
-	char	   *parameters = parameter_list(row->count);
+	char	   *parameters = copied_parameters(row->count);
 	Oid		   *types = calloc(row->count, sizeof(Oid));
 	char	   *sql = text_make("SELECT %s", parameters);
 	PGresult   *result = NULL;
@@ -201,7 +199,7 @@ bool
 copied_put(Session *session, const Options *options, const CopiedRow *row, Failure *failure)
 {
 	const Target *target = session->target;
-	char	   *columns = column_list(session, options);
+	char	   *columns = copied_columns(session, options);
 	PGresult   *values = binary_values(session, row, columns, failure);
 	bool		stored = false;
 

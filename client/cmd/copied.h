@@ -13,6 +13,13 @@
 /* The longest file: what the server can receive as one value. */
 #define COPIED_MOST		INT64_C(1073741800)
 
+/*
+ * Of a new row, without its file: the columns, the name's first, then those of --set; and so
+ * many parameters, "$1, $2 ..".  The caller frees them.
+ */
+extern char *copied_columns(const Session *session, const Options *options);
+extern char *copied_parameters(int count);
+
 /* A new row to store, whose file has that many bytes. */
 typedef struct CopiedRow
 {

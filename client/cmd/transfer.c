@@ -205,62 +205,58 @@ next_piece(void *arg, void *buffer, size_t size)
 }
 
 /*
- * The statement that stores a value: INSERT, or UPDATE of the row that is there.
- * $1 is the name, the parameters from $2 on are the values of --set.  In a row that is there the
- * distribution column cannot be changed: the value is compared.
+ * Replace the file of the row that is there, and set columns.  The distribution column cannot
+ * be changed: its value is compared.
  */
 static char *
-put_statement(const Session *session, const Options *options, bool row_exists, const char *value)
+update_statement(const Session *session, const Options *options, const char *value)
 {
 	const Target *target = session->target;
-	char	   *columns = strdup("");
-	char	   *condition = strdup("");
+	char	   *set = text_make("%s = %s", target->column, value);
+	char	   *condition = text_make("%s", target->key_is_name);
 	char	   *sql;
 
 	for (int i = 0; i < options->nsets; i++)
 	{
-		char	   *quoted = PQescapeIdentifier(session->conn, options->sets[i].column,
-												strlen(options->sets[i].column));
+		const char *column = options->sets[i].column;
+		bool		is_key = route_is_key(session, column);
+		char	  **list = is_key ? &condition : &set;
+		char	   *quoted = PQescapeIdentifier(session->conn, column, strlen(column));
 		char	   *more;
 
-		if (quoted == NULL || columns == NULL || condition == NULL)
+		if (quoted == NULL)
 			abort();
-		if (row_exists && route_is_key(session, options->sets[i].column))
-		{
-			more = text_make("%s AND %s = $%d", condition, quoted, i + 2);
-			free(condition);
-			condition = more;
-		}
-		else
-		{
-			more = row_exists ? text_make("%s, %s = $%d", columns, quoted, i + 2)
-				: text_make("%s, %s", columns, quoted);
-			free(columns);
-			columns = more;
-		}
+		more = text_make("%s%s %s = $%d", *list, is_key ? " AND" : ",", quoted, i + 2);
 		PQfreemem(quoted);
+		free(*list);
+		*list = more;
 	}
-	if (row_exists)
-		sql = text_make("UPDATE %s SET %s = %s%s WHERE %s%s", target->table, target->column,
-						value, columns, target->key_is_name, condition);
-	else
-	{
-		char	   *values = strdup("");
-
-		for (int i = 0; i < options->nsets; i++)
-		{
-			char	   *more = text_make("%s, $%d", values, i + 2);
-
-			free(values);
-			values = more;
-		}
-		sql = text_make("INSERT INTO %s (%s, %s%s) VALUES ($1, %s%s)",
-						target->table, target->key, target->column, columns, value, values);
-		free(values);
-	}
+	sql = text_make("UPDATE %s SET %s WHERE %s", target->table, set, condition);
 	free(condition);
+	free(set);
+	return sql;
+}
+
+static char *
+insert_statement(const Session *session, const Options *options, const char *value)
+{
+	const Target *target = session->target;
+	char	   *columns = copied_columns(session, options);
+	char	   *parameters = copied_parameters(options->nsets + 1);
+	char	   *sql = text_make("INSERT INTO %s (%s, %s) VALUES (%s, %s)", target->table, columns,
+								target->column, parameters, value);
+
+	free(parameters);
 	free(columns);
 	return sql;
+}
+
+/* The statement that stores a value.  $1 is the name, from $2 on are the values of --set. */
+static char *
+put_statement(const Session *session, const Options *options, bool row_exists, const char *value)
+{
+	return row_exists ? update_statement(session, options, value) :
+		insert_statement(session, options, value);
 }
 
 /* The values of $1 and --set, and room for one more; the caller frees the array. */
