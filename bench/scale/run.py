@@ -289,6 +289,9 @@ def main():
     parser.add_argument("--standbys", type=int, default=0)
     parser.add_argument("--results")
     options = parser.parse_args()
+    unknown = set(options.operations) - set(OPERATIONS + LOCAL)
+    if unknown:
+        parser.error(f"no operation {', '.join(sorted(unknown))}")
     subprocess.run(["make", "-s", "-C", os.path.dirname(HERE), "scale/scale"], check=True)
     bench = Bench(options)
     try:
