@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """What the demo shows: a directory tree in a securefile column beside a bytea one.
 
-    demo.py --dsn DSN --dir DIR --size-mb N load|compare|reload|copy
+    demo.py --dsn DSN --tree COPY [--dir DIR --size-mb N] copy|load|compare|reload|figures
 
-load: both tables from the tree, with rates, space and counters.
-compare: every file's SHA-256 in the table against the disk, and securefile_check().
+copy: files of all sizes from DIR, and larger ones that are made of them, to COPY.
+load: both tables from the copy, in turns, with rates, space and counters.
+compare: every file's SHA-256 in the table against the copy, and securefile_check().
 reload: half of the files deleted and loaded again; the segment must not grow.
-copy: the same files as a tree below --to, for the command to import.
+figures: speed beside bytea, by size; see figures.py.
 """
 
 import argparse
@@ -14,51 +15,23 @@ import datetime
 import hashlib
 import os
 import select
-import shutil
 import sys
 import time
 
 import psycopg
 
+import figures
+import tree
+
 MB = 1e6
-LARGEST = 256 * 1024 * 1024		# files larger than this are left out
 SLACK = 8 * 1024 * 1024			# what a session may have reserved: two gather buffers
 COMMIT_FILES = 200
 COMMIT_BYTES = 64 * 1024 * 1024
+TABLES = {"files": "securefile", "files_bytea": "bytea"}
 
 
 def say(text):
     print(f"\n== {text}", flush=True)
-
-
-def scan(options):
-    """Files of the tree, sorted, up to the size cap: [(path, size)]."""
-    files, total = [], 0
-    for top, dirs, names in os.walk(options.dir):
-        dirs.sort()
-        for name in sorted(names):
-            path = os.path.join(top, name)
-            try:
-                # names that are no text, and whatever is no plain file, stay out
-                path.encode()
-                if os.path.islink(path) or not os.path.isfile(path):
-                    continue
-                size = os.path.getsize(path)
-                readable = os.access(path, os.R_OK)
-            except (OSError, UnicodeEncodeError):
-                continue
-            if not readable or size > LARGEST:
-                continue
-            if total + size > options.size_mb * 1024 * 1024:
-                return files, total
-            files.append((path, size))
-            total += size
-    return files, total
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
 
 
 class Progress:
@@ -79,13 +52,10 @@ class Progress:
         self.shown = time.time()
         line = (f"{self.what}: {self.done_files} of {self.files} files, "
                 f"{self.done_bytes / MB:.0f} of {self.total / MB:.0f} MB, "
-                f"{self.seconds():.1f} s")
+                f"{time.time() - self.start:.1f} s")
         tty = sys.stdout.isatty()
         if tty or end:
             print(f"\r{line:<78}" if tty else line, end=end, flush=True)
-
-    def seconds(self):
-        return time.time() - self.start
 
 
 def batches(files):
@@ -108,50 +78,57 @@ def flush(conn):
         select.select([], [conn.fileno()], [])
 
 
-def load_files(conn, table, files, what):
-    """INSERT each file with binary parameters; returns the seconds it took."""
-    progress = Progress(what, len(files), sum(size for _, size in files))
+def load_batch(conn, options, table, batch):
+    """INSERT each file with binary parameters, in one transaction; the seconds it took."""
+    began = time.monotonic()
     statement = f"INSERT INTO {table} VALUES (%b, %b, %b)"
+    # statements of a batch go out without waiting for the one before
+    with conn.pipeline():
+        for path, _ in batch:
+            where = os.path.join(options.tree, path)
+            modified = datetime.datetime.fromtimestamp(os.path.getmtime(where),
+                                                       datetime.timezone.utc)
+            conn.execute(statement, (path, modified, tree.read(where)))
+        flush(conn)
+    conn.commit()
+    return time.monotonic() - began
+
+
+def load_files(conn, options, tables, files, what):
+    """Each batch into each table, in turns, so that other work slows all of them."""
+    progress = Progress(what, len(files), sum(size for _, size in files))
+    seconds = dict.fromkeys(tables, 0.0)
+    order = list(tables)
     for batch in batches(files):
-        # statements of a batch go out without waiting for the one before
-        with conn.pipeline():
-            for path, size in batch:
-                modified = datetime.datetime.fromtimestamp(os.path.getmtime(path),
-                                                           datetime.timezone.utc)
-                conn.execute(statement, (path, modified, read(path)))
-                progress.step(size)
-            flush(conn)
-        conn.commit()
+        for table in order:
+            seconds[table] += load_batch(conn, options, table, batch)
+        order.reverse()
+        for _, size in batch:
+            progress.step(size)
     progress.show("\n")
-    return progress.seconds()
+    return seconds
 
 
 def create(conn):
-    columns = "(path text PRIMARY KEY, modified timestamptz, document {})"
     conn.execute("CREATE EXTENSION securefile")
-    conn.execute("CREATE TABLE files " + columns.format("securefile"))
-    conn.execute("CREATE TABLE files_bytea " + columns.format("bytea"))
+    for table, kind in TABLES.items():
+        conn.execute(f"CREATE TABLE {table}"
+                     f" (path text PRIMARY KEY, modified timestamptz, document {kind})")
     conn.execute("ALTER TABLE files_bytea ALTER document SET STORAGE EXTERNAL")
     conn.commit()
 
 
 def load(conn, options):
-    files, total = scan(options)
-    say(f"{len(files)} files of {options.dir}, {total / MB:.0f} MB; reading them once, "
-        "so that the disk is warm for both")
-    for path, _ in files:
-        read(path)
+    files, total = tree.scan(options.tree)
     create(conn)
-    say("loading")
-    rows = []
-    for table, kind in (("files", "securefile"), ("files_bytea", "bytea")):
-        seconds = load_files(conn, table, files, kind)
-        rows.append((kind, total / MB / seconds, len(files) / seconds, seconds,
-                     space(conn, table)))
-    say("rate and space")
+    say("loading the copy into both tables, a transaction of each in turn")
+    seconds = load_files(conn, options, TABLES, files, "loaded")
+    say("rate and space of the load; all in all, small files and large ones")
     print(f"{'column':<12}{'MB/s':>10}{'files/s':>10}{'seconds':>10}{'on disk, MB':>14}")
-    for kind, rate, per_second, seconds, used in rows:
-        print(f"{kind:<12}{rate:>10.0f}{per_second:>10.0f}{seconds:>10.1f}{used / MB:>14.0f}")
+    for table, kind in TABLES.items():
+        took = seconds[table]
+        print(f"{kind:<12}{total / MB / took:>10.0f}{len(files) / took:>10.0f}{took:>10.1f}"
+              f"{space(conn, table) / MB:>14.0f}")
     print("(bytea with STORAGE EXTERNAL: neither column compresses)")
     show_usage(conn)
     say("counters of the securefile column")
@@ -181,9 +158,9 @@ def show_row(conn, query):
 
 
 def compare(conn, options):
-    """Every file of the table against the disk; the check function besides."""
-    files, total = scan(options)
-    say("comparing every file's SHA-256 with the disk")
+    """Every file of the table against the copy; the check function besides."""
+    files, total = tree.scan(options.tree)
+    say("comparing every file's SHA-256 with the copy")
     progress = Progress("compared", len(files), total)
     left = dict(files)
     wrong = []
@@ -191,7 +168,7 @@ def compare(conn, options):
         cur.execute("SELECT path, securefile_digest(document, 'sha256') FROM files")
         for path, digest in cur:
             size = left.pop(path, None)
-            if size is None or hashlib.sha256(read(path)).digest() != bytes(digest):
+            if size is None or digest_of(options, path) != bytes(digest):
                 wrong.append(path)
             progress.step(size or 0)
     progress.show("\n")
@@ -201,31 +178,25 @@ def compare(conn, options):
         sys.exit(f"demo: FAILED: {(wrong + sorted(left))[:3]} {findings[:3]}")
 
 
+def digest_of(options, path):
+    return hashlib.sha256(tree.read(os.path.join(options.tree, path))).digest()
+
+
 def reload(conn, options):
     """Half of the files deleted and loaded again: the segment must not grow."""
-    files, _ = scan(options)
+    files, _ = tree.scan(options.tree)
     half = files[:len(files) // 2]
     say(f"deleting {len(half)} of {len(files)} files, loading them again")
     before = file_bytes(conn)
     with conn.cursor() as cur:
         cur.executemany("DELETE FROM files WHERE path = %s", [(path,) for path, _ in half])
     conn.commit()
-    load_files(conn, "files", half, "securefile")
+    load_files(conn, options, ["files"], half, "loaded again")
     after = file_bytes(conn)
     print(f"data files: {before / MB:.1f} MB before, {after / MB:.1f} MB after")
     show_usage(conn)
     if after > before + SLACK:
         sys.exit("demo: FAILED: the segment grew")
-
-
-def copy(_conn, options):
-    """The files as a tree of their own: no links, nothing unreadable, no more than the cap."""
-    files, total = scan(options)
-    say(f"copying {len(files)} files, {total / MB:.0f} MB, to {options.to}")
-    for path, _ in files:
-        target = os.path.join(options.to, os.path.relpath(path, options.dir))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copyfile(path, target)
 
 
 def file_bytes(conn):
@@ -234,16 +205,28 @@ def file_bytes(conn):
     return size
 
 
+def copy(options):
+    say(f"copying files of all sizes from {options.dir} to {options.tree}")
+    for line in tree.copy(options.dir, options.tree, options.size_mb * 1024 * 1024):
+        print(line, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dsn", required=True)
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--size-mb", type=int, default=1024)
-    parser.add_argument("step", choices=["load", "compare", "reload", "copy"])
-    parser.add_argument("--to")
+    parser.add_argument("--tree", required=True, help="where the copy is")
+    parser.add_argument("--dir", help="what is copied")
+    parser.add_argument("--size-mb", type=int, default=512)
+    parser.add_argument("step", choices=["copy", "load", "compare", "reload", "figures"])
     options = parser.parse_args()
-    with psycopg.connect(options.dsn) as conn:
-        {"load": load, "compare": compare, "reload": reload, "copy": copy}[options.step](conn, options)
+    if options.step == "copy":
+        copy(options)
+    elif options.step == "figures":
+        say("speed beside bytea, by size")
+        figures.show(options.dsn, options.tree)
+    else:
+        with psycopg.connect(options.dsn) as conn:
+            {"load": load, "compare": compare, "reload": reload}[options.step](conn, options)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,18 @@
 # make demo: install what is missing, build, and show a securefile column at work
 # in a throw-away cluster, on real files.
 #
-#	DIR		directory tree to load (default /usr/share)
-#	SIZE_MB	how much of it at most (default 1024)
+#	DIR		directory tree whose files are loaded (default /usr/share)
+#	SIZE_MB	how much at most (default 512): files as they are, and larger ones made of them
 #	TOP		where the cluster lives (default /var/tmp/securefile-demo)
 #	PORT	its port (default 54320)
 #
-# The server keeps running at the end; a second run replaces it.
+# All that is loaded is copied first, so that other programs may change DIR meanwhile.  The
+# server keeps running at the end; a second run replaces it.
 
 set -eu
 
 DIR=${DIR:-/usr/share}
-SIZE_MB=${SIZE_MB:-1024}
+SIZE_MB=${SIZE_MB:-512}
 TOP=${TOP:-/var/tmp/securefile-demo}
 PORT=${PORT:-54320}
 PG_CONFIG=${PG_CONFIG:-pg_config}
@@ -115,7 +116,7 @@ kill_cluster()
 steps()
 {
 	/usr/bin/python3 "$here/demo.py" --dsn "host=$TOP port=$PORT user=postgres dbname=files" \
-		--dir "$DIR" --size-mb "$SIZE_MB" "$@"
+		--dir "$DIR" --tree "$TOP/tree" --size-mb "$SIZE_MB" "$@"
 }
 
 # The command, on a table of the demo.
@@ -125,13 +126,11 @@ securefile()
 	"$bin/securefile" -h "$TOP" -p "$PORT" -U postgres -d files "$@"
 }
 
-# The same from the shell: a tree in, a look at it, the tree out again.
+# The same from the shell: the copy in, a look at it, the copy out again.
 command_steps()
 {
 	local some
 
-	mkdir "$TOP/tree"
-	SIZE_MB=$((SIZE_MB < 256 ? SIZE_MB : 256)) steps copy --to "$TOP/tree"
 	say "the same with the command securefile"
 	"$bin/psql" -q -h "$TOP" -p "$PORT" -U postgres files \
 		-c 'CREATE TABLE tree (path text PRIMARY KEY, document securefile)'
@@ -147,7 +146,7 @@ command_steps()
 	diff -r "$TOP/tree" "$TOP/tree.out"
 	echo "diff -r: no difference"
 	securefile verify -t tree --against "$TOP/tree"
-	rm -rf "$TOP/tree" "$TOP/tree.out"
+	rm -rf "$TOP/tree.out"
 }
 
 PG_CONFIG=$PG_CONFIG "$here/../test/need" demo || exit 1
@@ -158,6 +157,7 @@ build
 replace_earlier
 make_cluster
 
+steps copy
 steps load
 steps compare
 steps reload
@@ -166,6 +166,7 @@ kill_cluster
 start_cluster
 steps compare
 command_steps
+steps figures
 
 cat <<-END
 
