@@ -297,4 +297,13 @@ typedef bool SfUpdateIndexes;
 	walrcv_connect(conninfo, true, appname, error)
 #endif
 
+/* The columns of a relation that a plan reads, by attribute number; 16 keeps them elsewhere. */
+#if PG_VERSION_NUM >= 160000
+#include "parser/parse_relation.h"
+#define sf_compat_selected_columns(plan, rte) \
+	((rte)->perminfoindex == 0 ? NULL : getRTEPermissionInfo((plan)->permInfos, rte)->selectedCols)
+#else
+#define sf_compat_selected_columns(plan, rte) ((rte)->selectedCols)
+#endif
+
 #endif							/* SF_COMPAT_H */

@@ -14,7 +14,9 @@
  *	 ALTER TYPE .. USING			write rows without triggers; convert.c encrypts what
  *									it can put its function around
  *	 CREATE TABLE AS, SELECT INTO	write rows without triggers.  Encrypted values of other
- *									columns pass, and are stored when the command is done
+ *									columns pass, and are stored when the command is done.
+ *									A NOTICE names columns that do not encrypt, where
+ *									the query reads one that does
  *
  * What remains is seen by "account" (row_triggers.c), when the row is written already.
  *
@@ -35,6 +37,7 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
 #include "ddl/command.h"
 #include "ddl/rows.h"
 #include "keys/keys.h"
@@ -304,14 +307,88 @@ typedef struct SfWatch
 {
 	DestReceiver pub;
 	DestReceiver *inner;
+	PlannedStmt *query;
 	Bitmapset  *columns;		/* their places in a row, from 0 */
 } SfWatch;
+
+/* An encrypted column among those that a query reads of a table, or InvalidAttrNumber. */
+static AttrNumber
+encrypted_column(Oid relid, const Bitmapset *selected)
+{
+	Relation	rel = relation_open(relid, NoLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		all = bms_is_member(-FirstLowInvalidHeapAttributeNumber, selected);
+	AttrNumber	found = InvalidAttrNumber;
+
+	for (int i = 0; i < desc->natts && found == InvalidAttrNumber; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && type_encrypts(att->atttypid, att->atttypmod) &&
+			(all || bms_is_member(att->attnum - FirstLowInvalidHeapAttributeNumber, selected)))
+			found = att->attnum;
+	}
+	relation_close(rel, NoLock);
+	return found;
+}
+
+/* Find a column that encrypts among those that a query reads, those of views included. */
+static AttrNumber
+reads_encrypted(PlannedStmt *query, Oid *relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+		AttrNumber	attnum;
+
+		if (rte->rtekind != RTE_RELATION || rte->relkind == RELKIND_VIEW)
+			continue;
+		attnum = encrypted_column(rte->relid, sf_compat_selected_columns(query, rte));
+		if (attnum == InvalidAttrNumber)
+			continue;
+		*relid = rte->relid;
+		return attnum;
+	}
+	return InvalidAttrNumber;
+}
+
+/*
+ * Tell of a new column for bytes that does not encrypt.  What an expression makes of a value
+ * is not looked at: a part of it is as secret as the whole.
+ */
+static void
+notice_plain(PlannedStmt *query, TupleDesc desc)
+{
+	Oid			relid;
+	AttrNumber	attnum = reads_encrypted(query, &relid);
+
+	if (attnum == InvalidAttrNumber)
+		return;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		int32		typmod = att->atttypmod;
+
+		if (type_encrypts(att->atttypid, typmod) ||
+			(!sfi_ddl_is_securefile(att->atttypid, &typmod) &&
+			 getBaseType(att->atttypid) != BYTEAOID))
+			continue;
+		ereport(NOTICE,
+				(errmsg("column \"%s\" of the new table does not encrypt", NameStr(att->attname)),
+				 errdetail("The query reads column \"%s\" of table \"%s\", which does.",
+						   get_attname(relid, attnum, false), get_rel_name(relid)),
+				 errhint("To keep the option create the table first, and fill it with INSERT .. SELECT.")));
+	}
+}
 
 static void
 watch_startup(DestReceiver *self, int operation, TupleDesc desc)
 {
 	SfWatch    *watch = (SfWatch *) self;
 
+	notice_plain(watch->query, desc);
 	for (int i = 0; i < desc->natts; i++)
 		if (type_encrypts(TupleDescAttr(desc, i)->atttypid, TupleDescAttr(desc, i)->atttypmod))
 			watch->columns = bms_add_member(watch->columns, i);
@@ -356,12 +433,13 @@ watch_destroy(DestReceiver *self)
 }
 
 DestReceiver *
-sfi_ddl_watch_rows(DestReceiver *inner)
+sfi_ddl_watch_rows(DestReceiver *inner, PlannedStmt *query)
 {
 	SfWatch    *watch = palloc0(sizeof(SfWatch));
 
 	watch->pub = (DestReceiver) {watch_row, watch_startup, watch_shutdown, watch_destroy,
 										inner->mydest};
 	watch->inner = inner;
+	watch->query = query;
 	return &watch->pub;
 }

@@ -302,7 +302,7 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 	DestReceiver *receiver = query->dest;
 
 	if (receiver->mydest == DestIntoRel && sfi_ddl_noting() && sfi_ddl_objects() != NULL)
-		query->dest = sfi_ddl_watch_rows(receiver);
+		query->dest = sfi_ddl_watch_rows(receiver, query->plannedstmt);
 	if (prev_executor_run_hook)
 		prev_executor_run_hook(query, direction, count, execute_once);
 	else

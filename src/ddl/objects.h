@@ -347,9 +347,10 @@ extern void sfi_ddl_refuse_plain_using(const AlterTableStmt *stmt, const AlterTa
 extern bool sfi_ddl_is_plain(Datum value);
 
 /*
- * A receiver that passes rows on to inner.  It throws FEATURE_NOT_SUPPORTED when a row has a
- * plain value for a column that encrypts.
+ * A receiver that passes rows of a query on to inner.  It throws FEATURE_NOT_SUPPORTED when a
+ * row has a plain value for a column that encrypts, and gives a NOTICE where values of such a
+ * column may come into one that does not.
  */
-extern DestReceiver *sfi_ddl_watch_rows(DestReceiver *inner);
+extern DestReceiver *sfi_ddl_watch_rows(DestReceiver *inner, PlannedStmt *query);
 
 #endif							/* SF_DDL_OBJECTS_H */

@@ -7,8 +7,12 @@
  *	 rows --> what is known of each value --> sort: equal ones come one after the other
  *		  --> groups --> sort: what saves most comes first --> result
  *
- * Values are told by their SHA-256: one that is kept costs nothing, others are read.  Both
- * sorts spill to disk beyond work_mem.  Of values that share an object already one counts.
+ * Values are told by their SHA-256: one that is kept costs nothing, others are read.  Of values
+ * that share an object already one counts.
+ *
+ * Both sorts spill to disk beyond work_mem.  The first one has hidden digests only (hide.c).
+ * The second one, and the result, have those that more than one value has, as they are:  if
+ * any value was encrypted, these stay in memory.
  *
  * The query runs with the caller's rights and row security.  All rows are of one snapshot,
  * which is taken under the lock, as for a SELECT: whoever had the table before may have
@@ -21,7 +25,6 @@
 #include "access/detoast.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
-#include "common/sha2.h"
 #include "ddl/ddl.h"
 #include "executor/spi.h"
 #include "executor/tuptable.h"
@@ -32,6 +35,7 @@
 #include "parser/parse_oper.h"
 #include "read/read.h"
 #include "sql/content.h"
+#include "sql/hide.h"
 #include "sql/sample.h"
 #include "stream/stream.h"
 #include "utils/builtins.h"
@@ -40,6 +44,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
+#include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(securefile_duplicates);
 extern Datum securefile_content_digest(PG_FUNCTION_ARGS);
@@ -72,6 +77,8 @@ typedef struct Search
 	Datum		value;			/* the one at hand, .. */
 	Datum		found[COLUMNS]; /* .. and what is known of it */
 	bool		counts;			/* it could be shared */
+	bool		secret;			/* one that counts is encrypted */
+	SfHidingKey key;
 	TupleDesc	desc;
 	Tuplesortstate *values;
 	ReturnSetInfo *result;
@@ -89,7 +96,7 @@ typedef struct SortKey
 typedef struct Equals
 {
 	Oid			table_oid;
-	uint8		digest[PG_SHA256_DIGEST_LENGTH];
+	uint8		hidden[SF_HIDDEN_BYTES];	/* digest */
 	int64		length;
 	int64		copies;			/* 0: there is none yet */
 	uint64		object_id;		/* of the last one */
@@ -100,7 +107,7 @@ typedef struct Equals
 /* ---- sorts ---- */
 
 static Tuplesortstate *
-begin_sort(TupleDesc desc, const SortKey *keys, int nkeys)
+begin_sort(TupleDesc desc, const SortKey *keys, int nkeys, int memory_kb)
 {
 	AttrNumber	columns[COLUMNS];
 	Oid			operators[COLUMNS];
@@ -119,7 +126,7 @@ begin_sort(TupleDesc desc, const SortKey *keys, int nkeys)
 		operators[i] = keys[i].descending ? more : less;
 	}
 	return tuplesort_begin_heap(desc, nkeys, columns, operators, collations, nulls_first,
-								work_mem, NULL, TUPLESORT_NONE);
+								memory_kb, NULL, TUPLESORT_NONE);
 }
 
 /* Put a row without nulls into a sort. */
@@ -186,6 +193,20 @@ is_looked_for(Datum value)
 	return sf_read_form(datum) == SF_FORM_STORED && !sf_stream_is_too_sparse(datum);
 }
 
+/* The digest of a value as it may get to disk. */
+static Datum
+hidden_digest(const SfHidingKey *key, Datum value)
+{
+	bytea	   *digest = DatumGetByteaPP(DirectFunctionCall1(securefile_content_digest, value));
+	bytea	   *hidden = sfi_sql_new_bytea(SF_HIDDEN_BYTES);
+
+	SF_ASSERT(VARSIZE_ANY_EXHDR(digest) == PG_SHA256_DIGEST_LENGTH);
+	sfi_sql_hide(key, (const uint8 *) VARDATA_ANY(digest), (uint8 *) VARDATA(hidden));
+	/* memory that is used again may get to disk as padding */
+	explicit_bzero(VARDATA_ANY(digest), PG_SHA256_DIGEST_LENGTH);
+	return PointerGetDatum(hidden);
+}
+
 /*
  * An SfBaseStep: find out what is to be known of the value at hand, or throw.  Its table
  * stands in its locator.  A query for tableoid would need a privilege for the whole table.
@@ -201,10 +222,11 @@ look_at_value(void *arg)
 		return;
 	loc = sf_object_locator(PG_DETOAST_DATUM_PACKED(search->value));
 	search->found[KEY_TABLE] = ObjectIdGetDatum(loc.table_oid);
-	search->found[KEY_DIGEST] = DirectFunctionCall1(securefile_content_digest, search->value);
+	search->found[KEY_DIGEST] = hidden_digest(&search->key, search->value);
 	search->found[KEY_LENGTH] = Int64GetDatum((int64) loc.length_bytes);
 	search->found[KEY_OBJECT] = Int64GetDatum((int64) number_of(&loc));
 	search->found[OWN_BYTES] = Int64GetDatum(own_bytes(&loc));
+	search->secret |= loc.key_id != 0;
 }
 
 /* The row that the cursor has fetched. */
@@ -237,7 +259,7 @@ begin_values(Search *search)
 	search->desc = CreateTemplateTupleDesc(COLUMNS);
 	for (int i = 0; i < COLUMNS; i++)
 		TupleDescInitEntry(search->desc, i + 1, NULL, types[i], -1, 0);
-	search->values = begin_sort(search->desc, keys, lengthof(keys));
+	search->values = begin_sort(search->desc, keys, lengthof(keys), work_mem);
 }
 
 /* All names have their schemas, since the search_path is the caller's. */
@@ -274,6 +296,13 @@ take_rows(Search *search)
 
 /* ---- the result ---- */
 
+/* kB for what has digests as they are. */
+static int
+memory_of_result(const Search *search)
+{
+	return search->secret ? MAX_KILOBYTES : work_mem;
+}
+
 static void
 begin_groups(Search *search)
 {
@@ -282,7 +311,8 @@ begin_groups(Search *search)
 	};
 
 	SF_ASSERT(search->result->setDesc->natts == RESULT_COLUMNS);
-	search->groups = begin_sort(search->result->setDesc, keys, lengthof(keys));
+	search->groups = begin_sort(search->result->setDesc, keys, lengthof(keys),
+								memory_of_result(search));
 }
 
 /* A group is over: a row of the result, if it has more than one value. */
@@ -295,8 +325,8 @@ put_group(Search *search, const Equals *group)
 	if (group->copies < 2)
 		return;
 	SF_ASSERT(group->own_bytes >= group->most_bytes);
-	digest = sfi_sql_new_bytea(sizeof(group->digest));
-	memcpy(VARDATA(digest), group->digest, sizeof(group->digest));
+	digest = sfi_sql_new_bytea(PG_SHA256_DIGEST_LENGTH);
+	sfi_sql_reveal(&search->key, group->hidden, (uint8 *) VARDATA(digest));
 	values[RESULT_TABLE] = ObjectIdGetDatum(group->table_oid);
 	values[RESULT_DIGEST] = PointerGetDatum(digest);
 	values[RESULT_LENGTH] = Int64GetDatum(group->length);
@@ -310,11 +340,11 @@ put_group(Search *search, const Equals *group)
 static bool
 belongs_to(const Equals *group, const Datum *values)
 {
-	const bytea *digest = DatumGetByteaPP(values[KEY_DIGEST]);
+	const bytea *hidden = DatumGetByteaPP(values[KEY_DIGEST]);
 
 	return group->copies > 0 && group->table_oid == DatumGetObjectId(values[KEY_TABLE]) &&
 		group->length == DatumGetInt64(values[KEY_LENGTH]) &&
-		memcmp(group->digest, VARDATA_ANY(digest), sizeof(group->digest)) == 0;
+		memcmp(group->hidden, VARDATA_ANY(hidden), sizeof(group->hidden)) == 0;
 }
 
 /* Add a value; those of one object come one after the other. */
@@ -339,10 +369,10 @@ begin_group(const Datum *values)
 		.table_oid = DatumGetObjectId(values[KEY_TABLE]),
 		.length = DatumGetInt64(values[KEY_LENGTH])
 	};
-	const bytea *digest = DatumGetByteaPP(values[KEY_DIGEST]);
+	const bytea *hidden = DatumGetByteaPP(values[KEY_DIGEST]);
 
-	SF_ASSERT(VARSIZE_ANY_EXHDR(digest) == sizeof(group.digest));
-	memcpy(group.digest, VARDATA_ANY(digest), sizeof(group.digest));
+	SF_ASSERT(VARSIZE_ANY_EXHDR(hidden) == sizeof(group.hidden));
+	memcpy(group.hidden, VARDATA_ANY(hidden), sizeof(group.hidden));
 	return group;
 }
 
@@ -370,12 +400,26 @@ put_groups(Search *search)
 	tuplesort_end(search->values);
 }
 
+/* A result that has not got a row yet, with memory enough for all of them. */
+static void
+keep_in_memory(ReturnSetInfo *result)
+{
+	bool		random = (result->allowedModes & SFRM_Materialize_Random) != 0;
+	MemoryContext old = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
+
+	tuplestore_end(result->setResult);
+	result->setResult = tuplestore_begin_heap(random, false, MAX_KILOBYTES);
+	MemoryContextSwitchTo(old);
+}
+
 /* Groups that save most come first. */
 static void
 put_result(Search *search)
 {
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(search->result->setDesc, &TTSOpsMinimalTuple);
 
+	if (search->secret)
+		keep_in_memory(search->result);
 	tuplesort_performsort(search->groups);
 	while (tuplesort_gettupleslot(search->groups, true, false, slot, NULL))
 	{
@@ -402,6 +446,7 @@ securefile_duplicates(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	search = palloc0(sizeof(Search));
 	search->result = (ReturnSetInfo *) fcinfo->resultinfo;
+	sfi_sql_hiding_key(&search->key);
 	search->rows.column = NameStr(*PG_GETARG_NAME(1));
 	search->rows.arg = search;
 	search->rows.context = CurrentMemoryContext;

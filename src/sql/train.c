@@ -20,6 +20,8 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "object/object.h"
+#include "read/read.h"
 #include "sql/content.h"
 #include "sql/sample.h"
 #include "storage/lmgr.h"
@@ -148,7 +150,20 @@ begin_heaps(void *arg)
 	training->lessons.filled = training->trials.filled = 0;
 }
 
-/* An SfBaseStep: read the value at hand, if it is of a length that is compressed in rows. */
+/* Is a value encrypted?  The column may have been another one when it was stored. */
+static bool
+is_secret(const SfSqlContent *content)
+{
+	if (content->is_inline)
+		return false;
+	return sf_read_form(content->value) == SF_FORM_STORED ?
+		sf_object_locator(content->value).key_id != 0 : sf_read_key_id(content->value) != 0;
+}
+
+/*
+ * An SfBaseStep: read the value at hand, if it is of a length that is compressed in rows.  The
+ * dictionary will have parts of it, as they are.
+ */
 static void
 read_value(void *arg)
 {
@@ -156,7 +171,7 @@ read_value(void *arg)
 	SfSqlContent content = sfi_sql_open(training->value);
 
 	training->content = NULL;
-	if (sf_write_packs(&training->column, content.length))
+	if (sf_write_packs(&training->column, content.length) && !is_secret(&content))
 		training->content = sfi_sql_slice(&content, 0, content.length);
 }
 
