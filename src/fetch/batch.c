@@ -2,11 +2,7 @@
  *
  * batch.c
  *	  Units that are missing, many at a time: asked for, checked, and written to their
- *	  places.
- *
- * Blocks are written through the page cache, as replay does it.  A block belongs to the
- * transaction that wrote its values, so nobody else writes to one that has a unit which is
- * missing here; direct readers see what is in the cache.
+ *	  places (write.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +11,6 @@
 #include "access/transam.h"
 #include "fetch/fetch_internal.h"
 #include "format/checksum.h"
-#include "io/io.h"
 #include "miscadmin.h"
 
 #define MOST_UNITS		256
@@ -67,8 +62,8 @@ static void
 write_run(SfFetchBatch *batch)
 {
 	if (batch->run_sectors > 0)
-		sf_io_redo_write(batch->seg->storage, sf_sectors_to_bytes(batch->run_start), batch->run,
-						 sf_sectors_to_bytes(batch->run_sectors));
+		sfi_fetch_write(batch->seg, sf_sectors_to_bytes(batch->run_start), batch->run,
+						sf_sectors_to_bytes(batch->run_sectors));
 	batch->run_sectors = 0;
 }
 

@@ -68,14 +68,15 @@ fetch_all(Relation rel, SfSegment *seg, const char *conninfo, SfFetchCounts *cou
  * returns (missing_values bigint, missing_bytes bigint, fetched_values bigint,
  *			fetched_bytes bigint)
  *
- * conninfo null: what is missing is only counted.
+ * conninfo null: what is missing is only counted; empty: as securefile.fetch_from says.
  */
 Datum
 securefile_fetch_column(PG_FUNCTION_ARGS)
 {
 	Oid			table_oid = PG_GETARG_OID(0);
 	AttrNumber	attnum = PG_GETARG_INT16(1);
-	char	   *conninfo = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
+	const char *source = sfi_fetch_choose(PG_ARGISNULL(2) ? NULL :
+										  text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	SfFetchCounts counts = {0};
 	Relation	rel;
 	SfSegment  *seg;
@@ -97,7 +98,7 @@ securefile_fetch_column(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("column %d of table \"%s\" has no segment", attnum, RelationGetRelationName(rel))));
 	if (!seg->logged_data && RelationGetNumberOfBlocks(rel) > 0)
-		fetch_all(rel, seg, conninfo, &counts);
+		fetch_all(rel, seg, source, &counts);
 	table_close(rel, NoLock);
 	PG_RETURN_DATUM(make_row(fcinfo, &counts));
 }

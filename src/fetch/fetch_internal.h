@@ -5,7 +5,8 @@
  *
  * stored.c		on the other server: what its data files have
  * source.c		the connection to the other server, and questions to it
- * batch.c		units that are missing: asked for, checked, written
+ * batch.c		units that are missing: asked for, checked
+ * write.c		sectors, written to their places
  * column.c		the rows of a column, looked through for them
  * by_hand.c	securefile_fetch_left_behind()
  * worker.c		the same on a standby, again and again, in the background
@@ -31,6 +32,13 @@
 /* ---- source.c ---- */
 
 typedef struct SfFetchSource SfFetchSource;
+
+/*
+ * The connection string that a call gives.  NULL stays NULL, and "" is securefile.fetch_from:
+ * OBJECT_NOT_IN_PREREQUISITE_STATE when that is empty.  Another text is for superusers, since
+ * the server connects with what its own user has (INSUFFICIENT_PRIVILEGE).
+ */
+extern const char *sfi_fetch_choose(const char *conninfo);
 
 /*
  * Another server.  In conninfo the database is this one's unless it says another.  patience_ms:
@@ -87,6 +95,15 @@ extern void sfi_batch_add(const SfUnit *unit, uint64 seed, void *arg);
 
 /* Get and write what was added so far. */
 extern void sfi_batch_finish(SfFetchBatch *batch);
+
+/* ---- write.c ---- */
+
+/*
+ * Write whole sectors to their place, durably.  offset: bytes, in the segment.  Takes a lock of
+ * its own for each megabyte, so that it waits for others that fetch, and for nobody else.  ERROR
+ * when that cannot be done.
+ */
+extern void sfi_fetch_write(SfSegment *seg, uint64 offset, const char *bytes, uint32 length);
 
 /* ---- column.c ---- */
 

@@ -13,13 +13,16 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_am.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
+#include "config/config.h"
 #include "executor/tuptable.h"
 #include "fetch/fetch_internal.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "replication/walreceiver.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -68,6 +71,32 @@ with_database(const char *conninfo)
 	return buf.data;
 }
 
+const char *
+sfi_fetch_choose(const char *conninfo)
+{
+	if (conninfo == NULL)
+		return NULL;
+	if (conninfo[0] != '\0' && !superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to name the server that has the data"),
+				 errdetail("This server connects to it with its own passwords and certificates."),
+				 errhint("An empty connection string stands for securefile.fetch_from.")));
+	if (conninfo[0] == '\0' && sf_fetch_from[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("securefile.fetch_from is not set"),
+				 errhint("Set it to a connection string for the server that has the data.")));
+	return conninfo[0] == '\0' ? sf_fetch_from : conninfo;
+}
+
+/* May the caller see what libpq, or the other server, says?  It may name that server. */
+static bool
+may_see_answers(void)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS);
+}
+
 SfFetchSource *
 sfi_fetch_source(const char *conninfo, int patience_ms)
 {
@@ -113,7 +142,10 @@ sfi_fetch_connect(SfFetchSource *source)
 	if (source->conn == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("could not connect to the server that has the data: %s", error)));
+				 may_see_answers() ?
+				 errmsg("could not connect to the server that has the data: %s", error) :
+				 errmsg("could not connect to the server that has the data"),
+				 errdetail_log("%s", error)));
 }
 
 void
@@ -177,19 +209,23 @@ sfi_fetch_ask(SfFetchSource *source, const SfSegment *seg, const SfFetchPart *pa
 	const Oid	types[] = {INT8OID, BYTEAOID};
 	char	   *sql = question(seg, parts, nparts);
 	WalRcvExecResult *result;
+	const char *said;
 
 	SF_ASSERT(nparts > 0);
 	sfi_fetch_connect(source);
 	begin_patience(source);
 	result = walrcv_exec(source->conn, sql, lengthof(types), types);
 	end_patience(source);
+	said = result->err != NULL ? result->err : "nothing";
 	if (result->status != WALRCV_OK_TUPLES)
 		ereport(ERROR,
 				(errcode(result->sqlstate == 0 ? ERRCODE_CONNECTION_FAILURE :
 						 ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 				 errmsg("could not fetch data of column %d of table \"%s\"",
 						seg->attnum, get_rel_name(seg->table_oid)),
-				 errdetail("The other server says: %s", result->err != NULL ? result->err : "nothing")));
+				 may_see_answers() ? errdetail("The other server says: %s", said) :
+				 errdetail("The server log has what the other server says."),
+				 errdetail_log("The other server says: %s", said)));
 	take_answer(result, parts, nparts, got, arg);
 	walrcv_clear_result(result);
 	pfree(sql);

@@ -83,6 +83,12 @@ $primary->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
 catch_up($primary, $standby);
 fails_with($standby, "SET ROLE plain; SELECT * FROM securefile_fetch_left_behind('$from')", '42501', 'permission denied', 'not for everybody');
 fails_with($standby, "SET ROLE plain; SELECT securefile_stored_bytes('f'::regclass, 4::int2, 0, 0, 1)", '42501', 'permission denied', 'nor what the files have');
+# who has been granted the function names no server: this one would connect there with its own password
+$primary->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION securefile_fetch_left_behind, securefile_fetch_column TO plain');
+catch_up($primary, $standby);
+is($standby->safe_psql('postgres', 'SET ROLE plain; SELECT count(*) FROM securefile_fetch_left_behind(NULL)'), 5, 'a granted role counts');
+fails_with($standby, "SET ROLE plain; SELECT * FROM securefile_fetch_left_behind('$_')", '42501', 'must be superuser to name the server', "it does not choose $_") foreach $from, 'host=/nowhere';
+fails_with($standby, q{SET ROLE plain; SELECT * FROM securefile_fetch_left_behind('')}, '55000', 'securefile.fetch_from is not set', 'there is no server for it');
 fails_with($primary, "SELECT securefile_stored_bytes('f'::regclass, 4::int2, 0, 0, 1)", '42704', 'has other storage', 'of another incarnation');
 fails_with($primary, "SELECT securefile_stored_bytes('f'::regclass, 4::int2, 0, $_, 1)", '22023', 'not those of a unit', "at $_") foreach -512, 7;
 
@@ -98,6 +104,20 @@ fails_with($later, "SELECT * FROM securefile_fetch_left_behind('$from')", '38000
 my $f = q{SELECT f.* FROM pg_attribute, securefile_fetch_column('f'::regclass, attnum, '} . $from . q{') f WHERE attrelid = 'f'::regclass AND attname = 'doc'};
 like($later->safe_psql('postgres', $f), qr/^6\|\d+\|[45]\|\d+$/, 'what the other server has no more is not taken');
 like(join(',', right_or_left_behind($later, 'f', 'promoted')), qr/^(11|12|11,12)$/, 'and is left behind');
+# beside sessions that write directly it writes as they do, and so it counts
+my $how = background($later);
+$how->query_safe($f =~ s/'f'/'g'/r);
+is($how->query_safe(q{SELECT sum(writes) > 0, sum(write_bytes) >= } . $len . q{ FROM securefile_io WHERE pid = pg_backend_pid() AND relname = 'g'}), 't|t', 'what is fetched is written as any data');
+$how->quit;
+# two at a time, of which one waits while the other has read a block and not written it
+my $e = $f =~ s/'f'/'e'/r;
+my ($first, $second) = (background($later), background($later));
+ok(held($later, $first, 'io_write', $e), 'a fetch is about to write');
+ok(waits_for_lock($later, $second, $e), 'another one waits for it');
+like(resume($later, $first, 'io_write'), qr/^5\|\d+\|5\|/m, 'the first one fetches all');
+like($second->query_safe('SELECT 1'), qr/^5\|\d+\|5\|/m, 'and the second one');
+$_->quit foreach $first, $second;
+is($later->safe_psql('postgres', "$digests e") , $primary->safe_psql('postgres', "$digests e"), 'all is right');
 fill($later, 'f', 51, 55, $len);
 $later->safe_psql('postgres', 'DELETE FROM f WHERE id IN (11, 12)');
 sound($later, 'f', 'promoted, written');
@@ -126,8 +146,11 @@ same_everywhere($follower, 'follower, later');
 # the other server is gone for a while: that shows, and the worker goes on afterwards
 fill($primary, 'f', 71, 73, $len);
 catch_up($primary, $follower);
+is($follower->safe_psql('postgres', q{SET ROLE plain; SELECT count(*) FROM securefile_fetch_left_behind('')}), 5, 'a granted role fetches from the server of the setting');
 $follower->append_conf('postgresql.conf', q{securefile.fetch_from = 'host=/nowhere'});
 $follower->reload;
+ok(wait_for_sql($follower, q{SELECT current_setting('securefile.fetch_from') LIKE '%nowhere'}), 'the setting is another one');
+fails_with($follower, q{SET ROLE plain; SELECT * FROM securefile_fetch_left_behind('')}, '08006', 'could not connect to the server that has the data\nCONTEXT', 'and does not learn which it is');
 fill($primary, 'f', 81, 83, $len);
 catch_up($primary, $follower);
 ok(wait_for_sql($follower, q{SELECT count(*) = 1 FROM securefile_fetch WHERE failure ~ 'could not connect'}), 'an error is shown');
