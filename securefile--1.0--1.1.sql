@@ -123,6 +123,21 @@ CREATE FUNCTION securefile_usage(
 COMMENT ON FUNCTION securefile_usage(regclass, name)
 	IS 'space of a column in bytes: live + pending + free = file; metadata_bytes are outside the file; plain_bytes, what the values in live_bytes hold, and ratio, of plain to live, are estimates as of the last ANALYZE; shared_objects are stored once for shared_references values, which saves saved_bytes';
 
+CREATE FUNCTION securefile_total_relation_size(regclass) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_total_relation_size(regclass)
+	IS 'bytes of a table with indexes and TOAST, as pg_total_relation_size() counts them, and of the segment relations and data files of its securefile columns';
+
+CREATE FUNCTION securefile_database_size(oid) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'securefile_database_size_oid' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_database_size(oid)
+	IS 'bytes of a database as pg_database_size() counts them, and of all its data files; needs CONNECT or pg_read_all_stats';
+
+CREATE FUNCTION securefile_database_size(name) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'securefile_database_size_name' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_database_size(name)
+	IS 'bytes of a database as pg_database_size() counts them, and of all its data files; needs CONNECT or pg_read_all_stats';
+
 -- Pages of maps that are read for it may be damaged, which a subtransaction has to catch.
 ALTER FUNCTION securefile_object_bytes(oid, smallint) PARALLEL UNSAFE;
 
@@ -212,7 +227,7 @@ BEGIN ATOMIC
 	ORDER BY 1, 2, 3;
 END;
 COMMENT ON FUNCTION securefile_fetch_left_behind(text)
-	IS 'bring data of filesystem_like_logging columns that is not on this server, since it was restored from a backup, is a standby, or was one, from another server of the same origin that has it; conninfo: how to connect there, as a role with REPLICATION (null: only count); a row for each such column of this database: values and stored bytes that were missing, and what of them was fetched';
+	IS 'bring data of filesystem_like_logging columns that is not on this server, since it was restored from a backup, is a standby, or was one, from another server of the same origin that has it; conninfo: how to connect there, as a role with REPLICATION, which only superusers may say (empty: as securefile.fetch_from says; null: only count); a row for each such column of this database: values and stored bytes that were missing, and what of them was fetched';
 REVOKE ALL ON FUNCTION securefile_fetch_left_behind(text) FROM PUBLIC;
 
 CREATE FUNCTION securefile_fetch_state(

@@ -54,7 +54,7 @@ tablespace_of(const SfCheckColumn *column)
 		sfi_check_no_segment(column);
 	segrel = relation_open(segrelid, AccessShareLock);
 	spc = SfStorageSpc(SfRelStorage(segrel));
-	relation_close(segrel, NoLock);
+	relation_close(segrel, AccessShareLock);
 	return spc;
 }
 
@@ -95,14 +95,16 @@ Datum
 securefile_io_calibrate(PG_FUNCTION_ARGS)
 {
 	List	   *columns;
+	List	   *locked;
 
 	sf_base_require_preload();
 	sfi_check_arguments(fcinfo, false);
 	check_limits(fcinfo);
 	sfi_check_refuse_partitioned(fcinfo, "a tablespace");
-	columns = sfi_check_columns(fcinfo, AccessShareLock, false);
+	columns = sfi_check_columns(fcinfo, AccessShareLock, false, &locked);
 	InitMaterializedSRF(fcinfo, 0);
 	sf_io_calibrate(tablespace_of(linitial(columns)), (uint64) PG_GETARG_INT64(2),
 					PG_GETARG_FLOAT8(3), put_measured, fcinfo->resultinfo);
+	sfi_check_release(locked, AccessShareLock);
 	PG_RETURN_NULL();
 }

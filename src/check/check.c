@@ -57,12 +57,12 @@ open_segment_step(SfCheck *check, void *arg)
 						 "the column has no segment relation");
 		return;
 	}
-	check->segrel = relation_open(segrelid, check->lockmode);
+	check->segrel = relation_open(segrelid, NoLock);
 	refuse_replaced_storage(check->rel, check->segrel);
 	check->header = sf_space_header(check->segrel);
 	check->seg = sf_space_open_rel(check->segrel);
 
-	/* the lock stays, the reference would end with this subtransaction */
+	/* the reference would end with this subtransaction */
 	relation_close(check->segrel, NoLock);
 }
 
@@ -95,17 +95,30 @@ check_segment(SfCheck *check, SfPageWalk *walk)
 	relation_close(check->segrel, NoLock);
 }
 
-/* Check one column, whose table is locked.  False when there is no segment to go by. */
+/* Lock the segment relation of a column, whose table is locked; InvalidOid: it has none. */
+static Oid
+lock_segment(const SfCheckColumn *column, LOCKMODE lockmode)
+{
+	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
+
+	if (!column->permanent)
+		sfi_check_no_segment(column);
+	/* pg_upgrade leaves columns without a segment for a while: not damage */
+	if (OidIsValid(segrelid))
+		LockRelationOid(segrelid, lockmode);
+	else
+		sf_space_refuse_unfinished(column->table_oid, column->attnum);
+	return segrelid;
+}
+
+/*
+ * Check one column, whose table and segment relation are locked.  False when there is no
+ * segment to go by.
+ */
 static bool
 check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 			 ReturnSetInfo *rsinfo, LOCKMODE lockmode)
 {
-	if (!column->permanent)
-		sfi_check_no_segment(column);
-	/* pg_upgrade leaves columns without a segment for a while: not damage */
-	if (!OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)))
-		sf_space_refuse_unfinished(column->table_oid, column->attnum);
-
 	memset(check, 0, sizeof(SfCheck));
 	check->column = column;
 	check->context = CurrentMemoryContext;
@@ -132,16 +145,18 @@ sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThe
 {
 	MemoryContext context;
 	List	   *columns;
+	List	   *locked;
 	ListCell   *cell;
 
 	SF_ASSERT(lockmode == AccessShareLock || lockmode >= ShareLock);
 	InitMaterializedSRF(fcinfo, 0);
-	columns = sfi_check_columns(fcinfo, lockmode, false);
+	columns = sfi_check_columns(fcinfo, lockmode, false, &locked);
 	context = AllocSetContextCreate(CurrentMemoryContext, "securefile check",
 									ALLOCSET_DEFAULT_SIZES);
 	foreach(cell, columns)
 	{
 		MemoryContext old_context = MemoryContextSwitchTo(context);
+		Oid			segrelid = lock_segment(lfirst(cell), lockmode);
 		SfCheck		check;
 		SfPageWalk	walk;
 
@@ -149,9 +164,13 @@ sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThe
 						 lockmode) &&
 			then != NULL)
 			then(&walk);
+		if (then == NULL && OidIsValid(segrelid))
+			UnlockRelationOid(segrelid, lockmode);
 		MemoryContextSwitchTo(old_context);
 		MemoryContextReset(context);
 	}
+	if (then == NULL)
+		sfi_check_release(locked, lockmode);
 }
 
 /*

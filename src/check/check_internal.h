@@ -20,6 +20,7 @@
  * header.c		the header page, which may be a stale one
  * report.c		the table of findings, and errors turned into findings
  * usage.c		securefile_usage(), and the functions behind view securefile_columns
+ * size.c		securefile_database_size(), securefile_total_relation_size()
  * maintain.c	securefile_maintain()
  * calibrate.c	securefile_io_calibrate()
  * key_list.c	securefile_keys()
@@ -71,11 +72,17 @@ extern void sfi_check_privilege(Oid table_oid, bool monitors);
 
 /*
  * The columns that a call is about (a palloc'd list of SfCheckColumn), their
- * tables locked until the transaction ends: the named one, or those of all
- * leaves of a partitioned table.  ERROR when there is no such column, when it is
- * not a securefile, or when sfi_check_privilege() refuses a partition.
+ * tables locked: the named one, or those of all leaves of a partitioned table.  ERROR when
+ * there is no such column, when it is not a securefile, or when sfi_check_privilege()
+ * refuses a partition.
+ *
+ * locked NULL: until the transaction ends.  Else it becomes the list of what is locked, and a
+ * call that leaves nothing behind gives that to sfi_check_release() at its end: whoever looks
+ * at all tables of a database in one transaction would need a lock for each.
  */
-extern List *sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors);
+extern List *sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors,
+							   List **locked);
+extern void sfi_check_release(List *locked, LOCKMODE lockmode);
 
 /*
  * ERROR WRONG_OBJECT_TYPE for a partitioned table, whose partitions have each its own: of
@@ -382,9 +389,10 @@ extern void sfi_check_report_lost(SfCheck *check);
 
 /*
  * Check the columns that a call is about, and report findings as its result.
- * Locks tables and segment relations in lockmode, until the transaction ends:
+ * Locks tables and segment relations in lockmode, until the end of the call:
  * a mode that keeps writers out, or, in recovery, AccessShareLock.  Calls then,
- * unless it is NULL, for each column that has a segment to go by.
+ * unless it is NULL, for each column that has a segment to go by, and keeps all locks until
+ * the transaction ends.
  */
 typedef void (*SfCheckThen) (SfPageWalk *walk);
 extern void sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThen then);

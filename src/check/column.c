@@ -100,12 +100,12 @@ leaf_column(Oid table_oid, const char *name, bool is_partition)
 
 /* The columns of all partitions that have segments: those of permanent leaves. */
 static List *
-partition_columns(Oid parent, const char *name, LOCKMODE lockmode, bool monitors)
+partition_columns(List *relids, const char *name, bool monitors)
 {
 	List	   *columns = NIL;
 	ListCell   *cell;
 
-	foreach(cell, find_all_inheritors(parent, lockmode, NULL))
+	foreach(cell, relids)
 	{
 		Oid			relid = lfirst_oid(cell);
 
@@ -119,12 +119,13 @@ partition_columns(Oid parent, const char *name, LOCKMODE lockmode, bool monitors
 }
 
 List *
-sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
+sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors, List **locked)
 {
 	Oid			table_oid = PG_GETARG_OID(0);
 	char	   *name = NameStr(*PG_GETARG_NAME(1));
 	Relation	rel;
 	char		relkind;
+	List	   *relids;
 	List	   *columns;
 
 	/* before the lock, somebody may have dropped the table, or given it away */
@@ -140,11 +141,29 @@ sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors)
 	sf_base_refuse_remote(table_oid);
 
 	if (relkind == RELKIND_PARTITIONED_TABLE)
-		columns = partition_columns(table_oid, name, lockmode, monitors);
+	{
+		/* the table itself is the first of them */
+		relids = find_all_inheritors(table_oid, lockmode, NULL);
+		columns = partition_columns(relids, name, monitors);
+	}
 	else
+	{
+		relids = list_make1_oid(table_oid);
 		columns = list_make1(leaf_column(table_oid, name, false));
+	}
 	table_close(rel, NoLock);
+	if (locked != NULL)
+		*locked = relids;
 	return columns;
+}
+
+void
+sfi_check_release(List *locked, LOCKMODE lockmode)
+{
+	ListCell   *cell;
+
+	foreach(cell, locked)
+		UnlockRelationOid(lfirst_oid(cell), lockmode);
 }
 
 void

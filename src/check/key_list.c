@@ -181,13 +181,14 @@ securefile_keys(PG_FUNCTION_ARGS)
 	SfSegment  *seg;
 	SfKeyShown *keys;
 	SfKeyCounts counts = {0};
+	List	   *locked;
 	int			n;
 
 	sf_base_require_preload();
 	sfi_check_arguments(fcinfo, false);
 	sfi_check_refuse_partitioned(fcinfo, "keys");
 	InitMaterializedSRF(fcinfo, 0);
-	column = linitial(sfi_check_columns(fcinfo, AccessShareLock, false));
+	column = linitial(sfi_check_columns(fcinfo, AccessShareLock, false, &locked));
 	sf_space_release(sfi_check_open_segment(column));	/* it has one */
 	if (scan)
 		sfi_check_count_keys(column, GetActiveSnapshot(), &counts);
@@ -203,5 +204,6 @@ securefile_keys(PG_FUNCTION_ARGS)
 		put_key(rsinfo, &keys[i], scan ? &counts : NULL);
 	if (scan)
 		put_plain(rsinfo, &counts);
+	sfi_check_release(locked, AccessShareLock);
 	return (Datum) 0;
 }

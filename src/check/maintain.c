@@ -72,6 +72,7 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	SfMaintain	sum = {0};
 	int			kept;
 	List	   *columns;
+	List	   *locked;
 	ListCell   *cell;
 	TupleDesc	desc;
 	Datum		values[MAINTAIN_COLUMNS];
@@ -83,9 +84,10 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	columns = sfi_check_columns(fcinfo, AccessShareLock, false);
+	columns = sfi_check_columns(fcinfo, AccessShareLock, false, &locked);
 	foreach(cell, columns)
 		maintain_column(lfirst(cell), &sum);
+	sfi_check_release(locked, AccessShareLock);
 
 	values[0] = Int64GetDatum(sum.entries_seen);
 	values[1] = Int64GetDatum(sum.entries_resolved);

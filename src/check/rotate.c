@@ -101,7 +101,7 @@ securefile_rewrap(PG_FUNCTION_ARGS)
 	if (master != NULL)
 		sf_base_require_superuser("choose the master key");
 	sfi_check_refuse_dropped("securefile_rewrap()");
-	columns = sfi_check_columns(fcinfo, AccessShareLock, false);
+	columns = sfi_check_columns(fcinfo, AccessShareLock, false, NULL);
 	foreach(cell, columns)
 		done += sf_keys_rewrap(sfi_check_open_to_write(lfirst(cell)), master);
 	flush_changes();
@@ -254,7 +254,7 @@ securefile_new_key(PG_FUNCTION_ARGS)
 	sfi_check_require_writes("securefile_new_key()");
 	sfi_check_arguments(fcinfo, false);
 	sfi_check_refuse_dropped("securefile_new_key()");
-	columns = sfi_check_columns(fcinfo, AccessShareLock, false);
+	columns = sfi_check_columns(fcinfo, AccessShareLock, false, NULL);
 
 	/* what one partition cannot do is not done to the others either */
 	foreach(cell, columns)

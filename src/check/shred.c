@@ -104,7 +104,7 @@ securefile_shred(PG_FUNCTION_ARGS)
 	sfi_check_require_writes("securefile_shred()");
 	sfi_check_arguments(fcinfo, false);
 	sfi_check_refuse_dropped("securefile_shred()");
-	columns = sfi_check_columns(fcinfo, AccessExclusiveLock, false);
+	columns = sfi_check_columns(fcinfo, AccessExclusiveLock, false, NULL);
 	foreach(cell, columns)
 	{
 		int			n = shred_column(lfirst(cell), force);

@@ -87,20 +87,24 @@ securefile_usage(PG_FUNCTION_ARGS)
 	SfUsage		sum = {0};
 	double		plain_bytes = 0;
 	List	   *columns;
+	List	   *locked;
 	ListCell   *cell;
 	Datum		values[USAGE_COLUMNS];
 	bool		nulls[USAGE_COLUMNS] = {0};
 
 	sf_base_require_preload();
 	sfi_check_arguments(fcinfo, true);
-	columns = sfi_check_columns(fcinfo, AccessShareLock, true);
+	columns = sfi_check_columns(fcinfo, AccessShareLock, true, &locked);
 	foreach(cell, columns)
 	{
-		SfUsage		usage = sf_space_usage(sfi_check_open_segment(lfirst(cell)));
+		SfSegment  *seg = sfi_check_open_segment(lfirst(cell));
+		SfUsage		usage = sf_space_usage(seg);
 
+		sf_space_release(seg);
 		add_usage(&sum, usage);
 		add_plain(&plain_bytes, lfirst(cell), usage.live_bytes);
 	}
+	sfi_check_release(locked, AccessShareLock);
 
 	values[0] = Int64GetDatum(sum.file_bytes);
 	values[1] = Int64GetDatum(sum.live_bytes);

@@ -28,6 +28,7 @@
 
 #include "read/read_internal.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 /* Every form has its length in the datum itself: a locator knows that of its value. */
 int64
@@ -255,6 +256,8 @@ read_whole(struct varlena *datum, Size header)
 				 errmsg("securefile value of " INT64_FORMAT " bytes is too long to be returned whole",
 						len),
 				 errdetail("A whole value may be at most 1 GB."),
+				 HistoricSnapshotActive() ?
+				 errhint("With pgoutput, use a publication with a list of columns. To give the change up, move the slot behind its transaction with pg_replication_slot_advance().") :
 				 errhint("Read it in pieces, with substring() or securefile_chunks(). "
 						 "For a digest use securefile_digest().")));
 	}

@@ -14,13 +14,16 @@
 #include "config/config.h"
 #include "fmgr.h"
 #include "libpq/pqformat.h"
+#include "object/object.h"
 #include "read/read.h"
 #include "sql/content.h"
 #include "sql/sql.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/bytea.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(securefile_in);
 PG_FUNCTION_INFO_V1(securefile_out);
@@ -66,20 +69,80 @@ text_form_size(const bytea *bytes)
 	return size + 1;
 }
 
-/* Like bytea; but byteaout() fails with an internal error above 1 GB. */
+/* ---- output in logical decoding ---- */
+
+/*
+ * The column that a value is stored in.  Whoever reads the error of a slot has not asked for
+ * the value, and has to find the row.
+ */
+typedef struct Place
+{
+	ErrorContextCallback context;
+	const char *schema;
+	const char *table;
+	const char *column;
+} Place;
+
+static void
+name_place(void *arg)
+{
+	const Place *place = arg;
+
+	errcontext("securefile value of column \"%s\" of table \"%s.%s\"", place->column, place->schema,
+			   place->table);
+}
+
+/* Have errors name the column of a value, up to end_place(). */
+static void
+begin_place(Place *place, struct varlena *datum)
+{
+	SfLocator	loc;
+
+	place->context = (ErrorContextCallback) {error_context_stack, name_place, place};
+	if (!HistoricSnapshotActive() || sf_object_decode(datum, &loc) != NULL)
+		return;
+	place->schema = get_namespace_name(get_rel_namespace(loc.table_oid));
+	place->table = get_rel_name(loc.table_oid);
+	place->column = get_attname(loc.table_oid, loc.attnum, true);
+	if (place->schema != NULL && place->table != NULL && place->column != NULL)
+		error_context_stack = &place->context;
+}
+
+static void
+end_place(const Place *place)
+{
+	error_context_stack = place->context.previous;
+}
+
+/* The server's function fails with an internal error above 1 GB. */
+static void
+require_possible_text(const bytea *bytes)
+{
+	if (text_form_size(bytes) <= MaxAllocSize)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("text form of a securefile value is too long"),
+			 errdetail("The value has %zu bytes, its text form would have more than 1 GB.",
+					   (Size) VARSIZE_ANY_EXHDR(bytes)),
+			 HistoricSnapshotActive() ?
+			 errhint("With pgoutput, use the option binary, or a publication with a list of columns. To give the change up, move the slot behind its transaction with pg_replication_slot_advance().") :
+			 errhint("Read it in binary form, or in pieces, with substring() or securefile_chunks().")));
+}
+
+/* Like bytea. */
 Datum
 securefile_out(PG_FUNCTION_ARGS)
 {
-	bytea	   *bytes = sf_read_bytea(PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0)));
+	struct varlena *datum = PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0));
+	Place		place;
+	bytea	   *bytes;
 	Datum		text_form;
 
-	if (text_form_size(bytes) > MaxAllocSize)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("text form of a securefile value is too long"),
-				 errdetail("The value has %zu bytes, its text form would have more than 1 GB.",
-						   (Size) VARSIZE_ANY_EXHDR(bytes)),
-				 errhint("Read it in binary form, or in pieces, with substring() or securefile_chunks().")));
+	begin_place(&place, datum);
+	bytes = sf_read_bytea(datum);
+	require_possible_text(bytes);
+	end_place(&place);
 	text_form = DirectFunctionCall1(byteaout, PointerGetDatum(bytes));
 
 	pfree(bytes);
@@ -102,8 +165,15 @@ securefile_recv(PG_FUNCTION_ARGS)
 Datum
 securefile_send(PG_FUNCTION_ARGS)
 {
+	struct varlena *datum = PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0));
+	Place		place;
+	bytea	   *bytes;
+
 	sf_sql_send_large();
-	PG_RETURN_BYTEA_P(sf_read_bytea(PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0))));
+	begin_place(&place, datum);
+	bytes = sf_read_bytea(datum);
+	end_place(&place);
+	PG_RETURN_BYTEA_P(bytes);
 }
 
 Datum

@@ -154,6 +154,20 @@ sf_stream_handle_new(void)
 	return handle;
 }
 
+/*
+ * A rule DO ALSO gives its action the expressions of the command, not the values that these
+ * had, and the action is a command of its own.
+ */
+static void
+report_finished(int number)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("securefile handle %d is not open", number),
+			 errdetail("It was finished by an earlier command of this transaction."),
+			 errhint("If the table has a rule with DO ALSO, the rule calls securefile_finish() once more in its own command: use a trigger in the place of the rule.")));
+}
+
 SfHandle *
 sf_stream_handle_get(int number)
 {
@@ -161,6 +175,8 @@ sf_stream_handle_get(int number)
 
 	if (handle != NULL && handle->stream != NULL)
 		return handle;
+	if (handle != NULL)
+		report_finished(number);
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("securefile handle %d is not open", number),
