@@ -8,9 +8,10 @@
  * registered their own would run in an accidental order.  Here it is, top
  * down; each line may rely on the ones above it having run:
  *
- *	 pre-commit, pre-prepare	tables have all their triggers and segments, handles are
- *								closed, gather buffers are flushed and durable, space
- *								entries are in WAL (may throw: the transaction then aborts)
+ *	 pre-commit, pre-prepare	tables have all their triggers and segments, rows have
+ *								their own values, handles are closed, gather buffers are
+ *								flushed and durable, space entries are in WAL (may throw:
+ *								the transaction then aborts)
  *	 commit, prepare, abort		nothing below may throw any more
  *		 abort only				I/O in flight is waited for, before its space
  *								can be given to another
@@ -112,6 +113,8 @@ at_commit(void)
 	(void) SF_FAULT_IO(commit_done);
 	if (sf_ddl_shells_at_end())
 		sf_monitor_wake(MyDatabaseId);
+	sf_ddl_seen_at_end();
+	sf_ddl_swapped_at_end();
 	sf_ddl_notes_at_end();
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
@@ -130,6 +133,8 @@ at_prepare(void)
 {
 	(void) SF_FAULT_IO(prepare_done);
 	(void) sf_ddl_shells_at_end();
+	sf_ddl_seen_at_end();
+	sf_ddl_swapped_at_end();
 	sf_ddl_notes_at_end();
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
@@ -148,6 +153,8 @@ at_abort(void)
 	sf_io_reap_all();
 	sf_stream_handle_forget_all();
 	(void) sf_ddl_shells_at_end();
+	sf_ddl_seen_at_end();
+	sf_ddl_swapped_at_end();
 	sf_ddl_notes_at_end();
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
@@ -180,6 +187,7 @@ xact_callback(XactEvent event, void *arg)
 			/* FALLTHROUGH */
 		case XACT_EVENT_PRE_COMMIT:
 			sf_ddl_require_followed();
+			sf_ddl_bring_home_at_end();
 			sf_stream_handle_close_all();
 			sf_write_pre_commit();
 			sf_space_pre_commit();
@@ -212,6 +220,7 @@ subxact_callback(SubXactEvent event, SubTransactionId my_subid,
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
 			sf_ddl_at_subcommit(level);
+			sf_ddl_seen_at_subcommit(level);
 			sf_stream_handle_at_subcommit(level);
 			sf_write_at_subcommit(level);
 			sf_space_at_subcommit(level);
@@ -219,6 +228,7 @@ subxact_callback(SubXactEvent event, SubTransactionId my_subid,
 		case SUBXACT_EVENT_ABORT_SUB:
 			sf_io_reap_all();
 			sf_ddl_at_subabort(level);
+			sf_ddl_seen_at_subabort(level);
 			sf_stream_handle_at_subabort(level);
 			sf_write_at_subabort(level);
 			sf_space_at_subabort(level);

@@ -306,4 +306,11 @@ typedef bool SfUpdateIndexes;
 #define sf_compat_selected_columns(plan, rte) ((rte)->selectedCols)
 #endif
 
+/* 16 renamed the table of a counter */
+#if PG_VERSION_NUM >= 160000
+#define SfCountedTable(status)	((status)->id)
+#else
+#define SfCountedTable(status)	((status)->t_id)
+#endif
+
 #endif							/* SF_COMPAT_H */

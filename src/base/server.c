@@ -7,6 +7,7 @@
  */
 #include "base/base.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "base/server.h"
@@ -17,6 +18,7 @@
 #include "storage/sinval.h"
 #include "storage/sinvaladt.h"
 #include "storage/spin.h"
+#include "utils/pgstat_internal.h"
 
 void
 sf_server_delay_checkpoint_begin(void)
@@ -157,4 +159,42 @@ void
 sf_server_ask_for_turn(void)
 {
 	catchupInterruptPending = true;
+}
+
+/* Sum up what the levels of subtransactions have counted, from the lowest one up. */
+static SfServerWritten
+sum_levels(const PgStat_TableXactStatus *lowest)
+{
+	SfServerWritten written = {SfCountedTable(lowest->parent)};
+
+	for (const PgStat_TableXactStatus *level = lowest; level != NULL; level = level->upper)
+	{
+		written.came += level->tuples_inserted + level->tuples_updated;
+		written.went += level->tuples_deleted + level->tuples_updated;
+		/* the levels above count rows of before the TRUNCATE */
+		if (level->truncdropped)
+			break;
+	}
+	SF_ASSERT(written.came >= 0 && written.went >= 0);
+	return written;
+}
+
+void
+sf_server_visit_written(SfServerWrittenVisit visit, void *arg)
+{
+	PgStat_SubXactStatus *level = pgstat_get_xact_stack_level(GetCurrentTransactionNestLevel());
+
+	for (; level != NULL; level = level->prev)
+	{
+		for (const PgStat_TableXactStatus *table = level->first; table != NULL; table = table->next)
+		{
+			SfServerWritten written;
+
+			if (table->parent->trans != table ||
+				SfCountedTable(table->parent) < FirstNormalObjectId)
+				continue;
+			written = sum_levels(table);
+			visit(&written, arg);
+		}
+	}
 }

@@ -111,4 +111,26 @@ extern void sf_server_begin_vacuum(void);
  */
 extern void sf_server_ask_for_turn(void);
 
+/*
+ * Rows that this transaction has written (PgStat_TableXactStatus), by whatever function: the
+ * heap counts them itself.  Row triggers do not fire for C code that writes rows directly, and
+ * the server has no hook there.  What aborted subtransactions wrote is not counted, nor what
+ * was there before a TRUNCATE.  Nothing is counted with track_counts = off.
+ */
+typedef struct SfServerWritten
+{
+	Oid			table_oid;
+	int64		came;			/* rows that were inserted, and new versions */
+	int64		went;			/* rows that were deleted, and old versions */
+} SfServerWritten;
+
+/* Told of one table; must not write rows. */
+typedef void (*SfServerWrittenVisit) (const SfServerWritten *written, void *arg);
+
+/*
+ * Call visit once for each table with rows that this transaction has written, those of users
+ * only.  Throws what visit throws.
+ */
+extern void sf_server_visit_written(SfServerWrittenVisit visit, void *arg);
+
 #endif							/* SF_SERVER_H */

@@ -12,6 +12,7 @@
 #include "base/base.h"
 
 #include "access/htup_details.h"
+#include "access/transam.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
@@ -44,6 +45,34 @@ sfi_ddl_column(Relation rel, AttrNumber attnum)
 	column.permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 	column.options = sf_config_options(typmod);
 	return column;
+}
+
+/* Types of the server's own are told by their number, since most columns have one. */
+bool
+sfi_ddl_is_column(Relation rel, AttrNumber attnum)
+{
+	Form_pg_attribute att;
+	int32		typmod;
+
+	if (attnum <= 0 || attnum > RelationGetNumberOfAttributes(rel))
+		return false;
+	att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
+	typmod = att->atttypmod;
+	return !att->attisdropped && att->atttypid >= FirstNormalObjectId &&
+		sfi_ddl_is_securefile(att->atttypid, &typmod);
+}
+
+List *
+sfi_ddl_columns_of(Relation rel)
+{
+	List	   *columns = NIL;
+
+	for (AttrNumber attnum = 1; attnum <= RelationGetNumberOfAttributes(rel); attnum++)
+	{
+		if (sfi_ddl_is_column(rel, attnum))
+			columns = lappend_int(columns, attnum);
+	}
+	return columns;
 }
 
 const char *

@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 
 SfAlter    *sfi_ddl_alter = NULL;
+bool		sfi_ddl_only_rewrites = false;
 
 static int	depth = 0;			/* nesting level of utility commands */
 

@@ -52,6 +52,9 @@ typedef struct SfAlter
 	SfRowContext row;			/* the row whose value is being converted */
 } SfAlter;
 
+/* Does the current command copy rows as they are to new files (VACUUM FULL, CLUSTER)? */
+extern bool sfi_ddl_only_rewrites;
+
 /* The current command if it is an ALTER TABLE, or NULL. */
 extern SfAlter *sfi_ddl_alter;
 
@@ -249,8 +252,28 @@ extern bool sfi_ddl_follow_truncation(Relation rel);
 /* ERROR OBJECT_IN_USE: a value would be stored in such a table. */
 extern void sfi_ddl_refuse_truncated(Relation rel);
 
+/* After a TRUNCATE: the files of the tables that it has truncated are right. */
+extern void sfi_ddl_truncated_are_right(void);
+
 /* The current command has replaced all rows that it replaces.  Never throws. */
 extern void sfi_ddl_replaced_at_command_end(void);
+
+/* ---- swapped.c: tables that were given the file of another relation ---- */
+
+/* Call once, while preloading. */
+extern void sfi_ddl_watch_files(void);
+
+/*
+ * A table has that file, or is about to get it, by a command that keeps values in their rows.
+ * What was wrong before stays so.
+ */
+extern void sfi_ddl_file_is_right(Oid table_oid, Oid relfilenode);
+
+/*
+ * The tables (list of Oid) that have another file than at the begin of this transaction, or
+ * had one meanwhile, and not rightly.  Increments the command counter.
+ */
+extern List *sfi_ddl_swapped(void);
 
 /* ---- upgrade.c: pg_upgrade ---- */
 

@@ -31,13 +31,29 @@ extern SfColumn sf_ddl_describe(Oid table_oid, AttrNumber attnum);
  */
 extern void sf_ddl_require_followed(void);
 
+/*
+ * See to it that all rows that this transaction has written have their own values, also those
+ * that came past the row triggers: copy what belongs to other rows, columns or tables, with a
+ * NOTICE.  Does nothing, quickly, when the triggers have seen all rows.  No statement that
+ * writes rows is being executed.  ERROR, of whoever reads or writes values, when that cannot
+ * be done.
+ */
+extern void sf_ddl_bring_home(void);
+
+/* The same, and look at all rows of tables that were given other files.  Before a commit. */
+extern void sf_ddl_bring_home_at_end(void);
+
 /* At the end of the transaction, whichever. */
+extern void sf_ddl_seen_at_end(void);
+extern void sf_ddl_swapped_at_end(void);
 extern void sf_ddl_notes_at_end(void);
 extern void sf_ddl_replaced_at_end(void);
 
 /* A subtransaction ends. */
 extern void sf_ddl_at_subcommit(int level);
 extern void sf_ddl_at_subabort(int level);
+extern void sf_ddl_seen_at_subcommit(int level);
+extern void sf_ddl_seen_at_subabort(int level);
 
 /*
  * The segment of a column that the current user means to write a value for;

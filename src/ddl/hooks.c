@@ -187,6 +187,35 @@ call_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 								env, dest, qc);
 }
 
+/* Before a command runs: is it one that must not? */
+static void
+guard_command(Node *stmt, ProcessUtilityContext context)
+{
+	/*
+	 * before it takes away what rows still need; COMMIT comes to this by
+	 * itself
+	 */
+	if (context == PROCESS_UTILITY_TOPLEVEL && !IsA(stmt, TransactionStmt))
+		sf_ddl_bring_home();
+	sfi_ddl_trigger_guard(stmt);
+	sfi_ddl_guard_type(stmt);
+	if (context != PROCESS_UTILITY_SUBCOMMAND)
+		sfi_ddl_refuse_misread_by(stmt);
+}
+
+/* A command has run: bring in line what it touched.  copied: of sfi_ddl_copy_target(). */
+static void
+follow_command(NodeTag command, Oid copied)
+{
+	if (only_rewrites(command))
+		sfi_ddl_notes_forget();
+	if (command == T_TruncateStmt)
+		sfi_ddl_truncated_are_right();
+	sfi_ddl_drain();
+	if (command == T_CopyStmt)
+		sfi_ddl_require_copy_triggers(copied);
+}
+
 /*
  * Run a utility command one level deeper, then bring in line what it touched.
  * What was noted by a command that fails is forgotten: it did not happen.
@@ -199,6 +228,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	Node	   *stmt = pstmt->utilityStmt;
 	NodeTag		command = nodeTag(stmt);
 	SfAlter    *outer_alter = sfi_ddl_alter;
+	bool		outer_rewrites = sfi_ddl_only_rewrites;
 	PlannedStmt *spared;
 	Oid			copied;
 	int			mark;
@@ -213,15 +243,13 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		return;
 	}
 
-	sfi_ddl_trigger_guard(stmt);
-	sfi_ddl_guard_type(stmt);
-	if (context != PROCESS_UTILITY_SUBCOMMAND)
-		sfi_ddl_refuse_misread_by(stmt);
+	guard_command(stmt, context);
 	dropped_db = sfi_ddl_database_before(stmt);
 	converts = sfi_ddl_converts(stmt);
 
 	sfi_ddl_command_begins();
 	mark = sfi_ddl_notes_mark();
+	sfi_ddl_only_rewrites = only_rewrites(command);
 	PG_TRY();
 	{
 		copied = sfi_ddl_copy_target(stmt);
@@ -242,11 +270,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 			sfi_ddl_row_context_end(&sfi_ddl_alter->row);
 		if (command == T_VacuumStmt)
 			sfi_ddl_vacuum_segments((VacuumStmt *) stmt, context == PROCESS_UTILITY_TOPLEVEL);
-		if (only_rewrites(command))
-			sfi_ddl_notes_forget();
-		sfi_ddl_drain();
-		if (command == T_CopyStmt)
-			sfi_ddl_require_copy_triggers(copied);
+		follow_command(command, copied);
 	}
 	PG_CATCH();
 	{
@@ -255,6 +279,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		sfi_ddl_command_ends();
 		sfi_ddl_notes_fail(mark);
 		sfi_ddl_alter = outer_alter;
+		sfi_ddl_only_rewrites = outer_rewrites;
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -262,6 +287,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	sfi_ddl_replaced_at_command_end();
 	sfi_ddl_command_ends();
 	sfi_ddl_alter = outer_alter;
+	sfi_ddl_only_rewrites = outer_rewrites;
 
 	if (OidIsValid(dropped_db))
 		sfi_ddl_database_after(dropped_db);
@@ -325,6 +351,7 @@ executor_finish(QueryDesc *query)
 void
 sf_ddl_install_hooks(void)
 {
+	sfi_ddl_watch_files();
 	prev_object_access_hook = object_access_hook;
 	object_access_hook = note_access;
 	prev_process_utility_hook = ProcessUtility_hook;

@@ -71,6 +71,12 @@ extern bool sfi_ddl_contains_securefile(Oid typid);
  */
 extern SfColumn sfi_ddl_column(Relation rel, AttrNumber attnum);
 
+/* Is this a column of type securefile, domains included, that is not dropped? */
+extern bool sfi_ddl_is_column(Relation rel, AttrNumber attnum);
+
+/* The numbers of all such columns of an open table (palloc'd list of int). */
+extern List *sfi_ddl_columns_of(Relation rel);
+
 /* The name of a column of an open table; lives as long as that is open. */
 extern const char *sfi_ddl_column_name(Relation rel, AttrNumber attnum);
 

@@ -136,13 +136,18 @@ sfi_ddl_storage_made(Oid relid)
 {
 	Relation	rel = RelationIdGetRelation(relid);
 	Oid			table_oid;
+	Oid			relfilenode;
 
 	if (rel == NULL)
 		return;
 	table_oid = rel->rd_rel->relrewrite;
+	relfilenode = rel->rd_rel->relfilenode;
 	RelationClose(rel);
-	if (OidIsValid(table_oid))
-		add_state(COPIED, table_oid)->transient = relid;
+	if (!OidIsValid(table_oid))
+		return;
+	add_state(COPIED, table_oid)->transient = relid;
+	if (sfi_ddl_only_rewrites)
+		sfi_ddl_file_is_right(table_oid, relfilenode);
 }
 
 /*
@@ -408,6 +413,20 @@ sfi_ddl_refuse_truncated(Relation rel)
 					RelationGetRelationName(rel)),
 			 errdetail("The row would be truncated with the others, and the space of its value would stay taken."),
 			 errhint("Write to the table in an AFTER TRUNCATE trigger, or after the command.")));
+}
+
+void
+sfi_ddl_truncated_are_right(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, all_replaced)
+	{
+		const Replaced *replaced = lfirst(lc);
+
+		if (replaced->state == TRUNCATED && replaced->depth >= sfi_ddl_depth())
+			sfi_ddl_file_is_right(replaced->table_oid, file_of(replaced->table_oid));
+	}
 }
 
 /* ---- ends ---- */

@@ -98,6 +98,12 @@ securefile_store(PG_FUNCTION_ARGS)
 	int			replaced = attnum;
 	bool		isnull = false;
 
+	/*
+	 * there is no AFTER trigger to count the row, which may not come after
+	 * all
+	 */
+	if (trigdata->tg_relation->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		sfi_ddl_see(RelationGetRelid(trigdata->tg_relation), attnum, 1, 0);
 	if (!column_value(trigdata, tuple, attnum, &value))
 		return PointerGetDatum(tuple);
 
@@ -161,6 +167,7 @@ securefile_account(PG_FUNCTION_ARGS)
 	Datum		value;
 	Datum		old;
 	struct varlena *located = NULL;
+	struct varlena *lost;
 	bool		has_value = false;
 	bool		has_old = false;
 
@@ -172,10 +179,15 @@ securefile_account(PG_FUNCTION_ARGS)
 		has_value = column_value(trigdata, trigdata->tg_newtuple, attnum, &value);
 
 	if (has_value && has_old && sfi_ddl_same_value(value, old))
+	{
+		sfi_ddl_see(table_oid, attnum, 1, 0);
 		return PointerGetDatum(NULL);
+	}
 	if (has_value && (located = sfi_ddl_located(value)) == NULL)
 		require_encrypted(trigdata->tg_relation, attnum, value);
-	account(table_oid, attnum, located, has_old ? sfi_ddl_located(old) : NULL);
+	lost = has_old ? sfi_ddl_located(old) : NULL;
+	account(table_oid, attnum, located, lost);
+	sfi_ddl_see(table_oid, attnum, TRIGGER_FIRED_BY_DELETE(event) ? 0 : 1, lost != NULL);
 	return PointerGetDatum(NULL);
 }
 
@@ -198,6 +210,7 @@ securefile_truncate(PG_FUNCTION_ARGS)
 		segrel = relation_open(segrelid, AccessExclusiveLock);
 		sfi_ddl_segment_renew(segrel, segrel->rd_rel->relpersistence);
 		relation_close(segrel, NoLock);
+		sfi_ddl_see_truncated(RelationGetRelid(trigdata->tg_relation), attnum);
 		/* with its rows, a shell has lost the reason for a segment */
 		sfi_ddl_note_shell();
 	}

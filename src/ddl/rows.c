@@ -131,6 +131,8 @@ sfi_ddl_writer_begin(Relation rel, Snapshot snapshot)
 
 	writer.rel = rel;
 	writer.snapshot = snapshot;
+	writer.columns = sfi_ddl_columns_of(rel);
+	writer.keeps_old = false;
 	writer.estate = CreateExecutorState();
 	writer.result_rel = makeNode(ResultRelInfo);
 	InitResultRelInfo(writer.result_rel, rel, 0, NULL, 0);
@@ -151,6 +153,8 @@ replace_value(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 	int			natts = slot->tts_tupleDescriptor->natts;
 	SfUpdateIndexes update_indexes;
 	struct varlena *stored;
+	bool		frees;
+	ListCell   *lc;
 
 	SF_ASSERT(column->attnum > 0 && column->attnum <= natts);
 	SF_ASSERT(ItemPointerIsValid(&slot->tts_tid));
@@ -166,9 +170,13 @@ replace_value(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 	if (sf_compat_any_index(update_indexes) && writer->result_rel->ri_NumIndices > 0)
 		list_free(sf_compat_insert_index_tuples(writer->result_rel, new_slot,
 												writer->estate, update_indexes));
-	stored = sfi_ddl_stored(old);
-	if (stored != NULL && sf_read_form(stored) == SF_FORM_STORED)
+	stored = writer->keeps_old ? NULL : sfi_ddl_stored(old);
+	frees = stored != NULL && sf_read_form(stored) == SF_FORM_STORED;
+	if (frees)
 		sf_write_free(column->table_oid, column->attnum, stored, NULL);
+	foreach(lc, writer->columns)
+		sfi_ddl_see(column->table_oid, lfirst_int(lc), 1,
+					frees && lfirst_int(lc) == column->attnum);
 	ExecClearTuple(new_slot);
 }
 

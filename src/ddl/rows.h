@@ -119,6 +119,9 @@ typedef struct SfRowWriter
 	struct ResultRelInfo *result_rel;
 	TupleTableSlot *new_slot;
 	Snapshot	snapshot;
+	List	   *columns;		/* attribute numbers: those of type securefile */
+	bool		keeps_old;		/* the old value may be another row's: its
+								 * space is not freed */
 } SfRowWriter;
 
 /*
@@ -141,6 +144,33 @@ extern bool sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, cons
  * the expressions of indexes.
  */
 extern void sfi_ddl_as_owner(Relation rel, void (*step) (void *arg), void *arg);
+
+/* ---- seen.c: how many rows the row triggers have seen ---- */
+
+/* Rows of a column in this transaction, what was rolled back to a savepoint left out. */
+typedef struct SfSeen
+{
+	int64		came;			/* rows that were inserted, and new versions */
+	int64		went;			/* versions that are gone, whose value was
+								 * freed */
+} SfSeen;
+
+/*
+ * Count rows, also such as a function of this room has written.  A table with several columns
+ * has a count for each of them.
+ */
+extern void sfi_ddl_see(Oid table_oid, AttrNumber attnum, int64 came, int64 went);
+
+/* The table is being truncated: its rows count from 0. */
+extern void sfi_ddl_see_truncated(Oid table_oid, AttrNumber attnum);
+
+/* What was counted so far.  Never throws. */
+extern SfSeen sfi_ddl_seen(Oid table_oid, AttrNumber attnum);
+
+/* ---- unseen.c: rows that came past the row triggers ---- */
+
+/* All rows that this transaction has written to an open table so far were looked at. */
+extern void sfi_ddl_see_all(Relation rel);
 
 /* ---- rebuild.c ---- */
 

@@ -65,20 +65,6 @@ of_concern(Relation rel)
 	}
 }
 
-/* Is this a column of type securefile that is not dropped? */
-static bool
-is_column(Relation rel, AttrNumber attnum)
-{
-	Form_pg_attribute att;
-	int32		typmod;
-
-	if (attnum <= 0 || attnum > RelationGetNumberOfAttributes(rel))
-		return false;
-	att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
-	typmod = att->atttypmod;
-	return !att->attisdropped && sfi_ddl_is_securefile(att->atttypid, &typmod);
-}
-
 /* A column that waits for the end of pg_upgrade can be dropped, and no more. */
 static void
 refuse_unfinished(Relation rel)
@@ -89,7 +75,7 @@ refuse_unfinished(Relation rel)
 	{
 		SfTableTrigger *trigger = lfirst(lc);
 
-		if (trigger->unfinished && is_column(rel, trigger->attnum))
+		if (trigger->unfinished && sfi_ddl_is_column(rel, trigger->attnum))
 			sf_space_report_unfinished(RelationGetRelid(rel), trigger->attnum);
 	}
 }
@@ -125,7 +111,7 @@ drop_surplus(Relation rel)
 	foreach(lc, sfi_ddl_segments_of(table_oid))
 	{
 		SfTableSegment *segment = lfirst(lc);
-		bool		wanted = is_column(rel, segment->attnum);
+		bool		wanted = sfi_ddl_is_column(rel, segment->attnum);
 
 		if (wanted && keeps_segment(rel, segment->attnum))
 			continue;
@@ -144,7 +130,7 @@ drop_surplus(Relation rel)
 	{
 		SfTableTrigger *trigger = lfirst(lc);
 
-		if (!is_column(rel, trigger->attnum))
+		if (!sfi_ddl_is_column(rel, trigger->attnum))
 			sfi_ddl_trigger_drop(trigger->oid);
 	}
 }
@@ -450,9 +436,19 @@ sync_rows_table(Relation rel, const SfDirtyTable *dirty)
 	drop_surplus(rel);
 	for (AttrNumber attnum = 1; attnum <= RelationGetNumberOfAttributes(rel); attnum++)
 	{
-		if (is_column(rel, attnum) && sync_column(rel, attnum, dirty))
+		if (sfi_ddl_is_column(rel, attnum) && sync_column(rel, attnum, dirty))
 			misplaced = lappend_int(misplaced, attnum);
 	}
+
+	/*
+	 * what came without triggers was looked at, and a file that ALTER TABLE
+	 * has made
+	 */
+	if (dirty->created)
+		sfi_ddl_see_all(rel);
+	if (dirty->altering && OidIsValid(dirty->relfilenode) &&
+		dirty->relfilenode != rel->rd_rel->relfilenode)
+		sfi_ddl_file_is_right(dirty->relid, rel->rd_rel->relfilenode);
 	return misplaced;
 }
 

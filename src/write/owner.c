@@ -262,6 +262,16 @@ sf_write_is_unconfirmed(struct varlena *datum)
 	return find_made(&loc, &made) && made.state != SF_OBJECT_CONFIRMED;
 }
 
+bool
+sf_write_is_confirmed(struct varlena *datum)
+{
+	SfLocator	loc = sf_object_locator(datum);
+	Made		made;
+
+	SF_ASSERT(loc.object_id > 0);
+	return find_made(&loc, &made) && made.state == SF_OBJECT_CONFIRMED;
+}
+
 /* A value that a row gave up, and what it got for it, if that shares space. */
 typedef struct GivenUp
 {

@@ -189,6 +189,9 @@ extern void sf_write_confirm(Oid table_oid, AttrNumber attnum, struct varlena *d
  */
 extern bool sf_write_is_unconfirmed(struct varlena *datum);
 
+/* Has a row that this transaction has confirmed a STORED value?  Errors likewise. */
+extern bool sf_write_is_confirmed(struct varlena *datum);
+
 /*
  * A row went away (AFTER trigger): free the object's space if this (sub)transaction
  * commits, once no snapshot needs it.  A locator of another table or column is ignored.
