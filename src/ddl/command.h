@@ -275,6 +275,17 @@ extern void sfi_ddl_file_is_right(Oid table_oid, Oid relfilenode);
  */
 extern List *sfi_ddl_swapped(void);
 
+/* A number that is another one when any relation has changed since.  Never throws. */
+extern uint64 sfi_ddl_relation_changes(void);
+
+/* ---- uncounted.c ---- */
+
+/*
+ * Tables (list of Oid) that this transaction may have written to past the row triggers, where
+ * the server counts no rows; NIL where it does.
+ */
+extern List *sfi_ddl_uncounted(void);
+
 /* ---- upgrade.c: pg_upgrade ---- */
 
 /*

@@ -40,6 +40,8 @@ static Oid	changed[MOST_CHANGED];
 static int	nchanged = 0;
 static TransactionId changed_xid = InvalidTransactionId;
 
+static uint64 nchanges = 1;		/* of any relation, in the life of the process */
+
 /* A file that a table has rightly. */
 typedef struct KnownFile
 {
@@ -58,6 +60,7 @@ table_changed(Datum arg, Oid relid)
 {
 	TransactionId xid = GetTopTransactionIdIfAny();
 
+	nchanges++;
 	/* who has no xid has not changed pg_class */
 	if (relid < FirstNormalObjectId || !TransactionIdIsValid(xid))
 		return;
@@ -78,6 +81,12 @@ void
 sfi_ddl_watch_files(void)
 {
 	CacheRegisterRelcacheCallback(table_changed, (Datum) 0);
+}
+
+uint64
+sfi_ddl_relation_changes(void)
+{
+	return nchanges;
 }
 
 void

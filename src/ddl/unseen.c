@@ -420,6 +420,20 @@ may_have_written(void)
 		OidIsValid(sfi_ddl_am_oid()) && sfi_ddl_objects() != NULL;
 }
 
+/* Where nothing is counted, rows may have come, and gone, that nobody knows of. */
+static void
+bring_uncounted_home(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, sfi_ddl_uncounted())
+	{
+		SfServerWritten written = {.table_oid = lfirst_oid(lc), .came = 1, .went = 1};
+
+		bring_table_home(written.table_oid, &written, RowExclusiveLock);
+	}
+}
+
 void
 sf_ddl_bring_home(void)
 {
@@ -436,6 +450,7 @@ sf_ddl_bring_home(void)
 		bring_table_home(written->table_oid, written, RowExclusiveLock);
 	}
 	list_free_deep(suspects);
+	bring_uncounted_home();
 }
 
 void
