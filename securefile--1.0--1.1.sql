@@ -586,3 +586,20 @@ FROM securefile_io_files() f
 COMMENT ON VIEW securefile_io
 	IS 'what each process reads, writes and flushes, by data file, of the last it has used; times in milliseconds; what other roles do is null but for members of pg_read_all_stats';
 GRANT SELECT ON securefile_io TO PUBLIC;
+
+-- ---------------------------------------------------------------------
+-- Space that is kept longer than a snapshot
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_kept_space(
+	OUT pid integer,
+	OUT database_oid oid,
+	OUT oldest xid8,
+	OUT since timestamptz,
+	OUT readers text[]
+) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION securefile_kept_space()
+	IS 'processes for whose held cursors, procedures or commands the space of deleted values is kept: from which transaction on, and since when';
+REVOKE ALL ON FUNCTION securefile_kept_space() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION securefile_kept_space() TO pg_read_all_stats;

@@ -122,6 +122,7 @@ at_commit(void)
 	end_writing(true);
 	if (sf_space_at_commit())
 		sf_monitor_wake(MyDatabaseId);
+	sf_space_keep_at_end();
 	if (sf_keys_at_end())
 		sf_monitor_wake(MyDatabaseId);
 	sf_stats_flush();
@@ -141,6 +142,7 @@ at_prepare(void)
 	sf_sql_send_at_end();
 	end_writing(true);
 	sf_space_at_prepare();
+	sf_space_keep_at_end();
 	(void) sf_keys_at_end();
 	sf_stats_flush();
 	sf_io_memory_at_end();
@@ -161,6 +163,7 @@ at_abort(void)
 	sf_sql_send_at_end();
 	end_writing(false);
 	sf_space_at_abort();
+	sf_space_keep_at_end();
 	(void) sf_keys_at_end();
 	sf_stats_progress_end();
 	sf_stats_flush();

@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * base.c
- *	  Check for tables of other sessions, boot id, shared memory of the room.
+ *	  Check for tables of other sessions, full transaction ids, boot id, shared memory of
+ *	  the room.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
@@ -35,6 +37,18 @@ sf_base_refuse_other_temp(Oid relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary tables of other sessions")));
+}
+
+uint64
+sf_base_full_xid(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	uint32		epoch = EpochFromFullTransactionId(next);
+
+	SF_ASSERT(TransactionIdIsNormal(xid));
+	if (xid > XidFromFullTransactionId(next))
+		epoch--;
+	return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
 }
 
 uint64

@@ -76,6 +76,9 @@ extern struct SysScanDescData *sf_base_scan_catalog(struct RelationData *catalog
 extern void sf_base_refuse_shell(Oid table_oid);
 extern void sf_base_refuse_remote(Oid table_oid);
 
+/* Full id of an xid at or before the next one, at most 2^31 back. */
+extern uint64 sf_base_full_xid(TransactionId xid);
+
 /*
  * Number that is different at every start of shared memory (server start or
  * crash restart).  Zero outside a server with shared memory.
@@ -115,6 +118,12 @@ extern ErrorData *sf_base_guarded_read(SfBaseStep step, void *arg);
  * (40000) at which decoding leaves out the rest of the transaction.
  */
 extern void sf_base_check_decoded(void);
+
+/*
+ * ERROR UNDEFINED_OBJECT: a value that was kept longer than its row or its storage was there.
+ * detail: a sentence that says what has become of it; palloc'd or static.
+ */
+SF_NORETURN extern void sf_base_report_outlived(const char *detail);
 
 /*
  * Make room for an item behind the first n of an array of *size items: returns

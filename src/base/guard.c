@@ -132,6 +132,16 @@ sf_base_guarded_read(SfBaseStep step, void *arg)
 }
 
 void
+sf_base_report_outlived(const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("securefile value no longer exists"),
+			 errdetail_internal("%s", detail),
+			 errhint("Repeat the command that read the value from its table. If that fails, too, call securefile_check() for the column.")));
+}
+
+void
 sf_base_check_decoded(void)
 {
 	if (TransactionIdIsValid(CheckXidAlive) && !TransactionIdIsInProgress(CheckXidAlive) &&

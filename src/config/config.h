@@ -43,6 +43,7 @@ extern int	sf_io_concurrency;	/* securefile.io_concurrency, requests */
 extern int	sf_write_gather_size_kb;	/* securefile.write_gather_size */
 extern bool sf_syncer;			/* securefile.syncer */
 extern int	sf_cached_write_size_kb;	/* securefile.cached_write_size */
+extern int	sf_procedure_retention_ms;	/* securefile.procedure_retention */
 extern int	sf_transaction_memory_kb;	/* securefile.transaction_memory */
 extern int	sf_monitor_naptime_s;	/* securefile.monitor_naptime */
 extern bool sf_monitor_enabled; /* securefile.monitor */

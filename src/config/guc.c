@@ -29,6 +29,8 @@
 #define TRANSACTION_MAX_KB		(64 * 1024 * 1024)
 #define TRANSACTION_DEFAULT_KB	(64 * 1024)
 
+#define RETENTION_DEFAULT_MS	(60 * 60 * 1000)
+
 /* the memory that a dozen sessions keep which move values of some MB */
 #define KEPT_DEFAULT_KB		(512 * 1024)
 #define KEPT_TIMEOUT_MS		10000
@@ -39,6 +41,7 @@ int			sf_io_concurrency = 8;
 int			sf_write_gather_size_kb = GATHER_DEFAULT_KB;
 bool		sf_syncer = true;
 int			sf_cached_write_size_kb = CACHED_WRITE_DEFAULT_KB;
+int			sf_procedure_retention_ms = RETENTION_DEFAULT_MS;
 int			sf_transaction_memory_kb = TRANSACTION_DEFAULT_KB;
 int			sf_monitor_naptime_s = 10;
 bool		sf_monitor_enabled = true;
@@ -174,6 +177,16 @@ define_io(void)
 							&sf_transaction_memory_kb, TRANSACTION_DEFAULT_KB,
 							TRANSACTION_MIN_KB, TRANSACTION_MAX_KB,
 							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
+
+	/*
+	 * whoever may call a procedure may also keep a transaction open, which
+	 * holds up more
+	 */
+	DefineCustomIntVariable("securefile.procedure_retention",
+							"Time that values which a procedure has read are kept for it when it commits.",
+							"0: they are not kept; -1: until the procedure ends.",
+							&sf_procedure_retention_ms, RETENTION_DEFAULT_MS, -1, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
 }
 
 static void

@@ -13,6 +13,8 @@
 #define SF_DDL_COMMAND_H
 
 #include "ddl/objects.h"
+#include "executor/execdesc.h"
+#include "tcop/utility.h"
 #include "utils/reltrigger.h"
 
 /* ---- command.c: the command that is being run ---- */
@@ -115,6 +117,22 @@ extern bool sfi_ddl_converts(Node *stmt);
  * securefile cannot have, add a hint to the error.  Call only in PG_CATCH().
  */
 extern void sfi_ddl_convert_hint(void);
+
+/* ---- keep.c: values that are used longer than a snapshot shows them ---- */
+
+typedef enum SfKeeping
+{
+	SF_KEEPING_NOTHING,
+	SF_KEEPING_CALL,			/* a procedure that may end transactions */
+	SF_KEEPING_COMMAND,			/* builds an index */
+} SfKeeping;
+
+/* A utility command begins; ends, also by an error.  The latter never throws. */
+extern SfKeeping sfi_ddl_keep_begins(Node *stmt, ProcessUtilityContext context);
+extern void sfi_ddl_keep_ends(SfKeeping keeping);
+
+/* A query is about to return rows to its receiver. */
+extern void sfi_ddl_keep_results(const QueryDesc *query);
 
 /* ---- noted.c: the tables that commands have touched ---- */
 

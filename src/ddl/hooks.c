@@ -234,6 +234,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	int			mark;
 	Oid			dropped_db;
 	bool		converts;
+	SfKeeping	keeping;
 
 	if (!sfi_ddl_noting())
 	{
@@ -247,6 +248,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	dropped_db = sfi_ddl_database_before(stmt);
 	converts = sfi_ddl_converts(stmt);
 
+	keeping = sfi_ddl_keep_begins(stmt, context);
 	sfi_ddl_command_begins();
 	mark = sfi_ddl_notes_mark();
 	sfi_ddl_only_rewrites = only_rewrites(command);
@@ -276,6 +278,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	{
 		if (converts)
 			sfi_ddl_convert_hint();
+		sfi_ddl_keep_ends(keeping);
 		sfi_ddl_command_ends();
 		sfi_ddl_notes_fail(mark);
 		sfi_ddl_alter = outer_alter;
@@ -284,6 +287,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	}
 	PG_END_TRY();
 	SF_ASSERT(sfi_ddl_depth() > 0);
+	sfi_ddl_keep_ends(keeping);
 	sfi_ddl_replaced_at_command_end();
 	sfi_ddl_command_ends();
 	sfi_ddl_alter = outer_alter;
@@ -327,6 +331,7 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 {
 	DestReceiver *receiver = query->dest;
 
+	sfi_ddl_keep_results(query);
 	if (receiver->mydest == DestIntoRel && sfi_ddl_noting() && sfi_ddl_objects() != NULL)
 		query->dest = sfi_ddl_watch_rows(receiver, query->plannedstmt);
 	if (prev_executor_run_hook)

@@ -13,7 +13,7 @@
  *
  *	the page is an inode page, of that object, with that stamp: it is the one meant
  *	another stamp, above the pointer's, or a free or pending page: the value is gone,
- *		and its space was used again (UNDEFINED_OBJECT)
+ *		and its space was used again (UNDEFINED_OBJECT), unless a row still has it
  *	a stamp that is not above it, or a page that is never used for inodes: no order of
  *		events leads there, so the page is damaged (DATA_CORRUPTED)
  *
@@ -96,10 +96,11 @@ report_damaged_page(uint32 page, const char *detail)
 
 /*
  * A page that is not the one meant may have been used again, by something that
- * came later.  If not so, it is damaged.
+ * came later, after the value was gone.  If not so, it is damaged.
  */
 static void
-require_reused(SfPageType type, const SfInode *inode, SfChild pointer)
+require_reused(SfSegment *seg, const SfLocator *loc, SfPageType type, const SfInode *inode,
+			   SfChild pointer)
 {
 	bool		is_keyed = pointer.stamp >= SF_KEYED_STAMP;
 
@@ -111,6 +112,8 @@ require_reused(SfPageType type, const SfInode *inode, SfChild pointer)
 	if (type != SF_PAGE_INODE && type != SF_PAGE_FREE && type != SF_PAGE_PENDING)
 		report_damaged_page(pointer.page, psprintf("Expected page type %d, found %d.",
 												   SF_PAGE_INODE, type));
+	if (sf_object_fate(seg, loc, pointer.page, 1, true) == SF_FATE_LIVES)
+		report_damaged_page(pointer.page, "It belongs to another value now, or to none.");
 }
 
 /*
@@ -184,13 +187,9 @@ sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 lev
 		 * back while it was being sent.
 		 */
 		sf_base_check_decoded();
-		require_reused(type, inode, pointer);
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("securefile value no longer exists"),
-				 errdetail("Page %u of its segment belongs to another value now.",
-						   pointer.page),
-				 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
+		require_reused(seg, loc, type, inode, pointer);
+		sf_base_report_outlived(psprintf("Page %u of its segment belongs to another value now.",
+										 pointer.page));
 	}
 
 	/*

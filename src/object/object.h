@@ -79,6 +79,25 @@ extern void sf_object_units(SfSegment *seg, const SfLocator *loc,
  */
 extern uint64 sf_object_next_stored(SfSegment *seg, const SfLocator *loc, uint64 first);
 
+/* ---- values that are not found (fate.c) ---- */
+
+typedef enum SfFate
+{
+	SF_FATE_LIVES,				/* a row has it, or somebody may need it: what
+								 * is wrong is damage */
+	SF_FATE_GONE,				/* it outlived its row, and its space was
+								 * given back */
+	SF_FATE_UNKNOWN,
+} SfFate;
+
+/*
+ * What has become of a value whose bytes (a run) or map (a page) are not at their place any
+ * more?  Scans its table, if that can be locked at once.  The segment is locked,
+ * AccessShareLock or more; no page is.
+ */
+extern SfFate sf_object_fate(SfSegment *seg, const SfLocator *loc, uint64 start, uint32 count,
+							 bool is_page);
+
 /* ---- unit maps under construction (edit.c) ---- */
 
 /*

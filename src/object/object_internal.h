@@ -4,6 +4,7 @@
  *	  What the files of object/ share.
  *
  * object.c		locators, flat maps
+ * fate.c		what has become of a value that is not found at its place
  * inode.c		nodes of unit maps: reading them, ranges of units
  * edit.c		a unit map under construction
  * difference.c		what one version of an object owns and another does not

@@ -16,8 +16,9 @@
  * are two.
  *
  * The reason is looked for only when something is wrong, so it may cost a look at the space
- * map.  It is a guess in one case: space that was given back and is in use again for
- * another value looks like damage.  So that error names both.
+ * map, and at the rows of the table (object/fate.c).  Where these cannot be looked at, the
+ * map says whether the space is free; if it is not, it may be in use again for another
+ * value, and the error names both.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,9 +53,20 @@ report_left_behind(SfReadJob *job, const SfReadListener *listener, const SfUnit 
 }
 
 /*
- * A unit does not match.  Free space in its place means that the value
- * outlived its row and the space has been given back since.
+ * Has a value outlived its row?  Where nobody knows, free space in its place (not used) says
+ * that it has.  *sure: we know it.
  */
+static bool
+is_gone(SfReadJob *job, SfRun run, bool used, bool *sure)
+{
+	SfFate		fate = sf_object_fate(job->seg, job->loc, run.start, run.nsectors, false);
+
+	SF_ASSERT(run.nsectors > 0);
+	*sure = fate != SF_FATE_UNKNOWN;
+	return fate == SF_FATE_GONE || (fate == SF_FATE_UNKNOWN && !used);
+}
+
+/* A unit does not match. */
 void
 sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 						 uint64 unit_no, const SfUnit *unit, uint64 found)
@@ -63,6 +75,8 @@ sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 	char	   *detail = psprintf("Unit " UINT64_FORMAT " at segment offset " UINT64_FORMAT
 								  ": expected checksum " SF_HEX64_FORMAT ", found " SF_HEX64_FORMAT ".",
 								  unit_no, sf_sectors_to_bytes(unit->start), unit->checksum, found);
+	bool		used;
+	bool		sure;
 
 	if (listener != NULL && report_left_behind(job, listener, unit))
 		return;
@@ -73,25 +87,25 @@ sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 		return;
 	}
 	sf_base_check_decoded();
-	if (!sf_space_is_used(job->seg, run))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("securefile value no longer exists"),
-				 errdetail("Its row is gone and its space has been given back."),
-				 errhint("Read the row again.")));
-	(void) report_left_behind(job, listener, unit);
+	used = sf_space_is_used(job->seg, run);
+	if (used)
+		(void) report_left_behind(job, listener, unit);
+	if (is_gone(job, run, used, &sure))
+		sf_base_report_outlived("Its row is gone, and its space has been given back.");
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("securefile value is damaged, or outlived its row"),
+			 sure ? errmsg("securefile value is damaged")
+			 : errmsg("securefile value is damaged, or outlived its row"),
 			 errdetail_internal("%s", detail),
-			 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
+			 errhint("Run securefile_check() on the column.")));
 }
 
-/* A unit lies where no data file is: gone, unless its place is in use. */
+/* A unit lies where no data file is. */
 void
 sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const SfUnit *unit)
 {
 	SfRun		run = {unit->start, sf_unit_sectors(unit)};
+	bool		sure;
 
 	sf_base_check_decoded();
 	if (report_left_behind(job, listener, unit))
@@ -102,20 +116,16 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 						"The unit lies beyond the end of the segment.", listener->arg);
 		return;
 	}
-	if (sf_space_is_used(job->seg, run))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("securefile value lies beyond the end of its segment"),
-				 errdetail("Segment offset " UINT64_FORMAT "; the segment is expected to end at "
-						   UINT64_FORMAT ", but has space in use there.",
-						   sf_sectors_to_bytes(unit->start),
-						   sf_sectors_to_bytes(job->total_sectors)),
-				 errhint("Run securefile_check() on the column.")));
+	if (is_gone(job, run, sf_space_is_used(job->seg, run), &sure))
+		sf_base_report_outlived("Its row is gone, and its place lies beyond the end of its segment now.");
 	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("securefile value no longer exists"),
-			 errdetail("Its place lies beyond the end of its segment now."),
-			 errhint("Read the row again; if that fails, run securefile_check() on the column.")));
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("securefile value lies beyond the end of its segment"),
+			 errdetail("Segment offset " UINT64_FORMAT "; the segment is expected to end at "
+					   UINT64_FORMAT ".",
+					   sf_sectors_to_bytes(unit->start),
+					   sf_sectors_to_bytes(job->total_sectors)),
+			 errhint("Run securefile_check() on the column.")));
 }
 
 void

@@ -188,12 +188,8 @@ sf_space_open_of_value(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode)
 	if (seg != NULL)
 		return seg;
 	sf_space_refuse_unfinished(table_oid, attnum);
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("securefile value no longer exists"),
-			 errdetail("Column %d of table with OID %u has no segment any more: it was dropped, or given another type, after the value was read.",
-					   attnum, table_oid),
-			 errhint("Read the row again. If that fails too, call securefile_check().")));
+	sf_base_report_outlived(psprintf("Column %d of table with OID %u has no segment any more: it was dropped, or given another type, after the value was read.",
+									 attnum, table_oid));
 }
 
 /* The storage a segment relation has in the catalog as decoding sees it. */
@@ -290,7 +286,7 @@ sf_space_report_replaced(void)
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("securefile value no longer exists"),
 			 errdetail("Its column was truncated or rewritten after the value was read, or is being truncated."),
-			 errhint("Read the row again. A BEFORE TRUNCATE trigger can read the rows of its own table.")));
+			 errhint("Repeat the command that read the value from its table. A BEFORE TRUNCATE trigger can read the rows of its own table.")));
 }
 
 /*

@@ -110,6 +110,48 @@ extern void sf_space_create_storage(Relation segrel, SfStorage storage, Oid tabl
  */
 extern void sf_space_move_storage(Relation segrel, SfStorage to);
 
+/* ---- space that is kept longer than a snapshot (keep.c) ---- */
+
+/*
+ * What the snapshots that are open in this session show is not freed until the context is
+ * reset or deleted, also when they are closed.  Nothing on a standby.
+ */
+extern void sf_space_keep_while(MemoryContext context);
+
+/*
+ * A procedure that may end transactions begins and ends; calls nest.  Within one,
+ * sf_space_keep_for_call() keeps what the open snapshots show until it ends, or until
+ * securefile.procedure_retention has passed.
+ */
+extern void sf_space_keep_call_begins(void);
+extern void sf_space_keep_call_ends(void);
+extern bool sf_space_keep_is_call(void);
+extern void sf_space_keep_for_call(void);
+
+/* A command that also reads deleted rows begins and ends; they nest.  Not on a standby. */
+extern void sf_space_keep_command_begins(void);
+extern void sf_space_keep_command_ends(void);
+
+/* End of a transaction: what a procedure has kept for long enough is let go.  Never throws. */
+extern void sf_space_keep_at_end(void);
+
+#define SF_KEEP_CURSOR		1
+#define SF_KEEP_PROCEDURE	2
+#define SF_KEEP_COMMAND		4
+
+/* What a process keeps. */
+typedef struct SfKept
+{
+	int			pid;
+	Oid			db;
+	uint64		oldest;			/* full xid */
+	TimestampTz since;
+	uint32		readers;		/* SF_KEEP_... */
+} SfKept;
+
+/* The next one, from place *at on, which is 0 at first; false when there are no more. */
+extern bool sf_space_keep_next(int *at, SfKept *kept);
+
 /* Does storage that is dropped now stay for logical decoding?  Looks at all slots. */
 extern bool sf_space_keeps_dropped(void);
 
@@ -398,6 +440,12 @@ extern SfUsage sf_space_usage(SfSegment *seg);
  * is beyond the end of the segment, when that is as it should be.
  */
 extern bool sf_space_is_used(SfSegment *seg, SfRun run);
+
+/*
+ * Does a pending entry free sectors of a run, or (is_page) a page, as soon as nobody can need
+ * it?  Reads the whole queue.  DATA_CORRUPTED.  Not for a retained segment.
+ */
+extern bool sf_space_is_waiting(SfSegment *seg, uint64 start, uint32 count, bool is_page);
 
 /*
  * Copy the contents of a dynamic page (SF_PAGE_CONTENT bytes) and return its

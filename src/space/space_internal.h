@@ -20,6 +20,7 @@
  * map.c		bits of one map page: used, lent
  * dispense.c	runs believed free, in shared memory
  * parked.c		regions that stay lent between transactions, in shared memory
+ * keep.c		space that a session needs longer than a snapshot of its own
  * verdict.c		horizons; what becomes of a pending entry
  * unfinished.c	a database whose upgrade by pg_upgrade is not finished
  * owned.c		what the object of a share record owns
@@ -112,5 +113,16 @@ extern bool sfi_owned_try(SfSegment *seg, const SfShareRecord *record, SfOwned *
 #define SF_LOCK_RESOLVER	0
 #define SF_LOCK_GROWTH		1
 #define SF_LOCK_ADVICE		2
+
+/* ---- keep.c ---- */
+
+extern Size sfi_keep_shmem_size(void);
+extern void sfi_keep_shmem_init(void);
+
+/*
+ * The oldest transaction whose frees have to wait for a reader without a snapshot;
+ * PG_UINT64_MAX: none has to.  To be asked after the server's horizon.
+ */
+extern uint64 sfi_keep_oldest(void);
 
 #endif							/* SF_SPACE_INTERNAL_H */

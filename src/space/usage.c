@@ -61,10 +61,14 @@ add_run(RunList *list, SfRun run)
 	list->runs[list->n++] = run;
 }
 
-/* Add an entry, if what it names is not live. */
+/* Gets each pending entry, under the lock of its page. */
+typedef void (*VisitEntry) (const SfPendEntry *entry, void *arg);
+
+/* Add an entry, if what it names is not live (a VisitEntry). */
 static void
-add_pending(Pending *pending, const SfPendEntry *entry)
+add_pending(const SfPendEntry *entry, void *arg)
 {
+	Pending    *pending = arg;
 	const SfRun run = {entry->start, entry->count};
 
 	if (sf_format_pend_kind(entry->kind)->is_page || sfi_pending_is_live(entry, pending->horizon))
@@ -108,12 +112,12 @@ union_sectors(RunList *list)
 }
 
 /*
- * Collect the runs of all pending pages.  Each page is locked before the lock
+ * Show the entries of all pending pages.  Each page is locked before the lock
  * of the one that points to it is given up: the resolver takes empty pages out
  * of the queue meanwhile.
  */
 static void
-read_pending(Relation rel, Pending *sum)
+read_pending(Relation rel, VisitEntry visit, void *arg)
 {
 	Buffer		held = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	uint32		page = SfPageHeader(BufferGetPage(held))->pending_head;
@@ -127,7 +131,7 @@ read_pending(Relation rel, Pending *sum)
 		UnlockReleaseBuffer(held);
 		held = buf;
 		for (int i = 0; i < pending->nentries; i++)
-			add_pending(sum, &pending->entries[i]);
+			visit(&pending->entries[i], arg);
 		page = pending->next;
 		if (limit-- == 0)
 			sfi_page_report_damaged(rel, page, "The list of pending pages leads back to it.");
@@ -350,7 +354,7 @@ sf_space_usage(SfSegment *seg)
 	uint64		used;
 	uint64		pending;
 
-	read_pending(rel, &sum);
+	read_pending(rel, add_pending, &sum);
 	read_shares(seg, rel, &sum, &usage);
 	used = count_used(rel, total);
 	/* the two are not one snapshot; keep the sum right under load */
@@ -393,6 +397,40 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 	}
 	sfi_segment_close(rel);
 	return used;
+}
+
+/* A place that is looked for in the queue. */
+typedef struct Place
+{
+	uint64		start;
+	uint32		count;
+	bool		is_page;
+	bool		found;
+} Place;
+
+/* Does an entry that frees name the place, or a part of it?  (a VisitEntry) */
+static void
+match_place(const SfPendEntry *entry, void *arg)
+{
+	const SfPendKindInfo *kind = sf_format_pend_kind(entry->kind);
+	Place	   *place = arg;
+
+	if (!kind->is_alloc && (place->is_page ? kind->is_page : sf_pend_is_run(entry->kind)) &&
+		entry->start < place->start + place->count && place->start < entry->start + entry->count)
+		place->found = true;
+}
+
+/* Asked when a value cannot be read and its row is gone: has its place been given back, too? */
+bool
+sf_space_is_waiting(SfSegment *seg, uint64 start, uint32 count, bool is_page)
+{
+	Place		place = {start, count, is_page};
+	Relation	rel = sfi_segment_rel(seg);
+
+	SF_ASSERT(!seg->retained && count > 0);
+	read_pending(rel, match_place, &place);
+	sfi_segment_close(rel);
+	return place.found;
 }
 
 /* Retained storage has no relation any more: its pages lie in a file. */

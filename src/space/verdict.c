@@ -16,12 +16,13 @@
  * it costs some disk.
  *
  * Why two horizons.  "removable" is about who may still read what a committed
- * transaction has given up: snapshots, prepared transactions, slots.  "prepared" is about
+ * transaction has given up: snapshots, prepared transactions, slots, and what sessions keep
+ * longer (keep.c).  "prepared" is about
  * who may still read what an aborted one has stored: only a slot with two-phase
  * decoding, which has sent, or is to send, its PREPARE.
  *
  * All ids are full ones (64 bits), so that they compare as numbers and nothing wraps
- * around.  The server tells 32 bits; full_xid() adds the epoch, which is right for all ids
+ * around.  The server tells 32 bits; sf_base_full_xid() adds the epoch, which is right for all ids
  * that can still be asked for.
  *
  *-------------------------------------------------------------------------
@@ -33,21 +34,9 @@
 #include "access/xlog.h"
 #include "base/server.h"
 #include "space/pending.h"
+#include "space/space_internal.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
-
-/* Full id of an xid at or before the next one, at most 2^31 back. */
-static uint64
-full_xid(TransactionId xid)
-{
-	FullTransactionId next = ReadNextFullTransactionId();
-	uint32		epoch = EpochFromFullTransactionId(next);
-
-	SF_ASSERT(TransactionIdIsNormal(xid));
-	if (xid > XidFromFullTransactionId(next))
-		epoch--;
-	return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
-}
 
 /*
  * A slot with two-phase decoding sends a transaction at its PREPARE, also when
@@ -63,7 +52,7 @@ note_oldest_prepared(const SfServerSlot *slot, void *arg)
 
 	/* a slot that is being made has no xmin yet, and nothing to send */
 	if (slot->two_phase && TransactionIdIsValid(slot->catalog_xmin))
-		*oldest = Min(*oldest, full_xid(slot->catalog_xmin));
+		*oldest = Min(*oldest, sf_base_full_xid(slot->catalog_xmin));
 	return true;
 }
 
@@ -82,13 +71,17 @@ sfi_pending_horizon(void)
 	SfHorizon	horizon;
 	TransactionId oldest_clog;
 
-	/* all databases, prepared transactions, and both xmins of all slots */
-	horizon.removable = full_xid(GetOldestNonRemovableTransactionId(NULL));
+	/*
+	 * all databases, prepared transactions, and both xmins of all slots; only
+	 * then those who go on without a snapshot (keep.c)
+	 */
+	horizon.removable = sf_base_full_xid(GetOldestNonRemovableTransactionId(NULL));
+	horizon.removable = Min(horizon.removable, sfi_keep_oldest());
 	horizon.prepared = oldest_prepared_to_decode();
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
 	oldest_clog = sf_compat_oldest_clog_xid();
 	LWLockRelease(XactTruncationLock);
-	horizon.clog = full_xid(oldest_clog);
+	horizon.clog = sf_base_full_xid(oldest_clog);
 
 	/*
 	 * The next id is read last.  A transaction that begins between two of
@@ -140,7 +133,7 @@ sf_space_transaction_end(uint64 fxid)
 
 	SF_ASSERT(fxid > 0);
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
-	horizon.clog = full_xid(sf_compat_oldest_clog_xid());
+	horizon.clog = sf_base_full_xid(sf_compat_oldest_clog_xid());
 	end = outcome_of_transaction(fxid, horizon);
 	LWLockRelease(XactTruncationLock);
 	return end;

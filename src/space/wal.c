@@ -408,7 +408,8 @@ sf_space_mask(char *pagedata, BlockNumber blkno)
 Size
 sf_space_shmem_size(void)
 {
-	return add_size(sfi_parked_shmem_size(), sfi_dispense_shmem_size());
+	return add_size(add_size(sfi_parked_shmem_size(), sfi_dispense_shmem_size()),
+					sfi_keep_shmem_size());
 }
 
 void
@@ -416,4 +417,5 @@ sf_space_shmem_init(void)
 {
 	sfi_parked_shmem_init();
 	sfi_dispense_shmem_init();
+	sfi_keep_shmem_init();
 }

@@ -8,18 +8,24 @@
 #include "base/base.h"
 
 #include "access/htup_details.h"
+#include "access/transam.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "io/io.h"
 #include "miscadmin.h"
+#include "space/space.h"
 #include "stats/stats.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "utils/xid8.h"
 
 PG_FUNCTION_INFO_V1(securefile_stat_columns);
 PG_FUNCTION_INFO_V1(securefile_stat_reset);
 PG_FUNCTION_INFO_V1(securefile_kept_memory);
+PG_FUNCTION_INFO_V1(securefile_kept_space);
 PG_FUNCTION_INFO_V1(securefile_progress_slots);
 
 /*
@@ -126,6 +132,52 @@ securefile_kept_memory(PG_FUNCTION_ARGS)
 	values[1] = Int32GetDatum((int32) kept.processes);
 	values[2] = Int64GetDatum((int64) kept.own_bytes);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+/* What keeps space in a process, as an array of words. */
+static ArrayType *
+words_of_readers(uint32 readers)
+{
+	Datum		words[3];
+	int			n = 0;
+
+	if (readers & SF_KEEP_CURSOR)
+		words[n++] = CStringGetTextDatum("cursor");
+	if (readers & SF_KEEP_PROCEDURE)
+		words[n++] = CStringGetTextDatum("procedure");
+	if (readers & SF_KEEP_COMMAND)
+		words[n++] = CStringGetTextDatum("command");
+	SF_ASSERT(n <= (int) lengthof(words));
+	return construct_array(words, n, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
+/*
+ * securefile_kept_space() returns setof (pid integer, database_oid oid, oldest xid8,
+ *		since timestamptz, readers text[])
+ */
+Datum
+securefile_kept_space(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	SfKept		kept;
+	int			at = 0;
+
+	sf_base_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+	while (sf_space_keep_next(&at, &kept))
+	{
+		Datum		values[] = {
+			Int32GetDatum(kept.pid),
+			ObjectIdGetDatum(kept.db),
+			FullTransactionIdGetDatum(FullTransactionIdFromU64(kept.oldest)),
+			TimestampTzGetDatum(kept.since),
+			PointerGetDatum(words_of_readers(kept.readers))
+		};
+		bool		nulls[lengthof(values)] = {false};
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	PG_RETURN_NULL();
 }
 
 /*

@@ -49,7 +49,7 @@ sub place_of
 	return block_at($file, $seed, int($offset / 4096) + 1) + $offset % 4096;
 }
 
-my $mismatch = qr/^securefile value is damaged, or outlived its row: Unit \d+ at segment offset \d+: expected checksum \w+, found \w+\.$/;
+my $mismatch = qr/^securefile value is damaged: Unit \d+ at segment offset \d+: expected checksum \w+, found \w+\.$/;
 
 foreach my $options ('nocache', 'cache', 'filesystem_like_logging')
 {

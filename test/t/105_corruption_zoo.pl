@@ -59,7 +59,7 @@ my %odd = (
 my @rows = (1, 2, 3, 5, 6, 7, 10, 11, 13);
 my @stored = grep { $_ != 7 } @rows;
 my $checksum = qr/[Ee]xpected checksum \w{16}, found \w{16}\./;
-my $unit = qr/^XX001: securefile value is damaged, or outlived its row; Unit \d+ at segment offset \d+: $checksum/;
+my $unit = qr/^XX001: securefile value is damaged; Unit \d+ at segment offset \d+: $checksum/;
 my $page_bad = qr/page \d+ of segment relation "pg_securefile_\d+_3" is damaged|invalid page in block \d+ of relation/;
 my $inode_bad = qr/^XX001: (?:$page_bad|inode page \d+ of a securefile segment is damaged; Expected)/;
 my $no_relation = qr{^58P01: could not open file "base/};

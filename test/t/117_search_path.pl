@@ -122,6 +122,7 @@ my @calls = (
 	'fetch' => q{SELECT * FROM ~securefile_fetch_left_behind(NULL); SELECT f.* FROM pg_catalog.pg_attribute,
 		~securefile_fetch_column(attrelid, attnum, NULL) f WHERE attrelid = 'public.t'::regclass AND attname = 'd'},
 	'sizes' => q{SELECT ~securefile_database_size('own'::name) = ~securefile_database_size(oid), ~securefile_total_relation_size('public.t') FROM pg_catalog.pg_database WHERE datname = 'own'},
+	'kept_space' => q{SELECT pid, database_oid, oldest, since, readers FROM ~securefile_kept_space()},
 	'kept_memory' => q{SELECT own_bytes >= 0 FROM ~securefile_kept_memory()},
 );
 my %calls = @calls;

@@ -1,0 +1,175 @@
+/*-------------------------------------------------------------------------
+ *
+ * fate.c
+ *	  What has become of a value that is not found at its place.
+ *
+ * Who keeps a locator longer than any snapshot shows its row finds other bytes at the
+ * place of the value, or another map, once that is used again.  So does who reads a value
+ * that is damaged.  The first is a race, and an error of the statement; the second is a
+ * fault of the disk, which somebody has to look after.  The row tells them apart:
+ *
+ *	 a row that some snapshot may show has the value		it lives: damage
+ *	 no row has it, but its space waits to be freed			it lives for somebody: damage
+ *	 neither												it is gone
+ *	 the rows cannot be looked at							nobody knows
+ *
+ * The table is scanned for that.  This happens only where a read has failed, and a scan ends
+ * at the row; an answer is kept for the statement, which may ask again for the next unit.
+ * A value that lives is never called gone: of the rows only those are passed over that no
+ * snapshot of any session can show.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/detoast.h"
+#include "access/heapam.h"
+#include "access/relation.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "object/object_internal.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+/* The value that was asked about last, and when. */
+typedef struct LastAsked
+{
+	uint64		tag;
+	TimestampTz statement;
+	LocalTransactionId transaction;
+	SfFate		fate;
+} LastAsked;
+
+static LastAsked last;
+
+/* Is it a value of which no part is its own? */
+static bool
+is_whole(const SfLocator *loc)
+{
+	return !(loc->flags & SF_LOC_SHARED) || sf_object_is_reference(loc);
+}
+
+/* Do two locators name the same version of an object?  Rows that share it have their own. */
+static bool
+names_same(const SfLocator *a, const SfLocator *b)
+{
+	if (a->incarnation != b->incarnation || a->object_id != b->object_id)
+		return false;
+	return sf_format_locator_tag(a) == sf_format_locator_tag(b) ||
+		(is_whole(a) && is_whole(b) && a->generation == b->generation);
+}
+
+/* Is the value of a row the one that is looked for?  Large ones in the row are not fetched. */
+static bool
+row_has(TupleTableSlot *slot, const SfLocator *loc)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, loc->attnum, &isnull);
+	struct varlena *datum;
+	SfLocator	found;
+
+	if (isnull || toast_raw_datum_size(value) > SF_LOCATOR_MAX_SIZE + VARHDRSZ)
+		return false;
+	datum = PG_DETOAST_DATUM_PACKED(value);
+	return VARSIZE_ANY_EXHDR(datum) > 0 && *(uint8 *) VARDATA_ANY(datum) == SF_FORM_STORED &&
+		sf_object_decode(datum, &found) == NULL && names_same(&found, loc);
+}
+
+/* Scan a table for a row that some snapshot may show, and that has the value. */
+static bool
+scan_table(Relation rel, const SfLocator *loc)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = CurrentMemoryContext;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	SnapshotData snapshot;
+	TableScanDesc scan;
+	bool		found = false;
+
+	SF_ASSERT(loc->attnum > 0 && CheckRelationLockedByMe(rel, AccessShareLock, true));
+	InitNonVacuumableSnapshot(snapshot, GlobalVisTestFor(rel));
+	scan = table_beginscan_strat(rel, &snapshot, 0, NULL, true, false);
+	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextSwitchTo(context);
+		found = row_has(slot, loc);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	MemoryContextDelete(context);
+	return found;
+}
+
+/*
+ * Look at the rows of the table.  We do not wait for it: whoever has it locked may wait for
+ * the segment, which is locked by us.
+ */
+static SfFate
+ask_rows(const SfLocator *loc)
+{
+	SfFate		fate = SF_FATE_UNKNOWN;
+	Relation	rel;
+
+	if (!ConditionalLockRelationOid(loc->table_oid, AccessShareLock))
+		return SF_FATE_UNKNOWN;
+	rel = try_relation_open(loc->table_oid, NoLock);
+	if (rel == NULL)
+	{
+		UnlockRelationOid(loc->table_oid, AccessShareLock);
+		return SF_FATE_UNKNOWN;
+	}
+	if (rel->rd_rel->relkind == RELKIND_RELATION &&
+		loc->attnum <= RelationGetNumberOfAttributes(rel) &&
+		rel->rd_tableam == GetHeapamTableAmRoutine())
+		fate = scan_table(rel, loc) ? SF_FATE_LIVES : SF_FATE_GONE;
+	relation_close(rel, AccessShareLock);
+	return fate;
+}
+
+static SfFate
+ask_rows_once(const SfLocator *loc)
+{
+	LastAsked	now = {sf_format_locator_tag(loc), GetCurrentStatementStartTimestamp(),
+	SfProcLxid(MyProc)};
+
+	if (last.tag == now.tag && last.statement == now.statement &&
+		last.transaction == now.transaction)
+		return last.fate;
+	now.fate = ask_rows(loc);
+	last = now;
+	return now.fate;
+}
+
+/* Is the object that a value shares with others still there? */
+static bool
+is_recorded(SfSegment *seg, const SfLocator *loc)
+{
+	SfShareCopy copy;
+
+	return sf_object_is_reference(loc) && sf_space_share_read(seg, sf_share_id_of(loc), &copy) &&
+		copy.record.object_id == loc->object_id;
+}
+
+SfFate
+sf_object_fate(SfSegment *seg, const SfLocator *loc, uint64 start, uint32 count, bool is_page)
+{
+	SfFate		fate;
+
+	SF_ASSERT(seg->incarnation == loc->incarnation && count > 0);
+	/* a version in the making has no locator yet */
+	if (loc->encoded == NULL || seg->retained || HistoricSnapshotActive())
+		return SF_FATE_UNKNOWN;
+	if (is_recorded(seg, loc))
+		return SF_FATE_LIVES;
+	fate = ask_rows_once(loc);
+	if (fate == SF_FATE_GONE && sf_space_is_waiting(seg, start, count, is_page))
+		return SF_FATE_LIVES;
+	return fate;
+}
