@@ -31,6 +31,7 @@
 #include "object/object_internal.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
+#include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -91,6 +92,12 @@ scan_table(Relation rel, const SfLocator *loc)
 	bool		found = false;
 
 	SF_ASSERT(loc->attnum > 0 && CheckRelationLockedByMe(rel, AccessShareLock, true));
+
+	/*
+	 * makes the server's idea of what is removable as new as that of a
+	 * resolver
+	 */
+	(void) GetOldestNonRemovableTransactionId(rel);
 	InitNonVacuumableSnapshot(snapshot, GlobalVisTestFor(rel));
 	scan = table_beginscan_strat(rel, &snapshot, 0, NULL, true, false);
 	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
