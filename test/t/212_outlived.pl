@@ -4,7 +4,7 @@
 # built over rows that only others see.  A value that has outlived its row all the same is
 # told apart from a damaged one.
 #
-# SECUREFILE_OUTLIVED_MB is how much a cursor and a loop go through (default 24).  From 1024 on
+# SECUREFILE_OUTLIVED_MB is how much a cursor and a loop go through (24).  From 1024 on
 # the memory of their session is looked at, too.
 
 use strict;
@@ -55,6 +55,14 @@ sub released
 	return sound($node, $table, $name);
 }
 
+# What statements print, or their errors.
+sub sql_of
+{
+	my ($to, $sql) = @_;
+	my ($rc, $out, $err) = $to->psql('postgres', $sql);
+	return $rc == 0 ? $out : $err;
+}
+
 sub verbose_error
 {
 	my ($sql) = @_;
@@ -64,7 +72,7 @@ sub verbose_error
 
 # ---- a cursor, and a loop over COMMIT, while another session deletes and writes ----
 
-# Peak of the memory of a session that is its own, in MB.
+# Memory of a session that is its own, in MB.
 sub own_mb
 {
 	my ($pid) = @_;
@@ -149,10 +157,11 @@ $writer->quit;
 foreach my $end ('COMMIT', 'ROLLBACK')
 {
 	my $name = "loop over $end";
+	my ($nlooped, $looped_len) = $big && $end eq 'COMMIT' ? ($nrows, $len) : (60, 40_000);
 	make_table($node, 'looped');
-	fill($node, 'looped', 1, 60, 40_000);
-	is( $node->safe_psql('postgres', qq{
-		CREATE TABLE seen (id int, outcome text);
+	fill($node, 'looped', 1, $nlooped, $looped_len);
+	is( sql_of($node, qq{
+		CREATE TABLE seen (id int, outcome text, kb int);
 		DO \$\$
 		DECLARE
 			r record;
@@ -161,18 +170,23 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 			FOR r IN SELECT * FROM looped LOOP
 				$end;
 				IF first THEN
-					CALL replace_rows('looped', 40000);
+					CALL replace_rows('looped', $looped_len);
 					first := false;
 				END IF;
-				INSERT INTO seen VALUES (r.id, verdict(r.doc, r.seed, r.len));
+				INSERT INTO seen VALUES (r.id, verdict(r.doc, r.seed, r.len), substring(pg_read_file('/proc/self/status', 0, 10000) FROM 'RssAnon:\\s+(\\d+)')::int);
 				COMMIT;
 			END LOOP;
 		END \$\$;
-		SELECT outcome, count(*) FROM seen GROUP BY 1;
-		DROP TABLE seen;}),
-		'right|60', $name);
+		SELECT outcome, count(*) FROM seen GROUP BY 1}),
+		"right|$nlooped", $name);
+	if ($nlooped > 60)
+	{
+		my $mb = $node->safe_psql('postgres', 'SELECT max(kb) / 1024 FROM seen');
+		diag("$name, $nlooped values of $looped_len bytes: memory of the session at most $mb MB");
+		cmp_ok($mb, '<', 200, 'in constant memory, too');
+	}
 	released('looped', $name);
-	$node->safe_psql('postgres', 'DROP TABLE looped');
+	$node->safe_psql('postgres', 'DROP TABLE looped, seen');
 }
 
 # ---- variables of procedures ----
@@ -402,7 +416,7 @@ is(pending('built'), 'kept', 'deleted rows that it is still to read wait');
 $locker->query_safe('SELECT pg_advisory_unlock(1)');
 $builder->query('SELECT');
 is($builder->{stderr} =~ /ERROR/ ? $builder->{stderr} : '', '', 'CREATE INDEX reads them');
-is($node->safe_psql('postgres', "SELECT indisvalid FROM pg_index WHERE indexrelid = 'built_seen'::regclass"), 't', 'the index is there');
+is($node->safe_psql('postgres', "SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('built_seen') AND indisvalid"), 1, 'the index is there');
 $_->quit foreach ($old, $locker, $builder);
 released('built', 'CREATE INDEX');
 $node->safe_psql('postgres', 'VACUUM FULL built; CLUSTER built USING built_pkey; REINDEX TABLE built');
