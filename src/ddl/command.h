@@ -15,6 +15,7 @@
 #include "ddl/objects.h"
 #include "executor/execdesc.h"
 #include "tcop/utility.h"
+#include "nodes/params.h"
 #include "utils/reltrigger.h"
 
 /* ---- command.c: the command that is being run ---- */
@@ -222,6 +223,40 @@ extern Oid	sfi_ddl_copy_target(Node *stmt);
  * partitions that got rows.  InvalidOid: does nothing.
  */
 extern void sfi_ddl_require_copy_triggers(Oid relid);
+
+/* ---- defer.c: a value is placed when its row is written ---- */
+
+/* A query that the executor runs, or a command; hooks.c has it on the stack. */
+typedef struct SfExecution
+{
+	struct QueryDesc *query;	/* NULL: a command */
+	Oid			copied;			/* the table that it copies into */
+	struct SfExecution *outer;	/* what has called the function that runs this */
+	const Trigger *trigger;		/* the last one that fired */
+	bool		rows_end;		/* nothing keeps new rows of its table, but
+								 * the heap */
+	bool		deferred;		/* a row had a deferred value */
+} SfExecution;
+
+/* Around the call of the server, also if that throws.  Never throw. */
+extern void sfi_ddl_run_begins(SfExecution *run, struct QueryDesc *query, Oid copied);
+extern void sfi_ddl_run_ends(SfExecution *run);
+
+/*
+ * The trigger "store" has a value for a row (sf_object_given()): if the row may be rejected yet,
+ * makes *deferred, which places the value when the row is written.  borrowed: the memory of the
+ * value is not that of the row's tuple, but lives as long.  old: the value that the row
+ * had, or 0.  False: the value is to be stored at once.
+ */
+struct TriggerData;
+extern bool sfi_ddl_defer(struct TriggerData *trigdata, const SfColumn *column, Datum value,
+						  bool borrowed, Datum old, Datum *deferred);
+
+/* Can a query that begins now get deferred values as parameters?  Never throws. */
+extern bool sfi_ddl_any_deferred(void);
+
+/* Replace deferred values in parameters that a query keeps, such as those of a cursor. */
+extern void sfi_ddl_settle_parameters(ParamListInfo params);
 
 /* ---- replaced.c: tables whose rows a command is replacing ---- */
 

@@ -173,18 +173,32 @@ ends_transaction(Node *stmt)
 		(end->kind == TRANS_STMT_COMMIT || end->kind == TRANS_STMT_PREPARE);
 }
 
-/* Run a utility command by the hook that was there before, or by the server. */
+/*
+ * Run a utility command by the hook that was there before, or by the server.  copied: the table
+ * of a COPY FROM, or InvalidOid.
+ */
 static void
-call_utility(PlannedStmt *pstmt, const char *query, bool read_only,
+call_utility(Oid copied, PlannedStmt *pstmt, const char *query, bool read_only,
 			 ProcessUtilityContext context, ParamListInfo params,
 			 QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
 {
-	if (prev_process_utility_hook)
-		prev_process_utility_hook(pstmt, query, read_only, context, params,
-								  env, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, query, read_only, context, params,
-								env, dest, qc);
+	SfExecution run;
+
+	sfi_ddl_run_begins(&run, NULL, copied);
+	PG_TRY();
+	{
+		if (prev_process_utility_hook)
+			prev_process_utility_hook(pstmt, query, read_only, context, params,
+									  env, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, query, read_only, context, params,
+									env, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		sfi_ddl_run_ends(&run);
+	}
+	PG_END_TRY();
 }
 
 /* Before a command runs: is it one that must not? */
@@ -238,7 +252,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 
 	if (!sfi_ddl_noting())
 	{
-		call_utility(pstmt, query, read_only, context, params, env, dest, qc);
+		call_utility(InvalidOid, pstmt, query, read_only, context, params, env, dest, qc);
 		if (IsBinaryUpgrade && IsTransactionState())
 			sfi_ddl_upgrade_guard(stmt);
 		return;
@@ -267,7 +281,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		if (command == T_IndexStmt || command == T_ReindexStmt)
 			sf_write_flush();
 		/* from here on stmt may go away (CALL with COMMIT inside) */
-		call_utility(spared, query, read_only, context, params, env, dest, qc);
+		call_utility(copied, spared, query, read_only, context, params, env, dest, qc);
 		if (sfi_ddl_alter != NULL)
 			sfi_ddl_row_context_end(&sfi_ddl_alter->row);
 		if (command == T_VacuumStmt)
@@ -312,6 +326,7 @@ executor_start(QueryDesc *query, int eflags)
 		sf_write_flush();
 	if (runs)
 		sfi_ddl_refuse_misread_rtes(query->plannedstmt->rtable);
+	sfi_ddl_settle_parameters(query->params);
 
 	if (prev_executor_start_hook)
 		prev_executor_start_hook(query, eflags);
@@ -330,14 +345,30 @@ static void
 executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
 {
 	DestReceiver *receiver = query->dest;
+	const bool	alone = sfi_ddl_any_deferred();
+	SfExecution run;
 
+	/*
+	 * A query that goes on, or may be run again, gets no parallel workers:
+	 * minor releases differ in what they ask.
+	 */
+	query->already_executed |= alone;
 	sfi_ddl_keep_results(query);
 	if (receiver->mydest == DestIntoRel && sfi_ddl_noting() && sfi_ddl_objects() != NULL)
 		query->dest = sfi_ddl_watch_rows(receiver, query->plannedstmt);
-	if (prev_executor_run_hook)
-		prev_executor_run_hook(query, direction, count, execute_once);
-	else
-		standard_ExecutorRun(query, direction, count, execute_once);
+	sfi_ddl_run_begins(&run, query, InvalidOid);
+	PG_TRY();
+	{
+		if (prev_executor_run_hook)
+			prev_executor_run_hook(query, direction, count, execute_once && !alone);
+		else
+			standard_ExecutorRun(query, direction, count, execute_once && !alone);
+	}
+	PG_FINALLY();
+	{
+		sfi_ddl_run_ends(&run);
+	}
+	PG_END_TRY();
 	query->dest = receiver;
 }
 
@@ -345,10 +376,22 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 static void
 executor_finish(QueryDesc *query)
 {
-	if (prev_executor_finish_hook)
-		prev_executor_finish_hook(query);
-	else
-		standard_ExecutorFinish(query);
+	SfExecution run;
+
+	/* writes of a WITH clause may not have come to their end yet */
+	sfi_ddl_run_begins(&run, query, InvalidOid);
+	PG_TRY();
+	{
+		if (prev_executor_finish_hook)
+			prev_executor_finish_hook(query);
+		else
+			standard_ExecutorFinish(query);
+	}
+	PG_FINALLY();
+	{
+		sfi_ddl_run_ends(&run);
+	}
+	PG_END_TRY();
 
 	sfi_ddl_require_result_triggers(query->estate->es_tuple_routing_result_relations);
 }

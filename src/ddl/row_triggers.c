@@ -92,6 +92,7 @@ securefile_store(PG_FUNCTION_ARGS)
 	bool		update = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event);
 	HeapTuple	tuple = update ? trigdata->tg_newtuple : trigdata->tg_trigtuple;
 	SfColumn	column;
+	Datum		given;
 	Datum		value;
 	Datum		old;
 	Datum		stored;
@@ -104,8 +105,9 @@ securefile_store(PG_FUNCTION_ARGS)
 	 */
 	if (trigdata->tg_relation->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		sfi_ddl_see(RelationGetRelid(trigdata->tg_relation), attnum, 1, 0);
-	if (!column_value(trigdata, tuple, attnum, &value))
+	if (!column_value(trigdata, tuple, attnum, &given))
 		return PointerGetDatum(tuple);
+	value = sf_object_given(given);
 
 	if (!update || !column_value(trigdata, trigdata->tg_trigtuple, attnum, &old))
 		old = (Datum) 0;
@@ -113,11 +115,18 @@ securefile_store(PG_FUNCTION_ARGS)
 		return PointerGetDatum(tuple);
 
 	column = sfi_ddl_column(trigdata->tg_relation, attnum);
-	if (!sfi_ddl_store_value(&column, value, old, false, &stored))
-		return PointerGetDatum(tuple);
-	if (truncated && sfi_ddl_stored(stored) != NULL)
-		sfi_ddl_refuse_truncated(trigdata->tg_relation);
-	sfi_ddl_refuse_unpublishable(trigdata->tg_relation, attnum, stored);
+	if (truncated || !sfi_ddl_defer(trigdata, &column, value, value != given, old, &stored))
+	{
+		if (!sfi_ddl_store_value(&column, value, old, false, &stored))
+		{
+			if (value == given)
+				return PointerGetDatum(tuple);
+			stored = value;
+		}
+		if (truncated && sfi_ddl_stored(stored) != NULL)
+			sfi_ddl_refuse_truncated(trigdata->tg_relation);
+		sfi_ddl_refuse_unpublishable(trigdata->tg_relation, attnum, stored);
+	}
 
 	return PointerGetDatum(heap_modify_tuple_by_cols(tuple,
 													 RelationGetDescr(trigdata->tg_relation),

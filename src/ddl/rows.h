@@ -44,6 +44,12 @@ extern bool sfi_ddl_same_value(Datum a, Datum b);
 extern bool sfi_ddl_may_stay_inline(const SfColumn *column, Datum value);
 
 /*
+ * Is a value, of any form, too long for its row?  When it is stored, it may yet be compressed
+ * into the row.
+ */
+extern bool sfi_ddl_leaves_row(const SfColumn *column, Datum value);
+
+/*
  * Would a value that is in the row be compressed there, or decompressed, if it were stored
  * today?  It may turn out that nothing is gained.  ERROR when the value is damaged.
  */

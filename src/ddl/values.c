@@ -127,6 +127,16 @@ sfi_ddl_may_stay_inline(const SfColumn *column, Datum value)
 	return fits_row(column, length) && (length == 0 || !sf_config_encrypts(column));
 }
 
+bool
+sfi_ddl_leaves_row(const SfColumn *column, Datum value)
+{
+	struct varlena *stored = sfi_ddl_stored(value);
+
+	return column->permanent &&
+		(stored != NULL ? sf_read_length(stored) > SF_IN_ROW_MAX
+		 : !fits_row(column, bytes_in_row(value)));
+}
+
 /* ---- compressed in the row ---- */
 
 /* The datum, detoasted, if it is PACKED; else NULL.  Large values are not fetched. */

@@ -177,6 +177,27 @@ extern int	sf_object_pieces(struct varlena *edited, SfPiece **pieces);
 /* Its length in bytes; likewise. */
 extern uint64 sf_object_edited_length(const struct varlena *edited);
 
+/* ---- deferred values (deferred.c) ---- */
+
+/*
+ * Makes of a value what its row is to have, in CurrentMemoryContext, which is that of
+ * sf_object_defer(); arg is from there.  May return what it was given, and may throw.
+ */
+typedef Datum (*SfPlace) (Datum given, void *arg);
+
+/*
+ * A datum that stands for a value of any form, for a row that may not be written: place() is
+ * called when it is, and once.  The datum, the value and arg belong to the memory context of
+ * the row, which is current.
+ */
+extern Datum sf_object_defer(Datum given, SfPlace place, void *arg);
+
+/*
+ * The value that a deferred datum stands for, or any other datum itself.  Whoever reads an
+ * argument of type securefile asks for it before he detoasts the argument.  Never throws.
+ */
+extern Datum sf_object_given(Datum datum);
+
 /* ---- EDITED values of many pieces (rope.c) ---- */
 
 /* The rope that a datum is, or NULL. */

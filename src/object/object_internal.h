@@ -10,6 +10,7 @@
  * difference.c		what one version of an object owns and another does not
  * edited.c		EDITED values, which exist in memory only
  * rope.c		those of many pieces, as trees
+ * deferred.c	values of rows that may not be written
  * reference.c	share records, and locators that refer to them
  *
  * A unit map is a tree of nodes, numbered by level and index.  Every node but

@@ -13,6 +13,7 @@
 #include "access/toast_compression.h"
 #include "fmgr.h"
 #include "format/format.h"
+#include "object/object.h"
 #include "read/read.h"
 #include "utils/memutils.h"
 
@@ -32,6 +33,7 @@ sfi_sql_open(Datum value)
 {
 	SfSqlContent content = {0};
 
+	value = sf_object_given(value);
 	content.is_inline = peek_form(value) == SF_FORM_INLINE;
 	if (content.is_inline)
 	{

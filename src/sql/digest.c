@@ -227,6 +227,7 @@ kept_digest(Datum value)
 	struct varlena *datum;
 	bytea	   *result;
 
+	value = sf_object_given(value);
 	if (sf_object_rope_of(value) != NULL ||
 		toast_raw_datum_size(value) > VARHDRSZ + SF_LOCATOR_MAX_SIZE)
 		return NULL;

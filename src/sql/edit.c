@@ -66,6 +66,7 @@ open_source(Datum value)
 	Source		source = {sf_object_rope_of(value)};
 	struct varlena *flat;
 
+	value = sf_object_given(value);
 	if (source.rope != NULL)
 		source.length = sf_object_rope_length(source.rope);
 	else

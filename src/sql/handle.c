@@ -115,7 +115,7 @@ require_update(struct varlena *value)
 Datum
 securefile_open(PG_FUNCTION_ARGS)
 {
-	struct varlena *value = PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0));
+	struct varlena *value = PG_DETOAST_DATUM_PACKED(sf_object_given(PG_GETARG_DATUM(0)));
 	bool		write = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	SfHandle   *handle;
 	MemoryContext old;

@@ -118,7 +118,7 @@ fill_stored(struct varlena *datum, Datum *values)
 Datum
 securefile_storage(PG_FUNCTION_ARGS)
 {
-	Datum		value = PG_GETARG_DATUM(0);
+	Datum		value = sf_object_given(PG_GETARG_DATUM(0));
 	struct varlena *datum = PG_DETOAST_DATUM_PACKED(value);
 	uint8		form = sf_read_form(datum);
 	Datum		values[STORAGE_COLUMNS] = {0};

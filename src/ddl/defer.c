@@ -1,0 +1,322 @@
+/*-------------------------------------------------------------------------
+ *
+ * defer.c
+ *	  A value is placed when its row is written, and not before.
+ *
+ * The trigger "store" fires before the server looks at constraints, policies and
+ * conflicts (ON CONFLICT).  A value that is placed there is written for nothing if the row
+ * is rejected.  So the trigger gives the row a deferred value (object/deferred.c), which
+ * "place" stores when the server hands the row to the heap.
+ *
+ * A deferred value must not outlive its row, so it is made only where the executor is known
+ * to write the row next:
+ *
+ *	 by the executor or COPY		the trigger is one of a table that the innermost query
+ *									or COPY writes to; hooks.c says what that is.  For the
+ *									code of other extensions values are stored at once
+ *	 no RETURNING with a value		it might be kept for longer than the row
+ *	 no transition table			the same
+ *	 no later trigger				it would see, and could keep, the deferred value
+ *
+ * The trigger replaces the row's tuple, and the server would free the one that has the
+ * value; so it is taken away from the server, and freed with the row's memory.  Nothing
+ * is copied.
+ *
+ * While rows are checked, functions can run queries of their own with the deferred value as
+ * a parameter.  A parallel worker could not follow its pointer, so they get no workers
+ * (sfi_ddl_any_deferred()).  A cursor stays open, so it is given the value itself
+ * (sfi_ddl_settle_parameters()).  Where the planner makes a constant of the parameter, it
+ * detoasts it: then the value is placed, though the row may yet be rejected.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/relation.h"
+#include "catalog/partition.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "ddl/command.h"
+#include "ddl/rows.h"
+#include "executor/execdesc.h"
+#include "executor/tuptable.h"
+#include "nodes/execnodes.h"
+#include "nodes/nodeFuncs.h"
+#include "object/object.h"
+#include "utils/datum.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+/* What it takes to place the value of one row; in the memory of the row. */
+typedef struct Deferral
+{
+	Relation	rel;
+	SfColumn	column;
+	Datum		old;			/* the value that the row had, STORED; or 0 */
+	MemoryContextCallback at_end;	/* frees the memory that has the value */
+} Deferral;
+
+static SfExecution *innermost = NULL;
+
+void
+sfi_ddl_run_begins(SfExecution *run, QueryDesc *query, Oid copied)
+{
+	*run = (SfExecution) {.query = query, .copied = copied, .outer = innermost};
+	innermost = run;
+}
+
+void
+sfi_ddl_run_ends(SfExecution *run)
+{
+	SF_ASSERT(innermost == run);
+	innermost = run->outer;
+}
+
+bool
+sfi_ddl_any_deferred(void)
+{
+	for (const SfExecution *run = innermost; run != NULL; run = run->outer)
+		if (run->deferred)
+			return true;
+	return false;
+}
+
+/* ---- does the row end with the heap? ---- */
+
+static bool
+keeps_new_rows(const TriggerDesc *triggers)
+{
+	return triggers != NULL &&
+		(triggers->trig_insert_new_table || triggers->trig_update_new_table);
+}
+
+static bool
+has_trigger(const ResultRelInfo *info, const Trigger *trigger)
+{
+	const TriggerDesc *all = info->ri_TrigDesc;
+
+	return all != NULL && trigger >= all->triggers && trigger < all->triggers + all->numtriggers;
+}
+
+/* Has a table that a node writes to the trigger?  Partitions that were met last are asked first. */
+static bool
+is_of_node(const ModifyTableState *node, const Trigger *trigger)
+{
+	List	   *routed = node->ps.state->es_tuple_routing_result_relations;
+
+	for (int i = 0; i < node->mt_nrels; i++)
+		if (has_trigger(&node->resultRelInfo[i], trigger))
+			return true;
+	for (int i = list_length(routed) - 1; i >= 0; i--)
+	{
+		const ResultRelInfo *info = list_nth(routed, i);
+
+		if (info->ri_RootResultRelInfo == node->rootResultRelInfo && has_trigger(info, trigger))
+			return true;
+	}
+	return false;
+}
+
+/* Does an expression, or a list of them, give a value of a securefile column away? */
+static bool
+has_value(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+		return sfi_ddl_contains_securefile(castNode(Var, node)->vartype);
+	return expression_tree_walker(node, has_value, context);
+}
+
+/* A node of a query writes to the table of a trigger: may it keep new rows elsewhere, too? */
+static bool
+node_keeps_rows(const ModifyTableState *node)
+{
+	return keeps_new_rows(node->rootResultRelInfo->ri_TrigDesc) ||
+		has_value((Node *) ((ModifyTable *) node->ps.plan)->returningLists, NULL);
+}
+
+/* The same of the innermost query.  True also if it does not write to that table. */
+static bool
+query_keeps_rows(const QueryDesc *query, const Trigger *trigger)
+{
+	List	   *nodes = list_copy(query->estate->es_auxmodifytables);
+	bool		keeps = true;
+	ListCell   *lc;
+
+	/* besides those of WITH clauses, the topmost one */
+	if (IsA(query->planstate, ModifyTableState))
+		nodes = list_append_unique_ptr(nodes, query->planstate);
+	foreach(lc, nodes)
+	{
+		if (!is_of_node(lfirst(lc), trigger))
+			continue;
+		keeps = node_keeps_rows(lfirst(lc));
+		break;
+	}
+	list_free(nodes);
+	return keeps;
+}
+
+/* The same of a COPY FROM, into the table of the trigger or one that this is a partition of. */
+static bool
+copy_keeps_rows(Oid copied, Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+	Relation	target;
+	bool		keeps;
+
+	if (relid != copied && !(rel->rd_rel->relispartition &&
+							 list_member_oid(get_partition_ancestors(relid), copied)))
+		return true;
+	target = relation_open(copied, AccessShareLock);
+	keeps = keeps_new_rows(target->trigdesc);
+	relation_close(target, NoLock);
+	return keeps;
+}
+
+/* Is the trigger, but for ours, the last one that fires before the row? */
+static bool
+is_last(const TriggerDesc *all, const Trigger *trigger)
+{
+	bool		found = false;
+
+	for (int i = 0; i < all->numtriggers; i++)
+	{
+		const Trigger *other = &all->triggers[i];
+
+		if (other->tgoid == trigger->tgoid)
+			found = true;
+		else if (found && TRIGGER_FOR_ROW(other->tgtype) && TRIGGER_FOR_BEFORE(other->tgtype) &&
+				 other->tgfoid != trigger->tgfoid)
+			return false;
+	}
+	return found;
+}
+
+/* Find out whether rows of the trigger's table end with the heap. */
+static bool
+rows_end(const TriggerData *trigdata)
+{
+	const Trigger *trigger = trigdata->tg_trigger;
+	Relation	rel = trigdata->tg_relation;
+
+	if (keeps_new_rows(rel->trigdesc) || !is_last(rel->trigdesc, trigger))
+		return false;
+	return innermost->query != NULL ? !query_keeps_rows(innermost->query, trigger)
+		: OidIsValid(innermost->copied) && !copy_keeps_rows(innermost->copied, rel);
+}
+
+/* ---- deferring ---- */
+
+/*
+ * Take the memory that has the value of a column away from the slot, which would free it: the
+ * slot is given another tuple at once.  A slot of a partitioned table has no tuple, and the
+ * server forms one for the trigger.  Its values lie in the slot, or belong to the plan, which
+ * keeps them as long as the row.  False: the slot is of another kind.
+ */
+static bool
+take_value(TupleTableSlot *slot, HeapTuple tuple, AttrNumber attnum, Datum *value, void **taken)
+{
+	if (slot->tts_ops == &TTSOpsVirtual)
+	{
+		SF_ASSERT(slot->tts_nvalid >= attnum && !slot->tts_isnull[attnum - 1]);
+		*value = slot->tts_values[attnum - 1];
+		if (TTS_SHOULDFREE(slot))
+		{
+			*taken = ((VirtualTupleTableSlot *) slot)->data;
+			((VirtualTupleTableSlot *) slot)->data = NULL;
+		}
+	}
+	else if ((slot->tts_ops == &TTSOpsBufferHeapTuple || slot->tts_ops == &TTSOpsHeapTuple) &&
+			 TTS_SHOULDFREE(slot) && ((HeapTupleTableSlot *) slot)->tuple == tuple)
+		*taken = tuple;
+	else
+		return false;
+	slot->tts_flags &= ~TTS_FLAG_SHOULDFREE;
+	return true;
+}
+
+/* An SfPlace. */
+static Datum
+place(Datum given, void *arg)
+{
+	Deferral   *deferral = arg;
+	Datum		stored;
+
+	if (!sfi_ddl_store_value(&deferral->column, given, deferral->old, false, &stored))
+		return given;
+	sfi_ddl_refuse_unpublishable(deferral->rel, deferral->column.attnum, stored);
+	return stored;
+}
+
+/* Is the row written next, or rejected?  Asked once for rows that a trigger fires for in turn. */
+static bool
+can_defer(const TriggerData *trigdata)
+{
+	if (innermost == NULL)
+		return false;
+	if (innermost->trigger != trigdata->tg_trigger)
+	{
+		innermost->rows_end = rows_end(trigdata);
+		innermost->trigger = trigdata->tg_trigger;
+	}
+	return innermost->rows_end;
+}
+
+bool
+sfi_ddl_defer(TriggerData *trigdata, const SfColumn *column, Datum value, bool borrowed,
+			  Datum old, Datum *deferred)
+{
+	bool		update = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event);
+	TupleTableSlot *slot = update ? trigdata->tg_newslot : trigdata->tg_trigslot;
+	HeapTuple	tuple = update ? trigdata->tg_newtuple : trigdata->tg_trigtuple;
+	void	   *taken = NULL;
+	struct varlena *located = old == (Datum) 0 ? NULL : sfi_ddl_located(old);
+	Deferral   *deferral;
+
+	SF_ASSERT(sf_object_given(value) == value);
+	if (!sfi_ddl_leaves_row(column, value) || !can_defer(trigdata) ||
+		!(borrowed || take_value(slot, tuple, column->attnum, &value, &taken)))
+		return false;
+	deferral = palloc0(sizeof(Deferral));
+	deferral->rel = trigdata->tg_relation;
+	deferral->column = *column;
+	if (located != NULL)
+		deferral->old = datumCopy(PointerGetDatum(located), false, -1);
+	if (taken != NULL)
+	{
+		deferral->at_end.func = pfree;
+		deferral->at_end.arg = taken;
+		MemoryContextRegisterResetCallback(CurrentMemoryContext, &deferral->at_end);
+	}
+	*deferred = sf_object_defer(value, place, deferral);
+	innermost->deferred = true;
+	return true;
+}
+
+/* ---- queries that run meanwhile ---- */
+
+void
+sfi_ddl_settle_parameters(ParamListInfo params)
+{
+	MemoryContext caller;
+
+	/* those of a function that waits for the query are fetched one by one */
+	if (params == NULL || params->paramFetch != NULL || !sfi_ddl_any_deferred())
+		return;
+	caller = MemoryContextSwitchTo(GetMemoryChunkContext(params));
+	for (int i = 0; i < params->numParams; i++)
+	{
+		ParamExternData *param = &params->params[i];
+		Datum		given;
+
+		if (param->isnull || !OidIsValid(param->ptype) || get_typlen(param->ptype) != -1)
+			continue;
+		given = sf_object_given(param->value);
+		if (given != param->value)
+			param->value = datumCopy(given, false, -1);
+	}
+	MemoryContextSwitchTo(caller);
+}

@@ -1,0 +1,114 @@
+/*-------------------------------------------------------------------------
+ *
+ * deferred.c
+ *	  Deferred values: those of rows that may turn out not to be written.
+ *
+ * A trigger before the row cannot know what becomes of it: a CHECK constraint, a policy or
+ * a conflict may reject the row.  So the trigger gives the row a datum that stands for the
+ * value, and the value is placed when the server makes the tuple that it writes, which is
+ * after all of these have been asked.
+ *
+ *	 datum in the row		the expanded object			the value
+ *	 indirect pointer ----> given ------------------->	as the trigger got it, in memory
+ *							placed (NULL at first) -->	as it is in the tuple that is written
+ *
+ * An expanded object by itself would not do: it is flattened, and so placed, by whoever
+ * forms a tuple in memory.  The toaster, which prepares a tuple for the heap, replaces
+ * every indirect pointer by what it points to, and flattens that.
+ *
+ * So does everybody else who detoasts the datum.  That is correct: it places the value
+ * early, and only once.  What reads securefile values asks for the given one instead
+ * (sf_object_given()), so that a constraint that looks at the value places nothing.
+ *
+ * The datum is good as long as the memory context that it was made in, which is that of the
+ * row.  It must not get out of the row in another way than through the heap.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/detoast.h"
+#include "object/object_internal.h"
+#include "utils/expandeddatum.h"
+
+typedef struct SfDeferred
+{
+	ExpandedObjectHeader header;
+	MemoryContext context;		/* of the row */
+	Datum		given;
+	struct varlena *placed;		/* flat and not short; NULL: not yet */
+	SfPlace		place;
+	void	   *arg;
+} SfDeferred;
+
+/* Place the value, unless that was done. */
+static Size
+flat_size(ExpandedObjectHeader *header)
+{
+	SfDeferred *deferred = (SfDeferred *) header;
+	MemoryContext caller;
+
+	if (deferred->placed == NULL)
+	{
+		caller = MemoryContextSwitchTo(deferred->context);
+		deferred->placed = PG_DETOAST_DATUM(deferred->place(deferred->given, deferred->arg));
+		MemoryContextSwitchTo(caller);
+	}
+	SF_ASSERT(!VARATT_IS_EXTENDED(deferred->placed));
+	return VARSIZE(deferred->placed);
+}
+
+static void
+flatten(ExpandedObjectHeader *header, void *result, Size size)
+{
+	SfDeferred *deferred = (SfDeferred *) header;
+
+	SF_ASSERT(deferred->placed != NULL && VARSIZE(deferred->placed) == size);
+	memcpy(result, deferred->placed, size);
+}
+
+static const ExpandedObjectMethods methods = {flat_size, flatten};
+
+/* The object that an indirect pointer leads to, if that is a deferred value; else NULL. */
+static SfDeferred *
+deferred_of(Datum datum)
+{
+	struct varatt_indirect redirect;
+	ExpandedObjectHeader *header;
+
+	VARATT_EXTERNAL_GET_POINTER(redirect, (struct varlena *) DatumGetPointer(datum));
+	if (!VARATT_IS_EXTERNAL_EXPANDED(redirect.pointer))
+		return NULL;
+	header = DatumGetEOHP(PointerGetDatum(redirect.pointer));
+	return header->eoh_methods == &methods ? (SfDeferred *) header : NULL;
+}
+
+Datum
+sf_object_defer(Datum given, SfPlace place, void *arg)
+{
+	SfDeferred *deferred = palloc0(sizeof(SfDeferred));
+	struct varlena *datum = palloc(INDIRECT_POINTER_SIZE);
+	struct varatt_indirect redirect;
+
+	SF_ASSERT(sf_object_given(given) == given);
+	EOH_init_header(&deferred->header, &methods, CurrentMemoryContext);
+	deferred->context = CurrentMemoryContext;
+	deferred->given = given;
+	deferred->place = place;
+	deferred->arg = arg;
+	redirect.pointer = (struct varlena *) DatumGetPointer(EOHPGetRODatum(&deferred->header));
+	SET_VARTAG_EXTERNAL(datum, VARTAG_INDIRECT);
+	memcpy(VARDATA_EXTERNAL(datum), &redirect, sizeof(redirect));
+	return PointerGetDatum(datum);
+}
+
+Datum
+sf_object_given(Datum datum)
+{
+	SfDeferred *deferred;
+
+	if (!VARATT_IS_EXTERNAL_INDIRECT(DatumGetPointer(datum)))
+		return datum;
+	deferred = deferred_of(datum);
+	return deferred != NULL ? deferred->given : datum;
+}
