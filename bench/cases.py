@@ -9,13 +9,17 @@ BASE = "bytea"
 STORING = [BASE, "logging", "filesystem_like", "large_object", "file", "http"]
 COMPRESSING = ["bytea_lz4", "bytea_pglz"]
 LADDER = ["buffered", "direct_sync", "direct_libaio", "direct_io_uring"]
+# Those whose rows have the bytes.
+REPLACING = [BASE, "logging", "filesystem_like"]
 HTTP = ["http", "http_no_flush"]
 # What the disk allows: with a connection, and without one.
 DISK = ["null", "fio"]
 WRITE_BOUNDS = DISK + ["wal", "connection"]
 READ_BOUNDS = DISK + ["connection"]
 
-WORDS = {"write": "write", "rewrite": "write, reused space", "read": "read, warm",
+WORDS = {"write": "write", "rewrite": "write, reused space", "upsert": "upsert",
+         "ignore": "conflict, DO NOTHING", "reject": "failed CHECK",
+         "read": "read, warm",
          "read_new": "read, just written", "read_cold": "read, cold"}
 
 
@@ -76,6 +80,10 @@ CASES = [
       for size in (10 * KB, 100 * KB, MB, 10 * MB)),
     *(Case("reused", "rewrite", size, 1, 1, STORING) for size in (100 * KB, MB)),
     Case("reused", "rewrite", MB, 4, 1, STORING, False),
+    *(Case("rejected", operation, size, clients, 1, REPLACING, clients == 1 and size == 4 * MB)
+      for operation in ("ignore", "reject") for size in (4 * MB, 30 * MB) for clients in (1, 4)),
+    *(Case("upsert", "upsert", size, 1, 1, REPLACING, size == MB)
+      for size in (10 * KB, MB, 4 * MB)),
     *clients_cases(),
     *(Case("ladder", operation, size, 1, 1, [BASE] + LADDER, size == MB)
       for operation in ("write", "read") for size in (MB, 10 * MB)),

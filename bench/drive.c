@@ -5,7 +5,8 @@
  *	  seconds.  Prints one JSON object.
  *
  *	  drive ENGINE make CONNINFO
- *	  drive ENGINE write|rewrite|read|read_new|read_cold [options] CONNINFO
+ *	  drive ENGINE write|rewrite|upsert|ignore|reject|read|read_new|read_cold [options]
+ *		CONNINFO
  *
  *		--size N			bytes of an object (10240)
  *		--clients N			each with a connection and a thread (1)
@@ -14,6 +15,9 @@
  *		--objects N			of each client: those it reads have been written before (100)
  *		--first N			number of the first object that a client writes (0)
  *		--directory DIR		of files
+ *
+ * upsert, ignore: INSERT .. ON CONFLICT, for an object that is there.  reject: INSERT, which
+ * violates a constraint.
  *
  * read_new writes an object and reads it at once; only the reads are timed.  rewrite ends
  * after as many objects as --objects says, if the time does not end before.  read_cold, too:
@@ -152,6 +156,35 @@ read_one_new(Worker *worker)
 	count(worker, begun);
 }
 
+/* Something is done, in turn, with the objects that are there. */
+static void
+write_again(Worker *worker, void (*operation) (Client * client, int64_t id))
+{
+	int64_t		number = worker->settings->first + worker->done % worker->settings->objects;
+	double		begun = now();
+
+	operation(&worker->client, object_id(worker, number));
+	count(worker, begun);
+}
+
+static void
+upsert_one(Worker *worker)
+{
+	write_again(worker, upsert_object);
+}
+
+static void
+ignore_one(Worker *worker)
+{
+	write_again(worker, ignore_object);
+}
+
+static void
+reject_one(Worker *worker)
+{
+	write_again(worker, reject_object);
+}
+
 /* The operations; once: on each object once, and no more than there are. */
 static const struct Operation
 {
@@ -161,6 +194,9 @@ static const struct Operation
 }			operations[] = {
 	{"write", write_some, false},
 	{"rewrite", write_some, true},
+	{"upsert", upsert_one, false},
+	{"ignore", ignore_one, false},
+	{"reject", reject_one, false},
 	{"read", read_one, false},
 	{"read_new", read_one_new, false},
 	{"read_cold", read_next, true},

@@ -19,7 +19,7 @@
 
 #define TABLE(name, type) \
 	"DROP TABLE IF EXISTS bench_" name ";" \
-	"CREATE TABLE bench_" name " (id int8 PRIMARY KEY, doc " type ");"
+	"CREATE TABLE bench_" name " (id int8 PRIMARY KEY CHECK (id >= 0), doc " type ");"
 #define INSERT(name, value)	"INSERT INTO bench_" name " VALUES ($1, " value ")"
 #define SELECT(name, value)	"SELECT " value " FROM bench_" name " WHERE id = $1"
 
@@ -169,18 +169,25 @@ begin_client(Client * client, const char *conninfo)
 	prepare(client, "read", client->engine->select, 2);
 }
 
-/* Execute one of the prepared statements; the caller clears the result. */
-PGresult *
-client_execute(Client * client, const char *name, int64_t id, const char *value, int length)
+/* Execute one of the prepared statements, which may fail. */
+static PGresult *
+try_statement(Client * client, const char *name, int64_t id, const char *value, int length)
 {
 	char		id_bytes[8];
 	const char *values[2] = {id_bytes, value};
 	int			lengths[2] = {8, length};
 	int			formats[2] = {1, 1};
-	PGresult   *result;
 
 	put_int64(id_bytes, id);
-	result = PQexecPrepared(client->conn, name, 2, values, lengths, formats, 1);
+	return PQexecPrepared(client->conn, name, 2, values, lengths, formats, 1);
+}
+
+/* Execute one of the prepared statements; the caller clears the result. */
+PGresult *
+client_execute(Client * client, const char *name, int64_t id, const char *value, int length)
+{
+	PGresult   *result = try_statement(client, name, id, value, length);
+
 	require(client, result, name);
 	return result;
 }
@@ -193,6 +200,48 @@ write_object(Client * client, int64_t id)
 		client->engine->write(client, id);
 	else
 		PQclear(client_execute(client, "write", id, client->data, (int) client->size));
+}
+
+/* Execute an INSERT that finds its id in the table. */
+static void
+write_conflict(Client * client, int64_t id, const char *action)
+{
+	char		sql[512];
+
+	if (!client->prepared)
+	{
+		snprintf(sql, sizeof(sql), "%s ON CONFLICT (id) DO %s", client->engine->insert, action);
+		prepare(client, "conflict", sql, 2);
+		client->prepared = true;
+	}
+	put_int64(client->data, id);
+	PQclear(client_execute(client, "conflict", id, client->data, (int) client->size));
+}
+
+void
+upsert_object(Client * client, int64_t id)
+{
+	write_conflict(client, id, "UPDATE SET doc = excluded.doc");
+}
+
+void
+ignore_object(Client * client, int64_t id)
+{
+	write_conflict(client, id, "NOTHING");
+}
+
+void
+reject_object(Client * client, int64_t id)
+{
+	PGresult   *result;
+	const char *state;
+
+	put_int64(client->data, id);
+	result = try_statement(client, "write", -1 - id, client->data, (int) client->size);
+	state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	if (state == NULL || strcmp(state, "23514") != 0)
+		client_fail(client, "no CHECK constraint was violated");
+	PQclear(result);
 }
 
 /* Bounds give other bytes, so these are compared only where there is a table. */

@@ -25,6 +25,7 @@ typedef struct Client
 	size_t		size;
 	const char *directory;		/* for files, or of those that the HTTP server has */
 	void	   *http;			/* connection to the HTTP server, or NULL */
+	bool		prepared;		/* the statement of an upsert */
 } Client;
 
 typedef struct Engine
@@ -55,6 +56,15 @@ extern void write_object(Client *client, int64_t id);
 
 /* read_object exits if the length is another one, or the bytes do not begin with the id. */
 extern void read_object(Client *client, int64_t id);
+
+/*
+ * Write an object whose id is there already: it replaces the other one, or nothing is done.
+ * Write an object that a CHECK constraint of the table rejects: nothing is done.  Only for
+ * engines whose rows have the bytes.
+ */
+extern void upsert_object(Client *client, int64_t id);
+extern void ignore_object(Client *client, int64_t id);
+extern void reject_object(Client *client, int64_t id);
 
 /* A statement without a result. */
 extern void client_run(Client *client, const char *sql);
