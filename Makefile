@@ -36,6 +36,7 @@ REGRESS = \
 	ddl_alter \
 	ddl_triggers \
 	ddl_refuse \
+	ddl_taken \
 	gather \
 	chunks \
 	digest \

@@ -105,6 +105,7 @@ sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 		foreach(lc, sfi_ddl_alter->converts)
 			sfi_ddl_convert_verify(lfirst(lc), table_oid, attnum, name);
 	}
+	sfi_ddl_taken_note(table_oid, attnum, false);
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(sfi_ddl_alter));
 	altered = palloc(sizeof(SfAltered));
 	*altered = (SfAltered) {table_oid, attnum, pstrdup(name),

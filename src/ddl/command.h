@@ -83,6 +83,29 @@ extern SfAlter *sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query);
  */
 extern void sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum);
 
+/* ---- taken.c: a WARNING for columns whose values are taken away ---- */
+
+typedef struct SfTakenColumns SfTakenColumns;
+
+/* What the current command takes away; NULL where no WARNING is wanted. */
+extern SfTakenColumns *sfi_ddl_taken;
+
+/*
+ * Before a command: what sfi_ddl_taken is to be while it runs.  The result lives in
+ * CurrentMemoryContext.
+ */
+extern SfTakenColumns *sfi_ddl_taken_begin(const Node *stmt);
+
+/*
+ * The object access hook has heard that a column is to be dropped, or that its type may
+ * change.  Its definition and its rows are as they were.  The command has locked the
+ * table.  Looks at some pages of the table; never fails because of damage.
+ */
+extern void sfi_ddl_taken_note(Oid table_oid, AttrNumber attnum, bool dropped);
+
+/* The command is done: one WARNING for all columns of type securefile that are not any more. */
+extern void sfi_ddl_taken_report(void);
+
 /* ---- convert.c: ALTER COLUMN TYPE ---- */
 
 typedef struct SfConvert SfConvert;

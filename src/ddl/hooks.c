@@ -140,10 +140,13 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 				ItemPointerSetInvalid(&sfi_ddl_alter->row.tid);
 			break;
 		case OAT_DROP:
-			if (sub_id != 0)
-				sfi_ddl_note_table(object_id, false, 0);
-			else
+			if (sub_id == 0)
+			{
 				note_drop(object_id);
+				break;
+			}
+			sfi_ddl_taken_note(object_id, sub_id, true);
+			sfi_ddl_note_table(object_id, false, 0);
 			break;
 		default:
 			break;
@@ -171,6 +174,17 @@ ends_transaction(Node *stmt)
 
 	return IsA(stmt, TransactionStmt) &&
 		(end->kind == TRANS_STMT_COMMIT || end->kind == TRANS_STMT_PREPARE);
+}
+
+/* What hooks have to know of a command that is about to run. */
+static void
+describe_command(Node *stmt, const char *query)
+{
+	sfi_ddl_alter = IsA(stmt, AlterTableStmt) ?
+		sfi_ddl_alter_analyze((AlterTableStmt *) stmt, query) : NULL;
+	sfi_ddl_taken = sfi_ddl_taken_begin(stmt);
+	if (sfi_ddl_alter != NULL)
+		sfi_ddl_row_context_begin(&sfi_ddl_alter->row, NULL, NULL);
 }
 
 /*
@@ -226,6 +240,7 @@ follow_command(NodeTag command, Oid copied)
 	if (command == T_TruncateStmt)
 		sfi_ddl_truncated_are_right();
 	sfi_ddl_drain();
+	sfi_ddl_taken_report();
 	if (command == T_CopyStmt)
 		sfi_ddl_require_copy_triggers(copied);
 }
@@ -243,6 +258,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	NodeTag		command = nodeTag(stmt);
 	SfAlter    *outer_alter = sfi_ddl_alter;
 	bool		outer_rewrites = sfi_ddl_only_rewrites;
+	SfTakenColumns *outer_taken = sfi_ddl_taken;
 	PlannedStmt *spared;
 	Oid			copied;
 	int			mark;
@@ -271,10 +287,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		copied = sfi_ddl_copy_target(stmt);
 		/* a copy, if it is an ALTER TABLE */
 		spared = sfi_ddl_trigger_without_internal(pstmt);
-		sfi_ddl_alter = command == T_AlterTableStmt ?
-			sfi_ddl_alter_analyze((AlterTableStmt *) spared->utilityStmt, query) : NULL;
-		if (sfi_ddl_alter != NULL)
-			sfi_ddl_row_context_begin(&sfi_ddl_alter->row, NULL, NULL);
+		describe_command(spared->utilityStmt, query);
 		if (ends_transaction(stmt))
 			sfi_ddl_drain();
 		/* may be built by parallel workers */
@@ -297,6 +310,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		sfi_ddl_notes_fail(mark);
 		sfi_ddl_alter = outer_alter;
 		sfi_ddl_only_rewrites = outer_rewrites;
+		sfi_ddl_taken = outer_taken;
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -306,6 +320,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	sfi_ddl_command_ends();
 	sfi_ddl_alter = outer_alter;
 	sfi_ddl_only_rewrites = outer_rewrites;
+	sfi_ddl_taken = outer_taken;
 
 	if (OidIsValid(dropped_db))
 		sfi_ddl_database_after(dropped_db);

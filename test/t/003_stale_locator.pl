@@ -102,7 +102,7 @@ foreach my $change ('DROP TABLE %s', 'ALTER TABLE %s DROP COLUMN doc', 'ALTER TA
 		fill($node, 'short', 1, 3, 50_000);
 		$session = background($node);
 		$session->query('\set VERBOSITY verbose');
-		$session->query_safe('BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT doc FROM short; COMMIT; ' . sprintf($change, 'short'));
+		$session->query_safe('SET client_min_messages = error; BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT doc FROM short; COMMIT; ' . sprintf($change, 'short'));
 		$out = $session->query($read);
 		like($session->{stderr} . $out, $no_longer, sprintf($change, 'short') . ": $read");
 		$session->quit;

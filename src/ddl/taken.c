@@ -1,0 +1,398 @@
+/*-------------------------------------------------------------------------
+ *
+ * taken.c
+ *	  A WARNING when a command takes the values of a column away: DROP COLUMN, and
+ *	  ALTER COLUMN TYPE to another type.
+ *
+ * Programs that compare a model with the catalogs do either when they do not know the
+ * type, and a drop is not to be undone after COMMIT.  So the object access hook tells of
+ * the columns while they can still be looked at, and when the command is done, one
+ * WARNING says how many values there were.
+ *
+ * Their number is an estimate: a DROP must not read a large table.  A few pages, all of
+ * a small table, tell whether there are values; of a large table the statistics tell how
+ * many.  Damage here is no reason to keep a column.
+ *
+ * DROP TABLE and the like drop no column.  DROP EXTENSION, and whatever else takes the
+ * type away, is for somebody who means it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/tableam.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_statistic.h"
+#include "ddl/command.h"
+#include "executor/tuptable.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+/* pages of one table, and of all tables of a command, that are looked at */
+#define MOST_PAGES			32
+#define MOST_PAGES_IN_ALL	1024
+
+/* columns that the details of one WARNING name */
+#define MOST_NAMED			10
+
+/* How many values there are: so many, or about so many, or nobody knows. */
+typedef struct Count
+{
+	double		values;
+	bool		exact;
+	bool		known;
+} Count;
+
+/* A column, of all tables that the command names by the name of one. */
+typedef struct Taken
+{
+	const char *table;
+	const char *column;
+	Oid			type;			/* its new type; InvalidOid: dropped */
+	Count		count;
+} Taken;
+
+/* A column of one table, before the command is done. */
+typedef struct Seen
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	bool		dropped;
+	Taken		taken;
+} Seen;
+
+struct SfTakenColumns
+{
+	MemoryContext context;
+	const char *table;			/* the one that ALTER TABLE names, or NULL */
+	List	   *seen;			/* Seen */
+	BlockNumber pages_left;
+};
+
+SfTakenColumns *sfi_ddl_taken = NULL;
+
+SfTakenColumns *
+sfi_ddl_taken_begin(const Node *stmt)
+{
+	SfTakenColumns *taken;
+	const AlterTableStmt *alter = (const AlterTableStmt *) stmt;
+
+	if (!IsA(stmt, AlterTableStmt) && !IsA(stmt, DropStmt) && !IsA(stmt, DropOwnedStmt))
+		return NULL;
+	if (IsA(stmt, DropStmt) && ((const DropStmt *) stmt)->removeType == OBJECT_EXTENSION)
+		return NULL;
+	taken = palloc0(sizeof(SfTakenColumns));
+	taken->context = CurrentMemoryContext;
+	taken->pages_left = MOST_PAGES_IN_ALL;
+	/* of a composite type, the columns are those of its typed tables */
+	if (IsA(stmt, AlterTableStmt) && alter->objtype == OBJECT_TABLE)
+		taken->table = pstrdup(alter->relation->relname);
+	return taken;
+}
+
+/* ---- how many values there are ---- */
+
+/* A count that is under way, of a table that the command has locked. */
+typedef struct Counting
+{
+	Oid			table_oid;
+	AttrNumber	attnum;
+	BlockNumber most_pages;
+	BlockNumber pages;			/* that were looked at */
+	Count		count;
+} Counting;
+
+/* Values on one page of the table. */
+static int
+count_on_page(TableScanDesc scan, BlockNumber page, TupleTableSlot *slot, AttrNumber attnum)
+{
+	ItemPointerData first;
+	ItemPointerData last;
+	int			values = 0;
+
+	ItemPointerSet(&first, page, 1);
+	ItemPointerSet(&last, page, MaxOffsetNumber);
+	table_rescan_tidrange(scan, &first, &last);
+	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot))
+		values += slot_attisnull(slot, attnum) ? 0 : 1;
+	return values;
+}
+
+/* Values on some pages, which lie as far apart as they can. */
+static double
+count_on_pages(Relation rel, AttrNumber attnum, BlockNumber pages, BlockNumber npages)
+{
+	Snapshot	snapshot;
+	TupleTableSlot *slot;
+	ItemPointerData start;
+	TableScanDesc scan;
+	double		values = 0;
+
+	SF_ASSERT(pages <= npages);
+	if (pages == 0)
+		return 0;
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	slot = table_slot_create(rel, NULL);
+	ItemPointerSet(&start, 0, 1);
+	scan = table_beginscan_tidrange(rel, snapshot, &start, &start);
+	for (BlockNumber i = 0; i < pages; i++)
+		values += count_on_page(scan, (uint64) i * npages / pages, slot, attnum);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return values;
+}
+
+/* What ANALYZE has found; less than 0: nothing is known. */
+static double
+count_by_statistics(Relation rel, AttrNumber attnum)
+{
+	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(RelationGetRelid(rel)),
+										Int16GetDatum(attnum), BoolGetDatum(false));
+	double		values = -1;
+
+	if (!HeapTupleIsValid(tuple))
+		return -1;
+	if (rel->rd_rel->reltuples >= 0)
+		values = rint(rel->rd_rel->reltuples *
+					  (1 - ((Form_pg_statistic) GETSTRUCT(tuple))->stanullfrac));
+	ReleaseSysCache(tuple);
+	return values;
+}
+
+/* Has the segment of the column bytes that a row may name?  That is exact. */
+static bool
+has_live_bytes(Oid table_oid, AttrNumber attnum)
+{
+	SfSegment  *seg = sf_space_open(table_oid, attnum, AccessShareLock, true);
+
+	return seg != NULL && sf_space_usage(seg).live_bytes > 0;
+}
+
+/* A step of sf_base_guarded_read(). */
+static void
+count_values(void *arg)
+{
+	Counting   *counting = arg;
+	Relation	rel = relation_open(counting->table_oid, NoLock);
+	Count	   *count = &counting->count;
+	BlockNumber npages = RelationGetNumberOfBlocks(rel);
+	double		by_statistics = count_by_statistics(rel, counting->attnum);
+
+	/* other access methods than heap need not have such scans */
+	if (rel->rd_tableam->scan_set_tidrange != NULL)
+		counting->pages = Min(npages, counting->most_pages);
+	count->values = count_on_pages(rel, counting->attnum, counting->pages, npages);
+	count->exact = counting->pages == npages;
+	count->known = true;
+	if (!count->exact && by_statistics > 0)
+		count->values = by_statistics;
+	else if (!count->exact && count->values > 0)
+		count->values = rint(count->values * npages / counting->pages);
+	else if (!count->exact)
+		count->known = by_statistics == 0 || !has_live_bytes(counting->table_oid, counting->attnum);
+	relation_close(rel, NoLock);
+}
+
+/* Is it a table whose rows are read here, with the column that a hook tells of? */
+static bool
+may_have_values(Oid table_oid, AttrNumber attnum)
+{
+	int32		typmod = -1;
+
+	return get_rel_relkind(table_oid) == RELKIND_RELATION &&
+		get_rel_persistence(table_oid) != RELPERSISTENCE_TEMP &&
+		sfi_ddl_is_securefile(get_atttype(table_oid, attnum), &typmod);
+}
+
+void
+sfi_ddl_taken_note(Oid table_oid, AttrNumber attnum, bool dropped)
+{
+	SfTakenColumns *taken = sfi_ddl_taken;
+	Counting	counting = {.table_oid = table_oid, .attnum = attnum};
+	ErrorData  *error;
+	MemoryContext old;
+	Seen	   *seen;
+
+	if (taken == NULL || sfi_ddl_objects() == NULL || !may_have_values(table_oid, attnum))
+		return;
+	counting.most_pages = Min(MOST_PAGES, taken->pages_left);
+	error = sf_base_guarded_read(count_values, &counting);
+	if (error != NULL)
+	{
+		FreeErrorData(error);
+		counting.count = (Count) {0};
+	}
+	taken->pages_left -= counting.pages;
+	if (counting.count.known && counting.count.values == 0)
+		return;
+
+	old = MemoryContextSwitchTo(taken->context);
+	seen = palloc(sizeof(Seen));
+	seen->table_oid = table_oid;
+	seen->attnum = attnum;
+	seen->dropped = dropped;
+	seen->taken.table = taken->table != NULL ? taken->table : get_rel_name(table_oid);
+	seen->taken.column = get_attname(table_oid, attnum, false);
+	seen->taken.type = InvalidOid;
+	seen->taken.count = counting.count;
+	taken->seen = lappend(taken->seen, seen);
+	MemoryContextSwitchTo(old);
+}
+
+/* ---- the WARNING ---- */
+
+/* Are the values gone from the column, now that the command is done?  Sets its new type. */
+static bool
+is_taken(Seen *seen)
+{
+	int32		typmod = -1;
+
+	if (seen->dropped)
+		return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(seen->table_oid));
+	seen->taken.type = get_atttype(seen->table_oid, seen->attnum);
+	return OidIsValid(seen->taken.type) && !sfi_ddl_is_securefile(seen->taken.type, &typmod);
+}
+
+static Taken *
+find_column(List *columns, const Taken *wanted)
+{
+	ListCell   *lc;
+
+	foreach(lc, columns)
+	{
+		Taken	   *column = lfirst(lc);
+
+		if (strcmp(column->table, wanted->table) == 0 &&
+			strcmp(column->column, wanted->column) == 0 && column->type == wanted->type)
+			return column;
+	}
+	return NULL;
+}
+
+/* The columns that were taken away, those of partitions and children together. */
+static List *
+taken_columns(List *seen)
+{
+	List	   *columns = NIL;
+	ListCell   *lc;
+
+	foreach(lc, seen)
+	{
+		Seen	   *one = lfirst(lc);
+		Taken	   *column;
+
+		if (!is_taken(one))
+			continue;
+		column = find_column(columns, &one->taken);
+		if (column == NULL)
+		{
+			columns = lappend(columns, &one->taken);
+			continue;
+		}
+		column->count.values += one->taken.count.values;
+		column->count.exact &= one->taken.count.exact;
+		column->count.known &= one->taken.count.known;
+	}
+	return columns;
+}
+
+/* "3 values", "about 1200 values". */
+static const char *
+describe_count(Count count)
+{
+	if (!count.known)
+		return "an unknown number of values";
+	return psprintf("%s%.0f value%s", count.exact ? "" : "about ", count.values,
+					count.values == 1 ? "" : "s");
+}
+
+static void
+describe_column(StringInfo said, const Taken *column)
+{
+	const char *values = describe_count(column->count);
+
+	if (OidIsValid(column->type))
+		appendStringInfo(said, "column \"%s\" of table \"%s\", with %s, is now of type %s",
+						 column->column, column->table, values, format_type_be(column->type));
+	else
+		appendStringInfo(said, "column \"%s\" of table \"%s\" was dropped with %s",
+						 column->column, column->table, values);
+}
+
+/* One a line, as sentences. */
+static const char *
+describe_columns(List *columns)
+{
+	StringInfoData said;
+	ListCell   *lc;
+
+	initStringInfo(&said);
+	foreach(lc, columns)
+	{
+		int			start = said.len;
+
+		if (foreach_current_index(lc) == MOST_NAMED)
+		{
+			appendStringInfo(&said, "And %d more.\n", list_length(columns) - MOST_NAMED);
+			break;
+		}
+		describe_column(&said, lfirst(lc));
+		said.data[start] = 'C';
+		appendStringInfoString(&said, ".\n");
+	}
+	said.data[said.len - 1] = '\0';
+	return said.data;
+}
+
+/* Was any column dropped? */
+static bool
+any_dropped(List *columns)
+{
+	ListCell   *lc;
+
+	foreach(lc, columns)
+	{
+		if (!OidIsValid(((Taken *) lfirst(lc))->type))
+			return true;
+	}
+	return false;
+}
+
+void
+sfi_ddl_taken_report(void)
+{
+	List	   *columns = NIL;
+	StringInfoData said;
+
+	if (sfi_ddl_taken == NULL || sfi_ddl_taken->seen == NIL || sfi_ddl_objects() == NULL)
+		return;
+	columns = taken_columns(sfi_ddl_taken->seen);
+	sfi_ddl_taken->seen = NIL;
+	if (columns == NIL)
+		return;
+	initStringInfo(&said);
+	if (list_length(columns) == 1)
+		describe_column(&said, linitial(columns));
+	else
+		appendStringInfo(&said,
+						 "%d columns of type securefile were dropped, or are now of other types, with their values",
+						 list_length(columns));
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg_internal("%s", said.data),
+			 list_length(columns) == 1 ? 0 :
+			 errdetail_internal("%s", describe_columns(columns)),
+			 any_dropped(columns) ?
+			 errhint("Until the transaction ends, ROLLBACK brings them back. After that only a backup has them.") :
+			 errhint("Until the transaction ends, ROLLBACK undoes this.")));
+	pfree(said.data);
+}
