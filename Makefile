@@ -16,6 +16,8 @@
 #	make indent			puts the C files in the layout that make lint asks for
 #	make FAULTS=1		with fault points, for tests (make clean first)
 #	make NO_LZ4=1		without liblz4; NO_ZSTD=1: without libzstd; NO_OPENSSL=1: without libcrypto
+#	make NO_PYTHON=1	without the extension securefile_plpython3u, as where the headers of
+#			Python are missing
 #	make WERROR=1		warnings are errors
 #	make SANITIZE=1		with the address and undefined behaviour sanitizers, for
 #			servers that have their libraries preloaded (see doc/testing.md)
@@ -117,9 +119,33 @@ $(error $(PG_CONFIG) leads to no PGXS: install postgresql-server-dev-15, or set 
 endif
 include $(PGXS)
 
+# the transform for PL/Python: a library of its own, since only that one is to need Python's,
+# and only where there are the headers of Python and of the server's PL/Python
+PYTHON_HEADERS = $(and $(filter yes,$(with_python)),$(wildcard $(includedir_server)/plpython.h),$(wildcard $(patsubst -I%,%/Python.h,$(python_includespec))))
+ifneq ($(if $(NO_PYTHON),,$(PYTHON_HEADERS)),)
+EXTENSION += securefile_plpython3u
+DATA += securefile_plpython3u--1.0.sql
+PYTHON_LIB = plpython/securefile_plpython3$(DLSUFFIX)
+.PHONY: install-python uninstall-python clean-python
+all: $(PYTHON_LIB)
+install: install-python
+uninstall: uninstall-python
+clean: clean-python
+$(PYTHON_LIB): $(srcdir)/plpython/plpython.c
+	$(MKDIR_P) $(@D)
+	$(CC) $(CPPFLAGS) $(python_includespec) $(CFLAGS) $(CFLAGS_SL) -shared -o $@ $< $(LDFLAGS) $(LDFLAGS_SL) $(python_libspec)
+install-python: $(PYTHON_LIB)
+	$(MKDIR_P) '$(DESTDIR)$(pkglibdir)'
+	$(INSTALL_SHLIB) $(PYTHON_LIB) '$(DESTDIR)$(pkglibdir)/'
+uninstall-python:
+	rm -f '$(DESTDIR)$(pkglibdir)/$(notdir $(PYTHON_LIB))'
+clean-python:
+	rm -f $(PYTHON_LIB)
+endif
+
 # make would take what was built there, with whatever options, for what is to be built here
 ifneq ($(realpath $(srcdir)),$(realpath .))
-BUILT := $(wildcard $(addprefix $(abspath $(srcdir))/,*.so src/*.o src/*/*.o))
+BUILT := $(wildcard $(addprefix $(abspath $(srcdir))/,*.so plpython/*.so src/*.o src/*/*.o))
 ifneq ($(BUILT),)
 $(error the source directory was built in, it has $(firstword $(BUILT)): run make clean there first)
 endif

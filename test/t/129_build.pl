@@ -19,6 +19,7 @@ my $sources = "$FindBin::RealBin/../..";
 my $top = PostgreSQL::Test::Utils::tempdir();
 my @scripts = sort map { basename($_) } glob("$sources/securefile--*.sql $sources/securefile_citus--*.sql");
 my ($clang) = grep { -x } map { glob("$_/clang $_/clang-[0-9]*") } split /:/, $ENV{PATH};
+my $python = (glob("$sources/securefile_plpython3u--*.sql"))[0];
 note('compiler: ' . ($clang || 'cc'));
 
 sub quiet
@@ -52,7 +53,8 @@ sub below
 
 mkdir "$top/$_" foreach ('sources', 'build');
 system_or_bail('sh', '-c', "tar -C '$sources' --exclude='*.o' --exclude='*.a' --exclude='*.so*' --exclude='*.pc' --exclude=client/cmd/securefile -cf - "
-	  . "Makefile META.json README.md CHANGELOG.md LICENSE securefile.control securefile_citus.control @scripts src client doc | tar -C '$top/sources' -xf -");
+	  . "Makefile META.json README.md CHANGELOG.md LICENSE securefile.control securefile_citus.control securefile_plpython3u.control @scripts "
+	  . basename($python) . " src plpython client doc | tar -C '$top/sources' -xf -");
 system_or_bail('chmod', '-R', 'a-w', "$top/sources");
 my @before = below("$top/sources");
 chdir "$top/build" or die;
@@ -69,7 +71,7 @@ ok((quiet('make', '-s', '-j2', '-f', "$top/sources/Makefile", 'WERROR=1', 'COPT=
 chdir "$top/build" or die;
 
 # make would take objects that lie beside the sources for its own
-foreach my $object ('securefile.so', 'src/securefile.o', 'src/sql/type.o', 'client/lib/open.o', 'client/lib/libpgsecurefile.a', 'client/cmd/main.o')
+foreach my $object ('securefile.so', 'plpython/securefile_plpython3.so', 'src/securefile.o', 'src/sql/type.o', 'client/lib/open.o', 'client/lib/libpgsecurefile.a', 'client/cmd/main.o')
 {
 	my $part = $object =~ /^client/ ? 'client/' : '';
 	my $dir = dirname("$top/sources/$object");
@@ -98,7 +100,15 @@ my @server = below("$top/server");
 my @client = below("$top/client");
 is_deeply([ sort @server, @client ], [ below("$top/all") ], 'the two make up all, and share nothing');
 is(scalar(grep { m{/(securefile\.so|securefile\.control|securefile_citus\.control|securefile/doc/reference\.md|securefile/doc/keys/age\.sh|securefile/README\.md)$} } @server), 6, 'what the server gets');
-is_deeply([ sort map { basename($_) } grep { /\.sql$/ } @server ], \@scripts, 'all scripts of the extension');
+is_deeply([ sort map { basename($_) } grep { /\.sql$/ && !/plpython/ } @server ], \@scripts, 'all scripts of the extension');
+my $global = slurp(dirname(dirname((quiet($ENV{SECUREFILE_PG_CONFIG}, '--pgxs'))[1] =~ s/\n//r)) . '/Makefile.global');
+my ($headers) = $global =~ /^python_includespec\s*=\s*-I(\S+)/m;
+my $of_server = (quiet($ENV{SECUREFILE_PG_CONFIG}, '--includedir-server'))[1] =~ s/\n//r;
+my $has_python = $headers && -e "$headers/Python.h" && -e "$of_server/plpython.h";
+is(join(' ', sort map { basename($_) } grep { /plpython/ } @server),
+	$has_python ? 'securefile_plpython3.so ' . basename($python) . ' securefile_plpython3u.control' : '', 'the transform for PL/Python, where its headers are');
+ok((quiet(@make, 'install-server', 'NO_PYTHON=1', "DESTDIR=$top/without"))[0], 'install without it');
+is_deeply([ below("$top/without") ], [ grep { !/plpython/ } @server ], 'and all but that');
 is(scalar(grep { m{/(securefile|securefile\.1|pgsecurefile\.h|libpgsecurefile\.(a|so|pc))$} } @client), 6, 'what clients get');
 ok((quiet(@make, 'uninstall', "DESTDIR=$top/all"))[0], 'uninstall');
 is_deeply([ below("$top/all") ], [], 'nothing is left');
