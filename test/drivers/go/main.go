@@ -21,6 +21,7 @@ var stacks = map[string]func(*tester) error{
 	"pgx":          testPgx,
 	"database_sql": testDatabaseSQL,
 	"lib_pq":       testLibPq,
+	"gorm":         testGorm,
 }
 
 // A tester runs the tests of one stack and prints what comes of them.
@@ -44,7 +45,7 @@ func (t *tester) run(what string, test func() error) {
 func main() {
 	names := os.Args[1:]
 	if len(names) == 0 {
-		names = []string{"pgx", "database_sql", "lib_pq"}
+		names = []string{"pgx", "database_sql", "lib_pq", "gorm"}
 	}
 	failed := 0
 	for _, name := range names {

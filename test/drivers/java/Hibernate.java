@@ -119,6 +119,10 @@ class Hibernate {
 		});
 		tests.run("hbm2ddl validate without columnDefinition is refused", this::validatePlain);
 		tests.run("@Lob is refused", this::lob);
+		tests.run("hbm2ddl update without columnDefinition turns the column into bytea", () -> {
+			open(Plain.class, "hibernate.hbm2ddl.auto=update").close();
+			is(db, "bytea");
+		});
 	}
 
 	private static Doc doc(long id, Payload payload) {
@@ -217,11 +221,15 @@ class Hibernate {
 	}
 
 	private void made(Connection db) throws Exception {
+		is(db, "securefile(nocache)");
+	}
+
+	private void is(Connection db, String type) throws Exception {
 		try (var row = db.createStatement().executeQuery("""
 				SELECT format_type(atttypid, atttypmod) FROM pg_attribute
 				WHERE attrelid = 'docs'::regclass AND attname = 'document'""")) {
 			row.next();
-			Payload.equal(row.getString(1), "securefile(nocache)");
+			Payload.equal(row.getString(1), type);
 		}
 	}
 

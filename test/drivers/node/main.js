@@ -8,8 +8,13 @@
 
 import { testNodePostgres } from './node_postgres.js';
 import { testPostgresJs } from './postgres_js.js';
+import { testSequelize } from './sequelize.js';
+import { testTypeorm } from './typeorm.js';
 
-const stacks = { node_postgres: testNodePostgres, postgres_js: testPostgresJs };
+const stacks = {
+	node_postgres: testNodePostgres, postgres_js: testPostgresJs,
+	sequelize: testSequelize, typeorm: testTypeorm,
+};
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(stacks);
 
 for (const name of names) {
