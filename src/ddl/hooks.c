@@ -21,6 +21,7 @@
 #include "access/relation.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_trigger.h"
 #include "commands/event_trigger.h"
@@ -111,6 +112,8 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 		sfi_ddl_note_shell();
 	if (class_id == StatisticExtRelationId && access == OAT_POST_CREATE && sfi_ddl_noting())
 		sfi_ddl_validate_statistics(object_id);
+	if (class_id == ProcedureRelationId && access == OAT_POST_CREATE && sfi_ddl_noting())
+		sfi_ddl_check_transform(object_id);
 	if (class_id != RelationRelationId || !sfi_ddl_noting())
 		return;
 	switch (access)

@@ -312,6 +312,14 @@ extern bool sfi_ddl_index_has_key(Relation index, AttrNumber attnum);
  */
 extern void sfi_ddl_guard_type(Node *stmt);
 
+/* ---- transforms.c ---- */
+
+/*
+ * WARNING if a function of PL/Python that was just made or replaced takes or returns
+ * securefile values without a transform.
+ */
+extern void sfi_ddl_check_transform(Oid function_oid);
+
 /* ---- encrypt.c: what columns that encrypt refuse ---- */
 
 /*

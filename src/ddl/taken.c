@@ -224,6 +224,7 @@ sfi_ddl_taken_note(Oid table_oid, AttrNumber attnum, bool dropped)
 
 	if (taken == NULL || sfi_ddl_objects() == NULL || !may_have_values(table_oid, attnum))
 		return;
+	SF_ASSERT(attnum > 0);
 	counting.most_pages = Min(MOST_PAGES, taken->pages_left);
 	error = sf_base_guarded_read(count_values, &counting);
 	if (error != NULL)

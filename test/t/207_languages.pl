@@ -98,6 +98,14 @@ except Exception as e: return repr(e)\$\$", 'SELECT caught()'), '42804', 'which 
 	# without the clause, as the documents say
 	sql("CREATE FUNCTION textual(d securefile) RETURNS text LANGUAGE plpython3u AS 'return repr(d)'", "CREATE FUNCTION text_made() RETURNS securefile LANGUAGE plpython3u AS 'return b\"plain\"'");
 	is(sql("SELECT textual('ab'), text_made()"), q{'\\\\x6162'|\x6227706c61696e27}, 'without TRANSFORM FOR TYPE: text');
+	my $warns = qr/WARNING:  function "f" gets and returns securefile values as text.*HINT:  Make the function with TRANSFORM FOR TYPE securefile/s;
+	foreach ([ 'd securefile) RETURNS text', 1 ], [ ') RETURNS securefile', 1 ], [ 'a int, OUT b int, OUT c file)', 1 ], [ 'r t) RETURNS int', 1 ], [ 'a securefile[]) RETURNS int', 1 ],
+		[ ') RETURNS TABLE (a int, d securefile)', 1 ], [ "d securefile) RETURNS int TRANSFORM FOR TYPE securefile", 0 ], [ 'd bytea) RETURNS bytea', 0 ], [ ') RETURNS trigger', 0 ])
+	{
+		my ($signature, $wanted) = @$_;
+		my (undef, undef, $said) = $node->psql('postgres', "BEGIN; CREATE FUNCTION f($signature LANGUAGE plpython3u AS 'pass'; ROLLBACK");
+		$wanted ? like($said, $warns, "a WARNING: $signature") : is($said, '', "no WARNING: $signature");
+	}
 	is(sql("CREATE FUNCTION casts(d bytea) RETURNS bytea LANGUAGE plpython3u AS 'return d + b\"\\0\"'", 'INSERT INTO plain SELECT 30, casts(doc) FROM t WHERE id = 1 RETURNING doc'), '\x00255044462d5c780a41ff00', 'functions of bytea need none');
 
 	# pg_dump, and a role that may only use it
