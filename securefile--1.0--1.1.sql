@@ -20,6 +20,52 @@ ALTER FUNCTION pg_catalog.overlay(securefile_wide, bytea, bigint) IMMUTABLE;
 ALTER FUNCTION securefile_truncate(securefile, bigint) IMMUTABLE;
 
 -- ---------------------------------------------------------------------
+-- names: for views, which do not read pg_class themselves
+-- ---------------------------------------------------------------------
+
+-- Citus hides shards from queries of pg_class.
+CREATE FUNCTION securefile_column_names(
+	table_oid oid,
+	attnum smallint,
+	OUT relnamespace oid,
+	OUT relname name,
+	OUT relkind "char",
+	OUT segment_relid oid,
+	OUT segment_tablespace oid,
+	OUT distributed boolean
+) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION securefile_column_names(oid, smallint)
+	IS 'table and segment of a column, given by table OID and column number, also where another extension hides the table from queries of the catalogs; see securefile_columns';
+
+-- What views have in common: a row for each column of this type, or of a domain over it.
+CREATE VIEW securefile_column_tables AS
+SELECT n.nspname AS schemaname,
+	c.relname,
+	a.attname,
+	a.attrelid AS relid,
+	a.attnum,
+	c.relkind,
+	c.segment_relid,
+	c.segment_tablespace,
+	c.distributed
+FROM pg_catalog.pg_attribute a
+	CROSS JOIN LATERAL securefile_column_names(a.attrelid, a.attnum) c
+	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+WHERE a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
+	AND a.atttypid OPERATOR(pg_catalog.=) ANY (
+		WITH RECURSIVE types(oid) AS (
+			SELECT 'securefile'::pg_catalog.regtype::pg_catalog.oid
+			UNION ALL
+			SELECT t.oid FROM pg_catalog.pg_type t
+				JOIN types ON t.typbasetype OPERATOR(pg_catalog.=) types.oid
+		)
+		SELECT types.oid FROM types);
+COMMENT ON VIEW securefile_column_tables
+	IS 'securefile columns of this database, by names and numbers, with their segments; behind other views';
+GRANT SELECT ON securefile_column_tables TO PUBLIC;
+
+-- ---------------------------------------------------------------------
 -- statistics: what compression does
 -- ---------------------------------------------------------------------
 
@@ -58,10 +104,10 @@ COMMENT ON FUNCTION securefile_stat_columns()
 
 -- One row a column with a segment, also when it has counted nothing yet.
 CREATE VIEW securefile_stat AS
-SELECT n.nspname AS schemaname,
+SELECT c.schemaname,
 	c.relname,
-	a.attname,
-	c.oid AS relid,
+	c.attname,
+	c.relid,
 	COALESCE(s.allocation_bytes, 0) AS allocation_bytes,
 	COALESCE(s.allocation_chunks, 0) AS allocation_chunks,
 	COALESCE(s.direct_read_bytes, 0) AS direct_read_bytes,
@@ -83,18 +129,10 @@ SELECT n.nspname AS schemaname,
 	COALESCE(s.dedup_bytes, 0) AS dedup_bytes,
 	COALESCE(s.dedup_mismatches, 0) AS dedup_mismatches,
 	s.stats_reset
-FROM pg_catalog.pg_class c
-	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-	JOIN pg_catalog.pg_attribute a
-		ON a.attrelid OPERATOR(pg_catalog.=) c.oid
-			AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
-	JOIN pg_catalog.pg_class segment
-		ON segment.relnamespace OPERATOR(pg_catalog.=) 'pg_toast'::pg_catalog.regnamespace
-			AND segment.relname OPERATOR(pg_catalog.=)
-				pg_catalog.format('pg_securefile_%s_%s', c.oid, a.attnum)::pg_catalog.name
+FROM securefile_column_tables c
 	LEFT JOIN securefile_stat_columns() s
-		ON s.table_oid OPERATOR(pg_catalog.=) c.oid AND s.attnum OPERATOR(pg_catalog.=) a.attnum
-WHERE c.relkind OPERATOR(pg_catalog.=) 'r';
+		ON s.table_oid OPERATOR(pg_catalog.=) c.relid AND s.attnum OPERATOR(pg_catalog.=) c.attnum
+WHERE c.relkind OPERATOR(pg_catalog.=) 'r' AND c.segment_relid IS NOT NULL;
 COMMENT ON VIEW securefile_stat
 	IS 'cumulative statistics of each securefile column; times in milliseconds';
 GRANT SELECT ON securefile_stat TO PUBLIC;
@@ -150,44 +188,32 @@ COMMENT ON FUNCTION securefile_column_ratio(oid, smallint)
 -- The new columns come last, so that the view is replaced, and what users have made of it
 -- stays.
 CREATE OR REPLACE VIEW securefile_columns AS
-SELECT n.nspname AS schemaname,
+SELECT c.schemaname,
 	c.relname,
-	a.attname,
-	c.oid AS relid,
+	c.attname,
+	c.relid,
 	i.options,
 	i.segment_relid,
 	s.spcname AS tablespace,
 	i.data_files,
 	i.logging,
 	i.cache,
-	securefile_object_bytes(c.oid, a.attnum) AS object_bytes,
+	securefile_object_bytes(c.relid, c.attnum) AS object_bytes,
 	i.file_bytes,
-	(securefile_object_bytes(c.oid, a.attnum)::double precision
-		OPERATOR(pg_catalog.*) securefile_column_ratio(c.oid, a.attnum))::bigint AS plain_bytes,
-	securefile_column_ratio(c.oid, a.attnum) AS ratio
-FROM pg_catalog.pg_class c
-	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-	JOIN pg_catalog.pg_attribute a
-		ON a.attrelid OPERATOR(pg_catalog.=) c.oid
-			AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
-	CROSS JOIN LATERAL securefile_column_info(c.oid, a.attnum) i
-	LEFT JOIN pg_catalog.pg_class r ON r.oid OPERATOR(pg_catalog.=) i.segment_relid
+	(securefile_object_bytes(c.relid, c.attnum)::double precision
+		OPERATOR(pg_catalog.*) securefile_column_ratio(c.relid, c.attnum))::bigint AS plain_bytes,
+	securefile_column_ratio(c.relid, c.attnum) AS ratio,
+	c.distributed
+FROM securefile_column_tables c
+	CROSS JOIN LATERAL securefile_column_info(c.relid, c.attnum) i
 	LEFT JOIN pg_catalog.pg_database d
-		ON r.reltablespace OPERATOR(pg_catalog.=) 0
+		ON c.segment_tablespace OPERATOR(pg_catalog.=) 0
 			AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
 	LEFT JOIN pg_catalog.pg_tablespace s
-		ON s.oid OPERATOR(pg_catalog.=)
-			CASE WHEN r.reltablespace OPERATOR(pg_catalog.=) 0
-				THEN d.dattablespace ELSE r.reltablespace END
-WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}'::pg_catalog."char"[])
-	AND a.atttypid OPERATOR(pg_catalog.=) ANY (
-		WITH RECURSIVE types(oid) AS (
-			SELECT 'securefile'::pg_catalog.regtype::pg_catalog.oid
-			UNION ALL
-			SELECT t.oid FROM pg_catalog.pg_type t
-				JOIN types ON t.typbasetype OPERATOR(pg_catalog.=) types.oid
-		)
-		SELECT types.oid FROM types);
+		ON i.segment_relid IS NOT NULL AND s.oid OPERATOR(pg_catalog.=)
+			CASE WHEN c.segment_tablespace OPERATOR(pg_catalog.=) 0
+				THEN d.dattablespace ELSE c.segment_tablespace END
+WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}'::pg_catalog."char"[]);
 COMMENT ON VIEW securefile_columns
 	IS 'securefile columns of this database: options, segment, tablespace, data files, sizes in bytes; plain_bytes and ratio are estimates as of the last ANALYZE';
 
@@ -243,9 +269,9 @@ CREATE VIEW securefile_fetch AS
 SELECT n.nspname AS schemaname, c.relname, a.attname,
 	s.fetched_values, s.fetched_bytes, s.left_values, s.left_bytes, s.passes, s.last_pass, s.failure
 FROM securefile_fetch_state() s
-	JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) s.table_oid
+	CROSS JOIN LATERAL securefile_column_names(s.table_oid, s.attnum) c
 	JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-	JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) c.oid
+	JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) s.table_oid
 		AND a.attnum OPERATOR(pg_catalog.=) s.attnum AND NOT a.attisdropped;
 COMMENT ON VIEW securefile_fetch
 	IS 'what this server, as a standby with securefile.fetch_from, has fetched of data that is not in WAL: values and stored bytes, those that the other server has not got (left), complete passes through the column, the last error';
@@ -459,11 +485,11 @@ SELECT s.pid,
 	s.skipped
 FROM securefile_progress_slots() s
 	LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) s.database_oid
-	LEFT JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) s.table_oid
-		AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+	LEFT JOIN LATERAL securefile_column_names(s.table_oid, s.attnum) c
+		ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
 	LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-	LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) c.oid
-		AND a.attnum OPERATOR(pg_catalog.=) s.attnum;
+	LEFT JOIN pg_catalog.pg_attribute a ON c.relname IS NOT NULL
+		AND a.attrelid OPERATOR(pg_catalog.=) s.table_oid AND a.attnum OPERATOR(pg_catalog.=) s.attnum;
 COMMENT ON VIEW securefile_progress
 	IS 'rewrites of columns that are running, in all databases: how far each has come';
 GRANT SELECT ON securefile_progress TO PUBLIC;
@@ -546,10 +572,10 @@ COMMENT ON FUNCTION securefile_io_files()
 CREATE VIEW securefile_io AS
 SELECT f.pid,
 	d.datname,
-	t.nspname AS schemaname,
+	t.schemaname,
 	t.relname,
 	t.attname,
-	t.oid AS relid,
+	t.relid,
 	f.file,
 	f.reads,
 	f.read_bytes,
@@ -568,21 +594,11 @@ SELECT f.pid,
 	f.in_flight_bytes
 FROM securefile_io_files() f
 	LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) f.database_oid
-	LEFT JOIN pg_catalog.pg_class segment
-		ON segment.oid OPERATOR(pg_catalog.=)
-				pg_catalog.pg_filenode_relation(f.tablespace_oid, f.number)::pg_catalog.oid
-			AND segment.relnamespace OPERATOR(pg_catalog.=) 'pg_toast'::pg_catalog.regnamespace
-			AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
-	LEFT JOIN (
-		SELECT c.oid, n.nspname, c.relname, a.attname,
-			pg_catalog.format('pg_securefile_%s_%s', c.oid, a.attnum)::pg_catalog.name AS segment
-		FROM pg_catalog.pg_class c
-			JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-			JOIN pg_catalog.pg_attribute a
-				ON a.attrelid OPERATOR(pg_catalog.=) c.oid
-					AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
-		WHERE c.relkind OPERATOR(pg_catalog.=) 'r'
-	) t ON t.segment OPERATOR(pg_catalog.=) segment.relname;
+	LEFT JOIN securefile_column_tables t
+		ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+			AND t.relkind OPERATOR(pg_catalog.=) 'r'
+			AND t.segment_relid OPERATOR(pg_catalog.=)
+				pg_catalog.pg_filenode_relation(f.tablespace_oid, f.number)::pg_catalog.oid;
 COMMENT ON VIEW securefile_io
 	IS 'what each process reads, writes and flushes, by data file, of the last it has used; times in milliseconds; what other roles do is null but for members of pg_read_all_stats';
 GRANT SELECT ON securefile_io TO PUBLIC;

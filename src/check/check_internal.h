@@ -21,6 +21,7 @@
  * report.c		the table of findings, and errors turned into findings
  * usage.c		securefile_usage(), and the functions behind view securefile_columns
  * size.c		securefile_database_size(), securefile_total_relation_size()
+ * names.c		the function that gives views the names of columns' tables
  * maintain.c	securefile_maintain()
  * calibrate.c	securefile_io_calibrate()
  * key_list.c	securefile_keys()

@@ -101,6 +101,7 @@ my @calls = (
 		SELECT entries_seen >= 0 FROM ~securefile_maintain('public.t', 'd'); SELECT live_bytes, plain_bytes, ratio FROM ~securefile_usage('public.t', 'd')},
 	'upgrade_finish' => q{SELECT * FROM ~securefile_upgrade_finish()},
 	'view securefile_columns' => q{SELECT schemaname, relname, attname, options, tablespace, logging, cache, object_bytes, plain_bytes, ratio FROM ~securefile_columns},
+	'view securefile_column_tables' => q{SELECT schemaname, relname, attname, attnum, relkind, distributed FROM ~securefile_column_tables; SELECT relname FROM ~securefile_column_names('public.t'::regclass, 2::smallint)},
 	'view securefile_stat' => q{SELECT ~securefile_stat_reset(); SELECT schemaname, relname, attname, relid, flushes FROM ~securefile_stat},
 	'view securefile_syncer' => q{SELECT active, files FROM ~securefile_syncer},
 	'io_calibrate' => q{SELECT operation, io_method, direct, size_bytes FROM ~securefile_io_calibrate('public.t', 'd', 1048576, 0.1)},
