@@ -133,7 +133,8 @@ BEGIN
 					regexp_replace(coalesce(answer.result, 'no answer'), '^ERROR:\s*', '')),
 				HINT = 'Other shards may be done. The function can be called again.';
 		END IF;
-		result := answer.result::jsonb;
+		-- a procedure that was called says no more than this
+		result := CASE WHEN answer.result <> 'CALL' THEN answer.result::jsonb END;
 		RETURN NEXT;
 	END LOOP;
 END
@@ -327,6 +328,236 @@ END
 $$;
 COMMENT ON FUNCTION securefile_dist_rewrite(regclass, name, text)
 	IS 'securefile_rewrite() of a column of a distributed table: all shards, and with a logging mode (logging, filesystem_like_logging) then the table itself on all nodes; if it fails half-way it can be called again, and securefile_dist_columns shows what is left in the old mode; returns the number of rows changed in each shard';
+
+-- ---------------------------------------------------------------------
+-- dictionaries and keys: each shard has its own
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_dist_train("table" regclass, "column" name, sample_rows integer DEFAULT 10000,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT dictionary integer, OUT dictionary_bytes integer, OUT sampled_values bigint,
+	OUT plain_bytes bigint, OUT stored_bytes bigint, OUT trained_bytes bigint
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, t.*
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT pg_catalog.to_jsonb(t) FROM %1$s.securefile_train(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.int4) t'::text,
+			sample_rows::text, true) s,
+		jsonb_to_record(s.result) t(dictionary integer, dictionary_bytes integer, sampled_values bigint,
+			plain_bytes bigint, stored_bytes bigint, trained_bytes bigint)
+$$;
+COMMENT ON FUNCTION securefile_dist_train(regclass, name, integer)
+	IS 'securefile_train() of a column of a distributed table: each shard learns a dictionary of its own, of which a move, a split or a rebalance leaves nothing';
+
+CREATE FUNCTION securefile_dist_keys("table" regclass, "column" name, scan boolean DEFAULT false,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer,
+	OUT key_id integer, OUT purpose text, OUT state text, OUT is_current boolean, OUT cipher text,
+	OUT master_key text, OUT is_loaded boolean, OUT created timestamptz, OUT stored_values bigint
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, k.*
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(k)), ''[]''::pg_catalog.jsonb) FROM %1$s.securefile_keys(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.bool) k'::text,
+			scan::text, false) s,
+		jsonb_to_recordset(s.result) k(key_id integer, purpose text, state text, is_current boolean,
+			cipher text, master_key text, is_loaded boolean, created timestamptz, stored_values bigint)
+$$;
+COMMENT ON FUNCTION securefile_dist_keys(regclass, name, boolean)
+	IS 'securefile_keys() of a column of a distributed table: one row for each data key of a shard';
+
+CREATE FUNCTION securefile_dist_new_key("table" regclass, "column" name, distrust boolean DEFAULT false,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer, OUT key_id integer
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, (s.result #>> '{}')::integer
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT pg_catalog.to_jsonb(%1$s.securefile_new_key(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.bool))'::text,
+			distrust::text, true) s
+$$;
+COMMENT ON FUNCTION securefile_dist_new_key(regclass, name, boolean)
+	IS 'securefile_new_key() of a column of a distributed table: the number of the new data key of each shard';
+
+CREATE FUNCTION securefile_dist_rewrap("table" regclass, "column" name, master_key text DEFAULT NULL,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer, OUT rewrapped integer
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, (s.result #>> '{}')::integer
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT pg_catalog.to_jsonb(%1$s.securefile_rewrap(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.text))'::text,
+			master_key, true) s
+$$;
+COMMENT ON FUNCTION securefile_dist_rewrap(regclass, name, text)
+	IS 'securefile_rewrap() of a column of a distributed table: how many data keys of each shard were wrapped with another master key';
+
+CREATE FUNCTION securefile_dist_shred("table" regclass, "column" name, force boolean DEFAULT false,
+	OUT shardid bigint, OUT shard_name text, OUT nodename text, OUT nodeport integer, OUT shredded integer
+) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.shardid, s.shard_name, s.nodename, s.nodeport, (s.result #>> '{}')::integer
+	FROM @extschema@.securefile_dist_on_shards("table", "column",
+			'SELECT pg_catalog.to_jsonb(%1$s.securefile_shred(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.bool))'::text,
+			force::text, true) s
+$$;
+COMMENT ON FUNCTION securefile_dist_shred(regclass, name, boolean)
+	IS 'securefile_shred() of a column of a distributed table, shard by shard, each in a transaction of its own: how many data keys of each there were';
+
+-- A procedure commits, and so can no function that asks for its result.  One shard after the
+-- other would take longer; the shards of a node are done at the same time.
+CREATE PROCEDURE securefile_dist_rewrite_online("table" regclass, "column" name,
+	batch_bytes bigint DEFAULT 67108864, only_keys boolean DEFAULT false)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM @extschema@.securefile_dist_on_shards("table", "column",
+		'CALL %1$s.securefile_rewrite_online(%3$L::pg_catalog.regclass, %4$L::pg_catalog.name, %5$L::pg_catalog.int8, '
+			|| CASE WHEN only_keys THEN 'true' ELSE 'false' END || ')',
+		batch_bytes::text, true);
+END
+$$;
+COMMENT ON PROCEDURE securefile_dist_rewrite_online(regclass, name, bigint, boolean)
+	IS 'securefile_rewrite_online() of a column of a distributed table, in all shards at the same time, while the table is in use';
+
+CREATE FUNCTION securefile_dist_master_keys(OUT nodename text, OUT nodeport integer, OUT name text, OUT is_current boolean)
+RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT n.nodename, n.nodeport, k.*
+	FROM @extschema@.securefile_dist_on_nodes(
+			'SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(k)), ''[]''::pg_catalog.jsonb) FROM %1$s.securefile_master_keys() k'::text,
+			'{}'::text[]) n,
+		jsonb_to_recordset(n.result) k(name text, is_current boolean)
+$$;
+COMMENT ON FUNCTION securefile_dist_master_keys() IS 'securefile_master_keys() of each node';
+REVOKE ALL ON FUNCTION securefile_dist_master_keys() FROM PUBLIC;
+
+-- A shard that moves to a node without the key could not be written there.
+CREATE FUNCTION securefile_dist_load_keys(OUT nodename text, OUT nodeport integer, OUT loaded integer)
+RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	lacking record;
+BEGIN
+	RETURN QUERY SELECT n.nodename, n.nodeport, (n.result #>> '{}')::integer
+		FROM @extschema@.securefile_dist_on_nodes('SELECT pg_catalog.to_jsonb(%1$s.securefile_load_keys())'::text, '{}'::text[]) n;
+	SELECT d.nodename, d.nodeport, k.name INTO lacking
+	FROM (SELECT array_agg(ROW(m.nodename, m.nodeport, m.name)::text) AS loaded, array_agg(DISTINCT m.name) AS names
+			FROM @extschema@.securefile_dist_master_keys() m) m
+		CROSS JOIN LATERAL unnest(m.names) k (name)
+		JOIN pg_dist_node d ON d.noderole = 'primary' AND d.isactive
+			AND ROW(d.nodename, d.nodeport, k.name)::text <> ALL (m.loaded)
+	ORDER BY d.nodeid, k.name LIMIT 1;
+	IF FOUND THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('node %s:%s has not loaded master key "%s", which another node has', lacking.nodename, lacking.nodeport, lacking.name),
+			HINT = 'Add it to what securefile.key_command prints there, and call the function again.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_load_keys()
+	IS 'securefile_load_keys() on each node: how many master keys it has loaded; an error if a node lacks one that another node has';
+REVOKE ALL ON FUNCTION securefile_dist_load_keys() FROM PUBLIC;
+
+-- What a node could not do is a WARNING there, which does not come through.
+CREATE FUNCTION securefile_dist_rewrap_node() RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rewrapped integer;
+	others text[];
+BEGIN
+	EXECUTE format('SELECT %s.securefile_rewrap()', @extschema@.securefile_dist_schema()) INTO rewrapped;
+	EXECUTE format('SELECT array_agg(DISTINCT k.master_key) FROM %1$s.securefile_columns c, %1$s.securefile_keys(c.relid, c.attname) k
+		WHERE c.segment_relid IS NOT NULL AND NOT c.distributed
+			AND k.master_key NOT IN (SELECT m.name FROM %1$s.securefile_master_keys() m WHERE m.is_current)',
+		@extschema@.securefile_dist_schema()) INTO others;
+	IF others IS NOT NULL THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('data keys are still wrapped with other master keys: %s', array_to_string(others, ', '));
+	END IF;
+	RETURN rewrapped;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_rewrap_node()
+	IS 'securefile_rewrap() on this node, and an error if a data key is left that another master key wraps; internal';
+REVOKE ALL ON FUNCTION securefile_dist_rewrap_node() FROM PUBLIC;
+
+CREATE FUNCTION securefile_dist_rewrap(OUT nodename text, OUT nodeport integer, OUT rewrapped integer) RETURNS SETOF record
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT n.nodename, n.nodeport, (n.result #>> '{}')::integer
+	FROM @extschema@.securefile_dist_on_nodes('SELECT pg_catalog.to_jsonb(%2$s.securefile_dist_rewrap_node())'::text, '{}'::text[]) n
+$$;
+COMMENT ON FUNCTION securefile_dist_rewrap()
+	IS 'securefile_rewrap() on each node, for all columns of the database there: how many data keys were wrapped with another master key; an error if any is left';
+REVOKE ALL ON FUNCTION securefile_dist_rewrap() FROM PUBLIC;
+
+-- ---------------------------------------------------------------------
+-- data that is not in WAL
+-- ---------------------------------------------------------------------
+
+-- One server has been in the place of one node: so only that node can fetch from it.
+CREATE FUNCTION securefile_dist_fetch(conninfo text DEFAULT NULL, INOUT nodename text DEFAULT NULL, INOUT nodeport integer DEFAULT NULL,
+	OUT schemaname name, OUT relname name, OUT attname name,
+	OUT missing_values bigint, OUT missing_bytes bigint, OUT fetched_values bigint, OUT fetched_bytes bigint
+) RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	wanted record;
+	one record;
+	host text := nodename;
+	port integer := nodeport;
+	found boolean := false;
+BEGIN
+	IF (host IS NULL) <> (port IS NULL) OR conninfo IS NOT NULL AND host IS NULL THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = 'the node that fetches from a server has to be named by host and port',
+			DETAIL = 'Each node has another server that has its data.',
+			HINT = 'pg_dist_node has the names and ports of nodes.';
+	END IF;
+	FOR wanted IN
+		SELECT d.nodename::text, d.nodeport FROM pg_dist_node d
+		WHERE d.noderole = 'primary' AND d.isactive AND (host IS NULL OR d.nodename = host AND d.nodeport = port)
+		ORDER BY d.nodeid
+	LOOP
+		found := true;
+		SELECT * INTO STRICT one FROM master_run_on_worker(ARRAY[wanted.nodename], ARRAY[wanted.nodeport],
+			ARRAY[format('SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(f)), ''[]''::pg_catalog.jsonb) FROM %s.securefile_fetch_left_behind(%L::pg_catalog.text) f',
+				@extschema@.securefile_dist_schema(), conninfo)], false);
+		IF one.success IS NOT TRUE THEN
+			RAISE external_routine_exception USING
+				MESSAGE = format('node %s:%s: %s', wanted.nodename, wanted.nodeport,
+					regexp_replace(coalesce(one.result, 'no answer'), '^ERROR:\s*', ''));
+		END IF;
+		RETURN QUERY SELECT wanted.nodename, wanted.nodeport, f.*
+			FROM jsonb_to_recordset(one.result::jsonb) f(schemaname name, relname name, attname name,
+				missing_values bigint, missing_bytes bigint, fetched_values bigint, fetched_bytes bigint);
+	END LOOP;
+	IF NOT found THEN
+		RAISE undefined_object USING MESSAGE = format('there is no node %s:%s', host, port);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION securefile_dist_fetch(text, text, integer)
+	IS 'securefile_fetch_left_behind() on a node, given by host and port, of all its tables, shards and others; without conninfo what is missing is only counted, without a node on all nodes';
+REVOKE ALL ON FUNCTION securefile_dist_fetch(text, text, integer) FROM PUBLIC;
 
 -- ---------------------------------------------------------------------
 -- views over all nodes

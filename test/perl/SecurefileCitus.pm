@@ -22,8 +22,8 @@ sub need_citus
 	return;
 }
 
-# A coordinator and some workers; shards_per_table tells how many shards a table has.  The
-# library of Citus has to come first.
+# A coordinator and some workers; keys: shards, how many a table has; conf, more settings;
+# before_start, a function that is called with each node.  The library of Citus has to come first.
 sub new_nodes
 {
 	my ($workers, %params) = @_;
@@ -40,6 +40,7 @@ sub new_nodes
 	foreach my $node (@nodes)
 	{
 		$node->append_conf('postgresql.conf', "citus.local_hostname = '$node->{_host}'");
+		$params{before_start}->($node) if $params{before_start};
 		$node->start;
 		allow_plugin($node);
 		$node->safe_psql('postgres', 'CREATE EXTENSION citus');
