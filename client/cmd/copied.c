@@ -200,9 +200,11 @@ copied_put(Session *session, const Options *options, const CopiedRow *row, Failu
 {
 	const Target *target = session->target;
 	char	   *columns = copied_columns(session, options);
-	PGresult   *values = binary_values(session, row, columns, failure);
+	PGresult   *values;
 	bool		stored = false;
 
+	session_let_go(session);
+	values = binary_values(session, row, columns, failure);
 	if (values != NULL)
 	{
 		char	   *sql = text_make("COPY %s (%s, %s) FROM STDIN (FORMAT binary)", target->table,

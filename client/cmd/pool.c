@@ -30,6 +30,7 @@ typedef struct Pool
 	size_t		count;
 	PoolWork	work;
 	void	   *arg;
+	const Queues *files;
 	Queue	   *queues;
 	int			nqueues;
 	atomic_size_t begun;		/* files */
@@ -104,12 +105,16 @@ work_off(Pool *pool, int queue, Session *session)
 
 	while (!session->lost && take(pool, queue, &number))
 	{
-		bool		good = pool->work(session, pool->arg, number);
+		bool		good;
 
+		session->shard = queues_shard(pool->files, number);
+		good = pool->work(session, pool->arg, number);
 		progress_file();
 		if (!good && !session_recover(session, &failure))
 			output_message(&failure);
 	}
+	session->shard = NULL;
+	session_let_go(session);
 }
 
 /* A thread: works with the session it was given, or makes one if there is work left. */
@@ -141,7 +146,7 @@ bool
 pool_run(const Options *options, const Target *target, Session *first,
 		 size_t count, const Queues *queues, PoolWork work, void *arg)
 {
-	Pool		pool = {options, target, count, work, arg, NULL, 0, 0};
+	Pool		pool = {options, target, count, work, arg, queues, NULL, 0, 0};
 	size_t		jobs = (size_t) options->jobs < count ? (size_t) options->jobs : count;
 	Worker	   *workers = calloc(jobs + 1, sizeof(Worker));
 	size_t		begun;

@@ -28,15 +28,27 @@ conn_do(PGconn *conn, Failure *failure, const char *sql)
 	return result != NULL;
 }
 
+void
+session_let_go(Session *session)
+{
+	Failure		ignored;
+
+	if (session->keeps_table)
+		(void) conn_do(session->conn, &ignored, "ROLLBACK");
+	session->keeps_table = false;
+}
+
 PGresult *
 session_query(Session *session, Failure *failure, const char *sql,
 			  int count, const char *const *values)
 {
+	session_let_go(session);
 	return conn_query(session->conn, failure, sql, count, values);
 }
 
 bool
 session_do(Session *session, Failure *failure, const char *sql)
 {
+	session_let_go(session);
 	return conn_do(session->conn, failure, sql);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "queues.h"
+#include "shard.h"
 #include "text.h"
 
 /* Names in one question. */
@@ -37,6 +38,31 @@ number_of(Nodes *nodes, const char *name)
 	return nodes->count++;
 }
 
+/* The number of the shard in that row, which is added if it is new. */
+static int
+shard_number(Queues *queues, const PGresult *result, int row)
+{
+	for (int i = 0; i < queues->nshards; i++)
+		if (strcmp(queues->shards[i].id, PQgetvalue(result, row, 0)) == 0)
+			return i;
+	queues->shards = realloc(queues->shards, (queues->nshards + 1) * sizeof(Shard));
+	if (queues->shards == NULL)
+		abort();
+	queues->shards[queues->nshards] = shard_take(result, row);
+	return queues->nshards++;
+}
+
+/* The queue of a file whose shard is known: that of its node. */
+static int
+queue_of(const Shard *shard, Nodes *nodes)
+{
+	char	   *name = text_make("%s:%d", shard->host, shard->port);
+	int			number = number_of(nodes, name);
+
+	free(name);
+	return number;
+}
+
 /* Add a name to the text of an array, in quotes. */
 static char *
 add_name(char *array, size_t *length, const char *prefix, const char *path)
@@ -60,19 +86,15 @@ add_name(char *array, size_t *length, const char *prefix, const char *path)
 	return array;
 }
 
-/* Files [first, end): their queues.  False if the server cannot tell. */
+/* Files [first, end): their shards and queues.  False if the server cannot tell. */
 static bool
 ask(Session *session, const FoundList *list, const char *prefix, size_t first, size_t end,
-	Nodes *nodes, int *of)
+	Nodes *nodes, Queues *queues)
 {
-	const Target *target = session->target;
 	char	   *array = NULL;
 	size_t		length = 0;
-	char	   *sql = text_make("SELECT pg_catalog.concat(r.nodename, ':', r.nodeport) FROM"
-								" %s.securefile_dist_routes($1::pg_catalog.regclass,"
-								" $2::pg_catalog.text[]) r",
-								target->dist_schema);
-	const char *values[2] = {target->table, NULL};
+	char	   *sql = shard_question(session->target, "$2::pg_catalog.text[]");
+	const char *values[2] = {session->target->table, NULL};
 	PGresult   *result;
 	Failure		ignored;
 	bool		good;
@@ -83,9 +105,12 @@ ask(Session *session, const FoundList *list, const char *prefix, size_t first, s
 	array[length] = '\0';
 	values[1] = array;
 	result = session_query(session, &ignored, sql, 2, values);
-	good = result != NULL && (size_t) PQntuples(result) == end - first;
+	good = result != NULL && (size_t) PQntuples(result) == end - first && PQnfields(result) == 4;
 	for (size_t i = first; good && i < end; i++)
-		of[i] = number_of(nodes, PQgetvalue(result, (int) (i - first), 0));
+	{
+		queues->shard_of[i] = shard_number(queues, result, (int) (i - first));
+		queues->of[i] = queue_of(&queues->shards[queues->shard_of[i]], nodes);
+	}
 	PQclear(result);
 	free(array);
 	free(sql);
@@ -97,14 +122,15 @@ queues_find(Session *session, const FoundList *list, const char *prefix)
 {
 	const Target *target = session->target;
 	Nodes		nodes = {0, NULL};
-	Queues		queues = {1, NULL};
+	Queues		queues = {.count = 1};
 	bool		good = target->routable && target->dist_key != NULL &&
 	strcmp(target->dist_key, target->key) == 0 && list->count > 1;
 
 	if (good)
 	{
 		queues.of = calloc(list->count, sizeof(int));
-		if (queues.of == NULL)
+		queues.shard_of = calloc(list->count, sizeof(int));
+		if (queues.of == NULL || queues.shard_of == NULL)
 			abort();
 	}
 	for (size_t first = 0; good && first < list->count; first += NAMES_AT_ONCE)
@@ -112,7 +138,7 @@ queues_find(Session *session, const FoundList *list, const char *prefix)
 		size_t		end = first + NAMES_AT_ONCE;
 
 		good = ask(session, list, prefix, first, end < list->count ? end : list->count, &nodes,
-				   queues.of);
+				   &queues);
 	}
 	if (good)
 		queues.count = nodes.count;
@@ -127,6 +153,17 @@ queues_find(Session *session, const FoundList *list, const char *prefix)
 void
 queues_free(Queues *queues)
 {
+	for (int i = 0; i < queues->nshards; i++)
+		shard_clear(&queues->shards[i]);
+	free(queues->shards);
+	free(queues->shard_of);
 	free(queues->of);
-	*queues = (Queues) {1, NULL};
+	*queues = (Queues) {.count = 1};
+}
+
+Shard *
+queues_shard(const Queues *queues, size_t number)
+{
+	return queues == NULL || queues->shard_of == NULL ? NULL :
+		&queues->shards[queues->shard_of[number]];
 }

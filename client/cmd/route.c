@@ -7,19 +7,34 @@
  * Through the coordinator a value is a literal in a statement, of 256 MB at most, and on its
  * way back it is first written to a temporary file.  See pgsf_find_route() for the protocol.
  *
+ * While files are stored one after the other, a session keeps its lock of the table from one to
+ * the next, so that the coordinator has next to nothing to do for each.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "output.h"
 #include "route.h"
+#include "shard.h"
 #include "text.h"
 
 /* A shard that moves away between the question and the answer moves once. */
 #define TRIES	3
 #define NO_SUCH_TABLE	"42P01"
+#define LOCK_TIMEOUT	"55P03"
 #define BEGIN	"BEGIN ISOLATION LEVEL READ COMMITTED"
+
+/* A command that changes the table has its turn after so long, in milliseconds. */
+#define KEEP_MS	1000
+
+/*
+ * A lock on the node is not waited for longer while the table is kept from a file before: who
+ * has the lock may wait for the table.
+ */
+#define SHORT_WAIT	"SELECT pg_catalog.set_config('lock_timeout', '2s', true)"
 
 bool
 route_is_key(const Session *session, const char *column)
@@ -96,14 +111,24 @@ find_key(Session *session, const Options *options, const char *name, char **key,
 	return true;
 }
 
-/* Find the node of a key, and connect to it. */
 static bool
-find_route(Session *session, const char *key, pgsf_route *route, Failure *failure)
+use_shard(Session *session, const Shard *shard, pgsf_route *route, Failure *failure)
 {
-	if (pgsf_find_route(session->handle, session->target->table, key, route) == 0)
+	pgsf_place	place = {session->target->dist_schema, session->target->dist_key, shard->id,
+	shard->name, shard->host, shard->port};
+
+	if (pgsf_use_route(session->handle, &place, route) == 0)
 		return true;
 	failure_pgsf(failure, session->handle);
 	return false;
+}
+
+/* Find the node of a key, and connect to it. */
+static bool
+find_route(Session *session, const char *key, Shard **shard, pgsf_route *route, Failure *failure)
+{
+	*shard = shard_find(session, key, failure);
+	return *shard != NULL && use_shard(session, *shard, route, failure);
 }
 
 static void
@@ -136,6 +161,41 @@ hold_table(const Target *target, PGconn *conn, Failure *failure)
 	return result != NULL;
 }
 
+static int64_t
+now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* Begin the transaction that holds the table, unless one has not been open for long. */
+static bool
+keep_table(Session *session, Failure *failure)
+{
+	if (session->keeps_table && now_ms() - session->kept_since < KEEP_MS)
+		return true;
+	session_let_go(session);
+	if (!session_do(session, failure, BEGIN))
+		return false;
+	session->keeps_table = true;
+	session->kept_since = now_ms();
+	return hold_table(session->target, session->conn, failure);
+}
+
+/* Is the node of a route the coordinator? */
+static bool
+look_at_node(const pgsf_route *route, bool *is_coordinator, Failure *failure)
+{
+	PGresult   *result = conn_query(route->conn, failure,
+									"SELECT groupid FROM pg_catalog.pg_dist_local_group", 0, NULL);
+
+	*is_coordinator = PQntuples(result) == 1 && strcmp(PQgetvalue(result, 0, 0), "0") == 0;
+	PQclear(result);
+	return result != NULL;
+}
+
 /*
  * Begin the transaction on the node, and hold the table: on the coordinator, in the session of
  * its own.  Where the node is the coordinator, both are one transaction: a command that waits
@@ -144,23 +204,17 @@ hold_table(const Target *target, PGconn *conn, Failure *failure)
 static bool
 begin_put(Session *session, const pgsf_route *route, Failure *failure)
 {
-	PGresult   *result;
 	bool		is_coordinator;
+	bool		was_kept = session->keeps_table;
 
-	if (!conn_do(route->conn, failure, BEGIN))
+	if (!conn_do(route->conn, failure, BEGIN) ||
+		!look_at_node(route, &is_coordinator, failure))
 		return false;
-	result = conn_query(route->conn, failure, "SELECT groupid FROM pg_catalog.pg_dist_local_group",
-						0, NULL);
-	if (result == NULL)
-		return false;
-	is_coordinator = PQntuples(result) == 1 && strcmp(PQgetvalue(result, 0, 0), "0") == 0;
-	PQclear(result);
-	if (is_coordinator)
-		return hold_table(session->target, route->conn, failure);
-	if (PQtransactionStatus(session->conn) == PQTRANS_INTRANS)
-		return true;
-	return session_do(session, failure, BEGIN) &&
-		hold_table(session->target, session->conn, failure);
+	if (!is_coordinator)
+		return (!was_kept || conn_do(route->conn, failure, SHORT_WAIT)) &&
+			keep_table(session, failure);
+	session_let_go(session);
+	return hold_table(session->target, route->conn, failure);
 }
 
 /*
@@ -215,9 +269,40 @@ stream_into(Session *session, const RoutedPut *put, const pgsf_route *route,
 	free(sql);
 	if (bytes < 0)
 		failure_pgsf(failure, route->handle);
-	else if (!session_do(session, failure, "SELECT") || !conn_do(route->conn, failure, "COMMIT"))
+	else if ((session->keeps_table && !conn_do(session->conn, failure, "SELECT")) ||
+			 !conn_do(route->conn, failure, "COMMIT"))
 		bytes = -1;
 	return bytes;
+}
+
+/*
+ * One attempt to hold the row of a put; *place as above, NULL also if the attempt has to be
+ * repeated.  False after a failure.
+ */
+static bool
+try_put(Session *session, const RoutedPut *put, const char *key, pgsf_route *route, char **place,
+		Failure *failure)
+{
+	bool		was_kept = session->keeps_table;
+	Shard	   *shard;
+	bool		good;
+
+	*place = NULL;
+	if (!find_route(session, key, &shard, route, failure))
+		return false;
+	good = begin_put(session, route, failure) &&
+		hold_row(put, route, session->target->key_is_name, place, failure);
+	if (*place != NULL)
+		return true;
+	roll_back(route);
+	if (good)
+		atomic_store(&shard->moved, true);
+	else if (was_kept && strcmp(failure->sqlstate, LOCK_TIMEOUT) == 0)
+	{
+		session_let_go(session);
+		return true;
+	}
+	return good;
 }
 
 /* What was committed on the node stays, whatever becomes of the table's lock afterwards. */
@@ -228,20 +313,11 @@ route_put(Session *session, const Options *options, const RoutedPut *put, Failur
 	char	   *key;
 	char	   *place = NULL;
 	int64_t		bytes = -1;
-	Failure		ignored;
 	bool		good = find_key(session, put->row_exists ? NULL : options, put->values[0], &key,
 								failure);
 
 	for (int i = 0; i < TRIES && good && place == NULL; i++)
-	{
-		good = find_route(session, key, &route, failure);
-		if (!good)
-			break;
-		good = begin_put(session, &route, failure) &&
-			hold_row(put, &route, session->target->key_is_name, &place, failure);
-		if (place == NULL)
-			roll_back(&route);
-	}
+		good = try_put(session, put, key, &route, &place, failure);
 	free(key);
 	if (place != NULL)
 	{
@@ -252,9 +328,58 @@ route_put(Session *session, const Options *options, const RoutedPut *put, Failur
 	else if (good)
 		failure_say(failure, "the row is gone, or its shard is being moved\nHint: Try again.");
 	free(place);
-	if (PQtransactionStatus(session->conn) != PQTRANS_IDLE)
-		(void) session_do(session, &ignored, "ROLLBACK");
+	if (bytes < 0)
+		session_let_go(session);
 	return bytes;
+}
+
+/* ---- looking ---- */
+
+bool
+route_look(Session *session, const char *name, int *rows, PGresult **result)
+{
+	const Target *target = session->target;
+	const char *const values[] = {name};
+	Shard	   *shard = session->no_routes ? NULL : shard_known(session);
+	pgsf_route	route;
+	Failure		failure;
+	char	   *sql;
+
+	if (shard == NULL)
+		return false;
+	if (!use_shard(session, shard, &route, &failure))
+	{
+		(void) route_is_missing(session, &failure);
+		return false;
+	}
+	sql = text_make("SELECT f.length, f.is_row, h.is_here FROM (SELECT %s) h (is_here) LEFT JOIN"
+					" (SELECT pg_catalog.length(%s), true FROM %s WHERE %s LIMIT 2)"
+					" f (length, is_row) ON true", route.is_here, target->column, route.shard,
+					target->key_is_name);
+	*result = conn_query(route.conn, &failure, sql, 1, values);
+	free(sql);
+	if (PQntuples(*result) > 0 && PQgetvalue(*result, 0, 2)[0] == 't')
+	{
+		*rows = PQgetisnull(*result, 0, 1) ? 0 : PQntuples(*result);
+		return true;
+	}
+	if (*result != NULL || strcmp(failure.sqlstate, NO_SUCH_TABLE) == 0)
+		atomic_store(&shard->moved, true);
+	PQclear(*result);
+	return false;
+}
+
+bool
+route_seat(Session *session, Seat *seat)
+{
+	Shard	   *shard = session->no_routes ? NULL : shard_known(session);
+	pgsf_route	route;
+	Failure		ignored;
+
+	if (shard == NULL || !use_shard(session, shard, &route, &ignored))
+		return false;
+	*seat = (Seat) {route.conn, route.shard, route.is_here};
+	return true;
 }
 
 /* ---- get ---- */
@@ -273,9 +398,10 @@ route_get(Session *session, const char *name, pgsf_sink sink, void *arg, Failure
 		return -1;
 	for (int i = 0; i < TRIES && bytes < 0; i++)
 	{
+		Shard	   *shard;
 		char	   *sql;
 
-		if (!find_route(session, key, &route, failure))
+		if (!find_route(session, key, &shard, &route, failure))
 			break;
 		sql = text_make("SELECT %s FROM %s WHERE %s AND %s", target->column, route.shard,
 						target->key_is_name, route.is_here);
@@ -292,6 +418,7 @@ route_get(Session *session, const char *name, pgsf_sink sink, void *arg, Failure
 		if (strcmp(failure->sqlstate, PGSF_ERROR_NOT_FOUND) != 0 &&
 			strcmp(failure->sqlstate, NO_SUCH_TABLE) != 0)
 			break;
+		atomic_store(&shard->moved, true);
 	}
 	free(key);
 	return bytes;

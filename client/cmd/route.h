@@ -45,6 +45,26 @@ extern int64_t route_get(Session *session, const char *name, pgsf_sink sink, voi
 						 Failure *failure);
 
 /*
+ * Look for the row of a name on the node that has its shard, if that is known.  The result has
+ * the lengths of the files of *rows rows; false: only the coordinator can tell.
+ */
+extern bool route_look(Session *session, const char *name, int *rows, PGresult **result);
+
+/*
+ * Where a statement that reads the row of a name is executed: at the shard if it is known, else
+ * the table.  Where at the shard no row fulfils the condition, the coordinator has to be asked.
+ */
+typedef struct Seat
+{
+	PGconn	   *conn;
+	const char *table;
+	const char *condition;
+} Seat;
+
+/* False: the node cannot be reached. */
+extern bool route_seat(Session *session, Seat *seat);
+
+/*
  * After a failure: was it that the node could not be reached, while the coordinator can?  Then
  * the user is told, once in a session, and no more routes are tried in it.
  */

@@ -13,6 +13,7 @@
 #include "output.h"
 #include "password.h"
 #include "session.h"
+#include "shard.h"
 
 /* The password that the user typed: the first connection asks, the others use it. */
 static char *password = NULL;
@@ -124,6 +125,7 @@ bool
 session_recover(Session *session, Failure *failure)
 {
 	pgsf_close(session->handle);
+	session->keeps_table = false;
 	if (PQstatus(session->conn) == CONNECTION_OK &&
 		PQtransactionStatus(session->conn) != PQTRANS_IDLE)
 		PQclear(PQexec(session->conn, "ROLLBACK"));
@@ -148,6 +150,7 @@ session_end(Session *session)
 		interrupt_unwatch(session->conn);
 		PQfinish(session->conn);
 	}
+	shard_forget(session);
 	free(session->buffer);
 	free(session);
 }

@@ -8,6 +8,7 @@
 #ifndef SECUREFILE_SESSION_H
 #define SECUREFILE_SESSION_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "failure.h"
@@ -42,6 +43,16 @@ typedef struct Target
 	bool		names_are_utf8; /* the encoding of the connection */
 } Target;
 
+/* A shard of a distributed table, as the coordinator has said. */
+typedef struct Shard
+{
+	char	   *id;
+	char	   *name;			/* with its schema, quoted */
+	char	   *host;
+	int			port;
+	atomic_bool moved;			/* it was not there any more */
+} Shard;
+
 /* A connection, and the other things that one thread works with. */
 typedef struct Session
 {
@@ -52,6 +63,12 @@ typedef struct Session
 	bool		lost;			/* the connection could not be made again */
 	bool		no_routes;		/* nodes cannot be reached: files go through
 								 * the coordinator */
+	Shard	   *shard;			/* of the file whose turn it is; null: not
+								 * known */
+	Shard	   *asked;			/* the one that was asked for last; null: none */
+	char	   *asked_key;		/* for this key; null: the table has one shard */
+	bool		keeps_table;	/* a transaction is open that holds the table */
+	int64_t		kept_since;		/* in milliseconds */
 } Session;
 
 #define BUFFER_SIZE		(256 * 1024)
@@ -86,7 +103,13 @@ extern PGresult *conn_query(PGconn *conn, Failure *failure, const char *sql, int
 /* Execute a statement without parameters whose result does not matter. */
 extern bool conn_do(PGconn *conn, Failure *failure, const char *sql);
 
-/* Both, on the connection of a session. */
+/*
+ * End the transaction that holds a distributed table, if the session has one open: whatever
+ * else is executed on its connection is no part of that.
+ */
+extern void session_let_go(Session *session);
+
+/* Both, on the connection of a session, which lets go first. */
 extern PGresult *session_query(Session *session, Failure *failure, const char *sql,
 							   int count, const char *const *values);
 extern bool session_do(Session *session, Failure *failure, const char *sql);

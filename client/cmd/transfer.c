@@ -19,6 +19,7 @@
 #include "local.h"
 #include "output.h"
 #include "route.h"
+#include "shard.h"
 #include "text.h"
 #include "transfer.h"
 
@@ -27,6 +28,9 @@
 /* What Citus can put into the text of a statement, in hexadecimal digits. */
 #define WHOLE_BYTES		(268435440 / BUFFER_SIZE * BUFFER_SIZE)
 
+/* What a statement through the coordinator carries in the time of its other work. */
+#define THROUGH_BYTES	(8 * 1024)
+
 /* ---- looking ---- */
 
 bool
@@ -34,12 +38,18 @@ transfer_look(Session *session, const char *name, Stored *stored, Failure *failu
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
-	char	   *sql = text_make("SELECT pg_catalog.length(%s) FROM %s WHERE %s LIMIT 2",
-								target->column, target->table, target->key_is_name);
-	PGresult   *result = session_query(session, failure, sql, 1, values);
-	int			rows = PQntuples(result);
+	PGresult   *result;
+	int			rows;
 
-	free(sql);
+	if (!route_look(session, name, &rows, &result))
+	{
+		char	   *sql = text_make("SELECT pg_catalog.length(%s) FROM %s WHERE %s LIMIT 2",
+									target->column, target->table, target->key_is_name);
+
+		result = session_query(session, failure, sql, 1, values);
+		rows = PQntuples(result);
+		free(sql);
+	}
 	memset(stored, 0, sizeof(*stored));
 	if (result == NULL)
 		return false;
@@ -60,26 +70,45 @@ typedef struct StoredHash
 	uint64_t	xxh3;
 } StoredHash;
 
-/* Ask the server for a hash of the file of that name; kept: look for one that is kept, too. */
-static bool
-look_up_hash(Session *session, const char *name, bool kept, StoredHash *hash, Failure *failure)
+/* Ask for a hash at one place: of the shard, or of the table. */
+static PGresult *
+ask_hash(const Seat *seat, const Target *target, const char *name, bool kept, Failure *failure)
 {
-	const Target *target = session->target;
 	const char *const values[] = {name};
 
 	/* OFFSET keeps the inner statement apart: what is kept is asked once */
 	char	   *sql = text_make("SELECT f.kept, CASE WHEN f.kept IS NULL THEN"
 								" %s.securefile_hash_extended(f.file, 0::pg_catalog.int8) END"
-								" FROM (SELECT %s, %s::%s.securefile FROM %s WHERE %s OFFSET 0)"
+								" FROM (SELECT %s, %s::%s.securefile FROM %s WHERE %s AND %s OFFSET 0)"
 								" f (kept, file)", target->extension,
 								kept && target->kept_digest != NULL ? target->kept_digest : "NULL",
-								target->column, target->extension, target->table,
-								target->key_is_name);
-	PGresult   *result = session_query(session, failure, sql, 1, values);
-	bool		found = PQntuples(result) == 1 &&
-	!(PQgetisnull(result, 0, 0) && PQgetisnull(result, 0, 1));
+								target->column, target->extension, seat->table,
+								target->key_is_name, seat->condition);
+	PGresult   *result = conn_query(seat->conn, failure, sql, 1, values);
 
 	free(sql);
+	return result;
+}
+
+/* Ask the server for a hash of the file of that name; kept: look for one that is kept, too. */
+static bool
+look_up_hash(Session *session, const char *name, bool kept, StoredHash *hash, Failure *failure)
+{
+	const Target *target = session->target;
+	Seat		seat;
+	PGresult   *result = NULL;
+	bool		found;
+
+	if (route_seat(session, &seat))
+		result = ask_hash(&seat, target, name, kept, failure);
+	if (PQntuples(result) != 1)
+	{
+		PQclear(result);
+		session_let_go(session);
+		seat = (Seat) {session->conn, target->table, "true"};
+		result = ask_hash(&seat, target, name, kept, failure);
+	}
+	found = PQntuples(result) == 1 && !(PQgetisnull(result, 0, 0) && PQgetisnull(result, 0, 1));
 	memset(hash, 0, sizeof(*hash));
 	if (found)
 	{
@@ -290,6 +319,7 @@ put_whole(Session *session, const Options *options, const char *name, bool row_e
 
 	if (types == NULL || lengths == NULL || formats == NULL)
 		abort();
+	session_let_go(session);
 	types[last] = BYTEA_OID;
 	values[last] = bytes;
 	lengths[last] = (int) length;
@@ -421,6 +451,16 @@ put_long(Session *session, const Options *options, const char *name, bool row_ex
 	return put_through(session, options, name, row_exists, source, failure);
 }
 
+/*
+ * Where the shard is known, a statement through the coordinator costs less than the way to the
+ * shard for short files only.
+ */
+static bool
+goes_to_shard(Session *session, int64_t length)
+{
+	return length > THROUGH_BYTES && !session->no_routes && shard_known(session) != NULL;
+}
+
 int64_t
 transfer_put(Session *session, const Options *options, const char *name,
 			 bool row_exists, int fd, Failure *failure)
@@ -440,7 +480,7 @@ transfer_put(Session *session, const Options *options, const char *name,
 		failure_errno(failure, "could not read the file");
 		return -1;
 	}
-	if (got < BUFFER_SIZE)
+	if (got < BUFFER_SIZE && !goes_to_shard(session, got))
 	{
 		source.done = got;
 		stored = check_unchanged(&source) &&

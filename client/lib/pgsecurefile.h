@@ -453,6 +453,28 @@ typedef struct pgsf_route
  */
 extern int	pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route);
 
+/* Where the coordinator has said that a row is: a row of securefile_dist_routes(). */
+typedef struct pgsf_place
+{
+	const char *schema;			/* of extension securefile_citus, quoted */
+	const char *column;			/* the distribution column, quoted; NULL: none */
+	const char *shardid;		/* decimal digits */
+	const char *shard;			/* shard_name */
+	const char *host;			/* nodename */
+	int			port;			/* nodeport */
+} pgsf_place;
+
+/*
+ * Make a route of what was asked before, for many keys at once, and connect: nothing is sent
+ * to the coordinator.  What was said may be old, as after pgsf_find_route(): find the route
+ * again when no row is there.
+ *
+ * Errors: PGSF_ERROR_STATE a value is open in h; PGSF_ERROR_ARGUMENT place, one of its texts
+ * but column, or route is NULL, or shardid or port is none; PGSF_ERROR_CONNECTION no connection
+ * to the node.
+ */
+extern int	pgsf_use_route(pgsf *h, const pgsf_place *place, pgsf_route *route);
+
 /* ---- progress and cancelling ---- */
 
 /*

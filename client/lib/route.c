@@ -206,30 +206,45 @@ ask(pgsf *h, const char *schema, const char *table, const char *key)
 	return result;
 }
 
-/* Keep what was answered, and connect. */
+/* Keep the texts of a route, and connect. */
 static int
-take_route(pgsf *h, const char *schema, const PGresult *result, pgsf_route *route)
+take_route(pgsf *h, const pgsf_place *place, pgsf_route *route)
 {
-	const char *shardid = PQgetvalue(result, 0, 0);
 	struct Node *node;
 
 	forget_route(h);
-	h->shard = strdup(PQgetvalue(result, 0, 1));
-	h->is_here = pgsfi_sql(h, "%s.securefile_dist_is_here(%s::pg_catalog.int8)", schema, shardid);
-	if (PQgetisnull(result, 0, 4))
-		h->is_held = pgsfi_sql(h, "%s.securefile_dist_hold_shard(%s::pg_catalog.int8)", schema,
-							   shardid);
+	h->shard = strdup(place->shard);
+	h->is_here = pgsfi_sql(h, "%s.securefile_dist_is_here(%s::pg_catalog.int8)", place->schema,
+						   place->shardid);
+	if (place->column == NULL)
+		h->is_held = pgsfi_sql(h, "%s.securefile_dist_hold_shard(%s::pg_catalog.int8)",
+							   place->schema, place->shardid);
 	else
 		h->is_held = pgsfi_sql(h, "%s.securefile_dist_hold_shard(%s::pg_catalog.int8,"
-							   " pg_catalog.worker_hash(%s))", schema, shardid,
-							   PQgetvalue(result, 0, 4));
+							   " pg_catalog.worker_hash(%s))", place->schema, place->shardid,
+							   place->column);
 	if (h->shard == NULL || h->is_here == NULL || h->is_held == NULL)
 		return pgsfi_fail_memory(h);
-	node = find_node(h, PQgetvalue(result, 0, 2), atoi(PQgetvalue(result, 0, 3)));
+	node = find_node(h, place->host, place->port);
 	if (node == NULL)
 		return -1;
 	*route = (pgsf_route) {node->conn, node->handle, h->shard, h->is_here, h->is_held};
 	return 0;
+}
+
+static int
+take_answer(pgsf *h, const char *schema, const PGresult *result, pgsf_route *route)
+{
+	pgsf_place	place = {
+		.schema = schema,
+		.shardid = PQgetvalue(result, 0, 0),
+		.shard = PQgetvalue(result, 0, 1),
+		.host = PQgetvalue(result, 0, 2),
+		.port = atoi(PQgetvalue(result, 0, 3)),
+		.column = PQgetisnull(result, 0, 4) ? NULL : PQgetvalue(result, 0, 4)
+	};
+
+	return take_route(h, &place, route);
 }
 
 int
@@ -250,8 +265,29 @@ pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route)
 	if (result == NULL || pgsfi_release(h) < 0)
 		pgsfi_give_up(h);
 	else
-		rc = take_route(h, schema, result, route);
+		rc = take_answer(h, schema, result, route);
 	PQclear(result);
 	free(schema);
 	return rc;
+}
+
+/* The number is put into statements as it is. */
+static bool
+is_number(const char *text)
+{
+	return text[0] != '\0' && strspn(text, "0123456789") == strlen(text);
+}
+
+int
+pgsf_use_route(pgsf *h, const pgsf_place *place, pgsf_route *route)
+{
+	if (pgsfi_start_closed(h) < 0)
+		return -1;
+	if (place == NULL || route == NULL || place->schema == NULL || place->shardid == NULL ||
+		place->shard == NULL || place->host == NULL)
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "place and route must not be NULL");
+	if (!is_number(place->shardid) || place->port < 1 || place->port > 65535)
+		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
+						  "the place is not one of securefile_dist_routes()");
+	return take_route(h, place, route);
 }

@@ -444,6 +444,52 @@ runs(0, qr/^$/, 'put', '-t', 'listed', '-k', 'name', '--set', 'keys={1,2}', 'lon
 runs(0, qr/^$/, 'get', '-t', 'listed', '-k', 'name', 'long', 'back8');
 holds('back8', bytes(3, 4_000_000), 'and comes back');
 
+# ---- what an import asks the coordinator ----
+
+mkdir 'many';
+write_file("many/many$_", bytes($_, 260_000 + 500 * $_)) foreach 1 .. 24;
+write_file("many/many$_", bytes($_, 400 * $_)) foreach 25 .. 40;
+
+# Statements of the command that the coordinator was sent while a function ran.
+sub asked
+{
+	my ($run) = @_;
+	$coordinator->safe_psql('postgres', q{ALTER SYSTEM SET log_statement = 'all'; SELECT pg_reload_conf()});
+	wait_for_sql($coordinator, q{SELECT setting = 'all' FROM pg_settings WHERE name = 'log_statement'});
+	my $from = -s $coordinator->logfile;
+	$run->();
+	my $log = slurp_file($coordinator->logfile, $from);
+	$coordinator->safe_psql('postgres', q{ALTER SYSTEM RESET log_statement; SELECT pg_reload_conf()});
+	my @statements = $log =~ /\] securefile LOG:  (?:statement|execute [^:]*): (.*)/g;
+	return @statements;
+}
+# a look at the session for each file; more where a machine is so slow that the table is let go after each of them
+my @statements = asked(sub { runs(0, qr//, 'import', '-q', '-t', 'files', '-j', '1', 'many') });
+is(sql(q{SELECT count(*) FROM files WHERE name LIKE 'many%'}), 40, 'all files are stored');
+cmp_ok(scalar(@statements), '<', 4 * 40 + 20, 'an import asks the coordinator little');
+is(scalar(grep { /SELECT pg_catalog\.length/ } @statements), 0, 'and not for each file whether it is stored');
+is(scalar(grep { /securefile_dist_routes/ } @statements), 1, 'nor for its shard');
+@statements = asked(sub { runs(0, qr/40 same|^$/, 'import', '-t', 'files', '-j', '2', 'many') });
+cmp_ok(scalar(@statements), '<', 40, 'what is stored already is compared on the nodes');
+move_shard_of("many$_", 'block_writes') foreach 1, 2;
+unlink glob 'many/many3?';
+write_file("many/many$_", bytes($_ + 100, 270_000)) foreach 1 .. 20;
+runs(0, qr//, 'import', '-q', '--replace', '-t', 'files', '-j', '2', 'many');
+runs(0, qr//, 'verify', '-q', '-t', 'files', '--against', 'many', map { "many$_" } 1 .. 29);
+
+# who changes the table waits for the import, the import for the shell on a node, and that for the change
+sql(q{DELETE FROM files WHERE name LIKE 'many%'});
+my $file_import = IPC::Run::start([ 'securefile', 'import', '-q', '-t', 'files', '-j', '1', 'many' ], '<', \'', '>', \$said, '2>', \$warned);
+wait_for_sql($coordinator, q{SELECT count(*) > 0 FROM files WHERE name LIKE 'many%'});
+my ($first, $second) = map { background($_) } $workers[0], $coordinator;
+$first->query_safe('SET citus.enable_ddl_propagation = off; BEGIN; LOCK TABLE files');
+$second->query_safe('SET citus.enable_ddl_propagation = off; BEGIN; LOCK TABLE files; COMMIT');
+pass('the import lets go of the table');
+$first->query_safe('COMMIT');
+$_->quit foreach $first, $second;
+is($file_import->finish ? 'done' : $warned, 'done', 'and goes on');
+runs(0, qr//, 'verify', '-q', '-t', 'files', '--against', 'many', map { "many$_" } 1 .. 29);
+
 # ---- nodes are killed ----
 
 foreach my $round (1 .. $ENV{SECUREFILE_NODE_KILLS} || 3)
