@@ -10,6 +10,7 @@
 #	make check			all tests, in a private installation: no root needed
 #	make check-long		the long loops
 #	make demo			a throw-away server with real files in it (see demo/demo.sh)
+#	make demo-scale		files on two workers of Citus, a move, the loss of a worker (see demo/scale.py)
 #	make bench			speed beside bytea, large objects and files (see bench/run)
 #	make bench QUICK=1	the same, in a quarter of an hour
 #	make lint			cheap checks of the sources
@@ -108,7 +109,7 @@ here := $(filter-out ./,$(dir $(firstword $(MAKEFILE_LIST))))
 version := $(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(here)META.json)
 
 # PGXS has a check target that only says no, so goals of our own keep it out
-OWN_GOALS = check check-long lint indent demo bench dist
+OWN_GOALS = check check-long lint indent demo demo-scale bench dist
 .PHONY: $(OWN_GOALS)
 
 ifeq ($(filter $(OWN_GOALS),$(MAKECMDGOALS)),)
@@ -203,6 +204,9 @@ indent:
 
 demo:
 	@PG_CONFIG='$(PG_CONFIG)' $(here)demo/demo.sh
+
+demo-scale:
+	@PG_CONFIG='$(PG_CONFIG)' $(here)demo/scale.py
 
 bench:
 	@PG_CONFIG='$(PG_CONFIG)' $(here)bench/run --all $(if $(QUICK),--quick)
