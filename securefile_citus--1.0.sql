@@ -526,7 +526,7 @@ DECLARE
 	port integer := nodeport;
 	found boolean := false;
 BEGIN
-	IF (host IS NULL) <> (port IS NULL) OR conninfo IS NOT NULL AND host IS NULL THEN
+	IF (host IS NULL) <> (port IS NULL) OR conninfo <> '' AND host IS NULL THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = 'the node that fetches from a server has to be named by host and port',
 			DETAIL = 'Each node has another server that has its data.',
@@ -556,7 +556,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION securefile_dist_fetch(text, text, integer)
-	IS 'securefile_fetch_left_behind() on a node, given by host and port, of all its tables, shards and others; without conninfo what is missing is only counted, without a node on all nodes';
+	IS 'securefile_fetch_left_behind() on a node, given by host and port, of all its tables, shards and others; without conninfo what is missing is only counted; empty: from where securefile.fetch_from says on that node; without a node: on all nodes';
 REVOKE ALL ON FUNCTION securefile_dist_fetch(text, text, integer) FROM PUBLIC;
 
 -- ---------------------------------------------------------------------

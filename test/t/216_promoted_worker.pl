@@ -71,7 +71,14 @@ is($standbys[0]->safe_psql('postgres', 'SELECT doc::bytea = blob(1, 30000) FROM 
 is(sql(q{SELECT sum(missing_values), sum(fetched_values), count(DISTINCT nodeport) FROM securefile_dist_fetch('} . $workers[1]->connstr . "', '$standbys[1]->{_host}', $standbys[1]->{_port})"),
 	(41 - $first) . '|' . (41 - $first) . '|1', 'and from the coordinator on another');
 rows_right($coordinator, 'f', 80, 'fetched');
-is(sql(q{SELECT sum(missing_values) FROM securefile_dist_fetch()}), 0, 'nothing is missing then');
+foreach my $i (0, 1)
+{
+	$standbys[$i]->append_conf('postgresql.conf', "securefile.fetch_from = '" . $workers[$i]->connstr . "'");
+	$standbys[$i]->reload;
+	wait_for_sql($standbys[$i], q{SELECT setting <> '' FROM pg_settings WHERE name = 'securefile.fetch_from'});
+}
+is(sql(q{SELECT sum(missing_values), count(DISTINCT nodeport) FROM securefile_dist_fetch('')}), '0|2', 'each node has its own server, and nothing is missing then');
+is(sql(q{SELECT sum(missing_values), count(DISTINCT nodeport) FROM securefile_dist_fetch()}), '0|2', 'and nothing is counted');
 is(sql(q{SELECT count(*) FROM securefile_dist_check('f', 'doc')}), 0, 'all shards are sound');
 fails_with($coordinator, "SELECT * FROM securefile_dist_fetch('$from')", '22023', 'has to be named by host and port', 'a server of no node');
 fails_with($coordinator, "SELECT * FROM securefile_dist_fetch(NULL, 'nowhere', 1)", '42704', 'there is no node nowhere:1', 'no such node');
