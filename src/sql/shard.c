@@ -29,6 +29,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "nodes/bitmapset.h"
 #include "parser/parse_func.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -41,7 +42,7 @@
 PG_FUNCTION_INFO_V1(securefile_dist_hold_shard);
 PG_FUNCTION_INFO_V1(securefile_dist_is_here);
 
-/* The catalogs of Citus 12 and 13, their columns and indexes. */
+/* The catalogs of Citus 12 to 14, their columns and indexes. */
 #define SHARDS				"pg_dist_shard"
 #define SHARDS_INDEX		"pg_dist_shard_shardid_index"
 #define SHARDS_TABLE		"logicalrelid"
@@ -50,6 +51,10 @@ PG_FUNCTION_INFO_V1(securefile_dist_is_here);
 #define PLACEMENTS			"pg_dist_placement"
 #define PLACEMENTS_INDEX	"pg_dist_placement_shardid_index"
 #define LOCAL_GROUP			"pg_dist_local_group"
+#define NODES				"pg_dist_node"
+#define IS_CLONE			"nodeisclone"	/* from 13.2 on */
+#define CLONE_OF			"nodeprimarynodeid"
+#define NODEID				"nodeid"
 #define SHARDID				"shardid"
 #define GROUPID				"groupid"
 #define LOCK_FUNCTION		"lock_shard_metadata"
@@ -169,6 +174,41 @@ is_here(int64 shardid, Snapshot snapshot, bool *has_copies)
 	return here;
 }
 
+/* Is one of the nodes a standby of this one that is to take some of its shards? */
+static bool
+has_clone(void)
+{
+	int32		group = local_group();
+	Relation	catalog = open_catalog(NODES);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	Bitmapset  *here = NULL;
+	Bitmapset  *cloned = NULL;
+	HeapTuple	row;
+	bool		isnull;
+
+	while (HeapTupleIsValid(row = systable_getnext(scan)))
+	{
+		if (DatumGetInt32(column_value(catalog, row, GROUPID, &isnull)) == group)
+			here = bms_add_member(here,
+								  DatumGetInt32(column_value(catalog, row, NODEID, &isnull)));
+		if (DatumGetBool(column_value(catalog, row, IS_CLONE, &isnull)))
+			cloned = bms_add_member(cloned,
+									DatumGetInt32(column_value(catalog, row, CLONE_OF, &isnull)));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return bms_overlap(here, cloned);
+}
+
+/* Older versions of Citus do not have them. */
+static bool
+knows_clones(void)
+{
+	Oid			nodes = get_relname_relid(NODES, PG_CATALOG_NAMESPACE);
+
+	return get_attnum(nodes, IS_CLONE) != InvalidAttrNumber;
+}
+
 /* ---- conditions ---- */
 
 /* An older snapshot may have been taken before a move. */
@@ -207,6 +247,21 @@ require_range(const Shard *shard, bool isnull, int32 hash)
 				 errhint("The hash has to be worker_hash() of a value of the distribution column, and of its type. Ask for the route of the key.")));
 }
 
+/*
+ * When a clone is promoted, some shards are there and no more here, and Citus takes the lock by
+ * which writes wait on the coordinator only.
+ */
+static void
+require_no_clone(const Shard *shard)
+{
+	if (knows_clones() && has_clone())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the node of shard " INT64_FORMAT " has a clone", shard->id),
+				 errdetail("What is written to a shard by its name while the clone is promoted would be lost."),
+				 errhint("Write through the distributed table on the coordinator, or promote the clone or remove it first.")));
+}
+
 /* ---- the lock ---- */
 
 /* Until the transaction ends, or the subtransaction is rolled back. */
@@ -236,7 +291,7 @@ lock_shard(const Shard *shard)
 Datum
 securefile_dist_hold_shard(PG_FUNCTION_ARGS)
 {
-	Shard		shard;
+	Shard		shard = {0};
 	bool		here;
 	bool		has_copies;
 
@@ -247,6 +302,8 @@ securefile_dist_hold_shard(PG_FUNCTION_ARGS)
 	if (PG_NARGS() > 1)
 		require_range(&shard, PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1));
 	lock_shard(&shard);
+	/* before the place: a promotion changes both in one transaction */
+	require_no_clone(&shard);
 	here = is_here(shard.id, NULL, &has_copies);
 	if (here && has_copies)
 		ereport(ERROR,

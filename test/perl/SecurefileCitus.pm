@@ -14,11 +14,15 @@ use Test::More;
 use Exporter 'import';
 our @EXPORT = qw(need_citus new_nodes on_shards settled_shells);
 
-# Skip the whole file where the server has no Citus.
+# Skip the whole file where the server has no Citus, or an older one than that.
 sub need_citus
 {
+	my ($oldest) = @_;
 	my ($sharedir) = run_command([ 'pg_config', '--sharedir' ]);
-	plan skip_all => 'no Citus for this PostgreSQL' if !-e "$sharedir/extension/citus.control";
+	my $control = "$sharedir/extension/citus.control";
+	plan skip_all => 'no Citus for this PostgreSQL' if !-e $control;
+	my ($version) = slurp($control) =~ /^default_version = '([0-9.]+)/m;
+	plan skip_all => "Citus $version is older than $oldest" if $oldest && $version < $oldest;
 	return;
 }
 
