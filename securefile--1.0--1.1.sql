@@ -278,6 +278,24 @@ COMMENT ON VIEW securefile_fetch
 GRANT SELECT ON securefile_fetch TO PUBLIC;
 
 -- ---------------------------------------------------------------------
+-- streams without holes: RESTRICTED as securefile_chunks()
+-- ---------------------------------------------------------------------
+
+CREATE FUNCTION securefile_data_chunks(document securefile, start bigint DEFAULT 1,
+									   count bigint DEFAULT NULL,
+									   chunk_size integer DEFAULT 262144) RETURNS SETOF bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100 ROWS 100;
+COMMENT ON FUNCTION securefile_data_chunks(securefile, bigint, bigint, integer)
+	IS 'as securefile_chunks(), without the holes of a file: rows of chunk_size bytes, shorter before a hole and at the end; securefile_data_starts() with the same arguments tells where each begins';
+
+CREATE FUNCTION securefile_data_starts(document securefile, start bigint DEFAULT 1,
+									   count bigint DEFAULT NULL,
+									   chunk_size integer DEFAULT 262144) RETURNS SETOF bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100 ROWS 100;
+COMMENT ON FUNCTION securefile_data_starts(securefile, bigint, bigint, integer)
+	IS 'positions (the first byte of a file is 1) of the rows of securefile_data_chunks() with the same arguments; reads no content';
+
+-- ---------------------------------------------------------------------
 -- sql: how values are stored
 -- ---------------------------------------------------------------------
 

@@ -162,5 +162,52 @@ BEGIN
 END $$;
 SELECT count(*) FROM chunks_direct WHERE doc::bytea <> chunks_bytes(id, len);
 
+-- without holes: the pieces and where they begin, put together again
+CREATE TABLE chunks_holes (id int PRIMARY KEY, doc securefile);
+DO $$
+DECLARE
+  h int;
+BEGIN
+  FOR i IN 1 .. 3 LOOP
+    h := securefile_create('chunks_holes', 'doc');
+    -- a hole at the start, between data, and at the end; data that begins and ends inside units
+    PERFORM securefile_seek(h, 131072 * i + 5, 0), securefile_write(h, chunks_bytes(i, 300000)),
+      securefile_seek(h, 131072 * 9 + i, 0), securefile_write(h, chunks_bytes(i, 131072 * i)),
+      securefile_truncate(h, 131072 * 14 + i * 1000);
+    INSERT INTO chunks_holes VALUES (i, securefile_finish(h));
+  END LOOP;
+  h := securefile_create('chunks_holes', 'doc');
+  PERFORM securefile_truncate(h, 2000000);
+  INSERT INTO chunks_holes VALUES (4, securefile_finish(h));
+  INSERT INTO chunks_holes VALUES (5, ''), (6, '\x010203'), (7, chunks_bytes(7, 500000)), (8, NULL);
+END $$;
+CREATE FUNCTION chunks_rebuilt(doc securefile, start bigint, count bigint, size int) RETURNS bytea LANGUAGE plpgsql AS $$
+DECLARE
+  first bigint := least(start, length(doc) + 1);
+  bytes bytea := decode(repeat('00', least(count, length(doc) - first + 1)::int), 'hex');
+  last bigint := first;
+  r record;
+BEGIN
+  FOR r IN SELECT securefile_data_starts(doc, start, count, size) s, securefile_data_chunks(doc, start, count, size) c LOOP
+    IF r.s < last OR r.c IS NULL THEN RAISE EXCEPTION 'a piece at %', r.s; END IF;
+    bytes := overlay(bytes PLACING r.c FROM (r.s - first + 1)::int);
+    last := r.s + length(r.c);
+  END LOOP;
+  RETURN bytes;
+END $$;
+SELECT id, start, count, size FROM chunks_holes,
+  unnest(ARRAY[1, 2, 131073, 262150, 1179649, 1835008, 99999999]::bigint[]) start,
+  unnest(ARRAY[0, 1, 131072, 9999999]::bigint[]) count, unnest(ARRAY[131072, 50001, 400000]) size
+  WHERE id < 8 AND chunks_rebuilt(doc, start, count, size) IS DISTINCT FROM substring(doc FROM start FOR count);
+SELECT id, s, length(c) FROM (SELECT id, securefile_data_starts(doc) s, securefile_data_chunks(doc) c FROM chunks_holes WHERE id IN (2, 4, 6, 7)) x ORDER BY id, s;
+SELECT id, count(*) AS pieces FROM (SELECT id, securefile_data_starts(doc, chunk_size => 1000) FROM chunks_holes) x GROUP BY id ORDER BY id;
+-- of what is computed, all is data
+SELECT securefile_data_starts(doc || '\x01') AS start FROM chunks_holes WHERE id = 4 LIMIT 2;
+SELECT securefile_data_starts('\x01', 0);
+SELECT securefile_data_chunks('\x01', 1, -1);
+SELECT securefile_data_chunks(NULL), securefile_data_starts('\x01', NULL);
+DROP TABLE chunks_holes;
+DROP FUNCTION chunks_rebuilt;
+
 DROP TABLE chunks_direct, chunks_cached, chunks_inline, chunks_plain;
 DROP FUNCTION chunks_wrong, chunks_bytes;

@@ -17,8 +17,7 @@
 #include <xxhash.h>
 
 #include "local.h"
-
-#define HASH_BYTES		(256 * 1024)
+#include "sparse.h"
 
 /*
  * After a system call that failed: may it be tried again?  Another program may have made
@@ -73,27 +72,51 @@ local_write(int fd, const void *buffer, size_t size)
 	return true;
 }
 
+/* A SparseTake. */
+static bool
+add_to_hash(void *arg, const void *bytes, size_t size)
+{
+	XXH3_64bits_update(arg, bytes, size);
+	return true;
+}
+
 bool
 local_hash(int fd, uint64_t *hash, Failure *failure)
 {
 	XXH3_state_t *state = XXH3_createState();
-	char	   *buffer = malloc(HASH_BYTES);
-	int64_t		got;
+	bool		good;
 
-	if (state == NULL || buffer == NULL)
+	if (state == NULL)
 		abort();
 	XXH3_64bits_reset(state);
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		got = -1;
-	else
-		while ((got = local_read(fd, buffer, HASH_BYTES)) > 0)
-			XXH3_64bits_update(state, buffer, got);
-	if (got < 0)
+	good = lseek(fd, 0, SEEK_SET) == 0 && sparse_each(fd, add_to_hash, state) >= 0;
+	if (!good)
 		failure_errno(failure, "could not read the file");
 	*hash = XXH3_64bits_digest(state);
 	XXH3_freeState(state);
-	free(buffer);
-	return got == 0;
+	return good;
+}
+
+/* A SparseTake that only has the bytes counted. */
+static bool
+count_only(void *arg, const void *bytes, size_t size)
+{
+	(void) arg;
+	(void) bytes;
+	(void) size;
+	return true;
+}
+
+/* The number of bytes of a regular file that is at its beginning; -1 with errno set. */
+static int64_t
+find_length(int fd, const struct stat *st)
+{
+	int64_t		length;
+
+	if (!sparse_length_is_unknown(st))
+		return st->st_size;
+	length = sparse_each(fd, count_only, NULL);
+	return lseek(fd, 0, SEEK_SET) == 0 ? length : -1;
 }
 
 int
@@ -119,11 +142,10 @@ local_open_file(int directory, const char *path, int64_t *length, Failure *failu
 		failure_errno(failure, "could not look at the file");
 	else if (!S_ISREG(st.st_mode))
 		failure_say(failure, "not a regular file");
+	else if ((*length = find_length(fd, &st)) < 0)
+		failure_errno(failure, "could not read the file");
 	else
-	{
-		*length = st.st_size;
 		return fd;
-	}
 	close(fd);
 	errno = EISDIR;
 	return -1;

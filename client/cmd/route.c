@@ -263,8 +263,8 @@ stream_into(Session *session, const RoutedPut *put, const pgsf_route *route,
 	pgsf_params params = {1, NULL, put->values, NULL, NULL};
 	char	   *sql = text_make("UPDATE %s SET %s = %s WHERE %s AND %s", route->shard,
 								target->column, PGSF_VALUE, target->key_is_name, route->is_held);
-	int64_t		bytes = pgsf_put_callback(route->handle, put->source, put->arg, put->total,
-										  place, target->plain_column, sql, &params, NULL);
+	int64_t		bytes = pgsf_put_sparse(route->handle, put->source, put->arg, put->total,
+										place, target->plain_column, sql, &params, NULL);
 
 	free(sql);
 	if (bytes < 0)
@@ -385,7 +385,7 @@ route_seat(Session *session, Seat *seat)
 /* ---- get ---- */
 
 int64_t
-route_get(Session *session, const char *name, pgsf_sink sink, void *arg, Failure *failure)
+route_get(Session *session, const char *name, Download *to, Failure *failure)
 {
 	const Target *target = session->target;
 	const char *const values[] = {name};
@@ -405,11 +405,10 @@ route_get(Session *session, const char *name, pgsf_sink sink, void *arg, Failure
 			break;
 		sql = text_make("SELECT %s FROM %s WHERE %s AND %s", target->column, route.shard,
 						target->key_is_name, route.is_here);
-		bytes = pgsf_get_callback(route.handle, sink, arg, 0, -1, sql, &params);
+		bytes = download(to, route.handle, sql, &params, failure);
 		free(sql);
 		if (bytes >= 0)
 			break;
-		failure_pgsf(failure, route.handle);
 
 		/*
 		 * nothing was written yet: the shard is elsewhere, or there is no

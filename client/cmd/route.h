@@ -8,6 +8,7 @@
 #ifndef SECUREFILE_ROUTE_H
 #define SECUREFILE_ROUTE_H
 
+#include "download.h"
 #include "session.h"
 
 /* The row of a name was to be changed; none has that name and distribution column. */
@@ -28,7 +29,7 @@ typedef struct RoutedPut
 	int			count;			/* its parameters: the name, and more */
 	const char *const *values;
 	bool		row_exists;
-	pgsf_source source;
+	pgsf_sparse_source source;
 	void	   *arg;
 	int64_t		total;			/* bytes; -1: not known */
 } RoutedPut;
@@ -37,12 +38,8 @@ typedef struct RoutedPut
 extern int64_t route_put(Session *session, const Options *options, const RoutedPut *put,
 						 Failure *failure);
 
-/*
- * Read the file of a name; returns the number of bytes, or -1 with the failure, whose SQLSTATE
- * is that of pgsf_get_callback().
- */
-extern int64_t route_get(Session *session, const char *name, pgsf_sink sink, void *arg,
-						 Failure *failure);
+/* Write the file of a name, as download() does. */
+extern int64_t route_get(Session *session, const char *name, Download *to, Failure *failure);
 
 /*
  * Look for the row of a name on the node that has its shard, if that is known.  The result has

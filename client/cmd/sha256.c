@@ -17,8 +17,8 @@
 #endif
 
 #include "local.h"
+#include "sparse.h"
 
-#define PIECE_BYTES		(256 * 1024)
 #define DIGEST_BYTES	32
 
 #ifdef SF_OPENSSL
@@ -76,25 +76,24 @@ give_up(State *state)
 }
 #endif
 
+/* A SparseTake. */
+static bool
+add_part(void *arg, const void *bytes, size_t size)
+{
+	return add(arg, bytes, size);
+}
+
 /* Hash the file from its beginning; false with the reason. */
 static bool
 hash_file(int fd, State *state, unsigned char *digest, Failure *failure)
 {
-	char	   *buffer = malloc(PIECE_BYTES);
-	int64_t		got = -1;
-	bool		good = true;
+	bool		good = lseek(fd, 0, SEEK_SET) == 0 && sparse_each(fd, add_part, state) >= 0;
 
-	if (buffer == NULL)
-		abort();
-	if (lseek(fd, 0, SEEK_SET) == 0)
-		while (good && (got = local_read(fd, buffer, PIECE_BYTES)) > 0)
-			good = add(state, buffer, got);
-	if (got < 0)
-		failure_errno(failure, "could not read the file");
-	else if (!good || !end(state, digest))
-		good = failure_say(failure, "could not compute SHA-256");
-	free(buffer);
-	return got >= 0 && good;
+	if (!good && errno != 0)
+		return failure_errno(failure, "could not read the file");
+	if (!good || !end(state, digest))
+		return failure_say(failure, "could not compute SHA-256");
+	return true;
 }
 
 bool

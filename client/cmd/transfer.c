@@ -16,10 +16,12 @@
 #include <unistd.h>
 
 #include "copied.h"
+#include "download.h"
 #include "local.h"
 #include "output.h"
 #include "route.h"
 #include "shard.h"
+#include "sparse.h"
 #include "text.h"
 #include "transfer.h"
 
@@ -172,10 +174,10 @@ transfer_same(Session *session, const char *name, const Stored *stored, int fd,
 /* The source of the bytes of a put: first the bytes that were read ahead, then the file. */
 typedef struct Source
 {
-	int			fd;
+	SparseFile	file;
+	int64_t		total;			/* -1: not known */
 	const char *ahead;
 	size_t		ahead_bytes;
-	struct stat before;
 	int64_t		done;
 	Failure    *failure;
 	bool		failed;			/* failure says why */
@@ -191,15 +193,18 @@ same_time(const struct timespec *a, const struct timespec *b)
 static bool
 check_unchanged(Source *source)
 {
+	const struct stat *before = &source->file.before;
+	int64_t		expected = source->total < 0 ? 0 : source->total;
 	struct stat after;
 
-	if (!S_ISREG(source->before.st_mode))
+	if (!S_ISREG(before->st_mode))
 		return true;
-	if (fstat(source->fd, &after) != 0)
+	if (fstat(source->file.fd, &after) != 0)
 		return failure_errno(source->failure, "could not look at the file");
-	if (after.st_size == source->before.st_size && source->done == after.st_size &&
-		same_time(&after.st_mtim, &source->before.st_mtim) &&
-		same_time(&after.st_ctim, &source->before.st_ctim))
+	if (after.st_size == before->st_size &&
+		(source->done == expected || sparse_length_is_unknown(before)) &&
+		same_time(&after.st_mtim, &before->st_mtim) &&
+		same_time(&after.st_ctim, &before->st_ctim))
 		return true;
 	return failure_say(source->failure, "the file changed while it was read");
 }
@@ -220,7 +225,7 @@ next_piece(void *arg, void *buffer, size_t size)
 	}
 	else
 	{
-		got = local_read(source->fd, buffer, size);
+		got = sparse_read(&source->file, buffer, size);
 		if (got < 0)
 			failure_errno(source->failure, "could not read the file");
 	}
@@ -231,6 +236,21 @@ next_piece(void *arg, void *buffer, size_t size)
 	}
 	source->failed = got < 0 || (got == 0 && !check_unchanged(source));
 	return source->failed ? -1 : got;
+}
+
+/* A pgsf_sparse_source. */
+static int64_t
+next_sparse(void *arg, void *buffer, size_t size, int64_t *hole)
+{
+	Source	   *source = arg;
+
+	if (source->ahead_bytes == 0)
+		*hole = sparse_hole(&source->file);
+	if (*hole == 0)
+		return next_piece(source, buffer, size);
+	source->done += *hole;
+	progress_bytes(*hole);
+	return 0;
 }
 
 /*
@@ -352,9 +372,8 @@ put_stream(Session *session, const Options *options, const char *name, bool row_
 	pgsf_params params = {options->nsets + 1, NULL, values, NULL, NULL};
 	int64_t		bytes;
 
-	bytes = pgsf_put_callback(session->handle, next_piece, source,
-							  S_ISREG(source->before.st_mode) ? source->before.st_size : -1,
-							  target->store_table, target->plain_column, sql, &params, NULL);
+	bytes = pgsf_put_sparse(session->handle, next_sparse, source, source->total,
+							target->store_table, target->plain_column, sql, &params, NULL);
 	if (bytes < 0 && !source->failed)
 		failure_pgsf(failure, session->handle);
 	free(values);
@@ -371,8 +390,8 @@ put_routed(Session *session, const Options *options, const char *name, bool row_
 	char	   *sql = row_exists && options->nsets == 0 ? NULL :
 	put_statement(session, options, row_exists, empty);
 	const char **values = put_values(options, name);
-	RoutedPut	put = {sql, options->nsets + 1, values, row_exists, next_piece, source,
-	S_ISREG(source->before.st_mode) ? source->before.st_size : -1};
+	RoutedPut	put = {sql, options->nsets + 1, values, row_exists, next_sparse, source,
+	source->total};
 	int64_t		bytes = route_put(session, options, &put, failure);
 
 	free(values);
@@ -421,7 +440,7 @@ static bool
 put_through(Session *session, const Options *options, const char *name, bool row_exists,
 			Source *source, Failure *failure)
 {
-	int64_t		total = S_ISREG(source->before.st_mode) ? source->before.st_size : -1;
+	int64_t		total = source->total;
 	const char **values;
 	CopiedRow	row = {options->nsets + 1, NULL, next_piece, source, total};
 	bool		stored;
@@ -434,7 +453,7 @@ put_through(Session *session, const Options *options, const char *name, bool row
 	return stored;
 }
 
-/* Store a file that is longer than a buffer, whose first bytes were read ahead. */
+/* Store a long file, or a sparse one; its first bytes may have been read ahead. */
 static bool
 put_long(Session *session, const Options *options, const char *name, bool row_exists,
 		 Source *source, Failure *failure)
@@ -461,69 +480,51 @@ goes_to_shard(Session *session, int64_t length)
 	return length > THROUGH_BYTES && !session->no_routes && shard_known(session) != NULL;
 }
 
+/* Read the file; if it fits the buffer, store it in one statement. */
+static bool
+put_read_ahead(Session *session, const Options *options, const char *name, bool row_exists,
+			   Source *source, Failure *failure)
+{
+	int64_t		got = local_read(source->file.fd, session->buffer, BUFFER_SIZE);
+
+	if (got < 0)
+		return failure_errno(failure, "could not read the file");
+	source->file.position += got;
+	if (got == BUFFER_SIZE || goes_to_shard(session, got))
+	{
+		source->ahead = session->buffer;
+		source->ahead_bytes = got;
+		return put_long(session, options, name, row_exists, source, failure);
+	}
+	source->done = got;
+	if (!check_unchanged(source) ||
+		!put_whole(session, options, name, row_exists, session->buffer, got, failure))
+		return false;
+	progress_bytes(got);
+	return true;
+}
+
 int64_t
 transfer_put(Session *session, const Options *options, const char *name,
 			 bool row_exists, int fd, Failure *failure)
 {
-	Source		source = {.fd = fd, .ahead = session->buffer, .failure = failure};
-	int64_t		got;
+	Source		source = {.failure = failure};
 	bool		stored;
 
-	if (fstat(fd, &source.before) != 0)
+	if (!sparse_begin(&source.file, fd))
 	{
 		failure_errno(failure, "could not look at the file");
 		return -1;
 	}
-	got = local_read(fd, session->buffer, BUFFER_SIZE);
-	if (got < 0)
-	{
-		failure_errno(failure, "could not read the file");
-		return -1;
-	}
-	if (got < BUFFER_SIZE && !goes_to_shard(session, got))
-	{
-		source.done = got;
-		stored = check_unchanged(&source) &&
-			put_whole(session, options, name, row_exists, session->buffer, got, failure);
-		if (stored)
-			progress_bytes(got);
-	}
-	else
-	{
-		source.ahead_bytes = got;
+	source.total = sparse_left(&source.file);
+	if (source.total >= BUFFER_SIZE || sparse_has_holes(&source.file))
 		stored = put_long(session, options, name, row_exists, &source, failure);
-	}
+	else
+		stored = put_read_ahead(session, options, name, row_exists, &source, failure);
 	return stored ? source.done : -1;
 }
 
 /* ---- getting ---- */
-
-typedef struct Sink
-{
-	int			fd;
-	Failure    *failure;
-	bool		failed;			/* failure says why */
-	bool		taken;			/* bytes have come */
-} Sink;
-
-/* A pgsf_sink: writes the bytes. */
-static int
-take_piece(void *arg, const void *buffer, size_t size)
-{
-	Sink	   *sink = arg;
-
-	sink->taken = true;
-	sink->failed = !local_write(sink->fd, buffer, size);
-	if (sink->failed)
-	{
-		if (sink->fd == STDOUT_FILENO)
-			output_broken();
-		failure_errno(sink->failure, "could not write the file");
-		return -1;
-	}
-	progress_bytes(size);
-	return 0;
-}
 
 int64_t
 transfer_get(Session *session, const char *name, int fd, Failure *failure)
@@ -531,7 +532,7 @@ transfer_get(Session *session, const char *name, int fd, Failure *failure)
 	const Target *target = session->target;
 	const char *const values[] = {name};
 	pgsf_params params = {1, NULL, values, NULL, NULL};
-	Sink		sink = {fd, failure, false, false};
+	Download	to = {fd, 0};
 	char	   *sql = text_make("SELECT %s FROM %s WHERE %s",
 								target->column, target->table, target->key_is_name);
 	int64_t		bytes = -1;
@@ -539,17 +540,13 @@ transfer_get(Session *session, const char *name, int fd, Failure *failure)
 
 	if (routed)
 	{
-		bytes = route_get(session, name, take_piece, &sink, failure);
-		routed = bytes >= 0 || sink.taken || !route_is_missing(session, failure);
+		bytes = route_get(session, name, &to, failure);
+		routed = bytes >= 0 || to.done > 0 || !route_is_missing(session, failure);
 	}
 	if (!routed)
-	{
-		bytes = pgsf_get_callback(session->handle, take_piece, &sink, 0, -1, sql, &params);
-		if (bytes < 0 && !sink.failed)
-			failure_pgsf(failure, session->handle);
-	}
+		bytes = download(&to, session->handle, sql, &params, failure);
 	free(sql);
-	if (bytes >= 0 || sink.failed)
+	if (bytes >= 0)
 		return bytes;
 	if (strcmp(failure->sqlstate, PGSF_ERROR_NOT_FOUND) == 0 ||
 		strcmp(failure->sqlstate, PGSF_ERROR_NULL) == 0)

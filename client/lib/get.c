@@ -17,10 +17,13 @@
 /* The destination of the bytes, and their source. */
 typedef struct Get
 {
-	/* take bytes; -1 with the error set */
+	/* take bytes, or a hole; all have come; -1 with the error set */
 	int			(*take) (pgsf *h, struct Get *get, const char *data, int64_t len);
+	int			(*take_hole) (pgsf *h, struct Get *get, int64_t len);
+	int			(*end) (pgsf *h, struct Get *get);
+	int64_t		hole_bytes;		/* it takes holes in pieces of so many bytes */
 
-	int			fd;
+	LocalSink	file;
 	char	   *memory;
 	pgsf_sink	sink;
 	void	   *arg;
@@ -34,27 +37,46 @@ typedef struct Get
 	const pgsf_params *params;
 } Get;
 
+/* Columns of the statement. */
+enum
+{
+	COLUMN_ROWS,				/* of the SELECT */
+	COLUMN_LENGTH,				/* of the value */
+	COLUMN_ROW,
+	COLUMN_START,				/* where the piece begins; null: no holes are
+								 * left out */
+	COLUMN_PIECE,
+	NUM_COLUMNS
+};
+
 /*
  * The statement; the caller frees it.  generate_series gives a row even if the value
- * has no bytes to give; the columns before the piece are the same in all rows.
+ * has no bytes to give; the columns before it are the same in all rows.
  */
 static char *
 get_sql(pgsf *h, const Get *get, int first_param)
 {
+	const char *schema = h->link->schema;
+	int			second_param = first_param + 1;
 	char	   *columns;
 	char	   *sql;
 
-	columns = pgsfi_sql(h, "n, pg_catalog.length(v), pg_catalog.generate_series(1, 1),"
-						" %s.securefile_chunks(v, $%d, $%d, %d)", h->link->schema,
-						first_param, first_param + 1, PIECE_BYTES);
+	if (h->link->tells_holes)
+		columns = pgsfi_sql(h, "n, pg_catalog.length(v), pg_catalog.generate_series(1, 1),"
+							" %s.securefile_data_starts(v, $%d, $%d, %d),"
+							" %s.securefile_data_chunks(v, $%d, $%d, %d)",
+							schema, first_param, second_param, PIECE_BYTES,
+							schema, first_param, second_param, PIECE_BYTES);
+	else
+		columns = pgsfi_sql(h, "n, pg_catalog.length(v), pg_catalog.generate_series(1, 1),"
+							" NULL::pg_catalog.int8, %s.securefile_chunks(v, $%d, $%d, %d)",
+							schema, first_param, second_param, PIECE_BYTES);
 	if (columns == NULL)
 		return NULL;
 	sql = pgsfi_sql_one_row(h, columns, get->sql);
 	free(columns);
 	return sql;
 }
-
-#define COLUMN_PIECE	3
 
 /* Send the statement, with a sync behind it, and choose single-row mode for its result. */
 static int
@@ -89,29 +111,89 @@ check_first(pgsf *h, Get *get, const PGresult *row)
 
 	if (row == NULL)
 		return pgsfi_fail(h, PGSF_ERROR_NOT_FOUND, "the SELECT gave no row");
-	if (pgsfi_check_row(h, row) < 0)
+	if (pgsfi_check_row(h, row, NUM_COLUMNS) < 0)
 		return -1;
-	length = pgsfi_get_int(row, 1);
+	length = pgsfi_get_int(row, COLUMN_LENGTH);
 	get->total = length > get->offset ? length - get->offset : 0;
 	if (get->length >= 0 && get->length < get->total)
 		get->total = get->length;
 	return pgsfi_report(h, 0, get->total);
 }
 
-/* Hand the piece of a row to its destination. */
+/* Hand a hole to its destination.  It may be longer than any data, and can be cancelled. */
+static int
+take_hole(pgsf *h, Get *get, int64_t len)
+{
+	while (len > 0)
+	{
+		int64_t		n = len < get->hole_bytes ? len : get->hole_bytes;
+
+		if (get->take_hole(h, get, n) < 0)
+			return -1;
+		get->done += n;
+		len -= n;
+		if (pgsfi_report(h, get->done, get->total) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Where the piece of a row begins, from the offset of the get on; -1 if it cannot be there. */
+static int64_t
+start_of(const Get *get, const PGresult *row, int64_t len)
+{
+	int64_t		start = get->done;
+
+	if (!PQgetisnull(row, 0, COLUMN_START))
+	{
+		start = pgsfi_get_int(row, COLUMN_START);
+		start = start > get->offset ? start - get->offset - 1 : -1;
+	}
+	return start >= get->done && start <= get->total && len <= get->total - start ? start : -1;
+}
+
+/* Hand the piece of a row, and the hole before it, to their destination. */
 static int
 take_row(pgsf *h, Get *get, const PGresult *row)
 {
 	int64_t		len = PQgetlength(row, 0, COLUMN_PIECE);
+	int64_t		start;
 
-	if (len == 0)
-		return 0;
-	if (get->done + len > get->total)
+	if (PQnfields(row) != NUM_COLUMNS || PQfformat(row, COLUMN_PIECE) != 1)
+		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server sent a row of another form");
+	start = start_of(get, row, len);
+	if (start < 0)
 		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server sent more bytes than there are");
+	if (take_hole(h, get, start - get->done) < 0)
+		return -1;
 	if (get->take(h, get, PQgetvalue(row, 0, COLUMN_PIECE), len) < 0)
 		return -1;
 	get->done += len;
 	return pgsfi_report(h, get->done, get->total);
+}
+
+/* Take a row; only the first one may have no bytes. */
+static int
+take_any_row(pgsf *h, Get *get, const PGresult *row, bool first)
+{
+	if (first && check_first(h, get, row) < 0)
+		return -1;
+	if (row == NULL)
+		return 0;
+	if (PQgetlength(row, 0, COLUMN_PIECE) > 0)
+		return take_row(h, get, row);
+	return first ? 0 : pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server sent an empty piece");
+}
+
+/* All rows have come: what is left is a hole. */
+static int
+end_rows(pgsf *h, Get *get)
+{
+	if (get->done < get->total && !h->link->tells_holes)
+		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server sent fewer bytes than there are");
+	if (take_hole(h, get, get->total - get->done) < 0)
+		return -1;
+	return get->end == NULL ? 0 : get->end(h, get);
 }
 
 /* Take all rows.  The first may be missing, which is an error that check_first() reports. */
@@ -126,15 +208,11 @@ get_rows(pgsf *h, Get *get)
 	{
 		if (pgsfi_next_row(h, &row) < 0)
 			return -1;
-		rc = first ? check_first(h, get, row) : 0;
+		rc = take_any_row(h, get, row, first);
 		first = false;
-		if (rc == 0 && row != NULL)
-			rc = take_row(h, get, row);
 		PQclear(row);
 	} while (rc == 0 && row != NULL);
-	if (rc == 0 && get->done < get->total)
-		rc = pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server sent fewer bytes than there are");
-	return rc;
+	return rc < 0 ? -1 : end_rows(h, get);
 }
 
 /* Send the statement and take its rows; after an error stop the server. */
@@ -172,33 +250,53 @@ run(pgsf *h, Get *get)
 static int
 take_to_file(pgsf *h, Get *get, const char *data, int64_t len)
 {
-	return pgsfi_local_write(h, get->fd, data, len);
+	return pgsfi_holes_write(h, &get->file, data, len);
+}
+
+static int
+take_hole_to_file(pgsf *h, Get *get, int64_t len)
+{
+	return pgsfi_holes_make(h, &get->file, len);
+}
+
+static int
+end_file(pgsf *h, Get *get)
+{
+	return pgsfi_holes_finish(h, &get->file);
 }
 
 int64_t
 pgsf_get_fd(pgsf *h, int fd, int64_t offset, int64_t length,
 			const char *sql, const pgsf_params *params)
 {
-	Get			get = {.take = take_to_file, .fd = fd, .offset = offset, .length = length,
-	.sql = sql, .params = params};
+	Get			get = {.take = take_to_file, .take_hole = take_hole_to_file, .end = end_file,
+	.offset = offset, .length = length, .sql = sql, .params = params};
 
 	if (pgsfi_start_closed(h) < 0)
 		return -1;
+	pgsfi_holes_start(&get.file, fd);
+	get.hole_bytes = get.file.sparse ? INT64_MAX : ZEROS_BYTES;
 	return run(h, &get);
 }
 
 /* ---- memory ---- */
 
-/* Allocates with the first piece; one byte more than the value has, which is zero. */
+/* Allocates with the first piece or hole; one byte more than the value has; all are zero. */
+static int
+take_hole_to_memory(pgsf *h, Get *get, int64_t len)
+{
+	(void) len;
+	if (get->memory == NULL)
+		get->memory = calloc((size_t) get->total + 1, 1);
+	return get->memory == NULL ? pgsfi_fail_memory(h) : 0;
+}
+
 static int
 take_to_memory(pgsf *h, Get *get, const char *data, int64_t len)
 {
-	if (get->memory == NULL)
-		get->memory = malloc((size_t) get->total + 1);
-	if (get->memory == NULL)
-		return pgsfi_fail_memory(h);
+	if (take_hole_to_memory(h, get, 0) < 0)
+		return -1;
 	memcpy(get->memory + get->done, data, len);
-	get->memory[get->done + len] = '\0';
 	return 0;
 }
 
@@ -206,8 +304,8 @@ int64_t
 pgsf_get_memory(pgsf *h, void **data, size_t *data_len, int64_t offset, int64_t length,
 				const char *sql, const pgsf_params *params)
 {
-	Get			get = {.take = take_to_memory, .offset = offset, .length = length,
-	.sql = sql, .params = params};
+	Get			get = {.take = take_to_memory, .take_hole = take_hole_to_memory,
+	.hole_bytes = INT64_MAX, .offset = offset, .length = length, .sql = sql, .params = params};
 	int64_t		rc;
 
 	if (pgsfi_start_closed(h) < 0)
@@ -248,11 +346,18 @@ take_to_sink(pgsf *h, Get *get, const char *data, int64_t len)
 	return -1;
 }
 
+static int
+take_hole_to_sink(pgsf *h, Get *get, int64_t len)
+{
+	return take_to_sink(h, get, pgsfi_zeros, len);
+}
+
 int64_t
 pgsf_get_callback(pgsf *h, pgsf_sink sink, void *arg, int64_t offset, int64_t length,
 				  const char *sql, const pgsf_params *params)
 {
-	Get			get = {.take = take_to_sink, .sink = sink, .arg = arg, .offset = offset,
+	Get			get = {.take = take_to_sink, .take_hole = take_hole_to_sink,
+		.hole_bytes = ZEROS_BYTES, .sink = sink, .arg = arg, .offset = offset,
 	.length = length, .sql = sql, .params = params};
 
 	if (pgsfi_start_closed(h) < 0)

@@ -15,7 +15,9 @@
  * take.c		taking the connection, giving it back, giving up after an error
  * piece.c		one piece of a stream as a command
  * wire.c		commands in flight: libpq's pipeline mode, a queue of awaited results
+ * answer.c		looking at what the server answers before it is used
  * sql.c		texts of statements; parameters added to those of the application
+ * holes.c		holes of local files
  * local.c		the local file of put and get
  * wait.c		waiting for a socket, watching for cancel requests
  * reason.c		a lost connection: why the server has ended the session
@@ -50,6 +52,7 @@
  * buffer after each partial send.
  */
 #define PIECE_BYTES		(256 * 1024)
+#define UNIT_BYTES		PGSF_UNIT_BYTES
 
 /* Pieces in flight: more than the client, the socket and the server hold at a time. */
 #define WINDOW_PIECES	16
@@ -100,6 +103,7 @@ typedef struct Link
 	pgsf	   *handles;
 	char	   *schema;			/* of the extension, quoted; NULL: not known
 								 * yet */
+	bool		tells_holes;	/* the extension has the functions for that */
 
 	/* Between pgsfi_take and pgsfi_release: the library has the connection. */
 	pgsf	   *user;			/* its commands are in flight; NULL: no handle */
@@ -274,17 +278,22 @@ typedef struct LocalFile
 {
 	int			fd;
 	bool		regular;
-	int64_t		start;			/* position at the start; regular files only */
 	struct stat before;
+
+	/* regular files only */
+	int64_t		start;			/* position at the start */
+	int64_t		position;		/* now */
+	int64_t		data_end;		/* no hole begins before it, as far as the
+								 * value can have holes */
 } LocalFile;
 
 /* Note the state of a file before it is read from its position. */
 extern int	pgsfi_local_start(pgsf *h, LocalFile *file, int fd);
 
-/* The bytes from there to the end; -1 if that is not known (not a regular file). */
+/* The bytes from there to the end; -1 if that is not known. */
 extern int64_t pgsfi_local_left(const LocalFile *file);
 
-/* Read len_bytes; returns how many, fewer only at the end. */
+/* Read len_bytes; returns how many, fewer only at the end, and where data_end is. */
 extern int64_t pgsfi_local_read(pgsf *h, LocalFile *file, char *buf, int64_t len_bytes);
 
 /* Fail if a regular file, of which read_bytes were read, changed since the start. */
@@ -292,6 +301,37 @@ extern int	pgsfi_local_unchanged(pgsf *h, LocalFile *file, int64_t read_bytes);
 
 /* Write all len_bytes at the position of fd. */
 extern int	pgsfi_local_write(pgsf *h, int fd, const char *data, int64_t len_bytes);
+
+/* ---- holes.c ---- */
+
+/* Zeros, for those who need some. */
+#define ZEROS_BYTES		(64 * 1024)
+extern const char pgsfi_zeros[ZEROS_BYTES];
+
+/*
+ * Move the position of a file that is read behind the hole at it.  Returns the bytes of the hole, 0
+ * if there is none.  Never fails.
+ */
+extern int64_t pgsfi_holes_skip(LocalFile *file);
+
+/* A local file, pipe or device that is written. */
+typedef struct LocalSink
+{
+	int			fd;
+	bool		sparse;			/* it can have holes */
+	int64_t		hole;			/* in front of what comes: not made yet */
+	int64_t		zeros;			/* or so many zeros: a hole, if one follows */
+} LocalSink;
+
+/* Begin to write at the position of fd.  Never fails. */
+extern void pgsfi_holes_start(LocalSink *sink, int fd);
+
+/* Write bytes, or a hole, which is zeros where there can be none. */
+extern int	pgsfi_holes_write(pgsf *h, LocalSink *sink, const char *data, int64_t len_bytes);
+extern int	pgsfi_holes_make(pgsf *h, LocalSink *sink, int64_t len_bytes);
+
+/* All is written: the file gets its length, and the position is behind the last byte. */
+extern int	pgsfi_holes_finish(pgsf *h, LocalSink *sink);
 
 /* ---- sql.c ---- */
 
@@ -323,7 +363,10 @@ extern char *pgsfi_sql_with_value(pgsf *h, const char *sql, int number);
 extern void pgsfi_put_int4(char *to, int32_t value);
 extern void pgsfi_put_int8(char *to, int64_t value);
 
-/* An int4 or int8 of the first row; -1 if it is NULL or of another length.  Sets no error. */
+/*
+ * An int4 or int8 of the first row, in binary form; -1 if it is NULL or of another form.  Sets no
+ * error.
+ */
 extern int64_t pgsfi_get_int(const PGresult *result, int column);
 
 /* Parameters of the application, and up to three of the library after them. */
@@ -353,6 +396,34 @@ extern int	pgsfi_params_start(pgsf *h, Params *params, const pgsf_params *given)
 extern void pgsfi_params_int4(Params *params, int32_t value);
 extern void pgsfi_params_int8(Params *params, int64_t value);
 extern void pgsfi_params_free(Params *params);
+
+/* ---- answer.c ---- */
+
+/* Fail because an answer is not what was asked for. */
+extern int	pgsfi_fail_form(pgsf *h);
+
+/* Fail unless a result has rows, of so many columns, all in that form (0 text, 1 binary). */
+extern int	pgsfi_check_columns(pgsf *h, const PGresult *result, int columns, int format);
+
+/* Is it a name, perhaps with a schema, with quotes where they are needed, and nothing else? */
+extern bool pgsfi_is_name(const char *text);
+
+/* A name out of the first row, which the caller frees; NULL after an error. */
+extern char *pgsfi_copy_name(pgsf *h, const PGresult *result, int column);
+
+/* The columns of a route: see route.c. */
+enum
+{
+	ROUTE_SHARD,
+	ROUTE_NAME,
+	ROUTE_HOST,
+	ROUTE_PORT,
+	ROUTE_KEY,					/* the distribution column; null: none */
+	NUM_ROUTE_COLUMNS
+};
+
+/* Fail unless a place has numbers, names and a node that can be such. */
+extern int	pgsfi_check_place(pgsf *h, const pgsf_place *place);
 
 /* ---- wire.c: all of these need h to have the connection ---- */
 
@@ -464,10 +535,11 @@ extern void pgsfi_forget_nodes(pgsf *h);
 extern int	pgsfi_schema(pgsf *h);
 
 /*
- * Check a result, in binary form, of pgsfi_sql_one_row(): column 0 is n, column 1 is the
- * length, NULL for a NULL value.  Fails if the SELECT did not give one row with a value.
+ * Check a result, in binary form, of pgsfi_sql_one_row(), with that many columns: column 0 is n,
+ * column 1 is the length, NULL for a NULL value.  Fails if the SELECT did not give one row
+ * with a value.
  */
-extern int	pgsfi_check_row(pgsf *h, const PGresult *result);
+extern int	pgsfi_check_row(pgsf *h, const PGresult *result, int columns);
 
 /* Create a value as pgsf_create() does; h has the connection and keeps it. */
 extern int	pgsfi_create(pgsf *h, const char *table, const char *column);
@@ -476,6 +548,9 @@ extern int	pgsfi_create(pgsf *h, const char *table, const char *column);
 
 /* Write at the position and move it; h has the connection and keeps it. */
 extern int	pgsfi_write(pgsf *h, const char *data, int64_t len_bytes);
+
+/* Send the new length, behind the writes before it; likewise.  The answer is not waited for. */
+extern int	pgsfi_truncate(pgsf *h, int64_t length);
 
 /* ---- store.c ---- */
 

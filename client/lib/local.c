@@ -25,17 +25,18 @@ pgsfi_local_start(pgsf *h, LocalFile *file, int fd)
 		return pgsfi_fail_errno(h, PGSF_ERROR_FILE, errno, "could not look at local file");
 	if (!S_ISREG(file->before.st_mode))
 		return 0;
-	file->regular = true;
-	file->start = lseek(fd, 0, SEEK_CUR);
-	if (file->start < 0)
+	file->start = file->position = lseek(fd, 0, SEEK_CUR);
+	/* some files of /proc cannot seek */
+	if (file->start < 0 && errno != ESPIPE)
 		return pgsfi_fail_errno(h, PGSF_ERROR_FILE, errno, "could not seek in local file");
+	file->regular = file->start >= 0;
 	return 0;
 }
 
 int64_t
 pgsfi_local_left(const LocalFile *file)
 {
-	if (!file->regular)
+	if (!file->regular || file->before.st_size == 0)
 		return -1;
 	return file->start < file->before.st_size ? file->before.st_size - file->start : 0;
 }
@@ -57,6 +58,8 @@ pgsfi_local_read(pgsf *h, LocalFile *file, char *buf, int64_t len_bytes)
 {
 	int64_t		done = 0;
 
+	if (file->position < file->data_end && len_bytes > file->data_end - file->position)
+		len_bytes = file->data_end - file->position;
 	while (done < len_bytes)
 	{
 		ssize_t		rc;
@@ -71,6 +74,7 @@ pgsfi_local_read(pgsf *h, LocalFile *file, char *buf, int64_t len_bytes)
 		else if (!try_again(h, file->fd, POLLIN))
 			return pgsfi_fail_errno(h, PGSF_ERROR_FILE, errno, "could not read local file");
 	}
+	file->position += done;
 	return done;
 }
 
@@ -80,9 +84,20 @@ same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
+/*
+ * May the file have another length than it says?  Files that are made when they are read, as in
+ * /proc and /sys, say 0 or the size of a page.  They take no space on a disk.
+ */
+static bool
+length_is_unknown(const LocalFile *file)
+{
+	return file->before.st_blocks == 0;
+}
+
 int
 pgsfi_local_unchanged(pgsf *h, LocalFile *file, int64_t read_bytes)
 {
+	int64_t		left = pgsfi_local_left(file);
 	struct stat now;
 
 	if (!file->regular)
@@ -91,7 +106,8 @@ pgsfi_local_unchanged(pgsf *h, LocalFile *file, int64_t read_bytes)
 		return pgsfi_fail_errno(h, PGSF_ERROR_FILE, errno, "could not look at local file");
 	if (now.st_size != file->before.st_size ||
 		!same_time(&now.st_mtim, &file->before.st_mtim) ||
-		read_bytes != pgsfi_local_left(file))
+		!same_time(&now.st_ctim, &file->before.st_ctim) ||
+		(read_bytes != (left < 0 ? 0 : left) && !length_is_unknown(file)))
 		return pgsfi_fail(h, PGSF_ERROR_CHANGED, "the local file changed while it was read");
 	return 0;
 }

@@ -39,33 +39,46 @@ pgsfi_schema(pgsf *h)
 
 	if (link->schema != NULL)
 		return 0;
-	if (pgsfi_execute(h, "SELECT pg_catalog.quote_ident(n.nspname)"
+	/* version 1.0 has no functions that tell holes */
+	if (pgsfi_execute(h, "SELECT pg_catalog.quote_ident(n.nspname),"
+					  " e.extversion OPERATOR(pg_catalog.<>) '1.0'"
 					  " FROM pg_catalog.pg_extension e"
 					  " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
 					  " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'", &result) < 0)
 		return -1;
-	if (PQntuples(result) == 1)
-	{
-		link->schema = strdup(PQgetvalue(result, 0, 0));
-		if (link->schema == NULL)
-			pgsfi_fail_memory(h);
-	}
-	else
+	if (PQntuples(result) == 0)
 		pgsfi_fail(h, PGSF_ERROR_EXTENSION,
 				   "extension securefile is not in this database");
+	else if (pgsfi_check_columns(h, result, 2, 0) == 0)
+	{
+		link->schema = pgsfi_copy_name(h, result, 0);
+		link->tells_holes = PQgetvalue(result, 0, 1)[0] == 't';
+	}
 	PQclear(result);
 	return link->schema == NULL ? -1 : 0;
 }
 
 int
-pgsfi_check_row(pgsf *h, const PGresult *result)
+pgsfi_check_row(pgsf *h, const PGresult *result, int columns)
 {
 	if (PQntuples(result) == 0)
 		return pgsfi_fail(h, PGSF_ERROR_NOT_FOUND, "the SELECT gave no row");
+	if (pgsfi_check_columns(h, result, columns, 1) < 0)
+		return -1;
 	if (pgsfi_get_int(result, 0) != 1)
 		return pgsfi_fail(h, PGSF_ERROR_MANY, "the SELECT gave more than one row");
 	if (PQgetisnull(result, 0, 1))
 		return pgsfi_fail(h, PGSF_ERROR_NULL, "the value is NULL");
+	return pgsfi_get_int(result, 1) >= 0 ? 0 : pgsfi_fail_form(h);
+}
+
+/* The server has opened a handle of that number. */
+static int
+take_handle(pgsf *h, pgsf_mode mode, bool created, int64_t number, int64_t length)
+{
+	if (number < 0 || number > INT32_MAX)
+		return pgsfi_fail_form(h);
+	pgsfi_opened(h, mode, created, (int) number, length);
 	return 0;
 }
 
@@ -87,11 +100,8 @@ open_row(pgsf *h, pgsf_mode mode, const char *select, const pgsf_params *params)
 	sql = pgsfi_sql_one_row(h, columns, select);
 	if (sql != NULL && begin(h) == 0 &&
 		pgsfi_send(h, AWAITED_ANSWER, sql, params, 1) == 0 &&
-		pgsfi_finish(h, &result) == 0 && pgsfi_check_row(h, result) == 0)
-	{
-		pgsfi_opened(h, mode, false, (int) pgsfi_get_int(result, 2), pgsfi_get_int(result, 1));
-		rc = 0;
-	}
+		pgsfi_finish(h, &result) == 0 && pgsfi_check_row(h, result, 3) == 0)
+		rc = take_handle(h, mode, false, pgsfi_get_int(result, 2), pgsfi_get_int(result, 1));
 	PQclear(result);
 	free(columns);
 	free(sql);
@@ -130,11 +140,8 @@ pgsfi_create(pgsf *h, const char *table, const char *column)
 					h->link->schema);
 	if (sql != NULL && begin(h) == 0 &&
 		pgsfi_send(h, AWAITED_ANSWER, sql, &params, 1) == 0 &&
-		pgsfi_finish(h, &result) == 0)
-	{
-		pgsfi_opened(h, PGSF_READ_WRITE, true, (int) pgsfi_get_int(result, 0), 0);
-		rc = 0;
-	}
+		pgsfi_finish(h, &result) == 0 && pgsfi_check_columns(h, result, 1, 1) == 0)
+		rc = take_handle(h, PGSF_READ_WRITE, true, pgsfi_get_int(result, 0), 0);
 	PQclear(result);
 	free(sql);
 	return rc;

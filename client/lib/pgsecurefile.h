@@ -333,18 +333,30 @@ typedef int64_t (*pgsf_source) (void *arg, void *buf, size_t len);
 typedef int (*pgsf_sink) (void *arg, const void *buf, size_t len);
 
 /*
+ * A sparse source gives bytes likewise, or a hole: it sets *hole, which is 0 at first, to the
+ * number of zeros that come next, and returns 0.
+ */
+typedef int64_t (*pgsf_sparse_source) (void *arg, void *buf, size_t len, int64_t *hole);
+
+/* A hole takes no space in the segment as far as it covers units, of so many bytes, whole. */
+#define PGSF_UNIT_BYTES		(128 * 1024)
+
+/*
  * Create a value for table and column (as pgsf_create), write all bytes, and store it with
  * sql (as pgsf_store).  Returns the number of bytes.  No value may be open in h, and none
  * is afterwards.  The errors are those of these functions, and the following; nothing is
  * stored after an error.
  *
  *	- pgsf_put_fd reads from the position of fd to its end: of a file, pipe or socket, also
- *	  a non-blocking one.  PGSF_ERROR_FILE: a read failed.  PGSF_ERROR_CHANGED: size or
- *	  time of modification of a regular file changed meanwhile, or fewer or more bytes
- *	  were read than it has.
+ *	  a non-blocking one.  Holes of a regular file are not read, and become holes of the
+ *	  value.  PGSF_ERROR_FILE: a read failed.  PGSF_ERROR_CHANGED: size, time of modification
+ *	  or time of change of a regular file changed meanwhile, or fewer or more bytes were read
+ *	  than it has.  The number of bytes does not matter for files that are made when they are
+ *	  read, as in /proc; these take no space on a disk (st_blocks is 0).
  *	- pgsf_put_memory: PGSF_ERROR_ARGUMENT data is NULL and len is not 0.
  *	- pgsf_put_callback: total is the number of bytes, for progress only; -1 if it is not
  *	  known.  PGSF_ERROR_CALLBACK: the source failed.  PGSF_ERROR_ARGUMENT: it is NULL.
+ *	- pgsf_put_sparse: the same with a sparse source.
  */
 extern int64_t pgsf_put_fd(pgsf *h, int fd,
 						   const char *table, const char *column,
@@ -359,6 +371,11 @@ extern int64_t pgsf_put_callback(pgsf *h, pgsf_source source, void *arg,
 								 const char *table, const char *column,
 								 const char *sql, const pgsf_params *params,
 								 PGresult **result);
+extern int64_t pgsf_put_sparse(pgsf *h, pgsf_sparse_source source, void *arg,
+							   int64_t total,
+							   const char *table, const char *column,
+							   const char *sql, const pgsf_params *params,
+							   PGresult **result);
 
 /*
  * Read length bytes from offset on of the value that a SELECT yields (as for pgsf_open);
@@ -366,8 +383,10 @@ extern int64_t pgsf_put_callback(pgsf *h, pgsf_source source, void *arg,
  * beyond it.  No value may be open in h.  On an idle connection the call is one statement
  * with its own transaction; it works on a standby.
  *
- *	- pgsf_get_fd writes at the position of fd and moves it.  PGSF_ERROR_FILE: a write
- *	  failed (disk full: errno ENOSPC).  It does not fsync.
+ *	- pgsf_get_fd writes at the position of fd and moves it.  In a regular file that is not
+ *	  opened with O_APPEND, holes of the value become holes, and make the file longer if
+ *	  need be; elsewhere they are written as zeros.  PGSF_ERROR_FILE: a write failed (disk
+ *	  full: errno ENOSPC).  It does not fsync.
  *	- pgsf_get_memory allocates *data, with *data_len bytes and a zero byte behind them,
  *	  which the caller frees with pgsf_free_memory(); NULL after an error.
  *	- pgsf_get_callback: PGSF_ERROR_CALLBACK the sink failed.
@@ -470,8 +489,8 @@ typedef struct pgsf_place
  * again when no row is there.
  *
  * Errors: PGSF_ERROR_STATE a value is open in h; PGSF_ERROR_ARGUMENT place, one of its texts
- * but column, or route is NULL, or shardid or port is none; PGSF_ERROR_CONNECTION no connection
- * to the node.
+ * but column, or route is NULL; PGSF_ERROR_PROTOCOL shardid is no number, or a name none;
+ * PGSF_ERROR_CONNECTION host and port cannot be a node, or there is no connection to it.
  */
 extern int	pgsf_use_route(pgsf *h, const pgsf_place *place, pgsf_route *route);
 
@@ -480,8 +499,8 @@ extern int	pgsf_use_route(pgsf *h, const pgsf_place *place, pgsf_route *route);
 /*
  * pgsf_put_* and pgsf_get_* call it in their own thread, once at the start with done 0 and
  * then after each piece.  done is the number of bytes that the server has taken, or fd or
- * sink; total is the number of all bytes, -1 if it is not known.  A result other than 0
- * cancels: the call fails with PGSF_ERROR_CANCELLED.  The callback may not use the
+ * sink, holes among them; total is the number of all bytes, -1 if it is not known.  A result
+ * other than 0 cancels: the call fails with PGSF_ERROR_CANCELLED.  The callback may not use the
  * connection or a pgsf on it, except for pgsf_cancel().
  */
 typedef int (*pgsf_progress) (void *arg, int64_t done, int64_t total);

@@ -168,10 +168,10 @@ find_schema(pgsf *h)
 					  " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
 					  " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile_citus'", &result) < 0)
 		return NULL;
-	if (PQntuples(result) != 1)
+	if (PQntuples(result) == 0)
 		pgsfi_fail(h, PGSF_ERROR_EXTENSION, "extension securefile_citus is not in this database");
-	else if ((schema = strdup(PQgetvalue(result, 0, 0))) == NULL)
-		pgsfi_fail_memory(h);
+	else if (pgsfi_check_columns(h, result, 1, 0) == 0)
+		schema = pgsfi_copy_name(h, result, 0);
 	PQclear(result);
 	return schema;
 }
@@ -196,9 +196,9 @@ ask(pgsf *h, const char *schema, const char *table, const char *key)
 	PGresult   *result = NULL;
 
 	if (sql != NULL && pgsfi_send(h, AWAITED_ANSWER, sql, &params, 0) == 0 &&
-		pgsfi_finish(h, &result) == 0 && PQntuples(result) != 1)
+		pgsfi_finish(h, &result) == 0 &&
+		pgsfi_check_columns(h, result, NUM_ROUTE_COLUMNS, 0) < 0)
 	{
-		pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "no route was given");
 		PQclear(result);
 		result = NULL;
 	}
@@ -212,6 +212,8 @@ take_route(pgsf *h, const pgsf_place *place, pgsf_route *route)
 {
 	struct Node *node;
 
+	if (pgsfi_check_place(h, place) < 0)
+		return -1;
 	forget_route(h);
 	h->shard = strdup(place->shard);
 	h->is_here = pgsfi_sql(h, "%s.securefile_dist_is_here(%s::pg_catalog.int8)", place->schema,
@@ -237,11 +239,11 @@ take_answer(pgsf *h, const char *schema, const PGresult *result, pgsf_route *rou
 {
 	pgsf_place	place = {
 		.schema = schema,
-		.shardid = PQgetvalue(result, 0, 0),
-		.shard = PQgetvalue(result, 0, 1),
-		.host = PQgetvalue(result, 0, 2),
-		.port = atoi(PQgetvalue(result, 0, 3)),
-		.column = PQgetisnull(result, 0, 4) ? NULL : PQgetvalue(result, 0, 4)
+		.shardid = PQgetvalue(result, 0, ROUTE_SHARD),
+		.shard = PQgetvalue(result, 0, ROUTE_NAME),
+		.host = PQgetvalue(result, 0, ROUTE_HOST),
+		.port = atoi(PQgetvalue(result, 0, ROUTE_PORT)),
+		.column = PQgetisnull(result, 0, ROUTE_KEY) ? NULL : PQgetvalue(result, 0, ROUTE_KEY)
 	};
 
 	return take_route(h, &place, route);
@@ -271,13 +273,6 @@ pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route)
 	return rc;
 }
 
-/* The number is put into statements as it is. */
-static bool
-is_number(const char *text)
-{
-	return text[0] != '\0' && strspn(text, "0123456789") == strlen(text);
-}
-
 int
 pgsf_use_route(pgsf *h, const pgsf_place *place, pgsf_route *route)
 {
@@ -286,8 +281,5 @@ pgsf_use_route(pgsf *h, const pgsf_place *place, pgsf_route *route)
 	if (place == NULL || route == NULL || place->schema == NULL || place->shardid == NULL ||
 		place->shard == NULL || place->host == NULL)
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "place and route must not be NULL");
-	if (!is_number(place->shardid) || place->port < 1 || place->port > 65535)
-		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
-						  "the place is not one of securefile_dist_routes()");
 	return take_route(h, place, route);
 }

@@ -280,6 +280,8 @@ pgsfi_get_int(const PGresult *result, int column)
 	uint32_t	wire4;
 	uint64_t	wire8;
 
+	if (PQfformat(result, column) != 1)
+		return -1;
 	switch (PQgetlength(result, 0, column))
 	{
 		case sizeof(wire4):

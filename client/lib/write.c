@@ -75,9 +75,8 @@ pgsf_write(pgsf *h, const void *buf, size_t len)
 	return pgsfi_give_up(h);
 }
 
-/* Send the new length, behind the writes before it; the answer is not waited for. */
-static int
-truncate_at(pgsf *h, int64_t length)
+int
+pgsfi_truncate(pgsf *h, int64_t length)
 {
 	Params		params;
 	char	   *sql = NULL;
@@ -92,7 +91,10 @@ truncate_at(pgsf *h, int64_t length)
 	}
 	free(sql);
 	pgsfi_params_free(&params);
-	return rc < 0 ? -1 : pgsfi_request_answers(h);
+	if (rc < 0 || pgsfi_request_answers(h) < 0)
+		return -1;
+	h->length = length;
+	return 0;
 }
 
 int
@@ -105,9 +107,8 @@ pgsf_truncate(pgsf *h, int64_t length)
 	if (pgsfi_enter(h) < 0)
 		return -1;
 	pgsfi_forget_ahead(h);
-	if (truncate_at(h, length) < 0 || h->cancel_sent)
+	if (pgsfi_truncate(h, length) < 0 || h->cancel_sent)
 		return pgsfi_give_up(h);
-	h->length = length;
 	return 0;
 }
 

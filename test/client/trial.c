@@ -43,6 +43,7 @@ static const struct
 	{"local", trial_local},
 	{"changing", trial_changing},
 	{"memory", trial_memory},
+	{"holes", trial_holes},
 };
 
 bool

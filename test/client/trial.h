@@ -78,4 +78,7 @@ extern void trial_local(void);
 extern void trial_changing(void);
 extern void trial_memory(void);
 
+/* holes.c */
+extern void trial_holes(void);
+
 #endif							/* TRIAL_H */

@@ -78,7 +78,7 @@ sub trial
 $ENV{TRIAL_SEED} = $ENV{SECUREFILE_SEED} || time;
 note("seed $ENV{TRIAL_SEED}");
 foreach my $trial (
-	qw(whole handles random transactions together arguments read_only lost cancel cancel_any local changing memory))
+	qw(whole handles random transactions together arguments read_only lost cancel cancel_any local changing memory holes))
 {
 	trial($trial, options => 'filesystem_like_logging');
 }
@@ -179,7 +179,7 @@ SKIP:
 	skip 'no valgrind here', 1 unless $valgrind;
 	my @under = ($valgrind, '-q', '--leak-check=full', '--error-exitcode=9');
 	trial($_, options => 'filesystem_like_logging', under => \@under, name => "$_ under valgrind")
-	  for qw(handles transactions together arguments lost cancel);
+	  for qw(handles transactions together arguments lost cancel holes);
 }
 
 $node->stop;

@@ -55,7 +55,7 @@ my @calls = (
 	'overlay' => q{SELECT overlay(d PLACING '\xff'::bytea FROM 2 FOR 1), overlay(d PLACING '\xff' FROM 2),
 		overlay(d PLACING '\xff'::bytea FROM 2::bigint FOR 1::bigint), overlay(d PLACING '\xff'::bytea FROM 2::bigint) FROM public.t},
 	'truncate' => q{SELECT ~securefile_truncate(d, 3) FROM public.t},
-	'chunks' => q{SELECT id, c FROM public.t, ~securefile_chunks(d) c},
+	'chunks' => q{SELECT id, c FROM public.t, ~securefile_chunks(d) c; SELECT ~securefile_data_starts(d), ~securefile_data_chunks(d) FROM public.t},
 	'storage' => q{SELECT id, s, u FROM public.t, ~securefile_storage(d) s, ~securefile_storage(f) u},
 	'salvage' => q{SELECT id, s FROM public.t, ~securefile_salvage(d) s},
 	'operator ||(securefile,securefile)' => q{SELECT d || '\x0a', '\x0a' || d, d || f, f || '\x0a' FROM public.t},
