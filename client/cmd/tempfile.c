@@ -7,14 +7,20 @@
  * it out.  tempfile_remove_all() never releases the lock, so that no thread creates
  * another file.
  *
+ * The names are random.  Names of files come out of a table, too, and a name that somebody could
+ * tell beforehand would let him put his file in the place of one that is being written, before
+ * that gets its name.  The file is looked at, once more, before it is renamed.
+ *
  *-------------------------------------------------------------------------
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +36,6 @@ struct TempFile
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static TempFile *files = NULL;
-static unsigned number = 0;
 static bool leaving = false;
 
 static void
@@ -43,6 +48,22 @@ unlink_from_list(TempFile *file)
 	*link = file->next;
 }
 
+/* A name that nobody can tell beforehand; false with errno set. */
+static bool
+make_name(char *name, size_t size)
+{
+	uint64_t	random[2];
+	ssize_t		got;
+
+	do
+		got = getrandom(random, sizeof(random), 0);
+	while (got < 0 && errno == EINTR);
+	if (got != sizeof(random))
+		return false;
+	snprintf(name, size, ".securefile-%016" PRIx64 "%016" PRIx64 ".tmp", random[0], random[1]);
+	return true;
+}
+
 TempFile *
 tempfile_open(int directory, mode_t mode, Failure *failure)
 {
@@ -53,12 +74,10 @@ tempfile_open(int directory, mode_t mode, Failure *failure)
 		abort();
 	file->directory = directory;
 	pthread_mutex_lock(&lock);
-	do
-	{
-		snprintf(file->name, sizeof(file->name), ".securefile-%d-%u.tmp", (int) getpid(), number++);
+	file->fd = -1;
+	if (make_name(file->name, sizeof(file->name)))
 		file->fd = openat(directory, file->name,
 						  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-	} while (file->fd < 0 && errno == EEXIST);
 	saved = errno;
 	if (file->fd >= 0)
 	{
@@ -94,15 +113,33 @@ rename_new(int directory, const char *from, const char *to)
 	return unlinkat(directory, from, 0);
 }
 
+/* Has the temporary name the file that was written? */
+static bool
+is_ours(const TempFile *file, const struct stat *written)
+{
+	struct stat found;
+
+	return fstatat(file->directory, file->name, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+		found.st_dev == written->st_dev && found.st_ino == written->st_ino;
+}
+
 bool
 tempfile_finish(TempFile *file, const char *name, bool replace, Failure *failure)
 {
+	struct stat written;
+	bool		known = fstat(file->fd, &written) == 0;
 	int			rc = close(file->fd);
 
 	file->fd = -1;
-	if (rc != 0)
+	if (!known || rc != 0)
 	{
 		failure_errno(failure, "could not write the file");
+		tempfile_discard(file);
+		return false;
+	}
+	if (!is_ours(file, &written))
+	{
+		failure_say(failure, "another program has changed the temporary file \"%s\"", file->name);
 		tempfile_discard(file);
 		return false;
 	}
