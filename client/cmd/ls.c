@@ -27,7 +27,7 @@ show_json(const Show *show, const Listed *file)
 	if (show->stored)
 		storage_json(record, file->length, file->stored);
 	if (show->hash)
-		json_object_set_new(record, "sha256", json_string(file->sha256));
+		json_object_set_new(record, "sha256", output_json_name(file->sha256));
 	output_record(record);
 }
 

@@ -88,7 +88,7 @@ say(const char *format, ...)
 	if (vasprintf(&text, format, args) < 0)
 		abort();
 	va_end(args);
-	quoted = quote_text(text, false);
+	quoted = quote_text(text, false, quote_all(STDERR_FILENO));
 	progress_hide();
 	fprintf(stderr, "%s\n", quoted);
 	free(quoted);
@@ -98,17 +98,20 @@ say(const char *format, ...)
 void
 output_record(json_t *record)
 {
+	char	   *json = json_dumps(record, JSON_COMPACT | JSON_PRESERVE_ORDER |
+								  JSON_REAL_PRECISION(REAL_DIGITS));
+	char	   *quoted;
+
+	if (json == NULL)
+		abort();
+	quoted = quote_json(json, quote_all(STDOUT_FILENO));
 	output_lock();
 	progress_hide();
-	if (json_dumpf(record, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER |
-				   JSON_REAL_PRECISION(REAL_DIGITS)) != 0)
-	{
-		fprintf(stderr, "securefile: could not write JSON\n");
-		interrupt_leave(EXIT_SOME);
-	}
-	putchar('\n');
+	puts(quoted);
 	check_stdout();
 	output_unlock();
+	free(quoted);
+	free(json);
 	json_decref(record);
 }
 
@@ -189,10 +192,10 @@ output_failed(const char *name, const Failure *failure)
 	say("securefile: %s: %s", output_quoted(name), failure->text);
 	output_unlock();
 	if (told.options->json)
-		output_record(json_pack("{s:o, s:s, s:o, s:s}", "name", output_json_name(name),
+		output_record(json_pack("{s:o, s:s, s:o, s:o}", "name", output_json_name(name),
 								"action", action_names[ACTION_FAILED],
 								"message", output_json_name(failure->text),
-								"sqlstate", failure->sqlstate));
+								"sqlstate", output_json_name(failure->sqlstate)));
 }
 
 static double

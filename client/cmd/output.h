@@ -79,11 +79,18 @@ extern const char *output_quoted(const char *name);
 /* A name as a JSON string; bytes that are not UTF-8 become U+FFFD. */
 extern json_t *output_json_name(const char *name);
 
+/* Is that a terminal whose locale is not UTF-8, which is shown nothing but ASCII? */
+extern bool quote_all(int fd);
+
 /*
- * The text with everything that could upset a terminal written in octal.  A name becomes
- * one line, and can be read back; a message may have several lines.  The caller frees it.
+ * The text with everything that could upset a terminal written in octal; all: and with everything
+ * but ASCII.  A name becomes one line, and can be read back; a message may have several lines.
+ * The caller frees it.
  */
-extern char *quote_text(const char *text, bool is_name);
+extern char *quote_text(const char *text, bool is_name, bool all);
+
+/* The same of a JSON text, which means the same afterwards. */
+extern char *quote_json(const char *json, bool all);
 
 /* ---- lock.c ---- */
 

@@ -9,6 +9,7 @@
 #define SECUREFILE_UTF8_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * The bytes of the character that begins there; 0 if none does, because it is cut short,
@@ -16,12 +17,15 @@
  */
 extern int	utf8_length(const unsigned char *text);
 
+/* The character that begins there, which is valid. */
+extern uint32_t utf8_code(const unsigned char *text);
+
 /*
- * Is the character that begins there a control character, or a separator of lines or
- * paragraphs?  U+0080 to U+009F are among them: a terminal takes U+009B for the start of a
+ * Would a terminal obey the character that begins there, show nothing for it, or show others in
+ * another order?  U+0080 to U+009F are among these: a terminal takes U+009B for the start of a
  * command.
  */
-extern bool utf8_control(const unsigned char *text);
+extern bool utf8_unseen(const unsigned char *text);
 
 /* Is the whole text valid? */
 extern bool utf8_valid(const char *text);
