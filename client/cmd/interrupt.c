@@ -24,6 +24,7 @@
 #include "tempfile.h"
 
 #define MAX_WATCHED		80		/* more than connections there can be */
+#define CANCEL_SECONDS	3
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -32,6 +33,11 @@ static struct
 	PGconn	   *conn;
 	PGcancel   *cancel;
 }			watched[MAX_WATCHED];
+
+/* Threads that cancel, at the end. */
+static pthread_mutex_t cancel_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cancelled = PTHREAD_COND_INITIALIZER;
+static int	cancelling = 0;
 
 static struct termios terminal;
 static bool terminal_changed = false;
@@ -45,17 +51,47 @@ interrupt_leave(int status)
 	_exit(status);
 }
 
-/* Cancel the running statements of all connections; each cancel waits for its server. */
-static void
-cancel_all(void)
+/* A thread: cancels the running statement of a connection. */
+static void *
+cancel_one(void *arg)
 {
 	char		reason[256];
 
+	PQcancel(arg, reason, sizeof(reason));
+	pthread_mutex_lock(&cancel_lock);
+	cancelling--;
+	pthread_cond_signal(&cancelled);
+	pthread_mutex_unlock(&cancel_lock);
+	return NULL;
+}
+
+/*
+ * Cancel the running statements of all connections at the same time.  PQcancel() may wait for its
+ * server for ever; this waits for some seconds.  Threads that are left go with the process.
+ */
+static void
+cancel_all(void)
+{
+	struct timespec limit;
+	int			rc = 0;
+
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += CANCEL_SECONDS;
 	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cancel_lock);
 	for (int i = 0; i < MAX_WATCHED; i++)
-		if (watched[i].cancel != NULL)
-			PQcancel(watched[i].cancel, reason, sizeof(reason));
-	pthread_mutex_unlock(&lock);
+	{
+		pthread_t	thread;
+
+		if (watched[i].cancel == NULL ||
+			pthread_create(&thread, NULL, cancel_one, watched[i].cancel) != 0)
+			continue;
+		pthread_detach(thread);
+		cancelling++;
+	}
+	while (cancelling > 0 && rc == 0)
+		rc = pthread_cond_timedwait(&cancelled, &cancel_lock, &limit);
+	pthread_mutex_unlock(&cancel_lock);
 }
 
 /* Say why the process ends, and let no other thread print anything behind that. */
@@ -80,7 +116,7 @@ wait_for_signals(void *arg)
 		;
 	say_interrupted();
 	tempfile_remove_all();
-	/* a second signal ends the process at once, if a server does not answer */
+	/* a second signal ends the process at once */
 	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
 	cancel_all();
 	interrupt_leave(128 + number);

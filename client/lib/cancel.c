@@ -59,6 +59,7 @@ pgsfi_forget_cancel(pgsf *h)
 
 	atomic_store(&h->cancel_wanted, 0);
 	h->cancel_sent = false;
+	h->unanswered_since_ms = 0;
 	while (read(h->cancel_event, &count, sizeof(count)) < 0 && errno == EINTR)
 		;
 }

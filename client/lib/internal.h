@@ -20,6 +20,7 @@
  * holes.c		holes of local files
  * local.c		the local file of put and get
  * wait.c		waiting for a socket, watching for cancel requests
+ * ask.c		asking the server to stop, with a limit of time
  * reason.c		a lost connection: why the server has ended the session
  * link.c		the data that all handles of one connection share; it outlives PQfinish
  * state.c		the data of an open value; how a public function begins
@@ -176,6 +177,10 @@ struct pgsf
 	atomic_int	cancel_wanted;
 	int			cancel_event;	/* eventfd: wakes the waiting call */
 	bool		cancel_sent;	/* this call is being cancelled */
+	int64_t		asked_ms;		/* when the server was asked last */
+	int64_t		unanswered_since_ms;	/* when the first of the requests was
+										 * sent that were not answered; 0:
+										 * none */
 	bool		cancel_masked;	/* the running commands must not be cancelled */
 };
 
@@ -257,10 +262,25 @@ extern void pgsfi_link_leave(pgsf *h);
  */
 extern int	pgsfi_lost_in_flight(pgsf *h);
 
+/* ---- ask.c ---- */
+
+/*
+ * Send a cancel request; false if the server has not answered within two seconds.  The time in
+ * ms is for comparing with other such times only.
+ */
+extern bool pgsfi_ask(PGconn *conn);
+extern int64_t pgsfi_now_ms(void);
+
 /* ---- wait.c ---- */
 
-/* Ask the server to stop the running command of this connection.  Never fails. */
+/*
+ * Ask the server to stop the running command of this connection.  Never fails.  Who waits for the
+ * server then asks again, and gives the connection up if there is no answer.
+ */
 extern void pgsfi_ask_to_stop(pgsf *h);
+
+/* End the connection, as if the server had done so.  Never fails. */
+extern void pgsfi_abandon(pgsf *h);
 
 /* Wait until PQgetResult() does not block. */
 extern int	pgsfi_wait_result(pgsf *h);

@@ -518,7 +518,10 @@ extern void pgsf_set_progress(pgsf *h, pgsf_progress progress, void *arg);
  *
  * Safe in signal handlers and in other threads, as long as h is not freed meanwhile.
  * Returns at once and never fails; NULL is allowed.  The cancelled call asks the server to
- * stop (PQcancel), and again each second until it has stopped.
+ * stop (PQcancel, in a thread that ends with the request), and again each second until it has
+ * stopped.  If the server answers no request for six seconds, or the network does not, the call
+ * gives the connection up: PQstatus() is CONNECTION_BAD then.  The same holds after an error of
+ * this side in the middle of a get.
  */
 extern void pgsf_cancel(pgsf *h);
 

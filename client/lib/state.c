@@ -22,6 +22,7 @@ pgsfi_start(pgsf *h)
 	}
 	pgsfi_error_clear(h);
 	h->cancel_sent = false;
+	h->unanswered_since_ms = 0;
 	return 0;
 }
 

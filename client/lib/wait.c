@@ -4,8 +4,10 @@
  *	  Waiting: for the server, for a local file, for a cancel request.
  *
  * Nothing else in the library blocks.  A cancel request wakes the waiting call.  If the
- * call waits for the server, PQcancel passes the request on, and again each second: the
- * server ignores a request that arrives between two commands.
+ * call waits for the server, PQcancel (ask.c) passes the request on, and again each second: the
+ * server ignores a request that arrives between two commands.  A server, or a network, that
+ * answers none of these for some seconds has lost the connection: otherwise the call would wait
+ * for it for ever, or for all of a value that nobody wants any more.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,23 +15,58 @@
 #include <string.h>
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "internal.h"
 
 #define ASK_AGAIN_MS	1000
+#define GIVE_UP_MS		6000
 
 void
 pgsfi_ask_to_stop(pgsf *h)
 {
-	char		text[256];
-	PGcancel   *cancel = PQgetCancel(h->link->conn);
+	int64_t		begun = pgsfi_now_ms();
 
 	h->cancel_sent = true;
-	if (cancel == NULL)
-		return;
-	/* the result does not matter: wait_server() repeats the request */
-	(void) PQcancel(cancel, text, sizeof(text));
-	PQfreeCancel(cancel);
+
+	/*
+	 * the result matters only if there is none: wait_server() repeats the
+	 * request
+	 */
+	if (pgsfi_ask(h->link->conn))
+		h->unanswered_since_ms = 0;
+	else if (h->unanswered_since_ms == 0)
+		h->unanswered_since_ms = begun;
+	h->asked_ms = pgsfi_now_ms();
+}
+
+/* Read what is left, which is finite now; the end makes libpq see that the connection is lost. */
+void
+pgsfi_abandon(pgsf *h)
+{
+	PGconn	   *conn = h->link->conn;
+
+	(void) shutdown(PQsocket(conn), SHUT_RDWR);
+	while (PQstatus(conn) == CONNECTION_OK && PQconsumeInput(conn))
+		;
+	h->link->lost = true;
+}
+
+/* A call is being cancelled: ask again if it is time, or give the connection up. */
+static int
+go_on_asking(pgsf *h)
+{
+	int64_t		now = pgsfi_now_ms();
+
+	if (h->unanswered_since_ms != 0 && now - h->unanswered_since_ms >= GIVE_UP_MS)
+	{
+		pgsfi_fail(h, PGSF_ERROR_CONNECTION, "the server answers no cancel request");
+		pgsfi_abandon(h);
+		return -1;
+	}
+	if (now - h->asked_ms >= ASK_AGAIN_MS)
+		pgsfi_ask_to_stop(h);
+	return 0;
 }
 
 /*
@@ -69,9 +106,9 @@ wait_server(pgsf *h, short events)
 		pgsfi_fail(h, PGSF_ERROR_CANCELLED, "cancelled by pgsf_cancel");
 		pgsfi_ask_to_stop(h);
 	}
+	else if (h->cancel_sent && go_on_asking(h) < 0)
+		return -1;
 	rc = wait_for(h, PQsocket(h->link->conn), events, h->cancel_sent ? ASK_AGAIN_MS : -1);
-	if (rc == 0 && h->cancel_sent)
-		pgsfi_ask_to_stop(h);
 	if (rc < 0 && errno != EINTR)
 		return pgsfi_fail_errno(h, PGSF_ERROR_CONNECTION, errno, "could not wait for the server");
 	return 0;

@@ -151,6 +151,18 @@ pop(Link *link)
 	return awaited;
 }
 
+/* No command of the library is a COPY.  libpq would return such a result for ever. */
+static void
+refuse_copy(pgsf *h, const PGresult *result)
+{
+	ExecStatusType status = PQresultStatus(result);
+
+	if (status != PGRES_COPY_IN && status != PGRES_COPY_OUT && status != PGRES_COPY_BOTH)
+		return;
+	pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "unexpected answer: %s", PQresStatus(status));
+	pgsfi_abandon(h);
+}
+
 /*
  * Wait for a result and get it; NULL ends the results of a command.  Returns -1 if the
  * connection is lost and the first result after the loss was taken before.
@@ -164,6 +176,7 @@ get_result(pgsf *h, PGresult **result)
 	if (!pgsfi_connected(h))
 		h->link->lost = true;
 	*result = PQgetResult(h->link->conn);
+	refuse_copy(h, *result);
 	return 0;
 }
 
