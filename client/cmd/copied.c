@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "copied.h"
 #include "text.h"
 
@@ -97,7 +98,8 @@ binary_values(Session *session, const CopiedRow *row, const char *columns, Failu
 	if (find_types(session, columns, parameters, row->count, types, failure))
 	{
 		result = PQexecParams(session->conn, sql, row->count, types, row->values, NULL, NULL, 1);
-		if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		if (PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) != 1 ||
+			PQnfields(result) != row->count)
 		{
 			failure_sql(failure, session->conn, result);
 			PQclear(result);
@@ -187,10 +189,15 @@ end_copy(Session *session, bool good, Failure *failure)
 	(void) PQputCopyEnd(session->conn, good ? NULL : "the client has given up");
 	while ((result = PQgetResult(session->conn)) != NULL)
 	{
-		stored = PQresultStatus(result) == PGRES_COMMAND_OK;
+		ExecStatusType status = PQresultStatus(result);
+
+		stored = status == PGRES_COMMAND_OK;
 		if (!stored && good)
 			failure_sql(failure, session->conn, result);
 		PQclear(result);
+		/* libpq would give it again and again */
+		if (answer_is_copy(status))
+			return false;
 	}
 	return good && stored;
 }

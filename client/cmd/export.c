@@ -47,11 +47,14 @@ make_list(Session *session, Export *export, Failure *failure)
 	if (!session_do(session, failure, BEGIN_READING) ||
 		!session_do(session, failure, "SET LOCAL idle_in_transaction_session_timeout = 0"))
 		return false;
-	result = session_query(session, failure, "SELECT pg_catalog.pg_export_snapshot()", 0, NULL);
+	result = session_rows(session, failure, 1, "SELECT pg_catalog.pg_export_snapshot()", 0, NULL);
 	if (result == NULL)
 		return false;
-	export->snapshot = text_make("SET TRANSACTION SNAPSHOT '%s'", PQgetvalue(result, 0, 0));
+	if (PQntuples(result) == 1)
+		export->snapshot = text_make("SET TRANSACTION SNAPSHOT '%s'", PQgetvalue(result, 0, 0));
 	PQclear(result);
+	if (export->snapshot == NULL)
+		return failure_say(failure, "the server exported no snapshot");
 	return list_all(session, options->nargs > 1 ? options->args[1] : NULL, options->prefix,
 					&export->list, failure);
 }
@@ -94,10 +97,15 @@ write_file(Session *session, const Export *export, const Found *found, int direc
 		   const char *last, Failure *failure)
 {
 	TempFile   *file = tempfile_open(directory, 0666, failure);
+	int64_t		bytes;
 
 	if (file == NULL)
 		return false;
-	if (transfer_get(session, found->path, tempfile_fd(file), failure) >= 0)
+	bytes = transfer_get(session, found->path, tempfile_fd(file), failure);
+	if (bytes >= 0 && export->snapshot != NULL && bytes != found->length)
+		failure_say(failure, "the server listed %lld bytes, and sent %lld",
+					(long long) found->length, (long long) bytes);
+	else if (bytes >= 0)
 		return tempfile_finish(file, last, export->options->replace, failure);
 	tempfile_discard(file);
 	return false;

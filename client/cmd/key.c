@@ -13,6 +13,7 @@
  */
 #include <stdlib.h>
 
+#include "answer.h"
 #include "session.h"
 #include "text.h"
 
@@ -95,14 +96,26 @@ compare_key(const PGresult *found, const Target *target)
 					 PQgetvalue(found, 0, KEY_EQUALITY), PQgetvalue(found, 0, KEY_TYPE), type);
 }
 
+/* They come from the server, and become a part of statements. */
+static bool
+names_are_names(const PGresult *found)
+{
+	return answer_is_name(PQgetvalue(found, 0, KEY_TYPE)) &&
+		(PQgetisnull(found, 0, KEY_EQUALITY_TYPE) ||
+		 answer_is_name(PQgetvalue(found, 0, KEY_EQUALITY_TYPE))) &&
+		answer_is_operator(PQgetvalue(found, 0, KEY_EQUALITY));
+}
+
 bool
 key_describe(Session *session, const char *type_oid, Target *target, Failure *failure)
 {
 	const char *const values[] = {type_oid};
-	PGresult   *found = session_query(session, failure, find_equality, 1, values);
+	PGresult   *found = session_rows(session, failure, 4, find_equality, 1, values);
 	bool		good = found != NULL && PQntuples(found) == 1;
 
-	if (good)
+	if (good && !names_are_names(found))
+		good = failure_say(failure, "the server sent a name that cannot be one");
+	else if (good)
 	{
 		target->key_text = text_of_key(found, target->key);
 		target->key_is_name = compare_key(found, target);

@@ -5,9 +5,11 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "list.h"
 #include "storage.h"
 #include "text.h"
@@ -38,9 +40,96 @@ like_pattern(const char *pattern)
 	return like;
 }
 
+/* What was asked for. */
+typedef struct Asked
+{
+	const char *pattern;
+	const char *prefix;
+	bool		names_are_utf8;
+	ListEach	each;
+	void	   *arg;
+} Asked;
+
+/*
+ * Does a name match the pattern?  The server has compared it already, but the name may become that
+ * of a file here.  A star is tried with as little as possible, and with more when the rest does
+ * not match.
+ */
+static bool
+matches(const char *pattern, const char *name)
+{
+	const char *star = NULL;
+	const char *behind = NULL;
+
+	while (*name != '\0')
+	{
+		bool		quoted = pattern[0] == '\\' && pattern[1] != '\0';
+
+		if (!quoted && *pattern == '*')
+		{
+			star = ++pattern;
+			behind = name;
+		}
+		else if (!quoted && *pattern == '?')
+		{
+			pattern++;
+			name++;
+		}
+		else if (pattern[quoted] == *name)
+		{
+			pattern += quoted + 1;
+			name++;
+		}
+		else if (star != NULL)
+		{
+			pattern = star;
+			name = ++behind;
+		}
+		else
+			return false;
+	}
+	while (*pattern == '*')
+		pattern++;
+	return *pattern == '\0';
+}
+
+/* A question mark stands for a character, whose bytes are those of the database. */
+static bool
+is_comparable(const Asked *asked, const char *name)
+{
+	if (asked->pattern == NULL || !asked->names_are_utf8)
+		return false;
+	for (const char *c = name; *c != '\0'; c++)
+		if (!isascii(*c))
+			return strchr(asked->pattern, '?') == NULL;
+	return true;
+}
+
+/* A row of the answer, if it is one that was asked for. */
+static bool
+take_row(const Asked *asked, const PGresult *row, Failure *failure)
+{
+	Listed		file;
+
+	if (!answer_has(row, 4, failure))
+		return false;
+	file = (Listed)
+	{
+		PQgetvalue(row, 0, 0), strtoll(PQgetvalue(row, 0, 1), NULL, 10), storage_field(row, 2),
+			PQgetvalue(row, 0, 3)
+	};
+	if (file.length < 0 || strspn(file.sha256, "0123456789abcdef") != strlen(file.sha256) ||
+		strncmp(file.name, asked->prefix, strlen(asked->prefix)) != 0)
+		return failure_say(failure, "the server listed a file that was not asked for");
+	if (is_comparable(asked, file.name) && !matches(asked->pattern, file.name))
+		return failure_say(failure, "the server listed a file that was not asked for");
+	asked->each(asked->arg, &file);
+	return true;
+}
+
 /* Hand the rows of the running statement to a function as they come. */
 static bool
-take_rows(Session *session, ListEach each, void *arg, Failure *failure)
+take_rows(Session *session, const Asked *asked, Failure *failure)
 {
 	PGresult   *result;
 	bool		good = true;
@@ -50,16 +139,13 @@ take_rows(Session *session, ListEach each, void *arg, Failure *failure)
 		ExecStatusType status = PQresultStatus(result);
 
 		if (status == PGRES_SINGLE_TUPLE)
-		{
-			Listed		file = {PQgetvalue(result, 0, 0),
-				strtoll(PQgetvalue(result, 0, 1), NULL, 10), storage_field(result, 2),
-			PQgetvalue(result, 0, 3)};
-
-			each(arg, &file);
-		}
-		else if (status != PGRES_TUPLES_OK)
+			good = good && take_row(asked, result, failure);
+		else if (status != PGRES_TUPLES_OK && good)
 			good = failure_sql(failure, session->conn, result);
 		PQclear(result);
+		/* libpq would give it again and again */
+		if (answer_is_copy(status))
+			return failure_say(failure, "the server began a COPY that was not asked for");
 	}
 	return good;
 }
@@ -71,6 +157,7 @@ list_each(Session *session, const char *pattern, const char *prefix, bool stored
 	const Target *target = session->target;
 	char	   *like = pattern != NULL ? like_pattern(pattern) : NULL;
 	const char *const values[] = {like, prefix};
+	Asked		asked = {pattern, prefix, target->names_are_utf8, each, arg};
 	char	   *storage = stored ? text_make("(%s).stored_bytes", target->storage) : NULL;
 
 	/*
@@ -95,7 +182,7 @@ list_each(Session *session, const char *pattern, const char *prefix, bool stored
 	free(like);
 	if (!sent)
 		return failure_sql(failure, session->conn, NULL);
-	return take_rows(session, each, arg, failure);
+	return take_rows(session, &asked, failure);
 }
 
 static void

@@ -5,6 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "answer.h"
 #include "session.h"
 
 PGresult *
@@ -15,6 +16,18 @@ conn_query(PGconn *conn, Failure *failure, const char *sql, int count, const cha
 	if (PQresultStatus(result) == PGRES_TUPLES_OK || PQresultStatus(result) == PGRES_COMMAND_OK)
 		return result;
 	failure_sql(failure, conn, result);
+	PQclear(result);
+	return NULL;
+}
+
+PGresult *
+conn_rows(PGconn *conn, Failure *failure, int columns, const char *sql, int count,
+		  const char *const *values)
+{
+	PGresult   *result = conn_query(conn, failure, sql, count, values);
+
+	if (result == NULL || answer_has(result, columns, failure))
+		return result;
 	PQclear(result);
 	return NULL;
 }
@@ -44,6 +57,14 @@ session_query(Session *session, Failure *failure, const char *sql,
 {
 	session_let_go(session);
 	return conn_query(session->conn, failure, sql, count, values);
+}
+
+PGresult *
+session_rows(Session *session, Failure *failure, int columns, const char *sql,
+			 int count, const char *const *values)
+{
+	session_let_go(session);
+	return conn_rows(session->conn, failure, columns, sql, count, values);
 }
 
 bool

@@ -18,6 +18,9 @@
 /* Names in one question. */
 #define NAMES_AT_ONCE	1000
 
+/* With more nodes than these, lists of their own help nobody. */
+#define MOST_NODES		1000
+
 /* Nodes that are known so far, by "host:port". */
 typedef struct Nodes
 {
@@ -104,12 +107,13 @@ ask(Session *session, const FoundList *list, const char *prefix, size_t first, s
 	array[length++] = '}';
 	array[length] = '\0';
 	values[1] = array;
-	result = session_query(session, &ignored, sql, 2, values);
-	good = result != NULL && (size_t) PQntuples(result) == end - first && PQnfields(result) == 4;
+	result = session_rows(session, &ignored, 4, sql, 2, values);
+	good = result != NULL && (size_t) PQntuples(result) == end - first;
 	for (size_t i = first; good && i < end; i++)
 	{
 		queues->shard_of[i] = shard_number(queues, result, (int) (i - first));
 		queues->of[i] = queue_of(&queues->shards[queues->shard_of[i]], nodes);
+		good = nodes->count <= MOST_NODES;
 	}
 	PQclear(result);
 	free(array);

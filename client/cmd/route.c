@@ -73,7 +73,7 @@ look_up_key(Session *session, const char *name, char **key, Failure *failure)
 	*key = NULL;
 	sql = text_make("SELECT %s::pg_catalog.text FROM %s WHERE %s LIMIT 2",
 					target->dist_key, target->table, target->key_is_name);
-	result = session_query(session, failure, sql, 1, values);
+	result = session_rows(session, failure, 1, sql, 1, values);
 	free(sql);
 	if (result == NULL)
 		return false;
@@ -188,8 +188,8 @@ keep_table(Session *session, Failure *failure)
 static bool
 look_at_node(const pgsf_route *route, bool *is_coordinator, Failure *failure)
 {
-	PGresult   *result = conn_query(route->conn, failure,
-									"SELECT groupid FROM pg_catalog.pg_dist_local_group", 0, NULL);
+	PGresult   *result = conn_rows(route->conn, failure, 1,
+								   "SELECT groupid FROM pg_catalog.pg_dist_local_group", 0, NULL);
 
 	*is_coordinator = PQntuples(result) == 1 && strcmp(PQgetvalue(result, 0, 0), "0") == 0;
 	PQclear(result);
@@ -242,7 +242,7 @@ hold_row(const RoutedPut *put, const pgsf_route *route, const char *key_is_name,
 	}
 	sql = text_make("SELECT tableoid::pg_catalog.regclass FROM %s WHERE %s AND %s", route->shard,
 					key_is_name, route->is_held);
-	result = conn_query(route->conn, failure, sql, 1, put->values);
+	result = conn_rows(route->conn, failure, 1, sql, 1, put->values);
 	free(sql);
 	if (result != NULL && PQntuples(result) > 0)
 		*place = text_make("%s", PQgetvalue(result, 0, 0));
@@ -356,7 +356,7 @@ route_look(Session *session, const char *name, int *rows, PGresult **result)
 					" (SELECT pg_catalog.length(%s), true FROM %s WHERE %s LIMIT 2)"
 					" f (length, is_row) ON true", route.is_here, target->column, route.shard,
 					target->key_is_name);
-	*result = conn_query(route.conn, &failure, sql, 1, values);
+	*result = conn_rows(route.conn, &failure, 3, sql, 1, values);
 	free(sql);
 	if (PQntuples(*result) > 0 && PQgetvalue(*result, 0, 2)[0] == 't')
 	{

@@ -100,6 +100,10 @@ extern void session_end(Session *session);
 extern PGresult *conn_query(PGconn *conn, Failure *failure, const char *sql, int count,
 							const char *const *values);
 
+/* The same of a statement that yields rows of so many columns. */
+extern PGresult *conn_rows(PGconn *conn, Failure *failure, int columns, const char *sql,
+						   int count, const char *const *values);
+
 /* Execute a statement without parameters whose result does not matter. */
 extern bool conn_do(PGconn *conn, Failure *failure, const char *sql);
 
@@ -109,9 +113,11 @@ extern bool conn_do(PGconn *conn, Failure *failure, const char *sql);
  */
 extern void session_let_go(Session *session);
 
-/* Both, on the connection of a session, which lets go first. */
+/* All of them, on the connection of a session, which lets go first. */
 extern PGresult *session_query(Session *session, Failure *failure, const char *sql,
 							   int count, const char *const *values);
+extern PGresult *session_rows(Session *session, Failure *failure, int columns, const char *sql,
+							  int count, const char *const *values);
 extern bool session_do(Session *session, Failure *failure, const char *sql);
 
 /* ---- key.c ---- */

@@ -58,13 +58,13 @@ ask(Session *session, const char *key, Failure *failure)
 {
 	const char *const values[] = {session->target->table, key};
 	char	   *sql = shard_question(session->target, "ARRAY[$2::pg_catalog.text]");
-	PGresult   *result = session_query(session, failure, sql, 2, values);
+	PGresult   *result = session_rows(session, failure, 4, sql, 2, values);
 
 	free(sql);
 	shard_forget(session);
 	if (result == NULL)
 		return false;
-	if (PQntuples(result) == 1 && PQnfields(result) == 4)
+	if (PQntuples(result) == 1)
 	{
 		session->asked = calloc(1, sizeof(Shard));
 		if (session->asked == NULL)

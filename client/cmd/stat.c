@@ -50,10 +50,10 @@ show_text(const Facts *facts)
 		output_line("stored:  %s", storage_bytes(facts->stored, buffer, sizeof(buffer)));
 		output_line("ratio:   %s",
 					storage_ratio(facts->length, facts->stored, buffer, sizeof(buffer)));
-		output_line("codec:   %s", facts->codec);
+		output_line("codec:   %s", output_quoted(facts->codec));
 	}
 	if (facts->sha256 != NULL)
-		output_line("sha256:  %s", facts->sha256);
+		output_line("sha256:  %s", output_quoted(facts->sha256));
 	if (facts->hashed)
 		output_line("xxh3:    %s", facts->hash);
 }
@@ -72,10 +72,10 @@ show_json(const Facts *facts)
 	if (facts->codec != NULL)
 	{
 		storage_json(record, facts->length, facts->stored);
-		json_object_set_new(record, "codec", json_string(facts->codec));
+		json_object_set_new(record, "codec", output_json_name(facts->codec));
 	}
 	if (facts->sha256 != NULL)
-		json_object_set_new(record, "sha256", json_string(facts->sha256));
+		json_object_set_new(record, "sha256", output_json_name(facts->sha256));
 	if (facts->hashed)
 		json_object_set_new(record, "xxh3", json_string(facts->hash));
 	output_record(record);
@@ -106,7 +106,7 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 								target->storage != NULL ? target->storage : "NULL",
 								target->kept_digest != NULL ? target->kept_digest : "NULL",
 								target->table, target->key_is_name, target->column);
-	PGresult   *result = session_query(session, failure, sql, 1, values);
+	PGresult   *result = session_rows(session, failure, 6, sql, 1, values);
 	int			rows = PQntuples(result);
 	Facts		facts = {.name = name, .column = target->plain_column, .hashed = options->hash};
 	uint64_t	hash = 0;

@@ -45,9 +45,10 @@ void
 storage_json(json_t *record, int64_t length, int64_t stored)
 {
 	double		ratio = stored > 0 ? (double) length / (double) stored : 0;
+	double		rounded = ratio < 1e15 ? (double) (int64_t) (ratio * 1000 + 0.5) / 1000 : ratio;
 
 	json_object_set_new(record, "stored", stored == STORED_NOWHERE ? json_null() :
 						json_integer(stored));
 	json_object_set_new(record, "ratio", stored <= 0 ? json_null() :
-						json_real((double) (int64_t) (ratio * 1000 + 0.5) / 1000));
+						json_real(rounded));
 }

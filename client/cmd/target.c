@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "session.h"
 #include "text.h"
 
@@ -29,16 +30,6 @@ typedef struct Functions
 	bool		kept_digest;
 } Functions;
 
-static char *
-copy_field(const PGresult *result, int column)
-{
-	char	   *copy = strdup(PQgetvalue(result, 0, column));
-
-	if (copy == NULL)
-		abort();
-	return copy;
-}
-
 /*
  * The schema of the extension; which of two functions does it have?  They must be its own: in
  * a database with an older version others may have made one of that name.
@@ -46,25 +37,26 @@ copy_field(const PGresult *result, int column)
 static bool
 find_extension(Session *session, Target *target, Functions *has, Failure *failure)
 {
-	PGresult   *result = session_query(session, failure,
-									   "SELECT pg_catalog.quote_ident(n.nspname),"
-									   " pg_catalog.count(*) FILTER (WHERE p.proname OPERATOR(pg_catalog.=) 'securefile_storage'),"
-									   " pg_catalog.count(*) FILTER (WHERE p.proname OPERATOR(pg_catalog.=) 'securefile_kept_digest')"
-									   " FROM pg_catalog.pg_extension e"
-									   " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
-									   " LEFT JOIN (pg_catalog.pg_depend d JOIN pg_catalog.pg_proc p"
-									   "  ON p.oid OPERATOR(pg_catalog.=) d.objid)"
-									   "  ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass"
-									   "  AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass"
-									   "  AND d.refobjid OPERATOR(pg_catalog.=) e.oid"
-									   "  AND d.deptype OPERATOR(pg_catalog.=) 'e'"
-									   " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'"
-									   " GROUP BY n.nspname", 0, NULL);
+	PGresult   *result = session_rows(session, failure, 3,
+									  "SELECT pg_catalog.quote_ident(n.nspname),"
+									  " pg_catalog.count(*) FILTER (WHERE p.proname OPERATOR(pg_catalog.=) 'securefile_storage'),"
+									  " pg_catalog.count(*) FILTER (WHERE p.proname OPERATOR(pg_catalog.=) 'securefile_kept_digest')"
+									  " FROM pg_catalog.pg_extension e"
+									  " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
+									  " LEFT JOIN (pg_catalog.pg_depend d JOIN pg_catalog.pg_proc p"
+									  "  ON p.oid OPERATOR(pg_catalog.=) d.objid)"
+									  "  ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass"
+									  "  AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass"
+									  "  AND d.refobjid OPERATOR(pg_catalog.=) e.oid"
+									  "  AND d.deptype OPERATOR(pg_catalog.=) 'e'"
+									  " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'"
+									  " GROUP BY n.nspname", 0, NULL);
 	bool		found = result != NULL && PQntuples(result) == 1;
 
 	if (found)
 	{
-		target->extension = copy_field(result, 0);
+		target->extension = answer_name(result, 0, failure);
+		found = target->extension != NULL;
 		has->storage = PQgetvalue(result, 0, 1)[0] != '0';
 		has->kept_digest = PQgetvalue(result, 0, 2)[0] != '0';
 	}
@@ -83,19 +75,19 @@ static bool
 find_table(Session *session, const Options *options, Target *target, Failure *failure)
 {
 	const char *const values[] = {options->table};
-	PGresult   *result = session_query(session, failure,
-									   "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname),"
-									   " c.relkind OPERATOR(pg_catalog.<>) 'p' AND c.relkind OPERATOR(pg_catalog.<>) 'v',"
-									   " CASE WHEN c.relkind OPERATOR(pg_catalog.=) 'p' THEN"
-									   "  (SELECT pg_catalog.format('%I.%I', m.nspname, l.relname)"
-									   "   FROM pg_catalog.pg_partition_tree(c.oid) p"
-									   "   JOIN pg_catalog.pg_class l ON l.oid OPERATOR(pg_catalog.=) p.relid"
-									   "   JOIN pg_catalog.pg_namespace m ON m.oid OPERATOR(pg_catalog.=) l.relnamespace"
-									   "   WHERE p.isleaf AND l.relkind OPERATOR(pg_catalog.=) 'r'"
-									   "   ORDER BY p.level, l.relname LIMIT 1) END"
-									   " FROM pg_catalog.pg_class c"
-									   " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace"
-									   " WHERE c.oid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass", 1, values);
+	PGresult   *result = session_rows(session, failure, 3,
+									  "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname),"
+									  " c.relkind OPERATOR(pg_catalog.<>) 'p' AND c.relkind OPERATOR(pg_catalog.<>) 'v',"
+									  " CASE WHEN c.relkind OPERATOR(pg_catalog.=) 'p' THEN"
+									  "  (SELECT pg_catalog.format('%I.%I', m.nspname, l.relname)"
+									  "   FROM pg_catalog.pg_partition_tree(c.oid) p"
+									  "   JOIN pg_catalog.pg_class l ON l.oid OPERATOR(pg_catalog.=) p.relid"
+									  "   JOIN pg_catalog.pg_namespace m ON m.oid OPERATOR(pg_catalog.=) l.relnamespace"
+									  "   WHERE p.isleaf AND l.relkind OPERATOR(pg_catalog.=) 'r'"
+									  "   ORDER BY p.level, l.relname LIMIT 1) END"
+									  " FROM pg_catalog.pg_class c"
+									  " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace"
+									  " WHERE c.oid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass", 1, values);
 
 	if (result == NULL)
 		return false;
@@ -105,11 +97,11 @@ find_table(Session *session, const Options *options, Target *target, Failure *fa
 		PQclear(result);
 		return failure_say(failure, "relation \"%s\" does not exist", options->table);
 	}
-	target->table = copy_field(result, 0);
+	target->table = answer_name(result, 0, failure);
 	target->has_rows = PQgetvalue(result, 0, 1)[0] == 't';
-	target->store_table = copy_field(result, PQgetisnull(result, 0, 2) ? 0 : 2);
+	target->store_table = answer_name(result, PQgetisnull(result, 0, 2) ? 0 : 2, failure);
 	PQclear(result);
-	return true;
+	return target->table != NULL && target->store_table != NULL;
 }
 
 /*
@@ -120,22 +112,23 @@ static bool
 find_distribution(Session *session, Target *target, Failure *failure)
 {
 	const char *const values[] = {target->table};
-	PGresult   *result = session_query(session, failure,
-									   "SELECT pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL,"
-									   " (SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e"
-									   "  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
-									   "  WHERE e.extname OPERATOR(pg_catalog.=) 'securefile_citus')", 0, NULL);
+	PGresult   *result = session_rows(session, failure, 2,
+									  "SELECT pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL,"
+									  " (SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e"
+									  "  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
+									  "  WHERE e.extname OPERATOR(pg_catalog.=) 'securefile_citus')", 0, NULL);
+	bool		good;
 	bool		known;
 	char	   *sql;
 
 	if (result == NULL)
 		return false;
-	known = PQgetvalue(result, 0, 0)[0] == 't';
-	if (!PQgetisnull(result, 0, 1))
-		target->dist_schema = copy_field(result, 1);
+	known = PQntuples(result) == 1 && PQgetvalue(result, 0, 0)[0] == 't';
+	good = !known || PQgetisnull(result, 0, 1) ||
+		(target->dist_schema = answer_name(result, 1, failure)) != NULL;
 	PQclear(result);
-	if (!known)
-		return true;
+	if (!known || !good)
+		return good;
 	sql = text_make("SELECT %s%s,"
 					" pg_catalog.quote_ident(pg_catalog.column_to_column_name(p.logicalrelid, p.partkey))"
 					" FROM pg_catalog.pg_dist_partition p"
@@ -143,7 +136,7 @@ find_distribution(Session *session, Target *target, Failure *failure)
 					target->dist_schema == NULL ? "false" : target->dist_schema,
 					target->dist_schema == NULL ? "" :
 					".securefile_dist_routable($1::pg_catalog.regclass)");
-	result = session_query(session, failure, sql, 1, values);
+	result = session_rows(session, failure, 2, sql, 1, values);
 	free(sql);
 	if (result == NULL)
 		return false;
@@ -151,11 +144,11 @@ find_distribution(Session *session, Target *target, Failure *failure)
 	if (target->distributed)
 	{
 		target->routable = PQgetvalue(result, 0, 0)[0] == 't';
-		if (!PQgetisnull(result, 0, 1))
-			target->dist_key = copy_field(result, 1);
+		good = PQgetisnull(result, 0, 1) ||
+			(target->dist_key = answer_name(result, 1, failure)) != NULL;
 	}
 	PQclear(result);
-	return true;
+	return good;
 }
 
 /* The column of that name, or the only securefile column; domains over the type count. */
@@ -164,19 +157,19 @@ find_column(Session *session, const Options *options, Target *target, Failure *f
 {
 	char	   *type = text_make("%s.securefile", target->extension);
 	const char *const values[] = {target->table, options->column, type};
-	PGresult   *result = session_query(session, failure,
-									   "WITH RECURSIVE files (oid) AS ("
-									   " SELECT $3::pg_catalog.regtype::pg_catalog.oid"
-									   " UNION ALL SELECT t.oid FROM pg_catalog.pg_type t JOIN files f"
-									   "  ON t.typbasetype OPERATOR(pg_catalog.=) f.oid AND t.typtype OPERATOR(pg_catalog.=) 'd')"
-									   " SELECT pg_catalog.quote_ident(a.attname), a.attname,"
-									   "  a.atttypid OPERATOR(pg_catalog.=) ANY (SELECT f.oid FROM files f)"
-									   " FROM pg_catalog.pg_attribute a"
-									   " WHERE a.attrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass"
-									   " AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped"
-									   " AND CASE WHEN $2::pg_catalog.text IS NULL"
-									   "  THEN a.atttypid OPERATOR(pg_catalog.=) ANY (SELECT f.oid FROM files f)"
-									   "  ELSE a.attname OPERATOR(pg_catalog.=) $2::pg_catalog.text END", 3, values);
+	PGresult   *result = session_rows(session, failure, 3,
+									  "WITH RECURSIVE files (oid) AS ("
+									  " SELECT $3::pg_catalog.regtype::pg_catalog.oid"
+									  " UNION ALL SELECT t.oid FROM pg_catalog.pg_type t JOIN files f"
+									  "  ON t.typbasetype OPERATOR(pg_catalog.=) f.oid AND t.typtype OPERATOR(pg_catalog.=) 'd')"
+									  " SELECT pg_catalog.quote_ident(a.attname), a.attname,"
+									  "  a.atttypid OPERATOR(pg_catalog.=) ANY (SELECT f.oid FROM files f)"
+									  " FROM pg_catalog.pg_attribute a"
+									  " WHERE a.attrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass"
+									  " AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped"
+									  " AND CASE WHEN $2::pg_catalog.text IS NULL"
+									  "  THEN a.atttypid OPERATOR(pg_catalog.=) ANY (SELECT f.oid FROM files f)"
+									  "  ELSE a.attname OPERATOR(pg_catalog.=) $2::pg_catalog.text END", 3, values);
 	int			rows = PQntuples(result);
 
 	free(type);
@@ -184,8 +177,8 @@ find_column(Session *session, const Options *options, Target *target, Failure *f
 		return false;
 	if (rows == 1 && PQgetvalue(result, 0, 2)[0] == 't')
 	{
-		target->column = copy_field(result, 0);
-		target->plain_column = copy_field(result, 1);
+		target->column = answer_name(result, 0, failure);
+		target->plain_column = text_make("%s", PQgetvalue(result, 0, 1));
 	}
 	else if (rows == 1)
 		failure_say(failure, "column \"%s\" of %s is not of type securefile",
@@ -229,17 +222,17 @@ static bool
 find_key(Session *session, const Options *options, Target *target, Failure *failure)
 {
 	const char *const values[] = {target->table, options->key};
-	PGresult   *result = session_query(session, failure,
-									   "SELECT pg_catalog.quote_ident(a.attname), a.atttypid"
-									   " FROM pg_catalog.pg_attribute a"
-									   " LEFT JOIN pg_catalog.pg_index i"
-									   "  ON i.indrelid OPERATOR(pg_catalog.=) a.attrelid AND i.indisprimary"
-									   "  AND a.attnum OPERATOR(pg_catalog.=)"
-									   "   ANY ((i.indkey::pg_catalog.int2[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1])"
-									   " WHERE a.attrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass"
-									   " AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped"
-									   " AND CASE WHEN $2::pg_catalog.text IS NULL THEN i.indrelid IS NOT NULL"
-									   "  ELSE a.attname OPERATOR(pg_catalog.=) $2::pg_catalog.text END", 2, values);
+	PGresult   *result = session_rows(session, failure, 2,
+									  "SELECT pg_catalog.quote_ident(a.attname), a.atttypid"
+									  " FROM pg_catalog.pg_attribute a"
+									  " LEFT JOIN pg_catalog.pg_index i"
+									  "  ON i.indrelid OPERATOR(pg_catalog.=) a.attrelid AND i.indisprimary"
+									  "  AND a.attnum OPERATOR(pg_catalog.=)"
+									  "   ANY ((i.indkey::pg_catalog.int2[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1])"
+									  " WHERE a.attrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass"
+									  " AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped"
+									  " AND CASE WHEN $2::pg_catalog.text IS NULL THEN i.indrelid IS NOT NULL"
+									  "  ELSE a.attname OPERATOR(pg_catalog.=) $2::pg_catalog.text END", 2, values);
 	int			rows = PQntuples(result);
 	bool		found = false;
 
@@ -247,8 +240,9 @@ find_key(Session *session, const Options *options, Target *target, Failure *fail
 		return false;
 	if (rows == 1)
 	{
-		target->key = copy_field(result, 0);
-		found = key_describe(session, PQgetvalue(result, 0, 1), target, failure);
+		target->key = answer_name(result, 0, failure);
+		found = target->key != NULL &&
+			key_describe(session, PQgetvalue(result, 0, 1), target, failure);
 	}
 	else if (options->key != NULL)
 		failure_say(failure, "%s has no column \"%s\"", target->table, options->key);

@@ -48,7 +48,7 @@ transfer_look(Session *session, const char *name, Stored *stored, Failure *failu
 		char	   *sql = text_make("SELECT pg_catalog.length(%s) FROM %s WHERE %s LIMIT 2",
 									target->column, target->table, target->key_is_name);
 
-		result = session_query(session, failure, sql, 1, values);
+		result = session_rows(session, failure, 1, sql, 1, values);
 		rows = PQntuples(result);
 		free(sql);
 	}
@@ -60,6 +60,8 @@ transfer_look(Session *session, const char *name, Stored *stored, Failure *failu
 	if (stored->file)
 		stored->length = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
 	PQclear(result);
+	if (stored->length < 0)
+		return failure_say(failure, "the server sent a length below 0");
 	if (rows > 1)
 		return failure_say(failure, "more than one row has that name");
 	return true;
@@ -86,7 +88,7 @@ ask_hash(const Seat *seat, const Target *target, const char *name, bool kept, Fa
 								kept && target->kept_digest != NULL ? target->kept_digest : "NULL",
 								target->column, target->extension, seat->table,
 								target->key_is_name, seat->condition);
-	PGresult   *result = conn_query(seat->conn, failure, sql, 1, values);
+	PGresult   *result = conn_rows(seat->conn, failure, 2, sql, 1, values);
 
 	free(sql);
 	return result;

@@ -73,7 +73,7 @@ check_column(Session *session, const Options *options, Failure *failure)
 				" ON t.place OPERATOR(pg_catalog.=) c.ctid",
 				target->extension, target->key_text, target->table);
 	PGresult   *result = target->distributed && target->dist_schema == NULL
-	? NULL : session_query(session, failure, sql, 2, values);
+	? NULL : session_rows(session, failure, 3, sql, 2, values);
 
 	free(sql);
 	if (target->distributed && target->dist_schema == NULL)

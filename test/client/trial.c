@@ -44,6 +44,8 @@ static const struct
 	{"changing", trial_changing},
 	{"memory", trial_memory},
 	{"holes", trial_holes},
+	{"unanswered", trial_unanswered},
+	{"route", trial_route},
 };
 
 bool

@@ -78,6 +78,10 @@ extern void trial_local(void);
 extern void trial_changing(void);
 extern void trial_memory(void);
 
+/* unanswered.c */
+extern void trial_unanswered(void);
+extern void trial_route(void);
+
 /* holes.c */
 extern void trial_holes(void);
 
