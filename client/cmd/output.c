@@ -16,6 +16,7 @@
 
 #include "interrupt.h"
 #include "output.h"
+#include "sum.h"
 
 #define REAL_DIGITS		15		/* so many digits of a double are exact */
 
@@ -167,7 +168,7 @@ count(Action action, int64_t bytes)
 	told.counts[action]++;
 	if (action == ACTION_PUT || action == ACTION_REPLACED || action == ACTION_GOT ||
 		told.verb->bit == VERB_VERIFY)
-		told.bytes += bytes;
+		told.bytes = sum_of(told.bytes, bytes);
 	output_unlock();
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "output.h"
+#include "sum.h"
 
 #define TERMINAL_SECONDS	0.2
 #define PLAIN_SECONDS		5.0
@@ -168,7 +169,7 @@ void
 progress_bytes(int64_t bytes)
 {
 	output_lock();
-	at.bytes_done += bytes;
+	at.bytes_done = sum_of(at.bytes_done, bytes);
 	show_if_due();
 	output_unlock();
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "local.h"
+#include "sum.h"
 #include "text.h"
 
 void
@@ -33,7 +34,7 @@ walk_add(FoundList *list, const char *path, int64_t length)
 	if (found->path == NULL)
 		abort();
 	found->length = length;
-	list->bytes += length;
+	list->bytes = sum_of(list->bytes, length < 0 ? 0 : length);
 }
 
 static int

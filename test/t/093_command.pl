@@ -232,7 +232,8 @@ ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', '--', @odd);
 # what a terminal takes for commands or ends of lines, in names and in messages
 my %control = ("csi\xc2\x9b2J" => 'csi\302\2332J', "first\xc2\x80" => 'first\302\200', "last\xc2\x9f" => 'last\302\237',
 	"line\xe2\x80\xa8" => 'line\342\200\250', "paragraph\xe2\x80\xa9" => 'paragraph\342\200\251',
-	"esc\e[2J" => 'esc\033[2J', "plain\xc2\xa0\xe2\x80\xa7\xe2\x80\xaa" => "plain\xc2\xa0\xe2\x80\xa7\xe2\x80\xaa");
+	"esc\e[2J" => 'esc\033[2J', "plain\xc2\xa0\xe2\x80\xa7\xe2\x80\xb0" => "plain\xc2\xa0\xe2\x80\xa7\xe2\x80\xb0",
+	"override\xe2\x80\xaetxt" => 'override\342\200\256txt');
 foreach my $name (sort keys %control)
 {
 	my $shown = quotemeta $control{$name};

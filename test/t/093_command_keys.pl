@@ -175,9 +175,12 @@ note(const char *what)
 ssize_t
 getrandom(void *buffer, size_t length, unsigned flags)
 {
-	/* others ask for less, for their hash tables */
-	key_asked |= length == 32;
-	if (length == 32 && getenv("NO_RANDOM"))
+	REAL(ssize_t, getrandom, void *, size_t, unsigned);
+	/* others ask for less, for their hash tables and names of files */
+	if (length != 32)
+		return real(buffer, length, flags);
+	key_asked = 1;
+	if (getenv("NO_RANDOM"))
 	{
 		errno = EIO;
 		return -1;
