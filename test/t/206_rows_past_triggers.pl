@@ -243,7 +243,7 @@ sub unnoticed
 unnoticed();
 $losses{delete}->('source');
 my $outcomes = sql("SELECT string_agg(DISTINCT outcome(d, id, len), ' ') FROM target WHERE len > 4000");
-unlike($outcomes, qr/wrong/, "when their rows are gone, there are no other bytes: $outcomes");
+is($outcomes, '42704', 'when their rows are gone, reading them says so');
 unnoticed();
 sql("SELECT securefile_rewrite('target', c) FROM (VALUES ('d'::name), ('e')) v (c)", 'DROP TABLE source');
 is_whole('target', 'copied by securefile_rewrite()');
