@@ -39,6 +39,7 @@
 #include "sql/sample.h"
 #include "stream/stream.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
