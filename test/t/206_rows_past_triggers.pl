@@ -20,7 +20,7 @@ my $session;
 
 sub sql
 {
-	$session = background($node), $session->query_safe('SET client_min_messages = warning') if !defined $session;
+	$session = background($node), $session->query_safe('SET client_min_messages = error') if !defined $session;
 	return $session->query_safe(join(';', @_));
 }
 

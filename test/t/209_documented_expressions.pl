@@ -52,7 +52,7 @@ sub sections
 			next unless grep { is_kept($_) } @all;
 			my ($name) = $path =~ m{([^/]+)\.md$};
 			my ($title) = $section =~ /^#+ (.*)$/m;
-			push @found, [ "$name: $title", grep { is_kept($_) || /^\s*ALTER TABLE \w+ ADD \w+ \w+\s*$/ } @all ];
+			push @found, [ "$name: $title", grep { is_kept($_) || /^\s*(ALTER TABLE \w+ ADD \w+ \w+|CREATE EXTENSION securefile_\w+ CASCADE)\s*$/ } @all ];
 		}
 	}
 	return @found;
@@ -167,6 +167,13 @@ my $number = 0;
 foreach my $section (@sections)
 {
 	my ($name, @statements) = @$section;
+	# a language that is not installed here
+	my ($wanted) = map { /CREATE EXTENSION (securefile_\w+)/ ? $1 : () } @statements;
+	if (defined $wanted && $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = '$wanted'") == 0)
+	{
+		note("$name: $wanted is not installed");
+		next;
+	}
 	my $db = 'section_' . ++$number;
 	note("$db: $name");
 	make_database($db, @statements);
