@@ -249,6 +249,15 @@ extern void sfi_ddl_require_copy_triggers(Oid relid);
 
 /* ---- defer.c: a value is placed when its row is written ---- */
 
+/* What becomes of rows that the trigger "store" fires for. */
+typedef enum SfRowsGo
+{
+	SF_ROWS_ANYWHERE,			/* nobody knows */
+	SF_ROWS_TO_HEAP,			/* they are rejected, or written, and end
+								 * there */
+	SF_ROWS_TO_QUERY,			/* and are kept until the query ends */
+} SfRowsGo;
+
 /* A query that the executor runs, or a command; hooks.c has it on the stack. */
 typedef struct SfExecution
 {
@@ -256,8 +265,7 @@ typedef struct SfExecution
 	Oid			copied;			/* the table that it copies into */
 	struct SfExecution *outer;	/* what has called the function that runs this */
 	const Trigger *trigger;		/* the last one that fired */
-	bool		rows_end;		/* nothing keeps new rows of its table, but
-								 * the heap */
+	SfRowsGo	rows_go;		/* of its table */
 	bool		deferred;		/* a row had a deferred value */
 } SfExecution;
 
@@ -277,6 +285,11 @@ extern bool sfi_ddl_defer(struct TriggerData *trigdata, const SfColumn *column, 
 
 /* Can a query that begins now get deferred values as parameters?  Never throws. */
 extern bool sfi_ddl_any_deferred(void);
+
+/* ---- settle.c: deferred values do not get out of the row that they are for ---- */
+
+/* The receiver for the rows of a query: its own one, or one that gives that placed values. */
+extern DestReceiver *sfi_ddl_settle_rows(const QueryDesc *query);
 
 /* Replace deferred values in parameters that a query keeps, such as those of a cursor. */
 extern void sfi_ddl_settle_parameters(ParamListInfo params);

@@ -14,13 +14,15 @@
  *	 by the executor or COPY		the trigger is one of a table that the innermost query
  *									or COPY writes to; hooks.c says what that is.  For the
  *									code of other extensions values are stored at once
- *	 no RETURNING with a value		it might be kept for longer than the row
- *	 no transition table			the same
  *	 no later trigger				it would see, and could keep, the deferred value
+ *	 no RETURNING in WITH			with a value: the rest of the query would keep that
  *
  * The trigger replaces the row's tuple, and the server would free the one that has the
  * value; so it is taken away from the server, and freed with the row's memory.  Nothing
  * is copied.
+ *
+ * Two readers come after the row.  What a query returns gets the placed values (settle.c).  A
+ * transition table keeps the datum until the query ends, so what the datum points to lives as long.
  *
  * While rows are checked, functions can run queries of their own with the deferred value as
  * a parameter.  A parallel worker could not follow its pointer, so they get no workers
@@ -54,7 +56,10 @@ typedef struct Deferral
 	Relation	rel;
 	SfColumn	column;
 	Datum		old;			/* the value that the row had, STORED; or 0 */
-	MemoryContextCallback at_end;	/* frees the memory that has the value */
+	void	   *taken;			/* memory that has the value, or NULL */
+	Datum		datum;			/* what the row has */
+	bool		outlives_row;	/* what that points to does */
+	MemoryContextCallback at_end;
 } Deferral;
 
 static SfExecution *innermost = NULL;
@@ -129,51 +134,45 @@ has_value(Node *node, void *context)
 	return expression_tree_walker(node, has_value, context);
 }
 
-/* A node of a query writes to the table of a trigger: may it keep new rows elsewhere, too? */
+/* Does a node in a WITH clause give new values to the rest of the query? */
 static bool
-node_keeps_rows(const ModifyTableState *node)
+gives_values(const ModifyTableState *node)
 {
-	return keeps_new_rows(node->rootResultRelInfo->ri_TrigDesc) ||
-		has_value((Node *) ((ModifyTable *) node->ps.plan)->returningLists, NULL);
+	return has_value((Node *) ((ModifyTable *) node->ps.plan)->returningLists, NULL);
 }
 
-/* The same of the innermost query.  True also if it does not write to that table. */
-static bool
-query_keeps_rows(const QueryDesc *query, const Trigger *trigger)
+/* The node of a query that writes to the table of a trigger, and does not give values away. */
+static const ModifyTableState *
+find_node(const QueryDesc *query, const Trigger *trigger)
 {
-	List	   *nodes = list_copy(query->estate->es_auxmodifytables);
-	bool		keeps = true;
 	ListCell   *lc;
 
-	/* besides those of WITH clauses, the topmost one */
-	if (IsA(query->planstate, ModifyTableState))
-		nodes = list_append_unique_ptr(nodes, query->planstate);
-	foreach(lc, nodes)
+	/* what the topmost one returns is settled */
+	if (IsA(query->planstate, ModifyTableState) &&
+		is_of_node((ModifyTableState *) query->planstate, trigger))
+		return (ModifyTableState *) query->planstate;
+	foreach(lc, query->estate->es_auxmodifytables)
 	{
-		if (!is_of_node(lfirst(lc), trigger))
-			continue;
-		keeps = node_keeps_rows(lfirst(lc));
-		break;
+		if (is_of_node(lfirst(lc), trigger))
+			return gives_values(lfirst(lc)) ? NULL : lfirst(lc);
 	}
-	list_free(nodes);
-	return keeps;
+	return NULL;
 }
 
-/* The same of a COPY FROM, into the table of the trigger or one that this is a partition of. */
+/* Do rows of a table get into the one of a COPY FROM, and has that a transition table? */
 static bool
-copy_keeps_rows(Oid copied, Relation rel)
+is_copied_to(Oid copied, Relation rel, bool *keeps)
 {
 	Oid			relid = RelationGetRelid(rel);
 	Relation	target;
-	bool		keeps;
 
 	if (relid != copied && !(rel->rd_rel->relispartition &&
 							 list_member_oid(get_partition_ancestors(relid), copied)))
-		return true;
+		return false;
 	target = relation_open(copied, AccessShareLock);
-	keeps = keeps_new_rows(target->trigdesc);
+	*keeps = keeps_new_rows(target->trigdesc);
 	relation_close(target, NoLock);
-	return keeps;
+	return true;
 }
 
 /* Is the trigger, but for ours, the last one that fires before the row? */
@@ -195,17 +194,27 @@ is_last(const TriggerDesc *all, const Trigger *trigger)
 	return found;
 }
 
-/* Find out whether rows of the trigger's table end with the heap. */
-static bool
-rows_end(const TriggerData *trigdata)
+/* Find out what becomes of rows that the trigger fires for. */
+static SfRowsGo
+rows_go(const TriggerData *trigdata)
 {
 	const Trigger *trigger = trigdata->tg_trigger;
 	Relation	rel = trigdata->tg_relation;
+	bool		keeps = false;
 
-	if (keeps_new_rows(rel->trigdesc) || !is_last(rel->trigdesc, trigger))
-		return false;
-	return innermost->query != NULL ? !query_keeps_rows(innermost->query, trigger)
-		: OidIsValid(innermost->copied) && !copy_keeps_rows(innermost->copied, rel);
+	if (!is_last(rel->trigdesc, trigger))
+		return SF_ROWS_ANYWHERE;
+	if (innermost->query != NULL)
+	{
+		const ModifyTableState *node = find_node(innermost->query, trigger);
+
+		if (node == NULL)
+			return SF_ROWS_ANYWHERE;
+		keeps = keeps_new_rows(node->rootResultRelInfo->ri_TrigDesc);
+	}
+	else if (!OidIsValid(innermost->copied) || !is_copied_to(innermost->copied, rel, &keeps))
+		return SF_ROWS_ANYWHERE;
+	return keeps || keeps_new_rows(rel->trigdesc) ? SF_ROWS_TO_QUERY : SF_ROWS_TO_HEAP;
 }
 
 /* ---- deferring ---- */
@@ -251,18 +260,30 @@ place(Datum given, void *arg)
 	return stored;
 }
 
-/* Is the row written next, or rejected?  Asked once for rows that a trigger fires for in turn. */
-static bool
-can_defer(const TriggerData *trigdata)
+/* Where does the row go next?  Asked once for rows that a trigger fires for in turn. */
+static SfRowsGo
+row_goes(const TriggerData *trigdata)
 {
 	if (innermost == NULL)
-		return false;
+		return SF_ROWS_ANYWHERE;
 	if (innermost->trigger != trigdata->tg_trigger)
 	{
-		innermost->rows_end = rows_end(trigdata);
+		innermost->rows_go = rows_go(trigdata);
 		innermost->trigger = trigdata->tg_trigger;
 	}
-	return innermost->rows_end;
+	return innermost->rows_go;
+}
+
+/* The row ends. */
+static void
+end_row(void *arg)
+{
+	Deferral   *deferral = arg;
+
+	if (deferral->outlives_row)
+		sf_object_forget_given(deferral->datum);
+	if (deferral->taken != NULL)
+		pfree(deferral->taken);
 }
 
 bool
@@ -277,7 +298,7 @@ sfi_ddl_defer(TriggerData *trigdata, const SfColumn *column, Datum value, bool b
 	Deferral   *deferral;
 
 	SF_ASSERT(sf_object_given(value) == value);
-	if (!sfi_ddl_leaves_row(column, value) || !can_defer(trigdata) ||
+	if (!sfi_ddl_leaves_row(column, value) || row_goes(trigdata) == SF_ROWS_ANYWHERE ||
 		!(borrowed || take_value(slot, tuple, column->attnum, &value, &taken)))
 		return false;
 	deferral = palloc0(sizeof(Deferral));
@@ -285,38 +306,14 @@ sfi_ddl_defer(TriggerData *trigdata, const SfColumn *column, Datum value, bool b
 	deferral->column = *column;
 	if (located != NULL)
 		deferral->old = datumCopy(PointerGetDatum(located), false, -1);
-	if (taken != NULL)
-	{
-		deferral->at_end.func = pfree;
-		deferral->at_end.arg = taken;
-		MemoryContextRegisterResetCallback(CurrentMemoryContext, &deferral->at_end);
-	}
-	*deferred = sf_object_defer(value, place, deferral);
+	deferral->taken = taken;
+	deferral->outlives_row = row_goes(trigdata) == SF_ROWS_TO_QUERY;
+	deferral->datum = sf_object_defer(value, place, deferral, deferral->outlives_row ?
+									  slot->tts_mcxt : CurrentMemoryContext);
+	deferral->at_end.func = end_row;
+	deferral->at_end.arg = deferral;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &deferral->at_end);
+	*deferred = deferral->datum;
 	innermost->deferred = true;
 	return true;
-}
-
-/* ---- queries that run meanwhile ---- */
-
-void
-sfi_ddl_settle_parameters(ParamListInfo params)
-{
-	MemoryContext caller;
-
-	/* those of a function that waits for the query are fetched one by one */
-	if (params == NULL || params->paramFetch != NULL || !sfi_ddl_any_deferred())
-		return;
-	caller = MemoryContextSwitchTo(GetMemoryChunkContext(params));
-	for (int i = 0; i < params->numParams; i++)
-	{
-		ParamExternData *param = &params->params[i];
-		Datum		given;
-
-		if (param->isnull || !OidIsValid(param->ptype) || get_typlen(param->ptype) != -1)
-			continue;
-		given = sf_object_given(param->value);
-		if (given != param->value)
-			param->value = datumCopy(given, false, -1);
-	}
-	MemoryContextSwitchTo(caller);
 }

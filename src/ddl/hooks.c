@@ -374,6 +374,7 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 	sfi_ddl_keep_results(query);
 	if (receiver->mydest == DestIntoRel && sfi_ddl_noting() && sfi_ddl_objects() != NULL)
 		query->dest = sfi_ddl_watch_rows(receiver, query->plannedstmt);
+	query->dest = sfi_ddl_settle_rows(query);
 	sfi_ddl_run_begins(&run, query, InvalidOid);
 	PG_TRY();
 	{

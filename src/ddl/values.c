@@ -254,6 +254,19 @@ store_in_row(const SfColumn *column, Datum value, Datum *result)
 }
 
 /*
+ * The STORED value that a row had, to be edited in place; NULL: none, or one that came past the
+ * triggers and is another row's.
+ */
+static struct varlena *
+own_version(const SfColumn *column, Datum old)
+{
+	struct varlena *located = old == (Datum) 0 ? NULL : sfi_ddl_located(old);
+
+	return located != NULL && sfi_ddl_is_own(located, column->table_oid, column->attnum) ?
+		located : NULL;
+}
+
+/*
  * A TRAINED or SEALED value is always made anew, since it may be another column's, or of
  * before a TRUNCATE.
  */
@@ -270,8 +283,7 @@ sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, bool anew, D
 		*result = PointerGetDatum(store_inline(column, sf_read_unpacked(stored)));
 	else if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
 		*result = PointerGetDatum(sf_stream_store(open_to_write(column), stored,
-												  old == (Datum) 0 ? NULL : sfi_ddl_located(old),
-												  anew));
+												  own_version(column, old), anew));
 	else
 		*result = PointerGetDatum(store_inline(column, sf_read_inline(stored)));
 	return true;

@@ -20,8 +20,9 @@
  * early, and only once.  What reads securefile values asks for the given one instead
  * (sf_object_given()), so that a constraint that looks at the value places nothing.
  *
- * The datum is good as long as the memory context that it was made in, which is that of the
- * row.  It must not get out of the row in another way than through the heap.
+ * The datum is good as long as the memory context that it was made in: that of the row; or that
+ * of the query, where something keeps rows until the query ends.  The given value goes with the row
+ * in any case, which is announced (sf_object_forget_given()).
  *
  *-------------------------------------------------------------------------
  */
@@ -29,13 +30,15 @@
 
 #include "access/detoast.h"
 #include "object/object_internal.h"
+#include "utils/datum.h"
 #include "utils/expandeddatum.h"
 
 typedef struct SfDeferred
 {
 	ExpandedObjectHeader header;
-	MemoryContext context;		/* of the row */
-	Datum		given;
+	MemoryContext context;		/* of this */
+	MemoryContext row;
+	Datum		given;			/* 0: forgotten */
 	struct varlena *placed;		/* flat and not short; NULL: not yet */
 	SfPlace		place;
 	void	   *arg;
@@ -47,11 +50,17 @@ flat_size(ExpandedObjectHeader *header)
 {
 	SfDeferred *deferred = (SfDeferred *) header;
 	MemoryContext caller;
+	struct varlena *flat;
 
 	if (deferred->placed == NULL)
 	{
-		caller = MemoryContextSwitchTo(deferred->context);
-		deferred->placed = PG_DETOAST_DATUM(deferred->place(deferred->given, deferred->arg));
+		if (deferred->given == (Datum) 0)
+			elog(ERROR, "securefile value has outlived its row, which was not written");
+		caller = MemoryContextSwitchTo(deferred->row);
+		flat = PG_DETOAST_DATUM(deferred->place(deferred->given, deferred->arg));
+		MemoryContextSwitchTo(deferred->context);
+		deferred->placed = deferred->context == deferred->row ? flat
+			: (struct varlena *) DatumGetPointer(datumCopy(PointerGetDatum(flat), false, -1));
 		MemoryContextSwitchTo(caller);
 	}
 	SF_ASSERT(!VARATT_IS_EXTENDED(deferred->placed));
@@ -84,15 +93,16 @@ deferred_of(Datum datum)
 }
 
 Datum
-sf_object_defer(Datum given, SfPlace place, void *arg)
+sf_object_defer(Datum given, SfPlace place, void *arg, MemoryContext context)
 {
-	SfDeferred *deferred = palloc0(sizeof(SfDeferred));
+	SfDeferred *deferred = MemoryContextAllocZero(context, sizeof(SfDeferred));
 	struct varlena *datum = palloc(INDIRECT_POINTER_SIZE);
 	struct varatt_indirect redirect;
 
-	SF_ASSERT(sf_object_given(given) == given);
-	EOH_init_header(&deferred->header, &methods, CurrentMemoryContext);
-	deferred->context = CurrentMemoryContext;
+	SF_ASSERT(given != (Datum) 0 && sf_object_given(given) == given);
+	EOH_init_header(&deferred->header, &methods, context);
+	deferred->context = context;
+	deferred->row = CurrentMemoryContext;
 	deferred->given = given;
 	deferred->place = place;
 	deferred->arg = arg;
@@ -110,5 +120,28 @@ sf_object_given(Datum datum)
 	if (!VARATT_IS_EXTERNAL_INDIRECT(DatumGetPointer(datum)))
 		return datum;
 	deferred = deferred_of(datum);
-	return deferred != NULL ? deferred->given : datum;
+	return deferred != NULL && deferred->given != (Datum) 0 ? deferred->given : datum;
+}
+
+Datum
+sf_object_placed(Datum datum)
+{
+	SfDeferred *deferred;
+
+	if (!VARATT_IS_EXTERNAL_INDIRECT(DatumGetPointer(datum)))
+		return datum;
+	deferred = deferred_of(datum);
+	if (deferred == NULL)
+		return datum;
+	(void) flat_size(&deferred->header);
+	return PointerGetDatum(deferred->placed);
+}
+
+void
+sf_object_forget_given(Datum datum)
+{
+	SfDeferred *deferred = deferred_of(datum);
+
+	SF_ASSERT(deferred != NULL);
+	deferred->given = (Datum) 0;
 }

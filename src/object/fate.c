@@ -132,7 +132,13 @@ ask_rows(const SfLocator *loc)
 		UnlockRelationOid(loc->table_oid, AccessShareLock);
 		return SF_FATE_UNKNOWN;
 	}
+
+	/*
+	 * while a command of this session changes the table, its rows may have
+	 * another form than the catalogs describe
+	 */
 	if (rel->rd_rel->relkind == RELKIND_RELATION &&
+		!CheckRelationLockedByMe(rel, AccessExclusiveLock, false) &&
 		loc->attnum <= RelationGetNumberOfAttributes(rel) &&
 		rel->rd_tableam == GetHeapamTableAmRoutine())
 		fate = scan_table(rel, loc) ? SF_FATE_LIVES : SF_FATE_GONE;

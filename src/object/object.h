@@ -188,15 +188,25 @@ typedef Datum (*SfPlace) (Datum given, void *arg);
 /*
  * A datum that stands for a value of any form, for a row that may not be written: place() is
  * called when it is, and once.  The datum, the value and arg belong to the memory context of
- * the row, which is current.
+ * the row, which is current.  What the datum points to belongs to another context, which may be
+ * the same: copies of the datum are good as long as that.
  */
-extern Datum sf_object_defer(Datum given, SfPlace place, void *arg);
+extern Datum sf_object_defer(Datum given, SfPlace place, void *arg, MemoryContext context);
 
 /*
  * The value that a deferred datum stands for, or any other datum itself.  Whoever reads an
  * argument of type securefile asks for it before he detoasts the argument.  Never throws.
  */
 extern Datum sf_object_given(Datum datum);
+
+/*
+ * The value that the row of a deferred datum was written with, which lives as long as what the
+ * datum points to; any other datum itself.  Places the value if the row was not written.
+ */
+extern Datum sf_object_placed(Datum datum);
+
+/* The row of a deferred datum ends, and with it the value that was given.  Never throws. */
+extern void sf_object_forget_given(Datum datum);
 
 /* ---- EDITED values of many pieces (rope.c) ---- */
 

@@ -239,7 +239,8 @@ def change_op(record, rng):
 
 
 def change_kind(record, rng):
-    kind = rng.randrange(16) << 4
+    """Another record's kind; not GROW, which would take any number for a size, and fill the disk."""
+    kind = rng.choice([kind for kind in range(0, 256, 16) if KINDS.get(kind) != "GROW"])
     record.data[16] = kind | record.info & 0x0F
     return f"kind becomes {'PAGES' if kind == PAGES else KINDS.get(kind, kind)}"
 

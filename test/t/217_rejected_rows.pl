@@ -64,6 +64,8 @@ costs_nothing('DO NOTHING, two columns', undef, "INSERT INTO t SELECT 1, 1, d, b
 costs_nothing('DO NOTHING, serializable', undef, 'BEGIN ISOLATION LEVEL SERIALIZABLE',
 	"INSERT INTO t SELECT 1, 1, b FROM contents $conflict", 'COMMIT');
 costs_nothing('DO NOTHING RETURNING', undef, "INSERT INTO t SELECT 1, 1, b FROM contents $conflict RETURNING id, n");
+costs_nothing('DO NOTHING RETURNING the value', undef, "INSERT INTO t SELECT 1, 1, b FROM contents $conflict RETURNING *",
+	'INSERT INTO t SELECT 1, 1, b FROM contents ON CONFLICT (id) DO UPDATE SET n = 1 WHERE false RETURNING d');
 costs_nothing('DO NOTHING in a WITH clause', undef,
 	"WITH i AS (INSERT INTO t SELECT 1, 1, b FROM contents $conflict RETURNING id) SELECT count(*) FROM i",
 	"WITH i AS (INSERT INTO t SELECT 1, 1, b FROM contents $conflict) SELECT 1");
@@ -150,7 +152,17 @@ is(sql('INSERT INTO t SELECT n + 4, n, b FROM contents WHERE n < 3 RETURNING id,
 is( sql(q{WITH i AS (INSERT INTO t SELECT n + 20, n, b FROM contents RETURNING *), all_of AS MATERIALIZED (SELECT * FROM i ORDER BY id DESC)
 	INSERT INTO t SELECT i.id + 10, i.n, i.d FROM all_of i ORDER BY id RETURNING id}),
 	"31\n32\n33\n34", 'RETURNING that feeds other rows');
+is(sql(q{CREATE FUNCTION fill() RETURNS SETOF text LANGUAGE plpgsql AS
+	$$ DECLARE r record; v securefile; w t; BEGIN
+		FOR r IN INSERT INTO t SELECT n + 40, n, b FROM contents RETURNING d, id LOOP RETURN NEXT md5(r.d::bytea); END LOOP;
+		INSERT INTO t SELECT n + 50, n, b FROM contents WHERE n = 2 RETURNING d INTO v;
+		UPDATE t SET d = d || '\x00'::bytea, e = d WHERE id = 41 RETURNING t.* INTO w;
+		RETURN NEXT md5(v::bytea);
+		RETURN NEXT md5(substring(w.d FOR 1536000)) || length(w.d);
+	END $$; SELECT fill()}), sql("SELECT m FROM contents ORDER BY n") . "\n" . sql("SELECT m FROM contents WHERE n = 2") . "\n" . sql("SELECT m || 1536001 FROM contents WHERE n = 1"),
+	'RETURNING into variables');
 my $fed = "(SELECT * FROM t WHERE id > 20)";
+sql('DELETE FROM t WHERE id > 40');
 is(contents($fed, 'd'), "21|1\n22|2\n23|3\n24|4\n31|1\n32|2\n33|3\n34|4", 'all rows have their own');
 sql('DELETE FROM t WHERE id BETWEEN 21 AND 24');
 sql("SELECT securefile_maintain('t', 'd')");
@@ -182,6 +194,9 @@ sql(q{
 	INSERT INTO k SELECT n, b, d FROM contents JOIN source USING (n);
 });
 is(contents('kept', 'd'), "1|1\n2|2\n3|3\n4|4", 'a transition table');
+costs_nothing('CHECK of a table with a transition table', qr/k_check/,
+	'ALTER TABLE k ADD CONSTRAINT k_check CHECK (length(d) < 2000000)', 'INSERT INTO k SELECT n, b || b FROM contents');
+sql('INSERT INTO k SELECT n + 20, b FROM contents WHERE n = 4; UPDATE k SET d = d WHERE id > 20; DELETE FROM k WHERE id > 20; DELETE FROM kept WHERE id > 4; ALTER SEQUENCE kept_id_seq RESTART 5');
 sql("COPY (SELECT n + 10, b, b FROM contents) TO '" . $node->basedir . "/rows' (FORMAT binary)");
 sql("COPY k FROM '" . $node->basedir . "/rows' (FORMAT binary)");
 is(contents('kept', 'd'), "1|1\n2|2\n3|3\n4|4\n5|1\n6|2\n7|3\n8|4", 'a transition table of COPY');
