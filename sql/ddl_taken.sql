@@ -140,9 +140,49 @@ UPDATE large SET document = NULL WHERE id <= 50;
 ANALYZE large;
 ALTER TABLE large ALTER document TYPE bytea;
 ROLLBACK TO s;
+-- the stored bytes are still there
 UPDATE large SET one = NULL;
 ANALYZE large;
 ALTER TABLE large DROP one;
+ROLLBACK;
+
+-- values in rows that none of these pages has
+CREATE TABLE tail (id int, pad text, document securefile) WITH (autovacuum_enabled = off);
+ALTER TABLE tail ALTER pad SET STORAGE PLAIN;
+INSERT INTO tail SELECT g, repeat('p', 7000), CASE WHEN g = 100 THEN 'x'::bytea END FROM generate_series(1, 100) g;
+BEGIN;
+ALTER TABLE tail DROP document;
+ROLLBACK;
+BEGIN;
+ALTER TABLE tail ALTER document TYPE bytea;
+ROLLBACK;
+-- none at all: only statistics that are up to date say so
+TRUNCATE tail;
+INSERT INTO tail SELECT g, repeat('p', 7000) FROM generate_series(1, 100) g;
+BEGIN;
+ALTER TABLE tail DROP document;
+ROLLBACK;
+SELECT pg_stat_force_next_flush();
+ANALYZE tail;
+BEGIN;
+ALTER TABLE tail DROP document;
+ROLLBACK;
+-- changed since, in this transaction and before it
+BEGIN;
+INSERT INTO tail VALUES (101, repeat('p', 7000), 'x');
+ALTER TABLE tail DROP document;
+ROLLBACK;
+SELECT pg_stat_force_next_flush();
+ANALYZE tail;
+INSERT INTO tail VALUES (101, repeat('p', 7000), 'x');
+SELECT pg_stat_force_next_flush();
+BEGIN;
+ALTER TABLE tail DROP document;
+ROLLBACK;
+-- counters that were reset do not know of changes
+SELECT pg_stat_reset_single_table_counters('tail'::regclass);
+BEGIN;
+ALTER TABLE tail DROP document;
 ROLLBACK;
 
 -- many columns: some are named
@@ -154,5 +194,5 @@ BEGIN
 END
 $$;
 
-DROP TABLE d, unlogged, p, parent, child, large, wide, typed;
+DROP TABLE d, unlogged, p, parent, child, large, tail, wide, typed;
 DROP TYPE sheet;

@@ -148,14 +148,20 @@ value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char
 	return value;
 }
 
-/* The value that the column is to get, which core will cast to the new type. */
+/*
+ * The value that the column is to get, which core will cast to the new type.  NULL: a
+ * literal of no type yet, which reads no row; only core can give it the new type.
+ */
 static Node *
 read_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
 {
 	ParseState *pstate = make_parsestate(NULL);
 	Node	   *value = bare_expression(pstate, rel, attnum, cmd, query);
 
-	assign_expr_collations(pstate, value);
+	if (exprType(value) == UNKNOWNOID)
+		value = NULL;
+	else
+		assign_expr_collations(pstate, value);
 	free_parsestate(pstate);
 	return value;
 }
@@ -292,6 +298,7 @@ sfi_ddl_convert_from(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query
 {
 	ColumnDef  *def = castNode(ColumnDef, cmd->def);
 	SfConvert  *convert = NULL;
+	Node	   *value = NULL;
 	Relation	rel;
 	AttrNumber	attnum;
 
@@ -302,9 +309,9 @@ sfi_ddl_convert_from(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query
 		return NULL;
 	attnum = get_attnum(RelationGetRelid(rel), cmd->name);
 	if (is_convertible(rel, attnum, def, true))
+		value = read_expression(rel, attnum, cmd, query);
+	if (value != NULL)
 	{
-		Node	   *value = read_expression(rel, attnum, cmd, query);
-
 		convert = describe_conversion(rel, attnum, cmd->name, value);
 		def->raw_default = NULL;
 		def->cooked_default = announced(value, convert);

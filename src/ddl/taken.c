@@ -11,7 +11,8 @@
  *
  * Their number is an estimate: a DROP must not read a large table.  A few pages, all of
  * a small table, tell whether there are values; of a large table the statistics tell how
- * many.  Damage here is no reason to keep a column.
+ * many.  That some pages have none does not mean that there are none: the WARNING then
+ * says that their number is unknown.  Damage here is no reason to keep a column.
  *
  * DROP TABLE and the like drop no column.  DROP EXTENSION, and whatever else takes the
  * type away, is for somebody who means it.
@@ -29,6 +30,7 @@
 #include "catalog/pg_statistic.h"
 #include "ddl/command.h"
 #include "executor/tuptable.h"
+#include "pgstat.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -151,21 +153,40 @@ count_on_pages(Relation rel, AttrNumber attnum, BlockNumber pages, BlockNumber n
 	return values;
 }
 
-/* What ANALYZE has found; less than 0: nothing is known. */
+/* The part of the rows that ANALYZE found to be NULL; less than 0: nothing is known. */
 static double
-count_by_statistics(Relation rel, AttrNumber attnum)
+null_fraction(Relation rel, AttrNumber attnum)
 {
 	HeapTuple	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(RelationGetRelid(rel)),
 										Int16GetDatum(attnum), BoolGetDatum(false));
-	double		values = -1;
+	double		fraction;
 
 	if (!HeapTupleIsValid(tuple))
 		return -1;
-	if (rel->rd_rel->reltuples >= 0)
-		values = rint(rel->rd_rel->reltuples *
-					  (1 - ((Form_pg_statistic) GETSTRUCT(tuple))->stanullfrac));
+	fraction = ((Form_pg_statistic) GETSTRUCT(tuple))->stanullfrac;
 	ReleaseSysCache(tuple);
-	return values;
+	return rel->rd_rel->reltuples >= 0 ? fraction : -1;
+}
+
+static int64
+table_counter(PGFunction counter, Oid table_oid)
+{
+	return DatumGetInt64(DirectFunctionCall1(counter, ObjectIdGetDatum(table_oid)));
+}
+
+/*
+ * Has no row come or changed since ANALYZE?  Counters that were reset do not tell, and
+ * this session may have changes that are not in them yet.
+ */
+static bool
+is_as_analyzed(Oid table_oid)
+{
+	return pgstat_track_counts &&
+		table_counter(pg_stat_get_analyze_count, table_oid) +
+		table_counter(pg_stat_get_autoanalyze_count, table_oid) > 0 &&
+		table_counter(pg_stat_get_mod_since_analyze, table_oid) == 0 &&
+		table_counter(pg_stat_get_xact_tuples_inserted, table_oid) == 0 &&
+		table_counter(pg_stat_get_xact_tuples_updated, table_oid) == 0;
 }
 
 /* Has the segment of the column bytes that a row may name?  That is exact. */
@@ -185,7 +206,8 @@ count_values(void *arg)
 	Relation	rel = relation_open(counting->table_oid, NoLock);
 	Count	   *count = &counting->count;
 	BlockNumber npages = RelationGetNumberOfBlocks(rel);
-	double		by_statistics = count_by_statistics(rel, counting->attnum);
+	double		nulls = null_fraction(rel, counting->attnum);
+	double		by_statistics = nulls < 0 ? 0 : rint(rel->rd_rel->reltuples * (1 - nulls));
 
 	/* other access methods than heap need not have such scans */
 	if (rel->rd_tableam->scan_set_tidrange != NULL)
@@ -198,7 +220,8 @@ count_values(void *arg)
 	else if (!count->exact && count->values > 0)
 		count->values = rint(count->values * npages / counting->pages);
 	else if (!count->exact)
-		count->known = by_statistics == 0 || !has_live_bytes(counting->table_oid, counting->attnum);
+		count->known = nulls == 1 && is_as_analyzed(counting->table_oid) &&
+			!has_live_bytes(counting->table_oid, counting->attnum);
 	relation_close(rel, NoLock);
 }
 
