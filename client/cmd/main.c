@@ -23,11 +23,31 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "interrupt.h"
 #include "output.h"
 #include "verbs.h"
+
+/*
+ * Put something in the place of standard input, output and error that are closed.  Else a
+ * connection would get the number, and results would be sent to the server.  Reading from such
+ * an input and writing to such an output fail, as with a closed one.
+ */
+static void
+fill_standard_files(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+	{
+		int			flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+
+		/* the lowest free number, which is fd */
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", flags) != fd)
+			_exit(EXIT_SETUP);
+	}
+}
 
 int
 main(int argc, char **argv)
@@ -35,6 +55,7 @@ main(int argc, char **argv)
 	Options		options;
 	const Verb *verb;
 
+	fill_standard_files();
 	atexit(output_check);
 	verb = options_parse(argc, argv, &options);
 	interrupt_begin();

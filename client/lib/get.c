@@ -152,6 +152,26 @@ start_of(const Get *get, const PGresult *row, int64_t len)
 	return start >= get->done && start <= get->total && len <= get->total - start ? start : -1;
 }
 
+/* Is it on the border of a unit of the value? */
+static bool
+is_border(const Get *get, int64_t at)
+{
+	return (get->offset + at) % PGSF_UNIT_BYTES == 0;
+}
+
+/*
+ * Hand what lies before a piece, or the end, to its destination.  Only whole units are left
+ * out, as far as they were asked for: else a row was cut short.
+ */
+static int
+take_gap(pgsf *h, Get *get, int64_t until)
+{
+	if (until > get->done && ((get->done > 0 && !is_border(get, get->done)) ||
+							  (until < get->total && !is_border(get, until))))
+		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server left out bytes that are no hole");
+	return take_hole(h, get, until - get->done);
+}
+
 /* Hand the piece of a row, and the hole before it, to their destination. */
 static int
 take_row(pgsf *h, Get *get, const PGresult *row)
@@ -164,7 +184,7 @@ take_row(pgsf *h, Get *get, const PGresult *row)
 	start = start_of(get, row, len);
 	if (start < 0)
 		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server sent more bytes than there are");
-	if (take_hole(h, get, start - get->done) < 0)
+	if (take_gap(h, get, start) < 0)
 		return -1;
 	if (get->take(h, get, PQgetvalue(row, 0, COLUMN_PIECE), len) < 0)
 		return -1;
@@ -191,7 +211,7 @@ end_rows(pgsf *h, Get *get)
 {
 	if (get->done < get->total && !h->link->tells_holes)
 		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server sent fewer bytes than there are");
-	if (take_hole(h, get, get->total - get->done) < 0)
+	if (take_gap(h, get, get->total) < 0)
 		return -1;
 	return get->end == NULL ? 0 : get->end(h, get);
 }

@@ -155,6 +155,54 @@ is(join("\n", @bad), '', scalar @cases . ' answers of another form do no harm');
 ok(!-e '../escaped' && !-e '../../escaped' && !-e 'escaped', 'no file is outside');
 is(sql('SELECT count(*) FROM docs'), 3, 'no row is gone');
 
+# ---- rows that were cut short ----
+
+foreach my $cut (
+	[ 'the end of a piece', 1, sub { my ($start, $piece) = @_; return ($start, substr($piece, 0, -1)); } ],
+	[ 'the start of a piece', 2, sub { my ($start, $piece) = @_; return ($start + 1, substr($piece, 1)); } ],
+	[ 'the end of the value', 3, sub { my ($start, $piece) = @_; return ($start, substr($piece, 0, -1)); } ])
+{
+	my ($what, $number, $how) = @$cut;
+	my $seen = 0;
+	my $proxy = start_proxy($node, change => sub {
+		my ($type, $body) = @_;
+		my @fields = $type eq 'D' ? fields_of($body) : ();
+		return [ $type, $body ] if @fields != 5 || ++$seen != $number;
+		my ($start, $piece) = $how->(unpack('q>', $fields[3]), $fields[4]);
+		return data_row(@fields[ 0 .. 2 ], pack('q>', $start), $piece); });
+	local $ENV{PGHOST} = $proxy->{dir};
+	ends(1, qr/the server left out bytes that are no hole/, "$what is missing", 'get', '-t', 'docs', 'a/700000', 'cut');
+	ok(!-e 'cut', 'no file is made');
+	stop_proxy($proxy);
+}
+
+# ---- standard files that are closed ----
+
+# a message that would be a statement, if the connection were standard output
+my $evil = 'CREATE TABLE evil ()';
+write_file('evil', 'Q' . pack('N', 5 + length $evil) . "$evil\0");
+command('put', '-q', '-t', 'docs', 'evil', 'b/evil');
+sub without
+{
+	my ($closed, @args) = @_;
+	my ($out, $err) = ('', '');
+	my $run = IPC::Run::start([ 'sh', '-c', "exec securefile \"\$@\" $closed", 'sh', @args ], '<', \'', '>', \$out, '2>', \$err, IPC::Run::timeout(patience()));
+	my $ended = eval { $run->finish; 1 };
+	$run->kill_kill unless $ended;
+	return ($ended ? status_of($run->full_result) : 'does not end', $err);
+}
+foreach my $case (
+	[ '>&-', 'standard output: Bad file', 'ls', '-t', 'docs' ], [ '>&-', 'Bad file', 'cat', '-t', 'docs', 'b/evil' ], [ '>&-', 'Bad file', 'get', '-t', 'docs', 'b/evil', '-' ],
+	[ '<&- >&-', 'Bad file', 'cat', '-t', 'docs', 'b/evil', 'a/700000' ], [ '>&- 2>&-', '', 'cat', '-t', 'docs', 'b/evil' ], [ '<&-', 'Bad file', 'put', '-t', 'docs', '-', 'b/none' ])
+{
+	my ($closed, $message, @args) = @$case;
+	my ($status, $err) = without($closed, @args);
+	is($status, 1, "$args[0] $closed fails");
+	like($err, qr/$message/, 'and says why');
+}
+is(sql(q{SELECT to_regclass('evil') IS NULL, (SELECT count(*) FROM docs WHERE name = 'b/none')}), 't|0', 'nothing went to the server, nothing came from it');
+sql(q{DELETE FROM docs WHERE name = 'b/evil'}, 'DROP TABLE IF EXISTS evil');
+
 # ---- names that were not asked for ----
 
 sub lists
