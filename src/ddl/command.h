@@ -364,6 +364,9 @@ extern void sfi_ddl_file_is_right(Oid table_oid, Oid relfilenode);
  */
 extern List *sfi_ddl_swapped(void);
 
+/* Is there such a relation, or was there one before this transaction has dropped it? */
+extern bool sfi_ddl_table_was_here(Oid table_oid);
+
 /* A number that is another one when any relation has changed since.  Never throws. */
 extern uint64 sfi_ddl_relation_changes(void);
 
@@ -374,6 +377,17 @@ extern uint64 sfi_ddl_relation_changes(void);
  * the server counts no rows; NIL where it does.
  */
 extern List *sfi_ddl_uncounted(void);
+
+/* Tables (list of Oid) on which this transaction holds AccessExclusiveLock. */
+extern List *sfi_ddl_locked_alone(void);
+
+/* ---- sample.c ---- */
+
+/*
+ * Those of them (list of Oid) where a look at some rows has found a value of another table or
+ * column.
+ */
+extern List *sfi_ddl_filled(void);
 
 /* ---- upgrade.c: pg_upgrade ---- */
 

@@ -164,6 +164,25 @@ had_other_files(Relation catalog, Oid table_oid, Oid relfilenode)
 	return found;
 }
 
+bool
+sfi_ddl_table_was_here(Oid table_oid)
+{
+	Relation	catalog = table_open(RelationRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table_oid));
+
+	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(table_oid));
+	scan = systable_beginscan(catalog, ClassOidIndexId, true, SnapshotAny, 1, &key);
+	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
+		found = is_replaced(tuple);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return found;
+}
+
 /* Add a table to the list if it has a file that nobody accounts for. */
 static List *
 add_if_swapped(List *swapped, Relation catalog, HeapTuple tuple)

@@ -1,16 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * uncounted.c
- *	  Tables that a transaction may have written to while the server counts nothing.
+ *	  Tables that a transaction may have written to while the server counts nothing: by their locks.
  *
  * With track_counts = off nobody knows how many rows came (unseen.c).  What is left is the lock
  * that every writer takes: a table that this transaction has locked so, and of which no trigger
  * has seen a row, is looked at.
  *
+ * Some functions of the server write rows that it never counts (sample.c).  Their callers hold
+ * AccessExclusiveLock.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/xact.h"
+#include "access/xlog.h"
 #include "ddl/command.h"
 #include "ddl/rows.h"
 #include "miscadmin.h"
@@ -63,17 +68,24 @@ refresh(void)
 	as_of = now;
 }
 
-/* Has this transaction locked the table as a writer does? */
+/* Has this transaction locked the table in that mode? */
 static bool
-is_locked_to_write(Oid table_oid)
+is_locked(Oid table_oid, LOCKMODE lockmode)
 {
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, table_oid);
-	return sf_compat_lock_held(&tag, RowExclusiveLock) ||
-		sf_compat_lock_held(&tag, ShareRowExclusiveLock) ||
-		sf_compat_lock_held(&tag, ExclusiveLock) ||
-		sf_compat_lock_held(&tag, AccessExclusiveLock);
+	return sf_compat_lock_held(&tag, lockmode);
+}
+
+/* As a writer does? */
+static bool
+is_locked_to_write(Oid table_oid)
+{
+	return is_locked(table_oid, RowExclusiveLock) ||
+		is_locked(table_oid, ShareRowExclusiveLock) ||
+		is_locked(table_oid, ExclusiveLock) ||
+		is_locked(table_oid, AccessExclusiveLock);
 }
 
 List *
@@ -92,6 +104,26 @@ sfi_ddl_uncounted(void)
 			continue;
 		seen = sfi_ddl_seen(columns[i].relid, columns[i].attnum);
 		if (seen.came == 0 && seen.went == 0)
+			tables = list_append_unique_oid(tables, columns[i].relid);
+	}
+	return tables;
+}
+
+List *
+sfi_ddl_locked_alone(void)
+{
+	List	   *tables = NIL;
+
+	/*
+	 * where standbys are told of such locks, the server knows whether there
+	 * is one
+	 */
+	if (XLogStandbyInfoActive() && !(MyXactFlags & XACT_FLAGS_ACQUIREDACCESSEXCLUSIVELOCK))
+		return NIL;
+	refresh();
+	for (int i = 0; i < ncolumns; i++)
+	{
+		if (is_locked(columns[i].relid, AccessExclusiveLock))
 			tables = list_append_unique_oid(tables, columns[i].relid);
 	}
 	return tables;

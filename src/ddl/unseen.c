@@ -15,7 +15,8 @@
  * ever sees such a row.  What cannot be copied, since its row is gone for good, is an error of
  * whoever reads it, and nothing is committed.
  *
- * The same is done for all rows of a table that was given another file (swapped.c).
+ * The same is done for all rows of a table that was given another file (swapped.c), or pages that
+ * the server counts no rows of (sample.c).
  *
  * A value in its own column may be another row's all the same: a row was copied within its
  * table.  It is the row's own
@@ -40,6 +41,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "ddl/command.h"
 #include "ddl/ddl.h"
@@ -412,12 +414,27 @@ keep_suspect(const SfServerWritten *written, void *arg)
 	relation_close(rel, AccessShareLock);
 }
 
-/* Can this transaction have written rows with stored values? */
+/*
+ * Can this transaction have written rows with stored values?  It may do so without an xid where
+ * even AccessExclusiveLock, which whole pages need, takes none.
+ */
 static bool
 may_have_written(void)
 {
-	return TransactionIdIsValid(GetTopTransactionIdIfAny()) && sfi_ddl_noting() &&
-		OidIsValid(sfi_ddl_am_oid()) && sfi_ddl_objects() != NULL;
+	return (TransactionIdIsValid(GetTopTransactionIdIfAny()) || !XLogStandbyInfoActive()) &&
+		!RecoveryInProgress() && sfi_ddl_noting() && OidIsValid(sfi_ddl_am_oid()) &&
+		sfi_ddl_objects() != NULL;
+}
+
+/* Bring all rows of some tables home. */
+static void
+bring_tables_home(List *tables)
+{
+	ListCell   *lc;
+
+	foreach(lc, tables)
+		bring_table_home(lfirst_oid(lc), NULL, ShareRowExclusiveLock);
+	list_free(tables);
 }
 
 /* Where nothing is counted, rows may have come, and gone, that nobody knows of. */
@@ -451,16 +468,14 @@ sf_ddl_bring_home(void)
 	}
 	list_free_deep(suspects);
 	bring_uncounted_home();
+	bring_tables_home(sfi_ddl_filled());
 }
 
 void
 sf_ddl_bring_home_at_end(void)
 {
-	ListCell   *lc;
-
 	if (!may_have_written())
 		return;
 	sf_ddl_bring_home();
-	foreach(lc, sfi_ddl_swapped())
-		bring_table_home(lfirst_oid(lc), NULL, ShareRowExclusiveLock);
+	bring_tables_home(sfi_ddl_swapped());
 }

@@ -9,6 +9,7 @@
  *	 raw_move(table)			delete each row, and insert it again
  *	 raw_update(table)			replace each row by a version that is the same
  *	 raw_delete(table)			delete all rows
+ *	 raw_rewrite(from, to)		put all rows of a table into new pages of another one
  *	 raw_swap(a, b)				exchange the files of two tables
  *	 raw_rename(table, name)	rename a table
  *	 raw_drop(table)			drop a table
@@ -22,6 +23,8 @@
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
+#include "access/multixact.h"
+#include "access/rewriteheap.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -35,6 +38,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
+#include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
@@ -47,6 +51,7 @@ PG_FUNCTION_INFO_V1(raw_copy);
 PG_FUNCTION_INFO_V1(raw_move);
 PG_FUNCTION_INFO_V1(raw_update);
 PG_FUNCTION_INFO_V1(raw_delete);
+PG_FUNCTION_INFO_V1(raw_rewrite);
 PG_FUNCTION_INFO_V1(raw_swap);
 PG_FUNCTION_INFO_V1(raw_rename);
 PG_FUNCTION_INFO_V1(raw_drop);
@@ -173,6 +178,28 @@ Datum
 raw_delete(PG_FUNCTION_ARGS)
 {
 	visit_rows(PG_GETARG_OID(0), RowExclusiveLock, delete_row, NULL);
+	PG_RETURN_VOID();
+}
+
+static void
+rewrite_row(Relation rel, HeapTuple tuple, void *arg)
+{
+	rewrite_heap_tuple(arg, tuple, heap_copytuple(tuple));
+}
+
+Datum
+raw_rewrite(PG_FUNCTION_ARGS)
+{
+	Relation	from = table_open(PG_GETARG_OID(0), AccessExclusiveLock);
+	Relation	to = table_open(PG_GETARG_OID(1), AccessExclusiveLock);
+	TransactionId oldest = GetOldestNonRemovableTransactionId(from);
+	RewriteState state = begin_heap_rewrite(from, to, oldest, oldest, GetOldestMultiXactId());
+
+	visit_rows(PG_GETARG_OID(0), NoLock, rewrite_row, state);
+	end_heap_rewrite(state);
+	table_close(from, NoLock);
+	table_close(to, NoLock);
+	CommandCounterIncrement();
 	PG_RETURN_VOID();
 }
 
