@@ -158,6 +158,12 @@ extern void sfi_ddl_keep_ends(SfKeeping keeping);
 /* A query is about to return rows to its receiver. */
 extern void sfi_ddl_keep_results(const QueryDesc *query);
 
+/*
+ * Can a row have a stored value?  Built-in types contain none, but for a row whose columns
+ * are not known.
+ */
+extern bool sfi_ddl_may_have_values(TupleDesc desc);
+
 /* ---- noted.c: the tables that commands have touched ---- */
 
 /* A table that was noted, and what a command may have done to it. */
@@ -363,6 +369,9 @@ extern void sfi_ddl_file_is_right(Oid table_oid, Oid relfilenode);
  * had one meanwhile, and not rightly.  Increments the command counter.
  */
 extern List *sfi_ddl_swapped(void);
+
+/* Has this transaction deleted a tuple, or replaced it by another version?  Never throws. */
+extern bool sfi_ddl_is_gone_by_us(HeapTuple tuple);
 
 /* Is there such a relation, or was there one before this transaction has dropped it? */
 extern bool sfi_ddl_table_was_here(Oid table_oid);

@@ -96,12 +96,8 @@ sfi_ddl_keep_ends(SfKeeping keeping)
 
 /* ---- queries ---- */
 
-/*
- * Can a row have a stored value?  Built-in types contain none, but for a row whose columns
- * are not known.
- */
-static bool
-may_have_values(TupleDesc desc)
+bool
+sfi_ddl_may_have_values(TupleDesc desc)
 {
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -129,7 +125,8 @@ sfi_ddl_keep_results(const QueryDesc *query)
 
 	if (!held && !sf_space_keep_is_call())
 		return;
-	if (RecoveryInProgress() || sfi_ddl_objects() == NULL || !may_have_values(query->tupDesc))
+	if (RecoveryInProgress() || sfi_ddl_objects() == NULL ||
+		!sfi_ddl_may_have_values(query->tupDesc))
 		return;
 	if (held)
 		sf_space_keep_while(ActivePortal->holdContext);

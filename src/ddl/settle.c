@@ -78,7 +78,8 @@ sfi_ddl_settle_rows(const QueryDesc *query)
 {
 	SfSettler  *settler;
 
-	if (!query->plannedstmt->hasReturning || !sfi_ddl_noting() || sfi_ddl_objects() == NULL)
+	if (!query->plannedstmt->hasReturning || !sfi_ddl_noting() || sfi_ddl_objects() == NULL ||
+		!sfi_ddl_may_have_values(query->tupDesc))
 		return query->dest;
 	settler = palloc0(sizeof(SfSettler));
 	settler->pub = (DestReceiver) {settle_row, settle_startup, settle_shutdown, settle_destroy,

@@ -124,9 +124,8 @@ is_ours(HeapTuple tuple)
 	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(tuple->t_data));
 }
 
-/* Has this transaction replaced this version by another one? */
-static bool
-is_replaced(HeapTuple tuple)
+bool
+sfi_ddl_is_gone_by_us(HeapTuple tuple)
 {
 	HeapTupleHeader header = tuple->t_data;
 
@@ -155,7 +154,7 @@ had_other_files(Relation catalog, Oid table_oid, Oid relfilenode)
 	{
 		Oid			file = ((Form_pg_class) GETSTRUCT(tuple))->relfilenode;
 
-		if (!is_replaced(tuple) || is_right(table_oid, file))
+		if (!sfi_ddl_is_gone_by_us(tuple) || is_right(table_oid, file))
 			continue;
 		found = OidIsValid(first) && file != first;
 		first = file;
@@ -177,7 +176,7 @@ sfi_ddl_table_was_here(Oid table_oid)
 				ObjectIdGetDatum(table_oid));
 	scan = systable_beginscan(catalog, ClassOidIndexId, true, SnapshotAny, 1, &key);
 	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
-		found = is_replaced(tuple);
+		found = sfi_ddl_is_gone_by_us(tuple);
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 	return found;

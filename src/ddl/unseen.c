@@ -109,9 +109,7 @@ is_gone_by_us(TupleTableSlot *slot)
 {
 	bool		should_free;
 	HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
-	uint16		infomask = tuple->t_data->t_infomask;
-	bool		gone = !(infomask & HEAP_XMAX_INVALID) && !HEAP_XMAX_IS_LOCKED_ONLY(infomask) &&
-	TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple->t_data));
+	bool		gone = sfi_ddl_is_gone_by_us(tuple);
 
 	if (should_free)
 		heap_freetuple(tuple);

@@ -34,11 +34,11 @@ PG_FUNCTION_INFO_V1(securefile_typmod_out);
 PG_FUNCTION_INFO_V1(securefile_from_bytea);
 PG_FUNCTION_INFO_V1(securefile_to_bytea);
 
-/* An argument of type securefile as a bytea of its own. */
-static bytea *
-read_argument(Datum value)
+/* An argument of type securefile, detoasted. */
+static struct varlena *
+argument(Datum value)
 {
-	return sf_read_bytea(PG_DETOAST_DATUM_PACKED(sf_object_given(value)));
+	return PG_DETOAST_DATUM_PACKED(sf_object_given(value));
 }
 
 /* An INLINE value of the bytes of a bytea. */
@@ -141,7 +141,7 @@ require_possible_text(const bytea *bytes)
 Datum
 securefile_out(PG_FUNCTION_ARGS)
 {
-	struct varlena *datum = PG_DETOAST_DATUM_PACKED(sf_object_given(PG_GETARG_DATUM(0)));
+	struct varlena *datum = argument(PG_GETARG_DATUM(0));
 	Place		place;
 	bytea	   *bytes;
 	Datum		text_form;
@@ -172,7 +172,7 @@ securefile_recv(PG_FUNCTION_ARGS)
 Datum
 securefile_send(PG_FUNCTION_ARGS)
 {
-	struct varlena *datum = PG_DETOAST_DATUM_PACKED(sf_object_given(PG_GETARG_DATUM(0)));
+	struct varlena *datum = argument(PG_GETARG_DATUM(0));
 	Place		place;
 	bytea	   *bytes;
 
@@ -193,7 +193,7 @@ Datum
 securefile_to_bytea(PG_FUNCTION_ARGS)
 {
 	sf_sql_send_large();
-	PG_RETURN_BYTEA_P(read_argument(PG_GETARG_DATUM(0)));
+	PG_RETURN_BYTEA_P(sf_read_bytea(argument(PG_GETARG_DATUM(0))));
 }
 
 /*
