@@ -27,6 +27,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -46,11 +47,34 @@ sf_ddl_catalog_row(Relation catalog, Oid index, AttrNumber oid_attnum, Oid oid, 
 	return tuple;
 }
 
+static uint64 am_changes = 0;
+
+/* A SyscacheCallbackFunction: some access method came, changed or went. */
+static void
+am_changed(Datum arg, int cache_id, uint32 hash_value)
+{
+	am_changes++;
+}
+
+/* It is asked for in each statement and each transaction that writes. */
 Oid
 sfi_ddl_am_oid(void)
 {
-	return GetSysCacheOid1(AMNAME, Anum_pg_am_oid,
-						   CStringGetDatum(SF_SEGMENT_AM_NAME));
+	static bool watching = false;
+	static bool known = false;
+	static uint64 known_since;
+	static Oid	am;
+
+	if (known && known_since == am_changes)
+		return am;
+	if (!watching)
+		CacheRegisterSyscacheCallback(AMNAME, am_changed, (Datum) 0);
+	watching = true;
+	/* the look-up itself may learn of a change */
+	known_since = am_changes;
+	am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SF_SEGMENT_AM_NAME));
+	known = true;
+	return am;
 }
 
 /*
@@ -192,9 +216,8 @@ missing_object(const SfDdlObjects *found)
 }
 
 /*
- * The access method is the key of the cache: its name is unique in a
- * database, looking it up costs a hash probe (a negative entry where the
- * extension is not installed), and all objects come and go together.
+ * The access method is the key of the cache: its name is unique in a database, and all objects
+ * come and go together.
  */
 const SfDdlObjects *
 sfi_ddl_objects(void)

@@ -51,6 +51,7 @@
 #include "read/read.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -392,13 +393,15 @@ is_suspect(Relation rel, const SfServerWritten *written)
 	return false;
 }
 
-/* Keep a table that looks so. */
+/*
+ * Keep a table that looks so.  The transaction has it locked, since it has written rows there;
+ * if not, what is kept is looked at again with a lock.
+ */
 static void
 keep_suspect(const SfServerWritten *written, void *arg)
 {
 	List	  **suspects = arg;
-	Relation	rel = written->came == 0 ? NULL
-	: try_relation_open(written->table_oid, AccessShareLock);
+	Relation	rel = written->came == 0 ? NULL : RelationIdGetRelation(written->table_oid);
 
 	if (rel == NULL)
 		return;
@@ -409,7 +412,7 @@ keep_suspect(const SfServerWritten *written, void *arg)
 		*kept = *written;
 		*suspects = lappend(*suspects, kept);
 	}
-	relation_close(rel, AccessShareLock);
+	RelationClose(rel);
 }
 
 /*
@@ -457,6 +460,8 @@ sf_ddl_bring_home(void)
 
 	if (!may_have_written())
 		return;
+	/* others may have changed a table that has been unlocked */
+	AcceptInvalidationMessages();
 	sf_server_visit_written(keep_suspect, &suspects);
 	foreach(lc, suspects)
 	{
