@@ -85,7 +85,7 @@ pgsfi_copy_name(pgsf *h, const PGresult *result, int column)
 	return copy;
 }
 
-/* A name or an address; not the directory of a socket, which is on the machine of the client. */
+/* A name or an address. */
 static bool
 is_host(const char *text)
 {
@@ -103,6 +103,16 @@ is_number(const char *text, size_t most_digits)
 	return digits > 0 && digits <= most_digits && text[digits] == '\0';
 }
 
+/*
+ * The directory of a socket is on the machine of the client, where a server has nothing to say; but
+ * that by which the client has reached it is known.
+ */
+static bool
+is_own_directory(const pgsf *h, const char *text)
+{
+	return text[0] == '/' && h->link->conn != NULL && strcmp(text, PQhost(h->link->conn)) == 0;
+}
+
 int
 pgsfi_check_place(pgsf *h, const pgsf_place *place)
 {
@@ -110,7 +120,8 @@ pgsfi_check_place(pgsf *h, const pgsf_place *place)
 		!pgsfi_is_name(place->shard) ||
 		(place->column != NULL && !pgsfi_is_name(place->column)))
 		return pgsfi_fail_form(h);
-	if (is_host(place->host) && place->port > 0 && place->port <= 65535)
+	if ((is_host(place->host) || is_own_directory(h, place->host)) &&
+		place->port > 0 && place->port <= 65535)
 		return 0;
 	return pgsfi_fail(h, PGSF_ERROR_CONNECTION,
 					  "the server named a node that cannot be one: \"%s\"", place->host);

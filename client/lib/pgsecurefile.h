@@ -464,11 +464,14 @@ typedef struct pgsf_route
  * table anew, without the value, meanwhile; one is enough for many values.  See that it is still
  * there before each COMMIT.
  *
+ * A node is a name or an address.  The directory of a socket is refused, unless the connection
+ * of h is in the same directory.
+ *
  * Errors: PGSF_ERROR_STATE a value is open in h; PGSF_ERROR_ARGUMENT table or route is NULL;
  * PGSF_ERROR_EXTENSION no extension securefile_citus; PGSF_ERROR_CONNECTION no connection to
- * the node; 42809 not a distributed table; 0A000 a reference table; 22P02 and the like for
- * the key.  Two round trips.  Errors of is_held: 25000 the transaction is not READ COMMITTED;
- * 23514 the row belongs to another shard; 42501 no privilege to write.
+ * the node, or it cannot be one; 42809 not a distributed table; 0A000 a reference table; 22P02
+ * and the like for the key.  Two round trips.  Errors of is_held: 25000 the transaction is not
+ * READ COMMITTED; 23514 the row belongs to another shard; 42501 no privilege to write.
  */
 extern int	pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route);
 

@@ -14,14 +14,14 @@ use Socket qw(SOCK_STREAM);
 
 our @EXPORT = qw(start_proxy stop_proxy);
 
-# Start one; its directory for PGHOST, with the port of the cluster.  Keys: cancels, what becomes
-# of cancel requests: "pass" (default), "swallow", or "refuse": as many connections as
+# Start one; its directory for PGHOST, with the port of the cluster.  Keys: dir (default: a new one).
+# cancels, what becomes of cancel requests: "pass" (default), "swallow", or "refuse": as many connections as
 # allow are accepted, and no more.  change, a function that gets the type and the body of a message
 # of the server and returns messages [type, body] in its place.
 sub start_proxy
 {
 	my ($node, %params) = @_;
-	my $dir = PostgreSQL::Test::Utils::tempdir_short();
+	my $dir = $params{dir} // PostgreSQL::Test::Utils::tempdir_short();
 	my $place = '/.s.PGSQL.' . $node->port;
 	my $listener = IO::Socket::UNIX->new(Local => $dir . $place, Listen => 1, Type => SOCK_STREAM) or die "no socket: $!";
 	my $pid = fork;

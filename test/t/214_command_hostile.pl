@@ -226,6 +226,23 @@ ends(0, qr/: 1 got/, 'one that matches', 'export', '-t', 'docs', 'out2', '*/?000
 
 # ---- a coordinator that sends its clients elsewhere ----
 
+# What the library says of a route that a coordinator gives it, with its socket in that directory.
+sub route_in
+{
+	my ($dir, @fields) = @_;
+	my $asked = 0;
+	my $proxy = start_proxy($node, dir => $dir, change => sub {
+		my ($type, $body) = @_;
+		$asked = 1 if $type eq 'T' && $body =~ /quote_ident/;
+		# no such extension here: the first answer has no row, the second one is an error
+		return (data_row('x'), [ 'C', "SELECT 1\0" ]) if $type eq 'C' && $body =~ /^SELECT 0/ && $asked;
+		return ([ '1', '' ], [ '2', '' ], row_description(scalar @fields), data_row(@fields), [ 'C', "SELECT 1\0" ]) if $type eq 'E';
+		return [ $type, $body ]; });
+	my ($out, $err) = run_command([ "$FindBin::RealBin/../../test/client/trial", "host=$dir port=$ENV{PGPORT} dbname=postgres", 'route' ]);
+	stop_proxy($proxy);
+	return "$out$err";
+}
+
 foreach my $route (
 	[ 'the directory of a socket', '42', 'public.t_42', $host, $node->port, 'id' ], [ 'two hosts', '42', 'public.t_42', 'a,b', '5432', 'id' ], [ 'no host', '42', 'public.t_42', '', '5432', 'id' ],
 	[ 'no port', '42', 'public.t_42', 'localhost', '0', 'id' ], [ 'a large port', '42', 'public.t_42', 'localhost', '65536', 'id' ], [ 'SQL for a number', '42); DROP TABLE t', 'public.t_42', 'localhost', '5432', 'id' ],
@@ -233,18 +250,12 @@ foreach my $route (
 	[ 'one column', '42' ], [ 'a name with a quote', '42', '"t', 'localhost', '5432', 'id' ])
 {
 	my ($name, @fields) = @$route;
-	my $asked = 0;
-	my $proxy = start_proxy($node, change => sub {
-		my ($type, $body) = @_;
-		$asked = 1 if $type eq 'T' && $body =~ /quote_ident/;
-		# no such extension here: the first answer has no row, the second one is an error
-		return (data_row('x'), [ 'C', "SELECT 1\0" ]) if $type eq 'C' && $body =~ /^SELECT 0/ && $asked;
-		return ([ '1', '' ], [ '2', '' ], row_description(scalar @fields), data_row(@fields), [ 'C', "SELECT 1\0" ]) if $type eq 'E';
-		return [ $type, $body ]; });
-	my ($out, $err) = run_command([ "$FindBin::RealBin/../../test/client/trial", "host=$proxy->{dir} port=$ENV{PGPORT} dbname=postgres", 'route' ]);
-	like("$out$err", qr/^ok - a route is refused: (the server (sent an answer|named a node)|no route)/m, "$name is refused") or diag("$out$err");
-	stop_proxy($proxy);
+	my $said = route_in(PostgreSQL::Test::Utils::tempdir_short(), @fields);
+	like($said, qr/^ok - a route is refused: (the server (sent an answer|named a node)|no route)/m, "$name is refused") or diag($said);
 }
+# nodes on one machine have their sockets in one directory
+my $own = PostgreSQL::Test::Utils::tempdir_short();
+like(route_in($own, '42', 'public.t_42', $own, '5432', 'id'), qr/could not connect to node \Q$own\E:5432/, 'the directory of its own socket is taken');
 
 # ---- names that are shown as others ----
 
