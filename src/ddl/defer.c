@@ -15,16 +15,17 @@
  *									or COPY writes to; hooks.c says what that is.  For the
  *									code of other extensions values are stored at once
  *	 no later trigger				it would see, and could keep, the deferred value
- *	 no RETURNING in WITH			with a value: the rest of the query would keep that
+ *	 no RETURNING in WITH			that makes other values of it, such as edited ones
  *
  * The trigger replaces the row's tuple, and the server would free the one that has the
  * value; so it is taken away from the server, and freed with the row's memory.  Nothing
  * is copied.
  *
- * Two readers come after the row.  What a query returns gets the placed values (settle.c).  A
- * transition table keeps the datum until the query ends, so what the datum points to lives as long.
+ * Readers come after the row.  What a query returns gets the placed values (settle.c).  A
+ * transition table, and what WITH has returned, keep the datum until the query ends, so what the
+ * datum points to lives as long.
  *
- * While rows are checked, functions can run queries of their own with the deferred value as
+ * While a query has deferred values, functions can run queries of their own with such a value as
  * a parameter.  A parallel worker could not follow its pointer, so they get no workers
  * (sfi_ddl_any_deferred()).  A cursor stays open, so it is given the value itself
  * (sfi_ddl_settle_parameters()).  Where the planner makes a constant of the parameter, it
@@ -64,10 +65,57 @@ typedef struct Deferral
 
 static SfExecution *innermost = NULL;
 
+/* A query with deferred values that live as long as the query itself; in its memory. */
+typedef struct Keeper
+{
+	const EState *query;
+	struct Keeper *next;
+	MemoryContextCallback at_end;
+}			Keeper;
+
+static Keeper * keepers = NULL;
+
+/* The query ends. */
+static void
+forget_keeper(void *arg)
+{
+	Keeper	  **link = &keepers;
+
+	while (*link != arg)
+		link = &(*link)->next;
+	*link = (*link)->next;
+}
+
+static void
+add_keeper(const EState *query)
+{
+	Keeper	   *keeper = MemoryContextAlloc(query->es_query_cxt, sizeof(Keeper));
+
+	*keeper = (Keeper)
+	{
+		.query = query, .next = keepers, .at_end =
+		{
+			forget_keeper, keeper
+		}
+	};
+	MemoryContextRegisterResetCallback(query->es_query_cxt, &keeper->at_end);
+	keepers = keeper;
+}
+
+static bool
+keeps_deferred(const EState *query)
+{
+	for (const Keeper * keeper = keepers; keeper != NULL; keeper = keeper->next)
+		if (keeper->query == query)
+			return true;
+	return false;
+}
+
 void
 sfi_ddl_run_begins(SfExecution *run, QueryDesc *query, Oid copied)
 {
 	*run = (SfExecution) {.query = query, .copied = copied, .outer = innermost};
+	run->deferred = query != NULL && keeps_deferred(query->estate);
 	innermost = run;
 }
 
@@ -123,38 +171,51 @@ is_of_node(const ModifyTableState *node, const Trigger *trigger)
 	return false;
 }
 
-/* Does an expression, or a list of them, give a value of a securefile column away? */
+/*
+ * Does a node in a WITH clause return values that it makes of the new ones?  These could refer to
+ * memory of the row.  A column as it is does not.
+ */
 static bool
-has_value(Node *node, void *context)
+returns_made_values(const ModifyTableState *node)
 {
-	if (node == NULL)
-		return false;
-	if (IsA(node, Var))
-		return sfi_ddl_contains_securefile(castNode(Var, node)->vartype);
-	return expression_tree_walker(node, has_value, context);
+	ListCell   *lists;
+	ListCell   *lc;
+
+	foreach(lists, ((ModifyTable *) node->ps.plan)->returningLists)
+	{
+		foreach(lc, (List *) lfirst(lists))
+		{
+			const Expr *expr = ((TargetEntry *) lfirst(lc))->expr;
+
+			if (!(IsA(expr, Var) && ((const Var *) expr)->varattno > 0) &&
+				sfi_ddl_contains_securefile(exprType((const Node *) expr)))
+				return true;
+		}
+	}
+	return false;
 }
 
-/* Does a node in a WITH clause give new values to the rest of the query? */
-static bool
-gives_values(const ModifyTableState *node)
-{
-	return has_value((Node *) ((ModifyTable *) node->ps.plan)->returningLists, NULL);
-}
-
-/* The node of a query that writes to the table of a trigger, and does not give values away. */
+/*
+ * The node of a query that writes to the table of a trigger, if it does not make other values of
+ * those that are written.  keeps: the rest of the query may keep new rows.
+ */
 static const ModifyTableState *
-find_node(const QueryDesc *query, const Trigger *trigger)
+find_node(const QueryDesc *query, const Trigger *trigger, bool *keeps)
 {
 	ListCell   *lc;
 
 	/* what the topmost one returns is settled */
+	*keeps = false;
 	if (IsA(query->planstate, ModifyTableState) &&
 		is_of_node((ModifyTableState *) query->planstate, trigger))
 		return (ModifyTableState *) query->planstate;
 	foreach(lc, query->estate->es_auxmodifytables)
 	{
-		if (is_of_node(lfirst(lc), trigger))
-			return gives_values(lfirst(lc)) ? NULL : lfirst(lc);
+		const ModifyTableState *node = lfirst(lc);
+
+		*keeps = ((ModifyTable *) node->ps.plan)->returningLists != NIL;
+		if (is_of_node(node, trigger))
+			return *keeps && returns_made_values(node) ? NULL : node;
 	}
 	return NULL;
 }
@@ -206,11 +267,11 @@ rows_go(const TriggerData *trigdata)
 		return SF_ROWS_ANYWHERE;
 	if (innermost->query != NULL)
 	{
-		const ModifyTableState *node = find_node(innermost->query, trigger);
+		const ModifyTableState *node = find_node(innermost->query, trigger, &keeps);
 
 		if (node == NULL)
 			return SF_ROWS_ANYWHERE;
-		keeps = keeps_new_rows(node->rootResultRelInfo->ri_TrigDesc);
+		keeps |= keeps_new_rows(node->rootResultRelInfo->ri_TrigDesc);
 	}
 	else if (!OidIsValid(innermost->copied) || !is_copied_to(innermost->copied, rel, &keeps))
 		return SF_ROWS_ANYWHERE;
@@ -314,6 +375,9 @@ sfi_ddl_defer(TriggerData *trigdata, const SfColumn *column, Datum value, bool b
 	deferral->at_end.arg = deferral;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &deferral->at_end);
 	*deferred = deferral->datum;
+	if (deferral->outlives_row && innermost->query != NULL &&
+		!keeps_deferred(innermost->query->estate))
+		add_keeper(innermost->query->estate);
 	innermost->deferred = true;
 	return true;
 }

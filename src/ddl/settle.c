@@ -5,7 +5,8 @@
  *
  * Rows that a query returns (RETURNING) have been written: they get the values that were
  * placed.  Parameters of a query that runs while a row is checked get the value that the row was
- * given, where the query may keep them for longer than the row.
+ * given, where the query may keep them for longer than the row; those of a row that was written,
+ * the one that was placed.
  *
  *-------------------------------------------------------------------------
  */
@@ -78,7 +79,8 @@ sfi_ddl_settle_rows(const QueryDesc *query)
 {
 	SfSettler  *settler;
 
-	if (!query->plannedstmt->hasReturning || !sfi_ddl_noting() || sfi_ddl_objects() == NULL ||
+	if (!(query->plannedstmt->hasReturning || query->plannedstmt->hasModifyingCTE) ||
+		!sfi_ddl_noting() || sfi_ddl_objects() == NULL ||
 		!sfi_ddl_may_have_values(query->tupDesc))
 		return query->dest;
 	settler = palloc0(sizeof(SfSettler));

@@ -14,8 +14,8 @@
  * many.  That some pages have none does not mean that there are none: the WARNING then
  * says that their number is unknown.  Damage here is no reason to keep a column.
  *
- * DROP TABLE and the like drop no column.  DROP EXTENSION, and whatever else takes the
- * type away, is for somebody who means it.
+ * DROP TABLE and the like drop no column.  DROP EXTENSION securefile, and whatever else takes the
+ * type away, is for somebody who means it: then sfi_ddl_objects() finds nothing in the end.
  *
  *-------------------------------------------------------------------------
  */
@@ -88,8 +88,6 @@ sfi_ddl_taken_begin(const Node *stmt)
 	const AlterTableStmt *alter = (const AlterTableStmt *) stmt;
 
 	if (!IsA(stmt, AlterTableStmt) && !IsA(stmt, DropStmt) && !IsA(stmt, DropOwnedStmt))
-		return NULL;
-	if (IsA(stmt, DropStmt) && ((const DropStmt *) stmt)->removeType == OBJECT_EXTENSION)
 		return NULL;
 	taken = palloc0(sizeof(SfTakenColumns));
 	taken->context = CurrentMemoryContext;

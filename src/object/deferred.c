@@ -22,7 +22,8 @@
  *
  * The datum is good as long as the memory context that it was made in: that of the row; or that
  * of the query, where something keeps rows until the query ends.  The given value goes with the row
- * in any case, which is announced (sf_object_forget_given()).
+ * in any case, which is announced (sf_object_forget_given()).  So where the datum is kept,
+ * the given one is not shown any more once the value is placed.
  *
  *-------------------------------------------------------------------------
  */
@@ -120,7 +121,12 @@ sf_object_given(Datum datum)
 	if (!VARATT_IS_EXTERNAL_INDIRECT(DatumGetPointer(datum)))
 		return datum;
 	deferred = deferred_of(datum);
-	return deferred != NULL && deferred->given != (Datum) 0 ? deferred->given : datum;
+	if (deferred == NULL)
+		return datum;
+	/* what is made of it may outlive the row */
+	if (deferred->placed != NULL && deferred->context != deferred->row)
+		return PointerGetDatum(deferred->placed);
+	return deferred->given != (Datum) 0 ? deferred->given : datum;
 }
 
 Datum

@@ -194,8 +194,9 @@ typedef Datum (*SfPlace) (Datum given, void *arg);
 extern Datum sf_object_defer(Datum given, SfPlace place, void *arg, MemoryContext context);
 
 /*
- * The value that a deferred datum stands for, or any other datum itself.  Whoever reads an
- * argument of type securefile asks for it before he detoasts the argument.  Never throws.
+ * The value that a deferred datum stands for, or any other datum itself: the one that was placed,
+ * where that lives longer.  Whoever reads an argument of type securefile asks for it before he
+ * detoasts the argument.  Never throws.
  */
 extern Datum sf_object_given(Datum datum);
 

@@ -9,6 +9,8 @@ use lib "$FindBin::RealBin/../perl";
 use SecurefileTest;
 use Test::More;
 
+# what is freed reads as other bytes
+$ENV{MALLOC_PERTURB_} = 85;
 my $node = new_cluster('rejected', conf => [ 'max_parallel_workers_per_gather = 2' ]);
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
@@ -69,6 +71,10 @@ costs_nothing('DO NOTHING RETURNING the value', undef, "INSERT INTO t SELECT 1, 
 costs_nothing('DO NOTHING in a WITH clause', undef,
 	"WITH i AS (INSERT INTO t SELECT 1, 1, b FROM contents $conflict RETURNING id) SELECT count(*) FROM i",
 	"WITH i AS (INSERT INTO t SELECT 1, 1, b FROM contents $conflict) SELECT 1");
+# as programs get a row, or make it
+costs_nothing('DO NOTHING in a WITH clause that returns the value', undef,
+	"WITH i AS (INSERT INTO t SELECT 1, 1, b FROM contents $conflict RETURNING *) SELECT * FROM i UNION ALL SELECT * FROM t WHERE id = 2",
+	"WITH i AS (INSERT INTO t SELECT 1, 1, b FROM contents $conflict RETURNING id, d, length(d)) INSERT INTO t SELECT id + 1, 1, d FROM i");
 costs_nothing('DO UPDATE without the value', undef,
 	'INSERT INTO t SELECT 1, 1, b FROM contents WHERE n < 2 ON CONFLICT (id) DO UPDATE SET n = t.n',
 	'INSERT INTO t SELECT 1, 1, b FROM contents ON CONFLICT (id) DO UPDATE SET d = excluded.d WHERE false',
@@ -228,26 +234,63 @@ sql(q{
 		OPEN c FOR SELECT md5(d::bytea);
 		RETURN true;
 	END $$;
-	ALTER TABLE k ADD CHECK (look(id, d));
+	-- memory that a query has left
+	CREATE FUNCTION reuse(depth int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+		RETURN CASE WHEN depth > 0 THEN (SELECT max(reuse(depth - 1)) FROM generate_series(1, 1)) ELSE 4 END;
+	END $$;
+	CREATE FUNCTION look_at_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM look(id, d) FROM rows; RETURN NULL; END $$;
 });
-for my $mode (qw(force_custom_plan force_generic_plan))
+my $insert = 'INSERT INTO k SELECT n, b FROM contents';
+my %looks = (
+	'CHECK' => [ 'ALTER TABLE k ADD CONSTRAINT looks CHECK (look(id, d))', $insert, 'ALTER TABLE k DROP CONSTRAINT looks' ],
+	'a transition table' => [
+		'CREATE TRIGGER looks AFTER INSERT ON k REFERENCING NEW TABLE AS rows FOR EACH STATEMENT EXECUTE FUNCTION look_at_all()',
+		$insert, 'DROP TRIGGER looks ON k' ],
+	'a WITH clause' => [ 'SELECT', "WITH i AS ($insert RETURNING id, d) SELECT FROM i WHERE NOT look(id, d)", 'SELECT' ]);
+for my $case (map { my $look = $_; map { [ $look, $_ ] } qw(force_custom_plan force_generic_plan) } sort keys %looks)
 {
-	sql('TRUNCATE k; TRUNCATE kept RESTART IDENTITY');
+	my ($look, $mode) = @$case;
+	my ($begin, $statement, $end) = @{ $looks{$look} };
+	my $name = "$look, $mode";
+	sql("TRUNCATE k; TRUNCATE kept RESTART IDENTITY; $begin");
 	my $cursors = sql(qq{
 		SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 		SET parallel_leader_participation = off;
 		SET plan_cache_mode = $mode;
 		BEGIN;
-		INSERT INTO k SELECT n, b FROM contents;
-		SELECT count(md5(repeat(m, 50000))) FROM contents;
+		$statement;
+		SELECT reuse(50);
 		FETCH FROM c1; FETCH FROM c2; FETCH FROM c3; FETCH FROM c4;
 		SELECT count(*) FROM temporary JOIN contents ON b = d;
 		COMMIT});
-	is($cursors, "4\n" . sql('SELECT m FROM contents ORDER BY n') . "\n4", "$mode: cursors of a function, and rows of a temporary table");
-	is(contents('kept', 'd'), "1|1\n2|2\n3|3\n4|4", "$mode: rows of another table");
-	is(contents('k', 'd'), "1|1\n2|2\n3|3\n4|4", "$mode: the rows themselves");
-	is_sound($_, 'd', $mode) for qw(k kept);
+	is($cursors, "4\n" . sql('SELECT m FROM contents ORDER BY n') . "\n4", "$name: cursors of a function, and rows of a temporary table");
+	is(contents('kept', 'd'), "1|1\n2|2\n3|3\n4|4", "$name: rows of another table");
+	is(contents('k', 'd'), "1|1\n2|2\n3|3\n4|4", "$name: the rows themselves");
+	is_sound($_, 'd', $name) for qw(k kept);
+	sql($end);
 }
+
+# what WITH has returned is read by two, while other rows come; edited values of it
+sql('TRUNCATE k');
+is( sql(q{
+	SET enable_hashjoin = off; SET enable_mergejoin = off; SET join_collapse_limit = 1;
+	WITH i AS (INSERT INTO k SELECT n, big(n) FROM generate_series(1, 4) n RETURNING id, d)
+	SELECT a.id, (SELECT n FROM contents WHERE b || '\x00'::bytea = e.v), (SELECT n FROM contents WHERE b = z.d)
+	FROM i a CROSS JOIN LATERAL (SELECT a.d || '\x00'::bytea AS v OFFSET 0) e JOIN i z ON z.id = 5 - a.id ORDER BY 1}),
+	"1|1|4\n2|2|3\n3|3|2\n4|4|1", 'a WITH clause that is read twice');
+is( sql(q{
+	CREATE FUNCTION last() RETURNS text LANGUAGE plpgsql AS
+	$$ DECLARE r record; v securefile[]; w securefile; BEGIN
+		WITH i AS (UPDATE k SET d = d || '\x02'::bytea WHERE id = 1 RETURNING d) SELECT d INTO w FROM i;
+		WITH i AS (UPDATE k SET d = d || '\x01'::bytea RETURNING id, d), j AS MATERIALIZED (SELECT * FROM i ORDER BY id DESC)
+		SELECT j.id, ROW(j.id, j.d, NULL)::k AS row, a INTO r FROM j, (SELECT array_agg(d ORDER BY id) AS a FROM i) a LIMIT 1;
+		PERFORM reuse(50);
+		v := r.a;
+		RETURN r.id || md5((SELECT d FROM k WHERE id = 4 AND d = (r.row).d)::bytea) || cardinality(v) || md5(v[4]::bytea) || md5(w::bytea);
+	END $$;
+	SELECT last()}),
+	sql(q{SELECT 4 || md5(b || '\x01') || 4 || md5(b || '\x01') || (SELECT md5(b || '\x02') FROM contents WHERE n = 1) FROM contents WHERE n = 4}), 'a WITH clause whose rows are kept');
+is_sound('k', 'd', 'WITH');
 
 # ---- one value is written for a row, whatever is tried before ----
 
