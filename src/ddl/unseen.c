@@ -27,7 +27,7 @@
  *
  * and no other row that came has it.  Where triggers have freed values, too, a row that was there
  * before may have lost its value to the deletion of a copy.  Such a value is read, while this
- * transaction lasts, and stored again.
+ * transaction lasts, and stored again.  If both rows have lost it, nothing is committed.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,6 +65,13 @@ typedef struct ValueKey
 	uint64		generation;
 } ValueKey;
 
+/* A value that a row had which went. */
+typedef struct LeftValue
+{
+	ValueKey	key;
+	bool		ended;			/* no newer version of the row has it */
+}			LeftValue;
+
 /* The rows of a column that are looked at. */
 typedef struct Arrivals
 {
@@ -76,7 +83,7 @@ typedef struct Arrivals
 	bool		may_have_lost;	/* triggers have freed values */
 	uint64		incarnation;	/* of the segment; 0: there is none */
 	HTAB	   *claimed;		/* values that rows were found to have */
-	HTAB	   *left;			/* values that rows had which went */
+	HTAB	   *left;			/* LeftValue */
 	MemoryContext context;		/* of the tables */
 } Arrivals;
 
@@ -117,21 +124,77 @@ is_gone_by_us(TupleTableSlot *slot)
 	return gone;
 }
 
-/* Note the value of a row that went, if it lies in the segment. */
-static void
-note_left(Arrivals *arrivals, Datum value)
+/* The key of a value that lies in the segment; false: it does not. */
+static bool
+key_of_own(const Arrivals *arrivals, Datum value, ValueKey *key)
 {
 	struct varlena *stored = sfi_ddl_located(value);
 	SfLocator	loc;
-	ValueKey	key;
 
 	if (stored == NULL ||
 		!sfi_ddl_is_own(stored, arrivals->column.table_oid, arrivals->column.attnum))
-		return;
+		return false;
 	loc = sf_object_locator(stored);
-	key = key_of(&loc);
-	SF_ASSERT(arrivals->left != NULL && key.object_id > 0);
-	(void) hash_search(arrivals->left, &key, HASH_ENTER, NULL);
+	*key = key_of(&loc);
+	SF_ASSERT(key->object_id > 0);
+	return true;
+}
+
+/* Has the newer version of a row, in another slot, the value as well? */
+static bool
+is_passed_on(const Arrivals *arrivals, TupleTableSlot *slot, const ValueKey *key,
+			 TupleTableSlot *newer)
+{
+	bool		should_free;
+	HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
+	ItemPointerData next = tuple->t_data->t_ctid;
+	ValueKey	its;
+	bool		isnull = true;
+	Datum		value = (Datum) 0;
+
+	if (should_free)
+		heap_freetuple(tuple);
+	if (ItemPointerIndicatesMovedPartitions(&next) || ItemPointerEquals(&next, &slot->tts_tid) ||
+		!table_tuple_fetch_row_version(arrivals->rel, &next, SnapshotAny, newer))
+		return false;
+	value = slot_getattr(newer, arrivals->column.attnum, &isnull);
+	return !isnull && key_of_own(arrivals, value, &its) && memcmp(&its, key, sizeof(its)) == 0;
+}
+
+/*
+ * A row and its copy went, both by commands: the place of their value was given back twice.  The
+ * second time it may be somebody else's.
+ */
+static void
+refuse_second_end(const Arrivals *arrivals)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("a row of table \"%s\" and a copy of it were both removed or changed",
+					RelationGetRelationName(arrivals->rel)),
+			 errdetail("A program has copied the row without the triggers of the table, so that both had one value in column \"%s\" in this transaction. Its space would be given back twice.",
+					   sfi_ddl_column_name(arrivals->rel, arrivals->column.attnum)),
+			 errhint("Copy rows in one transaction, and remove or change them in a later one.")));
+}
+
+/* Note the value of a row that went, if it lies in the segment. */
+static void
+note_left(Arrivals *arrivals, TupleTableSlot *slot, Datum value, TupleTableSlot *newer)
+{
+	ValueKey	key;
+	LeftValue  *left;
+	bool		found;
+
+	if (!key_of_own(arrivals, value, &key))
+		return;
+	left = hash_search(arrivals->left, &key, HASH_ENTER, &found);
+	if (!found)
+		left->ended = false;
+	if (!arrivals->may_have_lost || is_passed_on(arrivals, slot, &key, newer))
+		return;
+	if (left->ended)
+		refuse_second_end(arrivals);
+	left->ended = true;
 }
 
 /*
@@ -142,6 +205,7 @@ static void
 find_left(Arrivals *arrivals)
 {
 	TupleTableSlot *slot = table_slot_create(arrivals->rel, NULL);
+	TupleTableSlot *newer = table_slot_create(arrivals->rel, NULL);
 	TableScanDesc scan = table_beginscan(arrivals->rel, SnapshotAny, 0, NULL);
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
@@ -153,9 +217,10 @@ find_left(Arrivals *arrivals)
 		if (is_gone_by_us(slot) && (arrivals->may_have_lost || !is_written_by_us(slot)))
 			value = slot_getattr(slot, arrivals->column.attnum, &isnull);
 		if (!isnull)
-			note_left(arrivals, value);
+			note_left(arrivals, slot, value, newer);
 	}
 	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(newer);
 	ExecDropSingleTupleTableSlot(slot);
 }
 
@@ -259,7 +324,7 @@ begin_arrivals(Relation rel, AttrNumber attnum, const SfServerWritten *written)
 	arrivals.claimed = sf_base_table("securefile values that rows have", sizeof(ValueKey),
 									 sizeof(ValueKey), arrivals.context);
 	arrivals.left = sf_base_table("securefile values that rows had", sizeof(ValueKey),
-								  sizeof(ValueKey), arrivals.context);
+								  sizeof(LeftValue), arrivals.context);
 	if (arrivals.may_inherit || arrivals.may_have_lost)
 		find_left(&arrivals);
 	return arrivals;

@@ -242,6 +242,20 @@ foreach my $steps (
 fresh('source', 'target');
 sql("INSERT INTO target $rows");
 unlike(notices('moved and replaced', "SELECT raw_move('target'), raw_update('target')"), qr/were stored/, 'rows that are moved keep their values');
+# a row and its copy, both of which give the value back
+my $copy = "BEGIN; SELECT raw_copy('target', 'target', 'insert');";
+foreach my $both (
+	'DELETE FROM target WHERE id = 1',
+	'DELETE FROM target WHERE ctid IN (SELECT max(ctid) FROM target GROUP BY id); DELETE FROM target',
+	"UPDATE target SET d = 'x'::bytea WHERE id = 2",
+	'SAVEPOINT a; UPDATE target SET len = 1; UPDATE target SET len = 2; RELEASE a; UPDATE target SET d = NULL WHERE ctid IN (SELECT max(ctid) FROM target GROUP BY id); DELETE FROM target WHERE id = 2',
+	"SELECT raw_update('target'); DELETE FROM target WHERE id = 4")
+{
+	fails_with($node, "$copy $both; COMMIT", '55000', qr/a row of table "target" and a copy of it were both removed or changed/, $both);
+}
+fails_with($node, "$copy DELETE FROM target; PREPARE TRANSACTION 'p'", '55000', qr/both removed or changed/, 'PREPARE');
+sql("$copy DELETE FROM target WHERE id = 5; DELETE FROM target WHERE ctid IN (SELECT max(ctid) FROM target GROUP BY id); SAVEPOINT a; DELETE FROM target; ROLLBACK TO a; COMMIT");
+is_whole('target', 'one of both', 4);
 fails_with($node, "BEGIN; SELECT raw_copy('source', 'source', 'insert'); CREATE TEMP TABLE kept AS SELECT 1; TRUNCATE source; SELECT raw_copy('target', 'source', 'insert'); SELECT raw_drop('target'); COMMIT",
 	'42704', qr/no longer exists/, 'rows of a table that is truncated and filled again');
 
