@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "copied.h"
@@ -32,6 +33,13 @@
 
 /* What a statement through the coordinator carries in the time of its other work. */
 #define THROUGH_BYTES	(8 * 1024)
+
+/*
+ * A file whose times are younger than this is waited for.  A stamp may be older than the write()
+ * that made it by a tick of the clock (10 ms at most), so the rest is what a write() may take.
+ */
+#define SETTLE_NS		(20 * 1000 * 1000)
+#define SETTLE_WAITS	5
 
 /* ---- looking ---- */
 
@@ -191,6 +199,57 @@ same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
+static bool
+say_changed(Source *source)
+{
+	return failure_say(source->failure, "the file changed while it was read");
+}
+
+/* How long until that time is old; 0: it is, or it lies far in the future. */
+static int64_t
+ns_until_old(const struct timespec *now, const struct timespec *stamp)
+{
+	int64_t		age = now->tv_nsec - stamp->tv_nsec;
+
+	if (stamp->tv_sec < now->tv_sec - 1 || stamp->tv_sec > now->tv_sec + 1)
+		return 0;
+	age += (now->tv_sec - stamp->tv_sec) * INT64_C(1000000000);
+	return age >= SETTLE_NS || age < -SETTLE_NS ? 0 : SETTLE_NS - age;
+}
+
+/*
+ * At the start: wait until the file has not changed for a moment.  A write() of another process
+ * stamps the file when it begins, and copies its bytes afterwards.  So the times of a file that
+ * has just changed may stay the same while its bytes still change, which check_unchanged() would
+ * not see.
+ */
+static bool
+wait_until_settled(Source *source)
+{
+	struct stat *before = &source->file.before;
+
+	for (int waits = 0; S_ISREG(before->st_mode) && !sparse_length_is_unknown(before); waits++)
+	{
+		struct timespec now;
+		struct timespec rest = {0, 0};
+		int64_t		modified;
+		int64_t		changed;
+
+		clock_gettime(CLOCK_REALTIME, &now);
+		modified = ns_until_old(&now, &before->st_mtim);
+		changed = ns_until_old(&now, &before->st_ctim);
+		if (modified == 0 && changed == 0)
+			break;
+		if (waits == SETTLE_WAITS)
+			return say_changed(source);
+		rest.tv_nsec = modified > changed ? modified : changed;
+		(void) nanosleep(&rest, NULL);
+		if (fstat(source->file.fd, before) != 0)
+			return failure_errno(source->failure, "could not look at the file");
+	}
+	return true;
+}
+
 /* At the end: is the file unchanged since the start?  Only a regular file can be checked. */
 static bool
 check_unchanged(Source *source)
@@ -208,7 +267,7 @@ check_unchanged(Source *source)
 		same_time(&after.st_mtim, &before->st_mtim) &&
 		same_time(&after.st_ctim, &before->st_ctim))
 		return true;
-	return failure_say(source->failure, "the file changed while it was read");
+	return say_changed(source);
 }
 
 /* A pgsf_source: the next bytes; the end of a file that changed is a failure. */
@@ -518,6 +577,8 @@ transfer_put(Session *session, const Options *options, const char *name,
 		failure_errno(failure, "could not look at the file");
 		return -1;
 	}
+	if (!wait_until_settled(&source))
+		return -1;
 	source.total = sparse_left(&source.file);
 	if (source.total >= BUFFER_SIZE || sparse_has_holes(&source.file))
 		stored = put_long(session, options, name, row_exists, &source, failure);

@@ -284,6 +284,55 @@ foreach my $how ('longer', 'shorter', 'written', 'replaced')
 }
 docs_sound('files that change');
 
+# A file that is written all the time, 60,000 bytes of A or of B in each write().  Such a call
+# stamps the file when it begins, and copies afterwards.  The process prints how long a call
+# took at most, and how long the file kept its times at most.
+my $writer = <<'PERL';
+use Time::HiRes qw(clock_gettime usleep CLOCK_MONOTONIC);
+my ($slowest, $longest, $last) = (0, 0);
+sysopen(my $fh, 'busy/0', 2) or die $!;
+for (my $i = 0; !-e 'stop'; $i++)
+{
+	my $begun = clock_gettime(CLOCK_MONOTONIC);
+	sysseek($fh, 0, 0);
+	(syswrite($fh, ($i % 2 ? 'A' : 'B') x 60_000) // 0) == 60_000 or die $!;
+	my $end = clock_gettime(CLOCK_MONOTONIC);
+	$slowest = $end - $begun if $end - $begun > $slowest;
+	$longest = $end - $last if defined $last && $end - $last > $longest;
+	$last = $begun;
+	if ($i == 5) { open(my $ready, '>', 'ready') or die $!; }
+	usleep(2000);
+}
+print "$slowest $longest";
+PERL
+write_file('busy/0', 'A' x 60_000);
+link('busy/0', "busy/$_") foreach 1 .. 15;
+my ($mixed, $stored) = (0, 0);
+foreach (1 .. 5)
+{
+	unlink 'stop', 'ready';
+	my $process = IPC::Run::start([ $^X, '-e', $writer ], '<', \'', '>', \my $times);
+	until (-e 'ready') { $process->pump_nb; usleep(1000); }
+	($err) = (command('import', '-q', '-j', 4, '-t', 'docs', 'busy'))[2];
+	write_file('stop', '');
+	$process->finish or die 'the writer failed';
+	my ($slowest, $longest) = split / /, $times;
+	my $all = sql('SELECT count(*) FROM docs');
+	my $torn = sql(q{SELECT count(*) FROM docs WHERE encode(document, 'escape') NOT IN (repeat('A', 60000), repeat('B', 60000))});
+	# a writer that does not get on, here 10 ms and a tick of the clock, makes an old file
+	$stored += $all if $longest < 0.01;
+	$mixed += $torn if $slowest < 0.01;
+	my $said = () = $err =~ /the file changed while it was read$/mg;
+	is($said + $all, 16, 'each file is stored or told') or diag($err);
+	note("$all stored, $torn mixed, slowest write $slowest s, longest rest $longest s");
+	sql('DELETE FROM docs');
+}
+is($stored, 0, 'a file that is written all the time is not stored');
+is($mixed, 0, 'nor a mixture');
+($err) = (command('import', '-t', 'docs', 'busy'))[2];
+like($err, qr/: 16 put/, 'when the writer has ended it is');
+sql('DELETE FROM docs');
+
 # ---- privileges, reading only ----
 command('import', '-q', '-t', 'docs', 'tree');
 sql('CREATE ROLE nobody LOGIN; CREATE ROLE reader LOGIN; GRANT SELECT ON docs TO reader;'
