@@ -112,6 +112,21 @@ CREATE TABLE typed OF sheet;
 INSERT INTO typed VALUES (1, 'x');
 ALTER TYPE sheet DROP ATTRIBUTE document CASCADE;
 
+-- another extension takes a domain of its own along
+CREATE EXTENSION tablefunc;
+CREATE DOMAIN of_extension AS securefile;
+CREATE TABLE filed (id int, document of_extension);
+INSERT INTO filed VALUES (1, 'x'), (2, 'y');
+ALTER EXTENSION tablefunc ADD DOMAIN of_extension;
+BEGIN;
+SET LOCAL client_min_messages = warning;
+DROP EXTENSION tablefunc CASCADE;
+ROLLBACK;
+-- and this, which is empty then
+TRUNCATE filed;
+DROP EXTENSION tablefunc CASCADE;
+DROP TABLE filed;
+
 -- the type itself
 BEGIN;
 SET LOCAL client_min_messages = warning;

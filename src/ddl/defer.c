@@ -71,9 +71,9 @@ typedef struct Keeper
 	const EState *query;
 	struct Keeper *next;
 	MemoryContextCallback at_end;
-}			Keeper;
+} Keeper;
 
-static Keeper * keepers = NULL;
+static Keeper *keepers = NULL;
 
 /* The query ends. */
 static void
@@ -105,7 +105,7 @@ add_keeper(const EState *query)
 static bool
 keeps_deferred(const EState *query)
 {
-	for (const Keeper * keeper = keepers; keeper != NULL; keeper = keeper->next)
+	for (const Keeper *keeper = keepers; keeper != NULL; keeper = keeper->next)
 		if (keeper->query == query)
 			return true;
 	return false;

@@ -70,7 +70,7 @@ typedef struct LeftValue
 {
 	ValueKey	key;
 	bool		ended;			/* no newer version of the row has it */
-}			LeftValue;
+} LeftValue;
 
 /* The rows of a column that are looked at. */
 typedef struct Arrivals
