@@ -170,6 +170,15 @@ extern void sfi_ddl_see(Oid table_oid, AttrNumber attnum, int64 came, int64 went
 /* The table is being truncated: its rows count from 0. */
 extern void sfi_ddl_see_truncated(Oid table_oid, AttrNumber attnum);
 
+/*
+ * These commands of the transaction, from the first to the last one, have replaced rows to bring
+ * them home, and given no space back.  Later ones have higher numbers.
+ */
+extern void sfi_ddl_note_own_commands(CommandId first, CommandId last);
+
+/* Is a command one of these?  Never throws. */
+extern bool sfi_ddl_is_own_command(CommandId command);
+
 /* What was counted so far.  Never throws. */
 extern SfSeen sfi_ddl_seen(Oid table_oid, AttrNumber attnum);
 

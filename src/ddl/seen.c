@@ -132,6 +132,36 @@ sfi_ddl_seen(Oid table_oid, AttrNumber attnum)
 	return sum;
 }
 
+/* ---- rows that are brought home ---- */
+
+/* Numbers of commands of this transaction, first and last in turn; in TopTransactionContext. */
+static List *own_commands = NIL;
+
+void
+sfi_ddl_note_own_commands(CommandId first, CommandId last)
+{
+	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+
+	SF_ASSERT(first <= last);
+	if (own_commands != NIL && first <= (CommandId) llast_int(own_commands) + 1)
+		llast_int(own_commands) = (int) last;
+	else
+		own_commands = lappend_int(lappend_int(own_commands, (int) first), (int) last);
+	MemoryContextSwitchTo(caller);
+}
+
+bool
+sfi_ddl_is_own_command(CommandId command)
+{
+	for (int i = 0; i < list_length(own_commands); i += 2)
+	{
+		if (command >= (CommandId) list_nth_int(own_commands, i) &&
+			command <= (CommandId) list_nth_int(own_commands, i + 1))
+			return true;
+	}
+	return false;
+}
+
 /* ---- ends ---- */
 
 /* Add an entry to that of the level above, or put it in its place. */
@@ -183,4 +213,5 @@ sf_ddl_seen_at_end(void)
 	entries = NULL;
 	nentries = 0;
 	capacity = 0;
+	own_commands = NIL;
 }

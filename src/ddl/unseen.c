@@ -69,7 +69,7 @@ typedef struct ValueKey
 typedef struct LeftValue
 {
 	ValueKey	key;
-	bool		ended;			/* no newer version of the row has it */
+	bool		given_back;		/* by one of the rows */
 } LeftValue;
 
 /* The rows of a column that are looked at. */
@@ -140,21 +140,17 @@ key_of_own(const Arrivals *arrivals, Datum value, ValueKey *key)
 	return true;
 }
 
-/* Has the newer version of a row, in another slot, the value as well? */
+/* Has the version of a row that follows, which is put in another slot, the value as well? */
 static bool
-is_passed_on(const Arrivals *arrivals, TupleTableSlot *slot, const ValueKey *key,
+is_passed_on(const Arrivals *arrivals, HeapTuple tuple, const ValueKey *key,
 			 TupleTableSlot *newer)
 {
-	bool		should_free;
-	HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
 	ItemPointerData next = tuple->t_data->t_ctid;
 	ValueKey	its;
 	bool		isnull = true;
 	Datum		value = (Datum) 0;
 
-	if (should_free)
-		heap_freetuple(tuple);
-	if (ItemPointerIndicatesMovedPartitions(&next) || ItemPointerEquals(&next, &slot->tts_tid) ||
+	if (ItemPointerIndicatesMovedPartitions(&next) || ItemPointerEquals(&next, &tuple->t_self) ||
 		!table_tuple_fetch_row_version(arrivals->rel, &next, SnapshotAny, newer))
 		return false;
 	value = slot_getattr(newer, arrivals->column.attnum, &isnull);
@@ -162,11 +158,29 @@ is_passed_on(const Arrivals *arrivals, TupleTableSlot *slot, const ValueKey *key
 }
 
 /*
+ * Has a row that this transaction has deleted, or replaced, given its value back?  newer: a slot
+ * for another row.
+ */
+static bool
+has_given_back(const Arrivals *arrivals, TupleTableSlot *slot, const ValueKey *key,
+			   TupleTableSlot *newer)
+{
+	bool		should_free;
+	HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
+	bool		given_back = !sfi_ddl_is_own_command(HeapTupleHeaderGetCmax(tuple->t_data)) &&
+	!is_passed_on(arrivals, tuple, key, newer);
+
+	if (should_free)
+		heap_freetuple(tuple);
+	return given_back;
+}
+
+/*
  * A row and its copy went, both by commands: the place of their value was given back twice.  The
  * second time it may be somebody else's.
  */
 static void
-refuse_second_end(const Arrivals *arrivals)
+refuse_to_give_twice(const Arrivals *arrivals)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -189,12 +203,12 @@ note_left(Arrivals *arrivals, TupleTableSlot *slot, Datum value, TupleTableSlot 
 		return;
 	left = hash_search(arrivals->left, &key, HASH_ENTER, &found);
 	if (!found)
-		left->ended = false;
-	if (!arrivals->may_have_lost || is_passed_on(arrivals, slot, &key, newer))
+		left->given_back = false;
+	if (!arrivals->may_have_lost || !has_given_back(arrivals, slot, &key, newer))
 		return;
-	if (left->ended)
-		refuse_second_end(arrivals);
-	left->ended = true;
+	if (left->given_back)
+		refuse_to_give_twice(arrivals);
+	left->given_back = true;
 }
 
 /*
@@ -351,18 +365,21 @@ bring_step(void *arg)
 		Arrivals	arrivals = begin_arrivals(coming->rel, lfirst_int(lc), coming->written);
 		Snapshot	snapshot;
 		SfRowWriter writer;
+		CommandId	first;
 
 		/*
 		 * rows that this transaction has written so far are visible to the
 		 * scan
 		 */
 		CommandCounterIncrement();
+		first = GetCurrentCommandId(false);
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
 		PushActiveSnapshot(snapshot);
 		writer = sfi_ddl_writer_begin(coming->rel, snapshot);
 		writer.keeps_old = true;
 		coming->nvalues += bring_column_home(&arrivals, &writer, snapshot);
 		sfi_ddl_writer_end(&writer);
+		sfi_ddl_note_own_commands(first, GetCurrentCommandId(false));
 		PopActiveSnapshot();
 		UnregisterSnapshot(snapshot);
 		MemoryContextDelete(arrivals.context);

@@ -256,6 +256,9 @@ foreach my $both (
 fails_with($node, "$copy DELETE FROM target; PREPARE TRANSACTION 'p'", '55000', qr/both removed or changed/, 'PREPARE');
 sql("$copy DELETE FROM target WHERE id = 5; DELETE FROM target WHERE ctid IN (SELECT max(ctid) FROM target GROUP BY id); SAVEPOINT a; DELETE FROM target; ROLLBACK TO a; COMMIT");
 is_whole('target', 'one of both', 4);
+# what was brought home before has a value of its own
+sql("$copy DO 'BEGIN END'; SELECT raw_update('target'); DO 'BEGIN END'; DELETE FROM target WHERE id = 4; SAVEPOINT a; SELECT raw_copy('target', 'target', 'insert'); DO 'BEGIN END'; DELETE FROM target; ROLLBACK TO a; COMMIT");
+is_whole('target', 'brought home, and deleted', 6);
 fails_with($node, "BEGIN; SELECT raw_copy('source', 'source', 'insert'); CREATE TEMP TABLE kept AS SELECT 1; TRUNCATE source; SELECT raw_copy('target', 'source', 'insert'); SELECT raw_drop('target'); COMMIT",
 	'42704', qr/no longer exists/, 'rows of a table that is truncated and filled again');
 
