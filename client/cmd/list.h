@@ -27,7 +27,7 @@ typedef void (*ListEach) (void *arg, const Listed *file);
 /*
  * Hand each file whose name matches the pattern (NULL: all) and begins with the prefix to a
  * function, in the order of the names, in constant memory.  stored: with the stored bytes,
- * for which the server looks at the maps of all these files; target->storage is not null.
+ * for which the server looks at the maps of all these files.
  * hash: with the SHA-256, for which the server reads the files that it is not kept with.
  */
 extern bool list_each(Session *session, const char *pattern, const char *prefix, bool stored,

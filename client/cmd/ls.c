@@ -69,7 +69,7 @@ verb_ls(const Options *options)
 
 	if (session == NULL)
 		return EXIT_SETUP;
-	show.stored = options->details && target.storage != NULL;
+	show.stored = options->details;
 	good = list_each(session, options->nargs > 0 ? options->args[0] : NULL, "", show.stored,
 					 show.hash, show_file, &show, &failure);
 	if (!good)

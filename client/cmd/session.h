@@ -28,12 +28,10 @@ typedef struct Target
 	char	   *key_text;		/* expression: the name as text */
 	char	   *key_is_name;	/* condition: the name of the row is $1 */
 	char	   *plain_column;	/* without quotes, as functions want it */
-	char	   *storage;		/* expression: securefile_storage() of a file;
-								 * null: the extension is too old for it */
+	char	   *storage;		/* expression: securefile_storage() of a file */
 	char	   *digest;			/* expression: SHA-256 of a file, in
 								 * hexadecimal */
-	char	   *kept_digest;	/* expression: the same if it is kept; null as
-								 * above */
+	char	   *kept_digest;	/* expression: the same if it is kept */
 	bool		has_rows;		/* table is neither partitioned nor a view */
 	bool		distributed;	/* a table of Citus: its rows lie in shards */
 	bool		routable;		/* and a client can go to the shard of a row */

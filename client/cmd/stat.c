@@ -92,20 +92,17 @@ stat_one(Session *session, const Options *options, const char *name, Failure *fa
 	 * LIMIT keeps the inner statement apart, so that the function is called
 	 * once
 	 */
-	char	   *sql = text_make("SELECT f.length, f.in_row, f.place, %s, f.sha256 FROM ("
+	char	   *sql = text_make("SELECT f.length, f.in_row, f.place, (f.storage).stored_bytes,"
+								" COALESCE((f.storage).codec, 'none'), f.sha256 FROM ("
 								"SELECT pg_catalog.length(%s), pg_catalog.pg_column_size(%s),"
 								" %s, %s, %s FROM %s WHERE %s AND %s IS NOT NULL LIMIT 2"
 								") f (length, in_row, place, storage, sha256)",
-								target->storage != NULL ?
-								"(f.storage).stored_bytes, COALESCE((f.storage).codec, 'none')" :
-								"NULL, NULL",
 								target->column, target->column,
 
 	/* on another node the table has another OID */
 								target->distributed ? "NULL" : "tableoid::pg_catalog.regclass",
-								target->storage != NULL ? target->storage : "NULL",
-								target->kept_digest != NULL ? target->kept_digest : "NULL",
-								target->table, target->key_is_name, target->column);
+								target->storage, target->kept_digest, target->table,
+								target->key_is_name, target->column);
 	PGresult   *result = session_rows(session, failure, 6, sql, 1, values);
 	int			rows = PQntuples(result);
 	Facts		facts = {.name = name, .column = target->plain_column, .hashed = options->hash};

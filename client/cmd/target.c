@@ -23,42 +23,21 @@
 #include "session.h"
 #include "text.h"
 
-/* Functions that older versions of the extension do not have. */
-typedef struct Functions
-{
-	bool		storage;
-	bool		kept_digest;
-} Functions;
-
-/*
- * The schema of the extension; which of two functions does it have?  They must be its own: in
- * a database with an older version others may have made one of that name.
- */
+/* The schema of the extension. */
 static bool
-find_extension(Session *session, Target *target, Functions *has, Failure *failure)
+find_extension(Session *session, Target *target, Failure *failure)
 {
-	PGresult   *result = session_rows(session, failure, 3,
-									  "SELECT pg_catalog.quote_ident(n.nspname),"
-									  " pg_catalog.count(*) FILTER (WHERE p.proname OPERATOR(pg_catalog.=) 'securefile_storage'),"
-									  " pg_catalog.count(*) FILTER (WHERE p.proname OPERATOR(pg_catalog.=) 'securefile_kept_digest')"
+	PGresult   *result = session_rows(session, failure, 1,
+									  "SELECT pg_catalog.quote_ident(n.nspname)"
 									  " FROM pg_catalog.pg_extension e"
 									  " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
-									  " LEFT JOIN (pg_catalog.pg_depend d JOIN pg_catalog.pg_proc p"
-									  "  ON p.oid OPERATOR(pg_catalog.=) d.objid)"
-									  "  ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass"
-									  "  AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass"
-									  "  AND d.refobjid OPERATOR(pg_catalog.=) e.oid"
-									  "  AND d.deptype OPERATOR(pg_catalog.=) 'e'"
-									  " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'"
-									  " GROUP BY n.nspname", 0, NULL);
+									  " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'", 0, NULL);
 	bool		found = result != NULL && PQntuples(result) == 1;
 
 	if (found)
 	{
 		target->extension = answer_name(result, 0, failure);
 		found = target->extension != NULL;
-		has->storage = PQgetvalue(result, 0, 1)[0] != '0';
-		has->kept_digest = PQgetvalue(result, 0, 2)[0] != '0';
 	}
 	else if (result != NULL)
 		failure_say(failure, "database \"%s\" does not have the extension securefile\n"
@@ -199,22 +178,18 @@ find_column(Session *session, const Options *options, Target *target, Failure *f
  * is found by the exact type, as said above.
  */
 static void
-find_storage(Target *target, const Functions *has)
+find_storage(Target *target)
 {
 	const char *extension = target->extension;
 	const char *column = target->column;
 
-	if (has->storage)
-		target->storage = text_make("%s.securefile_storage(%s::%s.securefile)",
-									extension, column, extension);
-	target->digest = text_make("pg_catalog.encode("
-							   "%s.securefile_digest(%s::%s.securefile%s), 'hex')",
-							   extension, column, extension,
-							   has->kept_digest ? "" : ", 'sha256'::pg_catalog.text");
-	if (has->kept_digest)
-		target->kept_digest =
-			text_make("pg_catalog.encode(%s.securefile_kept_digest(%s::%s.securefile), 'hex')",
-					  extension, column, extension);
+	target->storage = text_make("%s.securefile_storage(%s::%s.securefile)",
+								extension, column, extension);
+	target->digest = text_make("pg_catalog.encode(%s.securefile_digest(%s::%s.securefile), 'hex')",
+							   extension, column, extension);
+	target->kept_digest =
+		text_make("pg_catalog.encode(%s.securefile_kept_digest(%s::%s.securefile), 'hex')",
+				  extension, column, extension);
 }
 
 /* The column of the names: the column that the user named, or the primary key. */
@@ -260,16 +235,14 @@ target_find(Session *session, const Options *options, Target *target, Failure *f
 {
 	const char *encoding = pg_encoding_to_char(PQclientEncoding(session->conn));
 
-	Functions	has = {false, false};
-
 	memset(target, 0, sizeof(*target));
 	target->names_are_utf8 = strcmp(encoding, "UTF8") == 0;
-	if (!find_extension(session, target, &has, failure) ||
+	if (!find_extension(session, target, failure) ||
 		!find_table(session, options, target, failure) ||
 		!find_distribution(session, target, failure) ||
 		!find_column(session, options, target, failure) ||
 		!find_key(session, options, target, failure))
 		return false;
-	find_storage(target, &has);
+	find_storage(target);
 	return true;
 }

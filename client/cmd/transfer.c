@@ -93,7 +93,7 @@ ask_hash(const Seat *seat, const Target *target, const char *name, bool kept, Fa
 								" %s.securefile_hash_extended(f.file, 0::pg_catalog.int8) END"
 								" FROM (SELECT %s, %s::%s.securefile FROM %s WHERE %s AND %s OFFSET 0)"
 								" f (kept, file)", target->extension,
-								kept && target->kept_digest != NULL ? target->kept_digest : "NULL",
+								kept ? target->kept_digest : "NULL",
 								target->column, target->extension, seat->table,
 								target->key_is_name, seat->condition);
 	PGresult   *result = conn_rows(seat->conn, failure, 2, sql, 1, values);

@@ -43,8 +43,7 @@ enum
 	COLUMN_ROWS,				/* of the SELECT */
 	COLUMN_LENGTH,				/* of the value */
 	COLUMN_ROW,
-	COLUMN_START,				/* where the piece begins; null: no holes are
-								 * left out */
+	COLUMN_START,				/* where the piece begins */
 	COLUMN_PIECE,
 	NUM_COLUMNS
 };
@@ -58,19 +57,13 @@ get_sql(pgsf *h, const Get *get, int first_param)
 {
 	const char *schema = h->link->schema;
 	int			second_param = first_param + 1;
-	char	   *columns;
+	char	   *columns = pgsfi_sql(h, "n, pg_catalog.length(v), pg_catalog.generate_series(1, 1),"
+									" %s.securefile_data_starts(v, $%d, $%d, %d),"
+									" %s.securefile_data_chunks(v, $%d, $%d, %d)",
+									schema, first_param, second_param, PIECE_BYTES,
+									schema, first_param, second_param, PIECE_BYTES);
 	char	   *sql;
 
-	if (h->link->tells_holes)
-		columns = pgsfi_sql(h, "n, pg_catalog.length(v), pg_catalog.generate_series(1, 1),"
-							" %s.securefile_data_starts(v, $%d, $%d, %d),"
-							" %s.securefile_data_chunks(v, $%d, $%d, %d)",
-							schema, first_param, second_param, PIECE_BYTES,
-							schema, first_param, second_param, PIECE_BYTES);
-	else
-		columns = pgsfi_sql(h, "n, pg_catalog.length(v), pg_catalog.generate_series(1, 1),"
-							" NULL::pg_catalog.int8, %s.securefile_chunks(v, $%d, $%d, %d)",
-							schema, first_param, second_param, PIECE_BYTES);
 	if (columns == NULL)
 		return NULL;
 	sql = pgsfi_sql_one_row(h, columns, get->sql);
@@ -142,13 +135,9 @@ take_hole(pgsf *h, Get *get, int64_t len)
 static int64_t
 start_of(const Get *get, const PGresult *row, int64_t len)
 {
-	int64_t		start = get->done;
+	int64_t		start = pgsfi_get_int(row, COLUMN_START);
 
-	if (!PQgetisnull(row, 0, COLUMN_START))
-	{
-		start = pgsfi_get_int(row, COLUMN_START);
-		start = start > get->offset ? start - get->offset - 1 : -1;
-	}
+	start = start > get->offset ? start - get->offset - 1 : -1;
 	return start >= get->done && start <= get->total && len <= get->total - start ? start : -1;
 }
 
@@ -209,8 +198,6 @@ take_any_row(pgsf *h, Get *get, const PGresult *row, bool first)
 static int
 end_rows(pgsf *h, Get *get)
 {
-	if (get->done < get->total && !h->link->tells_holes)
-		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server sent fewer bytes than there are");
 	if (take_gap(h, get, get->total) < 0)
 		return -1;
 	return get->end == NULL ? 0 : get->end(h, get);

@@ -104,7 +104,6 @@ typedef struct Link
 	pgsf	   *handles;
 	char	   *schema;			/* of the extension, quoted; NULL: not known
 								 * yet */
-	bool		tells_holes;	/* the extension has the functions for that */
 
 	/* Between pgsfi_take and pgsfi_release: the library has the connection. */
 	pgsf	   *user;			/* its commands are in flight; NULL: no handle */

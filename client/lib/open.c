@@ -39,9 +39,7 @@ pgsfi_schema(pgsf *h)
 
 	if (link->schema != NULL)
 		return 0;
-	/* version 1.0 has no functions that tell holes */
-	if (pgsfi_execute(h, "SELECT pg_catalog.quote_ident(n.nspname),"
-					  " e.extversion OPERATOR(pg_catalog.<>) '1.0'"
+	if (pgsfi_execute(h, "SELECT pg_catalog.quote_ident(n.nspname)"
 					  " FROM pg_catalog.pg_extension e"
 					  " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
 					  " WHERE e.extname OPERATOR(pg_catalog.=) 'securefile'", &result) < 0)
@@ -49,11 +47,8 @@ pgsfi_schema(pgsf *h)
 	if (PQntuples(result) == 0)
 		pgsfi_fail(h, PGSF_ERROR_EXTENSION,
 				   "extension securefile is not in this database");
-	else if (pgsfi_check_columns(h, result, 2, 0) == 0)
-	{
+	else if (pgsfi_check_columns(h, result, 1, 0) == 0)
 		link->schema = pgsfi_copy_name(h, result, 0);
-		link->tells_holes = PQgetvalue(result, 0, 1)[0] == 't';
-	}
 	PQclear(result);
 	return link->schema == NULL ? -1 : 0;
 }

@@ -168,20 +168,6 @@ ends(0, qr/^ +300001  +-  +-  runs\n$/, 'ls --long of what a view makes', 'ls', 
 is_deeply([ objects((command('ls', '--long', '--json', '-t', 'made', '-k', 'name', 'runs'))[1]) ],
 	[ { name => 'runs', length => 300_001, stored => undef, ratio => undef } ], 'ls --long --json of it');
 
-# the extension of an older version, and a function that somebody has made in its place
-sql('CREATE DATABASE older');
-$node->safe_psql('older', q{CREATE EXTENSION securefile VERSION '1.0'; CREATE TABLE docs (name text PRIMARY KEY, document securefile);
-	CREATE FUNCTION securefile_storage(securefile, OUT stored_bytes bigint, OUT codec text) LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$});
-my @older = ('-d', 'older', '-t', 'docs');
-ends(0, qr/^$/, 'put, extension 1.0', \$report, 'put', @older, '-', 'x');
-ends(0, qr/^ +300000  x\n$/, 'ls --long', 'ls', '--long', @older);
-is_deeply([ objects((command('ls', '--long', '--json', @older))[1]) ], [ { name => 'x', length => 300_000 } ], 'ls --long --json');
-ends(0, qr/^name:    x\ntable:   docs\ncolumn:  document\nlength:  300000\nin row:  \d+\n$/, 'stat', 'stat', @older, 'x');
-my ($old_object) = objects((command('stat', '--json', @older, 'x'))[1]);
-is(join(' ', sort keys %$old_object), 'column in_row length name table', 'stat --json');
-$node->safe_psql('older', q{DROP FUNCTION securefile_storage(securefile); ALTER EXTENSION securefile UPDATE});
-ends(0, qr/^ +300000  +300000  +1\.00  x\n$/, 'ls --long when it was brought up', 'ls', '--long', @older);
-
 # rm
 ends(2, qr/rm does not take --dry-run/, '--dry-run before rm', '-t', 'docs', '--dry-run', 'rm', 'len0');
 ends(0, qr/^ +0  len0$/, 'deletes nothing', 'ls', '-t', 'docs', 'len0');

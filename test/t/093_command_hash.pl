@@ -65,16 +65,4 @@ foreach my $table ('docs', 'plain')
 	is(sql("SELECT count(*) FROM $table WHERE securefile_digest(document) = securefile_digest(document, 'sha256')"), 7, "$table: the hashes");
 	write_file("tree/$_", $tree{$_}) foreach keys %tree;
 }
-
-# an extension that has not the functions, and somebody else's in their place
-sql('CREATE DATABASE older');
-$node->safe_psql('older', q{CREATE EXTENSION securefile VERSION '1.0'; CREATE TABLE docs (name text PRIMARY KEY, document securefile)});
-foreach my $name ('securefile_kept_digest', 'securefile_digest')
-{
-	$node->safe_psql('older', "CREATE FUNCTION $name(securefile) RETURNS bytea LANGUAGE plpgsql AS \$\$ BEGIN RAISE 'planted'; END \$\$");
-}
-my @older = ('-d', 'older', '-t', 'docs');
-ends(0, qr/7 put/, 'import, extension 1.0', 'import', @older, 'tree');
-ends(0, qr/7 same/, 'import again', 'import', @older, 'tree');
-ends(0, qr/^ +4001  @{[ sha256_hex($tree{4001}) ]}  4001$/, 'ls --hash', 'ls', '--hash', @older, '4001');
 done_testing();

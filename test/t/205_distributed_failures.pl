@@ -1,6 +1,5 @@
 # Distributed tables when nodes fail: a worker that is lost and its standby, which takes its
-# place; a crash between the two phases of a commit, with nobody who ends it; an older version
-# of the extension on one node.
+# place; a crash between the two phases of a commit, with nobody who ends it.
 
 use strict;
 use warnings;
@@ -88,19 +87,4 @@ like(($coordinator->psql('postgres', 'SELECT count(*) FROM securefile_dist_colum
 is(sql(q{SELECT count(*) FROM securefile_dist_check('l', 'doc')}), 0, 'what needs it not goes on');
 $standby->safe_psql('postgres', 'SET citus.enable_ddl_propagation = off; CREATE EXTENSION securefile_citus');
 is(sql(q{SELECT count(DISTINCT nodeport) FROM securefile_dist_columns}), 2, 'and then all are there');
-
-my $old = new_cluster('old', start => 0, conf => [ "shared_preload_libraries = 'citus, securefile'", 'wal_level = logical', 'max_prepared_transactions = 50' ]);
-$old->append_conf('postgresql.conf', "citus.local_hostname = '$old->{_host}'");
-$old->start;
-$old->safe_psql('postgres', q{CREATE EXTENSION citus; CREATE EXTENSION securefile VERSION '1.0'});
-sql("SELECT citus_add_node('$old->{_host}', $old->{_port})");
-is($old->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'securefile'}), '1.0', 'a node with the older objects joins');
-sql('CREATE TABLE m (id int PRIMARY KEY, seed int, len int, doc securefile(compress))', q{SELECT create_distributed_table('m', 'id', shard_count => 6, colocate_with => 'none')});
-fill($coordinator, 'm', 1, 60, '5000 * (i % 10)');
-rows_right($coordinator, 'm', 60, 'with an older node');
-is(sql(q{SELECT count(*) FROM securefile_dist_check('m', 'doc')}), 0, 'check works there');
-is(sql(q{SELECT count(*) FROM securefile_dist_usage('m', 'doc')}), 6, 'and usage');
-$old->safe_psql('postgres', 'SET citus.enable_ddl_propagation = off; ALTER EXTENSION securefile UPDATE');
-is(sql(q{SELECT count(*), bool_and(shared_objects = 0) FROM securefile_dist_usage('m', 'doc')}), '6|t', 'updated there, usage has all columns');
-rows_right($coordinator, 'm', 60, 'updated');
 done_testing();

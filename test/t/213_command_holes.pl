@@ -172,14 +172,6 @@ foreach my $options ('compress', 'hash', 'deduplicate', 'encrypt', 'cache_reads,
 	is(sql(q{SELECT count(*) FROM other WHERE securefile_kept_digest(document) IS DISTINCT FROM securefile_digest(document, 'sha256')}), $options eq 'hash' ? 0 : 4, 'hashes that are kept');
 }
 
-# ---- an extension that does not tell holes ----
-
-sql('CREATE DATABASE older');
-$node->safe_psql('older', q{CREATE EXTENSION securefile VERSION '1.0'; CREATE TABLE docs (name text PRIMARY KEY, document securefile)});
-ends(0, qr/^$/, 'put, extension 1.0', 'put', '-d', 'older', '-t', 'docs', 'tree/odd');
-ends(0, qr/^$/, 'get', 'get', '-q', '--replace', '-d', 'older', '-t', 'docs', 'odd', 'got');
-is(system('cmp', 'got', 'tree/odd'), 0, 'the contents');
-
 # ---- files that do not know their length ----
 
 SKIP:
