@@ -27,7 +27,7 @@ MODULE_big = securefile
 OBJS = $(patsubst $(srcdir)/%.c,%.o,$(sort $(wildcard $(srcdir)/src/*.c $(srcdir)/src/*/*.c)))
 
 EXTENSION = securefile securefile_citus
-DATA = securefile--1.0.sql securefile--1.0--1.1.sql securefile_citus--1.0.sql
+DATA = securefile--1.0.sql securefile_citus--1.0.sql
 
 # by name, in this order; they need shared_preload_libraries = 'securefile'
 REGRESS = \
@@ -106,6 +106,7 @@ PG_CONFIG ?= pg_config
 # where this file is, with a slash, or nothing
 here := $(filter-out ./,$(dir $(firstword $(MAKEFILE_LIST))))
 
+# of the library, and so of all: test/lint compares what else names a version
 version := $(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(here)META.json)
 
 # PGXS has a check target that only says no, so goals of our own keep it out

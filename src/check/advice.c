@@ -106,7 +106,7 @@ look_at_directory(SfPageWalk *walk, uint32 page, uint32 first, uint32 nbuckets,
 void
 sfi_check_advice(SfPageWalk *walk)
 {
-	uint32		page = walk->more.advice_root;
+	uint32		page = walk->check->header.advice_root;
 	SfCheckPage *root = palloc(sizeof(SfCheckPage));
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 

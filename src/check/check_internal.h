@@ -228,7 +228,6 @@ typedef struct SfPageWalk
 	bool		running;		/* a transaction with entries has not ended */
 	uint32		end_page;		/* behind the last one that is in use */
 	uint64		max_stamp;		/* of inode pages */
-	SfHeaderMore more;			/* of the header */
 	uint32		key_pages[2];	/* by the header, or else found; 0: none */
 	bool		keys_sound[2];
 	SfKeyPage	keys[2];		/* of those that are */
@@ -562,9 +561,6 @@ extern void sfi_check_rewind_planes(SfPageWalk *walk);
 extern void sfi_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes);
 
 /* ---- header.c ---- */
-
-/* Read the extension of the header page into walk->more. */
-extern void sfi_check_read_more(SfPageWalk *walk);
 
 /* Find out where the segment ends, and set check->total_sectors. */
 extern void sfi_check_find_end(SfPageWalk *walk);

@@ -84,7 +84,7 @@ report_number(SfPageWalk *walk, uint32 number)
 	walk->header_behind = true;
 	sfi_check_report(walk->check, SF_FINDING_HEADER_BEHIND, NULL, 0, 0,
 					 "page 0 of the segment relation knows dictionaries up to %u, there is one of number %u",
-					 walk->more.last_dictionary, number);
+					 walk->check->header.last_dictionary, number);
 }
 
 /*
@@ -112,13 +112,14 @@ sfi_check_dictionaries(SfPageWalk *walk)
 	uint32		last = SF_DICTIONARY_MAX + 1;
 	Look		look = {.before = SF_NO_PAGE};
 
-	for (uint32 page = walk->more.dictionary; page != 0 && page != SF_NO_PAGE; page = look.before)
+	for (uint32 page = walk->check->header.dictionary; page != 0 && page != SF_NO_PAGE;
+		 page = look.before)
 	{
 		CHECK_FOR_INTERRUPTS();
 		look = (Look) {.page = page, .before = SF_NO_PAGE};
 		if (!look_at_listed(walk, &look, last))
 			break;
-		if (last > SF_DICTIONARY_MAX && look.number > walk->more.last_dictionary)
+		if (last > SF_DICTIONARY_MAX && look.number > walk->check->header.last_dictionary)
 			report_number(walk, look.number);
 		last = look.number;
 	}
@@ -148,7 +149,7 @@ look_at_stray(SfPageWalk *walk, uint32 page)
 	note_dictionary(walk, &look);
 	(void) mark_pages(walk, &look);
 	walk->dictionary_lost = true;
-	if (look.number > walk->more.last_dictionary)
+	if (look.number > walk->check->header.last_dictionary)
 		report_number(walk, look.number);
 	else
 		sfi_check_report_as(walk->check, SF_REPAIR_CORRECT, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
@@ -198,7 +199,7 @@ sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *repair)
 
 	while (last > 0 && walk->dictionaries[last] == 0)
 		last--;
-	repair->dictionary = relinked ? relink(walk) : walk->more.dictionary;
-	repair->last_dictionary = Max(walk->more.last_dictionary, last);
-	repair->change_dictionary = relinked || last > walk->more.last_dictionary;
+	repair->dictionary = relinked ? relink(walk) : walk->check->header.dictionary;
+	repair->last_dictionary = Max(walk->check->header.last_dictionary, last);
+	repair->change_dictionary = relinked || last > walk->check->header.last_dictionary;
 }

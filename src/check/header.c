@@ -15,20 +15,6 @@
 
 #include "check/check_internal.h"
 
-static void
-more_step(SfCheck *check, void *arg)
-{
-	*(SfHeaderMore *) arg = sf_space_header_more(check->seg);
-}
-
-/* What is wrong with the header itself was found when it was opened. */
-void
-sfi_check_read_more(SfPageWalk *walk)
-{
-	if (!sfi_check_guarded(walk->check, SF_REPAIR_UNREPORTED, more_step, &walk->more))
-		memset(&walk->more, 0, sizeof(walk->more));
-}
-
 /* The end of the data files, in sectors. */
 static uint64
 end_of_files(SfCheck *check)

@@ -55,8 +55,8 @@ are_same(const SfPageWalk *walk)
 void
 sfi_check_keys(SfPageWalk *walk)
 {
-	walk->key_pages[0] = walk->more.key_page;
-	walk->key_pages[1] = walk->more.key_page_copy;
+	walk->key_pages[0] = walk->check->header.key_page;
+	walk->key_pages[1] = walk->check->header.key_page_copy;
 	if (walk->key_pages[0] == 0)
 		return;
 	for (int copy = 0; copy < 2; copy++)
@@ -84,7 +84,7 @@ sfi_check_key_page(SfPageWalk *walk, uint32 page)
 
 	if (walk->known[page] & SF_KNOWN_OWNED)
 		return;
-	if (walk->more.key_page != 0 || walk->key_pages[1] != 0)
+	if (walk->check->header.key_page != 0 || walk->key_pages[1] != 0)
 	{
 		sfi_check_report_as(walk->check, sfi_check_unowned(walk), SF_FINDING_UNOWNED, NULL, 0, 0,
 							"key page %u", page);
@@ -114,7 +114,7 @@ is_newer(const SfKeyPage *first, const SfKeyPage *second)
 void
 sfi_check_repair_keys(const SfPageWalk *walk)
 {
-	bool		known = walk->more.key_page != 0;
+	bool		known = walk->check->header.key_page != 0;
 	int			best = walk->keys_sound[0] ? 0 : 1;
 
 	if (walk->keys_sound[0] && walk->keys_sound[1])

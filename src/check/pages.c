@@ -387,7 +387,6 @@ sfi_check_pages(SfPageWalk *walk)
 	{
 		walk_pending(walk);
 		walk_free(walk);
-		sfi_check_read_more(walk);
 		sfi_check_shares(walk);
 		sfi_check_keys(walk);
 		sfi_check_dictionaries(walk);

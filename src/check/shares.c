@@ -53,7 +53,8 @@ static void
 walk_list(SfPageWalk *walk)
 {
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
-	uint32		page = walk->more.share_head == 0 ? SF_NO_PAGE : walk->more.share_head;
+	uint32		head = walk->check->header.share_head;
+	uint32		page = head == 0 ? SF_NO_PAGE : head;
 
 	while (page != SF_NO_PAGE)
 	{
@@ -592,7 +593,7 @@ sfi_check_shares(SfPageWalk *walk)
 	SfCheck    *check = walk->check;
 
 	SF_ASSERT(!check->moving && check->owned.sorted && check->owned_pages.sorted);
-	if (check->shares == NULL && walk->more.share_head == 0)
+	if (check->shares == NULL && walk->check->header.share_head == 0)
 		return;
 	(void) sfi_check_shares_of(check);
 	walk_list(walk);

@@ -158,8 +158,8 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 	if (sfi_ddl_segment_logged(&header) == want_logged)
 		return;
 
-	/* values in rows may need what the segment has: the extension tells */
-	if ((header.next_object_id > 1 || (header.flags & SF_SEG_MORE)) &&
+	/* values in rows may need a key, or a dictionary, which the segment has */
+	if ((header.next_object_id > 1 || header.key_page != 0 || header.dictionary != 0) &&
 		sfi_ddl_rows_exist(rel, column->attnum, SF_ROWS_STORED))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -30,23 +30,20 @@ typedef struct Look
 {
 	SfPageType	type;
 	uint32_t	nentries;		/* of a pending page */
-	bool		more;			/* of a header that the list has: it has an
-								 * extension */
 	const void *content;		/* of the page, before the list; NULL: the
 								 * list makes it */
 } Look;
 
 /*
  * The fixed part of the contents of a page, which is as much as
- * sf_format_page_problem() looks at.  No page has more of it than a header with its
- * extension.
+ * sf_format_page_problem() looks at.  No page has more of it than a header.
  */
 typedef union FixedPart
 {
 	SfHeader	header;
 	SfPending	pending;
 	SfDictionaryPage dictionary;
-	uint8_t		bytes[sizeof(SfHeader) + sizeof(SfHeaderMore)];
+	uint8_t		bytes[sizeof(SfHeader)];
 } FixedPart;
 
 /* The operation that makes a page; what its contents leave out is 0 on the page, too. */
@@ -69,33 +66,16 @@ init_problem(Look *look, SfOp op)
 	return sf_format_page_problem(look->type, &fixed);
 }
 
-/*
- * A new header.  The operation does not touch the extension, which is checked
- * wherever the page is read; here it counts as empty.
- */
+/* A new header. */
 static const char *
-header_op_problem(Look *look, SfOp op)
+header_op_problem(SfOp op)
 {
 	FixedPart	fixed = {{0}};
 
 	if (op.len != sizeof(fixed.header))
 		return "segment header has an impossible length";
 	memcpy(&fixed.header, op.payload, op.len);
-	look->more = (fixed.header.flags & SF_SEG_MORE) != 0;
 	return sf_format_page_problem(SF_PAGE_HEADER, &fixed);
-}
-
-/* A new extension of a header.  Its flag stands in the header, which comes first. */
-static const char *
-more_op_problem(const Look *look, SfOp op)
-{
-	const SfHeader header = {.flags = SF_SEG_MORE};
-
-	if (op.len != sizeof(SfHeaderMore))
-		return "extension of a segment header has an impossible length";
-	if (!look->more)
-		return "segment header has no extension";
-	return sf_format_header_more_problem(&header, op.payload);
 }
 
 /* A range of a space map ends on its page. */
@@ -254,7 +234,6 @@ op_problem(Look *look, SfOp op)
 		[SF_OP_PEND_REMOVE] = SF_PAGE_PENDING,
 		[SF_OP_PEND_COMMITTED] = SF_PAGE_PENDING,
 		[SF_OP_PEND_NEXT] = SF_PAGE_PENDING,
-		[SF_OP_MORE] = SF_PAGE_HEADER,
 		[SF_OP_SHARE_PUT] = SF_PAGE_SHARE,
 		[SF_OP_SHARE_SET] = SF_PAGE_SHARE,
 		[SF_OP_SHARE_CLEAR] = SF_PAGE_SHARE,
@@ -281,9 +260,7 @@ op_problem(Look *look, SfOp op)
 	switch (op.code)
 	{
 		case SF_OP_HEADER:
-			return header_op_problem(look, op);
-		case SF_OP_MORE:
-			return more_op_problem(look, op);
+			return header_op_problem(op);
 		case SF_OP_MAP_SET:
 		case SF_OP_MAP_CLEAR:
 			return range_problem(op);
@@ -338,7 +315,7 @@ sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, 
 {
 	const uint8_t *end = ops + len;
 	const char *problem = NULL;
-	Look		look = {type, 0, false, content};
+	Look		look = {type, 0, content};
 
 	/*
 	 * Operations depend on how many entries there are on a pending page, and
@@ -443,9 +420,6 @@ sf_format_op_apply(void *content, SfOp op)
 			break;
 		case SF_OP_HEADER:
 			memcpy(content, op.payload, sizeof(SfHeader));
-			break;
-		case SF_OP_MORE:
-			memcpy((uint8_t *) content + sizeof(SfHeader), op.payload, sizeof(SfHeaderMore));
 			break;
 		case SF_OP_MAP_SET:
 			memcpy(&range, op.payload, sizeof(range));

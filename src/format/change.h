@@ -29,7 +29,6 @@ typedef enum SfOpCode
 	SF_OP_PEND_REMOVE,			/* uint16 indexes, ascending */
 	SF_OP_PEND_COMMITTED,		/* uint16 indexes */
 	SF_OP_PEND_NEXT,			/* uint32 page */
-	SF_OP_MORE,					/* SfHeaderMore, behind SF_OP_HEADER */
 	SF_OP_SHARE_PUT,			/* SfSharePut, SfShareRecord */
 	SF_OP_SHARE_SET,			/* SfShareSet */
 	SF_OP_SHARE_CLEAR,			/* SfShareClear */

@@ -22,8 +22,7 @@
  *
  *	 format				version	since	read by
  *	 locator			1		1.0		1.0
- *	 locator			2		1.1		1.1; made for what is coded, shared, or has a hash
- *	 segment page		1		1.0		1.0; dictionary, key and advice pages: 1.1
+ *	 segment page		1		1.0		1.0
  *	 WAL record			1		1.0		1.0
  *	 data file			(none: sectors only, all checksums are in unit maps)
  *
@@ -267,7 +266,6 @@ typedef struct SfRun
 #define SF_FORM_TRAINED			6	/* as PACKED, with a dictionary */
 
 #define SF_LOCATOR_VERSION		1
-#define SF_LOCATOR_VERSION_2	2
 #define SF_LOCATOR_HEADER		48
 #define SF_LOCATOR_SHARED_SIZE	16
 #define SF_LOCATOR_TAG_SIZE		16	/* of a KEYED one */
@@ -277,8 +275,8 @@ typedef struct SfRun
 #define SF_LOC_SHARED			0x0004	/* refers to a share record */
 #define SF_LOC_KEYED			0x0008	/* units are encrypted */
 #define SF_LOC_HASHED			0x0010	/* has the SHA-256 of the value */
-#define SF_LOC_VERSION_2_FLAGS	(SF_LOC_UNITS | SF_LOC_SHARED | SF_LOC_KEYED | SF_LOC_HASHED)
-#define SF_LOC_KNOWN_FLAGS		(SF_LOC_INODE | SF_LOC_VERSION_2_FLAGS)
+#define SF_LOC_KNOWN_FLAGS \
+	(SF_LOC_INODE | SF_LOC_UNITS | SF_LOC_SHARED | SF_LOC_KEYED | SF_LOC_HASHED)
 
 #define SF_SHARE_CELLS			126 /* of a share page (share.h) */
 #define SF_SHARE_BASED			0x0001	/* a changed version of the shared
@@ -529,6 +527,12 @@ typedef struct SfPageTrailer
  *	 64	8	next stamp of an inode page
  *	 72	8	restore id: that of the cluster when "kept from" was set
  *	 80	16	secret: random, new at every creation; the key of the locators
+ *	 96	4	key page; here and below 0 stands for "no page"
+ *	 100	4	its copy
+ *	 104	4	first share page
+ *	 108	4	root page of the advice on duplicates
+ *	 112	4	first page of the newest dictionary
+ *	 116	4	highest number that a dictionary has ever had
  */
 typedef struct SfHeader
 {
@@ -547,11 +551,16 @@ typedef struct SfHeader
 	uint64_t	next_stamp;
 	uint64_t	restore_id;
 	SfSecret	secret;
+	uint32_t	key_page;
+	uint32_t	key_page_copy;
+	uint32_t	share_head;
+	uint32_t	advice_root;
+	uint32_t	dictionary;
+	uint32_t	last_dictionary;
 } SfHeader;
 
 #define SF_SEG_UNLOGGED_DATA	0x0001	/* filesystem_like_logging */
-#define SF_SEG_MORE				0x0002	/* SfHeaderMore follows */
-#define SF_SEG_KNOWN_FLAGS		(SF_SEG_UNLOGGED_DATA | SF_SEG_MORE)
+#define SF_SEG_KNOWN_FLAGS		SF_SEG_UNLOGGED_DATA
 
 /*
  * Object ids and stamps count up from 1, and no segment lives long enough to come this
@@ -561,36 +570,6 @@ typedef struct SfHeader
 
 /* Stamps from here on are not counted: they authenticate pages of KEYED objects. */
 #define SF_KEYED_STAMP			((uint64_t) 1 << 61)
-
-/*
- * Header page contents from offset 96 on, if SF_SEG_MORE is set.  0 stands for "no
- * page".  The page's seal covers them, too.
- *
- *	 96		4	key page
- *	 100	4	its copy
- *	 104	4	first share page
- *	 108	4	root page of the advice on duplicates
- *	 112	4	first page of the newest dictionary
- *	 116	4	highest number that a dictionary has ever had
- *	 120	40	reserved, 0
- */
-typedef struct SfHeaderMore
-{
-	uint32_t	key_page;
-	uint32_t	key_page_copy;
-	uint32_t	share_head;
-	uint32_t	advice_root;
-	uint32_t	dictionary;
-	uint32_t	last_dictionary;
-	uint8_t		reserved[40];
-} SfHeaderMore;
-
-/*
- * What is wrong with the extension; NULL when nothing is, or the header has none.
- * more: the contents of a header page from offset 96 on, of any alignment.  Part of
- * sf_format_page_problem(), so a page that was read needs no call of its own.
- */
-extern const char *sf_format_header_more_problem(const SfHeader *header, const void *more);
 
 /*
  * Space-map page contents: 32768 sectors (16 MB) each
@@ -763,8 +742,7 @@ typedef struct SfFreePage
 /*
  * What is wrong with the contents of a page of a type, as far as a look at their
  * fixed part tells, such that code that goes by them would leave the page; NULL
- * when nothing is.  The fixed part is an SfHeader and an SfHeaderMore, or what comes
- * before the entries; of a header without SF_SEG_MORE the extension is not looked at.
+ * when nothing is.  The fixed part is an SfHeader, or what comes before the entries.
  */
 extern const char *sf_format_page_problem(SfPageType type, const void *content);
 

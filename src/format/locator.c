@@ -31,8 +31,7 @@
 
 _Static_assert(sizeof(SfUnit) == 24, "SfUnit is an on-disk format");
 _Static_assert(sizeof(SfChild) == 16, "SfChild is an on-disk format");
-_Static_assert(sizeof(SfHeader) == 96, "SfHeader is an on-disk format");
-_Static_assert(sizeof(SfHeaderMore) == 64, "SfHeaderMore is an on-disk format");
+_Static_assert(sizeof(SfHeader) == 120, "SfHeader is an on-disk format");
 _Static_assert(sizeof(SfSecret) == crypto_shorthash_siphash24_KEYBYTES, "SipHash has such a key");
 _Static_assert(SF_LOCATOR_MAC_SIZE == crypto_shorthash_siphash24_BYTES, "SipHash is that long");
 _Static_assert(sizeof(SfPendEntry) == 24, "SfPendEntry is an on-disk format");
@@ -330,19 +329,14 @@ sf_format_flat_next(SfFlatMap *map, SfUnit *unit)
 
 /* ---- locators ---- */
 
-/*
- * Do version, flags and key id agree?  Version 1 is what is made where version 2 is not
- * needed, so a locator of version 2 without any of its flags was made by nobody.
- */
+/* Do version, flags and key id agree? */
 static const char *
 flags_problem(uint8_t version, const SfLocator *loc)
 {
-	if (version != SF_LOCATOR_VERSION && version != SF_LOCATOR_VERSION_2)
+	if (version != SF_LOCATOR_VERSION)
 		return "locator has an unknown version";
-	if (loc->flags & ~(version == SF_LOCATOR_VERSION ? SF_LOC_INODE : SF_LOC_KNOWN_FLAGS))
+	if (loc->flags & ~SF_LOC_KNOWN_FLAGS)
 		return "locator has unknown flags";
-	if (version == SF_LOCATOR_VERSION_2 && !(loc->flags & SF_LOC_VERSION_2_FLAGS))
-		return "locator has nothing of its version";
 	if ((loc->flags & SF_LOC_KEYED) && !(loc->flags & SF_LOC_UNITS))
 		return "locator has a key for units that it does not describe";
 	if ((loc->key_id != 0) != ((loc->flags & SF_LOC_KEYED) != 0))
@@ -457,7 +451,7 @@ put_fixed(uint8_t *data, const SfLocator *loc, uint16_t flags)
 {
 	memset(data, 0, SF_LOCATOR_HEADER);
 	data[0] = SF_FORM_STORED;
-	data[1] = flags & SF_LOC_VERSION_2_FLAGS ? SF_LOCATOR_VERSION_2 : SF_LOCATOR_VERSION;
+	data[1] = SF_LOCATOR_VERSION;
 	PUT(uint16_t, data + 2, flags);
 	PUT(uint32_t, data + 4, loc->table_oid);
 	PUT(int16_t, data + 8, loc->attnum);

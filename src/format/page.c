@@ -27,12 +27,41 @@ is_possible_number(uint64_t number)
 }
 
 /*
- * The header itself.  Sizes become loops over map pages, and page numbers become reads: a
- * wrong one must not lead behind the end of what a segment can have.
+ * Can a header name that page?  0 is no page, since page 0 is the header itself; a map
+ * page is no page that anything else may have.
+ */
+static bool
+is_possible_page(uint32_t page)
+{
+	return page != SF_NO_PAGE && !SF_IS_MAP_PAGE(page);
+}
+
+/* The pages of keys, share records, advice and dictionaries. */
+static const char *
+header_pages_problem(const SfHeader *header)
+{
+	if ((header->key_page == 0) != (header->key_page_copy == 0) ||
+		(header->key_page != 0 && header->key_page == header->key_page_copy))
+		return "segment header has half a pair of key pages";
+	if (!is_possible_page(header->key_page) || !is_possible_page(header->key_page_copy) ||
+		!is_possible_page(header->share_head) || !is_possible_page(header->advice_root) ||
+		!is_possible_page(header->dictionary))
+		return "segment header names an impossible page";
+	if (header->last_dictionary > SF_DICTIONARY_MAX ||
+		(header->dictionary != 0 && header->last_dictionary == 0))
+		return "segment header has an impossible number of dictionaries";
+	return NULL;
+}
+
+/*
+ * Sizes become loops over map pages, and page numbers become reads: a wrong one must not
+ * lead behind the end of what a segment can have.
  */
 static const char *
-header_problem(const SfHeader *header)
+header_problem(const void *content)
 {
+	const SfHeader *header = content;
+
 	if (header->total_sectors > SF_MAX_SECTORS || header->total_sectors % SF_BLOCK_SECTORS != 0)
 		return "segment header has an impossible size";
 
@@ -44,68 +73,13 @@ header_problem(const SfHeader *header)
 		return "segment header has no number for the next page";
 	if ((header->pending_head == SF_NO_PAGE) != (header->pending_tail == SF_NO_PAGE))
 		return "segment header has half a list of pending pages";
-
-	/*
-	 * A flag of a later version may say that the rest means something else.
-	 */
 	if (header->flags & ~SF_SEG_KNOWN_FLAGS)
 		return "segment header has unknown flags";
 	if (!is_possible_number(header->next_object_id))
 		return "segment header has an impossible number for the next object";
 	if (!is_possible_number(header->next_stamp))
 		return "segment header has an impossible number for the next stamp";
-	return NULL;
-}
-
-/*
- * Can a header name that page?  0 is no page, since page 0 is the header itself; a map
- * page is no page that anything else may have.
- */
-static bool
-is_possible_page(uint32_t page)
-{
-	return page != SF_NO_PAGE && !SF_IS_MAP_PAGE(page);
-}
-
-const char *
-sf_format_header_more_problem(const SfHeader *header, const void *more)
-{
-	SfHeaderMore m;
-
-	if (!(header->flags & SF_SEG_MORE))
-		return NULL;
-	memcpy(&m, more, sizeof(m));
-	for (size_t i = 0; i < sizeof(m.reserved); i++)
-		if (m.reserved[i] != 0)
-			return "segment header has something in a reserved place";
-	if ((m.key_page == 0) != (m.key_page_copy == 0) ||
-		(m.key_page != 0 && m.key_page == m.key_page_copy))
-		return "segment header has half a pair of key pages";
-	if (!is_possible_page(m.key_page) || !is_possible_page(m.key_page_copy) ||
-		!is_possible_page(m.share_head) || !is_possible_page(m.advice_root) ||
-		!is_possible_page(m.dictionary))
-		return "segment header names an impossible page";
-	if (m.last_dictionary > SF_DICTIONARY_MAX || (m.dictionary != 0 && m.last_dictionary == 0))
-		return "segment header has an impossible number of dictionaries";
-	return NULL;
-}
-
-/* A header with what follows it.  Most have nothing there, and then it is not looked at. */
-static const char *
-whole_header_problem(const void *content)
-{
-	const SfHeader *header = content;
-	const char *problem = header_problem(header);
-
-	return problem != NULL ? problem
-		: sf_format_header_more_problem(header, (const uint8_t *) content + sizeof(SfHeader));
-}
-
-static uint32_t
-whole_header_len(const void *content)
-{
-	return sizeof(SfHeader) +
-		(((const SfHeader *) content)->flags & SF_SEG_MORE ? sizeof(SfHeaderMore) : 0);
+	return header_pages_problem(header);
 }
 
 static const char *
@@ -248,7 +222,7 @@ bucket_len(const void *content)
 
 _Static_assert(sizeof(SfAdviceList) <= SF_PAGE_CONTENT &&
 			   sizeof(SfAdviceBucket) <= SF_PAGE_CONTENT, "advice fits its pages");
-_Static_assert(sizeof(SfHeader) + sizeof(SfHeaderMore) <= SF_PAGE_CONTENT &&
+_Static_assert(sizeof(SfHeader) <= SF_PAGE_CONTENT &&
 			   sizeof(SfMap) <= SF_PAGE_CONTENT && sizeof(SfPending) <= SF_PAGE_CONTENT &&
 			   sizeof(SfInode) <= SF_PAGE_CONTENT, "each kind fits its page");
 
@@ -265,7 +239,7 @@ static const struct
 	SfPart		sealed;
 	uint32_t	(*sealed_len) (const void *content);	/* or NULL: sealed.len */
 }			page_kinds[] = {
-	[SF_PAGE_HEADER] = {whole_header_problem, .sealed_len = whole_header_len},
+	[SF_PAGE_HEADER] = {header_problem, {0, sizeof(SfHeader)}},
 	[SF_PAGE_MAP] = {map_problem, {offsetof(SfMap, used), sizeof(((SfMap *) 0)->used)}},
 	[SF_PAGE_PENDING] = {pending_problem, .sealed_len = entries_len},
 	[SF_PAGE_INODE] = {inode_problem, {0, SF_PAGE_CONTENT}},

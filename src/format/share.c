@@ -16,7 +16,6 @@ _Static_assert(sizeof(SfSharePage) <= SF_PAGE_CONTENT, "a share page fits a page
 _Static_assert(sizeof(SfPendPut) == 32, "SfPendPut is an on-disk format");
 
 /* Fields of a locator; see locator.c. */
-#define VERSION_AT		1
 #define FLAGS_AT		2
 #define OBJECT_ID_AT	16
 #define NRUNS_AT		44
@@ -178,15 +177,9 @@ sf_format_share_run(const SfShareRecord *record, uint32_t i, SfRun *run)
 	return true;
 }
 
-/*
- * The version follows from the flags: version 1 is what is made where version 2 is not
- * needed (flags_problem() in locator.c).
- */
 static void
 set_flags(uint8_t *locator, uint16_t flags)
 {
-	locator[VERSION_AT] = flags & SF_LOC_VERSION_2_FLAGS ? SF_LOCATOR_VERSION_2
-		: SF_LOCATOR_VERSION;
 	memcpy(locator + FLAGS_AT, &flags, sizeof(flags));
 }
 

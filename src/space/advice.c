@@ -137,7 +137,7 @@ static bool
 open_index(AdviceIndex *index, SfSegment *seg)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	uint32		root = sfi_page_read_more(rel).advice_root;
+	uint32		root = sf_space_header(rel).advice_root;
 
 	if (root == 0)
 	{
@@ -423,7 +423,6 @@ make_index(SfSegment *seg)
 	Relation	rel = sfi_segment_rel(seg);
 	const SfAdviceBucket empty = {0};
 	SfHeader	h;
-	SfHeaderMore more;
 	Buffer		hbuf;
 	Buffer		bufs[3];
 
@@ -431,8 +430,7 @@ make_index(SfSegment *seg)
 	prepare_pages(rel, 3);
 	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	h = *SfPageHeader(BufferGetPage(hbuf));
-	more = sfi_page_header_more(BufferGetPage(hbuf));
-	if (more.advice_root != 0)
+	if (h.advice_root != 0)
 	{
 		UnlockReleaseBuffer(hbuf);
 		sfi_segment_close(rel);
@@ -440,9 +438,9 @@ make_index(SfSegment *seg)
 	}
 	for (int i = 0; i < 3; i++)
 		bufs[i] = sfi_pending_take_page(rel, &h);
-	more.advice_root = BufferGetBlockNumber(bufs[0]);
+	h.advice_root = BufferGetBlockNumber(bufs[0]);
 	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), h, &more);
+	sfi_change_header(sfi_change_add(hbuf), &h);
 	add_new_list(bufs[0], SF_PAGE_ADVICE_ROOT, 1, BufferGetBlockNumber(bufs[1]));
 	add_new_list(bufs[1], SF_PAGE_ADVICE_DIRECTORY, 0, BufferGetBlockNumber(bufs[2]));
 	add_new_page(bufs[2], SF_PAGE_ADVICE_BUCKET, &empty, sf_advice_bucket_size(&empty));
@@ -656,7 +654,7 @@ write_split(Split *split)
 	new_buf = sfi_pending_take_page(index->rel, &h);
 	SF_ASSERT(new_buf != split->buf && new_buf != split->directory && new_buf != index->root);
 	sfi_change_begin();
-	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_header(sfi_change_add(hbuf), &h);
 	IncrBufferRefCount(index->root);	/* stays pinned for the caller */
 	(void) sfi_change_add(index->root);
 	list_new_bucket(split, new_directory, BufferGetBlockNumber(new_buf));
@@ -788,13 +786,12 @@ sf_space_advice_forget(SfSegment *seg)
 	Relation	rel = sfi_segment_rel(seg);
 	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
-	SfHeaderMore more = sfi_page_header_more(BufferGetPage(hbuf));
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_FAULT(repair_page);
-	more.advice_root = 0;
+	h.advice_root = 0;
 	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), h, &more);
+	sfi_change_header(sfi_change_add(hbuf), &h);
 	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
 	sfi_segment_close(rel);
 }

@@ -124,12 +124,10 @@ sfi_change_op(int i, SfOpCode code, const void *payload, Size len)
 }
 
 void
-sfi_change_header(int i, SfHeader header, const SfHeaderMore *more)
+sfi_change_header(int i, const SfHeader *header)
 {
 	SF_ASSERT(BufferGetBlockNumber(sfi_change_buffer(i)) == 0);
-	header.flags |= SF_SEG_MORE;
-	sfi_change_op(i, SF_OP_HEADER, &header, sizeof(header));
-	sfi_change_op(i, SF_OP_MORE, more, sizeof(*more));
+	sfi_change_op(i, SF_OP_HEADER, header, sizeof(*header));
 }
 
 void

@@ -119,21 +119,6 @@ read_page(SfSegment *seg, uint32 page, PageContent *content)
 									  type));
 }
 
-SfHeaderMore
-sf_space_header_more(SfSegment *seg)
-{
-	char		content[SF_PAGE_CONTENT];
-	SfHeader	header;
-	SfHeaderMore more = {0};
-
-	if (sf_space_read_page(seg, 0, content) != SF_PAGE_HEADER)
-		report_damaged(0, "The segment has no header page.");
-	memcpy(&header, content, sizeof(header));
-	if (header.flags & SF_SEG_MORE)
-		memcpy(&more, content + sizeof(header), sizeof(more));
-	return more;
-}
-
 /*
  * All bytes of the dictionary that begins on a page, whose first page has been read.  The
  * offsets rise by the bytes of a page, so that the list has an end.  visit, or NULL, is
@@ -180,7 +165,7 @@ read_bytes(SfSegment *seg, uint32 first, PageContent *content, SfDictionaryVisit
 static uint32
 find_page(SfSegment *seg, uint32 number, PageContent *content)
 {
-	uint32		page = sf_space_header_more(seg).dictionary;
+	uint32		page = sf_space_read_header(seg).dictionary;
 	uint32		last = SF_DICTIONARY_MAX + 1;
 
 	while (page != 0 && page != SF_NO_PAGE)
@@ -437,7 +422,7 @@ static void
 require_newest(SfSegment *seg)
 {
 	PageContent content;
-	uint32		last = sf_space_header_more(seg).last_dictionary;
+	uint32		last = sf_space_read_header(seg).last_dictionary;
 
 	if (find_page(seg, 0, &content) != 0 && content.page.number > last)
 		report_damaged(0, psprintf("There is dictionary %u, and the header knows them up to %u.",
@@ -478,7 +463,6 @@ uint32
 sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	SfHeaderMore more;
 	SfDictionaryPage head = {.len = len, .before = SF_NO_PAGE};
 	Buffer		hbuf;
 	SfHeader	h;
@@ -491,11 +475,10 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 	require_newest(seg);
 	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 	h = *SfPageHeader(BufferGetPage(hbuf));
-	more = sfi_page_header_more(BufferGetPage(hbuf));
-	require_number(more.last_dictionary);
-	head.number = ++more.last_dictionary;
-	if (more.dictionary != 0)
-		head.before = more.dictionary;
+	require_number(h.last_dictionary);
+	head.number = ++h.last_dictionary;
+	if (h.dictionary != 0)
+		head.before = h.dictionary;
 	sf_transform_number_dictionary(bytes, head.number);
 	if (SF_FAULT_SKIPS(train_right))
 		memset(bytes + 8, 0xFF, 8); /* tables of codes, as the library has
@@ -504,8 +487,8 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 
 	sfi_change_begin();
 	header = sfi_change_add(hbuf);
-	more.dictionary = add_pages(rel, &h, bytes, &head);
-	sfi_change_header(header, h, &more);
+	h.dictionary = add_pages(rel, &h, bytes, &head);
+	sfi_change_header(header, &h);
 	SF_FAULT(train_before_record);
 	sfi_change_finish_pages(SF_PAGES_DICTIONARY, 0, 0);
 	sfi_segment_close(rel);
@@ -527,7 +510,7 @@ sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before)
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_FAULT(repair_page);
 	sfi_change_begin();
-	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &header, sizeof(header));
+	sfi_change_header(sfi_change_add(hbuf), &header);
 	for (uint32 page = first_page; page != SF_NO_PAGE; page = content.page.next)
 	{
 		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_DICTIONARY, BUFFER_LOCK_EXCLUSIVE);

@@ -112,7 +112,7 @@ set_total(Relation rel, uint8 info, uint64 total)
 		take_back_rest_of_page(rel, h.total_sectors);
 	h.total_sectors = total;
 	sfi_change_begin();
-	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_header(sfi_change_add(hbuf), &h);
 	for (uint32 map = first_new; map < sf_maps_of(total); map++)
 		sfi_change_init(sfi_change_add(sfi_page_new(rel, SF_MAP_PAGE(map), SF_PAGE_MAP)),
 						SF_PAGE_MAP, &empty, sizeof(empty));

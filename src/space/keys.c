@@ -75,16 +75,16 @@ sf_space_key_page(SfSegment *seg, uint32 page, SfKeyPage *keys)
 bool
 sf_space_read_keys(SfSegment *seg, SfKeyPage *keys)
 {
-	SfHeaderMore more = sf_space_header_more(seg);
-	Reading		reading = {seg, more.key_page, keys};
+	SfHeader	header = sf_space_read_header(seg);
+	Reading		reading = {seg, header.key_page, keys};
 	ErrorData  *error;
 
-	if (more.key_page == 0)
+	if (header.key_page == 0)
 		return false;
 	error = sf_base_guarded_read(read_step, &reading);
 	if (error == NULL)
 		return true;
-	reading.page = more.key_page_copy;
+	reading.page = header.key_page_copy;
 	read_page(&reading);
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -111,15 +111,15 @@ says(Relation rel, uint32 page, const SfKeyPage *keys)
  * one of them does: nobody else has changed them then, and to try again would not help.
  */
 static bool
-is_as_seen(Relation rel, const SfHeaderMore *more, const SfKeyPage *keys)
+is_as_seen(Relation rel, const SfHeader *h, const SfKeyPage *keys)
 {
 	bool		first;
 
-	if (more->key_page == 0 || keys == NULL)
-		return more->key_page == 0 && keys == NULL;
-	first = says(rel, more->key_page, keys);
-	if (says(rel, more->key_page_copy, keys) != first)
-		report_damaged(more->key_page_copy, psprintf("It differs from page %u.", more->key_page));
+	if (h->key_page == 0 || keys == NULL)
+		return h->key_page == 0 && keys == NULL;
+	first = says(rel, h->key_page, keys);
+	if (says(rel, h->key_page_copy, keys) != first)
+		report_damaged(h->key_page_copy, psprintf("It differs from page %u.", h->key_page));
 	return first;
 }
 
@@ -143,11 +143,9 @@ lock_page(Relation rel, SfHeader *h, uint32 *page, bool repairs)
 
 /* Write both pages, and the header, which is locked and names them from then on. */
 static void
-write_pages(Relation rel, Buffer hbuf, SfHeaderMore more, const SfKeyPage *keys,
-			SfPagesReason reason)
+write_pages(Relation rel, Buffer hbuf, SfHeader h, const SfKeyPage *keys, SfPagesReason reason)
 {
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
-	uint32	   *pages[] = {&more.key_page, &more.key_page_copy};
+	uint32	   *pages[] = {&h.key_page, &h.key_page_copy};
 	int			header;
 
 	sfi_change_begin();
@@ -155,7 +153,7 @@ write_pages(Relation rel, Buffer hbuf, SfHeaderMore more, const SfKeyPage *keys,
 	for (int copy = 0; copy < 2; copy++)
 		sfi_change_init(sfi_change_add(lock_page(rel, &h, pages[copy], reason == SF_PAGES_REPAIR)),
 						SF_PAGE_KEYS, keys, sf_key_page_size(keys));
-	sfi_change_header(header, h, &more);
+	sfi_change_header(header, &h);
 	SF_FAULT(keys_made);
 	sfi_change_finish_pages(reason, 0, 0);
 }
@@ -164,7 +162,7 @@ bool
 sf_space_put_keys(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	SfHeaderMore more;
+	SfHeader	h;
 	Buffer		hbuf;
 	bool		as_seen;
 
@@ -174,10 +172,10 @@ sf_space_put_keys(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys)
 
 	sfi_grow_first(seg, rel);
 	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	more = sfi_page_header_more(BufferGetPage(hbuf));
-	as_seen = is_as_seen(rel, &more, seen);
+	h = *SfPageHeader(BufferGetPage(hbuf));
+	as_seen = is_as_seen(rel, &h, seen);
 	if (as_seen)
-		write_pages(rel, hbuf, more, keys, SF_PAGES_KEYS);
+		write_pages(rel, hbuf, h, keys, SF_PAGES_KEYS);
 	else
 		UnlockReleaseBuffer(hbuf);
 	sfi_segment_close(rel);
@@ -198,11 +196,11 @@ void
 sf_space_sync_keys(SfSegment *seg)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	SfHeaderMore more = sf_space_header_more(seg);
+	SfHeader	header = sf_space_read_header(seg);
 
-	SF_ASSERT(more.key_page != 0 && !seg->retained);
-	write_out(rel, more.key_page);
-	write_out(rel, more.key_page_copy);
+	SF_ASSERT(header.key_page != 0 && !seg->retained);
+	write_out(rel, header.key_page);
+	write_out(rel, header.key_page_copy);
 	smgrimmedsync(RelationGetSmgr(rel), MAIN_FORKNUM);
 	sfi_segment_close(rel);
 }
@@ -212,15 +210,15 @@ sf_space_repair_keys(SfSegment *seg, const uint32 pages[2], const SfKeyPage *key
 {
 	Relation	rel = sfi_segment_rel(seg);
 	Buffer		hbuf;
-	SfHeaderMore more;
+	SfHeader	h;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_ASSERT(pages[0] != pages[1] && sf_format_keys_problem(keys) == NULL);
 	SF_FAULT(repair_page);
 	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	more = sfi_page_header_more(BufferGetPage(hbuf));
-	more.key_page = pages[0];
-	more.key_page_copy = pages[1];
-	write_pages(rel, hbuf, more, keys, SF_PAGES_REPAIR);
+	h = *SfPageHeader(BufferGetPage(hbuf));
+	h.key_page = pages[0];
+	h.key_page_copy = pages[1];
+	write_pages(rel, hbuf, h, keys, SF_PAGES_REPAIR);
 	sfi_segment_close(rel);
 }

@@ -75,7 +75,7 @@ sf_space_new_inode_pages(SfSegment *seg, int n, SfPageFill fill, void *arg,
 	SF_ASSERT(h.next_stamp < SF_KEYED_STAMP);
 
 	sfi_change_begin();
-	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_header(sfi_change_add(hbuf), &h);
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, entries, n * sizeof(SfPendEntry));
 	for (int i = 0; i < n; i++)
 	{

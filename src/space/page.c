@@ -349,16 +349,6 @@ sfi_page_is_used(Relation rel, uint32 page)
 	return !is_new;
 }
 
-SfHeaderMore
-sfi_page_read_more(Relation rel)
-{
-	Buffer		buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
-	SfHeaderMore more = sfi_page_header_more(BufferGetPage(buf));
-
-	UnlockReleaseBuffer(buf);
-	return more;
-}
-
 SfPageType
 sfi_page_copy(Relation rel, uint32 page, char *content)
 {

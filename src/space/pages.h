@@ -73,9 +73,6 @@ extern Buffer sfi_page_reinit(Relation rel, uint32 page);
  */
 extern SfPageType sfi_page_copy(Relation rel, uint32 page, char *content);
 
-/* What the extension of the header page says, read for this; DATA_CORRUPTED as above. */
-extern SfHeaderMore sfi_page_read_more(Relation rel);
-
 /*
  * Copy a page of a segment relation as it is, BLCKSZ bytes, unchecked.  The storage is one
  * that nobody can remove meanwhile.  mode: RBM_NORMAL, or RBM_ZERO_ON_ERROR.
@@ -129,17 +126,6 @@ sfi_page_trailer(Page page)
 #define SfPageShare(p)		((SfSharePage *) PageGetContents(p))
 #define SfPageAdviceList(p)		((SfAdviceList *) PageGetContents(p))
 #define SfPageAdviceBucket(p)	((SfAdviceBucket *) PageGetContents(p))
-
-/* The extension of a header page; zeros if it has none. */
-static inline SfHeaderMore
-sfi_page_header_more(Page page)
-{
-	SfHeaderMore more = {0};
-
-	if (SfPageHeader(page)->flags & SF_SEG_MORE)
-		memcpy(&more, PageGetContents(page) + sizeof(SfHeader), sizeof(more));
-	return more;
-}
 
 /*
  * ---- types and seals of pages (seal.c) ----
@@ -224,8 +210,8 @@ extern Buffer sfi_change_buffer(int i);
 /* Add an operation to the page at a place; the payload is copied. */
 extern void sfi_change_op(int i, SfOpCode code, const void *payload, Size len);
 
-/* The operations for a header page and its extension, which it has from then on. */
-extern void sfi_change_header(int i, SfHeader header, const SfHeaderMore *more);
+/* The operation for a header page: all of the header. */
+extern void sfi_change_header(int i, const SfHeader *header);
 
 /* The operation that makes the page new, which is then its only one. */
 extern void sfi_change_init(int i, SfPageType type, const void *content, Size len);

@@ -100,7 +100,7 @@ add_tail(Relation rel, uint32 seen_tail)
 		h.pending_head = newpage;
 
 	sfi_change_begin();
-	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_header(sfi_change_add(hbuf), &h);
 	if (BufferIsValid(oldbuf))
 		sfi_change_op(sfi_change_add(oldbuf), SF_OP_PEND_NEXT, &newpage, sizeof(newpage));
 	sfi_change_init(sfi_change_add(newbuf), SF_PAGE_PENDING, &empty, sizeof(empty));

@@ -35,8 +35,6 @@ typedef struct Step
 	Relation	rel;
 	Buffer		hbuf;
 	SfHeader	header;
-	bool		more_changed;
-	SfHeaderMore more;			/* if that is so */
 } Step;
 
 static Step
@@ -72,9 +70,7 @@ finish_step(Step *step, Buffer buf, SfPageType type, const void *content, Size l
 	SF_ASSERT(!BufferIsValid(buf) || sfi_page_is_locked(buf, LW_EXCLUSIVE));
 	SF_FAULT(repair_page);
 	sfi_change_begin();
-	sfi_change_op(sfi_change_add(step->hbuf), SF_OP_HEADER, &step->header, sizeof(SfHeader));
-	if (step->more_changed)
-		sfi_change_op(sfi_change_find(step->hbuf), SF_OP_MORE, &step->more, sizeof(SfHeaderMore));
+	sfi_change_header(sfi_change_add(step->hbuf), &step->header);
 	if (BufferIsValid(buf))
 		sfi_change_init(sfi_change_add(buf), type, content, len);
 	sfi_change_finish_pages(SF_PAGES_REPAIR, 0, 0);
@@ -197,25 +193,6 @@ sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
 }
 
 /*
- * Change what the extension of the header says.  A number that was given out once names no
- * other dictionary, so it only rises, too.
- */
-static void
-change_more(Step *step, SfHeaderRepair repair)
-{
-	step->more = sfi_page_header_more(BufferGetPage(step->hbuf));
-	step->header.flags |= SF_SEG_MORE;
-	if (repair.change_dictionary)
-	{
-		step->more.dictionary = repair.dictionary;
-		step->more.last_dictionary = Max(step->more.last_dictionary, repair.last_dictionary);
-	}
-	if (repair.change_share_head)
-		step->more.share_head = repair.share_head;
-	step->more_changed = true;
-}
-
-/*
  * Numbers only rise: of two that the header and the rows disagree about, the higher
  * one has been given out.  A page was given out only if the relation has it, and space
  * only if the files have it, so these two alone may be lowered.  A new list of pages begins
@@ -237,8 +214,13 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
 		Max(header->total_sectors, repair.total_sectors);
 	if (repair.forget_lists)
 		header->pending_head = header->pending_tail = header->free_head = SF_NO_PAGE;
-	if (repair.change_dictionary || repair.change_share_head)
-		change_more(&step, repair);
+	if (repair.change_dictionary)
+	{
+		header->dictionary = repair.dictionary;
+		header->last_dictionary = Max(header->last_dictionary, repair.last_dictionary);
+	}
+	if (repair.change_share_head)
+		header->share_head = repair.share_head;
 	finish_step(&step, InvalidBuffer, SF_PAGE_HEADER, NULL, 0);
 }
 

@@ -286,7 +286,7 @@ free_inode_page(SfPageWork *work, int index)
 	sfi_pending_note_freeing(&rec.horizon, &entry);
 	h.free_head = entry.start;
 	sfi_change_begin();
-	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_header(sfi_change_add(hbuf), &h);
 	sfi_change_op(sfi_change_add(pbuf), SF_OP_PEND_REMOVE, &index16, sizeof(index16));
 	sfi_change_init(sfi_change_add(fbuf), SF_PAGE_FREE, &content, sizeof(content));
 	sfi_change_finish(XLOG_SF_RESOLVE, &rec, sizeof(rec));
@@ -365,7 +365,7 @@ unlink_page(Relation rel, uint32 prev, uint32 page)
 	if (prev == SF_NO_PAGE)
 		h.pending_head = next;
 	sfi_change_begin();
-	sfi_change_op(sfi_change_add(hbuf), SF_OP_HEADER, &h, sizeof(h));
+	sfi_change_header(sfi_change_add(hbuf), &h);
 	if (BufferIsValid(prevbuf))
 		sfi_change_op(sfi_change_add(prevbuf), SF_OP_PEND_NEXT, &next, sizeof(next));
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_FREE, &content, sizeof(content));

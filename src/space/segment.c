@@ -436,7 +436,7 @@ reserve_ids(SfSegment *seg, uint32 n)
 	}
 	header.next_object_id += n;
 	sfi_change_begin();
-	sfi_change_op(sfi_change_add(buf), SF_OP_HEADER, &header, sizeof(header));
+	sfi_change_header(sfi_change_add(buf), &header);
 	sfi_change_finish_pages(SF_PAGES_HEADER, 0, 0);
 	sfi_segment_close(rel);
 	return first;
@@ -467,9 +467,8 @@ sf_space_ids_from(SfSegment *seg, uint64 least)
 		seg->next_id = seg->end_id;
 }
 
-/* The header page, as it is now, or as it was when the storage was dropped. */
-static SfHeader
-header_of(SfSegment *seg)
+SfHeader
+sf_space_read_header(SfSegment *seg)
 {
 	Relation	rel;
 	SfHeader	header;
@@ -490,7 +489,7 @@ sf_space_orphaned(SfSegment *seg, uint64 object_id)
 
 	if (seg->logged_data)
 		return false;
-	header = header_of(seg);
+	header = sf_space_read_header(seg);
 	return header.restore_id != sf_io_restore_id() || object_id < header.kept_from_id;
 }
 
@@ -533,5 +532,5 @@ sf_space_column(SfSegment *seg)
 uint64
 sf_space_total_sectors(SfSegment *seg)
 {
-	return header_of(seg).total_sectors;
+	return sf_space_read_header(seg).total_sectors;
 }

@@ -118,7 +118,7 @@ find_page(SfSegment *seg, Relation rel, uint32 n)
 		free_cells_of(rel, hint.page, n, &page) >= 0)
 		return hint.page;
 	if (hint.page == 0 || page == SF_NO_PAGE)
-		page = sfi_page_read_more(rel).share_head;
+		page = sf_space_header(rel).share_head;
 	for (int i = 0; i < LOOK_AT_PAGES && page != 0 && page != SF_NO_PAGE; i++, page = next)
 		if (free_cells_of(rel, page, n, &next) >= 0)
 			return page;
@@ -220,13 +220,11 @@ put_on_new_page(SfSegment *seg, Relation rel, const Putting *putting, SfShareId 
 	Buffer		tail;
 	Buffer		buf;
 	SfHeader	h;
-	SfHeaderMore more;
 	SfPendEntry entry;
 
 	sfi_grow_first(seg, rel);
 	tail = sfi_pending_lock_tail(rel, 1, BUFFER_LOCK_EXCLUSIVE, &hbuf);
 	h = *SfPageHeader(BufferGetPage(hbuf));
-	more = sfi_page_header_more(BufferGetPage(hbuf));
 	buf = sfi_pending_take_page(rel, &h);
 	if (!lock_root(rel, putting, &root))
 	{
@@ -237,13 +235,13 @@ put_on_new_page(SfSegment *seg, Relation rel, const Putting *putting, SfShareId 
 		return false;
 	}
 	*id = id_of(BufferGetBlockNumber(buf), 0, copy->record.object_id);
-	SF_ASSERT(id->page != more.share_head && !SF_IS_MAP_PAGE(id->page));
-	content->next = more.share_head == 0 ? SF_NO_PAGE : more.share_head;
+	SF_ASSERT(id->page != h.share_head && !SF_IS_MAP_PAGE(id->page));
+	content->next = h.share_head == 0 ? SF_NO_PAGE : h.share_head;
 	sf_format_share_put(content, 0, copy->bytes, sf_share_record_size(&copy->record));
-	more.share_head = id->page;
+	h.share_head = id->page;
 	entry = entry_of(kind_of(putting), *id, 1);
 	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), h, &more);
+	sfi_change_header(sfi_change_add(hbuf), &h);
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, &entry, sizeof(entry));
 	/* zeros behind the record are not logged */
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_SHARE, content,

@@ -248,6 +248,9 @@ extern void sf_space_lock_to_end(SfSegment *seg);
 /* Header page of a segment, copied under a share lock.  DATA_CORRUPTED. */
 extern SfHeader sf_space_header(Relation segrel);
 
+/* The header page of a segment, as it is now, or as it was when the storage was dropped. */
+extern SfHeader sf_space_read_header(SfSegment *seg);
+
 /*
  * Sectors that the segment has now.  Others may grow it right after, or cut a tail in which
  * nothing is used.
@@ -597,9 +600,6 @@ extern SfDictionary *sf_space_dictionary_of(const SfHome *home, uint32 number);
  */
 extern SfDictionary *sf_space_trained(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode,
 									  SfHome *home);
-
-/* The extension of the header page; zeros if it has none. */
-extern SfHeaderMore sf_space_header_more(SfSegment *seg);
 
 /*
  * Read all of the dictionary whose first page that is.  Its number, and the first page of

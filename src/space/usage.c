@@ -315,7 +315,7 @@ static void
 read_shares(SfSegment *seg, Relation rel, Pending *pending, SfUsage *usage)
 {
 	SfSharePage *content = palloc(sizeof(SfSharePage));
-	uint32		page = sfi_page_read_more(rel).share_head;
+	uint32		page = sf_space_header(rel).share_head;
 	uint32		limit = RelationGetNumberOfBlocks(rel);
 
 	sum_waiting(&pending->waiting);

@@ -83,7 +83,7 @@ securefile_version(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(SF_VERSION);
 	values[1] = PointerGetDatum(extension);
 	nulls[1] = extension == NULL;
-	values[2] = Int32GetDatum(SF_LOCATOR_VERSION_2);
+	values[2] = Int32GetDatum(SF_LOCATOR_VERSION);
 	values[3] = Int32GetDatum(SF_PAGE_VERSION);
 	values[4] = CStringGetTextDatum("PostgreSQL " PG_VERSION);
 	/* without the space at the end */

@@ -295,19 +295,16 @@ keep_mark(uint64_t mark)
 	keep(&making);
 }
 
-/* A header that gets an extension, and one that has none. */
+/* A header that gets a dictionary. */
 static void
-keep_more(uint16_t flags)
+keep_header(SfHeader header)
 {
-	SfHeader	header = {
-		.total_sectors = 4096, .next_page = 9, .next_object_id = 1, .next_stamp = 1, .flags = flags
-	};
-	SfHeaderMore more = {.dictionary = 5, .last_dictionary = 2};
 	Making		making;
 
 	begin(&making, SF_PAGE_HEADER, &header, sizeof(header));
+	header.dictionary = 5;
+	header.last_dictionary = 2;
 	add(&making, SF_OP_HEADER, &header, sizeof(header));
-	add(&making, SF_OP_MORE, &more, sizeof(more));
 	keep(&making);
 }
 
@@ -339,8 +336,7 @@ fuzz_seeds(void)
 	keep_new(SF_PAGE_FREE, &free_page, sizeof(free_page));
 	keep_new(SF_PAGE_ADVICE_ROOT, &root, sizeof(root));
 	keep_new(SF_PAGE_DICTIONARY, &dictionary, sizeof(dictionary));
-	keep_more(SF_SEG_MORE);
-	keep_more(0);
+	keep_header(header);
 	keep_share(0, SF_LOCATOR_HEADER);
 	keep_share(SF_SHARE_CELLS / 2, SF_SHARE_LOCATOR_MAX);
 	keep_share(SF_SHARE_CELLS - 1, SF_LOCATOR_HEADER);

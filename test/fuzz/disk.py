@@ -88,7 +88,7 @@ TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 7: "share",
 # where numbers stand in the contents of a page: (offset, size)
 FIELDS = {
     "header": [(16, 8), (24, 8), (24, 8), (32, 8), (40, 4), (46, 2), (48, 4), (52, 4), (56, 4),
-               (60, 4), (64, 8), (0, 8), (80, 8)],
+               (60, 4), (64, 8), (0, 8), (80, 8)] + [(at, 4) for at in range(96, 120, 4)],
     "map": [(0, 8), (8, 8), (16, 4), (24, 8), (536, 8), (600, 8)],
     "pending": [(0, 4), (4, 2), (4, 2)]
                + [(8 + 24 * i + at, size) for i in range(3)

@@ -1,7 +1,7 @@
 # Locators made by the test, of forms that the column has not asked for: how units are stored,
-# shared ones without a share record, encrypted ones without a key; and an extension of the
-# header page that is damaged.  What can be read is read, the rest is refused with an error
-# that says so; nothing is read as other data, and no space is given back.
+# shared ones without a share record, encrypted ones without a key; and pages that a damaged
+# header page names.  What can be read is read, the rest is refused with an error that says so;
+# nothing is read as other data, and no space is given back.
 
 use strict;
 use warnings;
@@ -13,13 +13,11 @@ use Test::More;
 
 use constant {
 	UNIT => 131072,
-	FLAGS => CONTENT + 46,
 	SECRET => CONTENT + 80,
 	MORE => CONTENT + 96,
 	LOC_UNITS => 2,
 	LOC_SHARED => 4,
-	LOC_KEYED => 8,
-	SEG_MORE => 2
+	LOC_KEYED => 8
 };
 
 my $node = new_cluster('later', conf => ['securefile.monitor = off']);
@@ -78,7 +76,7 @@ sub later_locator
 	my $checksums = substr($locator, 60, 16);
 
 	my $bytes = substr($locator, 0, 48);
-	substr($bytes, 1, 3) = pack('Cv', 2, $flags);
+	substr($bytes, 1, 3) = pack('Cv', 1, $flags);
 	substr($bytes, 10, 2) = pack('v', $flags & LOC_KEYED ? 1 : 0);
 	substr($bytes, 24, 8) = pack('Q<', 2 * UNIT);
 	substr($bytes, 40, 6) = pack('Vv', 2, 1);
@@ -173,35 +171,32 @@ sql('DELETE FROM t WHERE id = 2');
 is(settle($node, 't', 'doc')->{live_bytes}, $live, 'deleted, with a share record that is not there: its space stays');
 rows_right($node, 't', 11, 'after the deletion');
 
-# ---- the extension of the header page ----
-my $header = substr(slurp($segment), 0, PAGE);
-my $flags = unpack('v', substr($header, FLAGS, 2));
+# ---- the pages that the header page names ----
 
-# The header page says that it has an extension, which is these bytes.
-sub with_extension
+my $header = substr(slurp($segment), 0, PAGE);
+
+# These bytes are what the header page says from its key page on.
+sub with_pages
 {
-	my ($flag, $more) = @_;
+	my ($pages) = @_;
 	$node->stop;
 	patch($segment, 0, $header);
-	change($segment, 0, FLAGS, pack('v', $flags | $flag));
-	patch($segment, MORE, $more);
+	change($segment, 0, MORE, $pages);
 	$node->start;
 	return;
 }
 
-with_extension(SEG_MORE, pack('V4', 2, 3, 4, 6));
-rows_right($node, 't', 11, 'an extension');
-with_extension(0, "\xff" x 64);
-rows_right($node, 't', 11, 'no extension: nobody looks at those bytes');
+with_pages(pack('V6', 2, 3, 4, 6, 0, 0));
+rows_right($node, 't', 11, 'pages that are possible');
 foreach my $case (
-	[ 'reserved bytes', pack('V4', 0, 0, 0, 0) . ("\0" x 47) . "\1", qr/something in a reserved place/ ],
-	[ 'half a pair', pack('V4', 2, 0, 0, 0), qr/half a pair of key pages/ ],
-	[ 'one page twice', pack('V4', 2, 2, 0, 0), qr/half a pair of key pages/ ],
-	[ 'a page of the space map', pack('V4', 0, 0, 9, 0), qr/names an impossible page/ ],
-	[ 'no page', pack('V4', 0, 0, 0, NONE), qr/names an impossible page/ ])
+	[ 'half a pair', pack('V6', 2, 0, 0, 0, 0, 0), qr/half a pair of key pages/ ],
+	[ 'one page twice', pack('V6', 2, 2, 0, 0, 0, 0), qr/half a pair of key pages/ ],
+	[ 'a page of the space map', pack('V6', 0, 0, 9, 0, 0, 0), qr/names an impossible page/ ],
+	[ 'no page', pack('V6', 0, 0, 0, NONE, 0, 0), qr/names an impossible page/ ],
+	[ 'a dictionary without a number', pack('V6', 0, 0, 0, 0, 5, 0), qr/impossible number of dictionaries/ ])
 {
-	my ($name, $more, $detail) = @$case;
-	with_extension(SEG_MORE, $more);
+	my ($name, $pages, $detail) = @$case;
+	with_pages($pages);
 	fails_with($node, $_, 'XX001', qr/page 0 of segment relation .* is damaged.*$detail/s, "$name: $_")
 	  foreach ('SELECT count(doc::bytea) FROM t', 'INSERT INTO t SELECT 20, 20, 5000, blob(20, 5000)', 'DELETE FROM t WHERE id = 1');
 	like(sql(q{SELECT finding || ': ' || detail FROM securefile_check('t', 'doc')}), $detail, "$name: check");
@@ -215,8 +210,7 @@ rows_right($node, 't', 12, 'and rows are added');
 
 # Bytes that are possible, and are not those that the page was written with.
 $node->stop;
-change($segment, 0, FLAGS, pack('v', $flags | SEG_MORE));
-patch($segment, MORE, pack('V4', 2, 3, 4, 6) . ("\0" x 48));
+change($segment, 0, MORE, pack('V6', 2, 3, 4, 6, 0, 0));
 $node->start;
 sql('INSERT INTO t SELECT 21, 21, 5000, blob(21, 5000)');
 $node->stop;
@@ -224,10 +218,10 @@ isnt(substr(slurp($segment), 8184, 8), "\0" x 8, 'a change of the header page gi
 patch($segment, MORE + 8, pack('V', 12));
 $node->start;
 fails_with($node, 'SELECT count(doc::bytea) FROM t', 'XX001', qr/page 0 of segment relation .* is damaged.*Expected checksum/s,
-	'a wrong page in the extension');
+	'a wrong page in the header');
 $node->stop;
 patch($segment, MORE + 8, pack('V', 4));
 $node->start;
-rows_right($node, 't', 13, 'the extension as it was');
+rows_right($node, 't', 13, 'the header as it was');
 
 done_testing();
