@@ -273,6 +273,7 @@ _PG_init(void)
 	shmem_startup_hook = shmem_startup;
 
 	sf_ddl_install_hooks();
+	sf_ddl_watch_version();
 	sf_sql_wire_install();
 	if (!IsBinaryUpgrade)
 	{

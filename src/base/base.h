@@ -4,7 +4,8 @@
  *	  The base of all rooms: the server's own definitions, the one header of
  *	  version differences, assertions, fault points, and small common tools.
  *
- * preload.c	whether the library was preloaded; superusers
+ * preload.c	whether the library was preloaded, and fits the SQL objects; superusers
+ * later.c		the error of what a later library has written
  * base.c		tables of other sessions, boot id, shared memory of the room
  * remote.c		tables whose values are on other servers
  * array.c		arrays that grow
@@ -32,10 +33,21 @@ extern bool sf_base_preloaded;
 
 /*
  * Raise ERROR unless the library was preloaded: 55000 with the line to add to
- * postgresql.conf as its hint.  Call before anything that touches shared
+ * postgresql.conf as its hint.  So do SQL objects of a version that the library does not work
+ * with, where sf_base_set_require_fit() was called.  Call before anything that touches shared
  * memory, WAL or data files.
  */
 extern void sf_base_require_preload(void);
+
+/* Have that function asked, too, by which a room above finds out about the SQL objects. */
+extern void sf_base_set_require_fit(void (*require_fit) (void));
+
+/*
+ * The ERROR FEATURE_NOT_SUPPORTED of something (what) that a later version of the library has
+ * written: the version of its format, and the latest that is known.  Is an error this one?
+ */
+SF_NORETURN extern void sf_base_report_later(const char *what, uint32 version, uint32 known);
+extern bool sf_base_is_later(const ErrorData *error);
 
 /*
  * ERROR INSUFFICIENT_PRIVILEGE unless the current user is a superuser.  what: the end of

@@ -2,7 +2,7 @@
  *
  * preload.c
  *	  What functions ask before they begin: was the library loaded through
- *	  shared_preload_libraries, is the user a superuser?
+ *	  shared_preload_libraries, does it fit the SQL objects, is the user a superuser?
  *
  * The flag and the checks stand below all other files of the room, so that
  * base.c and fault.c can both ask.
@@ -15,11 +15,23 @@
 
 bool		sf_base_preloaded = false;
 
+static void (*fit) (void) = NULL;
+
+void
+sf_base_set_require_fit(void (*require_fit) (void))
+{
+	fit = require_fit;
+}
+
 void
 sf_base_require_preload(void)
 {
 	if (sf_base_preloaded)
+	{
+		if (fit != NULL)
+			fit();
 		return;
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("securefile must be loaded via shared_preload_libraries"),

@@ -171,6 +171,8 @@ typedef struct SfCheck
 	uint64		nmendable;		/* of them, those about references of values
 								 * that are sound themselves */
 	SfFinding	newest;			/* the last one */
+	bool		later;			/* something was written by a later version of
+								 * the library */
 	bool		moving;			/* a standby: replay goes on meanwhile */
 	LOCKMODE	lockmode;		/* of the segment relation */
 

@@ -262,6 +262,12 @@ static void
 repair_column(SfPageWalk *walk)
 {
 	SF_ASSERT(!walk->check->moving && walk->check->lockmode >= ShareRowExclusiveLock);
+	if (walk->check->later)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a later version of securefile has stored something in the column, which this library does not know"),
+				 errdetail("A repair would take it for damage. securefile_check() lists it."),
+				 errhint("Install the later version, and restart the server.")));
 	if (walk->check->nfindings == 0)
 	{
 		sfi_check_rebuild_advice(walk);

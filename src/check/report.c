@@ -151,6 +151,7 @@ sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorData *edata)
 {
 	ItemPointer tid = ItemPointerIsValid(&check->tid) ? &check->tid : NULL;
 
+	check->later |= sf_base_is_later(edata);
 	if (action == SF_REPAIR_UNREPORTED)
 		return;
 	if (edata->detail != NULL)

@@ -67,6 +67,20 @@ extern SfAlter *sfi_ddl_alter;
  */
 extern AttrNumber sfi_ddl_altered_column(Oid table_oid, const char *name);
 
+/* ---- version.c: does the library fit the SQL objects? ---- */
+
+/*
+ * After a command that has made or changed an extension: ERROR
+ * OBJECT_NOT_IN_PREREQUISITE_STATE when the SQL objects are later than the library.
+ */
+extern void sfi_ddl_require_version(void);
+
+/* Is it CREATE or ALTER EXTENSION securefile?  Its errors may need the hint below. */
+extern bool sfi_ddl_changes_version(Node *stmt);
+
+/* Add to the current error, of such a command, what to do; see sfi_ddl_convert_hint(). */
+extern void sfi_ddl_version_hint(void);
+
 /* ---- alter.c ---- */
 
 /*

@@ -20,6 +20,15 @@
 extern void sf_ddl_install_hooks(void);
 
 /*
+ * Have sf_base_require_preload() refuse SQL objects of a version that the library does not
+ * work with: OBJECT_NOT_IN_PREREQUISITE_STATE.  Call from _PG_init while preloading.
+ */
+extern void sf_ddl_watch_version(void);
+
+/* The version of the extension in this database, palloc'd, or NULL: it is not installed. */
+extern char *sf_ddl_objects_version(void);
+
+/*
  * What the catalog says of a column that has a segment.  space/ asks for those
  * that only have a value or a segment at hand (see sf_space_set_describe()).
  */

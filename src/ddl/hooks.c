@@ -246,6 +246,20 @@ follow_command(NodeTag command, Oid copied)
 	sfi_ddl_taken_report();
 	if (command == T_CopyStmt)
 		sfi_ddl_require_copy_triggers(copied);
+	if (command == T_CreateExtensionStmt || command == T_AlterExtensionStmt)
+		sfi_ddl_require_version();
+}
+
+/* What adds a hint to an error of a command; never throws. */
+typedef void (*AddHint) (void);
+
+/* That of a command, or NULL. */
+static AddHint
+hint_of(Node *stmt)
+{
+	if (sfi_ddl_converts(stmt))
+		return sfi_ddl_convert_hint;
+	return sfi_ddl_changes_version(stmt) ? sfi_ddl_version_hint : NULL;
 }
 
 /*
@@ -266,7 +280,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	Oid			copied;
 	int			mark;
 	Oid			dropped_db;
-	bool		converts;
+	AddHint		hint;
 	SfKeeping	keeping;
 
 	if (!sfi_ddl_noting())
@@ -279,7 +293,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 
 	guard_command(stmt, context);
 	dropped_db = sfi_ddl_database_before(stmt);
-	converts = sfi_ddl_converts(stmt);
+	hint = hint_of(stmt);
 
 	keeping = sfi_ddl_keep_begins(stmt, context);
 	sfi_ddl_command_begins();
@@ -306,8 +320,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	}
 	PG_CATCH();
 	{
-		if (converts)
-			sfi_ddl_convert_hint();
+		if (hint != NULL)
+			hint();
 		sfi_ddl_keep_ends(keeping);
 		sfi_ddl_command_ends();
 		sfi_ddl_notes_fail(mark);

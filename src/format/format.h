@@ -404,6 +404,13 @@ extern void sf_format_append_run(SfRun *runs, uint32_t *nruns, const SfUnit *uni
  */
 extern const char *sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc);
 
+/* The version of a STORED value, of at least two bytes, that this code does not know, or 0. */
+static inline uint8_t
+sf_format_locator_later(const uint8_t *data, size_t len)
+{
+	return len > 1 && data[0] == SF_FORM_STORED && data[1] > SF_LOCATOR_VERSION ? data[1] : 0;
+}
+
 /* Was this decoded locator made with that secret, and not changed since? */
 extern bool sf_format_locator_tag_ok(const SfLocator *loc, const SfSecret *secret);
 

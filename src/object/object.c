@@ -46,12 +46,24 @@ sf_object_decode(struct varlena *datum, SfLocator *loc)
 	return problem;
 }
 
+void
+sf_object_refuse_later(struct varlena *datum)
+{
+	uint8		version = sf_format_locator_later((uint8 *) VARDATA_ANY(datum),
+												  VARSIZE_ANY_EXHDR(datum));
+
+	if (version != 0)
+		sf_base_report_later("securefile locator", version, SF_LOCATOR_VERSION);
+}
+
 SfLocator
 sf_object_locator(struct varlena *datum)
 {
 	SfLocator	loc;
 	const char *problem = sf_object_decode(datum, &loc);
 
+	if (problem != NULL)
+		sf_object_refuse_later(datum);
 	if (problem != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),

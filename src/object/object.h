@@ -19,7 +19,10 @@
  */
 extern const char *sf_object_decode(struct varlena *datum, SfLocator *loc);
 
-/* Same; ERROR DATA_CORRUPTED when something is wrong. */
+/* ERROR FEATURE_NOT_SUPPORTED of a STORED value whose locator has a later version. */
+extern void sf_object_refuse_later(struct varlena *datum);
+
+/* The decoded locator; ERROR as above, or DATA_CORRUPTED when something is wrong. */
 extern SfLocator sf_object_locator(struct varlena *datum);
 
 /*

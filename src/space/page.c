@@ -116,6 +116,15 @@ sfi_page_report_contents(const char *kind, uint32 page, const char *detail)
 			 errhint("Run securefile_check() on the column.")));
 }
 
+/* ERROR when a later version of the library has written a page, which is no damage; 0: not so. */
+static void
+refuse_later(uint32 version, Relation rel, BlockNumber n)
+{
+	if (version != 0)
+		sf_base_report_later(psprintf("page %u of segment relation \"%s\"", n,
+									  RelationGetRelationName(rel)), version, SF_PAGE_VERSION);
+}
+
 /* What is wrong with a page of that type, palloc'd; NULL when it is sound. */
 static char *
 sealed_page_problem(Page page, uint32 relnumber, BlockNumber n, SfPageType type)
@@ -237,6 +246,8 @@ sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode)
 	SF_ASSERT(mode == BUFFER_LOCK_SHARE || mode == BUFFER_LOCK_EXCLUSIVE);
 	LockBuffer(buf, mode);
 	found = sfi_page_type(BufferGetPage(buf));
+	if (found == 0)
+		refuse_later(sfi_page_later_version(BufferGetPage(buf)), rel, page);
 	problem = found != type
 		? psprintf("Expected page type %d, found %d.", type, found)
 		: sealed_page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page, type);
@@ -355,6 +366,7 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 	Buffer		buf;
 	SfPageType	type;
 	char	   *problem = NULL;
+	uint32		later;
 
 	if (page >= RelationGetNumberOfBlocks(rel))
 		return 0;
@@ -362,6 +374,7 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 	buf = read_in_context(rel, page, RBM_NORMAL);
 	LockBuffer(buf, BUFFER_LOCK_SHARE);
 	type = sfi_page_type(BufferGetPage(buf));
+	later = sfi_page_later_version(BufferGetPage(buf));
 	if (type != 0)
 		problem = sealed_page_problem(BufferGetPage(buf), SfStorageRel(SfRelStorage(rel)), page,
 									  type);
@@ -373,6 +386,7 @@ sfi_page_copy(Relation rel, uint32 page, char *content)
 	 */
 	memcpy(content, PageGetContents(BufferGetPage(buf)), SF_PAGE_CONTENT);
 	UnlockReleaseBuffer(buf);
+	refuse_later(later, rel, page);
 	if (problem != NULL)
 		sfi_page_report_damaged(rel, page, problem);
 	return type;

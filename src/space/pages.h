@@ -136,6 +136,9 @@ sfi_page_trailer(Page page)
 /* Type of a page, or 0 when it is none of ours. */
 extern SfPageType sfi_page_type(Page page);
 
+/* The version of the format of a page that a later version of the library has written, or 0. */
+extern uint32 sfi_page_later_version(Page page);
+
 /*
  * relnumber: file number of the storage that the page is of.  n: which page it is.
  *

@@ -237,8 +237,12 @@ sfi_record_report(const char *problem)
 void
 sfi_record_check(XLogReaderState *record, const SfRecordKind *kind)
 {
-	const char *problem = data_problem(record, kind);
+	const char *problem;
 
+	if (XLogRecGetDataLen(record) > 0 && *(uint8 *) XLogRecGetData(record) > SF_WAL_VERSION)
+		sf_base_report_later("WAL record of a securefile segment",
+							 *(uint8 *) XLogRecGetData(record), SF_WAL_VERSION);
+	problem = data_problem(record, kind);
 	if (problem == NULL)
 		problem = blocks_problem(record, kind);
 	if (problem != NULL)

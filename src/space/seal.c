@@ -32,9 +32,12 @@ typedef struct Place
 	uint32		version;
 } Place;
 
-/* Asked of any block that was read, so nothing on it is believed yet. */
-SfPageType
-sfi_page_type(Page page)
+/*
+ * The version of the format, 0 of no page of ours.  Asked of any block that was read, so nothing
+ * on it is believed yet.
+ */
+static uint16
+version_of(Page page)
 {
 	const PageHeaderData *head = (const PageHeaderData *) page;
 	const SfPageTrailer *trailer = sfi_page_trailer(page);
@@ -42,9 +45,21 @@ sfi_page_type(Page page)
 	if (PageGetPageSize(page) != BLCKSZ || head->pd_special != BLCKSZ - SF_PAGE_SPECIAL ||
 		head->pd_upper != head->pd_special || head->pd_lower != head->pd_upper)
 		return 0;
-	if (trailer->magic != SF_PAGE_MAGIC || trailer->version != SF_PAGE_VERSION)
-		return 0;
-	return (SfPageType) trailer->type;
+	return trailer->magic == SF_PAGE_MAGIC ? trailer->version : 0;
+}
+
+SfPageType
+sfi_page_type(Page page)
+{
+	return version_of(page) == SF_PAGE_VERSION ? (SfPageType) sfi_page_trailer(page)->type : 0;
+}
+
+uint32
+sfi_page_later_version(Page page)
+{
+	uint16		version = version_of(page);
+
+	return version > SF_PAGE_VERSION ? version : 0;
 }
 
 uint32

@@ -8,10 +8,6 @@
 #include "base/base.h"
 
 #include "access/htup_details.h"
-#include "access/table.h"
-#include "catalog/dependency.h"
-#include "catalog/pg_extension.h"
-#include "catalog/pg_proc.h"
 #include "ddl/ddl.h"
 #include "fmgr.h"
 #include "format/format.h"
@@ -42,28 +38,6 @@ static const char build_options[] = ""
 #endif
 		   ;
 
-/* The version of the extension that a function belongs to, or NULL. */
-static text *
-extension_version(Oid function)
-{
-	Oid			extension = getExtensionOfObject(ProcedureRelationId, function);
-	Relation	catalog = table_open(ExtensionRelationId, AccessShareLock);
-	HeapTuple	tuple = sf_ddl_catalog_row(catalog, ExtensionOidIndexId, Anum_pg_extension_oid,
-										   extension, NULL);
-	text	   *version = NULL;
-
-	if (HeapTupleIsValid(tuple))
-	{
-		bool		isnull;
-		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion,
-										 RelationGetDescr(catalog), &isnull);
-
-		version = DatumGetTextPCopy(datum);
-	}
-	table_close(catalog, AccessShareLock);
-	return version;
-}
-
 /*
  * securefile_version()
  * returns (library text, extension text, locator_format integer, page_format integer,
@@ -72,7 +46,7 @@ extension_version(Oid function)
 Datum
 securefile_version(PG_FUNCTION_ARGS)
 {
-	text	   *extension = extension_version(fcinfo->flinfo->fn_oid);
+	char	   *objects = sf_ddl_objects_version();
 	size_t		len = strlen(build_options);
 	TupleDesc	desc;
 	Datum		values[6];
@@ -81,8 +55,8 @@ securefile_version(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	values[0] = CStringGetTextDatum(SF_VERSION);
-	values[1] = PointerGetDatum(extension);
-	nulls[1] = extension == NULL;
+	nulls[1] = objects == NULL;
+	values[1] = nulls[1] ? (Datum) 0 : CStringGetTextDatum(objects);
 	values[2] = Int32GetDatum(SF_LOCATOR_VERSION);
 	values[3] = Int32GetDatum(SF_PAGE_VERSION);
 	values[4] = CStringGetTextDatum("PostgreSQL " PG_VERSION);

@@ -475,6 +475,8 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 	const char *problem = sf_object_decode(datum, &loc);
 	Made		made;
 
+	if (problem != NULL)
+		sf_object_refuse_later(datum);
 	if (problem == NULL && (loc.table_oid != table_oid || loc.attnum != attnum))
 		return;
 	sfi_write_require_open();

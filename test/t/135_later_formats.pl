@@ -1,7 +1,8 @@
 # Locators made by the test, of forms that the column has not asked for: how units are stored,
 # shared ones without a share record, encrypted ones without a key; and pages that a damaged
 # header page names.  What can be read is read, the rest is refused with an error that says so;
-# nothing is read as other data, and no space is given back.
+# nothing is read as other data, and no space is given back.  Then the same of what a later
+# version of the library has written: locators, pages, WAL.
 
 use strict;
 use warnings;
@@ -17,7 +18,8 @@ use constant {
 	MORE => CONTENT + 96,
 	LOC_UNITS => 2,
 	LOC_SHARED => 4,
-	LOC_KEYED => 8
+	LOC_KEYED => 8,
+	PAGE_VERSION => 8182
 };
 
 my $node = new_cluster('later', conf => ['securefile.monitor = off']);
@@ -224,4 +226,70 @@ patch($segment, MORE + 8, pack('V', 4));
 $node->start;
 rows_right($node, 't', 13, 'the header as it was');
 
+# ---- what a later version of the library has written ----
+
+make_table($node, 'later');
+fill($node, 'later', 1, 10, '300000 + i');
+sql(q{INSERT INTO later SELECT 11, 11, 15000000, blob(11, 15000000)});
+sql('CHECKPOINT');
+my $later_live = settle($node, 'later', 'doc')->{live_bytes};
+$segment = segment_of($node, 'later');
+$heap = $node->data_dir . '/' . sql(q{SELECT pg_relation_filepath('later')});
+$secret = substr(slurp($segment), SECRET, 16);
+
+# One test: an error that says whose version it is, and what to do.
+sub too_late
+{
+	my ($what, $statement, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return fails_with($node, $statement, '0A000', qr/$what has format version 2, which this library does not know.*Library \S+ knows versions up to 1\..*Install the later version/s, "$name: $statement");
+}
+
+# Everything that reads or frees, then a repair.
+sub all_too_late
+{
+	my ($what, $name, @statements) = @_;
+	too_late($what, $_, $name) foreach @statements;
+	like(sql(q{SELECT string_agg(finding || ': ' || detail, ' ') FROM securefile_check('later', 'doc')}), qr/unreadable: .*has format version 2/, "$name: check");
+	# without the header page there is no segment to repair
+	return like(sql(q{SELECT string_agg(action, ' ') FROM securefile_repair('later', 'doc', false)}), qr/^none( none)*$/, "$name: a repair does nothing") if $name eq 'the header page';
+	fails_with($node, q{SELECT securefile_repair('later', 'doc', false)}, '0A000', 'later version of securefile', "$name: a repair would destroy it");
+	return;
+}
+
+my $locator = pack('H*', sql('SELECT encode((doc::raw)::bytea, \'hex\') FROM later WHERE id = 5'));
+my $tail = substr($locator, 0, 1) . chr(2) . substr($locator, 2, length($locator) - 10);
+my $from_later = $tail . siphash($secret, $tail);
+exchange($locator => $from_later);
+all_too_late('securefile locator', 'a locator', map { "$_ WHERE id = 5" } 'SELECT doc::bytea FROM later', 'SELECT length(doc) FROM later', 'SELECT substring(doc FROM 1 FOR 10) FROM later',
+	'SELECT count(c) FROM later, securefile_chunks(doc) c', 'INSERT INTO other SELECT id + 100, seed, len, doc FROM later',
+	q{UPDATE later SET doc = doc || 'x'}, q{UPDATE later SET doc = 'x'}, 'DELETE FROM later');
+rows_right($node, '(SELECT * FROM later WHERE id <> 5) l', 10, 'beside the locator');
+sql('VACUUM ANALYZE later');
+exchange($from_later => $locator);
+rows_right($node, 'later', 11, 'the locator as it was');
+is(settle($node, 'later', 'doc')->{live_bytes}, $later_live, 'no space of it was given back');
+sound($node, 'later', 'the locator as it was');
+
+my @inodes = pages_of(slurp($segment), 4);
+cmp_ok(scalar(@inodes), '>', 0, 'pages of a map');
+foreach my $case ([ 'the header page', 0, 'SELECT count(doc::bytea) FROM later', 'INSERT INTO later SELECT 12, 12, 500000, blob(12, 500000)', 'DELETE FROM later WHERE id = 1' ],
+	[ 'the space map', 1 ],
+	[ 'a page of a map', $inodes[0], 'SELECT doc::bytea FROM later WHERE id = 11' ])
+{
+	my ($name, $page, @statements) = @$case;
+	$node->stop;
+	my $before = substr(slurp($segment), $page * PAGE, PAGE);
+	change($segment, $page, PAGE_VERSION, pack('v', 2));
+	$node->start;
+	all_too_late(qr/page $page of segment relation "pg_securefile_\d+_4"/, $name, @statements);
+	$node->stop;
+	patch($segment, $page * PAGE, $before);
+	$node->start;
+	rows_right($node, 'later', 11, "$name as it was");
+	is(settle($node, 'later', 'doc')->{live_bytes}, $later_live, "$name: no space was given back");
+	sound($node, 'later', "$name as it was");
+}
+
+$node->stop;
 done_testing();
