@@ -37,7 +37,7 @@
 #define SF_INVARIANT(name, condition)	SF_INVARIANT_(#name ": ", condition)
 
 /* Write the line and abort.  May be called anywhere. */
-extern void sf_base_assertion_failed(const char *name, const char *condition, const char *file,
-									 int line) pg_attribute_noreturn();
+SF_NORETURN extern void sf_base_assertion_failed(const char *name, const char *condition,
+												 const char *file, int line);
 
 #endif							/* SF_ASSERT_H */

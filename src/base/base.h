@@ -24,8 +24,8 @@
 
 #include "access/attnum.h"
 
-#include "base/assert.h"
 #include "base/compat.h"
+#include "base/assert.h"
 #include "base/fault.h"
 
 /* true when the library was loaded through shared_preload_libraries */

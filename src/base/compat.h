@@ -306,6 +306,19 @@ typedef bool SfUpdateIndexes;
 #define sf_compat_selected_columns(plan, rte) ((rte)->selectedCols)
 #endif
 
+/* Whether a plan runs once only; 18 does not ask, and has already_executed decide alone. */
+#if PG_VERSION_NUM >= 180000
+#define SF_EXECUTOR_RUN_ARGS \
+	QueryDesc *query, ScanDirection direction, uint64 count
+#define sf_compat_executor_run(run, query, direction, count, once) \
+	run(query, direction, count)
+#else
+#define SF_EXECUTOR_RUN_ARGS \
+	QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once
+#define sf_compat_executor_run(run, query, direction, count, once) \
+	run(query, direction, count, once)
+#endif
+
 /* 16 renamed the table of a counter */
 #if PG_VERSION_NUM >= 160000
 #define SfCountedTable(status)	((status)->id)

@@ -374,7 +374,7 @@ executor_start(QueryDesc *query, int eflags)
  * here, and not in executor_start(), where that of CREATE TABLE AS EXECUTE is another one.
  */
 static void
-executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+executor_run(SF_EXECUTOR_RUN_ARGS)
 {
 	DestReceiver *receiver = query->dest;
 	const bool	alone = sfi_ddl_any_deferred();
@@ -393,9 +393,11 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 	PG_TRY();
 	{
 		if (prev_executor_run_hook)
-			prev_executor_run_hook(query, direction, count, execute_once && !alone);
+			sf_compat_executor_run(prev_executor_run_hook, query, direction, count,
+								   execute_once && !alone);
 		else
-			standard_ExecutorRun(query, direction, count, execute_once && !alone);
+			sf_compat_executor_run(standard_ExecutorRun, query, direction, count,
+								   execute_once && !alone);
 	}
 	PG_FINALLY();
 	{

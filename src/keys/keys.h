@@ -74,7 +74,7 @@ extern const char *sf_keys_master_name(void);
  * ERROR OBJECT_NOT_IN_PREREQUISITE_STATE that says why there is no current master key, and
  * what to do.  Call when sf_keys_master_name() was NULL.
  */
-extern void sf_keys_refuse_no_master(void) pg_attribute_noreturn();
+SF_NORETURN extern void sf_keys_refuse_no_master(void);
 
 /* ---- loading them ---- */
 
