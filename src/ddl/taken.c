@@ -31,6 +31,7 @@
 #include "ddl/command.h"
 #include "executor/tuptable.h"
 #include "pgstat.h"
+#include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
