@@ -119,6 +119,10 @@ PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifeq ($(PGXS),)
 $(error $(PG_CONFIG) leads to no PGXS: install postgresql-server-dev-15, or set PG_CONFIG)
 endif
+# a server that was configured in its source directory does not say so by itself
+ifneq ($(here),)
+VPATH = $(patsubst %/,%,$(here))
+endif
 include $(PGXS)
 
 # the transform for PL/Python: a library of its own, since only that one is to need Python's,
