@@ -150,7 +150,7 @@ class Server:
                       "-c", "fast", "-X", "stream")
         else:
             self.call("initdb", "-D", self.data, "-A", "trust", "-U", "postgres",
-                      *(self.disk.initdb if power else []))
+                      *(self.disk.initdb if power else self.without_checksums()))
         with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="ascii") as conf:
             conf.write(f"listen_addresses = ''\nunix_socket_directories = '{self.top}'\n")
             conf.write(f"securefile.key_command = 'echo model {'5a' * 32}'\n")
@@ -161,12 +161,18 @@ class Server:
         self.log_seen = 0
 
     def call(self, program, *args):
-        """Run a program of the server's; its output only when it fails."""
+        """Run a program of the server's, and return its output."""
         done = subprocess.run([os.path.join(self.bin, program), *args], cwd="/",
                               capture_output=True, text=True, stdin=subprocess.DEVNULL,
                               check=False, **self.user)
         if done.returncode != 0:
             raise RuntimeError(f"{program} failed: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def without_checksums(self):
+        """18 makes clusters with data checksums, and what damages a page has none for it."""
+        option = "--no-data-checksums"
+        return [option] if option in self.call("initdb", "--help") else []
 
     def start(self):
         """Start it; a dead server's last children may need a moment to go."""

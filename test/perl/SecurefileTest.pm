@@ -9,6 +9,7 @@ use warnings;
 use Digest::MD5 qw(md5_hex);
 use Exporter qw(import);
 use File::Find;
+use PageChecksums qw(mend_checksums);
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -18,7 +19,7 @@ use Time::HiRes qw(usleep time);
 our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes each_mapping fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
-  stop_process stop_walwriter monitor_rests slurp patch unseal block_at catch_up prepare_handles prepare_load loaded under_load);
+  stop_process stop_walwriter monitor_rests slurp patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load);
 
 # ---- patience ----
 
@@ -526,6 +527,15 @@ sub slurp
 
 # Put bytes into a file, at an offset.
 sub patch
+{
+	my ($file, $offset, $bytes) = @_;
+	corrupt($file, $offset, $bytes);
+	mend_checksums($file, $offset, length $bytes);
+	return;
+}
+
+# The same as a disk would do it: data checksums tell.
+sub corrupt
 {
 	my ($file, $offset, $bytes) = @_;
 	open(my $fh, '+<:raw', $file) or die "$file: $!";

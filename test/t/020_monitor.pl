@@ -167,11 +167,7 @@ my $path = value(q{SELECT pg_relation_filepath(segment_relid) FROM securefile_co
 $node->stop;
 my $file = $node->data_dir . "/$path";
 my $saved = slurp_file($file);
-open(my $fh, '+<', $file) or die $!;
-binmode $fh;
-seek($fh, 8176, 0);
-print $fh "\0" x 4;
-close $fh;
+patch($file, 8176, "\0" x 4);
 $node->start;
 value('DELETE FROM a');
 value('DELETE FROM b WHERE id = 4');
@@ -181,10 +177,7 @@ ok(wait_for_log(qr/page 0 of segment relation "pg_securefile_\d+_4" is damaged/,
 is(value("SELECT finding FROM securefile_check('z', 'doc') LIMIT 1"), 'unreadable', 'and in securefile_check');
 is(value('SELECT failures FROM securefile_monitor'), '0', 'the worker came to its end');
 $node->stop;
-open($fh, '>', $file) or die $!;
-binmode $fh;
-print $fh $saved;
-close $fh;
+patch($file, 0, $saved);
 $node->start;
 rows_right($node, 'z', 5, 'page restored');
 

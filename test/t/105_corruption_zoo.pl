@@ -16,6 +16,9 @@ use Time::HiRes qw(usleep);
 my @kinds = qw(bit zeros stale swapped garbage torn truncated missing);
 my $damages = 0;
 
+# How bytes are put: corrupt() where data checksums are to tell.
+my $put;
+
 # Where: in the data of a row of some form (rows below), or in a page.
 my %places = (
 	data_nocache => { options => 'nocache', row => 10 },
@@ -202,23 +205,23 @@ sub damage
 	if ($kind eq 'bit')
 	{
 		my $byte = $at + ($is_page ? { 1 => 24 + 33, 2 => 24 + 536 + 7, 3 => 24 + 8 + 9, 4 => 24 + 32 + 1, 5 => 24 }->{ $t->{place}{page} } : 300);
-		patch($t->{file}, $byte, chr(ord(substr($now, $byte, 1)) ^ 4));
+		$put->($t->{file}, $byte, chr(ord(substr($now, $byte, 1)) ^ 4));
 	}
-	patch($t->{file}, $at, "\0" x 4096) if $kind eq 'zeros';
-	patch($t->{file}, $at, $old) if $kind eq 'stale';
-	patch($t->{file}, $at, substr($old, 0, $size / 2)) if $kind eq 'torn';
+	$put->($t->{file}, $at, "\0" x 4096) if $kind eq 'zeros';
+	$put->($t->{file}, $at, $old) if $kind eq 'stale';
+	$put->($t->{file}, $at, substr($old, 0, $size / 2)) if $kind eq 'torn';
 	if ($kind eq 'garbage')
 	{
 		# all ones are a hole of a map, and no page at all
 		my ($from, $byte) = !$is_page ? (0, '') : $t->{place}{page} == 5 ? (24, "\xee") : (56, "\xff");
-		patch($t->{file}, $at + $from, $is_page ? $byte x (8176 - $from) : join('', map { chr(int(rand 256)) } 1 .. 4096));
+		$put->($t->{file}, $at + $from, $is_page ? $byte x (8176 - $from) : join('', map { chr(int(rand 256)) } 1 .. 4096));
 	}
 	truncate($t->{file}, $at) || die $! if $kind eq 'truncated';
 	unlink($t->{file}) || die $! if $kind eq 'missing';
 	if ($kind eq 'swapped')
 	{
-		patch($t->{file}, $at, substr($now, $other, $size));
-		patch($t->{file}, $other, $here);
+		$put->($t->{file}, $at, substr($now, $other, $size));
+		$put->($t->{file}, $other, $here);
 	}
 	return;
 }
@@ -405,6 +408,7 @@ sub drop_all
 
 foreach my $sums (0, 1)
 {
+	$put = $sums ? \&corrupt : \&patch;
 	$node = new_cluster($sums ? 'with_checksums' : 'zoo', init => { extra => $sums ? ['-k'] : [] },
 		conf => [ 'securefile.monitor = off', 'max_locks_per_transaction = 256', 'full_page_writes = on' ]);
 	@tables = ();
