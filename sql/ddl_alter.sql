@@ -224,7 +224,9 @@ ALTER TABLE literal ALTER a TYPE bytea USING 'v', ALTER b TYPE text USING 'w' CO
 SELECT * FROM literal ORDER BY 1;
 ALTER TABLE literal ALTER a TYPE securefile USING 'x', ALTER b TYPE securefile USING NULL;
 SELECT * FROM literal ORDER BY 1;
+\set VERBOSITY sqlstate
 ALTER TABLE literal ALTER a TYPE int USING 'x';
+\set VERBOSITY default
 ALTER TABLE literal ALTER a TYPE securefile USING NULL, ALTER a SET NOT NULL;
 DROP TABLE literal;
 SELECT * FROM ddl_state ORDER BY tab, col;

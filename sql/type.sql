@@ -123,9 +123,11 @@ SELECT securefile_hash('abc') AS must_never_change, securefile_hash_extended('ab
 -- a hash index, but no btree
 CREATE INDEX compared_document ON compared USING hash (document);
 SET enable_seqscan = off;
+SET enable_bitmapscan = off;
 EXPLAIN (COSTS OFF) SELECT id FROM compared WHERE document = '\x62';
 SELECT id FROM compared WHERE document = '\x62';
 RESET enable_seqscan;
+RESET enable_bitmapscan;
 CREATE INDEX ON compared (document);
 SELECT document FROM compared ORDER BY document;
 SELECT count(DISTINCT document) FROM compared;
