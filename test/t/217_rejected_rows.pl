@@ -94,7 +94,8 @@ sql(q{
 });
 costs_nothing('DO NOTHING, an exclusion constraint', undef, "INSERT INTO keyed SELECT 1, b || '\\x00'::bytea FROM contents $conflict");
 costs_nothing('DO NOTHING, a generated column', undef, "INSERT INTO keyed SELECT 2, b FROM contents ON CONFLICT (len) DO NOTHING");
-costs_nothing('DO NOTHING, an index on the content', undef,
+# 18 plans a function in SQL for its arguments, as constants, which places them
+costs_nothing('DO NOTHING, an index on the content', undef, 'SET plan_cache_mode = force_generic_plan',
 	"INSERT INTO keyed SELECT 2, b FROM contents WHERE n = 1 ON CONFLICT (first_bytes(d)) DO NOTHING");
 costs_nothing('DO NOTHING, partitions', undef,
 	"INSERT INTO parted SELECT 1, k, b FROM contents, (VALUES ('a'), ('b')) v (k) $conflict");
