@@ -132,9 +132,10 @@ if ($seen eq '')
 	is(forge('SELECT b FROM raw'), "2|1\n4|1", 'an unchanged locator is taken');
 	like(forge('SELECT set_byte(b, i, get_byte(b, i) # 1) FROM raw, LATERAL generate_series(1, length(b) - 1) i'),
 		qr/\A(XX001\|\d+|42704\|\d+|\n)+\z/, 'a changed one is not, whichever byte it is');
-	is(forge('SELECT set_byte(set_byte(set_byte(b, 16, oid), 48, pg), 56, st) FROM raw, generate_series(1, 4) oid,'
-			  . ' generate_series(1, 9) pg, generate_series(1, 4) st WHERE id = 2 AND (oid, pg, st) <> (get_byte(b, 16), get_byte(b, 48), get_byte(b, 56))'),
-		'XX001|143', 'the map of a value in a hidden row is not found by trying');
+	# stamps of pages that were made about the same time
+	is(forge('SELECT set_byte(set_byte(set_byte(b, 16, oid), 48, pg), 56, (get_byte(b, 56) + st + 256) % 256) FROM raw, generate_series(1, 4) oid,'
+			  . ' generate_series(1, 9) pg, generate_series(-4, 4) st WHERE id = 2 AND (oid, pg, st) <> (get_byte(b, 16), get_byte(b, 48), 0)'),
+		'XX001|323', 'the map of a value in a hidden row is not found by trying');
 	is(forge('SELECT substring(b FROM 1 FOR length(b) - n) FROM raw, generate_series(1, 16) n'), 'XX001|32', 'nor does a shorter one do');
 }
 else
