@@ -17,8 +17,11 @@ my $node = new_cluster('memory', conf => [ master_key(), 'securefile.monitor = o
 
 # ---- bytes ----
 
-my $bytes = q{SELECT coalesce(sum(total_bytes), 0) FROM pg_backend_memory_contexts
-	WHERE name LIKE 'securefile%' OR parent LIKE 'securefile%' OR name LIKE '% plain objects'};
+# 18 has numbers of contexts in the place of names of parents
+my $bytes = $node->pg_version < 18 ? q{SELECT coalesce(sum(total_bytes), 0) FROM pg_backend_memory_contexts
+	WHERE name LIKE 'securefile%' OR parent LIKE 'securefile%' OR name LIKE '% plain objects'}
+  : q{WITH c AS MATERIALIZED (SELECT * FROM pg_backend_memory_contexts) SELECT coalesce(sum(total_bytes), 0) FROM c
+	WHERE name LIKE '% plain objects' OR path && (SELECT coalesce(array_agg(path[level]), '{}') FROM c WHERE name LIKE 'securefile%')};
 
 sub make_many
 {
