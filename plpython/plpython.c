@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "fmgr.h"
 #include "plpython.h"
 #include "utils/memutils.h"
