@@ -117,7 +117,7 @@ ifeq ($(filter $(OWN_GOALS),$(MAKECMDGOALS)),)
 
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifeq ($(PGXS),)
-$(error $(PG_CONFIG) leads to no PGXS: install postgresql-server-dev-15, or set PG_CONFIG)
+$(error $(PG_CONFIG) leads to no PGXS: install the headers of the server (on Debian postgresql-server-dev-15 and so on), or set PG_CONFIG)
 endif
 # a server that was configured in its source directory does not say so by itself
 ifneq ($(here),)
@@ -127,6 +127,11 @@ include $(PGXS)
 ifdef FAULTS
 # 16 and later hide what the map has for modules of tests
 override CFLAGS += -fvisibility=default
+endif
+
+# numbers of 64 bits are passed by value, and lengths are kept in size_t
+ifeq ($(shell echo __SIZEOF_POINTER__ | $(CC) $(CFLAGS) -E -P - 2>/dev/null),4)
+$(error securefile needs a 64-bit machine, and $(CC) compiles for one of 32 bits)
 endif
 
 # the transform for PL/Python: a library of its own, since only that one is to need Python's,
