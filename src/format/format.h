@@ -202,7 +202,8 @@ typedef struct SfRun
  *	 48		n		the value, or what is stored of a compressed unit; encrypted
  *	 48 + n	16		tag; it covers bytes 0 to 23, too
  *	 STORED (locator; version 2 if any flag but INODE is set, else 1):
- *	 1		1		locator version
+ *	 1		1		locator version; whichever it is, version, table, attribute number, incarnation
+ *					and the last 8 bytes are where they are here
  *	 2		2		flags (SF_LOC_*)
  *	 4		4		OID of the table the segment belongs to
  *	 8		2		attribute number of the column
@@ -404,11 +405,11 @@ extern void sf_format_append_run(SfRun *runs, uint32_t *nruns, const SfUnit *uni
  */
 extern const char *sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc);
 
-/* The version of a STORED value, of at least two bytes, that this code does not know, or 0. */
-static inline uint8_t
-sf_format_locator_later(const uint8_t *data, size_t len)
+/* Has a STORED value a version that this code does not know? */
+static inline bool
+sf_format_locator_is_later(const uint8_t *data)
 {
-	return len > 1 && data[0] == SF_FORM_STORED && data[1] > SF_LOCATOR_VERSION ? data[1] : 0;
+	return data[1] > SF_LOCATOR_VERSION;
 }
 
 /* Was this decoded locator made with that secret, and not changed since? */

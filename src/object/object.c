@@ -46,14 +46,28 @@ sf_object_decode(struct varlena *datum, SfLocator *loc)
 	return problem;
 }
 
+/*
+ * A damaged locator may have any version, and its row can be deleted.  So only what the
+ * segment has made counts, as the tag tells: later versions keep it, and the fields by which
+ * the segment is found, where they are.
+ */
 void
-sf_object_refuse_later(struct varlena *datum)
+sf_object_refuse_later(const SfLocator *loc)
 {
-	uint8		version = sf_format_locator_later((uint8 *) VARDATA_ANY(datum),
-												  VARSIZE_ANY_EXHDR(datum));
+	SfSegment  *seg;
+	bool		genuine;
 
-	if (version != 0)
-		sf_base_report_later("securefile locator", version, SF_LOCATOR_VERSION);
+	/* the decoded form is empty if the bytes are too few */
+	if (loc->encoded == NULL || !sf_format_locator_is_later(loc->encoded) ||
+		!sf_base_preloaded || HistoricSnapshotActive())
+		return;
+	seg = sf_space_open(loc->table_oid, loc->attnum, AccessShareLock, true);
+	if (seg == NULL)
+		return;
+	genuine = sf_format_locator_tag_ok(loc, &seg->secret);
+	sf_space_release(seg);
+	if (genuine)
+		sf_base_report_later("securefile locator", loc->encoded[1], SF_LOCATOR_VERSION);
 }
 
 SfLocator
@@ -63,7 +77,7 @@ sf_object_locator(struct varlena *datum)
 	const char *problem = sf_object_decode(datum, &loc);
 
 	if (problem != NULL)
-		sf_object_refuse_later(datum);
+		sf_object_refuse_later(&loc);
 	if (problem != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),

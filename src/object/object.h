@@ -19,8 +19,11 @@
  */
 extern const char *sf_object_decode(struct varlena *datum, SfLocator *loc);
 
-/* ERROR FEATURE_NOT_SUPPORTED of a STORED value whose locator has a later version. */
-extern void sf_object_refuse_later(struct varlena *datum);
+/*
+ * ERROR FEATURE_NOT_SUPPORTED of a locator that could not be decoded, since its segment has
+ * made it in a later version of the format.
+ */
+extern void sf_object_refuse_later(const SfLocator *loc);
 
 /* The decoded locator; ERROR as above, or DATA_CORRUPTED when something is wrong. */
 extern SfLocator sf_object_locator(struct varlena *datum);

@@ -476,7 +476,7 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 	Made		made;
 
 	if (problem != NULL)
-		sf_object_refuse_later(datum);
+		sf_object_refuse_later(&loc);
 	if (problem == NULL && (loc.table_oid != table_oid || loc.attnum != attnum))
 		return;
 	sfi_write_require_open();
