@@ -93,7 +93,8 @@ put_file($compiler, "#!/bin/sh\necho \"\$*\" >>'$top/compiled'\nsleep 0.2\nexec 
 chmod 0755, $compiler or die;
 ok((quiet(@make, '-j4', "CC=$compiler", 'install', "DESTDIR=$top/all"))[0], 'install of what is not built yet, in parallel');
 my %compiled;
-$compiled{$_}++ foreach split /\n/, slurp("$top/compiled");
+# the question for the width of a pointer compiles nothing
+$compiled{$_}++ foreach grep { !/ -E / } split /\n/, slurp("$top/compiled");
 cmp_ok(scalar(keys %compiled), '>', 20, 'which compiles');
 is(join("\n", grep { $compiled{$_} > 1 } sort keys %compiled), '', 'nothing twice');
 my @server = below("$top/server");
