@@ -213,9 +213,10 @@ find_node(const QueryDesc *query, const Trigger *trigger, bool *keeps)
 	{
 		const ModifyTableState *node = lfirst(lc);
 
+		if (!is_of_node(node, trigger))
+			continue;
 		*keeps = ((ModifyTable *) node->ps.plan)->returningLists != NIL;
-		if (is_of_node(node, trigger))
-			return *keeps && returns_made_values(node) ? NULL : node;
+		return returns_made_values(node) ? NULL : node;
 	}
 	return NULL;
 }

@@ -11,6 +11,8 @@
  * the last ones.  A TRUNCATE begins anew: what the levels above have counted are rows that are
  * gone.
  *
+ * The commands that bring rows home are noted, too: what they have replaced was not given back.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
