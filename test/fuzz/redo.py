@@ -91,7 +91,7 @@ DO $$ DECLARE t text; n int; BEGIN
 """) + "SELECT 'looked' AS at_all;\n"
 
 # how a recovery may end that does not go through
-OURS = re.compile(r"(FATAL|PANIC):  (?:WAL record of a securefile segment is damaged"
+OURS = re.compile(r"(FATAL|PANIC):  (?:WAL record of a securefile segment (?:is damaged|has format version)"
                   r"|page \d+ of a securefile segment cannot be changed)")
 CORES = re.compile(r"PANIC:  WAL contains references to invalid pages"
                    r"|FATAL:  could not (?:access|open) ")
