@@ -271,10 +271,7 @@ def read_part(c, table):
 def read_all_mine(c, table):
     """Every row of the client, by SHA-256; at times through a parallel plan."""
     if c.rng.random() < 0.5:
-        forced = ("force_parallel_mode" if c.conn.info.server_version < 160000
-                  else "debug_parallel_query")
-        for setting in ("parallel_setup_cost = 0", "parallel_tuple_cost = 0",
-                        "min_parallel_table_scan_size = 0", f"{forced} = on"):
+        for setting in verify.parallel_settings(c.conn):
             c.sql(f"SET LOCAL {setting}")
     keys = c.rng.sample(sorted(c.rows[table]), min(6, len(c.rows[table])))
     rows = c.sql(f"SELECT id, part, va, vb, sha256(a::bytea), sha256(b::bytea) FROM {table}"

@@ -76,8 +76,7 @@ PREPARE = """
     LANGUAGE sql IMMUTABLE AS $$
         SELECT overlay(CASE WHEN length(b) < at THEN public.twin_cut(b, at) ELSE b END PLACING piece FROM at + 1) $$;
     CREATE OR REPLACE FUNCTION public.twin_parallel(t regclass, c name) RETURNS text LANGUAGE plpgsql
-    SET force_parallel_mode = on SET parallel_setup_cost = 0 SET parallel_tuple_cost = 0
-    SET min_parallel_table_scan_size = 0 SET max_parallel_workers_per_gather = 2 AS $$
+    SET max_parallel_workers_per_gather = 2 AS $$
     DECLARE
         found text;
     BEGIN
@@ -122,6 +121,8 @@ TRIGGERS = """
 def prepare(s):
     """Schemas, functions, all tables."""
     s.sql(PREPARE)
+    for setting in verify.parallel_settings(s.conn):
+        s.sql(f"ALTER FUNCTION public.twin_parallel SET {setting}")
     if not s.sql("SELECT 1 FROM pg_tablespace WHERE spcname = 'twins'"):
         s.sql("SET allow_in_place_tablespaces = on")
         s.sql("CREATE TABLESPACE twins LOCATION ''")

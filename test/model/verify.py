@@ -15,6 +15,13 @@ TYPES = {
 }
 
 
+def parallel_settings(conn):
+    """With them a session makes parallel plans, whatever they cost."""
+    forced = "force_parallel_mode" if conn.info.server_version < 160000 else "debug_parallel_query"
+    return (f"{forced} = on", "parallel_setup_cost = 0", "parallel_tuple_cost = 0",
+            "min_parallel_table_scan_size = 0")
+
+
 def leaves(options):
     """Every table that has segments of its own."""
     return list(LOAD_TABLES) + [f"model_own_{n}" for n in range(options.clients)]

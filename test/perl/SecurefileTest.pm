@@ -19,7 +19,8 @@ use Time::HiRes qw(usleep time);
 our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes each_mapping fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
-  stop_process stop_walwriter monitor_rests slurp patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load);
+  stop_process stop_walwriter monitor_rests slurp patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
+  in_parallel);
 
 # ---- patience ----
 
@@ -246,6 +247,16 @@ sub sound
 		"check: $found; pending: $usage->{pending_bytes}; live: $live; sum: $sum",
 		"check: ; pending: 0; live: right; sum: $usage->{file_bytes}",
 		"$name: $table.$column is sound");
+}
+
+# ---- parallel plans ----
+
+# Settings after which a session makes parallel plans, whatever they cost.
+sub in_parallel
+{
+	my ($node) = @_;
+	my $forced = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
+	return "SET $forced = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;";
 }
 
 # ---- keys ----

@@ -9,7 +9,7 @@ use Test::More;
 
 my $node = new_cluster('parallel', conf => [ 'max_parallel_workers_per_gather = 2',
 	'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0' ]);
-my $forced = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
+my $in_parallel = in_parallel($node);
 make_table($node, 't', 'disable_storage_in_row', 'WITH (parallel_workers = 2)');
 
 # rows in many pages, so that each worker gets some
@@ -18,7 +18,7 @@ fill($node, 't', 1, 200, 20_000) if $node->safe_psql('postgres', 'ALTER TABLE t 
 my $query = 'SELECT count(*) FROM t WHERE sha256(doc::bytea) = sha256(blob(seed, len))';
 like($node->safe_psql('postgres', "EXPLAIN (COSTS OFF) $query"), qr/Gather|Workers Planned/, 'the plan is parallel');
 is($node->safe_psql('postgres', $query), 200, 'committed rows');
-is($node->safe_psql('postgres', "SET $forced = on; SET parallel_leader_participation = off; $query"), 200, 'by workers only');
+is($node->safe_psql('postgres', "$in_parallel SET parallel_leader_participation = off; $query"), 200, 'by workers only');
 
 # what is still in the leader's gather buffers
 foreach my $size (700, 20_000, 900_000)
@@ -39,7 +39,7 @@ foreach my $size (700, 20_000, 900_000)
 # within PL/pgSQL, a cursor, and forced plans
 is( $node->safe_psql(
 		'postgres', qq{
-		SET $forced = on;
+		$in_parallel
 		BEGIN;
 		INSERT INTO t VALUES (4000, 4, 60000, blob(4, 60000));
 		CREATE FUNCTION pg_temp.f() RETURNS bigint LANGUAGE plpgsql AS \$\$
@@ -52,7 +52,7 @@ is( $node->safe_psql(
 	202,
 	'in a function that has just written');
 my $session = background($node);
-$session->query_safe("SET $forced = on; PREPARE q AS SELECT count(*) FROM t WHERE doc::bytea = blob(seed, len)");
+$session->query_safe("$in_parallel PREPARE q AS SELECT count(*) FROM t WHERE doc::bytea = blob(seed, len)");
 is($session->query_safe('EXECUTE q'), 202, 'prepared statement');
 is($session->query_safe("BEGIN; INSERT INTO t VALUES (5000, 5, 50000, blob(5, 50000)); EXECUTE q"), 203, 'prepared statement, unflushed value');
 is($session->query_safe('ROLLBACK; EXECUTE q'), 202, 'prepared statement, rolled back');

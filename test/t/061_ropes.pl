@@ -157,8 +157,7 @@ gives('in windows', '500|t', 'SELECT count(*), bool_and(a::bytea = b) FROM (SELE
 	string_agg(same, \'\') OVER (ORDER BY id) b FROM r WHERE id <= 500 OFFSET 0) s');
 gives('two at the same time', 't', 'SELECT joined(a)::bytea = string_agg(b, \'\') FROM (SELECT joined(doc ORDER BY id) a,
 	string_agg(same, \'\' ORDER BY id) b FROM r WHERE id <= 900 GROUP BY id / 300) s');
-my $forced = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-gives('to parallel workers and back', 't', "SET $forced = on;" . q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+gives('to parallel workers and back', 't', in_parallel($node) . q{
 	SELECT (SELECT joined(doc ORDER BY id) FROM r WHERE id <= 100)::bytea = (SELECT string_agg(same, '' ORDER BY id) FROM r WHERE id <= 100)});
 gives('kept in a cursor', "t", q{BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT joined(doc ORDER BY id) || 'x'::bytea, string_agg(same, '' ORDER BY id) || 'x'::bytea
 	FROM r WHERE id <= 100; COMMIT; CREATE TEMP TABLE g (d securefile, b bytea);

@@ -236,10 +236,10 @@ foreach my $method ('sync', 'libaio', 'io_uring')
 }
 
 # parallel plans: the stream stays in the leader
-my $forced = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
+my $in_parallel = in_parallel($node);
 is( $node->safe_psql(
 		'postgres', qq{
-		SET $forced = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+		$in_parallel
 		BEGIN;
 		INSERT INTO d VALUES (80, 80, 60000000, blob(80, 60000000));
 		SELECT string_agg(p, '') = blob(80, 60000000)

@@ -321,9 +321,7 @@ $session->quit;
 sql('TRUNCATE e, z, f', map { "INSERT INTO $_ SELECT * FROM p" } 'e', 'z', 'f');
 
 # processes
-my $parallel = 'SET force_parallel_mode = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0';
-$parallel =~ s/force_parallel_mode/debug_parallel_query/ if $node->pg_version >= 16;
-is(sql($parallel, 'BEGIN', 'INSERT INTO z SELECT id + 10, seed, len, doc FROM e', 'SELECT count(*) FROM z WHERE doc::bytea = blob(seed, len)', 'SELECT count(*) FROM z JOIN e ON z.doc = e.doc', 'ROLLBACK'), "14\n14", 'a parallel query');
+is(sql(in_parallel($node), 'BEGIN', 'INSERT INTO z SELECT id + 10, seed, len, doc FROM e', 'SELECT count(*) FROM z WHERE doc::bytea = blob(seed, len)', 'SELECT count(*) FROM z JOIN e ON z.doc = e.doc', 'ROLLBACK'), "14\n14", 'a parallel query');
 
 # temporary tables, and foreign ones
 is(sql('CREATE TEMP TABLE x AS SELECT id, seed, len, doc::securefile FROM z', 'CREATE TEMP VIEW y AS SELECT * FROM e', 'CREATE TABLE from_temp AS SELECT * FROM e WHERE id = 0', 'INSERT INTO from_temp SELECT * FROM x', 'SELECT count(*) FROM x JOIN y USING (id) WHERE x.doc = y.doc'), 7, 'a temporary table');
