@@ -122,9 +122,10 @@ def connect(dsn, seconds):
 
 
 def roll_back_prepared(conn):
-    """Whose locks nothing else would end."""
-    for gid, in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
-        conn.execute(f"ROLLBACK PREPARED '{gid}'")
+    """Whose locks nothing else would end.  (In a database of SQL_ASCII a name is bytes.)"""
+    for command, in conn.execute("SELECT format('ROLLBACK PREPARED %L', gid)"
+                                 " FROM pg_prepared_xacts").fetchall():
+        conn.execute(command)
 
 
 class Server:
