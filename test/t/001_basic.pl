@@ -1,5 +1,6 @@
 # Promises 1, 2, 6: a column is all a user writes; what goes in comes out, of
 # every length, in every mode, by every I/O method, past shared_buffers.
+# Every version.
 
 use strict;
 use warnings;

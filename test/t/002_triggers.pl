@@ -1,5 +1,6 @@
 # Traps 1 to 4: every way in which a row trigger fires without its partner, and
 # every way in which a value reaches a row that is not its own.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Trap 5, promises 4 and 7: a locator that outlives its row gives a clear error,
 # never other data, whatever has taken its place meanwhile.  Test 212 has what is kept for
 # longer; here nothing is kept for procedures.
+# Every version.
 
 use strict;
 use warnings;

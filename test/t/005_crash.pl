@@ -2,6 +2,7 @@
 # an abort, a PREPARE, a truncation, a CREATE and a DROP, with the state that each must
 # leave.  104_crash_points has a crash at every point.
 # Takes long.
+# Every version.
 
 use strict;
 use warnings;

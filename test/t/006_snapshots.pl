@@ -1,5 +1,6 @@
 # Trap 9, promises 3 and 5: readers take no lock, each snapshot sees its own
 # versions whole for as long as it is open, and the space returns when it closes.
+# Every version.
 
 use strict;
 use warnings;

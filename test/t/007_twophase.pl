@@ -1,4 +1,5 @@
 # Trap 10: prepared transactions, over restarts and crashes.
+# Every version.
 
 use strict;
 use warnings;

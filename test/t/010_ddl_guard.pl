@@ -1,5 +1,6 @@
 # Traps 13 and 21, promise 8: nothing a user may do to a table loses values or
 # leaks space; what cannot be done is refused with a reason.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Trap 14: databases copied, moved and dropped: the data files follow or the
 # command is refused, and no checkpoint fails after it.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,4 +1,5 @@
 # Trap 16: the extension without shared_preload_libraries.
+# Every version.
 
 use strict;
 use warnings;

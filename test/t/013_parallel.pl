@@ -1,4 +1,5 @@
 # Trap 18: parallel plans, also in a transaction that has not written out all.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Trap 24: checkpoints and base backups at every point of a commit.
 # Takes long.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # The free-space monitor and databases: many of them, coming and going, and
 # processes stopped in the middle of the work.
+# Every version.
 
 use strict;
 use warnings;

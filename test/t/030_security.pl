@@ -1,5 +1,6 @@
 # Promise 7: a role reads a value if it may read the row, and frees it if it may delete
 # the row.  No locator gets into the server or out of it, and search_path gives no access.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Promise 1: dump and restore in every format, in several steps, into a database that has
 # the tables already, and by different roles; and the contents of the dump.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Promise 4: no byte is ever returned unchecked.  Damage is reported, by the read and by
 # securefile_check, and other values can still be read.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Timeouts, cancels and terminations during I/O; many segments and few file
 # descriptors; and nothing left behind by any of it.
+# Every version.
 
 use strict;
 use warnings;

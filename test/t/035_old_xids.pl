@@ -1,5 +1,6 @@
 # Trap 22, rule 3: pending entries that nobody resolved for so long that clog is
 # cut; vacuum of the segment must have recorded the outcomes before.
+# Every version.
 
 use strict;
 use warnings;

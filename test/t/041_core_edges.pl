@@ -1,5 +1,6 @@
 # Edges of the engine's core: what a rollback to a savepoint, a failed commit,
 # a trigger before ours, and the sweeper meet.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Promise 4, trap 5: an object is told from another one that took its place, by the
 # incarnation of the segment, the number of the object, the stamp of an inode page, and by
 # the seed of the checksums when all of these agree.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Trap 22, rule 3: pending entries of transactions that the commit log does not
 # know any more.  Nobody can say how they ended, so nothing of theirs is freed;
 # securefile_check says so.
+# Every version.
 
 use strict;
 use warnings;

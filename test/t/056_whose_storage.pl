@@ -1,5 +1,6 @@
 # Promise 1, traps 2 and 8: storage made, cut and dropped under savepoints; values
 # in temporary and unlogged tables stand on their own.
+# Every version.
 
 use strict;
 use warnings;

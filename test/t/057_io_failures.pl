@@ -1,4 +1,5 @@
 # Trap 11: the state after an I/O error.
+# Every version.
 
 use strict;
 use warnings;

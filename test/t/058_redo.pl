@@ -2,6 +2,7 @@
 # touch.  The test puts the data files of a logging column back to the last checkpoint, as
 # a base backup may have them; WAL must bring back the rest.  It leaves those of the other
 # mode alone, and redo must not change a byte of them.
+# Every version.
 
 use strict;
 use warnings;

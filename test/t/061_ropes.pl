@@ -1,6 +1,7 @@
 # Values joined and edited in many steps, which make ropes of them (object/rope.c): the
 # time is not the square of their number, the bytes are those of the same steps with
 # bytea, older values stay what they were, and no memory is left.
+# Every version.
 
 use strict;
 use warnings;

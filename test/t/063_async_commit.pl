@@ -1,6 +1,7 @@
 # Trap 20, promise 2: commits that do not wait for their WAL.  However much of it
 # is lost in a crash, each row that is there has its bytes: those that were
 # overwritten belong to no row that came back.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # ALTER TABLE brings values into the segment in the same command: from another type on
 # the way, by a default of a new column, by USING, by SET LOGGED.  Nothing of it is seen
 # by triggers, logical decoding, or after a rollback or a crash.
+# Every version.
 
 use strict;
 use warnings;

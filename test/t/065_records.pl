@@ -1,6 +1,7 @@
 # Every kind of WAL record that there is, and every reason of those that only change
 # pages: as the server names and describes them (identify and desc, by pg_walinspect).
 # What there is to be seen is taken from the sources, so that no record is forgotten.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # A streaming standby has every value of logging columns, and its files grow,
 # shrink and go with those of the primary; a promoted one goes on at once.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Base backups under a write load, and point-in-time recovery from them: values of
 # logging columns are what they were; those of filesystem_like_logging columns too,
 # or the error says that their data was not in the backup.
+# Every version.
 
 use strict;
 use warnings;

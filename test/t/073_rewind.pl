@@ -1,5 +1,6 @@
 # pg_rewind: a primary that went its own way for a while becomes a standby of the
 # promoted one, and later the primary again.
+# Every version.
 
 use strict;
 use warnings;

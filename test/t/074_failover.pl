@@ -1,5 +1,6 @@
 # Acknowledged transactions survive: prepared transactions over a failover,
 # synchronous_commit in all its settings, and wal_level = minimal.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Logical replication sends contents, also of versions and of tables that are gone
 # since; a slot that lags keeps them.
+# Every version.
 
 use strict;
 use warnings;

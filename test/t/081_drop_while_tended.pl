@@ -1,5 +1,6 @@
 # Trap 19: DROP TABLE and TRUNCATE while the monitor works on the segment, with a standby
 # replaying: no process spins on the primary, none dies on the standby.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Segments in tablespaces: they lie where their table does, move along with it or by
 # themselves, and go with it; whatever fails in between leaves the old one whole and
 # nothing of the new one.  A standby has it all.
+# Every version.
 
 use strict;
 use warnings;

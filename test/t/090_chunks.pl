@@ -1,5 +1,6 @@
 # Streams: which bytes securefile_chunks() reads, and when; and that the pieces are right
 # whatever happens between two of them.
+# Every version.
 
 use strict;
 use warnings;

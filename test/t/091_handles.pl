@@ -1,5 +1,6 @@
 # Handles: what each function does, what it refuses, how long a handle lives, who
 # may have one, and that what was never stored leaves nothing.
+# Every version.
 
 use strict;
 use warnings;

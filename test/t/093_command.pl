@@ -1,5 +1,6 @@
 # The command securefile: every verb, option and exit status with one file at a time;
 # names, tables and columns of all kinds.
+# Every version.
 
 use strict;
 use warnings;

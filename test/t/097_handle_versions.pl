@@ -1,5 +1,6 @@
 # Versions that share what was not changed: what a change of a large value writes
 # and reads, gaps, and that standbys, crashes, dumps and subscribers see it all.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # securefile_salvage(): it returns every sound part of a damaged value, byte for byte, and
 # the reason for each part that it cannot return; a row can be mended with the result.
+# Every version.
 
 use strict;
 use warnings;

@@ -2,6 +2,7 @@
 # its own.  Reads of what is damaged say where and what, all else is right to the byte,
 # securefile_check names the damage, statements that write work or say why they do not,
 # what they acknowledged is right when the damage has been undone, and DROP TABLE works.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,4 +1,5 @@
 # The random test of twins: a short run here, long ones in check-long.
+# Every version.
 
 use strict;
 use warnings;

@@ -3,6 +3,7 @@
 # then runs DDL, maintenance and the functions of the extension.  The same commands in a
 # database without the extension say how often PostgreSQL itself calls such a function as
 # the superuser: the extension may not add a call.
+# Every version.
 
 use strict;
 use warnings;

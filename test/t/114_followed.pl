@@ -1,5 +1,6 @@
 # Every table gets its segment and its triggers, however deep inside another command
 # it is made; and a row never goes into a table that lacks them.
+# Every version.
 
 use strict;
 use warnings;

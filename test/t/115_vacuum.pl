@@ -1,6 +1,7 @@
 # VACUUM of a table, and of the database, vacuums the segments too: their relfrozenxid
 # goes forward, and with it datfrozenxid; for whom core lets vacuum the table, in
 # single-user mode near wraparound as well.
+# Every version.
 
 use strict;
 use warnings;

@@ -3,6 +3,7 @@
 # have the list of objects.  The server's own statistics tell whether a function was called,
 # and so whether an operator was the extension's, or one of bytea or text that fits through
 # a cast.
+# Every version.
 
 use strict;
 use warnings;

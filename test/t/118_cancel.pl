@@ -2,6 +2,7 @@
 # waits for the next piece, which PostgreSQL drops, is reported by the next use of a handle,
 # once, and nothing else is.  By SQL, by the command; and what the command says when its
 # session is ended.
+# Every version.
 
 use strict;
 use warnings;

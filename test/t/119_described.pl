@@ -1,5 +1,6 @@
 # The types that clients are told of: every description of a row or of parameters calls a
 # securefile a bytea, and leaves all other types as they are.
+# Every version.
 
 use strict;
 use warnings;

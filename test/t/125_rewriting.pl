@@ -1,6 +1,7 @@
 # While a command of the session copies the rows of a table, writing to the old rows is
 # refused; while a table is truncated, storing a value in it is.  Before and after the
 # command both are allowed.
+# Every version.
 
 use strict;
 use warnings;

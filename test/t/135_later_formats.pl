@@ -3,6 +3,7 @@
 # header page names.  What can be read is read, the rest is refused with an error that says so;
 # nothing is read as other data, and no space is given back.  Then the same of what a later
 # version of the library has written: locators, pages, WAL.
+# Every version.
 
 use strict;
 use warnings;

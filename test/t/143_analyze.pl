@@ -1,5 +1,6 @@
 # What ANALYZE sees of the segment: little of large values, nothing of files in rows; and
 # it works where the segment cannot be read.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Versions of the SQL objects and of the library that differ: ALTER EXTENSION UPDATE from a made-up
 # older version, which is then the same as a new one; SQL objects that this library is too old
 # for, or too new.  Each says so, and nothing is lost.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Values of columns that encrypt, in rows and in segments, compressed or not: all come back.  What
 # ends in the middle of encrypting or decrypting leaves nothing.
+# Every version.
 
 use strict;
 use warnings;

@@ -2,6 +2,7 @@
 # encrypts: temporary and unlogged tables, hash indexes, late triggers, ALTER TABLE and CREATE
 # TABLE AS with plain values; and what works all the same.  What was refused is searched in
 # every file of the data directory, WAL included.
+# Every version.
 
 use strict;
 use warnings;

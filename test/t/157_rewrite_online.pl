@@ -1,6 +1,7 @@
 # Values of a column are stored again while the table is in use: some at a time, from a position
 # on; all of them, by a procedure that commits.  Writers beside it go on, and what they move is
 # found; rows that are locked are passed over and told.  After a crash nothing is lost.
+# Every version.
 
 use strict;
 use warnings;

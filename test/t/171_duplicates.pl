@@ -1,5 +1,6 @@
 # What shows deduplication: securefile_duplicates() before it, which says what it saves then, and
 # the counters of securefile_stat after it.
+# Every version.
 
 use strict;
 use warnings;

@@ -2,6 +2,7 @@
 # wait for it, and whatever ends it, or takes its files away, loses nothing.  What a power
 # cut shows is tested in 184.
 # Takes long.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Data of filesystem_like_logging columns that is not on a server, fetched from another one:
 # by hand, on standbys and after a promotion, and by the worker of a standby.  Nothing is
 # written that is not what the map says.
+# Every version.
 
 use strict;
 use warnings;

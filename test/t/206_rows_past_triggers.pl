@@ -1,5 +1,6 @@
 # Rows that C code writes by functions of the heap, past the row triggers, have values of their
 # own when they are committed, whatever becomes of the rows that these were copied from.
+# Every version.
 
 use strict;
 use warnings;

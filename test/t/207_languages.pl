@@ -1,6 +1,7 @@
 # Procedural languages: PL/Python with the transform of extension securefile_plpython3u, in
 # every place where a value goes in or out, and what happens without it; PL/Perl, PL/Tcl and
 # PL/Lua beside bytea.
+# Every version.
 
 use strict;
 use warnings;

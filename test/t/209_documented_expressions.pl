@@ -2,6 +2,7 @@
 # run under an empty search_path, which pg_restore and the workers of logical replication have.
 # The code is taken from the documents, section by section: each section gets a database,
 # whose rows are written, restored without the schema, and replicated.
+# Every version.
 
 use strict;
 use warnings;

@@ -6,6 +6,7 @@
 #
 # SECUREFILE_OUTLIVED_MB is how much a cursor and a loop go through (24).  From 1024 on
 # the memory of their session is looked at, too.
+# Every version.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Rows that are rejected after the trigger "store" has fired: by ON CONFLICT, CHECK, NOT NULL, a
 # policy, a partition, another trigger.  Their values are not written.  Rows that are written
 # have the right values, whatever looks at the values, or keeps them, in between.
+# Every version.
 
 use strict;
 use warnings;

@@ -3,6 +3,7 @@
 # we see it.  Values that do not need it are read, check goes on and names it, repair makes it
 # anew, salvage and DROP TABLE work; and there is a way to what can only be read with
 # ignore_checksum_failure.
+# Every version.
 
 use strict;
 use warnings;
