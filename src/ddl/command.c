@@ -18,7 +18,7 @@
 #include "miscadmin.h"
 
 SfAlter    *sfi_ddl_alter = NULL;
-bool		sfi_ddl_only_rewrites = false;
+NodeTag		sfi_ddl_command = T_Invalid;
 
 static int	depth = 0;			/* nesting level of utility commands */
 
@@ -50,6 +50,18 @@ int
 sfi_ddl_depth(void)
 {
 	return depth;
+}
+
+/*
+ * VACUUM, CLUSTER and REINDEX announce what they rewrite, but change no
+ * column; and they work in several transactions, so that looking at all those
+ * tables once more would have to lock them again.
+ */
+bool
+sfi_ddl_only_rewrites(void)
+{
+	return sfi_ddl_command == T_VacuumStmt || sfi_ddl_command == T_ClusterStmt ||
+		sfi_ddl_command == T_ReindexStmt;
 }
 
 /* ---- ALTER TABLE ---- */

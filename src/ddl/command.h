@@ -55,8 +55,11 @@ typedef struct SfAlter
 	SfRowContext row;			/* the row whose value is being converted */
 } SfAlter;
 
-/* Does the current command copy rows as they are to new files (VACUUM FULL, CLUSTER)? */
-extern bool sfi_ddl_only_rewrites;
+/* What the current command is; T_Invalid: there is none. */
+extern NodeTag sfi_ddl_command;
+
+/* Does it copy rows as they are to new files (VACUUM FULL, CLUSTER)?  Never throws. */
+extern bool sfi_ddl_only_rewrites(void);
 
 /* The current command if it is an ALTER TABLE, or NULL. */
 extern SfAlter *sfi_ddl_alter;

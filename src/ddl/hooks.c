@@ -158,17 +158,6 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 
 /* ---- utility commands ---- */
 
-/*
- * VACUUM, CLUSTER and REINDEX announce what they rewrite, but change no
- * column; and they work in several transactions, so that looking at all those
- * tables once more would have to lock them again.
- */
-static bool
-only_rewrites(NodeTag command)
-{
-	return command == T_VacuumStmt || command == T_ClusterStmt || command == T_ReindexStmt;
-}
-
 /* COMMIT and PREPARE TRANSACTION: after them nothing can be brought in line. */
 static bool
 ends_transaction(Node *stmt)
@@ -238,7 +227,7 @@ guard_command(Node *stmt, ProcessUtilityContext context)
 static void
 follow_command(NodeTag command, Oid copied)
 {
-	if (only_rewrites(command))
+	if (sfi_ddl_only_rewrites())
 		sfi_ddl_notes_forget();
 	if (command == T_TruncateStmt)
 		sfi_ddl_truncated_are_right();
@@ -274,7 +263,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	Node	   *stmt = pstmt->utilityStmt;
 	NodeTag		command = nodeTag(stmt);
 	SfAlter    *outer_alter = sfi_ddl_alter;
-	bool		outer_rewrites = sfi_ddl_only_rewrites;
+	const NodeTag outer_command = sfi_ddl_command;
 	SfTakenColumns *outer_taken = sfi_ddl_taken;
 	PlannedStmt *spared;
 	Oid			copied;
@@ -298,7 +287,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	keeping = sfi_ddl_keep_begins(stmt, context);
 	sfi_ddl_command_begins();
 	mark = sfi_ddl_notes_mark();
-	sfi_ddl_only_rewrites = only_rewrites(command);
+	sfi_ddl_command = command;
 	PG_TRY();
 	{
 		copied = sfi_ddl_copy_target(stmt);
@@ -326,7 +315,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 		sfi_ddl_command_ends();
 		sfi_ddl_notes_fail(mark);
 		sfi_ddl_alter = outer_alter;
-		sfi_ddl_only_rewrites = outer_rewrites;
+		sfi_ddl_command = outer_command;
 		sfi_ddl_taken = outer_taken;
 		PG_RE_THROW();
 	}
@@ -336,7 +325,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	sfi_ddl_replaced_at_command_end();
 	sfi_ddl_command_ends();
 	sfi_ddl_alter = outer_alter;
-	sfi_ddl_only_rewrites = outer_rewrites;
+	sfi_ddl_command = outer_command;
 	sfi_ddl_taken = outer_taken;
 
 	if (OidIsValid(dropped_db))
@@ -370,6 +359,17 @@ executor_start(QueryDesc *query, int eflags)
 }
 
 /*
+ * Does a query make the rows of a new table?  The server fills a new materialized view with
+ * the receiver of REFRESH from 17 on.
+ */
+static bool
+fills_new_table(const DestReceiver *receiver)
+{
+	return receiver->mydest == DestIntoRel ||
+		(receiver->mydest == DestTransientRel && sfi_ddl_command == T_CreateTableAsStmt);
+}
+
+/*
  * CREATE TABLE AS makes its table when the first rows are asked for.  The receiver is known
  * here, and not in executor_start(), where that of CREATE TABLE AS EXECUTE is another one.
  */
@@ -386,7 +386,7 @@ executor_run(SF_EXECUTOR_RUN_ARGS)
 	 */
 	query->already_executed |= alone;
 	sfi_ddl_keep_results(query);
-	if (receiver->mydest == DestIntoRel && sfi_ddl_noting() && sfi_ddl_objects() != NULL)
+	if (fills_new_table(receiver) && sfi_ddl_noting() && sfi_ddl_objects() != NULL)
 		query->dest = sfi_ddl_watch_rows(receiver, query->plannedstmt);
 	query->dest = sfi_ddl_settle_rows(query);
 	sfi_ddl_run_begins(&run, query, InvalidOid);

@@ -146,7 +146,7 @@ sfi_ddl_storage_made(Oid relid)
 	if (!OidIsValid(table_oid))
 		return;
 	add_state(COPIED, table_oid)->transient = relid;
-	if (sfi_ddl_only_rewrites)
+	if (sfi_ddl_only_rewrites())
 		sfi_ddl_file_is_right(table_oid, relfilenode);
 }
 

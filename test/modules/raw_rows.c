@@ -158,7 +158,11 @@ update_row(Relation rel, HeapTuple tuple, void *arg)
 {
 	ItemPointerData tid = tuple->t_self;
 
+#if PG_VERSION_NUM >= 160000
+	simple_heap_update(rel, &tid, tuple, &(TU_UpdateIndexes) {TU_None});
+#else
 	simple_heap_update(rel, &tid, tuple);
+#endif
 }
 
 Datum

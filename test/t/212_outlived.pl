@@ -405,7 +405,7 @@ $node->safe_psql('postgres', q{
 		IF id = 1 THEN
 			PERFORM pg_advisory_xact_lock(1);
 		END IF;
-		RETURN securefile_digest(doc);
+		RETURN public.securefile_digest(doc);
 	END $$});
 my ($old, $locker, $builder) = map { background($node) } 1 .. 3;
 $locker->query_safe('SELECT pg_advisory_lock(1)');

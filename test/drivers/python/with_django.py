@@ -267,10 +267,14 @@ def queries():
         ("order_by()", lambda: list(Doc.objects.order_by("document"))),
         ("distinct() of a field", lambda: list(Doc.objects.order_by("document").distinct("document"))),
         ("Count(distinct=True)", lambda: Doc.objects.aggregate(models.Count("document", distinct=True))),
-        ("Max()", lambda: Doc.objects.aggregate(models.Max("document"))),
     ):
         stack.fails(ProgrammingError, query, f"{what} is refused")
     values = sorted(data for data in ROWS.values() if data is not None)
+    # 18 has max(bytea)
+    if connection.pg_version < 180000:
+        stack.fails(ProgrammingError, lambda: Doc.objects.aggregate(models.Max("document")), "Max() is refused")
+    else:
+        stack.ok(bytes(Doc.objects.aggregate(n=models.Max("document"))["n"]) == values[-1], "Max()")
     by_order = [bytes(data) for data in Doc.objects.exclude(document=None).order_by(whole).values_list("document", flat=True)]
     stack.ok(by_order == sorted(values + [ROWS["10 KB"]]), "order_by(Cast())")
     stack.ok(Doc.objects.aggregate(n=models.Count(whole, distinct=True)) == {"n": len(values)}, "Count(Cast(), distinct=True)")
