@@ -28,6 +28,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/indexing.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
@@ -158,11 +159,7 @@ update_row(Relation rel, HeapTuple tuple, void *arg)
 {
 	ItemPointerData tid = tuple->t_self;
 
-#if PG_VERSION_NUM >= 160000
-	simple_heap_update(rel, &tid, tuple, &(TU_UpdateIndexes) {TU_None});
-#else
-	simple_heap_update(rel, &tid, tuple);
-#endif
+	CatalogTupleUpdate(rel, &tid, tuple);
 }
 
 Datum
