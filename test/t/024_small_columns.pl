@@ -176,7 +176,7 @@ sub flushes
 	my $session = background($node);
 	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 	arm($node, $_, 'pass', times => -1, pid => $pid) foreach ('io_sync_dir', 'io_sync');
-	my $wal = "SELECT wal_sync FROM pg_stat_wal";
+	my $wal = $node->pg_version >= 18 ? "SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal'" : 'SELECT wal_sync FROM pg_stat_wal';
 	$session->query_safe('SELECT pg_stat_force_next_flush()');
 	my $was = $session->query_safe($wal);
 	$session->query_safe($_) foreach @$sql, 'SELECT pg_stat_force_next_flush()';
