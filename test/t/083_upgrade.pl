@@ -1,25 +1,22 @@
-# pg_upgrade to PostgreSQL 17: what is refused, what must be brought along, what
+# pg_upgrade to a later PostgreSQL: what is refused, what must be brought along, what
 # securefile_upgrade_finish() does with it, and how the new cluster lives on.
 
 use strict;
 use warnings;
-use Cwd qw(getcwd);
-use File::Basename qw(basename dirname);
+use File::Basename qw(dirname);
 use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SecurefileTest;
+use SecurefileUpgrade;
 use Test::More;
 
-my $bin17 = $ENV{SECUREFILE_PG17_BIN}
-  or plan skip_all => 'no PostgreSQL 17: ' . ($ENV{SECUREFILE_PG17_WHY} || 'test/run makes one');
+my $bin = $ENV{SECUREFILE_NEXT_BIN};
+need_later_server();
 
-my $top = PostgreSQL::Test::Utils::tempdir();
 my $large = 13_000_000;
-my @init = (extra => [ '--data-checksums', '--encoding=UTF8', '--locale=C' ]);
 my $finish = 'SELECT relid::regclass::text, attname, file_bytes FROM securefile_upgrade_finish()'
   . ' ORDER BY 1, 2';
 
@@ -29,53 +26,13 @@ my $finish = 'SELECT relid::regclass::text, attname, file_bytes FROM securefile_
 sub old_cluster
 {
 	my ($name, @conf) = @_;
-	my $node = new_cluster($name, init => {@init}, conf => [ 'securefile.monitor = off', 'restart_after_crash = on', master_key(), @conf ]);
-	plan skip_all => 'the server is newer than 17' if $node->pg_version >= 18;
-	return $node;
+	return new_cluster($name, init => init_params(1), conf => [ 'securefile.monitor = off', 'restart_after_crash = on', master_key(), @conf ]);
 }
 
-sub cluster17
+sub new_server
 {
 	my ($name, @conf) = @_;
-	return new_cluster($name, init => {@init}, start => 0, install_path => dirname($bin17), conf => [ 'restart_after_crash = on', master_key(), @conf ]);
-}
-
-# Run pg_upgrade, in a directory of its own; whether it went well, and what it said.
-my $runs = 0;
-
-sub run_upgrade
-{
-	my ($old, $new, @options) = @_;
-	my $back = getcwd();
-	my $dir = "$top/run" . ++$runs;
-
-	mkdir $dir and chdir $dir or die $!;
-	my $done = IPC::Run::run(
-		[
-			"$bin17/pg_upgrade", '--no-sync', '-s', $old->host,
-			'-b', $old->config_data('--bindir'), '-B', $bin17,
-			'-d', $old->data_dir, '-D', $new->data_dir, '-p', $old->port, '-P', $new->port, @options
-		],
-		'>&', \my $said);
-	chdir $back or die $!;
-	return ($done, $said);
-}
-
-# What it has written down.
-sub reports
-{
-	my ($new) = @_;
-	return join '', map { slurp_file($_) }
-	  map { glob($new->data_dir . "/pg_upgrade_output.d/*/$_") } ('*.txt', 'log/pg_upgrade_dump_*.log');
-}
-
-sub upgrade
-{
-	my ($old, $new, $name, @options) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($done, $said) = run_upgrade($old, $new, @options);
-	ok($done, "$name: pg_upgrade @options") or diag($said, reports($new));
-	return $done;
+	return later_cluster($name, conf => [ 'restart_after_crash = on', master_key(), @conf ]);
 }
 
 # pg_upgrade stops, and says what to do.
@@ -84,20 +41,9 @@ sub upgrade_refused
 	my ($old, $new, $name, @options) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($done, $said) = run_upgrade($old, $new, @options);
-	my $why = reports($new);
+	my $why = upgrade_reports($new);
 	ok(!$done && $why =~ /shared_preload_libraries/, "$name: refused: pg_upgrade @options") or diag($said, $why);
 	rmtree($new->data_dir . '/pg_upgrade_output.d');
-	return;
-}
-
-# The data files, by mv, or by cp with these options.
-sub bring
-{
-	my ($old, $new, @copy) = @_;
-	my @paths = map { $_->data_dir . '/pg_securefile' } ($old, $new);
-	rmtree($paths[1]) if -d $paths[1];
-	my @command = @copy ? ('cp', @copy, @paths) : ('mv', @paths);
-	command_ok(\@command, "@command[0 .. $#command - 2] pg_securefile");
 	return;
 }
 
@@ -359,7 +305,7 @@ change($old, $_, 11) for @dbs;
 $old->stop;
 
 # pg_upgrade that is refused, or only checks, leaves the old cluster as it is
-my $new = cluster17('new', "shared_preload_libraries = ''", "securefile.key_command = ''");
+my $new = new_server('new', "shared_preload_libraries = ''", "securefile.key_command = ''");
 upgrade_refused($old, $new, 'new server without preload', $_) for ('--check', '--copy');
 $new->append_conf('postgresql.conf', "shared_preload_libraries = 'securefile'");
 $old->append_conf('postgresql.conf', "shared_preload_libraries = ''");
@@ -385,7 +331,7 @@ my $old_files = files($old);
 # ---- copy ----
 
 ok(upgrade($old, $new, 'copy', '--copy'), 'upgraded') or BAIL_OUT('no upgrade');
-is($new->pg_version->major, 17, 'version of the new cluster') if $new->pg_version->can('major');
+is(slurp_file($new->data_dir . '/PG_VERSION') + 0, major_version($bin), 'version of the new cluster');
 $new->start;
 fails_with($new, $finish, '58P01', 'pg_securefile', "finish refused: nothing was moved", db => $_) for @dbs;
 waits_for_finish($new, 'postgres', 'not moved', all => 1);
@@ -435,7 +381,7 @@ foreach my $skip (0, 7)
 
 # a cluster in that state can be upgraded in its turn
 $new->stop;
-my $next = cluster17('next');
+my $next = new_server('next');
 upgrade($new, $next, 'not finished', '--copy') or BAIL_OUT('no upgrade');
 bring($new, $next, '-a');
 $next->start;
@@ -512,13 +458,13 @@ lives_on($new, $_, 'copy') for @dbs;
 # a base backup, restored, and a standby, promoted
 my %after = map { $_ => contents($new, $_) } @dbs;
 $new->backup('after');
-command_ok([ "$bin17/pg_verifybackup", $new->backup_dir . '/after' ], 'base backup verifies');
-my $restored = PostgreSQL::Test::Cluster->new('restored', install_path => dirname($bin17));
+command_ok([ "$bin/pg_verifybackup", $new->backup_dir . '/after' ], 'base backup verifies');
+my $restored = PostgreSQL::Test::Cluster->new('restored', install_path => dirname($bin));
 $restored->init_from_backup($new, 'after');
 $restored->start;
 is(contents($restored, $_), $after{$_}, "restored: $_") for @dbs;
 $restored->stop;
-my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => dirname($bin17));
+my $standby = PostgreSQL::Test::Cluster->new('standby', install_path => dirname($bin));
 $standby->init_from_backup($new, 'after', has_streaming => 1);
 $standby->start;
 $new->safe_psql('postgres', "CALL add_rows('l', 300, 320); CALL change_rows('l', 3); CALL change_rows('parted', 3)");
@@ -530,7 +476,7 @@ $standby->promote;
 $standby->safe_psql('postgres', "CALL add_rows('l', 400, 420)");
 sound($standby, 'l', 'promoted');
 $standby->stop;
-command_ok([ "$bin17/pg_checksums", '--check', '-D', $new->data_dir ], 'checksums of the new cluster');
+command_ok([ "$bin/pg_checksums", '--check', '-D', $new->data_dir ], 'checksums of the new cluster');
 
 # ---- the old cluster has not changed; it goes on, and is upgraded again, with links ----
 
@@ -545,7 +491,7 @@ sound($old, 'l', 'the old cluster', db => $_) for @dbs;
 my @dropped = map { directory($old, $_) } ('never', 'emptied');
 $old->stop;
 
-my $linked = cluster17('linked');
+my $linked = new_server('linked');
 upgrade($old, $linked, 'link', '--link') or BAIL_OUT('no upgrade');
 bring($old, $linked);
 $linked->start;
@@ -585,7 +531,7 @@ while (my ($db, $count) = splice @sizes, 0, 2)
 my %base = map { $_ => directory($sizes, 't', $_) } ('big', 'small');
 $sizes->stop;
 $sizes->append_conf('postgresql.conf', "shared_preload_libraries = ''");
-my $sized = cluster17('sized');
+my $sized = new_server('sized');
 my ($done) = run_upgrade($sizes, $sized, '--clone', '--check');
 upgrade($sizes, $sized, 'without preload', $done ? '--clone' : '--link') or BAIL_OUT('no upgrade');
 bring($sizes, $sized, '-al');
