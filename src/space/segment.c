@@ -205,6 +205,19 @@ historic_storage(Oid relid, SfStorage *storage)
 	return true;
 }
 
+/* What went while this server was a standby has no copy here: only the one that drops makes it. */
+static void
+require_kept(Relation rel)
+{
+	SF_ASSERT(HistoricSnapshotActive());
+	if (!smgrexists(RelationGetSmgr(rel), MAIN_FORKNUM))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("storage that the replication slot needs is not on this server"),
+				 errdetail("A table was truncated, rewritten or dropped while the slot lagged and this server was a standby, which keeps no storage for slots."),
+				 errhint("Move the slot on with pg_replication_slot_advance(), and bring the rows over by other means.")));
+}
+
 /*
  * Logical decoding: the segment as it was, which may have been dropped or
  * replaced since.  We do not wait for its lock: who drops it may have committed
@@ -241,6 +254,7 @@ open_historic(const char *name)
 			Relation	rel = relation_open(relid, NoLock);
 
 			SF_INVARIANT(K2, CheckRelationLockedByMe(rel, AccessShareLock, true));
+			require_kept(rel);
 			seg = sf_space_open_rel(rel);
 			relation_close(rel, NoLock);
 			return seg;
