@@ -73,7 +73,8 @@ sub later_cluster
 
 # Some minor releases (15.20 is one) note an option pg_attver with each column, which makes
 # pg_upgrade to an earlier minor release of any version fail, with or without us.  Where the
-# later server is such a one, the options go; the old server is stopped, and is again.
+# later server is such a one, the options go, and slots pass over that; the old server is
+# stopped, and is again.
 sub forget_column_versions
 {
 	my ($old) = @_;
@@ -82,7 +83,8 @@ sub forget_column_versions
 	$old->start;
 	$old->safe_psql($_, q{SET allow_system_table_mods = on;
 			UPDATE pg_attribute SET attoptions = nullif(ARRAY(SELECT o FROM unnest(attoptions) o WHERE o NOT LIKE 'pg_attver=%'), '{}')
-				WHERE attoptions::text LIKE '%pg_attver=%'})
+				WHERE attoptions::text LIKE '%pg_attver=%';
+			SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) FROM pg_replication_slots WHERE database = current_database()})
 	  foreach split /\n/, $old->safe_psql('postgres', 'SELECT datname FROM pg_database WHERE datallowconn');
 	$old->stop;
 	return;

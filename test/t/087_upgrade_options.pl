@@ -126,6 +126,9 @@ sub try
 	like($details, qr/^shares\|[1-9]/m, "$name: and shared ones");
 	isnt(kept_files($old), '', "$name: storage is kept");
 	cmp_ok(usage($old, 'pending', 'doc')->{pending_bytes}, '>', 0, "$name: space is pending");
+	# from 17 on pg_upgrade takes slots along that have sent everything
+	my $slot = $old->pg_version >= 17;
+	$old->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('goes_along', 'test_decoding')}) if $slot;
 	$old->stop;
 
 	my $new = later_cluster("new_$id", checksums => $checksums, conf => \@conf);
@@ -137,6 +140,12 @@ sub try
 	is(contents($new), $want, "$name: all values are the same");
 	is(details($new), $details, "$name: and so is the way they are stored");
 	all_silent($new, $name);
+	if ($slot)
+	{
+		fill($new, 'pending', 51, 55, 200_000);
+		is($new->safe_psql('postgres', q{SELECT count(*) FROM pg_logical_slot_get_changes('goes_along', NULL, NULL) WHERE data LIKE 'table public.pending: INSERT:%' AND length(data) > 400000}), 5, "$name: the slot sends values");
+		$new->safe_psql('postgres', q{SELECT pg_drop_replication_slot('goes_along'); DELETE FROM pending WHERE id > 50});
+	}
 
 	# all are written to
 	ok(wait_until(sub { $new->safe_psql('postgres', q{SELECT securefile_maintain('pending', 'doc')}); kept_files($new) eq '' }), "$name: what was kept is removed");

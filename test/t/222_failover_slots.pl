@@ -1,8 +1,9 @@
 # Failover slots: the standby of a publisher has the slot of its subscription, is promoted
 # when the publisher dies, and the subscriber goes on there.  Nothing is lost and nothing
 # comes twice: of what the slot had sent, of what it was behind with (versions that were
-# replaced and deleted since), and of what the new publisher writes.  The limit that
-# doc/operations.md tells of: storage that was dropped while the slot lagged is not kept there.
+# replaced and deleted since), and of what the new publisher writes.  The limits that
+# doc/operations.md tells of: the standby has no data that is not in WAL, and does not keep
+# storage that was dropped while the slot lagged.
 
 use strict;
 use warnings;
@@ -64,6 +65,7 @@ sub same
 
 $old->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby')});
 make_table($old, $_, $options{$_}) foreach @tables, 'cut';
+make_table($old, 'f', 'filesystem_like_logging');
 add($old, 1, 18);
 $old->backup('base');
 my $new = PostgreSQL::Test::Cluster->new('new');
@@ -87,7 +89,7 @@ sub slot_synced
 }
 
 # another slot, of which nobody reads; the standby takes one only once it has come on
-$old->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('lags', 'pgoutput', false, false, true); CREATE PUBLICATION pub_cut FOR TABLE cut});
+$old->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('lags', 'pgoutput', false, false, true); CREATE PUBLICATION pub_rest FOR TABLE f, cut});
 ok(wait_until(sub {
 			$old->safe_psql('postgres', q{SELECT pg_replication_slot_advance('lags', pg_current_wal_lsn())});
 			$new->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'lags' AND synced AND NOT temporary}) == 1;
@@ -106,6 +108,8 @@ add($old, 41, 58);
 change($old, 2);
 change($old, 6);
 $old->safe_psql('postgres', join(';', map { "DELETE FROM $_ WHERE id BETWEEN 50 AND 55" } @tables));
+fill($old, 'f', 1, 5, 200_000);
+my $between = $old->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 fill($old, 'cut', 1, 5, 200_000);
 $old->safe_psql('postgres', 'TRUNCATE cut');
 my %pending = map { $_ => usage($old, $_, 'doc')->{pending_bytes} } @tables;
@@ -138,9 +142,11 @@ add($new, 91, 108);
 change($new, 4);
 same($new, $subscriber, 'later');
 is($subscriber->safe_psql('postgres', 'SELECT apply_error_count FROM pg_stat_subscription_stats'), 0, 'no error on the way');
-# ---- the limit: storage that was replaced while the slot lagged ----
+# ---- the limits: data that is not in WAL; storage that was replaced while the slot lagged ----
 
-my $rest = q{SELECT count(*) FILTER (WHERE get_byte(data, 0) = ascii('I')) FROM pg_logical_slot_get_binary_changes('lags', NULL, NULL, 'proto_version', '1', 'publication_names', 'pub_cut')};
+my $rest = q{SELECT count(*) FILTER (WHERE get_byte(data, 0) = ascii('I')) FROM pg_logical_slot_get_binary_changes('lags', NULL, NULL, 'proto_version', '1', 'publication_names', 'pub_rest')};
+fails_with($new, $rest, '58P01', 'securefile_fetch_left_behind', 'data that is not in WAL is not there');
+$new->safe_psql('postgres', "SELECT pg_replication_slot_advance('lags', '$between')");
 fails_with($new, $rest, 42704, 'storage that the replication slot needs is not on this server.*pg_replication_slot_advance', 'what was truncated is not kept on a standby');
 # as doc/operations.md says: the slot leaves it out, and goes on
 $new->safe_psql('postgres', q{SELECT pg_replication_slot_advance('lags', pg_current_wal_lsn())});
