@@ -117,8 +117,10 @@ sub try
 	my @conf = ('wal_level = logical', "securefile.key_command = 'printf \"test " . ('5a' x 32) . '\\nsecond ' . ('6b' x 32) . "\\n\"'", "securefile.master_key = 'test'");
 	my $id = ($way =~ s/-//gr) . $checksums;
 
-	# its monitor sleeps, so that what is pending and kept stays until the server is stopped
-	my $old = new_cluster("old_$id", init => init_params($checksums), conf => [ 'securefile.monitor = off', @conf ]);
+	# monitors sleep: what is pending and kept stays until the server is stopped, and the new
+	# server has all of it when they are compared
+	push @conf, 'securefile.monitor = off';
+	my $old = new_cluster("old_$id", init => init_params($checksums), conf => \@conf);
 	make_contents($old);
 	my $want = contents($old);
 	my $details = details($old);
@@ -140,6 +142,7 @@ sub try
 	is(contents($new), $want, "$name: all values are the same");
 	is(details($new), $details, "$name: and so is the way they are stored");
 	all_silent($new, $name);
+	$new->safe_psql('postgres', "ALTER SYSTEM SET securefile.monitor = on;\nSELECT pg_reload_conf()");
 	if ($slot)
 	{
 		fill($new, 'pending', 51, 55, 200_000);

@@ -112,8 +112,7 @@ fill($old, 'f', 1, 5, 200_000);
 my $between = $old->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 fill($old, 'cut', 1, 5, 200_000);
 $old->safe_psql('postgres', 'TRUNCATE cut');
-my %pending = map { $_ => usage($old, $_, 'doc')->{pending_bytes} } @tables;
-# what no slot of any server needed would be used again by these
+# these would free and use again what no slot needs
 foreach my $t (@tables)
 {
 	$old->safe_psql('postgres', "SELECT securefile_maintain('$t', 'doc')");
@@ -129,7 +128,7 @@ crash($old);
 $new->promote;
 is($new->safe_psql('postgres', q{SELECT string_agg(slot_name, ' ' ORDER BY slot_name) FROM pg_replication_slots WHERE failover}), 'lags sub', 'the new publisher has the slots');
 is(contents($new), $want, 'and all rows and values');
-# its monitor may free what no slot of its own needs, and new values come there
+# and so would these
 foreach my $t (@tables)
 {
 	$new->safe_psql('postgres', "SELECT securefile_maintain('$t', 'doc')");
