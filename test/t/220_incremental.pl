@@ -1,6 +1,7 @@
 # Incremental base backups, with and without a write load, and pg_combinebackup: each state
 # that is put together has the values of its time, also those in tablespaces, and lives on.
 # An increment holds all data files whole: so doc/operations.md says, and so it is here.
+# Every version.
 
 use strict;
 use warnings;

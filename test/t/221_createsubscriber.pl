@@ -1,6 +1,7 @@
 # pg_createsubscriber: a standby becomes a subscriber of its primary, with the values that
 # it has.  What the primary writes before, meanwhile and afterwards arrives once; the data
 # files are the subscriber's own after securefile_upgrade_finish().
+# Every version.
 
 use strict;
 use warnings;

@@ -4,6 +4,7 @@
 # replaced and deleted since), and of what the new publisher writes.  The limits that
 # doc/operations.md tells of: the standby has no data that is not in WAL, and does not keep
 # storage that was dropped while the slot lagged.
+# Every version.
 
 use strict;
 use warnings;
