@@ -147,15 +147,16 @@ main(void)
 	return 0;
 }
 END
-my $pg = sub { (quiet($ENV{SECUREFILE_PG_CONFIG}, "--$_[0]"))[1] =~ s/\n//r };
+# libpq is where the system has it, whatever server this is
+my ($libpq_dir) = split ' ', (quiet('pkg-config', '--variable=libdir', 'libpq'))[1];
+my @libpq = (split(' ', (quiet('pkg-config', '--cflags', '--libs', 'libpq'))[1]), "-L$libpq_dir", "-Wl,-rpath-link,$libpq_dir");
 {
 	local $ENV{PKG_CONFIG_PATH} = dirname("$top/client/$pc");
 	local $ENV{PKG_CONFIG_SYSROOT_DIR} = "$top/client";
 	my @flags = split ' ', (quiet('pkg-config', '--cflags', '--libs', 'libpgsecurefile'))[1];
-	my @libpq = ('-I' . $pg->('includedir'), '-L' . $pg->('libdir'), '-Wl,-rpath-link,' . $pg->('libdir'));
 	ok((quiet($clang || 'cc', "$top/app.c", '-o', "$top/app", @flags, @libpq))[0], 'an application');
 	my ($static) = grep { m{/libpgsecurefile\.a$} } @client;
-	ok((quiet($clang || 'cc', "$top/app.c", '-o', "$top/static", @flags[ grep { $flags[$_] =~ /^-I/ } 0 .. $#flags ], "$top/client/$static", @libpq, '-lpq'))[0],
+	ok((quiet($clang || 'cc', "$top/app.c", '-o', "$top/static", @flags[ grep { $flags[$_] =~ /^-I/ } 0 .. $#flags ], "$top/client/$static", @libpq))[0],
 		'another one, with the library inside');
 }
 my ($major, $minor, $patch) = slurp("$sources/client/lib/pgsecurefile.h") =~ /^#define PGSF_VERSION\s+"(\d+)\.(\d+)\.(\d+)"/m;
