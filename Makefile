@@ -173,7 +173,9 @@ $(shell mkdir -p $(sort $(dir $(OBJS))))
 
 # as the sources have them, since they refer to each other
 DOCUMENTS = README.md CHANGELOG.md LICENSE $(patsubst $(srcdir)/%,%, \
-	$(wildcard $(srcdir)/doc/*.md $(srcdir)/doc/keys/*.sh $(srcdir)/client/examples/*.c $(srcdir)/client/examples/Makefile))
+	$(wildcard $(srcdir)/doc/*.md $(srcdir)/doc/keys/*.sh $(srcdir)/client/examples/*.c $(srcdir)/client/examples/Makefile \
+	$(srcdir)/client/lib/pgsecurefile.h $(srcdir)/src/io/README.md \
+	$(srcdir)/bench/results/*/matrix.md $(srcdir)/bench/results/*/summary.svg))
 documents = $(DESTDIR)$(docdir)/securefile
 install: install-documents
 uninstall: uninstall-documents
