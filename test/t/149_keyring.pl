@@ -353,7 +353,7 @@ fails_with($node, $list, '42501', 'permission denied|must be superuser', 'list: 
 sql('GRANT EXECUTE ON FUNCTION securefile_load_keys(), securefile_master_keys() TO nobody');
 fails_with($node, $load, '42501', 'must be superuser', 'load: not even when granted', user => 'nobody');
 fails_with($node, $list, '42501', 'must be superuser', 'list: not even when granted', user => 'nobody');
-fails_with($node, 'SHOW securefile.key_command', '42501', 'must be superuser', 'SHOW', user => 'nobody');
+fails_with($node, 'SHOW securefile.key_command', '42501', 'must be superuser|permission denied to examine', 'SHOW', user => 'nobody');
 is($node->safe_psql('postgres', q{SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings WHERE name ~ '^securefile.*key'}, extra_params => [ '-U', 'nobody' ]),
 	'securefile.key_timeout securefile.master_key', 'pg_settings of others has not the command');
 fails_with($node, "SET securefile.key_command = 'true'", '55P02', 'cannot be changed now', 'no session sets it');
