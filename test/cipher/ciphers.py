@@ -43,7 +43,7 @@ class DataKey(ctypes.Structure):
     """SfDataKey."""
     _fields_ = [("id", ctypes.c_uint16), ("cipher", ctypes.c_uint8)] + [
         (name, ctypes.c_uint8 * 32) for name in ("unit", "row", "locator", "inode", "content",
-                                           "nonce")]
+                                           "nonce", "fingerprint")]
 
 
 class Unit(ctypes.Structure):
@@ -149,7 +149,8 @@ def keys():
     key = DataKey()
     library.sf_transform_data_key(ctypes.byref(key), 7, AES, secret)
     for field, word in (("unit", b"unit"), ("row", b"inline"), ("locator", b"locator"),
-                        ("inode", b"inode"), ("content", b"content"), ("nonce", b"nonce")):
+                        ("inode", b"inode"), ("content", b"content"), ("nonce", b"nonce"),
+                        ("fingerprint", b"fingerprint")):
         equal(f"the key for {field}", bytes(getattr(key, field)),
               hmac.digest(secret, word, "sha256"))
     locator = random.randbytes(77)
