@@ -41,9 +41,11 @@ case $1 in
 		sync "$dir"
 		;;
 	print)
-		# SHA-1 is what all tokens know for this padding, which does not rely on it
+		# SHA-1 is what all tokens know for this padding, which does not rely on it; the tool
+		# may write messages to its standard output
 		for file in "$dir"/*.rsa; do
-			token --decrypt --mechanism RSA-PKCS-OAEP --hash-algorithm SHA-1 --input-file "$file"
+			token --decrypt --mechanism RSA-PKCS-OAEP --hash-algorithm SHA-1 --input-file "$file" \
+				--output-file /dev/fd/3 3>&1 >/dev/null | cat
 		done
 		;;
 	*) echo "pkcs11.sh: there is no $1" >&2; exit 2 ;;

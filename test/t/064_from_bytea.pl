@@ -195,7 +195,7 @@ sql('CREATE CONSTRAINT TRIGGER z AFTER INSERT ON r DEFERRABLE INITIALLY DEFERRED
 fails_with($node, q{BEGIN; INSERT INTO r VALUES (100); ALTER TABLE r ALTER doc TYPE securefile}, '55006', 'pending trigger', 'pending triggers');
 fails_with($node, q{DO $$ DECLARE x int; BEGIN FOR x IN SELECT id FROM r LOOP ALTER TABLE r ALTER doc TYPE securefile; END LOOP; END $$}, '55006', 'being used', 'the table is open');
 fails_with($node, 'ALTER TABLE r ALTER doc TYPE securefile USING (SELECT 1)', '0A000', 'subquery', 'a subquery');
-fails_with($node, 'SELECT securefile_convert(doc::securefile, NULL::internal) FROM r', '42846', 'internal', 'nobody else calls securefile_convert()');
+fails_with($node, 'SELECT securefile_convert(doc::securefile, NULL::internal) FROM r', '(?:42846|0A000)', 'internal', 'nobody else calls securefile_convert()');
 fails_with($node, q{ALTER TABLE r ALTER doc TYPE securefile USING CASE id WHEN 30 THEN (1 / (id - 30))::text::bytea ELSE doc END}, '22012', 'division', 'an error in the middle');
 is(sql('SELECT count(*) FROM r WHERE doc = blob(seed, len)'), 42, 'an error in the middle: nothing happened');
 sql(q{CREATE PROCEDURE there_and_back() LANGUAGE plpgsql AS $$

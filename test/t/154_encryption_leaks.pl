@@ -109,7 +109,9 @@ sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 sql(q{CREATE FUNCTION marker(tag int) RETURNS text LANGUAGE sql IMMUTABLE AS
 	$$ SELECT substring(encode(sha256('leak'), 'hex') for 24) || substring(encode(sha256(convert_to(tag::text, 'SQL_ASCII')), 'hex') for 16) $$},
 	# no codec makes it shorter by much
-	q{CREATE FUNCTION content(tag int, len int) RETURNS bytea LANGUAGE plpgsql IMMUTABLE AS $$
+	# PostgreSQL 17 fails when the result of a function in SQL goes to a temporary file in a
+	# later statement of the transaction: noise() gets enough memory
+	q{CREATE FUNCTION content(tag int, len int) RETURNS bytea LANGUAGE plpgsql IMMUTABLE SET work_mem = '4MB' AS $$
 	DECLARE
 		mark bytea := convert_to(marker(tag), 'SQL_ASCII');
 		noise bytea := noise(tag, least(len, 160000));
