@@ -31,8 +31,8 @@
 #define KEEP_MS	1000
 
 /*
- * A lock on the node is not waited for longer while the table is kept from a file before: who
- * has the lock may wait for the table.
+ * A lock on the node is not waited for longer while the table is kept from a file before: the
+ * holder of the lock may wait for the table.
  */
 #define SHORT_WAIT	"SELECT pg_catalog.set_config('lock_timeout', '2s', true)"
 

@@ -273,8 +273,8 @@ extern int64_t pgsfi_now_ms(void);
 /* ---- wait.c ---- */
 
 /*
- * Ask the server to stop the running command of this connection.  Never fails.  Who waits for the
- * server then asks again, and gives the connection up if there is no answer.
+ * Ask the server to stop the running command of this connection.  Never fails.  A caller that
+ * waits for the server then asks again, and gives the connection up if there is no answer.
  */
 extern void pgsfi_ask_to_stop(pgsf *h);
 

@@ -153,7 +153,7 @@ typedef bool SfUpdateIndexes;
 #define sf_compat_stats_target(stats)	((stats)->attr->attstattarget)
 #endif
 
-/* 18 tells vacuum_delay_point() who calls */
+/* 18 tells vacuum_delay_point() that ANALYZE calls */
 #if PG_VERSION_NUM >= 180000
 #define sf_compat_analyze_delay_point() vacuum_delay_point(true)
 #else

@@ -105,7 +105,7 @@ find_action(const char *name)
 	return find_name("action", name, action_names, lengthof(action_names));
 }
 
-/* Arm a slot; action NONE disarms it.  Wakes whoever waits in it. */
+/* Arm a slot; action NONE disarms it.  Wakes the processes that wait in it. */
 static void
 arm(FaultSlot *slot, SfFaultAction action, int skip, int times, int pid)
 {

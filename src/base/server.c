@@ -34,9 +34,9 @@ sf_server_delay_checkpoint_end(void)
 }
 
 /*
- * The id is one that no transaction has, and nobody can wait for: who asks for the lock
- * of a virtual transaction finds that the process has none under this id, and takes it for
- * ended.  One aligned store: whoever reads the id finds the old one or the new one.
+ * The id is one that no transaction has, and nobody can wait for: a process that asks for
+ * the lock of a virtual transaction finds that the process has none under this id, and takes
+ * it for ended.  One aligned store: a reader of the id finds the old one or the new one.
  */
 void
 sf_server_hold_checkpoints_anew(void)

@@ -78,8 +78,8 @@ extern void sfi_check_privilege(Oid table_oid, bool monitors);
  * refuses a partition.
  *
  * locked NULL: until the transaction ends.  Else it becomes the list of what is locked, and a
- * call that leaves nothing behind gives that to sfi_check_release() at its end: whoever looks
- * at all tables of a database in one transaction would need a lock for each.
+ * call that leaves nothing behind gives that to sfi_check_release() at its end: a look at all
+ * tables of a database in one transaction would need a lock for each.
  */
 extern List *sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors,
 							   List **locked);
@@ -514,7 +514,7 @@ extern void sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *
 
 /* ---- advice.c ---- */
 
-/* Read all of the advice, and mark its pages.  Who owns the other pages has been marked. */
+/* Read all of the advice, and mark its pages.  The other pages have been marked. */
 extern void sfi_check_advice(SfPageWalk *walk);
 
 /* A page of the advice that the walk over all pages has come to. */

@@ -3,9 +3,9 @@
  * keys.c
  *	  The two key pages of a segment, which say the same.
  *
- * No master key is needed: whether a page is what was written, its seal tells, and a
- * wrapped key is bytes like others.  What is wrong with the keys themselves is met by who
- * has the master key.
+ * No master key is needed: the seal of a page tells whether it is what was written, and a
+ * wrapped key is bytes like others.  Damage of the keys themselves is met when they are
+ * unwrapped.
  *
  * A repair makes both pages of the one that is sound; of two sound ones that differ, of
  * the one with more keys, since keys are only ever added, or else with fewer that can be

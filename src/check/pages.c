@@ -13,7 +13,7 @@
  * Or the row was removed since; then its remover has left an entry that frees the
  * space, and resolvers never remove that entry before the first one.
  *
- * ShareLock on the segment relation keeps out everybody who frees (monitor, vacuum,
+ * ShareLock on the segment relation keeps out all that frees (monitor, vacuum,
  * securefile_maintain) or writes.  It also keeps out a transaction that gave up
  * its lock on the table by a rollback to a savepoint, and may still write to the
  * segment.  So the pages do not change during the walk.

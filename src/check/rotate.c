@@ -8,8 +8,8 @@
  * encrypted a value of another session cannot be.  When they return it is durable, since
  * the caller may destroy a master key next.
  *
- * Only the segment relation is locked for writing: who truncates, rewrites or moves the
- * column waits, and readers and writers go on.
+ * Only the segment relation is locked for writing: commands that truncate, rewrite or move
+ * the column wait, and readers and writers go on.
  *
  *-------------------------------------------------------------------------
  */

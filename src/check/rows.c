@@ -84,7 +84,7 @@ note_damage(const ErrorData *error, void *arg)
 
 /*
  * A value that is compressed or encrypted in its row is sound if it can be decoded; ERROR
- * if not.  Whether it can, who has not its key, its cipher or its codec does not find out.
+ * if not.  Without its key, cipher or codec we cannot tell.
  */
 static void
 verify_in_row(SfCheck *check, struct varlena *value)

@@ -10,8 +10,8 @@
  *	 + REF_DROP entries of transactions that have committed
  *	 + REF_ADD entries of transactions that have not, or not yet
  *
- * since the caller's lock keeps out who counts: whoever has counted a record up holds the
- * segment until its transaction ends, and so does the resolver.
+ * since the caller's lock excludes all transactions that change reference counts: each holds
+ * a lock on the segment until it ends, and so does the resolver.
  *
  * A record owns the space of its object while it is LIVE, or NEW and its transaction has
  * committed, or DEAD, as far as its REAP entry has not given that back.  Before, it is the
@@ -216,7 +216,7 @@ leave(const SfShareRecord *record, bool owns)
 
 /*
  * Nobody refers to it, and nothing will take it away.  While some value is not sound it
- * stays; and then its space is kept, whoever has it: of a dead one nobody knows how much
+ * stays; and then its space is kept, whatever its state: of a dead one nothing tells how much
  * has been given back.
  */
 static SfCheckFate

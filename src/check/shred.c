@@ -81,7 +81,11 @@ shred_column(const SfCheckColumn *column, bool force)
 	SfSegment  *seg;
 
 	require_not_in_use(column);
-	/* who has a value in a variable reads it without a lock on the table */
+
+	/*
+	 * a session with a value in a variable reads it without a lock on the
+	 * table
+	 */
 	if (OidIsValid(segrelid))
 		LockRelationOid(segrelid, AccessExclusiveLock);
 	seg = sfi_check_open_to_write(column);

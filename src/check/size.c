@@ -46,7 +46,7 @@ add_files(SfStorage storage, void *arg)
 	*(uint64 *) arg += sf_io_files_size(storage);
 }
 
-/* The server's function refuses whoever may neither connect nor read all statistics. */
+/* The server's function refuses a role that may neither connect nor read all statistics. */
 static Datum
 database_size(FunctionCallInfo fcinfo, Oid db)
 {

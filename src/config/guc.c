@@ -179,8 +179,8 @@ define_io(void)
 							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
 
 	/*
-	 * whoever may call a procedure may also keep a transaction open, which
-	 * holds up more
+	 * a role that may call a procedure may also keep a transaction open,
+	 * which holds up more
 	 */
 	DefineCustomIntVariable("securefile.procedure_retention",
 							"Time that values which a procedure has read are kept for it when it commits.",

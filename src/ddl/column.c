@@ -3,7 +3,7 @@
  * column.c
  *	  What the catalog says of a column: the only place that asks it.
  *
- * A command that has the table open describes the column from that.  Whoever has
+ * A command that has the table open describes the column from that.  Code that has
  * nothing but a value (a read, a flush) goes by the value's segment, which keeps
  * what sf_ddl_describe() said of its column until the catalog changes.
  *

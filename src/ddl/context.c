@@ -5,7 +5,7 @@
  *	  named in the context of errors.
  *
  * A damaged value is reported by the rooms below, which know a segment and an
- * object, but no row.  Whoever has to mend or delete the value needs the row.
+ * object, but no row.  A person who has to mend or delete the value needs the row.
  *
  *-------------------------------------------------------------------------
  */

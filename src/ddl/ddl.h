@@ -44,8 +44,8 @@ extern void sf_ddl_require_followed(void);
  * See to it that all rows that this transaction has written have their own values, also those
  * that came past the row triggers: copy what belongs to other rows, columns or tables, with a
  * NOTICE.  Does nothing, quickly, when the triggers have seen all rows.  No statement that
- * writes rows is being executed.  ERROR, of whoever reads or writes values, when that cannot
- * be done.
+ * writes rows is being executed.  ERROR, of the functions that read or write values, when that
+ * cannot be done.
  */
 extern void sf_ddl_bring_home(void);
 

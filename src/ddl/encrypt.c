@@ -142,7 +142,7 @@ refuse_hash_index(Relation index, Relation rel, AttrNumber attnum)
 			 errhint("Use a column with a keyed digest of the contents, set by a trigger.")));
 }
 
-/* Whoever makes the index, or alters the column, has locked the table. */
+/* The command that makes the index, or alters the column, has locked the table. */
 void
 sfi_ddl_refuse_hashed(Relation index)
 {
@@ -425,7 +425,7 @@ watch_shutdown(DestReceiver *self)
 	inner->rShutdown(inner);
 }
 
-/* Whoever has made the inner receiver destroys that. */
+/* The inner receiver is destroyed by its maker. */
 static void
 watch_destroy(DestReceiver *self)
 {

@@ -152,8 +152,8 @@ sfi_ddl_storage_made(Oid relid)
 
 /*
  * What kind of relation the new storage is, since TOAST tables get some, too; '\0' when
- * there is none.  Core drops it when storage was exchanged.  Nobody is believed who says
- * so: a drop may fail, or be rolled back to a savepoint.
+ * there is none.  Core drops it when storage was exchanged.  A report of that is not
+ * believed: a drop may fail, or be rolled back to a savepoint.
  */
 static char
 copied_to(const Replaced *replaced)

@@ -3,10 +3,10 @@
  * row_triggers.c
  *	  The trigger functions: store, account, truncate.
  *
- * Before puts the bytes in place, after records the notes.  Between the two
- * much can happen: another trigger returns NULL, ON CONFLICT turns the INSERT
- * into an UPDATE, the row moves to another partition, an expression runs
- * twice.  Hence "store" only places an object, and only "account", which sees
+ * The BEFORE trigger places the bytes; the AFTER trigger records that the row
+ * has them.  Between the two much can happen: another trigger returns NULL, ON
+ * CONFLICT turns the INSERT into an UPDATE, the row moves to another partition,
+ * an expression runs twice.  Hence "store" only places an object, and only "account", which sees
  * what really became of the row, makes it count; whatever was placed and not
  * confirmed is given back at transaction end by the write room.
  *

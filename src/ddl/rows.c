@@ -289,7 +289,7 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 
 /*
  * Index expressions are the owner's code: as in core's maintenance commands
- * it runs as the owner, in a restricted operation, whoever calls.
+ * it runs as the owner, in a restricted operation, for any caller.
  */
 void
 sfi_ddl_as_owner(Relation rel, void (*step) (void *arg), void *arg)

@@ -27,7 +27,8 @@ extern struct varlena *sfi_ddl_stored(Datum value);
 
 /*
  * The same, but NULL if the value is TRAINED or SEALED, which takes no space of a segment.  What is
- * damaged, and so of whatever form, may take some: who frees it finds that out, and warns.
+ * damaged, and so of whatever form, may take some: the code that frees it finds that out, and
+ * warns.
  */
 extern struct varlena *sfi_ddl_located(Datum value);
 

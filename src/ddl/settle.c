@@ -67,7 +67,7 @@ settle_shutdown(DestReceiver *self)
 	settler->inner->rShutdown(settler->inner);
 }
 
-/* Whoever has made the inner receiver destroys that. */
+/* The inner receiver is destroyed by its maker. */
 static void
 settle_destroy(DestReceiver *self)
 {

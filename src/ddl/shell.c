@@ -78,7 +78,7 @@ sf_ddl_tidy_shell(Oid table_oid)
 {
 	if (sfi_ddl_objects() == NULL || !sf_base_is_shell(table_oid))
 		return false;
-	/* with rows it stays, and whoever reads it is not to be stopped each time */
+	/* with rows it stays, and its readers are not to be stopped each time */
 	if (!ConditionalLockRelationOid(table_oid, AccessShareLock))
 		return true;
 	if (!is_empty(table_oid))

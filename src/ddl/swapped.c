@@ -5,9 +5,9 @@
  *
  * The rows of a table name the table in their locators.  A program that exchanges the files of
  * two tables in pg_class, as tools that rewrite tables do, gives each the rows of the other.  No
- * hook hears of that.  But whoever changes pg_class has the relation cache forget the table: we
- * keep the tables that it was told to forget, and before the commit look which of them have
- * another file than before.
+ * hook hears of that.  But a change of pg_class makes the relation cache forget the table: we
+ * keep the tables that it forgot, and before the commit look which of them have another file
+ * than before.
  *
  * Files that a command of the server's own has put there are known to be right: VACUUM FULL and
  * CLUSTER copy rows as they are, ALTER TABLE is followed by sync.c, and after a TRUNCATE there
@@ -61,7 +61,7 @@ table_changed(Datum arg, Oid relid)
 	TransactionId xid = GetTopTransactionIdIfAny();
 
 	nchanges++;
-	/* who has no xid has not changed pg_class */
+	/* a transaction without an xid has not changed pg_class */
 	if (relid < FirstNormalObjectId || !TransactionIdIsValid(xid))
 		return;
 	SF_ASSERT(nchanged >= 0 && nchanged <= MOST_CHANGED);

@@ -8,12 +8,12 @@
  * locator that belongs to another row, and its bytes would go with that row: at a DELETE, a
  * TRUNCATE or a DROP of a table that nobody thinks of any more.
  *
- * The server counts the rows that a transaction writes, whoever writes them
+ * The server counts all rows that a transaction writes
  * (sf_server_visit_written()), and the triggers count those that they see (seen.c).  Before a
  * commit, where the two numbers differ, the rows that the transaction has written are looked
  * at, and what does not belong to them is copied, in the same transaction.  So no other one
- * ever sees such a row.  What cannot be copied, since its row is gone for good, is an error of
- * whoever reads it, and nothing is committed.
+ * ever sees such a row.  A value that cannot be copied, since its row is gone for good, is an
+ * error of the function that reads it, and nothing is committed.
  *
  * The same is done for all rows of a table that was given another file (swapped.c), or pages that
  * the server counts no rows of (sample.c).
@@ -251,7 +251,7 @@ is_rows_own(Arrivals *arrivals, struct varlena *stored, bool is_new)
 	bool		found;
 
 	SF_ASSERT(loc.table_oid == arrivals->column.table_oid);
-	/* it is of before a TRUNCATE: whoever reads it says so */
+	/* it is of before a TRUNCATE: the read of it says so */
 	if (loc.incarnation != arrivals->incarnation)
 		return false;
 	if (arrivals->all)

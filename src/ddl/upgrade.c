@@ -249,7 +249,7 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 {
 	SfOrphanedStorage *storage;
 
-	/* before anything is looked at: who drops the table comes first or waits */
+	/* before anything is looked at: a DROP of the table comes first or waits */
 	relation_close(relation_open(column->table_oid, ShareRowExclusiveLock), NoLock);
 	storage = find_orphaned(column, left);
 

@@ -73,8 +73,8 @@ wants_segments(const VacuumStmt *stmt)
 
 /*
  * May the caller vacuum the table that a segment hangs on?  False as well when
- * either is gone.  Takes no lock on them: who may not must not be able to wait
- * for one, either.
+ * either is gone.  Takes no lock on them: a role without the privilege must not be
+ * able to queue for one, either.
  */
 static bool
 may_vacuum(Oid segrelid)

@@ -87,7 +87,7 @@ validate_column(Relation rel, Form_pg_attribute att)
 	int32		typmod = att->atttypmod;
 	bool		direct = sfi_ddl_is_securefile(att->atttypid, &typmod);
 
-	/* these hold nothing by themselves; but who uses their row types does */
+	/* these hold nothing by themselves; but a table with their row types does */
 	if (rel->rd_rel->relkind == RELKIND_COMPOSITE_TYPE ||
 		rel->rd_rel->relkind == RELKIND_VIEW ||
 		rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
@@ -140,7 +140,7 @@ sfi_ddl_refuse_nested(Relation rel, Form_pg_attribute att)
  *
  * What the relation cache gives out (RelationGetIndexExpressions()) is folded to
  * constants, that is, functions of the table's owner are called on the way.  Here
- * nothing of the kind may run: the current user is whoever runs the command.
+ * nothing of the kind may run: the current user is the role that runs the command.
  */
 static Node *
 read_expressions(Relation index, AttrNumber attribute)

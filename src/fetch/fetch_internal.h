@@ -164,7 +164,7 @@ extern void sfi_fetch_state_set(Oid table_oid, AttrNumber attnum, const SfFetchS
 
 /*
  * Note whether the other server has answered.  Each time that it has not, the next question has to
- * wait longer: who waits for an answer may be in the way of replay.  may_ask: has it passed?
+ * wait longer: a wait for an answer may be in the way of replay.  may_ask: has it passed?
  * Both never throw.
  */
 extern void sfi_fetch_note_answer(bool came);

@@ -4,8 +4,8 @@
  *	  The connection to the server that has the data.
  *
  * It is that of logical replication's workers, by the server's own libpqwalreceiver: nothing
- * else needs to be linked, waits can be cancelled, and who may connect so is known: a role
- * with REPLICATION.
+ * else needs to be linked, waits can be cancelled, and the role that connects has
+ * REPLICATION.
  *
  *-------------------------------------------------------------------------
  */

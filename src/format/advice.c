@@ -14,8 +14,8 @@
  * say what was dropped.
  *
  * Whether an entry may be there, and in which bucket, is not asked when pages are read: they
- * have hundreds of entries, and a wrong one does no harm to who is prepared for one that leads
- * nowhere.  A check asks.
+ * have hundreds of entries, and a wrong one does no harm to a reader that is prepared for one
+ * that leads nowhere.  A check asks.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,7 +54,7 @@ sf_format_advice_problem(const SfAdvice *entry)
 		"entry of advice names an impossible share record";
 }
 
-/* For a check; who reads a list looks at the one page that it goes to. */
+/* For a check; a reader of a list looks at the one page that it goes to. */
 const char *
 sf_format_advice_list_problem(const SfAdviceList *list)
 {

@@ -19,7 +19,7 @@ extern uint64_t sf_format_checksum(const void *data, size_t len, uint64_t seed);
 
 /*
  * XXH3-128, without a seed.  Of more than SF_DIGEST_SHORT bytes, the low half is their
- * XXH3-64, so that who needs both goes through the bytes once.
+ * XXH3-64, so that a caller that needs both goes through the bytes once.
  */
 typedef struct SfDigest
 {

@@ -3,9 +3,9 @@
  * key.c
  *	  What entries of a key page cannot say.
  *
- * Whether a key is the one that was wrapped, its tag tells, to who has the master key.
- * Here is what can be told without: so that a check, which has none, finds damage, and
- * that all other code may go by what an entry says.
+ * The tag of a key tells whether it is the one that was wrapped, if the master key is
+ * there.  Here is what can be told without it: so that a check, which has none, finds
+ * damage, and that all other code may go by what an entry says.
  *
  *-------------------------------------------------------------------------
  */

@@ -418,8 +418,8 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 
 /*
  * The tag of that many bytes.  SipHash is for short messages with a secret key, which is
- * what locators are: who does not know the secret cannot make a tag, and a changed bit
- * is found out, too.
+ * what locators are: a user who does not know the secret cannot make a tag, and a changed
+ * bit is found out, too.
  */
 static uint64_t
 make_tag(const uint8_t *data, size_t len, const SfSecret *secret)

@@ -139,7 +139,7 @@ dictionary_problem(const void *content)
 	return page->reserved == 0 ? NULL : "dictionary page has something in a reserved place";
 }
 
-/* A key page.  What its entries say is asked by who uses them (sf_format_keys_problem()). */
+/* A key page.  Its entries are validated by sf_format_keys_problem(), not here. */
 static const char *
 keys_problem(const void *content)
 {

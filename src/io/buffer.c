@@ -54,7 +54,7 @@ note_mapping(char *start, Size size)
 
 /*
  * MADV_DONTNEED takes the pages and leaves the addresses: the next touch finds zeros.
- * So whoever holds a pointer into a buffer need not be told.
+ * So a pointer into a buffer stays good.
  */
 void
 sfi_io_buffers_release(void)

@@ -222,7 +222,7 @@ sf_io_note_dirty(const SfIo *io, uint64 opening)
 	if (file != NULL && file->state == SF_DIRTY_OPEN && file->opening == opening &&
 		file->inode == io->inode)
 	{
-		/* the write that is complete is seen by whoever sees the bit */
+		/* a process that sees the bit sees the complete write */
 		pg_write_barrier();
 		pg_atomic_write_u32(&file->dirty, 1);
 		due = count_noted(io->len_bytes);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * dirty.h
- *	  Data files that the syncer flushes: what writers, those who unlink files, and the
+ *	  Data files that the syncer flushes: what writers, removers of files, and the
  *	  syncer share.  README.md has the protocol.
  *
  * dirty.c		everybody's side: notes, requests, files that go
@@ -66,8 +66,8 @@ typedef struct SfDirtyShared
 {
 	/*
 	 * Shared: a note is being made.  Exclusive: nobody notes; states change.
-	 * A leaf: whoever holds it takes no other lock.  The syncer flushes files
-	 * under it; everybody else holds it for a few instructions.
+	 * A leaf: its holder takes no other lock.  The syncer flushes files under
+	 * it; all others hold it for a few instructions.
 	 */
 	LWLock		gate;
 	bool		active;			/* notes are taken; changed with the gate

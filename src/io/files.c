@@ -9,7 +9,7 @@
  * it.  What runs after a commit (unlink) reports WARNINGs only, and uses
  * nothing of the server that might throw.
  *
- * What a crash can leave, and who deals with it:
+ * What a crash can leave, and what deals with it:
  *
  *		 a directory without its first file			creation begins with clearing it
  *		 files of a segment that nobody committed	the sweep (space/storage.c)
@@ -119,7 +119,7 @@ sf_io_files_require(SfStorage storage, uint64 to_bytes)
 	}
 }
 
-/* By path, not by a descriptor: whoever removes a file need not open it. */
+/* By path, not by a descriptor: a file that is removed need not be opened. */
 static int
 truncate_file(const char *path, uint64 size_bytes)
 {
@@ -225,7 +225,7 @@ empty_directory(const char *dir_path)
 
 /*
  * Remove all there is in the directory of a segment.  A symbolic link in its place is
- * removed as such: whoever made it may keep other things where it leads.
+ * removed as such: its maker may keep other things where it leads.
  */
 static bool
 empty_segment(const char *path)
@@ -336,7 +336,7 @@ make_one_directory(const char *path)
 
 /*
  * Make the names of a directory and of those above it durable, up to top.  Even
- * those that were there already: who made them may not have come to that yet.
+ * those that were there already: their maker may not have come to that yet.
  */
 static void
 sync_names(const char *path, const char *top)

@@ -11,7 +11,7 @@
  *	 written	zeros are written to the disk, half a millisecond a MB; the first write
  *				costs no more than later ones
  *
- * The caller says which way suits those who will write there.  Where the file system makes
+ * The caller says which way suits the later writers.  Where the file system makes
  * no promises, zeros are written.  They are written synchronously: zeros that a killed
  * process had left in flight could land on somebody's data.
  *

@@ -23,11 +23,11 @@
  * the space they write to is given back.
  *
  * The errors of a transfer wait for sf_io_wait() because there is nobody else to tell:
- * whoever reaps a request may be about something different, or in the middle of an
+ * the process that reaps a request may be about something different, or in the middle of an
  * abort.  For the same reason reaping never throws, and cannot be interrupted.
  *
- * The queue belongs to the process, not to a column or a statement: whoever waits for
- * room in it waits for whichever request finishes first, and the limit,
+ * The queue belongs to the process, not to a column or a statement: a transfer that waits
+ * for room in it waits for whichever request finishes first, and the limit,
  * securefile.io_concurrency, is for all of them together.  That suits a disk, which has
  * one queue for all, too.
  *
@@ -658,7 +658,7 @@ sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 
 /* ---- statistics ---- */
 
-/* Whoever takes the counts adds them to the column that it has just read or written. */
+/* The caller adds the counts to the column that it has just read or written. */
 SfIoCounts
 sf_io_take_counts(void)
 {

@@ -206,7 +206,7 @@ extern void sf_io_files_truncate(SfStorage storage, uint64 size_bytes);
 
 /*
  * Remove the files of a database in all tablespaces.  Failures of the file system are
- * WARNINGs, and what is left is found by the next one who looks.  Nobody can be
+ * WARNINGs, and what is left is found by the next sweep.  No session can be
  * connected to that database.
  */
 extern void sf_io_database_unlink(Oid db);
@@ -238,8 +238,8 @@ extern bool sf_io_database_has_files(Oid db, int elevel);
  *
  * Of one database, a directory that this process may not look into is passed over
  * with a WARNING: it is probably that of a dropped segment, and must not keep the
- * others from being maintained.  Of all, it is shown: who prepares an upgrade has to
- * fail there.
+ * others from being maintained.  Of all, it is shown: the preparation of an upgrade
+ * has to fail there.
  */
 typedef void (*SfIoScanFn) (SfStorage storage, void *arg);
 extern void sf_io_scan(Oid db, SfIoScanFn fn, void *arg);

@@ -8,7 +8,7 @@
  * values keeps its I/O buffers (buffer.c) and tells malloc to keep what it
  * frees.  With many sessions that is too much.  So what is kept is counted, by
  * what the process has grown since it last gave everything back, and the sum of
- * all processes has a limit (securefile.kept_memory_total): whoever ends a
+ * all processes has a limit (securefile.kept_memory_total): a process that ends a
  * transaction above it gives back.  A session that has not moved large values
  * for securefile.kept_memory_timeout gives back, too.
  *

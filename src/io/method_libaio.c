@@ -64,7 +64,7 @@ libaio_submit(SfIo *io, uint32 len_bytes)
 		sfi_io_completed(io, rc < 0 ? rc : -EAGAIN);
 }
 
-/* A batch at most: whoever wants more asks again, and looks at its own request in between. */
+/* A batch at most: a caller that wants more asks again, and looks at its own request in between. */
 static void
 libaio_reap(bool block)
 {

@@ -90,7 +90,7 @@ enter_part(pg_atomic_uint32 *count, bool direct)
 	return true;
 }
 
-/* Whoever waits looks again by itself. */
+/* A process that waits looks again by itself. */
 static void
 leave_part(pg_atomic_uint32 *count, bool direct)
 {

@@ -132,7 +132,7 @@ list_storages(List *storages, Oid spc, Oid db, int elevel)
 }
 
 /*
- * Who the files belong to stays known until all are gone.  Where something could not be
+ * The owner of the files stays known until all are gone.  Where something could not be
  * removed, or not be seen, the launcher comes back to that database later.
  */
 void
@@ -189,7 +189,7 @@ sf_io_database_has_files(Oid db, int elevel)
 
 /*
  * May this process look into the directory of a segment?  Reported if not.  One that
- * is gone again may be shown: whoever drops a segment removes it.
+ * is gone again may be shown: the drop of a segment removes it.
  */
 static bool
 is_open_to_us(SfStorage storage)

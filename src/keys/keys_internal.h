@@ -132,7 +132,7 @@ extern bool sfi_keys_parse(const char *text, size_t len_bytes, SfKeySet *set,
 /*
  * ---- wrapped keys (wrap.c; the last ones in data.c) ----
  *
- * A secret is SF_KEY_BYTES of a data key in memory of the caller, who wipes it.
+ * A secret is SF_KEY_BYTES of a data key in memory of the caller, which wipes it.
  */
 
 typedef enum SfUnwrapped

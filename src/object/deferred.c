@@ -12,8 +12,8 @@
  *	 indirect pointer ----> given ------------------->	as the trigger got it, in memory
  *							placed (NULL at first) -->	as it is in the tuple that is written
  *
- * An expanded object by itself would not do: it is flattened, and so placed, by whoever
- * forms a tuple in memory.  The toaster, which prepares a tuple for the heap, replaces
+ * An expanded object by itself would not do: it is flattened, and so placed, by any code
+ * that forms a tuple in memory.  The toaster, which prepares a tuple for the heap, replaces
  * every indirect pointer by what it points to, and flattens that.
  *
  * So does everybody else who detoasts the datum.  That is correct: it places the value

@@ -239,7 +239,7 @@ is_written(const SfEdit *edit, uint16 levels)
 }
 
 #ifdef SF_ASSERTIONS
-/* A node that becomes a page.  Goes through its entries, as who copies it does. */
+/* A node that becomes a page.  Goes through its entries, as the copy of it does. */
 static void
 check_node(SfEdit *edit, const EditNode *node)
 {

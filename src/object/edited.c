@@ -7,7 +7,7 @@
  * consists of.  Only storing it writes, and then what is in its place already
  * is shared.  It never leaves the transaction's memory (or a tuplestore), so
  * the format is nobody else's business.  The boot id tells one from damage to a
- * row that makes it look like this.  Whoever comes to know the id can make bytes
+ * row that makes it look like this.  A user who comes to know the id can make bytes
  * look so (ALTER TYPE of a column, seen from a function that it calls), so what they
  * say of themselves is checked: it leads nowhere out of them.
  *
@@ -25,8 +25,8 @@
  *		 16	8	length
  *	 ..		..		bytes and values
  *
- * A value that several pieces refer to is there once: whoever cuts a value into a
- * thousand pieces (replace(), overlay() in a loop) would else copy its locator, up to 2
+ * A value that several pieces refer to is there once: a statement that cuts a value into
+ * a thousand pieces (replace(), overlay() in a loop) would else copy its locator, up to 2
  * KB, for each.  So making a value and taking it apart go by a set of values (SfValues).
  *
  * Places of bytes and values are 32 bits, as no datum is longer than 1 GB; lengths are

@@ -3,10 +3,11 @@
  * fate.c
  *	  What has become of a value that is not found at its place.
  *
- * Who keeps a locator longer than any snapshot shows its row finds other bytes at the
- * place of the value, or another map, once that is used again.  So does who reads a value
- * that is damaged.  The first is a race, and an error of the statement; the second is a
- * fault of the disk, which somebody has to look after.  The row tells them apart:
+ * A statement that keeps a locator longer than any snapshot shows its row finds other bytes
+ * at the place of the value, or another map, once the place is used again.  So does a
+ * statement that reads a value that is damaged.  The first is a race, and an error of the
+ * statement; the second is a fault of the disk, which an administrator has to look after.  The
+ * row tells them apart:
  *
  *	 a row that some snapshot may show has the value		it lives: damage
  *	 no row has it, but its space waits to be freed			it lives for somebody: damage
@@ -115,8 +116,8 @@ scan_table(Relation rel, const SfLocator *loc)
 }
 
 /*
- * Look at the rows of the table.  We do not wait for it: whoever has it locked may wait for
- * the segment, which is locked by us.
+ * Look at the rows of the table.  We do not wait for it: a transaction that has it locked may
+ * wait for the segment, which is locked by us.
  */
 static SfFate
 ask_rows(const SfLocator *loc)

@@ -72,7 +72,7 @@ sfi_inode_alloc(void)
 }
 
 /*
- * A flat map as if it were a leaf, so that whoever walks trees needs no second way.
+ * A flat map as if it were a leaf, so that a walk of trees needs no second way.
  */
 static void
 read_flat(const SfLocator *loc, SfInode *inode)

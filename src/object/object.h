@@ -201,8 +201,8 @@ extern Datum sf_object_defer(Datum given, SfPlace place, void *arg, MemoryContex
 
 /*
  * The value that a deferred datum stands for, or any other datum itself: the one that was placed,
- * where that lives longer.  Whoever reads an argument of type securefile asks for it before he
- * detoasts the argument.  Never throws.
+ * where that lives longer.  A function that reads an argument of type securefile asks for it
+ * before it detoasts the argument.  Never throws.
  */
 extern Datum sf_object_given(Datum datum);
 

@@ -9,7 +9,7 @@
  * variable, or an aggregate in its state.  Its nodes are never changed: an edit
  * makes those between the root and the place of the edit anew, and shares all
  * others with the value it was made from.  So it is not asked whether a datum
- * is read-only, and whoever holds an older value still has that.
+ * is read-only, and a variable that holds an older value still has that.
  *
  * The nodes, and what they point to, lie in a store, which belongs to all ropes
  * that were made from one another and is freed with the last of them.  Those of
@@ -201,8 +201,8 @@ new_node(Store *store, RopeNode *left, SfPiece piece, RopeNode *right)
 	}
 
 	/*
-	 * All sums are made here and never changed: whoever asks a rope for its
-	 * length, or whether it has values, looks at the root only.
+	 * All sums are made here and never changed: the length of a rope, and
+	 * whether it has values, are read from the root only.
 	 */
 	node = &store->nodes[--store->nnodes];
 	node->left = left;

@@ -18,8 +18,8 @@
  * one.
  *
  * Slots lie in static memory, and their buffers are never given back; so
- * they can be left at any time, with requests in flight.  Whoever takes the
- * slot next waits for those.
+ * they can be left at any time, with requests in flight.  The next user of the
+ * slot waits for those.
  *
  * The system itself reads ahead in the page cache.  There the ring is one small
  * request, only so that a unit is read and checked once here, too.
@@ -98,7 +98,7 @@ sfi_read_leave_slot(SfReader *reader)
 	reader->slot = NULL;
 }
 
-/* Their requests may be in flight still; whoever prepares the ring next waits for them. */
+/* Their requests may be in flight still; the ring that is prepared next waits for them. */
 void
 sfi_read_clear_slots(void)
 {

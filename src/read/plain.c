@@ -5,7 +5,7 @@
  *
  *	stored bytes --open (KEYED)--> as encoded --decode--> plain bytes
  *
- * A codec decodes a unit as a whole.  Who reads a value in small pieces wants the same
+ * A codec decodes a unit as a whole.  A reader of small pieces of a value wants the same
  * unit many times, so the last two units that were wanted in part are kept:
  * two, since a piece may lie in two units, and two values may be read by turns.
  *

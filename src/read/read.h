@@ -108,8 +108,8 @@ extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64
  * is left to the system's reading ahead.
  *
  * begin copies the datum, of any form.  The reader lives in the current memory
- * context and ends with it, or by sf_read_end().  It holds no snapshot: who
- * keeps it over statements sees to it that its value stays.  While it reads
+ * context and ends with it, or by sf_read_end().  It holds no snapshot: a caller
+ * that keeps it over statements sees to it that its value stays.  While it reads
  * ahead it keeps the segment locked (AccessShareLock), whatever subtransaction
  * ends.
  */

@@ -40,8 +40,8 @@
 typedef void (*SfReadPlain) (uint64 unit_no, const char *plain, void *arg);
 
 /*
- * Who is told of units: of those that cannot be returned, and of the others, in the order of
- * their numbers.  Functions that can meet one take a listener as an argument.  NULL: there is
+ * A listener hears of units: of those that cannot be returned, and of the others, in the order
+ * of their numbers.  Functions that can meet one take a listener as an argument.  NULL: there is
  * no listener, and damage is an ERROR.
  */
 typedef struct SfReadListener

@@ -9,8 +9,8 @@
  *						  +--all in gather buffers-+   +-again-+
  *
  * Every state leads back to idle: sfi_read_drop_request().  An ERROR leaves a request
- * where it is, and a request whose wait failed stays started.  Whoever uses its slot
- * next has to wait for the kernel first (io.in_flight).
+ * where it is, and a request whose wait failed stays started.  The next user of its slot
+ * has to wait for the kernel first (io.in_flight).
  *
  * The buffers are kept and aligned; a result's memory never is, since a
  * varlena's data starts behind a 4-byte header.

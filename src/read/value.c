@@ -17,7 +17,7 @@
  * the storage was replaced, and the locator has to bear the tag of that segment, which
  * nobody outside the server can make.
  *
- * Nothing here looks at visibility.  Who has a locator got it from a row that a snapshot
+ * Nothing here looks at visibility.  The caller got its locator from a row that a snapshot
  * shows, and the units of that row stay until no snapshot can show it any more.  A locator
  * that was kept longer leads to units that do not match, or match only if nobody has
  * written there since; then the value is what it was.

@@ -9,7 +9,7 @@
  * is not sound, or cannot be decrypted here, has no hash to compare.
  *
  * A long value is read directly, whatever the cache mode: that is what the disk has, it is
- * faster, and it leaves the page cache to those who read values.  For short ones, what the
+ * faster, and it leaves the page cache to the readers of values.  For short ones, what the
  * system reads ahead is worth more.
  *
  *-------------------------------------------------------------------------

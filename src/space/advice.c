@@ -8,9 +8,9 @@
  *
  *	 header: advice_root -> root -> directory pages -> buckets
  *
- * It is never believed.  Who finds something goes on to the share record and compares the
- * bytes.  So an entry may be too many, or lost, and nothing comes of it but a look in vain,
- * or a second copy of a content.  Therefore:
+ * It is never believed.  A search that finds something goes on to the share record and
+ * compares the bytes.  So an entry may be too many, or lost, and nothing comes of it but a
+ * look in vain, or a second copy of a content.  Therefore:
  *
  *	- entries come and go at once, whatever becomes of the transaction;
  *	- there are no overflow pages: a bucket that is full drops its oldest entry;
@@ -30,8 +30,8 @@
  * The buckets of a round are split shortly after each other, since their loads are much the
  * same.  So between rounds the load rises from a third to two thirds.  A bucket holds 509
  * entries; that one of them is full while its likes have two thirds does not happen to
- * hashes that are good ones, unless splits lag behind: the one who splits has no turn of the
- * processor, and all others add on without waiting for it.
+ * hashes that are good ones, unless splits lag behind: the process that splits has no turn
+ * of the processor, and all others add on without waiting for it.
  *
  * The index never gets smaller.  Where entries are removed there is room for others (advise.c
  * sweeps buckets), and TRUNCATE or a rewrite begins a new segment.
@@ -43,8 +43,8 @@
  * comes before or after.
  *
  * A split is one record of header, root, directory and the two buckets: a crash, or an error,
- * finds it done or not begun.  The heavyweight advice lock keeps a second splitter out, who
- * goes on without: the next add will do.
+ * finds it done or not begun.  The heavyweight advice lock keeps a second splitter out, which
+ * goes on without a split: the next add will do.
  *
  * What it costs: an add is one record of 72 bytes, and 20 bytes for its share of splits; a
  * full page of a bucket in addition, for the first change of it after a checkpoint.  Hashes
@@ -53,7 +53,7 @@
  * Invariants:
  *	 A1	an entry is in the bucket that its hash belongs to, by the number of buckets that
  *		the root has;
- *	 A2	only who holds the advice lock splits buckets, and changes root and directory.
+ *	 A2	only the holder of the advice lock splits buckets, and changes root and directory.
  *
  *-------------------------------------------------------------------------
  */

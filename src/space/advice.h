@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * advice.h
- *	  The index of advice on duplicates (advice.c), for who keeps it small (advise.c).
+ *	  The index of advice on duplicates (advice.c), for the sweep that keeps it small
+ *	  (advise.c).
  *
  *-------------------------------------------------------------------------
  */

@@ -78,8 +78,8 @@ take_stale_out(void *arg)
 
 /*
  * Take stale entries out of the bucket of a hash; returns how many are left.  What an entry
- * leads to may be damaged.  That is of no concern to who has another content to store, and only
- * ends the sweep.
+ * leads to may be damaged.  That is of no concern to a session that has another content to
+ * store, and only ends the sweep.
  */
 static int
 sweep_bucket(SfSegment *seg, uint64 hash)

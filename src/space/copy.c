@@ -8,8 +8,8 @@
  * another tablespace, pages are logged whole, written past shared buffers and
  * made durable before the transaction can commit.
  *
- * What holds for the old storage only is left out: who made it (the sweeper
- * asks whether that transaction is still alive), and what is lent.
+ * What holds for the old storage only is left out: the transaction that made it (the
+ * sweeper asks whether it is still alive), and what is lent.
  *
  *-------------------------------------------------------------------------
  */

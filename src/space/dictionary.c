@@ -257,8 +257,8 @@ sf_space_dictionary_of(const SfHome *home, uint32 number)
 
 /*
  * What the newest dictionary of a column was when it was last looked for.  A process that
- * adds one has all others look again, by an invalidation of the table.  Who misses that
- * for a moment uses the one before, or none, which is as right.
+ * adds one has all others look again, by an invalidation of the table.  A process that
+ * misses that for a moment uses the one before, or none, which is as right.
  */
 typedef struct Newest
 {

@@ -5,7 +5,7 @@
  *
  * New blocks are zeros, durably, before the header says that they exist: a full disk
  * is met here rather than in the middle of a value.  Zeros are written to the disk where
- * whoever writes next would have to wait for more than its own bytes otherwise, see
+ * the next writer would have to wait for more than its own bytes otherwise, see
  * needs_written().
  *
  * Growth, under the growth lock:					a crash after that step leaves
@@ -24,7 +24,7 @@
  *	 3	the files are cut
  *
  * The marks of the claim stay on the map pages behind the new end, and the next growth
- * takes them away.  Else somebody who has read the old size could lend there between
+ * takes them away.  Else a process that has read the old size could lend there between
  * the record and the cut.
  *
  * Invariant S3 speaks of the header's size.  A reader gets it without the growth lock:

@@ -366,7 +366,7 @@ sf_space_keep_command_ends(void)
 	publish();
 }
 
-/* ---- for those who look for what keeps space ---- */
+/* ---- for the functions that show what keeps space ---- */
 
 bool
 sf_space_keep_next(int *at, SfKept *kept)

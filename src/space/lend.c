@@ -132,7 +132,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 
 	/*
 	 * An ERROR from here on leaves the blocks lent until the next start of
-	 * the server: nobody knows of them but the caller, who gets no answer.
+	 * the server: only the caller could know of them, and gets no answer.
 	 */
 	(void) SF_FAULT_IO(lend_after_mark);
 
@@ -157,8 +157,8 @@ lend_known(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *reg
 
 /*
  * Tell the dispenser of the free runs on one map page; returns free blocks.  The page
- * is copied: to put runs in takes the dispenser's lock, perhaps 4000 times, and whoever
- * lends or commits on that page would wait for all of it.
+ * is copied: to put runs in takes the dispenser's lock, perhaps 4000 times, and a process
+ * that lends or commits on that page would wait for all of it.
  */
 static uint32
 scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)

@@ -33,8 +33,8 @@ grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_secto
 
 /*
  * The monitor cuts a tail only where it is much, or all there is, and leaves
- * what was lent in the last minutes: who replaces all rows would else grow the
- * files again and again.  Whoever waits (wait) gets all of it cut.
+ * what was lent in the last minutes: a load that replaces all rows would else grow
+ * the files again and again.  A caller that waits (wait) gets all of it cut.
  */
 void
 sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)

@@ -16,7 +16,7 @@
  * while their backend still fills the rest.
  *
  * The lent plane counts only for the start of the server whose boot id the page has:
- * who held a block then is gone.  So a restart gives all lent blocks back without a
+ * the process that held a block then is gone.  So a restart gives all lent blocks back without a
  * write.  A page gets the new boot id when something on it is lent again.
  *
  * Nothing here throws or allocates: it runs in critical sections and in redo.

@@ -5,7 +5,7 @@
  *
  * Every page is checked once, here, where it enters; no other code re-checks.
  *
- * What is asked of a page that is read, in this order, and who asks:
+ * What is asked of a page that is read, in this order, and where:
  *
  *	 the relation has such a page			read_buffer()
  *	 this process has not locked it			read_buffer(): a link leads back to a

@@ -29,7 +29,7 @@
 /*
  * Read and lock a page, checking type, seal and fields: DATA_CORRUPTED if wrong.
  * mode is BUFFER_LOCK_SHARE or BUFFER_LOCK_EXCLUSIVE.  May wait for a disk, and for
- * who has locked the page; see the order of locks in space_internal.h.
+ * the holder of the page's lock; see the order of locks in space_internal.h.
  */
 extern Buffer sfi_page_read(Relation rel, uint32 page, SfPageType type, int mode);
 

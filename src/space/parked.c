@@ -7,7 +7,7 @@
  * here and claims it at its next write, so that single-row commits lie side by
  * side.  Because the table is shared, space that an idle backend keeps can be
  * taken when it is needed, and what an aborted or ended backend could not give
- * back itself is given back by whoever comes next.
+ * back itself is given back by the next backend.
  *
  *					  park, owned							claim (its owner)
  *	 lent to a backend ---------> idle, of that backend ---------------> lent to it
@@ -18,8 +18,8 @@
  *			|									^
  *			+------------ collect --------------+
  *
- * Whoever takes an entry out of the table is the only one that has the region, so the
- * lock is needed for the table alone, and map pages are changed without it.
+ * The process that takes an entry out of the table is the only one that has the region, so
+ * the lock is needed for the table alone, and map pages are changed without it.
  *
  * Garbage is what an abort leaves: it may not touch pages, since it must not fail.  The
  * next one that looks for space, or the monitor, gives it back.

@@ -163,7 +163,7 @@ lock_tail_behind(Relation rel, Buffer buf, uint32 tail, bool *is_tail)
 }
 
 /*
- * In the order of the queue: who walks it locks a page while that before it is locked.  The
+ * In the order of the queue: a walk locks a page while the one before it is locked.  The
  * header is not locked meanwhile, so the last page may have got a successor since it was
  * asked for.
  */
@@ -329,7 +329,7 @@ sf_space_log_entries(SfSegment *seg, SfPendKind kind, const SfRun *runs, int nru
 		n = sf_space_log_some(seg, kind, fxid, runs, nruns);
 }
 
-/* ---- for those who take entries out ---- */
+/* ---- taking entries out ---- */
 
 /*
  * Remember the newest xid whose freeing a standby's snapshots must outlive.  What an

@@ -22,8 +22,8 @@
  * zeros: redo of a page that is made new extends the relation up to it.
  *
  * Why not trust the checksum?  It tells that a record is as it was written.  It does not
- * tell that who wrote it was this extension, in this version: the number of a resource
- * manager is not reserved, and a record of another extension would end here.
+ * tell that this extension wrote it, in this version: the number of a resource manager is
+ * not reserved, and a record of another extension would end here.
  *
  * The changes of a page are looked at where that is read, see change.c.
  *

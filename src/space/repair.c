@@ -4,7 +4,7 @@
  *	  Steps of a repair: pages of a segment relation made anew, from what the
  *	  rows say.  What is to be done, and why, is known to check/repair.c.
  *
- * The caller's lock on the segment relation keeps out who writes, frees, grows
+ * The caller's lock on the segment relation keeps out all that writes, frees, grows
  * or cuts; readers go on.  Each step is one record, and no step frees anything
  * that could be needed: space is set free by pending entries of the repairing
  * transaction, so that snapshots, slots and standbys are waited for as ever.

@@ -23,7 +23,7 @@
  */
 
 /*
- * Grow unless another did since total_sectors was seen; waits for one who does.  need_blocks
+ * Grow unless another did since total_sectors was seen; waits for one that does.  need_blocks
  * (at most SF_MAP_BLOCKS) will lie side by side.  at_once_sectors: see sf_space_lend().
  */
 extern void sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks,
@@ -74,8 +74,8 @@ extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
 /* ---- dispenser (dispense.c): hints, never truth ---- */
 
 /*
- * None of these throws; each takes the dispenser's LWLock for a moment, and is not for who
- * holds it or is in a critical section.
+ * None of these throws; each takes the dispenser's LWLock for a moment.  Do not call them
+ * with that lock or in a critical section.
  *
  * take: a run of at least want blocks, else the longest of at least need; it is taken out.
  * put: a run believed free, on one map page; may be forgotten.

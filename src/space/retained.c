@@ -12,8 +12,8 @@
  *
  * K1	the copy counts once the transaction that made it has committed; until
  *		then, and after an abort, the segment relation does.
- * K2	who reads the segment relation for decoding holds a lock on it, or knows
- *		that there is no copy that counts and none can come.
+ * K2	a process that reads the segment relation for decoding holds a lock on it, or
+ *		knows that there is no copy that counts and none can come.
  *
  * The sweeper removes the storage when no slot's catalog horizon is older than
  * the transaction.
@@ -26,7 +26,7 @@
  * transaction can still be rolled back then.  An abort leaves the copy where it is.  It
  * does not count, and the next drop of the same storage replaces it.
  *
- * Who decodes compares no names and no catalog entries: the copy itself names the
+ * Decoding compares no names and no catalog entries: the copy itself names the
  * transaction that made it, and the commit log knows how that has ended.
  *
  *-------------------------------------------------------------------------

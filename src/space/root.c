@@ -4,9 +4,9 @@
  *	  Whose the map of a root page is (SecureFiles paper, section 3.5, goes no
  *	  further than references to what was stored to be shared).
  *
- * A value with inode pages can be copied without its bytes though it is private: its root is
- * the place where who copies it meets who deletes or changes it.  Each leaves a mark there,
- * under the lock of the page:
+ * A value with inode pages can be copied without its bytes though it is private: a copier and
+ * a deleter (or editor) synchronise on the root page.  Each leaves a mark there, under the
+ * lock of the page:
  *
  *	 none --own (pre-commit)--> OWNED --take--> TAKEN
  *									|
@@ -16,8 +16,8 @@
  *	 M1	a record takes over a map only where a row has it that has committed, and nobody
  *		else gives it up: OWNED of a transaction that has committed, or TAKEN of one that
  *		has failed;
- *	 M2	who gives up a map has marked it as TAKEN before, or found it SHARED, and then a
- *		reference is what the row loses.
+ *	 M2	a transaction that gives up a map has marked it as TAKEN before, or found it SHARED,
+ *		and then a reference is what the row loses.
  *
  * A transaction takes what it owns itself by removing the mark: whatever becomes of it, that
  * map is not to be shared.  Marks are not taken back by savepoints, which costs a copy its
@@ -145,8 +145,9 @@ sfi_root_may_be_shared(Relation rel, SfRoot root, uint64 *mark)
 }
 
 /*
- * What a mark becomes by who takes the map; the same: it stays.  Who only begins a version
- * leaves the mark of another one that has begun and runs: that one, too, counts on it.
+ * What a mark becomes when a transaction takes the map; the same: it stays.  One that only
+ * begins a version leaves the mark of another one that has begun and runs: that one, too,
+ * counts on it.
  */
 static uint64
 taken(uint64 mark, bool gives_up)
@@ -194,7 +195,7 @@ sf_space_root_own(SfSegment *seg, SfRoot root)
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true) && !seg->retained);
 	SF_FAULT(root_own);
-	/* whoever has marked it before us knows better */
+	/* an earlier mark is right */
 	if (read_mark(rel, root) == 0)
 		(void) change_mark(rel, root, 0, sf_mark(SF_MARK_OWNED, top_fxid()));
 	sfi_segment_close(rel);

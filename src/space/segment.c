@@ -20,7 +20,7 @@
  * The size of the segment is none of these: it changes while others write, so it is
  * read from the header page each time.
  *
- * Who has opened a segment has no pointer to its relation, only the OID: a relcache
+ * An open segment has no pointer to its relation, only the OID: a relcache
  * entry is pinned by the statement that opened it, and a segment lives longer.  The
  * functions of this room open and close the relation for themselves, which costs a
  * look into a hash table and no lock, since the caller's lock is there.
@@ -220,8 +220,8 @@ require_kept(Relation rel)
 
 /*
  * Logical decoding: the segment as it was, which may have been dropped or
- * replaced since.  We do not wait for its lock: who drops it may have committed
- * and wait for a synchronous subscriber, that is for us.
+ * replaced since.  We do not wait for its lock: the transaction that drops it may
+ * have committed and wait for a synchronous subscriber, that is for us.
  *
  * Each round asks in this order: can the lock be had, and is there a copy that counts?
  * With the lock, and no such copy, the relation is there and stays (K2).  With a copy
@@ -339,7 +339,7 @@ sf_space_hold(SfSegment *seg)
 	return seg->relid;
 }
 
-/* As sf_space_hold(), for a writer, who lets go with the transaction only. */
+/* As sf_space_hold(), for a writer, which lets go with the transaction only. */
 void
 sf_space_lock_to_end(SfSegment *seg)
 {
@@ -370,8 +370,8 @@ sf_space_let_go(Oid segment_relid)
 }
 
 /*
- * Whoever drops or truncates holds an exclusive lock until its end, so a lock that is
- * to be had means that nobody does so now, and then the catalog says which storage
+ * A transaction that drops or truncates holds an exclusive lock until its end, so a lock
+ * that is to be had means that none does so now, and then the catalog says which storage
  * there is.
  *
  * A lock that is not to be had means less than "dropped": securefile_check() and

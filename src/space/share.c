@@ -13,15 +13,15 @@
  *										 +------- no reference is left ----------+--> DEAD
  *
  * Invariants:
- *	 D1	a record is referred to only by who has counted it up, under its page's lock, while
- *		it was LIVE, or NEW and its transaction known to have committed;
+ *	 D1	a transaction refers to a record only after it has incremented its count, under its
+ *		page's lock, while it was LIVE, or NEW and its transaction known to have committed;
  *	 D2	a count is lowered only by the resolver, in the record that takes out the entry
  *		that asks for it;
  *	 D3	DEAD is final.
  *
  * A record can also take over the map of a value that a row has, which is to be copied
- * without its bytes: it is LIVE at once, whatever becomes of who copies, with one reference
- * for that row (root.c).
+ * without its bytes: it is LIVE at once, whatever becomes of the copying transaction, with
+ * one reference for that row (root.c).
  *
  * A reference is counted by a record of its own before a row can have it, with an entry
  * that takes the count back should the transaction fail.  So nobody waits for anybody's

@@ -287,7 +287,7 @@ extern void sf_space_take_back(SfSegment *seg, SfRegion region);
  * it can be taken from an idle backend, or from one that is gone.
  *
  * park: leave a region idle; owned: this backend may claim it again (else it
- * is garbage, to be given back by whoever comes next).  Never throws; returns
+ * is garbage, to be given back by the next process).  Never throws; returns
  * false when the table is full (the region stays lent until the next start).
  * claim: take back one parked region of this backend in that storage.
  * disown: at process exit, what this backend parked becomes garbage.

@@ -5,9 +5,9 @@
  *	  and how that ends.  The upgrade itself is in upgrade.c.
  *
  * After pg_upgrade a database has tables with columns of the type, and data files, but
- * no segment relations.  Who uses such a column must be told so, and nothing of the
- * files may be removed as belonging to nobody.  Both follow from one mark of a database,
- * "own" (io/own.c): it is missing in an upgraded cluster until
+ * no segment relations.  Any use of such a column must be an error that says so, and
+ * nothing of the files may be removed as belonging to nobody.  Both follow from one mark
+ * of a database, "own" (io/own.c): it is missing in an upgraded cluster until
  * securefile_upgrade_finish() has committed.
  *
  *-------------------------------------------------------------------------

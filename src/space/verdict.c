@@ -15,10 +15,10 @@
  * keeps its space for ever, or until a repair: to free it could destroy a value, to keep
  * it costs some disk.
  *
- * Why two horizons.  "removable" is about who may still read what a committed
- * transaction has given up: snapshots, prepared transactions, slots, and what sessions keep
+ * Why two horizons.  "removable" is about the readers of what a committed transaction has
+ * given up: snapshots, prepared transactions, slots, and what sessions keep
  * longer (keep.c).  "prepared" is about
- * who may still read what an aborted one has stored: only a slot with two-phase
+ * the readers of what an aborted one has stored: only a slot with two-phase
  * decoding, which has sent, or is to send, its PREPARE.
  *
  * All ids are full ones (64 bits), so that they compare as numbers and nothing wraps
@@ -73,7 +73,7 @@ sfi_pending_horizon(void)
 
 	/*
 	 * all databases, prepared transactions, and both xmins of all slots; only
-	 * then those who go on without a snapshot (keep.c)
+	 * then sessions that go on without a snapshot (keep.c)
 	 */
 	horizon.removable = sf_base_full_xid(GetOldestNonRemovableTransactionId(NULL));
 	horizon.removable = Min(horizon.removable, sfi_keep_oldest());

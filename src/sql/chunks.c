@@ -9,9 +9,9 @@
  * the next ones while a piece is sent.
  *
  * A piece of a STORED value is returned as an expanded object that has no bytes yet:
- * they are read when somebody wants them, straight to where he wants them.  Pieces
- * that nobody looks at are not read.  Who looks at the same piece twice would have
- * it read twice; after the first time, pieces are returned as they are.
+ * they are read when a function wants them, straight to where it wants them.  Pieces
+ * that no function looks at are not read.  A piece that is looked at twice would be
+ * read twice; after the first time, pieces are returned as they are.
  *
  * The pieces between holes, and where they begin, come from two functions, which stand in one
  * SELECT list: a row that has both in one value would have to copy the bytes.  Both go through

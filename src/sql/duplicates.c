@@ -15,8 +15,8 @@
  * any value was encrypted, these stay in memory.
  *
  * The query runs with the caller's rights and row security.  All rows are of one snapshot,
- * which is taken under the lock, as for a SELECT: whoever had the table before may have
- * written all rows anew.  Nothing is written, so the function works on a standby, too.
+ * which is taken under the lock, as for a SELECT: a transaction that had the lock before may
+ * have written all rows anew.  Nothing is written, so the function works on a standby, too.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * feed.c
- *	  All bytes of a value, in order, for one who wants to see each of them once.
+ *	  All bytes of a value, in order, for a caller that wants to see each of them once.
  *
  * An EDITED value is walked through by its pieces: what is in memory is given as it
  * lies there, and each range of a STORED value gets a reader of its own.  To ask a

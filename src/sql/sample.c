@@ -213,8 +213,8 @@ take_pass(SfSample *sample, double percent)
 }
 
 /*
- * The snapshot is one of after the lock: whoever had the table before may have written all
- * rows anew.
+ * The snapshot is taken after the lock: a transaction that had the lock before may have
+ * written all rows anew.
  */
 void
 sfi_sample_take(SfSample *sample)

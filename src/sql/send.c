@@ -11,8 +11,8 @@
  * always.
  *
  * What the methods promise is kept.  A message may come while another is half sent,
- * and is dropped then; pq_putmessage_noblock() neither waits nor fails, whoever calls
- * it: its messages are left to the server.
+ * and is dropped then; pq_putmessage_noblock() neither waits nor fails for any caller:
+ * its messages are left to the server.
  *
  *-------------------------------------------------------------------------
  */

@@ -89,8 +89,8 @@ may_reset(Oid table_oid)
 }
 
 /*
- * Resets what the caller owns; for a superuser that is all of them.  Whoever
- * owns nothing is told so, rather than left to believe that it worked.
+ * Resets what the caller owns; for a superuser that is all of them.  A role that
+ * owns nothing gets a message, rather than being left to believe that it worked.
  */
 Datum
 securefile_stat_reset(PG_FUNCTION_ARGS)

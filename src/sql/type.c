@@ -79,8 +79,8 @@ text_form_size(const bytea *bytes)
 /* ---- output in logical decoding ---- */
 
 /*
- * The column that a value is stored in.  Whoever reads the error of a slot has not asked for
- * the value, and has to find the row.
+ * The column that a value is stored in.  A person who reads the error of a slot has not asked
+ * for the value, and has to find the row.
  */
 typedef struct Place
 {

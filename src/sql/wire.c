@@ -5,7 +5,7 @@
  *
  * The server lets an extension put its own in their place (PqCommMethods, as parallel
  * workers do).  They are put there once, when the client has been let in, and stay:
- * whoever puts others over them later, finds them where they were.
+ * a library that puts others over them later finds them where they were.
  *
  * Only sessions of clients have them.  A walsender has to go on with its work while its
  * peer does not read, and its peer reads the names of types, not their numbers; a

@@ -3,7 +3,7 @@
  * cancel.c
  *	  Cancel requests that come between two pieces of a stream.
  *
- * A stream of pieces is one operation to whoever cancels it, and many statements to
+ * A stream of pieces is one operation to the user who cancels it, and many statements to
  * the server, which drops a request that comes between two of them: while it waits
  * for the next command there is no statement to cancel.  So a handler of SIGINT in
  * front of the server's own notes that a request came while a handle was open, and

@@ -12,7 +12,7 @@
  *
  * A hash is a hint, and so is the advice.  Only bytes that were compared make two values one.
  * What cannot be read, is damaged, or was left behind by a restore, is no duplicate, and no
- * error of who stores.
+ * error of the statement that stores.
  *
  * Values that are read for this are read once for the hash, and once more for the comparison
  * or the copy.  Those that come in pieces are hashed and compared as they come (once.c).
@@ -236,8 +236,8 @@ try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, 
 }
 
 /*
- * The object of a record that the advice leads to, as of try_record().  Stale entries are
- * taken out by who meets them.
+ * The object of a record that the advice leads to, as of try_record().  Takes stale entries
+ * out.
  */
 static SfReader *
 try_advice(const SfSearch *search, const SfContent *content, const SfAdvice *advice,

@@ -78,8 +78,8 @@ extern bool sfi_content_is_at(const SfContent *content, SfReader *there, int64 o
 /*
  * Count a content that a hash has led to, and whose bytes are others, or cannot be read; and
  * a reference that a row gets instead of bytes.  One that a stream ends with, and no row has
- * yet, does not count.  A copy without bytes does: who asks what was not written does not ask
- * how it was known to be there.
+ * yet, does not count.  A copy without bytes does: a user who asks what was not written does
+ * not ask how it was known to be there.
  */
 extern void sfi_count_mismatch(const SfSegment *seg);
 extern void sfi_count_hit(const SfSegment *seg, struct varlena *reference);

@@ -233,8 +233,8 @@ sf_stream_handle_close(SfHandle *handle)
 	forget(handle);
 
 	/*
-	 * Whoever closes a handle wants no more of it: a request that came before
-	 * is done.
+	 * A handle that is closed is not wanted any more: a request that came
+	 * before is done.
 	 */
 	sfi_cancel_forget();
 }

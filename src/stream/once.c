@@ -2,7 +2,7 @@
  *
  * once.c
  *	  A new value that comes in pieces, in a column that deduplicates: hashed as it
- *	  comes, and compared, without being written, while it goes like one that is there.
+ *	  comes, and compared, without being written, as long as it equals an existing object.
  *
  *	 state		until
  *	 FIRST		the first unit is whole: it is in memory still, and its hash leads to
@@ -14,15 +14,15 @@
  *
  * The prefix is a whole unit, since formats share their first kilobytes.
  *
- * Units are compared when they are whole, and the last one at the end.  Who may store, and not
- * read, can find out whether what he stores is there.  Pieces that were compared as they come
- * would let him guess a content byte by byte.
+ * Units are compared when they are whole, and the last one at the end.  A role that may store,
+ * and not read, can find out whether what it stores is there.  Pieces that were compared as
+ * they come would let it guess a content byte by byte.
  *
  *		 pieces		|  1  |  2  |    3     | 4 |
  *		 units		[  compared  ][  compared  ][tail
  *
  * The end in COMPARE, where the object ends: the value is a reference, and not a byte of it
- * was written.  Else it is a draft like any other, and its hash is noted for who stores it.
+ * was written.  Else it is a draft like any other, and its hash is noted for the store.
  *
  *-------------------------------------------------------------------------
  */

@@ -9,7 +9,7 @@
  * encrypt with another key now, or keep a hash of, or not.
  *
  * The locator of the row that is copied from was made by the segment, and for an encrypted
- * value by who has its key.  The record must say the same, byte by byte, before its map gets
+ * value by a holder of its key.  The record must say the same, byte by byte, before its map gets
  * into another row.
  *
  *-------------------------------------------------------------------------

@@ -116,7 +116,7 @@ ahead_bytes(const SfStream *stream, uint64 unit_no, uint64 len)
 	return Max((int64) len, Max(before, stream->final_length - before));
 }
 
-/* T2: the staged unit.  Goes through it, as who stores it does. */
+/* T2: the staged unit.  Goes through it, as the store does. */
 static bool
 has_zeros_behind(const SfStream *stream, uint32 len)
 {

@@ -12,7 +12,7 @@
  * A reader reads ahead (read/reader.c).  A stage writes units of the column's segment as
  * they become whole, so memory is constant however long the value is.  Memory is for
  * values that are small, or whose column has no segment: the result is INLINE then,
- * and whoever places it in a row decides where it goes.
+ * and the code that places it in a row decides where it goes.
  *
  * A stream has no end of its own: all it has lies in the memory context that it was made
  * in, or is undone by the transaction.  So an ERROR in the middle leaves nothing to be

@@ -188,7 +188,7 @@ extern struct varlena *sfi_store_found(SfSegment *seg, struct varlena *value,
 extern void sfi_once_begin(SfStream *stream);
 
 /*
- * A stage of any column, by those who use it: the functions of stage.c, unless what they are
+ * What the functions of stage.c call, of a stage of any column, unless the unit that they are
  * asked for is compared only.
  */
 extern void sfi_once_read(SfStream *stream, int64 object_offset, int64 len, char *dst);

@@ -24,9 +24,9 @@
 #define MOST_PASSED_OVER	63
 
 /*
- * A level that can use the dictionary uses it for all units of the object.  Who gives one
- * knows that it is for a small object: a larger one has enough of its own that repeats,
- * and the dictionary would only keep the first units from being like the others.
+ * A level that can use the dictionary uses it for all units of the object.  A caller gives
+ * one for small objects only: a larger one has enough of its own that repeats, and the
+ * dictionary would only keep the first units from being like the others.
  */
 void
 sf_transform_begin(SfEncoder *encoder, SfCompression level, SfDictionary *dictionary)

@@ -38,7 +38,7 @@
 #define LOOK_UP(name, function)		function()
 #endif
 
-/* NULL, as below, when the library has none, or no memory: who uses it fails then. */
+/* NULL, as below, when the library has none, or no memory: the caller fails then. */
 static const EVP_CIPHER *
 block_cipher(void)
 {

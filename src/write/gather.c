@@ -682,8 +682,8 @@ any_logs_in_flight(const GatherBuffer *buf)
 }
 
 /*
- * Put into WAL what is in flight, in the time that the disk needs.  Whoever
- * throws from here on ends the transaction, which gives checkpoints free.
+ * Put into WAL what is in flight, in the time that the disk needs.  An error from
+ * here on ends the transaction, which gives checkpoints free.
  */
 static void
 log_in_flight(GatherBuffer *buf)

@@ -3,7 +3,7 @@
  * owner.c
  *	  Which object is whose: what a transaction placed, confirmed and freed.
  *
- * Before puts the bytes in place, after records the notes.  An object is placed
+ * The BEFORE trigger places the bytes; the AFTER trigger records the notes.  An object is placed
  * when its locator goes into a tuple; the AFTER trigger confirms it when the
  * row is really there; what is never confirmed is given back.  States go
  * back and forth by nest level, so that a savepoint takes back just what came
