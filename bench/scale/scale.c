@@ -42,7 +42,7 @@ typedef struct Route
 	int64_t		id;
 } Route;
 
-/* A worker, or the only server: its rows, and who comes next. */
+/* A worker, or the only server: its rows, and the one that comes next. */
 typedef struct Place
 {
 	char		host[256];

@@ -129,7 +129,7 @@ read_lines(int fd, KeyLines *lines, struct stat *old, Failure *failure)
 		return failure_errno(failure, "could not look at the file");
 	if (old->st_mode & MODE_OF_OTHERS)
 		return failure_say(failure,
-						   "others than its owner have rights on the file (mode %03o)\nHint: chmod 600 takes them away. Whoever has read the file has its keys.",
+						   "others than its owner have rights on the file (mode %03o)\nHint: chmod 600 takes them away. A user who has read the file has its keys.",
 						   (unsigned) old->st_mode & 0777);
 	got = local_read(fd, lines->text, sizeof(lines->text));
 	if (got < 0)

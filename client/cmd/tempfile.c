@@ -28,7 +28,7 @@
 
 struct TempFile
 {
-	int			directory;		/* belongs to the caller, who keeps it open */
+	int			directory;		/* belongs to the caller, which keeps it open */
 	int			fd;
 	char		name[64];
 	TempFile   *next;

@@ -323,7 +323,7 @@ extern int	pgsfi_local_write(pgsf *h, int fd, const char *data, int64_t len_byte
 
 /* ---- holes.c ---- */
 
-/* Zeros, for those who need some. */
+/* Zeros. */
 #define ZEROS_BYTES		(64 * 1024)
 extern const char pgsfi_zeros[ZEROS_BYTES];
 

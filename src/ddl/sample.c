@@ -10,8 +10,8 @@
  * looked at: those of the first pages, of the last ones, where new pages come to, and of a few
  * between.  If one has a value of another table, all rows are looked at (unseen.c).
  *
- * Most who lock a table so have written no such rows.  What they pay does not grow with the
- * table.
+ * Most transactions that lock a table so have written no such rows.  What they pay does not
+ * grow with the table.
  *
  *-------------------------------------------------------------------------
  */

@@ -15,7 +15,7 @@
  * says that their number is unknown.  Damage here is no reason to keep a column.
  *
  * DROP TABLE and the like drop no column.  DROP EXTENSION securefile, and whatever else takes the
- * type away, is for somebody who means it: then sfi_ddl_objects() finds nothing in the end.
+ * type away, is for users who mean it: then sfi_ddl_objects() finds nothing in the end.
  *
  *-------------------------------------------------------------------------
  */

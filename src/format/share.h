@@ -192,7 +192,7 @@ extern size_t sf_format_reference(uint8_t *dst, const SfShareRecord *record, SfS
 								  uint64_t reference_id, const SfSecret *secret);
 
 /* ---------------------------------------------------------------------
- * Owner's mark, at the end of an inode page that is the root of a map: who owns the map,
+ * Owner's mark, at the end of an inode page that is the root of a map: the owner of the map,
  * when a value that is no reference is to be copied without its bytes.  A root without a mark
  * is not copied so; one that has become part of a larger map has a mark that nobody asks.
  *

@@ -16,7 +16,7 @@
  * that forms a tuple in memory.  The toaster, which prepares a tuple for the heap, replaces
  * every indirect pointer by what it points to, and flattens that.
  *
- * So does everybody else who detoasts the datum.  That is correct: it places the value
+ * So does all other code that detoasts the datum.  That is correct: it places the value
  * early, and only once.  What reads securefile values asks for the given one instead
  * (sf_object_given()), so that a constraint that looks at the value places nothing.
  *

@@ -22,7 +22,7 @@
 /* From so many bytes on a value is read past the page cache: its requests overlap. */
 #define DIRECT_BYTES	(4 * 1024 * 1024)
 
-/* The check of one value; the caller's listener, who is told on. */
+/* The check of one value; the caller's listener, which hears of it, too. */
 typedef struct Verify
 {
 	SfReadFinding found;

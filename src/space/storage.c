@@ -14,7 +14,7 @@
  * record and may carry its xid, which replay tolerates: an xid that was seen
  * to end is not taken for running again.
  *
- *	 crash after						is left							who cleans up
+ *	 crash after						is left							cleaned up by
  *	 the header page, no growth			a fork without files			the server
  *	 growth, before the commit			files of an aborted creator		sweeper
  *	 the commit of a drop				files of dropped storage		sweeper

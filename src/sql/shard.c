@@ -11,7 +11,7 @@
  *
  * A move of a shard waits for the lock that a write through the distributed table takes.  Citus
  * lets only the owner of the table take that lock by itself.  So it is taken here as a
- * superuser, for those who may write to the table: writers behind a move that waits wait as
+ * superuser, for roles that may write to the table: writers behind a move that waits wait as
  * well.  The place of the shard is looked up with the lock held, and in the newest snapshot, so
  * that what a move has committed is seen.  A read has no lock: for it the place counts that the
  * shard has in the snapshot of the read, since a move copies rows before the shard is here.

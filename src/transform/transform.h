@@ -45,7 +45,7 @@ typedef enum SfDecoded
 	SF_DECODE_NO_CODEC,			/* this build has no such codec */
 	SF_DECODE_NO_DICTIONARY,	/* they need one, and none was given */
 	SF_DECODE_NO_CIPHER,		/* this build has no such cipher */
-	SF_DECODE_NOT_GENUINE,		/* nobody who has the key made them for this
+	SF_DECODE_NOT_GENUINE,		/* no holder of the key made them for this
 								 * place */
 } SfDecoded;
 

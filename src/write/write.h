@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * write.h
- *	  Putting values into segments: the gather cache, who owns an object,
+ *	  Putting values into segments: the gather cache, the owners of objects,
  *	  the order of things at commit.
  *
  * All of this is for one process and its transaction: nothing here lies in shared
