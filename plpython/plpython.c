@@ -18,8 +18,14 @@
 
 #include "base/compat.h"
 #include "fmgr.h"
-#include "plpython.h"
 #include "utils/memutils.h"
+
+/* From 18 on plpython.h hides how the bytes of an object are read (Py_LIMITED_API). */
+#if __has_include("plpython_system.h")
+#include "plpython_system.h"
+#else
+#include "plpython.h"
+#endif
 
 PG_MODULE_MAGIC;
 
