@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "model"))
 
-import compression
+import option_words
 from server import Server
 
 SETTINGS = {"shared_preload_libraries": "'securefile'", "securefile.monitor": "off",
@@ -170,7 +170,7 @@ def load(conn, sql, options):
     """Statements, one after the other, each a transaction.  Each column gets a compression
     by lot, and some of them another one in between.  Which ones deduplicate they say themselves."""
     rng = random.Random(f"{options.seed} compression")
-    sql = re.sub(r"\bCOMPRESSION\b", lambda _: compression.some_words(rng).replace(", deduplicate", ""), sql)
+    sql = re.sub(r"\bCOMPRESSION\b", lambda _: option_words.some_words(rng).replace(", deduplicate", ""), sql)
     for statement in sql.split(";\n"):
         if statement.strip():
             conn.execute(statement)

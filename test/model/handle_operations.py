@@ -4,7 +4,7 @@ import select
 
 import psycopg
 
-import compression
+import option_words
 from client import Lost, Mismatch, is_lost
 from handle_rows import COLUMNS, LEAVES, compare_value, same
 from handle_session import run
@@ -81,7 +81,7 @@ def name_of(s, table):
 
 
 def fresh(s):
-    return compression.contents(f"{s.rng.random()}", size(s.rng))
+    return option_words.contents(f"{s.rng.random()}", size(s.rng))
 
 
 # ---- handles ----
@@ -514,7 +514,7 @@ def others_maintain(s):
     if s.rng.random() < 0.2:
         run(s.other, f"VACUUM {table}")
     if s.rng.random() < 0.2:
-        compression.train(lambda text: run(s.other, text), table, column, "id", "-n")
+        option_words.train(lambda text: run(s.other, text), table, column, "id", "-n")
 
 
 OPERATIONS = [

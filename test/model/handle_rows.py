@@ -3,7 +3,7 @@
 A state is {(table, id): {column: Sparse or None}}.
 """
 
-import compression
+import option_words
 from client import Mismatch, difference
 from values import IN_ROW_MAX
 from verify import check_live, settle
@@ -26,7 +26,7 @@ WHOLE_MAX = 48 * 1024 * 1024	# longer values are compared in pieces
 def create(session):
     """The tables; one of them is the only partition of another."""
     def some_type(kind):
-        return compression.with_words(kind, compression.some_words(session.rng))
+        return option_words.with_words(kind, option_words.some_words(session.rng))
 
     session.sql("CREATE EXTENSION IF NOT EXISTS securefile")
     session.sql("DROP TABLE IF EXISTS handles_plain, handles_stored, handles_parent")
@@ -52,7 +52,7 @@ def change_options(session):
     """Another compression for what is written to a column from now on."""
     table, column = session.rng.choice(LEAVES), session.rng.choice(COLUMNS)
     name = "handles_parent" if table == "handles_leaf" else table
-    kind = compression.with_words(TABLES[table][column][0], compression.some_words(session.rng))
+    kind = option_words.with_words(TABLES[table][column][0], option_words.some_words(session.rng))
     session.sql(f"ALTER TABLE {name} ALTER {column} TYPE {kind}")
 
 

@@ -23,7 +23,7 @@ import traceback
 
 import psycopg
 
-import compression
+import option_words
 import verify
 from client import Client, Lost, Mismatch, is_injected, is_lost
 from operations import OPERATIONS
@@ -128,11 +128,11 @@ def tidy(conn, options, rng, _end):
         elif work == "checkpoint":
             conn.execute("CHECKPOINT")
         elif work == "options":
-            kind = verify.column_type(options, "model_shared", column, compression.some_words(rng))
+            kind = verify.column_type(options, "model_shared", column, option_words.some_words(rng))
             conn.execute(f"ALTER TABLE model_shared ALTER {column} TYPE {kind}")
         elif work == "train":
             part = verify.LOAD_TABLES.index(table) if table in verify.LOAD_TABLES else 0
-            compression.train(conn.execute, table, column, "id, part", f"-n, {part}")
+            option_words.train(conn.execute, table, column, "id, part", f"-n, {part}")
         else:
             conn.execute(f"VACUUM {'(FULL)' if work == 'full' else ''} {table}")
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):

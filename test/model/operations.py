@@ -6,7 +6,7 @@ and compares whatever the server returned.
 
 from contextlib import contextmanager
 
-import compression
+import option_words
 import verify
 from client import Mismatch, Refused, Row, difference
 
@@ -228,7 +228,7 @@ def options_changed(c, _):
     if c.options.type == "bytea":
         return
     x = c.rng.choice("ab")
-    kind = verify.column_type(c.options, c.own, x, compression.some_words(c.rng))
+    kind = verify.column_type(c.options, c.own, x, option_words.some_words(c.rng))
     c.sql(f"ALTER TABLE {c.own} ALTER {x} TYPE {kind}")
     if c.rng.random() < 0.3:
         c.sql(f"SELECT securefile_rewrite('{c.own}', '{x}')")

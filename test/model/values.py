@@ -9,7 +9,7 @@ import hashlib
 import random
 from collections import OrderedDict
 
-from compression import contents
+from option_words import contents
 
 UNIT = 128 * 1024			# granule of checksums in a segment
 IN_ROW_MAX = 4000			# longest value that stays in the row

@@ -3,7 +3,7 @@
 import random
 import time
 
-import compression
+import option_words
 from client import Mismatch, Row
 from values import IN_ROW_MAX, stored_bytes
 
@@ -36,7 +36,7 @@ def column_type(options, table, column, word):
         kind = kind.replace("filesystem_like_logging", "logging")
     if getattr(options, "uncached", False):
         kind = kind.replace(", cache)", ")")
-    return compression.with_words(kind, word)
+    return option_words.with_words(kind, word)
 
 
 def create(conn, options):
@@ -50,7 +50,7 @@ def create(conn, options):
     conn.execute("DROP TABLE IF EXISTS model_shared")
 
     def described(table):
-        return body.format(*(column_type(options, table, x, compression.some_words(rng))
+        return body.format(*(column_type(options, table, x, option_words.some_words(rng))
                              for x in "ab"))
 
     conn.execute(f"CREATE TABLE model_shared {described('model_shared')} PARTITION BY LIST (part)")

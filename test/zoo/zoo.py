@@ -28,7 +28,7 @@ import traceback
 import psycopg
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "model"))
-import compression				# noqa: E402
+import option_words				# noqa: E402
 from server import Server		# noqa: E402
 import places					# noqa: E402
 from places import UNIT, Table	# noqa: E402
@@ -87,7 +87,7 @@ class Zoo:
         return Table(name, form)
 
     def some_type(self, form):
-        return compression.with_words(f"securefile({form})", self.rng.choice(compression.WORDS)
+        return option_words.with_words(f"securefile({form})", self.rng.choice(option_words.WORDS)
                                       + self.rng.choice(["", ", hash"]))
 
     # ---- contents ----
@@ -97,7 +97,7 @@ class Zoo:
         self.values += 1
         length = self.rng.choice(LENGTHS)
         kind = self.rng.choice(["noise", "noise", "text", "text", "half", "turns"])
-        return compression.make(kind, f"{self.seed}:{self.values}", length, self.rng)
+        return option_words.make(kind, f"{self.seed}:{self.values}", length, self.rng)
 
     def insert(self, table):
         key = max(table.rows, default=0) + 1
