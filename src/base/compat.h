@@ -73,6 +73,18 @@ typedef RelFileNode SfStorage;
 #define SfNewStorageSubid(rel) ((rel)->rd_newRelfilenodeSubid)
 #endif
 
+/* 16 has errors of input functions that are noted in the context of the call; false: one was */
+#if PG_VERSION_NUM >= 160000
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#define sf_compat_bytea_in(text, context, result) \
+	DirectInputFunctionCallSafe(byteain, text, BYTEAOID, -1, context, result)
+#else
+#define sf_compat_bytea_in(text, context, result) \
+	(*(result) = DirectFunctionCall1(byteain, CStringGetDatum(text)), true)
+#endif
+
 /* 16 can do direct I/O, and then wants the buffer of smgrread() aligned */
 #if PG_VERSION_NUM >= 160000
 typedef PGIOAlignedBlock SfIoBlock;

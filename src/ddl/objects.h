@@ -333,6 +333,9 @@ extern void sfi_ddl_require_encryptable(Relation rel, const SfColumn *column);
 /* WARNING for each such column of a foreign table, whose values another server stores. */
 extern void sfi_ddl_warn_foreign(Relation rel);
 
+/* ERROR FEATURE_NOT_SUPPORTED if a partitioned table has the access method of segments. */
+extern void sfi_ddl_refuse_segment_am(Relation partitioned);
+
 /* ERROR FEATURE_NOT_SUPPORTED if the partition key of a table uses such a column. */
 extern void sfi_ddl_refuse_partition_key(Relation rel);
 

@@ -54,6 +54,15 @@ refuse_use_by_hand(void)
 			 errhint("Create an ordinary table with a column of type securefile.")));
 }
 
+/* From 17 on it has an access method for its partitions to come, and is not asked itself. */
+void
+sfi_ddl_refuse_segment_am(Relation partitioned)
+{
+	SF_ASSERT(partitioned->rd_rel->relkind == RELKIND_PARTITIONED_TABLE);
+	if (OidIsValid(partitioned->rd_rel->relam) && partitioned->rd_rel->relam == sfi_ddl_am_oid())
+		refuse_use_by_hand();
+}
+
 /*
  * How old transaction ids in this database may be: all of them are known to the
  * commit log.  With a lock that keeps this from changing before the new relation

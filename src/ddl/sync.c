@@ -476,7 +476,10 @@ sfi_ddl_sync_table(const SfDirtyTable *dirty)
 	if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
 		sfi_ddl_warn_foreign(rel);
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+	{
 		sfi_ddl_refuse_partition_key(rel);
+		sfi_ddl_refuse_segment_am(rel);
+	}
 	if (rel->rd_rel->relkind == RELKIND_INDEX ||
 		rel->rd_rel->relkind == RELKIND_PARTITIONED_INDEX)
 	{

@@ -55,10 +55,13 @@ inline_from_bytea(bytea *bytes)
 Datum
 securefile_in(PG_FUNCTION_ARGS)
 {
-	bytea	   *bytes = DatumGetByteaPP(DirectFunctionCall1(byteain, PG_GETARG_DATUM(0)));
-	struct varlena *value = inline_from_bytea(bytes);
+	Datum		bytes;
+	struct varlena *value;
 
-	pfree(bytes);
+	if (!sf_compat_bytea_in(PG_GETARG_CSTRING(0), fcinfo->context, &bytes))
+		PG_RETURN_NULL();
+	value = inline_from_bytea(DatumGetByteaPP(bytes));
+	pfree(DatumGetPointer(bytes));
 	PG_RETURN_POINTER(value);
 }
 

@@ -253,10 +253,26 @@ my @refused = (
 	[ 'btree index', 'CREATE INDEX ON t (doc)' ],
 	[ 'DML on a segment', "DO \$\$ BEGIN EXECUTE 'DELETE FROM ' || (SELECT oid::regclass FROM pg_class WHERE relname LIKE 'pg_securefile%' LIMIT 1); END \$\$" ],
 	[ 'DROP of a segment', "DO \$\$ BEGIN EXECUTE 'DROP TABLE ' || (SELECT oid::regclass FROM pg_class WHERE relname LIKE 'pg_securefile%' LIMIT 1); END \$\$" ]);
+if ($node->pg_version >= 17)
+{
+	push @refused, [ 'access method of partitions to come', 'CREATE TABLE r (a int) PARTITION BY RANGE (a) USING securefile_segment' ],
+	  [ 'access method of partitions, later', 'CREATE TABLE r (a int) PARTITION BY RANGE (a); ALTER TABLE r SET ACCESS METHOD securefile_segment' ];
+}
 foreach my $case (@refused)
 {
 	fails_with($node, $case->[1], '\w{5}', '', "refused: $case->[0]");
 	works("refused: $case->[0]");
+}
+
+# what is no value is refused by errors that a server can put aside, as those of bytea
+if ($node->pg_version >= 16)
+{
+	is($node->safe_psql('postgres', "SELECT pg_input_is_valid(x, 'securefile') FROM unnest(ARRAY['\\x00', '\\xzz', 'a']) x"), "t\nf\nt", 'pg_input_is_valid()');
+}
+if ($node->pg_version >= 17)
+{
+	$node->safe_psql('postgres', "CREATE TABLE soft (id int, d securefile);\nCOPY soft FROM STDIN (ON_ERROR ignore);\n1\t\\\\x00\n2\t\\\\xzz\n3\ta\n\\.\n");
+	is($node->safe_psql('postgres', "SELECT id, d::bytea FROM soft ORDER BY id"), "1|\\x00\n3|\\x61", 'COPY .. ON_ERROR ignore');
 }
 
 # what somebody has made that depends on a segment is treated as what depends on the column
