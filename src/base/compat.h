@@ -75,9 +75,6 @@ typedef RelFileNode SfStorage;
 
 /* 16 has errors of input functions that are noted in the context of the call; false: one was */
 #if PG_VERSION_NUM >= 160000
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "utils/builtins.h"
 #define sf_compat_bytea_in(text, context, result) \
 	DirectInputFunctionCallSafe(byteain, text, BYTEAOID, -1, context, result)
 #else
