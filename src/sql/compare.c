@@ -85,7 +85,10 @@ content_hash(Datum datum, uint64 seed)
 {
 	XXH3_state_t state;
 
-	/* else the secret of a seed is not made if the memory happens to have that seed already */
+	/*
+	 * else the secret of a seed is not made if the memory happens to have
+	 * that seed already
+	 */
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset_withSeed(&state, seed);
 	sfi_sql_feed(datum, hash_bytes_further, &state);
