@@ -11,6 +11,7 @@ Reads a request a line, and prints an answer a line; bytes are hexadecimal digit
 """
 
 import ctypes
+import ctypes.util
 import hashlib
 import hmac
 import struct
@@ -18,7 +19,7 @@ import sys
 
 XXHASH = ctypes.CDLL("libxxhash.so.0")
 XXHASH.XXH3_64bits_withSeed.restype = ctypes.c_uint64
-SODIUM = ctypes.CDLL("libsodium.so.23")
+SODIUM = ctypes.CDLL(ctypes.util.find_library("sodium"))
 
 
 def xxh3(seed, data):

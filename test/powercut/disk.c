@@ -519,6 +519,11 @@ disk_read(const char *path, char *buf, size_t len, off_t offset, struct fuse_fil
 		memcpy(buf, answer + offset, len);
 		return (int) len;
 	}
+	/* some programs read until there is nothing more */
+	if (power && (uint64_t) offset == disk->nsectors * SECTOR)
+		return 0;
+	if (power && (uint64_t) offset < disk->nsectors * SECTOR && len > disk->nsectors * SECTOR - (uint64_t) offset)
+		len = disk->nsectors * SECTOR - (uint64_t) offset;
 	if (!power || !is_within(disk, len, offset))
 		return -EIO;
 	get(disk, (uint64_t) offset / SECTOR, len / SECTOR, buf);

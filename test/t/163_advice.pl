@@ -104,7 +104,7 @@ ok($many{load} >= 40 && $many{load} <= 90, "the buckets are well filled: $many{l
 is($many{dropped}, 0, 'and none was full');
 my %clustered = against_model('clustered', 3000, 1);
 is("$clustered{entries} " . ($clustered{buckets} < 5), '509 1', 'hashes that cannot be divided: the oldest entries go, the index stays small');
-my %mixed = against_model('mixed', int(2.25 * $entries), 20);
+my %mixed = against_model('mixed', 3 * $entries, 20);
 cmp_ok($mixed{dropped}, '>', 0, 'a full bucket among others');
 my $directories = pages_of(slurp(segment_of($node, 'mixed')), PAGE_DIRECTORY);
 is($directories, 1 + int(($mixed{buckets} - 1) / 2036), 'pages of the directory');
