@@ -509,6 +509,7 @@ disk_read(const char *path, char *buf, size_t len, off_t offset, struct fuse_fil
 {
 	Disk	   *disk = find_disk(path);
 	size_t		have = strlen(answer);
+	uint64_t	size = disk == NULL ? 0 : disk->nsectors * SECTOR;
 
 	(void) fi;
 	if (disk == NULL)
@@ -520,10 +521,8 @@ disk_read(const char *path, char *buf, size_t len, off_t offset, struct fuse_fil
 		return (int) len;
 	}
 	/* some programs read until there is nothing more */
-	if (power && (uint64_t) offset == disk->nsectors * SECTOR)
-		return 0;
-	if (power && (uint64_t) offset < disk->nsectors * SECTOR && len > disk->nsectors * SECTOR - (uint64_t) offset)
-		len = disk->nsectors * SECTOR - (uint64_t) offset;
+	if (power && (uint64_t) offset <= size && len > size - (uint64_t) offset)
+		len = size - (uint64_t) offset;
 	if (!power || !is_within(disk, len, offset))
 		return -EIO;
 	get(disk, (uint64_t) offset / SECTOR, len / SECTOR, buf);
