@@ -12,7 +12,10 @@
 #include "format/share.h"
 #include "fuzz.h"
 
-static const SfSecret secret = {"sixteen bytes .."};
+/* "sixteen bytes ..", without an end */
+static const SfSecret secret = {
+	{'s', 'i', 'x', 't', 'e', 'e', 'n', ' ', 'b', 'y', 't', 'e', 's', ' ', '.', '.'}
+};
 
 /* ---- the decoder's answer ---- */
 
