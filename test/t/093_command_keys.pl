@@ -134,6 +134,7 @@ is(slurp_file('keys'), $now, 'the keys of before');
 write_file('trace.c', <<'C');
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,10 +254,30 @@ renameat2(int d1, const char *from, int d2, const char *to, unsigned flags)
 	return real(d1, from, d2, to, flags);
 }
 
+/* The same of memory, of which some pages cannot be read: the guards of stacks. */
+static int
+parts_in_memory(int memory, unsigned char *begin, const unsigned char *end)
+{
+	static unsigned char bytes[64 + 4096];
+	int			found = 0;
+
+	for (unsigned char *page = begin; page < end; page += 4096)
+	{
+		ssize_t		length;
+
+		memmove(bytes, bytes + 4096, 64);
+		length = pread(memory, bytes + 64, 4096, (off_t) (size_t) page);
+		if (length > 0)
+			found |= parts_in(bytes, bytes + 64 + length);
+	}
+	return found;
+}
+
 __attribute__((destructor)) static void
 look(void)
 {
 	FILE	   *maps = fopen("/proc/self/maps", "r");
+	int			memory = open("/proc/self/mem", O_RDONLY);
 	char		line[512];
 	int			found = 0;
 
@@ -266,8 +287,9 @@ look(void)
 				   *end;
 
 		if (sscanf(line, "%p-%p rw", &begin, &end) == 2 && strstr(line, " rw"))
-			found |= parts_in(begin, end);
+			found |= parts_in_memory(memory, begin, end);
 	}
+	close(memory);
 	fclose(maps);
 	note(!key_asked ? "" : found ? "key-in-memory" : "wiped");
 }
