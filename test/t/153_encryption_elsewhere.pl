@@ -55,8 +55,8 @@ foreach my $format (sort keys %dump)
 	IPC::Run::run([ @restore, '-d', $there->connstr('keyless') ], '>', \$out, '2>', \$err);
 	like($err, qr/there is no current master key\n.*DETAIL:  The command of securefile.key_command failed when the server started/s, "$format: restored without a master key: says so");
 	is($there->safe_psql('keyless', q{SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace}), 'p', "$format: and makes other tables only");
-	# psql takes the data of a COPY that failed for commands, and what follows for a part of them
-	rows_right($there, 'p', 20, "$format: without a master key", 'keyless') if $format ne 'plain';
+	# psql takes the data of a COPY that failed for commands, and, seen with 16.14, a COPY after it for a part of them
+	rows_right($there, 'p', 20, "$format: without a master key", 'keyless') unless $format eq 'plain' && int($there->pg_version) == 16;
 	$there->safe_psql('postgres', 'DROP DATABASE keyless');
 
 	load_keys($there, 'two');
