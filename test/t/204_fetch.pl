@@ -16,7 +16,7 @@ my $len = 300_000;
 my %options = (f => 'filesystem_like_logging', c => 'filesystem_like_logging, compress', e => 'filesystem_like_logging, encrypt',
 	d => 'filesystem_like_logging, deduplicate', g => 'filesystem_like_logging', l => 'logging');
 my @away = qw(c d e f g);
-my $primary = new_cluster('primary', init => { allows_streaming => 1 }, conf => [ 'wal_keep_size = 1GB', master_key() ]);
+my $primary = new_cluster('primary', init => { allows_streaming => 1 }, conf => [ 'wal_keep_size = 1GB', 'max_wal_senders = 10', master_key() ]);
 make_table($primary, $_, $options{$_}) foreach sort keys %options;
 fill($primary, $_, 1, 5, $len) foreach sort keys %options;
 $primary->safe_psql('postgres', 'CHECKPOINT');
