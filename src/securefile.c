@@ -26,6 +26,7 @@
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "base/shared.h"
 #include "config/config.h"
 #include "ddl/ddl.h"
 #include "fetch/fetch.h"
@@ -39,8 +40,6 @@
 #include "sql/sql.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "stream/stream.h"
 #include "wal/wal.h"
 #include "write/write.h"
@@ -52,46 +51,47 @@ void		_PG_init(void);
 static shmem_request_hook_type prev_shmem_request_hook;
 static shmem_startup_hook_type prev_shmem_startup_hook;
 
-/* Ask for the shared memory of all rooms. */
+/* The shared memory of all rooms. */
+static const SfSharedArea *const areas[] = {
+	&sf_base_area,
+#ifdef SF_FAULTS
+	&sf_fault_area,
+#endif
+	&sf_io_dirty_area,
+	&sf_io_parts_area,
+	&sf_io_watch_area,
+	&sf_io_memory_area,
+	&sf_io_notices_area,
+	&sf_stats_area,
+	&sf_stats_columns_area,
+	&sf_stats_progress_area,
+	&sf_space_parked_area,
+	&sf_space_dispenser_area,
+	&sf_space_keep_area,
+	&sf_keys_area,
+	&sf_monitor_area,
+	&sf_fetch_area,
+	&sf_fetch_columns_area,
+};
+
 static void
 shmem_request(void)
 {
-	Size		size = 0;
-
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
-
-	size = add_size(size, sf_base_shmem_size());
-	size = add_size(size, sf_io_shmem_size());
-	size = add_size(size, sf_stats_shmem_size());
-	size = add_size(size, sf_space_shmem_size());
-	size = add_size(size, sf_keys_shmem_size());
-	size = add_size(size, sf_monitor_shmem_size());
-	size = add_size(size, sf_fetch_shmem_size());
-	RequestAddinShmemSpace(size);
+	sf_base_shared_request(areas, lengthof(areas));
 }
 
-/* Initialise it: at server start, and again after a crash restart. */
+/* At server start, and again after a crash restart. */
 static void
 shmem_startup(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	sf_base_shmem_init();
+	sf_base_shared_make(areas, lengthof(areas));
 	sf_io_note_restored();
-	sf_io_shmem_init();
 	if (IsBinaryUpgrade)
 		sf_space_upgrade_prepare();
-	sf_stats_shmem_init();
-	sf_space_shmem_init();
-	sf_keys_shmem_init();
-	sf_monitor_shmem_init();
-	sf_fetch_shmem_init();
-	LWLockRelease(AddinShmemInitLock);
-
-	/* the command runs under no lock */
 	sf_keys_load_at_start();
 }
 

@@ -1,19 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * base.c
- *	  Check for tables of other sessions, full transaction ids, boot id, shared memory of
- *	  the room.
+ *	  Check for tables of other sessions, full transaction ids, boot id.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
 #include "access/transam.h"
+#include "base/shared.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
-#include "storage/shmem.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
@@ -86,32 +85,23 @@ was_crashed(void)
 	return crashed;
 }
 
-Size
-sf_base_shmem_size(void)
-{
-	return add_size(MAXALIGN(sizeof(BaseShared)), sf_fault_shmem_size());
-}
-
 /*
  * A random number rather than a counter: no state to keep, and two servers
  * that were copied from each other differ too.
  */
-void
-sf_base_shmem_init(void)
+static void
+init_start(void)
 {
-	bool		found;
-
-	shared = ShmemInitStruct("securefile base", sizeof(BaseShared), &found);
-	if (!found)
+	shared->crashed = was_crashed();
+	shared->started = GetCurrentTimestamp();
+	while (shared->boot_id == 0)
 	{
-		shared->boot_id = 0;
-		shared->crashed = was_crashed();
-		shared->started = GetCurrentTimestamp();
-		while (shared->boot_id == 0)
-		{
-			if (!pg_strong_random(&shared->boot_id, sizeof(shared->boot_id)))
-				elog(FATAL, "could not generate random boot id");
-		}
+		if (!pg_strong_random(&shared->boot_id, sizeof(shared->boot_id)))
+			elog(FATAL, "could not generate random boot id");
 	}
-	sf_fault_shmem_init();
 }
+
+const SfSharedArea sf_base_area = {
+	.name = "securefile base", .at = (void **) &shared,
+	.bytes = sizeof(BaseShared), .init = init_start
+};

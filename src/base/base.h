@@ -6,7 +6,8 @@
  *
  * preload.c	whether the library was preloaded, and fits the SQL objects; superusers
  * later.c		the error of what a later library has written
- * base.c		tables of other sessions, boot id, shared memory of the room
+ * base.c		tables of other sessions, boot id
+ * shared.c		areas of shared memory (shared.h)
  * remote.c		tables whose values are on other servers
  * array.c		arrays that grow
  * table.c		hash tables
@@ -153,9 +154,5 @@ extern void *sf_base_array_grow(void *array, int64 n, int64 *size, Size item_byt
  */
 extern struct HTAB *sf_base_table(const char *name, Size key_bytes, Size entry_bytes,
 								  MemoryContext context);
-
-/* Shared-memory size and initialisation of this room, and of fault points. */
-extern Size sf_base_shmem_size(void);
-extern void sf_base_shmem_init(void);
 
 #endif							/* SF_BASE_H */

@@ -23,11 +23,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/shared.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
 
@@ -140,25 +140,18 @@ arm_from_environment(void)
 	}
 }
 
-Size
-sf_fault_shmem_size(void)
+static void
+init_slots(void)
 {
-	return MAXALIGN(mul_size(SF_FAULT_COUNT, sizeof(FaultSlot)));
-}
-
-void
-sf_fault_shmem_init(void)
-{
-	bool		found;
-
-	slots = ShmemInitStruct("securefile faults", sf_fault_shmem_size(), &found);
-	if (found)
-		return;
-	memset(slots, 0, sf_fault_shmem_size());
 	for (int i = 0; i < SF_FAULT_COUNT; i++)
 		SpinLockInit(&slots[i].lock);
 	arm_from_environment();
 }
+
+const SfSharedArea sf_fault_area = {
+	.name = "securefile faults", .at = (void **) &slots,
+	.bytes = SF_FAULT_COUNT * sizeof(FaultSlot), .init = init_slots
+};
 
 /*
  * Count a pass of a point, and return its action if the point fires.  *arming is then
@@ -391,17 +384,6 @@ securefile_fault_reset(PG_FUNCTION_ARGS)
 }
 
 #else							/* not SF_FAULTS */
-
-Size
-sf_fault_shmem_size(void)
-{
-	return 0;
-}
-
-void
-sf_fault_shmem_init(void)
-{
-}
 
 static void
 refuse_faults(void)

@@ -94,7 +94,4 @@ extern bool sf_fault_skips(SfFaultPoint point);
 #define SF_BREAKS(name)		false
 #endif
 
-extern Size sf_fault_shmem_size(void);
-extern void sf_fault_shmem_init(void);
-
 #endif							/* SF_FAULT_H */

@@ -10,9 +10,10 @@
 #define SF_FETCH_H
 
 #include "base/base.h"
+#include "base/shared.h"
 
-/* Shared memory of the room; the latter under AddinShmemInitLock. */
-extern Size sf_fetch_shmem_size(void);
-extern void sf_fetch_shmem_init(void);
+/* Shared memory of the room. */
+extern const SfSharedArea sf_fetch_area;
+extern const SfSharedArea sf_fetch_columns_area;
 
 #endif							/* SF_FETCH_H */

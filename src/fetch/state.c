@@ -14,7 +14,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -54,34 +53,15 @@ typedef struct Peer
 static Peer *peer = NULL;
 static HTAB *table = NULL;
 
-Size
-sf_fetch_shmem_size(void)
-{
-	return add_size(MAXALIGN(sizeof(Peer)), hash_estimate_size(sf_max_columns, sizeof(Entry)));
-}
+const SfSharedArea sf_fetch_area = {
+	.name = "securefile fetch", .at = (void **) &peer,
+	.bytes = sizeof(Peer), .lock = "securefile_fetch"
+};
 
-void
-sf_fetch_shmem_init(void)
-{
-	HASHCTL		ctl = {.keysize = sizeof(Key), .entrysize = sizeof(Entry)};
-	static int	tranche = 0;
-	bool		found;
-
-	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
-	if (tranche == 0)
-	{
-		tranche = LWLockNewTrancheId();
-		LWLockRegisterTranche(tranche, "securefile_fetch");
-	}
-	peer = ShmemInitStruct("securefile fetch", sizeof(Peer), &found);
-	if (!found)
-	{
-		memset(peer, 0, sizeof(Peer));
-		LWLockInitialize(&peer->lock, tranche);
-	}
-	table = ShmemInitHash("securefile fetch columns", sf_max_columns, sf_max_columns, &ctl,
-						  HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
-}
+const SfSharedArea sf_fetch_columns_area = {
+	.name = "securefile fetch columns", .at = (void **) &table,
+	.items = &sf_max_columns, .item_bytes = sizeof(Entry), .key_bytes = sizeof(Key)
+};
 
 static Key
 key_of(Oid table_oid, AttrNumber attnum)

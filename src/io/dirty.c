@@ -28,41 +28,13 @@
 #include "io/dirty.h"
 #include "portability/instr_time.h"
 #include "storage/latch.h"
-#include "storage/shmem.h"
 
 SfDirtyShared *sfi_dirty = NULL;
 
-/* ---- shared memory ---- */
-
-Size
-sfi_dirty_shmem_size(void)
-{
-	return MAXALIGN(sizeof(SfDirtyShared));
-}
-
-void
-sfi_dirty_shmem_init(void)
-{
-	static int	tranche = 0;
-	bool		found;
-
-	if (tranche == 0)
-	{
-		tranche = LWLockNewTrancheId();
-		LWLockRegisterTranche(tranche, "securefile_syncer");
-	}
-	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
-	sfi_dirty = ShmemInitStruct("securefile dirty files", sizeof(SfDirtyShared), &found);
-	if (found)
-		return;
-	memset(sfi_dirty, 0, sizeof(SfDirtyShared));
-	LWLockInitialize(&sfi_dirty->gate, tranche);
-	pg_atomic_init_u64(&sfi_dirty->noted_bytes, 0);
-	pg_atomic_init_u64(&sfi_dirty->flushed_bytes, 0);
-	pg_atomic_init_u64(&sfi_dirty->longest_wait_us, 0);
-	for (int i = 0; i < SF_DIRTY_FILES; i++)
-		pg_atomic_init_u32(&sfi_dirty->files[i].dirty, 0);
-}
+const SfSharedArea sf_io_dirty_area = {
+	.name = "securefile dirty files", .at = (void **) &sfi_dirty,
+	.bytes = sizeof(SfDirtyShared), .lock = "securefile_syncer"
+};
 
 /* ---- finding ---- */
 

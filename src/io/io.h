@@ -20,6 +20,7 @@
 #define SF_IO_H
 
 #include "base/base.h"
+#include "base/shared.h"
 #include "portability/instr_time.h"
 
 /* ---- buffers ---- */
@@ -63,12 +64,12 @@ typedef struct SfKeptMemory
 /* All zero without preload.  The numbers are read without a lock.  Never throws. */
 extern SfKeptMemory sf_io_kept_memory(void);
 
-/*
- * Shared memory for the two sums: bytes to ask for, and the hook that makes it.  init
- * runs with AddinShmemInitLock held; ERROR when shared memory is out.
- */
-extern Size sf_io_shmem_size(void);
-extern void sf_io_shmem_init(void);
+/* Shared memory of the room. */
+extern const SfSharedArea sf_io_dirty_area;
+extern const SfSharedArea sf_io_parts_area;
+extern const SfSharedArea sf_io_watch_area;
+extern const SfSharedArea sf_io_memory_area;
+extern const SfSharedArea sf_io_notices_area;
 
 /* Called by _PG_init(): have the postmaster start the syncer. */
 extern void sf_io_register_syncer(void);

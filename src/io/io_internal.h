@@ -209,10 +209,6 @@ extern void sfi_io_start_flush(int fd);
 extern void sfi_dirty_forget(SfStorage storage, uint32 from_fileno);
 extern void sfi_dirty_forget_database(Oid db);
 
-/* Shared memory: bytes, and the hook that makes it; with AddinShmemInitLock. */
-extern Size sfi_dirty_shmem_size(void);
-extern void sfi_dirty_shmem_init(void);
-
 /* ---- direct and cached writes side by side (parts.c) ---- */
 
 /*
@@ -222,9 +218,6 @@ extern void sfi_dirty_shmem_init(void);
  */
 extern bool sfi_parts_enter(const SfIo *io, bool direct);
 extern void sfi_parts_leave(const SfIo *io, bool direct);
-
-extern Size sfi_parts_shmem_size(void);
-extern void sfi_parts_shmem_init(void);
 
 /* ---- watching (watch.c) ---- */
 
@@ -241,9 +234,6 @@ extern int	sfi_watch_count(SfStorage storage, uint32 fileno, SfIoKind kind, uint
 extern void sfi_watch_begin(SfIo *io);
 extern void sfi_watch_end(SfIo *io);
 extern void sfi_watch_took(int watched, SfIoKind kind, instr_time began);
-
-extern Size sfi_watch_shmem_size(void);
-extern void sfi_watch_shmem_init(void);
 
 /* ---- buffers (buffer.c) ---- */
 

@@ -45,7 +45,6 @@
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/shmem.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
@@ -88,28 +87,9 @@ static struct
 /* The timeout has come; set by a signal. */
 static volatile sig_atomic_t timeout_came = false;
 
-Size
-sf_io_shmem_size(void)
-{
-	return add_size(MAXALIGN(sizeof(MemoryShared)),
-					add_size(sfi_dirty_shmem_size(),
-							 add_size(sfi_parts_shmem_size(), sfi_watch_shmem_size())));
-}
-
-void
-sf_io_shmem_init(void)
-{
-	bool		found;
-
-	sfi_dirty_shmem_init();
-	sfi_parts_shmem_init();
-	sfi_watch_shmem_init();
-	shared = ShmemInitStruct("securefile kept memory", sizeof(MemoryShared), &found);
-	if (found)
-		return;
-	pg_atomic_init_u64(&shared->kept_bytes, 0);
-	pg_atomic_init_u32(&shared->processes, 0);
-}
+const SfSharedArea sf_io_memory_area = {
+	.name = "securefile kept memory", .at = (void **) &shared, .bytes = sizeof(MemoryShared)
+};
 
 /*
  * Private memory of this process that is in use, from the system; -1 when it

@@ -30,7 +30,6 @@
 #include "common/hashfn.h"
 #include "io/io_internal.h"
 #include "port/atomics.h"
-#include "storage/shmem.h"
 
 #define PART_BYTES		((uint64) 2 * 1024 * 1024)
 #define COUNTS			4096
@@ -42,23 +41,10 @@
 
 static pg_atomic_uint32 *counts = NULL;
 
-Size
-sfi_parts_shmem_size(void)
-{
-	return MAXALIGN(COUNTS * sizeof(pg_atomic_uint32));
-}
-
-void
-sfi_parts_shmem_init(void)
-{
-	bool		found;
-
-	counts = ShmemInitStruct("securefile parts of files", sfi_parts_shmem_size(), &found);
-	if (found)
-		return;
-	for (int i = 0; i < COUNTS; i++)
-		pg_atomic_init_u32(&counts[i], 0);
-}
+const SfSharedArea sf_io_parts_area = {
+	.name = "securefile parts of files", .at = (void **) &counts,
+	.bytes = COUNTS * sizeof(pg_atomic_uint32)
+};
 
 /* The parts of a write, as numbers within its segment. */
 #define FirstPart(io)	((io)->segment_offset / PART_BYTES)

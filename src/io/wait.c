@@ -13,7 +13,6 @@
 #include "io/io_internal.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/shmem.h"
 #include "utils/wait_event.h"
 
 /* How often in a row a call is made again: for some ten seconds of EAGAIN. */
@@ -50,22 +49,22 @@ sfi_io_wait_event(SfIoWait which)
 	return events[which];
 }
 
-/*
- * The flags take a few bytes of shared memory's reserve, and only in a server
- * that has something to say.  Fresh shared memory is zero.
- */
+/* The flags, one for each notice. */
+static pg_atomic_uint32 *notices = NULL;
+
+const SfSharedArea sf_io_notices_area = {
+	.name = "securefile I/O notices", .at = (void **) &notices,
+	.bytes = SF_IO_NOTICES * sizeof(pg_atomic_uint32)
+};
+
 bool
 sfi_io_first_notice(int which)
 {
 	static bool said[SF_IO_NOTICES];
-	pg_atomic_uint32 *shared;
-	bool		found;
 
 	SF_ASSERT(which >= 0 && which < SF_IO_NOTICES);
 	if (said[which])
 		return false;
 	said[which] = true;
-	shared = ShmemInitStruct("securefile I/O notices",
-							 SF_IO_NOTICES * sizeof(pg_atomic_uint32), &found);
-	return pg_atomic_exchange_u32(&shared[which], 1) == 0;
+	return pg_atomic_exchange_u32(&notices[which], 1) == 0;
 }

@@ -24,7 +24,6 @@
 #include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
-#include "storage/shmem.h"
 
 #define FILES			8		/* of one process */
 #define COPY_TRIES		1000
@@ -41,21 +40,10 @@ static Place *places = NULL;	/* one for each process that is not auxiliary */
 static Place *mine = NULL;
 static uint64 use_clock = 0;
 
-Size
-sfi_watch_shmem_size(void)
-{
-	return MAXALIGN(mul_size(MaxBackends, sizeof(Place)));
-}
-
-void
-sfi_watch_shmem_init(void)
-{
-	bool		found;
-
-	places = ShmemInitStruct("securefile I/O of processes", sfi_watch_shmem_size(), &found);
-	if (!found)
-		memset(places, 0, sfi_watch_shmem_size());
-}
+const SfSharedArea sf_io_watch_area = {
+	.name = "securefile I/O of processes", .at = (void **) &places,
+	.items = &MaxBackends, .item_bytes = sizeof(Place)
+};
 
 /* ---- the place of this process ---- */
 

@@ -22,7 +22,6 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 
 typedef struct Keyring
 {
@@ -76,12 +75,6 @@ sf_keys_map(void)
 	pg_atomic_init_u32(&keyring->current, 0);
 }
 
-Size
-sf_keys_shmem_size(void)
-{
-	return MAXALIGN(sizeof(LWLock));
-}
-
 /* The set that is not current. */
 static SfKeySet *
 spare_set(void)
@@ -89,25 +82,18 @@ spare_set(void)
 	return &keyring->sets[1 - pg_atomic_read_u32(&keyring->current)];
 }
 
-void
-sf_keys_shmem_init(void)
+/* A process that was killed may have been loading. */
+static void
+wipe_spare_set(void)
 {
-	bool		found;
-	static int	tranche = 0;
-
-	if (tranche == 0)
-	{
-		tranche = LWLockNewTrancheId();
-		LWLockRegisterTranche(tranche, "securefile_keys");
-	}
-	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
-	lock = ShmemInitStruct("securefile keys", sizeof(LWLock), &found);
-	if (found)
-		return;
-	LWLockInitialize(lock, tranche);
-	/* a process that was killed may have been loading */
+	SF_ASSERT(keyring != NULL);
 	sodium_memzero(spare_set(), sizeof(SfKeySet));
 }
+
+const SfSharedArea sf_keys_area = {
+	.name = "securefile keys", .at = (void **) &lock,
+	.bytes = sizeof(LWLock), .lock = "securefile_keys", .init = wipe_spare_set
+};
 
 /* ---- replacing all keys ---- */
 

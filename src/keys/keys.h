@@ -26,6 +26,7 @@
 #define SF_KEYS_H
 
 #include "base/base.h"
+#include "base/shared.h"
 #include "config/config.h"
 #include "datatype/timestamp.h"
 #include "space/space.h"
@@ -232,9 +233,8 @@ extern bool sf_keys_at_end(void);
  */
 extern void sf_keys_map(void);
 
-/* Shared memory of the room; the latter under AddinShmemInitLock. */
-extern Size sf_keys_shmem_size(void);
-extern void sf_keys_shmem_init(void);
+/* Shared memory of the room. */
+extern const SfSharedArea sf_keys_area;
 
 /*
  * In the postmaster, when shared memory is made for the first time: load the keys, if

@@ -12,6 +12,7 @@
 #define SF_MONITOR_H
 
 #include "base/base.h"
+#include "base/shared.h"
 
 /* Register the launcher.  Call from _PG_init while the postmaster preloads. */
 extern void sf_monitor_register(void);
@@ -32,8 +33,7 @@ extern void sf_monitor_set_tidy(SfMonitorTidy tidy);
  */
 extern void sf_monitor_wake(Oid db);
 
-/* Shared memory of the room; the latter under AddinShmemInitLock. */
-extern Size sf_monitor_shmem_size(void);
-extern void sf_monitor_shmem_init(void);
+/* Shared memory of the room. */
+extern const SfSharedArea sf_monitor_area;
 
 #endif							/* SF_MONITOR_H */

@@ -24,8 +24,6 @@
 #include "monitor/monitor_internal.h"
 #include "port/atomics.h"
 #include "storage/lmgr.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -45,27 +43,16 @@ static MonitorShared *shared = NULL;
 
 PG_FUNCTION_INFO_V1(securefile_monitor_state);
 
-Size
-sf_monitor_shmem_size(void)
+static void
+init_state(void)
 {
-	return MAXALIGN(sizeof(MonitorShared));
-}
-
-void
-sf_monitor_shmem_init(void)
-{
-	bool		found;
-
-	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
-	shared = ShmemInitStruct("securefile monitor", sizeof(MonitorShared), &found);
-	if (found)
-		return;
-	for (int i = 0; i < MARKS; i++)
-		pg_atomic_init_u32(&shared->marks[i], InvalidOid);
-	pg_atomic_init_u32(&shared->overflow, 0);
 	SpinLockInit(&shared->lock);
-	memset(&shared->state, 0, sizeof(shared->state));
 }
+
+const SfSharedArea sf_monitor_area = {
+	.name = "securefile monitor", .at = (void **) &shared,
+	.bytes = sizeof(MonitorShared), .init = init_state
+};
 
 /* ---- marks ---- */
 

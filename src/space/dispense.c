@@ -35,7 +35,6 @@
 
 #include "space/reserve.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #define DISPENSE_SEGMENTS	256
@@ -65,27 +64,10 @@ typedef struct DispenserTable
 
 static DispenserTable *table;
 
-Size
-sfi_dispense_shmem_size(void)
-{
-	return sizeof(DispenserTable);
-}
-
-void
-sfi_dispense_shmem_init(void)
-{
-	bool		found;
-
-	table = ShmemInitStruct("securefile dispenser", sizeof(DispenserTable), &found);
-	if (!found)
-	{
-		int			tranche = LWLockNewTrancheId();
-
-		memset(table, 0, sizeof(DispenserTable));
-		LWLockRegisterTranche(tranche, "securefile_dispenser");
-		LWLockInitialize(&table->lock, tranche);
-	}
-}
+const SfSharedArea sf_space_dispenser_area = {
+	.name = "securefile dispenser", .at = (void **) &table,
+	.bytes = sizeof(DispenserTable), .lock = "securefile_dispenser"
+};
 
 /* Do the runs of a slot keep to what sfi_dispense_take() promises of them? */
 static bool

@@ -48,7 +48,6 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
-#include "storage/shmem.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -93,27 +92,17 @@ static Generation older = {NOTHING};
 static Generation newer = {NOTHING};
 static bool exit_registered;
 
-Size
-sfi_keep_shmem_size(void)
+static void
+init_slots(void)
 {
-	return mul_size(MaxBackends, sizeof(KeepSlot));
-}
-
-void
-sfi_keep_shmem_init(void)
-{
-	bool		found;
-
-	slots = ShmemInitStruct("securefile kept space", sfi_keep_shmem_size(), &found);
-	if (found)
-		return;
 	for (int i = 0; i < MaxBackends; i++)
-	{
-		pg_atomic_init_u64(&slots[i].oldest, NOTHING);
-		pg_atomic_init_u64(&slots[i].since, 0);
-		pg_atomic_init_u32(&slots[i].readers, 0);
-	}
+		pg_atomic_write_u64(&slots[i].oldest, NOTHING);
 }
+
+const SfSharedArea sf_space_keep_area = {
+	.name = "securefile kept space", .at = (void **) &slots,
+	.items = &MaxBackends, .item_bytes = sizeof(KeepSlot), .init = init_slots
+};
 
 uint64
 sfi_keep_oldest(void)

@@ -35,7 +35,6 @@
 #include "miscadmin.h"
 #include "space/reserve.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 typedef struct ParkedRegion
@@ -58,33 +57,20 @@ typedef struct ParkedTable
 static ParkedTable *table;
 
 /* Four for each backend, and room for what aborts leave behind. */
+#define BACKEND_ENTRIES		4
+#define SPARE_ENTRIES		1024
+
+const SfSharedArea sf_space_parked_area = {
+	.name = "securefile arenas", .at = (void **) &table,
+	.bytes = offsetof(ParkedTable, entries) + SPARE_ENTRIES * sizeof(ParkedRegion),
+	.lock = "securefile_arenas",
+	.items = &MaxBackends, .item_bytes = BACKEND_ENTRIES * sizeof(ParkedRegion)
+};
+
 static int
 table_size(void)
 {
-	return 4 * MaxBackends + 1024;
-}
-
-Size
-sfi_parked_shmem_size(void)
-{
-	return add_size(offsetof(ParkedTable, entries),
-					mul_size(table_size(), sizeof(ParkedRegion)));
-}
-
-void
-sfi_parked_shmem_init(void)
-{
-	bool		found;
-
-	table = ShmemInitStruct("securefile arenas", sfi_parked_shmem_size(), &found);
-	if (!found)
-	{
-		int			tranche = LWLockNewTrancheId();
-
-		memset(table, 0, sfi_parked_shmem_size());
-		LWLockRegisterTranche(tranche, "securefile_arenas");
-		LWLockInitialize(&table->lock, tranche);
-	}
+	return BACKEND_ENTRIES * MaxBackends + SPARE_ENTRIES;
 }
 
 /*

@@ -95,10 +95,6 @@ extern uint32 sfi_dispense_cursor(SfStorage storage, uint32 npages);
 extern bool sfi_dispense_worth_resolving(SfStorage storage, uint64 horizon);
 extern void sfi_dispense_note_resolved(SfStorage storage, uint64 horizon);
 
-/* In the postmaster, at start; before that, forget does nothing. */
-extern Size sfi_dispense_shmem_size(void);
-extern void sfi_dispense_shmem_init(void);
-
 /*
  * Blocks lent: since the last call, the rate the monitor grows by; and in the
  * recent past (halved every minute), which it keeps free rather than cut.
@@ -128,7 +124,5 @@ extern int	sfi_parked_collect(SfStorage storage, int idle_ms, SfRegion *regions,
 
 /* Forget those of storage that goes.  Never throws. */
 extern void sfi_parked_forget(SfStorage storage);
-extern Size sfi_parked_shmem_size(void);
-extern void sfi_parked_shmem_init(void);
 
 #endif							/* SF_RESERVE_H */

@@ -13,6 +13,7 @@
 
 #include "access/xlogreader.h"
 #include "base/base.h"
+#include "base/shared.h"
 #include "config/config.h"
 #include "format/key.h"
 #include "format/share.h"
@@ -750,8 +751,9 @@ extern void sf_space_mask(char *pagedata, BlockNumber blkno);
 /* WAL of a whole database's removal (DROP DATABASE), flushed; before the files go. */
 extern void sf_space_log_drop_database(Oid db);
 
-/* Shared memory of this room; in the postmaster, at start. */
-extern Size sf_space_shmem_size(void);
-extern void sf_space_shmem_init(void);
+/* Shared memory of the room. */
+extern const SfSharedArea sf_space_parked_area;
+extern const SfSharedArea sf_space_dispenser_area;
+extern const SfSharedArea sf_space_keep_area;
 
 #endif							/* SF_SPACE_H */

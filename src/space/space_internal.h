@@ -116,9 +116,6 @@ extern bool sfi_owned_try(SfSegment *seg, const SfShareRecord *record, SfOwned *
 
 /* ---- keep.c ---- */
 
-extern Size sfi_keep_shmem_size(void);
-extern void sfi_keep_shmem_init(void);
-
 /*
  * The oldest transaction whose frees have to wait for a reader without a snapshot;
  * PG_UINT64_MAX: none has to.  To be asked after the server's horizon.

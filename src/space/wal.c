@@ -404,18 +404,3 @@ sf_space_mask(char *pagedata, BlockNumber blkno)
 		memset(map->lent, 0, sizeof(map->lent));
 	}
 }
-
-Size
-sf_space_shmem_size(void)
-{
-	return add_size(add_size(sfi_parked_shmem_size(), sfi_dispense_shmem_size()),
-					sfi_keep_shmem_size());
-}
-
-void
-sf_space_shmem_init(void)
-{
-	sfi_parked_shmem_init();
-	sfi_dispense_shmem_init();
-	sfi_keep_shmem_init();
-}

@@ -15,7 +15,6 @@
 #include "stats/stats.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
-#include "storage/shmem.h"
 
 #define SLOTS	64
 
@@ -28,30 +27,10 @@ typedef struct Slots
 static Slots *shared = NULL;
 static SfProgress *mine = NULL; /* the slot of this process */
 
-Size
-sf_stats_progress_shmem_size(void)
-{
-	return MAXALIGN(sizeof(Slots));
-}
-
-void
-sf_stats_progress_shmem_init(void)
-{
-	static int	tranche = 0;
-	bool		found;
-
-	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
-	if (tranche == 0)
-	{
-		tranche = LWLockNewTrancheId();
-		LWLockRegisterTranche(tranche, "securefile_progress");
-	}
-	shared = ShmemInitStruct("securefile progress", sf_stats_progress_shmem_size(), &found);
-	if (found)
-		return;
-	memset(shared, 0, sizeof(*shared));
-	LWLockInitialize(&shared->lock, tranche);
-}
+const SfSharedArea sf_stats_progress_area = {
+	.name = "securefile progress", .at = (void **) &shared,
+	.bytes = sizeof(Slots), .lock = "securefile_progress"
+};
 
 /* Is the slot free, or of a session that ended between two transactions? */
 static bool

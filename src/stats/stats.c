@@ -23,7 +23,6 @@
 #include "config/config.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -68,39 +67,15 @@ static LocalEntry *local_last = NULL;	/* the entry asked for last */
 
 /* ---- shared memory ---- */
 
-Size
-sf_stats_shmem_size(void)
-{
-	return add_size(add_size(MAXALIGN(sizeof(StatShared)), sf_stats_progress_shmem_size()),
-					hash_estimate_size(sf_max_columns, sizeof(StatEntry)));
-}
+const SfSharedArea sf_stats_area = {
+	.name = "securefile stats", .at = (void **) &shared,
+	.bytes = sizeof(StatShared), .lock = "securefile_stats"
+};
 
-void
-sf_stats_shmem_init(void)
-{
-	HASHCTL		ctl = {0};
-	bool		found;
-	static int	tranche = 0;
-
-	if (tranche == 0)
-	{
-		tranche = LWLockNewTrancheId();
-		LWLockRegisterTranche(tranche, "securefile_stats");
-	}
-	SF_ASSERT(LWLockHeldByMeInMode(AddinShmemInitLock, LW_EXCLUSIVE));
-	sf_stats_progress_shmem_init();
-	shared = ShmemInitStruct("securefile stats", sizeof(StatShared), &found);
-	if (!found)
-	{
-		LWLockInitialize(&shared->lock, tranche);
-		shared->overflowed = false;
-	}
-	ctl.keysize = sizeof(StatKey);
-	ctl.entrysize = sizeof(StatEntry);
-	shared_table = ShmemInitHash("securefile stats columns",
-								 sf_max_columns, sf_max_columns, &ctl,
-								 HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
-}
+const SfSharedArea sf_stats_columns_area = {
+	.name = "securefile stats columns", .at = (void **) &shared_table,
+	.items = &sf_max_columns, .item_bytes = sizeof(StatEntry), .key_bytes = sizeof(StatKey)
+};
 
 /* ---- counters ---- */
 

@@ -17,6 +17,7 @@
 #define SF_STATS_H
 
 #include "base/base.h"
+#include "base/shared.h"
 #include "datatype/timestamp.h"
 
 /* SF_STAT(name): one list, in the order of the columns of securefile_stat */
@@ -123,12 +124,9 @@ extern void sf_stats_progress_end(void);
 /* What all sessions show, palloc'd; returns how many they are. */
 extern int	sf_stats_progress_list(SfProgress **list);
 
-/* Shared memory of the file, a part of that of the room. */
-extern Size sf_stats_progress_shmem_size(void);
-extern void sf_stats_progress_shmem_init(void);
-
-/* Shared memory of the room; the latter under AddinShmemInitLock. */
-extern Size sf_stats_shmem_size(void);
-extern void sf_stats_shmem_init(void);
+/* Shared memory of the room. */
+extern const SfSharedArea sf_stats_area;
+extern const SfSharedArea sf_stats_columns_area;
+extern const SfSharedArea sf_stats_progress_area;
 
 #endif							/* SF_STATS_H */
