@@ -22,16 +22,14 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "base/worker.h"
 #include "config/config.h"
 #include "fetch/fetch_internal.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
-#include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -81,12 +79,8 @@ keep_pace(TimestampTz begun, uint64 bytes)
 						 Min(left, 1000), wait_event);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
+		if (sf_base_worker_reloads())
 			break;
-		}
 	}
 }
 
@@ -349,10 +343,7 @@ securefile_fetch_worker(Datum arg)
 	List	   *segments;
 	ListCell   *cell;
 
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid, 0);
+	sf_base_worker_begin(DatumGetObjectId(arg), die);
 	pgstat_report_appname("securefile fetch");
 
 	StartTransactionCommand();

@@ -38,19 +38,18 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "base/server.h"
+#include "base/worker.h"
 #include "catalog/pg_control.h"
 #include "config/config.h"
 #include "funcapi.h"
 #include "io/dirty.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/pmsignal.h"
 #include "storage/procsignal.h"
-#include "utils/guc.h"
 #include "utils/wait_event.h"
 
 #define RESTART_SECONDS		1
@@ -102,17 +101,11 @@ static struct
 void
 sf_io_register_syncer(void)
 {
-	BackgroundWorker worker = {0};
+	static const SfWorker syncer = {
+		"securefile syncer", "securefile_syncer", BgWorkerStart_RecoveryFinished, RESTART_SECONDS
+	};
 
-	/* a connection, without a database: only then checkpoints see its flag */
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = RESTART_SECONDS;
-	strlcpy(worker.bgw_library_name, "securefile", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "securefile_syncer", sizeof(worker.bgw_function_name));
-	strlcpy(worker.bgw_name, "securefile syncer", sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_type, "securefile syncer", sizeof(worker.bgw_type));
-	RegisterBackgroundWorker(&worker);
+	sf_base_worker_register(&syncer);
 }
 
 /* ---- files ---- */
@@ -613,10 +606,8 @@ serve_interrupts(void)
 		ProcessProcSignalBarrier();
 	if (LogMemoryContextPending)
 		ProcessLogMemoryContextInterrupt();
-	if (!ConfigReloadPending)
+	if (!sf_base_worker_reloads())
 		return;
-	ConfigReloadPending = false;
-	ProcessConfigFile(PGC_SIGHUP);
 	set_available(sf_syncer);
 	if (!sf_syncer)
 		drain();
@@ -641,11 +632,8 @@ securefile_syncer(Datum arg)
 	static uint32 wait_event = 0;
 
 	/* not die(): it must not leave before it has flushed */
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGINT, SIG_IGN);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	sf_base_worker_begin(InvalidOid, SignalHandlerForShutdownRequest);
 
 	begin();
 	before_shmem_exit(require_drained, (Datum) 0);

@@ -22,19 +22,17 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "base/worker.h"
 #include "catalog/pg_database.h"
 #include "config/config.h"
 #include "io/io.h"
 #include "miscadmin.h"
 #include "monitor/monitor_internal.h"
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
-#include "postmaster/interrupt.h"
 #include "space/space.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -60,20 +58,23 @@ typedef struct Databases
 static uint32 wait_event = 0;
 static bool no_slot_logged = false;
 
+static const SfWorker launcher = {
+	"securefile monitor launcher", "securefile_monitor_launcher",
+	BgWorkerStart_ConsistentState, RESTART_SECONDS
+};
+static const SfWorker maintains = {
+	"securefile monitor worker", "securefile_monitor_worker",
+	BgWorkerStart_ConsistentState, BGW_NEVER_RESTART
+};
+static const SfWorker fetches = {
+	"securefile fetch worker", "securefile_fetch_worker",
+	BgWorkerStart_ConsistentState, BGW_NEVER_RESTART
+};
+
 void
 sf_monitor_register(void)
 {
-	BackgroundWorker worker = {0};
-
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = RESTART_SECONDS;
-	strlcpy(worker.bgw_library_name, "securefile", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "securefile_monitor_launcher",
-			sizeof(worker.bgw_function_name));
-	strlcpy(worker.bgw_name, "securefile monitor launcher", sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_type, "securefile monitor launcher", sizeof(worker.bgw_type));
-	RegisterBackgroundWorker(&worker);
+	sf_base_worker_register(&launcher);
 }
 
 /* ---- signals ---- */
@@ -89,11 +90,7 @@ serve_interrupts(void)
 	if (ProcDiePending)
 		proc_exit(1);
 	CHECK_FOR_INTERRUPTS();
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
+	(void) sf_base_worker_reloads();
 }
 
 static void
@@ -179,54 +176,31 @@ note_no_slot(Oid db)
 	no_slot_logged = true;
 }
 
-/* What a worker runs, and its name. */
-typedef struct WorkerKind
-{
-	const char *function;
-	const char *name;
-	bool		reports;		/* says when it has done all its work */
-} WorkerKind;
-
-static const WorkerKind maintains = {
-	"securefile_monitor_worker", "securefile monitor worker", true
-};
-static const WorkerKind fetches = {
-	"securefile_fetch_worker", "securefile fetch worker", false
-};
-
 /* Run a worker in a database, unless a command wants it, and wait for its end. */
 static void
-run_worker(Oid db, WorkerKind kind)
+run_worker(Oid db, const SfWorker *worker)
 {
-	BackgroundWorker worker = {0};
 	BackgroundWorkerHandle *handle;
 	bool		asked_to_leave;
 
+	SF_ASSERT(worker == &maintains || worker == &fetches);
 	if (sfi_monitor_must_leave(db))
 	{
 		sf_monitor_wake(db);
 		return;
 	}
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	worker.bgw_main_arg = ObjectIdGetDatum(db);
-	worker.bgw_notify_pid = MyProcPid;
-	strlcpy(worker.bgw_library_name, "securefile", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, kind.function, sizeof(worker.bgw_function_name));
-	strlcpy(worker.bgw_name, kind.name, sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_type, kind.name, sizeof(worker.bgw_type));
-
 	/* the worker must not be done before this is noted */
 	sfi_monitor_note_worker(db);
-	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+	handle = sf_base_worker_start(worker, db);
+	if (handle == NULL)
 	{
 		note_no_slot(db);
 		return;
 	}
 	no_slot_logged = false;
 	asked_to_leave = wait_for_worker(db, handle);
-	if (kind.reports)
+	/* the other kind does not say when it has done all its work */
+	if (worker == &maintains)
 		note_end(db, asked_to_leave);
 	pfree(handle);
 }
@@ -332,7 +306,7 @@ run_pass(MemoryContext context, bool visit_all)
 				continue;
 			serve_interrupts();
 			if (sf_monitor_enabled)
-				run_worker(db, maintains);
+				run_worker(db, &maintains);
 			else
 				sf_monitor_wake(db);
 		}
@@ -356,7 +330,7 @@ run_fetch_pass(MemoryContext context)
 
 		serve_interrupts();
 		if (list_member_oid(dbs.with_files, db) && RecoveryInProgress())
-			run_worker(db, fetches);
+			run_worker(db, &fetches);
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);
@@ -380,11 +354,7 @@ securefile_monitor_launcher(Datum arg)
 	TimestampTz last_pass = 0;
 	uint64		passes = 0;
 
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-
+	sf_base_worker_begin(InvalidOid, die);
 	before_shmem_exit(note_exit, (Datum) 0);
 	sfi_monitor_note_launcher(MyProcPid);
 

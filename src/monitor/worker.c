@@ -14,11 +14,11 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
+#include "base/worker.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "monitor/monitor_internal.h"
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
 #include "space/space.h"
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
@@ -179,9 +179,7 @@ securefile_monitor_worker(Datum arg)
 	Oid			db = DatumGetObjectId(arg);
 	List	   *segments;
 
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, 0);
+	sf_base_worker_begin(db, die);
 	sfi_monitor_note_worker_pid(MyProcPid);
 	override_settings();
 	pgstat_report_appname("securefile monitor");
