@@ -57,7 +57,7 @@
 
 static SfDirtyTable *notes = NULL;
 static int	nnotes = 0;
-static int	capacity = 0;
+static int64 capacity = 0;
 
 /* ---- commands ---- */
 
@@ -123,16 +123,7 @@ add_table_note(Oid relid)
 {
 	SfDirtyTable *note;
 
-	if (nnotes == capacity)
-	{
-		int			larger = Max(64, capacity * 2);
-
-		if (notes == NULL)
-			notes = MemoryContextAlloc(TopMemoryContext, larger * sizeof(SfDirtyTable));
-		else
-			notes = repalloc(notes, larger * sizeof(SfDirtyTable));
-		capacity = larger;
-	}
+	notes = sf_base_array_grow(notes, nnotes, &capacity, sizeof(SfDirtyTable), TopMemoryContext);
 	SF_INVARIANT(N1, nnotes == 0 || notes[nnotes - 1].depth <= sfi_ddl_depth());
 	note = &notes[nnotes++];
 	memset(note, 0, sizeof(SfDirtyTable));

@@ -58,8 +58,8 @@ typedef struct Difference
 	const SfLocator *loc;
 	const SfLocator *others[MAX_OTHERS];	/* or NULL */
 	SfOwned    *owned;
-	uint32		runs_size;
-	uint32		pages_size;
+	int64		runs_size;
+	int64		pages_size;
 	SfMapDamage damaged;		/* NULL: throw */
 	void	   *arg;
 } Difference;
@@ -80,14 +80,9 @@ add_page(Difference *diff, uint32 page)
 {
 	SfOwned    *owned = diff->owned;
 
-	SF_ASSERT(owned->npages <= diff->pages_size);
-	if (owned->npages == diff->pages_size)
-	{
-		diff->pages_size = Max(32, diff->pages_size * 2);
-		owned->pages = owned->pages == NULL
-			? palloc(diff->pages_size * sizeof(uint32))
-			: repalloc_huge(owned->pages, diff->pages_size * sizeof(uint32));
-	}
+	owned->pages = sf_base_array_grow(owned->pages, owned->npages, &diff->pages_size,
+									  sizeof(uint32), CurrentMemoryContext);
+	SF_ASSERT(page != SF_NO_PAGE);
 	owned->pages[owned->npages++] = page;
 }
 
@@ -98,13 +93,10 @@ add_unit(Difference *diff, const SfUnit *unit)
 	SfOwned    *owned = diff->owned;
 	uint32		nruns = owned->nruns;
 
-	if (nruns == diff->runs_size)
-	{
-		diff->runs_size *= 2;
-		owned->runs = repalloc_huge(owned->runs, diff->runs_size * sizeof(SfRun));
-	}
-	SF_ASSERT(nruns < diff->runs_size);
+	owned->runs = sf_base_array_grow(owned->runs, nruns, &diff->runs_size, sizeof(SfRun),
+									 CurrentMemoryContext);
 	sf_format_append_run(owned->runs, &nruns, unit);
+	SF_ASSERT(nruns <= diff->runs_size);
 	owned->nruns = nruns;
 }
 

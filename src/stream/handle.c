@@ -38,7 +38,7 @@
 
 static SfHandle **handles;		/* by number */
 static int	nhandles;
-static int	handles_size;
+static int64 handles_size;
 static int	nopen;				/* of them have a stream, or are to have one */
 static int	next_number;		/* 0: none has been taken */
 
@@ -132,15 +132,8 @@ sf_stream_handle_new(void)
 	sf_stream_cancel_report();
 	number = take_number();
 	handle = MemoryContextAllocZero(TopMemoryContext, sizeof(SfHandle));
-	if (nhandles == handles_size)
-	{
-		int			size = Max(16, handles_size * 2);
-
-		handles = handles == NULL
-			? MemoryContextAlloc(TopMemoryContext, size * sizeof(SfHandle *))
-			: repalloc(handles, size * sizeof(SfHandle *));
-		handles_size = size;
-	}
+	handles = sf_base_array_grow(handles, nhandles, &handles_size, sizeof(SfHandle *),
+								 TopMemoryContext);
 	handle->context = AllocSetContextCreate(TopMemoryContext, "securefile handle",
 											ALLOCSET_DEFAULT_SIZES);
 	handle->number = number;
