@@ -16,6 +16,7 @@
  *		 abort only				I/O in flight is waited for, before its space
  *								can be given to another
  *		 read					forgets units that were read ahead
+ *		 undo					forgets what savepoints would bring back
  *		 write					forgets its objects and buffers
  *		 space					gives back lent space that was not used
  *		 stats					hands local counters to shared memory
@@ -27,6 +28,7 @@
 
 #include "access/xact.h"
 #include "base/shared.h"
+#include "base/undo.h"
 #include "config/config.h"
 #include "ddl/ddl.h"
 #include "fetch/fetch.h"
@@ -119,6 +121,7 @@ at_commit(void)
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
 	sf_sql_send_at_end();
+	sf_undo_at_end();
 	end_writing(true);
 	if (sf_space_at_commit())
 		sf_monitor_wake(MyDatabaseId);
@@ -140,6 +143,7 @@ at_prepare(void)
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
 	sf_sql_send_at_end();
+	sf_undo_at_end();
 	end_writing(true);
 	sf_space_at_prepare();
 	sf_space_keep_at_end();
@@ -161,6 +165,7 @@ at_abort(void)
 	sf_ddl_replaced_at_end();
 	sf_read_at_end();
 	sf_sql_send_at_end();
+	sf_undo_at_end();
 	end_writing(false);
 	sf_space_at_abort();
 	sf_space_keep_at_end();
@@ -223,16 +228,16 @@ subxact_callback(SubXactEvent event, SubTransactionId my_subid,
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
 			sf_ddl_at_subcommit(level);
-			sf_ddl_seen_at_subcommit(level);
 			sf_stream_handle_at_subcommit(level);
+			sf_undo_at_subcommit(level);
 			sf_write_at_subcommit(level);
 			sf_space_at_subcommit(level);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			sf_io_reap_all();
 			sf_ddl_at_subabort(level);
-			sf_ddl_seen_at_subabort(level);
 			sf_stream_handle_at_subabort(level);
+			sf_undo_at_subabort(level);
 			sf_write_at_subabort(level);
 			sf_space_at_subabort(level);
 			break;

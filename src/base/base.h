@@ -11,6 +11,7 @@
  * remote.c		tables whose values are on other servers
  * array.c		arrays that grow
  * table.c		hash tables
+ * undo.c		what a rollback to a savepoint brings back (undo.h)
  * worker.c		background workers (worker.h)
  * guard.c		steps that may meet damage and must not end the statement
  * server.c		insides of the server (server.h)

@@ -61,8 +61,6 @@ extern void sf_ddl_replaced_at_end(void);
 /* A subtransaction ends. */
 extern void sf_ddl_at_subcommit(int level);
 extern void sf_ddl_at_subabort(int level);
-extern void sf_ddl_seen_at_subcommit(int level);
-extern void sf_ddl_seen_at_subabort(int level);
 
 /*
  * The segment of a column that the current user means to write a value for;

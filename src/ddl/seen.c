@@ -6,10 +6,8 @@
  * The server counts the rows that a transaction writes, by whatever function.  Where the two
  * numbers differ, rows came past the triggers (unseen.c).
  *
- * A rollback to a savepoint takes rows back, and so it does with their numbers: each nest level
- * has its own.  Entries stand in the order of their levels, so that those of the lowest one are
- * the last ones.  A TRUNCATE begins anew: what the levels above have counted are rows that are
- * gone.
+ * A rollback to a savepoint takes rows back, and so it does with their numbers (base/undo.h).
+ * A TRUNCATE begins anew: what was counted before are rows that are gone.
  *
  * The commands that bring rows home are noted, too: what they have replaced was not given back.
  *
@@ -18,92 +16,56 @@
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "base/undo.h"
 #include "ddl/ddl.h"
 #include "ddl/rows.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
+
+typedef struct SeenKey
+{
+	Oid			table_oid;
+	int32		attnum;			/* as int32: no padding to hash */
+} SeenKey;
 
 typedef struct SeenRows
 {
-	Oid			table_oid;
-	AttrNumber	attnum;
-	bool		anew;			/* began with a TRUNCATE */
-	int			level;
+	SeenKey		key;
+	SfUndoLevel level;			/* a savepoint brings back this and what
+								 * follows */
 	SfSeen		rows;
 } SeenRows;
 
-static SeenRows *entries = NULL;	/* in TopTransactionContext */
-static int	nentries = 0;
-static int	capacity = 0;
+static HTAB *columns = NULL;	/* in TopTransactionContext */
+static SfUndo undo = {sizeof(SeenRows) - offsetof(SeenRows, level)};
 
-/* Where the entry of a column was found last; only a guess. */
-#define GUESSES		256
-static int	guesses[GUESSES];
-
-static bool
-is_of(const SeenRows *entry, Oid table_oid, AttrNumber attnum, int level)
-{
-	return entry->table_oid == table_oid && entry->attnum == attnum && entry->level == level;
-}
-
-/* The entry of a column at a level, among the first ones; NULL: there is none. */
+/* The entry of a column, whose numbers are about to change. */
 static SeenRows *
-find(Oid table_oid, AttrNumber attnum, int level, int end)
+change_entry(Oid table_oid, AttrNumber attnum)
 {
-	for (int i = end - 1; i >= 0 && entries[i].level >= level; i--)
-	{
-		if (is_of(&entries[i], table_oid, attnum, level))
-			return &entries[i];
-	}
-	return NULL;
-}
-
-static SeenRows *
-add_entry(Oid table_oid, AttrNumber attnum, int level)
-{
+	const SeenKey key = {table_oid, attnum};
 	SeenRows   *entry;
+	bool		found;
 
-	if (nentries == capacity)
+	SF_ASSERT(IsTransactionState() && attnum > 0);
+	if (columns == NULL)
+		columns = sf_base_table("securefile seen rows", sizeof(SeenKey), sizeof(SeenRows),
+								TopTransactionContext);
+	entry = hash_search(columns, &key, HASH_ENTER, &found);
+	if (!found)
 	{
-		int			larger = Max(16, capacity * 2);
-
-		if (entries == NULL)
-			entries = MemoryContextAlloc(TopTransactionContext, larger * sizeof(SeenRows));
-		else
-			entries = repalloc_huge(entries, larger * sizeof(SeenRows));
-		capacity = larger;
+		entry->level = 1;
+		entry->rows = (SfSeen) {0};
 	}
-	SF_ASSERT(nentries == 0 || entries[nentries - 1].level <= level);
-	entry = &entries[nentries++];
-	*entry = (SeenRows)
-	{
-		.table_oid = table_oid, .attnum = attnum, .level = level
-	};
-	return entry;
-}
-
-/* The entry of a column at the current level. */
-static SeenRows *
-current_entry(Oid table_oid, AttrNumber attnum)
-{
-	int			level = GetCurrentTransactionNestLevel();
-	int		   *guess = &guesses[(table_oid + attnum) % GUESSES];
-	SeenRows   *entry;
-
-	if (*guess < nentries && is_of(&entries[*guess], table_oid, attnum, level))
-		return &entries[*guess];
-	entry = find(table_oid, attnum, level, nentries);
-	if (entry == NULL)
-		entry = add_entry(table_oid, attnum, level);
-	*guess = entry - entries;
+	sf_undo_keep(&undo, &entry->level);
 	return entry;
 }
 
 void
 sfi_ddl_see(Oid table_oid, AttrNumber attnum, int64 came, int64 went)
 {
-	SeenRows   *entry = current_entry(table_oid, attnum);
+	SeenRows   *entry = change_entry(table_oid, attnum);
 
-	SF_ASSERT(IsTransactionState() && attnum > 0);
 	entry->rows.came += came;
 	entry->rows.went += went;
 }
@@ -111,27 +73,16 @@ sfi_ddl_see(Oid table_oid, AttrNumber attnum, int64 came, int64 went)
 void
 sfi_ddl_see_truncated(Oid table_oid, AttrNumber attnum)
 {
-	SeenRows   *entry = current_entry(table_oid, attnum);
-
-	entry->rows = (SfSeen) {0};
-	entry->anew = true;
+	change_entry(table_oid, attnum)->rows = (SfSeen) {0};
 }
 
 SfSeen
 sfi_ddl_seen(Oid table_oid, AttrNumber attnum)
 {
-	SfSeen		sum = {0};
+	const SeenKey key = {table_oid, attnum};
+	const SeenRows *entry = columns == NULL ? NULL : hash_search(columns, &key, HASH_FIND, NULL);
 
-	for (int i = nentries - 1; i >= 0; i--)
-	{
-		if (!is_of(&entries[i], table_oid, attnum, entries[i].level))
-			continue;
-		sum.came += entries[i].rows.came;
-		sum.went += entries[i].rows.went;
-		if (entries[i].anew)
-			break;
-	}
-	return sum;
+	return entry == NULL ? (SfSeen) {0} : entry->rows;
 }
 
 /* ---- rows that are brought home ---- */
@@ -164,56 +115,9 @@ sfi_ddl_is_own_command(CommandId command)
 	return false;
 }
 
-/* ---- ends ---- */
-
-/* Add an entry to that of the level above, or put it in its place. */
-static void
-merge(SeenRows *upper, const SeenRows *entry)
-{
-	SF_ASSERT(upper->table_oid == entry->table_oid && upper->attnum == entry->attnum);
-	if (entry->anew)
-	{
-		upper->anew = true;
-		upper->rows = (SfSeen) {0};
-	}
-	upper->rows.came += entry->rows.came;
-	upper->rows.went += entry->rows.went;
-}
-
-void
-sf_ddl_seen_at_subcommit(int level)
-{
-	int			end = nentries;
-	int			first = end;
-
-	while (first > 0 && entries[first - 1].level >= level)
-		first--;
-	nentries = first;
-	for (int i = first; i < end; i++)
-	{
-		SeenRows	entry = entries[i];
-		SeenRows   *upper = find(entry.table_oid, entry.attnum, level - 1, first);
-
-		entry.level = level - 1;
-		if (upper != NULL)
-			merge(upper, &entry);
-		else
-			entries[nentries++] = entry;
-	}
-}
-
-void
-sf_ddl_seen_at_subabort(int level)
-{
-	while (nentries > 0 && entries[nentries - 1].level >= level)
-		nentries--;
-}
-
 void
 sf_ddl_seen_at_end(void)
 {
-	entries = NULL;
-	nentries = 0;
-	capacity = 0;
+	columns = NULL;
 	own_commands = NIL;
 }

@@ -534,7 +534,7 @@ give(Level *from, Level *to)
 
 /* Throws nothing: what cannot be merged for want of memory stays as it is. */
 void
-sfi_ledger_at_subcommit(int level)
+sf_write_at_subcommit(int level)
 {
 	SF_ASSERT(level > 1 && (nlevels == 0 || levels[nlevels - 1].level <= level));
 
@@ -553,7 +553,7 @@ sfi_ledger_at_subcommit(int level)
 }
 
 void
-sfi_ledger_at_subabort(int level)
+sf_write_at_subabort(int level)
 {
 	for (; nlevels > 0 && levels[nlevels - 1].level >= level; nlevels--)
 		for (int kind = 0; kind < SF_NOTE_KINDS; kind++)

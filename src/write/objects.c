@@ -4,13 +4,10 @@
  *	  Objects of this transaction that are not plain: from handles, versions of
  *	  another one, or with inode pages.
  *
- * State changes go to an undo list with nest levels, so that a savepoint takes
- * back just what came after it; one for each object and level is enough.
- *
  *	begin: DEAD, no tag  ->  finish: DRAFT  ->  place: PLACED  ->  confirm, free (owner.c)
  *											->  place: plain, and gone from here
  *
- * A savepoint that is rolled back makes the object again what it was, by the undo list.
+ * A savepoint that is rolled back makes the object again what it was (base/undo.h).
  * Of the object's own data nothing has to be undone: runs and pages are set once, when
  * it is finished.  A dead object keeps its list of pages: they were made, in WAL, as this
  * transaction's, and somebody must give them back when the transaction commits.
@@ -29,20 +26,9 @@
 /* Objects from which on those that have become old are looked for. */
 #define FORGET_FIRST	4096
 
-/* What an object was before its first change at a level. */
-typedef struct Undo
-{
-	SfObject   *object;
-	uint32		level;
-	uint32		old_level;
-	SfObjectState old_state;
-} Undo;
-
 static HTAB *objects;
 static int64 forget_at;			/* number of objects to look for old ones at */
-static Undo *undo;
-static int64 nundo;
-static int64 undo_size;
+static SfUndo undo = {sizeof(SfObject) - offsetof(SfObject, level)};
 
 /* ---- objects of this transaction ---- */
 
@@ -100,16 +86,8 @@ sfi_objects_find(const SfLocator *loc)
 void
 sfi_objects_set_state(SfObject *object, SfObjectState state)
 {
-	int			level = GetCurrentTransactionNestLevel();
-
-	SF_ASSERT(object->level <= level);
 	SF_ASSERT(state != SF_OBJECT_DEAD && object->tag != 0);
-	if (object->level < level)
-	{
-		undo = sfi_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
-		undo[nundo++] = (Undo) {object, level, object->level, object->state};
-		object->level = level;
-	}
+	sf_undo_keep(&undo, &object->level);
 	object->state = state;
 }
 
@@ -346,26 +324,21 @@ sfi_objects_finish(SfObject *object, const SfLocator *loc, const SfOwned *owned)
 
 /*
  * May a draft become plain, so that there is nothing else to be undone?  If it
- * was made at this very level, that takes both back: its undo is the last one.
+ * was made at this very level, that takes both back: its copy is the last one.
  */
 static bool
 can_be_plain(const SfObject *object, const SfLocator *loc)
 {
-	int			level = GetCurrentTransactionNestLevel();
-
 	if (!sfi_plain_is(loc) || object->base_generation != 0 ||
 		(object->lists != NULL && object->lists->npages + object->lists->norphan_pages > 0))
 		return false;
-	if (level == 1)
-		return true;
-	return nundo > 0 && undo[nundo - 1].object == object && undo[nundo - 1].level == level &&
-		undo[nundo - 1].old_level == 1 && undo[nundo - 1].old_state == SF_OBJECT_DEAD;
+	return GetCurrentTransactionNestLevel() == 1 || sf_undo_last_is_new(&undo, &object->level);
 }
 
 void
 sfi_objects_place(SfObject *object, const SfLocator *loc)
 {
-	bool		has_undo = object->level > 1;
+	bool		has_copy = object->level > 1;
 
 	SF_ASSERT(object->state == SF_OBJECT_DRAFT && object->tag == sf_format_locator_tag(loc));
 	if (!can_be_plain(object, loc) || !sfi_plain_add(object->seg, loc, SF_OBJECT_PLACED))
@@ -375,11 +348,11 @@ sfi_objects_place(SfObject *object, const SfLocator *loc)
 	}
 
 	/*
-	 * The undo of the draft would bring back an object that is not here any
-	 * more.  The state of a plain object has an undo of its own.
+	 * The copy of the draft would bring back an object that is not here any
+	 * more.  The state of a plain object has a copy of its own.
 	 */
-	if (has_undo)
-		nundo--;
+	if (has_copy)
+		sf_undo_forget_last(&undo);
 	free_lists(object);
 	hash_search(objects, &object->key, HASH_REMOVE, NULL);
 }
@@ -434,43 +407,6 @@ sfi_objects_is_base(const SfObject *object, struct varlena *datum)
 		loc.incarnation == object->key.incarnation && key_of(&loc).object_id == object->base_id &&
 		loc.generation == object->base_generation &&
 		sf_format_locator_tag(&loc) == object->base_tag;
-}
-
-/* ---- savepoints ---- */
-
-void
-sfi_objects_at_subcommit(int level)
-{
-	int64		from = nundo;
-	int64		to;
-
-	SF_ASSERT(level > 1 && (nundo == 0 || undo[nundo - 1].level <= level));
-	while (from > 0 && undo[from - 1].level >= level)
-		from--;
-
-	/*
-	 * of two, of this level and of the one that it becomes, the older one
-	 * stays
-	 */
-	for (to = from; from < nundo; from++)
-	{
-		undo[from].object->level = undo[from].level = level - 1;
-		if (undo[from].old_level < level - 1)
-			undo[to++] = undo[from];
-	}
-	nundo = to;
-}
-
-void
-sfi_objects_at_subabort(int level)
-{
-	for (; nundo > 0 && undo[nundo - 1].level >= level; nundo--)
-	{
-		SF_ASSERT(undo[nundo - 1].object->level == undo[nundo - 1].level);
-		SF_ASSERT(undo[nundo - 1].old_level < level);
-		undo[nundo - 1].object->state = undo[nundo - 1].old_state;
-		undo[nundo - 1].object->level = undo[nundo - 1].old_level;
-	}
 }
 
 /* ---- pre-commit and end ---- */
@@ -529,6 +465,4 @@ void
 sfi_objects_reset(void)
 {
 	objects = NULL;
-	undo = NULL;
-	nundo = undo_size = 0;
 }

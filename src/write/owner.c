@@ -493,25 +493,7 @@ sf_write_free(Oid table_oid, AttrNumber attnum, struct varlena *datum, struct va
 	sfi_ledger_bound();
 }
 
-/* ---- savepoints, and what pre-commit has to log ---- */
-
-void
-sf_write_at_subcommit(int level)
-{
-	sfi_objects_at_subcommit(level);
-	sfi_shares_at_subcommit(level);
-	sfi_plain_at_subcommit(level);
-	sfi_ledger_at_subcommit(level);
-}
-
-void
-sf_write_at_subabort(int level)
-{
-	sfi_objects_at_subabort(level);
-	sfi_shares_at_subabort(level);
-	sfi_plain_at_subabort(level);
-	sfi_ledger_at_subabort(level);
-}
+/* ---- what pre-commit has to log ---- */
 
 bool
 sfi_owner_has_work(void)

@@ -8,9 +8,8 @@
  * confirms the first one only when it has stored the last: so they cost a
  * byte each.  All else that there is to know of one stands in its locator.
  *
- * Sixty-four objects of successive ids are one entry.  It is copied before it
- * is first changed at a nest level above 1, and the copy put back when that
- * level aborts.
+ * Sixty-four objects of successive ids are one entry, and one fact for savepoints
+ * (base/undo.h).
  *
  *	ids 64 .. 127		P P C C C - - P ..		(a byte each: SfObjectState)
  *
@@ -22,7 +21,6 @@
  */
 #include "base/base.h"
 
-#include "access/xact.h"
 #include "utils/hsearch.h"
 #include "write/write_internal.h"
 
@@ -38,24 +36,13 @@ typedef struct Group
 {
 	GroupKey	key;
 	SfSegment  *seg;			/* this transaction's copy */
-	int			level;			/* changed since it was begun; 1: no copy is
-								 * kept */
+	SfUndoLevel level;			/* a savepoint brings back this and what
+								 * follows */
 	uint8		states[GROUP_SIZE]; /* SfObjectState */
 } Group;
 
-/* A group as it was before its first change at a level. */
-typedef struct Undo
-{
-	Group	   *group;
-	int			level;
-	int			old_level;
-	uint8		states[GROUP_SIZE];
-} Undo;
-
 static HTAB *groups;
-static Undo *undo;
-static int64 nundo;
-static int64 undo_size;
+static SfUndo undo = {sizeof(Group) - offsetof(Group, level)};
 
 bool
 sfi_plain_is(const SfLocator *loc)
@@ -89,31 +76,13 @@ sfi_plain_state(const SfLocator *loc, SfSegment **seg)
 	return state;
 }
 
-/*
- * Keep a copy of the group as it is, unless this level has one: a rollback of the level
- * puts it back.  At level 1 there is none, as an abort forgets all.
- */
-static void
-keep_copy(Group *group)
-{
-	int			level = GetCurrentTransactionNestLevel();
-
-	if (group->level == level)
-		return;
-	SF_ASSERT(group->level < level);
-	undo = sfi_write_make_room(undo, nundo, &undo_size, sizeof(Undo));
-	undo[nundo] = (Undo) {group, level, group->level};
-	memcpy(undo[nundo++].states, group->states, sizeof(group->states));
-	group->level = level;
-}
-
 void
 sfi_plain_set(const SfLocator *loc, SfObjectState state)
 {
 	Group	   *group = find_group(loc);
 
 	SF_ASSERT(group != NULL && state != SF_OBJECT_DEAD && state != SF_OBJECT_DRAFT);
-	keep_copy(group);
+	sf_undo_keep(&undo, &group->level);
 	group->states[loc->object_id % GROUP_SIZE] = state;
 }
 
@@ -188,44 +157,8 @@ sfi_plain_is_empty(void)
 	return groups == NULL;
 }
 
-/* ---- savepoints ---- */
-
-/* Of two copies, of a level and of the one that it becomes, the older one stays. */
-void
-sfi_plain_at_subcommit(int level)
-{
-	int64		from = nundo;
-	int64		to;
-
-	SF_ASSERT(level > 1 && (nundo == 0 || undo[nundo - 1].level <= level));
-	while (from > 0 && undo[from - 1].level >= level)
-		from--;
-	for (to = from; from < nundo; from++)
-	{
-		undo[from].group->level = undo[from].level = level - 1;
-		if (undo[from].old_level < level - 1)
-			undo[to++] = undo[from];
-	}
-	nundo = to;
-}
-
-void
-sfi_plain_at_subabort(int level)
-{
-	for (; nundo > 0 && undo[nundo - 1].level >= level; nundo--)
-	{
-		Undo	   *last = &undo[nundo - 1];
-
-		SF_ASSERT(last->group->level == last->level && last->old_level < level);
-		memcpy(last->group->states, last->states, sizeof(last->states));
-		last->group->level = last->old_level;
-	}
-}
-
 void
 sfi_plain_reset(void)
 {
 	groups = NULL;
-	undo = NULL;
-	nundo = undo_size = 0;
 }

@@ -43,26 +43,11 @@ typedef struct Share
 	SfSegment  *seg;			/* this transaction's copy */
 	bool		own;			/* a record of this transaction */
 	bool		guarded;		/* counted up by 1 */
+	SfUndoLevel level;			/* a savepoint brings back this and what
+								 * follows */
+	uint32		rows;
 	bool		dead;			/* own, and its object was rolled back */
-	uint32		rows;
-	int64		note;			/* its last note, + 1; 0: none */
 } Share;
-
-/* Rows that refer to a record since a nest level. */
-typedef struct RowsNote
-{
-	Share	   *share;
-	int			level;
-	uint32		rows;
-	int64		before;			/* the share's last note before this one */
-} RowsNote;
-
-/* Records that were made at a nest level. */
-typedef struct OwnNote
-{
-	Share	   *share;
-	int			level;
-} OwnNote;
 
 /* Own contents, by what they hash to. */
 typedef struct ContentKey
@@ -79,12 +64,7 @@ typedef struct Content
 
 static HTAB *shares;
 static HTAB *contents;
-static RowsNote *notes;
-static int64 nnotes;
-static int64 notes_size;
-static OwnNote *own;
-static int64 nown;
-static int64 own_size;
+static SfUndo undo = {sizeof(Share) - offsetof(Share, level)};
 
 StaticAssertDecl(sizeof(ShareKey) == sizeof(SfStorage) + 20, "a ShareKey has no padding");
 
@@ -113,6 +93,7 @@ enter_share(SfSegment *seg, SfShareId id, uint64 object_id)
 	{
 		memset((char *) share + sizeof(ShareKey), 0, sizeof(Share) - sizeof(ShareKey));
 		share->seg = seg;
+		share->level = 1;
 	}
 	return share;
 }
@@ -150,16 +131,19 @@ sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 	Share	   *share = enter_share(seg, id, record->object_id);
 	Content    *content;
 
-	own = sfi_write_make_room(own, nown, &own_size, sizeof(OwnNote));
 	if (contents == NULL)
 		contents = sf_base_table("securefile contents", sizeof(ContentKey), sizeof(Content),
 								 sfi_write_context());
 	SF_ASSERT(record->state == SF_SHARE_RESERVED && !share->own && !share->guarded);
+	SF_ASSERT(share->level == 1);
+	/* what a rollback of this level makes of it */
+	share->dead = true;
+	sf_undo_keep(&undo, &share->level);
 	memcpy(key.hash, record->hash, sizeof(key.hash));
 	content = hash_search(contents, &key, HASH_ENTER, NULL);
 	content->share = share;
 	share->own = true;
-	own[nown++] = (OwnNote) {share, GetCurrentTransactionNestLevel()};
+	share->dead = false;
 }
 
 /* ---- new records ---- */
@@ -284,53 +268,12 @@ sfi_shares_add_row(SfSegment *seg, const SfLocator *loc)
 {
 	SfShareId	id = sf_share_id_of(loc);
 	Share	   *share = find_share(seg->storage, id, loc->object_id);
-	int			level = GetCurrentTransactionNestLevel();
 
 	if (share == NULL || (!share->own && !share->guarded))
 		elog(ERROR, "share record of object " UINT64_FORMAT " is not counted", loc->object_id);
-	SF_ASSERT(share->note <= nnotes && !share->dead);
-	if (share->note == 0 || notes[share->note - 1].level < level)
-	{
-		notes = sfi_write_make_room(notes, nnotes, &notes_size, sizeof(RowsNote));
-		notes[nnotes++] = (RowsNote) {share, level, 0, share->note};
-		share->note = nnotes;
-	}
-	notes[share->note - 1].rows++;
+	SF_ASSERT(!share->dead);
+	sf_undo_keep(&undo, &share->level);
 	share->rows++;
-}
-
-/* ---- savepoints ---- */
-
-/*
- * The notes of a level become its parent's.  Two of one record and level stay two: the rows
- * of both go with that level.
- */
-void
-sfi_shares_at_subcommit(int level)
-{
-	SF_ASSERT(level > 1);
-	for (int64 i = nnotes; i > 0 && notes[i - 1].level >= level; i--)
-		notes[i - 1].level = level - 1;
-	for (int64 i = nown; i > 0 && own[i - 1].level >= level; i--)
-		own[i - 1].level = level - 1;
-}
-
-void
-sfi_shares_at_subabort(int level)
-{
-	for (; nnotes > 0 && notes[nnotes - 1].level >= level; nnotes--)
-	{
-		RowsNote   *note = &notes[nnotes - 1];
-
-		SF_ASSERT(note->share->rows >= note->rows && note->share->note == nnotes);
-		note->share->rows -= note->rows;
-		note->share->note = note->before;
-	}
-	for (; nown > 0 && own[nown - 1].level >= level; nown--)
-	{
-		SF_ASSERT(own[nown - 1].share->rows == 0);
-		own[nown - 1].share->dead = true;
-	}
 }
 
 /* ---- pre-commit and end ---- */
@@ -403,7 +346,4 @@ void
 sfi_shares_reset(void)
 {
 	shares = contents = NULL;
-	notes = NULL;
-	own = NULL;
-	nnotes = notes_size = nown = own_size = 0;
 }

@@ -7,7 +7,7 @@
  * pack.c		small values, compressed for their rows
  * arena.c		where the next unit goes: lent regions of this backend
  * gather.c		the write gather cache: two buffers, extents, flushes
- * owner.c		which object is whose: placed, confirmed, freed; savepoints
+ * owner.c		which object is whose: placed, confirmed, freed
  * objects.c	objects of this transaction that are not plain
  * plain.c		states of objects of which there is nothing else to know
  * shares.c		share records that were made or counted up; their rows
@@ -20,6 +20,7 @@
 #ifndef SF_WRITE_INTERNAL_H
 #define SF_WRITE_INTERNAL_H
 
+#include "base/undo.h"
 #include "object/object.h"
 #include "stats/stats.h"
 #include "transform/transform.h"
@@ -198,8 +199,9 @@ typedef struct SfObject
 	uint64		run_start;		/* the run, if there is one only */
 	uint32		run_sectors;
 	uint32		base_generation;	/* 0: no base */
+	SfUndoLevel level;			/* a savepoint brings back this and what
+								 * follows */
 	uint32		state;			/* SfObjectState */
-	uint32		level;			/* where it changed last; 1: not to be undone */
 } SfObject;
 
 /*
@@ -227,8 +229,6 @@ extern bool sfi_objects_is_empty(void);
 /* Pre-commit: note in the ledger what pages nobody owns. */
 extern void sfi_objects_collect(void);
 
-extern void sfi_objects_at_subcommit(int level);
-extern void sfi_objects_at_subabort(int level);
 extern void sfi_objects_reset(void);
 
 /* A share record owns its map: no copy may share it by its root. */
@@ -256,8 +256,6 @@ extern void sfi_shares_settle(void);
 extern bool sfi_shares_has(SfStorage storage);
 extern bool sfi_shares_is_empty(void);
 
-extern void sfi_shares_at_subcommit(int level);
-extern void sfi_shares_at_subabort(int level);
 extern void sfi_shares_reset(void);
 
 /* ---- plain.c ---- */
@@ -278,8 +276,6 @@ extern void sfi_plain_set(const SfLocator *loc, SfObjectState state);
 extern bool sfi_plain_has(SfStorage storage);
 extern bool sfi_plain_is_empty(void);
 
-extern void sfi_plain_at_subcommit(int level);
-extern void sfi_plain_at_subabort(int level);
 extern void sfi_plain_reset(void);
 
 /* ---- ledger.c ---- */
@@ -317,8 +313,6 @@ extern void sfi_ledger_log(void);
 extern bool sfi_ledger_has(SfStorage storage);
 extern bool sfi_ledger_is_empty(void);
 
-extern void sfi_ledger_at_subcommit(int level);
-extern void sfi_ledger_at_subabort(int level);
 extern void sfi_ledger_reset(void);
 
 #endif							/* SF_WRITE_INTERNAL_H */
