@@ -126,8 +126,8 @@ check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 	check->lockmode = lockmode;
 	check->moving = RecoveryInProgress();
 	ItemPointerSetInvalid(&check->tid);
-	sfi_check_runs_init(&check->owned);
-	sfi_check_runs_init(&check->owned_pages);
+	sf_rows_runs_init(&check->owned);
+	sf_rows_runs_init(&check->owned_pages);
 
 	check->rel = table_open(column->table_oid, NoLock);
 	if (sfi_check_guarded(check, SF_REPAIR_NONE, open_segment_step, NULL))

@@ -6,7 +6,6 @@
  * column.c		whose column, which leaves, may the caller
  * check.c		securefile_check(): one column after the other
  * rows.c		the live rows: values verified, their space collected
- * runs.c		sorted arrays of runs and pages; runs of bits
  * walk.c		the walk over the segment relation, and its reading of pages
  * keys.c			the two key pages
  * dictionaries.c	the dictionaries, and the list that the header leads to
@@ -16,7 +15,7 @@
  * shares.c		the share records, against these rows and pending entries
  * recount.c		share pages made anew, from the same
  * pages.c		the pages of the segment relation, against the values' space
- * maps.c		the same for the space map
+ * maps.c		the same for the space map; runs of bits
  * header.c		the header page, which may be a stale one
  * report.c		the table of findings, and errors turned into findings
  * usage.c		securefile_usage(), and the functions behind view securefile_columns
@@ -43,6 +42,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
 #include "object/object.h"
+#include "rows/rows.h"
 #include "space/space.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
@@ -97,45 +97,6 @@ extern SfSegment *sfi_check_open_segment(const SfCheckColumn *column);
 /* ERROR that says why a column has no segment. */
 SF_NORETURN extern void sfi_check_no_segment(const SfCheckColumn *column);
 
-/* ---- runs.c ---- */
-
-/* A run, or a page (start, count 1), and the row that owns it, if any. */
-typedef struct SfCheckRun
-{
-	uint64		start;
-	uint32		count;
-	ItemPointerData tid;
-} SfCheckRun;
-
-typedef struct SfCheckRuns
-{
-	SfCheckRun *runs;
-	int64		n;
-	int64		size;
-	int64		next;			/* of a walk in order */
-	bool		sorted;			/* by start */
-} SfCheckRuns;
-
-/* Make an empty array, in the current memory context. */
-extern void sfi_check_runs_init(SfCheckRuns *runs);
-
-/*
- * Add a run (nothing, if count is 0); split, so that no run crosses a multiple
- * of split_at (0: never).  tid is copied; NULL: no row.
- */
-extern void sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count,
-							   uint32 split_at, const ItemPointerData * tid);
-
-/* Sort by start, and begin a walk.  Never throws. */
-extern void sfi_check_runs_sort(SfCheckRuns *runs);
-
-/*
- * Find the next run of bits of the given value in [*at, end): sets *at to its
- * start and *n to its length.  False, with *at at the end, when there is none.
- * Never throws.
- */
-extern bool sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n);
-
 /* ---- the check of one column ---- */
 
 /* What a check found; findings.h has the list. */
@@ -182,8 +143,8 @@ typedef struct SfCheck
 	SfHeader	header;
 
 	ItemPointerData tid;		/* row being looked at */
-	SfCheckRuns owned;			/* sectors that live rows own */
-	SfCheckRuns owned_pages;	/* inode pages that they own */
+	SfRowRuns	owned;			/* sectors that live rows own */
+	SfRowRuns	owned_pages;	/* inode pages that they own */
 	struct SfCheckShares *shares;	/* NULL: no row or entry names a record */
 	uint64		max_object_id;	/* of live rows, references and share records */
 	bool		hidden;			/* live rows own space that could not be
@@ -219,11 +180,11 @@ typedef struct SfPageWalk
 	bool		end_ahead;		/* the same of the end of the segment:
 								 * check->total_sectors does not go by it */
 	uint8	   *known;			/* SF_KNOWN_ bits of each of nblocks pages */
-	SfCheckRuns named;			/* sectors that pending entries answer for */
-	SfCheckRuns doomed;			/* of these, those that will be set free */
+	SfRowRuns	named;			/* sectors that pending entries answer for */
+	SfRowRuns	doomed;			/* of these, those that will be set free */
 	bool		lists_damaged;	/* pending and free pages need new lists */
-	SfCheckRuns damaged_maps;	/* numbers of map pages */
-	SfCheckRuns distrusted_maps;	/* that may show the place of a damaged
+	SfRowRuns	damaged_maps;	/* numbers of map pages */
+	SfRowRuns	distrusted_maps;	/* that may show the place of a damaged
 									 * value as free; ascending */
 	bool		header_behind;	/* the stale header page would give out again
 								 * what is in use */
@@ -240,7 +201,7 @@ typedef struct SfPageWalk
 	uint32		dictionaries_before[SF_DICTIONARY_MAX + 1];
 	bool		dictionary_damaged; /* one of the list is not sound */
 	bool		dictionary_lost;	/* one is sound, and not in the list */
-	SfCheckRuns strays;			/* pages of dictionaries that are not in the
+	SfRowRuns	strays;			/* pages of dictionaries that are not in the
 								 * list */
 	bool		advice_damaged; /* a page of the advice is not sound */
 	uint32		advice_strays;	/* pages that it does not lead to, */
@@ -541,6 +502,13 @@ extern void sfi_check_rebuild_advice(SfPageWalk *walk);
 extern void sfi_check_pages(SfPageWalk *walk);
 
 /* ---- maps.c ---- */
+
+/*
+ * Find the next run of bits of the given value in [*at, end): sets *at to its
+ * start and *n to its length.  False, with *at at the end, when there is none.
+ * Never throws.
+ */
+extern bool sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n);
 
 /* Compare the space map with what rows own and pending entries name. */
 extern void sfi_check_map(SfPageWalk *walk);

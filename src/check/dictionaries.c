@@ -130,7 +130,7 @@ sfi_check_dictionary_page(SfPageWalk *walk, const SfCheckPage *read)
 {
 	SF_ASSERT(read->type == SF_PAGE_DICTIONARY);
 	if (!(walk->known[read->page] & SF_KNOWN_OWNED))
-		sfi_check_runs_add(&walk->strays, read->page, 1, 0, NULL);
+		sf_rows_runs_add(&walk->strays, read->page, 1, 0, NULL);
 }
 
 /*

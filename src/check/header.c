@@ -33,7 +33,7 @@ end_of_values(SfCheck *check, uint64 in_files)
 
 	for (int64 i = 0; i < check->owned.n; i++)
 	{
-		SfCheckRun *run = &check->owned.runs[i];
+		SfRowRun   *run = &check->owned.runs[i];
 
 		if (run->start + run->count <= in_files)
 			end = Max(end, run->start + run->count);

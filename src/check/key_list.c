@@ -13,18 +13,14 @@
 
 #include "access/detoast.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "catalog/pg_class.h"
 #include "check/check_internal.h"
-#include "executor/tuptable.h"
 #include "funcapi.h"
 #include "keys/keys.h"
-#include "miscadmin.h"
 #include "read/read.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -72,27 +68,11 @@ void
 sfi_check_count_keys(const SfCheckColumn *column, Snapshot snapshot, SfKeyCounts *counts)
 {
 	Relation	rel = table_open(column->table_oid, NoLock);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile keys",
-													  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old_context = MemoryContextSwitchTo(row_context);
+	SfRows		rows = sf_rows_begin(rel, column->attnum, snapshot);
 
-	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		bool		isnull;
-		Datum		value = slot_getattr(slot, column->attnum, &isnull);
-
-		CHECK_FOR_INTERRUPTS();
-		if (!isnull)
-			count_value(counts, column, value);
-		MemoryContextReset(row_context);
-	}
-	MemoryContextSwitchTo(old_context);
-	MemoryContextDelete(row_context);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	while (sf_rows_next(&rows))
+		count_value(counts, column, rows.value);
+	sf_rows_end(&rows);
 	table_close(rel, NoLock);
 }
 

@@ -21,12 +21,29 @@
 #include "check/check_internal.h"
 #include "port/pg_bitutils.h"
 
+bool
+sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n)
+{
+	uint32		i = *at;
+
+	SF_ASSERT(*at <= end);
+#define BIT(i)	((plane[(i) / 8] >> ((i) % 8)) & 1)
+	while (i < end && BIT(i) != bit)
+		i++;
+	*at = i;
+	while (i < end && BIT(i) == bit)
+		i++;
+	*n = i - *at;
+	return *n > 0;
+#undef BIT
+}
+
 /*
  * Set the bits of those runs that lie in the map page whose first sector is
  * given; [*from, *end) tells which of the sorted runs these are.
  */
 static void
-fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, int64 *from, int64 *end)
+fill_plane(uint8 *plane, SfRowRuns *runs, uint64 first, int64 *from, int64 *end)
 {
 	SF_ASSERT(runs->sorted && first % SF_MAP_SECTORS == 0);
 	/* pages come in ascending order: no run of this one has been passed */
@@ -37,7 +54,7 @@ fill_plane(uint8 *plane, SfCheckRuns *runs, uint64 first, int64 *from, int64 *en
 	*from = runs->next;
 	while (runs->next < runs->n && runs->runs[runs->next].start < first + SF_MAP_SECTORS)
 	{
-		SfCheckRun *run = &runs->runs[runs->next++];
+		SfRowRun   *run = &runs->runs[runs->next++];
 		uint32		at = run->start - first;
 
 		SF_ASSERT(at + run->count <= SF_MAP_SECTORS);
@@ -70,7 +87,7 @@ sfi_check_fill_planes(SfPageWalk *walk, uint64 first, SfCheckPlanes *planes)
  * have.  Returns whether there are any.
  */
 static bool
-report_parts(SfPageWalk *walk, SfCheckRun *run, uint64 first, const uint8 *plane,
+report_parts(SfPageWalk *walk, SfRowRun *run, uint64 first, const uint8 *plane,
 			 bool bad, SfFinding finding, const char *detail)
 {
 	uint32		at = run->start - first;
@@ -137,13 +154,13 @@ report_free_but_doomed(SfPageWalk *walk, uint64 first, const uint8 *used, uint8 
 static void
 report_doomed_twice(SfPageWalk *walk)
 {
-	SfCheckRuns *doomed = &walk->doomed;
+	SfRowRuns  *doomed = &walk->doomed;
 	uint64		end = 0;
 
 	SF_ASSERT(doomed->sorted);
 	for (int64 i = 0; i < doomed->n; i++)
 	{
-		SfCheckRun *run = &doomed->runs[i];
+		SfRowRun   *run = &doomed->runs[i];
 
 		if (run->start < end)
 		{
@@ -163,7 +180,7 @@ report_doomed_twice(SfPageWalk *walk)
 static void
 report_distrusted(SfPageWalk *walk, uint32 map)
 {
-	sfi_check_runs_add(&walk->distrusted_maps, map, 1, 0, NULL);
+	sf_rows_runs_add(&walk->distrusted_maps, map, 1, 0, NULL);
 	sfi_check_report(walk->check, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
 					 "page %u of the segment relation is an old one, "
 					 "and may have the place of a damaged value for free", SF_MAP_PAGE(map));
@@ -185,7 +202,7 @@ check_map_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 	sfi_check_fill_planes(walk, first, &planes);
 	for (int64 i = planes.owned_from; i < planes.owned_end; i++)
 	{
-		SfCheckRun *run = &check->owned.runs[i];
+		SfRowRun   *run = &check->owned.runs[i];
 
 		is_old |= report_parts(walk, run, first, map->used, false, SF_FINDING_OWNED_FREE,
 							   "the space map takes it for free");
@@ -240,7 +257,7 @@ check_unused(SfPageWalk *walk, SfCheckPage *read)
 			sfi_check_report(walk->check, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
 							 "page %u of the segment relation: expected none yet, found type %d",
 							 read->page, read->type);
-		sfi_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
+		sf_rows_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
 		walk->end_page = Max(walk->end_page, read->page + 1);
 	}
 }
@@ -252,8 +269,8 @@ sfi_check_map(SfPageWalk *walk)
 	uint64		total = walk->check->total_sectors;
 
 	SF_ASSERT(walk->lost_count == 0);
-	sfi_check_runs_sort(&walk->named);
-	sfi_check_runs_sort(&walk->doomed);
+	sf_rows_runs_sort(&walk->named);
+	sf_rows_runs_sort(&walk->doomed);
 	sfi_check_rewind_planes(walk);
 	report_doomed_twice(walk);
 	for (uint64 first = 0; first < total; first += SF_MAP_SECTORS)
@@ -263,7 +280,7 @@ sfi_check_map(SfPageWalk *walk)
 		if (sfi_check_read(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), SF_PAGE_MAP, read))
 			check_map_page(walk, first, &read->u.map);
 		else
-			sfi_check_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
+			sf_rows_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
 	}
 	flush_lost(walk);
 	/* repair looks them up in this order */

@@ -121,9 +121,9 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 	}
 	if (taken)
 		return;
-	sfi_check_runs_add(&walk->named, entry->start, entry->count, 0, NULL);
+	sf_rows_runs_add(&walk->named, entry->start, entry->count, 0, NULL);
 	if (doomed)
-		sfi_check_runs_add(&walk->doomed, entry->start, entry->count, 0, NULL);
+		sf_rows_runs_add(&walk->doomed, entry->start, entry->count, 0, NULL);
 }
 
 /* Will an entry about a share record change it?  A guard that its transaction needs will not. */
@@ -226,12 +226,12 @@ walk_free(SfPageWalk *walk)
 static void
 mark_owned(SfPageWalk *walk)
 {
-	SfCheckRuns *owned = &walk->check->owned_pages;
+	SfRowRuns  *owned = &walk->check->owned_pages;
 
 	SF_ASSERT(owned->sorted);
 	for (int64 i = 0; i < owned->n; i++)
 	{
-		SfCheckRun *run = &owned->runs[i];
+		SfRowRun   *run = &owned->runs[i];
 
 		if (run->start >= walk->nblocks)
 			continue;

@@ -249,14 +249,14 @@ sfi_check_repair_shares(SfPageWalk *walk)
 
 /* Take the runs of records without live rows out of an array, which stays in order. */
 static void
-disown(SfCheckRuns *runs, SfPageWalk *walk, bool are_pages)
+disown(SfRowRuns *runs, SfPageWalk *walk, bool are_pages)
 {
 	int64		to = 0;
 
 	SF_ASSERT(runs->sorted);
 	for (int64 i = 0; i < runs->n; i++)
 	{
-		SfCheckRun *run = &runs->runs[i];
+		SfRowRun   *run = &runs->runs[i];
 
 		if (ItemPointerIsValid(&run->tid))
 			runs->runs[to++] = *run;

@@ -130,7 +130,7 @@ free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const SfCheckPlanes
 static bool
 is_distrusted(SfPageWalk *walk, uint32 map)
 {
-	SfCheckRuns *maps = &walk->distrusted_maps;
+	SfRowRuns  *maps = &walk->distrusted_maps;
 
 	SF_ASSERT(maps->next == maps->n || maps->runs[maps->next].start >= map);
 	if (maps->next == maps->n || maps->runs[maps->next].start != map)

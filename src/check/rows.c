@@ -16,10 +16,8 @@
 #include "base/base.h"
 
 #include "access/detoast.h"
-#include "access/tableam.h"
 #include "base/server.h"
 #include "check/check_internal.h"
-#include "executor/tuptable.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "object/object.h"
@@ -27,7 +25,6 @@
 #include "storage/lmgr.h"
 #include "transform/transform.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 /* One value, and the results of the steps of its check. */
@@ -287,18 +284,6 @@ verify(SfCheck *check, void *arg)
 	sf_read_verify(work->stored, report_found, check);
 }
 
-/* Collect the space of a value; runs are split, so that each lies in one map page. */
-static void
-note_owned(SfCheck *check, const SfOwned *owned)
-{
-	SF_ASSERT(ItemPointerIsValid(&check->tid));
-	for (int i = 0; i < owned->nruns; i++)
-		sfi_check_runs_add(&check->owned, owned->runs[i].start,
-						   owned->runs[i].nsectors, SF_MAP_SECTORS, &check->tid);
-	for (int i = 0; i < owned->npages; i++)
-		sfi_check_runs_add(&check->owned_pages, owned->pages[i], 1, 0, &check->tid);
-}
-
 /* Findings so far that say that values, or their space, are not known to be sound. */
 static uint64
 unsound(const SfCheck *check)
@@ -321,7 +306,7 @@ check_value(SfCheck *check, Datum value)
 	check->hidden |= unsound(check) > before;
 	if (work.stored != NULL)
 	{
-		note_owned(check, &work.owned);
+		sf_rows_runs_add_owned(&check->owned, &check->owned_pages, &work.owned, 0, &check->tid);
 		if (!work.map_damaged)
 			(void) sfi_check_guarded(check, SF_REPAIR_NONE, verify, &work);
 	}
@@ -354,31 +339,17 @@ void
 sfi_check_rows(SfCheck *check)
 {
 	Snapshot	snapshot = take_snapshot(); /* after the lock */
-	TupleTableSlot *slot = table_slot_create(check->rel, NULL);
-	TableScanDesc scan = table_beginscan(check->rel, snapshot, 0, NULL);
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
-													  "securefile check of a row",
-													  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old_context = MemoryContextSwitchTo(row_context);
+	SfRows		rows = sf_rows_begin(check->rel, check->column->attnum, snapshot);
 
 	SF_ASSERT(CheckRelationLockedByMe(check->rel, check->lockmode, true));
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	SF_ASSERT(!ItemPointerIsValid(&check->tid));
+	while (sf_rows_next(&rows))
 	{
-		bool		isnull;
-		Datum		value = slot_getattr(slot, check->column->attnum, &isnull);
-
-		CHECK_FOR_INTERRUPTS();
-		ItemPointerCopy(&slot->tts_tid, &check->tid);
-		if (!isnull)
-			check_value(check, value);
-		MemoryContextReset(row_context);
+		check->tid = rows.slot->tts_tid;
+		check_value(check, rows.value);
 	}
+	sf_rows_end(&rows);
 	ItemPointerSetInvalid(&check->tid);
-
-	MemoryContextSwitchTo(old_context);
-	MemoryContextDelete(row_context);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
 	sfi_check_report_lost(check);
 	tell_keys(check);
@@ -386,7 +357,7 @@ sfi_check_rows(SfCheck *check)
 
 /* Report the sectors that a run shares with the run that reaches furthest before it. */
 static void
-report_twice(SfCheck *check, SfCheckRun *run, SfCheckRun *before)
+report_twice(SfCheck *check, SfRowRun *run, SfRowRun *before)
 {
 	uint64		end = Min(run->start + run->count, before->start + before->count);
 
@@ -404,13 +375,13 @@ report_twice(SfCheck *check, SfCheckRun *run, SfCheckRun *before)
 static void
 check_sectors(SfCheck *check)
 {
-	SfCheckRun *before = NULL;
+	SfRowRun   *before = NULL;
 	uint64		total = check->total_sectors;
 
 	SF_ASSERT(check->owned.sorted);
 	for (int64 i = 0; i < check->owned.n; i++)
 	{
-		SfCheckRun *run = &check->owned.runs[i];
+		SfRowRun   *run = &check->owned.runs[i];
 
 		CHECK_FOR_INTERRUPTS();
 		if (run->start + run->count > total)
@@ -432,9 +403,10 @@ check_inode_pages(SfCheck *check)
 	SF_ASSERT(check->owned_pages.sorted);
 	for (int64 i = 1; i < check->owned_pages.n; i++)
 	{
-		SfCheckRun *before = &check->owned_pages.runs[i - 1];
-		SfCheckRun *page = &check->owned_pages.runs[i];
+		SfRowRun   *before = &check->owned_pages.runs[i - 1];
+		SfRowRun   *page = &check->owned_pages.runs[i];
 
+		SF_ASSERT(page->count == 1 && before->start <= page->start);
 		if (page->start == before->start)
 			sfi_check_report(check, SF_FINDING_INODE_PAGE_TWICE, &page->tid, 0, 0,
 							 "page " UINT64_FORMAT ", also by row (%u,%u)", page->start,
@@ -446,8 +418,8 @@ check_inode_pages(SfCheck *check)
 void
 sfi_check_overlaps(SfCheck *check)
 {
-	sfi_check_runs_sort(&check->owned);
-	sfi_check_runs_sort(&check->owned_pages);
+	sf_rows_runs_sort(&check->owned);
+	sf_rows_runs_sort(&check->owned_pages);
 	check_sectors(check);
 	check_inode_pages(check);
 }

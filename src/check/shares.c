@@ -367,16 +367,11 @@ own_space(SfCheck *check, SfRepair action, const SfShareRecord *record,
 {
 	/* errors of the map are those of no row */
 	Owning		owning = {.record = record};
-	SfOwned    *owned = &owning.owned;
 
 	SF_ASSERT(!ItemPointerIsValid(&check->tid));
 	if (!sfi_check_guarded(check, action, owned_step, &owning))
 		return false;
-	for (int64 i = given_back; i < owned->nruns; i++)
-		sfi_check_runs_add(&check->owned, owned->runs[i].start, owned->runs[i].nsectors,
-						   SF_MAP_SECTORS, tid);
-	for (int64 i = Max((int64) given_back - owned->nruns, 0); i < owned->npages; i++)
-		sfi_check_runs_add(&check->owned_pages, owned->pages[i], 1, 0, tid);
+	sf_rows_runs_add_owned(&check->owned, &check->owned_pages, &owning.owned, given_back, tid);
 	return true;
 }
 
@@ -522,7 +517,7 @@ check_share_pages(SfPageWalk *walk)
 
 /* ---- overlaps ---- */
 
-static void report_overlap(SfPageWalk *walk, SfFinding finding, SfCheckRun *run, SfCheckRun *other,
+static void report_overlap(SfPageWalk *walk, SfFinding finding, SfRowRun *run, SfRowRun *other,
 						   uint64 start, uint64 count, const char *detail, ...)
 			pg_attribute_printf(7, 8);
 
@@ -531,10 +526,10 @@ static void report_overlap(SfPageWalk *walk, SfFinding finding, SfCheckRun *run,
  * not be given back: it goes with all pending entries.
  */
 static void
-report_overlap(SfPageWalk *walk, SfFinding finding, SfCheckRun *run, SfCheckRun *other,
+report_overlap(SfPageWalk *walk, SfFinding finding, SfRowRun *run, SfRowRun *other,
 			   uint64 start, uint64 count, const char *detail, ...)
 {
-	SfCheckRun *of_row = ItemPointerIsValid(&run->tid) ? run : other;
+	SfRowRun   *of_row = ItemPointerIsValid(&run->tid) ? run : other;
 	char		buf[128];
 	va_list		args;
 
@@ -549,7 +544,7 @@ report_overlap(SfPageWalk *walk, SfFinding finding, SfCheckRun *run, SfCheckRun 
 
 /* Do two runs overlap, one of which is of a record without live rows?  a begins first. */
 static bool
-overlaps(const SfCheckRun *a, const SfCheckRun *b)
+overlaps(const SfRowRun *a, const SfRowRun *b)
 {
 	SF_ASSERT(a->start <= b->start);
 	return b->start < a->start + a->count &&
@@ -563,13 +558,13 @@ overlaps(const SfCheckRun *a, const SfCheckRun *b)
 static void
 check_overlaps(SfPageWalk *walk)
 {
-	SfCheckRuns *owned = &walk->check->owned;
-	SfCheckRuns *pages = &walk->check->owned_pages;
-	SfCheckRun *before = NULL;
+	SfRowRuns  *owned = &walk->check->owned;
+	SfRowRuns  *pages = &walk->check->owned_pages;
+	SfRowRun   *before = NULL;
 
 	for (int64 i = 0; i < owned->n; i++)
 	{
-		SfCheckRun *run = &owned->runs[i];
+		SfRowRun   *run = &owned->runs[i];
 		uint64		end = run->start + run->count;
 
 		if (!ItemPointerIsValid(&run->tid) && end > walk->check->total_sectors)
@@ -600,7 +595,7 @@ sfi_check_shares(SfPageWalk *walk)
 	mark_lost(walk);
 	check_entries(walk);
 	check_share_pages(walk);
-	sfi_check_runs_sort(&check->owned);
-	sfi_check_runs_sort(&check->owned_pages);
+	sf_rows_runs_sort(&check->owned);
+	sf_rows_runs_sort(&check->owned_pages);
 	check_overlaps(walk);
 }

@@ -50,11 +50,11 @@ sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 	walk->npages = RelationGetNumberOfBlocks(check->segrel);
 	find_length(walk);
 	walk->known = palloc_extended(walk->nblocks, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	sfi_check_runs_init(&walk->named);
-	sfi_check_runs_init(&walk->doomed);
-	sfi_check_runs_init(&walk->strays);
-	sfi_check_runs_init(&walk->damaged_maps);
-	sfi_check_runs_init(&walk->distrusted_maps);
+	sf_rows_runs_init(&walk->named);
+	sf_rows_runs_init(&walk->doomed);
+	sf_rows_runs_init(&walk->strays);
+	sf_rows_runs_init(&walk->damaged_maps);
+	sf_rows_runs_init(&walk->distrusted_maps);
 }
 
 /* Read a page, and see whether it is empty: the step that damage may end. */

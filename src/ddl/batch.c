@@ -51,7 +51,6 @@
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -205,39 +204,23 @@ visit_row(Batch *batch, SfRowWriter *writer, TupleTableSlot *slot, SfRowContext 
 static bool
 visit_rows(Batch *batch, SfRowWriter *writer)
 {
-	TupleTableSlot *slot = table_slot_create(batch->rel, NULL);
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
-													  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old_context;
-	ItemPointerData from;
-	ItemPointerData to;
-	TableScanDesc scan;
+	SfRows		rows = sf_rows_begin_range(batch->rel, 0, writer->snapshot, batch->at.block,
+										   batch->at.offset, batch->at.end_block);
 	SfRowContext context;
 	bool		more = true;
 
-	SF_ASSERT(batch->at.block < batch->at.end_block);
-	ItemPointerSet(&from, batch->at.block, batch->at.offset + 1);
-	ItemPointerSet(&to, batch->at.end_block - 1, MaxOffsetNumber);
-	scan = table_beginscan_tidrange(batch->rel, writer->snapshot, &from, &to);
-	old_context = MemoryContextSwitchTo(row_context);
 	sfi_ddl_row_context_begin(&context, RelationGetRelationName(batch->rel),
 							  sfi_ddl_column_name(batch->rel, batch->column.attnum));
-	while (batch->bytes < batch->max_bytes &&
-		   (more = table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot)))
+	while (batch->bytes < batch->max_bytes && (more = sf_rows_next(&rows)))
 	{
-		CHECK_FOR_INTERRUPTS();
-		context.tid = slot->tts_tid;
-		visit_row(batch, writer, slot, &context);
+		context.tid = rows.slot->tts_tid;
+		visit_row(batch, writer, rows.slot, &context);
 		batch->at.block = ItemPointerGetBlockNumber(&context.tid);
 		batch->at.offset = ItemPointerGetOffsetNumber(&context.tid);
 		show_progress(batch, batch->at.block);
-		MemoryContextReset(row_context);
 	}
 	sfi_ddl_row_context_end(&context);
-	MemoryContextSwitchTo(old_context);
-	MemoryContextDelete(row_context);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	sf_rows_end(&rows);
 	return !more;
 }
 
@@ -256,7 +239,7 @@ end_pass(Batch *batch)
 		at->skipped = 0;
 }
 
-/* A step of sfi_ddl_as_owner(). */
+/* A step of sf_rows_as_owner(). */
 static void
 batch_step(void *arg)
 {
@@ -345,7 +328,7 @@ run_batch(Batch *batch, Oid table_oid, const char *column)
 				 errmsg("the position to go on from is of another column"),
 				 errhint("Pass what the last call for this column has returned, or NULL to begin anew.")));
 	take_new_ids(batch);
-	sfi_ddl_as_owner(batch->rel, batch_step, batch);
+	sf_rows_as_owner(batch->rel, batch_step, batch);
 	table_close(batch->rel, NoLock);
 }
 

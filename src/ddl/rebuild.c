@@ -20,10 +20,7 @@
 #include "access/xact.h"
 #include "commands/cluster.h"
 #include "ddl/rows.h"
-#include "executor/tuptable.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "write/write.h"
 
@@ -51,39 +48,30 @@ copy_rows(Relation rel, Relation transient, List *attnums)
 	int			ncolumns = list_length(attnums);
 	SfColumn   *columns = palloc(ncolumns * sizeof(SfColumn));
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	TupleTableSlot *new_slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
 	BulkInsertState bulk = GetBulkInsertState();
 	CommandId	cid = GetCurrentCommandId(true);
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
-													  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old_context;
+	SfRows		rows;
 	SfRowContext context;
 
 	for (int i = 0; i < ncolumns; i++)
 		columns[i] = sfi_ddl_column(rel, list_nth_int(attnums, i));
-	old_context = MemoryContextSwitchTo(row_context);
+	rows = sf_rows_begin(rel, 0, snapshot);
 	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel), NULL);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	while (sf_rows_next(&rows))
 	{
-		CHECK_FOR_INTERRUPTS();
-		ExecCopySlot(new_slot, slot);
-		context.tid = slot->tts_tid;
+		ExecCopySlot(new_slot, rows.slot);
+		context.tid = rows.slot->tts_tid;
 		put_values(new_slot, columns, ncolumns, &context);
 		table_tuple_insert(transient, new_slot, cid, TABLE_INSERT_SKIP_FSM, bulk);
 		ItemPointerSetInvalid(&context.tid);
 		ExecClearTuple(new_slot);
-		MemoryContextReset(row_context);
 	}
 	sfi_ddl_row_context_end(&context);
-	MemoryContextSwitchTo(old_context);
-	MemoryContextDelete(row_context);
+	sf_rows_end(&rows);
 	FreeBulkInsertState(bulk);
 	table_finish_bulk_insert(transient, TABLE_INSERT_SKIP_FSM);
 	ExecDropSingleTupleTableSlot(new_slot);
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
 	UnregisterSnapshot(snapshot);
 }
 

@@ -17,12 +17,9 @@
 #include "commands/tablecmds.h"
 #include "ddl/rows.h"
 #include "executor/executor.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "read/read.h"
 #include "stats/stats.h"
@@ -86,40 +83,23 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 {
 	SfColumn	column = sfi_ddl_column(rel, attnum);
 	Snapshot	snapshot;
-	TupleTableSlot *slot;
-	TableScanDesc scan;
-	MemoryContext row_context;
-	MemoryContext old_context;
+	SfRows		rows;
 	SfRowContext context;
 	bool		found = false;
 
 	CheckTableNotInUse(rel, "look at the rows of");
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	slot = table_slot_create(rel, NULL);
-	scan = table_beginscan(rel, snapshot, 0, NULL);
-	row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
-										ALLOCSET_DEFAULT_SIZES);
-	old_context = MemoryContextSwitchTo(row_context);
+	rows = sf_rows_begin(rel, attnum, snapshot);
 	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel),
 							  sfi_ddl_column_name(rel, attnum));
-
-	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	while (!found && sf_rows_next(&rows))
 	{
-		bool		isnull;
-		Datum		value = slot_getattr(slot, attnum, &isnull);
-
-		CHECK_FOR_INTERRUPTS();
 		if (!is_new(rel))
-			context.tid = slot->tts_tid;
-		found = !isnull && matches(value, &column, filter);
-		MemoryContextReset(row_context);
+			context.tid = rows.slot->tts_tid;
+		found = matches(rows.value, &column, filter);
 	}
-
 	sfi_ddl_row_context_end(&context);
-	MemoryContextSwitchTo(old_context);
-	MemoryContextDelete(row_context);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	sf_rows_end(&rows);
 	UnregisterSnapshot(snapshot);
 	return found;
 }
@@ -231,81 +211,44 @@ store_rows(Relation rel, const SfColumn *column, bool all)
 {
 	Snapshot	snapshot;
 	SfRowWriter writer;
-	TupleTableSlot *slot;
-	TableScanDesc scan;
-	MemoryContext row_context;
-	MemoryContext old_context;
+	SfRows		rows;
 	SfRowContext context;
 	SfProgress	progress = {
 		.table_oid = column->table_oid, .attnum = column->attnum, .pass = 1,
 		.blocks_total = RelationGetNumberOfBlocks(rel)
 	};
-	int64		nrows = 0;
 
 	/* rows this transaction has written so far are visible to the scan */
 	CommandCounterIncrement();
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	PushActiveSnapshot(snapshot);
 	writer = sfi_ddl_writer_begin(rel, snapshot);
-	slot = table_slot_create(rel, NULL);
-	scan = table_beginscan(rel, snapshot, 0, NULL);
-	row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
-										ALLOCSET_DEFAULT_SIZES);
-	old_context = MemoryContextSwitchTo(row_context);
+	rows = sf_rows_begin(rel, 0, snapshot);
 	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel),
 							  sfi_ddl_column_name(rel, column->attnum));
 	context.any_row = is_new(rel);
 	if (context.any_row)
 		context.table = context.column = NULL;
-
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	while (sf_rows_next(&rows))
 	{
 		bool		isnull;
-		Datum		old = slot_getattr(slot, column->attnum, &isnull);
+		Datum		old = slot_getattr(rows.slot, column->attnum, &isnull);
 
-		CHECK_FOR_INTERRUPTS();
-		context.tid = slot->tts_tid;
+		context.tid = rows.slot->tts_tid;
 		if (!isnull && wants_store(column, old, all) &&
-			sfi_ddl_writer_store(&writer, slot, column, old, &context))
-			nrows++;
-		progress.blocks_done = ItemPointerGetBlockNumber(&slot->tts_tid);
-		progress.values = nrows;
+			sfi_ddl_writer_store(&writer, rows.slot, column, old, &context))
+			progress.values++;
+		progress.blocks_done = ItemPointerGetBlockNumber(&context.tid);
 		sf_stats_progress(&progress);
-		MemoryContextReset(row_context);
 	}
-
 	sf_stats_progress_end();
 	sfi_ddl_row_context_end(&context);
-	MemoryContextSwitchTo(old_context);
-	MemoryContextDelete(row_context);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	sf_rows_end(&rows);
 	sfi_ddl_writer_end(&writer);
 	PopActiveSnapshot();
 	UnregisterSnapshot(snapshot);
 	CommandCounterIncrement();
-	return nrows;
-}
-
-/*
- * Index expressions are the owner's code: as in core's maintenance commands
- * it runs as the owner, in a restricted operation, for any caller.
- */
-void
-sfi_ddl_as_owner(Relation rel, void (*step) (void *arg), void *arg)
-{
-	Oid			save_userid;
-	int			save_sec_context;
-	int			save_nestlevel;
-
-	GetUserIdAndSecContext(&save_userid, &save_sec_context);
-	SetUserIdAndSecContext(rel->rd_rel->relowner,
-						   save_sec_context | SECURITY_RESTRICTED_OPERATION);
-	save_nestlevel = NewGUCNestLevel();
-	sf_compat_restrict_search_path();
-	step(arg);
-	AtEOXact_GUC(false, save_nestlevel);
-	SetUserIdAndSecContext(save_userid, save_sec_context);
+	return progress.values;
 }
 
 /* Arguments and result of store_rows(). */
@@ -333,6 +276,6 @@ sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
 	CheckTableNotInUse(rel, "store the rows of");
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_ASSERT(column->table_oid == RelationGetRelid(rel));
-	sfi_ddl_as_owner(rel, store_step, &rows);
+	sf_rows_as_owner(rel, store_step, &rows);
 	return rows.nrows;
 }

@@ -14,6 +14,7 @@
 #define SF_DDL_ROWS_H
 
 #include "ddl/objects.h"
+#include "rows/rows.h"
 
 /* ---- values.c: one value of a column ---- */
 
@@ -145,12 +146,6 @@ extern void sfi_ddl_writer_end(SfRowWriter *writer);
  */
 extern bool sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 								 Datum old, SfRowContext *context);
-
-/*
- * Run a step as the owner of the table, in a restricted operation: it may call functions in
- * the expressions of indexes.
- */
-extern void sfi_ddl_as_owner(Relation rel, void (*step) (void *arg), void *arg);
 
 /* ---- seen.c: how many rows the row triggers have seen ---- */
 

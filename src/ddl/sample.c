@@ -23,11 +23,8 @@
 #include "ddl/command.h"
 #include "ddl/ddl.h"
 #include "ddl/rows.h"
-#include "executor/tuptable.h"
-#include "miscadmin.h"
 #include "read/read.h"
 #include "storage/bufmgr.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -40,8 +37,6 @@ typedef struct Sample
 	Relation	rel;
 	AttrNumber	attnum;
 	Snapshot	snapshot;
-	TupleTableSlot *slot;
-	MemoryContext context;		/* of a row */
 } Sample;
 
 /*
@@ -65,31 +60,17 @@ is_foreign(const Sample *sample, Datum value)
 		sfi_ddl_table_was_here(loc.table_oid);
 }
 
-/* Has a row of these pages such a value? */
+/* Has a row of the pages from first on, before end, such a value? */
 static bool
-has_foreign(const Sample *sample, BlockNumber first, BlockNumber last)
+has_foreign(const Sample *sample, BlockNumber first, BlockNumber end)
 {
-	ItemPointerData from;
-	ItemPointerData to;
-	TableScanDesc scan;
+	SfRows		rows = sf_rows_begin_range(sample->rel, sample->attnum, sample->snapshot,
+										   first, 0, end);
 	bool		found = false;
 
-	SF_ASSERT(first <= last && last != InvalidBlockNumber);
-	ItemPointerSet(&from, first, 1);
-	ItemPointerSet(&to, last, PG_UINT16_MAX);
-	scan = table_beginscan_tidrange(sample->rel, sample->snapshot, &from, &to);
-	while (!found && table_scan_getnextslot_tidrange(scan, ForwardScanDirection, sample->slot))
-	{
-		MemoryContext old_context = MemoryContextSwitchTo(sample->context);
-		bool		isnull;
-		Datum		value = slot_getattr(sample->slot, sample->attnum, &isnull);
-
-		CHECK_FOR_INTERRUPTS();
-		found = !isnull && is_foreign(sample, value);
-		MemoryContextSwitchTo(old_context);
-		MemoryContextReset(sample->context);
-	}
-	table_endscan(scan);
+	while (!found && sf_rows_next(&rows))
+		found = is_foreign(sample, rows.value);
+	sf_rows_end(&rows);
 	return found;
 }
 
@@ -103,16 +84,16 @@ sample_has_foreign(const Sample *sample)
 	if (npages == 0)
 		return false;
 	if (npages <= 3 * SAMPLE_PAGES)
-		return has_foreign(sample, 0, npages - 1);
+		return has_foreign(sample, 0, npages);
 	for (uint64 i = 1; i <= SAMPLE_PAGES; i++)
 	{
 		BlockNumber page = npages * i / (SAMPLE_PAGES + 1);
 
-		if (has_foreign(sample, page, page))
+		if (has_foreign(sample, page, page + 1))
 			return true;
 	}
-	return has_foreign(sample, 0, SAMPLE_PAGES - 1) ||
-		has_foreign(sample, npages - SAMPLE_PAGES, npages - 1);
+	return has_foreign(sample, 0, SAMPLE_PAGES) ||
+		has_foreign(sample, npages - SAMPLE_PAGES, npages);
 }
 
 /* The same, for all columns of an open table. */
@@ -126,16 +107,11 @@ was_filled(Relation rel)
 	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_tableam->scan_set_tidrange == NULL)
 		return false;
 	sample.snapshot = RegisterSnapshot(GetLatestSnapshot());
-	sample.slot = table_slot_create(rel, NULL);
-	sample.context = AllocSetContextCreate(CurrentMemoryContext, "securefile sample",
-										   ALLOCSET_DEFAULT_SIZES);
 	foreach(lc, sfi_ddl_columns_of(rel))
 	{
 		sample.attnum = lfirst_int(lc);
 		found = found || sample_has_foreign(&sample);
 	}
-	MemoryContextDelete(sample.context);
-	ExecDropSingleTupleTableSlot(sample.slot);
 	UnregisterSnapshot(sample.snapshot);
 	return found;
 }

@@ -29,12 +29,11 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_statistic.h"
 #include "ddl/command.h"
-#include "executor/tuptable.h"
 #include "pgstat.h"
+#include "rows/rows.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -111,43 +110,23 @@ typedef struct Counting
 	Count		count;
 } Counting;
 
-/* Values on one page of the table. */
-static int
-count_on_page(TableScanDesc scan, BlockNumber page, TupleTableSlot *slot, AttrNumber attnum)
-{
-	ItemPointerData first;
-	ItemPointerData last;
-	int			values = 0;
-
-	ItemPointerSet(&first, page, 1);
-	ItemPointerSet(&last, page, MaxOffsetNumber);
-	table_rescan_tidrange(scan, &first, &last);
-	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot))
-		values += slot_attisnull(slot, attnum) ? 0 : 1;
-	return values;
-}
-
 /* Values on some pages, which lie as far apart as they can. */
 static double
 count_on_pages(Relation rel, AttrNumber attnum, BlockNumber pages, BlockNumber npages)
 {
-	Snapshot	snapshot;
-	TupleTableSlot *slot;
-	ItemPointerData start;
-	TableScanDesc scan;
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	double		values = 0;
 
 	SF_ASSERT(pages <= npages);
-	if (pages == 0)
-		return 0;
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	slot = table_slot_create(rel, NULL);
-	ItemPointerSet(&start, 0, 1);
-	scan = table_beginscan_tidrange(rel, snapshot, &start, &start);
 	for (BlockNumber i = 0; i < pages; i++)
-		values += count_on_page(scan, (uint64) i * npages / pages, slot, attnum);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	{
+		BlockNumber page = (uint64) i * npages / pages;
+		SfRows		rows = sf_rows_begin_range(rel, attnum, snapshot, page, 0, page + 1);
+
+		while (sf_rows_next(&rows))
+			values++;
+		sf_rows_end(&rows);
+	}
 	UnregisterSnapshot(snapshot);
 	return values;
 }

@@ -46,7 +46,6 @@
 #include "ddl/command.h"
 #include "ddl/ddl.h"
 #include "ddl/rows.h"
-#include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "read/read.h"
 #include "storage/lmgr.h"
@@ -218,24 +217,16 @@ note_left(Arrivals *arrivals, TupleTableSlot *slot, Datum value, TupleTableSlot 
 static void
 find_left(Arrivals *arrivals)
 {
-	TupleTableSlot *slot = table_slot_create(arrivals->rel, NULL);
 	TupleTableSlot *newer = table_slot_create(arrivals->rel, NULL);
-	TableScanDesc scan = table_beginscan(arrivals->rel, SnapshotAny, 0, NULL);
+	SfRows		rows = sf_rows_begin(arrivals->rel, arrivals->column.attnum, SnapshotAny);
 
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	while (sf_rows_next(&rows))
 	{
-		bool		isnull = true;
-		Datum		value = (Datum) 0;
-
-		CHECK_FOR_INTERRUPTS();
-		if (is_gone_by_us(slot) && (arrivals->may_have_lost || !is_written_by_us(slot)))
-			value = slot_getattr(slot, arrivals->column.attnum, &isnull);
-		if (!isnull)
-			note_left(arrivals, slot, value, newer);
+		if (is_gone_by_us(rows.slot) && (arrivals->may_have_lost || !is_written_by_us(rows.slot)))
+			note_left(arrivals, rows.slot, rows.value, newer);
 	}
-	table_endscan(scan);
+	sf_rows_end(&rows);
 	ExecDropSingleTupleTableSlot(newer);
-	ExecDropSingleTupleTableSlot(slot);
 }
 
 /*
@@ -286,37 +277,25 @@ static int64
 bring_column_home(Arrivals *arrivals, SfRowWriter *writer, Snapshot snapshot)
 {
 	Relation	rel = arrivals->rel;
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "securefile rows",
-													  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old_context = MemoryContextSwitchTo(row_context);
+	SfRows		rows = sf_rows_begin(rel, arrivals->column.attnum, snapshot);
 	SfRowContext context;
 	int64		nrows = 0;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel),
 							  sfi_ddl_column_name(rel, arrivals->column.attnum));
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	while (sf_rows_next(&rows))
 	{
-		bool		is_new = is_written_by_us(slot);
-		bool		isnull = true;
-		Datum		value = (Datum) 0;
+		bool		is_new = is_written_by_us(rows.slot);
 
-		CHECK_FOR_INTERRUPTS();
-		context.tid = slot->tts_tid;
-		if (is_new || arrivals->all || arrivals->may_have_lost)
-			value = slot_getattr(slot, arrivals->column.attnum, &isnull);
-		if (!isnull && wants_home(arrivals, value, is_new) &&
-			sfi_ddl_writer_store(writer, slot, &arrivals->column, value, &context))
+		context.tid = rows.slot->tts_tid;
+		if ((is_new || arrivals->all || arrivals->may_have_lost) &&
+			wants_home(arrivals, rows.value, is_new) &&
+			sfi_ddl_writer_store(writer, rows.slot, &arrivals->column, rows.value, &context))
 			nrows++;
-		MemoryContextReset(row_context);
 	}
 	sfi_ddl_row_context_end(&context);
-	MemoryContextSwitchTo(old_context);
-	MemoryContextDelete(row_context);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	sf_rows_end(&rows);
 	return nrows;
 }
 
@@ -352,7 +331,7 @@ typedef struct Homecoming
 	int64		nvalues;
 } Homecoming;
 
-/* A step of sfi_ddl_as_owner(): index expressions are the owner's code. */
+/* A step of sf_rows_as_owner(): index expressions are the owner's code. */
 static void
 bring_step(void *arg)
 {
@@ -409,7 +388,7 @@ bring_table_home(Oid table_oid, const SfServerWritten *written, LOCKMODE lockmod
 		return;
 	error_context_stack = &context;
 	if (sfi_ddl_columns_of(rel) != NIL)
-		sfi_ddl_as_owner(rel, bring_step, &coming);
+		sf_rows_as_owner(rel, bring_step, &coming);
 	error_context_stack = context.previous;
 	/* a background worker has nobody to tell but the log */
 	if (coming.nvalues > 0)

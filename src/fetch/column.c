@@ -9,13 +9,10 @@
 
 #include "access/detoast.h"
 #include "access/sysattr.h"
-#include "access/tableam.h"
 #include "access/transam.h"
-#include "executor/tuptable.h"
 #include "fetch/fetch_internal.h"
-#include "miscadmin.h"
 #include "read/read.h"
-#include "utils/memutils.h"
+#include "rows/rows.h"
 #include "utils/snapmgr.h"
 
 /* The raw xmin, of a row that was frozen meanwhile, too. */
@@ -64,31 +61,6 @@ is_enough(TupleTableSlot *slot, SfFetchRange *range, BlockNumber *block,
 	return true;
 }
 
-static void
-look_at_rows(TableScanDesc scan, TupleTableSlot *slot, AttrNumber attnum, SfFetchRange *range,
-			 SfFetchBatch *batch, const SfFetchCounts *counts)
-{
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
-													  "securefile fetch of a row",
-													  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(row_context);
-	BlockNumber block = InvalidBlockNumber;
-
-	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, slot) &&
-		   !is_enough(slot, range, &block, counts))
-	{
-		bool		isnull;
-		Datum		value = slot_getattr(slot, attnum, &isnull);
-
-		CHECK_FOR_INTERRUPTS();
-		if (!isnull && !was_seen(xmin_of(slot), range->since))
-			look_at(batch, value, xmin_of(slot));
-		MemoryContextReset(row_context);
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(row_context);
-}
-
 /* The snapshot keeps the place of each value that it sees from being used again. */
 TransactionId
 sfi_fetch_rows(Relation rel, SfSegment *seg, SfFetchSource *source, SfFetchRange *range,
@@ -96,20 +68,19 @@ sfi_fetch_rows(Relation rel, SfSegment *seg, SfFetchSource *source, SfFetchRange
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TransactionId xmin = snapshot->xmin;
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	SfFetchBatch *batch = sfi_batch_begin(seg, source, counts);
-	ItemPointerData first;
-	ItemPointerData last;
-	TableScanDesc scan;
+	BlockNumber block = InvalidBlockNumber;
+	SfRows		rows;
 
 	SF_ASSERT(range->from < range->to && seg->table_oid == RelationGetRelid(rel));
-	ItemPointerSet(&first, range->from, FirstOffsetNumber);
-	ItemPointerSet(&last, range->to - 1, MaxOffsetNumber);
-	scan = table_beginscan_tidrange(rel, snapshot, &first, &last);
-	look_at_rows(scan, slot, seg->attnum, range, batch, counts);
+	rows = sf_rows_begin_range(rel, seg->attnum, snapshot, range->from, 0, range->to);
+	while (sf_rows_next(&rows) && !is_enough(rows.slot, range, &block, counts))
+	{
+		if (!was_seen(xmin_of(rows.slot), range->since))
+			look_at(batch, rows.value, xmin_of(rows.slot));
+	}
+	sf_rows_end(&rows);
 	sfi_batch_finish(batch);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
 	return xmin;
 }

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * runs.c
- *	  Sorted arrays of runs: 24 bytes a run, whatever its number of sectors;
- *	  and runs of bits.
+ * row_runs.c
+ *	  Sorted arrays of runs: 24 bytes a run, whatever its number of sectors.
  *
  * A check has to know the owner of every sector.  A value is a run or a few runs.
  * So the array for ten million values takes some 240 MB.  A hash table with an
@@ -13,27 +12,27 @@
  */
 #include "base/base.h"
 
-#include "check/check_internal.h"
+#include "rows/rows.h"
 
-StaticAssertDecl(sizeof(SfCheckRun) == 24, "size of a run in memory");
+StaticAssertDecl(sizeof(SfRowRun) == 24, "size of a run in memory");
 
 void
-sfi_check_runs_init(SfCheckRuns *runs)
+sf_rows_runs_init(SfRowRuns *runs)
 {
-	memset(runs, 0, sizeof(SfCheckRuns));
+	memset(runs, 0, sizeof(SfRowRuns));
 	runs->sorted = true;
-	runs->runs = sf_base_array_grow(NULL, 0, &runs->size, sizeof(SfCheckRun),
+	runs->runs = sf_base_array_grow(NULL, 0, &runs->size, sizeof(SfRowRun),
 									CurrentMemoryContext);
 }
 
 /* Add a run as it is, and note whether the array is still in order. */
 static void
-append_run(SfCheckRuns *runs, uint64 start, uint32 count, const ItemPointerData * tid)
+append_run(SfRowRuns *runs, uint64 start, uint32 count, const ItemPointerData * tid)
 {
-	SfCheckRun *run;
+	SfRowRun   *run;
 
 	SF_ASSERT(count > 0);
-	runs->runs = sf_base_array_grow(runs->runs, runs->n, &runs->size, sizeof(SfCheckRun), NULL);
+	runs->runs = sf_base_array_grow(runs->runs, runs->n, &runs->size, sizeof(SfRowRun), NULL);
 	runs->sorted &= runs->n == 0 || runs->runs[runs->n - 1].start <= start;
 	run = &runs->runs[runs->n++];
 	run->start = start;
@@ -45,8 +44,8 @@ append_run(SfCheckRuns *runs, uint64 start, uint32 count, const ItemPointerData 
 }
 
 void
-sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count, uint32 split_at,
-				   const ItemPointerData * tid)
+sf_rows_runs_add(SfRowRuns *runs, uint64 start, uint64 count, uint32 split_at,
+				 const ItemPointerData * tid)
 {
 	while (count > 0)
 	{
@@ -61,12 +60,24 @@ sfi_check_runs_add(SfCheckRuns *runs, uint64 start, uint64 count, uint32 split_a
 	}
 }
 
+void
+sf_rows_runs_add_owned(SfRowRuns *sectors, SfRowRuns *pages, const SfOwned *owned,
+					   int64 given_back, const ItemPointerData * tid)
+{
+	SF_ASSERT(given_back >= 0);
+	for (int64 i = given_back; i < owned->nruns; i++)
+		sf_rows_runs_add(sectors, owned->runs[i].start, owned->runs[i].nsectors,
+						 SF_MAP_SECTORS, tid);
+	for (int64 i = Max(given_back - owned->nruns, 0); i < owned->npages; i++)
+		sf_rows_runs_add(pages, owned->pages[i], 1, 0, tid);
+}
+
 /* Order of two runs: by start, and runs of one start by row, for stable reports. */
 static int
 compare_runs(const void *a, const void *b)
 {
-	const SfCheckRun *x = a;
-	const SfCheckRun *y = b;
+	const SfRowRun *x = a;
+	const SfRowRun *y = b;
 
 	if (x->start != y->start)
 		return x->start < y->start ? -1 : 1;
@@ -75,26 +86,9 @@ compare_runs(const void *a, const void *b)
 }
 
 void
-sfi_check_runs_sort(SfCheckRuns *runs)
+sf_rows_runs_sort(SfRowRuns *runs)
 {
-	qsort(runs->runs, runs->n, sizeof(SfCheckRun), compare_runs);
+	qsort(runs->runs, runs->n, sizeof(SfRowRun), compare_runs);
 	runs->next = 0;
 	runs->sorted = true;
-}
-
-bool
-sfi_check_next_run(const uint8 *plane, bool bit, uint32 end, uint32 *at, uint32 *n)
-{
-	uint32		i = *at;
-
-	SF_ASSERT(*at <= end);
-#define BIT(i)	((plane[(i) / 8] >> ((i) % 8)) & 1)
-	while (i < end && BIT(i) != bit)
-		i++;
-	*at = i;
-	while (i < end && BIT(i) == bit)
-		i++;
-	*n = i - *at;
-	return *n > 0;
-#undef BIT
 }
