@@ -209,8 +209,7 @@ visit_rows(Batch *batch, SfRowWriter *writer)
 	SfRowContext context;
 	bool		more = true;
 
-	sfi_ddl_row_context_begin(&context, RelationGetRelationName(batch->rel),
-							  sfi_ddl_column_name(batch->rel, batch->column.attnum));
+	sfi_ddl_row_context_begin(&context, batch->rel, batch->column.attnum);
 	while (batch->bytes < batch->max_bytes && (more = sf_rows_next(&rows)))
 	{
 		context.tid = rows.slot->tts_tid;
@@ -244,20 +243,11 @@ static void
 batch_step(void *arg)
 {
 	Batch	   *batch = arg;
-	Snapshot	snapshot;
-	SfRowWriter writer;
+	SfRowWriter writer = sfi_ddl_writer_begin(batch->rel);
 
-	/* rows that this transaction has written so far are visible to the scan */
-	CommandCounterIncrement();
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	PushActiveSnapshot(snapshot);
-	writer = sfi_ddl_writer_begin(batch->rel, snapshot);
 	if (batch->at.block >= batch->at.end_block || visit_rows(batch, &writer))
 		end_pass(batch);
 	sfi_ddl_writer_end(&writer);
-	PopActiveSnapshot();
-	UnregisterSnapshot(snapshot);
-	CommandCounterIncrement();
 }
 
 /* Begin at the first row of the table. */

@@ -34,15 +34,15 @@ describe_row(void *arg)
 }
 
 void
-sfi_ddl_row_context_begin(SfRowContext *context, const char *table, const char *column)
+sfi_ddl_row_context_begin(SfRowContext *context, Relation rel, AttrNumber attnum)
 {
 	/*
 	 * a loop that is inside another one ends before it: contexts lie on one
 	 * stack
 	 */
 	SF_ASSERT(error_context_stack != &context->callback);
-	context->table = table;
-	context->column = column;
+	context->table = rel != NULL ? RelationGetRelationName(rel) : NULL;
+	context->column = attnum != 0 ? sfi_ddl_column_name(rel, attnum) : NULL;
 	context->any_row = false;
 	ItemPointerSetInvalid(&context->tid);
 	context->callback.callback = describe_row;

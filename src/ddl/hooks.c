@@ -176,7 +176,7 @@ describe_command(Node *stmt, const char *query)
 		sfi_ddl_alter_analyze((AlterTableStmt *) stmt, query) : NULL;
 	sfi_ddl_taken = sfi_ddl_taken_begin(stmt);
 	if (sfi_ddl_alter != NULL)
-		sfi_ddl_row_context_begin(&sfi_ddl_alter->row, NULL, NULL);
+		sfi_ddl_row_context_begin(&sfi_ddl_alter->row, NULL, 0);
 }
 
 /*

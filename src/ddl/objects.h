@@ -264,10 +264,11 @@ typedef struct SfRowContext
 
 /*
  * Announce a row of a table from now on until sfi_ddl_row_context_end() or an
- * error that is caught outside.  The loop sets tid for each row; the names, and
- * the context itself, must stay where they are.  Calls nest.  Never throw.
+ * error that is caught outside.  The loop sets tid for each row, and what the caller does not
+ * know yet: rel NULL, or attnum 0.  The names, and the context itself, must stay where they are.
+ * Calls nest.  Never throw.
  */
-extern void sfi_ddl_row_context_begin(SfRowContext *context, const char *table, const char *column);
+extern void sfi_ddl_row_context_begin(SfRowContext *context, Relation rel, AttrNumber attnum);
 extern void sfi_ddl_row_context_end(SfRowContext *context);
 
 /* ---- validate.c: which columns can be ---- */

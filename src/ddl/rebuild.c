@@ -57,7 +57,7 @@ copy_rows(Relation rel, Relation transient, List *attnums)
 	for (int i = 0; i < ncolumns; i++)
 		columns[i] = sfi_ddl_column(rel, list_nth_int(attnums, i));
 	rows = sf_rows_begin(rel, 0, snapshot);
-	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel), NULL);
+	sfi_ddl_row_context_begin(&context, rel, 0);
 	while (sf_rows_next(&rows))
 	{
 		ExecCopySlot(new_slot, rows.slot);

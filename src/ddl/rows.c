@@ -90,8 +90,7 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 	CheckTableNotInUse(rel, "look at the rows of");
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	rows = sf_rows_begin(rel, attnum, snapshot);
-	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel),
-							  sfi_ddl_column_name(rel, attnum));
+	sfi_ddl_row_context_begin(&context, rel, attnum);
 	while (!found && sf_rows_next(&rows))
 	{
 		if (!is_new(rel))
@@ -105,12 +104,14 @@ sfi_ddl_rows_exist(Relation rel, AttrNumber attnum, SfRowFilter filter)
 }
 
 SfRowWriter
-sfi_ddl_writer_begin(Relation rel, Snapshot snapshot)
+sfi_ddl_writer_begin(Relation rel)
 {
 	SfRowWriter writer;
 
+	CommandCounterIncrement();
 	writer.rel = rel;
-	writer.snapshot = snapshot;
+	writer.snapshot = RegisterSnapshot(GetLatestSnapshot());
+	PushActiveSnapshot(writer.snapshot);
 	writer.columns = sfi_ddl_columns_of(rel);
 	writer.keeps_old = false;
 	writer.estate = CreateExecutorState();
@@ -166,6 +167,9 @@ sfi_ddl_writer_end(SfRowWriter *writer)
 	ExecCloseIndices(writer->result_rel);
 	ExecDropSingleTupleTableSlot(writer->new_slot);
 	FreeExecutorState(writer->estate);
+	PopActiveSnapshot();
+	UnregisterSnapshot(writer->snapshot);
+	CommandCounterIncrement();
 }
 
 /*
@@ -205,52 +209,6 @@ sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *
 	return stored;
 }
 
-/* Update all visible rows whose value is to be stored; returns their number. */
-static int64
-store_rows(Relation rel, const SfColumn *column, bool all)
-{
-	Snapshot	snapshot;
-	SfRowWriter writer;
-	SfRows		rows;
-	SfRowContext context;
-	SfProgress	progress = {
-		.table_oid = column->table_oid, .attnum = column->attnum, .pass = 1,
-		.blocks_total = RelationGetNumberOfBlocks(rel)
-	};
-
-	/* rows this transaction has written so far are visible to the scan */
-	CommandCounterIncrement();
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	PushActiveSnapshot(snapshot);
-	writer = sfi_ddl_writer_begin(rel, snapshot);
-	rows = sf_rows_begin(rel, 0, snapshot);
-	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel),
-							  sfi_ddl_column_name(rel, column->attnum));
-	context.any_row = is_new(rel);
-	if (context.any_row)
-		context.table = context.column = NULL;
-	while (sf_rows_next(&rows))
-	{
-		bool		isnull;
-		Datum		old = slot_getattr(rows.slot, column->attnum, &isnull);
-
-		context.tid = rows.slot->tts_tid;
-		if (!isnull && wants_store(column, old, all) &&
-			sfi_ddl_writer_store(&writer, rows.slot, column, old, &context))
-			progress.values++;
-		progress.blocks_done = ItemPointerGetBlockNumber(&context.tid);
-		sf_stats_progress(&progress);
-	}
-	sf_stats_progress_end();
-	sfi_ddl_row_context_end(&context);
-	sf_rows_end(&rows);
-	sfi_ddl_writer_end(&writer);
-	PopActiveSnapshot();
-	UnregisterSnapshot(snapshot);
-	CommandCounterIncrement();
-	return progress.values;
-}
-
 /* Arguments and result of store_rows(). */
 typedef struct StoreRows
 {
@@ -260,22 +218,52 @@ typedef struct StoreRows
 	int64		nrows;
 } StoreRows;
 
+/* Update all visible rows whose value is to be stored: a step of sf_rows_as_owner(). */
 static void
-store_step(void *arg)
+store_rows(void *arg)
 {
-	StoreRows  *rows = arg;
+	StoreRows  *store = arg;
+	Relation	rel = store->rel;
+	const SfColumn *column = store->column;
+	SfRowWriter writer = sfi_ddl_writer_begin(rel);
+	SfRows		rows = sf_rows_begin(rel, 0, writer.snapshot);
+	SfRowContext context;
+	SfProgress	progress = {
+		.table_oid = column->table_oid, .attnum = column->attnum, .pass = 1,
+		.blocks_total = RelationGetNumberOfBlocks(rel)
+	};
 
-	rows->nrows = store_rows(rows->rel, rows->column, rows->all);
+	sfi_ddl_row_context_begin(&context, rel, column->attnum);
+	context.any_row = is_new(rel);
+	if (context.any_row)
+		context.table = context.column = NULL;
+	while (sf_rows_next(&rows))
+	{
+		bool		isnull;
+		Datum		old = slot_getattr(rows.slot, column->attnum, &isnull);
+
+		context.tid = rows.slot->tts_tid;
+		if (!isnull && wants_store(column, old, store->all) &&
+			sfi_ddl_writer_store(&writer, rows.slot, column, old, &context))
+			store->nrows++;
+		progress.blocks_done = ItemPointerGetBlockNumber(&context.tid);
+		progress.values = store->nrows;
+		sf_stats_progress(&progress);
+	}
+	sf_stats_progress_end();
+	sfi_ddl_row_context_end(&context);
+	sf_rows_end(&rows);
+	sfi_ddl_writer_end(&writer);
 }
 
 int64
 sfi_ddl_rows_store(Relation rel, const SfColumn *column, bool all)
 {
-	StoreRows	rows = {rel, column, all, 0};
+	StoreRows	store = {rel, column, all, 0};
 
 	CheckTableNotInUse(rel, "store the rows of");
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_ASSERT(column->table_oid == RelationGetRelid(rel));
-	sf_rows_as_owner(rel, store_step, &rows);
-	return rows.nrows;
+	sf_rows_as_owner(rel, store_rows, &store);
+	return store.nrows;
 }

@@ -133,10 +133,11 @@ typedef struct SfRowWriter
 } SfRowWriter;
 
 /*
- * Open what updates of rows need: a slot, and the indexes of the table.  The snapshot is
- * active until the writer is ended.
+ * Open what updates of rows need: a slot, the indexes of the table, and a new snapshot, which sees
+ * the rows that this transaction has written so far.  The snapshot is active until the end; what
+ * was written can be seen then.
  */
-extern SfRowWriter sfi_ddl_writer_begin(Relation rel, Snapshot snapshot);
+extern SfRowWriter sfi_ddl_writer_begin(Relation rel);
 extern void sfi_ddl_writer_end(SfRowWriter *writer);
 
 /*

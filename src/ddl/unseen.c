@@ -274,16 +274,15 @@ wants_home(Arrivals *arrivals, Datum value, bool is_new)
 
 /* Look at the rows of one column; returns how many got a value. */
 static int64
-bring_column_home(Arrivals *arrivals, SfRowWriter *writer, Snapshot snapshot)
+bring_column_home(Arrivals *arrivals, SfRowWriter *writer)
 {
 	Relation	rel = arrivals->rel;
-	SfRows		rows = sf_rows_begin(rel, arrivals->column.attnum, snapshot);
+	SfRows		rows = sf_rows_begin(rel, arrivals->column.attnum, writer->snapshot);
 	SfRowContext context;
 	int64		nrows = 0;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
-	sfi_ddl_row_context_begin(&context, RelationGetRelationName(rel),
-							  sfi_ddl_column_name(rel, arrivals->column.attnum));
+	sfi_ddl_row_context_begin(&context, rel, arrivals->column.attnum);
 	while (sf_rows_next(&rows))
 	{
 		bool		is_new = is_written_by_us(rows.slot);
@@ -342,28 +341,15 @@ bring_step(void *arg)
 	foreach(lc, columns)
 	{
 		Arrivals	arrivals = begin_arrivals(coming->rel, lfirst_int(lc), coming->written);
-		Snapshot	snapshot;
-		SfRowWriter writer;
-		CommandId	first;
+		SfRowWriter writer = sfi_ddl_writer_begin(coming->rel);
+		CommandId	first = GetCurrentCommandId(false);
 
-		/*
-		 * rows that this transaction has written so far are visible to the
-		 * scan
-		 */
-		CommandCounterIncrement();
-		first = GetCurrentCommandId(false);
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		PushActiveSnapshot(snapshot);
-		writer = sfi_ddl_writer_begin(coming->rel, snapshot);
 		writer.keeps_old = true;
-		coming->nvalues += bring_column_home(&arrivals, &writer, snapshot);
-		sfi_ddl_writer_end(&writer);
+		coming->nvalues += bring_column_home(&arrivals, &writer);
 		sfi_ddl_note_own_commands(first, GetCurrentCommandId(false));
-		PopActiveSnapshot();
-		UnregisterSnapshot(snapshot);
+		sfi_ddl_writer_end(&writer);
 		MemoryContextDelete(arrivals.context);
 	}
-	CommandCounterIncrement();
 }
 
 /* An ErrorContextCallback: what is being done, which nobody has asked for. */
