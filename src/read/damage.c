@@ -24,7 +24,9 @@
  */
 #include "base/base.h"
 
+#include "access/xlog.h"
 #include "read/read_internal.h"
+#include "utils/snapmgr.h"
 
 /*
  * Is what is wrong with a unit that its data stayed on another server?  Then
@@ -64,6 +66,23 @@ is_gone(SfReadJob *job, SfRun run, bool used, bool *sure)
 	SF_ASSERT(run.nsectors > 0);
 	*sure = fate != SF_FATE_UNKNOWN;
 	return fate == SF_FATE_GONE || (fate == SF_FATE_UNKNOWN && !used);
+}
+
+/*
+ * While replay goes on, rows and the space map are of slightly different moments; while old
+ * changes are decoded, rows that are not to be seen are read.
+ */
+bool
+sfi_read_was_given_back(const SfReadJob *job, const SfUnit *unit)
+{
+	static int	asks = -1;
+	SfRun		run = {unit->start, sf_unit_sectors(unit)};
+
+	if (asks < 0)
+		asks = getenv("SECUREFILE_CHECK_READS") != NULL;
+	return asks && !RecoveryInProgress() && !HistoricSnapshotActive() &&
+		!sf_space_is_held(job->seg, run) &&
+		sf_object_fate(job->seg, job->loc, run.start, run.nsectors, false) == SF_FATE_LIVES;
 }
 
 /* A unit does not match. */

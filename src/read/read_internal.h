@@ -156,12 +156,26 @@ typedef struct SfReadRequest
 /* Does a unit, which is no hole, lie where data files are?  Never throws. */
 extern bool sfi_read_is_there(const SfReadJob *job, const SfUnit *unit);
 
-/* Are these the stored bytes of a unit?  *found gets their checksum.  Never throws. */
+/*
+ * A diagnostic of tests: has the place of a unit been given back, although a row has the value?
+ * Then other bytes may come to lie there.  Asks only if the server was started with
+ * SECUREFILE_CHECK_READS in its environment, since tests that damage the space map go on to read.
+ * Looks at the map, and at the rows of the table if the place is free; may throw.
+ */
+extern bool sfi_read_was_given_back(const SfReadJob *job, const SfUnit *unit);
+
+/*
+ * Are these the stored bytes of a unit?  *found gets their checksum.  Throws only as the
+ * diagnostic does.
+ */
 static inline bool
 sfi_read_matches(const SfReadJob *job, const SfUnit *unit, const char *bytes, uint64 *found)
 {
 	*found = sf_format_checksum(bytes, unit->stored_bytes, job->seed);
-	return *found == unit->checksum;
+	if (*found != unit->checksum)
+		return false;
+	SF_ASSERT(!sfi_read_was_given_back(job, unit));
+	return true;
 }
 
 /*

@@ -48,6 +48,21 @@ sfi_map_is_lent(const SfMap *map, uint32 block)
 	return (map->lent[block / 8] & (1 << (block % 8))) != 0;
 }
 
+bool
+sfi_map_is_held(const SfMap *map, SfMapRange range)
+{
+	bool		lent_valid = map->boot_id == sf_base_boot_id();
+
+	for (uint32 i = range.first; i <= (uint32) range.first + range.count_minus_1; i++)
+	{
+		bool		used = map->used[i / 8] & (1 << (i % 8));
+
+		if (!used && !(lent_valid && sfi_map_is_lent(map, i / SF_BLOCK_SECTORS)))
+			return false;
+	}
+	return true;
+}
+
 void
 sfi_map_lend(SfMap *map, uint32 first, uint32 count)
 {

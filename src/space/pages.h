@@ -171,6 +171,9 @@ extern void sfi_map_take_back(SfMap *map, uint32 first, uint32 count);
 /* Is a block marked there?  Of no meaning when the page is of another boot. */
 extern bool sfi_map_is_lent(const SfMap *map, uint32 block);
 
+/* Is each sector of a range used, or in a block that is lent since this start of the server? */
+extern bool sfi_map_is_held(const SfMap *map, SfMapRange range);
+
 /*
  * Next run of blocks neither used nor lent at or after *from, below limit.
  * False when there is none.  Moves *from behind it.

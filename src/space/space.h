@@ -445,6 +445,9 @@ extern SfUsage sf_space_usage(SfSegment *seg);
  */
 extern bool sf_space_is_used(SfSegment *seg, SfRun run);
 
+/* Is each sector of a run used, or lent to a process?  Else another value may come to lie there. */
+extern bool sf_space_is_held(SfSegment *seg, SfRun run);
+
 /*
  * Does a pending entry free sectors of a run, or (is_page) a page, as soon as nobody can need
  * it?  Reads the whole queue.  DATA_CORRUPTED.  Not for a retained segment.

@@ -371,16 +371,13 @@ sf_space_usage(SfSegment *seg)
 	return usage;
 }
 
-/*
- * Asked when a checksum has failed: if the sectors are free, the locator is stale, and
- * nothing is damaged.  Of retained storage nothing is ever freed.
- */
-bool
-sf_space_is_used(SfSegment *seg, SfRun run)
+/* Ask the map page of a run.  Of retained storage nothing is ever freed. */
+static bool
+ask_map(SfSegment *seg, SfRun run, bool (*ask) (const SfMap *map, SfMapRange range))
 {
 	uint32		page = SF_MAP_PAGE(sf_map_of(run.start));
 	Relation	rel;
-	bool		used = false;
+	bool		answer = false;
 
 	SF_ASSERT(sf_format_is_possible_run(run.start, run.nsectors));
 	if (seg->retained)
@@ -391,12 +388,27 @@ sf_space_is_used(SfSegment *seg, SfRun run)
 	{
 		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
-		used = sf_format_map_all_used(SfPageMap(BufferGetPage(buf)),
-									  sfi_map_range(run.start, run.nsectors));
+		answer = ask(SfPageMap(BufferGetPage(buf)), sfi_map_range(run.start, run.nsectors));
 		UnlockReleaseBuffer(buf);
 	}
 	sfi_segment_close(rel);
-	return used;
+	return answer;
+}
+
+/*
+ * Asked when a checksum has failed: if the sectors are free, the locator is stale, and
+ * nothing is damaged.
+ */
+bool
+sf_space_is_used(SfSegment *seg, SfRun run)
+{
+	return ask_map(seg, run, sf_format_map_all_used);
+}
+
+bool
+sf_space_is_held(SfSegment *seg, SfRun run)
+{
+	return ask_map(seg, run, sfi_map_is_held);
 }
 
 /* A place that is looked for in the queue. */

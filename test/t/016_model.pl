@@ -12,6 +12,7 @@ use Test::More;
 
 my $seconds = $ENV{SECUREFILE_MODEL_SECONDS} || 12;
 my $runs = $ENV{SECUREFILE_MODEL_RUNS} || 3;
+$ENV{SECUREFILE_CHECK_READS} = 1;
 my $node = new_cluster('model', conf => [ master_key(), 'autovacuum = on', "autovacuum_naptime = '1s'",
 	'max_prepared_transactions = 20', 'checkpoint_timeout = 30s' ]);
 # each stays for the next ones

@@ -12,6 +12,7 @@ use Test::More;
 my $rounds = $ENV{SECUREFILE_HANDLE_ROUNDS} || 80;
 my $runs = $ENV{SECUREFILE_HANDLE_RUNS} || 2;
 my $kills = $ENV{SECUREFILE_HANDLE_KILLS} || 0;
+$ENV{SECUREFILE_CHECK_READS} = 1;
 my $node = new_cluster('handles', conf => [ master_key(), 'max_prepared_transactions = 20' ]);
 my @settings = ('', "securefile.monitor = off\nsecurefile.write_gather_size = 256kB\nsecurefile.io_method = io_uring");
 

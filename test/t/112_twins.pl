@@ -12,6 +12,7 @@ use Test::More;
 
 my $seconds = $ENV{SECUREFILE_TWIN_SECONDS} || 15;
 my $memory = int(rand(2)) ? '64MB' : '0';
+$ENV{SECUREFILE_CHECK_READS} = 1;
 # a write that should make a commit durable, and fails, is no reason to panic here
 my $node = new_cluster('twins', conf => [ master_key(), 'data_sync_retry = on', 'max_prepared_transactions = 20', 'allow_in_place_tablespaces = on',
 	"securefile.transaction_memory = '$memory'" ]);
