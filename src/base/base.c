@@ -1,17 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * base.c
- *	  Check for tables of other sessions, full transaction ids, boot id.
+ *	  Check for tables of other sessions, full transaction ids, boot id, result rows.
  *
  *-------------------------------------------------------------------------
  */
 #include "base/base.h"
 
+#include "access/htup_details.h"
 #include "access/transam.h"
 #include "base/shared.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
@@ -70,6 +72,16 @@ sf_base_wait_out_old_io(void)
 		pg_usleep(10000L);
 	}
 	waited = true;
+}
+
+Datum
+sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
 /* Was the server running, or recovering, when it ended? */

@@ -6,7 +6,7 @@
  *
  * preload.c	whether the library was preloaded, and fits the SQL objects; superusers
  * later.c		the error of what a later library has written
- * base.c		tables of other sessions, boot id
+ * base.c		tables of other sessions, boot id, result rows
  * shared.c		areas of shared memory (shared.h)
  * remote.c		tables whose values are on other servers
  * array.c		arrays that grow
@@ -26,6 +26,7 @@
 #include "postgres.h"
 
 #include "access/attnum.h"
+#include "fmgr.h"
 
 #include "base/compat.h"
 #include "base/assert.h"
@@ -125,6 +126,9 @@ extern ErrorData *sf_base_guarded(SfBaseStep step, void *arg);
  * After an error the caller waits for I/O that the step has left in flight.
  */
 extern ErrorData *sf_base_guarded_read(SfBaseStep step, void *arg);
+
+/* The result of a function that returns one row, which has the columns of its declaration. */
+extern Datum sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 
 /*
  * Call before an ERROR about a value that cannot be read.  Logical decoding may send

@@ -7,10 +7,8 @@
  */
 #include "base/base.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "check/check_internal.h"
-#include "funcapi.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
@@ -74,15 +72,12 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	List	   *columns;
 	List	   *locked;
 	ListCell   *cell;
-	TupleDesc	desc;
 	Datum		values[MAINTAIN_COLUMNS];
 	bool		nulls[MAINTAIN_COLUMNS] = {0};
 
 	sf_base_require_preload();
 	sfi_check_arguments(fcinfo, false);
 	PreventCommandDuringRecovery("securefile_maintain()");
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 
 	columns = sfi_check_columns(fcinfo, AccessShareLock, false, &locked);
 	foreach(cell, columns)
@@ -98,5 +93,5 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	values[6] = FullTransactionIdGetDatum(sum.oldest_unresolved);
 	nulls[6] = !FullTransactionIdIsValid(sum.oldest_unresolved);
 	values[7] = Int32GetDatum(sf_space_sweep(&kept));
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }

@@ -19,7 +19,6 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
 #include "check/check_internal.h"
-#include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
@@ -83,7 +82,6 @@ securefile_column_names(PG_FUNCTION_ARGS)
 	Datum		values[NAMES_COLUMNS];
 	bool		nulls[NAMES_COLUMNS] = {false};
 	bool		found = find_table(pg_class, table_oid, &row);
-	TupleDesc	desc;
 
 	if (found)
 	{
@@ -99,7 +97,5 @@ securefile_column_names(PG_FUNCTION_ARGS)
 	table_close(pg_class, AccessShareLock);
 	if (!found)
 		PG_RETURN_NULL();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }

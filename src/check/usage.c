@@ -19,7 +19,6 @@
 #include "catalog/pg_attribute.h"
 #include "check/check_internal.h"
 #include "config/config.h"
-#include "funcapi.h"
 #include "stats/stats.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -66,20 +65,6 @@ add_plain(double *sum, const SfCheckColumn *column, uint64 live_bytes)
 		*sum = -1;
 }
 
-/*
- * Make the result of a function that returns one row.  The SQL objects of an older version
- * of the extension have fewer columns: the first ones.
- */
-static Datum
-make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
-}
-
 /* For a partitioned table, the sum of its partitions. */
 Datum
 securefile_usage(PG_FUNCTION_ARGS)
@@ -118,7 +103,7 @@ securefile_usage(PG_FUNCTION_ARGS)
 	values[7] = Int64GetDatum(sum.shared_objects);
 	values[8] = Int64GetDatum(sum.references);
 	values[9] = Int64GetDatum(sum.saved_bytes);
-	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }
 
 /* ---- behind securefile_columns ---- */
@@ -228,7 +213,7 @@ securefile_column_info(PG_FUNCTION_ARGS)
 		fill_segment(seg, values, nulls);
 		sf_space_release(seg);
 	}
-	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }
 
 /* securefile_object_bytes(table oid, attnum smallint) returns bigint */

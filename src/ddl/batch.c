@@ -27,7 +27,6 @@
 #include "base/base.h"
 
 #include "access/detoast.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -41,7 +40,6 @@
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "object/object.h"
@@ -362,12 +360,9 @@ static Datum
 make_result(FunctionCallInfo fcinfo, const Batch *batch)
 {
 	const Position *at = &batch->at;
-	TupleDesc	desc;
 	Datum		values[4];
 	bool		nulls[4] = {false};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	values[0] = Int64GetDatum(batch->values);
 	values[1] = Int64GetDatum(batch->bytes);
 	values[2] = Int64GetDatum((int64) at->skipped);
@@ -377,7 +372,7 @@ make_result(FunctionCallInfo fcinfo, const Batch *batch)
 		values[3] = CStringGetTextDatum(psprintf(POSITION_FORMAT, at->table_oid, at->attnum,
 												 at->pass, at->block, at->offset, at->end_block,
 												 at->first_new_id, at->stored, at->skipped));
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return sf_base_row(fcinfo, values, nulls);
 }
 
 /*

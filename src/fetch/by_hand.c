@@ -7,13 +7,11 @@
  */
 #include "base/base.h"
 
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "fetch/fetch_internal.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
@@ -25,17 +23,14 @@ PG_FUNCTION_INFO_V1(securefile_fetch_column);
 static Datum
 make_row(FunctionCallInfo fcinfo, const SfFetchCounts *counts)
 {
-	TupleDesc	desc;
 	Datum		values[COLUMNS];
 	bool		nulls[COLUMNS] = {0};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	values[0] = Int64GetDatum(counts->missing_values);
 	values[1] = Int64GetDatum(counts->missing_bytes);
 	values[2] = Int64GetDatum(counts->missing_values - counts->left_values);
 	values[3] = Int64GetDatum(counts->missing_bytes - counts->left_bytes);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return sf_base_row(fcinfo, values, nulls);
 }
 
 /* All rows; the connection is closed whatever happens. */

@@ -41,7 +41,6 @@
 #include "base/worker.h"
 #include "catalog/pg_control.h"
 #include "config/config.h"
-#include "funcapi.h"
 #include "io/dirty.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
@@ -665,7 +664,6 @@ securefile_syncer(Datum arg)
 Datum
 securefile_syncer_state(PG_FUNCTION_ARGS)
 {
-	TupleDesc	tupdesc;
 	Datum		values[8] = {0};
 	bool		nulls[8] = {0};
 	SfDirtyCounts counts;
@@ -673,8 +671,6 @@ securefile_syncer_state(PG_FUNCTION_ARGS)
 	PGPROC	   *syncer;
 
 	sf_base_require_preload();
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	LWLockAcquire(&sfi_dirty->gate, LW_SHARED);
 	syncer = sfi_dirty->syncer;
 	counts = sfi_dirty->counts;
@@ -691,5 +687,5 @@ securefile_syncer_state(PG_FUNCTION_ARGS)
 	values[5] = Int64GetDatum(counts.passes);
 	values[6] = Float8GetDatum(counts.longest_pass_us / 1000.0);
 	values[7] = Float8GetDatum(pg_atomic_read_u64(&sfi_dirty->longest_wait_us) / 1000.0);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }

@@ -19,7 +19,6 @@
 #include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "config/config.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "monitor/monitor_internal.h"
 #include "port/atomics.h"
@@ -214,13 +213,10 @@ Datum
 securefile_monitor_state(PG_FUNCTION_ARGS)
 {
 	SfMonitorState state;
-	TupleDesc	desc;
 	Datum		values[STATE_COLUMNS];
 	bool		nulls[STATE_COLUMNS] = {0};
 
 	sf_base_require_preload();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	sfi_monitor_state_get(&state);
 
 	values[0] = CStringGetTextDatum(state_word(&state));
@@ -238,5 +234,5 @@ securefile_monitor_state(PG_FUNCTION_ARGS)
 	values[8] = CStringGetTextDatum(state.last_failure);
 	values[9] = TimestampTzGetDatum(state.last_failure_time);
 	nulls[8] = nulls[9] = state.failures == 0;
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }

@@ -7,7 +7,6 @@
  */
 #include "base/base.h"
 
-#include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
@@ -121,17 +120,14 @@ Datum
 securefile_kept_memory(PG_FUNCTION_ARGS)
 {
 	SfKeptMemory kept = sf_io_kept_memory();
-	TupleDesc	desc;
 	Datum		values[3];
 	bool		nulls[3] = {false};
 
 	sf_base_require_preload();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	values[0] = Int64GetDatum((int64) kept.total_bytes);
 	values[1] = Int32GetDatum((int32) kept.processes);
 	values[2] = Int64GetDatum((int64) kept.own_bytes);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }
 
 /* What keeps space in a process, as an array of words. */

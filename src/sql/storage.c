@@ -11,9 +11,7 @@
 #include "base/base.h"
 
 #include "access/detoast.h"
-#include "access/htup_details.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "read/read.h"
 #include "transform/transform.h"
@@ -123,10 +121,7 @@ securefile_storage(PG_FUNCTION_ARGS)
 	uint8		form = sf_read_form(datum);
 	Datum		values[STORAGE_COLUMNS] = {0};
 	bool		nulls[STORAGE_COLUMNS] = {false};
-	TupleDesc	desc;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	values[0] = CStringGetTextDatum(form == SF_FORM_STORED ? "stored" :
 									form == SF_FORM_EDITED ? "edited" : "inline");
 	values[1] = Int64GetDatum(sf_read_length(datum));
@@ -141,5 +136,5 @@ securefile_storage(PG_FUNCTION_ARGS)
 	/* an edited value is in memory only */
 	if (form == SF_FORM_EDITED)
 		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = nulls[7] = true;
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }

@@ -18,7 +18,6 @@
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "object/object.h"
 #include "read/read.h"
@@ -327,10 +326,7 @@ result_row(FunctionCallInfo fcinfo, const Training *training, uint32 number, uin
 {
 	Datum		values[COLUMNS] = {0};
 	bool		nulls[COLUMNS] = {false};
-	TupleDesc	desc;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	nulls[0] = number == 0;
 	values[0] = Int32GetDatum(number);
 	values[1] = Int32GetDatum(len);
@@ -338,7 +334,7 @@ result_row(FunctionCallInfo fcinfo, const Training *training, uint32 number, uin
 	values[3] = Int64GetDatum(outcome.plain_bytes);
 	values[4] = Int64GetDatum(outcome.packed_bytes);
 	values[5] = Int64GetDatum(outcome.trained_bytes);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return sf_base_row(fcinfo, values, nulls);
 }
 
 /*

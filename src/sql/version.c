@@ -7,11 +7,9 @@
  */
 #include "base/base.h"
 
-#include "access/htup_details.h"
 #include "ddl/ddl.h"
 #include "fmgr.h"
 #include "format/format.h"
-#include "funcapi.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(securefile_version);
@@ -48,12 +46,9 @@ securefile_version(PG_FUNCTION_ARGS)
 {
 	char	   *objects = sf_ddl_objects_version();
 	size_t		len = strlen(build_options);
-	TupleDesc	desc;
 	Datum		values[6];
 	bool		nulls[6] = {false};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	values[0] = CStringGetTextDatum(SF_VERSION);
 	nulls[1] = objects == NULL;
 	values[1] = nulls[1] ? (Datum) 0 : CStringGetTextDatum(objects);
@@ -62,5 +57,5 @@ securefile_version(PG_FUNCTION_ARGS)
 	values[4] = CStringGetTextDatum("PostgreSQL " PG_VERSION);
 	/* without the space at the end */
 	values[5] = PointerGetDatum(cstring_to_text_with_len(build_options, len > 0 ? len - 1 : 0));
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	PG_RETURN_DATUM(sf_base_row(fcinfo, values, nulls));
 }
