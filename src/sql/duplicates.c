@@ -26,7 +26,6 @@
 #include "access/table.h"
 #include "catalog/pg_type.h"
 #include "ddl/ddl.h"
-#include "executor/spi.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -43,7 +42,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 #include "utils/tuplestore.h"
 
@@ -230,24 +228,15 @@ look_at_value(void *arg)
 	search->secret |= loc.key_id != 0;
 }
 
-/* The row that the cursor has fetched. */
 static void
-take_row(Search *search)
+take_value(Datum value, void *arg)
 {
-	SPITupleTable *rows = SPI_tuptable;
-	MemoryContext old = MemoryContextSwitchTo(search->rows.value_context);
-	bool		isnull;
+	Search	   *search = arg;
 
-	CHECK_FOR_INTERRUPTS();
-	search->value = SPI_getbinval(rows->vals[0], rows->tupdesc, 1, &isnull);
-	SF_ASSERT(!isnull);
+	search->value = value;
 	if (sfi_sample_read(&search->rows, look_at_value) && search->counts)
 		put_row(search->values, search->desc, search->found);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(search->rows.value_context);
 }
-
-/* ---- all rows ---- */
 
 static void
 begin_values(Search *search)
@@ -261,38 +250,6 @@ begin_values(Search *search)
 	for (int i = 0; i < COLUMNS; i++)
 		TupleDescInitEntry(search->desc, i + 1, NULL, types[i], -1, 0);
 	search->values = begin_sort(search->desc, keys, lengthof(keys), work_mem);
-}
-
-/* All names have their schemas, since the search_path is the caller's. */
-static char *
-query_of(const Search *search)
-{
-	Relation	rel = search->rows.rel;
-	const char *column = quote_identifier(search->rows.column);
-
-	return psprintf("SELECT %s FROM %s WHERE %s IS NOT NULL", column,
-					quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-											   RelationGetRelationName(rel)),
-					column);
-}
-
-/* Take all rows, by a cursor, so that they are never all in memory. */
-static void
-take_rows(Search *search)
-{
-	Portal		cursor;
-
-	PushActiveSnapshot(GetTransactionSnapshot());
-	SPI_connect();
-	cursor = SPI_cursor_open_with_args(NULL, query_of(search), 0, NULL, NULL, NULL, true, 0);
-	while (SPI_cursor_fetch(cursor, true, 1), SPI_processed > 0)
-	{
-		take_row(search);
-		SPI_freetuptable(SPI_tuptable);
-	}
-	SPI_cursor_close(cursor);
-	SPI_finish();
-	PopActiveSnapshot();
 }
 
 /* ---- the result ---- */
@@ -448,19 +405,14 @@ securefile_duplicates(PG_FUNCTION_ARGS)
 	search = palloc0(sizeof(Search));
 	search->result = (ReturnSetInfo *) fcinfo->resultinfo;
 	sfi_sql_hiding_key(&search->key);
-	search->rows.column = NameStr(*PG_GETARG_NAME(1));
+	sfi_sample_begin(&search->rows, fcinfo, 0, 0);
+	search->rows.take = take_value;
 	search->rows.arg = search;
-	search->rows.context = CurrentMemoryContext;
-	search->rows.value_context = AllocSetContextCreate(CurrentMemoryContext,
-													   "securefile duplicates",
-													   ALLOCSET_DEFAULT_SIZES);
 	(void) sfi_sample_open(&search->rows, PG_GETARG_OID(0));
-	(void) sfi_sample_tables(PG_GETARG_OID(0), false);
 	begin_values(search);
-	take_rows(search);
+	sfi_sample_take(&search->rows);
 	put_groups(search);
 	put_result(search);
-	sfi_sample_warn(&search->rows);
 	table_close(search->rows.rel, NoLock);
 	return (Datum) 0;
 }

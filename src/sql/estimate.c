@@ -428,12 +428,6 @@ count_value(Estimate *estimate)
 /* ---- the sample of rows ---- */
 
 static void
-begin_totals(void *arg)
-{
-	((Estimate *) arg)->totals = (Totals) {0};
-}
-
-static void
 take_value(Datum value, void *arg)
 {
 	Estimate   *estimate = arg;
@@ -493,7 +487,6 @@ securefile_estimate(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	estimate = palloc0(sizeof(Estimate));
 	sfi_sample_begin(&estimate->rows, fcinfo, 1, 100);
-	estimate->rows.begin = begin_totals;
 	estimate->rows.take = take_value;
 	estimate->rows.arg = estimate;
 	estimate->sample.plain = palloc(MOST_PARTS * SF_UNIT_SIZE);
@@ -502,7 +495,6 @@ securefile_estimate(PG_FUNCTION_ARGS)
 	open_table(estimate, PG_GETARG_OID(0));
 
 	sfi_sample_take(&estimate->rows);
-	sfi_sample_warn(&estimate->rows);
 	table_close(estimate->rows.rel, NoLock);
 	/* the server may write what lies in memory that is given back, as padding */
 	sodium_memzero(estimate->sample.plain, MOST_PARTS * SF_UNIT_SIZE);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sample.c
- *	  Rows of a table taken at random.
+ *	  Rows of a table, all or some at random.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,6 +12,7 @@
 #include "catalog/pg_inherits.h"
 #include "ddl/ddl.h"
 #include "executor/spi.h"
+#include "miscadmin.h"
 #include "sql/sample.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -23,20 +24,29 @@
 
 #define MOST_ROWS	1000000
 
-void
-sfi_sample_begin(SfSample *sample, FunctionCallInfo fcinfo, int least, int usual)
+/* Argument 2, sample_rows. */
+static int
+rows_wanted(FunctionCallInfo fcinfo, int least, int usual)
 {
+	int			rows;
+
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("table, column and sample_rows must not be null")));
-	sample->rows = PG_GETARG_INT32(2);
-	if (sample->rows < least || sample->rows > MOST_ROWS)
+	rows = PG_GETARG_INT32(2);
+	if (rows < least || rows > MOST_ROWS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("sample_rows must be between %d and %d, not %d",
-						least, MOST_ROWS, sample->rows),
+				 errmsg("sample_rows must be between %d and %d, not %d", least, MOST_ROWS, rows),
 				 errhint("The default is %d.", usual)));
+	return rows;
+}
+
+void
+sfi_sample_begin(SfSample *sample, FunctionCallInfo fcinfo, int least, int usual)
+{
+	sample->rows = least > 0 ? rows_wanted(fcinfo, least, usual) : 0;
 	sample->column = NameStr(*PG_GETARG_NAME(1));
 	sample->context = CurrentMemoryContext;
 	sample->value_context = AllocSetContextCreate(CurrentMemoryContext, "securefile sample",
@@ -101,10 +111,15 @@ sfi_sample_read(SfSample *sample, SfBaseStep step)
 	return false;
 }
 
-List *
-sfi_sample_tables(Oid table_oid, bool only)
+/*
+ * The tables whose rows a query takes: the one of the sample, and (not only) its children,
+ * which are locked.
+ */
+static List *
+tables_of(const SfSample *sample)
 {
-	List	   *tables = only ? list_make1_oid(table_oid) :
+	Oid			table_oid = RelationGetRelid(sample->rel);
+	List	   *tables = sample->only ? list_make1_oid(table_oid) :
 	find_all_inheritors(table_oid, AccessShareLock, NULL);
 	ListCell   *cell;
 
@@ -149,31 +164,53 @@ known_rows(const List *tables)
 
 /* The part of the rows to look at, in per cent: so many that enough are hit by chance. */
 static double
-percentage(const SfSample *sample)
+percentage(const SfSample *sample, double nrows)
 {
-	double		nrows = known_rows(sfi_sample_tables(RelationGetRelid(sample->rel), sample->only));
 	double		wanted = 2.0 * sample->rows + 20;
 
 	return nrows > wanted ? 100 * wanted / nrows : 100;
 }
 
 /*
- * The query of a sample.  All names have their schemas, the sampling method too, since the
- * search_path is the caller's.  More rows are looked at than wanted; their order is random,
- * so that rows at the end of the table are taken as often as others.
+ * A query for values, in random order from so many per cent of the rows.  More rows are
+ * looked at than wanted, so that rows at the end of the table are taken as often as others.
  */
 static char *
-sample_query(const SfSample *sample, double percent)
+part_query(const SfSample *sample, const char *table, double percent)
 {
-	const char *schema = get_namespace_name(RelationGetNamespace(sample->rel));
-	const char *table = RelationGetRelationName(sample->rel);
 	const char *column = quote_identifier(sample->column);
 
 	SF_ASSERT(percent > 0 && percent <= 100);
 	return psprintf("SELECT %s FROM %s%s TABLESAMPLE pg_catalog.bernoulli (%g)"
 					" WHERE %s IS NOT NULL ORDER BY pg_catalog.random() LIMIT %d",
-					column, sample->only ? "ONLY " : "",
-					quote_qualified_identifier(schema, table), percent, column, sample->rows);
+					column, sample->only ? "ONLY " : "", table, percent, column, sample->rows);
+}
+
+/*
+ * The query of a sample.  All names have their schemas, the sampling method too, since the
+ * search_path is the caller's.  All rows are looked at where a part of them has too few
+ * values, because the catalog's number of rows is old or many values are null.
+ */
+static char *
+sample_query(const SfSample *sample)
+{
+	const char *schema = get_namespace_name(RelationGetNamespace(sample->rel));
+	const char *table = quote_qualified_identifier(schema, RelationGetRelationName(sample->rel));
+	const char *column = quote_identifier(sample->column);
+	double		nrows = known_rows(tables_of(sample));
+	double		percent = percentage(sample, nrows);
+
+	if (sample->rows == 0)
+		return psprintf("SELECT %s FROM %s WHERE %s IS NOT NULL", column, table, column);
+	if (percent == 100)
+		return part_query(sample, table, 100);
+	return psprintf("WITH part AS MATERIALIZED (%s),"
+					" counted AS (SELECT pg_catalog.count(*) OPERATOR(pg_catalog.=) %d AS enough FROM part)"
+					" SELECT * FROM part WHERE (SELECT enough FROM counted)"
+					" UNION ALL"
+					" SELECT * FROM (%s) AS whole WHERE NOT (SELECT enough FROM counted)",
+					part_query(sample, table, percent), sample->rows,
+					part_query(sample, table, 100));
 }
 
 /* The value in the row that the cursor has fetched. */
@@ -184,6 +221,7 @@ take_row(SfSample *sample)
 	bool		isnull;
 	Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 
+	CHECK_FOR_INTERRUPTS();
 	SF_ASSERT(!isnull);
 	sample->take(value, sample->arg);
 	sample->taken++;
@@ -191,48 +229,9 @@ take_row(SfSample *sample)
 	MemoryContextReset(sample->value_context);
 }
 
-/*
- * Take values from so many per cent of the rows.  A cursor gives them one by one, so that
- * they are never all in memory.
- */
+/* WARNING that damaged values are not in the result, unless there are none. */
 static void
-take_pass(SfSample *sample, double percent)
-{
-	Portal		cursor = SPI_cursor_open_with_args(NULL, sample_query(sample, percent), 0,
-												   NULL, NULL, NULL, true, 0);
-
-	sample->taken = sample->damaged = 0;
-	sample->begin(sample->arg);
-	while (SPI_cursor_fetch(cursor, true, 1), SPI_processed > 0)
-	{
-		take_row(sample);
-		SPI_freetuptable(SPI_tuptable);
-	}
-	SPI_freetuptable(SPI_tuptable);
-	SPI_cursor_close(cursor);
-}
-
-/*
- * The snapshot is taken after the lock: a transaction that had the lock before may have
- * written all rows anew.
- */
-void
-sfi_sample_take(SfSample *sample)
-{
-	double		percent = percentage(sample);
-
-	PushActiveSnapshot(GetTransactionSnapshot());
-	SPI_connect();
-	take_pass(sample, percent);
-	if (percent < 100 && sample->taken < sample->rows)
-		take_pass(sample, 100);
-	SPI_finish();
-	PopActiveSnapshot();
-	SF_ASSERT(sample->taken <= sample->rows);
-}
-
-void
-sfi_sample_warn(const SfSample *sample)
+warn_of_damaged(const SfSample *sample)
 {
 	if (sample->damaged > 0)
 		ereport(WARNING,
@@ -243,4 +242,31 @@ sfi_sample_warn(const SfSample *sample)
 							   RelationGetRelationName(sample->rel)),
 				 errdetail("The first one: %s.", sample->problem),
 				 errhint("securefile_check() lists the damaged values of a column.")));
+}
+
+/*
+ * The snapshot is taken after the lock: a transaction that had the lock before may have
+ * written all rows anew.  A cursor gives the values one by one, so that they are never all in
+ * memory.
+ */
+void
+sfi_sample_take(SfSample *sample)
+{
+	const char *query = sample_query(sample);
+	Portal		cursor;
+
+	SF_ASSERT(sample->taken == 0 && sample->take != NULL);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	SPI_connect();
+	cursor = SPI_cursor_open_with_args(NULL, query, 0, NULL, NULL, NULL, true, 0);
+	while (SPI_cursor_fetch(cursor, true, 1), SPI_processed > 0)
+	{
+		take_row(sample);
+		SPI_freetuptable(SPI_tuptable);
+	}
+	SPI_cursor_close(cursor);
+	SPI_finish();
+	PopActiveSnapshot();
+	SF_ASSERT(sample->rows == 0 || sample->taken <= sample->rows);
+	warn_of_damaged(sample);
 }

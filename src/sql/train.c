@@ -140,15 +140,6 @@ open_table(Training *training, Oid table_oid)
 
 /* ---- the sample ---- */
 
-static void
-begin_heaps(void *arg)
-{
-	Training   *training = arg;
-
-	training->lessons.n = training->trials.n = 0;
-	training->lessons.filled = training->trials.filled = 0;
-}
-
 /* Is a value encrypted?  The column may have been another one when it was stored. */
 static bool
 is_secret(const SfSqlContent *content)
@@ -311,7 +302,6 @@ begin_training(FunctionCallInfo fcinfo)
 	Training   *training = palloc0(sizeof(Training));
 
 	sfi_sample_begin(&training->rows, fcinfo, LEAST_LESSONS, 10000);
-	training->rows.begin = begin_heaps;
 	training->rows.take = take_value;
 	training->rows.only = true; /* children have dictionaries of their own */
 	training->rows.arg = training;
@@ -360,7 +350,6 @@ securefile_train(PG_FUNCTION_ARGS)
 	open_table(training, PG_GETARG_OID(0));
 
 	sfi_sample_take(&training->rows);
-	sfi_sample_warn(&training->rows);
 	len = learn(training, bytes);
 	outcome = judge(training, bytes, len, &gains);
 	if (gains)
