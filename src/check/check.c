@@ -102,7 +102,7 @@ lock_segment(const SfCheckColumn *column, LOCKMODE lockmode)
 	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
 
 	if (!column->permanent)
-		sfi_check_no_segment(column);
+		sf_check_no_segment(column);
 	/* pg_upgrade leaves columns without a segment for a while: not damage */
 	if (OidIsValid(segrelid))
 		LockRelationOid(segrelid, lockmode);
@@ -150,7 +150,7 @@ sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThe
 
 	SF_ASSERT(lockmode == AccessShareLock || lockmode >= ShareLock);
 	InitMaterializedSRF(fcinfo, 0);
-	columns = sfi_check_columns(fcinfo, lockmode, false, &locked);
+	columns = sf_check_columns(fcinfo, lockmode, false, &locked);
 	context = AllocSetContextCreate(CurrentMemoryContext, "securefile check",
 									ALLOCSET_DEFAULT_SIZES);
 	foreach(cell, columns)
@@ -170,7 +170,7 @@ sfi_check_columns_of_call(FunctionCallInfo fcinfo, LOCKMODE lockmode, SfCheckThe
 		MemoryContextReset(context);
 	}
 	if (then == NULL)
-		sfi_check_release(locked, lockmode);
+		sf_check_release(locked, lockmode);
 }
 
 /*
@@ -182,7 +182,7 @@ Datum
 securefile_check(PG_FUNCTION_ARGS)
 {
 	sf_base_require_preload();
-	sfi_check_arguments(fcinfo, false);
+	sf_check_arguments(fcinfo, false);
 	sfi_check_columns_of_call(fcinfo, RecoveryInProgress() ? AccessShareLock : ShareLock, NULL);
 	return (Datum) 0;
 }

@@ -3,7 +3,7 @@
  * check_internal.h
  *	  Declarations that the files of the check room share.
  *
- * column.c		whose column, which leaves, may the caller
+ * column.c		check.h: whose column, which leaves, may the caller
  * check.c		securefile_check(): one column after the other
  * rows.c		the live rows: values verified, their space collected
  * walk.c		the walk over the segment relation, and its reading of pages
@@ -18,17 +18,12 @@
  * maps.c		the same for the space map; runs of bits
  * header.c		the header page, which may be a stale one
  * report.c		the table of findings, and errors turned into findings
- * usage.c		securefile_usage(), and the functions behind view securefile_columns
- * size.c		securefile_database_size(), securefile_total_relation_size()
- * names.c		the function that gives views the names of columns' tables
- * maintain.c	securefile_maintain()
- * calibrate.c	securefile_io_calibrate()
  * key_list.c	securefile_keys()
  * rotate.c		securefile_rewrap(), securefile_new_key()
  * shred.c		securefile_shred()
  * repair.c		securefile_repair(): check, and mend what the rows can tell
  *
- * The room has no header for others: it is called from SQL only.  Unless a
+ * The room is called from SQL only; check.h is what it shares with sql/.  Unless a
  * declaration says otherwise, its function may throw, needs a transaction, is
  * not for critical sections or replay, and returns memory of the current context.
  *
@@ -38,6 +33,7 @@
 #define SF_CHECK_INTERNAL_H
 
 #include "base/base.h"
+#include "check/check.h"
 #include "fmgr.h"
 #include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
@@ -46,56 +42,6 @@
 #include "space/space.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
-
-/* ---- column.c ---- */
-
-/* A column of one table that has rows: an ordinary table or a partition. */
-typedef struct SfCheckColumn
-{
-	Oid			table_oid;
-	AttrNumber	attnum;
-	bool		permanent;		/* else it has no segment */
-	char	   *partition;		/* its name when a parent was asked for */
-} SfCheckColumn;
-
-/*
- * Check arguments 0, table, and 1, column, of an SQL function.  ERROR when one
- * is null, when sfi_check_privilege() refuses the caller, or when the table is a
- * temporary one of another session.
- */
-extern void sfi_check_arguments(FunctionCallInfo fcinfo, bool monitors);
-
-/*
- * ERROR unless the caller owns the table, or, with monitors, is a member of
- * pg_monitor.
- */
-extern void sfi_check_privilege(Oid table_oid, bool monitors);
-
-/*
- * The columns that a call is about (a palloc'd list of SfCheckColumn), their
- * tables locked: the named one, or those of all leaves of a partitioned table.  ERROR when
- * there is no such column, when it is not a securefile, or when sfi_check_privilege()
- * refuses a partition.
- *
- * locked NULL: until the transaction ends.  Else it becomes the list of what is locked, and a
- * call that leaves nothing behind gives that to sfi_check_release() at its end: a look at all
- * tables of a database in one transaction would need a lock for each.
- */
-extern List *sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors,
-							   List **locked);
-extern void sfi_check_release(List *locked, LOCKMODE lockmode);
-
-/*
- * ERROR WRONG_OBJECT_TYPE for a partitioned table, whose partitions have each its own: of
- * what, in the plural.
- */
-extern void sfi_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what);
-
-/* Open a column's segment for reading; ERROR when there is none. */
-extern SfSegment *sfi_check_open_segment(const SfCheckColumn *column);
-
-/* ERROR that says why a column has no segment. */
-SF_NORETURN extern void sfi_check_no_segment(const SfCheckColumn *column);
 
 /* ---- the check of one column ---- */
 

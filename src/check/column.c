@@ -13,7 +13,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
-#include "check/check_internal.h"
+#include "check/check.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -21,20 +21,9 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-/* The functions are not strict: no row for a null would look like "no finding". */
-void
-sfi_check_arguments(FunctionCallInfo fcinfo, bool monitors)
-{
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table and column must not be null")));
-	sfi_check_privilege(PG_GETARG_OID(0), monitors);
-	sf_base_refuse_other_temp(PG_GETARG_OID(0));
-}
-
-void
-sfi_check_privilege(Oid table_oid, bool monitors)
+/* ERROR unless the caller owns a table or, with monitors, is a member of pg_monitor. */
+static void
+require_privilege(Oid table_oid, bool monitors)
 {
 	char	   *name = get_rel_name(table_oid);
 
@@ -47,6 +36,18 @@ sfi_check_privilege(Oid table_oid, bool monitors)
 	if (!sf_compat_owns_table(table_oid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER,
 					   get_relkind_objtype(get_rel_relkind(table_oid)), name);
+}
+
+/* The functions are not strict: no row for a null would look like "no finding". */
+void
+sf_check_arguments(FunctionCallInfo fcinfo, bool monitors)
+{
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("table and column must not be null")));
+	require_privilege(PG_GETARG_OID(0), monitors);
+	sf_base_refuse_other_temp(PG_GETARG_OID(0));
 }
 
 /*
@@ -110,7 +111,7 @@ partition_columns(List *relids, const char *name, bool monitors)
 		Oid			relid = lfirst_oid(cell);
 
 		/* a partition may have another owner than its parent */
-		sfi_check_privilege(relid, monitors);
+		require_privilege(relid, monitors);
 		if (get_rel_relkind(relid) == RELKIND_RELATION &&
 			get_rel_persistence(relid) == RELPERSISTENCE_PERMANENT)
 			columns = lappend(columns, leaf_column(relid, name, true));
@@ -119,7 +120,7 @@ partition_columns(List *relids, const char *name, bool monitors)
 }
 
 List *
-sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors, List **locked)
+sf_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors, List **locked)
 {
 	Oid			table_oid = PG_GETARG_OID(0);
 	char	   *name = NameStr(*PG_GETARG_NAME(1));
@@ -130,7 +131,7 @@ sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors, Lis
 
 	/* before the lock, somebody may have dropped the table, or given it away */
 	LockRelationOid(table_oid, lockmode);
-	sfi_check_privilege(table_oid, monitors);
+	require_privilege(table_oid, monitors);
 	rel = table_open(table_oid, NoLock);
 	relkind = rel->rd_rel->relkind;
 	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
@@ -158,7 +159,7 @@ sfi_check_columns(FunctionCallInfo fcinfo, LOCKMODE lockmode, bool monitors, Lis
 }
 
 void
-sfi_check_release(List *locked, LOCKMODE lockmode)
+sf_check_release(List *locked, LOCKMODE lockmode)
 {
 	ListCell   *cell;
 
@@ -167,7 +168,7 @@ sfi_check_release(List *locked, LOCKMODE lockmode)
 }
 
 void
-sfi_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what)
+sf_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what)
 {
 	Oid			table_oid = PG_GETARG_OID(0);
 
@@ -180,7 +181,7 @@ sfi_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what)
 }
 
 void
-sfi_check_no_segment(const SfCheckColumn *column)
+sf_check_no_segment(const SfCheckColumn *column)
 {
 	if (column->permanent)
 		sf_space_refuse_unfinished(column->table_oid, column->attnum);
@@ -195,7 +196,7 @@ sfi_check_no_segment(const SfCheckColumn *column)
 }
 
 SfSegment *
-sfi_check_open_segment(const SfCheckColumn *column)
+sf_check_open_segment(const SfCheckColumn *column)
 {
 	SfSegment  *seg = NULL;
 
@@ -203,6 +204,6 @@ sfi_check_open_segment(const SfCheckColumn *column)
 	if (column->permanent)
 		seg = sf_space_open(column->table_oid, column->attnum, AccessShareLock, true);
 	if (seg == NULL)
-		sfi_check_no_segment(column);
+		sf_check_no_segment(column);
 	return seg;
 }

@@ -165,16 +165,16 @@ securefile_keys(PG_FUNCTION_ARGS)
 	int			n;
 
 	sf_base_require_preload();
-	sfi_check_arguments(fcinfo, false);
-	sfi_check_refuse_partitioned(fcinfo, "keys");
+	sf_check_arguments(fcinfo, false);
+	sf_check_refuse_partitioned(fcinfo, "keys");
 	InitMaterializedSRF(fcinfo, 0);
-	column = linitial(sfi_check_columns(fcinfo, AccessShareLock, false, &locked));
-	sf_space_release(sfi_check_open_segment(column));	/* it has one */
+	column = linitial(sf_check_columns(fcinfo, AccessShareLock, false, &locked));
+	sf_space_release(sf_check_open_segment(column));	/* it has one */
 	if (scan)
 		sfi_check_count_keys(column, GetActiveSnapshot(), &counts);
 
 	/* after the rows: whatever key they have is there now */
-	seg = sfi_check_open_segment(column);
+	seg = sf_check_open_segment(column);
 	n = sf_keys_show(seg, &keys);
 	SF_ASSERT(n <= SF_DATA_KEYS_MAX);
 	sf_space_release(seg);
@@ -184,6 +184,6 @@ securefile_keys(PG_FUNCTION_ARGS)
 		put_key(rsinfo, &keys[i], scan ? &counts : NULL);
 	if (scan)
 		put_plain(rsinfo, &counts);
-	sfi_check_release(locked, AccessShareLock);
+	sf_check_release(locked, AccessShareLock);
 	return (Datum) 0;
 }

@@ -79,7 +79,7 @@ sfi_check_open_to_write(const SfCheckColumn *column)
 	if (column->permanent)
 		seg = sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, true);
 	if (seg == NULL)
-		sfi_check_no_segment(column);
+		sf_check_no_segment(column);
 	return seg;
 }
 
@@ -97,11 +97,11 @@ securefile_rewrap(PG_FUNCTION_ARGS)
 	int			done = 0;
 
 	sfi_check_require_writes("securefile_rewrap()");
-	sfi_check_arguments(fcinfo, false);
+	sf_check_arguments(fcinfo, false);
 	if (master != NULL)
 		sf_base_require_superuser("choose the master key");
 	sfi_check_refuse_dropped("securefile_rewrap()");
-	columns = sfi_check_columns(fcinfo, AccessShareLock, false, NULL);
+	columns = sf_check_columns(fcinfo, AccessShareLock, false, NULL);
 	foreach(cell, columns)
 		done += sf_keys_rewrap(sfi_check_open_to_write(lfirst(cell)), master);
 	flush_changes();
@@ -252,9 +252,9 @@ securefile_new_key(PG_FUNCTION_ARGS)
 	uint16		newest = 0;
 
 	sfi_check_require_writes("securefile_new_key()");
-	sfi_check_arguments(fcinfo, false);
+	sf_check_arguments(fcinfo, false);
 	sfi_check_refuse_dropped("securefile_new_key()");
-	columns = sfi_check_columns(fcinfo, AccessShareLock, false, NULL);
+	columns = sf_check_columns(fcinfo, AccessShareLock, false, NULL);
 
 	/* what one partition cannot do is not done to the others either */
 	foreach(cell, columns)

@@ -106,9 +106,9 @@ securefile_shred(PG_FUNCTION_ARGS)
 	int			done = 0;
 
 	sfi_check_require_writes("securefile_shred()");
-	sfi_check_arguments(fcinfo, false);
+	sf_check_arguments(fcinfo, false);
 	sfi_check_refuse_dropped("securefile_shred()");
-	columns = sfi_check_columns(fcinfo, AccessExclusiveLock, false, NULL);
+	columns = sf_check_columns(fcinfo, AccessExclusiveLock, false, NULL);
 	foreach(cell, columns)
 	{
 		int			n = shred_column(lfirst(cell), force);

@@ -12,10 +12,10 @@
 #include "base/base.h"
 
 #include "access/relation.h"
-#include "check/check_internal.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "io/io.h"
+#include "space/space.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 

@@ -17,7 +17,7 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "catalog/pg_attribute.h"
-#include "check/check_internal.h"
+#include "check/check.h"
 #include "config/config.h"
 #include "stats/stats.h"
 #include "utils/builtins.h"
@@ -78,18 +78,18 @@ securefile_usage(PG_FUNCTION_ARGS)
 	bool		nulls[USAGE_COLUMNS] = {0};
 
 	sf_base_require_preload();
-	sfi_check_arguments(fcinfo, true);
-	columns = sfi_check_columns(fcinfo, AccessShareLock, true, &locked);
+	sf_check_arguments(fcinfo, true);
+	columns = sf_check_columns(fcinfo, AccessShareLock, true, &locked);
 	foreach(cell, columns)
 	{
-		SfSegment  *seg = sfi_check_open_segment(lfirst(cell));
+		SfSegment  *seg = sf_check_open_segment(lfirst(cell));
 		SfUsage		usage = sf_space_usage(seg);
 
 		sf_space_release(seg);
 		add_usage(&sum, usage);
 		add_plain(&plain_bytes, lfirst(cell), usage.live_bytes);
 	}
-	sfi_check_release(locked, AccessShareLock);
+	sf_check_release(locked, AccessShareLock);
 
 	values[0] = Int64GetDatum(sum.file_bytes);
 	values[1] = Int64GetDatum(sum.live_bytes);

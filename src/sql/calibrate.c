@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "access/relation.h"
-#include "check/check_internal.h"
+#include "check/check.h"
 #include "funcapi.h"
 #include "io/io.h"
 #include "utils/builtins.h"
@@ -51,7 +51,7 @@ tablespace_of(const SfCheckColumn *column)
 	Oid			spc;
 
 	if (!column->permanent || !OidIsValid(segrelid))
-		sfi_check_no_segment(column);
+		sf_check_no_segment(column);
 	segrel = relation_open(segrelid, AccessShareLock);
 	spc = SfStorageSpc(SfRelStorage(segrel));
 	relation_close(segrel, AccessShareLock);
@@ -98,13 +98,13 @@ securefile_io_calibrate(PG_FUNCTION_ARGS)
 	List	   *locked;
 
 	sf_base_require_preload();
-	sfi_check_arguments(fcinfo, false);
+	sf_check_arguments(fcinfo, false);
 	check_limits(fcinfo);
-	sfi_check_refuse_partitioned(fcinfo, "a tablespace");
-	columns = sfi_check_columns(fcinfo, AccessShareLock, false, &locked);
+	sf_check_refuse_partitioned(fcinfo, "a tablespace");
+	columns = sf_check_columns(fcinfo, AccessShareLock, false, &locked);
 	InitMaterializedSRF(fcinfo, 0);
 	sf_io_calibrate(tablespace_of(linitial(columns)), (uint64) PG_GETARG_INT64(2),
 					PG_GETARG_FLOAT8(3), put_measured, fcinfo->resultinfo);
-	sfi_check_release(locked, AccessShareLock);
+	sf_check_release(locked, AccessShareLock);
 	PG_RETURN_NULL();
 }

@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 #include "access/relation.h"
-#include "check/check_internal.h"
+#include "check/check.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
@@ -47,7 +47,7 @@ maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 	SfMaintain	work = {0};
 
 	if (!column->permanent || !OidIsValid(segrelid))
-		sfi_check_no_segment(column);
+		sf_check_no_segment(column);
 	segrel = relation_open(segrelid, ShareUpdateExclusiveLock);
 	seg = sf_space_open_rel(segrel);
 	(void) sf_space_resolve(seg, true, &work);
@@ -76,13 +76,13 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	bool		nulls[MAINTAIN_COLUMNS] = {0};
 
 	sf_base_require_preload();
-	sfi_check_arguments(fcinfo, false);
+	sf_check_arguments(fcinfo, false);
 	PreventCommandDuringRecovery("securefile_maintain()");
 
-	columns = sfi_check_columns(fcinfo, AccessShareLock, false, &locked);
+	columns = sf_check_columns(fcinfo, AccessShareLock, false, &locked);
 	foreach(cell, columns)
 		maintain_column(lfirst(cell), &sum);
-	sfi_check_release(locked, AccessShareLock);
+	sf_check_release(locked, AccessShareLock);
 
 	values[0] = Int64GetDatum(sum.entries_seen);
 	values[1] = Int64GetDatum(sum.entries_resolved);
