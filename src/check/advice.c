@@ -14,7 +14,7 @@
  */
 #include "base/base.h"
 
-#include "check/check_internal.h"
+#include "check/walk.h"
 #include "miscadmin.h"
 
 /* Report damage of the advice; page: which one. */

@@ -18,7 +18,7 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xlog.h"
-#include "check/check_internal.h"
+#include "check/walk.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"

@@ -19,7 +19,7 @@
  */
 #include "base/base.h"
 
-#include "check/check_internal.h"
+#include "check/walk.h"
 #include "miscadmin.h"
 
 /* One dictionary, read in a step that damage may end. */

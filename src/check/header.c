@@ -13,7 +13,7 @@
  */
 #include "base/base.h"
 
-#include "check/check_internal.h"
+#include "check/walk.h"
 
 /* The end of the data files, in sectors. */
 static uint64

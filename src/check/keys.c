@@ -17,7 +17,7 @@
  */
 #include "base/base.h"
 
-#include "check/check_internal.h"
+#include "check/walk.h"
 #include "keys/keys.h"
 
 /* Which of the two, for a step that damage may end. */

@@ -18,7 +18,7 @@
  */
 #include "base/base.h"
 
-#include "check/check_internal.h"
+#include "check/walk.h"
 #include "port/pg_bitutils.h"
 
 bool

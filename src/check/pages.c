@@ -27,7 +27,7 @@
 #include "base/base.h"
 
 #include "access/transam.h"
-#include "check/check_internal.h"
+#include "check/shares.h"
 #include "utils/builtins.h"
 #include "utils/xid8.h"
 

@@ -21,7 +21,7 @@
 #include "base/base.h"
 
 #include "access/relation.h"
-#include "check/check_internal.h"
+#include "check/shares.h"
 #include "storage/bufmgr.h"
 
 /* A record has two cells at least, so no two of them begin in one of these pairs. */

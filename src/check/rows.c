@@ -17,7 +17,7 @@
 
 #include "access/detoast.h"
 #include "base/server.h"
-#include "check/check_internal.h"
+#include "check/shares.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
 #include "object/object.h"

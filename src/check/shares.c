@@ -30,7 +30,7 @@
  */
 #include "base/base.h"
 
-#include "check/check_internal.h"
+#include "check/shares.h"
 #include "miscadmin.h"
 
 /* ---- the list of pages ---- */

@@ -11,7 +11,7 @@
  */
 #include "base/base.h"
 
-#include "check/check_internal.h"
+#include "check/walk.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
