@@ -73,8 +73,7 @@ enum
 typedef struct Search
 {
 	SfSample	rows;			/* of which: all */
-	Datum		value;			/* the one at hand, .. */
-	Datum		found[COLUMNS]; /* .. and what is known of it */
+	Datum		found[COLUMNS]; /* what is known of the value at hand */
 	bool		counts;			/* it could be shared */
 	bool		secret;			/* one that counts is encrypted */
 	SfHidingKey key;
@@ -216,25 +215,25 @@ look_at_value(void *arg)
 	Search	   *search = arg;
 	SfLocator	loc;
 
-	search->counts = is_looked_for(search->value);
+	search->counts = is_looked_for(search->rows.value);
 	if (!search->counts)
 		return;
-	loc = sf_object_locator(PG_DETOAST_DATUM_PACKED(search->value));
+	loc = sf_object_locator(PG_DETOAST_DATUM_PACKED(search->rows.value));
 	search->found[KEY_TABLE] = ObjectIdGetDatum(loc.table_oid);
-	search->found[KEY_DIGEST] = hidden_digest(&search->key, search->value);
+	search->found[KEY_DIGEST] = hidden_digest(&search->key, search->rows.value);
 	search->found[KEY_LENGTH] = Int64GetDatum((int64) loc.length_bytes);
 	search->found[KEY_OBJECT] = Int64GetDatum((int64) number_of(&loc));
 	search->found[OWN_BYTES] = Int64GetDatum(own_bytes(&loc));
 	search->secret |= loc.key_id != 0;
 }
 
+/* An SfBaseStep. */
 static void
-take_value(Datum value, void *arg)
+put_value(void *arg)
 {
 	Search	   *search = arg;
 
-	search->value = value;
-	if (sfi_sample_read(&search->rows, look_at_value) && search->counts)
+	if (search->counts)
 		put_row(search->values, search->desc, search->found);
 }
 
@@ -406,11 +405,9 @@ securefile_duplicates(PG_FUNCTION_ARGS)
 	search->result = (ReturnSetInfo *) fcinfo->resultinfo;
 	sfi_sql_hiding_key(&search->key);
 	sfi_sample_begin(&search->rows, fcinfo, 0, 0);
-	search->rows.take = take_value;
-	search->rows.arg = search;
 	(void) sfi_sample_open(&search->rows, PG_GETARG_OID(0));
 	begin_values(search);
-	sfi_sample_take(&search->rows);
+	sfi_sample_take(&search->rows, look_at_value, put_value, search);
 	put_groups(search);
 	put_result(search);
 	table_close(search->rows.rel, NoLock);

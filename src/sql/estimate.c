@@ -41,22 +41,9 @@
 
 PG_FUNCTION_INFO_V1(securefile_estimate);
 
+#define COLUMNS				9	/* of the result */
 #define MOST_PARTS			8	/* of one value */
 #define MOST_UNITS_TOLD		1024	/* of one part that the encoder is told of */
-
-enum
-{
-	COLUMN_OPTION,
-	COLUMN_VALUES,
-	COLUMN_UNITS,
-	COLUMN_COMPRESSED_UNITS,
-	COLUMN_PLAIN_BYTES,
-	COLUMN_STORED_BYTES,
-	COLUMN_RATIO,
-	COLUMN_COMPRESS_SPEED,
-	COLUMN_DECOMPRESS_SPEED,
-	COLUMNS,
-};
 
 /* The levels, by their option words. */
 static const struct
@@ -125,8 +112,7 @@ typedef struct Estimate
 	AttrNumber	attnum;
 	bool		in_row;			/* option of the column: small values stay in
 								 * the row */
-	Datum		value;			/* the one at hand, .. */
-	Sample		sample;			/* .. what was read of it, .. */
+	Sample		sample;			/* what was read of the value at hand, .. */
 	char	   *coded;			/* .. and room for a unit of it, encoded .. */
 	char	   *decoded;		/* .. and decoded again */
 	Totals		totals;
@@ -208,7 +194,7 @@ read_value(void *arg)
 {
 	Estimate   *estimate = arg;
 	Sample	   *sample = &estimate->sample;
-	SfSqlContent content = sfi_sql_open(estimate->value);
+	SfSqlContent content = sfi_sql_open(estimate->rows.value);
 
 	choose_units(&content, sample);
 	for (int i = 0; i < sample->nparts; i++)
@@ -403,12 +389,14 @@ has_level(int i)
 }
 
 /*
- * Try all levels on the value at hand.  The first value is tried twice: a codec makes its
- * tables when it is first used in a process, and that time is not one of this value.
+ * An SfBaseStep: try all levels on the value at hand.  The first value is tried twice: a
+ * codec makes its tables when it is first used in a process, and that time is not one of
+ * this value.
  */
 static void
-count_value(Estimate *estimate)
+count_value(void *arg)
 {
+	Estimate   *estimate = arg;
 	Totals	   *totals = &estimate->totals;
 	LevelCost	warming = {0};
 
@@ -425,50 +413,38 @@ count_value(Estimate *estimate)
 	totals->plain_bytes += estimate->sample.length;
 }
 
-/* ---- the sample of rows ---- */
-
-static void
-take_value(Datum value, void *arg)
-{
-	Estimate   *estimate = arg;
-
-	estimate->value = value;
-	if (sfi_sample_read(&estimate->rows, read_value))
-		count_value(estimate);
-}
-
 /* ---- the result ---- */
 
-/* Millions of bytes a second; null when there is no time to divide by. */
-static void
-put_speed(Datum *value, bool *isnull, double bytes, double seconds)
+/* Millions of bytes a second, which is null when there is no time to divide by. */
+static double
+speed(double bytes, double seconds, bool *isnull)
 {
 	*isnull = seconds <= 0;
-	if (seconds > 0)
-		*value = Float8GetDatum(bytes / seconds / 1e6);
+	return *isnull ? 0 : bytes / seconds / 1e6;
 }
 
 static void
 put_level(ReturnSetInfo *rsinfo, const Totals *totals, int i)
 {
 	const LevelCost *cost = &totals->costs[i];
-	Datum		values[COLUMNS] = {0};
-	bool		nulls[COLUMNS] = {false};
 	bool		plain = levels[i].level == SF_COMPRESSION_NONE;
+	bool		nulls[COLUMNS] = {false};
+	double		encodes = speed(cost->encoded_bytes, plain ? 0 : cost->encode_s, &nulls[7]);
+	double		decodes = speed(cost->encoded_bytes, plain ? 0 : cost->decode_s, &nulls[8]);
+	Datum		values[] = {
+		CStringGetTextDatum(levels[i].option),
+		Int64GetDatum(totals->values),
+		Int64GetDatum(totals->units),
+		Int64GetDatum((int64) (cost->compressed_units + 0.5)),
+		Int64GetDatum(totals->plain_bytes),
+		Int64GetDatum((int64) (cost->stored_bytes + 0.5)),
+		Float8GetDatum(totals->plain_bytes / cost->stored_bytes),
+		Float8GetDatum(encodes),
+		Float8GetDatum(decodes)
+	};
 
-	values[COLUMN_OPTION] = CStringGetTextDatum(levels[i].option);
-	values[COLUMN_VALUES] = Int64GetDatum(totals->values);
-	values[COLUMN_UNITS] = Int64GetDatum(totals->units);
-	values[COLUMN_COMPRESSED_UNITS] = Int64GetDatum((int64) (cost->compressed_units + 0.5));
-	values[COLUMN_PLAIN_BYTES] = Int64GetDatum(totals->plain_bytes);
-	values[COLUMN_STORED_BYTES] = Int64GetDatum((int64) (cost->stored_bytes + 0.5));
-	nulls[COLUMN_RATIO] = cost->stored_bytes == 0;
-	if (cost->stored_bytes > 0)
-		values[COLUMN_RATIO] = Float8GetDatum(totals->plain_bytes / cost->stored_bytes);
-	put_speed(&values[COLUMN_COMPRESS_SPEED], &nulls[COLUMN_COMPRESS_SPEED],
-			  cost->encoded_bytes, plain ? 0 : cost->encode_s);
-	put_speed(&values[COLUMN_DECOMPRESS_SPEED], &nulls[COLUMN_DECOMPRESS_SPEED],
-			  cost->encoded_bytes, plain ? 0 : cost->decode_s);
+	SF_ASSERT(rsinfo->setDesc->natts == lengthof(values));
+	nulls[6] = cost->stored_bytes == 0;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -487,14 +463,12 @@ securefile_estimate(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	estimate = palloc0(sizeof(Estimate));
 	sfi_sample_begin(&estimate->rows, fcinfo, 1, 100);
-	estimate->rows.take = take_value;
-	estimate->rows.arg = estimate;
 	estimate->sample.plain = palloc(MOST_PARTS * SF_UNIT_SIZE);
 	estimate->coded = palloc(SF_UNIT_SIZE);
 	estimate->decoded = palloc(SF_UNIT_SIZE);
 	open_table(estimate, PG_GETARG_OID(0));
 
-	sfi_sample_take(&estimate->rows);
+	sfi_sample_take(&estimate->rows, read_value, count_value, estimate);
 	table_close(estimate->rows.rel, NoLock);
 	/* the server may write what lies in memory that is given back, as padding */
 	sodium_memzero(estimate->sample.plain, MOST_PARTS * SF_UNIT_SIZE);

@@ -87,30 +87,6 @@ sfi_sample_open(SfSample *sample, Oid table_oid)
 	return attnum;
 }
 
-/* Does an error say that the data cannot be read, and not that the call cannot go on? */
-static bool
-is_about_data(const ErrorData *error)
-{
-	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
-
-	return category == ERRCODE_TO_CATEGORY(ERRCODE_DATA_CORRUPTED) ||
-		category == ERRCODE_TO_CATEGORY(ERRCODE_UNDEFINED_FILE);
-}
-
-bool
-sfi_sample_read(SfSample *sample, SfBaseStep step)
-{
-	ErrorData  *error = sf_base_guarded(step, sample->arg);
-
-	if (error == NULL)
-		return true;
-	if (!is_about_data(error))
-		ReThrowError(error);
-	if (sample->damaged++ == 0)
-		sample->problem = MemoryContextStrdup(sample->context, error->message);
-	return false;
-}
-
 /*
  * The tables whose rows a query takes: the one of the sample, and (not only) its children,
  * which are locked.
@@ -213,17 +189,43 @@ sample_query(const SfSample *sample)
 					part_query(sample, table, 100));
 }
 
-/* The value in the row that the cursor has fetched. */
+/* Does an error say that the data cannot be read, and not that the call cannot go on? */
+static bool
+is_about_data(const ErrorData *error)
+{
+	int			category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return category == ERRCODE_TO_CATEGORY(ERRCODE_DATA_CORRUPTED) ||
+		category == ERRCODE_TO_CATEGORY(ERRCODE_UNDEFINED_FILE);
+}
+
+/* Read the value at hand; false when its data cannot be read, which is counted. */
+static bool
+read_value(SfSample *sample, SfBaseStep read, void *arg)
+{
+	ErrorData  *error = sf_base_guarded(read, arg);
+
+	if (error == NULL)
+		return true;
+	if (!is_about_data(error))
+		ReThrowError(error);
+	if (sample->damaged++ == 0)
+		sample->problem = MemoryContextStrdup(sample->context, error->message);
+	return false;
+}
+
+/* The row that the cursor has fetched. */
 static void
-take_row(SfSample *sample)
+take_row(SfSample *sample, SfBaseStep read, SfBaseStep count, void *arg)
 {
 	MemoryContext old = MemoryContextSwitchTo(sample->value_context);
 	bool		isnull;
-	Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 
 	CHECK_FOR_INTERRUPTS();
+	sample->value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 	SF_ASSERT(!isnull);
-	sample->take(value, sample->arg);
+	if (read_value(sample, read, arg))
+		count(arg);
 	sample->taken++;
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(sample->value_context);
@@ -250,18 +252,18 @@ warn_of_damaged(const SfSample *sample)
  * memory.
  */
 void
-sfi_sample_take(SfSample *sample)
+sfi_sample_take(SfSample *sample, SfBaseStep read, SfBaseStep count, void *arg)
 {
 	const char *query = sample_query(sample);
 	Portal		cursor;
 
-	SF_ASSERT(sample->taken == 0 && sample->take != NULL);
+	SF_ASSERT(sample->taken == 0);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	SPI_connect();
 	cursor = SPI_cursor_open_with_args(NULL, query, 0, NULL, NULL, NULL, true, 0);
 	while (SPI_cursor_fetch(cursor, true, 1), SPI_processed > 0)
 	{
-		take_row(sample);
+		take_row(sample, read, count, arg);
 		SPI_freetuptable(SPI_tuptable);
 	}
 	SPI_cursor_close(cursor);

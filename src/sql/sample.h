@@ -29,12 +29,9 @@ typedef struct SfSample
 	int			rows;			/* that are wanted; 0: all */
 	bool		only;			/* without those of children */
 	MemoryContext context;		/* lasts for the whole call */
-	MemoryContext value_context;	/* take() runs in it; reset after each
-									 * value */
-	void		(*take) (Datum value, void *arg);	/* called with each value,
-													 * which is not null */
-	void	   *arg;
-	int64		taken;			/* values so far */
+	MemoryContext value_context;	/* reset after each value */
+	Datum		value;			/* the one at hand, not null */
+	int64		taken;			/* values before it */
 	int64		damaged;		/* of these, those that cannot be read */
 	char	   *problem;		/* of the first one */
 } SfSample;
@@ -55,17 +52,15 @@ extern void sfi_sample_begin(SfSample *sample, FunctionCallInfo fcinfo, int leas
 extern AttrNumber sfi_sample_open(SfSample *sample, Oid table_oid);
 
 /*
- * Take the sample, in an SPI connection of its own.  The query runs with the caller's rights
- * and row security, and sees what a SELECT would see.  ERROR WRONG_OBJECT_TYPE when a child
- * is a foreign table: all of its values would be fetched, and no option of the column holds
- * for them.  Ends with a WARNING of the damaged values, unless there are none.
+ * Take the sample: for each value, read(arg) reads it, or a part of it, and then count(arg)
+ * is called, unless the data cannot be read.  Both run in value_context.  Other errors of
+ * read() are thrown on.
+ *
+ * The query runs in an SPI connection of its own, with the caller's rights and row security,
+ * and sees what a SELECT would see.  ERROR WRONG_OBJECT_TYPE when a child is a foreign table:
+ * all of its values would be fetched, and no option of the column holds for them.  Ends with
+ * a WARNING of the damaged values, unless there are none.
  */
-extern void sfi_sample_take(SfSample *sample);
-
-/*
- * Read a value, or a part of it, by step(sample->arg), which may throw.  False when the
- * data cannot be read, which is counted.  Other errors are thrown on.
- */
-extern bool sfi_sample_read(SfSample *sample, SfBaseStep step);
+extern void sfi_sample_take(SfSample *sample, SfBaseStep read, SfBaseStep count, void *arg);
 
 #endif							/* SF_SQL_SAMPLE_H */

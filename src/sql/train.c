@@ -54,8 +54,7 @@ typedef struct Training
 {
 	SfSample	rows;
 	SfColumn	column;
-	Datum		value;			/* the one at hand, .. */
-	bytea	   *content;		/* .. and its bytes; NULL: it is of no use */
+	bytea	   *content;		/* of the value at hand; NULL: it is of no use */
 	Heap		lessons;
 	Heap		trials;
 } Training;
@@ -80,6 +79,17 @@ require_codec(void)
 				 errhint("They need a build with zstd.")));
 }
 
+static void
+refuse_use(const Training *training, const char *detail, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("column \"%s\" of table \"%s\" does not use dictionaries",
+					training->rows.column, RelationGetRelationName(training->rows.rel)),
+			 errdetail("%s", detail),
+			 hint != NULL ? errhint("%s", hint) : 0));
+}
+
 /* Does the column use a dictionary, and can it have one? */
 static void
 require_use(const Training *training)
@@ -99,25 +109,14 @@ require_use(const Training *training)
 				 errmsg("table \"%s\" has no segments, which hold dictionaries", table),
 				 errdetail("Temporary and unlogged tables keep all values in their rows.")));
 	if (!sf_transform_is_trainable(column->options.compression))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("column \"%s\" of table \"%s\" does not use dictionaries",
-						training->rows.column, table),
-				 errdetail("Dictionaries are used by compress_medium and compress_high."),
-				 errhint("Change the option with ALTER TABLE .. ALTER COLUMN .. TYPE first.")));
+		refuse_use(training, "Dictionaries are used by compress_medium and compress_high.",
+				   "Change the option with ALTER TABLE .. ALTER COLUMN .. TYPE first.");
 	if (!column->options.in_row)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("column \"%s\" of table \"%s\" does not use dictionaries",
-						training->rows.column, table),
-				 errdetail("Dictionaries are for small values in their rows, and the column has disable_storage_in_row."),
-				 errhint("Change the option of the column to enable_storage_in_row first.")));
+		refuse_use(training,
+				   "Dictionaries are for small values in their rows, and the column has disable_storage_in_row.",
+				   "Change the option of the column to enable_storage_in_row first.");
 	if (sf_config_encrypts(column))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("column \"%s\" of table \"%s\" does not use dictionaries",
-						training->rows.column, table),
-				 errdetail("Dictionaries have parts of values, and are not encrypted.")));
+		refuse_use(training, "Dictionaries have parts of values, and are not encrypted.", NULL);
 }
 
 /* Open the table, as ANALYZE does: writers go on, a second call waits. */
@@ -158,7 +157,7 @@ static void
 read_value(void *arg)
 {
 	Training   *training = arg;
-	SfSqlContent content = sfi_sql_open(training->value);
+	SfSqlContent content = sfi_sql_open(training->rows.value);
 
 	training->content = NULL;
 	if (sf_write_packs(&training->column, content.length) && !is_secret(&content))
@@ -178,14 +177,14 @@ add_value(Heap *heap, const bytea *value)
 	heap->sizes[heap->n++] = len;
 }
 
+/* An SfBaseStep: put the value where it belongs. */
 static void
-take_value(Datum value, void *arg)
+sort_value(void *arg)
 {
 	Training   *training = arg;
 	bool		is_trial = training->rows.taken % TRIAL_EVERY == TRIAL_EVERY - 1;
 
-	training->value = value;
-	if (sfi_sample_read(&training->rows, read_value) && training->content != NULL)
+	if (training->content != NULL)
 		add_value(is_trial ? &training->trials : &training->lessons, training->content);
 }
 
@@ -302,9 +301,7 @@ begin_training(FunctionCallInfo fcinfo)
 	Training   *training = palloc0(sizeof(Training));
 
 	sfi_sample_begin(&training->rows, fcinfo, LEAST_LESSONS, 10000);
-	training->rows.take = take_value;
 	training->rows.only = true; /* children have dictionaries of their own */
-	training->rows.arg = training;
 	training->lessons = make_heap(LESSON_BYTES, training->rows.rows);
 	training->trials = make_heap(TRIAL_BYTES, training->rows.rows);
 	return training;
@@ -349,7 +346,7 @@ securefile_train(PG_FUNCTION_ARGS)
 	require_codec();
 	open_table(training, PG_GETARG_OID(0));
 
-	sfi_sample_take(&training->rows);
+	sfi_sample_take(&training->rows, read_value, sort_value, training);
 	len = learn(training, bytes);
 	outcome = judge(training, bytes, len, &gains);
 	if (gains)
