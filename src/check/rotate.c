@@ -15,13 +15,8 @@
  */
 #include "base/base.h"
 
-#include "access/heapam.h"
 #include "access/relation.h"
-#include "access/skey.h"
-#include "access/table.h"
-#include "access/tableam.h"
 #include "access/xlog.h"
-#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "check/check_internal.h"
 #include "fmgr.h"
@@ -30,10 +25,7 @@
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 PG_FUNCTION_INFO_V1(securefile_rewrap);
 PG_FUNCTION_INFO_V1(securefile_rewrap_all);
@@ -110,54 +102,6 @@ securefile_rewrap(PG_FUNCTION_ARGS)
 
 /* ---- securefile_rewrap() ---- */
 
-/* Segment relations, and transactions that have made some of them and may not have ended. */
-typedef struct Segments
-{
-	List	   *relids;
-	List	   *makers;			/* as integers */
-} Segments;
-
-/* Note a segment relation, which others may not see yet. */
-static void
-note_segment(Segments *segments, const FormData_pg_class * form, TransactionId maker)
-{
-	if (form->relkind != RELKIND_TOASTVALUE)
-		return;
-	segments->relids = lappend_oid(segments->relids, form->oid);
-	if (TransactionIdIsValid(maker))
-		segments->makers = list_append_unique_int(segments->makers, (int) maker);
-}
-
-/*
- * The segments of this database, also those of transactions that have not committed: their
- * keys may be wrapped with the former master key.
- */
-static Segments
-list_segments(void)
-{
-	Segments	segments = {NIL, NIL};
-	Oid			am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SF_SEGMENT_AM_NAME));
-	Relation	rel = table_open(RelationRelationId, AccessShareLock);
-	SnapshotData snapshot;
-	TableScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-
-	SF_ASSERT(OidIsValid(am));
-	InitDirtySnapshot(snapshot);
-	ScanKeyInit(&key, Anum_pg_class_relam, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(am));
-	scan = table_beginscan(rel, &snapshot, 1, &key);
-	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
-		note_segment(&segments, (Form_pg_class) GETSTRUCT(tuple), snapshot.xmin);
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-
-	/* a row of the catalog that is being changed was met twice */
-	list_sort(segments.relids, list_oid_cmp);
-	list_deduplicate_oid(segments.relids);
-	return segments;
-}
-
 /* One segment, for a step that damage may end. */
 typedef struct Rewrap
 {
@@ -205,7 +149,8 @@ rewrap_segment(Oid relid)
 Datum
 securefile_rewrap_all(PG_FUNCTION_ARGS)
 {
-	Segments	segments;
+	List	   *makers;
+	List	   *segments;
 	ListCell   *cell;
 	int			done = 0;
 
@@ -215,10 +160,10 @@ securefile_rewrap_all(PG_FUNCTION_ARGS)
 	sf_space_refuse_unfinished_database("securefile_rewrap()");
 	if (sf_keys_master_name() == NULL)
 		sf_keys_refuse_no_master();
-	segments = list_segments();
-	foreach(cell, segments.makers)
+	segments = sf_space_list_unfinished_segments(&makers);
+	foreach(cell, makers)
 		XactLockTableWait((TransactionId) lfirst_int(cell), NULL, NULL, XLTW_None);
-	foreach(cell, segments.relids)
+	foreach(cell, segments)
 		done += rewrap_segment(lfirst_oid(cell));
 	flush_changes();
 	PG_RETURN_INT32(done);

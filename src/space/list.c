@@ -15,26 +15,32 @@
 #include "catalog/pg_class.h"
 #include "space/space_internal.h"
 #include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-List *
-sf_space_list_segments(MemoryContext context)
+/*
+ * The segments that a catalog snapshot sees; with makers those of all transactions that
+ * have not ended, too, and the list of these.
+ */
+static List *
+list_segments(MemoryContext context, List **makers)
 {
+	Oid			am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SF_SEGMENT_AM_NAME));
 	List	   *segments = NIL;
-	Oid			am;
+	SnapshotData dirty;
 	Relation	rel;
 	TableScanDesc scan;
 	ScanKeyData key;
 	HeapTuple	tuple;
 
 	SF_ASSERT(IsTransactionState());
-	am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SF_SEGMENT_AM_NAME));
 	if (!OidIsValid(am))
 		return NIL;
+	InitDirtySnapshot(dirty);
 	rel = table_open(RelationRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_class_relam, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(am));
-	scan = table_beginscan_catalog(rel, 1, &key);
+	ScanKeyInit(&key, Anum_pg_class_relam, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(am));
+	scan = makers == NULL ? table_beginscan_catalog(rel, 1, &key) :
+		table_beginscan(rel, &dirty, 1, &key);
 	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
 	{
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
@@ -42,9 +48,31 @@ sf_space_list_segments(MemoryContext context)
 
 		if (form->relkind == RELKIND_TOASTVALUE)
 			segments = lappend_oid(segments, form->oid);
+		if (form->relkind == RELKIND_TOASTVALUE && makers != NULL &&
+			TransactionIdIsValid(dirty.xmin))
+			*makers = list_append_unique_int(*makers, (int) dirty.xmin);
 		MemoryContextSwitchTo(old);
 	}
 	table_endscan(scan);
 	table_close(rel, AccessShareLock);
+	return segments;
+}
+
+List *
+sf_space_list_segments(MemoryContext context)
+{
+	return list_segments(context, NULL);
+}
+
+List *
+sf_space_list_unfinished_segments(List **makers)
+{
+	List	   *segments;
+
+	*makers = NIL;
+	segments = list_segments(CurrentMemoryContext, makers);
+	/* a row of the catalog that is being changed was met twice */
+	list_sort(segments, list_oid_cmp);
+	list_deduplicate_oid(segments);
 	return segments;
 }

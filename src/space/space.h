@@ -62,6 +62,12 @@ extern void sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum);
  */
 extern List *sf_space_list_segments(MemoryContext context);
 
+/*
+ * The same, and those of transactions that have not ended, which are listed in makers as
+ * integers.
+ */
+extern List *sf_space_list_unfinished_segments(List **makers);
+
 /* OID of the segment relation of a column, or InvalidOid.  Takes no lock. */
 extern Oid	sf_space_segment_relid(Oid table_oid, AttrNumber attnum);
 
