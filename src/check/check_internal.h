@@ -165,14 +165,15 @@ extern void sfi_check_count_keys(const SfCheckColumn *column, Snapshot snapshot,
 
 /* ---- changes of keys (rotate.c) ---- */
 
-/* ERROR where nothing can be written: without preload, on a standby, in a parallel worker. */
-extern void sfi_check_require_writes(const char *function);
-
 /*
- * ERROR in a transaction that has dropped storage: a ROLLBACK would bring back keys that
- * are not those which the caller believes to have changed.
+ * The columns whose keys a function is to change, as of sf_check_columns(), and their tables
+ * locked until the transaction ends.  ERROR where nothing can be written: without preload,
+ * on a standby, in a parallel worker; and in a transaction that has dropped storage: a
+ * ROLLBACK would bring back keys that are not those which the caller believes to have
+ * changed.
  */
-extern void sfi_check_refuse_dropped(const char *function);
+extern List *sfi_check_columns_to_change(FunctionCallInfo fcinfo, LOCKMODE lockmode,
+										 const char *function);
 
 /* Open a column's segment for writing; ERROR when there is none. */
 extern SfSegment *sfi_check_open_to_write(const SfCheckColumn *column);

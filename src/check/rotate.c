@@ -33,8 +33,8 @@ PG_FUNCTION_INFO_V1(securefile_new_key);
 
 /* ---- what all of them ask ---- */
 
-void
-sfi_check_require_writes(const char *function)
+static void
+require_writes(const char *function)
 {
 	sf_base_require_preload();
 	PreventCommandDuringRecovery(function);
@@ -42,8 +42,8 @@ sfi_check_require_writes(const char *function)
 	PreventCommandIfParallelMode(function);
 }
 
-void
-sfi_check_refuse_dropped(const char *function)
+static void
+refuse_dropped(const char *function)
 {
 	if (sf_space_has_dropped())
 		ereport(ERROR,
@@ -52,6 +52,15 @@ sfi_check_refuse_dropped(const char *function)
 						function),
 				 errdetail("A ROLLBACK would bring back keys as they were."),
 				 errhint("Commit first.")));
+}
+
+List *
+sfi_check_columns_to_change(FunctionCallInfo fcinfo, LOCKMODE lockmode, const char *function)
+{
+	require_writes(function);
+	sf_check_arguments(fcinfo, false);
+	refuse_dropped(function);
+	return sf_check_columns(fcinfo, lockmode, false, NULL);
 }
 
 /* All that was done is durable, although the transaction may have no commit record. */
@@ -88,12 +97,9 @@ securefile_rewrap(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 	int			done = 0;
 
-	sfi_check_require_writes("securefile_rewrap()");
-	sf_check_arguments(fcinfo, false);
+	columns = sfi_check_columns_to_change(fcinfo, AccessShareLock, "securefile_rewrap()");
 	if (master != NULL)
 		sf_base_require_superuser("choose the master key");
-	sfi_check_refuse_dropped("securefile_rewrap()");
-	columns = sf_check_columns(fcinfo, AccessShareLock, false, NULL);
 	foreach(cell, columns)
 		done += sf_keys_rewrap(sfi_check_open_to_write(lfirst(cell)), master);
 	flush_changes();
@@ -154,9 +160,9 @@ securefile_rewrap_all(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 	int			done = 0;
 
-	sfi_check_require_writes("securefile_rewrap()");
+	require_writes("securefile_rewrap()");
 	sf_base_require_superuser("wrap the keys of all columns anew");
-	sfi_check_refuse_dropped("securefile_rewrap()");
+	refuse_dropped("securefile_rewrap()");
 	sf_space_refuse_unfinished_database("securefile_rewrap()");
 	if (sf_keys_master_name() == NULL)
 		sf_keys_refuse_no_master();
@@ -196,10 +202,7 @@ securefile_new_key(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 	uint16		newest = 0;
 
-	sfi_check_require_writes("securefile_new_key()");
-	sf_check_arguments(fcinfo, false);
-	sfi_check_refuse_dropped("securefile_new_key()");
-	columns = sf_check_columns(fcinfo, AccessShareLock, false, NULL);
+	columns = sfi_check_columns_to_change(fcinfo, AccessShareLock, "securefile_new_key()");
 
 	/* what one partition cannot do is not done to the others either */
 	foreach(cell, columns)

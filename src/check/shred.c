@@ -105,10 +105,7 @@ securefile_shred(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 	int			done = 0;
 
-	sfi_check_require_writes("securefile_shred()");
-	sf_check_arguments(fcinfo, false);
-	sfi_check_refuse_dropped("securefile_shred()");
-	columns = sf_check_columns(fcinfo, AccessExclusiveLock, false, NULL);
+	columns = sfi_check_columns_to_change(fcinfo, AccessExclusiveLock, "securefile_shred()");
 	foreach(cell, columns)
 	{
 		int			n = shred_column(lfirst(cell), force);
