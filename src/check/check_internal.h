@@ -20,9 +20,6 @@
  * maps.c		the same for the space map; runs of bits
  * header.c		the header page, which may be a stale one
  * report.c		the table of findings, and errors turned into findings
- * key_list.c	securefile_keys()
- * rotate.c		securefile_rewrap(), securefile_new_key()
- * shred.c		securefile_shred()
  * repair.c		securefile_repair(): check, and mend what the rows can tell
  *
  * The room is called from SQL only; check.h is what it shares with sql/.  Unless a
@@ -147,35 +144,5 @@ extern void sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorD
  */
 typedef void (*SfCheckStep) (SfCheck *check, void *arg);
 extern bool sfi_check_guarded(SfCheck *check, SfRepair action, SfCheckStep step, void *arg);
-
-/* ---- keys of values (key_list.c) ---- */
-
-/* Values by the number of their key; 0: without one. */
-typedef struct SfKeyCounts
-{
-	int64		values[SF_DATA_KEYS_MAX + 1];
-} SfKeyCounts;
-
-/*
- * Add the values of a column in all rows that a snapshot sees; those without a byte are not
- * counted.  The table is locked.  DATA_CORRUPTED for one that names an impossible key.
- */
-extern void sfi_check_count_keys(const SfCheckColumn *column, Snapshot snapshot,
-								 SfKeyCounts *counts);
-
-/* ---- changes of keys (rotate.c) ---- */
-
-/*
- * The columns whose keys a function is to change, as of sf_check_columns(), and their tables
- * locked until the transaction ends.  ERROR where nothing can be written: without preload,
- * on a standby, in a parallel worker; and in a transaction that has dropped storage: a
- * ROLLBACK would bring back keys that are not those which the caller believes to have
- * changed.
- */
-extern List *sfi_check_columns_to_change(FunctionCallInfo fcinfo, LOCKMODE lockmode,
-										 const char *function);
-
-/* Open a column's segment for writing; ERROR when there is none. */
-extern SfSegment *sfi_check_open_to_write(const SfCheckColumn *column);
 
 #endif							/* SF_CHECK_INTERNAL_H */

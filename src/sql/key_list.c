@@ -14,10 +14,10 @@
 #include "access/detoast.h"
 #include "access/table.h"
 #include "catalog/pg_class.h"
-#include "check/check_internal.h"
 #include "funcapi.h"
-#include "keys/keys.h"
 #include "read/read.h"
+#include "rows/rows.h"
+#include "sql/data_keys.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -65,7 +65,7 @@ count_value(SfKeyCounts *counts, const SfCheckColumn *column, Datum value)
 }
 
 void
-sfi_check_count_keys(const SfCheckColumn *column, Snapshot snapshot, SfKeyCounts *counts)
+sfi_sql_count_keys(const SfCheckColumn *column, Snapshot snapshot, SfKeyCounts *counts)
 {
 	Relation	rel = table_open(column->table_oid, NoLock);
 	SfRows		rows = sf_rows_begin(rel, column->attnum, snapshot);
@@ -171,7 +171,7 @@ securefile_keys(PG_FUNCTION_ARGS)
 	column = linitial(sf_check_columns(fcinfo, AccessShareLock, false, &locked));
 	sf_space_release(sf_check_open_segment(column));	/* it has one */
 	if (scan)
-		sfi_check_count_keys(column, GetActiveSnapshot(), &counts);
+		sfi_sql_count_keys(column, GetActiveSnapshot(), &counts);
 
 	/* after the rows: whatever key they have is there now */
 	seg = sf_check_open_segment(column);

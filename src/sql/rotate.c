@@ -18,10 +18,9 @@
 #include "access/relation.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
-#include "check/check_internal.h"
 #include "fmgr.h"
-#include "keys/keys.h"
 #include "miscadmin.h"
+#include "sql/data_keys.h"
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
@@ -55,7 +54,7 @@ refuse_dropped(const char *function)
 }
 
 List *
-sfi_check_columns_to_change(FunctionCallInfo fcinfo, LOCKMODE lockmode, const char *function)
+sfi_sql_columns_to_change(FunctionCallInfo fcinfo, LOCKMODE lockmode, const char *function)
 {
 	require_writes(function);
 	sf_check_arguments(fcinfo, false);
@@ -73,7 +72,7 @@ flush_changes(void)
 }
 
 SfSegment *
-sfi_check_open_to_write(const SfCheckColumn *column)
+sfi_sql_open_to_write(const SfCheckColumn *column)
 {
 	SfSegment  *seg = NULL;
 
@@ -97,11 +96,11 @@ securefile_rewrap(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 	int			done = 0;
 
-	columns = sfi_check_columns_to_change(fcinfo, AccessShareLock, "securefile_rewrap()");
+	columns = sfi_sql_columns_to_change(fcinfo, AccessShareLock, "securefile_rewrap()");
 	if (master != NULL)
 		sf_base_require_superuser("choose the master key");
 	foreach(cell, columns)
-		done += sf_keys_rewrap(sfi_check_open_to_write(lfirst(cell)), master);
+		done += sf_keys_rewrap(sfi_sql_open_to_write(lfirst(cell)), master);
 	flush_changes();
 	PG_RETURN_INT32(done);
 }
@@ -202,19 +201,19 @@ securefile_new_key(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 	uint16		newest = 0;
 
-	columns = sfi_check_columns_to_change(fcinfo, AccessShareLock, "securefile_new_key()");
+	columns = sfi_sql_columns_to_change(fcinfo, AccessShareLock, "securefile_new_key()");
 
 	/* what one partition cannot do is not done to the others either */
 	foreach(cell, columns)
 	{
-		SfSegment  *seg = sfi_check_open_to_write(lfirst(cell));
+		SfSegment  *seg = sfi_sql_open_to_write(lfirst(cell));
 
 		require_encrypts(lfirst(cell), seg);
 		sf_keys_can_make_new(seg, distrust);
 	}
 	foreach(cell, columns)
 	{
-		uint16		key_id = sf_keys_make_new(sfi_check_open_to_write(lfirst(cell)), distrust);
+		uint16		key_id = sf_keys_make_new(sfi_sql_open_to_write(lfirst(cell)), distrust);
 
 		SF_ASSERT(key_id > 0 && key_id <= SF_DATA_KEYS_MAX);
 		newest = Max(newest, key_id);

@@ -11,9 +11,8 @@
 #include "base/base.h"
 
 #include "access/table.h"
-#include "check/check_internal.h"
 #include "commands/tablecmds.h"
-#include "keys/keys.h"
+#include "sql/data_keys.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -32,7 +31,7 @@ count_readable(const SfCheckColumn *column, SfSegment *seg)
 	int			n = sf_keys_show(seg, &keys);
 	int64		readable = 0;
 
-	sfi_check_count_keys(column, snapshot, &counts);
+	sfi_sql_count_keys(column, snapshot, &counts);
 	UnregisterSnapshot(snapshot);
 	SF_ASSERT(n <= SF_DATA_KEYS_MAX);
 	for (int i = 0; i < n; i++)
@@ -88,7 +87,7 @@ shred_column(const SfCheckColumn *column, bool force)
 	 */
 	if (OidIsValid(segrelid))
 		LockRelationOid(segrelid, AccessExclusiveLock);
-	seg = sfi_check_open_to_write(column);
+	seg = sfi_sql_open_to_write(column);
 	if (!force)
 		require_unused(column, seg);
 	return sf_keys_shred(seg);
@@ -105,7 +104,7 @@ securefile_shred(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 	int			done = 0;
 
-	columns = sfi_check_columns_to_change(fcinfo, AccessExclusiveLock, "securefile_shred()");
+	columns = sfi_sql_columns_to_change(fcinfo, AccessExclusiveLock, "securefile_shred()");
 	foreach(cell, columns)
 	{
 		int			n = shred_column(lfirst(cell), force);
