@@ -15,6 +15,7 @@
 #	make bench QUICK=1	the same, in a quarter of an hour
 #	make lint			cheap checks of the sources
 #	make indent			puts the C files in the layout that make lint asks for
+#	make COUNT=1		with every function as one that is called, for test/count
 #	make FAULTS=1		with fault points, for tests (make clean first)
 #	make NO_LZ4=1		without liblz4; NO_ZSTD=1: without libzstd; NO_OPENSSL=1: without libcrypto
 #	make NO_PYTHON=1	without the extension securefile_plpython3u, as where the headers of
@@ -94,6 +95,9 @@ SANITIZERS =
 ifdef SANITIZE
 SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 PG_CFLAGS += -O1 -fno-omit-frame-pointer $(SANITIZERS)
+endif
+ifdef COUNT
+PG_CFLAGS += -O1 -fno-inline
 endif
 SHLIB_LINK = $(SANITIZERS) -laio -luring -lxxhash -lsodium $(CODEC_LIBS) \
 	-Wl,--version-script=$(srcdir)/$(exports)

@@ -36,11 +36,11 @@ typedef struct SfPageWalk
 	bool		end_ahead;		/* the same of the end of the segment:
 								 * check->total_sectors does not go by it */
 	uint8	   *known;			/* SF_KNOWN_ bits of each of nblocks pages */
-	SfRowRuns named;			/* sectors that pending entries answer for */
-	SfRowRuns doomed;			/* of these, those that will be set free */
+	SfRowRuns	named;			/* sectors that pending entries answer for */
+	SfRowRuns	doomed;			/* of these, those that will be set free */
 	bool		lists_damaged;	/* pending and free pages need new lists */
-	SfRowRuns damaged_maps;	/* numbers of map pages */
-	SfRowRuns distrusted_maps;	/* that may show the place of a damaged
+	SfRowRuns	damaged_maps;	/* numbers of map pages */
+	SfRowRuns	distrusted_maps;	/* that may show the place of a damaged
 									 * value as free; ascending */
 	bool		header_behind;	/* the stale header page would give out again
 								 * what is in use */
@@ -57,7 +57,7 @@ typedef struct SfPageWalk
 	uint32		dictionaries_before[SF_DICTIONARY_MAX + 1];
 	bool		dictionary_damaged; /* one of the list is not sound */
 	bool		dictionary_lost;	/* one is sound, and not in the list */
-	SfRowRuns strays;			/* pages of dictionaries that are not in the
+	SfRowRuns	strays;			/* pages of dictionaries that are not in the
 								 * list */
 	bool		advice_damaged; /* a page of the advice is not sound */
 	uint32		advice_strays;	/* pages that it does not lead to, */

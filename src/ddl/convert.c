@@ -448,7 +448,7 @@ securefile_convert(PG_FUNCTION_ARGS)
 	const ConvertCall *how = (const ConvertCall *) PG_GETARG_POINTER(1);
 	SfColumn   *column = fcinfo->flinfo->fn_extra;
 	Datum		value = PG_GETARG_DATUM(0);
-	Datum		stored;
+	SfValue		stored;
 	Relation	rel;
 
 	if (how->announces)
@@ -462,9 +462,9 @@ securefile_convert(PG_FUNCTION_ARGS)
 	if (!sfi_ddl_put_value(column, value, &stored))
 		PG_RETURN_DATUM(value);
 	rel = table_open(column->table_oid, NoLock);
-	sfi_ddl_refuse_unpublishable(rel, column->attnum, stored);
+	sfi_ddl_refuse_unpublishable(rel, column->attnum, &stored);
 	table_close(rel, NoLock);
-	PG_RETURN_DATUM(stored);
+	PG_RETURN_POINTER(stored.datum);
 }
 
 /* ---- when it fails ---- */

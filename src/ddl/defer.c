@@ -314,12 +314,12 @@ static Datum
 place(Datum given, void *arg)
 {
 	Deferral   *deferral = arg;
-	Datum		stored;
+	SfValue		stored;
 
 	if (!sfi_ddl_store_value(&deferral->column, given, deferral->old, false, &stored))
 		return given;
-	sfi_ddl_refuse_unpublishable(deferral->rel, deferral->column.attnum, stored);
-	return stored;
+	sfi_ddl_refuse_unpublishable(deferral->rel, deferral->column.attnum, &stored);
+	return PointerGetDatum(stored.datum);
 }
 
 /* Where does the row go next?  Asked once for rows that a trigger fires for in turn. */

@@ -75,12 +75,12 @@ is_published(Relation rel, const char *column)
 }
 
 void
-sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, Datum value)
+sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, const SfValue *value)
 {
-	struct varlena *stored = sfi_ddl_stored(value);
 	char	   *column;
 
-	if (stored == NULL || sf_read_length(stored) <= (int64) (MaxAllocSize - VARHDRSZ) ||
+	/* one of another form is short */
+	if (value->form != SF_FORM_STORED || value->loc.length_bytes <= MaxAllocSize - VARHDRSZ ||
 		!RelationIsLogicallyLogged(rel))
 		return;
 	column = get_attname(RelationGetRelid(rel), attnum, false);
@@ -88,8 +88,8 @@ sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, Datum value)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("securefile value of " INT64_FORMAT " bytes cannot be published",
-					sf_read_length(stored)),
+			 errmsg("securefile value of " UINT64_FORMAT " bytes cannot be published",
+					value->loc.length_bytes),
 			 errdetail("Column \"%s\" of table \"%s\" is in a publication, and logical replication passes values of at most 1 GB.",
 					   column, RelationGetRelationName(rel)),
 			 errhint("Leave the column out of the publication, or keep longer values in another table.")));

@@ -31,10 +31,12 @@ put_values(TupleTableSlot *slot, const SfColumn *columns, int ncolumns, SfRowCon
 	for (int i = 0; i < ncolumns; i++)
 	{
 		int			at = columns[i].attnum - 1;
+		SfValue		stored;
 
 		context->column = NameStr(TupleDescAttr(slot->tts_tupleDescriptor, at)->attname);
-		if (!slot->tts_isnull[at])
-			(void) sfi_ddl_put_value(&columns[i], slot->tts_values[at], &slot->tts_values[at]);
+		if (!slot->tts_isnull[at] &&
+			sfi_ddl_put_value(&columns[i], slot->tts_values[at], &stored))
+			slot->tts_values[at] = PointerGetDatum(stored.datum);
 	}
 }
 

@@ -25,6 +25,7 @@
 #include "ddl/command.h"
 #include "ddl/rows.h"
 #include "fmgr.h"
+#include "read/read.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -95,7 +96,8 @@ securefile_store(PG_FUNCTION_ARGS)
 	Datum		given;
 	Datum		value;
 	Datum		old;
-	Datum		stored;
+	Datum		replacement;
+	SfValue		stored;
 	int			replaced = attnum;
 	bool		isnull = false;
 
@@ -115,22 +117,26 @@ securefile_store(PG_FUNCTION_ARGS)
 		return PointerGetDatum(tuple);
 
 	column = sfi_ddl_column(trigdata->tg_relation, attnum);
-	if (truncated || !sfi_ddl_defer(trigdata, &column, value, value != given, old, &stored))
+	if (truncated || !sfi_ddl_defer(trigdata, &column, value, value != given, old, &replacement))
 	{
 		if (!sfi_ddl_store_value(&column, value, old, false, &stored))
 		{
 			if (value == given)
 				return PointerGetDatum(tuple);
-			stored = value;
+			replacement = value;
 		}
-		if (truncated && sfi_ddl_stored(stored) != NULL)
-			sfi_ddl_refuse_truncated(trigdata->tg_relation);
-		sfi_ddl_refuse_unpublishable(trigdata->tg_relation, attnum, stored);
+		else
+		{
+			if (truncated && !sf_read_is_in_row(stored.datum))
+				sfi_ddl_refuse_truncated(trigdata->tg_relation);
+			sfi_ddl_refuse_unpublishable(trigdata->tg_relation, attnum, &stored);
+			replacement = PointerGetDatum(stored.datum);
+		}
 	}
 
 	return PointerGetDatum(heap_modify_tuple_by_cols(tuple,
 													 RelationGetDescr(trigdata->tg_relation),
-													 1, &replaced, &stored, &isnull));
+													 1, &replaced, &replacement, &isnull));
 }
 
 /* What the row has now, and what it had, if that is STORED. */

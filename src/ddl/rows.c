@@ -195,14 +195,14 @@ bool
 sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 					 Datum old, SfRowContext *context)
 {
-	Datum		value;
+	SfValue		value;
 	bool		stored;
 
 	if (context->any_row)
 		announce_source(context, old);
 	stored = sfi_ddl_put_value(column, old, &value);
 	if (stored)
-		replace_value(writer, slot, column, old, value);
+		replace_value(writer, slot, column, old, PointerGetDatum(value.datum));
 	if (context->any_row)
 		context->table = context->column = NULL;
 	ResetPerTupleExprContext(writer->estate);

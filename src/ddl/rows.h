@@ -14,6 +14,7 @@
 #define SF_DDL_ROWS_H
 
 #include "ddl/objects.h"
+#include "object/object.h"
 #include "rows/rows.h"
 
 /* ---- values.c: one value of a column ---- */
@@ -72,21 +73,21 @@ extern bool sfi_ddl_is_coded_otherwise(const SfColumn *column, Datum value);
  * if the value is in the row and stays as it is.
  */
 extern bool sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, bool anew,
-								Datum *result);
+								SfValue *result);
 
 /*
  * As sfi_ddl_store_value(), anew, for a new row that no trigger sees and that is
  * certain to be written: a stored result is confirmed at once.
  */
-extern bool sfi_ddl_put_value(const SfColumn *column, Datum value, Datum *result);
+extern bool sfi_ddl_put_value(const SfColumn *column, Datum value, SfValue *result);
 
 /* ---- published.c ---- */
 
 /*
- * ERROR PROGRAM_LIMIT_EXCEEDED if a value that is about to be stored is longer
+ * ERROR PROGRAM_LIMIT_EXCEEDED if a value that was stored for a row is longer
  * than 1 GB and the column is in a publication.
  */
-extern void sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, Datum value);
+extern void sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, const SfValue *value);
 
 /* ---- rows.c: all rows of a table ---- */
 

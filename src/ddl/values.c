@@ -212,7 +212,7 @@ open_to_write(const SfColumn *column)
 }
 
 /* Put an INLINE value, detoasted, where its column wants it; the value itself if it stays. */
-static struct varlena *
+static SfValue
 store_inline(const SfColumn *column, struct varlena *value)
 {
 	const char *data = (char *) VARDATA_ANY(value) + 1;
@@ -222,15 +222,16 @@ store_inline(const SfColumn *column, struct varlena *value)
 
 	if (sf_write_packs(column, len) &&
 		(packed = sf_write_pack(column, data, len, &encoded)) != NULL)
-		return packed;
+		return sf_read_look(packed);
 	if (fits_row(column, len))
-		return len > 0 && sf_config_encrypts(column) ? sf_write_seal(column, data, len) : value;
+		return sf_read_look(len > 0 && sf_config_encrypts(column) ?
+							sf_write_seal(column, data, len) : value);
 	return sf_stream_put(open_to_write(column), data, len, &encoded);
 }
 
 /* The same for a value that is in the datum, in either form; false if it stays. */
 static bool
-store_in_row(const SfColumn *column, Datum value, Datum *result)
+store_in_row(const SfColumn *column, Datum value, SfValue *result)
 {
 	struct varlena *packed = packed_value(value);
 	struct varlena *datum;
@@ -242,28 +243,41 @@ store_in_row(const SfColumn *column, Datum value, Datum *result)
 		whole = sf_read_unpacked(packed);
 		if (is_packed_right(column, packed))
 			return false;
-		*result = PointerGetDatum(store_inline(column, whole));
+		*result = store_inline(column, whole);
 		return true;
 	}
 	if (!sf_write_packs(column, bytes_in_row(value)) && sfi_ddl_may_stay_inline(column, value))
 		return false;
 	datum = PG_DETOAST_DATUM_PACKED(value);
 	/* a PACKED one is never made so long: it is damaged, or was smuggled in */
-	*result = PointerGetDatum(store_inline(column, sf_read_unpacked(datum)));
-	return *result != PointerGetDatum(datum);
+	*result = store_inline(column, sf_read_unpacked(datum));
+	return result->datum != datum;
 }
 
 /*
- * The STORED value that a row had, to be edited in place; NULL: none, or one that came past the
- * triggers and is another row's.
+ * Has a row had a STORED value, to be edited in place?  Not one that came past the triggers and
+ * is another row's.
  */
-static struct varlena *
-own_version(const SfColumn *column, Datum old)
+static bool
+has_own_version(const SfColumn *column, Datum old, SfValue *version)
 {
 	struct varlena *located = old == (Datum) 0 ? NULL : sfi_ddl_located(old);
 
-	return located != NULL && sfi_ddl_is_own(located, column->table_oid, column->attnum) ?
-		located : NULL;
+	if (located == NULL)
+		return false;
+	*version = sf_read_look(located);
+	return version->form == SF_FORM_STORED && version->loc.table_oid == column->table_oid &&
+		version->loc.attnum == column->attnum;
+}
+
+/* Put a value that is longer than a row takes, in its segment. */
+static SfValue
+store_in_segment(const SfColumn *column, const SfValue *value, Datum old, bool anew)
+{
+	SfValue		version;
+	bool		has_version = has_own_version(column, old, &version);
+
+	return sf_stream_store(open_to_write(column), value, has_version ? &version : NULL, anew);
 }
 
 /*
@@ -271,34 +285,37 @@ own_version(const SfColumn *column, Datum old)
  * before a TRUNCATE.
  */
 bool
-sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, bool anew, Datum *result)
+sfi_ddl_store_value(const SfColumn *column, Datum value, Datum old, bool anew, SfValue *result)
 {
 	struct varlena *stored = sfi_ddl_stored(value);
+	SfValue		look;
 
 	SF_ASSERT(OidIsValid(column->table_oid) && column->attnum > 0);
 
 	if (stored == NULL)
 		return store_in_row(column, value, result);
 	if (sf_read_is_homed(stored))
-		*result = PointerGetDatum(store_inline(column, sf_read_unpacked(stored)));
+		*result = store_inline(column, sf_read_unpacked(stored));
 	else if (column->permanent && sf_read_length(stored) > SF_IN_ROW_MAX)
-		*result = PointerGetDatum(sf_stream_store(open_to_write(column), stored,
-												  own_version(column, old), anew));
+	{
+		look = sf_read_look(stored);
+		*result = store_in_segment(column, &look, old, anew);
+	}
 	else
-		*result = PointerGetDatum(store_inline(column, sf_read_inline(stored)));
+		*result = store_inline(column, sf_read_inline(stored));
 	return true;
 }
 
 bool
-sfi_ddl_put_value(const SfColumn *column, Datum value, Datum *result)
+sfi_ddl_put_value(const SfColumn *column, Datum value, SfValue *result)
 {
-	struct varlena *stored;
-
 	if (!sfi_ddl_store_value(column, value, (Datum) 0, true, result))
 		return false;
-	stored = sfi_ddl_located(*result);
-	SF_ASSERT(stored == NULL || sfi_ddl_is_own(stored, column->table_oid, column->attnum));
-	if (stored != NULL)
-		sf_write_confirm(column->table_oid, column->attnum, stored, NULL);
+	if (result->form == SF_FORM_STORED)
+	{
+		SF_ASSERT(result->loc.table_oid == column->table_oid &&
+				  result->loc.attnum == column->attnum);
+		sf_write_confirm(column->table_oid, column->attnum, result->datum, NULL);
+	}
 	return true;
 }

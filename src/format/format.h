@@ -405,6 +405,12 @@ extern void sf_format_append_run(SfRun *runs, uint32_t *nruns, const SfUnit *uni
  */
 extern const char *sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc);
 
+/*
+ * The decoded form of what was just encoded from loc, or of a reference to its object: loc
+ * points into data from now on.  Checks nothing.
+ */
+extern void sf_format_locator_encoded(const uint8_t *data, size_t len, SfLocator *loc);
+
 /* Has a STORED value a version that this code does not know? */
 static inline bool
 sf_format_locator_is_later(const uint8_t *data)

@@ -416,6 +416,22 @@ sf_format_locator_decode(const uint8_t *data, size_t len, SfLocator *loc)
 	return problem;
 }
 
+void
+sf_format_locator_encoded(const uint8_t *data, size_t len, SfLocator *loc)
+{
+	loc->flags = GET(uint16_t, data + 2);
+	loc->encoded = data;
+	loc->tagged_bytes = len - SF_LOCATOR_MAC_SIZE;
+	if (loc->flags & SF_LOC_SHARED)
+		memcpy(&loc->share, data + SF_LOCATOR_HEADER, sizeof(loc->share));
+	if (!(loc->flags & SF_LOC_INODE))
+	{
+		loc->map = data + map_offset(loc->flags);
+		loc->nruns = GET(uint16_t, data + 44);
+	}
+	find_end(data + loc->tagged_bytes, loc);
+}
+
 /*
  * The tag of that many bytes.  SipHash is for short messages with a secret key, which is
  * what locators are: a user who does not know the secret cannot make a tag, and a changed

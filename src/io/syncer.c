@@ -49,6 +49,7 @@
 #include "storage/latch.h"
 #include "storage/pmsignal.h"
 #include "storage/procsignal.h"
+#include "utils/memutils.h"
 #include "utils/wait_event.h"
 
 #define RESTART_SECONDS		1

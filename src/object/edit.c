@@ -10,8 +10,8 @@
  *
  * E1	the pointer to a node that is changed in memory is stale; writing the
  *		node sets it, which changes the parent;
- * E2	entries at and behind the end of the object are holes in memory, and
- *		are not written;
+ * E2	of a node in memory the first nset entries are set, none of them behind the
+ *		end of the object; the others are holes, and nobody has to set them;
  * E3	a node that is not the last of its level is written full, so one that
  *		was the last is loaded and changed when the object grows behind it;
  * E4	a node of holes is not written: the pointer to it leads nowhere, unless
@@ -53,6 +53,8 @@ typedef struct EditNode
 	uint64		index;			/* among the nodes of its level */
 	uint16		level;
 	bool		changed;
+	uint32		nset;			/* the entries behind are holes that are not
+								 * set */
 	SfInode    *inode;
 } EditNode;
 
@@ -73,17 +75,49 @@ struct SfEdit
 
 static EditNode *get_node(SfEdit *edit, uint16 level, uint64 index);
 
-/* Make entry i of a node a hole, in the form that its level has. */
+/* Set holes, so that at least the first n entries of a node are set. */
 static void
-make_hole(SfInode *inode, uint16 level, uint64 i)
+set_holes(EditNode *node, uint64 n)
 {
-	if (level == 0)
-		inode->u.units[i] = (SfUnit) {.start = SF_HOLE};
-	else
-		inode->u.children[i] = SF_HOLE_CHILD;
+	SF_ASSERT(n <= sfi_inode_capacity(node->level));
+	for (; node->nset < n; node->nset++)
+		if (node->level == 0)
+			node->inode->u.units[node->nset] = (SfUnit) {.start = SF_HOLE};
+		else
+			node->inode->u.children[node->nset] = SF_HOLE_CHILD;
 }
 
-/* Is entry i of a node a hole? */
+/* Entry i of a leaf. */
+static SfUnit
+unit_of(const EditNode *leaf, uint64 i)
+{
+	return i < leaf->nset ? leaf->inode->u.units[i] : (SfUnit) {.start = SF_HOLE};
+}
+
+static void
+set_unit(EditNode *leaf, uint64 i, const SfUnit *unit)
+{
+	set_holes(leaf, i);
+	leaf->nset = Max(leaf->nset, i + 1);
+	leaf->inode->u.units[i] = *unit;
+}
+
+/* Entry i of an inner node. */
+static SfChild
+child_of(const EditNode *node, uint64 i)
+{
+	return i < node->nset ? node->inode->u.children[i] : SF_HOLE_CHILD;
+}
+
+static void
+set_child(EditNode *node, uint64 i, SfChild child)
+{
+	set_holes(node, i);
+	node->nset = Max(node->nset, i + 1);
+	node->inode->u.children[i] = child;
+}
+
+/* Is entry i of a node, which is set, a hole? */
 static bool
 is_hole(const SfInode *inode, uint16 level, uint64 i)
 {
@@ -120,9 +154,9 @@ find_node(SfEdit *edit, uint16 level, uint64 index)
 	return NULL;
 }
 
-/* Note a node as loaded.  There is room: see the head of this file. */
+/* Note a node as loaded, with so many entries.  There is room: see the head of this file. */
 static EditNode *
-add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode)
+add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode, uint32 nset)
 {
 	EditNode   *node = &edit->nodes[edit->nnodes];
 
@@ -131,6 +165,7 @@ add_node(SfEdit *edit, uint16 level, uint64 index, SfInode *inode)
 	node->index = index;
 	node->level = level;
 	node->changed = false;
+	node->nset = nset;
 	node->inode = inode;
 	edit->nnodes++;
 	return node;
@@ -157,7 +192,7 @@ pointer_to(SfEdit *edit, uint16 level, uint64 index)
 	SF_ASSERT(level < edit->depth);
 	if (level == edit->depth - 1)
 		return edit->root;
-	return get_node(edit, level + 1, index / capacity)->inode->u.children[index % capacity];
+	return child_of(get_node(edit, level + 1, index / capacity), index % capacity);
 }
 
 /*
@@ -177,7 +212,7 @@ set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
 		return;
 	}
 	parent = get_node(edit, level + 1, index / capacity);
-	parent->inode->u.children[index % capacity] = pointer;
+	set_child(parent, index % capacity, pointer);
 	parent->changed |= !SF_BREAKS(e1);
 }
 
@@ -185,9 +220,9 @@ set_pointer(SfEdit *edit, uint16 level, uint64 index, SfChild pointer)
  * The node, loaded with its ancestors if it is not there.  Valid until the next call that
  * loads or forgets one.
  *
- * Entries behind the end of the object are made holes here (E2), whatever the page has:
- * the object may have been cut since, and a later growth must find holes there, not the
- * units of before.
+ * Entries behind the end of the object are left out here (E2), whatever the page has: the
+ * object may have been cut since, and a later growth must find holes there, not the units
+ * of before.
  */
 static EditNode *
 get_node(SfEdit *edit, uint16 level, uint64 index)
@@ -195,7 +230,7 @@ get_node(SfEdit *edit, uint16 level, uint64 index)
 	EditNode   *node = find_node(edit, level, index);
 	SfChild		pointer;
 	SfInode    *inode;
-	uint64		n = 0;
+	uint32		nset = 0;
 
 	if (node != NULL)
 		return node;
@@ -205,11 +240,9 @@ get_node(SfEdit *edit, uint16 level, uint64 index)
 	if (pointer.page != SF_NO_PAGE)
 	{
 		sfi_inode_read(edit->seg, &edit->loc, pointer, level, first_unit_of(level, index), inode);
-		n = Min(inode->nentries, entries_inside(edit, level, index));
+		nset = Min(inode->nentries, entries_inside(edit, level, index));
 	}
-	for (; n < sfi_inode_capacity(level); n++)
-		make_hole(inode, level, n);
-	return add_node(edit, level, index, inode);
+	return add_node(edit, level, index, inode, nset);
 }
 
 /* ---- writing ---- */
@@ -218,11 +251,9 @@ get_node(SfEdit *edit, uint16 level, uint64 index)
 static bool
 is_empty(SfEdit *edit, const EditNode *node)
 {
-	uint64		n = entries_inside(edit, node->level, node->index);
-
 	if (node->level == edit->depth - 1)
 		return false;
-	for (uint64 i = 0; i < n; i++)
+	for (uint32 i = 0; i < node->nset; i++)
 		if (!is_hole(node->inode, node->level, i))
 			return false;
 	return true;
@@ -243,11 +274,8 @@ is_written(const SfEdit *edit, uint16 levels)
 static void
 check_node(SfEdit *edit, const EditNode *node)
 {
-	uint64		inside = entries_inside(edit, node->level, node->index);
-
-	SF_ASSERT(node->changed && inside > 0);
-	for (uint64 i = inside; i < sfi_inode_capacity(node->level); i++)
-		SF_INVARIANT(E2, is_hole(node->inode, node->level, i));
+	SF_ASSERT(node->changed);
+	SF_INVARIANT(E2, node->nset <= entries_inside(edit, node->level, node->index));
 	SF_INVARIANT(E4, !is_empty(edit, node));
 }
 
@@ -340,6 +368,7 @@ fill_page(int i, const uint32 *pages, uint64 first_stamp, char *content, void *a
 	inode->first_unit = first_unit_of(node->level, node->index);
 	inode->level = node->level;
 	inode->nentries = entries_inside(batch->edit, node->level, node->index);
+	set_holes(node, inode->nentries);
 	len = sfi_inode_size(inode);
 	inode->stamp = batch->key == NULL ? first_stamp + i
 		: sf_transform_stamp(batch->key, inode, len);
@@ -479,10 +508,11 @@ sf_object_edit(SfSegment *seg, const SfLocator *version, const SfLocator *base,
 	 */
 	if (base != NULL && !(base->flags & SF_LOC_INODE))
 	{
-		SfInode    *inode = get_node(edit, 0, 0)->inode;
+		EditNode   *leaf = get_node(edit, 0, 0);
 
-		sfi_object_flat_units(base, 0, base->nunits, inode->u.units);
-		edit->nodes[0].changed = true;
+		leaf->nset = base->nunits;
+		leaf->changed = true;
+		sfi_object_flat_units(base, 0, base->nunits, leaf->inode->u.units);
 	}
 	return edit;
 }
@@ -495,11 +525,11 @@ static void
 cut_node(SfEdit *edit, uint16 level, uint64 index)
 {
 	EditNode   *node = get_node(edit, level, index);
+	uint64		inside = entries_inside(edit, level, index);
 
-	SF_ASSERT(entries_inside(edit, level, index) > 0);
-	for (uint64 i = entries_inside(edit, level, index); i < sfi_inode_capacity(level); i++)
-		if (!SF_BREAKS(e2))
-			make_hole(node->inode, level, i);
+	SF_ASSERT(inside > 0);
+	if (!SF_BREAKS(e2))
+		node->nset = Min(node->nset, inside);
 	node->changed = true;
 }
 
@@ -514,7 +544,7 @@ lower_root(SfEdit *edit)
 	EditNode   *root = get_node(edit, level, 0);
 
 	SF_ASSERT(level > 0);
-	edit->root = root->inode->u.children[0];
+	edit->root = child_of(root, 0);
 	forget_node(edit, root);
 	edit->depth--;
 }
@@ -560,7 +590,7 @@ raise_root(SfEdit *edit)
 	edit->depth++;
 	SF_ASSERT(edit->depth <= SF_INODE_MAX_DEPTH);
 	root = get_node(edit, edit->depth - 1, 0);
-	root->inode->u.children[0] = old;
+	set_child(root, 0, old);
 	root->changed = true;
 }
 
@@ -618,7 +648,7 @@ sf_object_edit_set(SfEdit *edit, uint64 unit_no, const SfUnit *unit)
 	SF_ASSERT(sf_format_unit_problem(unit, edit->loc.flags, SF_PLAIN_UNKNOWN) == NULL);
 	make_room(edit);
 	leaf = get_node(edit, 0, unit_no / SF_INODE_MAX_UNITS);
-	leaf->inode->u.units[unit_no % SF_INODE_MAX_UNITS] = *unit;
+	set_unit(leaf, unit_no % SF_INODE_MAX_UNITS, unit);
 	leaf->changed = true;
 }
 
@@ -629,8 +659,8 @@ sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first, uint32 n, 
 	for (uint32 i = 0; i < n; i++)
 	{
 		make_room(edit);
-		units[i] = get_node(edit, 0, (first + i) / SF_INODE_MAX_UNITS)->
-			inode->u.units[(first + i) % SF_INODE_MAX_UNITS];
+		units[i] = unit_of(get_node(edit, 0, (first + i) / SF_INODE_MAX_UNITS),
+						   (first + i) % SF_INODE_MAX_UNITS);
 		sfi_inode_check_unit(edit->loc.flags, length_bytes, first + i, &units[i]);
 	}
 }
@@ -668,6 +698,7 @@ write_tree(SfEdit *edit)
 static Size
 encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 {
+	EditNode   *leaf;
 	const SfUnit *units;
 
 	/*
@@ -676,7 +707,9 @@ encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 	 */
 	if (edit->depth > 1)
 		return 0;
-	units = get_node(edit, 0, 0)->inode->u.units;
+	leaf = get_node(edit, 0, 0);
+	set_holes(leaf, loc->nunits);
+	units = leaf->inode->u.units;
 	for (uint64 i = 0; i < loc->nunits; i++)
 		sfi_inode_check_unit(loc->flags, loc->length_bytes, i, &units[i]);
 	return sf_format_locator_encode_flat(data, loc, units, &edit->seg->secret);
@@ -715,35 +748,36 @@ set_hash(const SfEdit *edit, SfLocator *loc, const SfContentHash *right, uint8 *
 				 errdetail("The system gives no random bytes, or there is no memory.")));
 }
 
-struct varlena *
+SfValue
 sf_object_edit_finish(SfEdit *edit, uint64 length_bytes, const SfContentHash *hash)
 {
-	SfLocator	loc = edit->loc;
+	SfValue		value = {palloc(VARHDRSZ + SF_LOCATOR_MAX_SIZE), SF_FORM_STORED, edit->loc};
 	uint8		kept_hash[SF_SEALED_HASH_SIZE];
-	struct varlena *datum = palloc(VARHDRSZ + SF_LOCATOR_MAX_SIZE);
-	uint8	   *data = (uint8 *) VARDATA(datum);
+	uint8	   *data = (uint8 *) VARDATA(value.datum);
 	Size		len;
 
 	SF_ASSERT(sf_units_of(length_bytes) == edit->loc.nunits && length_bytes > 0);
 	SF_ASSERT(edit_is_valid(edit));
-	loc.length_bytes = length_bytes;
+	value.loc.length_bytes = length_bytes;
 	if (hash != NULL)
-		set_hash(edit, &loc, hash, kept_hash);
+		set_hash(edit, &value.loc, hash, kept_hash);
 
 	/*
 	 * A value that has become small again returns to a flat map: its pages
 	 * are not needed any more, and the difference to its base gives them
 	 * back.
 	 */
-	len = encode_flat(edit, &loc, data);
+	len = encode_flat(edit, &value.loc, data);
 	if (len == 0)
-		len = encode_tree(edit, &loc, data);
+		len = encode_tree(edit, &value.loc, data);
 	SF_ASSERT(len > SF_LOCATOR_HEADER && len <= SF_LOCATOR_MAX_SIZE);
-	if (loc.flags & SF_LOC_KEYED)
-		sfi_object_put_tag(edit->seg, loc.key_id, data, len);
-	SET_VARSIZE(datum, VARHDRSZ + len);
+	if (value.loc.flags & SF_LOC_KEYED)
+		sfi_object_put_tag(edit->seg, value.loc.key_id, data, len);
+	SET_VARSIZE(value.datum, VARHDRSZ + len);
+	sf_format_locator_encoded(data, len, &value.loc);
+	SF_ASSERT(sfi_object_is_as_decoded(&value));
 	for (int i = 0; i < edit->nnodes; i++)
 		pfree(edit->nodes[i].inode);
 	pfree(edit);
-	return datum;
+	return value;
 }

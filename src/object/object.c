@@ -46,6 +46,28 @@ sf_object_decode(struct varlena *datum, SfLocator *loc)
 	return problem;
 }
 
+#ifdef SF_ASSERTIONS
+bool
+sfi_object_is_as_decoded(const SfValue *value)
+{
+	const SfLocator *made = &value->loc;
+	SfLocator	loc;
+
+	return value->form == SF_FORM_STORED && sf_object_decode(value->datum, &loc) == NULL &&
+		loc.flags == made->flags && loc.key_id == made->key_id &&
+		loc.table_oid == made->table_oid && loc.attnum == made->attnum &&
+		loc.incarnation == made->incarnation && loc.object_id == made->object_id &&
+		loc.generation == made->generation && loc.length_bytes == made->length_bytes &&
+		loc.nunits == made->nunits && loc.encoded == made->encoded &&
+		loc.tagged_bytes == made->tagged_bytes && loc.map == made->map &&
+		loc.tag == made->tag && loc.hash == made->hash &&
+		memcmp(&loc.share, &made->share, sizeof(loc.share)) == 0 &&
+		(loc.flags & SF_LOC_INODE ? loc.depth == made->depth &&
+		 loc.root_page == made->root_page && loc.root_stamp == made->root_stamp
+		 : loc.nruns == made->nruns);
+}
+#endif
+
 /*
  * A damaged locator may have any version, and its row can be deleted.  So only what the
  * segment has made counts, as the tag tells: later versions keep it, and the fields by which

@@ -14,6 +14,18 @@
 #include "utils/expandeddatum.h"
 
 /*
+ * A value that was looked at: its datum, detoasted (maybe packed), the form of that, and the
+ * locator of a STORED one, which points into the datum.  sf_read_look() makes one of a datum;
+ * what makes a datum makes it as well, so that a value is decoded once.
+ */
+typedef struct SfValue
+{
+	struct varlena *datum;
+	uint8		form;			/* SF_FORM_.. */
+	SfLocator	loc;
+} SfValue;
+
+/*
  * Decode the locator of a STORED datum (detoasted, maybe packed); returns a static text
  * that says what is wrong with it, or NULL.  *loc points into the datum.  Never throws.
  */
@@ -137,12 +149,12 @@ extern void sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first
 								 SfUnit *units);
 
 /*
- * Build the STORED datum (palloc'd): flat when it fits, else its inode pages
+ * Build the STORED value (palloc'd): flat when it fits, else its inode pages
  * are written.  The length is above 0 and in the last unit.  hash: of all its bytes, to be
  * kept, or NULL.  Frees the edit.
  */
-extern struct varlena *sf_object_edit_finish(SfEdit *edit, uint64 length_bytes,
-											 const SfContentHash *hash);
+extern SfValue sf_object_edit_finish(SfEdit *edit, uint64 length_bytes,
+									 const SfContentHash *hash);
 
 /* ---- EDITED values (edited.c) ---- */
 
@@ -294,11 +306,11 @@ sf_object_is_reference(const SfLocator *loc)
 extern bool sf_object_share_record(const SfLocator *loc, SfShareCopy *copy);
 
 /*
- * The STORED datum (palloc'd) of a row that refers to a record.  Errors of sf_keys_of() if
- * it is KEYED.
+ * The STORED value (palloc'd) of a row that refers to a record.  object: the locator that the
+ * record was made of, or NULL, if that is not known.  Errors of sf_keys_of() if it is KEYED.
  */
-extern struct varlena *sf_object_reference(SfSegment *seg, const SfShareRecord *record,
-										   SfShareId id, uint64 reference_id);
+extern SfValue sf_object_reference(SfSegment *seg, const SfShareRecord *record, SfShareId id,
+								   uint64 reference_id, const SfLocator *object);
 
 /* The locator of a share record's object, as a version to compare others with. */
 typedef struct SfShareVersion

@@ -25,6 +25,11 @@
 
 #include "object/object.h"
 
+#ifdef SF_ASSERTIONS
+/* Is a value that was made what its datum says? */
+extern bool sfi_object_is_as_decoded(const SfValue *value);
+#endif
+
 /* Entries that a node of a level holds. */
 static inline uint64
 sfi_inode_capacity(uint16 level)

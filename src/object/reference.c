@@ -61,10 +61,11 @@ sf_object_share_record(const SfLocator *loc, SfShareCopy *copy)
 	return true;
 }
 
-struct varlena *
+SfValue
 sf_object_reference(SfSegment *seg, const SfShareRecord *record, SfShareId id,
-					uint64 reference_id)
+					uint64 reference_id, const SfLocator *object)
 {
+	SfValue		value = {.form = SF_FORM_STORED};
 	struct varlena *datum = palloc(VARHDRSZ + SF_LOCATOR_MAX_SIZE);
 	uint8	   *data = (uint8 *) VARDATA(datum);
 	Size		len = sf_format_reference(data, record, id, reference_id, &seg->secret);
@@ -73,7 +74,16 @@ sf_object_reference(SfSegment *seg, const SfShareRecord *record, SfShareId id,
 	if (record->key_id != 0)
 		sfi_object_put_tag(seg, record->key_id, data, len);
 	SET_VARSIZE(datum, VARHDRSZ + len);
-	return datum;
+	value.datum = datum;
+	if (object == NULL)
+		value.loc = sf_object_locator(datum);
+	else
+	{
+		value.loc = *object;
+		sf_format_locator_encoded(data, len, &value.loc);
+	}
+	SF_ASSERT(sfi_object_is_as_decoded(&value));
+	return value;
 }
 
 /* Report that a share record does not say what it must. */

@@ -31,6 +31,16 @@ sf_read_form(struct varlena *datum)
 	return form;
 }
 
+SfValue
+sf_read_look(struct varlena *datum)
+{
+	SfValue		value = {datum, sf_read_form(datum)};
+
+	if (value.form == SF_FORM_STORED)
+		value.loc = sf_object_locator(datum);
+	return value;
+}
+
 /* The first byte, whatever it is; 0 if there is none. */
 static uint8
 peek(struct varlena *datum)

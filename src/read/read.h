@@ -27,6 +27,9 @@ extern void sf_read_set_overlay(SfReadOverlay overlay);
  */
 extern uint8 sf_read_form(struct varlena *datum);
 
+/* Look at a value of any form, once.  ERROR likewise, and as for sf_object_locator(). */
+extern SfValue sf_read_look(struct varlena *datum);
+
 /*
  * Are its bytes in the datum itself, INLINE or PACKED?  Those of a TRAINED or SEALED value
  * are not: without its segment they mean nothing.  Does not throw: what has another form, or none,

@@ -230,11 +230,12 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total, bool writt
 	dispense_range(seg->storage, old_total, total);
 }
 
-void
+uint64
 sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks,
 		 uint64 at_once_sectors)
 {
 	uint64		total;
+	uint64		to;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	SF_ASSERT(need_blocks > 0 && need_blocks <= SF_MAP_BLOCKS);
@@ -245,17 +246,18 @@ sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_bl
 	 * Many backends may find the segment full at once.  Those that come
 	 * second return, and look for space in what the first one has made.
 	 */
-	if (total == seen_total_sectors)
-		grow_to(seg, rel, total, new_total(total, sf_blocks_to_sectors(need_blocks)),
-				needs_written(seg, at_once_sectors));
+	to = total == seen_total_sectors ? new_total(total, sf_blocks_to_sectors(need_blocks)) : total;
+	if (to > total)
+		grow_to(seg, rel, total, to, needs_written(seg, at_once_sectors));
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
+	return to;
 }
 
 void
 sfi_grow_first(SfSegment *seg, Relation rel)
 {
 	if (sf_space_header(rel).total_sectors == 0)
-		sfi_grow(seg, rel, 0, 1, 1);
+		(void) sfi_grow(seg, rel, 0, 1, 1);
 }
 
 uint64

@@ -39,6 +39,7 @@
 #include "storage/lmgr.h"
 
 #define COLLECT_AT_ONCE		64
+#define SMALL_STEP_BLOCKS	16	/* 64 KB, in a small segment */
 
 /*
  * Rule 2: what was freed may be written over only when the record that freed
@@ -189,10 +190,9 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
  * stopped.  Returns the free blocks seen.
  */
 uint64
-sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
+sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need)
 {
-	uint64		total = sf_space_header(rel).total_sectors;
-	uint32		npages = sf_maps_of(total);
+	uint32		npages = sf_maps_of(total_sectors);
 	uint32		nscan = Min(npages, SF_SCAN_PAGES);
 	uint32		map = npages == 0 ? 0 : sfi_dispense_cursor(seg->storage, nscan) % npages;
 	uint64		free_blocks = 0;
@@ -201,7 +201,7 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need)
 	for (uint32 i = 0; i < nscan; i++, map = (map + 1) % npages)
 	{
 		CHECK_FOR_INTERRUPTS();
-		free_blocks += scan_page(seg, rel, map, page_limit(total, map), need);
+		free_blocks += scan_page(seg, rel, map, page_limit(total_sectors, map), need);
 	}
 	return free_blocks;
 }
@@ -271,32 +271,47 @@ reclaim(SfSegment *seg, Relation rel)
 
 /* All attempts but growth. */
 static bool
-lend_free(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *region)
+lend_free(SfSegment *seg, Relation rel, uint64 total, uint32 need, uint32 want, SfRegion *region)
 {
 	uint32		decent = Max(need, want / 8);
-	uint64		total_blocks = sf_block_of(sf_space_header(rel).total_sectors);
 	uint64		free_blocks;
 
 	if (lend_known(seg, rel, decent, want, region))
 		return true;
-	free_blocks = sfi_lend_scan(seg, rel, need);
+	free_blocks = sfi_lend_scan(seg, rel, total, need);
 	if (lend_known(seg, rel, decent, want, region))
 		return true;
 	if (reclaim(seg, rel))
-		free_blocks = sfi_lend_scan(seg, rel, need);
+		free_blocks = sfi_lend_scan(seg, rel, total, need);
 	if (lend_known(seg, rel, decent, want, region))
 		return true;
 	/* many small runs rather than growth, where they are much of the whole */
-	return free_blocks > total_blocks / 16 && lend_known(seg, rel, need, want, region);
+	return free_blocks > sf_block_of(total) / 16 && lend_known(seg, rel, need, want, region);
+}
+
+/*
+ * What is known to come, or a step, whichever is more.  The step is limited lest many sessions
+ * that write a little each make a small segment several times as large.
+ */
+static uint32
+blocks_wanted(const SfWant *want, uint64 total)
+{
+	uint64		quarter = Max(sf_block_of(total) / 4, SMALL_STEP_BLOCKS);
+	uint64		blocks = Max(sf_blocks_of(want->ahead_sectors), Min(want->step_blocks, quarter));
+
+	return Max(want->need_blocks, Min(blocks, want->most_blocks));
 }
 
 SfRegion
-sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks, uint64 at_once_sectors)
+sf_space_lend(SfSegment *seg, const SfWant *want)
 {
 	Relation	rel = sfi_segment_rel(seg);
+	uint64		total;
+	uint32		blocks;
 	SfRegion	region;
 
-	SF_ASSERT(need_blocks > 0 && need_blocks <= want_blocks && want_blocks <= SF_MAP_BLOCKS);
+	SF_ASSERT(want->need_blocks > 0 && want->need_blocks <= SF_MAP_BLOCKS);
+	SF_ASSERT(want->most_blocks <= SF_MAP_BLOCKS);
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	sf_base_wait_out_old_io();
 
@@ -305,16 +320,14 @@ sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks, uint64 at_
 	 * segment meanwhile, sfi_grow() sees that, and the next round looks
 	 * there.
 	 */
-	for (;;)
+	total = sf_space_header(rel).total_sectors;
+	blocks = blocks_wanted(want, total);
+	while (!lend_free(seg, rel, total, want->need_blocks, blocks, &region))
 	{
-		uint64		total = sf_space_header(rel).total_sectors;
-
 		CHECK_FOR_INTERRUPTS();
-		if (lend_free(seg, rel, need_blocks, want_blocks, &region))
-			break;
-		sfi_grow(seg, rel, total, want_blocks, at_once_sectors);
+		total = sfi_grow(seg, rel, total, blocks, want->ahead_sectors);
 	}
-	SF_ASSERT(region.nblocks >= need_blocks && region.nblocks <= want_blocks);
+	SF_ASSERT(region.nblocks >= want->need_blocks && region.nblocks <= blocks);
 	sfi_dispense_note_demand(seg->storage, region.nblocks);
 	sfi_segment_close(rel);
 	return region;

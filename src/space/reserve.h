@@ -24,10 +24,11 @@
 
 /*
  * Grow unless another did since total_sectors was seen; waits for one that does.  need_blocks
- * (at most SF_MAP_BLOCKS) will lie side by side.  at_once_sectors: see sf_space_lend().
+ * (at most SF_MAP_BLOCKS) will lie side by side.  at_once_sectors: ahead_sectors of SfWant.
+ * Returns the sectors that there are now.
  */
-extern void sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks,
-					 uint64 at_once_sectors);
+extern uint64 sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_blocks,
+					   uint64 at_once_sectors);
 
 /*
  * The same for a segment without data files, else nothing.  Whatever a segment holds, it has
@@ -68,7 +69,7 @@ extern void sfi_grow_fill_up(SfSegment *seg, Relation rel);
  * collect: give back what is parked and idle for so long, a few at a time; false when there
  * was nothing.  No page is locked before.
  */
-extern uint64 sfi_lend_scan(SfSegment *seg, Relation rel, uint32 need);
+extern uint64 sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need);
 extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
 
 /* ---- dispenser (dispense.c): hints, never truth ---- */

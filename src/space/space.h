@@ -273,14 +273,21 @@ typedef struct SfRegion
 	uint32		nblocks;
 } SfRegion;
 
+/* What a region is wanted for. */
+typedef struct SfWant
+{
+	uint32		need_blocks;	/* at least so many; 1 to SF_MAP_BLOCKS */
+	uint32		most_blocks;	/* no more than that, unless they are needed */
+	uint64		ahead_sectors;	/* known to be written and flushed at once */
+	uint32		step_blocks;	/* what nobody knows a use for: no more than a
+								 * quarter of the segment */
+} SfWant;
+
 /*
- * Lend a region of at least need_blocks, preferably want_blocks (<= 4096 both).
- * Grows the segment if free space does not serve; at_once_sectors is what will be written
- * and flushed at once as far as that is known, and tells how it is grown.  The WAL that
- * freed the blocks is durable when this returns (rule 2).  ERROR DISK_FULL.
+ * Lend a region.  Grows the segment if free space does not serve; ahead_sectors tells how.
+ * The WAL that freed the blocks is durable when this returns (rule 2).  ERROR DISK_FULL.
  */
-extern SfRegion sf_space_lend(SfSegment *seg, uint32 need_blocks, uint32 want_blocks,
-							  uint64 at_once_sectors);
+extern SfRegion sf_space_lend(SfSegment *seg, const SfWant *want);
 
 /*
  * Give lent blocks back; those in use stay in use, of course.  Nothing may be

@@ -217,7 +217,7 @@ static SfReader *
 try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, SfShareId id,
 		   const SfShareRecord *record)
 {
-	struct varlena *datum;
+	SfValue		object;
 	SfReader   *there;
 
 	SF_ASSERT(content->length > 0);
@@ -225,9 +225,9 @@ try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, 
 		!sf_write_guard(search->seg, id, record->object_id))
 		return NULL;
 	SF_FAULT(share_guarded);
-	datum = sf_object_reference(search->seg, record, id, SF_NUMBER_MAX);
-	there = sf_read_begin(datum);
-	pfree(datum);
+	object = sf_object_reference(search->seg, record, id, SF_NUMBER_MAX, NULL);
+	there = sf_read_begin(object.datum);
+	pfree(object.datum);
 	if (sfi_content_is_at(content, there, 0))
 		return there;
 	sfi_count_mismatch(search->seg);
@@ -293,8 +293,8 @@ find_object(const SfSearch *search, const SfContent *content, SfShareId *id, SfS
 	return search_advice(search, content, hash, SF_ADVICE_FULL, id, copy);
 }
 
-/* A reference to what has the content, which is guarded; NULL: nothing has. */
-static struct varlena *
+/* A reference to what has the content, which is guarded; datum NULL: nothing has. */
+static SfValue
 find(const SfSearch *search, const SfContent *content)
 {
 	SfShareCopy copy;
@@ -303,9 +303,9 @@ find(const SfSearch *search, const SfContent *content)
 
 	SF_ASSERT(search->length == content->length);
 	if (there == NULL)
-		return NULL;
+		return (SfValue) {NULL};
 	sf_read_end(there);
-	return sf_write_reference(search->seg, id, &copy.record);
+	return sf_write_reference(search->seg, id, &copy.record, NULL);
 }
 
 /* ---- counters ---- */
@@ -317,46 +317,44 @@ sfi_count_mismatch(const SfSegment *seg)
 }
 
 void
-sfi_count_hit(const SfSegment *seg, struct varlena *reference)
+sfi_count_hit(const SfSegment *seg, const SfLocator *reference)
 {
 	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
 
 	stats->dedup_hits++;
-	stats->dedup_bytes += sf_read_length(reference);
+	stats->dedup_bytes += reference->length_bytes;
 }
 
 /* ---- storing ---- */
 
-struct varlena *
+SfValue
 sf_stream_put(SfSegment *seg, const char *data, Size len, const SfEncoded *encoded)
 {
 	const SfContent content = {.data = data, .length = len};
 	SfSearch	search;
-	struct varlena *found;
+	SfValue		found;
 
 	if (!sf_config_deduplicates(sf_space_column(seg)))
 		return sf_write_value(seg, data, len, encoded, NULL);
 	sfi_search_begin(&search, seg);
 	hash_content(&search, &content);
 	found = find(&search, &content);
-	if (found == NULL)
+	if (found.datum == NULL)
 		return sf_write_value(seg, data, len, encoded, &search.hash);
-	sfi_count_hit(seg, found);
+	sfi_count_hit(seg, &found.loc);
 	return found;
 }
 
 bool
-sfi_store_is_as_asked(SfSegment *seg, struct varlena *value)
+sfi_store_is_as_asked(SfSegment *seg, const SfValue *value)
 {
+	const SfLocator *loc = &value->loc;
 	SfSearch	search;
-	SfLocator	loc;
 	SfShareCopy copy;
 
-	if (sf_read_form(value) != SF_FORM_STORED)
-		return false;
-	loc = sf_object_locator(value);
-	if (!sf_object_is_reference(&loc) || loc.incarnation != seg->incarnation ||
-		!sf_space_share_read(seg, sf_share_id_of(&loc), &copy))
+	if (value->form != SF_FORM_STORED ||
+		!sf_object_is_reference(loc) || loc->incarnation != seg->incarnation ||
+		!sf_space_share_read(seg, sf_share_id_of(loc), &copy))
 		return false;
 	sfi_search_begin(&search, seg);
 	return is_current(&search, &copy.record);
@@ -364,12 +362,12 @@ sfi_store_is_as_asked(SfSegment *seg, struct varlena *value)
 
 /* Hash a value, unless its digests are noted. */
 static void
-hash_value(SfSearch *search, const SfContent *content)
+hash_value(SfSearch *search, const SfValue *value, const SfContent *content)
 {
 	SfDigest	digest;
 	SfDigest	prefix;
 
-	if (!sfi_hasher_recall(content->value, &digest, &prefix))
+	if (!sfi_hasher_recall(value, &digest, &prefix))
 	{
 		hash_content(search, content);
 		return;
@@ -379,19 +377,19 @@ hash_value(SfSearch *search, const SfContent *content)
 	sfi_search_set_full(search, digest, content->length);
 }
 
-struct varlena *
-sfi_store_found(SfSegment *seg, struct varlena *value, SfFingerprint *hash)
+SfValue
+sfi_store_found(SfSegment *seg, const SfValue *value, SfFingerprint *hash)
 {
-	const SfContent content = {.value = value, .length = sf_read_length(value)};
+	const SfContent content = {.value = value->datum, .length = sf_read_length(value->datum)};
 	SfSearch	search;
 
 	sfi_search_begin(&search, seg);
-	hash_value(&search, &content);
+	hash_value(&search, value, &content);
 	*hash = search.hash;
 	return find(&search, &content);
 }
 
-struct varlena *
+SfValue
 sfi_search_whole(SfSearch *search, const char *data)
 {
 	const SfContent content = {.data = data, .length = search->length};

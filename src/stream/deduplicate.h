@@ -29,8 +29,8 @@ extern SfDigest sfi_hasher_prefix(const SfHasher *hasher);
  * Note the digests of a finished draft, which has just these bytes; and ask for those of a
  * value of any form: false, nothing is noted of it.
  */
-extern void sfi_hasher_note(const SfHasher *hasher, struct varlena *draft);
-extern bool sfi_hasher_recall(struct varlena *value, SfDigest *digest, SfDigest *prefix);
+extern void sfi_hasher_note(const SfHasher *hasher, const SfLocator *draft);
+extern bool sfi_hasher_recall(const SfValue *value, SfDigest *digest, SfDigest *prefix);
 
 /* ---- deduplicate.c ---- */
 
@@ -70,7 +70,7 @@ extern SfReader *sfi_search_prefix(const SfSearch *search, const SfContent *cont
 								   SfShareId *id, SfShareCopy *copy);
 
 /* A reference (palloc'd, placed) to what has all of these bytes, whose hash is set; or NULL. */
-extern struct varlena *sfi_search_whole(SfSearch *search, const char *data);
+extern SfValue sfi_search_whole(SfSearch *search, const char *data);
 
 /* Has an object these bytes at that place?  False, too, where it cannot be read. */
 extern bool sfi_content_is_at(const SfContent *content, SfReader *there, int64 offset);
@@ -82,6 +82,6 @@ extern bool sfi_content_is_at(const SfContent *content, SfReader *there, int64 o
  * not ask how it was known to be there.
  */
 extern void sfi_count_mismatch(const SfSegment *seg);
-extern void sfi_count_hit(const SfSegment *seg, struct varlena *reference);
+extern void sfi_count_hit(const SfSegment *seg, const SfLocator *reference);
 
 #endif							/* SF_DEDUPLICATE_H */

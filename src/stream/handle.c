@@ -239,7 +239,7 @@ sf_stream_handle_close(SfHandle *handle)
 struct varlena *
 sf_stream_handle_finish(SfHandle *handle)
 {
-	struct varlena *value = sf_stream_finish(handle->stream);
+	struct varlena *value = sf_stream_finish(handle->stream).datum;
 
 	SF_ASSERT(handle->value == NULL && handle->context != NULL && table_is_valid());
 	end_stream(handle);

@@ -91,14 +91,12 @@ sfi_hasher_prefix(const SfHasher *hasher)
 }
 
 void
-sfi_hasher_note(const SfHasher *hasher, struct varlena *draft)
+sfi_hasher_note(const SfHasher *hasher, const SfLocator *draft)
 {
-	SfLocator	loc = sf_object_locator(draft);
-
-	SF_ASSERT(hasher->length == (int64) loc.length_bytes && loc.generation == 1);
-	noted.incarnation = loc.incarnation;
-	noted.object_id = loc.object_id;
-	noted.length = loc.length_bytes;
+	SF_ASSERT(hasher->length == (int64) draft->length_bytes && draft->generation == 1);
+	noted.incarnation = draft->incarnation;
+	noted.object_id = draft->object_id;
+	noted.length = draft->length_bytes;
 	noted.digest = sfi_hasher_digest(hasher);
 	noted.prefix = hasher->prefix;
 }
@@ -108,15 +106,13 @@ sfi_hasher_note(const SfHasher *hasher, struct varlena *draft)
  * too, and then what is found is compared byte by byte, as ever.
  */
 bool
-sfi_hasher_recall(struct varlena *value, SfDigest *digest, SfDigest *prefix)
+sfi_hasher_recall(const SfValue *value, SfDigest *digest, SfDigest *prefix)
 {
-	SfLocator	loc;
+	const SfLocator *loc = &value->loc;
 
-	if (sf_read_form(value) != SF_FORM_STORED)
-		return false;
-	loc = sf_object_locator(value);
 	*digest = noted.digest;
 	*prefix = noted.prefix;
-	return loc.object_id == noted.object_id && loc.incarnation == noted.incarnation &&
-		loc.generation == 1 && loc.length_bytes == noted.length;
+	return value->form == SF_FORM_STORED && loc->object_id == noted.object_id &&
+		loc->incarnation == noted.incarnation && loc->generation == 1 &&
+		loc->length_bytes == noted.length;
 }

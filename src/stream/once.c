@@ -335,7 +335,7 @@ is_all_there(SfStream *stream)
  * What has all of the bytes, as a reference; NULL: it has to be written.  A value of one unit
  * at most is in memory still, if it came in order.
  */
-static struct varlena *
+static SfValue
 find_whole(SfStream *stream)
 {
 	SfOnce	   *once = stream->once;
@@ -345,24 +345,24 @@ find_whole(SfStream *stream)
 	if (once->there != NULL && is_all_there(stream))
 	{
 		end_compare(once);
-		return sf_write_reference(search.seg, once->id, &once->copy.record);
+		return sf_write_reference(search.seg, once->id, &once->copy.record, NULL);
 	}
 	if (once->there != NULL)
 		leave_compare(stream);
 	if (stream->draft != NULL || stream->length > SF_UNIT_SIZE)
-		return NULL;
+		return (SfValue) {NULL};
 	SF_ASSERT(stream->unit_loaded && stream->unit_no == 0);
 	sfi_search_set_full(&search, sfi_hasher_digest(once->hasher), stream->length);
 	return sfi_search_whole(&search, stream->unit);
 }
 
-struct varlena *
+SfValue
 sfi_once_finish(SfStream *stream)
 {
-	struct varlena *result = stream->once != NULL ? find_whole(stream) : NULL;
+	SfValue		result = stream->once != NULL ? find_whole(stream) : (SfValue) {NULL};
 
 	SF_ASSERT(stream->kind == STREAM_STAGE && stream->length > 0);
-	if (result != NULL)
+	if (result.datum != NULL)
 	{
 		/* also where it was not encrypted: that costs little, beside the rest */
 		if (stream->unit != NULL)
@@ -371,6 +371,6 @@ sfi_once_finish(SfStream *stream)
 	}
 	result = sfi_stage_finish(stream);
 	if (stream->once != NULL)
-		sfi_hasher_note(stream->once->hasher, result);
+		sfi_hasher_note(stream->once->hasher, &result.loc);
 	return result;
 }

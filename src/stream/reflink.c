@@ -26,11 +26,10 @@
  * hash where they get one?
  */
 static bool
-is_at_home(SfSegment *seg, struct varlena *value, SfLocator *loc)
+is_at_home(SfSegment *seg, const SfLocator *loc)
 {
 	const SfColumn *column = sf_space_column(seg);
 
-	*loc = sf_object_locator(value);
 	return loc->incarnation == seg->incarnation &&
 		((loc->flags & SF_LOC_HASHED) != 0) == column->options.hash &&
 		loc->key_id == (sf_config_encrypts(column) ? sf_keys_current(seg)->id : 0);
@@ -47,20 +46,20 @@ has_map_of(const SfShareRecord *record, const SfLocator *loc)
 		memcmp(record->locator, encoded, len) == 0;
 }
 
-/* A reference to the record of that id, if it is a sound one of the value; else NULL. */
-static struct varlena *
+/* A reference to the record of that id, if it is a sound one of the value; else datum NULL. */
+static SfValue
 refer(SfSegment *seg, SfShareId id, const SfLocator *loc)
 {
 	SfShareCopy copy;
 
 	if (!sf_space_share_read(seg, id, &copy) || !has_map_of(&copy.record, loc) ||
 		!sf_write_guard(seg, id, loc->object_id))
-		return NULL;
-	return sf_write_reference(seg, id, &copy.record);
+		return (SfValue) {NULL};
+	return sf_write_reference(seg, id, &copy.record, loc);
 }
 
 /* The same for a private value with a root page, which may have no record yet. */
-static struct varlena *
+static SfValue
 refer_to_root(SfSegment *seg, const SfLocator *loc)
 {
 	SfShareCopy copy;
@@ -69,8 +68,8 @@ refer_to_root(SfSegment *seg, const SfLocator *loc)
 	if (sf_space_root_record(seg, sf_object_root(loc), &id))
 		return refer(seg, id, loc);
 	if (!sf_write_share_root(seg, loc, &copy, &id))
-		return NULL;
-	return sf_write_reference(seg, id, &copy.record);
+		return (SfValue) {NULL};
+	return sf_write_reference(seg, id, &copy.record, loc);
 }
 
 /*
@@ -89,18 +88,18 @@ require_root(SfSegment *seg, const SfLocator *loc)
 	pfree(units);
 }
 
-struct varlena *
-sfi_store_reflink(SfSegment *seg, struct varlena *value)
+SfValue
+sfi_store_reflink(SfSegment *seg, const SfValue *value)
 {
-	SfLocator	loc;
+	SfLocator	loc = value->loc;
 
-	if (sf_read_form(value) != SF_FORM_STORED || !is_at_home(seg, value, &loc))
-		return NULL;
+	if (value->form != SF_FORM_STORED || !is_at_home(seg, &loc))
+		return (SfValue) {NULL};
 	sf_object_require_tag(seg, &loc);
 	sf_object_require_genuine(seg, &loc);
 	if (loc.flags & SF_LOC_INODE)
 		require_root(seg, &loc);
 	if (sf_object_is_reference(&loc))
 		return refer(seg, sf_share_id_of(&loc), &loc);
-	return sf_object_has_root(&loc) ? refer_to_root(seg, &loc) : NULL;
+	return sf_object_has_root(&loc) ? refer_to_root(seg, &loc) : (SfValue) {NULL};
 }

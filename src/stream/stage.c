@@ -468,7 +468,7 @@ wipe_unit(SfStream *stream)
 }
 
 /* The unit that is still staged is written last, whatever its number. */
-struct varlena *
+SfValue
 sfi_stage_finish(SfStream *stream)
 {
 	SfContentHash hash;

@@ -147,14 +147,10 @@ sfi_store_base(const SfPiece *pieces, int npieces)
 
 /* Can the value of a row be edited in place: is any of it left, and may it be shared? */
 static bool
-is_editable(SfSegment *seg, struct varlena *old, const SfPiece *pieces, int npieces)
+is_editable(SfSegment *seg, const SfValue *old, const SfPiece *pieces, int npieces)
 {
-	SfLocator	loc;
-
-	if (end_in_place(old, pieces, npieces) == 0)
-		return false;
-	loc = sf_object_locator(old);
-	return sf_write_may_share(seg, &loc);
+	return old != NULL && end_in_place(old->datum, pieces, npieces) > 0 &&
+		sf_write_may_share(seg, &old->loc);
 }
 
 /*
@@ -162,15 +158,14 @@ is_editable(SfSegment *seg, struct varlena *old, const SfPiece *pieces, int npie
  * transaction began to write the value.
  */
 static bool
-may_adopt(SfSegment *seg, struct varlena *value)
+may_adopt(SfSegment *seg, const SfValue *value)
 {
-	SfLocator	loc = sf_object_locator(value);
-
-	return ((loc.flags & SF_LOC_KEYED) != 0) == sf_config_encrypts(sf_space_column(seg));
+	return value->form == SF_FORM_STORED &&
+		((value->loc.flags & SF_LOC_KEYED) != 0) == sf_config_encrypts(sf_space_column(seg));
 }
 
 /* All bytes of a value, as a draft that shares nothing. */
-static struct varlena *
+static SfValue
 copy_of(SfSegment *seg, const SfPiece *pieces, int npieces)
 {
 	SfStream   *stream = sf_stream_create(seg);
@@ -181,23 +176,23 @@ copy_of(SfSegment *seg, const SfPiece *pieces, int npieces)
 }
 
 /* The value of the row with its changes, as a draft that shares the rest; or that value itself. */
-static struct varlena *
-edited_of(struct varlena *old, const SfPiece *pieces, int npieces)
+static SfValue
+edited_of(const SfValue *old, const SfPiece *pieces, int npieces)
 {
-	SfStream   *stream = sf_stream_edit(old);
+	SfStream   *stream = sf_stream_edit(old->datum);
 
 	sfi_store_pieces(stream, pieces, npieces);
 	return sf_stream_finish(stream);
 }
 
 /* Place a draft in the row that had old, or NULL; result may be old itself. */
-static struct varlena *
-place(SfSegment *seg, struct varlena *result, struct varlena *old)
+static SfValue
+place(SfSegment *seg, SfValue result, const SfValue *old)
 {
 	/* nothing was changed: it is what the row has */
-	if (old != NULL && sf_object_same(result, old))
+	if (old != NULL && sf_object_same(result.datum, old->datum))
 		return result;
-	if (!sf_write_adopt(seg, result, old))
+	if (!sf_write_adopt(seg, &result, old))
 		elog(ERROR, "securefile value could not be placed");
 	return result;
 }
@@ -249,54 +244,47 @@ sf_stream_is_too_sparse(struct varlena *value)
 }
 
 /* A new value of its own: a draft that no row has yet, or a copy of all bytes. */
-static struct varlena *
-private_of(SfSegment *seg, struct varlena *value, const SfPiece *pieces, int npieces)
+static SfValue
+private_of(SfSegment *seg, const SfValue *value, const SfPiece *pieces, int npieces)
 {
-	if (sf_read_form(value) == SF_FORM_EDITED || !may_adopt(seg, value) ||
-		!sf_write_is_draft(seg, value))
+	if (!may_adopt(seg, value) || !sf_write_is_draft(seg, value))
 		return copy_of(seg, pieces, npieces);
-	return value;
+	return *value;
 }
 
 /*
  * In a column that deduplicates: a value that changes the row's own one in place is a version
  * of it, and stays private.  All others are looked for.
  */
-static struct varlena *
-store_once(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew)
+static SfValue
+store_once(SfSegment *seg, const SfValue *value, const SfValue *old, bool anew)
 {
-	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
 	SfFingerprint hash;
-	struct varlena *found;
+	SfValue		found = {NULL};
 	SfPiece    *pieces;
 	int			npieces;
 
-	if (!edited && may_adopt(seg, value) && sf_write_is_version(seg, value))
-	{
-		if (sf_write_adopt(seg, value, old))
-			return value;
-	}
-	npieces = sf_read_pieces(value, &pieces);
-	if (edited && is_editable(seg, old, pieces, npieces))
+	if (may_adopt(seg, value) && sf_write_is_version(seg, value) &&
+		sf_write_adopt(seg, value, old))
+		return *value;
+	npieces = sf_read_pieces(value->datum, &pieces);
+	if (value->form == SF_FORM_EDITED && is_editable(seg, old, pieces, npieces))
 		return place(seg, edited_of(old, pieces, npieces), old);
-	found = anew ? NULL : sfi_store_reflink(seg, value);
-	if (found != NULL)
-	{
-		sfi_count_hit(seg, found);
-		return found;
-	}
-	if (is_too_sparse(pieces, npieces))
+	if (!anew)
+		found = sfi_store_reflink(seg, value);
+	if (found.datum == NULL && is_too_sparse(pieces, npieces))
 		return place(seg, private_of(seg, value, pieces, npieces), NULL);
 	if (anew && sfi_store_is_as_asked(seg, value))
 		found = sfi_store_reflink(seg, value);
-	if (found == NULL)
+	if (found.datum == NULL)
 		found = sfi_store_found(seg, value, &hash);
-	if (found != NULL)
+	if (found.datum != NULL)
 	{
-		sfi_count_hit(seg, found);
+		sfi_count_hit(seg, &found.loc);
 		return found;
 	}
-	return sf_write_share(seg, private_of(seg, value, pieces, npieces), &hash);
+	found = private_of(seg, value, pieces, npieces);
+	return sf_write_share(seg, &found, &hash);
 }
 
 /*
@@ -305,26 +293,26 @@ store_once(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew
  * it is an edit of the row's own value, and its changes are written; else all
  * of it is copied.  old is given up in the last one, since nothing is shared with it.
  */
-struct varlena *
-sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old, bool anew)
+SfValue
+sf_stream_store(SfSegment *seg, const SfValue *value, const SfValue *old, bool anew)
 {
-	bool		edited = sf_read_form(value) == SF_FORM_EDITED;
-	struct varlena *reflink;
+	SfValue		reflink = {NULL};
 	SfPiece    *pieces;
 	int			npieces;
 
 	if (sf_config_deduplicates(sf_space_column(seg)))
 		return store_once(seg, value, old, anew);
-	if (!edited && may_adopt(seg, value) && sf_write_adopt(seg, value, old))
-		return value;
-	reflink = anew ? NULL : sfi_store_reflink(seg, value);
-	if (reflink != NULL)
+	if (may_adopt(seg, value) && sf_write_adopt(seg, value, old))
+		return *value;
+	if (!anew)
+		reflink = sfi_store_reflink(seg, value);
+	if (reflink.datum != NULL)
 	{
-		sfi_count_hit(seg, reflink);
+		sfi_count_hit(seg, &reflink.loc);
 		return reflink;
 	}
-	npieces = sf_read_pieces(value, &pieces);
-	if (edited && is_editable(seg, old, pieces, npieces))
+	npieces = sf_read_pieces(value->datum, &pieces);
+	if (value->form == SF_FORM_EDITED && is_editable(seg, old, pieces, npieces))
 		return place(seg, edited_of(old, pieces, npieces), old);
 	return place(seg, copy_of(seg, pieces, npieces), NULL);
 }

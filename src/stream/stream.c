@@ -222,11 +222,11 @@ sf_stream_truncate(SfStream *stream, int64 length)
  * A short value goes into its row; and so does an empty one.  A unit of its own would
  * take more space than the value, and reading it a second look.
  */
-static struct varlena *
+static SfValue
 finish_inline(SfStream *stream)
 {
 	char	   *data;
-	struct varlena *value = sf_read_new_inline(stream->length, &data);
+	SfValue		value = {sf_read_new_inline(stream->length, &data), SF_FORM_INLINE};
 
 	sf_stream_read(stream, 0, stream->length, data);
 	return value;
@@ -236,13 +236,13 @@ finish_inline(SfStream *stream)
  * A stream that changed nothing returns the value it was opened on, so that an UPDATE
  * with it writes nothing.  A short value goes into its row even if it was staged.
  */
-struct varlena *
+SfValue
 sf_stream_finish(SfStream *stream)
 {
 	bool		edits = stream->kind == STREAM_STAGE && stream->value != NULL;
 
 	if (stream->kind == STREAM_READ || (edits && !stream->changed))
-		return sf_object_copy(stream->value, CurrentMemoryContext);
+		return sf_read_look(sf_object_copy(stream->value, CurrentMemoryContext));
 	if (stream->kind == STREAM_MEMORY || stream->length <= SF_IN_ROW_MAX)
 		return finish_inline(stream);
 	return sfi_once_finish(stream);

@@ -73,14 +73,14 @@ extern void sf_stream_truncate(SfStream *stream, int64 length);
  * opened on if nothing was written; else a draft (see sf_write_adopt()).  The
  * stream is of no use after that.  palloc'd.
  */
-extern struct varlena *sf_stream_finish(SfStream *stream);
+extern SfValue sf_stream_finish(SfStream *stream);
 
 /*
  * Store a whole value of len > 0 bytes in a column: sf_write_value(), or a reference to
  * where the same bytes are already, if the column deduplicates.  encoded: as there.
  */
-extern struct varlena *sf_stream_put(SfSegment *seg, const char *data, Size len,
-									 const SfEncoded *encoded);
+extern SfValue sf_stream_put(SfSegment *seg, const char *data, Size len,
+							 const SfEncoded *encoded);
 
 /*
  * Write a value that is not INLINE to a column and place it.  old: the STORED
@@ -90,8 +90,8 @@ extern struct varlena *sf_stream_put(SfSegment *seg, const char *data, Size len,
  * pieces; gaps stay gaps.  seg is open for
  * writing.  Returns the value for the row: palloc'd, or value itself.
  */
-extern struct varlena *sf_stream_store(SfSegment *seg, struct varlena *value, struct varlena *old,
-									   bool anew);
+extern SfValue sf_stream_store(SfSegment *seg, const SfValue *value, const SfValue *old,
+							   bool anew);
 
 /*
  * Has a value that is not INLINE a gap that is so long that columns that deduplicate do not

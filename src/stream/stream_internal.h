@@ -115,8 +115,8 @@ extern void sfi_stage_resize(SfStream *stream, int64 length);
 /* ERROR OBJECT_NOT_IN_PREREQUISITE_STATE when the storage was replaced. */
 extern void sfi_stage_require_usable(SfStream *stream);
 
-/* The finished draft, palloc'd.  The value is not empty. */
-extern struct varlena *sfi_stage_finish(SfStream *stream);
+/* The finished draft, palloc'd, which is not empty. */
+extern SfValue sfi_stage_finish(SfStream *stream);
 
 /* ---- hash.c ---- */
 
@@ -162,10 +162,10 @@ extern struct varlena *sfi_store_base(const SfPiece *pieces, int npieces);
 
 /*
  * A reference (palloc'd, placed) to what a value of any form is, if it is a stored one of the
- * segment that can be copied without its bytes; else NULL.  DATA_CORRUPTED for a locator that
- * was not made by its segment, or a damaged page; errors of sf_keys_of().
+ * segment that can be copied without its bytes; else its datum is NULL.  DATA_CORRUPTED for a
+ * locator that was not made by its segment, or a damaged page; errors of sf_keys_of().
  */
-extern struct varlena *sfi_store_reflink(SfSegment *seg, struct varlena *value);
+extern SfValue sfi_store_reflink(SfSegment *seg, const SfValue *value);
 
 /* ---- deduplicate.c ---- */
 
@@ -173,14 +173,13 @@ extern struct varlena *sfi_store_reflink(SfSegment *seg, struct varlena *value);
  * Has a value of this very segment, which deduplicates, a record that is as the column would
  * have it now?  Then it is its own duplicate, without a look at its bytes.
  */
-extern bool sfi_store_is_as_asked(SfSegment *seg, struct varlena *value);
+extern bool sfi_store_is_as_asked(SfSegment *seg, const SfValue *value);
 
 /*
  * A reference (palloc'd, placed) to what has the same bytes as a value of any form, in a
- * column that deduplicates; NULL: nothing has, and *hash is that of the value.
+ * column that deduplicates; datum NULL: nothing has, and *hash is that of the value.
  */
-extern struct varlena *sfi_store_found(SfSegment *seg, struct varlena *value,
-									   SfFingerprint *hash);
+extern SfValue sfi_store_found(SfSegment *seg, const SfValue *value, SfFingerprint *hash);
 
 /* ---- once.c ---- */
 
@@ -205,6 +204,6 @@ extern void sfi_once_give_up(SfStream *stream);
 /*
  * A finished draft, or a reference (placed), palloc'd.  The value is not empty.
  */
-extern struct varlena *sfi_once_finish(SfStream *stream);
+extern SfValue sfi_once_finish(SfStream *stream);
 
 #endif							/* SF_STREAM_INTERNAL_H */

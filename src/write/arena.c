@@ -5,8 +5,7 @@
  *
  * A region is filled from its start.  Regions grow with what a backend writes,
  * from 256 KB to the gather size, so that a small value does not reserve much
- * and a load gets long runs; but what no value is known to need is no more than a
- * quarter of the segment.  A region stays lent until the transaction has
+ * and a load gets long runs.  A region stays lent until the transaction has
  * ended (its I/O is done, its used bits are set); the rest of the last one is
  * kept for the next transaction.
  *
@@ -35,8 +34,7 @@
 #include "utils/memutils.h"
 #include "write/write_internal.h"
 
-#define FIRST_WANT_BLOCKS	64	/* 256 KB */
-#define SMALL_WANT_BLOCKS	16	/* 64 KB, in a small segment */
+#define FIRST_STEP_BLOCKS	64	/* 256 KB */
 #define KEEP_ARENAS			4	/* kept between transactions */
 
 typedef struct Arena
@@ -46,7 +44,7 @@ typedef struct Arena
 	SfRegion	region;
 	uint64		next_sector;
 	uint64		first_sector;	/* where this transaction began */
-	uint32		want_blocks;
+	uint32		step_blocks;	/* the next region is to have */
 	bool		full;			/* waits for the end of the transaction */
 } Arena;
 
@@ -119,7 +117,7 @@ prepare_arena(void)
 
 /* Make an arena of a region; prepare_arena() was called.  Throws nothing. */
 static Arena *
-add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_blocks)
+add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 step_blocks)
 {
 	Arena	   *arena = spare;
 
@@ -128,7 +126,7 @@ add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_block
 	arena->seg = *seg;
 	arena->region = region;
 	arena->next_sector = arena->first_sector = next_sector;
-	arena->want_blocks = want_blocks;
+	arena->step_blocks = Min(step_blocks, SF_MAP_BLOCKS);
 	arena->full = false;
 	arena->next = arenas;
 	arenas = arena;
@@ -137,51 +135,26 @@ add_arena(SfSegment *seg, SfRegion region, uint64 next_sector, uint32 want_block
 }
 
 /*
- * The size of a region that is not known to be needed: a step up from the last one, but
- * no more than a quarter of the segment, lest many sessions that write a little each
- * make a small segment several times as large.
- */
-static uint32
-limited_want(SfSegment *seg, uint32 want)
-{
-	uint64		quarter = sf_block_of(sf_space_total_sectors(seg)) / 4;
-
-	return Min(want, Max(quarter, SMALL_WANT_BLOCKS));
-}
-
-/*
- * Region size to ask for: what the value still needs (ahead_sectors, which includes the
- * bytes to come) or a step up, whichever is more, as far as the gather size and a map
- * page allow; and at least need_blocks.
- */
-static uint32
-want_blocks(uint32 need_blocks, uint64 ahead_sectors, uint32 last_want)
-{
-	uint32		limit = Min(sf_write_gather_bytes() / SF_BLOCK_SIZE, SF_MAP_BLOCKS);
-	uint64		ahead = sf_blocks_of(ahead_sectors);
-	uint32		want = Min(Max(ahead, last_want), limit);
-
-	return Max(want, need_blocks);
-}
-
-/*
  * An arena with a new region, in which nsectors fit.  Throws when the disk is full, or no
  * region is to be had; the list is as it was then.
  */
 static Arena *
-lend_arena(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors, uint32 last_want)
+lend_arena(SfSegment *seg, SfStatCounters *stats, uint32 nsectors, uint64 ahead_sectors,
+		   uint32 step_blocks)
 {
-	uint32		need = sf_blocks_of(nsectors);
-	uint32		want = want_blocks(need, ahead_sectors, limited_want(seg, last_want));
-	SfStatCounters *stats = sf_stats_local(seg->table_oid, seg->attnum);
+	const SfWant want = {
+		.need_blocks = sf_blocks_of(nsectors),
+		.most_blocks = Min(sf_write_gather_bytes() / SF_BLOCK_SIZE, SF_MAP_BLOCKS),
+		.ahead_sectors = ahead_sectors,
+		.step_blocks = step_blocks
+	};
 	SfRegion	region;
 
 	prepare_arena();
-	region = sf_space_lend(seg, need, want, ahead_sectors);
-	SF_ASSERT(region.nblocks >= need && region.nblocks <= SF_MAP_BLOCKS);
+	region = sf_space_lend(seg, &want);
 	stats->allocation_bytes += (uint64) region.nblocks * SF_BLOCK_SIZE;
 	stats->allocation_chunks++;
-	return add_arena(seg, region, sf_blocks_to_sectors(region.start_block), last_want * 2);
+	return add_arena(seg, region, sf_blocks_to_sectors(region.start_block), step_blocks * 2);
 }
 
 /*
@@ -199,11 +172,11 @@ claim_arena(SfSegment *seg)
 		return NULL;
 	SF_ASSERT(next_block <= region.nblocks);
 	return add_arena(seg, region, sf_blocks_to_sectors(region.start_block + next_block),
-					 Max(region.nblocks * 2, FIRST_WANT_BLOCKS));
+					 Max(region.nblocks * 2, FIRST_STEP_BLOCKS));
 }
 
 uint64
-sfi_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
+sfi_arena_place(SfSegment *seg, SfStatCounters *stats, uint32 nsectors, uint64 ahead_sectors)
 {
 	Arena	   *arena = find_arena(seg);
 
@@ -212,11 +185,11 @@ sfi_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors)
 		arena = claim_arena(seg);
 	while (arena == NULL || arena->next_sector + nsectors > RegionEnd(arena->region))
 	{
-		uint32		last_want = arena == NULL ? FIRST_WANT_BLOCKS : arena->want_blocks;
+		uint32		step_blocks = arena == NULL ? FIRST_STEP_BLOCKS : arena->step_blocks;
 
 		if (arena != NULL)
 			arena->full = true;
-		arena = lend_arena(seg, nsectors, ahead_sectors, Min(last_want, SF_MAP_BLOCKS));
+		arena = lend_arena(seg, stats, nsectors, ahead_sectors, step_blocks);
 	}
 	SF_ASSERT(arena_is_valid(arena) && !arena->full);
 	return arena->next_sector;
@@ -227,11 +200,6 @@ sfi_arena_advance(SfSegment *seg, uint32 nsectors)
 {
 	Arena	   *arena = find_arena(seg);
 
-	/*
-	 * Not in sfi_arena_place(): reserving room in the gather cache may fail,
-	 * and then a later value would find a hole in front of it that its extent
-	 * does not have.
-	 */
 	arena->next_sector += nsectors;
 	SF_ASSERT(arena_is_valid(arena));
 }

@@ -37,6 +37,7 @@
 struct SfDraft
 {
 	SfSegment  *seg;			/* this transaction's copy */
+	SfStatCounters *stats;		/* of its column */
 	SfLocator	version;
 	SfLocator  *base;			/* or NULL */
 	SfShareId	record;			/* that owns the base's map; page 0: none does */
@@ -170,6 +171,7 @@ sf_write_draft(SfSegment *seg, struct varlena *base)
 	 * come and go.
 	 */
 	draft->seg = seg = sfi_write_segment(seg);
+	draft->stats = sf_stats_local(seg->table_oid, seg->attnum);
 	draft->seed = sf_format_seed(seg->incarnation, draft->version.object_id);
 
 	/*
@@ -200,9 +202,10 @@ sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version)
 
 /* Count how a unit is stored. */
 static void
-count_unit(const SfDraft *draft, SfStatCounters *stats, const SfEncoder *encoder,
-		   uint32 plain_bytes, const SfUnit *unit)
+count_unit(const SfDraft *draft, const SfEncoder *encoder, uint32 plain_bytes, const SfUnit *unit)
 {
+	SfStatCounters *stats = draft->stats;
+
 	if (sf_transform_is_raw(unit))
 		stats->units_incompressible += encoder->codec != NULL;
 	if (sf_transform_is_raw(unit) && !is_keyed(draft))
@@ -219,11 +222,10 @@ count_unit(const SfDraft *draft, SfStatCounters *stats, const SfEncoder *encoder
  * the column does not compress, or nothing is gained.
  */
 static const char *
-encode_unit(const SfDraft *draft, SfStatCounters *stats, SfEncoder *encoder, const char *plain,
-			uint32 len, SfUnit *unit)
+encode_unit(const SfDraft *draft, SfEncoder *encoder, const char *plain, uint32 len, SfUnit *unit)
 {
 	if (draft->encoded == NULL)
-		return sfi_pack_unit(stats, encoder, plain, len, unit);
+		return sfi_pack_unit(draft->stats, encoder, plain, len, unit);
 	*unit = draft->encoded->unit;
 	return draft->encoded->bytes;
 }
@@ -256,18 +258,17 @@ encrypt_unit(SfDraft *draft, uint64 unit_no, const char *stored, char *dst, SfUn
 static void
 place_unit(SfDraft *draft, uint64 unit_no, const char *stored, uint64 ahead_bytes, SfUnit *unit)
 {
-	SfSegment  *seg = draft->seg;
 	bool		encrypts = is_keyed(draft);
 	uint32		len = encrypts ? sf_transform_sealed_bytes(unit) : unit->stored_bytes;
 	uint32		nsectors = sf_bytes_to_sectors(len);
+	const SfPlacing placing = {
+		draft->seg, draft->stats, nsectors, Max(nsectors, sf_bytes_to_sectors(ahead_bytes)),
+		.transformed = encrypts || !sf_transform_is_raw(unit)
+	};
 	char	   *dst;
 
 	SF_ASSERT(unit->stored_bytes > 0 && len <= SF_UNIT_STORED_MAX);
-	unit->start = sfi_arena_place(seg, nsectors,
-								  Max(nsectors, sf_bytes_to_sectors(ahead_bytes)));
-	dst = sfi_gather_reserve(seg, unit->start, nsectors,
-							 encrypts || !sf_transform_is_raw(unit));
-	sfi_arena_advance(seg, nsectors);
+	dst = sfi_gather_place(&placing, &unit->start);
 	if (encrypts)
 		encrypt_unit(draft, unit_no, stored, dst, unit);
 	else
@@ -291,11 +292,10 @@ static void
 put_unit(SfDraft *draft, SfEncoder *encoder, uint64 unit_no, const char *plain, uint32 len,
 		 uint64 ahead_bytes, SfUnit *unit)
 {
-	SfStatCounters *stats = sf_stats_local(draft->seg->table_oid, draft->seg->attnum);
-	const char *stored = encode_unit(draft, stats, encoder, plain, len, unit);
+	const char *stored = encode_unit(draft, encoder, plain, len, unit);
 
 	place_unit(draft, unit_no, stored, sf_transform_expect(encoder, ahead_bytes), unit);
-	count_unit(draft, stats, encoder, len, unit);
+	count_unit(draft, encoder, len, unit);
 	if (!sf_transform_is_raw(unit) && !is_keyed(draft))
 		unit->checksum = sf_format_checksum(stored, unit->stored_bytes, draft->seed);
 }
@@ -396,40 +396,30 @@ sf_write_draft_punch(SfDraft *draft, uint64 unit_no)
 }
 
 /*
- * Make the datum, and note what the object has now that its base has not: that is
+ * Make the value, and note what the object has now that its base has not: that is
  * what a row will own by it.
  */
-static struct varlena *
-finish(SfDraft *draft, uint64 length_bytes, const SfContentHash *hash, SfLocator *loc)
+SfValue
+sf_write_draft_finish(SfDraft *draft, uint64 length_bytes, const SfContentHash *hash)
 {
-	struct varlena *datum;
+	SfValue		value;
 	SfOwned		owned;
 
 	sfi_write_require_open();
-	datum = sf_object_edit_finish(draft->edit, length_bytes, hash);
-	*loc = sf_object_locator(datum);
-	SF_ASSERT(loc->length_bytes == length_bytes && loc->generation == draft->version.generation);
-	owned = sf_object_difference(draft->seg, loc, draft->base, NULL);
-	sfi_objects_finish(draft->object, loc, &owned);
+	value = sf_object_edit_finish(draft->edit, length_bytes, hash);
+	SF_ASSERT(value.loc.generation == draft->version.generation);
+	owned = sf_object_difference(draft->seg, &value.loc, draft->base, NULL);
+	sfi_objects_finish(draft->object, &value.loc, &owned);
 	pfree(owned.runs);
-	return datum;
+	return value;
 }
 
-struct varlena *
-sf_write_draft_finish(SfDraft *draft, uint64 length_bytes, const SfContentHash *hash)
-{
-	SfLocator	loc;
-
-	return finish(draft, length_bytes, hash, &loc);
-}
-
-struct varlena *
+SfValue
 sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded *encoded,
 			   const SfFingerprint *fingerprint)
 {
 	SfDraft    *draft = sf_write_draft(seg, NULL);
-	struct varlena *datum;
-	SfLocator	loc;
+	SfValue		value;
 	SfSha256	hash;
 	SfContentHash kept;
 
@@ -446,11 +436,11 @@ sf_write_value(SfSegment *seg, const char *data, Size len, const SfEncoded *enco
 	sf_write_draft_put(draft, 0, data, len, len);
 	if (draft->hash != NULL)
 		sf_transform_hash_finish(&hash, &kept);
-	datum = finish(draft, len, draft->hash != NULL ? &kept : NULL, &loc);
+	value = sf_write_draft_finish(draft, len, draft->hash != NULL ? &kept : NULL);
 	if (fingerprint != NULL)
-		datum = sf_write_share(seg, datum, fingerprint);
+		value = sf_write_share(seg, &value, fingerprint);
 	else
-		sfi_objects_place(draft->object, &loc);
+		sfi_objects_place(draft->object, &value.loc);
 	pfree(draft);
-	return datum;
+	return value;
 }

@@ -28,7 +28,7 @@
  * How an extent comes to disk:
  *
  *	begun (begin_extent)
- *	filled by sfi_gather_reserve(), as long as the bytes to come go on where it ends
+ *	filled by sfi_gather_place(), as long as the bytes to come go on where it ends
  *	started: when it is long (early), when its buffer is full, or at a flush
  *	complete: waited for, and in WAL if its column logs
  *	forgotten, when its buffer is filled again
@@ -63,6 +63,7 @@
 typedef struct Extent
 {
 	SfSegment  *seg;			/* this transaction's copy */
+	SfStatCounters *stats;		/* of its column */
 	uint64		start;			/* first sector, of a whole block */
 	uint32		nsectors;		/* filled */
 	uint32		offset;			/* in the buffer, in bytes */
@@ -253,7 +254,6 @@ start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 {
 	uint32		len = sf_sectors_to_bytes(extent->nsectors);
 	uint32		padded = BLOCK_ROUND_UP(len);
-	SfStatCounters *stats = sf_stats_local(extent->seg->table_oid, extent->seg->attnum);
 
 	SF_ASSERT(len > 0 && !extent->started);
 	check_extent(buf, extent);
@@ -270,10 +270,10 @@ start_extent(GatherBuffer *buf, Extent *extent, bool durable)
 		note_dirty(extent);
 	extent->started = true;
 	sf_io_start(&extent->io);
-	stats->flushes++;
-	stats->nontransformed_flushes += !extent->transformed;
-	stats->direct_write_bytes += padded;
-	stats->direct_write_ops++;
+	extent->stats->flushes++;
+	extent->stats->nontransformed_flushes += !extent->transformed;
+	extent->stats->direct_write_bytes += padded;
+	extent->stats->direct_write_ops++;
 }
 
 /*
@@ -321,8 +321,7 @@ wait_extent(Extent *extent)
 	SF_ASSERT(extent->started);
 	sf_io_wait(&extent->io);
 	SF_ASSERT(!extent->io.in_flight);
-	sf_stats_local(extent->seg->table_oid, extent->seg->attnum)->ioreap_time_us +=
-		sf_io_take_counts().reap_us;
+	extent->stats->ioreap_time_us += sf_io_take_counts().reap_us;
 }
 
 /*
@@ -472,7 +471,7 @@ carry_tail(GatherBuffer *from_buf, Extent *from, GatherBuffer *to_buf, Extent *t
  * an extent of from_buf has begun, the extent takes the block over.
  */
 static Extent *
-begin_extent(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
+begin_extent(GatherBuffer *from_buf, SfSegment *seg, SfStatCounters *stats, uint64 sector)
 {
 	GatherBuffer *buf = &buffers[current];
 	Extent	   *tail = find_open_tail(from_buf, seg, sector);
@@ -480,6 +479,7 @@ begin_extent(GatherBuffer *from_buf, SfSegment *seg, uint64 sector)
 
 	SF_ASSERT(!from_buf->started && buf->nextents <= MAX_EXTENTS);
 	extent->seg = seg;
+	extent->stats = stats;
 	extent->start = sf_blocks_to_sectors(sf_block_of(sector)) + (SF_BREAKS(g1) ? 1 : 0);
 	extent->nsectors = 0;
 	extent->offset = buf->fill;
@@ -535,7 +535,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 			sfi_arena_skip_partial_block(extent->seg, ExtentEnd(extent));
 			continue;
 		}
-		begin_extent(full, extent->seg, ExtentEnd(extent));
+		begin_extent(full, extent->seg, extent->stats, ExtentEnd(extent));
 		next->fill += SF_BLOCK_SIZE;
 	}
 	start_buffer(full, false);
@@ -588,19 +588,21 @@ sfi_gather_start_early(void)
  * start_sector takes that block along, before the write is started.
  */
 static Extent *
-write_early_but_tail(GatherBuffer *buf, Extent *extent, SfSegment *seg, uint64 start_sector)
+write_early_but_tail(GatherBuffer *buf, Extent *extent, uint64 start_sector)
 {
 	Extent	   *next;
 
 	SF_FAULT(flush_before_write);
-	next = begin_extent(buf, seg, start_sector);
+	next = begin_extent(buf, extent->seg, extent->stats, start_sector);
 	write_early(buf, extent);
 	return next;
 }
 
-char *
-sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors, bool transformed)
+/* Room at that place of the segment. */
+static char *
+reserve(const SfPlacing *placing, uint64 start_sector)
 {
+	const uint32 nsectors = placing->nsectors;
 	GatherBuffer *buf = &buffers[current];
 	Extent	   *extent;
 	char	   *dst;
@@ -620,20 +622,32 @@ sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors, bool tr
 		recycle_buffer(buf);
 	if (!has_room(buf, nsectors))
 	{
-		switch_buffers(seg, start_sector);
+		switch_buffers(placing->seg, start_sector);
 		buf = &buffers[current];
 	}
 	extent = last_extent(buf);
-	if (extent == NULL || extent->started || !goes_on(extent, seg, start_sector, nsectors))
-		extent = begin_extent(buf, seg, start_sector);
+	if (extent == NULL || extent->started || !goes_on(extent, placing->seg, start_sector, nsectors))
+		extent = begin_extent(buf, placing->seg, placing->stats, start_sector);
 	else if (extent->nsectors >= SF_GATHER_EARLY_SECTORS)
-		extent = write_early_but_tail(buf, extent, seg, start_sector);
+		extent = write_early_but_tail(buf, extent, start_sector);
 	SF_ASSERT(ExtentEnd(extent) == start_sector);
 	dst = buf->mem + extent->offset + sf_sectors_to_bytes(extent->nsectors);
 	extent->nsectors += nsectors;
-	extent->transformed |= transformed;
+	extent->transformed |= placing->transformed;
 	buf->fill = extent->offset + BLOCK_ROUND_UP(sf_sectors_to_bytes(extent->nsectors));
 	SF_ASSERT(!extent->started && gather_is_valid());
+	return dst;
+}
+
+char *
+sfi_gather_place(const SfPlacing *placing, uint64 *start)
+{
+	char	   *dst;
+
+	*start = sfi_arena_place(placing->seg, placing->stats, placing->nsectors,
+							 placing->ahead_sectors);
+	dst = reserve(placing, *start);
+	sfi_arena_advance(placing->seg, placing->nsectors);
 	return dst;
 }
 

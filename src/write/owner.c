@@ -88,7 +88,7 @@ find_made(const SfLocator *loc, Made *made)
 	return made->state != SF_OBJECT_DEAD;
 }
 
-/* Was the object made from that value, or from none (old: what its row has)? */
+/* Was the object made from that datum, or from none (old: what its row has)? */
 static bool
 fits_row(const SfObject *object, struct varlena *old)
 {
@@ -115,50 +115,46 @@ replaces_base(const SfLocator *loc, const SfObject *object, struct varlena *old)
 
 /* A draft of this transaction, in the segment's storage; or NULL. */
 static SfObject *
-find_draft(SfSegment *seg, struct varlena *datum, SfLocator *loc)
+find_draft(SfSegment *seg, const SfLocator *loc)
 {
-	SfObject   *object;
+	SfObject   *object = sfi_objects_find(loc);
 
-	*loc = sf_object_locator(datum);
-	object = sfi_objects_find(loc);
 	return object != NULL && object->state == SF_OBJECT_DRAFT &&
 		loc->table_oid == seg->table_oid && loc->attnum == seg->attnum &&
 		SfStorageEquals(object->seg->storage, seg->storage) ? object : NULL;
 }
 
 bool
-sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old)
+sf_write_adopt(SfSegment *seg, const SfValue *value, const SfValue *old)
 {
-	SfLocator	loc;
-	SfObject   *object = find_draft(seg, datum, &loc);
+	SfObject   *object = find_draft(seg, &value->loc);
+	struct varlena *old_datum = old != NULL ? old->datum : NULL;
 
-	if (object == NULL || !fits_row(object, old))
+	if (object == NULL || !fits_row(object, old_datum))
 		return false;
-	SF_INVARIANT(O1, replaces_base(&loc, object, old));
+	SF_INVARIANT(O1, replaces_base(&value->loc, object, old_datum));
 
 	/*
 	 * The tag was compared with that of the object already; this compares it
 	 * with the key, which nobody outside the server can have.
 	 */
-	sf_object_require_tag(object->seg, &loc);
-	sfi_objects_place(object, &loc);
+	sf_object_require_tag(object->seg, &value->loc);
+	sfi_objects_place(object, &value->loc);
 	return true;
 }
 
 bool
-sf_write_is_draft(SfSegment *seg, struct varlena *datum)
+sf_write_is_draft(SfSegment *seg, const SfValue *value)
 {
-	SfLocator	loc;
-	SfObject   *object = find_draft(seg, datum, &loc);
+	SfObject   *object = find_draft(seg, &value->loc);
 
-	return object != NULL && object->base_generation == 0 && loc.generation == 1;
+	return object != NULL && object->base_generation == 0 && value->loc.generation == 1;
 }
 
 bool
-sf_write_is_version(SfSegment *seg, struct varlena *datum)
+sf_write_is_version(SfSegment *seg, const SfValue *value)
 {
-	SfLocator	loc;
-	SfObject   *object = find_draft(seg, datum, &loc);
+	SfObject   *object = find_draft(seg, &value->loc);
 
 	return object != NULL && object->base_generation != 0;
 }

@@ -220,35 +220,36 @@ sf_write_own_share(SfSegment *seg, const SfFingerprint *hash, SfShareId *id)
 
 /* ---- references ---- */
 
-struct varlena *
-sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record)
+SfValue
+sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record,
+				   const SfLocator *object)
 {
 	uint64		reference_id = sf_space_reserve_ids(seg, 1);
-	struct varlena *datum = sf_object_reference(seg, record, id, reference_id);
-	SfLocator	loc = sf_object_locator(datum);
+	SfValue		value = sf_object_reference(seg, record, id, reference_id, object);
 
 	sfi_write_require_open();
-	SF_ASSERT(loc.share.reference_id == reference_id && loc.object_id == record->object_id);
-	sfi_objects_refer(sfi_write_segment(seg), &loc);
-	return datum;
+	SF_ASSERT(value.loc.share.reference_id == reference_id &&
+			  value.loc.object_id == record->object_id);
+	sfi_objects_refer(sfi_write_segment(seg), &value.loc);
+	return value;
 }
 
-struct varlena *
-sf_write_share(SfSegment *seg, struct varlena *draft, const SfFingerprint *hash)
+SfValue
+sf_write_share(SfSegment *seg, const SfValue *draft, const SfFingerprint *hash)
 {
-	SfLocator	loc = sf_object_locator(draft);
-	SfObject   *object = sfi_objects_find(&loc);
+	const SfLocator *loc = &draft->loc;
+	SfObject   *object = sfi_objects_find(loc);
 	SfShareCopy copy;
 	SfShareId	id;
 
 	sfi_write_require_open();
-	SF_ASSERT(object != NULL && object->state == SF_OBJECT_DRAFT && loc.generation == 1);
-	if (!begin_record(seg, &loc, &copy))
+	SF_ASSERT(object != NULL && object->state == SF_OBJECT_DRAFT && loc->generation == 1);
+	if (!begin_record(seg, loc, &copy))
 	{
-		sfi_objects_place(object, &loc);
-		return draft;
+		sfi_objects_place(object, loc);
+		return *draft;
 	}
-	copy.record.hash_method = loc.key_id != 0 ? SF_SHARE_HASH_KEYED : SF_SHARE_HASH_XXH3;
+	copy.record.hash_method = loc->key_id != 0 ? SF_SHARE_HASH_KEYED : SF_SHARE_HASH_XXH3;
 	memcpy(copy.record.hash, hash->full, sizeof(copy.record.hash));
 	copy.record.prefix_hash = hash->prefix;
 	sfi_objects_set_state(object, SF_OBJECT_PLACED);	/* no row adopts it */
@@ -258,7 +259,7 @@ sf_write_share(SfSegment *seg, struct varlena *draft, const SfFingerprint *hash)
 	id = sf_space_share_put(seg, &copy);
 	sfi_shares_own(sfi_write_segment(seg), id, &copy.record);
 	sf_space_share_advise(seg, id, &copy.record);
-	return sf_write_reference(seg, id, &copy.record);
+	return sf_write_reference(seg, id, &copy.record, loc);
 }
 
 /* ---- rows ---- */

@@ -64,24 +64,22 @@ extern struct varlena *sf_write_seal(const SfColumn *column, const char *data, S
 
 /*
  * Write a whole value of len > 0 bytes as a new object of the column and return the
- * STORED datum (palloc'd).  The object is *placed*: this transaction must confirm it
+ * STORED value (palloc'd).  The object is *placed*: this transaction must confirm it
  * with sf_write_confirm(), or its space is given back at transaction end.  data may be
  * freed when this returns.  encoded: of sf_write_pack() for the same column and data, or
  * NULL.  fingerprint: it is to be shared, as by sf_write_share(); or NULL.
  */
-extern struct varlena *sf_write_value(SfSegment *seg, const char *data, Size len,
-									  const SfEncoded *encoded,
-									  const SfFingerprint *fingerprint);
+extern SfValue sf_write_value(SfSegment *seg, const char *data, Size len,
+							  const SfEncoded *encoded, const SfFingerprint *fingerprint);
 
 /* ---- shared objects (shares.c) ---- */
 
 /*
  * Make a share record of a finished draft of the column, of generation 1 and with that
- * content hash, and return the datum of a row that refers to it,
+ * content hash, and return the value of a row that refers to it,
  * placed.  A draft whose locator is too long is placed as it is.
  */
-extern struct varlena *sf_write_share(SfSegment *seg, struct varlena *draft,
-									  const SfFingerprint *hash);
+extern SfValue sf_write_share(SfSegment *seg, const SfValue *draft, const SfFingerprint *hash);
 
 /*
  * A record of this transaction for a content with that hash in the segment's storage, which
@@ -104,9 +102,12 @@ extern bool sf_write_share_root(SfSegment *seg, const SfLocator *loc, SfShareCop
  */
 extern bool sf_write_guard(SfSegment *seg, SfShareId id, uint64 object_id);
 
-/* The STORED datum (palloc'd) of a row that refers to a record that is guarded: placed. */
-extern struct varlena *sf_write_reference(SfSegment *seg, SfShareId id,
-										  const SfShareRecord *record);
+/*
+ * The STORED value (palloc'd) of a row that refers to a record that is guarded: placed.  object:
+ * as for sf_object_reference().
+ */
+extern SfValue sf_write_reference(SfSegment *seg, SfShareId id, const SfShareRecord *record,
+								  const SfLocator *object);
 
 /* ---- versions in the making (draft.c) ---- */
 
@@ -150,27 +151,26 @@ extern void sf_write_draft_punch(SfDraft *draft, uint64 unit_no);
 extern SfEdit *sf_write_draft_map(SfDraft *draft, SfSegment **seg, const SfLocator **version);
 
 /*
- * The STORED datum (palloc'd), of length_bytes > 0, which end in the last unit.  It can
+ * The STORED value (palloc'd), of length_bytes > 0, which end in the last unit.  It can
  * be read in this transaction, adopted by a row once, or copied.  hash: of its bytes, to be
  * kept with it, or NULL.  The draft may only be forgotten after that.
  */
-extern struct varlena *sf_write_draft_finish(SfDraft *draft, uint64 length_bytes,
-											 const SfContentHash *hash);
+extern SfValue sf_write_draft_finish(SfDraft *draft, uint64 length_bytes,
+									 const SfContentHash *hash);
 
 /*
- * Place a finished draft in a row of the column, as it is.  datum, old: detoasted STORED
- * values; old is the one that the row had, or NULL.  False: the value has to be copied,
- * since it is no draft (any more), not of this column, or not made from old.  ERROR
- * DATA_CORRUPTED when a locator is damaged.
+ * Place a finished draft in a row of the column, as it is.  old: what the row had, STORED, or
+ * NULL.  False: the value has to be copied, since it is no draft (any more), not of this column,
+ * or not made from old.  ERROR DATA_CORRUPTED when its tag is wrong.
  */
-extern bool sf_write_adopt(SfSegment *seg, struct varlena *datum, struct varlena *old);
+extern bool sf_write_adopt(SfSegment *seg, const SfValue *value, const SfValue *old);
 
 /*
- * Is it a finished draft of the column that no row has: a new object, or a version of another
- * value?  ERROR DATA_CORRUPTED when the locator is damaged.
+ * Is a STORED value a finished draft of the column that no row has: a new object, or a version
+ * of another value?
  */
-extern bool sf_write_is_draft(SfSegment *seg, struct varlena *datum);
-extern bool sf_write_is_version(SfSegment *seg, struct varlena *datum);
+extern bool sf_write_is_draft(SfSegment *seg, const SfValue *value);
+extern bool sf_write_is_version(SfSegment *seg, const SfValue *value);
 
 /* ---- notes ---- */
 

@@ -72,10 +72,12 @@ extern void sfi_work_reset(void);
  * Sector for the next nsectors (at most the sectors of a stored unit) of the segment,
  * contiguous, on one map page.  ahead_sectors: how much of the same value follows, these
  * included.  The place is taken by sfi_arena_advance(), once the bytes have room in the
- * gather cache; an ERROR in between leaves the two in agreement.  place: may grow the
- * segment; ERROR DISK_FULL.  advance: never throws.
+ * gather cache: an ERROR in between leaves the two in agreement, where a later value would
+ * find a hole in front of it that its extent does not have.  place: may grow the segment;
+ * ERROR DISK_FULL.  advance: never throws.  For sfi_gather_place().
  */
-extern uint64 sfi_arena_place(SfSegment *seg, uint32 nsectors, uint64 ahead_sectors);
+extern uint64 sfi_arena_place(SfSegment *seg, SfStatCounters *stats, uint32 nsectors,
+							  uint64 ahead_sectors);
 extern void sfi_arena_advance(SfSegment *seg, uint32 nsectors);
 
 /* Will the segment's next bytes go to that sector?  Never throws. */
@@ -115,17 +117,26 @@ SF_NORETURN extern void sfi_pack_report_no_cipher(void);
 /* 512 KB: enough to be written while more comes */
 #define SF_GATHER_EARLY_SECTORS	1024
 
-/*
- * Room for nsectors > 0 at that place of the segment in the gather buffer; may start
- * writes and wait for older ones first, and throws if these fail.  seg: this
- * transaction's copy.  transformed: an encoded unit goes there, for the statistics.  The
- * memory belongs to the buffer, and is to be filled before the next call.
- */
-extern char *sfi_gather_reserve(SfSegment *seg, uint64 start_sector, uint32 nsectors,
-								bool transformed);
+/* What is to be placed, as a part of a value. */
+typedef struct SfPlacing
+{
+	SfSegment  *seg;			/* this transaction's copy */
+	SfStatCounters *stats;		/* of its column */
+	uint32		nsectors;		/* 1 to those of a stored unit */
+	uint64		ahead_sectors;	/* how much of the value follows, these
+								 * included */
+	bool		transformed;	/* an encoded unit, for the statistics */
+} SfPlacing;
 
 /*
- * If what was reserved last has become a long extent that ends with a block,
+ * Give sectors a place in the segment, *start, and room in the gather buffer.  The memory
+ * belongs to the buffer, and is to be filled before the next call.  May grow the segment, start
+ * writes and wait for older ones; ERROR DISK_FULL, or when a write fails.
+ */
+extern char *sfi_gather_place(const SfPlacing *placing, uint64 *start);
+
+/*
+ * If what was placed last has become a long extent that ends with a block,
  * start its write.
  */
 extern void sfi_gather_start_early(void);
