@@ -46,7 +46,6 @@ sf_object_decode(struct varlena *datum, SfLocator *loc)
 	return problem;
 }
 
-#ifdef SF_ASSERTIONS
 bool
 sfi_object_is_as_decoded(const SfValue *value)
 {
@@ -66,7 +65,6 @@ sfi_object_is_as_decoded(const SfValue *value)
 		 loc.root_page == made->root_page && loc.root_stamp == made->root_stamp
 		 : loc.nruns == made->nruns);
 }
-#endif
 
 /*
  * A damaged locator may have any version, and its row can be deleted.  So only what the

@@ -25,10 +25,8 @@
 
 #include "object/object.h"
 
-#ifdef SF_ASSERTIONS
-/* Is a value that was made what its datum says? */
+/* Is a value that was made what its datum says?  For assertions. */
 extern bool sfi_object_is_as_decoded(const SfValue *value);
-#endif
 
 /* Entries that a node of a level holds. */
 static inline uint64
