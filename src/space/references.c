@@ -13,7 +13,7 @@
  *	 REF_DROP n		the entry goes					below the horizon: references - n
  *
  * Where that leaves no reference, the same record makes the state DEAD and puts REAP in
- * the place of the entry (D5: a DEAD record has exactly one REAP entry).  From then on
+ * the place of the entry: a DEAD record has exactly one REAP entry.  From then on
  * nobody can come to the object, and no snapshot can see a row that has it: each of its
  * rows was deleted below the horizon.  So its runs and inode pages go back as those of a
  * committed transaction do, by FREE entries: as many as one pending page takes in each
@@ -180,7 +180,7 @@ keep_entry(Counting *counting, int index)
 	counting->n = to;
 }
 
-/* D5: the entry that has taken the last reference becomes the record's REAP, here and there. */
+/* The entry that has taken the last reference becomes the record's REAP, here and there. */
 static void
 let_die(Counting *counting, uint32 cell, int pending_at)
 {

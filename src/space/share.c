@@ -12,6 +12,19 @@
  *		 +-- it has not, or no row kept it: the cells are free					 |
  *										 +------- no reference is left ----------+--> DEAD
  *
+ * The functions that perform each transition, those of the resolver in references.c:
+ *
+ *	 (free) -> RESERVED			sf_space_share_put()
+ *	 (free) -> LIVE				sf_space_share_root(), see below
+ *	 RESERVED -> NEW			sf_space_share_publish()
+ *	 NEW -> LIVE				end_new()
+ *	 RESERVED, NEW -> (free)	end_new(): the transaction failed, or has left it RESERVED
+ *	 NEW, LIVE -> DEAD			let_die(), in the record that lowers the count to 0
+ *	 DEAD -> (free)				clear_record(), in the record with the last of its FREE entries
+ *	 count + n, - n				sf_space_share_refer() of NEW and LIVE, count_down()
+ *
+ * securefile_repair() alone puts records as it judges them (sf_space_repair_share()).
+ *
  * Invariants:
  *	 D1	a transaction refers to a record only after it has incremented its count, under its
  *		page's lock, while it was LIVE, or NEW and its transaction known to have committed;
