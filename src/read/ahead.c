@@ -13,6 +13,20 @@
  * more before it returns.  A request stays until its last byte was taken, so that a
  * unit is read once and checked once, however small the pieces are.
  *
+ * An example: 32 units that lie side by side, from the start of a block on, are read in
+ * pieces of two units, past the page cache.  A request takes up to eight of them (1 MB).
+ *
+ *	 piece		comes from					then started			depth of the ring
+ *	 0, 1		a read alone				-						no slot yet
+ *	 2, 3		request 2 .. 9				-						1: the piece is in order
+ *	 4 .. 7		2 .. 9						-						1
+ *	 8, 9		2 .. 9, which ends			10 .. 17, 18 .. 25		2
+ *	 10 .. 15	10 .. 17					-						2
+ *	 16, 17		10 .. 17, which ends		26 .. 31				4: nothing is left for it
+ *	 18 .. 31	18 .. 25, 26 .. 31			-						4
+ *
+ * So two requests are on their way while the caller sends off units 8 and 9.
+ *
  * A slot's buffers take 4 MB, and all of them may be asked for at once, so a process has
  * few.  A reader that finds none free reads call by call, and tries again with the next
  * one.

@@ -41,6 +41,20 @@
  * block (G3).  That costs some space where transactions are small, and no read of what is
  * already on disk.
  *
+ * An example: a transaction stores 10 000 bytes, 1 MB and 5 000 bytes, while its arena goes
+ * on at sector 8000.
+ *
+ *	 place			sectors			extents
+ *	 10 000 bytes	8000 .. 8019	first: from 8000 on (G1)
+ *	 units 0 to 3	8020 .. 9043	first: 1044 sectors, long enough, but the last block, from
+ *									9040 on, is half full
+ *	 unit 4			9044 .. 9299	second: takes that block along (G2) and begins at 9040; the
+ *									first one, 1040 sectors now, is started
+ *	 units 5 to 7	9300 .. 10067	second: 1028 sectors
+ *	 5 000 bytes	10068 .. 10077	third: begins at 10064, and the second one is started
+ *	 commit							third: 14 sectors, written as 16; the arena goes on at
+ *									10080 (G3)
+ *
  * Memory of a buffer is valid until its writes are complete, and a reader of this
  * transaction looks here first (sf_write_overlay()): what is in flight may be in the
  * file or not.
