@@ -3,11 +3,11 @@
  * gather.c
  *	  The write gather cache (SecureFiles paper, "write gather cache").
  *
- * Two buffers a backend: one fills while the other is in flight, and a long
- * extent of the one that fills is in flight already.  A buffer is a list of
- * extents, each a contiguous range of sectors of one segment, laid out so that
- * blocks of the segment are aligned blocks of the buffer.  Values of one
- * transaction follow one another in an extent, whatever their sizes.
+ * Two buffers a backend: one fills while the other is in flight, and a long extent of the
+ * one that fills is in flight already.  A buffer is a list of extents, each a contiguous
+ * range of sectors of one segment, laid out so that blocks of the segment are aligned blocks
+ * of the buffer.  Values of one transaction follow one another in an extent, whatever their
+ * sizes.
  *
  * G1	an extent starts on a block;
  * G2	no block is in two extents: a partly filled tail block moves along to the
@@ -15,10 +15,10 @@
  * G3	a partly filled block is written only by a flush after which the arena
  *		goes on with the next block.
  *
- * In a logging column the bytes go to WAL too.  A checkpoint, or a base backup,
- * that begins after their record must have them in the files.  So the record
- * is inserted when the write is complete; or, at pre-commit, while it is in
- * flight, with checkpoints held up until it is complete (DELAY_CHKPT_COMPLETE).
+ * In a logging column the bytes go to WAL too.  A checkpoint, or a base backup, that begins
+ * after their record must have them in the files.  So the record is inserted when the write
+ * is complete; or, at pre-commit, while it is in flight, with checkpoints held up until it is
+ * complete (DELAY_CHKPT_COMPLETE).
  *
  * Such data need not be durable at commit: its flush is left to the syncer (io/README.md).
  * Then the record always comes when the write is complete, and noted: it is the syncer
@@ -46,10 +46,9 @@
  *
  *	 place			sectors			extents
  *	 10 000 bytes	8000 .. 8019	first: from 8000 on (G1)
- *	 units 0 to 3	8020 .. 9043	first: 1044 sectors, long enough, but the last block, from
- *									9040 on, is half full
- *	 unit 4			9044 .. 9299	second: takes that block along (G2) and begins at 9040; the
- *									first one, 1040 sectors now, is started
+ *	 units 0 to 3	8020 .. 9043	first: 1044 sectors, but its last block is half full
+ *	 unit 4			9044 .. 9299	second: takes that block along (G2), begins at 9040; the
+ *									first, 1040 sectors now, is started
  *	 units 5 to 7	9300 .. 10067	second: 1028 sectors
  *	 5 000 bytes	10068 .. 10077	third: begins at 10064, and the second one is started
  *	 commit							third: 14 sectors, written as 16; the arena goes on at
@@ -81,12 +80,10 @@ typedef struct Extent
 	uint64		start;			/* first sector, of a whole block */
 	uint32		nsectors;		/* filled */
 	uint32		offset;			/* in the buffer, in bytes */
-	bool		started;		/* its write has been started: it grows no
-								 * more */
+	bool		started;		/* its write was: it grows no more */
 	uint64		left;			/* to which opening of the file by the syncer
 								 * its flush is left; 0: to none */
-	bool		settled;		/* it is durable, or somebody has to make it
-								 * so */
+	bool		settled;		/* durable, or noted as to be made so */
 	bool		logged;			/* it is in WAL, if it has to be */
 	bool		transformed;	/* some of its units were encoded */
 	SfIo		io;
@@ -113,9 +110,8 @@ static GatherBuffer buffers[2];
 static int	current;
 
 /*
- * A write was begun and did not come to its end: an ERROR came between.  A
- * subtransaction may survive that, but values of outer ones may be lost in the
- * buffers, so the transaction must not commit.
+ * A write was begun, and an ERROR came before its end.  A subtransaction may survive that, but
+ * values of outer ones may be lost in the buffers, so the transaction must not commit.
  */
 static bool damaged;
 
@@ -146,10 +142,7 @@ end_undivided(void)
 	damaged = false;
 }
 
-/*
- * Throw if a write of this transaction has failed in a subtransaction that was rolled
- * back.
- */
+/* Throw if a write has failed in a subtransaction that was rolled back. */
 static void
 require_undamaged(void)
 {
@@ -226,10 +219,7 @@ check_extent(const GatherBuffer *buf, const Extent *extent)
 						 !share_block(&buffers[b].extents[i], extent));
 }
 
-/*
- * The buffer is being written: nothing more goes to a block that one of its extents
- * fills in part.
- */
+/* The buffer is being written: nothing more goes to a block that is filled in part. */
 static void
 check_tails(const GatherBuffer *buf)
 {
@@ -419,10 +409,7 @@ recycle_buffer(GatherBuffer *buf)
 
 /* ---- filling ---- */
 
-/*
- * Buffers for the largest gather size that can be set.  What is not used of
- * them is address space only.
- */
+/* For the largest gather size that can be set: what is not used is address space only. */
 static void
 allocate_buffers(void)
 {
@@ -519,11 +506,10 @@ has_room(GatherBuffer *buf, uint32 nsectors)
 }
 
 /*
- * The current buffer is full: fill the other one.  Tail blocks that are still
- * open (their arena goes on in them) are carried over before the full one is
- * written; a few, so that the other buffer is not full with them.  For the
- * rest the arena goes on with the next block (G3), except for the one of the
- * bytes to come, at start_sector.
+ * The current buffer is full: fill the other one.  Tail blocks that are still open (their arena
+ * goes on in them) are carried over before the full one is written; a few, so that the other
+ * buffer is not full with them.  For the rest the arena goes on with the next block (G3), except
+ * for the one of the bytes to come, at start_sector.
  */
 static void
 switch_buffers(SfSegment *seg, uint64 start_sector)
@@ -568,10 +554,7 @@ goes_on(const Extent *extent, const SfSegment *seg, uint64 start_sector, uint32 
 		SfStorageEquals(extent->seg->storage, seg->storage);
 }
 
-/*
- * Write an extent that has become long, while more comes.  If its storage is gone it is
- * just emptied.
- */
+/* Write an extent that has become long.  If its storage is gone it is just emptied. */
 static void
 write_early(GatherBuffer *buf, Extent *extent)
 {
@@ -628,10 +611,7 @@ reserve(const SfPlacing *placing, uint64 start_sector)
 	if (sf_sectors_to_bytes(nsectors) >= SF_IO_LARGE)
 		sf_io_use_memory();
 
-	/*
-	 * Started whole by a flush, and not the result of a switch: what comes
-	 * next begins an empty buffer.
-	 */
+	/* by a flush, and not by a switch: an empty buffer begins */
 	if (buf->started)
 		recycle_buffer(buf);
 	if (!has_room(buf, nsectors))
@@ -734,11 +714,7 @@ sfi_gather_flush_all(bool durable)
 
 	require_undamaged();
 	SF_FAULT(flush_before_write);
-
-	/*
-	 * The current buffer's writes are started first, so that they are in
-	 * flight while the other one is waited for.
-	 */
+	/* in flight while the other buffer is waited for */
 	if (buf->nextents > 0)
 		start_buffer(buf, durable && single_write());
 	complete_buffer(other);
@@ -781,10 +757,7 @@ sfi_gather_reset(void)
 	damaged = false;
 }
 
-/*
- * Copy what one extent holds of the range to its places in dst (NULL: only count);
- * returns how many sectors.
- */
+/* Copy what an extent has of the range to its places in dst (NULL: only count the sectors). */
 static uint32
 overlay_extent(GatherBuffer *buf, Extent *extent, uint64 start, uint32 nsectors, char *dst)
 {
