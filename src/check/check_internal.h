@@ -2,25 +2,25 @@
  *
  * check_internal.h
  *	  Declarations that the files of the check room share: the check of one column, its rows,
- *	  and its findings.  walk.h adds the pages of the segment relation, and shares.h the share
+ *	  and its findings.  walk.h adds the pages of the segment relation, and check_shares.h the share
  *	  records.
  *
- * column.c		check.h: whose column, which leaves, may the caller
- * check.c		securefile_check(): one column after the other
- * rows.c		the live rows: values verified, their space collected
- * walk.c		the walk over the segment relation, and its reading of pages
- * keys.c			the two key pages
- * dictionaries.c	the dictionaries, and the list that the header leads to
- * advice.c		the pages of the advice on duplicates
- * references.c	live rows that refer to share records
- * lost.c			the rows whose records are not there, or not like this
- * shares.c		the share records, against these rows and pending entries
- * recount.c		share pages made anew, from the same
- * pages.c		the pages of the segment relation, against the values' space
- * maps.c		the same for the space map; runs of bits
- * header.c		the header page, which may be a stale one
- * report.c		the table of findings, and errors turned into findings
- * repair.c		securefile_repair(): check, and mend what the rows can tell
+ * column_access.c		check.h: whose column, which leaves, may the caller
+ * check.c				securefile_check(): one column after the other
+ * check_rows.c			the live rows: values verified, their space collected
+ * walk.c				the walk over the segment relation, and its reading of pages
+ * check_keys.c			the two key pages
+ * dictionaries.c		the dictionaries, and the list that the header leads to
+ * check_advice.c		the pages of the advice on duplicates
+ * check_references.c	live rows that refer to share records
+ * lost.c				the rows whose records are not there, or not like this
+ * check_shares.c		the share records, against these rows and pending entries
+ * recount.c			share pages made anew, from the same
+ * check_pages.c		the pages of the segment relation, against the values' space
+ * maps.c				the same for the space map; runs of bits
+ * header.c				the header page, which may be a stale one
+ * report.c				the table of findings, and errors turned into findings
+ * repair.c				securefile_repair(): check, and mend what the rows can tell
  *
  * The room is called from SQL only; check.h is what it shares with sql/.  Unless a
  * declaration says otherwise, its function may throw, needs a transaction, is
@@ -99,7 +99,7 @@ typedef struct SfCheck
 	int64		not_decrypted;	/* encrypted values that cannot be here */
 } SfCheck;
 
-/* ---- rows.c ---- */
+/* ---- check_rows.c ---- */
 
 /*
  * Verify the values of all live rows of check->rel, and collect the sectors and

@@ -19,7 +19,7 @@
  */
 #include "base/base.h"
 
-#include "check/shares.h"
+#include "check/check_shares.h"
 #include "miscadmin.h"
 
 /* Cells of a share page that rows need, or lost records will have. */

@@ -6,7 +6,7 @@
  * Three rules are checked, sector by sector:
  *
  *	- A used sector is owned by a live row, or named by a pending entry.  An entry
- *	  by which a committed transaction took the sector does not count (see pages.c).
+ *	  by which a committed transaction took the sector does not count (see check_pages.c).
  *	- A sector that a live row owns is marked as used.
  *	- No pending entry is about to free a sector that a live row owns.
  *

@@ -20,7 +20,7 @@
  */
 #include "base/base.h"
 
-#include "check/shares.h"
+#include "check/check_shares.h"
 #include "miscadmin.h"
 
 /* One share page in the making. */

@@ -38,7 +38,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "check/shares.h"
+#include "check/check_shares.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 

@@ -131,7 +131,7 @@ extern void sfi_check_report_list(SfPageWalk *walk, const char *detail, ...)
 extern void sfi_check_report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry,
 								   const char *problem);
 
-/* ---- keys.c ---- */
+/* ---- check_keys.c ---- */
 
 /* Read both key pages, and mark them as owned. */
 extern void sfi_check_keys(SfPageWalk *walk);
@@ -156,7 +156,7 @@ extern void sfi_check_stray_dictionaries(SfPageWalk *walk);
 /* Relink the dictionaries if need be; what a repair of the header is to do about them. */
 extern void sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *repair);
 
-/* ---- advice.c ---- */
+/* ---- check_advice.c ---- */
 
 /* Read all of the advice, and mark its pages.  The other pages have been marked. */
 extern void sfi_check_advice(SfPageWalk *walk);
@@ -176,7 +176,7 @@ extern void sfi_check_forget_advice(const SfPageWalk *walk);
  */
 extern void sfi_check_rebuild_advice(SfPageWalk *walk);
 
-/* ---- pages.c ---- */
+/* ---- check_pages.c ---- */
 
 /*
  * Compare the pages of the segment relation with the space that rows own, which

@@ -70,7 +70,7 @@ extern SfAlter *sfi_ddl_alter;
  */
 extern AttrNumber sfi_ddl_altered_column(Oid table_oid, const char *name);
 
-/* ---- version.c: does the library fit the SQL objects? ---- */
+/* ---- objects_version.c: does the library fit the SQL objects? ---- */
 
 /*
  * After a command that has made or changed an extension: ERROR
@@ -159,7 +159,7 @@ extern bool sfi_ddl_converts(Node *stmt);
  */
 extern void sfi_ddl_convert_hint(void);
 
-/* ---- keep.c: values that are used longer than a snapshot shows them ---- */
+/* ---- keep_values.c: values that are used longer than a snapshot shows them ---- */
 
 typedef enum SfKeeping
 {
@@ -407,7 +407,7 @@ extern List *sfi_ddl_uncounted(void);
 /* Tables (list of Oid) on which this transaction holds AccessExclusiveLock. */
 extern List *sfi_ddl_locked_alone(void);
 
-/* ---- sample.c ---- */
+/* ---- filled.c ---- */
 
 /*
  * Those of them (list of Oid) where a look at some rows has found a value of another table or
@@ -415,7 +415,7 @@ extern List *sfi_ddl_locked_alone(void);
  */
 extern List *sfi_ddl_filled(void);
 
-/* ---- upgrade.c: pg_upgrade ---- */
+/* ---- upgrade_catalog.c: pg_upgrade ---- */
 
 /*
  * After a command that pg_upgrade has run to restore the schema: a new table with

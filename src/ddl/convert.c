@@ -31,7 +31,7 @@
 #include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
 #include "ddl/command.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"

@@ -40,7 +40,7 @@
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "ddl/command.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "executor/execdesc.h"
 #include "executor/tuptable.h"
 #include "nodes/execnodes.h"

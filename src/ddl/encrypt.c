@@ -39,7 +39,7 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "ddl/command.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "keys/keys.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_type.h"

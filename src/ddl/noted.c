@@ -44,7 +44,7 @@
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
 #include "ddl/command.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "miscadmin.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"

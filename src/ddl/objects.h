@@ -63,7 +63,7 @@ extern bool sfi_ddl_is_securefile(Oid typid, int32 *typmod);
  */
 extern bool sfi_ddl_contains_securefile(Oid typid);
 
-/* ---- column.c ---- */
+/* ---- describe_column.c ---- */
 
 /*
  * Describe a column of an open table.  ERROR DATATYPE_MISMATCH if the column is
@@ -91,7 +91,7 @@ extern const char *sfi_ddl_column_name(Relation rel, AttrNumber attnum);
  */
 extern void sfi_ddl_require_column(Oid table_oid, const char *column);
 
-/* ---- segment.c, segment_am.c: the segment relation ---- */
+/* ---- segment_relation.c, segment_am.c: the segment relation ---- */
 
 /*
  * The storage that is about to be made.  The access method makes storage only
@@ -192,7 +192,7 @@ typedef struct SfTableTrigger
 	SfTriggerKind kind;
 	AttrNumber	attnum;
 	char		enabled;		/* pg_trigger.tgenabled */
-	bool		unfinished;		/* only there to refuse: see upgrade.c */
+	bool		unfinished;		/* only there to refuse: see upgrade_catalog.c */
 } SfTableTrigger;
 
 /*
@@ -205,7 +205,7 @@ extern List *sfi_ddl_triggers_of(Oid table_oid);
 /*
  * Make one trigger.  segrelid: the segment that the trigger belongs to (the
  * trigger is dropped with it, and not without it); InvalidOid: none.  unfinished:
- * the trigger only refuses (upgrade.c).  Takes ShareRowExclusiveLock on the table.
+ * the trigger only refuses (upgrade_catalog.c).  Takes ShareRowExclusiveLock on the table.
  */
 extern void sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum,
 								   SfTriggerKind kind, Oid segrelid,

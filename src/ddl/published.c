@@ -14,7 +14,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_publication.h"
 #include "catalog/pg_publication_rel.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "read/read.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"

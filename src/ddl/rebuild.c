@@ -19,7 +19,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "commands/cluster.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 #include "write/write.h"

@@ -28,7 +28,7 @@
 #include "commands/tablecmds.h"
 #include "ddl/command.h"
 #include "ddl/ddl.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"

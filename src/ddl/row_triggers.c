@@ -23,7 +23,7 @@
 #include "access/relation.h"
 #include "commands/trigger.h"
 #include "ddl/command.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "fmgr.h"
 #include "read/read.h"
 #include "utils/builtins.h"

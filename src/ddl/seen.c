@@ -18,7 +18,7 @@
 #include "access/xact.h"
 #include "base/undo.h"
 #include "ddl/ddl.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 

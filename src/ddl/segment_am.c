@@ -12,7 +12,7 @@
  *
  * It cannot be used by hand.  CREATE TABLE .. USING, SET ACCESS METHOD and
  * default_table_access_method all end in relation_set_new_filenode, which
- * serves only relations that segment.c makes.
+ * serves only relations that segment_relation.c makes.
  *
  *-------------------------------------------------------------------------
  */

@@ -31,7 +31,7 @@
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
 #include "ddl/command.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "nodes/value.h"

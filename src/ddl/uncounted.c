@@ -7,7 +7,7 @@
  * that every writer takes: a table that this transaction has locked so, and of which no trigger
  * has seen a row, is looked at.
  *
- * Some functions of the server write rows that it never counts (sample.c).  Their callers hold
+ * Some functions of the server write rows that it never counts (filled.c).  Their callers hold
  * AccessExclusiveLock.
  *
  *-------------------------------------------------------------------------
@@ -17,7 +17,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "ddl/command.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "space/space.h"

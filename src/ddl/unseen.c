@@ -16,7 +16,7 @@
  * error of the function that reads it, and nothing is committed.
  *
  * The same is done for all rows of a table that was given another file (swapped.c), or pages that
- * the server counts no rows of (sample.c).
+ * the server counts no rows of (filled.c).
  *
  * A value in its own column may be another row's all the same: a row was copied within its
  * table.  It is the row's own
@@ -45,7 +45,7 @@
 #include "catalog/pg_class.h"
 #include "ddl/command.h"
 #include "ddl/ddl.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "miscadmin.h"
 #include "read/read.h"
 #include "storage/lmgr.h"

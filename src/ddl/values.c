@@ -4,7 +4,7 @@
  *	  One value of a column: which form it has, where it lies, and how it is
  *	  put where the column wants it.
  *
- * Shared by the row triggers and by what walks over whole tables (rows.c), so
+ * Shared by the row triggers and by what walks over whole tables (table_rows.c), so
  * that both follow the same rules.
  *
  *-------------------------------------------------------------------------
@@ -12,7 +12,7 @@
 #include "base/base.h"
 
 #include "access/detoast.h"
-#include "ddl/rows.h"
+#include "ddl/table_rows.h"
 #include "stream/stream.h"
 #include "transform/transform.h"
 #include "utils/builtins.h"

@@ -3,14 +3,14 @@
  * fetch_internal.h
  *	  What the files of fetch/ share.
  *
- * stored.c		on the other server: what its data files have
- * source.c		the connection to the other server, and questions to it
- * batch.c		units that are missing: asked for, checked
- * write.c		sectors, written to their places
- * column.c		the rows of a column, looked through for them
- * by_hand.c	securefile_fetch_left_behind()
- * worker.c		the same on a standby, again and again, in the background
- * state.c		shared memory: how far the worker has come with each column
+ * stored.c			on the other server: what its data files have
+ * source.c			the connection to the other server, and questions to it
+ * fetch_units.c	units that are missing: asked for, checked
+ * fetch_write.c	sectors, written to their places
+ * fetch_column.c	the rows of a column, looked through for them
+ * by_hand.c		securefile_fetch_left_behind()
+ * fetch_worker.c	the same on a standby, again and again, in the background
+ * fetch_state.c	shared memory: how far the worker has come with each column
  *
  * Units keep their places.  Both servers come from one, so the map that this server has got by
  * WAL, or by a backup, says where a unit lies on the other one, too; and its checksum tells
@@ -69,7 +69,7 @@ typedef void (*SfFetchGot) (int i, const char *bytes, uint32 length, void *arg);
 extern void sfi_fetch_ask(SfFetchSource *source, const SfSegment *seg, const SfFetchPart *parts,
 						  int nparts, SfFetchGot got, void *arg);
 
-/* ---- batch.c ---- */
+/* ---- fetch_units.c ---- */
 
 /* What was found and done. */
 typedef struct SfFetchCounts
@@ -96,7 +96,7 @@ extern void sfi_batch_add(const SfUnit *unit, uint64 seed, void *arg);
 /* Get and write what was added so far. */
 extern void sfi_batch_finish(SfFetchBatch *batch);
 
-/* ---- write.c ---- */
+/* ---- fetch_write.c ---- */
 
 /*
  * Write whole sectors to their place, durably.  offset: bytes, in the segment.  Takes a lock of
@@ -105,7 +105,7 @@ extern void sfi_batch_finish(SfFetchBatch *batch);
  */
 extern void sfi_fetch_write(SfSegment *seg, uint64 offset, const char *bytes, uint32 length);
 
-/* ---- column.c ---- */
+/* ---- fetch_column.c ---- */
 
 /*
  * Rows of blocks [from, to) of a table, of transactions from since on (invalid: all).  Once
@@ -127,7 +127,7 @@ typedef struct SfFetchRange
 extern TransactionId sfi_fetch_rows(Relation rel, SfSegment *seg, SfFetchSource *source,
 									SfFetchRange *range, SfFetchCounts *counts);
 
-/* ---- state.c ---- */
+/* ---- fetch_state.c ---- */
 
 /* How far the worker has come with a column. */
 typedef struct SfFetchState

@@ -12,7 +12,7 @@
  * changed whole or not at all, and applying cannot fail, so it can be done in a critical
  * section.
  *
- * The same function applies an operation when it is made (space/change.c) and when it is
+ * The same function applies an operation when it is made (space/page_change.c) and when it is
  * replayed: the page after a crash is what it was before, by construction.
  *
  *-------------------------------------------------------------------------

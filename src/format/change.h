@@ -71,7 +71,7 @@ extern const char *sf_format_ops_problem(SfPageType type, const void *content,
 extern void sf_format_op_apply(void *content, SfOp op);
 
 /*
- * The same for SF_OP_ADVICE_* (advice.c), which apply to a page that is sound; NULL: the list
+ * The same for SF_OP_ADVICE_* (advice_page.c), which apply to a page that is sound; NULL: the list
  * makes it new.
  */
 extern const char *sf_format_advice_op_problem(SfPageType type, const void *content, SfOp op);

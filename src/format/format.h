@@ -8,13 +8,13 @@
  * the machine's byte order, as everything in a PostgreSQL cluster is.
  *
  * locator.c		encode and decode locators
- * page.c			check pages of a segment relation
- * packed.c		check PACKED, TRAINED and SEALED values (packed.h)
+ * page_problem.c	check pages of a segment relation
+ * packed.c			check PACKED, TRAINED and SEALED values (packed.h)
  * key.c			check entries of key pages (key.h)
- * map.c			the used plane of a space-map page
+ * used_plane.c		the used plane of a space-map page
  * kinds.c			the kinds of pending entries
  * share.c			share records: what is possible, their cells, their locators (share.h)
- * advice.c			buckets and lists of the advice on duplicates, and their changes (share.h)
+ * advice_page.c	buckets and lists of the advice on duplicates, and their changes (share.h)
  * change.c			check and apply the changes that a WAL record carries (change.h)
  * checksum.c		checksums of units (checksum.h); checksum_avx2.c: for processors with AVX2
  *

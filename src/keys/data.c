@@ -3,7 +3,7 @@
  * data.c
  *	  Data keys of columns: made, found, and kept by processes.
  *
- * A column's data keys lie in its segment (space/keys.c), wrapped with master keys (wrap.c).
+ * A column's data keys lie in its segment (space/key_pages.c), wrapped with master keys (wrap.c).
  *
  * Values are written with the newest key of the column, if today's master key wraps it;
  * if not, with a new one.  So a master key that became known to somebody, and is only

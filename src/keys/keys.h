@@ -4,14 +4,14 @@
  *	  Keys: the keyring, which has the master keys in memory under their names, and the
  *	  data keys of columns, which master keys wrap.
  *
- * keyring.c	the memory that all processes share; looking a key up
- * load.c		filling it: the command is run, its lines are taken, or none of them
- * command.c	running the command, and reading what it prints
- * lines.c		what the lines say
- * wrap.c		data keys: wrapped, unwrapped
- * data.c		data keys: made, found, kept
- * rotate.c		data keys: wrapped anew, and replaced by new ones
- * shred.c		data keys: destroyed
+ * keyring.c		the memory that all processes share; looking a key up
+ * load.c			filling it: the command is run, its lines are taken, or none of them
+ * key_command.c	running the command, and reading what it prints
+ * lines.c			what the lines say
+ * wrap.c			data keys: wrapped, unwrapped
+ * data.c			data keys: made, found, kept
+ * rotate.c			data keys: wrapped anew, and replaced by new ones
+ * shred.c			data keys: destroyed
  *
  * Master keys come from outside, by the command of securefile.key_command, and are
  * never stored.  The postmaster runs it at start; securefile_load_keys() runs it again.

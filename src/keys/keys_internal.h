@@ -88,7 +88,7 @@ extern void sfi_keys_replace_end(bool replace);
 /* Note that the command failed at start.  A load that succeeds forgets it. */
 extern void sfi_keys_note_failed(void);
 
-/* ---- the command (command.c) ---- */
+/* ---- the command (key_command.c) ---- */
 
 /*
  * What a command may print, comments included.  Small, so that this and the keyring fit

@@ -9,7 +9,7 @@
  * files of databases that are gone, which a crash in DROP DATABASE leaves behind.
  *
  * On a standby there is no space to be freed.  If securefile.fetch_from is set, the workers
- * that it sends are others: they fetch data that is not in WAL (fetch/worker.c).
+ * that it sends are others: they fetch data that is not in WAL (fetch/fetch_worker.c).
  *
  * Any ERROR ends it; the postmaster starts it again.
  *

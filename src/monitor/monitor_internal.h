@@ -3,9 +3,9 @@
  * monitor_internal.h
  *	  Declarations that launcher and worker share.
  *
- * state.c		shared memory: marks, state of the processes, view
- * launcher.c	decides which database is next, starts workers
- * worker.c		works through the segments of one database
+ * monitor_state.c	shared memory: marks, state of the processes, view
+ * launcher.c		decides which database is next, starts workers
+ * monitor_worker.c	works through the segments of one database
  *
  *-------------------------------------------------------------------------
  */

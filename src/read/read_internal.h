@@ -3,18 +3,18 @@
  * read_internal.h
  *	  What the files of read/ share.
  *
- * form.c		the form of a datum
- * value.c		lengths, ranges, whole values
- * verify.c		all of a value checked
- * missing.c	units of a value that are not on this server
- * units.c		a range of units, read in one go
- * reader.c		readers: values that are read piece by piece
- * ahead.c		reading ahead for readers
- * ring.c		requests in flight, in the order of their units: the engine of both
+ * form.c			the form of a datum
+ * value.c			lengths, ranges, whole values
+ * verify.c			all of a value checked
+ * missing.c		units of a value that are not on this server
+ * units.c			a range of units, read in one go
+ * reader.c			readers: values that are read piece by piece
+ * ahead.c			reading ahead for readers
+ * ring.c			requests in flight, in the order of their units: the engine of both
  * request.c		one request: its states, the check of its units, their delivery
- * plain.c		encoded units: decoded, the last ones kept
- * packed.c		small values that are compressed in the row
- * damage.c		reports of units that cannot be returned
+ * plain.c			encoded units: decoded, the last ones kept
+ * read_packed.c	small values that are compressed in the row
+ * damage.c			reports of units that cannot be returned
  *
  * The way of a unit: an SfUnit says where the stored bytes of a unit lie.  Units that
  * lie side by side become one request.  A ring keeps several requests in flight.
@@ -324,7 +324,7 @@ extern const char *sfi_read_plain(SfReadJob *job, const SfReadListener *listener
 /* Transaction end: wipe what is kept of encrypted units.  Never throws. */
 extern void sfi_read_wipe(void);
 
-/* ---- packed.c ---- */
+/* ---- read_packed.c ---- */
 
 /*
  * Length of a PACKED value, and bytes [offset, offset + len) of it, which must lie in it,

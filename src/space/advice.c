@@ -33,7 +33,7 @@
  * hashes that are good ones, unless splits lag behind: the process that splits has no turn
  * of the processor, and all others add on without waiting for it.
  *
- * The index never gets smaller.  Where entries are removed there is room for others (advise.c
+ * The index never gets smaller.  Where entries are removed there is room for others (advice_sweep.c
  * sweeps buckets), and TRUNCATE or a rewrite begins a new segment.
  *
  * How a bucket is found while others split.  Nobody reads from disk under a lock, so root,

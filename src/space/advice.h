@@ -2,7 +2,7 @@
  *
  * advice.h
  *	  The index of advice on duplicates (advice.c), for the sweep that keeps it small
- *	  (advise.c).
+ *	  (advice_sweep.c).
  *
  *-------------------------------------------------------------------------
  */

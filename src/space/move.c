@@ -229,7 +229,7 @@ clear_unused(Chunk *chunk)
  * Start to write a chunk that is being read.
  *
  * All of it is written, also where nothing is used, so that there is room for all of a file
- * (io/grow.c).  Only what is used is logged: what lies in free blocks is of no
+ * (io/grow_file.c).  Only what is used is logged: what lies in free blocks is of no
  * meaning, and a checksum of a value never covers it.
  */
 static void

@@ -195,7 +195,7 @@ extern bool sfi_root_may_be_shared(Relation rel, SfRoot root, uint64 *mark);
 /* Lock the page of a root exclusively; InvalidBuffer if it has not that mark any more. */
 extern Buffer sfi_root_lock(Relation rel, SfRoot root, uint64 mark);
 
-/* ---- page changes (change.c) ---- */
+/* ---- page changes (page_change.c) ---- */
 
 #define SF_CHANGE_MAX		24	/* pages in one change */
 

@@ -25,7 +25,7 @@
  * tell that this extension wrote it, in this version: the number of a resource manager is
  * not reserved, and a record of another extension would end here.
  *
- * The changes of a page are looked at where that is read, see change.c.
+ * The changes of a page are looked at where that is read, see page_change.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,7 +4,7 @@
  *	  WAL records of this room: opcodes, main data, and the table of them.
  *
  * To add a record: an opcode here, its struct (or one that is there), a row in
- * the table of wal.c with the function that replays it.  A record that only
+ * the table of wal_records.c with the function that replays it.  A record that only
  * changes pages needs no opcode: it is a PAGES record with one more reason.
  *
  *-------------------------------------------------------------------------
@@ -14,7 +14,7 @@
 
 #include "space/space.h"
 
-/* ---- opcodes; which pages a record has is in the table of wal.c ---- */
+/* ---- opcodes; which pages a record has is in the table of wal_records.c ---- */
 
 #define XLOG_SF_CREATE		0x00	/* xl_sf_storage; block 0: header */
 #define XLOG_SF_UNLINK		0x10	/* xl_sf_storage */
@@ -106,7 +106,7 @@ typedef struct xl_sf_db
 /* Bytes of one data record: small enough for memory, large enough for speed. */
 #define SF_DATA_RECORD_SECTORS	(1024 * 1024 / SF_SECTOR_SIZE)
 
-/* ---- the table of records (wal.c) ---- */
+/* ---- the table of records (wal_records.c) ---- */
 
 /* What the main data of a record holds. */
 #define SF_HOLDS_STORAGE		0x01	/* a segment: the struct begins as

@@ -10,7 +10,7 @@
  *
  *	 none --own (pre-commit)--> OWNED --take--> TAKEN
  *									|
- *									+--share (share.c)--> SHARED: a record owns the map
+ *									+--share (share_records.c)--> SHARED: a record owns the map
  *
  * Invariants:
  *	 M1	a record takes over a map only where a row has it that has committed, and nobody

@@ -10,7 +10,7 @@
  * relation this is, so that a page in the place of another one is noticed.  It
  * cannot tell that a page is an older one of its own (see doc/proof.md).
  *
- * Each change of a page (change.c, copy.c) seals it again; a page whose seal
+ * Each change of a page (page_change.c, copy.c) seals it again; a page whose seal
  * is broken stays so, also when redo changes it.  A seal of 0 is none: nothing
  * is known of that page, and it is believed.
  *

@@ -482,7 +482,7 @@ typedef struct SfRoot
 } SfRoot;
 
 /*
- * ---- share records (share.c) ----
+ * ---- share records (share_records.c) ----
  *
  * Of a segment that is open with RowExclusiveLock, but for the first, which takes any lock.
  * DATA_CORRUPTED when a page is damaged.
@@ -590,7 +590,7 @@ extern void sf_space_advice_remove(SfSegment *seg, const SfAdvice *entry);
 extern void sf_space_advice_forget(SfSegment *seg);
 
 /*
- * ---- dictionaries (dictionary.c) ----
+ * ---- dictionaries (dictionary_pages.c) ----
  *
  * The segment is open and locked: AccessShareLock, to add RowExclusiveLock.  All of these
  * throw DATA_CORRUPTED when a page is damaged.
@@ -645,7 +645,7 @@ extern SfCarried *sf_space_fetch_dictionary(SfSegment *seg);
 extern void sf_space_put_dictionary(SfSegment *seg, SfCarried *carried);
 
 /*
- * ---- key pages (keys.c) ----
+ * ---- key pages (key_pages.c) ----
  *
  * The wrapped keys of a segment, open and locked as for dictionaries.
  *

@@ -5,70 +5,70 @@
  *
  * README.md has the life of a block as a drawing.  The headers, by audience:
  *
- * pages.h		pages of the segment relation and their changes
- * reserve.h	free space: growth, lending, parked regions
- * pending.h	the pending queue, and what becomes of its entries
- * storage.h	storage that is made, copied, kept, dropped, adopted
- * record.h		WAL records
+ * pages.h				pages of the segment relation and their changes
+ * reserve.h			free space: growth, lending, parked regions
+ * pending.h			the pending queue, and what becomes of its entries
+ * storage.h			storage that is made, copied, kept, dropped, adopted
+ * record.h				WAL records
  *
  * The files, by floors.  A file calls those of the floors below it (smaller
  * numbers) and, on its own floor, those that stand above it in this list; so
  * there is no circle.
  *
  * floor 0, by themselves:
- * seal.c		the type of a page, and its seal
- * map.c		bits of one map page: used, lent
- * dispense.c	runs believed free, in shared memory
- * parked.c		regions that stay lent between transactions, in shared memory
- * keep.c		space that a session needs longer than a snapshot of its own
- * verdict.c		horizons; what becomes of a pending entry
- * unfinished.c	a database whose upgrade by pg_upgrade is not finished
- * owned.c		what the object of a share record owns
+ * seal.c				the type of a page, and its seal
+ * map.c				bits of one map page: used, lent
+ * dispense.c			runs believed free, in shared memory
+ * parked.c				regions that stay lent between transactions, in shared memory
+ * keep.c				space that a session needs longer than a snapshot of its own
+ * verdict.c			horizons; what becomes of a pending entry
+ * unfinished.c			a database whose upgrade by pg_upgrade is not finished
+ * owned.c				what the object of a share record owns
  *
  * floor 1, one page or one record:
- * page.c		pages: read, checked, initialised
- * copy.c		pages copied into new storage
- * record.c		may a WAL record be replayed
+ * page.c				pages: read, checked, initialised
+ * copy.c				pages copied into new storage
+ * record.c				may a WAL record be replayed
  *
  * floor 2:
- * change.c		the one way in which pages change, and its redo
- * retained.c		dropped storage that logical decoding may need
+ * page_change.c		the one way in which pages change, and its redo
+ * retained.c			dropped storage that logical decoding may need
  *
  * floor 3, storage and segments:
- * storage.c	files follow the segment relation; the sweeper
- * list.c		the segments of a database
- * segment.c	finding and opening the segment of a column; object ids
- * upgrade.c	pg_upgrade: pages beside the data files, and back
- * wal.c		the table of WAL records, redo, desc; data records
+ * storage.c			files follow the segment relation; the sweeper
+ * list.c				the segments of a database
+ * segment.c			finding and opening the segment of a column; object ids
+ * upgrade.c			pg_upgrade: pages beside the data files, and back
+ * wal_records.c		the table of WAL records, redo, desc; data records
  *
  * floor 4, space:
- * grow.c		longer and shorter data files
- * pending.c	the pending queue: entries are added
- * references.c	the pending queue: references to share records are counted down
- * resolve.c	the pending queue: entries are taken out, space becomes free
- * usage.c		what other rooms ask of pages: contents, used bits, sums
- * move.c		storage moved to another tablespace
+ * grow.c				longer and shorter data files
+ * pending.c			the pending queue: entries are added
+ * references.c			the pending queue: references to share records are counted down
+ * resolve.c			the pending queue: entries are taken out, space becomes free
+ * space_usage.c		what other rooms ask of pages: contents, used bits, sums
+ * move.c				storage moved to another tablespace
  *
  * floor 5, all of it:
- * lend.c		blocks lent to a backend, and given back
- * node_pages.c	new inode pages
- * dictionary.c	dictionaries of the codec "trained"
- * root.c		whose the map of a root page is
- * share.c		share records: made, found, counted up
- * advise.c		advice on them, and what is left of those that are gone
- * keys.c			key pages
- * advice.c		advice on duplicates: a hash index of share records
- * maintain.c		what the monitor does to a segment
- * repair.c		pages made anew for securefile_repair()
+ * lend.c				blocks lent to a backend, and given back
+ * node_pages.c			new inode pages
+ * dictionary_pages.c	dictionaries of the codec "trained"
+ * root.c				whose the map of a root page is
+ * share_records.c		share records: made, found, counted up
+ * advice_sweep.c		advice on them, and what is left of those that are gone
+ * key_pages.c			key pages
+ * advice.c				advice on duplicates: a hash index of share records
+ * maintain_segment.c	what the monitor does to a segment
+ * repair_pages.c		pages made anew for securefile_repair()
  *
  * Invariants (asserted where they are made or used; of each change S1 and S4 by
- * change.c, before it is applied, and S6 after):
+ * page_change.c, before it is applied, and S6 after):
  *	 S1	a used bit is set only by the record that adds its ALLOC entry (or by
- *		repair.c, if its owner has committed), and cleared only by the
+ *		repair_pages.c, if its owner has committed), and cleared only by the
  *		resolver;
  *	 S2	a block is lent only when its used byte is 0 and its lent bit is 0;
  *	 S3	nothing beyond the header's total_sectors is lent or used;
- *	 S4	every page change is a list of operations applied by change.c, the
+ *	 S4	every page change is a list of operations applied by page_change.c, the
  *		same for the forward path and redo;
  *	 S5	an entry leaves the queue only when its transaction has ended: its space
  *		becomes free if that failed (ALLOC) or committed (FREE), and stays used

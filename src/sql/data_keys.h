@@ -29,7 +29,7 @@ typedef struct SfKeyCounts
 extern void sfi_sql_count_keys(const SfCheckColumn *column, Snapshot snapshot,
 							   SfKeyCounts *counts);
 
-/* ---- rotate.c ---- */
+/* ---- rotate_keys.c ---- */
 
 /*
  * The columns whose keys a function is to change, as of sf_check_columns(), and their tables

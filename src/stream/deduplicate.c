@@ -15,7 +15,7 @@
  * error of the statement that stores.
  *
  * Values that are read for this are read once for the hash, and once more for the comparison
- * or the copy.  Those that come in pieces are hashed and compared as they come (once.c).
+ * or the copy.  Those that come in pieces are hashed and compared as they come (store_once.c).
  *
  *-------------------------------------------------------------------------
  */

@@ -3,17 +3,17 @@
  * stream_internal.h
  *	  What the files of stream/ share.
  *
- * handle.c		streams by number
- * cancel.c		cancel requests that come between two uses of a handle
- * stream.c		which kind of stream; opening, finishing, closing
- * memory.c		a value that is changed in memory
- * stage.c		a value that is changed in its segment, unit by unit
- * hash.c		the SHA-256 of such a value, where the column keeps it
- * hasher.c		the digest of what comes in parts
+ * handle.c			streams by number
+ * cancel.c			cancel requests that come between two uses of a handle
+ * stream.c			which kind of stream; opening, finishing, closing
+ * in_memory.c		a value that is changed in memory
+ * stage.c			a value that is changed in its segment, unit by unit
+ * hash.c			the SHA-256 of such a value, where the column keeps it
+ * hasher.c			the digest of what comes in parts
  * deduplicate.c	storing a content once
- * once.c		a new value in pieces, compared with what is there
- * reflink.c	copies of whole values that move no byte
- * store.c		storing what is not INLINE: copies, and edits in place
+ * store_once.c		a new value in pieces, compared with what is there
+ * reflink.c		copies of whole values that move no byte
+ * store.c			storing what is not INLINE: copies, and edits in place
  *
  * stream.c and store.c call each other, by nature: a value is stored by way of a stream,
  * and a stream that is opened on an EDITED value has to store the pieces of that value.
@@ -33,7 +33,7 @@ typedef enum StreamKind
 	STREAM_STAGE,				/* units of seg are written */
 } StreamKind;
 
-/* A new value of a column that deduplicates (once.c). */
+/* A new value of a column that deduplicates (store_once.c). */
 typedef struct SfOnce SfOnce;
 
 struct SfStream
@@ -83,7 +83,7 @@ extern void sfi_cancel_watch(bool any_open);
 /* What was noted has been reported, or is not wanted any more.  Never throws. */
 extern void sfi_cancel_forget(void);
 
-/* ---- memory.c ---- */
+/* ---- in_memory.c ---- */
 
 /*
  * A stream whose bytes are in memory, in CurrentMemoryContext; value: of any form, which
@@ -181,7 +181,7 @@ extern bool sfi_store_is_as_asked(SfSegment *seg, const SfValue *value);
  */
 extern SfValue sfi_store_found(SfSegment *seg, const SfValue *value, SfFingerprint *hash);
 
-/* ---- once.c ---- */
+/* ---- store_once.c ---- */
 
 /* A stage for a new value begins, which is empty, of a column that deduplicates. */
 extern void sfi_once_begin(SfStream *stream);

@@ -7,7 +7,7 @@
  * when its locator goes into a tuple; the AFTER trigger confirms it when the
  * row is really there; what is never confirmed is given back.  States go
  * back and forth by nest level, so that a savepoint takes back just what came
- * after it.  They are kept in two forms (plain.c, objects.c); what rows have got
+ * after it.  They are kept in two forms (plain_states.c, object_states.c); what rows have got
  * and lost goes to the ledger (ledger.c) at once.
  *
  *	 state		meaning at commit

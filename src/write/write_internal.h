@@ -3,17 +3,17 @@
  * write_internal.h
  *	  What the files of write/ share.
  *
- * draft.c		a version in the making: units placed, checksummed, mapped
- * pack.c		small values, compressed for their rows
- * arena.c		where the next unit goes: lent regions of this backend
- * gather.c		the write gather cache: two buffers, extents, flushes
- * owner.c		which object is whose: placed, confirmed, freed
- * objects.c	objects of this transaction that are not plain
- * plain.c		states of objects of which there is nothing else to know
- * shares.c		share records that were made or counted up; their rows
- * ledger.c		what is to be logged, by nest level; in bounded memory
- * work.c		memory, copies of segments, may anything still be added
- * commit.c		the order of things at the end of a transaction
+ * draft.c			a version in the making: units placed, checksummed, mapped
+ * pack.c			small values, compressed for their rows
+ * arena.c			where the next unit goes: lent regions of this backend
+ * gather.c			the write gather cache: two buffers, extents, flushes
+ * owner.c			which object is whose: placed, confirmed, freed
+ * object_states.c	objects of this transaction that are not plain
+ * plain_states.c	states of objects of which there is nothing else to know
+ * shares.c			share records that were made or counted up; their rows
+ * ledger.c			what is to be logged, by nest level; in bounded memory
+ * work.c			memory, copies of segments, may anything still be added
+ * commit.c			the order of things at the end of a transaction
  *
  *-------------------------------------------------------------------------
  */
@@ -172,7 +172,7 @@ extern void sfi_owner_log(void);
 /* Transaction end. */
 extern void sfi_owner_reset(void);
 
-/* ---- objects.c ---- */
+/* ---- object_states.c ---- */
 
 typedef struct SfObjectKey
 {
@@ -269,7 +269,7 @@ extern bool sfi_shares_is_empty(void);
 
 extern void sfi_shares_reset(void);
 
-/* ---- plain.c ---- */
+/* ---- plain_states.c ---- */
 
 /* Can it be plain, as far as its locator tells? */
 extern bool sfi_plain_is(const SfLocator *loc);

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * check_advice.c
+ *	  The pages of the advice on duplicates: root, directory and buckets.
+ *
+ * They belong to the segment, and no row owns them.  They are not marked as owned but as
+ * pages of the advice, since what a repair does about damage is simple: all of the advice is
+ * forgotten, and its pages are nobody's then.  In the end it is made anew from the share
+ * records, which know all that stands there.
+ *
+ * Entries that lead nowhere are no findings: an entry may outlive its share record.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "check/walk.h"
+#include "miscadmin.h"
+
+/* Report damage of the advice; page: which one. */
+static void
+report(SfPageWalk *walk, uint32 page, const char *problem)
+{
+	SF_ASSERT(!walk->check->moving && problem != NULL);
+	walk->advice_damaged = true;
+	sfi_check_report(walk->check, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
+					 "page %u of the segment relation: %s (advice on duplicates, which a repair makes anew; nothing is lost)",
+					 page, problem);
+}
+
+/*
+ * Take a page for one of the advice; false, and a finding: there is none, or it is another's.
+ * So no page is read twice, and lists that lead back to themselves have an end.
+ */
+static bool
+claim(SfPageWalk *walk, uint32 page)
+{
+	if (page >= walk->nblocks || page == 0 || SF_IS_MAP_PAGE(page))
+	{
+		report(walk, page, "a list of the advice leads to it, and it is no such page");
+		return false;
+	}
+	if (walk->known[page] &
+		(SF_KNOWN_OWNED | SF_KNOWN_QUEUED | SF_KNOWN_FREE | SF_KNOWN_ADVICE))
+	{
+		report(walk, page, "a list of the advice leads to it, and it belongs to another owner");
+		return false;
+	}
+	walk->known[page] |= SF_KNOWN_ADVICE;
+	return true;
+}
+
+/* Claim a page and read it; false, and a finding: it is not sound, or of another type. */
+static bool
+read_page(SfPageWalk *walk, uint32 page, SfPageType type, SfCheckPage *read)
+{
+	SF_ASSERT(!walk->check->moving);
+	if (!claim(walk, page))
+		return false;
+	if (sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) && read->type == type)
+		return true;
+	report(walk, page, psprintf("it is damaged, or not of type %d", type));
+	return false;
+}
+
+/* Look at a bucket, and what is in it. */
+static void
+look_at_bucket(SfPageWalk *walk, uint32 page, uint32 number, uint32 nbuckets, SfCheckPage *read)
+{
+	const char *problem;
+
+	SF_ASSERT(number < nbuckets);
+	if (!read_page(walk, page, SF_PAGE_ADVICE_BUCKET, read))
+		return;
+	problem = sf_format_advice_bucket_problem(&read->u.bucket, number, nbuckets);
+	if (problem != NULL)
+		report(walk, page, problem);
+}
+
+/* Look at a page of the directory, and the buckets that it leads to, from that number on. */
+static void
+look_at_directory(SfPageWalk *walk, uint32 page, uint32 first, uint32 nbuckets,
+				  SfCheckPage *read)
+{
+	uint32		npages = Min(nbuckets - first, SF_ADVICE_LIST_MAX);
+	SfAdviceList *list;
+
+	SF_ASSERT(first < nbuckets && first % SF_ADVICE_LIST_MAX == 0);
+	if (!read_page(walk, page, SF_PAGE_ADVICE_DIRECTORY, read))
+		return;
+	if (read->u.list.npages != npages)
+	{
+		report(walk, page, psprintf("it leads to %u buckets, not to %u", read->u.list.npages,
+									npages));
+		return;
+	}
+	/* the buckets are read to the same place */
+	list = palloc(sizeof(SfAdviceList));
+	*list = read->u.list;
+	for (uint32 i = 0; i < npages; i++)
+		look_at_bucket(walk, list->pages[i], first + i, nbuckets, read);
+	pfree(list);
+}
+
+/* The numbers of buckets and pages fit each other on a root that was read. */
+void
+sfi_check_advice(SfPageWalk *walk)
+{
+	uint32		page = walk->check->header.advice_root;
+	SfCheckPage *root = palloc(sizeof(SfCheckPage));
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+
+	if (page != 0 && read_page(walk, page, SF_PAGE_ADVICE_ROOT, root))
+	{
+		const SfAdviceList *list = &root->u.list;
+
+		for (uint32 i = 0; i < list->npages; i++)
+			look_at_directory(walk, list->pages[i], i * SF_ADVICE_LIST_MAX, list->nbuckets, read);
+	}
+	pfree(root);
+	pfree(read);
+}
+
+void
+sfi_check_advice_page(SfPageWalk *walk, uint32 page)
+{
+	SF_ASSERT(page < walk->nblocks && page > 0);
+	if (walk->known[page] & SF_KNOWN_ADVICE)
+		return;
+	if (walk->advice_strays++ == 0)
+		walk->advice_stray = page;
+}
+
+/* One finding, not one for each page; and none where damage has made them so. */
+void
+sfi_check_stray_advice(SfPageWalk *walk)
+{
+	if (walk->advice_strays > 0 && !walk->advice_damaged)
+		sfi_check_report(walk->check, SF_FINDING_UNOWNED, NULL, 0, 0,
+						 "%u pages of advice on duplicates, the first is page %u",
+						 walk->advice_strays, walk->advice_stray);
+}
+
+void
+sfi_check_forget_advice(const SfPageWalk *walk)
+{
+	SF_ASSERT(walk->check->lockmode >= ShareRowExclusiveLock);
+	if (walk->advice_damaged)
+		sf_space_advice_forget(walk->check->seg);
+}
+
+/*
+ * Have the records of a share page found, but for those that a repair has made of rows: nobody
+ * knows what their contents hash to.
+ */
+static void
+advise_page(SfSegment *seg, uint32 page, const SfSharePage *content)
+{
+	for (uint32 cell = 0; cell < SF_SHARE_CELLS;)
+	{
+		const SfShareRecord *record = sf_format_share_record(content, cell);
+		const SfShareId id = {page, cell, record == NULL ? 0 : (uint16) record->object_id};
+
+		if (record != NULL && record->hash_method != SF_SHARE_HASH_NONE &&
+			(record->state == SF_SHARE_NEW || record->state == SF_SHARE_LIVE))
+			sf_space_share_advise(seg, id, record);
+		cell += sf_share_record_cells(record);
+	}
+}
+
+/*
+ * All records, whatever was found: an entry that is there costs a look.  So what a repair that
+ * was cut off has forgotten comes back, and what others have lost.
+ */
+void
+sfi_check_rebuild_advice(SfPageWalk *walk)
+{
+	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+
+	SF_ASSERT(walk->check->lockmode >= ShareRowExclusiveLock);
+	for (uint32 page = 2; page < walk->nblocks; page++)
+	{
+		if (!(walk->known[page] & SF_KNOWN_SHARE) ||
+			!sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) ||
+			read->type != SF_PAGE_SHARE)
+			continue;
+		CHECK_FOR_INTERRUPTS();
+		advise_page(walk->check->seg, page, &read->u.share);
+	}
+	pfree(read);
+}

@@ -1,0 +1,425 @@
+/*-------------------------------------------------------------------------
+ *
+ * check_rows.c
+ *	  The live rows of a table: every stored value is verified, and the space
+ *	  that it owns is collected.
+ *
+ * The rows are those that are committed once no writer is left.  Rows of the
+ * caller's own transaction are left out: their data may still lie in memory, and
+ * their space is not marked as used before the commit.
+ *
+ * Several rows may have one shared object (check_references.c).  It is verified with the first of
+ * them, whose space it is for the reports; damage of it is reported for each of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "access/detoast.h"
+#include "base/server.h"
+#include "check/check_shares.h"
+#include "keys/keys.h"
+#include "miscadmin.h"
+#include "object/object.h"
+#include "read/read.h"
+#include "storage/lmgr.h"
+#include "transform/transform.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+/* One value, and the results of the steps of its check. */
+typedef struct ValueWork
+{
+	SfCheck    *check;
+	Datum		value;
+	SfCheckShare *share;		/* of a shared one, or NULL */
+	struct varlena *stored;		/* its locator, when it is to be verified */
+	bool		map_damaged;
+	SfOwned		owned;
+	/* while its space is found out: */
+	const SfLocator *loc;
+	const SfLocator *shared;	/* what it is a changed version of, or NULL */
+} ValueWork;
+
+/*
+ * Does the segment that a value names belong to this very column?  Else that is a finding.
+ */
+static bool
+belongs_here(SfCheck *check, SfHome home)
+{
+	if (home.table_oid != check->column->table_oid || home.attnum != check->column->attnum)
+	{
+		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
+						 "the value lies in the segment of table %u, column %d",
+						 home.table_oid, home.attnum);
+		return false;
+	}
+	if (check->seg == NULL)
+	{
+		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
+						 "the value lies in a segment that does not exist");
+		return false;
+	}
+	if (home.incarnation != check->seg->incarnation)
+	{
+		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
+						 "the value lies in storage that was replaced");
+		return false;
+	}
+	return true;
+}
+
+/* An SfMapDamage: one damaged page of a unit map does not hide the others. */
+static void
+note_damage(const ErrorData *error, void *arg)
+{
+	ValueWork  *work = arg;
+
+	work->map_damaged = true;
+	sfi_check_report_error(work->check, SF_REPAIR_NONE, error);
+}
+
+/*
+ * A value that is compressed or encrypted in its row is sound if it can be decoded; ERROR
+ * if not.  Without its key, cipher or codec we cannot tell.
+ */
+static void
+verify_in_row(SfCheck *check, struct varlena *value)
+{
+	SfUnit		unit;
+
+	if (sf_read_form(value) == SF_FORM_INLINE ||
+		!sf_keys_can_decrypt(check->seg, sf_read_key_id(value)))
+		return;
+	unit = sf_read_packed_unit(value);
+	if (sf_transform_is_raw(&unit) || sf_transform_find(unit.flags) != NULL)
+		(void) sf_read_unpacked(value);
+}
+
+/* Count a value that has bytes by its key; 0: it is not encrypted. */
+static void
+count_key(SfCheck *check, uint16 key_id)
+{
+	SF_ASSERT(ItemPointerIsValid(&check->tid));
+	if (check->seg == NULL)
+		return;
+	if (key_id == 0)
+		check->not_encrypted += sf_config_encrypts(sf_space_column(check->seg));
+	else
+		check->not_decrypted += !sf_keys_can_decrypt(check->seg, key_id);
+}
+
+/*
+ * None of it is damage.  But a reader cannot know whether a value that is not encrypted is
+ * of before the column had the option, or was put in the place of one that was.
+ */
+static void
+tell_keys(const SfCheck *check)
+{
+	const char *column = get_attname(check->column->table_oid, check->column->attnum, false);
+	const char *table = RelationGetRelationName(check->rel);
+
+	SF_ASSERT(!ItemPointerIsValid(&check->tid));
+	if (check->not_encrypted > 0)
+		ereport(NOTICE,
+				(errmsg("column \"%s\" of table \"%s\" has " INT64_FORMAT " values that are not encrypted",
+						column, table, check->not_encrypted),
+				 errhint("CALL securefile_rewrite_online() with only_keys encrypts them.")));
+	if (check->not_decrypted > 0)
+		ereport(NOTICE,
+				(errmsg("column \"%s\" of table \"%s\" has " INT64_FORMAT " values that were not decrypted",
+						column, table, check->not_decrypted),
+				 errdetail("Their master keys are not loaded, their data keys were destroyed, or this build lacks the cipher.  What is stored of them was verified.")));
+}
+
+/* The record that owns the map of a private value (an SfCheckStep). */
+typedef struct RootWork
+{
+	const SfLocator *loc;
+	SfShareId	id;
+	bool		is_shared;
+} RootWork;
+
+static void
+read_root(SfCheck *check, void *arg)
+{
+	RootWork   *root = arg;
+
+	root->is_shared = sf_space_root_record(check->seg, sf_object_root(root->loc), &root->id);
+}
+
+/*
+ * Is a value what a share record has, as its locator says, or the root page of its map?  A
+ * root that cannot be read is reported with the map.
+ */
+static bool
+is_shared(SfCheck *check, const SfLocator *loc, SfShareId *id)
+{
+	RootWork	root = {.loc = loc};
+
+	*id = sf_share_id_of(loc);
+	if (!sf_object_has_root(loc))
+		return sf_object_is_reference(loc);
+	(void) sfi_check_guarded(check, SF_REPAIR_UNREPORTED, read_root, &root);
+	*id = root.id;
+	return root.is_shared;
+}
+
+/* Find out what a value owns (an SfBaseStep). */
+static void
+find_owned(void *arg)
+{
+	ValueWork  *work = arg;
+
+	work->owned = sf_object_owned(work->check->seg, work->loc, work->shared, note_damage, work);
+}
+
+/*
+ * The same of a changed version of a shared value.  Where the map of that cannot be read, the
+ * row can; but which of its units are its own nobody knows.  Nothing is set free then: should
+ * the map come back, its record owns what it says.
+ */
+static void
+find_owned_by_version(ValueWork *work)
+{
+	ErrorData  *error = sf_base_guarded(find_owned, work);
+
+	SF_ASSERT(work->shared != NULL);
+	if (error == NULL)
+		return;
+	sfi_check_report(work->check, SF_FINDING_NO_SHARED_MAP, &work->check->tid, 0, 0,
+					 "the map of object " UINT64_FORMAT
+					 ", of which the row has a changed version, cannot be read (%s), the value of the row can, unless another finding says otherwise: " SF_STORE_AGAIN,
+					 work->loc->object_id, error->message);
+	FreeErrorData(error);
+}
+
+/*
+ * Find out the space of a value; of a changed version of a shared value without what its
+ * record answers for.  False: another row has brought it, and its data.
+ */
+static bool
+find_space(ValueWork *work, const SfLocator *loc)
+{
+	SfCheck    *check = work->check;
+	SfShareVersion version;
+	SfShareId	id;
+
+	if (is_shared(check, loc, &id))
+		work->share = sfi_check_reference(check, loc, id);
+	else if ((loc->flags & SF_LOC_SHARED) && sfi_check_based(check, loc, &version))
+		work->shared = &version.loc;
+	if (loc->flags & SF_LOC_SHARED)
+		check->max_object_id = Max(check->max_object_id, loc->share.reference_id);
+	if (work->share != NULL && (work->share->facts & SF_FACT_OWNED))
+		return false;
+	if (work->share != NULL)
+		work->share->facts |= SF_FACT_OWNED;
+	work->loc = loc;
+	if (work->shared != NULL)
+		find_owned_by_version(work);
+	else
+		find_owned(work);
+	return true;
+}
+
+/*
+ * First step: find out the value's form and the space that it owns.  Locators and
+ * compressed values are small, so larger ones, which are INLINE, are not even fetched.
+ */
+static void
+read_map(SfCheck *check, void *arg)
+{
+	ValueWork  *work = arg;
+	struct varlena *packed;
+	SfLocator	loc;
+
+	if (toast_raw_datum_size(work->value) > VARHDRSZ + SF_IN_ROW_MAX + SF_SEALED_OVERHEAD)
+	{
+		count_key(check, 0);
+		return;
+	}
+	packed = PG_DETOAST_DATUM_PACKED(work->value);
+	if (sf_read_is_in_row(packed))
+	{
+		if (sf_read_length(packed) > 0)
+			count_key(check, 0);
+		verify_in_row(check, packed);
+		return;
+	}
+	if (sf_read_is_homed(packed))
+	{
+		if (!belongs_here(check, sf_read_home(packed)))
+			return;
+		count_key(check, sf_read_key_id(packed));
+		verify_in_row(check, packed);
+		return;
+	}
+	loc = sf_object_locator(packed);
+	if (!belongs_here(check, (SfHome) {loc.table_oid, loc.attnum, loc.incarnation}))
+		return;
+	sf_object_require_tag(check->seg, &loc);
+	count_key(check, loc.key_id);
+	check->max_object_id = Max(check->max_object_id, loc.object_id);
+	if (find_space(work, &loc))
+		work->stored = packed;
+}
+
+/* Callback of sf_read_verify(), which names findings by their text. */
+static void
+report_found(const char *what, int64 segment_offset, int64 len, const char *detail, void *arg)
+{
+	SfCheck    *check = arg;
+
+	sfi_check_report_bytes(check, sfi_check_finding_named(what), &check->tid, segment_offset, len,
+						   detail);
+}
+
+/* Second step: compare the units in the data files with their checksums in the map. */
+static void
+verify(SfCheck *check, void *arg)
+{
+	ValueWork  *work = arg;
+
+	sf_read_verify(work->stored, report_found, check);
+}
+
+/* Findings so far that say that values, or their space, are not known to be sound. */
+static uint64
+unsound(const SfCheck *check)
+{
+	return check->nfindings - check->nmendable;
+}
+
+/*
+ * Check a value in two steps, each guarded.  The space that it owns is noted even
+ * if its data are damaged, for then a repair must not free that space.
+ */
+static void
+check_value(SfCheck *check, Datum value)
+{
+	ValueWork	work = {.check = check, .value = value};
+	uint64		before = unsound(check);
+
+	SF_ASSERT(ItemPointerIsValid(&check->tid));
+	(void) sfi_check_guarded(check, SF_REPAIR_NONE, read_map, &work);
+	check->hidden |= unsound(check) > before;
+	if (work.stored != NULL)
+	{
+		sf_rows_runs_add_owned(&check->owned, &check->owned_pages, &work.owned, 0, &check->tid);
+		if (!work.map_damaged)
+			(void) sfi_check_guarded(check, SF_REPAIR_NONE, verify, &work);
+	}
+	if (work.share == NULL)
+		return;
+	if (work.share->facts & SF_FACT_DAMAGED)
+		sfi_check_report_again(check, work.share);
+	else if (unsound(check) > before)
+	{
+		work.share->facts |= SF_FACT_DAMAGED;
+		work.share->finding = check->newest;
+	}
+}
+
+/*
+ * Take a snapshot.  The caller's lock keeps writers out, so the snapshot sees all
+ * that will ever be committed of their work.  Command id "first" hides the rows
+ * of the caller's own transaction.
+ */
+static Snapshot
+take_snapshot(void)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	sf_server_hide_own_changes(snapshot);
+	return snapshot;
+}
+
+void
+sfi_check_rows(SfCheck *check)
+{
+	Snapshot	snapshot = take_snapshot(); /* after the lock */
+	SfRows		rows = sf_rows_begin(check->rel, check->column->attnum, snapshot);
+
+	SF_ASSERT(CheckRelationLockedByMe(check->rel, check->lockmode, true));
+	SF_ASSERT(!ItemPointerIsValid(&check->tid));
+	while (sf_rows_next(&rows))
+	{
+		check->tid = rows.slot->tts_tid;
+		check_value(check, rows.value);
+	}
+	sf_rows_end(&rows);
+	ItemPointerSetInvalid(&check->tid);
+	UnregisterSnapshot(snapshot);
+	sfi_check_report_lost(check);
+	tell_keys(check);
+}
+
+/* Report the sectors that a run shares with the run that reaches furthest before it. */
+static void
+report_twice(SfCheck *check, SfRowRun *run, SfRowRun *before)
+{
+	uint64		end = Min(run->start + run->count, before->start + before->count);
+
+	SF_ASSERT(before->start <= run->start && run->start < end);
+	sfi_check_report(check, SF_FINDING_SECTOR_TWICE, &run->tid,
+					 run->start, end - run->start, "also by row (%u,%u)",
+					 ItemPointerGetBlockNumberNoCheck(&before->tid),
+					 ItemPointerGetOffsetNumberNoCheck(&before->tid));
+}
+
+/*
+ * Report runs that overlap, or lie behind the end.  The runs are sorted by start,
+ * so a run overlaps an earlier one only if it starts before the furthest end so far.
+ */
+static void
+check_sectors(SfCheck *check)
+{
+	SfRowRun   *before = NULL;
+	uint64		total = check->total_sectors;
+
+	SF_ASSERT(check->owned.sorted);
+	for (int64 i = 0; i < check->owned.n; i++)
+	{
+		SfRowRun   *run = &check->owned.runs[i];
+
+		CHECK_FOR_INTERRUPTS();
+		if (run->start + run->count > total)
+			sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &run->tid, run->start, run->count,
+							 "the data files end at byte " UINT64_FORMAT,
+							 sf_sectors_to_bytes(total));
+		if (before != NULL && run->start < before->start + before->count)
+			report_twice(check, run, before);
+		if (before == NULL ||
+			run->start + run->count > before->start + before->count)
+			before = run;
+	}
+}
+
+/* Report inode pages that two rows own; in a sorted array these are neighbours. */
+static void
+check_inode_pages(SfCheck *check)
+{
+	SF_ASSERT(check->owned_pages.sorted);
+	for (int64 i = 1; i < check->owned_pages.n; i++)
+	{
+		SfRowRun   *before = &check->owned_pages.runs[i - 1];
+		SfRowRun   *page = &check->owned_pages.runs[i];
+
+		SF_ASSERT(page->count == 1 && before->start <= page->start);
+		if (page->start == before->start)
+			sfi_check_report(check, SF_FINDING_INODE_PAGE_TWICE, &page->tid, 0, 0,
+							 "page " UINT64_FORMAT ", also by row (%u,%u)", page->start,
+							 ItemPointerGetBlockNumberNoCheck(&before->tid),
+							 ItemPointerGetOffsetNumberNoCheck(&before->tid));
+	}
+}
+
+void
+sfi_check_overlaps(SfCheck *check)
+{
+	sf_rows_runs_sort(&check->owned);
+	sf_rows_runs_sort(&check->owned_pages);
+	check_sectors(check);
+	check_inode_pages(check);
+}

@@ -1,0 +1,471 @@
+/*-------------------------------------------------------------------------
+ *
+ * space_usage.c
+ *	  What other rooms ask of the pages of a segment: what is on one, is a run
+ *	  in use, how much is (live + pending + free = data files).
+ *
+ * The sums, of one segment:
+ *
+ *	 total sectors (header)
+ *	 +----------------------------------+----------------------+
+ *	 | used (counts of the map pages)	| free				   |
+ *	 +-------------------+--------------+----------------------+
+ *	 | live				 | pending: union of runs named by entries whose space is
+ *	 |					 | to be freed, or may be
+ *	 +-------------------+--------------+
+ *
+ * Used bits do not tell live from pending; the queue does.  Two entries may name the same
+ * sectors, the ALLOC of a transaction that still runs and its own FREE, so the runs are
+ * sorted and their union is counted.
+ *
+ * The space of a shared object is pending when all of its references wait to be taken away.
+ * References that wait are counted by record for that, and the share pages are walked.
+ *
+ * Nothing stands still meanwhile: the map is read page by page while others commit.  The
+ * sum is kept right, each of its parts may be a moment older or younger than another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "miscadmin.h"
+#include "space/pages.h"
+#include "space/pending.h"
+#include "space/space_internal.h"
+#include "space/storage.h"
+
+/* Runs, for the union of them, or share records with numbers of references. */
+typedef struct RunList
+{
+	SfRun	   *runs;
+	int64		n;
+	int64		size;
+} RunList;
+
+/* What pending entries name. */
+typedef struct Pending
+{
+	SfHorizon	horizon;
+	RunList		runs;
+	RunList		waiting;		/* share records, by the start of their
+								 * entries, and references that will be taken
+								 * away */
+} Pending;
+
+static void
+add_run(RunList *list, SfRun run)
+{
+	list->runs = sf_base_array_grow(list->runs, list->n, &list->size, sizeof(SfRun),
+									CurrentMemoryContext);
+	SF_ASSERT(list->n < list->size);
+	list->runs[list->n++] = run;
+}
+
+/* Gets each pending entry, under the lock of its page. */
+typedef void (*VisitEntry) (const SfPendEntry *entry, void *arg);
+
+/* Add an entry, if what it names is not live (a VisitEntry). */
+static void
+add_pending(const SfPendEntry *entry, void *arg)
+{
+	Pending    *pending = arg;
+	const SfRun run = {entry->start, entry->count};
+
+	if (sf_format_pend_kind(entry->kind)->is_page || sfi_pending_is_live(entry, pending->horizon))
+		return;
+	if (sf_pend_is_run(entry->kind))
+		add_run(&pending->runs, run);
+	else if (entry->kind != SF_PEND_SHARE_NEW)
+		add_run(&pending->waiting, run);
+}
+
+/* By their start, for qsort() and bsearch(). */
+static int
+cmp_runs(const void *a, const void *b)
+{
+	uint64		x = ((const SfRun *) a)->start;
+	uint64		y = ((const SfRun *) b)->start;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Sectors in the union of the runs (ALLOC and FREE may name the same ones). */
+static uint64
+union_sectors(RunList *list)
+{
+	uint64		sum = 0;
+	uint64		end = 0;
+
+	if (list->n > 0)
+		qsort(list->runs, list->n, sizeof(SfRun), cmp_runs);
+	for (int64 i = 0; i < list->n; i++)
+	{
+		uint64		from = Max(list->runs[i].start, end);
+		uint64		to = list->runs[i].start + list->runs[i].nsectors;
+
+		if (to > from)
+			sum += to - from;
+		end = Max(end, to);
+	}
+	SF_ASSERT(sum <= end);
+	return sum;
+}
+
+/*
+ * Show the entries of all pending pages.  Each page is locked before the lock
+ * of the one that points to it is given up: the resolver takes empty pages out
+ * of the queue meanwhile.
+ */
+static void
+read_pending(Relation rel, VisitEntry visit, void *arg)
+{
+	Buffer		held = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	uint32		page = SfPageHeader(BufferGetPage(held))->pending_head;
+	uint32		limit = 2 * RelationGetNumberOfBlocks(rel); /* even if it moves */
+
+	while (page != SF_NO_PAGE)
+	{
+		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_PENDING, BUFFER_LOCK_SHARE);
+		const SfPending *pending = SfPagePending(BufferGetPage(buf));
+
+		UnlockReleaseBuffer(held);
+		held = buf;
+		for (int i = 0; i < pending->nentries; i++)
+			visit(&pending->entries[i], arg);
+		page = pending->next;
+		if (limit-- == 0)
+			sfi_page_report_damaged(rel, page, "The list of pending pages leads back to it.");
+	}
+	UnlockReleaseBuffer(held);
+}
+
+/*
+ * Sectors marked used on all map pages.  The pages count them, and the count is part of
+ * what their seals cover, so the bits need not be looked at.
+ */
+static uint64
+count_used(Relation rel, uint64 total_sectors)
+{
+	uint64		used = 0;
+
+	for (uint64 first = 0; first < total_sectors; first += SF_MAP_SECTORS)
+	{
+		Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(sf_map_of(first)), SF_PAGE_MAP,
+										BUFFER_LOCK_SHARE);
+
+		CHECK_FOR_INTERRUPTS();
+		SF_ASSERT(SfPageMap(BufferGetPage(buf))->used_sectors <= SF_MAP_SECTORS);
+		used += SfPageMap(BufferGetPage(buf))->used_sectors;
+		UnlockReleaseBuffer(buf);
+	}
+	return used;
+}
+
+/* ---- shared objects ---- */
+
+/* Sort references that wait, and add up those of one record. */
+static void
+sum_waiting(RunList *list)
+{
+	int64		to = 0;
+
+	if (list->n == 0)
+		return;
+	qsort(list->runs, list->n, sizeof(SfRun), cmp_runs);
+	for (int64 i = 1; i < list->n; i++)
+	{
+		if (list->runs[i].start == list->runs[to].start)
+			list->runs[to].nsectors += list->runs[i].nsectors;
+		else
+			list->runs[++to] = list->runs[i];
+	}
+	SF_ASSERT(to < list->n);
+	list->n = to + 1;
+}
+
+/*
+ * Will all references of a record be taken away, or are they?  *given_back: how many runs of
+ * its object are in the queue already.
+ */
+static bool
+is_leaving(const Pending *pending, SfShareId id, const SfShareRecord *record, uint32 *given_back)
+{
+	const SfRun key = {sf_share_to_start(id), 0};
+	const SfRun *waiting;
+
+	if (pending->waiting.n == 0)
+		return false;
+	waiting = bsearch(&key, pending->waiting.runs, pending->waiting.n, sizeof(SfRun), cmp_runs);
+	*given_back = waiting != NULL && record->state == SF_SHARE_DEAD ? waiting->nsectors : 0;
+	return waiting != NULL &&
+		(record->state == SF_SHARE_DEAD || waiting->nsectors >= record->references);
+}
+
+/* The runs of a shared object, in order. */
+typedef struct Runs
+{
+	SfOwned		owned;			/* of one with a map in inode pages */
+	bool		is_known;		/* is that read? */
+	const SfShareRecord *record;
+} Runs;
+
+/*
+ * Begin with the object of a record.  A map in inode pages that is damaged, or gone by now, is
+ * one without runs: what is not known is not counted.
+ */
+static Runs
+begin_runs(SfSegment *seg, const SfShareRecord *record)
+{
+	Runs		runs = {.record = record};
+
+	if (sf_format_share_has_inodes(record))
+		runs.is_known = sfi_owned_try(seg, record, &runs.owned);
+	return runs;
+}
+
+/* One of them by its number; false when there are no more. */
+static bool
+run_of(const Runs *runs, uint32 i, SfRun *run)
+{
+	SF_ASSERT(!runs->is_known || sf_format_share_has_inodes(runs->record));
+	if (!runs->is_known)
+		return sf_format_share_run(runs->record, i, run);
+	if (i >= (uint32) runs->owned.nruns)
+		return false;
+	*run = runs->owned.runs[i];
+	return true;
+}
+
+static void
+end_runs(Runs *runs)
+{
+	if (runs->is_known)
+		sf_space_free_owned(&runs->owned);
+}
+
+/* Add the space of an object that leaves, but for the runs that are in the queue already. */
+static void
+add_leaving(Pending *pending, const Runs *runs, uint32 given_back)
+{
+	SfRun		run;
+
+	SF_ASSERT(given_back == 0 || runs->record->state == SF_SHARE_DEAD);
+	for (uint32 i = given_back; run_of(runs, i, &run); i++)
+		if (sf_format_is_possible_run(run.start, run.nsectors))
+			add_run(&pending->runs, run);
+}
+
+static uint64
+sectors_of(const Runs *runs)
+{
+	uint64		sum = 0;
+	SfRun		run;
+
+	for (uint32 i = 0; run_of(runs, i, &run); i++)
+		sum += run.nsectors;
+	return sum;
+}
+
+/*
+ * Count a record, and add the runs of one that leaves.  Where neither needs the map it is not
+ * read.
+ */
+static void
+count_share(SfSegment *seg, SfShareId id, const SfShareRecord *record, Pending *pending,
+			SfUsage *usage)
+{
+	bool		is_had = record->state != SF_SHARE_DEAD && record->references > 0;
+	uint32		given_back = 0;
+	bool		leaves = is_leaving(pending, id, record, &given_back);
+	Runs		runs;
+
+	SF_ASSERT(id.low_id == (uint16) record->object_id && id.cell < SF_SHARE_CELLS);
+	usage->shared_objects += is_had;
+	usage->references += is_had ? record->references : 0;
+	if (!leaves && !(is_had && record->references > 1))
+		return;
+	runs = begin_runs(seg, record);
+	if (leaves)
+		add_leaving(pending, &runs, given_back);
+	if (is_had)
+		usage->saved_bytes += (record->references - UINT64CONST(1)) *
+			sf_sectors_to_bytes(sectors_of(&runs));
+	end_runs(&runs);
+}
+
+/* The same for all records of a share page. */
+static void
+count_shares(SfSegment *seg, uint32 page, const SfSharePage *content, Pending *pending,
+			 SfUsage *usage)
+{
+	for (uint32 cell = 0; cell < SF_SHARE_CELLS;)
+	{
+		const SfShareRecord *record = sf_format_share_record(content, cell);
+
+		CHECK_FOR_INTERRUPTS();
+		if (record != NULL)
+			count_share(seg, (SfShareId) {page, (uint16) cell, (uint16) record->object_id}, record,
+						pending, usage);
+		cell += sf_share_record_cells(record);
+	}
+}
+
+/* Walk through the share pages.  New ones come at the head, and none leaves the list. */
+static void
+read_shares(SfSegment *seg, Relation rel, Pending *pending, SfUsage *usage)
+{
+	SfSharePage *content = palloc(sizeof(SfSharePage));
+	uint32		page = sf_space_header(rel).share_head;
+	uint32		limit = RelationGetNumberOfBlocks(rel);
+
+	sum_waiting(&pending->waiting);
+	while (page != 0 && page != SF_NO_PAGE)
+	{
+		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_SHARE, BUFFER_LOCK_SHARE);
+
+		CHECK_FOR_INTERRUPTS();
+		*content = *SfPageShare(BufferGetPage(buf));
+		UnlockReleaseBuffer(buf);
+		count_shares(seg, page, content, pending, usage);
+		if (limit-- == 0)
+			sfi_page_report_damaged(rel, page, "The list of share pages leads back to it.");
+		page = content->next;
+	}
+	pfree(content);
+}
+
+/* ---- all of it ---- */
+
+/* A list that has grown. */
+static void
+free_list(RunList *list)
+{
+	if (list->runs != NULL)
+		pfree(list->runs);
+}
+
+SfUsage
+sf_space_usage(SfSegment *seg)
+{
+	Pending		sum = {.horizon = sfi_pending_horizon()};
+	Relation	rel = sfi_segment_rel(seg);
+	uint64		total = sf_space_header(rel).total_sectors;
+	SfUsage		usage = {0};
+	uint64		used;
+	uint64		pending;
+
+	read_pending(rel, add_pending, &sum);
+	read_shares(seg, rel, &sum, &usage);
+	used = count_used(rel, total);
+	/* the two are not one snapshot; keep the sum right under load */
+	pending = Min(union_sectors(&sum.runs), used);
+	free_list(&sum.runs);
+	free_list(&sum.waiting);
+
+	usage.file_bytes = sf_sectors_to_bytes(total);
+	usage.live_bytes = sf_sectors_to_bytes(used - pending);
+	usage.pending_bytes = sf_sectors_to_bytes(pending);
+	usage.free_bytes = usage.file_bytes - sf_sectors_to_bytes(used);
+	usage.metadata_bytes = (uint64) RelationGetNumberOfBlocks(rel) * BLCKSZ;
+	sfi_segment_close(rel);
+	return usage;
+}
+
+/* Ask the map page of a run.  Of retained storage nothing is ever freed. */
+static bool
+ask_map(SfSegment *seg, SfRun run, bool (*ask) (const SfMap *map, SfMapRange range))
+{
+	uint32		page = SF_MAP_PAGE(sf_map_of(run.start));
+	Relation	rel;
+	bool		answer = false;
+
+	SF_ASSERT(sf_format_is_possible_run(run.start, run.nsectors));
+	if (seg->retained)
+		return true;
+	rel = sfi_segment_rel(seg);
+
+	if (sfi_page_is_used(rel, page))
+	{
+		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+
+		answer = ask(SfPageMap(BufferGetPage(buf)), sfi_map_range(run.start, run.nsectors));
+		UnlockReleaseBuffer(buf);
+	}
+	sfi_segment_close(rel);
+	return answer;
+}
+
+/*
+ * Asked when a checksum has failed: if the sectors are free, the locator is stale, and
+ * nothing is damaged.
+ */
+bool
+sf_space_is_used(SfSegment *seg, SfRun run)
+{
+	return ask_map(seg, run, sf_format_map_all_used);
+}
+
+bool
+sf_space_is_held(SfSegment *seg, SfRun run)
+{
+	return ask_map(seg, run, sfi_map_is_held);
+}
+
+/* A place that is looked for in the queue. */
+typedef struct Place
+{
+	uint64		start;
+	uint32		count;
+	bool		is_page;
+	bool		found;
+} Place;
+
+/* Does an entry that frees name the place, or a part of it?  (a VisitEntry) */
+static void
+match_place(const SfPendEntry *entry, void *arg)
+{
+	const SfPendKindInfo *kind = sf_format_pend_kind(entry->kind);
+	Place	   *place = arg;
+
+	if (!kind->is_alloc && (place->is_page ? kind->is_page : sf_pend_is_run(entry->kind)) &&
+		entry->start < place->start + place->count && place->start < entry->start + entry->count)
+		place->found = true;
+}
+
+/* Asked when a value cannot be read and its row is gone: has its place been given back, too? */
+bool
+sf_space_is_waiting(SfSegment *seg, uint64 start, uint32 count, bool is_page)
+{
+	Place		place = {start, count, is_page};
+	Relation	rel = sfi_segment_rel(seg);
+
+	SF_ASSERT(!seg->retained && count > 0);
+	read_pending(rel, match_place, &place);
+	sfi_segment_close(rel);
+	return place.found;
+}
+
+/* Retained storage has no relation any more: its pages lie in a file. */
+SfPageType
+sf_space_read_page(SfSegment *seg, uint32 page, char *content)
+{
+	Relation	rel;
+	SfPageType	type;
+
+	if (seg->retained)
+		return sfi_retained_page(seg->storage, page, content);
+	rel = sfi_segment_rel(seg);
+	type = sfi_page_copy(rel, page, content);
+	sfi_segment_close(rel);
+	return type;
+}
+
+bool
+sf_space_page_is_new(SfSegment *seg, uint32 page)
+{
+	Relation	rel = sfi_segment_rel(seg);
+	bool		is_new = !sfi_page_is_used(rel, page);
+
+	sfi_segment_close(rel);
+	return is_new;
+}

@@ -1,0 +1,53 @@
+/*-------------------------------------------------------------------------
+ *
+ * master_keys.c
+ *	  SQL functions over the keyring.  Neither shows a byte of a key.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/base.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "keys/keys.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(securefile_load_keys);
+PG_FUNCTION_INFO_V1(securefile_master_keys);
+
+static void
+check_call(const char *what)
+{
+	sf_base_require_superuser(what);
+	sf_base_require_preload();
+}
+
+/* securefile_load_keys() returns integer */
+Datum
+securefile_load_keys(PG_FUNCTION_ARGS)
+{
+	check_call("load master keys");
+	PG_RETURN_INT32(sf_keys_load());
+}
+
+/* securefile_master_keys() returns setof (name text, is_current boolean) */
+Datum
+securefile_master_keys(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	SfKeyListed *keys;
+	int			n;
+
+	check_call("list master keys");
+	InitMaterializedSRF(fcinfo, 0);
+	n = sf_keys_list(&keys);
+	for (int i = 0; i < n; i++)
+	{
+		Datum		values[] = {CStringGetTextDatum(keys[i].name), BoolGetDatum(keys[i].current)};
+		bool		nulls[lengthof(values)] = {false};
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	PG_RETURN_NULL();
+}
