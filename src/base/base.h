@@ -136,7 +136,7 @@ extern Datum sf_base_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
  * space of its values may belong to others by now.  Then this throws the error
  * (40000) at which decoding leaves out the rest of the transaction.
  */
-extern void sf_base_check_decoded(void);
+extern void sf_base_refuse_aborted(void);
 
 /*
  * ERROR UNDEFINED_OBJECT: a value that was kept longer than its row or its storage was there.

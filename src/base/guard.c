@@ -142,7 +142,7 @@ sf_base_report_outlived(const char *detail)
 }
 
 void
-sf_base_check_decoded(void)
+sf_base_refuse_aborted(void)
 {
 	if (TransactionIdIsValid(CheckXidAlive) && !TransactionIdIsInProgress(CheckXidAlive) &&
 		!TransactionIdDidCommit(CheckXidAlive))

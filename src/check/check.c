@@ -102,7 +102,7 @@ lock_segment(const SfCheckColumn *column, LOCKMODE lockmode)
 	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
 
 	if (!column->permanent)
-		sf_check_no_segment(column);
+		sf_check_report_no_segment(column);
 	/* pg_upgrade leaves columns without a segment for a while: not damage */
 	if (OidIsValid(segrelid))
 		LockRelationOid(segrelid, lockmode);
@@ -182,7 +182,7 @@ Datum
 securefile_check(PG_FUNCTION_ARGS)
 {
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, false);
+	sf_check_require_arguments(fcinfo, false);
 	sfi_check_columns_of_call(fcinfo, RecoveryInProgress() ? AccessShareLock : ShareLock, NULL);
 	return (Datum) 0;
 }

@@ -32,7 +32,7 @@ typedef struct SfCheckColumn
  * the caller neither owns the table nor, with monitors, is a member of pg_monitor, or when
  * the table is a temporary one of another session.
  */
-extern void sf_check_arguments(FunctionCallInfo fcinfo, bool monitors);
+extern void sf_check_require_arguments(FunctionCallInfo fcinfo, bool monitors);
 
 /*
  * The columns that a call is about (a palloc'd list of SfCheckColumn), their
@@ -58,6 +58,6 @@ extern void sf_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *wha
 extern SfSegment *sf_check_open_segment(const SfCheckColumn *column);
 
 /* ERROR that says why a column has no segment. */
-SF_NORETURN extern void sf_check_no_segment(const SfCheckColumn *column);
+SF_NORETURN extern void sf_check_report_no_segment(const SfCheckColumn *column);
 
 #endif							/* SF_CHECK_H */

@@ -40,7 +40,7 @@ require_privilege(Oid table_oid, bool monitors)
 
 /* The functions are not strict: no row for a null would look like "no finding". */
 void
-sf_check_arguments(FunctionCallInfo fcinfo, bool monitors)
+sf_check_require_arguments(FunctionCallInfo fcinfo, bool monitors)
 {
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -181,7 +181,7 @@ sf_check_refuse_partitioned(FunctionCallInfo fcinfo, const char *what)
 }
 
 void
-sf_check_no_segment(const SfCheckColumn *column)
+sf_check_report_no_segment(const SfCheckColumn *column)
 {
 	if (column->permanent)
 		sf_space_refuse_unfinished(column->table_oid, column->attnum);
@@ -204,6 +204,6 @@ sf_check_open_segment(const SfCheckColumn *column)
 	if (column->permanent)
 		seg = sf_space_open(column->table_oid, column->attnum, AccessShareLock, true);
 	if (seg == NULL)
-		sf_check_no_segment(column);
+		sf_check_report_no_segment(column);
 	return seg;
 }

@@ -323,7 +323,7 @@ securefile_repair(PG_FUNCTION_ARGS)
 	bool		dry_run = PG_ARGISNULL(2) || PG_GETARG_BOOL(2);
 
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, false);
+	sf_check_require_arguments(fcinfo, false);
 	PreventCommandDuringRecovery("securefile_repair()");
 	if (dry_run)
 		sfi_check_columns_of_call(fcinfo, ShareLock, NULL);

@@ -340,7 +340,7 @@ parse_position(const char *text)
 }
 
 static void
-check_arguments(FunctionCallInfo fcinfo, const char *function, int64 max_bytes)
+require_arguments(FunctionCallInfo fcinfo, const char *function, int64 max_bytes)
 {
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -387,7 +387,7 @@ securefile_rewrite_some(PG_FUNCTION_ARGS)
 	Batch		batch = {.max_bytes = max_bytes};
 	SfProgress	progress = {0};
 
-	check_arguments(fcinfo, "securefile_rewrite_some()", max_bytes);
+	require_arguments(fcinfo, "securefile_rewrite_some()", max_bytes);
 	batch.only_keys = !PG_ARGISNULL(4) && PG_GETARG_BOOL(4);
 	batch.progress = &progress;
 	if (!PG_ARGISNULL(3))
@@ -435,7 +435,7 @@ securefile_rewrite_online(PG_FUNCTION_ARGS)
 	List	   *tables;
 	ListCell   *lc;
 
-	check_arguments(fcinfo, "securefile_rewrite_online()", max_bytes);
+	require_arguments(fcinfo, "securefile_rewrite_online()", max_bytes);
 	if (call == NULL || !IsA(call, CallContext) || call->atomic)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),

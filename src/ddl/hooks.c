@@ -113,7 +113,7 @@ note_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 	if (class_id == StatisticExtRelationId && access == OAT_POST_CREATE && sfi_ddl_noting())
 		sfi_ddl_validate_statistics(object_id);
 	if (class_id == ProcedureRelationId && access == OAT_POST_CREATE && sfi_ddl_noting())
-		sfi_ddl_check_transform(object_id);
+		sfi_ddl_warn_of_text(object_id);
 	if (class_id != RelationRelationId || !sfi_ddl_noting())
 		return;
 	switch (access)

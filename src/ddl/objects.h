@@ -319,7 +319,7 @@ extern void sfi_ddl_guard_type(Node *stmt);
  * WARNING if a function of PL/Python that was just made or replaced takes or returns
  * securefile values without a transform.
  */
-extern void sfi_ddl_check_transform(Oid function_oid);
+extern void sfi_ddl_warn_of_text(Oid function_oid);
 
 /* ---- encrypt.c: what columns that encrypt refuse ---- */
 

@@ -68,7 +68,7 @@ parse_logging(const char *word)
  * table that the caller names.
  */
 static void
-check_table(Oid relid, const char *column, LoggingWish wish)
+require_rewritable(Oid relid, const char *column, LoggingWish wish)
 {
 	HeapTuple	tuple;
 	Form_pg_attribute att;
@@ -236,12 +236,12 @@ securefile_rewrite(PG_FUNCTION_ARGS)
 	PreventCommandIfReadOnly("securefile_rewrite()");
 	PreventCommandIfParallelMode("securefile_rewrite()");
 	sf_base_require_preload();
-	check_table(relid, column, wish);
+	require_rewritable(relid, column, wish);
 
 	lockmode = wish == KEEP_LOGGING ? ShareRowExclusiveLock : AccessExclusiveLock;
 	LockRelationOid(relid, lockmode);
 	/* it may have been dropped, or changed, while we waited */
-	check_table(relid, column, wish);
+	require_rewritable(relid, column, wish);
 
 	tables = find_all_inheritors(relid, lockmode, NULL);
 	foreach(lc, tables)

@@ -40,8 +40,8 @@ PG_FUNCTION_INFO_V1(securefile_truncate);
  * "account" could free what it should not.
  */
 static TriggerData *
-check_call(FunctionCallInfo fcinfo, TriggerEvent when, TriggerEvent level,
-		   AttrNumber *attnum)
+require_trigger(FunctionCallInfo fcinfo, TriggerEvent when, TriggerEvent level,
+				AttrNumber *attnum)
 {
 	TriggerData *trigdata = (TriggerData *) fcinfo->context;
 
@@ -87,8 +87,8 @@ Datum
 securefile_store(PG_FUNCTION_ARGS)
 {
 	AttrNumber	attnum;
-	TriggerData *trigdata = check_call(fcinfo, TRIGGER_EVENT_BEFORE,
-									   TRIGGER_EVENT_ROW, &attnum);
+	TriggerData *trigdata = require_trigger(fcinfo, TRIGGER_EVENT_BEFORE,
+											TRIGGER_EVENT_ROW, &attnum);
 	bool		truncated = sfi_ddl_follow_truncation(trigdata->tg_relation);
 	bool		update = TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event);
 	HeapTuple	tuple = update ? trigdata->tg_newtuple : trigdata->tg_trigtuple;
@@ -175,8 +175,8 @@ Datum
 securefile_account(PG_FUNCTION_ARGS)
 {
 	AttrNumber	attnum;
-	TriggerData *trigdata = check_call(fcinfo, TRIGGER_EVENT_AFTER,
-									   TRIGGER_EVENT_ROW, &attnum);
+	TriggerData *trigdata = require_trigger(fcinfo, TRIGGER_EVENT_AFTER,
+											TRIGGER_EVENT_ROW, &attnum);
 	Oid			table_oid = RelationGetRelid(trigdata->tg_relation);
 	TriggerEvent event = trigdata->tg_event;
 	Datum		value;
@@ -213,7 +213,7 @@ Datum
 securefile_truncate(PG_FUNCTION_ARGS)
 {
 	AttrNumber	attnum;
-	TriggerData *trigdata = check_call(fcinfo, TRIGGER_EVENT_BEFORE, 0, &attnum);
+	TriggerData *trigdata = require_trigger(fcinfo, TRIGGER_EVENT_BEFORE, 0, &attnum);
 	Oid			segrelid;
 	Relation	segrel;
 

@@ -248,7 +248,7 @@ refuse_expression(Relation rel, AttrNumber attnum)
  * all old rows.  Nothing of it is in the table, so there is nothing to move.
  */
 static void
-check_missing(Relation rel, AttrNumber attnum)
+refuse_stored_default(Relation rel, AttrNumber attnum)
 {
 	SfColumn	column = sfi_ddl_column(rel, attnum);
 	bool		isnull;
@@ -296,7 +296,7 @@ is_replaced(Relation rel, AttrNumber attnum)
  * at those any more and the segment is emptied; returns true.
  */
 static bool
-check_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
+settle_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
 {
 	bool		replaced = OidIsValid(segrelid) && is_replaced(rel, attnum);
 	Relation	segrel;
@@ -324,20 +324,20 @@ check_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
  * Returns true when there may be INLINE values that belong in the segment.
  */
 static bool
-check_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
-				bool had_none, const SfDirtyTable *dirty)
+settle_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
+				 bool had_none, const SfDirtyTable *dirty)
 {
 	bool		replaced = false;
 
 	if (dirty->created || is_new(dirty, attnum))
-		check_missing(rel, attnum);
+		refuse_stored_default(rel, attnum);
 	if (!dirty->altering || dirty->created)
 		return false;
 	if (!OidIsValid(dirty->relfilenode) ||
 		dirty->relfilenode == rel->rd_rel->relfilenode)
 		return false;
 	if (dirty->brings_values)
-		replaced = check_expression(rel, attnum, segrelid, had_none);
+		replaced = settle_expression(rel, attnum, segrelid, had_none);
 	return had_none || replaced;
 }
 
@@ -397,8 +397,8 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 	SF_ASSERT(permanent(rel) || !OidIsValid(segrelid));
 	was_open = sync_triggers(column.table_oid, attnum, segrelid) &&
 		dirty->by_command && !is_new(dirty, attnum);
-	came_inline = check_rewritten(rel, attnum, made ? InvalidOid : segrelid,
-								  made || is_new(dirty, attnum), dirty);
+	came_inline = settle_rewritten(rel, attnum, made ? InvalidOid : segrelid,
+								   made || is_new(dirty, attnum), dirty);
 	follow_table(rel, segrelid, dirty);
 	if (RelationGetNumberOfBlocks(rel) == 0)
 		return false;

@@ -59,7 +59,7 @@ has_transform(HeapTuple tuple)
 }
 
 static void
-check_function(HeapTuple tuple)
+warn_of_text(HeapTuple tuple)
 {
 	Oid			language = get_language_oid("plpython3u", true);
 	Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
@@ -77,7 +77,7 @@ check_function(HeapTuple tuple)
 
 /* The function may be so new that caches do not have it. */
 void
-sfi_ddl_check_transform(Oid function_oid)
+sfi_ddl_warn_of_text(Oid function_oid)
 {
 	Relation	rel;
 	ScanKeyData key;
@@ -93,7 +93,7 @@ sfi_ddl_check_transform(Oid function_oid)
 	scan = systable_beginscan(rel, ProcedureOidIndexId, true, SnapshotSelf, 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
-		check_function(tuple);
+		warn_of_text(tuple);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 }

@@ -261,7 +261,7 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 }
 
 static void
-check_finish_call(void)
+require_finish_call(void)
 {
 	sf_base_require_superuser("finish an upgrade");
 	sf_base_require_preload();
@@ -282,7 +282,7 @@ securefile_upgrade_finish(PG_FUNCTION_ARGS)
 	List	   *left;
 	ListCell   *lc;
 
-	check_finish_call();
+	require_finish_call();
 	InitMaterializedSRF(fcinfo, 0);
 	left = sf_space_upgrade_orphaned();
 	columns = unfinished_columns();

@@ -21,7 +21,7 @@ static SfIo io;
 
 /* A unit lies on one map page, and so in one file. */
 static void
-check_place(int64 offset, int32 length)
+require_unit_place(int64 offset, int32 length)
 {
 	if (offset < 0 || offset % SF_SECTOR_SIZE != 0 || length < 1 || length > SF_UNIT_STORED_MAX ||
 		offset / SF_FILE_SIZE != (offset + length - 1) / SF_FILE_SIZE)
@@ -81,7 +81,7 @@ securefile_stored_bytes(PG_FUNCTION_ARGS)
 	bytea	   *result;
 
 	sf_base_require_preload();
-	check_place(offset, length);
+	require_unit_place(offset, length);
 	seg = open_same(PG_GETARG_OID(0), PG_GETARG_INT16(1), (uint64) PG_GETARG_INT64(2));
 	if (sf_io_files_size(seg->storage) < TYPEALIGN(SF_BLOCK_SIZE, offset + length))
 		PG_RETURN_NULL();

@@ -661,7 +661,7 @@ sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first, uint32 n, 
 		make_room(edit);
 		units[i] = unit_of(get_node(edit, 0, (first + i) / SF_INODE_MAX_UNITS),
 						   (first + i) % SF_INODE_MAX_UNITS);
-		sfi_inode_check_unit(edit->loc.flags, length_bytes, first + i, &units[i]);
+		sfi_inode_require_sound_unit(edit->loc.flags, length_bytes, first + i, &units[i]);
 	}
 }
 
@@ -711,7 +711,7 @@ encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)
 	set_holes(leaf, loc->nunits);
 	units = leaf->inode->u.units;
 	for (uint64 i = 0; i < loc->nunits; i++)
-		sfi_inode_check_unit(loc->flags, loc->length_bytes, i, &units[i]);
+		sfi_inode_require_sound_unit(loc->flags, loc->length_bytes, i, &units[i]);
 	return sf_format_locator_encode_flat(data, loc, units, &edit->seg->secret);
 }
 

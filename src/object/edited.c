@@ -96,7 +96,7 @@ sfi_object_add_lengths(uint64 a, uint64 b)
 }
 
 void
-sfi_object_check_edited_size(Size data, uint64 npieces)
+sfi_object_require_edited_size(Size data, uint64 npieces)
 {
 	if (data + npieces * sizeof(EditedPiece) > MaxAllocSize - VARHDRSZ - sizeof(EditedHeader))
 		ereport(ERROR,
@@ -226,7 +226,7 @@ place_data(const SfPiece *pieces, int n, EditedPiece *out)
 			}
 			out[i].place = slot->place;
 		}
-		sfi_object_check_edited_size(size, n);
+		sfi_object_require_edited_size(size, n);
 	}
 	sfi_values_end(values);
 	return size;
@@ -301,7 +301,7 @@ sf_object_edited(const SfPiece *pieces, int npieces)
 	 * parts is as short as one that was never cut.
 	 */
 	header.npieces = merge_pieces(pieces, npieces, merged, &header.length);
-	sfi_object_check_edited_size(0, header.npieces);
+	sfi_object_require_edited_size(0, header.npieces);
 	out = palloc(Max(header.npieces, 1) * sizeof(EditedPiece));
 	size = VARHDRSZ + sizeof(header) + header.npieces * sizeof(EditedPiece) +
 		place_data(merged, header.npieces, out);
@@ -336,7 +336,7 @@ require_sound(bool sound)
 
 /*
  * The header of an EDITED value, checked: of this start of the server, and with room for
- * its list of pieces.  What follows may still be anything; see check_piece().
+ * its list of pieces.  What follows may still be anything; see require_sound_piece().
  */
 static EditedHeader
 get_header(const struct varlena *edited)
@@ -361,7 +361,7 @@ get_header(const struct varlena *edited)
  * what is behind the list of pieces. behind, size: that part.
  */
 static void
-check_piece(const EditedPiece *piece, const char *behind, Size size)
+require_sound_piece(const EditedPiece *piece, const char *behind, Size size)
 {
 	uint32		len;
 
@@ -386,7 +386,7 @@ check_piece(const EditedPiece *piece, const char *behind, Size size)
  * decoded for that, but its tag is not checked here: reading it does that.
  */
 static void
-check_part(const SfPiece *piece)
+require_sound_part(const SfPiece *piece)
 {
 	uint64		length = sf_object_locator(piece->value).length_bytes;
 
@@ -409,7 +409,7 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 		EditedPiece piece;
 
 		memcpy(&piece, data + sizeof(header) + i * sizeof(piece), sizeof(piece));
-		check_piece(&piece, behind, size);
+		require_sound_piece(&piece, behind, size);
 
 		/*
 		 * The running sum stays within the length that the header tells, so
@@ -431,7 +431,7 @@ sf_object_pieces(struct varlena *edited, SfPiece **pieces)
 			if (slot->value == NULL)
 				slot->value = get_value(behind + piece.place);
 			result[i].value = slot->value;
-			check_part(&result[i]);
+			require_sound_part(&result[i]);
 		}
 	}
 	require_sound(total == header.length);

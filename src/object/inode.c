@@ -186,7 +186,7 @@ sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 lev
 		 * decoding, where the value belongs to a transaction that was rolled
 		 * back while it was being sent.
 		 */
-		sf_base_check_decoded();
+		sf_base_refuse_aborted();
 		require_reused(seg, loc, type, inode, pointer);
 		sf_base_report_outlived(psprintf("Page %u of its segment belongs to another value now.",
 										 pointer.page));
@@ -210,7 +210,8 @@ typedef struct UnitRange
 } UnitRange;
 
 void
-sfi_inode_check_unit(uint16 loc_flags, uint64 length_bytes, uint64 unit_no, const SfUnit *unit)
+sfi_inode_require_sound_unit(uint16 loc_flags, uint64 length_bytes, uint64 unit_no,
+							 const SfUnit *unit)
 {
 	const char *problem = sf_format_unit_problem(unit, loc_flags,
 												 sf_unit_plain_bytes(length_bytes, unit_no));
@@ -257,7 +258,7 @@ read_level(SfSegment *seg, const SfLocator *loc, SfChild pointer, uint16 level,
 
 		if (level == 0)
 		{
-			sfi_inode_check_unit(loc->flags, loc->length_bytes, first, &inode->u.units[i]);
+			sfi_inode_require_sound_unit(loc->flags, loc->length_bytes, first, &inode->u.units[i]);
 			range->units[first - range->first] = inode->u.units[i];
 		}
 		else if (inode->u.children[i].page == SF_NO_PAGE)

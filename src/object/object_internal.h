@@ -72,8 +72,8 @@ extern void sfi_inode_read(SfSegment *seg, const SfLocator *loc, SfChild pointer
  * ERROR DATA_CORRUPTED unless a unit that comes from an inode page is such as the length of
  * the object allows.
  */
-extern void sfi_inode_check_unit(uint16 loc_flags, uint64 length_bytes, uint64 unit_no,
-								 const SfUnit *unit);
+extern void sfi_inode_require_sound_unit(uint16 loc_flags, uint64 length_bytes, uint64 unit_no,
+										 const SfUnit *unit);
 
 /* Units [first, first + n), which it has, of a flat map. */
 extern void sfi_object_flat_units(const SfLocator *loc, uint64 first, uint32 n, SfUnit *units);
@@ -93,7 +93,7 @@ extern bool sfi_object_goes_on(const SfPiece *last, const SfPiece *piece);
 extern uint64 sfi_object_add_lengths(uint64 a, uint64 b);
 
 /* ERROR PROGRAM_LIMIT_EXCEEDED when that many bytes and pieces do not fit into a datum. */
-extern void sfi_object_check_edited_size(Size data, uint64 npieces);
+extern void sfi_object_require_edited_size(Size data, uint64 npieces);
 
 /*
  * A set of at most n values, in CurrentMemoryContext, compared by their bytes.

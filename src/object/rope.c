@@ -568,7 +568,7 @@ static void
 append(SfRope *rope, RopeNode *node)
 {
 	rope->root = concat(rope->store, rope->root, node);
-	sfi_object_check_edited_size(Data(rope->root), Pieces(rope->root));
+	sfi_object_require_edited_size(Data(rope->root), Pieces(rope->root));
 }
 
 void

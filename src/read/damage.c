@@ -105,7 +105,7 @@ sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 						unit->stored_bytes, detail, listener->arg);
 		return;
 	}
-	sf_base_check_decoded();
+	sf_base_refuse_aborted();
 	used = sf_space_is_used(job->seg, run);
 	if (used)
 		(void) report_left_behind(job, listener, unit);
@@ -126,7 +126,7 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 	SfRun		run = {unit->start, sf_unit_sectors(unit)};
 	bool		sure;
 
-	sf_base_check_decoded();
+	sf_base_refuse_aborted();
 	if (report_left_behind(job, listener, unit))
 		return;
 	if (listener != NULL)

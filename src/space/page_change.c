@@ -14,7 +14,7 @@
  *	 forward									redo
  *	 lock pages, read them, decide				lock the pages of the record
  *	 sfi_change_begin, _add, _op				ops = data of the block
- *	 check_ops: can all of them be applied?		check_ops
+ *	 require_applicable: all can be applied		require_applicable
  *	 ---- critical section ----					(redo is one as a whole)
  *	 apply_ops, seal, mark dirty				apply_ops, seal, mark dirty
  *	 XLogInsert, set the LSN					set the LSN
@@ -221,7 +221,7 @@ is_damaged(Buffer buf)
  * at the next start only.
  */
 static void
-check_ops(Buffer buf, const char *ops, Size len, bool init)
+require_applicable(Buffer buf, const char *ops, Size len, bool init)
 {
 	Page		page = BufferGetPage(buf);
 	SfPageType	type = init ? 0 : sfi_page_type(page);
@@ -384,7 +384,7 @@ header_of_change(SfHeader *header)
 
 /* ERROR when redo would refuse a page that the change makes new. */
 static void
-check_new_page(BlockNumber page)
+require_new_page(BlockNumber page)
 {
 	SfHeader	header;
 	const char *problem = sfi_record_new_page_problem(page, header_of_change(&header));
@@ -410,9 +410,9 @@ sfi_change_finish(uint8 info, const void *data, Size len)
 
 	for (int i = 0; i < npages; i++)
 	{
-		check_ops(pages[i].buf, pages[i].ops.data, pages[i].ops.len, pages[i].init);
+		require_applicable(pages[i].buf, pages[i].ops.data, pages[i].ops.len, pages[i].init);
 		if (pages[i].init)
-			check_new_page(BufferGetBlockNumber(pages[i].buf));
+			require_new_page(BufferGetBlockNumber(pages[i].buf));
 	}
 	check_change(info, data);
 
@@ -492,7 +492,7 @@ sfi_change_redo(XLogReaderState *record)
 		if (action != BLK_NEEDS_REDO || (!init && is_damaged(bufs[i])))
 			continue;
 		ops = XLogRecGetBlockData(record, i, &len);
-		check_ops(bufs[i], ops, len, init);
+		require_applicable(bufs[i], ops, len, init);
 		apply_and_seal(bufs[i], ops, len);
 		PageSetLSN(BufferGetPage(bufs[i]), record->EndRecPtr);
 		MarkBufferDirty(bufs[i]);

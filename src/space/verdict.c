@@ -41,7 +41,7 @@
 /*
  * A slot with two-phase decoding sends a transaction at its PREPARE, also when
  * it lags and ROLLBACK PREPARED has followed since.  PostgreSQL stops at the
- * first catalog row that it reads then (sf_base_check_decoded() is our part of
+ * first catalog row that it reads then (sf_base_refuse_aborted() is our part of
  * that), but not in changes made under a savepoint: so the values stay, until
  * the slot has passed them.
  */

@@ -209,7 +209,7 @@ redo_resolve(XLogReaderState *record, const void *data)
  * there is none: the segment has been dropped since, and needs no files.
  */
 static bool
-check_moved_size(const xl_sf_size *rec, XLogRecPtr end)
+require_moved_size(const xl_sf_size *rec, XLogRecPtr end)
 {
 	Buffer		buf = InvalidBuffer;
 	Page		page;
@@ -239,7 +239,7 @@ redo_grow(XLogReaderState *record, const void *data)
 {
 	const xl_sf_size *rec = data;
 
-	if (XLogRecMaxBlockId(record) < 0 && !check_moved_size(rec, record->EndRecPtr))
+	if (XLogRecMaxBlockId(record) < 0 && !require_moved_size(rec, record->EndRecPtr))
 		return;
 	sf_io_files_ensure(rec->storage, sf_sectors_to_bytes(rec->total_sectors));
 	SF_FAULT(redo_grow);

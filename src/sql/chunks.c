@@ -69,7 +69,7 @@ typedef struct Piece
 } Piece;
 
 static void
-check_arguments(int64 start, bool has_count, int64 count, int32 chunk_size)
+require_arguments(int64 start, bool has_count, int64 count, int32 chunk_size)
 {
 	if (start < 1)
 		ereport(ERROR,
@@ -105,7 +105,7 @@ begin_scan(FunctionCallInfo fcinfo, Rows rows)
 
 	scan->rows = rows;
 	scan->chunk_size = PG_GETARG_INT32(3);
-	check_arguments(start, !PG_ARGISNULL(2), count, scan->chunk_size);
+	require_arguments(start, !PG_ARGISNULL(2), count, scan->chunk_size);
 	if (rows != ROWS_DATA_STARTS)
 		sf_sql_send_large();
 	scan->content = sfi_sql_open(PG_GETARG_DATUM(0));

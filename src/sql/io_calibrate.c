@@ -24,7 +24,7 @@ PG_FUNCTION_INFO_V1(securefile_io_calibrate);
 
 /* ERROR unless argument 2, max_bytes, and 3, seconds, can be had. */
 static void
-check_limits(FunctionCallInfo fcinfo)
+require_limits(FunctionCallInfo fcinfo)
 {
 	if (PG_ARGISNULL(2) || PG_ARGISNULL(3))
 		ereport(ERROR,
@@ -51,7 +51,7 @@ tablespace_of(const SfCheckColumn *column)
 	Oid			spc;
 
 	if (!column->permanent || !OidIsValid(segrelid))
-		sf_check_no_segment(column);
+		sf_check_report_no_segment(column);
 	segrel = relation_open(segrelid, AccessShareLock);
 	spc = SfStorageSpc(SfRelStorage(segrel));
 	relation_close(segrel, AccessShareLock);
@@ -98,8 +98,8 @@ securefile_io_calibrate(PG_FUNCTION_ARGS)
 	List	   *locked;
 
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, false);
-	check_limits(fcinfo);
+	sf_check_require_arguments(fcinfo, false);
+	require_limits(fcinfo);
 	sf_check_refuse_partitioned(fcinfo, "a tablespace");
 	columns = sf_check_columns(fcinfo, AccessShareLock, false, &locked);
 	InitMaterializedSRF(fcinfo, 0);

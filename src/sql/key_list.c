@@ -165,7 +165,7 @@ securefile_keys(PG_FUNCTION_ARGS)
 	int			n;
 
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, false);
+	sf_check_require_arguments(fcinfo, false);
 	sf_check_refuse_partitioned(fcinfo, "keys");
 	InitMaterializedSRF(fcinfo, 0);
 	column = linitial(sf_check_columns(fcinfo, AccessShareLock, false, &locked));

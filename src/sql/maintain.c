@@ -47,7 +47,7 @@ maintain_column(const SfCheckColumn *column, SfMaintain *sum)
 	SfMaintain	work = {0};
 
 	if (!column->permanent || !OidIsValid(segrelid))
-		sf_check_no_segment(column);
+		sf_check_report_no_segment(column);
 	segrel = relation_open(segrelid, ShareUpdateExclusiveLock);
 	seg = sf_space_open_rel(segrel);
 	(void) sf_space_resolve(seg, true, &work);
@@ -76,7 +76,7 @@ securefile_maintain(PG_FUNCTION_ARGS)
 	bool		nulls[MAINTAIN_COLUMNS] = {0};
 
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, false);
+	sf_check_require_arguments(fcinfo, false);
 	PreventCommandDuringRecovery("securefile_maintain()");
 
 	columns = sf_check_columns(fcinfo, AccessShareLock, false, &locked);

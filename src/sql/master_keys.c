@@ -17,7 +17,7 @@ PG_FUNCTION_INFO_V1(securefile_load_keys);
 PG_FUNCTION_INFO_V1(securefile_master_keys);
 
 static void
-check_call(const char *what)
+require_keyring_rights(const char *what)
 {
 	sf_base_require_superuser(what);
 	sf_base_require_preload();
@@ -27,7 +27,7 @@ check_call(const char *what)
 Datum
 securefile_load_keys(PG_FUNCTION_ARGS)
 {
-	check_call("load master keys");
+	require_keyring_rights("load master keys");
 	PG_RETURN_INT32(sf_keys_load());
 }
 
@@ -39,7 +39,7 @@ securefile_master_keys(PG_FUNCTION_ARGS)
 	SfKeyListed *keys;
 	int			n;
 
-	check_call("list master keys");
+	require_keyring_rights("list master keys");
 	InitMaterializedSRF(fcinfo, 0);
 	n = sf_keys_list(&keys);
 	for (int i = 0; i < n; i++)

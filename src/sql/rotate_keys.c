@@ -57,7 +57,7 @@ List *
 sfi_sql_columns_to_change(FunctionCallInfo fcinfo, LOCKMODE lockmode, const char *function)
 {
 	require_writes(function);
-	sf_check_arguments(fcinfo, false);
+	sf_check_require_arguments(fcinfo, false);
 	refuse_dropped(function);
 	return sf_check_columns(fcinfo, lockmode, false, NULL);
 }
@@ -79,7 +79,7 @@ sfi_sql_open_to_write(const SfCheckColumn *column)
 	if (column->permanent)
 		seg = sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, true);
 	if (seg == NULL)
-		sf_check_no_segment(column);
+		sf_check_report_no_segment(column);
 	return seg;
 }
 

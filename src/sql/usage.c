@@ -78,7 +78,7 @@ securefile_usage(PG_FUNCTION_ARGS)
 	bool		nulls[USAGE_COLUMNS] = {0};
 
 	sf_base_require_preload();
-	sf_check_arguments(fcinfo, true);
+	sf_check_require_arguments(fcinfo, true);
 	columns = sf_check_columns(fcinfo, AccessShareLock, true, &locked);
 	foreach(cell, columns)
 	{
