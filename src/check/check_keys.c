@@ -28,7 +28,7 @@ typedef struct Look
 } Look;
 
 static void
-look_step(SfCheck *check, void *arg)
+read_keys_step(SfCheck *check, void *arg)
 {
 	Look	   *look = arg;
 
@@ -38,11 +38,11 @@ look_step(SfCheck *check, void *arg)
 
 /* Look at one of the pages; damage becomes a finding with this action. */
 static bool
-look_at(SfPageWalk *walk, int copy, SfRepair action)
+look_at_copy(SfPageWalk *walk, int copy, SfRepair action)
 {
 	Look		look = {walk, copy};
 
-	return sfi_check_guarded(walk->check, action, look_step, &look);
+	return sfi_check_guarded(walk->check, action, read_keys_step, &look);
 }
 
 static bool
@@ -63,13 +63,13 @@ sfi_check_keys(SfPageWalk *walk)
 	{
 		if (walk->key_pages[copy] < walk->nblocks)
 			walk->known[walk->key_pages[copy]] |= SF_KNOWN_OWNED;
-		walk->keys_sound[copy] = look_at(walk, copy, SF_REPAIR_UNREPORTED);
+		walk->keys_sound[copy] = look_at_copy(walk, copy, SF_REPAIR_UNREPORTED);
 	}
 	/* what a repair does about one depends on the other */
 	for (int copy = 0; copy < 2; copy++)
 		if (!walk->keys_sound[copy])
-			(void) look_at(walk, copy, walk->keys_sound[1 - copy] ? SF_REPAIR_CORRECT :
-						   SF_REPAIR_NONE);
+			(void) look_at_copy(walk, copy, walk->keys_sound[1 - copy] ? SF_REPAIR_CORRECT :
+								SF_REPAIR_NONE);
 	if (walk->keys_sound[0] && walk->keys_sound[1] && !are_same(walk))
 		sfi_check_report_as(walk->check, SF_REPAIR_CORRECT, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
 							"key pages %u and %u differ, with %u and %u keys",
@@ -92,7 +92,7 @@ sfi_check_key_page(SfPageWalk *walk, uint32 page)
 	}
 	walk->key_pages[copy] = page;
 	walk->known[page] |= SF_KNOWN_OWNED;
-	walk->keys_sound[copy] = look_at(walk, copy, SF_REPAIR_UNREPORTED);
+	walk->keys_sound[copy] = look_at_copy(walk, copy, SF_REPAIR_UNREPORTED);
 	sfi_check_report_as(walk->check, SF_REPAIR_CORRECT, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
 						"the header page does not lead to key page %u", page);
 }

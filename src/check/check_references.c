@@ -101,7 +101,7 @@ sfi_check_note(SfCheck *check, SfShareId id)
 
 /* An SfCheckStep.  A page that cannot be read is one without records. */
 static void
-read_step(SfCheck *check, void *arg)
+read_records_step(SfCheck *check, void *arg)
 {
 	SfCheckPage *read = arg;
 
@@ -110,7 +110,7 @@ read_step(SfCheck *check, void *arg)
 
 /* Look at a page, unless it is the one that was looked at last; false: it is no share page. */
 static bool
-look_at(SfCheck *check, uint32 page)
+look_at_page(SfCheck *check, uint32 page)
 {
 	SfCheckPage *read = &sfi_check_shares_of(check)->read;
 
@@ -118,7 +118,7 @@ look_at(SfCheck *check, uint32 page)
 	{
 		read->page = page;
 		read->type = 0;
-		(void) sfi_check_guarded(check, SF_REPAIR_UNREPORTED, read_step, read);
+		(void) sfi_check_guarded(check, SF_REPAIR_UNREPORTED, read_records_step, read);
 	}
 	return read->type == SF_PAGE_SHARE;
 }
@@ -126,7 +126,7 @@ look_at(SfCheck *check, uint32 page)
 const SfSharePage *
 sfi_check_share_page(SfCheck *check, uint32 page)
 {
-	return look_at(check, page) ? &check->shares->read.u.share : NULL;
+	return look_at_page(check, page) ? &check->shares->read.u.share : NULL;
 }
 
 const SfShareRecord *

@@ -160,7 +160,7 @@ apply_entry(SfCheckShare *share, uint16 state, uint64 maker_fxid, const SfPendEn
  * that takes it for dead.
  */
 static void
-check_entry(SfPageWalk *walk, const SfCheckShareEntry *at)
+check_share_entry(SfPageWalk *walk, const SfCheckShareEntry *at)
 {
 	SfShareId	id = sf_share_of_start(at->entry.start);
 	SfCheckLost *lost = sfi_check_lost(walk->check, id);
@@ -191,7 +191,7 @@ check_entries(SfPageWalk *walk)
 	for (int64 i = 0; i < shares->nentries; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		check_entry(walk, &shares->entries[i]);
+		check_share_entry(walk, &shares->entries[i]);
 	}
 }
 
@@ -480,9 +480,8 @@ visit_records(SfPageWalk *walk, const SfCheckPage *read, RecordStep step)
 	return !is_odd;
 }
 
-/* Read a page; false: it is no share page. */
-static bool
-read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
+bool
+sfi_check_read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 {
 	return !SF_IS_MAP_PAGE(page) &&
 		sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) && read->type == SF_PAGE_SHARE;
@@ -498,11 +497,11 @@ check_share_pages(SfPageWalk *walk)
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 
 	for (uint32 page = 2; walk->check->shares->has_based && page < walk->npages; page++)
-		if (read_share_page(walk, page, read))
+		if (sfi_check_read_share_page(walk, page, read))
 			(void) visit_records(walk, read, own_for_versions);
 	for (uint32 page = 2; page < walk->npages; page++)
 	{
-		if (!read_share_page(walk, page, read))
+		if (!sfi_check_read_share_page(walk, page, read))
 			continue;
 		if (!(walk->known[page] & SF_KNOWN_SHARE))
 			report_share_list(walk, "does not lead to", page);

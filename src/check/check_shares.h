@@ -141,6 +141,9 @@ extern void sfi_check_share_entry(SfPageWalk *walk, uint32 page, const SfPendEnt
  */
 extern void sfi_check_shares(SfPageWalk *walk);
 
+/* Read a page; false: it is no share page, or cannot be read, and nothing is reported. */
+extern bool sfi_check_read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read);
+
 /* What a record has to be, and what is wrong with it as it is. */
 typedef struct SfCheckFate
 {

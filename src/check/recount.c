@@ -136,21 +136,13 @@ put_lost(Making *making, const SfCheckLost *lost)
 
 /* ---- pages ---- */
 
-/* Read a page; false: it is no share page, or cannot be read. */
-static bool
-read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
-{
-	return sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) &&
-		read->type == SF_PAGE_SHARE;
-}
-
 /* Make a page what it has to be; next: the one behind it, or 0 if that stays as it is. */
 static void
 make_page(Making *making, uint32 next)
 {
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	SfSharePage content = {.next = SF_NO_PAGE};
-	bool		is_there = read_share_page(making->walk, making->page, read);
+	bool		is_there = sfi_check_read_share_page(making->walk, making->page, read);
 
 	SF_ASSERT(next != making->page && !SF_IS_MAP_PAGE(making->page));
 	if (is_there)
@@ -178,7 +170,7 @@ is_to_be_made(SfPageWalk *walk, uint32 page, bool is_wanted, SfCheckPage *read)
 	SF_ASSERT(page > 1 && page < walk->nblocks);
 	if (SF_IS_MAP_PAGE(page) || !(walk->known[page] & SF_KNOWN_SHARE))
 		return false;
-	is_share = read_share_page(walk, page, read);
+	is_share = sfi_check_read_share_page(walk, page, read);
 	walk->check->shares->relink |= !is_share;
 	return is_share || is_wanted || (walk->all_sound && read->type == 0);
 }

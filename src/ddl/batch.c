@@ -90,7 +90,7 @@ typedef struct Batch
 
 /* The key that a value is encrypted with; 0: none. */
 static uint16
-key_of(struct varlena *stored)
+key_id_of(struct varlena *stored)
 {
 	if (stored == NULL)
 		return 0;
@@ -124,7 +124,7 @@ is_stale(const Batch *batch, Datum value)
 	struct varlena *stored = sfi_ddl_stored(value);
 	bool		is_empty = stored == NULL && !sfi_ddl_is_plain(value);
 
-	if (!is_empty && key_of(stored) != batch->key_id)
+	if (!is_empty && key_id_of(stored) != batch->key_id)
 		return true;
 	if (batch->only_keys)
 		return false;
@@ -408,7 +408,7 @@ securefile_rewrite_some(PG_FUNCTION_ARGS)
 
 /* All of one table, a transaction for each batch; returns how many rows were passed over. */
 static uint64
-rewrite_table(Batch *batch, Oid table_oid, const char *column)
+rewrite_in_batches(Batch *batch, Oid table_oid, const char *column)
 {
 	batch->at = (Position) {0};
 	do
@@ -449,7 +449,7 @@ securefile_rewrite_online(PG_FUNCTION_ARGS)
 	foreach(lc, tables)
 	{
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION)
-			skipped += rewrite_table(&batch, lfirst_oid(lc), column);
+			skipped += rewrite_in_batches(&batch, lfirst_oid(lc), column);
 	}
 	sf_stats_progress_end();
 	if (skipped > 0)

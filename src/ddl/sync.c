@@ -226,7 +226,7 @@ sync_triggers(Oid table_oid, AttrNumber attnum, Oid segrelid)
 
 /* Was the column added by the command? */
 static bool
-is_new(const SfDirtyTable *dirty, AttrNumber attnum)
+is_added(const SfDirtyTable *dirty, AttrNumber attnum)
 {
 	return dirty->first_added != 0 && attnum >= dirty->first_added;
 }
@@ -329,7 +329,7 @@ settle_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 {
 	bool		replaced = false;
 
-	if (dirty->created || is_new(dirty, attnum))
+	if (dirty->created || is_added(dirty, attnum))
 		refuse_stored_default(rel, attnum);
 	if (!dirty->altering || dirty->created)
 		return false;
@@ -396,9 +396,9 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 		made = sync_segment(rel, &column, &segrelid);
 	SF_ASSERT(permanent(rel) || !OidIsValid(segrelid));
 	was_open = sync_triggers(column.table_oid, attnum, segrelid) &&
-		dirty->by_command && !is_new(dirty, attnum);
+		dirty->by_command && !is_added(dirty, attnum);
 	came_inline = settle_rewritten(rel, attnum, made ? InvalidOid : segrelid,
-								   made || is_new(dirty, attnum), dirty);
+								   made || is_added(dirty, attnum), dirty);
 	follow_table(rel, segrelid, dirty);
 	if (RelationGetNumberOfBlocks(rel) == 0)
 		return false;
@@ -418,7 +418,7 @@ sync_column(Relation rel, AttrNumber attnum, const SfDirtyTable *dirty)
 		sfi_ddl_rows_store(rel, &column, made);
 	}
 	/* what an expression of the command has computed is in its row as it came */
-	computed = is_new(dirty, attnum) || is_replaced(rel, attnum);
+	computed = is_added(dirty, attnum) || is_replaced(rel, attnum);
 	return came_inline && column.permanent &&
 		sfi_ddl_rows_exist(rel, attnum, computed ? SF_ROWS_COMPUTED : SF_ROWS_MISPLACED);
 }

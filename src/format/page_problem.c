@@ -31,7 +31,7 @@ is_possible_number(uint64_t number)
  * page is no page that anything else may have.
  */
 static bool
-is_possible_page(uint32_t page)
+can_be_named(uint32_t page)
 {
 	return page != SF_NO_PAGE && !SF_IS_MAP_PAGE(page);
 }
@@ -43,9 +43,9 @@ header_pages_problem(const SfHeader *header)
 	if ((header->key_page == 0) != (header->key_page_copy == 0) ||
 		(header->key_page != 0 && header->key_page == header->key_page_copy))
 		return "segment header has half a pair of key pages";
-	if (!is_possible_page(header->key_page) || !is_possible_page(header->key_page_copy) ||
-		!is_possible_page(header->share_head) || !is_possible_page(header->advice_root) ||
-		!is_possible_page(header->dictionary))
+	if (!can_be_named(header->key_page) || !can_be_named(header->key_page_copy) ||
+		!can_be_named(header->share_head) || !can_be_named(header->advice_root) ||
+		!can_be_named(header->dictionary))
 		return "segment header names an impossible page";
 	if (header->last_dictionary > SF_DICTIONARY_MAX ||
 		(header->dictionary != 0 && header->last_dictionary == 0))
@@ -335,7 +335,7 @@ sf_format_child_problem(const SfChild *child)
 {
 	if (child->page == SF_NO_PAGE)
 		return child->stamp == 0 ? NULL : "pointer has a stamp and no page";
-	if (child->page == 0 || !is_possible_page(child->page))
+	if (child->page == 0 || !can_be_named(child->page))
 		return "pointer leads to an impossible page";
 	return child->stamp > 0 ? NULL : "pointer has no stamp";
 }

@@ -134,7 +134,7 @@ report_not_open(const char *path, int error)
 
 /* Open a file for flushing; -1 if that is not possible now. */
 static int
-open_file(SfStorage storage, uint32 fileno, uint64 *inode)
+open_to_flush(SfStorage storage, uint32 fileno, uint64 *inode)
 {
 	char		path[SF_IO_PATH_MAX];
 	struct stat st;
@@ -192,7 +192,7 @@ open_wanted(int slot)
 	storage = file->storage;
 	fileno = file->fileno;
 	LWLockRelease(&sfi_dirty->gate);
-	mine.fds[slot] = open_file(storage, fileno, &inode);
+	mine.fds[slot] = open_to_flush(storage, fileno, &inode);
 	SF_FAULT(syncer_opened);
 	LWLockAcquire(&sfi_dirty->gate, LW_EXCLUSIVE);
 

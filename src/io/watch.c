@@ -106,7 +106,7 @@ is_of(const SfIoWatched *file, SfStorage storage, uint32 fileno)
  * in flight.
  */
 static int
-find_file(SfStorage storage, uint32 fileno)
+find_place(SfStorage storage, uint32 fileno)
 {
 	int			oldest = -1;
 
@@ -129,7 +129,7 @@ sfi_watch_count(SfStorage storage, uint32 fileno, SfIoKind kind, uint64 bytes)
 	int			number;
 	SfIoWatched *file;
 
-	if (!has_place() || (number = find_file(storage, fileno)) < 0)
+	if (!has_place() || (number = find_place(storage, fileno)) < 0)
 		return -1;
 	file = &mine->files[number];
 	SF_ASSERT(file->in_flight == 0 || is_of(file, storage, fileno));

@@ -47,7 +47,7 @@ typedef struct SfDeferred
 
 /* Place the value, unless that was done. */
 static Size
-flat_size(ExpandedObjectHeader *header)
+deferred_size(ExpandedObjectHeader *header)
 {
 	SfDeferred *deferred = (SfDeferred *) header;
 	MemoryContext caller;
@@ -69,7 +69,7 @@ flat_size(ExpandedObjectHeader *header)
 }
 
 static void
-flatten(ExpandedObjectHeader *header, void *result, Size size)
+deferred_flatten(ExpandedObjectHeader *header, void *result, Size size)
 {
 	SfDeferred *deferred = (SfDeferred *) header;
 
@@ -77,7 +77,7 @@ flatten(ExpandedObjectHeader *header, void *result, Size size)
 	memcpy(result, deferred->placed, size);
 }
 
-static const ExpandedObjectMethods methods = {flat_size, flatten};
+static const ExpandedObjectMethods methods = {deferred_size, deferred_flatten};
 
 /* The object that an indirect pointer leads to, if that is a deferred value; else NULL. */
 static SfDeferred *
@@ -139,7 +139,7 @@ sf_object_placed(Datum datum)
 	deferred = deferred_of(datum);
 	if (deferred == NULL)
 		return datum;
-	(void) flat_size(&deferred->header);
+	(void) deferred_size(&deferred->header);
 	return PointerGetDatum(deferred->placed);
 }
 

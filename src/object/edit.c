@@ -345,7 +345,7 @@ typedef struct Batch
 
 /* The data key of a KEYED object, else NULL; good until the next key is asked for. */
 static const SfDataKey *
-key_of(const SfEdit *edit)
+data_key_of(const SfEdit *edit)
 {
 	return edit->loc.flags & SF_LOC_KEYED ? sf_keys_of(edit->seg, edit->loc.key_id) : NULL;
 }
@@ -392,7 +392,7 @@ write_batch(Batch *batch)
 	if (batch->n == 0)
 		return;
 	CHECK_FOR_INTERRUPTS();
-	batch->key = key_of(edit);
+	batch->key = data_key_of(edit);
 	sf_space_new_inode_pages(edit->seg, batch->n, fill_page, batch, pages, &first_stamp);
 	edit->made(pages, batch->n, edit->arg);
 	SF_ASSERT(first_stamp > 0);
@@ -741,7 +741,7 @@ set_hash(const SfEdit *edit, SfLocator *loc, const SfContentHash *right, uint8 *
 	loc->hash = kept;
 	if (!(loc->flags & SF_LOC_KEYED))
 		memcpy(kept, hash, sizeof(*hash));
-	else if (!sf_transform_seal_hash(key_of(edit), loc, hash, kept))
+	else if (!sf_transform_seal_hash(data_key_of(edit), loc, hash, kept))
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not encrypt the hash of a securefile value"),

@@ -482,7 +482,7 @@ release_split(Split *split)
  * need not be as full as that of the entry that was added; see SPLIT_LEAST.
  */
 static bool
-is_worth_it(Split *split)
+is_full_enough(Split *split)
 {
 	int			nentries;
 
@@ -516,7 +516,7 @@ prepare_split(Split *split)
 	split->directory = new_directory ? InvalidBuffer : pin_directory(index, split->nbuckets);
 	if (!BufferIsValid(split->buf) || (!new_directory && !BufferIsValid(split->directory)))
 		index->damaged = true;
-	else if (is_worth_it(split))
+	else if (is_full_enough(split))
 	{
 		prepare_pages(index->rel, new_directory ? 2 : 1);
 		return true;

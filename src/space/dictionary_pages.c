@@ -110,7 +110,7 @@ report_damaged(uint32 page, const char *detail)
 
 /* Read one page of a dictionary; what its fixed part says is possible. */
 static void
-read_page(SfSegment *seg, uint32 page, PageContent *content)
+read_dictionary_page(SfSegment *seg, uint32 page, PageContent *content)
 {
 	SfPageType	type = sf_space_read_page(seg, page, content->bytes);
 
@@ -148,7 +148,7 @@ read_bytes(SfSegment *seg, uint32 first, PageContent *content, SfDictionaryVisit
 		page = part->next;
 		if (visit != NULL)
 			visit(page, arg);
-		read_page(seg, page, content);
+		read_dictionary_page(seg, page, content);
 	}
 	if (sf_format_checksum(bytes, head.len, 0) != head.check)
 		report_damaged(first, psprintf("Dictionary %u is not what was written.", head.number));
@@ -163,14 +163,14 @@ read_bytes(SfSegment *seg, uint32 first, PageContent *content, SfDictionaryVisit
  * contents are read, or 0.  The numbers fall, so that the list has an end.
  */
 static uint32
-find_page(SfSegment *seg, uint32 number, PageContent *content)
+find_dictionary(SfSegment *seg, uint32 number, PageContent *content)
 {
 	uint32		page = sf_space_read_header(seg).dictionary;
 	uint32		last = SF_DICTIONARY_MAX + 1;
 
 	while (page != 0 && page != SF_NO_PAGE)
 	{
-		read_page(seg, page, content);
+		read_dictionary_page(seg, page, content);
 		if (content->page.number >= last)
 			report_damaged(page, psprintf("Dictionary %u stands behind dictionary %u.",
 										  content->page.number, last));
@@ -192,7 +192,7 @@ static char *
 read_dictionary(SfSegment *seg, uint32 *number, uint32 *len)
 {
 	PageContent content;
-	uint32		page = find_page(seg, *number, &content);
+	uint32		page = find_dictionary(seg, *number, &content);
 
 	SF_ASSERT(page == 0 || *number == 0 || content.page.number == *number);
 	*number = page != 0 ? content.page.number : 0;
@@ -207,7 +207,7 @@ sf_space_dictionary_at(SfSegment *seg, uint32 page, SfDictionaryVisit visit, voi
 	PageContent content;
 
 	visit(page, arg);
-	read_page(seg, page, &content);
+	read_dictionary_page(seg, page, &content);
 	*number = content.page.number;
 	*before = content.page.before;
 	pfree(read_bytes(seg, page, &content, visit, arg));
@@ -313,7 +313,7 @@ learn_newest(SfSegment *seg, Newest *known)
 	watching = true;
 	known->as_of = 0;
 	known->table_oid = seg->table_oid;
-	known->number = uses_dictionaries(seg) && find_page(seg, 0, &content) != 0 ?
+	known->number = uses_dictionaries(seg) && find_dictionary(seg, 0, &content) != 0 ?
 		content.page.number : 0;
 	known->attnum = seg->attnum;
 	known->incarnation = seg->incarnation;
@@ -424,7 +424,7 @@ require_newest(SfSegment *seg)
 	PageContent content;
 	uint32		last = sf_space_read_header(seg).last_dictionary;
 
-	if (find_page(seg, 0, &content) != 0 && content.page.number > last)
+	if (find_dictionary(seg, 0, &content) != 0 && content.page.number > last)
 		report_damaged(0, psprintf("There is dictionary %u, and the header knows them up to %u.",
 								   content.page.number, last));
 }

@@ -34,34 +34,34 @@ typedef struct Reading
 } Reading;
 
 SF_NORETURN static void
-report_damaged(uint32 page, const char *detail)
+report_bad_keys(uint32 page, const char *detail)
 {
 	sfi_page_report_contents("key", page, detail);
 }
 
 /* Read one key page; DATA_CORRUPTED. */
 static void
-read_page(const Reading *reading)
+read_key_page(const Reading *reading)
 {
 	char		content[SF_PAGE_CONTENT];
 	SfPageType	type = sf_space_read_page(reading->seg, reading->page, content);
 	const char *problem;
 
 	if (type != SF_PAGE_KEYS)
-		report_damaged(reading->page, psprintf("Expected page type %d, found %d.", SF_PAGE_KEYS,
-											   type));
+		report_bad_keys(reading->page, psprintf("Expected page type %d, found %d.", SF_PAGE_KEYS,
+												type));
 	memset(reading->keys, 0, sizeof(SfKeyPage));
 	memcpy(reading->keys, content, sf_key_page_size((SfKeyPage *) content));
 	problem = sf_format_keys_problem(reading->keys);
 	if (problem != NULL)
-		report_damaged(reading->page, psprintf("The %s.", problem));
+		report_bad_keys(reading->page, psprintf("The %s.", problem));
 }
 
 /* An SfBaseStep. */
 static void
 read_step(void *arg)
 {
-	read_page(arg);
+	read_key_page(arg);
 }
 
 void
@@ -69,7 +69,7 @@ sf_space_key_page(SfSegment *seg, uint32 page, SfKeyPage *keys)
 {
 	Reading		reading = {seg, page, keys};
 
-	read_page(&reading);
+	read_key_page(&reading);
 }
 
 bool
@@ -85,7 +85,7 @@ sf_space_read_keys(SfSegment *seg, SfKeyPage *keys)
 	if (error == NULL)
 		return true;
 	reading.page = header.key_page_copy;
-	read_page(&reading);
+	read_key_page(&reading);
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("one of two key pages of column %d of table with OID %u is damaged",
@@ -119,7 +119,7 @@ is_as_seen(Relation rel, const SfHeader *h, const SfKeyPage *keys)
 		return h->key_page == 0 && keys == NULL;
 	first = says(rel, h->key_page, keys);
 	if (says(rel, h->key_page_copy, keys) != first)
-		report_damaged(h->key_page_copy, psprintf("It differs from page %u.", h->key_page));
+		report_bad_keys(h->key_page_copy, psprintf("It differs from page %u.", h->key_page));
 	return first;
 }
 

@@ -88,7 +88,7 @@ sfi_page_is_sound(Page page, uint32 relnumber, BlockNumber n)
 
 /* The one message of a damaged page; relname NULL: that of storage. */
 SF_NORETURN static void
-report_damaged(const char *relname, SfStorage storage, BlockNumber page, const char *detail)
+report_damaged_page(const char *relname, SfStorage storage, BlockNumber page, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -103,7 +103,7 @@ report_damaged(const char *relname, SfStorage storage, BlockNumber page, const c
 void
 sfi_page_report_damaged(Relation rel, uint32 page, const char *detail)
 {
-	report_damaged(RelationGetRelationName(rel), SfRelStorage(rel), page, detail);
+	report_damaged_page(RelationGetRelationName(rel), SfRelStorage(rel), page, detail);
 }
 
 void
@@ -149,7 +149,7 @@ sfi_page_require_sound(Page page, SfStorage storage, uint32 relnumber, BlockNumb
 	problem = type == 0 ? pstrdup("It is no page of a segment.")
 		: sealed_page_problem(page, relnumber, n, type);
 	if (problem != NULL)
-		report_damaged(NULL, storage, n, problem);
+		report_damaged_page(NULL, storage, n, problem);
 }
 
 /* ---- reading ---- */

@@ -64,7 +64,7 @@ static struct
 }			hint;
 
 static uint64
-top_fxid(void)
+assigned_fxid(void)
 {
 	(void) GetCurrentTransactionId();
 	return U64FromFullTransactionId(GetTopFullTransactionId());
@@ -142,7 +142,7 @@ find_page(SfSegment *seg, Relation rel, uint32 n)
 static SfPendEntry
 entry_of(SfPendKind kind, SfShareId id, uint32 count)
 {
-	return sfi_pending_entry(kind, top_fxid(), sf_share_to_start(id), count);
+	return sfi_pending_entry(kind, assigned_fxid(), sf_share_to_start(id), count);
 }
 
 /* A record that is to be put somewhere. */
@@ -155,7 +155,7 @@ typedef struct Putting
 
 /* What the queue has to know of it. */
 static SfPendKind
-kind_of(const Putting *putting)
+entry_kind(const Putting *putting)
 {
 	return putting->root == NULL ? SF_PEND_SHARE_NEW : SF_PEND_REF_ADD;
 }
@@ -208,14 +208,14 @@ put_on_page(Relation rel, uint32 page, const Putting *putting, SfShareId *id)
 	}
 	SF_ASSERT(cell < SF_SHARE_CELLS && sf_share_is_possible((SfShareId) {page, cell, 0}));
 	*id = id_of(page, cell, copy->record.object_id);
-	entry = entry_of(kind_of(putting), *id, 1);
+	entry = entry_of(entry_kind(putting), *id, 1);
 	payload.put.cell = cell;
 	memcpy(payload.bytes, copy->bytes, size);
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, &entry, sizeof(entry));
 	sfi_change_op(sfi_change_add(buf), SF_OP_SHARE_PUT, &payload, sizeof(payload.put) + size);
 	add_root(root, *id);
-	sfi_change_finish_pages(SF_PAGES_SHARE, kind_of(putting), 1);
+	sfi_change_finish_pages(SF_PAGES_SHARE, entry_kind(putting), 1);
 	return true;
 }
 
@@ -252,7 +252,7 @@ put_on_new_page(SfSegment *seg, Relation rel, const Putting *putting, SfShareId 
 	content->next = h.share_head == 0 ? SF_NO_PAGE : h.share_head;
 	sf_format_share_put(content, 0, copy->bytes, sf_share_record_size(&copy->record));
 	h.share_head = id->page;
-	entry = entry_of(kind_of(putting), *id, 1);
+	entry = entry_of(entry_kind(putting), *id, 1);
 	sfi_change_begin();
 	sfi_change_header(sfi_change_add(hbuf), &h);
 	sfi_change_op(sfi_change_add(tail), SF_OP_PEND_ADD, &entry, sizeof(entry));
@@ -260,7 +260,7 @@ put_on_new_page(SfSegment *seg, Relation rel, const Putting *putting, SfShareId 
 	sfi_change_init(sfi_change_add(buf), SF_PAGE_SHARE, content,
 					offsetof(SfSharePage, cells) + sf_share_record_size(&copy->record));
 	add_root(root, *id);
-	sfi_change_finish_pages(SF_PAGES_SHARE, kind_of(putting), 1);
+	sfi_change_finish_pages(SF_PAGES_SHARE, entry_kind(putting), 1);
 	pfree(content);
 	return true;
 }
@@ -274,7 +274,7 @@ put(SfSegment *seg, Relation rel, const Putting *putting, SfShareId *id)
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true) && !seg->retained);
 	SF_ASSERT(sf_format_share_problem(&putting->copy->record, size) == NULL);
-	SF_ASSERT(putting->copy->record.maker_fxid == top_fxid());
+	SF_ASSERT(putting->copy->record.maker_fxid == assigned_fxid());
 	page = find_page(seg, rel, sf_share_cells_of(size));
 	if ((page == 0 || !put_on_page(rel, page, putting, id)) &&
 		!put_on_new_page(seg, rel, putting, id))
@@ -392,7 +392,7 @@ sf_space_share_publish(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n)
 
 	SF_ASSERT(n > 0 && CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	if (record == NULL || record->state != SF_SHARE_RESERVED ||
-		record->maker_fxid != top_fxid())
+		record->maker_fxid != assigned_fxid())
 		sfi_page_report_damaged(rel, id.page,
 								psprintf("Cell %u is not what this transaction left there.",
 										 id.cell));

@@ -256,7 +256,7 @@ add_leaving(Pending *pending, const Runs *runs, uint32 given_back)
 }
 
 static uint64
-sectors_of(const Runs *runs)
+sum_of_sectors(const Runs *runs)
 {
 	uint64		sum = 0;
 	SfRun		run;
@@ -289,7 +289,7 @@ count_share(SfSegment *seg, SfShareId id, const SfShareRecord *record, Pending *
 		add_leaving(pending, &runs, given_back);
 	if (is_had)
 		usage->saved_bytes += (record->references - UINT64CONST(1)) *
-			sf_sectors_to_bytes(sectors_of(&runs));
+			sf_sectors_to_bytes(sum_of_sectors(&runs));
 	end_runs(&runs);
 }
 

@@ -79,7 +79,7 @@ open_source(Datum value)
 }
 
 static Part *
-add_part(Composed *result)
+next_part(Composed *result)
 {
 	Part	   *part = &result->parts[result->nparts++];
 
@@ -91,7 +91,7 @@ add_part(Composed *result)
 static void
 add_piece(Composed *result, SfPiece piece)
 {
-	Part	   *part = add_part(result);
+	Part	   *part = next_part(result);
 
 	if (piece.length == 0)
 		return;
@@ -139,7 +139,7 @@ cut_pieces(Part *part, const Source *source)
 static void
 add_range(Composed *result, const Source *source, int64 from, int64 to)
 {
-	Part	   *part = add_part(result);
+	Part	   *part = next_part(result);
 
 	part->rope = source->rope;
 	part->from = from;

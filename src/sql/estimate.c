@@ -121,7 +121,7 @@ typedef struct Estimate
 /* ---- arguments ---- */
 
 static void
-open_table(Estimate *estimate, Oid table_oid)
+open_rows(Estimate *estimate, Oid table_oid)
 {
 	estimate->attnum = sfi_sample_open(&estimate->rows, table_oid);
 	estimate->in_row = sf_ddl_describe(table_oid, estimate->attnum).options.in_row;
@@ -168,7 +168,7 @@ is_hole(const SfSqlContent *content, int64 start, int64 len)
 
 /* Read the unit that stands for a part. */
 static void
-read_unit(const SfSqlContent *content, Part *part, char *dst)
+read_sampled_unit(const SfSqlContent *content, Part *part, char *dst)
 {
 	int64		start = sf_unit_start(part->read);
 	uint32		len = sf_unit_plain_bytes(content->length, part->read);
@@ -190,7 +190,7 @@ read_unit(const SfSqlContent *content, Part *part, char *dst)
 
 /* An SfBaseStep: read the units of the value at hand, or throw. */
 static void
-read_value(void *arg)
+read_sample(void *arg)
 {
 	Estimate   *estimate = arg;
 	Sample	   *sample = &estimate->sample;
@@ -200,7 +200,7 @@ read_value(void *arg)
 	for (int i = 0; i < sample->nparts; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		read_unit(&content, &sample->parts[i], sample->plain + i * SF_UNIT_SIZE);
+		read_sampled_unit(&content, &sample->parts[i], sample->plain + i * SF_UNIT_SIZE);
 	}
 }
 
@@ -336,8 +336,8 @@ tell_encoder(SfEncoder *encoder, bool gains)
  * encoder is told of some of a part that has very many: it repeats itself by then.
  */
 static void
-add_part(SfEncoder *encoder, const Part *part, int64 part_bytes, const UnitCost *unit,
-		 LevelCost *sum)
+add_part_cost(SfEncoder *encoder, const Part *part, int64 part_bytes, const UnitCost *unit,
+			  LevelCost *sum)
 {
 	uint64		told = Min(part->count, MOST_UNITS_TOLD);
 	double		scale = (double) part_bytes / unit->plain_bytes / told;
@@ -377,7 +377,7 @@ try_level(Estimate *estimate, SfCompression level, LevelCost *sum)
 			continue;
 		unit = try_unit(estimate, encoder, sample->plain + i * SF_UNIT_SIZE,
 						sf_unit_plain_bytes(sample->length, part->read));
-		add_part(&encoder, part, end - start, &unit, sum);
+		add_part_cost(&encoder, part, end - start, &unit, sum);
 	}
 }
 
@@ -466,9 +466,9 @@ securefile_estimate(PG_FUNCTION_ARGS)
 	estimate->sample.plain = palloc(MOST_PARTS * SF_UNIT_SIZE);
 	estimate->coded = palloc(SF_UNIT_SIZE);
 	estimate->decoded = palloc(SF_UNIT_SIZE);
-	open_table(estimate, PG_GETARG_OID(0));
+	open_rows(estimate, PG_GETARG_OID(0));
 
-	sfi_sample_take(&estimate->rows, read_value, count_value, estimate);
+	sfi_sample_take(&estimate->rows, read_sample, count_value, estimate);
 	table_close(estimate->rows.rel, NoLock);
 	/* the server may write what lies in memory that is given back, as padding */
 	sodium_memzero(estimate->sample.plain, MOST_PARTS * SF_UNIT_SIZE);

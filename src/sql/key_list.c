@@ -48,7 +48,7 @@ key_of_value(Datum value, uint16 *key_id)
 }
 
 static void
-count_value(SfKeyCounts *counts, const SfCheckColumn *column, Datum value)
+count_key_of(SfKeyCounts *counts, const SfCheckColumn *column, Datum value)
 {
 	uint16		key_id;
 
@@ -71,7 +71,7 @@ sfi_sql_count_keys(const SfCheckColumn *column, Snapshot snapshot, SfKeyCounts *
 	SfRows		rows = sf_rows_begin(rel, column->attnum, snapshot);
 
 	while (sf_rows_next(&rows))
-		count_value(counts, column, rows.value);
+		count_key_of(counts, column, rows.value);
 	sf_rows_end(&rows);
 	table_close(rel, NoLock);
 }

@@ -33,7 +33,7 @@ PG_FUNCTION_INFO_V1(securefile_new_key);
 /* ---- what all of them ask ---- */
 
 static void
-require_writes(const char *function)
+require_key_changes(const char *function)
 {
 	sf_base_require_preload();
 	PreventCommandDuringRecovery(function);
@@ -56,7 +56,7 @@ refuse_dropped(const char *function)
 List *
 sfi_sql_columns_to_change(FunctionCallInfo fcinfo, LOCKMODE lockmode, const char *function)
 {
-	require_writes(function);
+	require_key_changes(function);
 	sf_check_require_arguments(fcinfo, false);
 	refuse_dropped(function);
 	return sf_check_columns(fcinfo, lockmode, false, NULL);
@@ -159,7 +159,7 @@ securefile_rewrap_all(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 	int			done = 0;
 
-	require_writes("securefile_rewrap()");
+	require_key_changes("securefile_rewrap()");
 	sf_base_require_superuser("wrap the keys of all columns anew");
 	refuse_dropped("securefile_rewrap()");
 	sf_space_refuse_unfinished_database("securefile_rewrap()");

@@ -92,7 +92,7 @@ problem_of(const ErrorData *error)
 
 /* The row of the next unit: its bytes, or the problem. */
 static Datum
-next_row(Salvage *salvage, TupleDesc desc)
+unit_row(Salvage *salvage, TupleDesc desc)
 {
 	ErrorData  *error = sf_base_guarded(read_unit, salvage);
 	Datum		values[COLUMNS] = {0};
@@ -126,7 +126,7 @@ securefile_salvage(PG_FUNCTION_ARGS)
 	salvage->len = Min(salvage->content.length - salvage->next, SF_UNIT_SIZE);
 	if (salvage->len == 0)
 		SRF_RETURN_DONE(funcctx);
-	row = next_row(salvage, funcctx->tuple_desc);
+	row = unit_row(salvage, funcctx->tuple_desc);
 	salvage->next += salvage->len;
 	SRF_RETURN_NEXT(funcctx, row);
 }

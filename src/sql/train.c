@@ -121,7 +121,7 @@ require_use(const Training *training)
 
 /* Open the table, as ANALYZE does: writers go on, a second call waits. */
 static void
-open_table(Training *training, Oid table_oid)
+lock_table(Training *training, Oid table_oid)
 {
 	AttrNumber	attnum;
 
@@ -154,7 +154,7 @@ is_secret(const SfSqlContent *content)
  * dictionary will have parts of it, as they are.
  */
 static void
-read_value(void *arg)
+read_short_value(void *arg)
 {
 	Training   *training = arg;
 	SfSqlContent content = sfi_sql_open(training->rows.value);
@@ -344,9 +344,9 @@ securefile_train(PG_FUNCTION_ARGS)
 	sf_base_require_preload();
 	training = begin_training(fcinfo);
 	require_codec();
-	open_table(training, PG_GETARG_OID(0));
+	lock_table(training, PG_GETARG_OID(0));
 
-	sfi_sample_take(&training->rows, read_value, sort_value, training);
+	sfi_sample_take(&training->rows, read_short_value, sort_value, training);
 	len = learn(training, bytes);
 	outcome = judge(training, bytes, len, &gains);
 	if (gains)

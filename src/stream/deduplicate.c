@@ -295,7 +295,7 @@ find_object(const SfSearch *search, const SfContent *content, SfShareId *id, SfS
 
 /* A reference to what has the content, which is guarded; datum NULL: nothing has. */
 static SfValue
-find(const SfSearch *search, const SfContent *content)
+find_reference(const SfSearch *search, const SfContent *content)
 {
 	SfShareCopy copy;
 	SfShareId	id;
@@ -338,7 +338,7 @@ sf_stream_put(SfSegment *seg, const char *data, Size len, const SfEncoded *encod
 		return sf_write_value(seg, data, len, encoded, NULL);
 	sfi_search_begin(&search, seg);
 	hash_content(&search, &content);
-	found = find(&search, &content);
+	found = find_reference(&search, &content);
 	if (found.datum == NULL)
 		return sf_write_value(seg, data, len, encoded, &search.hash);
 	sfi_count_hit(seg, &found.loc);
@@ -386,7 +386,7 @@ sfi_store_found(SfSegment *seg, const SfValue *value, SfFingerprint *hash)
 	sfi_search_begin(&search, seg);
 	hash_value(&search, value, &content);
 	*hash = search.hash;
-	return find(&search, &content);
+	return find_reference(&search, &content);
 }
 
 SfValue
@@ -394,5 +394,5 @@ sfi_search_whole(SfSearch *search, const char *data)
 {
 	const SfContent content = {.data = data, .length = search->length};
 
-	return find(search, &content);
+	return find_reference(search, &content);
 }

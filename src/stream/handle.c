@@ -94,7 +94,7 @@ position_of(int number)
 
 /* The handle of that number, open or finished, or NULL. */
 static SfHandle *
-find(int number)
+find_handle(int number)
 {
 	int			i = position_of(number);
 
@@ -164,7 +164,7 @@ report_finished(int number)
 SfHandle *
 sf_stream_handle_get(int number)
 {
-	SfHandle   *handle = find(number);
+	SfHandle   *handle = find_handle(number);
 
 	if (handle != NULL && handle->stream != NULL)
 		return handle;
@@ -256,7 +256,7 @@ sf_stream_handle_finish(SfHandle *handle)
 struct varlena *
 sf_stream_handle_finished(int number)
 {
-	SfHandle   *handle = find(number);
+	SfHandle   *handle = find_handle(number);
 
 	if (handle == NULL || handle->value == NULL ||
 		handle->command != GetCurrentCommandId(false) ||

@@ -19,8 +19,8 @@ static void *state;
 
 /* LZ4 has one level here: the others of the library write slower and read as fast. */
 static uint32_t
-encode(SfCompression level, SfDictionary *dictionary, const char *plain, uint32_t plain_bytes,
-	   char *body, uint32_t room)
+encode_lz4(SfCompression level, SfDictionary *dictionary, const char *plain, uint32_t plain_bytes,
+		   char *body, uint32_t room)
 {
 	int			len;
 
@@ -34,8 +34,8 @@ encode(SfCompression level, SfDictionary *dictionary, const char *plain, uint32_
 
 /* The library writes to no byte outside of dst, whatever the body is. */
 static SfDecoded
-decode(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char *dst,
-	   uint32_t plain_bytes)
+decode_lz4(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char *dst,
+		   uint32_t plain_bytes)
 {
 	int			len = LZ4_decompress_safe(body, dst, (int) body_bytes, (int) plain_bytes);
 
@@ -43,6 +43,6 @@ decode(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char *ds
 	return len >= 0 && (uint32_t) len == plain_bytes ? SF_DECODED : SF_DECODE_DAMAGED;
 }
 
-const SfCodecOps sf_transform_lz4 = {SF_CODEC_LZ4, "lz4", encode, decode};
+const SfCodecOps sf_transform_lz4 = {SF_CODEC_LZ4, "lz4", encode_lz4, decode_lz4};
 
 #endif							/* SF_LZ4 */

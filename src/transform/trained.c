@@ -153,8 +153,8 @@ sf_transform_dictionary_of(const SfUnit *unit, const char *stored)
 
 /* The level is that of the tables, which are made when a level is met first. */
 static uint32_t
-encode(SfCompression level, SfDictionary *dictionary, const char *plain, uint32_t plain_bytes,
-	   char *body, uint32_t room)
+encode_trained(SfCompression level, SfDictionary *dictionary, const char *plain,
+			   uint32_t plain_bytes, char *body, uint32_t room)
 {
 	ZSTD_CDict **encoding = &dictionary->encoding[level];
 
@@ -167,14 +167,15 @@ encode(SfCompression level, SfDictionary *dictionary, const char *plain, uint32_
 
 /* The library compares the number in the frame with that of the dictionary once more. */
 static SfDecoded
-decode(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char *dst,
-	   uint32_t plain_bytes)
+decode_trained(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char *dst,
+			   uint32_t plain_bytes)
 {
 	return dictionary == NULL ? SF_DECODE_NO_DICTIONARY
 		: sf_transform_zstd_decode(dictionary->decoding, body, body_bytes, dst, plain_bytes);
 }
 
-const SfCodecOps sf_transform_trained = {SF_CODEC_TRAINED, "zstd with dictionary", encode, decode};
+const SfCodecOps sf_transform_trained = {SF_CODEC_TRAINED, "zstd with dictionary",
+encode_trained, decode_trained};
 
 #else							/* SF_ZSTD */
 

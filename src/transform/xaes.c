@@ -158,8 +158,8 @@ end(EVP_CIPHER_CTX * context, bool done)
 }
 
 static bool
-seal(const uint8_t *key, const uint8_t *nonce, SfBytes place, const SfMessage *message,
-	 uint8_t *dst)
+seal_xaes(const uint8_t *key, const uint8_t *nonce, SfBytes place, const SfMessage *message,
+		  uint8_t *dst)
 {
 	EVP_CIPHER_CTX *context = begin(key, nonce, true);
 	uint8_t    *body = dst + message->head.len;
@@ -179,8 +179,8 @@ seal(const uint8_t *key, const uint8_t *nonce, SfBytes place, const SfMessage *m
  * are wiped.
  */
 static SfDecoded
-open_message(const uint8_t *key, const uint8_t *nonce, SfBytes place, const uint8_t *sealed,
-			 SfRoom head, SfRoom body)
+open_xaes(const uint8_t *key, const uint8_t *nonce, SfBytes place, const uint8_t *sealed,
+		  SfRoom head, SfRoom body)
 {
 	EVP_CIPHER_CTX *context = begin(key, nonce, false);
 	const uint8_t *tag = sealed + head.len + body.len;
@@ -203,6 +203,6 @@ open_message(const uint8_t *key, const uint8_t *nonce, SfBytes place, const uint
 	return SF_DECODE_NOT_GENUINE;
 }
 
-const SfCipherOps sf_transform_xaes = {SF_CIPHER_AES256, "aes", seal, open_message};
+const SfCipherOps sf_transform_xaes = {SF_CIPHER_AES256, "aes", seal_xaes, open_xaes};
 
 #endif							/* SF_OPENSSL */

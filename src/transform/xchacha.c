@@ -27,8 +27,8 @@ copy_bytes(uint8_t *dst, const uint8_t *src, size_t len)
 }
 
 static bool
-seal(const uint8_t *key, const uint8_t *nonce, SfBytes place, const SfMessage *message,
-	 uint8_t *dst)
+seal_xchacha(const uint8_t *key, const uint8_t *nonce, SfBytes place, const SfMessage *message,
+			 uint8_t *dst)
 {
 	size_t		len = message->head.len + message->body.len;
 
@@ -40,7 +40,7 @@ seal(const uint8_t *key, const uint8_t *nonce, SfBytes place, const SfMessage *m
 
 /* A message in memory of its own, which is wiped before it is given back. */
 static SfDecoded
-open_message(const uint8_t *key, const uint8_t *nonce, SfBytes place, const uint8_t *sealed,
+open_xchacha(const uint8_t *key, const uint8_t *nonce, SfBytes place, const uint8_t *sealed,
 			 SfRoom head, SfRoom body)
 {
 	size_t		len = head.len + body.len;
@@ -61,5 +61,5 @@ open_message(const uint8_t *key, const uint8_t *nonce, SfBytes place, const uint
 	return result;
 }
 
-const SfCipherOps sf_transform_xchacha = {SF_CIPHER_XCHACHA20, "chacha20", seal,
-open_message};
+const SfCipherOps sf_transform_xchacha = {SF_CIPHER_XCHACHA20, "chacha20", seal_xchacha,
+open_xchacha};

@@ -91,21 +91,21 @@ sf_transform_zstd_decode(const ZSTD_DDict * dictionary, const char *body, uint32
  * damaged here.
  */
 static uint32_t
-encode(SfCompression level, SfDictionary *dictionary, const char *plain, uint32_t plain_bytes,
-	   char *body, uint32_t room)
+encode_zstd(SfCompression level, SfDictionary *dictionary, const char *plain, uint32_t plain_bytes,
+			char *body, uint32_t room)
 {
 	(void) dictionary;
 	return sf_transform_zstd_encode(level, NULL, plain, plain_bytes, body, room);
 }
 
 static SfDecoded
-decode(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char *dst,
-	   uint32_t plain_bytes)
+decode_zstd(SfDictionary *dictionary, const char *body, uint32_t body_bytes, char *dst,
+			uint32_t plain_bytes)
 {
 	(void) dictionary;
 	return sf_transform_zstd_decode(NULL, body, body_bytes, dst, plain_bytes);
 }
 
-const SfCodecOps sf_transform_zstd = {SF_CODEC_ZSTD, "zstd", encode, decode};
+const SfCodecOps sf_transform_zstd = {SF_CODEC_ZSTD, "zstd", encode_zstd, decode_zstd};
 
 #endif							/* SF_ZSTD */

@@ -51,7 +51,7 @@ struct SfDraft
 
 /* The data key of a KEYED version; good until the next key is asked for. */
 static const SfDataKey *
-key_of(const SfDraft *draft)
+data_key_of(const SfDraft *draft)
 {
 	return sf_keys_of(draft->seg, draft->version.key_id);
 }
@@ -242,7 +242,7 @@ encrypt_unit(SfDraft *draft, uint64 unit_no, const char *stored, char *dst, SfUn
 	Size		len = sf_transform_sealed_bytes(unit);
 
 	SF_FAULT(encrypt);
-	if (!sf_transform_seal_unit(key_of(draft), &id, unit, stored, dst))
+	if (!sf_transform_seal_unit(data_key_of(draft), &id, unit, stored, dst))
 	{
 		memset(dst, 0, len);
 		sfi_pack_report_no_cipher();

@@ -597,7 +597,7 @@ write_early_but_tail(GatherBuffer *buf, Extent *extent, uint64 start_sector)
 
 /* Room at that place of the segment. */
 static char *
-reserve(const SfPlacing *placing, uint64 start_sector)
+reserve_extent(const SfPlacing *placing, uint64 start_sector)
 {
 	const uint32 nsectors = placing->nsectors;
 	GatherBuffer *buf = &buffers[current];
@@ -640,7 +640,7 @@ sfi_gather_place(const SfPlacing *placing, uint64 *start)
 
 	*start = sfi_arena_place(placing->seg, placing->stats, placing->nsectors,
 							 placing->ahead_sectors);
-	dst = reserve(placing, *start);
+	dst = reserve_extent(placing, *start);
 	sfi_arena_advance(placing->seg, placing->nsectors);
 	return dst;
 }

@@ -92,7 +92,7 @@ static int64 logged_size;
  * sfi_write_make_room(), which throws: give() is called where nothing may.
  */
 static bool
-reserve(NoteList *list, int64 n)
+reserve_notes(NoteList *list, int64 n)
 {
 	int64		size = Max(Max(FIRST_FACTS, list->size * 2), list->n + n);
 	Note	   *items;
@@ -145,7 +145,7 @@ add(NoteList *list, SfNoteKind kind, SfSegment *seg, SfRun run)
 			return;
 		}
 	}
-	if (!reserve(list, 1))
+	if (!reserve_notes(list, 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
@@ -514,7 +514,7 @@ static bool
 give(Level *from, Level *to)
 {
 	for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
-		if (!reserve(&to->lists[kind], from->lists[kind].n - from->lists[kind].done))
+		if (!reserve_notes(&to->lists[kind], from->lists[kind].n - from->lists[kind].done))
 			return false;
 	for (int kind = 0; kind < SF_NOTE_KINDS; kind++)
 	{
