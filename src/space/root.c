@@ -36,10 +36,7 @@
 #include "space/pages.h"
 #include "storage/lmgr.h"
 
-/*
- * Not an id of the current subtransaction, too: what a mark is asked for is what becomes of
- * the top-level one.
- */
+/* Marks name the top-level transaction, whose outcome decides, and not the current one. */
 static uint64
 top_fxid(void)
 {
