@@ -16,7 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep time);
 
-our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster need_faults make_table fill rows_right
+our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster sql need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes each_mapping fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
   stop_process stop_walwriter monitor_rests slurp patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
@@ -44,6 +44,9 @@ sub wait_until
 	}
 }
 
+# The cluster that sql() asks.
+my $first_cluster;
+
 # A cluster with the extension in database postgres.  Keys: conf, a list of
 # settings that override those here; start, 0 to leave it stopped; install_path, of
 # another server.
@@ -61,6 +64,7 @@ sub new_cluster
 		'autovacuum = off', 'log_statement = none',
 		'log_min_error_statement = panic', "securefile.monitor_naptime = '1s'",
 		@{ $params{conf} || [] });
+	$first_cluster //= $node;
 	return $node if defined $params{start} && !$params{start};
 	$node->start;
 	prepare_database($node, 'postgres');
@@ -128,6 +132,14 @@ sub prepare_handles
 			RETURN put(securefile_create(tab, 'doc'), seed, len);
 		END $$;});
 	return;
+}
+
+# Run statements in database postgres of the cluster that new_cluster() made first, in one
+# session, and return their output.  The test dies if one of them fails.
+sub sql
+{
+	my (@statements) = @_;
+	return $first_cluster->safe_psql('postgres', join(";\n", @statements));
 }
 
 # Skip the whole file where the library was built without fault points.

@@ -13,16 +13,10 @@ use Time::HiRes qw(usleep);
 my $node = new_cluster('monitor');
 my $launcher = "backend_type = 'securefile monitor launcher'";
 
-sub value
-{
-	my ($sql, $db) = @_;
-	return $node->safe_psql($db || 'postgres', $sql);
-}
-
 # Passes so far; they go on also when there is nothing to do.
 sub passes
 {
-	return value('SELECT passes FROM securefile_monitor');
+	return sql('SELECT passes FROM securefile_monitor');
 }
 
 sub wait_passes
@@ -75,20 +69,20 @@ make_table($node, 'a');
 fill($node, 'a', 1, 20, 100_000);
 make_table($node, 'b', 'filesystem_like_logging');
 fill($node, 'b', 1, 20, 100_000);
-value('DELETE FROM a WHERE id > 5');
-value('UPDATE b SET seed = seed + 100, doc = blob(seed + 100, len)');
+sql('DELETE FROM a WHERE id > 5');
+sql('UPDATE b SET seed = seed + 100, doc = blob(seed + 100, len)');
 pending_is_gone('a', 'deleted space is given back with nobody asking');
 pending_is_gone('b', 'updated space is given back with nobody asking');
 rows_right($node, 'a', 5, 'after monitor work');
 rows_right($node, 'b', 20, 'after monitor work');
-is(value("SELECT count(*) FROM securefile_check('a', 'doc')"), '0', 'a is sound');
-is(value("SELECT count(*) FROM securefile_check('b', 'doc')"), '0', 'b is sound');
-is(value('SELECT failures FROM securefile_monitor'), '0', 'no failure');
+is(sql("SELECT count(*) FROM securefile_check('a', 'doc')"), '0', 'a is sound');
+is(sql("SELECT count(*) FROM securefile_check('b', 'doc')"), '0', 'b is sound');
+is(sql('SELECT failures FROM securefile_monitor'), '0', 'no failure');
 
 # an old snapshot keeps the space, its end gives it back
 my $old = background($node);
 $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM a;');
-value('DELETE FROM a WHERE id > 2');
+sql('DELETE FROM a WHERE id > 2');
 wait_passes(3);
 isnt(usage($node, 'a', 'doc')->{pending_bytes}, '0', 'an old snapshot holds back the monitor');
 is($old->query_safe('SELECT count(*) FROM a WHERE doc::bytea = blob(seed, len)'),
@@ -98,11 +92,11 @@ pending_is_gone('a', 'its end does not need another commit to be noticed');
 $old->quit;
 
 # what a prepared transaction has to free, freed by nobody in particular
-value(q{BEGIN; DELETE FROM a WHERE id = 1; PREPARE TRANSACTION 'p'});
+sql(q{BEGIN; DELETE FROM a WHERE id = 1; PREPARE TRANSACTION 'p'});
 wait_passes(2);
-is(value("SELECT live_bytes + pending_bytes FROM securefile_usage('a', 'doc')"),
+is(sql("SELECT live_bytes + pending_bytes FROM securefile_usage('a', 'doc')"),
 	2 * 100352, 'a prepared DELETE frees nothing');
-value(q{COMMIT PREPARED 'p'});
+sql(q{COMMIT PREPARED 'p'});
 ok( $node->poll_query_until('postgres',
 		"SELECT live_bytes < 110000 AND pending_bytes = 0 FROM securefile_usage('a', 'doc')"),
 	'COMMIT PREPARED frees');
@@ -114,7 +108,7 @@ $node->reload;
 ok(wait_for_sql($node, "SELECT state = 'off' FROM securefile_monitor"), 'off is seen in the view');
 ok(passes_end(), 'and the last pass ends');
 my $before = passes();
-value('DELETE FROM b WHERE id = 1');
+sql('DELETE FROM b WHERE id = 1');
 usleep(2_500_000);
 is(passes(), $before, 'no pass when off');
 isnt(usage($node, 'b', 'doc')->{pending_bytes}, '0', 'nothing is done when off');
@@ -133,49 +127,49 @@ ok(wait_for_sql($node, "SELECT passes > $before FROM securefile_monitor"),
 
 # ---- killed ----
 
-my $pid = value("SELECT pid FROM pg_stat_activity WHERE $launcher");
-value("SELECT pg_terminate_backend($pid)");
+my $pid = sql("SELECT pid FROM pg_stat_activity WHERE $launcher");
+sql("SELECT pg_terminate_backend($pid)");
 ok(wait_for_sql($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE $launcher AND pid <> $pid"),
 	'the launcher comes back after pg_terminate_backend');
-value('DELETE FROM b WHERE id = 2');
+sql('DELETE FROM b WHERE id = 2');
 pending_is_gone('b', 'and works');
 
 # ---- a free tail: kept for who was writing lately, cut for who is not ----
 # What was written lately counts for half as much after each minute.  A tail that is little
 # longer than what is worth a cut (64 MB) stays for three of them.
 make_table($node, 'tail', 'filesystem_like_logging');
-value('INSERT INTO tail SELECT i, 1, 9000000, b FROM (SELECT blob(1, 9000000)) s (b), generate_series(1, 8) i');
+sql('INSERT INTO tail SELECT i, 1, 9000000, b FROM (SELECT blob(1, 9000000)) s (b), generate_series(1, 8) i');
 wait_passes(2);		# it may be grown ahead of what comes
 my $full = usage($node, 'tail', 'doc')->{file_bytes};
-value('DELETE FROM tail');
+sql('DELETE FROM tail');
 pending_is_gone('tail', 'all rows deleted');
 wait_passes(3);
 is(usage($node, 'tail', 'doc')->{file_bytes}, $full, 'space stays for what may come');
 $node->restart;		# nobody remembers the demand
-value("INSERT INTO tail VALUES (1, 1, 100000, blob(1, 100000)); DELETE FROM tail");
+sql("INSERT INTO tail VALUES (1, 1, 100000, blob(1, 100000)); DELETE FROM tail");
 ok(wait_for_sql($node, "SELECT file_bytes < $full / 2 FROM securefile_usage('tail', 'doc')"), 'and is cut when nothing comes');
-value('DROP TABLE tail');
+sql('DROP TABLE tail');
 
 # ---- an error on one segment does not keep it from the others ----
 
 my $from = -s $node->logfile;
-value('DELETE FROM b WHERE id = 3');
-value('CREATE TABLE z (id int PRIMARY KEY, seed int, len int, doc securefile)');
+sql('DELETE FROM b WHERE id = 3');
+sql('CREATE TABLE z (id int PRIMARY KEY, seed int, len int, doc securefile)');
 fill($node, 'z', 1, 5, 20_000);
 pending_is_gone('b', 'before damage');
-my $path = value(q{SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relid = 'z'::regclass});
+my $path = sql(q{SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relid = 'z'::regclass});
 $node->stop;
 my $file = $node->data_dir . "/$path";
 my $saved = slurp_file($file);
 patch($file, 8176, "\0" x 4);
 $node->start;
-value('DELETE FROM a');
-value('DELETE FROM b WHERE id = 4');
+sql('DELETE FROM a');
+sql('DELETE FROM b WHERE id = 4');
 pending_is_gone('b', 'a damaged segment does not stop the monitor');
 ok(wait_for_log(qr/page 0 of segment relation "pg_securefile_\d+_4" is damaged/, $from),
 	'its error is in the log');
-is(value("SELECT finding FROM securefile_check('z', 'doc') LIMIT 1"), 'unreadable', 'and in securefile_check');
-is(value('SELECT failures FROM securefile_monitor'), '0', 'the worker came to its end');
+is(sql("SELECT finding FROM securefile_check('z', 'doc') LIMIT 1"), 'unreadable', 'and in securefile_check');
+is(sql('SELECT failures FROM securefile_monitor'), '0', 'the worker came to its end');
 $node->stop;
 patch($file, 0, $saved);
 $node->start;
@@ -183,7 +177,7 @@ rows_right($node, 'z', 5, 'page restored');
 
 # ---- shutdown while it works ----
 
-value('INSERT INTO a SELECT i, i, 5000, blob(i, 5000) FROM generate_series(1000, 1500) i; DELETE FROM a');
+sql('INSERT INTO a SELECT i, i, 5000, blob(i, 5000) FROM generate_series(1000, 1500) i; DELETE FROM a');
 $node->stop('fast');
 my $log = slurp_file($node->logfile);
 unlike($log, qr/PANIC/, 'no PANIC at shutdown');
@@ -194,22 +188,22 @@ $node->start;
 $node->append_conf('postgresql.conf', "max_worker_processes = 3\nmax_logical_replication_workers = 1");
 $from = -s $node->logfile;
 $node->restart;
-value('DELETE FROM b WHERE id = 5');
+sql('DELETE FROM b WHERE id = 5');
 ok(wait_for_sql($node, "SELECT failures > 0 AND last_failure LIKE '%max_worker_processes is too low'"
 		  . ' AND last_failure_time IS NOT NULL FROM securefile_monitor'),
 	'no free slot for a worker: the view says so');
 ok(wait_for_log(qr/securefile monitor could not start a worker/, $from), 'and the log');
-value("INSERT INTO b SELECT i, i, 100000, blob(i, 100000) FROM generate_series(100, 120) i");
-value('DELETE FROM b WHERE id >= 100');
-value("SELECT securefile_maintain('b', 'doc')");
+sql("INSERT INTO b SELECT i, i, 100000, blob(i, 100000) FROM generate_series(100, 120) i");
+sql('DELETE FROM b WHERE id >= 100');
+sql("SELECT securefile_maintain('b', 'doc')");
 is(settle($node, 'b', 'doc')->{pending_bytes}, '0', 'the foreground does it');
 
 $node->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $node->restart;
-is(value('SELECT state, launcher_pid IS NULL FROM securefile_monitor'), 'not running|t',
+is(sql('SELECT state, launcher_pid IS NULL FROM securefile_monitor'), 'not running|t',
 	'no slot for the launcher: the view says so');
 fill($node, 'b', 200, 210, 100_000);
-value('DELETE FROM b WHERE id >= 200');
+sql('DELETE FROM b WHERE id >= 200');
 sound($node, 'b', 'no monitor at all');
 $node->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $node->restart;

@@ -14,8 +14,6 @@ my $node = new_cluster('from_bytea',
 	conf => [ 'wal_level = logical', 'max_replication_slots = 4', 'allow_in_place_tablespaces = on',
 		'min_parallel_table_scan_size = 0', 'min_parallel_index_scan_size = 0', 'max_parallel_maintenance_workers = 4', 'maintenance_work_mem = 256MB' ]);
 
-sub sql { return $node->safe_psql('postgres', join(';', @_)); }
-
 # rows of all lengths, which tell their contents; doc is bytea
 sub make_rows
 {

@@ -33,8 +33,6 @@ $standby->enable_streaming($primary);
 $standby->set_standby_mode;
 $standby->start;
 
-sub sql { return $primary->safe_psql('postgres', join(';', @_)); }
-
 # Tablespaces of a table's segments, by column.
 sub place
 {

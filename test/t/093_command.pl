@@ -14,8 +14,6 @@ use Test::More;
 my $node = new_cluster('command');
 enter($node);
 
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
 sub docs_sound
 {
 	my ($name) = @_;

@@ -23,8 +23,6 @@ need_faults($node);
 my $dir = enter($node);
 my $err = '';
 
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
 sub docs_sound
 {
 	my ($name) = @_;

@@ -13,7 +13,6 @@ use Test::More;
 
 my $node = new_cluster('command_hash', conf => ['securefile.monitor = off']);
 enter($node);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 
 sql('CREATE DOMAIN hashed AS securefile(hash, nocache)', 'CREATE TABLE docs (name text PRIMARY KEY, document hashed)', 'CREATE TABLE plain (name text PRIMARY KEY, document securefile(nocache))');
 my %tree = map { $_ => bytes($_ + 1, $_) } 0, 10, 4000, 4001, 131_072, 300_000, 2_000_000;

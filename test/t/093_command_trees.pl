@@ -18,8 +18,6 @@ my $node = new_cluster('trees');
 need_faults($node);
 my $dir = enter($node);
 
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
 # The summary that JSON gives, as "put=1 failed=2".
 sub summary
 {

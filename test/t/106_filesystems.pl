@@ -35,8 +35,6 @@ my $node = new_cluster('filesystems',
 need_faults($node);
 prepare_handles($node);
 
-sub sql { return $node->safe_psql('postgres', join(';', @_)); }
-
 # ---- disks ----
 
 sub avail_bytes

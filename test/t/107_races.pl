@@ -19,8 +19,6 @@ need_faults($node);
 prepare_handles($node);
 $node->backup('base');
 
-sub sql { return $node->safe_psql('postgres', join(';', @_)); }
-
 # A new table with some rows, one map page, nothing pending, nothing known to the
 # dispenser.
 my $table = 0;

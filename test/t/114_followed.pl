@@ -13,8 +13,6 @@ use Test::More;
 my $node = new_cluster('followed', conf => ["securefile.monitor_naptime = '1h'"]);
 my $len = 9000;
 
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-
 sql(qq{
 	CREATE TABLE docs (id int, d securefile);
 	INSERT INTO docs SELECT i, blob(i, $len) FROM generate_series(1, 3) i;

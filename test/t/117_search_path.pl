@@ -17,10 +17,10 @@ my $node = new_cluster('path', conf => [ "track_functions = 'all'", "securefile.
 need_faults($node);
 my $dir = $node->basedir;
 
-sub sql { return $node->safe_psql('own', $_[0]); }
+sub in_own { return $node->safe_psql('own', $_[0]); }
 
 $node->safe_psql('postgres', 'CREATE DATABASE own');
-sql(q{
+in_own(q{
 	CREATE SCHEMA sf;
 	CREATE EXTENSION securefile SCHEMA sf;
 	CREATE DOMAIN file AS sf.securefile;
@@ -159,7 +159,7 @@ my $not_called = q{
 
 # Everything else of the extension, and functions that are not counted.  The row types of views
 # are objects of the extension in PostgreSQL 17 and later, and come with the views.
-my @others = split /\n/, sql(q{
+my @others = split /\n/, in_own(q{
 	SELECT i.type || ' ' || replace(replace(i.identity, 'sf.', ''), 'pg_catalog.', '') FROM pg_depend d
 		JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'securefile' AND d.deptype = 'e',
 		pg_identify_object(d.classid, d.objid, d.objsubid) i
@@ -175,7 +175,7 @@ sub all_called
 {
 	my ($name) = @_;
 	sessions_are_gone($node, 'own');
-	return is(sql($not_called), '', "$name: every function was called");
+	return is(in_own($not_called), '', "$name: every function was called");
 }
 
 my %there = outcomes('sf, public', '');
@@ -190,7 +190,7 @@ foreach my $name (@names)
 
 # ---- dump and restore, which have an empty search_path ----
 
-sql(q{
+in_own(q{
 	CREATE VIEW v AS SELECT id, d = b AS a1, b = f AS a2, d <> b AS a3, d = '\x0102' AS a4, d || '\x0a' AS a5, d || b AS a6, b || d AS a7,
 		f || f AS a8, d IN ('\x0102', '\x') AS a9, d = ANY (ARRAY[b]) AS a10, d IS DISTINCT FROM b AS a11, nullif(d, b) AS a12,
 		CASE d WHEN b THEN 1 WHEN '\x' THEN 2 END AS a13, (d, id) = (b, 2) AS a14, overlay(d PLACING b FROM 1) AS a15, substring(d FROM 2 FOR 3) AS a16,
@@ -202,13 +202,13 @@ sql(q{
 my $definitions = q{SELECT pg_get_viewdef('public.v'::regclass), pg_get_functiondef('public.same'::regproc),
 	(SELECT string_agg(pg_get_constraintdef(oid), '' ORDER BY conname) FROM pg_constraint WHERE conrelid = 'public.c'::regclass),
 	(SELECT string_agg(pg_get_indexdef(indexrelid), '' ORDER BY indexrelid::regclass::text) FROM pg_index WHERE indrelid = 'public.t'::regclass)};
-unlike(sql("SET search_path = ''; $definitions"), qr/OPERATOR\(/, 'no operator needs a schema');
+unlike(in_own("SET search_path = ''; $definitions"), qr/OPERATOR\(/, 'no operator needs a schema');
 $node->command_ok([ 'pg_dump', '-f', "$dir/own.sql", $node->connstr('own') ], 'pg_dump');
 $node->safe_psql('postgres', 'CREATE DATABASE again');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/own.sql", $node->connstr('again') ], 'psql');
 foreach my $query ($definitions, "SET search_path = ''; $definitions", 'SELECT * FROM public.v ORDER BY id', 'SELECT public.same(d, b) FROM public.t ORDER BY id')
 {
-	is($node->safe_psql('again', $query), sql($query), "restored: $query");
+	is($node->safe_psql('again', $query), in_own($query), "restored: $query");
 }
 
 $node->stop;

@@ -16,8 +16,6 @@ my $len = 9000;
 my $refused = qr/while a command of this session (?:may rewrite it|changes the type)/;
 my $truncating = qr/cannot store a value in table "\w+" while it is being truncated/;
 
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-
 sub fill_table
 {
 	my ($table, $last) = @_;

@@ -12,8 +12,6 @@ use Test::More;
 my $node = new_cluster('forms', conf => [ "securefile.monitor_naptime = '1h'", 'allow_in_place_tablespaces = on' ]);
 my $unread = qr/cannot read table "\w+" while a command of this session changes the type of its column "d"/;
 
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
-
 # in the command given, the first call of act() executes a statement
 sub within
 {

@@ -24,7 +24,6 @@ use constant {
 };
 
 my $node = new_cluster('later', conf => ['securefile.monitor = off']);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 
 # the bytes of a locator can be seen as those of another type
 make_raw_type($node);

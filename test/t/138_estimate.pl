@@ -14,11 +14,10 @@ use Test::More;
 my $node = new_cluster('estimate',
 	init => { allows_streaming => 1 },
 	conf => [ 'securefile.monitor = off', 'wal_keep_size = 1GB' ]);
-my $sql = sub { return $node->safe_psql('postgres', join(';', @_)) };
 my @levels = qw(nocompress compress_low compress_medium compress_high);
 
 # lines(seed, len): text; noise(seed, len): bytes without a pattern.
-$sql->(q{
+sql(q{
 	CREATE FUNCTION lines(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS
 	$$ SELECT convert_to(substring(string_agg(format('%s: user %s has read page %s of book %s in %s ms', i, (i * 7919 + seed) % 1000,
 		(i * 31 + seed) % 977, i % 37, (i * i + seed) % 5003), E'\n' ORDER BY i) FOR len), 'SQL_ASCII') FROM generate_series(1::bigint, len / 40 + 1) i $$;
@@ -52,10 +51,10 @@ my %tables = (
 foreach my $table (sort keys %tables)
 {
 	my ($options, $values, $exact) = @{ $tables{$table} };
-	$sql->("CREATE TABLE $table (id int, doc securefile($options))", "INSERT INTO $table $values");
+	sql("CREATE TABLE $table (id int, doc securefile($options))", "INSERT INTO $table $values");
 	my $estimate = estimate($node, $table);
 	is(join(' ', map { $estimate->{$_} ? $_ : () } @levels), "@levels", "$table: a row for each level");
-	my ($count, $plain) = split /\|/, $sql->("SELECT count(*), sum(length(doc)) FROM $table");
+	my ($count, $plain) = split /\|/, sql("SELECT count(*), sum(length(doc)) FROM $table");
 	foreach my $level (@levels)
 	{
 		my $row = $estimate->{$level};
@@ -66,8 +65,8 @@ foreach my $table (sort keys %tables)
 
 		# the server may compress what stays in the row uncompressed
 		next if $level eq 'nocompress' && $table eq 'small';
-		$sql->("ALTER TABLE $table ALTER doc TYPE securefile($level, $options)", "SELECT securefile_rewrite('$table', 'doc')");
-		my ($stored, $compressed) = split /\|/, $sql->("SELECT sum(s.stored_bytes), sum(coalesce(s.compressed_units, (s.codec <> 'none')::int)) FROM $table, securefile_storage(doc) s");
+		sql("ALTER TABLE $table ALTER doc TYPE securefile($level, $options)", "SELECT securefile_rewrite('$table', 'doc')");
+		my ($stored, $compressed) = split /\|/, sql("SELECT sum(s.stored_bytes), sum(coalesce(s.compressed_units, (s.codec <> 'none')::int)) FROM $table, securefile_storage(doc) s");
 		cmp_ok(abs($row->{stored_bytes} - $stored), '<', $stored / 10, "$table, $level: $row->{stored_bytes} estimated, $stored stored");
 		next unless $exact;
 		is($row->{stored_bytes}, settle($node, $table, 'doc')->{live_bytes}, "$table, $level: the sectors that are taken");
@@ -79,7 +78,7 @@ foreach my $table (sort keys %tables)
 
 # ---- values in the row, with a dictionary and without ----
 
-$sql->('CREATE TABLE trained (id int, doc securefile(compress))', 'INSERT INTO trained SELECT i, lines(i, 150 + i) FROM generate_series(1, 1000) i');
+sql('CREATE TABLE trained (id int, doc securefile(compress))', 'INSERT INTO trained SELECT i, lines(i, 150 + i) FROM generate_series(1, 1000) i');
 
 # The column is converted to both levels, which take what is estimated.
 sub converted
@@ -89,27 +88,27 @@ sub converted
 	foreach my $level (qw(compress_medium compress_high))
 	{
 		my $told = $estimate->{$level}{stored_bytes};
-		$sql->("ALTER TABLE trained ALTER doc TYPE securefile($level)", "SELECT securefile_rewrite('trained', 'doc')");
-		my $stored = $sql->('SELECT sum(s.stored_bytes) FROM trained, securefile_storage(doc) s');
+		sql("ALTER TABLE trained ALTER doc TYPE securefile($level)", "SELECT securefile_rewrite('trained', 'doc')");
+		my $stored = sql('SELECT sum(s.stored_bytes) FROM trained, securefile_storage(doc) s');
 		cmp_ok(abs($told - $stored), '<', $stored / 50, "$what, $level: $told estimated, $stored stored");
 	}
 	return $estimate;
 }
 my $without = converted('without a dictionary');
-isnt($sql->("SELECT dictionary FROM securefile_train('trained', 'doc')"), '', 'a dictionary is stored');
+isnt(sql("SELECT dictionary FROM securefile_train('trained', 'doc')"), '', 'a dictionary is stored');
 my $with = converted('with a dictionary');
 cmp_ok($with->{$_}{stored_bytes}, '<', 0.9 * $without->{$_}{stored_bytes}, "$_: a dictionary saves more") foreach qw(compress_medium compress_high);
 is($with->{$_}{stored_bytes}, $without->{$_}{stored_bytes}, "$_: uses none") foreach qw(nocompress compress_low);
 
 # ---- what it costs ----
 
-$sql->('CREATE TABLE whole (id int, doc securefile(nocache))', 'INSERT INTO whole SELECT 1, lines(1, 12000000)', 'SELECT securefile_stat_reset()');
+sql('CREATE TABLE whole (id int, doc securefile(nocache))', 'INSERT INTO whole SELECT 1, lines(1, 12000000)', 'SELECT securefile_stat_reset()');
 my $estimate = estimate($node, 'whole');
 is($estimate->{nocompress}{units}, 92, 'a long value counts with all of its units');
-is($sql->("SELECT direct_read_bytes FROM securefile_stat WHERE relname = 'whole'"), 8 * 131072, 'and eight of them are read');
+is(sql("SELECT direct_read_bytes FROM securefile_stat WHERE relname = 'whole'"), 8 * 131072, 'and eight of them are read');
 
 # a hole takes nothing: not of the sample either
-$sql->(q{DO $$ DECLARE h int := securefile_create('whole', 'doc'); BEGIN
+sql(q{DO $$ DECLARE h int := securefile_create('whole', 'doc'); BEGIN
 	PERFORM securefile_write(h, lines(2, 3000000));
 	PERFORM securefile_seek(h, 12000000, 0);
 	PERFORM securefile_write(h, lines(3, 3000000));
@@ -119,7 +118,7 @@ is($estimate->{nocompress}{plain_bytes}, 15_000_000, 'a value with a hole counts
 cmp_ok(abs($estimate->{nocompress}{stored_bytes} - 6_000_000), '<', 1_900_000, 'and what is stored with its data') or note($estimate->{nocompress}{stored_bytes});
 
 # a value that the server has compressed is not unpacked for its last byte
-$sql->('CREATE UNLOGGED TABLE unlogged (id int, doc securefile)', q{INSERT INTO unlogged SELECT i, repeat('0123456789', 10000000)::bytea FROM generate_series(1, 3) i});
+sql('CREATE UNLOGGED TABLE unlogged (id int, doc securefile)', q{INSERT INTO unlogged SELECT i, repeat('0123456789', 10000000)::bytea FROM generate_series(1, 3) i});
 my $session = background($node);
 my $pid = $session->query_safe('SELECT pg_backend_pid()');
 is($session->query_safe("SELECT plain_bytes FROM securefile_estimate('unlogged', 'doc') WHERE option = 'compress_low' AND ratio > 50"), 300_000_000, 'long values in a table without a segment');
@@ -132,7 +131,7 @@ fails_with($node, "SET statement_timeout = '20ms'; SELECT * FROM securefile_esti
 
 # ---- damage ----
 
-$sql->('CREATE TABLE damaged (id int, doc securefile(nocache))', 'INSERT INTO damaged SELECT i, blob(i, 300000) FROM generate_series(1, 10) i');
+sql('CREATE TABLE damaged (id int, doc securefile(nocache))', 'INSERT INTO damaged SELECT i, blob(i, 300000) FROM generate_series(1, 10) i');
 foreach my $id (3, 7)
 {
 	my ($file) = grep { block_at($_, $id, 40) > 0 } data_files($node);
@@ -154,12 +153,12 @@ unlike($err, qr/WARNING.*WARNING/s, 'by one warning');
 
 # ---- a standby ----
 
-$sql->(q{CREATE TABLE left_behind (id int, doc securefile(filesystem_like_logging))}, 'INSERT INTO left_behind SELECT i, lines(i, 20000) FROM generate_series(1, 2) i');
+sql(q{CREATE TABLE left_behind (id int, doc securefile(filesystem_like_logging))}, 'INSERT INTO left_behind SELECT i, lines(i, 20000) FROM generate_series(1, 2) i');
 $node->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
 $standby->start;
-$sql->('INSERT INTO left_behind SELECT i, lines(i, 20000) FROM generate_series(3, 6) i', 'INSERT INTO text SELECT 100, lines(100, 200000)');
+sql('INSERT INTO left_behind SELECT i, lines(i, 20000) FROM generate_series(3, 6) i', 'INSERT INTO text SELECT 100, lines(100, 200000)');
 catch_up($node, $standby);
 foreach my $table ('text', 'small', 'long', 'trained')
 {

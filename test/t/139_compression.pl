@@ -22,8 +22,6 @@ my $dir = enter($node);
 my @words = ('nocompress', 'compress_low', 'compress_medium', 'compress_high');
 my %codec = (nocompress => 'none', compress_low => 'lz4', compress_medium => 'zstd', compress_high => 'zstd');
 
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
-
 # What is counted of a column so far, all sessions being gone.
 sub counted
 {

@@ -12,7 +12,6 @@ use SecurefileTest;
 use Test::More;
 
 my $node = new_cluster('analyze', conf => [ 'securefile.monitor = off', 'full_page_writes = off' ]);
-sub sql { return $node->safe_psql('postgres', $_[0]) }
 
 sub ratio { return sql("ANALYZE $_[0]; SELECT ratio FROM securefile_columns WHERE relid = '$_[0]'::regclass") }
 

@@ -12,14 +12,14 @@ use SecurefileTest;
 use Test::More;
 
 my $node = new_cluster('update', conf => ['securefile.monitor = off']);
-sub sql { return $node->safe_psql($_[0], $_[1]) }
+sub in_database { return $node->safe_psql($_[0], $_[1]) }
 
 my ($newest) = slurp("$FindBin::RealBin/../../securefile.control") =~ /^default_version = '(.*)'$/m;
 # ---- scripts of versions that there are not ----
 
-my $directory = sql('postgres', q{SELECT setting || '/extension' FROM pg_config WHERE name = 'SHAREDIR'});
+my $directory = in_database('postgres', q{SELECT setting || '/extension' FROM pg_config WHERE name = 'SHAREDIR'});
 plan skip_all => "not writable: $directory" unless -w $directory;
-is(sql('postgres', 'SELECT extension FROM securefile_version()'), $newest, 'a new database has the newest version');
+is(in_database('postgres', 'SELECT extension FROM securefile_version()'), $newest, 'a new database has the newest version');
 my $script = slurp("$directory/securefile--$newest.sql");
 my @made;
 
@@ -57,14 +57,14 @@ my $members = q{
 		LEFT JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
 		LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
 	ORDER BY 1, 2};
-cmp_ok(scalar(split /\n/, sql('postgres', $members)), '>', 130, 'objects');
+cmp_ok(scalar(split /\n/, in_database('postgres', $members)), '>', 130, 'objects');
 
 sub make_database
 {
 	my ($db, $schema) = @_;
-	sql('postgres', "CREATE DATABASE $db");
-	sql($db, "CREATE SCHEMA IF NOT EXISTS $schema; CREATE EXTENSION securefile SCHEMA $schema; ALTER DATABASE $db SET search_path = public, $schema");
-	sql($db, q{
+	in_database('postgres', "CREATE DATABASE $db");
+	in_database($db, "CREATE SCHEMA IF NOT EXISTS $schema; CREATE EXTENSION securefile SCHEMA $schema; ALTER DATABASE $db SET search_path = public, $schema");
+	in_database($db, q{
 		CREATE FUNCTION blob(seed int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS
 		$$ SELECT substring(coalesce(convert_to(string_agg(repeat(md5(seed || ':' || i), 16), ''), 'SQL_ASCII'), '') FOR len) FROM generate_series(1, (len + 511) / 512) i $$;
 		CREATE TABLE t (id int PRIMARY KEY, seed int, len int, doc securefile);
@@ -75,21 +75,21 @@ sub make_database
 }
 
 # The extension says that it has another version.
-sub set_version { my ($db, $version) = @_; return sql($db, "UPDATE pg_extension SET extversion = '$version' WHERE extname = 'securefile'") }
+sub set_version { my ($db, $version) = @_; return in_database($db, "UPDATE pg_extension SET extversion = '$version' WHERE extname = 'securefile'") }
 
 # A database with the objects of 0.9.
 sub make_old
 {
 	my ($db, $schema) = @_;
 	make_database($db, $schema);
-	sql($db, qq{ALTER EXTENSION securefile DROP FUNCTION securefile_kept_space(); DROP FUNCTION securefile_kept_space(); ALTER FUNCTION securefile_hash(securefile) COST 1;
+	in_database($db, qq{ALTER EXTENSION securefile DROP FUNCTION securefile_kept_space(); DROP FUNCTION securefile_kept_space(); ALTER FUNCTION securefile_hash(securefile) COST 1;
 		ALTER EXTENSION securefile DROP VIEW securefile_syncer; DROP VIEW securefile_syncer; CREATE VIEW $schema.securefile_syncer AS SELECT s.pid, s.active FROM securefile_syncer_state() s; ALTER EXTENSION securefile ADD VIEW securefile_syncer});
 	set_version($db, '0.9');
 	return;
 }
 
 sub right { my ($db, $name) = @_; local $Test::Builder::Level = $Test::Builder::Level + 1; return rows_right($node, 't', 20, $name, $db) }
-sub version { return sql($_[0], 'SELECT extension FROM securefile_version()') }
+sub version { return in_database($_[0], 'SELECT extension FROM securefile_version()') }
 
 # ---- objects that are too old ----
 
@@ -104,7 +104,7 @@ sub refuses
 	fails_with($node, $_, '55000', $error, "$name: $_", db => $db)
 	  foreach ('SELECT count(doc::bytea) FROM t', 'INSERT INTO t SELECT 21, 21, 50000, blob(21, 50000)', 'UPDATE t SET doc = NULL WHERE id = 12', 'DELETE FROM t WHERE id = 12', 'CREATE TABLE u (doc securefile)',
 		'TRUNCATE t', q{ALTER TABLE t ALTER doc TYPE bytea}, q{SELECT securefile_check('t', 'doc')}, q{SELECT securefile_repair('t', 'doc', false)}, q{SELECT securefile_usage('t', 'doc')}, 'SELECT securefile_create(\'t\', \'doc\')');
-	is(sql($db, q{SELECT doc::bytea = blob(1, 3000), (SELECT count(*) FROM pg_class WHERE relname LIKE 'pg_securefile%'), (SELECT count(*) FROM securefile_version()) FROM t WHERE id = 1}), 't|1|1', "$name: values in rows, catalogs");
+	is(in_database($db, q{SELECT doc::bytea = blob(1, 3000), (SELECT count(*) FROM pg_class WHERE relname LIKE 'pg_securefile%'), (SELECT count(*) FROM securefile_version()) FROM t WHERE id = 1}), 't|1|1', "$name: values in rows, catalogs");
 	return;
 }
 make_old('old', 'public');
@@ -113,7 +113,7 @@ refuses('old', $too_old, 'objects of 0.9');
 
 # ---- the update ----
 
-sql('old', q{
+in_database('old', q{
 	CREATE ROLE reader; CREATE ROLE owner; GRANT SELECT ON t TO reader;
 	CREATE VIEW their_columns AS SELECT relname, attname, object_bytes FROM securefile_columns;
 	GRANT SELECT ON their_columns TO reader;
@@ -122,48 +122,48 @@ sql('old', q{
 fails_with($node, 'ALTER EXTENSION securefile UPDATE', '2BP01', qr/cannot drop view securefile_syncer because other objects depend on it.*their_syncer/s, 'a view over one that is made anew has to go first', db => 'old');
 is(version('old'), '0.9', 'nothing was changed');
 fails_with($node, 'SET ROLE owner; ALTER EXTENSION securefile UPDATE', '42501', '', 'by a superuser only', db => 'old');
-sql('old', 'DROP VIEW their_syncer');
+in_database('old', 'DROP VIEW their_syncer');
 my $session = $node->background_psql('old', on_error_stop => 0);
 $session->query_safe(q{PREPARE one AS SELECT doc::bytea = blob(seed, len) FROM t WHERE id = 12;});
-sql('old', 'BEGIN; ALTER EXTENSION securefile UPDATE; SELECT count(*) FROM securefile_kept_space(); ROLLBACK');
+in_database('old', 'BEGIN; ALTER EXTENSION securefile UPDATE; SELECT count(*) FROM securefile_kept_space(); ROLLBACK');
 is(version('old'), '0.9', 'rolled back');
-sql('old', 'ALTER EXTENSION securefile UPDATE');
+in_database('old', 'ALTER EXTENSION securefile UPDATE');
 is(version('old'), $newest, 'the newest version');
 is($session->query_safe('EXECUTE one;'), 't', 'a session that was there before');
 $session->quit;
 right('old', 'updated');
 sound($node, 't', 'updated', db => 'old');
-is(sql('old', 'SET ROLE reader; SELECT count(*) FROM their_columns; SELECT count(*) FROM securefile_columns; SELECT count(*) FROM securefile_syncer'), "1\n1\n1", 'what others have made of it, and were granted, is there');
-is(sql('old', q{SELECT has_table_privilege('owner', 'securefile_columns', 'SELECT')}), 'f', 'and what was revoked is not');
-sql('old', 'GRANT SELECT ON securefile_columns TO PUBLIC; REVOKE SELECT ON securefile_columns FROM reader');
-is(sql('old', $members), sql('postgres', $members), 'all objects are as in a new database');
+is(in_database('old', 'SET ROLE reader; SELECT count(*) FROM their_columns; SELECT count(*) FROM securefile_columns; SELECT count(*) FROM securefile_syncer'), "1\n1\n1", 'what others have made of it, and were granted, is there');
+is(in_database('old', q{SELECT has_table_privilege('owner', 'securefile_columns', 'SELECT')}), 'f', 'and what was revoked is not');
+in_database('old', 'GRANT SELECT ON securefile_columns TO PUBLIC; REVOKE SELECT ON securefile_columns FROM reader');
+is(in_database('old', $members), in_database('postgres', $members), 'all objects are as in a new database');
 
 make_old('elsewhere', '"Odd schema"');
-sql('elsewhere', 'SET search_path = pg_catalog; ALTER EXTENSION securefile UPDATE');
+in_database('elsewhere', 'SET search_path = pg_catalog; ALTER EXTENSION securefile UPDATE');
 right('elsewhere', 'in another schema');
 make_database('fresh', '"Odd schema"');
-is(sql('elsewhere', $members), sql('fresh', $members), 'all objects are as in a new database');
+is(in_database('elsewhere', $members), in_database('fresh', $members), 'all objects are as in a new database');
 
 # ---- dump and restore make the newest version ----
 
 my $file = $node->basedir . '/dump.sql';
 $node->command_ok([ 'pg_dump', '-f', $file, $node->connstr('old') ], 'pg_dump');
-sql('postgres', 'CREATE DATABASE restored');
+in_database('postgres', 'CREATE DATABASE restored');
 $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $file, $node->connstr('restored') ], 'restored');
 is(version('restored'), $newest, 'version');
 right('restored', 'restored');
-is(sql('restored', $members), sql('postgres', $members), 'all objects are as in a new database');
+is(in_database('restored', $members), in_database('postgres', $members), 'all objects are as in a new database');
 
 # ---- a library that is too old ----
 
 fails_with($node, q{ALTER EXTENSION securefile UPDATE TO '90.0'}, '55000', $too_new, 'an update while the server runs the library of before', db => 'old');
 fails_with($node, q{ALTER EXTENSION securefile UPDATE TO '91.0'}, '42883', qr/could not find function "securefile_later".*Library \S+ of securefile is loaded.*restart the server first/s, 'one whose functions the library does not have', db => 'old');
-is(version('old') . '|' . sql('old', q{SELECT count(*) FROM pg_proc WHERE proname = 'securefile_later'}), "$newest|0", 'nothing was changed');
+is(version('old') . '|' . in_database('old', q{SELECT count(*) FROM pg_proc WHERE proname = 'securefile_later'}), "$newest|0", 'nothing was changed');
 right('old', 'nothing was changed');
-sql('postgres', 'CREATE DATABASE new');
+in_database('postgres', 'CREATE DATABASE new');
 fails_with($node, q{CREATE EXTENSION securefile VERSION '90.0'}, '55000', $too_new, 'CREATE EXTENSION of it', db => 'new');
 fails_with($node, q{CREATE EXTENSION securefile VERSION '91.0'}, '42883', qr/restart the server first/, 'and of the other', db => 'new');
-is(sql('new', 'SELECT count(*) FROM pg_extension'), 1, 'nothing was made');
+is(in_database('new', 'SELECT count(*) FROM pg_extension'), 1, 'nothing was made');
 
 # the library was put back after the update
 my $before = $node->background_psql('old', on_error_stop => 0);
@@ -174,7 +174,7 @@ foreach my $later ('90.0', "$newest.1")
 	is(version('old'), $later, "version $later");
 	refuses('old', $too_new, "objects of $later");
 	fails_with($node, 'VACUUM t', '55000', $too_new, "$later: VACUUM", db => 'old');
-	sql('old', 'CREATE OR REPLACE FUNCTION securefile_made() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$');
+	in_database('old', 'CREATE OR REPLACE FUNCTION securefile_made() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$');
 	$before->query('SELECT doc::bytea = blob(seed, len) FROM t WHERE id = 12;');
 	like($before->{stderr}, $too_new, 'a session that was there before learns of it');
 	$before->{stderr} = '';
@@ -183,7 +183,7 @@ $before->quit;
 set_version('old', $newest);
 right('old', 'with the library that fits');
 sound($node, 't', 'with the library that fits', db => 'old');
-sql('old', 'INSERT INTO t SELECT 21, 21, 50000, blob(21, 50000)');
+in_database('old', 'INSERT INTO t SELECT 21, 21, 50000, blob(21, 50000)');
 rows_right($node, 't', 21, 'and it goes on', 'old');
 
 $node->stop;

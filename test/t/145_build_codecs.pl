@@ -38,8 +38,6 @@ my $node = new_cluster('codecs', install_path => dirname("$top/server$original{b
 my %missing = (lz4 => 'LZ4', zstd => 'zstd');
 my %words = (lz4 => ['compress_low'], zstd => [ 'compress', 'compress_medium', 'compress_high' ]);
 
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
-
 # rows 1 to 5 in the segment, 6 to 8 compressed in their rows
 sub contents
 {

@@ -20,9 +20,8 @@ use constant {
 };
 
 my $node = new_cluster('lost', conf => [ 'securefile.monitor = off', 'autovacuum = off' ]);
-my $sql = sub { return $node->safe_psql('postgres', join(';', @_)) };
 make_raw_type($node);
-$sql->(q{
+sql(q{
 	CREATE FUNCTION record(seed int) RETURNS bytea LANGUAGE sql IMMUTABLE AS
 	$$ SELECT convert_to(format('{"kind %s": "of records", "number": %s, "what all of them have in common": "%s"}', seed / 1000, seed, md5(seed::text)), 'UTF8') $$;
 	CREATE TABLE t (id int PRIMARY KEY, a int, b int, doc securefile(compress));
@@ -34,12 +33,12 @@ $sql->(q{
 foreach my $number (1 .. 3)
 {
 	my $first = 1000 * $number;
-	$sql->("SELECT add($first, 300)");
-	is($sql->("SELECT dictionary FROM securefile_train('t', 'doc', 1000)"), $number, "dictionary $number");
-	$sql->("DELETE FROM t WHERE id >= $first", "SELECT add($first, 10)");
+	sql("SELECT add($first, 300)");
+	is(sql("SELECT dictionary FROM securefile_train('t', 'doc', 1000)"), $number, "dictionary $number");
+	sql("DELETE FROM t WHERE id >= $first", "SELECT add($first, 10)");
 }
-is($sql->('SELECT count(*) FROM t, securefile_storage(doc) s WHERE s.codec = $$zstd with dictionary$$'), 30, 'values that need them');
-$sql->('VACUUM t', 'CHECKPOINT');
+is(sql('SELECT count(*) FROM t, securefile_storage(doc) s WHERE s.codec = $$zstd with dictionary$$'), 30, 'values that need them');
+sql('VACUUM t', 'CHECKPOINT');
 $node->stop;
 my $segment = segment_of_stopped();
 my $sound = slurp($segment);
@@ -106,24 +105,24 @@ foreach my $case (@cases)
 	my ($rc) = $node->psql('postgres', 'SELECT add(5000, 1)');
 	if ($rc == 0)
 	{
-		is($sql->('SELECT count(*) FROM t WHERE id = 5000 AND doc::bytea = record(id)'), 1, "$what: what is stored can be read");
-		$sql->('DELETE FROM t WHERE id = 5000');
+		is(sql('SELECT count(*) FROM t WHERE id = 5000 AND doc::bytea = record(id)'), 1, "$what: what is stored can be read");
+		sql('DELETE FROM t WHERE id = 5000');
 	}
-	isnt($sql->("SELECT count(*) FROM securefile_check('t', 'doc') WHERE ctid IS NULL"), 0, "$what: is found");
+	isnt(sql("SELECT count(*) FROM securefile_check('t', 'doc') WHERE ctid IS NULL"), 0, "$what: is found");
 	unlike(repair($node, 't', 'false'), qr/^set free/m, "$what: nothing is set free");
 	is(readable(), $after, "$what: after the repair");
 	$node->stop('immediate');
 	$node->start;
 	is(readable(), $after, "$what: after a crash right behind it");
-	my $kept = $sql->("SELECT string_agg(finding, ',') FROM securefile_check('t', 'doc') WHERE ctid IS NULL");
+	my $kept = sql("SELECT string_agg(finding, ',') FROM securefile_check('t', 'doc') WHERE ctid IS NULL");
 	is($kept, '', "$what: all is sound") if $after eq '1 2 3';
 	if ($after =~ /3$/ || $what =~ /newest is zeros/)
 	{
-		$sql->('SELECT add(5000, 1)');
-		is($sql->('SELECT count(*) FROM t WHERE id = 5000 AND doc::bytea = record(id)'), 1, "$what: and written to");
-		$sql->("SELECT add(6000, 300)");
-		is($sql->("SELECT dictionary FROM securefile_train('t', 'doc', 1000)"), 4, "$what: no number is given twice");
-		$sql->('DELETE FROM t WHERE id >= 5000');
+		sql('SELECT add(5000, 1)');
+		is(sql('SELECT count(*) FROM t WHERE id = 5000 AND doc::bytea = record(id)'), 1, "$what: and written to");
+		sql("SELECT add(6000, 300)");
+		is(sql("SELECT dictionary FROM securefile_train('t', 'doc', 1000)"), 4, "$what: no number is given twice");
+		sql('DELETE FROM t WHERE id >= 5000');
 		is(readable(), $after, "$what: with one more dictionary");
 	}
 	$node->stop;
@@ -133,9 +132,9 @@ foreach my $case (@cases)
 as_it_was();
 change($segment, 0, LAST, pack('V', 2));
 $node->start;
-$sql->('SELECT add(7000, 300)');
+sql('SELECT add(7000, 300)');
 fails_with($node, "SELECT securefile_train('t', 'doc', 1000)", 'XX001', 'There is dictionary 3, and the header knows them up to 2', 'a header of before: no new dictionary');
-$sql->('DELETE FROM t WHERE id >= 7000');
+sql('DELETE FROM t WHERE id >= 7000');
 is(readable(), '1 2 3', 'a header of before: nothing is lost');
 $node->stop;
 
@@ -145,50 +144,50 @@ change($segment, 0, NEWEST, pack('V', 0));
 $node->start;
 my $snapshot = background($node);
 $snapshot->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t');
-$sql->('DELETE FROM t WHERE id < 3000');
+sql('DELETE FROM t WHERE id < 3000');
 unlike(repair($node, 't', 'false'), qr/^set free/m, 'an old snapshot: nothing is set free');
 is($snapshot->query_safe('SELECT count(*) FROM t WHERE doc::bytea = record(id)'), 30, 'an old snapshot: reads all values');
 $snapshot->quit;
-is($sql->("SELECT count(*) FROM securefile_check('t', 'doc')"), 0, 'an old snapshot: and all is sound');
+is(sql("SELECT count(*) FROM securefile_check('t', 'doc')"), 0, 'an old snapshot: and all is sound');
 
 # ---- a dictionary that is none ----
 
-$sql->('CREATE TABLE bad (id int PRIMARY KEY, a int, b int, doc securefile(compress))', 'INSERT INTO bad SELECT i, 0, 0, record(i) FROM generate_series(1, 300) i');
+sql('CREATE TABLE bad (id int PRIMARY KEY, a int, b int, doc securefile(compress))', 'INSERT INTO bad SELECT i, 0, 0, record(i) FROM generate_series(1, 300) i');
 arm($node, 'train_right', 'skip');
-is($sql->("SELECT dictionary FROM securefile_train('bad', 'doc', 1000)"), 1, 'a spoiled dictionary');
+is(sql("SELECT dictionary FROM securefile_train('bad', 'doc', 1000)"), 1, 'a spoiled dictionary');
 my ($rc, $out, $err) = $node->psql('postgres', 'INSERT INTO bad SELECT i, 0, 0, record(i) FROM generate_series(1000, 1005) i; INSERT INTO bad SELECT 1006, 0, 0, record(1006)');
 like($err, qr/^[^\n]*WARNING: .*are stored without its dictionary\nDETAIL: [^\n]*is damaged\.\nHINT: [^\n]*\z/s, 'is not written with, which one WARNING says');
-is($sql->('SELECT count(*) FROM bad WHERE id >= 1000 AND doc::bytea = record(id)'), 7, 'values are stored all the same');
-is($sql->("SELECT count(*) FROM securefile_estimate('bad', 'doc')"), 4, 'and estimated');
-like($sql->("SELECT finding || detail FROM securefile_check('bad', 'doc')"), qr/^unreadable.*cannot be used/, 'is found');
+is(sql('SELECT count(*) FROM bad WHERE id >= 1000 AND doc::bytea = record(id)'), 7, 'values are stored all the same');
+is(sql("SELECT count(*) FROM securefile_estimate('bad', 'doc')"), 4, 'and estimated');
+like(sql("SELECT finding || detail FROM securefile_check('bad', 'doc')"), qr/^unreadable.*cannot be used/, 'is found');
 ($rc, $out, $err) = $node->psql('postgres', 'TRUNCATE bad');
 like("$rc $err", qr/^0 .*WARNING: .*has no dictionary/s, 'TRUNCATE leaves it behind');
-$sql->('INSERT INTO bad SELECT i, 0, 0, record(i) FROM generate_series(1, 300) i');
+sql('INSERT INTO bad SELECT i, 0, 0, record(i) FROM generate_series(1, 300) i');
 arm($node, 'train_right', 'skip');
-$sql->("SELECT dictionary FROM securefile_train('bad', 'doc', 1000)");
+sql("SELECT dictionary FROM securefile_train('bad', 'doc', 1000)");
 unlike(repair($node, 'bad', 'false'), qr/^none/m, 'a repair forgets it');
-$sql->('INSERT INTO bad SELECT 1000, 0, 0, record(7)');
-is($sql->("SELECT count(*) FROM securefile_check('bad', 'doc')"), 0, 'all is sound');
-is($sql->("SELECT dictionary FROM securefile_train('bad', 'doc', 1000)"), 2, 'its number is not given again');
+sql('INSERT INTO bad SELECT 1000, 0, 0, record(7)');
+is(sql("SELECT count(*) FROM securefile_check('bad', 'doc')"), 0, 'all is sound');
+is(sql("SELECT dictionary FROM securefile_train('bad', 'doc', 1000)"), 2, 'its number is not given again');
 
 # ---- a compressed value in the row that is too long for one ----
 
 my $long = raw_value("\5\1" . 'x' x 9000);
 fails_with($node, "INSERT INTO t SELECT 9000, 0, 0, $long", 'XX001', '', 'a long damaged value: not stored');
 fails_with($node, "CREATE TABLE copied AS SELECT $long AS doc", 'XX001', '', 'a long damaged value: not copied');
-$sql->('CREATE UNLOGGED TABLE u (id int, doc securefile)');
+sql('CREATE UNLOGGED TABLE u (id int, doc securefile)');
 $node->psql('postgres', "INSERT INTO u SELECT 1, $long");
 $node->psql('postgres', 'ALTER TABLE u SET LOGGED');
 fails_with($node, 'SELECT doc::bytea FROM u UNION ALL SELECT NULL LIMIT 1', 'XX001', '', 'a long damaged value: not read from a table that was unlogged')
-  if $sql->('SELECT count(*) FROM u') > 0;
+  if sql('SELECT count(*) FROM u') > 0;
 
 # ---- what happens before the lock ----
 
-$sql->('CREATE ROLE alice', 'CREATE ROLE bob', 'GRANT SELECT, INSERT ON t TO alice', 'ALTER TABLE t OWNER TO alice', 'GRANT alice TO CURRENT_USER');
+sql('CREATE ROLE alice', 'CREATE ROLE bob', 'GRANT SELECT, INSERT ON t TO alice', 'ALTER TABLE t OWNER TO alice', 'GRANT alice TO CURRENT_USER');
 foreach my $call ("securefile_train('t', 'doc')", "securefile_check('t', 'doc')", "securefile_maintain('t', 'doc')")
 {
 	my ($owner, $waiting) = (background($node), background($node));
-	$sql->('ALTER TABLE t OWNER TO alice');
+	sql('ALTER TABLE t OWNER TO alice');
 	$waiting->query_safe('SET ROLE alice');
 	$owner->query_safe('BEGIN; LOCK TABLE t; ALTER TABLE t OWNER TO bob');
 	ok(waits_for_lock($node, $waiting, "SELECT * FROM $call"), "$call waits");
@@ -200,7 +199,7 @@ foreach my $call ("securefile_train('t', 'doc')", "securefile_check('t', 'doc')"
 foreach my $call ('train', 'estimate', 'check')
 {
 	my ($owner, $waiting) = (background($node), background($node));
-	$sql->('CREATE TABLE gone (id int, doc securefile(compress))');
+	sql('CREATE TABLE gone (id int, doc securefile(compress))');
 	$owner->query_safe('BEGIN; DROP TABLE gone');
 	ok(waits_for_lock($node, $waiting, "SELECT * FROM securefile_$call('gone', 'doc')"), "$call waits for a drop");
 	$owner->query_safe('COMMIT');
@@ -222,10 +221,10 @@ foreach my $call ('train', 'estimate')
 }
 
 # a parent does not learn from its children, whose values are in other segments
-$sql->('CREATE TABLE parent (id int, doc securefile(compress))', 'CREATE TABLE child () INHERITS (parent)',
+sql('CREATE TABLE parent (id int, doc securefile(compress))', 'CREATE TABLE child () INHERITS (parent)',
 	'INSERT INTO child SELECT i, record(i) FROM generate_series(1, 400) i');
 fails_with($node, "SELECT securefile_train('parent', 'doc')", '55000', 'too little to learn from', 'a parent without rows');
-is($sql->("SELECT dictionary FROM securefile_train('child', 'doc')"), 1, 'and its child');
+is(sql("SELECT dictionary FROM securefile_train('child', 'doc')"), 1, 'and its child');
 
 unlike(slurp($node->logfile), qr/TRAP: |PANIC|terminated by signal|\bXX000\b/, 'no crash');
 $node->stop;

@@ -36,7 +36,6 @@ sub command { my ($script) = @_; put('command', "echo >>$dir/runs\n" . ($script 
 sub prints { my ($text) = @_; put('keys', $text); command(); return }
 sub runs { return -e "$dir/runs" ? -s "$dir/runs" : 0 }
 
-sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 my $load = 'SELECT securefile_load_keys()';
 my $list = q{SELECT coalesce(string_agg(name || CASE WHEN is_current THEN '*' ELSE '' END, ' '), 'none') FROM securefile_master_keys()};
 

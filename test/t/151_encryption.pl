@@ -14,7 +14,6 @@ my $keys = PostgreSQL::Test::Utils::tempdir() . '/keys';
 append_to_file($keys, 'one ' . ('11' x 32) . "\n");
 chmod 0644, $keys;
 my $node = new_cluster('encryption', conf => ['securefile.monitor = off', "securefile.key_command = 'cat $keys'"]);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 
 foreach my $options ('encrypt', 'encrypt, compress_medium', 'encrypt, compress_low, filesystem_like_logging', 'encrypt, disable_storage_in_row')
 {

@@ -33,7 +33,6 @@ my $node = new_cluster('rotation', conf => [ 'securefile.monitor = off', 'restar
 	'statement_timeout = ' . patience() . 's' ]);
 need_faults($node);
 prepare_handles($node);
-sub sql { return $node->safe_psql('postgres', join(";\n", @_)) }
 
 # The server loads these keys, of which the first one is the current one.
 sub load_keys

@@ -23,7 +23,6 @@ put_keys('there');
 my ($here, $there) = map { new_cluster($_, init => { allows_streaming => 'logical' }, conf => [ 'wal_level = logical', 'max_replication_slots = 10', 'max_wal_senders = 10',
 		'logical_decoding_work_mem = 64kB', "wal_retrieve_retry_interval = '100ms'", "securefile.key_command = 'cat $dir/$_'" ]) } 'here', 'there';
 sub load_keys { my ($node, @names) = @_; put_keys($node->name, @names); return $node->safe_psql('postgres', 'SELECT securefile_load_keys()') }
-sub sql { return $here->safe_psql('postgres', join(';', @_)) }
 sub put { my ($t, $from, $to) = @_; return "INSERT INTO $t SELECT i, i, l, blob(i, l) FROM generate_series($from, $to) i, LATERAL (SELECT (ARRAY[0, 10, 3000, 4001, 150000])[i % 5 + 1]) v (l)" }
 
 # Values that are encrypted and not, and the master key.

@@ -17,7 +17,6 @@ my $one = 'one ' . ('11' x 32) . "\n";
 put_keys($one);
 my $node = new_cluster('ways', conf => [ 'securefile.monitor = off', 'wal_level = logical', 'allow_in_place_tablespaces = on', 'full_page_writes = off',
 	"securefile.key_command = 'cat $keys'" ]);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 sub load_keys { put_keys(@_); return sql('SELECT securefile_load_keys()') }
 
 # Rows 1 to 7 of a table with these lengths.

@@ -105,7 +105,6 @@ append_to_file("$dir/keys", 'main ' . hex_of($master) . "\n");
 my $node = new_cluster('leaks', init => { allows_streaming => 'logical', has_archiving => 1 },
 	conf => [ 'wal_level = logical', 'max_replication_slots = 4', 'securefile.monitor = off', 'work_mem = 64kB', 'restart_after_crash = on',
 		'allow_in_place_tablespaces = on', "securefile.key_command = 'cat $dir/keys'" ]);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 sql(q{CREATE FUNCTION marker(tag int) RETURNS text LANGUAGE sql IMMUTABLE AS
 	$$ SELECT substring(encode(sha256('leak'), 'hex') for 24) || substring(encode(sha256(convert_to(tag::text, 'SQL_ASCII')), 'hex') for 16) $$},
 	# no codec makes it shorter by much

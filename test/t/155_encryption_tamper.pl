@@ -38,7 +38,6 @@ sub key_file
 key_file('one');
 chmod 0644, "$dir/keys";
 my $node = new_cluster('tamper', init => { allows_streaming => 1 }, conf => [ 'securefile.monitor = off', "securefile.key_command = 'cat $dir/keys'", 'restart_after_crash = on' ]);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 make_raw_type($node);
 
 # seen: what becomes of reading a value in some way: right, WRONG, or the error.

@@ -17,7 +17,6 @@ my $keys = PostgreSQL::Test::Utils::tempdir() . '/keys';
 append_to_file($keys, 'one ' . ('11' x 32) . "\n");
 chmod 0644, $keys;
 my $node = new_cluster('encryption_ddl', conf => ['securefile.monitor = off', "securefile.key_command = 'cat $keys'"]);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 sub refused { my ($sql, $sqlstate, $like, $name) = @_; return fails_with($node, $sql, $sqlstate, $like, $name // $sql) }
 my $mark = 'DDLMARK';
 my $count = 0;

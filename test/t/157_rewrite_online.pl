@@ -15,7 +15,6 @@ my $keys = PostgreSQL::Test::Utils::tempdir() . '/keys';
 append_to_file($keys, 'one ' . ('11' x 32) . "\n");
 chmod 0644, $keys;
 my $node = new_cluster('rewrite_online', conf => ['securefile.monitor = off', 'autovacuum = off', 'restart_after_crash = on', "securefile.key_command = 'cat $keys'"]);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 sub refused { my ($sql, $sqlstate, $like, $name) = @_; return fails_with($node, $sql, $sqlstate, $like, $name // $sql) }
 
 # Rows whose values are stored in another way than with that codec, or with another key.

@@ -17,7 +17,6 @@ my $node = new_cluster('shred', init => { allows_streaming => 1 }, conf => [ 'se
 	"securefile.key_command = 'echo thekey " . ('5a' x 32) . "'" ]);
 need_faults($node);
 prepare_handles($node);
-sub sql { return $node->safe_psql('postgres', join(";\n", @_)) }
 
 my $destroyed = qr/data key \d+ of column "doc" of table "\w+" was destroyed/;
 

@@ -19,7 +19,6 @@ my $scripts = "$FindBin::RealBin/../../doc/keys";
 my $node = new_cluster('sources', conf => ['securefile.monitor = off']);
 my $load = 'SELECT securefile_load_keys()';
 my $list = q{SELECT coalesce(string_agg(name, ' '), 'none') FROM securefile_master_keys()};
-sub sql { return $node->safe_psql('postgres', join(";\n", @_)) }
 
 umask 0077;
 sub put { my ($file, $text) = @_; open(my $fh, '>', "$dir/$file") or die "$file: $!"; print $fh $text; close $fh or die $!; return; }

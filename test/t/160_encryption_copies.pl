@@ -55,7 +55,6 @@ my $home = new_cluster('home',
 	conf => [ 'securefile.monitor = off', 'restart_after_crash = on', 'wal_keep_size = 1GB', "wal_retrieve_retry_interval = '100ms'",
 		'allow_in_place_tablespaces = on', key_command('home'), "securefile.master_key = 'one'" ]);
 need_faults($home);
-sub sql { return $home->safe_psql('postgres', join(";\n", @_)) }
 
 # Tables, and how many rows each has.
 my %options = (t => 'encrypt', z => 'encrypt, compress_medium', f => 'encrypt, filesystem_like_logging', k => 'encrypt', s => 'encrypt', plain => '');

@@ -185,7 +185,6 @@ my $first = new_cluster('first',
 	conf => [ "securefile.key_command = 'cat $keys'", "securefile.master_key = 'one'", 'securefile.monitor = off', 'bgwriter_lru_maxpages = 0', 'wal_buffers = 64MB', 'checkpoint_timeout = 1h', 'max_wal_size = 10GB' ]);
 make_raw_type($first);
 my %options = (r => 'encrypt', u => 'encrypt', z => 'encrypt, compress_low', f => 'encrypt, filesystem_like_logging', k => 'encrypt');
-sub sql { return $first->safe_psql('postgres', join(";\n", @_)) }
 sql(map { "CREATE TABLE $_ (id int, doc securefile($options{$_}))" } sort keys %options);
 
 # The same statements for whoever runs them: equal values, and different ones; rolled back, and done again.

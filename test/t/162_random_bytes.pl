@@ -28,7 +28,6 @@ start();
 SecurefileTest::prepare_database($node, 'postgres');
 prepare_handles($node);
 make_raw_type($node);
-sub sql { return $node->safe_psql('postgres', join(";\n", @_)) }
 
 sub random_gives
 {

@@ -36,8 +36,6 @@ my $library = "$ENV{TESTDIR}/advice.so";
 system_or_bail('gcc', '-O2', '-shared', '-fPIC', '-DSF_FAULTS', '-o', $library, '-I', "$FindBin::RealBin/../../src", '-I', $ENV{SECUREFILE_INCLUDE},
 	"$FindBin::RealBin/../modules/advice.c");
 
-sub sql { return $node->safe_psql('postgres', join(';', @_)); }
-
 sql(map { "CREATE FUNCTION $_ AS '$library' LANGUAGE C STRICT" }
 	  'advice_add(regclass, hash bigint, page int, cell int, kind int) RETURNS void',
 	'advice_remove(regclass, hash bigint, page int, cell int, kind int) RETURNS void',

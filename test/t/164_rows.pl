@@ -23,8 +23,6 @@ my $library = "$ENV{TESTDIR}/rows.so";
 system_or_bail('gcc', '-O2', '-shared', '-fPIC', '-DSF_FAULTS', '-o', $library, '-I', "$FindBin::RealBin/../../src", '-I', $ENV{SECUREFILE_INCLUDE},
 	"$FindBin::RealBin/../modules/rows.c");
 
-sub sql { return $node->safe_psql('postgres', join(';', @_)); }
-
 sql(map { "CREATE FUNCTION $_ RETURNS text AS '$library' LANGUAGE C STRICT" }
 	  'rows_all(regclass, attnum int, most int)', 'rows_from_sector(regclass, sector bigint)',
 	'rows_of_object(regclass, object_id bigint)', 'rows_of_range(regclass, attnum int, block int, offset_ int, end_ int)');

@@ -21,7 +21,6 @@ note("seed $seed");
 
 my $node = new_cluster('hash', conf => [ master_key(), 'securefile.monitor = off' ]);
 my $directory = abs_path(PostgreSQL::Test::Utils::tempdir());
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 
 # The same bytes in SQL and in Perl: runs(n) compress, noise(n) does not.
 sql(q{CREATE FUNCTION runs(n int, len int) RETURNS bytea LANGUAGE sql IMMUTABLE AS

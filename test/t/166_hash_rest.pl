@@ -17,7 +17,6 @@ append_to_file($keys, 'one ' . ('11' x 32) . "\n");
 chmod 0644, $keys;
 my $node = new_cluster('hash_rest', conf => [ "securefile.key_command = 'cat $keys'", 'securefile.monitor = off', 'wal_level = logical', 'autovacuum = off' ]);
 need_faults($node);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 
 # What is wrong with the hashes of a table, by id; and which rows keep one.
 my $right = "securefile_digest(doc) = sha256(doc::bytea) AND securefile_kept_digest(doc) IS NOT DISTINCT FROM CASE WHEN (securefile_storage(doc)).hashed THEN sha256(doc::bytea) END";

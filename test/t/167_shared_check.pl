@@ -16,7 +16,6 @@ use Test::More;
 my $node = new_cluster('shared', conf => [ 'securefile.monitor = off', 'full_page_writes = off',
 		'checkpoint_timeout = 1h', 'restart_after_crash = on' ]);
 need_faults($node);
-my $sql = sub { return $node->safe_psql('postgres', join(";\n", @_)) };
 
 # ---- the damages ----
 
@@ -93,9 +92,9 @@ my @mended = map { "mended_$_" } 0 .. $#kinds;
 my @entries = stirred();
 my @queues = map { "queue_$_" } 0 .. $#entries;
 
-$sql->(map({ made($_) } @mended, @queues), map({ stir($_) } @mended), map { stirred($queues[$_], $entries[$_]) } 0 .. $#entries);
-is($sql->("SELECT count(*) FROM (VALUES ('" . join("'), ('", @mended, @queues) . "')) t (t), securefile_check(t::regclass, 'doc')"), 0, 'all is sound before');
-is($sql->("SELECT count(DISTINCT seed), count(*) FROM $_"), '5|9', "$_ has references") foreach $mended[0];
+sql(map({ made($_) } @mended, @queues), map({ stir($_) } @mended), map { stirred($queues[$_], $entries[$_]) } 0 .. $#entries);
+is(sql("SELECT count(*) FROM (VALUES ('" . join("'), ('", @mended, @queues) . "')) t (t), securefile_check(t::regclass, 'doc')"), 0, 'all is sound before');
+is(sql("SELECT count(DISTINCT seed), count(*) FROM $_"), '5|9', "$_ has references") foreach $mended[0];
 my %nrows = nrows($node, @mended, @queues);
 my %segments = segments($node, @mended, @queues);
 $node->stop;

@@ -14,7 +14,6 @@ use Test::More;
 
 my $node = new_cluster('deduplicated_hashes', conf => [ master_key(), 'securefile.monitor = off' ]);
 need_faults($node);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 
 # Bytes that compress, but for those at their beginning, so that they stay in no row; and a
 # stream of them, in pieces of all sizes, to a new object of a table.

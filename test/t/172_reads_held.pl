@@ -15,8 +15,6 @@ $ENV{SECUREFILE_CHECK_READS} = 1;
 my $node = new_cluster('held', conf => [ 'securefile.monitor = off', 'restart_after_crash = on', "securefile.write_gather_size = '64kB'", "securefile.transaction_memory = '64kB'" ]);
 need_faults($node);
 
-sub sql { return $node->safe_psql('postgres', join(';', @_)); }
-
 my $right = 'SELECT count(*) FILTER (WHERE doc::bytea = blob(seed, len)), count(*) FROM';
 
 # ---- silent ----

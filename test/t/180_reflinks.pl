@@ -79,8 +79,6 @@ sub table
 	return;
 }
 
-sub run_sql { return $node->safe_psql('postgres', $_[0]); }
-
 my $copy = 'INSERT INTO t SELECT %d, doc FROM t WHERE id = %d';
 
 # ---- one after the other ----
@@ -89,22 +87,22 @@ foreach my $options ('', 'filesystem_like_logging', 'encrypt', 'compress_low, en
 {
 	my $name = $options || 'plain';
 	table('t', $options);
-	run_sql("INSERT INTO t SELECT 1, sparse('t', 1)");
+	sql("INSERT INTO t SELECT 1, sparse('t', 1)");
 	my $one = live('t');
-	my $before = run_sql('SELECT pg_current_wal_insert_lsn()');
-	run_sql(sprintf($copy, 2, 1));
-	cmp_ok(run_sql("SELECT pg_current_wal_insert_lsn() - '$before'"), '<', 4096, "$name: WAL of a copy");
-	run_sql(sprintf($copy, 3, 1) . ';' . sprintf($copy, 4, 2));
+	my $before = sql('SELECT pg_current_wal_insert_lsn()');
+	sql(sprintf($copy, 2, 1));
+	cmp_ok(sql("SELECT pg_current_wal_insert_lsn() - '$before'"), '<', 4096, "$name: WAL of a copy");
+	sql(sprintf($copy, 3, 1) . ';' . sprintf($copy, 4, 2));
 	is(live('t'), $one, "$name: copies take no space");
 	has('t', $name, map { $_ => 'content(1)' } 1 .. 4);
-	run_sql('UPDATE t SET doc = change(doc, 10) WHERE id = 1; UPDATE t SET doc = change(doc, 300000) WHERE id = 3');
+	sql('UPDATE t SET doc = change(doc, 10) WHERE id = 1; UPDATE t SET doc = change(doc, 300000) WHERE id = 3');
 	has('t', "$name, changed", 1 => 'content(1, 10)', 2 => 'content(1)', 3 => 'content(1, 300000)', 4 => 'content(1)');
-	is(run_sql("SELECT * FROM securefile_check('t', 'doc')"), '', "$name: sound");
+	is(sql("SELECT * FROM securefile_check('t', 'doc')"), '', "$name: sound");
 	cmp_ok(live('t'), '<=', 2 * $one, "$name: a change takes a unit");
-	run_sql('UPDATE t SET doc = change(doc, 200000) WHERE id = 3; DELETE FROM t WHERE id = 2; INSERT INTO t SELECT 5, doc FROM t WHERE id = 3');
+	sql('UPDATE t SET doc = change(doc, 200000) WHERE id = 3; DELETE FROM t WHERE id = 2; INSERT INTO t SELECT 5, doc FROM t WHERE id = 3');
 	has('t', "$name, changed again", 1 => 'content(1, 10)', 3 => 'content(1, 300000, 200000)', 4 => 'content(1)',
 		5 => 'content(1, 300000, 200000)');
-	run_sql('DELETE FROM t WHERE id IN (1, 4)');
+	sql('DELETE FROM t WHERE id IN (1, 4)');
 	has('t', "$name, the original is gone", 3 => 'content(1, 300000, 200000)', 5 => 'content(1, 300000, 200000)');
 	ends('t', $name);
 }
@@ -113,9 +111,9 @@ foreach my $options ('', 'filesystem_like_logging', 'encrypt', 'compress_low, en
 foreach my $options ('', ', encrypt')
 {
 	table('t', "deduplicate$options");
-	run_sql("INSERT INTO t SELECT i, blob(7, 400000) FROM generate_series(1, 4) i");
+	sql("INSERT INTO t SELECT i, blob(7, 400000) FROM generate_series(1, 4) i");
 	my $one = live('t');
-	run_sql(q{
+	sql(q{
 		UPDATE t SET doc = change(doc, 10) WHERE id = 1;
 		UPDATE t SET doc = doc || 'xyz'::bytea::securefile WHERE id = 2;
 		BEGIN; SAVEPOINT a; UPDATE t SET doc = change(doc, 99) WHERE id = 3; ROLLBACK TO a; COMMIT;
@@ -128,36 +126,36 @@ foreach my $options ('', ', encrypt')
 		3 => "overlay(overlay($data PLACING 'xyz'::bytea FROM 99) PLACING 'xyz'::bytea FROM 140000)", 4 => $data);
 	has('t', "shared$options", %wanted);
 	cmp_ok(live('t'), '<', 2.5 * $one, "shared$options: changes take the units that they touch");
-	is(run_sql("SELECT * FROM securefile_check('t', 'doc')"), '', "shared$options: sound");
-	run_sql('DELETE FROM t WHERE id = 4');
+	is(sql("SELECT * FROM securefile_check('t', 'doc')"), '', "shared$options: sound");
+	sql('DELETE FROM t WHERE id = 4');
 	live('t');
 	delete $wanted{4};
 	has('t', "shared$options, the first is gone", %wanted);
-	run_sql("CALL securefile_rewrite_online('t', 'doc')");
+	sql("CALL securefile_rewrite_online('t', 'doc')");
 	has('t', "shared$options, rewritten", %wanted);
 	ends('t', "shared$options");
 }
 
 # what the maker has not committed yet, and what a key has not, is copied by its bytes
 table('t', 'encrypt');
-run_sql(qq{
+sql(qq{
 	BEGIN; INSERT INTO t SELECT 1, sparse('t', 1); INSERT INTO t SELECT 2, doc FROM t; COMMIT;
 	BEGIN; SAVEPOINT a; INSERT INTO t SELECT 3, sparse('t', 3); ROLLBACK TO a; COMMIT;});
 my $two = live('t');
-run_sql("SELECT securefile_new_key('t', 'doc')");
-run_sql(sprintf($copy, 4, 1));
+sql("SELECT securefile_new_key('t', 'doc')");
+sql(sprintf($copy, 4, 1));
 is(live('t'), 1.5 * $two, 'another key: bytes');
 has('t', 'bytes', 1 => 'content(1)', 2 => 'content(1)', 4 => 'content(1)');
 ends('t', 'bytes');
 
 # no gap is too long for a column that deduplicates
 table('t', 'deduplicate');
-run_sql(q{DO $$ DECLARE fd int; BEGIN FOR i IN 1 .. 2 LOOP fd := securefile_create('t', 'doc');
+sql(q{DO $$ DECLARE fd int; BEGIN FOR i IN 1 .. 2 LOOP fd := securefile_create('t', 'doc');
 	PERFORM securefile_write(fd, 'begin'); PERFORM securefile_seek(fd, 1000000000000, 0); PERFORM securefile_write(fd, 'end');
 	INSERT INTO t VALUES (i, securefile_finish(fd)); END LOOP; END $$});
-run_sql(sprintf($copy, 3, 1));
-is(run_sql("SELECT count(*), min(length(doc)), max(substring(doc FROM 1000000000001)::text) FROM t"), '3|1000000000003|\\x656e64', 'a value of a terabyte of nothing');
-is(run_sql("SELECT shared_objects, shared_references FROM securefile_usage('t', 'doc')"), '1|2', 'it is not looked for, and copied by its root');
+sql(sprintf($copy, 3, 1));
+is(sql("SELECT count(*), min(length(doc)), max(substring(doc FROM 1000000000001)::text) FROM t"), '3|1000000000003|\\x656e64', 'a value of a terabyte of nothing');
+is(sql("SELECT shared_objects, shared_references FROM securefile_usage('t', 'doc')"), '1|2', 'it is not looked for, and copied by its root');
 ends('t', 'terabyte');
 
 # ---- side by side ----
@@ -167,7 +165,7 @@ my ($one, $other, $third) = map { background($node) } 1 .. 3;
 sub begin_table
 {
 	table('t');
-	run_sql("INSERT INTO t SELECT 1, sparse('t', 1)");
+	sql("INSERT INTO t SELECT 1, sparse('t', 1)");
 	return;
 }
 
@@ -188,10 +186,10 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 {
 	begin_table();
 	$one->query_safe('BEGIN; DELETE FROM t WHERE id = 1');
-	run_sql(sprintf($copy, 2, 1));
+	sql(sprintf($copy, 2, 1));
 	is(live('t'), 4, "being deleted, $end: bytes are copied");
 	$one->query_safe($end);
-	run_sql(sprintf($copy, 3, $end eq 'COMMIT' ? 2 : 1));
+	sql(sprintf($copy, 3, $end eq 'COMMIT' ? 2 : 1));
 	is(live('t'), $end eq 'COMMIT' ? 2 : 4, "being deleted, $end: then none");
 	has('t', "being deleted, $end", ($end eq 'ROLLBACK' ? (1 => 'content(1)') : ()), 2 => 'content(1)', 3 => 'content(1)');
 	ends('t', "being deleted, $end");
@@ -199,14 +197,14 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 
 # the same, prepared
 begin_table();
-run_sql("BEGIN; DELETE FROM t WHERE id = 1; PREPARE TRANSACTION 'd'");
-run_sql(sprintf($copy, 2, 1));
+sql("BEGIN; DELETE FROM t WHERE id = 1; PREPARE TRANSACTION 'd'");
+sql(sprintf($copy, 2, 1));
 $node->stop('immediate');
 $node->start;
 ($one, $other, $third) = map { background($node) } 1 .. 3;
-run_sql(sprintf($copy, 3, 1));
-run_sql("ROLLBACK PREPARED 'd'");
-run_sql(sprintf($copy, 4, 1));
+sql(sprintf($copy, 3, 1));
+sql("ROLLBACK PREPARED 'd'");
+sql(sprintf($copy, 4, 1));
 has('t', 'prepared', map { $_ => 'content(1)' } 1 .. 4);
 is(live('t'), 6, 'prepared: bytes are copied until its end');
 ends('t', 'prepared');
@@ -215,9 +213,9 @@ ends('t', 'prepared');
 foreach my $end ('COMMIT', 'ROLLBACK')
 {
 	begin_table();
-	run_sql("INSERT INTO t SELECT 5, sparse('t', 1)");
+	sql("INSERT INTO t SELECT 5, sparse('t', 1)");
 	$one->query_safe('BEGIN;' . sprintf($copy, 2, 1) . ';' . sprintf($copy, 6, 5));
-	run_sql("DELETE FROM t WHERE id = 1; UPDATE t SET doc = change(doc, 10) WHERE id = 5; SELECT securefile_maintain('t', 'doc')");
+	sql("DELETE FROM t WHERE id = 1; UPDATE t SET doc = change(doc, 10) WHERE id = 5; SELECT securefile_maintain('t', 'doc')");
 	has('t', "being copied, $end", 5 => 'content(1, 10)');
 	$one->query_safe($end);
 	has('t', "copied, $end", 5 => 'content(1, 10)', $end eq 'COMMIT' ? (2 => 'content(1)', 6 => 'content(1)') : ());
@@ -242,7 +240,7 @@ my $write = "BEGIN; SELECT securefile_open(doc, 'rw') AS fd FROM t WHERE id = 1 
 $one->query_safe($write);
 $other->query_safe($write);
 $one->query_safe('ROLLBACK');
-run_sql(sprintf($copy, 2, 1));
+sql(sprintf($copy, 2, 1));
 $other->query('UPDATE t SET doc = securefile_finish(:fd) WHERE id = 1; COMMIT');
 like($other->{stderr}, qr/could not store a changed securefile value because the value was copied meanwhile/,
 	'a version that was begun before a copy is refused');
@@ -256,23 +254,23 @@ ends('t', 'begun twice');
 foreach my $gone ('DELETE FROM t WHERE id = 1', 'UPDATE t SET doc = change(doc, 10) WHERE id = 1')
 {
 	begin_table();
-	run_sql("INSERT INTO t SELECT 7, sparse('t', 7)");
+	sql("INSERT INTO t SELECT 7, sparse('t', 7)");
 	my ($rc, $out, $err) = $node->psql('postgres',
 		"DO \$\$ DECLARE kept securefile; BEGIN SELECT doc INTO kept FROM t WHERE id = 1; $gone; COMMIT; INSERT INTO t VALUES (2, kept); END \$\$");
 	ok($rc == 0 || $err =~ /no longer exists/, "$gone: it is copied, or refused");
 	live('t');
-	run_sql("INSERT INTO t SELECT 8, sparse('t', 20)");
-	is(run_sql("SELECT count(*) FROM t WHERE id = 2 AND doc::bytea <> content(1)"), '0', "$gone: it stays");
+	sql("INSERT INTO t SELECT 8, sparse('t', 20)");
+	is(sql("SELECT count(*) FROM t WHERE id = 2 AND doc::bytea <> content(1)"), '0', "$gone: it stays");
 	ends('t', $gone);
 }
 
 # a draft that no row has got
 begin_table();
-run_sql(q{DO $$ DECLARE kept securefile; BEGIN kept := sparse('t', 3); COMMIT; INSERT INTO t VALUES (2, kept); EXCEPTION WHEN OTHERS THEN NULL; END $$});
+sql(q{DO $$ DECLARE kept securefile; BEGIN kept := sparse('t', 3); COMMIT; INSERT INTO t VALUES (2, kept); EXCEPTION WHEN OTHERS THEN NULL; END $$});
 $node->psql('postgres', q{DO $$ DECLARE kept securefile; BEGIN kept := sparse('t', 3); COMMIT; INSERT INTO t VALUES (2, kept); END $$});
 live('t');
-run_sql("INSERT INTO t SELECT 8, sparse('t', 20)");
-is(run_sql("SELECT count(*) FROM t WHERE id = 2 AND doc::bytea <> content(3)"), '0', 'a draft of before is right or refused');
+sql("INSERT INTO t SELECT 8, sparse('t', 20)");
+is(sql("SELECT count(*) FROM t WHERE id = 2 AND doc::bytea <> content(3)"), '0', 'a draft of before is right or refused');
 ends('t', 'draft');
 
 # ---- crashes ----
@@ -280,14 +278,14 @@ ends('t', 'draft');
 foreach my $point ('share_root', 'root_own', 'root_take', 'resolve_share', 'reap_before_free')
 {
 	begin_table();
-	run_sql(sprintf($copy, 2, 1)) if $point =~ /resolve|reap/;
+	sql(sprintf($copy, 2, 1)) if $point =~ /resolve|reap/;
 	my %statements = (
 		share_root => sprintf($copy, 3, 1), root_own => "INSERT INTO t SELECT 3, sparse('t', 1)",
 		root_take => 'DELETE FROM t WHERE id = 1');
 	my $sql = $statements{$point} || "DELETE FROM t WHERE id < 3; SELECT securefile_maintain('t', 'doc'); SELECT securefile_maintain('t', 'doc')";
 	ok(dies_at($node, $point, 'kill', $sql), "$point: it dies");
-	my $rows = run_sql('SELECT count(*) FROM t WHERE doc::bytea = content(1)');
-	is($rows, run_sql('SELECT count(*) FROM t'), "$point: the rows are right");
+	my $rows = sql('SELECT count(*) FROM t WHERE doc::bytea = content(1)');
+	is($rows, sql('SELECT count(*) FROM t'), "$point: the rows are right");
 	ends('t', $point);
 }
 
@@ -297,7 +295,7 @@ foreach my $sql ('DELETE FROM t WHERE id = 1', 'UPDATE t SET doc = content(5) WH
 	begin_table();
 	fails_with($node, "SELECT securefile_fault('root_take', 'error', pid => pg_backend_pid()); $sql", 'XX000', 'root_take', "an error while a value is given up: $sql");
 	disarm($node);
-	run_sql($sql);
+	sql($sql);
 	ends('t', "given up later: $sql");
 }
 

@@ -12,8 +12,6 @@ my $node = new_cluster('shared_races', conf => [ 'securefile.monitor = off', 'ma
 need_faults($node);
 my ($one, $other) = map { background($node) } 1 .. 2;
 
-sub run_sql { return $node->safe_psql('postgres', $_[0]); }
-
 sub insert { return "INSERT INTO t SELECT $_[0], 1, 300000, blob(1, 300000)"; }
 
 my $maintain = "SELECT securefile_maintain('t', 'doc')";
@@ -22,8 +20,8 @@ my $usage = "SELECT shared_objects, shared_references FROM securefile_usage('t',
 sub begin_table
 {
 	make_table($node, 't', 'deduplicate');
-	run_sql(insert($_)) foreach @_;
-	run_sql($maintain);
+	sql(insert($_)) foreach @_;
+	sql($maintain);
 	return;
 }
 
@@ -33,11 +31,11 @@ sub ends
 	my ($name, $rows) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	rows_right($node, 't', $rows, $name);
-	my $found = run_sql("SELECT * FROM securefile_check('t', 'doc')");
-	run_sql('DELETE FROM t');
-	$found .= settle($node, 't', 'doc')->{live_bytes} . run_sql("SELECT * FROM securefile_check('t', 'doc')");
+	my $found = sql("SELECT * FROM securefile_check('t', 'doc')");
+	sql('DELETE FROM t');
+	$found .= settle($node, 't', 'doc')->{live_bytes} . sql("SELECT * FROM securefile_check('t', 'doc')");
 	is($found, '0', "$name: nothing is found, and nothing left");
-	run_sql('DROP TABLE t');
+	sql('DROP TABLE t');
 	return;
 }
 
@@ -45,19 +43,19 @@ sub ends
 
 # the resolver is about to take the last reference
 begin_table(1);
-run_sql('DELETE FROM t');
+sql('DELETE FROM t');
 ok(held($node, $one, 'resolve_share', $maintain), 'the resolver stands before the last reference');
-run_sql(insert(2));
-is(run_sql($usage), '1|2', 'meanwhile it is found');
+sql(insert(2));
+is(sql($usage), '1|2', 'meanwhile it is found');
 resume($node, $one, 'resolve_share');
-run_sql($maintain);
-is(run_sql($usage), '1|1', 'and stays');
+sql($maintain);
+is(sql($usage), '1|1', 'and stays');
 ends('last reference', 1);
 
 # who stores it stands before the advice, while it ends
 begin_table(1);
 ok(held($node, $one, 'advice_look_up', insert(2)), 'who stores it stands before the advice');
-run_sql("DELETE FROM t; $maintain; $maintain");
+sql("DELETE FROM t; $maintain; $maintain");
 resume($node, $one, 'advice_look_up');
 ends('a content that ends', 1);
 
@@ -67,23 +65,23 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 {
 	begin_table(1, 2);
 	ok(held($node, $one, 'share_guarded', 'BEGIN; ' . insert(3)), "$end: who stores it has guarded it");
-	run_sql("DELETE FROM t; $maintain; $maintain");
-	is(run_sql($usage), '1|3', "$end: so it stays");
-	run_sql(insert(4));
+	sql("DELETE FROM t; $maintain; $maintain");
+	is(sql($usage), '1|3', "$end: so it stays");
+	sql(insert(4));
 	resume($node, $one, 'share_guarded');
 	$one->query_safe($end);
-	run_sql("$maintain; $maintain");
-	is(run_sql($usage), $end eq 'COMMIT' ? '1|2' : '1|1', "$end: as many references as rows");
+	sql("$maintain; $maintain");
+	is(sql($usage), $end eq 'COMMIT' ? '1|2' : '1|1', "$end: as many references as rows");
 	ends("guarded, $end", $end eq 'COMMIT' ? 2 : 1);
 }
 # its space is given back: nobody comes to it any more
 foreach my $point ('reap_before_free', 'reap_done')
 {
 	begin_table(1, 2);
-	run_sql('DELETE FROM t');
+	sql('DELETE FROM t');
 	ok(held($node, $one, $point, "$maintain; $maintain"), "$point: the resolver stands");
-	run_sql(insert(3));
-	run_sql(insert(4));
+	sql(insert(3));
+	sql(insert(4));
 	resume($node, $one, $point);
 	ends($point, 2);
 }
@@ -91,10 +89,10 @@ foreach my $point ('reap_before_free', 'reap_done')
 # one row goes, and comes back by a rollback
 begin_table(1);
 $one->query_safe('BEGIN; DELETE FROM t');
-run_sql("$maintain");
-run_sql(insert(2));
+sql("$maintain");
+sql(insert(2));
 $one->query_safe('ROLLBACK');
-is(run_sql("$maintain; $usage") =~ /(\d+\|\d+)$/ ? $1 : '', '1|2', 'a deletion that was rolled back takes nothing');
+is(sql("$maintain; $usage") =~ /(\d+\|\d+)$/ ? $1 : '', '1|2', 'a deletion that was rolled back takes nothing');
 ends('rolled back', 2);
 
 # ---- the beginning ----
@@ -104,12 +102,12 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	begin_table();
 	$one->query_safe('BEGIN; ' . insert(1) . '; ' . insert(2));
 	$other->query_safe('BEGIN; ' . insert(3));
-	run_sql(insert(4));
+	sql(insert(4));
 	$one->query_safe($end);
-	run_sql(insert(5));
+	sql(insert(5));
 	$other->query_safe($end eq 'COMMIT' ? 'ROLLBACK' : 'COMMIT');
-	run_sql(insert(6));
-	run_sql($maintain);
+	sql(insert(6));
+	sql($maintain);
 	ends("makers, $end", $end eq 'COMMIT' ? 5 : 4);
 }
 
@@ -117,13 +115,13 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 foreach my $end ('COMMIT', 'ROLLBACK')
 {
 	begin_table();
-	run_sql('BEGIN; ' . insert(1) . "; PREPARE TRANSACTION 'p'");
-	run_sql(insert(2));
+	sql('BEGIN; ' . insert(1) . "; PREPARE TRANSACTION 'p'");
+	sql(insert(2));
 	$node->stop('immediate');
 	$node->start;
-	run_sql(insert(3));
-	run_sql("$end PREPARED 'p'");
-	run_sql(insert(4));
+	sql(insert(3));
+	sql("$end PREPARED 'p'");
+	sql(insert(4));
 	ends("prepared, $end", $end eq 'COMMIT' ? 4 : 3);
 	($one, $other) = map { background($node) } 1 .. 2;
 }
@@ -137,21 +135,21 @@ foreach my $point ('share_before_new', 'share_after_new', 'commit_after_data', '
 		fail("$point: nobody comes there");
 		next;
 	}
-	run_sql(insert(2));
+	sql(insert(2));
 	resume($node, $one, $point);
-	run_sql(insert(3));
+	sql(insert(3));
 	ends($point, 3);
 }
 
 # savepoints: a guard stays, what was made in one goes
 begin_table(1);
-run_sql('BEGIN; SAVEPOINT a; ' . insert(2) . '; ROLLBACK TO a; COMMIT');
-run_sql('BEGIN; SAVEPOINT a; INSERT INTO t SELECT 3, 2, 300000, blob(2, 300000); ROLLBACK TO a; INSERT INTO t SELECT 4, 2, 300000, blob(2, 300000); COMMIT');
-run_sql('BEGIN; ' . insert(5) . '; DELETE FROM t WHERE id = 5; COMMIT');
-run_sql('BEGIN; INSERT INTO t SELECT 6, 3, 300000, blob(3, 300000); DELETE FROM t WHERE id = 6; COMMIT');
-run_sql('BEGIN; SAVEPOINT a; TRUNCATE t; ' . insert(7) . '; ROLLBACK TO a; ' . insert(8) . '; COMMIT');
-run_sql($maintain);
-is(run_sql($usage), '2|3', 'savepoints: as many references as rows');
+sql('BEGIN; SAVEPOINT a; ' . insert(2) . '; ROLLBACK TO a; COMMIT');
+sql('BEGIN; SAVEPOINT a; INSERT INTO t SELECT 3, 2, 300000, blob(2, 300000); ROLLBACK TO a; INSERT INTO t SELECT 4, 2, 300000, blob(2, 300000); COMMIT');
+sql('BEGIN; ' . insert(5) . '; DELETE FROM t WHERE id = 5; COMMIT');
+sql('BEGIN; INSERT INTO t SELECT 6, 3, 300000, blob(3, 300000); DELETE FROM t WHERE id = 6; COMMIT');
+sql('BEGIN; SAVEPOINT a; TRUNCATE t; ' . insert(7) . '; ROLLBACK TO a; ' . insert(8) . '; COMMIT');
+sql($maintain);
+is(sql($usage), '2|3', 'savepoints: as many references as rows');
 ends('savepoints', 3);
 
 $node->stop;

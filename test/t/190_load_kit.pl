@@ -35,8 +35,6 @@ sub verifies
 	return;
 }
 
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
 my ($status, $out) = kit('load', '--objects', 60, '--sizes', 'lognormal:20KB:1',
 	'--duplicates', 0.3, '--sessions', 2, '--copy', '--seed', 7,
 	'--type', 'securefile(compress, deduplicate)');

@@ -19,8 +19,6 @@ $node->safe_psql('postgres', "CREATE TABLESPACE place LOCATION ''");
 make_table($node, 'placed', '', 'TABLESPACE place');
 fill($node, 't', 1, 5, 500_000);
 
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
 # A calibration of little; the last argument has what it returns.
 sub calibrate
 {

@@ -15,8 +15,6 @@ use Test::More;
 need_citus();
 my ($coordinator, @workers) = new_nodes(2);
 
-sub sql { return $coordinator->safe_psql('postgres', join ';', @_); }
-
 # ---- tables of all kinds ----
 
 sql('CREATE TABLE docs (id int PRIMARY KEY, seed int, len int, doc securefile)',

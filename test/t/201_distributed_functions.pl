@@ -14,8 +14,6 @@ use Test::More;
 need_citus();
 my ($coordinator, @workers) = new_nodes(2);
 
-sub sql { return $coordinator->safe_psql('postgres', join ';', @_); }
-
 sql('CREATE SCHEMA "Other place"', 'CREATE EXTENSION securefile_citus SCHEMA "Other place"',
 	'CREATE TABLE docs (id int PRIMARY KEY, seed int, len int, doc securefile(compress_low))',
 	q{SELECT create_distributed_table('docs', 'id')},

@@ -20,8 +20,6 @@ need_citus();
 my ($coordinator, @workers) = new_nodes(2, conf => ['citus.defer_shard_delete_interval = -1']);
 my $dir = enter($coordinator);
 
-sub sql { return $coordinator->safe_psql('postgres', join ';', @_); }
-
 # One test: as ends(), which is named by the arguments.
 sub runs
 {

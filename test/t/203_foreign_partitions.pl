@@ -14,8 +14,6 @@ use Test::More;
 my $node = new_cluster('near');
 my $dir = enter($node);
 
-sub sql { return $node->safe_psql('postgres', join ';', @_); }
-
 plan skip_all => 'no postgres_fdw for this PostgreSQL'
   if sql(q{SELECT count(*) FROM pg_available_extensions WHERE name = 'postgres_fdw'}) == 0;
 

@@ -17,8 +17,6 @@ my ($coordinator, @workers) = new_nodes(2, conf => [ 'citus.recover_2pc_interval
 need_faults($coordinator);
 my $dir = enter($coordinator);
 
-sub sql { return $coordinator->safe_psql('postgres', join ';', @_); }
-
 # A file put into table files; one test.
 sub runs_put
 {

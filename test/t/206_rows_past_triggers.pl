@@ -19,7 +19,7 @@ chmod 0755, $library =~ s{/[^/]*$}{}r, $library;
 # One session for all that must work: hundreds of them would take their time.
 my $session;
 
-sub sql
+sub in_session
 {
 	$session = background($node), $session->query_safe('SET client_min_messages = error') if !defined $session;
 	return $session->query_safe(join(';', @_));
@@ -35,7 +35,7 @@ sub notices
 	return $err;
 }
 
-sql(map { "CREATE FUNCTION $_ RETURNS void AS '$library' LANGUAGE C STRICT" }
+in_session(map { "CREATE FUNCTION $_ RETURNS void AS '$library' LANGUAGE C STRICT" }
 	  'raw_copy(regclass, regclass, text)', 'raw_move(regclass)', 'raw_update(regclass)', 'raw_delete(regclass)', 'raw_swap(regclass, regclass)', 'raw_rewrite(regclass, regclass)',
 	'raw_rename(regclass, text)', 'raw_drop(regclass)', 'raw_start(regclass, regclass, text, library text)');
 
@@ -48,7 +48,7 @@ sub fresh
 {
 	my ($source, $target) = @_;
 
-	sql("DROP TABLE IF EXISTS $source, $target",
+	in_session("DROP TABLE IF EXISTS $source, $target",
 		"CREATE TABLE $source ($columns); CREATE TABLE $target ($columns)", "INSERT INTO $source $rows");
 	return;
 }
@@ -58,27 +58,27 @@ sub is_whole
 {
 	my ($table, $name, $count) = @_;
 
-	is(sql("SELECT count(*) FILTER (WHERE $right) || ' of ' || count(*) FROM $table"), join(' of ', ($count || 5) x 2), "$name: values");
-	is(sql("SELECT string_agg(DISTINCT c || ' ' || finding || ': ' || detail, E'\\n') FROM (VALUES ('d'), ('e')) v (c), securefile_check('$table', c) WHERE finding <> 'used but not owned'"),
+	is(in_session("SELECT count(*) FILTER (WHERE $right) || ' of ' || count(*) FROM $table"), join(' of ', ($count || 5) x 2), "$name: values");
+	is(in_session("SELECT string_agg(DISTINCT c || ' ' || finding || ': ' || detail, E'\\n') FROM (VALUES ('d'), ('e')) v (c), securefile_check('$table', c) WHERE finding <> 'used but not owned'"),
 		'', "$name: check");
 	return;
 }
 
 # Ways to lose the values of table "$_[0]".
 my %losses = (
-	drop => sub { sql("DROP TABLE $_[0]") },
-	truncate => sub { sql("TRUNCATE $_[0]") },
-	delete => sub { sql("DELETE FROM $_[0]"); sql("SELECT securefile_maintain('$_[0]', c) FROM (VALUES ('d'::name), ('e')) v (c)", "INSERT INTO $_[0] SELECT i, 9000, blob(-i, 9000) FROM generate_series(1, 40) i"); },
-	delete_raw => sub { sql("SELECT raw_delete('$_[0]')"); sql("DROP TABLE $_[0]"); },
-	drop_column => sub { sql("ALTER TABLE $_[0] DROP COLUMN d, DROP COLUMN e") },
-	type => sub { sql("ALTER TABLE $_[0] ALTER d TYPE bytea, ALTER e TYPE bytea") },
-	using => sub { sql("ALTER TABLE $_[0] ALTER d TYPE int USING 1, ALTER e TYPE securefile USING 'x'::bytea") },
-	logging => sub { sql("SELECT securefile_rewrite('$_[0]', c, 'filesystem_like_logging') FROM (VALUES ('d'::name), ('e')) v (c)") },
-	schema => sub { sql("CREATE SCHEMA gone; ALTER TABLE $_[0] SET SCHEMA gone; DROP SCHEMA gone CASCADE") },
-	owned => sub { sql("CREATE ROLE r; ALTER TABLE $_[0] OWNER TO r; DROP OWNED BY r; DROP ROLE r") },
-	cascade => sub { sql("CREATE TABLE key (id int PRIMARY KEY); ALTER TABLE $_[0] ADD FOREIGN KEY (id) REFERENCES key NOT VALID; TRUNCATE key CASCADE; DROP TABLE key CASCADE") },
-	partition => sub { sql("CREATE TABLE root ($columns) PARTITION BY LIST (id); ALTER TABLE root ATTACH PARTITION $_[0] DEFAULT; DROP TABLE root") },
-	raw_drop => sub { sql("SELECT raw_drop('$_[0]')") });
+	drop => sub { in_session("DROP TABLE $_[0]") },
+	truncate => sub { in_session("TRUNCATE $_[0]") },
+	delete => sub { in_session("DELETE FROM $_[0]"); in_session("SELECT securefile_maintain('$_[0]', c) FROM (VALUES ('d'::name), ('e')) v (c)", "INSERT INTO $_[0] SELECT i, 9000, blob(-i, 9000) FROM generate_series(1, 40) i"); },
+	delete_raw => sub { in_session("SELECT raw_delete('$_[0]')"); in_session("DROP TABLE $_[0]"); },
+	drop_column => sub { in_session("ALTER TABLE $_[0] DROP COLUMN d, DROP COLUMN e") },
+	type => sub { in_session("ALTER TABLE $_[0] ALTER d TYPE bytea, ALTER e TYPE bytea") },
+	using => sub { in_session("ALTER TABLE $_[0] ALTER d TYPE int USING 1, ALTER e TYPE securefile USING 'x'::bytea") },
+	logging => sub { in_session("SELECT securefile_rewrite('$_[0]', c, 'filesystem_like_logging') FROM (VALUES ('d'::name), ('e')) v (c)") },
+	schema => sub { in_session("CREATE SCHEMA gone; ALTER TABLE $_[0] SET SCHEMA gone; DROP SCHEMA gone CASCADE") },
+	owned => sub { in_session("CREATE ROLE r; ALTER TABLE $_[0] OWNER TO r; DROP OWNED BY r; DROP ROLE r") },
+	cascade => sub { in_session("CREATE TABLE key (id int PRIMARY KEY); ALTER TABLE $_[0] ADD FOREIGN KEY (id) REFERENCES key NOT VALID; TRUNCATE key CASCADE; DROP TABLE key CASCADE") },
+	partition => sub { in_session("CREATE TABLE root ($columns) PARTITION BY LIST (id); ALTER TABLE root ATTACH PARTITION $_[0] DEFAULT; DROP TABLE root") },
+	raw_drop => sub { in_session("SELECT raw_drop('$_[0]')") });
 
 # ---- inserted, then nothing, renamed, files exchanged, or both; then the source is lost ----
 my @hows = ('insert', 'multi', 'slot', 'frozen', 'worker', 'uncounted');
@@ -91,7 +91,7 @@ foreach my $loss (sort keys %losses)
 	fresh('source', 'target');
 	if ($how eq 'worker')
 	{
-		sql("SELECT raw_start('source', 'target', 'insert', '$library')");
+		in_session("SELECT raw_start('source', 'target', 'insert', '$library')");
 	}
 	else
 	{
@@ -108,16 +108,16 @@ foreach my $way ('rename', 'swap', 'both')
 		my ($kept, $lost) = ('target', 'source');
 
 		fresh('source', 'target');
-		sql("SELECT raw_copy('source', 'target', 'insert')");
-		sql("INSERT INTO target SELECT id + 100, len, blob(id + 100, len) FROM source WHERE id IN (1, 3)");
+		in_session("SELECT raw_copy('source', 'target', 'insert')");
+		in_session("INSERT INTO target SELECT id + 100, len, blob(id + 100, len) FROM source WHERE id IN (1, 3)");
 		if ($way ne 'swap')
 		{
-			sql("SELECT raw_rename('source', 'other'), raw_rename('target', 'source')", "SELECT raw_rename('other', 'target')");
+			in_session("SELECT raw_rename('source', 'other'), raw_rename('target', 'source')", "SELECT raw_rename('other', 'target')");
 			($kept, $lost) = ($lost, $kept);
 		}
 		if ($way ne 'rename')
 		{
-			sql("SELECT raw_swap('source', 'target')");
+			in_session("SELECT raw_swap('source', 'target')");
 			($kept, $lost) = ($lost, $kept);
 		}
 		is_whole($lost, "$way, before $loss");
@@ -143,22 +143,22 @@ foreach my $steps (
 	[ 605, "INSERT INTO target SELECT 7, 7000, blob(7, 7000) FROM generate_series(1, 600); ALTER TABLE target ADD pad text; UPDATE target SET pad = repeat('x', 1500); ALTER TABLE source ADD pad text; SELECT raw_rewrite('source', 'target')" ])
 {
 	fresh('source', 'target');
-	sql("BEGIN; $steps->[1]; COMMIT");
-	sql('DROP TABLE IF EXISTS source');
+	in_session("BEGIN; $steps->[1]; COMMIT");
+	in_session('DROP TABLE IF EXISTS source');
 	is_whole('target', $steps->[1], $steps->[0]);
 }
 
 # ---- all in one transaction ----
 fresh('source', 'target');
-sql("BEGIN; SELECT raw_copy('source', 'target', 'insert'), raw_rename('source', 'old'), raw_rename('target', 'source'); DROP TABLE old; COMMIT");
+in_session("BEGIN; SELECT raw_copy('source', 'target', 'insert'), raw_rename('source', 'old'), raw_rename('target', 'source'); DROP TABLE old; COMMIT");
 is_whole('source', 'copied, renamed and dropped');
 
 fresh('source', 'target');
-sql("BEGIN; SELECT raw_copy('source', 'target', 'multi'); TRUNCATE source; COMMIT");
+in_session("BEGIN; SELECT raw_copy('source', 'target', 'multi'); TRUNCATE source; COMMIT");
 is_whole('target', 'copied and truncated');
 
 fresh('source', 'target');
-sql("BEGIN; SELECT raw_copy('source', 'target', 'slot'); DELETE FROM source; COMMIT");
+in_session("BEGIN; SELECT raw_copy('source', 'target', 'slot'); DELETE FROM source; COMMIT");
 $losses{delete}->('source');
 is_whole('target', 'copied and deleted');
 
@@ -170,15 +170,15 @@ is_whole('source', 'copied and exchanged');
 
 # the other table is there, with the same rows
 fresh('source', 'target');
-sql("BEGIN; SELECT raw_copy('source', 'target', 'insert'), raw_swap('source', 'target'); COMMIT; DROP TABLE source");
+in_session("BEGIN; SELECT raw_copy('source', 'target', 'insert'), raw_swap('source', 'target'); COMMIT; DROP TABLE source");
 is_whole('target', 'copied and exchanged, the old rows');
 
 # files that were exchanged, and then replaced by a command
 foreach my $command ('CLUSTER target USING key', 'ALTER TABLE target SET (fillfactor = 50)', 'ALTER TABLE target ADD x float DEFAULT random()')
 {
 	fresh('source', 'target');
-	sql("CREATE INDEX key ON target (id); BEGIN; SELECT raw_swap('source', 'target'); REINDEX TABLE target; $command; COMMIT");
-	sql('DROP TABLE source');
+	in_session("CREATE INDEX key ON target (id); BEGIN; SELECT raw_swap('source', 'target'); REINDEX TABLE target; $command; COMMIT");
+	in_session('DROP TABLE source');
 	is_whole('target', "exchanged, then $command");
 }
 
@@ -191,10 +191,10 @@ foreach my $gone ("raw_copy('source', 'target', 'insert'), raw_drop('source')",
 	fails_with($node, "BEGIN; SELECT $gone; COMMIT", '42704',
 		qr/giving rows of table "target", which were written without its triggers, values of their own/, "refused: $gone");
 	is_whole('source', "refused: $gone");
-	is(sql('SELECT count(*) FROM target'), 0, "refused: $gone: no row came") if $gone !~ /rewrite/;
+	is(in_session('SELECT count(*) FROM target'), 0, "refused: $gone: no row came") if $gone !~ /rewrite/;
 }
 # such pages stay in the file when their transaction fails: whoever locks the table next finds them
-sql('BEGIN; LOCK TABLE target; COMMIT; DROP TABLE source');
+in_session('BEGIN; LOCK TABLE target; COMMIT; DROP TABLE source');
 is_whole('target', 'rewritten, failed, and found later');
 
 # ---- savepoints, and rows that triggers have seen, in the same transaction ----
@@ -211,8 +211,8 @@ foreach my $steps (
 	[ 5, "SELECT raw_copy('source', 'target', 'insert'); PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'; BEGIN" ])
 {
 	fresh('source', 'target');
-	sql("BEGIN; $steps->[1]; COMMIT");
-	sql('DROP TABLE source');
+	in_session("BEGIN; $steps->[1]; COMMIT");
+	in_session('DROP TABLE source');
 	is_whole('target', $steps->[1], $steps->[0]);
 }
 
@@ -230,18 +230,18 @@ foreach my $steps (
 	[ 10, "BEGIN; UPDATE target SET d = d::bytea; SELECT raw_copy('target', 'target', 'insert'), raw_update('target'); COMMIT" ])
 {
 	fresh('source', 'target');
-	sql("INSERT INTO target $rows");
-	sql($steps->[1]);
+	in_session("INSERT INTO target $rows");
+	in_session($steps->[1]);
 	is_whole('target', $steps->[1], $steps->[0]);
 	# one of two rows goes, and its space is used again
 	next unless $steps->[0] == 10;
-	sql('DELETE FROM target WHERE ctid IN (SELECT min(ctid) FROM target GROUP BY id)');
-	sql("SELECT securefile_maintain('target', c) FROM (VALUES ('d'::name), ('e')) v (c)", 'INSERT INTO source SELECT i, 9000, blob(-i, 9000) FROM generate_series(1, 40) i');
-	sql("INSERT INTO target SELECT 7, 9000, blob(7, 9000)");
+	in_session('DELETE FROM target WHERE ctid IN (SELECT min(ctid) FROM target GROUP BY id)');
+	in_session("SELECT securefile_maintain('target', c) FROM (VALUES ('d'::name), ('e')) v (c)", 'INSERT INTO source SELECT i, 9000, blob(-i, 9000) FROM generate_series(1, 40) i');
+	in_session("INSERT INTO target SELECT 7, 9000, blob(7, 9000)");
 	is_whole('target', "$steps->[1], and one of two deleted", 6);
 }
 fresh('source', 'target');
-sql("INSERT INTO target $rows");
+in_session("INSERT INTO target $rows");
 unlike(notices('moved and replaced', "SELECT raw_move('target'), raw_update('target')"), qr/were stored/, 'rows that are moved keep their values');
 # a row and its copy, both of which give the value back
 my $copy = "BEGIN; SELECT raw_copy('target', 'target', 'insert');";
@@ -255,10 +255,10 @@ foreach my $both (
 	fails_with($node, "$copy $both; COMMIT", '55000', qr/a row of table "target" and a copy of it were both removed or changed/, $both);
 }
 fails_with($node, "$copy DELETE FROM target; PREPARE TRANSACTION 'p'", '55000', qr/both removed or changed/, 'PREPARE');
-sql("$copy DELETE FROM target WHERE id = 5; DELETE FROM target WHERE ctid IN (SELECT max(ctid) FROM target GROUP BY id); SAVEPOINT a; DELETE FROM target; ROLLBACK TO a; COMMIT");
+in_session("$copy DELETE FROM target WHERE id = 5; DELETE FROM target WHERE ctid IN (SELECT max(ctid) FROM target GROUP BY id); SAVEPOINT a; DELETE FROM target; ROLLBACK TO a; COMMIT");
 is_whole('target', 'one of both', 4);
 # what was brought home before has a value of its own
-sql("$copy DO 'BEGIN END'; SELECT raw_update('target'); DO 'BEGIN END'; DELETE FROM target WHERE id = 4; SAVEPOINT a; SELECT raw_copy('target', 'target', 'insert'); DO 'BEGIN END'; DELETE FROM target; ROLLBACK TO a; COMMIT");
+in_session("$copy DO 'BEGIN END'; SELECT raw_update('target'); DO 'BEGIN END'; DELETE FROM target WHERE id = 4; SAVEPOINT a; SELECT raw_copy('target', 'target', 'insert'); DO 'BEGIN END'; DELETE FROM target; ROLLBACK TO a; COMMIT");
 is_whole('target', 'brought home, and deleted', 6);
 fails_with($node, "BEGIN; SELECT raw_copy('source', 'source', 'insert'); CREATE TEMP TABLE kept AS SELECT 1; TRUNCATE source; SELECT raw_copy('target', 'source', 'insert'); SELECT raw_drop('target'); COMMIT",
 	'42704', qr/no longer exists/, 'rows of a table that is truncated and filled again');
@@ -267,7 +267,7 @@ fails_with($node, "BEGIN; SELECT raw_copy('source', 'source', 'insert'); CREATE 
 foreach my $kind ('UNLOGGED', 'TEMP')
 {
 	fresh('source', 'target');
-	is(sql("CREATE $kind TABLE plain ($columns); BEGIN; INSERT INTO plain SELECT id + 10 FROM source; SELECT raw_copy('source', 'plain', 'insert'); COMMIT; DROP TABLE source;"
+	is(in_session("CREATE $kind TABLE plain ($columns); BEGIN; INSERT INTO plain SELECT id + 10 FROM source; SELECT raw_copy('source', 'plain', 'insert'); COMMIT; DROP TABLE source;"
 		  . "SELECT count(*) FROM plain WHERE id < 10 AND $right; DROP TABLE plain") =~ /^5$/m, 1, "$kind: values are in the rows");
 }
 
@@ -276,17 +276,17 @@ foreach my $kind ('UNLOGGED', 'TEMP')
 sub unnoticed
 {
 	fresh('source', 'target');
-	sql("SET track_counts = off; BEGIN; INSERT INTO target (id) VALUES (9); SELECT raw_copy('source', 'target', 'insert'); COMMIT; RESET track_counts; DELETE FROM target WHERE id = 9");
-	is(sql("SELECT string_agg(DISTINCT finding, ' ') FROM securefile_check('target', 'd')"), 'bad locator', 'rows that nobody has noticed');
-	is(sql("SELECT count(*) FROM target WHERE $right"), 5, 'their values are there');
+	in_session("SET track_counts = off; BEGIN; INSERT INTO target (id) VALUES (9); SELECT raw_copy('source', 'target', 'insert'); COMMIT; RESET track_counts; DELETE FROM target WHERE id = 9");
+	is(in_session("SELECT string_agg(DISTINCT finding, ' ') FROM securefile_check('target', 'd')"), 'bad locator', 'rows that nobody has noticed');
+	is(in_session("SELECT count(*) FROM target WHERE $right"), 5, 'their values are there');
 	return;
 }
 unnoticed();
 $losses{delete}->('source');
-my $outcomes = sql("SELECT string_agg(DISTINCT outcome(d, id, len), ' ') FROM target WHERE len > 4000");
+my $outcomes = in_session("SELECT string_agg(DISTINCT outcome(d, id, len), ' ') FROM target WHERE len > 4000");
 is($outcomes, '42704', 'when their rows are gone, reading them says so');
 unnoticed();
-sql("SELECT securefile_rewrite('target', c) FROM (VALUES ('d'::name), ('e')) v (c)", 'DROP TABLE source');
+in_session("SELECT securefile_rewrite('target', c) FROM (VALUES ('d'::name), ('e')) v (c)", 'DROP TABLE source');
 is_whole('target', 'copied by securefile_rewrite()');
 
 # ---- beside others ----
@@ -295,7 +295,7 @@ my $copier = background($node);
 my $reader = background($node);
 $reader->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT * FROM source; FETCH 1 FROM c');
 $copier->query_safe("BEGIN; SELECT raw_copy('source', 'target', 'insert')");
-sql('UPDATE source SET d = blob(0, 9000) WHERE id < 3', 'DELETE FROM source WHERE id > 3');
+in_session('UPDATE source SET d = blob(0, 9000) WHERE id < 3', 'DELETE FROM source WHERE id > 3');
 $losses{delete}->('source');
 $copier->query('COMMIT');
 is_whole('target', 'the source has changed meanwhile');
@@ -308,12 +308,12 @@ my $standby = PostgreSQL::Test::Cluster->new('raw_standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
 $standby->start;
 fresh('source', 'target');
-sql("SELECT raw_copy('source', 'target', 'insert'); SELECT raw_swap('source', 'target')");
+in_session("SELECT raw_copy('source', 'target', 'insert'); SELECT raw_swap('source', 'target')");
 $session->quit;
 undef $session;
 crash($node);
 $node->start;
-sql('TRUNCATE source');
+in_session('TRUNCATE source');
 is_whole('target', 'after a crash');
 catch_up($node, $standby);
 is($standby->safe_psql('postgres', "SELECT count(*) FROM target WHERE $right"), 5, 'on a standby');
@@ -322,7 +322,7 @@ is($standby->safe_psql('postgres', "DROP TABLE source; SELECT count(*) FROM targ
 $standby->stop;
 
 # ---- what triggers have seen is not looked at again ----
-sql("CREATE TABLE often (id int PRIMARY KEY, len int, d securefile, e securefile) PARTITION BY RANGE (id)",
+in_session("CREATE TABLE often (id int PRIMARY KEY, len int, d securefile, e securefile) PARTITION BY RANGE (id)",
 	'CREATE TABLE often1 PARTITION OF often FOR VALUES FROM (0) TO (1000); CREATE TABLE often2 PARTITION OF often FOR VALUES FROM (1000) TO (2000)',
 	"CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 13 THEN RETURN NULL; END IF; RETURN NEW; END'",
 	'CREATE TRIGGER skips BEFORE INSERT ON often1 FOR EACH ROW EXECUTE FUNCTION skip()', 'SELECT pg_stat_force_next_flush()');
@@ -346,11 +346,11 @@ foreach my $work (
 	"BEGIN; TRUNCATE often2; INSERT INTO often VALUES (1001, 9000, blob(1, 9000)); UPDATE often SET len = 2 WHERE id = 1001; COMMIT")
 {
 	my $scans = "SET stats_fetch_consistency = none; SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('often1', 'often2')";
-	my $before = sql($scans);
+	my $before = in_session($scans);
 
 	unlike(notices($work, $work, 'SELECT pg_stat_force_next_flush()'), qr/NOTICE/, "no notice: $work");
 	# a rewrite of a column looks at its rows, a TRUNCATE builds the index anew
-	is(sql($scans), $before + ($work =~ /rewrite|TRUNCATE/ ? 1 : 0), "no look at all rows: $work");
+	is(in_session($scans), $before + ($work =~ /rewrite|TRUNCATE/ ? 1 : 0), "no look at all rows: $work");
 }
 $node->stop;
 done_testing();

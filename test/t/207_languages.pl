@@ -13,7 +13,6 @@ use Test::More;
 my $node = new_cluster('languages');
 my %there = map { $_ => 1 } split /\n/, $node->safe_psql('postgres', 'SELECT name FROM pg_available_extensions');
 my $bytes = q{'\x00255044462d5c780a41ff'::securefile};
-sub sql { return $node->safe_psql('postgres', join('; ', @_)); }
 
 sql('CREATE TABLE t (id int, doc securefile)', 'CREATE TABLE plain (id int, doc bytea)');
 

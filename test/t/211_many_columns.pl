@@ -12,7 +12,6 @@ use File::Find;
 use Test::More;
 
 my $node = new_cluster('columns', conf => [ 'max_locks_per_transaction = 10', 'max_connections = 20', 'wal_level = logical', "bytea_output = 'escape'", master_key() ]);
-sub sql { return $node->safe_psql('postgres', $_[0]); }
 
 # ---- locks ----
 

@@ -17,7 +17,6 @@ use constant { SEEK_DATA => 3, SEEK_HOLE => 4 };
 my $key = '1f' x 32;
 my $node = new_cluster('command_holes', conf => [ 'securefile.monitor = off', "securefile.key_command = 'echo key $key'" ]);
 enter($node);
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 
 my ($unit, $mb) = (131_072, 1_000_000);
 

@@ -21,7 +21,6 @@ $ENV{LD_LIBRARY_PATH} = "$client/lib";
 my $node = new_cluster('hostile', conf => ['securefile.monitor = off']);
 my $dir = enter($node);
 my $host = $ENV{PGHOST};
-sub sql { return $node->safe_psql('postgres', join(';', @_)) }
 
 sql('CREATE TABLE docs (name text PRIMARY KEY, document securefile)', 'CREATE TABLE t (id int PRIMARY KEY, doc securefile)');
 write_file("tree/a/$_", bytes($_, $_)) foreach 10, 5000, 700_000;

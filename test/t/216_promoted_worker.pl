@@ -23,8 +23,6 @@ sub write_keys
 	return;
 }
 
-sub sql { return $coordinator->safe_psql('postgres', join ';', @_); }
-
 sql('CREATE EXTENSION securefile_citus');
 foreach my $table ([ 'f', 'filesystem_like_logging' ], [ 'e', 'encrypt' ], [ 'd', 'compress_medium' ])
 {

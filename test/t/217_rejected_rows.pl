@@ -14,8 +14,6 @@ use Test::More;
 $ENV{MALLOC_PERTURB_} = 85;
 my $node = new_cluster('rejected', conf => [ 'max_parallel_workers_per_gather = 2' ]);
 
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
 # contents of 1.5 MB
 sql(q{
 	CREATE FUNCTION big(n int) RETURNS bytea LANGUAGE sql IMMUTABLE AS

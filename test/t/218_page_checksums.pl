@@ -15,8 +15,6 @@ use Test::More;
 
 my $node = new_cluster('page_checksums', init => { extra => ['--data-checksums'] }, conf => ['securefile.monitor = off']);
 
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
 # Row 4 has inode pages, the others have their unit maps in the rows.
 my %pages = (header => sub { 0 }, map { my $type = $_->[1]; $_->[0] => sub { (pages_of($_[0], $type))[0] } }
 	[ map => PAGE_MAP ], [ inode => PAGE_INODE ], [ pending => PAGE_PENDING ]);
@@ -38,7 +36,6 @@ foreach my $t (@tables)
 	corrupt($segment{$t}, $at, substr(slurp($segment{$t}), $at, 1) ^ "\4");
 }
 $node->start;
-
 
 my $ignoring = 'SET client_min_messages = error; SET ignore_checksum_failure = on; ';
 my $invalid = qr/invalid page in block \d+ of relation/;

@@ -17,8 +17,6 @@ need_citus('13.2');
 # a shard that has left a node stays there until the test calls for it to be dropped
 my ($coordinator, @workers) = new_nodes(2, conf => [ 'citus.defer_shard_delete_interval = -1', 'wal_keep_size = 512MB' ]);
 
-sub sql { return $coordinator->safe_psql('postgres', join ';', @_); }
-
 # Rows of docs are replaced by the names of their shards, one in a transaction, until the shard
 # is not there, or may not be written to; replaced has the number in each, committed with it.
 sql('CREATE EXTENSION securefile_citus', 'CREATE TABLE docs (id int PRIMARY KEY, doc securefile)', q{SELECT create_distributed_table('docs', 'id')},

@@ -24,10 +24,9 @@ SecurefileTest::prepare_database($primary, 'postgres');
 
 # ---- contents ----
 
-my $sql = sub { return $primary->safe_psql('postgres', join(";\n", @_)) };
 my @tables = ('l', 'f', 'placed', 'shares', 'sealed', 'replaced', 'rewritten', 'small');
 mkdir "$top/space" or die $!;
-$sql->("CREATE TABLESPACE space LOCATION '$top/space'");
+sql("CREATE TABLESPACE space LOCATION '$top/space'");
 make_table($primary, 'l');
 make_table($primary, 'f', 'filesystem_like_logging');
 make_table($primary, 'placed', 'nocache', 'TABLESPACE space');
@@ -44,11 +43,11 @@ sub change
 	my ($id) = @_;
 	foreach my $t (@tables)
 	{
-		$sql->("DELETE FROM $t WHERE id % 3 = 0 AND id <> 21", "UPDATE $t SET seed = id + $id, doc = blob(id + $id, len) WHERE id % 4 = 0");
+		sql("DELETE FROM $t WHERE id % 3 = 0 AND id <> 21", "UPDATE $t SET seed = id + $id, doc = blob(id + $id, len) WHERE id % 4 = 0");
 		settle($primary, $t, 'doc');
 		fill($primary, $t, $id, $id + 8, 'CASE i % 3 WHEN 0 THEN 100 WHEN 1 THEN 131073 ELSE 4001 END');
 	}
-	$sql->('TRUNCATE replaced', "SELECT securefile_rewrite('rewritten', 'doc')");
+	sql('TRUNCATE replaced', "SELECT securefile_rewrite('rewritten', 'doc')");
 	fill($primary, 'replaced', $id, $id + 5, 50_000);
 	make_table($primary, "made_$id");
 	fill($primary, "made_$id", 1, 5, 70_000);
@@ -99,10 +98,10 @@ mkdir $primary->backup_dir;
 take('full');
 change(10000);
 under_load($primary, 20, sub { take('one', 'full') });
-$sql->('DROP TABLE dropped');
+sql('DROP TABLE dropped');
 change(20000);
 # nothing is freed or grown by itself any more
-$sql->('ALTER SYSTEM SET securefile.monitor = off', 'SELECT pg_reload_conf()');
+sql('ALTER SYSTEM SET securefile.monitor = off', 'SELECT pg_reload_conf()');
 monitor_rests($primary);
 take('two', 'one');
 my $want = contents($primary, @tables);
@@ -160,7 +159,7 @@ sub lives
 my $node = restored('combined', [ 'full', 'one', 'two' ]);
 is(contents($node, @tables), $want, 'combined: rows');
 is($node->safe_psql('postgres', "SELECT count(*), string_agg(DISTINCT outcome(doc, seed, len), ' ') FROM f"),
-	$sql->('SELECT count(*) FROM f') . '|right', 'combined: values without WAL are in it, too');
+	sql('SELECT count(*) FROM f') . '|right', 'combined: values without WAL are in it, too');
 lives($node, 'combined', @tables);
 
 $node = restored('middle', [ 'full', 'one' ]);
