@@ -16,7 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep time);
 
-our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster sql need_faults make_table fill rows_right
+our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster new_standby sql need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes each_mapping fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
   stop_process stop_walwriter monitor_rests slurp patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
@@ -68,6 +68,18 @@ sub new_cluster
 	return $node if defined $params{start} && !$params{start};
 	$node->start;
 	prepare_database($node, 'postgres');
+	return $node;
+}
+
+# A standby from a backup of a primary, which it streams from.  It has started, with these
+# settings besides those of the primary.
+sub new_standby
+{
+	my ($name, $primary, $backup, @conf) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init_from_backup($primary, $backup, has_streaming => 1);
+	$node->append_conf('postgresql.conf', $_) foreach @conf;
+	$node->start;
 	return $node;
 }
 

@@ -17,9 +17,7 @@ my $primary = new_cluster('primary',
 make_table($primary, 'before');
 fill($primary, 'before', 1, 20, 30_000);
 $primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $primary, 'base');
 
 sub caught_up { return catch_up($primary, $standby); }
 

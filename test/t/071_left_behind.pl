@@ -22,13 +22,7 @@ foreach my $t ('f', 'l')
 }
 $primary->safe_psql('postgres', 'CHECKPOINT');
 $primary->backup('base');
-my ($standby, $second, $early) = map {
-	my ($name, $backup) = @$_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init_from_backup($primary, $backup, has_streaming => 1);
-	$node->start;
-	$node
-} ([ 'away', 'base' ], [ 'second', 'base' ], [ 'early', 'empty' ]);
+my ($standby, $second, $early) = map { new_standby($_->[0], $primary, $_->[1]) } ([ 'away', 'base' ], [ 'second', 'base' ], [ 'early', 'empty' ]);
 foreach my $t ('f', 'l')
 {
 	fill($primary, $t, 11, 15, $len);

@@ -90,9 +90,7 @@ foreach my $way ('server', 'pgdata')
 		fill($old, $t, 1, 30, '1000 + i * 20000');
 	}
 	$old->backup('base');
-	my $new = PostgreSQL::Test::Cluster->new("new_$way");
-	$new->init_from_backup($old, 'base', has_streaming => 1);
-	$new->start;
+	my $new = new_standby("new_$way", $old, 'base');
 	catch_up($old, $new);
 
 	# both are primaries for a while

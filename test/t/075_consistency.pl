@@ -28,10 +28,7 @@ $primary->append_conf('postgresql.conf', $_)
 $primary->start;
 $primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('consistency', true)});
 $primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', q{primary_slot_name = 'consistency'});
-$standby->start;
+my $standby = new_standby('standby', $primary, 'base', q{primary_slot_name = 'consistency'});
 
 foreach my $suite (@suites)
 {

@@ -17,9 +17,7 @@ my $primary = new_cluster('tended',
 	conf => [ 'wal_keep_size = 1GB', "wal_consistency_checking = 'all, securefile'" ]);
 need_faults($primary);
 $primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('tended_standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('tended_standby', $primary, 'base');
 
 # The monitor stands in the middle of its work while the command comes.
 foreach my $point ('resolve_before', 'resolve_after', 'truncate_before_claim', 'truncate_before_file')

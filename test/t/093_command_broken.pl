@@ -367,9 +367,7 @@ ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', 'new');
 # a standby
 {
 	$node->backup('standby');
-	my $standby = PostgreSQL::Test::Cluster->new('standby');
-	$standby->init_from_backup($node, 'standby', has_streaming => 1);
-	$standby->start;
+	my $standby = new_standby('standby', $node, 'standby');
 	catch_up($node, $standby);
 	remove_tree('out');
 	my @there = ('-h', $standby->host, '-p', $standby->port, '-t', 'docs');

@@ -185,9 +185,7 @@ sub make_versions
 
 $node->safe_psql('postgres', 'TRUNCATE l, f');
 $node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $node, 'base');
 
 subtest 'a standby' => sub {
 	make_versions('l', 10);

@@ -390,10 +390,7 @@ foreach my $command ('DROP TABLE', 'TRUNCATE')
 
 # ---- replay on a standby against readers there ----
 {
-	my $standby = PostgreSQL::Test::Cluster->new('races_standby');
-	$standby->init_from_backup($node, 'base', has_streaming => 1);
-	$standby->append_conf('postgresql.conf', 'max_standby_streaming_delay = -1');
-	$standby->start;
+	my $standby = new_standby('races_standby', $node, 'base', 'max_standby_streaming_delay = -1');
 	my $t = new_table(3, 300_000, 'nocache');
 	catch_up($node, $standby);
 	my $reader = background($standby);

@@ -85,9 +85,7 @@ is( join("\n", map { $_->{blake2b} } @expected{@lengths}),
 # ---- elsewhere ----
 
 $node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $node, 'base');
 $node->safe_psql('postgres', 'INSERT INTO d (id, doc) SELECT 22, doc FROM d WHERE id = 20');
 catch_up($node, $standby);
 my %found = digests_of_rows($standby, 'd', 'doc');

@@ -155,9 +155,7 @@ unlike($err, qr/WARNING.*WARNING/s, 'by one warning');
 
 sql(q{CREATE TABLE left_behind (id int, doc securefile(filesystem_like_logging))}, 'INSERT INTO left_behind SELECT i, lines(i, 20000) FROM generate_series(1, 2) i');
 $node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $node, 'base');
 sql('INSERT INTO left_behind SELECT i, lines(i, 20000) FROM generate_series(3, 6) i', 'INSERT INTO text SELECT 100, lines(100, 200000)');
 catch_up($node, $standby);
 foreach my $table ('text', 'small', 'long', 'trained')

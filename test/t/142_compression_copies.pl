@@ -85,9 +85,7 @@ my $primary = new_cluster('primary',
 my %own = (low => 'compress_low', medium => 'compress, disable_storage_in_row', high => 'compress_high, nocache', plain => 'nocompress');
 $primary->safe_psql('postgres', "$prepare; " . table_of(%own) . '; ' . values_of(1, 12, 'i * i * 3000'));
 $primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $primary, 'base');
 
 sub same_there
 {

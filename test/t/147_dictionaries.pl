@@ -191,9 +191,7 @@ right('small', 'and the values');
 # ---- standby, crash, decoding ----
 
 $node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $node, 'base');
 sql("INSERT INTO t SELECT i, 300 + i % 500, 'event', record(i, 300 + i % 500, 'event') FROM generate_series(40001, 40900) i",
 	"SELECT securefile_train('t', 'doc')", 'DELETE FROM t WHERE id > 40000');
 add_values('t', 201, 'event');

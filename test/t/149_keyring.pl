@@ -380,11 +380,8 @@ is(sql($list), 'one two* three', 'and are');
 # ---- a standby ----
 
 $node->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('keyring_standby');
-$standby->init_from_backup($node, 'b', has_streaming => 1);
 put('standby', lines('two'));
-$standby->append_conf('postgresql.conf', $_) foreach "securefile.key_command = 'cat $dir/standby'";
-$standby->start;
+my $standby = new_standby('keyring_standby', $node, 'b', "securefile.key_command = 'cat $dir/standby'");
 is($standby->safe_psql('postgres', $list), 'two*', 'a standby has keys of its own command');
 put('standby', lines('two', 'four'));
 is($standby->safe_psql('postgres', "SELECT pg_is_in_recovery(); $load"), "t\n2", 'and loads them');

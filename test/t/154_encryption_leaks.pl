@@ -226,9 +226,7 @@ $_->quit foreach @open;
 # ---- a backup, and a standby that is made of it ----
 
 $node->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('leaks_standby');
-$standby->init_from_backup($node, 'b', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('leaks_standby', $node, 'b');
 
 # ---- what moves values ----
 

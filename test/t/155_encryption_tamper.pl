@@ -451,10 +451,7 @@ rows_right($node, 'key_both', 1, 'after TRUNCATE');
 # ---- master keys that are not loaded ----
 
 $node->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('tamper_standby');
-$standby->init_from_backup($node, 'b', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "securefile.key_command = ''");
-$standby->start;
+my $standby = new_standby('tamper_standby', $node, 'b', "securefile.key_command = ''");
 
 sub load { key_file(@_); return sql("SELECT securefile_load_keys()") }
 make_table($node, $_, 'encrypt') foreach 'first', 'gone', 'cleared';

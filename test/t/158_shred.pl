@@ -251,9 +251,7 @@ sql(q{SELECT pg_drop_replication_slot('slot')});
 # ---- a standby ----
 
 $node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $node, 'base');
 four('w');
 catch_up($node, $standby);
 my $reader = background($standby);

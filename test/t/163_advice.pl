@@ -199,9 +199,7 @@ is_sound('eight', 'eight sessions');
 # ---- a standby ----
 
 $node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $node, 'base');
 tables('copied');
 sql("SET wal_consistency_checking = 'all, securefile'", "SELECT advice_fill('copied', 1, 1, 2000)", "SELECT advice_remove('copied', 7, 2, i, 1) FROM generate_series(0, 3) i",
 	"SELECT advice_add('copied', 7, 2, i, 1) FROM generate_series(0, 7) i", "SELECT advice_remove('copied', 7, 2, i, 1) FROM generate_series(0, 5) i");

@@ -198,9 +198,7 @@ $node->command_ok([ 'pg_restore', '-d', $node->connstr('restored'), $dump ], 'pg
 my $state = "SELECT count(*), count(securefile_kept_digest(doc)), md5(string_agg(id || encode(securefile_digest(doc), 'hex') || encode(sha, 'hex'), ' ' ORDER BY id)) FROM gen";
 is($node->safe_psql('restored', $state), sql($state), 'a restored dump keeps the same hashes');
 $node->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('hash_standby');
-$standby->init_from_backup($node, 'b', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('hash_standby', $node, 'b');
 sql('INSERT INTO gen SELECT 300, blob(300, 300000)');
 $node->wait_for_catchup($standby, 'replay');
 is($standby->safe_psql('postgres', $state), sql($state), 'a standby has them');

@@ -332,9 +332,7 @@ cmp_ok($nsteps, '>=', 4, "a repair was cut off at $nsteps steps");
 
 like($found->('low'), qr/^wrong reference count\|/m, 'a count that is too low, here');
 $node->backup('copy');
-my $standby = PostgreSQL::Test::Cluster->new('shared_standby');
-$standby->init_from_backup($node, 'copy', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('shared_standby', $node, 'copy');
 catch_up($node, $standby);
 is($standby->safe_psql('postgres', "SELECT finding, detail FROM securefile_check('low', 'doc')"), '', 'is none on a standby');
 rows_right($standby, 'low', sql('SELECT count(*) FROM low'), 'standby');

@@ -314,9 +314,7 @@ is(said('length_bytes, copies, saves_bytes', 'r'), "50000|2|50176\n500003|3|0", 
 # ---- a standby ----
 
 $node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $node, 'base');
 sql('INSERT INTO many SELECT noise(1, 4001)');
 catch_up($node, $standby);
 foreach my $table ('many', 'c', 'r')

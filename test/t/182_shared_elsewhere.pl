@@ -34,9 +34,7 @@ foreach my $t (grep { $_ ne 'p' } @tables)
 run_sql($primary, "INSERT INTO p SELECT 1, 1, $large, blob(1, $large)");
 run_sql($primary, 'INSERT INTO p SELECT i, seed, len, doc FROM p, generate_series(2, 4) i');
 $primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $primary, 'base');
 
 # After the backup: more references, contents that are new, changed versions, and gaps.
 foreach my $t (@tables)

@@ -206,9 +206,7 @@ no_scratch('tablespace');
 sql('DROP TABLE placed');
 is($node->psql('postgres', 'DROP TABLESPACE place'), 0, 'the tablespace can be dropped');
 
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'b', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $node, 'b');
 is($standby->safe_psql('postgres', calibrate()), 't', 'a standby can be calibrated');
 is(join(' ', scratch_files($standby->data_dir)), '', 'standby: no scratch file');
 $standby->stop;

@@ -23,16 +23,6 @@ $primary->safe_psql('postgres', 'CHECKPOINT');
 $primary->backup('base');
 my $from = $primary->connstr();
 
-sub standby
-{
-	my ($name, @conf) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init_from_backup($primary, 'base', has_streaming => 1);
-	$node->append_conf('postgresql.conf', $_) foreach @conf;
-	$node->start;
-	return $node;
-}
-
 # What a fetch says of each column, and whether all rows are right.
 sub fetched
 {
@@ -41,8 +31,8 @@ sub fetched
 		'SELECT relname, missing_values, missing_bytes > 0, fetched_values, fetched_bytes = missing_bytes FROM securefile_fetch_left_behind(' . ($conninfo ? qq{\$\$$conninfo\$\$} : 'NULL') . ')');
 }
 
-my $standby = standby('standby');
-my $later = standby('later');
+my $standby = new_standby('standby', $primary, 'base');
+my $later = new_standby('later', $primary, 'base');
 fill($primary, $_, 11, 15, $len) foreach sort keys %options;
 $primary->safe_psql('postgres', 'INSERT INTO d SELECT 16, 11, ' . $len . ', blob(11, ' . $len . ')');
 fill($primary, 'f', 21, 21, 14_000_000);
@@ -130,7 +120,7 @@ $later->stop;
 # ---- the worker of a standby ----
 
 fill($primary, 'c', 11, 15, $len);
-my $follower = standby('follower', "securefile.fetch_from = '$from'");
+my $follower = new_standby('follower', $primary, 'base', "securefile.fetch_from = '$from'");
 catch_up($primary, $follower);
 ok(wait_for_sql($follower, 'SELECT count(*) = 5 FROM securefile_fetch WHERE passes > 1 AND failure IS NULL'), 'the worker goes through all columns');
 same_everywhere($follower, 'follower');

@@ -304,9 +304,7 @@ $_->quit foreach $copier, $reader;
 
 # ---- after a crash, on a standby, and after its promotion ----
 $node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('raw_standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('raw_standby', $node, 'base');
 fresh('source', 'target');
 in_session("SELECT raw_copy('source', 'target', 'insert'); SELECT raw_swap('source', 'target')");
 $session->quit;

@@ -469,9 +469,7 @@ $session->quit;
 # Nothing there can keep space of the primary: a clear error, no damage, and no wrong byte.
 $node->safe_psql('postgres', 'DROP TABLE hurt, hurt_kept');
 $node->backup('base', backup_options => [ '--checkpoint', 'fast' ]);
-my $standby = PostgreSQL::Test::Cluster->new('outlived_standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('outlived_standby', $node, 'base');
 fill($node, 'cur', 1, 3, 200_000);
 catch_up($node, $standby);
 $session = background($standby);

@@ -22,17 +22,8 @@ $primary->safe_psql('postgres', 'CHECKPOINT');
 $primary->backup('base');
 my $from = $primary->connstr();
 
-sub standby
-{
-	my ($name, @conf) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init_from_backup($primary, 'base', has_streaming => 1);
-	$node->append_conf('postgresql.conf', $_) foreach @conf;
-	$node->start;
-	return $node;
-}
-my $follower = standby('follower', "securefile.fetch_from = '$from'");
-my $promoted = standby('promoted');
+my $follower = new_standby('follower', $primary, 'base', "securefile.fetch_from = '$from'");
+my $promoted = new_standby('promoted', $primary, 'base');
 fill($primary, $_, 1, 5, 300_000) foreach 'hidden', 'seen';
 $primary->safe_psql('postgres', 'INSERT INTO hidden_parts SELECT i, blob(i, 50000) FROM generate_series(1, 3) i');
 catch_up($primary, $_) foreach $follower, $promoted;

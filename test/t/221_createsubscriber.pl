@@ -59,9 +59,7 @@ sub silent
 make_table($primary, $_, $options{$_}) foreach @tables;
 add(1, 18);
 $primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby('standby', $primary, 'base');
 add(21, 38);
 change(1);
 catch_up($primary, $standby);
