@@ -17,7 +17,7 @@ use Test::More;
 use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster new_standby sql need_faults make_table fill rows_right
-  right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes each_mapping fails_with mb
+  right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes file_sizes each_mapping fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
   stop_process stop_walwriter monitor_rests slurp patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
   in_parallel);
@@ -532,6 +532,14 @@ sub data_bytes
 	my $sum = 0;
 	$sum += -s $_ for data_files(@_);
 	return $sum;
+}
+
+# Their paths below the data directory, with their sizes: a line each.
+sub file_sizes
+{
+	my ($node) = @_;
+	my $dir = $node->data_dir;
+	return join "\n", map { my $size = -s $_ // 0; s/^\Q$dir\E//r . " $size" } data_files($node);
 }
 
 # ---- statements ----

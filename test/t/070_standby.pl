@@ -29,10 +29,7 @@ sub same_files
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @lists;
 	wait_until(sub {
-		@lists = map {
-			my $dir = $_->data_dir;
-			join "\n", map { my $size = -s $_ // 0; s/^\Q$dir\E//; "$_ $size" } data_files($_)
-		} ($primary, $standby);
+		@lists = map { file_sizes($_) } ($primary, $standby);
 		$lists[1] eq $lists[0];
 	});
 	return is($lists[1], $lists[0], "$name: same data files");

@@ -49,13 +49,6 @@ sub same
 	return right_or_left_behind($old, 'f', $name);
 }
 
-sub files
-{
-	my ($node) = @_;
-	my $dir = $node->data_dir;
-	return join "\n", map { my $size = -s $_ // 0; s/^\Q$dir\E//; "$_ $size" } data_files($node);
-}
-
 # Run pg_rewind; the settings of the rewound server are its own.
 sub rewind
 {
@@ -121,8 +114,8 @@ foreach my $way ('server', 'pgdata')
 	rows_right($old, 'new_l', 5, "$way: rewound");
 	is(outcomes($old, 'id > 200'), 'right', "$way: data written since, unlogged, was copied");
 	# the monitor may be growing one
-	wait_until(sub { files($old) eq files($new) });
-	is(files($old), files($new), "$way: same data files");
+	wait_until(sub { file_sizes($old) eq file_sizes($new) });
+	is(file_sizes($old), file_sizes($new), "$way: same data files");
 
 	# it follows
 	diverge($new, 300);

@@ -67,13 +67,8 @@ foreach my $db ('contrib_regress', 'contrib_isolation')
 	is($standby->safe_psql($db, 'SELECT c.relname, k.finding FROM securefile_columns c, securefile_check(c.relid, c.attname) k'
 			. " WHERE k.finding <> 'data left behind' LIMIT 5"), '', "$db: sound there");
 }
-my $sizes = sub {
-	my ($node) = @_;
-	my $dir = $node->data_dir;
-	return join "\n", map { my $size = -s $_; s/^\Q$dir\E//; "$_ $size" } data_files($node);
-};
-is($sizes->($standby), $sizes->($primary), 'same data files');
-isnt($sizes->($primary), '', 'and there are some');
+is(file_sizes($standby), file_sizes($primary), 'same data files');
+isnt(file_sizes($primary), '', 'and there are some');
 $standby->stop;
 $primary->stop;
 done_testing();

@@ -196,14 +196,6 @@ sub all_sound
 	return;
 }
 
-# Data files with their sizes, paths below pg_securefile.
-sub files
-{
-	my ($node) = @_;
-	my $dir = $node->data_dir;
-	return join "\n", map { my $size = -s $_; s/^\Q$dir\E//; "$_ $size" } data_files($node);
-}
-
 # ---- before securefile_upgrade_finish() ----
 
 # All tables but unlogged ones, whose values are in their rows.  Key all: all that
@@ -326,7 +318,7 @@ my $own = (split m{/}, $storage)[-1];
 unlike($want{$_}, qr/\|[1-9]\d*$/m, "$_: old contents") for @dbs;
 like($want{$_}, qr/^1\|old\|chacha20\|test\|t\n2\|usable\|aes\|test\|t$/m, "$_: two keys, of both ciphers") for @dbs;
 $old->stop;
-my $old_files = files($old);
+my $old_files = file_sizes($old);
 
 # ---- copy ----
 
@@ -339,13 +331,13 @@ is($new->safe_psql('plain', 'SELECT count(*), count(m) FROM t'), '1000|1000', 'd
 $new->stop;
 
 bring($old, $new, '-a');
-my $new_files = files($new);
+my $new_files = file_sizes($new);
 is($new_files, $old_files, 'data files copied');
 $new->start;
 waits_for_finish($new, $_, 'not finished', all => 1) for @dbs;
 my $passes = $new->safe_psql('postgres', 'SELECT passes FROM securefile_monitor');
 ok(wait_for_sql($new, "SELECT passes > $passes + 2 FROM securefile_monitor"), 'the monitor has been there');
-is(files($new), $new_files, 'and removes nothing');
+is(file_sizes($new), $new_files, 'and removes nothing');
 
 my $base = $storage =~ s{^pg_securefile/\d+}{base}r;
 refuses_with($new, $dbs[1], "$storage/seg-00000000.sf", \&hide, \&show, qr/\Q$storage\E/, 'no data file');
@@ -353,7 +345,7 @@ refuses_with($new, $dbs[1], "$storage/seg-00000000.sf", \&shorten, \&show, qr/\Q
 refuses_with($new, $dbs[1], $storage, \&hide, \&show, qr/"doc" of table "l"/, 'no directory');
 refuses_with($new, $dbs[1], "$storage/pages", \&hide, \&show, qr/pages.*\Q$storage\E/s, 'no pages');
 refuses_with($new, $dbs[1], "$storage/pages", \&shorten, \&show, qr/pages/, 'pages too short');
-is(files($new), $new_files, 'nothing is lost where finish was refused');
+is(file_sizes($new), $new_files, 'nothing is lost where finish was refused');
 waits_for_finish($new, $dbs[1], 'refused');
 
 # the main fork of the old cluster by hand, as the hint says
@@ -403,7 +395,7 @@ $new->start;
 # in the database that is finished the monitor may have emptied files
 my $unfinished = '/' . $new->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'postgres'") . '/';
 is_deeply(
-	[ map { [ grep { index($_, $unfinished) > 0 } split /\n/ ] } files($new) ],
+	[ map { [ grep { index($_, $unfinished) > 0 } split /\n/ ] } file_sizes($new) ],
 	[ map { [ grep { index($_, $unfinished) > 0 } split /\n/ ] } $new_files ],
 	'nothing is lost in a crash');
 waits_for_finish($new, 'postgres', 'crashed');
@@ -480,7 +472,7 @@ command_ok([ "$bin/pg_checksums", '--check', '-D', $new->data_dir ], 'checksums 
 
 # ---- the old cluster has not changed; it goes on, and is upgraded again, with links ----
 
-is(files($old), $old_files, 'data files of the old cluster are as they were');
+is(file_sizes($old), $old_files, 'data files of the old cluster are as they were');
 $old->start;
 is(contents($old, $_), $want{$_}, "the old cluster: $_") for @dbs;
 change($old, $_, 17) for @dbs;
@@ -563,9 +555,9 @@ is($sized->safe_psql('big', 'SELECT count(*) FROM t WHERE id % 16 = 0 AND doc::b
 is($sized->safe_psql('big', "SELECT * FROM securefile_check('t', 'doc')"), '', 'the big column is sound');
 
 # files that go here stay whole under the names that the old cluster has for them
-my $sizes_files = files($sizes);
+my $sizes_files = file_sizes($sizes);
 $sized->safe_psql('big', 'DROP TABLE t');
 is(join(' ', grep { -e $sized->data_dir . "/$_" } $base{big}), '', 'dropped here');
-is(files($sizes), $sizes_files, 'and not in the old cluster');
+is(file_sizes($sizes), $sizes_files, 'and not in the old cluster');
 $sized->stop;
 done_testing();
