@@ -544,7 +544,8 @@ sub file_sizes
 
 # ---- statements ----
 
-# One test: a statement fails with that SQLSTATE and a message like that.
+# One test: a statement fails with that SQLSTATE and a message like that.  It is called after
+# the statement if no name is given.
 sub fails_with
 {
 	my ($node, $sql, $sqlstate, $like, $name, %params) = @_;
@@ -554,7 +555,7 @@ sub fails_with
 		extra_params => [
 			'-v', 'VERBOSITY=verbose', $params{user} ? ('-U', $params{user}) : () ]);
 	my $text = $rc == 0 ? "no error, but: $out" : $err;
-	return like($text, qr/ERROR:  $sqlstate: .*$like/s, $name);
+	return like($text, qr/ERROR:  $sqlstate: .*$like/s, $name // $sql);
 }
 
 # All bytes of a file.

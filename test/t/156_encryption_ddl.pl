@@ -17,7 +17,6 @@ my $keys = PostgreSQL::Test::Utils::tempdir() . '/keys';
 append_to_file($keys, 'one ' . ('11' x 32) . "\n");
 chmod 0644, $keys;
 my $node = new_cluster('encryption_ddl', conf => ['securefile.monitor = off', "securefile.key_command = 'cat $keys'"]);
-sub refused { my ($sql, $sqlstate, $like, $name) = @_; return fails_with($node, $sql, $sqlstate, $like, $name // $sql) }
 my $mark = 'DDLMARK';
 my $count = 0;
 # An expression for a new marked value, which is in no statement as it is found on disk.
@@ -30,17 +29,17 @@ sql("INSERT INTO plain SELECT i, i, i * 1000, blob(i, i * 1000) FROM generate_se
 
 # ---- tables without segments ----
 
-refused('CREATE TEMP TABLE x (doc securefile(encrypt))', '0A000', 'temporary table "x" cannot be encrypted.*document::securefile|::securefile');
-refused('CREATE UNLOGGED TABLE x (doc securefile(encrypt))', '0A000', 'unlogged table "x"');
-refused('CREATE TEMP TABLE x AS SELECT doc FROM e', '0A000', 'temporary table "x".*SELECT doc::securefile');
+fails_with($node, 'CREATE TEMP TABLE x (doc securefile(encrypt))', '0A000', 'temporary table "x" cannot be encrypted.*document::securefile|::securefile');
+fails_with($node, 'CREATE UNLOGGED TABLE x (doc securefile(encrypt))', '0A000', 'unlogged table "x"');
+fails_with($node, 'CREATE TEMP TABLE x AS SELECT doc FROM e', '0A000', 'temporary table "x".*SELECT doc::securefile');
 is(sql('CREATE TEMP TABLE x AS SELECT id, doc::securefile FROM e', 'SELECT count(*) FROM x JOIN e USING (id) WHERE x.doc = e.doc'), 21, 'a cast takes the option away');
-refused('ALTER TABLE e SET UNLOGGED', '0A000', '');
+fails_with($node, 'ALTER TABLE e SET UNLOGGED', '0A000', '');
 sql('CREATE UNLOGGED TABLE u (id int, doc securefile)');
-refused('ALTER TABLE u ALTER doc TYPE securefile(encrypt)', '0A000', 'unlogged table "u"');
+fails_with($node, 'ALTER TABLE u ALTER doc TYPE securefile(encrypt)', '0A000', 'unlogged table "u"');
 sql('CREATE TABLE empty (id int, doc securefile(encrypt))');
-refused('ALTER TABLE empty SET UNLOGGED', '0A000', 'unlogged table "empty"');
+fails_with($node, 'ALTER TABLE empty SET UNLOGGED', '0A000', 'unlogged table "empty"');
 sql('CREATE DOMAIN secret AS securefile(encrypt)');
-refused('CREATE UNLOGGED TABLE x (doc secret)', '0A000', 'unlogged table "x"', 'a domain');
+fails_with($node, 'CREATE UNLOGGED TABLE x (doc secret)', '0A000', 'unlogged table "x"', 'a domain');
 
 # ---- foreign tables ----
 
@@ -53,7 +52,7 @@ foreach my $statement ('CREATE FOREIGN TABLE away (doc securefile(encrypt)) SERV
 
 # ---- partition keys ----
 
-refused($_, '0A000', 'cannot be part of its partition key')
+fails_with($node, $_, '0A000', 'cannot be part of its partition key')
   foreach 'CREATE TABLE by_doc (id int, doc securefile(encrypt)) PARTITION BY HASH (doc)',
   'CREATE TABLE by_doc (id int, doc secret) PARTITION BY HASH (id, doc)',
   'CREATE TABLE by_doc (id int, doc securefile(encrypt)) PARTITION BY RANGE ((length(doc)))';
@@ -61,7 +60,7 @@ sql('CREATE TABLE by_doc (id int, doc securefile) PARTITION BY HASH (doc)', 'DRO
 
 # ---- hash indexes ----
 
-sub no_hash { return refused(shift, '0A000', 'cannot have hash index') }
+sub no_hash { return fails_with($node, shift, '0A000', 'cannot have hash index') }
 no_hash('CREATE INDEX ON e USING hash (doc)');
 no_hash('CREATE INDEX CONCURRENTLY e_hash ON e USING hash (doc)');
 sql('CREATE FUNCTION twin(doc securefile) RETURNS securefile LANGUAGE sql IMMUTABLE AS $$ SELECT doc $$');
@@ -83,7 +82,7 @@ no_hash('BEGIN; CREATE TABLE x (LIKE hashed INCLUDING ALL); ALTER TABLE x ALTER 
 # ---- triggers that fire late ----
 
 sql(q{CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.doc IS NOT NULL THEN NEW.doc := } . marked() . q{; END IF; RETURN NEW; END $$});
-sub no_trigger { return refused(shift, '42P17', 'cannot fire after encrypted column "doc"') }
+sub no_trigger { return fails_with($node, shift, '42P17', 'cannot fire after encrypted column "doc"') }
 no_trigger('CREATE TRIGGER "~z" BEFORE INSERT ON e FOR EACH ROW EXECUTE FUNCTION spoil()');
 no_trigger('CREATE TRIGGER "é" BEFORE UPDATE OF doc ON e FOR EACH ROW EXECUTE FUNCTION spoil()');
 no_trigger('CREATE TRIGGER "~z" BEFORE UPDATE ON parts FOR EACH ROW EXECUTE FUNCTION spoil()');
@@ -101,20 +100,20 @@ sql('CREATE TABLE forced (id int, doc securefile(encrypt))', 'CREATE TRIGGER ear
 sql(q{SET allow_system_table_mods = on}, q{UPDATE pg_trigger SET tgname = '~z' WHERE tgname = 'early' AND tgrelid = 'forced'::regclass});
 foreach my $statement ('INSERT INTO forced VALUES (1, blob(1, 100))', 'INSERT INTO forced VALUES (2, NULL); UPDATE forced SET doc = blob(2, 5000)')
 {
-	refused($statement, '27000', 'a plain value was put into encrypted column "doc"');
+	fails_with($node, $statement, '27000', 'a plain value was put into encrypted column "doc"');
 }
 
 # ---- ALTER TABLE ----
 
-refused('ALTER TABLE plain ADD more securefile(encrypt) DEFAULT ' . marked(), '0A000', 'cannot be added with a default', 'ADD COLUMN, a constant default');
+fails_with($node, 'ALTER TABLE plain ADD more securefile(encrypt) DEFAULT ' . marked(), '0A000', 'cannot be added with a default', 'ADD COLUMN, a constant default');
 sql('CREATE FUNCTION fresh() RETURNS securefile LANGUAGE sql VOLATILE AS $$ SELECT ' . marked() . '::securefile $$');
-refused('ALTER TABLE plain ADD more securefile(encrypt) DEFAULT fresh()', '0A000', 'cannot be added with a default');
+fails_with($node, 'ALTER TABLE plain ADD more securefile(encrypt) DEFAULT fresh()', '0A000', 'cannot be added with a default');
 sql('CREATE DOMAIN preset AS securefile(encrypt) DEFAULT fresh()');
-refused('ALTER TABLE plain ADD more preset', '0A000', 'cannot be added with a default');
+fails_with($node, 'ALTER TABLE plain ADD more preset', '0A000', 'cannot be added with a default');
 sql('ALTER TABLE plain ADD more securefile(encrypt) DEFAULT NULL, ADD again securefile(encrypt)', 'ALTER TABLE plain ALTER more SET DEFAULT fresh(), DROP again');
 sql("INSERT INTO plain VALUES (100, 1, 1, 'x')");
 is(sql("SELECT count(more), count(*) FILTER (WHERE convert_from(more, 'UTF8') LIKE '$mark%') FROM plain"), '1|1', 'a default of a column that is there is encrypted');
-sub no_using { return refused(shift, '0A000', 'cannot be computed by ALTER TABLE') }
+sub no_using { return fails_with($node, shift, '0A000', 'cannot be computed by ALTER TABLE') }
 no_using('ALTER TABLE plain ALTER doc TYPE securefile(encrypt) USING fresh()');
 no_using("ALTER TABLE e ALTER doc TYPE securefile(encrypt, compress_low) USING doc || fresh()");
 sql('ALTER TABLE e ALTER doc TYPE securefile(encrypt, compress_medium)', 'ALTER TABLE e ALTER doc TYPE securefile(encrypt) USING doc');
@@ -124,7 +123,7 @@ is(sql("SELECT count(*) FROM b WHERE substring(doc from 1 for id * 1000) = blob(
 
 # ---- CREATE TABLE AS ----
 
-sub no_copy { return refused($_[0], '0A000', 'cannot create a table with plain values', $_[1]) }
+sub no_copy { return fails_with($node, $_[0], '0A000', 'cannot create a table with plain values', $_[1]) }
 no_copy("CREATE TABLE x AS SELECT $_", 'CREATE TABLE AS, ' . substr($_, 0, 20))
   foreach "$count AS n, " . marked() . '::securefile(encrypt) AS doc', 'fresh()::securefile(encrypt) AS doc', 'overlay(doc placing ' . marked() . ' from 1)::securefile(encrypt) AS doc FROM e', 'seed, fresh()::secret AS doc FROM e';
 no_copy('SELECT fresh()::securefile(encrypt) AS doc INTO x', 'SELECT INTO');
@@ -171,10 +170,10 @@ is(sql("SELECT count(*) FROM pg_class WHERE relname = 'x'"), 0, 'nothing of what
 $node->append_conf('postgresql.conf', "securefile.key_command = 'false'");
 $node->restart;
 my $no_key = qr/no master key|master key/;
-refused('CREATE TABLE x (doc securefile(encrypt))', '55000', $no_key);
-refused('ALTER TABLE plain ALTER doc TYPE securefile(encrypt)', '55000', $no_key);
-refused('CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (100) TO (200)', '55000', $no_key);
-refused('CREATE TABLE x AS SELECT * FROM e', '55000', $no_key);
+fails_with($node, 'CREATE TABLE x (doc securefile(encrypt))', '55000', $no_key);
+fails_with($node, 'ALTER TABLE plain ALTER doc TYPE securefile(encrypt)', '55000', $no_key);
+fails_with($node, 'CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (100) TO (200)', '55000', $no_key);
+fails_with($node, 'CREATE TABLE x AS SELECT * FROM e', '55000', $no_key);
 sql('CREATE TABLE later (id int, doc securefile(encrypt)) PARTITION BY RANGE (id)', 'ALTER TABLE e ADD more int', 'ALTER TABLE e RENAME doc TO document',
 	'CREATE INDEX ON e (more)', 'TRUNCATE e', 'ALTER TABLE e DROP document', 'DROP TABLE copied');
 told('mixed', '.*NOTICE:  .* 3 values that are not encrypted\n.*\n.*NOTICE:  column "doc" of table "mixed" has 2 values that were not decrypted', 'values without their key');

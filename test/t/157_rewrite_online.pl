@@ -15,7 +15,6 @@ my $keys = PostgreSQL::Test::Utils::tempdir() . '/keys';
 append_to_file($keys, 'one ' . ('11' x 32) . "\n");
 chmod 0644, $keys;
 my $node = new_cluster('rewrite_online', conf => ['securefile.monitor = off', 'autovacuum = off', 'restart_after_crash = on', "securefile.key_command = 'cat $keys'"]);
-sub refused { my ($sql, $sqlstate, $like, $name) = @_; return fails_with($node, $sql, $sqlstate, $like, $name // $sql) }
 
 # Rows whose values are stored in another way than with that codec, or with another key.
 sub wrong
@@ -87,7 +86,7 @@ sql('CREATE TABLE parts (id int, len int, note int, doc securefile) PARTITION BY
 	'INSERT INTO parts SELECT id, len, note, doc FROM t', 'ALTER TABLE parts ALTER doc TYPE securefile(compress)', "CALL securefile_rewrite_online('parts', 'doc', 100000)");
 is(wrong('parts', 'zstd'), 0, 'partitions');
 all_right('parts', 'partitions');
-refused("SELECT securefile_rewrite_some('parts', 'doc')", '42809', 'partitioned table.*securefile_rewrite_online');
+fails_with($node, "SELECT securefile_rewrite_some('parts', 'doc')", '42809', 'partitioned table.*securefile_rewrite_online');
 
 # ---- beside others ----
 
@@ -151,7 +150,7 @@ all_right('t', 'beside writers');
 # cancelled, and lost
 arm($node, 'encode', 'error', skip => 50);
 sql('ALTER TABLE t ALTER doc TYPE securefile(compress_high)');
-refused("CALL securefile_rewrite_online('t', 'doc', 100000)", 'XX000|58030|53000', '');
+fails_with($node, "CALL securefile_rewrite_online('t', 'doc', 100000)", 'XX000|58030|53000', '');
 disarm($node);
 is(sql('SELECT count(*) FROM securefile_progress'), 0, 'an error ends what is shown');
 all_right('t', 'after an error');
@@ -163,17 +162,17 @@ all_right('t', 'in the end');
 
 # ---- arguments and rights ----
 
-refused("BEGIN; CALL securefile_rewrite_online('t', 'doc'); COMMIT", '2D000', 'cannot run in a transaction block.*securefile_rewrite_some');
-refused("DO \$\$ BEGIN BEGIN CALL securefile_rewrite_online('t', 'doc'); EXCEPTION WHEN division_by_zero THEN END; END \$\$", '2D000', 'transaction');
+fails_with($node, "BEGIN; CALL securefile_rewrite_online('t', 'doc'); COMMIT", '2D000', 'cannot run in a transaction block.*securefile_rewrite_some');
+fails_with($node, "DO \$\$ BEGIN BEGIN CALL securefile_rewrite_online('t', 'doc'); EXCEPTION WHEN division_by_zero THEN END; END \$\$", '2D000', 'transaction');
 sql("DO \$\$ BEGIN CALL securefile_rewrite_online('t', 'doc', 1000000); END \$\$");
-refused("SELECT securefile_rewrite_some('t', 'doc', $_)", '22023', 'at least 1 byte') foreach 0, -1;
-refused("SELECT securefile_rewrite_some('t', 'doc', 1, '$_')", '22023', 'invalid position') foreach '', 'x', '1 2 3', '1 2 3 4 5 6 7 8 9 10', '1 1 0 0 0 0 0 0 0', '1 1 1 5 0 4 0 0 0';
+fails_with($node, "SELECT securefile_rewrite_some('t', 'doc', $_)", '22023', 'at least 1 byte') foreach 0, -1;
+fails_with($node, "SELECT securefile_rewrite_some('t', 'doc', 1, '$_')", '22023', 'invalid position') foreach '', 'x', '1 2 3', '1 2 3 4 5 6 7 8 9 10', '1 1 0 0 0 0 0 0 0', '1 1 1 5 0 4 0 0 0';
 my $elsewhere = sql("SELECT next_position FROM securefile_rewrite_some('part_1', 'doc', 1)");
-refused("SELECT securefile_rewrite_some('t', 'doc', 1, '$elsewhere')", '22023', 'of another column');
-refused('SELECT securefile_rewrite_some(NULL, NULL)', '22004', 'must not be null');
-refused("SELECT securefile_rewrite_some('t', 'len')", '42804', 'not of type securefile');
-refused("SELECT securefile_rewrite_some('t', 'none')", '42703', 'does not exist');
-refused("SET default_transaction_read_only = on; SELECT securefile_rewrite_some('t', 'doc')", '25006', 'read-only');
+fails_with($node, "SELECT securefile_rewrite_some('t', 'doc', 1, '$elsewhere')", '22023', 'of another column');
+fails_with($node, 'SELECT securefile_rewrite_some(NULL, NULL)', '22004', 'must not be null');
+fails_with($node, "SELECT securefile_rewrite_some('t', 'len')", '42804', 'not of type securefile');
+fails_with($node, "SELECT securefile_rewrite_some('t', 'none')", '42703', 'does not exist');
+fails_with($node, "SET default_transaction_read_only = on; SELECT securefile_rewrite_some('t', 'doc')", '25006', 'read-only');
 sql('CREATE ROLE somebody LOGIN', 'GRANT ALL ON t TO somebody');
 fails_with($node, "SELECT securefile_rewrite_some('t', 'doc')", '42501', 'must be owner', 'for the owner only', user => 'somebody');
 fails_with($node, "CALL securefile_rewrite_online('t', 'doc')", '42501', 'must be owner', 'the procedure, too', user => 'somebody');
