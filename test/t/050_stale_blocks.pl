@@ -7,6 +7,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SecurefilePages qw(segment_of);
 use SecurefileTest;
 use Test::More;
 
@@ -29,15 +30,6 @@ sub read_after
 		END \$\$;
 SQL
 	return $err;
-}
-
-# The file of a table's segment relation.
-sub segment_file
-{
-	my ($table) = @_;
-	return $node->data_dir . '/'
-	  . $node->safe_psql('postgres',
-		"SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relid = '$table'::regclass");
 }
 
 sub read_at
@@ -67,7 +59,7 @@ like(read_after('cut', 'TRUNCATE cut; COMMIT; INSERT INTO cut VALUES (1, 1, 5000
 	$gone, 'a value over TRUNCATE, and the same value again');
 my $header = sub {
 	$node->safe_psql('postgres', 'CHECKPOINT');
-	return unpack('Q< x8 Q<', read_at(segment_file('cut'), 24, 24));
+	return unpack('Q< x8 Q<', read_at(segment_of($node, 'cut'), 24, 24));
 };
 my @before = $header->();
 $node->safe_psql('postgres', 'TRUNCATE cut');
@@ -92,7 +84,7 @@ make_table($node, 'guise');
 fill($node, 'guise', 1, 2, 14_000_000);
 make_table($node, 'twin');
 fill($node, 'twin', 1, 2, 14_000_000);
-my ($guise, $twin) = map { segment_file($_) } ('guise', 'twin');
+my ($guise, $twin) = map { segment_of($node, $_) } ('guise', 'twin');
 $node->stop;
 my @pages = inode_pages($guise);
 is(scalar(@pages), 2, 'an inode page for each object');
@@ -125,7 +117,7 @@ foreach my $options ('', 'deduplicate')
 {
 	make_table($node, 'older', $options);
 	fill($node, 'older', 1, 1, 200_000);
-	my $older = segment_file('older');
+	my $older = segment_of($node, 'older');
 	$node->stop;
 	my $copy = slurp($older);
 	$node->start;

@@ -19,13 +19,6 @@ my $damages = 0;
 
 prepare_handles($node);
 
-sub segment_file
-{
-	my ($table) = @_;
-	return $node->data_dir . '/' . $node->safe_psql('postgres',
-		"SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relid = '$table'::regclass");
-}
-
 # Work on the stopped server's files.
 sub stopped
 {
@@ -55,7 +48,7 @@ make_table($node, 's', 'nocache');
 fill($node, 's', 1, 5, 20000);
 $node->safe_psql('postgres', sparse('s', 101));
 $node->safe_psql('postgres', 'CHECKPOINT');
-my $relation = segment_file('s');
+my $relation = segment_of($node, 's');
 my $old = substr(slurp($relation), 0, 8192);
 fill($node, 's', 6, 8, 3_000_000);
 $node->safe_psql('postgres', sparse('s', $_)) for 102 .. 104;
@@ -88,7 +81,7 @@ is($node->safe_psql('postgres', q{SELECT * FROM securefile_check('s', 'doc')}), 
 # ---- two entries of one page free the same: once, and the map page counts right ----
 make_table($node, 'd');
 fill($node, 'd', 1, 3, 20000);
-my $queue = segment_file('d');
+my $queue = segment_of($node, 'd');
 $node->safe_psql('postgres', 'DELETE FROM d WHERE id < 3');
 stopped(sub {
 	my $all = slurp($queue);
@@ -110,7 +103,7 @@ make_table($node, 'r');
 fill($node, 'r', 1, 3, 20000);
 $node->safe_psql('postgres', 'CHECKPOINT');
 fill($node, 'r', 4, 5, 20000);
-my $replayed = segment_file('r');
+my $replayed = segment_of($node, 'r');
 stopped(sub { patch($replayed, 8192 + 24 + 536 + 4000, "\1"); $damages++ }, 'immediate');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM r WHERE doc::bytea = blob(seed, len)'), 5, 'replay over a damaged page: values are read');
 fails_with($node, 'INSERT INTO r VALUES (6, 6, 20000, blob(6, 20000))', 'XX001', 'page 1 of segment relation .* is damaged', 'replay over a damaged page: it stays damaged');
@@ -249,7 +242,7 @@ foreach my $case (
 }
 is($node->safe_psql('postgres', $peek), '1|1', 'kept pages, put back');
 # a drop goes on over damage, and what it keeps of that says so
-my $dropped = segment_file('s');
+my $dropped = segment_of($node, 's');
 stopped(sub { patch($dropped, 8192 * 3, "\xff" x 8192); $damages++ });
 $node->safe_psql('postgres', 'DROP TABLE s, l, k');
 $node->safe_psql('postgres', q{SELECT pg_drop_replication_slot('slot')});

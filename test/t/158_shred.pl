@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
+use SecurefilePages qw(segment_of);
 use SecurefileTest;
 use Test::More;
 
@@ -37,11 +38,10 @@ sub finds_destroyed
 }
 
 # The wrapped keys that are in the file of a segment relation now, by what stands on disk.
-sub segment_file { my ($table) = @_; return $node->data_dir . '/' . sql("SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relname = '$table'"); }
 sub keys_on_disk
 {
 	my ($table) = @_;
-	my $file = slurp(segment_file($table));
+	my $file = slurp(segment_of($node, $table));
 	my @keys;
 	push @keys, substr($file, $-[0] - NAME + KEY, KEY_BYTES) while $file =~ /thekey\0/g;
 	return @keys;
@@ -179,7 +179,7 @@ is(scalar(grep { $_ eq $key } keys_on_disk('b')), 2, 'after a rollback, too');
 sql(shred('b'));
 is(states('b'), '1 shredded', 'committed');
 sql(q{SELECT securefile_maintain('b', 'doc')});
-is(index(slurp(segment_file('b')), $key), -1, 'when securefile_maintain() returns it is overwritten');
+is(index(slurp(segment_of($node, 'b')), $key), -1, 'when securefile_maintain() returns it is overwritten');
 is(states('b'), '1 destroyed', 'as the state says');
 four($_) foreach 'm', 'n';
 sql(shred('m'), q{ALTER SYSTEM SET securefile.monitor_naptime = '1s'}, 'ALTER SYSTEM SET securefile.monitor = on', 'SELECT pg_reload_conf()');
@@ -219,9 +219,9 @@ unreadable('c', 'finished');
 
 four('d');
 sql('CHECKPOINT');
-my $before = slurp(segment_file('d'));
+my $before = slurp(segment_of($node, 'd'));
 sql(shred('d'), q{SELECT securefile_maintain('d', 'doc')});
-my $file = segment_file('d');
+my $file = segment_of($node, 'd');
 $node->stop;
 my $after = slurp($file);
 my ($page) = grep { substr($before, $_ * 8192, 8192) ne substr($after, $_ * 8192, 8192) && index(substr($before, $_ * 8192, 8192), "thekey\0") >= 0 } 0 .. length($after) / 8192 - 1;
