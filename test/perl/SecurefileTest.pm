@@ -18,8 +18,8 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster new_standby sql need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes file_sizes each_mapping fails_with mb
-  background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state cpu_seconds cpu_seconds_ended zeros_seconds
-  stop_process stop_walwriter monitor_rests slurp patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
+  background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state log_says cpu_seconds cpu_seconds_ended zeros_seconds
+  stop_process stop_walwriter monitor_rests pending_is_gone slurp patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
   in_parallel);
 
 # ---- patience ----
@@ -466,6 +466,21 @@ sub monitor_rests
 		$looks = $rests eq 't' ? $looks + 1 : 0;
 		return $looks == 3;
 	});
+}
+
+# One test: the monitor frees all that is pending in column doc.
+sub pending_is_gone
+{
+	my ($node, $table, $name, $db) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($node->poll_query_until($db || 'postgres', "SELECT pending_bytes = 0 FROM securefile_usage('$table', 'doc')"), $name);
+}
+
+# Wait until a server's log matches, from an offset on.
+sub log_says
+{
+	my ($node, $like, $from) = @_;
+	return wait_until(sub { slurp_file($node->logfile, $from) =~ $like }, undef, 100_000);
 }
 
 # A server's process for a session ends a little later than the client.

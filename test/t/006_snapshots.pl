@@ -94,9 +94,7 @@ sound($node, 't', 'with a snapshot in another database');
 
 # the monitor alone brings it back: no call of the user's
 $node->safe_psql('postgres', 'UPDATE t SET seed = seed + 1, doc = blob(seed + 1, len)');
-ok($node->poll_query_until('postgres',
-		"SELECT pending_bytes = 0 FROM securefile_usage('t', 'doc')"),
-	'the monitor frees what no snapshot needs');
+pending_is_gone($node, 't', 'the monitor frees what no snapshot needs');
 $node->safe_psql('postgres', 'DELETE FROM t');
 ok($node->poll_query_until('postgres',
 		"SELECT live_bytes = 0 AND pending_bytes = 0 FROM securefile_usage('t', 'doc')"),

@@ -26,28 +26,6 @@ sub wait_passes
 	return wait_for_sql($node, "SELECT passes >= $want FROM securefile_monitor");
 }
 
-sub pending_is_gone
-{
-	my ($table, $name, $db) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok(
-		$node->poll_query_until(
-			$db || 'postgres', "SELECT pending_bytes = 0 FROM securefile_usage('$table', 'doc')"),
-		$name);
-}
-
-sub log_has
-{
-	my ($pattern, $from) = @_;
-	return slurp_file($node->logfile, $from) =~ $pattern;
-}
-
-sub wait_for_log
-{
-	my ($pattern, $from) = @_;
-	return wait_until(sub { log_has($pattern, $from) }, undef, 100_000);
-}
-
 # Are there passes no more?  A naptime of one second brings two in this time.
 sub passes_end
 {
@@ -71,8 +49,8 @@ make_table($node, 'b', 'filesystem_like_logging');
 fill($node, 'b', 1, 20, 100_000);
 sql('DELETE FROM a WHERE id > 5');
 sql('UPDATE b SET seed = seed + 100, doc = blob(seed + 100, len)');
-pending_is_gone('a', 'deleted space is given back with nobody asking');
-pending_is_gone('b', 'updated space is given back with nobody asking');
+pending_is_gone($node, 'a', 'deleted space is given back with nobody asking');
+pending_is_gone($node, 'b', 'updated space is given back with nobody asking');
 rows_right($node, 'a', 5, 'after monitor work');
 rows_right($node, 'b', 20, 'after monitor work');
 is(sql("SELECT count(*) FROM securefile_check('a', 'doc')"), '0', 'a is sound');
@@ -88,7 +66,7 @@ isnt(usage($node, 'a', 'doc')->{pending_bytes}, '0', 'an old snapshot holds back
 is($old->query_safe('SELECT count(*) FROM a WHERE doc::bytea = blob(seed, len)'),
 	'5', 'and still reads what it sees');
 $old->query_safe('COMMIT');
-pending_is_gone('a', 'its end does not need another commit to be noticed');
+pending_is_gone($node, 'a', 'its end does not need another commit to be noticed');
 $old->quit;
 
 # what a prepared transaction has to free, freed by nobody in particular
@@ -114,7 +92,7 @@ is(passes(), $before, 'no pass when off');
 isnt(usage($node, 'b', 'doc')->{pending_bytes}, '0', 'nothing is done when off');
 $node->append_conf('postgresql.conf', 'securefile.monitor = on');
 $node->reload;
-pending_is_gone('b', 'what was left is done when on again');
+pending_is_gone($node, 'b', 'what was left is done when on again');
 
 $node->append_conf('postgresql.conf', "securefile.monitor_naptime = '1h'");
 $node->reload;
@@ -132,7 +110,7 @@ sql("SELECT pg_terminate_backend($pid)");
 ok(wait_for_sql($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE $launcher AND pid <> $pid"),
 	'the launcher comes back after pg_terminate_backend');
 sql('DELETE FROM b WHERE id = 2');
-pending_is_gone('b', 'and works');
+pending_is_gone($node, 'b', 'and works');
 
 # ---- a free tail: kept for who was writing lately, cut for who is not ----
 # What was written lately counts for half as much after each minute.  A tail that is little
@@ -142,7 +120,7 @@ sql('INSERT INTO tail SELECT i, 1, 9000000, b FROM (SELECT blob(1, 9000000)) s (
 wait_passes(2);		# it may be grown ahead of what comes
 my $full = usage($node, 'tail', 'doc')->{file_bytes};
 sql('DELETE FROM tail');
-pending_is_gone('tail', 'all rows deleted');
+pending_is_gone($node, 'tail', 'all rows deleted');
 wait_passes(3);
 is(usage($node, 'tail', 'doc')->{file_bytes}, $full, 'space stays for what may come');
 $node->restart;		# nobody remembers the demand
@@ -156,7 +134,7 @@ my $from = -s $node->logfile;
 sql('DELETE FROM b WHERE id = 3');
 sql('CREATE TABLE z (id int PRIMARY KEY, seed int, len int, doc securefile)');
 fill($node, 'z', 1, 5, 20_000);
-pending_is_gone('b', 'before damage');
+pending_is_gone($node, 'b', 'before damage');
 my $path = sql(q{SELECT pg_relation_filepath(segment_relid) FROM securefile_columns WHERE relid = 'z'::regclass});
 $node->stop;
 my $file = $node->data_dir . "/$path";
@@ -165,8 +143,8 @@ patch($file, 8176, "\0" x 4);
 $node->start;
 sql('DELETE FROM a');
 sql('DELETE FROM b WHERE id = 4');
-pending_is_gone('b', 'a damaged segment does not stop the monitor');
-ok(wait_for_log(qr/page 0 of segment relation "pg_securefile_\d+_4" is damaged/, $from),
+pending_is_gone($node, 'b', 'a damaged segment does not stop the monitor');
+ok(log_says($node, qr/page 0 of segment relation "pg_securefile_\d+_4" is damaged/, $from),
 	'its error is in the log');
 is(sql("SELECT finding FROM securefile_check('z', 'doc') LIMIT 1"), 'unreadable', 'and in securefile_check');
 is(sql('SELECT failures FROM securefile_monitor'), '0', 'the worker came to its end');
@@ -192,7 +170,7 @@ sql('DELETE FROM b WHERE id = 5');
 ok(wait_for_sql($node, "SELECT failures > 0 AND last_failure LIKE '%max_worker_processes is too low'"
 		  . ' AND last_failure_time IS NOT NULL FROM securefile_monitor'),
 	'no free slot for a worker: the view says so');
-ok(wait_for_log(qr/securefile monitor could not start a worker/, $from), 'and the log');
+ok(log_says($node, qr/securefile monitor could not start a worker/, $from), 'and the log');
 sql("INSERT INTO b SELECT i, i, 100000, blob(i, 100000) FROM generate_series(100, 120) i");
 sql('DELETE FROM b WHERE id >= 100');
 sql("SELECT securefile_maintain('b', 'doc')");

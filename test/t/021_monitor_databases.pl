@@ -23,28 +23,6 @@ sub value
 	return $node->safe_psql($db || 'postgres', $sql);
 }
 
-sub pending_is_gone
-{
-	my ($db, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok(
-		$node->poll_query_until(
-			$db, "SELECT pending_bytes = 0 FROM securefile_usage('t', 'doc')"),
-		$name);
-}
-
-sub log_has
-{
-	my ($pattern, $from) = @_;
-	return slurp_file($node->logfile, $from) =~ $pattern;
-}
-
-sub wait_for_log
-{
-	my ($pattern, $from) = @_;
-	return wait_until(sub { log_has($pattern, $from) }, undef, 100_000);
-}
-
 # One test: DROP DATABASE succeeds.  It gives the sessions of others five seconds to go,
 # and fails then.
 sub drops
@@ -82,7 +60,7 @@ sub files_of
 my @dbs = map { "db$_" } 1 .. 4;
 make_database($_, 20) foreach @dbs;
 value('DELETE FROM t WHERE id > 10', $_) foreach @dbs;
-pending_is_gone($_, "freed in $_") foreach @dbs;
+pending_is_gone($node, 't', "freed in $_", $_) foreach @dbs;
 is(value("SELECT count(*) FROM securefile_check('t', 'doc')", $_), '0', "$_ is sound") foreach @dbs;
 
 # ---- databases that come, are worked in, and go again ----
@@ -121,14 +99,14 @@ append_to_file("$root/database.4000000000",
 append_to_file("$root/database.4000000001", "4711\n");
 my $pid = value("SELECT pid FROM pg_stat_activity WHERE $launcher");
 value("SELECT pg_terminate_backend($pid)");
-ok(wait_for_log(qr/removing securefile data files of dropped database 4000000000/, $from),
+ok(log_says($node, qr/removing securefile data files of dropped database 4000000000/, $from),
 	'files of a dropped database are found');
 ok(wait_until(sub { !-d $gone }), 'and removed');
 # the mark goes last
 ok(wait_until(sub { !-e "$root/database.4000000000" }), 'with the mark whose they are');
 ok(-s dirname($gone) . "/$_/16400/seg-00000000.sf", 'files of another cluster stay') foreach ('4000000001', '4000000002');
 is(value('SELECT count(*) FROM t WHERE doc::bytea = blob(seed, len)', $_), '10', "rows of $_") foreach @dbs;
-ok(!log_has(qr/PANIC|terminated by signal/, $from), 'no crash so far');
+ok(slurp_file($node->logfile, $from) !~ qr/PANIC|terminated by signal/, 'no crash so far');
 
 # ---- stopped in the middle ----
 
@@ -184,15 +162,15 @@ SKIP:
 	like($dropper->{stderr}, qr/is being accessed by other users/, 'DROP DATABASE waits for a session, in vain');
 	$dropper->quit;
 	$user->quit;
-	ok(!log_has(qr/terminating background worker/, $before), 'no worker came and had to go');
-	pending_is_gone('db4', 'it comes later');
+	ok(slurp_file($node->logfile, $before) !~ qr/terminating background worker/, 'no worker came and had to go');
+	pending_is_gone($node, 't', 'it comes later', 'db4');
 
 	# SIGKILL of a worker: the server restarts, nothing is lost
 	arm($node, 'resolve_after', 'kill');
 	value('DELETE FROM t WHERE id > 8', 'db2');
-	ok(wait_for_log(qr/all server processes terminated; reinitializing/, $from), 'worker was killed');
+	ok(log_says($node, qr/all server processes terminated; reinitializing/, $from), 'worker was killed');
 	wait_restart($node);
-	pending_is_gone('db2', 'freed after the crash');
+	pending_is_gone($node, 't', 'freed after the crash', 'db2');
 	is(value('SELECT count(*) FROM t WHERE doc::bytea = blob(seed, len)', 'db2'), '8', 'rows of db2');
 	is(value("SELECT count(*) FROM securefile_check('t', 'doc')", 'db2'), '0', 'db2 is sound');
 
@@ -203,7 +181,7 @@ SKIP:
 	$node->stop('fast');
 	unlike(slurp_file($node->logfile, $from), qr/PANIC/, 'fast stop with a worker at work');
 	$node->start;
-	pending_is_gone('db2', 'freed after the stop');
+	pending_is_gone($node, 't', 'freed after the stop', 'db2');
 }
 
 $node->stop;

@@ -60,8 +60,7 @@ sound($node, 't', 'and after a crash');
 $node->safe_psql('postgres', 'DELETE FROM t WHERE id >= 200');
 $node->append_conf('postgresql.conf', 'securefile.monitor = on');
 $node->restart;
-ok($node->poll_query_until('postgres', "SELECT pending_bytes = 0 FROM securefile_usage('t', 'doc')"),
-	'the monitor takes up what was left');
+pending_is_gone($node, 't', 'the monitor takes up what was left');
 sound($node, 't', 'the monitor takes up what was left');
 $node->stop;
 done_testing();

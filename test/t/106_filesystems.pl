@@ -205,7 +205,7 @@ sub monitor_goes_on
 	like($log, qr/securefile monitor worker ERROR:  could not extend segment data file .*No space left/,
 		"$name: cannot grow $t ahead");
 	sql("DELETE FROM $t WHERE id = 2");
-	ok(wait_for_sql($node, "SELECT pending_bytes = 0 FROM securefile_usage('$t', 'doc')"), "$name: still frees");
+	pending_is_gone($node, $t, "$name: still frees");
 	return;
 }
 

@@ -122,7 +122,7 @@ sub waits
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $offset = -s $node->logfile;
 	sql(@sql);
-	return ok(wait_until(sub { slurp_file($node->logfile, $offset) =~ $like }), $name);
+	return ok(log_says($node, $like, $offset), $name);
 }
 load_keys($there, 'three');
 waits($there, qr/ERROR:  master key "two" of column "doc" of table "whole" is not loaded/, 'a subscriber without its key cannot find a row by its old contents', 'DELETE FROM whole WHERE id = 8');
