@@ -7,14 +7,13 @@ use warnings;
 
 use Exporter qw(import);
 use File::Find ();
-use File::Path qw(make_path);
 use File::Temp;
 use IPC::Run ();
 use JSON::PP ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(command status_of ends objects write_file bytes holds trees_same temporaries enter);
+our @EXPORT = qw(command status_of ends objects bytes holds trees_same temporaries enter);
 
 # Work in a new directory, on database postgres of a cluster.
 sub enter
@@ -65,17 +64,6 @@ sub ends
 
 # Objects of JSON Lines.
 sub objects { return map { JSON::PP->new->utf8->decode($_) } split /\n/, $_[0]; }
-
-sub write_file
-{
-	my ($path, $content) = @_;
-	my ($parent) = $path =~ m{^(.*)/[^/]*$}s;
-	make_path($parent) if defined $parent;
-	open(my $fh, '>:raw', $path) or die "could not write $path: $!";
-	print $fh $content;
-	close $fh;
-	return;
-}
 
 # Bytes that differ everywhere.
 sub bytes

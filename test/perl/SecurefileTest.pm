@@ -9,6 +9,7 @@ use warnings;
 use Digest::MD5 qw(md5_hex);
 use Exporter qw(import);
 use File::Find;
+use File::Path qw(make_path);
 use PageChecksums qw(mend_checksums);
 use POSIX ();
 use PostgreSQL::Test::Cluster;
@@ -19,7 +20,7 @@ use Time::HiRes qw(usleep time);
 our @EXPORT = qw(master_key make_raw_type raw_value raw_value_with new_cluster new_standby sql need_faults make_table fill rows_right
   right_or_left_behind usage settle sound arm dies_at disarm fired crash wait_restart data_files data_bytes file_sizes each_mapping fails_with mb
   background held resume waits_for_lock wait_until wait_for_sql session_is_gone sessions_are_gone patience process_state log_says cpu_seconds cpu_seconds_ended zeros_seconds
-  stop_process stop_walwriter monitor_rests pending_is_gone slurp patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
+  stop_process stop_walwriter monitor_rests pending_is_gone slurp write_file patch corrupt unseal block_at catch_up prepare_handles prepare_load loaded under_load
   in_parallel);
 
 # ---- patience ----
@@ -582,6 +583,18 @@ sub slurp
 	my $bytes = <$fh>;
 	close $fh;
 	return $bytes;
+}
+
+# Make a file of these bytes, and the directories above it; a file that is there is overwritten.
+sub write_file
+{
+	my ($path, $content) = @_;
+	my ($parent) = $path =~ m{^(.*)/[^/]*$}s;
+	make_path($parent) if defined $parent;
+	open(my $fh, '>:raw', $path) or die "could not write $path: $!";
+	print $fh $content;
+	close $fh or die "could not write $path: $!";
+	return;
 }
 
 # Put bytes into a file, at an offset.

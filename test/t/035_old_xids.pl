@@ -30,9 +30,7 @@ my $jump = (int($next / 1_048_576) + 3) * 1_048_576;
 $node->stop;
 $node->command_ok([ 'pg_resetwal', '-x', $jump, $node->data_dir ], 'transaction numbers go on');
 my $clog = sprintf '%s/pg_xact/%04X', $node->data_dir, $jump / 1_048_576;
-open(my $fh, '>:raw', $clog) or die "$clog: $!";
-print $fh "\0" x 262_144;
-close $fh;
+write_file($clog, "\0" x 262_144);
 $node->start;
 
 my $old = $node->safe_psql('postgres', "SELECT age(relfrozenxid) FROM pg_class WHERE oid = $segment");

@@ -42,13 +42,9 @@ $node->stop;
 $node->command_ok([ 'pg_resetwal', '-x', $jump, '-u', $jump - 10, $node->data_dir ],
 	'the commit log is cut');
 my $clog = sprintf '%s/pg_xact/%04X', $node->data_dir, $jump / 1_048_576;
-open(my $fh, '>:raw', $clog) or die "$clog: $!";
-print $fh "\0" x 262_144;
-close $fh;
+write_file($clog, "\0" x 262_144);
 unlink $node->data_dir . '/pg_xact/0000';
-open($fh, '>:raw', sprintf '%s/pg_xact/%04X', $node->data_dir, $jump / 1_048_576 - 1) or die $!;
-print $fh "\0" x 262_144;
-close $fh;
+write_file(sprintf('%s/pg_xact/%04X', $node->data_dir, $jump / 1_048_576 - 1), "\0" x 262_144);
 $node->start;
 
 my $work = $node->safe_psql('postgres',

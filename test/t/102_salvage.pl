@@ -99,9 +99,7 @@ foreach my $options ('nocache', 'cache', 'filesystem_like_logging')
 	@rows = split /\n/, salvaged($t, 2);
 	is(scalar(grep { /seg-\d+\.sf|no longer exists/ } @rows), 21, "$options: without the file all units are missing") or diag("@rows");
 	$node->stop;
-	open(my $fh, '>:raw', $file) or die "$file: $!";
-	print $fh $was;
-	close $fh;
+	write_file($file, $was);
 	$node->start;
 	salvages($t, 2, $len, {}, "$options: with it none is");
 }

@@ -484,9 +484,7 @@ sub recover
 sub set_by_lot
 {
 	my $conf = sprintf "full_page_writes = %s\nwal_compression = %s\n", one_of('on', 'off'), one_of('on', 'off');
-	open(my $fh, '>', $node->data_dir . '/lot.conf') or die $!;
-	print $fh $conf;
-	close $fh;
+	write_file($node->data_dir . '/lot.conf', $conf);
 	return;
 }
 

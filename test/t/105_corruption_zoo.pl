@@ -243,9 +243,7 @@ sub undo
 		$undone .= "\0" x ($at - length $undone) if $at > length $undone;
 		substr($undone, $at, $size) = substr($t->{was}, $at, $size) if $here eq '' || $here eq $damaged;
 	}
-	open(my $fh, '>:raw', $t->{file}) or die $!;
-	print $fh $undone;
-	close $fh;
+	write_file($t->{file}, $undone);
 	return;
 }
 

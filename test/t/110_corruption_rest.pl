@@ -182,9 +182,7 @@ sub put
 	my ($file, $bytes) = @_;
 	unlink $file;
 	return unless defined $bytes;
-	open(my $fh, '>:raw', $file) or die $!;
-	print $fh $bytes;
-	close $fh;
+	write_file($file, $bytes);
 	return;
 }
 foreach my $kind (sort keys %broken)

@@ -31,15 +31,6 @@ sub quiet
 	return ($rc, $out);
 }
 
-sub put_file
-{
-	my ($path, $text) = @_;
-	open(my $out, '>', $path) or die "$path: $!";
-	print $out $text;
-	close $out or die "$path: $!";
-	return;
-}
-
 # What is below a directory, as paths from there.
 sub below
 {
@@ -77,7 +68,7 @@ foreach my $object ('securefile.so', 'plpython/securefile_plpython3.so', 'src/se
 	my $dir = dirname("$top/sources/$object");
 	my $out = '';
 	chmod 0755, $dir or die;
-	put_file("$top/sources/$object", '');
+	write_file("$top/sources/$object", '');
 	my $rc = IPC::Run::run([ 'make', '-s', '-f', "$top/sources/${part}Makefile", "PG_CONFIG=$ENV{SECUREFILE_PG_CONFIG}" ], '>&', \$out);
 	ok(!$rc && $out =~ m{the source directory was built in, it has \Q$top/sources/$object\E: run make clean there first}, "not with $object beside the sources") or diag($out);
 	unlink "$top/sources/$object" or die;
@@ -89,7 +80,7 @@ ok((quiet(@make, 'install-client', "DESTDIR=$top/client"))[0], 'install-client')
 ok((quiet(@make, 'client-clean'))[0], 'client-clean');
 # by a compiler that keeps a list, and is slow enough for two to meet
 my $compiler = "$top/" . ($clang ? 'clang' : 'cc');
-put_file($compiler, "#!/bin/sh\necho \"\$*\" >>'$top/compiled'\nsleep 0.2\nexec " . ($clang || 'cc') . " \"\$@\"\n");
+write_file($compiler, "#!/bin/sh\necho \"\$*\" >>'$top/compiled'\nsleep 0.2\nexec " . ($clang || 'cc') . " \"\$@\"\n");
 chmod 0755, $compiler or die;
 ok((quiet(@make, '-j4', "CC=$compiler", 'install', "DESTDIR=$top/all"))[0], 'install of what is not built yet, in parallel');
 my %compiled;
@@ -136,7 +127,7 @@ like($text, qr/^libdir=\Q$prefix\E\//m, 'the prefix is that of the libraries');
 
 # as an application is built, but for where it was installed; and with the library inside
 my $lib = dirname(dirname("$top/client/$pc"));
-put_file("$top/app.c", <<'END');
+write_file("$top/app.c", <<'END');
 #include <pgsecurefile.h>
 #include <stdio.h>
 
@@ -187,7 +178,7 @@ mkdir $clone;
 system_or_bail('sh', '-c', "tar -C '$sources' --exclude=./.git --exclude=./tmp_check -cf - . | tar -C '$clone' -xf -");
 my @git = ('git', '-C', $clone, '-c', 'user.name=x', '-c', 'user.email=x@example.org');
 ok((quiet(@git, @$_))[0], "git $_->[0]") foreach [ 'init', '-q' ], [ 'add', '-A' ], [ 'commit', '-q', '-m', 'all' ];
-put_file("$clone/not_committed", 'x');
+write_file("$clone/not_committed", 'x');
 ok((quiet('make', '-s', '-f', "$clone/Makefile", 'dist'))[0], 'dist');
 my @there = sort map { "securefile-$version/$_" } grep { !m{^\.(ci/|git)} } split /\n/, (quiet(@git, 'ls-files'))[1];
 my $zip = IO::Uncompress::Unzip->new("$top/build/securefile-$version.zip") or die 'no archive';

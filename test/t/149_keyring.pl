@@ -22,18 +22,9 @@ sub lines { return join '', map { "$_ " . key($_) . "\n" } @_; }
 my $node = new_cluster('keyring', start => 0, conf => [ 'securefile.monitor = off', 'restart_after_crash = on' ]);
 my $dir = $node->basedir;
 
-sub put
-{
-	my ($file, $text) = @_;
-	open(my $fh, '>:raw', "$dir/$file") or die "$file: $!";
-	print $fh $text;
-	close $fh or die "$file: $!";
-	return;
-}
-
 # The command is a script; what it does comes first, then it prints the file of keys.
-sub command { my ($script) = @_; put('command', "echo >>$dir/runs\n" . ($script || "cat $dir/keys") . "\n"); return }
-sub prints { my ($text) = @_; put('keys', $text); command(); return }
+sub command { my ($script) = @_; write_file("$dir/command", "echo >>$dir/runs\n" . ($script || "cat $dir/keys") . "\n"); return }
+sub prints { my ($text) = @_; write_file("$dir/keys", $text); command(); return }
 sub runs { return -e "$dir/runs" ? -s "$dir/runs" : 0 }
 
 my $load = 'SELECT securefile_load_keys()';
@@ -231,7 +222,7 @@ refused('a long line', '54000', qr/Its output is longer than \d+ bytes\./);
 command("yes '# secret'");
 refused('output without an end', '54000', qr/Its output is longer than \d+ bytes\./);
 
-put('keys', lines('secret'));
+write_file("$dir/keys", lines('secret'));
 command("cat $dir/keys; exit 3");
 refused('another exit status', '38000', qr/It ended with exit status 3\./);
 command("cat $dir/keys; kill -9 \$(cut -d ' ' -f 5 /proc/\$\$/stat)");
@@ -270,7 +261,7 @@ sub all_gone
 	return $gone;
 }
 
-put('keys', lines('one', 'two'));
+write_file("$dir/keys", lines('one', 'two'));
 command("$describe; cat $dir/keys");
 is(sql($load), 2, 'a command that describes itself');
 my ($group, $id, $terminal, $described) = slurp("$dir/process") =~ /^(\d+) (\d+) (-?\d+) \N*\n(.*)/s;
@@ -288,7 +279,7 @@ all_gone('a command that leaves a process');
 # ---- time ----
 
 set('key_timeout', 1);
-put('keys', lines('secret'));
+write_file("$dir/keys", lines('secret'));
 my $late = qr/It had not ended after 1 s \(securefile\.key_timeout\), and was killed\./;
 my %slow = (
 	'a command that does not end' => $hang,
@@ -325,10 +316,10 @@ like($loader->{stderr}, qr/canceling statement due to user request/, 'by request
 $loader->{stderr} = '';
 all_gone('cancelled');
 command("cat $dir/keys");
-put('keys', lines('one', 'two'));
+write_file("$dir/keys", lines('one', 'two'));
 is($loader->query_safe($load), 2, 'the session can load again');
 $loader->quit;
-put('keys', lines('secret'));
+write_file("$dir/keys", lines('secret'));
 
 # before or after the command began
 $session = background($node);
@@ -372,7 +363,7 @@ kill 9, -(slurp("$dir/process") =~ /^(\d+)/)[0];
 is(sql($list), 'one two*', 'a crash restart keeps the keys');
 in_memory($postmaster, { begun => 0 }, 'and nothing of a load that had begun') if $begun;
 is(runs(), $count, 'and does not run the command');
-put('keys', lines('one', 'two', 'three'));
+write_file("$dir/keys", lines('one', 'two', 'three'));
 command("cat $dir/keys");
 is(sql($load), 3, 'they can be loaded anew');
 is(sql($list), 'one two* three', 'and are');
@@ -380,17 +371,17 @@ is(sql($list), 'one two* three', 'and are');
 # ---- a standby ----
 
 $node->backup('b');
-put('standby', lines('two'));
+write_file("$dir/standby", lines('two'));
 my $standby = new_standby('keyring_standby', $node, 'b', "securefile.key_command = 'cat $dir/standby'");
 is($standby->safe_psql('postgres', $list), 'two*', 'a standby has keys of its own command');
-put('standby', lines('two', 'four'));
+write_file("$dir/standby", lines('two', 'four'));
 is($standby->safe_psql('postgres', "SELECT pg_is_in_recovery(); $load"), "t\n2", 'and loads them');
 is($standby->safe_psql('postgres', $list), 'two* four', 'which it has then');
 is(sql($list), 'one two* three', 'the primary has its own');
 
 # ---- a server that stops, and starts without keys ----
 
-put('standby', "cat $dir/keys; $describe; sleep 1000");
+write_file("$dir/standby", "cat $dir/keys; $describe; sleep 1000");
 $standby->append_conf('postgresql.conf', "securefile.key_command = 'sh $dir/standby'");
 $standby->reload;
 $standby->poll_query_until('postgres', q{SELECT current_setting('securefile.key_command') ~ '^sh'}) or die 'no reload';
@@ -415,7 +406,7 @@ sub restarted
 }
 
 my $fails = sub { my ($detail) = @_; return qr/LOG:  could not load master keys from the key command\n.*DETAIL:  $detail\n.*HINT:  The server starts without master keys/ };
-put('secrets', "secret $secret\nsecret $secret\n");
+write_file("$dir/secrets", "secret $secret\nsecret $secret\n");
 like(restarted("cat $dir/secrets; exit 7", 3600), $fails->('It ended with exit status 7\.'), 'a command that fails at start');
 is(sql($list), 'none', 'the server starts without keys');
 like(restarted("cat $dir/secrets", 3600), $fails->('Line 2 of its output has a name that an earlier line has\.'), 'a bad line at start');
@@ -459,6 +450,6 @@ foreach my $server ($node, $standby)
 	is(join(' ', grep { index($lower, $keys{$_}) >= 0 || index($log, pack('H*', $keys{$_})) >= 0 } sort keys %keys), '', $server->name . ': no key is in the log');
 	unlike($log, qr/TRAP: |PANIC|\bXX000\b/, $server->name . ': no crash but those that were made');
 }
-put('patterns', join "\n", map { $keys{$_} } qw(first second one two three secret));
+write_file("$dir/patterns", join "\n", map { $keys{$_} } qw(first second one two three secret));
 is(`grep -rliF -f $dir/patterns \Q@{[ $node->data_dir ]}\E`, '', 'nor in the data directory');
 done_testing();

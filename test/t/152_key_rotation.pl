@@ -18,9 +18,7 @@ chmod 0755, $dir;
 sub put_keys
 {
 	my ($file, @names) = @_;
-	open(my $fh, '>', "$dir/$file.new") or die $!;
-	print $fh "$_ " . md5_hex($_) . md5_hex("$_ $_") . "\n" foreach @names;
-	close $fh or die $!;
+	write_file("$dir/$file.new", join '', map { "$_ " . md5_hex($_) . md5_hex("$_ $_") . "\n" } @names);
 	chmod 0644, "$dir/$file.new";
 	rename "$dir/$file.new", "$dir/$file" or die $!;
 	return;
@@ -149,7 +147,7 @@ is(sql("SELECT securefile_rewrap('t', 'doc')"), 2, 'and back');
 load_keys('one', 'two');
 
 # a master key of the same name and other bytes is another one
-sub swap_two { my ($key) = @_; open(my $fh, '>', "$dir/keys") or die $!; print $fh 'one ' . md5_hex('one') . md5_hex('one one') . "\ntwo $key\n"; close $fh; return sql('SELECT securefile_load_keys()') }
+sub swap_two { my ($key) = @_; write_file("$dir/keys", 'one ' . md5_hex('one') . md5_hex('one one') . "\ntwo $key\n"); return sql('SELECT securefile_load_keys()') }
 swap_two('22' x 32);
 my ($out, $err) = told("SELECT securefile_rewrap('t', 'doc')");
 is($out, 0, 'a master key of that name and other bytes');

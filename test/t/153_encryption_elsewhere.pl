@@ -17,7 +17,7 @@ use Test::More;
 my $dir = PostgreSQL::Test::Utils::tempdir();
 chmod 0755, $dir;
 my %key = (one => '11' x 32, two => '22' x 32, three => '33' x 32);
-sub put_keys { my ($file, @names) = @_; open(my $fh, '>', "$dir/$file") or die $!; print $fh map { "$_ $key{$_}\n" } @names; close $fh or die $!; chmod 0644, "$dir/$file"; return }
+sub put_keys { my ($file, @names) = @_; write_file("$dir/$file", join '', map { "$_ $key{$_}\n" } @names); chmod 0644, "$dir/$file"; return }
 put_keys('here', 'one');
 put_keys('there');
 my ($here, $there) = map { new_cluster($_, init => { allows_streaming => 'logical' }, conf => [ 'wal_level = logical', 'max_replication_slots = 10', 'max_wal_senders = 10',

@@ -12,7 +12,7 @@ use SecurefileTest;
 use Test::More;
 
 my $keys = PostgreSQL::Test::Utils::tempdir() . '/keys';
-sub put_keys { open(my $fh, '>', $keys) or die $!; print $fh @_; close $fh or die $!; chmod 0644, $keys; return }
+sub put_keys { write_file($keys, join('', @_)); chmod 0644, $keys; return }
 my $one = 'one ' . ('11' x 32) . "\n";
 put_keys($one);
 my $node = new_cluster('ways', conf => [ 'securefile.monitor = off', 'wal_level = logical', 'allow_in_place_tablespaces = on', 'full_page_writes = off',

@@ -28,11 +28,7 @@ my %master = (one => '1a' x 32, two => '2b' x 32, three => '3c' x 32);
 # What the key command prints: names, or a name with the bytes of another key.
 sub key_file
 {
-	my $text = join '', map { /(\w+)=(\w+)/ ? "$1 $master{$2}\n" : "$_ $master{$_}\n" } @_;
-	open(my $fh, '>', "$dir/keys") or die $!;
-	print $fh $text;
-	close $fh or die $!;
-	return;
+	return write_file("$dir/keys", join '', map { /(\w+)=(\w+)/ ? "$1 $master{$2}\n" : "$_ $master{$_}\n" } @_);
 }
 
 key_file('one');

@@ -21,7 +21,6 @@ my $load = 'SELECT securefile_load_keys()';
 my $list = q{SELECT coalesce(string_agg(name, ' '), 'none') FROM securefile_master_keys()};
 
 umask 0077;
-sub put { my ($file, $text) = @_; open(my $fh, '>', "$dir/$file") or die "$file: $!"; print $fh $text; close $fh or die $!; return; }
 sub place { my ($name) = @_; mkdir "$dir/$name" or die $!; return "$dir/$name"; }
 
 # Run a program; what it has printed.
@@ -98,7 +97,7 @@ sub refuses
 sub damaged
 {
 	my ($name, $place, $ending) = @_;
-	put("$name/0.$ending", 'no key');
+	write_file("$dir/$name/0.$ending", 'no key');
 	fails_with($node, $load, '38000', 'It ended with exit status', "$name: one of two keys is damaged");
 	is(sql($list), $name, "$name: the key of before stays");
 	unlink "$place/0.$ending" or die $!;
@@ -123,7 +122,7 @@ my $age = place('age');
 my $safe = place('safe');
 script('age', 'init', $age);
 script('age', 'init', $safe);
-put('age/recipients', slurp("$age/recipients") . slurp("$safe/recipients"));
+write_file("$dir/age/recipients", slurp("$age/recipients") . slurp("$safe/recipients"));
 script('age', 'add', $age, 'age');
 source('age', "bash $scripts/age.sh print $age",
 	sub { rename "$age/identity", "$age/away"; runs('age-keygen', '-o', "$age/identity") },
@@ -137,14 +136,14 @@ rows_right($node, 'age', 2, 'age: an identity that is kept elsewhere');
 
 my $token = place('pkcs11');
 mkdir "$token/tokens" or die $!;
-put('pkcs11/softhsm2.conf', "directories.tokendir = $token/tokens\n");
-put('pkcs11/pin', "271828\n");
+write_file("$dir/pkcs11/softhsm2.conf", "directories.tokendir = $token/tokens\n");
+write_file("$dir/pkcs11/pin", "271828\n");
 $ENV{SOFTHSM2_CONF} = "$token/softhsm2.conf";
 runs('softhsm2-util', '--init-token', '--free', '--label', 'securefile', '--pin', '271828', '--so-pin', '314159');
 script('pkcs11', 'init', $token);
 script('pkcs11', 'add', $token, 'pkcs11');
 source('pkcs11', "SOFTHSM2_CONF=$token/softhsm2.conf bash $scripts/pkcs11.sh print $token",
-	sub { put('pkcs11/pin', "141421\n") }, qr/C_Login failed: rv = CKR_PIN_INCORRECT/, sub { put('pkcs11/pin', "271828\n") });
+	sub { write_file("$dir/pkcs11/pin", "141421\n") }, qr/C_Login failed: rv = CKR_PIN_INCORRECT/, sub { write_file("$dir/pkcs11/pin", "271828\n") });
 refuses('pkcs11', 'pkcs11', $token, 'rsa');
 
 # ---- a TPM ----
@@ -185,9 +184,9 @@ my $port = PostgreSQL::Test::Cluster::get_free_port();
 runs('securefile', 'key', 'generate', "$https/keys", 'https');
 runs('openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', '/CN=localhost',
 	'-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1', '-keyout', "$https/key.pem", '-out', "$https/ca.pem");
-put('https/token', "a-token\n");
-put('https/header', "Authorization: Bearer a-token\n");
-put('https/url', "https://127.0.0.1:$port/keys\n");
+write_file("$dir/https/token", "a-token\n");
+write_file("$dir/https/header", "Authorization: Bearer a-token\n");
+write_file("$dir/https/url", "https://127.0.0.1:$port/keys\n");
 sub up
 {
 	$server = IPC::Run::start([ "$FindBin::RealBin/../keys/server.py", $port, map { "$https/$_" } qw(ca.pem key.pem token keys) ], '>', '/dev/null', '2>', "$dir/server.log");
@@ -196,8 +195,8 @@ sub up
 }
 sub down { $server->kill_kill; undef $server; return; }
 up();
-source('https', "bash $scripts/https.sh print $https", sub { put('https/header', "Authorization: Bearer another\n") },
-	qr/curl: \(22\) The requested URL returned error: 401/, sub { put('https/header', "Authorization: Bearer a-token\n") });
+source('https', "bash $scripts/https.sh print $https", sub { write_file("$dir/https/header", "Authorization: Bearer another\n") },
+	qr/curl: \(22\) The requested URL returned error: 401/, sub { write_file("$dir/https/header", "Authorization: Bearer a-token\n") });
 down();
 without_keys('https, down', qr/curl: \(7\) Failed to connect/, 'https');
 up();

@@ -177,20 +177,10 @@ is_sound('race', 'one splitter at a time');
 
 my $script = "$ENV{TESTDIR}/advice.sql";
 
-# A script for pgbench that fills a table.
-sub write_script
-{
-	my ($line) = @_;
-	open(my $fh, '>', $script) or die $!;
-	print $fh $line;
-	close $fh;
-	return;
-}
-
 # 256 buckets have room for all of them, so none is lost even if the one that splits has no turn
 sql("SELECT advice_fill('eight', 1, 1000001, 60000)");
 $before = buckets('eight');
-write_script("SELECT advice_fill('eight', 1, :client_id * 100000 + 1, 4000);\n");
+write_file($script, "SELECT advice_fill('eight', 1, :client_id * 100000 + 1, 4000);\n");
 $node->command_ok([ 'pgbench', '-n', '-c', '8', '-j', '2', '-t', '1', '-f', $script, '-d', $node->connstr('postgres') ], 'eight sessions add at once');
 is(sql("SELECT sum(advice_lost('eight', 1, i * 100000 + 1, 4000)) FROM generate_series(0, 7) i") + lost('eight', 1_000_001, 60_000), 0, 'nothing is lost');
 cmp_ok(buckets('eight'), '>', $before, 'buckets were split meanwhile');
@@ -231,7 +221,7 @@ foreach my $i (0 .. $#kills)
 # all is killed while sessions add, and once more while the server recovers from that
 tables('torn');
 sql("SELECT advice_fill('torn', 1, 1, 1500)", 'INSERT INTO kept VALUES (-1)');
-write_script("\\set first random(1, 1000000)\nSELECT advice_fill('torn', 1, 1501 + 300 * :first, 300);\n");
+write_file($script, "\\set first random(1, 1000000)\nSELECT advice_fill('torn', 1, 1501 + 300 * :first, 300);\n");
 $before = buckets('torn');
 $from = sql('SELECT pg_current_wal_insert_lsn()');
 my $adders = IPC::Run::start([ 'pgbench', '-n', '-c', '4', '-t', '1000000', '-f', $script, '-d', $node->connstr('postgres') ], '>', \my $out, '2>', \my $err);
