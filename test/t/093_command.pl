@@ -14,13 +14,6 @@ use Test::More;
 my $node = new_cluster('command');
 enter($node);
 
-sub docs_sound
-{
-	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return sound($node, 'docs', $name, column => 'document');
-}
-
 # ---- usage ----
 ends(0, qr/^securefile \d+\.\d+\.\d+$/, '--version', '--version');
 ends(0, qr/Verbs: put, get, cat.*Exit status/s, '--help', '--help');
@@ -177,7 +170,7 @@ ends(0, qr/^$/, 'rm', 'rm', '-t', 'docs', 'len0', 'len1', 'j2');
 ends(1, qr/len0: no file of that name/, 'rm of some', 'rm', '-t', 'docs', 'len0', 'len3999');
 is(sql(q{SELECT count(*) FROM docs WHERE name IN ('len0', 'len1', 'len3999')}), 0, 'all of them are gone');
 ends(0, qr/^removed len4000\n$/, 'rm -v', 'rm', '-v', '-t', 'docs', 'len4000');
-docs_sound('one file');
+sound($node, 'docs', 'one file', column => 'document');
 
 # what JSON says of one file
 ($object) = objects((command(\'abc', 'put', '--json', '-t', 'docs', '-', 'j'))[1]);

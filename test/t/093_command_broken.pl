@@ -23,13 +23,6 @@ need_faults($node);
 my $dir = enter($node);
 my $err = '';
 
-sub docs_sound
-{
-	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return sound($node, 'docs', $name, column => 'document');
-}
-
 # The command in the background.
 sub begin
 {
@@ -111,7 +104,7 @@ foreach my $signal (qw(INT TERM HUP KILL))
 	let_go();
 	wait_for_none();
 	is(stored(), 'f1 f2 f3 f4 f6 f7 f8 f9', 'what was done is there, the rest not');
-	docs_sound("after SIG$signal");
+	sound($node, 'docs', "after SIG$signal", column => 'document');
 	ends(0, qr/: 1 put, 8 same/, 'the next run goes on', 'import', '-t', 'docs', 'tree');
 	ends(0, qr/: 9 same/, 'all is there', 'verify', '-t', 'docs', '--against', 'tree');
 }
@@ -130,7 +123,7 @@ foreach my $signal (qw(INT KILL))
 	close PIPE;
 	wait_for_none();
 	is(stored(), 'long', 'is not there');
-	docs_sound("put, SIG$signal");
+	sound($node, 'docs', "put, SIG$signal", column => 'document');
 }
 
 # ---- interrupts: export, get, verify ----
@@ -189,7 +182,7 @@ like($err, qr/^securefile: f5: terminating connection due to administrator comma
 like($err, qr/: 8 put, 1 failed/, 'the others did not');
 let_go();
 ends(0, qr/: 1 put, 8 same/, 'the next run goes on', 'import', '-t', 'docs', 'tree');
-docs_sound('terminated');
+sound($node, 'docs', 'terminated', column => 'document');
 
 # one connection goes on with a new one
 sql('TRUNCATE docs');
@@ -215,7 +208,7 @@ foreach my $how ('terminate', 'cancel')
 	like($err, $how eq 'cancel' ? qr/canceling statement due to user request|cancel/ : qr/terminating connection/, 'says so');
 	let_go();
 	is(stored(), 'f1 f2 f3 f4 f6 f7 f8 f9', 'is not there');
-	docs_sound("put, $how");
+	sound($node, 'docs', "put, $how", column => 'document');
 }
 
 # the server goes away
@@ -247,7 +240,7 @@ $node->start;
 $holder = new_holder();
 ends(0, qr/put, \d+ same/, 'the next run goes on', 'import', '-t', 'docs', 'lots');
 is(sql('SELECT count(*) FROM docs WHERE name = convert_from(document, \'UTF8\')'), 3000, 'all is there');
-docs_sound('the server went');
+sound($node, 'docs', 'the server went', column => 'document');
 remove_tree('lots');
 
 # connections are few
@@ -280,7 +273,7 @@ foreach my $how ('longer', 'shorter', 'written', 'replaced')
 	is(sql(q{SELECT count(*) FROM docs WHERE name = 'big'}), 0, 'and not stored');
 	sql('DELETE FROM docs');
 }
-docs_sound('files that change');
+sound($node, 'docs', 'files that change', column => 'document');
 
 # A file that is written all the time, 60,000 bytes of A or of B in each write().  Such a call
 # stamps the file when it begins, and copies afterwards.  The process prints how long a call
@@ -390,7 +383,7 @@ wait_for_waiting(q{wait_event_type = 'Lock'}, 1);
 $holder->query_safe('COMMIT');
 ended($run, undef, 1, 'another one is faster');
 like($err, qr/duplicate key value violates unique constraint/, 'says so');
-docs_sound('another one is faster');
+sound($node, 'docs', 'another one is faster', column => 'document');
 
 # a trigger that refuses, or stores no row
 sql(q{CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -403,14 +396,14 @@ ends(1, qr/^securefile: $_: refused\nDetail: Because\.\nHint: Do not\.$/m, "a tr
   for ('f1', 'f9');
 ends(1, qr/none: .*row/, "a trigger stores nothing of $_", 'put', '-t', 'docs', "tree/$_", 'none') for ('f1', 'f9');
 sql('DROP TRIGGER a ON docs');
-docs_sound('triggers');
+sound($node, 'docs', 'triggers', column => 'document');
 
 # a full disk of the server
 arm($node, 'io_write', 'enospc', times => -1);
 ends(1, qr/No space left on device/, "a full disk, $_", 'put', '-t', 'docs', "tree/$_") for ('f1', 'f9');
 disarm($node);
 is(stored(), 'f5', 'nothing is there');
-docs_sound('a full disk');
+sound($node, 'docs', 'a full disk', column => 'document');
 
 # ---- passwords ----
 sql(q{CREATE ROLE secret LOGIN PASSWORD 'right'; GRANT SELECT ON docs TO secret});
@@ -516,6 +509,6 @@ close SLOW;
 $slow->finish;
 like($said, qr/\A(?:securefile: [\d.]+ MB, [\d.]+ [kM]B\/s\n)+\z/, 'progress in plain lines');
 cmp_ok($said =~ tr/\n//, '<=', (time() - $began) / 5, 'one in five seconds');
-docs_sound('in the end');
+sound($node, 'docs', 'in the end', column => 'document');
 
 done_testing();
