@@ -195,5 +195,5 @@ SKIP:
 	is((command('cat', '-t', 'docs', 'sys'))[1], slurp_file($file), 'has fewer');
 }
 
-# a file that changes while it is read still is told from those: 093_command_broken
+# a file that changes while it is read still is told from those: 193_command_broken
 done_testing();
