@@ -14,60 +14,85 @@
 #include "format/format.h"
 
 /*
- * The sectors of byte i that a range [first, end) covers, as a mask: all bits, but in
- * the bytes where the range begins and ends.
+ * The bytes of a range of sectors: whole ones, and the bits of those where it begins and ends, which
+ * may be one byte.
  */
-static uint8_t
-byte_mask(uint32_t i, uint32_t first, uint32_t end)
+typedef struct Span
 {
-	uint8_t		mask = 0xFF;
+	uint32_t	first;			/* byte */
+	uint32_t	last;
+	uint8_t		first_bits;
+	uint8_t		last_bits;		/* the same as first_bits, if it is one byte */
+} Span;
 
-	/* The first byte of a range and its last one may be the same. */
-	if (i == first / 8)
-		mask &= 0xFF << (first % 8);
-	if (i == (end - 1) / 8)
-		mask &= 0xFF >> (7 - (end - 1) % 8);
-	return mask;
+static Span
+span_of(SfMapRange range)
+{
+	uint32_t	last_sector = range.first + range.count_minus_1;
+	Span		span = {
+		range.first / 8, last_sector / 8, 0xFF << (range.first % 8), 0xFF >> (7 - last_sector % 8)
+	};
+
+	if (span.first == span.last)
+		span.first_bits = span.last_bits = span.first_bits & span.last_bits;
+	return span;
 }
 
-#define FOR_EACH_BYTE(i, range) \
-	for (uint32_t first_ = (range).first, end_ = first_ + (range).count_minus_1 + 1, \
-		 i = first_ / 8; i <= (end_ - 1) / 8; i++)
+/* Set the bytes of a span that are neither its first nor its last one. */
+static void
+fill(uint8_t *used, Span span, int byte)
+{
+	if (span.last > span.first + 1)
+		memset(used + span.first + 1, byte, span.last - span.first - 1);
+}
+
+/* Are these all that byte? */
+static bool
+is_filled(const uint8_t *used, Span span, int byte)
+{
+	for (uint32_t i = span.first + 1; i < span.last; i++)
+		if (used[i] != byte)
+			return false;
+	return true;
+}
 
 void
 sf_format_map_set(SfMap *map, SfMapRange range)
 {
-	FOR_EACH_BYTE(i, range)
-		map->used[i] |= byte_mask(i, first_, end_);
+	Span		span = span_of(range);
+
+	map->used[span.first] |= span.first_bits;
+	fill(map->used, span, 0xFF);
+	map->used[span.last] |= span.last_bits;
 	map->used_sectors += range.count_minus_1 + 1;
 }
 
 void
 sf_format_map_clear(SfMap *map, SfMapRange range)
 {
-	FOR_EACH_BYTE(i, range)
-		map->used[i] &= ~byte_mask(i, first_, end_);
+	Span		span = span_of(range);
+
+	map->used[span.first] &= ~span.first_bits;
+	fill(map->used, span, 0);
+	map->used[span.last] &= ~span.last_bits;
 	map->used_sectors -= range.count_minus_1 + 1;
 }
 
 bool
 sf_format_map_all_used(const SfMap *map, SfMapRange range)
 {
-	FOR_EACH_BYTE(i, range)
-	{
-		uint8_t		mask = byte_mask(i, first_, end_);
+	Span		span = span_of(range);
 
-		if ((map->used[i] & mask) != mask)
-			return false;
-	}
-	return true;
+	return (map->used[span.first] & span.first_bits) == span.first_bits &&
+		(map->used[span.last] & span.last_bits) == span.last_bits &&
+		is_filled(map->used, span, 0xFF);
 }
 
 bool
 sf_format_map_none_used(const SfMap *map, SfMapRange range)
 {
-	FOR_EACH_BYTE(i, range)
-		if (map->used[i] & byte_mask(i, first_, end_))
-		return false;
-	return true;
+	Span		span = span_of(range);
+
+	return (map->used[span.first] & span.first_bits) == 0 &&
+		(map->used[span.last] & span.last_bits) == 0 && is_filled(map->used, span, 0);
 }

@@ -96,6 +96,17 @@ is_free(const SfMap *map, bool lent_valid, uint32 b)
 	return map->used[b] == 0 && !(lent_valid && sfi_map_is_lent(map, b));
 }
 
+/* The same of eight blocks from a multiple of 8 on: a free segment has long runs. */
+static bool
+are_free(const SfMap *map, bool lent_valid, uint32 b)
+{
+	uint64		used;
+
+	SF_ASSERT(b % 8 == 0 && b + 8 <= SF_MAP_BLOCKS);
+	memcpy(&used, map->used + b, sizeof(used));
+	return used == 0 && !(lent_valid && map->lent[b / 8] != 0);
+}
+
 /*
  * 4096 blocks at most.  Where values are stored one after another most of them are used, and
  * each new extent passes them: memchr() takes many at a time.
@@ -114,8 +125,13 @@ sfi_map_next_free(const SfMap *map, uint32 limit, uint32 *from, uint32 *first, u
 		b = unused == NULL ? limit : unused - map->used;
 	}
 	*first = b;
-	while (b < limit && is_free(map, lent_valid, b))
-		b++;
+	while (b < limit)
+		if (b % 8 == 0 && b + 8 <= limit && are_free(map, lent_valid, b))
+			b += 8;
+		else if (is_free(map, lent_valid, b))
+			b++;
+		else
+			break;
 	*count = b - *first;
 	*from = b;
 	return *count > 0;
