@@ -3,8 +3,8 @@
  * used_plane.c
  *	  The used plane of a space-map page: a bit a sector, so that a byte is a block.
  *
- * A range is handled byte by byte with masks, not bit by bit: a unit is 32 bytes of the
- * plane. used_sectors counts along, so the number must be right for what is set: setting
+ * A range is handled by bytes, with masks at its ends, not bit by bit: a unit is 32 bytes
+ * of the plane. used_sectors counts along, so the number must be right for what is set: setting
  * bits that are set, or clearing bits that are clear, would make it wrong.  Callers ask
  * first (sf_format_map_none_used(), sf_format_map_all_used()), and replay does what they
  * did.
@@ -14,8 +14,8 @@
 #include "format/format.h"
 
 /*
- * The bytes of a range of sectors: whole ones, and the bits of those where it begins and ends, which
- * may be one byte.
+ * The bytes of a range of sectors: whole ones, and the bits of those where it begins and
+ * ends, which may be one byte.
  */
 typedef struct Span
 {
