@@ -50,12 +50,10 @@ forget_undone(void)
 {
 	static uint64 as_of;
 
-	SF_ASSERT(as_of <= sf_space_undone());
-	if (as_of == sf_space_undone())
+	if (!sf_space_undone_since(&as_of))
 		return;
 	if (kept != NULL)
 		sodium_memzero(kept, KEPT * sizeof(KeptKey));
-	as_of = sf_space_undone();
 }
 
 /* A kept key that holds still: of that number, or 0: the current one. */
@@ -72,6 +70,7 @@ find_kept(uint64 incarnation, uint16 key_id)
 		if (there->incarnation == incarnation && there->as_of == generation &&
 			(key_id == 0 ? there->is_current : there->key.id == key_id))
 		{
+			SF_ASSERT(there->key.id > 0);
 			there->used = ++clock_of_uses;
 			return there;
 		}

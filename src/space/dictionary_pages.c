@@ -52,8 +52,7 @@ forget_undone(void)
 {
 	static uint64 as_of;
 
-	SF_ASSERT(as_of <= sf_space_undone());
-	if (as_of == sf_space_undone())
+	if (!sf_space_undone_since(&as_of))
 		return;
 	for (int i = 0; i < KEPT; i++)
 	{
@@ -61,7 +60,6 @@ forget_undone(void)
 			sf_transform_dictionary_free(kept[i].dictionary);
 		kept[i] = (KeptDictionary) {0};
 	}
-	as_of = sf_space_undone();
 }
 
 static SfDictionary *

@@ -188,12 +188,13 @@ extern void sf_space_drop_storage(SfStorage storage);
 extern bool sf_space_has_dropped(void);
 
 /*
- * Rises when storage that this process has made is lost by a rollback, or when its
- * transaction is prepared.  A move to another tablespace keeps the incarnation.  So what
- * was published in the copy, and is kept by incarnation and number, must be forgotten then:
- * the old storage has not got it, and may give the number to something else.
+ * Was storage that this process has made lost by a rollback, or its transaction prepared,
+ * since this was last asked with the same number?  It begins as 0.  A move to another
+ * tablespace keeps the incarnation.  So what was published in the copy, and is kept by
+ * incarnation and number, must be forgotten then: the old storage has not got it, and may
+ * give the number to something else.
  */
-extern uint64 sf_space_undone(void);
+extern bool sf_space_undone_since(uint64 *as_of);
 
 /*
  * The column that a segment belongs to, as the catalog describes it now.  The

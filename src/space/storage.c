@@ -212,10 +212,14 @@ sf_space_has_dropped(void)
 	return false;
 }
 
-uint64
-sf_space_undone(void)
+bool
+sf_space_undone_since(uint64 *as_of)
 {
-	return undone;
+	bool		rose = *as_of != undone;
+
+	SF_ASSERT(*as_of <= undone);
+	*as_of = undone;
+	return rose;
 }
 
 static void

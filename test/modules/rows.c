@@ -65,34 +65,33 @@ rows_all(PG_FUNCTION_ARGS)
 	return text;
 }
 
+/* The places of the rows of a table that a filter of its segment leaves, as text. */
+static Datum
+filtered(Oid table_oid, void (*filter) (SfRows *rows, SfSegment *seg, uint64 number), uint64 number)
+{
+	Relation	rel = table_open(table_oid, AccessShareLock);
+	SfSegment  *seg = sf_space_open(table_oid, ATTNUM, AccessShareLock, false);
+	SfRows		rows = sf_rows_begin(rel, ATTNUM, GetActiveSnapshot());
+	Datum		text;
+
+	filter(&rows, seg, number);
+	text = walked(&rows, PG_INT32_MAX);
+	table_close(rel, NoLock);
+	return text;
+}
+
 /* rows_from_sector(table oid, sector bigint) returns text */
 Datum
 rows_from_sector(PG_FUNCTION_ARGS)
 {
-	Relation	rel = table_open(PG_GETARG_OID(0), AccessShareLock);
-	SfSegment  *seg = sf_space_open(PG_GETARG_OID(0), ATTNUM, AccessShareLock, false);
-	SfRows		rows = sf_rows_begin(rel, ATTNUM, GetActiveSnapshot());
-	Datum		text;
-
-	sf_rows_only_from_sector(&rows, seg, PG_GETARG_INT64(1));
-	text = walked(&rows, PG_INT32_MAX);
-	table_close(rel, NoLock);
-	return text;
+	return filtered(PG_GETARG_OID(0), sf_rows_only_from_sector, PG_GETARG_INT64(1));
 }
 
 /* rows_of_object(table oid, object_id bigint) returns text */
 Datum
 rows_of_object(PG_FUNCTION_ARGS)
 {
-	Relation	rel = table_open(PG_GETARG_OID(0), AccessShareLock);
-	SfSegment  *seg = sf_space_open(PG_GETARG_OID(0), ATTNUM, AccessShareLock, false);
-	SfRows		rows = sf_rows_begin(rel, ATTNUM, GetActiveSnapshot());
-	Datum		text;
-
-	sf_rows_only_object(&rows, seg, PG_GETARG_INT64(1));
-	text = walked(&rows, PG_INT32_MAX);
-	table_close(rel, NoLock);
-	return text;
+	return filtered(PG_GETARG_OID(0), sf_rows_only_object, PG_GETARG_INT64(1));
 }
 
 /* rows_of_range(table oid, attnum int, block int, offset int, end int) returns text */
