@@ -5,7 +5,7 @@
  *
  *	  trial CONNINFO NAME
  *
- * Called by test/t/092_client_library.pl, which looks at the server meanwhile.
+ * Called by test/t/client/092_client_library.pl, which looks at the server meanwhile.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,7 +5,7 @@
  *	  model that says what they must find.
  *
  * The library exports what they need where it is built with fault points.  For
- * test/t/163_advice.pl.
+ * test/t/deduplication/163_advice.pl.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,7 +4,7 @@
  *	  Hides tables whose names begin with "hidden" from queries of pg_class, as Citus hides
  *	  shards: the planner hook adds a condition to each query that reads it.
  *
- * Loaded with LOAD, for the session.  For test/t/215_hidden_tables.pl.
+ * Loaded with LOAD, for the session.  For test/t/distributed/215_hidden_tables.pl.
  *
  *-------------------------------------------------------------------------
  */

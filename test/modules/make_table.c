@@ -4,7 +4,7 @@
  *	  make_table(name): an extension that makes a table in its own way.
  *
  * Not by a utility command, so no hook for these hears of it; column d is of
- * type securefile.  For test/t/114_followed.pl.
+ * type securefile.  For test/t/ddl/114_followed.pl.
  *
  *-------------------------------------------------------------------------
  */

@@ -15,7 +15,7 @@
  *	 raw_drop(table)			drop a table
  *	 raw_start(from, to, how)	raw_copy() in a background worker; returns when that has ended
  *
- * For test/t/206_rows_past_triggers.pl.
+ * For test/t/ddl/206_rows_past_triggers.pl.
  *
  *-------------------------------------------------------------------------
  */

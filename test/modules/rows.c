@@ -5,7 +5,7 @@
  *	  from a sector on, those of an object, those of a range of blocks.
  *
  * The library exports what they need where it is built with fault points.  For
- * test/t/164_rows.pl.
+ * test/t/engine/164_rows.pl.
  *
  *-------------------------------------------------------------------------
  */

@@ -16,7 +16,7 @@ our @EXPORT = qw(prepare_bytes insert_into fault_points);
 sub fault_points
 {
 	my ($like) = @_;
-	return grep { /$like/ } slurp("$FindBin::RealBin/../../src/base/fault_points.h") =~ /^SF_FAULT_POINT\((\w+)/mg;
+	return grep { /$like/ } slurp("$FindBin::RealBin/../../../src/base/fault_points.h") =~ /^SF_FAULT_POINT\((\w+)/mg;
 }
 
 # bytes: what a row of a name holds; mid and half of large cannot be compressed.  wrong(t): ids of rows that do not hold that;

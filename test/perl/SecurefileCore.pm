@@ -23,7 +23,7 @@ use Test::More;
 our @EXPORT = qw(need_core need_assertions core_source core_cluster run_suite check_suites pg_config
   all_sound log_is_clean internal_errors nothing_internal);
 
-my $expected_dir = "$FindBin::RealBin/../core/expected";
+my $expected_dir = "$FindBin::RealBin/../../core/expected";
 
 # ---- where things are ----
 
@@ -359,7 +359,7 @@ my %ours;
 sub is_ours
 {
 	my ($function, $file) = @_;
-	my @paths = glob("$FindBin::RealBin/../../src/$file $FindBin::RealBin/../../src/*/$file");
+	my @paths = glob("$FindBin::RealBin/../../../src/$file $FindBin::RealBin/../../../src/*/$file");
 	$ours{$file} = join '', map { slurp_file($_) } grep { -e } @paths unless defined $ours{$file};
 	return $ours{$file} =~ /^\Q$function\E\(/m;
 }

@@ -100,7 +100,7 @@ sub run_psql
 # What the server will replay of ours: how often each point of it will be passed.
 my %redo_of = map { hex($_->[1]) => 'redo_' . lc $_->[0] }
   map { [ /^(\w+)\s+0x(\w+)/ ] }
-  slurp("$FindBin::RealBin/../../src/space/record.h") =~ /^#define XLOG_SF_(\w+\s+0x\w+)/mg;
+  slurp("$FindBin::RealBin/../../../src/space/record.h") =~ /^#define XLOG_SF_(\w+\s+0x\w+)/mg;
 
 sub to_replay
 {

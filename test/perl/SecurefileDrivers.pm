@@ -45,7 +45,7 @@ sub try_stacks
 	my $log = "$PostgreSQL::Test::Utils::log_path/drivers_@stacks.txt" =~ tr/ /_/r;
 	my @server = ('PGHOST=127.0.0.1', 'PGPORT=' . $node->port, 'PGUSER=' . getpwuid($>), 'PGDATABASE=postgres');
 
-	as_caller('env', @server, 'sh', '-c', 'out=$1; shift; exec "$@" >"$out" 2>&1', 'sh', $log, "$FindBin::RealBin/../drivers/run", @stacks);
+	as_caller('env', @server, 'sh', '-c', 'out=$1; shift; exec "$@" >"$out" 2>&1', 'sh', $log, "$FindBin::RealBin/../../drivers/run", @stacks);
 	my $lines = slurp_file($log);
 	report($lines);
 	like($lines, qr/^\d+ passed, 0 failed, \d+ skipped$/m, 'all was tried') or diag($lines);

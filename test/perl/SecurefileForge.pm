@@ -19,7 +19,7 @@ sub forge
 {
 	my @requests = @_;
 	my ($in, $out) = (join('', map { "$_\n" } @requests), '');
-	IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../cipher/forge.py" ], '<', \$in, '>', \$out) or die 'forge.py failed';
+	IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../../cipher/forge.py" ], '<', \$in, '>', \$out) or die 'forge.py failed';
 	my @answers = split /\n/, $out;
 	die 'answers are missing' if @answers != @requests;
 	return wantarray ? @answers : $answers[0];

@@ -24,7 +24,7 @@ sub random_run
 	my $output = '';
 	# the server has a master key
 	local $ENV{SECUREFILE_ENCRYPTS} = 1;
-	my $ok = IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../$program", '--seed', $seed, @arguments ], '>', \$output, '2>&1');
+	my $ok = IPC::Run::run([ '/usr/bin/python3', "$FindBin::RealBin/../../$program", '--seed', $seed, @arguments ], '>', \$output, '2>&1');
 	plan skip_all => $1 if $? >> 8 == 77 && $output =~ /^not here: (.*)/m;
 	ok($ok, "$name, seed $seed") or diag("@arguments\n$output");
 	note($output);
