@@ -59,6 +59,7 @@ static const SfSharedArea *const areas[] = {
 #ifdef SF_FAULTS
 	&sf_fault_area,
 #endif
+	&sf_io_cuts_area,
 	&sf_io_dirty_area,
 	&sf_io_parts_area,
 	&sf_io_watch_area,

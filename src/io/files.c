@@ -38,6 +38,7 @@
 #include "catalog/pg_tablespace_d.h"
 #include "commands/tablespace.h"
 #include "io/io_internal.h"
+#include "port/atomics.h"
 #include "storage/fd.h"
 
 /* A directory has entries, and an entry may be a directory. */
@@ -542,6 +543,19 @@ sf_io_files_create(SfStorage storage)
 
 /* ---- cutting ---- */
 
+/* How many cuts have begun since the server started. */
+static pg_atomic_uint64 *cuts = NULL;
+
+const SfSharedArea sf_io_cuts_area = {
+	.name = "securefile cuts of files", .at = (void **) &cuts, .bytes = sizeof(*cuts)
+};
+
+uint64
+sf_io_cuts(void)
+{
+	return pg_atomic_read_u64(cuts);
+}
+
 /*
  * A file that cannot be looked at: true if it is missing, else reported.  errno is still
  * that of the look.
@@ -581,6 +595,7 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	/* descriptors of files that go would keep them alive without a name */
 	sfi_io_fd_close_all(storage);
 	sfi_dirty_forget(storage, keep);
+	pg_atomic_fetch_add_u64(cuts, 1);
 
 	/* what is kept is not looked at: it may be a long row of full files */
 	while (sfi_io_file_path(path, storage, nfiles), sfi_io_look(path, &st))

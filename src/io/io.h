@@ -65,6 +65,7 @@ typedef struct SfKeptMemory
 extern SfKeptMemory sf_io_kept_memory(void);
 
 /* Shared memory of the room. */
+extern const SfSharedArea sf_io_cuts_area;
 extern const SfSharedArea sf_io_dirty_area;
 extern const SfSharedArea sf_io_parts_area;
 extern const SfSharedArea sf_io_watch_area;
@@ -190,6 +191,12 @@ extern void sf_io_files_ensure(SfStorage storage, uint64 to_bytes);
  */
 extern void sf_io_note_restored(void);
 extern uint64 sf_io_restore_id(void);
+
+/*
+ * A number that is greater after any segment was cut than before its files got shorter: a
+ * process that remembers the end of a segment looks again then.  Never throws.
+ */
+extern uint64 sf_io_cuts(void);
 
 /*
  * Redo: cut what lies beyond size_bytes, if the files exist.  Failures are

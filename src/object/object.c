@@ -185,19 +185,17 @@ key_of(const SfLocator *loc)
 }
 
 uint64
-sf_object_length(struct varlena *datum)
+sf_object_length(const SfLocator *loc)
 {
-	SfLocator	loc = sf_object_locator(datum);
-
 	/* these two have no key to go by, and a read takes other ways as well */
 	if (sf_base_preloaded && !HistoricSnapshotActive())
 	{
-		const SfSecret *key = key_of(&loc);
+		const SfSecret *key = key_of(loc);
 
 		if (key != NULL)
-			require_tag(&loc, key);
+			require_tag(loc, key);
 	}
-	return loc.length_bytes;
+	return loc->length_bytes;
 }
 
 /* ---- hashes of values ---- */

@@ -41,14 +41,14 @@ extern void sf_object_refuse_later(const SfLocator *loc);
 extern SfLocator sf_object_locator(struct varlena *datum);
 
 /*
- * The length in bytes of the value that a STORED datum (detoasted, maybe packed) leads to.
+ * The length in bytes of the value that a locator leads to.
  * ERROR DATA_CORRUPTED when the locator is damaged: its tag is checked, unless its
  * segment is not there any more, or cannot be opened here (the library is not preloaded,
  * logical decoding).  Then the length is what the locator says; reading the value fails.
  * Opens the segment for the first value of it that this process asks about, and gives
  * the lock back; later calls open nothing.
  */
-extern uint64 sf_object_length(struct varlena *datum);
+extern uint64 sf_object_length(const SfLocator *loc);
 
 /* A copy of a detoasted datum in that context. */
 extern struct varlena *sf_object_copy(const struct varlena *datum, MemoryContext context);

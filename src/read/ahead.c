@@ -139,11 +139,11 @@ look_up(void *arg)
 	LookUp	   *what = arg;
 	SfReader   *reader = what->reader;
 	uint64		first = what->unit_no / SF_INODE_MAX_UNITS * SF_INODE_MAX_UNITS;
-	uint32		n = Min(reader->loc.nunits - first, SF_INODE_MAX_UNITS);
+	uint32		n = Min(reader->value.loc.nunits - first, SF_INODE_MAX_UNITS);
 
 	if (reader->units == NULL)
 		reader->units = MemoryContextAlloc(reader->context, SF_INODE_MAX_UNITS * sizeof(SfUnit));
-	SF_ASSERT(first < reader->loc.nunits && what->unit_no < first + n);
+	SF_ASSERT(first < reader->value.loc.nunits && what->unit_no < first + n);
 	reader->nknown = 0;
 	sfi_read_look_up(what->job, first, n, reader->units);
 	reader->first_known = first;
@@ -169,7 +169,7 @@ sfi_read_find_unit(SfReader *reader, SfReadJob *job, uint64 unit_no, uint32 *n)
 {
 	LookUp		what = {reader, job, unit_no};
 
-	SF_ASSERT(reader->stored && unit_no < reader->loc.nunits);
+	SF_ASSERT(unit_no < reader->value.loc.nunits);
 
 	/*
 	 * Without sign: the difference of a unit before the first known one is
@@ -266,7 +266,7 @@ sfi_read_ahead(SfReader *reader, SfReadJob *job)
 	uint64		end = SfReadTargetEnd(job->target);
 	SfReadRing *ring;
 
-	SF_ASSERT(reader->stored && job->target->dst != NULL && unit_no < end);
+	SF_ASSERT(job->target->dst != NULL && unit_no < end);
 	if (!prepare_slot(reader, job))
 		return false;
 	ring = &reader->slot->ring;

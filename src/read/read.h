@@ -70,8 +70,12 @@ extern SfHome sf_read_home(struct varlena *datum);
  */
 extern struct varlena *sf_read_new_inline(Size len, char **data);
 
-/* Length of a value in bytes; touches no data.  ERROR DATA_CORRUPTED as for sf_read_form(). */
+/*
+ * Length of a value in bytes; touches no data.  ERROR DATA_CORRUPTED as for sf_read_form(), and
+ * as for sf_object_length().
+ */
 extern int64 sf_read_length(struct varlena *datum);
+extern int64 sf_read_value_length(const SfValue *value);
 
 /*
  * What a value consists of (see SfPiece); returns how many pieces, palloc'd,
@@ -85,9 +89,11 @@ extern int	sf_read_pieces(struct varlena *value, SfPiece **pieces);
  * must lie inside the value.  Reads no unit it does not touch.  ERROR
  * DATA_CORRUPTED or UNDEFINED_OBJECT (value outlived its row).  Opens and locks the
  * segment itself, for the time of the call.  May be cancelled.  Not for critical
- * sections; not reentrant, since the requests are static.
+ * sections; not reentrant, since the requests are static.  A value remembers that its
+ * locator was found genuine.
  */
 extern void sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst);
+extern void sf_read_value_range(SfValue *value, int64 object_offset, int64 len, char *dst);
 
 /*
  * The same for a version in the making, which has length_bytes now: what is in its
@@ -102,7 +108,7 @@ extern void sf_read_map(SfSegment *seg, SfEdit *edit, const SfLocator *version,
  * on, at most *len.  Sets both; false when there are none.  *object_offset is at most
  * the value's length.  Opens and locks the segment itself.
  */
-extern bool sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len);
+extern bool sf_read_next_data(SfValue *value, int64 *object_offset, int64 *len);
 
 /*
  * A reader: a value that is read in pieces, over several calls.  Pieces that

@@ -153,8 +153,8 @@ typedef struct SfReadRequest
 
 #define SfReadRequestEnd(request)	((request)->first_unit + (request)->nunits)
 
-/* Does a unit, which is no hole, lie where data files are?  Never throws. */
-extern bool sfi_read_is_there(const SfReadJob *job, const SfUnit *unit);
+/* Does a unit, which is no hole, lie where data files are?  May read the header page. */
+extern bool sfi_read_is_there(SfReadJob *job, const SfUnit *unit);
 
 /*
  * A diagnostic of tests: has the place of a unit been given back, although a row has the value?
@@ -342,7 +342,7 @@ struct SfReader
 	dlist_node	link;			/* among all readers of this process */
 	MemoryContext context;		/* holds the reader and all it has */
 	MemoryContextCallback at_reset;
-	struct varlena *datum;
+	SfValue		value;			/* its copy */
 	int64		length_bytes;
 	bool		in_call;		/* between calls: the last one threw */
 	int64		next_offset;	/* end of the last call; -1: none */
@@ -351,9 +351,7 @@ struct SfReader
 	int64		decided_until;	/* from there on, direct is decided anew */
 
 	/* STORED only */
-	bool		stored;
 	bool		tag_checked;	/* the locator is its segment's */
-	SfLocator	loc;
 	Oid			held;			/* segment relation that is locked for the
 								 * reader, or invalid */
 

@@ -65,13 +65,10 @@ sf_read_begin(struct varlena *datum)
 
 	reader->context = context;
 	/* a PACKED value would be decoded for each piece */
-	reader->datum = sf_object_copy(sf_read_unpacked(datum), context);
+	reader->value = sf_read_look(sf_object_copy(sf_read_unpacked(datum), context));
 	MemoryContextSwitchTo(old);
-	reader->length_bytes = reader->end_offset = sf_read_length(reader->datum);
+	reader->length_bytes = reader->end_offset = sf_read_value_length(&reader->value);
 	reader->next_offset = -1;
-	reader->stored = sf_read_form(reader->datum) == SF_FORM_STORED;
-	if (reader->stored)
-		reader->loc = sf_object_locator(reader->datum);
 
 	dlist_push_head(&readers, &reader->link);
 	reader->at_reset.func = end_reader;
@@ -89,7 +86,7 @@ sf_read_end(SfReader *reader)
 struct varlena *
 sf_read_reader_datum(const SfReader *reader)
 {
-	return reader->datum;
+	return reader->value.datum;
 }
 
 int64
@@ -197,16 +194,16 @@ read_in_order(SfReader *reader, SfReadJob *job)
 static void
 read_call(SfReader *reader, SfReadTarget *target, bool in_order)
 {
-	SfSegment  *seg = sf_space_open_incarnation(reader->loc.table_oid, reader->loc.attnum,
-												reader->loc.incarnation);
+	SfLocator  *loc = &reader->value.loc;
+	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
 	SfReadJob	job;
 
-	SF_ASSERT(reader->stored && seg->incarnation == reader->loc.incarnation && target->len > 0);
+	SF_ASSERT(seg->incarnation == loc->incarnation && target->len > 0);
 	if (!reader->tag_checked)
-		sf_object_require_tag(seg, &reader->loc);
+		sf_object_require_tag(seg, loc);
 	reader->tag_checked = true;
-	sf_object_require_genuine(seg, &reader->loc);
-	sfi_read_prepare_job(&job, seg, &reader->loc, target, NULL);
+	sf_object_require_genuine(seg, loc);
+	sfi_read_prepare_job(&job, seg, loc, target, NULL);
 	if (in_order)
 		read_in_order(reader, &job);
 	else
@@ -231,9 +228,9 @@ sf_read_at(SfReader *reader, int64 object_offset, int64 len, char *dst)
 	SF_ASSERT(object_offset >= 0 && len >= 0 && object_offset + len <= reader->length_bytes);
 	if (len == 0)
 		return;
-	if (!reader->stored)
+	if (reader->value.form != SF_FORM_STORED)
 	{
-		sf_read_range(reader->datum, object_offset, len, dst);
+		sf_read_value_range(&reader->value, object_offset, len, dst);
 		return;
 	}
 	/* the hint was wrong, so it is not believed any more */

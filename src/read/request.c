@@ -64,10 +64,15 @@ unit_end(const SfUnit *unit)
 	return unit->start + sf_unit_sectors(unit);
 }
 
+/* Once a unit is there, it is for the whole job: the end that the job knows only rises. */
 bool
-sfi_read_is_there(const SfReadJob *job, const SfUnit *unit)
+sfi_read_is_there(SfReadJob *job, const SfUnit *unit)
 {
-	return unit->stored_bytes != 0 && unit_end(unit) <= job->total_sectors;
+	uint64		end = unit_end(unit);
+
+	if (end > job->total_sectors)
+		job->total_sectors = Max(job->total_sectors, sf_space_total_sectors(job->seg, end));
+	return unit->stored_bytes != 0 && end <= job->total_sectors;
 }
 
 /* A request reads whole blocks: from the one that its first sector is in .. */
@@ -134,7 +139,7 @@ request_is_valid(const SfReadRequest *request)
  * the next data file, or if the blocks of both would not find room in the buffer.
  */
 static bool
-continues(const SfReadJob *job, const SfReadRequest *request, const SfUnit *unit)
+continues(SfReadJob *job, const SfReadRequest *request, const SfUnit *unit)
 {
 	return unit->start == unit_end(&request->units[request->nunits - 1]) &&
 		unit->start / SF_FILE_SECTORS == request->units[0].start / SF_FILE_SECTORS &&

@@ -32,51 +32,52 @@
 
 /* Every form has its length in the datum itself: a locator knows that of its value. */
 int64
-sf_read_length(struct varlena *datum)
+sf_read_value_length(const SfValue *value)
 {
-	switch (sf_read_form(datum))
+	switch (value->form)
 	{
 		case SF_FORM_INLINE:
-			return VARSIZE_ANY_EXHDR(datum) - 1;
+			return VARSIZE_ANY_EXHDR(value->datum) - 1;
 		case SF_FORM_PACKED:
 		case SF_FORM_TRAINED:
 		case SF_FORM_SEALED:
-			return sfi_read_packed_length(datum);
+			return sfi_read_packed_length(value->datum);
 		case SF_FORM_EDITED:
-			return sf_object_edited_length(datum);
+			return sf_object_edited_length(value->datum);
 		default:
-			return sf_object_length(datum);
+			return sf_object_length(&value->loc);
 	}
 }
 
-/*
- * The segment stays locked for the time of the read only, as a TOAST table
- * does: the row, not the lock, keeps the value.
- */
-static void
-read_units(SfLocator *loc, SfReadTarget *target)
+int64
+sf_read_length(struct varlena *datum)
 {
-	SfSegment  *seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
-	SfReadJob	job;
+	const SfValue value = sf_read_look(datum);
 
-	sf_object_require_tag(seg, loc);
-	sf_object_require_genuine(seg, loc);
-	sfi_read_prepare_job(&job, seg, loc, target, NULL);
-	sfi_read_units(&job, NULL, SfReadTargetFirst(target));
-	sf_space_release(seg);
+	return sf_read_value_length(&value);
 }
 
-/* Large results are worth keeping memory for: the next one will be as large. */
+/*
+ * Large results are worth keeping memory for: the next one will be as large.  The segment stays
+ * locked for the time of the read only, as a TOAST table does: the row, not the lock, keeps the
+ * value.
+ */
 static void
-read_stored(struct varlena *datum, int64 object_offset, int64 len, char *dst)
+read_stored(SfLocator *loc, int64 object_offset, int64 len, char *dst)
 {
-	SfLocator	loc = sf_object_locator(datum);
 	SfReadTarget target = {.dst = dst, .offset = object_offset, .len = len};
+	SfSegment  *seg;
+	SfReadJob	job;
 
-	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc.length_bytes);
+	SF_ASSERT(object_offset >= 0 && object_offset + len <= loc->length_bytes);
 	if (len >= SF_IO_LARGE)
 		sf_io_use_memory();
-	read_units(&loc, &target);
+	seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+	sf_object_require_tag(seg, loc);
+	sf_object_require_genuine(seg, loc);
+	sfi_read_prepare_job(&job, seg, loc, &target, NULL);
+	sfi_read_units(&job, NULL, SfReadTargetFirst(&target));
+	sf_space_release(seg);
 }
 
 /* Bytes [offset, offset + len) of a piece; a part of a STORED value has a start in it, too. */
@@ -93,7 +94,7 @@ read_piece(const SfPiece *piece, uint64 offset, uint64 len, char *dst)
 			memset(dst, 0, len);
 			break;
 		case SF_PIECE_VALUE:
-			read_stored(piece->value, piece->start + offset, len, dst);
+			sf_read_range(piece->value, piece->start + offset, len, dst);
 			break;
 	}
 }
@@ -102,16 +103,15 @@ read_piece(const SfPiece *piece, uint64 offset, uint64 len, char *dst)
 int
 sf_read_pieces(struct varlena *value, SfPiece **pieces)
 {
-	uint8		form = sf_read_form(value);
+	const SfValue look = sf_read_look(sf_read_unpacked(value));
 
-	if (form == SF_FORM_EDITED)
+	if (look.form == SF_FORM_EDITED)
 		return sf_object_pieces(value, pieces);
-	if (form == SF_FORM_PACKED || sf_read_is_homed(value))
-		return sf_read_pieces(sf_read_unpacked(value), pieces);
+	value = look.datum;
 	/* of the two fields, the kind tells which one counts */
 	*pieces = palloc0(sizeof(SfPiece));
-	(*pieces)->kind = form == SF_FORM_INLINE ? SF_PIECE_BYTES : SF_PIECE_VALUE;
-	(*pieces)->length = sf_read_length(value);
+	(*pieces)->kind = look.form == SF_FORM_INLINE ? SF_PIECE_BYTES : SF_PIECE_VALUE;
+	(*pieces)->length = sf_read_value_length(&look);
 	(*pieces)->bytes = VARDATA_ANY(value) + 1;
 	(*pieces)->value = value;
 	return 1;
@@ -141,11 +141,13 @@ read_edited(struct varlena *datum, uint64 object_offset, uint64 len, char *dst)
 }
 
 void
-sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
+sf_read_value_range(SfValue *value, int64 object_offset, int64 len, char *dst)
 {
+	struct varlena *datum = value->datum;
+
 	if (len == 0)
 		return;
-	switch (sf_read_form(datum))
+	switch (value->form)
 	{
 		case SF_FORM_INLINE:
 			SF_ASSERT(object_offset >= 0 && object_offset + len <= VARSIZE_ANY_EXHDR(datum) - 1);
@@ -160,8 +162,16 @@ sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
 			read_edited(datum, object_offset, len, dst);
 			break;
 		default:
-			read_stored(datum, object_offset, len, dst);
+			read_stored(&value->loc, object_offset, len, dst);
 	}
+}
+
+void
+sf_read_range(struct varlena *datum, int64 object_offset, int64 len, char *dst)
+{
+	SfValue		value = sf_read_look(datum);
+
+	sf_read_value_range(&value, object_offset, len, dst);
 }
 
 /* The length is the caller's: that of the version is the one it had when it was begun. */
@@ -209,27 +219,28 @@ end_of_data(SfSegment *seg, const SfLocator *loc, uint64 first, uint32 n)
  * range has room for is looked at, since a range may begin inside a unit.
  */
 bool
-sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
+sf_read_next_data(SfValue *value, int64 *object_offset, int64 *len)
 {
-	SfLocator	loc = sf_object_locator(datum);
+	SfLocator  *loc = &value->loc;
 	SfSegment  *seg;
-	int64		end = loc.length_bytes;
+	int64		end = loc->length_bytes;
 
-	if (loc.flags & SF_LOC_INODE)
+	SF_ASSERT(value->form == SF_FORM_STORED && *object_offset <= end);
+	if (loc->flags & SF_LOC_INODE)
 	{
 		uint64		unit = sf_unit_of(*object_offset);
 		uint64		first;
 
-		seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
-		sf_object_require_tag(seg, &loc);
+		seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+		sf_object_require_tag(seg, loc);
 		/* what is a hole here is never read, so nothing else would tell */
-		sf_object_require_genuine(seg, &loc);
-		first = sf_object_next_stored(seg, &loc, unit);
+		sf_object_require_genuine(seg, loc);
+		first = sf_object_next_stored(seg, loc, unit);
 		if (first > unit)
 			*object_offset = Min(first * SF_UNIT_SIZE, end);
-		if (first < loc.nunits)
-			end = Min(end, end_of_data(seg, &loc, first,
-									   Min(sf_units_of(*len) + 1, loc.nunits - first)));
+		if (first < loc->nunits)
+			end = Min(end, end_of_data(seg, loc, first,
+									   Min(sf_units_of(*len) + 1, loc->nunits - first)));
 		sf_space_release(seg);
 	}
 	*len = Min(*len, end - *object_offset);
@@ -243,14 +254,15 @@ sf_read_next_data(struct varlena *datum, int64 *object_offset, int64 *len)
 static struct varlena *
 read_whole(struct varlena *datum, Size header)
 {
-	int64		len = sf_read_length(datum);
+	SfValue		value = sf_read_look(datum);
+	int64		len = sf_read_value_length(&value);
 	struct varlena *result;
 	char		first;
 
 	if (len > MaxAllocSize - header)
 	{
 		/* says so if it is the locator that is wrong */
-		sf_read_range(datum, 0, 1, &first);
+		sf_read_value_range(&value, 0, 1, &first);
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("securefile value of " INT64_FORMAT " bytes is too long to be returned whole",
@@ -263,7 +275,7 @@ read_whole(struct varlena *datum, Size header)
 	}
 	result = palloc(header + len);
 	SET_VARSIZE(result, header + len);
-	sf_read_range(datum, 0, len, (char *) result + header);
+	sf_read_value_range(&value, 0, len, (char *) result + header);
 	return result;
 }
 

@@ -106,6 +106,7 @@ load_segment(SfSegment *seg, SfStorage storage, SfHeader header, bool kept)
 	seg->retained = kept;
 	seg->next_id = seg->end_id = 0;
 	seg->described = 0;
+	seg->total_sectors = 0;
 	seg->storage = storage;
 }
 
@@ -543,8 +544,16 @@ sf_space_column(SfSegment *seg)
 	return &seg->column;
 }
 
+/* The cuts are asked first: the header says that a segment is shorter before it is cut. */
 uint64
-sf_space_total_sectors(SfSegment *seg)
+sf_space_total_sectors(SfSegment *seg, uint64 needed_sectors)
 {
-	return sf_space_read_header(seg).total_sectors;
+	uint64		cuts = sf_io_cuts();
+
+	if (seg->cuts != cuts || seg->total_sectors < needed_sectors)
+	{
+		seg->total_sectors = sf_space_read_header(seg).total_sectors;
+		seg->cuts = cuts;
+	}
+	return seg->total_sectors;
 }

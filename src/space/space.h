@@ -48,6 +48,8 @@ typedef struct SfSegment
 	uint64		end_id;			/* and end */
 	SfColumn	column;			/* see sf_space_column() */
 	uint64		described;		/* when that was asked for; 0: never */
+	uint64		total_sectors;	/* see sf_space_total_sectors() .. */
+	uint64		cuts;			/* .. of files, when the header was asked */
 } SfSegment;
 
 /*
@@ -260,10 +262,11 @@ extern SfHeader sf_space_header(Relation segrel);
 extern SfHeader sf_space_read_header(SfSegment *seg);
 
 /*
- * Sectors that the segment has now.  Others may grow it right after, or cut a tail in which
- * nothing is used.
+ * Sectors that the segment has.  The header page is read only if the process does not know of
+ * as many sectors as are needed, or a tail was cut since.  Others may grow the segment right
+ * after, or cut a tail in which nothing is used.
  */
-extern uint64 sf_space_total_sectors(SfSegment *seg);
+extern uint64 sf_space_total_sectors(SfSegment *seg, uint64 needed_sectors);
 
 /* ---- lending: blocks for this backend's use, known in memory only ---- */
 

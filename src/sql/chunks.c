@@ -91,8 +91,7 @@ require_arguments(int64 start, bool has_count, int64 count, int32 chunk_size)
 static bool
 leaves_holes_out(const ChunkScan *scan)
 {
-	return scan->rows != ROWS_CHUNKS && !scan->content.is_inline &&
-		sf_read_form(scan->content.value) == SF_FORM_STORED;
+	return scan->rows != ROWS_CHUNKS && scan->content.value.form == SF_FORM_STORED;
 }
 
 /* Make the scan; the memory is that of all its calls. */
@@ -113,9 +112,9 @@ begin_scan(FunctionCallInfo fcinfo, Rows rows)
 	scan->next = Min(start - 1, scan->content.length);
 	scan->end = scan->next + Min(count, scan->content.length - scan->next);
 	scan->data_end = leaves_holes_out(scan) ? scan->next : scan->end;
-	if (!scan->content.is_inline && rows != ROWS_DATA_STARTS)
+	if (!sfi_sql_is_inline(&scan->content) && rows != ROWS_DATA_STARTS)
 	{
-		scan->reader = sf_read_begin(scan->content.value);
+		scan->reader = sf_read_begin(scan->content.value.datum);
 		sf_read_stop_at(scan->reader, scan->end);
 	}
 	return scan;
@@ -173,7 +172,7 @@ find_data(ChunkScan *scan)
 	SF_ASSERT(left >= 0 && scan->data_end <= scan->end);
 	if (left == 0 || scan->next + Min(left, scan->chunk_size) <= scan->data_end)
 		return left > 0;
-	if (!sf_read_next_data(scan->content.value, &scan->next, &len) || scan->next >= scan->end)
+	if (!sf_read_next_data(&scan->content.value, &scan->next, &len) || scan->next >= scan->end)
 	{
 		scan->next = scan->data_end = scan->end;
 		return false;

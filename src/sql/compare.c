@@ -29,13 +29,13 @@ PG_FUNCTION_INFO_V1(securefile_hash_bytea_extended);
 static bool
 same_locator(const SfSqlContent *a, const SfSqlContent *b)
 {
-	return !a->is_inline && !b->is_inline &&
-		sf_object_same(a->value, b->value);
+	return !sfi_sql_is_inline(a) && !sfi_sql_is_inline(b) &&
+		sf_object_same(a->value.datum, b->value.datum);
 }
 
 /* Do [object_offset, object_offset + len) have the same bytes in both? */
 static bool
-pieces_equal(const SfSqlContent *a, const SfSqlContent *b, int64 object_offset, int64 len)
+pieces_equal(SfSqlContent *a, SfSqlContent *b, int64 object_offset, int64 len)
 {
 	bytea	   *piece_a = sfi_sql_slice(a, object_offset, len);
 	bytea	   *piece_b = sfi_sql_slice(b, object_offset, len);

@@ -28,23 +28,28 @@ peek_form(Datum value)
 	return form;
 }
 
+static SfValue
+given_inline(Datum value)
+{
+	return (SfValue) {(struct varlena *) DatumGetPointer(value), SF_FORM_INLINE};
+}
+
 SfSqlContent
 sfi_sql_open(Datum value)
 {
 	SfSqlContent content = {0};
 
 	value = sf_object_given(value);
-	content.is_inline = peek_form(value) == SF_FORM_INLINE;
-	if (content.is_inline)
+	if (peek_form(value) == SF_FORM_INLINE)
 	{
-		content.value = (struct varlena *) DatumGetPointer(value);
+		content.value = given_inline(value);
 		content.inline_start = 1;	/* behind the form */
 		content.length = (int64) toast_raw_datum_size(value) - SF_INLINE_OVERHEAD;
 	}
 	else
 	{
-		content.value = PG_DETOAST_DATUM_PACKED(value);
-		content.length = sf_read_length(content.value);
+		content.value = sf_read_look(PG_DETOAST_DATUM_PACKED(value));
+		content.length = sf_read_value_length(&content.value);
 	}
 	SF_ASSERT(content.length >= 0);
 	return content;
@@ -55,8 +60,7 @@ sfi_sql_open_bytea(Datum value)
 {
 	SfSqlContent content = {0};
 
-	content.value = (struct varlena *) DatumGetPointer(value);
-	content.is_inline = true;
+	content.value = given_inline(value);
 	content.length = (int64) toast_raw_datum_size(value) - VARHDRSZ;
 	SF_ASSERT(content.length >= 0 && content.inline_start == 0);
 	return content;
@@ -65,9 +69,9 @@ sfi_sql_open_bytea(Datum value)
 void
 sfi_sql_unpack(SfSqlContent *content)
 {
-	if (content->is_inline &&
-		toast_get_compression_id(content->value) != TOAST_INVALID_COMPRESSION_ID)
-		content->value = PG_DETOAST_DATUM_PACKED(PointerGetDatum(content->value));
+	if (sfi_sql_is_inline(content) &&
+		toast_get_compression_id(content->value.datum) != TOAST_INVALID_COMPRESSION_ID)
+		content->value.datum = PG_DETOAST_DATUM_PACKED(PointerGetDatum(content->value.datum));
 }
 
 bytea *
@@ -89,29 +93,29 @@ sfi_sql_new_bytea(int64 len)
 static bytea *
 inline_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 {
-	return (bytea *) PG_DETOAST_DATUM_SLICE(PointerGetDatum(content->value),
+	return (bytea *) PG_DETOAST_DATUM_SLICE(PointerGetDatum(content->value.datum),
 											content->inline_start + (int32) object_offset,
 											(int32) len);
 }
 
 bytea *
-sfi_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len)
+sfi_sql_slice(SfSqlContent *content, int64 object_offset, int64 len)
 {
 	bytea	   *result;
 
 	SF_ASSERT(object_offset >= 0 && len >= 0 && object_offset + len <= content->length);
 
-	if (content->is_inline)
+	if (sfi_sql_is_inline(content))
 		return inline_slice(content, object_offset, len);
 	result = sfi_sql_new_bytea(len);
-	sf_read_range(content->value, object_offset, len, VARDATA(result));
+	sf_read_value_range(&content->value, object_offset, len, VARDATA(result));
 	return result;
 }
 
 void
 sfi_sql_free_slice(const SfSqlContent *content, bytea *slice)
 {
-	if (!content->is_inline)
+	if (!sfi_sql_is_inline(content))
 		sodium_memzero(VARDATA(slice), VARSIZE(slice) - VARHDRSZ);
 	pfree(slice);
 }

@@ -10,6 +10,7 @@
 #define SF_SQL_CONTENT_H
 
 #include "base/base.h"
+#include "object/object.h"
 
 /*
  * A value opened for reading.  An INLINE one is left as it lies (perhaps in
@@ -17,8 +18,7 @@
  */
 typedef struct SfSqlContent
 {
-	struct varlena *value;		/* INLINE: as given; else detoasted, packed */
-	bool		is_inline;
+	SfValue		value;			/* INLINE: as given, not detoasted */
 	int32		inline_start;	/* INLINE: where in it the content begins */
 	int64		length;
 } SfSqlContent;
@@ -38,11 +38,17 @@ extern SfSqlContent sfi_sql_open_bytea(Datum value);
  */
 extern void sfi_sql_unpack(SfSqlContent *content);
 
+static inline bool
+sfi_sql_is_inline(const SfSqlContent *content)
+{
+	return content->value.form == SF_FORM_INLINE;
+}
+
 /* An uninitialised bytea with room for len bytes; ERROR above 1 GB. */
 extern bytea *sfi_sql_new_bytea(int64 len);
 
 /* The same as a new bytea. */
-extern bytea *sfi_sql_slice(const SfSqlContent *content, int64 object_offset, int64 len);
+extern bytea *sfi_sql_slice(SfSqlContent *content, int64 object_offset, int64 len);
 
 /*
  * Give a slice back that goes nowhere else.  What may have been decrypted is wiped: the

@@ -140,8 +140,8 @@ choose_units(const SfSqlContent *content, Sample *sample)
 	uint64		nunits = sf_units_of(content->length);
 	bool		packed = false;
 
-	if (content->is_inline)
-		packed = toast_get_compression_id(content->value) != TOAST_INVALID_COMPRESSION_ID;
+	if (sfi_sql_is_inline(content))
+		packed = toast_get_compression_id(content->value.datum) != TOAST_INVALID_COMPRESSION_ID;
 	sample->length = content->length;
 	sample->nparts = Min(nunits, MOST_PARTS);
 	for (int i = 0; i < sample->nparts; i++)
@@ -157,18 +157,18 @@ choose_units(const SfSqlContent *content, Sample *sample)
 
 /* Is a unit a hole, which takes no space at any level? */
 static bool
-is_hole(const SfSqlContent *content, int64 start, int64 len)
+is_hole(SfSqlContent *content, int64 start, int64 len)
 {
 	int64		data = start;
 
-	if (content->is_inline || sf_read_form(content->value) != SF_FORM_STORED)
+	if (content->value.form != SF_FORM_STORED)
 		return false;
-	return !sf_read_next_data(content->value, &data, &len) || data > start;
+	return !sf_read_next_data(&content->value, &data, &len) || data > start;
 }
 
 /* Read the unit that stands for a part. */
 static void
-read_sampled_unit(const SfSqlContent *content, Part *part, char *dst)
+read_sampled_unit(SfSqlContent *content, Part *part, char *dst)
 {
 	int64		start = sf_unit_start(part->read);
 	uint32		len = sf_unit_plain_bytes(content->length, part->read);
@@ -178,9 +178,9 @@ read_sampled_unit(const SfSqlContent *content, Part *part, char *dst)
 	part->hole = is_hole(content, start, len);
 	if (part->hole)
 		return;
-	if (!content->is_inline)
+	if (!sfi_sql_is_inline(content))
 	{
-		sf_read_range(content->value, start, len, dst);
+		sf_read_value_range(&content->value, start, len, dst);
 		return;
 	}
 	slice = sfi_sql_slice(content, start, len);

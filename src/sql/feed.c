@@ -102,7 +102,7 @@ feed_pieces(const Feed *feed, const SfPiece *pieces, int npieces)
 
 /* Pass on an INLINE value in parts, from where it lies (perhaps in TOAST). */
 static void
-feed_inline(const Feed *feed, const SfSqlContent *content)
+feed_inline(const Feed *feed, SfSqlContent *content)
 {
 	for (int64 at = 0; at < content->length; at += PART_BYTES)
 	{
@@ -128,13 +128,13 @@ sfi_sql_feed(Datum value, SfSqlTake take, void *arg)
 	else
 	{
 		content = sfi_sql_open(value);
-		if (content.is_inline)
+		if (sfi_sql_is_inline(&content))
 		{
 			sfi_sql_unpack(&content);
 			feed_inline(&feed, &content);
 			return;
 		}
-		npieces = sf_read_pieces(content.value, &pieces);
+		npieces = sf_read_pieces(content.value.datum, &pieces);
 	}
 	feed_pieces(&feed, pieces, npieces);
 	pfree(pieces);

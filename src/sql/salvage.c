@@ -45,14 +45,13 @@ typedef struct Salvage
 static void
 require_value(const SfSqlContent *content)
 {
-	SfLocator	loc;
+	const SfLocator *loc = &content->value.loc;
 	SfSegment  *seg;
 
-	if (content->is_inline || sf_read_form(content->value) != SF_FORM_STORED)
+	if (content->value.form != SF_FORM_STORED)
 		return;
-	loc = sf_object_locator(content->value);
-	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
-	sf_object_require_tag(seg, &loc);
+	seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
+	sf_object_require_tag(seg, loc);
 	sf_space_release(seg);
 }
 

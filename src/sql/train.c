@@ -143,10 +143,10 @@ lock_table(Training *training, Oid table_oid)
 static bool
 is_secret(const SfSqlContent *content)
 {
-	if (content->is_inline)
+	if (sfi_sql_is_inline(content))
 		return false;
-	return sf_read_form(content->value) == SF_FORM_STORED ?
-		sf_object_locator(content->value).key_id != 0 : sf_read_key_id(content->value) != 0;
+	return content->value.form == SF_FORM_STORED ? content->value.loc.key_id != 0
+		: sf_read_key_id(content->value.datum) != 0;
 }
 
 /*

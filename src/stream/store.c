@@ -46,6 +46,7 @@ next_length(int64 at, int64 left)
 static void
 copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 {
+	SfValue		value = sf_read_look(piece->value);
 	char	   *buffer = palloc(Min(piece->length, COPY_BYTES));
 	int64		shift = at - (int64) piece->start;
 	int64		end = piece->start + piece->length;
@@ -53,13 +54,13 @@ copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 	int64		from = piece->start;
 	int64		len = next_length(at, piece->length);
 
-	while (from < end && sf_read_next_data(piece->value, &from, &len) && from < end)
+	while (from < end && sf_read_next_data(&value, &from, &len) && from < end)
 	{
 		CHECK_FOR_INTERRUPTS();
 		SF_ASSERT(from >= done && len > 0);
 		len = Min(len, end - from);
 		sfi_once_zero(stream, done + shift, from - done);
-		sf_read_range(piece->value, from, len, buffer);
+		sf_read_value_range(&value, from, len, buffer);
 		sfi_once_write(stream, from + shift, buffer, len);
 		done = from += len;
 		len = next_length(from + shift, end - from);
@@ -67,7 +68,7 @@ copy_range(SfStream *stream, int64 at, const SfPiece *piece)
 	SF_ASSERT(done <= end);
 	sfi_once_zero(stream, done + shift, end - done);
 	/* never in what the server may write as padding */
-	if (sf_object_locator(piece->value).flags & SF_LOC_KEYED)
+	if (value.loc.flags & SF_LOC_KEYED)
 		sodium_memzero(buffer, Min(piece->length, COPY_BYTES));
 	pfree(buffer);
 }
@@ -201,6 +202,7 @@ place(SfSegment *seg, SfValue result, const SfValue *old)
 static bool
 has_long_gap(const SfPiece *piece)
 {
+	SfValue		value = sf_read_look(piece->value);
 	int64		end = piece->start + piece->length;
 	int64		at = piece->start;
 
@@ -210,7 +212,7 @@ has_long_gap(const SfPiece *piece)
 		int64		len = end - at;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!sf_read_next_data(piece->value, &from, &len))
+		if (!sf_read_next_data(&value, &from, &len))
 			from = end;
 		if (Min(from, end) - at > LONGEST_GAP)
 			return true;
