@@ -254,6 +254,27 @@ variable('of a transaction that was rolled back', 'INSERT INTO var VALUES (3, 3,
 variable('of a savepoint that was rolled back', 'BEGIN INSERT INTO var VALUES (3, 3, 300000, blob(3, 300000)) RETURNING doc INTO v; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END;', like => qr/^$gone/);
 released('var', 'variables');
 
+# the tail is cut off behind a value that the session has read: it does not go by the end that
+# it remembers
+make_table($node, 'tail');
+fill($node, 'tail', 1, 1, 200_000);
+fill($node, 'tail', 2, 20, 2_000_000);
+like(verbose_error(q{
+	SET securefile.procedure_retention = 0;
+	DO $$
+	DECLARE
+		v securefile;
+	BEGIN
+		SELECT doc INTO v FROM tail WHERE id = 20;
+		ASSERT verdict(v, 20, 2000000) = 'right';
+		DELETE FROM tail WHERE id > 1;
+		COMMIT;
+		PERFORM securefile_maintain('tail', 'doc');
+		COMMIT;
+		RAISE NOTICE 'value: %', verdict(v, 20, 2000000);
+	END $$;}), qr/$gone.*beyond the end of its segment now/s, 'the tail of a session is cut');
+released('tail', 'tail');
+
 # a procedure that goes on for long gives up what it has read long ago, and not what it read
 # a moment ago
 make_table($node, 'long');
