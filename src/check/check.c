@@ -21,6 +21,7 @@
 #include "check/walk.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 

@@ -19,6 +19,8 @@
 
 #include "check/walk.h"
 #include "keys/keys.h"
+#include "space/key_pages.h"
+#include "space/repair_pages.h"
 
 /* Which of the two, for a step that damage may end. */
 typedef struct Look

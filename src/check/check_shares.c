@@ -32,6 +32,7 @@
 
 #include "check/check_shares.h"
 #include "miscadmin.h"
+#include "space/share_records.h"
 
 /* ---- the list of pages ---- */
 

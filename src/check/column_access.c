@@ -15,6 +15,7 @@
 #include "catalog/pg_type.h"
 #include "check/check.h"
 #include "miscadmin.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"

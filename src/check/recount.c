@@ -22,6 +22,7 @@
 
 #include "check/check_shares.h"
 #include "miscadmin.h"
+#include "space/repair_pages.h"
 
 /* One share page in the making. */
 typedef struct Making

@@ -40,6 +40,8 @@
 #include "access/xlog.h"
 #include "check/check_shares.h"
 #include "miscadmin.h"
+#include "space/lend.h"
+#include "space/repair_pages.h"
 #include "tcop/utility.h"
 
 PG_FUNCTION_INFO_V1(securefile_repair);

@@ -24,6 +24,7 @@
 #include "access/xlog.h"
 #include "commands/defrem.h"
 #include "ddl/command.h"
+#include "space/keep.h"
 #include "space/space.h"
 #include "tcop/pquery.h"
 

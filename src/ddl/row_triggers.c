@@ -26,6 +26,7 @@
 #include "ddl/table_rows.h"
 #include "fmgr.h"
 #include "read/read.h"
+#include "space/upgrade.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"

@@ -32,6 +32,7 @@
 #include "fmgr.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
+#include "space/upgrade.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"

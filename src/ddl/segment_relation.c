@@ -32,6 +32,8 @@
 #include "catalog/pg_type.h"
 #include "ddl/command.h"
 #include "miscadmin.h"
+#include "space/dictionary_pages.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/syscache.h"

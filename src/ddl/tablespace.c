@@ -25,6 +25,7 @@
 #include "ddl/objects.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"

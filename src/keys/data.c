@@ -23,6 +23,7 @@
 
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
+#include "space/key_pages.h"
 #include "transform/transform.h"
 #include "utils/timestamp.h"
 

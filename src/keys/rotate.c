@@ -20,6 +20,7 @@
 
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
+#include "space/key_pages.h"
 
 /* Wrap one key anew, with that state, if it can be unwrapped; if not it stays as it is. */
 static SfUnwrapped

@@ -23,6 +23,7 @@
 #include "access/xact.h"
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
+#include "space/key_pages.h"
 #include "utils/memutils.h"
 
 /* Transactions and subtransactions that have shredded; of the current transaction. */

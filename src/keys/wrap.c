@@ -19,6 +19,7 @@
 #include <sodium.h>
 
 #include "keys/keys_internal.h"
+#include "space/key_pages.h"
 #include "transform/transform.h"
 #include "utils/lsyscache.h"
 

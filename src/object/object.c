@@ -19,6 +19,7 @@
 
 #include "keys/keys.h"
 #include "object/object_internal.h"
+#include "space/upgrade.h"
 #include "utils/snapmgr.h"
 
 /*

@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "format/format.h"
+#include "space/share_records.h"
 #include "space/space.h"
 #include "utils/expandeddatum.h"
 

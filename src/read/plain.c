@@ -25,6 +25,7 @@
 #include "keys/keys.h"
 #include "portability/instr_time.h"
 #include "read/read_internal.h"
+#include "space/dictionary_pages.h"
 #include "utils/memutils.h"
 
 #define KEPT	2

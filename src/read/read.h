@@ -9,6 +9,7 @@
 #define SF_READ_H
 
 #include "base/base.h"
+#include "format/packed.h"
 #include "object/object.h"
 
 /*

@@ -16,6 +16,7 @@
 
 #include "keys/keys.h"
 #include "read/read_internal.h"
+#include "space/dictionary_pages.h"
 
 /* The bytes behind the varlena header. */
 static const uint8 *

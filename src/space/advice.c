@@ -63,6 +63,7 @@
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
+#include "space/share_records.h"
 #include "storage/lmgr.h"
 
 /* An add that leaves as many entries in its bucket has a bucket split. */

@@ -23,8 +23,10 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "space/dictionary_pages.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "space/repair_pages.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"

@@ -36,6 +36,7 @@
 
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"

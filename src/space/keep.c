@@ -44,6 +44,7 @@
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "space/keep.h"
 #include "space/space_internal.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"

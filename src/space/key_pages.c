@@ -18,8 +18,10 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "space/key_pages.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "space/repair_pages.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"

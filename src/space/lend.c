@@ -33,6 +33,7 @@
 
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"

@@ -28,6 +28,7 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/storage.h"
 #include "storage/lmgr.h"

@@ -10,6 +10,7 @@
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "space/share_records.h"
 #include "space/space_internal.h"
 
 static SfShareOwned owned_of;

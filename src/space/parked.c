@@ -33,6 +33,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/reserve.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"

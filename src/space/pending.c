@@ -32,6 +32,7 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "storage/lmgr.h"

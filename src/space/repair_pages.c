@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "space/pages.h"
+#include "space/repair_pages.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 

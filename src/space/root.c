@@ -34,6 +34,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "space/pages.h"
+#include "space/share_records.h"
 #include "storage/lmgr.h"
 
 /* Marks name the top-level transaction, whose outcome decides, and not the current one. */

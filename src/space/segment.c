@@ -38,6 +38,7 @@
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/storage.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"

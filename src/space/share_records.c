@@ -51,6 +51,7 @@
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
+#include "space/share_records.h"
 #include "storage/lmgr.h"
 
 /* Pages that are looked at for room before a new one is made. */

@@ -1,10 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * space.h
- *	  Which blocks: segments, the space map (committed free space), pending
- *	  pages (uncommitted free space), lending, growth, reclaim.
+ *	  Which blocks: segments, their storage, and what is done and asked of it.
  *
- * Audience: object/, write/, read/, and above.  Insides: space_internal.h.
+ * Audience: all rooms above.  Other headers of the room for them, each for some readers:
+ *
+ * lend.h				blocks lent to a backend; entries of the pending queue
+ * share_records.h		objects that several rows share, and the advice on duplicates
+ * dictionary_pages.h	dictionaries of a segment
+ * key_pages.h			wrapped keys of a segment
+ * keep.h				space that is kept longer than a snapshot
+ * upgrade.h			databases that pg_upgrade has moved
+ * repair_pages.h		steps of a repair
+ *
+ * Insides: space_internal.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,15 +22,12 @@
 
 #include "access/xlogreader.h"
 #include "base/base.h"
-#include "base/shared.h"
 #include "config/config.h"
-#include "format/key.h"
-#include "format/share.h"
+#include "format/format.h"
 #include "io/io.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "storage/lock.h"
-#include "transform/transform.h"
 
 /* ---- segments ---- */
 
@@ -116,48 +122,6 @@ extern void sf_space_create_storage(Relation segrel, SfStorage storage, Oid tabl
  * commits, the new one when it does not.
  */
 extern void sf_space_move_storage(Relation segrel, SfStorage to);
-
-/* ---- space that is kept longer than a snapshot (keep.c) ---- */
-
-/*
- * What the snapshots that are open in this session show is not freed until the context is
- * reset or deleted, also when they are closed.  Nothing on a standby.
- */
-extern void sf_space_keep_while(MemoryContext context);
-
-/*
- * A procedure that may end transactions begins and ends; calls nest.  Within one,
- * sf_space_keep_for_call() keeps what the open snapshots show until it ends, or until
- * securefile.procedure_retention has passed.
- */
-extern void sf_space_keep_call_begins(void);
-extern void sf_space_keep_call_ends(void);
-extern bool sf_space_keep_is_call(void);
-extern void sf_space_keep_for_call(void);
-
-/* A command that also reads deleted rows begins and ends; they nest.  Not on a standby. */
-extern void sf_space_keep_command_begins(void);
-extern void sf_space_keep_command_ends(void);
-
-/* End of a transaction: what a procedure has kept for long enough is let go.  Never throws. */
-extern void sf_space_keep_at_end(void);
-
-#define SF_KEEP_CURSOR		1
-#define SF_KEEP_PROCEDURE	2
-#define SF_KEEP_COMMAND		4
-
-/* What a process keeps. */
-typedef struct SfKept
-{
-	int			pid;
-	Oid			db;
-	uint64		oldest;			/* full xid */
-	TimestampTz since;
-	uint32		readers;		/* SF_KEEP_... */
-} SfKept;
-
-/* The next one, from place *at on, which is 0 at first; false when there are no more. */
-extern bool sf_space_keep_next(int *at, SfKept *kept);
 
 /* Does storage that is dropped now stay for logical decoding?  Looks at all slots. */
 extern bool sf_space_keeps_dropped(void);
@@ -265,78 +229,6 @@ extern SfHeader sf_space_read_header(SfSegment *seg);
  */
 extern uint64 sf_space_total_sectors(SfSegment *seg);
 
-/* ---- lending: blocks for this backend's use, known in memory only ---- */
-
-/* A contiguous lent region; never crosses a space-map page (16 MB). */
-typedef struct SfRegion
-{
-	uint64		start_block;
-	uint32		nblocks;
-} SfRegion;
-
-/* What a region is wanted for. */
-typedef struct SfWant
-{
-	uint32		need_blocks;	/* at least so many; 1 to SF_MAP_BLOCKS */
-	uint32		most_blocks;	/* no more than that, unless they are needed */
-	uint64		ahead_sectors;	/* known to be written and flushed at once */
-	uint32		step_blocks;	/* what nobody knows a use for: no more than a
-								 * quarter of the segment */
-} SfWant;
-
-/*
- * Lend a region.  Grows the segment if free space does not serve; ahead_sectors tells how.
- * The WAL that freed the blocks is durable when this returns (rule 2).  ERROR DISK_FULL.
- */
-extern SfRegion sf_space_lend(SfSegment *seg, const SfWant *want);
-
-/*
- * Give lent blocks back; those in use stay in use, of course.  Nothing may be
- * in flight to them.  Inside a transaction; does nothing when the storage has
- * been replaced.
- */
-extern void sf_space_take_back(SfSegment *seg, SfRegion region);
-
-/*
- * Parked regions: what a backend keeps lent between transactions, known to all so that
- * it can be taken from an idle backend, or from one that is gone.
- *
- * park: leave a region idle; owned: this backend may claim it again (else it
- * is garbage, to be given back by the next process).  Never throws; returns
- * false when the table is full (the region stays lent until the next start).
- * claim: take back one parked region of this backend in that storage.
- * disown: at process exit, what this backend parked becomes garbage.
- */
-extern bool sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned);
-extern bool sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block);
-extern void sf_space_disown_parked(void);
-
-/* ---- facts of a transaction ---- */
-
-/*
- * Write pending entries of the current top-level transaction, and for
- * SF_PEND_ALLOC set the bits of the run in the same record (rule 1).  The xid
- * is assigned first (rule 3).  kinds: SF_PEND_ALLOC, SF_PEND_FREE,
- * SF_PEND_FREE_PAGE.  start/count as in SfPendEntry.
- */
-extern void sf_space_log_entries(SfSegment *seg, SfPendKind kind,
-								 const SfRun *runs, int nruns);
-
-/*
- * The same in one record, of as many of the first ones as it takes: how many is
- * returned.  fxid: the top-level one, or that of a subtransaction, not above
- * the current one.  An ERROR means that nothing was written.
- */
-extern int	sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid,
-							  const SfRun *runs, int nruns);
-
-/*
- * Data records of a logging column: nsectors of bytes at data, which lie on disk already, or
- * are on their way with checkpoints held up.  Does nothing where wal_level is minimal.
- */
-extern void sf_space_log_data(SfSegment *seg, uint64 start_sector,
-							  const char *data, uint32 nsectors);
-
 /* Reserve n object ids (1 to 64), never given out before; returns the first. */
 extern uint64 sf_space_reserve_ids(SfSegment *seg, uint32 n);
 
@@ -390,53 +282,6 @@ extern bool sf_space_resolve(SfSegment *seg, bool wait, SfMaintain *stats);
  */
 extern void sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats);
 
-/*
- * Steps of a repair.  The segment relation is locked (ShareRowExclusiveLock),
- * and all that follows holds for it: nobody writes, frees, grows or cuts.
- *
- * extend: give the relation that many pages, if it has less.
- * map: a new map page in place of one that cannot be read; all of it that lies in the
- * segment is used.
- * collect: backends give back what they keep lent between transactions; data files
- * that end before the segment does are filled up where nothing is in use.
- * bits: mark used (a bit a sector of that map page), and count again.  ERROR
- * OBJECT_IN_USE when a transaction may be writing there.
- * dictionary: have a sound one, by its first page, lead to that one before it, or to
- * SF_NO_PAGE.
- * keys: make both key pages say that, and the header name them; pages 0 are new ones.
- * share: make a page a share page with that on it.
- * free_page: put a page that is in no list into that of free pages.
- * header: raise what is given out next, and the end; lower_next_page: that one is wrong, and
- * becomes next_page, behind which there are no pages; lower_end: the same of total_sectors,
- * behind which there are no files; forget_lists: no pending pages, no free
- * pages any more.
- */
-typedef struct SfHeaderRepair
-{
-	uint64		next_object_id;
-	uint64		next_stamp;
-	uint64		total_sectors;
-	uint32		next_page;
-	bool		lower_next_page;
-	bool		lower_end;
-	bool		forget_lists;
-	bool		change_dictionary;	/* dictionary becomes the newest one .. */
-	uint32		dictionary;		/* .. its first page, or 0 */
-	uint32		last_dictionary;	/* numbers have been given out up to it */
-	bool		change_share_head;
-	uint32		share_head;		/* first share page, or 0 */
-} SfHeaderRepair;
-
-extern void sf_space_repair_extend(SfSegment *seg, uint32 npages);
-extern void sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before);
-extern void sf_space_repair_keys(SfSegment *seg, const uint32 pages[2], const SfKeyPage *keys);
-extern void sf_space_repair_map(SfSegment *seg, uint32 map);
-extern void sf_space_repair_collect(SfSegment *seg);
-extern void sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used);
-extern void sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair);
-extern void sf_space_repair_share(SfSegment *seg, uint32 page, const SfSharePage *content);
-extern void sf_space_repair_free_page(SfSegment *seg, uint32 page);
-
 /* Space accounting; all in bytes but two.  live + pending + free = file. */
 typedef struct SfUsage
 {
@@ -474,199 +319,6 @@ extern bool sf_space_is_waiting(SfSegment *seg, uint64 start, uint32 count, bool
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
 
-/* The root page of a map, as the locator of a value names it. */
-typedef struct SfRoot
-{
-	uint64		object_id;
-	uint64		stamp;
-	uint32		page;
-} SfRoot;
-
-/*
- * ---- share records (share_records.c) ----
- *
- * Of a segment that is open with RowExclusiveLock, but for the first, which takes any lock.
- * DATA_CORRUPTED when a page is damaged.
- */
-
-/* A copy of a share record. */
-typedef union SfShareCopy
-{
-	SfShareRecord record;
-	uint8		bytes[SF_SHARE_RECORD_MAX];
-} SfShareCopy;
-
-/* Read a record; false: there is none at that place. */
-extern bool sf_space_share_read(SfSegment *seg, SfShareId id, SfShareCopy *copy);
-
-/*
- * Read the record that an entry of the advice (below) leads to; id: of that.  False: the entry is
- * stale, since there is none, or one with another hash.
- */
-extern bool sf_space_share_follow(SfSegment *seg, const SfAdvice *advice, SfShareId *id,
-								  SfShareCopy *copy);
-
-/*
- * Make a record, RESERVED and of this transaction; its cells are free again if that fails,
- * or does not publish it.
- */
-extern SfShareId sf_space_share_put(SfSegment *seg, const SfShareCopy *copy);
-
-/*
- * Count n references up, which an entry takes back if this transaction fails.  False, and
- * nothing changed: the record is not there any more, or nobody may refer to it.  Nothing
- * throws after the count was logged.
- */
-extern bool sf_space_share_refer(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n);
-
-/* Pre-commit: n > 0 rows have what this transaction has made a record of. */
-extern void sf_space_share_publish(SfSegment *seg, SfShareId id, uint64 object_id, uint32 n);
-
-/* Have others find a record, which has hashes, by advice (below).  No page is locked. */
-extern void sf_space_share_advise(SfSegment *seg, SfShareId id, const SfShareRecord *record);
-
-/*
- * Make a record of what a row has: LIVE at once, with a reference for that row and one for
- * this transaction, which an entry takes back if it fails.  The map is that of a root.  False,
- * and nothing done: the mark of the root does not allow it.  Nothing throws after that was
- * logged.
- */
-extern bool sf_space_share_root(SfSegment *seg, SfRoot root, const SfShareCopy *copy,
-								SfShareId *id);
-
-/*
- * ---- roots of maps (root.c) ----
- *
- * Of a segment that is open with RowExclusiveLock.  DATA_CORRUPTED when the page is damaged;
- * a page that is not that root (any more) has no mark.
- *
- * record: the record that owns the map; false, and page 0: none does.
- * own: pre-commit, a row has a new map.
- * take: a row gives up its map (gives_up), or a version that is to follow it is begun.
- * Returns true, and the record, if one owns the map: it is not the row's to give up.  Else no
- * record will own it from now on, unless this transaction fails; of one that is begun only
- * that is not certain, if another transaction has begun one, too.
- */
-extern bool sf_space_root_record(SfSegment *seg, SfRoot root, SfShareId *id);
-extern void sf_space_root_own(SfSegment *seg, SfRoot root);
-extern bool sf_space_root_take(SfSegment *seg, SfRoot root, bool gives_up, SfShareId *id);
-
-/*
- * How this room learns what the object of a record owns: runs and inode pages, palloc'd,
- * always in the same order.  Throws when the map is damaged.
- */
-typedef struct SfOwned
-{
-	SfRun	   *runs;
-	int			nruns;
-	uint32	   *pages;			/* inode pages, or NULL */
-	int			npages;
-} SfOwned;
-typedef SfOwned (*SfShareOwned) (SfSegment *seg, const SfShareRecord *record);
-extern void sf_space_set_share_owned(SfShareOwned fn);
-
-/* The sectors of its runs; and free what it points to. */
-extern uint64 sf_space_owned_sectors(const SfOwned *owned);
-extern void sf_space_free_owned(const SfOwned *owned);
-
-/*
- * ---- advice on duplicates (advice.c) ----
- *
- * Of a segment that is open with RowExclusiveLock; find takes any lock, and may be called on a
- * standby.  Entries come and go at once, whatever becomes of the transaction.  No page is
- * locked by the caller.  A damaged page of the advice is no error but a WARNING, once in a
- * process.  What may be thrown: errors of the server when it reads a page or makes the
- * relation longer; DATA_CORRUPTED for a damaged header, or list of free pages.
- *
- * find: entries of a hash and kind, SF_ADVICE_SAME_MAX at most, to found, the newest one first;
- * returns how many.  Each may lead nowhere, or to another content.
- * add: an entry, unless it is there.  Others may go for it.  Returns how many its bucket has
- * then, or 0 where nothing was added.
- * remove: an entry, by its value, if it is there.
- * forget: have no advice; for a repair, which sets the pages free (ShareRowExclusiveLock).
- */
-extern int	sf_space_advice_find(SfSegment *seg, uint64 hash, SfAdviceKind kind, SfAdvice *found);
-extern int	sf_space_advice_add(SfSegment *seg, const SfAdvice *entry);
-extern void sf_space_advice_remove(SfSegment *seg, const SfAdvice *entry);
-extern void sf_space_advice_forget(SfSegment *seg);
-
-/*
- * ---- dictionaries (dictionary_pages.c) ----
- *
- * The segment is open and locked: AccessShareLock, to add RowExclusiveLock.  All of these
- * throw DATA_CORRUPTED when a page is damaged.
- */
-
-/*
- * A dictionary of a segment, in the form that the codec needs; NULL when the segment
- * has none of that number.  The result is good until the next call of this function or
- * the next one.  OUT_OF_MEMORY.
- */
-extern SfDictionary *sf_space_dictionary(SfSegment *seg, uint32 number);
-
-/*
- * The same for a value that names its segment, which is opened if the process has not met
- * the dictionary yet.  ERROR UNDEFINED_OBJECT when that segment is gone.
- */
-extern SfDictionary *sf_space_dictionary_of(const SfHome *home, uint32 number);
-
-/*
- * The newest dictionary of a column, and the segment that has it, for a value that is to be
- * written; NULL: there is none.  Costs nothing while the catalog does not change.
- * Otherwise opens the segment, and locks it until the transaction ends.  A writer takes
- * RowExclusiveLock.
- */
-extern SfDictionary *sf_space_trained(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode,
-									  SfHome *home);
-
-/*
- * Read all of the dictionary whose first page that is.  Its number, and the first page of
- * the dictionary before (or SF_NO_PAGE), are set as soon as its first page has been read.
- * visit is told each page before it is read.
- */
-typedef void (*SfDictionaryVisit) (uint32 page, void *arg);
-extern void sf_space_dictionary_at(SfSegment *seg, uint32 page, SfDictionaryVisit visit,
-								   void *arg, uint32 *number, uint32 *before);
-
-/*
- * Add a dictionary of what sf_transform_train() has made, and return its number, which is
- * written into the bytes.  It is there for all from now on, and whether this transaction
- * commits or not.  PROGRAM_LIMIT_EXCEEDED when there are SF_DICTIONARY_MAX already.
- */
-extern uint32 sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len);
-
-/*
- * Give the newest dictionary of storage that is replaced to the new storage of its column.
- * fetch: before; NULL when there is none, or the column does not use dictionaries.  One that
- * cannot be read is left behind, with a WARNING: it must not be in the way of a TRUNCATE.
- * put: after; of NULL nothing is done.
- */
-typedef struct SfCarried SfCarried;
-extern SfCarried *sf_space_fetch_dictionary(SfSegment *seg);
-extern void sf_space_put_dictionary(SfSegment *seg, SfCarried *carried);
-
-/*
- * ---- key pages (key_pages.c) ----
- *
- * The wrapped keys of a segment, open and locked as for dictionaries.
- *
- * read: false when it has none.  Of two pages a damaged one is passed over, with a WARNING.
- * put: have both pages say keys, unless they say something else by now than what the caller
- * has seen (NULL: nothing): then false, and nothing is done.  It holds for all from then on,
- * and whether this transaction commits or not.  DATA_CORRUPTED when a page is damaged, or the
- * two differ.
- * page: one of the two, by its number; DATA_CORRUPTED when it is damaged, or no key page.
- */
-extern bool sf_space_read_keys(SfSegment *seg, SfKeyPage *keys);
-extern bool sf_space_put_keys(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys);
-extern void sf_space_key_page(SfSegment *seg, uint32 page, SfKeyPage *keys);
-
-/*
- * Have both key pages on disk, and all WAL before.  The segment is locked for writing, and
- * has key pages.  Errors of writing.
- */
-extern void sf_space_sync_keys(SfSegment *seg);
-
 /* How a transaction has ended. */
 typedef enum SfTransactionEnd
 {
@@ -690,50 +342,6 @@ extern bool sf_space_page_is_new(SfSegment *seg, uint32 page);
  * how many.  kept: how many stay for logical decoding.
  */
 extern int	sf_space_sweep(int *kept);
-
-/* ---- pg_upgrade (upgrade.c) ---- */
-
-/*
- * In the postmaster, when pg_upgrade starts a server: put the pages of all
- * segment relations beside their data files.  FATAL when that fails.
- */
-extern void sf_space_upgrade_prepare(void);
-
-/* Storage with a directory in this database, and what its pages beside it say. */
-typedef struct SfOrphanedStorage
-{
-	SfStorage	storage;
-	bool		has_pages;
-	SfHeader	header;			/* if it has pages */
-} SfOrphanedStorage;
-
-/* A list of these, palloc'd: all but what a transaction that has failed left behind. */
-extern List *sf_space_upgrade_orphaned(void);
-
-/*
- * Make a segment relation's storage from pages beside the data files, which
- * stay.  begin, before the main fork is made: ERROR UNDEFINED_FILE when data
- * files are missing, DUPLICATE_OBJECT when the file number is taken.
- */
-extern void sf_space_adopt_begin(SfStorage storage);
-extern void sf_space_adopt_storage(SfStorage storage);
-SF_NORETURN extern void sf_space_report_number_taken(SfStorage storage);
-
-/* When this transaction has committed, all of this database is adopted. */
-extern void sf_space_upgrade_finished(void);
-
-/*
- * ERROR: the column waits for securefile_upgrade_finish().  refuse_unfinished,
- * for a column without a segment: only if that is why.
- */
-SF_NORETURN extern void sf_space_report_unfinished(Oid table_oid, AttrNumber attnum);
-extern void sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum);
-
-/* The same for a function that is for all columns of the database. */
-extern void sf_space_refuse_unfinished_database(const char *function);
-
-/* Does the column wait so?  Of a column that has values. */
-extern bool sf_space_is_unfinished(Oid table_oid, AttrNumber attnum);
 
 /*
  * ---- transaction ends; called by the one callback in securefile.c ----
@@ -767,10 +375,5 @@ extern void sf_space_mask(char *pagedata, BlockNumber blkno);
 
 /* WAL of a whole database's removal (DROP DATABASE), flushed; before the files go. */
 extern void sf_space_log_drop_database(Oid db);
-
-/* Shared memory of the room. */
-extern const SfSharedArea sf_space_parked_area;
-extern const SfSharedArea sf_space_dispenser_area;
-extern const SfSharedArea sf_space_keep_area;
 
 #endif							/* SF_SPACE_H */

@@ -87,6 +87,7 @@
 #define SF_SPACE_INTERNAL_H
 
 #include "access/relation.h"
+#include "space/share_records.h"
 #include "space/space.h"
 
 /*

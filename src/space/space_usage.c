@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "space/share_records.h"
 #include "space/space_internal.h"
 #include "space/storage.h"
 

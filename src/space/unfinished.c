@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "space/record.h"
 #include "space/storage.h"
+#include "space/upgrade.h"
 #include "utils/lsyscache.h"
 
 /* Has securefile_upgrade_finish() run in this transaction? */

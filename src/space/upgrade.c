@@ -43,6 +43,7 @@
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/storage.h"
+#include "space/upgrade.h"
 #include "storage/copydir.h"
 #include "storage/fd.h"
 

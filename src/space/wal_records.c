@@ -32,6 +32,7 @@
 #include "access/xlogrecovery.h"
 #include "access/xlogutils.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/record.h"
 #include "space/reserve.h"

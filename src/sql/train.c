@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "object/object.h"
 #include "read/read.h"
+#include "space/dictionary_pages.h"
 #include "sql/content.h"
 #include "sql/sample.h"
 #include "storage/lmgr.h"
