@@ -153,6 +153,13 @@ typedef struct SfReadRequest
 
 #define SfReadRequestEnd(request)	((request)->first_unit + (request)->nunits)
 
+/*
+ * True if an object whose data is not logged predates the last restore or promotion, so its
+ * data may be missing here.  Asked when the data is not what it should be.  Reads the header
+ * page.
+ */
+extern bool sfi_read_may_be_missing(SfSegment *seg, uint64 object_id);
+
 /* Does a unit, which is no hole, lie where data files are?  Never throws. */
 extern bool sfi_read_is_there(const SfReadJob *job, const SfUnit *unit);
 

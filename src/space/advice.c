@@ -138,7 +138,7 @@ static bool
 open_index(AdviceIndex *index, SfSegment *seg)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	uint32		root = sf_space_header(rel).advice_root;
+	uint32		root = sfi_header(rel).advice_root;
 
 	if (root == 0)
 	{
@@ -375,7 +375,7 @@ read_free_pages(Relation rel, uint32 page, int n)
 static void
 prepare_pages(Relation rel, int n)
 {
-	SfHeader	header = sf_space_header(rel);
+	SfHeader	header = sfi_header(rel);
 	uint32		last;
 
 	SF_ASSERT(n > 0 && header.next_page >= 2);

@@ -21,16 +21,11 @@
 
 /*
  * A dictionary of a segment, in the form that the codec needs; NULL when the segment
- * has none of that number.  The result is good until the next call of this function or
- * the next one.  OUT_OF_MEMORY.
+ * has none of that number.  The segment is opened if the process has not met the dictionary
+ * yet.  The result is good until the next call of this function or the next one.
+ * OUT_OF_MEMORY; UNDEFINED_OBJECT when that segment is gone.
  */
-extern SfDictionary *sf_space_dictionary(SfSegment *seg, uint32 number);
-
-/*
- * The same for a value that names its segment, which is opened if the process has not met
- * the dictionary yet.  ERROR UNDEFINED_OBJECT when that segment is gone.
- */
-extern SfDictionary *sf_space_dictionary_of(const SfHome *home, uint32 number);
+extern SfDictionary *sf_space_dictionary(const SfHome *home, uint32 number);
 
 /*
  * The newest dictionary of a column, and the segment that has it, for a value that is to be
@@ -50,21 +45,26 @@ typedef void (*SfDictionaryVisit) (uint32 page, void *arg);
 extern void sf_space_dictionary_at(SfSegment *seg, uint32 page, SfDictionaryVisit visit,
 								   void *arg, uint32 *number, uint32 *before);
 
-/*
- * Add a dictionary of what sf_transform_train() has made, and return its number, which is
- * written into the bytes.  It is there for all from now on, and whether this transaction
- * commits or not.  PROGRAM_LIMIT_EXCEEDED when there are SF_DICTIONARY_MAX already.
- */
-extern uint32 sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len);
+/* A dictionary as it is stored. */
+typedef struct SfDictionaryBytes
+{
+	char	   *bytes;
+	uint32		len;
+} SfDictionaryBytes;
 
 /*
- * Give the newest dictionary of storage that is replaced to the new storage of its column.
- * fetch: before; NULL when there is none, or the column does not use dictionaries.  One that
- * cannot be read is left behind, with a WARNING: it must not be in the way of a TRUNCATE.
- * put: after; of NULL nothing is done.
+ * Add a dictionary of what sf_transform_train() has made, and return its number, which is
+ * written into the bytes.  Of NULL nothing is done.  It is there for all from now on, and
+ * whether this transaction commits or not.  PROGRAM_LIMIT_EXCEEDED when there are
+ * SF_DICTIONARY_MAX already.
  */
-typedef struct SfCarried SfCarried;
-extern SfCarried *sf_space_fetch_dictionary(SfSegment *seg);
-extern void sf_space_put_dictionary(SfSegment *seg, SfCarried *carried);
+extern uint32 sf_space_add_dictionary(SfSegment *seg, const SfDictionaryBytes *made);
+
+/*
+ * The newest dictionary of storage that is going to be replaced, to be added to the new storage
+ * of its column.  NULL when there is none, or the column does not use dictionaries.  One that
+ * cannot be read is left behind, with a WARNING: it must not be in the way of a TRUNCATE.
+ */
+extern SfDictionaryBytes *sf_space_fetch_dictionary(SfSegment *seg);
 
 #endif							/* SF_DICTIONARY_PAGES_H */

@@ -15,32 +15,25 @@
 #include "base/shared.h"
 #include "datatype/timestamp.h"
 
-/*
- * What the snapshots that are open in this session show is not freed until the context is
- * reset or deleted, also when they are closed.  Nothing on a standby.
- */
-extern void sf_space_keep_while(MemoryContext context);
+/* Readers that go on without a snapshot. */
+#define SF_KEEP_CURSOR		1	/* a held portal */
+#define SF_KEEP_PROCEDURE	2	/* that may end transactions */
+#define SF_KEEP_COMMAND		4	/* that also reads deleted rows; not on a
+								 * standby */
 
-/*
- * A procedure that may end transactions begins and ends; calls nest.  Within one,
- * sf_space_keep_for_call() keeps what the open snapshots show until it ends, or until
- * securefile.procedure_retention has passed.
- */
-extern void sf_space_keep_call_begins(void);
-extern void sf_space_keep_call_ends(void);
+/* A procedure or a command begins, and ends; they nest. */
+extern void sf_space_keep_begins(uint32 reader);
+extern void sf_space_keep_ends(uint32 reader);
+
+/* Does a procedure run? */
 extern bool sf_space_keep_is_call(void);
-extern void sf_space_keep_for_call(void);
 
-/* A command that also reads deleted rows begins and ends; they nest.  Not on a standby. */
-extern void sf_space_keep_command_begins(void);
-extern void sf_space_keep_command_ends(void);
-
-/* End of a transaction: what a procedure has kept for long enough is let go.  Never throws. */
-extern void sf_space_keep_at_end(void);
-
-#define SF_KEEP_CURSOR		1
-#define SF_KEEP_PROCEDURE	2
-#define SF_KEEP_COMMAND		4
+/*
+ * What the snapshots that are open in this session show is not freed when they are closed:
+ * until portal, or NULL, is reset or deleted; and if a procedure runs, until it ends, or until
+ * securefile.procedure_retention has passed.  Nothing on a standby.
+ */
+extern void sf_space_keep_results(MemoryContext portal);
 
 /* What a process keeps. */
 typedef struct SfKept

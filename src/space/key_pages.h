@@ -17,15 +17,14 @@
  * The segment is open and locked: AccessShareLock, to put RowExclusiveLock.
  *
  * read: false when it has none.  Of two pages a damaged one is passed over, with a WARNING.
+ * page: that one of the two, by its number; 0: the one that is sound.  DATA_CORRUPTED.
  * put: have both pages say keys, unless they say something else by now than what the caller
  * has seen (NULL: nothing): then false, and nothing is done.  It holds for all from then on,
  * and whether this transaction commits or not.  DATA_CORRUPTED when a page is damaged, or the
  * two differ.
- * page: one of the two, by its number; DATA_CORRUPTED when it is damaged, or no key page.
  */
-extern bool sf_space_read_keys(SfSegment *seg, SfKeyPage *keys);
+extern bool sf_space_read_keys(SfSegment *seg, uint32 page, SfKeyPage *keys);
 extern bool sf_space_put_keys(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys);
-extern void sf_space_key_page(SfSegment *seg, uint32 page, SfKeyPage *keys);
 
 /*
  * Have both key pages on disk, and all WAL before.  The segment is locked for writing, and

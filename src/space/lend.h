@@ -53,28 +53,20 @@ extern void sf_space_take_back(SfSegment *seg, SfRegion region);
  * park: leave a region idle; owned: this backend may claim it again (else it
  * is garbage, to be given back by the next process).  Never throws; returns
  * false when the table is full (the region stays lent until the next start).
- * claim: take back one parked region of this backend in that storage.
- * disown: at process exit, what this backend parked becomes garbage.
+ * claim: take back one parked region of this backend in that storage.  A process that parks
+ * has claimed before: then it is prepared that at its exit what it parked becomes garbage.
  */
 extern bool sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned);
 extern bool sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block);
-extern void sf_space_disown_parked(void);
 
 /* ---- facts of a transaction ---- */
 
 /*
- * Write pending entries of the current top-level transaction, and for
- * SF_PEND_ALLOC set the bits of the run in the same record (rule 1).  The xid
- * is assigned first (rule 3).  kinds: SF_PEND_ALLOC, SF_PEND_FREE,
- * SF_PEND_FREE_PAGE.  start/count as in SfPendEntry.
- */
-extern void sf_space_log_entries(SfSegment *seg, SfPendKind kind,
-								 const SfRun *runs, int nruns);
-
-/*
- * The same in one record, of as many of the first ones as it takes: how many is
- * returned.  fxid: the top-level one, or that of a subtransaction, not above
- * the current one.  An ERROR means that nothing was written.
+ * Write pending entries of the current transaction, and for SF_PEND_ALLOC set the bits of the
+ * run in the same record (rule 1): as many of the first ones as a record takes; how many is
+ * returned.  fxid: the top-level one (rule 3), or that of a subtransaction, not above
+ * the current one.  kinds: SF_PEND_ALLOC, SF_PEND_FREE, SF_PEND_FREE_PAGE.  start/count as in
+ * SfPendEntry.  An ERROR means that nothing was written.
  */
 extern int	sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid,
 							  const SfRun *runs, int nruns);

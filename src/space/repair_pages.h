@@ -19,17 +19,16 @@
  * and all that follows holds for it: nobody writes, frees, grows or cuts.
  *
  * extend: give the relation that many pages, if it has less.
- * map: a new map page in place of one that cannot be read; all of it that lies in the
- * segment is used.
+ * map: mark used (a bit a sector of that map page), and count again; used NULL: a new map page
+ * in place of one that cannot be read; all of it that lies in the segment is used.  ERROR
+ * OBJECT_IN_USE when a transaction may be writing to sectors that change.
+ * page: make a page a share page with that content; or, where content is NULL, put it, which
+ * is in no list, into that of free pages.
  * collect: backends give back what they keep lent between transactions; data files
  * that end before the segment does are filled up where nothing is in use.
- * bits: mark used (a bit a sector of that map page), and count again.  ERROR
- * OBJECT_IN_USE when a transaction may be writing there.
  * dictionary: have a sound one, by its first page, lead to that one before it, or to
  * SF_NO_PAGE.
  * keys: make both key pages say that, and the header name them; pages 0 are new ones.
- * share: make a page a share page with that on it.
- * free_page: put a page that is in no list into that of free pages.
  * header: raise what is given out next, and the end; lower_next_page: that one is wrong, and
  * becomes next_page, behind which there are no pages; lower_end: the same of total_sectors,
  * behind which there are no files; forget_lists: no pending pages, no free
@@ -54,11 +53,9 @@ typedef struct SfHeaderRepair
 extern void sf_space_repair_extend(SfSegment *seg, uint32 npages);
 extern void sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before);
 extern void sf_space_repair_keys(SfSegment *seg, const uint32 pages[2], const SfKeyPage *keys);
-extern void sf_space_repair_map(SfSegment *seg, uint32 map);
+extern void sf_space_repair_map(SfSegment *seg, uint32 map, const uint8 *used);
+extern void sf_space_repair_page(SfSegment *seg, uint32 page, const SfSharePage *content);
 extern void sf_space_repair_collect(SfSegment *seg);
-extern void sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used);
 extern void sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair);
-extern void sf_space_repair_share(SfSegment *seg, uint32 page, const SfSharePage *content);
-extern void sf_space_repair_free_page(SfSegment *seg, uint32 page);
 
 #endif							/* SF_REPAIR_PAGES_H */

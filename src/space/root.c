@@ -115,7 +115,7 @@ names_transaction(uint64 mark)
 static SfTransactionEnd
 end_of(uint64 mark)
 {
-	return sf_space_transaction_end(sf_mark_value(mark));
+	return sf_base_transaction_end(sf_mark_value(mark));
 }
 
 /* M1 */

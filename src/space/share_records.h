@@ -91,10 +91,7 @@ extern bool sf_space_root_record(SfSegment *seg, SfRoot root, SfShareId *id);
 extern void sf_space_root_own(SfSegment *seg, SfRoot root);
 extern bool sf_space_root_take(SfSegment *seg, SfRoot root, bool gives_up, SfShareId *id);
 
-/*
- * How this room learns what the object of a record owns: runs and inode pages, palloc'd,
- * always in the same order.  Throws when the map is damaged.
- */
+/* What the object of a record owns: runs and inode pages, palloc'd, always in the same order. */
 typedef struct SfOwned
 {
 	SfRun	   *runs;
@@ -102,12 +99,28 @@ typedef struct SfOwned
 	uint32	   *pages;			/* inode pages, or NULL */
 	int			npages;
 } SfOwned;
-typedef SfOwned (*SfShareOwned) (SfSegment *seg, const SfShareRecord *record);
-extern void sf_space_set_share_owned(SfShareOwned fn);
 
-/* The sectors of its runs; and free what it points to. */
-extern uint64 sf_space_owned_sectors(const SfOwned *owned);
-extern void sf_space_free_owned(const SfOwned *owned);
+/* The sectors of its runs. */
+static inline uint64
+sf_space_owned_sectors(const SfOwned *owned)
+{
+	uint64		sum = 0;
+
+	SF_ASSERT(owned->nruns >= 0);
+	for (int i = 0; i < owned->nruns; i++)
+		sum += owned->runs[i].nsectors;
+	return sum;
+}
+
+/* Free what it points to. */
+static inline void
+sf_space_free_owned(const SfOwned *owned)
+{
+	SF_ASSERT(owned->runs != NULL && owned->npages >= 0);
+	pfree(owned->runs);
+	if (owned->pages != NULL)
+		pfree(owned->pages);
+}
 
 /*
  * ---- advice on duplicates (advice.c) ----

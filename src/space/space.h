@@ -20,12 +20,10 @@
 #ifndef SF_SPACE_H
 #define SF_SPACE_H
 
-#include "access/xlogreader.h"
 #include "base/base.h"
 #include "config/config.h"
 #include "format/format.h"
 #include "io/io.h"
-#include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "storage/lock.h"
 
@@ -56,23 +54,20 @@ typedef struct SfSegment
 	uint64		described;		/* when that was asked for; 0: never */
 } SfSegment;
 
-/*
- * Name of the segment relation of a column, in pg_toast:
- * pg_securefile_<table oid>_<attnum>.  buf holds NAMEDATALEN bytes.
- */
-extern void sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum);
+/* Name of the segment relation of a column, in pg_toast.  buf holds NAMEDATALEN bytes. */
+static inline void
+sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum)
+{
+	snprintf(buf, NAMEDATALEN, "pg_securefile_%u_%d", table_oid, attnum);
+}
 
 /*
  * OIDs of the segment relations of this database; none where the extension is not installed.
  * The list is made in the given context.  In a transaction; takes no lock that it keeps.
+ * makers, or NULL: those of transactions that have not ended are listed, too, and these
+ * transactions as integers.
  */
-extern List *sf_space_list_segments(MemoryContext context);
-
-/*
- * The same, and those of transactions that have not ended, which are listed in makers as
- * integers.
- */
-extern List *sf_space_list_unfinished_segments(List **makers);
+extern List *sf_space_list_segments(MemoryContext context, List **makers);
 
 /* OID of the segment relation of a column, or InvalidOid.  Takes no lock. */
 extern Oid	sf_space_segment_relid(Oid table_oid, AttrNumber attnum);
@@ -85,9 +80,6 @@ extern Oid	sf_space_segment_relid(Oid table_oid, AttrNumber attnum);
 extern SfSegment *sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode,
 								bool missing_ok);
 
-/* The same for the column that a value was read from: ERROR when it is gone. */
-extern SfSegment *sf_space_open_of_value(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode);
-
 /*
  * The segment a locator was made in: that of the column, or, while
  * securefile_rewrite() swaps segments, the old one, named .._old.  ERROR
@@ -96,8 +88,11 @@ extern SfSegment *sf_space_open_of_value(Oid table_oid, AttrNumber attnum, LOCKM
 extern SfSegment *sf_space_open_incarnation(Oid table_oid, AttrNumber attnum,
 											uint64 incarnation);
 
-/* That ERROR. */
-SF_NORETURN extern void sf_space_report_replaced(void);
+/*
+ * The same for a value that is to be changed: with RowExclusiveLock, and only in the segment
+ * that the column has now.
+ */
+extern SfSegment *sf_space_open_to_edit(Oid table_oid, AttrNumber attnum, uint64 incarnation);
 
 /*
  * Same, for a segment relation the caller has open and locked (monitor, DDL).  Reads the
@@ -111,9 +106,8 @@ extern SfSegment *sf_space_open_rel(Relation segrel);
  * access method's set_new_filenode after the main fork exists.  next_object_id
  * continues that of the storage it replaces (1 for the first).
  */
-extern void sf_space_create_storage(Relation segrel, SfStorage storage, Oid table_oid,
-									AttrNumber attnum, bool logged_data,
-									uint64 next_object_id);
+extern void sf_space_create_storage(SfStorage storage, Oid table_oid, AttrNumber attnum,
+									bool logged_data, uint64 next_object_id);
 
 /*
  * Copy the storage of a segment relation, which is locked exclusively, into new
@@ -125,13 +119,6 @@ extern void sf_space_move_storage(Relation segrel, SfStorage to);
 
 /* Does storage that is dropped now stay for logical decoding?  Looks at all slots. */
 extern bool sf_space_keeps_dropped(void);
-
-/*
- * Is storage that is dropped now still wanted, by logical decoding or after a
- * rollback to a savepoint?  Then what the transaction has gathered for it is to
- * be written first: what is gathered for storage that is not there is let go.
- */
-extern bool sf_space_dropped_is_wanted(void);
 
 /*
  * Before the commit (or prepare) record: keep what has to be kept.  An ERROR rolls the
@@ -168,15 +155,6 @@ extern bool sf_space_undone_since(uint64 *as_of);
 extern const SfColumn *sf_space_column(SfSegment *seg);
 
 /*
- * How this room learns what a column is: sf_ddl_describe(), handed down by the
- * module entry since rooms do not call upward.  forget: the catalog has changed,
- * and what was learned may be old; never throws.
- */
-typedef SfColumn (*SfDescribeColumn) (Oid table_oid, AttrNumber attnum);
-extern void sf_space_set_describe(SfDescribeColumn describe);
-extern void sf_space_forget_columns(void);
-
-/*
  * May this transaction still write to a segment it once opened?  If so the segment
  * is locked again (RowExclusiveLock, until the end of the transaction).
  *
@@ -193,41 +171,23 @@ extern bool sf_space_is_usable(SfSegment *seg);
 /* Did a rollback to a savepoint of this transaction remove that storage? */
 extern bool sf_space_is_removed(SfStorage storage);
 
-/*
- * True if an unlogged object predates the last restore or promotion, so its data may be
- * missing here.  Asked when the data is not what it should be; false where data is
- * logged.  Reads the header page.
- */
-extern bool sf_space_orphaned(SfSegment *seg, uint64 object_id);
-
 /* Give back the AccessShareLock that sf_space_open() took for a reader.  Never throws. */
 extern void sf_space_release(SfSegment *seg);
 
 /*
- * Keep an open segment locked (AccessShareLock) beyond that, in whatever
- * subtransaction: until let_go of what hold returned, or the end of the
- * transaction.  InvalidOid: it needs no lock.  let_go never throws.
+ * Keep an open segment locked beyond that, whatever becomes of the subtransaction: until the
+ * end of the transaction, or, with AccessShareLock, until let_go of what hold returned.
+ * InvalidOid: it needs no lock.  let_go never throws.
  */
-extern Oid	sf_space_hold(SfSegment *seg);
+extern Oid	sf_space_hold(SfSegment *seg, LOCKMODE lockmode);
 extern void sf_space_let_go(Oid segment_relid);
 
 /*
- * Lock a segment, which is open with RowExclusiveLock, to the end of the top transaction,
- * whatever becomes of the subtransaction.
+ * The header page of a segment, as it is now, or as it was when the storage was dropped.
+ * Others may grow the segment right after, or cut a tail in which nothing is used.
+ * DATA_CORRUPTED.
  */
-extern void sf_space_lock_to_end(SfSegment *seg);
-
-/* Header page of a segment, copied under a share lock.  DATA_CORRUPTED. */
-extern SfHeader sf_space_header(Relation segrel);
-
-/* The header page of a segment, as it is now, or as it was when the storage was dropped. */
 extern SfHeader sf_space_read_header(SfSegment *seg);
-
-/*
- * Sectors that the segment has now.  Others may grow it right after, or cut a tail in which
- * nothing is used.
- */
-extern uint64 sf_space_total_sectors(SfSegment *seg);
 
 /* Reserve n object ids (1 to 64), never given out before; returns the first. */
 extern uint64 sf_space_reserve_ids(SfSegment *seg, uint32 n);
@@ -236,7 +196,12 @@ extern uint64 sf_space_reserve_ids(SfSegment *seg, uint32 n);
  * What this process reserves from now on is not below least, which was the next object id at
  * some time.  So its new values can be told from those that were stored before that.
  */
-extern void sf_space_ids_from(SfSegment *seg, uint64 least);
+static inline void
+sf_space_ids_from(SfSegment *seg, uint64 least)
+{
+	if (seg->next_id < least)
+		seg->next_id = seg->end_id;
+}
 
 /* ---- inode pages ---- */
 
@@ -300,12 +265,10 @@ extern SfUsage sf_space_usage(SfSegment *seg);
 
 /*
  * Are all sectors of a run marked used?  (stale locator against corruption)  None
- * is beyond the end of the segment, when that is as it should be.
+ * is beyond the end of the segment, when that is as it should be.  or_lent: or lent to a
+ * process?  Else another value may come to lie there.
  */
-extern bool sf_space_is_used(SfSegment *seg, SfRun run);
-
-/* Is each sector of a run used, or lent to a process?  Else another value may come to lie there. */
-extern bool sf_space_is_held(SfSegment *seg, SfRun run);
+extern bool sf_space_is_used(SfSegment *seg, SfRun run, bool or_lent);
 
 /*
  * Does a pending entry free sectors of a run, or (is_page) a page, as soon as nobody can need
@@ -318,21 +281,6 @@ extern bool sf_space_is_waiting(SfSegment *seg, uint64 start, uint32 count, bool
  * type, or 0 when there is no such page.  DATA_CORRUPTED when it is damaged.
  */
 extern SfPageType sf_space_read_page(SfSegment *seg, uint32 page, char *content);
-
-/* How a transaction has ended. */
-typedef enum SfTransactionEnd
-{
-	SF_END_RUNNING,				/* not yet, or it is that of the caller */
-	SF_END_COMMITTED,
-	SF_END_ABORTED,				/* or it was lost in a crash */
-	SF_END_UNKNOWN,				/* the commit log goes not so far back */
-} SfTransactionEnd;
-
-/*
- * The same, of a full id, also of a subtransaction.  It may be one that a page on disk has.
- * Looks into the commit log: no page is locked.  May be called on a standby.
- */
-extern SfTransactionEnd sf_space_transaction_end(uint64 fxid);
 
 /* Is there nothing on a page, or no such page?  Not for a retained segment. */
 extern bool sf_space_page_is_new(SfSegment *seg, uint32 page);
@@ -350,28 +298,34 @@ extern int	sf_space_sweep(int *kept);
  * removed are a WARNING, and left to the sweeper.  level: of the subtransaction that ends.
  */
 
-extern bool sf_space_at_commit(void);	/* after the commit record; work for
-										 * the sweeper? */
-extern void sf_space_at_abort(void);
-extern void sf_space_at_prepare(void);
-extern void sf_space_at_subcommit(int level);
-extern void sf_space_at_subabort(int level);
+
+/* How: SF_END_RUNNING is PREPARE.  True when there is work for the sweeper. */
+extern bool sf_space_at_end(SfTransactionEnd how);
+extern void sf_space_at_subend(int level, bool commit);
 
 /* ---- WAL ---- */
 
 #define SF_RMGR_ID		170		/* see doc/architecture.md */
 
 /*
- * The resource manager's functions.  redo: DATA_CORRUPTED for a record that cannot be
- * right, which ends recovery.  desc: also of such a record; adds to buf.  identify: NULL for
- * an unknown opcode.  mask: blanks what is not logged on a copy of a page.  These three
- * never throw.  changes_keys: may the record, which is sound, have changed key pages?
+ * What this room needs of rooms above, which it does not call.
+ *
+ * describe: what a column is.
+ * owned_of_share: what the object of a share record owns.  Throws when its map is damaged.
+ * keys_changed: redo of a record may have changed key pages.
  */
-extern void sf_space_redo(XLogReaderState *record);
-extern bool sf_space_changes_keys(XLogReaderState *record);
-extern void sf_space_desc(StringInfo buf, XLogReaderState *record);
-extern const char *sf_space_identify(uint8 info);
-extern void sf_space_mask(char *pagedata, BlockNumber blkno);
+struct SfOwned;
+struct SfShareRecord;
+
+typedef struct SfSpaceAbove
+{
+	SfColumn	(*describe) (Oid table_oid, AttrNumber attnum);
+	struct SfOwned (*owned_of_share) (SfSegment *seg, const struct SfShareRecord *record);
+	void		(*keys_changed) (void);
+} SfSpaceAbove;
+
+/* Register the resource manager, with that; from _PG_init while preloading. */
+extern void sf_space_install(const SfSpaceAbove *above);
 
 /* WAL of a whole database's removal (DROP DATABASE), flushed; before the files go. */
 extern void sf_space_log_drop_database(Oid db);

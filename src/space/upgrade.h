@@ -32,28 +32,20 @@ typedef struct SfOrphanedStorage
 extern List *sf_space_upgrade_orphaned(void);
 
 /*
- * Make a segment relation's storage from pages beside the data files, which
- * stay.  begin, before the main fork is made: ERROR UNDEFINED_FILE when data
- * files are missing, DUPLICATE_OBJECT when the file number is taken.
+ * Make a segment relation's storage, with its main fork, from pages beside the data files,
+ * which stay.  begin, before the relation is made: ERROR UNDEFINED_FILE when data files are
+ * missing, DUPLICATE_OBJECT when the file number is taken, also as the OID of a relation.
  */
 extern void sf_space_adopt_begin(SfStorage storage);
 extern void sf_space_adopt_storage(SfStorage storage);
-SF_NORETURN extern void sf_space_report_number_taken(SfStorage storage);
 
 /* When this transaction has committed, all of this database is adopted. */
 extern void sf_space_upgrade_finished(void);
 
 /*
- * ERROR: the column waits for securefile_upgrade_finish().  refuse_unfinished,
- * for a column without a segment: only if that is why.
+ * ERROR: the column waits for securefile_upgrade_finish().  known: its triggers say so; else it
+ * has no segment, and nothing is done if that has another reason.
  */
-SF_NORETURN extern void sf_space_report_unfinished(Oid table_oid, AttrNumber attnum);
-extern void sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum);
-
-/* The same for a function that is for all columns of the database. */
-extern void sf_space_refuse_unfinished_database(const char *function);
-
-/* Does the column wait so?  Of a column that has values. */
-extern bool sf_space_is_unfinished(Oid table_oid, AttrNumber attnum);
+extern void sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum, bool known);
 
 #endif							/* SF_UPGRADE_H */
