@@ -22,7 +22,7 @@
 
 #include "base/base.h"
 #include "config/config.h"
-#include "format/format.h"
+#include "format/segment_pages.h"
 #include "io/io.h"
 #include "nodes/pg_list.h"
 #include "storage/lock.h"
