@@ -38,12 +38,15 @@
 #include "miscadmin.h"
 #include "monitor/monitor.h"
 #include "read/read.h"
+#include "space/keep.h"
+#include "space/lend.h"
+#include "space/share_records.h"
 #include "space/space.h"
+#include "space/upgrade.h"
 #include "sql/sql.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
 #include "stream/stream.h"
-#include "wal/wal.h"
 #include "write/write.h"
 
 PG_MODULE_MAGIC;
@@ -75,6 +78,12 @@ static const SfSharedArea *const areas[] = {
 	&sf_monitor_area,
 	&sf_fetch_area,
 	&sf_fetch_columns_area,
+};
+
+static const SfSpaceAbove space_above = {
+	.describe = sf_ddl_describe,
+	.owned_of_share = sf_object_of_share,
+	.keys_changed = sf_keys_raise_generation
 };
 
 static void
@@ -124,9 +133,8 @@ at_commit(void)
 	sf_sql_send_at_end();
 	sf_undo_at_end();
 	end_writing(true);
-	if (sf_space_at_commit())
+	if (sf_space_at_end(SF_END_COMMITTED))
 		sf_monitor_wake(MyDatabaseId);
-	sf_space_keep_at_end();
 	if (sf_keys_at_end())
 		sf_monitor_wake(MyDatabaseId);
 	sf_stats_flush();
@@ -146,8 +154,7 @@ at_prepare(void)
 	sf_sql_send_at_end();
 	sf_undo_at_end();
 	end_writing(true);
-	sf_space_at_prepare();
-	sf_space_keep_at_end();
+	(void) sf_space_at_end(SF_END_RUNNING);
 	(void) sf_keys_at_end();
 	sf_stats_flush();
 	sf_io_memory_at_end();
@@ -168,8 +175,7 @@ at_abort(void)
 	sf_sql_send_at_end();
 	sf_undo_at_end();
 	end_writing(false);
-	sf_space_at_abort();
-	sf_space_keep_at_end();
+	(void) sf_space_at_end(SF_END_ABORTED);
 	(void) sf_keys_at_end();
 	sf_stats_progress_end();
 	sf_stats_flush();
@@ -232,7 +238,7 @@ subxact_callback(SubXactEvent event, SubTransactionId my_subid,
 			sf_stream_handle_at_subcommit(level);
 			sf_undo_at_subcommit(level);
 			sf_write_at_subcommit(level);
-			sf_space_at_subcommit(level);
+			sf_space_at_subend(level, true);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			sf_io_reap_all();
@@ -240,7 +246,7 @@ subxact_callback(SubXactEvent event, SubTransactionId my_subid,
 			sf_stream_handle_at_subabort(level);
 			sf_undo_at_subabort(level);
 			sf_write_at_subabort(level);
-			sf_space_at_subabort(level);
+			sf_space_at_subend(level, false);
 			break;
 		case SUBXACT_EVENT_START_SUB:
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
@@ -267,11 +273,9 @@ _PG_init(void)
 	sf_base_preloaded = true;
 
 	sf_keys_map();
-	sf_wal_register();
+	sf_space_install(&space_above);
 	sf_read_set_overlay(sf_write_overlay);
-	sf_space_set_describe(sf_ddl_describe);
 	sf_monitor_set_tidy(sf_ddl_tidy_shell);
-	sf_space_set_share_owned(sf_object_of_share);
 
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = shmem_request;

@@ -13,6 +13,7 @@
  * table.c		hash tables
  * undo.c		what a rollback to a savepoint brings back (undo.h)
  * worker.c		background workers (worker.h)
+ * transaction.c	how a transaction has ended
  * guard.c		steps that may meet damage and must not end the statement
  * server.c		insides of the server (server.h)
  * assert.c		what happens when an assertion fails
@@ -94,6 +95,23 @@ extern void sf_base_refuse_remote(Oid table_oid);
 
 /* Full id of an xid at or before the next one, at most 2^31 back. */
 extern uint64 sf_base_full_xid(TransactionId xid);
+
+/* How a transaction has ended. */
+typedef enum SfTransactionEnd
+{
+	SF_END_RUNNING,				/* not yet, or it is that of the caller */
+	SF_END_COMMITTED,
+	SF_END_ABORTED,				/* or it was lost in a crash */
+	SF_END_UNKNOWN,				/* the commit log goes not so far back */
+} SfTransactionEnd;
+
+/*
+ * The same, of a full id, also of a subtransaction.  It may be one that a page on disk has.
+ * Looks into the commit log: no page is locked.  May be called on a standby.  at: as of a
+ * moment at which the next id was that, and the commit log began at oldest.
+ */
+extern SfTransactionEnd sf_base_transaction_end(uint64 fxid);
+extern SfTransactionEnd sf_base_transaction_end_at(uint64 fxid, uint64 next, uint64 oldest);
 
 /*
  * Number that is different at every start of shared memory (server start or

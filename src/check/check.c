@@ -21,6 +21,7 @@
 #include "check/walk.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 
@@ -59,8 +60,8 @@ open_segment_step(SfCheck *check, void *arg)
 	}
 	check->segrel = relation_open(segrelid, NoLock);
 	refuse_replaced_storage(check->rel, check->segrel);
-	check->header = sf_space_header(check->segrel);
 	check->seg = sf_space_open_rel(check->segrel);
+	check->header = sf_space_read_header(check->seg);
 
 	/* the reference would end with this subtransaction */
 	relation_close(check->segrel, NoLock);
@@ -86,7 +87,7 @@ check_segment(SfCheck *check, SfPageWalk *walk)
 	check->segrel = relation_open(check->seg->relid, NoLock);
 	SF_ASSERT(CheckRelationLockedByMe(check->segrel, check->lockmode, true));
 	if (check->moving)
-		check->header = sf_space_header(check->segrel); /* as new as the rows */
+		check->header = sf_space_read_header(check->seg);	/* as new as the rows */
 	sfi_check_begin_walk(check, walk);
 	sfi_check_find_end(walk);
 	check_file_size(check);
@@ -107,7 +108,7 @@ lock_segment(const SfCheckColumn *column, LOCKMODE lockmode)
 	if (OidIsValid(segrelid))
 		LockRelationOid(segrelid, lockmode);
 	else
-		sf_space_refuse_unfinished(column->table_oid, column->attnum);
+		sf_space_refuse_unfinished(column->table_oid, column->attnum, false);
 	return segrelid;
 }
 

@@ -16,6 +16,7 @@
 
 #include "check/walk.h"
 #include "miscadmin.h"
+#include "space/share_records.h"
 
 /* Report damage of the advice; page: which one. */
 static void

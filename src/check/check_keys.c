@@ -19,6 +19,8 @@
 
 #include "check/walk.h"
 #include "keys/keys.h"
+#include "space/key_pages.h"
+#include "space/repair_pages.h"
 
 /* Which of the two, for a step that damage may end. */
 typedef struct Look
@@ -32,8 +34,8 @@ read_keys_step(SfCheck *check, void *arg)
 {
 	Look	   *look = arg;
 
-	sf_space_key_page(check->seg, look->walk->key_pages[look->copy],
-					  &look->walk->keys[look->copy]);
+	(void) sf_space_read_keys(check->seg, look->walk->key_pages[look->copy],
+							  &look->walk->keys[look->copy]);
 }
 
 /* Look at one of the pages; damage becomes a finding with this action. */

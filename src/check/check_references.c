@@ -22,6 +22,7 @@
 
 #include "access/relation.h"
 #include "check/check_shares.h"
+#include "space/share_records.h"
 #include "storage/bufmgr.h"
 
 /* A record has two cells at least, so no two of them begin in one of these pairs. */

@@ -22,6 +22,7 @@
 #include "miscadmin.h"
 #include "object/object.h"
 #include "read/read.h"
+#include "space/share_records.h"
 #include "storage/lmgr.h"
 #include "transform/transform.h"
 #include "utils/lsyscache.h"

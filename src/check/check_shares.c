@@ -32,6 +32,7 @@
 
 #include "check/check_shares.h"
 #include "miscadmin.h"
+#include "space/share_records.h"
 
 /* ---- the list of pages ---- */
 
@@ -204,7 +205,7 @@ maker_end(const SfShareRecord *record)
 	if ((uint32) record->maker_fxid < SF_FIRST_XID ||
 		record->maker_fxid >= U64FromFullTransactionId(ReadNextFullTransactionId()))
 		return SF_END_UNKNOWN;
-	return sf_space_transaction_end(record->maker_fxid);
+	return sf_base_transaction_end(record->maker_fxid);
 }
 
 /* As it is, which is as it has to be. */

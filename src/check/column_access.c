@@ -15,6 +15,7 @@
 #include "catalog/pg_type.h"
 #include "check/check.h"
 #include "miscadmin.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -184,7 +185,7 @@ void
 sf_check_report_no_segment(const SfCheckColumn *column)
 {
 	if (column->permanent)
-		sf_space_refuse_unfinished(column->table_oid, column->attnum);
+		sf_space_refuse_unfinished(column->table_oid, column->attnum, false);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("column \"%s\" of table \"%s\" has no segment",

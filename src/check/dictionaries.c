@@ -21,6 +21,8 @@
 
 #include "check/walk.h"
 #include "miscadmin.h"
+#include "space/dictionary_pages.h"
+#include "space/repair_pages.h"
 
 /* One dictionary, read in a step that damage may end. */
 typedef struct Look

@@ -22,6 +22,7 @@
 
 #include "check/check_shares.h"
 #include "miscadmin.h"
+#include "space/repair_pages.h"
 
 /* One share page in the making. */
 typedef struct Making
@@ -154,7 +155,7 @@ make_page(Making *making, uint32 next)
 	if (next != 0)
 		content.next = next;
 	if (!is_there || memcmp(&content, &read->u.share, sizeof(SfSharePage)) != 0)
-		sf_space_repair_share(making->walk->check->seg, making->page, &content);
+		sf_space_repair_page(making->walk->check->seg, making->page, &content);
 	pfree(read);
 }
 

@@ -40,6 +40,8 @@
 #include "access/xlog.h"
 #include "check/check_shares.h"
 #include "miscadmin.h"
+#include "space/lend.h"
+#include "space/repair_pages.h"
 #include "tcop/utility.h"
 
 PG_FUNCTION_INFO_V1(securefile_repair);
@@ -69,8 +71,10 @@ begin_entries(SfSegment *seg, SfPendKind kind)
 static void
 flush_entries(Entries *entries)
 {
-	if (entries->nruns > 0)
-		sf_space_log_entries(entries->seg, entries->kind, entries->runs, entries->nruns);
+	for (int done = 0; done < entries->nruns;)
+		done += sf_space_log_some(entries->seg, entries->kind,
+								  U64FromFullTransactionId(GetTopFullTransactionId()),
+								  entries->runs + done, entries->nruns - done);
 	entries->nruns = 0;
 }
 
@@ -105,7 +109,7 @@ static void
 repair_damaged_maps(SfPageWalk *walk)
 {
 	for (int64 i = 0; i < walk->damaged_maps.n; i++)
-		sf_space_repair_map(walk->check->seg, walk->damaged_maps.runs[i].start);
+		sf_space_repair_map(walk->check->seg, walk->damaged_maps.runs[i].start, NULL);
 }
 
 /* Log entries for the sectors of a map page that nobody owns. */
@@ -161,7 +165,7 @@ repair_maps(SfPageWalk *walk)
 			used[i] = planes.owned[i] | planes.doomed[i];
 		if (is_distrusted(walk, map))
 			memset(used, 0xFF, sizeof(used));
-		sf_space_repair_bits(seg, map, used);
+		sf_space_repair_map(seg, map, used);
 		free_sectors(walk, entries, map, &planes);
 	}
 	SF_ASSERT(walk->distrusted_maps.next == walk->distrusted_maps.n);
@@ -213,7 +217,7 @@ repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 	/* an unreadable page may be an inode page of a value with findings */
 	if (type == 0 && !walk->all_sound)
 		return;
-	sf_space_repair_free_page(walk->check->seg, page);
+	sf_space_repair_page(walk->check->seg, page, NULL);
 }
 
 static SfPageType

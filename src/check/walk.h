@@ -10,6 +10,10 @@
 #define SF_CHECK_WALK_H
 
 #include "check/check_internal.h"
+#include "format/dictionary.h"
+#include "format/key.h"
+#include "format/share.h"
+#include "space/repair_pages.h"
 
 /* Facts about a page of the segment relation, as bits of SfPageWalk.known. */
 #define SF_KNOWN_QUEUED		0x01	/* in the queue of pending pages */

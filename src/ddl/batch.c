@@ -261,7 +261,8 @@ begin_first_pass(Batch *batch)
 			.attnum = batch->column.attnum,
 			.pass = 1,
 			.end_block = RelationGetNumberOfBlocks(batch->rel),
-			.first_new_id = segrel != NULL ? sf_space_header(segrel).next_object_id : 0
+			.first_new_id = segrel == NULL ? 0 :
+			sf_space_read_header(sf_space_open_rel(segrel)).next_object_id
 	};
 	if (segrel != NULL)
 		relation_close(segrel, NoLock);

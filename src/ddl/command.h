@@ -161,16 +161,12 @@ extern void sfi_ddl_convert_hint(void);
 
 /* ---- keep_values.c: values that are used longer than a snapshot shows them ---- */
 
-typedef enum SfKeeping
-{
-	SF_KEEPING_NOTHING,
-	SF_KEEPING_CALL,			/* a procedure that may end transactions */
-	SF_KEEPING_COMMAND,			/* builds an index */
-} SfKeeping;
-
-/* A utility command begins; ends, also by an error.  The latter never throws. */
-extern SfKeeping sfi_ddl_keep_begins(Node *stmt, ProcessUtilityContext context);
-extern void sfi_ddl_keep_ends(SfKeeping keeping);
+/*
+ * A utility command begins: which kind of reader it is (space/keep.h), or 0.  It ends, also by
+ * an error; that never throws.
+ */
+extern uint32 sfi_ddl_keep_begins(Node *stmt, ProcessUtilityContext context);
+extern void sfi_ddl_keep_ends(uint32 reader);
 
 /* A query is about to return rows to its receiver. */
 extern void sfi_ddl_keep_results(const QueryDesc *query);

@@ -30,7 +30,7 @@ extern char *sf_ddl_objects_version(void);
 
 /*
  * What the catalog says of a column that has a segment.  space/ asks for those
- * that only have a value or a segment at hand (see sf_space_set_describe()).
+ * that only have a value or a segment at hand (see SfSpaceAbove).
  */
 extern SfColumn sf_ddl_describe(Oid table_oid, AttrNumber attnum);
 

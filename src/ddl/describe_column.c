@@ -17,7 +17,6 @@
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
 #include "ddl/objects.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -82,13 +81,6 @@ sfi_ddl_column_name(Relation rel, AttrNumber attnum)
 	return NameStr(TupleDescAttr(RelationGetDescr(rel), attnum - 1)->attname);
 }
 
-/* A SyscacheCallbackFunction: some column of some table has changed. */
-static void
-column_changed(Datum arg, int cache_id, uint32 hash_value)
-{
-	sf_space_forget_columns();
-}
-
 /*
  * A column that was dropped in this very transaction has no options any more,
  * but may still have data to be written.
@@ -96,14 +88,10 @@ column_changed(Datum arg, int cache_id, uint32 hash_value)
 SfColumn
 sf_ddl_describe(Oid table_oid, AttrNumber attnum)
 {
-	static bool watching;
 	SfColumn	column = {table_oid, attnum, true};
 	HeapTuple	tuple;
 	int32		typmod;
 
-	if (!watching)
-		CacheRegisterSyscacheCallback(ATTNUM, column_changed, (Datum) 0);
-	watching = true;
 	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(table_oid), Int16GetDatum(attnum));
 	if (!HeapTupleIsValid(tuple))
 	{

@@ -79,8 +79,7 @@ note_drop(Oid relid)
 	if (!is_segment)
 		return;
 
-	if (sf_space_dropped_is_wanted())
-		sf_write_flush();
+	sfi_ddl_write_before_drop();
 	rel = relation_open(relid, NoLock);
 	sf_space_drop_storage(SfRelStorage(rel));
 	relation_close(rel, NoLock);
@@ -270,7 +269,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only,
 	int			mark;
 	Oid			dropped_db;
 	AddHint		hint;
-	SfKeeping	keeping;
+	uint32		keeping;
 
 	if (!sfi_ddl_noting())
 	{

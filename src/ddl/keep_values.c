@@ -24,6 +24,7 @@
 #include "access/xlog.h"
 #include "commands/defrem.h"
 #include "ddl/command.h"
+#include "space/keep.h"
 #include "space/space.h"
 #include "tcop/pquery.h"
 
@@ -71,27 +72,22 @@ is_call(Node *stmt, ProcessUtilityContext context)
 		!IsTransactionBlock();
 }
 
-SfKeeping
+uint32
 sfi_ddl_keep_begins(Node *stmt, ProcessUtilityContext context)
 {
-	if (is_call(stmt, context))
-	{
-		sf_space_keep_call_begins();
-		return SF_KEEPING_CALL;
-	}
-	if (!builds_index(stmt))
-		return SF_KEEPING_NOTHING;
-	sf_space_keep_command_begins();
-	return SF_KEEPING_COMMAND;
+	uint32		reader = is_call(stmt, context) ? SF_KEEP_PROCEDURE :
+	builds_index(stmt) ? SF_KEEP_COMMAND : 0;
+
+	if (reader != 0)
+		sf_space_keep_begins(reader);
+	return reader;
 }
 
 void
-sfi_ddl_keep_ends(SfKeeping keeping)
+sfi_ddl_keep_ends(uint32 reader)
 {
-	if (keeping == SF_KEEPING_CALL)
-		sf_space_keep_call_ends();
-	else if (keeping == SF_KEEPING_COMMAND)
-		sf_space_keep_command_ends();
+	if (reader != 0)
+		sf_space_keep_ends(reader);
 }
 
 /* ---- queries ---- */
@@ -125,11 +121,8 @@ sfi_ddl_keep_results(const QueryDesc *query)
 
 	if (!held && !sf_space_keep_is_call())
 		return;
-	if (RecoveryInProgress() || sfi_ddl_objects() == NULL ||
+	if (sfi_ddl_objects() == NULL ||
 		!sfi_ddl_may_have_values(query->tupDesc))
 		return;
-	if (held)
-		sf_space_keep_while(ActivePortal->holdContext);
-	if (sf_space_keep_is_call())
-		sf_space_keep_for_call();
+	sf_space_keep_results(held ? ActivePortal->holdContext : NULL);
 }

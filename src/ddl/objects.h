@@ -110,6 +110,9 @@ typedef struct SfSegmentBirth
 
 extern const SfSegmentBirth *sfi_ddl_segment_birth;
 
+/* Before the storage of a segment is dropped or replaced: write what it still is to get. */
+extern void sfi_ddl_write_before_drop(void);
+
 /*
  * Make the segment relation of a column under a name, and return its OID.
  * Takes ShareRowExclusiveLock on the table and keeps it.  ERROR if the library

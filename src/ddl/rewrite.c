@@ -32,6 +32,7 @@
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "space/dictionary_pages.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -137,7 +138,7 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	SfSegmentBirth birth = {0};
 	char		name[NAMEDATALEN];
 	char		old_name[NAMEDATALEN];
-	SfCarried  *dictionary;
+	SfDictionaryBytes *dictionary;
 	int64		nrows;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, AccessExclusiveLock, false));
@@ -147,7 +148,7 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	birth.table_oid = column.table_oid;
 	birth.attnum = attnum;
 	birth.logged_data = logged_data;
-	birth.next_object_id = sf_space_header(segrel).next_object_id;
+	birth.next_object_id = sf_space_read_header(sf_space_open_rel(segrel)).next_object_id;
 	birth.tablespace = segrel->rd_rel->reltablespace;
 	dictionary = sf_space_fetch_dictionary(sf_space_open_rel(segrel));
 	relation_close(segrel, NoLock);
@@ -159,8 +160,8 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	CommandCounterIncrement();
 
 	(void) sfi_ddl_segment_create(name, &birth);
-	sf_space_put_dictionary(sf_space_open(column.table_oid, attnum, RowExclusiveLock, false),
-							dictionary);
+	(void) sf_space_add_dictionary(sf_space_open(column.table_oid, attnum, RowExclusiveLock, false),
+								   dictionary);
 	nrows = sfi_ddl_rows_store(rel, &column, true);
 	sfi_ddl_segment_drop(old_segrelid);
 	return nrows;

@@ -26,6 +26,7 @@
 #include "ddl/table_rows.h"
 #include "fmgr.h"
 #include "read/read.h"
+#include "space/upgrade.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -57,7 +58,7 @@ require_trigger(FunctionCallInfo fcinfo, TriggerEvent when, TriggerEvent level,
 				 errhint("Columns of type securefile get their triggers by themselves.")));
 	*attnum = pg_strtoint16(trigdata->tg_trigger->tgargs[0]);
 	if (trigdata->tg_trigger->tgnargs > 1)
-		sf_space_report_unfinished(RelationGetRelid(trigdata->tg_relation), *attnum);
+		sf_space_refuse_unfinished(RelationGetRelid(trigdata->tg_relation), *attnum, true);
 	sfi_ddl_refuse_rewritten(trigdata->tg_relation);
 	return trigdata;
 }

@@ -23,6 +23,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_database.h"
 #include "catalog/storage.h"
@@ -32,6 +33,7 @@
 #include "fmgr.h"
 #include "keys/keys.h"
 #include "miscadmin.h"
+#include "space/upgrade.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
@@ -92,12 +94,22 @@ oldest_ids(TransactionId *xid, MultiXactId *multi)
 
 /* Storage that pg_upgrade has left, with pages that are older than this cluster. */
 static void
-adopt_storage(SfStorage storage, char persistence, TransactionId *freezeXid, MultiXactId *minmulti)
+adopt_storage(SfStorage storage, TransactionId *freezeXid, MultiXactId *minmulti)
 {
 	oldest_ids(freezeXid, minmulti);
-	sf_space_adopt_begin(storage);
-	smgrclose(RelationCreateStorage(storage, persistence, true));
 	sf_space_adopt_storage(storage);
+}
+
+/*
+ * Storage that is dropped now is still wanted by logical decoding, and after a rollback to a
+ * savepoint.  Then what the transaction has gathered for it is written first: what is gathered
+ * for storage that is not there is let go.
+ */
+void
+sfi_ddl_write_before_drop(void)
+{
+	if (GetCurrentTransactionNestLevel() > 1 || sf_space_keeps_dropped())
+		sf_write_flush();
 }
 
 /*
@@ -118,7 +130,7 @@ segment_set_new_filenode(Relation rel, const SfStorage *newnode, char persistenc
 
 	if (replace)
 	{
-		SfHeader	header = sf_space_header(rel);
+		SfHeader	header = sf_space_read_header(sf_space_open_rel(rel));
 
 		birth.table_oid = header.table_oid;
 		birth.attnum = header.attnum;
@@ -137,14 +149,14 @@ segment_set_new_filenode(Relation rel, const SfStorage *newnode, char persistenc
 
 	if (birth.adopt != NULL)
 	{
-		adopt_storage(*newnode, persistence, freezeXid, minmulti);
+		adopt_storage(*newnode, freezeXid, minmulti);
 		return;
 	}
-	if (replace && sf_space_dropped_is_wanted())
-		sf_write_flush();
+	if (replace)
+		sfi_ddl_write_before_drop();
 	smgrclose(RelationCreateStorage(*newnode, persistence, true));
-	sf_space_create_storage(rel, *newnode, birth.table_oid, birth.attnum,
-							birth.logged_data, birth.next_object_id);
+	sf_space_create_storage(*newnode, birth.table_oid, birth.attnum, birth.logged_data,
+							birth.next_object_id);
 	if (replace)
 		sf_space_drop_storage(SfRelStorage(rel));
 }

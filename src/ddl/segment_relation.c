@@ -32,6 +32,8 @@
 #include "catalog/pg_type.h"
 #include "ddl/command.h"
 #include "miscadmin.h"
+#include "space/dictionary_pages.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/syscache.h"
@@ -83,8 +85,8 @@ create_relation(const char *name, const SfSegmentBirth *birth, Oid am)
 
 	if (tablespace == MyDatabaseTableSpace)
 		tablespace = InvalidOid;
-	if (OidIsValid(relid) && SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
-		sf_space_report_number_taken(*adopt);
+	if (adopt != NULL)
+		sf_space_adopt_begin(*adopt);
 	return heap_create_with_catalog(name,
 									PG_TOAST_NAMESPACE,
 									tablespace,
@@ -213,11 +215,11 @@ sfi_ddl_segment_drop(Oid segrelid)
 void
 sfi_ddl_segment_renew(Relation segrel, char persistence)
 {
-	SfCarried  *dictionary = sf_space_fetch_dictionary(sf_space_open_rel(segrel));
+	SfDictionaryBytes *dictionary = sf_space_fetch_dictionary(sf_space_open_rel(segrel));
 
 	SF_ASSERT(CheckRelationLockedByMe(segrel, AccessExclusiveLock, false));
 	sf_compat_set_new_relfilenode(segrel, persistence);
-	sf_space_put_dictionary(sf_space_open_rel(segrel), dictionary);
+	(void) sf_space_add_dictionary(sf_space_open_rel(segrel), dictionary);
 }
 
 /*
@@ -227,7 +229,7 @@ void
 sfi_ddl_segment_reset(Oid segrelid, bool logged_data)
 {
 	Relation	segrel = relation_open(segrelid, AccessExclusiveLock);
-	SfHeader	header = sf_space_header(segrel);
+	SfHeader	header = sf_space_read_header(sf_space_open_rel(segrel));
 	SfSegmentBirth birth = {0};
 
 	birth.table_oid = header.table_oid;

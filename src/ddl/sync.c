@@ -35,6 +35,7 @@
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "nodes/value.h"
+#include "space/upgrade.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -76,7 +77,7 @@ refuse_unfinished(Relation rel)
 		SfTableTrigger *trigger = lfirst(lc);
 
 		if (trigger->unfinished && sfi_ddl_is_column(rel, trigger->attnum))
-			sf_space_report_unfinished(RelationGetRelid(rel), trigger->attnum);
+			sf_space_refuse_unfinished(RelationGetRelid(rel), trigger->attnum, true);
 	}
 }
 
@@ -152,7 +153,7 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 {
 	bool		want_logged = !column->options.fs_like_logging;
 	Relation	segrel = relation_open(segrelid, AccessShareLock);
-	SfHeader	header = sf_space_header(segrel);
+	SfHeader	header = sf_space_read_header(sf_space_open_rel(segrel));
 
 	relation_close(segrel, NoLock);
 	if (sfi_ddl_segment_logged(&header) == want_logged)
@@ -308,7 +309,7 @@ settle_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
 	if (!replaced)
 		return false;
 	segrel = relation_open(segrelid, AccessExclusiveLock);
-	header = sf_space_header(segrel);
+	header = sf_space_read_header(sf_space_open_rel(segrel));
 	relation_close(segrel, NoLock);
 	sfi_ddl_segment_reset(segrelid, sfi_ddl_segment_logged(&header));
 	return true;

@@ -25,6 +25,7 @@
 #include "ddl/objects.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -46,7 +47,7 @@ refuse_own_values(Relation segrel)
 
 	if (!sf_write_has_notes(SfRelStorage(segrel)))
 		return;
-	header = sf_space_header(segrel);
+	header = sf_space_read_header(sf_space_open_rel(segrel));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_IN_USE),
 			 errmsg("cannot move column \"%s\" of table \"%s\" to another tablespace because this transaction has stored values in it, or removed some",
@@ -127,7 +128,7 @@ move_column(Oid table_oid, const char *column, Oid tablespace)
 static void
 refuse_without_segment(Oid table_oid, const char *column)
 {
-	sf_space_refuse_unfinished(table_oid, get_attnum(table_oid, column));
+	sf_space_refuse_unfinished(table_oid, get_attnum(table_oid, column), false);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("column \"%s\" of table \"%s\" has no segment",

@@ -55,7 +55,7 @@ refresh(void)
 
 	if (columns != NULL && as_of == now)
 		return;
-	segments = sf_space_list_segments(CurrentMemoryContext);
+	segments = sf_space_list_segments(CurrentMemoryContext, NULL);
 	if (columns != NULL)
 		pfree(columns);
 	columns = MemoryContextAlloc(TopMemoryContext,

@@ -13,6 +13,7 @@
 
 #include "access/detoast.h"
 #include "ddl/table_rows.h"
+#include "space/dictionary_pages.h"
 #include "stream/stream.h"
 #include "transform/transform.h"
 #include "utils/builtins.h"

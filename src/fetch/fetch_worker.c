@@ -347,7 +347,7 @@ securefile_fetch_worker(Datum arg)
 	pgstat_report_appname("securefile fetch");
 
 	StartTransactionCommand();
-	segments = sf_space_list_segments(TopMemoryContext);
+	segments = sf_space_list_segments(TopMemoryContext, NULL);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
 	source = sfi_fetch_source(sf_fetch_from, PATIENCE_MS);

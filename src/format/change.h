@@ -8,7 +8,7 @@
 #ifndef SF_FORMAT_CHANGE_H
 #define SF_FORMAT_CHANGE_H
 
-#include "format/format.h"
+#include "format/segment_pages.h"
 
 /* ---------------------------------------------------------------------
  * Changes of a page: the data of a block in WAL records, version 1

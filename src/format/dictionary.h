@@ -8,7 +8,7 @@
 #ifndef SF_FORMAT_DICTIONARY_H
 #define SF_FORMAT_DICTIONARY_H
 
-#include "format/format.h"
+#include "format/segment_pages.h"
 
 /*
  * Dictionary page contents.  The pages of a dictionary form a list, and each of them leads

@@ -8,7 +8,7 @@
 #ifndef SF_FORMAT_KEY_H
 #define SF_FORMAT_KEY_H
 
-#include "format/format.h"
+#include "format/segment_pages.h"
 
 /*
  * Key page contents: the data keys of a column, each wrapped with a master key.  A segment

@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "format/format.h"
+#include "format/segment_pages.h"
 
 static const SfPendKindInfo kinds[] = {
 	[SF_PEND_ALLOC] = {"ALLOC", .is_alloc = true},

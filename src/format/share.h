@@ -9,7 +9,7 @@
 #ifndef SF_FORMAT_SHARE_H
 #define SF_FORMAT_SHARE_H
 
-#include "format/format.h"
+#include "format/segment_pages.h"
 
 /* ---------------------------------------------------------------------
  * Share page contents: share records, each in one or more cells in a row

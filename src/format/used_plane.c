@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "format/format.h"
+#include "format/segment_pages.h"
 
 /*
  * The bytes of a range of sectors: whole ones, and the bits of those where it begins and

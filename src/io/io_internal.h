@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 #include "config/config.h"
-#include "format/format.h"
+#include "format/segment_pages.h"
 #include "io/io.h"
 
 /* ---- paths (paths.c); buf has SF_IO_PATH_MAX ---- */

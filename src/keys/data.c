@@ -23,6 +23,7 @@
 
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
+#include "space/key_pages.h"
 #include "transform/transform.h"
 #include "utils/timestamp.h"
 
@@ -148,7 +149,7 @@ keep(const SfSegment *seg, const SfKeyPage *keys, SfWrappedKey *entry, uint64 ge
 static SfWrappedKey *
 read_entry(SfSegment *seg, uint16 key_id, SfKeyPage *keys)
 {
-	return sf_space_read_keys(seg, keys) && key_id <= keys->nentries ?
+	return sf_space_read_keys(seg, 0, keys) && key_id <= keys->nentries ?
 		&keys->entries[key_id - 1] : NULL;
 }
 
@@ -279,7 +280,7 @@ sf_keys_show(SfSegment *seg, SfKeyShown **shown)
 	SfWrappedKey *current = NULL;
 
 	*shown = NULL;
-	if (!sf_space_read_keys(seg, &keys))
+	if (!sf_space_read_keys(seg, 0, &keys))
 		return 0;
 	*shown = palloc0(keys.nentries * sizeof(SfKeyShown));
 	if (master != NULL && sf_config_encrypts(sf_space_column(seg)) &&
@@ -385,7 +386,7 @@ take_current(SfSegment *seg, SfKeyPage *keys, uint64 *generation)
 
 		CHECK_FOR_INTERRUPTS();
 		*generation = sf_keys_generation();
-		has_keys = sf_space_read_keys(seg, keys);
+		has_keys = sf_space_read_keys(seg, 0, keys);
 		if (!has_keys)
 			memset(keys, 0, sizeof(*keys));
 		entry = current_of(keys, master, check);

@@ -29,6 +29,7 @@
 #include "base/shared.h"
 #include "config/config.h"
 #include "datatype/timestamp.h"
+#include "format/key.h"
 #include "space/space.h"
 #include "transform/transform.h"
 

@@ -20,6 +20,7 @@
 
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
+#include "space/key_pages.h"
 
 /* Wrap one key anew, with that state, if it can be unwrapped; if not it stays as it is. */
 static SfUnwrapped
@@ -125,7 +126,7 @@ sf_keys_rewrap(SfSegment *seg, const char *master)
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!sf_space_read_keys(seg, &seen))
+		if (!sf_space_read_keys(seg, 0, &seen))
 			return 0;
 		keys = seen;
 		done = rewrap_all(seg, &keys, &target, results);
@@ -176,7 +177,7 @@ plan_new(SfSegment *seg, bool distrust, SfKeyPage *seen, SfKeyPage *keys)
 					 "states are in the order of trust");
 	if (master == NULL)
 		sf_keys_refuse_no_master();
-	if (!sf_space_read_keys(seg, seen))
+	if (!sf_space_read_keys(seg, 0, seen))
 		memset(seen, 0, sizeof(*seen));
 	*keys = *seen;
 	retire_all(seg, keys, distrust);

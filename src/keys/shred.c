@@ -23,6 +23,7 @@
 #include "access/xact.h"
 #include "keys/keys_internal.h"
 #include "miscadmin.h"
+#include "space/key_pages.h"
 #include "utils/memutils.h"
 
 /* Transactions and subtransactions that have shredded; of the current transaction. */
@@ -33,7 +34,7 @@ static List *shredding = NIL;
 static bool
 has_mark(const SfKeyPage *keys, SfTransactionEnd end)
 {
-	return keys->shred_count > 0 && sf_space_transaction_end(keys->shred_fxid) == end;
+	return keys->shred_count > 0 && sf_base_transaction_end(keys->shred_fxid) == end;
 }
 
 /* The table is locked, so a transaction that has marked it and goes on is the current one. */
@@ -91,7 +92,7 @@ sf_keys_shred(SfSegment *seg)
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!sf_space_read_keys(seg, &seen))
+		if (!sf_space_read_keys(seg, 0, &seen))
 			return 0;
 		keys = seen;
 		done = mark_all(&keys, U64FromFullTransactionId(fxid));
@@ -142,7 +143,7 @@ change_shredded(SfSegment *seg, void (*change) (SfKeyPage *keys))
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!sf_space_read_keys(seg, &seen) ||
+		if (!sf_space_read_keys(seg, 0, &seen) ||
 			!(has_mark(&seen, SF_END_COMMITTED) || SF_BREAKS(x1)))
 			return false;
 		keys = seen;
@@ -156,7 +157,7 @@ sf_keys_shredding(SfSegment *seg)
 {
 	SfKeyPage	keys;
 
-	return sf_space_read_keys(seg, &keys) && has_mark(&keys, SF_END_COMMITTED) ?
+	return sf_space_read_keys(seg, 0, &keys) && has_mark(&keys, SF_END_COMMITTED) ?
 		keys.shred_fxid : 0;
 }
 

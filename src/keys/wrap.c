@@ -19,6 +19,7 @@
 #include <sodium.h>
 
 #include "keys/keys_internal.h"
+#include "space/key_pages.h"
 #include "transform/transform.h"
 #include "utils/lsyscache.h"
 
@@ -129,7 +130,7 @@ sfi_keys_is_destroyed(const SfKeyPage *keys, const SfWrappedKey *entry)
 		return true;
 	if (!sf_key_is_marked(keys, entry))
 		return false;
-	end = sf_space_transaction_end(keys->shred_fxid);
+	end = sf_base_transaction_end(keys->shred_fxid);
 	return end == SF_END_RUNNING || end == SF_END_COMMITTED;
 }
 

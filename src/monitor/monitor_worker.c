@@ -185,7 +185,7 @@ securefile_monitor_worker(Datum arg)
 	pgstat_report_appname("securefile monitor");
 
 	StartTransactionCommand();
-	segments = sf_space_list_segments(TopMemoryContext);
+	segments = sf_space_list_segments(TopMemoryContext, NULL);
 	CommitTransactionCommand();
 
 	if (work_through(segments))

@@ -36,6 +36,7 @@
 
 #include "miscadmin.h"
 #include "object/object_internal.h"
+#include "space/share_records.h"
 
 #define MAX_OTHERS	2
 

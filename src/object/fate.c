@@ -30,6 +30,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "object/object_internal.h"
+#include "space/share_records.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"

@@ -17,8 +17,11 @@
  */
 #include "base/base.h"
 
+#include "access/xact.h"
 #include "keys/keys.h"
+#include "miscadmin.h"
 #include "object/object_internal.h"
+#include "space/upgrade.h"
 #include "utils/snapmgr.h"
 
 /*
@@ -157,6 +160,18 @@ sf_object_require_genuine(SfSegment *seg, SfLocator *loc)
 }
 
 /*
+ * Does a column that has values wait for the end of an upgrade?  The mark alone does not tell:
+ * a new database has none until its first segment.
+ */
+static bool
+is_unfinished(Oid table_oid, AttrNumber attnum)
+{
+	SF_ASSERT(IsTransactionState());
+	return !OidIsValid(sf_space_segment_relid(table_oid, attnum)) &&
+		!sf_io_database_is_own(MyDatabaseId, ERROR);
+}
+
+/*
  * The key of a segment, which is opened for it when this process has not met it yet; NULL
  * before the upgrade of its column is finished.  The lock is not kept: nothing of the
  * segment is looked at after this.
@@ -174,7 +189,7 @@ key_of(const SfLocator *loc)
 	{
 		SfSegment  *seg;
 
-		if (sf_space_is_unfinished(loc->table_oid, loc->attnum))
+		if (is_unfinished(loc->table_oid, loc->attnum))
 			return NULL;
 		seg = sf_space_open_incarnation(loc->table_oid, loc->attnum, loc->incarnation);
 		*known = (KnownKey) {seg->incarnation, seg->secret};

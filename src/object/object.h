@@ -9,7 +9,8 @@
 #define SF_OBJECT_H
 
 #include "base/base.h"
-#include "format/format.h"
+#include "format/segment_pages.h"
+#include "space/share_records.h"
 #include "space/space.h"
 #include "utils/expandeddatum.h"
 

@@ -13,6 +13,7 @@
 
 #include "keys/keys.h"
 #include "object/object_internal.h"
+#include "space/share_records.h"
 #include "transform/transform.h"
 
 void

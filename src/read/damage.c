@@ -28,6 +28,18 @@
 #include "read/read_internal.h"
 #include "utils/snapmgr.h"
 
+/* Where data is in WAL, replay and backups bring it back, and it is never missing. */
+bool
+sfi_read_may_be_missing(SfSegment *seg, uint64 object_id)
+{
+	SfHeader	header;
+
+	if (seg->logged_data)
+		return false;
+	header = sf_space_read_header(seg);
+	return header.restore_id != sf_io_restore_id() || object_id < header.kept_from_id;
+}
+
 /*
  * Is what is wrong with a unit that its data stayed on another server?  Then
  * that is reported.
@@ -38,7 +50,7 @@ report_left_behind(SfReadJob *job, const SfReadListener *listener, const SfUnit 
 	const char *detail = "The column is filesystem_like_logging, and the value was stored before"
 	" this server was restored from a backup or became a standby.";
 
-	if (!sf_space_orphaned(job->seg, job->loc->object_id))
+	if (!sfi_read_may_be_missing(job->seg, job->loc->object_id))
 		return false;
 	if (listener == NULL)
 		ereport(ERROR,
@@ -81,7 +93,7 @@ sfi_read_was_given_back(const SfReadJob *job, const SfUnit *unit)
 	if (asks < 0)
 		asks = getenv("SECUREFILE_CHECK_READS") != NULL;
 	return asks && !RecoveryInProgress() && !HistoricSnapshotActive() &&
-		!sf_space_is_held(job->seg, run) &&
+		!sf_space_is_used(job->seg, run, true) &&
 		sf_object_fate(job->seg, job->loc, run.start, run.nsectors, false) == SF_FATE_LIVES;
 }
 
@@ -106,7 +118,7 @@ sfi_read_report_mismatch(SfReadJob *job, const SfReadListener *listener,
 		return;
 	}
 	sf_base_refuse_aborted();
-	used = sf_space_is_used(job->seg, run);
+	used = sf_space_is_used(job->seg, run, false);
 	if (used)
 		(void) report_left_behind(job, listener, unit);
 	if (is_gone(job, run, used, &sure))
@@ -135,7 +147,7 @@ sfi_read_report_beyond_end(SfReadJob *job, const SfReadListener *listener, const
 						"The unit lies beyond the end of the segment.", listener->arg);
 		return;
 	}
-	if (is_gone(job, run, sf_space_is_used(job->seg, run), &sure))
+	if (is_gone(job, run, sf_space_is_used(job->seg, run, false), &sure))
 		sf_base_report_outlived("Its row is gone, and its place lies beyond the end of its segment now.");
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),

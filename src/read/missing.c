@@ -33,7 +33,7 @@ sf_read_missing(struct varlena *datum, SfReadMissing missing, void *arg)
 	target.len = loc.length_bytes;
 	seg = sf_space_open_incarnation(loc.table_oid, loc.attnum, loc.incarnation);
 	sf_object_require_tag(seg, &loc);
-	if (sf_space_orphaned(seg, loc.object_id))
+	if (sfi_read_may_be_missing(seg, loc.object_id))
 	{
 		sfi_read_prepare_job(&job, seg, &loc, &target, &listener);
 		sfi_read_past_cache(&job);

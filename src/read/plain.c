@@ -25,6 +25,7 @@
 #include "keys/keys.h"
 #include "portability/instr_time.h"
 #include "read/read_internal.h"
+#include "space/dictionary_pages.h"
 #include "utils/memutils.h"
 
 #define KEPT	2
@@ -86,13 +87,14 @@ static SfDecoded
 decode_unit(SfReadJob *job, const SfUnit *unit, const char *stored, char *dst,
 			uint32 plain_bytes)
 {
+	const SfHome home = {job->seg->table_oid, job->seg->attnum, job->seg->incarnation};
 	SfDictionary *dictionary;
 	instr_time	start;
 	instr_time	end;
 	SfDecoded	result;
 
 	SF_FAULT(decode);
-	dictionary = sf_space_dictionary(job->seg, sf_transform_dictionary_of(unit, stored));
+	dictionary = sf_space_dictionary(&home, sf_transform_dictionary_of(unit, stored));
 	INSTR_TIME_SET_CURRENT(start);
 	result = sf_transform_decode(unit, dictionary, stored, dst, plain_bytes);
 	INSTR_TIME_SET_CURRENT(end);

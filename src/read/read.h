@@ -9,6 +9,7 @@
 #define SF_READ_H
 
 #include "base/base.h"
+#include "format/packed.h"
 #include "object/object.h"
 
 /*
@@ -165,7 +166,7 @@ typedef void (*SfReadFinding) (const char *what, int64 segment_offset, int64 len
 extern void sf_read_verify(struct varlena *datum, SfReadFinding found, void *arg);
 
 /*
- * The units of a value whose data is not on this server (sf_space_orphaned()), in their order:
+ * The units of a value whose data is not on this server (read/damage.c), in their order:
  * calls missing(unit, seed, arg) for each, where seed is that of its checksum.  The callback
  * reads no value.  Units that are damaged, or cannot be read, for another reason are passed over.
  * Needs no key.  Errors as for sf_read_verify().

@@ -153,6 +153,20 @@ typedef struct SfReadRequest
 
 #define SfReadRequestEnd(request)	((request)->first_unit + (request)->nunits)
 
+/*
+ * True if an object whose data is not logged predates the last restore or promotion, so its
+ * data may be missing here.  Asked when the data is not what it should be.  Reads the header
+ * page.
+ */
+extern bool sfi_read_may_be_missing(SfSegment *seg, uint64 object_id);
+
+/*
+ * Sectors that a segment, which is open, has.  The header page is read only if the process does
+ * not know of as many sectors as are needed, or a tail was cut since.  Others may grow the
+ * segment right after, or cut a tail in which nothing is used.
+ */
+extern uint64 sfi_read_known_end(SfSegment *seg, uint64 needed_sectors);
+
 /* Does a unit, which is no hole, lie where data files are?  May read the header page. */
 extern bool sfi_read_is_there(SfReadJob *job, const SfUnit *unit);
 

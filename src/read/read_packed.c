@@ -16,6 +16,7 @@
 
 #include "keys/keys.h"
 #include "read/read_internal.h"
+#include "space/dictionary_pages.h"
 
 /* The bytes behind the varlena header. */
 static const uint8 *
@@ -114,7 +115,7 @@ dictionary_of(const Packed *packed)
 {
 	uint32		number = sf_transform_dictionary_of(&packed->unit, packed->stored);
 
-	return number == 0 ? NULL : sf_space_dictionary_of(&packed->home, number);
+	return number == 0 ? NULL : sf_space_dictionary(&packed->home, number);
 }
 
 /* What a decoder says that has not decoded a value becomes an ERROR. */

@@ -184,7 +184,7 @@ read_in_order(SfReader *reader, SfReadJob *job)
 	if ((job->buffered && is_whole_units(reader, job->target)) || !sfi_read_ahead(reader, job))
 		read_alone(reader, job);
 	if (reader->slot != NULL && !OidIsValid(reader->held))
-		reader->held = sf_space_hold(job->seg);
+		reader->held = sf_space_hold(job->seg, AccessShareLock);
 }
 
 /*

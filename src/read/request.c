@@ -64,6 +64,20 @@ unit_end(const SfUnit *unit)
 	return unit->start + sf_unit_sectors(unit);
 }
 
+/* The cuts are asked first: the header says that a segment is shorter before it is cut. */
+uint64
+sfi_read_known_end(SfSegment *seg, uint64 needed_sectors)
+{
+	uint64		cuts = sf_io_cuts();
+
+	if (seg->cuts != cuts || seg->total_sectors < needed_sectors)
+	{
+		seg->total_sectors = sf_space_read_header(seg).total_sectors;
+		seg->cuts = cuts;
+	}
+	return seg->total_sectors;
+}
+
 /* Once a unit is there, it is for the whole job: the end that the job knows only rises. */
 bool
 sfi_read_is_there(SfReadJob *job, const SfUnit *unit)
@@ -71,7 +85,7 @@ sfi_read_is_there(SfReadJob *job, const SfUnit *unit)
 	uint64		end = unit_end(unit);
 
 	if (end > job->total_sectors)
-		job->total_sectors = Max(job->total_sectors, sf_space_total_sectors(job->seg, end));
+		job->total_sectors = Max(job->total_sectors, sfi_read_known_end(job->seg, end));
 	return unit->stored_bytes != 0 && end <= job->total_sectors;
 }
 

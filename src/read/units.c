@@ -242,7 +242,7 @@ sfi_read_prepare_job(SfReadJob *job, SfSegment *seg, const SfLocator *loc, SfRea
 	job->buffered = job->cache == SF_CACHE_READS || job->cache == SF_CACHE_FULL;
 	job->files = sf_io_open(seg->storage, job->buffered);
 	job->seed = sf_format_seed(loc->incarnation, loc->object_id);
-	job->total_sectors = sf_space_total_sectors(seg, 0);
+	job->total_sectors = sfi_read_known_end(seg, 0);
 	/* rounded down: a sector that a crash has torn cannot be read */
 	if (listener != NULL)
 		job->total_sectors = Max(job->total_sectors,

@@ -16,6 +16,7 @@
 #include "object/object.h"
 #include "read/read.h"
 #include "rows/rows.h"
+#include "space/share_records.h"
 
 static bool
 is_of_segment(const SfLocator *loc, const SfSegment *seg)

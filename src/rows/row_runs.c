@@ -13,6 +13,7 @@
 #include "base/base.h"
 
 #include "rows/rows.h"
+#include "space/share_records.h"
 
 StaticAssertDecl(sizeof(SfRowRun) == 24, "size of a run in memory");
 

@@ -19,6 +19,7 @@
 #include "base/base.h"
 #include "access/tableam.h"
 #include "executor/tuptable.h"
+#include "space/share_records.h"
 #include "space/space.h"
 
 /* ---- row_walk.c ---- */

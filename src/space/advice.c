@@ -63,6 +63,7 @@
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
+#include "space/share_records.h"
 #include "storage/lmgr.h"
 
 /* An add that leaves as many entries in its bucket has a bucket split. */
@@ -137,7 +138,7 @@ static bool
 open_index(AdviceIndex *index, SfSegment *seg)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	uint32		root = sf_space_header(rel).advice_root;
+	uint32		root = sfi_header(rel).advice_root;
 
 	if (root == 0)
 	{
@@ -374,7 +375,7 @@ read_free_pages(Relation rel, uint32 page, int n)
 static void
 prepare_pages(Relation rel, int n)
 {
-	SfHeader	header = sf_space_header(rel);
+	SfHeader	header = sfi_header(rel);
 	uint32		last;
 
 	SF_ASSERT(n > 0 && header.next_page >= 2);

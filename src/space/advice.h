@@ -9,6 +9,7 @@
 #ifndef SF_SPACE_ADVICE_H
 #define SF_SPACE_ADVICE_H
 
+#include "format/share.h"
 #include "space/space.h"
 
 /* A bucket with one entry more has the next bucket split. */

@@ -22,6 +22,7 @@
 #include "base/base.h"
 
 #include "space/advice.h"
+#include "space/share_records.h"
 
 /* So many entries, at least, are looked at before all of them are. */
 #define LOOKS_FIRST		16

@@ -23,8 +23,10 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "space/dictionary_pages.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "space/repair_pages.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"
@@ -211,8 +213,8 @@ sf_space_dictionary_at(SfSegment *seg, uint32 page, SfDictionaryVisit visit, voi
 	pfree(read_bytes(seg, page, &content, visit, arg));
 }
 
-SfDictionary *
-sf_space_dictionary(SfSegment *seg, uint32 number)
+static SfDictionary *
+read_and_keep(SfSegment *seg, uint32 number)
 {
 	SfDictionary *dictionary;
 	char	   *bytes;
@@ -237,7 +239,7 @@ sf_space_dictionary(SfSegment *seg, uint32 number)
 }
 
 SfDictionary *
-sf_space_dictionary_of(const SfHome *home, uint32 number)
+sf_space_dictionary(const SfHome *home, uint32 number)
 {
 	SfDictionary *dictionary;
 	SfSegment  *seg;
@@ -248,7 +250,7 @@ sf_space_dictionary_of(const SfHome *home, uint32 number)
 	if (dictionary != NULL)
 		return dictionary;
 	seg = sf_space_open_incarnation(home->table_oid, home->attnum, home->incarnation);
-	dictionary = sf_space_dictionary(seg, number);
+	dictionary = read_and_keep(seg, number);
 	sf_space_release(seg);
 	return dictionary;
 }
@@ -336,7 +338,7 @@ trained_step(void *arg)
 	SF_ASSERT(!trained->seg->retained);
 	if (trained->known->as_of != tables_state)
 		learn_newest(trained->seg, trained->known);
-	trained->dictionary = sf_space_dictionary(trained->seg, trained->known->number);
+	trained->dictionary = read_and_keep(trained->seg, trained->known->number);
 }
 
 /*
@@ -458,15 +460,19 @@ add_pages(Relation rel, SfHeader *h, const char *bytes, const SfDictionaryPage *
 }
 
 uint32
-sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
+sf_space_add_dictionary(SfSegment *seg, const SfDictionaryBytes *made)
 {
-	Relation	rel = sfi_segment_rel(seg);
-	SfDictionaryPage head = {.len = len, .before = SF_NO_PAGE};
+	Relation	rel;
+	SfDictionaryPage head = {.before = SF_NO_PAGE};
 	Buffer		hbuf;
 	SfHeader	h;
 	int			header;
 
-	SF_ASSERT(len > 0 && len <= SF_DICTIONARY_MAX_BYTES && !seg->retained);
+	if (made == NULL)
+		return 0;
+	SF_ASSERT(made->len > 0 && made->len <= SF_DICTIONARY_MAX_BYTES && !seg->retained);
+	head.len = made->len;
+	rel = sfi_segment_rel(seg);
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 
 	sfi_grow_first(seg, rel);
@@ -477,15 +483,15 @@ sf_space_add_dictionary(SfSegment *seg, char *bytes, uint32 len)
 	head.number = ++h.last_dictionary;
 	if (h.dictionary != 0)
 		head.before = h.dictionary;
-	sf_transform_number_dictionary(bytes, head.number);
+	sf_transform_number_dictionary(made->bytes, head.number);
 	if (SF_FAULT_SKIPS(train_right))
-		memset(bytes + 8, 0xFF, 8); /* tables of codes, as the library has
-									 * them */
-	head.check = sf_format_checksum(bytes, len, 0);
+		memset(made->bytes + 8, 0xFF, 8);	/* tables of codes, as the library
+											 * has them */
+	head.check = sf_format_checksum(made->bytes, made->len, 0);
 
 	sfi_change_begin();
 	header = sfi_change_add(hbuf);
-	h.dictionary = add_pages(rel, &h, bytes, &head);
+	h.dictionary = add_pages(rel, &h, made->bytes, &head);
 	sfi_change_header(header, &h);
 	SF_FAULT(train_before_record);
 	sfi_change_finish_pages(SF_PAGES_DICTIONARY, 0, 0);
@@ -524,33 +530,31 @@ sf_space_repair_dictionary(SfSegment *seg, uint32 first_page, uint32 before)
 
 /* ---- from storage to storage ---- */
 
-struct SfCarried
+typedef struct Fetching
 {
 	SfSegment  *seg;
-	char	   *bytes;			/* NULL: there is none */
-	uint32		len;
-};
+	SfDictionaryBytes *found;
+} Fetching;
 
 /* An SfBaseStep. */
 static void
 fetch_step(void *arg)
 {
-	SfCarried  *carried = arg;
+	Fetching   *fetching = arg;
 	uint32		newest = 0;
 
-	carried->bytes = read_dictionary(carried->seg, &newest, &carried->len);
+	fetching->found->bytes = read_dictionary(fetching->seg, &newest, &fetching->found->len);
 }
 
-SfCarried *
+SfDictionaryBytes *
 sf_space_fetch_dictionary(SfSegment *seg)
 {
-	SfCarried  *carried = palloc0(sizeof(SfCarried));
+	Fetching	fetching = {seg, palloc0(sizeof(SfDictionaryBytes))};
 	ErrorData  *error;
 
 	if (!uses_dictionaries(seg))
 		return NULL;
-	carried->seg = seg;
-	error = sf_base_guarded(fetch_step, carried);
+	error = sf_base_guarded(fetch_step, &fetching);
 	if (error != NULL)
 		ereport(WARNING,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -558,13 +562,5 @@ sf_space_fetch_dictionary(SfSegment *seg)
 						seg->attnum, seg->table_oid),
 				 errdetail("The dictionary of the old one: %s.", error->message),
 				 errhint("Call securefile_train() when there are new rows.")));
-	return error == NULL && carried->bytes != NULL ? carried : NULL;
-}
-
-void
-sf_space_put_dictionary(SfSegment *seg, SfCarried *carried)
-{
-	SF_ASSERT(carried == NULL || (carried->bytes != NULL && carried->len > 0));
-	if (carried != NULL)
-		(void) sf_space_add_dictionary(seg, carried->bytes, carried->len);
+	return error == NULL && fetching.found->bytes != NULL ? fetching.found : NULL;
 }

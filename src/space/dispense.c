@@ -33,6 +33,7 @@
  */
 #include "base/base.h"
 
+#include "space/lend.h"
 #include "space/reserve.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"

@@ -36,6 +36,7 @@
 
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
@@ -226,7 +227,7 @@ grow_to(SfSegment *seg, Relation rel, uint64 old_total, uint64 total, bool writt
 	SF_FAULT(grow_after_zero);
 	set_total(rel, XLOG_SF_GROW, total);
 	SF_FAULT(grow_after_record);
-	SF_ASSERT(sf_space_header(rel).total_sectors == total);
+	SF_ASSERT(sfi_header(rel).total_sectors == total);
 	dispense_range(seg->storage, old_total, total);
 }
 
@@ -240,7 +241,7 @@ sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_bl
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	SF_ASSERT(need_blocks > 0 && need_blocks <= SF_MAP_BLOCKS);
 	LockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
-	total = sf_space_header(rel).total_sectors;
+	total = sfi_header(rel).total_sectors;
 
 	/*
 	 * Many backends may find the segment full at once.  Those that come
@@ -256,7 +257,7 @@ sfi_grow(SfSegment *seg, Relation rel, uint64 seen_total_sectors, uint32 need_bl
 void
 sfi_grow_first(SfSegment *seg, Relation rel)
 {
-	if (sf_space_header(rel).total_sectors == 0)
+	if (sfi_header(rel).total_sectors == 0)
 		(void) sfi_grow(seg, rel, 0, 1, 1);
 }
 
@@ -268,7 +269,7 @@ sfi_grow_ahead(SfSegment *seg, Relation rel, uint64 sectors)
 
 	if (!ConditionalLockPage(rel, SF_LOCK_GROWTH, ExclusiveLock))
 		return 0;
-	total = sf_space_header(rel).total_sectors;
+	total = sfi_header(rel).total_sectors;
 	to = total + Min(round_up(sectors, SECTORS_PER_MB), MAX_STEP);
 	grow_to(seg, rel, total, to, needs_written(seg, 0));
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
@@ -427,7 +428,7 @@ void
 sfi_grow_fill_up(SfSegment *seg, Relation rel)
 {
 	LockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
-	fill_up(seg, rel, sf_space_header(rel).total_sectors);
+	fill_up(seg, rel, sfi_header(rel).total_sectors);
 	UnlockPage(rel, SF_LOCK_GROWTH, ExclusiveLock);
 }
 
@@ -457,7 +458,7 @@ sfi_grow_cut_tail(SfSegment *seg, Relation rel, uint64 keep_sectors,
 		return 0;
 	/* first, since it throws where there are no files to be cut */
 	files_size = sf_io_files_size(seg->storage);
-	start = total = sf_space_header(rel).total_sectors;
+	start = total = sfi_header(rel).total_sectors;
 	require_unused(rel, total, Max(total, sf_bytes_to_sectors(files_size)));
 	tail = sf_blocks_to_sectors(find_tail(rel, sf_block_of(total)));
 	slack = Max(keep_sectors, tail == 0 ? 0 : Min(total / 8, MAX_STEP));

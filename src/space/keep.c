@@ -44,6 +44,7 @@
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "space/keep.h"
 #include "space/space_internal.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
@@ -240,15 +241,8 @@ add_read(uint64 oldest, TimestampTz now)
 	newer.last = now;
 }
 
-void
-sf_space_keep_call_begins(void)
-{
-	calls++;
-	SF_ASSERT(calls > 0);
-}
-
-void
-sf_space_keep_call_ends(void)
+static void
+end_call(void)
 {
 	SF_ASSERT(calls > 0);
 	if (--calls > 0 || oldest_of_call() == NOTHING)
@@ -264,13 +258,13 @@ sf_space_keep_is_call(void)
 	return calls > 0;
 }
 
-void
-sf_space_keep_for_call(void)
+static void
+keep_for_call(void)
 {
 	TimestampTz now = GetCurrentTransactionStartTimestamp();
 
-	SF_ASSERT(calls > 0);
-	if (sf_procedure_retention_ms == 0 || RecoveryInProgress())
+	SF_ASSERT(calls > 0 && !RecoveryInProgress());
+	if (sf_procedure_retention_ms == 0)
 		return;
 	prepare_exit();
 	expire(now);
@@ -279,7 +273,7 @@ sf_space_keep_for_call(void)
 }
 
 void
-sf_space_keep_at_end(void)
+sfi_keep_at_end(void)
 {
 	uint64		before = Min(ended, oldest_of_call());
 
@@ -312,14 +306,12 @@ end_keep(void *arg)
 	publish();
 }
 
-void
-sf_space_keep_while(MemoryContext context)
+static void
+keep_while(MemoryContext context)
 {
 	Keep	   *keep;
 
-	SF_ASSERT(context != NULL);
-	if (RecoveryInProgress())
-		return;
+	SF_ASSERT(context != NULL && !RecoveryInProgress());
 	prepare_exit();
 	keep = MemoryContextAllocZero(context, sizeof(Keep));
 	keep->oldest = oldest_of_snapshots();
@@ -330,10 +322,21 @@ sf_space_keep_while(MemoryContext context)
 	publish();
 }
 
+void
+sf_space_keep_results(MemoryContext portal)
+{
+	if (RecoveryInProgress())
+		return;
+	if (portal != NULL)
+		keep_while(portal);
+	if (calls > 0)
+		keep_for_call();
+}
+
 /* ---- commands ---- */
 
-void
-sf_space_keep_command_begins(void)
+static void
+begin_command(void)
 {
 	SF_ASSERT(!RecoveryInProgress());
 	prepare_exit();
@@ -345,14 +348,34 @@ sf_space_keep_command_begins(void)
 	publish();
 }
 
-void
-sf_space_keep_command_ends(void)
+static void
+end_command(void)
 {
 	SF_ASSERT(commands > 0);
 	if (--commands > 0)
 		return;
 	command = NOTHING;
 	publish();
+}
+
+void
+sf_space_keep_begins(uint32 reader)
+{
+	SF_ASSERT(reader == SF_KEEP_PROCEDURE || reader == SF_KEEP_COMMAND);
+	if (reader == SF_KEEP_COMMAND)
+		begin_command();
+	else
+		calls++;
+	SF_ASSERT(calls + commands > 0);
+}
+
+void
+sf_space_keep_ends(uint32 reader)
+{
+	if (reader == SF_KEEP_COMMAND)
+		end_command();
+	else
+		end_call();
 }
 
 /* ---- for the functions that show what keeps space ---- */

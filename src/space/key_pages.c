@@ -18,8 +18,10 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "space/key_pages.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "space/repair_pages.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
@@ -64,21 +66,20 @@ read_step(void *arg)
 	read_key_page(arg);
 }
 
-void
-sf_space_key_page(SfSegment *seg, uint32 page, SfKeyPage *keys)
-{
-	Reading		reading = {seg, page, keys};
-
-	read_key_page(&reading);
-}
-
 bool
-sf_space_read_keys(SfSegment *seg, SfKeyPage *keys)
+sf_space_read_keys(SfSegment *seg, uint32 page, SfKeyPage *keys)
 {
-	SfHeader	header = sf_space_read_header(seg);
-	Reading		reading = {seg, header.key_page, keys};
+	SfHeader	header;
+	Reading		reading = {seg, page, keys};
 	ErrorData  *error;
 
+	if (page != 0)
+	{
+		read_key_page(&reading);
+		return true;
+	}
+	header = sf_space_read_header(seg);
+	reading.page = header.key_page;
 	if (header.key_page == 0)
 		return false;
 	error = sf_base_guarded_read(read_step, &reading);

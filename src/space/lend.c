@@ -33,6 +33,7 @@
 
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
@@ -320,7 +321,7 @@ sf_space_lend(SfSegment *seg, const SfWant *want)
 	 * segment meanwhile, sfi_grow() sees that, and the next round looks
 	 * there.
 	 */
-	total = sf_space_header(rel).total_sectors;
+	total = sfi_header(rel).total_sectors;
 	blocks = blocks_wanted(want, total);
 	while (!lend_free(seg, rel, total, want->need_blocks, blocks, &region))
 	{

@@ -18,12 +18,8 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-/*
- * The segments that a catalog snapshot sees; with makers those of all transactions that
- * have not ended, too, and the list of these.
- */
-static List *
-list_segments(MemoryContext context, List **makers)
+List *
+sf_space_list_segments(MemoryContext context, List **makers)
 {
 	Oid			am = GetSysCacheOid1(AMNAME, Anum_pg_am_oid, CStringGetDatum(SF_SEGMENT_AM_NAME));
 	List	   *segments = NIL;
@@ -34,6 +30,8 @@ list_segments(MemoryContext context, List **makers)
 	HeapTuple	tuple;
 
 	SF_ASSERT(IsTransactionState());
+	if (makers != NULL)
+		*makers = NIL;
 	if (!OidIsValid(am))
 		return NIL;
 	InitDirtySnapshot(dirty);
@@ -55,24 +53,11 @@ list_segments(MemoryContext context, List **makers)
 	}
 	table_endscan(scan);
 	table_close(rel, AccessShareLock);
-	return segments;
-}
-
-List *
-sf_space_list_segments(MemoryContext context)
-{
-	return list_segments(context, NULL);
-}
-
-List *
-sf_space_list_unfinished_segments(List **makers)
-{
-	List	   *segments;
-
-	*makers = NIL;
-	segments = list_segments(CurrentMemoryContext, makers);
-	/* a row of the catalog that is being changed was met twice */
-	list_sort(segments, list_oid_cmp);
-	list_deduplicate_oid(segments);
+	if (makers != NULL)
+	{
+		/* a row of the catalog that is being changed was met twice */
+		list_sort(segments, list_oid_cmp);
+		list_deduplicate_oid(segments);
+	}
 	return segments;
 }

@@ -21,7 +21,7 @@
 static uint64
 grow_ahead(SfSegment *seg, Relation rel, uint64 demand_blocks, uint64 free_sectors)
 {
-	uint64		total = sf_space_header(rel).total_sectors;
+	uint64		total = sfi_header(rel).total_sectors;
 	uint64		ahead = Min(sf_blocks_to_sectors(demand_blocks),
 							Min(total / 8, 64 * SECTORS_PER_MB));
 
@@ -40,7 +40,7 @@ void
 sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	uint64		total = sf_space_header(rel).total_sectors;
+	uint64		total = sfi_header(rel).total_sectors;
 	SfDemand	demand = sfi_dispense_take_demand(seg->storage);
 	uint64		min_cut = Max(total / 4, 64 * SECTORS_PER_MB);
 	uint64		free_sectors;

@@ -28,6 +28,7 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/storage.h"
 #include "storage/lmgr.h"
@@ -303,7 +304,7 @@ sf_space_move_storage(Relation segrel, SfStorage to)
 	move.segrel = segrel;
 	move.from = move.to = *sf_space_open_rel(segrel);
 	move.to.storage = to;
-	move.total_sectors = sf_space_header(segrel).total_sectors;
+	move.total_sectors = sfi_header(segrel).total_sectors;
 	for (int i = 0; i < CHUNKS; i++)
 		if (chunks[i].mem == NULL)
 			chunks[i].mem = sf_io_buffer_alloc(CHUNK_BYTES);

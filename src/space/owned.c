@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * owned.c
- *	  What the object of a share record owns.
+ *	  What rooms above have handed down: what the object of a share record owns.
  *
  * The maps of objects are known to a room above, which hands a function down.
  *
@@ -10,41 +10,16 @@
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "space/share_records.h"
 #include "space/space_internal.h"
 
-static SfShareOwned owned_of;
-
-void
-sf_space_set_share_owned(SfShareOwned fn)
-{
-	owned_of = fn;
-}
-
-uint64
-sf_space_owned_sectors(const SfOwned *owned)
-{
-	uint64		sum = 0;
-
-	SF_ASSERT(owned->nruns >= 0);
-	for (int i = 0; i < owned->nruns; i++)
-		sum += owned->runs[i].nsectors;
-	return sum;
-}
-
-void
-sf_space_free_owned(const SfOwned *owned)
-{
-	SF_ASSERT(owned->runs != NULL && owned->npages >= 0);
-	pfree(owned->runs);
-	if (owned->pages != NULL)
-		pfree(owned->pages);
-}
+SfSpaceAbove sfi_above;
 
 SfOwned
 sfi_owned_of_share(SfSegment *seg, const SfShareRecord *record)
 {
-	SF_ASSERT(owned_of != NULL);
-	return owned_of(seg, record);
+	SF_ASSERT(sfi_above.owned_of_share != NULL);
+	return sfi_above.owned_of_share(seg, record);
 }
 
 /* A record whose map is read (an SfBaseStep). */

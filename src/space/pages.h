@@ -13,6 +13,7 @@
 #include "format/change.h"
 #include "format/dictionary.h"
 #include "format/share.h"
+#include "space/share_records.h"
 #include "space/space_internal.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"

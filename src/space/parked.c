@@ -33,7 +33,9 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/reserve.h"
+#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
@@ -55,6 +57,7 @@ typedef struct ParkedTable
 } ParkedTable;
 
 static ParkedTable *table;
+static bool exit_registered;
 
 /* Four for each backend, and room for what aborts leave behind. */
 #define BACKEND_ENTRIES		4
@@ -85,6 +88,7 @@ sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned)
 	bool		parked = false;
 
 	SF_ASSERT(!LWLockHeldByMe(&table->lock) && CritSectionCount == 0);
+	SF_ASSERT(!owned || exit_registered);
 	SF_ASSERT(region.nblocks > 0 && next_block <= region.nblocks);
 	SF_ASSERT(sf_map_of_block(region.start_block) ==
 			  sf_map_of_block(region.start_block + region.nblocks - 1));
@@ -106,6 +110,21 @@ sf_space_park(SfStorage storage, SfRegion region, uint32 next_block, bool owned)
 }
 
 /*
+ * The number of this process may be given to another one after its exit, which would
+ * then claim what is not its own.
+ */
+static void
+disown(int code, Datum arg)
+{
+	SF_ASSERT(!LWLockHeldByMe(&table->lock));
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < table->high; i++)
+		if (table->entries[i].used && table->entries[i].owner_pid == MyProcPid)
+			table->entries[i].owner_pid = 0;
+	LWLockRelease(&table->lock);
+}
+
+/*
  * Any one of this process will do.  A process that writes to one segment by turns with
  * others has a few entries at most.
  */
@@ -114,6 +133,10 @@ sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block)
 {
 	bool		claimed = false;
 
+	if (!exit_registered)
+		on_shmem_exit(disown, (Datum) 0);	/* after the abort of an open
+											 * transaction */
+	exit_registered = true;
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table->high && !claimed; i++)
 	{
@@ -130,21 +153,6 @@ sf_space_claim_parked(SfStorage storage, SfRegion *region, uint32 *next_block)
 	}
 	LWLockRelease(&table->lock);
 	return claimed;
-}
-
-/*
- * The number of this process may be given to another one after its exit, which would
- * then claim what is not its own.
- */
-void
-sf_space_disown_parked(void)
-{
-	SF_ASSERT(!LWLockHeldByMe(&table->lock));
-	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < table->high; i++)
-		if (table->entries[i].used && table->entries[i].owner_pid == MyProcPid)
-			table->entries[i].owner_pid = 0;
-	LWLockRelease(&table->lock);
 }
 
 int

@@ -32,6 +32,7 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "storage/lmgr.h"
@@ -174,7 +175,7 @@ sfi_pending_lock_both(Relation rel, uint32 page, Buffer *buf, int *n)
 	SF_INVARIANT(rule_1, sfi_page_lock_is_held(rel, SF_LOCK_RESOLVER));
 	for (;;)
 	{
-		uint32		tail = sf_space_header(rel).pending_tail;
+		uint32		tail = sfi_header(rel).pending_tail;
 		bool		is_tail;
 		Buffer		tailbuf;
 		int			room;
@@ -294,7 +295,7 @@ log_one_record(Relation rel, SfPendKind kind, uint64 fxid, const SfRun *runs, in
 static void
 check_runs(Relation rel, SfPendKind kind, const SfRun *runs, int nruns)
 {
-	uint64		total = sf_space_header(rel).total_sectors;
+	uint64		total = sfi_header(rel).total_sectors;
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	for (int i = 0; i < nruns && kind == SF_PEND_ALLOC; i++)
@@ -317,16 +318,6 @@ sf_space_log_some(SfSegment *seg, SfPendKind kind, uint64 fxid, const SfRun *run
 	n = log_one_record(rel, kind, fxid, runs, nruns);
 	sfi_segment_close(rel);
 	return n;
-}
-
-void
-sf_space_log_entries(SfSegment *seg, SfPendKind kind, const SfRun *runs, int nruns)
-{
-	uint64		fxid = U64FromFullTransactionId(GetTopFullTransactionId());
-	int			n;
-
-	for (; nruns > 0; runs += n, nruns -= n)
-		n = sf_space_log_some(seg, kind, fxid, runs, nruns);
 }
 
 /* ---- taking entries out ---- */

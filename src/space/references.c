@@ -29,6 +29,7 @@
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "space/share_records.h"
 
 /* Entries that one record of a REAP adds at most. */
 #define REAP_AT_ONCE	256

@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "space/pages.h"
+#include "space/repair_pages.h"
 #include "space/reserve.h"
 #include "storage/lmgr.h"
 
@@ -104,21 +105,20 @@ sf_space_repair_extend(SfSegment *seg, uint32 npages)
 }
 
 /*
- * Too much marked as used costs space until sf_space_repair_bits(), and entries of
- * the repairing transaction, have freed the rest.  Too little would let somebody
+ * Too much marked as used costs space until a later step, and entries of the repairing
+ * transaction, have freed the rest.  Too little would let somebody
  * write over values.
  */
-void
-sf_space_repair_map(SfSegment *seg, uint32 map)
+static void
+make_map(Step *step, uint32 map)
 {
-	Step		step = begin_step(seg);
-	uint32		nsectors = sectors_of(&step.header, map);
+	uint32		nsectors = sectors_of(&step->header, map);
 	SfMap		content = {0};
 
 	if (nsectors > 0)
 		sf_format_map_set(&content, sfi_map_range(0, nsectors));
 	SF_INVARIANT(S3, content.used_sectors == nsectors);
-	finish_step(&step, sfi_page_reinit(step.rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
+	finish_step(step, sfi_page_reinit(step->rel, SF_MAP_PAGE(map)), SF_PAGE_MAP,
 				&content, sizeof(content));
 }
 
@@ -168,28 +168,39 @@ require_not_lent(Relation rel, const SfMap *map, const uint8 *new_used)
  * The record carries the whole page, not the bits that change: the page may have a
  * wrong count, which setting bits would only carry on.
  */
-void
-sf_space_repair_bits(SfSegment *seg, uint32 map, const uint8 *used)
+static void
+mark_used(Step *step, uint32 map, const uint8 *used)
 {
-	Step		step = begin_step(seg);
-	Buffer		buf = sfi_page_read(step.rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		buf = sfi_page_read(step->rel, SF_MAP_PAGE(map), SF_PAGE_MAP,
+									BUFFER_LOCK_EXCLUSIVE);
 	SfMap	   *old = SfPageMap(BufferGetPage(buf));
 	SfMap		content = *old;
-	uint32		nsectors = sectors_of(&step.header, map);
+	uint32		nsectors = sectors_of(&step->header, map);
 
 	SF_ASSERT(nsectors % SF_BLOCK_SECTORS == 0);
 	for (uint32 b = 0; b < SF_MAP_BLOCKS; b++)
 		content.used[b] = b < sf_block_of(nsectors) ? old->used[b] | used[b] : 0;
 	content.used_sectors = pg_popcount((char *) content.used, sizeof(content.used));
 	SF_INVARIANT(S3, content.used_sectors <= nsectors);
-	require_not_lent(step.rel, old, content.used);
+	require_not_lent(step->rel, old, content.used);
 	if (memcmp(&content, old, sizeof(SfMap)) != 0)
-		finish_step(&step, buf, SF_PAGE_MAP, &content, sizeof(content));
+		finish_step(step, buf, SF_PAGE_MAP, &content, sizeof(content));
 	else
 	{
 		UnlockReleaseBuffer(buf);
-		abandon_step(&step);
+		abandon_step(step);
 	}
+}
+
+void
+sf_space_repair_map(SfSegment *seg, uint32 map, const uint8 *used)
+{
+	Step		step = begin_step(seg);
+
+	if (used != NULL)
+		mark_used(&step, map, used);
+	else
+		make_map(&step, map);
 }
 
 /*
@@ -228,24 +239,21 @@ sf_space_repair_header(SfSegment *seg, SfHeaderRepair repair)
  * The record carries the whole page, since there may be none, or one that cannot be read.
  */
 void
-sf_space_repair_share(SfSegment *seg, uint32 page, const SfSharePage *content)
+sf_space_repair_page(SfSegment *seg, uint32 page, const SfSharePage *content)
 {
 	Step		step = begin_step(seg);
+	SfFreePage	free_page = {step.header.free_head};
+	Buffer		buf;
 
 	SF_ASSERT(page > 1 && !SF_IS_MAP_PAGE(page) && page < step.header.next_page);
-	SF_ASSERT(sf_format_page_problem(SF_PAGE_SHARE, content) == NULL);
-	finish_step(&step, sfi_page_reinit(step.rel, page), SF_PAGE_SHARE, content,
-				sizeof(SfSharePage));
-}
-
-void
-sf_space_repair_free_page(SfSegment *seg, uint32 page)
-{
-	Step		step = begin_step(seg);
-	SfFreePage	content = {step.header.free_head};
-
-	SF_ASSERT(page != 0 && !SF_IS_MAP_PAGE(page) && page != step.header.free_head);
-	SF_ASSERT(page < step.header.next_page);
-	step.header.free_head = page;
-	finish_step(&step, sfi_page_reinit(step.rel, page), SF_PAGE_FREE, &content, sizeof(content));
+	SF_ASSERT(content == NULL ? page != step.header.free_head :
+			  sf_format_page_problem(SF_PAGE_SHARE, content) == NULL);
+	buf = sfi_page_reinit(step.rel, page);
+	if (content != NULL)
+		finish_step(&step, buf, SF_PAGE_SHARE, content, sizeof(SfSharePage));
+	else
+	{
+		step.header.free_head = page;
+		finish_step(&step, buf, SF_PAGE_FREE, &free_page, sizeof(free_page));
+	}
 }

@@ -9,6 +9,7 @@
 #ifndef SF_RESERVE_H
 #define SF_RESERVE_H
 
+#include "space/lend.h"
 #include "space/space_internal.h"
 
 /* ---- growth (grow.c) ---- */

@@ -416,7 +416,7 @@ resolve_queue(SfPageWork *work, SfSegment *seg)
 	 * is a little old frees a little less.
 	 */
 	work->horizon = sfi_pending_horizon();
-	for (work->page = sf_space_header(rel).pending_head; work->page != SF_NO_PAGE;
+	for (work->page = sfi_header(rel).pending_head; work->page != SF_NO_PAGE;
 		 work->page = next)
 	{
 		int			left = resolve_page(work, seg, &next, &again);

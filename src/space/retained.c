@@ -78,12 +78,6 @@ sf_space_keeps_dropped(void)
 	return found;
 }
 
-bool
-sf_space_dropped_is_wanted(void)
-{
-	return GetCurrentTransactionNestLevel() > 1 || sf_space_keeps_dropped();
-}
-
 /* ---- making the copy ---- */
 
 /* Write one block of the copy; a short write is a full disk. */

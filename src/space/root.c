@@ -34,6 +34,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "space/pages.h"
+#include "space/share_records.h"
 #include "storage/lmgr.h"
 
 /* Marks name the top-level transaction, whose outcome decides, and not the current one. */
@@ -114,7 +115,7 @@ names_transaction(uint64 mark)
 static SfTransactionEnd
 end_of(uint64 mark)
 {
-	return sf_space_transaction_end(sf_mark_value(mark));
+	return sf_base_transaction_end(sf_mark_value(mark));
 }
 
 /* M1 */

@@ -38,28 +38,24 @@
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/storage.h"
+#include "space/upgrade.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 static HTAB *segments;			/* SfSegment by relid */
 
 #define IDS_RESERVED_AT_ONCE	64
 
-static SfDescribeColumn describe;
 static uint64 catalog_state = 1;	/* rises whenever a column may have
 									 * changed */
-
-void
-sf_space_segment_name(char *buf, Oid table_oid, AttrNumber attnum)
-{
-	snprintf(buf, NAMEDATALEN, "pg_securefile_%u_%d", table_oid, attnum);
-}
 
 /* A look into the cache of pg_class by name, not a scan. */
 Oid
@@ -71,16 +67,8 @@ sf_space_segment_relid(Oid table_oid, AttrNumber attnum)
 	return get_relname_relid(name, PG_TOAST_NAMESPACE);
 }
 
-/* The mark alone does not tell: a new database has none until its first segment. */
-bool
-sf_space_is_unfinished(Oid table_oid, AttrNumber attnum)
-{
-	return !OidIsValid(sf_space_segment_relid(table_oid, attnum)) &&
-		!sf_io_database_is_own(MyDatabaseId, ERROR);
-}
-
 SfHeader
-sf_space_header(Relation segrel)
+sfi_header(Relation segrel)
 {
 	Buffer		buf = sfi_page_read(segrel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	SfHeader	header = *SfPageHeader(BufferGetPage(buf));
@@ -134,7 +122,7 @@ sf_space_open_rel(Relation segrel)
 
 	SF_INVARIANT(rule_4, CheckRelationLockedByMe(segrel, AccessShareLock, true));
 	if (!SfStorageEquals(seg->storage, SfRelStorage(segrel)) || seg->retained)
-		load_segment(seg, SfRelStorage(segrel), sf_space_header(segrel), false);
+		load_segment(seg, SfRelStorage(segrel), sfi_header(segrel), false);
 	return seg;
 }
 
@@ -171,7 +159,7 @@ sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, bool missing_
 	seg = open_named(name, lockmode);
 	if (seg == NULL && !missing_ok)
 	{
-		sf_space_refuse_unfinished(table_oid, attnum);
+		sf_space_refuse_unfinished(table_oid, attnum, false);
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("column %d of table with OID %u has no securefile segment",
@@ -181,16 +169,38 @@ sf_space_open(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, bool missing_
 	return seg;
 }
 
-SfSegment *
-sf_space_open_of_value(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode)
+/* The same for the column that a value was read from. */
+static SfSegment *
+open_of_value(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode)
 {
 	SfSegment  *seg = sf_space_open(table_oid, attnum, lockmode, true);
 
 	if (seg != NULL)
 		return seg;
-	sf_space_refuse_unfinished(table_oid, attnum);
+	sf_space_refuse_unfinished(table_oid, attnum, false);
 	sf_base_report_outlived(psprintf("Column %d of table with OID %u has no segment any more: it was dropped, or given another type, after the value was read.",
 									 attnum, table_oid));
+}
+
+/* The storage that a value was in is gone. */
+SF_NORETURN static void
+report_replaced(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("securefile value no longer exists"),
+			 errdetail("Its column was truncated or rewritten after the value was read, or is being truncated."),
+			 errhint("Repeat the command that read the value from its table. A BEFORE TRUNCATE trigger can read the rows of its own table.")));
+}
+
+SfSegment *
+sf_space_open_to_edit(Oid table_oid, AttrNumber attnum, uint64 incarnation)
+{
+	SfSegment  *seg = open_of_value(table_oid, attnum, RowExclusiveLock);
+
+	if (seg->incarnation != incarnation)
+		report_replaced();
+	return seg;
 }
 
 /* The storage a segment relation has in the catalog as decoding sees it. */
@@ -284,24 +294,14 @@ sf_space_open_incarnation(Oid table_oid, AttrNumber attnum, uint64 incarnation)
 
 	sf_space_segment_name(name, table_oid, attnum);
 	seg = historic ? open_historic(name) :
-		sf_space_open_of_value(table_oid, attnum, AccessShareLock);
+		open_of_value(table_oid, attnum, AccessShareLock);
 	if (seg != NULL && seg->incarnation == incarnation)
 		return seg;
 	snprintf(old_name, NAMEDATALEN, "%s_old", name);
 	seg = historic ? open_historic(old_name) : open_named(old_name, AccessShareLock);
 	if (seg != NULL && seg->incarnation == incarnation)
 		return seg;
-	sf_space_report_replaced();
-}
-
-void
-sf_space_report_replaced(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("securefile value no longer exists"),
-			 errdetail("Its column was truncated or rewritten after the value was read, or is being truncated."),
-			 errhint("Repeat the command that read the value from its table. A BEFORE TRUNCATE trigger can read the rows of its own table.")));
+	report_replaced();
 }
 
 /*
@@ -320,17 +320,18 @@ sf_space_release(SfSegment *seg)
  * which it happens to be taken, or given back.
  */
 Oid
-sf_space_hold(SfSegment *seg)
+sf_space_hold(SfSegment *seg, LOCKMODE lockmode)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
 	SF_ASSERT(IsTransactionState());
+	SF_ASSERT(lockmode == AccessShareLock || (lockmode == RowExclusiveLock && !seg->retained));
 	if (seg->retained)
 		return InvalidOid;
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	PG_TRY();
 	{
-		LockRelationOid(seg->relid, AccessShareLock);
+		LockRelationOid(seg->relid, lockmode);
 	}
 	PG_FINALLY();
 	{
@@ -338,25 +339,6 @@ sf_space_hold(SfSegment *seg)
 	}
 	PG_END_TRY();
 	return seg->relid;
-}
-
-/* As sf_space_hold(), for a writer, which lets go with the transaction only. */
-void
-sf_space_lock_to_end(SfSegment *seg)
-{
-	ResourceOwner owner = CurrentResourceOwner;
-
-	SF_ASSERT(IsTransactionState() && !seg->retained);
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	PG_TRY();
-	{
-		LockRelationOid(seg->relid, RowExclusiveLock);
-	}
-	PG_FINALLY();
-	{
-		CurrentResourceOwner = owner;
-	}
-	PG_END_TRY();
 }
 
 void
@@ -433,7 +415,7 @@ sfi_segment_close(Relation rel)
  * is in WAL before anything that the ids stand for.
  *
  * The first reservation after the cluster was restored notes where the ids of that
- * time end: data of objects below may be missing (sf_space_orphaned()).
+ * time end: data of objects below may be missing (read/damage.c).
  */
 static uint64
 reserve_ids(SfSegment *seg, uint32 n)
@@ -475,13 +457,6 @@ sf_space_reserve_ids(SfSegment *seg, uint32 n)
 	return seg->next_id - n;
 }
 
-void
-sf_space_ids_from(SfSegment *seg, uint64 least)
-{
-	if (seg->next_id < least)
-		seg->next_id = seg->end_id;
-}
-
 SfHeader
 sf_space_read_header(SfSegment *seg)
 {
@@ -491,37 +466,19 @@ sf_space_read_header(SfSegment *seg)
 	if (seg->retained)
 		return sfi_retained_header(seg->storage);
 	rel = sfi_segment_rel(seg);
-	header = sf_space_header(rel);
+	header = sfi_header(rel);
 	sfi_segment_close(rel);
 	return header;
 }
 
-/* Where data is in WAL, replay and backups bring it back, and it is never missing. */
-bool
-sf_space_orphaned(SfSegment *seg, uint64 object_id)
-{
-	SfHeader	header;
-
-	if (seg->logged_data)
-		return false;
-	header = sf_space_read_header(seg);
-	return header.restore_id != sf_io_restore_id() || object_id < header.kept_from_id;
-}
-
 /* ---- columns ---- */
 
-void
-sf_space_set_describe(SfDescribeColumn fn)
-{
-	describe = fn;
-}
-
 /*
- * Called for any change of the catalog: to find out which columns it is about would cost
- * more than to ask again for those that are used.
+ * A SyscacheCallbackFunction: some column of some table has changed.  To find out which one
+ * would cost more than to ask again for those that are used.
  */
-void
-sf_space_forget_columns(void)
+static void
+column_changed(Datum arg, int cache_id, uint32 hash_value)
 {
 	catalog_state++;
 }
@@ -529,7 +486,12 @@ sf_space_forget_columns(void)
 const SfColumn *
 sf_space_column(SfSegment *seg)
 {
-	SF_ASSERT(describe != NULL && seg->described <= catalog_state);
+	static bool watching;
+
+	SF_ASSERT(seg->described <= catalog_state);
+	if (!watching)
+		CacheRegisterSyscacheCallback(ATTNUM, column_changed, (Datum) 0);
+	watching = true;
 	if (seg->described != catalog_state)
 	{
 		/*
@@ -538,22 +500,8 @@ sf_space_column(SfSegment *seg)
 		 */
 		uint64		state = catalog_state;
 
-		seg->column = describe(seg->table_oid, seg->attnum);
+		seg->column = sfi_above.describe(seg->table_oid, seg->attnum);
 		seg->described = state;
 	}
 	return &seg->column;
-}
-
-/* The cuts are asked first: the header says that a segment is shorter before it is cut. */
-uint64
-sf_space_total_sectors(SfSegment *seg, uint64 needed_sectors)
-{
-	uint64		cuts = sf_io_cuts();
-
-	if (seg->cuts != cuts || seg->total_sectors < needed_sectors)
-	{
-		seg->total_sectors = sf_space_read_header(seg).total_sectors;
-		seg->cuts = cuts;
-	}
-	return seg->total_sectors;
 }

@@ -23,7 +23,7 @@
  *	 DEAD -> (free)				clear_record(), in the record with the last of its FREE entries
  *	 count + n, - n				sf_space_share_refer() of NEW and LIVE, count_down()
  *
- * securefile_repair() alone puts records as it judges them (sf_space_repair_share()).
+ * securefile_repair() alone puts records as it judges them (sf_space_repair_page()).
  *
  * Invariants:
  *	 D1	a transaction refers to a record only after it has incremented its count, under its
@@ -51,6 +51,7 @@
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/reserve.h"
+#include "space/share_records.h"
 #include "storage/lmgr.h"
 
 /* Pages that are looked at for room before a new one is made. */
@@ -131,7 +132,7 @@ find_page(SfSegment *seg, Relation rel, uint32 n)
 		free_cells_of(rel, hint.page, n, &page) >= 0)
 		return hint.page;
 	if (hint.page == 0 || page == SF_NO_PAGE)
-		page = sf_space_header(rel).share_head;
+		page = sfi_header(rel).share_head;
 	for (int i = 0; i < LOOK_AT_PAGES && page != 0 && page != SF_NO_PAGE; i++, page = next)
 		if (free_cells_of(rel, page, n, &next) >= 0)
 			return page;
@@ -326,7 +327,7 @@ may_refer(const SfShareRecord *record)
 {
 	return record->state == SF_SHARE_LIVE ||
 		(record->state == SF_SHARE_NEW &&
-		 sf_space_transaction_end(record->maker_fxid) == SF_END_COMMITTED);
+		 sf_base_transaction_end(record->maker_fxid) == SF_END_COMMITTED);
 }
 
 /* What is left to be asked under the lock. */

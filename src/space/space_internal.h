@@ -87,6 +87,7 @@
 #define SF_SPACE_INTERNAL_H
 
 #include "access/relation.h"
+#include "space/share_records.h"
 #include "space/space.h"
 
 /*
@@ -103,11 +104,17 @@ extern void sfi_segment_close(Relation rel);
 /*
  * ---- what the object of a record owns (owned.c) ----
  *
- * As SfShareOwned has it.  try: false where its map cannot be read, or no subtransaction can
+ * As SfSpaceAbove has it.  try: false where its map cannot be read, or no subtransaction can
  * catch that, in parallel mode.
  */
 extern SfOwned sfi_owned_of_share(SfSegment *seg, const SfShareRecord *record);
 extern bool sfi_owned_try(SfSegment *seg, const SfShareRecord *record, SfOwned *owned);
+
+/* What rooms above have handed down. */
+extern SfSpaceAbove sfi_above;
+
+/* Header page of a segment, copied under a share lock.  DATA_CORRUPTED. */
+extern SfHeader sfi_header(Relation segrel);
 
 /* Heavyweight page locks, released at transaction end when an ERROR intervenes. */
 #define SF_LOCK_RESOLVER	0
@@ -121,5 +128,8 @@ extern bool sfi_owned_try(SfSegment *seg, const SfShareRecord *record, SfOwned *
  * PG_UINT64_MAX: none has to.  To be asked after the server's horizon.
  */
 extern uint64 sfi_keep_oldest(void);
+
+/* End of a transaction: what a procedure has kept for long enough is let go.  Never throws. */
+extern void sfi_keep_at_end(void);
 
 #endif							/* SF_SPACE_INTERNAL_H */

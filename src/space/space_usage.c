@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "space/pages.h"
 #include "space/pending.h"
+#include "space/share_records.h"
 #include "space/space_internal.h"
 #include "space/storage.h"
 
@@ -315,7 +316,7 @@ static void
 read_shares(SfSegment *seg, Relation rel, Pending *pending, SfUsage *usage)
 {
 	SfSharePage *content = palloc(sizeof(SfSharePage));
-	uint32		page = sf_space_header(rel).share_head;
+	uint32		page = sfi_header(rel).share_head;
 	uint32		limit = RelationGetNumberOfBlocks(rel);
 
 	sum_waiting(&pending->waiting);
@@ -349,7 +350,7 @@ sf_space_usage(SfSegment *seg)
 {
 	Pending		sum = {.horizon = sfi_pending_horizon()};
 	Relation	rel = sfi_segment_rel(seg);
-	uint64		total = sf_space_header(rel).total_sectors;
+	uint64		total = sfi_header(rel).total_sectors;
 	SfUsage		usage = {0};
 	uint64		used;
 	uint64		pending;
@@ -371,44 +372,33 @@ sf_space_usage(SfSegment *seg)
 	return usage;
 }
 
-/* Ask the map page of a run.  Of retained storage nothing is ever freed. */
-static bool
-ask_map(SfSegment *seg, SfRun run, bool (*ask) (const SfMap *map, SfMapRange range))
-{
-	uint32		page = SF_MAP_PAGE(sf_map_of(run.start));
-	Relation	rel;
-	bool		answer = false;
-
-	SF_ASSERT(sf_format_is_possible_run(run.start, run.nsectors));
-	if (seg->retained)
-		return true;
-	rel = sfi_segment_rel(seg);
-
-	if (sfi_page_is_used(rel, page))
-	{
-		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_MAP, BUFFER_LOCK_SHARE);
-
-		answer = ask(SfPageMap(BufferGetPage(buf)), sfi_map_range(run.start, run.nsectors));
-		UnlockReleaseBuffer(buf);
-	}
-	sfi_segment_close(rel);
-	return answer;
-}
-
 /*
  * Asked when a checksum has failed: if the sectors are free, the locator is stale, and
  * nothing is damaged.
  */
 bool
-sf_space_is_used(SfSegment *seg, SfRun run)
+sf_space_is_used(SfSegment *seg, SfRun run, bool or_lent)
 {
-	return ask_map(seg, run, sf_format_map_all_used);
-}
+	uint32		page = SF_MAP_PAGE(sf_map_of(run.start));
+	SfMapRange	range = sfi_map_range(run.start, run.nsectors);
+	Relation	rel;
+	bool		answer = false;
 
-bool
-sf_space_is_held(SfSegment *seg, SfRun run)
-{
-	return ask_map(seg, run, sfi_map_is_held);
+	SF_ASSERT(sf_format_is_possible_run(run.start, run.nsectors));
+	/* of retained storage nothing is ever freed */
+	if (seg->retained)
+		return true;
+	rel = sfi_segment_rel(seg);
+	if (sfi_page_is_used(rel, page))
+	{
+		Buffer		buf = sfi_page_read(rel, page, SF_PAGE_MAP, BUFFER_LOCK_SHARE);
+		const SfMap *map = SfPageMap(BufferGetPage(buf));
+
+		answer = or_lent ? sfi_map_is_held(map, range) : sf_format_map_all_used(map, range);
+		UnlockReleaseBuffer(buf);
+	}
+	sfi_segment_close(rel);
+	return answer;
 }
 
 /* A place that is looked for in the queue. */

@@ -153,8 +153,8 @@ unlink_logged(const StorageNote *list)
 }
 
 void
-sf_space_create_storage(Relation segrel, SfStorage storage, Oid table_oid, AttrNumber attnum,
-						bool logged_data, uint64 next_object_id)
+sf_space_create_storage(SfStorage storage, Oid table_oid, AttrNumber attnum, bool logged_data,
+						uint64 next_object_id)
 {
 	xl_sf_storage rec = {SF_WAL_VERSION, storage};
 	SfHeader	header = {0};
@@ -285,67 +285,50 @@ sf_space_pre_commit(void)
 		}
 }
 
-static void
-forget_gone(void)
-{
-	list_free_deep(gone);
-	gone = NIL;
-}
-
-/* True when there is work for the sweeper: storage that a slot may need is left to it. */
-bool
-sf_space_at_commit(void)
-{
-	bool		kept = false;
-
-	for (StorageNote *note = notes; note != NULL; note = note->next)
-		kept |= note->retained;
-	run_notes(true, 0);
-	forget_gone();
-	SF_ASSERT(notes == NULL && gone == NIL);
-	return sfi_upgrade_at_end(true) || kept;
-}
-
-void
-sf_space_at_abort(void)
-{
-	run_notes(false, 0);
-	forget_gone();
-	SF_ASSERT(notes == NULL && gone == NIL);
-	(void) sfi_upgrade_at_end(false);
-}
-
 /*
  * A prepared transaction is ended by another process, perhaps after a
  * restart: its files are left to the sweeper.  Nobody tells this process how it ends.
  */
-void
-sf_space_at_prepare(void)
+static void
+forget_prepared(void)
 {
 	SF_ASSERT(notes_are_valid());
 	undone += notes != NULL;
 	free_notes(notes);
 	notes = NULL;
-	forget_gone();
 }
 
-void
-sf_space_at_subcommit(int level)
+/* Storage that a slot may need is left to the sweeper. */
+bool
+sf_space_at_end(SfTransactionEnd how)
 {
-	SF_ASSERT(level > 1 && (notes == NULL || notes->level <= level));
-	for (StorageNote *note = notes; note != NULL; note = note->next)
-		note->level = Min(note->level, level - 1);
+	bool		commit = how == SF_END_COMMITTED;
+	bool		kept = false;
+
+	SF_ASSERT(how != SF_END_UNKNOWN);
+	for (StorageNote *note = notes; note != NULL && commit; note = note->next)
+		kept |= note->retained;
+	if (how == SF_END_RUNNING)
+		forget_prepared();
+	else
+	{
+		run_notes(commit, 0);
+		kept |= sfi_upgrade_at_end(commit);
+	}
+	list_free_deep(gone);
+	gone = NIL;
+	SF_ASSERT(notes == NULL);
+	sfi_keep_at_end();
+	return kept;
 }
 
 /*
  * What the rolled back subtransaction made goes at once.  Outer levels may
  * still hold bytes for it, and must know.
  */
-void
-sf_space_at_subabort(int level)
+static void
+abort_level(int level)
 {
-	SF_ASSERT(level > 1 && (notes == NULL || notes->level <= level));
-
 	/*
 	 * an error in a move may have left it set; the end of the transaction
 	 * clears it
@@ -362,6 +345,16 @@ sf_space_at_subabort(int level)
 		MemoryContextSwitchTo(old);
 	}
 	run_notes(false, level);
+}
+
+void
+sf_space_at_subend(int level, bool commit)
+{
+	SF_ASSERT(level > 1 && (notes == NULL || notes->level <= level));
+	if (!commit)
+		abort_level(level);
+	for (StorageNote *note = notes; note != NULL; note = note->next)
+		note->level = Min(note->level, level - 1);
 }
 
 /*

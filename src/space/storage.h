@@ -41,7 +41,7 @@ extern bool sfi_retained_counts(SfStorage storage);
 /* Is there a copy that a slot may still need? */
 extern bool sfi_retained_is_needed(SfStorage storage);
 
-/* As sf_space_read_page() and sf_space_header(), from the copy. */
+/* As sf_space_read_page() and sfi_header(), from the copy. */
 extern SfPageType sfi_retained_page(SfStorage storage, uint32 page, char *content);
 extern SfHeader sfi_retained_header(SfStorage storage);
 

@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "space/record.h"
 #include "space/storage.h"
+#include "space/upgrade.h"
 #include "utils/lsyscache.h"
 
 /* Has securefile_upgrade_finish() run in this transaction? */
@@ -41,28 +42,12 @@ report_no_segment(Oid table_oid, AttrNumber attnum, bool certain)
 }
 
 void
-sf_space_report_unfinished(Oid table_oid, AttrNumber attnum)
+sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum, bool known)
 {
-	report_no_segment(table_oid, attnum, true);
-}
-
-void
-sf_space_refuse_unfinished(Oid table_oid, AttrNumber attnum)
-{
+	if (known)
+		report_no_segment(table_oid, attnum, true);
 	if (!sf_io_database_is_own(MyDatabaseId, ERROR))
 		report_no_segment(table_oid, attnum, sf_io_database_has_files(MyDatabaseId, ERROR));
-}
-
-void
-sf_space_refuse_unfinished_database(const char *function)
-{
-	if (!sf_io_database_is_own(MyDatabaseId, ERROR) &&
-		sf_io_database_has_files(MyDatabaseId, ERROR))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("%s would pass over columns that have no segment yet", function),
-				 errdetail("The upgrade of this database by pg_upgrade is not finished."),
-				 errhint("Run securefile_upgrade_finish() in this database.")));
 }
 
 void

@@ -37,14 +37,18 @@
 #include <unistd.h>
 
 #include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/storage.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "space/pages.h"
 #include "space/pending.h"
 #include "space/storage.h"
+#include "space/upgrade.h"
 #include "storage/copydir.h"
 #include "storage/fd.h"
+#include "utils/syscache.h"
 
 #define PagesPerExtent		((BlockNumber) RELSEG_SIZE)
 
@@ -204,6 +208,16 @@ sf_space_upgrade_orphaned(void)
 	return list;
 }
 
+SF_NORETURN static void
+report_number_taken(SfStorage storage)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DUPLICATE_OBJECT),
+			 errmsg("file number %u is in use by another relation", SfStorageRel(storage)),
+			 errhint("Rename the directory of \"%s\" to a number that is free, and try again.",
+					 sf_io_files_pattern(storage))));
+}
+
 /*
  * A fork that a crash in an earlier attempt has left goes at once; one that is
  * somebody else's does not.
@@ -222,19 +236,9 @@ clear_fork(SfStorage storage, uint64 incarnation)
 		 SfPageHeader(block.data)->incarnation == incarnation);
 	if (!ours || sfi_space_is_named(storage) ||
 		OidIsValid(sf_compat_relid_of_storage(SfStorageSpc(storage), SfStorageRel(storage))))
-		sf_space_report_number_taken(storage);
+		report_number_taken(storage);
 	smgr = sf_compat_smgropen(storage);
 	smgrdounlinkall(&smgr, 1, true);
-}
-
-void
-sf_space_report_number_taken(SfStorage storage)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_DUPLICATE_OBJECT),
-			 errmsg("file number %u is in use by another relation", SfStorageRel(storage)),
-			 errhint("Rename the directory of \"%s\" to a number that is free, and try again.",
-					 sf_io_files_pattern(storage))));
 }
 
 /*
@@ -268,6 +272,8 @@ sf_space_adopt_begin(SfStorage storage)
 	SfIoBlock	block;
 	const SfHeader *header;
 
+	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(SfStorageRel(storage))))
+		report_number_taken(storage);
 	source_beside(0, block.data, &storage);
 	header = SfPageHeader(block.data);
 	require_pages(storage, header);
@@ -279,6 +285,7 @@ void
 sf_space_adopt_storage(SfStorage storage)
 {
 	SF_ASSERT(GetCurrentTransactionNestLevel() >= 1 && SfStorageDb(storage) == MyDatabaseId);
+	smgrclose(RelationCreateStorage(storage, RELPERSISTENCE_PERMANENT, true));
 	sfi_copy_pages(storage, count_beside(storage), source_beside, &storage);
 	SF_FAULT(upgrade_after_pages);
 }

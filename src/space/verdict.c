@@ -93,50 +93,13 @@ sfi_pending_horizon(void)
 	return horizon;
 }
 
-/*
- * How a transaction ended.  In-progress is asked before clog, which would call one
- * aborted that is still to come: one begun since the horizon, or damage.  And it is asked
- * before clog because a transaction commits first in clog and then leaves the list of
- * running ones: asked the other way round, one that commits in between is neither.
- */
-static SfTransactionEnd
-outcome_of_transaction(uint64 fxid, SfHorizon horizon)
-{
-	TransactionId xid = XidFromFullTransactionId(FullTransactionIdFromU64(fxid));
-
-	if (fxid < horizon.clog)
-		return SF_END_UNKNOWN;
-	if (fxid >= horizon.next)
-		return SF_END_RUNNING;
-	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
-		return SF_END_RUNNING;
-	return TransactionIdDidCommit(xid) && !SF_BREAKS(s5) ? SF_END_COMMITTED : SF_END_ABORTED;
-}
-
 /* The same of an entry, which may have had its outcome noted. */
 static SfTransactionEnd
 outcome_of_entry(const SfPendEntry *entry, SfHorizon horizon)
 {
 	if (entry->outcome == SF_OUTCOME_COMMITTED)
 		return SF_END_COMMITTED;
-	return outcome_of_transaction(entry->fxid, horizon);
-}
-
-/*
- * The commit log is not cut between the look at where it begins and the one into it.
- */
-SfTransactionEnd
-sf_space_transaction_end(uint64 fxid)
-{
-	SfHorizon	horizon = {.next = U64FromFullTransactionId(ReadNextFullTransactionId())};
-	SfTransactionEnd end;
-
-	SF_ASSERT(fxid > 0);
-	LWLockAcquire(XactTruncationLock, LW_SHARED);
-	horizon.clog = sf_base_full_xid(sf_compat_oldest_clog_xid());
-	end = outcome_of_transaction(fxid, horizon);
-	LWLockRelease(XactTruncationLock);
-	return end;
+	return sf_base_transaction_end_at(entry->fxid, horizon.next, horizon.clog);
 }
 
 bool
@@ -146,7 +109,7 @@ sfi_pending_transaction_aborted(uint64 fxid)
 
 	SF_ASSERT(!RecoveryInProgress());
 	horizon.next = PG_UINT64_MAX;	/* one still to come was lost in a crash */
-	return outcome_of_transaction(fxid, horizon) == SF_END_ABORTED;
+	return sf_base_transaction_end_at(fxid, horizon.next, horizon.clog) == SF_END_ABORTED;
 }
 
 SfVerdict

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * wal_records.c
- *	  The records of space/: the table of them, redo, description, masking; and
- *	  data records.
+ *	  The records of space/: the table of them, the resource manager with redo,
+ *	  description and masking; and data records.
  *
  * What redo may rely on, and what it must do, by rules of doc/architecture.md:
  *
@@ -32,6 +32,9 @@
 #include "access/xlogrecovery.h"
 #include "access/xlogutils.h"
 #include "miscadmin.h"
+#include "replication/decode.h"
+#include "replication/reorderbuffer.h"
+#include "space/lend.h"
 #include "space/pages.h"
 #include "space/record.h"
 #include "space/reserve.h"
@@ -327,20 +330,9 @@ kind_of(uint8 info)
 	return &records[OPCODE(info & ~XLR_INFO_MASK)];
 }
 
-void
-sf_space_redo(XLogReaderState *record)
-{
-	const SfRecordKind *kind = kind_of(XLogRecGetInfo(record));
-
-	SF_ASSERT(InRecovery);
-	sfi_record_check(record, kind);
-	SF_ASSERT(kind->redo != NULL && kind->size <= XLogRecGetDataLen(record));
-	kind->redo(record, XLogRecGetData(record));
-	SF_FAULT(redo_done);
-}
-
-bool
-sf_space_changes_keys(XLogReaderState *record)
+/* May a record, which is sound, have changed key pages? */
+static bool
+changes_keys(XLogReaderState *record)
 {
 	const xl_sf_pages *rec = (const xl_sf_pages *) XLogRecGetData(record);
 
@@ -349,11 +341,33 @@ sf_space_changes_keys(XLogReaderState *record)
 }
 
 /*
- * For pg_waldump and error messages, so it must get along with any bytes.  What many
- * structs begin with is said here, and what one has of its own by the row's function.
+ * DATA_CORRUPTED for a record that cannot be right, which ends recovery.
+ *
+ * Sessions of a standby keep data keys that they have unwrapped, and what the segment says of
+ * them, until they are told that keys have changed.  A session may outlive a promotion, and
+ * write then by what it keeps.
  */
-void
-sf_space_desc(StringInfo buf, XLogReaderState *record)
+static void
+redo(XLogReaderState *record)
+{
+	const SfRecordKind *kind = kind_of(XLogRecGetInfo(record));
+
+	SF_ASSERT(InRecovery);
+	sfi_record_check(record, kind);
+	SF_ASSERT(kind->redo != NULL && kind->size <= XLogRecGetDataLen(record));
+	kind->redo(record, XLogRecGetData(record));
+	SF_FAULT(redo_done);
+	if (changes_keys(record))
+		sfi_above.keys_changed();
+}
+
+/*
+ * For pg_waldump and error messages, so it must get along with any bytes, and never
+ * throws.  What many structs begin with is said here, and what one has of its own by the row's
+ * function.
+ */
+static void
+desc(StringInfo buf, XLogReaderState *record)
 {
 	const SfRecordKind *kind = kind_of(XLogRecGetInfo(record));
 	void	   *rec = XLogRecGetData(record);
@@ -379,8 +393,9 @@ sf_space_desc(StringInfo buf, XLogReaderState *record)
 		kind->desc(buf, rec);
 }
 
-const char *
-sf_space_identify(uint8 info)
+/* NULL: there is no such opcode. */
+static const char *
+identify(uint8 info)
 {
 	return kind_of(info)->name;
 }
@@ -389,8 +404,8 @@ sf_space_identify(uint8 info)
  * The lent plane, and what goes with it, is changed without WAL on the primary, and not
  * at all on a standby.
  */
-void
-sf_space_mask(char *pagedata, BlockNumber blkno)
+static void
+mask(char *pagedata, BlockNumber blkno)
 {
 	Page		page = (Page) pagedata;
 
@@ -403,4 +418,32 @@ sf_space_mask(char *pagedata, BlockNumber blkno)
 		map->cleared_lsn = 0;
 		memset(map->lent, 0, sizeof(map->lent));
 	}
+}
+
+/*
+ * Logical decoding learns of values from row changes, and has to ignore the records
+ * of this resource manager.  It must ignore even their transaction ids: the removal
+ * of files is logged after the commit of its transaction, and would make decoding
+ * wait for a second commit.
+ */
+static void
+decode_nothing(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
+{
+}
+
+static const RmgrData rmgr = {
+	.rm_name = "securefile",
+	.rm_redo = redo,
+	.rm_desc = desc,
+	.rm_identify = identify,
+	.rm_mask = mask,
+	.rm_decode = decode_nothing,
+};
+
+void
+sf_space_install(const SfSpaceAbove *above)
+{
+	SF_ASSERT(above->describe != NULL && above->owned_of_share != NULL);
+	sfi_above = *above;
+	RegisterCustomRmgr(SF_RMGR_ID, (RmgrData *) &rmgr);
 }

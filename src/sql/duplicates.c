@@ -33,6 +33,7 @@
 #include "object/object.h"
 #include "parser/parse_oper.h"
 #include "read/read.h"
+#include "space/share_records.h"
 #include "sql/content.h"
 #include "sql/hide.h"
 #include "sql/sample.h"

@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "read/read.h"
+#include "space/dictionary_pages.h"
 #include "sql/content.h"
 #include "sql/sample.h"
 #include "transform/transform.h"

@@ -20,6 +20,7 @@
 #include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "space/upgrade.h"
 #include "sql/data_keys.h"
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
@@ -39,6 +40,18 @@ require_key_changes(const char *function)
 	PreventCommandDuringRecovery(function);
 	PreventCommandIfReadOnly(function);
 	PreventCommandIfParallelMode(function);
+}
+
+static void
+refuse_unfinished(const char *function)
+{
+	if (!sf_io_database_is_own(MyDatabaseId, ERROR) &&
+		sf_io_database_has_files(MyDatabaseId, ERROR))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s would pass over columns that have no segment yet", function),
+				 errdetail("The upgrade of this database by pg_upgrade is not finished."),
+				 errhint("Run securefile_upgrade_finish() in this database.")));
 }
 
 static void
@@ -162,10 +175,10 @@ securefile_rewrap_all(PG_FUNCTION_ARGS)
 	require_key_changes("securefile_rewrap()");
 	sf_base_require_superuser("wrap the keys of all columns anew");
 	refuse_dropped("securefile_rewrap()");
-	sf_space_refuse_unfinished_database("securefile_rewrap()");
+	refuse_unfinished("securefile_rewrap()");
 	if (sf_keys_master_name() == NULL)
 		sf_keys_refuse_no_master();
-	segments = sf_space_list_unfinished_segments(&makers);
+	segments = sf_space_list_segments(CurrentMemoryContext, &makers);
 	foreach(cell, makers)
 		XactLockTableWait((TransactionId) lfirst_int(cell), NULL, NULL, XLTW_None);
 	foreach(cell, segments)

@@ -13,6 +13,7 @@
 #include "funcapi.h"
 #include "io/io.h"
 #include "miscadmin.h"
+#include "space/keep.h"
 #include "space/space.h"
 #include "stats/stats.h"
 #include "utils/array.h"

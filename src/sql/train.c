@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "object/object.h"
 #include "read/read.h"
+#include "space/dictionary_pages.h"
 #include "sql/content.h"
 #include "sql/sample.h"
 #include "storage/lmgr.h"
@@ -287,7 +288,7 @@ publish(const Training *training, char *bytes, uint32 len)
 {
 	SfSegment  *seg = sf_space_open(training->column.table_oid, training->column.attnum,
 									RowExclusiveLock, false);
-	uint32		number = sf_space_add_dictionary(seg, bytes, len);
+	uint32		number = sf_space_add_dictionary(seg, &(SfDictionaryBytes) {bytes, len});
 
 	CacheInvalidateRelcache(training->rows.rel);
 	return number;

@@ -174,7 +174,7 @@ static void
 fill_segment(SfSegment *seg, Datum *values, bool *nulls)
 {
 	Relation	rel = relation_open(seg->relid, AccessShareLock);
-	SfHeader	header = sf_space_header(rel);
+	SfHeader	header = sf_space_read_header(seg);
 
 	values[1] = ObjectIdGetDatum(seg->relid);
 	values[2] = CStringGetTextDatum(sf_io_files_pattern(seg->storage));

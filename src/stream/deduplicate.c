@@ -25,6 +25,7 @@
 
 #include "keys/keys.h"
 #include "miscadmin.h"
+#include "space/share_records.h"
 #include "stats/stats.h"
 #include "stream/deduplicate.h"
 #include "transform/transform.h"

@@ -8,6 +8,7 @@
 #ifndef SF_DEDUPLICATE_H
 #define SF_DEDUPLICATE_H
 
+#include "space/share_records.h"
 #include "stream/stream_internal.h"
 
 /* Bytes that are read, and compared, at once. */

@@ -17,6 +17,7 @@
 #include "base/base.h"
 
 #include "keys/keys.h"
+#include "space/share_records.h"
 #include "stream/deduplicate.h"
 
 #define UNITS_LOOKED_AT		SF_INODE_MAX_UNITS

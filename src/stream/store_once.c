@@ -31,6 +31,7 @@
 #include <sodium.h>
 
 #include "miscadmin.h"
+#include "space/share_records.h"
 #include "stream/deduplicate.h"
 
 struct SfOnce

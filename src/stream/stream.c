@@ -94,11 +94,8 @@ edit_stored(struct varlena *value)
 {
 	SfStream   *stream = new_stream(STREAM_STAGE, value);
 	SfLocator	loc = sf_object_locator(stream->value);
-	SfSegment  *seg = sf_space_open_of_value(loc.table_oid, loc.attnum, RowExclusiveLock);
+	SfSegment  *seg = sf_space_open_to_edit(loc.table_oid, loc.attnum, loc.incarnation);
 
-	/* TRUNCATE or a rewrite since: the value is not in this storage any more */
-	if (seg->incarnation != loc.incarnation)
-		sf_space_report_replaced();
 	sf_object_require_tag(seg, &loc);
 	if (!sf_write_may_share(seg, &loc))
 		return copy_stored(seg, value);

@@ -30,6 +30,7 @@
 #include "base/base.h"
 
 #include "config/config.h"
+#include "space/lend.h"
 #include "stats/stats.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"

@@ -29,6 +29,8 @@
 
 #include "keys/keys.h"
 #include "miscadmin.h"
+#include "space/dictionary_pages.h"
+#include "space/share_records.h"
 #include "write/write_internal.h"
 
 /* as much as makes an extent that is worth a write of its own */

@@ -65,6 +65,7 @@
 #include "access/xlog.h"
 #include "base/server.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "stats/stats.h"
 #include "storage/fd.h"
 #include "utils/memutils.h"

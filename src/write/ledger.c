@@ -47,6 +47,7 @@
 #include "access/xact.h"
 #include "config/config.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
 

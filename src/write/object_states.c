@@ -17,6 +17,7 @@
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "space/share_records.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"

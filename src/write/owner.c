@@ -58,6 +58,7 @@
  */
 #include "base/base.h"
 
+#include "space/share_records.h"
 #include "utils/lsyscache.h"
 #include "write/write_internal.h"
 

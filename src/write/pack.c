@@ -24,6 +24,7 @@
 
 #include "keys/keys.h"
 #include "portability/instr_time.h"
+#include "space/dictionary_pages.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
 

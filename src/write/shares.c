@@ -25,6 +25,7 @@
 #include "base/base.h"
 
 #include "access/xact.h"
+#include "space/share_records.h"
 #include "utils/hsearch.h"
 #include "write/write_internal.h"
 
@@ -116,7 +117,7 @@ sf_write_guard(SfSegment *seg, SfShareId id, uint64 object_id)
 	share = enter_share(seg, id, object_id);
 	if (share->own || share->guarded)
 		return !share->dead;
-	sf_space_lock_to_end(seg);
+	(void) sf_space_hold(seg, RowExclusiveLock);
 	sfi_write_note_entries();
 	share->guarded = sf_space_share_refer(seg, id, object_id, 1);
 	return share->guarded;
@@ -195,7 +196,7 @@ sf_write_share_root(SfSegment *seg, const SfLocator *loc, SfShareCopy *copy, SfS
 	copy->record.references = 2;
 	seg = sfi_write_segment(seg);
 	share = enter_share(seg, nowhere, loc->object_id);
-	sf_space_lock_to_end(seg);
+	(void) sf_space_hold(seg, RowExclusiveLock);
 	sfi_write_note_entries();
 	if (!sf_space_share_root(seg, sf_object_root(loc), copy, id))
 		return false;
@@ -254,7 +255,7 @@ sf_write_share(SfSegment *seg, const SfValue *draft, const SfFingerprint *hash)
 	copy.record.prefix_hash = hash->prefix;
 	sfi_objects_set_state(object, SF_OBJECT_PLACED);	/* no row adopts it */
 	sfi_objects_unroot(object);
-	sf_space_lock_to_end(seg);
+	(void) sf_space_hold(seg, RowExclusiveLock);
 	sfi_write_note_entries();
 	id = sf_space_share_put(seg, &copy);
 	sfi_shares_own(sfi_write_segment(seg), id, &copy.record);

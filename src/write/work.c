@@ -15,6 +15,7 @@
  */
 #include "base/base.h"
 
+#include "space/lend.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "write/write_internal.h"
@@ -27,15 +28,11 @@ static bool closed;				/* pre-commit has begun: nothing may be added */
 static bool has_entries;		/* in WAL, or about to be */
 static bool exit_registered;
 
-/*
- * The process ends: no write of it may be in flight when shared memory is let go, and
- * its parked regions are for others.
- */
+/* The process ends: no write of it may be in flight when shared memory is let go. */
 static void
 at_exit(int code, Datum arg)
 {
 	sf_io_reap_all();
-	sf_space_disown_parked();
 }
 
 void

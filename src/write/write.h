@@ -17,6 +17,7 @@
 #include "base/base.h"
 #include "config/config.h"
 #include "object/object.h"
+#include "space/share_records.h"
 #include "space/space.h"
 
 /* A value of one unit, encoded before it is known where it goes (pack.c). */

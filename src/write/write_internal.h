@@ -22,6 +22,7 @@
 
 #include "base/undo.h"
 #include "object/object.h"
+#include "space/share_records.h"
 #include "stats/stats.h"
 #include "transform/transform.h"
 #include "write/write.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "format/dictionary.h"
-#include "format/format.h"
+#include "format/segment_pages.h"
 #include "fuzz.h"
 
 static void

@@ -16,6 +16,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
+#include "space/share_records.h"
 #include "space/space.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
