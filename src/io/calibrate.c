@@ -86,7 +86,7 @@ static const char *const method_names[SF_IO_METHODS] = {
 /* One calibration. */
 typedef struct Calibration
 {
-	SfStorage	scratch;
+	SfFileId	scratch;
 	uint64		max_bytes;
 	uint64		file_bytes;
 	double		deadline;		/* of the clock of now() */
@@ -121,11 +121,11 @@ make_directory(const char *path)
 }
 
 static void
-remove_scratch(SfStorage scratch, int elevel)
+remove_scratch(SfFileId scratch, int elevel)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	sfi_io_file_path(path, scratch, 0);
+	sfi_io_file_path(path, scratch);
 	if ((SF_FAULT_FAILS(io_unlink) || unlink(path) != 0) && errno != ENOENT)
 		sf_io_report_path(elevel, "remove file", path);
 }
@@ -135,20 +135,20 @@ remove_scratch(SfStorage scratch, int elevel)
  * the same name, of an earlier process whose removal has failed, is removed.
  */
 static void
-make_scratch(SfStorage scratch)
+make_scratch(SfFileId scratch)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	if (SfStorageSpc(scratch) == DEFAULTTABLESPACE_OID)
+	if (SfStorageSpc(scratch.storage) == DEFAULTTABLESPACE_OID)
 	{
 		sfi_io_make_root();
-		sfi_io_space_path(path, SfStorageSpc(scratch));
+		sfi_io_space_path(path, SfStorageSpc(scratch.storage));
 		make_directory(path);
 	}
-	sfi_io_scratch_directory(path, SfStorageSpc(scratch));
+	sfi_io_scratch_directory(path, SfStorageSpc(scratch.storage));
 	make_directory(path);
 	remove_scratch(scratch, ERROR);
-	(void) sfi_io_fd_get(scratch, 0, sf_direct_io, SF_FD_CREATE);
+	(void) sfi_io_fd_get(scratch, sf_direct_io, SF_FD_CREATE);
 }
 
 /*
@@ -160,7 +160,7 @@ end_calibration(int code, Datum arg)
 {
 	const Calibration *calibration = (const Calibration *) DatumGetPointer(arg);
 
-	sf_io_close(calibration->scratch);
+	sf_io_close(calibration->scratch.storage);
 	(void) sf_io_take_counts();
 	sf_io_method = calibration->saved_method;
 	sf_direct_io = calibration->saved_direct;
@@ -208,12 +208,12 @@ randomize(char *buffer)
 
 /* Start request n of those in flight, which is idle. */
 static void
-start(SfStorage scratch, int n, const Operation *operation, uint64 offset, uint32 size_bytes)
+start(SfFileId scratch, int n, const Operation *operation, uint64 offset, uint32 size_bytes)
 {
 	SfIo	   *io = &requests[n];
 
 	SF_ASSERT(n >= 0 && n < MOST_DEPTH && buffers[n] != NULL && size_bytes <= MOST_BLOCK);
-	io->files = sf_io_open(scratch, false);
+	io->files = sf_io_open(scratch.storage, false);
 	io->segment_offset = offset;
 	io->buf = buffers[n];
 	io->len_bytes = size_bytes;
@@ -246,23 +246,23 @@ fill_scratch(Calibration *calibration, double until)
 
 /* A failure is an ERROR: nothing that matters is in the file. */
 static void
-flush_scratch(SfStorage scratch)
+flush_scratch(SfFileId scratch)
 {
-	sfi_io_flush(sfi_io_fd_get(scratch, 0, sf_direct_io, 0)->fd, scratch, 0, false, ERROR);
+	sfi_io_flush(sfi_io_fd_get(scratch, sf_direct_io, 0)->fd, scratch, false, ERROR);
 }
 
 /* Does the file system give direct I/O? */
 static bool
-direct_is_there(SfStorage scratch)
+direct_is_there(SfFileId scratch)
 {
-	return sfi_io_fd_get(scratch, 0, true, 0)->direct;
+	return sfi_io_fd_get(scratch, true, 0)->direct;
 }
 
 /* It is clean, so all of it goes. */
 static void
-empty_page_cache(SfStorage scratch)
+empty_page_cache(SfFileId scratch)
 {
-	(void) posix_fadvise(sfi_io_fd_get(scratch, 0, false, 0)->fd, 0, 0, POSIX_FADV_DONTNEED);
+	(void) posix_fadvise(sfi_io_fd_get(scratch, false, 0)->fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
 /* ---- one measurement ---- */
@@ -508,8 +508,8 @@ sf_io_calibrate(Oid spc, uint64 max_bytes, double seconds, SfIoMeasureFn fn, voi
 
 	SF_ASSERT(max_bytes >= SF_IO_SCRATCH_MIN_BYTES && max_bytes <= SF_IO_SCRATCH_MAX_BYTES);
 	SF_ASSERT(seconds > 0 && sf_io_concurrency <= MOST_DEPTH);
-	SfStorageSpc(calibration.scratch) = spc;
-	SfStorageRel(calibration.scratch) = MyProcPid;
+	SfStorageSpc(calibration.scratch.storage) = spc;
+	SfStorageRel(calibration.scratch.storage) = MyProcPid;
 	calibration.samples = palloc(MOST_SAMPLES * sizeof(uint32));
 
 	/*

@@ -40,10 +40,10 @@ const SfSharedArea sf_io_dirty_area = {
 
 /* Does a slot stand for that file?  One that is gone stands for none. */
 static bool
-is_file(const SfDirtyFile *file, SfStorage storage, uint32 fileno)
+is_file(const SfDirtyFile *file, SfFileId id)
 {
 	return file->state != SF_DIRTY_FREE && file->state != SF_DIRTY_GONE &&
-		file->fileno == fileno && SfStorageEquals(file->storage, storage);
+		sfi_io_same_file(file->id, id);
 }
 
 /*
@@ -51,16 +51,16 @@ is_file(const SfDirtyFile *file, SfStorage storage, uint32 fileno)
  * a writer goes on in the same file, as a rule.
  */
 static SfDirtyFile *
-find_file(SfStorage storage, uint32 fileno)
+find_file(SfFileId id)
 {
 	static int	last = 0;
 
 	SF_ASSERT(sfi_dirty != NULL && last >= 0 && last < SF_DIRTY_FILES);
-	if (is_file(&sfi_dirty->files[last], storage, fileno))
+	if (is_file(&sfi_dirty->files[last], id))
 		return &sfi_dirty->files[last];
 	for (int i = 0; i < SF_DIRTY_FILES; i++)
 	{
-		if (!is_file(&sfi_dirty->files[i], storage, fileno))
+		if (!is_file(&sfi_dirty->files[i], id))
 			continue;
 		last = i;
 		return &sfi_dirty->files[i];
@@ -88,7 +88,7 @@ sfi_dirty_wake(void)
  * file and activity, so the gate may be taken exclusively.
  */
 static void
-want_file(SfStorage storage, uint32 fileno)
+want_file(SfFileId id)
 {
 	SfDirtyFile *free_file = NULL;
 
@@ -97,13 +97,12 @@ want_file(SfStorage storage, uint32 fileno)
 	for (int i = 0; i < SF_DIRTY_FILES && free_file == NULL; i++)
 		if (sfi_dirty->files[i].state == SF_DIRTY_FREE)
 			free_file = &sfi_dirty->files[i];
-	if (sfi_dirty->syncer != NULL && find_file(storage, fileno) == NULL)
+	if (sfi_dirty->syncer != NULL && find_file(id) == NULL)
 	{
 		if (free_file != NULL)
 		{
 			SF_ASSERT(pg_atomic_read_u32(&free_file->dirty) == 0);
-			free_file->storage = storage;
-			free_file->fileno = fileno;
+			free_file->id = id;
 			free_file->inode = 0;
 			free_file->state = SF_DIRTY_WANTED;
 		}
@@ -121,15 +120,15 @@ want_file(SfStorage storage, uint32 fileno)
 uint64
 sf_io_syncer_opening(SfStorage storage, uint64 segment_offset)
 {
-	uint32		fileno = sfi_io_fileno(segment_offset);
+	SfFileId	id = sfi_io_file_at(storage, segment_offset);
 	SfDirtyFile *file;
 
 	SF_ASSERT(OidIsValid(SfStorageRel(storage)) && OidIsValid(SfStorageDb(storage)));
 	if (sfi_dirty == NULL || sfi_dirty->syncer == NULL)
 		return 0;
-	file = find_file(storage, fileno);
+	file = find_file(id);
 	if (file == NULL && !sfi_dirty->crowded)
-		want_file(storage, fileno);
+		want_file(id);
 	if (file == NULL || file->state != SF_DIRTY_OPEN || !sfi_dirty->active)
 		return 0;
 	return file->opening;
@@ -189,8 +188,7 @@ sf_io_note_dirty(const SfIo *io, uint64 opening)
 	if (SF_FAULT_SKIPS(wrong_note))
 		return true;
 	enter_gate();
-	file = sfi_dirty->active ?
-		find_file(io->files->storage, sfi_io_fileno(io->segment_offset)) : NULL;
+	file = sfi_dirty->active ? find_file(sfi_io_file_of(io)) : NULL;
 	if (file != NULL && file->state == SF_DIRTY_OPEN && file->opening == opening &&
 		file->inode == io->inode)
 	{
@@ -242,8 +240,8 @@ forget_files(const SfStorage *storage, uint32 from_fileno, Oid db)
 		if (file->state != SF_DIRTY_WANTED && file->state != SF_DIRTY_OPEN)
 			continue;
 		if (storage != NULL
-			? file->fileno >= from_fileno && SfStorageEquals(file->storage, *storage)
-			: SfStorageDb(file->storage) == db)
+			? file->id.fileno >= from_fileno && SfStorageEquals(file->id.storage, *storage)
+			: SfStorageDb(file->id.storage) == db)
 			any = forget_file(file) || any;
 	}
 	LWLockRelease(&sfi_dirty->gate);

@@ -45,8 +45,7 @@ typedef enum SfDirtyState
 typedef struct SfDirtyFile
 {
 	SfDirtyState state;			/* changed with the gate exclusive */
-	SfStorage	storage;		/* likewise, as all that follows but the bit */
-	uint32		fileno;
+	SfFileId	id;				/* likewise, as all that follows but the bit */
 	uint64		inode;			/* of what the syncer has opened */
 	uint64		opening;		/* of all, which one that was */
 	uint64		noted_in_pass;	/* when it was last dirty */

@@ -51,13 +51,13 @@ static bool empty_directory(const char *dir_path);
  * grown, that has its data elsewhere.
  */
 int64
-sfi_io_file_size(SfStorage storage, uint32 fileno)
+sfi_io_file_size(SfFileId file)
 {
 	char		path[SF_IO_PATH_MAX];
 	struct stat st;
 
-	SF_ASSERT(OidIsValid(SfStorageDb(storage)) && OidIsValid(SfStorageRel(storage)));
-	sfi_io_file_path(path, storage, fileno);
+	SF_ASSERT(OidIsValid(SfStorageDb(file.storage)) && OidIsValid(SfStorageRel(file.storage)));
+	sfi_io_file_path(path, file);
 	if (!sfi_io_find(path, ERROR, &st))
 		return -1;
 	if (!S_ISREG(st.st_mode))
@@ -89,10 +89,11 @@ sf_io_files_may_exist(SfStorage storage, int elevel)
 uint64
 sf_io_files_size(SfStorage storage)
 {
+	SfFileId	file = {storage, 0};
 	uint64		total = 0;
 	int64		size;
 
-	for (uint32 n = 0; (size = sfi_io_file_size(storage, n)) >= 0; n++)
+	for (; (size = sfi_io_file_size(file)) >= 0; file.fileno++)
 		total += (uint64) size;
 	return total;
 }
@@ -101,16 +102,18 @@ sf_io_files_size(SfStorage storage)
 void
 sf_io_files_require(SfStorage storage, uint64 to_bytes)
 {
+	SfFileId	file = {storage, 0};
+
 	SF_ASSERT(to_bytes % SF_SECTOR_SIZE == 0);
-	for (uint32 n = 0; (uint64) n * SF_FILE_SIZE < to_bytes; n++)
+	for (; file.fileno * SF_FILE_SIZE < to_bytes; file.fileno++)
 	{
-		uint64		want = sfi_io_end_in_file(n, to_bytes);
-		int64		have = sfi_io_file_size(storage, n);
+		uint64		want = sfi_io_end_in_file(file, to_bytes);
+		int64		have = sfi_io_file_size(file);
 		char		path[SF_IO_PATH_MAX];
 
 		if (have >= 0 && (uint64) have >= want)
 			continue;
-		sfi_io_file_path(path, storage, n);
+		sfi_io_file_path(path, file);
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FILE),
 				 have < 0 ? errmsg("segment data file \"%s\" is missing", path)
@@ -482,27 +485,25 @@ sf_io_pages_make_entry(SfStorage storage, uint32 extent)
  * directory; the inner one first, as in sync_names().
  */
 void
-sfi_io_sync_name(SfStorage storage, uint32 fileno)
+sfi_io_sync_name(SfFileId file)
 {
-	char		name[SF_IO_NAME_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	if (sfi_io_has_entry_directories(storage))
+	if (sfi_io_has_entry_directories(file.storage))
 	{
-		sfi_io_file_name(name, fileno);
-		sfi_io_entry_path(path, storage, name);
+		sfi_io_file_entry(path, file);
 		sf_io_require_directory_synced(path);
 	}
-	sfi_io_dir_path(path, storage);
+	sfi_io_dir_path(path, file.storage);
 	sf_io_require_directory_synced(path);
 }
 
 /* First the file, then its name: a name that is durable always has a file. */
 void
-sf_io_files_add(SfStorage storage, uint32 fileno)
+sf_io_files_add(SfFileId file)
 {
-	sfi_io_fd_sync(sfi_io_fd_get(storage, fileno, sf_direct_io, SF_FD_CREATE), true);
-	sfi_io_sync_name(storage, fileno);
+	sfi_io_fd_sync(sfi_io_fd_get(file, sf_direct_io, SF_FD_CREATE), true);
+	sfi_io_sync_name(file);
 }
 
 /*
@@ -538,7 +539,7 @@ sf_io_files_create(SfStorage storage)
 {
 	sf_io_files_clear(storage);
 	sfi_io_make_directory(storage);
-	sf_io_files_add(storage, 0);
+	sf_io_files_add((SfFileId) {storage, 0});
 }
 
 /* ---- cutting ---- */
@@ -579,10 +580,9 @@ bool
 sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 {
 	char		path[SF_IO_PATH_MAX];
-	char		name[SF_IO_NAME_MAX];
-	uint32		keep = (size_bytes == 0) ? 1 : sfi_io_fileno(size_bytes - 1) + 1;
-	uint64		last_size = size_bytes - (uint64) (keep - 1) * SF_FILE_SIZE;
-	uint32		nfiles = keep;
+	SfFileId	file = sfi_io_file_at(storage, size_bytes == 0 ? 0 : size_bytes - 1);
+	uint64		last_size = size_bytes - file.fileno * SF_FILE_SIZE;
+	uint32		keep = ++file.fileno;
 	struct stat st;
 
 	/*
@@ -598,14 +598,13 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	pg_atomic_fetch_add_u64(cuts, 1);
 
 	/* what is kept is not looked at: it may be a long row of full files */
-	while (sfi_io_file_path(path, storage, nfiles), sfi_io_look(path, &st))
-		nfiles++;
+	while (sfi_io_file_path(path, file), sfi_io_look(path, &st))
+		file.fileno++;
 	if (!is_missing(path, elevel))
 		return false;
-	while (nfiles > keep)
+	while (file.fileno-- > keep)
 	{
-		sfi_io_file_name(name, --nfiles);
-		sfi_io_entry_path(path, storage, name);
+		sfi_io_file_entry(path, file);
 		if (!remove_entry(path))
 		{
 			if (elevel >= ERROR)
@@ -620,7 +619,8 @@ sfi_io_cut_files(SfStorage storage, uint64 size_bytes, int elevel)
 	 * In redo of a cut the files may be gone, as the segment was dropped
 	 * later in WAL.
 	 */
-	sfi_io_file_path(path, storage, keep - 1);
+	SF_ASSERT(file.fileno == keep - 1);
+	sfi_io_file_path(path, file);
 	if (!sfi_io_look(path, &st))
 		return is_missing(path, elevel);
 
@@ -642,11 +642,11 @@ void
 sf_io_files_truncate(SfStorage storage, uint64 size_bytes)
 {
 	char		path[SF_IO_PATH_MAX];
-	uint32		last = (size_bytes == 0) ? 0 : sfi_io_fileno(size_bytes - 1);
+	SfFileId	last = sfi_io_file_at(storage, size_bytes == 0 ? 0 : size_bytes - 1);
 
 	SF_ASSERT(size_bytes % SF_IO_ALIGN == 0 && !InRecovery);
 	(void) sfi_io_cut_files(storage, size_bytes, ERROR);
-	sfi_io_fd_sync(sfi_io_fd_get(storage, last, sf_direct_io, 0), true);
+	sfi_io_fd_sync(sfi_io_fd_get(last, sf_direct_io, 0), true);
 	sfi_io_dir_path(path, storage);
 	sf_io_require_directory_synced(path);
 }

@@ -48,11 +48,11 @@ static char zeros[ZERO_CHUNK] pg_attribute_aligned(SF_IO_ALIGN);
 
 /* Growth is where a full disk is met: the error says so, with a hint. */
 static void
-report_extend_failure(SfStorage storage, uint32 fileno, int error)
+report_extend_failure(SfFileId file, int error)
 {
 	char		path[SF_IO_PATH_MAX];
 
-	sfi_io_file_path(path, storage, fileno);
+	sfi_io_file_path(path, file);
 	errno = error;
 	ereport(ERROR,
 			(sfi_io_errcode(error),
@@ -81,7 +81,7 @@ write_chunk(SfFd *slot, uint64 file_offset, uint32 len_bytes)
 
 /* Interruptible between chunks, but not in recovery. */
 static void
-write_zeros(SfStorage storage, uint32 fileno, int flags, uint64 from, uint64 to)
+write_zeros(SfFileId file, int flags, uint64 from, uint64 to)
 {
 	uint32		repeats = 0;
 
@@ -92,19 +92,19 @@ write_zeros(SfStorage storage, uint32 fileno, int flags, uint64 from, uint64 to)
 
 		if (!InRecovery)
 			CHECK_FOR_INTERRUPTS();
-		result = write_chunk(sfi_io_fd_get(storage, fileno, sf_direct_io, flags),
-							 from, (uint32) Min(to - from, ZERO_CHUNK));
+		result = write_chunk(sfi_io_fd_get(file, sf_direct_io, flags), from,
+							 (uint32) Min(to - from, ZERO_CHUNK));
 		if (sfi_io_repeat(result, &repeats))
 			continue;
 		if (result < 0)
-			report_extend_failure(storage, fileno, -result);
+			report_extend_failure(file, -result);
 
 		/*
 		 * A disk takes less than a block only when it is full, and says no
 		 * reason then.
 		 */
 		if (result < SF_IO_ALIGN)
-			report_extend_failure(storage, fileno, ENOSPC);
+			report_extend_failure(file, ENOSPC);
 		from += TYPEALIGN_DOWN(SF_IO_ALIGN, (uint32) result);
 		repeats = 0;
 	}
@@ -115,9 +115,9 @@ write_zeros(SfStorage storage, uint32 fileno, int flags, uint64 from, uint64 to)
  * left there is gone with it.
  */
 static bool
-promise_zeros(SfStorage storage, uint32 fileno, int flags, uint64 from, uint64 to)
+promise_zeros(SfFileId file, int flags, uint64 from, uint64 to)
 {
-	SfFd	   *slot = sfi_io_fd_get(storage, fileno, sf_direct_io, flags);
+	SfFd	   *slot = sfi_io_fd_get(file, sf_direct_io, flags);
 	uint32		repeats = 0;
 	int			error;
 
@@ -132,7 +132,7 @@ promise_zeros(SfStorage storage, uint32 fileno, int flags, uint64 from, uint64 t
 	if (error == EOPNOTSUPP || error == ENOSYS)
 		return false;
 	if (error != 0)
-		report_extend_failure(storage, fileno, error);
+		report_extend_failure(file, error);
 	return true;
 }
 
@@ -141,13 +141,13 @@ promise_zeros(SfStorage storage, uint32 fileno, int flags, uint64 from, uint64 t
  * With nothing to do the file is flushed all the same: its size may not be durable yet.
  */
 static void
-make_zeros(SfStorage storage, uint32 fileno, uint64 from, uint64 to, bool written)
+make_zeros(SfFileId file, uint64 from, uint64 to, bool written)
 {
 	int			flags = (from == 0) ? SF_FD_CREATE : 0;
 
-	if (written || from >= to || !promise_zeros(storage, fileno, flags, from, to))
-		write_zeros(storage, fileno, flags, from, to);
-	sfi_io_fd_sync(sfi_io_fd_get(storage, fileno, sf_direct_io, flags), true);
+	if (written || from >= to || !promise_zeros(file, flags, from, to))
+		write_zeros(file, flags, from, to);
+	sfi_io_fd_sync(sfi_io_fd_get(file, sf_direct_io, flags), true);
 }
 
 /* ---- growth ---- */
@@ -164,14 +164,14 @@ grow_files(SfStorage storage, uint64 from_bytes, uint64 to_bytes, bool written)
 		sfi_io_make_directory(storage);
 	while (from_bytes < to_bytes)
 	{
-		uint32		fileno = sfi_io_fileno(from_bytes);
+		SfFileId	file = sfi_io_file_at(storage, from_bytes);
 		uint64		from = sfi_io_file_offset(from_bytes);
-		uint64		to = sfi_io_end_in_file(fileno, to_bytes);
+		uint64		to = sfi_io_end_in_file(file, to_bytes);
 
 		SF_ASSERT(from < to && to <= SF_FILE_SIZE);
-		make_zeros(storage, fileno, from, to, written);
+		make_zeros(file, from, to, written);
 		if (from == 0)
-			sfi_io_sync_name(storage, fileno);
+			sfi_io_sync_name(file);
 		from_bytes += to - from;
 	}
 }
@@ -207,20 +207,20 @@ sf_io_files_grow(SfStorage storage, uint64 from_bytes, uint64 to_bytes, bool wri
  * checkpoint: so the file may be longer, and hold newer bytes, than the record knows.
  */
 static void
-ensure_file(SfStorage storage, uint32 fileno, uint64 want_bytes)
+ensure_file(SfFileId file, uint64 want_bytes)
 {
-	int64		have = sfi_io_file_size(storage, fileno);
+	int64		have = sfi_io_file_size(file);
 	uint64		aligned;
 	SfFd	   *slot;
 
 	if (have >= 0 && (uint64) have >= want_bytes)
 		return;
 
-	slot = sfi_io_fd_get(storage, fileno, sf_direct_io, SF_FD_CREATE);
+	slot = sfi_io_fd_get(file, sf_direct_io, SF_FD_CREATE);
 	if (have < 0)
 	{
 		sfi_io_fd_sync(slot, true);
-		sfi_io_sync_name(storage, fileno);
+		sfi_io_sync_name(file);
 		have = 0;
 	}
 
@@ -229,8 +229,8 @@ ensure_file(SfStorage storage, uint32 fileno, uint64 want_bytes)
 	SF_ASSERT(aligned <= SF_FILE_SIZE && want_bytes <= SF_FILE_SIZE);
 	if (aligned != (uint64) have &&
 		(SF_FAULT_FAILS(io_truncate) || ftruncate(slot->fd, (off_t) aligned) != 0))
-		report_extend_failure(storage, fileno, errno);
-	make_zeros(storage, fileno, aligned, want_bytes, false);
+		report_extend_failure(file, errno);
+	make_zeros(file, aligned, want_bytes, false);
 }
 
 /*
@@ -241,16 +241,17 @@ ensure_file(SfStorage storage, uint32 fileno, uint64 want_bytes)
 void
 sf_io_files_ensure(SfStorage storage, uint64 to_bytes)
 {
-	uint32		last = (to_bytes == 0) ? 0 : sfi_io_fileno(to_bytes - 1);
-	uint32		first = last;
+	SfFileId	file = sfi_io_file_at(storage, to_bytes == 0 ? 0 : to_bytes - 1);
+	uint32		last = file.fileno;
 
 	SF_ASSERT(to_bytes % SF_IO_ALIGN == 0);
 	if (!sf_io_files_may_exist(storage, ERROR))
 		sfi_io_make_directory(storage);
-	while (first > 0 && sfi_io_file_size(storage, first - 1) < (int64) SF_FILE_SIZE)
-		first--;
-	for (uint32 n = first; n <= last; n++)
-		ensure_file(storage, n, sfi_io_end_in_file(n, to_bytes));
+	while (file.fileno > 0 &&
+		   sfi_io_file_size((SfFileId) {storage, file.fileno - 1}) < (int64) SF_FILE_SIZE)
+		file.fileno--;
+	for (; file.fileno <= last; file.fileno++)
+		ensure_file(file, sfi_io_end_in_file(file, to_bytes));
 }
 
 /* Its record was written before the files were cut, so redo may find them cut, or not. */
@@ -287,7 +288,7 @@ redo_write_file(SfFd *slot, uint64 file_offset, const char *data, uint32 len_byt
 			int			elevel = (result == -EIO) ? data_sync_elevel(ERROR) : ERROR;
 			int			error = (result == 0) ? ENOSPC : -result;
 
-			sfi_io_file_path(path, slot->storage, slot->fileno);
+			sfi_io_file_path(path, slot->id);
 			errno = error;
 			ereport(elevel,
 					(sfi_io_errcode(error),
@@ -311,19 +312,18 @@ sf_io_redo_write(SfStorage storage, uint64 segment_offset, const char *data, uin
 	SF_ASSERT(segment_offset % SF_SECTOR_SIZE == 0 && len_bytes % SF_SECTOR_SIZE == 0);
 	while (len_bytes > 0)
 	{
-		uint32		fileno = sfi_io_fileno(segment_offset);
+		SfFileId	file = sfi_io_file_at(storage, segment_offset);
 		uint64		file_offset = sfi_io_file_offset(segment_offset);
 		uint32		part = (uint32) Min(len_bytes, SF_FILE_SIZE - file_offset);
-		bool		is_new = sfi_io_file_size(storage, fileno) < 0;
-		SfFd	   *slot = sfi_io_fd_get(storage, fileno, false,
-										 SF_FD_CREATE | SF_FD_MISSING_OK);
+		bool		is_new = sfi_io_file_size(file) < 0;
+		SfFd	   *slot = sfi_io_fd_get(file, false, SF_FD_CREATE | SF_FD_MISSING_OK);
 
 		/* the directory is gone: a record further on in WAL drops the segment */
 		if (slot == NULL)
 			return;
 		redo_write_file(slot, file_offset, data, part);
 		if (is_new)
-			sfi_io_sync_name(storage, fileno);
+			sfi_io_sync_name(file);
 		segment_offset += part;
 		data += part;
 		len_bytes -= part;

@@ -225,12 +225,11 @@ static SfFd *
 begin_write(SfIo *io)
 {
 	bool		want_direct = sf_direct_io && !io->files->buffered;
-	uint32		fileno = sfi_io_fileno(io->segment_offset);
 
 	SF_ASSERT(io->is_write && !io->in_flight);
 	for (;;)
 	{
-		SfFd	   *slot = sfi_io_fd_get(io->files->storage, fileno, want_direct, 0);
+		SfFd	   *slot = sfi_io_fd_get(sfi_io_file_of(io), want_direct, 0);
 
 		io->inode = slot->inode;
 
@@ -343,8 +342,8 @@ sf_io_reap_all(void)
 static void
 count_start(SfIo *io)
 {
-	io->watched = sfi_watch_count(io->files->storage, sfi_io_fileno(io->segment_offset),
-								  io->is_write ? SF_IO_WRITE : SF_IO_READ, io->len_bytes);
+	io->watched = sfi_watch_count(sfi_io_file_of(io), io->is_write ? SF_IO_WRITE : SF_IO_READ,
+								  io->len_bytes);
 	io->service_us = 0;
 	if (io->is_write)
 	{
@@ -376,9 +375,7 @@ bytes_after_fault(const SfIo *io)
 static SfFd *
 descriptor_of(const SfIo *io)
 {
-	bool		want_direct = sf_direct_io && !io->files->buffered;
-
-	return sfi_io_fd_get(io->files->storage, sfi_io_fileno(io->segment_offset), want_direct, 0);
+	return sfi_io_fd_get(sfi_io_file_of(io), sf_direct_io && !io->files->buffered, 0);
 }
 
 /*
@@ -481,7 +478,7 @@ report_failure(const SfIo *io, uint32 done_bytes, int error)
 	unsigned long long file_offset = sfi_io_file_offset(io->segment_offset);
 	int			elevel = ERROR;
 
-	sfi_io_file_path(path, io->files->storage, sfi_io_fileno(io->segment_offset));
+	sfi_io_file_path(path, sfi_io_file_of(io));
 	if (error == 0 && !io->is_write)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -644,7 +641,7 @@ is_resident(int fd, uint64 file_offset)
 bool
 sf_io_is_cached(SfFiles *files, uint64 segment_offset)
 {
-	SfFd	   *slot = sfi_io_fd_get(files->storage, sfi_io_fileno(segment_offset), false,
+	SfFd	   *slot = sfi_io_fd_get(sfi_io_file_at(files->storage, segment_offset), false,
 									 SF_FD_MISSING_OK);
 	uint64		file_offset = sfi_io_file_offset(segment_offset);
 

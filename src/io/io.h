@@ -75,6 +75,21 @@ extern const SfSharedArea sf_io_notices_area;
 /* Called by _PG_init(): have the postmaster start the syncer. */
 extern void sf_io_register_syncer(void);
 
+/* ---- data files: which one ---- */
+
+/*
+ * One data file: of which segment, and which gigabyte of it.  This is the key by which the
+ * room knows a file: its descriptors, its path, what is counted, noted and written of it.
+ * One function says which file holds an offset, one compares two files, and one hashes
+ * them (io_internal.h).  So where the same bytes lie in several files some day, the number
+ * of the copy is one field more here, and no function that takes a file changes.
+ */
+typedef struct SfFileId
+{
+	SfStorage	storage;		/* without a database: a scratch file */
+	uint32		fileno;			/* from 0 on */
+} SfFileId;
+
 /* ---- data files: life ---- */
 
 /*
@@ -93,10 +108,10 @@ extern void sf_io_files_clear(SfStorage storage);
 extern void sf_io_files_create(SfStorage storage);
 
 /*
- * Make one more data file, empty, durably.  fileno: the number after that of the last
- * file.  The segment has its directory.  ERROR on failure.
+ * Make one more data file, empty, durably: the one after the last.  The segment has its
+ * directory.  ERROR on failure.
  */
-extern void sf_io_files_add(SfStorage storage, uint32 fileno);
+extern void sf_io_files_add(SfFileId file);
 
 /*
  * Remove all data files of a segment and its directory: shorten to 0, unlink.
@@ -408,8 +423,7 @@ typedef enum SfIoKind
 /* What a process has done to a data file, as long as it is one of those it used last. */
 typedef struct SfIoWatched
 {
-	SfStorage	storage;		/* without a database: a scratch file */
-	uint32		fileno;
+	SfFileId	id;
 	uint32		in_flight;		/* requests that have begun and not ended */
 	uint64		in_flight_bytes;
 	struct

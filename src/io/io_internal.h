@@ -13,9 +13,28 @@
 
 #include <sys/stat.h>
 
+#include "common/hashfn.h"
 #include "config/config.h"
 #include "format/segment_pages.h"
 #include "io/io.h"
+
+/* ---- data files, as keys ---- */
+
+/* The data file that holds an offset, and the offset within it; the file of a request. */
+#define sfi_io_file_at(storage, segment_offset) \
+	((SfFileId) {(storage), (uint32) ((segment_offset) / SF_FILE_SIZE)})
+#define sfi_io_file_offset(segment_offset)	((segment_offset) % SF_FILE_SIZE)
+#define sfi_io_file_of(io)	sfi_io_file_at((io)->files->storage, (io)->segment_offset)
+
+#define sfi_io_same_file(a, b) \
+	((a).fileno == (b).fileno && SfStorageEquals((a).storage, (b).storage))
+
+/* All of its bytes: no field needs padding. */
+static inline uint32
+sfi_io_file_hash(SfFileId file)
+{
+	return hash_bytes((const unsigned char *) &file, sizeof(file));
+}
 
 /* ---- paths (paths.c); buf has SF_IO_PATH_MAX ---- */
 
@@ -33,12 +52,12 @@ extern void sfi_io_space_path(char *buf, Oid spc);
 extern void sfi_io_database_path(char *buf, Oid spc, Oid db);
 
 /*
- * Directory of a segment, a data file of it, and the name of that file alone, for which
- * SF_IO_NAME_MAX bytes will do.  fileno: from 0 on, one for each GB.
+ * Directory of a segment, and the path of a data file.  entry: what stands for the file in
+ * that directory, as sfi_io_entry_path() has it.
  */
 extern void sfi_io_dir_path(char *buf, SfStorage storage);
-extern void sfi_io_file_path(char *buf, SfStorage storage, uint32 fileno);
-extern void sfi_io_file_name(char *buf, uint32 fileno);
+extern void sfi_io_file_path(char *buf, SfFileId file);
+extern void sfi_io_file_entry(char *buf, SfFileId file);
 
 /*
  * What stands for a name in a segment's directory: the file itself, or where
@@ -67,7 +86,7 @@ SF_NORETURN extern void sfi_io_report_irregular(const char *path);
  * caller to find out that the segment's directory is missing.  ERROR when it cannot be
  * made for any other reason.
  */
-extern void sfi_io_make_file_entry(SfStorage storage, uint32 fileno);
+extern void sfi_io_make_file_entry(SfFileId file);
 
 /*
  * Remove an empty directory and make that durable; WARNINGs only, and none when
@@ -82,7 +101,7 @@ extern bool sfi_io_sync_directory(const char *path);
  * Make the name of a data file durable, and that of the directory it may have of its
  * own.  Fails as sf_io_require_directory_synced() does.
  */
-extern void sfi_io_sync_name(SfStorage storage, uint32 fileno);
+extern void sfi_io_sync_name(SfFileId file);
 
 /*
  * The scratch file of a process in a tablespace (calibrate.c): storage that belongs to no
@@ -95,16 +114,12 @@ extern void sfi_io_scratch_directory(char *buf, Oid spc);
 /* What the names of such files begin with. */
 #define SF_IO_SCRATCH		"pgsql_tmp_securefile_"
 
-/* Number of the data file that holds an offset, and the offset within it. */
-#define sfi_io_fileno(segment_offset)		((uint32) ((segment_offset) / SF_FILE_SIZE))
-#define sfi_io_file_offset(segment_offset)	((segment_offset) % SF_FILE_SIZE)
-
 /* End of the part of [.., to_bytes) that lies in a data file, in that file. */
-#define sfi_io_end_in_file(fileno, to_bytes) \
-	Min((to_bytes) - (uint64) (fileno) * SF_FILE_SIZE, SF_FILE_SIZE)
+#define sfi_io_end_in_file(file, to_bytes) \
+	Min((to_bytes) - (file).fileno * SF_FILE_SIZE, SF_FILE_SIZE)
 
 /* Size of a data file in bytes; -1 when it is missing.  ERROR when that cannot be told. */
-extern int64 sfi_io_file_size(SfStorage storage, uint32 fileno);
+extern int64 sfi_io_file_size(SfFileId file);
 
 /*
  * A file that holds one number.  read: false when it is missing.  Other failures
@@ -159,8 +174,7 @@ struct SfFiles
 /* One open data file. */
 typedef struct SfFd
 {
-	SfStorage	storage;
-	uint32		fileno;
+	SfFileId	id;
 	bool		want_direct;	/* what was asked for: part of the key */
 	bool		direct;			/* what the file system gave */
 	uint64		inode;
@@ -179,7 +193,7 @@ typedef struct SfFd
  * wait for a request of this process when all descriptors are pinned.  ERROR when the
  * file cannot be opened or is no regular file; NULL only with SF_FD_MISSING_OK.
  */
-extern SfFd *sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags);
+extern SfFd *sfi_io_fd_get(SfFileId file, bool want_direct, int flags);
 
 /* Keep a descriptor open for one request more, or less.  Never throw. */
 extern void sfi_io_fd_pin(SfFd *slot);
@@ -197,7 +211,7 @@ extern void sfi_io_fd_close_all(SfStorage storage);
  * that, without waiting for anything.
  */
 extern void sfi_io_fd_sync(SfFd *slot, bool is_new);
-extern void sfi_io_flush(int fd, SfStorage storage, uint32 fileno, bool is_new, int elevel);
+extern void sfi_io_flush(int fd, SfFileId file, bool is_new, int elevel);
 extern void sfi_io_start_flush(int fd);
 
 /* ---- files that the syncer flushes (dirty.c) ---- */
@@ -226,7 +240,7 @@ extern void sfi_parts_leave(const SfIo *io, bool direct);
  * The first call of a process registers an exit callback, and throws when there is no room
  * for that.
  */
-extern int	sfi_watch_count(SfStorage storage, uint32 fileno, SfIoKind kind, uint64 bytes);
+extern int	sfi_watch_count(SfFileId id, SfIoKind kind, uint64 bytes);
 
 /*
  * Between the two the request counts as in flight.  took: a flush has ended.  Never throw.

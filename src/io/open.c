@@ -121,7 +121,7 @@ sfi_io_fd_close_all(SfStorage storage)
 	{
 		SfFd	   *slot = &cache[i];
 
-		if (slot->fd < 0 || !SfStorageEquals(slot->storage, storage))
+		if (slot->fd < 0 || !SfStorageEquals(slot->id.storage, storage))
 			continue;
 		SF_ASSERT(fd_slot_is_valid(slot));
 
@@ -193,14 +193,14 @@ sfi_io_is_linked(int fd)
  * most one descriptor of a kind that is not stale, so the search ends here either way.
  */
 static SfFd *
-find_open_slot(SfStorage storage, uint32 fileno, bool want_direct)
+find_open_slot(SfFileId file, bool want_direct)
 {
 	for (int i = 0; i < FD_CACHE_SIZE; i++)
 	{
 		SfFd	   *slot = &cache[i];
 
-		if (slot->fd < 0 || slot->stale || slot->fileno != fileno ||
-			slot->want_direct != want_direct || !SfStorageEquals(slot->storage, storage))
+		if (slot->fd < 0 || slot->stale || slot->want_direct != want_direct ||
+			!sfi_io_same_file(slot->id, file))
 			continue;
 		if (sfi_io_is_linked(slot->fd))
 			return slot;
@@ -374,7 +374,7 @@ require_regular(int fd, const char *path)
  * descriptors as it was.
  */
 static SfFd *
-open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
+open_slot(SfFileId file, bool want_direct, int flags)
 {
 	char		path[SF_IO_PATH_MAX];
 	SfFd	   *slot = free_slot();
@@ -383,10 +383,10 @@ open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 
 	if (flags & SF_FD_CREATE)
 	{
-		sfi_io_make_file_entry(storage, fileno);
+		sfi_io_make_file_entry(file);
 		open_flags |= O_CREAT;
 	}
-	sfi_io_file_path(path, storage, fileno);
+	sfi_io_file_path(path, file);
 	acquire_fd();
 	fd = open_file(path, open_flags, want_direct, &slot->direct);
 	if (fd < 0)
@@ -403,8 +403,7 @@ open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
 	}
 	slot->inode = require_regular(fd, path);
 	SF_ASSERT(slot->fd < 0 && (want_direct || !slot->direct));
-	slot->storage = storage;
-	slot->fileno = fileno;
+	slot->id = file;
 	slot->want_direct = want_direct;
 	slot->stale = false;
 	slot->pins = 0;
@@ -419,19 +418,19 @@ open_slot(SfStorage storage, uint32 fileno, bool want_direct, int flags)
  * direct I/O would be opened again each time it is asked for.
  */
 SfFd *
-sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags)
+sfi_io_fd_get(SfFileId file, bool want_direct, int flags)
 {
 	SfFd	   *slot;
 
 	prepare_cache();
-	slot = find_open_slot(storage, fileno, want_direct);
+	slot = find_open_slot(file, want_direct);
 	if (slot == NULL)
-		slot = open_slot(storage, fileno, want_direct, flags);
+		slot = open_slot(file, want_direct, flags);
 	SF_ASSERT(slot != NULL || (flags & SF_FD_MISSING_OK));
 	if (slot == NULL)
 		return NULL;
-	SF_ASSERT(fd_slot_is_valid(slot) && !slot->stale && slot->fileno == fileno);
-	SF_ASSERT(SfStorageEquals(slot->storage, storage) && slot->want_direct == want_direct);
+	SF_ASSERT(fd_slot_is_valid(slot) && !slot->stale);
+	SF_ASSERT(sfi_io_same_file(slot->id, file) && slot->want_direct == want_direct);
 	slot->last_used = ++use_clock;
 	return slot;
 }
@@ -444,14 +443,14 @@ sfi_io_fd_get(SfStorage storage, uint32 fileno, bool want_direct, int flags)
  * the pages away, so a second flush that succeeds would prove nothing.
  */
 void
-sfi_io_flush(int fd, SfStorage storage, uint32 fileno, bool is_new, int elevel)
+sfi_io_flush(int fd, SfFileId file, bool is_new, int elevel)
 {
 	int			rc = -1;
 
 	SF_ASSERT(fd >= 0);
 	if (!SF_FAULT_FAILS(io_sync))
 	{
-		int			watched = sfi_watch_count(storage, fileno, SF_IO_FLUSH, 0);
+		int			watched = sfi_watch_count(file, SF_IO_FLUSH, 0);
 		instr_time	began;
 
 		INSTR_TIME_SET_CURRENT(began);
@@ -465,7 +464,7 @@ sfi_io_flush(int fd, SfStorage storage, uint32 fileno, bool is_new, int elevel)
 		char		path[SF_IO_PATH_MAX];
 		int			save_errno = errno;
 
-		sfi_io_file_path(path, storage, fileno);
+		sfi_io_file_path(path, file);
 		errno = save_errno;
 		ereport(elevel,
 				(errcode_for_file_access(),
@@ -477,7 +476,7 @@ void
 sfi_io_fd_sync(SfFd *slot, bool is_new)
 {
 	SF_ASSERT(fd_slot_is_valid(slot) && !slot->stale);
-	sfi_io_flush(slot->fd, slot->storage, slot->fileno, is_new, data_sync_elevel(ERROR));
+	sfi_io_flush(slot->fd, slot->id, is_new, data_sync_elevel(ERROR));
 }
 
 /* Its result tells nothing that the flush does not tell, too. */
@@ -493,12 +492,10 @@ sfi_io_start_flush(int fd)
 void
 sf_io_sync(SfStorage storage, uint64 segment_offset, uint64 len_bytes)
 {
-	uint32		last;
+	const uint64 end = segment_offset + len_bytes;
 
-	if (len_bytes == 0)
-		return;
-	SF_ASSERT(segment_offset + len_bytes > segment_offset);
-	last = sfi_io_fileno(segment_offset + len_bytes - 1);
-	for (uint32 n = sfi_io_fileno(segment_offset); n <= last; n++)
-		sfi_io_fd_sync(sfi_io_fd_get(storage, n, sf_direct_io, 0), false);
+	SF_ASSERT(end >= segment_offset);
+	for (SfFileId file = sfi_io_file_at(storage, segment_offset);
+		 len_bytes > 0 && file.fileno * SF_FILE_SIZE < end; file.fileno++)
+		sfi_io_fd_sync(sfi_io_fd_get(file, sf_direct_io, 0), false);
 }

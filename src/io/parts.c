@@ -27,7 +27,6 @@
  */
 #include "base/base.h"
 
-#include "common/hashfn.h"
 #include "io/io_internal.h"
 #include "port/atomics.h"
 
@@ -52,12 +51,11 @@ const SfSharedArea sf_io_parts_area = {
 
 /* Neighbouring parts get counts far from each other, and other cache lines with them. */
 static pg_atomic_uint32 *
-count_of(SfStorage storage, uint64 part)
+count_of(const SfIo *io, uint64 part)
 {
-	uint32		hash = hash_combine(SfStorageRel(storage), SfStorageDb(storage));
+	uint32		hash = sfi_io_file_hash(sfi_io_file_of(io));
 
-	hash = hash_combine(murmurhash32(hash), murmurhash32((uint32) part));
-	return &counts[hash % COUNTS];
+	return &counts[hash_combine(hash, murmurhash32((uint32) part)) % COUNTS];
 }
 
 /* Count one write more, unless there are writes of the other kind. */
@@ -94,10 +92,10 @@ sfi_parts_enter(const SfIo *io, bool direct)
 		return true;
 	for (uint64 part = FirstPart(io); part < EndPart(io); part++)
 	{
-		if (enter_part(count_of(io->files->storage, part), direct))
+		if (enter_part(count_of(io, part), direct))
 			continue;
 		while (part-- > FirstPart(io))
-			leave_part(count_of(io->files->storage, part), direct);
+			leave_part(count_of(io, part), direct);
 		return false;
 	}
 	return true;
@@ -110,5 +108,5 @@ sfi_parts_leave(const SfIo *io, bool direct)
 	if (counts == NULL)
 		return;
 	for (uint64 part = FirstPart(io); part < EndPart(io); part++)
-		leave_part(count_of(io->files->storage, part), direct);
+		leave_part(count_of(io, part), direct);
 }

@@ -136,25 +136,27 @@ sf_io_named_path(char *buf, SfStorage storage, const char *name)
 
 /* Eight digits, so that a list in the order of names is in the order of the files. */
 void
-sfi_io_file_name(char *buf, uint32 fileno)
-{
-	SF_ASSERT(fileno <= SF_MAX_SECTORS / SF_FILE_SECTORS);
-	snprintf(buf, SF_IO_NAME_MAX, "seg-%08u.sf", fileno);
-}
-
-void
-sfi_io_file_path(char *buf, SfStorage storage, uint32 fileno)
+sfi_io_file_entry(char *buf, SfFileId file)
 {
 	char		name[SF_IO_NAME_MAX];
 
-	if (sfi_io_is_scratch(storage))
+	SF_ASSERT(file.fileno <= SF_MAX_SECTORS / SF_FILE_SECTORS);
+	snprintf(name, sizeof(name), "seg-%08u.sf", file.fileno);
+	sfi_io_entry_path(buf, file.storage, name);
+}
+
+void
+sfi_io_file_path(char *buf, SfFileId file)
+{
+	if (sfi_io_is_scratch(file.storage))
 	{
-		sfi_io_scratch_directory(buf, SfStorageSpc(storage));
-		append_to_path(buf, "/%s%u", SF_IO_SCRATCH, SfStorageRel(storage));
+		sfi_io_scratch_directory(buf, SfStorageSpc(file.storage));
+		append_to_path(buf, "/%s%u", SF_IO_SCRATCH, SfStorageRel(file.storage));
 		return;
 	}
-	sfi_io_file_name(name, fileno);
-	sf_io_named_path(buf, storage, name);
+	sfi_io_file_entry(buf, file);
+	if (sfi_io_has_entry_directories(file.storage))
+		append_to_path(buf, "/%s", NAME_IN_TABLESPACE);
 }
 
 char *
@@ -289,15 +291,13 @@ sf_io_require_directory_synced(const char *path)
 }
 
 void
-sfi_io_make_file_entry(SfStorage storage, uint32 fileno)
+sfi_io_make_file_entry(SfFileId file)
 {
-	char		name[SF_IO_NAME_MAX];
 	char		path[SF_IO_PATH_MAX];
 
-	if (sfi_io_is_scratch(storage) || !sfi_io_has_entry_directories(storage))
+	if (sfi_io_is_scratch(file.storage) || !sfi_io_has_entry_directories(file.storage))
 		return;
-	sfi_io_file_name(name, fileno);
-	sfi_io_entry_path(path, storage, name);
+	sfi_io_file_entry(path, file);
 
 	/*
 	 * ENOENT: the open that comes next meets it again, and its caller may

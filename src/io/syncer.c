@@ -134,14 +134,14 @@ report_not_open(const char *path, int error)
 
 /* Open a file for flushing; -1 if that is not possible now. */
 static int
-open_to_flush(SfStorage storage, uint32 fileno, uint64 *inode)
+open_to_flush(SfFileId id, uint64 *inode)
 {
 	char		path[SF_IO_PATH_MAX];
 	struct stat st;
 	int			fd;
 	int			error;
 
-	sfi_io_file_path(path, storage, fileno);
+	sfi_io_file_path(path, id);
 	if (!AcquireExternalFD())
 	{
 		report_not_open(path, EMFILE);
@@ -182,17 +182,15 @@ static void
 open_wanted(int slot)
 {
 	SfDirtyFile *file = &sfi_dirty->files[slot];
-	SfStorage	storage;
-	uint32		fileno;
+	SfFileId	id;
 	uint64		inode = 0;
 	bool		opened;
 
 	SF_ASSERT(mine.fds[slot] < 0 && sfi_dirty->active);
 	LWLockAcquire(&sfi_dirty->gate, LW_SHARED);
-	storage = file->storage;
-	fileno = file->fileno;
+	id = file->id;
 	LWLockRelease(&sfi_dirty->gate);
-	mine.fds[slot] = open_to_flush(storage, fileno, &inode);
+	mine.fds[slot] = open_to_flush(id, &inode);
 	SF_FAULT(syncer_opened);
 	LWLockAcquire(&sfi_dirty->gate, LW_EXCLUSIVE);
 
@@ -201,8 +199,7 @@ open_wanted(int slot)
 	 * another file
 	 */
 	opened = mine.fds[slot] >= 0 && sfi_io_is_linked(mine.fds[slot]) &&
-		file->state == SF_DIRTY_WANTED && file->fileno == fileno &&
-		SfStorageEquals(file->storage, storage);
+		file->state == SF_DIRTY_WANTED && sfi_io_same_file(file->id, id);
 	if (opened)
 	{
 		file->inode = inode;
@@ -291,7 +288,7 @@ flush_file(int slot)
 	file->noted_in_pass = sfi_dirty->counts.passes;
 	if (SF_FAULT_SKIPS(wrong_flush))
 		return;
-	sfi_io_flush(mine.fds[slot], file->storage, file->fileno, false, PANIC);
+	sfi_io_flush(mine.fds[slot], file->id, false, PANIC);
 	SF_FAULT(syncer_file_done);
 	if (SF_FAULT_SKIPS(wrong_bit))
 		pg_atomic_write_u32(&file->dirty, 0);

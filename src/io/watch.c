@@ -95,10 +95,9 @@ has_place(void)
 
 /* Is that the place of a file? */
 static bool
-is_of(const SfIoWatched *file, SfStorage storage, uint32 fileno)
+is_of(const SfIoWatched *file, SfFileId id)
 {
-	return file->last_used > 0 && file->fileno == fileno &&
-		SfStorageEquals(file->storage, storage);
+	return file->last_used > 0 && sfi_io_same_file(file->id, id);
 }
 
 /*
@@ -106,7 +105,7 @@ is_of(const SfIoWatched *file, SfStorage storage, uint32 fileno)
  * in flight.
  */
 static int
-find_place(SfStorage storage, uint32 fileno)
+find_place(SfFileId id)
 {
 	int			oldest = -1;
 
@@ -114,7 +113,7 @@ find_place(SfStorage storage, uint32 fileno)
 	{
 		const SfIoWatched *file = &mine->files[i];
 
-		if (is_of(file, storage, fileno))
+		if (is_of(file, id))
 			return i;
 		if (file->in_flight == 0 &&
 			(oldest < 0 || file->last_used < mine->files[oldest].last_used))
@@ -124,21 +123,20 @@ find_place(SfStorage storage, uint32 fileno)
 }
 
 int
-sfi_watch_count(SfStorage storage, uint32 fileno, SfIoKind kind, uint64 bytes)
+sfi_watch_count(SfFileId id, SfIoKind kind, uint64 bytes)
 {
 	int			number;
 	SfIoWatched *file;
 
-	if (!has_place() || (number = find_place(storage, fileno)) < 0)
+	if (!has_place() || (number = find_place(id)) < 0)
 		return -1;
 	file = &mine->files[number];
-	SF_ASSERT(file->in_flight == 0 || is_of(file, storage, fileno));
+	SF_ASSERT(file->in_flight == 0 || is_of(file, id));
 	begin_change();
-	if (!is_of(file, storage, fileno))
+	if (!is_of(file, id))
 	{
 		memset(file, 0, sizeof(*file));
-		file->storage = storage;
-		file->fileno = fileno;
+		file->id = id;
 	}
 	file->last_used = ++use_clock;
 	file->did[kind].count++;

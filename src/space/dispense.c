@@ -119,20 +119,27 @@ find_dispenser(SfStorage storage, bool make)
 	return oldest;
 }
 
+/* How many blocks of a run lie before a block. */
+static uint32
+blocks_before(SfRegion run, uint64 end_block)
+{
+	return run.start_block >= end_block ? 0 : Min(run.nblocks, end_block - run.start_block);
+}
+
 /*
- * Index of the smallest run of at least want blocks, else of the largest of
- * at least need, else -1.
+ * Index of the run with the fewest blocks before end_block, but at least want; else of the
+ * one with the most, but at least need; else -1.
  */
 static int
-best_fit(const Dispenser *slot, uint32 need, uint32 want)
+best_fit(const Dispenser *slot, uint32 need, uint32 want, uint64 end_block)
 {
 	int			best = -1;
 
 	SF_ASSERT(need > 0 && dispenser_is_valid(slot));
 	for (int i = 0; i < slot->nruns; i++)
 	{
-		uint32		n = slot->runs[i].nblocks;
-		uint32		best_n = best < 0 ? 0 : slot->runs[best].nblocks;
+		uint32		n = blocks_before(slot->runs[i], end_block);
+		uint32		best_n = best < 0 ? 0 : blocks_before(slot->runs[best], end_block);
 
 		if (n < need)
 			continue;
@@ -143,17 +150,23 @@ best_fit(const Dispenser *slot, uint32 need, uint32 want)
 }
 
 bool
-sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, SfRegion *run)
+sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, uint64 end_block, SfRegion *run)
 {
 	Dispenser  *slot;
 	int			i = -1;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	slot = find_dispenser(storage, false);
-	if (slot != NULL && (i = best_fit(slot, need, want)) >= 0)
+	if (slot != NULL && (i = best_fit(slot, need, want, end_block)) >= 0)
 	{
-		*run = slot->runs[i];
-		slot->runs[i] = slot->runs[--slot->nruns];
+		SfRegion   *known = &slot->runs[i];
+
+		*run = *known;
+		run->nblocks = blocks_before(*known, end_block);
+		known->start_block += run->nblocks;
+		known->nblocks -= run->nblocks;
+		if (known->nblocks == 0)
+			*known = slot->runs[--slot->nruns];
 		SF_ASSERT(run->nblocks >= need && dispenser_is_valid(slot));
 	}
 	LWLockRelease(&table->lock);
@@ -175,7 +188,7 @@ known_run(Dispenser *slot, uint64 start_block)
  * it than the last one did.  When the list is full, long runs are worth more.
  */
 void
-sfi_dispense_put(SfStorage storage, SfRegion run)
+sfi_dispense_put(SfStorage storage, SfRegion run, uint64 end_block)
 {
 	Dispenser  *slot;
 	SfRegion   *known;
@@ -193,9 +206,10 @@ sfi_dispense_put(SfStorage storage, SfRegion run)
 		int			smallest = 0;
 
 		for (int i = 1; i < slot->nruns; i++)
-			if (slot->runs[i].nblocks < slot->runs[smallest].nblocks)
+			if (blocks_before(slot->runs[i], end_block) <
+				blocks_before(slot->runs[smallest], end_block))
 				smallest = i;
-		if (slot->runs[smallest].nblocks < run.nblocks)
+		if (blocks_before(slot->runs[smallest], end_block) < blocks_before(run, end_block))
 			slot->runs[smallest] = run;
 	}
 	SF_ASSERT(dispenser_is_valid(slot));

@@ -132,7 +132,7 @@ dispense_range(SfStorage storage, uint64 from_sector, uint64 to_sector)
 	{
 		uint64		page_end = Min(end, sf_map_first_block(sf_map_of_block(block) + 1));
 
-		sfi_dispense_put(storage, (SfRegion) {block, page_end - block});
+		sfi_dispense_put(storage, (SfRegion) {block, page_end - block}, SF_NO_END);
 		block = page_end;
 	}
 }

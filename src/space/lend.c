@@ -18,6 +18,8 @@
  * "A run" is one of a decent length at first, an eighth of what is wanted: a value in
  * many small pieces is slow to read for as long as it lives, so the last attempt but
  * growth takes small runs only where free space is more than a sixteenth of the whole.
+ * Below a bound there is no growth to fall back on: then all of the map below it is
+ * looked at, and any run will do.
  *
  * What a hint says is looked at under the locks of header and map page:
  *
@@ -41,6 +43,17 @@
 
 #define COLLECT_AT_ONCE		64
 #define SMALL_STEP_BLOCKS	16	/* 64 KB, in a small segment */
+
+/* What one call of sf_space_lend() looks for, and where. */
+typedef struct Search
+{
+	SfSegment  *seg;
+	Relation	rel;
+	uint32		need;			/* blocks, at least */
+	uint32		want;			/* blocks, at most */
+	bool		bounded;		/* so the segment does not grow */
+	uint64		end_block;		/* of what may be lent */
+} Search;
 
 /*
  * Rule 2: what was freed may be written over only when the record that freed
@@ -69,7 +82,7 @@ page_limit(uint64 total_sectors, uint32 map)
 
 /* Mark a region of a map page lent.  Both pages are locked, the map exclusively. */
 static void
-mark(SfRegion region, Buffer hbuf, Buffer buf, SfStorage storage)
+mark(const Search *search, SfRegion region, Buffer hbuf, Buffer buf)
 {
 	SfMap	   *map = SfPageMap(BufferGetPage(buf));
 	uint32		first = region.start_block % SF_MAP_BLOCKS;
@@ -81,20 +94,21 @@ mark(SfRegion region, Buffer hbuf, Buffer buf, SfStorage storage)
 		region.nblocks = SF_MAP_BLOCKS - first;
 	SF_INVARIANT(S3, sf_blocks_to_sectors(region.start_block + region.nblocks) <=
 				 SfPageHeader(BufferGetPage(hbuf))->total_sectors);
+	SF_INVARIANT(S7, region.start_block + region.nblocks <= search->end_block);
 	sfi_map_lend(map, first, region.nblocks);
-	sfi_map_dirty_lent(buf, storage);
+	sfi_map_dirty_lent(buf, search->seg->storage);
 }
 
 /*
- * Lend from a run believed free; false when it does not hold need blocks.  The
+ * Lend need blocks or more from a run believed free; false when it does not hold them.  The
  * header stays locked until the blocks are marked: else their end of the
  * segment could be cut off, and even grown again in part, after we have looked
  * how long it is.
  */
 static bool
-lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
-		  SfRegion *region)
+lend_from(const Search *search, SfRegion hint, uint32 need, SfRegion *region)
 {
+	const uint32 want = search->want;
 	uint32		map = sf_map_of_block(hint.start_block);
 	uint32		from = hint.start_block % SF_MAP_BLOCKS;
 	uint32		limit;
@@ -108,7 +122,7 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	SF_ASSERT(need > 0 && need <= want && hint.nblocks > 0);
 	SF_ASSERT(from + hint.nblocks <= SF_MAP_BLOCKS);
 	SF_FAULT(lend_before_mark);
-	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
+	hbuf = sfi_page_read(search->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_SHARE);
 	limit = page_limit(SfPageHeader(BufferGetPage(hbuf))->total_sectors, map);
 	limit = Min(limit, from + hint.nblocks);
 	if (limit < from + need)
@@ -116,14 +130,14 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 		UnlockReleaseBuffer(hbuf);
 		return false;
 	}
-	buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
+	buf = sfi_page_read(search->rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_EXCLUSIVE);
 	while (!found && sfi_map_next_free(SfPageMap(BufferGetPage(buf)), limit, &from, &first, &count))
 		found = count >= need;
 	if (found)
 	{
 		region->start_block = sf_map_first_block(map) + first;
 		region->nblocks = Min(count, want);
-		mark(*region, hbuf, buf, seg->storage);
+		mark(search, *region, hbuf, buf);
 		cleared_lsn = SfPageMap(BufferGetPage(buf))->cleared_lsn;
 	}
 	UnlockReleaseBuffer(buf);
@@ -139,20 +153,23 @@ lend_from(SfSegment *seg, Relation rel, SfRegion hint, uint32 need, uint32 want,
 	(void) SF_FAULT_IO(lend_after_mark);
 
 	if (count > want)
-		sfi_dispense_put(seg->storage, (SfRegion) {region->start_block + want, count - want});
+		sfi_dispense_put(search->seg->storage,
+						 (SfRegion) {region->start_block + want, count - want},
+						 search->end_block);
 	flush_freeing(cleared_lsn);
 	return true;
 }
 
-/* Try the runs the dispenser knows, best fit first. */
+/* Try the runs the dispenser knows, best fit first; a region has at least need blocks. */
 static bool
-lend_known(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *region)
+lend_known(const Search *search, uint32 need, SfRegion *region)
 {
+	const uint64 end_block = SF_BREAKS(s7) ? SF_NO_END : search->end_block;
 	SfRegion	hint;
 
-	SF_ASSERT(need > 0 && need <= want);
-	while (sfi_dispense_take(seg->storage, need, want, &hint))
-		if (lend_from(seg, rel, hint, need, want, region))
+	SF_ASSERT(need >= search->need && need <= search->want);
+	while (sfi_dispense_take(search->seg->storage, need, search->want, end_block, &hint))
+		if (lend_from(search, hint, need, region))
 			return true;
 	return false;
 }
@@ -163,7 +180,7 @@ lend_known(SfSegment *seg, Relation rel, uint32 need, uint32 want, SfRegion *reg
  * that lends or commits on that page would wait for all of it.
  */
 static uint32
-scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
+scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need, uint64 end_block)
 {
 	PGAlignedBlock copy;
 	SfMap	   *content = (SfMap *) copy.data;
@@ -173,7 +190,6 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
 	uint32		free_blocks = 0;
 	Buffer		buf = sfi_page_read(rel, SF_MAP_PAGE(map), SF_PAGE_MAP, BUFFER_LOCK_SHARE);
 
-	SF_ASSERT(limit <= SF_MAP_BLOCKS);
 	memcpy(content, SfPageMap(BufferGetPage(buf)), sizeof(SfMap));
 	UnlockReleaseBuffer(buf);
 	while (sfi_map_next_free(content, limit, &from, &first, &count))
@@ -181,7 +197,7 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
 		free_blocks += count;
 		if (count >= need)
 			sfi_dispense_put(seg->storage,
-							 (SfRegion) {sf_map_first_block(map) + first, count});
+							 (SfRegion) {sf_map_first_block(map) + first, count}, end_block);
 	}
 	return free_blocks;
 }
@@ -191,9 +207,10 @@ scan_page(SfSegment *seg, Relation rel, uint32 map, uint32 limit, uint32 need)
  * stopped.  Returns the free blocks seen.
  */
 uint64
-sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need)
+sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need, uint64 end_block)
 {
-	uint32		npages = sf_maps_of(total_sectors);
+	uint64		end_sector = Min(total_sectors, sf_blocks_to_sectors(end_block));
+	uint32		npages = sf_maps_of(end_sector);
 	uint32		nscan = Min(npages, SF_SCAN_PAGES);
 	uint32		map = npages == 0 ? 0 : sfi_dispense_cursor(seg->storage, nscan) % npages;
 	uint64		free_blocks = 0;
@@ -202,7 +219,7 @@ sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need)
 	for (uint32 i = 0; i < nscan; i++, map = (map + 1) % npages)
 	{
 		CHECK_FOR_INTERRUPTS();
-		free_blocks += scan_page(seg, rel, map, page_limit(total_sectors, map), need);
+		free_blocks += scan_page(seg, rel, map, page_limit(end_sector, map), need, end_block);
 	}
 	return free_blocks;
 }
@@ -270,24 +287,40 @@ reclaim(SfSegment *seg, Relation rel)
 	return found || stats.sectors_freed > 0;
 }
 
+/* Scan, and lend from what was found: one scan where growth comes next, else all of the map. */
+static bool
+lend_scanned(const Search *search, uint64 total, uint32 need, uint64 *free_blocks,
+			 SfRegion *region)
+{
+	uint64		end_sector = Min(total, sf_blocks_to_sectors(search->end_block));
+	uint32		scans = search->bounded ? sf_maps_of(end_sector) / SF_SCAN_PAGES + 1 : 1;
+
+	*free_blocks = 0;
+	for (uint32 i = 0; i < scans; i++)
+	{
+		*free_blocks += sfi_lend_scan(search->seg, search->rel, total, search->need,
+									  search->end_block);
+		if (lend_known(search, need, region))
+			return true;
+	}
+	return false;
+}
+
 /* All attempts but growth. */
 static bool
-lend_free(SfSegment *seg, Relation rel, uint64 total, uint32 need, uint32 want, SfRegion *region)
+lend_free(const Search *search, uint64 total, SfRegion *region)
 {
-	uint32		decent = Max(need, want / 8);
+	uint32		decent = Max(search->need, search->want / 8);
 	uint64		free_blocks;
 
-	if (lend_known(seg, rel, decent, want, region))
-		return true;
-	free_blocks = sfi_lend_scan(seg, rel, total, need);
-	if (lend_known(seg, rel, decent, want, region))
-		return true;
-	if (reclaim(seg, rel))
-		free_blocks = sfi_lend_scan(seg, rel, total, need);
-	if (lend_known(seg, rel, decent, want, region))
+	if (lend_known(search, decent, region) ||
+		lend_scanned(search, total, decent, &free_blocks, region) ||
+		(reclaim(search->seg, search->rel) &&
+		 lend_scanned(search, total, decent, &free_blocks, region)))
 		return true;
 	/* many small runs rather than growth, where they are much of the whole */
-	return free_blocks > sf_block_of(total) / 16 && lend_known(seg, rel, need, want, region);
+	return (search->bounded || free_blocks > sf_block_of(total) / 16) &&
+		lend_known(search, search->need, region);
 }
 
 /*
@@ -304,12 +337,15 @@ blocks_wanted(const SfWant *want, uint64 total)
 }
 
 SfRegion
-sf_space_lend(SfSegment *seg, const SfWant *want)
+sf_space_lend(SfSegment *seg, const SfWant *want, uint64 below_sector)
 {
 	Relation	rel = sfi_segment_rel(seg);
+	Search		search = {
+		.seg = seg, .rel = rel, .need = want->need_blocks,
+		.bounded = below_sector != SF_NO_BOUND, .end_block = sf_block_of(below_sector)
+	};
+	SfRegion	region = {0};
 	uint64		total;
-	uint32		blocks;
-	SfRegion	region;
 
 	SF_ASSERT(want->need_blocks > 0 && want->need_blocks <= SF_MAP_BLOCKS);
 	SF_ASSERT(want->most_blocks <= SF_MAP_BLOCKS);
@@ -322,14 +358,17 @@ sf_space_lend(SfSegment *seg, const SfWant *want)
 	 * there.
 	 */
 	total = sfi_header(rel).total_sectors;
-	blocks = blocks_wanted(want, total);
-	while (!lend_free(seg, rel, total, want->need_blocks, blocks, &region))
+	search.want = blocks_wanted(want, total);
+	while (!lend_free(&search, total, &region) && !search.bounded)
 	{
 		CHECK_FOR_INTERRUPTS();
-		total = sfi_grow(seg, rel, total, blocks, want->ahead_sectors);
+		total = sfi_grow(seg, rel, total, search.want, want->ahead_sectors);
 	}
-	SF_ASSERT(region.nblocks >= want->need_blocks && region.nblocks <= blocks);
-	sfi_dispense_note_demand(seg->storage, region.nblocks);
+	SF_ASSERT(region.nblocks <= search.want &&
+			  (region.nblocks >= search.need || (search.bounded && region.nblocks == 0)));
+	/* the monitor is not to grow ahead for what does not grow */
+	if (!search.bounded)
+		sfi_dispense_note_demand(seg->storage, region.nblocks);
 	sfi_segment_close(rel);
 	return region;
 }

@@ -34,10 +34,14 @@ typedef struct SfWant
 } SfWant;
 
 /*
- * Lend a region.  Grows the segment if free space does not serve; ahead_sectors tells how.
- * The WAL that freed the blocks is durable when this returns (rule 2).  ERROR DISK_FULL.
+ * Lend a region, which ends at or before below_sector (S7).  With SF_NO_BOUND the segment
+ * grows if free space does not serve; ahead_sectors tells how.  Else it never grows: a region
+ * of 0 blocks says that no free run below the bound was found.  What backends have lent or
+ * parked is not free.  The WAL that freed the blocks is durable when this returns (rule 2).
+ * ERROR DISK_FULL.
  */
-extern SfRegion sf_space_lend(SfSegment *seg, const SfWant *want);
+#define SF_NO_BOUND		PG_UINT64_MAX
+extern SfRegion sf_space_lend(SfSegment *seg, const SfWant *want, uint64 below_sector);
 
 /*
  * Give lent blocks back; those in use stay in use, of course.  Nothing may be

@@ -49,7 +49,7 @@ sf_space_maintain(SfSegment *seg, bool wait, SfMaintain *stats)
 	SF_FAULT(maintain_before);
 	while (sfi_lend_collect(seg, rel, wait ? 0 : SF_PARKED_IDLE_MS))
 		 /* until there is nothing left */ ;
-	free_sectors = sf_blocks_to_sectors(sfi_lend_scan(seg, rel, total, 1));
+	free_sectors = sf_blocks_to_sectors(sfi_lend_scan(seg, rel, total, 1, SF_NO_END));
 	if (free_sectors == total)
 		min_cut = Min(min_cut, Max(total, SF_GROWTH_SECTORS));
 	if (wait)

@@ -240,7 +240,7 @@ write_chunk(Move *move, Chunk *chunk)
 
 	SF_ASSERT(!chunk->write.in_flight && start < move->total_sectors);
 	if (start % SF_FILE_SECTORS == 0 && start > 0)
-		sf_io_files_add(move->to.storage, start / SF_FILE_SECTORS);
+		sf_io_files_add((SfFileId) {move->to.storage, start / SF_FILE_SECTORS});
 	if (start % STEP_SECTORS == 0)
 		log_size(move, Min(start + STEP_SECTORS, move->total_sectors));
 	if (chunk->is_read)

@@ -63,14 +63,18 @@ extern void sfi_grow_fill_up(SfSegment *seg, Relation rel);
 #define SF_SCAN_PAGES		1024	/* map pages looked at in one scan: 16 GB
 									 * of data */
 
+/* An end_block: blocks may lie anywhere. */
+#define SF_NO_END			sf_block_of(SF_NO_BOUND)
+
 /*
- * scan: refill the dispenser from the map with free runs of at least need blocks, going
- * round from where the last scan stopped.  Returns the free blocks seen, of any length, on
- * SF_SCAN_PAGES map pages at most.
+ * scan: refill the dispenser from the map with free runs of at least need blocks before
+ * end_block, going round from where the last scan stopped.  Returns the free blocks seen, of
+ * any length, on SF_SCAN_PAGES map pages at most.
  * collect: give back what is parked and idle for so long, a few at a time; false when there
  * was nothing.  No page is locked before.
  */
-extern uint64 sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need);
+extern uint64 sfi_lend_scan(SfSegment *seg, Relation rel, uint64 total_sectors, uint32 need,
+							uint64 end_block);
 extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
 
 /* ---- dispenser (dispense.c): hints, never truth ---- */
@@ -80,11 +84,14 @@ extern bool sfi_lend_collect(SfSegment *seg, Relation rel, int idle_ms);
  * with that lock or in a critical section.
  *
  * take: a run of at least want blocks, else the longest of at least need; it is taken out.
- * put: a run believed free, on one map page; may be forgotten.
+ * Of a run that goes beyond end_block the blocks before it count, and the others stay.
+ * put: a run believed free, on one map page; may be forgotten.  When there is no room, what
+ * runs have before end_block counts.
  * forget: all of a storage, when that goes.
  */
-extern bool sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, SfRegion *run);
-extern void sfi_dispense_put(SfStorage storage, SfRegion run);
+extern bool sfi_dispense_take(SfStorage storage, uint32 need, uint32 want, uint64 end_block,
+							  SfRegion *run);
+extern void sfi_dispense_put(SfStorage storage, SfRegion run, uint64 end_block);
 extern void sfi_dispense_forget(SfStorage storage);
 
 /* Where the next scan of the map starts; moves on by npages. */

@@ -62,7 +62,7 @@
  * repair_pages.c		pages made anew for securefile_repair()
  *
  * Invariants (asserted where they are made or used; of each change S1 and S4 by
- * page_change.c, before it is applied, and S6 after):
+ * page_change.c, before it is applied, and S6 after; S7 by lend.c):
  *	 S1	a used bit is set only by the record that adds its ALLOC entry (or by
  *		repair_pages.c, if its owner has committed), and cleared only by the
  *		resolver;
@@ -73,7 +73,8 @@
  *	 S5	an entry leaves the queue only when its transaction has ended: its space
  *		becomes free if that failed (ALLOC) or committed (FREE), and stays used
  *		if not;
- *	 S6	the count of a map page changes by as much as its used bits do.
+ *	 S6	the count of a map page changes by as much as its used bits do;
+ *	 S7	what is lent below a bound ends before it.
  *
  * Lock order: growth lock, resolver lock, advice lock (heavyweight page locks of the
  * segment relation; the advice lock is never waited for), header page, pending pages in

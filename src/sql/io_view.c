@@ -37,10 +37,10 @@ put_watched(int pid, Oid role, const SfIoWatched *watched, void *arg)
 	ReturnSetInfo *rsinfo = arg;
 	Datum		values[] = {
 		Int32GetDatum(pid),
-		ObjectIdGetDatum(SfStorageDb(watched->storage)),
-		ObjectIdGetDatum(SfStorageSpc(watched->storage)),
-		ObjectIdGetDatum(SfStorageRel(watched->storage)),
-		Int32GetDatum((int32) watched->fileno),
+		ObjectIdGetDatum(SfStorageDb(watched->id.storage)),
+		ObjectIdGetDatum(SfStorageSpc(watched->id.storage)),
+		ObjectIdGetDatum(SfStorageRel(watched->id.storage)),
+		Int32GetDatum((int32) watched->id.fileno),
 		Int64GetDatum((int64) watched->did[SF_IO_READ].count),
 		Int64GetDatum((int64) watched->did[SF_IO_READ].bytes),
 		milliseconds(watched->did[SF_IO_READ].us),

@@ -152,7 +152,7 @@ lend_arena(SfSegment *seg, SfStatCounters *stats, uint32 nsectors, uint64 ahead_
 	SfRegion	region;
 
 	prepare_arena();
-	region = sf_space_lend(seg, &want);
+	region = sf_space_lend(seg, &want, SF_NO_BOUND);
 	stats->allocation_bytes += (uint64) region.nblocks * SF_BLOCK_SIZE;
 	stats->allocation_chunks++;
 	return add_arena(seg, region, sf_blocks_to_sectors(region.start_block), step_blocks * 2);
