@@ -7,6 +7,7 @@
  * fate.c		what has become of a value that is not found at its place
  * inode.c		nodes of unit maps: reading them, ranges of units
  * edit.c		a unit map under construction
+ * edit_nodes.c	its nodes in memory, and their pages (edit_nodes.h)
  * difference.c		what one version of an object owns and another does not
  * edited.c		EDITED values, which exist in memory only
  * rope.c		those of many pieces, as trees

@@ -15,16 +15,6 @@
  * G3	a partly filled block is written only by a flush after which the arena
  *		goes on with the next block.
  *
- * In a logging column the bytes go to WAL too.  A checkpoint, or a base backup, that begins
- * after their record must have them in the files.  So the record is inserted when the write
- * is complete; or, at pre-commit, while it is in flight, with checkpoints held up until it is
- * complete (DELAY_CHKPT_COMPLETE).
- *
- * Such data need not be durable at commit: its flush is left to the syncer (io/README.md).
- * Then the record always comes when the write is complete, and noted: it is the syncer
- * that holds checkpoints up.  Data that is in no record is flushed before the commit; so
- * is what was written while no syncer took notes.
- *
  * How an extent comes to disk:
  *
  *	begun (begin_extent)
@@ -62,33 +52,15 @@
  */
 #include "base/base.h"
 
-#include "access/xlog.h"
 #include "base/server.h"
 #include "miscadmin.h"
-#include "space/lend.h"
 #include "stats/stats.h"
 #include "storage/fd.h"
 #include "utils/memutils.h"
-#include "write/write_internal.h"
+#include "write/extent.h"
 
 #define MAX_EXTENTS		64
 #define MAX_CARRIED		8		/* tail blocks that go on in the next buffer */
-
-typedef struct Extent
-{
-	SfSegment  *seg;			/* this transaction's copy */
-	SfStatCounters *stats;		/* of its column */
-	uint64		start;			/* first sector, of a whole block */
-	uint32		nsectors;		/* filled */
-	uint32		offset;			/* in the buffer, in bytes */
-	bool		started;		/* its write was: it grows no more */
-	uint64		left;			/* to which opening of the file by the syncer
-								 * its flush is left; 0: to none */
-	bool		settled;		/* durable, or noted as to be made so */
-	bool		logged;			/* it is in WAL, if it has to be */
-	bool		transformed;	/* some of its units were encoded */
-	SfIo		io;
-} Extent;
 
 typedef struct GatherBuffer
 {
@@ -97,15 +69,8 @@ typedef struct GatherBuffer
 	uint32		fill;			/* bytes; a multiple of a block */
 	int			nextents;
 	bool		started;		/* the writes of all extents have been started */
-	Extent		extents[MAX_EXTENTS];
+	SfExtent	extents[MAX_EXTENTS];
 } GatherBuffer;
-
-/* A data file that this transaction wrote to and has not made durable. */
-typedef struct DirtyFile
-{
-	SfSegment  *seg;
-	uint64		file_no;
-} DirtyFile;
 
 static GatherBuffer buffers[2];
 static int	current;
@@ -115,13 +80,6 @@ static int	current;
  * values of outer ones may be lost in the buffers, so the transaction must not commit.
  */
 static bool damaged;
-
-static DirtyFile *dirty;		/* in the transaction's memory */
-static int64 ndirty;
-static int64 dirty_size;
-
-#define ExtentEnd(p)			((p)->start + (p)->nsectors)
-#define BLOCK_ROUND_UP(n)	(((n) + SF_BLOCK_SIZE - 1) / SF_BLOCK_SIZE * SF_BLOCK_SIZE)
 
 /*
  * What is in between is done whole, or the transaction is lost.  A cancel or a timeout
@@ -155,50 +113,12 @@ require_undamaged(void)
 				 errhint("Roll back and try again.")));
 }
 
-/* ---- flushing ---- */
-
-/*
- * Note the file of an extent that will have to be synced.  The last few files come again
- * and again, and a transaction seldom has more than some.
- */
-static void
-note_dirty(Extent *extent)
-{
-	uint64		file_no = extent->start / SF_FILE_SECTORS;
-
-	for (int64 i = 0; i < ndirty; i++)
-		if (dirty[i].file_no == file_no && dirty[i].seg == extent->seg)
-			return;
-	dirty = sfi_write_make_room(dirty, ndirty, &dirty_size, sizeof(DirtyFile));
-	dirty[ndirty++] = (DirtyFile) {extent->seg, file_no};
-}
-
-/* Does the extent go to WAL, too? */
-static bool
-is_logged(const Extent *extent)
-{
-	return extent->seg->logged_data && XLogIsNeeded();
-}
-
-/*
- * Is an extent to pass through the page cache when written?  Where the column says so, and
- * where that saves a small value the wait for the disk: it is the syncer that waits.
- */
-static bool
-write_buffered(const Extent *extent, uint32 len_bytes)
-{
-	SfCacheMode cache = sf_space_column(extent->seg)->options.cache;
-
-	return cache == SF_CACHE_FULL ||
-		(cache == SF_CACHE_READS && extent->left != 0 && len_bytes <= sf_cached_write_bytes());
-}
-
 /* ---- what must hold (G1 to G3) ---- */
 
 #ifdef SF_ASSERTIONS
 /* Do two extents have a block in common? */
 static bool
-share_block(const Extent *a, const Extent *b)
+share_block(const SfExtent *a, const SfExtent *b)
 {
 	return a->nsectors > 0 && b->nsectors > 0 &&
 		a->start < TYPEALIGN(SF_BLOCK_SECTORS, ExtentEnd(b)) &&
@@ -208,7 +128,7 @@ share_block(const Extent *a, const Extent *b)
 
 /* An extent that is begun or written.  Goes through all extents, so not for each unit. */
 static void
-check_extent(const GatherBuffer *buf, const Extent *extent)
+check_extent(const GatherBuffer *buf, const SfExtent *extent)
 {
 	uint32		padded = BLOCK_ROUND_UP(sf_sectors_to_bytes(extent->nsectors));
 
@@ -249,36 +169,18 @@ gather_is_valid(void)
 
 /* ---- writing ---- */
 
-/*
- * Start the write of one extent; what is behind its end in the last block is zeros.  The
- * file is opened here and not before: an extent of storage that is dropped meanwhile
- * never opens it.
- */
-static void
-start_extent(GatherBuffer *buf, Extent *extent, bool durable)
+static char *
+bytes_of(const GatherBuffer *buf, const SfExtent *extent)
 {
-	uint32		len = sf_sectors_to_bytes(extent->nsectors);
-	uint32		padded = BLOCK_ROUND_UP(len);
+	SF_ASSERT(extent->offset <= buf->size);
+	return buf->mem + extent->offset;
+}
 
-	SF_ASSERT(len > 0 && !extent->started);
+static void
+start_extent(GatherBuffer *buf, SfExtent *extent, bool durable)
+{
 	check_extent(buf, extent);
-	memset(buf->mem + extent->offset + len, 0, padded - len);
-	extent->io.segment_offset = sf_sectors_to_bytes(extent->start);
-	extent->left = !is_logged(extent) ? 0 :
-		sf_io_syncer_opening(extent->seg->storage, extent->io.segment_offset);
-	extent->io.files = sf_io_open(extent->seg->storage, write_buffered(extent, padded));
-	extent->io.buf = buf->mem + extent->offset;
-	extent->io.len_bytes = padded;
-	extent->io.is_write = true;
-	extent->io.durable = durable && extent->left == 0;
-	if (!extent->io.durable && extent->left == 0)
-		note_dirty(extent);
-	extent->started = true;
-	sf_io_start(&extent->io);
-	extent->stats->flushes++;
-	extent->stats->nontransformed_flushes += !extent->transformed;
-	extent->stats->direct_write_bytes += padded;
-	extent->stats->direct_write_ops++;
+	sfi_extent_start(extent, bytes_of(buf, extent), durable);
 }
 
 /*
@@ -317,72 +219,6 @@ start_buffer(GatherBuffer *buf, bool durable)
 	end_undivided();
 }
 
-/* Wait for the write of an extent; throws what went wrong with it. */
-static void
-wait_extent(Extent *extent)
-{
-	if (extent->nsectors == 0)
-		return;
-	SF_ASSERT(extent->started);
-	sf_io_wait(&extent->io);
-	SF_ASSERT(!extent->io.in_flight);
-	extent->stats->ioreap_time_us += sf_io_take_counts().reap_us;
-}
-
-/*
- * Put an extent's bytes into WAL if its column logs, once.  Not before the write was
- * started: a checkpoint that begins after the record relies on the write (see the head).
- */
-static void
-log_extent(GatherBuffer *buf, Extent *extent)
-{
-	SF_ASSERT(extent->started || extent->nsectors == 0);
-	if (!extent->logged && extent->seg->logged_data && extent->nsectors > 0)
-		sf_space_log_data(extent->seg, extent->start, buf->mem + extent->offset,
-						  extent->nsectors);
-	extent->logged = true;
-	SF_FAULT(data_logged);
-}
-
-/*
- * A write is complete: see to it that it becomes durable.  If it is not the syncer that
- * does so, this transaction has to, at its end.
- *
- * A record must not come before its data where that is neither noted nor on the disk: a
- * backup that copies the disk, and not the page cache, would have just the record.
- */
-static void
-settle_extent(Extent *extent)
-{
-	extent->settled = true;
-	if (extent->io.durable)
-		return;
-	if (extent->left != 0)
-	{
-		SF_FAULT(data_written);
-		if (sf_io_note_dirty(&extent->io, extent->left))
-		{
-			SF_FAULT(data_noted);
-			return;
-		}
-		note_dirty(extent);
-	}
-	if (extent->io.cached && is_logged(extent) && !SF_FAULT_SKIPS(wrong_snapshot))
-		sf_io_sync(extent->seg->storage, extent->io.segment_offset, extent->io.len_bytes);
-}
-
-/* An extent has been written: settle it, then log it. */
-static void
-finish_extent(GatherBuffer *buf, Extent *extent)
-{
-	wait_extent(extent);
-	if (extent->left != 0 && SF_FAULT_SKIPS(wrong_order))
-		log_extent(buf, extent);
-	if (!extent->settled && extent->nsectors > 0)
-		settle_extent(extent);
-	log_extent(buf, extent);
-}
-
 /*
  * Wait for the extents of a buffer, one after the other, and put the bytes of
  * logging columns into WAL while the next ones are still in flight.
@@ -393,7 +229,7 @@ complete_buffer(GatherBuffer *buf)
 	begin_undivided();
 	drop_gone_extents(buf);
 	for (int i = 0; i < buf->nextents; i++)
-		finish_extent(buf, &buf->extents[i]);
+		sfi_extent_finish(&buf->extents[i], bytes_of(buf, &buf->extents[i]));
 	end_undivided();
 }
 
@@ -426,7 +262,7 @@ allocate_buffers(void)
 }
 
 /* The extent that the next bytes may go on in, or NULL. */
-static Extent *
+static SfExtent *
 last_extent(GatherBuffer *buf)
 {
 	return buf->nextents == 0 ? NULL : &buf->extents[buf->nextents - 1];
@@ -436,7 +272,7 @@ last_extent(GatherBuffer *buf)
  * The extent of a buffer that ends in the middle of a block at that sector, or NULL. Not
  * only the last extent is looked at: columns that are written by turns have one each.
  */
-static Extent *
+static SfExtent *
 find_open_tail(GatherBuffer *buf, const SfSegment *seg, uint64 sector)
 {
 	if (sector % SF_BLOCK_SECTORS == 0)
@@ -453,7 +289,7 @@ find_open_tail(GatherBuffer *buf, const SfSegment *seg, uint64 sector)
  * continues it (G2).  Both end and begin at the same byte of the segment as before.
  */
 static void
-carry_tail(GatherBuffer *from_buf, Extent *from, GatherBuffer *to_buf, Extent *to)
+carry_tail(GatherBuffer *from_buf, SfExtent *from, GatherBuffer *to_buf, SfExtent *to)
 {
 	uint32		n = from->nsectors % SF_BLOCK_SECTORS;
 
@@ -472,12 +308,12 @@ carry_tail(GatherBuffer *from_buf, Extent *from, GatherBuffer *to_buf, Extent *t
  * Begin an extent of the current buffer at a sector.  If that is in a block that
  * an extent of from_buf has begun, the extent takes the block over.
  */
-static Extent *
+static SfExtent *
 begin_extent(GatherBuffer *from_buf, SfSegment *seg, SfStatCounters *stats, uint64 sector)
 {
 	GatherBuffer *buf = &buffers[current];
-	Extent	   *tail = find_open_tail(from_buf, seg, sector);
-	Extent	   *extent = &buf->extents[buf->nextents++];
+	SfExtent   *tail = find_open_tail(from_buf, seg, sector);
+	SfExtent   *extent = &buf->extents[buf->nextents++];
 
 	SF_ASSERT(!from_buf->started && buf->nextents <= MAX_EXTENTS);
 	extent->seg = seg;
@@ -524,7 +360,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 	current = 1 - current;
 	for (int i = full->nextents - 1; i >= 0; i--)
 	{
-		Extent	   *extent = &full->extents[i];
+		SfExtent   *extent = &full->extents[i];
 		bool		wanted = ExtentEnd(extent) == start_sector &&
 		SfStorageEquals(extent->seg->storage, seg->storage);
 
@@ -548,7 +384,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
  * so it lies in one data file, and its write is one.
  */
 static bool
-goes_on(const Extent *extent, const SfSegment *seg, uint64 start_sector, uint32 nsectors)
+goes_on(const SfExtent *extent, const SfSegment *seg, uint64 start_sector, uint32 nsectors)
 {
 	return ExtentEnd(extent) == start_sector &&
 		sf_same_map(extent->start, start_sector + nsectors - 1) &&
@@ -557,7 +393,7 @@ goes_on(const Extent *extent, const SfSegment *seg, uint64 start_sector, uint32 
 
 /* Write an extent that has become long.  If its storage is gone it is just emptied. */
 static void
-write_early(GatherBuffer *buf, Extent *extent)
+write_early(GatherBuffer *buf, SfExtent *extent)
 {
 	begin_undivided();
 	if (sf_space_is_usable(extent->seg))
@@ -571,7 +407,7 @@ void
 sfi_gather_start_early(void)
 {
 	GatherBuffer *buf = &buffers[current];
-	Extent	   *extent = last_extent(buf);
+	SfExtent   *extent = last_extent(buf);
 
 	SF_ASSERT(extent != NULL && gather_is_valid());
 	if (extent->started || extent->nsectors < SF_GATHER_EARLY_SECTORS ||
@@ -585,10 +421,10 @@ sfi_gather_start_early(void)
  * Same, for an extent that ends in the middle of a block: the extent that goes on at
  * start_sector takes that block along, before the write is started.
  */
-static Extent *
-write_early_but_tail(GatherBuffer *buf, Extent *extent, uint64 start_sector)
+static SfExtent *
+write_early_but_tail(GatherBuffer *buf, SfExtent *extent, uint64 start_sector)
 {
-	Extent	   *next;
+	SfExtent   *next;
 
 	SF_FAULT(flush_before_write);
 	next = begin_extent(buf, extent->seg, extent->stats, start_sector);
@@ -602,7 +438,7 @@ reserve_extent(const SfPlacing *placing, uint64 start_sector)
 {
 	const uint32 nsectors = placing->nsectors;
 	GatherBuffer *buf = &buffers[current];
-	Extent	   *extent;
+	SfExtent   *extent;
 	char	   *dst;
 
 	SF_ASSERT(nsectors > 0);
@@ -655,37 +491,15 @@ sfi_gather_place(const SfPlacing *placing, uint64 *start)
 static bool
 single_write(void)
 {
-	return ndirty == 0 && buffers[current].nextents == 1 && !buffers[current].started;
-}
-
-/*
- * Make durable what was written and not yet synced.  A file whose storage was dropped is
- * left out, unless logical decoding still reads it.
- */
-static void
-sync_dirty_files(void)
-{
-	if (SF_FAULT_SKIPS(commit_before_sync))
-		ndirty = 0;
-	for (int64 i = 0; i < ndirty; i++)
-		if (sf_space_is_usable(dirty[i].seg) ||
-			(sf_space_keeps_dropped() && !sf_space_is_removed(dirty[i].seg->storage)))
-			sf_io_sync(dirty[i].seg->storage, dirty[i].file_no * SF_FILE_SIZE, SF_FILE_SIZE);
-	ndirty = 0;
-}
-
-/* May the record of an extent come before its write is complete? */
-static bool
-logs_in_flight(const Extent *extent)
-{
-	return extent->nsectors > 0 && extent->left == 0 && (extent->io.durable || !extent->io.cached);
+	return sfi_extent_no_dirty_files() && buffers[current].nextents == 1 &&
+		!buffers[current].started;
 }
 
 static bool
 any_logs_in_flight(const GatherBuffer *buf)
 {
 	for (int i = 0; i < buf->nextents; i++)
-		if (logs_in_flight(&buf->extents[i]))
+		if (sfi_extent_logs_in_flight(&buf->extents[i]))
 			return true;
 	return false;
 }
@@ -701,8 +515,8 @@ log_in_flight(GatherBuffer *buf)
 	begin_undivided();
 	drop_gone_extents(buf);
 	for (int i = 0; i < buf->nextents; i++)
-		if (logs_in_flight(&buf->extents[i]))
-			log_extent(buf, &buf->extents[i]);
+		if (sfi_extent_logs_in_flight(&buf->extents[i]))
+			sfi_extent_log(&buf->extents[i], bytes_of(buf, &buf->extents[i]));
 	end_undivided();
 	SF_FAULT(commit_data_in_flight);
 }
@@ -724,7 +538,7 @@ sfi_gather_flush_all(bool durable)
 	complete_buffer(buf);
 	sf_server_delay_checkpoint_end();
 	if (durable)
-		sync_dirty_files();
+		sfi_extent_sync_files();
 	if (!SF_BREAKS(g3))
 		sfi_arena_skip_partial_blocks();
 	check_tails(buf);
@@ -753,14 +567,13 @@ sfi_gather_reset(void)
 		buf->nextents = 0;
 		buf->started = false;
 	}
-	dirty = NULL;
-	ndirty = dirty_size = 0;
+	sfi_extent_forget_files();
 	damaged = false;
 }
 
 /* Copy what an extent has of the range to its places in dst (NULL: only count the sectors). */
 static uint32
-overlay_extent(GatherBuffer *buf, Extent *extent, uint64 start, uint32 nsectors, char *dst)
+overlay_extent(GatherBuffer *buf, SfExtent *extent, uint64 start, uint32 nsectors, char *dst)
 {
 	uint64		from = Max(start, extent->start);
 	uint64		to = Min(start + nsectors, ExtentEnd(extent));

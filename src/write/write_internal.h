@@ -7,6 +7,7 @@
  * pack.c			small values, compressed for their rows
  * arena.c			where the next unit goes: lent regions of this backend
  * gather.c			the write gather cache: two buffers, extents, flushes
+ * extent.c			the way of one extent to disk and to WAL (extent.h)
  * owner.c			which object is whose: placed, confirmed, freed
  * object_states.c	objects of this transaction that are not plain
  * plain_states.c	states of objects of which there is nothing else to know
