@@ -240,7 +240,7 @@ get_value(pgsf *h, Get *get)
 
 /* The common part of the three functions: check, get, or give up. */
 static int64_t
-run(pgsf *h, Get *get)
+run_get(pgsf *h, Get *get)
 {
 	if (get->sql == NULL || get->offset < 0 || get->length < -1 || get->offset == INT64_MAX)
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
@@ -283,7 +283,7 @@ pgsf_get_fd(pgsf *h, int fd, int64_t offset, int64_t length,
 		return -1;
 	pgsfi_holes_start(&get.file, fd);
 	get.hole_bytes = get.file.sparse ? INT64_MAX : ZEROS_BYTES;
-	return run(h, &get);
+	return run_get(h, &get);
 }
 
 /* ---- memory ---- */
@@ -321,7 +321,7 @@ pgsf_get_memory(pgsf *h, void **data, size_t *data_len, int64_t offset, int64_t 
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "data and data_len must not be NULL");
 	*data = NULL;
 	*data_len = 0;
-	rc = run(h, &get);
+	rc = run_get(h, &get);
 	if (rc == 0 && get.memory == NULL && (get.memory = calloc(1, 1)) == NULL)
 		rc = pgsfi_fail_memory(h);
 	if (rc < 0)
@@ -371,5 +371,5 @@ pgsf_get_callback(pgsf *h, pgsf_sink sink, void *arg, int64_t offset, int64_t le
 		return -1;
 	if (sink == NULL)
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "sink must not be NULL");
-	return run(h, &get);
+	return run_get(h, &get);
 }

@@ -123,7 +123,7 @@ put_value(pgsf *h, Put *put)
 
 /* The common part of the three functions: check, put, or give up. */
 static int64_t
-run(pgsf *h, Put *put)
+run_put(pgsf *h, Put *put)
 {
 	if (put->result != NULL)
 		*put->result = NULL;
@@ -160,7 +160,7 @@ pgsf_put_fd(pgsf *h, int fd, const char *table, const char *column,
 	if (pgsfi_start_closed(h) < 0 || pgsfi_local_start(h, &put.file, fd) < 0)
 		return -1;
 	put.total = pgsfi_local_left(&put.file);
-	return run(h, &put);
+	return run_put(h, &put);
 }
 
 /* ---- memory ---- */
@@ -188,7 +188,7 @@ pgsf_put_memory(pgsf *h, const void *data, size_t len,
 		return -1;
 	if (len > INT64_MAX || (data == NULL && len > 0))
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "data must not be NULL");
-	return run(h, &put);
+	return run_put(h, &put);
 }
 
 /* ---- callback ---- */
@@ -229,7 +229,7 @@ put_from_source(pgsf *h, Put *put, bool has_source)
 		return -1;
 	if (!has_source)
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "source must not be NULL");
-	return run(h, put);
+	return run_put(h, put);
 }
 
 int64_t
