@@ -155,6 +155,7 @@ is_border(const Get *get, int64_t at)
 static int
 take_gap(pgsf *h, Get *get, int64_t until)
 {
+	PGSF_ASSERT(until >= get->done && until <= get->total);
 	if (until > get->done && ((get->done > 0 && !is_border(get, get->done)) ||
 							  (until < get->total && !is_border(get, until))))
 		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server left out bytes that are no hole");
@@ -200,6 +201,7 @@ end_rows(pgsf *h, Get *get)
 {
 	if (take_gap(h, get, get->total) < 0)
 		return -1;
+	PGSF_ASSERT(get->done == get->total);
 	return get->end == NULL ? 0 : get->end(h, get);
 }
 
@@ -303,6 +305,7 @@ take_to_memory(pgsf *h, Get *get, const char *data, int64_t len)
 {
 	if (take_hole_to_memory(h, get, 0) < 0)
 		return -1;
+	PGSF_ASSERT(len <= get->total - get->done);
 	memcpy(get->memory + get->done, data, len);
 	return 0;
 }
@@ -356,6 +359,7 @@ take_to_sink(pgsf *h, Get *get, const char *data, int64_t len)
 static int
 take_hole_to_sink(pgsf *h, Get *get, int64_t len)
 {
+	PGSF_ASSERT(len <= ZEROS_BYTES);
 	return take_to_sink(h, get, pgsfi_zeros, len);
 }
 

@@ -45,6 +45,7 @@ typedef struct Put
 static int
 report(pgsf *h, const Put *put)
 {
+	PGSF_ASSERT(h->taken + put->skipped <= put->done);
 	return pgsfi_report(h, h->taken + put->skipped, put->total);
 }
 
@@ -71,6 +72,7 @@ write_next(pgsf *h, Put *put, char *buf)
 
 	put->hole = 0;
 	len = put->next(h, put, buf, PIECE_BYTES - h->position % PIECE_BYTES, &data);
+	PGSF_ASSERT(len <= PIECE_BYTES - h->position % PIECE_BYTES);
 	if (len > 0)
 		len = pgsfi_write(h, data, len) < 0 ? -1 : len;
 	else if (len == 0 && put->hole > 0)

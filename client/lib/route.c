@@ -64,6 +64,7 @@ connect_alike(pgsf *h, const char *host, const char *port)
 			words[n] = word;
 			values[n++] = options[i].val;
 		}
+		PGSF_ASSERT(n <= count);
 		if (words != NULL && values != NULL)
 		{
 			words[n] = "host";
