@@ -398,6 +398,9 @@ extern uint64 sfi_ddl_relation_changes(void);
 
 /* ---- uncounted.c ---- */
 
+/* Has this transaction locked a table in just that mode?  Never throws. */
+extern bool sfi_ddl_is_locked(Oid table_oid, LOCKMODE lockmode);
+
 /*
  * Tables (list of Oid) that this transaction may have written to past the row triggers, where
  * the server counts no rows; NIL where it does.
@@ -437,6 +440,9 @@ extern Oid	sfi_ddl_database_before(Node *stmt);
 extern void sfi_ddl_database_after(Oid dropped_db);
 
 /* ---- vacuum.c ---- */
+
+/* A boolean option of the statement; the last one of that name counts, as for core. */
+extern bool sfi_ddl_vacuum_option(const VacuumStmt *stmt, const char *name, bool otherwise);
 
 /*
  * After a VACUUM has succeeded (ANALYZE: does nothing), vacuum the segments of its

@@ -133,34 +133,24 @@ bare_expression(ParseState *pstate, Relation rel, AttrNumber attnum, AlterTableC
 	return (Node *) makeVar(1, attnum, att->atttypid, att->atttypmod, att->attcollation, 0);
 }
 
-/* The value that the column is to get, as a securefile; NULL if there is no cast to that. */
-static Node *
-value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
-{
-	ParseState *pstate = make_parsestate(NULL);
-	Node	   *value = bare_expression(pstate, rel, attnum, cmd, query);
-
-	value = coerce_to_target_type(pstate, value, exprType(value), sfi_ddl_objects()->type, -1,
-								  COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
-	if (value != NULL)
-		assign_expr_collations(pstate, value);
-	free_parsestate(pstate);
-	return value;
-}
-
 /*
- * The value that the column is to get, which core will cast to the new type.  NULL: a
- * literal of no type yet, which reads no row; only core can give it the new type.
+ * The value that the column is to get: as a securefile, NULL if there is no cast to that; or
+ * from a securefile, and then core will cast it to the new type.  NULL: a literal of no type
+ * yet, which reads no row; only core can give it the new type.
  */
 static Node *
-read_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
+value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query,
+				 bool from_securefile)
 {
 	ParseState *pstate = make_parsestate(NULL);
 	Node	   *value = bare_expression(pstate, rel, attnum, cmd, query);
 
-	if (exprType(value) == UNKNOWNOID)
+	if (!from_securefile)
+		value = coerce_to_target_type(pstate, value, exprType(value), sfi_ddl_objects()->type,
+									  -1, COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
+	else if (exprType(value) == UNKNOWNOID)
 		value = NULL;
-	else
+	if (value != NULL)
 		assign_expr_collations(pstate, value);
 	free_parsestate(pstate);
 	return value;
@@ -265,59 +255,50 @@ open_altered(AlterTableStmt *stmt)
 	return OidIsValid(relid) ? relation_open(relid, NoLock) : NULL;
 }
 
-SfConvert *
-sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
+/* Put another expression into this part of the statement; NULL: it stays as it is. */
+static SfConvert *
+replace_expression(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query,
+				   bool from_securefile)
 {
 	ColumnDef  *def = castNode(ColumnDef, cmd->def);
 	SfConvert  *convert = NULL;
 	Node	   *value = NULL;
-	Relation	rel;
+	Relation	rel = open_altered(stmt);
 	AttrNumber	attnum;
 
-	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !becomes_securefile(def))
-		return NULL;
-	rel = open_altered(stmt);
 	if (rel == NULL)
 		return NULL;
 	attnum = get_attnum(RelationGetRelid(rel), cmd->name);
-	if (is_convertible(rel, attnum, def, false))
-		value = value_expression(rel, attnum, cmd, query);
+	if (is_convertible(rel, attnum, def, from_securefile))
+		value = value_expression(rel, attnum, cmd, query, from_securefile);
 	if (value != NULL)
 	{
 		convert = describe_conversion(rel, attnum, cmd->name, value);
 		def->raw_default = NULL;
-		def->cooked_default = (Node *) call(announced(value, convert), sfi_ddl_objects()->type,
-											convert, false);
+		def->cooked_default = announced(value, convert);
+		if (!from_securefile)
+			def->cooked_default = (Node *) call(def->cooked_default, sfi_ddl_objects()->type,
+												convert, false);
 	}
 	relation_close(rel, NoLock);
 	return convert;
 }
 
 SfConvert *
+sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
+{
+	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL ||
+		!becomes_securefile(castNode(ColumnDef, cmd->def)))
+		return NULL;
+	return replace_expression(stmt, cmd, query, false);
+}
+
+SfConvert *
 sfi_ddl_convert_from(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
 {
-	ColumnDef  *def = castNode(ColumnDef, cmd->def);
-	SfConvert  *convert = NULL;
-	Node	   *value = NULL;
-	Relation	rel;
-	AttrNumber	attnum;
-
 	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !reads_securefile(stmt, cmd))
 		return NULL;
-	rel = open_altered(stmt);
-	if (rel == NULL)
-		return NULL;
-	attnum = get_attnum(RelationGetRelid(rel), cmd->name);
-	if (is_convertible(rel, attnum, def, true))
-		value = read_expression(rel, attnum, cmd, query);
-	if (value != NULL)
-	{
-		convert = describe_conversion(rel, attnum, cmd->name, value);
-		def->raw_default = NULL;
-		def->cooked_default = announced(value, convert);
-	}
-	relation_close(rel, NoLock);
-	return convert;
+	return replace_expression(stmt, cmd, query, true);
 }
 
 /* ---- when core has found the columns ---- */

@@ -158,16 +158,6 @@ sfi_ddl_copy_target(Node *stmt)
 	return RangeVarGetRelid(copy->relation, NoLock, true);
 }
 
-/* Has this transaction locked the table as a writer does? */
-static bool
-copy_has_locked(Oid relid)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
-	return sf_compat_lock_held(&tag, RowExclusiveLock);
-}
-
 /*
  * The rows carry contents, but a default or a trigger of a user may supply a
  * stored value.  The table is known from before, since its triggers may have
@@ -183,7 +173,7 @@ sfi_ddl_require_copy_triggers(Oid relid)
 		return;
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 	{
-		Relation	rel = copy_has_locked(lfirst_oid(lc))
+		Relation	rel = sfi_ddl_is_locked(lfirst_oid(lc), RowExclusiveLock)
 		? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
 
 		if (rel == NULL)

@@ -22,27 +22,11 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "commands/defrem.h"
 #include "ddl/command.h"
 #include "space/space.h"
 #include "tcop/pquery.h"
 
 /* ---- commands ---- */
-
-static bool
-is_full_vacuum(const VacuumStmt *stmt)
-{
-	ListCell   *lc;
-
-	foreach(lc, stmt->options)
-	{
-		DefElem    *option = lfirst(lc);
-
-		if (strcmp(option->defname, "full") == 0)
-			return defGetBoolean(option);
-	}
-	return false;
-}
 
 /* May a command build an index over rows that were there before? */
 static bool
@@ -56,7 +40,8 @@ builds_index(Node *stmt)
 		case T_AlterTableStmt:
 			return sfi_ddl_objects() != NULL;
 		case T_VacuumStmt:
-			return is_full_vacuum((VacuumStmt *) stmt) && sfi_ddl_objects() != NULL;
+			return sfi_ddl_vacuum_option((VacuumStmt *) stmt, "full", false) &&
+				sfi_ddl_objects() != NULL;
 		default:
 			return false;
 	}

@@ -18,7 +18,6 @@
  */
 #include "base/base.h"
 
-#include "access/genam.h"
 #include "access/multixact.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -27,6 +26,7 @@
 #include "catalog/pg_database.h"
 #include "catalog/storage.h"
 #include "commands/vacuum.h"
+#include "ddl/ddl.h"
 #include "ddl/objects.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
@@ -35,7 +35,6 @@
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 #include "write/write.h"
 
@@ -72,21 +71,15 @@ static void
 oldest_ids(TransactionId *xid, MultiXactId *multi)
 {
 	Relation	rel;
-	ScanKeyData key;
-	SysScanDesc scan;
 	HeapTuple	tuple;
 
 	LockDatabaseFrozenIds(ExclusiveLock);
 	rel = table_open(DatabaseRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(MyDatabaseId));
-	scan = systable_beginscan(rel, DatabaseOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
+	tuple = sf_ddl_catalog_row(rel, DatabaseOidIndexId, Anum_pg_database_oid, MyDatabaseId, NULL);
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find tuple for database %u", MyDatabaseId);
 	*xid = ((Form_pg_database) GETSTRUCT(tuple))->datfrozenxid;
 	*multi = ((Form_pg_database) GETSTRUCT(tuple))->datminmxid;
-	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 }
 

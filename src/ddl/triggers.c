@@ -176,13 +176,6 @@ sfi_ddl_triggers_of(Oid table_oid)
 	return triggers;
 }
 
-/* A copy of a trigger's row, or NULL. */
-static HeapTuple
-copy_trigger(Relation tgrel, Oid trigoid)
-{
-	return sf_ddl_catalog_row(tgrel, TriggerOidIndexId, Anum_pg_trigger_oid, trigoid, NULL);
-}
-
 /* The command that has just made or changed the trigger has not made that visible yet. */
 Oid
 sfi_ddl_trigger_table(Oid trigoid)
@@ -207,11 +200,14 @@ void
 sfi_ddl_trigger_enable(Oid table_oid, Oid trigoid)
 {
 	Relation	tgrel = table_open(TriggerRelationId, RowExclusiveLock);
-	HeapTuple	tuple = copy_trigger(tgrel, trigoid);
+	HeapTuple	tuple = sf_ddl_catalog_row(tgrel, TriggerOidIndexId, Anum_pg_trigger_oid, trigoid,
+										   NULL);
+	Form_pg_trigger form;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find tuple for trigger %u", trigoid);
-	((Form_pg_trigger) GETSTRUCT(tuple))->tgenabled = TRIGGER_FIRES_ALWAYS;
+	form = (Form_pg_trigger) GETSTRUCT(tuple);
+	form->tgenabled = TRIGGER_FIRES_ALWAYS;
 	CatalogTupleUpdate(tgrel, &tuple->t_self, tuple);
 	table_close(tgrel, RowExclusiveLock);
 
