@@ -41,6 +41,7 @@
 #include "parser/parse_expr.h"
 #include "parser/parse_relation.h"
 #include "parser/parse_type.h"
+#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -124,6 +125,8 @@ bare_expression(ParseState *pstate, Relation rel, AttrNumber attnum, AlterTableC
 	Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
 	Node	   *using = castNode(ColumnDef, cmd->def)->raw_default;
 
+	/* what the expression means must not change before the command runs */
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	pstate->p_sourcetext = query;
 	addNSItemToQuery(pstate,
 					 addRangeTableEntryForRelation(pstate, rel, AccessShareLock, NULL, false, true),
@@ -212,6 +215,7 @@ call(Node *argument, Oid result_type, const SfConvert *convert, bool announces)
 	Const	   *target = makeConst(INTERNALOID, -1, InvalidOid, sizeof(Datum),
 								   PointerGetDatum(how), false, true);
 
+	SF_ASSERT(!announces || exprType(argument) == TIDOID);
 	how->convert = convert;
 	how->announces = announces;
 	return (Expr *) makeFuncExpr(sfi_ddl_objects()->convert_fn, result_type,
@@ -231,6 +235,8 @@ announced(Node *value, const SfConvert *convert)
 	CaseWhen   *when = makeNode(CaseWhen);
 	Var		   *ctid = makeVar(1, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0);
 
+	/* nobody resolves the type of a literal any more */
+	SF_ASSERT(exprType(value) != UNKNOWNOID);
 	when->expr = call((Node *) ctid, BOOLOID, convert, true);
 	when->result = (Expr *) value;
 	when->location = -1;
@@ -386,6 +392,8 @@ column_being_rewritten(FunctionCallInfo fcinfo)
 	if (column->permanent &&
 		!OidIsValid(sf_space_segment_relid(table_oid, column->attnum)))
 		(void) sfi_ddl_segment_make(column, transient->rd_rel->reltablespace);
+	SF_ASSERT(!column->permanent ||
+			  OidIsValid(sf_space_segment_relid(table_oid, column->attnum)));
 	table_close(transient, NoLock);
 	table_close(rel, NoLock);
 	return column;

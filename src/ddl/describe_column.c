@@ -13,10 +13,12 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
 #include "ddl/objects.h"
+#include "storage/lmgr.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -29,6 +31,7 @@ sfi_ddl_column(Relation rel, AttrNumber attnum)
 	SfColumn	column;
 	int32		typmod;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	if (attnum <= 0 || attnum > RelationGetNumberOfAttributes(rel))
 		elog(ERROR, "table \"%s\" has no column %d",
 			 RelationGetRelationName(rel), attnum);
@@ -101,6 +104,7 @@ sf_ddl_describe(Oid table_oid, AttrNumber attnum)
 	HeapTuple	tuple;
 	int32		typmod;
 
+	SF_ASSERT(OidIsValid(table_oid) && attnum > 0 && IsTransactionState());
 	if (!watching)
 		CacheRegisterSyscacheCallback(ATTNUM, column_changed, (Datum) 0);
 	watching = true;

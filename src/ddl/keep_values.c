@@ -113,6 +113,8 @@ sfi_ddl_keep_results(const QueryDesc *query)
 	if (RecoveryInProgress() || sfi_ddl_objects() == NULL ||
 		!sfi_ddl_may_have_values(query->tupDesc))
 		return;
+	/* the portal's own memory: what is kept ends with the portal */
+	SF_ASSERT(!held || ActivePortal->holdContext != NULL);
 	if (held)
 		sf_space_keep_while(ActivePortal->holdContext);
 	if (sf_space_keep_is_call())

@@ -97,6 +97,8 @@ require_fit(const char *version, bool both)
 {
 	int			number = number_of(version);
 
+	SF_ASSERT(number_of(SF_OBJECTS_SINCE) > 0 &&
+			  number_of(SF_VERSION) >= number_of(SF_OBJECTS_SINCE));
 	if (number > number_of(SF_VERSION))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

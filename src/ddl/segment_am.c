@@ -130,6 +130,7 @@ segment_set_new_filenode(Relation rel, const SfStorage *newnode, char persistenc
 
 	if (birth.adopt != NULL)
 	{
+		SF_ASSERT(!replace && SfStorageEquals(*birth.adopt, *newnode));
 		adopt_storage(*newnode, persistence, freezeXid, minmulti);
 		return;
 	}
@@ -214,6 +215,8 @@ segment_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy
 
 	sf_base_require_preload();
 
+	/* one process at a time vacuums a segment */
+	SF_ASSERT(CheckRelationLockedByMe(rel, ShareUpdateExclusiveLock, true));
 	/* all databases, and prepared transactions */
 	frozen = GetOldestNonRemovableTransactionId(NULL);
 	segment = sf_space_open_rel(rel);

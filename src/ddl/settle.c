@@ -44,6 +44,7 @@ settle_row(TupleTableSlot *row, DestReceiver *self)
 	SfSettler  *settler = (SfSettler *) self;
 	TupleTableSlot *slot = settler->slot;
 
+	SF_ASSERT(slot->tts_tupleDescriptor->natts == row->tts_tupleDescriptor->natts);
 	slot_getallattrs(row);
 	ExecClearTuple(slot);
 	for (int i = 0; i < row->tts_tupleDescriptor->natts; i++)

@@ -177,6 +177,7 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 static bool
 sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 {
+	SF_ASSERT(column->permanent && column->table_oid == RelationGetRelid(rel));
 	if (OidIsValid(*segrelid))
 	{
 		sync_logging(rel, column, *segrelid);
@@ -432,6 +433,7 @@ sync_rows_table(Relation rel, const SfDirtyTable *dirty)
 {
 	List	   *misplaced = NIL;
 
+	SF_ASSERT(dirty->relid == RelationGetRelid(rel));
 	refuse_unfinished(rel);
 	drop_surplus(rel);
 	for (AttrNumber attnum = 1; attnum <= RelationGetNumberOfAttributes(rel); attnum++)
@@ -460,6 +462,8 @@ sfi_ddl_sync_table(const SfDirtyTable *dirty)
 	bool		mend = false;
 	List	   *misplaced = NIL;
 
+	/* a table is not brought in line while a segment is being made */
+	SF_ASSERT(sfi_ddl_segment_birth == NULL);
 	if (dirty->relid < FirstNormalObjectId)
 		return NIL;
 	rel = try_relation_open(dirty->relid, AccessShareLock);

@@ -29,6 +29,7 @@
 #include "ddl/ddl.h"
 #include "ddl/objects.h"
 #include "nodes/makefuncs.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -100,6 +101,9 @@ sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
 	ObjectAddress segment;
 
 	SF_ASSERT(kind < SF_TRIGGER_KINDS && attnum > 0);
+	/* what goes with a segment does not wait for one; "store" can do without */
+	SF_ASSERT(!unfinished || !OidIsValid(segrelid));
+	SF_ASSERT(unfinished || kind == SF_TRIGGER_STORE || OidIsValid(segrelid));
 	stmt->trigname = psprintf(SF_TRIGGER_PREFIX "%s_%d", shape->verb, attnum);
 	stmt->args = list_make1(makeString(psprintf("%d", attnum)));
 	if (unfinished)
@@ -207,6 +211,7 @@ sfi_ddl_trigger_enable(Oid table_oid, Oid trigoid)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find tuple for trigger %u", trigoid);
 	form = (Form_pg_trigger) GETSTRUCT(tuple);
+	SF_ASSERT(form->tgrelid == table_oid && form->tgisinternal);
 	form->tgenabled = TRIGGER_FIRES_ALWAYS;
 	CatalogTupleUpdate(tgrel, &tuple->t_self, tuple);
 	table_close(tgrel, RowExclusiveLock);
@@ -273,6 +278,7 @@ only_internal_ones(Oid table_oid)
 	Relation	rel = table_open(table_oid, NoLock);
 	int			ninternal = 0;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
 		ninternal += rel->trigdesc->triggers[i].tgisinternal;
 	table_close(rel, NoLock);

@@ -186,6 +186,8 @@ vacuum_segment(Oid segrelid, VacuumParams *params)
 	Relation	rel;
 	bool		permitted = false;
 
+	/* its lock ends with its transaction, before the next one is locked */
+	SF_ASSERT(!IsTransactionState());
 	StartTransactionCommand();
 	sf_server_begin_vacuum();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -254,5 +256,6 @@ sfi_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level)
 		if (vacuumed && !sfi_ddl_vacuum_option(stmt, "skip_database_stats", false))
 			vac_update_datfrozenxid();
 	}
+	SF_ASSERT(IsTransactionState());
 	MemoryContextDelete(context);
 }

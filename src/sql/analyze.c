@@ -111,7 +111,7 @@ look_at_units(LargeLook *look, SfSegment *seg, const SfLocator *loc, uint64 firs
 {
 	SfUnit	   *units = palloc(n * sizeof(SfUnit));
 
-	SF_ASSERT(first + n <= loc->nunits);
+	SF_ASSERT(first + n <= loc->nunits && n <= STRETCHES * STRETCH_UNITS);
 	sf_object_units(seg, loc, first, n, units);
 	for (uint32 i = 0; i < n; i++)
 	{
@@ -188,6 +188,7 @@ see_large(Seen *seen)
 
 	if (sum.stored_bytes == 0)
 		return;
+	SF_ASSERT(sum.plain_bytes > 0);
 	foreach(cell, seen->large)
 	{
 		SfLocator	loc = sf_object_locator(lfirst(cell));
