@@ -42,7 +42,7 @@ take(Cells *cells, uint32 first, uint32 n)
 	return true;
 }
 
-/* Those of records that rows have as they are; page NULL: there are none. */
+/* The cells of records that rows have as they are; page NULL: there are none. */
 static Cells
 cells_of_rows(SfCheck *check, uint32 number, const SfSharePage *page)
 {

@@ -49,7 +49,7 @@ typedef struct SfAlter
 	bool		may_bring_values;	/* new column, or change of type */
 	bool		drops_cascade;	/* DROP COLUMN .. CASCADE */
 	List	   *retyped_names;	/* String nodes: ALTER TYPE */
-	List	   *using_names;	/* those of them with a USING that computes */
+	List	   *using_names;	/* names with a USING that computes */
 	List	   *retyped;		/* SfAltered, one a column and table */
 	List	   *converts;		/* SfConvert, or NULL, of each */
 	SfRowContext row;			/* the row whose value is being converted */
@@ -413,8 +413,8 @@ extern List *sfi_ddl_locked_alone(void);
 /* ---- filled.c ---- */
 
 /*
- * Those of them (list of Oid) where a look at some rows has found a value of another table or
- * column.
+ * Tables of sfi_ddl_locked_alone() (list of Oid) where a look at some rows has found a value
+ * of another table or column.
  */
 extern List *sfi_ddl_filled(void);
 

@@ -246,7 +246,7 @@ follow_command(NodeTag command, Oid copied)
 /* What adds a hint to an error of a command; never throws. */
 typedef void (*AddHint) (void);
 
-/* That of a command, or NULL. */
+/* What adds the hint to errors of a command, or NULL. */
 static AddHint
 hint_of(Node *stmt)
 {

@@ -463,7 +463,7 @@ sf_ddl_at_subcommit(int level)
 	{
 		Replaced   *replaced = lfirst(lc);
 
-		/* those of deeper ones ended with them, or came here */
+		/* states of deeper levels ended with them, or came here */
 		SF_ASSERT(replaced->level <= level);
 		replaced->level = Min(replaced->level, level - 1);
 	}

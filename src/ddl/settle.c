@@ -98,7 +98,7 @@ sfi_ddl_settle_parameters(ParamListInfo params)
 {
 	MemoryContext caller;
 
-	/* those of a function that waits for the query are fetched one by one */
+	/* a function that waits fetches its parameters one by one */
 	if (params == NULL || params->paramFetch != NULL || !sfi_ddl_any_deferred())
 		return;
 	caller = MemoryContextSwitchTo(GetMemoryChunkContext(params));

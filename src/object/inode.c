@@ -18,7 +18,7 @@
  *		events leads there, so the page is damaged (DATA_CORRUPTED)
  *
  * Stamps rise with every page that a segment makes, which is what tells the second case
- * from the third.  Those of KEYED objects do not rise, but come from what the page says:
+ * from the third.  Stamps of KEYED objects do not rise, but come from what the page says:
  * of these all inode pages but the one that is meant count as used again.
  *
  *-------------------------------------------------------------------------

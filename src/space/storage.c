@@ -145,7 +145,7 @@ unlink_logged(const StorageNote *list)
 	for (const StorageNote *note = list; note != NULL; note = note->next)
 	{
 		sf_io_files_remove(note->storage);
-		/* those of one tablespace mostly follow one another */
+		/* notes of one tablespace mostly follow one another */
 		if (note->next == NULL || SfStorageSpc(note->next->storage) != SfStorageSpc(note->storage))
 			sf_io_sync_removed(SfStorageSpc(note->storage), SfStorageDb(note->storage));
 	}

@@ -8,7 +8,7 @@
  * that outlive their rows, or contents of files where others may see them.
  *
  * How much space a value takes stands in its unit map, so no data is read.  A flat map
- * stands in the row that ANALYZE has anyway.  That of a large value stands in inode
+ * stands in the row that ANALYZE has anyway.  The map of a large value stands in inode
  * pages, of which a sample must do: some units of some of these values.  For the rest of
  * them the ratio that these show is taken.
  *

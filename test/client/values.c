@@ -370,7 +370,7 @@ replace_transactions(void)
 	works(pgsf_close(h), "close after an error in the library's transaction");
 	check(status() == PQTRANS_IDLE, "which is ended");
 
-	/* that of another handle is not */
+	/* the transaction of another handle is not */
 	works(pgsf_create(h, "t", "doc"), "create");
 	own_sql("ROLLBACK");
 	check(pgsf_create(other, "t", "doc") == 0, "create with another handle");
