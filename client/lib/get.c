@@ -279,7 +279,7 @@ pgsf_get_fd(pgsf *h, int fd, int64_t offset, int64_t length,
 			const char *sql, const pgsf_params *params)
 {
 	Get			get = {.take = take_to_file, .take_hole = take_hole_to_file, .end = end_file,
-	.offset = offset, .length = length, .sql = sql, .params = params};
+		.offset = offset, .length = length, .sql = sql, .params = params};
 
 	if (pgsfi_start_closed(h) < 0)
 		return -1;
@@ -315,7 +315,7 @@ pgsf_get_memory(pgsf *h, void **data, size_t *data_len, int64_t offset, int64_t 
 				const char *sql, const pgsf_params *params)
 {
 	Get			get = {.take = take_to_memory, .take_hole = take_hole_to_memory,
-	.hole_bytes = INT64_MAX, .offset = offset, .length = length, .sql = sql, .params = params};
+		.hole_bytes = INT64_MAX, .offset = offset, .length = length, .sql = sql, .params = params};
 	int64_t		rc;
 
 	if (pgsfi_start_closed(h) < 0)
@@ -369,7 +369,7 @@ pgsf_get_callback(pgsf *h, pgsf_sink sink, void *arg, int64_t offset, int64_t le
 {
 	Get			get = {.take = take_to_sink, .take_hole = take_hole_to_sink,
 		.hole_bytes = ZEROS_BYTES, .sink = sink, .arg = arg, .offset = offset,
-	.length = length, .sql = sql, .params = params};
+		.length = length, .sql = sql, .params = params};
 
 	if (pgsfi_start_closed(h) < 0)
 		return -1;

@@ -157,7 +157,7 @@ pgsf_put_fd(pgsf *h, int fd, const char *table, const char *column,
 			const char *sql, const pgsf_params *params, PGresult **result)
 {
 	Put			put = {.next = next_of_file, .check = check_file, .table = table,
-	.column = column, .sql = sql, .params = params, .result = result};
+		.column = column, .sql = sql, .params = params, .result = result};
 
 	if (pgsfi_start_closed(h) < 0 || pgsfi_local_start(h, &put.file, fd) < 0)
 		return -1;
@@ -184,7 +184,7 @@ pgsf_put_memory(pgsf *h, const void *data, size_t len,
 				const char *sql, const pgsf_params *params, PGresult **result)
 {
 	Put			put = {.next = next_of_memory, .memory = data, .total = (int64_t) len,
-	.table = table, .column = column, .sql = sql, .params = params, .result = result};
+		.table = table, .column = column, .sql = sql, .params = params, .result = result};
 
 	if (pgsfi_start_closed(h) < 0)
 		return -1;
@@ -241,7 +241,7 @@ pgsf_put_callback(pgsf *h, pgsf_source source, void *arg, int64_t total,
 {
 	Put			put = {.next = next_of_source, .source = source, .arg = arg,
 		.total = total < 0 ? -1 : total,
-	.table = table, .column = column, .sql = sql, .params = params, .result = result};
+		.table = table, .column = column, .sql = sql, .params = params, .result = result};
 
 	return put_from_source(h, &put, source != NULL);
 }
@@ -253,7 +253,7 @@ pgsf_put_sparse(pgsf *h, pgsf_sparse_source source, void *arg, int64_t total,
 {
 	Put			put = {.next = next_of_sparse_source, .sparse_source = source, .arg = arg,
 		.total = total < 0 ? -1 : total,
-	.table = table, .column = column, .sql = sql, .params = params, .result = result};
+		.table = table, .column = column, .sql = sql, .params = params, .result = result};
 
 	return put_from_source(h, &put, source != NULL);
 }

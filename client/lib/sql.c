@@ -200,7 +200,7 @@ check_statement(pgsf *h, const char *sql, const pgsf_params *params, Scan *scan)
 {
 	int			count = params == NULL ? 0 : params->count;
 	const char *conforming = h->link->conn == NULL ? NULL :
-	PQparameterStatus(h->link->conn, "standard_conforming_strings");
+		PQparameterStatus(h->link->conn, "standard_conforming_strings");
 
 	if (params != NULL && pgsfi_check_params(h, params) < 0)
 		return -1;

@@ -46,7 +46,7 @@ sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
 			ColumnDef  *def = castNode(ColumnDef, cmd->def);
 			String	   *name = makeString(pstrdup(cmd->name));
 			bool		computes = def->raw_default != NULL &&
-			!is_self_reference(def->raw_default, cmd->name);
+				!is_self_reference(def->raw_default, cmd->name);
 			SfConvert  *convert;
 
 			alter->retyped_names = lappend(alter->retyped_names, name);

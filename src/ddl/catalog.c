@@ -184,7 +184,7 @@ static bool
 find_objects(Oid am, SfDdlObjects *found)
 {
 	Oid			extension = OidIsValid(am) ?
-	getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
+		getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
 
 	memset(found, 0, sizeof(*found));
 	if (OidIsValid(extension))

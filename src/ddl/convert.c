@@ -171,7 +171,7 @@ reads_securefile(const AlterTableStmt *stmt, const AlterTableCmd *cmd)
 	ColumnDef  *def = castNode(ColumnDef, cmd->def);
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	Oid			old_type = OidIsValid(relid) ?
-	get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
+		get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
 	Oid			new_type;
 	int32		typmod = -1;
 
@@ -484,15 +484,15 @@ static const struct
 }			hints[] = {
 
 	{"functions in index expression must be marked IMMUTABLE",
-	"Drop the index first: of the bytes of a securefile an index can have the digest only, securefile_digest() of the column."},
+		"Drop the index first: of the bytes of a securefile an index can have the digest only, securefile_digest() of the column."},
 	{"functions in index predicate must be marked IMMUTABLE",
-	"Drop the index first: its condition cannot read the bytes of a securefile."},
+		"Drop the index first: its condition cannot read the bytes of a securefile."},
 	{"data type %s has no default operator class for access method \"%s\"",
-	"Drop the index or constraint first: a securefile can have hash indexes only, which find it by its content."},
+		"Drop the index or constraint first: a securefile can have hash indexes only, which find it by its content."},
 	{"column \"%s\" cannot be used in statistics because its type %s has no default btree operator class",
-	"Drop the statistics object first, or take the column out of it."},
+		"Drop the statistics object first, or take the column out of it."},
 	{"cannot alter type of a column used by a generated column",
-	"Drop the generated column first. It can be computed from the length of a securefile and from securefile_digest() of it, and not from its bytes; a trigger can do that."},
+		"Drop the generated column first. It can be computed from the length of a securefile and from securefile_digest() of it, and not from its bytes; a trigger can do that."},
 };
 
 void

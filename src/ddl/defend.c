@@ -178,7 +178,7 @@ sfi_ddl_require_copy_triggers(Oid relid)
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 	{
 		Relation	rel = sfi_ddl_is_locked(lfirst_oid(lc), RowExclusiveLock)
-		? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
+			? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
 
 		if (rel == NULL)
 			continue;

@@ -292,7 +292,7 @@ sfi_ddl_refuse_plain_using(const AlterTableStmt *stmt, const AlterTableCmd *cmd,
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	int32		typmod = -1;
 	Oid			old_type = OidIsValid(relid) ?
-	get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
+		get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
 
 	if (sfi_ddl_objects() == NULL || !OidIsValid(old_type) || !definition_encrypts(def) ||
 		(!computes && sfi_ddl_is_securefile(old_type, &typmod)))

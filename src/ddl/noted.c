@@ -489,7 +489,7 @@ sf_ddl_require_followed(void)
 	for (int i = 0; i < nnotes; i++)
 	{
 		Relation	rel = notes[i].relid < FirstNormalObjectId ? NULL
-		: try_relation_open(notes[i].relid, AccessShareLock);
+			: try_relation_open(notes[i].relid, AccessShareLock);
 
 		if (rel == NULL)
 			continue;

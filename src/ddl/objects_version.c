@@ -55,7 +55,7 @@ sf_ddl_objects_version(void)
 {
 	Oid			am = sfi_ddl_am_oid();
 	Oid			extension = OidIsValid(am) ?
-	getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
+		getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
 	Relation	catalog;
 	HeapTuple	tuple;
 	char	   *version = NULL;
@@ -162,7 +162,7 @@ bool
 sfi_ddl_changes_version(Node *stmt)
 {
 	const char *name = IsA(stmt, CreateExtensionStmt) ? ((CreateExtensionStmt *) stmt)->extname :
-	IsA(stmt, AlterExtensionStmt) ? ((AlterExtensionStmt *) stmt)->extname : NULL;
+		IsA(stmt, AlterExtensionStmt) ? ((AlterExtensionStmt *) stmt)->extname : NULL;
 
 	return name != NULL && strcmp(name, "securefile") == 0;
 }

@@ -351,7 +351,7 @@ follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty)
 {
 	Oid			tablespace = sfi_ddl_tablespace(rel->rd_rel->reltablespace);
 	bool		moved = dirty->moved ||
-	(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
+		(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
 
 	if (moved && OidIsValid(segrelid))
 		sfi_ddl_segment_move(segrelid, tablespace);

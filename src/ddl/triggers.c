@@ -49,13 +49,13 @@ typedef struct TriggerShape
 static const TriggerShape shapes[] = {
 	[SF_TRIGGER_STORE] = {"store", TRIGGER_TYPE_BEFORE,
 		TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE, true,
-	offsetof(SfDdlObjects, store_fn)},
+		offsetof(SfDdlObjects, store_fn)},
 	[SF_TRIGGER_ACCOUNT] = {"account", TRIGGER_TYPE_AFTER,
 		TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE, true,
-	offsetof(SfDdlObjects, account_fn)},
+		offsetof(SfDdlObjects, account_fn)},
 	[SF_TRIGGER_TRUNCATE] = {"truncate", TRIGGER_TYPE_BEFORE,
 		TRIGGER_TYPE_TRUNCATE, false,
-	offsetof(SfDdlObjects, truncate_fn)},
+		offsetof(SfDdlObjects, truncate_fn)},
 };
 
 StaticAssertDecl(lengthof(shapes) == SF_TRIGGER_KINDS, "one shape a kind");

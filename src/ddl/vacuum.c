@@ -157,7 +157,7 @@ static List *
 choose_segments(const VacuumStmt *stmt, MemoryContext context)
 {
 	List	   *segments = stmt->rels == NIL ? sf_space_list_segments(CurrentMemoryContext) :
-	segments_of_tables(named_tables(stmt));
+		segments_of_tables(named_tables(stmt));
 	List	   *chosen = NIL;
 	ListCell   *cell;
 

@@ -217,8 +217,8 @@ units_problem(const SfLocator *loc)
 		uint32_t	word = get_word(loc, i);
 		SfUnit		unit = {0, 0, word & WORD_BYTES_MASK, word >> WORD_BYTES_BITS};
 		const char *problem = word > WORD_MAX ? "unit has unknown flags" :
-		sf_format_unit_problem(&unit, loc->flags,
-							   sf_unit_plain_bytes(loc->length_bytes, i));
+			sf_format_unit_problem(&unit, loc->flags,
+								   sf_unit_plain_bytes(loc->length_bytes, i));
 
 		if (problem != NULL)
 			return problem;

@@ -36,7 +36,7 @@ static bool
 report_left_behind(SfReadJob *job, const SfReadListener *listener, const SfUnit *unit)
 {
 	const char *detail = "The column is filesystem_like_logging, and the value was stored before"
-	" this server was restored from a backup or became a standby.";
+		" this server was restored from a backup or became a standby.";
 
 	if (!sf_space_orphaned(job->seg, job->loc->object_id))
 		return false;

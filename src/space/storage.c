@@ -456,7 +456,7 @@ bool
 sfi_space_is_named(SfStorage storage)
 {
 	Oid			spc = SfStorageSpc(storage) == MyDatabaseTableSpace ? InvalidOid :
-	SfStorageSpc(storage);
+		SfStorageSpc(storage);
 	Relation	rel = table_open(RelationRelationId, AccessShareLock);
 	Snapshot	now = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData key[2];

@@ -96,7 +96,7 @@ tables_of(const SfSample *sample)
 {
 	Oid			table_oid = RelationGetRelid(sample->rel);
 	List	   *tables = sample->only ? list_make1_oid(table_oid) :
-	find_all_inheritors(table_oid, AccessShareLock, NULL);
+		find_all_inheritors(table_oid, AccessShareLock, NULL);
 	ListCell   *cell;
 
 	SF_ASSERT(CheckRelationLockedByMe(sample->rel, AccessShareLock, true));

@@ -73,7 +73,7 @@ void
 trial_whole(void)
 {
 	static const size_t lens[] = {0, 1, 4000, 4001, 131071, 131072, 131073, 262143,
-	262144, 262145, 524288, 3000000, 20 * MB + 1};
+		262144, 262145, 524288, 3000000, 20 * MB + 1};
 	int			id = 0;
 
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
