@@ -26,7 +26,7 @@
 /* The first one is the yardstick. */
 static const Column columns[] = {
 	{"bytea external", "bytea", "$2", "ALTER TABLE %s ALTER doc SET STORAGE EXTERNAL, "
-	"SET (vacuum_truncate = off, toast.vacuum_truncate = off)"},
+		"SET (vacuum_truncate = off, toast.vacuum_truncate = off)"},
 	{"logging", "securefile(logging)", "$2", NULL},
 	{"filesystem_like", "securefile(filesystem_like_logging)", "$2", NULL},
 	{"connection only", "int", "octet_length($2)", NULL},

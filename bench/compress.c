@@ -202,7 +202,7 @@ static double
 stored_share(int way, const Load * load)
 {
 	const char *bytes = way < IN_WAL ? "pg_column_size(doc)" :
-	"(securefile_storage(doc)).stored_bytes";
+		"(securefile_storage(doc)).stored_bytes";
 	char		sql[256];
 
 	snprintf(sql, sizeof(sql), "SELECT sum(%s) FROM %s", bytes, table_of(way));

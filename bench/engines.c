@@ -26,7 +26,7 @@
 /* An engine with a table, whose column is given by the parameter and read as it is. */
 #define STORING(the_name, type, ...) \
 	{.name = the_name, .make = TABLE(the_name, type), .insert = INSERT(the_name, "$2"), \
-	.select = SELECT(the_name, "doc"), __VA_ARGS__}
+		.select = SELECT(the_name, "doc"), __VA_ARGS__}
 
 /* A step of the ladder: one cache mode, and one way of I/O. */
 #define LADDER(name, cache, method) \
@@ -36,7 +36,7 @@
 #define BYTEA(the_name, how) \
 	{.name = the_name, .make = TABLE(the_name, "bytea") \
 		"ALTER TABLE bench_" the_name " ALTER doc SET " how, \
-	.insert = INSERT(the_name, "$2"), .select = SELECT(the_name, "doc")}
+		.insert = INSERT(the_name, "$2"), .select = SELECT(the_name, "doc")}
 
 /* All tables start empty, and so does that of large objects. */
 #define EMPTY_LARGE_OBJECTS \
@@ -46,7 +46,7 @@
 /* A bound has no table.  Its read gets bytes from nowhere, or the disk. */
 #define BOUND(the_name, write_by, read_by) \
 	{.name = the_name, .make = "", .insert = "SELECT $1, " write_by, \
-	.select = "SELECT " read_by " WHERE $1 IS NOT NULL"}
+		.select = "SELECT " read_by " WHERE $1 IS NOT NULL"}
 
 static const Engine engines[] = {
 	STORING("logging", "securefile(logging)"),
@@ -60,7 +60,7 @@ static const Engine engines[] = {
 	BYTEA("bytea_pglz", "COMPRESSION pglz"),
 	{.name = "large_object", .make = EMPTY_LARGE_OBJECTS TABLE("large_object", "oid"),
 		.insert = INSERT("large_object", "lo_from_bytea(0, $2)"),
-	.select = SELECT("large_object", "lo_get(doc)")},
+		.select = SELECT("large_object", "lo_get(doc)")},
 	STORING("file", "text", .write = write_file, .read = read_file),
 	STORING("http", "text", .write = write_http_flush, .read = read_http),
 	STORING("http_no_flush", "text", .write = write_http, .read = read_http),
@@ -148,7 +148,7 @@ prepare(Client * client, const char *name, const char *sql, int ntypes)
 	static const Oid file_types[] = {20, 25};
 	static const Oid read_types[] = {20, 23};
 	const Oid  *types = strcmp(name, "read") == 0 ? read_types :
-	client->engine->write != NULL ? file_types : write_types;
+		client->engine->write != NULL ? file_types : write_types;
 	PGresult   *result = PQprepare(client->conn, name, sql, ntypes, types);
 
 	require(client, result, sql);

@@ -50,7 +50,7 @@ print_goals(void)
 	{
 		const Goal *goal = &goals[i];
 		bool		reached = goal->direction == AT_LEAST ? goal->measured >= goal->wanted :
-		goal->measured <= goal->wanted;
+			goal->measured <= goal->wanted;
 
 		printf("%-86s %8.2f   %s %.2f: %s\n", goal->text, goal->measured,
 			   goal->direction == AT_LEAST ? "at least" : "at most", goal->wanted,

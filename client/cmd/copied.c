@@ -144,7 +144,7 @@ send_values(Session *session, const PGresult *values, Failure *failure)
 {
 	int			count = PQnfields(values);
 	bool		good = send_bytes(session, header, sizeof(header), failure) &&
-	send_int16(session, count + 1, failure);
+		send_int16(session, count + 1, failure);
 
 	for (int i = 0; good && i < count; i++)
 	{

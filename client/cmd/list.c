@@ -175,7 +175,7 @@ list_each(Session *session, const char *pattern, const char *prefix, bool stored
 								target->key_text, target->column, stored ? storage : "NULL",
 								hash ? target->digest : "NULL", target->table, target->column);
 	bool		sent = PQsendQueryParams(session->conn, sql, 2, NULL, values, NULL, NULL, 0) &&
-	PQsetSingleRowMode(session->conn);
+		PQsetSingleRowMode(session->conn);
 
 	free(sql);
 	free(storage);

@@ -67,62 +67,62 @@ typedef struct OptionRow
 
 static const OptionRow option_rows[] = {
 	{VERB_PUT | VERB_GET | VERB_IMPORT | VERB_EXPORT,
-	{"replace", KEY_REPLACE, NULL, 0, "Replace what is there already", GROUP_WORK}, FLAG(replace)},
+		{"replace", KEY_REPLACE, NULL, 0, "Replace what is there already", GROUP_WORK}, FLAG(replace)},
 	{VERB_PUT | VERB_IMPORT,
 		{"set", KEY_SET, "COLUMN=VALUE", 0,
-	"Value of another column of the row; may be repeated", GROUP_WORK}, BY_FUNCTION},
+			"Value of another column of the row; may be repeated", GROUP_WORK}, BY_FUNCTION},
 	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
 		{"prefix", KEY_PREFIX, "TEXT", 0,
-	"What names have in front of the paths below DIR", GROUP_WORK}, TEXT(prefix)},
+			"What names have in front of the paths below DIR", GROUP_WORK}, TEXT(prefix)},
 	{VERB_IMPORT | VERB_EXPORT | VERB_VERIFY,
-	{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}, BY_FUNCTION},
+		{"jobs", 'j', "N", 0, "Connections at a time (4)", GROUP_WORK}, BY_FUNCTION},
 	{VERB_IMPORT | VERB_EXPORT,
-	{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
+		{"dry-run", KEY_DRY_RUN, NULL, 0, "Only say what would be done", GROUP_WORK}, FLAG(dry_run)},
 	{VERB_VERIFY,
 		{"against", KEY_AGAINST, "DIR", 0,
-	"Compare with the files below DIR", GROUP_WORK}, TEXT(against)},
+			"Compare with the files below DIR", GROUP_WORK}, TEXT(against)},
 	{VERB_LS,
 		{"long", 'l', NULL, 0,
-	"Show how many bytes are stored, and the ratio", GROUP_WORK}, FLAG(details)},
+			"Show how many bytes are stored, and the ratio", GROUP_WORK}, FLAG(details)},
 	{VERB_LS | VERB_STAT,
 		{"hash", KEY_HASH, NULL, 0,
-	"Show a hash: ls the SHA-256, kept or computed, stat the XXH3-64, computed", GROUP_WORK}, FLAG(hash)},
+			"Show a hash: ls the SHA-256, kept or computed, stat the XXH3-64, computed", GROUP_WORK}, FLAG(hash)},
 	{VERB_KEY,
 		{"append", KEY_APPEND, NULL, 0,
-	"Add the key to a file of keys that there is", GROUP_WORK}, FLAG(append)},
+			"Add the key to a file of keys that there is", GROUP_WORK}, FLAG(append)},
 
 	{VERB_FILES, {NULL, 0, NULL, 0, "Where the files are:", GROUP_FILES}, BY_FUNCTION},
 	{VERB_FILES,
-	{"table", 't', "TABLE", 0, "Table, written as in SQL", GROUP_FILES}, TEXT(table)},
+		{"table", 't', "TABLE", 0, "Table, written as in SQL", GROUP_FILES}, TEXT(table)},
 	{VERB_FILES,
 		{"column", 'c', "COLUMN", 0,
-	"Column of the files (the only securefile column)", GROUP_FILES}, TEXT(column)},
+			"Column of the files (the only securefile column)", GROUP_FILES}, TEXT(column)},
 	{VERB_FILES,
-	{"key", 'k', "COLUMN", 0, "Column of the names (the primary key)", GROUP_FILES}, TEXT(key)},
+		{"key", 'k', "COLUMN", 0, "Column of the names (the primary key)", GROUP_FILES}, TEXT(key)},
 
 	{VERB_FILES, {NULL, 0, NULL, 0, "Connection, as for psql:", GROUP_CONNECTION}, BY_FUNCTION},
 	{VERB_FILES,
 		{"dbname", 'd', "DBNAME", 0,
-	"Database, or a connection string or URI", GROUP_CONNECTION}, TEXT(dbname)},
+			"Database, or a connection string or URI", GROUP_CONNECTION}, TEXT(dbname)},
 	{VERB_FILES,
-	{"host", 'h', "HOST", 0, "Server, or directory of its socket", GROUP_CONNECTION}, TEXT(host)},
+		{"host", 'h', "HOST", 0, "Server, or directory of its socket", GROUP_CONNECTION}, TEXT(host)},
 	{VERB_FILES,
-	{"port", 'p', "PORT", 0, "Port of the server", GROUP_CONNECTION}, TEXT(port)},
+		{"port", 'p', "PORT", 0, "Port of the server", GROUP_CONNECTION}, TEXT(port)},
 	{VERB_FILES,
-	{"username", 'U', "USER", 0, "Role to connect as", GROUP_CONNECTION}, TEXT(user)},
+		{"username", 'U', "USER", 0, "Role to connect as", GROUP_CONNECTION}, TEXT(user)},
 	{VERB_FILES,
-	{"no-password", 'w', NULL, 0, "Never ask for a password", GROUP_CONNECTION}, BY_FUNCTION},
+		{"no-password", 'w', NULL, 0, "Never ask for a password", GROUP_CONNECTION}, BY_FUNCTION},
 	{VERB_FILES,
-	{"password", 'W', NULL, 0, "Ask for a password first", GROUP_CONNECTION}, BY_FUNCTION},
+		{"password", 'W', NULL, 0, "Ask for a password first", GROUP_CONNECTION}, BY_FUNCTION},
 
 	{VERB_FILES, {NULL, 0, NULL, 0, "Output:", GROUP_OUTPUT}, BY_FUNCTION},
 	{VERB_FILES,
 		{"json", KEY_JSON, NULL, 0,
-	"One JSON object a line on standard output", GROUP_OUTPUT}, FLAG(json)},
+			"One JSON object a line on standard output", GROUP_OUTPUT}, FLAG(json)},
 	{VERB_FILES,
-	{"quiet", 'q', NULL, 0, "No progress and no summary", GROUP_OUTPUT}, FLAG(quiet)},
+		{"quiet", 'q', NULL, 0, "No progress and no summary", GROUP_OUTPUT}, FLAG(quiet)},
 	{VERB_FILES,
-	{"verbose", 'v', NULL, 0, "A line for each file", GROUP_OUTPUT}, FLAG(verbose)},
+		{"verbose", 'v', NULL, 0, "A line for each file", GROUP_OUTPUT}, FLAG(verbose)},
 };
 
 #define NUM_OPTIONS		((int) (sizeof(option_rows) / sizeof(option_rows[0])))
@@ -130,34 +130,34 @@ static const OptionRow option_rows[] = {
 static const Verb verbs[] = {
 	{"put", VERB_PUT, "FILE [NAME]",
 		"Stores a file (-: standard input) under a name, by default its own.",
-	1, 2, verb_put},
+		1, 2, verb_put},
 	{"get", VERB_GET, "NAME [FILE]",
 		"Writes a stored file to FILE (-: standard output), by default to the last part of its name here.",
-	1, 2, verb_get},
+		1, 2, verb_get},
 	{"cat", VERB_CAT, "NAME...",
 		"Writes stored files to standard output.",
-	1, -1, verb_cat},
+		1, -1, verb_cat},
 	{"ls", VERB_LS, "[PATTERN]",
 		"Lists lengths and names. In PATTERN * stands for any characters, ? for one.",
-	0, 1, verb_ls},
+		0, 1, verb_ls},
 	{"stat", VERB_STAT, "NAME...",
 		"Shows what is known of stored files.",
-	1, -1, verb_stat},
+		1, -1, verb_stat},
 	{"rm", VERB_RM, "NAME...",
 		"Deletes the rows of stored files.",
-	1, -1, verb_rm},
+		1, -1, verb_rm},
 	{"import", VERB_IMPORT, "DIR",
 		"Stores all files below DIR under their paths there. What is stored already is skipped, so a second run goes on where the first one stopped.",
-	1, 1, verb_import},
+		1, 1, verb_import},
 	{"export", VERB_EXPORT, "DIR [PATTERN]",
 		"Writes stored files below DIR, their names being the paths. What is there already is skipped.",
-	1, 2, verb_export},
+		1, 2, verb_export},
 	{"verify", VERB_VERIFY, "[NAME...]",
 		"Reads everything and checks it: the whole column with securefile_check(), or the files named.",
-	0, -1, verb_verify},
+		0, -1, verb_verify},
 	{"key", VERB_KEY, "generate FILE [NAME]",
 		"Makes a master key for encrypted columns, and writes it to a new FILE (-: standard output). NAME is by default key- and the date.",
-	2, 3, verb_key},
+		2, 3, verb_key},
 };
 
 #define NUM_VERBS		((int) (sizeof(verbs) / sizeof(verbs[0])))
@@ -165,10 +165,10 @@ static const Verb verbs[] = {
 const char *argp_program_version = "securefile " PGSF_VERSION;
 
 static const char summary_doc[] =
-"Files in securefile columns of PostgreSQL tables.\n"
-"\vVerbs: put, get, cat, ls, stat, rm, import, export, verify, key; \"securefile VERB --help\" tells more.\n\n"
-"Exit status: 0 done; 1 some files failed or differ; 2 wrong usage; 3 no connection, or no such table or column; "
-"130 interrupted.";
+	"Files in securefile columns of PostgreSQL tables.\n"
+	"\vVerbs: put, get, cat, ls, stat, rm, import, export, verify, key; \"securefile VERB --help\" tells more.\n\n"
+	"Exit status: 0 done; 1 some files failed or differ; 2 wrong usage; 3 no connection, or no such table or column; "
+	"130 interrupted.";
 
 /* The state of a parse. */
 typedef struct Parse
@@ -364,7 +364,7 @@ options_parse(int argc, char **argv, Options *options)
 {
 	static const char name_of[] = "securefile ";
 	struct argp before = {.options = options_of(VERB_ALL), .parser = parse_option,
-	.args_doc = "VERB [ARGUMENT...]", .doc = summary_doc};
+		.args_doc = "VERB [ARGUMENT...]", .doc = summary_doc};
 	struct argp behind = {.parser = parse_option};
 	Parse		parse = {.options = options};
 	char	   *name;

@@ -128,7 +128,7 @@ queues_find(Session *session, const FoundList *list, const char *prefix)
 	Nodes		nodes = {0, NULL};
 	Queues		queues = {.count = 1};
 	bool		good = target->routable && target->dist_key != NULL &&
-	strcmp(target->dist_key, target->key) == 0 && list->count > 1;
+		strcmp(target->dist_key, target->key) == 0 && list->count > 1;
 
 	if (good)
 	{

@@ -115,7 +115,7 @@ static bool
 use_shard(Session *session, const Shard *shard, pgsf_route *route, Failure *failure)
 {
 	pgsf_place	place = {session->target->dist_schema, session->target->dist_key, shard->id,
-	shard->name, shard->host, shard->port};
+		shard->name, shard->host, shard->port};
 
 	if (pgsf_use_route(session->handle, &place, route) == 0)
 		return true;

@@ -449,10 +449,10 @@ put_routed(Session *session, const Options *options, const char *name, bool row_
 {
 	char	   *empty = text_make("''::%s.securefile", session->target->extension);
 	char	   *sql = row_exists && options->nsets == 0 ? NULL :
-	put_statement(session, options, row_exists, empty);
+		put_statement(session, options, row_exists, empty);
 	const char **values = put_values(options, name);
 	RoutedPut	put = {sql, options->nsets + 1, values, row_exists, next_sparse, source,
-	source->total};
+		source->total};
 	int64_t		bytes = route_put(session, options, &put, failure);
 
 	free(values);

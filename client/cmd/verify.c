@@ -62,18 +62,18 @@ check_column(Session *session, const Options *options, Failure *failure)
 	 * partition. For a view the call fails.
 	 */
 	char	   *sql = target->distributed
-	? text_make("SELECT c.finding, NULL,"
-				" pg_catalog.concat_ws(': ', 'shard ' OPERATOR(pg_catalog.||) c.shard_name, c.detail)"
-				" FROM %s.securefile_dist_check($1::pg_catalog.regclass, $2::pg_catalog.name) c",
-				target->dist_schema)
-	: !target->has_rows
-	? text_make("SELECT c.finding, NULL, c.detail FROM " CHECK_CALL " c", target->extension)
-	: text_make("SELECT c.finding, t.name, c.detail FROM " CHECK_CALL " c"
-				" LEFT JOIN (SELECT ctid, %s FROM ONLY %s) t (place, name)"
-				" ON t.place OPERATOR(pg_catalog.=) c.ctid",
-				target->extension, target->key_text, target->table);
+		? text_make("SELECT c.finding, NULL,"
+					" pg_catalog.concat_ws(': ', 'shard ' OPERATOR(pg_catalog.||) c.shard_name, c.detail)"
+					" FROM %s.securefile_dist_check($1::pg_catalog.regclass, $2::pg_catalog.name) c",
+					target->dist_schema)
+		: !target->has_rows
+		? text_make("SELECT c.finding, NULL, c.detail FROM " CHECK_CALL " c", target->extension)
+		: text_make("SELECT c.finding, t.name, c.detail FROM " CHECK_CALL " c"
+					" LEFT JOIN (SELECT ctid, %s FROM ONLY %s) t (place, name)"
+					" ON t.place OPERATOR(pg_catalog.=) c.ctid",
+					target->extension, target->key_text, target->table);
 	PGresult   *result = target->distributed && target->dist_schema == NULL
-	? NULL : session_rows(session, failure, 3, sql, 2, values);
+		? NULL : session_rows(session, failure, 3, sql, 2, values);
 
 	free(sql);
 	if (target->distributed && target->dist_schema == NULL)

@@ -90,7 +90,7 @@ static bool
 is_host(const char *text)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
-	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" "0123456789" ".-_:%";
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZ" "0123456789" ".-_:%";
 
 	return text[0] != '\0' && text[strspn(text, allowed)] == '\0';
 }

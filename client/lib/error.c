@@ -68,6 +68,8 @@ pgsfi_fail(pgsf *h, const char *sqlstate, const char *format, ...)
 {
 	va_list		args;
 
+	/* by it the handle knows that there is an error */
+	PGSF_ASSERT(sqlstate[0] != '\0');
 	if (h->error.sqlstate[0] != '\0')
 		return -1;
 	snprintf(h->error.sqlstate, sizeof(h->error.sqlstate), "%s", sqlstate);
@@ -144,7 +146,7 @@ pgsfi_fail_result(pgsf *h, const PGresult *result)
 
 	if (h->error.sqlstate[0] != '\0')
 		return -1;
-	if (sqlstate != NULL && message != NULL)
+	if (sqlstate != NULL && sqlstate[0] != '\0' && message != NULL)
 	{
 		pgsfi_fail(h, sqlstate, "%s", message);
 		h->error.detail = copy_field(result, PG_DIAG_MESSAGE_DETAIL);

@@ -155,6 +155,7 @@ is_border(const Get *get, int64_t at)
 static int
 take_gap(pgsf *h, Get *get, int64_t until)
 {
+	PGSF_ASSERT(until >= get->done && until <= get->total);
 	if (until > get->done && ((get->done > 0 && !is_border(get, get->done)) ||
 							  (until < get->total && !is_border(get, until))))
 		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server left out bytes that are no hole");
@@ -200,6 +201,7 @@ end_rows(pgsf *h, Get *get)
 {
 	if (take_gap(h, get, get->total) < 0)
 		return -1;
+	PGSF_ASSERT(get->done == get->total);
 	return get->end == NULL ? 0 : get->end(h, get);
 }
 
@@ -240,7 +242,7 @@ get_value(pgsf *h, Get *get)
 
 /* The common part of the three functions: check, get, or give up. */
 static int64_t
-run(pgsf *h, Get *get)
+run_get(pgsf *h, Get *get)
 {
 	if (get->sql == NULL || get->offset < 0 || get->length < -1 || get->offset == INT64_MAX)
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT,
@@ -277,13 +279,13 @@ pgsf_get_fd(pgsf *h, int fd, int64_t offset, int64_t length,
 			const char *sql, const pgsf_params *params)
 {
 	Get			get = {.take = take_to_file, .take_hole = take_hole_to_file, .end = end_file,
-	.offset = offset, .length = length, .sql = sql, .params = params};
+		.offset = offset, .length = length, .sql = sql, .params = params};
 
 	if (pgsfi_start_closed(h) < 0)
 		return -1;
 	pgsfi_holes_start(&get.file, fd);
 	get.hole_bytes = get.file.sparse ? INT64_MAX : ZEROS_BYTES;
-	return run(h, &get);
+	return run_get(h, &get);
 }
 
 /* ---- memory ---- */
@@ -303,6 +305,7 @@ take_to_memory(pgsf *h, Get *get, const char *data, int64_t len)
 {
 	if (take_hole_to_memory(h, get, 0) < 0)
 		return -1;
+	PGSF_ASSERT(len <= get->total - get->done);
 	memcpy(get->memory + get->done, data, len);
 	return 0;
 }
@@ -312,7 +315,7 @@ pgsf_get_memory(pgsf *h, void **data, size_t *data_len, int64_t offset, int64_t 
 				const char *sql, const pgsf_params *params)
 {
 	Get			get = {.take = take_to_memory, .take_hole = take_hole_to_memory,
-	.hole_bytes = INT64_MAX, .offset = offset, .length = length, .sql = sql, .params = params};
+		.hole_bytes = INT64_MAX, .offset = offset, .length = length, .sql = sql, .params = params};
 	int64_t		rc;
 
 	if (pgsfi_start_closed(h) < 0)
@@ -321,7 +324,7 @@ pgsf_get_memory(pgsf *h, void **data, size_t *data_len, int64_t offset, int64_t 
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "data and data_len must not be NULL");
 	*data = NULL;
 	*data_len = 0;
-	rc = run(h, &get);
+	rc = run_get(h, &get);
 	if (rc == 0 && get.memory == NULL && (get.memory = calloc(1, 1)) == NULL)
 		rc = pgsfi_fail_memory(h);
 	if (rc < 0)
@@ -356,6 +359,7 @@ take_to_sink(pgsf *h, Get *get, const char *data, int64_t len)
 static int
 take_hole_to_sink(pgsf *h, Get *get, int64_t len)
 {
+	PGSF_ASSERT(len <= ZEROS_BYTES);
 	return take_to_sink(h, get, pgsfi_zeros, len);
 }
 
@@ -365,11 +369,11 @@ pgsf_get_callback(pgsf *h, pgsf_sink sink, void *arg, int64_t offset, int64_t le
 {
 	Get			get = {.take = take_to_sink, .take_hole = take_hole_to_sink,
 		.hole_bytes = ZEROS_BYTES, .sink = sink, .arg = arg, .offset = offset,
-	.length = length, .sql = sql, .params = params};
+		.length = length, .sql = sql, .params = params};
 
 	if (pgsfi_start_closed(h) < 0)
 		return -1;
 	if (sink == NULL)
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "sink must not be NULL");
-	return run(h, &get);
+	return run_get(h, &get);
 }

@@ -82,6 +82,7 @@ pgsfi_holes_skip(LocalFile *file)
 		data = at;
 		file->data_end = INT64_MAX;
 	}
+	PGSF_ASSERT(data == at || data % UNIT_BYTES == 0 || data == file->before.st_size - file->start);
 	file->position = lseek(file->fd, file->start + data, SEEK_SET);
 	return data - at;
 }
@@ -151,6 +152,8 @@ write_waiting(pgsf *h, LocalSink *sink)
 {
 	int64_t		len = sink->zeros;
 
+	/* zeros behind a hole have joined it */
+	PGSF_ASSERT(len == 0 || sink->hole == 0);
 	sink->zeros = 0;
 	return write_zeros(h, sink, len);
 }

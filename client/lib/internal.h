@@ -34,6 +34,10 @@
  *
  * "Has the connection" means: h is the user of its link (pgsfi_take, pgsfi_enter).
  *
+ * An assertion is about what the library has done.  What an application or a server does
+ * wrong is an error.  Assertions run in builds for tests only (FAULTS=1): they must not end
+ * a user's program.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef PGSF_INTERNAL_H
@@ -46,6 +50,15 @@
 #include <sys/stat.h>
 
 #include "pgsecurefile.h"
+
+#ifdef PGSF_ASSERTIONS
+#undef NDEBUG
+#include <assert.h>
+#define PGSF_ASSERT(condition)	assert(condition)
+#else
+/* not evaluated, but compiled: what only assertions use is not unused */
+#define PGSF_ASSERT(condition)	((void) (true || (condition)))
+#endif
 
 /*
  * The bytes that one command carries.  A multiple of the unit of 128 KB that the server
@@ -190,6 +203,16 @@ pgsfi_connected(const pgsf *h)
 	return h->link->conn != NULL && PQstatus(h->link->conn) == CONNECTION_OK;
 }
 
+/*
+ * Has h the connection, or did a callback of the application, which must not do that, close
+ * or reset it meanwhile?  For assertions.
+ */
+static inline bool
+pgsfi_has_connection(const pgsf *h)
+{
+	return h->link->user == h || h->failed_unseen;
+}
+
 /* ---- error.c ---- */
 
 /*
@@ -222,6 +245,9 @@ extern void pgsfi_forget_cancel(pgsf *h);
 extern int	pgsfi_report(pgsf *h, int64_t done, int64_t total);
 
 /* ---- state.c ---- */
+
+/* Assert what is true of a handle between two calls of public functions. */
+extern void pgsfi_check_state(const pgsf *h);
 
 /*
  * The start of a public function: clear the error of the call before.  Fails if h is

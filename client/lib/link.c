@@ -25,6 +25,7 @@
 static void
 free_link(Link *link)
 {
+	PGSF_ASSERT(link->conn == NULL && link->handles == NULL && link->user == NULL);
 	free(link->schema);
 	free(link);
 }
@@ -130,8 +131,9 @@ pgsfi_link_leave(pgsf *h)
 	Link	   *link = h->link;
 	pgsf	  **at;
 
+	PGSF_ASSERT(link->user != h);
 	for (at = &link->handles; *at != h; at = &(*at)->next)
-		;
+		PGSF_ASSERT(*at != NULL);
 	*at = h->next;
 	if (link->conn == NULL && link->handles == NULL)
 		free_link(link);

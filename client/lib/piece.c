@@ -21,6 +21,8 @@ wait_for_window(pgsf *h)
 	while (link->queue_len >= WINDOW_PIECES ||
 		   (link->queue_len > 0 && !PQisBusy(link->conn)))
 	{
+		/* its bytes would be lost */
+		PGSF_ASSERT(link->queue[link->queue_head].kind != AWAITED_READ);
 		if (pgsfi_drop_next(h) < 0)
 			return -1;
 	}
@@ -39,6 +41,9 @@ pgsfi_send_piece(pgsf *h, int64_t object_offset, const char *data, int64_t len_b
 	static const int formats[] = {1, 1, 1};
 	pgsf_params params = {which == PREPARED_WRITE ? 2 : 3, NULL, values, lengths, formats};
 
+	/* the server gets each unit of a stream in one command */
+	PGSF_ASSERT(len_bytes > 0 && object_offset % PIECE_BYTES + len_bytes <= PIECE_BYTES);
+	PGSF_ASSERT(h->mode == PGSF_READ_WRITE || h->failed_unseen);
 	pgsfi_put_int4(fd, h->fd);
 	pgsfi_put_int8(offset, object_offset);
 	if (pgsfi_check_cancel(h) < 0 || wait_for_window(h) < 0 ||
@@ -74,6 +79,8 @@ pgsfi_request_piece(pgsf *h, int64_t len_bytes)
 	static const int formats[] = {1, 1, 1};
 	pgsf_params params = {which == PREPARED_READ ? 2 : 3, NULL, values, lengths, formats};
 
+	PGSF_ASSERT(len_bytes > 0 && len_bytes <= PIECE_BYTES);
+	PGSF_ASSERT(h->mode != PGSF_CLOSED && object_offset + len_bytes <= h->length);
 	pgsfi_put_int4(fd, h->fd);
 	pgsfi_put_int4(len, (int32_t) len_bytes);
 	pgsfi_put_int8(offset, object_offset);

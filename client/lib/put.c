@@ -45,6 +45,7 @@ typedef struct Put
 static int
 report(pgsf *h, const Put *put)
 {
+	PGSF_ASSERT(h->taken + put->skipped <= put->done);
 	return pgsfi_report(h, h->taken + put->skipped, put->total);
 }
 
@@ -71,6 +72,7 @@ write_next(pgsf *h, Put *put, char *buf)
 
 	put->hole = 0;
 	len = put->next(h, put, buf, PIECE_BYTES - h->position % PIECE_BYTES, &data);
+	PGSF_ASSERT(len <= PIECE_BYTES - h->position % PIECE_BYTES);
 	if (len > 0)
 		len = pgsfi_write(h, data, len) < 0 ? -1 : len;
 	else if (len == 0 && put->hole > 0)
@@ -123,7 +125,7 @@ put_value(pgsf *h, Put *put)
 
 /* The common part of the three functions: check, put, or give up. */
 static int64_t
-run(pgsf *h, Put *put)
+run_put(pgsf *h, Put *put)
 {
 	if (put->result != NULL)
 		*put->result = NULL;
@@ -155,12 +157,12 @@ pgsf_put_fd(pgsf *h, int fd, const char *table, const char *column,
 			const char *sql, const pgsf_params *params, PGresult **result)
 {
 	Put			put = {.next = next_of_file, .check = check_file, .table = table,
-	.column = column, .sql = sql, .params = params, .result = result};
+		.column = column, .sql = sql, .params = params, .result = result};
 
 	if (pgsfi_start_closed(h) < 0 || pgsfi_local_start(h, &put.file, fd) < 0)
 		return -1;
 	put.total = pgsfi_local_left(&put.file);
-	return run(h, &put);
+	return run_put(h, &put);
 }
 
 /* ---- memory ---- */
@@ -182,13 +184,13 @@ pgsf_put_memory(pgsf *h, const void *data, size_t len,
 				const char *sql, const pgsf_params *params, PGresult **result)
 {
 	Put			put = {.next = next_of_memory, .memory = data, .total = (int64_t) len,
-	.table = table, .column = column, .sql = sql, .params = params, .result = result};
+		.table = table, .column = column, .sql = sql, .params = params, .result = result};
 
 	if (pgsfi_start_closed(h) < 0)
 		return -1;
 	if (len > INT64_MAX || (data == NULL && len > 0))
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "data must not be NULL");
-	return run(h, &put);
+	return run_put(h, &put);
 }
 
 /* ---- callback ---- */
@@ -229,7 +231,7 @@ put_from_source(pgsf *h, Put *put, bool has_source)
 		return -1;
 	if (!has_source)
 		return pgsfi_fail(h, PGSF_ERROR_ARGUMENT, "source must not be NULL");
-	return run(h, put);
+	return run_put(h, put);
 }
 
 int64_t
@@ -239,7 +241,7 @@ pgsf_put_callback(pgsf *h, pgsf_source source, void *arg, int64_t total,
 {
 	Put			put = {.next = next_of_source, .source = source, .arg = arg,
 		.total = total < 0 ? -1 : total,
-	.table = table, .column = column, .sql = sql, .params = params, .result = result};
+		.table = table, .column = column, .sql = sql, .params = params, .result = result};
 
 	return put_from_source(h, &put, source != NULL);
 }
@@ -251,7 +253,7 @@ pgsf_put_sparse(pgsf *h, pgsf_sparse_source source, void *arg, int64_t total,
 {
 	Put			put = {.next = next_of_sparse_source, .sparse_source = source, .arg = arg,
 		.total = total < 0 ? -1 : total,
-	.table = table, .column = column, .sql = sql, .params = params, .result = result};
+		.table = table, .column = column, .sql = sql, .params = params, .result = result};
 
 	return put_from_source(h, &put, source != NULL);
 }

@@ -68,6 +68,7 @@ static int
 take_piece(pgsf *h)
 {
 	Awaited		awaited;
+	const int64_t next = h->piece_offset + h->piece_len;
 
 	PQclear(h->piece);
 	h->piece = NULL;
@@ -81,6 +82,7 @@ take_piece(pgsf *h)
 		PQclear(h->piece);
 		h->piece = NULL;
 	}
+	PGSF_ASSERT(awaited.object_offset == next && next + awaited.len_bytes <= h->requested_until);
 	if (PQntuples(h->piece) != 1 || PQgetlength(h->piece, 0, 0) != awaited.len_bytes)
 		return pgsfi_fail(h, PGSF_ERROR_PROTOCOL, "the server sent fewer bytes than there are");
 	h->piece_offset = awaited.object_offset;
@@ -105,6 +107,8 @@ goal_of(pgsf *h, int64_t want)
 		else
 			goal = (goal / PIECE_BYTES + h->ahead) * PIECE_BYTES;
 	}
+	/* else read_bytes() would request nothing, and go round for ever */
+	PGSF_ASSERT(goal > h->position && h->length > h->position);
 	return goal < h->length ? goal : h->length;
 }
 
@@ -121,6 +125,7 @@ aim(pgsf *h)
 		pgsfi_forget_ahead(h);
 	if (h->requested_until == 0)
 		h->requested_until = h->piece_offset = h->position;
+	PGSF_ASSERT(h->piece_offset <= h->position && h->position <= h->requested_until);
 	if (!sequential)
 		h->ahead = 0;
 	else if (h->ahead < WINDOW_PIECES)
@@ -131,6 +136,7 @@ aim(pgsf *h)
 static int
 read_bytes(pgsf *h, char *buf, int64_t want)
 {
+	PGSF_ASSERT(want > 0 && want <= h->length - h->position && h->gathered_len == 0);
 	aim(h);
 	while (want > 0)
 	{

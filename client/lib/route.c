@@ -64,6 +64,7 @@ connect_alike(pgsf *h, const char *host, const char *port)
 			words[n] = word;
 			values[n++] = options[i].val;
 		}
+		PGSF_ASSERT(n <= count);
 		if (words != NULL && values != NULL)
 		{
 			words[n] = "host";
@@ -181,7 +182,7 @@ find_schema(pgsf *h)
  * quoted; NULL after an error.
  */
 static PGresult *
-ask(pgsf *h, const char *schema, const char *table, const char *key)
+ask_coordinator(pgsf *h, const char *schema, const char *table, const char *key)
 {
 	const char *values[] = {table, key};
 	pgsf_params params = {2, NULL, values, NULL, NULL};
@@ -263,7 +264,7 @@ pgsf_find_route(pgsf *h, const char *table, const char *key, pgsf_route *route)
 	if (pgsfi_enter(h) < 0)
 		return -1;
 	schema = find_schema(h);
-	result = schema == NULL ? NULL : ask(h, schema, table, key);
+	result = schema == NULL ? NULL : ask_coordinator(h, schema, table, key);
 	if (result == NULL || pgsfi_release(h) < 0)
 		pgsfi_give_up(h);
 	else

@@ -47,6 +47,7 @@ pgsfi_sql(pgsf *h, const char *format, ...)
 char *
 pgsfi_sql_one_row(pgsf *h, const char *columns, const char *select)
 {
+	PGSF_ASSERT(h->link->schema != NULL);
 	return pgsfi_sql(h,
 					 "SELECT %s FROM ("
 					 "SELECT n, (CASE WHEN n OPERATOR(pg_catalog.=) 1 THEN v"
@@ -94,6 +95,7 @@ skip_quoted(const char *p, bool backslashes)
 {
 	char		quote = *p++;
 
+	PGSF_ASSERT(quote == '\'' || quote == '"');
 	while (*p != '\0' && *p != quote)
 		p += backslashes && *p == '\\' && p[1] != '\0' ? 2 : 1;
 	return *p == '\0' ? p : p + 1;
@@ -198,7 +200,7 @@ check_statement(pgsf *h, const char *sql, const pgsf_params *params, Scan *scan)
 {
 	int			count = params == NULL ? 0 : params->count;
 	const char *conforming = h->link->conn == NULL ? NULL :
-	PQparameterStatus(h->link->conn, "standard_conforming_strings");
+		PQparameterStatus(h->link->conn, "standard_conforming_strings");
 
 	if (params != NULL && pgsfi_check_params(h, params) < 0)
 		return -1;
@@ -251,6 +253,7 @@ pgsfi_sql_with_value(pgsf *h, const char *sql, int number)
 {
 	const char *at = strstr(sql, PGSF_VALUE);
 
+	PGSF_ASSERT(at != NULL && h->link->schema != NULL);
 	return pgsfi_sql(h, "%.*s%s.securefile_finish($%d)%s", (int) (at - sql), sql,
 					 h->link->schema, number, at + strlen(PGSF_VALUE));
 }
@@ -280,6 +283,7 @@ pgsfi_get_int(const PGresult *result, int column)
 	uint32_t	wire4;
 	uint64_t	wire8;
 
+	PGSF_ASSERT(PQntuples(result) > 0 && column < PQnfields(result));
 	if (PQfformat(result, column) != 1)
 		return -1;
 	switch (PQgetlength(result, 0, column))
@@ -355,6 +359,7 @@ add_param(Params *params, Oid type, int len_bytes)
 	int			i = params->all.count++;
 	char	   *value = params->own[i - params->given];
 
+	PGSF_ASSERT(i - params->given < OWN_PARAMS && len_bytes <= (int) sizeof(params->own[0]));
 	params->types[i] = type;
 	params->values[i] = value;
 	params->lengths[i] = len_bytes;

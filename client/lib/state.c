@@ -10,11 +10,60 @@
  */
 #include "internal.h"
 
+/* The reads in flight: what follows the received piece, in order, up to requested_until. */
+static int64_t
+end_of_reads(const pgsf *h)
+{
+	const Link *link = h->link;
+	int64_t		end = h->piece_offset + h->piece_len;
+
+	for (int i = 0; link->user == h && i < link->queue_len; i++)
+	{
+		const Awaited *awaited = &link->queue[(link->queue_head + i) % QUEUE_MAX];
+
+		if (awaited->kind != AWAITED_READ)
+			continue;
+		PGSF_ASSERT(awaited->object_offset == end);
+		end += awaited->len_bytes;
+	}
+	return end;
+}
+
+/*
+ *	- closed: nothing of a value is left, and no transaction of the library
+ *	- gathered bytes are a part of one piece, of a value that is written, and of its length
+ *	- what was read, or requested, is a part of the value
+ *	- only a handle that has the connection has commands in flight
+ */
+void
+pgsfi_check_state(const pgsf *h)
+{
+	const Link *link = h->link;
+
+	PGSF_ASSERT(!h->cancel_masked);
+	PGSF_ASSERT(link->user != NULL || (link->queue_len == 0 && !link->unsynced));
+	if (h->mode == PGSF_CLOSED)
+	{
+		PGSF_ASSERT(h->piece == NULL && h->gathered_len == 0 && !h->own_transaction);
+		PGSF_ASSERT(link->user != h);
+		return;
+	}
+	PGSF_ASSERT(h->fd >= 0 && h->position >= 0 && h->length >= 0 && link->schema != NULL);
+	PGSF_ASSERT(h->gathered_len == 0 ||
+				(h->gathered != NULL && h->mode == PGSF_READ_WRITE && link->user == h));
+	PGSF_ASSERT(h->gathered_len == 0 ||
+				h->gathered_offset % PIECE_BYTES + h->gathered_len < PIECE_BYTES);
+	PGSF_ASSERT(h->gathered_len <= h->length - h->gathered_offset || h->gathered_len == 0);
+	PGSF_ASSERT((h->piece != NULL) == (h->piece_len > 0));
+	PGSF_ASSERT(h->requested_until <= h->length && end_of_reads(h) == h->requested_until);
+}
+
 int
 pgsfi_start(pgsf *h)
 {
 	if (h == NULL)
 		return -1;
+	pgsfi_check_state(h);
 	if (h->failed_unseen)
 	{
 		h->failed_unseen = false;
@@ -51,6 +100,8 @@ pgsfi_start_closed(pgsf *h)
 void
 pgsfi_opened(pgsf *h, pgsf_mode mode, bool created, int fd, int64_t length)
 {
+	PGSF_ASSERT(h->mode == PGSF_CLOSED && mode != PGSF_CLOSED && length >= 0);
+	PGSF_ASSERT(h->piece == NULL && h->gathered_len == 0);
 	h->mode = mode;
 	h->created = created;
 	h->fd = fd;

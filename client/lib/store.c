@@ -57,6 +57,7 @@ commit(pgsf *h)
 {
 	int			rc;
 
+	PGSF_ASSERT(h->own_transaction && h->gathered_len == 0 && h->link->queue_len == 0);
 	if (pgsfi_check_cancel(h) < 0)
 		return -1;
 	h->cancel_masked = true;
@@ -146,6 +147,8 @@ pgsf_close(pgsf *h)
 		if (pgsfi_release(h) < 0)
 			rc = -1;
 	}
+	else
+		(void) pgsfi_release(h);
 	h->cancel_masked = false;
 	pgsfi_closed(h);
 	return rc;

@@ -44,6 +44,7 @@ pgsfi_take(pgsf *h)
 		return 0;
 	if (link->user != NULL)
 		settle(link->user);
+	PGSF_ASSERT(link->user == NULL && link->queue_len == 0);
 	status = PQtransactionStatus(link->conn);
 	if (status == PQTRANS_UNKNOWN)
 		return pgsfi_fail_connection(h);
@@ -90,6 +91,7 @@ static int
 lost(pgsf *h)
 {
 	pgsfi_forget_ahead(h);
+	(void) pgsfi_release(h);
 	pgsfi_closed(h);
 	return -1;
 }
@@ -109,7 +111,8 @@ pgsfi_enter(pgsf *h)
 	if (pgsfi_take(h) < 0)
 		return pgsfi_connected(h) ? -1 : lost(h);
 
-	/* h is the user and nothing is in flight: this is the state on entry */
+	/* nothing is in flight: this is the state on entry */
+	PGSF_ASSERT(h->link->user == h && h->link->queue_len == 0);
 	status = PQtransactionStatus(h->link->conn);
 	if (status == PQTRANS_INERROR)
 		pgsfi_fail(h, STATE_FAILED, "the transaction has failed: roll it back");
@@ -130,6 +133,8 @@ pgsfi_end_transaction(pgsf *h, const char *command)
 	PGresult   *result;
 	int			rc = 0;
 
+	/* a transaction that is half ended helps nobody */
+	PGSF_ASSERT(h->cancel_masked);
 	if (pgsfi_execute(h, command, &result) < 0)
 		return -1;
 
@@ -187,6 +192,7 @@ pgsfi_end_at_server(pgsf *h, const char *command)
 {
 	PGTransactionStatusType status = PQtransactionStatus(h->link->conn);
 
+	PGSF_ASSERT(h->link->user == h && h->link->queue_len == 0);
 	if (status == PQTRANS_IDLE)
 		return 0;
 	if (!h->own_transaction)
@@ -206,6 +212,7 @@ pgsfi_end_at_server(pgsf *h, const char *command)
 int
 pgsfi_give_up(pgsf *h)
 {
+	PGSF_ASSERT(h->error.sqlstate[0] != '\0' && !h->cancel_masked);
 	h->cancel_masked = true;
 	pgsfi_forget_ahead(h);
 	h->gathered_len = 0;
@@ -218,6 +225,7 @@ pgsfi_give_up(pgsf *h)
 	}
 	else if (h->link->user == h)
 		(void) pgsfi_release(h);
+	PGSF_ASSERT(h->link->user != h);
 	pgsfi_closed(h);
 	h->cancel_masked = false;
 	pgsfi_forget_cancel(h);

@@ -29,6 +29,7 @@ push(Link *link, AwaitedKind kind, int64_t object_offset, int64_t len_bytes)
 {
 	Awaited    *awaited = &link->queue[(link->queue_head + link->queue_len) % QUEUE_MAX];
 
+	PGSF_ASSERT(link->queue_len < QUEUE_MAX);
 	awaited->kind = kind;
 	awaited->object_offset = object_offset;
 	awaited->len_bytes = len_bytes;
@@ -67,6 +68,7 @@ pgsfi_send(pgsf *h, AwaitedKind kind, const char *sql, const pgsf_params *params
 {
 	static const pgsf_params none = {0, NULL, NULL, NULL, NULL};
 
+	PGSF_ASSERT(pgsfi_has_connection(h));
 	if (sql == NULL)
 		return pgsfi_fail_memory(h);
 	if (params == NULL)
@@ -89,6 +91,7 @@ pgsfi_prepare(pgsf *h, Prepared which, const char *function, Oid second)
 	char	   *sql;
 	int			rc;
 
+	PGSF_ASSERT(which != PREPARED_NONE && pgsfi_has_connection(h));
 	if (h->link->prepared == which)
 		return 0;
 	if (at)
@@ -113,6 +116,7 @@ pgsfi_prepare(pgsf *h, Prepared which, const char *function, Oid second)
 int
 pgsfi_send_prepared(pgsf *h, const Awaited *awaited, const pgsf_params *params)
 {
+	PGSF_ASSERT(h->link->prepared != PREPARED_NONE);
 	if (make_room(h) < 0)
 		return -1;
 	return sent(h, PQsendQueryPrepared(h->link->conn, "", params->count, params->values,
@@ -146,6 +150,7 @@ pop(Link *link)
 {
 	Awaited		awaited = link->queue[link->queue_head];
 
+	PGSF_ASSERT(link->queue_len > 0);
 	link->queue_head = (link->queue_head + 1) % QUEUE_MAX;
 	link->queue_len--;
 	return awaited;
@@ -310,6 +315,7 @@ pgsfi_finish(pgsf *h, PGresult **answer)
 		else
 			PQclear(result);
 	}
+	PGSF_ASSERT(!h->link->unsynced);
 	if (rc < 0 && answer != NULL)
 	{
 		PQclear(*answer);

@@ -26,6 +26,8 @@ gather(pgsf *h, const char *data, int64_t len_bytes, int64_t until_end)
 	}
 	if (h->gathered_len == 0)
 		h->gathered_offset = h->position;
+	PGSF_ASSERT(h->gathered_offset + h->gathered_len == h->position);
+	PGSF_ASSERT(h->gathered_len + len_bytes <= PIECE_BYTES);
 	memcpy(h->gathered + h->gathered_len, data, len_bytes);
 	h->gathered_len += len_bytes;
 	return len_bytes == until_end ? pgsfi_send_gathered(h) : 0;
@@ -34,6 +36,8 @@ gather(pgsf *h, const char *data, int64_t len_bytes, int64_t until_end)
 int
 pgsfi_write(pgsf *h, const char *data, int64_t len_bytes)
 {
+	/* what was read ahead may be written over */
+	PGSF_ASSERT(h->requested_until == 0 && h->piece == NULL);
 	if (h->gathered_len > 0 && h->gathered_offset + h->gathered_len != h->position &&
 		pgsfi_send_gathered(h) < 0)
 		return -1;
@@ -82,6 +86,7 @@ pgsfi_truncate(pgsf *h, int64_t length)
 	char	   *sql = NULL;
 	int			rc = -1;
 
+	PGSF_ASSERT(length >= 0 && h->requested_until == 0);
 	if (pgsfi_params_start(h, &params, NULL) == 0 && pgsfi_send_gathered(h) == 0)
 	{
 		pgsfi_params_int4(&params, h->fd);

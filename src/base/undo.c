@@ -19,7 +19,7 @@ typedef struct Copy
 	SfUndoLevel old[FLEXIBLE_ARRAY_MEMBER];
 } Copy;
 
-/* Those of which copies were kept in this transaction, in TopTransactionContext. */
+/* The kinds of which copies were kept in this transaction, in TopTransactionContext. */
 static SfUndo *kinds;
 
 static Size

@@ -75,7 +75,7 @@ SfCheckShare *
 sfi_check_known(SfCheck *check, SfShareId id)
 {
 	PageFacts  *facts = check->shares == NULL ? NULL :
-	hash_search(check->shares->pages, &id.page, HASH_FIND, NULL);
+		hash_search(check->shares->pages, &id.page, HASH_FIND, NULL);
 
 	SF_ASSERT(id.cell < SF_SHARE_CELLS);
 	return facts == NULL ? NULL : &facts->pairs[id.cell / 2];

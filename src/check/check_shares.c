@@ -271,9 +271,9 @@ judge_counted(const SfPageWalk *walk, const SfShareRecord *record, const SfCheck
 {
 	bool		is_dead = record->state == SF_SHARE_DEAD;
 	bool		stays_new = record->state == SF_SHARE_NEW && waits &&
-	maker_end(record) != SF_END_ABORTED;
+		maker_end(record) != SF_END_ABORTED;
 	uint32		due = share == NULL ? 0 : is_dead ? share->rows :
-	add_up(share->rows, share->waiting);
+		add_up(share->rows, share->waiting);
 
 	if (due == 0)
 		return unreferred(walk, record, "no row has it, and no pending entry is about it");
@@ -289,7 +289,7 @@ static SfCheckFate
 judge_by_rows(const SfPageWalk *walk, const SfShareRecord *record, const SfCheckShare *share)
 {
 	bool		may_be_wanted = record->state == SF_SHARE_LIVE ||
-	(record->state == SF_SHARE_NEW && maker_end(record) != SF_END_ABORTED);
+		(record->state == SF_SHARE_NEW && maker_end(record) != SF_END_ABORTED);
 	uint32		rows = share == NULL ? 0 : share->rows;
 
 	if (rows == 0 && (walk->all_sound || !may_be_wanted))

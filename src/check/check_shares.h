@@ -81,7 +81,7 @@ typedef struct SfCheckShares
 	SfCheckPage read;			/* the share page that was looked at last */
 } SfCheckShares;
 
-/* That of a check, made when it is first asked for. */
+/* The references of a check, made when it is first asked for. */
 extern SfCheckShares *sfi_check_shares_of(SfCheck *check);
 
 /*

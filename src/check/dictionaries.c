@@ -196,7 +196,7 @@ void
 sfi_check_dictionary_repair(const SfPageWalk *walk, SfHeaderRepair *repair)
 {
 	bool		relinked = walk->dictionary_lost ||
-	(walk->dictionary_damaged && walk->all_sound);
+		(walk->dictionary_damaged && walk->all_sound);
 	uint32		last = SF_DICTIONARY_MAX;
 
 	while (last > 0 && walk->dictionaries[last] == 0)

@@ -42,7 +42,7 @@ take(Cells *cells, uint32 first, uint32 n)
 	return true;
 }
 
-/* Those of records that rows have as they are; page NULL: there are none. */
+/* The cells of records that rows have as they are; page NULL: there are none. */
 static Cells
 cells_of_rows(SfCheck *check, uint32 number, const SfSharePage *page)
 {
@@ -53,7 +53,7 @@ cells_of_rows(SfCheck *check, uint32 number, const SfSharePage *page)
 		const SfShareRecord *record = sf_format_share_record(page, cell);
 		uint32		n = sf_share_record_cells(record);
 		const SfCheckShare *share = record == NULL ? NULL :
-		sfi_check_known(check, (SfShareId) {number, cell, (uint16) record->object_id});
+			sfi_check_known(check, (SfShareId) {number, cell, (uint16) record->object_id});
 
 		if (share != NULL && share->rows > 0)
 			(void) take(&cells, cell, n);

@@ -197,7 +197,7 @@ check_map_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 	SfCheckPlanes planes;
 	uint64		nused = pg_popcount((const char *) map->used, sizeof(map->used));
 	bool		is_old = first + SF_MAP_SECTORS > check->header.total_sectors &&
-	check->total_sectors > check->header.total_sectors;
+		check->total_sectors > check->header.total_sectors;
 
 	sfi_check_fill_planes(walk, first, &planes);
 	for (int64 i = planes.owned_from; i < planes.owned_end; i++)

@@ -29,7 +29,7 @@ typedef struct Making
 {
 	SfPageWalk *walk;
 	uint32		page;
-	SfCheckLost **lost;			/* those of this page, */
+	SfCheckLost **lost;			/* records of this page, */
 	int64		nlost;			/* so many */
 	SfSharePage *content;
 } Making;

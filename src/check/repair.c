@@ -209,7 +209,7 @@ static void
 repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 {
 	bool		listed = (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)) &&
-	!walk->lists_damaged;
+		!walk->lists_damaged;
 
 	if (listed || (walk->known[page] & SF_KNOWN_OWNED) ||
 		((walk->known[page] & SF_KNOWN_ADVICE) && !walk->advice_damaged))

@@ -111,7 +111,7 @@ bool
 sf_config_is_key_name(const char *name, size_t len_bytes)
 {
 	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	"0123456789_.:-";
+		"0123456789_.:-";
 
 	StaticAssertStmt(sizeof(allowed) - 1 == 2 * 26 + 10 + 4, "each letter and digit is there");
 	if (len_bytes < 1 || len_bytes > SF_KEY_NAME_MAX)

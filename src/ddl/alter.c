@@ -46,7 +46,7 @@ sfi_ddl_alter_analyze(AlterTableStmt *stmt, const char *query)
 			ColumnDef  *def = castNode(ColumnDef, cmd->def);
 			String	   *name = makeString(pstrdup(cmd->name));
 			bool		computes = def->raw_default != NULL &&
-			!is_self_reference(def->raw_default, cmd->name);
+				!is_self_reference(def->raw_default, cmd->name);
 			SfConvert  *convert;
 
 			alter->retyped_names = lappend(alter->retyped_names, name);
@@ -96,6 +96,8 @@ sfi_ddl_alter_note(Oid table_oid, AttrNumber attnum)
 	if (name == NULL || !has_name(sfi_ddl_alter->retyped_names, name))
 		return;
 
+	/* core changes the type of no system column */
+	SF_ASSERT(attnum > 0);
 	/* other parts of the command (SET NOT NULL) alter the column later, too */
 	known = sfi_ddl_altered_column(table_oid, name);
 	if (known == attnum)

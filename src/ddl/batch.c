@@ -46,6 +46,7 @@
 #include "read/read.h"
 #include "stats/stats.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -111,6 +112,7 @@ id_of(struct varlena *stored)
 static bool
 is_stale_in_row(const Batch *batch, Datum value, struct varlena *stored)
 {
+	SF_ASSERT(batch->at.pass > 0);
 	if (stored == NULL && !sfi_ddl_may_stay_inline(&batch->column, value))
 		return true;
 	if (batch->at.pass > 1)
@@ -211,6 +213,10 @@ visit_rows(Batch *batch, SfRowWriter *writer)
 	while (batch->bytes < batch->max_bytes && (more = sf_rows_next(&rows)))
 	{
 		context.tid = rows.slot->tts_tid;
+		/* a position that goes back would let the calls go round for ever */
+		SF_ASSERT(ItemPointerGetBlockNumber(&context.tid) > batch->at.block ||
+				  (ItemPointerGetBlockNumber(&context.tid) == batch->at.block &&
+				   ItemPointerGetOffsetNumber(&context.tid) > batch->at.offset));
 		visit_row(batch, writer, rows.slot, &context);
 		batch->at.block = ItemPointerGetBlockNumber(&context.tid);
 		batch->at.offset = ItemPointerGetOffsetNumber(&context.tid);
@@ -243,6 +249,8 @@ batch_step(void *arg)
 	Batch	   *batch = arg;
 	SfRowWriter writer = sfi_ddl_writer_begin(batch->rel);
 
+	SF_ASSERT(batch->at.table_oid == RelationGetRelid(batch->rel) &&
+			  batch->at.attnum == batch->column.attnum);
 	if (batch->at.block >= batch->at.end_block || visit_rows(batch, &writer))
 		end_pass(batch);
 	sfi_ddl_writer_end(&writer);
@@ -255,6 +263,7 @@ begin_first_pass(Batch *batch)
 	Oid			segrelid = sf_space_segment_relid(batch->column.table_oid, batch->column.attnum);
 	Relation	segrel = OidIsValid(segrelid) ? relation_open(segrelid, RowExclusiveLock) : NULL;
 
+	SF_ASSERT(CheckRelationLockedByMe(batch->rel, RowExclusiveLock, true));
 	batch->at = (Position)
 	{
 		.table_oid = batch->column.table_oid,

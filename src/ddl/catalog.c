@@ -15,6 +15,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_depend.h"
@@ -40,6 +41,7 @@ sf_ddl_catalog_row(Relation catalog, Oid index, AttrNumber oid_attnum, Oid oid, 
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	SF_ASSERT(OidIsValid(oid) && IsTransactionState());
 	ScanKeyInit(&key, oid_attnum, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
 	scan = systable_beginscan(catalog, index, true, snapshot, 1, &key);
 	tuple = heap_copytuple(systable_getnext(scan));
@@ -182,7 +184,7 @@ static bool
 find_objects(Oid am, SfDdlObjects *found)
 {
 	Oid			extension = OidIsValid(am) ?
-	getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
+		getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
 
 	memset(found, 0, sizeof(*found));
 	if (OidIsValid(extension))

@@ -49,7 +49,7 @@ typedef struct SfAlter
 	bool		may_bring_values;	/* new column, or change of type */
 	bool		drops_cascade;	/* DROP COLUMN .. CASCADE */
 	List	   *retyped_names;	/* String nodes: ALTER TYPE */
-	List	   *using_names;	/* those of them with a USING that computes */
+	List	   *using_names;	/* names with a USING that computes */
 	List	   *retyped;		/* SfAltered, one a column and table */
 	List	   *converts;		/* SfConvert, or NULL, of each */
 	SfRowContext row;			/* the row whose value is being converted */
@@ -394,6 +394,9 @@ extern uint64 sfi_ddl_relation_changes(void);
 
 /* ---- uncounted.c ---- */
 
+/* Has this transaction locked a table in just that mode?  Never throws. */
+extern bool sfi_ddl_is_locked(Oid table_oid, LOCKMODE lockmode);
+
 /*
  * Tables (list of Oid) that this transaction may have written to past the row triggers, where
  * the server counts no rows; NIL where it does.
@@ -406,8 +409,8 @@ extern List *sfi_ddl_locked_alone(void);
 /* ---- filled.c ---- */
 
 /*
- * Those of them (list of Oid) where a look at some rows has found a value of another table or
- * column.
+ * Tables of sfi_ddl_locked_alone() (list of Oid) where a look at some rows has found a value
+ * of another table or column.
  */
 extern List *sfi_ddl_filled(void);
 
@@ -433,6 +436,9 @@ extern Oid	sfi_ddl_database_before(Node *stmt);
 extern void sfi_ddl_database_after(Oid dropped_db);
 
 /* ---- vacuum.c ---- */
+
+/* A boolean option of the statement; the last one of that name counts, as for core. */
+extern bool sfi_ddl_vacuum_option(const VacuumStmt *stmt, const char *name, bool otherwise);
 
 /*
  * After a VACUUM has succeeded (ANALYZE: does nothing), vacuum the segments of its

@@ -41,6 +41,7 @@ sfi_ddl_row_context_begin(SfRowContext *context, Relation rel, AttrNumber attnum
 	 * stack
 	 */
 	SF_ASSERT(error_context_stack != &context->callback);
+	SF_ASSERT(attnum == 0 || rel != NULL);
 	context->table = rel != NULL ? RelationGetRelationName(rel) : NULL;
 	context->column = attnum != 0 ? sfi_ddl_column_name(rel, attnum) : NULL;
 	context->any_row = false;

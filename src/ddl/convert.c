@@ -41,6 +41,7 @@
 #include "parser/parse_expr.h"
 #include "parser/parse_relation.h"
 #include "parser/parse_type.h"
+#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -124,6 +125,8 @@ bare_expression(ParseState *pstate, Relation rel, AttrNumber attnum, AlterTableC
 	Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
 	Node	   *using = castNode(ColumnDef, cmd->def)->raw_default;
 
+	/* what the expression means must not change before the command runs */
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	pstate->p_sourcetext = query;
 	addNSItemToQuery(pstate,
 					 addRangeTableEntryForRelation(pstate, rel, AccessShareLock, NULL, false, true),
@@ -133,34 +136,24 @@ bare_expression(ParseState *pstate, Relation rel, AttrNumber attnum, AlterTableC
 	return (Node *) makeVar(1, attnum, att->atttypid, att->atttypmod, att->attcollation, 0);
 }
 
-/* The value that the column is to get, as a securefile; NULL if there is no cast to that. */
-static Node *
-value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
-{
-	ParseState *pstate = make_parsestate(NULL);
-	Node	   *value = bare_expression(pstate, rel, attnum, cmd, query);
-
-	value = coerce_to_target_type(pstate, value, exprType(value), sfi_ddl_objects()->type, -1,
-								  COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
-	if (value != NULL)
-		assign_expr_collations(pstate, value);
-	free_parsestate(pstate);
-	return value;
-}
-
 /*
- * The value that the column is to get, which core will cast to the new type.  NULL: a
- * literal of no type yet, which reads no row; only core can give it the new type.
+ * The value that the column is to get: as a securefile, NULL if there is no cast to that; or
+ * from a securefile, and then core will cast it to the new type.  NULL: a literal of no type
+ * yet, which reads no row; only core can give it the new type.
  */
 static Node *
-read_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query)
+value_expression(Relation rel, AttrNumber attnum, AlterTableCmd *cmd, const char *query,
+				 bool from_securefile)
 {
 	ParseState *pstate = make_parsestate(NULL);
 	Node	   *value = bare_expression(pstate, rel, attnum, cmd, query);
 
-	if (exprType(value) == UNKNOWNOID)
+	if (!from_securefile)
+		value = coerce_to_target_type(pstate, value, exprType(value), sfi_ddl_objects()->type,
+									  -1, COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
+	else if (exprType(value) == UNKNOWNOID)
 		value = NULL;
-	else
+	if (value != NULL)
 		assign_expr_collations(pstate, value);
 	free_parsestate(pstate);
 	return value;
@@ -178,7 +171,7 @@ reads_securefile(const AlterTableStmt *stmt, const AlterTableCmd *cmd)
 	ColumnDef  *def = castNode(ColumnDef, cmd->def);
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	Oid			old_type = OidIsValid(relid) ?
-	get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
+		get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
 	Oid			new_type;
 	int32		typmod = -1;
 
@@ -222,6 +215,7 @@ call(Node *argument, Oid result_type, const SfConvert *convert, bool announces)
 	Const	   *target = makeConst(INTERNALOID, -1, InvalidOid, sizeof(Datum),
 								   PointerGetDatum(how), false, true);
 
+	SF_ASSERT(!announces || exprType(argument) == TIDOID);
 	how->convert = convert;
 	how->announces = announces;
 	return (Expr *) makeFuncExpr(sfi_ddl_objects()->convert_fn, result_type,
@@ -241,6 +235,8 @@ announced(Node *value, const SfConvert *convert)
 	CaseWhen   *when = makeNode(CaseWhen);
 	Var		   *ctid = makeVar(1, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0);
 
+	/* nobody resolves the type of a literal any more */
+	SF_ASSERT(exprType(value) != UNKNOWNOID);
 	when->expr = call((Node *) ctid, BOOLOID, convert, true);
 	when->result = (Expr *) value;
 	when->location = -1;
@@ -265,59 +261,50 @@ open_altered(AlterTableStmt *stmt)
 	return OidIsValid(relid) ? relation_open(relid, NoLock) : NULL;
 }
 
-SfConvert *
-sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
+/* Put another expression into this part of the statement; NULL: it stays as it is. */
+static SfConvert *
+replace_expression(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query,
+				   bool from_securefile)
 {
 	ColumnDef  *def = castNode(ColumnDef, cmd->def);
 	SfConvert  *convert = NULL;
 	Node	   *value = NULL;
-	Relation	rel;
+	Relation	rel = open_altered(stmt);
 	AttrNumber	attnum;
 
-	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !becomes_securefile(def))
-		return NULL;
-	rel = open_altered(stmt);
 	if (rel == NULL)
 		return NULL;
 	attnum = get_attnum(RelationGetRelid(rel), cmd->name);
-	if (is_convertible(rel, attnum, def, false))
-		value = value_expression(rel, attnum, cmd, query);
+	if (is_convertible(rel, attnum, def, from_securefile))
+		value = value_expression(rel, attnum, cmd, query, from_securefile);
 	if (value != NULL)
 	{
 		convert = describe_conversion(rel, attnum, cmd->name, value);
 		def->raw_default = NULL;
-		def->cooked_default = (Node *) call(announced(value, convert), sfi_ddl_objects()->type,
-											convert, false);
+		def->cooked_default = announced(value, convert);
+		if (!from_securefile)
+			def->cooked_default = (Node *) call(def->cooked_default, sfi_ddl_objects()->type,
+												convert, false);
 	}
 	relation_close(rel, NoLock);
 	return convert;
 }
 
 SfConvert *
+sfi_ddl_convert(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
+{
+	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL ||
+		!becomes_securefile(castNode(ColumnDef, cmd->def)))
+		return NULL;
+	return replace_expression(stmt, cmd, query, false);
+}
+
+SfConvert *
 sfi_ddl_convert_from(AlterTableStmt *stmt, AlterTableCmd *cmd, const char *query)
 {
-	ColumnDef  *def = castNode(ColumnDef, cmd->def);
-	SfConvert  *convert = NULL;
-	Node	   *value = NULL;
-	Relation	rel;
-	AttrNumber	attnum;
-
 	if (stmt->objtype != OBJECT_TABLE || sfi_ddl_objects() == NULL || !reads_securefile(stmt, cmd))
 		return NULL;
-	rel = open_altered(stmt);
-	if (rel == NULL)
-		return NULL;
-	attnum = get_attnum(RelationGetRelid(rel), cmd->name);
-	if (is_convertible(rel, attnum, def, true))
-		value = read_expression(rel, attnum, cmd, query);
-	if (value != NULL)
-	{
-		convert = describe_conversion(rel, attnum, cmd->name, value);
-		def->raw_default = NULL;
-		def->cooked_default = announced(value, convert);
-	}
-	relation_close(rel, NoLock);
-	return convert;
+	return replace_expression(stmt, cmd, query, true);
 }
 
 /* ---- when core has found the columns ---- */
@@ -405,6 +392,8 @@ column_being_rewritten(FunctionCallInfo fcinfo)
 	if (column->permanent &&
 		!OidIsValid(sf_space_segment_relid(table_oid, column->attnum)))
 		(void) sfi_ddl_segment_make(column, transient->rd_rel->reltablespace);
+	SF_ASSERT(!column->permanent ||
+			  OidIsValid(sf_space_segment_relid(table_oid, column->attnum)));
 	table_close(transient, NoLock);
 	table_close(rel, NoLock);
 	return column;
@@ -495,15 +484,15 @@ static const struct
 }			hints[] = {
 
 	{"functions in index expression must be marked IMMUTABLE",
-	"Drop the index first: of the bytes of a securefile an index can have the digest only, securefile_digest() of the column."},
+		"Drop the index first: of the bytes of a securefile an index can have the digest only, securefile_digest() of the column."},
 	{"functions in index predicate must be marked IMMUTABLE",
-	"Drop the index first: its condition cannot read the bytes of a securefile."},
+		"Drop the index first: its condition cannot read the bytes of a securefile."},
 	{"data type %s has no default operator class for access method \"%s\"",
-	"Drop the index or constraint first: a securefile can have hash indexes only, which find it by its content."},
+		"Drop the index or constraint first: a securefile can have hash indexes only, which find it by its content."},
 	{"column \"%s\" cannot be used in statistics because its type %s has no default btree operator class",
-	"Drop the statistics object first, or take the column out of it."},
+		"Drop the statistics object first, or take the column out of it."},
 	{"cannot alter type of a column used by a generated column",
-	"Drop the generated column first. It can be computed from the length of a securefile and from securefile_digest() of it, and not from its bytes; a trigger can do that."},
+		"Drop the generated column first. It can be computed from the length of a securefile and from securefile_digest() of it, and not from its bytes; a trigger can do that."},
 };
 
 void

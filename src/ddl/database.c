@@ -90,7 +90,7 @@ refuse_template(CreatedbStmt *stmt)
 {
 	DefElem    *option = find_option(stmt->options, "template");
 	const char *source = option != NULL && option->arg != NULL ?
-	defGetString(option) : "template1";
+		defGetString(option) : "template1";
 
 	if (may_create_databases() && has_files_locked(source, ShareLock))
 		ereport(ERROR,

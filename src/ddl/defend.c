@@ -36,6 +36,7 @@
 #include "ddl/command.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
+#include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -56,6 +57,7 @@ find_triggers(const TriggerDesc *triggers, int natts)
 	const SfDdlObjects *objects = sfi_ddl_objects();
 	uint8	   *found = palloc0(natts + 1);
 
+	SF_ASSERT(objects != NULL);
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
@@ -97,6 +99,8 @@ sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers)
 	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 	uint8	   *found = NULL;
 
+	/* else the columns may be others than those that rows are written to */
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	if (rel->rd_rel->relkind != RELKIND_RELATION)
 		return;
 	for (int i = 0; i < desc->natts; i++)
@@ -158,16 +162,6 @@ sfi_ddl_copy_target(Node *stmt)
 	return RangeVarGetRelid(copy->relation, NoLock, true);
 }
 
-/* Has this transaction locked the table as a writer does? */
-static bool
-copy_has_locked(Oid relid)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
-	return sf_compat_lock_held(&tag, RowExclusiveLock);
-}
-
 /*
  * The rows carry contents, but a default or a trigger of a user may supply a
  * stored value.  The table is known from before, since its triggers may have
@@ -183,8 +177,8 @@ sfi_ddl_require_copy_triggers(Oid relid)
 		return;
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 	{
-		Relation	rel = copy_has_locked(lfirst_oid(lc))
-		? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
+		Relation	rel = sfi_ddl_is_locked(lfirst_oid(lc), RowExclusiveLock)
+			? try_relation_open(lfirst_oid(lc), NoLock) : NULL;
 
 		if (rel == NULL)
 			continue;

@@ -46,6 +46,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "object/object.h"
+#include "storage/lmgr.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -82,24 +83,11 @@ forget_keeper(void *arg)
 	Keeper	  **link = &keepers;
 
 	while (*link != arg)
-		link = &(*link)->next;
-	*link = (*link)->next;
-}
-
-static void
-add_keeper(const EState *query)
-{
-	Keeper	   *keeper = MemoryContextAlloc(query->es_query_cxt, sizeof(Keeper));
-
-	*keeper = (Keeper)
 	{
-		.query = query, .next = keepers, .at_end =
-		{
-			forget_keeper, keeper
-		}
-	};
-	MemoryContextRegisterResetCallback(query->es_query_cxt, &keeper->at_end);
-	keepers = keeper;
+		SF_ASSERT(*link != NULL);
+		link = &(*link)->next;
+	}
+	*link = (*link)->next;
 }
 
 static bool
@@ -111,9 +99,27 @@ keeps_deferred(const EState *query)
 	return false;
 }
 
+static void
+add_keeper(const EState *query)
+{
+	Keeper	   *keeper = MemoryContextAlloc(query->es_query_cxt, sizeof(Keeper));
+
+	SF_ASSERT(!keeps_deferred(query));
+	*keeper = (Keeper)
+	{
+		.query = query, .next = keepers, .at_end =
+		{
+			forget_keeper, keeper
+		}
+	};
+	MemoryContextRegisterResetCallback(query->es_query_cxt, &keeper->at_end);
+	keepers = keeper;
+}
+
 void
 sfi_ddl_run_begins(SfExecution *run, QueryDesc *query, Oid copied)
 {
+	SF_ASSERT(query == NULL || !OidIsValid(copied));
 	*run = (SfExecution) {.query = query, .copied = copied, .outer = innermost};
 	run->deferred = query != NULL && keeps_deferred(query->estate);
 	innermost = run;
@@ -316,6 +322,8 @@ place(Datum given, void *arg)
 	Deferral   *deferral = arg;
 	SfValue		stored;
 
+	/* the row is being written, or its check reads the value */
+	SF_ASSERT(CheckRelationLockedByMe(deferral->rel, RowExclusiveLock, true));
 	if (!sfi_ddl_store_value(&deferral->column, given, deferral->old, false, &stored))
 		return given;
 	sfi_ddl_refuse_unpublishable(deferral->rel, deferral->column.attnum, &stored);
@@ -379,6 +387,7 @@ sfi_ddl_defer(TriggerData *trigdata, const SfColumn *column, Datum value, bool b
 	if (deferral->outlives_row && innermost->query != NULL &&
 		!keeps_deferred(innermost->query->estate))
 		add_keeper(innermost->query->estate);
+	SF_ASSERT(innermost->rows_go != SF_ROWS_ANYWHERE);
 	innermost->deferred = true;
 	return true;
 }

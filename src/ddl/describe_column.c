@@ -13,10 +13,12 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
 #include "ddl/objects.h"
+#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -28,6 +30,7 @@ sfi_ddl_column(Relation rel, AttrNumber attnum)
 	SfColumn	column;
 	int32		typmod;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	if (attnum <= 0 || attnum > RelationGetNumberOfAttributes(rel))
 		elog(ERROR, "table \"%s\" has no column %d",
 			 RelationGetRelationName(rel), attnum);
@@ -92,6 +95,7 @@ sf_ddl_describe(Oid table_oid, AttrNumber attnum)
 	HeapTuple	tuple;
 	int32		typmod;
 
+	SF_ASSERT(OidIsValid(table_oid) && attnum > 0 && IsTransactionState());
 	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(table_oid), Int16GetDatum(attnum));
 	if (!HeapTupleIsValid(tuple))
 	{

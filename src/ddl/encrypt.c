@@ -76,6 +76,7 @@ refuse_persistence(Relation rel, const char *column)
 {
 	bool		temporary = rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
 
+	SF_ASSERT(temporary || rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED);
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("column \"%s\" of %s table \"%s\" cannot be encrypted",
@@ -148,6 +149,7 @@ sfi_ddl_refuse_hashed(Relation index)
 {
 	Relation	rel;
 
+	SF_ASSERT(index->rd_index != NULL);
 	if (index->rd_rel->relam != HASH_AM_OID)
 		return;
 	rel = relation_open(index->rd_index->indrelid, AccessShareLock);
@@ -182,6 +184,7 @@ sfi_ddl_refuse_partition_key(Relation rel)
 	TupleDesc	desc = RelationGetDescr(rel);
 	PartitionKey key = RelationGetPartitionKey(rel);
 
+	SF_ASSERT(rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE && key != NULL);
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
@@ -212,6 +215,7 @@ sfi_ddl_require_encryptable(Relation rel, const SfColumn *column)
 	List	   *indexes;
 	ListCell   *lc;
 
+	SF_ASSERT(column->table_oid == RelationGetRelid(rel));
 	if (!column->options.encrypt)
 		return;
 	if (!column->permanent)
@@ -288,7 +292,7 @@ sfi_ddl_refuse_plain_using(const AlterTableStmt *stmt, const AlterTableCmd *cmd,
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	int32		typmod = -1;
 	Oid			old_type = OidIsValid(relid) ?
-	get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
+		get_atttype(relid, get_attnum(relid, cmd->name)) : InvalidOid;
 
 	if (sfi_ddl_objects() == NULL || !OidIsValid(old_type) || !definition_encrypts(def) ||
 		(!computes && sfi_ddl_is_securefile(old_type, &typmod)))
@@ -388,6 +392,7 @@ watch_startup(DestReceiver *self, int operation, TupleDesc desc)
 {
 	SfWatch    *watch = (SfWatch *) self;
 
+	SF_ASSERT(watch->columns == NULL);
 	notice_plain(watch->query, desc);
 	for (int i = 0; i < desc->natts; i++)
 		if (type_encrypts(TupleDescAttr(desc, i)->atttypid, TupleDescAttr(desc, i)->atttypmod))
@@ -406,6 +411,7 @@ watch_row(TupleTableSlot *slot, DestReceiver *self)
 		bool		isnull;
 		Datum		value = slot_getattr(slot, i + 1, &isnull);
 
+		SF_ASSERT(i < slot->tts_tupleDescriptor->natts);
 		if (!isnull && sfi_ddl_is_plain(value))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

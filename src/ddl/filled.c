@@ -25,6 +25,7 @@
 #include "ddl/table_rows.h"
 #include "read/read.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -68,6 +69,7 @@ has_foreign(const Sample *sample, BlockNumber first, BlockNumber end)
 										   first, 0, end);
 	bool		found = false;
 
+	SF_ASSERT(first < end);
 	while (!found && sf_rows_next(&rows))
 		found = is_foreign(sample, rows.value);
 	sf_rows_end(&rows);
@@ -129,6 +131,7 @@ sfi_ddl_filled(void)
 
 		if (rel == NULL)
 			continue;
+		SF_ASSERT(CheckRelationLockedByMe(rel, AccessExclusiveLock, false));
 		if (was_filled(rel))
 			filled = lappend_oid(filled, lfirst_oid(lc));
 		relation_close(rel, NoLock);

@@ -19,6 +19,7 @@
 
 #include "access/parallel.h"
 #include "access/relation.h"
+#include "access/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
@@ -31,6 +32,7 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -81,6 +83,8 @@ note_drop(Oid relid)
 
 	sfi_ddl_write_before_drop();
 	rel = relation_open(relid, NoLock);
+	/* nobody writes to the storage from now on */
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessExclusiveLock, false));
 	sf_space_drop_storage(SfRelStorage(rel));
 	relation_close(rel, NoLock);
 }
@@ -241,7 +245,7 @@ follow_command(NodeTag command, Oid copied)
 /* What adds a hint to an error of a command; never throws. */
 typedef void (*AddHint) (void);
 
-/* That of a command, or NULL. */
+/* What adds the hint to errors of a command, or NULL. */
 static AddHint
 hint_of(Node *stmt)
 {
@@ -433,6 +437,8 @@ executor_finish(QueryDesc *query)
 void
 sf_ddl_install_hooks(void)
 {
+	/* hooks that chain to themselves never end */
+	SF_ASSERT(ProcessUtility_hook != process_utility && object_access_hook != note_access);
 	sfi_ddl_watch_files();
 	prev_object_access_hook = object_access_hook;
 	object_access_hook = note_access;

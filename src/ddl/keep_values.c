@@ -22,28 +22,12 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "commands/defrem.h"
 #include "ddl/command.h"
 #include "space/keep.h"
 #include "space/space.h"
 #include "tcop/pquery.h"
 
 /* ---- commands ---- */
-
-static bool
-is_full_vacuum(const VacuumStmt *stmt)
-{
-	ListCell   *lc;
-
-	foreach(lc, stmt->options)
-	{
-		DefElem    *option = lfirst(lc);
-
-		if (strcmp(option->defname, "full") == 0)
-			return defGetBoolean(option);
-	}
-	return false;
-}
 
 /* May a command build an index over rows that were there before? */
 static bool
@@ -57,7 +41,8 @@ builds_index(Node *stmt)
 		case T_AlterTableStmt:
 			return sfi_ddl_objects() != NULL;
 		case T_VacuumStmt:
-			return is_full_vacuum((VacuumStmt *) stmt) && sfi_ddl_objects() != NULL;
+			return sfi_ddl_vacuum_option((VacuumStmt *) stmt, "full", false) &&
+				sfi_ddl_objects() != NULL;
 		default:
 			return false;
 	}
@@ -76,7 +61,7 @@ uint32
 sfi_ddl_keep_begins(Node *stmt, ProcessUtilityContext context)
 {
 	uint32		reader = is_call(stmt, context) ? SF_KEEP_PROCEDURE :
-	builds_index(stmt) ? SF_KEEP_COMMAND : 0;
+		builds_index(stmt) ? SF_KEEP_COMMAND : 0;
 
 	if (reader != 0)
 		sf_space_keep_begins(reader);
@@ -124,5 +109,7 @@ sfi_ddl_keep_results(const QueryDesc *query)
 	if (sfi_ddl_objects() == NULL ||
 		!sfi_ddl_may_have_values(query->tupDesc))
 		return;
+	/* the portal's own memory: what is kept ends with the portal */
+	SF_ASSERT(!held || ActivePortal->holdContext != NULL);
 	sf_space_keep_results(held ? ActivePortal->holdContext : NULL);
 }

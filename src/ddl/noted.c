@@ -93,6 +93,7 @@ sfi_ddl_notes_forget(void)
 static AttrNumber
 first_added(AttrNumber a, AttrNumber b)
 {
+	SF_ASSERT(a >= 0 && b >= 0);
 	return a == 0 || b == 0 ? Max(a, b) : Min(a, b);
 }
 
@@ -143,6 +144,7 @@ sfi_ddl_note_table(Oid relid, bool created, AttrNumber added)
 	SfDirtyTable *note;
 	HeapTuple	tuple;
 
+	SF_ASSERT(OidIsValid(relid) && (!created || added == 0));
 	/* a segment, which is made while a table is brought in line */
 	if (sfi_ddl_segment_birth != NULL)
 		return;
@@ -363,6 +365,7 @@ forget_current(int end)
 {
 	int			kept = 0;
 
+	SF_ASSERT(end <= nnotes);
 	for (int i = 0; i < nnotes; i++)
 	{
 		if (i >= end || !is_current(&notes[i]))
@@ -486,7 +489,7 @@ sf_ddl_require_followed(void)
 	for (int i = 0; i < nnotes; i++)
 	{
 		Relation	rel = notes[i].relid < FirstNormalObjectId ? NULL
-		: try_relation_open(notes[i].relid, AccessShareLock);
+			: try_relation_open(notes[i].relid, AccessShareLock);
 
 		if (rel == NULL)
 			continue;

@@ -55,7 +55,7 @@ sf_ddl_objects_version(void)
 {
 	Oid			am = sfi_ddl_am_oid();
 	Oid			extension = OidIsValid(am) ?
-	getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
+		getExtensionOfObject(AccessMethodRelationId, am) : InvalidOid;
 	Relation	catalog;
 	HeapTuple	tuple;
 	char	   *version = NULL;
@@ -97,6 +97,8 @@ require_fit(const char *version, bool both)
 {
 	int			number = number_of(version);
 
+	SF_ASSERT(number_of(SF_OBJECTS_SINCE) > 0 &&
+			  number_of(SF_VERSION) >= number_of(SF_OBJECTS_SINCE));
 	if (number > number_of(SF_VERSION))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -160,7 +162,7 @@ bool
 sfi_ddl_changes_version(Node *stmt)
 {
 	const char *name = IsA(stmt, CreateExtensionStmt) ? ((CreateExtensionStmt *) stmt)->extname :
-	IsA(stmt, AlterExtensionStmt) ? ((AlterExtensionStmt *) stmt)->extname : NULL;
+		IsA(stmt, AlterExtensionStmt) ? ((AlterExtensionStmt *) stmt)->extname : NULL;
 
 	return name != NULL && strcmp(name, "securefile") == 0;
 }

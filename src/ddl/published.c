@@ -30,6 +30,8 @@ sends_column(Oid publication, Oid table_oid, AttrNumber attnum)
 	bool		sends;
 	Datum		columns;
 
+	/* a column has one name in all of a tree of partitions */
+	SF_ASSERT(attnum > 0);
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	columns = SysCacheGetAttr(PUBLICATIONRELMAP, tuple, Anum_pg_publication_rel_prattrs,
@@ -79,6 +81,9 @@ sfi_ddl_refuse_unpublishable(Relation rel, AttrNumber attnum, const SfValue *val
 {
 	char	   *column;
 
+	/* a locator of another place must not get into the row */
+	SF_ASSERT(value->form != SF_FORM_STORED ||
+			  (value->loc.table_oid == RelationGetRelid(rel) && value->loc.attnum == attnum));
 	/* one of another form is short */
 	if (value->form != SF_FORM_STORED || value->loc.length_bytes <= MaxAllocSize - VARHDRSZ ||
 		!RelationIsLogicallyLogged(rel))

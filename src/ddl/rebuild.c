@@ -56,6 +56,8 @@ copy_rows(Relation rel, Relation transient, List *attnums)
 	SfRows		rows;
 	SfRowContext context;
 
+	/* rows are copied as they are, but for these columns */
+	SF_ASSERT(RelationGetNumberOfAttributes(rel) == RelationGetNumberOfAttributes(transient));
 	for (int i = 0; i < ncolumns; i++)
 		columns[i] = sfi_ddl_column(rel, list_nth_int(attnums, i));
 	rows = sf_rows_begin(rel, 0, snapshot);
@@ -88,6 +90,7 @@ sfi_ddl_rebuild(Oid table_oid, List *attnums)
 	Relation	transient = table_open(transient_oid, NoLock);
 
 	SF_ASSERT(attnums != NIL);
+	SF_ASSERT(rel->rd_refcnt == 1);
 	SF_ASSERT(RelationGetNumberOfBlocks(transient) == 0);
 
 	copy_rows(rel, transient, attnums);

@@ -124,6 +124,7 @@ sfi_ddl_columns_altered(Oid table_oid, AttrNumber attnum)
 
 	if (sfi_ddl_alter == NULL || !sfi_ddl_alter->may_bring_values)
 		return;
+	SF_ASSERT(attnum > 0);
 	replaced = add_state(ALTERED, table_oid);
 	replaced->relfilenode = file_of(table_oid);
 	replaced->attnum = attnum;
@@ -457,10 +458,13 @@ sf_ddl_at_subcommit(int level)
 {
 	ListCell   *lc;
 
+	SF_ASSERT(level > 1);
 	foreach(lc, all_replaced)
 	{
 		Replaced   *replaced = lfirst(lc);
 
+		/* states of deeper levels ended with them, or came here */
+		SF_ASSERT(replaced->level <= level);
 		replaced->level = Min(replaced->level, level - 1);
 	}
 }
@@ -468,6 +472,7 @@ sf_ddl_at_subcommit(int level)
 void
 sf_ddl_at_subabort(int level)
 {
+	SF_ASSERT(level > 1);
 	forget_states(INT_MAX, level);
 }
 

@@ -119,6 +119,7 @@ set_logging_option(Oid relid, const char *column, bool logged_data)
 	else
 		bits |= SF_OPT_FS_LIKE_LOGGING;
 	att->atttypmod = bits == 0 ? -1 : bits;
+	SF_ASSERT(sf_config_options(att->atttypmod).fs_like_logging == !logged_data);
 	CatalogTupleUpdate(pg_attribute, &tuple->t_self, tuple);
 	heap_freetuple(tuple);
 	table_close(pg_attribute, RowExclusiveLock);
@@ -160,6 +161,7 @@ swap_segment(Relation rel, AttrNumber attnum, bool logged_data)
 	CommandCounterIncrement();
 
 	(void) sfi_ddl_segment_create(name, &birth);
+	SF_ASSERT(sf_space_segment_relid(column.table_oid, attnum) != old_segrelid);
 	(void) sf_space_add_dictionary(sf_space_open(column.table_oid, attnum, RowExclusiveLock, false),
 								   dictionary);
 	nrows = sfi_ddl_rows_store(rel, &column, true);
@@ -190,6 +192,8 @@ rewrite_table(Oid relid, const char *column, LoggingWish wish)
 	if (get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE)
 		return 0;
 	rel = table_open(relid, NoLock);
+	SF_ASSERT(CheckRelationLockedByMe(rel, keep ? ShareRowExclusiveLock : AccessExclusiveLock,
+									  true));
 	CheckTableNotInUse(rel, "rewrite");
 	sfi_ddl_refuse_rewritten(rel);
 	attnum = get_attnum(relid, column);

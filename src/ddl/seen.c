@@ -66,6 +66,7 @@ sfi_ddl_see(Oid table_oid, AttrNumber attnum, int64 came, int64 went)
 {
 	SeenRows   *entry = change_entry(table_oid, attnum);
 
+	SF_ASSERT(went >= 0);
 	entry->rows.came += came;
 	entry->rows.went += went;
 }
@@ -96,6 +97,7 @@ sfi_ddl_note_own_commands(CommandId first, CommandId last)
 	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
 
 	SF_ASSERT(first <= last);
+	SF_ASSERT(own_commands == NIL || first >= (CommandId) llast_int(own_commands));
 	if (own_commands != NIL && first <= (CommandId) llast_int(own_commands) + 1)
 		llast_int(own_commands) = (int) last;
 	else
@@ -106,6 +108,7 @@ sfi_ddl_note_own_commands(CommandId first, CommandId last)
 bool
 sfi_ddl_is_own_command(CommandId command)
 {
+	SF_ASSERT(list_length(own_commands) % 2 == 0);
 	for (int i = 0; i < list_length(own_commands); i += 2)
 	{
 		if (command >= (CommandId) list_nth_int(own_commands, i) &&

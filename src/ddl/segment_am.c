@@ -18,7 +18,6 @@
  */
 #include "base/base.h"
 
-#include "access/genam.h"
 #include "access/multixact.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -28,6 +27,7 @@
 #include "catalog/pg_database.h"
 #include "catalog/storage.h"
 #include "commands/vacuum.h"
+#include "ddl/ddl.h"
 #include "ddl/objects.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
@@ -37,7 +37,6 @@
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 #include "write/write.h"
 
@@ -74,21 +73,15 @@ static void
 oldest_ids(TransactionId *xid, MultiXactId *multi)
 {
 	Relation	rel;
-	ScanKeyData key;
-	SysScanDesc scan;
 	HeapTuple	tuple;
 
 	LockDatabaseFrozenIds(ExclusiveLock);
 	rel = table_open(DatabaseRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_database_oid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(MyDatabaseId));
-	scan = systable_beginscan(rel, DatabaseOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
+	tuple = sf_ddl_catalog_row(rel, DatabaseOidIndexId, Anum_pg_database_oid, MyDatabaseId, NULL);
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find tuple for database %u", MyDatabaseId);
 	*xid = ((Form_pg_database) GETSTRUCT(tuple))->datfrozenxid;
 	*multi = ((Form_pg_database) GETSTRUCT(tuple))->datminmxid;
-	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 }
 
@@ -149,6 +142,7 @@ segment_set_new_filenode(Relation rel, const SfStorage *newnode, char persistenc
 
 	if (birth.adopt != NULL)
 	{
+		SF_ASSERT(!replace && SfStorageEquals(*birth.adopt, *newnode));
 		adopt_storage(*newnode, freezeXid, minmulti);
 		return;
 	}
@@ -233,6 +227,8 @@ segment_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy strategy
 
 	sf_base_require_preload();
 
+	/* one process at a time vacuums a segment */
+	SF_ASSERT(CheckRelationLockedByMe(rel, ShareUpdateExclusiveLock, true));
 	/* all databases, and prepared transactions */
 	frozen = GetOldestNonRemovableTransactionId(NULL);
 	segment = sf_space_open_rel(rel);

@@ -133,7 +133,7 @@ sfi_ddl_segment_create(const char *name, const SfSegmentBirth *birth)
 		require_upgrade_finished();
 	LockRelationOid(birth->table_oid, ShareRowExclusiveLock);
 
-	SF_ASSERT(birth->attnum > 0);
+	SF_ASSERT(birth->attnum > 0 && OidIsValid(am));
 	SF_ASSERT(birth->adopt != NULL || birth->next_object_id >= 1);
 	SF_ASSERT(sfi_ddl_segment_birth == NULL);
 	sfi_ddl_segment_birth = birth;
@@ -158,6 +158,8 @@ sfi_ddl_segment_make(const SfColumn *column, Oid tablespace)
 	SfSegmentBirth birth = {0};
 	char		name[NAMEDATALEN];
 
+	SF_ASSERT(column->permanent &&
+			  !OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)));
 	birth.table_oid = column->table_oid;
 	birth.attnum = column->attnum;
 	birth.logged_data = !column->options.fs_like_logging;
@@ -292,6 +294,8 @@ sfi_ddl_segments_of(Oid table_oid)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	/* without it, any TOAST table of that name would be one */
+	SF_ASSERT(OidIsValid(am));
 	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber,
 				F_OIDEQ, ObjectIdGetDatum(RelationRelationId));
 	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber,

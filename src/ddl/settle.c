@@ -44,6 +44,7 @@ settle_row(TupleTableSlot *row, DestReceiver *self)
 	SfSettler  *settler = (SfSettler *) self;
 	TupleTableSlot *slot = settler->slot;
 
+	SF_ASSERT(slot->tts_tupleDescriptor->natts == row->tts_tupleDescriptor->natts);
 	slot_getallattrs(row);
 	ExecClearTuple(slot);
 	for (int i = 0; i < row->tts_tupleDescriptor->natts; i++)
@@ -97,7 +98,7 @@ sfi_ddl_settle_parameters(ParamListInfo params)
 {
 	MemoryContext caller;
 
-	/* those of a function that waits for the query are fetched one by one */
+	/* a function that waits fetches its parameters one by one */
 	if (params == NULL || params->paramFetch != NULL || !sfi_ddl_any_deferred())
 		return;
 	caller = MemoryContextSwitchTo(GetMemoryChunkContext(params));

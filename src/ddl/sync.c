@@ -178,6 +178,7 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 static bool
 sync_segment(Relation rel, const SfColumn *column, Oid *segrelid)
 {
+	SF_ASSERT(column->permanent && column->table_oid == RelationGetRelid(rel));
 	if (OidIsValid(*segrelid))
 	{
 		sync_logging(rel, column, *segrelid);
@@ -351,7 +352,7 @@ follow_table(Relation rel, Oid segrelid, const SfDirtyTable *dirty)
 {
 	Oid			tablespace = sfi_ddl_tablespace(rel->rd_rel->reltablespace);
 	bool		moved = dirty->moved ||
-	(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
+		(OidIsValid(dirty->tablespace) && dirty->tablespace != tablespace);
 
 	if (moved && OidIsValid(segrelid))
 		sfi_ddl_segment_move(segrelid, tablespace);
@@ -433,6 +434,7 @@ sync_rows_table(Relation rel, const SfDirtyTable *dirty)
 {
 	List	   *misplaced = NIL;
 
+	SF_ASSERT(dirty->relid == RelationGetRelid(rel));
 	refuse_unfinished(rel);
 	drop_surplus(rel);
 	for (AttrNumber attnum = 1; attnum <= RelationGetNumberOfAttributes(rel); attnum++)
@@ -461,6 +463,8 @@ sfi_ddl_sync_table(const SfDirtyTable *dirty)
 	bool		mend = false;
 	List	   *misplaced = NIL;
 
+	/* a table is not brought in line while a segment is being made */
+	SF_ASSERT(sfi_ddl_segment_birth == NULL);
 	if (dirty->relid < FirstNormalObjectId)
 		return NIL;
 	rel = try_relation_open(dirty->relid, AccessShareLock);

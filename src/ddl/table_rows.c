@@ -64,6 +64,7 @@ matches(Datum value, const SfColumn *column, SfRowFilter filter)
 			return !own || (sf_read_form(stored) == SF_FORM_STORED &&
 							sf_write_is_unconfirmed(stored));
 		default:
+			SF_ASSERT(filter == SF_ROWS_STORED);
 			return true;
 	}
 }
@@ -108,6 +109,7 @@ sfi_ddl_writer_begin(Relation rel)
 {
 	SfRowWriter writer;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true));
 	CommandCounterIncrement();
 	writer.rel = rel;
 	writer.snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -139,6 +141,8 @@ replace_value(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 
 	SF_ASSERT(column->attnum > 0 && column->attnum <= natts);
 	SF_ASSERT(ItemPointerIsValid(&slot->tts_tid));
+	/* each column of the row counts it, also the one that is changed */
+	SF_ASSERT(list_member_int(writer->columns, column->attnum));
 	slot_getallattrs(slot);
 	ExecClearTuple(new_slot);
 	memcpy(new_slot->tts_values, slot->tts_values, natts * sizeof(Datum));
@@ -164,6 +168,7 @@ replace_value(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *column,
 void
 sfi_ddl_writer_end(SfRowWriter *writer)
 {
+	SF_ASSERT(GetActiveSnapshot() == writer->snapshot);
 	ExecCloseIndices(writer->result_rel);
 	ExecDropSingleTupleTableSlot(writer->new_slot);
 	FreeExecutorState(writer->estate);
@@ -198,6 +203,7 @@ sfi_ddl_writer_store(SfRowWriter *writer, TupleTableSlot *slot, const SfColumn *
 	SfValue		value;
 	bool		stored;
 
+	SF_ASSERT(column->table_oid == RelationGetRelid(writer->rel));
 	if (context->any_row)
 		announce_source(context, old);
 	stored = sfi_ddl_put_value(column, old, &value);

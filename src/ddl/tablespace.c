@@ -116,6 +116,7 @@ move_column(Oid table_oid, const char *column, Oid tablespace)
 	if (get_rel_relkind(table_oid) != RELKIND_RELATION)
 		return false;
 	rel = table_open(table_oid, NoLock);
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessExclusiveLock, false));
 	CheckTableNotInUse(rel, "securefile_set_tablespace");
 	segrelid = sf_space_segment_relid(table_oid, get_attnum(table_oid, column));
 	if (OidIsValid(segrelid))

@@ -32,6 +32,7 @@
 #include "pgstat.h"
 #include "rows/rows.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -187,6 +188,7 @@ count_values(void *arg)
 	double		nulls = null_fraction(rel, counting->attnum);
 	double		by_statistics = nulls < 0 ? 0 : rint(rel->rd_rel->reltuples * (1 - nulls));
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	/* other access methods than heap need not have such scans */
 	if (rel->rd_tableam->scan_set_tidrange != NULL)
 		counting->pages = Min(npages, counting->most_pages);
@@ -233,6 +235,7 @@ sfi_ddl_taken_note(Oid table_oid, AttrNumber attnum, bool dropped)
 		FreeErrorData(error);
 		counting.count = (Count) {0};
 	}
+	SF_ASSERT(counting.pages <= taken->pages_left);
 	taken->pages_left -= counting.pages;
 	if (counting.count.known && counting.count.values == 0)
 		return;
@@ -337,6 +340,8 @@ describe_columns(List *columns)
 	StringInfoData said;
 	ListCell   *lc;
 
+	/* there is a last line, whose end goes */
+	SF_ASSERT(columns != NIL);
 	initStringInfo(&said);
 	foreach(lc, columns)
 	{

@@ -12,16 +12,15 @@
  */
 #include "base/base.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_proc.h"
 #include "commands/proclang.h"
+#include "ddl/ddl.h"
 #include "ddl/objects.h"
 #include "funcapi.h"
 #include "utils/array.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
@@ -80,20 +79,14 @@ void
 sfi_ddl_warn_of_text(Oid function_oid)
 {
 	Relation	rel;
-	ScanKeyData key;
-	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	SF_ASSERT(OidIsValid(function_oid));
 	if (sfi_ddl_objects() == NULL)
 		return;
 	rel = table_open(ProcedureRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_proc_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(function_oid));
-	scan = systable_beginscan(rel, ProcedureOidIndexId, true, SnapshotSelf, 1, &key);
-	tuple = systable_getnext(scan);
+	tuple = sf_ddl_catalog_row(rel, ProcedureOidIndexId, Anum_pg_proc_oid, function_oid,
+							   SnapshotSelf);
 	if (HeapTupleIsValid(tuple))
 		warn_of_text(tuple);
-	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 }

@@ -29,6 +29,7 @@
 #include "ddl/ddl.h"
 #include "ddl/objects.h"
 #include "nodes/makefuncs.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -48,13 +49,13 @@ typedef struct TriggerShape
 static const TriggerShape shapes[] = {
 	[SF_TRIGGER_STORE] = {"store", TRIGGER_TYPE_BEFORE,
 		TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE, true,
-	offsetof(SfDdlObjects, store_fn)},
+		offsetof(SfDdlObjects, store_fn)},
 	[SF_TRIGGER_ACCOUNT] = {"account", TRIGGER_TYPE_AFTER,
 		TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE, true,
-	offsetof(SfDdlObjects, account_fn)},
+		offsetof(SfDdlObjects, account_fn)},
 	[SF_TRIGGER_TRUNCATE] = {"truncate", TRIGGER_TYPE_BEFORE,
 		TRIGGER_TYPE_TRUNCATE, false,
-	offsetof(SfDdlObjects, truncate_fn)},
+		offsetof(SfDdlObjects, truncate_fn)},
 };
 
 StaticAssertDecl(lengthof(shapes) == SF_TRIGGER_KINDS, "one shape a kind");
@@ -100,6 +101,9 @@ sfi_ddl_trigger_create(Oid table_oid, AttrNumber attnum, SfTriggerKind kind,
 	ObjectAddress segment;
 
 	SF_ASSERT(kind < SF_TRIGGER_KINDS && attnum > 0);
+	/* what goes with a segment does not wait for one; "store" can do without */
+	SF_ASSERT(!unfinished || !OidIsValid(segrelid));
+	SF_ASSERT(unfinished || kind == SF_TRIGGER_STORE || OidIsValid(segrelid));
 	stmt->trigname = psprintf(SF_TRIGGER_PREFIX "%s_%d", shape->verb, attnum);
 	stmt->args = list_make1(makeString(psprintf("%d", attnum)));
 	if (unfinished)
@@ -176,13 +180,6 @@ sfi_ddl_triggers_of(Oid table_oid)
 	return triggers;
 }
 
-/* A copy of a trigger's row, or NULL. */
-static HeapTuple
-copy_trigger(Relation tgrel, Oid trigoid)
-{
-	return sf_ddl_catalog_row(tgrel, TriggerOidIndexId, Anum_pg_trigger_oid, trigoid, NULL);
-}
-
 /* The command that has just made or changed the trigger has not made that visible yet. */
 Oid
 sfi_ddl_trigger_table(Oid trigoid)
@@ -207,11 +204,15 @@ void
 sfi_ddl_trigger_enable(Oid table_oid, Oid trigoid)
 {
 	Relation	tgrel = table_open(TriggerRelationId, RowExclusiveLock);
-	HeapTuple	tuple = copy_trigger(tgrel, trigoid);
+	HeapTuple	tuple = sf_ddl_catalog_row(tgrel, TriggerOidIndexId, Anum_pg_trigger_oid, trigoid,
+										   NULL);
+	Form_pg_trigger form;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find tuple for trigger %u", trigoid);
-	((Form_pg_trigger) GETSTRUCT(tuple))->tgenabled = TRIGGER_FIRES_ALWAYS;
+	form = (Form_pg_trigger) GETSTRUCT(tuple);
+	SF_ASSERT(form->tgrelid == table_oid && form->tgisinternal);
+	form->tgenabled = TRIGGER_FIRES_ALWAYS;
 	CatalogTupleUpdate(tgrel, &tuple->t_self, tuple);
 	table_close(tgrel, RowExclusiveLock);
 
@@ -277,6 +278,7 @@ only_internal_ones(Oid table_oid)
 	Relation	rel = table_open(table_oid, NoLock);
 	int			ninternal = 0;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
 		ninternal += rel->trigdesc->triggers[i].tgisinternal;
 	table_close(rel, NoLock);

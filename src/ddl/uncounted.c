@@ -68,9 +68,8 @@ refresh(void)
 	as_of = now;
 }
 
-/* Has this transaction locked the table in that mode? */
-static bool
-is_locked(Oid table_oid, LOCKMODE lockmode)
+bool
+sfi_ddl_is_locked(Oid table_oid, LOCKMODE lockmode)
 {
 	LOCKTAG		tag;
 
@@ -82,10 +81,10 @@ is_locked(Oid table_oid, LOCKMODE lockmode)
 static bool
 is_locked_to_write(Oid table_oid)
 {
-	return is_locked(table_oid, RowExclusiveLock) ||
-		is_locked(table_oid, ShareRowExclusiveLock) ||
-		is_locked(table_oid, ExclusiveLock) ||
-		is_locked(table_oid, AccessExclusiveLock);
+	return sfi_ddl_is_locked(table_oid, RowExclusiveLock) ||
+		sfi_ddl_is_locked(table_oid, ShareRowExclusiveLock) ||
+		sfi_ddl_is_locked(table_oid, ExclusiveLock) ||
+		sfi_ddl_is_locked(table_oid, AccessExclusiveLock);
 }
 
 List *
@@ -123,7 +122,7 @@ sfi_ddl_locked_alone(void)
 	refresh();
 	for (int i = 0; i < ncolumns; i++)
 	{
-		if (is_locked(columns[i].relid, AccessExclusiveLock))
+		if (sfi_ddl_is_locked(columns[i].relid, AccessExclusiveLock))
 			tables = list_append_unique_oid(tables, columns[i].relid);
 	}
 	return tables;

@@ -167,7 +167,7 @@ has_given_back(const Arrivals *arrivals, TupleTableSlot *slot, const ValueKey *k
 	bool		should_free;
 	HeapTuple	tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
 	bool		given_back = !sfi_ddl_is_own_command(HeapTupleHeaderGetCmax(tuple->t_data)) &&
-	!is_passed_on(arrivals, tuple, key, newer);
+		!is_passed_on(arrivals, tuple, key, newer);
 
 	if (should_free)
 		heap_freetuple(tuple);

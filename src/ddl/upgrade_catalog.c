@@ -29,6 +29,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "space/upgrade.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -43,6 +44,7 @@ guard_column(Relation rel, AttrNumber attnum)
 {
 	bool		permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 
+	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	/* an unlogged table has its store trigger back, and is complete */
 	for (SfTriggerKind kind = 0; kind < SF_TRIGGER_KINDS; kind++)
 	{
@@ -56,6 +58,7 @@ sfi_ddl_upgrade_guard(Node *stmt)
 {
 	Relation	rel;
 
+	SF_ASSERT(IsBinaryUpgrade);
 	if (!IsA(stmt, CreateStmt) || sfi_ddl_objects() == NULL)
 		return;
 	CommandCounterIncrement();
@@ -257,6 +260,8 @@ finish_column(ReturnSetInfo *rsinfo, const Unfinished *column, List *left)
 	sfi_ddl_triggers_drop(column->table_oid, column->attnum);
 	if (storage != NULL)
 		adopt(column, storage);
+	SF_ASSERT(storage == NULL ||
+			  OidIsValid(sf_space_segment_relid(column->table_oid, column->attnum)));
 	report_finished(rsinfo, column,
 					storage == NULL ? 0 : (int64) sf_io_files_size(storage->storage));
 }

@@ -44,9 +44,8 @@
 
 /* ---- what the statement says ---- */
 
-/* A boolean option of the statement; the last one counts, as for core. */
-static bool
-is_set(const VacuumStmt *stmt, const char *name, bool otherwise)
+bool
+sfi_ddl_vacuum_option(const VacuumStmt *stmt, const char *name, bool otherwise)
 {
 	bool		value = otherwise;
 	ListCell   *cell;
@@ -65,8 +64,8 @@ is_set(const VacuumStmt *stmt, const char *name, bool otherwise)
 static bool
 wants_segments(const VacuumStmt *stmt)
 {
-	return stmt->is_vacuumcmd && is_set(stmt, "process_toast", true) &&
-		!is_set(stmt, "only_database_stats", false);
+	return stmt->is_vacuumcmd && sfi_ddl_vacuum_option(stmt, "process_toast", true) &&
+		!sfi_ddl_vacuum_option(stmt, "only_database_stats", false);
 }
 
 /* ---- which segments ---- */
@@ -104,29 +103,6 @@ may_vacuum(Oid segrelid)
 		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table_oid)) &&
 		(sf_compat_may_maintain(table_oid, GetUserId()) ||
 		 sf_compat_owns_database(MyDatabaseId, GetUserId()));
-}
-
-/* All segments of the database. */
-static List *
-all_segments(void)
-{
-	List	   *segments = NIL;
-	Relation	rel = table_open(RelationRelationId, AccessShareLock);
-	TableScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_pg_class_relam, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(sfi_ddl_am_oid()));
-	scan = table_beginscan_catalog(rel, 1, &key);
-	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
-	{
-		if (((Form_pg_class) GETSTRUCT(tuple))->relkind == RELKIND_TOASTVALUE)
-			segments = lappend_oid(segments, ((Form_pg_class) GETSTRUCT(tuple))->oid);
-	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return segments;
 }
 
 /*
@@ -180,8 +156,8 @@ segments_of_tables(const List *tables)
 static List *
 choose_segments(const VacuumStmt *stmt, MemoryContext context)
 {
-	List	   *segments = stmt->rels == NIL ? all_segments() :
-	segments_of_tables(named_tables(stmt));
+	List	   *segments = stmt->rels == NIL ? sf_space_list_segments(CurrentMemoryContext) :
+		segments_of_tables(named_tables(stmt));
 	List	   *chosen = NIL;
 	ListCell   *cell;
 
@@ -210,6 +186,8 @@ vacuum_segment(Oid segrelid, VacuumParams *params)
 	Relation	rel;
 	bool		permitted = false;
 
+	/* its lock ends with its transaction, before the next one is locked */
+	SF_ASSERT(!IsTransactionState());
 	StartTransactionCommand();
 	sf_server_begin_vacuum();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -240,8 +218,8 @@ vacuum_segments(const VacuumStmt *stmt, const List *segments)
 	const ListCell *cell;
 
 	params.options = VACOPT_VACUUM |
-		(is_set(stmt, "verbose", false) ? VACOPT_VERBOSE : 0) |
-		(is_set(stmt, "skip_locked", false) ? VACOPT_SKIP_LOCKED : 0);
+		(sfi_ddl_vacuum_option(stmt, "verbose", false) ? VACOPT_VERBOSE : 0) |
+		(sfi_ddl_vacuum_option(stmt, "skip_locked", false) ? VACOPT_SKIP_LOCKED : 0);
 	foreach(cell, segments)
 		any |= vacuum_segment(lfirst_oid(cell), &params);
 	return any;
@@ -275,8 +253,9 @@ sfi_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level)
 		vacuumed = vacuum_segments(stmt, segments);
 		StartTransactionCommand();
 		/* core has done it before the segments were through */
-		if (vacuumed && !is_set(stmt, "skip_database_stats", false))
+		if (vacuumed && !sfi_ddl_vacuum_option(stmt, "skip_database_stats", false))
 			vac_update_datfrozenxid();
 	}
+	SF_ASSERT(IsTransactionState());
 	MemoryContextDelete(context);
 }

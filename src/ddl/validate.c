@@ -179,6 +179,8 @@ sfi_ddl_index_has_key(Relation index, AttrNumber attnum)
 	List	   *expressions = (List *) read_expressions(index, Anum_pg_index_indexprs);
 	ListCell   *next = list_head(expressions);
 
+	/* 0 is the key that is an expression */
+	SF_ASSERT(attnum > 0);
 	for (int i = 0; i < index->rd_index->indnatts; i++)
 	{
 		AttrNumber	key = index->rd_index->indkey.values[i];

@@ -69,6 +69,7 @@ sfi_ddl_is_own(struct varlena *stored, Oid table_oid, AttrNumber attnum)
 	uint8		form = sf_read_form(stored);
 	SfLocator	loc;
 
+	SF_ASSERT(OidIsValid(table_oid) && attnum > 0);
 	if (form == SF_FORM_EDITED)
 		return false;
 	if (sf_read_is_homed(stored))
@@ -209,6 +210,7 @@ sfi_ddl_is_coded_otherwise(const SfColumn *column, Datum value)
 static SfSegment *
 open_to_write(const SfColumn *column)
 {
+	SF_ASSERT(column->permanent);
 	return sf_space_open(column->table_oid, column->attnum, RowExclusiveLock, false);
 }
 
@@ -221,6 +223,8 @@ store_inline(const SfColumn *column, struct varlena *value)
 	SfEncoded	encoded = {NULL};
 	struct varlena *packed;
 
+	SF_ASSERT(!VARATT_IS_EXTERNAL(value) && !VARATT_IS_COMPRESSED(value));
+	SF_ASSERT(sf_read_form(value) == SF_FORM_INLINE);
 	if (sf_write_packs(column, len) &&
 		(packed = sf_write_pack(column, data, len, &encoded)) != NULL)
 		return sf_read_look(packed);

@@ -71,6 +71,8 @@ sf_ddl_find_column(Oid table_oid, const char *column)
 				 errmsg("column \"%s\" of table \"%s\" is not of type securefile",
 						column, get_rel_name(table_oid)),
 				 errhint("View securefile_columns lists those that are.")));
+	/* no system column is of the type */
+	SF_ASSERT(attnum > 0);
 	return attnum;
 }
 
@@ -131,6 +133,8 @@ require_table(Relation rel)
 void
 sf_ddl_require_privilege(Oid table_oid, AttrNumber attnum, uint64 any_of)
 {
+	/* every role has all of no privileges */
+	SF_ASSERT(any_of != 0 && attnum > 0);
 	if (pg_class_aclcheck(table_oid, GetUserId(), any_of) != ACLCHECK_OK &&
 		pg_attribute_aclcheck(table_oid, attnum, GetUserId(), any_of) != ACLCHECK_OK)
 		aclcheck_error_col(ACLCHECK_NO_PRIV, OBJECT_TABLE, get_rel_name(table_oid),

@@ -244,7 +244,7 @@ op_problem(Look *look, SfOp op)
 		[SF_OP_MARK] = SF_PAGE_INODE,
 	};
 	bool		of_directory = op.code == SF_OP_ADVICE_LIST &&
-	look->type == SF_PAGE_ADVICE_DIRECTORY;
+		look->type == SF_PAGE_ADVICE_DIRECTORY;
 
 	if (op.code == SF_OP_INIT)
 		return init_problem(look, op);

@@ -14,7 +14,7 @@
  * key.c			check entries of key pages (key.h)
  * used_plane.c		the used plane of a space-map page
  * kinds.c			the kinds of pending entries
- * share.c			share records: what is possible, their cells, their locators (share.h)
+ * share.c			share records: what is possible, their cells, their own locators (share.h)
  * advice_page.c	buckets and lists of the advice on duplicates, and their changes (share.h)
  * change.c			check and apply the changes that a WAL record carries (change.h)
  * checksum.c		checksums of units (checksum.h); checksum_avx2.c: for processors with AVX2
@@ -439,12 +439,6 @@ extern size_t sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc,
  */
 extern void sf_format_locator_set_tag(uint8_t *data, size_t len, const uint8_t *tag,
 									  const SfSecret *secret);
-
-/*
- * Put the end of a locator behind its first len bytes, and return its length: of a KEYED one
- * a tag of zeros, and SipHash.
- */
-extern size_t sf_format_locator_close(uint8_t *data, size_t len, const SfSecret *secret);
 
 /* Where that tag begins. */
 static inline size_t

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * locator.c
- *	  Encode and decode locators.
+ *	  Encode and decode locators, also such as refer to share records.
  *
  * A locator comes from a row, and a row may be damaged.  So decoding takes nothing for
  * granted: it looks at a field only after it has seen that the bytes are there, and says
@@ -217,8 +217,8 @@ units_problem(const SfLocator *loc)
 		uint32_t	word = get_word(loc, i);
 		SfUnit		unit = {0, 0, word & WORD_BYTES_MASK, word >> WORD_BYTES_BITS};
 		const char *problem = word > WORD_MAX ? "unit has unknown flags" :
-		sf_format_unit_problem(&unit, loc->flags,
-							   sf_unit_plain_bytes(loc->length_bytes, i));
+			sf_format_unit_problem(&unit, loc->flags,
+								   sf_unit_plain_bytes(loc->length_bytes, i));
 
 		if (problem != NULL)
 			return problem;
@@ -490,8 +490,12 @@ put_hash(uint8_t *p, const SfLocator *loc)
 	return p + hash_size(loc->flags);
 }
 
-size_t
-sf_format_locator_close(uint8_t *data, size_t len, const SfSecret *secret)
+/*
+ * Put the end of a locator behind its first len bytes, and return its length: of a KEYED one
+ * a tag of zeros, and SipHash.
+ */
+static size_t
+close_locator(uint8_t *data, size_t len, const SfSecret *secret)
 {
 	uint16_t	flags = GET(uint16_t, data + 2);
 
@@ -522,7 +526,7 @@ sf_format_locator_encode_inode(uint8_t *data, const SfLocator *loc, const SfSecr
 	PUT(uint32_t, p, loc->root_page);
 	PUT(uint32_t, p + 4, 0);
 	PUT(uint64_t, p + 8, loc->root_stamp);
-	return sf_format_locator_close(data, put_hash(p + INODE_MAP_SIZE, loc) - data, secret);
+	return close_locator(data, put_hash(p + INODE_MAP_SIZE, loc) - data, secret);
 }
 
 /* Write runs, checksums and words of a flat map; returns its end. */
@@ -581,5 +585,26 @@ sf_format_locator_encode_flat(uint8_t *data, const SfLocator *loc, const SfUnit 
 	PUT(uint32_t, data + 40, (uint32_t) loc->nunits);
 	PUT(uint16_t, data + 44, nruns);
 	p = put_hash(put_flat_map(p, loc, runs, nruns, units), loc);
-	return sf_format_locator_close(data, p - data, secret);
+	return close_locator(data, p - data, secret);
+}
+
+size_t
+sf_format_reference(uint8_t *dst, const SfShareRecord *record, SfShareId id,
+					uint64_t reference_id, const SfSecret *secret)
+{
+	const SfShareReference reference = {id.page, id.cell, 0, reference_id};
+	uint16_t	flags = GET(uint16_t, record->locator + 2) | SF_LOC_SHARED;
+	size_t		map_bytes = record->locator_bytes - SF_LOCATOR_HEADER;
+	uint8_t    *p = dst + SF_LOCATOR_HEADER;
+
+	if (SF_LOCATOR_HEADER + sizeof(reference) + map_bytes +
+		(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0) + SF_LOCATOR_MAC_SIZE >
+		SF_LOCATOR_MAX_SIZE)
+		return 0;
+	memcpy(dst, record->locator, SF_LOCATOR_HEADER);
+	PUT(uint16_t, dst + 2, flags);
+	memcpy(p, &reference, sizeof(reference));
+	p += sizeof(reference);
+	memcpy(p, record->locator + SF_LOCATOR_HEADER, map_bytes);
+	return close_locator(dst, p + map_bytes - dst, secret);
 }

@@ -84,7 +84,7 @@ void
 sf_format_trained_encode(uint8_t *data, const SfHome *home)
 {
 	TrainedHead head = {SF_FORM_TRAINED, SF_CODEC_TRAINED, home->attnum, home->table_oid,
-	home->incarnation};
+		home->incarnation};
 
 	memcpy(data, &head, sizeof(head));
 }

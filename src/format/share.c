@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * share.c
- *	  Share records: what is possible, their cells, and the locators that they have
- *	  and that refer to them.
+ *	  Share records: what is possible, their cells, and the locators that they have.
  *
  *-------------------------------------------------------------------------
  */
@@ -177,12 +176,6 @@ sf_format_share_run(const SfShareRecord *record, uint32_t i, SfRun *run)
 	return true;
 }
 
-static void
-set_flags(uint8_t *locator, uint16_t flags)
-{
-	memcpy(locator + FLAGS_AT, &flags, sizeof(flags));
-}
-
 bool
 sf_format_share_is_hashed(const SfShareRecord *record)
 {
@@ -193,6 +186,7 @@ sf_format_share_is_hashed(const SfShareRecord *record)
 size_t
 sf_format_share_locator(uint8_t *dst, const SfLocator *loc)
 {
+	const uint16_t flags = loc->flags & ~SF_LOC_SHARED;
 	size_t		skip = loc->flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0;
 	size_t		end = loc->tagged_bytes - (loc->flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0);
 	size_t		map_bytes = end - SF_LOCATOR_HEADER - skip;
@@ -201,28 +195,7 @@ sf_format_share_locator(uint8_t *dst, const SfLocator *loc)
 	if (whole > SF_LOCATOR_MAX_SIZE)
 		return 0;
 	memcpy(dst, loc->encoded, SF_LOCATOR_HEADER);
-	set_flags(dst, loc->flags & ~SF_LOC_SHARED);
+	memcpy(dst + FLAGS_AT, &flags, sizeof(flags));
 	memcpy(dst + SF_LOCATOR_HEADER, loc->encoded + SF_LOCATOR_HEADER + skip, map_bytes);
 	return SF_LOCATOR_HEADER + map_bytes;
-}
-
-size_t
-sf_format_reference(uint8_t *dst, const SfShareRecord *record, SfShareId id,
-					uint64_t reference_id, const SfSecret *secret)
-{
-	const SfShareReference reference = {id.page, id.cell, 0, reference_id};
-	uint16_t	flags = get_flags(record->locator) | SF_LOC_SHARED;
-	size_t		map_bytes = record->locator_bytes - SF_LOCATOR_HEADER;
-	uint8_t    *p = dst + SF_LOCATOR_HEADER;
-
-	if (SF_LOCATOR_HEADER + sizeof(reference) + map_bytes +
-		(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0) + SF_LOCATOR_MAC_SIZE >
-		SF_LOCATOR_MAX_SIZE)
-		return 0;
-	memcpy(dst, record->locator, SF_LOCATOR_HEADER);
-	set_flags(dst, flags);
-	memcpy(p, &reference, sizeof(reference));
-	p += sizeof(reference);
-	memcpy(p, record->locator + SF_LOCATOR_HEADER, map_bytes);
-	return sf_format_locator_close(dst, p + map_bytes - dst, secret);
 }

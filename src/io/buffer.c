@@ -6,7 +6,7 @@
  * Memory of PostgreSQL's allocator is neither aligned nor safe from being
  * given back by an ERROR while the kernel still writes into it, and touching
  * fresh 4 KB pages costs more than the transfer.  So buffers are mapped here,
- * in huge pages when large, and kept for the life of the process.  Those of
+ * in huge pages when large, and kept for the life of the process.  Buffers of
  * middle size share a huge page.  The addresses are kept; their memory can be
  * given back between transactions (memory.c).
  *

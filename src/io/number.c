@@ -36,7 +36,7 @@ sfi_io_number_read(const char *path, uint64 *number, int elevel)
 {
 	char		text[32] = {0};
 	int			fd = SF_FAULT_FAILS(io_number_read) ? -1 :
-	BasicOpenFile(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | PG_BINARY);
+		BasicOpenFile(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | PG_BINARY);
 	ssize_t		len;
 	char	   *end;
 
@@ -71,7 +71,7 @@ static bool
 write_file(const char *path, const char *text, int len)
 {
 	int			fd = SF_FAULT_FAILS(io_number_write) ? -1 :
-	BasicOpenFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | PG_BINARY);
+		BasicOpenFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | PG_BINARY);
 	bool		ok;
 
 	if (fd < 0)

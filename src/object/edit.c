@@ -250,7 +250,7 @@ sf_object_edit_units(SfEdit *edit, uint64 length_bytes, uint64 first, uint32 n, 
 
 /*
  * Encode the locator as a flat map, if it fits.  Units that were set have their length (T1 of
- * stream/stage.c).  Those of the base come from a page that did not know the length.
+ * stream/stage.c).  Units of the base come from a page that did not know the length.
  */
 static Size
 encode_flat(SfEdit *edit, const SfLocator *loc, uint8 *data)

@@ -152,7 +152,7 @@ static SfFate
 ask_rows_once(const SfLocator *loc)
 {
 	LastAsked	now = {sf_format_locator_tag(loc), GetCurrentStatementStartTimestamp(),
-	SfProcLxid(MyProc)};
+		SfProcLxid(MyProc)};
 
 	if (last.tag == now.tag && last.statement == now.statement &&
 		last.transaction == now.transaction)

@@ -18,7 +18,7 @@
  *		events leads there, so the page is damaged (DATA_CORRUPTED)
  *
  * Stamps rise with every page that a segment makes, which is what tells the second case
- * from the third.  Those of KEYED objects do not rise, but come from what the page says:
+ * from the third.  Stamps of KEYED objects do not rise, but come from what the page says:
  * of these all inode pages but the one that is meant count as used again.
  *
  *-------------------------------------------------------------------------
@@ -137,8 +137,8 @@ require_fitting(const SfLocator *loc, uint32 page, uint16 level, uint64 first_un
 	for (int i = 0; i < inode->nentries; i++)
 	{
 		const char *problem = level == 0
-		? sf_format_unit_problem(&inode->u.units[i], loc->flags, SF_PLAIN_UNKNOWN)
-		: sf_format_child_problem(&inode->u.children[i]);
+			? sf_format_unit_problem(&inode->u.units[i], loc->flags, SF_PLAIN_UNKNOWN)
+			: sf_format_child_problem(&inode->u.children[i]);
 
 		if (problem != NULL)
 			report_damaged_page(page, psprintf("Expected a sound entry %d: the %s.", i, problem));

@@ -12,7 +12,7 @@
  * is read-only, and a variable that holds an older value still has that.
  *
  * The nodes, and what they point to, lie in a store, which belongs to all ropes
- * that were made from one another and is freed with the last of them.  Those of
+ * that were made from one another and is freed with the last of them.  Nodes of
  * older values that nobody holds any more stay in it: when they are most of it,
  * the next rope moves to a store of its own.
  *

@@ -48,7 +48,7 @@ static bool
 report_left_behind(SfReadJob *job, const SfReadListener *listener, const SfUnit *unit)
 {
 	const char *detail = "The column is filesystem_like_logging, and the value was stored before"
-	" this server was restored from a backup or became a standby.";
+		" this server was restored from a backup or became a standby.";
 
 	if (!sfi_read_may_be_missing(job->seg, job->loc->object_id))
 		return false;

@@ -138,7 +138,7 @@ open_value(struct varlena *datum, const Packed *packed, char *dst)
 {
 	const SfSealed sealed = {packed->home, packed->key_id, packed->plain_bytes, packed->unit};
 	char	   *encoded = sf_transform_is_raw(&packed->unit) ? dst
-	: palloc(packed->unit.stored_bytes);
+		: palloc(packed->unit.stored_bytes);
 
 	SF_FAULT(decrypt);
 	require_decoded(packed,

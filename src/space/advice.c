@@ -609,7 +609,7 @@ list_new_bucket(Split *split, Buffer new_directory, uint32 page)
 {
 	const SfAdviceList *root = SfPageAdviceList(BufferGetPage(split->index->root));
 	SfAdviceListChange change = {split->nbuckets + 1, root->npages,
-	root->pages[root->npages - 1]};
+		root->pages[root->npages - 1]};
 
 	SF_INVARIANT(A2, sfi_page_is_locked(split->index->root, LW_EXCLUSIVE));
 	if (BufferIsValid(new_directory))

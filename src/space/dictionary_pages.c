@@ -379,7 +379,7 @@ sf_space_trained(Oid table_oid, AttrNumber attnum, LOCKMODE lockmode, SfHome *ho
 {
 	Newest	   *known = &newest[(table_oid * 31 + (uint32) attnum) % KNOWN_COLUMNS];
 	bool		is_known = known->as_of == tables_state && known->table_oid == table_oid &&
-	known->attnum == attnum;
+		known->attnum == attnum;
 	SfDictionary *dictionary = NULL;
 	SfSegment  *seg;
 

@@ -415,7 +415,7 @@ sfi_page_from_file(const char *path, uint64 n, char *block, int elevel)
 {
 	/* a file that is not there is an answer; any other failure is reported */
 	int			fd = SF_FAULT_FAILS(io_page_read) ? -1 :
-	OpenTransientFile(path, O_RDONLY | O_NONBLOCK | PG_BINARY);
+		OpenTransientFile(path, O_RDONLY | O_NONBLOCK | PG_BINARY);
 	ssize_t		len;
 
 	if (fd < 0)

@@ -341,7 +341,7 @@ check_change(uint8 info, const void *data)
 {
 	Effects		effects = {0};
 	bool		repairs = info == XLOG_SF_PAGES &&
-	((const xl_sf_pages *) data)->reason == SF_PAGES_REPAIR;
+		((const xl_sf_pages *) data)->reason == SF_PAGES_REPAIR;
 
 	SF_ASSERT(npages > 0);
 	for (int i = 0; i < npages; i++)

@@ -222,7 +222,7 @@ static void
 run_batch(SfPageWork *work, Batch *batch)
 {
 	xl_sf_resolve rec = {SF_WAL_VERSION, SfRelStorage(work->rel), batch->newest_freeing,
-	batch->nremove};
+		batch->nremove};
 	Buffer		maps[BATCH_MAPS];
 	Buffer		buf;
 	int			at;

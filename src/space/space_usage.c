@@ -434,28 +434,3 @@ sf_space_is_waiting(SfSegment *seg, uint64 start, uint32 count, bool is_page)
 	sfi_segment_close(rel);
 	return place.found;
 }
-
-/* Retained storage has no relation any more: its pages lie in a file. */
-SfPageType
-sf_space_read_page(SfSegment *seg, uint32 page, char *content)
-{
-	Relation	rel;
-	SfPageType	type;
-
-	if (seg->retained)
-		return sfi_retained_page(seg->storage, page, content);
-	rel = sfi_segment_rel(seg);
-	type = sfi_page_copy(rel, page, content);
-	sfi_segment_close(rel);
-	return type;
-}
-
-bool
-sf_space_page_is_new(SfSegment *seg, uint32 page)
-{
-	Relation	rel = sfi_segment_rel(seg);
-	bool		is_new = !sfi_page_is_used(rel, page);
-
-	sfi_segment_close(rel);
-	return is_new;
-}

@@ -145,7 +145,7 @@ unlink_logged(const StorageNote *list)
 	for (const StorageNote *note = list; note != NULL; note = note->next)
 	{
 		sf_io_files_remove(note->storage);
-		/* those of one tablespace mostly follow one another */
+		/* notes of one tablespace mostly follow one another */
 		if (note->next == NULL || SfStorageSpc(note->next->storage) != SfStorageSpc(note->storage))
 			sf_io_sync_removed(SfStorageSpc(note->storage), SfStorageDb(note->storage));
 	}
@@ -449,7 +449,7 @@ bool
 sfi_space_is_named(SfStorage storage)
 {
 	Oid			spc = SfStorageSpc(storage) == MyDatabaseTableSpace ? InvalidOid :
-	SfStorageSpc(storage);
+		SfStorageSpc(storage);
 	Relation	rel = table_open(RelationRelationId, AccessShareLock);
 	Snapshot	now = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData key[2];

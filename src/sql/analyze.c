@@ -8,7 +8,7 @@
  * that outlive their rows, or contents of files where others may see them.
  *
  * How much space a value takes stands in its unit map, so no data is read.  A flat map
- * stands in the row that ANALYZE has anyway.  That of a large value stands in inode
+ * stands in the row that ANALYZE has anyway.  The map of a large value stands in inode
  * pages, of which a sample must do: some units of some of these values.  For the rest of
  * them the ratio that these show is taken.
  *
@@ -111,7 +111,7 @@ look_at_units(LargeLook *look, SfSegment *seg, const SfLocator *loc, uint64 firs
 {
 	SfUnit	   *units = palloc(n * sizeof(SfUnit));
 
-	SF_ASSERT(first + n <= loc->nunits);
+	SF_ASSERT(first + n <= loc->nunits && n <= STRETCHES * STRETCH_UNITS);
 	sf_object_units(seg, loc, first, n, units);
 	for (uint32 i = 0; i < n; i++)
 	{
@@ -188,6 +188,7 @@ see_large(Seen *seen)
 
 	if (sum.stored_bytes == 0)
 		return;
+	SF_ASSERT(sum.plain_bytes > 0);
 	foreach(cell, seen->large)
 	{
 		SfLocator	loc = sf_object_locator(lfirst(cell));

@@ -111,6 +111,7 @@ begin_scan(FunctionCallInfo fcinfo, Rows rows)
 	sfi_sql_unpack(&scan->content);
 	scan->next = Min(start - 1, scan->content.length);
 	scan->end = scan->next + Min(count, scan->content.length - scan->next);
+	SF_ASSERT(scan->next >= 0 && scan->next <= scan->end && scan->end <= scan->content.length);
 	scan->data_end = leaves_holes_out(scan) ? scan->next : scan->end;
 	if (!sfi_sql_is_inline(&scan->content) && rows != ROWS_DATA_STARTS)
 	{
@@ -151,6 +152,8 @@ new_piece(ChunkScan *scan, Size len)
 	static const ExpandedObjectMethods methods = {piece_size, piece_read};
 	Piece	   *piece = palloc(sizeof(Piece));
 
+	/* piece_read() reads by it, when the row is looked at */
+	SF_ASSERT(scan->reader != NULL);
 	EOH_init_header(&piece->header, &methods, CurrentMemoryContext);
 	piece->scan = scan;
 	piece->object_offset = scan->next;

@@ -79,6 +79,7 @@ sfi_sql_new_bytea(int64 len)
 {
 	bytea	   *result;
 
+	SF_ASSERT(len >= 0);
 	if (len > (int64) (MaxAllocSize - VARHDRSZ))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -93,6 +94,8 @@ sfi_sql_new_bytea(int64 len)
 static bytea *
 inline_slice(const SfSqlContent *content, int64 object_offset, int64 len)
 {
+	/* the server counts the bytes of a datum in 31 bits */
+	SF_ASSERT(object_offset + len <= PG_INT32_MAX - content->inline_start);
 	return (bytea *) PG_DETOAST_DATUM_SLICE(PointerGetDatum(content->value.datum),
 											content->inline_start + (int32) object_offset,
 											(int32) len);

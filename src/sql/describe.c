@@ -74,6 +74,8 @@ remember(Oid type, Oid described)
 {
 	static int	next = 0;
 
+	/* an unused place has type 0 */
+	SF_ASSERT(OidIsValid(type) && described != type);
 	if (describe_by_memory(type) == described)
 		return;
 	known[next].type = type;
@@ -107,6 +109,7 @@ replace_uint32(Description *description, uint32 number)
 {
 	StringInfo	message = &description->message;
 
+	SF_ASSERT(message->cursor >= (int) sizeof(number) && message->cursor <= message->len);
 	if (description->copy == NULL)
 	{
 		description->copy = palloc(message->len);

@@ -312,6 +312,7 @@ add_to(Equals *group, const Datum *values)
 	uint64		object_id = (uint64) DatumGetInt64(values[KEY_OBJECT]);
 	int64		bytes = DatumGetInt64(values[OWN_BYTES]);
 
+	SF_ASSERT(group->copies == 0 || object_id >= group->object_id);
 	if (group->copies++ > 0 && group->object_id == object_id)
 		return;
 	group->object_id = object_id;
@@ -365,6 +366,8 @@ keep_in_memory(ReturnSetInfo *result)
 	bool		random = (result->allowedModes & SFRM_Materialize_Random) != 0;
 	MemoryContext old = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
 
+	/* digests as they are must not have got to its file */
+	SF_ASSERT(tuplestore_tuple_count(result->setResult) == 0);
 	tuplestore_end(result->setResult);
 	result->setResult = tuplestore_begin_heap(random, false, MAX_KILOBYTES);
 	MemoryContextSwitchTo(old);

@@ -141,6 +141,7 @@ add_range(Composed *result, const Source *source, int64 from, int64 to)
 {
 	Part	   *part = next_part(result);
 
+	SF_ASSERT(from >= 0 && from <= to);
 	part->rope = source->rope;
 	part->from = from;
 	part->to = to;
@@ -191,6 +192,7 @@ compose_flat(const SfPiece *pieces, int n)
 		else
 			memcpy(dst, pieces[i].bytes, pieces[i].length);
 	}
+	SF_ASSERT(dst == (char *) value + VARSIZE_ANY(value));
 	return PointerGetDatum(value);
 }
 

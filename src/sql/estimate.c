@@ -153,6 +153,8 @@ choose_units(const SfSqlContent *content, Sample *sample)
 		part->count = (i + 1) * nunits / sample->nparts - part->first;
 		part->read = packed ? i : part->first + (part->count - 1) / 2;
 		SF_ASSERT(part->count > 0 && part->read < nunits);
+		/* the parts lie side by side, and the last one ends with the value */
+		SF_ASSERT(i + 1 < sample->nparts || part->first + part->count == nunits);
 	}
 }
 
@@ -299,6 +301,7 @@ try_unit(Estimate *estimate, SfEncoder encoder, const char *plain, uint32 len)
 	SfUnit		unit;
 	instr_time	start;
 
+	SF_ASSERT(len > 0 && len <= SF_UNIT_SIZE);
 	CHECK_FOR_INTERRUPTS();
 	encoder.skip = 0;
 	INSTR_TIME_SET_CURRENT(start);
@@ -345,6 +348,7 @@ add_part_cost(SfEncoder *encoder, const Part *part, int64 part_bytes, const Unit
 	uint64		tried = 0;
 	uint64		gained;
 
+	SF_ASSERT(part_bytes > 0 && told > 0);
 	for (uint64 i = 0; i < told; i++)
 		tried += tell_encoder(encoder, unit->coded_bytes > 0);
 	gained = unit->coded_bytes > 0 ? tried : 0;

@@ -65,6 +65,7 @@ feed_stored(const Feed *feed, struct varlena *value, uint64 start, uint64 length
 	uint64		end = start + length;
 	uint64		len;
 
+	SF_ASSERT(end >= start && end <= (uint64) sf_read_reader_length(reader));
 	sf_read_stop_at(reader, end);
 	for (uint64 at = start; at < end; at += len)
 	{

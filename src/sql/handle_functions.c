@@ -38,8 +38,12 @@ PG_FUNCTION_INFO_V1(securefile_close);
 static SfHandle *
 handle_to_use(int number)
 {
+	SfHandle   *handle;
+
 	sf_stream_cancel_report();
-	return sf_stream_handle_get(number);
+	handle = sf_stream_handle_get(number);
+	SF_ASSERT(handle->stream != NULL && handle->position >= 0);
+	return handle;
 }
 
 /* On a standby, too. */

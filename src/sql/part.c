@@ -43,6 +43,7 @@ part_of(int64 length, int64 start, int64 end_offset)
 
 	part.first = Min(Max(start, 1) - 1, length);
 	part.past = Max(Min(Max(end_offset, 0), length), part.first);
+	SF_ASSERT(part.first >= 0 && part.first <= part.past && part.past <= length);
 	return part;
 }
 

@@ -96,9 +96,10 @@ tables_of(const SfSample *sample)
 {
 	Oid			table_oid = RelationGetRelid(sample->rel);
 	List	   *tables = sample->only ? list_make1_oid(table_oid) :
-	find_all_inheritors(table_oid, AccessShareLock, NULL);
+		find_all_inheritors(table_oid, AccessShareLock, NULL);
 	ListCell   *cell;
 
+	SF_ASSERT(CheckRelationLockedByMe(sample->rel, AccessShareLock, true));
 	foreach(cell, tables)
 	{
 		if (get_rel_relkind(lfirst_oid(cell)) == RELKIND_FOREIGN_TABLE)
@@ -235,6 +236,8 @@ take_row(SfSample *sample, SfBaseStep read, SfBaseStep count, void *arg)
 static void
 warn_of_damaged(const SfSample *sample)
 {
+	SF_ASSERT(sample->damaged <= sample->taken);
+	SF_ASSERT((sample->damaged > 0) == (sample->problem != NULL));
 	if (sample->damaged > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_DATA_CORRUPTED),

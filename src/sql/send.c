@@ -79,6 +79,8 @@ write_message(char type, const char *body, size_t len)
 	uint32		length = pg_hton32((uint32) (len + sizeof(length)));
 	size_t		with_header = FIRST_PART - HEADER_SIZE;
 
+	/* so that no error message gets between its parts */
+	SF_ASSERT(busy && len >= with_header);
 	first[0] = type;
 	memcpy(first + 1, &length, sizeof(length));
 	memcpy(first + HEADER_SIZE, body, with_header);

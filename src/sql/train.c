@@ -185,6 +185,9 @@ sort_value(void *arg)
 	Training   *training = arg;
 	bool		is_trial = training->rows.taken % TRIAL_EVERY == TRIAL_EVERY - 1;
 
+	/* each value once: the lists of sizes have room for all */
+	SF_ASSERT(training->lessons.n + training->trials.n <= training->rows.taken &&
+			  training->rows.taken < training->rows.rows);
 	if (training->content != NULL)
 		add_value(is_trial ? &training->trials : &training->lessons, training->content);
 }
@@ -254,6 +257,7 @@ learn(const Training *training, char *bytes)
 						   lessons->n + training->trials.n, (long long) training->rows.taken,
 						   lessons->filled + training->trials.filled),
 				 errhint("Some hundred values are needed, of some hundred bytes each. Call the function when the table has more rows, or with more sample_rows; rows that row security hides from you are not sampled.")));
+	SF_ASSERT(len <= SF_DICTIONARY_MAX_BYTES);
 	return len;
 }
 
@@ -290,6 +294,8 @@ publish(const Training *training, char *bytes, uint32 len)
 									RowExclusiveLock, false);
 	uint32		number = sf_space_add_dictionary(seg, &(SfDictionaryBytes) {bytes, len});
 
+	/* 0 would say that there is none */
+	SF_ASSERT(number > 0);
 	CacheInvalidateRelcache(training->rows.rel);
 	return number;
 }

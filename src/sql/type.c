@@ -121,6 +121,8 @@ begin_place(Place *place, struct varlena *datum)
 static void
 end_place(const Place *place)
 {
+	SF_ASSERT(error_context_stack == &place->context ||
+			  error_context_stack == place->context.previous);
 	error_context_stack = place->context.previous;
 }
 

@@ -147,6 +147,7 @@ option_words(int32 typmod)
 	char	   *words = sf_config_print_options(typmod);
 	int			len = strlen(words);
 
+	SF_ASSERT(len == 0 || (words[0] == '(' && words[len - 1] == ')'));
 	if (len < 2)
 		return cstring_to_text("");
 	return cstring_to_text_with_len(words + 1, len - 2);

@@ -17,22 +17,22 @@ PG_FUNCTION_INFO_V1(securefile_version);
 /* How the library was built: what is not as for a release, and the libraries that it has. */
 static const char build_options[] = ""
 #ifdef SF_FAULTS
-"faults "
+	"faults "
 #endif
 #ifdef __SANITIZE_ADDRESS__
-"sanitizers "
+	"sanitizers "
 #endif
 #ifdef USE_ASSERT_CHECKING
-"assertions "
+	"assertions "
 #endif
 #ifdef SF_LZ4
-"lz4 "
+	"lz4 "
 #endif
 #ifdef SF_ZSTD
-"zstd "
+	"zstd "
 #endif
 #ifdef SF_OPENSSL
-"openssl "
+	"openssl "
 #endif
 		   ;
 
@@ -41,10 +41,10 @@ static const char build_options[] = ""
  * returns (library text, extension text, locator_format integer, page_format integer,
  *			built_for text, build_options text)
  */
-Datum
-securefile_version(PG_FUNCTION_ARGS)
-{
-	char	   *objects = sf_ddl_objects_version();
+	Datum
+	securefile_version(PG_FUNCTION_ARGS)
+	{
+		char	   *objects = sf_ddl_objects_version();
 	size_t		len = strlen(build_options);
 	Datum		values[6];
 	bool		nulls[6] = {false};

@@ -64,6 +64,8 @@ after_authentication(Port *port, int status)
 		prev_authentication_hook(port, status);
 	if (status != STATUS_OK || !has_client())
 		return;
+	/* methods that call themselves never end */
+	SF_ASSERT(server == NULL && sf_server_wire() != &methods);
 	server = sf_server_wire();
 	methods = *server;
 	methods.comm_reset = comm_reset;

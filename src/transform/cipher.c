@@ -222,7 +222,7 @@ sf_transform_seal_unit(const SfDataKey *key, const SfUnitId *id, SfUnit *unit,
 	const SfMessage message = {
 		{is_raw ? (const char *) head : encoded, SF_CODED_OVERHEAD},
 		{encoded + (is_raw ? 0 : SF_CODED_OVERHEAD),
-		unit->stored_bytes - (is_raw ? 0 : SF_CODED_OVERHEAD)}
+			unit->stored_bytes - (is_raw ? 0 : SF_CODED_OVERHEAD)}
 	};
 	const SfDigest digest = sf_format_digest(message.body.data, message.body.len);
 

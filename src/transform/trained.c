@@ -175,7 +175,7 @@ decode_trained(SfDictionary *dictionary, const char *body, uint32_t body_bytes, 
 }
 
 const SfCodecOps sf_transform_trained = {SF_CODEC_TRAINED, "zstd with dictionary",
-encode_trained, decode_trained};
+	encode_trained, decode_trained};
 
 #else							/* SF_ZSTD */
 

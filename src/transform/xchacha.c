@@ -62,4 +62,4 @@ open_xchacha(const uint8_t *key, const uint8_t *nonce, SfBytes place, const uint
 }
 
 const SfCipherOps sf_transform_xchacha = {SF_CIPHER_XCHACHA20, "chacha20", seal_xchacha,
-open_xchacha};
+	open_xchacha};

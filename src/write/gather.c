@@ -362,7 +362,7 @@ switch_buffers(SfSegment *seg, uint64 start_sector)
 	{
 		SfExtent   *extent = &full->extents[i];
 		bool		wanted = ExtentEnd(extent) == start_sector &&
-		SfStorageEquals(extent->seg->storage, seg->storage);
+			SfStorageEquals(extent->seg->storage, seg->storage);
 
 		if (extent->nsectors % SF_BLOCK_SECTORS == 0 ||
 			!(wanted || sfi_arena_goes_on(extent->seg, ExtentEnd(extent))))

@@ -297,7 +297,7 @@ check_fxid(int level, uint64 fxid)
 #endif
 
 /*
- * L1 and L2: the xid that the entries of a level carry.  That of the current level is
+ * L1 and L2: the xid that the entries of a level carry.  The xid of the current level is
  * asked for anew, since a child that has committed meanwhile left its own in the level.
  */
 static uint64
@@ -331,7 +331,7 @@ log_some(NoteList *list, int64 end, SfPendKind kind, uint64 fxid)
 		n++;
 	}
 	sfi_write_note_entries();
-	/* those of storage that is gone fall away */
+	/* notes of storage that is gone fall away */
 	if (sf_space_is_usable(seg))
 
 		/*

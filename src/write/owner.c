@@ -190,7 +190,7 @@ note_referred(SfSegment *seg, const SfLocator *loc)
 }
 
 /*
- * Note the runs of an object that a row has got.  Those of a plain object are read from
+ * Note the runs of an object that a row has got.  Runs of a plain object are read from
  * its locator, which is a flat map: nothing else is kept of it.
  */
 static void

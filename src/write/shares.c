@@ -285,7 +285,7 @@ static void
 settle(Share *share)
 {
 	const SfShareId id = {share->key.page, (uint16) share->key.cell,
-	(uint16) share->key.object_id};
+		(uint16) share->key.object_id};
 	SfSegment  *seg = share->seg;
 
 	SF_ASSERT(share->rows == 0 || share->own || share->guarded);

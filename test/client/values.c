@@ -73,7 +73,7 @@ void
 trial_whole(void)
 {
 	static const size_t lens[] = {0, 1, 4000, 4001, 131071, 131072, 131073, 262143,
-	262144, 262145, 524288, 3000000, 20 * MB + 1};
+		262144, 262145, 524288, 3000000, 20 * MB + 1};
 	int			id = 0;
 
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
@@ -370,7 +370,7 @@ replace_transactions(void)
 	works(pgsf_close(h), "close after an error in the library's transaction");
 	check(status() == PQTRANS_IDLE, "which is ended");
 
-	/* that of another handle is not */
+	/* the transaction of another handle is not */
 	works(pgsf_create(h, "t", "doc"), "create");
 	own_sql("ROLLBACK");
 	check(pgsf_create(other, "t", "doc") == 0, "create with another handle");

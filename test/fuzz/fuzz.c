@@ -138,7 +138,7 @@ static uint64_t
 border(void)
 {
 	static const uint64_t borders[] = {0, 1, 2, 8, 96, 255, 256, 338, 512, 32768, 131072,
-	8152, INT32_MAX, UINT32_MAX, INT64_MAX, (uint64_t) INT64_MAX + 1, UINT64_MAX};
+		8152, INT32_MAX, UINT32_MAX, INT64_MAX, (uint64_t) INT64_MAX + 1, UINT64_MAX};
 
 	return borders[fuzz_random(sizeof(borders) / sizeof(borders[0]))] + fuzz_random(3) - 1;
 }

@@ -163,8 +163,8 @@ keep_flat(uint64_t length_bytes, uint32_t units_a_run, uint16_t flags)
 	uint64_t	at = 0;
 	size_t		len;
 	size_t		extra = (flags & SF_LOC_SHARED ? SF_LOCATOR_SHARED_SIZE : 0) +
-	(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0) +
-	(!(flags & SF_LOC_HASHED) ? 0 : flags & SF_LOC_KEYED ? SF_SEALED_HASH_SIZE : 64);
+		(flags & SF_LOC_KEYED ? SF_LOCATOR_TAG_SIZE : 0) +
+		(!(flags & SF_LOC_HASHED) ? 0 : flags & SF_LOC_KEYED ? SF_SEALED_HASH_SIZE : 64);
 	size_t		nruns = (loc.nunits + units_a_run - 1) / units_a_run;
 
 	for (uint64_t i = 0; i < loc.nunits; i++)
@@ -231,7 +231,7 @@ void
 fuzz_seeds(void)
 {
 	static const uint16_t flags[] = {0, SF_LOC_UNITS, SF_LOC_SHARED, SF_LOC_UNITS | SF_LOC_KEYED,
-	SF_LOC_SHARED | SF_LOC_UNITS, SF_LOC_SHARED | SF_LOC_UNITS | SF_LOC_KEYED};
+		SF_LOC_SHARED | SF_LOC_UNITS, SF_LOC_SHARED | SF_LOC_UNITS | SF_LOC_KEYED};
 	static const uint16_t also[] = {0, SF_LOC_HASHED};
 
 	keep_cut_unit();

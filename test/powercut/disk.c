@@ -189,7 +189,7 @@ get(const Disk *disk, uint64_t start, uint64_t nsectors, char *data)
 	for (uint64_t s = start; s < start + nsectors; s++, data += SECTOR)
 	{
 		const char *from = (disk->layers[s] & IN_NOW) ? disk->now
-		: (disk->layers[s] & IN_KEPT) ? disk->kept : disk->base;
+			: (disk->layers[s] & IN_KEPT) ? disk->kept : disk->base;
 
 		memcpy(data, from + s * SECTOR, SECTOR);
 	}
