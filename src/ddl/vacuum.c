@@ -156,7 +156,7 @@ segments_of_tables(const List *tables)
 static List *
 choose_segments(const VacuumStmt *stmt, MemoryContext context)
 {
-	List	   *segments = stmt->rels == NIL ? sf_space_list_segments(CurrentMemoryContext) :
+	List	   *segments = stmt->rels == NIL ? sf_space_list_segments(CurrentMemoryContext, NULL) :
 		segments_of_tables(named_tables(stmt));
 	List	   *chosen = NIL;
 	ListCell   *cell;
