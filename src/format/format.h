@@ -14,7 +14,7 @@
  * used_plane.c		the used plane of a space-map page
  * kinds.c			the kinds of pending entries
  * share.c			share records: what is possible, their cells, their locators (share.h)
- * advice_page.c	buckets and lists of the advice on duplicates, and their changes (share.h)
+ * advice_page.c	buckets of the advice on duplicates, and their changes (share.h)
  * change.c			check and apply the changes that a WAL record carries (change.h)
  * checksum.c		checksums of units (checksum.h); checksum_avx2.c: for processors with AVX2
  *
@@ -503,8 +503,6 @@ typedef enum SfPageType
 	SF_PAGE_FREE,
 	SF_PAGE_KEYS,
 	SF_PAGE_SHARE,
-	SF_PAGE_ADVICE_ROOT,
-	SF_PAGE_ADVICE_DIRECTORY,
 	SF_PAGE_ADVICE_BUCKET,
 	SF_PAGE_DICTIONARY,
 } SfPageType;
@@ -544,7 +542,7 @@ typedef struct SfPageTrailer
  *	 96	4	key page; here and below 0 stands for "no page"
  *	 100	4	its copy
  *	 104	4	first share page
- *	 108	4	root page of the advice on duplicates
+ *	 108	4	first bucket of the advice on duplicates
  *	 112	4	first page of the newest dictionary
  *	 116	4	highest number that a dictionary has ever had
  */

@@ -75,11 +75,9 @@
  *		if not;
  *	 S6	the count of a map page changes by as much as its used bits do.
  *
- * Lock order: growth lock, resolver lock, advice lock (heavyweight page locks of the
- * segment relation; the advice lock is never waited for), header page, pending pages in
- * queue order, share pages, pages of the advice (root, directory, buckets ascending),
- * inode and free pages, map pages ascending; the LWLocks of dispenser and parked regions
- * are leaves.
+ * Lock order: growth lock, resolver lock (heavyweight page locks of the segment relation),
+ * header page, pending pages in queue order, share pages, a bucket of the advice, inode and
+ * free pages, map pages ascending; the LWLocks of dispenser and parked regions are leaves.
  *
  *-------------------------------------------------------------------------
  */
@@ -112,7 +110,6 @@ extern bool sfi_owned_try(SfSegment *seg, const SfShareRecord *record, SfOwned *
 /* Heavyweight page locks, released at transaction end when an ERROR intervenes. */
 #define SF_LOCK_RESOLVER	0
 #define SF_LOCK_GROWTH		1
-#define SF_LOCK_ADVICE		2
 
 /* ---- keep.c ---- */
 
