@@ -65,7 +65,7 @@ SF_FAULT_POINT(share_guarded, "a content is found, its record is counted up, not
 SF_FAULT_POINT(share_root, "a record is to take over a row's map, the mark of its root is known")
 SF_FAULT_POINT(root_own, "a row has a new map, its root is to say so")
 SF_FAULT_POINT(root_take, "a map is to be given up or changed, its root does not say so yet")
-SF_FAULT_POINT(advice_look_up, "a bucket of the advice is found, and not locked yet")
+SF_FAULT_POINT(advice_look_up, "a bucket of the advice is looked up, and no page is locked yet")
 SF_FAULT_POINT(advice_split, "a bucket of the advice is to be split, no page is locked")
 SF_FAULT_POINT(advice_before_record, "pages of the advice are made, their record is not written")
 SF_FAULT_POINT(resolve_share, "resolver, before it changes the counts of share records")

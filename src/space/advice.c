@@ -36,7 +36,7 @@
  * smaller.  Where entries are removed there is room for others (advice_sweep.c sweeps buckets),
  * and TRUNCATE or a rewrite begins a new segment.
  *
- * What it costs: an add is one record of 80 bytes, and 25 bytes for its share of splits; a
+ * What it costs: an add is one record of 80 bytes, and 20 bytes for its share of splits; a
  * full page of a bucket in addition, for the first change of it after a checkpoint.  Hashes
  * are random, so each add meets a page that is in no cache of the processor.
  *
