@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * check_advice.c
- *	  The pages of the advice on duplicates: root, directory and buckets.
+ *	  The pages of the advice on duplicates: its buckets.
  *
  * They belong to the segment, and no row owns them.  They are not marked as owned but as
  * pages of the advice, since what a repair does about damage is simple: all of the advice is
@@ -31,20 +31,20 @@ report(SfPageWalk *walk, uint32 page, const char *problem)
 
 /*
  * Take a page for one of the advice; false, and a finding: there is none, or it is another's.
- * So no page is read twice, and lists that lead back to themselves have an end.
+ * So no page is read twice, and buckets that lead back to themselves have an end.
  */
 static bool
 claim(SfPageWalk *walk, uint32 page)
 {
 	if (page >= walk->nblocks || page == 0 || SF_IS_MAP_PAGE(page))
 	{
-		report(walk, page, "a list of the advice leads to it, and it is no such page");
+		report(walk, page, "the advice leads to it, and it is no such page");
 		return false;
 	}
 	if (walk->known[page] &
 		(SF_KNOWN_OWNED | SF_KNOWN_QUEUED | SF_KNOWN_FREE | SF_KNOWN_ADVICE))
 	{
-		report(walk, page, "a list of the advice leads to it, and it belongs to another owner");
+		report(walk, page, "the advice leads to it, and it belongs to another owner");
 		return false;
 	}
 	walk->known[page] |= SF_KNOWN_ADVICE;
@@ -64,61 +64,42 @@ read_page(SfPageWalk *walk, uint32 page, SfPageType type, SfCheckPage *read)
 	return false;
 }
 
-/* Look at a bucket, and what is in it. */
+/*
+ * Look at a bucket, what is in it, and the buckets that it leads to.  Their numbers have more bits,
+ * so that calls are nested as deep as a number has bits at most.
+ */
 static void
-look_at_bucket(SfPageWalk *walk, uint32 page, uint32 number, uint32 nbuckets, SfCheckPage *read)
+look_at_bucket(SfPageWalk *walk, uint32 page, uint32 number, SfCheckPage *read)
 {
 	const char *problem;
+	uint32		pages[SF_ADVICE_DEPTH_MAX];
 
-	SF_ASSERT(number < nbuckets);
 	if (!read_page(walk, page, SF_PAGE_ADVICE_BUCKET, read))
 		return;
-	problem = sf_format_advice_bucket_problem(&read->u.bucket, number, nbuckets);
+	problem = sf_format_advice_bucket_problem(&read->u.bucket, number);
 	if (problem != NULL)
-		report(walk, page, problem);
-}
-
-/* Look at a page of the directory, and the buckets that it leads to, from that number on. */
-static void
-look_at_directory(SfPageWalk *walk, uint32 page, uint32 first, uint32 nbuckets,
-				  SfCheckPage *read)
-{
-	uint32		npages = Min(nbuckets - first, SF_ADVICE_LIST_MAX);
-	SfAdviceList *list;
-
-	SF_ASSERT(first < nbuckets && first % SF_ADVICE_LIST_MAX == 0);
-	if (!read_page(walk, page, SF_PAGE_ADVICE_DIRECTORY, read))
-		return;
-	if (read->u.list.npages != npages)
 	{
-		report(walk, page, psprintf("it leads to %u buckets, not to %u", read->u.list.npages,
-									npages));
+		report(walk, page, problem);
 		return;
 	}
-	/* the buckets are read to the same place */
-	list = palloc(sizeof(SfAdviceList));
-	*list = read->u.list;
-	for (uint32 i = 0; i < npages; i++)
-		look_at_bucket(walk, list->pages[i], first + i, nbuckets, read);
-	pfree(list);
+	/* the others are read to the same place */
+	memcpy(pages, read->u.bucket.pages, sizeof(pages));
+	for (int i = 0; i < SF_ADVICE_DEPTH_MAX; i++)
+	{
+		SF_ASSERT(pages[i] == 0 || number >> i == 0);
+		if (pages[i] != 0)
+			look_at_bucket(walk, pages[i], number | (uint32) 1 << i, read);
+	}
 }
 
-/* The numbers of buckets and pages fit each other on a root that was read. */
 void
 sfi_check_advice(SfPageWalk *walk)
 {
 	uint32		page = walk->check->header.advice_root;
-	SfCheckPage *root = palloc(sizeof(SfCheckPage));
 	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 
-	if (page != 0 && read_page(walk, page, SF_PAGE_ADVICE_ROOT, root))
-	{
-		const SfAdviceList *list = &root->u.list;
-
-		for (uint32 i = 0; i < list->npages; i++)
-			look_at_directory(walk, list->pages[i], i * SF_ADVICE_LIST_MAX, list->nbuckets, read);
-	}
-	pfree(root);
+	if (page != 0)
+		look_at_bucket(walk, page, 0, read);
 	pfree(read);
 }
 

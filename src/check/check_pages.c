@@ -278,8 +278,6 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 		case SF_PAGE_DICTIONARY:
 			sfi_check_dictionary_page(walk, read);
 			break;
-		case SF_PAGE_ADVICE_ROOT:
-		case SF_PAGE_ADVICE_DIRECTORY:
 		case SF_PAGE_ADVICE_BUCKET:
 			sfi_check_advice_page(walk, read->page);
 			break;

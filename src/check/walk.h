@@ -83,7 +83,6 @@ typedef struct SfCheckPage
 		SfPending	pending;
 		SfFreePage	free;
 		SfDictionaryPage dictionary;
-		SfAdviceList list;
 		SfAdviceBucket bucket;
 		SfSharePage share;
 		SfMap		map;

@@ -4,14 +4,13 @@
  *	  Pages of the advice on duplicates: what is possible, what is found there, and
  *	  their changes.
  *
- * The root and each page of the directory are a list of pages; a bucket is an array of
- * entries, the oldest one first.  That order is all that tells which entry is the oldest, so
- * every change keeps it, and a split as well: a bucket is always the same after the same
- * changes, on a standby and after a crash, too.
+ * A bucket is an array of entries, the oldest one first.  That order is all that tells which
+ * entry is the oldest, so every change keeps it, and a split as well: a bucket is always the same
+ * after the same changes, on a standby and after a crash, too.
  *
  * A change that is applied here cannot fail.  An add finds room, since something else goes for
  * it, and redo drops the same entry, since it finds the same ones.  So a record has no need to
- * say what was dropped.
+ * say what was dropped, or what a split leaves.
  *
  * Whether an entry may be there, and in which bucket, is not asked when pages are read: they
  * have hundreds of entries, and a wrong one does no harm to a reader that is prepared for one
@@ -24,20 +23,17 @@
 #include "format/change.h"
 #include "format/share.h"
 
-_Static_assert(sizeof(SfAdvice) == 16, "SfAdvice is an on-disk format");
-_Static_assert(offsetof(SfAdviceList, pages) == 8 && offsetof(SfAdviceBucket, entries) == 8,
-			   "pages of the advice are an on-disk format");
-
-_Static_assert(offsetof(SfAdviceListChange, nbuckets) == offsetof(SfAdviceList, nbuckets) &&
-			   offsetof(SfAdviceListChange, npages) == offsetof(SfAdviceList, npages),
-			   "a change of a list begins as a list");
-_Static_assert(SF_ADVICE_SAME_MAX < SF_ADVICE_BUCKET_MAX, "a bucket has room for more hashes");
-_Static_assert((uint64_t) SF_ADVICE_LIST_MAX * SF_ADVICE_LIST_MAX < UINT32_MAX / 2,
-			   "numbers of buckets, and twice as many, fit their type");
+_Static_assert(sizeof(SfAdvice) == 24 && offsetof(SfAdviceBucket, entries) == 136,
+			   "a bucket of advice is an on-disk format");
+_Static_assert(offsetof(SfAdvice, page) == 16 && offsetof(SfAdviceBucket, pages) == 8,
+			   "so are its entries, and where its links begin");
+_Static_assert(SF_ADVICE_DEPTH_MAX == 8 * sizeof(((SfAdviceBucket *) 0)->number),
+			   "each bit of a number can have a link");
+_Static_assert(SF_ADVICE_BUCKET_MAX == 334, "a bucket fills its page");
+_Static_assert(SF_ADVICE_SAME_MAX < SF_ADVICE_BUCKET_MAX, "a bucket has room for more keys");
 
 /* ---- what is possible ---- */
 
-/* Can a list lead to that page? */
 static bool
 is_possible_page(uint32_t page)
 {
@@ -48,38 +44,52 @@ is_possible_page(uint32_t page)
 const char *
 sf_format_advice_problem(const SfAdvice *entry)
 {
-	if (entry->kind != SF_ADVICE_FULL && entry->kind != SF_ADVICE_PREFIX)
-		return "entry of advice is of an unknown kind";
+	if (entry->reserved != 0)
+		return "entry of advice has something in a reserved place";
 	return is_possible_page(entry->page) && entry->cell < SF_SHARE_CELLS ? NULL :
 		"entry of advice names an impossible share record";
 }
 
-/* For a check; a reader of a list looks at the one page that it goes to. */
-const char *
-sf_format_advice_list_problem(const SfAdviceList *list)
+/* The depth that a bucket began with: its number has so many bits. */
+static int
+first_depth(const SfAdviceBucket *bucket)
 {
-	for (uint32_t i = 0; i < list->npages; i++)
-		if (!is_possible_page(list->pages[i]))
-			return "list of advice leads to an impossible page";
-	return NULL;
+	int			depth = 0;
+
+	while ((uint64_t) bucket->number >> depth != 0)
+		depth++;
+	return depth;
 }
 
-/* For a check, which knows how many buckets there are. */
+/* For a check, which knows the number from the bucket that leads to this one. */
 const char *
-sf_format_advice_bucket_problem(const SfAdviceBucket *bucket, uint32_t number, uint32_t nbuckets)
+sf_format_advice_bucket_problem(const SfAdviceBucket *bucket, uint32_t number)
 {
 	if (bucket->number != number)
 		return "bucket of advice has the number of another one";
+	for (int i = 0; i < SF_ADVICE_DEPTH_MAX; i++)
+		if (i >= first_depth(bucket) && i < bucket->depth ? !is_possible_page(bucket->pages[i]) :
+			bucket->pages[i] != 0)
+			return "bucket of advice leads to an impossible page";
 	for (int i = 0; i < bucket->nentries; i++)
 	{
 		const char *problem = sf_format_advice_problem(&bucket->entries[i]);
 
 		if (problem != NULL)
 			return problem;
-		if (sf_advice_bucket_of(bucket->entries[i].hash, nbuckets) != number)
-			return "entry of advice is in the bucket of another hash";
+		if (sf_advice_number(bucket->entries[i].key, bucket->depth) != number)
+			return "entry of advice is in the bucket of another key";
 	}
 	return NULL;
+}
+
+int
+sf_format_advice_next(const SfAdviceBucket *bucket, uint64_t key)
+{
+	for (int i = first_depth(bucket); i < bucket->depth; i++)
+		if (key >> i & 1)
+			return i;
+	return -1;
 }
 
 /* ---- what is found in a bucket ---- */
@@ -103,21 +113,23 @@ sf_format_advice_has(const SfAdviceBucket *bucket, const SfAdvice *entry)
 	return place_of(bucket, entry) >= 0;
 }
 
+static bool
+is_like(const SfAdvice *entry, uint64_t key, SfAdviceKind kind)
+{
+	return entry->key == key && sf_advice_kind(entry) == kind;
+}
+
 /* From the end, since newer ones are more likely to lead to an object that is still there. */
 int
-sf_format_advice_find(const SfAdviceBucket *bucket, uint64_t hash, SfAdviceKind kind,
+sf_format_advice_find(const SfAdviceBucket *bucket, uint64_t key, SfAdviceKind kind,
 					  SfAdvice *found)
 {
 	int			n = 0;
 
 	for (int i = bucket->nentries - 1; i >= 0 && n < SF_ADVICE_SAME_MAX; i--)
-	{
-		const SfAdvice *entry = &bucket->entries[i];
-
-		if (entry->hash == hash && entry->kind == kind &&
-			sf_format_advice_problem(entry) == NULL)
-			found[n++] = *entry;
-	}
+		if (is_like(&bucket->entries[i], key, kind) &&
+			sf_format_advice_problem(&bucket->entries[i]) == NULL)
+			found[n++] = bucket->entries[i];
 	return n;
 }
 
@@ -134,9 +146,9 @@ take_out(SfAdviceBucket *bucket, int i)
 }
 
 /*
- * The entry that goes when another one comes; -1: there is room for both.  One of its own hash
- * and kind goes rather than that of another content: of a content that is stored again and
- * again a few places are enough.
+ * The place of the entry that goes when another one comes; -1: there is room for both.  One of
+ * its own key and kind goes rather than that of another content: of a content that is stored
+ * again and again a few places are enough.
  */
 static int
 place_to_drop(const SfAdviceBucket *bucket, const SfAdvice *entry)
@@ -145,7 +157,7 @@ place_to_drop(const SfAdviceBucket *bucket, const SfAdvice *entry)
 	int			nsame = 0;
 
 	for (int i = bucket->nentries - 1; i >= 0; i--)
-		if (bucket->entries[i].hash == entry->hash && bucket->entries[i].kind == entry->kind)
+		if (is_like(&bucket->entries[i], entry->key, sf_advice_kind(entry)))
 		{
 			oldest = i;
 			nsame++;
@@ -153,6 +165,16 @@ place_to_drop(const SfAdviceBucket *bucket, const SfAdvice *entry)
 	if (nsame >= SF_ADVICE_SAME_MAX)
 		return oldest;
 	return bucket->nentries == SF_ADVICE_BUCKET_MAX ? 0 : -1;
+}
+
+bool
+sf_format_advice_dropped(const SfAdviceBucket *bucket, const SfAdvice *entry, SfAdvice *dropped)
+{
+	int			place = place_to_drop(bucket, entry);
+
+	if (place >= 0)
+		*dropped = bucket->entries[place];
+	return place >= 0;
 }
 
 static void
@@ -165,20 +187,45 @@ add(SfAdviceBucket *bucket, const SfAdvice *entry)
 	bucket->entries[bucket->nentries++] = *entry;
 }
 
-/* The last page comes with every change: one that stays as long is given the same again. */
+/*
+ * Copy the entries whose key has the bit, or has it not.  An entry that is in the wrong bucket, by
+ * damage, goes by that bit, too: as a page has room for all of them, so has each half.
+ */
 static void
-apply_to_list(SfAdviceList *list, SfAdviceListChange change)
+copy_half(const SfAdviceBucket *bucket, uint64_t bit, SfAdviceBucket *half)
 {
-	list->nbuckets = change.nbuckets;
-	list->npages = change.npages;
-	list->pages[change.npages - 1] = change.last;
+	for (int i = 0; i < bucket->nentries; i++)
+		if ((bucket->entries[i].key >> bucket->depth & 1) == bit)
+			half->entries[half->nentries++] = bucket->entries[i];
+}
+
+void
+sf_format_advice_half(const SfAdviceBucket *bucket, SfAdviceBucket *half)
+{
+	*half = (SfAdviceBucket) {.number = bucket->number | (uint32_t) 1 << bucket->depth};
+	half->depth = bucket->depth + 1;
+	copy_half(bucket, 1, half);
+}
+
+/* What stays in a bucket, when the other half goes to a page. */
+static void
+split(SfAdviceBucket *bucket, uint32_t page)
+{
+	SfAdviceBucket stays = {.number = bucket->number, .depth = bucket->depth + 1};
+
+	if (bucket->depth == SF_ADVICE_DEPTH_MAX)
+		return;
+	memcpy(stays.pages, bucket->pages, sizeof(stays.pages));
+	stays.pages[bucket->depth] = page;
+	copy_half(bucket, 0, &stays);
+	*bucket = stays;
 }
 
 void
 sf_format_advice_apply(void *content, SfOp op)
 {
-	SfAdviceListChange change;
 	SfAdvice	entry;
+	uint32_t	page;
 	int			place;
 
 	switch (op.code)
@@ -193,67 +240,39 @@ sf_format_advice_apply(void *content, SfOp op)
 			if (place >= 0)
 				take_out(content, place);
 			break;
-		case SF_OP_ADVICE_LIST:
-			memcpy(&change, op.payload, sizeof(change));
-			apply_to_list(content, change);
+		case SF_OP_ADVICE_SPLIT:
+			memcpy(&page, op.payload, sizeof(page));
+			split(content, page);
 			break;
 		default:
 			break;
 	}
 }
 
-/*
- * An entry that is in the wrong bucket, by damage, stays where it is.  As a page has room for all
- * of them, so has either of the two.
- */
-void
-sf_format_advice_split(const SfAdviceBucket *bucket, uint32_t nbuckets, SfAdviceBucket *stay,
-					   SfAdviceBucket *go)
-{
-	*stay = (SfAdviceBucket) {.number = bucket->number};
-	*go = (SfAdviceBucket) {.number = nbuckets - 1};
-	for (int i = 0; i < bucket->nentries; i++)
-	{
-		const SfAdvice *entry = &bucket->entries[i];
-		SfAdviceBucket *to = sf_advice_bucket_of(entry->hash, nbuckets) == go->number ? go : stay;
-
-		to->entries[to->nentries++] = *entry;
-	}
-}
-
 /* ---- may a change be applied ---- */
 
-/*
- * A list gets a page at its end, or another last one; the page is then as it must be when it
- * is read.
- */
 static const char *
-list_change_problem(SfPageType type, const SfAdviceList *list, SfOp op)
+split_problem(const SfAdviceBucket *bucket, SfOp op)
 {
-	SfAdviceListChange change;
-	SfAdviceList fixed = {0};
+	uint32_t	page;
 
-	if (op.len != sizeof(change))
-		return "change of a list of advice has an impossible length";
-	memcpy(&change, op.payload, sizeof(change));
-	if (change.npages != list->npages && change.npages != list->npages + 1)
-		return "list of advice gets more than a page";
-	if (!is_possible_page(change.last))
-		return "list of advice leads to an impossible page";
-	fixed.nbuckets = change.nbuckets;
-	fixed.npages = change.npages;
-	return sf_format_page_problem(type, &fixed);
+	if (op.len != sizeof(page))
+		return "split of a bucket of advice has an impossible length";
+	memcpy(&page, op.payload, sizeof(page));
+	if (bucket->depth == SF_ADVICE_DEPTH_MAX)
+		return "bucket of advice cannot be split any more";
+	return is_possible_page(page) ? NULL : "bucket of advice leads to an impossible page";
 }
 
 const char *
-sf_format_advice_op_problem(SfPageType type, const void *content, SfOp op)
+sf_format_advice_op_problem(const void *content, SfOp op)
 {
 	SfAdvice	entry;
 
 	if (content == NULL)
 		return "advice is changed on a page that is made new";
-	if (op.code == SF_OP_ADVICE_LIST)
-		return list_change_problem(type, content, op);
+	if (op.code == SF_OP_ADVICE_SPLIT)
+		return split_problem(content, op);
 	if (op.len != sizeof(entry))
 		return "entry of advice has an impossible length";
 	memcpy(&entry, op.payload, sizeof(entry));

@@ -240,11 +240,9 @@ op_problem(Look *look, SfOp op)
 		[SF_OP_PEND_PUT] = SF_PAGE_PENDING,
 		[SF_OP_ADVICE_ADD] = SF_PAGE_ADVICE_BUCKET,
 		[SF_OP_ADVICE_REMOVE] = SF_PAGE_ADVICE_BUCKET,
-		[SF_OP_ADVICE_LIST] = SF_PAGE_ADVICE_ROOT,
+		[SF_OP_ADVICE_SPLIT] = SF_PAGE_ADVICE_BUCKET,
 		[SF_OP_MARK] = SF_PAGE_INODE,
 	};
-	bool		of_directory = op.code == SF_OP_ADVICE_LIST &&
-		look->type == SF_PAGE_ADVICE_DIRECTORY;
 
 	if (op.code == SF_OP_INIT)
 		return init_problem(look, op);
@@ -255,7 +253,7 @@ op_problem(Look *look, SfOp op)
 	 */
 	if (op.code >= sizeof(wanted) / sizeof(wanted[0]) || wanted[op.code] == 0)
 		return "change of an unknown kind";
-	if (wanted[op.code] != look->type && !of_directory)
+	if (wanted[op.code] != look->type)
 		return "change of a page of another type";
 	switch (op.code)
 	{
@@ -281,8 +279,8 @@ op_problem(Look *look, SfOp op)
 			return mark_problem(op);
 		case SF_OP_ADVICE_ADD:
 		case SF_OP_ADVICE_REMOVE:
-		case SF_OP_ADVICE_LIST:
-			return sf_format_advice_op_problem(look->type, look->content, op);
+		case SF_OP_ADVICE_SPLIT:
+			return sf_format_advice_op_problem(look->content, op);
 		default:
 			return op.len == sizeof(uint32_t) ? NULL :
 				"number of the next pending page has an impossible length";
@@ -303,13 +301,6 @@ sf_format_op_next(const uint8_t **ops)
 	return op;
 }
 
-static bool
-is_advice(SfPageType type)
-{
-	return type == SF_PAGE_ADVICE_ROOT || type == SF_PAGE_ADVICE_DIRECTORY ||
-		type == SF_PAGE_ADVICE_BUCKET;
-}
-
 const char *
 sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, size_t len)
 {
@@ -319,11 +310,11 @@ sf_format_ops_problem(SfPageType type, const void *content, const uint8_t *ops, 
 
 	/*
 	 * Operations depend on how many entries there are on a pending page, and
-	 * on a page of the advice.
+	 * in a bucket of the advice.
 	 */
 	if (type == SF_PAGE_PENDING)
 		look.nentries = ((const SfPending *) content)->nentries;
-	if (type == SF_PAGE_PENDING || is_advice(type))
+	if (type == SF_PAGE_PENDING || type == SF_PAGE_ADVICE_BUCKET)
 		problem = sf_format_page_problem(type, content);
 	while (ops < end && problem == NULL)
 	{
@@ -450,7 +441,7 @@ sf_format_op_apply(void *content, SfOp op)
 			break;
 		case SF_OP_ADVICE_ADD:
 		case SF_OP_ADVICE_REMOVE:
-		case SF_OP_ADVICE_LIST:
+		case SF_OP_ADVICE_SPLIT:
 			sf_format_advice_apply(content, op);
 			break;
 		case SF_OP_MARK:

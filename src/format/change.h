@@ -35,7 +35,7 @@ typedef enum SfOpCode
 	SF_OP_PEND_PUT,				/* SfPendPut */
 	SF_OP_ADVICE_ADD,			/* SfAdvice */
 	SF_OP_ADVICE_REMOVE,		/* SfAdvice */
-	SF_OP_ADVICE_LIST,			/* SfAdviceListChange */
+	SF_OP_ADVICE_SPLIT,			/* uint32_t: a page */
 	SF_OP_MARK,					/* uint64, an owner's mark (share.h) */
 } SfOpCode;
 
@@ -74,7 +74,7 @@ extern void sf_format_op_apply(void *content, SfOp op);
  * The same for SF_OP_ADVICE_* (advice_page.c), which apply to a page that is sound; NULL: the list
  * makes it new.
  */
-extern const char *sf_format_advice_op_problem(SfPageType type, const void *content, SfOp op);
+extern const char *sf_format_advice_op_problem(const void *content, SfOp op);
 extern void sf_format_advice_apply(void *content, SfOp op);
 
 #endif							/* SF_FORMAT_CHANGE_H */

@@ -15,7 +15,7 @@
  * used_plane.c		the used plane of a space-map page
  * kinds.c			the kinds of pending entries
  * share.c			share records: what is possible, their cells, their own locators (share.h)
- * advice_page.c	buckets and lists of the advice on duplicates, and their changes (share.h)
+ * advice_page.c	buckets of the advice on duplicates, and their changes (share.h)
  * change.c			check and apply the changes that a WAL record carries (change.h)
  * checksum.c		checksums of units (checksum.h); checksum_avx2.c: for processors with AVX2
  *

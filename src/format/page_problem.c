@@ -171,36 +171,6 @@ share_problem(const void *content)
 	return page->reserved == 0 ? NULL : "share page has something in a reserved place";
 }
 
-/* A list of pages of the advice: of a directory, nbuckets is 0. */
-static const char *
-root_problem(const void *content)
-{
-	const SfAdviceList *list = content;
-
-	if (list->npages == 0 || list->npages > SF_ADVICE_LIST_MAX)
-		return "list of advice has an impossible number of pages";
-	return list->nbuckets > (list->npages - 1) * SF_ADVICE_LIST_MAX &&
-		list->nbuckets <= list->npages * SF_ADVICE_LIST_MAX ? NULL :
-		"advice has an impossible number of buckets";
-}
-
-static const char *
-directory_problem(const void *content)
-{
-	const SfAdviceList *list = content;
-
-	return list->npages > 0 && list->npages <= SF_ADVICE_LIST_MAX && list->nbuckets == 0 ? NULL :
-		"directory of advice has an impossible number of buckets";
-}
-
-static uint32_t
-list_len(const void *content)
-{
-	uint32_t	n = ((const SfAdviceList *) content)->npages;
-
-	return n > SF_ADVICE_LIST_MAX ? 0 : offsetof(SfAdviceList, pages) + n * sizeof(uint32_t);
-}
-
 static const char *
 bucket_problem(const void *content)
 {
@@ -208,6 +178,8 @@ bucket_problem(const void *content)
 
 	if (bucket->nentries > SF_ADVICE_BUCKET_MAX)
 		return "bucket of advice has an impossible number of entries";
+	if (bucket->depth > SF_ADVICE_DEPTH_MAX || (uint64_t) bucket->number >> bucket->depth != 0)
+		return "bucket of advice has an impossible depth";
 	return bucket->reserved == 0 ? NULL : "bucket of advice has something in a reserved place";
 }
 
@@ -220,8 +192,7 @@ bucket_len(const void *content)
 		offsetof(SfAdviceBucket, entries) + n * sizeof(SfAdvice);
 }
 
-_Static_assert(sizeof(SfAdviceList) <= SF_PAGE_CONTENT &&
-			   sizeof(SfAdviceBucket) <= SF_PAGE_CONTENT, "advice fits its pages");
+_Static_assert(sizeof(SfAdviceBucket) <= SF_PAGE_CONTENT, "a bucket of advice fits its page");
 _Static_assert(sizeof(SfHeader) <= SF_PAGE_CONTENT &&
 			   sizeof(SfMap) <= SF_PAGE_CONTENT && sizeof(SfPending) <= SF_PAGE_CONTENT &&
 			   sizeof(SfInode) <= SF_PAGE_CONTENT, "each kind fits its page");
@@ -247,8 +218,6 @@ static const struct
 	[SF_PAGE_KEYS] = {keys_problem, .sealed_len = keys_len},
 	[SF_PAGE_DICTIONARY] = {dictionary_problem, {0, SF_PAGE_CONTENT}},
 	[SF_PAGE_SHARE] = {share_problem, {0, sizeof(SfSharePage)}},
-	[SF_PAGE_ADVICE_ROOT] = {root_problem, .sealed_len = list_len},
-	[SF_PAGE_ADVICE_DIRECTORY] = {directory_problem, .sealed_len = list_len},
 	[SF_PAGE_ADVICE_BUCKET] = {bucket_problem, .sealed_len = bucket_len},
 };
 

@@ -38,8 +38,6 @@ typedef enum SfPageType
 	SF_PAGE_FREE,
 	SF_PAGE_KEYS,
 	SF_PAGE_SHARE,
-	SF_PAGE_ADVICE_ROOT,
-	SF_PAGE_ADVICE_DIRECTORY,
 	SF_PAGE_ADVICE_BUCKET,
 	SF_PAGE_DICTIONARY,
 } SfPageType;
@@ -79,7 +77,7 @@ typedef struct SfPageTrailer
  *	 96	4	key page; here and below 0 stands for "no page"
  *	 100	4	its copy
  *	 104	4	first share page
- *	 108	4	root page of the advice on duplicates
+ *	 108	4	first bucket of the advice on duplicates
  *	 112	4	first page of the newest dictionary
  *	 116	4	highest number that a dictionary has ever had
  */

@@ -284,88 +284,78 @@ extern void sf_format_share_set(SfSharePage *page, SfShareSet set);
 extern void sf_format_share_clear(SfSharePage *page, SfShareClear clear);
 
 /* ---------------------------------------------------------------------
- * Advice: a hash index of share records by linear hashing (Litwin, 1980).  It is never
- * believed: what it leads to is looked at.  So nothing is lost with an entry that is lost,
- * and a bucket that is full drops its oldest one.
+ * Advice: a hash index of share records by extendible hashing (Fagin, Nievergelt, Pippenger,
+ * Strong, 1979), with links from bucket to bucket in place of a directory.  It is never believed:
+ * what it leads to is looked at.  So nothing is lost with an entry that is lost, and a bucket
+ * that is full drops its oldest one.
  *
- * A hash h belongs to bucket h mod 2^(k+1), if there is such a bucket, else h mod 2^k,
- * where 2^k <= number of buckets < 2^(k+1).
+ * A bucket of depth d has the entries whose key mod 2^d is its number.  When it is split, its
+ * depth becomes d + 1, and the entries with bit d go to a new bucket, whose number has that bit,
+ * too, and which has the same depth.  Bucket 0 is there from the beginning.  So all keys begin
+ * at bucket 0, and each bit that is set leads on, as far as there are buckets:
  *
- * Root and directory pages (a list of pages):
- *	 0	4	root: number of buckets; directory: 0
- *	 4	4	number of pages in the list
- *	 8	4 x n	root: directory pages; directory: buckets
+ *	 bucket 0 (depth 3) --bit 0--> 1 (2) --bit 1--> 3 (2)
+ *		 |  |
+ *		 |  +--bit 1--> 2 (3) --bit 2--> 6 (3)
+ *		 +--bit 2--> 4 (3)
  *
- * Bucket pages:
+ * The key of an entry is the hash of the first unit, of a content that has more, and else the
+ * hash of all bytes.  Of one first unit SF_ADVICE_SAME_MAX entries have that key.  The oldest of
+ * them, when another one comes, is moved: its key is the hash of all bytes from then on.
+ *
  *	 0	4	number of the bucket
  *	 4	2	number of entries
- *	 6	2	reserved, 0
- *	 8	16 x n	entries, the oldest one first
- *		 0	8	hash
- *		 8	4	share page
- *		 12	2	cell
- *		 14	2	kind (SfAdviceKind)
+ *	 6	1	depth
+ *	 7	1	reserved, 0
+ *	 8	4 x 32	pages of the buckets that were split off, by the bit; 0: none
+ *	 136	24 x n	entries, the oldest one first
+ *		 0	8	key
+ *		 8	8	first 8 bytes of the hash of all bytes
+ *		 16	4	share page
+ *		 20	2	cell
+ *		 22	2	reserved, 0
  * ---------------------------------------------------------------------
  */
 typedef enum SfAdviceKind
 {
-	SF_ADVICE_FULL = 1,			/* hash: first 8 bytes of that of all bytes */
-	SF_ADVICE_PREFIX,			/* hash: that of the first unit */
+	SF_ADVICE_FULL = 1,			/* the key is the hash of all bytes */
+	SF_ADVICE_PREFIX,			/* the key is the hash of the first unit */
 } SfAdviceKind;
 
 typedef struct SfAdvice
 {
-	uint64_t	hash;
+	uint64_t	key;
+	uint64_t	full;
 	uint32_t	page;
 	uint16_t	cell;
-	uint16_t	kind;
+	uint16_t	reserved;
 } SfAdvice;
 
-#define SF_ADVICE_LIST_MAX		((SF_PAGE_CONTENT - 8) / sizeof(uint32_t))
-#define SF_ADVICE_BUCKET_MAX	((SF_PAGE_CONTENT - 8) / sizeof(SfAdvice))
-#define SF_ADVICE_SAME_MAX		4	/* entries of one hash and kind */
-
-typedef struct SfAdviceList
-{
-	uint32_t	nbuckets;
-	uint32_t	npages;
-	uint32_t	pages[SF_ADVICE_LIST_MAX];
-} SfAdviceList;
+#define SF_ADVICE_DEPTH_MAX		32
+#define SF_ADVICE_BUCKET_MAX	((SF_PAGE_CONTENT - 136) / sizeof(SfAdvice))
+#define SF_ADVICE_SAME_MAX		4	/* entries of one key and kind */
 
 typedef struct SfAdviceBucket
 {
 	uint32_t	number;
 	uint16_t	nentries;
-	uint16_t	reserved;
+	uint8_t		depth;
+	uint8_t		reserved;
+	uint32_t	pages[SF_ADVICE_DEPTH_MAX];
 	SfAdvice	entries[SF_ADVICE_BUCKET_MAX];
 } SfAdviceBucket;
 
-/* 2^k for so many buckets. */
+/* The number of the bucket, of so many bits, that a key belongs to. */
 static inline uint32_t
-sf_advice_power(uint32_t nbuckets)
+sf_advice_number(uint64_t key, int depth)
 {
-	uint32_t	power = 1;
-
-	while (power <= nbuckets / 2)
-		power *= 2;
-	return power;
+	return (uint32_t) (key & (((uint64_t) 1 << depth) - 1));
 }
 
-/* The bucket of a hash. */
-static inline uint32_t
-sf_advice_bucket_of(uint64_t hash, uint32_t nbuckets)
+static inline SfAdviceKind
+sf_advice_kind(const SfAdvice *entry)
 {
-	uint32_t	power = sf_advice_power(nbuckets);
-	uint32_t	bucket = (uint32_t) (hash % (2 * (uint64_t) power));
-
-	return bucket < nbuckets ? bucket : bucket - power;
-}
-
-/* The bucket from which entries go to bucket nbuckets, when that is made. */
-static inline uint32_t
-sf_advice_split_of(uint32_t nbuckets)
-{
-	return nbuckets - sf_advice_power(nbuckets);
+	return entry->key == entry->full ? SF_ADVICE_FULL : SF_ADVICE_PREFIX;
 }
 
 static inline uint32_t
@@ -375,45 +365,43 @@ sf_advice_bucket_size(const SfAdviceBucket *bucket)
 }
 
 /*
- * What is wrong, NULL when nothing is: with an entry; with the pages that a list names; with
- * bucket of that number, of so many, and its entries.  List and bucket are sound as
- * sf_format_page_problem() has it.
+ * What is wrong, NULL when nothing is: with an entry; with a bucket of that number, its links
+ * and its entries.  The bucket is sound as sf_format_page_problem() has it.
  */
 extern const char *sf_format_advice_problem(const SfAdvice *entry);
-extern const char *sf_format_advice_list_problem(const SfAdviceList *list);
-extern const char *sf_format_advice_bucket_problem(const SfAdviceBucket *bucket, uint32_t number,
-												   uint32_t nbuckets);
+extern const char *sf_format_advice_bucket_problem(const SfAdviceBucket *bucket, uint32_t number);
 
 /*
- * has: is an entry there, by its value?  find: those of a hash and kind, the newest one first
+ * The bit of a key that leads on from a bucket whose number has the bits below it; -1: the key
+ * belongs to the bucket itself.
+ */
+extern int	sf_format_advice_next(const SfAdviceBucket *bucket, uint64_t key);
+
+/*
+ * has: is an entry there, by its value?  find: those of a key and kind, the newest one first
  * (SF_ADVICE_SAME_MAX at found); returns how many.
  */
 extern bool sf_format_advice_has(const SfAdviceBucket *bucket, const SfAdvice *entry);
-extern int	sf_format_advice_find(const SfAdviceBucket *bucket, uint64_t hash, SfAdviceKind kind,
+extern int	sf_format_advice_find(const SfAdviceBucket *bucket, uint64_t key, SfAdviceKind kind,
 								  SfAdvice *found);
 
 /*
- * Divide a bucket: with so many buckets, of which the last one is new, entries stay or go to
- * that one.  They keep their order.
+ * Which entry goes when another one, which is not there, is added?  False: none does.
  */
-extern void sf_format_advice_split(const SfAdviceBucket *bucket, uint32_t nbuckets,
-								   SfAdviceBucket *stay, SfAdviceBucket *go);
+extern bool sf_format_advice_dropped(const SfAdviceBucket *bucket, const SfAdvice *entry,
+									 SfAdvice *dropped);
+
+/* The bucket that a split makes beside one; they keep the order of entries. */
+extern void sf_format_advice_half(const SfAdviceBucket *bucket, SfAdviceBucket *half);
 
 /*
  * ---- changes of pages of the advice (change.h) ----
  *
  * SF_OP_ADVICE_ADD: an entry, which is not there, becomes the newest one.  If there are
- * SF_ADVICE_SAME_MAX of its hash and kind the oldest of these goes, and else, if the bucket is
- * full, the oldest entry.
+ * SF_ADVICE_SAME_MAX of its key and kind the oldest of these goes, and else, if the bucket is full,
+ * the oldest entry.
  * SF_OP_ADVICE_REMOVE: an entry goes, if it is there.
+ * SF_OP_ADVICE_SPLIT: the number of a page (4 bytes), to which the half of the bucket goes.
  */
-
-/* SF_OP_ADVICE_LIST: of a list, which gets one more page, or stays as long. */
-typedef struct SfAdviceListChange
-{
-	uint32_t	nbuckets;
-	uint32_t	npages;
-	uint32_t	last;			/* page of that list */
-} SfAdviceListChange;
 
 #endif							/* SF_FORMAT_SHARE_H */

@@ -3,10 +3,8 @@
  * advice.c
  *	  Advice on duplicates: where a content of that hash may be stored already.
  *
- * A hash index of share records, by linear hashing.  Its pages are described in
- * format/share.h:
- *
- *	 header: advice_root -> root -> directory pages -> buckets
+ * A hash index of share records, by extendible hashing.  Its pages, all of them buckets, are
+ * described in format/share.h.
  *
  * It is never believed.  A search that finds something goes on to the share record and
  * compares the bytes.  So an entry may be too many, or lost, and nothing comes of it but a
@@ -17,43 +15,36 @@
  *	- a page that is damaged reads as "nothing found", with one WARNING.  Nothing is added
  *	  there until a repair begins a new index.
  *
- * The index grows by a bucket at a time: an add that leaves its bucket at three quarters has
- * the next bucket in turn split, which is another one as a rule:
+ * A content has one entry, in the bucket of the hash of its first unit, which both a search by
+ * the first unit and one by all bytes know.  Many contents may have the same first unit, as
+ * versions of a growing file.  Only the newest of them stay in that bucket, and the older ones
+ * move to the bucket of the hash of all their bytes.  So a search by all bytes that comes to a
+ * first unit of other contents goes on there.
  *
- *	 6 buckets, of which 0 and 1 have been split in this round (4 to 8):
+ * How a bucket is found.  It is the last one of a walk from bucket 0 along the bits of the key,
+ * about half as many steps as its number has bits.  A process remembers in which pages buckets
+ * are, and begins at the last one that it knows, nearly always the bucket itself.  A bucket
+ * stays in its page, and says on the page which keys it has, so what is remembered is believed
+ * only as far as the page confirms it; after splits by others the walk goes on from there.  So a
+ * search pins and locks one page, and not even the header.  Nobody reads from disk under a lock:
+ * a bucket on the way is let go before the next one is pinned, which does no harm, since a
+ * bucket never goes away.
  *
- *	  0    1    2    3    4    5			hash mod 8, if that is a bucket,
- *	 1/3  1/3  2/3  2/3  1/3  1/3			else hash mod 4
- *	           ^
- *	           next: half of its entries go to bucket 6
+ * The index grows by a bucket at a time: a bucket of three quarters is split.  A split is one
+ * record of the header and the two buckets: a crash, or an error, finds it done or not begun.
+ * It is a matter of that bucket alone, so others go on, or split theirs.  The index never gets
+ * smaller.  Where entries are removed there is room for others (advice_sweep.c sweeps buckets),
+ * and TRUNCATE or a rewrite begins a new segment.
  *
- * The buckets of a round are split shortly after each other, since their loads are much the
- * same.  So between rounds the load rises from a third to two thirds.  A bucket holds 509
- * entries; that one of them is full while its likes have two thirds does not happen to
- * hashes that are good ones, unless splits lag behind: the process that splits has no turn
- * of the processor, and all others add on without waiting for it.
- *
- * The index never gets smaller.  Where entries are removed there is room for others (advice_sweep.c
- * sweeps buckets), and TRUNCATE or a rewrite begins a new segment.
- *
- * How a bucket is found while others split.  Nobody reads from disk under a lock, so root,
- * directory and bucket are pinned on the way there, and each is locked for a moment only.
- * Then the root is locked again, in share mode, and if the hash still belongs to that bucket
- * the bucket is locked before the root is let go.  A split locks the root exclusively, so it
- * comes before or after.
- *
- * A split is one record of header, root, directory and the two buckets: a crash, or an error,
- * finds it done or not begun.  The heavyweight advice lock keeps a second splitter out, which
- * goes on without a split: the next add will do.
- *
- * What it costs: an add is one record of 72 bytes, and 20 bytes for its share of splits; a
+ * What it costs: an add is one record of 80 bytes, and 20 bytes for its share of splits; a
  * full page of a bucket in addition, for the first change of it after a checkpoint.  Hashes
  * are random, so each add meets a page that is in no cache of the processor.
  *
  * Invariants:
- *	 A1	an entry is in the bucket that its hash belongs to, by the number of buckets that
- *		the root has;
- *	 A2	only the holder of the advice lock splits buckets, and changes root and directory.
+ *	 A1	an entry is in the bucket whose number its key has in the low bits, as many as the depth
+ *		of the bucket;
+ *	 A2	a bucket that is split and the new one have the same depth, and numbers that differ in
+ *		the last bit of it only.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,30 +57,8 @@
 #include "space/share_records.h"
 #include "storage/lmgr.h"
 
-/* An add that leaves as many entries in its bucket has a bucket split. */
+/* An add that leaves as many entries in its bucket has it split. */
 #define SPLIT_AT		(SFI_ADVICE_SWEEP_AT + 1)
-
-/*
- * A bucket with fewer entries is not split.  Hashes that differ in their high bits only would
- * make it futile: the index would grow with each add, and the full bucket stay full.
- */
-#define SPLIT_LEAST		(SF_ADVICE_BUCKET_MAX / 8)
-
-/* As many as a root and full directory pages lead to: 2 billion entries. */
-#define BUCKETS_MAX		((uint32) (SF_ADVICE_LIST_MAX * SF_ADVICE_LIST_MAX))
-
-/*
- * The index of a segment, for the time of one function.  What is damaged is noted here, and
- * told in the end: no function on the way there throws, and none has to know why it stops.
- */
-typedef struct AdviceIndex
-{
-	SfSegment  *seg;
-	Relation	rel;
-	uint32		root_page;
-	Buffer		root;			/* pinned; InvalidBuffer: it cannot be */
-	bool		damaged;		/* a page of it was found so */
-} AdviceIndex;
 
 /* ---- damage ---- */
 
@@ -100,195 +69,179 @@ typedef struct AdviceIndex
  * remembers.  It would be said for every value that is stored.
  */
 static void
-warn_damaged(const AdviceIndex *index)
+warn_damaged(const SfSegment *seg)
 {
-	static struct
-	{
-		SfStorage	storage;
-		uint32		root_page;	/* 0: nothing is here */
-	}			warned[WARNED_MAX];
+	static SfStorage warned[WARNED_MAX];
 	static int	next;
-	SfStorage	storage = index->seg->storage;
 
-	SF_ASSERT(index->damaged && index->root_page != 0);
 	for (int i = 0; i < WARNED_MAX; i++)
-		if (warned[i].root_page == index->root_page &&
-			SfStorageEquals(warned[i].storage, storage))
+		if (SfStorageEquals(warned[i], seg->storage))
 			return;
-	warned[next].storage = storage;
-	warned[next].root_page = index->root_page;
+	warned[next] = seg->storage;
 	next = (next + 1) % WARNED_MAX;
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("advice on duplicates of column %d of table with OID %u is damaged",
-					index->seg->attnum, index->seg->table_oid),
+					seg->attnum, seg->table_oid),
 			 errdetail("Values that are there already may be stored once more.  Nothing is lost."),
 			 errhint("Run securefile_repair() on the column.")));
+}
+
+/* ---- pages that a process remembers ---- */
+
+/* Of so many buckets. */
+#define KNOWN_MAX	4096
+
+typedef struct KnownBucket
+{
+	SfStorage	storage;
+	uint32		number;
+	uint32		page;			/* 0: nothing is here */
+} KnownBucket;
+
+static KnownBucket known_buckets[KNOWN_MAX];
+
+/* The bits that a number of those can have. */
+static int	known_depth;
+
+/* Where a bucket is remembered, if it is. */
+static KnownBucket *
+place_of_known(SfStorage storage, uint32 number)
+{
+	return &known_buckets[(number ^ SfStorageRel(storage) * 2654435761u) % KNOWN_MAX];
+}
+
+static void
+remember(SfStorage storage, uint32 number, uint32 page)
+{
+	SF_ASSERT(page != 0 && !SF_IS_MAP_PAGE(page));
+	*place_of_known(storage, number) = (KnownBucket) {storage, number, page};
+	while ((uint64) number >> known_depth != 0)
+		known_depth++;
+}
+
+/* The last bucket on the way of a key whose page is remembered; NULL: none is. */
+static KnownBucket *
+find_known(SfStorage storage, uint64 key)
+{
+	for (int depth = known_depth; depth >= 0; depth--)
+	{
+		uint32		number = sf_advice_number(key, depth);
+		KnownBucket *known = place_of_known(storage, number);
+
+		if (known->page != 0 && known->number == number && SfStorageEquals(known->storage, storage))
+			return known;
+	}
+	return NULL;
 }
 
 /* ---- finding a bucket ---- */
 
 /*
- * Open the index of a segment; false, and nothing is open: there is none.
- *
- * The header is asked each time.  A root that a process remembers may be none any more, after a
- * repair, and then it can be anybody's page.
+ * Lock a bucket; InvalidBuffer: it is damaged, or another one.  That it says its number keeps a
+ * wrong link from leading to a bucket of other keys, or in a circle.
  */
-static bool
-open_index(AdviceIndex *index, SfSegment *seg)
+static Buffer
+lock_sound_bucket(Relation rel, uint32 page, uint32 number, int mode)
 {
-	Relation	rel = sfi_segment_rel(seg);
-	uint32		root = sfi_header(rel).advice_root;
+	Buffer		buf = sfi_page_pin(rel, page);
 
-	if (root == 0)
+	SF_ASSERT(mode == BUFFER_LOCK_SHARE || mode == BUFFER_LOCK_EXCLUSIVE);
+	if (!BufferIsValid(buf))
+		return InvalidBuffer;
+	if (sfi_page_lock_sound(rel, buf, SF_PAGE_ADVICE_BUCKET, mode))
 	{
-		sfi_segment_close(rel);
-		return false;
+		if (SfPageAdviceBucket(BufferGetPage(buf))->number == number)
+			return buf;
+		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
 	}
+	ReleaseBuffer(buf);
+	return InvalidBuffer;
+}
+
+/* Lock the bucket of a key, from one on the way on; InvalidBuffer: a page on the way is damaged. */
+static Buffer
+walk(Relation rel, uint32 page, uint32 number, uint64 key, int mode)
+{
+	const SfStorage storage = SfRelStorage(rel);
+	Buffer		buf;
+
+	while (BufferIsValid(buf = lock_sound_bucket(rel, page, number, mode)))
+	{
+		const SfAdviceBucket *bucket = SfPageAdviceBucket(BufferGetPage(buf));
+		int			bit = sf_format_advice_next(bucket, key);
+
+		SF_ASSERT((key & number) == number);
+		remember(storage, number, page);
+		if (bit < 0)
+			return buf;
+		page = bucket->pages[bit];
+		number |= (uint32) 1 << bit;
+		UnlockReleaseBuffer(buf);
+	}
+	return InvalidBuffer;
+}
+
+/*
+ * The index of a segment, for the time of one function.  What is damaged is noted here, and
+ * told in the end: no function on the way there throws, and none has to know why it stops.
+ */
+typedef struct AdviceIndex
+{
+	SfSegment  *seg;
+	Relation	rel;
+	bool		missing;		/* there is no index */
+	bool		damaged;		/* a page of it was found so */
+} AdviceIndex;
+
+static AdviceIndex
+open_index(SfSegment *seg)
+{
 	SF_ASSERT(!seg->retained);
-	*index = (AdviceIndex) {seg, rel, root, sfi_page_pin(rel, root)};
-	index->damaged = !BufferIsValid(index->root);
-	return true;
+	return (AdviceIndex) {seg, sfi_segment_rel(seg)};
 }
 
 /* The counterpart; no page is locked, so that a WARNING may wait for the client. */
 static void
 close_index(AdviceIndex *index)
 {
-	if (BufferIsValid(index->root))
-		ReleaseBuffer(index->root);
 	if (index->damaged)
-		warn_damaged(index);
+		warn_damaged(index->seg);
 	sfi_segment_close(index->rel);
 }
 
 /*
- * The i-th page of a list that is pinned, or 0: it is damaged, or has no such page.  Pages of
- * the index never move, and a list only gets longer, so the answer holds without the lock.
- */
-static uint32
-listed_page(const AdviceIndex *index, Buffer buf, SfPageType type, uint32 i)
-{
-	const SfAdviceList *list = SfPageAdviceList(BufferGetPage(buf));
-	uint32		page;
-
-	SF_ASSERT(type == SF_PAGE_ADVICE_ROOT || type == SF_PAGE_ADVICE_DIRECTORY);
-	if (!sfi_page_lock_sound(index->rel, buf, type, BUFFER_LOCK_SHARE))
-		return 0;
-	page = i < list->npages ? list->pages[i] : 0;
-	LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-	return page;
-}
-
-/* Pin the directory page that leads to a bucket; InvalidBuffer: damaged. */
-static Buffer
-pin_directory(const AdviceIndex *index, uint32 bucket)
-{
-	SF_ASSERT(BufferIsValid(index->root) && bucket < BUCKETS_MAX);
-	return sfi_page_pin(index->rel, listed_page(index, index->root, SF_PAGE_ADVICE_ROOT,
-												bucket / SF_ADVICE_LIST_MAX));
-}
-
-/* Pin a bucket, whose number is below that of buckets; InvalidBuffer: damaged. */
-static Buffer
-pin_bucket(const AdviceIndex *index, uint32 bucket)
-{
-	Buffer		directory = pin_directory(index, bucket);
-	uint32		page;
-
-	if (!BufferIsValid(directory))
-		return InvalidBuffer;
-	page = listed_page(index, directory, SF_PAGE_ADVICE_DIRECTORY, bucket % SF_ADVICE_LIST_MAX);
-	ReleaseBuffer(directory);
-	return sfi_page_pin(index->rel, page);
-}
-
-/* The number of buckets, or 0: the root is damaged.  It only rises. */
-static uint32
-count_buckets(const AdviceIndex *index)
-{
-	uint32		nbuckets;
-
-	if (!sfi_page_lock_sound(index->rel, index->root, SF_PAGE_ADVICE_ROOT, BUFFER_LOCK_SHARE))
-		return 0;
-	nbuckets = SfPageAdviceList(BufferGetPage(index->root))->nbuckets;
-	LockBuffer(index->root, BUFFER_LOCK_UNLOCK);
-	SF_ASSERT(nbuckets > 0 && nbuckets <= BUCKETS_MAX);
-	return nbuckets;
-}
-
-/*
- * Lock a bucket that is pinned; false, and not locked: it is damaged, or another one.  That it
- * says its number keeps a wrong list from leading to a bucket of other hashes.
- */
-static bool
-lock_sound_bucket(const AdviceIndex *index, Buffer buf, uint32 bucket, int mode)
-{
-	SF_ASSERT(BufferIsValid(buf) && bucket < BUCKETS_MAX);
-	if (!sfi_page_lock_sound(index->rel, buf, SF_PAGE_ADVICE_BUCKET, mode))
-		return false;
-	if (SfPageAdviceBucket(BufferGetPage(buf))->number == bucket)
-		return true;
-	LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-	return false;
-}
-
-/*
- * Lock a bucket that is pinned, if the hash belongs there.  False, and it was let go: it does
- * not, after a split, or, with index->damaged, a page is damaged.
+ * Lock the bucket of a key; InvalidBuffer, and noted: there is no index, or a page on the way is
+ * damaged.
  *
- * This is where A1 is kept: while the root is locked nothing is split, and when it is let go
- * the bucket is locked, so that it cannot be split either.
- */
-static bool
-lock_if_still(AdviceIndex *index, Buffer buf, uint32 bucket, uint64 hash, int mode)
-{
-	bool		still = false;
-
-	SF_ASSERT(!index->damaged);
-	if (!sfi_page_lock_sound(index->rel, index->root, SF_PAGE_ADVICE_ROOT, BUFFER_LOCK_SHARE))
-		index->damaged = true;
-	else
-	{
-		uint32		nbuckets = SfPageAdviceList(BufferGetPage(index->root))->nbuckets;
-
-		still = sf_advice_bucket_of(hash, nbuckets) == bucket;
-		if (still && !lock_sound_bucket(index, buf, bucket, mode))
-		{
-			index->damaged = true;
-			still = false;
-		}
-		LockBuffer(index->root, BUFFER_LOCK_UNLOCK);
-	}
-	if (!still)
-		ReleaseBuffer(buf);
-	return still;
-}
-
-/*
- * Lock the bucket of a hash; InvalidBuffer, and index->damaged: a page on the way is so.  Each
- * time round another process has made a bucket.
+ * What a process remembers may be no page of the index any more, after a repair.  The header says
+ * where the index begins.
  */
 static Buffer
-lock_bucket(AdviceIndex *index, uint64 hash, int mode)
+lock_bucket(AdviceIndex *index, uint64 key, int mode)
 {
-	while (!index->damaged)
-	{
-		uint32		nbuckets = count_buckets(index);
-		uint32		bucket = nbuckets > 0 ? sf_advice_bucket_of(hash, nbuckets) : 0;
-		Buffer		buf = nbuckets > 0 ? pin_bucket(index, bucket) : InvalidBuffer;
+	KnownBucket *known = find_known(index->seg->storage, key);
+	const KnownBucket from = known != NULL ? *known : (KnownBucket) {{0}};
+	Buffer		buf = InvalidBuffer;
+	uint32		root;
 
-		SF_FAULT(advice_look_up);
-		if (!BufferIsValid(buf))
-			index->damaged = true;
-		else if (lock_if_still(index, buf, bucket, hash, mode))
-		{
-			SF_ASSERT(sfi_page_is_locked(buf, mode == BUFFER_LOCK_SHARE ? LW_SHARED :
-										 LW_EXCLUSIVE));
+	SF_ASSERT(known == NULL || (key & from.number) == from.number);
+	SF_FAULT(advice_look_up);
+	if (known != NULL)
+	{
+		buf = walk(index->rel, from.page, from.number, key, mode);
+		if (BufferIsValid(buf))
 			return buf;
-		}
+		known->page = 0;
 	}
-	return InvalidBuffer;
+	root = sfi_header(index->rel).advice_root;
+	if (root != 0)
+		buf = walk(index->rel, root, 0, key, mode);
+	SF_ASSERT(!BufferIsValid(buf) ||
+			  sfi_page_is_locked(buf, mode == BUFFER_LOCK_SHARE ? LW_SHARED : LW_EXCLUSIVE));
+	index->missing = root == 0;
+	index->damaged = !BufferIsValid(buf) && !index->missing;
+	return buf;
 }
 
 /*
@@ -296,19 +249,15 @@ lock_bucket(AdviceIndex *index, uint64 hash, int mode)
  * before it in the order of locks.
  */
 int
-sf_space_advice_find(SfSegment *seg, uint64 hash, SfAdviceKind kind, SfAdvice *found)
+sf_space_advice_find(SfSegment *seg, uint64 key, SfAdviceKind kind, SfAdvice *found)
 {
-	AdviceIndex index;
-	Buffer		buf;
+	AdviceIndex index = open_index(seg);
+	Buffer		buf = lock_bucket(&index, key, BUFFER_LOCK_SHARE);
 	int			n = 0;
 
-	SF_ASSERT(!seg->retained);
-	if (!open_index(&index, seg))
-		return 0;
-	buf = lock_bucket(&index, hash, BUFFER_LOCK_SHARE);
 	if (BufferIsValid(buf))
 	{
-		n = sf_format_advice_find(SfPageAdviceBucket(BufferGetPage(buf)), hash, kind, found);
+		n = sf_format_advice_find(SfPageAdviceBucket(BufferGetPage(buf)), key, kind, found);
 		UnlockReleaseBuffer(buf);
 	}
 	close_index(&index);
@@ -317,15 +266,11 @@ sf_space_advice_find(SfSegment *seg, uint64 hash, SfAdviceKind kind, SfAdvice *f
 }
 
 bool
-sfi_advice_copy(SfSegment *seg, uint64 hash, SfAdviceBucket *copy)
+sfi_advice_copy(SfSegment *seg, uint64 key, SfAdviceBucket *copy)
 {
-	AdviceIndex index;
-	Buffer		buf;
+	AdviceIndex index = open_index(seg);
+	Buffer		buf = lock_bucket(&index, key, BUFFER_LOCK_SHARE);
 
-	SF_ASSERT(!seg->retained);
-	if (!open_index(&index, seg))
-		return false;
-	buf = lock_bucket(&index, hash, BUFFER_LOCK_SHARE);
 	if (BufferIsValid(buf))
 	{
 		*copy = *SfPageAdviceBucket(BufferGetPage(buf));
@@ -335,358 +280,170 @@ sfi_advice_copy(SfSegment *seg, uint64 hash, SfAdviceBucket *copy)
 	return BufferIsValid(buf);
 }
 
-/* ---- new pages ---- */
-
-/* Have the first pages of the free list in memory, n at most; returns how many. */
-static int
-read_free_pages(Relation rel, uint32 page, int n)
-{
-	int			nread = 0;
-
-	while (nread < n && page != SF_NO_PAGE)
-	{
-		Buffer		buf = sfi_page_pin(rel, page);
-
-		if (!BufferIsValid(buf))
-			break;
-
-		/*
-		 * if others have taken it meanwhile, the rest is read when it is
-		 * taken
-		 */
-		page = SF_NO_PAGE;
-		if (sfi_page_lock_sound(rel, buf, SF_PAGE_FREE, BUFFER_LOCK_SHARE))
-		{
-			page = SfPageFree(BufferGetPage(buf))->next;
-			nread++;
-			LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-		}
-		ReleaseBuffer(buf);
-	}
-	SF_ASSERT(nread <= n);
-	return nread;
-}
+/* ---- new buckets ---- */
 
 /*
- * Have the next n pages that will be taken in memory, or new ones made, before the header is
- * locked: every writer of the segment would wait for the disk.  It is a matter of time only;
- * what others take meanwhile is read, or made, when this process takes its own.
+ * Have the page in memory that will be taken, or make one, before the header is locked: every
+ * writer of the segment would wait for the disk.  It is a matter of time only; what others take
+ * meanwhile is read, or made, when this process takes its own.
  */
 static void
-prepare_pages(Relation rel, int n)
+prepare_page(Relation rel)
 {
 	SfHeader	header = sfi_header(rel);
-	uint32		last;
+	Buffer		buf = sfi_page_pin(rel, header.free_head);
 
-	SF_ASSERT(n > 0 && header.next_page >= 2);
-	n -= read_free_pages(rel, header.free_head, n);
-	if (n == 0)
-		return;
-	last = header.next_page + n - 1;
-	/* a map page lies in between, at most one */
-	for (uint32 page = header.next_page; page <= last; page++)
-		if (SF_IS_MAP_PAGE(page))
-			last++;
-	sfi_page_extend(rel, last);
+	SF_ASSERT(header.next_page >= 2);
+	if (BufferIsValid(buf))
+		ReleaseBuffer(buf);
+	else
+		sfi_page_extend(rel, header.next_page + SF_IS_MAP_PAGE(header.next_page));
 }
 
 /*
- * Make a page of the index new, with so much of its contents, in the change.  It is locked
- * exclusively, and free, or a bucket that is divided.
+ * Take a page for a bucket, and begin the change that makes it.  The header is locked, and changed,
+ * too; the caller finishes the change.
  */
-static void
-add_new_page(Buffer buf, SfPageType type, const void *content, Size len)
+static uint32
+add_new_bucket(Relation rel, Buffer hbuf, SfHeader *h, const SfAdviceBucket *bucket)
 {
-	SF_ASSERT(BufferGetBlockNumber(buf) != 0 && !SF_IS_MAP_PAGE(BufferGetBlockNumber(buf)));
-	sfi_change_init(sfi_change_add(buf), type, content, len);
+	Buffer		buf = sfi_pending_take_page(rel, h);
+	uint32		page = BufferGetBlockNumber(buf);
+
+	SF_ASSERT(page != 0 && !SF_IS_MAP_PAGE(page));
+	SF_ASSERT(bucket->nentries <= SF_ADVICE_BUCKET_MAX);
+	SF_ASSERT(h->advice_root != 0 || bucket->depth == 0);
+	if (h->advice_root == 0)
+		h->advice_root = page;
+	sfi_change_begin();
+	sfi_change_header(sfi_change_add(hbuf), h);
+	sfi_change_init(sfi_change_add(buf), SF_PAGE_ADVICE_BUCKET, bucket,
+					sf_advice_bucket_size(bucket));
+	return page;
 }
 
-/* The same of a list of one page; nbuckets: of a root. */
-static void
-add_new_list(Buffer buf, SfPageType type, uint32 nbuckets, uint32 page)
+/* Lock the header, to take a page. */
+static Buffer
+lock_header(Relation rel, SfHeader *h)
 {
-	const SfAdviceListChange list = {nbuckets, 1, page};
+	Buffer		buf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
 
-	SF_ASSERT((type == SF_PAGE_ADVICE_ROOT) == (nbuckets == 1));
-	add_new_page(buf, type, &list, sizeof(list));
+	*h = *SfPageHeader(BufferGetPage(buf));
+	return buf;
 }
 
-StaticAssertDecl(offsetof(SfAdviceListChange, last) == offsetof(SfAdviceList, pages),
-				 "a list of one page begins as a change of one");
-
-/*
- * Make an index with one bucket, unless another process has.  All of it is one record, with
- * the header that leads there.
- */
+/* Make an index with one bucket, unless another process has. */
 static void
-make_index(SfSegment *seg)
+make_index(AdviceIndex *index)
 {
-	Relation	rel = sfi_segment_rel(seg);
 	const SfAdviceBucket empty = {0};
 	SfHeader	h;
 	Buffer		hbuf;
-	Buffer		bufs[3];
 
-	sfi_grow_first(seg, rel);
-	prepare_pages(rel, 3);
-	hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	h = *SfPageHeader(BufferGetPage(hbuf));
+	sfi_grow_first(index->seg, index->rel);
+	prepare_page(index->rel);
+	hbuf = lock_header(index->rel, &h);
 	if (h.advice_root != 0)
 	{
 		UnlockReleaseBuffer(hbuf);
-		sfi_segment_close(rel);
 		return;
 	}
-	for (int i = 0; i < 3; i++)
-		bufs[i] = sfi_pending_take_page(rel, &h);
-	h.advice_root = BufferGetBlockNumber(bufs[0]);
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
-	add_new_list(bufs[0], SF_PAGE_ADVICE_ROOT, 1, BufferGetBlockNumber(bufs[1]));
-	add_new_list(bufs[1], SF_PAGE_ADVICE_DIRECTORY, 0, BufferGetBlockNumber(bufs[2]));
-	add_new_page(bufs[2], SF_PAGE_ADVICE_BUCKET, &empty, sf_advice_bucket_size(&empty));
+	add_new_bucket(index->rel, hbuf, &h, &empty);
 	SF_FAULT(advice_before_record);
 	sfi_change_finish_pages(SF_PAGES_ADVICE, 0, 0);
-	sfi_segment_close(rel);
-}
-
-/* ---- splitting a bucket ---- */
-
-/*
- * A split.  Its pages are pinned first (prepare_split()), then the header is locked, then
- * they are, and looked at again (lock_split()): a damaged one is left as it is.
- */
-typedef struct Split
-{
-	AdviceIndex *index;
-	uint32		nbuckets;		/* before it */
-	uint32		bucket;			/* that is split */
-	Buffer		buf;			/* of it */
-	Buffer		directory;		/* that will lead to the new bucket;
-								 * InvalidBuffer: it is made */
-	SfAdviceBucket stay;		/* the two buckets after it */
-	SfAdviceBucket go;
-} Split;
-
-/* Let its pages go, of which none is locked. */
-static void
-release_split(Split *split)
-{
-	if (BufferIsValid(split->directory))
-		ReleaseBuffer(split->directory);
-	if (BufferIsValid(split->buf))
-		ReleaseBuffer(split->buf);
-}
-
-/*
- * Is the bucket, which is pinned, full enough to be split?  False, too, if it is damaged.  It
- * need not be as full as that of the entry that was added; see SPLIT_LEAST.
- */
-static bool
-is_full_enough(Split *split)
-{
-	int			nentries;
-
-	SF_ASSERT(split->bucket < split->nbuckets);
-	if (!lock_sound_bucket(split->index, split->buf, split->bucket, BUFFER_LOCK_SHARE))
-	{
-		split->index->damaged = true;
-		return false;
-	}
-	nentries = SfPageAdviceBucket(BufferGetPage(split->buf))->nentries;
-	LockBuffer(split->buf, BUFFER_LOCK_UNLOCK);
-	return nentries >= SPLIT_LEAST;
-}
-
-/*
- * Pin the pages of the next split, and have those in memory that it will take.  False, and
- * nothing is pinned: it cannot be, or is not worth it.
- */
-static bool
-prepare_split(Split *split)
-{
-	AdviceIndex *index = split->index;
-	bool		new_directory;
-
-	split->nbuckets = count_buckets(index);
-	if (split->nbuckets == 0 || split->nbuckets == BUCKETS_MAX)
-		return false;
-	new_directory = split->nbuckets % SF_ADVICE_LIST_MAX == 0;
-	split->bucket = sf_advice_split_of(split->nbuckets);
-	split->buf = pin_bucket(index, split->bucket);
-	split->directory = new_directory ? InvalidBuffer : pin_directory(index, split->nbuckets);
-	if (!BufferIsValid(split->buf) || (!new_directory && !BufferIsValid(split->directory)))
-		index->damaged = true;
-	else if (is_full_enough(split))
-	{
-		prepare_pages(index->rel, new_directory ? 2 : 1);
-		return true;
-	}
-	release_split(split);
-	return false;
-}
-
-/*
- * Lock the directory page that will lead to the new bucket, if there is one.  False, and not
- * locked: it is damaged.
- */
-static bool
-lock_directory(Split *split)
-{
-	Buffer		buf = split->directory;
-
-	SF_ASSERT(BufferIsValid(buf) == (split->nbuckets % SF_ADVICE_LIST_MAX != 0));
-	if (!BufferIsValid(buf))
-		return true;
-	if (!sfi_page_lock_sound(split->index->rel, buf, SF_PAGE_ADVICE_DIRECTORY,
-							 BUFFER_LOCK_EXCLUSIVE))
-		return false;
-	if (SfPageAdviceList(BufferGetPage(buf))->npages == split->nbuckets % SF_ADVICE_LIST_MAX)
-		return true;
-	LockBuffer(buf, BUFFER_LOCK_UNLOCK);
-	return false;
-}
-
-/*
- * Lock the pages of a split, the header being locked.  False, and none of them is locked: one
- * is damaged.  The root has as many buckets as before, by A2.
- */
-static bool
-lock_split(Split *split)
-{
-	AdviceIndex *index = split->index;
-
-	SF_INVARIANT(A2, sfi_page_lock_is_held(index->rel, SF_LOCK_ADVICE));
-	if (sfi_page_lock_sound(index->rel, index->root, SF_PAGE_ADVICE_ROOT, BUFFER_LOCK_EXCLUSIVE))
-	{
-		SF_INVARIANT(A2, SfPageAdviceList(BufferGetPage(index->root))->nbuckets ==
-					 split->nbuckets);
-		if (lock_directory(split))
-		{
-			if (lock_sound_bucket(index, split->buf, split->bucket, BUFFER_LOCK_EXCLUSIVE))
-				return true;
-			if (BufferIsValid(split->directory))
-				LockBuffer(split->directory, BUFFER_LOCK_UNLOCK);
-		}
-		LockBuffer(index->root, BUFFER_LOCK_UNLOCK);
-	}
-	index->damaged = true;
-	return false;
 }
 
 /* A1: do all entries belong to the bucket that they are in? */
 static bool
-all_belong(const SfAdviceBucket *bucket, uint32 nbuckets)
+all_belong(const SfAdviceBucket *bucket)
 {
 	for (int i = 0; i < bucket->nentries; i++)
-		if (sf_advice_bucket_of(bucket->entries[i].hash, nbuckets) != bucket->number)
+		if (sf_advice_number(bucket->entries[i].key, bucket->depth) != bucket->number)
 			return false;
 	return true;
 }
 
-/* Divide the entries of the bucket, which is locked.  Nothing is changed by that. */
-static void
-divide(Split *split)
+/*
+ * Is a bucket, which is locked, to be split, having so many entries? half: what will go to the
+ * new one.  That may be nothing: keys that differ in their high bits only stay together.  For
+ * them there is one split for each bit of a number, and no more.
+ */
+static bool
+divide(const SfAdviceBucket *bucket, int nentries, SfAdviceBucket *half)
 {
-	const SfAdviceBucket *bucket = SfPageAdviceBucket(BufferGetPage(split->buf));
-
-	sf_format_advice_split(bucket, split->nbuckets + 1, &split->stay, &split->go);
+	if (bucket->nentries < nentries || bucket->depth == SF_ADVICE_DEPTH_MAX)
+		return false;
+	sf_format_advice_half(bucket, half);
 	if (SF_BREAKS(a1))
-		split->go.entries[split->go.nentries++] = split->stay.entries[--split->stay.nentries];
-	SF_ASSERT(split->stay.nentries + split->go.nentries == bucket->nentries);
+		half->entries[0].key ^= (uint64) 1 << bucket->depth;
+	if (SF_BREAKS(a2))
+		half->depth++;
+	SF_INVARIANT(A2, half->depth == bucket->depth + 1 &&
+				 half->number == (bucket->number | (uint32) 1 << bucket->depth));
 	/* damage may have put others there before */
-	SF_INVARIANT(A1, !all_belong(bucket, split->nbuckets) ||
-				 (all_belong(&split->stay, split->nbuckets + 1) &&
-				  all_belong(&split->go, split->nbuckets + 1)));
+	SF_INVARIANT(A1, !all_belong(bucket) || all_belong(half));
+	return true;
 }
 
 /*
- * Add the new bucket to root and directory.  With a new page of the directory, that one is
- * added to the root.
+ * Write the split of a bucket that is pinned, and let it go; unless another process has split it
+ * meanwhile.
  */
 static void
-list_new_bucket(Split *split, Buffer new_directory, uint32 page)
+write_split(AdviceIndex *index, Buffer buf, int nentries, SfAdviceBucket *half)
 {
-	const SfAdviceList *root = SfPageAdviceList(BufferGetPage(split->index->root));
-	SfAdviceListChange change = {split->nbuckets + 1, root->npages,
-		root->pages[root->npages - 1]};
+	SfHeader	h;
+	Buffer		hbuf = lock_header(index->rel, &h);
+	uint32		page;
 
-	SF_INVARIANT(A2, sfi_page_is_locked(split->index->root, LW_EXCLUSIVE));
-	if (BufferIsValid(new_directory))
+	index->damaged = !sfi_page_lock_sound(index->rel, buf, SF_PAGE_ADVICE_BUCKET,
+										  BUFFER_LOCK_EXCLUSIVE);
+	if (index->damaged || !divide(SfPageAdviceBucket(BufferGetPage(buf)), nentries, half))
 	{
-		change.npages++;
-		change.last = BufferGetBlockNumber(new_directory);
-	}
-	sfi_change_op(sfi_change_find(split->index->root), SF_OP_ADVICE_LIST, &change, sizeof(change));
-	if (BufferIsValid(new_directory))
-		add_new_list(new_directory, SF_PAGE_ADVICE_DIRECTORY, 0, page);
-	else
-	{
-		change = (SfAdviceListChange) {0, split->nbuckets % SF_ADVICE_LIST_MAX + 1, page};
-		sfi_change_op(sfi_change_add(split->directory), SF_OP_ADVICE_LIST, &change,
-					  sizeof(change));
-	}
-}
-
-/*
- * Split the bucket, unless a page is found to be damaged.  All pages are let go.
- *
- * Both buckets are written whole.  That is a record of 6 KB for some 170 entries that move, and
- * as many that stay: 20 bytes more for each entry that is ever added.
- */
-static void
-write_split(Split *split)
-{
-	AdviceIndex *index = split->index;
-	Buffer		hbuf = sfi_page_read(index->rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
-	Buffer		new_directory = InvalidBuffer;
-	Buffer		new_buf;
-
-	if (!lock_split(split))
-	{
+		if (!index->damaged)
+			LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+		ReleaseBuffer(buf);
 		UnlockReleaseBuffer(hbuf);
-		release_split(split);
 		return;
 	}
-	divide(split);
-	if (!BufferIsValid(split->directory))
-		new_directory = sfi_pending_take_page(index->rel, &h);
-	new_buf = sfi_pending_take_page(index->rel, &h);
-	SF_ASSERT(new_buf != split->buf && new_buf != split->directory && new_buf != index->root);
-	sfi_change_begin();
-	sfi_change_header(sfi_change_add(hbuf), &h);
-	IncrBufferRefCount(index->root);	/* stays pinned for the caller */
-	(void) sfi_change_add(index->root);
-	list_new_bucket(split, new_directory, BufferGetBlockNumber(new_buf));
-	add_new_page(split->buf, SF_PAGE_ADVICE_BUCKET, &split->stay,
-				 sf_advice_bucket_size(&split->stay));
-	add_new_page(new_buf, SF_PAGE_ADVICE_BUCKET, &split->go, sf_advice_bucket_size(&split->go));
+	page = add_new_bucket(index->rel, hbuf, &h, half);
+	SF_ASSERT(page != BufferGetBlockNumber(buf));
+	sfi_change_op(sfi_change_add(buf), SF_OP_ADVICE_SPLIT, &page, sizeof(page));
 	SF_FAULT(advice_before_record);
 	sfi_change_finish_pages(SF_PAGES_ADVICE, 0, 0);
 }
 
-/*
- * Split the next bucket in turn, unless another process does.  An ERROR leaves the index as it
- * was, and the end of the (sub)transaction releases the lock.
- */
+/* An ERROR leaves the index as it was. */
 static void
-split_next(AdviceIndex *index)
+split(AdviceIndex *index, uint64 key, int nentries)
 {
-	bool		breaks = SF_BREAKS(a2);
-	Split	   *split;
+	Buffer		buf = lock_bucket(index, key, BUFFER_LOCK_SHARE);
+	SfAdviceBucket *half;
+	bool		is_due;
 
-	if (!breaks && !ConditionalLockPage(index->rel, SF_LOCK_ADVICE, ExclusiveLock))
+	if (!BufferIsValid(buf))
 		return;
-	split = palloc(sizeof(Split));
-	split->index = index;
-	if (prepare_split(split))
+	half = palloc(sizeof(SfAdviceBucket));
+	is_due = divide(SfPageAdviceBucket(BufferGetPage(buf)), nentries, half);
+	LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+	if (is_due)
 	{
+		prepare_page(index->rel);
 		SF_FAULT(advice_split);
-		write_split(split);
+		write_split(index, buf, nentries, half);
 	}
-	pfree(split);
-	UnlockPage(index->rel, SF_LOCK_ADVICE, ExclusiveLock);
+	else
+		ReleaseBuffer(buf);
+	pfree(half);
+}
+
+void
+sfi_advice_split(SfSegment *seg, uint64 key, int nentries)
+{
+	AdviceIndex index = open_index(seg);
+
+	split(&index, key, nentries);
+	close_index(&index);
 }
 
 /* ---- entries ---- */
@@ -698,6 +455,7 @@ split_next(AdviceIndex *index)
 static void
 change_bucket(Buffer buf, SfOpCode code, const SfAdvice *entry)
 {
+	SF_ASSERT(sfi_page_is_locked(buf, LW_EXCLUSIVE));
 	SF_ASSERT(code == SF_OP_ADVICE_ADD || code == SF_OP_ADVICE_REMOVE);
 	sfi_change_begin();
 	sfi_change_op(sfi_change_add(buf), code, entry, sizeof(*entry));
@@ -706,9 +464,9 @@ change_bucket(Buffer buf, SfOpCode code, const SfAdvice *entry)
 
 /* Add an entry to its bucket; returns how many it has then, or 0 where nothing was added. */
 static int
-put_entry(AdviceIndex *index, const SfAdvice *entry)
+put_entry(AdviceIndex *index, const SfAdvice *entry, SfAdvice *dropped)
 {
-	Buffer		buf = lock_bucket(index, entry->hash, BUFFER_LOCK_EXCLUSIVE);
+	Buffer		buf = lock_bucket(index, entry->key, BUFFER_LOCK_EXCLUSIVE);
 	const SfAdviceBucket *bucket;
 	int			nentries;
 
@@ -720,7 +478,8 @@ put_entry(AdviceIndex *index, const SfAdvice *entry)
 		UnlockReleaseBuffer(buf);
 		return 0;
 	}
-	nentries = Min(bucket->nentries + 1, SF_ADVICE_BUCKET_MAX);
+	nentries = bucket->nentries + !sf_format_advice_dropped(bucket, entry, dropped);
+	SF_ASSERT(nentries > 0 && nentries <= SF_ADVICE_BUCKET_MAX);
 	change_bucket(buf, SF_OP_ADVICE_ADD, entry);
 	return nentries;
 }
@@ -730,44 +489,32 @@ put_entry(AdviceIndex *index, const SfAdvice *entry)
  * it would be if the transaction failed later.
  */
 int
-sf_space_advice_add(SfSegment *seg, const SfAdvice *entry)
+sf_space_advice_add(SfSegment *seg, const SfAdvice *entry, SfAdvice *dropped)
 {
-	AdviceIndex index;
+	AdviceIndex index = open_index(seg);
 	int			nentries;
 
-	SF_ASSERT(!seg->retained && sf_format_advice_problem(entry) == NULL);
-	while (!open_index(&index, seg))
-		make_index(seg);
 	SF_ASSERT(CheckRelationLockedByMe(index.rel, RowExclusiveLock, true));
-	if ((nentries = put_entry(&index, entry)) >= SPLIT_AT)
-		split_next(&index);
+	SF_ASSERT(sf_format_advice_problem(entry) == NULL);
+	SF_ASSERT(!seg->retained);
+	*dropped = (SfAdvice) {0};
+	while ((nentries = put_entry(&index, entry, dropped)) == 0 && index.missing)
+		make_index(&index);
+	if (nentries >= SPLIT_AT)
+		split(&index, entry->key, SPLIT_AT);
 	close_index(&index);
 	return nentries;
-}
-
-void
-sfi_advice_split(SfSegment *seg)
-{
-	AdviceIndex index;
-
-	if (!open_index(&index, seg))
-		return;
-	split_next(&index);
-	close_index(&index);
 }
 
 /* No record is written for an entry that is not there. */
 void
 sf_space_advice_remove(SfSegment *seg, const SfAdvice *entry)
 {
-	AdviceIndex index;
-	Buffer		buf;
+	AdviceIndex index = open_index(seg);
+	Buffer		buf = lock_bucket(&index, entry->key, BUFFER_LOCK_EXCLUSIVE);
 
-	SF_ASSERT(!seg->retained && sf_format_advice_problem(entry) == NULL);
-	if (!open_index(&index, seg))
-		return;
 	SF_ASSERT(CheckRelationLockedByMe(index.rel, RowExclusiveLock, true));
-	buf = lock_bucket(&index, entry->hash, BUFFER_LOCK_EXCLUSIVE);
+	SF_ASSERT(sf_format_advice_problem(entry) == NULL);
 	if (BufferIsValid(buf) && sf_format_advice_has(SfPageAdviceBucket(BufferGetPage(buf)), entry))
 		change_bucket(buf, SF_OP_ADVICE_REMOVE, entry);
 	else if (BufferIsValid(buf))
@@ -785,8 +532,8 @@ void
 sf_space_advice_forget(SfSegment *seg)
 {
 	Relation	rel = sfi_segment_rel(seg);
-	Buffer		hbuf = sfi_page_read(rel, 0, SF_PAGE_HEADER, BUFFER_LOCK_EXCLUSIVE);
-	SfHeader	h = *SfPageHeader(BufferGetPage(hbuf));
+	SfHeader	h;
+	Buffer		hbuf = lock_header(rel, &h);
 
 	SF_ASSERT(CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true));
 	SF_FAULT(repair_page);

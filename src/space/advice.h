@@ -12,13 +12,13 @@
 #include "format/share.h"
 #include "space/space.h"
 
-/* A bucket with one entry more has the next bucket split. */
+/* A bucket with one entry more is split. */
 #define SFI_ADVICE_SWEEP_AT	(SF_ADVICE_BUCKET_MAX * 3 / 4 - 1)
 
-/* Copy the bucket of a hash; false: there is no index, or it is damaged. */
-extern bool sfi_advice_copy(SfSegment *seg, uint64 hash, SfAdviceBucket *copy);
+/* Copy the bucket of a key; false: there is no index, or it is damaged. */
+extern bool sfi_advice_copy(SfSegment *seg, uint64 key, SfAdviceBucket *copy);
 
-/* Have the next bucket in turn split. */
-extern void sfi_advice_split(SfSegment *seg);
+/* Split the bucket of a key, if it has so many entries. */
+extern void sfi_advice_split(SfSegment *seg, uint64 key, int nentries);
 
 #endif							/* SF_SPACE_ADVICE_H */

@@ -78,19 +78,19 @@ take_stale_out(void *arg)
 }
 
 /*
- * Take stale entries out of the bucket of a hash; returns how many are left.  What an entry
+ * Take stale entries out of the bucket of a key; returns how many are left.  What an entry
  * leads to may be damaged.  That is of no concern to a session that has another content to
  * store, and only ends the sweep.
  */
 static int
-sweep_bucket(SfSegment *seg, uint64 hash)
+sweep_bucket(SfSegment *seg, uint64 key)
 {
 	Sweep	   *sweep = palloc(sizeof(Sweep));
 	ErrorData  *error = NULL;
 	int			nleft = 0;
 
 	sweep->seg = seg;
-	if (sfi_advice_copy(seg, hash, &sweep->bucket))
+	if (sfi_advice_copy(seg, key, &sweep->bucket))
 	{
 		sweep->nleft = sweep->bucket.nentries;
 		error = sf_base_guarded(take_stale_out, sweep);
@@ -107,37 +107,48 @@ sweep_bucket(SfSegment *seg, uint64 hash)
 bool
 sf_space_share_follow(SfSegment *seg, const SfAdvice *advice, SfShareId *id, SfShareCopy *copy)
 {
-	uint64		hash;
+	uint64		full;
 
 	SF_ASSERT(sf_format_advice_problem(advice) == NULL);
 	*id = (SfShareId) {advice->page, advice->cell, 0};
 	if (!sf_space_share_read(seg, *id, copy))
 		return false;
 	id->low_id = (uint16) copy->record.object_id;
-	memcpy(&hash, copy->record.hash, sizeof(hash));
-	return (advice->kind == SF_ADVICE_PREFIX ? copy->record.prefix_hash : hash) == advice->hash;
+	memcpy(&full, copy->record.hash, sizeof(full));
+	return full == advice->full &&
+		(sf_advice_kind(advice) == SF_ADVICE_FULL || copy->record.prefix_hash == advice->key);
 }
 
 static void
-add(SfSegment *seg, const SfAdvice *advice)
+add(SfSegment *seg, const SfAdvice *advice, SfAdvice *dropped)
 {
-	if (sf_space_advice_add(seg, advice) == SFI_ADVICE_SWEEP_AT &&
-		sweep_bucket(seg, advice->hash) > SFI_ADVICE_SWEEP_AT / 2)
-		sfi_advice_split(seg);
+	if (sf_space_advice_add(seg, advice, dropped) == SFI_ADVICE_SWEEP_AT &&
+		sweep_bucket(seg, advice->key) > SFI_ADVICE_SWEEP_AT / 2)
+		sfi_advice_split(seg, advice->key, SFI_ADVICE_SWEEP_AT / 2);
 }
 
-/* By both of its hashes.  The record is not lost with its advice, should that fail. */
+/* The record is not lost with its advice, should that fail. */
 void
 sf_space_share_advise(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 {
-	SfAdvice	advice = {.page = id.page, .cell = id.cell, .kind = SF_ADVICE_FULL};
+	SfAdvice	advice = {.page = id.page, .cell = id.cell};
+	SfAdvice	dropped;
+	SfAdvice	gone;
 
 	SF_ASSERT(sf_share_is_possible(id) && record->hash_method != SF_SHARE_HASH_NONE);
-	memcpy(&advice.hash, record->hash, sizeof(advice.hash));
-	add(seg, &advice);
-	if (record->prefix_hash == 0)
-		return;
-	advice.kind = SF_ADVICE_PREFIX;
-	advice.hash = record->prefix_hash;
-	add(seg, &advice);
+	memcpy(&advice.full, record->hash, sizeof(advice.full));
+	advice.key = record->prefix_hash != 0 ? record->prefix_hash : advice.full;
+	add(seg, &advice, &dropped);
+
+	/*
+	 * one of many contents with this first unit is found by all of its bytes
+	 * from now on
+	 */
+	if (dropped.page != 0 && dropped.key == advice.key &&
+		sf_advice_kind(&dropped) == SF_ADVICE_PREFIX)
+	{
+		SF_ASSERT(sf_format_advice_problem(&dropped) == NULL);
+		dropped.key = dropped.full;
+		add(seg, &dropped, &gone);
+	}
 }

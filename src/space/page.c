@@ -211,7 +211,7 @@ sfi_page_lock_is_held(Relation rel, BlockNumber which)
 {
 	LOCKTAG		tag;
 
-	SF_ASSERT(which <= SF_LOCK_ADVICE);
+	SF_ASSERT(which <= SF_LOCK_GROWTH);
 	SET_LOCKTAG_PAGE(tag, rel->rd_lockInfo.lockRelId.dbId, rel->rd_lockInfo.lockRelId.relId, which);
 	return sf_compat_lock_held(&tag, ExclusiveLock);
 }

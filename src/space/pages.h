@@ -47,7 +47,7 @@ extern bool sfi_page_lock_sound(Relation rel, Buffer buf, SfPageType type, int m
 
 /*
  * For assertions: does this process hold the lock of a buffer in that mode, and a
- * heavyweight page lock (SF_LOCK_RESOLVER, .._GROWTH, .._ADVICE) of the relation?
+ * heavyweight page lock (SF_LOCK_RESOLVER, .._GROWTH) of the relation?
  */
 extern bool sfi_page_is_locked(Buffer buf, LWLockMode mode);
 extern bool sfi_page_lock_is_held(Relation rel, BlockNumber which);
@@ -125,7 +125,6 @@ sfi_page_trailer(Page page)
 #define SfPageKeys(p)		((SfKeyPage *) PageGetContents(p))
 #define SfPageDictionary(p)	((SfDictionaryPage *) PageGetContents(p))
 #define SfPageShare(p)		((SfSharePage *) PageGetContents(p))
-#define SfPageAdviceList(p)		((SfAdviceList *) PageGetContents(p))
 #define SfPageAdviceBucket(p)	((SfAdviceBucket *) PageGetContents(p))
 
 /*

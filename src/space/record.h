@@ -46,8 +46,8 @@ typedef enum SfPagesReason
 								 * is made or counted up; the root of its map */
 	SF_PAGES_REAP,				/* pending pages, share page: space of a dead
 								 * record becomes entries */
-	SF_PAGES_ADVICE,			/* a bucket; or header, root, directory,
-								 * buckets: one is made */
+	SF_PAGES_ADVICE,			/* a bucket; or header, and buckets: one is
+								 * made */
 	SF_PAGES_MARK,				/* inode page: whose the map of that root is */
 } SfPagesReason;
 

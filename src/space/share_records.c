@@ -118,6 +118,13 @@ free_cells_of(Relation rel, uint32 page, uint32 n, uint32 *next)
 	return cell;
 }
 
+/* The page that had room last, if that was one of the segment; 0: not so. */
+static uint32
+hinted_page(const SfSegment *seg)
+{
+	return SfStorageEquals(hint.storage, seg->storage) ? hint.page : 0;
+}
+
 /*
  * A page that had room for n cells when it was looked at; 0: none was found.  What is
  * read here is in memory when it is locked for good, with others waiting.
@@ -128,10 +135,9 @@ find_page(SfSegment *seg, Relation rel, uint32 n)
 	uint32		page = SF_NO_PAGE;
 	uint32		next;
 
-	if (hint.page != 0 && SfStorageEquals(hint.storage, seg->storage) &&
-		free_cells_of(rel, hint.page, n, &page) >= 0)
+	if (hinted_page(seg) != 0 && free_cells_of(rel, hint.page, n, &page) >= 0)
 		return hint.page;
-	if (hint.page == 0 || page == SF_NO_PAGE)
+	if (page == SF_NO_PAGE)
 		page = sfi_header(rel).share_head;
 	for (int i = 0; i < LOOK_AT_PAGES && page != 0 && page != SF_NO_PAGE; i++, page = next)
 		if (free_cells_of(rel, page, n, &next) >= 0)
@@ -276,10 +282,14 @@ put(SfSegment *seg, Relation rel, const Putting *putting, SfShareId *id)
 	SF_ASSERT(CheckRelationLockedByMe(rel, RowExclusiveLock, true) && !seg->retained);
 	SF_ASSERT(sf_format_share_problem(&putting->copy->record, size) == NULL);
 	SF_ASSERT(putting->copy->record.maker_fxid == assigned_fxid());
-	page = find_page(seg, rel, sf_share_cells_of(size));
-	if ((page == 0 || !put_on_page(rel, page, putting, id)) &&
-		!put_on_new_page(seg, rel, putting, id))
-		return false;
+	page = hinted_page(seg);
+	if (page == 0 || !put_on_page(rel, page, putting, id))
+	{
+		page = find_page(seg, rel, sf_share_cells_of(size));
+		if ((page == 0 || !put_on_page(rel, page, putting, id)) &&
+			!put_on_new_page(seg, rel, putting, id))
+			return false;
+	}
 	hint.storage = seg->storage;
 	hint.page = id->page;
 	return true;

@@ -131,15 +131,15 @@ sf_space_free_owned(const SfOwned *owned)
  * process.  What may be thrown: errors of the server when it reads a page or makes the
  * relation longer; DATA_CORRUPTED for a damaged header, or list of free pages.
  *
- * find: entries of a hash and kind, SF_ADVICE_SAME_MAX at most, to found, the newest one first;
+ * find: entries of a key and kind, SF_ADVICE_SAME_MAX at most, to found, the newest one first;
  * returns how many.  Each may lead nowhere, or to another content.
- * add: an entry, unless it is there.  Others may go for it.  Returns how many its bucket has
- * then, or 0 where nothing was added.
+ * add: an entry, unless it is there.  Returns how many its bucket has then, or 0 where nothing was
+ * added.  Another one may go for it: to dropped, page 0 where none did.
  * remove: an entry, by its value, if it is there.
  * forget: have no advice; for a repair, which sets the pages free (ShareRowExclusiveLock).
  */
-extern int	sf_space_advice_find(SfSegment *seg, uint64 hash, SfAdviceKind kind, SfAdvice *found);
-extern int	sf_space_advice_add(SfSegment *seg, const SfAdvice *entry);
+extern int	sf_space_advice_find(SfSegment *seg, uint64 key, SfAdviceKind kind, SfAdvice *found);
+extern int	sf_space_advice_add(SfSegment *seg, const SfAdvice *entry, SfAdvice *dropped);
 extern void sf_space_advice_remove(SfSegment *seg, const SfAdvice *entry);
 extern void sf_space_advice_forget(SfSegment *seg);
 

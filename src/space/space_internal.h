@@ -76,11 +76,9 @@
  *	 S6	the count of a map page changes by as much as its used bits do;
  *	 S7	what is lent below a bound ends before it.
  *
- * Lock order: growth lock, resolver lock, advice lock (heavyweight page locks of the
- * segment relation; the advice lock is never waited for), header page, pending pages in
- * queue order, share pages, pages of the advice (root, directory, buckets ascending),
- * inode and free pages, map pages ascending; the LWLocks of dispenser and parked regions
- * are leaves.
+ * Lock order: growth lock, resolver lock (heavyweight page locks of the segment relation),
+ * header page, pending pages in queue order, share pages, a bucket of the advice, inode and
+ * free pages, map pages ascending; the LWLocks of dispenser and parked regions are leaves.
  *
  *-------------------------------------------------------------------------
  */
@@ -120,7 +118,6 @@ extern SfHeader sfi_header(Relation segrel);
 /* Heavyweight page locks, released at transaction end when an ERROR intervenes. */
 #define SF_LOCK_RESOLVER	0
 #define SF_LOCK_GROWTH		1
-#define SF_LOCK_ADVICE		2
 
 /* ---- keep.c ---- */
 

@@ -237,33 +237,39 @@ try_record(const SfSearch *search, const SfContent *content, SfAdviceKind kind, 
 }
 
 /*
- * The object of a record that the advice leads to, as of try_record().  Takes stale entries
- * out.
+ * The object of a record that the advice leads to, as of try_record(), which is searched by all
+ * bytes or by its first unit (kind).  Takes stale entries out.
  */
 static SfReader *
-try_advice(const SfSearch *search, const SfContent *content, const SfAdvice *advice,
-		   SfShareId *id, SfShareCopy *copy)
+try_advice(const SfSearch *search, const SfContent *content, SfAdviceKind kind,
+		   const SfAdvice *advice, SfShareId *id, SfShareCopy *copy)
 {
 	if (!sf_space_share_follow(search->seg, advice, id, copy))
 	{
 		sf_space_advice_remove(search->seg, advice);
 		return NULL;
 	}
-	return try_record(search, content, advice->kind, *id, &copy->record);
+	return try_record(search, content, kind, *id, &copy->record);
 }
 
-/* The first object of those that the advice has for a hash. */
+/*
+ * The first object of those that the advice has under a key.  full: of those with that hash of all
+ * bytes, unless it is NULL.  *known: there are entries of the key, of whatever content.
+ */
 static SfReader *
-search_advice(const SfSearch *search, const SfContent *content, uint64 hash, SfAdviceKind kind,
-			  SfShareId *id, SfShareCopy *copy)
+search_advice(const SfSearch *search, const SfContent *content, uint64 key, SfAdviceKind kind,
+			  const uint64 *full, bool *known, SfShareId *id, SfShareCopy *copy)
 {
 	SfAdvice	advice[SF_ADVICE_SAME_MAX];
-	int			n = sf_space_advice_find(search->seg, hash, kind, advice);
+	int			n = sf_space_advice_find(search->seg, key, kind, advice);
 	SfReader   *there = NULL;
 
 	SF_ASSERT(n >= 0 && n <= SF_ADVICE_SAME_MAX);
+	*known = n > 0;
 	for (int i = 0; i < n && there == NULL; i++)
-		there = try_advice(search, content, &advice[i], id, copy);
+		if (full == NULL || advice[i].full == *full)
+			there = try_advice(search, content, full == NULL ? SF_ADVICE_PREFIX : SF_ADVICE_FULL,
+							   &advice[i], id, copy);
 	return there;
 }
 
@@ -271,27 +277,37 @@ SfReader *
 sfi_search_prefix(const SfSearch *search, const SfContent *content, SfShareId *id,
 				  SfShareCopy *copy)
 {
+	bool		known;
+
 	SF_ASSERT(content->length == SF_UNIT_SIZE);
-	return search_advice(search, content, search->hash.prefix, SF_ADVICE_PREFIX, id, copy);
+	return search_advice(search, content, search->hash.prefix, SF_ADVICE_PREFIX, NULL, &known, id,
+						 copy);
 }
 
 /*
  * What has the content, as of try_record().  Own records come first: they are found in memory,
- * without a look at the advice.
+ * without a look at the advice.  That has the entry under the hash of the first unit; under the
+ * hash of all bytes only if many contents have the same first unit.
  */
 static SfReader *
 find_object(const SfSearch *search, const SfContent *content, SfShareId *id, SfShareCopy *copy)
 {
 	SfReader   *there = NULL;
-	uint64		hash;
+	uint64		full;
+	bool		known = true;
 
 	if (sf_write_own_share(search->seg, &search->hash, id) &&
 		sf_space_share_read(search->seg, *id, copy))
 		there = try_record(search, content, SF_ADVICE_FULL, *id, &copy->record);
 	if (there != NULL)
 		return there;
-	memcpy(&hash, search->hash.full, sizeof(hash));
-	return search_advice(search, content, hash, SF_ADVICE_FULL, id, copy);
+	memcpy(&full, search->hash.full, sizeof(full));
+	if (search->hash.prefix != 0)
+		there = search_advice(search, content, search->hash.prefix, SF_ADVICE_PREFIX, &full,
+							  &known, id, copy);
+	if (there != NULL || !known)
+		return there;
+	return search_advice(search, content, full, SF_ADVICE_FULL, &full, &known, id, copy);
 }
 
 /* A reference to what has the content, which is guarded; datum NULL: nothing has. */

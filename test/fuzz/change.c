@@ -73,8 +73,7 @@ walk(SfPageType type, const void *content)
 static bool
 counts_entries(SfPageType type)
 {
-	return type == SF_PAGE_PENDING || type == SF_PAGE_ADVICE_ROOT ||
-		type == SF_PAGE_ADVICE_DIRECTORY || type == SF_PAGE_ADVICE_BUCKET;
+	return type == SF_PAGE_PENDING || type == SF_PAGE_ADVICE_BUCKET;
 }
 
 /* Apply a list that the checks took. */
@@ -177,38 +176,24 @@ keep_pending(uint16_t nentries)
 	keep(&making);
 }
 
-/* A bucket of advice with nentries entries, and a list that adds and removes some. */
+/* A bucket of advice, and a list that adds and removes entries, and splits it. */
 static void
-keep_bucket(uint16_t nentries)
+keep_bucket(uint16_t nentries, uint8_t depth)
 {
-	SfAdviceBucket page = {.nentries = nentries};
+	SfAdviceBucket page = {.nentries = nentries, .depth = depth};
+	uint32_t	half = 5;
 	Making		making;
 
 	begin(&making, SF_PAGE_ADVICE_BUCKET, &page, sizeof(page));
 	for (int i = 0; i < ENTRIES; i++)
 	{
-		SfAdvice	entry = {i / 6, 2 + i % 3, i % SF_SHARE_CELLS, SF_ADVICE_FULL};
+		SfAdvice	entry = {i / 6, i / 3, 2 + i % 3, i % SF_SHARE_CELLS, 0};
 
 		add(&making, SF_OP_ADVICE_ADD, &entry, sizeof(entry));
 		if (i % 4 == 3)
 			add(&making, SF_OP_ADVICE_REMOVE, &entry, sizeof(entry));
 	}
-	keep(&making);
-}
-
-/* A list of pages of advice, which gets another last page, and one more. */
-static void
-keep_list(SfPageType type, uint32_t nbuckets, uint32_t npages)
-{
-	SfAdviceList page = {.nbuckets = nbuckets, .npages = npages};
-	SfAdviceListChange last = {nbuckets, npages, 5};
-	SfAdviceListChange more = {nbuckets > 0 ? nbuckets + 1 : 0, npages + 1, 6};
-	Making		making;
-
-	begin(&making, type, &page, sizeof(page));
-	add(&making, SF_OP_ADVICE_LIST, &last, sizeof(last));
-	if (type == SF_PAGE_ADVICE_DIRECTORY || nbuckets % SF_ADVICE_LIST_MAX == 0)
-		add(&making, SF_OP_ADVICE_LIST, &more, sizeof(more));
+	add(&making, SF_OP_ADVICE_SPLIT, &half, sizeof(half));
 	keep(&making);
 }
 
@@ -240,8 +225,6 @@ keep_new(SfPageType type, const void *content, size_t len)
 	add(&making, SF_OP_INIT, payload, sizeof(type32) + len);
 	if (type == SF_PAGE_HEADER)
 		add(&making, SF_OP_HEADER, content, len);
-	if (type == SF_PAGE_ADVICE_ROOT)
-		add(&making, SF_OP_ADVICE_LIST, content, len);
 	keep(&making);
 }
 
@@ -318,23 +301,20 @@ fuzz_seeds(void)
 	SfPending	pending = {.next = SF_NO_PAGE};
 	SfInode		inode = {.nentries = 2, .stamp = 1};
 	SfFreePage	free_page = {SF_NO_PAGE};
-	SfAdviceListChange root = {1, 1, 5};
+	uint32_t	bucket[2] = {0};
 
 	for (uint16_t n = 0; n <= SF_PENDING_MAX - ENTRIES; n += SF_PENDING_MAX / 4)
 		keep_pending(n);
 	keep_pending(SF_PENDING_MAX);
 	keep_map();
 	for (uint16_t n = 0; n <= SF_ADVICE_BUCKET_MAX; n += SF_ADVICE_BUCKET_MAX)
-		keep_bucket(n);
-	keep_list(SF_PAGE_ADVICE_ROOT, 3, 1);
-	keep_list(SF_PAGE_ADVICE_ROOT, SF_ADVICE_LIST_MAX, 1);
-	keep_list(SF_PAGE_ADVICE_DIRECTORY, 0, 7);
-	keep_list(SF_PAGE_ADVICE_DIRECTORY, 0, SF_ADVICE_LIST_MAX);
+		for (uint8_t depth = 0; depth <= SF_ADVICE_DEPTH_MAX; depth += SF_ADVICE_DEPTH_MAX / 2)
+			keep_bucket(n, depth);
 	keep_new(SF_PAGE_HEADER, &header, sizeof(header));
 	keep_new(SF_PAGE_PENDING, &pending, sizeof(pending));
 	keep_new(SF_PAGE_INODE, &inode, sizeof(inode));
 	keep_new(SF_PAGE_FREE, &free_page, sizeof(free_page));
-	keep_new(SF_PAGE_ADVICE_ROOT, &root, sizeof(root));
+	keep_new(SF_PAGE_ADVICE_BUCKET, bucket, sizeof(bucket));
 	keep_new(SF_PAGE_DICTIONARY, &dictionary, sizeof(dictionary));
 	keep_header(header);
 	keep_share(0, SF_LOCATOR_HEADER);

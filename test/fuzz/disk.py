@@ -82,8 +82,7 @@ DROP TABLE {0};
 """.strip().split("\n")))
 
 PAGE = 8192
-TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 7: "share", 8: "advice root",
-         9: "advice directory", 10: "advice bucket"}
+TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 7: "share", 8: "advice"}
 
 # where numbers stand in the contents of a page: (offset, size)
 FIELDS = {
@@ -101,11 +100,9 @@ FIELDS = {
              + [(24 + 128 * i + at, size) for i in range(4)
                 for at, size in ((0, 8), (8, 8), (16, 4), (20, 2), (22, 2), (24, 8), (48, 8), (56, 1),
                                  (57, 1), (58, 2), (60, 4), (64, 8), (104, 4), (108, 2), (112, 8))],
-    "advice root": [(0, 4), (4, 4), (8, 4)],
-    "advice directory": [(0, 4), (4, 4), (8, 4)],
-    "advice bucket": [(0, 4), (4, 2)]
-                     + [(8 + 16 * i + at, size) for i in range(3)
-                        for at, size in ((0, 8), (8, 4), (12, 2), (14, 2))],
+    "advice": [(0, 4), (4, 2), (6, 1), (8, 4), (12, 4), (16, 4)]
+              + [(136 + 24 * i + at, size) for i in range(3)
+                 for at, size in ((0, 8), (8, 8), (16, 4), (20, 2), (22, 2))],
 }
 FRAME = [(10, 2), (12, 2), (14, 2), (16, 2), (18, 2), (8176, 4), (8180, 2), (8182, 2)]
 # of a locator; see format.h

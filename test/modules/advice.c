@@ -45,24 +45,26 @@ entry_of_arguments(FunctionCallInfo fcinfo)
 {
 	SfAdvice	entry;
 
-	entry.hash = PG_GETARG_INT64(1);
+	entry.key = PG_GETARG_INT64(1);
+	entry.full = PG_GETARG_INT32(4) == SF_ADVICE_FULL ? entry.key : ~entry.key;
 	entry.page = PG_GETARG_INT32(2);
 	entry.cell = PG_GETARG_INT32(3);
-	entry.kind = PG_GETARG_INT32(4);
+	entry.reserved = 0;
 	return entry;
 }
 
-/* advice_add(table oid, hash bigint, page int, cell int, kind int) */
+/* advice_add(table oid, key bigint, page int, cell int, kind int) */
 Datum
 advice_add(PG_FUNCTION_ARGS)
 {
 	SfAdvice	entry = entry_of_arguments(fcinfo);
+	SfAdvice	dropped;
 
-	sf_space_advice_add(open_to(PG_GETARG_OID(0), RowExclusiveLock), &entry);
+	sf_space_advice_add(open_to(PG_GETARG_OID(0), RowExclusiveLock), &entry, &dropped);
 	PG_RETURN_VOID();
 }
 
-/* advice_remove(table oid, hash bigint, page int, cell int, kind int) */
+/* advice_remove(table oid, key bigint, page int, cell int, kind int) */
 Datum
 advice_remove(PG_FUNCTION_ARGS)
 {
@@ -72,7 +74,7 @@ advice_remove(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* advice_find(table oid, hash bigint, kind int) returns text: page.cell .. */
+/* advice_find(table oid, key bigint, kind int) returns text: page.cell .. */
 Datum
 advice_find(PG_FUNCTION_ARGS)
 {
@@ -101,12 +103,12 @@ static SfAdvice
 entry_of(uint64 seed, uint64 i)
 {
 	uint64		other = scramble(seed + 1, i);
-	SfAdvice	entry = {scramble(seed, i)};
+	uint64		key = scramble(seed, i);
+	SfAdvice	entry = {key, i % 2 == 0 ? key : ~key};
 
 	/* no number of a map page */
 	entry.page = 2 + other % 6 + other / 6 % 1000 * 8;
 	entry.cell = i % SF_SHARE_CELLS;
-	entry.kind = 1 + i % 2;
 	return entry;
 }
 
@@ -125,9 +127,10 @@ advice_fill(PG_FUNCTION_ARGS)
 	for (int64 i = 0; i < PG_GETARG_INT64(3); i++)
 	{
 		SfAdvice	entry = entry_of(PG_GETARG_INT64(1), PG_GETARG_INT64(2) + i);
+		SfAdvice	dropped;
 
 		CHECK_FOR_INTERRUPTS();
-		sf_space_advice_add(seg, &entry);
+		sf_space_advice_add(seg, &entry, &dropped);
 	}
 	INSTR_TIME_SET_CURRENT(ended);
 	INSTR_TIME_SUBTRACT(ended, began);
@@ -139,7 +142,7 @@ static bool
 has(SfSegment *seg, const SfAdvice *entry)
 {
 	SfAdvice	found[SF_ADVICE_SAME_MAX];
-	int			n = sf_space_advice_find(seg, entry->hash, entry->kind, found);
+	int			n = sf_space_advice_find(seg, entry->key, sf_advice_kind(entry), found);
 
 	for (int i = 0; i < n; i++)
 		if (memcmp(&found[i], entry, sizeof(*entry)) == 0)
@@ -169,56 +172,48 @@ advice_lost(PG_FUNCTION_ARGS)
 
 /* ---- the model ---- */
 
-#define ROOM		509			/* of a bucket */
-#define SAME		4			/* entries of one hash and kind */
-#define SPLITS_AT	381			/* three quarters */
-#define LEAST		63			/* an eighth */
+#define ROOM		334			/* of a bucket */
+#define SAME		4			/* entries of one key and kind */
+#define SPLITS_AT	250			/* three quarters */
+#define DEPTH_MAX	32
 
 typedef struct ModelBucket
 {
+	int			depth;
 	int			n;
 	SfAdvice	entries[ROOM];	/* the oldest one first */
 } ModelBucket;
 
-/* Linear hashing as the books have it: buckets before next have been split in this round. */
+/*
+ * Extendible hashing as the books have it: a directory of 2^depth places, of which several may have
+ * the same bucket.  It does not become longer than 2^20.  A bucket of that depth that is split
+ * has nobody beside it, since only keys of the same low bits come so far.
+ */
+#define DIRECTORY_MAX	20
+
 typedef struct Model
 {
-	ModelBucket **buckets;
-	uint32		size;
-	uint32		round;			/* buckets when the round began */
-	uint32		next;
+	ModelBucket **directory;
+	int			depth;
+	uint32		nbuckets;
 	int64		dropped;
 } Model;
-
-static void
-model_new_bucket(Model *model, uint32 at)
-{
-	if (at == model->size)
-	{
-		model->size *= 2;
-		model->buckets = repalloc_huge(model->buckets, model->size * sizeof(ModelBucket *));
-	}
-	model->buckets[at] = palloc0(sizeof(ModelBucket));
-}
 
 static Model *
 model_new(void)
 {
 	Model	   *model = palloc0(sizeof(Model));
 
-	model->size = 16;
-	model->buckets = palloc(model->size * sizeof(ModelBucket *));
-	model->round = 1;
-	model_new_bucket(model, 0);
+	model->directory = palloc(sizeof(ModelBucket *));
+	model->directory[0] = palloc0(sizeof(ModelBucket));
+	model->nbuckets = 1;
 	return model;
 }
 
-static uint32
-model_number(const Model *model, uint64 hash)
+static ModelBucket *
+model_bucket(const Model *model, uint64 key)
 {
-	uint32		number = hash % model->round;
-
-	return number < model->next ? hash % (2 * model->round) : number;
+	return model->directory[key % ((uint64) 1 << model->depth)];
 }
 
 static void
@@ -230,34 +225,45 @@ model_take_out(ModelBucket *bucket, int at)
 }
 
 static void
-model_split(Model *model)
+model_double(Model *model)
 {
-	ModelBucket *from = model->buckets[model->next];
-	ModelBucket old;
+	Size		size = (Size) 1 << model->depth++;
 
-	if (from->n < LEAST)
+	model->directory = repalloc_huge(model->directory, 2 * size * sizeof(ModelBucket *));
+	memcpy(model->directory + size, model->directory, size * sizeof(ModelBucket *));
+}
+
+static void
+model_split(Model *model, ModelBucket *from)
+{
+	ModelBucket *half;
+	ModelBucket old = *from;
+
+	if (from->depth == DEPTH_MAX)
 		return;
-	model_new_bucket(model, model->round + model->next);
-	old = *from;
+	if (from->depth == model->depth && model->depth < DIRECTORY_MAX)
+		model_double(model);
+	half = palloc0(sizeof(ModelBucket));
+	half->depth = ++from->depth;
 	from->n = 0;
-	model->next++;
 	for (int i = 0; i < old.n; i++)
 	{
-		ModelBucket *to = model->buckets[model_number(model, old.entries[i].hash)];
+		ModelBucket *to = old.entries[i].key >> old.depth & 1 ? half : from;
 
 		to->entries[to->n++] = old.entries[i];
 	}
-	if (model->next == model->round)
-	{
-		model->round *= 2;
-		model->next = 0;
-	}
+	model->nbuckets++;
+	for (uint64 at = 0; old.depth < model->depth && at < (uint64) 1 << model->depth; at++)
+		if (model->directory[at] == from && at >> old.depth & 1)
+			model->directory[at] = half;
+	if (old.depth >= model->depth && half->n > 0)
+		elog(ERROR, "keys of the model have to be in a longer directory");
 }
 
 static void
 model_add(Model *model, const SfAdvice *entry)
 {
-	ModelBucket *bucket = model->buckets[model_number(model, entry->hash)];
+	ModelBucket *bucket = model_bucket(model, entry->key);
 	int			same = 0;
 	int			oldest = 0;
 
@@ -265,7 +271,8 @@ model_add(Model *model, const SfAdvice *entry)
 	{
 		if (memcmp(&bucket->entries[i], entry, sizeof(*entry)) == 0)
 			return;
-		if (bucket->entries[i].hash == entry->hash && bucket->entries[i].kind == entry->kind)
+		if (bucket->entries[i].key == entry->key &&
+			sf_advice_kind(&bucket->entries[i]) == sf_advice_kind(entry))
 		{
 			same++;
 			oldest = i;
@@ -280,13 +287,13 @@ model_add(Model *model, const SfAdvice *entry)
 	}
 	bucket->entries[bucket->n++] = *entry;
 	if (bucket->n >= SPLITS_AT)
-		model_split(model);
+		model_split(model, bucket);
 }
 
 static void
 model_remove(Model *model, const SfAdvice *entry)
 {
-	ModelBucket *bucket = model->buckets[model_number(model, entry->hash)];
+	ModelBucket *bucket = model_bucket(model, entry->key);
 
 	for (int i = 0; i < bucket->n; i++)
 		if (memcmp(&bucket->entries[i], entry, sizeof(*entry)) == 0)
@@ -296,17 +303,18 @@ model_remove(Model *model, const SfAdvice *entry)
 		}
 }
 
-/* Is what the segment has of a hash and kind, in its order, what the model has? */
+/* Is what the segment has of a key and kind, in its order, what the model has? */
 static bool
 model_agrees(const Model *model, SfSegment *seg, const SfAdvice *entry)
 {
-	const ModelBucket *bucket = model->buckets[model_number(model, entry->hash)];
+	const ModelBucket *bucket = model_bucket(model, entry->key);
 	SfAdvice	found[SF_ADVICE_SAME_MAX];
-	int			n = sf_space_advice_find(seg, entry->hash, entry->kind, found);
+	int			n = sf_space_advice_find(seg, entry->key, sf_advice_kind(entry), found);
 	int			seen = 0;
 
 	for (int i = bucket->n - 1; i >= 0; i--)
-		if (bucket->entries[i].hash == entry->hash && bucket->entries[i].kind == entry->kind)
+		if (bucket->entries[i].key == entry->key &&
+			sf_advice_kind(&bucket->entries[i]) == sf_advice_kind(entry))
 		{
 			if (seen == n || memcmp(&bucket->entries[i], &found[seen], sizeof(*entry)) != 0)
 				return false;
@@ -318,7 +326,7 @@ model_agrees(const Model *model, SfSegment *seg, const SfAdvice *entry)
 /*
  * The entry of step i, and whether that removes it.  Every tenth one, about, is of an earlier
  * step, half of these of the first 1000, and half are on another page.  cluster_every: one of
- * so many has a hash whose low bits are 0, so that these never come apart; 0: none.
+ * so many has a key whose low bits are 0, so that these never come apart; 0: none.
  */
 static SfAdvice
 entry_of_step(uint64 seed, uint64 i, uint64 cluster_every, bool *removes)
@@ -331,8 +339,13 @@ entry_of_step(uint64 seed, uint64 i, uint64 cluster_every, bool *removes)
 	*removes = again && lot / 10 % 4 == 0;
 	if (again && lot / 10 % 2 == 1)
 		entry.page += 8 * (1 + lot / 128 % 10);
-	if (cluster_every > 0 && entry.hash % cluster_every == 0)
-		entry.hash &= ~(uint64) PG_UINT32_MAX;
+	if (cluster_every > 0 && entry.key % cluster_every == 0)
+	{
+		bool		is_full = sf_advice_kind(&entry) == SF_ADVICE_FULL;
+
+		entry.key &= ~(uint64) PG_UINT32_MAX;
+		entry.full = is_full ? entry.key : ~entry.key;
+	}
 	return entry;
 }
 
@@ -351,12 +364,12 @@ advice_against_model(PG_FUNCTION_ARGS)
 	Model	   *model = model_new();
 	int64		wrong = 0;
 	int64		there = 0;
-	uint32		nbuckets;
 	bool		removes;
 
 	for (int64 i = 0; i < n; i++)
 	{
 		SfAdvice	entry = entry_of_step(seed, i, cluster_every, &removes);
+		SfAdvice	dropped;
 
 		CHECK_FOR_INTERRUPTS();
 		if (removes)
@@ -366,7 +379,7 @@ advice_against_model(PG_FUNCTION_ARGS)
 		}
 		else
 		{
-			sf_space_advice_add(seg, &entry);
+			sf_space_advice_add(seg, &entry, &dropped);
 			model_add(model, &entry);
 		}
 	}
@@ -377,11 +390,11 @@ advice_against_model(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		wrong += !model_agrees(model, seg, &entry);
 	}
-	nbuckets = model->round + model->next;
-	for (uint32 i = 0; i < nbuckets; i++)
-		there += model->buckets[i]->n;
+	for (uint64 at = 0; at < (uint64) 1 << model->depth; at++)
+		if (at < (uint64) 1 << Min(model->directory[at]->depth, model->depth))
+			there += model->directory[at]->n;
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("wrong " INT64_FORMAT ", entries " INT64_FORMAT
 											  ", dropped " INT64_FORMAT ", buckets %u, load %.0f",
-											  wrong, there, model->dropped, nbuckets,
-											  100.0 * there / nbuckets / ROOM)));
+											  wrong, there, model->dropped, model->nbuckets,
+											  100.0 * there / model->nbuckets / ROOM)));
 }

@@ -10,8 +10,8 @@ PAGE = 8192
 BLOCK = 4096
 UNIT = 128 * 1024
 SECTOR = 512
-TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 7: "share", 8: "advice root",
-         9: "advice directory", 10: "advice bucket", 11: "dictionary"}
+TYPES = {1: "header", 2: "map", 3: "pending", 4: "inode", 5: "free", 7: "share", 8: "advice",
+         9: "dictionary"}
 
 # What was done, and where: what ("data", "locator", or what kind of page), which bytes of
 # the data file, which rows.

@@ -280,6 +280,16 @@ disarm($node);
 like(counted('c'), qr/^5\|500000\|[1-9]\d+$/, 'contents that have only their hash in common are mismatches');
 rows_right($node, 'c', 57, 'and stay apart');
 
+# many contents with the same first unit: each is found by all of its bytes
+make_table($node, 's', 'deduplicate');
+sql(map { "INSERT INTO s SELECT i + $_, 1, 131080, blob(1, 131072) || int8send(i) FROM generate_series(1, 12) i" } 0, 20);
+is(sql(q{SELECT shared_objects, shared_references FROM securefile_usage('s', 'doc')}), '12|24', 'contents with the same first unit are found again');
+sql('DELETE FROM s WHERE id % 20 > 8');
+settle($node, 's', 'doc');
+sql('INSERT INTO s SELECT i + 40, 1, 131080, blob(1, 131072) || int8send(i) FROM generate_series(1, 12) i');
+is(sql(q{SELECT shared_objects, shared_references FROM securefile_usage('s', 'doc')}), '12|28', 'also after the newest of them have gone');
+is(sql('SELECT count(*), bool_and(doc::bytea = blob(1, 131072) || int8send(id % 20)) FROM s'), '28|t', 'and stay apart');
+
 # what cannot be read is no duplicate
 make_table($node, 'd', 'deduplicate, nocache');
 fill($node, 'd', 601, 601, 50000);
