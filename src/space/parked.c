@@ -117,6 +117,8 @@ static void
 disown(int code, Datum arg)
 {
 	SF_ASSERT(!LWLockHeldByMe(&table->lock));
+	/* what is in flight must not reach blocks that are for others */
+	sf_io_reap_all();
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < table->high; i++)
 		if (table->entries[i].used && table->entries[i].owner_pid == MyProcPid)
