@@ -125,8 +125,9 @@ sf_write_guard(SfSegment *seg, SfShareId id, uint64 object_id)
 
 /* ---- own records ---- */
 
-void
-sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record)
+/* This transaction has made that record, whose object was made at this nest level. */
+static void
+own_record(SfSegment *seg, SfShareId id, const SfShareRecord *record)
 {
 	ContentKey	key = {seg->storage};
 	Share	   *share = enter_share(seg, id, record->object_id);
@@ -258,7 +259,7 @@ sf_write_share(SfSegment *seg, const SfValue *draft, const SfFingerprint *hash)
 	(void) sf_space_hold(seg, RowExclusiveLock);
 	sfi_write_note_entries();
 	id = sf_space_share_put(seg, &copy);
-	sfi_shares_own(sfi_write_segment(seg), id, &copy.record);
+	own_record(sfi_write_segment(seg), id, &copy.record);
 	sf_space_share_advise(seg, id, &copy.record);
 	return sf_write_reference(seg, id, &copy.record, loc);
 }

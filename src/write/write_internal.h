@@ -256,9 +256,6 @@ extern SfObject *sfi_objects_shared(const SfLocator *loc);
 
 /* ---- shares.c ---- */
 
-/* This transaction has made that record, whose object was made at this nest level. */
-extern void sfi_shares_own(SfSegment *seg, SfShareId id, const SfShareRecord *record);
-
 /* A row has the reference that a locator is. */
 extern void sfi_shares_add_row(SfSegment *seg, const SfLocator *loc);
 
