@@ -28,49 +28,15 @@
 
 #include "access/transam.h"
 #include "check/check_shares.h"
-#include "utils/builtins.h"
-#include "utils/xid8.h"
 
 /* ---- pending entries ---- */
 
-/* How the transaction of an entry ended. */
-typedef enum Outcome
-{
-	RUNNING,
-	COMMITTED,
-	ABORTED,
-	FORGOTTEN,					/* the commit log does not reach back to it */
-} Outcome;
-
-/*
- * How did an entry's transaction end?  pg_xact_status() is the server's way to ask
- * that does not fail where the commit log was truncated.
- */
-static Outcome
+/* How did an entry's transaction end?  The entry itself may say that it has committed. */
+static SfTransactionEnd
 entry_outcome(const SfPendEntry *entry)
 {
-	LOCAL_FCINFO(fcinfo, 1);
-	FullTransactionId fxid = FullTransactionIdFromU64(entry->fxid);
-	Outcome		outcome;
-	Datum		result;
-	char	   *status;
-
-	if (entry->outcome == SF_OUTCOME_COMMITTED)
-		return COMMITTED;
-	InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
-	fcinfo->args[0].value = FullTransactionIdGetDatum(fxid);
-	fcinfo->args[0].isnull = false;
-	result = pg_xact_status(fcinfo);
-	if (fcinfo->isnull)
-		return FORGOTTEN;
-	status = TextDatumGetCString(result);
-	if (strcmp(status, "in progress") == 0)
-		outcome = RUNNING;
-	else
-		outcome = strcmp(status, "committed") == 0 ? COMMITTED : ABORTED;
-	pfree(status);
-	pfree(DatumGetPointer(result));
-	return outcome;
+	return entry->outcome == SF_OUTCOME_COMMITTED ? SF_END_COMMITTED :
+		sf_space_transaction_end(entry->fxid);
 }
 
 static bool
@@ -102,11 +68,11 @@ entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
  * was taken is, when the transaction aborted; space that was freed, when it committed.
  */
 static void
-note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
+note_entry(SfPageWalk *walk, const SfPendEntry *entry, SfTransactionEnd outcome)
 {
 	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
-	bool		doomed = outcome == (is_alloc ? ABORTED : COMMITTED);
-	bool		taken = is_alloc && outcome == COMMITTED;
+	bool		doomed = outcome == (is_alloc ? SF_END_ABORTED : SF_END_COMMITTED);
+	bool		taken = is_alloc && outcome == SF_END_COMMITTED;
 
 	SF_ASSERT(!(doomed && taken));
 	SF_ASSERT(!names_page(entry) || entry->start < walk->npages);
@@ -128,11 +94,11 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 
 /* Will an entry about a share record change it?  A guard that its transaction needs will not. */
 static bool
-changes_record(const SfPendEntry *entry, Outcome outcome)
+changes_record(const SfPendEntry *entry, SfTransactionEnd outcome)
 {
 	if (entry->kind == SF_PEND_REF_ADD)
-		return outcome == RUNNING || outcome == ABORTED;
-	return entry->kind != SF_PEND_REF_DROP || outcome == COMMITTED;
+		return outcome == SF_END_RUNNING || outcome == SF_END_ABORTED;
+	return entry->kind != SF_PEND_REF_DROP || outcome == SF_END_COMMITTED;
 }
 
 /* Check an entry against the segment and the commit log, and note its space. */
@@ -140,7 +106,7 @@ static void
 check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
 {
 	const char *problem = entry_problem(walk, entry);
-	Outcome		outcome;
+	SfTransactionEnd outcome;
 
 	if (problem != NULL)
 	{
@@ -148,8 +114,8 @@ check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
 		return;
 	}
 	outcome = entry_outcome(entry);
-	walk->running |= outcome == RUNNING;
-	if (outcome == FORGOTTEN)
+	walk->running |= outcome == SF_END_RUNNING;
+	if (outcome == SF_END_UNKNOWN)
 		sfi_check_report_entry(walk, page, entry,
 							   "the outcome of its transaction is not known any more");
 	if (!sf_format_pend_kind(entry->kind)->is_share)
