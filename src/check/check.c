@@ -74,7 +74,8 @@ check_file_size(SfCheck *check)
 	uint64		found = sf_io_files_size(check->seg->storage);
 
 	if (found < want)
-		sfi_check_report_bytes(check, SF_FINDING_FILES_SHORT, NULL, found, want - found,
+		sfi_check_report_bytes(check, SF_REPAIR_USUAL, SF_FINDING_FILES_SHORT, NULL,
+							   found, want - found,
 							   psprintf("expected " UINT64_FORMAT " bytes, found " UINT64_FORMAT,
 										want, found));
 }

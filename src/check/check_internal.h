@@ -65,6 +65,7 @@ typedef enum SfRepair
 	SF_REPAIR_RECORD,			/* makes a share record anew */
 	SF_REPAIR_UNREPORTED,		/* (the finding was reported before: be
 								 * silent) */
+	SF_REPAIR_USUAL,			/* (the one that findings.h has for it) */
 } SfRepair;
 
 typedef struct SfCheck
@@ -122,17 +123,18 @@ extern SfFinding sfi_check_finding_named(const char *text);
  * Report sectors; tid NULL: no row; nsectors 0: no place in the data files.  The
  * action is the usual one of the finding, or, with _as, the given one.
  */
-extern void sfi_check_report(SfCheck *check, SfFinding finding, ItemPointer tid, uint64 sector,
-							 uint64 nsectors, const char *detail, ...)
-			pg_attribute_printf(6, 7);
 extern void sfi_check_report_as(SfCheck *check, SfRepair action, SfFinding finding,
 								ItemPointer tid, uint64 sector, uint64 nsectors,
 								const char *detail, ...)
 			pg_attribute_printf(7, 8);
 
-/* Report bytes, with the usual action; -1 and -1: no place; detail NULL: none. */
-extern void sfi_check_report_bytes(SfCheck *check, SfFinding finding, ItemPointer tid,
-								   int64 segment_offset, int64 len_bytes, const char *detail);
+#define sfi_check_report(check, finding, ...) \
+	sfi_check_report_as(check, SF_REPAIR_USUAL, finding, __VA_ARGS__)
+
+/* Report bytes; -1 and -1: no place; detail NULL: none. */
+extern void sfi_check_report_bytes(SfCheck *check, SfRepair action, SfFinding finding,
+								   ItemPointer tid, int64 segment_offset, int64 len_bytes,
+								   const char *detail);
 
 /* Report an error as a finding, of the current row, when there is one. */
 extern void sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorData *error);

@@ -271,8 +271,8 @@ report_found(const char *what, int64 segment_offset, int64 len, const char *deta
 {
 	SfCheck    *check = arg;
 
-	sfi_check_report_bytes(check, sfi_check_finding_named(what), &check->tid, segment_offset, len,
-						   detail);
+	sfi_check_report_bytes(check, SF_REPAIR_USUAL, sfi_check_finding_named(what), &check->tid,
+						   segment_offset, len, detail);
 }
 
 /* Second step: compare the units in the data files with their checksums in the map. */

@@ -58,10 +58,10 @@ detail_text(SfCheck *check, const char *detail)
 									detail));
 }
 
-/* Add a row to the result; columns that a finding has no value for are null. */
-static void
-put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
-			int64 segment_offset, int64 len_bytes, const char *detail)
+/* Columns that a finding has no value for are null. */
+void
+sfi_check_report_bytes(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
+					   int64 segment_offset, int64 len_bytes, const char *detail)
 {
 	Datum		values[REPAIR_COLUMNS] = {0};
 	bool		nulls[REPAIR_COLUMNS] = {0};
@@ -69,7 +69,10 @@ put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
 
 	SF_ASSERT(ncolumns == FINDING_COLUMNS || ncolumns == REPAIR_COLUMNS);
 	SF_ASSERT((segment_offset < 0) == (len_bytes < 0));
-	SF_ASSERT(action < SF_REPAIR_UNREPORTED && finding < SF_FINDING_COUNT);
+	SF_ASSERT(finding < SF_FINDING_COUNT);
+	if (action == SF_REPAIR_USUAL)
+		action = kinds[finding].repair;
+	SF_ASSERT(action < SF_REPAIR_UNREPORTED);
 
 	values[0] = CStringGetTextDatum(kinds[finding].text);
 	values[1] = PointerGetDatum(tid);
@@ -89,25 +92,6 @@ put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
 						 values, nulls);
 }
 
-static void put_sectors(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
-						uint64 sector, uint64 nsectors, const char *detail, va_list args)
-			pg_attribute_printf(7, 0);
-
-/* Format the detail, and turn sectors into bytes. */
-static void
-put_sectors(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
-			uint64 sector, uint64 nsectors, const char *detail, va_list args)
-{
-	char		buf[1024];
-
-	vsnprintf(buf, sizeof(buf), detail, args);
-	if (nsectors == 0)
-		put_finding(check, action, finding, tid, -1, -1, buf);
-	else
-		put_finding(check, action, finding, tid, sf_sectors_to_bytes(sector),
-					sf_sectors_to_bytes(nsectors), buf);
-}
-
 SfFinding
 sfi_check_finding_named(const char *text)
 {
@@ -118,32 +102,19 @@ sfi_check_finding_named(const char *text)
 }
 
 void
-sfi_check_report(SfCheck *check, SfFinding finding, ItemPointer tid, uint64 sector,
-				 uint64 nsectors, const char *detail, ...)
-{
-	va_list		args;
-
-	va_start(args, detail);
-	put_sectors(check, kinds[finding].repair, finding, tid, sector, nsectors, detail, args);
-	va_end(args);
-}
-
-void
 sfi_check_report_as(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
 					uint64 sector, uint64 nsectors, const char *detail, ...)
 {
+	bool		is_placed = nsectors > 0;
+	char		buf[1024];
 	va_list		args;
 
 	va_start(args, detail);
-	put_sectors(check, action, finding, tid, sector, nsectors, detail, args);
+	vsnprintf(buf, sizeof(buf), detail, args);
 	va_end(args);
-}
-
-void
-sfi_check_report_bytes(SfCheck *check, SfFinding finding, ItemPointer tid,
-					   int64 segment_offset, int64 len_bytes, const char *detail)
-{
-	put_finding(check, kinds[finding].repair, finding, tid, segment_offset, len_bytes, detail);
+	sfi_check_report_bytes(check, action, finding, tid,
+						   is_placed ? sf_sectors_to_bytes(sector) : -1,
+						   is_placed ? sf_sectors_to_bytes(nsectors) : -1, buf);
 }
 
 void
