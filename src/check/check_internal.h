@@ -109,10 +109,11 @@ typedef struct SfCheck
 extern void sfi_check_rows(SfCheck *check);
 
 /*
- * Sort what sfi_check_rows() has collected; report space that two values claim,
- * or that lies behind the end of the data files.
+ * Sort the space that was collected; report what two values claim, or what lies behind the end
+ * of the data files.  of_records false: what rows have; true: what share records without rows
+ * have, alone or in common with others.  Returns whether there is any.
  */
-extern void sfi_check_overlaps(SfCheck *check);
+extern bool sfi_check_overlaps(SfCheck *check, bool of_records);
 
 /* ---- report.c ---- */
 

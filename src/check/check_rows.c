@@ -355,17 +355,51 @@ sfi_check_rows(SfCheck *check)
 	tell_keys(check);
 }
 
-/* Report the sectors that a run shares with the run that reaches furthest before it. */
-static void
-report_twice(SfCheck *check, SfRowRun *run, SfRowRun *before)
-{
-	uint64		end = Min(run->start + run->count, before->start + before->count);
+/* ---- overlaps ---- */
 
-	SF_ASSERT(before->start <= run->start && run->start < end);
-	sfi_check_report(check, SF_FINDING_SECTOR_TWICE, &run->tid,
-					 run->start, end - run->start, "also by row (%u,%u)",
-					 ItemPointerGetBlockNumberNoCheck(&before->tid),
-					 ItemPointerGetOffsetNumberNoCheck(&before->tid));
+/*
+ * Are two runs such as are reported: of rows both, or, with of_records, one of them of a share
+ * record without rows?
+ */
+static bool
+is_asked(const SfRowRun *run, const SfRowRun *other, bool of_records)
+{
+	return (ItemPointerIsValid(&run->tid) && ItemPointerIsValid(&other->tid)) != of_records;
+}
+
+/*
+ * Report space of a run that another one has, too.  A record without rows must not be given
+ * back then: it goes with all pending entries.
+ */
+static void
+report_twice(SfCheck *check, SfFinding finding, const SfRowRun *run, const SfRowRun *other,
+			 uint64 nsectors, const char *what)
+{
+	bool		is_row = ItemPointerIsValid(&run->tid);
+	ItemPointerData tid = is_row ? run->tid : other->tid;
+	bool		of_records = is_asked(run, other, true);
+	const char *whose = "a share record without rows";
+
+	SF_ASSERT(other->start <= run->start);
+	if (!of_records)
+		whose = psprintf("row (%u,%u)", ItemPointerGetBlockNumberNoCheck(&other->tid),
+						 ItemPointerGetOffsetNumberNoCheck(&other->tid));
+	sfi_check_report_as(check, of_records ? SF_REPAIR_LISTS : SF_REPAIR_USUAL, finding, &tid,
+						run->start, nsectors, "%salso by %s", what, whose);
+}
+
+/* Report a run that lies behind the end of the data files. */
+static void
+report_behind_end(SfCheck *check, SfRowRun *run, bool of_records)
+{
+	if (of_records)
+		sfi_check_report_as(check, SF_REPAIR_LISTS, SF_FINDING_BAD_LOCATOR, NULL, run->start,
+							run->count,
+							"the data files end before, owned by a share record without rows");
+	else
+		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &run->tid, run->start, run->count,
+						 "the data files end at byte " UINT64_FORMAT,
+						 sf_sectors_to_bytes(check->total_sectors));
 }
 
 /*
@@ -373,32 +407,32 @@ report_twice(SfCheck *check, SfRowRun *run, SfRowRun *before)
  * so a run overlaps an earlier one only if it starts before the furthest end so far.
  */
 static void
-check_sectors(SfCheck *check)
+check_sectors(SfCheck *check, bool of_records)
 {
-	SfRowRun   *before = NULL;
-	uint64		total = check->total_sectors;
+	uint64		furthest = 0;	/* end so far, */
+	SfRowRun   *before = NULL;	/* and whose that is */
 
 	SF_ASSERT(check->owned.sorted);
 	for (int64 i = 0; i < check->owned.n; i++)
 	{
 		SfRowRun   *run = &check->owned.runs[i];
+		uint64		end = run->start + run->count;
 
 		CHECK_FOR_INTERRUPTS();
-		if (run->start + run->count > total)
-			sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &run->tid, run->start, run->count,
-							 "the data files end at byte " UINT64_FORMAT,
-							 sf_sectors_to_bytes(total));
-		if (before != NULL && run->start < before->start + before->count)
-			report_twice(check, run, before);
-		if (before == NULL ||
-			run->start + run->count > before->start + before->count)
+		if (end > check->total_sectors && is_asked(run, run, of_records))
+			report_behind_end(check, run, of_records);
+		if (run->start < furthest && is_asked(run, before, of_records))
+			report_twice(check, SF_FINDING_SECTOR_TWICE, run, before,
+						 Min(end, furthest) - run->start, "");
+		if (end > furthest)
 			before = run;
+		furthest = Max(furthest, end);
 	}
 }
 
-/* Report inode pages that two rows own; in a sorted array these are neighbours. */
+/* Report inode pages that two own; in a sorted array these are neighbours. */
 static void
-check_inode_pages(SfCheck *check)
+check_inode_pages(SfCheck *check, bool of_records)
 {
 	SF_ASSERT(check->owned_pages.sorted);
 	for (int64 i = 1; i < check->owned_pages.n; i++)
@@ -407,19 +441,20 @@ check_inode_pages(SfCheck *check)
 		SfRowRun   *page = &check->owned_pages.runs[i];
 
 		SF_ASSERT(page->count == 1 && before->start <= page->start);
-		if (page->start == before->start)
-			sfi_check_report(check, SF_FINDING_INODE_PAGE_TWICE, &page->tid, 0, 0,
-							 "page " UINT64_FORMAT ", also by row (%u,%u)", page->start,
-							 ItemPointerGetBlockNumberNoCheck(&before->tid),
-							 ItemPointerGetOffsetNumberNoCheck(&before->tid));
+		if (page->start == before->start && is_asked(page, before, of_records))
+			report_twice(check, SF_FINDING_INODE_PAGE_TWICE, page, before, 0,
+						 psprintf("page " UINT64_FORMAT ", ", page->start));
 	}
 }
 
-void
-sfi_check_overlaps(SfCheck *check)
+bool
+sfi_check_overlaps(SfCheck *check, bool of_records)
 {
+	uint64		before = check->nfindings;
+
 	sf_rows_runs_sort(&check->owned);
 	sf_rows_runs_sort(&check->owned_pages);
-	check_sectors(check);
-	check_inode_pages(check);
+	check_sectors(check, of_records);
+	check_inode_pages(check, of_records);
+	return check->nfindings > before;
 }

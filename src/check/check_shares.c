@@ -514,73 +514,6 @@ check_share_pages(SfPageWalk *walk)
 	pfree(read);
 }
 
-/* ---- overlaps ---- */
-
-static void report_overlap(SfPageWalk *walk, SfFinding finding, SfRowRun *run, SfRowRun *other,
-						   uint64 start, uint64 count, const char *detail, ...)
-			pg_attribute_printf(7, 8);
-
-/*
- * Report space of a record without live rows that somebody else has, too.  The record must
- * not be given back: it goes with all pending entries.
- */
-static void
-report_overlap(SfPageWalk *walk, SfFinding finding, SfRowRun *run, SfRowRun *other,
-			   uint64 start, uint64 count, const char *detail, ...)
-{
-	SfRowRun   *of_row = ItemPointerIsValid(&run->tid) ? run : other;
-	char		buf[128];
-	va_list		args;
-
-	SF_ASSERT(!(ItemPointerIsValid(&run->tid) && ItemPointerIsValid(&other->tid)));
-	walk->lists_damaged = true;
-	va_start(args, detail);
-	vsnprintf(buf, sizeof(buf), detail, args);
-	va_end(args);
-	sfi_check_report_as(walk->check, SF_REPAIR_LISTS, finding, &of_row->tid, start, count,
-						"%s by a share record without rows", buf);
-}
-
-/* Do two runs overlap, one of which is of a record without live rows?  a begins first. */
-static bool
-overlaps(const SfRowRun *a, const SfRowRun *b)
-{
-	SF_ASSERT(a->start <= b->start);
-	return b->start < a->start + a->count &&
-		!(ItemPointerIsValid(&a->tid) && ItemPointerIsValid(&b->tid));
-}
-
-/*
- * Report what records without live rows have in common with others, as sfi_check_overlaps()
- * does for rows.
- */
-static void
-check_overlaps(SfPageWalk *walk)
-{
-	SfRowRuns  *owned = &walk->check->owned;
-	SfRowRuns  *pages = &walk->check->owned_pages;
-	SfRowRun   *before = NULL;
-
-	for (int64 i = 0; i < owned->n; i++)
-	{
-		SfRowRun   *run = &owned->runs[i];
-		uint64		end = run->start + run->count;
-
-		if (!ItemPointerIsValid(&run->tid) && end > walk->check->total_sectors)
-			report_overlap(walk, SF_FINDING_BAD_LOCATOR, run, run, run->start, run->count,
-						   "the data files end before, owned");
-		if (before != NULL && overlaps(before, run))
-			report_overlap(walk, SF_FINDING_SECTOR_TWICE, run, before, run->start,
-						   Min(end, before->start + before->count) - run->start, "also");
-		if (before == NULL || end > before->start + before->count)
-			before = run;
-	}
-	for (int64 i = 1; i < pages->n; i++)
-		if (overlaps(&pages->runs[i - 1], &pages->runs[i]))
-			report_overlap(walk, SF_FINDING_INODE_PAGE_TWICE, &pages->runs[i - 1], &pages->runs[i],
-						   0, 0, "page " UINT64_FORMAT ", also", pages->runs[i].start);
-}
-
 void
 sfi_check_shares(SfPageWalk *walk)
 {
@@ -594,7 +527,5 @@ sfi_check_shares(SfPageWalk *walk)
 	mark_lost(walk);
 	check_entries(walk);
 	check_share_pages(walk);
-	sf_rows_runs_sort(&check->owned);
-	sf_rows_runs_sort(&check->owned_pages);
-	check_overlaps(walk);
+	walk->lists_damaged |= sfi_check_overlaps(check, true);
 }
