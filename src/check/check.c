@@ -46,8 +46,9 @@ refuse_replaced_storage(Relation rel, Relation segrel)
 
 /* Open the segment and read its header: the step that damage may end. */
 static void
-open_segment_step(SfCheck *check, void *arg)
+open_segment_step(void *arg)
 {
+	SfCheck    *check = arg;
 	const SfCheckColumn *column = check->column;
 	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
 
@@ -131,7 +132,7 @@ check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 	sf_rows_runs_init(&check->owned_pages);
 
 	check->rel = table_open(column->table_oid, NoLock);
-	if (sfi_check_guarded(check, SF_REPAIR_NONE, open_segment_step, NULL))
+	if (sfi_check_guarded(check, SF_REPAIR_NONE, open_segment_step, check))
 	{
 		sfi_check_rows(check);
 		if (check->seg != NULL)

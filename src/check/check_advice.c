@@ -57,7 +57,7 @@ read_page(SfPageWalk *walk, uint32 page, SfPageType type, SfCheckPage *read)
 	SF_ASSERT(!walk->check->moving);
 	if (!claim(walk, page))
 		return false;
-	if (sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) && read->type == type)
+	if (sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) && read->type == type)
 		return true;
 	report(walk, page, psprintf("it is damaged, or not of type %d", type));
 	return false;
@@ -181,7 +181,7 @@ sfi_check_rebuild_advice(SfPageWalk *walk)
 	for (uint32 page = 2; page < walk->nblocks; page++)
 	{
 		if (!(walk->known[page] & SF_KNOWN_SHARE) ||
-			!sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) ||
+			!sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) ||
 			read->type != SF_PAGE_SHARE)
 			continue;
 		CHECK_FOR_INTERRUPTS();

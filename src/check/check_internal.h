@@ -145,7 +145,6 @@ extern void sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorD
  * the error becomes a finding with this action (of the current row, when there
  * is one), and false is returned.
  */
-typedef void (*SfCheckStep) (SfCheck *check, void *arg);
-extern bool sfi_check_guarded(SfCheck *check, SfRepair action, SfCheckStep step, void *arg);
+extern bool sfi_check_guarded(SfCheck *check, SfRepair action, SfBaseStep step, void *arg);
 
 #endif							/* SF_CHECK_INTERNAL_H */

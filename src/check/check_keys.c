@@ -28,11 +28,11 @@ typedef struct Look
 } Look;
 
 static void
-read_keys_step(SfCheck *check, void *arg)
+read_keys_step(void *arg)
 {
 	Look	   *look = arg;
 
-	sf_space_key_page(check->seg, look->walk->key_pages[look->copy],
+	sf_space_key_page(look->walk->check->seg, look->walk->key_pages[look->copy],
 					  &look->walk->keys[look->copy]);
 }
 

@@ -297,7 +297,7 @@ walk_dynamic(SfPageWalk *walk)
 
 		if (SF_IS_MAP_PAGE(page))
 			continue;
-		readable = sfi_check_read_any(walk, repair_of_page(walk, page), page, read);
+		readable = sfi_check_read_any(walk->check, repair_of_page(walk, page), page, read);
 		if (readable && is_beyond(walk, read))
 			continue;
 		walk->end_page = page + 1;

@@ -132,20 +132,21 @@ tell_keys(const SfCheck *check)
 				 errdetail("Their master keys are not loaded, their data keys were destroyed, or this build lacks the cipher.  What is stored of them was verified.")));
 }
 
-/* The record that owns the map of a private value (an SfCheckStep). */
+/* The record that owns the map of a private value. */
 typedef struct RootWork
 {
+	SfSegment  *seg;
 	const SfLocator *loc;
 	SfShareId	id;
 	bool		is_shared;
 } RootWork;
 
 static void
-read_root(SfCheck *check, void *arg)
+read_root(void *arg)
 {
 	RootWork   *root = arg;
 
-	root->is_shared = sf_space_root_record(check->seg, sf_object_root(root->loc), &root->id);
+	root->is_shared = sf_space_root_record(root->seg, sf_object_root(root->loc), &root->id);
 }
 
 /*
@@ -155,7 +156,7 @@ read_root(SfCheck *check, void *arg)
 static bool
 is_shared(SfCheck *check, const SfLocator *loc, SfShareId *id)
 {
-	RootWork	root = {.loc = loc};
+	RootWork	root = {.seg = check->seg, .loc = loc};
 
 	*id = sf_share_id_of(loc);
 	if (!sf_object_has_root(loc))
@@ -165,7 +166,7 @@ is_shared(SfCheck *check, const SfLocator *loc, SfShareId *id)
 	return root.is_shared;
 }
 
-/* Find out what a value owns (an SfBaseStep). */
+/* Find out what a value owns. */
 static void
 find_owned(void *arg)
 {
@@ -228,9 +229,10 @@ find_space(ValueWork *work, const SfLocator *loc)
  * compressed values are small, so larger ones, which are INLINE, are not even fetched.
  */
 static void
-read_map(SfCheck *check, void *arg)
+read_map(void *arg)
 {
 	ValueWork  *work = arg;
+	SfCheck    *check = work->check;
 	struct varlena *packed;
 	SfLocator	loc;
 
@@ -277,11 +279,11 @@ report_found(const char *what, int64 segment_offset, int64 len, const char *deta
 
 /* Second step: compare the units in the data files with their checksums in the map. */
 static void
-verify(SfCheck *check, void *arg)
+verify(void *arg)
 {
 	ValueWork  *work = arg;
 
-	sf_read_verify(work->stored, report_found, check);
+	sf_read_verify(work->stored, report_found, work->check);
 }
 
 /* Findings so far that say that values, or their space, are not known to be sound. */

@@ -66,7 +66,7 @@ walk_list(SfPageWalk *walk)
 							  page);
 			break;
 		}
-		(void) sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read);
+		(void) sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read);
 		if (read->type == SF_PAGE_SHARE || read->type == 0)
 			walk->known[page] |= SF_KNOWN_SHARE | SF_KNOWN_OWNED;
 		if (read->type != SF_PAGE_SHARE)
@@ -345,19 +345,20 @@ sfi_check_judge(const SfPageWalk *walk, const SfShareRecord *record, const SfChe
 
 /* ---- space of records ---- */
 
-/* What a record owns (an SfCheckStep). */
+/* What a record owns. */
 typedef struct Owning
 {
+	SfSegment  *seg;
 	const SfShareRecord *record;
 	SfOwned		owned;
 } Owning;
 
 static void
-owned_step(SfCheck *check, void *arg)
+owned_step(void *arg)
 {
 	Owning	   *owning = arg;
 
-	owning->owned = sf_object_of_share(check->seg, owning->record);
+	owning->owned = sf_object_of_share(owning->seg, owning->record);
 }
 
 /* Note what a record owns, but for what its REAP has given back.  False: that is not known. */
@@ -366,7 +367,7 @@ own_space(SfCheck *check, SfRepair action, const SfShareRecord *record,
 		  const ItemPointerData * tid, uint32 given_back)
 {
 	/* errors of the map are those of no row */
-	Owning		owning = {.record = record};
+	Owning		owning = {.seg = check->seg, .record = record};
 
 	SF_ASSERT(!ItemPointerIsValid(&check->tid));
 	if (!sfi_check_guarded(check, action, owned_step, &owning))
@@ -484,7 +485,7 @@ bool
 sfi_check_read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 {
 	return !SF_IS_MAP_PAGE(page) &&
-		sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) && read->type == SF_PAGE_SHARE;
+		sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) && read->type == SF_PAGE_SHARE;
 }
 
 /*

@@ -50,7 +50,7 @@ shows_use(SfPageWalk *walk, uint32 map, uint32 *at, SfCheckPage *read)
 {
 	uint32		n;
 
-	if (sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, SF_MAP_PAGE(map), read) &&
+	if (sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, SF_MAP_PAGE(map), read) &&
 		read->type == SF_PAGE_MAP)
 		return sfi_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, at, &n);
 	return !read->is_new && walk->check->hidden;

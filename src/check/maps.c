@@ -249,7 +249,7 @@ check_unused(SfPageWalk *walk, SfCheckPage *read)
 
 	for (; SF_MAP_PAGE(map) < walk->npages; map++)
 	{
-		bool		readable = sfi_check_read_any(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), read);
+		bool		readable = sfi_check_read_any(walk->check, SF_REPAIR_PAGE, SF_MAP_PAGE(map), read);
 
 		if (readable && is_ready_for_map(read))
 			continue;

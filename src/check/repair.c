@@ -219,7 +219,7 @@ repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 static SfPageType
 type_of(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 {
-	return sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) ? read->type : 0;
+	return sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) ? read->type : 0;
 }
 
 /* Free the pages, but the header and map pages, that nobody owns. */

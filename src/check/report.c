@@ -133,27 +133,10 @@ sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorData *edata)
 							edata->message);
 }
 
-/* A step of the check as one that base knows. */
-typedef struct GuardedStep
-{
-	SfCheck    *check;
-	SfCheckStep step;
-	void	   *arg;
-} GuardedStep;
-
-static void
-run_step(void *arg)
-{
-	GuardedStep *guarded = arg;
-
-	guarded->step(guarded->check, guarded->arg);
-}
-
 bool
-sfi_check_guarded(SfCheck *check, SfRepair action, SfCheckStep step, void *arg)
+sfi_check_guarded(SfCheck *check, SfRepair action, SfBaseStep step, void *arg)
 {
-	GuardedStep guarded = {check, step, arg};
-	ErrorData  *edata = sf_base_guarded(run_step, &guarded);
+	ErrorData  *edata = sf_base_guarded(step, arg);
 
 	if (edata == NULL)
 		return true;

@@ -70,6 +70,7 @@ typedef struct SfPageWalk
 typedef struct SfCheckPage
 {
 	uint32		page;
+	SfSegment  *seg;			/* it is of that one */
 	SfPageType	type;			/* 0: of no type of securefile, or unreadable */
 	bool		is_new;			/* it is empty, or the relation ends before it */
 	union
@@ -111,7 +112,7 @@ extern void sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk);
  * Read a page.  When it cannot be read: false, and a finding with this action.
  * A page behind the end of the relation cannot be read either.
  */
-extern bool sfi_check_read_any(SfPageWalk *walk, SfRepair action, uint32 page, SfCheckPage *read);
+extern bool sfi_check_read_any(SfCheck *check, SfRepair action, uint32 page, SfCheckPage *read);
 
 /* Same for a page that must be of a type; one of another type is a finding too. */
 extern bool sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPageType type,
