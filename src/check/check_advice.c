@@ -14,8 +14,7 @@
  */
 #include "base/base.h"
 
-#include "check/walk.h"
-#include "miscadmin.h"
+#include "check/check_shares.h"
 
 /* Report damage of the advice; page: which one. */
 static void
@@ -65,41 +64,37 @@ read_page(SfPageWalk *walk, uint32 page, SfPageType type, SfCheckPage *read)
 
 /* Look at a bucket, and what is in it. */
 static void
-look_at_bucket(SfPageWalk *walk, uint32 page, uint32 number, uint32 nbuckets, SfCheckPage *read)
+look_at_bucket(SfPageWalk *walk, uint32 page, uint32 number, uint32 nbuckets)
 {
+	SfCheckPage read;
 	const char *problem;
 
 	SF_ASSERT(number < nbuckets);
-	if (!read_page(walk, page, SF_PAGE_ADVICE_BUCKET, read))
+	if (!read_page(walk, page, SF_PAGE_ADVICE_BUCKET, &read))
 		return;
-	problem = sf_format_advice_bucket_problem(&read->u.bucket, number, nbuckets);
+	problem = sf_format_advice_bucket_problem(&read.u.bucket, number, nbuckets);
 	if (problem != NULL)
 		report(walk, page, problem);
 }
 
 /* Look at a page of the directory, and the buckets that it leads to, from that number on. */
 static void
-look_at_directory(SfPageWalk *walk, uint32 page, uint32 first, uint32 nbuckets,
-				  SfCheckPage *read)
+look_at_directory(SfPageWalk *walk, uint32 page, uint32 first, uint32 nbuckets)
 {
 	uint32		npages = Min(nbuckets - first, SF_ADVICE_LIST_MAX);
-	SfAdviceList *list;
+	SfCheckPage read;
 
 	SF_ASSERT(first < nbuckets && first % SF_ADVICE_LIST_MAX == 0);
-	if (!read_page(walk, page, SF_PAGE_ADVICE_DIRECTORY, read))
+	if (!read_page(walk, page, SF_PAGE_ADVICE_DIRECTORY, &read))
 		return;
-	if (read->u.list.npages != npages)
+	if (read.u.list.npages != npages)
 	{
-		report(walk, page, psprintf("it leads to %u buckets, not to %u", read->u.list.npages,
+		report(walk, page, psprintf("it leads to %u buckets, not to %u", read.u.list.npages,
 									npages));
 		return;
 	}
-	/* the buckets are read to the same place */
-	list = palloc(sizeof(SfAdviceList));
-	*list = read->u.list;
 	for (uint32 i = 0; i < npages; i++)
-		look_at_bucket(walk, list->pages[i], first + i, nbuckets, read);
-	pfree(list);
+		look_at_bucket(walk, read.u.list.pages[i], first + i, nbuckets);
 }
 
 /* The numbers of buckets and pages fit each other on a root that was read. */
@@ -107,18 +102,15 @@ void
 sfi_check_advice(SfPageWalk *walk)
 {
 	uint32		page = walk->check->header.advice_root;
-	SfCheckPage *root = palloc(sizeof(SfCheckPage));
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage root;
 
-	if (page != 0 && read_page(walk, page, SF_PAGE_ADVICE_ROOT, root))
+	if (page != 0 && read_page(walk, page, SF_PAGE_ADVICE_ROOT, &root))
 	{
-		const SfAdviceList *list = &root->u.list;
+		const SfAdviceList *list = &root.u.list;
 
 		for (uint32 i = 0; i < list->npages; i++)
-			look_at_directory(walk, list->pages[i], i * SF_ADVICE_LIST_MAX, list->nbuckets, read);
+			look_at_directory(walk, list->pages[i], i * SF_ADVICE_LIST_MAX, list->nbuckets);
 	}
-	pfree(root);
-	pfree(read);
 }
 
 void
@@ -175,17 +167,10 @@ advise_page(SfSegment *seg, uint32 page, const SfSharePage *content)
 void
 sfi_check_rebuild_advice(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 
 	SF_ASSERT(walk->check->lockmode >= ShareRowExclusiveLock);
 	for (uint32 page = 2; page < walk->nblocks; page++)
-	{
-		if (!(walk->known[page] & SF_KNOWN_SHARE) ||
-			!sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) ||
-			read->type != SF_PAGE_SHARE)
-			continue;
-		CHECK_FOR_INTERRUPTS();
-		advise_page(walk->check->seg, page, &read->u.share);
-	}
-	pfree(read);
+		if ((walk->known[page] & SF_KNOWN_SHARE) && sfi_check_read_share_page(walk, page, &read))
+			advise_page(walk->check->seg, page, &read.u.share);
 }

@@ -152,15 +152,15 @@ read_linked(SfPageWalk *walk, uint32 page, SfPageType type, uint8 mark, SfCheckP
 static void
 walk_pending(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 	SfHeader   *header = &walk->check->header;
 	uint32		page = header->pending_head;
 	uint32		last = SF_NO_PAGE;
 
 	while (page != SF_NO_PAGE &&
-		   read_linked(walk, page, SF_PAGE_PENDING, SF_KNOWN_QUEUED, read))
+		   read_linked(walk, page, SF_PAGE_PENDING, SF_KNOWN_QUEUED, &read))
 	{
-		SfPending  *pending = &read->u.pending;
+		SfPending  *pending = &read.u.pending;
 
 		for (int i = 0; i < pending->nentries; i++)
 			check_entry(walk, page, &pending->entries[i]);
@@ -170,20 +170,18 @@ walk_pending(SfPageWalk *walk)
 	if (header->pending_tail != last)
 		sfi_check_report_list(walk, "the list of pending pages does not end at its last page %u",
 							  header->pending_tail);
-	pfree(read);
 }
 
 /* Walk through the list of free pages. */
 static void
 walk_free(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 	uint32		page = walk->check->header.free_head;
 
 	while (page != SF_NO_PAGE &&
-		   read_linked(walk, page, SF_PAGE_FREE, SF_KNOWN_FREE, read))
-		page = read->u.free.next;
-	pfree(read);
+		   read_linked(walk, page, SF_PAGE_FREE, SF_KNOWN_FREE, &read))
+		page = read.u.free.next;
 }
 
 /* ---- dynamic pages ---- */
@@ -289,7 +287,7 @@ is_beyond(SfPageWalk *walk, const SfCheckPage *read)
 static void
 walk_dynamic(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 
 	for (uint32 page = 2; page < walk->npages; page++)
 	{
@@ -297,14 +295,13 @@ walk_dynamic(SfPageWalk *walk)
 
 		if (SF_IS_MAP_PAGE(page))
 			continue;
-		readable = sfi_check_read_any(walk->check, repair_of_page(walk, page), page, read);
-		if (readable && is_beyond(walk, read))
+		readable = sfi_check_read_any(walk->check, repair_of_page(walk, page), page, &read);
+		if (readable && is_beyond(walk, &read))
 			continue;
 		walk->end_page = page + 1;
 		if (readable)
-			check_dynamic(walk, read);
+			check_dynamic(walk, &read);
 	}
-	pfree(read);
 }
 
 /*

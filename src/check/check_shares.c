@@ -52,7 +52,7 @@ report_share_list(SfPageWalk *walk, const char *problem, uint32 page)
 static void
 walk_list(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 	uint32		head = walk->check->header.share_head;
 	uint32		page = head == 0 ? SF_NO_PAGE : head;
 
@@ -66,17 +66,16 @@ walk_list(SfPageWalk *walk)
 							  page);
 			break;
 		}
-		(void) sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read);
-		if (read->type == SF_PAGE_SHARE || read->type == 0)
+		(void) sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, &read);
+		if (read.type == SF_PAGE_SHARE || read.type == 0)
 			walk->known[page] |= SF_KNOWN_SHARE | SF_KNOWN_OWNED;
-		if (read->type != SF_PAGE_SHARE)
+		if (read.type != SF_PAGE_SHARE)
 		{
 			report_share_list(walk, "leads to what is none,", page);
 			break;
 		}
-		page = read->u.share.next;
+		page = read.u.share.next;
 	}
-	pfree(read);
 }
 
 /* Mark the pages that lost records belong on, and report those that are in another list. */
@@ -495,24 +494,23 @@ sfi_check_read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 static void
 check_share_pages(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 
 	for (uint32 page = 2; walk->check->shares->has_based && page < walk->npages; page++)
-		if (sfi_check_read_share_page(walk, page, read))
-			(void) visit_records(walk, read, own_for_versions);
+		if (sfi_check_read_share_page(walk, page, &read))
+			(void) visit_records(walk, &read, own_for_versions);
 	for (uint32 page = 2; page < walk->npages; page++)
 	{
-		if (!sfi_check_read_share_page(walk, page, read))
+		if (!sfi_check_read_share_page(walk, page, &read))
 			continue;
 		if (!(walk->known[page] & SF_KNOWN_SHARE))
 			report_share_list(walk, "does not lead to", page);
 		walk->known[page] |= SF_KNOWN_SHARE | SF_KNOWN_OWNED;
-		if (!visit_records(walk, read, check_record))
+		if (!visit_records(walk, &read, check_record))
 			sfi_check_report_as(walk->check, SF_REPAIR_CORRECT, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
 								"page %u of the segment relation uses cells without a share record",
 								page);
 	}
-	pfree(read);
 }
 
 void

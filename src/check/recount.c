@@ -140,22 +140,21 @@ put_lost(Making *making, const SfCheckLost *lost)
 static void
 make_page(Making *making, uint32 next)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 	SfSharePage content = {.next = SF_NO_PAGE};
-	bool		is_there = sfi_check_read_share_page(making->walk, making->page, read);
+	bool		is_there = sfi_check_read_share_page(making->walk, making->page, &read);
 
 	SF_ASSERT(next != making->page && !SF_IS_MAP_PAGE(making->page));
 	if (is_there)
-		content = read->u.share;
+		content = read.u.share;
 	making->content = &content;
 	settle_records(making);
 	for (int64 i = 0; i < making->nlost; i++)
 		put_lost(making, making->lost[i]);
 	if (next != 0)
 		content.next = next;
-	if (!is_there || memcmp(&content, &read->u.share, sizeof(SfSharePage)) != 0)
+	if (!is_there || memcmp(&content, &read.u.share, sizeof(SfSharePage)) != 0)
 		sf_space_repair_share(making->walk->check->seg, making->page, &content);
-	pfree(read);
 }
 
 /*
@@ -163,23 +162,23 @@ make_page(Making *making, uint32 next)
  * becomes an empty one if all values are sound: otherwise it may be something else of theirs.
  */
 static bool
-is_to_be_made(SfPageWalk *walk, uint32 page, bool is_wanted, SfCheckPage *read)
+is_to_be_made(SfPageWalk *walk, uint32 page, bool is_wanted)
 {
+	SfCheckPage read;
 	bool		is_share;
 
 	SF_ASSERT(page > 1 && page < walk->nblocks);
 	if (SF_IS_MAP_PAGE(page) || !(walk->known[page] & SF_KNOWN_SHARE))
 		return false;
-	is_share = sfi_check_read_share_page(walk, page, read);
+	is_share = sfi_check_read_share_page(walk, page, &read);
 	walk->check->shares->relink |= !is_share;
-	return is_share || is_wanted || (walk->all_sound && read->type == 0);
+	return is_share || is_wanted || (walk->all_sound && read.type == 0);
 }
 
 /* Collect the share pages that there have to be, in order; a palloc'd array. */
 static uint32 *
 collect_pages(SfPageWalk *walk, SfCheckLost *const *lost, int64 nlost, int64 *n)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	int64		size = 0;
 	uint32	   *pages = NULL;
 	int64		at = 0;
@@ -189,12 +188,11 @@ collect_pages(SfPageWalk *walk, SfCheckLost *const *lost, int64 nlost, int64 *n)
 	{
 		while (at < nlost && lost[at]->id.page < page)
 			at++;
-		if (!is_to_be_made(walk, page, at < nlost && lost[at]->id.page == page, read))
+		if (!is_to_be_made(walk, page, at < nlost && lost[at]->id.page == page))
 			continue;
 		pages = sf_base_array_grow(pages, *n, &size, sizeof(uint32), CurrentMemoryContext);
 		pages[(*n)++] = page;
 	}
-	pfree(read);
 	return pages;
 }
 

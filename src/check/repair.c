@@ -55,17 +55,6 @@ typedef struct Entries
 	SfRun		runs[RUNS_AT_ONCE];
 } Entries;
 
-static Entries *
-begin_entries(SfSegment *seg, SfPendKind kind)
-{
-	Entries    *entries = palloc(sizeof(Entries));
-
-	entries->seg = seg;
-	entries->kind = kind;
-	entries->nruns = 0;
-	return entries;
-}
-
 static void
 flush_entries(Entries *entries)
 {
@@ -147,7 +136,7 @@ static void
 repair_maps(SfPageWalk *walk)
 {
 	SfSegment  *seg = walk->check->seg;
-	Entries    *entries = begin_entries(seg, SF_PEND_FREE);
+	Entries		entries = {.seg = seg, .kind = SF_PEND_FREE};
 	SfCheckPlanes planes;
 	uint8		used[SF_MAP_SECTORS / 8];	/* sectors to be marked used */
 
@@ -162,11 +151,10 @@ repair_maps(SfPageWalk *walk)
 		if (is_distrusted(walk, map))
 			memset(used, 0xFF, sizeof(used));
 		sf_space_repair_bits(seg, map, used);
-		free_sectors(walk, entries, map, &planes);
+		free_sectors(walk, &entries, map, &planes);
 	}
 	SF_ASSERT(walk->distrusted_maps.next == walk->distrusted_maps.n);
-	flush_entries(entries);
-	pfree(entries);
+	flush_entries(&entries);
 }
 
 /* ---- lists of pages ---- */
@@ -217,17 +205,19 @@ repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 }
 
 static SfPageType
-type_of(SfPageWalk *walk, uint32 page, SfCheckPage *read)
+type_of(SfPageWalk *walk, uint32 page)
 {
-	return sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) ? read->type : 0;
+	SfCheckPage read;
+
+	(void) sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, &read);
+	return read.type;
 }
 
 /* Free the pages, but the header and map pages, that nobody owns. */
 static void
 repair_dynamic(SfPageWalk *walk)
 {
-	Entries    *entries = begin_entries(walk->check->seg, SF_PEND_FREE_PAGE);
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	Entries		entries = {.seg = walk->check->seg, .kind = SF_PEND_FREE_PAGE};
 
 	SF_ASSERT(walk->end_page <= walk->nblocks);
 	for (uint32 page = 2; page < walk->end_page; page++)
@@ -237,17 +227,15 @@ repair_dynamic(SfPageWalk *walk)
 
 		if (SF_IS_MAP_PAGE(page))
 			continue;
-		type = type_of(walk, page, read);
+		type = type_of(walk, page);
 		if (type != SF_PAGE_INODE)
 			repair_other_page(walk, page, type);
 		else if (!(known & SF_KNOWN_OWNED) &&
 				 (to_be_freed(walk, (known & SF_KNOWN_NAMED) != 0,
 							  (known & SF_KNOWN_DOOMED) != 0) & 1))
-			add_entry(entries, page, 1);
+			add_entry(&entries, page, 1);
 	}
-	flush_entries(entries);
-	pfree(entries);
-	pfree(read);
+	flush_entries(&entries);
 }
 
 /* ---- the whole ---- */
