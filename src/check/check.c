@@ -92,7 +92,7 @@ check_segment(SfCheck *check, SfPageWalk *walk)
 	sfi_check_begin_walk(check, walk);
 	sfi_check_find_end(walk);
 	check_file_size(check);
-	(void) sfi_check_overlaps(check, false);
+	sfi_check_overlaps(check, false);
 	sfi_check_pages(walk);
 	relation_close(check->segrel, NoLock);
 }

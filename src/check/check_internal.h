@@ -60,6 +60,7 @@ typedef enum SfRepair
 	SF_REPAIR_FREE,				/* has space set free */
 	SF_REPAIR_KEEP,				/* leaves space in use */
 	SF_REPAIR_LISTS,			/* rebuilds both lists of pages */
+	SF_REPAIR_RELINK,			/* rebuilds that of share pages */
 	SF_REPAIR_PAGE,				/* rebuilds a page of the space map */
 	SF_REPAIR_CORRECT,			/* corrects a number */
 	SF_REPAIR_RECORD,			/* makes a share record anew */
@@ -77,6 +78,8 @@ typedef struct SfCheck
 	uint64		nmendable;		/* of them, those about references of values
 								 * that are sound themselves */
 	SfFinding	newest;			/* the last one */
+	bool		lists_damaged;	/* pending and free pages need new lists: a
+								 * finding with action LISTS says so */
 	bool		later;			/* something was written by a later version of
 								 * the library */
 	bool		moving;			/* a standby: replay goes on meanwhile */
@@ -111,9 +114,9 @@ extern void sfi_check_rows(SfCheck *check);
 /*
  * Sort the space that was collected; report what two values claim, or what lies behind the end
  * of the data files.  of_records false: what rows have; true: what share records without rows
- * have, alone or in common with others.  Returns whether there is any.
+ * have, alone or in common with others.
  */
-extern bool sfi_check_overlaps(SfCheck *check, bool of_records);
+extern void sfi_check_overlaps(SfCheck *check, bool of_records);
 
 /* ---- report.c ---- */
 

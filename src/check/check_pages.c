@@ -79,8 +79,9 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, SfTransactionEnd outcome)
 	if (names_page(entry))
 	{
 		if (doomed && (walk->known[entry->start] & SF_KNOWN_DOOMED))
-			sfi_check_report_list(walk, "two pending entries will set page " UINT64_FORMAT " free",
-								  entry->start);
+			sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+							 "two pending entries will set page " UINT64_FORMAT " free",
+							 entry->start);
 		walk->known[entry->start] |= (taken ? SF_KNOWN_TAKEN : SF_KNOWN_NAMED) |
 			(doomed ? SF_KNOWN_DOOMED : 0);
 		return;
@@ -136,16 +137,14 @@ read_linked(SfPageWalk *walk, uint32 page, SfPageType type, uint8 mark, SfCheckP
 	SF_ASSERT(mark == SF_KNOWN_QUEUED || mark == SF_KNOWN_FREE);
 	if (page >= walk->nblocks || (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)))
 	{
-		sfi_check_report_list(walk, "the list of %s pages leads to page %u, which %s",
-							  type == SF_PAGE_PENDING ? "pending" : "free", page,
-							  page >= walk->nblocks ? "does not exist" : "is in a list already");
+		sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+						 "the list of %s pages leads to page %u, which %s",
+						 type == SF_PAGE_PENDING ? "pending" : "free", page,
+						 page >= walk->nblocks ? "does not exist" : "is in a list already");
 		return false;
 	}
 	walk->known[page] |= mark;
-	if (sfi_check_read(walk, SF_REPAIR_LISTS, page, type, read))
-		return true;
-	walk->lists_damaged = true;
-	return false;
+	return sfi_check_read(walk, SF_REPAIR_LISTS, page, type, read);
 }
 
 /* Walk through the queue of pending pages, and check all entries. */
@@ -168,8 +167,9 @@ walk_pending(SfPageWalk *walk)
 		page = pending->next;
 	}
 	if (header->pending_tail != last)
-		sfi_check_report_list(walk, "the list of pending pages does not end at its last page %u",
-							  header->pending_tail);
+		sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+						 "the list of pending pages does not end at its last page %u",
+						 header->pending_tail);
 }
 
 /* Walk through the list of free pages. */
@@ -201,13 +201,12 @@ mark_owned(SfPageWalk *walk)
 			continue;
 		walk->known[run->start] |= SF_KNOWN_OWNED;
 		if (walk->known[run->start] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE))
-			sfi_check_report_list(walk, "inode page " UINT64_FORMAT " of a value is in one",
-								  run->start);
-		if (!(walk->known[run->start] & SF_KNOWN_DOOMED))
-			continue;
-		walk->lists_damaged = true;
-		sfi_check_report(walk->check, SF_FINDING_OWNED_DOOMED, &run->tid, 0, 0,
-						 "inode page " UINT64_FORMAT, run->start);
+			sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+							 "inode page " UINT64_FORMAT " of a value is in one",
+							 run->start);
+		if (walk->known[run->start] & SF_KNOWN_DOOMED)
+			sfi_check_report(walk->check, SF_FINDING_OWNED_DOOMED, &run->tid, 0, 0,
+							 "inode page " UINT64_FORMAT, run->start);
 	}
 }
 
@@ -264,11 +263,9 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 								read->page, read->type);
 			return;
 	}
-	if (!(known & SF_KNOWN_DOOMED) || read->type == SF_PAGE_INODE)
-		return;
-	walk->lists_damaged = true;
-	sfi_check_report(walk->check, SF_FINDING_UNRESOLVABLE, NULL, 0, 0,
-					 "page %u, which it will set free, is not an inode page", read->page);
+	if ((known & SF_KNOWN_DOOMED) && read->type != SF_PAGE_INODE)
+		sfi_check_report(walk->check, SF_FINDING_UNRESOLVABLE, NULL, 0, 0,
+						 "page %u, which it will set free, is not an inode page", read->page);
 }
 
 /*

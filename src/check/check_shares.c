@@ -41,8 +41,8 @@ report_share_list(SfPageWalk *walk, const char *problem, uint32 page)
 {
 	SF_ASSERT(!walk->check->moving);
 	walk->check->shares->relink = true;
-	sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
-					 "the list of share pages %s page %u", problem, page);
+	sfi_check_report_as(walk->check, SF_REPAIR_RELINK, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+						"the list of share pages %s page %u", problem, page);
 }
 
 /*
@@ -93,7 +93,8 @@ mark_lost(SfPageWalk *walk)
 			continue;
 		walk->known[page] |= SF_KNOWN_SHARE | SF_KNOWN_OWNED;
 		if (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE))
-			sfi_check_report_list(walk, "share page %u is in a list of other pages", page);
+			sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+							 "share page %u is in a list of other pages", page);
 	}
 	pfree(lost);
 }
@@ -383,10 +384,8 @@ own_space(SfCheck *check, SfRepair action, const SfShareRecord *record,
 static void
 own_without_rows(SfPageWalk *walk, const SfShareRecord *record, uint32 given_back)
 {
-	SfRepair	action = walk->all_sound ? SF_REPAIR_LISTS : SF_REPAIR_NONE;
-
-	if (!own_space(walk->check, action, record, NULL, given_back))
-		walk->lists_damaged |= walk->all_sound;
+	(void) own_space(walk->check, walk->all_sound ? SF_REPAIR_LISTS : SF_REPAIR_NONE, record,
+					 NULL, given_back);
 }
 
 /*
@@ -427,7 +426,7 @@ report_fate(SfPageWalk *walk, SfShareId id, const SfShareRecord *record, SfCheck
 
 	/* entries that take it for dead have to be forgotten */
 	if (rows > 0 && (share->facts & SF_FACT_DYING))
-		walk->lists_damaged = true;
+		walk->check->lists_damaged = true;
 	sfi_check_report_as(walk->check, fate->action, fate->finding, rows > 0 ? &share->tid : NULL,
 						0, 0,
 						"object " UINT64_FORMAT
@@ -526,5 +525,5 @@ sfi_check_shares(SfPageWalk *walk)
 	mark_lost(walk);
 	check_entries(walk);
 	check_share_pages(walk);
-	walk->lists_damaged |= sfi_check_overlaps(check, true);
+	sfi_check_overlaps(check, true);
 }

@@ -163,12 +163,9 @@ report_doomed_twice(SfPageWalk *walk)
 		SfRowRun   *run = &doomed->runs[i];
 
 		if (run->start < end)
-		{
-			walk->lists_damaged = true;
 			sfi_check_report(walk->check, SF_FINDING_DOOMED_TWICE, NULL,
 							 run->start, Min(end - run->start, run->count),
 							 "two pending entries will set it free");
-		}
 		end = Max(end, run->start + run->count);
 	}
 }
@@ -206,9 +203,8 @@ check_map_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 
 		is_old |= report_parts(walk, run, first, map->used, false, SF_FINDING_OWNED_FREE,
 							   "the space map takes it for free");
-		walk->lists_damaged |= report_parts(walk, run, first, planes.doomed, true,
-											SF_FINDING_OWNED_DOOMED,
-											"a pending entry will set it free");
+		(void) report_parts(walk, run, first, planes.doomed, true, SF_FINDING_OWNED_DOOMED,
+							"a pending entry will set it free");
 	}
 	report_free_but_doomed(walk, first, map->used, planes.doomed);
 	if (is_old && check->hidden && !check->moving)

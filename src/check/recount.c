@@ -58,7 +58,7 @@ settle_record(Making *making, uint32 cell, const SfShareRecord *record)
 	if (sfi_check_lost(check, id) != NULL && (share == NULL || share->rows == 0))
 		fate = (SfCheckFate) {0};
 	else
-		fate = sfi_check_judge(making->walk, record, share, making->walk->lists_damaged);
+		fate = sfi_check_judge(making->walk, record, share, making->walk->check->lists_damaged);
 	if (fate.state != 0)
 		sf_format_share_set(making->content, (SfShareSet) {cell, fate.state, fate.references});
 	else
@@ -122,7 +122,7 @@ put_lost(Making *making, const SfCheckLost *lost)
 	uint32		n = sf_share_cells_of(size);
 	uint64		references = lost->share.rows;
 
-	if (!making->walk->lists_damaged)
+	if (!making->walk->check->lists_damaged)
 		references += lost->share.waiting;
 	if (!lost->has_place || !make_room(making, lost->id.cell, n))
 		return;
@@ -261,7 +261,7 @@ sfi_check_disown_records(SfPageWalk *walk)
 {
 	SfCheck    *check = walk->check;
 
-	SF_ASSERT(walk->lists_damaged && walk->all_sound);
+	SF_ASSERT(walk->check->lists_damaged && walk->all_sound);
 	disown(&check->owned, walk, false);
 	disown(&check->owned_pages, walk, true);
 	for (int64 i = 0; i < check->owned_pages.n; i++)

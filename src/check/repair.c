@@ -83,7 +83,7 @@ add_entry(Entries *entries, uint64 start, uint32 count)
 static uint8
 to_be_freed(const SfPageWalk *walk, uint8 named, uint8 doomed)
 {
-	if (walk->lists_damaged)
+	if (walk->check->lists_damaged)
 		return walk->all_sound ? 0xFF : doomed;
 	return walk->all_sound ? ~named : 0;
 }
@@ -107,7 +107,7 @@ free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const SfCheckPlanes
 	uint32		n;
 
 	/* if lists are rebuilt, all transactions with entries have ended */
-	SF_ASSERT(!(walk->lists_damaged && walk->running));
+	SF_ASSERT(!(walk->check->lists_damaged && walk->running));
 	(void) sf_space_read_page(walk->check->seg, SF_MAP_PAGE(map), read.u.content);
 	for (uint32 i = 0; i < SF_MAP_SECTORS / 8; i++)
 		free[i] &= ~planes->owned[i] & to_be_freed(walk, planes->named[i], planes->doomed[i]);
@@ -175,12 +175,12 @@ repair_header(SfPageWalk *walk)
 		.next_page = walk->end_page,
 		.lower_next_page = walk->header_ahead && walk->all_sound,
 		.lower_end = walk->end_ahead && walk->all_sound,
-		.forget_lists = walk->lists_damaged,
+		.forget_lists = walk->check->lists_damaged,
 	};
 
 	SfHeaderRepair dictionaries = {0};
 
-	if (walk->lists_damaged || walk->header_behind || repair.lower_next_page ||
+	if (walk->check->lists_damaged || walk->header_behind || repair.lower_next_page ||
 		repair.lower_end)
 		sf_space_repair_header(check->seg, repair);
 	sfi_check_dictionary_repair(walk, &dictionaries);
@@ -193,7 +193,7 @@ static void
 repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 {
 	bool		listed = (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)) &&
-	!walk->lists_damaged;
+	!walk->check->lists_damaged;
 
 	if (listed || (walk->known[page] & SF_KNOWN_OWNED) ||
 		((walk->known[page] & SF_KNOWN_ADVICE) && !walk->advice_damaged))
@@ -261,13 +261,13 @@ repair_column(SfPageWalk *walk)
 		sfi_check_rebuild_advice(walk);
 		return;
 	}
-	if (walk->lists_damaged && walk->running)
+	if (walk->check->lists_damaged && walk->running)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("pending pages name a transaction that has not ended"),
 				 errhint("Wait for it, or end it, and try again.")));
 	sf_space_repair_extend(walk->check->seg, walk->nblocks);
-	if (walk->lists_damaged && walk->all_sound)
+	if (walk->check->lists_damaged && walk->all_sound)
 		sfi_check_disown_records(walk);
 	repair_header(walk);
 	sfi_check_repair_keys(walk);

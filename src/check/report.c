@@ -39,6 +39,7 @@ static const char *const actions[] = {
 	[SF_REPAIR_FREE] = "set free",
 	[SF_REPAIR_KEEP] = "keep",
 	[SF_REPAIR_LISTS] = "rebuild lists of pages",
+	[SF_REPAIR_RELINK] = "rebuild lists of pages",
 	[SF_REPAIR_PAGE] = "rebuild page",
 	[SF_REPAIR_CORRECT] = "correct",
 	[SF_REPAIR_RECORD] = "rebuild record",
@@ -88,6 +89,7 @@ sfi_check_report_bytes(SfCheck *check, SfRepair action, SfFinding finding, ItemP
 		values[FINDING_COLUMNS] = CStringGetTextDatum(actions[action]);
 	check->nfindings++;
 	check->newest = finding;
+	check->lists_damaged |= action == SF_REPAIR_LISTS;
 	tuplestore_putvalues(check->rsinfo->setResult, check->rsinfo->setDesc,
 						 values, nulls);
 }

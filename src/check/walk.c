@@ -100,21 +100,6 @@ sfi_check_unowned(const SfPageWalk *walk)
 	return walk->all_sound ? SF_REPAIR_FREE : SF_REPAIR_KEEP;
 }
 
-/* ---- findings that new lists will cure ---- */
-
-void
-sfi_check_report_list(SfPageWalk *walk, const char *detail, ...)
-{
-	char		buf[256];
-	va_list		args;
-
-	walk->lists_damaged = true;
-	va_start(args, detail);
-	vsnprintf(buf, sizeof(buf), detail, args);
-	va_end(args);
-	sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0, "%s", buf);
-}
-
 void
 sfi_check_report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry,
 					   const char *problem)
@@ -127,7 +112,6 @@ sfi_check_report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry,
 		what = psprintf("cell %u of page %u", id.cell, id.page);
 	else
 		what = psprintf("%s " UINT64_FORMAT, kind->is_page ? "page" : "sector", entry->start);
-	walk->lists_damaged = true;
 	sfi_check_report(walk->check, SF_FINDING_UNRESOLVABLE, NULL,
 					 entry->start, sf_pend_is_run(entry->kind) ? entry->count : 0,
 					 "%s (page %u of the segment relation: kind %u, transaction "

@@ -38,7 +38,6 @@ typedef struct SfPageWalk
 	uint8	   *known;			/* SF_KNOWN_ bits of each of nblocks pages */
 	SfRowRuns	named;			/* sectors that pending entries answer for */
 	SfRowRuns	doomed;			/* of these, those that will be set free */
-	bool		lists_damaged;	/* pending and free pages need new lists */
 	SfRowRuns	damaged_maps;	/* numbers of map pages */
 	SfRowRuns	distrusted_maps;	/* that may show the place of a damaged
 									 * value as free; ascending */
@@ -120,10 +119,6 @@ extern bool sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPag
 
 /* What a repair does with space that nobody owns: FREE or KEEP.  Never throws. */
 extern SfRepair sfi_check_unowned(const SfPageWalk *walk);
-
-/* Report a finding that new lists of pending and free pages will cure. */
-extern void sfi_check_report_list(SfPageWalk *walk, const char *detail, ...)
-			pg_attribute_printf(2, 3);
 
 /*
  * Report an entry that no resolver can ever act on, and which new lists leave out; page: it
