@@ -149,25 +149,23 @@ put_row(ReturnSetInfo *rsinfo, const Entry *entry)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* The entries of this database; palloc'd.  No row is made under the lock. */
-static List *
-copy_entries(void)
+/* The entries of this database, palloc'd; returns how many.  No row is made under the lock. */
+static int
+copy_entries(Entry **copies)
 {
-	List	   *entries = NIL;
 	HASH_SEQ_STATUS scan;
-	Entry	   *copies = palloc_extended(sf_max_columns * sizeof(Entry), MCXT_ALLOC_HUGE);
 	Entry	   *entry;
 	int			n = 0;
+
+	*copies = palloc_extended(sf_max_columns * sizeof(Entry), MCXT_ALLOC_HUGE);
 
 	LWLockAcquire(&peer->lock, LW_SHARED);
 	hash_seq_init(&scan, table);
 	while ((entry = hash_seq_search(&scan)) != NULL)
 		if (entry->key.db == MyDatabaseId && n < sf_max_columns)
-			copies[n++] = *entry;
+			(*copies)[n++] = *entry;
 	LWLockRelease(&peer->lock);
-	for (int i = 0; i < n; i++)
-		entries = lappend(entries, &copies[i]);
-	return entries;
+	return n;
 }
 
 /*
@@ -179,11 +177,13 @@ copy_entries(void)
 Datum
 securefile_fetch_state(PG_FUNCTION_ARGS)
 {
-	ListCell   *cell;
+	Entry	   *entries;
+	int			n;
 
 	sf_base_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	foreach(cell, copy_entries())
-		put_row((ReturnSetInfo *) fcinfo->resultinfo, lfirst(cell));
+	n = copy_entries(&entries);
+	for (int i = 0; i < n; i++)
+		put_row((ReturnSetInfo *) fcinfo->resultinfo, &entries[i]);
 	return (Datum) 0;
 }

@@ -92,16 +92,10 @@ xid_of(FullTransactionId xid)
 	return FullTransactionIdIsValid(xid) ? XidFromFullTransactionId(xid) : InvalidTransactionId;
 }
 
-/* The full id of an xid that is not newer than the next one. */
 static FullTransactionId
 full_xid(TransactionId xid)
 {
-	FullTransactionId next = ReadNextFullTransactionId();
-	uint32		epoch = EpochFromFullTransactionId(next);
-
-	if (xid > XidFromFullTransactionId(next))
-		epoch--;
-	return FullTransactionIdFromEpochAndXid(epoch, xid);
+	return FullTransactionIdFromU64(sf_base_full_xid(xid));
 }
 
 /* Is the state about other storage, or so old that ids cannot be compared? */

@@ -163,7 +163,7 @@ extern bool sfi_keys_wrap(const SfSegment *seg, SfWrappedKey *entry, const char 
 						  uint8 *secret);
 
 /* Is the master key of an entry loaded, the one with the same bytes? */
-extern bool sfi_keys_is_master_loaded(SfWrappedKey *entry);
+extern bool sfi_keys_is_master_loaded(const SfWrappedKey *entry);
 
 /* Is a key wrapped with the master key of that name and check value? */
 extern bool sfi_keys_is_wrapped_by(const SfWrappedKey *entry, const char *master,

@@ -82,12 +82,7 @@ const SfSharedArea sf_stats_columns_area = {
 static StatKey
 make_key(Oid table_oid, AttrNumber attnum)
 {
-	StatKey		key;
-
-	key.db = MyDatabaseId;
-	key.table_oid = table_oid;
-	key.attnum = attnum;
-	return key;
+	return (StatKey) {MyDatabaseId, table_oid, attnum};
 }
 
 static bool
@@ -112,18 +107,6 @@ all_zero(const SfStatCounters *counters)
 	return memcmp(counters, &zero, sizeof(zero)) == 0;
 }
 
-static HTAB *
-make_local_table(void)
-{
-	HASHCTL		ctl = {0};
-
-	ctl.keysize = sizeof(StatKey);
-	ctl.entrysize = sizeof(LocalEntry);
-	ctl.hcxt = TopMemoryContext;
-	return hash_create("securefile local stats", 16, &ctl,
-					   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
 SfStatCounters *
 sf_stats_local(Oid table_oid, AttrNumber attnum)
 {
@@ -134,7 +117,8 @@ sf_stats_local(Oid table_oid, AttrNumber attnum)
 		return &local_last->counters;
 
 	if (local_table == NULL)
-		local_table = make_local_table();
+		local_table = sf_base_table("securefile local stats", sizeof(StatKey), sizeof(LocalEntry),
+									TopMemoryContext);
 	local_last = hash_search(local_table, &key, HASH_ENTER, &found);
 	if (!found)
 		memset(&local_last->counters, 0, sizeof(SfStatCounters));
