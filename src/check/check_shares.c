@@ -91,6 +91,8 @@ mark_lost(SfPageWalk *walk)
 
 		if (page >= walk->nblocks || (i > 0 && lost[i - 1]->id.page == page))
 			continue;
+		/* a share page that is made anew has to get into the list */
+		walk->check->shares->relink |= !(walk->known[page] & SF_KNOWN_SHARE);
 		walk->known[page] |= SF_KNOWN_SHARE | SF_KNOWN_OWNED;
 		if (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE))
 			sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
