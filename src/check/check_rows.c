@@ -54,19 +54,12 @@ belongs_here(SfCheck *check, SfHome home)
 						 home.table_oid, home.attnum);
 		return false;
 	}
-	if (check->seg == NULL)
-	{
-		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
-						 "the value lies in a segment that does not exist");
-		return false;
-	}
-	if (home.incarnation != check->seg->incarnation)
-	{
-		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
-						 "the value lies in storage that was replaced");
-		return false;
-	}
-	return true;
+	if (check->seg != NULL && check->seg->incarnation == home.incarnation)
+		return true;
+	sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0, "the value lies in %s",
+					 check->seg == NULL ? "a segment that does not exist" :
+					 "storage that was replaced");
+	return false;
 }
 
 /* An SfMapDamage: one damaged page of a unit map does not hide the others. */

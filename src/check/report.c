@@ -122,17 +122,12 @@ sfi_check_report_as(SfCheck *check, SfRepair action, SfFinding finding, ItemPoin
 void
 sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorData *edata)
 {
-	ItemPointer tid = ItemPointerIsValid(&check->tid) ? &check->tid : NULL;
-
 	check->later |= sf_base_is_later(edata);
 	if (action == SF_REPAIR_UNREPORTED)
 		return;
-	if (edata->detail != NULL)
-		sfi_check_report_as(check, action, SF_FINDING_UNREADABLE, tid, 0, 0, "%s: %s",
-							edata->message, edata->detail);
-	else
-		sfi_check_report_as(check, action, SF_FINDING_UNREADABLE, tid, 0, 0, "%s",
-							edata->message);
+	sfi_check_report_as(check, action, SF_FINDING_UNREADABLE, &check->tid, 0, 0, "%s%s%s",
+						edata->message, edata->detail == NULL ? "" : ": ",
+						edata->detail == NULL ? "" : edata->detail);
 }
 
 bool
