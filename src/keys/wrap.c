@@ -191,7 +191,7 @@ bool
 sfi_keys_publish(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys)
 {
 	SF_FAULT(keys_publish);
-	if (!sf_space_put_keys(seg, seen, keys))
+	if (!sf_space_put_keys(seg, seen->nentries > 0 ? seen : NULL, keys))
 		return false;
 
 	/*
