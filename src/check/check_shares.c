@@ -485,7 +485,8 @@ bool
 sfi_check_read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 {
 	return !SF_IS_MAP_PAGE(page) &&
-		sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) && read->type == SF_PAGE_SHARE;
+		sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) &&
+		read->type == SF_PAGE_SHARE;
 }
 
 /*

@@ -246,7 +246,8 @@ check_unused(SfPageWalk *walk)
 
 	for (; SF_MAP_PAGE(map) < walk->npages; map++)
 	{
-		bool		readable = sfi_check_read_any(walk->check, SF_REPAIR_PAGE, SF_MAP_PAGE(map), &read);
+		bool		readable = sfi_check_read_any(walk->check, SF_REPAIR_PAGE,
+												  SF_MAP_PAGE(map), &read);
 
 		if (readable && is_ready_for_map(&read))
 			continue;

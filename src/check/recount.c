@@ -135,8 +135,9 @@ put_lost(Making *making, const SfCheckLost *lost)
 
 /*
  * Make a page what it has to be, with nlost lost records; next: the one behind it, or 0 if that
- * stays as it is.  False: it is to be no share page.  One that cannot be read, and that no row needs, becomes an empty
- * one if all values are sound: otherwise it may be something else of theirs.
+ * stays as it is.  False: it is to be no share page.  One that cannot be read, and that no row
+ * needs, becomes an empty one if all values are sound: otherwise it may be something else of
+ * theirs.
  */
 static bool
 make_page(SfPageWalk *walk, uint32 page, SfCheckLost *const *lost, int64 nlost, uint32 next)
