@@ -32,27 +32,20 @@
 #include "varatt.h"
 #endif
 
+/*
+ * 16 renamed filenode to filelocator, and its number to relfilenumber.
+ * sf_compat_storage_replaced(): did this transaction replace the storage of a relation that
+ * existed before it?
+ */
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
+#include "utils/relfilenumbermap.h"
 typedef RelFileLocator SfStorage;
 #define SfStorageSpc(n)	((n).spcOid)
 #define SfStorageDb(n)		((n).dbOid)
 #define SfStorageRel(n)	((n).relNumber)
 #define SfRelStorage(rel)	((rel)->rd_locator)
 #define SfStorageEquals(a, b) RelFileLocatorEquals(a, b)
-#else
-#include "storage/relfilenode.h"
-typedef RelFileNode SfStorage;
-#define SfStorageSpc(n)	((n).spcNode)
-#define SfStorageDb(n)		((n).dbNode)
-#define SfStorageRel(n)	((n).relNode)
-#define SfRelStorage(rel)	((rel)->rd_node)
-#define SfStorageEquals(a, b) RelFileNodeEquals(a, b)
-#endif
-
-/* 16 renamed filenode to filelocator, and its number to relfilenumber */
-#if PG_VERSION_NUM >= 160000
-#include "utils/relfilenumbermap.h"
 #define SF_AM_SET_NEW_STORAGE	relation_set_new_filelocator
 #define sf_compat_set_new_relfilenode(rel, persistence) \
 	RelationSetNewRelfilenumber(rel, persistence)
@@ -61,8 +54,17 @@ typedef RelFileNode SfStorage;
 #define sf_compat_new_number(spc, persistence) GetNewRelFileNumber(spc, NULL, persistence)
 #define sf_compat_assume_new_storage(rel) RelationAssumeNewRelfilelocator(rel)
 #define SfNewStorageSubid(rel) ((rel)->rd_newRelfilelocatorSubid)
+#define sf_compat_storage_replaced(rel) \
+	((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
 #else
+#include "storage/relfilenode.h"
 #include "utils/relfilenodemap.h"
+typedef RelFileNode SfStorage;
+#define SfStorageSpc(n)	((n).spcNode)
+#define SfStorageDb(n)		((n).dbNode)
+#define SfStorageRel(n)	((n).relNode)
+#define SfRelStorage(rel)	((rel)->rd_node)
+#define SfStorageEquals(a, b) RelFileNodeEquals(a, b)
 #define SF_AM_SET_NEW_STORAGE	relation_set_new_filenode
 #define sf_compat_set_new_relfilenode(rel, persistence) \
 	RelationSetNewRelfilenode(rel, persistence)
@@ -71,6 +73,8 @@ typedef RelFileNode SfStorage;
 #define sf_compat_new_number(spc, persistence) GetNewRelFileNode(spc, NULL, persistence)
 #define sf_compat_assume_new_storage(rel) RelationAssumeNewRelfilenode(rel)
 #define SfNewStorageSubid(rel) ((rel)->rd_newRelfilenodeSubid)
+#define sf_compat_storage_replaced(rel) \
+	((rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
 #endif
 
 /* 16 has errors of input functions that are noted in the context of the call; false: one was */
@@ -89,25 +93,21 @@ typedef PGIOAlignedBlock SfIoBlock;
 typedef PGAlignedBlock SfIoBlock;
 #endif
 
-/* 17 split backend ids from process numbers */
+/*
+ * 17 split backend ids from process numbers, of which each process has its own; before, its
+ * place among all has one.  It has the two parts of a virtual transaction id in a struct, and
+ * renamed ShmemVariableCache, whose user here holds XactTruncationLock.
+ */
 #if PG_VERSION_NUM >= 170000
 #define sf_compat_smgropen(storage)	smgropen(storage, INVALID_PROC_NUMBER)
+#define sf_compat_process_number()	MyProcNumber
+#define SfProcLxid(proc)	((proc)->vxid.lxid)
+#define sf_compat_oldest_clog_xid()	(TransamVariables->oldestClogXid)
 #else
 #define sf_compat_smgropen(storage)	smgropen(storage, InvalidBackendId)
-#endif
-
-/* 17 has a number of this process; before, its place among all has one */
-#if PG_VERSION_NUM >= 170000
-#define sf_compat_process_number()	MyProcNumber
-#else
 #define sf_compat_process_number()	(MyProc->pgprocno)
-#endif
-
-/* 17 has the two parts of a virtual transaction id in a struct */
-#if PG_VERSION_NUM >= 170000
-#define SfProcLxid(proc)	((proc)->vxid.lxid)
-#else
 #define SfProcLxid(proc)	((proc)->lxid)
+#define sf_compat_oldest_clog_xid()	(ShmemVariableCache->oldestClogXid)
 #endif
 
 /*
@@ -122,13 +122,6 @@ typedef PGAlignedBlock SfIoBlock;
 #else
 #define sf_compat_first_page(storage) \
 	ReadBufferWithoutRelcache(storage, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK, NULL, true)
-#endif
-
-/* 17 renamed ShmemVariableCache; the caller holds XactTruncationLock */
-#if PG_VERSION_NUM >= 170000
-#define sf_compat_oldest_clog_xid()	(TransamVariables->oldestClogXid)
-#else
-#define sf_compat_oldest_clog_xid()	(ShmemVariableCache->oldestClogXid)
 #endif
 
 /* 16 knows updates that only summarizing indexes (BRIN) need to hear of */
@@ -269,15 +262,6 @@ typedef bool SfUpdateIndexes;
 #define sf_compat_set_handler(signo, func, usual)	(pqsignal(signo, func), (usual))
 #else
 #define sf_compat_set_handler(signo, func, usual)	pqsignal(signo, func)
-#endif
-
-/* Did this transaction replace the storage of a relation that existed before it? */
-#if PG_VERSION_NUM >= 160000
-#define sf_compat_storage_replaced(rel) \
-	((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
-#else
-#define sf_compat_storage_replaced(rel) \
-	((rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
 #endif
 
 /*

@@ -232,15 +232,7 @@ pass(SfFaultPoint point)
 			return SF_FAULT_NONE;
 		case SF_FAULT_PASS:
 			return SF_FAULT_NONE;
-		case SF_FAULT_NONE:
-		case SF_FAULT_ERROR:
-		case SF_FAULT_ENOSPC:
-		case SF_FAULT_ENOMEM:
-		case SF_FAULT_EINTR:
-		case SF_FAULT_EAGAIN:
-		case SF_FAULT_ENOTSUP:
-		case SF_FAULT_SHORT:
-		case SF_FAULT_SKIP:
+		default:
 			break;
 	}
 	return action;

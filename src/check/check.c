@@ -47,8 +47,9 @@ refuse_replaced_storage(Relation rel, Relation segrel)
 
 /* Open the segment and read its header: the step that damage may end. */
 static void
-open_segment_step(SfCheck *check, void *arg)
+open_segment_step(void *arg)
 {
+	SfCheck    *check = arg;
 	const SfCheckColumn *column = check->column;
 	Oid			segrelid = sf_space_segment_relid(column->table_oid, column->attnum);
 
@@ -75,7 +76,8 @@ check_file_size(SfCheck *check)
 	uint64		found = sf_io_files_size(check->seg->storage);
 
 	if (found < want)
-		sfi_check_report_bytes(check, SF_FINDING_FILES_SHORT, NULL, found, want - found,
+		sfi_check_report_bytes(check, SF_REPAIR_USUAL, SF_FINDING_FILES_SHORT, NULL,
+							   found, want - found,
 							   psprintf("expected " UINT64_FORMAT " bytes, found " UINT64_FORMAT,
 										want, found));
 }
@@ -91,7 +93,7 @@ check_segment(SfCheck *check, SfPageWalk *walk)
 	sfi_check_begin_walk(check, walk);
 	sfi_check_find_end(walk);
 	check_file_size(check);
-	sfi_check_overlaps(check);
+	sfi_check_overlaps(check, false);
 	sfi_check_pages(walk);
 	relation_close(check->segrel, NoLock);
 }
@@ -131,7 +133,7 @@ check_column(SfCheck *check, SfPageWalk *walk, const SfCheckColumn *column,
 	sf_rows_runs_init(&check->owned_pages);
 
 	check->rel = table_open(column->table_oid, NoLock);
-	if (sfi_check_guarded(check, SF_REPAIR_NONE, open_segment_step, NULL))
+	if (sfi_check_guarded(check, SF_REPAIR_NONE, open_segment_step, check))
 	{
 		sfi_check_rows(check);
 		if (check->seg != NULL)

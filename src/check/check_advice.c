@@ -14,8 +14,7 @@
  */
 #include "base/base.h"
 
-#include "check/walk.h"
-#include "miscadmin.h"
+#include "check/check_shares.h"
 #include "space/share_records.h"
 
 /* Report damage of the advice; page: which one. */
@@ -58,7 +57,7 @@ read_page(SfPageWalk *walk, uint32 page, SfPageType type, SfCheckPage *read)
 	SF_ASSERT(!walk->check->moving);
 	if (!claim(walk, page))
 		return false;
-	if (sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) && read->type == type)
+	if (sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) && read->type == type)
 		return true;
 	report(walk, page, psprintf("it is damaged, or not of type %d", type));
 	return false;
@@ -96,11 +95,10 @@ void
 sfi_check_advice(SfPageWalk *walk)
 {
 	uint32		page = walk->check->header.advice_root;
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 
 	if (page != 0)
-		look_at_bucket(walk, page, 0, read);
-	pfree(read);
+		look_at_bucket(walk, page, 0, &read);
 }
 
 void
@@ -157,17 +155,10 @@ advise_page(SfSegment *seg, uint32 page, const SfSharePage *content)
 void
 sfi_check_rebuild_advice(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 
 	SF_ASSERT(walk->check->lockmode >= ShareRowExclusiveLock);
 	for (uint32 page = 2; page < walk->nblocks; page++)
-	{
-		if (!(walk->known[page] & SF_KNOWN_SHARE) ||
-			!sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) ||
-			read->type != SF_PAGE_SHARE)
-			continue;
-		CHECK_FOR_INTERRUPTS();
-		advise_page(walk->check->seg, page, &read->u.share);
-	}
-	pfree(read);
+		if ((walk->known[page] & SF_KNOWN_SHARE) && sfi_check_read_share_page(walk, page, &read))
+			advise_page(walk->check->seg, page, &read.u.share);
 }

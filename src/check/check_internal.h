@@ -60,11 +60,13 @@ typedef enum SfRepair
 	SF_REPAIR_FREE,				/* has space set free */
 	SF_REPAIR_KEEP,				/* leaves space in use */
 	SF_REPAIR_LISTS,			/* rebuilds both lists of pages */
+	SF_REPAIR_RELINK,			/* rebuilds that of share pages */
 	SF_REPAIR_PAGE,				/* rebuilds a page of the space map */
 	SF_REPAIR_CORRECT,			/* corrects a number */
 	SF_REPAIR_RECORD,			/* makes a share record anew */
 	SF_REPAIR_UNREPORTED,		/* (the finding was reported before: be
 								 * silent) */
+	SF_REPAIR_USUAL,			/* (the one that findings.h has for it) */
 } SfRepair;
 
 typedef struct SfCheck
@@ -76,6 +78,8 @@ typedef struct SfCheck
 	uint64		nmendable;		/* of them, those about references of values
 								 * that are sound themselves */
 	SfFinding	newest;			/* the last one */
+	bool		lists_damaged;	/* pending and free pages need new lists: a
+								 * finding with action LISTS says so */
 	bool		later;			/* something was written by a later version of
 								 * the library */
 	bool		moving;			/* a standby: replay goes on meanwhile */
@@ -108,10 +112,11 @@ typedef struct SfCheck
 extern void sfi_check_rows(SfCheck *check);
 
 /*
- * Sort what sfi_check_rows() has collected; report space that two values claim,
- * or that lies behind the end of the data files.
+ * Sort the space that was collected; report what two values claim, or what lies behind the end
+ * of the data files.  of_records false: what rows have; true: what share records without rows
+ * have, alone or in common with others.
  */
-extern void sfi_check_overlaps(SfCheck *check);
+extern void sfi_check_overlaps(SfCheck *check, bool of_records);
 
 /* ---- report.c ---- */
 
@@ -122,17 +127,18 @@ extern SfFinding sfi_check_finding_named(const char *text);
  * Report sectors; tid NULL: no row; nsectors 0: no place in the data files.  The
  * action is the usual one of the finding, or, with _as, the given one.
  */
-extern void sfi_check_report(SfCheck *check, SfFinding finding, ItemPointer tid, uint64 sector,
-							 uint64 nsectors, const char *detail, ...)
-			pg_attribute_printf(6, 7);
 extern void sfi_check_report_as(SfCheck *check, SfRepair action, SfFinding finding,
 								ItemPointer tid, uint64 sector, uint64 nsectors,
 								const char *detail, ...)
 			pg_attribute_printf(7, 8);
 
-/* Report bytes, with the usual action; -1 and -1: no place; detail NULL: none. */
-extern void sfi_check_report_bytes(SfCheck *check, SfFinding finding, ItemPointer tid,
-								   int64 segment_offset, int64 len_bytes, const char *detail);
+#define sfi_check_report(check, finding, ...) \
+	sfi_check_report_as(check, SF_REPAIR_USUAL, finding, __VA_ARGS__)
+
+/* Report bytes; -1 and -1: no place; detail NULL: none. */
+extern void sfi_check_report_bytes(SfCheck *check, SfRepair action, SfFinding finding,
+								   ItemPointer tid, int64 segment_offset, int64 len_bytes,
+								   const char *detail);
 
 /* Report an error as a finding, of the current row, when there is one. */
 extern void sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorData *error);
@@ -142,7 +148,6 @@ extern void sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorD
  * the error becomes a finding with this action (of the current row, when there
  * is one), and false is returned.
  */
-typedef void (*SfCheckStep) (SfCheck *check, void *arg);
-extern bool sfi_check_guarded(SfCheck *check, SfRepair action, SfCheckStep step, void *arg);
+extern bool sfi_check_guarded(SfCheck *check, SfRepair action, SfBaseStep step, void *arg);
 
 #endif							/* SF_CHECK_INTERNAL_H */

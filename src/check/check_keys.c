@@ -30,11 +30,11 @@ typedef struct Look
 } Look;
 
 static void
-read_keys_step(SfCheck *check, void *arg)
+read_keys_step(void *arg)
 {
 	Look	   *look = arg;
 
-	(void) sf_space_read_keys(check->seg, look->walk->key_pages[look->copy],
+	(void) sf_space_read_keys(look->walk->check->seg, look->walk->key_pages[look->copy],
 							  &look->walk->keys[look->copy]);
 }
 

@@ -28,49 +28,15 @@
 
 #include "access/transam.h"
 #include "check/check_shares.h"
-#include "utils/builtins.h"
-#include "utils/xid8.h"
 
 /* ---- pending entries ---- */
 
-/* How the transaction of an entry ended. */
-typedef enum Outcome
-{
-	RUNNING,
-	COMMITTED,
-	ABORTED,
-	FORGOTTEN,					/* the commit log does not reach back to it */
-} Outcome;
-
-/*
- * How did an entry's transaction end?  pg_xact_status() is the server's way to ask
- * that does not fail where the commit log was truncated.
- */
-static Outcome
+/* How did an entry's transaction end?  The entry itself may say that it has committed. */
+static SfTransactionEnd
 entry_outcome(const SfPendEntry *entry)
 {
-	LOCAL_FCINFO(fcinfo, 1);
-	FullTransactionId fxid = FullTransactionIdFromU64(entry->fxid);
-	Outcome		outcome;
-	Datum		result;
-	char	   *status;
-
-	if (entry->outcome == SF_OUTCOME_COMMITTED)
-		return COMMITTED;
-	InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
-	fcinfo->args[0].value = FullTransactionIdGetDatum(fxid);
-	fcinfo->args[0].isnull = false;
-	result = pg_xact_status(fcinfo);
-	if (fcinfo->isnull)
-		return FORGOTTEN;
-	status = TextDatumGetCString(result);
-	if (strcmp(status, "in progress") == 0)
-		outcome = RUNNING;
-	else
-		outcome = strcmp(status, "committed") == 0 ? COMMITTED : ABORTED;
-	pfree(status);
-	pfree(DatumGetPointer(result));
-	return outcome;
+	return entry->outcome == SF_OUTCOME_COMMITTED ? SF_END_COMMITTED :
+		sf_space_transaction_end(entry->fxid);
 }
 
 static bool
@@ -102,19 +68,20 @@ entry_problem(SfPageWalk *walk, const SfPendEntry *entry)
  * was taken is, when the transaction aborted; space that was freed, when it committed.
  */
 static void
-note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
+note_entry(SfPageWalk *walk, const SfPendEntry *entry, SfTransactionEnd outcome)
 {
 	bool		is_alloc = sf_format_pend_kind(entry->kind)->is_alloc;
-	bool		doomed = outcome == (is_alloc ? ABORTED : COMMITTED);
-	bool		taken = is_alloc && outcome == COMMITTED;
+	bool		doomed = outcome == (is_alloc ? SF_END_ABORTED : SF_END_COMMITTED);
+	bool		taken = is_alloc && outcome == SF_END_COMMITTED;
 
 	SF_ASSERT(!(doomed && taken));
 	SF_ASSERT(!names_page(entry) || entry->start < walk->npages);
 	if (names_page(entry))
 	{
 		if (doomed && (walk->known[entry->start] & SF_KNOWN_DOOMED))
-			sfi_check_report_list(walk, "two pending entries will set page " UINT64_FORMAT " free",
-								  entry->start);
+			sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+							 "two pending entries will set page " UINT64_FORMAT " free",
+							 entry->start);
 		walk->known[entry->start] |= (taken ? SF_KNOWN_TAKEN : SF_KNOWN_NAMED) |
 			(doomed ? SF_KNOWN_DOOMED : 0);
 		return;
@@ -128,11 +95,11 @@ note_entry(SfPageWalk *walk, const SfPendEntry *entry, Outcome outcome)
 
 /* Will an entry about a share record change it?  A guard that its transaction needs will not. */
 static bool
-changes_record(const SfPendEntry *entry, Outcome outcome)
+changes_record(const SfPendEntry *entry, SfTransactionEnd outcome)
 {
 	if (entry->kind == SF_PEND_REF_ADD)
-		return outcome == RUNNING || outcome == ABORTED;
-	return entry->kind != SF_PEND_REF_DROP || outcome == COMMITTED;
+		return outcome == SF_END_RUNNING || outcome == SF_END_ABORTED;
+	return entry->kind != SF_PEND_REF_DROP || outcome == SF_END_COMMITTED;
 }
 
 /* Check an entry against the segment and the commit log, and note its space. */
@@ -140,7 +107,7 @@ static void
 check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
 {
 	const char *problem = entry_problem(walk, entry);
-	Outcome		outcome;
+	SfTransactionEnd outcome;
 
 	if (problem != NULL)
 	{
@@ -148,8 +115,8 @@ check_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry)
 		return;
 	}
 	outcome = entry_outcome(entry);
-	walk->running |= outcome == RUNNING;
-	if (outcome == FORGOTTEN)
+	walk->running |= outcome == SF_END_RUNNING;
+	if (outcome == SF_END_UNKNOWN)
 		sfi_check_report_entry(walk, page, entry,
 							   "the outcome of its transaction is not known any more");
 	if (!sf_format_pend_kind(entry->kind)->is_share)
@@ -170,31 +137,29 @@ read_linked(SfPageWalk *walk, uint32 page, SfPageType type, uint8 mark, SfCheckP
 	SF_ASSERT(mark == SF_KNOWN_QUEUED || mark == SF_KNOWN_FREE);
 	if (page >= walk->nblocks || (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)))
 	{
-		sfi_check_report_list(walk, "the list of %s pages leads to page %u, which %s",
-							  type == SF_PAGE_PENDING ? "pending" : "free", page,
-							  page >= walk->nblocks ? "does not exist" : "is in a list already");
+		sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+						 "the list of %s pages leads to page %u, which %s",
+						 type == SF_PAGE_PENDING ? "pending" : "free", page,
+						 page >= walk->nblocks ? "does not exist" : "is in a list already");
 		return false;
 	}
 	walk->known[page] |= mark;
-	if (sfi_check_read(walk, SF_REPAIR_LISTS, page, type, read))
-		return true;
-	walk->lists_damaged = true;
-	return false;
+	return sfi_check_read(walk, SF_REPAIR_LISTS, page, type, read);
 }
 
 /* Walk through the queue of pending pages, and check all entries. */
 static void
 walk_pending(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 	SfHeader   *header = &walk->check->header;
 	uint32		page = header->pending_head;
 	uint32		last = SF_NO_PAGE;
 
 	while (page != SF_NO_PAGE &&
-		   read_linked(walk, page, SF_PAGE_PENDING, SF_KNOWN_QUEUED, read))
+		   read_linked(walk, page, SF_PAGE_PENDING, SF_KNOWN_QUEUED, &read))
 	{
-		SfPending  *pending = &read->u.pending;
+		SfPending  *pending = &read.u.pending;
 
 		for (int i = 0; i < pending->nentries; i++)
 			check_entry(walk, page, &pending->entries[i]);
@@ -202,22 +167,21 @@ walk_pending(SfPageWalk *walk)
 		page = pending->next;
 	}
 	if (header->pending_tail != last)
-		sfi_check_report_list(walk, "the list of pending pages does not end at its last page %u",
-							  header->pending_tail);
-	pfree(read);
+		sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+						 "the list of pending pages does not end at its last page %u",
+						 header->pending_tail);
 }
 
 /* Walk through the list of free pages. */
 static void
 walk_free(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 	uint32		page = walk->check->header.free_head;
 
 	while (page != SF_NO_PAGE &&
-		   read_linked(walk, page, SF_PAGE_FREE, SF_KNOWN_FREE, read))
-		page = read->u.free.next;
-	pfree(read);
+		   read_linked(walk, page, SF_PAGE_FREE, SF_KNOWN_FREE, &read))
+		page = read.u.free.next;
 }
 
 /* ---- dynamic pages ---- */
@@ -237,13 +201,12 @@ mark_owned(SfPageWalk *walk)
 			continue;
 		walk->known[run->start] |= SF_KNOWN_OWNED;
 		if (walk->known[run->start] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE))
-			sfi_check_report_list(walk, "inode page " UINT64_FORMAT " of a value is in one",
-								  run->start);
-		if (!(walk->known[run->start] & SF_KNOWN_DOOMED))
-			continue;
-		walk->lists_damaged = true;
-		sfi_check_report(walk->check, SF_FINDING_OWNED_DOOMED, &run->tid, 0, 0,
-						 "inode page " UINT64_FORMAT, run->start);
+			sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+							 "inode page " UINT64_FORMAT " of a value is in one",
+							 run->start);
+		if (walk->known[run->start] & SF_KNOWN_DOOMED)
+			sfi_check_report(walk->check, SF_FINDING_OWNED_DOOMED, &run->tid, 0, 0,
+							 "inode page " UINT64_FORMAT, run->start);
 	}
 }
 
@@ -298,11 +261,9 @@ check_dynamic(SfPageWalk *walk, const SfCheckPage *read)
 								read->page, read->type);
 			return;
 	}
-	if (!(known & SF_KNOWN_DOOMED) || read->type == SF_PAGE_INODE)
-		return;
-	walk->lists_damaged = true;
-	sfi_check_report(walk->check, SF_FINDING_UNRESOLVABLE, NULL, 0, 0,
-					 "page %u, which it will set free, is not an inode page", read->page);
+	if ((known & SF_KNOWN_DOOMED) && read->type != SF_PAGE_INODE)
+		sfi_check_report(walk->check, SF_FINDING_UNRESOLVABLE, NULL, 0, 0,
+						 "page %u, which it will set free, is not an inode page", read->page);
 }
 
 /*
@@ -321,7 +282,7 @@ is_beyond(SfPageWalk *walk, const SfCheckPage *read)
 static void
 walk_dynamic(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 
 	for (uint32 page = 2; page < walk->npages; page++)
 	{
@@ -329,14 +290,13 @@ walk_dynamic(SfPageWalk *walk)
 
 		if (SF_IS_MAP_PAGE(page))
 			continue;
-		readable = sfi_check_read_any(walk, repair_of_page(walk, page), page, read);
-		if (readable && is_beyond(walk, read))
+		readable = sfi_check_read_any(walk->check, repair_of_page(walk, page), page, &read);
+		if (readable && is_beyond(walk, &read))
 			continue;
 		walk->end_page = page + 1;
 		if (readable)
-			check_dynamic(walk, read);
+			check_dynamic(walk, &read);
 	}
-	pfree(read);
 }
 
 /*

@@ -100,34 +100,15 @@ sfi_check_note(SfCheck *check, SfShareId id)
 
 /* ---- records ---- */
 
-/* An SfCheckStep.  A page that cannot be read is one without records. */
-static void
-read_records_step(SfCheck *check, void *arg)
-{
-	SfCheckPage *read = arg;
-
-	read->type = sf_space_read_page(check->seg, read->page, read->u.content);
-}
-
-/* Look at a page, unless it is the one that was looked at last; false: it is no share page. */
-static bool
-look_at_page(SfCheck *check, uint32 page)
+/* A page that cannot be read is one without records. */
+const SfSharePage *
+sfi_check_share_page(SfCheck *check, uint32 page)
 {
 	SfCheckPage *read = &sfi_check_shares_of(check)->read;
 
 	if (read->page != page)
-	{
-		read->page = page;
-		read->type = 0;
-		(void) sfi_check_guarded(check, SF_REPAIR_UNREPORTED, read_records_step, read);
-	}
-	return read->type == SF_PAGE_SHARE;
-}
-
-const SfSharePage *
-sfi_check_share_page(SfCheck *check, uint32 page)
-{
-	return look_at_page(check, page) ? &check->shares->read.u.share : NULL;
+		(void) sfi_check_read_any(check, SF_REPAIR_UNREPORTED, page, read);
+	return read->type == SF_PAGE_SHARE ? &read->u.share : NULL;
 }
 
 const SfShareRecord *

@@ -55,19 +55,12 @@ belongs_here(SfCheck *check, SfHome home)
 						 home.table_oid, home.attnum);
 		return false;
 	}
-	if (check->seg == NULL)
-	{
-		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
-						 "the value lies in a segment that does not exist");
-		return false;
-	}
-	if (home.incarnation != check->seg->incarnation)
-	{
-		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0,
-						 "the value lies in storage that was replaced");
-		return false;
-	}
-	return true;
+	if (check->seg != NULL && check->seg->incarnation == home.incarnation)
+		return true;
+	sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &check->tid, 0, 0, "the value lies in %s",
+					 check->seg == NULL ? "a segment that does not exist" :
+					 "storage that was replaced");
+	return false;
 }
 
 /* An SfMapDamage: one damaged page of a unit map does not hide the others. */
@@ -133,20 +126,21 @@ tell_keys(const SfCheck *check)
 				 errdetail("Their master keys are not loaded, their data keys were destroyed, or this build lacks the cipher.  What is stored of them was verified.")));
 }
 
-/* The record that owns the map of a private value (an SfCheckStep). */
+/* The record that owns the map of a private value. */
 typedef struct RootWork
 {
+	SfSegment  *seg;
 	const SfLocator *loc;
 	SfShareId	id;
 	bool		is_shared;
 } RootWork;
 
 static void
-read_root(SfCheck *check, void *arg)
+read_root(void *arg)
 {
 	RootWork   *root = arg;
 
-	root->is_shared = sf_space_root_record(check->seg, sf_object_root(root->loc), &root->id);
+	root->is_shared = sf_space_root_record(root->seg, sf_object_root(root->loc), &root->id);
 }
 
 /*
@@ -156,7 +150,7 @@ read_root(SfCheck *check, void *arg)
 static bool
 is_shared(SfCheck *check, const SfLocator *loc, SfShareId *id)
 {
-	RootWork	root = {.loc = loc};
+	RootWork	root = {.seg = check->seg, .loc = loc};
 
 	*id = sf_share_id_of(loc);
 	if (!sf_object_has_root(loc))
@@ -166,7 +160,7 @@ is_shared(SfCheck *check, const SfLocator *loc, SfShareId *id)
 	return root.is_shared;
 }
 
-/* Find out what a value owns (an SfBaseStep). */
+/* Find out what a value owns. */
 static void
 find_owned(void *arg)
 {
@@ -229,9 +223,10 @@ find_space(ValueWork *work, const SfLocator *loc)
  * compressed values are small, so larger ones, which are INLINE, are not even fetched.
  */
 static void
-read_map(SfCheck *check, void *arg)
+read_map(void *arg)
 {
 	ValueWork  *work = arg;
+	SfCheck    *check = work->check;
 	struct varlena *packed;
 	SfLocator	loc;
 
@@ -272,17 +267,17 @@ report_found(const char *what, int64 segment_offset, int64 len, const char *deta
 {
 	SfCheck    *check = arg;
 
-	sfi_check_report_bytes(check, sfi_check_finding_named(what), &check->tid, segment_offset, len,
-						   detail);
+	sfi_check_report_bytes(check, SF_REPAIR_USUAL, sfi_check_finding_named(what), &check->tid,
+						   segment_offset, len, detail);
 }
 
 /* Second step: compare the units in the data files with their checksums in the map. */
 static void
-verify(SfCheck *check, void *arg)
+verify(void *arg)
 {
 	ValueWork  *work = arg;
 
-	sf_read_verify(work->stored, report_found, check);
+	sf_read_verify(work->stored, report_found, work->check);
 }
 
 /* Findings so far that say that values, or their space, are not known to be sound. */
@@ -356,17 +351,51 @@ sfi_check_rows(SfCheck *check)
 	tell_keys(check);
 }
 
-/* Report the sectors that a run shares with the run that reaches furthest before it. */
-static void
-report_twice(SfCheck *check, SfRowRun *run, SfRowRun *before)
-{
-	uint64		end = Min(run->start + run->count, before->start + before->count);
+/* ---- overlaps ---- */
 
-	SF_ASSERT(before->start <= run->start && run->start < end);
-	sfi_check_report(check, SF_FINDING_SECTOR_TWICE, &run->tid,
-					 run->start, end - run->start, "also by row (%u,%u)",
-					 ItemPointerGetBlockNumberNoCheck(&before->tid),
-					 ItemPointerGetOffsetNumberNoCheck(&before->tid));
+/*
+ * Are two runs such as are reported: of rows both, or, with of_records, one of them of a share
+ * record without rows?
+ */
+static bool
+is_asked(const SfRowRun *run, const SfRowRun *other, bool of_records)
+{
+	return (ItemPointerIsValid(&run->tid) && ItemPointerIsValid(&other->tid)) != of_records;
+}
+
+/*
+ * Report space of a run that another one has, too.  A record without rows must not be given
+ * back then: it goes with all pending entries.
+ */
+static void
+report_twice(SfCheck *check, SfFinding finding, const SfRowRun *run, const SfRowRun *other,
+			 uint64 nsectors, const char *what)
+{
+	bool		is_row = ItemPointerIsValid(&run->tid);
+	ItemPointerData tid = is_row ? run->tid : other->tid;
+	bool		of_records = is_asked(run, other, true);
+	const char *whose = "a share record without rows";
+
+	SF_ASSERT(other->start <= run->start);
+	if (!of_records)
+		whose = psprintf("row (%u,%u)", ItemPointerGetBlockNumberNoCheck(&other->tid),
+						 ItemPointerGetOffsetNumberNoCheck(&other->tid));
+	sfi_check_report_as(check, of_records ? SF_REPAIR_LISTS : SF_REPAIR_USUAL, finding, &tid,
+						run->start, nsectors, "%salso by %s", what, whose);
+}
+
+/* Report a run that lies behind the end of the data files. */
+static void
+report_behind_end(SfCheck *check, SfRowRun *run, bool of_records)
+{
+	if (of_records)
+		sfi_check_report_as(check, SF_REPAIR_LISTS, SF_FINDING_BAD_LOCATOR, NULL, run->start,
+							run->count,
+							"the data files end before, owned by a share record without rows");
+	else
+		sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &run->tid, run->start, run->count,
+						 "the data files end at byte " UINT64_FORMAT,
+						 sf_sectors_to_bytes(check->total_sectors));
 }
 
 /*
@@ -374,32 +403,32 @@ report_twice(SfCheck *check, SfRowRun *run, SfRowRun *before)
  * so a run overlaps an earlier one only if it starts before the furthest end so far.
  */
 static void
-check_sectors(SfCheck *check)
+check_sectors(SfCheck *check, bool of_records)
 {
-	SfRowRun   *before = NULL;
-	uint64		total = check->total_sectors;
+	uint64		furthest = 0;	/* end so far, */
+	SfRowRun   *before = NULL;	/* and whose that is */
 
 	SF_ASSERT(check->owned.sorted);
 	for (int64 i = 0; i < check->owned.n; i++)
 	{
 		SfRowRun   *run = &check->owned.runs[i];
+		uint64		end = run->start + run->count;
 
 		CHECK_FOR_INTERRUPTS();
-		if (run->start + run->count > total)
-			sfi_check_report(check, SF_FINDING_BAD_LOCATOR, &run->tid, run->start, run->count,
-							 "the data files end at byte " UINT64_FORMAT,
-							 sf_sectors_to_bytes(total));
-		if (before != NULL && run->start < before->start + before->count)
-			report_twice(check, run, before);
-		if (before == NULL ||
-			run->start + run->count > before->start + before->count)
+		if (end > check->total_sectors && is_asked(run, run, of_records))
+			report_behind_end(check, run, of_records);
+		if (run->start < furthest && is_asked(run, before, of_records))
+			report_twice(check, SF_FINDING_SECTOR_TWICE, run, before,
+						 Min(end, furthest) - run->start, "");
+		if (end > furthest)
 			before = run;
+		furthest = Max(furthest, end);
 	}
 }
 
-/* Report inode pages that two rows own; in a sorted array these are neighbours. */
+/* Report inode pages that two own; in a sorted array these are neighbours. */
 static void
-check_inode_pages(SfCheck *check)
+check_inode_pages(SfCheck *check, bool of_records)
 {
 	SF_ASSERT(check->owned_pages.sorted);
 	for (int64 i = 1; i < check->owned_pages.n; i++)
@@ -408,19 +437,17 @@ check_inode_pages(SfCheck *check)
 		SfRowRun   *page = &check->owned_pages.runs[i];
 
 		SF_ASSERT(page->count == 1 && before->start <= page->start);
-		if (page->start == before->start)
-			sfi_check_report(check, SF_FINDING_INODE_PAGE_TWICE, &page->tid, 0, 0,
-							 "page " UINT64_FORMAT ", also by row (%u,%u)", page->start,
-							 ItemPointerGetBlockNumberNoCheck(&before->tid),
-							 ItemPointerGetOffsetNumberNoCheck(&before->tid));
+		if (page->start == before->start && is_asked(page, before, of_records))
+			report_twice(check, SF_FINDING_INODE_PAGE_TWICE, page, before, 0,
+						 psprintf("page " UINT64_FORMAT ", ", page->start));
 	}
 }
 
 void
-sfi_check_overlaps(SfCheck *check)
+sfi_check_overlaps(SfCheck *check, bool of_records)
 {
 	sf_rows_runs_sort(&check->owned);
 	sf_rows_runs_sort(&check->owned_pages);
-	check_sectors(check);
-	check_inode_pages(check);
+	check_sectors(check, of_records);
+	check_inode_pages(check, of_records);
 }

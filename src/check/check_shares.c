@@ -42,8 +42,8 @@ report_share_list(SfPageWalk *walk, const char *problem, uint32 page)
 {
 	SF_ASSERT(!walk->check->moving);
 	walk->check->shares->relink = true;
-	sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
-					 "the list of share pages %s page %u", problem, page);
+	sfi_check_report_as(walk->check, SF_REPAIR_RELINK, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+						"the list of share pages %s page %u", problem, page);
 }
 
 /*
@@ -53,7 +53,7 @@ report_share_list(SfPageWalk *walk, const char *problem, uint32 page)
 static void
 walk_list(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 	uint32		head = walk->check->header.share_head;
 	uint32		page = head == 0 ? SF_NO_PAGE : head;
 
@@ -67,17 +67,16 @@ walk_list(SfPageWalk *walk)
 							  page);
 			break;
 		}
-		(void) sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read);
-		if (read->type == SF_PAGE_SHARE || read->type == 0)
+		(void) sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, &read);
+		if (read.type == SF_PAGE_SHARE || read.type == 0)
 			walk->known[page] |= SF_KNOWN_SHARE | SF_KNOWN_OWNED;
-		if (read->type != SF_PAGE_SHARE)
+		if (read.type != SF_PAGE_SHARE)
 		{
 			report_share_list(walk, "leads to what is none,", page);
 			break;
 		}
-		page = read->u.share.next;
+		page = read.u.share.next;
 	}
-	pfree(read);
 }
 
 /* Mark the pages that lost records belong on, and report those that are in another list. */
@@ -93,9 +92,12 @@ mark_lost(SfPageWalk *walk)
 
 		if (page >= walk->nblocks || (i > 0 && lost[i - 1]->id.page == page))
 			continue;
+		/* a share page that is made anew has to get into the list */
+		walk->check->shares->relink |= !(walk->known[page] & SF_KNOWN_SHARE);
 		walk->known[page] |= SF_KNOWN_SHARE | SF_KNOWN_OWNED;
 		if (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE))
-			sfi_check_report_list(walk, "share page %u is in a list of other pages", page);
+			sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0,
+							 "share page %u is in a list of other pages", page);
 	}
 	pfree(lost);
 }
@@ -346,19 +348,20 @@ sfi_check_judge(const SfPageWalk *walk, const SfShareRecord *record, const SfChe
 
 /* ---- space of records ---- */
 
-/* What a record owns (an SfCheckStep). */
+/* What a record owns. */
 typedef struct Owning
 {
+	SfSegment  *seg;
 	const SfShareRecord *record;
 	SfOwned		owned;
 } Owning;
 
 static void
-owned_step(SfCheck *check, void *arg)
+owned_step(void *arg)
 {
 	Owning	   *owning = arg;
 
-	owning->owned = sf_object_of_share(check->seg, owning->record);
+	owning->owned = sf_object_of_share(owning->seg, owning->record);
 }
 
 /* Note what a record owns, but for what its REAP has given back.  False: that is not known. */
@@ -367,7 +370,7 @@ own_space(SfCheck *check, SfRepair action, const SfShareRecord *record,
 		  const ItemPointerData * tid, uint32 given_back)
 {
 	/* errors of the map are those of no row */
-	Owning		owning = {.record = record};
+	Owning		owning = {.seg = check->seg, .record = record};
 
 	SF_ASSERT(!ItemPointerIsValid(&check->tid));
 	if (!sfi_check_guarded(check, action, owned_step, &owning))
@@ -384,10 +387,8 @@ own_space(SfCheck *check, SfRepair action, const SfShareRecord *record,
 static void
 own_without_rows(SfPageWalk *walk, const SfShareRecord *record, uint32 given_back)
 {
-	SfRepair	action = walk->all_sound ? SF_REPAIR_LISTS : SF_REPAIR_NONE;
-
-	if (!own_space(walk->check, action, record, NULL, given_back))
-		walk->lists_damaged |= walk->all_sound;
+	(void) own_space(walk->check, walk->all_sound ? SF_REPAIR_LISTS : SF_REPAIR_NONE, record,
+					 NULL, given_back);
 }
 
 /*
@@ -428,7 +429,7 @@ report_fate(SfPageWalk *walk, SfShareId id, const SfShareRecord *record, SfCheck
 
 	/* entries that take it for dead have to be forgotten */
 	if (rows > 0 && (share->facts & SF_FACT_DYING))
-		walk->lists_damaged = true;
+		walk->check->lists_damaged = true;
 	sfi_check_report_as(walk->check, fate->action, fate->finding, rows > 0 ? &share->tid : NULL,
 						0, 0,
 						"object " UINT64_FORMAT
@@ -485,7 +486,8 @@ bool
 sfi_check_read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 {
 	return !SF_IS_MAP_PAGE(page) &&
-		sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) && read->type == SF_PAGE_SHARE;
+		sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, read) &&
+		read->type == SF_PAGE_SHARE;
 }
 
 /*
@@ -495,91 +497,23 @@ sfi_check_read_share_page(SfPageWalk *walk, uint32 page, SfCheckPage *read)
 static void
 check_share_pages(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 
 	for (uint32 page = 2; walk->check->shares->has_based && page < walk->npages; page++)
-		if (sfi_check_read_share_page(walk, page, read))
-			(void) visit_records(walk, read, own_for_versions);
+		if (sfi_check_read_share_page(walk, page, &read))
+			(void) visit_records(walk, &read, own_for_versions);
 	for (uint32 page = 2; page < walk->npages; page++)
 	{
-		if (!sfi_check_read_share_page(walk, page, read))
+		if (!sfi_check_read_share_page(walk, page, &read))
 			continue;
 		if (!(walk->known[page] & SF_KNOWN_SHARE))
 			report_share_list(walk, "does not lead to", page);
 		walk->known[page] |= SF_KNOWN_SHARE | SF_KNOWN_OWNED;
-		if (!visit_records(walk, read, check_record))
+		if (!visit_records(walk, &read, check_record))
 			sfi_check_report_as(walk->check, SF_REPAIR_CORRECT, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
 								"page %u of the segment relation uses cells without a share record",
 								page);
 	}
-	pfree(read);
-}
-
-/* ---- overlaps ---- */
-
-static void report_overlap(SfPageWalk *walk, SfFinding finding, SfRowRun *run, SfRowRun *other,
-						   uint64 start, uint64 count, const char *detail, ...)
-			pg_attribute_printf(7, 8);
-
-/*
- * Report space of a record without live rows that somebody else has, too.  The record must
- * not be given back: it goes with all pending entries.
- */
-static void
-report_overlap(SfPageWalk *walk, SfFinding finding, SfRowRun *run, SfRowRun *other,
-			   uint64 start, uint64 count, const char *detail, ...)
-{
-	SfRowRun   *of_row = ItemPointerIsValid(&run->tid) ? run : other;
-	char		buf[128];
-	va_list		args;
-
-	SF_ASSERT(!(ItemPointerIsValid(&run->tid) && ItemPointerIsValid(&other->tid)));
-	walk->lists_damaged = true;
-	va_start(args, detail);
-	vsnprintf(buf, sizeof(buf), detail, args);
-	va_end(args);
-	sfi_check_report_as(walk->check, SF_REPAIR_LISTS, finding, &of_row->tid, start, count,
-						"%s by a share record without rows", buf);
-}
-
-/* Do two runs overlap, one of which is of a record without live rows?  a begins first. */
-static bool
-overlaps(const SfRowRun *a, const SfRowRun *b)
-{
-	SF_ASSERT(a->start <= b->start);
-	return b->start < a->start + a->count &&
-		!(ItemPointerIsValid(&a->tid) && ItemPointerIsValid(&b->tid));
-}
-
-/*
- * Report what records without live rows have in common with others, as sfi_check_overlaps()
- * does for rows.
- */
-static void
-check_overlaps(SfPageWalk *walk)
-{
-	SfRowRuns  *owned = &walk->check->owned;
-	SfRowRuns  *pages = &walk->check->owned_pages;
-	SfRowRun   *before = NULL;
-
-	for (int64 i = 0; i < owned->n; i++)
-	{
-		SfRowRun   *run = &owned->runs[i];
-		uint64		end = run->start + run->count;
-
-		if (!ItemPointerIsValid(&run->tid) && end > walk->check->total_sectors)
-			report_overlap(walk, SF_FINDING_BAD_LOCATOR, run, run, run->start, run->count,
-						   "the data files end before, owned");
-		if (before != NULL && overlaps(before, run))
-			report_overlap(walk, SF_FINDING_SECTOR_TWICE, run, before, run->start,
-						   Min(end, before->start + before->count) - run->start, "also");
-		if (before == NULL || end > before->start + before->count)
-			before = run;
-	}
-	for (int64 i = 1; i < pages->n; i++)
-		if (overlaps(&pages->runs[i - 1], &pages->runs[i]))
-			report_overlap(walk, SF_FINDING_INODE_PAGE_TWICE, &pages->runs[i - 1], &pages->runs[i],
-						   0, 0, "page " UINT64_FORMAT ", also", pages->runs[i].start);
 }
 
 void
@@ -595,7 +529,5 @@ sfi_check_shares(SfPageWalk *walk)
 	mark_lost(walk);
 	check_entries(walk);
 	check_share_pages(walk);
-	sf_rows_runs_sort(&check->owned);
-	sf_rows_runs_sort(&check->owned_pages);
-	check_overlaps(walk);
+	sfi_check_overlaps(check, true);
 }

@@ -27,6 +27,7 @@
 /* One dictionary, read in a step that damage may end. */
 typedef struct Look
 {
+	SfSegment  *seg;
 	uint32		page;			/* its first one */
 	uint32		number;			/* 0: not known */
 	uint32		before;			/* first page of the dictionary before, or
@@ -63,11 +64,11 @@ mark_pages(SfPageWalk *walk, const Look *look)
 }
 
 static void
-look_step(SfCheck *check, void *arg)
+look_step(void *arg)
 {
 	Look	   *look = arg;
 
-	sf_space_dictionary_at(check->seg, look->page, note_page, look, &look->number, &look->before);
+	sf_space_dictionary_at(look->seg, look->page, note_page, look, &look->number, &look->before);
 }
 
 /* Note a dictionary that is sound. */
@@ -118,7 +119,7 @@ sfi_check_dictionaries(SfPageWalk *walk)
 		 page = look.before)
 	{
 		CHECK_FOR_INTERRUPTS();
-		look = (Look) {.page = page, .before = SF_NO_PAGE};
+		look = (Look) {.seg = walk->check->seg, .page = page, .before = SF_NO_PAGE};
 		if (!look_at_listed(walk, &look, last))
 			break;
 		if (last > SF_DICTIONARY_MAX && look.number > walk->check->header.last_dictionary)
@@ -142,7 +143,7 @@ sfi_check_dictionary_page(SfPageWalk *walk, const SfCheckPage *read)
 static void
 look_at_stray(SfPageWalk *walk, uint32 page)
 {
-	Look		look = {.page = page, .before = SF_NO_PAGE};
+	Look		look = {.seg = walk->check->seg, .page = page, .before = SF_NO_PAGE};
 
 	SF_ASSERT(page > 0 && page < walk->nblocks);
 	if (!sfi_check_guarded(walk->check, SF_REPAIR_UNREPORTED, look_step, &look) ||

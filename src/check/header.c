@@ -46,21 +46,21 @@ end_of_values(SfCheck *check, uint64 in_files)
  * some values could not be located, a damaged page counts as one that does.
  */
 static bool
-shows_use(SfPageWalk *walk, uint32 map, uint32 *at, SfCheckPage *read)
+shows_use(SfPageWalk *walk, uint32 map, uint32 *at)
 {
+	SfCheckPage read;
 	uint32		n;
 
-	if (sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, SF_MAP_PAGE(map), read) &&
-		read->type == SF_PAGE_MAP)
-		return sfi_check_next_run(read->u.map.used, true, SF_MAP_SECTORS, at, &n);
-	return !read->is_new && walk->check->hidden;
+	if (sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, SF_MAP_PAGE(map), &read) &&
+		read.type == SF_PAGE_MAP)
+		return sfi_check_next_run(read.u.map.used, true, SF_MAP_SECTORS, at, &n);
+	return !read.is_new && walk->check->hidden;
 }
 
 /* The end according to the map pages at and behind the end in the header. */
 static uint64
 end_of_maps(SfPageWalk *walk, uint64 total, uint64 in_files)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
 	uint64		end = 0;
 
 	for (uint64 map = sf_map_of(total); SF_MAP_PAGE(map) < walk->nblocks; map++)
@@ -68,10 +68,9 @@ end_of_maps(SfPageWalk *walk, uint64 total, uint64 in_files)
 		uint64		first = sf_map_start(map);
 		uint32		at = Max(total, first) - first;
 
-		if (shows_use(walk, map, &at, read) && first + at < in_files)
+		if (shows_use(walk, map, &at) && first + at < in_files)
 			end = first + at + 1;
 	}
-	pfree(read);
 	return end;
 }
 

@@ -163,12 +163,9 @@ report_doomed_twice(SfPageWalk *walk)
 		SfRowRun   *run = &doomed->runs[i];
 
 		if (run->start < end)
-		{
-			walk->lists_damaged = true;
 			sfi_check_report(walk->check, SF_FINDING_DOOMED_TWICE, NULL,
 							 run->start, Min(end - run->start, run->count),
 							 "two pending entries will set it free");
-		}
 		end = Max(end, run->start + run->count);
 	}
 }
@@ -206,9 +203,8 @@ check_map_page(SfPageWalk *walk, uint64 first, const SfMap *map)
 
 		is_old |= report_parts(walk, run, first, map->used, false, SF_FINDING_OWNED_FREE,
 							   "the space map takes it for free");
-		walk->lists_damaged |= report_parts(walk, run, first, planes.doomed, true,
-											SF_FINDING_OWNED_DOOMED,
-											"a pending entry will set it free");
+		(void) report_parts(walk, run, first, planes.doomed, true, SF_FINDING_OWNED_DOOMED,
+							"a pending entry will set it free");
 	}
 	report_free_but_doomed(walk, first, map->used, planes.doomed);
 	if (is_old && check->hidden && !check->moving)
@@ -243,29 +239,31 @@ is_ready_for_map(const SfCheckPage *read)
 
 /* Check the places of map pages behind the end of the segment. */
 static void
-check_unused(SfPageWalk *walk, SfCheckPage *read)
+check_unused(SfPageWalk *walk)
 {
+	SfCheckPage read;
 	uint64		map = sf_maps_of(walk->check->total_sectors);
 
 	for (; SF_MAP_PAGE(map) < walk->npages; map++)
 	{
-		bool		readable = sfi_check_read_any(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), read);
+		bool		readable = sfi_check_read_any(walk->check, SF_REPAIR_PAGE,
+												  SF_MAP_PAGE(map), &read);
 
-		if (readable && is_ready_for_map(read))
+		if (readable && is_ready_for_map(&read))
 			continue;
 		if (readable)
 			sfi_check_report(walk->check, SF_FINDING_DAMAGED_PAGE, NULL, 0, 0,
 							 "page %u of the segment relation: expected none yet, found type %d",
-							 read->page, read->type);
+							 read.page, read.type);
 		sf_rows_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
-		walk->end_page = Max(walk->end_page, read->page + 1);
+		walk->end_page = Max(walk->end_page, read.page + 1);
 	}
 }
 
 void
 sfi_check_map(SfPageWalk *walk)
 {
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	SfCheckPage read;
 	uint64		total = walk->check->total_sectors;
 
 	SF_ASSERT(walk->lost_count == 0);
@@ -277,8 +275,8 @@ sfi_check_map(SfPageWalk *walk)
 	{
 		uint32		map = sf_map_of(first);
 
-		if (sfi_check_read(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), SF_PAGE_MAP, read))
-			check_map_page(walk, first, &read->u.map);
+		if (sfi_check_read(walk, SF_REPAIR_PAGE, SF_MAP_PAGE(map), SF_PAGE_MAP, &read))
+			check_map_page(walk, first, &read.u.map);
 		else
 			sf_rows_runs_add(&walk->damaged_maps, map, 1, 0, NULL);
 	}
@@ -286,6 +284,5 @@ sfi_check_map(SfPageWalk *walk)
 	/* repair looks them up in this order */
 	SF_ASSERT(walk->distrusted_maps.sorted);
 	if (!walk->check->moving)
-		check_unused(walk, read);
-	pfree(read);
+		check_unused(walk);
 }

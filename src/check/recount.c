@@ -21,7 +21,6 @@
 #include "base/base.h"
 
 #include "check/check_shares.h"
-#include "miscadmin.h"
 #include "space/repair_pages.h"
 
 /* One share page in the making. */
@@ -29,8 +28,6 @@ typedef struct Making
 {
 	SfPageWalk *walk;
 	uint32		page;
-	SfCheckLost **lost;			/* records of this page, */
-	int64		nlost;			/* so many */
 	SfSharePage *content;
 } Making;
 
@@ -59,7 +56,7 @@ settle_record(Making *making, uint32 cell, const SfShareRecord *record)
 	if (sfi_check_lost(check, id) != NULL && (share == NULL || share->rows == 0))
 		fate = (SfCheckFate) {0};
 	else
-		fate = sfi_check_judge(making->walk, record, share, making->walk->lists_damaged);
+		fate = sfi_check_judge(making->walk, record, share, making->walk->check->lists_damaged);
 	if (fate.state != 0)
 		sf_format_share_set(making->content, (SfShareSet) {cell, fate.state, fate.references});
 	else
@@ -123,7 +120,7 @@ put_lost(Making *making, const SfCheckLost *lost)
 	uint32		n = sf_share_cells_of(size);
 	uint64		references = lost->share.rows;
 
-	if (!making->walk->lists_damaged)
+	if (!making->walk->check->lists_damaged)
 		references += lost->share.waiting;
 	if (!lost->has_place || !make_room(making, lost->id.cell, n))
 		return;
@@ -137,103 +134,63 @@ put_lost(Making *making, const SfCheckLost *lost)
 
 /* ---- pages ---- */
 
-/* Make a page what it has to be; next: the one behind it, or 0 if that stays as it is. */
-static void
-make_page(Making *making, uint32 next)
-{
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
-	SfSharePage content = {.next = SF_NO_PAGE};
-	bool		is_there = sfi_check_read_share_page(making->walk, making->page, read);
-
-	SF_ASSERT(next != making->page && !SF_IS_MAP_PAGE(making->page));
-	if (is_there)
-		content = read->u.share;
-	making->content = &content;
-	settle_records(making);
-	for (int64 i = 0; i < making->nlost; i++)
-		put_lost(making, making->lost[i]);
-	if (next != 0)
-		content.next = next;
-	if (!is_there || memcmp(&content, &read->u.share, sizeof(SfSharePage)) != 0)
-		sf_space_repair_page(making->walk->check->seg, making->page, &content);
-	pfree(read);
-}
-
 /*
- * Is a page a share page, or to be one?  One that cannot be read, and that no row needs,
- * becomes an empty one if all values are sound: otherwise it may be something else of theirs.
+ * Make a page what it has to be, with nlost lost records; next: the one behind it, or 0 if that
+ * stays as it is.  False: it is to be no share page.  One that cannot be read, and that no row
+ * needs, becomes an empty one if all values are sound: otherwise it may be something else of
+ * theirs.
  */
 static bool
-is_to_be_made(SfPageWalk *walk, uint32 page, bool is_wanted, SfCheckPage *read)
+make_page(SfPageWalk *walk, uint32 page, SfCheckLost *const *lost, int64 nlost, uint32 next)
 {
-	bool		is_share;
+	SfCheckPage read;
+	SfSharePage content = {.next = SF_NO_PAGE};
+	Making		making = {walk, page, &content};
+	bool		is_there = sfi_check_read_share_page(walk, page, &read);
 
-	SF_ASSERT(page > 1 && page < walk->nblocks);
-	if (SF_IS_MAP_PAGE(page) || !(walk->known[page] & SF_KNOWN_SHARE))
+	SF_ASSERT(next != page && !SF_IS_MAP_PAGE(page));
+	if (is_there)
+		content = read.u.share;
+	else if (nlost == 0 && !(walk->all_sound && read.type == 0))
 		return false;
-	is_share = sfi_check_read_share_page(walk, page, read);
-	walk->check->shares->relink |= !is_share;
-	return is_share || is_wanted || (walk->all_sound && read->type == 0);
+	settle_records(&making);
+	for (int64 i = 0; i < nlost; i++)
+		put_lost(&making, lost[i]);
+	if (next != 0)
+		content.next = next;
+	if (!is_there || memcmp(&content, &read.u.share, sizeof(SfSharePage)) != 0)
+		sf_space_repair_page(walk->check->seg, page, &content);
+	return true;
 }
 
-/* Collect the share pages that there have to be, in order; a palloc'd array. */
-static uint32 *
-collect_pages(SfPageWalk *walk, SfCheckLost *const *lost, int64 nlost, int64 *n)
-{
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
-	int64		size = 0;
-	uint32	   *pages = NULL;
-	int64		at = 0;
-
-	*n = 0;
-	for (uint32 page = 2; page < walk->nblocks; page++)
-	{
-		while (at < nlost && lost[at]->id.page < page)
-			at++;
-		if (!is_to_be_made(walk, page, at < nlost && lost[at]->id.page == page, read))
-			continue;
-		pages = sf_base_array_grow(pages, *n, &size, sizeof(uint32), CurrentMemoryContext);
-		pages[(*n)++] = page;
-	}
-	pfree(read);
-	return pages;
-}
-
-/* The list ends at the page with the highest number. */
-static uint32
-page_behind(const uint32 *pages, int64 n, int64 i)
-{
-	return i + 1 < n ? pages[i + 1] : SF_NO_PAGE;
-}
-
+/* A new list ends at the page with the highest number, so that is made first. */
 void
 sfi_check_repair_shares(SfPageWalk *walk)
 {
 	SfCheck    *check = walk->check;
 	SfHeaderRepair head = {.change_share_head = true};
+	uint32		next = SF_NO_PAGE;
 	int64		nlost;
-	int64		npages;
-	int64		at = 0;
 	SfCheckLost **lost;
-	uint32	   *pages;
 
 	if (check->shares == NULL)
 		return;
+	SF_ASSERT(walk->nblocks > 0);
 	lost = sfi_check_all_lost(check, &nlost);
-	pages = collect_pages(walk, lost, nlost, &npages);
-	for (int64 i = 0; i < npages; i++)
+	for (uint32 page = walk->nblocks - 1; page > 1; page--)
 	{
-		Making		making = {.walk = walk, .page = pages[i]};
+		int64		n = 0;
 
-		CHECK_FOR_INTERRUPTS();
-		while (at < nlost && lost[at]->id.page < pages[i])
-			at++;
-		making.lost = lost + at;
-		while (at + making.nlost < nlost && lost[at + making.nlost]->id.page == pages[i])
-			making.nlost++;
-		make_page(&making, check->shares->relink ? page_behind(pages, npages, i) : 0);
+		if (SF_IS_MAP_PAGE(page) || !(walk->known[page] & SF_KNOWN_SHARE))
+			continue;
+		while (nlost > 0 && lost[nlost - 1]->id.page > page)
+			nlost--;
+		while (n < nlost && lost[nlost - n - 1]->id.page == page)
+			n++;
+		if (make_page(walk, page, lost + nlost - n, n, check->shares->relink ? next : 0))
+			next = page;
 	}
-	head.share_head = npages > 0 ? pages[0] : 0;
+	head.share_head = next == SF_NO_PAGE ? 0 : next;
 	if (check->shares->relink)
 		sf_space_repair_header(check->seg, head);
 }
@@ -264,7 +221,7 @@ sfi_check_disown_records(SfPageWalk *walk)
 {
 	SfCheck    *check = walk->check;
 
-	SF_ASSERT(walk->lists_damaged && walk->all_sound);
+	SF_ASSERT(walk->check->lists_damaged && walk->all_sound);
 	disown(&check->owned, walk, false);
 	disown(&check->owned_pages, walk, true);
 	for (int64 i = 0; i < check->owned_pages.n; i++)

@@ -57,17 +57,6 @@ typedef struct Entries
 	SfRun		runs[RUNS_AT_ONCE];
 } Entries;
 
-static Entries *
-begin_entries(SfSegment *seg, SfPendKind kind)
-{
-	Entries    *entries = palloc(sizeof(Entries));
-
-	entries->seg = seg;
-	entries->kind = kind;
-	entries->nruns = 0;
-	return entries;
-}
-
 static void
 flush_entries(Entries *entries)
 {
@@ -98,7 +87,7 @@ add_entry(Entries *entries, uint64 start, uint32 count)
 static uint8
 to_be_freed(const SfPageWalk *walk, uint8 named, uint8 doomed)
 {
-	if (walk->lists_damaged)
+	if (walk->check->lists_damaged)
 		return walk->all_sound ? 0xFF : doomed;
 	return walk->all_sound ? ~named : 0;
 }
@@ -122,7 +111,7 @@ free_sectors(SfPageWalk *walk, Entries *entries, uint32 map, const SfCheckPlanes
 	uint32		n;
 
 	/* if lists are rebuilt, all transactions with entries have ended */
-	SF_ASSERT(!(walk->lists_damaged && walk->running));
+	SF_ASSERT(!(walk->check->lists_damaged && walk->running));
 	(void) sf_space_read_page(walk->check->seg, SF_MAP_PAGE(map), read.u.content);
 	for (uint32 i = 0; i < SF_MAP_SECTORS / 8; i++)
 		free[i] &= ~planes->owned[i] & to_be_freed(walk, planes->named[i], planes->doomed[i]);
@@ -151,7 +140,7 @@ static void
 repair_maps(SfPageWalk *walk)
 {
 	SfSegment  *seg = walk->check->seg;
-	Entries    *entries = begin_entries(seg, SF_PEND_FREE);
+	Entries		entries = {.seg = seg, .kind = SF_PEND_FREE};
 	SfCheckPlanes planes;
 	uint8		used[SF_MAP_SECTORS / 8];	/* sectors to be marked used */
 
@@ -166,11 +155,10 @@ repair_maps(SfPageWalk *walk)
 		if (is_distrusted(walk, map))
 			memset(used, 0xFF, sizeof(used));
 		sf_space_repair_map(seg, map, used);
-		free_sectors(walk, entries, map, &planes);
+		free_sectors(walk, &entries, map, &planes);
 	}
 	SF_ASSERT(walk->distrusted_maps.next == walk->distrusted_maps.n);
-	flush_entries(entries);
-	pfree(entries);
+	flush_entries(&entries);
 }
 
 /* ---- lists of pages ---- */
@@ -191,12 +179,12 @@ repair_header(SfPageWalk *walk)
 		.next_page = walk->end_page,
 		.lower_next_page = walk->header_ahead && walk->all_sound,
 		.lower_end = walk->end_ahead && walk->all_sound,
-		.forget_lists = walk->lists_damaged,
+		.forget_lists = walk->check->lists_damaged,
 	};
 
 	SfHeaderRepair dictionaries = {0};
 
-	if (walk->lists_damaged || walk->header_behind || repair.lower_next_page ||
+	if (walk->check->lists_damaged || walk->header_behind || repair.lower_next_page ||
 		repair.lower_end)
 		sf_space_repair_header(check->seg, repair);
 	sfi_check_dictionary_repair(walk, &dictionaries);
@@ -209,7 +197,7 @@ static void
 repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 {
 	bool		listed = (walk->known[page] & (SF_KNOWN_QUEUED | SF_KNOWN_FREE)) &&
-		!walk->lists_damaged;
+		!walk->check->lists_damaged;
 
 	if (listed || (walk->known[page] & SF_KNOWN_OWNED) ||
 		((walk->known[page] & SF_KNOWN_ADVICE) && !walk->advice_damaged))
@@ -221,17 +209,19 @@ repair_other_page(SfPageWalk *walk, uint32 page, SfPageType type)
 }
 
 static SfPageType
-type_of(SfPageWalk *walk, uint32 page, SfCheckPage *read)
+type_of(SfPageWalk *walk, uint32 page)
 {
-	return sfi_check_read_any(walk, SF_REPAIR_UNREPORTED, page, read) ? read->type : 0;
+	SfCheckPage read;
+
+	(void) sfi_check_read_any(walk->check, SF_REPAIR_UNREPORTED, page, &read);
+	return read.type;
 }
 
 /* Free the pages, but the header and map pages, that nobody owns. */
 static void
 repair_dynamic(SfPageWalk *walk)
 {
-	Entries    *entries = begin_entries(walk->check->seg, SF_PEND_FREE_PAGE);
-	SfCheckPage *read = palloc(sizeof(SfCheckPage));
+	Entries		entries = {.seg = walk->check->seg, .kind = SF_PEND_FREE_PAGE};
 
 	SF_ASSERT(walk->end_page <= walk->nblocks);
 	for (uint32 page = 2; page < walk->end_page; page++)
@@ -241,17 +231,15 @@ repair_dynamic(SfPageWalk *walk)
 
 		if (SF_IS_MAP_PAGE(page))
 			continue;
-		type = type_of(walk, page, read);
+		type = type_of(walk, page);
 		if (type != SF_PAGE_INODE)
 			repair_other_page(walk, page, type);
 		else if (!(known & SF_KNOWN_OWNED) &&
 				 (to_be_freed(walk, (known & SF_KNOWN_NAMED) != 0,
 							  (known & SF_KNOWN_DOOMED) != 0) & 1))
-			add_entry(entries, page, 1);
+			add_entry(&entries, page, 1);
 	}
-	flush_entries(entries);
-	pfree(entries);
-	pfree(read);
+	flush_entries(&entries);
 }
 
 /* ---- the whole ---- */
@@ -277,13 +265,13 @@ repair_column(SfPageWalk *walk)
 		sfi_check_rebuild_advice(walk);
 		return;
 	}
-	if (walk->lists_damaged && walk->running)
+	if (walk->check->lists_damaged && walk->running)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("pending pages name a transaction that has not ended"),
 				 errhint("Wait for it, or end it, and try again.")));
 	sf_space_repair_extend(walk->check->seg, walk->nblocks);
-	if (walk->lists_damaged && walk->all_sound)
+	if (walk->check->lists_damaged && walk->all_sound)
 		sfi_check_disown_records(walk);
 	repair_header(walk);
 	sfi_check_repair_keys(walk);

@@ -39,6 +39,7 @@ static const char *const actions[] = {
 	[SF_REPAIR_FREE] = "set free",
 	[SF_REPAIR_KEEP] = "keep",
 	[SF_REPAIR_LISTS] = "rebuild lists of pages",
+	[SF_REPAIR_RELINK] = "rebuild lists of pages",
 	[SF_REPAIR_PAGE] = "rebuild page",
 	[SF_REPAIR_CORRECT] = "correct",
 	[SF_REPAIR_RECORD] = "rebuild record",
@@ -58,10 +59,10 @@ detail_text(SfCheck *check, const char *detail)
 									detail));
 }
 
-/* Add a row to the result; columns that a finding has no value for are null. */
-static void
-put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
-			int64 segment_offset, int64 len_bytes, const char *detail)
+/* Columns that a finding has no value for are null. */
+void
+sfi_check_report_bytes(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
+					   int64 segment_offset, int64 len_bytes, const char *detail)
 {
 	Datum		values[REPAIR_COLUMNS] = {0};
 	bool		nulls[REPAIR_COLUMNS] = {0};
@@ -69,7 +70,10 @@ put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
 
 	SF_ASSERT(ncolumns == FINDING_COLUMNS || ncolumns == REPAIR_COLUMNS);
 	SF_ASSERT((segment_offset < 0) == (len_bytes < 0));
-	SF_ASSERT(action < SF_REPAIR_UNREPORTED && finding < SF_FINDING_COUNT);
+	SF_ASSERT(finding < SF_FINDING_COUNT);
+	if (action == SF_REPAIR_USUAL)
+		action = kinds[finding].repair;
+	SF_ASSERT(action < SF_REPAIR_UNREPORTED);
 
 	values[0] = CStringGetTextDatum(kinds[finding].text);
 	values[1] = PointerGetDatum(tid);
@@ -85,27 +89,9 @@ put_finding(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
 		values[FINDING_COLUMNS] = CStringGetTextDatum(actions[action]);
 	check->nfindings++;
 	check->newest = finding;
+	check->lists_damaged |= action == SF_REPAIR_LISTS;
 	tuplestore_putvalues(check->rsinfo->setResult, check->rsinfo->setDesc,
 						 values, nulls);
-}
-
-static void put_sectors(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
-						uint64 sector, uint64 nsectors, const char *detail, va_list args)
-			pg_attribute_printf(7, 0);
-
-/* Format the detail, and turn sectors into bytes. */
-static void
-put_sectors(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
-			uint64 sector, uint64 nsectors, const char *detail, va_list args)
-{
-	char		buf[1024];
-
-	vsnprintf(buf, sizeof(buf), detail, args);
-	if (nsectors == 0)
-		put_finding(check, action, finding, tid, -1, -1, buf);
-	else
-		put_finding(check, action, finding, tid, sf_sectors_to_bytes(sector),
-					sf_sectors_to_bytes(nsectors), buf);
 }
 
 SfFinding
@@ -118,71 +104,36 @@ sfi_check_finding_named(const char *text)
 }
 
 void
-sfi_check_report(SfCheck *check, SfFinding finding, ItemPointer tid, uint64 sector,
-				 uint64 nsectors, const char *detail, ...)
-{
-	va_list		args;
-
-	va_start(args, detail);
-	put_sectors(check, kinds[finding].repair, finding, tid, sector, nsectors, detail, args);
-	va_end(args);
-}
-
-void
 sfi_check_report_as(SfCheck *check, SfRepair action, SfFinding finding, ItemPointer tid,
 					uint64 sector, uint64 nsectors, const char *detail, ...)
 {
+	bool		is_placed = nsectors > 0;
+	char		buf[1024];
 	va_list		args;
 
 	va_start(args, detail);
-	put_sectors(check, action, finding, tid, sector, nsectors, detail, args);
+	vsnprintf(buf, sizeof(buf), detail, args);
 	va_end(args);
-}
-
-void
-sfi_check_report_bytes(SfCheck *check, SfFinding finding, ItemPointer tid,
-					   int64 segment_offset, int64 len_bytes, const char *detail)
-{
-	put_finding(check, kinds[finding].repair, finding, tid, segment_offset, len_bytes, detail);
+	sfi_check_report_bytes(check, action, finding, tid,
+						   is_placed ? sf_sectors_to_bytes(sector) : -1,
+						   is_placed ? sf_sectors_to_bytes(nsectors) : -1, buf);
 }
 
 void
 sfi_check_report_error(SfCheck *check, SfRepair action, const ErrorData *edata)
 {
-	ItemPointer tid = ItemPointerIsValid(&check->tid) ? &check->tid : NULL;
-
 	check->later |= sf_base_is_later(edata);
 	if (action == SF_REPAIR_UNREPORTED)
 		return;
-	if (edata->detail != NULL)
-		sfi_check_report_as(check, action, SF_FINDING_UNREADABLE, tid, 0, 0, "%s: %s",
-							edata->message, edata->detail);
-	else
-		sfi_check_report_as(check, action, SF_FINDING_UNREADABLE, tid, 0, 0, "%s",
-							edata->message);
-}
-
-/* A step of the check as one that base knows. */
-typedef struct GuardedStep
-{
-	SfCheck    *check;
-	SfCheckStep step;
-	void	   *arg;
-} GuardedStep;
-
-static void
-run_step(void *arg)
-{
-	GuardedStep *guarded = arg;
-
-	guarded->step(guarded->check, guarded->arg);
+	sfi_check_report_as(check, action, SF_FINDING_UNREADABLE, &check->tid, 0, 0, "%s%s%s",
+						edata->message, edata->detail == NULL ? "" : ": ",
+						edata->detail == NULL ? "" : edata->detail);
 }
 
 bool
-sfi_check_guarded(SfCheck *check, SfRepair action, SfCheckStep step, void *arg)
+sfi_check_guarded(SfCheck *check, SfRepair action, SfBaseStep step, void *arg)
 {
-	GuardedStep guarded = {check, step, arg};
-	ErrorData  *edata = sf_base_guarded(run_step, &guarded);
+	ErrorData  *edata = sf_base_guarded(step, arg);
 
 	if (edata == NULL)
 		return true;

@@ -59,23 +59,24 @@ sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk)
 
 /* Read a page, and see whether it is empty: the step that damage may end. */
 static void
-read_step(SfCheck *check, void *arg)
+read_step(void *arg)
 {
 	SfCheckPage *read = arg;
 
-	read->type = sf_space_read_page(check->seg, read->page, read->u.content);
-	read->is_new = read->type == 0 && sf_space_page_is_new(check->seg, read->page);
+	read->type = sf_space_read_page(read->seg, read->page, read->u.content);
+	read->is_new = read->type == 0 && sf_space_page_is_new(read->seg, read->page);
 }
 
 bool
-sfi_check_read_any(SfPageWalk *walk, SfRepair action, uint32 page, SfCheckPage *read)
+sfi_check_read_any(SfCheck *check, SfRepair action, uint32 page, SfCheckPage *read)
 {
 	SF_ASSERT(page != SF_NO_PAGE);
 	CHECK_FOR_INTERRUPTS();
 	read->page = page;
+	read->seg = check->seg;
 	read->type = 0;
 	read->is_new = false;
-	return sfi_check_guarded(walk->check, action, read_step, read);
+	return sfi_check_guarded(check, action, read_step, read);
 }
 
 bool
@@ -83,7 +84,7 @@ sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPageType type,
 			   SfCheckPage *read)
 {
 	SF_ASSERT(type != 0);
-	if (!sfi_check_read_any(walk, action, page, read))
+	if (!sfi_check_read_any(walk->check, action, page, read))
 		return false;
 	if (read->type == type)
 		return true;
@@ -99,21 +100,6 @@ sfi_check_unowned(const SfPageWalk *walk)
 	return walk->all_sound ? SF_REPAIR_FREE : SF_REPAIR_KEEP;
 }
 
-/* ---- findings that new lists will cure ---- */
-
-void
-sfi_check_report_list(SfPageWalk *walk, const char *detail, ...)
-{
-	char		buf[256];
-	va_list		args;
-
-	walk->lists_damaged = true;
-	va_start(args, detail);
-	vsnprintf(buf, sizeof(buf), detail, args);
-	va_end(args);
-	sfi_check_report(walk->check, SF_FINDING_DAMAGED_LIST, NULL, 0, 0, "%s", buf);
-}
-
 void
 sfi_check_report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry,
 					   const char *problem)
@@ -126,7 +112,6 @@ sfi_check_report_entry(SfPageWalk *walk, uint32 page, const SfPendEntry *entry,
 		what = psprintf("cell %u of page %u", id.cell, id.page);
 	else
 		what = psprintf("%s " UINT64_FORMAT, kind->is_page ? "page" : "sector", entry->start);
-	walk->lists_damaged = true;
 	sfi_check_report(walk->check, SF_FINDING_UNRESOLVABLE, NULL,
 					 entry->start, sf_pend_is_run(entry->kind) ? entry->count : 0,
 					 "%s (page %u of the segment relation: kind %u, transaction "

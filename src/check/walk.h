@@ -42,7 +42,6 @@ typedef struct SfPageWalk
 	uint8	   *known;			/* SF_KNOWN_ bits of each of nblocks pages */
 	SfRowRuns	named;			/* sectors that pending entries answer for */
 	SfRowRuns	doomed;			/* of these, those that will be set free */
-	bool		lists_damaged;	/* pending and free pages need new lists */
 	SfRowRuns	damaged_maps;	/* numbers of map pages */
 	SfRowRuns	distrusted_maps;	/* that may show the place of a damaged
 									 * value as free; ascending */
@@ -74,6 +73,7 @@ typedef struct SfPageWalk
 typedef struct SfCheckPage
 {
 	uint32		page;
+	SfSegment  *seg;			/* it is of that one */
 	SfPageType	type;			/* 0: of no type of securefile, or unreadable */
 	bool		is_new;			/* it is empty, or the relation ends before it */
 	union
@@ -114,7 +114,7 @@ extern void sfi_check_begin_walk(SfCheck *check, SfPageWalk *walk);
  * Read a page.  When it cannot be read: false, and a finding with this action.
  * A page behind the end of the relation cannot be read either.
  */
-extern bool sfi_check_read_any(SfPageWalk *walk, SfRepair action, uint32 page, SfCheckPage *read);
+extern bool sfi_check_read_any(SfCheck *check, SfRepair action, uint32 page, SfCheckPage *read);
 
 /* Same for a page that must be of a type; one of another type is a finding too. */
 extern bool sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPageType type,
@@ -122,10 +122,6 @@ extern bool sfi_check_read(SfPageWalk *walk, SfRepair action, uint32 page, SfPag
 
 /* What a repair does with space that nobody owns: FREE or KEEP.  Never throws. */
 extern SfRepair sfi_check_unowned(const SfPageWalk *walk);
-
-/* Report a finding that new lists of pending and free pages will cure. */
-extern void sfi_check_report_list(SfPageWalk *walk, const char *detail, ...)
-			pg_attribute_printf(2, 3);
 
 /*
  * Report an entry that no resolver can ever act on, and which new lists leave out; page: it

@@ -189,8 +189,9 @@ define_io(void)
 							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
 }
 
+/* The processes in the background, and the memory that sessions keep meanwhile. */
 static void
-define_monitor(void)
+define_background(void)
 {
 	DefineCustomBoolVariable("securefile.monitor",
 							 "Starts the background free-space monitor.",
@@ -202,11 +203,6 @@ define_monitor(void)
 							NULL,
 							&sf_monitor_naptime_s, 10, 1, 3600,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
-}
-
-static void
-define_fetch(void)
-{
 	DefineCustomStringVariable("securefile.fetch_from",
 							   "Connection string of the server that a standby fetches data from which is not in WAL.",
 							   "Empty: none is fetched.",
@@ -217,11 +213,6 @@ define_fetch(void)
 							"0: no limit.",
 							&sf_fetch_rate_kb, 0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
-}
-
-static void
-define_memory(void)
-{
 	DefineCustomIntVariable("securefile.kept_memory_total",
 							"Memory that all sessions together keep between transactions.",
 							"Above it sessions give theirs back when a transaction ends.",
@@ -232,16 +223,6 @@ define_memory(void)
 							"0: it keeps it.",
 							&sf_kept_memory_timeout_ms, KEPT_TIMEOUT_MS, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-}
-
-static void
-define_cipher(void)
-{
-	DefineCustomEnumVariable("securefile.cipher",
-							 "Cipher that new data keys of encrypted columns are for.",
-							 "auto: aes where the processor has it, else chacha20.",
-							 &sf_cipher, SF_CIPHER_SETTING_AUTO, ciphers,
-							 PGC_SUSET, 0, check_cipher, NULL, NULL);
 }
 
 /* The command may have a password in it, so others are not shown it. */
@@ -263,6 +244,11 @@ define_keys(void)
 							   "Empty: the only key that is loaded.",
 							   &sf_master_key, "",
 							   PGC_SIGHUP, 0, check_master_key, NULL, NULL);
+	DefineCustomEnumVariable("securefile.cipher",
+							 "Cipher that new data keys of encrypted columns are for.",
+							 "auto: aes where the processor has it, else chacha20.",
+							 &sf_cipher, SF_CIPHER_SETTING_AUTO, ciphers,
+							 PGC_SUSET, 0, check_cipher, NULL, NULL);
 }
 
 static void
@@ -299,11 +285,8 @@ void
 sf_config_define(void)
 {
 	define_io();
-	define_monitor();
-	define_memory();
-	define_fetch();
+	define_background();
 	define_keys();
-	define_cipher();
 	define_clients();
 	if (!process_shared_preload_libraries_in_progress)
 		return;

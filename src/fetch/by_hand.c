@@ -38,22 +38,18 @@ static void
 fetch_all(Relation rel, SfSegment *seg, const char *conninfo, SfFetchCounts *counts)
 {
 	SfFetchRange range = {0, RelationGetNumberOfBlocks(rel), InvalidTransactionId, 0};
-	SfFetchSource *source;
+	SfFetchSource *source = conninfo == NULL ? NULL : sfi_fetch_source(conninfo, 0);
 
-	if (conninfo == NULL)
-	{
-		(void) sfi_fetch_rows(rel, seg, NULL, &range, counts);
-		return;
-	}
-	source = sfi_fetch_source(conninfo, 0);
 	PG_TRY();
 	{
-		sfi_fetch_connect(source);
+		if (source != NULL)
+			sfi_fetch_connect(source);
 		(void) sfi_fetch_rows(rel, seg, source, &range, counts);
 	}
 	PG_FINALLY();
 	{
-		sfi_fetch_disconnect(source);
+		if (source != NULL)
+			sfi_fetch_disconnect(source);
 	}
 	PG_END_TRY();
 }

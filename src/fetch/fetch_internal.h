@@ -25,6 +25,7 @@
 #include "datatype/timestamp.h"
 #include "fetch/fetch.h"
 #include "format/format.h"
+#include "io/io.h"
 #include "space/space.h"
 #include "storage/block.h"
 #include "utils/rel.h"
@@ -99,6 +100,13 @@ extern void sfi_batch_finish(SfFetchBatch *batch);
 /* ---- fetch_write.c ---- */
 
 /*
+ * Move whole blocks between a buffer of sf_io_buffer_alloc() and files, durably if it is a
+ * write.  ERROR when that cannot be done.
+ */
+extern void sfi_fetch_transfer(SfFiles *files, bool is_write, uint64 offset, char *buffer,
+							   uint32 length);
+
+/*
  * Write whole sectors to their place, durably.  offset: bytes, in the segment.  Takes a lock of
  * its own for each megabyte, so that it waits for others that fetch, and for nobody else.  ERROR
  * when that cannot be done.
@@ -129,19 +137,19 @@ extern TransactionId sfi_fetch_rows(Relation rel, SfSegment *seg, SfFetchSource 
 
 /* ---- fetch_state.c ---- */
 
-/* How far the worker has come with a column. */
+/* How far the worker has come with a column.  Ids of transactions are full ones; 0: none. */
 typedef struct SfFetchState
 {
 	SfStorage	storage;		/* that the rest is about: a move of a column
 								 * to another tablespace leaves all its data
 								 * behind */
 	BlockNumber next_block;		/* of the pass that goes on; 0: none does */
-	FullTransactionId pass_xmin;	/* of the first snapshot of that pass */
-	FullTransactionId since;	/* it looks at rows of this transaction, and
-								 * newer ones; invalid: all */
-	FullTransactionId checked;	/* rows of older transactions need no look, */
-	FullTransactionId left_xmin;	/* but for some from this one on, which
-									 * were left: they are tried again */
+	uint64		pass_xmin;		/* of the first snapshot of that pass */
+	uint64		since;			/* it looks at rows of this transaction, and
+								 * newer ones; 0: all */
+	uint64		checked;		/* rows of older transactions need no look, */
+	uint64		left_xmin;		/* but for some from this one on, which were
+								 * left: they are tried again */
 	bool		is_retry;		/* the pass that goes on does so */
 	uint64		left_before;	/* values that were left before it */
 	TimestampTz retry_at;		/* the next such pass */

@@ -28,16 +28,9 @@ PG_FUNCTION_INFO_V1(securefile_fetch_state);
 #define FIRST_PAUSE_MS	(10 * 1000)
 #define MOST_PAUSE_MS	(5 * 60 * 1000)
 
-typedef struct Key
-{
-	Oid			db;
-	Oid			table_oid;
-	int32		attnum;			/* as int32: no padding to hash */
-} Key;
-
 typedef struct Entry
 {
-	Key			key;
+	SfSharedColumn key;
 	SfFetchState state;
 } Entry;
 
@@ -60,19 +53,13 @@ const SfSharedArea sf_fetch_area = {
 
 const SfSharedArea sf_fetch_columns_area = {
 	.name = "securefile fetch columns", .at = (void **) &table,
-	.items = &sf_max_columns, .item_bytes = sizeof(Entry), .key_bytes = sizeof(Key)
+	.items = &sf_max_columns, .item_bytes = sizeof(Entry), .key_bytes = sizeof(SfSharedColumn)
 };
-
-static Key
-key_of(Oid table_oid, AttrNumber attnum)
-{
-	return (Key) {MyDatabaseId, table_oid, attnum};
-}
 
 SfFetchState
 sfi_fetch_state_get(Oid table_oid, AttrNumber attnum)
 {
-	Key			key = key_of(table_oid, attnum);
+	SfSharedColumn key = sf_base_shared_column(table_oid, attnum);
 	SfFetchState state = {0};
 	Entry	   *entry;
 
@@ -87,7 +74,7 @@ sfi_fetch_state_get(Oid table_oid, AttrNumber attnum)
 void
 sfi_fetch_state_set(Oid table_oid, AttrNumber attnum, const SfFetchState *state)
 {
-	Key			key = key_of(table_oid, attnum);
+	SfSharedColumn key = sf_base_shared_column(table_oid, attnum);
 	Entry	   *entry;
 
 	LWLockAcquire(&peer->lock, LW_EXCLUSIVE);
@@ -149,25 +136,23 @@ put_row(ReturnSetInfo *rsinfo, const Entry *entry)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* The entries of this database; palloc'd.  No row is made under the lock. */
-static List *
-copy_entries(void)
+/* The entries of this database, palloc'd; returns how many.  No row is made under the lock. */
+static int
+copy_entries(Entry **copies)
 {
-	List	   *entries = NIL;
 	HASH_SEQ_STATUS scan;
-	Entry	   *copies = palloc_extended(sf_max_columns * sizeof(Entry), MCXT_ALLOC_HUGE);
 	Entry	   *entry;
 	int			n = 0;
+
+	*copies = palloc_extended(sf_max_columns * sizeof(Entry), MCXT_ALLOC_HUGE);
 
 	LWLockAcquire(&peer->lock, LW_SHARED);
 	hash_seq_init(&scan, table);
 	while ((entry = hash_seq_search(&scan)) != NULL)
 		if (entry->key.db == MyDatabaseId && n < sf_max_columns)
-			copies[n++] = *entry;
+			(*copies)[n++] = *entry;
 	LWLockRelease(&peer->lock);
-	for (int i = 0; i < n; i++)
-		entries = lappend(entries, &copies[i]);
-	return entries;
+	return n;
 }
 
 /*
@@ -179,11 +164,13 @@ copy_entries(void)
 Datum
 securefile_fetch_state(PG_FUNCTION_ARGS)
 {
-	ListCell   *cell;
+	Entry	   *entries;
+	int			n;
 
 	sf_base_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	foreach(cell, copy_entries())
-		put_row((ReturnSetInfo *) fcinfo->resultinfo, lfirst(cell));
+	n = copy_entries(&entries);
+	for (int i = 0; i < n; i++)
+		put_row((ReturnSetInfo *) fcinfo->resultinfo, &entries[i]);
 	return (Datum) 0;
 }

@@ -86,24 +86,6 @@ keep_pace(TimestampTz begun, uint64 bytes)
 
 /* ---- state ---- */
 
-static TransactionId
-xid_of(FullTransactionId xid)
-{
-	return FullTransactionIdIsValid(xid) ? XidFromFullTransactionId(xid) : InvalidTransactionId;
-}
-
-/* The full id of an xid that is not newer than the next one. */
-static FullTransactionId
-full_xid(TransactionId xid)
-{
-	FullTransactionId next = ReadNextFullTransactionId();
-	uint32		epoch = EpochFromFullTransactionId(next);
-
-	if (xid > XidFromFullTransactionId(next))
-		epoch--;
-	return FullTransactionIdFromEpochAndXid(epoch, xid);
-}
-
 /* Is the state about other storage, or so old that ids cannot be compared? */
 static bool
 is_outdated(const SfFetchState *state, const SfSegment *seg)
@@ -111,32 +93,24 @@ is_outdated(const SfFetchState *state, const SfSegment *seg)
 	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 
 	return !SfStorageEquals(state->storage, seg->storage) ||
-		(FullTransactionIdIsValid(state->checked) &&
-		 next - U64FromFullTransactionId(state->checked) > TOO_OLD) ||
-		(FullTransactionIdIsValid(state->left_xmin) &&
-		 next - U64FromFullTransactionId(state->left_xmin) > TOO_OLD);
-}
-
-/* The oldest transaction of a row whose data the other server had not. */
-static void
-note_left(SfFetchState *state, FullTransactionId xmin)
-{
-	if (!FullTransactionIdIsValid(state->left_xmin) ||
-		FullTransactionIdPrecedes(xmin, state->left_xmin))
-		state->left_xmin = xmin;
+		(state->checked != 0 && next - state->checked > TOO_OLD) ||
+		(state->left_xmin != 0 && next - state->left_xmin > TOO_OLD);
 }
 
 /* Add what a piece has given. */
 static void
 note_counts(SfFetchState *state, const SfFetchCounts *counts)
 {
+	uint64		left_xmin = counts->left_xmin == InvalidTransactionId ? 0 :
+		sf_base_full_xid(counts->left_xmin);
+
 	SF_ASSERT(counts->left_values <= counts->missing_values);
 	state->left_values += counts->left_values;
 	state->left_bytes += counts->left_bytes;
 	state->fetched_values += counts->missing_values - counts->left_values;
 	state->fetched_bytes += counts->missing_bytes - counts->left_bytes;
-	if (TransactionIdIsValid(counts->left_xmin))
-		note_left(state, full_xid(counts->left_xmin));
+	if (left_xmin != 0 && (state->left_xmin == 0 || left_xmin < state->left_xmin))
+		state->left_xmin = left_xmin;
 }
 
 /* ---- a piece of a pass ---- */
@@ -158,17 +132,15 @@ static void
 begin_pass(SfFetchState *state)
 {
 	SF_ASSERT(state->next_block == 0);
-	state->is_retry = FullTransactionIdIsValid(state->left_xmin) &&
-		state->retry_at <= GetCurrentTimestamp();
+	state->is_retry = state->left_xmin != 0 && state->retry_at <= GetCurrentTimestamp();
 	state->since = state->is_retry ? state->left_xmin : state->checked;
 	if (state->is_retry)
 	{
 		/* they are counted anew */
 		state->left_before = state->left_values;
-		state->left_values = state->left_bytes = 0;
-		state->left_xmin = InvalidFullTransactionId;
+		state->left_values = state->left_bytes = state->left_xmin = 0;
 	}
-	state->pass_xmin = InvalidFullTransactionId;
+	state->pass_xmin = 0;
 }
 
 /* Fetch for the next blocks of a pass. */
@@ -185,13 +157,13 @@ fetch_blocks(Column *column, Relation rel, SfSegment *seg, SfFetchSource *source
 		begin_pass(state);
 	range.from = state->next_block;
 	range.to = Min(nblocks, range.from + BLOCKS_AT_ONCE);
-	range.since = xid_of(state->since);
+	range.since = (TransactionId) state->since;
 	range.most_bytes = sf_fetch_rate_kb * UINT64CONST(1024);
 	if (range.from < range.to)
 	{
 		xmin = sfi_fetch_rows(rel, seg, source, &range, &counts);
-		if (!FullTransactionIdIsValid(state->pass_xmin))
-			state->pass_xmin = full_xid(xmin);
+		if (state->pass_xmin == 0)
+			state->pass_xmin = sf_base_full_xid(xmin);
 		note_counts(state, &counts);
 		column->fetched_bytes += counts.missing_bytes - counts.left_bytes;
 		state->next_block = range.to;
@@ -291,10 +263,10 @@ run_piece(Column *column, SfFetchSource *source)
 static void
 plan_retry(SfFetchState *state, TimestampTz now)
 {
-	if (!FullTransactionIdIsValid(state->left_xmin) ||
+	if (state->left_xmin == 0 ||
 		(state->is_retry && 2 * state->left_values <= state->left_before))
 		state->retry_ms = 0;
-	if (!FullTransactionIdIsValid(state->left_xmin))
+	if (state->left_xmin == 0)
 		return;
 	if (state->is_retry || state->retry_ms == 0)
 	{
@@ -311,7 +283,7 @@ note_pass(Column *column, TimestampTz begun, bool idle)
 	SfFetchState *state = &column->state;
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (FullTransactionIdIsValid(state->pass_xmin))
+	if (state->pass_xmin != 0)
 		state->checked = state->pass_xmin;
 	state->next_block = 0;
 	state->passes++;

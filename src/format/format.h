@@ -202,7 +202,7 @@ typedef struct SfRun
  *	 24		24		nonce
  *	 48		n		the value, or what is stored of a compressed unit; encrypted
  *	 48 + n	16		tag; it covers bytes 0 to 23, too
- *	 STORED (locator; version 2 if any flag but INODE is set, else 1):
+ *	 STORED (locator):
  *	 1		1		locator version; whichever it is, version, table, attribute number, incarnation
  *					and the last 8 bytes are where they are here
  *	 2		2		flags (SF_LOC_*)

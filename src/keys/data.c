@@ -382,19 +382,17 @@ take_current(SfSegment *seg, SfKeyPage *keys, uint64 *generation)
 	{
 		SfKeyPage	seen;
 		SfWrappedKey *entry;
-		bool		has_keys;
 
 		CHECK_FOR_INTERRUPTS();
 		*generation = sf_keys_generation();
-		has_keys = sf_space_read_keys(seg, 0, keys);
-		if (!has_keys)
-			memset(keys, 0, sizeof(*keys));
+		if (!sf_space_read_keys(seg, 0, &seen))
+			memset(&seen, 0, sizeof(seen));
+		*keys = seen;
 		entry = current_of(keys, master, check);
 		if (entry != NULL)
 			return entry;
-		seen = *keys;
 		entry = sfi_keys_append(seg, keys, master);
-		if (sfi_keys_publish(seg, has_keys ? &seen : NULL, keys))
+		if (sfi_keys_publish(seg, &seen, keys))
 			return entry;
 	}
 }

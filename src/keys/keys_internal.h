@@ -163,7 +163,7 @@ extern bool sfi_keys_wrap(const SfSegment *seg, SfWrappedKey *entry, const char 
 						  uint8 *secret);
 
 /* Is the master key of an entry loaded, the one with the same bytes? */
-extern bool sfi_keys_is_master_loaded(SfWrappedKey *entry);
+extern bool sfi_keys_is_master_loaded(const SfWrappedKey *entry);
 
 /* Is a key wrapped with the master key of that name and check value? */
 extern bool sfi_keys_is_wrapped_by(const SfWrappedKey *entry, const char *master,
@@ -181,8 +181,8 @@ extern void sfi_keys_copy_check(const uint8 *master, const uint8 *check, void *a
 extern SfWrappedKey *sfi_keys_append(const SfSegment *seg, SfKeyPage *keys, const char *master);
 
 /*
- * sf_space_put_keys(), after which all processes look at their keys anew.  False: somebody
- * else has changed them meanwhile, and nothing is done.
+ * sf_space_put_keys(), after which all processes look at their keys anew.  seen has no entry if
+ * there are no key pages.  False: somebody else has changed them meanwhile, and nothing is done.
  */
 extern bool sfi_keys_publish(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys);
 

@@ -205,7 +205,7 @@ sf_keys_make_new(SfSegment *seg, bool distrust)
 	{
 		CHECK_FOR_INTERRUPTS();
 		entry = plan_new(seg, distrust, &seen, &keys);
-	} while (!sfi_keys_publish(seg, seen.nentries > 0 ? &seen : NULL, &keys));
+	} while (!sfi_keys_publish(seg, &seen, &keys));
 	SF_ASSERT(entry->key_id == keys.nentries && entry->state == SF_KEY_USABLE);
 	return entry->key_id;
 }

@@ -164,24 +164,6 @@ sfi_keys_wrap(const SfSegment *seg, SfWrappedKey *entry, const char *master, uin
 
 /* ---- which master key ---- */
 
-/* An SfKeysUse: is it that one? */
-static void
-compare_check(const uint8 *master, const uint8 *check, void *arg)
-{
-	Wrapping   *wrapping = arg;
-
-	wrapping->is_known =
-		memcmp(check, wrapping->entry->master_check, SF_MASTER_CHECK_SIZE) == 0;
-}
-
-bool
-sfi_keys_is_master_loaded(SfWrappedKey *entry)
-{
-	Wrapping	wrapping = {.entry = entry};
-
-	return sf_keys_with_master(entry->master, compare_check, &wrapping) && wrapping.is_known;
-}
-
 void
 sfi_keys_copy_check(const uint8 *master, const uint8 *check, void *arg)
 {
@@ -195,13 +177,22 @@ sfi_keys_is_wrapped_by(const SfWrappedKey *entry, const char *master, const uint
 		memcmp(entry->master_check, check, SF_MASTER_CHECK_SIZE) == 0;
 }
 
+bool
+sfi_keys_is_master_loaded(const SfWrappedKey *entry)
+{
+	uint8		check[SF_MASTER_CHECK_SIZE];
+
+	return sf_keys_with_master(entry->master, sfi_keys_copy_check, check) &&
+		sfi_keys_is_wrapped_by(entry, entry->master, check);
+}
+
 /* ---- changes ---- */
 
 bool
 sfi_keys_publish(SfSegment *seg, const SfKeyPage *seen, const SfKeyPage *keys)
 {
 	SF_FAULT(keys_publish);
-	if (!sf_space_put_keys(seg, seen, keys))
+	if (!sf_space_put_keys(seg, seen->nentries > 0 ? seen : NULL, keys))
 		return false;
 
 	/*

@@ -158,9 +158,10 @@ sf_transform_seal(const SfDataKey *key, const uint8_t *subkey, SfBytes place,
 	return done;
 }
 
-SfDecoded
-sf_transform_open(const SfDataKey *key, const uint8_t *subkey, SfBytes place,
-				  const uint8_t *sealed, SfRoom head, SfRoom body)
+/* Decrypt what sf_transform_seal() has made of a message of this length, head and body. */
+static SfDecoded
+unseal(const SfDataKey *key, const uint8_t *subkey, SfBytes place, const uint8_t *sealed,
+	   SfRoom head, SfRoom body)
 {
 	const SfCipherOps *cipher = sf_transform_find_cipher(key->cipher);
 
@@ -246,9 +247,9 @@ sf_transform_open_unit(const SfDataKey *key, const SfUnitId *id, SfUnit *unit,
 	if (unit->stored_bytes <= SF_KEYED_OVERHEAD)
 		return SF_DECODE_DAMAGED;
 	body_bytes = unit->stored_bytes - SF_KEYED_OVERHEAD;
-	result = sf_transform_open(key, key->unit, (SfBytes) {&place, sizeof(place)},
-							   (const uint8_t *) stored, (SfRoom) {head, SF_CODED_OVERHEAD},
-							   (SfRoom) {body, body_bytes});
+	result = unseal(key, key->unit, (SfBytes) {&place, sizeof(place)},
+					(const uint8_t *) stored, (SfRoom) {head, SF_CODED_OVERHEAD},
+					(SfRoom) {body, body_bytes});
 	unit->stored_bytes = body_bytes + (sf_transform_is_raw(unit) ? 0 : SF_CODED_OVERHEAD);
 	return result;
 }
@@ -288,9 +289,9 @@ sf_transform_open_value(const SfDataKey *key, const SfSealed *sealed, const uint
 {
 	const ValuePlace place = value_place_of(value);
 
-	return sf_transform_open(key, key->row, (SfBytes) {&place, sizeof(place)},
-							 value + SF_SEALED_HEADER, (SfRoom) {NULL, 0},
-							 (SfRoom) {encoded, sealed->unit.stored_bytes});
+	return unseal(key, key->row, (SfBytes) {&place, sizeof(place)},
+				  value + SF_SEALED_HEADER, (SfRoom) {NULL, 0},
+				  (SfRoom) {encoded, sealed->unit.stored_bytes});
 }
 
 /* ---- hashes of values ---- */
@@ -336,8 +337,8 @@ sf_transform_open_hash(const SfDataKey *key, const SfLocator *version, const uin
 {
 	const HashPlace place = hash_place_of(version);
 
-	return sf_transform_open(key, key->content, (SfBytes) {&place, sizeof(place)}, sealed,
-							 (SfRoom) {NULL, 0}, (SfRoom) {hash, sizeof(*hash)});
+	return unseal(key, key->content, (SfBytes) {&place, sizeof(place)}, sealed,
+				  (SfRoom) {NULL, 0}, (SfRoom) {hash, sizeof(*hash)});
 }
 
 /* ---- what is not encrypted, and must be genuine ---- */

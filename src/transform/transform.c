@@ -67,14 +67,6 @@ head_of(const char *plain, uint32_t plain_bytes)
 	return (CodedHead) {plain_bytes, (uint32_t) sf_format_checksum(plain, plain_bytes, 0)};
 }
 
-void
-sf_transform_put_head(const char *plain, uint32_t plain_bytes, void *head)
-{
-	const CodedHead made = head_of(plain, plain_bytes);
-
-	memcpy(head, &made, sizeof(made));
-}
-
 /*
  * A digest is not the same as a checksum where there are a few bytes only; to go through
  * those twice costs nothing.
@@ -83,12 +75,10 @@ void
 sf_transform_put_head_of(const char *plain, uint32_t plain_bytes, const SfDigest *digest,
 						 void *head)
 {
-	const CodedHead made = {plain_bytes, (uint32_t) digest->low};
+	const CodedHead made = plain_bytes > SF_DIGEST_SHORT
+		? (CodedHead) {plain_bytes, (uint32_t) digest->low} : head_of(plain, plain_bytes);
 
-	if (plain_bytes > SF_DIGEST_SHORT)
-		memcpy(head, &made, sizeof(made));
-	else
-		sf_transform_put_head(plain, plain_bytes, head);
+	memcpy(head, &made, sizeof(made));
 }
 
 bool
@@ -116,6 +106,7 @@ uint32_t
 sf_transform_encode_bytes(const SfEncoder *encoder, SfCompression level, const char *plain,
 						  uint32_t plain_bytes, char *dst, uint32_t room)
 {
+	CodedHead	head;
 	uint32_t	body_bytes;
 
 	if (room <= SF_CODED_OVERHEAD)
@@ -124,7 +115,8 @@ sf_transform_encode_bytes(const SfEncoder *encoder, SfCompression level, const c
 										dst + SF_CODED_OVERHEAD, room - SF_CODED_OVERHEAD);
 	if (body_bytes == 0)
 		return 0;
-	sf_transform_put_head(plain, plain_bytes, dst);
+	head = head_of(plain, plain_bytes);
+	memcpy(dst, &head, sizeof(head));
 	return SF_CODED_OVERHEAD + body_bytes;
 }
 

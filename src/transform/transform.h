@@ -125,11 +125,9 @@ extern SfDecoded sf_transform_decode(const SfUnit *unit, SfDictionary *dictionar
 
 /*
  * The bytes that stored bytes begin with, but for those of a unit that is stored as it is:
- * SF_CODED_OVERHEAD of them.  ok: do they say so of these plain bytes?
+ * SF_CODED_OVERHEAD of them, by the digest of the plain bytes.  ok: do they say so of these
+ * plain bytes?
  */
-extern void sf_transform_put_head(const char *plain, uint32_t plain_bytes, void *head);
-
-/* The same where the digest of the plain bytes is known. */
 extern void sf_transform_put_head_of(const char *plain, uint32_t plain_bytes,
 									 const SfDigest *digest, void *head);
 extern bool sf_transform_head_ok(const char *plain, uint32_t plain_bytes, const void *head);
@@ -290,10 +288,6 @@ extern bool sf_transform_random(void *bytes, size_t len);
  */
 extern bool sf_transform_seal(const SfDataKey *key, const uint8_t *subkey, SfBytes place,
 							  const SfMessage *message, uint8_t *dst);
-
-/* Decrypt what the function before has made of a message of that length, head and body. */
-extern SfDecoded sf_transform_open(const SfDataKey *key, const uint8_t *subkey, SfBytes place,
-								   const uint8_t *sealed, SfRoom head, SfRoom body);
 
 /*
  * What a content of that length and digest hashes to for deduplication, 16 bytes.  key: of a
