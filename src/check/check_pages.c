@@ -36,7 +36,7 @@ static SfTransactionEnd
 entry_outcome(const SfPendEntry *entry)
 {
 	return entry->outcome == SF_OUTCOME_COMMITTED ? SF_END_COMMITTED :
-		sf_space_transaction_end(entry->fxid);
+		sf_base_transaction_end(entry->fxid);
 }
 
 static bool
