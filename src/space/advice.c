@@ -227,6 +227,7 @@ lock_bucket(AdviceIndex *index, uint64 key, int mode)
 
 	SF_ASSERT(known == NULL || (key & from.number) == from.number);
 	SF_FAULT(advice_look_up);
+	index->missing = false;
 	if (known != NULL)
 	{
 		buf = walk(index->rel, from.page, from.number, key, mode);
@@ -240,7 +241,7 @@ lock_bucket(AdviceIndex *index, uint64 key, int mode)
 	SF_ASSERT(!BufferIsValid(buf) ||
 			  sfi_page_is_locked(buf, mode == BUFFER_LOCK_SHARE ? LW_SHARED : LW_EXCLUSIVE));
 	index->missing = root == 0;
-	index->damaged = !BufferIsValid(buf) && !index->missing;
+	index->damaged |= root != 0 && !BufferIsValid(buf);
 	return buf;
 }
 
@@ -396,13 +397,16 @@ write_split(AdviceIndex *index, Buffer buf, int nentries, SfAdviceBucket *half)
 	Buffer		hbuf = lock_header(index->rel, &h);
 	uint32		page;
 
-	index->damaged = !sfi_page_lock_sound(index->rel, buf, SF_PAGE_ADVICE_BUCKET,
-										  BUFFER_LOCK_EXCLUSIVE);
-	if (index->damaged || !divide(SfPageAdviceBucket(BufferGetPage(buf)), nentries, half))
+	if (!sfi_page_lock_sound(index->rel, buf, SF_PAGE_ADVICE_BUCKET, BUFFER_LOCK_EXCLUSIVE))
 	{
-		if (!index->damaged)
-			LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+		index->damaged = true;
 		ReleaseBuffer(buf);
+		UnlockReleaseBuffer(hbuf);
+		return;
+	}
+	if (!divide(SfPageAdviceBucket(BufferGetPage(buf)), nentries, half))
+	{
+		UnlockReleaseBuffer(buf);
 		UnlockReleaseBuffer(hbuf);
 		return;
 	}
