@@ -33,12 +33,11 @@ make_row(FunctionCallInfo fcinfo, const SfFetchCounts *counts)
 	return sf_base_row(fcinfo, values, nulls);
 }
 
-/* All rows; the connection is closed whatever happens. */
+/* All rows; the connection of a source, if there is one, is closed whatever happens. */
 static void
-fetch_all(Relation rel, SfSegment *seg, const char *conninfo, SfFetchCounts *counts)
+fetch_all(Relation rel, SfSegment *seg, SfFetchSource *source, SfFetchCounts *counts)
 {
 	SfFetchRange range = {0, RelationGetNumberOfBlocks(rel), InvalidTransactionId, 0};
-	SfFetchSource *source = conninfo == NULL ? NULL : sfi_fetch_source(conninfo, 0);
 
 	PG_TRY();
 	{
@@ -89,7 +88,7 @@ securefile_fetch_column(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("column %d of table \"%s\" has no segment", attnum, RelationGetRelationName(rel))));
 	if (!seg->logged_data && RelationGetNumberOfBlocks(rel) > 0)
-		fetch_all(rel, seg, source, &counts);
+		fetch_all(rel, seg, source == NULL ? NULL : sfi_fetch_source(source, 0), &counts);
 	table_close(rel, NoLock);
 	PG_RETURN_DATUM(make_row(fcinfo, &counts));
 }
