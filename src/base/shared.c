@@ -19,6 +19,12 @@ StaticAssertDecl(sizeof(pg_atomic_uint32) == sizeof(uint32) &&
 				 sizeof(pg_atomic_uint64) == sizeof(uint64),
 				 "an atomic number of zero bytes is zero");
 
+SfSharedColumn
+sf_base_shared_column(Oid table_oid, AttrNumber attnum)
+{
+	return (SfSharedColumn) {MyDatabaseId, table_oid, attnum};
+}
+
 static Size
 area_bytes(const SfSharedArea *area)
 {

@@ -45,6 +45,17 @@ typedef struct SfSharedArea
 	void		(*init) (void);
 } SfSharedArea;
 
+/* A column of any database, as the key of such a table. */
+typedef struct SfSharedColumn
+{
+	Oid			db;
+	Oid			table_oid;
+	int32		attnum;			/* as int32: no padding to hash */
+} SfSharedColumn;
+
+/* That of a column of the current database.  Never throws. */
+extern SfSharedColumn sf_base_shared_column(Oid table_oid, AttrNumber attnum);
+
 /*
  * Ask for the memory of the areas, and make them: from the hooks of the server for these
  * purposes.  In the list an area may rely on those before it.  ERROR when memory is short.

@@ -25,6 +25,7 @@
 #include "datatype/timestamp.h"
 #include "fetch/fetch.h"
 #include "format/format.h"
+#include "io/io.h"
 #include "space/space.h"
 #include "storage/block.h"
 #include "utils/rel.h"
@@ -97,6 +98,13 @@ extern void sfi_batch_add(const SfUnit *unit, uint64 seed, void *arg);
 extern void sfi_batch_finish(SfFetchBatch *batch);
 
 /* ---- fetch_write.c ---- */
+
+/*
+ * Move whole blocks between a buffer of sf_io_buffer_alloc() and files, durably if it is a
+ * write.  ERROR when that cannot be done.
+ */
+extern void sfi_fetch_transfer(SfFiles *files, bool is_write, uint64 offset, char *buffer,
+							   uint32 length);
 
 /*
  * Write whole sectors to their place, durably.  offset: bytes, in the segment.  Takes a lock of

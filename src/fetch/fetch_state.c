@@ -28,16 +28,9 @@ PG_FUNCTION_INFO_V1(securefile_fetch_state);
 #define FIRST_PAUSE_MS	(10 * 1000)
 #define MOST_PAUSE_MS	(5 * 60 * 1000)
 
-typedef struct Key
-{
-	Oid			db;
-	Oid			table_oid;
-	int32		attnum;			/* as int32: no padding to hash */
-} Key;
-
 typedef struct Entry
 {
-	Key			key;
+	SfSharedColumn key;
 	SfFetchState state;
 } Entry;
 
@@ -60,19 +53,13 @@ const SfSharedArea sf_fetch_area = {
 
 const SfSharedArea sf_fetch_columns_area = {
 	.name = "securefile fetch columns", .at = (void **) &table,
-	.items = &sf_max_columns, .item_bytes = sizeof(Entry), .key_bytes = sizeof(Key)
+	.items = &sf_max_columns, .item_bytes = sizeof(Entry), .key_bytes = sizeof(SfSharedColumn)
 };
-
-static Key
-key_of(Oid table_oid, AttrNumber attnum)
-{
-	return (Key) {MyDatabaseId, table_oid, attnum};
-}
 
 SfFetchState
 sfi_fetch_state_get(Oid table_oid, AttrNumber attnum)
 {
-	Key			key = key_of(table_oid, attnum);
+	SfSharedColumn key = sf_base_shared_column(table_oid, attnum);
 	SfFetchState state = {0};
 	Entry	   *entry;
 
@@ -87,7 +74,7 @@ sfi_fetch_state_get(Oid table_oid, AttrNumber attnum)
 void
 sfi_fetch_state_set(Oid table_oid, AttrNumber attnum, const SfFetchState *state)
 {
-	Key			key = key_of(table_oid, attnum);
+	SfSharedColumn key = sf_base_shared_column(table_oid, attnum);
 	Entry	   *entry;
 
 	LWLockAcquire(&peer->lock, LW_EXCLUSIVE);

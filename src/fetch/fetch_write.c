@@ -17,7 +17,6 @@
 
 #include "access/xlog.h"
 #include "fetch/fetch_internal.h"
-#include "io/io.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 
@@ -25,8 +24,6 @@
 #define LOCK_OF_FETCH	0x5346
 
 #define MOST_BYTES		(1024 * 1024)
-
-static SfIo io;
 
 static LOCKTAG
 lock_tag(const SfSegment *seg)
@@ -37,12 +34,13 @@ lock_tag(const SfSegment *seg)
 	return tag;
 }
 
-/* Move whole blocks between a buffer and the files. */
-static void
-transfer(const SfSegment *seg, bool is_write, uint64 offset, char *buffer, uint32 length)
+void
+sfi_fetch_transfer(SfFiles *files, bool is_write, uint64 offset, char *buffer, uint32 length)
 {
+	static SfIo io;
+
 	SF_ASSERT(!io.in_flight);
-	io.files = sf_io_open(seg->storage, true);
+	io.files = files;
 	io.segment_offset = offset;
 	io.buf = buffer;
 	io.len_bytes = length;
@@ -57,18 +55,20 @@ write_blocks(const SfSegment *seg, uint64 first, uint64 end, uint64 offset, cons
 			 uint32 length)
 {
 	static char *buffer = NULL;
+	SfFiles    *files;
 	LOCKTAG		tag = lock_tag(seg);
 
 	if (buffer == NULL)
 		buffer = sf_io_buffer_alloc(MOST_BYTES);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	files = sf_io_open(seg->storage, true);
 	if (first < offset)
-		transfer(seg, false, first, buffer, SF_BLOCK_SIZE);
+		sfi_fetch_transfer(files, false, first, buffer, SF_BLOCK_SIZE);
 	if (offset + length < end)
-		transfer(seg, false, end - SF_BLOCK_SIZE, buffer + (end - SF_BLOCK_SIZE - first),
-				 SF_BLOCK_SIZE);
+		sfi_fetch_transfer(files, false, end - SF_BLOCK_SIZE,
+						   buffer + (end - SF_BLOCK_SIZE - first), SF_BLOCK_SIZE);
 	memcpy(buffer + (offset - first), bytes, length);
-	transfer(seg, true, first, buffer, end - first);
+	sfi_fetch_transfer(files, true, first, buffer, end - first);
 	(void) LockRelease(&tag, ExclusiveLock, false);
 }
 

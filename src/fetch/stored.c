@@ -10,14 +10,11 @@
 
 #include "fetch/fetch_internal.h"
 #include "fmgr.h"
-#include "io/io.h"
 
 PG_FUNCTION_INFO_V1(securefile_stored_bytes);
 
 /* Whole blocks around the longest unit. */
 #define MOST_BYTES		(TYPEALIGN(SF_BLOCK_SIZE, SF_UNIT_STORED_MAX) + SF_BLOCK_SIZE)
-
-static SfIo io;
 
 /* A unit lies on one map page, and so in one file. */
 static void
@@ -55,14 +52,8 @@ read_place(SfSegment *seg, uint64 offset, uint32 length, char *dst)
 
 	if (buffer == NULL)
 		buffer = sf_io_buffer_alloc(MOST_BYTES);
-	SF_ASSERT(!io.in_flight && end - first <= MOST_BYTES);
-	io.files = sf_io_open(seg->storage, false);
-	io.segment_offset = first;
-	io.buf = buffer;
-	io.len_bytes = end - first;
-	io.is_write = io.durable = false;
-	sf_io_start(&io);
-	sf_io_wait(&io);
+	SF_ASSERT(end - first <= MOST_BYTES);
+	sfi_fetch_transfer(sf_io_open(seg->storage, false), false, first, buffer, end - first);
 	memcpy(dst, buffer + (offset - first), length);
 }
 

@@ -31,16 +31,9 @@
 /* with more columns than this a backend gives its local table back after a flush */
 #define LOCAL_KEEP		64
 
-typedef struct StatKey
-{
-	Oid			db;
-	Oid			table_oid;
-	int32		attnum;			/* as int32: no padding to hash */
-} StatKey;
-
 typedef struct StatEntry
 {
-	StatKey		key;
+	SfSharedColumn key;
 	slock_t		lock;
 	TimestampTz reset;
 	TimestampTz last_flush;
@@ -55,7 +48,7 @@ typedef struct StatShared
 
 typedef struct LocalEntry
 {
-	StatKey		key;
+	SfSharedColumn key;
 	SfStatCounters counters;
 } LocalEntry;
 
@@ -74,19 +67,13 @@ const SfSharedArea sf_stats_area = {
 
 const SfSharedArea sf_stats_columns_area = {
 	.name = "securefile stats columns", .at = (void **) &shared_table,
-	.items = &sf_max_columns, .item_bytes = sizeof(StatEntry), .key_bytes = sizeof(StatKey)
+	.items = &sf_max_columns, .item_bytes = sizeof(StatEntry), .key_bytes = sizeof(SfSharedColumn)
 };
 
 /* ---- counters ---- */
 
-static StatKey
-make_key(Oid table_oid, AttrNumber attnum)
-{
-	return (StatKey) {MyDatabaseId, table_oid, attnum};
-}
-
 static bool
-keys_equal(const StatKey *a, const StatKey *b)
+keys_equal(const SfSharedColumn *a, const SfSharedColumn *b)
 {
 	return a->table_oid == b->table_oid && a->attnum == b->attnum && a->db == b->db;
 }
@@ -110,15 +97,15 @@ all_zero(const SfStatCounters *counters)
 SfStatCounters *
 sf_stats_local(Oid table_oid, AttrNumber attnum)
 {
-	StatKey		key = make_key(table_oid, attnum);
+	SfSharedColumn key = sf_base_shared_column(table_oid, attnum);
 	bool		found;
 
 	if (local_last != NULL && keys_equal(&local_last->key, &key))
 		return &local_last->counters;
 
 	if (local_table == NULL)
-		local_table = sf_base_table("securefile local stats", sizeof(StatKey), sizeof(LocalEntry),
-									TopMemoryContext);
+		local_table = sf_base_table("securefile local stats", sizeof(SfSharedColumn),
+									sizeof(LocalEntry), TopMemoryContext);
 	local_last = hash_search(local_table, &key, HASH_ENTER, &found);
 	if (!found)
 		memset(&local_last->counters, 0, sizeof(SfStatCounters));
@@ -151,7 +138,7 @@ evict_oldest(void)
  * time.
  */
 static StatEntry *
-enter(const StatKey *key, TimestampTz now, bool *first_overflow)
+enter(const SfSharedColumn *key, TimestampTz now, bool *first_overflow)
 {
 	bool		found;
 	StatEntry  *entry;
@@ -191,7 +178,7 @@ add_to_entry(StatEntry *entry, const SfStatCounters *add, TimestampTz now)
  * time, so the lock is first taken in shared mode.
  */
 static void
-flush_one(const StatKey *key, const SfStatCounters *add)
+flush_one(const SfSharedColumn *key, const SfStatCounters *add)
 {
 	TimestampTz now = GetCurrentTransactionStopTimestamp();
 	bool		first_overflow = false;
@@ -286,7 +273,7 @@ sf_stats_list(SfStatColumn **columns)
 void
 sf_stats_reset(Oid table_oid, AttrNumber attnum)
 {
-	StatKey		key = make_key(table_oid, attnum);
+	SfSharedColumn key = sf_base_shared_column(table_oid, attnum);
 	TimestampTz now = GetCurrentTimestamp();
 	StatEntry  *entry;
 
