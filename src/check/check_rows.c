@@ -236,18 +236,12 @@ read_map(void *arg)
 		return;
 	}
 	packed = PG_DETOAST_DATUM_PACKED(work->value);
-	if (sf_read_is_in_row(packed))
+	if (sf_read_is_in_row(packed) || sf_read_is_homed(packed))
 	{
-		if (sf_read_length(packed) > 0)
-			count_key(check, 0);
-		verify_in_row(check, packed);
-		return;
-	}
-	if (sf_read_is_homed(packed))
-	{
-		if (!belongs_here(check, sf_read_home(packed)))
+		if (sf_read_is_homed(packed) && !belongs_here(check, sf_read_home(packed)))
 			return;
-		count_key(check, sf_read_key_id(packed));
+		if (sf_read_length(packed) > 0)
+			count_key(check, sf_read_key_id(packed));
 		verify_in_row(check, packed);
 		return;
 	}

@@ -36,6 +36,15 @@ my @kinds = (
 	[ 'a record of another object', qr/^rebuild record\|reference to nothing\|/m, sub { set_record($_[0], record_of($_[1], 100000), 0, pack('Q<', 40_000_000)) } ],
 	[ 'a map that differs', qr/^rebuild record\|shared map differs\|/m, sub { my $r = record_of($_[1], 100000); set_record($_[0], $r, AT_LOCATOR + 48, pack('Q<', 8)) } ],
 	[ 'a share page of zeros', qr/^rebuild record\|reference to nothing\|/m, sub { zero_pages(@_, PAGE_SHARE) } ],
+	[ 'a share page of zeros that no list leads to', qr/^rebuild record\|reference to nothing\|/m,
+		sub { zero_pages(@_, PAGE_SHARE); change($_[0], 0, SHARE_HEAD, pack('V', 0)) } ],
+	[ 'a record of zeros on a page that no list leads to', qr/^rebuild record\|reference to nothing\|/m,
+		sub
+		{
+			my $r = record_of($_[1], 100000);
+			set_record($_[0], $r, 0, "\0" x (CELL * $r->{cells}));
+			change($_[0], 0, SHARE_HEAD, pack('V', 0));
+		} ],
 	[ 'a bit of a share page', qr/^rebuild page\|unreadable\|/m, sub { patch($_[0], (pages_of($_[1], PAGE_SHARE))[0] * PAGE + CELLS + 3, "\x63") } ],
 	[ 'a list that begins nowhere', qr/^rebuild lists of pages\|damaged list of pages\|[^\n]*the list of share pages does not lead to/m, sub { change($_[0], 0, SHARE_HEAD, pack('V', 0)) } ],
 	[ 'a list that begins at another page', $lists, sub { change($_[0], 0, SHARE_HEAD, pack('V', (pages_of($_[1], PAGE_PENDING))[0])) } ],
