@@ -4,7 +4,7 @@
  *	  SQL functions that lend blocks of a segment (space/lend.c), with and without a bound.
  *
  * The library exports what they need where it is built with fault points.  For
- * test/t/214_lend_below.pl.
+ * test/t/engine/214_lend_below.pl.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,6 +12,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "space/lend.h"
 #include "space/space.h"
 #include "utils/builtins.h"
 
