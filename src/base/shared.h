@@ -20,6 +20,8 @@
 #ifndef SF_SHARED_H
 #define SF_SHARED_H
 
+#include "access/attnum.h"
+
 typedef struct SfSharedArea
 {
 	const char *name;			/* in pg_shmem_allocations */
