@@ -317,7 +317,7 @@ static const SfRecordKind records[SF_RECORD_KINDS] = {
 };
 
 StaticAssertDecl(OPCODE(XLOG_SF_OWN) < SF_RECORD_KINDS, "the table has a row for every opcode");
-StaticAssertDecl(lengthof(reasons) == SF_PAGES_MARK + 1, "every reason has a name");
+StaticAssertDecl(lengthof(reasons) == SF_PAGES_LAST + 1, "every reason has a name");
 StaticAssertDecl(offsetof(xl_sf_size, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_resolve, storage) == offsetof(xl_sf_storage, storage) &&
 				 offsetof(xl_sf_data, storage) == offsetof(xl_sf_storage, storage),
@@ -362,7 +362,7 @@ redo(XLogReaderState *record)
 }
 
 /*
- * For pg_waldump and error messages, so it must get along with any bytes, and never
+ * For pg_walinspect and error messages, so it must get along with any bytes, and never
  * throws.  What many structs begin with is said here, and what one has of its own by the row's
  * function.
  */
