@@ -457,7 +457,7 @@ sfi_change_finish_pages(SfPagesReason reason, uint8 kind, uint16 nentries)
 {
 	xl_sf_pages rec = {SF_WAL_VERSION, reason, kind, 0, nentries};
 
-	SF_ASSERT(reason >= SF_PAGES_ENTRIES && reason <= SF_PAGES_LAST);
+	SF_ASSERT(reason >= SF_PAGES_ENTRIES && reason <= SF_LAST_REASON);
 	SF_ASSERT((nentries == 0) == (kind == 0));
 	return sfi_change_finish(XLOG_SF_PAGES, &rec, sizeof(rec));
 }

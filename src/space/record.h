@@ -49,7 +49,7 @@ typedef enum SfPagesReason
 	SF_PAGES_ADVICE,			/* a bucket; or header, and buckets: one is
 								 * made */
 	SF_PAGES_MARK,				/* inode page: whose the map of that root is */
-	SF_PAGES_LAST = SF_PAGES_MARK,
+	SF_LAST_REASON = SF_PAGES_MARK,
 } SfPagesReason;
 
 /* ---- main data: every struct begins with the version ---- */
