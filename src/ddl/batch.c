@@ -35,7 +35,6 @@
 #include "catalog/pg_inherits.h"
 #include "commands/tablecmds.h"
 #include "ddl/command.h"
-#include "ddl/ddl.h"
 #include "ddl/table_rows.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
@@ -47,11 +46,9 @@
 #include "stats/stats.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(securefile_rewrite_some);
 PG_FUNCTION_INFO_V1(securefile_rewrite_online);

@@ -21,7 +21,6 @@
 #include "access/tableam.h"
 #include "catalog/pg_class.h"
 #include "ddl/command.h"
-#include "ddl/ddl.h"
 #include "ddl/table_rows.h"
 #include "read/read.h"
 #include "storage/bufmgr.h"

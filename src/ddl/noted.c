@@ -37,10 +37,8 @@
 #include "base/base.h"
 
 #include "access/htup_details.h"
-#include "access/parallel.h"
 #include "access/relation.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "ddl/ddl.h"
 #include "ddl/command.h"

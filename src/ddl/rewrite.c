@@ -34,7 +34,6 @@
 #include "miscadmin.h"
 #include "space/dictionary_pages.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"

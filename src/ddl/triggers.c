@@ -28,7 +28,6 @@
 #include "commands/trigger.h"
 #include "ddl/ddl.h"
 #include "ddl/objects.h"
-#include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"

@@ -22,7 +22,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_trigger.h"
 #include "ddl/command.h"
 #include "ddl/table_rows.h"
 #include "fmgr.h"

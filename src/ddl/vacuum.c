@@ -34,11 +34,9 @@
 #include "commands/vacuum.h"
 #include "ddl/command.h"
 #include "miscadmin.h"
-#include "storage/lwlock.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
