@@ -403,14 +403,14 @@ column_being_rewritten(FunctionCallInfo fcinfo)
 static void
 announce_row(FunctionCallInfo fcinfo, const SfConvert *convert)
 {
-	SfRowContext *row = &sfi_ddl_alter->row;
+	SfRowContext *row = &sfi_ddl_command.alter->row;
 
 	/*
 	 * the expression runs while the command that it was made for is the
 	 * current one
 	 */
-	SF_ASSERT(sfi_ddl_alter != NULL);
-	SF_ASSERT(list_member_ptr(sfi_ddl_alter->converts, convert));
+	SF_ASSERT(sfi_ddl_command.alter != NULL);
+	SF_ASSERT(list_member_ptr(sfi_ddl_command.alter->converts, convert));
 
 	if (fcinfo->flinfo->fn_extra == NULL)
 	{
@@ -418,7 +418,8 @@ announce_row(FunctionCallInfo fcinfo, const SfConvert *convert)
 		char	   *name = get_rel_name(sfi_ddl_rewritten_table(&transient_oid));
 
 		/* as long-lived as the row context that refers to it */
-		fcinfo->flinfo->fn_extra = MemoryContextStrdup(GetMemoryChunkContext(sfi_ddl_alter), name);
+		fcinfo->flinfo->fn_extra =
+			MemoryContextStrdup(GetMemoryChunkContext(sfi_ddl_command.alter), name);
 	}
 	SF_ASSERT(ItemPointerIsValid((ItemPointer) PG_GETARG_POINTER(0)));
 	row->table = fcinfo->flinfo->fn_extra;

@@ -79,7 +79,7 @@ sfi_ddl_notes_forget(void)
 
 	for (int i = 0; i < nnotes; i++)
 	{
-		if (notes[i].depth != sfi_ddl_depth())
+		if (notes[i].depth != sfi_ddl_command.depth)
 			notes[kept++] = notes[i];
 	}
 	nnotes = kept;
@@ -99,10 +99,10 @@ first_added(AttrNumber a, AttrNumber b)
 static void
 note_alter(SfDirtyTable *note)
 {
-	if (sfi_ddl_alter == NULL)
+	if (sfi_ddl_command.alter == NULL)
 		return;
 	note->altering = true;
-	note->brings_values |= sfi_ddl_alter->may_bring_values;
+	note->brings_values |= sfi_ddl_command.alter->may_bring_values;
 }
 
 /* A note of this relation at this level, among the last ones, or NULL. */
@@ -111,7 +111,7 @@ find_recent(Oid relid)
 {
 	for (int i = nnotes - 1; i >= 0 && i >= nnotes - RECENT_NOTES; i--)
 	{
-		if (notes[i].relid == relid && notes[i].depth == sfi_ddl_depth())
+		if (notes[i].relid == relid && notes[i].depth == sfi_ddl_command.depth)
 			return &notes[i];
 	}
 	return NULL;
@@ -123,11 +123,11 @@ add_table_note(Oid relid)
 	SfDirtyTable *note;
 
 	notes = sf_base_array_grow(notes, nnotes, &capacity, sizeof(SfDirtyTable), TopMemoryContext);
-	SF_INVARIANT(N1, nnotes == 0 || notes[nnotes - 1].depth <= sfi_ddl_depth());
+	SF_INVARIANT(N1, nnotes == 0 || notes[nnotes - 1].depth <= sfi_ddl_command.depth);
 	note = &notes[nnotes++];
 	memset(note, 0, sizeof(SfDirtyTable));
 	note->relid = relid;
-	note->depth = sfi_ddl_depth() + (SF_BREAKS(n1) ? 1 : 0);
+	note->depth = sfi_ddl_command.depth + (SF_BREAKS(n1) ? 1 : 0);
 	note->by_command = true;
 	return note;
 }
@@ -179,7 +179,7 @@ sfi_ddl_note_table(Oid relid, bool created, AttrNumber added)
 static bool
 is_current(const SfDirtyTable *note)
 {
-	return note->depth >= sfi_ddl_depth() || sfi_ddl_depth() == 1;
+	return note->depth >= sfi_ddl_command.depth || sfi_ddl_command.depth == 1;
 }
 
 /*
@@ -231,7 +231,7 @@ changed_type(Oid relid)
 {
 	ListCell   *lc;
 
-	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
+	foreach(lc, sfi_ddl_command.alter == NULL ? NIL : sfi_ddl_command.alter->retyped)
 	{
 		const SfAltered *altered = lfirst(lc);
 		int32		typmod = -1;
@@ -395,7 +395,7 @@ forget_table(int mark, Oid relid)
 
 	for (int i = mark; i < nnotes; i++)
 	{
-		if (notes[i].relid != relid || notes[i].depth != sfi_ddl_depth())
+		if (notes[i].relid != relid || notes[i].depth != sfi_ddl_command.depth)
 			notes[kept++] = notes[i];
 	}
 	nnotes = kept;
@@ -500,6 +500,6 @@ sf_ddl_require_followed(void)
 void
 sf_ddl_notes_at_end(void)
 {
-	if (sfi_ddl_depth() == 0)
+	if (sfi_ddl_command.depth == 0)
 		nnotes = 0;
 }

@@ -196,7 +196,7 @@ void
 sfi_ddl_segment_drop(Oid segrelid)
 {
 	MemoryContext context = CurrentMemoryContext;
-	bool		cascade = sfi_ddl_alter != NULL && sfi_ddl_alter->drops_cascade;
+	bool		cascade = sfi_ddl_command.alter != NULL && sfi_ddl_command.alter->drops_cascade;
 	ObjectAddress segment;
 
 	ObjectAddressSet(segment, RelationRelationId, segrelid);

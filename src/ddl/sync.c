@@ -274,7 +274,7 @@ is_replaced(Relation rel, AttrNumber attnum)
 {
 	ListCell   *lc;
 
-	foreach(lc, sfi_ddl_alter == NULL ? NIL : sfi_ddl_alter->retyped)
+	foreach(lc, sfi_ddl_command.alter == NULL ? NIL : sfi_ddl_command.alter->retyped)
 	{
 		const SfAltered *altered = lfirst(lc);
 

@@ -80,8 +80,6 @@ struct SfTakenColumns
 	BlockNumber pages_left;
 };
 
-SfTakenColumns *sfi_ddl_taken = NULL;
-
 SfTakenColumns *
 sfi_ddl_taken_begin(const Node *stmt)
 {
@@ -219,7 +217,7 @@ may_have_values(Oid table_oid, AttrNumber attnum)
 void
 sfi_ddl_taken_note(Oid table_oid, AttrNumber attnum, bool dropped)
 {
-	SfTakenColumns *taken = sfi_ddl_taken;
+	SfTakenColumns *taken = sfi_ddl_command.taken;
 	Counting	counting = {.table_oid = table_oid, .attnum = attnum};
 	ErrorData  *error;
 	MemoryContext old;
@@ -377,13 +375,14 @@ any_dropped(List *columns)
 void
 sfi_ddl_taken_report(void)
 {
+	SfTakenColumns *taken = sfi_ddl_command.taken;
 	List	   *columns = NIL;
 	StringInfoData said;
 
-	if (sfi_ddl_taken == NULL || sfi_ddl_taken->seen == NIL || sfi_ddl_objects() == NULL)
+	if (taken == NULL || taken->seen == NIL || sfi_ddl_objects() == NULL)
 		return;
-	columns = taken_columns(sfi_ddl_taken->seen);
-	sfi_ddl_taken->seen = NIL;
+	columns = taken_columns(taken->seen);
+	taken->seen = NIL;
 	if (columns == NIL)
 		return;
 	initStringInfo(&said);
