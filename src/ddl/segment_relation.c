@@ -263,20 +263,16 @@ segment_attnum(Oid relid, Oid am, Oid table_oid, AttrNumber *attnum)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	Form_pg_class form;
-	unsigned int named_table;
-	int			named_attnum;
+	Oid			named_table;
 	bool		found;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	found = form->relam == am && form->relkind == RELKIND_TOASTVALUE &&
-		sscanf(NameStr(form->relname), "pg_securefile_%u_%d",
-			   &named_table, &named_attnum) == 2 &&
+		sf_space_segment_column(NameStr(form->relname), &named_table, attnum) &&
 		named_table == table_oid;
 	ReleaseSysCache(tuple);
-	if (found)
-		*attnum = (AttrNumber) named_attnum;
 	return found;
 }
 

@@ -35,14 +35,8 @@ static bool
 parse_segment(Oid segrelid, SfTableSegment *column)
 {
 	char	   *name = get_rel_name(segrelid);
-	unsigned int table_oid;
-	int			attnum;
 
-	if (name == NULL || sscanf(name, "pg_securefile_%u_%d", &table_oid, &attnum) != 2)
-		return false;
-	column->relid = table_oid;
-	column->attnum = attnum;
-	return true;
+	return name != NULL && sf_space_segment_column(name, &column->relid, &column->attnum);
 }
 
 /* List them anew if any relation has changed. */
