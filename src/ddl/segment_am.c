@@ -104,52 +104,34 @@ sfi_ddl_write_before_drop(void)
 		sf_write_flush();
 }
 
-/*
- * Make the storage of a new segment, or the storage that replaces an existing
- * one (TRUNCATE); then object ids go on where they were.
- */
+/* Make the storage of a new segment, or the storage that replaces an existing one. */
 static void
 segment_set_new_filenode(Relation rel, const SfStorage *newnode, char persistence,
 						 TransactionId *freezeXid, MultiXactId *minmulti)
 {
-	SfSegmentBirth birth = {0};
-	bool		replace = (sfi_ddl_segment_birth == NULL);
+	const SfSegmentBirth *birth = sfi_ddl_segment_birth;
+	const bool	replace = !SfStorageEquals(SfRelStorage(rel), *newnode);
 
-	if (rel->rd_rel->relkind != RELKIND_TOASTVALUE ||
+	if (birth == NULL || rel->rd_rel->relkind != RELKIND_TOASTVALUE ||
 		persistence != RELPERSISTENCE_PERMANENT)
 		refuse_use_by_hand();
 	sf_base_require_preload();
-
-	if (replace)
-	{
-		SfHeader	header = sf_space_read_header(sf_space_open_rel(rel));
-
-		birth.table_oid = header.table_oid;
-		birth.attnum = header.attnum;
-		birth.logged_data = sfi_ddl_segment_logged(&header);
-		birth.next_object_id = header.next_object_id;
-	}
-	else
-	{
-		birth = *sfi_ddl_segment_birth;
-		replace = !SfStorageEquals(SfRelStorage(rel), *newnode);
-	}
 
 	/* as heap does: nobody older than this can write an entry here */
 	*freezeXid = RecentXmin;
 	*minmulti = GetOldestMultiXactId();
 
-	if (birth.adopt != NULL)
+	if (birth->adopt != NULL)
 	{
-		SF_ASSERT(!replace && SfStorageEquals(*birth.adopt, *newnode));
+		SF_ASSERT(!replace && SfStorageEquals(*birth->adopt, *newnode));
 		adopt_storage(*newnode, freezeXid, minmulti);
 		return;
 	}
 	if (replace)
 		sfi_ddl_write_before_drop();
 	smgrclose(RelationCreateStorage(*newnode, persistence, true));
-	sf_space_create_storage(*newnode, birth.table_oid, birth.attnum, birth.logged_data,
-							birth.next_object_id);
+	sf_space_create_storage(*newnode, birth->table_oid, birth->attnum, birth->logged_data,
+							birth->next_object_id);
 	if (replace)
 		sf_space_drop_storage(SfRelStorage(rel));
 }

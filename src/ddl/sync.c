@@ -149,10 +149,11 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 {
 	bool		want_logged = !column->options.fs_like_logging;
 	Relation	segrel = relation_open(segrelid, AccessShareLock);
-	SfHeader	header = sf_space_read_header(sf_space_open_rel(segrel));
+	SfSegment  *seg = sf_space_open_rel(segrel);
+	SfHeader	header = sf_space_read_header(seg);
 
 	relation_close(segrel, NoLock);
-	if (sfi_ddl_segment_logged(&header) == want_logged)
+	if (seg->logged_data == want_logged)
 		return;
 
 	/* values in rows may need a key, or a dictionary, which the segment has */
@@ -167,7 +168,9 @@ sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 				 errhint("Use securefile_rewrite('%s', '%s', logging => '%s').",
 						 qualified_name(rel), sfi_ddl_column_name(rel, column->attnum),
 						 want_logged ? "logging" : "filesystem_like_logging")));
-	sfi_ddl_segment_reset(segrelid, want_logged);
+	segrel = relation_open(segrelid, AccessExclusiveLock);
+	sfi_ddl_segment_renew(segrel, want_logged);
+	relation_close(segrel, NoLock);
 }
 
 /* Make the segment of a column if there is none; returns true if it was made now. */
@@ -298,7 +301,6 @@ settle_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
 {
 	bool		replaced = OidIsValid(segrelid) && is_replaced(rel, attnum);
 	Relation	segrel;
-	SfHeader	header;
 
 	if (sfi_ddl_rows_exist(rel, attnum,
 						   replaced || had_none ? SF_ROWS_STORED : SF_ROWS_UNPROVED))
@@ -306,9 +308,8 @@ settle_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
 	if (!replaced)
 		return false;
 	segrel = relation_open(segrelid, AccessExclusiveLock);
-	header = sf_space_read_header(sf_space_open_rel(segrel));
+	sfi_ddl_segment_renew(segrel, sf_space_open_rel(segrel)->logged_data);
 	relation_close(segrel, NoLock);
-	sfi_ddl_segment_reset(segrelid, sfi_ddl_segment_logged(&header));
 	return true;
 }
 

@@ -212,16 +212,15 @@ find_orphaned(const Unfinished *column, List *left)
 static void
 adopt(const Unfinished *column, SfOrphanedStorage *storage)
 {
-	SfSegmentBirth birth = {0};
-	char		name[NAMEDATALEN];
+	const SfSegmentBirth birth = {
+		.table_oid = column->table_oid,
+		.attnum = column->attnum,
+		.adopt = &storage->storage
+	};
 
-	birth.table_oid = column->table_oid;
-	birth.attnum = column->attnum;
 	SF_ASSERT(storage->has_pages && storage->header.table_oid == column->table_oid &&
 			  storage->header.attnum == column->attnum);
-	birth.adopt = &storage->storage;
-	sf_space_segment_name(name, column->table_oid, column->attnum);
-	(void) sfi_ddl_segment_create(name, &birth);
+	(void) sfi_ddl_segment_create(&birth);
 }
 
 static Datum
