@@ -203,8 +203,11 @@ extern void sfi_ddl_note_table(Oid relid, bool created, AttrNumber added);
 extern int	sfi_ddl_notes_mark(void);
 extern void sfi_ddl_notes_fail(int mark);
 
-/* Forget the notes of the current command itself.  Never throws. */
-extern void sfi_ddl_notes_forget(void);
+/*
+ * Forget the notes that the current command itself has made since a mark: of one relation,
+ * or of all (InvalidOid).  Never throws.
+ */
+extern void sfi_ddl_notes_forget(int mark, Oid relid);
 
 /*
  * Bring in line all tables that the current command has touched.  Locks them as
@@ -244,8 +247,8 @@ extern bool sfi_ddl_table_has_columns(Oid relid);
 
 /*
  * ERROR OBJECT_NOT_IN_PREREQUISITE_STATE if a securefile column of an open
- * ordinary table lacks a row trigger in this description of the table's triggers.
- * Does nothing for other relations.
+ * ordinary table lacks a row trigger in this description of the table's triggers, or
+ * the extension one of its objects (sfi_ddl_require_whole()).
  */
 extern void sfi_ddl_require_triggers(Relation rel, const TriggerDesc *triggers);
 

@@ -73,15 +73,9 @@ typedef struct ConvertCall
 static bool
 becomes_securefile(ColumnDef *def)
 {
-	Type		type = LookupTypeName(NULL, def->typeName, NULL, true);
-	Oid			typid;
 	int32		typmod = -1;
 
-	if (type == NULL)
-		return false;
-	typid = typeTypeId(type);
-	ReleaseSysCache(type);
-	return sfi_ddl_is_securefile(typid, &typmod);
+	return sfi_ddl_is_securefile(LookupTypeNameOid(NULL, def->typeName, true), &typmod);
 }
 
 static bool

@@ -233,7 +233,7 @@ follow_command(Oid copied)
 	const NodeTag command = sfi_ddl_command.tag;
 
 	if (sfi_ddl_only_rewrites())
-		sfi_ddl_notes_forget();
+		sfi_ddl_notes_forget(0, InvalidOid);
 	if (command == T_TruncateStmt)
 		sfi_ddl_truncated_are_right();
 	sfi_ddl_drain();

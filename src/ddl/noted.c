@@ -73,13 +73,15 @@ sfi_ddl_notes_fail(int mark)
 }
 
 void
-sfi_ddl_notes_forget(void)
+sfi_ddl_notes_forget(int mark, Oid relid)
 {
-	int			kept = 0;
+	int			kept = mark;
 
-	for (int i = 0; i < nnotes; i++)
+	SF_ASSERT(mark >= 0 && mark <= nnotes);
+	for (int i = mark; i < nnotes; i++)
 	{
-		if (notes[i].depth != sfi_ddl_command.depth)
+		if (notes[i].depth != sfi_ddl_command.depth ||
+			(OidIsValid(relid) && notes[i].relid != relid))
 			notes[kept++] = notes[i];
 	}
 	nnotes = kept;
@@ -385,22 +387,6 @@ check_not_in_work(Oid relid)
 #define check_not_in_work(relid)	((void) 0)
 #endif
 
-/* Forget what the current command has noted of a table since a mark. */
-static void
-forget_table(int mark, Oid relid)
-{
-	int			kept = mark;
-
-	SF_ASSERT(mark >= 0 && mark <= nnotes);
-
-	for (int i = mark; i < nnotes; i++)
-	{
-		if (notes[i].relid != relid || notes[i].depth != sfi_ddl_command.depth)
-			notes[kept++] = notes[i];
-	}
-	nnotes = kept;
-}
-
 /*
  * Write the rows of a table anew.  That makes and drops relations as ALTER TABLE
  * does, which notes the table once more; nothing has changed that sync looks at.
@@ -411,7 +397,7 @@ rebuild(Oid relid, List *attnums)
 	int			mark = nnotes;
 
 	sfi_ddl_rebuild(relid, attnums);
-	forget_table(mark, relid);
+	sfi_ddl_notes_forget(mark, relid);
 }
 
 /* COMMIT comes without an active snapshot, which changes of catalogs want. */

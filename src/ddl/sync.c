@@ -313,6 +313,14 @@ settle_expression(Relation rel, AttrNumber attnum, Oid segrelid, bool had_none)
 	return true;
 }
 
+/* Has an ALTER TABLE given the table, which was there before, a new file? */
+static bool
+has_new_file(Relation rel, const SfDirtyTable *dirty)
+{
+	return dirty->altering && OidIsValid(dirty->relfilenode) &&
+		dirty->relfilenode != rel->rd_rel->relfilenode;
+}
+
 /*
  * ALTER TABLE can write rows without triggers: ALTER TYPE, a default of a new
  * column, SET LOGGED.  convert.c stores the values of a column that becomes a
@@ -330,10 +338,7 @@ settle_rewritten(Relation rel, AttrNumber attnum, Oid segrelid,
 
 	if (dirty->created || is_added(dirty, attnum))
 		refuse_stored_default(rel, attnum);
-	if (!dirty->altering || dirty->created)
-		return false;
-	if (!OidIsValid(dirty->relfilenode) ||
-		dirty->relfilenode == rel->rd_rel->relfilenode)
+	if (dirty->created || !has_new_file(rel, dirty))
 		return false;
 	if (dirty->brings_values)
 		replaced = settle_expression(rel, attnum, segrelid, had_none);
@@ -446,8 +451,7 @@ sync_rows_table(Relation rel, const SfDirtyTable *dirty)
 	 */
 	if (dirty->created)
 		sfi_ddl_see_all(rel);
-	if (dirty->altering && OidIsValid(dirty->relfilenode) &&
-		dirty->relfilenode != rel->rd_rel->relfilenode)
+	if (has_new_file(rel, dirty))
 		sfi_ddl_file_is_right(dirty->relid, rel->rd_rel->relfilenode);
 	return misplaced;
 }

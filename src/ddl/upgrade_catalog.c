@@ -56,21 +56,15 @@ void
 sfi_ddl_upgrade_guard(Node *stmt)
 {
 	Relation	rel;
+	ListCell   *lc;
 
 	SF_ASSERT(IsBinaryUpgrade);
 	if (!IsA(stmt, CreateStmt) || sfi_ddl_objects() == NULL)
 		return;
 	CommandCounterIncrement();
 	rel = relation_openrv(((CreateStmt *) stmt)->relation, ShareRowExclusiveLock);
-	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
-		int32		typmod = att->atttypmod;
-
-		if (rel->rd_rel->relkind == RELKIND_RELATION && !att->attisdropped &&
-			sfi_ddl_is_securefile(att->atttypid, &typmod))
-			guard_column(rel, att->attnum);
-	}
+	foreach(lc, rel->rd_rel->relkind == RELKIND_RELATION ? sfi_ddl_columns_of(rel) : NIL)
+		guard_column(rel, lfirst_int(lc));
 	relation_close(rel, NoLock);
 }
 
