@@ -390,7 +390,7 @@ extern bool sfi_ddl_table_was_here(Oid table_oid);
 /* A number that is another one when any relation has changed since.  Never throws. */
 extern uint64 sfi_ddl_relation_changes(void);
 
-/* ---- uncounted.c ---- */
+/* ---- uncounted.c: tables that may have got rows which the server does not count ---- */
 
 /* Has this transaction locked a table in just that mode?  Never throws. */
 extern bool sfi_ddl_is_locked(Oid table_oid, LOCKMODE lockmode);
@@ -401,14 +401,9 @@ extern bool sfi_ddl_is_locked(Oid table_oid, LOCKMODE lockmode);
  */
 extern List *sfi_ddl_uncounted(void);
 
-/* Tables (list of Oid) on which this transaction holds AccessExclusiveLock. */
-extern List *sfi_ddl_locked_alone(void);
-
-/* ---- filled.c ---- */
-
 /*
- * Tables of sfi_ddl_locked_alone() (list of Oid) where a look at some rows has found a value
- * of another table or column.
+ * Tables (list of Oid) on which this transaction holds AccessExclusiveLock, and where a look at
+ * some rows has found a value of another table or column.
  */
 extern List *sfi_ddl_filled(void);
 
