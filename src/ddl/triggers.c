@@ -243,10 +243,7 @@ sfi_ddl_triggers_drop(Oid table_oid, AttrNumber attnum)
 	}
 }
 
-/*
- * Is there a table in this database that still refuses?  Such triggers have an
- * argument more than others.
- */
+/* Such triggers have an argument more than others. */
 bool
 sfi_ddl_triggers_unfinished(void)
 {

@@ -32,7 +32,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 
 PG_FUNCTION_INFO_V1(securefile_upgrade_finish);
 
@@ -82,21 +81,12 @@ static bool
 is_unfinished(Form_pg_attribute att)
 {
 	int32		typmod = att->atttypmod;
-	HeapTuple	tuple;
-	Form_pg_class table;
-	bool		permanent;
 
-	if (att->attnum <= 0 || att->attisdropped || att->atttypid < FirstNormalObjectId ||
-		!sfi_ddl_is_securefile(att->atttypid, &typmod))
-		return false;
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(att->attrelid));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	table = (Form_pg_class) GETSTRUCT(tuple);
-	permanent = table->relkind == RELKIND_RELATION &&
-		table->relpersistence == RELPERSISTENCE_PERMANENT;
-	ReleaseSysCache(tuple);
-	return permanent && !OidIsValid(sf_space_segment_relid(att->attrelid, att->attnum));
+	return att->attnum > 0 && !att->attisdropped && att->atttypid >= FirstNormalObjectId &&
+		sfi_ddl_is_securefile(att->atttypid, &typmod) &&
+		get_rel_relkind(att->attrelid) == RELKIND_RELATION &&
+		get_rel_persistence(att->attrelid) == RELPERSISTENCE_PERMANENT &&
+		!OidIsValid(sf_space_segment_relid(att->attrelid, att->attnum));
 }
 
 /* All columns of the database that have no segment (palloc'd Unfinished). */

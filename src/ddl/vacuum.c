@@ -201,10 +201,6 @@ vacuum_segments(const VacuumStmt *stmt, const List *segments)
 	return any;
 }
 
-/*
- * After a VACUUM: the segments of what it was about.  Commits the transaction it
- * is called in, and ends in another one, as the command itself does.
- */
 void
 sfi_ddl_vacuum_segments(const VacuumStmt *stmt, bool top_level)
 {
