@@ -421,17 +421,18 @@ sync_tables(const SfDirtyTable *tables, int count)
 		PopActiveSnapshot();
 }
 
-/* The extension is not installed here, or it is not whole. */
+/* ERROR if a noted table lacks a trigger, or the extension an object that the table needs. */
 static void
-require_whole(void)
+require_noted_triggers(void)
 {
-	for (int i = 0; i < nnotes && OidIsValid(sfi_ddl_am_oid()); i++)
+	for (int i = 0; i < nnotes; i++)
 	{
-		Relation	rel = try_relation_open(notes[i].relid, AccessShareLock);
+		Relation	rel = notes[i].relid < FirstNormalObjectId ? NULL
+			: try_relation_open(notes[i].relid, AccessShareLock);
 
 		if (rel == NULL)
 			continue;
-		sfi_ddl_require_whole(rel);
+		sfi_ddl_require_triggers(rel, rel->trigdesc);
 		relation_close(rel, NoLock);
 	}
 }
@@ -450,8 +451,8 @@ sfi_ddl_drain(void)
 		CommandCounterIncrement();
 		if (sfi_ddl_objects() != NULL)
 			put_off_notes();
-		else
-			require_whole();
+		else if (OidIsValid(sfi_ddl_am_oid()))
+			require_noted_triggers();
 		current = current_notes(&count);
 		if (count > 0 && sfi_ddl_objects() != NULL)
 			sync_tables(current, count);
@@ -468,18 +469,8 @@ sfi_ddl_drain(void)
 void
 sf_ddl_require_followed(void)
 {
-	if (nnotes == 0 || !sfi_ddl_noting() || sfi_ddl_objects() == NULL)
-		return;
-	for (int i = 0; i < nnotes; i++)
-	{
-		Relation	rel = notes[i].relid < FirstNormalObjectId ? NULL
-			: try_relation_open(notes[i].relid, AccessShareLock);
-
-		if (rel == NULL)
-			continue;
-		sfi_ddl_require_triggers(rel, rel->trigdesc);
-		relation_close(rel, NoLock);
-	}
+	if (nnotes > 0 && sfi_ddl_noting() && sfi_ddl_objects() != NULL)
+		require_noted_triggers();
 }
 
 /* What was noted outside of any command goes with its transaction. */

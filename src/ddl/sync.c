@@ -148,11 +148,10 @@ static void
 sync_logging(Relation rel, const SfColumn *column, Oid segrelid)
 {
 	bool		want_logged = !column->options.fs_like_logging;
-	Relation	segrel = relation_open(segrelid, AccessShareLock);
-	SfSegment  *seg = sf_space_open_rel(segrel);
+	SfSegment  *seg = sf_space_open(column->table_oid, column->attnum, AccessShareLock, false);
 	SfHeader	header = sf_space_read_header(seg);
+	Relation	segrel;
 
-	relation_close(segrel, NoLock);
 	if (seg->logged_data == want_logged)
 		return;
 
